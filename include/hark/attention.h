@@ -1,0 +1,147 @@
+/* attention.h - attention on plain buffers: describe, plan, execute.
+ *
+ *     out[n,:] = sum_i P[n,i] value[i,:],   P[n,:] = softmax over visible i of ( scale query[n].key[i] + terms[n,i] )
+ *
+ * Fill a descriptor, make a plan from it (which checks it, chooses the algorithm and tells how much memory a call needs), and execute the
+ * plan as often as you like with arguments of the plan's maximum sizes or smaller. Executing allocates nothing.
+ * Legend: B batch, H query heads, Hkv key/value heads (H a multiple; query head h reads key head h / (H / Hkv)), Lq queries, Lk keys,
+ * d head_dim, dv value_dim.
+ */
+#ifndef HARK_ATTENTION_H
+#define HARK_ATTENTION_H
+
+#include "random.h"
+#include "tensor.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum hark_attention_structure {
+  HARK_STRUCTURE_DENSE,
+  HARK_STRUCTURE_WINDOW /* keys with |position difference| <= window; cost O(L window) */
+} hark_attention_structure;
+
+typedef enum hark_attention_kernel {
+  HARK_KERNEL_EXP, /* exp(scale q.k) */
+  HARK_KERNEL_RBF  /* exp(-|q - k|^2 / (2 sigma^2)) */
+} hark_attention_kernel;
+
+typedef enum hark_attention_normalisation { HARK_NORMALISATION_SOFTMAX } hark_attention_normalisation;
+
+/* What to compute, at most how large. Start from hark_attention_desc_default(). */
+typedef struct hark_attention_desc {
+  size_t struct_size;
+  hark_type type; /* HARK_F32 or HARK_F64 */
+  hark_attention_structure structure;
+  hark_attention_kernel kernel;
+  hark_attention_normalisation normalisation;
+  int64_t batch, heads, key_heads;  /* maxima; heads a multiple of key_heads */
+  int64_t query_length, key_length; /* maxima */
+  int64_t head_dim, value_dim;      /* exact */
+  int64_t max_sequences;            /* segments or ragged sequences in a call; 0: batch, or batch * key_length with segments */
+  bool causal;                      /* query at position p sees keys at positions <= p */
+  double scale;                     /* 0: 1 / sqrt(head_dim) */
+  double sigma;                     /* RBF */
+  int64_t window;                   /* WINDOW: positions to each side */
+  double dropout;                   /* probability, [0, 1), on the normalised weights */
+  bool has_bias;                    /* calls may carry attention_bias */
+  bool has_mask;                    /* calls may carry a byte mask */
+  bool has_segments;                /* calls may carry segment ids */
+  bool has_log_kernel;              /* calls carry a table of log G(|n - i|) */
+  bool has_forget;                  /* calls carry forget-gate logits; needs causal */
+  bool forward_only;                /* no backward will be asked for */
+} hark_attention_desc;
+
+/* f32, dense, exp, softmax; everything else zero. */
+HARK_API hark_attention_desc hark_attention_desc_default(void);
+
+typedef struct hark_attention_plan hark_attention_plan;
+
+/* HARK_OK when the context's backend can do it; else HARK_UNSUPPORTED or HARK_INVALID_ARGUMENT, and the message names the fields at fault. */
+HARK_API HARK_MUST_CHECK hark_status hark_attention_supports(hark_context *context, const hark_attention_desc *desc);
+
+/* Makes a plan: bound to the context's backend, immutable, usable by several threads at once each with a context of its own on the same
+ * backend. The caller destroys it, with a context that has the same allocator. Errors: as supports; HARK_OUT_OF_MEMORY; HARK_TOO_LARGE. */
+HARK_API HARK_MUST_CHECK hark_status hark_attention_plan_create(hark_context *context, const hark_attention_desc *desc,
+                                                                hark_attention_plan **out);
+HARK_API void hark_attention_plan_destroy(hark_context *context, hark_attention_plan **plan);
+
+/* Bytes that the caller provides, 64-byte aligned: `saved` from forward to backward, and scratch for each of the two. May be 0. */
+typedef struct hark_attention_sizes {
+  size_t saved, forward_workspace, backward_workspace;
+} hark_attention_sizes;
+HARK_API hark_attention_sizes hark_attention_plan_sizes(const hark_attention_plan *plan);
+
+/* The descriptor with its defaults resolved (scale, key_heads, value_dim, max_sequences). */
+HARK_API const hark_attention_desc *hark_attention_plan_desc(const hark_attention_plan *plan);
+
+/* Useful floating-point operations at the maximum sizes: forward two products over the visible pairs, backward five. Causal counts
+ * L(L+1)/2 pairs. */
+HARK_API double hark_attention_plan_operations(const hark_attention_plan *plan, bool backward);
+
+/* Writes one line of text that describes the plan (algorithm, tiles, sizes) into `text` of `size` bytes, always terminated; returns the
+ * length that the whole text has. */
+HARK_API int hark_attention_plan_print(const hark_attention_plan *plan, char *text, size_t size);
+
+/* Everything that changes from call to call. Zero it, set struct_size, fill what applies; tensors left zero are absent.
+ *
+ * Rectangular batches: query [B, H, Lq, d], key [B, Hkv, Lk, d], value [B, Hkv, Lk, dv], out [B, H, Lq, dv], in any strides whose last is 1
+ * (so [B, L, H, d] and packed projections need no copy); B, Lq, Lk are taken from the shapes. key_lengths marks keys at and after a
+ * sequence's length as padding: their memory is never read.
+ * Ragged batches: query_offsets and key_offsets [sequences + 1] into packed rows; then query is [1, H, total rows, d] and so on.
+ * A query that sees no key gives zeros in out, zero gradients, and log_sum_exp = -infinity. */
+typedef struct hark_attention_args {
+  size_t struct_size;
+  hark_tensor query, key, value;
+  hark_tensor out;
+  hark_tensor
+      log_sum_exp; /* [B, H, Lq] contiguous, natural logarithm; forward writes, backward reads. Always needed when a backward follows */
+
+  const int64_t *key_lengths;   /* host, [B], or NULL */
+  const int64_t *query_offsets; /* host, [sequences + 1], or NULL; with key_offsets */
+  const int64_t *key_offsets;
+  int64_t sequences;
+  const int64_t *segments; /* host, [B, Lk]: contiguous equal ids form one sequence; negative ids are padding. Needs Lq == Lk */
+  bool has_query_offset;   /* position of query row 0 of a sequence among its keys: */
+  int64_t query_offset;    /*   default Lk - Lq when causal, else 0 */
+
+  hark_tensor mask;           /* U8, zero hides; broadcastable (stride 0 or extent 1) to [B, H, Lq, Lk] */
+  hark_tensor attention_bias; /* added to the logits; broadcastable to [B, H, Lq, Lk] */
+  hark_tensor log_kernel;     /* [H, T] or [1, T] (shared): log G at distances 0..T-1, T > every distance that occurs; -infinity hides */
+  hark_tensor forget; /* [B, H, Lk] contiguous: gate logits f; adds sum over t in (i, n] of log sigmoid(f_t) (FoX, arXiv 2503.02130) */
+
+  hark_random_stream
+      dropout; /* entry (b, h, n, i): word i % 4 of counter ((b H + h) 2^23 + n) 2^21 + i / 4; n, i: rows of the batch item */
+
+  /* backward only; absent: not wanted */
+  hark_tensor dout; /* like out */
+  hark_tensor dquery, dkey, dvalue;
+  hark_tensor dattention_bias; /* shape of attention_bias: summed over what it was broadcast over */
+  hark_tensor dlog_kernel;     /* shape of log_kernel */
+  hark_tensor dforget;         /* shape of forget */
+  unsigned accumulate;         /* bits HARK_ACCUMULATE_*: add to that gradient instead of overwriting it */
+
+  void *saved;
+  void *workspace;
+} hark_attention_args;
+
+enum {
+  HARK_ACCUMULATE_QUERY = 1,
+  HARK_ACCUMULATE_KEY = 2,
+  HARK_ACCUMULATE_VALUE = 4,
+  HARK_ACCUMULATE_BIAS = 8,
+  HARK_ACCUMULATE_LOG_KERNEL = 16,
+  HARK_ACCUMULATE_FORGET = 32
+};
+
+/* Executes a plan. Errors: HARK_SHAPE_MISMATCH, HARK_INVALID_ARGUMENT with a message that names the argument; nothing was written then. */
+HARK_API HARK_MUST_CHECK hark_status hark_attention_forward(hark_context *context, const hark_attention_plan *plan,
+                                                            const hark_attention_args *args);
+HARK_API HARK_MUST_CHECK hark_status hark_attention_backward(hark_context *context, const hark_attention_plan *plan,
+                                                             const hark_attention_args *args);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,89 @@
+/* context.h - what every call is given: allocator, threads, backend, seed, logger, and the place for an error's details.
+ *
+ * There are no mutable globals. A context is used by one thread at a time; several contexts work at once in one process. What a context
+ * created must be destroyed before it.
+ */
+#ifndef HARK_CONTEXT_H
+#define HARK_CONTEXT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct hark_context hark_context;
+
+/* Memory for everything that hark allocates itself.
+ * allocate: `bytes` > 0 bytes aligned to `alignment` (a power of two), or NULL, which the caller of hark sees as HARK_OUT_OF_MEMORY.
+ * release: takes what allocate gave and the same `bytes`; never called with NULL.
+ * Both may be called from the thread that uses the context only. */
+typedef struct hark_allocator {
+  void *(*allocate)(void *user, size_t bytes, size_t alignment);
+  void (*release)(void *user, void *memory, size_t bytes);
+  void *user;
+} hark_allocator;
+
+/* One piece of parallel work: `index` of [0, count), `worker` of [0, threads()), unique among pieces that run at the same time, so that it
+ * may choose scratch memory. The result must not depend on which worker runs which index. */
+typedef void hark_task(void *data, int64_t index, int worker);
+
+/* The threads that work is given to; OpenMP when hark was built with it, else the calling thread. A host program with a pool of its own
+ * fills this table instead. run returns when all pieces are done. It is never called from inside a piece. */
+typedef struct hark_parallel {
+  int (*threads)(void *user);
+  void (*run)(void *user, int64_t count, hark_task *task, void *data);
+  void *user;
+} hark_parallel;
+
+typedef enum hark_log_level { HARK_LOG_ERROR, HARK_LOG_WARNING, HARK_LOG_INFO, HARK_LOG_DEBUG } hark_log_level;
+typedef void hark_logger(void *user, hark_log_level level, const char *message);
+
+/* How to make a context. Set struct_size to sizeof(hark_context_options); what is left zero takes its default. */
+typedef struct hark_context_options {
+  size_t struct_size;
+  const hark_allocator *allocator; /* copied; default: the C library's */
+  const hark_parallel *parallel;   /* copied; default: OpenMP, or none */
+  int threads;                     /* for the default parallel; 0: as many as the machine offers */
+  const char *backend;             /* "cpu" (default), "reference"; "guard" in test builds */
+  const char *instruction_set;     /* "generic", "avx2", "avx512"; default: HARK_ARCH in the environment, else the best there is */
+  uint64_t seed;                   /* key of every random number that is not given a key of its own */
+  bool deterministic;              /* the same bits for every number of threads */
+  hark_logger *logger;             /* default: none */
+  void *logger_user;
+} hark_context_options;
+
+/* Makes a context. `options` may be NULL: all defaults. On success *out is the caller's, to be given to hark_context_destroy().
+ * Errors: HARK_OUT_OF_MEMORY, HARK_NO_BACKEND (unknown backend or an instruction set that this machine lacks), HARK_INVALID_ARGUMENT.
+ * When it fails *out is NULL. */
+HARK_API HARK_MUST_CHECK hark_status hark_context_create(const hark_context_options *options, hark_context **out);
+
+/* Frees a context and sets *context to NULL. NULL and a pointer to NULL are allowed. */
+HARK_API void hark_context_destroy(hark_context **context);
+
+/* Details of the last failure on this context: one line without a newline; "" when there was none. Valid until the context's next call. */
+HARK_API const char *hark_context_message(const hark_context *context);
+
+/* Number of threads that parallel work is spread over, at least 1. */
+HARK_API int hark_context_threads(const hark_context *context);
+
+/* Names of the backend ("cpu") and of the instruction set ("avx512") in use. Static strings. */
+HARK_API const char *hark_context_backend(const hark_context *context);
+HARK_API const char *hark_context_instruction_set(const hark_context *context);
+
+/* What the context's allocator has been asked for: live bytes, the most that were live at once, and the number of allocations ever made. */
+typedef struct hark_memory_use {
+  size_t live_bytes;
+  size_t peak_bytes;
+  uint64_t allocations;
+} hark_memory_use;
+HARK_API hark_memory_use hark_context_memory(const hark_context *context);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

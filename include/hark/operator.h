@@ -1,0 +1,109 @@
+/* operator.h - the record of an operator: everything that the tape, the tests, the benchmarks and the documentation need to know of it.
+ *
+ * One const record per operator. The built-in ones are listed in operators.h; a program may write its own and hand it to the tape.
+ * A record's forward and backward are its portable definition on host memory, for f32 and f64 alike; a backend may have a faster kernel
+ * for it, which is looked up by the record's name. All tensors of a call are contiguous unless the record says otherwise.
+ */
+#ifndef HARK_OPERATOR_H
+#define HARK_OPERATOR_H
+
+#include "random.h"
+#include "tensor.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define HARK_MAX_INPUTS 12
+#define HARK_MAX_OUTPUTS 4
+#define HARK_MAX_SAVED 4
+
+typedef struct hark_operator hark_operator;
+
+/* One execution of an operator. Absent tensors have type HARK_NONE.
+ *
+ * Forward reads inputs and writes outputs and saved. Backward reads saved, those inputs and outputs that the record names, and
+ * output_gradients (absent: that gradient is zero), and writes every input_gradients[i] that is present: it overwrites it, or adds to it
+ * where bit i of `accumulate` is set. Nothing is allocated: scratch memory is `workspace`, 64-byte aligned, of the size that infer asked for. */
+typedef struct hark_call {
+  const hark_operator *op;
+  const void *attributes;
+  int input_count;
+  hark_tensor inputs[HARK_MAX_INPUTS];
+  hark_tensor outputs[HARK_MAX_OUTPUTS];
+  hark_tensor saved[HARK_MAX_SAVED];
+  hark_tensor output_gradients[HARK_MAX_OUTPUTS];
+  hark_tensor input_gradients[HARK_MAX_INPUTS];
+  unsigned accumulate;
+  void *workspace;
+  size_t workspace_bytes;
+} hark_call;
+
+/* What infer finds out from attributes and input shapes (their data may be NULL and must not be read). */
+typedef struct hark_inferred {
+  hark_tensor outputs[HARK_MAX_OUTPUTS]; /* described with hark_tensor_describe() */
+  hark_tensor saved[HARK_MAX_SAVED];     /* kept from forward to backward; absent when not needed */
+  size_t forward_workspace;              /* bytes */
+  size_t backward_workspace;
+} hark_inferred;
+
+/* How the suite makes an input of a sample: uniform numbers in [low, high], whole numbers in [low, high] for integer types. */
+typedef struct hark_sample_input {
+  hark_type type; /* HARK_NONE: left out. HARK_F32 stands for the type under test, f32 or f64 */
+  int rank;
+  int64_t shape[HARK_MAX_RANK];
+  double low, high;
+} hark_sample_input;
+
+/* A case that the conformance and gradient suites run; its name is unique in its record and can be given to the test program again. */
+typedef struct hark_sample {
+  const char *name;
+  const void *attributes;
+  hark_sample_input inputs[HARK_MAX_INPUTS];
+} hark_sample;
+
+typedef hark_status hark_kernel(hark_context *context, const hark_call *call);
+
+struct hark_operator {
+  const char *name;       /* "layer_norm" */
+  const char *formula;    /* one line of text for messages and documentation: "y = gain (x - mean) / sqrt(variance + epsilon) + bias" */
+  size_t attributes_size; /* plain data, copied into the tape; 0: none */
+  int input_minimum;      /* inputs that must be present; those after it may be absent */
+  int input_maximum;
+  int output_count;
+  unsigned differentiable;    /* bit i: input i may get a gradient; zero: the operator has no backward */
+  unsigned backward_inputs;   /* bit i: the backward reads input i */
+  unsigned backward_outputs;  /* bit i: the backward reads output i */
+  unsigned in_place;          /* bit i: output 0 may lie in the memory of input i */
+  unsigned gradient_in_place; /* bit i: the gradient of input i may be written over input i */
+  unsigned updates;           /* bit i: forward changes input i (optimisers); such a record has no backward */
+
+  /* Checks attributes and shapes and describes the results. Errors: HARK_SHAPE_MISMATCH, HARK_INVALID_ARGUMENT with a message that names
+   * the input and both shapes. */
+  hark_status (*infer)(hark_context *context, const void *attributes, const hark_tensor *inputs, int input_count, hark_inferred *out);
+  hark_kernel *forward;
+  hark_kernel *backward;
+
+  /* Useful floating-point operations of a forward or backward on these shapes. */
+  double (*operations)(const void *attributes, const hark_tensor *inputs, int input_count, bool backward);
+  /* Length of the longest sum that any result needs (forward and backward): the error bound of f32 grows with it. */
+  int64_t (*terms)(const void *attributes, const hark_tensor *inputs, int input_count);
+
+  const hark_sample *samples;
+  int sample_count;
+};
+
+/* Runs a record on the context's backend: the backend's kernel for it if there is one, else the record's definition.
+ * `call` must hold what infer described. Errors: those of the kernel. */
+HARK_API HARK_MUST_CHECK hark_status hark_operator_forward(hark_context *context, const hark_call *call);
+HARK_API HARK_MUST_CHECK hark_status hark_operator_backward(hark_context *context, const hark_call *call);
+
+/* The built-in records, in the order of the table in operators.h; *count is their number. */
+HARK_API const hark_operator *const *hark_operators(int *count);
+/* The built-in record of that name, or NULL. */
+HARK_API const hark_operator *hark_operator_find(const char *name);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,144 @@
+/* operators.h - the table of built-in operators and their attributes.
+ *
+ * Adding an operator: one file src/ops/NAME.c with its record hark_op_NAME, and one row here.
+ * Legend of dimensions: N rows (all leading dimensions together), D features of a row, B batch, L length, H heads, V vocabulary.
+ */
+#ifndef HARK_OPERATORS_H
+#define HARK_OPERATORS_H
+
+#include "attention.h"
+#include "operator.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define HARK_OPERATORS(X)                                                                                                                  \
+  X(linear)                                                                                                                                \
+  X(matmul)                                                                                                                                \
+  X(embedding)                                                                                                                             \
+  X(position_embedding)                                                                                                                    \
+  X(sinusoidal_positions)                                                                                                                  \
+  X(layer_norm)                                                                                                                            \
+  X(rms_norm)                                                                                                                              \
+  X(gelu)                                                                                                                                  \
+  X(silu)                                                                                                                                  \
+  X(relu)                                                                                                                                  \
+  X(gated_silu)                                                                                                                            \
+  X(add)                                                                                                                                   \
+  X(dropout)                                                                                                                               \
+  X(pool)                                                                                                                                  \
+  X(cross_entropy)                                                                                                                         \
+  X(rotary)                                                                                                                                \
+  X(attention)                                                                                                                             \
+  X(adamw)                                                                                                                                 \
+  X(sum_squares)                                                                                                                           \
+  X(scale)
+
+#define HARK_OPERATOR_DECLARE(name) HARK_API extern const hark_operator hark_op_##name;
+HARK_OPERATORS(HARK_OPERATOR_DECLARE)
+#undef HARK_OPERATOR_DECLARE
+
+/* linear: y[N,out] = x[N,in] W^T + b; inputs x [..., in], weight [out, in], bias [out] (optional). No attributes. */
+
+/* matmul: c = op(a) op(b) on the last two dimensions; leading dimensions (batch) equal. */
+typedef struct hark_matmul_attributes {
+  bool transpose_a, transpose_b;
+} hark_matmul_attributes;
+
+/* embedding: y[n,:] = table[id[n],:]; inputs ids i32 [...], table [V, D]. An id outside [0, V) is HARK_INVALID_ARGUMENT. */
+
+/* position_embedding: y[b,l,:] = x[b,l,:] + table[first_position + l,:]; inputs x [B, L, D], table [P, D] with first_position + L <= P. */
+typedef struct hark_position_embedding_attributes {
+  int64_t first_position;
+} hark_position_embedding_attributes;
+
+/* sinusoidal_positions: y = x + s, s[l, 2j] = sin(p w_j), s[l, 2j+1] = cos(p w_j), p = first_position + l, w_j = base^(-2j/D); x [B, L, D]. */
+typedef struct hark_sinusoidal_positions_attributes {
+  int64_t first_position;
+  double base; /* 10000 */
+} hark_sinusoidal_positions_attributes;
+
+/* layer_norm: y = gain (x - mean) / sqrt(var + epsilon) + bias over the last dimension; inputs x, gain [D], bias [D] (optional).
+ * rms_norm: y = gain x / sqrt(mean(x^2) + epsilon); inputs x, gain [D]. */
+typedef struct hark_norm_attributes {
+  double epsilon;
+} hark_norm_attributes;
+
+/* gelu: y = x Phi(x), or its tanh approximation x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))). */
+typedef struct hark_gelu_attributes {
+  bool tanh_approximation;
+} hark_gelu_attributes;
+
+/* silu: y = x sigmoid(x). relu: y = max(x, 0), derivative 0 at 0. gated_silu: y = silu(a) b, inputs a, b of one shape. No attributes. */
+
+/* add: y = a + b of one shape (the residual connection). No attributes. */
+
+/* dropout: y = keep(i) x / (1 - probability); element i is kept when word i of the stream >= hark_random_threshold(probability). */
+typedef struct hark_dropout_attributes {
+  double probability; /* [0, 1) */
+  hark_random_stream stream;
+} hark_dropout_attributes;
+
+/* pool: over the rows of each sequence. inputs x [B, L, D], lengths i64 [B] (optional: all L rows are real). y [B, D].
+ * A sequence of length 0 gives zeros. Of equal maxima the first gets the gradient. */
+typedef enum hark_pool_kind { HARK_POOL_MEAN, HARK_POOL_MAX, HARK_POOL_FIRST, HARK_POOL_LAST } hark_pool_kind;
+typedef struct hark_pool_attributes {
+  hark_pool_kind kind;
+} hark_pool_attributes;
+
+/* cross_entropy: loss = weight * sum over rows n with target[n] != ignore of
+ *   (1 - smoothing) (lse_n - x[n, target]) + smoothing (lse_n - mean_v x[n, v]).
+ * inputs logits [..., V], targets i32 [...]; outputs loss (rank 0, f64 sum stored in the logits' type), count (rank 0, i64: real targets).
+ * `weight` is 1 / (global number of real targets), so that micro-batches and ranks add up to the mean. The backward may be written over the
+ * logits. A target outside [0, V) that is not `ignore` is HARK_INVALID_ARGUMENT. */
+typedef struct hark_cross_entropy_attributes {
+  double weight;
+  double smoothing; /* [0, 1) */
+  int32_t ignore;   /* usually -1 */
+} hark_cross_entropy_attributes;
+
+/* rotary: turns pairs of features by the angle position * base^(-2j/d). inputs x [B, L, H*d]; y of the same shape.
+ * interleaved: pairs (2j, 2j+1); half: pairs (j, j + d/2). Odd d is refused. RoFormer (arXiv 2104.09864). */
+typedef enum hark_rotary_pairs { HARK_ROTARY_INTERLEAVED, HARK_ROTARY_HALF } hark_rotary_pairs;
+typedef struct hark_rotary_attributes {
+  int64_t heads;
+  int64_t first_position;
+  double base; /* 10000 */
+  hark_rotary_pairs pairs;
+} hark_rotary_attributes;
+
+/* attention: hark_attention_forward() and _backward() as an operator. inputs: query [B, Lq, H*d], key [B, Lk, Hkv*d], value [B, Lk, Hkv*dv],
+ * then, absent where the plan has no use for them: attention_bias (rank 4, broadcastable), log_kernel [H or 1, T], forget [B, H, Lk].
+ * output [B, Lq, H*dv]; saved: log_sum_exp [B, H, Lq] and what the plan asks for. The plan and the host arrays are borrowed until the
+ * backward is done. */
+typedef struct hark_attention_attributes {
+  const hark_attention_plan *plan;
+  const int64_t *key_lengths; /* as in hark_attention_args; NULL: all keys are real */
+  const int64_t *segments;
+  bool has_query_offset;
+  int64_t query_offset;
+  hark_random_stream dropout;
+} hark_attention_attributes;
+
+/* adamw: one step of AdamW (Loshchilov, Hutter: arXiv 1711.05101) on flat buffers, in place.
+ * inputs weight [n], gradient [n], first_moment [n], second_moment [n]; no outputs; nothing is changed where gradient_scale is not finite.
+ *   g = gradient_scale * gradient; m = beta1 m + (1 - beta1) g; v = beta2 v + (1 - beta2) g^2
+ *   w -= rate * (m / (1 - beta1^step) / (sqrt(v / (1 - beta2^step)) + epsilon) + decay * w) */
+typedef struct hark_adamw_attributes {
+  double rate, beta1, beta2, epsilon, decay;
+  double gradient_scale; /* clipping */
+  int64_t step;          /* from 1 */
+} hark_adamw_attributes;
+
+/* sum_squares: output f64 [1] = sum over all elements of x^2, summed in a fixed order, in f64. No backward. */
+
+/* scale: y = factor x. */
+typedef struct hark_scale_attributes {
+  double factor;
+} hark_scale_attributes;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

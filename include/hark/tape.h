@@ -1,0 +1,68 @@
+/* tape.h - define-by-run differentiation over operator records. Holds no mathematics of its own.
+ *
+ * A step: hark_tape_reset(), leaves, hark_tape_apply() for every operator, hark_tape_backward(). Values are small numbers; the memory behind
+ * them belongs to the tape and comes from a pool that is sized once by a shape-only run of the same step, so that a steady step allocates
+ * nothing. A value lives until the next reset, or, after hark_tape_release(), only as long as the backward needs it.
+ */
+#ifndef HARK_TAPE_H
+#define HARK_TAPE_H
+
+#include "operator.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct hark_tape hark_tape;
+typedef int32_t hark_value; /* 0: none */
+
+/* Makes a tape. The caller destroys it. */
+HARK_API HARK_MUST_CHECK hark_status hark_tape_create(hark_context *context, hark_tape **out);
+HARK_API void hark_tape_destroy(hark_tape **tape);
+
+/* Forgets all values and nodes. Memory stays with the tape. */
+HARK_API void hark_tape_reset(hark_tape *tape);
+
+/* With shape_only the tape computes nothing and touches no data, but goes through the same allocations, and finds the bytes that a step needs. */
+HARK_API void hark_tape_set_shape_only(hark_tape *tape, bool shape_only);
+/* The most bytes that values, gradients and workspaces needed at once since the tape was made. */
+HARK_API size_t hark_tape_peak_bytes(const hark_tape *tape);
+/* Reserves the pool: one allocation of the peak found so far. Errors: HARK_OUT_OF_MEMORY. */
+HARK_API HARK_MUST_CHECK hark_status hark_tape_reserve(hark_tape *tape);
+
+/* Without recording (inference), nothing is kept for a backward. Recording is on at first. */
+HARK_API void hark_tape_set_recording(hark_tape *tape, bool recording);
+
+/* A value whose data the caller owns (a parameter, a batch). `gradient`: where its gradient is added to, of the same shape, or NULL when none
+ * is wanted. Both must outlive the step. */
+HARK_API HARK_MUST_CHECK hark_status hark_tape_leaf(hark_tape *tape, const hark_tensor *data, const hark_tensor *gradient, hark_value *out);
+
+/* Applies a record to values (0: input left out) and gives its outputs. Attributes are copied. Errors: those of infer and forward. */
+HARK_API HARK_MUST_CHECK hark_status hark_tape_apply(hark_tape *tape, const hark_operator *op, const void *attributes, int input_count,
+                                                     const hark_value *inputs, hark_value *outputs);
+
+/* The caller will not use the value again. */
+HARK_API void hark_tape_release(hark_tape *tape, hark_value value);
+
+/* The tensor behind a value, valid until the next reset or release; its data is NULL in a shape-only run. */
+HARK_API const hark_tensor *hark_tape_tensor(const hark_tape *tape, hark_value value);
+
+/* Builds a part of the computation: reads inputs, writes outputs. Called once in the forward and again in the backward. */
+typedef hark_status hark_tape_segment_build(void *closure, hark_tape *tape, const hark_value *inputs, hark_value *outputs);
+
+/* Runs `build` and keeps only inputs and outputs; the backward runs it again to have what lies between. `closure` (closure_bytes of plain
+ * data) is copied. Everything in the segment that is not an input must be a leaf made inside it. */
+HARK_API HARK_MUST_CHECK hark_status hark_tape_segment(hark_tape *tape, hark_tape_segment_build *build, const void *closure,
+                                                       size_t closure_bytes, int input_count, const hark_value *inputs, int output_count,
+                                                       hark_value *outputs);
+
+/* Gradients of a rank-0 value with respect to every leaf that asked for one, added into the leaves' gradients. Seeds with `seed`. */
+HARK_API HARK_MUST_CHECK hark_status hark_tape_backward(hark_tape *tape, hark_value loss, double seed);
+
+/* Useful operations of everything applied since the last reset, forward and, once done, backward. */
+HARK_API double hark_tape_operations(const hark_tape *tape);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

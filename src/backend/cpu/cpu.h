@@ -1,0 +1,48 @@
+/* cpu.h - the parts of the cpu backend: one table per instruction set, found at run time.
+ *
+ * Every file in isa/ is compiled once per instruction set (generic, avx2, avx512) with HARK_ISA_NAME defined to that word; what it exports is
+ * named with HARK_ISA(name), which appends it. isa/table.c collects one compilation's exports into a hark_cpu_isa.
+ */
+#ifndef HARK_BACKEND_CPU_CPU_H
+#define HARK_BACKEND_CPU_CPU_H
+
+#include "backend/backend.h"
+
+#define HARK_ISA_PASTE_(a, b) a##_##b
+#define HARK_ISA_PASTE(a, b) HARK_ISA_PASTE_(a, b)
+#define HARK_ISA(name) HARK_ISA_PASTE(name, HARK_ISA_NAME)
+
+/* C[m,n] = alpha op(A) op(B) + beta C, row-major, by one thread, without allocation: `scratch` holds at least scratch_bytes(). */
+typedef struct hark_cpu_product {
+  bool transpose_a, transpose_b;
+  int64_t m, n, k;
+  float alpha;
+  const float *a;
+  int64_t lda;
+  const float *b;
+  int64_t ldb;
+  float beta;
+  float *c;
+  int64_t ldc;
+} hark_cpu_product;
+
+typedef struct hark_cpu_isa {
+  const char *name;
+  int vector_bytes;
+  bool (*runs_here)(void); /* does this processor have it? Compiled without the instruction set's flags */
+  const hark_backend_kernel *kernels;
+  int kernel_count;
+  const hark_attention_algorithm *const *attention; /* this set's own, ended by NULL */
+  void (*product)(const hark_cpu_product *product, void *scratch);
+  size_t (*product_scratch_bytes)(void);
+  double (*peak_operations)(int64_t repetitions);          /* runs multiply-adds from registers; returns the operations done */
+  double (*read_memory)(const float *data, int64_t count); /* sums the data, to measure reading bandwidth */
+} hark_cpu_isa;
+
+/* Best last. Ended by NULL; which there are depends on the processor hark was built for. */
+extern const hark_cpu_isa *const hark_cpu_isas[];
+
+/* The table that the context runs on (cpu or guard backend). */
+const hark_cpu_isa *hark_cpu_isa_of(const hark_context *context);
+
+#endif

@@ -1,0 +1,69 @@
+/* core.h - what the layers inside the library share: failing with a message, memory through the context, parallel work, checked sizes. */
+#ifndef HARK_CORE_CORE_H
+#define HARK_CORE_CORE_H
+
+#include <hark/context.h>
+#include <hark/tensor.h>
+
+#define HARK_MESSAGE_BYTES 512
+#define HARK_ALIGNMENT 64 /* bytes: one cache line, one AVX-512 vector */
+
+struct hark_backend;
+
+struct hark_context {
+  hark_allocator allocator;
+  hark_parallel parallel;
+  int threads; /* for the default parallel */
+  uint64_t seed;
+  bool deterministic;
+  hark_logger *logger;
+  void *logger_user;
+  const struct hark_backend *backend;
+  void *backend_state; /* the backend's own, made by its open */
+  hark_memory_use memory;
+  char message[HARK_MESSAGE_BYTES];
+};
+
+/* Keeps the message and returns the status, so that a failure is one statement: return hark_fail(context, HARK_..., "...", ...); */
+hark_status hark_fail(hark_context *context, hark_status status, const char *format, ...) HARK_PRINTF(3, 4);
+
+/* Puts text in front of the message that is there ("blocks.3: "). */
+void hark_fail_prefix(hark_context *context, const char *format, ...) HARK_PRINTF(2, 3);
+
+void hark_log(hark_context *context, hark_log_level level, const char *format, ...) HARK_PRINTF(3, 4);
+
+#define HARK_TRY(expression)                                                                                                               \
+  do {                                                                                                                                     \
+    const hark_status try_status = (expression);                                                                                           \
+    if (try_status != HARK_OK) return try_status;                                                                                          \
+  } while (0)
+
+/* Host memory through the context's allocator, HARK_ALIGNMENT-aligned, not cleared; *out is NULL after a failure and for 0 bytes. */
+HARK_MUST_CHECK hark_status hark_allocate(hark_context *context, size_t bytes, void **out);
+/* The same, cleared. */
+HARK_MUST_CHECK hark_status hark_allocate_zero(hark_context *context, size_t bytes, void **out);
+void hark_release(hark_context *context, void *memory, size_t bytes);
+
+/* a * b and a + b, or HARK_TOO_LARGE. */
+HARK_MUST_CHECK hark_status hark_size_multiply(hark_context *context, size_t a, size_t b, size_t *out);
+HARK_MUST_CHECK hark_status hark_size_add(hark_context *context, size_t a, size_t b, size_t *out);
+
+/* Rounds up to a multiple of HARK_ALIGNMENT. */
+static inline size_t hark_align_up(size_t bytes) { return (bytes + (HARK_ALIGNMENT - 1)) & ~(size_t)(HARK_ALIGNMENT - 1); }
+
+static inline int64_t hark_min(int64_t a, int64_t b) { return a < b ? a : b; }
+static inline int64_t hark_max(int64_t a, int64_t b) { return a > b ? a : b; }
+static inline int64_t hark_ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+/* Runs task for every index of [0, count), spread over the context's threads. */
+void hark_parallel_for(hark_context *context, int64_t count, hark_task *task, void *data);
+/* Upper bound of the worker numbers that tasks see, plus one: how many scratch areas are needed. */
+int hark_workers(const hark_context *context);
+
+/* "[2, 3, 64]" for messages; returns text. */
+const char *hark_shape_text(const hark_tensor *tensor, char *text, size_t size);
+
+/* Size of the message that hark_shape_text needs at most. */
+#define HARK_SHAPE_TEXT_BYTES 192
+
+#endif
