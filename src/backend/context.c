@@ -1,0 +1,69 @@
+/* context.c - making and destroying a context. It stands here and not in core because it opens the backend. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/backend.h"
+#include "core/parallel.h"
+
+static void *default_allocate(void *user, size_t bytes, size_t alignment) {
+  (void)user;
+  const size_t rounded = (bytes + alignment - 1) / alignment * alignment; /* aligned_alloc wants a multiple */
+  return rounded >= bytes ? aligned_alloc(alignment, rounded) : NULL;
+}
+
+static void default_release(void *user, void *memory, size_t bytes) {
+  (void)user;
+  (void)bytes;
+  free(memory);
+}
+
+hark_status hark_context_create(const hark_context_options *given, hark_context **out) {
+  *out = NULL;
+  hark_context_options options = {0};
+  if (given != NULL) {
+    /* A caller compiled against an older, shorter struct leaves the newer fields at their defaults. */
+    if (given->struct_size < sizeof options.struct_size || given->struct_size > sizeof options) return HARK_INVALID_ARGUMENT;
+    memcpy(&options, given, given->struct_size);
+  }
+  const hark_allocator allocator =
+      options.allocator != NULL ? *options.allocator : (hark_allocator){.allocate = default_allocate, .release = default_release};
+  hark_context *context = allocator.allocate(allocator.user, sizeof *context, HARK_ALIGNMENT);
+  if (context == NULL) return HARK_OUT_OF_MEMORY;
+  *context = (hark_context){.allocator = allocator,
+                            .threads = options.threads > 0 ? options.threads : hark_parallel_machine_threads(),
+                            .seed = options.seed,
+                            .deterministic = options.deterministic,
+                            .logger = options.logger,
+                            .logger_user = options.logger_user};
+  context->memory = (hark_memory_use){.live_bytes = sizeof *context, .peak_bytes = sizeof *context, .allocations = 1};
+  context->parallel = options.parallel != NULL ? *options.parallel : hark_parallel_default(context);
+
+  context->backend = options.backend != NULL ? hark_backend_find(options.backend) : hark_backends[0];
+  hark_status status = HARK_OK;
+  if (context->backend == NULL)
+    status = hark_fail(context, HARK_NO_BACKEND, "there is no backend \"%s\" in this build", options.backend);
+  else {
+    const char *set = options.instruction_set != NULL ? options.instruction_set : getenv("HARK_ARCH");
+    status = context->backend->open(context, set, &context->backend_state);
+  }
+  if (status != HARK_OK) {
+    if (options.logger != NULL) options.logger(options.logger_user, HARK_LOG_ERROR, context->message);
+    allocator.release(allocator.user, context, sizeof *context);
+    return status;
+  }
+  *out = context;
+  return HARK_OK;
+}
+
+void hark_context_destroy(hark_context **context) {
+  if (context == NULL || *context == NULL) return;
+  hark_context *dead = *context;
+  *context = NULL;
+  dead->backend->close(dead, dead->backend_state);
+  const hark_allocator allocator = dead->allocator;
+  allocator.release(allocator.user, dead, sizeof *dead);
+}
+
+const char *hark_context_backend(const hark_context *context) { return context->backend->name; }
+
+const char *hark_context_instruction_set(const hark_context *context) { return context->backend->instruction_set(context); }

@@ -1,0 +1,51 @@
+/* parallel.c - work spread over the context's threads: the table that a host program may replace, filled with OpenMP by default.
+ *
+ * Indices are handed out in order to whichever worker is free. What a piece computes must depend on its index alone. */
+#include "core/parallel.h"
+
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+static int default_threads(void *user) { return ((const hark_context *)user)->threads; }
+
+static void default_run(void *user, int64_t count, hark_task *task, void *data) {
+#ifdef _OPENMP
+  const hark_context *context = user;
+  const int threads = (int)hark_min(context->threads, count);
+  if (threads > 1 && !omp_in_parallel()) {
+#pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
+    for (int64_t index = 0; index < count; index++) task(data, index, omp_get_thread_num());
+    return;
+  }
+#else
+  (void)user;
+#endif
+  for (int64_t index = 0; index < count; index++) task(data, index, 0);
+}
+
+hark_parallel hark_parallel_default(hark_context *context) {
+  return (hark_parallel){.threads = default_threads, .run = default_run, .user = context};
+}
+
+int hark_parallel_machine_threads(void) {
+#ifdef _OPENMP
+  return omp_get_max_threads();
+#else
+  return 1;
+#endif
+}
+
+void hark_parallel_for(hark_context *context, int64_t count, hark_task *task, void *data) {
+  if (count == 1)
+    task(data, 0, 0);
+  else if (count > 1)
+    context->parallel.run(context->parallel.user, count, task, data);
+}
+
+int hark_workers(const hark_context *context) {
+  const int threads = context->parallel.threads(context->parallel.user);
+  return threads > 1 ? threads : 1;
+}
+
+int hark_context_threads(const hark_context *context) { return hark_workers(context); }
