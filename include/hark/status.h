@@ -14,11 +14,11 @@ extern "C" {
 #if defined(__GNUC__)
 #define HARK_API __attribute__((visibility("default")))
 #define HARK_MUST_CHECK __attribute__((warn_unused_result))
-#define HARK_PRINTF(format, first) __attribute__((format(printf, format, first)))
+#define HARK_PRINTF(text, first) __attribute__((format(printf, text, first)))
 #else
 #define HARK_API
 #define HARK_MUST_CHECK
-#define HARK_PRINTF(format, first)
+#define HARK_PRINTF(text, first)
 #endif
 
 /* Name, number and text of every status: the only list of them. Numbers never change. */
