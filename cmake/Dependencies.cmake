@@ -1,0 +1,46 @@
+# What hark uses of the machine. Sets the targets hark_dependencies (jansson, libyaml, libm, and where wanted oneDNN and OpenMP) and, for
+# tests, hark_cmocka; and the definitions HARK_WITH_ONEDNN and HARK_WITH_OPENMP, which exist only when the thing is used.
+
+find_package(PkgConfig REQUIRED)
+pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson)
+pkg_check_modules(YAML REQUIRED IMPORTED_TARGET yaml-0.1)
+if(HARK_BUILD_TESTS)
+  pkg_check_modules(CMOCKA REQUIRED IMPORTED_TARGET cmocka)
+endif()
+
+add_library(hark_dependencies INTERFACE)
+target_link_libraries(hark_dependencies INTERFACE PkgConfig::JANSSON PkgConfig::YAML m)
+
+# oneDNN 2 and 3 by header and library: its own CMake package asks for the OpenMP of the compiler in use, which clang may lack.
+set(HARK_ONEDNN_USED OFF)
+if(NOT HARK_WITH_ONEDNN STREQUAL OFF)
+  find_path(HARK_ONEDNN_INCLUDE oneapi/dnnl/dnnl.h)
+  find_library(HARK_ONEDNN_LIBRARY dnnl)
+  mark_as_advanced(HARK_ONEDNN_INCLUDE HARK_ONEDNN_LIBRARY)
+  if(HARK_ONEDNN_INCLUDE AND HARK_ONEDNN_LIBRARY)
+    set(HARK_ONEDNN_USED ON)
+    file(STRINGS ${HARK_ONEDNN_INCLUDE}/oneapi/dnnl/dnnl_version.h HARK_ONEDNN_LINES REGEX "#define DNNL_VERSION_(MAJOR|MINOR|PATCH) +[0-9]+")
+    string(REGEX REPLACE "[^0-9;]" "" HARK_ONEDNN_VERSION "${HARK_ONEDNN_LINES}")
+    list(JOIN HARK_ONEDNN_VERSION "." HARK_ONEDNN_VERSION)
+    target_include_directories(hark_dependencies SYSTEM INTERFACE ${HARK_ONEDNN_INCLUDE})
+    target_link_libraries(hark_dependencies INTERFACE ${HARK_ONEDNN_LIBRARY})
+    target_compile_definitions(hark_dependencies INTERFACE HARK_WITH_ONEDNN=1)
+  elseif(HARK_WITH_ONEDNN STREQUAL ON)
+    message(FATAL_ERROR "HARK_WITH_ONEDNN=ON, but oneapi/dnnl/dnnl.h or libdnnl was not found (Debian: libdnnl-dev)")
+  endif()
+endif()
+
+# AUTO means gcc's OpenMP only: oneDNN is linked with gcc's runtime, and a second runtime (clang's) in one process fights with it.
+set(HARK_OPENMP_USED OFF)
+if(HARK_WITH_OPENMP STREQUAL ON OR (HARK_WITH_OPENMP STREQUAL AUTO AND CMAKE_C_COMPILER_ID STREQUAL GNU))
+  if(HARK_WITH_OPENMP STREQUAL ON)
+    find_package(OpenMP REQUIRED COMPONENTS C)
+  else()
+    find_package(OpenMP COMPONENTS C)
+  endif()
+  if(OpenMP_C_FOUND)
+    set(HARK_OPENMP_USED ON)
+    target_link_libraries(hark_dependencies INTERFACE OpenMP::OpenMP_C)
+    target_compile_definitions(hark_dependencies INTERFACE HARK_WITH_OPENMP=1)
+  endif()
+endif()

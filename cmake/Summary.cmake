@@ -1,0 +1,9 @@
+# What was decided, in a few lines.
+
+set(onednn ${HARK_ONEDNN_USED})
+if(HARK_ONEDNN_USED)
+  set(onednn "${HARK_ONEDNN_VERSION} (${HARK_ONEDNN_LIBRARY})")
+endif()
+list(JOIN HARK_ISAS " " isas)
+message(STATUS "hark ${PROJECT_VERSION}: ${CMAKE_BUILD_TYPE}, ${CMAKE_C_COMPILER_ID} ${CMAKE_C_COMPILER_VERSION}")
+message(STATUS "  oneDNN: ${onednn}; OpenMP: ${HARK_OPENMP_USED}; instruction sets: ${isas}; sanitizers: ${HARK_SANITIZE}")

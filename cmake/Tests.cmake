@@ -1,0 +1,39 @@
+# Every tests/FOLDER/test_NAME.c is a program, linked with tests/support/*.c, cmocka and the test library, and a CTest named FOLDER/NAME.
+# Tests may include internal headers. HARK_COMMAND is the command's path, HARK_SOURCE_DIR the repository's.
+
+set(HARK_TEST_TIMEOUT_SECONDS 300)
+
+file(GLOB HARK_SUPPORT_SOURCES CONFIGURE_DEPENDS tests/support/*.c)
+file(GLOB HARK_TEST_SOURCES CONFIGURE_DEPENDS tests/*/test_*.c)
+list(FILTER HARK_TEST_SOURCES EXCLUDE REGEX "/tests/support/")
+
+function(hark_test_settings target)
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/tests)
+  target_compile_definitions(${target} PRIVATE HARK_SOURCE_DIR="${PROJECT_SOURCE_DIR}" HARK_COMMAND="${PROJECT_BINARY_DIR}/hark")
+  target_link_libraries(${target} PRIVATE hark_test hark_dependencies PkgConfig::CMOCKA)
+endfunction()
+
+set(HARK_SUPPORT_OBJECTS)
+if(HARK_SUPPORT_SOURCES)
+  add_library(hark_test_support OBJECT ${HARK_SUPPORT_SOURCES})
+  hark_test_settings(hark_test_support)
+  set(HARK_SUPPORT_OBJECTS $<TARGET_OBJECTS:hark_test_support>)
+endif()
+
+foreach(source ${HARK_TEST_SOURCES})
+  get_filename_component(name ${source} NAME_WE)
+  get_filename_component(folder ${source} DIRECTORY)
+  get_filename_component(folder ${folder} NAME)
+  string(REGEX REPLACE "^test_" "" short ${name})
+  set(target test_${folder}_${short})
+  add_executable(${target} ${source} ${HARK_SUPPORT_OBJECTS})
+  hark_test_settings(${target})
+  set_target_properties(${target} PROPERTIES OUTPUT_NAME ${name} RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests/${folder})
+  if(TARGET hark_command)
+    add_dependencies(${target} hark_command)
+  endif()
+  add_test(NAME ${folder}/${short} COMMAND ${target} WORKING_DIRECTORY ${PROJECT_BINARY_DIR}/tests/${folder})
+  set_tests_properties(${folder}/${short} PROPERTIES TIMEOUT ${HARK_TEST_TIMEOUT_SECONDS})
+endforeach()
+
+add_test(NAME tree/layers COMMAND ${PROJECT_SOURCE_DIR}/scripts/check-layers.sh WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
