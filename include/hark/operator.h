@@ -76,6 +76,7 @@ struct hark_operator {
   unsigned backward_outputs;  /* bit i: the backward reads output i */
   unsigned in_place;          /* bit i: output 0 may lie in the memory of input i */
   unsigned gradient_in_place; /* bit i: the gradient of input i may be written over input i */
+  unsigned gradient_passes;   /* bit i: the gradient of input i is that of output 0, unchanged: no backward runs for it */
   unsigned updates;           /* bit i: forward changes input i (optimisers); such a record has no backward */
 
   /* Checks attributes and shapes and describes the results. Errors: HARK_SHAPE_MISMATCH, HARK_INVALID_ARGUMENT with a message that names

@@ -37,9 +37,10 @@ HARK_API void hark_tape_set_recording(hark_tape *tape, bool recording);
  * is wanted. Both must outlive the step. */
 HARK_API HARK_MUST_CHECK hark_status hark_tape_leaf(hark_tape *tape, const hark_tensor *data, const hark_tensor *gradient, hark_value *out);
 
-/* Applies a record to values (0: input left out) and gives its outputs. Attributes are copied. Errors: those of infer and forward. */
+/* Applies a record to values (0: input left out) and gives its outputs. Attributes are copied. Bit i of `consumed` releases input i with this
+ * call, which lets the output take its memory where the record allows it. Errors: those of infer and forward. */
 HARK_API HARK_MUST_CHECK hark_status hark_tape_apply(hark_tape *tape, const hark_operator *op, const void *attributes, int input_count,
-                                                     const hark_value *inputs, hark_value *outputs);
+                                                     const hark_value *inputs, unsigned consumed, hark_value *outputs);
 
 /* The caller will not use the value again. */
 HARK_API void hark_tape_release(hark_tape *tape, hark_value value);
@@ -51,7 +52,8 @@ HARK_API const hark_tensor *hark_tape_tensor(const hark_tape *tape, hark_value v
 typedef hark_status hark_tape_segment_build(void *closure, hark_tape *tape, const hark_value *inputs, hark_value *outputs);
 
 /* Runs `build` and keeps only inputs and outputs; the backward runs it again to have what lies between. `closure` (closure_bytes of plain
- * data) is copied. Everything in the segment that is not an input must be a leaf made inside it. */
+ * data) is copied. Everything in the segment that is not an input must be a leaf made inside it; releasing or consuming an input there has no
+ * effect. */
 HARK_API HARK_MUST_CHECK hark_status hark_tape_segment(hark_tape *tape, hark_tape_segment_build *build, const void *closure,
                                                        size_t closure_bytes, int input_count, const hark_value *inputs, int output_count,
                                                        hark_value *outputs);
