@@ -1,0 +1,57 @@
+# Short names for what CMake and the scripts do. BUILD names another build folder, CMAKE_FLAGS gives cmake more to think about:
+#   make BUILD=build-clang CMAKE_FLAGS=-DCMAKE_C_COMPILER=clang
+
+BUILD ?= build
+CMAKE_FLAGS ?=
+JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+
+.PHONY: all build test demo bench bench-peers format check install install-dependencies clean help
+
+all: build
+
+help:
+	@echo "make                       the library and the command, $(BUILD)/hark"
+	@echo "make demo                  three minutes: installs what is missing, trains a model on this repository's text, shows the result"
+	@echo "make test                  installs what is missing, builds, runs the suite"
+	@echo "make bench                 the machine's peak and the attention cases of docs/performance.md"
+	@echo "make bench-peers           the same against PyTorch, in a virtual environment of its own"
+	@echo "make format                formats the sources"
+	@echo "make check                 everything that the continuous check does (long)"
+	@echo "make install               installs to PREFIX (/usr/local)"
+	@echo "make install-dependencies  Debian packages that are needed and missing"
+	@echo "make clean                 removes $(BUILD)"
+
+$(BUILD)/Makefile: CMakeLists.txt $(wildcard cmake/*.cmake)
+	@cmake -G "Unix Makefiles" -S . -B $(BUILD) $(CMAKE_FLAGS) || { echo "Something is missing? make install-dependencies"; exit 1; }
+
+build: $(BUILD)/Makefile
+	@$(MAKE) --no-print-directory -C $(BUILD) -j$(JOBS)
+
+install-dependencies:
+	@sh scripts/install-dependencies.sh
+
+test: install-dependencies
+	@$(MAKE) --no-print-directory build
+	@ctest --test-dir $(BUILD) --output-on-failure -j$(JOBS)
+
+demo: install-dependencies
+	@$(MAKE) --no-print-directory build
+	@sh scripts/demo.sh $(BUILD)
+
+bench: build
+	@sh bench/run.sh $(BUILD)
+
+bench-peers: build
+	@sh bench/peers/run.sh $(BUILD)
+
+format:
+	@sh scripts/format.sh
+
+check:
+	@.ci/run
+
+install: build
+	@cmake --install $(BUILD) $(if $(PREFIX),--prefix $(PREFIX))
+
+clean:
+	rm -rf $(BUILD)
