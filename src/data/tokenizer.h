@@ -1,0 +1,93 @@
+/* tokenizer.h - text to numbers and back.
+ *
+ * A tokenizer is a kind (characters, bytes; a table of them) with a vocabulary. Token 0 .. HARK_TOKEN_RESERVED - 1 mean the same in every
+ * vocabulary; the symbols of the text follow in sorted order. A vocabulary is stored with the run that used it, as JSON.
+ *
+ * Making one:  hark_tokenizer_create, hark_tokenizer_learn over all text, hark_tokenizer_finish;  or  hark_tokenizer_load.
+ * (hark_corpus_open does this for files.) After that a tokenizer never changes and any number of threads may use it.
+ */
+#ifndef HARK_DATA_TOKENIZER_H
+#define HARK_DATA_TOKENIZER_H
+
+#include <hark/context.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Tokens with a fixed meaning. */
+enum {
+  HARK_TOKEN_PADDING = 0, /* behind the end of a sequence */
+  HARK_TOKEN_UNKNOWN = 1, /* a symbol that the vocabulary lacks */
+  HARK_TOKEN_BEGIN = 2,   /* before the first symbol of a text */
+  HARK_TOKEN_CLASS = 3,   /* whose output stands for the whole sequence */
+  HARK_TOKEN_MASK = 4,    /* hides a symbol that is to be guessed */
+  HARK_TOKEN_RESERVED = 5 /* how many there are: the first symbol's number */
+};
+
+/* What to do with a symbol that the vocabulary lacks. */
+typedef enum hark_unknown { HARK_UNKNOWN_IS_ERROR, HARK_UNKNOWN_IS_MAPPED /* to HARK_TOKEN_UNKNOWN */ } hark_unknown;
+
+typedef struct hark_tokenizer hark_tokenizer;
+
+/* Names of the kinds ("characters": Unicode code points of UTF-8 text; "bytes": every byte, whatever it encodes), in the order of the table;
+ * NULL at and behind the end. Static strings. */
+const char *hark_tokenizer_kind_name(int index);
+/* One line of help on it. */
+const char *hark_tokenizer_kind_summary(int index);
+
+/* Makes a tokenizer whose vocabulary is still to be learned. The caller destroys it.
+ * Errors: HARK_BAD_CONFIGURATION (no such kind; the message lists them), HARK_OUT_OF_MEMORY. */
+HARK_MUST_CHECK hark_status hark_tokenizer_create(hark_context *context, const char *kind, hark_tokenizer **out);
+void hark_tokenizer_destroy(hark_context *context, hark_tokenizer **tokenizer);
+
+/* True when the vocabulary depends on the text, so that learning needs a pass over it. */
+bool hark_tokenizer_learns(const hark_tokenizer *tokenizer);
+
+/* What is wrong with a text, and where. Functions below that get text in parts leave it to the caller to name file, line and column. */
+typedef struct hark_text_fault {
+  size_t at;      /* bytes from the beginning of the part that was given */
+  char what[112]; /* "invalid UTF-8: overlong encoding", "U+00E9 is not in the vocabulary" */
+} hark_text_fault;
+
+/* Adds the symbols of the next part of a text. *consumed is how much of the part was taken: the caller puts the rest, an unfinished
+ * symbol, in front of the next part. `last`: nothing follows, so that everything is taken.
+ * Errors: HARK_BAD_FILE (*fault says what and where), HARK_OUT_OF_MEMORY. */
+HARK_MUST_CHECK hark_status hark_tokenizer_learn(hark_context *context, hark_tokenizer *tokenizer, const void *text, size_t bytes,
+                                                 bool last, size_t *consumed, hark_text_fault *fault);
+
+/* Fixes the vocabulary. Errors: HARK_BAD_FILE (no text was learned), HARK_OUT_OF_MEMORY. */
+HARK_MUST_CHECK hark_status hark_tokenizer_finish(hark_context *context, hark_tokenizer *tokenizer);
+
+/* "characters", "bytes". */
+const char *hark_tokenizer_kind(const hark_tokenizer *tokenizer);
+/* Number of tokens, the reserved ones included: every token is in [0, size). */
+int32_t hark_tokenizer_size(const hark_tokenizer *tokenizer);
+/* Equal for equal kind and vocabulary. */
+uint64_t hark_tokenizer_checksum(const hark_tokenizer *tokenizer);
+
+/* Encodes the next part of a text: at most `bytes` tokens are written. *consumed as in learn.
+ * Errors: HARK_BAD_FILE: *fault says what and where; *count and *consumed tell what comes before the fault. */
+HARK_MUST_CHECK hark_status hark_tokenizer_encode_part(hark_context *context, const hark_tokenizer *tokenizer, hark_unknown unknown,
+                                                       const void *text, size_t bytes, bool last, int32_t *tokens, size_t *count,
+                                                       size_t *consumed, hark_text_fault *fault);
+
+/* Encodes a whole text in memory (a prompt): `tokens` has room for `bytes` tokens. `name` stands for the text in messages.
+ * Errors: HARK_BAD_FILE, the message has name, line, column and byte offset. */
+HARK_MUST_CHECK hark_status hark_tokenizer_encode(hark_context *context, const hark_tokenizer *tokenizer, hark_unknown unknown,
+                                                  const char *name, const void *text, size_t bytes, int32_t *tokens, size_t *count);
+
+/* The bytes that a token stands for: `*bytes` of them, not terminated, owned by the tokenizer. Writing them one token after the other gives
+ * the text. Unknown gives U+FFFD, the other reserved tokens and numbers outside the vocabulary give nothing. A token of the bytes kind may be
+ * a part of a character: hark_utf8_stream in utf8.h holds such parts back. */
+const char *hark_tokenizer_text(const hark_tokenizer *tokenizer, int32_t token, size_t *bytes);
+
+/* Name for messages and pictures: the symbol itself, "\n", "U+0007", "0xe9", "<padding>"; returns text. 24 bytes hold every name. */
+const char *hark_tokenizer_name(const hark_tokenizer *tokenizer, int32_t token, char *text, size_t size);
+
+/* Stores the vocabulary as JSON (docs/data.md), under a temporary name first. Errors: HARK_IO_ERROR, HARK_OUT_OF_MEMORY. */
+HARK_MUST_CHECK hark_status hark_tokenizer_save(hark_context *context, const hark_tokenizer *tokenizer, const char *path);
+/* Loads what save stored. The caller destroys it. Errors: HARK_NOT_FOUND, HARK_BAD_FILE (anything that save would not have written),
+ * HARK_IO_ERROR, HARK_OUT_OF_MEMORY. */
+HARK_MUST_CHECK hark_status hark_tokenizer_load(hark_context *context, const char *path, hark_tokenizer **out);
+
+#endif
