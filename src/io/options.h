@@ -1,0 +1,134 @@
+/* options.h - one table of options drives defaults, YAML sections, command-line flags, --help, config.yaml, metadata and the reference.
+ *
+ * A table describes the fields of one plain struct. A set of options joins one or more tables with their structs; it is filled from
+ * defaults, files and the command line, in any order: what counts is the source's rank. Problems are collected, never returned one by one:
+ * read everything, then ask hark_options_finish(). Strings and lists in the structs belong to the set and live until it is destroyed.
+ *
+ *     hark_config config;
+ *     const hark_option_group group = {&hark_config_table, &config};
+ *     hark_options *options;
+ *     HARK_TRY(hark_options_create(context, "train", &group, 1, &options));
+ *     status = hark_options_read_arguments(context, options, argc, argv);
+ *     if (status == HARK_OK) status = hark_options_read_yaml(context, options, "run.yaml", HARK_SOURCE_FILE);
+ *     if (status == HARK_OK) status = hark_options_finish(context, options);   then hark_options_problem(options, 0 .. count - 1)
+ *     hark_options_destroy(context, &options);
+ *
+ * Spelling: a key is dotted (model.attention.window), in YAML nested sections or the dotted key itself. A flag is --model.attention.window,
+ * or one of the option's short forms; '-' and '_' are the same in flags; values as the next word or after '='; a boolean is --flag or
+ * --no-flag. "ization" is read as "isation" in keys, flags and choices.
+ */
+#ifndef HARK_IO_OPTIONS_H
+#define HARK_IO_OPTIONS_H
+
+#include "core/core.h"
+#include "io/text.h"
+
+/* The type of an option, and of the field that holds it. */
+typedef enum hark_option_type {
+  HARK_OPTION_BOOL,     /* bool */
+  HARK_OPTION_INT,      /* int64_t */
+  HARK_OPTION_FLOAT,    /* double */
+  HARK_OPTION_STRING,   /* const char *, never NULL */
+  HARK_OPTION_ENUM,     /* int: the index of the word in choices */
+  HARK_OPTION_LIST,     /* hark_string_list: a flag given several times, a sequence or one scalar in YAML */
+  HARK_OPTION_DURATION, /* double, seconds: "90s", "10m", "1h30m" */
+} hark_option_type;
+
+typedef struct hark_string_list {
+  const char *const *items;
+  int64_t count;
+} hark_string_list;
+
+typedef struct hark_option {
+  const char *name;  /* dotted key; without a dot in tables that are not configuration */
+  const char *flags; /* short forms separated by blanks, without dashes: "learning-rate lr"; one letter means one dash. NULL: none */
+  hark_option_type type;
+  size_t offset;        /* of the field */
+  const char *initial;  /* default, as one would write it */
+  const char *range;    /* numbers: an interval, "[1, inf)", "[0, 1)"; enums: the words, "none|learned". NULL: any */
+  const char *commands; /* subcommands that take its flag, separated by blanks; NULL: all. Files may hold it for any */
+  const char *argument; /* what stands for the value in --help: "FILE"; NULL: by type */
+  const char *help;     /* one line */
+} hark_option;
+
+/* Title of a section in --help and in the reference. */
+typedef struct hark_option_section {
+  const char *name; /* "model.attention" */
+  const char *title;
+} hark_option_section;
+
+typedef struct hark_option_table {
+  const hark_option *options;
+  int count;
+  const hark_option_section *sections; /* ended by a NULL name; NULL: none */
+  size_t values_size;                  /* of the struct */
+  bool configuration;                  /* stands in files; else on the command line only */
+} hark_option_table;
+
+typedef struct hark_option_group {
+  const hark_option_table *table;
+  void *values; /* the struct, of table->values_size bytes; the caller's */
+} hark_option_group;
+
+/* Where a value came from; a higher rank wins whatever the order of reading. */
+typedef enum hark_option_source {
+  HARK_SOURCE_DEFAULT,
+  HARK_SOURCE_RUN, /* config.yaml of the run that is continued or read */
+  HARK_SOURCE_FILE,
+  HARK_SOURCE_COMMAND
+} hark_option_source;
+
+typedef struct hark_options hark_options;
+
+/* Makes a set for a subcommand (NULL: flags of all) and fills the structs with the defaults. Errors: HARK_OUT_OF_MEMORY;
+ * HARK_INTERNAL_ERROR when a table contradicts itself (a default outside its range, a name twice). */
+HARK_MUST_CHECK hark_status hark_options_create(hark_context *context, const char *command, const hark_option_group *groups, int count,
+                                                hark_options **out);
+/* Frees the set and every string and list in the structs. */
+void hark_options_destroy(hark_context *context, hark_options **options);
+
+/* Reads the words after the subcommand. Words without a dash, and all after "--", are kept as arguments in their order.
+ * What is wrong becomes a problem; the status tells of memory only. */
+HARK_MUST_CHECK hark_status hark_options_read_arguments(hark_context *context, hark_options *options, int count, const char *const *words);
+
+/* Reads a YAML file. Errors: of files; a file that is not well-formed YAML is a problem like a wrong value. */
+HARK_MUST_CHECK hark_status hark_options_read_yaml(hark_context *context, hark_options *options, const char *path,
+                                                   hark_option_source source);
+
+/* Sets one option by its name, as a program would; `where` is named in a problem. */
+HARK_MUST_CHECK hark_status hark_options_set(hark_context *context, hark_options *options, const char *name, const char *value,
+                                             const char *where, hark_option_source source);
+
+/* HARK_OK, or HARK_BAD_CONFIGURATION with the first problem (and the number of the others) as the message. */
+HARK_MUST_CHECK hark_status hark_options_finish(hark_context *context, const hark_options *options);
+
+/* The problems found so far, one line each without a newline: where, what, what was expected. */
+int hark_options_problem_count(const hark_options *options);
+const char *hark_options_problem(const hark_options *options, int index);
+
+/* Adds a problem that a check of several options found. `names` are the options concerned, separated by blanks: the first one with a source
+ * other than the default says where. Nothing is added when one of them has a problem already. */
+hark_status hark_options_complain(hark_context *context, hark_options *options, const char *names, const char *format, ...)
+    HARK_PRINTF(4, 5);
+
+/* Words that are no flags. */
+int hark_options_argument_count(const hark_options *options);
+const char *hark_options_argument(const hark_options *options, int index);
+
+/* Where an option's value came from: its rank, and in words: "default", "run.yaml:12", "--layers". An unknown name: default. */
+hark_option_source hark_options_source(const hark_options *options, const char *name);
+const char *hark_options_where(const hark_options *options, const char *name);
+
+/* The value of an option as it would be written; in `text`, which the caller ends. */
+void hark_options_print_value(const hark_options *options, const char *name, hark_text *text);
+
+/* Writers. Each appends to `text`; look at the text's status afterwards. Configuration tables only, except for help. */
+void hark_options_print_help(const hark_options *options, hark_text *text);                /* flags of the set's subcommand, by section */
+void hark_options_print_yaml(const hark_options *options, bool comments, hark_text *text); /* all values; reads back to the same */
+void hark_options_print_json(const hark_options *options, hark_text *text);                /* all values, one object, nested */
+void hark_options_print_markdown(const hark_options *options, hark_text *text);            /* the reference */
+
+/* The nearest of `count` words to `word` by edit distance, or NULL when none is near. Word i is name(user, i). */
+const char *hark_nearest_word(const char *word, int count, const char *(*name)(const void *user, int index), const void *user);
+
+#endif

@@ -1,0 +1,69 @@
+/* text.c - text that grows by doubling; cost O(length) amortised. */
+#include "io/text.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define FIRST_BYTES 256
+
+/* Room for `bytes` bytes, the zero byte included. */
+static bool reserve(hark_text *text, size_t bytes) {
+  if (text->status != HARK_OK) return false;
+  if (bytes <= text->capacity) return true;
+  size_t capacity = text->capacity > 0 ? text->capacity : FIRST_BYTES;
+  while (capacity < bytes) {
+    if (capacity > SIZE_MAX / 2) {
+      text->status = hark_fail(text->context, HARK_TOO_LARGE, "text of %zu bytes", bytes);
+      return false;
+    }
+    capacity *= 2;
+  }
+  void *grown;
+  text->status = hark_allocate(text->context, capacity, &grown);
+  if (text->status != HARK_OK) return false;
+  if (text->length > 0) memcpy(grown, text->data, text->length);
+  if (text->data != NULL) hark_release(text->context, text->data, text->capacity);
+  text->data = grown;
+  text->data[text->length] = 0;
+  text->capacity = capacity;
+  return true;
+}
+
+void hark_text_append_bytes(hark_text *text, const char *bytes, size_t length) {
+  if (length == 0) return;
+  if (length >= SIZE_MAX - text->length) {
+    if (text->status == HARK_OK) text->status = hark_fail(text->context, HARK_TOO_LARGE, "text of more than %zu bytes", length);
+    return;
+  }
+  if (!reserve(text, text->length + length + 1)) return;
+  memcpy(text->data + text->length, bytes, length);
+  text->length += length;
+  text->data[text->length] = 0;
+}
+
+void hark_text_append(hark_text *text, const char *format, ...) {
+  if (text->status != HARK_OK) return;
+  va_list arguments;
+  va_start(arguments, format);
+  const int length = vsnprintf(NULL, 0, format, arguments);
+  va_end(arguments);
+  if (length <= 0 || !reserve(text, text->length + (size_t)length + 1)) return;
+  va_start(arguments, format);
+  vsnprintf(text->data + text->length, (size_t)length + 1, format, arguments);
+  va_end(arguments);
+  text->length += (size_t)length;
+}
+
+void hark_text_resize(hark_text *text, size_t length) {
+  if (length == SIZE_MAX || !reserve(text, length + 1)) return;
+  if (length > text->length) memset(text->data + text->length, 0, length - text->length);
+  text->length = length;
+  text->data[length] = 0;
+}
+
+const char *hark_text_get(const hark_text *text) { return text->data != NULL ? text->data : ""; }
+
+void hark_text_free(hark_text *text) {
+  if (text->data != NULL) hark_release(text->context, text->data, text->capacity);
+  *text = hark_text_empty(text->context);
+}

@@ -1,0 +1,27 @@
+/* text.h - text that grows. A failed append is remembered, so that only the end needs a check. */
+#ifndef HARK_IO_TEXT_H
+#define HARK_IO_TEXT_H
+
+#include <stdarg.h>
+
+#include "core/core.h"
+
+typedef struct hark_text {
+  hark_context *context;
+  char *data; /* ends with a zero byte; NULL while empty */
+  size_t length;
+  size_t capacity;
+  hark_status status; /* of the first append that failed */
+} hark_text;
+
+static inline hark_text hark_text_empty(hark_context *context) { return (hark_text){.context = context}; }
+
+void hark_text_append(hark_text *text, const char *format, ...) HARK_PRINTF(2, 3);
+void hark_text_append_bytes(hark_text *text, const char *bytes, size_t length);
+/* Makes room for `length` bytes in all (and the zero byte) and sets the length to it; new bytes are zero. */
+void hark_text_resize(hark_text *text, size_t length);
+/* The text, "" when empty. */
+const char *hark_text_get(const hark_text *text);
+void hark_text_free(hark_text *text);
+
+#endif

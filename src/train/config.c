@@ -1,0 +1,161 @@
+/* config.c - the table of the training configuration, and the checks that concern several options. */
+#include "train/config.h"
+
+#include <inttypes.h>
+
+#define KEY_STEPS_DEFAULT 5000 /* when neither steps, epochs nor tokens are given */
+#define MINIMUM_RATE_PART 0.1  /* of the learning rate */
+
+#define AT(field) offsetof(hark_config, field)
+#define TRAIN "train"
+#define READS "train eval generate" /* subcommands that open a model and its data */
+
+static const hark_option options[] = {
+    /* model */
+    {"model.type", NULL, HARK_OPTION_ENUM, AT(model.type), "gpt", "gpt", TRAIN, NULL, "family of the model: decoder with pre-norm blocks"},
+    {"model.layers", "layers", HARK_OPTION_INT, AT(model.layers), "4", "[1, 10000]", TRAIN, NULL, "number of blocks"},
+    {"model.heads", "heads", HARK_OPTION_INT, AT(model.heads), "4", "[1, 65536]", TRAIN, NULL, "attention heads of a block"},
+    {"model.key_heads", "key-heads", HARK_OPTION_INT, AT(model.key_heads), "0", "[0, 65536]", TRAIN, NULL,
+     "key and value heads, a divisor of heads; 0: as many as heads"},
+    {"model.width", "width", HARK_OPTION_INT, AT(model.width), "512", "[1, 1048576]", TRAIN, NULL, "features of a token"},
+    {"model.feed_forward_width", NULL, HARK_OPTION_INT, AT(model.feed_forward_width), "0", "[0, 16777216]", TRAIN, NULL,
+     "hidden features of the feed-forward layer; 0: four times width"},
+    {"model.context", "context", HARK_OPTION_INT, AT(model.context), "256", "[1, 16777216]", TRAIN, NULL, "tokens of a training window"},
+    {"model.activation", "activation", HARK_OPTION_ENUM, AT(model.activation), "gelu", "gelu|gelu_tanh|relu|silu|gated_silu", TRAIN, NULL,
+     "activation of the feed-forward layer"},
+    {"model.norm", "norm", HARK_OPTION_ENUM, AT(model.norm), "layer_norm", "layer_norm|rms_norm", TRAIN, NULL, "normalisation layers"},
+    {"model.norm_epsilon", NULL, HARK_OPTION_FLOAT, AT(model.norm_epsilon), "1e-5", "(0, 1]", TRAIN, NULL,
+     "added to the variance in normalisation layers"},
+    {"model.positions", "positions", HARK_OPTION_ENUM, AT(model.positions), "rotary", "none|learned|sinusoidal|rotary", TRAIN, NULL,
+     "how positions enter"},
+    {"model.tie_embeddings", "tie-embeddings", HARK_OPTION_BOOL, AT(model.tie_embeddings), "true", NULL, TRAIN, NULL,
+     "the output layer shares the token embedding's weights"},
+    {"model.bias", "bias", HARK_OPTION_BOOL, AT(model.bias), "false", NULL, TRAIN, NULL, "biases in linear layers and layer norms"},
+    {"model.dropout", "dropout", HARK_OPTION_FLOAT, AT(model.dropout), "0", "[0, 1)", TRAIN, NULL, "dropout on the residual branches"},
+    {"model.embedding_dropout", NULL, HARK_OPTION_FLOAT, AT(model.embedding_dropout), "0", "[0, 1)", TRAIN, NULL,
+     "dropout on the sum of embeddings"},
+    {"model.recompute", "recompute", HARK_OPTION_BOOL, AT(model.recompute), "false", NULL, TRAIN, NULL,
+     "recompute each block in the backward: less memory, a third more work"},
+    {"model.rotary.base", NULL, HARK_OPTION_FLOAT, AT(model.rotary.base), "10000", "(1, inf)", TRAIN, NULL,
+     "longest wavelength of rotary and sinusoidal positions, over 2 pi"},
+    {"model.rotary.pairs", NULL, HARK_OPTION_ENUM, AT(model.rotary.pairs), "half", "interleaved|half", TRAIN, NULL,
+     "features that turn together: (2j, 2j+1) or (j, j + head_dim/2)"},
+    {"model.attention.structure", "structure", HARK_OPTION_ENUM, AT(model.attention.structure), "dense", "dense|window", TRAIN, NULL,
+     "which keys a query sees"},
+    {"model.attention.window", "window", HARK_OPTION_INT, AT(model.attention.window), "128", "[0, 16777216]", TRAIN, NULL,
+     "positions to each side that structure window sees"},
+    {"model.attention.kernel", "kernel", HARK_OPTION_ENUM, AT(model.attention.kernel), "exp", "exp|rbf", TRAIN, NULL,
+     "similarity of query and key: exp(q.k / sqrt(d)) or exp(-|q - k|^2 / (2 sigma^2))"},
+    {"model.attention.sigma", "sigma", HARK_OPTION_FLOAT, AT(model.attention.sigma), "1", "(0, inf)", TRAIN, NULL, "width of kernel rbf"},
+    {"model.attention.forget_gate", "forget-gate", HARK_OPTION_BOOL, AT(model.attention.forget_gate), "false", NULL, TRAIN, NULL,
+     "learned forget gates add to the logits (FoX, arXiv 2503.02130)"},
+    {"model.attention.dropout", "attention-dropout", HARK_OPTION_FLOAT, AT(model.attention.dropout), "0", "[0, 1)", TRAIN, NULL,
+     "dropout on the attention weights"},
+    /* data */
+    {"data.paths", "data", HARK_OPTION_LIST, AT(data.paths), "", NULL, READS, "PATH", "text: files, or folders of files; may be repeated"},
+    {"data.validation_paths", "validation", HARK_OPTION_LIST, AT(data.validation_paths), "", NULL, READS, "PATH",
+     "text for validation; none: split off the training text"},
+    {"data.tokenizer", "tokenizer", HARK_OPTION_ENUM, AT(data.tokenizer), "characters", "characters|bytes", TRAIN, NULL,
+     "tokens: Unicode code points, or bytes"},
+    {"data.unknown", "unknown", HARK_OPTION_ENUM, AT(data.unknown), "error", "error|map", READS, NULL,
+     "characters outside the vocabulary: an error that names the place, or the unknown token"},
+    {"data.validation_fraction", "validation-fraction", HARK_OPTION_FLOAT, AT(data.validation_fraction), "0.1", "[0, 1)", TRAIN, NULL,
+     "part of the text kept for validation"},
+    {"data.split", "split", HARK_OPTION_ENUM, AT(data.split), "tail", "tail|per_file|files", TRAIN, NULL,
+     "what is kept: the end of the whole text, the end of each file, or whole files"},
+    {"data.order", "order", HARK_OPTION_ENUM, AT(data.order), "random", "random|shuffled|sequential", TRAIN, NULL,
+     "order of training windows"},
+    {"data.epoch", "epoch", HARK_OPTION_ENUM, AT(data.epoch), "tokens", "tokens|windows", TRAIN, NULL,
+     "an epoch: as many tokens as the text has, or every window of stride 1 once"},
+    /* train */
+    {"train.steps", "steps", HARK_OPTION_INT, AT(train.steps), "0", "[0, inf)", TRAIN, NULL,
+     "optimiser steps; 0: from epochs or tokens, or 5000"},
+    {"train.epochs", "epochs", HARK_OPTION_FLOAT, AT(train.epochs), "0", "[0, inf)", TRAIN, NULL, "length in epochs; 0: not asked"},
+    {"train.tokens", "tokens", HARK_OPTION_INT, AT(train.tokens), "0", "[0, inf)", TRAIN, NULL, "length in tokens; 0: not asked"},
+    {"train.batch", "batch", HARK_OPTION_INT, AT(train.batch), "16", "[1, 1048576]", READS, NULL, "windows of a micro-batch"},
+    {"train.accumulate", "accumulate", HARK_OPTION_INT, AT(train.accumulate), "1", "[1, 1048576]", TRAIN, NULL, "micro-batches of a step"},
+    {"train.learning_rate", "learning-rate lr", HARK_OPTION_FLOAT, AT(train.learning_rate), "1e-3", "(0, inf)", TRAIN, NULL,
+     "highest learning rate"},
+    {"train.minimum_rate", NULL, HARK_OPTION_FLOAT, AT(train.minimum_rate), "-1", "[-1, inf)", TRAIN, NULL,
+     "rate at the end of schedules cosine and linear; below 0: a tenth of learning_rate"},
+    {"train.schedule", "schedule", HARK_OPTION_ENUM, AT(train.schedule), "cosine", "constant|cosine|linear|rsqrt", TRAIN, NULL,
+     "learning rate after the warm-up"},
+    {"train.warmup", "warmup", HARK_OPTION_INT, AT(train.warmup), "100", "[0, inf)", TRAIN, NULL, "steps over which the rate rises from 0"},
+    {"train.beta1", "beta1", HARK_OPTION_FLOAT, AT(train.beta1), "0.9", "[0, 1)", TRAIN, NULL, "AdamW: decay of the first moment"},
+    {"train.beta2", "beta2", HARK_OPTION_FLOAT, AT(train.beta2), "0.99", "[0, 1)", TRAIN, NULL, "AdamW: decay of the second moment"},
+    {"train.epsilon", NULL, HARK_OPTION_FLOAT, AT(train.epsilon), "1e-8", "(0, 1]", TRAIN, NULL,
+     "AdamW: added to the root of the second moment"},
+    {"train.weight_decay", "weight-decay", HARK_OPTION_FLOAT, AT(train.weight_decay), "0.1", "[0, inf)", TRAIN, NULL,
+     "AdamW: decoupled decay of matrices"},
+    {"train.clip", "clip", HARK_OPTION_FLOAT, AT(train.clip), "1", "[0, inf)", TRAIN, NULL, "largest global gradient norm; 0: no clipping"},
+    {"train.label_smoothing", NULL, HARK_OPTION_FLOAT, AT(train.label_smoothing), "0", "[0, 1)", TRAIN, NULL,
+     "part of the target spread over all tokens"},
+    {"train.evaluate_every", "evaluate-every", HARK_OPTION_INT, AT(train.evaluate_every), "250", "[0, inf)", TRAIN, NULL,
+     "steps between evaluations on the validation text; 0: at the end only"},
+    {"train.checkpoint_every", "checkpoint-every", HARK_OPTION_INT, AT(train.checkpoint_every), "500", "[0, inf)", TRAIN, NULL,
+     "steps between checkpoints; 0: at the end only"},
+    {"train.keep", "keep", HARK_OPTION_INT, AT(train.keep), "2", "[1, 1000000]", TRAIN, NULL,
+     "last checkpoints kept, besides the best one"},
+    {"train.log_every", "log-every", HARK_OPTION_INT, AT(train.log_every), "10", "[1, inf)", TRAIN, NULL,
+     "steps between lines of metrics.jsonl"},
+    {"train.early_stop", "early-stop", HARK_OPTION_INT, AT(train.early_stop), "0", "[0, inf)", TRAIN, NULL,
+     "stop after so many evaluations without improvement; 0: never"},
+    {"train.max_time", "max-time", HARK_OPTION_DURATION, AT(train.max_time), "0", "[0, inf)", TRAIN, "TIME",
+     "stop cleanly after this time (90s, 10m, 1h30m); 0: no limit"},
+    {"train.seed", "seed", HARK_OPTION_INT, AT(train.seed), "1", "[0, inf)", READS, NULL, "key of all random numbers"},
+    {"train.max_bad_steps", NULL, HARK_OPTION_INT, AT(train.max_bad_steps), "10", "[1, inf)", TRAIN, NULL,
+     "steps in a row with numbers that are not finite before the run gives up"},
+    /* run */
+    {"run.directory", "out o", HARK_OPTION_STRING, AT(run.directory), "", NULL, TRAIN, "FOLDER",
+     "folder of the run; none: runs/ and the time of the start"},
+    {"run.resume", "resume", HARK_OPTION_BOOL, AT(run.resume), "false", NULL, TRAIN, NULL, "go on from the last checkpoint of the folder"},
+    {"run.threads", "threads", HARK_OPTION_INT, AT(run.threads), "0", "[0, 4096]", READS, NULL,
+     "threads; 0: as many as the machine offers"},
+    {"run.backend", "backend", HARK_OPTION_STRING, AT(run.backend), "cpu", NULL, READS, "NAME", "cpu or reference"},
+    {"run.deterministic", "deterministic", HARK_OPTION_BOOL, AT(run.deterministic), "false", NULL, READS, NULL,
+     "the same bits for every number of threads"},
+};
+
+static const hark_option_section sections[] = {
+    {"model", "Model"},
+    {"model.rotary", "Rotary positions"},
+    {"model.attention", "Attention"}, /* a list with one entry a layer would be taken where the YAML walk opens this section */
+    {"data", "Data"},
+    {"train", "Training"},
+    {"run", "Run"},
+    {NULL, NULL},
+};
+
+const hark_option_table hark_config_table = {
+    options, (int)(sizeof options / sizeof options[0]), sections, sizeof(hark_config), true,
+};
+
+hark_status hark_config_finish(hark_context *context, hark_options *set, hark_config *config) {
+  if (config->model.key_heads == 0) config->model.key_heads = config->model.heads;
+  if (config->model.feed_forward_width == 0) config->model.feed_forward_width = 4 * config->model.width;
+  if (config->train.minimum_rate < 0) config->train.minimum_rate = MINIMUM_RATE_PART * config->train.learning_rate;
+
+  const int64_t heads = config->model.heads, key_heads = config->model.key_heads, width = config->model.width;
+  if (width % heads != 0) {
+    HARK_TRY(hark_options_complain(context, set, "model.width model.heads", "width %" PRId64 " is not divisible by heads %" PRId64, width,
+                                   heads));
+  } else if (config->model.positions == HARK_POSITIONS_ROTARY && width / heads % 2 != 0) {
+    HARK_TRY(hark_options_complain(context, set, "model.positions model.width model.heads",
+                                   "rotary positions need an even head dimension, width / heads is %" PRId64, width / heads));
+  }
+  if (heads % key_heads != 0) {
+    HARK_TRY(hark_options_complain(context, set, "model.key_heads model.heads", "heads %" PRId64 " is not divisible by key_heads %" PRId64,
+                                   heads, key_heads));
+  }
+  const int lengths = (config->train.steps > 0) + (config->train.epochs > 0) + (config->train.tokens > 0);
+  if (lengths > 1) {
+    HARK_TRY(hark_options_complain(context, set, "train.steps train.epochs train.tokens",
+                                   "only one of steps, epochs and tokens can give the length, %d do", lengths));
+  }
+  if (lengths == 0) config->train.steps = KEY_STEPS_DEFAULT;
+  if (config->train.minimum_rate > config->train.learning_rate) {
+    HARK_TRY(hark_options_complain(context, set, "train.minimum_rate train.learning_rate", "minimum_rate %g is above learning_rate %g",
+                                   config->train.minimum_rate, config->train.learning_rate));
+  }
+  return HARK_OK;
+}

@@ -1,0 +1,96 @@
+/* config.h - the configuration of a training run: one plain struct and the table of options that fills it.
+ *
+ * The key of a field is its path: config.model.attention.window is model.attention.window in a file and --model.attention.window on the
+ * command line. Zero means "derived" where the comment says so; hark_config_finish() puts the derived value in its place.
+ */
+#ifndef HARK_TRAIN_CONFIG_H
+#define HARK_TRAIN_CONFIG_H
+
+#include <hark/attention.h>
+#include <hark/operators.h>
+
+#include "io/options.h"
+
+/* The words of the enums stand in the table in this order. */
+typedef enum hark_model_type { HARK_MODEL_GPT } hark_model_type;
+typedef enum hark_activation {
+  HARK_ACTIVATION_GELU,
+  HARK_ACTIVATION_GELU_TANH,
+  HARK_ACTIVATION_RELU,
+  HARK_ACTIVATION_SILU,
+  HARK_ACTIVATION_GATED_SILU
+} hark_activation;
+typedef enum hark_norm { HARK_NORM_LAYER, HARK_NORM_RMS } hark_norm;
+typedef enum hark_positions {
+  HARK_POSITIONS_NONE,
+  HARK_POSITIONS_LEARNED,
+  HARK_POSITIONS_SINUSOIDAL,
+  HARK_POSITIONS_ROTARY
+} hark_positions;
+typedef enum hark_tokenizer_type { HARK_TOKENIZER_CHARACTERS, HARK_TOKENIZER_BYTES } hark_tokenizer_type;
+typedef enum hark_unknown { HARK_UNKNOWN_ERROR, HARK_UNKNOWN_MAP } hark_unknown;
+typedef enum hark_split { HARK_SPLIT_TAIL, HARK_SPLIT_PER_FILE, HARK_SPLIT_FILES } hark_split;
+typedef enum hark_order { HARK_ORDER_RANDOM, HARK_ORDER_SHUFFLED, HARK_ORDER_SEQUENTIAL } hark_order;
+typedef enum hark_epoch { HARK_EPOCH_TOKENS, HARK_EPOCH_WINDOWS } hark_epoch;
+typedef enum hark_schedule { HARK_SCHEDULE_CONSTANT, HARK_SCHEDULE_COSINE, HARK_SCHEDULE_LINEAR, HARK_SCHEDULE_RSQRT } hark_schedule;
+
+typedef struct hark_config {
+  struct {
+    int type; /* hark_model_type */
+    int64_t layers, heads, key_heads /* 0: heads */, width, feed_forward_width /* 0: 4 * width */, context;
+    int activation; /* hark_activation */
+    int norm;       /* hark_norm */
+    double norm_epsilon;
+    int positions; /* hark_positions */
+    struct {
+      double base;
+      int pairs; /* hark_rotary_pairs */
+    } rotary;
+    bool tie_embeddings, bias, recompute;
+    double dropout, embedding_dropout;
+    struct {
+      int structure; /* hark_attention_structure */
+      int64_t window;
+      int kernel; /* hark_attention_kernel */
+      double sigma;
+      bool forget_gate;
+      double dropout;
+    } attention;
+  } model;
+  struct {
+    hark_string_list paths, validation_paths;
+    int tokenizer; /* hark_tokenizer_type */
+    int unknown;   /* hark_unknown */
+    double validation_fraction;
+    int split; /* hark_split */
+    int order; /* hark_order */
+    int epoch; /* hark_epoch */
+  } data;
+  struct {
+    int64_t steps /* 0: from epochs or tokens */, tokens;
+    double epochs;
+    int64_t batch, accumulate;
+    double learning_rate, minimum_rate /* a rate; below 0: a tenth of learning_rate */;
+    int schedule; /* hark_schedule */
+    int64_t warmup;
+    double beta1, beta2, epsilon, weight_decay, clip /* 0: none */, label_smoothing;
+    int64_t evaluate_every, checkpoint_every, keep, log_every, early_stop /* evaluations without improvement; 0: never */;
+    double max_time; /* seconds; 0: no limit */
+    int64_t seed, max_bad_steps;
+  } train;
+  struct {
+    const char *directory; /* "": a name made from the time */
+    bool resume;
+    int64_t threads; /* 0: all */
+    const char *backend;
+    bool deterministic;
+  } run;
+} hark_config;
+
+extern const hark_option_table hark_config_table;
+
+/* Puts derived values in place (key_heads, feed_forward_width, minimum_rate, steps where neither epochs nor tokens are given) and adds a
+ * problem for every combination that cannot work. Errors: HARK_OUT_OF_MEMORY; problems are found by hark_options_finish(). */
+HARK_MUST_CHECK hark_status hark_config_finish(hark_context *context, hark_options *options, hark_config *config);
+
+#endif
