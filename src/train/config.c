@@ -3,8 +3,8 @@
 
 #include <inttypes.h>
 
-#define KEY_STEPS_DEFAULT 5000 /* when neither steps, epochs nor tokens are given */
-#define MINIMUM_RATE_PART 0.1  /* of the learning rate */
+#define STEPS_DEFAULT 5000    /* when neither steps, epochs nor tokens are given */
+#define MINIMUM_RATE_PART 0.1 /* of the learning rate */
 
 #define AT(field) offsetof(hark_config, field)
 #define TRAIN "train"
@@ -152,7 +152,7 @@ hark_status hark_config_finish(hark_context *context, hark_options *set, hark_co
     HARK_TRY(hark_options_complain(context, set, "train.steps train.epochs train.tokens",
                                    "only one of steps, epochs and tokens can give the length, %d do", lengths));
   }
-  if (lengths == 0) config->train.steps = KEY_STEPS_DEFAULT;
+  if (lengths == 0) config->train.steps = STEPS_DEFAULT;
   if (config->train.minimum_rate > config->train.learning_rate) {
     HARK_TRY(hark_options_complain(context, set, "train.minimum_rate train.learning_rate", "minimum_rate %g is above learning_rate %g",
                                    config->train.minimum_rate, config->train.learning_rate));

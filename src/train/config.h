@@ -9,6 +9,8 @@
 #include <hark/attention.h>
 #include <hark/operators.h>
 
+#include "data/batches.h"
+#include "data/corpus.h"
 #include "io/options.h"
 
 /* The words of the enums stand in the table in this order. */
@@ -27,11 +29,6 @@ typedef enum hark_positions {
   HARK_POSITIONS_SINUSOIDAL,
   HARK_POSITIONS_ROTARY
 } hark_positions;
-typedef enum hark_tokenizer_type { HARK_TOKENIZER_CHARACTERS, HARK_TOKENIZER_BYTES } hark_tokenizer_type;
-typedef enum hark_unknown { HARK_UNKNOWN_ERROR, HARK_UNKNOWN_MAP } hark_unknown;
-typedef enum hark_split { HARK_SPLIT_TAIL, HARK_SPLIT_PER_FILE, HARK_SPLIT_FILES } hark_split;
-typedef enum hark_order { HARK_ORDER_RANDOM, HARK_ORDER_SHUFFLED, HARK_ORDER_SEQUENTIAL } hark_order;
-typedef enum hark_epoch { HARK_EPOCH_TOKENS, HARK_EPOCH_WINDOWS } hark_epoch;
 typedef enum hark_schedule { HARK_SCHEDULE_CONSTANT, HARK_SCHEDULE_COSINE, HARK_SCHEDULE_LINEAR, HARK_SCHEDULE_RSQRT } hark_schedule;
 
 typedef struct hark_config {
@@ -59,12 +56,12 @@ typedef struct hark_config {
   } model;
   struct {
     hark_string_list paths, validation_paths;
-    int tokenizer; /* hark_tokenizer_type */
+    int tokenizer; /* index of hark_tokenizer_kind_name() */
     int unknown;   /* hark_unknown */
     double validation_fraction;
-    int split; /* hark_split */
+    int split; /* hark_division */
     int order; /* hark_order */
-    int epoch; /* hark_epoch */
+    int epoch; /* hark_epoch_unit */
   } data;
   struct {
     int64_t steps /* 0: from epochs or tokens */, tokens;
