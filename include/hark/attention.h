@@ -29,9 +29,10 @@ typedef enum hark_attention_kernel {
 
 typedef enum hark_attention_normalisation { HARK_NORMALISATION_SOFTMAX } hark_attention_normalisation;
 
-/* What to compute, at most how large. Start from hark_attention_desc_default(). */
+/* What to compute, at most how large. Start from hark_attention_desc_default(). Fields left zero that do not apply must stay zero: a sigma
+ * without RBF, a scale with it, a window without WINDOW are refused by name. */
 typedef struct hark_attention_desc {
-  size_t struct_size;
+  size_t struct_size; /* sizeof; a caller built against an older, smaller struct is served, what it lacks takes its default */
   hark_type type; /* HARK_F32 or HARK_F64 */
   hark_attention_structure structure;
   hark_attention_kernel kernel;
@@ -41,8 +42,8 @@ typedef struct hark_attention_desc {
   int64_t head_dim, value_dim;      /* exact */
   int64_t max_sequences;            /* segments or ragged sequences in a call; 0: batch, or batch * key_length with segments */
   bool causal;                      /* query at position p sees keys at positions <= p */
-  double scale;                     /* 0: 1 / sqrt(head_dim) */
-  double sigma;                     /* RBF */
+  double scale;                     /* EXP; 0: 1 / sqrt(head_dim) */
+  double sigma;                     /* RBF: > 0 */
   int64_t window;                   /* WINDOW: positions to each side */
   double dropout;                   /* probability, [0, 1), on the normalised weights */
   bool has_bias;                    /* calls may carry attention_bias */
@@ -67,13 +68,19 @@ HARK_API HARK_MUST_CHECK hark_status hark_attention_plan_create(hark_context *co
                                                                 hark_attention_plan **out);
 HARK_API void hark_attention_plan_destroy(hark_context *context, hark_attention_plan **plan);
 
+/* The same in memory of the caller's, for instance on the stack: HARK_ATTENTION_PLAN_BYTES bytes, aligned to 16. Allocates nothing, needs no
+ * destroy; *out points into `memory`. Errors: as supports; HARK_INVALID_ARGUMENT for too little or misaligned memory; HARK_TOO_LARGE. */
+#define HARK_ATTENTION_PLAN_BYTES 512
+HARK_API HARK_MUST_CHECK hark_status hark_attention_plan_place(hark_context *context, const hark_attention_desc *desc, void *memory,
+                                                               size_t bytes, hark_attention_plan **out);
+
 /* Bytes that the caller provides, 64-byte aligned: `saved` from forward to backward, and scratch for each of the two. May be 0. */
 typedef struct hark_attention_sizes {
   size_t saved, forward_workspace, backward_workspace;
 } hark_attention_sizes;
 HARK_API hark_attention_sizes hark_attention_plan_sizes(const hark_attention_plan *plan);
 
-/* The descriptor with its defaults resolved (scale, key_heads, value_dim, max_sequences). */
+/* The descriptor with its defaults resolved (key_heads: heads, value_dim: head_dim, scale, which is 1 / sigma^2 with RBF, max_sequences). */
 HARK_API const hark_attention_desc *hark_attention_plan_desc(const hark_attention_plan *plan);
 
 /* Useful floating-point operations at the maximum sizes: forward two products over the visible pairs, backward five. Causal counts
@@ -87,9 +94,21 @@ HARK_API int hark_attention_plan_print(const hark_attention_plan *plan, char *te
 /* Everything that changes from call to call. Zero it, set struct_size, fill what applies; tensors left zero are absent.
  *
  * Rectangular batches: query [B, H, Lq, d], key [B, Hkv, Lk, d], value [B, Hkv, Lk, dv], out [B, H, Lq, dv], in any strides whose last is 1
- * (so [B, L, H, d] and packed projections need no copy); B, Lq, Lk are taken from the shapes. key_lengths marks keys at and after a
- * sequence's length as padding: their memory is never read.
- * Ragged batches: query_offsets and key_offsets [sequences + 1] into packed rows; then query is [1, H, total rows, d] and so on.
+ * (so [B, L, H, d] and packed projections need no copy); B, Lq, Lk are taken from the shapes and may be smaller than the plan's, also 0.
+ * key_lengths marks keys at and after a sequence's length as padding: their memory is never read.
+ * Ragged batches: query_offsets and key_offsets [sequences + 1] into packed rows; then query is [1, H, total rows, d] and so on, and mask and
+ * attention_bias are indexed by packed rows. Segments: every run of equal ids is a sequence of its own, on the query and the key side alike.
+ * Only one of key_lengths, offsets and segments may be given. Rows that belong to no sequence count as queries and keys of nothing.
+ *
+ * Positions: query row r of a sequence stands at position r + o among its keys, o = query_offset. The default when causal is Lk - Lq, the
+ * last query meeting the last key: for rectangular batches from the tensors' shapes, whatever key_lengths says (with Lq == Lk it is 0, and
+ * sequences padded on the right come out as if they were alone); for ragged batches from each sequence's own counts. A key/value cache that
+ * is larger than what it holds is passed as a view of shape [B, Hkv, rows in use, d] with the cache's strides, and then the default is right;
+ * sequences of different lengths in one cache are decoded as a ragged batch or in one call each, because one query_offset serves all
+ * sequences of a call. With segments o is always 0.
+ *
+ * Hidden entries are never computed with: what a key, a value or a bias that no query may see holds, also NaN or infinity, leaves no trace,
+ * neither in out nor in gradients. A logit of -infinity (from attention_bias or log_kernel) hides its entry.
  * A query that sees no key gives zeros in out, zero gradients, and log_sum_exp = -infinity. */
 typedef struct hark_attention_args {
   size_t struct_size;
@@ -102,14 +121,15 @@ typedef struct hark_attention_args {
   const int64_t *query_offsets; /* host, [sequences + 1], or NULL; with key_offsets */
   const int64_t *key_offsets;
   int64_t sequences;
-  const int64_t *segments; /* host, [B, Lk]: contiguous equal ids form one sequence; negative ids are padding. Needs Lq == Lk */
+  const int64_t *segments; /* host, [B, Lk]: a run of equal ids is one sequence; negative ids are padding. Needs Lq == Lk, query_offset 0 */
   bool has_query_offset;   /* position of query row 0 of a sequence among its keys: */
   int64_t query_offset;    /*   default Lk - Lq when causal, else 0 */
 
   hark_tensor mask;           /* U8, zero hides; broadcastable (stride 0 or extent 1) to [B, H, Lq, Lk] */
   hark_tensor attention_bias; /* added to the logits; broadcastable to [B, H, Lq, Lk] */
   hark_tensor log_kernel;     /* [H, T] or [1, T] (shared): log G at distances 0..T-1, T > every distance that occurs; -infinity hides */
-  hark_tensor forget; /* [B, H, Lk] contiguous: gate logits f; adds sum over t in (i, n] of log sigmoid(f_t) (FoX, arXiv 2503.02130) */
+  hark_tensor forget; /* [B, H, Lk] contiguous: finite gate logits f; adds sum over t in (i, n] of log sigmoid(f_t) (FoX, arXiv 2503.02130);
+                         t runs over the sequence's keys, so a query beyond the last key is gated as if it stood on it */
 
   hark_random_stream
       dropout; /* entry (b, h, n, i): word i % 4 of counter ((b H + h) 2^23 + n) 2^21 + i / 4; n, i: rows of the batch item */
@@ -117,7 +137,7 @@ typedef struct hark_attention_args {
   /* backward only; absent: not wanted */
   hark_tensor dout; /* like out */
   hark_tensor dquery, dkey, dvalue;
-  hark_tensor dattention_bias; /* shape of attention_bias: summed over what it was broadcast over */
+  hark_tensor dattention_bias; /* shape of attention_bias: summed over every dimension of its own extent 1 or stride 0 */
   hark_tensor dlog_kernel;     /* shape of log_kernel */
   hark_tensor dforget;         /* shape of forget */
   unsigned accumulate;         /* bits HARK_ACCUMULATE_*: add to that gradient instead of overwriting it */

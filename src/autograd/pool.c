@@ -82,10 +82,8 @@ hark_status hark_pool_take(hark_pool *pool, size_t bytes, hark_pool_memory *out)
     HARK_TRY(add_block(pool, pool->shape_only ? ENDLESS_BYTES : (bytes > SMALLEST_BLOCK ? bytes : SMALLEST_BLOCK)));
     at = pool->piece_count - 1;
   }
-  const hark_pool_piece rest = {.offset = pool->pieces[at].offset + bytes,
-                                .bytes = pool->pieces[at].bytes - bytes,
-                                .block = pool->pieces[at].block,
-                                .free = true};
+  const hark_pool_piece rest = {
+      .offset = pool->pieces[at].offset + bytes, .bytes = pool->pieces[at].bytes - bytes, .block = pool->pieces[at].block, .free = true};
   if (rest.bytes > 0) HARK_TRY(insert_piece(pool, at + 1, rest));
   hark_pool_piece *piece = &pool->pieces[at];
   piece->bytes = bytes;

@@ -1,0 +1,198 @@
+/* backward.c - the tape walked from its end: every node's backward run once all contributions to its outputs' gradients are in.
+ *
+ * A gradient is made by its first contribution (overwriting) and added to by the others. Where a record says that a gradient passes unchanged,
+ * the memory is shared; whoever then adds to shared memory copies it first. Where it says so and nobody else needs the input any more, a
+ * gradient is written over the input it belongs to.
+ */
+#include <hark/operators.h>
+#include <string.h>
+
+#include "autograd/tape_internal.h"
+#include "backend/backend.h"
+
+static void drop_gradient(hark_tape *tape, hark_value number) {
+  tape_value *value = tape_value_at(tape, number);
+  if (value->gradient_storage == 0) return;
+  tape_storage_drop(tape, value->gradient_storage);
+  value->gradient_storage = 0;
+  value->gradient = (hark_tensor){0};
+}
+
+static void set_gradient(hark_tape *tape, tape_value *value, int32_t storage) {
+  value->gradient = value->tensor;
+  value->gradient.owned_bytes = 0;
+  value->gradient.data = tape_storage_memory(tape, storage);
+  value->gradient_storage = storage;
+}
+
+/* Makes the memory of a gradient that is there private to the value. */
+static hark_status own_gradient(hark_tape *tape, hark_value number) {
+  const int32_t shared = tape_value_at(tape, number)->gradient_storage;
+  if (tape->storages[shared].references == 1) return HARK_OK;
+  const size_t bytes = tape_tensor_bytes(&tape_value_at(tape, number)->tensor);
+  int32_t storage = 0;
+  HARK_TRY(tape_storage_take(tape, bytes, &storage));
+  if (!tape->pool->shape_only)
+    HARK_TRY(hark_backend_copy(tape->context, tape_storage_memory(tape, storage), tape_storage_memory(tape, shared), bytes));
+  set_gradient(tape, tape_value_at(tape, number), storage);
+  tape_storage_drop(tape, shared);
+  return HARK_OK;
+}
+
+/* The node alone keeps the input's memory, so that its gradient may be written there. */
+static bool may_overwrite_input(const hark_tape *tape, const tape_node *node, int i) {
+  const tape_value *value = tape_value_at(tape, node->inputs[i]);
+  return (node->op->gradient_in_place >> i & 1u) && !value->held && node->kept[i] != 0 && tape->storages[node->kept[i]].references == 1;
+}
+
+/* Prepares the gradient of input i in the call. Returns through *passed whether it was handed on without a computation. */
+static hark_status prepare_gradient(hark_tape *tape, const tape_node *node, int i, hark_call *call, bool *passed) {
+  *passed = false;
+  const hark_value number = node->inputs[i];
+  const bool leaf = tape_value_at(tape, number)->storage == 0;
+  const bool exists = leaf || tape_value_at(tape, number)->gradient_storage != 0;
+  if (!exists && (node->op->gradient_passes >> i & 1u)) {
+    const int32_t storage = tape_value_at(tape, node->outputs[0])->gradient_storage;
+    tape_storage_hold(tape, storage);
+    set_gradient(tape, tape_value_at(tape, number), storage);
+    *passed = true;
+    return HARK_OK;
+  }
+  if (exists) {
+    if (!leaf) HARK_TRY(own_gradient(tape, number));
+    call->accumulate |= 1u << i;
+  } else if (may_overwrite_input(tape, node, i)) {
+    tape_storage_hold(tape, node->kept[i]);
+    set_gradient(tape, tape_value_at(tape, number), node->kept[i]);
+  } else {
+    int32_t storage = 0;
+    HARK_TRY(tape_storage_take(tape, tape_tensor_bytes(&tape_value_at(tape, number)->tensor), &storage));
+    set_gradient(tape, tape_value_at(tape, number), storage);
+  }
+  call->input_gradients[i] = tape_value_at(tape, number)->gradient;
+  return HARK_OK;
+}
+
+/* An earlier input of the node is the same value: kernels write gradients side by side, so that this one needs memory of its own first. */
+static bool is_repeated(const tape_node *node, int i) {
+  for (int j = 0; j < i; j++)
+    if (node->inputs[j] == node->inputs[i] && (node->op->differentiable >> j & 1u)) return true;
+  return false;
+}
+
+/* gradient += extra */
+static hark_status add_repeated(hark_tape *tape, const hark_tensor *gradient, const hark_tensor *extra) {
+  const hark_call call = {.op = &hark_op_add, .input_count = 2, .inputs = {*gradient, *extra}, .outputs = {*gradient}};
+  return tape->pool->shape_only ? HARK_OK : hark_operator_forward(tape->context, &call);
+}
+
+/* Without its data, unless the backward may read it. */
+static hark_tensor described(const hark_tape *tape, hark_value number, bool readable) {
+  hark_tensor tensor = tape_value_at(tape, number)->tensor;
+  if (!readable) tensor.data = NULL;
+  return tensor;
+}
+
+static hark_status run_node(hark_tape *tape, const tape_node *node) {
+  const hark_operator *op = node->op;
+  hark_call call = {.op = op, .attributes = node->attributes, .input_count = node->input_count};
+  for (int i = 0; i < node->input_count; i++)
+    if (node->inputs[i] != 0) call.inputs[i] = described(tape, node->inputs[i], op->backward_inputs >> i & 1u);
+  bool any = false;
+  for (int i = 0; i < node->output_count; i++) {
+    call.outputs[i] = described(tape, node->outputs[i], op->backward_outputs >> i & 1u);
+    call.output_gradients[i] = tape_value_at(tape, node->outputs[i])->gradient;
+    any = any || call.output_gradients[i].type != HARK_NONE;
+  }
+  if (!any) return HARK_OK;
+  memcpy(call.saved, node->saved, sizeof call.saved);
+  int computed = 0;
+  int32_t repeated[HARK_MAX_INPUTS] = {0};
+  for (int i = 0; i < node->input_count; i++) {
+    if (node->inputs[i] == 0 || !(op->differentiable >> i & 1u) || !tape_value_at(tape, node->inputs[i])->wants_gradient) continue;
+    bool passed = false;
+    if (is_repeated(node, i)) {
+      call.input_gradients[i] = tape_value_at(tape, node->inputs[i])->tensor;
+      HARK_TRY(tape_storage_take(tape, tape_tensor_bytes(&call.input_gradients[i]), &repeated[i]));
+      call.input_gradients[i].data = tape_storage_memory(tape, repeated[i]);
+      computed++;
+      continue;
+    }
+    HARK_TRY(prepare_gradient(tape, node, i, &call, &passed));
+    if (!passed) computed++;
+  }
+  if (computed == 0) return HARK_OK;
+  hark_pool_memory workspace;
+  HARK_TRY(hark_pool_take(tape->pool, node->backward_workspace, &workspace));
+  call.workspace = workspace.memory;
+  call.workspace_bytes = node->backward_workspace;
+  if (!tape->pool->shape_only) HARK_TRY(hark_operator_backward(tape->context, &call));
+  hark_pool_give(tape->pool, &workspace);
+  for (int i = 0; i < node->input_count; i++) {
+    if (repeated[i] == 0) continue;
+    /* adding needs the first gradient private, which the passing of gradients may have shared */
+    if (tape_value_at(tape, node->inputs[i])->storage != 0) HARK_TRY(own_gradient(tape, node->inputs[i]));
+    HARK_TRY(add_repeated(tape, &tape_value_at(tape, node->inputs[i])->gradient, &call.input_gradients[i]));
+    tape_storage_drop(tape, repeated[i]);
+  }
+  if (op->operations != NULL) tape->operations += op->operations(call.attributes, call.inputs, call.input_count, true);
+  return HARK_OK;
+}
+
+/* Builds the segment again, now recorded, hands the gradients of its outputs over, and walks what was recorded. */
+static hark_status run_segment(hark_tape *tape, const tape_node *node) {
+  hark_value outputs[HARK_MAX_OUTPUTS] = {0};
+  const int32_t first_node = tape->node_count;
+  const hark_value own = tape->first_own;
+  tape->first_own = tape->value_count;
+  /* The caller may have released an input since; the node still keeps its memory. */
+  bool held[HARK_MAX_INPUTS] = {false};
+  for (int i = 0; i < node->input_count; i++) {
+    held[i] = tape_value_at(tape, node->inputs[i])->held;
+    tape_value_at(tape, node->inputs[i])->held = true;
+  }
+  tape->recording = true;
+  HARK_TRY(node->build(node->attributes, tape, node->inputs, outputs));
+  for (int i = 0; i < node->output_count; i++) {
+    tape_value *from = tape_value_at(tape, node->outputs[i]), *to = tape_value_at(tape, outputs[i]);
+    to->gradient = from->gradient;
+    to->gradient_storage = from->gradient_storage;
+    from->gradient_storage = 0;
+    from->gradient = (hark_tensor){0};
+    hark_tape_release(tape, outputs[i]);
+  }
+  for (int i = 0; i < node->input_count; i++) tape_value_at(tape, node->inputs[i])->held = held[i];
+  tape->first_own = own;
+  return tape_backward_nodes(tape, first_node);
+}
+
+hark_status tape_backward_nodes(hark_tape *tape, int32_t first) {
+  while (tape->node_count > first) {
+    tape_node node = tape->nodes[--tape->node_count];
+    bool any = false;
+    for (int i = 0; i < node.output_count; i++) any = any || tape_value_at(tape, node.outputs[i])->gradient.type != HARK_NONE;
+    if (any) HARK_TRY(node.op != NULL ? run_node(tape, &node) : run_segment(tape, &node));
+    for (int i = 0; i < node.output_count; i++) drop_gradient(tape, node.outputs[i]);
+    tape_node_drop(tape, &node);
+  }
+  return HARK_OK;
+}
+
+hark_status hark_tape_backward(hark_tape *tape, hark_value loss, double seed) {
+  hark_context *context = tape->context;
+  if (loss <= 0 || loss >= tape->value_count)
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "backward: %d is not a value of this tape", (int)loss);
+  const hark_tensor tensor = tape_value_at(tape, loss)->tensor;
+  if (hark_tensor_count(&tensor) != 1 || (tensor.type != HARK_F32 && tensor.type != HARK_F64))
+    return hark_fail(context, HARK_SHAPE_MISMATCH, "backward: the loss must be one number in f32 or f64");
+  if (!tape_value_at(tape, loss)->wants_gradient)
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "backward: the loss depends on no leaf that wants a gradient, or was not recorded");
+  int32_t storage = 0;
+  HARK_TRY(tape_storage_take(tape, tape_tensor_bytes(&tensor), &storage));
+  set_gradient(tape, tape_value_at(tape, loss), storage);
+  if (!tape->pool->shape_only) {
+    const float narrow = (float)seed;
+    HARK_TRY(hark_tensor_write(context, &tape_value_at(tape, loss)->gradient, tensor.type == HARK_F32 ? (const void *)&narrow : &seed));
+  }
+  return tape_backward_nodes(tape, 0);
+}

@@ -1,0 +1,42 @@
+/* segment.c - parts of a computation that keep only their inputs and outputs (gradient checkpointing, arXiv 1604.06174). */
+#include <string.h>
+
+#include "autograd/tape_internal.h"
+
+hark_status hark_tape_segment(hark_tape *tape, hark_tape_segment_build *build, const void *closure, size_t closure_bytes, int input_count,
+                              const hark_value *inputs, int output_count, hark_value *outputs) {
+  hark_context *context = tape->context;
+  if (input_count < 0 || input_count > HARK_MAX_INPUTS || output_count < 1 || output_count > HARK_MAX_OUTPUTS)
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "segment: %d inputs and %d outputs, expected at most %d and 1 to %d", input_count,
+                     output_count, HARK_MAX_INPUTS, HARK_MAX_OUTPUTS);
+  const bool recording = tape->recording;
+  const hark_value own = tape->first_own, first_inner = tape->value_count;
+  tape->recording = false;
+  tape->first_own = first_inner;
+  void *mutable_closure = NULL;
+  memcpy(&mutable_closure, &closure, sizeof closure); /* builders take what they were given; they get the tape's own copy later */
+  hark_status status = build(mutable_closure, tape, inputs, outputs);
+  tape->recording = recording;
+  if (status != HARK_OK) return status;
+  for (hark_value inner = first_inner; inner < tape->value_count; inner++) {
+    bool is_output = false;
+    for (int i = 0; i < output_count; i++) is_output = is_output || outputs[i] == inner;
+    if (!is_output) hark_tape_release(tape, inner);
+  }
+  tape->first_own = own;
+  if (!recording) return HARK_OK;
+
+  tape_node node = {.build = build, .input_count = input_count, .output_count = output_count};
+  HARK_TRY(tape_copy_bytes(tape, closure, closure_bytes, &node.attributes));
+  for (int i = 0; i < input_count; i++) {
+    node.inputs[i] = inputs[i];
+    if (inputs[i] == 0) continue;
+    node.kept[i] = tape_value_at(tape, inputs[i])->storage;
+    tape_storage_hold(tape, node.kept[i]);
+  }
+  for (int i = 0; i < output_count; i++) {
+    node.outputs[i] = outputs[i];
+    tape_value_at(tape, outputs[i])->wants_gradient = true;
+  }
+  return tape_node_add(tape, &node);
+}

@@ -1,0 +1,86 @@
+/* tape_internal.h - the records of a tape: storages, values, nodes.
+ *
+ *   value ----> storage (counted)          a value's hold, every node that saves it and every gradient in it count one
+ *     ^            ^
+ *     |            |
+ *   node: operator, attributes, inputs, outputs, saved storages   in the order of application; the backward walks it from the end
+ */
+#ifndef HARK_AUTOGRAD_TAPE_INTERNAL_H
+#define HARK_AUTOGRAD_TAPE_INTERNAL_H
+
+#include <hark/tape.h>
+
+#include "autograd/pool.h"
+
+typedef struct tape_storage {
+  hark_pool_memory memory;
+  int32_t references;
+} tape_storage;
+
+typedef struct tape_value {
+  hark_tensor tensor;
+  hark_tensor gradient;     /* a leaf's: the caller's; else made when the first contribution arrives */
+  int32_t storage;          /* 0: a leaf */
+  int32_t gradient_storage; /* 0: none yet, or a leaf */
+  bool held;                /* the caller may still use it */
+  bool wants_gradient;
+} tape_value;
+
+typedef struct tape_node {
+  const hark_operator *op; /* NULL: a segment */
+  hark_tape_segment_build *build;
+  void *attributes; /* the tape's copy of the operator's attributes, or of the segment's closure */
+  int32_t input_count, output_count;
+  hark_value inputs[HARK_MAX_INPUTS];
+  hark_value outputs[HARK_MAX_OUTPUTS];
+  int32_t kept[HARK_MAX_INPUTS + HARK_MAX_OUTPUTS]; /* storages of inputs and outputs that the backward reads */
+  hark_tensor saved[HARK_MAX_SAVED];
+  int32_t saved_storage[HARK_MAX_SAVED];
+  size_t backward_workspace;
+} tape_node;
+
+/* Copied attributes lie in chunks, so that they never move. */
+typedef struct tape_chunk {
+  struct tape_chunk *next;
+  size_t used, capacity; /* bytes behind the header */
+} tape_chunk;
+
+struct hark_tape {
+  hark_context *context;
+  hark_pool memory, shapes;
+  hark_pool *pool; /* the one in use */
+  bool recording;
+  hark_value first_own; /* values below it are inputs of the segment being built and cannot be released */
+
+  tape_storage *storages;
+  int32_t storage_count, storage_capacity;
+  tape_value *values;
+  int32_t value_count, value_capacity;
+  tape_node *nodes;
+  int32_t node_count, node_capacity;
+  tape_chunk *chunks; /* the first one has room left, or none has */
+  double operations;
+};
+
+HARK_MUST_CHECK hark_status tape_storage_take(hark_tape *tape, size_t bytes, int32_t *out);
+void tape_storage_hold(hark_tape *tape, int32_t storage);
+void tape_storage_drop(hark_tape *tape, int32_t storage);
+static inline void *tape_storage_memory(const hark_tape *tape, int32_t storage) { return tape->storages[storage].memory.memory; }
+
+HARK_MUST_CHECK hark_status tape_value_new(hark_tape *tape, const tape_value *value, hark_value *out);
+static inline tape_value *tape_value_at(const hark_tape *tape, hark_value value) { return &tape->values[value]; }
+static inline size_t tape_tensor_bytes(const hark_tensor *tensor) {
+  return (size_t)hark_tensor_count(tensor) * hark_type_bytes(tensor->type);
+}
+
+/* Copies plain data into the tape until the next reset; *out is NULL for 0 bytes. */
+HARK_MUST_CHECK hark_status tape_copy_bytes(hark_tape *tape, const void *data, size_t bytes, void **out);
+HARK_MUST_CHECK hark_status tape_node_add(hark_tape *tape, const tape_node *node);
+
+/* Runs the nodes from `first` to the end of the list backwards and forgets them. */
+HARK_MUST_CHECK hark_status tape_backward_nodes(hark_tape *tape, int32_t first);
+
+/* Releases everything that a node keeps. */
+void tape_node_drop(hark_tape *tape, tape_node *node);
+
+#endif
