@@ -60,7 +60,8 @@ typedef struct hark_sinusoidal_positions_attributes {
 } hark_sinusoidal_positions_attributes;
 
 /* layer_norm: y = gain (x - mean) / sqrt(var + epsilon) + bias over the last dimension; inputs x, gain [D], bias [D] (optional).
- * rms_norm: y = gain x / sqrt(mean(x^2) + epsilon); inputs x, gain [D]. */
+ * rms_norm: y = gain x / sqrt(mean(x^2) + epsilon); inputs x, gain [D].
+ * Saved, in the type of x: layer_norm mean [N] and 1 / sqrt(var + epsilon) [N]; rms_norm 1 / sqrt(mean(x^2) + epsilon) [N]. */
 typedef struct hark_norm_attributes {
   double epsilon;
 } hark_norm_attributes;
@@ -81,7 +82,8 @@ typedef struct hark_dropout_attributes {
 } hark_dropout_attributes;
 
 /* pool: over the rows of each sequence. inputs x [B, L, D], lengths i64 [B] (optional: all L rows are real). y [B, D].
- * A sequence of length 0 gives zeros. Of equal maxima the first gets the gradient. */
+ * A sequence of length 0 gives zeros. Of equal maxima the first gets the gradient. A length outside [0, L] is HARK_INVALID_ARGUMENT.
+ * Saved by HARK_POOL_MAX alone: the row of each maximum, i64 [B, D], -1 where the length is 0. */
 typedef enum hark_pool_kind { HARK_POOL_MEAN, HARK_POOL_MAX, HARK_POOL_FIRST, HARK_POOL_LAST } hark_pool_kind;
 typedef struct hark_pool_attributes {
   hark_pool_kind kind;
@@ -91,7 +93,8 @@ typedef struct hark_pool_attributes {
  *   (1 - smoothing) (lse_n - x[n, target]) + smoothing (lse_n - mean_v x[n, v]).
  * inputs logits [..., V], targets i32 [...]; outputs loss (rank 0, f64 sum stored in the logits' type), count (rank 0, i64: real targets).
  * `weight` is 1 / (global number of real targets), so that micro-batches and ranks add up to the mean. The backward may be written over the
- * logits. A target outside [0, V) that is not `ignore` is HARK_INVALID_ARGUMENT. */
+ * logits. A target outside [0, V) that is not `ignore` is HARK_INVALID_ARGUMENT. Saved: lse [N] in the logits' type; 0 for ignored rows,
+ * whose logits are not read. */
 typedef struct hark_cross_entropy_attributes {
   double weight;
   double smoothing; /* [0, 1) */
