@@ -59,7 +59,7 @@ HARK_MUST_CHECK hark_status hark_tokenizer_learn(hark_context *context, hark_tok
 HARK_MUST_CHECK hark_status hark_tokenizer_finish(hark_context *context, hark_tokenizer *tokenizer);
 
 /* "characters", "bytes". */
-const char *hark_tokenizer_kind(const hark_tokenizer *tokenizer);
+const char *hark_tokenizer_kind_of(const hark_tokenizer *tokenizer);
 /* Number of tokens, the reserved ones included: every token is in [0, size). */
 int32_t hark_tokenizer_size(const hark_tokenizer *tokenizer);
 /* Equal for equal kind and vocabulary. */
@@ -70,6 +70,16 @@ uint64_t hark_tokenizer_checksum(const hark_tokenizer *tokenizer);
 HARK_MUST_CHECK hark_status hark_tokenizer_encode_part(hark_context *context, const hark_tokenizer *tokenizer, hark_unknown unknown,
                                                        const void *text, size_t bytes, bool last, int32_t *tokens, size_t *count,
                                                        size_t *consumed, hark_text_fault *fault);
+
+/* A place in a text, for messages: lines and columns count from 1, columns in characters, bytes from 0. */
+typedef struct hark_text_place {
+  int64_t byte, line, column;
+} hark_text_place;
+#define HARK_TEXT_BEGINNING ((hark_text_place){0, 1, 1})
+/* Moves a place over the next part of its text. */
+void hark_text_place_advance(hark_text_place *place, const void *text, size_t bytes);
+/* Returns HARK_BAD_FILE with the message "NAME:LINE:COLUMN: WHAT (byte offset BYTE)". */
+hark_status hark_text_fail(hark_context *context, const char *name, const hark_text_place *place, const char *what);
 
 /* Encodes a whole text in memory (a prompt): `tokens` has room for `bytes` tokens. `name` stands for the text in messages.
  * Errors: HARK_BAD_FILE, the message has name, line, column and byte offset. */
@@ -84,10 +94,15 @@ const char *hark_tokenizer_text(const hark_tokenizer *tokenizer, int32_t token, 
 /* Name for messages and pictures: the symbol itself, "\n", "U+0007", "0xe9", "<padding>"; returns text. 24 bytes hold every name. */
 const char *hark_tokenizer_name(const hark_tokenizer *tokenizer, int32_t token, char *text, size_t size);
 
-/* Stores the vocabulary as JSON (docs/data.md), under a temporary name first. Errors: HARK_IO_ERROR, HARK_OUT_OF_MEMORY. */
+/* The vocabulary as JSON text (docs/data.md): *bytes bytes, not terminated, to be given to hark_release().
+ * Errors: HARK_OUT_OF_MEMORY. */
+HARK_MUST_CHECK hark_status hark_tokenizer_print(hark_context *context, const hark_tokenizer *tokenizer, char **out, size_t *bytes);
+/* A tokenizer from that text. The caller destroys it. Errors: HARK_BAD_FILE (anything that print would not have written),
+ * HARK_OUT_OF_MEMORY. */
+HARK_MUST_CHECK hark_status hark_tokenizer_parse(hark_context *context, const char *text, size_t bytes, hark_tokenizer **out);
+
+/* The same to and from a file, which is written under a temporary name first. Errors: also HARK_NOT_FOUND, HARK_IO_ERROR. */
 HARK_MUST_CHECK hark_status hark_tokenizer_save(hark_context *context, const hark_tokenizer *tokenizer, const char *path);
-/* Loads what save stored. The caller destroys it. Errors: HARK_NOT_FOUND, HARK_BAD_FILE (anything that save would not have written),
- * HARK_IO_ERROR, HARK_OUT_OF_MEMORY. */
 HARK_MUST_CHECK hark_status hark_tokenizer_load(hark_context *context, const char *path, hark_tokenizer **out);
 
 #endif
