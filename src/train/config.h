@@ -12,23 +12,10 @@
 #include "data/batches.h"
 #include "data/corpus.h"
 #include "io/options.h"
+#include "nn/kinds.h"
 
 /* The words of the enums stand in the table in this order. */
 typedef enum hark_model_type { HARK_MODEL_GPT } hark_model_type;
-typedef enum hark_activation {
-  HARK_ACTIVATION_GELU,
-  HARK_ACTIVATION_GELU_TANH,
-  HARK_ACTIVATION_RELU,
-  HARK_ACTIVATION_SILU,
-  HARK_ACTIVATION_GATED_SILU
-} hark_activation;
-typedef enum hark_norm { HARK_NORM_LAYER, HARK_NORM_RMS } hark_norm;
-typedef enum hark_positions {
-  HARK_POSITIONS_NONE,
-  HARK_POSITIONS_LEARNED,
-  HARK_POSITIONS_SINUSOIDAL,
-  HARK_POSITIONS_ROTARY
-} hark_positions;
 typedef enum hark_schedule { HARK_SCHEDULE_CONSTANT, HARK_SCHEDULE_COSINE, HARK_SCHEDULE_LINEAR, HARK_SCHEDULE_RSQRT } hark_schedule;
 
 typedef struct hark_config {

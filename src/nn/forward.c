@@ -1,0 +1,30 @@
+/* forward.c - steps that all layers share. */
+#include "nn/forward.h"
+
+#include <hark/operators.h>
+
+hark_status hark_forward_parameter(const hark_forward *forward, hark_parameter_id id, hark_value *out) {
+  *out = 0;
+  if (id == 0) return HARK_OK;
+  const hark_parameter *parameter = hark_parameters_at(forward->parameters, id);
+  return hark_tape_leaf(forward->tape, &parameter->weight, forward->training ? &parameter->gradient : NULL, out);
+}
+
+hark_status hark_forward_dropout(const hark_forward *forward, double probability, int64_t layer, hark_dropout_place place,
+                                 hark_value *value) {
+  if (!forward->training || probability == 0) return HARK_OK;
+  const hark_tensor *tensor = hark_tape_tensor(forward->tape, *value);
+  const uint64_t row_elements = tensor->shape[0] > 0 ? (uint64_t)(hark_tensor_count(tensor) / tensor->shape[0]) : 0;
+  const hark_dropout_attributes attributes = {
+      .probability = probability,
+      .stream = {.seed = forward->seed,
+                 .first_index = forward->first_sample * ((row_elements + 3) / 4),
+                 .micro_step = forward->micro_step,
+                 .layer_purpose = hark_random_layer_purpose((uint32_t)(layer * HARK_DROPOUT_PLACES + place), HARK_RANDOM_DROPOUT)}};
+  return hark_tape_apply(forward->tape, &hark_op_dropout, &attributes, 1, value, 1, value);
+}
+
+hark_status hark_forward_add(const hark_forward *forward, hark_value a, hark_value b, hark_value *out) {
+  const hark_value inputs[] = {a, b};
+  return hark_tape_apply(forward->tape, &hark_op_add, NULL, 2, inputs, 3, out);
+}

@@ -1,0 +1,37 @@
+/* forward.h - what one pass through a model knows: where it is recorded, with which parameters, and what its random numbers depend on. */
+#ifndef HARK_NN_FORWARD_H
+#define HARK_NN_FORWARD_H
+
+#include <hark/tape.h>
+
+#include "nn/parameters.h"
+
+typedef struct hark_forward {
+  hark_tape *tape;
+  const hark_parameters *parameters;
+  bool training;         /* dropout on, gradients wanted */
+  uint64_t seed;         /* of dropout */
+  uint64_t first_sample; /* global number of this pass's first row */
+  uint32_t micro_step;
+  int64_t first_position; /* of the first token: more than 0 when a cache holds those before */
+} hark_forward;
+
+/* A parameter as a value of the tape; 0 for id 0. */
+HARK_MUST_CHECK hark_status hark_forward_parameter(const hark_forward *forward, hark_parameter_id id, hark_value *out);
+
+/* Places of dropout in a model: each has random numbers of its own. */
+typedef enum hark_dropout_place {
+  HARK_DROPOUT_EMBEDDING,
+  HARK_DROPOUT_ATTENTION_BRANCH,
+  HARK_DROPOUT_FEED_FORWARD_BRANCH,
+  HARK_DROPOUT_PLACES
+} hark_dropout_place;
+
+/* Dropout in training, nothing otherwise. Takes *value over and replaces it. */
+HARK_MUST_CHECK hark_status hark_forward_dropout(const hark_forward *forward, double probability, int64_t layer, hark_dropout_place place,
+                                                 hark_value *value);
+
+/* y = a + b; both are released. */
+HARK_MUST_CHECK hark_status hark_forward_add(const hark_forward *forward, hark_value a, hark_value b, hark_value *out);
+
+#endif

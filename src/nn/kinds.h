@@ -1,0 +1,22 @@
+/* kinds.h - the words that choose between layers. Their order is that of the words in the option table. */
+#ifndef HARK_NN_KINDS_H
+#define HARK_NN_KINDS_H
+
+typedef enum hark_activation {
+  HARK_ACTIVATION_GELU,
+  HARK_ACTIVATION_GELU_TANH,
+  HARK_ACTIVATION_RELU,
+  HARK_ACTIVATION_SILU,
+  HARK_ACTIVATION_GATED_SILU
+} hark_activation;
+
+typedef enum hark_norm { HARK_NORM_LAYER, HARK_NORM_RMS } hark_norm;
+
+typedef enum hark_positions {
+  HARK_POSITIONS_NONE,
+  HARK_POSITIONS_LEARNED,
+  HARK_POSITIONS_SINUSOIDAL,
+  HARK_POSITIONS_ROTARY
+} hark_positions;
+
+#endif

@@ -1,0 +1,86 @@
+/* layers.c - linear, norm and feed-forward layers. */
+#include "nn/layers.h"
+
+#include <hark/operators.h>
+
+hark_status hark_linear_declare(hark_context *context, hark_parameters *parameters, int64_t in, int64_t out, bool bias, double deviation,
+                                const char *prefix, hark_linear *layer) {
+  *layer = (hark_linear){0};
+  const hark_parameter_spec weight = {.rank = 2, .shape = {out, in}, .initial = HARK_INITIAL_NORMAL, .value = deviation, .decays = true};
+  HARK_TRY(hark_parameters_add(context, parameters, &weight, &layer->weight, "%s.weight", prefix));
+  if (!bias) return HARK_OK;
+  const hark_parameter_spec offset = {.rank = 1, .shape = {out}, .initial = HARK_INITIAL_ZERO};
+  return hark_parameters_add(context, parameters, &offset, &layer->bias, "%s.bias", prefix);
+}
+
+hark_status hark_linear_apply(const hark_forward *forward, const hark_linear *layer, hark_value x, hark_value *out) {
+  hark_value inputs[3] = {x};
+  HARK_TRY(hark_forward_parameter(forward, layer->weight, &inputs[1]));
+  HARK_TRY(hark_forward_parameter(forward, layer->bias, &inputs[2]));
+  return hark_tape_apply(forward->tape, &hark_op_linear, NULL, 3, inputs, 0, out);
+}
+
+hark_status hark_norm_declare(hark_context *context, hark_parameters *parameters, hark_norm kind, double epsilon, int64_t features,
+                              bool bias, const char *prefix, hark_norm_layer *layer) {
+  *layer = (hark_norm_layer){.kind = kind, .epsilon = epsilon};
+  const hark_parameter_spec weight = {.rank = 1, .shape = {features}, .initial = HARK_INITIAL_ONE};
+  HARK_TRY(hark_parameters_add(context, parameters, &weight, &layer->weight, "%s.weight", prefix));
+  if (!bias || kind != HARK_NORM_LAYER) return HARK_OK;
+  const hark_parameter_spec offset = {.rank = 1, .shape = {features}, .initial = HARK_INITIAL_ZERO};
+  return hark_parameters_add(context, parameters, &offset, &layer->bias, "%s.bias", prefix);
+}
+
+hark_status hark_norm_apply(const hark_forward *forward, const hark_norm_layer *layer, hark_value x, hark_value *out) {
+  hark_value inputs[3] = {x};
+  HARK_TRY(hark_forward_parameter(forward, layer->weight, &inputs[1]));
+  HARK_TRY(hark_forward_parameter(forward, layer->bias, &inputs[2]));
+  const hark_norm_attributes attributes = {.epsilon = layer->epsilon};
+  if (layer->kind == HARK_NORM_RMS) return hark_tape_apply(forward->tape, &hark_op_rms_norm, &attributes, 2, inputs, 0, out);
+  return hark_tape_apply(forward->tape, &hark_op_layer_norm, &attributes, 3, inputs, 0, out);
+}
+
+static hark_status declare_part(hark_context *context, hark_parameters *parameters, int64_t in, int64_t out, bool bias, double deviation,
+                                const char *prefix, const char *part, hark_linear *layer) {
+  char name[HARK_PARAMETER_NAME_BYTES];
+  hark_join_name(name, prefix, part);
+  return hark_linear_declare(context, parameters, in, out, bias, deviation, name, layer);
+}
+
+hark_status hark_feed_forward_declare(hark_context *context, hark_parameters *parameters, hark_activation activation, int64_t width,
+                                      int64_t inner, bool bias, double deviation, double output_deviation, const char *prefix,
+                                      hark_feed_forward *layer) {
+  *layer = (hark_feed_forward){.activation = activation};
+  if (activation == HARK_ACTIVATION_GATED_SILU)
+    HARK_TRY(declare_part(context, parameters, width, inner, bias, deviation, prefix, "gate", &layer->gate));
+  HARK_TRY(declare_part(context, parameters, width, inner, bias, deviation, prefix, "up", &layer->up));
+  return declare_part(context, parameters, inner, width, bias, output_deviation, prefix, "down", &layer->down);
+}
+
+/* Releases *value and replaces it. */
+static hark_status activate(const hark_forward *forward, hark_activation activation, hark_value *value) {
+  const hark_gelu_attributes gelu = {.tanh_approximation = activation == HARK_ACTIVATION_GELU_TANH};
+  switch (activation) {
+    case HARK_ACTIVATION_GELU:
+    case HARK_ACTIVATION_GELU_TANH: return hark_tape_apply(forward->tape, &hark_op_gelu, &gelu, 1, value, 1, value);
+    case HARK_ACTIVATION_RELU: return hark_tape_apply(forward->tape, &hark_op_relu, NULL, 1, value, 1, value);
+    case HARK_ACTIVATION_SILU:
+    case HARK_ACTIVATION_GATED_SILU: break;
+  }
+  return hark_tape_apply(forward->tape, &hark_op_silu, NULL, 1, value, 1, value);
+}
+
+hark_status hark_feed_forward_apply(const hark_forward *forward, const hark_feed_forward *layer, hark_value x, hark_value *out) {
+  hark_value inner = 0;
+  if (layer->activation == HARK_ACTIVATION_GATED_SILU) {
+    hark_value parts[2] = {0};
+    HARK_TRY(hark_linear_apply(forward, &layer->gate, x, &parts[0]));
+    HARK_TRY(hark_linear_apply(forward, &layer->up, x, &parts[1]));
+    HARK_TRY(hark_tape_apply(forward->tape, &hark_op_gated_silu, NULL, 2, parts, 3, &inner));
+  } else {
+    HARK_TRY(hark_linear_apply(forward, &layer->up, x, &inner));
+    HARK_TRY(activate(forward, layer->activation, &inner));
+  }
+  HARK_TRY(hark_linear_apply(forward, &layer->down, inner, out));
+  hark_tape_release(forward->tape, inner);
+  return HARK_OK;
+}

@@ -1,0 +1,128 @@
+/* parameters.c - declaring, laying out and initialising parameters. */
+#include "nn/parameters.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Every parameter begins on a cache line in f32. */
+#define ALIGN_ELEMENTS 16
+
+void hark_parameters_open(hark_parameters *parameters, hark_type type) { *parameters = (hark_parameters){.type = type}; }
+
+void hark_parameters_close(hark_context *context, hark_parameters *parameters) {
+  hark_tensor_destroy(context, &parameters->weights);
+  hark_tensor_destroy(context, &parameters->gradients);
+  hark_release(context, parameters->list, (size_t)parameters->capacity * sizeof *parameters->list);
+  hark_parameters_open(parameters, parameters->type);
+}
+
+hark_parameter *hark_parameters_find(const hark_parameters *parameters, const char *name) {
+  for (int32_t i = 0; i < parameters->count; i++)
+    if (strcmp(parameters->list[i].name, name) == 0) return &parameters->list[i];
+  return NULL;
+}
+
+hark_status hark_parameters_add(hark_context *context, hark_parameters *parameters, const hark_parameter_spec *spec, hark_parameter_id *out,
+                                const char *name, ...) {
+  *out = 0;
+  if (parameters->count == parameters->capacity) {
+    const int32_t capacity = parameters->capacity > 0 ? 2 * parameters->capacity : 64;
+    void *grown = NULL;
+    HARK_TRY(hark_allocate(context, (size_t)capacity * sizeof *parameters->list, &grown));
+    if (parameters->count > 0) memcpy(grown, parameters->list, (size_t)parameters->count * sizeof *parameters->list);
+    hark_release(context, parameters->list, (size_t)parameters->capacity * sizeof *parameters->list);
+    parameters->list = grown;
+    parameters->capacity = capacity;
+  }
+  hark_parameter parameter = {.spec = *spec};
+  va_list arguments;
+  va_start(arguments, name);
+  const int length = vsnprintf(parameter.name, sizeof parameter.name, name, arguments);
+  va_end(arguments);
+  if (length < 0 || (size_t)length >= sizeof parameter.name)
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "parameter: the name %s is longer than %d characters", parameter.name,
+                     HARK_PARAMETER_NAME_BYTES - 1);
+  if (hark_parameters_find(parameters, parameter.name) != NULL)
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "parameter: the name %s is taken", parameter.name);
+  HARK_TRY(hark_tensor_describe(context, parameters->type, spec->rank, spec->shape, &parameter.weight));
+  parameter.count = hark_tensor_count(&parameter.weight);
+  parameters->list[parameters->count++] = parameter;
+  *out = parameters->count;
+  return HARK_OK;
+}
+
+hark_status hark_parameters_finish(hark_context *context, hark_parameters *parameters, bool training) {
+  int64_t end = 0;
+  for (int pass = 0; pass < HARK_PARAMETER_GROUPS; pass++) {
+    const bool decays = pass == 0;
+    const int64_t first = end;
+    for (int32_t i = 0; i < parameters->count; i++) {
+      hark_parameter *parameter = &parameters->list[i];
+      if (parameter->spec.decays != decays) continue;
+      parameter->first = end;
+      end += hark_ceil_div(parameter->count, ALIGN_ELEMENTS) * ALIGN_ELEMENTS;
+    }
+    if (end > first)
+      parameters->groups[parameters->group_count++] = (hark_parameter_group){.first = first, .count = end - first, .decays = decays};
+  }
+  HARK_TRY(hark_tensor_create(context, parameters->type, 1, &end, &parameters->weights));
+  if (training) HARK_TRY(hark_tensor_create(context, parameters->type, 1, &end, &parameters->gradients));
+  const size_t element = hark_type_bytes(parameters->type);
+  for (int32_t i = 0; i < parameters->count; i++) {
+    hark_parameter *parameter = &parameters->list[i];
+    parameter->weight.data = (char *)parameters->weights.data + (size_t)parameter->first * element;
+    if (!training) continue;
+    parameter->gradient = parameter->weight;
+    parameter->gradient.data = (char *)parameters->gradients.data + (size_t)parameter->first * element;
+  }
+  return HARK_OK;
+}
+
+/* FNV-1a, 24 bits of it: the random stream of a parameter follows its name, so that adding a layer does not change the others' start. */
+static uint32_t name_hash(const char *name) {
+  uint32_t hash = 2166136261u;
+  for (; *name != '\0'; name++) hash = (hash ^ (unsigned char)*name) * 16777619u;
+  return (hash ^ (hash >> 24)) & 0xFFFFFFu;
+}
+
+static hark_status initialise(hark_context *context, hark_parameter *parameter, uint64_t seed, double *values, void *host) {
+  const hark_random_stream stream = {.seed = seed,
+                                     .layer_purpose = hark_random_layer_purpose(name_hash(parameter->name), HARK_RANDOM_INITIAL)};
+  const hark_parameter_spec *spec = &parameter->spec;
+  if (spec->initial == HARK_INITIAL_NORMAL) hark_random_normal(&stream, 0, parameter->count, values);
+  for (int64_t i = 0; i < parameter->count; i++) {
+    const double value = spec->initial == HARK_INITIAL_NORMAL     ? spec->value * values[i]
+                         : spec->initial == HARK_INITIAL_ONE      ? 1.0
+                         : spec->initial == HARK_INITIAL_CONSTANT ? spec->value
+                                                                  : 0.0;
+    if (parameter->weight.type == HARK_F64)
+      ((double *)host)[i] = value;
+    else
+      ((float *)host)[i] = (float)value;
+  }
+  return hark_tensor_write(context, &parameter->weight, host);
+}
+
+hark_status hark_parameters_initialise(hark_context *context, hark_parameters *parameters, uint64_t seed) {
+  int64_t longest = 0;
+  for (int32_t i = 0; i < parameters->count; i++) longest = hark_max(longest, parameters->list[i].count);
+  void *scratch = NULL;
+  const size_t bytes = (size_t)longest * 2 * sizeof(double);
+  HARK_TRY(hark_allocate(context, bytes, &scratch));
+  hark_status status = HARK_OK;
+  for (int32_t i = 0; i < parameters->count && status == HARK_OK; i++)
+    status = initialise(context, &parameters->list[i], seed, scratch, (double *)scratch + longest);
+  hark_release(context, scratch, bytes);
+  return status;
+}
+
+void hark_join_name(char name[HARK_PARAMETER_NAME_BYTES], const char *prefix, const char *part) {
+  (void)snprintf(name, HARK_PARAMETER_NAME_BYTES, "%s.%s", prefix, part);
+}
+
+int64_t hark_parameters_total(const hark_parameters *parameters) {
+  int64_t total = 0;
+  for (int32_t i = 0; i < parameters->count; i++) total += parameters->list[i].count;
+  return total;
+}

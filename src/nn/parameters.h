@@ -1,0 +1,77 @@
+/* parameters.h - the learned numbers of a model: named, in one flat buffer, with their gradients in another.
+ *
+ * Layers declare parameters; hark_parameters_finish() then lays them out, those of one optimiser group next to each other, so that the
+ * optimiser and sums over all gradients each see a few long vectors.
+ */
+#ifndef HARK_NN_PARAMETERS_H
+#define HARK_NN_PARAMETERS_H
+
+#include <hark/tape.h>
+
+#include "core/core.h"
+
+#define HARK_PARAMETER_NAME_BYTES 96
+
+typedef enum hark_initial { HARK_INITIAL_ZERO, HARK_INITIAL_ONE, HARK_INITIAL_NORMAL, HARK_INITIAL_CONSTANT } hark_initial;
+
+/* What a layer says of a parameter. Shapes: weights [out, in]. */
+typedef struct hark_parameter_spec {
+  int rank;
+  int64_t shape[HARK_MAX_RANK];
+  hark_initial initial;
+  double value; /* standard deviation of NORMAL, value of CONSTANT */
+  bool decays;  /* weight decay: matrices; not norms, biases, kernel parameters */
+} hark_parameter_spec;
+
+typedef struct hark_parameter {
+  char name[HARK_PARAMETER_NAME_BYTES]; /* "blocks.0.attention.query.weight" */
+  hark_parameter_spec spec;
+  hark_tensor weight, gradient; /* views into the flat buffers; gradient absent without training */
+  int64_t first, count;         /* elements of the flat buffers */
+} hark_parameter;
+
+/* A run of the flat buffers that the optimiser treats alike. */
+typedef struct hark_parameter_group {
+  int64_t first, count; /* elements, with the padding between parameters (always zero) */
+  bool decays;
+} hark_parameter_group;
+
+#define HARK_PARAMETER_GROUPS 2
+
+typedef struct hark_parameters {
+  hark_type type;
+  hark_parameter *list;
+  int32_t count, capacity;
+  hark_parameter_group groups[HARK_PARAMETER_GROUPS];
+  int group_count;
+  hark_tensor weights, gradients; /* flat, [elements] */
+} hark_parameters;
+
+typedef int32_t hark_parameter_id; /* 0: none */
+
+void hark_parameters_open(hark_parameters *parameters, hark_type type);
+void hark_parameters_close(hark_context *context, hark_parameters *parameters);
+
+/* Declares a parameter; name as printf. Errors: HARK_OUT_OF_MEMORY; HARK_INVALID_ARGUMENT for a name that is taken or too long. */
+HARK_MUST_CHECK hark_status hark_parameters_add(hark_context *context, hark_parameters *parameters, const hark_parameter_spec *spec,
+                                                hark_parameter_id *out, const char *name, ...) HARK_PRINTF(5, 6);
+
+/* Lays out and allocates; the weights are zero. */
+HARK_MUST_CHECK hark_status hark_parameters_finish(hark_context *context, hark_parameters *parameters, bool training);
+
+/* Initial values: they depend on seed, the parameter's name and the place in it alone. */
+HARK_MUST_CHECK hark_status hark_parameters_initialise(hark_context *context, hark_parameters *parameters, uint64_t seed);
+
+static inline hark_parameter *hark_parameters_at(const hark_parameters *parameters, hark_parameter_id id) {
+  return &parameters->list[id - 1];
+}
+/* The parameter of that name, or NULL. */
+hark_parameter *hark_parameters_find(const hark_parameters *parameters, const char *name);
+
+/* name <- "prefix.part"; what does not fit is cut off, and refused by hark_parameters_add as too long. */
+void hark_join_name(char name[HARK_PARAMETER_NAME_BYTES], const char *prefix, const char *part);
+
+/* Numbers that are learned, without padding. */
+int64_t hark_parameters_total(const hark_parameters *parameters);
+
+#endif
