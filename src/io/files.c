@@ -1,0 +1,247 @@
+/* files.c - files: whole reads, atomic writes, reads at offsets.
+ *
+ * Atomic write: create .NAME.tmp-PID-N in the folder of the target (O_EXCL), write, fsync, rename over the target, fsync the folder.
+ * POSIX rename replaces in one step, so a reader and a crash see the old or the new file; the first fsync keeps the data from arriving
+ * after the name, the second makes the name itself durable.
+ */
+#include "io/files.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "io/system_error.h"
+
+#define PART_BYTES ((size_t)1 << 16) /* of a read whose length is not known */
+#define CALL_BYTES ((size_t)1 << 30) /* at most, in one system call: Linux stops a little below 2^31 */
+#define TEMPORARY_TRIES 100          /* other names in the way: left by a killed process with the same number */
+
+static int open_again(const char *path, int flags, mode_t mode) {
+  int descriptor;
+  do {
+    descriptor = open(path, flags | O_CLOEXEC, mode);
+  } while (descriptor < 0 && errno == EINTR);
+  return descriptor;
+}
+
+static ssize_t read_again(int descriptor, void *data, size_t bytes) {
+  ssize_t got;
+  do {
+    got = read(descriptor, data, bytes < CALL_BYTES ? bytes : CALL_BYTES);
+  } while (got < 0 && errno == EINTR);
+  return got;
+}
+
+static int sync_again(int descriptor) {
+  int result;
+  do {
+    result = fsync(descriptor);
+  } while (result != 0 && errno == EINTR);
+  return result;
+}
+
+void hark_file_close(int *descriptor) {
+  if (*descriptor >= 0) (void)close(*descriptor);
+  *descriptor = -1;
+}
+
+hark_status hark_file_read(hark_context *context, const char *path, size_t limit, hark_text *out) {
+  int descriptor = open_again(path, O_RDONLY, 0);
+  if (descriptor < 0) return hark_system_fail(context, errno, path, "cannot be opened");
+  hark_status status = HARK_OK;
+  size_t length = out->length;
+  for (;;) {
+    hark_text_resize(out, length + PART_BYTES);
+    status = out->status;
+    if (status != HARK_OK) break;
+    const ssize_t got = read_again(descriptor, out->data + length, PART_BYTES);
+    if (got < 0) {
+      status = hark_system_fail(context, errno, path, "cannot be read");
+      break;
+    }
+    length += (size_t)got;
+    hark_text_resize(out, length);
+    if (got == 0) break;
+    if (length > limit) {
+      status = hark_fail(context, HARK_BAD_FILE, "%s: larger than %zu bytes, the most that is read of such a file", path, limit);
+      break;
+    }
+  }
+  hark_file_close(&descriptor);
+  if (status != HARK_OK) hark_text_free(out);
+  return status;
+}
+
+hark_status hark_file_open(hark_context *context, const char *path, int *descriptor, uint64_t *size) {
+  *descriptor = -1;
+  int opened = open_again(path, O_RDONLY | O_NONBLOCK, 0); /* a pipe must not make us wait: it is refused below */
+  if (opened < 0) return hark_system_fail(context, errno, path, "cannot be opened");
+  struct stat information;
+  hark_status status = HARK_OK;
+  if (fstat(opened, &information) != 0) {
+    status = hark_system_fail(context, errno, path, "cannot be examined");
+  } else if (!S_ISREG(information.st_mode)) {
+    status = hark_fail(context, HARK_IO_ERROR, "%s: %s, expected a regular file", path,
+                       S_ISDIR(information.st_mode) ? "is a folder" : "is no regular file");
+  }
+  if (status != HARK_OK) {
+    hark_file_close(&opened);
+    return status;
+  }
+  *descriptor = opened;
+  *size = (uint64_t)information.st_size;
+  return HARK_OK;
+}
+
+hark_status hark_file_read_at(hark_context *context, int descriptor, const char *path, void *data, size_t bytes, uint64_t offset) {
+  char *at = data;
+  if (offset > (uint64_t)INT64_MAX - bytes) return hark_fail(context, HARK_TOO_LARGE, "%s: offset %" PRIu64, path, offset);
+  while (bytes > 0) {
+    const ssize_t got = pread(descriptor, at, bytes < CALL_BYTES ? bytes : CALL_BYTES, (off_t)offset);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return hark_system_fail(context, errno, path, "cannot be read");
+    if (got == 0) {
+      return hark_fail(context, HARK_BAD_FILE, "%s: ends at byte %" PRIu64 ", %zu more bytes expected", path, offset, bytes);
+    }
+    at += got;
+    bytes -= (size_t)got;
+    offset += (uint64_t)got;
+  }
+  return HARK_OK;
+}
+
+/* ---- writing ---- */
+
+hark_status hark_writer_open(hark_context *context, hark_writer *writer, const char *path) {
+  writer->open = false;
+  writer->descriptor = -1;
+  writer->bytes = 0;
+  const size_t length = strlen(path), name_length = strlen(hark_path_name(path));
+  if (length + 1 > sizeof writer->path) return hark_fail(context, HARK_TOO_LARGE, "%.64s...: path of %zu bytes", path, length);
+  if (name_length == 0) return hark_fail(context, HARK_INVALID_ARGUMENT, "\"%s\": no file name", path);
+  memcpy(writer->path, path, length + 1);
+  for (int number = 0; number < TEMPORARY_TRIES; number++) {
+    const int used = snprintf(writer->temporary, sizeof writer->temporary, "%.*s.%s.tmp-%ld-%d", (int)(length - name_length), path,
+                              path + length - name_length, (long)getpid(), number);
+    if (used < 0 || (size_t)used >= sizeof writer->temporary) {
+      return hark_fail(context, HARK_TOO_LARGE, "%.64s...: path of %zu bytes", path, length);
+    }
+    writer->descriptor = open_again(writer->temporary, O_WRONLY | O_CREAT | O_EXCL, 0666);
+    if (writer->descriptor >= 0) {
+      writer->open = true;
+      hark_sha256_begin(&writer->hash);
+      return HARK_OK;
+    }
+    if (errno != EEXIST) break;
+  }
+  return hark_system_fail(context, errno, path, "cannot be written");
+}
+
+hark_status hark_writer_append(hark_context *context, hark_writer *writer, const void *data, size_t bytes) {
+  if (!writer->open) return hark_fail(context, HARK_INTERNAL_ERROR, "%s: the writer is not open", writer->path);
+  const char *at = data;
+  if (bytes > 0) hark_sha256_add(&writer->hash, data, bytes);
+  writer->bytes += bytes;
+  while (bytes > 0) {
+    const ssize_t put = write(writer->descriptor, at, bytes < CALL_BYTES ? bytes : CALL_BYTES);
+    if (put < 0 && errno == EINTR) continue;
+    if (put < 0) return hark_system_fail(context, errno, writer->path, "cannot be written");
+    at += put;
+    bytes -= (size_t)put;
+  }
+  return HARK_OK;
+}
+
+void hark_writer_discard(hark_writer *writer) {
+  if (!writer->open) return;
+  hark_file_close(&writer->descriptor);
+  (void)unlink(writer->temporary);
+  writer->open = false;
+}
+
+hark_status hark_writer_commit(hark_context *context, hark_writer *writer, hark_file_summary *summary) {
+  if (!writer->open) return hark_fail(context, HARK_INTERNAL_ERROR, "%s: the writer is not open", writer->path);
+  hark_status status = HARK_OK;
+  if (sync_again(writer->descriptor) != 0) {
+    status = hark_system_fail(context, errno, writer->path, "cannot be flushed");
+  } else {
+    const int descriptor = writer->descriptor;
+    writer->descriptor = -1;
+    if (close(descriptor) != 0 && errno != EINTR) { /* network file systems report a full disk here */
+      status = hark_system_fail(context, errno, writer->path, "cannot be closed");
+    } else if (rename(writer->temporary, writer->path) != 0) {
+      status = hark_system_fail(context, errno, writer->path, "cannot be replaced");
+    }
+  }
+  if (status != HARK_OK) {
+    hark_writer_discard(writer);
+    return status;
+  }
+  writer->open = false;
+  if (summary != NULL) {
+    summary->bytes = writer->bytes;
+    hark_sha256_end(&writer->hash, summary->sha256);
+  }
+  char folder[HARK_PATH_BYTES];
+  const size_t length = (size_t)(hark_path_name(writer->path) - writer->path);
+  memcpy(folder, writer->path, length);
+  folder[length] = 0;
+  return hark_folder_sync(context, length > 0 ? folder : ".");
+}
+
+hark_status hark_file_write(hark_context *context, const char *path, const void *data, size_t bytes) {
+  hark_writer writer = {0};
+  HARK_TRY(hark_writer_open(context, &writer, path));
+  hark_status status = hark_writer_append(context, &writer, data, bytes);
+  if (status == HARK_OK) status = hark_writer_commit(context, &writer, NULL);
+  hark_writer_discard(&writer);
+  return status;
+}
+
+hark_status hark_file_summarise(hark_context *context, const char *path, hark_file_summary *out) {
+  int descriptor;
+  uint64_t size;
+  HARK_TRY(hark_file_open(context, path, &descriptor, &size));
+  void *part;
+  hark_status status = hark_allocate(context, PART_BYTES, &part);
+  hark_sha256 hash;
+  hark_sha256_begin(&hash);
+  out->bytes = 0;
+  while (status == HARK_OK) {
+    const ssize_t got = read_again(descriptor, part, PART_BYTES);
+    if (got < 0) status = hark_system_fail(context, errno, path, "cannot be read");
+    if (got <= 0) break;
+    hark_sha256_add(&hash, part, (size_t)got);
+    out->bytes += (uint64_t)got;
+  }
+  if (part != NULL) hark_release(context, part, PART_BYTES);
+  hark_file_close(&descriptor);
+  hark_sha256_end(&hash, out->sha256);
+  return status;
+}
+
+hark_status hark_file_truncate(hark_context *context, const char *path, uint64_t bytes) {
+  int descriptor = open_again(path, O_WRONLY, 0);
+  if (descriptor < 0) return hark_system_fail(context, errno, path, "cannot be opened");
+  struct stat information;
+  hark_status status = HARK_OK;
+  if (fstat(descriptor, &information) != 0) {
+    status = hark_system_fail(context, errno, path, "cannot be examined");
+  } else if ((uint64_t)information.st_size < bytes) {
+    status = hark_fail(context, HARK_BAD_FILE, "%s: has %" PRId64 " bytes, at least %" PRIu64 " expected", path,
+                       (int64_t)information.st_size, bytes);
+  } else if (ftruncate(descriptor, (off_t)bytes) != 0 || sync_again(descriptor) != 0) {
+    status = hark_system_fail(context, errno, path, "cannot be cut");
+  }
+  hark_file_close(&descriptor);
+  return status;
+}
+
+hark_status hark_file_remove(hark_context *context, const char *path) {
+  if (unlink(path) != 0 && errno != ENOENT) return hark_system_fail(context, errno, path, "cannot be removed");
+  return HARK_OK;
+}

@@ -1,0 +1,210 @@
+/* folders.c - folders and paths: make, list, remove, rename, lock, free space. Declared in files.h. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "io/files.h"
+#include "io/number.h"
+#include "io/system_error.h"
+
+#define LOCK_NAME ".lock"
+
+hark_status hark_system_fail(hark_context *context, int error, const char *path, const char *what) {
+  char text[128];
+  if (strerror_r(error, text, sizeof text) != 0) snprintf(text, sizeof text, "system error %d", error);
+  const hark_status status = error == ENOENT || error == ENOTDIR ? HARK_NOT_FOUND : error == ENOMEM ? HARK_OUT_OF_MEMORY : HARK_IO_ERROR;
+  return hark_fail(context, status, "%.300s: %s: %s", path, what, text);
+}
+
+hark_path_kind hark_path_kind_of(const char *path) {
+  struct stat information;
+  if (stat(path, &information) != 0) return HARK_PATH_NONE;
+  return S_ISREG(information.st_mode) ? HARK_PATH_FILE : S_ISDIR(information.st_mode) ? HARK_PATH_FOLDER : HARK_PATH_OTHER;
+}
+
+const char *hark_path_name(const char *path) {
+  const char *const slash = strrchr(path, '/');
+  return slash != NULL ? slash + 1 : path;
+}
+
+hark_status hark_path_join(hark_context *context, const char *folder, const char *name, char *out) {
+  const size_t length = strlen(folder);
+  int used;
+  if (length == 0 || name[0] == '/') {
+    used = snprintf(out, HARK_PATH_BYTES, "%s", name);
+  } else {
+    used = snprintf(out, HARK_PATH_BYTES, "%s%s%s", folder, folder[length - 1] == '/' ? "" : "/", name);
+  }
+  if (used < 0 || used >= HARK_PATH_BYTES)
+    return hark_fail(context, HARK_TOO_LARGE, "%.64s...: path of more than %d bytes", folder, HARK_PATH_BYTES - 1);
+  return HARK_OK;
+}
+
+bool hark_name_is_plain(const char *name) {
+  if (name[0] == 0 || strcmp(name, ".") == 0 || strcmp(name, "..") == 0 || strlen(name) >= HARK_NAME_BYTES) return false;
+  for (const unsigned char *at = (const unsigned char *)name; *at != 0; at++) {
+    if (*at == '/' || *at < 0x20 || *at == 0x7f) return false;
+  }
+  return true;
+}
+
+hark_status hark_folder_make(hark_context *context, const char *path) {
+  char part[HARK_PATH_BYTES];
+  const size_t length = strlen(path);
+  if (length >= sizeof part) return hark_fail(context, HARK_TOO_LARGE, "%.64s...: path of %zu bytes", path, length);
+  if (length == 0) return hark_fail(context, HARK_INVALID_ARGUMENT, "an empty path is no folder");
+  for (size_t at = 1; at <= length; at++) {
+    if (at < length && path[at] != '/') continue;
+    memcpy(part, path, at);
+    part[at] = 0;
+    if (mkdir(part, 0777) == 0) continue;
+    const int error = errno; /* a folder that is there may be told as EEXIST, EACCES or EROFS */
+    if (hark_path_kind_of(part) != HARK_PATH_FOLDER) return hark_system_fail(context, error, part, "cannot be made a folder");
+  }
+  return HARK_OK;
+}
+
+static int by_bytes(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+
+/* Appends all names, each with its zero byte. */
+static hark_status gather_names(hark_context *context, DIR *folder, const char *path, hark_text *names, int64_t *count) {
+  for (;;) {
+    errno = 0;
+    const struct dirent *const entry = readdir(folder);
+    if (entry == NULL) return errno != 0 ? hark_system_fail(context, errno, path, "cannot be listed") : HARK_OK;
+    if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
+    hark_text_append_bytes(names, entry->d_name, strlen(entry->d_name) + 1);
+    HARK_TRY(names->status);
+    ++*count;
+  }
+}
+
+hark_status hark_folder_list(hark_context *context, const char *path, hark_names *out) {
+  *out = (hark_names){0};
+  DIR *const folder = opendir(path);
+  if (folder == NULL) return hark_system_fail(context, errno, path, "cannot be listed");
+  hark_text names = hark_text_empty(context);
+  int64_t count = 0;
+  hark_status status = gather_names(context, folder, path, &names, &count);
+  (void)closedir(folder);
+  if (status == HARK_OK && count > 0) {
+    const size_t pointers = (size_t)count * sizeof(char *);
+    void *block;
+    status = hark_allocate(context, pointers + names.length, &block);
+    if (status == HARK_OK) {
+      *out = (hark_names){block, count, pointers + names.length};
+      char *at = (char *)block + pointers;
+      memcpy(at, names.data, names.length);
+      for (int64_t i = 0; i < count; i++, at += strlen(at) + 1) out->items[i] = at;
+      qsort(out->items, (size_t)count, sizeof(char *), by_bytes);
+    }
+  }
+  hark_text_free(&names);
+  return status;
+}
+
+void hark_names_free(hark_context *context, hark_names *names) {
+  if (names->items != NULL) hark_release(context, names->items, names->bytes);
+  *names = (hark_names){0};
+}
+
+/* Removes what stands at path; a folder after its contents. */
+static hark_status remove_tree(hark_context *context, const char *path, int depth) {
+  struct stat information;
+  if (lstat(path, &information) != 0) return hark_system_fail(context, errno, path, "cannot be examined");
+  if (!S_ISDIR(information.st_mode)) return hark_file_remove(context, path);
+  if (depth >= HARK_FOLDER_DEPTH) return hark_fail(context, HARK_IO_ERROR, "%s: deeper than any folder that hark writes; left alone", path);
+  hark_names names;
+  HARK_TRY(hark_folder_list(context, path, &names));
+  hark_status status = HARK_OK;
+  void *inner = NULL;
+  if (names.count > 0) status = hark_allocate(context, HARK_PATH_BYTES, &inner);
+  for (int64_t i = 0; i < names.count && status == HARK_OK; i++) {
+    status = hark_path_join(context, path, names.items[i], inner);
+    if (status == HARK_OK) status = remove_tree(context, inner, depth + 1);
+  }
+  if (inner != NULL) hark_release(context, inner, HARK_PATH_BYTES);
+  hark_names_free(context, &names);
+  if (status == HARK_OK && rmdir(path) != 0) status = hark_system_fail(context, errno, path, "cannot be removed");
+  return status;
+}
+
+hark_status hark_folder_remove(hark_context *context, const char *path) {
+  struct stat information;
+  if (lstat(path, &information) != 0) return hark_system_fail(context, errno, path, "cannot be examined");
+  if (!S_ISDIR(information.st_mode)) return hark_fail(context, HARK_IO_ERROR, "%s: no folder; left alone", path);
+  return remove_tree(context, path, 0);
+}
+
+hark_status hark_folder_sync(hark_context *context, const char *path) {
+  int descriptor = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor < 0) return hark_system_fail(context, errno, path, "cannot be opened");
+  int result;
+  do {
+    result = fsync(descriptor);
+  } while (result != 0 && errno == EINTR);
+  const int error = errno;
+  hark_file_close(&descriptor);
+  /* file systems that cannot flush a folder say EINVAL */
+  if (result != 0 && error != EINVAL) return hark_system_fail(context, error, path, "cannot be flushed");
+  return HARK_OK;
+}
+
+/* Flushes the folder that holds path. */
+static hark_status sync_parent(hark_context *context, const char *path) {
+  char folder[HARK_PATH_BYTES];
+  size_t length = strlen(path);
+  while (length > 1 && path[length - 1] == '/') length--;
+  while (length > 0 && path[length - 1] != '/') length--;
+  if (length >= sizeof folder) return hark_fail(context, HARK_TOO_LARGE, "%.64s...: path of %zu bytes", path, length);
+  memcpy(folder, path, length);
+  folder[length] = 0;
+  return hark_folder_sync(context, length > 0 ? folder : ".");
+}
+
+hark_status hark_path_rename(hark_context *context, const char *from, const char *to) {
+  if (rename(from, to) != 0) return hark_system_fail(context, errno, from, "cannot be renamed");
+  HARK_TRY(sync_parent(context, to));
+  return sync_parent(context, from);
+}
+
+hark_status hark_disk_free(hark_context *context, const char *path, uint64_t *bytes) {
+  struct statvfs information;
+  if (statvfs(path, &information) != 0) return hark_system_fail(context, errno, path, "cannot be examined");
+  *bytes = (uint64_t)information.f_bavail * (uint64_t)information.f_frsize;
+  return HARK_OK;
+}
+
+hark_status hark_folder_lock(hark_context *context, const char *path, int *descriptor) {
+  char name[HARK_PATH_BYTES], text[32] = "";
+  *descriptor = -1;
+  HARK_TRY(hark_path_join(context, path, LOCK_NAME, name));
+  int opened = open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  if (opened < 0) return hark_system_fail(context, errno, name, "cannot be opened");
+  if (flock(opened, LOCK_EX | LOCK_NB) != 0) {
+    const int error = errno;
+    const ssize_t got = pread(opened, text, sizeof text - 1, 0);
+    hark_file_close(&opened);
+    if (error != EWOULDBLOCK) return hark_system_fail(context, error, name, "cannot be locked");
+    int64_t process = 0;
+    size_t length = 0;
+    while (got > 0 && length < (size_t)got && text[length] >= '0' && text[length] <= '9') length++;
+    if (!hark_number_read_whole(text, length, &process)) return hark_fail(context, HARK_BUSY, "%s: in use by another run", path);
+    return hark_fail(context, HARK_BUSY, "%s: in use by process %" PRId64, path, process);
+  }
+  /* the number is for the message above only: it does not matter when it cannot be written */
+  const int used = snprintf(text, sizeof text, "%ld\n", (long)getpid());
+  if (ftruncate(opened, 0) == 0 && pwrite(opened, text, (size_t)used, 0) != used) (void)ftruncate(opened, 0);
+  *descriptor = opened;
+  return HARK_OK;
+}
+
+void hark_folder_unlock(int *descriptor) { hark_file_close(descriptor); }
