@@ -1,0 +1,307 @@
+/* check.c - the arguments of an attention call against its plan: every tensor's type, shape, strides and place, and the host arrays.
+ *
+ * Nothing is read from a tensor here. Every refusal names the argument, what it has and what was expected.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "attention/layer.h"
+
+#define MAXIMUM_OFFSET ((int64_t)1 << 40) /* of query_offset: positions and distances stay far from overflow */
+
+/* What a tensor argument must be. An extent of -1 stands for 1 or the extent of the whole (broadcast). */
+typedef struct expectation {
+  const char *name;
+  const hark_tensor *tensor;
+  hark_type type;
+  int rank;
+  int64_t shape[4];
+  bool written; /* elements must not share memory */
+} expectation;
+
+static hark_status check_type(hark_context *context, const expectation *e) {
+  const hark_tensor *tensor = e->tensor;
+  if (tensor->type == HARK_NONE)
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: %s is absent, expected %s", e->name, hark_type_name(e->type));
+  if (tensor->type != e->type)
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: %s is %s, expected %s", e->name, hark_type_name(tensor->type),
+                     hark_type_name(e->type));
+  return HARK_OK;
+}
+
+/* Strides are not negative, written elements do not repeat, the data is there and aligned to its element. */
+static hark_status check_place(hark_context *context, const expectation *e) {
+  const hark_tensor *tensor = e->tensor;
+  for (int i = 0; i < tensor->rank; i++) {
+    if (tensor->shape[i] <= 1) continue;
+    if (tensor->stride[i] < 0 || (e->written && tensor->stride[i] == 0))
+      return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: %s has stride %" PRId64 " in dimension %d, expected %s", e->name,
+                       tensor->stride[i], i, e->written ? "at least 1" : "at least 0");
+  }
+  if (hark_tensor_count(tensor) == 0) return HARK_OK;
+  if (tensor->data == NULL) return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: %s has no data", e->name);
+  if ((uintptr_t)tensor->data % hark_type_bytes(tensor->type) != 0)
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: %s is at %p, expected alignment to its element of %zu bytes", e->name,
+                     tensor->data, hark_type_bytes(tensor->type));
+  return HARK_OK;
+}
+
+static hark_status refuse_shape(hark_context *context, const expectation *e, const char *comment) {
+  char shape[HARK_SHAPE_TEXT_BYTES], expected[HARK_SHAPE_TEXT_BYTES];
+  hark_tensor wanted = {.rank = e->rank};
+  memcpy(wanted.shape, e->shape, sizeof e->shape);
+  return hark_fail(context, HARK_SHAPE_MISMATCH, "attention: %s has shape %s, expected %s%s", e->name,
+                   hark_shape_text(e->tensor, shape, sizeof shape), hark_shape_text(&wanted, expected, sizeof expected), comment);
+}
+
+/* Exactly the expected shape, with adjacent elements in the last dimension or, on demand, contiguous. */
+static hark_status check_exact(hark_context *context, const expectation *e, bool contiguous) {
+  HARK_TRY(check_type(context, e));
+  const hark_tensor *tensor = e->tensor;
+  bool fits = tensor->rank == e->rank;
+  for (int i = 0; fits && i < e->rank; i++) fits = tensor->shape[i] == e->shape[i];
+  if (!fits) return refuse_shape(context, e, "");
+  const int last = e->rank - 1;
+  if (contiguous && !hark_tensor_is_contiguous(tensor))
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: %s is strided, expected contiguous", e->name);
+  if (tensor->shape[last] > 1 && tensor->stride[last] != 1)
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: %s has stride %" PRId64 " in its last dimension, expected 1", e->name,
+                     tensor->stride[last]);
+  return check_place(context, e);
+}
+
+/* Broadcastable to the expected shape of rank 4; gives extents of 1 the stride 0. */
+static hark_status check_broadcast(hark_context *context, const expectation *e, hark_tensor *checked) {
+  HARK_TRY(check_type(context, e));
+  const hark_tensor *tensor = e->tensor;
+  bool fits = tensor->rank == e->rank;
+  for (int i = 0; fits && i < e->rank; i++) fits = tensor->shape[i] == e->shape[i] || tensor->shape[i] == 1;
+  if (!fits) return refuse_shape(context, e, " or 1 where it is broadcast");
+  HARK_TRY(check_place(context, e));
+  for (int i = 0; i < e->rank; i++)
+    if (tensor->shape[i] == 1) checked->stride[i] = 0;
+  return HARK_OK;
+}
+
+static hark_status refuse_extra(hark_context *context, const char *argument, const char *field) {
+  return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: %s is given, but the plan was made without %s", argument, field);
+}
+
+static bool present(const hark_tensor *tensor) { return tensor->type != HARK_NONE; }
+
+/* query, key, value, out, log_sum_exp; extents are the plan's or, for batch and lengths, at most the plan's. */
+static hark_status check_main(hark_context *context, const hark_attention_desc *desc, const hark_attention_args *args, bool backward) {
+  const int64_t batch = args->query.shape[0], queries = args->query.shape[2], keys = args->key.shape[2];
+  const hark_type type = desc->type;
+  const expectation tensors[] = {
+      {"query", &args->query, type, 4, {batch, desc->heads, queries, desc->head_dim}, false},
+      {"key", &args->key, type, 4, {batch, desc->key_heads, keys, desc->head_dim}, false},
+      {"value", &args->value, type, 4, {batch, desc->key_heads, keys, desc->value_dim}, false},
+      {"out", &args->out, type, 4, {batch, desc->heads, queries, desc->value_dim}, !backward},
+  };
+  for (size_t i = 0; i < sizeof tensors / sizeof tensors[0]; i++) HARK_TRY(check_exact(context, &tensors[i], false));
+  const struct {
+    const char *text;
+    int64_t actual, maximum;
+  } limits[] = {{"batch", batch, desc->batch}, {"query length", queries, desc->query_length}, {"key length", keys, desc->key_length}};
+  for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++)
+    if (limits[i].actual > limits[i].maximum)
+      return hark_fail(context, HARK_SHAPE_MISMATCH, "attention: %s is %" PRId64 ", expected at most the plan's %" PRId64, limits[i].text,
+                       limits[i].actual, limits[i].maximum);
+  const expectation lse = {"log_sum_exp", &args->log_sum_exp, type, 3, {batch, desc->heads, queries}, !backward};
+  return present(&args->log_sum_exp) || backward ? check_exact(context, &lse, true) : HARK_OK;
+}
+
+/* mask, attention_bias, log_kernel and forget. */
+static hark_status check_terms(hark_context *context, const hark_attention_desc *desc, const hark_attention_args *args,
+                               hark_attention_args *checked) {
+  const int64_t batch = args->query.shape[0], queries = args->query.shape[2], keys = args->key.shape[2];
+  if (present(&args->mask)) {
+    if (!desc->has_mask) return refuse_extra(context, "mask", "has_mask");
+    const expectation mask = {"mask", &args->mask, HARK_U8, 4, {batch, desc->heads, queries, keys}, false};
+    HARK_TRY(check_broadcast(context, &mask, &checked->mask));
+  }
+  if (present(&args->attention_bias)) {
+    if (!desc->has_bias) return refuse_extra(context, "attention_bias", "has_bias");
+    const expectation bias = {"attention_bias", &args->attention_bias, desc->type, 4, {batch, desc->heads, queries, keys}, false};
+    HARK_TRY(check_broadcast(context, &bias, &checked->attention_bias));
+  }
+  if (present(&args->log_kernel) && !desc->has_log_kernel) return refuse_extra(context, "log_kernel", "has_log_kernel");
+  if (desc->has_log_kernel) {
+    const int64_t table = args->log_kernel.rank == 2 ? args->log_kernel.shape[1] : 0;
+    const expectation kernel = {"log_kernel", &args->log_kernel, desc->type, 2, {desc->heads, table}, false};
+    HARK_TRY(check_broadcast(context, &kernel, &checked->log_kernel));
+    if (table > 1 && args->log_kernel.stride[1] != 1)
+      return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: log_kernel has stride %" PRId64 " in its last dimension, expected 1",
+                       args->log_kernel.stride[1]);
+    checked->log_kernel.stride[1] = 1;
+  }
+  if (present(&args->forget) && !desc->has_forget) return refuse_extra(context, "forget", "has_forget");
+  if (desc->has_forget) {
+    const expectation forget = {"forget", &args->forget, desc->type, 3, {batch, desc->heads, keys}, false};
+    HARK_TRY(check_exact(context, &forget, true));
+  }
+  return HARK_OK;
+}
+
+static hark_status check_offsets(hark_context *context, const char *name, const int64_t *offsets, int64_t sequences, int64_t rows) {
+  if (offsets[0] < 0)
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: %s[0] is %" PRId64 ", expected at least 0", name, offsets[0]);
+  for (int64_t i = 0; i < sequences; i++)
+    if (offsets[i + 1] < offsets[i])
+      return hark_fail(context, HARK_INVALID_ARGUMENT,
+                       "attention: %s[%" PRId64 "] is %" PRId64 " after %" PRId64 ", expected offsets that do not fall", name, i + 1,
+                       offsets[i + 1], offsets[i]);
+  if (offsets[sequences] > rows)
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: %s[%" PRId64 "] is %" PRId64 ", expected at most the %" PRId64 " rows",
+                     name, sequences, offsets[sequences], rows);
+  return HARK_OK;
+}
+
+/* How the batch is divided: at most one of key_lengths, offsets, segments. */
+static hark_status check_division(hark_context *context, const hark_attention_desc *desc, const hark_attention_args *args) {
+  const int64_t batch = args->query.shape[0], queries = args->query.shape[2], keys = args->key.shape[2];
+  const bool ragged = args->query_offsets != NULL || args->key_offsets != NULL;
+  if ((args->key_lengths != NULL) + ragged + (args->segments != NULL) > 1)
+    return hark_fail(context, HARK_UNSUPPORTED, "attention: %s are given together, expected one of key_lengths, offsets and segments",
+                     args->key_lengths == NULL ? "offsets and segments"
+                     : ragged                  ? "key_lengths and offsets"
+                                               : "key_lengths and segments");
+  if (args->has_query_offset && (args->query_offset > MAXIMUM_OFFSET || args->query_offset < -MAXIMUM_OFFSET))
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: query_offset is %" PRId64 ", expected -2^40 to 2^40", args->query_offset);
+  if (args->key_lengths != NULL)
+    for (int64_t b = 0; b < batch; b++)
+      if (args->key_lengths[b] < 0 || args->key_lengths[b] > keys)
+        return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: key_lengths[%" PRId64 "] is %" PRId64 ", expected 0 to %" PRId64, b,
+                         args->key_lengths[b], keys);
+  if (ragged) {
+    if (args->query_offsets == NULL || args->key_offsets == NULL)
+      return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: %s is absent, expected both query_offsets and key_offsets",
+                       args->query_offsets == NULL ? "query_offsets" : "key_offsets");
+    if (batch != 1)
+      return hark_fail(context, HARK_SHAPE_MISMATCH, "attention: query has batch %" PRId64 " with offsets, expected 1 item of packed rows",
+                       batch);
+    if (args->sequences < 0)
+      return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: sequences is %" PRId64 ", expected at least 0", args->sequences);
+    HARK_TRY(check_offsets(context, "query_offsets", args->query_offsets, args->sequences, queries));
+    HARK_TRY(check_offsets(context, "key_offsets", args->key_offsets, args->sequences, keys));
+  } else if (args->sequences != 0) {
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: sequences is %" PRId64 " without offsets, expected 0", args->sequences);
+  }
+  if (args->segments != NULL) {
+    if (!desc->has_segments) return refuse_extra(context, "segments", "has_segments");
+    if (queries != keys)
+      return hark_fail(context, HARK_UNSUPPORTED,
+                       "attention: segments with %" PRId64 " queries and %" PRId64 " keys, expected as many of one as of the other",
+                       queries, keys);
+    if (args->has_query_offset && args->query_offset != 0)
+      return hark_fail(context, HARK_UNSUPPORTED, "attention: query_offset is %" PRId64 " with segments, expected 0", args->query_offset);
+  }
+  return HARK_OK;
+}
+
+/* Counts the sequences, and finds the largest distance |n - i| between a query and a key that it may see. */
+static hark_status check_sequences(hark_context *context, const hark_attention_desc *desc, const hark_attention_args *args) {
+  hark_attention_walk walk = hark_attention_walk_start(args, desc->causal);
+  hark_attention_sequence sequence;
+  int64_t count = 0, farthest = -1;
+  while (hark_attention_walk_next(&walk, &sequence)) {
+    count++;
+    const int64_t last = sequence.query_count - 1 + sequence.offset; /* position of the last query */
+    int64_t distance = last;                                         /* to key 0 */
+    if (!desc->causal) distance = hark_max(hark_max(last, -last), hark_max(distance, sequence.key_count - 1 - sequence.offset));
+    if (desc->structure == HARK_STRUCTURE_WINDOW) distance = hark_min(distance, desc->window);
+    farthest = hark_max(farthest, distance);
+  }
+  if (count > desc->max_sequences)
+    return hark_fail(context, HARK_SHAPE_MISMATCH,
+                     "attention: the batch has %" PRId64 " sequences, expected at most the plan's max_sequences = %" PRId64, count,
+                     desc->max_sequences);
+  if (desc->has_log_kernel && args->log_kernel.shape[1] <= farthest)
+    return hark_fail(context, HARK_SHAPE_MISMATCH,
+                     "attention: log_kernel has %" PRId64 " distances, expected at least %" PRId64 ": a query and a key are %" PRId64
+                     " positions apart",
+                     args->log_kernel.shape[1], farthest + 1, farthest);
+  return HARK_OK;
+}
+
+/* A gradient that is wanted has the shape of what it is the gradient of, and strides of its own. */
+static hark_status check_gradients(hark_context *context, const hark_attention_desc *desc, const hark_attention_args *args,
+                                   hark_attention_args *checked) {
+  const hark_type type = desc->type;
+  const struct {
+    const char *name, *of_name;
+    const hark_tensor *gradient, *of;
+    hark_tensor *broadcast; /* where it may be broadcast */
+    bool contiguous;
+  } gradients[] = {
+      {"dout", "out", &args->dout, &args->out, NULL, false},
+      {"dquery", "query", &args->dquery, &args->query, NULL, false},
+      {"dkey", "key", &args->dkey, &args->key, NULL, false},
+      {"dvalue", "value", &args->dvalue, &args->value, NULL, false},
+      {"dattention_bias", "attention_bias", &args->dattention_bias, &args->attention_bias, &checked->dattention_bias, false},
+      {"dlog_kernel", "log_kernel", &args->dlog_kernel, &args->log_kernel, &checked->dlog_kernel, false},
+      {"dforget", "forget", &args->dforget, &args->forget, NULL, true},
+  };
+  for (size_t i = 0; i < sizeof gradients / sizeof gradients[0]; i++) {
+    const bool is_input = gradients[i].gradient == &args->dout;
+    if (!present(gradients[i].gradient) && !is_input) continue;
+    if (!present(gradients[i].of))
+      return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: %s is wanted, but %s is absent", gradients[i].name,
+                       gradients[i].of_name);
+    expectation e = {gradients[i].name, gradients[i].gradient, type, gradients[i].of->rank, {0}, !is_input};
+    memcpy(e.shape, gradients[i].of->shape, sizeof e.shape);
+    if (gradients[i].broadcast == NULL) {
+      HARK_TRY(check_exact(context, &e, gradients[i].contiguous));
+      continue;
+    }
+    e.written = false; /* a stride of 0 asks for the sum */
+    HARK_TRY(check_broadcast(context, &e, gradients[i].broadcast));
+    bool fits = true;
+    for (int k = 0; k < e.rank; k++) fits = fits && e.tensor->shape[k] == e.shape[k];
+    if (!fits) return refuse_shape(context, &e, "");
+  }
+  if (present(&args->dlog_kernel)) {
+    const hark_tensor *gradient = &args->dlog_kernel;
+    if (gradient->shape[1] > 1 && gradient->stride[1] != 1)
+      return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: dlog_kernel has stride %" PRId64 " in its last dimension, expected 1",
+                       gradient->stride[1]);
+    checked->dlog_kernel.stride[1] = 1;
+  }
+  return HARK_OK;
+}
+
+static hark_status check_memory(hark_context *context, const char *name, const void *memory, size_t bytes) {
+  if (bytes == 0) return HARK_OK;
+  if (memory == NULL) return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: %s is NULL, expected %zu bytes", name, bytes);
+  if ((uintptr_t)memory % HARK_ALIGNMENT != 0)
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: %s is at %p, expected alignment to %d bytes", name, memory,
+                     HARK_ALIGNMENT);
+  return HARK_OK;
+}
+
+hark_status hark_attention_check(hark_context *context, const hark_attention_plan *plan, const hark_attention_args *given, bool backward,
+                                 hark_attention_args *checked) {
+  const hark_attention_desc *desc = &plan->desc;
+  if (plan->backend != context->backend)
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: the plan was made for backend %s, the context has %s", plan->backend->name,
+                     context->backend->name);
+  if (hark_workers(context) > plan->workers)
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: the context has %d threads, the plan reckons with at most %d",
+                     hark_workers(context), plan->workers);
+  if (backward && desc->forward_only)
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: a backward is asked for, but the plan was made with forward_only");
+  memset(checked, 0, sizeof *checked);
+  /* The first version of the struct ends with the workspace. */
+  const size_t minimum = offsetof(hark_attention_args, workspace) + sizeof given->workspace;
+  HARK_TRY(hark_attention_take_struct(context, "hark_attention_args", given, given->struct_size, minimum, checked, sizeof *checked));
+  const hark_attention_args args = *checked;
+  HARK_TRY(check_main(context, desc, &args, backward));
+  HARK_TRY(check_terms(context, desc, &args, checked));
+  HARK_TRY(check_division(context, desc, &args));
+  HARK_TRY(check_sequences(context, desc, &args));
+  if (backward) HARK_TRY(check_gradients(context, desc, &args, checked));
+  HARK_TRY(check_memory(context, "workspace", args.workspace, backward ? plan->sizes.backward_workspace : plan->sizes.forward_workspace));
+  return check_memory(context, "saved", args.saved, plan->sizes.saved);
+}

@@ -1,0 +1,49 @@
+/* execute.c - runs a plan: arguments checked, sequences listed, gaps cleared, then the algorithm.
+ *
+ * Workspace: [ list of sequences | the algorithm's scratch ]. Nothing is allocated.
+ */
+#include "attention/layer.h"
+
+/* Writes the batch's sequences to the front of the workspace; returns their number. */
+static int64_t list_sequences(const hark_attention_args *args, bool causal, hark_attention_sequence *list) {
+  hark_attention_walk walk = hark_attention_walk_start(args, causal);
+  int64_t count = 0;
+  hark_attention_sequence sequence; /* in between, because the walk writes only what it finds */
+  while (hark_attention_walk_next(&walk, &sequence)) list[count++] = sequence;
+  return count;
+}
+
+static bool wants_gradient(const hark_attention_args *args) {
+  const hark_tensor *const gradients[] = {&args->dquery,          &args->dkey,        &args->dvalue,
+                                          &args->dattention_bias, &args->dlog_kernel, &args->dforget};
+  for (size_t i = 0; i < sizeof gradients / sizeof gradients[0]; i++)
+    if (gradients[i]->type != HARK_NONE) return true;
+  return false;
+}
+
+static hark_status execute(hark_context *context, const hark_attention_plan *plan, const hark_attention_args *given, bool backward) {
+  hark_attention_args args;
+  HARK_TRY(hark_attention_check(context, plan, given, backward, &args));
+  if (backward && !wants_gradient(&args)) return HARK_OK;
+  hark_backend_enter(context);
+  hark_status status = hark_attention_clear(context, &args, plan->desc.causal, backward);
+  if (status == HARK_OK) {
+    const int64_t count = list_sequences(&args, plan->desc.causal, args.workspace);
+    const hark_attention_run run = {.plan = plan,
+                                    .args = &args,
+                                    .sequences = args.workspace,
+                                    .sequence_count = count,
+                                    .scratch = (char *)args.workspace + plan->sequence_bytes};
+    if (count > 0) status = (backward ? plan->algorithm->backward : plan->algorithm->forward)(context, &run);
+  }
+  hark_backend_leave(context);
+  return status;
+}
+
+hark_status hark_attention_forward(hark_context *context, const hark_attention_plan *plan, const hark_attention_args *args) {
+  return execute(context, plan, args, false);
+}
+
+hark_status hark_attention_backward(hark_context *context, const hark_attention_plan *plan, const hark_attention_args *args) {
+  return execute(context, plan, args, true);
+}

@@ -1,0 +1,38 @@
+/* layer.h - what the files of the attention layer share: resolving descriptors, checking arguments, walking over the sequences of a batch. */
+#ifndef HARK_ATTENTION_LAYER_H
+#define HARK_ATTENTION_LAYER_H
+
+#include "backend/backend.h"
+
+/* Copies a caller's struct of `given_size` bytes over one of `known_size` bytes that holds the defaults. A larger struct comes from a newer
+ * caller: it is served as long as what this library does not know is zero. `minimum` is the size of the first published version. */
+hark_status hark_attention_take_struct(hark_context *context, const char *name, const void *given, size_t given_size, size_t minimum,
+                                       void *known, size_t known_size);
+
+/* Checks a caller's descriptor field by field and fills in its defaults. */
+hark_status hark_attention_resolve(hark_context *context, const hark_attention_desc *given, hark_attention_desc *resolved);
+
+/* The first algorithm of the context's backend that computes a resolved descriptor; else HARK_UNSUPPORTED with every algorithm's reason. */
+hark_status hark_attention_choose(hark_context *context, const hark_attention_desc *resolved, const hark_attention_algorithm **out);
+
+/* Checks a caller's arguments against the plan. `checked` is a copy in which mask, attention_bias and dattention_bias have stride 0 wherever
+ * their extent is 1, and log_kernel and dlog_kernel in a shared head dimension. */
+hark_status hark_attention_check(hark_context *context, const hark_attention_plan *plan, const hark_attention_args *given, bool backward,
+                                 hark_attention_args *checked);
+
+/* Goes through the sequences of a batch in the order of items and rows; those without queries or without keys are left out. */
+typedef struct hark_attention_walk {
+  const hark_attention_args *args;
+  bool causal;
+  int64_t item; /* of rectangular and segmented batches; ragged: the number of the sequence */
+  int64_t row;  /* of segmented batches: where the next run of ids begins */
+} hark_attention_walk;
+
+hark_attention_walk hark_attention_walk_start(const hark_attention_args *args, bool causal);
+bool hark_attention_walk_next(hark_attention_walk *walk, hark_attention_sequence *out);
+
+/* Writes zeros (log_sum_exp: -infinity) where an algorithm writes nothing: rows of out in no sequence, or in the backward the same rows of
+ * gradients that are not accumulated, and the whole of the gradients of bias, log_kernel and forget, to which algorithms then only add. */
+hark_status hark_attention_clear(hark_context *context, const hark_attention_args *args, bool causal, bool backward);
+
+#endif

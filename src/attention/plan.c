@@ -1,0 +1,151 @@
+/* plan.c - plans of attention: made from a descriptor once, then immutable.
+ *
+ * A plan holds the resolved descriptor, the algorithm and the sizes of the memory that a call needs. The list of sequences, which every kind
+ * of batch is turned into, lies at the front of the workspaces.
+ */
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "attention/layer.h"
+
+_Static_assert(sizeof(hark_attention_plan) <= HARK_ATTENTION_PLAN_BYTES, "HARK_ATTENTION_PLAN_BYTES is too small for a plan");
+
+#define PLAN_ALIGNMENT 16 /* what a caller's memory for a plan is aligned to */
+
+static hark_status add_list(hark_context *context, size_t list, size_t *workspace) {
+  size_t bytes;
+  HARK_TRY(hark_size_add(context, list, *workspace, &bytes));
+  if (bytes > SIZE_MAX - HARK_ALIGNMENT) return hark_fail(context, HARK_TOO_LARGE, "attention: a workspace of %zu bytes", bytes);
+  *workspace = hark_align_up(bytes);
+  return HARK_OK;
+}
+
+static hark_status fill(hark_context *context, const hark_attention_desc *desc, hark_attention_plan *plan) {
+  memset(plan, 0, sizeof *plan);
+  HARK_TRY(hark_attention_resolve(context, desc, &plan->desc));
+  HARK_TRY(hark_attention_choose(context, &plan->desc, &plan->algorithm));
+  plan->backend = context->backend;
+  plan->workers = hark_workers(context);
+  HARK_TRY(plan->algorithm->sizes(context, &plan->desc, plan->workers, &plan->sizes));
+  HARK_TRY(hark_size_multiply(context, sizeof(hark_attention_sequence), (size_t)plan->desc.max_sequences, &plan->sequence_bytes));
+  plan->sequence_bytes = hark_align_up(plan->sequence_bytes);
+  HARK_TRY(add_list(context, plan->sequence_bytes, &plan->sizes.forward_workspace));
+  if (plan->desc.forward_only) {
+    plan->sizes.saved = 0;
+    plan->sizes.backward_workspace = 0;
+    return HARK_OK;
+  }
+  return add_list(context, plan->sequence_bytes, &plan->sizes.backward_workspace);
+}
+
+hark_status hark_attention_plan_create(hark_context *context, const hark_attention_desc *desc, hark_attention_plan **out) {
+  *out = NULL;
+  void *memory;
+  HARK_TRY(hark_allocate(context, sizeof(hark_attention_plan), &memory));
+  hark_attention_plan *plan = memory;
+  const hark_status status = fill(context, desc, plan);
+  if (status != HARK_OK) {
+    hark_release(context, memory, sizeof *plan);
+    return status;
+  }
+  plan->allocated_bytes = sizeof *plan;
+  *out = plan;
+  return HARK_OK;
+}
+
+hark_status hark_attention_plan_place(hark_context *context, const hark_attention_desc *desc, void *memory, size_t bytes,
+                                      hark_attention_plan **out) {
+  *out = NULL;
+  if (bytes < sizeof(hark_attention_plan) || (uintptr_t)memory % PLAN_ALIGNMENT != 0)
+    return hark_fail(context, HARK_INVALID_ARGUMENT,
+                     "attention: plan memory is %zu bytes at %p, expected HARK_ATTENTION_PLAN_BYTES = %d bytes aligned to %d", bytes,
+                     memory, HARK_ATTENTION_PLAN_BYTES, PLAN_ALIGNMENT);
+  HARK_TRY(fill(context, desc, memory));
+  *out = memory;
+  return HARK_OK;
+}
+
+void hark_attention_plan_destroy(hark_context *context, hark_attention_plan **plan) {
+  if (plan == NULL || *plan == NULL) return;
+  if ((*plan)->allocated_bytes > 0) hark_release(context, *plan, (*plan)->allocated_bytes);
+  *plan = NULL;
+}
+
+hark_attention_sizes hark_attention_plan_sizes(const hark_attention_plan *plan) { return plan->sizes; }
+
+const hark_attention_desc *hark_attention_plan_desc(const hark_attention_plan *plan) { return &plan->desc; }
+
+/* Visible pairs of one head of one sequence of the maximum lengths at the default query offset. */
+static double visible_pairs(const hark_attention_desc *desc) {
+  const int64_t offset = desc->causal ? desc->key_length - desc->query_length : 0;
+  const bool window = desc->structure == HARK_STRUCTURE_WINDOW;
+  if (!desc->causal && !window) return (double)desc->query_length * (double)desc->key_length;
+  double pairs = 0;
+  for (int64_t row = 0; row < desc->query_length; row++) {
+    const int64_t position = row + offset;
+    const int64_t first = window ? hark_max(position - desc->window, 0) : 0;
+    const int64_t behind = window ? position + desc->window : desc->key_length - 1;
+    const int64_t last = hark_min(desc->causal ? hark_min(position, behind) : behind, desc->key_length - 1);
+    if (last >= first) pairs += (double)(last - first + 1);
+  }
+  return pairs;
+}
+
+double hark_attention_plan_operations(const hark_attention_plan *plan, bool backward) {
+  const hark_attention_desc *desc = &plan->desc;
+  const double pairs = visible_pairs(desc) * (double)desc->batch * (double)desc->heads;
+  const double head_dim = (double)desc->head_dim, value_dim = (double)desc->value_dim;
+  /* Forward: Q K^T, P V. Backward: Q K^T again, dS K, dS^T Q; dO V^T, P^T dO. */
+  return 2 * pairs * (backward ? 3 * head_dim + 2 * value_dim : head_dim + value_dim);
+}
+
+/* Text that is appended to, and that reports the length it would have had. */
+typedef struct text_buffer {
+  char *text;
+  size_t size;
+  int length;
+} text_buffer;
+
+static void append(text_buffer *buffer, const char *format, ...) HARK_PRINTF(2, 3);
+static void append(text_buffer *buffer, const char *format, ...) {
+  const size_t used = (size_t)buffer->length < buffer->size ? (size_t)buffer->length : buffer->size;
+  va_list list;
+  va_start(list, format);
+  const int length = vsnprintf(buffer->text + used, buffer->size - used, format, list);
+  va_end(list);
+  if (length > 0) buffer->length += length;
+}
+
+int hark_attention_plan_print(const hark_attention_plan *plan, char *text, size_t size) {
+  const hark_attention_desc *desc = &plan->desc;
+  text_buffer buffer = {text, size, 0};
+  append(&buffer, "%s on %s: %s %s softmax %s, batch %" PRId64 ", heads %" PRId64, plan->algorithm->name, plan->backend->name,
+         desc->structure == HARK_STRUCTURE_WINDOW ? "window" : "dense", desc->kernel == HARK_KERNEL_RBF ? "rbf" : "exp",
+         hark_type_name(desc->type), desc->batch, desc->heads);
+  if (desc->key_heads != desc->heads) append(&buffer, "/%" PRId64, desc->key_heads);
+  append(&buffer, ", lengths %" PRId64 "x%" PRId64 ", dims %" PRId64 "/%" PRId64, desc->query_length, desc->key_length, desc->head_dim,
+         desc->value_dim);
+  if (desc->kernel == HARK_KERNEL_RBF)
+    append(&buffer, ", sigma %g", desc->sigma);
+  else
+    append(&buffer, ", scale %g", desc->scale);
+  if (desc->structure == HARK_STRUCTURE_WINDOW) append(&buffer, ", window %" PRId64, desc->window);
+  if (desc->causal) append(&buffer, ", causal");
+  if (desc->dropout > 0) append(&buffer, ", dropout %g", desc->dropout);
+  if (desc->has_mask) append(&buffer, ", mask");
+  if (desc->has_bias) append(&buffer, ", attention bias");
+  if (desc->has_log_kernel) append(&buffer, ", log kernel");
+  if (desc->has_forget) append(&buffer, ", forget gate");
+  if (desc->has_segments) append(&buffer, ", segments");
+  if (desc->forward_only) append(&buffer, ", forward only");
+  append(&buffer, "; saved %zu, workspace %zu and %zu bytes", plan->sizes.saved, plan->sizes.forward_workspace,
+         plan->sizes.backward_workspace);
+  if (plan->algorithm->print != NULL) {
+    char detail[256] = "";
+    plan->algorithm->print(plan, detail, sizeof detail);
+    if (detail[0] != '\0') append(&buffer, "; %s", detail);
+  }
+  return buffer.length;
+}

@@ -1,0 +1,107 @@
+/* dense.c - attention by its definition, in double, with plain loops: the algorithm's record, its sizes and its forward.
+ *
+ *     out[n,:] = sum_i m[n,i] P[n,i] value[i,:],   P[n,i] = exp(s[n,i] - lse[n]),   lse[n] = log sum over visible i of exp(s[n,i])
+ *
+ * s and the dropout factor m: dense_entry.h. Legend: B batch, H heads, Lq queries, Lk keys, d head_dim, dv value_dim.
+ * Cost: O(Lq Lk (d + dv)) a head; scratch: O(Lk + d + dv) a worker, with a forget gate B H Lk beside, backward 2 B H Lq more.
+ */
+#include "backend/reference/dense.h"
+
+#include <math.h>
+#include <stdio.h>
+
+static bool supports(const hark_context *context, const hark_attention_desc *desc, char *why, size_t size) {
+  (void)context;
+  if (desc->type == HARK_F32 || desc->type == HARK_F64) return true;
+  snprintf(why, size, "type is %s, expected f32 or f64", hark_type_name(desc->type));
+  return false;
+}
+
+static hark_status sizes(hark_context *context, const hark_attention_desc *desc, int workers, hark_attention_sizes *out) {
+  size_t rows, gates, scratch, statistics;
+  HARK_TRY(hark_size_multiply(context, (size_t)desc->batch * (size_t)desc->heads * sizeof(double), (size_t)desc->query_length, &rows));
+  HARK_TRY(hark_size_multiply(context, (size_t)desc->batch * (size_t)desc->heads * sizeof(double),
+                              desc->has_forget ? (size_t)desc->key_length : 0, &gates));
+  HARK_TRY(hark_size_multiply(context, (size_t)workers * sizeof(double), (size_t)hark_dense_scratch(desc), &scratch));
+  HARK_TRY(hark_size_multiply(context, HARK_DENSE_STATISTICS, rows, &statistics));
+  out->saved = 0;
+  HARK_TRY(hark_size_add(context, gates, scratch, &out->forward_workspace));
+  return hark_size_add(context, out->forward_workspace, statistics, &out->backward_workspace);
+}
+
+dense_memory hark_dense_memory(const hark_attention_run *run) {
+  const hark_attention_desc *desc = &run->plan->desc;
+  dense_memory memory;
+  memory.per_worker = hark_dense_scratch(desc);
+  memory.scratch = run->scratch;
+  memory.gates = memory.scratch + memory.per_worker * run->plan->workers;
+  memory.log_sum_exp = memory.gates + (desc->has_forget ? desc->batch * desc->heads * desc->key_length : 0);
+  memory.mean_gradient = memory.log_sum_exp + desc->batch * desc->heads * desc->query_length;
+  return memory;
+}
+
+double hark_dense_weights(const dense_head *at, int64_t row, double *weights) {
+  const int64_t keys = at->sequence->key_count;
+  double largest = -INFINITY, sum = 0;
+  for (int64_t i = 0; i < keys; i++) {
+    if (!hark_dense_logit(at, row, i, &weights[i])) weights[i] = -INFINITY;
+    if (weights[i] > largest || isnan(weights[i])) largest = weights[i];
+  }
+  if (largest == -INFINITY) return -INFINITY;
+  for (int64_t i = 0; i < keys; i++)
+    if (weights[i] != -INFINITY) sum += exp(weights[i] - largest);
+  const double log_sum_exp = largest + log(sum);
+  for (int64_t i = 0; i < keys; i++) weights[i] = weights[i] == -INFINITY ? HARK_DENSE_HIDDEN : exp(weights[i] - log_sum_exp);
+  return log_sum_exp;
+}
+
+typedef struct forward_task {
+  const hark_attention_run *run;
+  dense_memory memory;
+} forward_task;
+
+static void forward_head(void *data, int64_t index, int worker) {
+  const forward_task *task = data;
+  const hark_attention_run *run = task->run;
+  const hark_attention_args *args = run->args;
+  const int64_t heads = run->plan->desc.heads, value_dim = run->plan->desc.value_dim;
+  const dense_head at = hark_dense_head(run, task->memory.gates, index / heads, index % heads);
+  const int64_t keys = at.sequence->key_count;
+  double *weights = task->memory.scratch + worker * task->memory.per_worker, *sums = weights + keys;
+  for (int64_t row = 0; row < at.sequence->query_count; row++) {
+    const double log_sum_exp = hark_dense_weights(&at, row, weights);
+    for (int64_t c = 0; c < value_dim; c++) sums[c] = 0;
+    for (int64_t i = 0; log_sum_exp != -INFINITY && i < keys; i++) {
+      if (weights[i] == HARK_DENSE_HIDDEN) continue;
+      const double factor = hark_dense_dropout(&at, row, i);
+      if (factor == 0) continue;
+      const int64_t value = dense_key_index(&at, &args->value, i);
+      for (int64_t c = 0; c < value_dim; c++) sums[c] += factor * weights[i] * dense_get(&args->value, value + c);
+    }
+    const int64_t out = dense_query_index(&at, &args->out, row);
+    for (int64_t c = 0; c < value_dim; c++) dense_put(&args->out, out + c, sums[c]);
+    if (args->log_sum_exp.type != HARK_NONE)
+      dense_put(&args->log_sum_exp, (at.sequence->item * heads + at.head) * args->query.shape[2] + at.sequence->query_row + row,
+                log_sum_exp);
+  }
+}
+
+static hark_status forward(hark_context *context, const hark_attention_run *run) {
+  forward_task task = {run, hark_dense_memory(run)};
+  hark_dense_gates(context, run, task.memory.gates);
+  hark_parallel_for(context, run->sequence_count * run->plan->desc.heads, forward_head, &task);
+  return HARK_OK;
+}
+
+static int print(const hark_attention_plan *plan, char *text, size_t size) {
+  return snprintf(text, size, "whole rows in double, %d workers", plan->workers);
+}
+
+const hark_attention_algorithm hark_reference_dense = {
+    .name = "dense by definition",
+    .supports = supports,
+    .sizes = sizes,
+    .forward = forward,
+    .backward = hark_dense_backward,
+    .print = print,
+};

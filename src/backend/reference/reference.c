@@ -1,0 +1,43 @@
+/* reference.c - the portable backend: host memory, no kernels of its own (the records' definitions are it), attention by its definition.
+ *
+ * It is the oracle of the other backends, computes f64 and is kept complete.
+ */
+#include "backend/reference/reference.h"
+
+static hark_status open_reference(hark_context *context, const char *instruction_set, void **state) {
+  (void)context;
+  (void)instruction_set; /* one set serves: what the compiler makes of plain loops */
+  *state = NULL;
+  return HARK_OK;
+}
+
+static void close_reference(hark_context *context, void *state) {
+  (void)context;
+  (void)state;
+}
+
+static const char *instruction_set(const hark_context *context) {
+  (void)context;
+  return "portable";
+}
+
+static const hark_attention_algorithm *const *attention(const hark_context *context) {
+  static const hark_attention_algorithm *const algorithms[] = {&hark_reference_dense, NULL};
+  (void)context;
+  return algorithms;
+}
+
+const hark_backend hark_backend_reference = {
+    .name = "reference",
+    .host_memory = true,
+    .open = open_reference,
+    .close = close_reference,
+    .instruction_set = instruction_set,
+    .allocate = hark_host_allocate,
+    .release = hark_host_release,
+    .write = hark_host_copy,
+    .read = hark_host_copy,
+    .copy = hark_host_copy,
+    .zero = hark_host_zero,
+    .attention = attention,
+};

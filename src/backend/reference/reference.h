@@ -1,0 +1,10 @@
+/* reference.h - what the reference backend offers to others. */
+#ifndef HARK_BACKEND_REFERENCE_REFERENCE_H
+#define HARK_BACKEND_REFERENCE_REFERENCE_H
+
+#include "backend/backend.h"
+
+/* Attention by its definition, for f32 and f64, complete for every descriptor; also what other backends on host memory fall back to. */
+extern const hark_attention_algorithm hark_reference_dense;
+
+#endif
