@@ -152,6 +152,7 @@ static hark_status run_segment(hark_tape *tape, const tape_node *node) {
     tape_value_at(tape, node->inputs[i])->held = true;
   }
   tape->recording = true;
+  const double operations = tape->operations; /* computing again is not useful work */
   HARK_TRY(node->build(node->attributes, tape, node->inputs, outputs));
   for (int i = 0; i < node->output_count; i++) {
     tape_value *from = tape_value_at(tape, node->outputs[i]), *to = tape_value_at(tape, outputs[i]);
@@ -163,6 +164,7 @@ static hark_status run_segment(hark_tape *tape, const tape_node *node) {
   }
   for (int i = 0; i < node->input_count; i++) tape_value_at(tape, node->inputs[i])->held = held[i];
   tape->first_own = own;
+  tape->operations = operations;
   return tape_backward_nodes(tape, first_node);
 }
 

@@ -13,7 +13,9 @@ typedef struct hark_forward {
   uint64_t seed;         /* of dropout */
   uint64_t first_sample; /* global number of this pass's first row */
   uint32_t micro_step;
-  int64_t first_position; /* of the first token: more than 0 when a cache holds those before */
+  int64_t first_position;              /* of the first token: more than 0 when caches hold those before */
+  hark_attention_plan *const *plans;   /* one a layer, for the sizes of this pass */
+  struct hark_key_value_cache *caches; /* one a layer, or NULL: keys and values of this pass alone */
 } hark_forward;
 
 /* A parameter as a value of the tape; 0 for id 0. */

@@ -1,0 +1,234 @@
+/* decoder.c - assembling the decoder from layers. Initial deviations are GPT-2's: 0.02, and 0.02 / sqrt(2 layers) into the residual stream
+ * (Radford et al. 2019). */
+#include "models/decoder.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+
+#define INITIAL_DEVIATION 0.02
+
+static hark_status check(hark_context *context, const hark_decoder_config *config) {
+  const struct {
+    const char *name;
+    int64_t value;
+  } positive[] = {{"vocabulary", config->vocabulary}, {"layers", config->layers}, {"heads", config->heads},
+                  {"key_heads", config->key_heads},   {"width", config->width},   {"feed_forward_width", config->feed_forward_width},
+                  {"context", config->context}};
+  for (size_t i = 0; i < sizeof positive / sizeof *positive; i++)
+    if (positive[i].value < 1)
+      return hark_fail(context, HARK_BAD_CONFIGURATION, "model.%s is %" PRId64 ", expected at least 1", positive[i].name,
+                       positive[i].value);
+  if (config->width % config->heads != 0)
+    return hark_fail(context, HARK_BAD_CONFIGURATION, "model.width %" PRId64 " is not a multiple of model.heads %" PRId64, config->width,
+                     config->heads);
+  if (config->heads % config->key_heads != 0)
+    return hark_fail(context, HARK_BAD_CONFIGURATION, "model.heads %" PRId64 " is not a multiple of model.key_heads %" PRId64,
+                     config->heads, config->key_heads);
+  if (config->positions == HARK_POSITIONS_ROTARY && config->width / config->heads % 2 != 0)
+    return hark_fail(context, HARK_BAD_CONFIGURATION,
+                     "rotary positions turn pairs of features: model.width / model.heads is %" PRId64 ", expected an even number",
+                     config->width / config->heads);
+  return HARK_OK;
+}
+
+static hark_status declare_block(hark_context *context, hark_decoder *decoder, int64_t layer) {
+  const hark_decoder_config *config = &decoder->config;
+  hark_decoder_block *block = &decoder->blocks[layer];
+  hark_parameters *parameters = &decoder->parameters;
+  const double output_deviation = INITIAL_DEVIATION / sqrt(2.0 * (double)config->layers);
+  const hark_self_attention_spec attention = {.width = config->width,
+                                              .heads = config->heads,
+                                              .key_heads = config->key_heads,
+                                              .bias = config->bias,
+                                              .deviation = INITIAL_DEVIATION,
+                                              .output_deviation = output_deviation,
+                                              .rotary = config->positions == HARK_POSITIONS_ROTARY,
+                                              .rotary_base = config->rotary_base,
+                                              .rotary_pairs = config->rotary_pairs,
+                                              .structure = config->structure,
+                                              .window = config->window,
+                                              .kernel = config->kernel,
+                                              .sigma = config->sigma,
+                                              .forget_gate = config->forget_gate,
+                                              .dropout = config->attention_dropout};
+  char name[HARK_PARAMETER_NAME_BYTES];
+  (void)snprintf(name, sizeof name, "blocks.%" PRId64 ".attention_norm", layer);
+  HARK_TRY(hark_norm_declare(context, parameters, config->norm, config->norm_epsilon, config->width, config->bias, name,
+                             &block->attention_norm));
+  (void)snprintf(name, sizeof name, "blocks.%" PRId64 ".attention", layer);
+  HARK_TRY(hark_self_attention_declare(context, parameters, &attention, layer, name, &block->attention));
+  (void)snprintf(name, sizeof name, "blocks.%" PRId64 ".feed_forward_norm", layer);
+  HARK_TRY(hark_norm_declare(context, parameters, config->norm, config->norm_epsilon, config->width, config->bias, name,
+                             &block->feed_forward_norm));
+  (void)snprintf(name, sizeof name, "blocks.%" PRId64 ".feed_forward", layer);
+  return hark_feed_forward_declare(context, parameters, config->activation, config->width, config->feed_forward_width, config->bias,
+                                   INITIAL_DEVIATION, output_deviation, name, &block->feed_forward);
+}
+
+static hark_status declare(hark_context *context, hark_decoder *decoder) {
+  const hark_decoder_config *config = &decoder->config;
+  hark_parameters *parameters = &decoder->parameters;
+  const hark_parameter_spec tokens = {
+      .rank = 2, .shape = {config->vocabulary, config->width}, .initial = HARK_INITIAL_NORMAL, .value = INITIAL_DEVIATION, .decays = true};
+  hark_parameter_spec positions = tokens;
+  positions.shape[0] = config->context;
+  HARK_TRY(hark_parameters_add(context, parameters, &tokens, &decoder->token_table, "embedding.token.weight"));
+  if (config->positions == HARK_POSITIONS_LEARNED)
+    HARK_TRY(hark_parameters_add(context, parameters, &positions, &decoder->position_table, "embedding.position.weight"));
+  for (int64_t layer = 0; layer < config->layers; layer++) HARK_TRY(declare_block(context, decoder, layer));
+  HARK_TRY(hark_norm_declare(context, parameters, config->norm, config->norm_epsilon, config->width, config->bias, "final_norm",
+                             &decoder->final_norm));
+  if (config->tie_embeddings) {
+    decoder->head.weight = decoder->token_table;
+    return HARK_OK;
+  }
+  return hark_linear_declare(context, parameters, config->width, config->vocabulary, false, INITIAL_DEVIATION, "head", &decoder->head);
+}
+
+hark_status hark_decoder_create(hark_context *context, const hark_decoder_config *config, hark_type type, bool training,
+                                hark_decoder **out) {
+  *out = NULL;
+  HARK_TRY(check(context, config));
+  void *memory = NULL;
+  HARK_TRY(hark_allocate_zero(context, sizeof(hark_decoder), &memory));
+  hark_decoder *decoder = memory;
+  decoder->config = *config;
+  hark_parameters_open(&decoder->parameters, type);
+  hark_status status = hark_allocate_zero(context, (size_t)config->layers * sizeof *decoder->blocks, &memory);
+  decoder->blocks = memory;
+  if (status == HARK_OK) status = declare(context, decoder);
+  if (status == HARK_OK) status = hark_parameters_finish(context, &decoder->parameters, training);
+  if (status != HARK_OK) {
+    hark_decoder_destroy(context, &decoder);
+    return status;
+  }
+  *out = decoder;
+  return HARK_OK;
+}
+
+void hark_decoder_destroy(hark_context *context, hark_decoder **decoder_pointer) {
+  if (decoder_pointer == NULL || *decoder_pointer == NULL) return;
+  hark_decoder *decoder = *decoder_pointer;
+  *decoder_pointer = NULL;
+  hark_parameters_close(context, &decoder->parameters);
+  hark_release(context, decoder->blocks, (size_t)decoder->config.layers * sizeof *decoder->blocks);
+  hark_release(context, decoder, sizeof *decoder);
+}
+
+hark_status hark_decoder_plans_create(hark_context *context, const hark_decoder *decoder, int64_t batch, int64_t queries, int64_t keys,
+                                      bool training, hark_attention_plan ***out) {
+  *out = NULL;
+  void *memory = NULL;
+  HARK_TRY(hark_allocate_zero(context, (size_t)decoder->config.layers * sizeof **out, &memory));
+  hark_attention_plan **plans = memory;
+  for (int64_t layer = 0; layer < decoder->config.layers; layer++) {
+    const hark_status status = hark_self_attention_plan(context, &decoder->blocks[layer].attention.spec, decoder->parameters.type, batch,
+                                                        queries, keys, training, &plans[layer]);
+    if (status != HARK_OK) {
+      hark_fail_prefix(context, "layer %" PRId64 ": ", layer);
+      hark_decoder_plans_destroy(context, decoder, &plans);
+      return status;
+    }
+  }
+  *out = plans;
+  return HARK_OK;
+}
+
+void hark_decoder_plans_destroy(hark_context *context, const hark_decoder *decoder, hark_attention_plan ***plans_pointer) {
+  hark_attention_plan **plans = *plans_pointer;
+  if (plans == NULL) return;
+  *plans_pointer = NULL;
+  for (int64_t layer = 0; layer < decoder->config.layers; layer++) hark_attention_plan_destroy(context, &plans[layer]);
+  hark_release(context, plans, (size_t)decoder->config.layers * sizeof *plans);
+}
+
+/* What a block needs when it is built, and built again for the backward. */
+typedef struct block_closure {
+  hark_context *context;
+  const hark_decoder *decoder;
+  const hark_forward *forward;
+  int64_t layer;
+} block_closure;
+
+/* x' = x + attention(norm(x)); y = x' + feed_forward(norm(x')). x is released where it is not an input of a segment. */
+static hark_status build_block(void *data, hark_tape *tape, const hark_value *inputs, hark_value *outputs) {
+  const block_closure *closure = data;
+  const hark_decoder_config *config = &closure->decoder->config;
+  const hark_decoder_block *block = &closure->decoder->blocks[closure->layer];
+  const hark_forward *forward = closure->forward;
+  hark_value normed = 0, branch = 0, x = inputs[0];
+  HARK_TRY(hark_norm_apply(forward, &block->attention_norm, x, &normed));
+  HARK_TRY(hark_self_attention_apply(closure->context, forward, &block->attention, normed, &branch));
+  hark_tape_release(tape, normed);
+  HARK_TRY(hark_forward_dropout(forward, config->dropout, closure->layer, HARK_DROPOUT_ATTENTION_BRANCH, &branch));
+  HARK_TRY(hark_forward_add(forward, x, branch, &x));
+  HARK_TRY(hark_norm_apply(forward, &block->feed_forward_norm, x, &normed));
+  HARK_TRY(hark_feed_forward_apply(forward, &block->feed_forward, normed, &branch));
+  hark_tape_release(tape, normed);
+  HARK_TRY(hark_forward_dropout(forward, config->dropout, closure->layer, HARK_DROPOUT_FEED_FORWARD_BRANCH, &branch));
+  return hark_forward_add(forward, x, branch, &outputs[0]);
+}
+
+static hark_status embed(hark_context *context, const hark_decoder *decoder, const hark_forward *forward, hark_value tokens,
+                         hark_value *out) {
+  const hark_decoder_config *config = &decoder->config;
+  hark_tape *tape = forward->tape;
+  hark_value inputs[2] = {tokens};
+  HARK_TRY(hark_forward_parameter(forward, decoder->token_table, &inputs[1]));
+  HARK_TRY(hark_tape_apply(tape, &hark_op_embedding, NULL, 2, inputs, 0, &inputs[0]));
+  if (config->positions == HARK_POSITIONS_LEARNED) {
+    const int64_t end = forward->first_position + hark_tape_tensor(tape, tokens)->shape[1];
+    if (end > config->context)
+      return hark_fail(context, HARK_INVALID_ARGUMENT, "learned positions end at the context of %" PRId64 " tokens, %" PRId64 " were given",
+                       config->context, end);
+    const hark_position_embedding_attributes attributes = {.first_position = forward->first_position};
+    HARK_TRY(hark_forward_parameter(forward, decoder->position_table, &inputs[1]));
+    HARK_TRY(hark_tape_apply(tape, &hark_op_position_embedding, &attributes, 2, inputs, 1, &inputs[0]));
+  } else if (config->positions == HARK_POSITIONS_SINUSOIDAL) {
+    const hark_sinusoidal_positions_attributes attributes = {.first_position = forward->first_position, .base = 10000};
+    HARK_TRY(hark_tape_apply(tape, &hark_op_sinusoidal_positions, &attributes, 1, inputs, 1, &inputs[0]));
+  }
+  HARK_TRY(hark_forward_dropout(forward, config->embedding_dropout, 0, HARK_DROPOUT_EMBEDDING, &inputs[0]));
+  *out = inputs[0];
+  return HARK_OK;
+}
+
+hark_status hark_decoder_logits(hark_context *context, const hark_decoder *decoder, const hark_forward *forward, hark_value tokens,
+                                bool last_only, hark_value *logits) {
+  const hark_decoder_config *config = &decoder->config;
+  hark_tape *tape = forward->tape;
+  hark_value x = 0, y = 0;
+  HARK_TRY(embed(context, decoder, forward, tokens, &x));
+  for (int64_t layer = 0; layer < config->layers; layer++) {
+    const block_closure closure = {.context = context, .decoder = decoder, .forward = forward, .layer = layer};
+    if (config->recompute && forward->training)
+      HARK_TRY(hark_tape_segment(tape, build_block, &closure, sizeof closure, 1, &x, 1, &y));
+    else {
+      block_closure own = closure;
+      HARK_TRY(build_block(&own, tape, &x, &y));
+    }
+    hark_tape_release(tape, x);
+    x = y;
+  }
+  if (last_only) {
+    const hark_pool_attributes last = {.kind = HARK_POOL_LAST};
+    HARK_TRY(hark_tape_apply(tape, &hark_op_pool, &last, 1, &x, 1, &x));
+  }
+  HARK_TRY(hark_norm_apply(forward, &decoder->final_norm, x, &y));
+  hark_tape_release(tape, x);
+  HARK_TRY(hark_linear_apply(forward, &decoder->head, y, logits));
+  hark_tape_release(tape, y);
+  return HARK_OK;
+}
+
+hark_status hark_decoder_loss(hark_context *context, const hark_decoder *decoder, const hark_forward *forward, hark_value tokens,
+                              hark_value targets, double weight, double smoothing, hark_value *loss) {
+  hark_value inputs[2] = {0, targets}, outputs[HARK_MAX_OUTPUTS] = {0};
+  HARK_TRY(hark_decoder_logits(context, decoder, forward, tokens, false, &inputs[0]));
+  const hark_cross_entropy_attributes attributes = {.weight = weight, .smoothing = smoothing, .ignore = -1};
+  HARK_TRY(hark_tape_apply(forward->tape, &hark_op_cross_entropy, &attributes, 2, inputs, 1, outputs));
+  *loss = outputs[0];
+  hark_tape_release(forward->tape, outputs[1]);
+  return HARK_OK;
+}

@@ -1,0 +1,65 @@
+/* decoder.h - the pre-norm decoder-only Transformer (GPT): next-token logits and loss.
+ *
+ *   x = embedding[token] (+ positions);   x += attention(norm(x));   x += feed_forward(norm(x));   logits = norm(x) head^T
+ *
+ * Names of parameters: embedding.token.weight [V, D], embedding.position.weight [P, D], blocks.N.attention_norm.{weight,bias},
+ * blocks.N.attention.{query,key,value,output,forget}.{weight,bias}, blocks.N.feed_forward_norm.{weight,bias},
+ * blocks.N.feed_forward.{gate,up,down}.{weight,bias}, final_norm.{weight,bias}, head.weight (absent when tied to embedding.token.weight).
+ */
+#ifndef HARK_MODELS_DECODER_H
+#define HARK_MODELS_DECODER_H
+
+#include "nn/self_attention.h"
+
+typedef struct hark_decoder_config {
+  int64_t vocabulary, layers, heads, key_heads, width, feed_forward_width, context;
+  hark_activation activation;
+  hark_norm norm;
+  double norm_epsilon;
+  hark_positions positions;
+  double rotary_base;
+  hark_rotary_pairs rotary_pairs;
+  bool tie_embeddings, bias, recompute;
+  double dropout, embedding_dropout, attention_dropout;
+  hark_attention_structure structure;
+  int64_t window;
+  hark_attention_kernel kernel;
+  double sigma;
+  bool forget_gate;
+} hark_decoder_config;
+
+typedef struct hark_decoder_block {
+  hark_norm_layer attention_norm, feed_forward_norm;
+  hark_self_attention attention;
+  hark_feed_forward feed_forward;
+} hark_decoder_block;
+
+typedef struct hark_decoder {
+  hark_decoder_config config;
+  hark_parameters parameters;
+  hark_decoder_block *blocks; /* [layers] */
+  hark_parameter_id token_table, position_table;
+  hark_norm_layer final_norm;
+  hark_linear head;
+} hark_decoder;
+
+/* Declares and allocates a model; weights are zero until hark_parameters_initialise() or a checkpoint fills them.
+ * Errors: HARK_BAD_CONFIGURATION with what does not fit together, HARK_OUT_OF_MEMORY. */
+HARK_MUST_CHECK hark_status hark_decoder_create(hark_context *context, const hark_decoder_config *config, hark_type type, bool training,
+                                                hark_decoder **out);
+void hark_decoder_destroy(hark_context *context, hark_decoder **decoder);
+
+/* One attention plan a layer, for passes of at most these sizes. */
+HARK_MUST_CHECK hark_status hark_decoder_plans_create(hark_context *context, const hark_decoder *decoder, int64_t batch, int64_t queries,
+                                                      int64_t keys, bool training, hark_attention_plan ***out);
+void hark_decoder_plans_destroy(hark_context *context, const hark_decoder *decoder, hark_attention_plan ***plans);
+
+/* tokens i32 [B, L] -> logits [B, L, V], or [B, V] of each sequence's last token. `forward` must outlive the backward. */
+HARK_MUST_CHECK hark_status hark_decoder_logits(hark_context *context, const hark_decoder *decoder, const hark_forward *forward,
+                                                hark_value tokens, bool last_only, hark_value *logits);
+
+/* Loss of targets i32 [B, L]: weight * sum over the targets that are not -1 (see cross_entropy). */
+HARK_MUST_CHECK hark_status hark_decoder_loss(hark_context *context, const hark_decoder *decoder, const hark_forward *forward,
+                                              hark_value tokens, hark_value targets, double weight, double smoothing, hark_value *loss);
+
+#endif

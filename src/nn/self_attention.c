@@ -1,0 +1,125 @@
+/* self_attention.c - see self_attention.h. */
+#include "nn/self_attention.h"
+
+#include "backend/backend.h"
+
+/* Gates start open: sigmoid(3) = .95, a memory of about twenty tokens that training lengthens or shortens. */
+#define FORGET_INITIAL 3.0
+
+/* Shifts of the row and column numbers in the counter of attention dropout (attention.h). */
+#define DROPOUT_HEAD_SHIFT 44
+
+static hark_status declare_part(hark_context *context, hark_parameters *parameters, const hark_self_attention_spec *spec, int64_t out,
+                                double deviation, const char *prefix, const char *part, hark_linear *layer) {
+  char name[HARK_PARAMETER_NAME_BYTES];
+  hark_join_name(name, prefix, part);
+  return hark_linear_declare(context, parameters, spec->width, out, spec->bias, deviation, name, layer);
+}
+
+hark_status hark_self_attention_declare(hark_context *context, hark_parameters *parameters, const hark_self_attention_spec *spec,
+                                        int64_t layer, const char *prefix, hark_self_attention *out) {
+  *out = (hark_self_attention){.spec = *spec, .layer = layer};
+  const int64_t key_width = spec->width / spec->heads * spec->key_heads;
+  HARK_TRY(declare_part(context, parameters, spec, spec->width, spec->deviation, prefix, "query", &out->query));
+  HARK_TRY(declare_part(context, parameters, spec, key_width, spec->deviation, prefix, "key", &out->key));
+  HARK_TRY(declare_part(context, parameters, spec, key_width, spec->deviation, prefix, "value", &out->value));
+  HARK_TRY(declare_part(context, parameters, spec, spec->width, spec->output_deviation, prefix, "output", &out->output));
+  if (!spec->forget_gate) return HARK_OK;
+  const hark_parameter_spec weight = {
+      .rank = 2, .shape = {spec->heads, spec->width}, .initial = HARK_INITIAL_NORMAL, .value = spec->deviation, .decays = true};
+  const hark_parameter_spec bias = {.rank = 1, .shape = {spec->heads}, .initial = HARK_INITIAL_CONSTANT, .value = FORGET_INITIAL};
+  HARK_TRY(hark_parameters_add(context, parameters, &weight, &out->forget.weight, "%s.forget.weight", prefix));
+  return hark_parameters_add(context, parameters, &bias, &out->forget.bias, "%s.forget.bias", prefix);
+}
+
+hark_status hark_self_attention_plan(hark_context *context, const hark_self_attention_spec *spec, hark_type type, int64_t batch,
+                                     int64_t queries, int64_t keys, bool training, hark_attention_plan **out) {
+  hark_attention_desc desc = hark_attention_desc_default();
+  desc.type = type;
+  desc.structure = spec->structure;
+  desc.window = spec->window;
+  desc.kernel = spec->kernel;
+  desc.sigma = spec->sigma;
+  desc.batch = batch;
+  desc.heads = spec->heads;
+  desc.key_heads = spec->key_heads;
+  desc.query_length = queries;
+  desc.key_length = keys;
+  desc.head_dim = desc.value_dim = spec->width / spec->heads;
+  desc.causal = true;
+  desc.has_forget = spec->forget_gate;
+  desc.dropout = training ? spec->dropout : 0;
+  desc.forward_only = !training;
+  return hark_attention_plan_create(context, &desc, out);
+}
+
+hark_status hark_key_value_cache_create(hark_context *context, const hark_self_attention_spec *spec, hark_type type, int64_t capacity,
+                                        hark_key_value_cache *out) {
+  *out = (hark_key_value_cache){0};
+  const int64_t shape[] = {1, capacity, spec->width / spec->heads * spec->key_heads};
+  const int64_t gate_shape[] = {1, capacity, spec->heads};
+  hark_status status = hark_tensor_create(context, type, 3, shape, &out->key);
+  if (status == HARK_OK) status = hark_tensor_create(context, type, 3, shape, &out->value);
+  if (status == HARK_OK && spec->forget_gate) status = hark_tensor_create(context, type, 3, gate_shape, &out->forget);
+  if (status != HARK_OK) hark_key_value_cache_destroy(context, out);
+  return status;
+}
+
+void hark_key_value_cache_destroy(hark_context *context, hark_key_value_cache *cache) {
+  hark_tensor_destroy(context, &cache->key);
+  hark_tensor_destroy(context, &cache->value);
+  hark_tensor_destroy(context, &cache->forget);
+}
+
+/* Puts the new rows behind those in the cache; *value becomes all rows there are now. */
+static hark_status through_cache(hark_context *context, const hark_forward *forward, hark_tensor *cache, hark_value *value) {
+  const hark_tensor rows = *hark_tape_tensor(forward->tape, *value);
+  const size_t row_bytes = (size_t)rows.shape[2] * hark_type_bytes(rows.type);
+  hark_tensor all = *cache;
+  all.owned_bytes = 0;
+  all.shape[1] = forward->first_position + rows.shape[1];
+  if (all.shape[1] > cache->shape[1])
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "cache: no room for more than %lld tokens", (long long)cache->shape[1]);
+  if (rows.data != NULL) /* not in a shape-only run */
+    HARK_TRY(hark_backend_copy(context, (char *)cache->data + (size_t)forward->first_position * row_bytes, rows.data,
+                               (size_t)rows.shape[1] * row_bytes));
+  hark_tape_release(forward->tape, *value);
+  return hark_tape_leaf(forward->tape, &all, NULL, value);
+}
+
+hark_status hark_self_attention_apply(hark_context *context, const hark_forward *forward, const hark_self_attention *layer, hark_value x,
+                                      hark_value *out) {
+  const hark_self_attention_spec *spec = &layer->spec;
+  hark_tape *tape = forward->tape;
+  enum { QUERY, KEY, VALUE, BIAS, LOG_KERNEL, FORGET, INPUTS };
+  hark_value inputs[INPUTS] = {0};
+  HARK_TRY(hark_linear_apply(forward, &layer->query, x, &inputs[QUERY]));
+  HARK_TRY(hark_linear_apply(forward, &layer->key, x, &inputs[KEY]));
+  HARK_TRY(hark_linear_apply(forward, &layer->value, x, &inputs[VALUE]));
+  if (spec->forget_gate) HARK_TRY(hark_linear_apply(forward, &layer->forget, x, &inputs[FORGET]));
+  if (spec->rotary) {
+    hark_rotary_attributes rotary = {
+        .heads = spec->heads, .first_position = forward->first_position, .base = spec->rotary_base, .pairs = spec->rotary_pairs};
+    HARK_TRY(hark_tape_apply(tape, &hark_op_rotary, &rotary, 1, &inputs[QUERY], 1, &inputs[QUERY]));
+    rotary.heads = spec->key_heads;
+    HARK_TRY(hark_tape_apply(tape, &hark_op_rotary, &rotary, 1, &inputs[KEY], 1, &inputs[KEY]));
+  }
+  if (forward->caches != NULL) {
+    hark_key_value_cache *cache = &forward->caches[layer->layer];
+    HARK_TRY(through_cache(context, forward, &cache->key, &inputs[KEY]));
+    HARK_TRY(through_cache(context, forward, &cache->value, &inputs[VALUE]));
+    if (spec->forget_gate) HARK_TRY(through_cache(context, forward, &cache->forget, &inputs[FORGET]));
+  }
+  const hark_attention_attributes attributes = {
+      .plan = forward->plans[layer->layer],
+      .dropout = {.seed = forward->seed,
+                  .first_index = (forward->first_sample * (uint64_t)spec->heads) << DROPOUT_HEAD_SHIFT,
+                  .micro_step = forward->micro_step,
+                  .layer_purpose = hark_random_layer_purpose((uint32_t)layer->layer, HARK_RANDOM_ATTENTION)}};
+  hark_value mixed = 0;
+  HARK_TRY(hark_tape_apply(tape, &hark_op_attention, &attributes, spec->forget_gate ? INPUTS : VALUE + 1, inputs,
+                           1u << QUERY | 1u << KEY | 1u << VALUE | 1u << FORGET, &mixed));
+  HARK_TRY(hark_linear_apply(forward, &layer->output, mixed, out));
+  hark_tape_release(tape, mixed);
+  return HARK_OK;
+}

@@ -1,0 +1,55 @@
+/* self_attention.h - multi-head causal self-attention with its projections, rotary embedding and forget gate, and its cache for decoding.
+ *
+ *   q = x Wq^T + bq, k = x Wk^T + bk, v = x Wv^T + bv;   y = attention(rotary(q), rotary(k), v) Wo^T + bo
+ */
+#ifndef HARK_NN_SELF_ATTENTION_H
+#define HARK_NN_SELF_ATTENTION_H
+
+#include <hark/operators.h>
+
+#include "nn/layers.h"
+
+typedef struct hark_self_attention_spec {
+  int64_t width, heads, key_heads; /* head_dim = width / heads */
+  bool bias;
+  double deviation, output_deviation; /* of the initial weights */
+  bool rotary;
+  double rotary_base;
+  hark_rotary_pairs rotary_pairs;
+  hark_attention_structure structure;
+  int64_t window;
+  hark_attention_kernel kernel;
+  double sigma;
+  bool forget_gate;
+  double dropout; /* of attention weights */
+} hark_self_attention_spec;
+
+typedef struct hark_self_attention {
+  hark_self_attention_spec spec;
+  int64_t layer; /* number in the model: names its random numbers, its plan and its cache */
+  hark_linear query, key, value, forget, output;
+} hark_self_attention;
+
+/* Keys and values of tokens seen before, [1, capacity, key_heads * head_dim]; gate logits [1, capacity, heads]. */
+typedef struct hark_key_value_cache {
+  hark_tensor key, value, forget;
+} hark_key_value_cache;
+
+HARK_MUST_CHECK hark_status hark_self_attention_declare(hark_context *context, hark_parameters *parameters,
+                                                        const hark_self_attention_spec *spec, int64_t layer, const char *prefix,
+                                                        hark_self_attention *out);
+
+/* Plans passes of at most `batch` sequences, `queries` new tokens and `keys` tokens in all. Destroyed by the caller. */
+HARK_MUST_CHECK hark_status hark_self_attention_plan(hark_context *context, const hark_self_attention_spec *spec, hark_type type,
+                                                     int64_t batch, int64_t queries, int64_t keys, bool training,
+                                                     hark_attention_plan **out);
+
+HARK_MUST_CHECK hark_status hark_key_value_cache_create(hark_context *context, const hark_self_attention_spec *spec, hark_type type,
+                                                        int64_t capacity, hark_key_value_cache *out);
+void hark_key_value_cache_destroy(hark_context *context, hark_key_value_cache *cache);
+
+/* x [B, L, width]; with caches B is 1 and L more tokens are put behind forward->first_position. x stays with the caller. */
+HARK_MUST_CHECK hark_status hark_self_attention_apply(hark_context *context, const hark_forward *forward, const hark_self_attention *layer,
+                                                      hark_value x, hark_value *out);
+
+#endif
