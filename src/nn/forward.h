@@ -2,6 +2,7 @@
 #ifndef HARK_NN_FORWARD_H
 #define HARK_NN_FORWARD_H
 
+#include <hark/attention.h>
 #include <hark/tape.h>
 
 #include "nn/parameters.h"
