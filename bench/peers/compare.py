@@ -1,0 +1,170 @@
+"""Measures hark and PyTorch in turn and prints their ratios. Called by run.sh with the python of the virtual environment.
+
+Every round runs hark, then PyTorch, on the same case; what is printed are medians over the rounds. All lines also go to results.jsonl.
+"""
+
+import argparse
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+
+ATTENTION = [
+    "dense:B1,H8,L4096,D64",
+    "dense:B1,H8,L4096,D64,causal",
+    "dense:B1,H8,L4096,D32,causal",
+    "dense:B1,H8,L4096,D80,causal",
+    "dense:B1,H8,L4096,D128,causal",
+    "dense:B1,H8,L1000,D64,causal",
+    "dense:B1,H8,L8192,D64,causal",
+    "dense:B1,H8,K2,L4096,D64,causal",
+    "dense:B16,H4,L256,D128,causal",
+]
+
+
+class Peer:
+    """A worker.py that waits for requests."""
+
+    def __init__(self, arguments):
+        environment = dict(os.environ, OMP_NUM_THREADS=str(arguments.threads))
+        command = [sys.executable, str(HERE / "worker.py"), "--threads", str(arguments.threads)]
+        command += ["--batch", str(arguments.batch), "--vocabulary", str(arguments.vocabulary)]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True)
+
+    def ask(self, **request):
+        self.process.stdin.write(json.dumps(request) + "\n")
+        self.process.stdin.flush()
+        answer = self.process.stdout.readline()
+        return json.loads(answer) if answer else None
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def hark(arguments, *words):
+    environment = dict(os.environ, OMP_NUM_THREADS=str(arguments.threads))
+    command = [arguments.hark, "bench", *words, "--json"]
+    done = subprocess.run(command, env=environment, text=True, capture_output=True, check=False)
+    if done.returncode != 0:
+        raise SystemExit(f"{' '.join(command)}: exit {done.returncode}: {done.stderr.strip()}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def blas(threads):
+    """The instruction set that MKL says it uses; PyTorch's own vectorised loops may use another."""
+    environment = dict(os.environ, MKL_VERBOSE="1", OMP_NUM_THREADS=str(threads))
+    code = "import torch; a = torch.randn(64, 64); a @ a"
+    said = subprocess.run([sys.executable, "-c", code], env=environment, text=True, capture_output=True, check=False).stdout
+    match = re.search(r"for Intel\(R\) 64 architecture (.*?) processors", said)
+    if not match:
+        return "not MKL, instruction set unknown", None
+    return f"MKL for {match[1]} processors", "AVX-512" in match[1]
+
+
+class Report:
+    def __init__(self, path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.file = open(path, "w", encoding="utf-8")
+
+    def line(self, text, **values):
+        print(text, flush=True)
+        print(json.dumps(values), file=self.file, flush=True)
+
+
+def spread(values):
+    return f"{min(values):.1f}-{max(values):.1f}"
+
+
+def compare_attention(arguments, report):
+    print(f"\n{'attention, forward + backward':36} {'hark ms':>9} {'of peak':>15} {'PyTorch ms':>10}  ratio (least-most of the rounds)")
+    peer = Peer(arguments)
+    for case in arguments.case or ATTENTION:
+        peer.ask(do="attention", case=case, repetitions=1)
+        ours, theirs, fractions, ratios = [], [], [], []
+        for _ in range(arguments.rounds):
+            mine = hark(arguments, "attention", case, "--rounds", "3")
+            other = peer.ask(do="attention", case=case, repetitions=3)
+            ours.append(mine["forward_ms"] + mine["backward_ms"])
+            theirs.append(statistics.median(map(sum, zip(other["forward_ms"], other["backward_ms"]))))
+            fractions.append((mine["forward_peak_fraction"], mine["backward_peak_fraction"]))
+            ratios.append(theirs[-1] / ours[-1])
+        forward, backward = (statistics.median(f[i] for f in fractions) for i in (0, 1))
+        ratio = statistics.median(ratios)
+        report.line(
+            f"{case:36} {statistics.median(ours):9.1f} {100 * forward:5.0f} % {100 * backward:5.0f} % {statistics.median(theirs):10.1f}"
+            f"  {ratio:.2f} ({min(ratios):.2f}-{max(ratios):.2f})",
+            what="attention", case=case, hark_ms=statistics.median(ours), forward_peak_fraction=forward, backward_peak_fraction=backward,
+            torch_ms=statistics.median(theirs), ratio=ratio, least_ratio=min(ratios), most_ratio=max(ratios),
+        )  # fmt: skip
+    peer.close()
+
+
+def compare_step(arguments, report):
+    flags = ["--layers", "4", "--heads", "4", "--width", "512", "--context", "256", "--batch", str(arguments.batch)]
+    flags += ["--vocabulary", str(arguments.vocabulary), "--steps", "3"]
+    print(f"\n{'training step, ' + str(arguments.batch) + ' x 256 tokens':36} {'ms':>9} {'of peak':>9} {'peak memory':>12}  hark is faster by")
+    for compiled in (False, True):
+        peer = Peer(arguments)
+        if peer.ask(do="step", compiled=compiled, repetitions=3) is None:
+            print(f"PyTorch, {'compiled' if compiled else 'eager'}: failed, see above")
+            continue
+        ours, theirs, fractions = [], [], []
+        for _ in range(arguments.rounds):
+            mine = hark(arguments, "step", *flags)
+            other = peer.ask(do="step", compiled=compiled, repetitions=3)
+            ours.append(mine["step_ms"])
+            fractions.append(mine["peak_fraction"])
+            theirs.append(statistics.median(other["step_ms"]))
+        peer.close()
+        name = f"PyTorch, {'compiled' if compiled else 'eager'}"
+        ratios = [b / a for a, b in zip(ours, theirs)]
+        ratio = statistics.median(ratios)
+        memory, other_memory = mine["peak_memory_bytes"], other["peak_memory_bytes"]
+        print(f"{'hark':36} {statistics.median(ours):9.1f} {100 * statistics.median(fractions):7.0f} % {memory / 2**20:9.0f} MiB  ({spread(ours)} ms)")
+        report.line(
+            f"{name:36} {statistics.median(theirs):9.1f} {'':9} {other_memory / 2**20:9.0f} MiB  {ratio:.2f}"
+            f" ({min(ratios):.2f}-{max(ratios):.2f}); {other['beyond_import_bytes'] / 2**20:.0f} MiB of the memory beyond what importing takes",
+            what="step", compiled=compiled, hark_ms=statistics.median(ours), torch_ms=statistics.median(theirs), ratio=ratio,
+            hark_peak_fraction=statistics.median(fractions), hark_peak_memory_bytes=memory, torch_peak_memory_bytes=other_memory,
+            torch_beyond_import_bytes=other["beyond_import_bytes"],
+        )  # fmt: skip
+
+
+def main():
+    parser = argparse.ArgumentParser(description="hark against PyTorch, in turn")
+    parser.add_argument("what", nargs="*", default=["attention", "step"], help="attention, step (default: both)")
+    parser.add_argument("--hark", required=True, help="path of the command")
+    parser.add_argument("--results", type=Path, required=True, help="where results.jsonl is written")
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--case", action="append", help="an attention case instead of the built-in list; may be repeated")
+    parser.add_argument("--batch", type=int, default=16)
+    parser.add_argument("--vocabulary", type=int, default=96)
+    arguments = parser.parse_args()
+
+    peer = Peer(arguments)
+    about = peer.ask(do="about")
+    peer.close()
+    name, has_avx512 = blas(arguments.threads)
+    machine = hark(arguments, "machine")
+    report = Report(arguments.results)
+    verdict = {True: "it has AVX-512 for this processor", False: "it lacks AVX-512 for this processor", None: "see above"}[has_avx512]
+    report.line(
+        f"hark: {machine['instruction_set']}, {machine['peak_gflops']:.0f} GFLOP/s, {machine['memory_bytes_per_second'] / 1e9:.0f} GB/s;"
+        f" {arguments.threads} threads\nPyTorch {about['torch']}: loops {about['capability']}; BLAS: {name} ({verdict})",
+        what="machine", machine=machine, torch=about, blas=name, blas_has_avx512=has_avx512,
+    )  # fmt: skip
+    if "attention" in arguments.what:
+        compare_attention(arguments, report)
+    if "step" in arguments.what:
+        compare_step(arguments, report)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,42 @@
+#!/bin/sh
+# hark against PyTorch: run.sh BUILD [attention|step|parity ...]
+# Makes a virtual environment with PyTorch (from PyPI; several gigabytes at worst) in $HARK_PEERS_VENV or BUILD/peers-venv. Nothing else of
+# hark needs it. HARK_PEERS_PYTHON names the python to make it with.
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+build=$(cd "${1:-build}" && pwd)
+[ $# -eq 0 ] || shift
+venv=${HARK_PEERS_VENV:-$build/peers-venv}
+python=${HARK_PEERS_PYTHON:-python3}
+
+if ! "$venv/bin/python" -c 'import torch, numpy, safetensors' 2>/dev/null; then
+  echo "Making $venv with PyTorch ..."
+  "$python" -m venv "$venv" || {
+    echo "This needs Python with venv (Debian: apt-get install python3-venv python3-dev g++)" >&2
+    exit 2
+  }
+  # The wheels for processors alone are a tenth of the size; they lie on PyTorch's own server.
+  "$venv/bin/pip" install -q --retries 0 --timeout 15 --index-url https://download.pytorch.org/whl/cpu torch 2>/dev/null ||
+    "$venv/bin/pip" install -q torch
+  "$venv/bin/pip" install -q -r "$here/requirements.txt"
+fi
+
+parity=no
+compare=
+for what in ${*:-attention step parity}; do
+  case "$what" in
+    attention | step) compare="$compare $what" ;;
+    parity) parity=yes ;;
+    *)
+      echo "run.sh: '$what' is not known, expected attention, step or parity" >&2
+      exit 2
+      ;;
+  esac
+done
+if [ -n "$compare" ]; then
+  # shellcheck disable=SC2086 # words
+  "$venv/bin/python" "$here/compare.py" $compare --hark "$build/hark" --results "$build/peers/results.jsonl"
+fi
+if [ "$parity" = yes ]; then
+  "$venv/bin/python" "$here/parity.py" --hark "$build/hark" --folder "$build/peers/parity"
+fi

@@ -1,0 +1,117 @@
+"""Measures PyTorch. Reads one request a line (JSON) from standard input, answers with one line, so that the caller can take turns.
+
+    {"do": "about"}
+    {"do": "attention", "case": "dense:B1,H8,L4096,D64,causal", "repetitions": 3}  -> forward_ms, backward_ms: lists
+    {"do": "step", "compiled": false, "repetitions": 3}                           -> step_ms: list, memory_bytes
+"""
+
+import argparse
+import json
+import os
+import re
+import resource
+import sys
+import time
+
+import torch
+import torch.nn.functional as F
+
+from gpt import GPT, Shape
+
+
+def resident_bytes():
+    with open("/proc/self/statm", encoding="ascii") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def read_case(text):
+    """The subset of hark's cases that scaled_dot_product_attention knows."""
+    head, words = text.split(":")
+    extents = {"B": 1, "H": 1, "causal": False}
+    for word in words.split(","):
+        match = re.fullmatch(r"([BHKLMDE])=?(\d+)", word)
+        if match:
+            extents[match[1]] = int(match[2])
+        elif word == "causal":
+            extents["causal"] = True
+        else:
+            raise SystemExit(f"case '{text}': PyTorch has no '{word}'")
+    if head != "dense":
+        raise SystemExit(f"case '{text}': PyTorch has dense attention only")
+    extents.setdefault("K", extents["H"])
+    extents.setdefault("M", extents["L"])
+    extents.setdefault("E", extents["D"])
+    return extents
+
+
+class Worker:
+    def __init__(self, arguments):
+        self.arguments = arguments
+        self.before = resident_bytes()
+        self.cases = {}
+        self.model = None
+
+    def about(self, _):
+        return {
+            "torch": torch.__version__,
+            "capability": torch.backends.cpu.get_cpu_capability(),
+            "configuration": torch.__config__.show(),
+            "threads": torch.get_num_threads(),
+        }
+
+    def attention(self, request):
+        name = request["case"]
+        e = read_case(name)
+        if name not in self.cases:
+            self.cases = {}  # one case's tensors at a time
+            shapes = [(e["H"], e["L"], e["D"]), (e["K"], e["M"], e["D"]), (e["K"], e["M"], e["E"])]
+            tensors = [torch.randn(e["B"], *s, requires_grad=True) for s in shapes]
+            self.cases[name] = tensors, torch.randn(e["B"], e["H"], e["L"], e["E"])
+        (query, key, value), gradient = self.cases[name]
+        grouped = {"enable_gqa": True} if e["K"] != e["H"] else {}
+        forward, backward = [], []
+        for _ in range(request["repetitions"]):
+            start = time.perf_counter()
+            out = F.scaled_dot_product_attention(query, key, value, is_causal=e["causal"], **grouped)
+            middle = time.perf_counter()
+            torch.autograd.grad(out, (query, key, value), gradient)
+            backward.append(1e3 * (time.perf_counter() - middle))
+            forward.append(1e3 * (middle - start))
+        return {"forward_ms": forward, "backward_ms": backward}
+
+    def step(self, request):
+        a = self.arguments
+        if self.model is None:
+            shape = Shape(a.vocabulary, a.layers, a.heads, a.width, a.context)
+            self.model = GPT(shape)
+            self.optimizer = self.model.optimizer()
+            self.run = torch.compile(self.model) if request["compiled"] else self.model
+            self.tokens = torch.randint(a.vocabulary, (a.batch, a.context + 1))
+        times = []
+        for _ in range(request["repetitions"]):
+            start = time.perf_counter()
+            self.optimizer.zero_grad(set_to_none=True)
+            loss = self.run(self.tokens[:, :-1], self.tokens[:, 1:])
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+            self.optimizer.step()
+            times.append(1e3 * (time.perf_counter() - start))
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        return {"step_ms": times, "peak_memory_bytes": peak, "beyond_import_bytes": peak - self.before, "loss": loss.item()}
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    for name, value in (("threads", 2), ("vocabulary", 96), ("layers", 4), ("heads", 4), ("width", 512), ("context", 256), ("batch", 16)):
+        parser.add_argument(f"--{name}", type=int, default=value)
+    arguments = parser.parse_args()
+    torch.manual_seed(1)
+    torch.set_num_threads(arguments.threads)
+    worker = Worker(arguments)
+    for line in sys.stdin:
+        request = json.loads(line)
+        print(json.dumps(getattr(worker, request["do"])(request)), flush=True)
+
+
+if __name__ == "__main__":
+    main()
