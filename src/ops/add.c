@@ -1,0 +1,78 @@
+/* add.c - y = a + b, of one shape: the residual connection.
+ *
+ * da = db = dy. One operation per element.
+ */
+#include "ops/definition.h"
+
+enum { INPUT_A, INPUT_B, INPUT_COUNT };
+
+static hark_status infer(hark_context *context, const void *attributes, const hark_tensor *inputs, int input_count, hark_inferred *out) {
+  static const hark_input_rule rules[INPUT_COUNT] = {{"a", HARK_F32, 0, HARK_MAX_RANK}, {"b", HARK_F32, 0, HARK_MAX_RANK}};
+  HARK_TRY(hark_check_inputs(context, &hark_op_add, rules, attributes, inputs, input_count));
+  const hark_tensor *a = &inputs[INPUT_A];
+  HARK_TRY(hark_check_same_shape(context, &hark_op_add, "a", a, "b", &inputs[INPUT_B]));
+  return hark_tensor_describe(context, a->type, a->rank, a->shape, &out->outputs[0]);
+}
+
+static void forward_range(const hark_call *call, int64_t first, int64_t last) {
+  const hark_numbers a = hark_numbers_of(&call->inputs[INPUT_A]), b = hark_numbers_of(&call->inputs[INPUT_B]);
+  const hark_numbers y = hark_numbers_of(&call->outputs[0]);
+  for (int64_t i = first; i < last; i++) hark_put(y, i, hark_get(a, i) + hark_get(b, i));
+}
+
+static hark_status forward(hark_context *context, const hark_call *call) {
+  hark_range_for(context, call, hark_tensor_count(&call->inputs[INPUT_A]), HARK_DEFINITION_GRAIN, forward_range);
+  return HARK_OK;
+}
+
+/* y = a + b: da = dy, db = dy */
+static void backward_range(const hark_call *call, int64_t first, int64_t last) {
+  const hark_numbers dy = hark_numbers_of(&call->output_gradients[0]);
+  const hark_numbers da = hark_gradient_of(call, INPUT_A), db = hark_gradient_of(call, INPUT_B);
+  for (int64_t i = first; i < last; i++) {
+    const double gradient = hark_get(dy, i);
+    if (da.data != NULL) hark_give(da, i, gradient);
+    if (db.data != NULL) hark_give(db, i, gradient);
+  }
+}
+
+static hark_status backward(hark_context *context, const hark_call *call) {
+  if (hark_gradient_is_absent(call)) return HARK_OK;
+  hark_range_for(context, call, hark_tensor_count(&call->output_gradients[0]), HARK_DEFINITION_GRAIN, backward_range);
+  return HARK_OK;
+}
+
+static double operations(const void *attributes, const hark_tensor *inputs, int input_count, bool is_backward) {
+  (void)attributes, (void)input_count;
+  return is_backward ? 0 : (double)hark_tensor_count(&inputs[INPUT_A]);
+}
+
+static int64_t terms(const void *attributes, const hark_tensor *inputs, int input_count) {
+  (void)attributes, (void)inputs, (void)input_count;
+  return 2;
+}
+
+static const hark_sample samples[] = {
+    {"one", NULL, {{HARK_F32, 1, {1}, -2, 2}, {HARK_F32, 1, {1}, -2, 2}}},
+    {"scalar", NULL, {{HARK_F32, 0, {0}, -2, 2}, {HARK_F32, 0, {0}, -2, 2}}},
+    {"primes", NULL, {{HARK_F32, 3, {3, 5, 7}, -2, 2}, {HARK_F32, 3, {3, 5, 7}, -2, 2}}},
+    {"odd", NULL, {{HARK_F32, 1, {257}, -2, 2}, {HARK_F32, 1, {257}, -2, 2}}},
+    {"many", NULL, {{HARK_F32, 2, {70, 129}, -2, 2}, {HARK_F32, 2, {70, 129}, -2, 2}}},
+};
+
+const hark_operator hark_op_add = {
+    .name = "add",
+    .formula = "y = a + b",
+    .input_minimum = INPUT_COUNT,
+    .input_maximum = INPUT_COUNT,
+    .output_count = 1,
+    .differentiable = 1u << INPUT_A | 1u << INPUT_B,
+    .in_place = 1u << INPUT_A | 1u << INPUT_B,
+    .infer = infer,
+    .forward = forward,
+    .backward = backward,
+    .operations = operations,
+    .terms = terms,
+    .samples = samples,
+    .sample_count = sizeof samples / sizeof samples[0],
+};

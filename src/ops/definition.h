@@ -1,0 +1,122 @@
+/* definition.h - what the portable definitions of the operators share.
+ *
+ * A definition runs on host memory, for f32 and f64 storage alike, and computes in double whatever the storage: it is what faster kernels
+ * are measured against. The accessors below test the storage type, which is the same for a whole loop, so that the compiler hoists the test.
+ * Loops are cut into ranges whose bounds depend on the sizes alone: the result has the same bits for every number of threads.
+ */
+#ifndef HARK_OPS_DEFINITION_H
+#define HARK_OPS_DEFINITION_H
+
+#include <hark/operators.h>
+
+#include <math.h>
+
+#include "core/core.h"
+
+/* Partial results that a kernel may keep while it sums over rows in a fixed partition: this many double vectors of the row's length. */
+#define HARK_DEFINITION_PARTIALS 64
+
+/* Elements that one piece of parallel work takes in element-wise operators. */
+#define HARK_DEFINITION_GRAIN 4096
+
+/* The numbers of an f32 or f64 tensor; `add`: a gradient that is accumulated. */
+typedef struct hark_numbers {
+  void *data;
+  bool wide; /* f64 */
+  bool add;
+} hark_numbers;
+
+static inline hark_numbers hark_numbers_of(const hark_tensor *tensor) {
+  const hark_numbers numbers = {.data = tensor->data, .wide = tensor->type == HARK_F64, .add = false};
+  return numbers;
+}
+
+static inline double hark_get(hark_numbers numbers, int64_t i) {
+  return numbers.wide ? ((const double *)numbers.data)[i] : (double)((const float *)numbers.data)[i];
+}
+
+/* numbers[i] <- value */
+static inline void hark_put(hark_numbers numbers, int64_t i, double value) {
+  if (numbers.wide) {
+    ((double *)numbers.data)[i] = value;
+  } else {
+    ((float *)numbers.data)[i] = (float)value;
+  }
+}
+
+/* numbers[i] <- value, or numbers[i] + value for an accumulated gradient */
+static inline void hark_give(hark_numbers numbers, int64_t i, double value) {
+  hark_put(numbers, i, numbers.add ? hark_get(numbers, i) + value : value);
+}
+
+/* The same numbers from element `first` on. */
+static inline hark_numbers hark_numbers_from(hark_numbers numbers, int64_t first) {
+  numbers.data = numbers.wide ? (void *)((double *)numbers.data + first) : (void *)((float *)numbers.data + first);
+  return numbers;
+}
+
+static inline bool hark_present(const hark_tensor *tensor) { return tensor->type != HARK_NONE; }
+
+static inline bool hark_has_input(const hark_tensor *inputs, int input_count, int i) { return i < input_count && hark_present(&inputs[i]); }
+
+/* The gradient that the backward owes to input i; data is NULL when it is not wanted. */
+static inline hark_numbers hark_gradient_of(const hark_call *call, int i) {
+  hark_numbers numbers = hark_numbers_of(&call->input_gradients[i]);
+  if (!hark_present(&call->input_gradients[i])) numbers.data = NULL;
+  numbers.add = ((call->accumulate >> i) & 1u) != 0;
+  return numbers;
+}
+
+/* The extent of the last dimension, D. */
+static inline int64_t hark_row_length(const hark_tensor *tensor) { return tensor->shape[tensor->rank - 1]; }
+
+/* The product of all the other extents, N. */
+static inline int64_t hark_row_count(const hark_tensor *tensor) {
+  int64_t rows = 1;
+  for (int i = 0; i + 1 < tensor->rank; i++) rows *= tensor->shape[i];
+  return rows;
+}
+
+/* What an input must be. type: HARK_F32 stands for a floating-point type, the same one for all inputs of the call. */
+typedef struct hark_input_rule {
+  const char *name;
+  hark_type type;
+  int rank_minimum, rank_maximum;
+} hark_input_rule;
+
+/* Checks attributes (present where the record has some), number, presence, type, rank and contiguity of the inputs against rules[0 ..
+ * input_maximum). Errors: HARK_INVALID_ARGUMENT, HARK_SHAPE_MISMATCH. */
+HARK_MUST_CHECK hark_status hark_check_inputs(hark_context *context, const hark_operator *op, const hark_input_rule *rules,
+                                              const void *attributes, const hark_tensor *inputs, int input_count);
+
+/* Refuses `tensor`, called `name`, unless it is [length]. Errors: HARK_SHAPE_MISMATCH, which says where the length comes from. */
+HARK_MUST_CHECK hark_status hark_check_vector(hark_context *context, const hark_operator *op, const char *name, const hark_tensor *tensor,
+                                              int64_t length, const char *origin);
+
+/* Refuses two inputs of different shapes. Errors: HARK_SHAPE_MISMATCH. */
+HARK_MUST_CHECK hark_status hark_check_same_shape(hark_context *context, const hark_operator *op, const char *name_a, const hark_tensor *a,
+                                                  const char *name_b, const hark_tensor *b);
+
+/* Bytes of HARK_DEFINITION_PARTIALS vectors of `length` doubles. Errors: HARK_TOO_LARGE. */
+HARK_MUST_CHECK hark_status hark_partials_bytes(hark_context *context, int64_t length, size_t *out);
+
+/* Runs body on disjoint ranges [first, last) that cover [0, count), each of `grain` numbers but the last, spread over the threads. */
+typedef void hark_range_body(const hark_call *call, int64_t first, int64_t last);
+void hark_range_for(hark_context *context, const hark_call *call, int64_t count, int64_t grain, hark_range_body *body);
+
+/* The grain for rows that cost `per_row` operations each: about HARK_DEFINITION_GRAIN operations a piece. */
+static inline int64_t hark_row_grain(int64_t per_row) { return hark_max(1, HARK_DEFINITION_GRAIN / hark_max(1, per_row)); }
+
+/* True when the gradient of output 0 is absent, which means zero: then all gradients that are not accumulated have been zeroed. */
+bool hark_gradient_is_absent(const hark_call *call);
+
+/* C[m,n] = op(A)[m,k] op(B)[k,n] + 1 bias^T for every matrix of a batch, rows contiguous, sums in double. */
+typedef struct hark_definition_product {
+  bool transpose_a, transpose_b;
+  int64_t batch, m, n, k;
+  hark_numbers a, b, c; /* c.add: added to what is there */
+  hark_numbers bias;    /* [n]; data NULL: none */
+} hark_definition_product;
+void hark_product(hark_context *context, const hark_definition_product *product);
+
+#endif

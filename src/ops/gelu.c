@@ -1,0 +1,106 @@
+/* gelu.c - y = x Phi(x), Phi the distribution function of the standard normal; or its tanh approximation.
+ *
+ * exact: Phi(x) = erfc(-x / sqrt 2) / 2, dy/dx = Phi(x) + x phi(x), phi(x) = exp(-x^2 / 2) / sqrt(2 pi).
+ * tanh:  y = x/2 (1 + t), t = tanh(u), u = sqrt(2/pi) (x + 0.044715 x^3), dy/dx = (1 + t)/2 + x/2 (1 - t^2) u'.
+ * x, y of one shape. Hendrycks, Gimpel, arXiv 1606.08415.
+ */
+#include "ops/definition.h"
+
+enum { INPUT_X, INPUT_COUNT };
+
+#define SQRT_HALF 0.70710678118654752440
+#define INVERSE_SQRT_2PI 0.39894228040143267794
+#define SQRT_2_OVER_PI 0.79788456080286535588
+#define CUBIC 0.044715
+
+#define FORWARD_OPERATIONS 8.0 /* per element */
+#define BACKWARD_OPERATIONS 14.0
+
+static hark_status infer(hark_context *context, const void *attributes, const hark_tensor *inputs, int input_count, hark_inferred *out) {
+  static const hark_input_rule rules[INPUT_COUNT] = {{"x", HARK_F32, 0, HARK_MAX_RANK}};
+  HARK_TRY(hark_check_inputs(context, &hark_op_gelu, rules, attributes, inputs, input_count));
+  const hark_tensor *x = &inputs[INPUT_X];
+  return hark_tensor_describe(context, x->type, x->rank, x->shape, &out->outputs[0]);
+}
+
+/* erfc keeps the relative accuracy of the left tail, where 1 + erf cancels. */
+static double value(double x, bool tanh_approximation) {
+  if (tanh_approximation) return 0.5 * x * (1 + tanh(SQRT_2_OVER_PI * (x + CUBIC * x * x * x)));
+  return 0.5 * x * erfc(-x * SQRT_HALF);
+}
+
+static double derivative(double x, bool tanh_approximation) {
+  if (tanh_approximation) {
+    const double t = tanh(SQRT_2_OVER_PI * (x + CUBIC * x * x * x));
+    return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * SQRT_2_OVER_PI * (1 + 3 * CUBIC * x * x);
+  }
+  return 0.5 * erfc(-x * SQRT_HALF) + x * INVERSE_SQRT_2PI * exp(-0.5 * x * x);
+}
+
+static void forward_range(const hark_call *call, int64_t first, int64_t last) {
+  const bool tanh_approximation = ((const hark_gelu_attributes *)call->attributes)->tanh_approximation;
+  const hark_numbers x = hark_numbers_of(&call->inputs[INPUT_X]), y = hark_numbers_of(&call->outputs[0]);
+  for (int64_t i = first; i < last; i++) hark_put(y, i, value(hark_get(x, i), tanh_approximation));
+}
+
+static hark_status forward(hark_context *context, const hark_call *call) {
+  hark_range_for(context, call, hark_tensor_count(&call->inputs[INPUT_X]), HARK_DEFINITION_GRAIN, forward_range);
+  return HARK_OK;
+}
+
+/* y = value(x): dx = dy value'(x) */
+static void backward_range(const hark_call *call, int64_t first, int64_t last) {
+  const bool tanh_approximation = ((const hark_gelu_attributes *)call->attributes)->tanh_approximation;
+  const hark_numbers x = hark_numbers_of(&call->inputs[INPUT_X]);
+  const hark_numbers dy = hark_numbers_of(&call->output_gradients[0]), dx = hark_gradient_of(call, INPUT_X);
+  for (int64_t i = first; i < last; i++) hark_give(dx, i, hark_get(dy, i) * derivative(hark_get(x, i), tanh_approximation));
+}
+
+static hark_status backward(hark_context *context, const hark_call *call) {
+  if (hark_gradient_is_absent(call) || !hark_present(&call->input_gradients[INPUT_X])) return HARK_OK;
+  hark_range_for(context, call, hark_tensor_count(&call->output_gradients[0]), HARK_DEFINITION_GRAIN, backward_range);
+  return HARK_OK;
+}
+
+static double operations(const void *attributes, const hark_tensor *inputs, int input_count, bool is_backward) {
+  (void)attributes, (void)input_count;
+  return (is_backward ? BACKWARD_OPERATIONS : FORWARD_OPERATIONS) * (double)hark_tensor_count(&inputs[INPUT_X]);
+}
+
+static int64_t terms(const void *attributes, const hark_tensor *inputs, int input_count) {
+  (void)attributes, (void)inputs, (void)input_count;
+  return 4;
+}
+
+static const hark_gelu_attributes exact = {false}, approximate = {true};
+
+static const hark_sample samples[] = {
+    {"one", &exact, {{HARK_F32, 1, {1}, -3, 3}}},
+    {"scalar", &exact, {{HARK_F32, 0, {0}, -3, 3}}},
+    {"primes", &exact, {{HARK_F32, 3, {3, 5, 7}, -3, 3}}},
+    {"odd", &exact, {{HARK_F32, 1, {257}, -3, 3}}},
+    {"many", &exact, {{HARK_F32, 2, {70, 129}, -3, 3}}},
+    {"tails", &exact, {{HARK_F32, 2, {5, 31}, -9, 9}}},
+    {"tanh", &approximate, {{HARK_F32, 2, {7, 37}, -3, 3}}},
+    {"tanh_tails", &approximate, {{HARK_F32, 2, {5, 31}, -9, 9}}},
+};
+
+const hark_operator hark_op_gelu = {
+    .name = "gelu",
+    .formula = "y = x Phi(x), or x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))",
+    .attributes_size = sizeof(hark_gelu_attributes),
+    .input_minimum = INPUT_COUNT,
+    .input_maximum = INPUT_COUNT,
+    .output_count = 1,
+    .differentiable = 1u << INPUT_X,
+    .backward_inputs = 1u << INPUT_X,
+    .in_place = 1u << INPUT_X,
+    .gradient_in_place = 1u << INPUT_X,
+    .infer = infer,
+    .forward = forward,
+    .backward = backward,
+    .operations = operations,
+    .terms = terms,
+    .samples = samples,
+    .sample_count = sizeof samples / sizeof samples[0],
+};
