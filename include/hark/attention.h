@@ -33,7 +33,7 @@ typedef enum hark_attention_normalisation { HARK_NORMALISATION_SOFTMAX } hark_at
  * without RBF, a scale with it, a window without WINDOW are refused by name. */
 typedef struct hark_attention_desc {
   size_t struct_size; /* sizeof; a caller built against an older, smaller struct is served, what it lacks takes its default */
-  hark_type type; /* HARK_F32 or HARK_F64 */
+  hark_type type;     /* HARK_F32 or HARK_F64 */
   hark_attention_structure structure;
   hark_attention_kernel kernel;
   hark_attention_normalisation normalisation;
@@ -84,7 +84,8 @@ HARK_API hark_attention_sizes hark_attention_plan_sizes(const hark_attention_pla
 HARK_API const hark_attention_desc *hark_attention_plan_desc(const hark_attention_plan *plan);
 
 /* Useful floating-point operations at the maximum sizes: forward two products over the visible pairs, backward five. Causal counts
- * L(L+1)/2 pairs. */
+ * L(L+1)/2 pairs. The first takes any descriptor whose extents are set. */
+HARK_API double hark_attention_desc_operations(const hark_attention_desc *desc, bool backward);
 HARK_API double hark_attention_plan_operations(const hark_attention_plan *plan, bool backward);
 
 /* Writes one line of text that describes the plan (algorithm, tiles, sizes) into `text` of `size` bytes, always terminated; returns the

@@ -112,12 +112,13 @@ typedef struct hark_rotary_attributes {
 } hark_rotary_attributes;
 
 /* attention: hark_attention_forward() and _backward() as an operator. inputs: query [B, Lq, H*d], key [B, Lk, Hkv*d], value [B, Lk, Hkv*dv],
- * then, absent where the plan has no use for them: attention_bias (rank 4, broadcastable), log_kernel [H or 1, T], forget [B, Lk, H].
- * output [B, Lq, H*dv]; saved: log_sum_exp [B, H, Lq] and what the plan asks for. The plan and the host arrays are borrowed until the
- * backward is done. */
+ * then, absent where the plan has no use for them: attention_bias (rank 4, broadcastable), log_kernel [H or 1, T], forget [B, H, Lk],
+ * mask (u8, rank 4, broadcastable). output [B, Lq, H*dv]; saved: log_sum_exp [B, H, Lq] and what the plan asks for. The plan, or the
+ * descriptor, and the host arrays are borrowed until the backward is done. */
 typedef struct hark_attention_attributes {
   const hark_attention_plan *plan;
-  const int64_t *key_lengths; /* as in hark_attention_args; NULL: all keys are real */
+  const hark_attention_desc *desc; /* where plan is NULL: what to compute, of the query's type; planned anew by every call */
+  const int64_t *key_lengths;      /* as in hark_attention_args; NULL: all keys are real */
   const int64_t *segments;
   bool has_query_offset;
   int64_t query_offset;

@@ -93,12 +93,15 @@ static double visible_pairs(const hark_attention_desc *desc) {
   return pairs;
 }
 
-double hark_attention_plan_operations(const hark_attention_plan *plan, bool backward) {
-  const hark_attention_desc *desc = &plan->desc;
+double hark_attention_desc_operations(const hark_attention_desc *desc, bool backward) {
   const double pairs = visible_pairs(desc) * (double)desc->batch * (double)desc->heads;
-  const double head_dim = (double)desc->head_dim, value_dim = (double)desc->value_dim;
+  const double head_dim = (double)desc->head_dim, value_dim = desc->value_dim == 0 ? head_dim : (double)desc->value_dim;
   /* Forward: Q K^T, P V. Backward: Q K^T again, dS K, dS^T Q; dO V^T, P^T dO. */
   return 2 * pairs * (backward ? 3 * head_dim + 2 * value_dim : head_dim + value_dim);
+}
+
+double hark_attention_plan_operations(const hark_attention_plan *plan, bool backward) {
+  return hark_attention_desc_operations(&plan->desc, backward);
 }
 
 /* Text that is appended to, and that reports the length it would have had. */

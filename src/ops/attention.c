@@ -1,0 +1,256 @@
+/* attention.c - attention as an operator: out = softmax(scale q k^T + terms) v, on [B, L, H*d] activations.
+ *
+ * The record only rearranges: heads are strided views of the activations, so nothing is copied, and the work is the plan's. With a descriptor
+ * in place of a plan, the plan is made on the stack for every call.
+ * query [B, Lq, H*d], key [B, Lk, Hkv*d], value [B, Lk, Hkv*dv] -> out [B, Lq, H*dv]. Mathematics: docs/mathematics/attention.md.
+ */
+#include "ops/definition.h"
+
+#include <inttypes.h>
+
+enum { INPUT_QUERY, INPUT_KEY, INPUT_VALUE, INPUT_BIAS, INPUT_LOG_KERNEL, INPUT_FORGET, INPUT_MASK, INPUT_COUNT };
+enum { SAVED_LOG_SUM_EXP, SAVED_PLAN };
+
+/* The attributes' plan, or one made from their descriptor in `place`. */
+typedef struct plan_place {
+  _Alignas(HARK_ALIGNMENT) unsigned char bytes[HARK_ATTENTION_PLAN_BYTES];
+} plan_place;
+
+static hark_status find_plan(hark_context *context, const hark_attention_attributes *attributes, hark_type type, plan_place *place,
+                             const hark_attention_plan **out) {
+  *out = attributes->plan;
+  if (attributes->plan != NULL) return HARK_OK;
+  if (attributes->desc == NULL) {
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: plan and desc are NULL, expected one of them in the attributes");
+  }
+  hark_attention_desc desc = hark_attention_desc_default();
+  if (attributes->desc->struct_size != sizeof desc) {
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: struct_size of the attributes' desc is %zu, expected %zu",
+                     attributes->desc->struct_size, sizeof desc);
+  }
+  desc = *attributes->desc;
+  desc.type = type;
+  hark_attention_plan *plan;
+  HARK_TRY(hark_attention_plan_place(context, &desc, place->bytes, sizeof place->bytes, &plan));
+  *out = plan;
+  return HARK_OK;
+}
+
+/* [B, L, H*d], contiguous, as [B, H, L, d]. */
+static hark_tensor split_heads(const hark_tensor *tensor, int64_t heads) {
+  if (!hark_present(tensor)) return (hark_tensor){0};
+  const int64_t length = tensor->shape[1], width = tensor->shape[2], dim = width / heads;
+  return (hark_tensor){.data = tensor->data,
+                       .type = tensor->type,
+                       .rank = 4,
+                       .shape = {tensor->shape[0], heads, length, dim},
+                       .stride = {length * width, dim, width, 1}};
+}
+
+static hark_status check_shape(hark_context *context, const char *name, const hark_tensor *tensor, int64_t batch, int64_t length,
+                               int64_t heads, int64_t dim) {
+  char text[HARK_SHAPE_TEXT_BYTES];
+  if (tensor->shape[0] == batch && tensor->shape[1] == length && tensor->shape[2] == heads * dim) return HARK_OK;
+  return hark_fail(context, HARK_SHAPE_MISMATCH,
+                   "attention: %s has %s, expected [%" PRId64 ", %" PRId64 ", %" PRId64 "] with %" PRId64 " heads of %" PRId64 " features",
+                   name, hark_shape_text(tensor, text, sizeof text), batch, length, heads * dim, heads, dim);
+}
+
+static hark_status infer(hark_context *context, const void *attributes, const hark_tensor *inputs, int input_count, hark_inferred *out) {
+  static const hark_input_rule rules[INPUT_COUNT] = {
+      {"query", HARK_F32, 3, 3},      {"key", HARK_F32, 3, 3},    {"value", HARK_F32, 3, 3}, {"attention_bias", HARK_F32, 4, 4},
+      {"log_kernel", HARK_F32, 2, 2}, {"forget", HARK_F32, 3, 3}, {"mask", HARK_U8, 4, 4}};
+  HARK_TRY(hark_check_inputs(context, &hark_op_attention, rules, attributes, inputs, input_count));
+  const hark_tensor *query = &inputs[INPUT_QUERY];
+  plan_place place;
+  const hark_attention_plan *plan;
+  HARK_TRY(find_plan(context, attributes, query->type, &place, &plan));
+  const hark_attention_desc *desc = hark_attention_plan_desc(plan);
+  const int64_t batch = query->shape[0], queries = query->shape[1], keys = inputs[INPUT_KEY].shape[1];
+  HARK_TRY(check_shape(context, "query", query, batch, queries, desc->heads, desc->head_dim));
+  HARK_TRY(check_shape(context, "key", &inputs[INPUT_KEY], batch, keys, desc->key_heads, desc->head_dim));
+  HARK_TRY(check_shape(context, "value", &inputs[INPUT_VALUE], batch, keys, desc->key_heads, desc->value_dim));
+  if (batch > desc->batch || queries > desc->query_length || keys > desc->key_length) {
+    return hark_fail(context, HARK_SHAPE_MISMATCH,
+                     "attention: batch %" PRId64 ", query length %" PRId64 ", key length %" PRId64 ", expected at most the plan's %" PRId64
+                     ", %" PRId64 ", %" PRId64,
+                     batch, queries, keys, desc->batch, desc->query_length, desc->key_length);
+  }
+  const hark_attention_sizes sizes = hark_attention_plan_sizes(plan);
+  const int64_t out_shape[] = {batch, queries, desc->heads * desc->value_dim}, row_shape[] = {batch, desc->heads, queries};
+  HARK_TRY(hark_tensor_describe(context, query->type, 3, out_shape, &out->outputs[0]));
+  HARK_TRY(hark_tensor_describe(context, query->type, 3, row_shape, &out->saved[SAVED_LOG_SUM_EXP]));
+  if (sizes.saved > 0) {
+    const int64_t bytes = (int64_t)sizes.saved;
+    HARK_TRY(hark_tensor_describe(context, HARK_U8, 1, &bytes, &out->saved[SAVED_PLAN]));
+  }
+  out->forward_workspace = sizes.forward_workspace;
+  out->backward_workspace = sizes.backward_workspace;
+  return HARK_OK;
+}
+
+static hark_attention_args arguments(const hark_call *call, const hark_attention_desc *desc) {
+  const hark_attention_attributes *attributes = call->attributes;
+  const hark_tensor absent = {0};
+  hark_attention_args args = {
+      .struct_size = sizeof args,
+      .query = split_heads(&call->inputs[INPUT_QUERY], desc->heads),
+      .key = split_heads(&call->inputs[INPUT_KEY], desc->key_heads),
+      .value = split_heads(&call->inputs[INPUT_VALUE], desc->key_heads),
+      .out = split_heads(&call->outputs[0], desc->heads),
+      .log_sum_exp = call->saved[SAVED_LOG_SUM_EXP],
+      .key_lengths = attributes->key_lengths,
+      .segments = attributes->segments,
+      .has_query_offset = attributes->has_query_offset,
+      .query_offset = attributes->query_offset,
+      .attention_bias = call->input_count > INPUT_BIAS ? call->inputs[INPUT_BIAS] : absent,
+      .log_kernel = call->input_count > INPUT_LOG_KERNEL ? call->inputs[INPUT_LOG_KERNEL] : absent,
+      .forget = call->input_count > INPUT_FORGET ? call->inputs[INPUT_FORGET] : absent,
+      .mask = call->input_count > INPUT_MASK ? call->inputs[INPUT_MASK] : absent,
+      .dropout = attributes->dropout,
+      .saved = hark_present(&call->saved[SAVED_PLAN]) ? call->saved[SAVED_PLAN].data : NULL,
+      .workspace = call->workspace,
+  };
+  return args;
+}
+
+static hark_status forward(hark_context *context, const hark_call *call) {
+  plan_place place;
+  const hark_attention_plan *plan;
+  HARK_TRY(find_plan(context, call->attributes, call->inputs[INPUT_QUERY].type, &place, &plan));
+  const hark_attention_args args = arguments(call, hark_attention_plan_desc(plan));
+  return hark_attention_forward(context, plan, &args);
+}
+
+/* The bits of hark_call.accumulate are numbers of inputs; those of hark_attention_args have names. */
+static unsigned accumulate_bits(unsigned inputs) {
+  static const struct {
+    int input;
+    unsigned bit;
+  } bits[] = {{INPUT_QUERY, HARK_ACCUMULATE_QUERY},           {INPUT_KEY, HARK_ACCUMULATE_KEY},
+              {INPUT_VALUE, HARK_ACCUMULATE_VALUE},           {INPUT_BIAS, HARK_ACCUMULATE_BIAS},
+              {INPUT_LOG_KERNEL, HARK_ACCUMULATE_LOG_KERNEL}, {INPUT_FORGET, HARK_ACCUMULATE_FORGET}};
+  unsigned result = 0;
+  for (size_t i = 0; i < sizeof bits / sizeof bits[0]; i++) {
+    if (inputs >> bits[i].input & 1u) result |= bits[i].bit;
+  }
+  return result;
+}
+
+static hark_status backward(hark_context *context, const hark_call *call) {
+  if (hark_gradient_is_absent(call)) return HARK_OK;
+  plan_place place;
+  const hark_attention_plan *plan;
+  HARK_TRY(find_plan(context, call->attributes, call->inputs[INPUT_QUERY].type, &place, &plan));
+  const hark_attention_desc *desc = hark_attention_plan_desc(plan);
+  hark_attention_args args = arguments(call, desc);
+  args.dout = split_heads(&call->output_gradients[0], desc->heads);
+  args.dquery = split_heads(&call->input_gradients[INPUT_QUERY], desc->heads);
+  args.dkey = split_heads(&call->input_gradients[INPUT_KEY], desc->key_heads);
+  args.dvalue = split_heads(&call->input_gradients[INPUT_VALUE], desc->key_heads);
+  args.dattention_bias = call->input_gradients[INPUT_BIAS];
+  args.dlog_kernel = call->input_gradients[INPUT_LOG_KERNEL];
+  args.dforget = call->input_gradients[INPUT_FORGET];
+  args.accumulate = accumulate_bits(call->accumulate);
+  return hark_attention_backward(context, plan, &args);
+}
+
+static hark_attention_desc sizes_of_call(const hark_attention_attributes *attributes, const hark_tensor *inputs) {
+  hark_attention_desc desc = attributes->plan != NULL ? *hark_attention_plan_desc(attributes->plan) : *attributes->desc;
+  desc.batch = inputs[INPUT_QUERY].shape[0];
+  desc.query_length = inputs[INPUT_QUERY].shape[1];
+  desc.key_length = inputs[INPUT_KEY].shape[1];
+  return desc;
+}
+
+static double operations(const void *attributes, const hark_tensor *inputs, int input_count, bool is_backward) {
+  (void)input_count;
+  const hark_attention_desc desc = sizes_of_call(attributes, inputs);
+  return hark_attention_desc_operations(&desc, is_backward);
+}
+
+static int64_t terms(const void *attributes, const hark_tensor *inputs, int input_count) {
+  const hark_attention_desc desc = sizes_of_call(attributes, inputs);
+  const int64_t group = desc.key_heads == 0 ? 1 : desc.heads / desc.key_heads, pairs = desc.query_length * desc.key_length;
+  int64_t longest = hark_max(hark_max(desc.head_dim, desc.value_dim), hark_max(desc.key_length, group * desc.query_length));
+  if (hark_has_input(inputs, input_count, INPUT_BIAS)) {
+    const int64_t entries = desc.batch * desc.heads * pairs;
+    longest = hark_max(longest, entries / hark_max(1, hark_tensor_count(&inputs[INPUT_BIAS])));
+  }
+  if (hark_has_input(inputs, input_count, INPUT_LOG_KERNEL)) {
+    const int64_t sharing = desc.batch * desc.heads / hark_max(1, inputs[INPUT_LOG_KERNEL].shape[0]);
+    longest = hark_max(longest, 2 * sharing * hark_min(desc.query_length, desc.key_length)); /* two diagonals a distance */
+  }
+  if (hark_has_input(inputs, input_count, INPUT_FORGET)) longest = hark_max(longest, pairs); /* all pairs on both sides of a gate */
+  return longest;
+}
+
+/* What is zero in a descriptor is dense, exp and softmax; the type is the query's. */
+#define DESC(...)                                                                                                                          \
+  { .struct_size = sizeof(hark_attention_desc), __VA_ARGS__ }
+
+static const hark_attention_desc plain_desc = DESC(.batch = 2, .heads = 2, .query_length = 5, .key_length = 7, .head_dim = 3);
+static const hark_attention_desc one_desc = DESC(.batch = 1, .heads = 1, .query_length = 1, .key_length = 1, .head_dim = 1);
+static const hark_attention_desc causal_desc =
+    DESC(.batch = 2, .heads = 4, .key_heads = 2, .query_length = 67, .key_length = 67, .head_dim = 16, .value_dim = 5, .causal = true);
+static const hark_attention_desc long_desc =
+    DESC(.batch = 1, .heads = 2, .query_length = 130, .key_length = 130, .head_dim = 64, .causal = true);
+static const hark_attention_desc rbf_desc = DESC(.batch = 1, .heads = 2, .query_length = 9, .key_length = 11, .head_dim = 4,
+                                                 .kernel = HARK_KERNEL_RBF, .sigma = 1.5, .has_bias = true);
+static const hark_attention_desc window_desc = DESC(.batch = 1, .heads = 2, .query_length = 21, .key_length = 21, .head_dim = 8,
+                                                    .structure = HARK_STRUCTURE_WINDOW, .window = 4, .has_log_kernel = true);
+static const hark_attention_desc forget_desc =
+    DESC(.batch = 2, .heads = 2, .query_length = 13, .key_length = 13, .head_dim = 4, .causal = true, .has_forget = true, .dropout = 0.25);
+static const hark_attention_desc mask_desc =
+    DESC(.batch = 2, .heads = 2, .query_length = 6, .key_length = 8, .head_dim = 4, .has_mask = true, .has_bias = true);
+static const hark_attention_desc segments_desc =
+    DESC(.batch = 1, .heads = 2, .query_length = 10, .key_length = 10, .head_dim = 4, .causal = true, .has_segments = true);
+
+static const int64_t lengths[] = {4, 0}, ids[] = {3, 3, 3, 3, 5, -1, -1, 0, 0, 0};
+static const hark_attention_attributes plain = {.desc = &plain_desc}, one = {.desc = &one_desc}, causal = {.desc = &causal_desc},
+                                       longer = {.desc = &long_desc}, rbf = {.desc = &rbf_desc}, window = {.desc = &window_desc},
+                                       padded = {.desc = &plain_desc, .key_lengths = lengths},
+                                       shifted = {.desc = &forget_desc, .dropout = {.seed = 7, .layer_purpose = HARK_RANDOM_ATTENTION}},
+                                       masked = {.desc = &mask_desc}, segmented = {.desc = &segments_desc, .segments = ids};
+
+#define ROWS(length, width)                                                                                                                \
+  { HARK_F32, 3, {2, length, width}, -1, 1 }
+#define ABSENT                                                                                                                             \
+  { .type = HARK_NONE }
+#define ROW(length, width)                                                                                                                 \
+  { HARK_F32, 3, {1, length, width}, -1, 1 }
+
+static const hark_sample samples[] = {
+    {"plain", &plain, {ROWS(5, 6), ROWS(7, 6), ROWS(7, 6)}},
+    {"one_of_everything", &one, {ROW(1, 1), ROW(1, 1), ROW(1, 1)}},
+    {"causal_grouped_heads", &causal, {ROWS(67, 64), ROWS(67, 32), ROWS(67, 10)}},
+    {"causal_three_tiles", &longer, {ROW(130, 128), ROW(130, 128), ROW(130, 128)}},
+    {"rbf_bias_by_key", &rbf, {ROW(9, 8), ROW(11, 8), ROW(11, 8), {HARK_F32, 4, {1, 2, 1, 11}, -1, 1}}},
+    {"window_log_kernel", &window, {ROW(21, 16), ROW(21, 16), ROW(21, 16), ABSENT, {HARK_F32, 2, {1, 21}, -1, 0}}},
+    {"forget_dropout", &shifted, {ROWS(13, 8), ROWS(13, 8), ROWS(13, 8), ABSENT, ABSENT, {HARK_F32, 3, {2, 2, 13}, -1, 4}}},
+    {"lengths_with_an_empty_one", &padded, {ROWS(5, 6), ROWS(7, 6), ROWS(7, 6)}},
+    {"mask_bias",
+     &masked,
+     {ROWS(6, 8), ROWS(8, 8), ROWS(8, 8), {HARK_F32, 4, {2, 1, 6, 8}, -1, 1}, ABSENT, ABSENT, {HARK_U8, 4, {2, 1, 6, 8}, 0, 1}}},
+    {"segments", &segmented, {ROW(10, 8), ROW(10, 8), ROW(10, 8)}},
+};
+
+const hark_operator hark_op_attention = {
+    .name = "attention",
+    .formula = "out = softmax(scale query key^T + terms) value",
+    .attributes_size = sizeof(hark_attention_attributes),
+    .input_minimum = 3,
+    .input_maximum = INPUT_COUNT,
+    .output_count = 1,
+    .differentiable =
+        1u << INPUT_QUERY | 1u << INPUT_KEY | 1u << INPUT_VALUE | 1u << INPUT_BIAS | 1u << INPUT_LOG_KERNEL | 1u << INPUT_FORGET,
+    .backward_inputs = (1u << INPUT_COUNT) - 1,
+    .backward_outputs = 1u << 0,
+    .infer = infer,
+    .forward = forward,
+    .backward = backward,
+    .operations = operations,
+    .terms = terms,
+    .samples = samples,
+    .sample_count = sizeof samples / sizeof samples[0],
+};
