@@ -68,6 +68,7 @@ const hark_operator hark_op_add = {
     .output_count = 1,
     .differentiable = 1u << INPUT_A | 1u << INPUT_B,
     .in_place = 1u << INPUT_A | 1u << INPUT_B,
+    .gradient_passes = 1u << INPUT_A | 1u << INPUT_B,
     .infer = infer,
     .forward = forward,
     .backward = backward,

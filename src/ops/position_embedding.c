@@ -110,6 +110,7 @@ const hark_operator hark_op_position_embedding = {
     .output_count = 1,
     .differentiable = 1u << INPUT_X | 1u << INPUT_TABLE,
     .in_place = 1u << INPUT_X,
+    .gradient_passes = 1u << INPUT_X,
     .infer = infer,
     .forward = forward,
     .backward = backward,

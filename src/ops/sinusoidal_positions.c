@@ -90,6 +90,7 @@ const hark_operator hark_op_sinusoidal_positions = {
     .output_count = 1,
     .differentiable = 1u << INPUT_X,
     .in_place = 1u << INPUT_X,
+    .gradient_passes = 1u << INPUT_X,
     .infer = infer,
     .forward = forward,
     .backward = backward,
