@@ -21,9 +21,10 @@ if ! "$venv/bin/python" -c 'import torch, numpy, safetensors' 2>/dev/null; then
   "$venv/bin/pip" install -q -r "$here/requirements.txt"
 fi
 
+[ $# -gt 0 ] || set -- attention step parity
 parity=no
 compare=
-for what in ${*:-attention step parity}; do
+for what in "$@"; do
   case "$what" in
     attention | step) compare="$compare $what" ;;
     parity) parity=yes ;;

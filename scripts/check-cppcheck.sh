@@ -1,0 +1,8 @@
+#!/bin/sh
+# cppcheck over library and command: check-cppcheck.sh.
+set -eu
+cd "$(dirname "$0")/.."
+jobs=$(nproc 2>/dev/null || echo 2)
+# One configuration is enough: the macros that choose others (instruction sets, oneDNN, OpenMP) do not change the control flow around them.
+cppcheck --quiet -j "$jobs" --std=c11 --error-exitcode=1 --enable=warning,performance,portability --inline-suppr \
+  --suppress=missingIncludeSystem -Iinclude -Isrc -D__GNUC__=12 -D__x86_64__=1 -DHARK_ISA_NAME=generic -DHARK_WITH_ONEDNN=1 src examples

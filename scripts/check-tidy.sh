@@ -1,0 +1,19 @@
+#!/bin/sh
+# clang-tidy over the sources of a configured build: check-tidy.sh BUILD [FILE...]. The configuration is .clang-tidy.
+set -eu
+cd "$(dirname "$0")/.."
+build=${1:-build}
+[ $# -eq 0 ] || shift
+jobs=$(nproc 2>/dev/null || echo 2)
+[ $# -gt 0 ] || {
+  # shellcheck disable=SC2046 # names without blanks
+  set -- $(find src examples -name '*.c')
+}
+printf '%s\n' "$@" | xargs -P "$jobs" -n 4 clang-tidy --quiet -p "$build" 2>&1 | {
+  # The count of warnings in system headers is no news.
+  grep -vE '^[0-9]+ warnings? generated|^Suppressed|^Use -header-filter' || true
+} >"$build/tidy.log"
+if grep -qE '(warning|error):' "$build/tidy.log"; then
+  cat "$build/tidy.log"
+  exit 1
+fi
