@@ -1,0 +1,218 @@
+/* engine.c - see engine.h. */
+#include "train/engine.h"
+
+#include <math.h>
+
+#include "backend/backend.h"
+
+hark_decoder_config hark_engine_decoder_config(const hark_config *config, int32_t vocabulary) {
+  return (hark_decoder_config){.vocabulary = vocabulary,
+                               .layers = config->model.layers,
+                               .heads = config->model.heads,
+                               .key_heads = config->model.key_heads,
+                               .width = config->model.width,
+                               .feed_forward_width = config->model.feed_forward_width,
+                               .context = config->model.context,
+                               .activation = (hark_activation)config->model.activation,
+                               .norm = (hark_norm)config->model.norm,
+                               .norm_epsilon = config->model.norm_epsilon,
+                               .positions = (hark_positions)config->model.positions,
+                               .rotary_base = config->model.rotary.base,
+                               .rotary_pairs = (hark_rotary_pairs)config->model.rotary.pairs,
+                               .tie_embeddings = config->model.tie_embeddings,
+                               .bias = config->model.bias,
+                               .recompute = config->model.recompute,
+                               .dropout = config->model.dropout,
+                               .embedding_dropout = config->model.embedding_dropout,
+                               .attention_dropout = config->model.attention.dropout,
+                               .structure = (hark_attention_structure)config->model.attention.structure,
+                               .window = config->model.attention.window,
+                               .kernel = (hark_attention_kernel)config->model.attention.kernel,
+                               .sigma = config->model.attention.sigma,
+                               .forget_gate = config->model.attention.forget_gate};
+}
+
+/* One pass over what lies in engine->inputs and engine->targets. */
+static hark_status run_pass(hark_context *context, hark_engine *engine, int64_t rows, uint64_t first_sample, uint32_t micro_step,
+                            double weight, bool training, hark_value *loss) {
+  hark_tape_reset(engine->tape);
+  hark_tape_set_recording(engine->tape, training);
+  const hark_forward forward = {.tape = engine->tape,
+                                .parameters = &engine->decoder->parameters,
+                                .training = training,
+                                .seed = (uint64_t)engine->config->train.seed,
+                                .first_sample = first_sample,
+                                .micro_step = micro_step,
+                                .plans = training ? engine->training_plans : engine->evaluation_plans};
+  hark_tensor inputs = engine->inputs, targets = engine->targets;
+  inputs.shape[0] = targets.shape[0] = rows;
+  inputs.owned_bytes = targets.owned_bytes = 0;
+  hark_value tokens = 0, wanted = 0;
+  HARK_TRY(hark_tape_leaf(engine->tape, &inputs, NULL, &tokens));
+  HARK_TRY(hark_tape_leaf(engine->tape, &targets, NULL, &wanted));
+  HARK_TRY(hark_decoder_loss(context, engine->decoder, &forward, tokens, wanted, weight,
+                             training ? engine->config->train.label_smoothing : 0, loss));
+  return training ? hark_tape_backward(engine->tape, *loss, 1.0) : HARK_OK;
+}
+
+/* Goes through a step without computing, so that its memory is known and can be reserved. */
+static hark_status reserve(hark_context *context, hark_engine *engine) {
+  hark_value loss = 0;
+  hark_tape_set_shape_only(engine->tape, true);
+  hark_status status = run_pass(context, engine, engine->config->train.batch, 0, 0, 1, false, &loss);
+  if (status == HARK_OK && engine->training) status = run_pass(context, engine, engine->config->train.batch, 0, 0, 1, true, &loss);
+  hark_tape_set_shape_only(engine->tape, false);
+  HARK_TRY(status);
+  return hark_tape_reserve(engine->tape);
+}
+
+static hark_status build(hark_context *context, hark_engine *engine, int32_t vocabulary) {
+  const hark_config *config = engine->config;
+  const int64_t batch = config->train.batch, length = config->model.context, shape[] = {batch, length}, one = 1;
+  const hark_decoder_config decoder = hark_engine_decoder_config(config, vocabulary);
+  HARK_TRY(hark_decoder_create(context, &decoder, HARK_F32, engine->training, &engine->decoder));
+  HARK_TRY(hark_decoder_plans_create(context, engine->decoder, batch, length, length, false, &engine->evaluation_plans));
+  if (engine->training) HARK_TRY(hark_decoder_plans_create(context, engine->decoder, batch, length, length, true, &engine->training_plans));
+  HARK_TRY(hark_tensor_create(context, HARK_I32, 2, shape, &engine->inputs));
+  HARK_TRY(hark_tensor_create(context, HARK_I32, 2, shape, &engine->targets));
+  if (engine->training) {
+    const hark_tensor *weights = &engine->decoder->parameters.weights;
+    HARK_TRY(hark_tensor_create(context, weights->type, 1, weights->shape, &engine->first_moment));
+    HARK_TRY(hark_tensor_create(context, weights->type, 1, weights->shape, &engine->second_moment));
+    HARK_TRY(hark_tensor_create(context, HARK_F64, 1, &one, &engine->square_sum));
+    hark_inferred inferred = {0};
+    HARK_TRY(hark_op_sum_squares.infer(context, NULL, &engine->decoder->parameters.gradients, 1, &inferred));
+    const int64_t bytes = (int64_t)inferred.forward_workspace;
+    HARK_TRY(hark_tensor_create(context, HARK_U8, 1, &bytes, &engine->workspace));
+  }
+  HARK_TRY(hark_tape_create(context, &engine->tape));
+  return reserve(context, engine);
+}
+
+hark_status hark_engine_create(hark_context *context, const hark_config *config, int32_t vocabulary, bool training, hark_engine **out) {
+  *out = NULL;
+  void *memory = NULL;
+  HARK_TRY(hark_allocate_zero(context, sizeof(hark_engine), &memory));
+  hark_engine *engine = memory;
+  engine->config = config;
+  engine->training = training;
+  const hark_status status = build(context, engine, vocabulary);
+  if (status != HARK_OK) {
+    hark_engine_destroy(context, &engine);
+    return status;
+  }
+  *out = engine;
+  return HARK_OK;
+}
+
+void hark_engine_destroy(hark_context *context, hark_engine **engine_pointer) {
+  if (engine_pointer == NULL || *engine_pointer == NULL) return;
+  hark_engine *engine = *engine_pointer;
+  *engine_pointer = NULL;
+  hark_tape_destroy(&engine->tape);
+  if (engine->decoder != NULL) {
+    hark_decoder_plans_destroy(context, engine->decoder, &engine->training_plans);
+    hark_decoder_plans_destroy(context, engine->decoder, &engine->evaluation_plans);
+  }
+  hark_tensor *const owned[] = {&engine->first_moment, &engine->second_moment, &engine->inputs,
+                                &engine->targets,      &engine->square_sum,    &engine->workspace};
+  for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) hark_tensor_destroy(context, owned[i]);
+  hark_decoder_destroy(context, &engine->decoder);
+  hark_release(context, engine, sizeof *engine);
+}
+
+hark_engine_memory hark_engine_memory_of(const hark_engine *engine) {
+  return (hark_engine_memory){.weights = engine->decoder->parameters.weights.owned_bytes,
+                              .gradients = engine->decoder->parameters.gradients.owned_bytes,
+                              .moments = engine->first_moment.owned_bytes + engine->second_moment.owned_bytes,
+                              .step = hark_tape_peak_bytes(engine->tape),
+                              .batch = engine->inputs.owned_bytes + engine->targets.owned_bytes};
+}
+
+hark_status hark_engine_begin_step(hark_context *context, hark_engine *engine) {
+  return hark_tensor_zero(context, &engine->decoder->parameters.gradients);
+}
+
+static hark_status write_batch(hark_context *context, hark_engine *engine, const int32_t *inputs, const int32_t *targets, int64_t rows) {
+  if (rows < 1 || rows > engine->inputs.shape[0])
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "engine: %lld rows given, expected 1 to %lld", (long long)rows,
+                     (long long)engine->inputs.shape[0]);
+  const size_t bytes = (size_t)(rows * engine->inputs.shape[1]) * sizeof(int32_t);
+  HARK_TRY(hark_backend_write(context, engine->inputs.data, inputs, bytes));
+  return hark_backend_write(context, engine->targets.data, targets, bytes);
+}
+
+static hark_status read_loss(hark_context *context, const hark_engine *engine, hark_value value, double *loss) {
+  float number = 0;
+  HARK_TRY(hark_tensor_read(context, hark_tape_tensor(engine->tape, value), &number));
+  *loss = number;
+  return HARK_OK;
+}
+
+hark_status hark_engine_micro_batch(hark_context *context, hark_engine *engine, const int32_t *inputs, const int32_t *targets, int64_t rows,
+                                    uint64_t first_sample, uint32_t micro_step, double weight, double *loss) {
+  hark_value value = 0;
+  HARK_TRY(write_batch(context, engine, inputs, targets, rows));
+  HARK_TRY(run_pass(context, engine, rows, first_sample, micro_step, weight, true, &value));
+  return read_loss(context, engine, value, loss);
+}
+
+hark_status hark_engine_evaluate(hark_context *context, hark_engine *engine, const int32_t *inputs, const int32_t *targets, int64_t rows,
+                                 double *sum) {
+  hark_value value = 0;
+  HARK_TRY(write_batch(context, engine, inputs, targets, rows));
+  HARK_TRY(run_pass(context, engine, rows, 0, 0, 1.0, false, &value));
+  return read_loss(context, engine, value, sum);
+}
+
+static hark_status gradient_norm(hark_context *context, hark_engine *engine, double *norm) {
+  const hark_call call = {.op = &hark_op_sum_squares,
+                          .input_count = 1,
+                          .inputs = {engine->decoder->parameters.gradients},
+                          .outputs = {engine->square_sum},
+                          .workspace = engine->workspace.data,
+                          .workspace_bytes = engine->workspace.owned_bytes};
+  HARK_TRY(hark_operator_forward(context, &call));
+  HARK_TRY(hark_tensor_read(context, &engine->square_sum, norm));
+  *norm = sqrt(*norm);
+  return HARK_OK;
+}
+
+/* The elements of a group in a flat buffer. */
+static hark_tensor part(const hark_tensor *flat, const hark_parameter_group *group) {
+  hark_tensor tensor = *flat;
+  tensor.owned_bytes = 0;
+  tensor.shape[0] = group->count;
+  tensor.data = (char *)flat->data + (size_t)group->first * hark_type_bytes(flat->type);
+  return tensor;
+}
+
+hark_status hark_engine_finish_step(hark_context *context, hark_engine *engine, int64_t step, double rate, double loss,
+                                    hark_step_result *result) {
+  *result = (hark_step_result){0};
+  const hark_config *config = engine->config;
+  const hark_parameters *parameters = &engine->decoder->parameters;
+  HARK_TRY(gradient_norm(context, engine, &result->gradient_norm));
+  if (!isfinite(loss) || !isfinite(result->gradient_norm)) return HARK_OK;
+  const double clip = config->train.clip;
+  hark_adamw_attributes attributes = {.rate = rate,
+                                      .beta1 = config->train.beta1,
+                                      .beta2 = config->train.beta2,
+                                      .epsilon = config->train.epsilon,
+                                      .gradient_scale = clip > 0 && result->gradient_norm > clip ? clip / result->gradient_norm : 1.0,
+                                      .step = step};
+  for (int i = 0; i < parameters->group_count; i++) {
+    const hark_parameter_group *group = &parameters->groups[i];
+    attributes.decay = group->decays ? config->train.weight_decay : 0.0;
+    const hark_call call = {.op = &hark_op_adamw,
+                            .attributes = &attributes,
+                            .input_count = 4,
+                            .inputs = {part(&parameters->weights, group), part(&parameters->gradients, group),
+                                       part(&engine->first_moment, group), part(&engine->second_moment, group)}};
+    HARK_TRY(hark_operator_forward(context, &call));
+  }
+  result->applied = true;
+  return HARK_OK;
+}
+
+double hark_engine_operations(const hark_engine *engine) { return hark_tape_operations(engine->tape); }

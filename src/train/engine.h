@@ -1,0 +1,64 @@
+/* engine.h - a model, its optimiser and the memory of a step: what turns batches of tokens into updates. It knows no files.
+ *
+ *   hark_engine_begin_step
+ *   hark_engine_micro_batch  ... as often as batches are accumulated
+ *   hark_engine_finish_step
+ */
+#ifndef HARK_TRAIN_ENGINE_H
+#define HARK_TRAIN_ENGINE_H
+
+#include "models/decoder.h"
+#include "train/config.h"
+
+typedef struct hark_engine {
+  const hark_config *config; /* borrowed */
+  hark_decoder *decoder;
+  hark_attention_plan **training_plans, **evaluation_plans;
+  hark_tape *tape;
+  hark_tensor first_moment, second_moment; /* flat, like the weights; absent without training */
+  hark_tensor inputs, targets, square_sum; /* i32 [batch, context] twice; f64 [1] */
+  hark_tensor workspace;                   /* of sum_squares */
+  bool training;
+} hark_engine;
+
+/* The decoder's configuration as the run's configuration says. */
+hark_decoder_config hark_engine_decoder_config(const hark_config *config, int32_t vocabulary);
+
+/* Makes model, optimiser and, by a shape-only run of a step, the memory that a step needs. Weights are zero. Without `training` only
+ * hark_engine_evaluate() may be called. Errors: those of the model and of attention plans; HARK_OUT_OF_MEMORY. */
+HARK_MUST_CHECK hark_status hark_engine_create(hark_context *context, const hark_config *config, int32_t vocabulary, bool training,
+                                               hark_engine **out);
+void hark_engine_destroy(hark_context *context, hark_engine **engine);
+
+/* Bytes by use. */
+typedef struct hark_engine_memory {
+  size_t weights, gradients, moments, step, batch;
+} hark_engine_memory;
+hark_engine_memory hark_engine_memory_of(const hark_engine *engine);
+
+/* Forgets the gradients of the step before. */
+HARK_MUST_CHECK hark_status hark_engine_begin_step(hark_context *context, hark_engine *engine);
+
+/* Adds the gradient of weight * (sum of losses) over `rows` windows. first_sample and micro_step name the dropout's random numbers. */
+HARK_MUST_CHECK hark_status hark_engine_micro_batch(hark_context *context, hark_engine *engine, const int32_t *inputs,
+                                                    const int32_t *targets, int64_t rows, uint64_t first_sample, uint32_t micro_step,
+                                                    double weight, double *loss);
+
+/* What came of a step. */
+typedef struct hark_step_result {
+  double gradient_norm; /* before clipping */
+  bool applied;         /* false: loss or gradients were not finite, nothing was changed */
+} hark_step_result;
+
+/* Clips and updates, unless `loss` or the gradients are not finite. `step` counts updates from 1. */
+HARK_MUST_CHECK hark_status hark_engine_finish_step(hark_context *context, hark_engine *engine, int64_t step, double rate, double loss,
+                                                    hark_step_result *result);
+
+/* Sum of the losses (natural logarithm, without smoothing) of the targets that are not ignored. */
+HARK_MUST_CHECK hark_status hark_engine_evaluate(hark_context *context, hark_engine *engine, const int32_t *inputs, const int32_t *targets,
+                                                 int64_t rows, double *sum);
+
+/* Useful operations of the last micro-batch, forward and backward. */
+double hark_engine_operations(const hark_engine *engine);
+
+#endif
