@@ -1,0 +1,70 @@
+/* json.c - JSON: escaping and number text of our own, so that no locale and no default precision changes them; reading by jansson. */
+#include "io/json.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "io/files.h"
+#include "io/number.h"
+
+/* Length of the valid UTF-8 sequence at text (0: none): no overlong forms, surrogates or values above U+10FFFF (RFC 3629, section 4). */
+static size_t sequence_length(const unsigned char *text) {
+  const unsigned char c = text[0];
+  if (c < 0x80) return 1;
+  const size_t length = c >= 0xc2 && c <= 0xdf ? 2 : c >= 0xe0 && c <= 0xef ? 3 : c >= 0xf0 && c <= 0xf4 ? 4 : 0;
+  for (size_t i = 1; i < length; i++) {
+    if ((text[i] & 0xc0) != 0x80) return 0; /* also ends at the zero byte */
+  }
+  if ((c == 0xe0 && text[1] < 0xa0) || (c == 0xed && text[1] > 0x9f) || (c == 0xf0 && text[1] < 0x90) || (c == 0xf4 && text[1] > 0x8f)) {
+    return 0;
+  }
+  return length;
+}
+
+void hark_json_append_string(hark_text *text, const char *value) {
+  hark_text_append_bytes(text, "\"", 1);
+  for (const unsigned char *at = (const unsigned char *)value; *at != 0;) {
+    const size_t length = sequence_length(at);
+    if (length == 0) {
+      hark_text_append_bytes(text, "\xef\xbf\xbd", 3);
+      at++;
+      continue;
+    }
+    if (*at == '"' || *at == '\\') {
+      hark_text_append(text, "\\%c", *at);
+    } else if (*at == '\n') {
+      hark_text_append_bytes(text, "\\n", 2);
+    } else if (*at == '\t') {
+      hark_text_append_bytes(text, "\\t", 2);
+    } else if (*at < 0x20 || *at == 0x7f) {
+      hark_text_append(text, "\\u%04x", *at);
+    } else {
+      hark_text_append_bytes(text, (const char *)at, length);
+    }
+    at += length;
+  }
+  hark_text_append_bytes(text, "\"", 1);
+}
+
+void hark_json_append_number(hark_text *text, double value) {
+  char number[HARK_NUMBER_BYTES];
+  hark_text_append(text, "%s", isfinite(value) ? hark_number_print(value, number) : "null");
+}
+
+hark_status hark_json_parse(hark_context *context, const char *name, const char *text, size_t length, json_t **out) {
+  json_error_t error;
+  *out = json_loadb(text, length, JSON_REJECT_DUPLICATES, &error);
+  if (*out != NULL) return HARK_OK;
+  if (json_error_code(&error) == json_error_out_of_memory)
+    return hark_fail(context, HARK_OUT_OF_MEMORY, "%s: out of memory in jansson", name);
+  return hark_fail(context, HARK_BAD_FILE, "%s:%d:%d: not the JSON expected: %s", name, error.line, error.column, error.text);
+}
+
+hark_status hark_json_read(hark_context *context, const char *path, size_t limit, json_t **out) {
+  *out = NULL;
+  hark_text text = hark_text_empty(context);
+  HARK_TRY(hark_file_read(context, path, limit, &text));
+  const hark_status status = hark_json_parse(context, path, hark_text_get(&text), text.length, out);
+  hark_text_free(&text);
+  return status;
+}

@@ -1,0 +1,500 @@
+/* options.c - the option engine: defaults, command line and files into structs, problems collected.
+ *
+ * Every value, wherever it comes from, goes through take_value(): it is checked against the option's type and range, and stored when its
+ * source ranks at least as high as that of the value that is there. A list grows within one source and starts afresh with a higher one.
+ * Cost: linear in the table for each word.
+ */
+#include "io/options.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "io/files.h"
+#include "io/number.h"
+#include "io/options_set.h"
+#include "io/yaml.h"
+
+#define SHOWN_BYTES 80   /* of a value in a problem */
+#define PROBLEM_LIMIT 50 /* more are counted, not kept */
+
+/* ---- memory of the set ---- */
+
+static hark_status own_bytes(hark_context *context, hark_options *options, size_t bytes, void **out) {
+  void *memory;
+  HARK_TRY(hark_size_add(context, bytes, sizeof(hark_option_piece), &bytes));
+  HARK_TRY(hark_allocate(context, bytes, &memory));
+  hark_option_piece *const piece = memory;
+  *piece = (hark_option_piece){options->pieces, bytes};
+  options->pieces = piece;
+  *out = piece + 1;
+  return HARK_OK;
+}
+
+static hark_status own_text(hark_context *context, hark_options *options, const char *text, size_t length, const char **out) {
+  void *copy;
+  HARK_TRY(own_bytes(context, options, length + 1, &copy));
+  memcpy(copy, text, length);
+  ((char *)copy)[length] = 0;
+  *out = copy;
+  return HARK_OK;
+}
+
+/* Appends an item that the set owns; the array doubles where the count is a power of two. */
+static hark_status append_item(hark_context *context, hark_options *options, hark_string_list *list, const char *item) {
+  if ((list->count & (list->count - 1)) == 0) {
+    void *grown;
+    const size_t count = (size_t)list->count;
+    HARK_TRY(own_bytes(context, options, (count > 0 ? 2 * count : 1) * sizeof(char *), &grown));
+    if (count > 0) memcpy(grown, list->items, count * sizeof(char *));
+    list->items = grown;
+  }
+  const char **const items = (const char **)list->items;
+  items[list->count++] = item;
+  return HARK_OK;
+}
+
+/* ---- problems ---- */
+
+static hark_status add_problem(hark_context *context, hark_options *options, const hark_text *text) {
+  HARK_TRY(text->status);
+  const char *kept = "";
+  if (options->problems.count < PROBLEM_LIMIT) HARK_TRY(own_text(context, options, hark_text_get(text), text->length, &kept));
+  if (options->problems.count <= PROBLEM_LIMIT) {
+    if (options->problems.count == PROBLEM_LIMIT) kept = "more problems of this kind are not shown";
+    HARK_TRY(append_item(context, options, &options->problems, kept));
+  }
+  return HARK_OK;
+}
+
+static hark_status problem(hark_context *context, hark_options *options, const char *format, ...) HARK_PRINTF(3, 4);
+static hark_status problem(hark_context *context, hark_options *options, const char *format, ...) {
+  char line[1024];
+  va_list arguments;
+  va_start(arguments, format);
+  (void)vsnprintf(line, sizeof line, format, arguments);
+  va_end(arguments);
+  hark_text text = hark_text_empty(context);
+  hark_text_append(&text, "%s", line);
+  const hark_status status = add_problem(context, options, &text);
+  hark_text_free(&text);
+  return status;
+}
+
+/* A value as it may be shown on one line. */
+static void shown(const char *value, char out[SHOWN_BYTES + 4]) {
+  size_t length = strlen(value);
+  const bool cut = length > SHOWN_BYTES;
+  if (cut) {
+    length = SHOWN_BYTES;
+    while (length > 0 && ((unsigned char)value[length] & 0xc0) == 0x80) length--; /* not within a character */
+  }
+  for (size_t i = 0; i < length; i++) out[i] = (unsigned char)value[i] < 0x20 || value[i] == 0x7f ? '?' : value[i];
+  memcpy(out + length, cut ? "..." : "", cut ? 4 : 1);
+}
+
+int hark_options_problem_count(const hark_options *options) { return (int)options->problems.count; }
+const char *hark_options_problem(const hark_options *options, int index) { return options->problems.items[index]; }
+
+hark_status hark_options_finish(hark_context *context, const hark_options *options) {
+  if (options->problems.count == 0) return HARK_OK;
+  const int others = (int)options->problems.count - 1;
+  if (others == 0) return hark_fail(context, HARK_BAD_CONFIGURATION, "%s", options->problems.items[0]);
+  return hark_fail(context, HARK_BAD_CONFIGURATION, "%s (and %d more problem%s)", options->problems.items[0], others,
+                   others > 1 ? "s" : "");
+}
+
+hark_status hark_options_complain(hark_context *context, hark_options *options, const char *names, const char *format, ...) {
+  char line[512];
+  const hark_option_entry *first = NULL;
+  const char *where = NULL;
+  size_t length;
+  for (const char *at = names, *word; (word = hark_next_word(&at, ' ', &length)) != NULL;) {
+    for (int i = 0; i < options->count; i++) {
+      const hark_option_entry *const entry = &options->entries[i];
+      if (strlen(entry->option->name) != length || memcmp(entry->option->name, word, length) != 0) continue;
+      if (entry->bad) return HARK_OK;
+      if (first == NULL) first = entry;
+      if (where == NULL && entry->where != NULL) {
+        where = entry->where;
+        first = entry;
+      }
+    }
+  }
+  va_list arguments;
+  va_start(arguments, format);
+  (void)vsnprintf(line, sizeof line, format, arguments);
+  va_end(arguments);
+  const char *const name = first != NULL ? first->option->name : names;
+  if (where != NULL && where[0] != '-') return problem(context, options, "%s: %s: %s", where, name, line);
+  return problem(context, options, "%s: %s", where != NULL ? where : name, line);
+}
+
+/* ---- values ---- */
+
+static hark_status bad_value(hark_context *context, hark_options *options, hark_option_entry *entry, const char *value, const char *where) {
+  char word[SHOWN_BYTES + 4];
+  shown(value, word);
+  entry->bad = true;
+  hark_text text = hark_text_empty(context);
+  hark_text_append(&text, "%s: ", where);
+  if (where[0] != '-') hark_text_append(&text, "%s: ", entry->option->name);
+  hark_text_append(&text, "\"%s\" given, expected ", word);
+  hark_option_expected(entry->option, &text);
+  const hark_status status = add_problem(context, options, &text);
+  hark_text_free(&text);
+  return status;
+}
+
+/* Checks a value and stores it unless a higher source has spoken. `afresh`: the first value of a list in this place. */
+static hark_status take_value(hark_context *context, hark_options *options, hark_option_entry *entry, const char *value, const char *where,
+                              hark_option_source source, bool afresh) {
+  const hark_option *const option = entry->option;
+  const bool store = source >= entry->source;
+  const size_t length = strlen(value);
+  bool truth = false, good = true;
+  int64_t whole = 0;
+  double number = 0;
+  int choice = 0;
+  switch (option->type) {
+    case HARK_OPTION_BOOL: good = hark_option_read_bool(value, &truth); break;
+    case HARK_OPTION_INT: good = hark_number_read_whole(value, length, &whole) && hark_option_in_range(option, (double)whole); break;
+    case HARK_OPTION_FLOAT: good = hark_number_read(value, length, &number) && hark_option_in_range(option, number); break;
+    case HARK_OPTION_DURATION: good = hark_number_read_duration(value, length, &number) && hark_option_in_range(option, number); break;
+    case HARK_OPTION_ENUM: good = (choice = hark_option_choice(option->range, value)) >= 0; break;
+    case HARK_OPTION_STRING:
+    case HARK_OPTION_LIST: break;
+  }
+  if (!good) return bad_value(context, options, entry, value, where);
+  if (!store) return HARK_OK;
+  switch (option->type) {
+    case HARK_OPTION_BOOL: *(bool *)entry->field = truth; break;
+    case HARK_OPTION_INT: *(int64_t *)entry->field = whole; break;
+    case HARK_OPTION_FLOAT:
+    case HARK_OPTION_DURATION: *(double *)entry->field = number; break;
+    case HARK_OPTION_ENUM: *(int *)entry->field = choice; break;
+    case HARK_OPTION_STRING: HARK_TRY(own_text(context, options, value, length, (const char **)entry->field)); break;
+    case HARK_OPTION_LIST: {
+      hark_string_list *const list = entry->field;
+      const char *item;
+      if (afresh || source > entry->source) *list = (hark_string_list){0};
+      HARK_TRY(own_text(context, options, value, length, &item));
+      HARK_TRY(append_item(context, options, list, item));
+      break;
+    }
+  }
+  if (source > HARK_SOURCE_DEFAULT) HARK_TRY(own_text(context, options, where, strlen(where), &entry->where));
+  entry->source = source;
+  return HARK_OK;
+}
+
+/* ---- finding options ---- */
+
+/* The word without its dots before the last part. */
+static const char *last_part(const char *name) {
+  const char *const dot = strrchr(name, '.');
+  return dot != NULL ? dot + 1 : name;
+}
+
+static bool same_flag(const hark_option *option, const char *word) {
+  char name[HARK_OPTION_WORD_BYTES];
+  if (strcmp(option->name, word) == 0) return true;
+  size_t length;
+  if (option->flags == NULL) return false;
+  for (const char *at = option->flags, *first; (first = hark_next_word(&at, ' ', &length)) != NULL;) {
+    if (hark_option_spelling(first, length, true, name) && strcmp(name, word) == 0) return true;
+  }
+  return false;
+}
+
+static hark_option_entry *find_flag(hark_options *options, const char *word) {
+  for (int i = 0; i < options->count; i++) {
+    if (same_flag(options->entries[i].option, word)) return &options->entries[i];
+  }
+  return NULL;
+}
+
+static hark_option_entry *find_key(hark_options *options, const char *key) {
+  char word[HARK_OPTION_WORD_BYTES];
+  if (!hark_option_spelling(key, strlen(key), false, word)) return NULL;
+  for (int i = 0; i < options->count; i++) {
+    hark_option_entry *const entry = &options->entries[i];
+    if (entry->table->configuration && strcmp(entry->option->name, word) == 0) return entry;
+  }
+  return NULL;
+}
+
+const hark_option_entry *hark_options_entry(const hark_options *options, const char *name) {
+  for (int i = 0; i < options->count; i++) {
+    if (strcmp(options->entries[i].option->name, name) == 0) return &options->entries[i];
+  }
+  return NULL;
+}
+
+/* A section is what stands before a dot of some key. */
+static bool is_section(const hark_options *options, const char *key) {
+  char word[HARK_OPTION_WORD_BYTES];
+  if (!hark_option_spelling(key, strlen(key), false, word)) return false;
+  const size_t length = strlen(word);
+  for (int i = 0; i < options->count; i++) {
+    const char *const name = options->entries[i].option->name;
+    if (options->entries[i].table->configuration && strncmp(name, word, length) == 0 && name[length] == '.') return true;
+  }
+  return false;
+}
+
+/* The option nearest to a flag or key: by its whole name, by its last part, or by a short form. */
+static const hark_option *nearest_option(const hark_options *options, const char *word, bool flag) {
+  const hark_option *nearest = NULL;
+  int best = hark_word_near(word) + 1;
+  for (int i = 0; i < options->count; i++) {
+    const hark_option *const option = options->entries[i].option;
+    if (flag ? !hark_option_applies(option, options->command) : !options->entries[i].table->configuration) continue;
+    int steps = (int)hark_min(hark_word_distance(word, option->name),
+                              hark_word_distance(last_part(word), last_part(option->name)) + (strchr(word, '.') != NULL));
+    size_t length;
+    if (flag && option->flags != NULL) {
+      char form[HARK_OPTION_WORD_BYTES];
+      for (const char *at = option->flags, *first; (first = hark_next_word(&at, ' ', &length)) != NULL;) {
+        if (hark_option_spelling(first, length, true, form)) steps = (int)hark_min(steps, hark_word_distance(word, form));
+      }
+    }
+    if (steps < best) {
+      best = steps;
+      nearest = option;
+    }
+  }
+  return nearest;
+}
+
+static hark_status unknown_word(hark_context *context, hark_options *options, const char *where, const char *word, bool flag) {
+  char plain[HARK_OPTION_WORD_BYTES], text[SHOWN_BYTES + 4];
+  shown(word, text);
+  const char *const what = flag ? "unknown flag" : "unknown key";
+  const char *const stem = flag ? word + strspn(word, "-") : word;
+  const hark_option *near = NULL;
+  if (hark_option_spelling(stem, strcspn(stem, "="), flag, plain)) near = nearest_option(options, plain, flag);
+  const char *const before = flag ? "" : where, *const colon = flag ? "" : ": ";
+  if (near == NULL) return problem(context, options, "%s%s%s: %s", before, colon, text, what);
+  char form[HARK_OPTION_WORD_BYTES];
+  const char *at = flag && near->flags != NULL ? near->flags : near->name;
+  size_t length;
+  const char *const first = hark_next_word(&at, ' ', &length);
+  snprintf(form, sizeof form, "%s%.*s", !flag ? "" : length == 1 ? "-" : "--", (int)length, first);
+  return problem(context, options, "%s%s%s: %s; did you mean %s?", before, colon, text, what, form);
+}
+
+/* ---- command line ---- */
+
+/* Reads one flag. *used is set to 2 when the next word was its value. */
+static hark_status read_flag(hark_context *context, hark_options *options, const char *word, const char *next, int *used) {
+  char name[HARK_OPTION_WORD_BYTES], flag[HARK_OPTION_WORD_BYTES];
+  const char *const stem = word + (word[1] == '-' ? 2 : 1);
+  const size_t length = strcspn(stem, "=");
+  const char *value = stem[length] == '=' ? stem + length + 1 : NULL;
+  *used = 1;
+  if (!hark_option_spelling(stem, length, true, name)) return unknown_word(context, options, "", word, true);
+  hark_option_entry *entry = find_flag(options, name);
+  const bool one_letter = length == 1;
+  if (entry != NULL && one_letter != (word[1] != '-')) entry = NULL; /* -o and --out; not --o, not -out */
+  snprintf(flag, sizeof flag, "%.*s", (int)(length + (size_t)(stem - word)), word);
+  if (entry == NULL && strncmp(name, "no_", 3) == 0) {
+    entry = find_flag(options, name + 3);
+    if (entry != NULL && entry->option->type == HARK_OPTION_BOOL) {
+      if (value != NULL) return problem(context, options, "%s: takes no value", flag);
+      value = "false";
+    } else {
+      entry = NULL;
+    }
+  }
+  if (entry == NULL) return unknown_word(context, options, "", word, true);
+  if (!hark_option_applies(entry->option, options->command)) {
+    return problem(context, options, "%s: does not apply to %s (it does to: %s)", flag, options->command, entry->option->commands);
+  }
+  if (value == NULL && entry->option->type == HARK_OPTION_BOOL) value = "true";
+  if (value == NULL) {
+    double number;
+    const bool negative = next != NULL && next[0] == '-' && hark_number_read(next, strlen(next), &number);
+    if (next == NULL || (next[0] == '-' && next[1] != 0 && !negative)) {
+      entry->bad = true;
+      return problem(context, options, "%s: needs a value (or %s=VALUE)", flag, flag);
+    }
+    value = next;
+    *used = 2;
+  }
+  return take_value(context, options, entry, value, flag, HARK_SOURCE_COMMAND, false);
+}
+
+hark_status hark_options_read_arguments(hark_context *context, hark_options *options, int count, const char *const *words) {
+  bool plain = false;
+  for (int i = 0; i < count;) {
+    const char *const word = words[i];
+    int used = 1;
+    if (!plain && strcmp(word, "--") == 0) {
+      plain = true;
+    } else if (plain || word[0] != '-' || word[1] == 0) {
+      const char *copy;
+      HARK_TRY(own_text(context, options, word, strlen(word), &copy));
+      HARK_TRY(append_item(context, options, &options->arguments, copy));
+    } else {
+      HARK_TRY(read_flag(context, options, word, i + 1 < count ? words[i + 1] : NULL, &used));
+    }
+    i += used;
+  }
+  return HARK_OK;
+}
+
+int hark_options_argument_count(const hark_options *options) { return (int)options->arguments.count; }
+const char *hark_options_argument(const hark_options *options, int index) { return options->arguments.items[index]; }
+
+/* ---- files ---- */
+
+typedef struct yaml_reading {
+  hark_context *context;
+  hark_options *options;
+  const char *path;
+  hark_option_source source;
+} yaml_reading;
+
+static hark_status take_yaml(void *user, const hark_yaml_item *item, bool *skip) {
+  const yaml_reading *const reading = user;
+  hark_context *const context = reading->context;
+  hark_options *const options = reading->options;
+  char where[HARK_PATH_BYTES + 16];
+  snprintf(where, sizeof where, "%s:%d", reading->path, item->line);
+  hark_option_entry *const entry = find_key(options, item->key);
+  if (item->kind == HARK_YAML_SECTION || item->kind == HARK_YAML_LIST) {
+    /* A list of sections, one a layer (model.attention), would be opened here. */
+    const bool list = item->kind == HARK_YAML_LIST;
+    if (list && entry != NULL && entry->option->type == HARK_OPTION_LIST) {
+      if (reading->source >= entry->source) {
+        *(hark_string_list *)entry->field = (hark_string_list){0};
+        entry->source = reading->source;
+        HARK_TRY(own_text(context, options, where, strlen(where), &entry->where));
+      }
+      return HARK_OK;
+    }
+    if (!list && entry == NULL && is_section(options, item->key)) return HARK_OK;
+    *skip = true;
+    if (entry == NULL && is_section(options, item->key))
+      return problem(context, options, "%s: %s: a list given, expected a section", where, item->key);
+    if (entry == NULL) return unknown_word(context, options, where, item->key, false);
+    return bad_value(context, options, entry, list ? "[...]" : "{...}", where);
+  }
+  if (entry == NULL) {
+    if (is_section(options, item->key)) {
+      if (item->kind == HARK_YAML_NULL) return HARK_OK; /* a section with nothing in it */
+      return problem(context, options, "%s: %s: a value given, expected a section", where, item->key);
+    }
+    return unknown_word(context, options, where, item->key, false);
+  }
+  if (item->kind == HARK_YAML_NULL) {
+    if (entry->option->type == HARK_OPTION_LIST) return HARK_OK;
+    if (entry->option->type != HARK_OPTION_STRING) return bad_value(context, options, entry, "", where);
+  }
+  const bool afresh = item->kind != HARK_YAML_ITEM;
+  return take_value(context, options, entry, item->kind == HARK_YAML_NULL ? "" : item->value, where, reading->source, afresh);
+}
+
+hark_status hark_options_read_yaml(hark_context *context, hark_options *options, const char *path, hark_option_source source) {
+  hark_text text = hark_text_empty(context);
+  HARK_TRY(hark_file_read(context, path, HARK_YAML_BYTES, &text));
+  yaml_reading reading = {context, options, path, source};
+  hark_status status = hark_yaml_walk(context, path, hark_text_get(&text), text.length, take_yaml, &reading);
+  hark_text_free(&text);
+  if (status == HARK_BAD_CONFIGURATION) {
+    char line[HARK_MESSAGE_BYTES];
+    snprintf(line, sizeof line, "%s", hark_context_message(context));
+    status = problem(context, options, "%s", line);
+  }
+  return status;
+}
+
+hark_status hark_options_set(hark_context *context, hark_options *options, const char *name, const char *value, const char *where,
+                             hark_option_source source) {
+  hark_option_entry *const entry = (hark_option_entry *)hark_options_entry(options, name);
+  if (entry == NULL) return unknown_word(context, options, where, name, false);
+  return take_value(context, options, entry, value, where, source, false);
+}
+
+/* ---- the set ---- */
+
+/* Refuses a table that contradicts itself: a programming error that the first use shows. */
+static hark_status check_entry(hark_context *context, const hark_options *options, int index) {
+  const hark_option *const option = options->entries[index].option;
+  const bool number = option->type == HARK_OPTION_INT || option->type == HARK_OPTION_FLOAT || option->type == HARK_OPTION_DURATION;
+  if ((number && option->range != NULL && !hark_option_range_is_sound(option->range)) ||
+      (option->type == HARK_OPTION_ENUM && option->range == NULL)) {
+    return hark_fail(context, HARK_INTERNAL_ERROR, "option %s: range \"%s\"", option->name, option->range != NULL ? option->range : "");
+  }
+  for (int i = 0; i < index; i++) {
+    const hark_option *const other = options->entries[i].option;
+    bool twice = same_flag(other, option->name);
+    size_t length;
+    char form[HARK_OPTION_WORD_BYTES];
+    for (const char *at = option->flags, *first; at != NULL && (first = hark_next_word(&at, ' ', &length)) != NULL;) {
+      twice = twice || (hark_option_spelling(first, length, true, form) && same_flag(other, form));
+    }
+    if (twice) return hark_fail(context, HARK_INTERNAL_ERROR, "options %s and %s share a flag", other->name, option->name);
+  }
+  return HARK_OK;
+}
+
+static hark_status fill_set(hark_context *context, hark_options *options, const hark_option_group *groups, int count) {
+  void *entries;
+  int total = 0;
+  for (int g = 0; g < count; g++) total += groups[g].table->count;
+  HARK_TRY(own_bytes(context, options, (size_t)total * sizeof(hark_option_entry), &entries));
+  options->entries = entries;
+  for (int g = 0; g < count; g++) {
+    const hark_option_table *const table = groups[g].table;
+    memset(groups[g].values, 0, table->values_size);
+    for (int i = 0; i < table->count; i++) {
+      hark_option_entry *const entry = &options->entries[options->count++];
+      *entry = (hark_option_entry){.option = &table->options[i], .table = table};
+      entry->field = (char *)groups[g].values + table->options[i].offset;
+      HARK_TRY(check_entry(context, options, options->count - 1));
+      const char *const initial = entry->option->initial != NULL ? entry->option->initial : "";
+      if (entry->option->type == HARK_OPTION_LIST && initial[0] == 0) continue;
+      HARK_TRY(take_value(context, options, entry, initial, "default", HARK_SOURCE_DEFAULT, true));
+    }
+  }
+  if (options->problems.count > 0) return hark_fail(context, HARK_INTERNAL_ERROR, "option table: %s", options->problems.items[0]);
+  return HARK_OK;
+}
+
+hark_status hark_options_create(hark_context *context, const char *command, const hark_option_group *groups, int count,
+                                hark_options **out) {
+  void *memory;
+  *out = NULL;
+  HARK_TRY(hark_allocate_zero(context, sizeof(hark_options), &memory));
+  hark_options *options = memory;
+  options->command = command;
+  const hark_status status = fill_set(context, options, groups, count);
+  if (status != HARK_OK) {
+    hark_options_destroy(context, &options);
+    return status;
+  }
+  *out = options;
+  return HARK_OK;
+}
+
+void hark_options_destroy(hark_context *context, hark_options **options) {
+  if (*options == NULL) return;
+  for (hark_option_piece *piece = (*options)->pieces; piece != NULL;) {
+    hark_option_piece *const next = piece->next;
+    hark_release(context, piece, piece->bytes);
+    piece = next;
+  }
+  hark_release(context, *options, sizeof(hark_options));
+  *options = NULL;
+}
+
+hark_option_source hark_options_source(const hark_options *options, const char *name) {
+  const hark_option_entry *const entry = hark_options_entry(options, name);
+  return entry != NULL ? entry->source : HARK_SOURCE_DEFAULT;
+}
+
+const char *hark_options_where(const hark_options *options, const char *name) {
+  const hark_option_entry *const entry = hark_options_entry(options, name);
+  return entry != NULL && entry->where != NULL ? entry->where : "default";
+}

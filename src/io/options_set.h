@@ -1,0 +1,55 @@
+/* options_set.h - inside of a set of options: what options.c fills and options_print.c writes. */
+#ifndef HARK_IO_OPTIONS_SET_H
+#define HARK_IO_OPTIONS_SET_H
+
+#include "io/options.h"
+
+/* One option of the set with its field. */
+typedef struct hark_option_entry {
+  const hark_option *option;
+  const hark_option_table *table;
+  void *field;
+  const char *where; /* of the value: "--layers", "run.yaml:12"; NULL: the default */
+  hark_option_source source;
+  bool bad; /* a problem was found with it */
+} hark_option_entry;
+
+/* Memory of the set, freed with it. */
+typedef struct hark_option_piece {
+  struct hark_option_piece *next;
+  size_t bytes;
+} hark_option_piece;
+
+struct hark_options {
+  const char *command;
+  hark_option_entry *entries;
+  int count;
+  hark_option_piece *pieces;
+  hark_string_list problems;
+  hark_string_list arguments;
+};
+
+#define HARK_OPTION_WORD_BYTES 256 /* of a key or flag that is looked up */
+
+/* One spelling for all: '-' as '_' (in flags) and "ization" as "isation". False when the word is too long to be any. */
+bool hark_option_spelling(const char *text, size_t length, bool flag, char out[HARK_OPTION_WORD_BYTES]);
+/* The number lies in the option's interval. */
+bool hark_option_in_range(const hark_option *option, double value);
+/* The text is an interval: "[1, inf)". */
+bool hark_option_range_is_sound(const char *text);
+/* Index of the value among words separated by '|', or -1. */
+int hark_option_choice(const char *choices, const char *value);
+bool hark_option_read_bool(const char *value, bool *out);
+/* Levenshtein distance, and the largest one at which a word may be taken for another: a third of the letters, one at least. */
+int hark_word_distance(const char *a, const char *b);
+int hark_word_near(const char *word);
+
+/* Whether the subcommand takes the option as a flag. */
+bool hark_option_applies(const hark_option *option, const char *command);
+/* The next word of *at and its length; *at is moved behind it. NULL at the end. */
+const char *hark_next_word(const char **at, char separator, size_t *length);
+const hark_option_entry *hark_options_entry(const hark_options *options, const char *name);
+/* "a whole number of at least 1", "one of none, learned". */
+void hark_option_expected(const hark_option *option, hark_text *text);
+
+#endif

@@ -1,0 +1,169 @@
+/* options_words.c - words of options: spelling, ranges and choices written as text, and which known word an unknown one is near to. */
+#include <math.h>
+#include <string.h>
+
+#include "io/number.h"
+#include "io/options_set.h"
+
+/* ---- spelling ---- */
+
+const char *hark_next_word(const char **at, char separator, size_t *length) {
+  const char *first = *at;
+  while (*first == separator) first++;
+  if (*first == 0) return NULL;
+  const char *end = first;
+  while (*end != 0 && *end != separator) end++;
+  *at = end;
+  *length = (size_t)(end - first);
+  return first;
+}
+
+/* One spelling for all: '-' as '_' (in flags) and "ization" as "isation". False when the word is too long to be any. */
+bool hark_option_spelling(const char *text, size_t length, bool flag, char out[HARK_OPTION_WORD_BYTES]) {
+  if (length >= HARK_OPTION_WORD_BYTES) return false;
+  memcpy(out, text, length);
+  out[length] = 0;
+  for (char *at = out; *at != 0; at++) {
+    if (flag && *at == '-') *at = '_';
+  }
+  for (char *at = strstr(out, "ization"); at != NULL; at = strstr(at, "ization")) at[1] = 's';
+  return true;
+}
+
+static bool has_word(const char *words, char separator, const char *word) {
+  size_t length;
+  const size_t wanted = strlen(word);
+  for (const char *at = words, *first; (first = hark_next_word(&at, separator, &length)) != NULL;) {
+    if (length == wanted && memcmp(first, word, length) == 0) return true;
+  }
+  return false;
+}
+
+bool hark_option_applies(const hark_option *option, const char *command) {
+  return option->commands == NULL || command == NULL || has_word(option->commands, ' ', command);
+}
+
+/* ---- ranges ---- */
+
+/* An interval "[1, inf)". False when it is malformed. */
+typedef struct interval {
+  double low, high;
+  bool open_low, open_high;
+} interval;
+
+static bool read_bound(const char *text, size_t length, double *out) {
+  if (length == 3 && memcmp(text, "inf", 3) == 0) {
+    *out = HUGE_VAL;
+    return true;
+  }
+  if (length == 4 && memcmp(text, "-inf", 4) == 0) {
+    *out = -HUGE_VAL;
+    return true;
+  }
+  return hark_number_read(text, length, out);
+}
+
+static bool read_interval(const char *text, interval *out) {
+  const size_t length = strlen(text);
+  const char *const comma = strchr(text, ',');
+  if (comma == NULL || length < 5 || comma[1] != ' ') return false;
+  out->open_low = text[0] == '(';
+  out->open_high = text[length - 1] == ')';
+  if ((!out->open_low && text[0] != '[') || (!out->open_high && text[length - 1] != ']')) return false;
+  return read_bound(text + 1, (size_t)(comma - text) - 1, &out->low) &&
+         read_bound(comma + 2, (size_t)(text + length - comma) - 3, &out->high);
+}
+
+bool hark_option_range_is_sound(const char *text) {
+  interval range;
+  return read_interval(text, &range);
+}
+
+bool hark_option_in_range(const hark_option *option, double value) {
+  interval range;
+  if (option->range == NULL || !read_interval(option->range, &range)) return option->range == NULL;
+  return (range.open_low ? value > range.low : value >= range.low) && (range.open_high ? value < range.high : value <= range.high);
+}
+
+void hark_option_expected(const hark_option *option, hark_text *text) {
+  static const char *const words[] = {[HARK_OPTION_BOOL] = "true or false",
+                                      [HARK_OPTION_INT] = "a whole number",
+                                      [HARK_OPTION_FLOAT] = "a number",
+                                      [HARK_OPTION_STRING] = "a text",
+                                      [HARK_OPTION_ENUM] = "one of ",
+                                      [HARK_OPTION_LIST] = "texts",
+                                      [HARK_OPTION_DURATION] = "a time such as 90s, 10m or 1h30m"};
+  hark_text_append(text, "%s", words[option->type]);
+  if (option->range == NULL) return;
+  if (option->type == HARK_OPTION_ENUM) {
+    size_t length;
+    for (const char *at = option->range, *word; (word = hark_next_word(&at, '|', &length)) != NULL;) {
+      hark_text_append(text, "%s%.*s", word == option->range ? "" : ", ", (int)length, word);
+    }
+    return;
+  }
+  interval range;
+  if (!read_interval(option->range, &range)) return;
+  char low[HARK_NUMBER_BYTES];
+  if (range.high == HUGE_VAL) {
+    hark_text_append(text, " %s %s", range.open_low ? "above" : "of at least", hark_number_print(range.low, low));
+  } else {
+    hark_text_append(text, " in %s", option->range);
+  }
+}
+
+/* ---- choices ---- */
+
+int hark_option_choice(const char *choices, const char *value) {
+  char word[HARK_OPTION_WORD_BYTES];
+  size_t length;
+  int index = 0;
+  if (!hark_option_spelling(value, strlen(value), false, word)) return -1;
+  for (const char *at = choices, *first; (first = hark_next_word(&at, '|', &length)) != NULL; index++) {
+    if (strlen(word) == length && memcmp(first, word, length) == 0) return index;
+  }
+  return -1;
+}
+
+bool hark_option_read_bool(const char *value, bool *out) {
+  const int index = hark_option_choice("true|yes|on|false|no|off", value);
+  *out = index < 3;
+  return index >= 0;
+}
+
+/* ---- nearness ---- */
+
+/* Levenshtein distance, row by row: d[i][j] = min(d[i-1][j] + 1, d[i][j-1] + 1, d[i-1][j-1] + [a_i != b_j]). */
+int hark_word_distance(const char *a, const char *b) {
+  int row[HARK_OPTION_WORD_BYTES];
+  const int columns = (int)strlen(b);
+  if (strlen(a) >= HARK_OPTION_WORD_BYTES || columns >= HARK_OPTION_WORD_BYTES) return HARK_OPTION_WORD_BYTES;
+  for (int j = 0; j <= columns; j++) row[j] = j;
+  for (int i = 1; a[i - 1] != 0; i++) {
+    int diagonal = row[0];
+    row[0] = i;
+    for (int j = 1; j <= columns; j++) {
+      const int replaced = diagonal + (a[i - 1] != b[j - 1]);
+      diagonal = row[j];
+      row[j] = (int)hark_min(replaced, 1 + hark_min(row[j], row[j - 1]));
+    }
+  }
+  return row[columns];
+}
+
+/* Two words are near when at most a third of the letters (and one at least) differ. */
+int hark_word_near(const char *word) { return (int)hark_max(1, (int64_t)strlen(word) / 3); }
+
+const char *hark_nearest_word(const char *word, int count, const char *(*name)(const void *user, int index), const void *user) {
+  const char *nearest = NULL;
+  int best = hark_word_near(word) + 1;
+  for (int i = 0; i < count; i++) {
+    const char *const candidate = name(user, i);
+    const int steps = hark_word_distance(word, candidate);
+    if (steps < best) {
+      best = steps;
+      nearest = candidate;
+    }
+  }
+  return nearest;
+}
