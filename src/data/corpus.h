@@ -31,7 +31,7 @@ typedef struct hark_corpus_settings {
   const char *tokenizer_kind;      /* "characters" when NULL: the vocabulary is built from all the files */
   const hark_tokenizer *tokenizer; /* given: this vocabulary is used instead (resuming, evaluating); it must outlive the corpus */
   hark_unknown unknown;            /* characters outside the given vocabulary */
-  const char *cache_folder;        /* exists; several corpora may share it */
+  const char *cache_folder;        /* made when it is missing; several corpora may share it */
   size_t buffer_bytes;             /* size of the parts that text is read in; 0: HARK_CORPUS_BUFFER_BYTES */
 } hark_corpus_settings;
 

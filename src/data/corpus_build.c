@@ -1,0 +1,165 @@
+/* corpus_build.c - text files into a file of tokens, in parts: memory is five times the size of a part, whatever the size of the text. */
+#include "data/corpus_build.h"
+
+#include <inttypes.h>
+#include <time.h>
+
+#include "data/checksum.h"
+#include "data/token_file.h"
+#include "data/utf8.h"
+
+size_t hark_corpus_part_bytes(const hark_corpus_settings *settings) {
+  return settings->buffer_bytes > 0 ? settings->buffer_bytes : HARK_CORPUS_BUFFER_BYTES;
+}
+
+typedef struct learner {
+  hark_context *context;
+  hark_tokenizer *tokenizer;
+} learner;
+
+static hark_status learn_part(void *closure, const void *text, size_t bytes, bool last, size_t *consumed, hark_text_fault *fault) {
+  const learner *learning = closure;
+  return hark_tokenizer_learn(learning->context, learning->tokenizer, text, bytes, last, consumed, fault);
+}
+
+static hark_status learn_sources(hark_context *context, const hark_source_list *sources, void *buffer, size_t buffer_bytes,
+                                 hark_tokenizer *tokenizer) {
+  learner learning = {context, tokenizer};
+  for (int64_t i = 0; i < sources->count && hark_tokenizer_learns(tokenizer); i++)
+    HARK_TRY(hark_source_read(context, &sources->items[i], 0, sources->items[i].bytes, buffer, buffer_bytes, learn_part, &learning));
+  return hark_tokenizer_finish(context, tokenizer);
+}
+
+hark_status hark_corpus_learn(hark_context *context, const hark_corpus_settings *settings, const hark_source_list *sources,
+                              hark_tokenizer **out) {
+  const char *kind = settings->tokenizer_kind != NULL ? settings->tokenizer_kind : hark_tokenizer_kind_name(0);
+  const size_t buffer_bytes = hark_corpus_part_bytes(settings);
+  void *buffer = NULL;
+  HARK_TRY(hark_tokenizer_create(context, kind, out));
+  hark_status status = hark_allocate(context, buffer_bytes, &buffer);
+  if (status == HARK_OK) status = learn_sources(context, sources, buffer, buffer_bytes, *out);
+  hark_release(context, buffer, buffer_bytes);
+  if (status != HARK_OK) hark_tokenizer_destroy(context, out);
+  return status;
+}
+
+/* Everything that writing needs, freed in one place. */
+typedef struct builder {
+  hark_context *context;
+  const hark_corpus_settings *settings;
+  const hark_tokenizer *tokenizer;
+  hark_source_list *sources;
+  hark_piece_list pieces;
+  hark_token_document *documents; /* [pieces.count] */
+  void *buffer;                   /* [buffer_bytes] of text */
+  int32_t *tokens;                /* [buffer_bytes]: a token takes at least one byte */
+  size_t buffer_bytes;
+  char *vocabulary;
+  size_t vocabulary_bytes;
+  hark_writer writer;
+  hark_token_file_info info;
+  /* of the piece at hand */
+  hark_source *source;
+  hark_token_split *split;
+} builder;
+
+static hark_status encode_part(void *closure, const void *text, size_t bytes, bool last, size_t *consumed, hark_text_fault *fault) {
+  builder *b = closure;
+  size_t count = 0;
+  HARK_TRY(
+      hark_tokenizer_encode_part(b->context, b->tokenizer, b->settings->unknown, text, bytes, last, b->tokens, &count, consumed, fault));
+  const unsigned char *byte = text;
+  int64_t characters = 0;
+  for (size_t i = 0; i < *consumed; i++) characters += hark_utf8_is_lead(byte[i]);
+  b->split->counts.characters += characters;
+  b->split->counts.tokens += (int64_t)count;
+  b->source->checksum = hark_checksum_bytes(b->source->checksum, text, *consumed);
+  hark_tokens_pack(b->tokens, count, b->info.token_bytes, b->tokens);
+  b->split->checksum = hark_checksum_bytes(b->split->checksum, b->tokens, count * b->info.token_bytes);
+  return hark_writer_append(b->context, &b->writer, b->tokens, count * b->info.token_bytes);
+}
+
+/* Tokens of one split; `document` counts those of both. */
+static hark_status encode_split(builder *b, hark_split which, int64_t *document) {
+  b->split = &b->info.split[which];
+  b->split->offset = (int64_t)b->writer.bytes;
+  b->split->checksum = HARK_CHECKSUM_START;
+  for (int64_t i = 0; i < b->pieces.count; i++) {
+    const hark_piece *piece = &b->pieces.items[i];
+    if (piece->split != which) continue;
+    b->source = &b->sources->items[piece->source];
+    const int64_t first = b->split->counts.tokens;
+    HARK_TRY(hark_source_read(b->context, b->source, piece->from, piece->to, b->buffer, b->buffer_bytes, encode_part, b));
+    b->documents[(*document)++] = (hark_token_document){.source = piece->source,
+                                                        .byte_offset = piece->from,
+                                                        .bytes = piece->to - piece->from,
+                                                        .first = first,
+                                                        .count = b->split->counts.tokens - first};
+    b->split->counts.bytes += piece->to - piece->from;
+    b->split->counts.documents++;
+  }
+  return HARK_OK;
+}
+
+/* Over what the tokens depend on, but not over where the files lie. */
+static uint64_t contents_checksum(const builder *b) {
+  uint64_t sum = hark_checksum_number(HARK_CHECKSUM_START, b->info.vocabulary_checksum);
+  sum = hark_checksum_number(sum, (uint64_t)b->settings->unknown);
+  for (int64_t i = 0; i < b->pieces.count; i++) {
+    const hark_piece *piece = &b->pieces.items[i];
+    sum = hark_checksum_number(sum, b->sources->items[piece->source].checksum);
+    sum = hark_checksum_number(sum, (uint64_t)piece->split);
+    sum = hark_checksum_number(sum, (uint64_t)piece->from);
+    sum = hark_checksum_number(sum, (uint64_t)piece->to);
+  }
+  return sum;
+}
+
+static hark_status build(builder *b, const char *path) {
+  HARK_TRY(hark_sources_divide(b->context, b->settings, b->sources, &b->pieces));
+  HARK_TRY(hark_allocate(b->context, (size_t)b->pieces.count * sizeof *b->documents, (void **)&b->documents));
+  HARK_TRY(hark_allocate(b->context, b->buffer_bytes, &b->buffer));
+  HARK_TRY(hark_allocate(b->context, b->buffer_bytes * sizeof *b->tokens, (void **)&b->tokens));
+  HARK_TRY(hark_tokenizer_print(b->context, b->tokenizer, &b->vocabulary, &b->vocabulary_bytes));
+  b->info.vocabulary_size = hark_tokenizer_size(b->tokenizer);
+  b->info.vocabulary_checksum = hark_tokenizer_checksum(b->tokenizer);
+  b->info.token_bytes = hark_token_bytes(b->info.vocabulary_size);
+  b->info.made_seconds = (int64_t)time(NULL);
+  for (int64_t i = 0; i < b->sources->count; i++) b->sources->items[i].checksum = HARK_CHECKSUM_START;
+  HARK_TRY(hark_writer_open(b->context, &b->writer, path));
+  HARK_TRY(hark_token_file_write_header(b->context, &b->writer, b->info.token_bytes));
+  int64_t document = 0;
+  HARK_TRY(encode_split(b, HARK_SPLIT_TRAINING, &document));
+  HARK_TRY(encode_split(b, HARK_SPLIT_VALIDATION, &document));
+  for (int64_t i = 0; i < b->sources->count; i++) HARK_TRY(hark_source_check_unchanged(b->context, &b->sources->items[i]));
+  b->info.contents_checksum = contents_checksum(b);
+  HARK_TRY(hark_token_file_write_index(b->context, &b->writer, &b->info, b->documents, b->sources, b->vocabulary, b->vocabulary_bytes));
+  return hark_writer_commit(b->context, &b->writer, NULL);
+}
+
+static void warn_of_empty_files(hark_context *context, const hark_source_list *sources) {
+  for (int64_t i = 0; i < sources->count; i++)
+    if (sources->items[i].bytes == 0) hark_log(context, HARK_LOG_WARNING, "%s: is empty", sources->items[i].path);
+}
+
+hark_status hark_corpus_build(hark_context *context, const hark_corpus_settings *settings, hark_source_list *sources,
+                              const hark_tokenizer *tokenizer, const char *path) {
+  builder *b;
+  HARK_TRY(hark_allocate_zero(context, sizeof *b, (void **)&b)); /* too large for the stack: the writer holds two paths */
+  b->context = context;
+  b->settings = settings;
+  b->tokenizer = tokenizer;
+  b->sources = sources;
+  b->buffer_bytes = hark_corpus_part_bytes(settings);
+  warn_of_empty_files(context, sources);
+  hark_log(context, HARK_LOG_INFO, "tokenising %" PRId64 " files into %s", sources->count, path);
+  const hark_status status = build(b, path);
+  hark_writer_discard(&b->writer);
+  hark_release(context, b->vocabulary, b->vocabulary_bytes);
+  hark_release(context, b->tokens, b->buffer_bytes * sizeof *b->tokens);
+  hark_release(context, b->buffer, b->buffer_bytes);
+  hark_release(context, b->documents, (size_t)b->pieces.count * sizeof *b->documents);
+  hark_pieces_free(context, &b->pieces);
+  hark_release(context, b, sizeof *b);
+  return status;
+}

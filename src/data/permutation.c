@@ -1,0 +1,40 @@
+/* permutation.c - a pseudo-random permutation by a Feistel network with cycle walking.
+ *
+ * A balanced Feistel network is a bijection of [0, 2^(2h)) whatever its round function: a round maps (l, r) to (r, l xor F(r)). With the
+ * smallest h for which 2^(2h) >= count, applying it again until the value is below count is a bijection of [0, count), because the walk follows
+ * a cycle of a permutation that starts inside; it takes 2^(2h) / count < 4 applications on average. F is Philox, keyed by the seed.
+ *
+ * Luby, Rackoff: "How to construct pseudorandom permutations from pseudorandom functions", SIAM J. Comput. 17(2), 1988 (the network);
+ * Black, Rogaway: "Ciphers with arbitrary finite domains", CT-RSA 2002 (cycle walking).
+ */
+#include "data/permutation.h"
+
+#include <hark/random.h>
+
+#define ROUNDS 6        /* four suffice in theory; small halves mix better with more */
+#define PURPOSE_LAYER 2 /* apart from the streams of batches.c */
+
+static uint64_t feistel(uint64_t seed, uint32_t number, int half_bits, uint64_t value) {
+  const uint64_t mask = ((uint64_t)1 << half_bits) - 1;
+  uint64_t left = value >> half_bits, right = value & mask;
+  for (uint32_t round = 0; round < ROUNDS; round++) {
+    const hark_random_stream stream = {
+        .seed = seed, .micro_step = round, .layer_purpose = hark_random_layer_purpose(PURPOSE_LAYER, HARK_RANDOM_DATA)};
+    uint32_t words[4];
+    hark_random_words(&stream, (uint64_t)number << 32 | right, words);
+    const uint64_t next = left ^ (words[0] & mask);
+    left = right;
+    right = next;
+  }
+  return left << half_bits | right;
+}
+
+int64_t hark_permute(uint64_t seed, uint32_t number, int64_t count, int64_t index) {
+  int half_bits = 1;
+  while (half_bits < 31 && (int64_t)1 << (2 * half_bits) < count) half_bits++;
+  uint64_t value = (uint64_t)index;
+  do {
+    value = feistel(seed, number, half_bits, value);
+  } while (value >= (uint64_t)count);
+  return (int64_t)value;
+}

@@ -1,0 +1,64 @@
+/* sources.h - the text files of a corpus and the pieces of them that train and validate. */
+#ifndef HARK_DATA_SOURCES_H
+#define HARK_DATA_SOURCES_H
+
+#include "core/core.h"
+#include "data/corpus.h"
+
+typedef struct hark_source {
+  char *path; /* absolute, without links */
+  size_t path_bytes;
+  int64_t bytes;
+  int64_t modified_seconds, modified_nanoseconds;
+  uint64_t device, inode;
+  uint64_t checksum; /* of the contents; known once they have been read */
+  hark_split role;   /* with HARK_DIVIDE_FILES */
+} hark_source;
+
+typedef struct hark_source_list {
+  hark_source *items;
+  int64_t count, capacity;
+} hark_source_list;
+
+/* Bytes [from, to) of a source, in one split. */
+typedef struct hark_piece {
+  int64_t source;
+  hark_split split;
+  int64_t from, to;
+} hark_piece;
+
+typedef struct hark_piece_list {
+  hark_piece *items;
+  int64_t count, capacity;
+} hark_piece_list;
+
+/* Finds all files of the settings, in their order. `out` starts empty; the caller frees it, after a failure too. */
+HARK_MUST_CHECK hark_status hark_sources_find(hark_context *context, const hark_corpus_settings *settings, hark_source_list *out);
+/* Adds a source with a copy of `path`; path and path_bytes of `about` do not count. */
+HARK_MUST_CHECK hark_status hark_sources_add(hark_context *context, hark_source_list *list, const hark_source *about, const char *path,
+                                             size_t path_length);
+void hark_sources_free(hark_context *context, hark_source_list *list);
+
+/* Divides them: pieces in the order of the files, a file's training piece before its validation piece. Reads a few bytes where a boundary
+ * falls, so that it falls between characters. An empty file is one empty piece. */
+HARK_MUST_CHECK hark_status hark_sources_divide(hark_context *context, const hark_corpus_settings *settings,
+                                                const hark_source_list *sources, hark_piece_list *out);
+void hark_pieces_free(hark_context *context, hark_piece_list *list);
+
+/* What is done with the parts of a piece; as hark_tokenizer_learn. */
+typedef hark_status hark_part_function(void *closure, const void *text, size_t bytes, bool last, size_t *consumed, hark_text_fault *fault);
+
+/* Reads a piece in parts through `buffer`. Bytes that a call did not consume come again in front of the next part; buffer_bytes must be
+ * enough for the longest symbol. A fault becomes a message with file, line, column and byte offset.
+ * Errors: those of `function`; HARK_BAD_FILE when the file has become shorter; HARK_IO_ERROR. */
+HARK_MUST_CHECK hark_status hark_source_read(hark_context *context, const hark_source *source, int64_t from, int64_t to, void *buffer,
+                                             size_t buffer_bytes, hark_part_function *function, void *closure);
+
+/* Fails with HARK_IO_ERROR when the file's size or time is no longer what it was when it was found. */
+HARK_MUST_CHECK hark_status hark_source_check_unchanged(hark_context *context, const hark_source *source);
+
+/* Checksum of a source's contents. */
+HARK_MUST_CHECK hark_status hark_source_checksum(hark_context *context, const hark_source *source, void *buffer, size_t buffer_bytes,
+                                                 uint64_t *out);
+
+#endif

@@ -1,0 +1,289 @@
+/* tokenizer.c - the table of kinds, what all vocabularies share, and a vocabulary as JSON:
+ *
+ *     { "format_version": 1, "kind": "characters", "reserved": ["<padding>", ...], "size": 86, "checksum": "0123456789abcdef",
+ *       "symbols": ["\n", " ", "!", ...] }                                        "symbols" is the characters kind's own member
+ */
+#include "data/tokenizer.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "data/checksum.h"
+#include "data/tokenizer_kind.h"
+#include "data/utf8.h"
+#include "io/files.h"
+
+#define VOCABULARY_FORMAT_VERSION 1
+#define VOCABULARY_MAX_BYTES ((size_t)64 << 20) /* every code point there is, one a line, stays below 20 MiB */
+#define CHECKSUM_TEXT_BYTES 17                  /* 16 digits and a zero byte */
+
+static const hark_tokenizer_kind *const kinds[] = {&hark_tokenizer_characters, &hark_tokenizer_bytes};
+enum { KIND_COUNT = sizeof kinds / sizeof kinds[0] };
+
+static const char *const reserved_names[HARK_TOKEN_RESERVED] = {"<padding>", "<unknown>", "<begin>", "<class>", "<mask>"};
+
+const char *hark_tokenizer_kind_name(int index) { return index >= 0 && index < KIND_COUNT ? kinds[index]->name : NULL; }
+const char *hark_tokenizer_kind_summary(int index) { return index >= 0 && index < KIND_COUNT ? kinds[index]->summary : NULL; }
+
+hark_status hark_text_fault_set(hark_text_fault *fault, size_t at, const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  fault->at = at;
+  vsnprintf(fault->what, sizeof fault->what, format, arguments);
+  va_end(arguments);
+  return HARK_BAD_FILE;
+}
+
+static hark_status fail_unknown_kind(hark_context *context, const char *kind) {
+  char names[128] = "";
+  size_t length = 0;
+  for (int i = 0; i < KIND_COUNT && length < sizeof names; i++)
+    length += (size_t)snprintf(names + length, sizeof names - length, "%s%s", i > 0 ? ", " : "", kinds[i]->name);
+  return hark_fail(context, HARK_BAD_CONFIGURATION, "no tokenizer is called \"%s\"; there are %s", kind, names);
+}
+
+hark_status hark_tokenizer_create(hark_context *context, const char *kind, hark_tokenizer **out) {
+  *out = NULL;
+  const hark_tokenizer_kind *found = NULL;
+  for (int i = 0; i < KIND_COUNT; i++)
+    if (strcmp(kinds[i]->name, kind) == 0) found = kinds[i];
+  if (found == NULL) return fail_unknown_kind(context, kind);
+  hark_tokenizer *tokenizer;
+  HARK_TRY(hark_allocate_zero(context, sizeof *tokenizer, (void **)&tokenizer));
+  tokenizer->kind = found;
+  const hark_status status = hark_allocate_zero(context, found->state_bytes, &tokenizer->state);
+  if (status != HARK_OK) {
+    hark_release(context, tokenizer, sizeof *tokenizer);
+    return status;
+  }
+  *out = tokenizer;
+  return HARK_OK;
+}
+
+void hark_tokenizer_destroy(hark_context *context, hark_tokenizer **tokenizer) {
+  if (tokenizer == NULL || *tokenizer == NULL) return;
+  hark_tokenizer *gone = *tokenizer;
+  gone->kind->close(context, gone);
+  hark_release(context, gone->state, gone->kind->state_bytes);
+  hark_release(context, gone->text, gone->text_capacity);
+  hark_release(context, gone->text_at, ((size_t)gone->capacity + 1) * sizeof *gone->text_at);
+  hark_release(context, gone, sizeof *gone);
+  *tokenizer = NULL;
+}
+
+hark_status hark_tokenizer_reserve(hark_context *context, hark_tokenizer *tokenizer, int32_t symbols, size_t text_bytes) {
+  const int32_t capacity = HARK_TOKEN_RESERVED + symbols;
+  HARK_TRY(hark_allocate_zero(context, ((size_t)capacity + 1) * sizeof *tokenizer->text_at, (void **)&tokenizer->text_at));
+  tokenizer->capacity = capacity;
+  HARK_TRY(hark_allocate(context, text_bytes, (void **)&tokenizer->text));
+  tokenizer->text_capacity = text_bytes;
+  tokenizer->size = HARK_TOKEN_RESERVED;
+  return HARK_OK;
+}
+
+void hark_tokenizer_add(hark_tokenizer *tokenizer, const char *text, size_t bytes) {
+  const size_t at = tokenizer->text_at[tokenizer->size];
+  memcpy(tokenizer->text + at, text, bytes);
+  tokenizer->text_at[++tokenizer->size] = at + bytes;
+}
+
+bool hark_tokenizer_learns(const hark_tokenizer *tokenizer) { return tokenizer->kind->learns; }
+
+hark_status hark_tokenizer_learn(hark_context *context, hark_tokenizer *tokenizer, const void *text, size_t bytes, bool last,
+                                 size_t *consumed, hark_text_fault *fault) {
+  *consumed = bytes;
+  return tokenizer->kind->learns ? tokenizer->kind->learn(context, tokenizer, text, bytes, last, consumed, fault) : HARK_OK;
+}
+
+/* Over the kind's name and every symbol with its length. */
+static uint64_t vocabulary_checksum(const hark_tokenizer *tokenizer) {
+  uint64_t sum = hark_checksum_text(HARK_CHECKSUM_START, tokenizer->kind->name);
+  for (int32_t token = HARK_TOKEN_RESERVED; token < tokenizer->size; token++) {
+    const size_t at = tokenizer->text_at[token], bytes = tokenizer->text_at[token + 1] - at;
+    sum = hark_checksum_bytes(hark_checksum_number(sum, bytes), tokenizer->text + at, bytes);
+  }
+  return sum;
+}
+
+hark_status hark_tokenizer_finish(hark_context *context, hark_tokenizer *tokenizer) {
+  HARK_TRY(tokenizer->kind->finish(context, tokenizer));
+  tokenizer->checksum = vocabulary_checksum(tokenizer);
+  return HARK_OK;
+}
+
+const char *hark_tokenizer_kind_of(const hark_tokenizer *tokenizer) { return tokenizer->kind->name; }
+int32_t hark_tokenizer_size(const hark_tokenizer *tokenizer) { return tokenizer->size; }
+uint64_t hark_tokenizer_checksum(const hark_tokenizer *tokenizer) { return tokenizer->checksum; }
+
+hark_status hark_tokenizer_encode_part(hark_context *context, const hark_tokenizer *tokenizer, hark_unknown unknown, const void *text,
+                                       size_t bytes, bool last, int32_t *tokens, size_t *count, size_t *consumed, hark_text_fault *fault) {
+  return tokenizer->kind->encode(context, tokenizer, unknown, text, bytes, last, tokens, count, consumed, fault);
+}
+
+void hark_text_place_advance(hark_text_place *place, const void *text, size_t bytes) {
+  const unsigned char *byte = text;
+  for (size_t i = 0; i < bytes; i++) {
+    if (byte[i] == '\n') {
+      place->line++;
+      place->column = 1;
+    } else {
+      place->column += hark_utf8_is_lead(byte[i]);
+    }
+  }
+  place->byte += (int64_t)bytes;
+}
+
+hark_status hark_text_fail(hark_context *context, const char *name, const hark_text_place *place, const char *what) {
+  return hark_fail(context, HARK_BAD_FILE, "%s:%" PRId64 ":%" PRId64 ": %s (byte offset %" PRId64 ")", name, place->line, place->column,
+                   what, place->byte);
+}
+
+hark_status hark_tokenizer_encode(hark_context *context, const hark_tokenizer *tokenizer, hark_unknown unknown, const char *name,
+                                  const void *text, size_t bytes, int32_t *tokens, size_t *count) {
+  size_t consumed;
+  hark_text_fault fault;
+  const hark_status status = hark_tokenizer_encode_part(context, tokenizer, unknown, text, bytes, true, tokens, count, &consumed, &fault);
+  if (status != HARK_BAD_FILE) return status;
+  hark_text_place place = HARK_TEXT_BEGINNING;
+  hark_text_place_advance(&place, text, fault.at);
+  return hark_text_fail(context, name, &place, fault.what);
+}
+
+const char *hark_tokenizer_text(const hark_tokenizer *tokenizer, int32_t token, size_t *bytes) {
+  static const char replacement[] = "\xEF\xBF\xBD";
+  if (token == HARK_TOKEN_UNKNOWN) {
+    *bytes = sizeof replacement - 1;
+    return replacement;
+  }
+  if (token < HARK_TOKEN_RESERVED || token >= tokenizer->size) {
+    *bytes = 0;
+    return "";
+  }
+  *bytes = tokenizer->text_at[token + 1] - tokenizer->text_at[token];
+  return tokenizer->text + tokenizer->text_at[token];
+}
+
+const char *hark_tokenizer_name(const hark_tokenizer *tokenizer, int32_t token, char *text, size_t size) {
+  size_t bytes, length;
+  const char *symbol = hark_tokenizer_text(tokenizer, token, &bytes);
+  const unsigned char first = bytes > 0 ? (unsigned char)symbol[0] : 0;
+  uint32_t code;
+  if (token >= 0 && token < HARK_TOKEN_RESERVED) {
+    snprintf(text, size, "%s", reserved_names[token]);
+  } else if (bytes == 0) {
+    snprintf(text, size, "<%" PRId32 ">", token);
+  } else if (first == '\n') {
+    snprintf(text, size, "\\n");
+  } else if (first == '\t') {
+    snprintf(text, size, "\\t");
+  } else if (hark_utf8_decode((const unsigned char *)symbol, bytes, &code, &length) != HARK_UTF8_OK) {
+    snprintf(text, size, "0x%02x", first);
+  } else if (code < 0x20 || (code >= 0x7F && code < 0xA0)) { /* control characters */
+    snprintf(text, size, "U+%04" PRIX32, code);
+  } else {
+    snprintf(text, size, "%.*s", (int)bytes, symbol);
+  }
+  return text;
+}
+
+static bool write_members(const hark_tokenizer *tokenizer, json_t *object) {
+  char checksum[CHECKSUM_TEXT_BYTES];
+  snprintf(checksum, sizeof checksum, "%016" PRIx64, tokenizer->checksum);
+  json_t *reserved = json_array();
+  bool good = json_object_set_new(object, "format_version", json_integer(VOCABULARY_FORMAT_VERSION)) == 0;
+  good = json_object_set_new(object, "kind", json_string(tokenizer->kind->name)) == 0 && good;
+  good = json_object_set_new(object, "reserved", reserved) == 0 && good; /* the object takes the array, or frees it */
+  for (int i = 0; i < HARK_TOKEN_RESERVED && good; i++) good = json_array_append_new(reserved, json_string(reserved_names[i])) == 0;
+  good = good && json_object_set_new(object, "size", json_integer(tokenizer->size)) == 0;
+  good = good && json_object_set_new(object, "checksum", json_string(checksum)) == 0;
+  return good && (tokenizer->kind->write == NULL || tokenizer->kind->write(tokenizer, object));
+}
+
+hark_status hark_tokenizer_print(hark_context *context, const hark_tokenizer *tokenizer, char **out, size_t *bytes) {
+  *out = NULL;
+  *bytes = 0;
+  json_t *object = json_object();
+  if (object != NULL && write_members(tokenizer, object)) {
+    const size_t needed = json_dumpb(object, NULL, 0, JSON_INDENT(1));
+    hark_status status = hark_allocate(context, needed, (void **)out);
+    if (status == HARK_OK) *bytes = json_dumpb(object, *out, needed, JSON_INDENT(1));
+    json_decref(object);
+    return status;
+  }
+  json_decref(object);
+  return hark_fail(context, HARK_OUT_OF_MEMORY, "out of memory while writing a vocabulary of %" PRId32 " tokens", tokenizer->size);
+}
+
+/* Members that every kind has. */
+static hark_status read_members(hark_context *context, const json_t *object, hark_tokenizer **out) {
+  const json_t *version = json_object_get(object, "format_version"), *kind = json_object_get(object, "kind");
+  const json_t *reserved = json_object_get(object, "reserved"), *size = json_object_get(object, "size");
+  const json_t *checksum = json_object_get(object, "checksum");
+  if (!json_is_integer(version)) return hark_fail(context, HARK_BAD_FILE, "\"format_version\" is missing or not a whole number");
+  if (json_integer_value(version) != VOCABULARY_FORMAT_VERSION)
+    return hark_fail(context, HARK_BAD_FILE, "format_version is %lld, this version of hark reads %d",
+                     (long long)json_integer_value(version), VOCABULARY_FORMAT_VERSION);
+  if (!json_is_string(kind)) return hark_fail(context, HARK_BAD_FILE, "\"kind\" is missing or not a string");
+  if (!json_is_integer(size)) return hark_fail(context, HARK_BAD_FILE, "\"size\" is missing or not a whole number");
+  if (!json_is_string(checksum)) return hark_fail(context, HARK_BAD_FILE, "\"checksum\" is missing or not a string");
+  bool same = json_array_size(reserved) == HARK_TOKEN_RESERVED;
+  for (size_t i = 0; i < HARK_TOKEN_RESERVED && same; i++) {
+    const char *name = json_string_value(json_array_get(reserved, i));
+    same = name != NULL && strcmp(name, reserved_names[i]) == 0;
+  }
+  if (!same) return hark_fail(context, HARK_BAD_FILE, "\"reserved\" is not the list of reserved tokens");
+  const hark_status status = hark_tokenizer_create(context, json_string_value(kind), out);
+  return status == HARK_BAD_CONFIGURATION ? HARK_BAD_FILE : status;
+}
+
+static hark_status read_object(hark_context *context, const json_t *object, hark_tokenizer **out) {
+  enum { COMMON_MEMBERS = 5 };
+  if (!json_is_object(object)) return hark_fail(context, HARK_BAD_FILE, "not a JSON object");
+  HARK_TRY(read_members(context, object, out));
+  hark_tokenizer *tokenizer = *out;
+  size_t members = 0;
+  HARK_TRY(tokenizer->kind->read(context, tokenizer, object, &members));
+  if (json_object_size(object) != COMMON_MEMBERS + members)
+    return hark_fail(context, HARK_BAD_FILE, "has members that do not belong there");
+  if (json_integer_value(json_object_get(object, "size")) != tokenizer->size)
+    return hark_fail(context, HARK_BAD_FILE, "\"size\" is %lld, there are %" PRId32 " tokens",
+                     (long long)json_integer_value(json_object_get(object, "size")), tokenizer->size);
+  tokenizer->checksum = vocabulary_checksum(tokenizer);
+  char checksum[CHECKSUM_TEXT_BYTES];
+  snprintf(checksum, sizeof checksum, "%016" PRIx64, tokenizer->checksum);
+  if (strcmp(checksum, json_string_value(json_object_get(object, "checksum"))) != 0)
+    return hark_fail(context, HARK_BAD_FILE, "\"checksum\" is not that of the symbols, %s", checksum);
+  return HARK_OK;
+}
+
+hark_status hark_tokenizer_parse(hark_context *context, const char *text, size_t bytes, hark_tokenizer **out) {
+  *out = NULL;
+  json_error_t error;
+  json_t *object = json_loadb(text, bytes, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
+  if (object == NULL) return hark_fail(context, HARK_BAD_FILE, "line %d, column %d: %s", error.line, error.column, error.text);
+  const hark_status status = read_object(context, object, out);
+  json_decref(object);
+  if (status != HARK_OK) hark_tokenizer_destroy(context, out);
+  return status;
+}
+
+hark_status hark_tokenizer_save(hark_context *context, const hark_tokenizer *tokenizer, const char *path) {
+  char *text;
+  size_t bytes;
+  HARK_TRY(hark_tokenizer_print(context, tokenizer, &text, &bytes));
+  const hark_status status = hark_file_write(context, path, text, bytes);
+  hark_release(context, text, bytes);
+  return status;
+}
+
+hark_status hark_tokenizer_load(hark_context *context, const char *path, hark_tokenizer **out) {
+  *out = NULL;
+  hark_text text = hark_text_empty(context);
+  HARK_TRY(hark_file_read(context, path, VOCABULARY_MAX_BYTES, &text));
+  const hark_status status = hark_tokenizer_parse(context, hark_text_get(&text), text.length, out);
+  hark_text_free(&text);
+  if (status != HARK_OK) hark_fail_prefix(context, "%s: ", path);
+  return status;
+}
