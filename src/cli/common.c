@@ -1,0 +1,90 @@
+/* common.c - what subcommands share. */
+#include "cli/common.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "io/number.h"
+
+int hark_exit_code(hark_status status) {
+  switch (status) {
+    case HARK_OK: return HARK_EXIT_DONE;
+    case HARK_INVALID_ARGUMENT:
+    case HARK_UNSUPPORTED:
+    case HARK_BAD_CONFIGURATION: return HARK_EXIT_USAGE;
+    case HARK_SHAPE_MISMATCH:
+    case HARK_NOT_FOUND:
+    case HARK_BAD_FILE: return HARK_EXIT_BAD_INPUT;
+    case HARK_IO_ERROR: return HARK_EXIT_DISK;
+    case HARK_OUT_OF_MEMORY:
+    case HARK_TOO_LARGE: return HARK_EXIT_MEMORY;
+    case HARK_NOT_FINITE: return HARK_EXIT_NOT_FINITE;
+    case HARK_BUSY: return HARK_EXIT_BUSY;
+    case HARK_NO_BACKEND: return HARK_EXIT_NO_BACKEND;
+    case HARK_CANCELLED:
+    case HARK_INTERNAL_ERROR: return HARK_EXIT_FAILED;
+  }
+  return HARK_EXIT_FAILED;
+}
+
+/* Errors are kept: they are why no context could be made, and main prints what failed. */
+static void log_line(void *user, hark_log_level level, const char *message) {
+  hark_invocation *const call = user;
+  if (level == HARK_LOG_ERROR) {
+    snprintf(call->backend_error, sizeof call->backend_error, "%s", message);
+  } else if (level <= HARK_LOG_INFO) {
+    fprintf(stderr, "hark %s: %s%s\n", call->command->name, level == HARK_LOG_WARNING ? "warning: " : "", message);
+  }
+}
+
+hark_status hark_command_open(hark_invocation *call, const char *backend, int64_t threads, uint64_t seed, bool deterministic) {
+  const hark_context_options options = {.struct_size = sizeof options,
+                                        .threads = (int)threads,
+                                        .backend = backend,
+                                        .seed = seed,
+                                        .deterministic = deterministic,
+                                        .logger = log_line,
+                                        .logger_user = call};
+  hark_context *context;
+  const hark_status status = hark_context_create(&options, &context);
+  if (status != HARK_OK) {
+    const char *const why = call->backend_error[0] != 0 ? call->backend_error : hark_status_text(status);
+    return hark_fail(call->context, status, "%s", why);
+  }
+  call->context = context;
+  return HARK_OK;
+}
+
+void hark_command_warn(const hark_invocation *call, const char *format, ...) {
+  char line[1024];
+  va_list arguments;
+  va_start(arguments, format);
+  (void)vsnprintf(line, sizeof line, format, arguments);
+  va_end(arguments);
+  fprintf(stderr, "hark %s: warning: %s\n", call->command->name, line);
+}
+
+hark_status hark_command_print(hark_invocation *call, hark_text *text) {
+  hark_status status = text->status;
+  if (status == HARK_OK && fwrite(hark_text_get(text), 1, text->length, stdout) != text->length) {
+    status = hark_fail(call->context, HARK_IO_ERROR, "standard output: cannot be written");
+  }
+  hark_text_free(text);
+  return status;
+}
+
+const char *hark_human(double value, char text[HARK_HUMAN_BYTES]) {
+  static const char *const factors[] = {"", " k", " M", " G", " T", " P"};
+  size_t factor = 0;
+  while (fabs(value) >= 999.5 && factor + 1 < sizeof factors / sizeof factors[0]) {
+    value /= 1000;
+    factor++;
+  }
+  const double size = fabs(value);
+  const double step = factor == 0 ? 1 : size < 9.995 ? 100 : size < 99.95 ? 10 : 1; /* three digits */
+  char number[HARK_NUMBER_BYTES];
+  snprintf(text, HARK_HUMAN_BYTES, "%.15s%s", hark_number_print(round(value * step) / step, number), factors[factor]);
+  return text;
+}

@@ -1,0 +1,77 @@
+/* common.h - what subcommands share: how one is declared, what it is given, how it ends.
+ *
+ * A subcommand is one file with a hark_command hark_command_NAME, and one row in commands.h. main() reads the command line and --config
+ * into the structs of the command's option tables, calls check, reports all problems at once, calls run, prints the message of a failure
+ * as one line on stderr and turns the status into the exit code. run prints results on stdout and nothing else there.
+ */
+#ifndef HARK_CLI_COMMON_H
+#define HARK_CLI_COMMON_H
+
+#include "core/core.h"
+#include "io/options.h"
+
+#define HARK_COMMAND_TABLES 2
+#define HARK_ANY_NUMBER (-1)
+
+/* Exit codes of hark. */
+enum {
+  HARK_EXIT_DONE = 0,
+  HARK_EXIT_FAILED = 1,
+  HARK_EXIT_USAGE = 2,     /* usage or configuration */
+  HARK_EXIT_BAD_INPUT = 3, /* an input file is missing or malformed */
+  HARK_EXIT_DISK = 4,      /* file system or disk */
+  HARK_EXIT_MEMORY = 5,
+  HARK_EXIT_NOT_FINITE = 6, /* stopped because numbers were not finite */
+  HARK_EXIT_BUSY = 7,       /* run folder in use */
+  HARK_EXIT_NO_BACKEND = 8, /* the asked backend or device is not there */
+  HARK_EXIT_SIGNAL = 128    /* plus the signal's number: 130, 143 */
+};
+
+typedef struct hark_command hark_command;
+
+/* A call of a subcommand. */
+typedef struct hark_invocation {
+  hark_context *context; /* for options and messages; hark_command_open() puts the one to work with here */
+  const hark_command *command;
+  hark_options *options;
+  void *values[HARK_COMMAND_TABLES];      /* the structs of the command's tables, filled */
+  bool json;                              /* --json: one object (or one a line) on stdout and nothing else there */
+  bool color;                             /* stdout is a terminal that may be coloured */
+  char backend_error[HARK_MESSAGE_BYTES]; /* why a context could not be made */
+  int exit_code;                          /* set by run to end with another code than the status says: signals */
+} hark_invocation;
+
+struct hark_command {
+  const char *name;
+  const char *arguments; /* "RUN..."; "" when there are none */
+  const char *summary;   /* one line for hark --help */
+  const char *notes;     /* lines behind the options in --help: examples, files; NULL: none */
+  int argument_minimum;
+  int argument_maximum;                                 /* HARK_ANY_NUMBER */
+  bool has_json;                                        /* --json is understood */
+  bool has_configuration;                               /* --config FILE is understood; needs a table with configuration */
+  const hark_option_table *tables[HARK_COMMAND_TABLES]; /* the rest NULL */
+
+  /* Optional: reads further files into the options, checks what concerns several options (hark_options_complain) and derives values. */
+  hark_status (*check)(hark_invocation *call);
+  hark_status (*run)(hark_invocation *call);
+};
+
+/* Makes the context to work with, which then is call->context and is destroyed by main. Warnings go to stderr. */
+HARK_MUST_CHECK hark_status hark_command_open(hark_invocation *call, const char *backend, int64_t threads, uint64_t seed,
+                                              bool deterministic);
+
+/* The exit code of a status: the only place that knows. */
+int hark_exit_code(hark_status status);
+
+/* One line on stderr: "hark NAME: ...", and in front of the text "warning: ". */
+void hark_command_warn(const hark_invocation *call, const char *format, ...) HARK_PRINTF(2, 3);
+
+/* Writes a text to stdout and frees it; the text's own failure comes back. */
+HARK_MUST_CHECK hark_status hark_command_print(hark_invocation *call, hark_text *text);
+
+/* "12.3 M", "1.50 GB" style numbers for people: three digits and a factor of 1000. `text` of HARK_HUMAN_BYTES. */
+#define HARK_HUMAN_BYTES 24
+const char *hark_human(double value, char text[HARK_HUMAN_BYTES]);
+
+#endif

@@ -1,0 +1,61 @@
+/* config.c - hark config: the configuration as a file and as a reference, both from the option table. */
+#include "train/config.h"
+#include "cli/common.h"
+
+typedef struct config_values {
+  bool markdown, comments;
+} config_values;
+
+static const hark_option options[] = {
+    {"markdown", NULL, HARK_OPTION_BOOL, offsetof(config_values, markdown), "false", NULL, NULL, NULL,
+     "print the reference of all keys and flags instead (docs/configuration.md)"},
+    {"comments", NULL, HARK_OPTION_BOOL, offsetof(config_values, comments), "true", NULL, NULL, NULL, "leave out the lines that explain"},
+};
+static const hark_option_table table = {options, 2, NULL, sizeof(config_values), false};
+
+static const char introduction[] =
+    "# Configuration\n\n"
+    "Written by `hark config --markdown` from the table of options in `src/train/config.c`; do not edit.\n\n"
+    "A configuration file is YAML with one section for each part of a key; `hark config` prints one with all defaults, and every run "
+    "keeps\n"
+    "its own, resolved, as `config.yaml`. Values come from the defaults, then from the file given with `--config`, then from the command\n"
+    "line; the later one wins. Every key is also a flag (`--model.rotary.base 500000`, `--model.rotary.base=500000`); frequent ones have\n"
+    "a short form. Booleans are `--flag` and `--no-flag`. Lists are given by repeating the flag. In flags `-` and `_` are the same;\n"
+    "`normalization` is read as `normalisation`. Numbers are written with a point in every locale; whole numbers may be written as `8e6`;\n"
+    "times as `90s`, `10m`, `1h30m`. Anchors, aliases, tags and several documents in one file are refused.\n\n";
+
+static hark_status check(hark_invocation *call) {
+  const config_values *const values = call->values[0];
+  if (values->markdown) return HARK_OK;
+  hark_config copy = *(const hark_config *)call->values[1]; /* what is printed keeps its zeros: they follow other keys when those change */
+  return hark_config_finish(call->context, call->options, &copy);
+}
+
+static hark_status run(hark_invocation *call) {
+  const config_values *const values = call->values[0];
+  hark_text text = hark_text_empty(call->context);
+  if (call->json) {
+    hark_options_print_json(call->options, &text);
+    hark_text_append(&text, "\n");
+  } else if (values->markdown) {
+    hark_text_append(&text, "%s", introduction);
+    hark_options_print_markdown(call->options, &text);
+  } else {
+    hark_options_print_yaml(call->options, values->comments, &text);
+  }
+  return hark_command_print(call, &text);
+}
+
+const hark_command hark_command_config = {
+    .name = "config",
+    .arguments = "",
+    .summary = "print a configuration: the defaults, with what a file and flags change; or the reference of all options",
+    .notes =
+        "  hark config > my.yaml            a file to start from\n"
+        "  hark config --config my.yaml     check a file, and see what it resolves to\n",
+    .has_json = true,
+    .has_configuration = true,
+    .tables = {&table, &hark_config_table},
+    .check = check,
+    .run = run,
+};

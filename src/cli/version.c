@@ -1,0 +1,78 @@
+/* version.c - hark version: which hark this is, and what it was built with and finds on this machine. */
+#include <hark/version.h>
+#include <stdio.h>
+
+#include "backend/backend.h"
+#include "backend/cpu/cpu.h"
+#include "cli/common.h"
+#include "io/json.h"
+
+#ifdef HARK_WITH_ONEDNN
+#define ONEDNN true
+#else
+#define ONEDNN false
+#endif
+#ifdef HARK_WITH_OPENMP
+#define OPENMP true
+#else
+#define OPENMP false
+#endif
+#if defined(__clang__)
+#define COMPILER "clang " __clang_version__
+#elif defined(__GNUC__)
+#define COMPILER "gcc " __VERSION__
+#else
+#define COMPILER "unknown"
+#endif
+
+/* "a, b" for people, "\"a\", \"b\"" for JSON. */
+static void append_name(hark_text *text, bool json, bool first, const char *name) {
+  hark_text_append(text, "%s", first ? "" : ", ");
+  if (json) {
+    hark_json_append_string(text, name);
+  } else {
+    hark_text_append(text, "%s", name);
+  }
+}
+
+static void append_backends(hark_text *text, bool json) {
+  for (int i = 0; hark_backends[i] != NULL; i++) append_name(text, json, i == 0, hark_backends[i]->name);
+}
+
+static void append_instruction_sets(hark_text *text, bool json) {
+  bool first = true;
+  for (int i = 0; hark_cpu_isas[i] != NULL; i++) {
+    if (!hark_cpu_isas[i]->runs_here()) continue;
+    append_name(text, json, first, hark_cpu_isas[i]->name);
+    first = false;
+  }
+}
+
+static hark_status run(hark_invocation *call) {
+  HARK_TRY(hark_command_open(call, NULL, 0, 0, false));
+  hark_context *const context = call->context;
+  const bool json = call->json;
+  hark_text text = hark_text_empty(context);
+  hark_text_append(&text, json ? "{\"version\": \"%s\", \"backends\": [" : "hark %s\nbackends: ", hark_version());
+  append_backends(&text, json);
+  hark_text_append(
+      &text, json ? "], \"backend\": \"%s\", \"instruction_sets\": [" : " (%s is used)\ninstruction sets: ", hark_context_backend(context));
+  append_instruction_sets(&text, json);
+  hark_text_append(
+      &text, json ? "], \"instruction_set\": \"%s\", \"onednn\": " : " (%s is used)\noneDNN: ", hark_context_instruction_set(context));
+  hark_text_append(&text, "%s", json ? (ONEDNN ? "true" : "false") : (ONEDNN ? "yes" : "no"));
+  hark_text_append(&text, json ? ", \"openmp\": %s, \"threads\": " : "\nOpenMP: %s\nthreads: ",
+                   json ? (OPENMP ? "true" : "false") : (OPENMP ? "yes" : "no"));
+  hark_text_append(&text, json ? "%d, \"compiler\": " : "%d\ncompiler: ", hark_context_threads(context));
+  append_name(&text, json, true, COMPILER);
+  hark_text_append(&text, json ? "}\n" : "\n");
+  return hark_command_print(call, &text);
+}
+
+const hark_command hark_command_version = {
+    .name = "version",
+    .arguments = "",
+    .summary = "print the version, backends, instruction sets and what hark was built with",
+    .has_json = true,
+    .run = run,
+};
