@@ -104,7 +104,7 @@ class GPT(nn.Module):
             return left.pop(name)
 
         self.embedding.weight.copy_(take("embedding.token.weight"))
-        self.norm.weight.copy_(take("norm.weight"))
+        self.norm.weight.copy_(take("final_norm.weight"))
         for number, block in enumerate(self.blocks):
             name = f"blocks.{number}"
             block.attention_norm.weight.copy_(take(f"{name}.attention_norm.weight"))
@@ -112,7 +112,7 @@ class GPT(nn.Module):
             block.attention_in.weight.copy_(torch.cat(parts))
             block.attention_out.weight.copy_(take(f"{name}.attention.output.weight"))
             block.feed_forward_norm.weight.copy_(take(f"{name}.feed_forward_norm.weight"))
-            block.feed_forward_in.weight.copy_(take(f"{name}.feed_forward.input.weight"))
-            block.feed_forward_out.weight.copy_(take(f"{name}.feed_forward.output.weight"))
+            block.feed_forward_in.weight.copy_(take(f"{name}.feed_forward.up.weight"))
+            block.feed_forward_out.weight.copy_(take(f"{name}.feed_forward.down.weight"))
         if left:
             raise SystemExit(f"the checkpoint has weights that this model has not: {', '.join(sorted(left))}")

@@ -10,6 +10,7 @@
 #include <jansson.h>
 
 #include "core/core.h"
+#include "train/config.h"
 
 #define HARK_BENCH_ROUNDS_LIMIT 1000
 
@@ -40,7 +41,8 @@ hark_status hark_bench_case_read(hark_context *context, const char *text, const 
 
 typedef struct hark_bench_machine hark_bench_machine;
 
-hark_status hark_bench_machine_create(hark_context *context, hark_bench_machine **out);
+/* Without `memory` no buffer for measuring the bandwidth is made. *out is to be destroyed also after a failure. */
+hark_status hark_bench_machine_create(hark_context *context, bool memory, hark_bench_machine **out);
 void hark_bench_machine_destroy(hark_context *context, hark_bench_machine **machine);
 
 /* One measurement, a few hundredths of a second long: operations a second of all threads from registers; bytes read from memory a second. */
@@ -92,6 +94,9 @@ hark_status hark_bench_fill(hark_context *context, hark_tensor *tensor, uint32_t
 
 hark_status hark_bench_attention(hark_context *context, hark_bench_machine *machine, const hark_bench_settings *settings, const char *text);
 hark_status hark_bench_operator(hark_context *context, hark_bench_machine *machine, const hark_bench_settings *settings, const char *text);
+/* A training step of the configured model on random tokens below `vocabulary`; settings->rounds steps. */
+hark_status hark_bench_step(hark_context *context, hark_bench_machine *machine, const hark_bench_settings *settings,
+                            const hark_config *config, int32_t vocabulary);
 hark_status hark_bench_machine_run(hark_context *context, hark_bench_machine *machine, const hark_bench_settings *settings);
 
 #endif

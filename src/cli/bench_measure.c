@@ -96,7 +96,7 @@ double hark_bench_machine_memory(hark_context *context, hark_bench_machine *mach
 
 const char *hark_bench_machine_isa(const hark_bench_machine *machine) { return machine->isa->name; }
 
-hark_status hark_bench_machine_create(hark_context *context, hark_bench_machine **out) {
+hark_status hark_bench_machine_create(hark_context *context, bool memory_too, hark_bench_machine **out) {
   *out = NULL;
   void *memory;
   HARK_TRY(hark_allocate_zero(context, sizeof(hark_bench_machine), &memory));
@@ -109,10 +109,12 @@ hark_status hark_bench_machine_create(hark_context *context, hark_bench_machine 
   machine->threads = hark_context_threads(context);
   HARK_TRY(hark_allocate_zero(context, (size_t)machine->threads * HARK_ALIGNMENT, &memory));
   machine->results = memory;
-  machine->memory_count = (int64_t)(MEMORY_BYTES / sizeof(float)) / machine->threads;
-  HARK_TRY(hark_allocate(context, (size_t)machine->memory_count * (size_t)machine->threads * sizeof(float), &memory));
-  machine->memory = memory;
-  hark_parallel_for(context, machine->threads, memory_fill_task, machine);
+  if (memory_too) {
+    machine->memory_count = (int64_t)(MEMORY_BYTES / sizeof(float)) / machine->threads;
+    HARK_TRY(hark_allocate(context, (size_t)machine->memory_count * (size_t)machine->threads * sizeof(float), &memory));
+    machine->memory = memory;
+    hark_parallel_for(context, machine->threads, memory_fill_task, machine);
+  }
   double seconds = 0;
   for (machine->peak_repetitions = 1000; machine->peak_repetitions < INT64_MAX / 4; machine->peak_repetitions *= 2) {
     peak_once(context, machine, &seconds);

@@ -6,6 +6,7 @@
 
 #define HARK_COMMANDS(X)                                                                                                                   \
   X(config)                                                                                                                                \
+  X(bench)                                                                                                                                 \
   X(version)
 
 #define HARK_COMMAND_DECLARE(name) extern const hark_command hark_command_##name;

@@ -1,0 +1,106 @@
+/* bench.c - hark bench: how fast attention, operators and training steps are, next to what this machine can do. */
+#include "cli/bench.h"
+
+#include <string.h>
+
+#include "cli/common.h"
+
+#define STEPS_DEFAULT 10
+
+typedef struct bench_values {
+  int64_t rounds, vocabulary;
+  double seconds;
+} bench_values;
+
+static const hark_option options[] = {
+    {"rounds", NULL, HARK_OPTION_INT, offsetof(bench_values, rounds), "0", "[0, 1000]", NULL, NULL,
+     "measurements of a case; 0: as many as fit into --seconds, at least 7"},
+    {"seconds", NULL, HARK_OPTION_DURATION, offsetof(bench_values, seconds), "2", "[0, inf)", NULL, "TIME", "time spent on a case"},
+    {"vocabulary", NULL, HARK_OPTION_INT, offsetof(bench_values, vocabulary), "96", "[2, 16777216]", NULL, NULL,
+     "step: tokens of the model that is trained"},
+};
+static const hark_option_table table = {options, 3, NULL, sizeof(bench_values), false};
+
+typedef enum bench_kind { BENCH_ATTENTION, BENCH_OPERATOR, BENCH_MACHINE, BENCH_STEP, BENCH_KINDS } bench_kind;
+static const char *const kind_names[BENCH_KINDS] = {"attention", "operator", "machine", "step"};
+
+/* BENCH_KINDS when the word is none. */
+static bench_kind find_kind(const char *word) {
+  int kind = 0;
+  while (kind < BENCH_KINDS && strcmp(word, kind_names[kind]) != 0) kind++;
+  return (bench_kind)kind;
+}
+
+static const char *kind_name(const void *user, int index) {
+  (void)user;
+  return kind_names[index];
+}
+
+static hark_status check(hark_invocation *call) {
+  const int count = hark_options_argument_count(call->options);
+  if (count == 0) return HARK_OK;
+  const char *const word = hark_options_argument(call->options, 0);
+  const bench_kind kind = find_kind(word);
+  const bool takes_cases = kind == BENCH_ATTENTION || kind == BENCH_OPERATOR;
+  if (kind == BENCH_KINDS) {
+    const char *const near = hark_nearest_word(word, BENCH_KINDS, kind_name, NULL);
+    return hark_options_complain(call->context, call->options, word, "unknown benchmark%s%s; expected attention, operator, machine or step",
+                                 near != NULL ? ", did you mean " : "", near != NULL ? near : "");
+  }
+  if (takes_cases && count == 1) {
+    return hark_options_complain(call->context, call->options, word, "needs cases, for instance %s",
+                                 kind == BENCH_ATTENTION ? "dense:B1,H8,L4096,D64,causal" : "linear:M4096,N512,K512");
+  }
+  if (!takes_cases && count > 1) {
+    return hark_options_complain(call->context, call->options, hark_options_argument(call->options, 1), "%s takes no cases", word);
+  }
+  return kind == BENCH_STEP ? hark_config_finish(call->context, call->options, call->values[1]) : HARK_OK;
+}
+
+static hark_status run_cases(hark_invocation *call, bench_kind kind, hark_bench_machine *machine, hark_bench_settings *settings) {
+  const bench_values *values = call->values[0];
+  hark_config *config = call->values[1];
+  const int count = hark_options_argument_count(call->options);
+  if (kind == BENCH_MACHINE) return hark_bench_machine_run(call->context, machine, settings);
+  if (kind == BENCH_STEP) {
+    const bool asked = hark_options_source(call->options, "train.steps") != HARK_SOURCE_DEFAULT;
+    settings->rounds = asked ? config->train.steps : STEPS_DEFAULT;
+    return hark_bench_step(call->context, machine, settings, config, (int32_t)values->vocabulary);
+  }
+  for (int i = 1; i < count; i++) {
+    const char *const text = hark_options_argument(call->options, i);
+    HARK_TRY(kind == BENCH_ATTENTION ? hark_bench_attention(call->context, machine, settings, text)
+                                     : hark_bench_operator(call->context, machine, settings, text));
+  }
+  return HARK_OK;
+}
+
+static hark_status run(hark_invocation *call) {
+  const bench_values *values = call->values[0];
+  const hark_config *config = call->values[1];
+  const bench_kind kind = find_kind(hark_options_argument(call->options, 0));
+  hark_bench_settings settings = {.rounds = values->rounds, .seconds = values->seconds, .json = call->json};
+  HARK_TRY(hark_command_open(call, config->run.backend, config->run.threads, (uint64_t)config->train.seed, config->run.deterministic));
+  hark_bench_machine *machine;
+  hark_status status = hark_bench_machine_create(call->context, kind != BENCH_STEP, &machine);
+  if (status == HARK_OK) status = run_cases(call, kind, machine, &settings);
+  hark_bench_machine_destroy(call->context, &machine);
+  return status;
+}
+
+const hark_command hark_command_bench = {
+    .name = "bench",
+    .arguments = "attention CASE... | operator CASE... | machine | step",
+    .summary = "measure attention, operators and training steps against the machine's peak",
+    .notes =
+        "Cases: dense:B1,H8,L4096,D64,causal   window:B1,H8,L8192,D64,window=256   linear:M4096,N512,K512\n"
+        "         A wrong case is answered with the words it may have; docs/performance.md lists them all.\n"
+        "A step is one of the model that the options describe, on random tokens; --steps N of them are measured.\n",
+    .argument_minimum = 1,
+    .argument_maximum = HARK_ANY_NUMBER,
+    .has_json = true,
+    .has_configuration = true,
+    .tables = {&table, &hark_config_table},
+    .check = check,
+    .run = run,
+};

@@ -1,0 +1,127 @@
+/* bench_step.c - one training step: forward, backward, clipping and update of the configured model on random tokens, without any files. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <sys/resource.h>
+
+#include "cli/bench.h"
+#include "train/engine.h"
+
+#define WARM_STEPS 2
+#define STEPS_DEFAULT 10
+
+typedef struct step_work {
+  const hark_config *config;
+  hark_engine *engine;
+  int32_t *inputs, *targets;
+  int64_t tokens; /* of a micro-batch */
+  int64_t step;
+} step_work;
+
+static hark_status run_step(hark_context *context, step_work *work) {
+  const hark_config *config = work->config;
+  const int64_t accumulate = config->train.accumulate, batch = config->train.batch;
+  const double weight = 1.0 / (double)(work->tokens * accumulate);
+  double loss = 0;
+  HARK_TRY(hark_engine_begin_step(context, work->engine));
+  for (int64_t i = 0; i < accumulate; i++) {
+    const uint64_t sample = (uint64_t)((work->step * accumulate + i) * batch);
+    double part = 0;
+    HARK_TRY(hark_engine_micro_batch(context, work->engine, work->inputs, work->targets, batch, sample, (uint32_t)i, weight, &part));
+    loss += part;
+  }
+  hark_step_result result;
+  work->step++;
+  HARK_TRY(hark_engine_finish_step(context, work->engine, work->step, config->train.learning_rate, loss, &result));
+  if (!result.applied)
+    return hark_fail(context, HARK_NOT_FINITE, "bench step: loss or gradients are not finite at step %" PRId64, work->step);
+  return HARK_OK;
+}
+
+typedef struct step_result {
+  hark_bench_summary peak, time;
+  double operations, tokens;
+  uint64_t allocations; /* through hark's allocator, in the measured steps */
+  int64_t rounds, resident_bytes, peak_resident_bytes;
+} step_result;
+
+static int64_t peak_resident(void) {
+  struct rusage use;
+  return getrusage(RUSAGE_SELF, &use) == 0 ? (int64_t)use.ru_maxrss * 1024 : 0; /* Linux counts KiB */
+}
+
+static hark_status measure(hark_context *context, hark_bench_machine *machine, const hark_bench_settings *settings, step_work *work,
+                           step_result *result) {
+  double peaks[HARK_BENCH_ROUNDS_LIMIT], times[HARK_BENCH_ROUNDS_LIMIT];
+  const int64_t asked = settings->rounds > 0 ? settings->rounds : STEPS_DEFAULT;
+  const int64_t rounds = hark_min(asked, HARK_BENCH_ROUNDS_LIMIT);
+  for (int i = 0; i < WARM_STEPS; i++) HARK_TRY(run_step(context, work));
+  const int64_t warm_resident = peak_resident();
+  const uint64_t warm_allocations = hark_context_memory(context).allocations;
+  for (int64_t n = 0; n < rounds; n++) {
+    peaks[n] = hark_bench_machine_peak(context, machine);
+    const double start = hark_bench_now();
+    HARK_TRY(run_step(context, work));
+    times[n] = hark_bench_now() - start;
+  }
+  const int64_t accumulate = work->config->train.accumulate;
+  *result = (step_result){
+      .peak = hark_bench_summarise(peaks, rounds),
+      .time = hark_bench_summarise(times, rounds),
+      .operations = hark_engine_operations(work->engine) * (double)accumulate,
+      .tokens = (double)(work->tokens * accumulate),
+      .allocations = hark_context_memory(context).allocations - warm_allocations,
+      .rounds = rounds,
+      .resident_bytes = peak_resident() - warm_resident,
+      .peak_resident_bytes = peak_resident(),
+  };
+  return HARK_OK;
+}
+
+static hark_status print(hark_context *context, const hark_bench_settings *settings, const hark_config *config, const step_result *r) {
+  const double fraction = r->operations / r->time.median / r->peak.median;
+  const int threads = hark_context_threads(context);
+  char name[160];
+  snprintf(name, sizeof name, "step:layers=%" PRId64 ",heads=%" PRId64 ",width=%" PRId64 ",context=%" PRId64 ",batch=%" PRId64,
+           config->model.layers, config->model.heads, config->model.width, config->model.context, config->train.batch);
+  if (!settings->json) {
+    printf("%s\n", name);
+    printf("  step     %9.1f ms (least %.1f, spread %.1f)  %.0f tokens/s  %.1f GFLOP/s  %.1f %% of peak\n", r->time.median * 1e3,
+           r->time.least * 1e3, r->time.spread * 1e3, r->tokens / r->time.median, r->operations / r->time.median * 1e-9, 100 * fraction);
+    printf("  memory   %9.1f MiB at most, %.1f MiB more after %d warm steps; %" PRIu64 " allocations in %" PRId64 " steps\n",
+           (double)r->peak_resident_bytes / (1 << 20), (double)r->resident_bytes / (1 << 20), WARM_STEPS, r->allocations, r->rounds);
+    printf("  machine  %.1f GFLOP/s; %d threads\n", r->peak.median * 1e-9, threads);
+    return HARK_OK;
+  }
+  json_t *object = json_pack(
+      "{s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:I, s:I, s:i, s:s}", "case", name, "step_ms", r->time.median * 1e3,
+      "step_min_ms", r->time.least * 1e3, "step_iqr_ms", r->time.spread * 1e3, "tokens_per_second", r->tokens / r->time.median, "gflops",
+      r->operations / r->time.median * 1e-9, "peak_fraction", fraction, "peak_gflops", r->peak.median * 1e-9, "peak_memory_bytes",
+      (json_int_t)r->peak_resident_bytes, "memory_growth_bytes", (json_int_t)r->resident_bytes, "allocations", (json_int_t)r->allocations,
+      "steps", (json_int_t)r->rounds, "threads", threads, "instruction_set", hark_context_instruction_set(context));
+  if (object == NULL) return hark_fail(context, HARK_OUT_OF_MEMORY, "bench: no memory for the result");
+  return hark_bench_print_json(context, object);
+}
+
+hark_status hark_bench_step(hark_context *context, hark_bench_machine *machine, const hark_bench_settings *settings,
+                            const hark_config *config, int32_t vocabulary) {
+  step_work work = {.config = config, .tokens = config->train.batch * config->model.context};
+  step_result result;
+  HARK_TRY(hark_engine_create(context, config, vocabulary, true, &work.engine));
+  hark_status status = hark_parameters_initialise(context, &work.engine->decoder->parameters, (uint64_t)config->train.seed);
+  const size_t bytes = (size_t)(work.tokens + 1) * sizeof(int32_t); /* targets are inputs, one on */
+  void *memory = NULL;
+  if (status == HARK_OK) status = hark_allocate(context, bytes, &memory);
+  if (status == HARK_OK) {
+    const hark_random_stream stream = {.layer_purpose = hark_random_layer_purpose(0, HARK_RANDOM_TEST)};
+    work.inputs = memory;
+    work.targets = work.inputs + 1;
+    for (int64_t i = 0; i <= work.tokens; i++) {
+      work.inputs[i] = (int32_t)(hark_random_word(&stream, (uint64_t)i) % (uint32_t)vocabulary);
+    }
+    status = measure(context, machine, settings, &work, &result);
+  }
+  if (status == HARK_OK) status = print(context, settings, config, &result);
+  if (memory != NULL) hark_release(context, memory, bytes);
+  hark_engine_destroy(context, &work.engine);
+  return status;
+}
