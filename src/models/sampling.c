@@ -41,8 +41,8 @@ hark_status hark_sampling_choose(hark_context *context, const hark_sampling *sam
     double kept = 0;
     int64_t i = 0;
     while (i < count && kept < sampling->top_p * total) kept += candidates[i++].weight;
-    count = hark_max(i, 1);
-    total = hark_max(i, 1) == i ? kept : candidates[0].weight;
+    count = i;
+    total = kept;
   }
   const hark_random_stream stream = {.seed = sampling->seed, .layer_purpose = hark_random_layer_purpose(0, HARK_RANDOM_SAMPLE)};
   double uniform = 0;

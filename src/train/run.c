@@ -1,0 +1,110 @@
+/* run.c - opening the folder of a run, and its text. */
+#include "train/run.h"
+
+#include <string.h>
+
+#include "train/trainer.h"
+
+hark_status hark_run_path(hark_context *context, const hark_run *run, const char *name, char *out) {
+  return hark_path_join(context, run->path, name, out);
+}
+
+static hark_status holds_run(hark_context *context, const hark_run *run, bool *holds) {
+  char path[HARK_PATH_BYTES];
+  HARK_TRY(hark_run_path(context, run, "config.yaml", path));
+  *holds = hark_path_kind_of(path) == HARK_PATH_FILE;
+  return HARK_OK;
+}
+
+static hark_status copy_path(hark_context *context, const char *path, hark_run *run) {
+  const size_t length = strlen(path);
+  if (length == 0 || length >= sizeof run->path)
+    return hark_fail(context, HARK_TOO_LARGE, "a path of %zu bytes, expected 1 to %zu", length, sizeof run->path - 1);
+  memcpy(run->path, path, length + 1);
+  return HARK_OK;
+}
+
+hark_status hark_run_open(hark_context *context, const char *path, bool resume, hark_run *out) {
+  *out = (hark_run){.lock = -1};
+  HARK_TRY(copy_path(context, path, out));
+  bool holds = false;
+  HARK_TRY(holds_run(context, out, &holds));
+  if (resume && !holds) return hark_fail(context, HARK_BAD_CONFIGURATION, "%s: there is no run to resume", path);
+  if (!resume && holds)
+    return hark_fail(context, HARK_BAD_CONFIGURATION, "%s: holds a run already; --resume goes on with it, another --out begins a new one",
+                     path);
+  char folder[HARK_PATH_BYTES];
+  HARK_TRY(hark_folder_make(context, path));
+  HARK_TRY(hark_folder_lock(context, path, &out->lock));
+  hark_status status = hark_run_path(context, out, "checkpoints", folder);
+  if (status == HARK_OK) status = hark_folder_make(context, folder);
+  if (status == HARK_OK) status = hark_run_path(context, out, "cache", folder);
+  if (status == HARK_OK) status = hark_folder_make(context, folder);
+  if (status != HARK_OK) hark_run_close(out);
+  return status;
+}
+
+/* "RUN/checkpoints/step-N" -> "RUN"; false when the path does not look like that. */
+static bool cut_checkpoint(char *path, char checkpoint[HARK_NAME_BYTES]) {
+  for (size_t length = strlen(path); length > 1 && path[length - 1] == '/'; length--) path[length - 1] = '\0';
+  char *name = strrchr(path, '/');
+  if (name == NULL || strlen(name + 1) >= HARK_NAME_BYTES) return false;
+  memcpy(checkpoint, name + 1, strlen(name + 1) + 1);
+  *name = '\0';
+  char *folder = strrchr(path, '/');
+  const char *folder_name = folder != NULL ? folder + 1 : path;
+  if (strcmp(folder_name, "checkpoints") != 0) return false;
+  if (folder == NULL)
+    memcpy(path, ".", 2);
+  else
+    *folder = '\0';
+  return true;
+}
+
+hark_status hark_run_open_reading(hark_context *context, const char *path, hark_run *out, char checkpoint[HARK_NAME_BYTES]) {
+  *out = (hark_run){.lock = -1};
+  checkpoint[0] = '\0';
+  HARK_TRY(copy_path(context, path, out));
+  if (hark_path_kind_of(path) == HARK_PATH_NONE) return hark_fail(context, HARK_NOT_FOUND, "%s: there is no such run", path);
+  bool holds = false;
+  HARK_TRY(holds_run(context, out, &holds));
+  if (holds) return HARK_OK;
+  if (cut_checkpoint(out->path, checkpoint)) HARK_TRY(holds_run(context, out, &holds));
+  if (holds) return HARK_OK;
+  return hark_fail(context, HARK_BAD_FILE, "%s: is neither a run (a folder with config.yaml) nor a checkpoint in one", path);
+}
+
+void hark_run_close(hark_run *run) {
+  if (run->lock >= 0) hark_folder_unlock(&run->lock);
+}
+
+hark_status hark_run_corpus(hark_context *context, const hark_config *config, const hark_run *run, hark_tokenizer **tokenizer,
+                            hark_corpus **corpus) {
+  *tokenizer = NULL;
+  *corpus = NULL;
+  char vocabulary[HARK_PATH_BYTES], cache[HARK_PATH_BYTES];
+  HARK_TRY(hark_run_path(context, run, "vocabulary.json", vocabulary));
+  HARK_TRY(hark_run_path(context, run, "cache", cache));
+  if (hark_path_kind_of(cache) == HARK_PATH_NONE) HARK_TRY(hark_folder_make(context, cache));
+  if (config->data.paths.count == 0 && config->data.validation_paths.count == 0)
+    return hark_fail(context, HARK_BAD_CONFIGURATION, "there is no text: --data PATH names a file or a folder");
+  hark_corpus_settings settings = {
+      .paths = config->data.paths.items,
+      .path_count = (int)config->data.paths.count,
+      .validation_paths = config->data.validation_paths.items,
+      .validation_path_count = (int)config->data.validation_paths.count,
+      .division = config->data.validation_paths.count > 0 ? HARK_DIVIDE_FILES : (hark_division)config->data.split,
+      .validation_fraction = config->data.validation_fraction,
+      .tokenizer_kind = hark_tokenizer_kind_name(config->data.tokenizer),
+      .unknown = (hark_unknown)config->data.unknown,
+      .cache_folder = cache};
+  if (hark_path_kind_of(vocabulary) != HARK_PATH_NONE) {
+    HARK_TRY(hark_tokenizer_load(context, vocabulary, tokenizer));
+    settings.tokenizer = *tokenizer;
+    return hark_corpus_open(context, &settings, corpus);
+  }
+  /* Learned with the corpus, then stored and loaded, so that a fresh and a resumed run hold the same object. */
+  HARK_TRY(hark_corpus_open(context, &settings, corpus));
+  HARK_TRY(hark_tokenizer_save(context, hark_corpus_tokenizer(*corpus), vocabulary));
+  return hark_tokenizer_load(context, vocabulary, tokenizer);
+}

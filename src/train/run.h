@@ -1,0 +1,65 @@
+/* run.h - the folder of a run.
+ *
+ *   config.yaml        the resolved configuration
+ *   vocabulary.json
+ *   metrics.jsonl      one JSON object a line
+ *   checkpoints/step-N/   model.safetensors, optimizer.safetensors, state.json, manifest.json (names, sizes and SHA-256 of the others)
+ *   last, best         text files with the name of a checkpoint ("step-500")
+ *   cache/             tokens of the text; may be deleted
+ */
+#ifndef HARK_TRAIN_RUN_H
+#define HARK_TRAIN_RUN_H
+
+#include "io/files.h"
+#include "train/engine.h"
+
+#define HARK_RUN_FORMAT_VERSION 1
+
+typedef struct hark_run {
+  char path[HARK_PATH_BYTES];
+  int lock; /* descriptor; -1: opened for reading only */
+} hark_run;
+
+/* Makes the folder (fresh) or opens one that is there (resume), and locks it. A fresh run refuses a folder that holds a run already.
+ * Errors: HARK_BAD_CONFIGURATION (holds a run, or holds none to resume), HARK_BUSY, those of files. */
+HARK_MUST_CHECK hark_status hark_run_open(hark_context *context, const char *path, bool resume, hark_run *out);
+/* Opens a run for reading. `path` may also be a checkpoint inside a run: then *checkpoint gets its name, else "". */
+HARK_MUST_CHECK hark_status hark_run_open_reading(hark_context *context, const char *path, hark_run *out, char checkpoint[HARK_NAME_BYTES]);
+void hark_run_close(hark_run *run);
+
+/* Joins a name in the run's folder into `out` of HARK_PATH_BYTES bytes. */
+HARK_MUST_CHECK hark_status hark_run_path(hark_context *context, const hark_run *run, const char *name, char *out);
+
+/* What goes on when a run goes on. */
+typedef struct hark_run_state {
+  int64_t step;    /* steps done, skipped ones included */
+  int64_t updates; /* of the optimiser */
+  int64_t samples; /* windows used */
+  double loss_sum; /* of the steps since the last line of metrics */
+  int64_t loss_count;
+  double best_loss; /* validation; infinity before the first */
+  int64_t best_step;
+  int64_t evaluations_without_improvement;
+  int64_t bad_steps; /* in a row */
+  double seconds;    /* of training so far */
+  uint64_t metrics_bytes;
+  uint64_t corpus_checksum;
+} hark_run_state;
+
+/* Writes checkpoints/step-N and points `last` at it, and `best` where `best` is set; afterwards deletes what `keep` and `best` do not hold. */
+HARK_MUST_CHECK hark_status hark_checkpoint_save(hark_context *context, const hark_run *run, const hark_engine *engine,
+                                                 const hark_run_state *state, int64_t keep, bool best);
+
+/* The checkpoint that a pointer file names: which = "last", "best". Errors: HARK_NOT_FOUND. */
+HARK_MUST_CHECK hark_status hark_checkpoint_find(hark_context *context, const hark_run *run, const char *which, char name[HARK_NAME_BYTES]);
+
+/* Fills the engine's weights and, when it trains, the moments and the state (which may be NULL). The tensors must be exactly those of the
+ * model. Errors: HARK_BAD_FILE, HARK_NOT_FOUND, those of files. */
+HARK_MUST_CHECK hark_status hark_checkpoint_load(hark_context *context, const hark_run *run, const char *name, hark_engine *engine,
+                                                 hark_run_state *state);
+
+/* Weights alone, into a decoder. */
+HARK_MUST_CHECK hark_status hark_checkpoint_load_weights(hark_context *context, const hark_run *run, const char *name,
+                                                         hark_parameters *parameters);
+
+#endif

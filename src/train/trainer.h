@@ -1,0 +1,52 @@
+/* trainer.h - the training loop: from a configuration to a run folder. */
+#ifndef HARK_TRAIN_TRAINER_H
+#define HARK_TRAIN_TRAINER_H
+
+#include "train/evaluate.h"
+#include "train/run.h"
+
+/* What is going on, for whoever shows it. */
+typedef struct hark_progress {
+  int64_t step, steps;    /* done, in all */
+  int64_t tokens;         /* trained on */
+  double loss;            /* of the last step; NaN before the first */
+  double validation_loss; /* of the last evaluation; NaN before the first */
+  double rate, gradient_norm;
+  double tokens_per_second; /* since the last line of metrics */
+  double peak_fraction;     /* useful operations over the machine's peak; 0: peak unknown */
+  double seconds, seconds_left;
+  double evaluating; /* part of an evaluation that is done, or below 0 outside of one */
+} hark_progress;
+
+typedef enum hark_request { HARK_REQUEST_NONE, HARK_REQUEST_CHECKPOINT, HARK_REQUEST_STOP } hark_request;
+
+/* How a program takes part in a run. Every member may be zero. */
+typedef struct hark_train_hooks {
+  void *user;
+  void (*show)(void *user, const hark_progress *progress); /* after every step and during evaluations */
+  void (*say)(void *user, const char *line);               /* what is worth a line: evaluations, checkpoints, skipped steps */
+  hark_request (*request)(void *user);                     /* asked after every step */
+  double peak_operations;                                  /* a second, of this machine with these threads; 0: unknown */
+} hark_train_hooks;
+
+typedef enum hark_stop_reason { HARK_STOP_DONE, HARK_STOP_TIME, HARK_STOP_EARLY, HARK_STOP_REQUEST } hark_stop_reason;
+
+typedef struct hark_train_result {
+  hark_stop_reason reason;
+  hark_run_state state;
+  double validation_loss; /* of the last evaluation; NaN: there was none */
+  int64_t steps;
+} hark_train_result;
+
+/* Trains as `config` says, in an open, locked run folder; `resume` goes on from the last checkpoint. config.yaml is written by the caller.
+ * Errors: HARK_NOT_FINITE after train.max_bad_steps steps in a row that could not be used (the last good checkpoint is kept), and those of
+ * data, model and files. */
+HARK_MUST_CHECK hark_status hark_train(hark_context *context, const hark_config *config, const hark_run *run, const hark_train_hooks *hooks,
+                                       hark_train_result *result);
+
+/* Opens the corpus of a run: with the vocabulary in its folder when there is one, else learning it and writing it there. The tokenizer is the
+ * caller's and must outlive the corpus. */
+HARK_MUST_CHECK hark_status hark_run_corpus(hark_context *context, const hark_config *config, const hark_run *run,
+                                            hark_tokenizer **tokenizer, hark_corpus **corpus);
+
+#endif
