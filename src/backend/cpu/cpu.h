@@ -12,7 +12,8 @@
 #define HARK_ISA_PASTE(a, b) HARK_ISA_PASTE_(a, b)
 #define HARK_ISA(name) HARK_ISA_PASTE(name, HARK_ISA_NAME)
 
-/* C[m,n] = alpha op(A) op(B) + beta C, row-major, by one thread, without allocation: `scratch` holds at least scratch_bytes(). */
+/* C[m,n] = alpha op(A) op(B) + beta C + 1 bias^T, row-major, by one thread, without allocation: `scratch` holds at least
+ * product_scratch_bytes(). With beta zero C is not read. */
 typedef struct hark_cpu_product {
   bool transpose_a, transpose_b;
   int64_t m, n, k;
@@ -24,6 +25,9 @@ typedef struct hark_cpu_product {
   float beta;
   float *c;
   int64_t ldc;
+  const float *bias; /* [n], or NULL */
+  float *row_sums;   /* [m]: gets the sum over k of op(A) along with the product, or NULL */
+  bool add_to_row_sums;
 } hark_cpu_product;
 
 typedef struct hark_cpu_isa {
@@ -35,6 +39,9 @@ typedef struct hark_cpu_isa {
   const hark_attention_algorithm *const *attention; /* this set's own, ended by NULL */
   void (*product)(const hark_cpu_product *product, void *scratch);
   size_t (*product_scratch_bytes)(void);
+  const int *product_rows, *product_columns; /* of the register tile: large products are cut at multiples of them */
+  /* The same for C = A B^T + 1 bias^T with few rows in A: reads B once, as it lies. */
+  void (*few_rows)(const hark_cpu_product *product);
   double (*peak_operations)(int64_t repetitions);          /* runs multiply-adds from registers; returns the operations done */
   double (*read_memory)(const float *data, int64_t count); /* sums the data, to measure reading bandwidth */
 } hark_cpu_isa;

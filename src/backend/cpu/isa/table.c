@@ -1,0 +1,34 @@
+/* table.c - collects what one compilation of isa/ exports. */
+#include "backend/cpu/isa/kernels.h"
+#include "backend/cpu/products.h"
+#include "backend/cpu/simd.h"
+
+#define TEXT_(x) #x
+#define TEXT(x) TEXT_(x)
+
+bool HARK_ISA(hark_cpu_has)(void); /* in isas.c, compiled without this instruction set */
+extern const hark_attention_algorithm HARK_ISA(hark_cpu_dense);
+extern const hark_cpu_isa HARK_ISA(hark_cpu_isa);
+
+static const hark_backend_kernel kernels[] = {
+    {"linear", hark_cpu_linear_forward, hark_cpu_linear_backward},
+    {"matmul", hark_cpu_matmul_forward, hark_cpu_matmul_backward},
+};
+
+static const hark_attention_algorithm *const attention[] = {&HARK_ISA(hark_cpu_dense), NULL};
+
+const hark_cpu_isa HARK_ISA(hark_cpu_isa) = {
+    .name = TEXT(HARK_ISA_NAME),
+    .vector_bytes = HARK_LANES * (int)sizeof(float),
+    .runs_here = HARK_ISA(hark_cpu_has),
+    .kernels = kernels,
+    .kernel_count = sizeof kernels / sizeof kernels[0],
+    .attention = attention,
+    .product = HARK_ISA(hark_cpu_product),
+    .product_scratch_bytes = HARK_ISA(hark_cpu_product_scratch_bytes),
+    .product_rows = &HARK_ISA(hark_cpu_product_rows),
+    .product_columns = &HARK_ISA(hark_cpu_product_columns),
+    .few_rows = HARK_ISA(hark_cpu_few_rows),
+    .peak_operations = HARK_ISA(hark_cpu_peak_operations),
+    .read_memory = HARK_ISA(hark_cpu_read_memory),
+};

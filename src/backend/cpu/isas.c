@@ -1,0 +1,53 @@
+/* isas.c - which instruction sets this build has and which of them this machine can run.
+ *
+ * Compiled without any instruction set's flags, so that asking is safe everywhere. */
+#include <string.h>
+
+#include "backend/cpu/state.h"
+
+#if defined(__x86_64__) && defined(__GNUC__)
+#define HAVE_X86_SETS 1
+#else
+#define HAVE_X86_SETS 0
+#endif
+
+extern const hark_cpu_isa hark_cpu_isa_generic;
+bool hark_cpu_has_generic(void);
+
+bool hark_cpu_has_generic(void) { return true; }
+
+#if HAVE_X86_SETS
+extern const hark_cpu_isa hark_cpu_isa_avx2, hark_cpu_isa_avx512;
+bool hark_cpu_has_avx2(void);
+bool hark_cpu_has_avx512(void);
+
+/* The compiler's test asks the processor and whether the operating system saves the registers. */
+bool hark_cpu_has_avx2(void) {
+  __builtin_cpu_init();
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+}
+
+/* What -march=skylake-avx512 lets the compiler use beyond AVX2. */
+bool hark_cpu_has_avx512(void) {
+  return hark_cpu_has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512cd") &&
+         __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+         __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("popcnt");
+}
+#endif
+
+const hark_cpu_isa *const hark_cpu_isas[] = {
+    &hark_cpu_isa_generic,
+#if HAVE_X86_SETS
+    &hark_cpu_isa_avx2,
+    &hark_cpu_isa_avx512,
+#endif
+    NULL,
+};
+
+const hark_cpu_isa *hark_cpu_isa_find(const char *name) {
+  const bool any = name == NULL || name[0] == '\0';
+  const hark_cpu_isa *best = NULL;
+  for (const hark_cpu_isa *const *isa = hark_cpu_isas; *isa != NULL; isa++)
+    if ((any || strcmp((*isa)->name, name) == 0) && (*isa)->runs_here()) best = *isa;
+  return best;
+}

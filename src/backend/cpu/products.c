@@ -1,0 +1,298 @@
+/* products.c - matrix products over the context's threads, and the kernels of the records linear and matmul made of them.
+ *
+ * C is cut into pieces whose sizes depend on m, n and k alone; a piece is computed by one thread with the instruction set's own product,
+ * whose sum over k has one order. So every number of threads gives the same bits, and no second pool of threads is started.
+ * A product of few rows with a transposed matrix (one step of generation) reads that matrix once, without packing it.
+ *
+ * linear: y [N, out] = x [N, in] W [out, in]^T + 1 b^T, 2 N in out operations; matmul: C = op(A) op(B) for each matrix of a batch.
+ */
+#include "backend/cpu/products.h"
+
+#include <hark/operators.h>
+
+#include "backend/cpu/state.h"
+
+/* A piece of C, when C is large enough to have many: packing costs little beside the product, and the packed parts fit the cache. */
+#define PIECE_ROWS 252
+#define PIECE_COLUMNS 512
+/* There should be this many pieces, as long as they have at least so many elements. */
+#define PIECES 8
+#define PIECE_ELEMENTS (48 * 64)
+
+/* From this many rows on packing the other matrix pays. */
+#define FEW_ROWS 16
+#define FEW_ROWS_BYTES (128 << 10) /* of the matrix, a piece */
+
+/* Work below which other threads would only be waited for. */
+#define SERIAL_OPERATIONS 400000
+
+typedef struct grid {
+  const hark_cpu_products *products;
+  bool few_rows;
+  int64_t rows, columns;               /* of a piece */
+  int64_t pieces_rows, pieces_columns; /* of one matrix */
+  int64_t first, count;                /* numbers of its pieces */
+} grid;
+
+typedef struct work {
+  hark_context *context;
+  grid grids[HARK_CPU_MAX_PRODUCTS];
+  int count;
+} work;
+
+static int64_t round_up(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
+
+static void cut(const hark_cpu_isa *isa, const hark_cpu_products *products, grid *out) {
+  const hark_cpu_product *p = &products->product;
+  *out = (grid){.products = products};
+  if (p->m == 0 || (p->n == 0 && p->row_sums == NULL) || products->batch == 0) return;
+  const int64_t n = hark_max(p->n, 1); /* without columns there are row sums to be made */
+  out->few_rows = p->m < FEW_ROWS && p->transpose_b && !p->transpose_a && p->alpha == 1 && p->beta == 0 && p->row_sums == NULL;
+  if (out->few_rows) {
+    out->rows = p->m;
+    out->columns = hark_max(4, FEW_ROWS_BYTES / (int64_t)sizeof(float) / hark_max(p->k, 1) / 4 * 4);
+  } else {
+    int64_t rows = hark_min(p->m, PIECE_ROWS), columns = hark_min(n, PIECE_COLUMNS);
+    while (products->batch * hark_ceil_div(p->m, rows) * hark_ceil_div(n, columns) < PIECES && rows * columns >= 2 * PIECE_ELEMENTS) {
+      if (columns > rows)
+        columns = (columns + 1) / 2;
+      else
+        rows = (rows + 1) / 2;
+    }
+    out->rows = round_up(hark_ceil_div(p->m, hark_ceil_div(p->m, rows)), *isa->product_rows);
+    out->columns = round_up(hark_ceil_div(n, hark_ceil_div(n, columns)), *isa->product_columns);
+  }
+  out->pieces_rows = hark_ceil_div(p->m, out->rows);
+  out->pieces_columns = hark_ceil_div(n, out->columns);
+  out->count = products->batch * out->pieces_rows * out->pieces_columns;
+}
+
+static void run_piece(const hark_context *context, const grid *g, int64_t index, int worker) {
+  const int64_t column = index % g->pieces_columns * g->columns;
+  const int64_t row = index / g->pieces_columns % g->pieces_rows * g->rows;
+  const int64_t matrix = index / g->pieces_columns / g->pieces_rows;
+  hark_cpu_product p = g->products->product;
+  p.m = hark_min(g->rows, p.m - row);
+  p.n = hark_min(g->columns, p.n - column);
+  p.a += matrix * g->products->stride_a + (p.transpose_a ? row : row * p.lda);
+  p.b += matrix * g->products->stride_b + (p.transpose_b ? column * p.ldb : column);
+  p.c += matrix * g->products->stride_c + row * p.ldc + column;
+  if (p.bias != NULL) p.bias += column;
+  p.row_sums = p.row_sums != NULL && column == 0 ? p.row_sums + row : NULL;
+  const hark_cpu_isa *isa = hark_cpu_isa_of(context);
+  if (g->few_rows)
+    isa->few_rows(&p);
+  else
+    isa->product(&p, hark_cpu_scratch(context, worker));
+}
+
+static void run_task(void *data, int64_t index, int worker) {
+  const work *w = data;
+  int at = w->count - 1;
+  while (index < w->grids[at].first) at--;
+  run_piece(w->context, &w->grids[at], index - w->grids[at].first, worker);
+}
+
+void hark_cpu_products_run(hark_context *context, const hark_cpu_products *products, int count) {
+  work w = {.context = context, .count = count};
+  int64_t pieces = 0;
+  double operations = 0;
+  for (int i = 0; i < count; i++) {
+    cut(hark_cpu_isa_of(context), &products[i], &w.grids[i]);
+    w.grids[i].first = pieces;
+    pieces += w.grids[i].count;
+    const hark_cpu_product *p = &products[i].product;
+    operations += 2.0 * (double)products[i].batch * (double)p->m * (double)p->n * (double)p->k;
+  }
+  if (operations >= SERIAL_OPERATIONS)
+    hark_parallel_for(context, pieces, run_task, &w);
+  else
+    for (int64_t index = 0; index < pieces; index++) run_task(&w, index, 0);
+}
+
+/* ---- linear ------------------------------------------------------------------------------------------------------------------------ */
+enum { LINEAR_X, LINEAR_WEIGHT, LINEAR_BIAS };
+
+static bool wanted(const hark_call *call, int i) { return call->input_gradients[i].type != HARK_NONE; }
+static float beta_of(const hark_call *call, int i) { return (call->accumulate >> i & 1u) != 0 ? 1.0f : 0.0f; }
+
+hark_status hark_cpu_linear_forward(hark_context *context, const hark_call *call) {
+  const hark_tensor *weight = &call->inputs[LINEAR_WEIGHT];
+  const int64_t outputs = weight->shape[0], inputs = weight->shape[1];
+  if (outputs == 0) return HARK_OK;
+  const hark_cpu_products forward = {.product = {.transpose_b = true,
+                                                 .m = hark_tensor_count(&call->outputs[0]) / outputs,
+                                                 .n = outputs,
+                                                 .k = inputs,
+                                                 .alpha = 1,
+                                                 .a = call->inputs[LINEAR_X].data,
+                                                 .lda = inputs,
+                                                 .b = weight->data,
+                                                 .ldb = inputs,
+                                                 .c = call->outputs[0].data,
+                                                 .ldc = outputs,
+                                                 .bias = call->input_count > LINEAR_BIAS ? call->inputs[LINEAR_BIAS].data : NULL},
+                                     .batch = 1};
+  hark_cpu_products_run(context, &forward, 1);
+  return HARK_OK;
+}
+
+/* Sets a gradient that nothing flows into to zero, unless it is accumulated. */
+static hark_status no_gradient(hark_context *context, const hark_call *call, int i) {
+  const hark_tensor *gradient = &call->input_gradients[i];
+  if (!wanted(call, i) || beta_of(call, i) != 0) return HARK_OK;
+  return hark_backend_zero(context, gradient->data, (size_t)hark_tensor_count(gradient) * hark_type_bytes(gradient->type));
+}
+
+/* y = x W^T + 1 b^T: dx = dy W, dW = dy^T x, db = dy^T 1 */
+hark_status hark_cpu_linear_backward(hark_context *context, const hark_call *call) {
+  const hark_tensor *dy = &call->output_gradients[0];
+  const hark_tensor *weight = &call->inputs[LINEAR_WEIGHT], *x = &call->inputs[LINEAR_X];
+  if (dy->type == HARK_NONE || hark_tensor_count(dy) == 0) {
+    for (int i = LINEAR_X; i <= LINEAR_BIAS; i++) HARK_TRY(no_gradient(context, call, i));
+    return HARK_OK;
+  }
+  const int64_t outputs = dy->shape[dy->rank - 1], rows = hark_tensor_count(dy) / outputs;
+  const bool want_x = wanted(call, LINEAR_X), want_weight = wanted(call, LINEAR_WEIGHT), want_bias = wanted(call, LINEAR_BIAS);
+  hark_cpu_products products[2];
+  int count = 0;
+  if (want_x) {
+    const hark_tensor *dx = &call->input_gradients[LINEAR_X];
+    const int64_t inputs = dx->shape[dx->rank - 1];
+    products[count++] = (hark_cpu_products){.product = {.m = rows,
+                                                        .n = inputs,
+                                                        .k = outputs,
+                                                        .alpha = 1,
+                                                        .a = dy->data,
+                                                        .lda = outputs,
+                                                        .b = weight->data,
+                                                        .ldb = inputs,
+                                                        .beta = beta_of(call, LINEAR_X),
+                                                        .c = dx->data,
+                                                        .ldc = inputs},
+                                            .batch = 1};
+  }
+  if (want_weight || want_bias) {
+    hark_cpu_products gradient = {.product = {.transpose_a = true, .m = outputs, .k = rows, .alpha = 1, .a = dy->data, .lda = outputs},
+                                  .batch = 1};
+    hark_cpu_product *p = &gradient.product;
+    if (want_weight) {
+      const hark_tensor *dw = &call->input_gradients[LINEAR_WEIGHT];
+      p->n = p->ldb = p->ldc = dw->shape[1];
+      p->b = x->data;
+      p->c = dw->data;
+      p->beta = beta_of(call, LINEAR_WEIGHT);
+    }
+    if (want_bias) {
+      p->row_sums = call->input_gradients[LINEAR_BIAS].data;
+      p->add_to_row_sums = beta_of(call, LINEAR_BIAS) != 0;
+    }
+    products[count++] = gradient;
+  }
+  hark_cpu_products_run(context, products, count);
+  return HARK_OK;
+}
+
+/* ---- matmul ------------------------------------------------------------------------------------------------------------------------ */
+enum { MATMUL_A, MATMUL_B };
+
+typedef struct extents {
+  int64_t batch, m, n, k, lda, ldb;
+} extents;
+
+static extents extents_of(const hark_matmul_attributes *attributes, const hark_tensor *a, const hark_tensor *b) {
+  const int64_t *of_a = &a->shape[a->rank - 2], *of_b = &b->shape[b->rank - 2];
+  extents e = {.batch = 1, .lda = of_a[1], .ldb = of_b[1]};
+  for (int i = 0; i + 2 < a->rank; i++) e.batch *= a->shape[i];
+  e.m = attributes->transpose_a ? of_a[1] : of_a[0];
+  e.k = attributes->transpose_a ? of_a[0] : of_a[1];
+  e.n = attributes->transpose_b ? of_b[0] : of_b[1];
+  return e;
+}
+
+hark_status hark_cpu_matmul_forward(hark_context *context, const hark_call *call) {
+  const hark_matmul_attributes *attributes = call->attributes;
+  const extents e = extents_of(attributes, &call->inputs[MATMUL_A], &call->inputs[MATMUL_B]);
+  const hark_cpu_products forward = {.product = {.transpose_a = attributes->transpose_a,
+                                                 .transpose_b = attributes->transpose_b,
+                                                 .m = e.m,
+                                                 .n = e.n,
+                                                 .k = e.k,
+                                                 .alpha = 1,
+                                                 .a = call->inputs[MATMUL_A].data,
+                                                 .lda = e.lda,
+                                                 .b = call->inputs[MATMUL_B].data,
+                                                 .ldb = e.ldb,
+                                                 .c = call->outputs[0].data,
+                                                 .ldc = e.n},
+                                     .batch = e.batch,
+                                     .stride_a = e.m * e.k,
+                                     .stride_b = e.k * e.n,
+                                     .stride_c = e.m * e.n};
+  hark_cpu_products_run(context, &forward, 1);
+  return HARK_OK;
+}
+
+/* The factors of a gradient: op(left) op(right), m x n, over k. */
+typedef struct factor {
+  const float *data;
+  bool transpose;
+  int64_t ld, stride;
+} factor;
+
+static hark_cpu_products gradient_of(const hark_call *call, int i, const extents *e, int64_t m, int64_t n, int64_t k, factor left,
+                                     factor right) {
+  return (hark_cpu_products){.product = {.transpose_a = left.transpose,
+                                         .transpose_b = right.transpose,
+                                         .m = m,
+                                         .n = n,
+                                         .k = k,
+                                         .alpha = 1,
+                                         .a = left.data,
+                                         .lda = left.ld,
+                                         .b = right.data,
+                                         .ldb = right.ld,
+                                         .beta = beta_of(call, i),
+                                         .c = call->input_gradients[i].data,
+                                         .ldc = n},
+                             .batch = e->batch,
+                             .stride_a = left.stride,
+                             .stride_b = right.stride,
+                             .stride_c = m * n};
+}
+
+/* C = A B with A = op(a), B = op(b): dA = dC B^T, dB = A^T dC; the gradient of a transposed operand is the transpose of that. */
+hark_status hark_cpu_matmul_backward(hark_context *context, const hark_call *call) {
+  const hark_matmul_attributes *attributes = call->attributes;
+  const bool ta = attributes->transpose_a, tb = attributes->transpose_b;
+  const extents e = extents_of(attributes, &call->inputs[MATMUL_A], &call->inputs[MATMUL_B]);
+  if (call->output_gradients[0].type == HARK_NONE) {
+    for (int i = MATMUL_A; i <= MATMUL_B; i++) HARK_TRY(no_gradient(context, call, i));
+    return HARK_OK;
+  }
+  const factor dc = {call->output_gradients[0].data, false, e.n, e.m * e.n}, dc_transposed = {dc.data, true, dc.ld, dc.stride};
+  hark_cpu_products products[2];
+  int count = 0;
+  if (wanted(call, MATMUL_A)) {
+    const float *b = call->inputs[MATMUL_B].data;
+    if (ta) { /* da = B dC^T */
+      const factor left = {b, tb, e.ldb, e.k * e.n};
+      products[count++] = gradient_of(call, MATMUL_A, &e, e.k, e.m, e.n, left, dc_transposed);
+    } else { /* da = dC B^T */
+      const factor right = {b, !tb, e.ldb, e.k * e.n};
+      products[count++] = gradient_of(call, MATMUL_A, &e, e.m, e.k, e.n, dc, right);
+    }
+  }
+  if (wanted(call, MATMUL_B)) {
+    const float *a = call->inputs[MATMUL_A].data;
+    if (tb) { /* db = dC^T A */
+      const factor right = {a, ta, e.lda, e.m * e.k};
+      products[count++] = gradient_of(call, MATMUL_B, &e, e.n, e.k, e.m, dc_transposed, right);
+    } else { /* db = A^T dC */
+      const factor left = {a, !ta, e.lda, e.m * e.k};
+      products[count++] = gradient_of(call, MATMUL_B, &e, e.k, e.n, e.m, left, dc);
+    }
+  }
+  hark_cpu_products_run(context, products, count);
+  return HARK_OK;
+}

@@ -1,0 +1,21 @@
+/* products.h - matrix products over the context's threads, cut into pieces that do not depend on how many threads there are. */
+#ifndef HARK_BACKEND_CPU_PRODUCTS_H
+#define HARK_BACKEND_CPU_PRODUCTS_H
+
+#include "backend/cpu/cpu.h"
+
+/* `batch` products of one shape whose matrices lie stride_a, stride_b, stride_c elements apart. */
+typedef struct hark_cpu_products {
+  hark_cpu_product product;
+  int64_t batch, stride_a, stride_b, stride_c;
+} hark_cpu_products;
+
+#define HARK_CPU_MAX_PRODUCTS 4
+
+/* Computes all of them; they must not depend on each other. */
+void hark_cpu_products_run(hark_context *context, const hark_cpu_products *products, int count);
+
+/* Kernels of the records linear and matmul. */
+hark_kernel hark_cpu_linear_forward, hark_cpu_linear_backward, hark_cpu_matmul_forward, hark_cpu_matmul_backward;
+
+#endif
