@@ -307,9 +307,6 @@ static hark_status read_flag(hark_context *context, hark_options *options, const
     }
   }
   if (entry == NULL) return unknown_word(context, options, "", word, true);
-  if (!hark_option_applies(entry->option, options->command)) {
-    return problem(context, options, "%s: does not apply to %s (it does to: %s)", flag, options->command, entry->option->commands);
-  }
   if (value == NULL && entry->option->type == HARK_OPTION_BOOL) value = "true";
   if (value == NULL) {
     double number;
@@ -320,6 +317,9 @@ static hark_status read_flag(hark_context *context, hark_options *options, const
     }
     value = next;
     *used = 2;
+  }
+  if (!hark_option_applies(entry->option, options->command)) {
+    return problem(context, options, "%s: does not apply to %s (it does to: %s)", flag, options->command, entry->option->commands);
   }
   return take_value(context, options, entry, value, flag, HARK_SOURCE_COMMAND, false);
 }

@@ -191,7 +191,7 @@ void hark_options_print_help(const hark_options *options, hark_text *text) {
   for (int i = 0; i < options->count; i++) {
     const hark_option_entry *const entry = &options->entries[i];
     if (!hark_option_applies(entry->option, options->command)) continue;
-    if (previous == NULL || previous->table != entry->table || !same_section(previous->option->name, entry->option->name)) {
+    if (previous == NULL || strcmp(section_title(previous), section_title(entry)) != 0) {
       hark_text_append(text, "%s%s:\n", previous == NULL ? "" : "\n", section_title(entry));
     }
     print_help_line(entry, text);
