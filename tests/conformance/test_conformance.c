@@ -1,0 +1,228 @@
+/* test_conformance.c - every sample of every record on every backend and instruction set, against the record's definition in f64.
+ *
+ * Bound: a result that is a sum of t terms of size s, each rounded, is off by at most about t eps s. t is the record's terms(), to which
+ * ELEMENTARY is added for the chain of elementary functions and roundings around the sum (vectorised exponentials are good to 4 eps, and no
+ * record chains more than four of them). s is the largest magnitude that the tensor takes in several draws of the inputs, so that a result
+ * that happens to cancel is not held against terms that do not.
+ *
+ * Rerun one case: test_conformance 'layer_norm:wide:cpu:avx2'.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "support/cases.h"
+#include "support/cmocka_all.h"
+#include "support/compare.h"
+
+#define ELEMENTARY 16
+#define DRAWS 4 /* for the size of results */
+
+typedef struct bounds {
+  double scale[TEST_ROLES][HARK_MAX_INPUTS];
+} bounds;
+
+static const test_role compared[] = {TEST_OUTPUT, TEST_SAVED, TEST_INPUT, TEST_INPUT_GRADIENT};
+static const char *const names[TEST_ROLES] = {"updated input", "output", "saved", "output gradient", "gradient of input"};
+
+#define COMPARED ((int)(sizeof compared / sizeof compared[0]))
+
+static void run_both(test_run *run, unsigned accumulate) {
+  test_run_forward(run);
+  if (run->op->differentiable != 0) test_run_backward(run, accumulate);
+}
+
+/* The definition in f64 on the reference backend: the oracle. */
+static void oracle(const test_case *c, uint32_t draw, test_results *results) {
+  hark_context *context = test_reference_open();
+  test_run run;
+  const test_run_options options = {.type = HARK_F64, .draw = draw, .rerun = c->rerun};
+  test_run_open(&run, context, c->op, c->sample, &options);
+  run_both(&run, 0);
+  test_results_read(&run, c->op->differentiable != 0, results);
+  test_run_close(&run);
+  test_setup_close(context);
+}
+
+static void largest(const test_run *run, const test_results *results, bounds *b) {
+  for (int r = 0; r < COMPARED; r++) {
+    for (int i = 0; i < HARK_MAX_INPUTS; i++) {
+      const double *values = results->values[compared[r]][i];
+      const int64_t count = values == NULL ? 0 : test_run_count(run, compared[r], i);
+      for (int64_t n = 0; n < count; n++) {
+        if (isfinite(values[n])) b->scale[compared[r]][i] = fmax(b->scale[compared[r]][i], fabs(values[n]));
+      }
+    }
+  }
+}
+
+static double bound_of(const test_run *run, const bounds *b, test_role role, int i, hark_type type) {
+  const int64_t terms = run->op->terms(run->call.attributes, run->call.inputs, run->call.input_count);
+  return test_epsilon(type) * (double)(terms + ELEMENTARY) * b->scale[role][i];
+}
+
+static void compare(test_run *run, const char *what, const test_results *expected, const bounds *b, hark_type type, bool backward) {
+  test_results actual;
+  test_results_read(run, backward, &actual);
+  for (int r = 0; r < COMPARED; r++) {
+    const test_role role = compared[r];
+    for (int i = 0; i < HARK_MAX_INPUTS; i++) {
+      if (actual.values[role][i] == NULL) continue;
+      char text[96];
+      (void)snprintf(text, sizeof text, "%s, %s %d", what, names[role], i);
+      test_close(run, text, actual.values[role][i], expected->values[role][i], test_run_count(run, role, i),
+                 bound_of(run, b, role, i, type));
+    }
+  }
+  test_results_free(&actual);
+}
+
+static void open_run(test_run *run, hark_context *context, const test_case *c, hark_type type, bool misaligned) {
+  const test_run_options options = {.type = type, .misaligned = misaligned, .rerun = c->rerun};
+  test_run_open(run, context, c->op, c->sample, &options);
+}
+
+static void check_values(hark_context *context, const test_case *c, hark_type type, bool misaligned, const test_results *expected,
+                         const bounds *b) {
+  test_run run;
+  open_run(&run, context, c, type, misaligned);
+  run_both(&run, 0);
+  compare(&run, type == HARK_F64 ? "f64" : misaligned ? "misaligned" : "f32", expected, b, type, c->op->differentiable != 0);
+  test_run_close(&run);
+}
+
+/* Gradients that are there already are added to; each gradient alone comes out as among the others. */
+static void check_gradient_requests(hark_context *context, const test_case *c, const test_results *expected, const bounds *b) {
+  test_run run;
+  open_run(&run, context, c, HARK_F32, false);
+  test_run_forward(&run);
+  for (int i = 0; i < run.call.input_count; i++) {
+    if ((c->op->differentiable >> i & 1u) == 0 || run.call.inputs[i].type == HARK_NONE) continue;
+    const int64_t count = test_run_count(&run, TEST_INPUT_GRADIENT, i);
+    double *there = malloc((size_t)count * sizeof *there);
+    assert_non_null(there);
+    const double scale = b->scale[TEST_INPUT_GRADIENT][i];
+    test_random(there, count, -scale, scale, 0, HARK_MAX_INPUTS * TEST_ROLES + (uint32_t)i);
+    test_run_write(&run, TEST_INPUT_GRADIENT, i, there);
+    run.wanted = 1u << i;
+    test_run_backward(&run, run.wanted);
+    double *sum = test_run_read(&run, TEST_INPUT_GRADIENT, i);
+    for (int64_t n = 0; n < count; n++) there[n] += expected->values[TEST_INPUT_GRADIENT][i][n];
+    test_close(&run, "accumulated gradient", sum, there, count, 2 * bound_of(&run, b, TEST_INPUT_GRADIENT, i, HARK_F32));
+    free(sum);
+    free(there);
+    test_run_backward(&run, 0);
+    double *alone = test_run_read(&run, TEST_INPUT_GRADIENT, i);
+    test_close(&run, "gradient asked for alone", alone, expected->values[TEST_INPUT_GRADIENT][i], count,
+               bound_of(&run, b, TEST_INPUT_GRADIENT, i, HARK_F32));
+    free(alone);
+  }
+  test_run_close(&run);
+}
+
+/* Without gradients of the outputs all gradients are zero, exactly. */
+static void check_absent_gradient(hark_context *context, const test_case *c) {
+  test_run run;
+  open_run(&run, context, c, HARK_F32, false);
+  test_run_forward(&run);
+  for (int i = 0; i < HARK_MAX_OUTPUTS; i++) run.call.output_gradients[i] = (hark_tensor){0};
+  test_run_backward(&run, 0);
+  for (int i = 0; i < run.call.input_count; i++) {
+    if (run.call.input_gradients[i].type == HARK_NONE) continue;
+    double *gradient = test_run_read(&run, TEST_INPUT_GRADIENT, i);
+    for (int64_t n = 0; n < test_run_count(&run, TEST_INPUT_GRADIENT, i); n++) {
+      if (gradient[n] != 0) test_run_fail(&run, "absent output gradient: gradient of input %d is %g, expected 0", i, gradient[n]);
+    }
+    free(gradient);
+  }
+  test_run_close(&run);
+}
+
+static void check_in_place(hark_context *context, const test_case *c, const test_results *expected, const bounds *b) {
+  for (int i = 0; i < HARK_MAX_INPUTS; i++) {
+    test_run run;
+    if (c->sample->inputs[i].type == HARK_NONE) continue;
+    if ((c->op->in_place >> i & 1u) != 0) {
+      open_run(&run, context, c, HARK_F32, false);
+      test_run_forward_in_place(&run, i);
+      double *output = test_run_read(&run, TEST_INPUT, i);
+      test_close(&run, "output in place", output, expected->values[TEST_OUTPUT][0], test_run_count(&run, TEST_OUTPUT, 0),
+                 bound_of(&run, b, TEST_OUTPUT, 0, HARK_F32));
+      free(output);
+      test_run_close(&run);
+    }
+    if ((c->op->gradient_in_place >> i & 1u) != 0) {
+      open_run(&run, context, c, HARK_F32, false);
+      test_run_forward(&run);
+      test_run_backward_in_place(&run, i);
+      double *gradient = test_run_read(&run, TEST_INPUT, i);
+      test_close(&run, "gradient in place", gradient, expected->values[TEST_INPUT_GRADIENT][i], test_run_count(&run, TEST_INPUT, i),
+                 bound_of(&run, b, TEST_INPUT_GRADIENT, i, HARK_F32));
+      free(gradient);
+      test_run_close(&run);
+    }
+  }
+}
+
+/* The same bits for any number of threads. */
+static void check_threads(const test_case *c) {
+  static const int threads[] = {1, 2, 3, 7};
+  test_results first = {0};
+  for (int t = 0; t < (int)(sizeof threads / sizeof threads[0]); t++) {
+    hark_context *context = test_setup_open(&c->setup, threads[t]);
+    test_run run;
+    test_results results;
+    open_run(&run, context, c, HARK_F32, false);
+    run_both(&run, 0);
+    test_results_read(&run, c->op->differentiable != 0, &results);
+    for (int r = 0; t > 0 && r < COMPARED; r++) {
+      for (int i = 0; i < HARK_MAX_INPUTS; i++) {
+        char text[96];
+        (void)snprintf(text, sizeof text, "%d threads, %s %d", threads[t], names[compared[r]], i);
+        if (results.values[compared[r]][i] == NULL) continue;
+        test_same_bits(&run, text, results.values[compared[r]][i], first.values[compared[r]][i], test_run_count(&run, compared[r], i));
+      }
+    }
+    test_run_close(&run);
+    test_setup_close(context);
+    if (t == 0) {
+      first = results;
+    } else {
+      test_results_free(&results);
+    }
+  }
+  test_results_free(&first);
+}
+
+static void conform(const test_case *c) {
+  hark_context *context = test_setup_open(&c->setup, 2);
+  test_run shapes;
+  bounds b = {{{0}}};
+  test_results expected = {0};
+  open_run(&shapes, context, c, HARK_F32, false);
+  for (uint32_t draw = 0; draw < DRAWS; draw++) {
+    test_results results;
+    oracle(c, draw, &results);
+    largest(&shapes, &results, &b);
+    if (draw == 0) {
+      expected = results;
+    } else {
+      test_results_free(&results);
+    }
+  }
+  test_run_close(&shapes);
+
+  check_values(context, c, HARK_F32, false, &expected, &b);
+  check_values(context, c, HARK_F32, true, &expected, &b);
+  check_values(context, c, HARK_F64, false, &expected, &b);
+  check_in_place(context, c, &expected, &b);
+  if (c->op->differentiable != 0) {
+    check_gradient_requests(context, c, &expected, &b);
+    check_absent_gradient(context, c);
+  }
+  check_threads(c);
+  test_results_free(&expected);
+  test_setup_close(context);
+}
+
+int main(int argument_count, char **arguments) { return test_cases_main(argument_count, arguments, false, conform); }

@@ -1,0 +1,12 @@
+/* cmocka_all.h - cmocka with the headers that it wants before it. */
+#ifndef HARK_TESTS_SUPPORT_CMOCKA_ALL_H
+#define HARK_TESTS_SUPPORT_CMOCKA_ALL_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#endif

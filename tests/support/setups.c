@@ -1,0 +1,53 @@
+/* setups.c - the backends and instruction sets that this machine has: asked for one by one, kept when a context can be made. */
+#include "support/setups.h"
+
+#include <string.h>
+
+#include "support/cmocka_all.h"
+
+static const test_setup candidates[] = {
+    {"reference", "portable"}, {"cpu", "generic"}, {"cpu", "avx2"},     {"cpu", "avx512"},
+    {"guard", "generic"},      {"guard", "avx2"},  {"guard", "avx512"},
+};
+
+#define CANDIDATES ((int)(sizeof candidates / sizeof candidates[0]))
+
+static hark_status open_context(const test_setup *setup, int threads, hark_context **out) {
+  const hark_context_options options = {.struct_size = sizeof options,
+                                        .threads = threads,
+                                        .backend = setup->backend,
+                                        .instruction_set = setup->instruction_set,
+                                        .seed = 1,
+                                        .deterministic = true};
+  return hark_context_create(&options, out);
+}
+
+int test_setups(test_setup setups[TEST_MAX_SETUPS]) {
+  int count = 0;
+  for (int i = 0; i < CANDIDATES; i++) {
+    hark_context *context = NULL;
+    if (open_context(&candidates[i], 1, &context) != HARK_OK) continue;
+    setups[count++] = candidates[i];
+    hark_context_destroy(&context);
+  }
+  return count;
+}
+
+hark_context *test_setup_open(const test_setup *setup, int threads) {
+  hark_context *context = NULL;
+  const hark_status status = open_context(setup, threads, &context);
+  if (status != HARK_OK) fail_msg("no context on %s:%s: %s", setup->backend, setup->instruction_set, hark_status_text(status));
+  return context;
+}
+
+hark_context *test_reference_open(void) { return test_setup_open(&candidates[0], 1); }
+
+void test_setup_close(hark_context *context) {
+  /* What a fresh context of the same kind holds is the context's own. */
+  const test_setup setup = {hark_context_backend(context), hark_context_instruction_set(context)};
+  hark_context *fresh = test_setup_open(&setup, hark_context_threads(context));
+  const size_t own = hark_context_memory(fresh).live_bytes, live = hark_context_memory(context).live_bytes;
+  hark_context_destroy(&fresh);
+  hark_context_destroy(&context);
+  if (live != own) fail_msg("%zu bytes are live where the context is destroyed, expected its own %zu", live, own);
+}

@@ -1,0 +1,26 @@
+/* setups.h - the backends and instruction sets that this machine has, and contexts on them. */
+#ifndef HARK_TESTS_SUPPORT_SETUPS_H
+#define HARK_TESTS_SUPPORT_SETUPS_H
+
+#include <hark/context.h>
+
+#define TEST_MAX_SETUPS 8
+
+typedef struct test_setup {
+  const char *backend;
+  const char *instruction_set;
+} test_setup;
+
+/* Every backend of the test library with every instruction set that runs here; returns their number. "reference:portable" is the first. */
+int test_setups(test_setup setups[TEST_MAX_SETUPS]);
+
+/* A context there with deterministic results. A failure to make it fails the test. */
+hark_context *test_setup_open(const test_setup *setup, int threads);
+
+/* The context of the oracle: reference backend, one thread. */
+hark_context *test_reference_open(void);
+
+/* Destroys a context; fails the test when memory that it gave is still live. */
+void test_setup_close(hark_context *context);
+
+#endif
