@@ -1,0 +1,317 @@
+/* checkpoint.c - writing and reading checkpoints.
+ *
+ * A checkpoint is written into a folder whose name begins with a dot, flushed, and renamed; only then do the pointers move and older ones go.
+ * Whatever happens in between, the pointers name a whole checkpoint. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "io/json.h"
+#include "io/safetensors.h"
+#include "train/run.h"
+
+#define STATE_LIMIT ((size_t)1 << 20)
+#define POINTER_LIMIT ((size_t)HARK_NAME_BYTES)
+#define FIRST_MOMENT "first_moment."
+#define SECOND_MOMENT "second_moment."
+#define MOMENT_NAME_BYTES (HARK_PARAMETER_NAME_BYTES + 16)
+
+enum { FILE_MODEL, FILE_OPTIMIZER, FILE_STATE, FILE_COUNT };
+static const char *const file_names[FILE_COUNT] = {"model.safetensors", "optimizer.safetensors", "state.json"};
+
+static hark_status path_in(hark_context *context, const hark_run *run, const char *checkpoint, const char *file, char *out) {
+  char folder[HARK_PATH_BYTES], inner[HARK_PATH_BYTES];
+  HARK_TRY(hark_run_path(context, run, "checkpoints", folder));
+  HARK_TRY(hark_path_join(context, folder, checkpoint, inner));
+  if (file == NULL) {
+    memcpy(out, inner, sizeof inner);
+    return HARK_OK;
+  }
+  return hark_path_join(context, inner, file, out);
+}
+
+/* The part of a flat buffer that belongs to a parameter. */
+static hark_tensor moment_of(const hark_parameter *parameter, const hark_tensor *flat) {
+  hark_tensor tensor = parameter->weight;
+  tensor.data = (char *)flat->data + (size_t)parameter->first * hark_type_bytes(flat->type);
+  return tensor;
+}
+
+static hark_status write_model(hark_context *context, const char *path, const hark_parameters *parameters, hark_file_summary *summary) {
+  const size_t bytes = (size_t)parameters->count * sizeof(hark_named_tensor);
+  void *memory = NULL;
+  HARK_TRY(hark_allocate(context, bytes, &memory));
+  hark_named_tensor *tensors = memory;
+  for (int32_t i = 0; i < parameters->count; i++)
+    tensors[i] = (hark_named_tensor){.name = parameters->list[i].name, .tensor = &parameters->list[i].weight};
+  const hark_metadata_entry metadata[] = {{"format", "hark"}, {"format_version", "1"}};
+  const hark_status status = hark_safetensors_write(context, path, tensors, parameters->count, metadata, 2, summary);
+  hark_release(context, memory, bytes);
+  return status;
+}
+
+/* Names and views of both moments of every parameter. */
+typedef struct moment_list {
+  hark_named_tensor *tensors; /* [2 count] */
+  hark_tensor *views;
+  char (*names)[MOMENT_NAME_BYTES];
+  void *memory;
+  size_t bytes;
+} moment_list;
+
+static hark_status list_moments(hark_context *context, const hark_engine *engine, moment_list *out) {
+  const hark_parameters *parameters = &engine->decoder->parameters;
+  const size_t count = 2 * (size_t)parameters->count;
+  out->bytes = count * (sizeof(hark_named_tensor) + sizeof(hark_tensor) + MOMENT_NAME_BYTES);
+  HARK_TRY(hark_allocate(context, out->bytes, &out->memory));
+  out->tensors = out->memory;
+  out->views = (hark_tensor *)(out->tensors + count);
+  out->names = (char(*)[MOMENT_NAME_BYTES])(out->views + count);
+  for (size_t i = 0; i < count; i++) {
+    const hark_parameter *parameter = &parameters->list[i / 2];
+    (void)snprintf(out->names[i], MOMENT_NAME_BYTES, "%s%s", i % 2 == 0 ? FIRST_MOMENT : SECOND_MOMENT, parameter->name);
+    out->views[i] = moment_of(parameter, i % 2 == 0 ? &engine->first_moment : &engine->second_moment);
+    out->tensors[i] = (hark_named_tensor){.name = out->names[i], .tensor = &out->views[i]};
+  }
+  return HARK_OK;
+}
+
+static hark_status write_optimizer(hark_context *context, const char *path, const hark_engine *engine, hark_file_summary *summary) {
+  moment_list list;
+  HARK_TRY(list_moments(context, engine, &list));
+  const hark_metadata_entry metadata[] = {{"format", "hark"}, {"format_version", "1"}};
+  const hark_status status =
+      hark_safetensors_write(context, path, list.tensors, 2 * (int64_t)engine->decoder->parameters.count, metadata, 2, summary);
+  hark_release(context, list.memory, list.bytes);
+  return status;
+}
+
+/* One row a number of the state: its name in state.json and where it stands. */
+typedef struct state_field {
+  const char *name;
+  size_t offset;
+  bool whole; /* int64_t or uint64_t; else double */
+} state_field;
+
+#define WHOLE(field)                                                                                                                       \
+  { #field, offsetof(hark_run_state, field), true }
+#define REAL(field)                                                                                                                        \
+  { #field, offsetof(hark_run_state, field), false }
+static const state_field state_fields[] = {WHOLE(step),       WHOLE(updates),  WHOLE(samples),      REAL(loss_sum),
+                                           WHOLE(loss_count), REAL(best_loss), WHOLE(best_step),    WHOLE(evaluations_without_improvement),
+                                           WHOLE(bad_steps),  REAL(seconds),   WHOLE(metrics_bytes)};
+#undef WHOLE
+#undef REAL
+#define STATE_FIELDS (sizeof state_fields / sizeof *state_fields)
+
+static hark_status write_text(hark_context *context, const char *path, hark_text *text, hark_file_summary *summary) {
+  hark_writer writer = {0};
+  hark_status status = text->status;
+  if (status == HARK_OK) status = hark_writer_open(context, &writer, path);
+  if (status == HARK_OK) status = hark_writer_append(context, &writer, hark_text_get(text), text->length);
+  if (status == HARK_OK)
+    status = hark_writer_commit(context, &writer, summary);
+  else
+    hark_writer_discard(&writer);
+  hark_text_free(text);
+  return status;
+}
+
+static hark_status write_state(hark_context *context, const char *path, const hark_run_state *state, hark_file_summary *summary) {
+  hark_text text = hark_text_empty(context);
+  hark_text_append(&text, "{\n  \"format_version\": %d,\n", HARK_RUN_FORMAT_VERSION);
+  for (size_t i = 0; i < STATE_FIELDS; i++) {
+    const char *field = (const char *)state + state_fields[i].offset;
+    hark_text_append(&text, "  \"%s\": ", state_fields[i].name);
+    if (state_fields[i].whole) {
+      int64_t whole;
+      memcpy(&whole, field, sizeof whole);
+      hark_text_append(&text, "%" PRId64, whole);
+    } else {
+      double real;
+      memcpy(&real, field, sizeof real);
+      hark_json_append_number(&text, real);
+    }
+    hark_text_append(&text, ",\n");
+  }
+  hark_text_append(&text, "  \"corpus_checksum\": \"%016" PRIx64 "\"\n}\n", state->corpus_checksum);
+  return write_text(context, path, &text, summary);
+}
+
+static hark_status write_manifest(hark_context *context, const char *path, const hark_file_summary summaries[FILE_COUNT]) {
+  hark_text text = hark_text_empty(context);
+  hark_text_append(&text, "{\n  \"format_version\": %d,\n  \"files\": [\n", HARK_RUN_FORMAT_VERSION);
+  for (int i = 0; i < FILE_COUNT; i++)
+    hark_text_append(&text, "    {\"name\": \"%s\", \"bytes\": %" PRIu64 ", \"sha256\": \"%s\"}%s\n", file_names[i], summaries[i].bytes,
+                     summaries[i].sha256, i + 1 < FILE_COUNT ? "," : "");
+  hark_text_append(&text, "  ]\n}\n");
+  return write_text(context, path, &text, NULL);
+}
+
+static hark_status write_pointer(hark_context *context, const hark_run *run, const char *which, const char *name) {
+  char path[HARK_PATH_BYTES];
+  hark_text text = hark_text_empty(context);
+  HARK_TRY(hark_run_path(context, run, which, path));
+  hark_text_append(&text, "%s\n", name);
+  return write_text(context, path, &text, NULL);
+}
+
+/* "step-500" -> 500; -1 for other names. */
+static int64_t step_of(const char *name) {
+  static const char prefix[] = "step-";
+  if (strncmp(name, prefix, sizeof prefix - 1) != 0 || name[sizeof prefix - 1] == '\0') return -1;
+  int64_t step = 0;
+  for (const char *digit = name + sizeof prefix - 1; *digit != '\0'; digit++) {
+    if (*digit < '0' || *digit > '9' || step > INT64_MAX / 10 - 1) return -1;
+    step = 10 * step + (*digit - '0');
+  }
+  return step;
+}
+
+/* Deletes what was left half written, and the checkpoints that neither `keep` nor `best` holds. */
+static hark_status retain(hark_context *context, const hark_run *run, int64_t keep) {
+  char folder[HARK_PATH_BYTES], best[HARK_NAME_BYTES] = "", path[HARK_PATH_BYTES];
+  hark_names names;
+  HARK_TRY(hark_run_path(context, run, "checkpoints", folder));
+  const hark_status found = hark_checkpoint_find(context, run, "best", best);
+  if (found != HARK_OK && found != HARK_NOT_FOUND) return found;
+  HARK_TRY(hark_folder_list(context, folder, &names));
+  hark_status status = HARK_OK;
+  for (int64_t i = 0; i < names.count && status == HARK_OK; i++) {
+    const int64_t step = step_of(names.items[i]);
+    int64_t newer = 0;
+    for (int64_t j = 0; j < names.count; j++) newer += step_of(names.items[j]) > step;
+    const bool torn = names.items[i][0] == '.';
+    if (!torn && (step < 0 || newer < keep || strcmp(names.items[i], best) == 0)) continue;
+    status = hark_path_join(context, folder, names.items[i], path);
+    if (status == HARK_OK) status = hark_folder_remove(context, path);
+  }
+  hark_names_free(context, &names);
+  return status;
+}
+
+/* Puts the finished folder in its place; one of the same name, from before a run was taken up at an earlier step, makes room. */
+static hark_status put_in_place(hark_context *context, const hark_run *run, const char *partial, const char *name) {
+  char from[HARK_PATH_BYTES], to[HARK_PATH_BYTES], old[HARK_PATH_BYTES];
+  HARK_TRY(path_in(context, run, partial, NULL, from));
+  HARK_TRY(path_in(context, run, name, NULL, to));
+  HARK_TRY(hark_folder_sync(context, from));
+  if (hark_path_kind_of(to) != HARK_PATH_NONE) {
+    HARK_TRY(path_in(context, run, ".replaced", NULL, old));
+    if (hark_path_kind_of(old) != HARK_PATH_NONE) HARK_TRY(hark_folder_remove(context, old));
+    HARK_TRY(hark_path_rename(context, to, old));
+  }
+  return hark_path_rename(context, from, to);
+}
+
+hark_status hark_checkpoint_save(hark_context *context, const hark_run *run, const hark_engine *engine, const hark_run_state *state,
+                                 int64_t keep, bool best) {
+  static const char partial[] = ".partial";
+  char name[HARK_NAME_BYTES], path[HARK_PATH_BYTES];
+  hark_file_summary summaries[FILE_COUNT];
+  (void)snprintf(name, sizeof name, "step-%" PRId64, state->step);
+  HARK_TRY(path_in(context, run, partial, NULL, path));
+  if (hark_path_kind_of(path) != HARK_PATH_NONE) HARK_TRY(hark_folder_remove(context, path));
+  HARK_TRY(hark_folder_make(context, path));
+  HARK_TRY(path_in(context, run, partial, file_names[FILE_MODEL], path));
+  HARK_TRY(write_model(context, path, &engine->decoder->parameters, &summaries[FILE_MODEL]));
+  HARK_TRY(path_in(context, run, partial, file_names[FILE_OPTIMIZER], path));
+  HARK_TRY(write_optimizer(context, path, engine, &summaries[FILE_OPTIMIZER]));
+  HARK_TRY(path_in(context, run, partial, file_names[FILE_STATE], path));
+  HARK_TRY(write_state(context, path, state, &summaries[FILE_STATE]));
+  HARK_TRY(path_in(context, run, partial, "manifest.json", path));
+  HARK_TRY(write_manifest(context, path, summaries));
+  HARK_TRY(put_in_place(context, run, partial, name));
+  HARK_TRY(write_pointer(context, run, "last", name));
+  if (best) HARK_TRY(write_pointer(context, run, "best", name));
+  return retain(context, run, keep);
+}
+
+hark_status hark_checkpoint_find(hark_context *context, const hark_run *run, const char *which, char name[HARK_NAME_BYTES]) {
+  char path[HARK_PATH_BYTES];
+  hark_text text = hark_text_empty(context);
+  HARK_TRY(hark_run_path(context, run, which, path));
+  HARK_TRY(hark_file_read(context, path, POINTER_LIMIT, &text));
+  const char *content = hark_text_get(&text);
+  const size_t length = strcspn(content, "\n");
+  hark_status status = HARK_OK;
+  if (length < HARK_NAME_BYTES) {
+    memcpy(name, content, length);
+    name[length] = '\0';
+  }
+  if (length >= HARK_NAME_BYTES || step_of(name) < 0)
+    status = hark_fail(context, HARK_BAD_FILE, "%s: does not name a checkpoint (\"step-N\")", path);
+  hark_text_free(&text);
+  return status;
+}
+
+static hark_status read_state(hark_context *context, const char *path, hark_run_state *state) {
+  json_t *object = NULL;
+  HARK_TRY(hark_json_read(context, path, STATE_LIMIT, &object));
+  hark_status status = HARK_OK;
+  const json_t *version = json_object_get(object, "format_version");
+  if (!json_is_integer(version) || json_integer_value(version) != HARK_RUN_FORMAT_VERSION)
+    status = hark_fail(context, HARK_BAD_FILE, "%s: format_version is not %d", path, HARK_RUN_FORMAT_VERSION);
+  for (size_t i = 0; i < STATE_FIELDS && status == HARK_OK; i++) {
+    char *field = (char *)state + state_fields[i].offset;
+    const json_t *value = json_object_get(object, state_fields[i].name);
+    if (state_fields[i].whole) {
+      const int64_t whole = json_integer_value(value);
+      if (!json_is_integer(value) || whole < 0)
+        status = hark_fail(context, HARK_BAD_FILE, "%s: %s is not a whole number of at least 0", path, state_fields[i].name);
+      memcpy(field, &whole, sizeof whole);
+    } else {
+      const double real = json_is_null(value) ? INFINITY : json_number_value(value);
+      if (!json_is_number(value) && !json_is_null(value))
+        status = hark_fail(context, HARK_BAD_FILE, "%s: %s is not a number", path, state_fields[i].name);
+      memcpy(field, &real, sizeof real);
+    }
+  }
+  const char *checksum = json_string_value(json_object_get(object, "corpus_checksum"));
+  if (status == HARK_OK && (checksum == NULL || strlen(checksum) != 16 || strspn(checksum, "0123456789abcdef") != 16))
+    status = hark_fail(context, HARK_BAD_FILE, "%s: corpus_checksum is not a text of 16 hexadecimal digits", path);
+  if (status == HARK_OK) state->corpus_checksum = strtoull(checksum, NULL, 16);
+  json_decref(object);
+  return status;
+}
+
+hark_status hark_checkpoint_load_weights(hark_context *context, const hark_run *run, const char *name, hark_parameters *parameters) {
+  char path[HARK_PATH_BYTES];
+  hark_safetensors *file = NULL;
+  HARK_TRY(path_in(context, run, name, file_names[FILE_MODEL], path));
+  HARK_TRY(hark_safetensors_open(context, path, &file));
+  hark_status status = HARK_OK;
+  for (int32_t i = 0; i < parameters->count && status == HARK_OK; i++)
+    status = hark_safetensors_load_into(context, file, parameters->list[i].name, &parameters->list[i].weight);
+  if (status == HARK_OK && hark_safetensors_count(file) != parameters->count)
+    status = hark_fail(context, HARK_BAD_FILE, "%s: holds %" PRId64 " tensors, the model has %" PRId32, path, hark_safetensors_count(file),
+                       parameters->count);
+  hark_safetensors_close(context, &file);
+  return status;
+}
+
+static hark_status load_moments(hark_context *context, const hark_run *run, const char *name, const hark_engine *engine) {
+  char path[HARK_PATH_BYTES];
+  hark_safetensors *file = NULL;
+  moment_list list;
+  HARK_TRY(path_in(context, run, name, file_names[FILE_OPTIMIZER], path));
+  HARK_TRY(list_moments(context, engine, &list));
+  hark_status status = hark_safetensors_open(context, path, &file);
+  for (int64_t i = 0; i < 2 * (int64_t)engine->decoder->parameters.count && status == HARK_OK; i++)
+    status = hark_safetensors_load_into(context, file, list.names[i], &list.views[i]);
+  hark_safetensors_close(context, &file);
+  hark_release(context, list.memory, list.bytes);
+  return status;
+}
+
+hark_status hark_checkpoint_load(hark_context *context, const hark_run *run, const char *name, hark_engine *engine, hark_run_state *state) {
+  char path[HARK_PATH_BYTES];
+  HARK_TRY(hark_checkpoint_load_weights(context, run, name, &engine->decoder->parameters));
+  if (!engine->training) return HARK_OK;
+  HARK_TRY(load_moments(context, run, name, engine));
+  if (state == NULL) return HARK_OK;
+  HARK_TRY(path_in(context, run, name, file_names[FILE_STATE], path));
+  return read_state(context, path, state);
+}

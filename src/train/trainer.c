@@ -1,0 +1,338 @@
+/* trainer.c - see trainer.h.
+ *
+ * A step is a function of the configuration, the weights and the step's number: windows and dropout are keyed by sample numbers. What goes
+ * from step to step is in hark_run_state and in the engine, and both are in a checkpoint: that is why a resumed run is the same run. */
+#include "train/trainer.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <time.h>
+
+#include "io/jsonl.h"
+#include "train/schedule.h"
+
+typedef struct training_run {
+  hark_context *context;
+  const hark_config *config;
+  const hark_run *run;
+  const hark_train_hooks *hooks;
+  hark_tokenizer *tokenizer;
+  hark_corpus *corpus;
+  hark_batches batches;
+  hark_engine *engine;
+  hark_jsonl metrics;
+  int32_t *inputs, *targets; /* one micro-batch on the host */
+  size_t host_bytes;
+  hark_run_state state;
+  int64_t steps; /* in all */
+  bool has_validation;
+  double started, seconds_before; /* clock at the start; seconds of training before it */
+  double line_clock;              /* clock at the last line of metrics */
+  int64_t line_tokens;            /* tokens since then */
+  double line_operations;
+  hark_progress progress;
+} training_run;
+
+static double clock_seconds(void) {
+  struct timespec now;
+  (void)clock_gettime(CLOCK_MONOTONIC, &now);
+  return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static void say(const training_run *trainer, const char *format, ...) HARK_PRINTF(2, 3);
+static void say(const training_run *trainer, const char *format, ...) {
+  if (trainer->hooks->say == NULL) return;
+  char line[HARK_MESSAGE_BYTES];
+  va_list arguments;
+  va_start(arguments, format);
+  (void)vsnprintf(line, sizeof line, format, arguments);
+  va_end(arguments);
+  trainer->hooks->say(trainer->hooks->user, line);
+}
+
+static void show(training_run *trainer) {
+  if (trainer->hooks->show != NULL) trainer->hooks->show(trainer->hooks->user, &trainer->progress);
+}
+
+static int64_t tokens_per_step(const hark_config *config) { return config->train.batch * config->train.accumulate * config->model.context; }
+
+static int64_t total_steps(const training_run *trainer) {
+  const hark_config *config = trainer->config;
+  const double per_step = (double)(config->train.batch * config->train.accumulate);
+  if (config->train.epochs > 0) return (int64_t)ceil(config->train.epochs * (double)trainer->batches.samples_per_epoch / per_step);
+  if (config->train.tokens > 0) return hark_ceil_div(config->train.tokens, tokens_per_step(config));
+  return config->train.steps;
+}
+
+static double seconds_so_far(const training_run *trainer) { return trainer->seconds_before + clock_seconds() - trainer->started; }
+
+static hark_status open_metrics(training_run *trainer, bool resume) {
+  char path[HARK_PATH_BYTES];
+  HARK_TRY(hark_run_path(trainer->context, trainer->run, "metrics.jsonl", path));
+  if (resume) HARK_TRY(hark_jsonl_truncate(trainer->context, path, trainer->state.metrics_bytes));
+  return hark_jsonl_open(trainer->context, &trainer->metrics, path);
+}
+
+/* A line of metrics begins with the step, the tokens and the time. */
+static void begin_line(training_run *trainer) {
+  hark_jsonl_begin(&trainer->metrics);
+  hark_jsonl_integer(&trainer->metrics, "step", trainer->state.step);
+  hark_jsonl_integer(&trainer->metrics, "tokens", trainer->state.samples * trainer->config->model.context);
+}
+
+static hark_status end_line(training_run *trainer) {
+  hark_jsonl_number(&trainer->metrics, "time", seconds_so_far(trainer));
+  return hark_jsonl_end(trainer->context, &trainer->metrics);
+}
+
+/* Opens text and model and brings both to where the run is. */
+static hark_status prepare(training_run *trainer, bool resume) {
+  hark_context *context = trainer->context;
+  const hark_config *config = trainer->config;
+  HARK_TRY(hark_run_corpus(context, config, trainer->run, &trainer->tokenizer, &trainer->corpus));
+  const hark_batches_settings settings = {.split = HARK_SPLIT_TRAINING,
+                                          .context = config->model.context,
+                                          .order = (hark_order)config->data.order,
+                                          .epoch = (hark_epoch_unit)config->data.epoch,
+                                          .seed = (uint64_t)config->train.seed};
+  HARK_TRY(hark_batches_create(context, trainer->corpus, &settings, &trainer->batches));
+  trainer->has_validation = hark_corpus_counts(trainer->corpus, HARK_SPLIT_VALIDATION).tokens > 1;
+  trainer->steps = total_steps(trainer);
+  HARK_TRY(hark_engine_create(context, config, hark_tokenizer_size(trainer->tokenizer), true, &trainer->engine));
+  const int64_t window_numbers = config->train.batch * config->model.context;
+  trainer->host_bytes = (size_t)(2 * window_numbers) * sizeof(int32_t);
+  void *memory = NULL;
+  HARK_TRY(hark_allocate(context, trainer->host_bytes, &memory));
+  trainer->inputs = memory;
+  trainer->targets = trainer->inputs + window_numbers;
+
+  const uint64_t checksum = hark_corpus_checksum(trainer->corpus);
+  if (resume) {
+    char name[HARK_NAME_BYTES];
+    HARK_TRY(hark_checkpoint_find(context, trainer->run, "last", name));
+    HARK_TRY(hark_checkpoint_load(context, trainer->run, name, trainer->engine, &trainer->state));
+    if (trainer->state.corpus_checksum != checksum)
+      return hark_fail(context, HARK_BAD_CONFIGURATION, "the text is not the one that this run was trained on so far");
+    say(trainer, "going on from %s", name);
+  } else {
+    HARK_TRY(hark_parameters_initialise(context, &trainer->engine->decoder->parameters, (uint64_t)config->train.seed));
+    trainer->state = (hark_run_state){.best_loss = INFINITY, .corpus_checksum = checksum};
+  }
+  HARK_TRY(open_metrics(trainer, resume));
+  const hark_text_counts counts = hark_corpus_counts(trainer->corpus, HARK_SPLIT_TRAINING);
+  const hark_text_counts validation = hark_corpus_counts(trainer->corpus, HARK_SPLIT_VALIDATION);
+  const hark_engine_memory use = hark_engine_memory_of(trainer->engine);
+  const double mebibyte = 1.0 / (1024.0 * 1024.0);
+  say(trainer, "text: %" PRId64 " tokens to train on, %" PRId64 " to validate with, %d in the vocabulary", counts.tokens, validation.tokens,
+      (int)hark_tokenizer_size(trainer->tokenizer));
+  say(trainer, "model: %" PRId64 " parameters; memory: weights %.0f, gradients %.0f, moments %.0f, step %.0f MiB",
+      hark_parameters_total(&trainer->engine->decoder->parameters), (double)use.weights * mebibyte, (double)use.gradients * mebibyte,
+      (double)use.moments * mebibyte, (double)use.step * mebibyte);
+  return HARK_OK;
+}
+
+/* Loss and gradients of one step's windows. */
+static hark_status compute_step(training_run *trainer, double *loss) {
+  hark_context *context = trainer->context;
+  const hark_config *config = trainer->config;
+  const double weight = 1.0 / (double)tokens_per_step(config);
+  *loss = 0;
+  HARK_TRY(hark_engine_begin_step(context, trainer->engine));
+  for (int64_t micro = 0; micro < config->train.accumulate; micro++) {
+    const int64_t first = trainer->state.samples + micro * config->train.batch;
+    double part = 0;
+    HARK_TRY(hark_batches_read(context, &trainer->batches, first, config->train.batch, trainer->inputs, trainer->targets));
+    /* Dropout: the rows of a micro-batch are numbered from 0, the micro-step tells the batches apart. */
+    const uint32_t micro_step = (uint32_t)(trainer->state.step * config->train.accumulate + micro);
+    HARK_TRY(hark_engine_micro_batch(context, trainer->engine, trainer->inputs, trainer->targets, config->train.batch, 0, micro_step,
+                                     weight, &part));
+    *loss += part;
+    trainer->line_operations += hark_engine_operations(trainer->engine);
+  }
+  return HARK_OK;
+}
+
+static hark_status record_skipped(training_run *trainer, double loss, double norm) {
+  trainer->state.bad_steps++;
+  begin_line(trainer);
+  hark_jsonl_boolean(&trainer->metrics, "skipped", true);
+  hark_jsonl_integer(&trainer->metrics, "first_sample",
+                     trainer->state.samples - trainer->config->train.batch * trainer->config->train.accumulate);
+  hark_jsonl_number(&trainer->metrics, "train/loss", loss);
+  hark_jsonl_number(&trainer->metrics, "grad_norm", norm);
+  HARK_TRY(end_line(trainer));
+  say(trainer, "step %" PRId64 " skipped: loss %g, gradient norm %g", trainer->state.step, loss, norm);
+  if (trainer->state.bad_steps < trainer->config->train.max_bad_steps) return HARK_OK;
+  return hark_fail(trainer->context, HARK_NOT_FINITE,
+                   "%" PRId64 " steps in a row had numbers that are not finite; the last at step %" PRId64, trainer->state.bad_steps,
+                   trainer->state.step);
+}
+
+static void measure_speed(training_run *trainer) {
+  const double now = clock_seconds(), elapsed = now - trainer->line_clock;
+  if (elapsed <= 0) return;
+  trainer->progress.tokens_per_second = (double)trainer->line_tokens / elapsed;
+  if (trainer->hooks->peak_operations > 0)
+    trainer->progress.peak_fraction = trainer->line_operations / elapsed / trainer->hooks->peak_operations;
+  const double per_step = elapsed * (double)tokens_per_step(trainer->config) / (double)hark_max(trainer->line_tokens, 1);
+  trainer->progress.seconds_left = per_step * (double)(trainer->steps - trainer->state.step);
+}
+
+static hark_status record_line(training_run *trainer) {
+  measure_speed(trainer);
+  begin_line(trainer);
+  hark_jsonl_number(&trainer->metrics, "train/loss", trainer->state.loss_sum / (double)trainer->state.loss_count);
+  hark_jsonl_number(&trainer->metrics, "lr", trainer->progress.rate);
+  hark_jsonl_number(&trainer->metrics, "grad_norm", trainer->progress.gradient_norm);
+  hark_jsonl_number(&trainer->metrics, "tokens_per_second", trainer->progress.tokens_per_second);
+  if (trainer->hooks->peak_operations > 0) hark_jsonl_number(&trainer->metrics, "mfu", trainer->progress.peak_fraction);
+  HARK_TRY(end_line(trainer));
+  trainer->state.loss_sum = 0;
+  trainer->state.loss_count = 0;
+  trainer->line_clock = clock_seconds();
+  trainer->line_tokens = 0;
+  trainer->line_operations = 0;
+  return HARK_OK;
+}
+
+static hark_status run_step(training_run *trainer) {
+  const hark_config *config = trainer->config;
+  hark_run_state *state = &trainer->state;
+  double loss = 0;
+  HARK_TRY(compute_step(trainer, &loss));
+  hark_step_result result;
+  const double rate = hark_schedule_rate(config, state->step + 1, trainer->steps);
+  HARK_TRY(hark_engine_finish_step(trainer->context, trainer->engine, state->updates + 1, rate, loss, &result));
+  state->step++;
+  state->samples += config->train.batch * config->train.accumulate;
+  trainer->line_tokens += tokens_per_step(config);
+  if (!result.applied) return record_skipped(trainer, loss, result.gradient_norm);
+  state->updates++;
+  state->bad_steps = 0;
+  state->loss_sum += loss;
+  state->loss_count++;
+  trainer->progress.loss = loss;
+  trainer->progress.rate = rate;
+  trainer->progress.gradient_norm = result.gradient_norm;
+  return HARK_OK;
+}
+
+static void update_progress(training_run *trainer) {
+  trainer->progress.step = trainer->state.step;
+  trainer->progress.steps = trainer->steps;
+  trainer->progress.tokens = trainer->state.samples * trainer->config->model.context;
+  trainer->progress.seconds = seconds_so_far(trainer);
+  if (trainer->line_tokens > 0) measure_speed(trainer);
+  trainer->progress.evaluating = -1;
+  show(trainer);
+}
+
+static bool show_evaluation(void *user, double part) {
+  training_run *trainer = user;
+  trainer->progress.evaluating = part;
+  trainer->progress.seconds = seconds_so_far(trainer);
+  show(trainer);
+  return trainer->hooks->request == NULL || trainer->hooks->request(trainer->hooks->user) != HARK_REQUEST_STOP;
+}
+
+/* *best: this is the lowest loss so far. Time spent here does not count as training time in tokens per second. */
+static hark_status evaluate(training_run *trainer, bool *best) {
+  *best = false;
+  if (!trainer->has_validation) return HARK_OK;
+  const double before = clock_seconds();
+  hark_evaluation_result result;
+  HARK_TRY(hark_evaluate(trainer->context, trainer->engine, trainer->corpus, HARK_SPLIT_VALIDATION, show_evaluation, trainer, &result));
+  trainer->line_clock += clock_seconds() - before;
+  if (!result.complete) return HARK_OK;
+  trainer->progress.validation_loss = result.loss;
+  hark_run_state *state = &trainer->state;
+  *best = result.loss < state->best_loss;
+  if (*best) {
+    state->best_loss = result.loss;
+    state->best_step = state->step;
+    state->evaluations_without_improvement = 0;
+  } else {
+    state->evaluations_without_improvement++;
+  }
+  const hark_text_counts counts = hark_corpus_counts(trainer->corpus, HARK_SPLIT_VALIDATION);
+  begin_line(trainer);
+  hark_jsonl_number(&trainer->metrics, "val/loss", result.loss);
+  hark_jsonl_number(&trainer->metrics, "perplexity", exp(result.loss));
+  hark_jsonl_number(&trainer->metrics, "bits_per_byte", hark_bits_per_byte(&counts, result.loss));
+  hark_jsonl_number(&trainer->metrics, "bits_per_character", hark_bits_per_character(&counts, result.loss));
+  HARK_TRY(end_line(trainer));
+  say(trainer, "step %" PRId64 ": validation loss %.4f%s", state->step, result.loss, *best ? ", the best so far" : "");
+  return HARK_OK;
+}
+
+static hark_status save(training_run *trainer, bool best) {
+  const double before = clock_seconds();
+  HARK_TRY(hark_jsonl_flush(trainer->context, &trainer->metrics, &trainer->state.metrics_bytes));
+  trainer->state.seconds = seconds_so_far(trainer);
+  HARK_TRY(hark_checkpoint_save(trainer->context, trainer->run, trainer->engine, &trainer->state, trainer->config->train.keep, best));
+  trainer->line_clock += clock_seconds() - before;
+  return HARK_OK;
+}
+
+static bool is_due(int64_t step, int64_t every) { return every > 0 && step % every == 0; }
+
+static hark_status loop(training_run *trainer, hark_stop_reason *reason) {
+  const hark_config *config = trainer->config;
+  hark_run_state *state = &trainer->state;
+  const double deadline = config->train.max_time;
+  int64_t saved_step = state->step;
+  bool best = false;
+  *reason = HARK_STOP_DONE;
+  while (state->step < trainer->steps) {
+    HARK_TRY(run_step(trainer));
+    const hark_request request = trainer->hooks->request != NULL ? trainer->hooks->request(trainer->hooks->user) : HARK_REQUEST_NONE;
+    if (request == HARK_REQUEST_STOP)
+      *reason = HARK_STOP_REQUEST;
+    else if (deadline > 0 && clock_seconds() - trainer->started >= deadline)
+      *reason = HARK_STOP_TIME;
+    const bool last = *reason != HARK_STOP_DONE || state->step == trainer->steps;
+    if (state->loss_count > 0 && (is_due(state->step, config->train.log_every) || last)) HARK_TRY(record_line(trainer));
+    update_progress(trainer);
+    best = false;
+    if (*reason != HARK_STOP_REQUEST && (is_due(state->step, config->train.evaluate_every) || last)) HARK_TRY(evaluate(trainer, &best));
+    if (config->train.early_stop > 0 && state->evaluations_without_improvement >= config->train.early_stop && *reason == HARK_STOP_DONE &&
+        !last)
+      *reason = HARK_STOP_EARLY;
+    const bool stop = *reason != HARK_STOP_DONE || last;
+    if (best || stop || request == HARK_REQUEST_CHECKPOINT || is_due(state->step, config->train.checkpoint_every)) {
+      HARK_TRY(save(trainer, best));
+      saved_step = state->step;
+    }
+    if (stop) break;
+  }
+  if (saved_step == 0) return save(trainer, false);
+  return HARK_OK;
+}
+
+hark_status hark_train(hark_context *context, const hark_config *config, const hark_run *run, const hark_train_hooks *hooks,
+                       hark_train_result *result) {
+  static const hark_train_hooks none = {0};
+  training_run trainer = {.context = context, .config = config, .run = run, .hooks = hooks != NULL ? hooks : &none};
+  trainer.progress.loss = trainer.progress.validation_loss = NAN;
+  trainer.started = clock_seconds();
+  *result = (hark_train_result){.validation_loss = NAN};
+  hark_status status = prepare(&trainer, config->run.resume);
+  if (status == HARK_OK) {
+    trainer.seconds_before = trainer.state.seconds;
+    trainer.line_clock = clock_seconds();
+    status = loop(&trainer, &result->reason);
+  }
+  result->state = trainer.state;
+  result->steps = trainer.steps;
+  result->validation_loss = trainer.progress.validation_loss;
+  char message[HARK_MESSAGE_BYTES];
+  (void)snprintf(message, sizeof message, "%s", context->message);
+  const hark_status closed = hark_jsonl_close(context, &trainer.metrics);
+  hark_release(context, trainer.inputs, trainer.host_bytes);
+  hark_engine_destroy(context, &trainer.engine);
+  hark_corpus_close(context, &trainer.corpus);
+  hark_tokenizer_destroy(context, &trainer.tokenizer);
+  if (status == HARK_OK) return closed;
+  return hark_fail(context, status, "%s", message);
+}

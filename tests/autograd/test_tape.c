@@ -1,0 +1,321 @@
+/* test_tape.c - the tape against differences, with everything that shares memory or computes twice, and its memory.
+ *
+ * The graph under test uses a value twice, passes gradients on unchanged, overwrites consumed inputs and may recompute a part. All gradients
+ * are compared with four-point central differences in f64: (8 (f(h) - f(-h)) - (f(2h) - f(-2h))) / 12h, whose error is O(h^4 + eps/h); with
+ * h = 1e-3 and a function of order one that is below 1e-10, and 1e-7 of the largest gradient leaves room for large fifth derivatives. */
+#include <hark/hark.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "autograd/pool.h"
+#include "support/cmocka_all.h"
+#include "support/run.h"
+#include "support/setups.h"
+
+#define ROWS 3
+#define WIDTH 4
+#define CLASSES 5
+#define DIFFERENCE_STEP 1e-3
+#define TOLERANCE 1e-7
+
+enum { LEAF_X, LEAF_W, LEAF_GAIN, LEAF_HEAD, LEAVES };
+
+typedef struct graph {
+  hark_context *context;
+  hark_tape *tape;
+  hark_tensor leaves[LEAVES], gradients[LEAVES], targets;
+  bool segmented;
+} graph;
+
+static const int64_t leaf_shapes[LEAVES][2] = {{ROWS, WIDTH}, {WIDTH, WIDTH}, {WIDTH, 1}, {CLASSES, WIDTH}};
+static const int leaf_ranks[LEAVES] = {2, 2, 1, 2};
+
+static void graph_open(graph *g, hark_context *context, hark_type type, bool segmented) {
+  *g = (graph){.context = context, .segmented = segmented};
+  assert_int_equal(hark_tape_create(context, &g->tape), HARK_OK);
+  for (int i = 0; i < LEAVES; i++) {
+    assert_int_equal(hark_tensor_create(context, type, leaf_ranks[i], leaf_shapes[i], &g->leaves[i]), HARK_OK);
+    assert_int_equal(hark_tensor_create(context, type, leaf_ranks[i], leaf_shapes[i], &g->gradients[i]), HARK_OK);
+    double values[64];
+    float narrow[64];
+    const int64_t count = hark_tensor_count(&g->leaves[i]);
+    test_random(values, count, -1, 1, (uint32_t)i, 0);
+    for (int64_t j = 0; j < count; j++) narrow[j] = (float)values[j];
+    assert_int_equal(hark_tensor_write(context, &g->leaves[i], type == HARK_F64 ? (void *)values : (void *)narrow), HARK_OK);
+  }
+  const int32_t targets[ROWS] = {1, 4, 0};
+  const int64_t rows = ROWS;
+  assert_int_equal(hark_tensor_create(context, HARK_I32, 1, &rows, &g->targets), HARK_OK);
+  assert_int_equal(hark_tensor_write(context, &g->targets, targets), HARK_OK);
+}
+
+static void graph_close(graph *g) {
+  for (int i = 0; i < LEAVES; i++) {
+    hark_tensor_destroy(g->context, &g->leaves[i]);
+    hark_tensor_destroy(g->context, &g->gradients[i]);
+  }
+  hark_tensor_destroy(g->context, &g->targets);
+  hark_tape_destroy(&g->tape);
+}
+
+static hark_status leaf(const graph *g, int i, hark_value *out) { return hark_tape_leaf(g->tape, &g->leaves[i], &g->gradients[i], out); }
+
+/* y = x + gelu(rms_norm(x) W^T) + (x + x): x is used four times. */
+static hark_status build_middle(void *closure, hark_tape *tape, const hark_value *inputs, hark_value *outputs) {
+  const graph *g = *(graph *const *)closure;
+  const hark_norm_attributes norm = {.epsilon = 1e-5};
+  const hark_gelu_attributes gelu = {0};
+  hark_value normed[2] = {inputs[0]}, inner[2] = {0}, twice[2] = {inputs[0], inputs[0]}, sum[2] = {inputs[0]};
+  hark_status status = leaf(g, LEAF_GAIN, &normed[1]);
+  if (status == HARK_OK) status = hark_tape_apply(tape, &hark_op_rms_norm, &norm, 2, normed, 0, &inner[0]);
+  if (status == HARK_OK) status = leaf(g, LEAF_W, &inner[1]);
+  if (status == HARK_OK) status = hark_tape_apply(tape, &hark_op_linear, NULL, 2, inner, 1, &inner[0]);
+  if (status == HARK_OK) status = hark_tape_apply(tape, &hark_op_gelu, &gelu, 1, inner, 1, &sum[1]);
+  if (status == HARK_OK) status = hark_tape_apply(tape, &hark_op_add, NULL, 2, twice, 0, &twice[0]);
+  if (status == HARK_OK) status = hark_tape_apply(tape, &hark_op_add, NULL, 2, sum, 2, &twice[1]);
+  if (status == HARK_OK) status = hark_tape_apply(tape, &hark_op_add, NULL, 2, twice, 3, outputs);
+  return status;
+}
+
+static hark_status forward(const graph *g, hark_value *loss) {
+  hark_value x = 0, head[2] = {0}, last[2] = {0}, outputs[2] = {0};
+  hark_tape_reset(g->tape);
+  hark_status status = leaf(g, LEAF_X, &x);
+  /* a non-leaf in front, so that gradients of inputs of the segment are the tape's own */
+  const hark_scale_attributes scale = {.factor = 0.7};
+  if (status == HARK_OK) status = hark_tape_apply(g->tape, &hark_op_scale, &scale, 1, &x, 0, &x);
+  if (status == HARK_OK) {
+    graph *self = (graph *)(uintptr_t)g;
+    status = g->segmented ? hark_tape_segment(g->tape, build_middle, &self, sizeof self, 1, &x, 1, &head[0])
+                          : build_middle(&self, g->tape, &x, &head[0]);
+  }
+  hark_tape_release(g->tape, x);
+  if (status == HARK_OK) status = leaf(g, LEAF_HEAD, &head[1]);
+  if (status == HARK_OK) status = hark_tape_apply(g->tape, &hark_op_linear, NULL, 2, head, 1, &last[0]);
+  if (status == HARK_OK) status = hark_tape_leaf(g->tape, &g->targets, NULL, &last[1]);
+  const hark_cross_entropy_attributes loss_attributes = {.weight = 1.0 / ROWS, .ignore = -1};
+  if (status == HARK_OK) status = hark_tape_apply(g->tape, &hark_op_cross_entropy, &loss_attributes, 2, last, 1, outputs);
+  *loss = outputs[0];
+  return status;
+}
+
+static double loss_of(const graph *g) {
+  hark_value loss = 0;
+  double value = 0;
+  assert_int_equal(forward(g, &loss), HARK_OK);
+  assert_int_equal(hark_tensor_read(g->context, hark_tape_tensor(g->tape, loss), &value), HARK_OK);
+  return value;
+}
+
+static void gradients_of(const graph *g) {
+  hark_value loss = 0;
+  for (int i = 0; i < LEAVES; i++) {
+    hark_tensor gradient = g->gradients[i];
+    assert_int_equal(hark_tensor_zero(g->context, &gradient), HARK_OK);
+  }
+  assert_int_equal(forward(g, &loss), HARK_OK);
+  assert_int_equal(hark_tape_backward(g->tape, loss, 1.0), HARK_OK);
+}
+
+static double shifted_loss(const graph *g, int i, int64_t j, double by) {
+  double values[64];
+  hark_tensor tensor = g->leaves[i];
+  assert_int_equal(hark_tensor_read(g->context, &tensor, values), HARK_OK);
+  const double before = values[j];
+  values[j] = before + by;
+  assert_int_equal(hark_tensor_write(g->context, &tensor, values), HARK_OK);
+  const double loss = loss_of(g);
+  values[j] = before;
+  assert_int_equal(hark_tensor_write(g->context, &tensor, values), HARK_OK);
+  return loss;
+}
+
+static void check_gradients(bool segmented) {
+  hark_context *context = test_reference_context();
+  graph g;
+  graph_open(&g, context, HARK_F64, segmented);
+  gradients_of(&g);
+  const double h = DIFFERENCE_STEP;
+  for (int i = 0; i < LEAVES; i++) {
+    double gradient[64], largest = 0;
+    assert_int_equal(hark_tensor_read(context, &g.gradients[i], gradient), HARK_OK);
+    const int64_t count = hark_tensor_count(&g.leaves[i]);
+    for (int64_t j = 0; j < count; j++) largest = fmax(largest, fabs(gradient[j]));
+    assert_true(largest > 1e-3); /* a gradient that is not there would agree with nothing */
+    for (int64_t j = 0; j < count; j++) {
+      const double expected = (8 * (shifted_loss(&g, i, j, h) - shifted_loss(&g, i, j, -h)) -
+                               (shifted_loss(&g, i, j, 2 * h) - shifted_loss(&g, i, j, -2 * h))) /
+                              (12 * h);
+      if (!(fabs(gradient[j] - expected) <= TOLERANCE * largest))
+        fail_msg("leaf %d element %lld: %.12g, by differences %.12g", i, (long long)j, gradient[j], expected);
+    }
+  }
+  graph_close(&g);
+  test_context_close(context);
+}
+
+static void test_gradients(void **state) {
+  (void)state;
+  check_gradients(false);
+}
+
+static void test_gradients_recomputed(void **state) {
+  (void)state;
+  check_gradients(true);
+}
+
+/* On every backend, the guard among them: a recomputed part gives the same bits, and less memory is not asked for in vain. */
+static void test_segment_has_same_bits(void **state) {
+  (void)state;
+  test_setup setups[TEST_MAX_SETUPS];
+  const int count = test_setups(setups);
+  assert_true(count > 0);
+  for (int s = 0; s < count; s++) {
+    hark_context *context = test_context(&setups[s], 2);
+    graph plain, segmented;
+    graph_open(&plain, context, HARK_F32, false);
+    graph_open(&segmented, context, HARK_F32, true);
+    gradients_of(&plain);
+    gradients_of(&segmented);
+    for (int i = 0; i < LEAVES; i++) {
+      float a[64], b[64];
+      assert_int_equal(hark_tensor_read(context, &plain.gradients[i], a), HARK_OK);
+      assert_int_equal(hark_tensor_read(context, &segmented.gradients[i], b), HARK_OK);
+      assert_memory_equal(a, b, (size_t)hark_tensor_count(&plain.leaves[i]) * sizeof *a);
+    }
+    graph_close(&plain);
+    graph_close(&segmented);
+    test_context_close(context);
+  }
+}
+
+/* A shape-only run finds the memory of the step: after reserving it, steps allocate nothing. */
+static void check_steady(bool segmented) {
+  hark_context *context = test_reference_context();
+  graph g;
+  graph_open(&g, context, HARK_F64, segmented);
+  hark_value loss = 0;
+  hark_tape_set_shape_only(g.tape, true);
+  assert_int_equal(forward(&g, &loss), HARK_OK);
+  assert_null(hark_tape_tensor(g.tape, loss)->data);
+  assert_int_equal(hark_tape_backward(g.tape, loss, 1.0), HARK_OK);
+  hark_tape_set_shape_only(g.tape, false);
+  const size_t peak = hark_tape_peak_bytes(g.tape);
+  assert_true(peak > 0);
+  assert_int_equal(hark_tape_reserve(g.tape), HARK_OK);
+  gradients_of(&g);
+  const uint64_t before = hark_context_memory(context).allocations;
+  for (int step = 0; step < 3; step++) gradients_of(&g);
+  assert_int_equal(hark_context_memory(context).allocations, before);
+  assert_int_equal(hark_tape_peak_bytes(g.tape), peak);
+  graph_close(&g);
+  test_context_close(context);
+}
+
+static void test_steady_step_allocates_nothing(void **state) {
+  (void)state;
+  check_steady(false);
+  check_steady(true);
+}
+
+static void test_misuse_is_refused(void **state) {
+  (void)state;
+  hark_context *context = test_reference_context();
+  graph g;
+  graph_open(&g, context, HARK_F64, false);
+  hark_value x = 0, y = 0, both[2] = {0};
+  hark_tape_reset(g.tape);
+  assert_int_equal(leaf(&g, LEAF_X, &x), HARK_OK);
+  assert_int_equal(hark_tape_apply(g.tape, &hark_op_relu, NULL, 1, &x, 1, &y), HARK_OK);
+  assert_int_equal(hark_tape_apply(g.tape, &hark_op_relu, NULL, 1, &x, 0, &y), HARK_INVALID_ARGUMENT); /* consumed before */
+  both[0] = 99;
+  assert_int_equal(hark_tape_apply(g.tape, &hark_op_relu, NULL, 1, both, 0, &y), HARK_INVALID_ARGUMENT);
+  assert_int_equal(hark_tape_apply(g.tape, &hark_op_relu, NULL, 0, both, 0, &y), HARK_INVALID_ARGUMENT);
+  assert_int_equal(hark_tape_backward(g.tape, y, 1.0), HARK_SHAPE_MISMATCH); /* not one number */
+  assert_int_equal(hark_tape_backward(g.tape, 0, 1.0), HARK_INVALID_ARGUMENT);
+  hark_value loss = 0;
+  hark_tape_reset(g.tape);
+  hark_tape_set_recording(g.tape, false);
+  assert_int_equal(hark_tape_leaf(g.tape, &g.leaves[LEAF_X], &g.targets, &x), HARK_SHAPE_MISMATCH);
+  hark_tape_reset(g.tape);
+  assert_int_equal(forward(&g, &loss), HARK_OK);
+  graph_close(&g);
+  test_context_close(context);
+}
+
+/* Without recording the result is the same and a backward is refused. */
+static void test_inference(void **state) {
+  (void)state;
+  hark_context *context = test_reference_context();
+  graph g;
+  graph_open(&g, context, HARK_F64, false);
+  const double recorded = loss_of(&g);
+  hark_value x = 0, last[2] = {0}, outputs[2] = {0};
+  hark_tape_reset(g.tape);
+  hark_tape_set_recording(g.tape, false);
+  graph *self = &g;
+  const hark_scale_attributes scale = {.factor = 0.7};
+  const hark_cross_entropy_attributes attributes = {.weight = 1.0 / ROWS, .ignore = -1};
+  assert_int_equal(leaf(&g, LEAF_X, &x), HARK_OK);
+  assert_int_equal(hark_tape_apply(g.tape, &hark_op_scale, &scale, 1, &x, 0, &x), HARK_OK);
+  assert_int_equal(build_middle(&self, g.tape, &x, &last[0]), HARK_OK);
+  assert_int_equal(leaf(&g, LEAF_HEAD, &last[1]), HARK_OK);
+  assert_int_equal(hark_tape_apply(g.tape, &hark_op_linear, NULL, 2, last, 1, &last[0]), HARK_OK);
+  assert_int_equal(hark_tape_leaf(g.tape, &g.targets, NULL, &last[1]), HARK_OK);
+  assert_int_equal(hark_tape_apply(g.tape, &hark_op_cross_entropy, &attributes, 2, last, 1, outputs), HARK_OK);
+  double value = 0;
+  assert_int_equal(hark_tensor_read(context, hark_tape_tensor(g.tape, outputs[0]), &value), HARK_OK);
+  assert_memory_equal(&value, &recorded, sizeof value);
+  assert_int_equal(hark_tape_backward(g.tape, outputs[0], 1.0), HARK_INVALID_ARGUMENT);
+  graph_close(&g);
+  test_context_close(context);
+}
+
+/* Random requests: what is out at one time never overlaps, and the shape-only pool foresees the size. */
+static void test_pool(void **state) {
+  (void)state;
+  enum { SLOTS = 40, ROUNDS = 4000 };
+  hark_context *context = test_reference_context();
+  hark_pool shapes, real;
+  hark_pool_open(&shapes, context, true);
+  hark_pool_open(&real, context, false);
+  for (int pass = 0; pass < 2; pass++) {
+    hark_pool *pool = pass == 0 ? &shapes : &real;
+    if (pass == 1) assert_int_equal(hark_pool_reserve(&real, shapes.peak_end), HARK_OK);
+    hark_pool_memory slots[SLOTS] = {{0}};
+    const hark_random_stream stream = {.seed = 7, .layer_purpose = hark_random_layer_purpose(0, HARK_RANDOM_TEST)};
+    for (uint64_t round = 0; round < ROUNDS; round++) {
+      hark_pool_memory *slot = &slots[hark_random_word(&stream, 2 * round) % SLOTS];
+      const size_t bytes = hark_random_word(&stream, 2 * round + 1) % 5000;
+      hark_pool_give(pool, slot);
+      assert_int_equal(hark_pool_take(pool, bytes, slot), HARK_OK);
+      assert_true(slot->bytes >= bytes);
+      for (int i = 0; i < SLOTS; i++) {
+        if (&slots[i] == slot || slots[i].bytes == 0 || slot->bytes == 0) continue;
+        assert_true(slots[i].offset >= slot->offset + slot->bytes || slot->offset >= slots[i].offset + slots[i].bytes);
+      }
+      if (pass == 1 && slot->bytes > 0) memset(slot->memory, 0xAB, slot->bytes);
+    }
+    for (int i = 0; i < SLOTS; i++) hark_pool_give(pool, &slots[i]);
+    assert_int_equal(pool->piece_count, 1); /* all merged again */
+  }
+  assert_int_equal(real.block_count, 1);
+  assert_int_equal(hark_pool_bytes(&real), shapes.peak_end);
+  hark_pool_close(&shapes);
+  hark_pool_close(&real);
+  test_context_close(context);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_gradients),
+      cmocka_unit_test(test_gradients_recomputed),
+      cmocka_unit_test(test_segment_has_same_bits),
+      cmocka_unit_test(test_steady_step_allocates_nothing),
+      cmocka_unit_test(test_misuse_is_refused),
+      cmocka_unit_test(test_inference),
+      cmocka_unit_test(test_pool),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
