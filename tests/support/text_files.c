@@ -1,0 +1,106 @@
+/* text_files.c - folders, files and contexts for tests of the data layer. */
+#define _XOPEN_SOURCE 700 /* nftw */
+#include "support/text_files.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "support/cmocka_all.h"
+
+void test_folder_make(char folder[TEST_PATH_BYTES]) {
+  const char *base = getenv("TMPDIR");
+  snprintf(folder, TEST_PATH_BYTES, "%s/hark-test-XXXXXX", base != NULL && base[0] != '\0' ? base : "/tmp");
+  if (mkdtemp(folder) == NULL) fail_msg("%s: %s", folder, strerror(errno));
+}
+
+static int remove_one(const char *path, const struct stat *about, int kind, struct FTW *walk) {
+  (void)about;
+  (void)kind;
+  (void)walk;
+  return remove(path);
+}
+
+void test_folder_remove(const char *folder) { nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS); }
+
+const char *test_path(const char *folder, const char *name) {
+  static char paths[8][TEST_PATH_BYTES];
+  static int next;
+  char *path = paths[next++ % 8];
+  snprintf(path, TEST_PATH_BYTES, "%s/%s", folder, name);
+  return path;
+}
+
+static void make_folders_above(const char *path) {
+  char part[TEST_PATH_BYTES];
+  snprintf(part, sizeof part, "%s", path);
+  for (char *slash = strchr(part + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
+    *slash = '\0';
+    mkdir(part, 0777);
+    *slash = '/';
+  }
+}
+
+const char *test_file_write(const char *folder, const char *name, const void *data, size_t bytes) {
+  const char *path = test_path(folder, name);
+  make_folders_above(path);
+  FILE *file = fopen(path, "wb");
+  if (file == NULL || fwrite(data, 1, bytes, file) != bytes || fclose(file) != 0) fail_msg("%s: %s", path, strerror(errno));
+  return path;
+}
+
+const char *test_file_write_text(const char *folder, const char *name, const char *text) {
+  return test_file_write(folder, name, text, strlen(text));
+}
+
+unsigned char *test_file_read(const char *path, size_t *bytes) {
+  FILE *file = fopen(path, "rb");
+  if (file == NULL) fail_msg("%s: %s", path, strerror(errno));
+  fseek(file, 0, SEEK_END);
+  *bytes = (size_t)ftell(file);
+  rewind(file);
+  unsigned char *data = malloc(*bytes + 1);
+  if (data == NULL || fread(data, 1, *bytes, file) != *bytes) fail_msg("%s: cannot be read", path);
+  fclose(file);
+  return data;
+}
+
+void test_file_age(const char *path, long seconds) {
+  const struct timespec then = {.tv_sec = time(NULL) - seconds};
+  const struct timespec times[2] = {then, then};
+  if (utimensat(AT_FDCWD, path, times, 0) != 0) fail_msg("%s: %s", path, strerror(errno));
+}
+
+static void *allocate(void *user, size_t bytes, size_t alignment) {
+  test_memory *memory = user;
+  if (++memory->allocations == memory->fail_at) return NULL;
+  memory->live_bytes += bytes;
+  return aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+}
+
+static void release(void *user, void *data, size_t bytes) {
+  test_memory *memory = user;
+  memory->live_bytes -= bytes;
+  free(data);
+}
+
+hark_context *test_memory_context(test_memory *memory) {
+  const hark_allocator allocator = {allocate, release, memory};
+  const hark_context_options options = {
+      .struct_size = sizeof options, .allocator = &allocator, .backend = "reference", .threads = 1, .seed = 1};
+  hark_context *context = NULL;
+  *memory = (test_memory){0};
+  if (hark_context_create(&options, &context) != HARK_OK) fail_msg("no context");
+  return context;
+}
+
+void test_memory_context_end(hark_context *context, test_memory *memory) {
+  hark_context_destroy(&context);
+  if (memory->live_bytes != 0) fail_msg("%zu bytes were not released", memory->live_bytes);
+}
