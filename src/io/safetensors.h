@@ -25,6 +25,9 @@ typedef struct hark_stored_tensor {
   uint64_t bytes;
 } hark_stored_tensor;
 
+/* The word for a type in a file ("F32"), or NULL for one that files do not hold. */
+const char *hark_safetensors_type_name(hark_type type);
+
 typedef struct hark_safetensors hark_safetensors;
 
 /* Opens and checks a file. The caller closes it. Errors: HARK_BAD_FILE "PATH: ...", HARK_OUT_OF_MEMORY, those of files. */

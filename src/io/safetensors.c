@@ -1,0 +1,477 @@
+/* safetensors.c - the strict reader.
+ *
+ *     [n: u64] [header: n bytes of JSON] [data]
+ *     header = { "NAME": {"dtype": T, "shape": [..], "data_offsets": [begin, end]}, .., "__metadata__": {KEY: TEXT, ..} }
+ *
+ * Checked in this order, each step bounded by the one before: length of the file and of the header; the header's characters, depth and
+ * number of items by one pass over its bytes (scan_header: what jansson would build is then at most some 100 bytes an item); JSON, UTF-8 and
+ * duplicates by jansson; each entry's fields; the products of extents; and that the tensors, sorted by offset, cover the data without gap or
+ * overlap. Only then are tensors readable.
+ * Cost: O(header + tensors log tensors). Source: the format's description, https://huggingface.co/docs/safetensors.
+ */
+#include "io/safetensors.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "io/json.h"
+
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "safetensors holds little-endian numbers, which hark reads as they are"
+#endif
+
+#define LENGTH_BYTES 8
+#define HEADER_DEPTH 3                       /* names, fields, extents */
+#define TENSOR_ITEMS (3 + HARK_MAX_RANK + 2) /* commas of one tensor at most: fields, extents, offsets */
+#define METADATA_KEY "__metadata__"
+#define SHOWN_BYTES 64                /* of a name in a message */
+#define STAGE_BYTES ((size_t)1 << 22) /* of a copy on the way into a backend's memory */
+
+typedef struct stored_type {
+  const char *name;
+  unsigned bits;
+  hark_type type;
+} stored_type;
+
+static const stored_type types[] = {
+    {"F32", 32, HARK_F32},     {"F64", 64, HARK_F64},     {"I32", 32, HARK_I32},     {"I64", 64, HARK_I64},     {"U8", 8, HARK_U8},
+    {"F16", 16, HARK_F16},     {"BF16", 16, HARK_BF16},   {"BOOL", 8, HARK_NONE},    {"I8", 8, HARK_NONE},      {"I16", 16, HARK_NONE},
+    {"U16", 16, HARK_NONE},    {"U32", 32, HARK_NONE},    {"U64", 64, HARK_NONE},    {"C64", 64, HARK_NONE},    {"F8_E4M3", 8, HARK_NONE},
+    {"F8_E5M2", 8, HARK_NONE}, {"F8_E8M0", 8, HARK_NONE}, {"F6_E2M3", 6, HARK_NONE}, {"F6_E3M2", 6, HARK_NONE}, {"F4", 4, HARK_NONE},
+};
+static const size_t type_count = sizeof types / sizeof types[0];
+
+struct hark_safetensors {
+  size_t block_bytes; /* of this struct and all below, one piece of memory */
+  int descriptor;     /* -1: in memory */
+  const char *memory;
+  uint64_t size;
+  const char *path;
+  hark_stored_tensor *tensors;
+  const hark_stored_tensor **by_name;
+  int64_t count;
+  hark_metadata_entry *metadata;
+  int64_t metadata_count;
+};
+
+const char *hark_safetensors_type_name(hark_type type) {
+  for (size_t i = 0; i < type_count && type != HARK_NONE; i++) {
+    if (types[i].type == type) return types[i].name;
+  }
+  return NULL;
+}
+
+/* ---- messages ---- */
+
+static hark_status bad(hark_context *context, const char *path, const char *format, ...) HARK_PRINTF(3, 4);
+static hark_status bad(hark_context *context, const char *path, const char *format, ...) {
+  char line[256];
+  va_list arguments;
+  va_start(arguments, format);
+  (void)vsnprintf(line, sizeof line, format, arguments);
+  va_end(arguments);
+  return hark_fail(context, HARK_BAD_FILE, "%.200s: %s", path, line);
+}
+
+/* A name from a file as it may stand in a message: one line, not too long. */
+static const char *shown(const char *name, char out[SHOWN_BYTES + 4]) {
+  const size_t length = strlen(name);
+  size_t used = 0;
+  for (; used < length && used < SHOWN_BYTES; used++) out[used] = (unsigned char)name[used] < 0x20 || name[used] == 0x7f ? '?' : name[used];
+  memcpy(out + used, used < length ? "..." : "", used < length ? 4 : 1);
+  return out;
+}
+
+/* ---- header ---- */
+
+static hark_status read_bytes(hark_context *context, const hark_safetensors *file, void *data, size_t bytes, uint64_t offset) {
+  if (file->descriptor >= 0) return hark_file_read_at(context, file->descriptor, file->path, data, bytes, offset);
+  if (offset > file->size || bytes > file->size - offset) return hark_fail(context, HARK_BAD_FILE, "%s: ends too early", file->path);
+  if (bytes > 0) memcpy(data, file->memory + offset, bytes);
+  return HARK_OK;
+}
+
+/* One pass over the header's bytes, outside strings: only what the format needs may occur, so deep, long or odd JSON never gets to the
+ * parser. */
+static hark_status scan_header(hark_context *context, const char *path, const char *header, size_t length) {
+  const int64_t item_limit = (int64_t)HARK_SAFETENSORS_TENSORS * TENSOR_ITEMS;
+  int depth = 0;
+  int64_t items = 0;
+  bool text = false;
+  if (header[0] != '{') return bad(context, path, "byte %d: the header does not begin with '{'", LENGTH_BYTES);
+  size_t end = length;
+  while (header[end - 1] == ' ') end--;
+  if (header[end - 1] != '}') return bad(context, path, "byte %zu: the header does not end with '}' and blanks", LENGTH_BYTES + end - 1);
+  for (size_t i = 0; i < end; i++) {
+    const char c = header[i];
+    if (text) {
+      if (c == '\\') i++;
+      text = c != '"';
+      continue;
+    }
+    text = c == '"';
+    if (c == '{' || c == '[') depth++;
+    if (c == '}' || c == ']') depth--;
+    if (c == ',') items++;
+    if (depth > HEADER_DEPTH) return bad(context, path, "byte %zu: nested deeper than %d", LENGTH_BYTES + i, HEADER_DEPTH);
+    if (items > item_limit) return bad(context, path, "byte %zu: more than %" PRId64 " items", LENGTH_BYTES + i, item_limit);
+    if (c == 0 || strchr("{}[]:,\"0123456789 \t\r\n", c) == NULL) {
+      return bad(context, path, "byte %zu: only objects, lists, texts and whole numbers from 0 can stand in a header", LENGTH_BYTES + i);
+    }
+  }
+  return HARK_OK;
+}
+
+/* Reads and parses the header; *data_begin is the offset behind it. */
+static hark_status read_header(hark_context *context, const hark_safetensors *file, json_t **out, uint64_t *data_begin) {
+  const char *const path = file->path;
+  unsigned char raw[LENGTH_BYTES];
+  uint64_t length = 0;
+  if (file->size < LENGTH_BYTES) return bad(context, path, "%" PRIu64 " bytes, at least %d expected", file->size, LENGTH_BYTES);
+  HARK_TRY(read_bytes(context, file, raw, sizeof raw, 0));
+  for (int i = LENGTH_BYTES - 1; i >= 0; i--) length = length << 8 | raw[i];
+  if (length > HARK_SAFETENSORS_HEADER_BYTES) {
+    return bad(context, path, "byte 0: header of %" PRIu64 " bytes, at most %" PRIu64 " expected", length, HARK_SAFETENSORS_HEADER_BYTES);
+  }
+  if (length > file->size - LENGTH_BYTES) {
+    return bad(context, path, "byte 0: header of %" PRIu64 " bytes in a file of %" PRIu64, length, file->size);
+  }
+  if (length < 2) return bad(context, path, "byte 0: header of %" PRIu64 " bytes, at least {} expected", length);
+  void *header;
+  HARK_TRY(hark_allocate(context, (size_t)length, &header));
+  hark_status status = read_bytes(context, file, header, (size_t)length, LENGTH_BYTES);
+  if (status == HARK_OK) status = scan_header(context, path, header, (size_t)length);
+  if (status == HARK_OK) {
+    json_error_t error;
+    *out = json_loadb(header, (size_t)length, JSON_REJECT_DUPLICATES, &error);
+    if (*out == NULL && json_error_code(&error) == json_error_out_of_memory) {
+      status = hark_fail(context, HARK_OUT_OF_MEMORY, "%s: out of memory in jansson", path);
+    } else if (*out == NULL) {
+      status = bad(context, path, "byte %lld: header: %s", (long long)error.position + LENGTH_BYTES, error.text);
+    }
+  }
+  hark_release(context, header, (size_t)length);
+  *data_begin = LENGTH_BYTES + length;
+  return status;
+}
+
+/* ---- one tensor ---- */
+
+static hark_status read_type(hark_context *context, const char *path, const char *name, const json_t *value, const stored_type **out) {
+  char text[SHOWN_BYTES + 4], word[SHOWN_BYTES + 4];
+  const char *const given = json_string_value(value);
+  if (given == NULL) return bad(context, path, "tensor \"%s\": dtype missing or no text", shown(name, text));
+  for (size_t i = 0; i < type_count; i++) {
+    if (strcmp(types[i].name, given) == 0) {
+      *out = &types[i];
+      return HARK_OK;
+    }
+  }
+  return bad(context, path, "tensor \"%s\": unknown dtype \"%s\"", shown(name, text), shown(given, word));
+}
+
+/* shape, and bytes = product of the extents times the element; each product is checked. */
+static hark_status read_shape(hark_context *context, const char *path, const json_t *value, const stored_type *type,
+                              hark_stored_tensor *t) {
+  char text[SHOWN_BYTES + 4];
+  if (!json_is_array(value)) return bad(context, path, "tensor \"%s\": shape missing or no list", shown(t->name, text));
+  const size_t rank = json_array_size(value);
+  if (rank > HARK_MAX_RANK)
+    return bad(context, path, "tensor \"%s\": rank %zu, at most %d expected", shown(t->name, text), rank, HARK_MAX_RANK);
+  uint64_t bits = type->bits;
+  t->rank = (int)rank;
+  for (size_t i = 0; i < rank; i++) {
+    const json_t *const extent = json_array_get(value, i);
+    if (!json_is_integer(extent) || json_integer_value(extent) < 0) {
+      return bad(context, path, "tensor \"%s\": shape: extent %zu is no whole number from 0", shown(t->name, text), i);
+    }
+    t->shape[i] = (int64_t)json_integer_value(extent);
+    if (t->shape[i] > 0 && bits > (uint64_t)INT64_MAX / (uint64_t)t->shape[i]) {
+      return bad(context, path, "tensor \"%s\": the product of its extents overflows", shown(t->name, text));
+    }
+    bits *= (uint64_t)t->shape[i];
+  }
+  if (bits % 8 != 0) return bad(context, path, "tensor \"%s\": its %" PRIu64 " bits are no whole bytes", shown(t->name, text), bits);
+  t->bytes = bits / 8;
+  return HARK_OK;
+}
+
+static hark_status read_offsets(hark_context *context, const char *path, const json_t *value, uint64_t data_begin, uint64_t data_bytes,
+                                hark_stored_tensor *t) {
+  char text[SHOWN_BYTES + 4];
+  const json_t *const first = json_array_get(value, 0), *const last = json_array_get(value, 1);
+  if (!json_is_array(value) || json_array_size(value) != 2 || !json_is_integer(first) || !json_is_integer(last)) {
+    return bad(context, path, "tensor \"%s\": data_offsets missing or no pair of whole numbers", shown(t->name, text));
+  }
+  const json_int_t begin = json_integer_value(first), end = json_integer_value(last);
+  if (begin < 0 || end < begin || (uint64_t)end > data_bytes) {
+    return bad(context, path, "tensor \"%s\": data_offsets [%lld, %lld] in data of %" PRIu64 " bytes", shown(t->name, text),
+               (long long)begin, (long long)end, data_bytes);
+  }
+  if ((uint64_t)(end - begin) != t->bytes) {
+    return bad(context, path, "tensor \"%s\": data_offsets hold %lld bytes, shape and dtype need %" PRIu64, shown(t->name, text),
+               (long long)(end - begin), t->bytes);
+  }
+  t->offset = data_begin + (uint64_t)begin;
+  return HARK_OK;
+}
+
+static hark_status read_entry(hark_context *context, const char *path, const json_t *entry, uint64_t data_begin, uint64_t data_bytes,
+                              hark_stored_tensor *t) {
+  static const char *const fields[] = {"dtype", "shape", "data_offsets"};
+  char text[SHOWN_BYTES + 4], word[SHOWN_BYTES + 4];
+  if (!json_is_object(entry)) return bad(context, path, "tensor \"%s\": no object", shown(t->name, text));
+  for (void *at = json_object_iter((json_t *)entry); at != NULL; at = json_object_iter_next((json_t *)entry, at)) {
+    const char *const key = json_object_iter_key(at);
+    bool known = false;
+    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) known = known || strcmp(key, fields[i]) == 0;
+    if (!known) return bad(context, path, "tensor \"%s\": unknown field \"%s\"", shown(t->name, text), shown(key, word));
+  }
+  const stored_type *type = NULL;
+  HARK_TRY(read_type(context, path, t->name, json_object_get(entry, fields[0]), &type));
+  t->type_name = type->name;
+  t->type = type->type;
+  HARK_TRY(read_shape(context, path, json_object_get(entry, fields[1]), type, t));
+  return read_offsets(context, path, json_object_get(entry, fields[2]), data_begin, data_bytes, t);
+}
+
+/* ---- the whole header ---- */
+
+static hark_status check_metadata(hark_context *context, const char *path, const json_t *metadata) {
+  char text[SHOWN_BYTES + 4];
+  if (!json_is_object(metadata)) return bad(context, path, METADATA_KEY ": no object");
+  if (json_object_size(metadata) > HARK_SAFETENSORS_TENSORS)
+    return bad(context, path, METADATA_KEY ": more than %d entries", HARK_SAFETENSORS_TENSORS);
+  for (void *at = json_object_iter((json_t *)metadata); at != NULL; at = json_object_iter_next((json_t *)metadata, at)) {
+    if (!json_is_string(json_object_iter_value(at))) {
+      return bad(context, path, METADATA_KEY ": \"%s\" is no text", shown(json_object_iter_key(at), text));
+    }
+  }
+  return HARK_OK;
+}
+
+static int by_place(const void *a, const void *b) {
+  const hark_stored_tensor *const x = a, *const y = b;
+  if (x->offset != y->offset) return x->offset < y->offset ? -1 : 1;
+  if (x->bytes != y->bytes) return x->bytes < y->bytes ? -1 : 1;
+  return strcmp(x->name, y->name);
+}
+
+static int by_name(const void *a, const void *b) {
+  return strcmp((*(const hark_stored_tensor *const *)a)->name, (*(const hark_stored_tensor *const *)b)->name);
+}
+
+/* The sorted tensors cover the data: each begins where the one before ends. */
+static hark_status check_cover(hark_context *context, const hark_safetensors *file, uint64_t data_begin) {
+  char text[SHOWN_BYTES + 4];
+  uint64_t at = data_begin;
+  for (int64_t i = 0; i < file->count; i++) {
+    const hark_stored_tensor *const t = &file->tensors[i];
+    if (t->offset < at) return bad(context, file->path, "tensor \"%s\": overlaps with another one", shown(t->name, text));
+    if (t->offset > at) {
+      return bad(context, file->path, "tensor \"%s\": %" PRIu64 " bytes in front of it belong to no tensor", shown(t->name, text),
+                 t->offset - at);
+    }
+    at += t->bytes;
+  }
+  if (at != file->size) return bad(context, file->path, "the last %" PRIu64 " bytes belong to no tensor", file->size - at);
+  return HARK_OK;
+}
+
+static const char *copy_text(const char *text, char **pool) {
+  const size_t bytes = strlen(text) + 1;
+  char *const at = *pool;
+  memcpy(at, text, bytes);
+  *pool = at + bytes;
+  return at;
+}
+
+/* Counts names and texts, and refuses names that are empty or too long. */
+static hark_status measure(hark_context *context, const char *path, const json_t *header, size_t *count, size_t *pool) {
+  *count = 0;
+  *pool = strlen(path) + 1;
+  for (void *at = json_object_iter((json_t *)header); at != NULL; at = json_object_iter_next((json_t *)header, at)) {
+    const char *const name = json_object_iter_key(at);
+    const size_t length = strlen(name);
+    if (strcmp(name, METADATA_KEY) == 0) continue;
+    if (length == 0) return bad(context, path, "a tensor with an empty name");
+    if (length > HARK_SAFETENSORS_NAME_BYTES) return bad(context, path, "a tensor's name of %zu bytes", length);
+    *pool += length + 1;
+    ++*count;
+  }
+  if (*count > HARK_SAFETENSORS_TENSORS) return bad(context, path, "more than %d tensors", HARK_SAFETENSORS_TENSORS);
+  const json_t *const metadata = json_object_get(header, METADATA_KEY);
+  if (metadata == NULL) return HARK_OK;
+  HARK_TRY(check_metadata(context, path, metadata));
+  for (void *at = json_object_iter((json_t *)metadata); at != NULL; at = json_object_iter_next((json_t *)metadata, at)) {
+    *pool += strlen(json_object_iter_key(at)) + strlen(json_string_value(json_object_iter_value(at))) + 2;
+  }
+  return HARK_OK;
+}
+
+/* Makes the file's description from its header. `source` says where the bytes are. */
+static hark_status build(hark_context *context, const hark_safetensors *source, const json_t *header, uint64_t data_begin,
+                         hark_safetensors **out) {
+  size_t count, pool_bytes;
+  HARK_TRY(measure(context, source->path, header, &count, &pool_bytes));
+  json_t *const metadata = json_object_get(header, METADATA_KEY);
+  const size_t entries = json_object_size(metadata);
+  /* all counts are limited: no overflow */
+  const size_t bytes = sizeof(hark_safetensors) + count * (sizeof(hark_stored_tensor) + sizeof(hark_stored_tensor *)) +
+                       entries * sizeof(hark_metadata_entry) + pool_bytes;
+  void *block;
+  HARK_TRY(hark_allocate_zero(context, bytes, &block));
+  hark_safetensors *const file = block;
+  *file = *source;
+  file->block_bytes = bytes;
+  file->tensors = (hark_stored_tensor *)(file + 1);
+  file->by_name = (const hark_stored_tensor **)(file->tensors + count);
+  file->metadata = (hark_metadata_entry *)(file->by_name + count);
+  char *pool = (char *)(file->metadata + entries);
+  file->path = copy_text(source->path, &pool);
+  hark_status status = HARK_OK;
+  for (void *at = json_object_iter((json_t *)header); at != NULL && status == HARK_OK; at = json_object_iter_next((json_t *)header, at)) {
+    if (strcmp(json_object_iter_key(at), METADATA_KEY) == 0) continue;
+    hark_stored_tensor *const t = &file->tensors[file->count++];
+    t->name = copy_text(json_object_iter_key(at), &pool);
+    status = read_entry(context, file->path, json_object_iter_value(at), data_begin, file->size - data_begin, t);
+  }
+  for (void *at = json_object_iter(metadata); at != NULL && status == HARK_OK; at = json_object_iter_next(metadata, at)) {
+    hark_metadata_entry *const entry = &file->metadata[file->metadata_count++];
+    entry->key = copy_text(json_object_iter_key(at), &pool);
+    entry->value = copy_text(json_string_value(json_object_iter_value(at)), &pool);
+  }
+  if (status == HARK_OK) {
+    qsort(file->tensors, count, sizeof(hark_stored_tensor), by_place);
+    for (size_t i = 0; i < count; i++) file->by_name[i] = &file->tensors[i];
+    qsort(file->by_name, count, sizeof(hark_stored_tensor *), by_name);
+    status = check_cover(context, file, data_begin);
+  }
+  if (status != HARK_OK) {
+    hark_release(context, block, bytes);
+    return status;
+  }
+  *out = file;
+  return HARK_OK;
+}
+
+static hark_status open_source(hark_context *context, const hark_safetensors *source, hark_safetensors **out) {
+  json_t *header = NULL;
+  uint64_t data_begin = 0;
+  hark_status status = read_header(context, source, &header, &data_begin);
+  if (status == HARK_OK) status = build(context, source, header, data_begin, out);
+  json_decref(header);
+  return status;
+}
+
+hark_status hark_safetensors_open(hark_context *context, const char *path, hark_safetensors **out) {
+  hark_safetensors source = {.path = path};
+  *out = NULL;
+  HARK_TRY(hark_file_open(context, path, &source.descriptor, &source.size));
+  const hark_status status = open_source(context, &source, out);
+  if (status != HARK_OK) hark_file_close(&source.descriptor);
+  return status;
+}
+
+hark_status hark_safetensors_open_memory(hark_context *context, const char *name, const void *data, size_t bytes, hark_safetensors **out) {
+  const hark_safetensors source = {.path = name, .descriptor = -1, .memory = data, .size = bytes};
+  *out = NULL;
+  return open_source(context, &source, out);
+}
+
+void hark_safetensors_close(hark_context *context, hark_safetensors **file) {
+  if (*file == NULL) return;
+  hark_file_close(&(*file)->descriptor);
+  hark_release(context, *file, (*file)->block_bytes);
+  *file = NULL;
+}
+
+/* ---- use ---- */
+
+int64_t hark_safetensors_count(const hark_safetensors *file) { return file->count; }
+const hark_stored_tensor *hark_safetensors_tensor(const hark_safetensors *file, int64_t index) { return &file->tensors[index]; }
+int64_t hark_safetensors_metadata_count(const hark_safetensors *file) { return file->metadata_count; }
+
+const hark_stored_tensor *hark_safetensors_find(const hark_safetensors *file, const char *name) {
+  const hark_stored_tensor wanted = {.name = name}, *const key = &wanted;
+  const hark_stored_tensor **const found =
+      file->count > 0 ? bsearch(&key, file->by_name, (size_t)file->count, sizeof(hark_stored_tensor *), by_name) : NULL;
+  return found != NULL ? *found : NULL;
+}
+
+void hark_safetensors_metadata_entry(const hark_safetensors *file, int64_t index, const char **key, const char **value) {
+  *key = file->metadata[index].key;
+  *value = file->metadata[index].value;
+}
+
+const char *hark_safetensors_metadata(const hark_safetensors *file, const char *key) {
+  for (int64_t i = 0; i < file->metadata_count; i++) {
+    if (strcmp(file->metadata[i].key, key) == 0) return file->metadata[i].value;
+  }
+  return NULL;
+}
+
+hark_status hark_safetensors_read(hark_context *context, const hark_safetensors *file, const hark_stored_tensor *tensor, void *data) {
+  return read_bytes(context, file, data, (size_t)tensor->bytes, tensor->offset);
+}
+
+static hark_status find_tensor(hark_context *context, const hark_safetensors *file, const char *name, const hark_stored_tensor **out) {
+  char text[SHOWN_BYTES + 4];
+  *out = hark_safetensors_find(file, name);
+  return *out != NULL ? HARK_OK : hark_fail(context, HARK_NOT_FOUND, "%s: there is no tensor \"%s\"", file->path, shown(name, text));
+}
+
+/* Copies a tensor's numbers into the backend's memory, part by part. */
+static hark_status fill_tensor(hark_context *context, const hark_safetensors *file, const hark_stored_tensor *t, hark_tensor *tensor) {
+  const size_t element = hark_type_bytes(tensor->type), total = (size_t)t->bytes;
+  const size_t stage_bytes = total < STAGE_BYTES ? total : STAGE_BYTES;
+  void *stage;
+  HARK_TRY(hark_allocate(context, stage_bytes, &stage));
+  hark_status status = HARK_OK;
+  for (size_t at = 0; at < total && status == HARK_OK; at += stage_bytes) {
+    const size_t bytes = total - at < stage_bytes ? total - at : stage_bytes;
+    const int64_t extent = (int64_t)(bytes / element);
+    hark_tensor part;
+    status = read_bytes(context, file, stage, bytes, t->offset + at);
+    if (status == HARK_OK) status = hark_tensor_describe(context, tensor->type, 1, &extent, &part);
+    if (status != HARK_OK) break;
+    part.data = (char *)tensor->data + at;
+    status = hark_tensor_write(context, &part, stage);
+  }
+  hark_release(context, stage, stage_bytes);
+  return status;
+}
+
+hark_status hark_safetensors_load(hark_context *context, const hark_safetensors *file, const char *name, hark_tensor *out) {
+  char text[SHOWN_BYTES + 4];
+  const hark_stored_tensor *t;
+  *out = (hark_tensor){0};
+  HARK_TRY(find_tensor(context, file, name, &t));
+  if (t->type == HARK_NONE) {
+    return hark_fail(context, HARK_UNSUPPORTED, "%s: tensor \"%s\": hark does not compute with %s", file->path, shown(name, text),
+                     t->type_name);
+  }
+  HARK_TRY(hark_tensor_create(context, t->type, t->rank, t->shape, out));
+  const hark_status status = fill_tensor(context, file, t, out);
+  if (status != HARK_OK) hark_tensor_destroy(context, out);
+  return status;
+}
+
+hark_status hark_safetensors_load_into(hark_context *context, const hark_safetensors *file, const char *name, hark_tensor *tensor) {
+  char text[SHOWN_BYTES + 4], found[HARK_SHAPE_TEXT_BYTES], wanted[HARK_SHAPE_TEXT_BYTES];
+  const hark_stored_tensor *t;
+  HARK_TRY(find_tensor(context, file, name, &t));
+  bool same = t->type == tensor->type && t->rank == tensor->rank;
+  for (int i = 0; same && i < t->rank; i++) same = t->shape[i] == tensor->shape[i];
+  if (!same) {
+    hark_tensor described = {.type = t->type, .rank = t->rank};
+    memcpy(described.shape, t->shape, sizeof described.shape);
+    const char *const type = hark_safetensors_type_name(tensor->type);
+    return hark_fail(context, HARK_BAD_FILE, "%s: tensor \"%s\" is %s %s, expected %s %s", file->path, shown(name, text), t->type_name,
+                     hark_shape_text(&described, found, sizeof found), type != NULL ? type : "?",
+                     hark_shape_text(tensor, wanted, sizeof wanted));
+  }
+  return fill_tensor(context, file, t, tensor);
+}
