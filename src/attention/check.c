@@ -208,9 +208,9 @@ static hark_status check_sequences(hark_context *context, const hark_attention_d
   int64_t count = 0, farthest = -1;
   while (hark_attention_walk_next(&walk, &sequence)) {
     count++;
-    const int64_t last = sequence.query_count - 1 + sequence.offset; /* position of the last query */
-    int64_t distance = last;                                         /* to key 0 */
-    if (!desc->causal) distance = hark_max(hark_max(last, -last), hark_max(distance, sequence.key_count - 1 - sequence.offset));
+    const int64_t last = sequence.query_count - 1 + sequence.offset;                            /* position of the last query */
+    int64_t distance = last;                                                                    /* to key 0 */
+    if (!desc->causal) distance = hark_max(distance, sequence.key_count - 1 - sequence.offset); /* of the first query to the last key */
     if (desc->structure == HARK_STRUCTURE_WINDOW) distance = hark_min(distance, desc->window);
     farthest = hark_max(farthest, distance);
   }

@@ -1,0 +1,87 @@
+/* attention_case.h - cases of attention as strings that can be run again, and the numbers of a case.
+ *
+ *     dense:B2,H4,K2,L65,S70,D7,V5,causal,bias=1,lengths
+ *
+ * B batch, H heads, K key heads, L queries, S keys, D head_dim, V value_dim, W window (with "window:"), then words:
+ * causal, rbf, bias[=bits], mask[=bits], kernel (a log-kernel table per head), shared (one table for all heads), forget, dropout=P,
+ * offset=N, lengths, ragged, segments, layout=0|1|2 ([B,H,L,d], [B,L,H,d], packed with gaps), misaligned, accumulate, large (logits of 1e4),
+ * hiding (some entries of bias or table are -infinity), roomy (a plan for larger sizes), threads=N, seed=N.
+ * bits of bias and mask: 1 broadcast over the batch, 2 heads, 4 queries, 8 keys.
+ */
+#ifndef HARK_TESTS_ATTENTION_CASE_H
+#define HARK_TESTS_ATTENTION_CASE_H
+
+#include <hark/attention.h>
+
+#define ATTENTION_CASE_BYTES 256
+
+typedef struct attention_case {
+  bool is_window;
+  int64_t batch, heads, key_heads, queries, keys, head_dim, value_dim, window;
+  bool causal, rbf, bias, mask, kernel, shared, forget, lengths, ragged, segments, misaligned, accumulate, large, hiding, roomy, has_offset;
+  int64_t bias_bits, mask_bits, offset, layout, threads, seed;
+  double dropout;
+  char text[ATTENTION_CASE_BYTES];
+} attention_case;
+
+/* False when the text is no case; says why on stderr. */
+bool attention_case_read(const char *text, attention_case *out);
+
+/* Tensors of a case, inputs and results. */
+typedef enum attention_array {
+  ARRAY_QUERY,
+  ARRAY_KEY,
+  ARRAY_VALUE,
+  ARRAY_DOUT,
+  ARRAY_BIAS,
+  ARRAY_LOG_KERNEL,
+  ARRAY_FORGET,
+  ARRAY_OUT,
+  ARRAY_LSE,
+  ARRAY_DQUERY,
+  ARRAY_DKEY,
+  ARRAY_DVALUE,
+  ARRAY_DBIAS,
+  ARRAY_DLOG_KERNEL,
+  ARRAY_DFORGET,
+  ARRAY_COUNT
+} attention_array;
+
+extern const char *const attention_array_names[ARRAY_COUNT];
+
+/* Row-major doubles; count 0: absent. */
+typedef struct attention_numbers {
+  int rank;
+  int64_t shape[4], count;
+  double *data;
+} attention_numbers;
+
+/* One case with its numbers, all of which f32 represents exactly. */
+typedef struct attention_problem {
+  attention_case is;
+  attention_numbers array[ARRAY_COUNT];
+  double scale, sigma;
+  uint8_t *mask; /* of shape mask_shape */
+  int64_t mask_shape[4];
+  int64_t *key_lengths;                 /* or NULL */
+  int64_t *query_offsets, *key_offsets; /* or NULL */
+  int64_t sequences;
+  int64_t *segments; /* or NULL */
+  hark_random_stream dropout;
+} attention_problem;
+
+/* Reads a case and makes its numbers; fails the test when the text is no case. */
+void attention_problem_make(const char *text, attention_problem *out);
+void attention_problem_free(attention_problem *problem);
+
+/* Number of the element [a, b, c, d] of an array whose extents may be 1 where it is broadcast. */
+int64_t attention_index(const int64_t *shape, int64_t a, int64_t b, int64_t c, int64_t d);
+
+/* Which sequence a query or key row belongs to (-1: none), its number in it, and the position of the sequence's first query. */
+typedef struct attention_place {
+  int64_t sequence, row, offset, keys;
+} attention_place;
+attention_place attention_query_place(const attention_problem *problem, int64_t item, int64_t row);
+attention_place attention_key_place(const attention_problem *problem, int64_t item, int64_t row);
+
+#endif

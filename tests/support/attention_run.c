@@ -1,0 +1,362 @@
+/* attention_run.c - see attention_run.h. */
+#include "support/attention_run.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <float.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/backend.h"
+
+#define ROUNDOFF_F32 (FLT_EPSILON / 2)
+#define ROUNDOFF_F64 (DBL_EPSILON / 2)
+
+const attention_machine attention_machines[] = {
+    {"reference-f64", "reference", NULL, HARK_F64, ROUNDOFF_F64, ROUNDOFF_F64},
+    {"reference-f32", "reference", NULL, HARK_F32, ROUNDOFF_F64, ROUNDOFF_F32},
+    {"generic", "cpu", "generic", HARK_F32, ROUNDOFF_F32, ROUNDOFF_F32},
+    {"avx2", "cpu", "avx2", HARK_F32, ROUNDOFF_F32, ROUNDOFF_F32},
+    {"avx512", "cpu", "avx512", HARK_F32, ROUNDOFF_F32, ROUNDOFF_F32},
+    {"cpu-f64", "cpu", NULL, HARK_F64, ROUNDOFF_F64, ROUNDOFF_F64},
+    {"guard", "guard", NULL, HARK_F32, ROUNDOFF_F32, ROUNDOFF_F32},
+};
+const int attention_machine_count = (int)(sizeof attention_machines / sizeof attention_machines[0]);
+
+#define CANARY_BYTES 64
+#define CANARY 0x5a
+#define OUTPUT_FILLING (-123.25) /* in results before a run: neither zero nor a plausible result */
+
+hark_context *attention_machine_open(const attention_machine *machine, int64_t threads) {
+  const hark_context_options options = {.struct_size = sizeof options,
+                                        .backend = machine->backend,
+                                        .instruction_set = machine->instruction_set,
+                                        .threads = threads == 0 ? 2 : (int)threads};
+  hark_context *context = NULL;
+  const hark_status status = hark_context_create(&options, &context);
+  if (status == HARK_NO_BACKEND && machine->instruction_set != NULL && strcmp(machine->instruction_set, "generic") != 0) return NULL;
+  if (status != HARK_OK) fail_msg("no context for %s: %s", machine->name, hark_status_text(status));
+  return context;
+}
+
+static void *need(size_t bytes) {
+  void *memory = calloc(bytes > 0 ? bytes : 1, 1);
+  if (memory == NULL) exit(EXIT_FAILURE);
+  return memory;
+}
+
+/* An array in the backend's memory, in some layout, with a copy of what was written there. */
+typedef struct device_array {
+  hark_tensor tensor;
+  void *memory;
+  size_t bytes;
+  unsigned char *image;
+  int64_t first; /* element of `memory` where the tensor begins */
+} device_array;
+
+static double get(const void *data, hark_type type, int64_t i) {
+  return type == HARK_F64 ? ((const double *)data)[i] : (double)((const float *)data)[i];
+}
+static void put(void *data, hark_type type, int64_t i, double value) {
+  if (type == HARK_F64)
+    ((double *)data)[i] = value;
+  else
+    ((float *)data)[i] = (float)value;
+}
+
+/* Strides of a layout of [B, H, L, d]: 0 [B,H,L,d], 1 [B,L,H,d], 2 [B,L,H,d] inside wider rows, with a gap behind every item. */
+static int64_t make_strides(const attention_numbers *numbers, int64_t layout, int64_t stride[4]) {
+  const int64_t *shape = numbers->shape;
+  if (layout == 0 || numbers->rank != 4) {
+    int64_t next = 1;
+    for (int i = numbers->rank - 1; i >= 0; i--) {
+      stride[i] = next;
+      next *= shape[i];
+    }
+    return next;
+  }
+  const int64_t gap = layout == 2 ? 3 : 0;
+  stride[3] = 1;
+  stride[1] = shape[3] + gap;
+  stride[2] = shape[1] * stride[1] + gap;
+  stride[0] = shape[2] * stride[2] + gap;
+  return shape[0] * stride[0];
+}
+
+static int64_t element(const hark_tensor *tensor, int64_t i) {
+  int64_t at = 0;
+  for (int k = tensor->rank - 1; k >= 0; k--) {
+    at += i % tensor->shape[k] * tensor->stride[k];
+    i /= tensor->shape[k];
+  }
+  return at;
+}
+
+/* `filling` lies between the rows. */
+static void upload(hark_context *context, hark_type type, const attention_numbers *numbers, int64_t layout, bool misaligned, double filling,
+                   device_array *out) {
+  memset(out, 0, sizeof *out);
+  if (numbers->count == 0) return;
+  out->first = misaligned ? 1 : 0;
+  out->tensor = (hark_tensor){.type = type, .rank = numbers->rank};
+  memcpy(out->tensor.shape, numbers->shape, sizeof numbers->shape);
+  const int64_t span = make_strides(numbers, layout, out->tensor.stride) + out->first;
+  out->bytes = (size_t)span * hark_type_bytes(type);
+  out->image = need(out->bytes);
+  for (int64_t i = 0; i < span; i++) put(out->image, type, i, filling);
+  for (int64_t i = 0; i < numbers->count; i++) put(out->image, type, out->first + element(&out->tensor, i), numbers->data[i]);
+  assert_int_equal(hark_backend_allocate(context, out->bytes, &out->memory), HARK_OK);
+  assert_int_equal(hark_backend_write(context, out->memory, out->image, out->bytes), HARK_OK);
+  out->tensor.data = (char *)out->memory + (size_t)out->first * hark_type_bytes(type);
+}
+
+/* Reads the array back into `result` (NULL: an input, which must have kept its bits) and frees it. */
+static void download(hark_context *context, const char *text, const char *name, device_array *array, double *result) {
+  if (array->memory == NULL) return;
+  const hark_type type = array->tensor.type;
+  unsigned char *now = need(array->bytes);
+  assert_int_equal(hark_backend_read(context, now, array->memory, array->bytes), HARK_OK);
+  if (result != NULL) {
+    const int64_t count = hark_tensor_count(&array->tensor);
+    for (int64_t i = 0; i < count; i++) {
+      const int64_t at = array->first + element(&array->tensor, i);
+      result[i] = get(now, type, at);
+      put(now, type, at, get(array->image, type, at));
+    }
+  }
+  if (memcmp(now, array->image, array->bytes) != 0)
+    fail_msg("%s: %s of %s was written to", text, result != NULL ? "memory beside the rows" : "the input", name);
+  hark_backend_release(context, array->memory, array->bytes);
+  free(now);
+  free(array->image);
+  memset(array, 0, sizeof *array);
+}
+
+/* Memory of `bytes` with a canary behind. */
+static void *scratch(hark_context *context, size_t bytes) {
+  void *memory;
+  unsigned char *image = need(bytes + CANARY_BYTES);
+  memset(image, 0xff, bytes); /* NaN in every type */
+  memset(image + bytes, CANARY, CANARY_BYTES);
+  assert_int_equal(hark_backend_allocate(context, bytes + CANARY_BYTES, &memory), HARK_OK);
+  assert_int_equal(hark_backend_write(context, memory, image, bytes + CANARY_BYTES), HARK_OK);
+  free(image);
+  return memory;
+}
+
+static void scratch_free(hark_context *context, const char *text, const char *name, void *memory, size_t bytes) {
+  unsigned char canary[CANARY_BYTES];
+  assert_int_equal(hark_backend_read(context, canary, (char *)memory + bytes, CANARY_BYTES), HARK_OK);
+  for (int i = 0; i < CANARY_BYTES; i++)
+    if (canary[i] != CANARY) fail_msg("%s: byte %d behind the %zu bytes of %s was written to", text, i, bytes, name);
+  hark_backend_release(context, memory, bytes + CANARY_BYTES);
+}
+
+hark_attention_desc attention_problem_desc(const attention_problem *problem, hark_type type) {
+  const attention_case *c = &problem->is;
+  const int64_t room = c->roomy ? 3 : 0;
+  hark_attention_desc desc = hark_attention_desc_default();
+  desc.type = type;
+  desc.structure = c->is_window ? HARK_STRUCTURE_WINDOW : HARK_STRUCTURE_DENSE;
+  desc.kernel = c->rbf ? HARK_KERNEL_RBF : HARK_KERNEL_EXP;
+  desc.batch = c->batch + room;
+  desc.heads = c->heads;
+  desc.key_heads = c->key_heads;
+  desc.query_length = c->queries + room;
+  desc.key_length = c->keys + 2 * room;
+  desc.head_dim = c->head_dim;
+  desc.value_dim = c->value_dim;
+  desc.max_sequences = c->ragged ? problem->sequences : 0;
+  desc.causal = c->causal;
+  desc.sigma = c->rbf ? problem->sigma : 0;
+  desc.window = c->window;
+  desc.dropout = c->dropout;
+  desc.has_bias = c->bias;
+  desc.has_mask = c->mask;
+  desc.has_segments = c->segments;
+  desc.has_log_kernel = c->kernel || c->shared;
+  desc.has_forget = c->forget;
+  return desc;
+}
+
+double attention_before(int64_t i) { return (double)(i % 7 - 3) / 4; }
+
+/* Which array a result is shaped like. */
+static attention_array shaped_like(attention_array result) {
+  switch (result) {
+    case ARRAY_OUT: return ARRAY_DOUT;
+    case ARRAY_DQUERY: return ARRAY_QUERY;
+    case ARRAY_DKEY: return ARRAY_KEY;
+    case ARRAY_DVALUE: return ARRAY_VALUE;
+    case ARRAY_DBIAS: return ARRAY_BIAS;
+    case ARRAY_DLOG_KERNEL: return ARRAY_LOG_KERNEL;
+    default: return ARRAY_FORGET;
+  }
+}
+
+static void upload_result(hark_context *context, hark_type type, const attention_problem *problem, attention_array array, device_array *out,
+                          attention_results *results) {
+  const attention_case *c = &problem->is;
+  attention_numbers numbers = {.rank = 3, .shape = {c->batch, c->heads, c->queries, 1}, .count = c->batch * c->heads * c->queries};
+  if (array != ARRAY_LSE) numbers = problem->array[shaped_like(array)];
+  results->count[array] = numbers.count;
+  results->data[array] = NULL;
+  if (numbers.count == 0) {
+    memset(out, 0, sizeof *out);
+    return;
+  }
+  numbers.data = need((size_t)numbers.count * sizeof(double));
+  for (int64_t i = 0; i < numbers.count; i++) numbers.data[i] = c->accumulate && array > ARRAY_LSE ? attention_before(i) : OUTPUT_FILLING;
+  upload(context, type, &numbers, c->layout, c->misaligned, OUTPUT_FILLING, out);
+  results->data[array] = numbers.data;
+}
+
+void attention_run(hark_context *context, hark_type type, const attention_problem *problem, attention_results *out) {
+  const attention_case *c = &problem->is;
+  const hark_attention_desc desc = attention_problem_desc(problem, type);
+  hark_attention_plan *plan;
+  if (hark_attention_plan_create(context, &desc, &plan) != HARK_OK) fail_msg("%s: %s", c->text, hark_context_message(context));
+  const hark_attention_sizes sizes = hark_attention_plan_sizes(plan);
+  device_array device[ARRAY_COUNT];
+  for (int i = 0; i < ARRAY_OUT; i++) {
+    upload(context, type, &problem->array[i], c->layout, c->misaligned, NAN, &device[i]);
+    out->data[i] = NULL;
+    out->count[i] = 0;
+  }
+  for (int i = ARRAY_OUT; i < ARRAY_COUNT; i++) upload_result(context, type, problem, (attention_array)i, &device[i], out);
+  hark_attention_args args = {.struct_size = sizeof args,
+                              .query = device[ARRAY_QUERY].tensor,
+                              .key = device[ARRAY_KEY].tensor,
+                              .value = device[ARRAY_VALUE].tensor,
+                              .out = device[ARRAY_OUT].tensor,
+                              .log_sum_exp = device[ARRAY_LSE].tensor,
+                              .key_lengths = problem->key_lengths,
+                              .query_offsets = problem->query_offsets,
+                              .key_offsets = problem->key_offsets,
+                              .sequences = problem->sequences,
+                              .segments = problem->segments,
+                              .has_query_offset = c->has_offset,
+                              .query_offset = c->offset,
+                              .attention_bias = device[ARRAY_BIAS].tensor,
+                              .log_kernel = device[ARRAY_LOG_KERNEL].tensor,
+                              .forget = device[ARRAY_FORGET].tensor,
+                              .dropout = problem->dropout,
+                              .accumulate = c->accumulate ? ~0u : 0};
+  void *mask = NULL;
+  const size_t mask_bytes =
+      c->mask ? (size_t)(problem->mask_shape[0] * problem->mask_shape[1] * problem->mask_shape[2] * problem->mask_shape[3]) : 0;
+  if (c->mask) {
+    assert_int_equal(hark_backend_allocate(context, mask_bytes, &mask), HARK_OK);
+    assert_int_equal(hark_backend_write(context, mask, problem->mask, mask_bytes), HARK_OK);
+    assert_int_equal(hark_tensor_wrap(context, mask, HARK_U8, 4, problem->mask_shape, NULL, &args.mask), HARK_OK);
+  }
+  args.saved = scratch(context, sizes.saved);
+  void *forward_scratch = scratch(context, sizes.forward_workspace), *backward_scratch = scratch(context, sizes.backward_workspace);
+
+  const uint64_t allocations = hark_context_memory(context).allocations;
+  args.workspace = forward_scratch;
+  if (hark_attention_forward(context, plan, &args) != HARK_OK) fail_msg("%s: %s", c->text, hark_context_message(context));
+  args.dout = device[ARRAY_DOUT].tensor;
+  args.dquery = device[ARRAY_DQUERY].tensor;
+  args.dkey = device[ARRAY_DKEY].tensor;
+  args.dvalue = device[ARRAY_DVALUE].tensor;
+  args.dattention_bias = device[ARRAY_DBIAS].tensor;
+  args.dlog_kernel = device[ARRAY_DLOG_KERNEL].tensor;
+  args.dforget = device[ARRAY_DFORGET].tensor;
+  args.workspace = backward_scratch;
+  if (hark_attention_backward(context, plan, &args) != HARK_OK) fail_msg("%s: %s", c->text, hark_context_message(context));
+  if (hark_context_memory(context).allocations != allocations) fail_msg("%s: executing allocated", c->text);
+
+  scratch_free(context, c->text, "saved", args.saved, sizes.saved);
+  scratch_free(context, c->text, "the forward's workspace", forward_scratch, sizes.forward_workspace);
+  scratch_free(context, c->text, "the backward's workspace", backward_scratch, sizes.backward_workspace);
+  for (int i = 0; i < ARRAY_COUNT; i++) download(context, c->text, attention_array_names[i], &device[i], out->data[i]);
+  if (mask != NULL) hark_backend_release(context, mask, mask_bytes);
+  hark_attention_plan_destroy(context, &plan);
+}
+
+bool attention_run_on(const attention_machine *machine, const attention_problem *problem, attention_results *out) {
+  hark_context *context = attention_machine_open(machine, problem->is.threads);
+  if (context == NULL) return false;
+  attention_run(context, machine->type, problem, out);
+  hark_context_destroy(&context);
+  return true;
+}
+
+void attention_results_free(attention_results *results) {
+  for (int i = 0; i < ARRAY_COUNT; i++) free(results->data[i]);
+  memset(results, 0, sizeof *results);
+}
+
+/* Products below the smallest normal f32 may become zero: at most this much is lost of a sum of terms below 1e3. */
+#define UNDERFLOW 1e-30
+
+int attention_compare(const attention_machine *machine, const attention_problem *problem, const attention_expected *expected,
+                      const attention_results *results) {
+  int failures = 0;
+  for (int array = ARRAY_OUT; array < ARRAY_COUNT; array++) {
+    int64_t worst = -1;
+    double worst_ratio = 1, worst_tolerance = 0;
+    for (int64_t i = 0; i < results->count[array]; i++) {
+      double want = expected->array[array].data[i], before = 0;
+      if (problem->is.accumulate && array > ARRAY_LSE) before = attention_before(i);
+      want += before;
+      const double have = results->data[array][i];
+      if (have == want) continue; /* also two infinities */
+      /* Twice: second-order terms, and the definition's own rounding. */
+      const double tolerance = 2 * machine->computing_roundoff * (expected->bound[array][i] + fabs(before)) +
+                               2 * machine->storing_roundoff * (fabs(want) + fabs(before)) +
+                               (machine->storing_roundoff > ROUNDOFF_F64 ? UNDERFLOW : DBL_MIN);
+      const double ratio = fabs(have - want) / tolerance;
+      if (!(ratio <= worst_ratio)) {
+        worst = i;
+        worst_ratio = ratio;
+        worst_tolerance = tolerance;
+        if (isnan(ratio)) break;
+      }
+    }
+    if (worst < 0) continue;
+    failures++;
+    fprintf(stderr, "'%s' on %s: %s[%" PRId64 "] is %.9g, expected %.9g within %.3g\n", problem->is.text, machine->name,
+            attention_array_names[array], worst, results->data[array][worst],
+            expected->array[array].data[worst] + (problem->is.accumulate && array > ARRAY_LSE ? attention_before(worst) : 0),
+            worst_tolerance);
+  }
+  return failures;
+}
+
+void attention_same_bits(const char *what, const char *text, attention_array array, const attention_results *a,
+                         const attention_results *b) {
+  assert_int_equal(a->count[array], b->count[array]);
+  for (int64_t i = 0; i < a->count[array]; i++)
+    if (memcmp(&a->data[array][i], &b->data[array][i], sizeof(double)) != 0)
+      fail_msg("'%s', %s: %s[%" PRId64 "] is %.17g and %.17g, expected the same bits", text, what, attention_array_names[array], i,
+               a->data[array][i], b->data[array][i]);
+}
+
+int attention_check_case(const char *text, bool print) {
+  attention_problem problem;
+  attention_expected expected;
+  int failures = 0;
+  attention_problem_make(text, &problem);
+  attention_expected_make(&problem, &expected);
+  for (int m = 0; m < attention_machine_count; m++) {
+    attention_results results;
+    if (!attention_run_on(&attention_machines[m], &problem, &results)) continue;
+    const int failed = attention_compare(&attention_machines[m], &problem, &expected, &results);
+    if (print) printf("%-14s %s %s\n", attention_machines[m].name, failed == 0 ? "passed" : "FAILED", text);
+    failures += failed;
+    attention_results_free(&results);
+  }
+  attention_expected_free(&expected);
+  attention_problem_free(&problem);
+  return failures;
+}

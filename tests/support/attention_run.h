@@ -1,0 +1,55 @@
+/* attention_run.h - runs problems of attention on every backend, instruction set and type that the machine has.
+ *
+ * Around every run it is checked that nothing was allocated, that inputs kept their bits, that nothing was written between the rows of
+ * strided results or behind workspace and saved memory; both are full of NaN before.
+ */
+#ifndef HARK_TESTS_ATTENTION_RUN_H
+#define HARK_TESTS_ATTENTION_RUN_H
+
+#include "support/attention_definition.h"
+
+/* A way to compute: f32 results of the reference are rounded once, at the end. */
+typedef struct attention_machine {
+  const char *name, *backend, *instruction_set;
+  hark_type type;
+  double computing_roundoff, storing_roundoff;
+} attention_machine;
+
+extern const attention_machine attention_machines[];
+extern const int attention_machine_count;
+
+/* The first machine: the reference backend in f64. */
+#define ATTENTION_ORACLE (&attention_machines[0])
+
+/* A context, or NULL when this machine lacks the instruction set. threads 0: two. */
+hark_context *attention_machine_open(const attention_machine *machine, int64_t threads);
+
+/* Results of a run, as doubles (which hold every f32); absent ones NULL. */
+typedef struct attention_results {
+  double *data[ARRAY_COUNT];
+  int64_t count[ARRAY_COUNT];
+} attention_results;
+
+/* The descriptor of a problem. */
+hark_attention_desc attention_problem_desc(const attention_problem *problem, hark_type type);
+
+/* Forward and backward with every gradient there is. */
+void attention_run(hark_context *context, hark_type type, const attention_problem *problem, attention_results *out);
+/* Opens a context, runs, closes it; false when the machine is not there. */
+bool attention_run_on(const attention_machine *machine, const attention_problem *problem, attention_results *out);
+void attention_results_free(attention_results *results);
+
+/* What a gradient holds before a run with "accumulate": element i. */
+double attention_before(int64_t i);
+
+/* Compares with the definition within its bounds; prints the case and the worst element when it fails. Returns the number of failures. */
+int attention_compare(const attention_machine *machine, const attention_problem *problem, const attention_expected *expected,
+                      const attention_results *results);
+
+/* Fails the test unless the two have the same bits in `array`. */
+void attention_same_bits(const char *what, const char *text, attention_array array, const attention_results *a, const attention_results *b);
+
+/* A case of a program's list, over all machines; the number that failed. Used by the programs whose arguments are cases. */
+int attention_check_case(const char *text, bool print);
+
+#endif
