@@ -8,7 +8,8 @@
  *     sequential  tokens    floor((T-1)/L)          L i
  *     sequential  windows   T-L                     i
  *
- * The windows of a shuffled epoch take W L + 1 tokens; the rest of the T is slack, and offset(e) is uniform in [0, min(L - 1, slack)].
+ * The windows of a shuffled epoch take W L + 1 tokens; the rest of the T is slack, L - 1 to 2 L - 2 tokens, and offset(e) is uniform in
+ * [0, slack]: borders move from epoch to epoch, and no token is left out of all of them.
  */
 #include "data/batches.h"
 
@@ -65,7 +66,7 @@ static int64_t shuffled_start(const hark_batches *batches, int64_t sample) {
   const int64_t window = hark_permute(settings->seed, epoch, per_epoch, sample % per_epoch);
   if (settings->epoch == HARK_EPOCH_WINDOWS) return window;
   const int64_t slack = batches->tokens - 1 - per_epoch * length;
-  return uniform_below(settings->seed, STREAM_OFFSET, epoch, hark_min(length, slack + 1)) + window * length;
+  return uniform_below(settings->seed, STREAM_OFFSET, epoch, slack + 1) + window * length;
 }
 
 int64_t hark_batches_start(const hark_batches *batches, int64_t sample) {
