@@ -24,7 +24,7 @@ static inline uint32_t rotate(uint32_t x, int bits) { return (x >> bits) | (x <<
 
 static void take_block(uint32_t state[8], const uint8_t *block) {
   uint32_t w[64];
-  for (int t = 0; t < 16; t++) {
+  for (size_t t = 0; t < 16; t++) {
     w[t] = (uint32_t)block[4 * t] << 24 | (uint32_t)block[4 * t + 1] << 16 | (uint32_t)block[4 * t + 2] << 8 | block[4 * t + 3];
   }
   for (int t = 16; t < 64; t++) {
@@ -89,7 +89,7 @@ void hark_sha256_end(hark_sha256 *hash, char text[HARK_SHA256_TEXT_BYTES]) {
   tail[held] = 0x80;
   for (int i = 0; i < 8; i++) tail[size - 1 - (size_t)i] = (uint8_t)(bits >> (8 * i));
   for (size_t at = 0; at < size; at += BLOCK) take_block(hash->state, tail + at);
-  for (int i = 0; i < HARK_SHA256_BYTES; i++) {
+  for (size_t i = 0; i < HARK_SHA256_BYTES; i++) {
     const unsigned byte = hash->state[i / 4] >> (24 - 8 * (i % 4)) & 255u;
     text[2 * i] = digits[byte >> 4];
     text[2 * i + 1] = digits[byte & 15];
