@@ -31,7 +31,7 @@ typedef struct training_run {
   double line_clock;              /* clock at the last line of metrics */
   int64_t line_tokens;            /* tokens since then */
   double line_operations;
-  hark_progress progress;
+  hark_train_progress progress;
 } training_run;
 
 static double clock_seconds(void) {

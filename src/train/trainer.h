@@ -6,7 +6,7 @@
 #include "train/run.h"
 
 /* What is going on, for whoever shows it. */
-typedef struct hark_progress {
+typedef struct hark_train_progress {
   int64_t step, steps;    /* done, in all */
   int64_t tokens;         /* trained on */
   double loss;            /* of the last step; NaN before the first */
@@ -16,17 +16,17 @@ typedef struct hark_progress {
   double peak_fraction;     /* useful operations over the machine's peak; 0: peak unknown */
   double seconds, seconds_left;
   double evaluating; /* part of an evaluation that is done, or below 0 outside of one */
-} hark_progress;
+} hark_train_progress;
 
 typedef enum hark_request { HARK_REQUEST_NONE, HARK_REQUEST_CHECKPOINT, HARK_REQUEST_STOP } hark_request;
 
 /* How a program takes part in a run. Every member may be zero. */
 typedef struct hark_train_hooks {
   void *user;
-  void (*show)(void *user, const hark_progress *progress); /* after every step and during evaluations */
-  void (*say)(void *user, const char *line);               /* what is worth a line: evaluations, checkpoints, skipped steps */
-  hark_request (*request)(void *user);                     /* asked after every step */
-  double peak_operations;                                  /* a second, of this machine with these threads; 0: unknown */
+  void (*show)(void *user, const hark_train_progress *progress); /* after every step and during evaluations */
+  void (*say)(void *user, const char *line);                     /* what is worth a line: evaluations, checkpoints, skipped steps */
+  hark_request (*request)(void *user);                           /* asked after every step */
+  double peak_operations;                                        /* a second, of this machine with these threads; 0: unknown */
 } hark_train_hooks;
 
 typedef enum hark_stop_reason { HARK_STOP_DONE, HARK_STOP_TIME, HARK_STOP_EARLY, HARK_STOP_REQUEST } hark_stop_reason;

@@ -1,0 +1,196 @@
+/* generate.c - hark generate: text from a trained model, written as it comes. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/model.h"
+#include "cli/progress.h"
+#include "io/json.h"
+#include "models/decoding.h"
+#include "models/sampling.h"
+
+typedef struct generate_values {
+  const char *prompt, *stop, *checkpoint;
+  int64_t tokens, top_k;
+  double temperature, top_p;
+} generate_values;
+
+#define AT(field) offsetof(generate_values, field)
+static const hark_option options[] = {
+    {"prompt", "prompt p", HARK_OPTION_STRING, AT(prompt), "", NULL, NULL, "TEXT", "text to go on from; none: the beginning of a line"},
+    {"max-new-tokens", "max-new-tokens n", HARK_OPTION_INT, AT(tokens), "500", "[0, inf)", NULL, NULL, "tokens to generate"},
+    {"temperature", "temperature", HARK_OPTION_FLOAT, AT(temperature), "0.8", "[0, 1000]", NULL, NULL,
+     "logits are divided by it; 0: always the likeliest token"},
+    {"top-k", "top-k", HARK_OPTION_INT, AT(top_k), "0", "[0, inf)", NULL, NULL, "draw from so many likeliest tokens; 0: all"},
+    {"top-p", "top-p", HARK_OPTION_FLOAT, AT(top_p), "1", "(0, 1]", NULL, NULL,
+     "draw from the likeliest tokens that have this probability together"},
+    {"stop", "stop", HARK_OPTION_STRING, AT(stop), "", NULL, NULL, "TEXT", "end before this text would be written"},
+    {"checkpoint", "checkpoint", HARK_OPTION_STRING, AT(checkpoint), "", NULL, NULL, "NAME", "best (default), last, or step-N"},
+};
+static const hark_option_table table = {options, (int)(sizeof options / sizeof *options), NULL, sizeof(generate_values), false};
+
+/* A text that is being generated. What could be the beginning of the stop text is held back. */
+typedef struct generation {
+  hark_invocation *call;
+  const generate_values *values;
+  hark_opened_run opened;
+  hark_decoder *decoder;
+  hark_decoding *decoding;
+  int32_t *tokens; /* prompt, then what was generated */
+  int64_t count, prompt_count;
+  size_t token_bytes;
+  float *logits;
+  void *scratch;
+  size_t logit_bytes, scratch_bytes;
+  hark_text text; /* generated */
+  size_t written;
+} generation;
+
+static hark_status check(hark_invocation *call) { return hark_command_read_run(call, call->values[1]); }
+
+static hark_status encode_prompt(generation *g) {
+  hark_context *context = g->call->context;
+  const char *prompt = g->values->prompt[0] != '\0' ? g->values->prompt : "\n";
+  const hark_config *config = g->call->values[1];
+  const size_t bytes = strlen(prompt);
+  g->token_bytes = (bytes + (size_t)g->values->tokens) * sizeof *g->tokens;
+  void *memory = NULL;
+  HARK_TRY(hark_allocate(context, g->token_bytes, &memory));
+  g->tokens = memory;
+  size_t count = 0;
+  const bool given = g->values->prompt[0] != '\0';
+  const hark_unknown unknown = given ? (hark_unknown)config->data.unknown : HARK_UNKNOWN_IS_MAPPED;
+  HARK_TRY(hark_tokenizer_encode(context, g->opened.tokenizer, unknown, "--prompt", prompt, bytes, g->tokens, &count));
+  g->count = g->prompt_count = (int64_t)count;
+  return HARK_OK;
+}
+
+static hark_status open_model(generation *g) {
+  hark_context *context = g->call->context;
+  const hark_config *config = g->call->values[1];
+  const int32_t vocabulary = hark_tokenizer_size(g->opened.tokenizer);
+  const hark_decoder_config decoder = hark_engine_decoder_config(config, vocabulary);
+  HARK_TRY(hark_decoder_create(context, &decoder, HARK_F32, false, &g->decoder));
+  HARK_TRY(hark_checkpoint_load_weights(context, &g->opened.run, g->opened.checkpoint, &g->decoder->parameters));
+  HARK_TRY(hark_decoding_create(context, g->decoder, config->model.context, &g->decoding));
+  g->logit_bytes = (size_t)vocabulary * sizeof *g->logits;
+  g->scratch_bytes = hark_sampling_scratch_bytes(vocabulary);
+  void *memory = NULL;
+  HARK_TRY(hark_allocate(context, g->logit_bytes, &memory));
+  g->logits = memory;
+  HARK_TRY(hark_allocate(context, g->scratch_bytes, &g->scratch));
+  g->text = hark_text_empty(context);
+  return encode_prompt(g);
+}
+
+/* Feeds the tokens that the state has not seen. A full state begins again with the last half of its capacity: the model never sees positions
+ * beyond those that it was trained on. */
+static hark_status feed(generation *g, int64_t *seen) {
+  hark_context *context = g->call->context;
+  const int64_t capacity = hark_decoding_capacity(g->decoding);
+  if (g->count - *seen > capacity - hark_decoding_length(g->decoding)) {
+    HARK_TRY(hark_decoding_truncate(context, g->decoding, 0));
+    *seen = hark_max(0, g->count - hark_max(1, capacity / 2));
+  }
+  HARK_TRY(hark_decoding_append(context, g->decoding, g->tokens + *seen, g->count - *seen, g->logits));
+  *seen = g->count;
+  return HARK_OK;
+}
+
+/* Writes what can no longer belong to a stop text; *stopped when it has come. */
+static void write_text(generation *g, bool last, bool *stopped) {
+  const char *stop = g->values->stop;
+  const size_t stop_length = strlen(stop);
+  size_t end = g->text.length;
+  const char *found = stop_length > 0 ? strstr(hark_text_get(&g->text), stop) : NULL;
+  if (found != NULL) {
+    end = (size_t)(found - g->text.data);
+    *stopped = true;
+  } else if (stop_length > 1 && !last) {
+    end = end > stop_length - 1 ? end - (stop_length - 1) : 0;
+  }
+  if (end <= g->written) return;
+  if (!g->call->json) {
+    (void)fwrite(g->text.data + g->written, 1, end - g->written, stdout);
+    (void)fflush(stdout);
+  }
+  g->written = end;
+}
+
+static hark_status generate(generation *g) {
+  hark_context *context = g->call->context;
+  const hark_config *config = g->call->values[1];
+  const hark_sampling sampling = {
+      .temperature = g->values->temperature, .top_k = g->values->top_k, .top_p = g->values->top_p, .seed = (uint64_t)config->train.seed};
+  int64_t seen = 0;
+  bool stopped = false;
+  for (int64_t i = 0; i < g->values->tokens && !stopped; i++) {
+    int32_t token = 0;
+    HARK_TRY(feed(g, &seen));
+    HARK_TRY(hark_sampling_choose(context, &sampling, g->logits, hark_tokenizer_size(g->opened.tokenizer), HARK_TOKEN_RESERVED, (uint64_t)i,
+                                  g->scratch, &token));
+    g->tokens[g->count++] = token;
+    size_t bytes = 0;
+    const char *text = hark_tokenizer_text(g->opened.tokenizer, token, &bytes);
+    hark_text_append_bytes(&g->text, text, bytes);
+    HARK_TRY(g->text.status);
+    write_text(g, false, &stopped);
+  }
+  if (!stopped) write_text(g, true, &stopped);
+  return HARK_OK;
+}
+
+static hark_status print_json(generation *g, double seconds) {
+  const int64_t made = g->count - g->prompt_count;
+  hark_text line = hark_text_empty(g->call->context);
+  if (g->text.data != NULL) g->text.data[g->written] = '\0';
+  hark_text_append(&line, "{\"prompt\": ");
+  hark_json_append_string(&line, g->values->prompt);
+  hark_text_append(&line, ", \"text\": ");
+  hark_json_append_string(&line, hark_text_get(&g->text));
+  hark_text_append(&line, ", \"tokens\": %" PRId64 ", \"checkpoint\": ", made);
+  hark_json_append_string(&line, g->opened.checkpoint);
+  hark_text_append(&line, ", \"seconds\": ");
+  hark_json_append_number(&line, seconds);
+  hark_text_append(&line, ", \"tokens_per_second\": ");
+  hark_json_append_number(&line, seconds > 0 ? (double)made / seconds : 0);
+  hark_text_append(&line, "}\n");
+  return hark_command_print(g->call, &line);
+}
+
+static hark_status run(hark_invocation *call) {
+  generation g = {.call = call, .values = call->values[0]};
+  const hark_config *config = call->values[1];
+  hark_status status = hark_command_open_run(call, config, g.values->checkpoint, &g.opened);
+  if (status == HARK_OK) status = open_model(&g);
+  if (status == HARK_OK && !call->json) (void)fputs(g.values->prompt, stdout);
+  const double begin = hark_progress_clock();
+  if (status == HARK_OK) status = generate(&g);
+  const double seconds = hark_progress_clock() - begin;
+  if (status == HARK_OK && call->json) status = print_json(&g, seconds);
+  if (status == HARK_OK && !call->json && (fputc('\n', stdout) == EOF || fflush(stdout) != 0))
+    status = hark_fail(call->context, HARK_IO_ERROR, "standard output: cannot be written");
+  hark_text_free(&g.text);
+  hark_release(call->context, g.scratch, g.scratch_bytes);
+  hark_release(call->context, g.logits, g.logit_bytes);
+  hark_release(call->context, g.tokens, g.token_bytes);
+  hark_decoding_destroy(call->context, &g.decoding);
+  hark_decoder_destroy(call->context, &g.decoder);
+  hark_command_close_run(call, &g.opened);
+  return status;
+}
+
+const hark_command hark_command_generate = {
+    .name = "generate",
+    .arguments = "RUN",
+    .summary = "write text with a trained model",
+    .notes =
+        "  hark generate runs/book --prompt \"It was \" --temperature 0.7\n"
+        "  hark generate runs/book/checkpoints/step-500 --max-new-tokens 2000 --top-p 0.95\n",
+    .argument_minimum = 1,
+    .argument_maximum = 1,
+    .has_json = true,
+    .tables = {&table, &hark_config_table},
+    .check = check,
+    .run = run,
+};

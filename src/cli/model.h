@@ -1,0 +1,23 @@
+/* model.h - what subcommands share that read a trained run: its configuration, its vocabulary and one of its checkpoints. */
+#ifndef HARK_CLI_MODEL_H
+#define HARK_CLI_MODEL_H
+
+#include "cli/common.h"
+#include "train/trainer.h"
+
+typedef struct hark_opened_run {
+  hark_run run;
+  char checkpoint[HARK_NAME_BYTES];
+  hark_tokenizer *tokenizer;
+} hark_opened_run;
+
+/* For check: reads the run's configuration (the first argument names the run, or a checkpoint in it) below everything that is given. */
+HARK_MUST_CHECK hark_status hark_command_read_run(hark_invocation *call, hark_config *config);
+
+/* For run: makes the context, opens the folder and its vocabulary, and finds the checkpoint: the one in the path, the one that is asked for
+ * ("best", "last", "step-N"), or with "" the best, or else the last. Warnings and errors as ever. The caller closes. */
+HARK_MUST_CHECK hark_status hark_command_open_run(hark_invocation *call, const hark_config *config, const char *checkpoint,
+                                                  hark_opened_run *out);
+void hark_command_close_run(hark_invocation *call, hark_opened_run *opened);
+
+#endif
