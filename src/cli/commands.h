@@ -5,11 +5,10 @@
 #include "cli/common.h"
 
 #define HARK_COMMANDS(X)                                                                                                                   \
-  X(train)                                                                                                                                 \
-  X(generate)                                                                                                                              \
-  X(eval)                                                                                                                                  \
-  X(config)                                                                                                                                \
+  X(info)                                                                                                                                  \
+  X(plot)                                                                                                                                  \
   X(bench)                                                                                                                                 \
+  X(config)                                                                                                                                \
   X(version)
 
 #define HARK_COMMAND_DECLARE(name) extern const hark_command hark_command_##name;

@@ -1,0 +1,278 @@
+/* info.c - hark info: what a run's folder or a safetensors file holds. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/common.h"
+#include "io/files.h"
+#include "io/jsonl.h"
+#include "io/number.h"
+#include "io/safetensors.h"
+#include "train/config.h"
+
+#define WEIGHTS_NAME "model.safetensors"
+#define POINTER_BYTES ((size_t)HARK_NAME_BYTES)
+
+/* ---- files ---- */
+
+static void append_shape(const hark_stored_tensor *t, hark_text *text) {
+  hark_text_append(text, "[");
+  for (int d = 0; d < t->rank; d++) hark_text_append(text, "%s%" PRId64, d > 0 ? ", " : "", t->shape[d]);
+  hark_text_append(text, "]");
+}
+
+static uint64_t elements(const hark_stored_tensor *t) {
+  uint64_t count = 1;
+  for (int d = 0; d < t->rank; d++) count *= (uint64_t)t->shape[d];
+  return count;
+}
+
+static void print_file_json(const char *path, const hark_safetensors *file, hark_text *text) {
+  uint64_t numbers = 0, bytes = 0;
+  hark_text_append(text, "{\"path\": ");
+  hark_json_append_string(text, path);
+  hark_text_append(text, ", \"tensors\": [");
+  for (int64_t i = 0; i < hark_safetensors_count(file); i++) {
+    const hark_stored_tensor *const t = hark_safetensors_tensor(file, i);
+    hark_text_append(text, "%s{\"name\": ", i > 0 ? ", " : "");
+    hark_json_append_string(text, t->name);
+    hark_text_append(text, ", \"dtype\": \"%s\", \"shape\": ", t->type_name);
+    append_shape(t, text);
+    hark_text_append(text, ", \"bytes\": %" PRIu64 "}", t->bytes);
+    numbers += elements(t);
+    bytes += t->bytes;
+  }
+  hark_text_append(text, "], \"numbers\": %" PRIu64 ", \"bytes\": %" PRIu64 ", \"metadata\": {", numbers, bytes);
+  for (int64_t i = 0; i < hark_safetensors_metadata_count(file); i++) {
+    const char *key, *value;
+    hark_safetensors_metadata_entry(file, i, &key, &value);
+    if (i > 0) hark_text_append(text, ", ");
+    hark_json_append_string(text, key);
+    hark_text_append(text, ": ");
+    hark_json_append_string(text, value);
+  }
+  hark_text_append(text, "}}\n");
+}
+
+/* Names and texts from a file go through JSON's escapes, so that they cannot command the terminal. */
+static void print_file(const char *path, const hark_safetensors *file, hark_text *text) {
+  uint64_t numbers = 0, bytes = 0;
+  char count[HARK_HUMAN_BYTES], size[HARK_HUMAN_BYTES];
+  for (int64_t i = 0; i < hark_safetensors_count(file); i++) {
+    const hark_stored_tensor *const t = hark_safetensors_tensor(file, i);
+    numbers += elements(t);
+    bytes += t->bytes;
+  }
+  hark_text_append(text, "%s: %" PRId64 " tensors, %s numbers, %sB\n", path, hark_safetensors_count(file),
+                   hark_human((double)numbers, count), hark_human((double)bytes, size));
+  for (int64_t i = 0; i < hark_safetensors_metadata_count(file); i++) {
+    const char *key, *value;
+    hark_safetensors_metadata_entry(file, i, &key, &value);
+    hark_text_append(text, "  metadata ");
+    hark_json_append_string(text, key);
+    hark_text_append(text, ": ");
+    hark_json_append_string(text, value);
+    hark_text_append(text, "\n");
+  }
+  for (int64_t i = 0; i < hark_safetensors_count(file); i++) {
+    const hark_stored_tensor *const t = hark_safetensors_tensor(file, i);
+    hark_text_append(text, "  %-7s ", t->type_name);
+    const size_t begin = text->length;
+    append_shape(t, text);
+    const size_t used = text->length - begin;
+    hark_text_append(text, "%*s ", used < 20 ? (int)(20 - used) : 0, "");
+    hark_json_append_string(text, t->name);
+    hark_text_append(text, "\n");
+  }
+}
+
+static hark_status show_file(hark_invocation *call, const char *path) {
+  hark_safetensors *file;
+  hark_text text = hark_text_empty(call->context);
+  HARK_TRY(hark_safetensors_open(call->context, path, &file));
+  if (call->json) {
+    print_file_json(path, file, &text);
+  } else {
+    print_file(path, file, &text);
+  }
+  hark_safetensors_close(call->context, &file);
+  return hark_command_print(call, &text);
+}
+
+/* ---- runs ---- */
+
+typedef struct run_summary {
+  double step, tokens, train_loss, validation_loss, best_loss, best_step, time; /* NaN: not there */
+  char last[HARK_NAME_BYTES], best[HARK_NAME_BYTES];                            /* checkpoints; "": none */
+  uint64_t parameters;                                                          /* of the last checkpoint; 0: none */
+} run_summary;
+
+static void take_number(const json_t *object, const char *name, double *out) {
+  const json_t *const value = json_object_get(object, name);
+  if (json_is_number(value)) *out = json_number_value(value);
+}
+
+static hark_status take_line(void *user, const json_t *object, int64_t line) {
+  run_summary *const s = user;
+  double loss = NAN;
+  (void)line;
+  take_number(object, "step", &s->step);
+  take_number(object, "tokens", &s->tokens);
+  take_number(object, "train/loss", &s->train_loss);
+  take_number(object, "time", &s->time);
+  take_number(object, "val/loss", &loss);
+  if (isnan(loss)) return HARK_OK;
+  s->validation_loss = loss;
+  if (!(s->best_loss <= loss)) {
+    s->best_loss = loss;
+    s->best_step = s->step;
+  }
+  return HARK_OK;
+}
+
+/* The checkpoint that a pointer file names; "" when there is none. What the file holds is a name, never a path. */
+static hark_status read_pointer(hark_context *context, const char *run, const char *which, char *out) {
+  char path[HARK_PATH_BYTES];
+  out[0] = 0;
+  HARK_TRY(hark_path_join(context, run, which, path));
+  if (hark_path_kind_of(path) != HARK_PATH_FILE) return HARK_OK;
+  hark_text text = hark_text_empty(context);
+  HARK_TRY(hark_file_read(context, path, POINTER_BYTES, &text));
+  const size_t length = strcspn(hark_text_get(&text), "\n");
+  hark_status status = HARK_OK;
+  if (length < HARK_NAME_BYTES) {
+    memcpy(out, hark_text_get(&text), length);
+    out[length] = 0;
+  }
+  if (!hark_name_is_plain(out)) status = hark_fail(context, HARK_BAD_FILE, "%s: expected the name of a checkpoint", path);
+  hark_text_free(&text);
+  return status;
+}
+
+static hark_status count_parameters(hark_context *context, const char *run, run_summary *s) {
+  char folder[HARK_PATH_BYTES], path[HARK_PATH_BYTES];
+  if (s->last[0] == 0) return HARK_OK;
+  HARK_TRY(hark_path_join(context, run, "checkpoints", folder));
+  HARK_TRY(hark_path_join(context, folder, s->last, path));
+  HARK_TRY(hark_path_join(context, path, WEIGHTS_NAME, folder));
+  hark_safetensors *file;
+  HARK_TRY(hark_safetensors_open(context, folder, &file));
+  for (int64_t i = 0; i < hark_safetensors_count(file); i++) s->parameters += elements(hark_safetensors_tensor(file, i));
+  hark_safetensors_close(context, &file);
+  return HARK_OK;
+}
+
+static hark_status summarise(hark_context *context, const char *run, run_summary *s) {
+  char path[HARK_PATH_BYTES];
+  *s = (run_summary){NAN, NAN, NAN, NAN, NAN, NAN, NAN, "", "", 0};
+  HARK_TRY(hark_path_join(context, run, "metrics.jsonl", path));
+  if (hark_path_kind_of(path) != HARK_PATH_NONE) HARK_TRY(hark_jsonl_read(context, path, take_line, s));
+  HARK_TRY(read_pointer(context, run, "last", s->last));
+  HARK_TRY(read_pointer(context, run, "best", s->best));
+  return count_parameters(context, run, s);
+}
+
+static void append_member(hark_text *text, const char *name, double value) {
+  hark_text_append(text, "\"%s\": ", name);
+  hark_json_append_number(text, value);
+  hark_text_append(text, ", ");
+}
+
+static void print_run_json(const char *run, const run_summary *s, const hark_options *configuration, hark_text *text) {
+  hark_text_append(text, "{\"path\": ");
+  hark_json_append_string(text, run);
+  hark_text_append(text, ", ");
+  append_member(text, "step", s->step);
+  append_member(text, "tokens", s->tokens);
+  append_member(text, "time", s->time);
+  append_member(text, "train/loss", s->train_loss);
+  append_member(text, "val/loss", s->validation_loss);
+  append_member(text, "best_val/loss", s->best_loss);
+  append_member(text, "best_step", s->best_step);
+  append_member(text, "parameters", s->parameters > 0 ? (double)s->parameters : NAN);
+  hark_text_append(text, "\"last\": ");
+  hark_json_append_string(text, s->last);
+  hark_text_append(text, ", \"best\": ");
+  hark_json_append_string(text, s->best);
+  hark_text_append(text, ", \"configuration\": ");
+  hark_options_print_json(configuration, text);
+  hark_text_append(text, "}\n");
+}
+
+static void append_line(hark_text *text, const char *what, double value) {
+  char number[HARK_NUMBER_BYTES];
+  if (isfinite(value)) hark_text_append(text, "  %-22s %s\n", what, hark_number_print(value, number));
+}
+
+static void print_run(const char *run, const run_summary *s, const hark_options *configuration, hark_text *text) {
+  char number[HARK_HUMAN_BYTES];
+  hark_text_append(text, "run %s\n", run);
+  if (s->parameters > 0) hark_text_append(text, "  %-22s %s\n", "parameters", hark_human((double)s->parameters, number));
+  append_line(text, "step", s->step);
+  append_line(text, "tokens", s->tokens);
+  append_line(text, "seconds", round(s->time));
+  append_line(text, "training loss", s->train_loss);
+  append_line(text, "validation loss", s->validation_loss);
+  append_line(text, "best validation loss", s->best_loss);
+  append_line(text, "  at step", s->best_step);
+  if (s->last[0] != 0) hark_text_append(text, "  %-22s %s\n", "last checkpoint", s->last);
+  if (s->best[0] != 0) hark_text_append(text, "  %-22s %s\n", "best checkpoint", s->best);
+  hark_text_append(text, "configuration\n");
+  hark_text yaml = hark_text_empty(text->context);
+  hark_options_print_yaml(configuration, false, &yaml);
+  for (const char *at = hark_text_get(&yaml); *at != 0;) {
+    const size_t length = strcspn(at, "\n");
+    hark_text_append(text, "  %.*s\n", (int)length, at);
+    at += length + (at[length] != 0);
+  }
+  hark_text_free(&yaml);
+}
+
+static hark_status show_run(hark_invocation *call, const char *run, const char *configuration) {
+  hark_context *const context = call->context;
+  hark_config config;
+  const hark_option_group group = {&hark_config_table, &config};
+  run_summary summary;
+  hark_options *options;
+  HARK_TRY(summarise(context, run, &summary));
+  HARK_TRY(hark_options_create(context, NULL, &group, 1, &options));
+  hark_status status = hark_options_read_yaml(context, options, configuration, HARK_SOURCE_RUN);
+  if (status == HARK_OK && hark_options_finish(context, options) != HARK_OK) {
+    char message[HARK_MESSAGE_BYTES];
+    snprintf(message, sizeof message, "%s", hark_context_message(context));
+    status = hark_fail(context, HARK_BAD_FILE, "%s", message); /* here it is an input, not what the user asks for */
+  }
+  if (status == HARK_OK) {
+    hark_text text = hark_text_empty(context);
+    if (call->json) {
+      print_run_json(run, &summary, options, &text);
+    } else {
+      print_run(run, &summary, options, &text);
+    }
+    status = hark_command_print(call, &text);
+  }
+  hark_options_destroy(context, &options);
+  return status;
+}
+
+static hark_status run(hark_invocation *call) {
+  const char *const path = hark_options_argument(call->options, 0);
+  char inside[HARK_PATH_BYTES];
+  if (hark_path_kind_of(path) != HARK_PATH_FOLDER) return show_file(call, path);
+  HARK_TRY(hark_path_join(call->context, path, "config.yaml", inside));
+  if (hark_path_kind_of(inside) == HARK_PATH_FILE) return show_run(call, path, inside);
+  HARK_TRY(hark_path_join(call->context, path, WEIGHTS_NAME, inside)); /* a checkpoint */
+  if (hark_path_kind_of(inside) == HARK_PATH_FILE) return show_file(call, inside);
+  return hark_fail(call->context, HARK_BAD_FILE, "%s: neither a run (config.yaml) nor a checkpoint (" WEIGHTS_NAME ")", path);
+}
+
+const hark_command hark_command_info = {
+    .name = "info",
+    .arguments = "RUN|FILE",
+    .summary = "tell what a run, a checkpoint or a safetensors file holds",
+    .argument_minimum = 1,
+    .argument_maximum = 1,
+    .has_json = true,
+    .run = run,
+};

@@ -1,0 +1,146 @@
+/* metrics.c - curves out of metrics.jsonl, and their picture in letters. */
+#include "cli/metrics.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/common.h"
+#include "io/jsonl.h"
+#include "io/number.h"
+
+#define FIRST_POINTS 256
+#define LABEL_COLUMNS 10 /* of the numbers beside the vertical axis */
+#define LEAST_COLUMNS 24
+#define LEAST_ROWS 6
+
+typedef struct reading {
+  hark_context *context;
+  const char *x, *y;
+  hark_series *series;
+} reading;
+
+static hark_status append_point(hark_context *context, hark_series *series, double x, double y) {
+  if (series->count == series->capacity) {
+    const int64_t capacity = series->capacity > 0 ? 2 * series->capacity : FIRST_POINTS;
+    void *grown;
+    HARK_TRY(hark_allocate(context, (size_t)capacity * 2 * sizeof(double), &grown));
+    if (series->count > 0) memcpy(grown, series->points, (size_t)series->count * 2 * sizeof(double));
+    hark_release(context, series->points, (size_t)series->capacity * 2 * sizeof(double));
+    series->points = grown;
+    series->capacity = capacity;
+  }
+  if (series->count == 0) {
+    series->low = series->high = y;
+    series->first_x = series->last_x = x;
+  }
+  series->points[2 * series->count] = x;
+  series->points[2 * series->count + 1] = y;
+  series->count++;
+  series->low = fmin(series->low, y);
+  series->high = fmax(series->high, y);
+  series->first_x = fmin(series->first_x, x);
+  series->last_x = fmax(series->last_x, x);
+  return HARK_OK;
+}
+
+static hark_status take_line(void *user, const json_t *object, int64_t line) {
+  const reading *const r = user;
+  const json_t *const x = json_object_get(object, r->x), *const y = json_object_get(object, r->y);
+  (void)line;
+  if (!json_is_number(x) || !json_is_number(y)) return HARK_OK;
+  return append_point(r->context, r->series, json_number_value(x), json_number_value(y));
+}
+
+hark_status hark_series_read(hark_context *context, const char *run, const char *x, const char *y, hark_series *out) {
+  char path[HARK_PATH_BYTES];
+  *out = (hark_series){0};
+  snprintf(out->label, sizeof out->label, "%.2000s %.200s", run, y);
+  if (hark_path_kind_of(run) == HARK_PATH_FOLDER) {
+    HARK_TRY(hark_path_join(context, run, "metrics.jsonl", path));
+  } else {
+    HARK_TRY(hark_path_join(context, "", run, path));
+  }
+  reading r = {context, x, y, out};
+  return hark_jsonl_read(context, path, take_line, &r);
+}
+
+void hark_series_free(hark_context *context, hark_series *series) {
+  hark_release(context, series->points, (size_t)series->capacity * 2 * sizeof(double));
+  series->points = NULL;
+  series->count = series->capacity = 0;
+}
+
+/* ---- in letters ---- */
+
+static char letter(int index) { return (char)(index < 26 ? 'a' + index : '*'); }
+
+/* Column or row of a value among `cells` between low and high. */
+static int cell(double value, double low, double high, int cells) {
+  const double part = high > low ? (value - low) / (high - low) : 0.5;
+  const int at = (int)(part * (cells - 1) + 0.5);
+  return at < 0 ? 0 : at >= cells ? cells - 1 : at;
+}
+
+static void axis_number(double value, hark_text *text) {
+  char rounded[HARK_NUMBER_BYTES];
+  double scale = 1;
+  const double size = fabs(value);
+  for (double at = size; at > 0 && at < 1000 && scale < 1e12; at *= 10) scale *= 10; /* four digits */
+  hark_text_append(text, "%*.*s", LABEL_COLUMNS, LABEL_COLUMNS, hark_number_print(round(value * scale) / scale, rounded));
+}
+
+void hark_series_draw(const hark_series *series, int count, const char *x, int columns, int rows, hark_text *text) {
+  double low = INFINITY, high = -INFINITY, first = INFINITY, last = -INFINITY;
+  for (int i = 0; i < count; i++) {
+    if (series[i].count == 0) continue;
+    low = fmin(low, series[i].low);
+    high = fmax(high, series[i].high);
+    first = fmin(first, series[i].first_x);
+    last = fmax(last, series[i].last_x);
+  }
+  if (!(low <= high)) {
+    hark_text_append(text, "no points\n");
+    return;
+  }
+  const int width = (columns < LEAST_COLUMNS ? LEAST_COLUMNS : columns) - LABEL_COLUMNS - 2;
+  const int height = (rows < LEAST_ROWS ? LEAST_ROWS : rows) - 2;
+  hark_text grid = hark_text_empty(text->context);
+  hark_text_resize(&grid, (size_t)width * (size_t)height);
+  if (grid.status != HARK_OK) {
+    text->status = text->status == HARK_OK ? grid.status : text->status;
+    return;
+  }
+  memset(grid.data, ' ', grid.length);
+  for (int i = 0; i < count; i++) {
+    for (int64_t p = 0; p < series[i].count; p++) {
+      const int column = cell(series[i].points[2 * p], first, last, width);
+      const int row = height - 1 - cell(series[i].points[2 * p + 1], low, high, height);
+      grid.data[(size_t)row * (size_t)width + (size_t)column] = letter(i);
+    }
+  }
+  for (int row = 0; row < height; row++) {
+    const bool labelled = row == 0 || row == height - 1 || row == height / 2;
+    if (labelled) {
+      axis_number(high - (high - low) * row / (height - 1), text);
+    } else {
+      hark_text_append(text, "%*s", LABEL_COLUMNS, "");
+    }
+    int used = width;
+    while (used > 0 && grid.data[row * width + used - 1] == ' ') used--;
+    hark_text_append(text, " |%.*s\n", used, grid.data + (size_t)row * (size_t)width);
+  }
+  hark_text_append(text, "%*s +", LABEL_COLUMNS, "");
+  for (int column = 0; column < width; column++) hark_text_append_bytes(text, "-", 1);
+  char begin[HARK_HUMAN_BYTES], end[HARK_HUMAN_BYTES];
+  hark_human(first, begin);
+  hark_human(last, end);
+  const int gap = width - (int)strlen(begin) - (int)strlen(end) - (int)strlen(x);
+  hark_text_append(text, "\n%*s%s%*s%s%*s%s\n", LABEL_COLUMNS + 2, "", begin, gap > 0 ? gap / 2 : 1, "", x, gap > 0 ? gap - gap / 2 : 1, "",
+                   end);
+  for (int i = 0; i < count; i++) {
+    hark_text_append(text, "%*c  %s\n", LABEL_COLUMNS + 2, letter(i), series[i].label);
+  }
+  hark_text_free(&grid);
+}

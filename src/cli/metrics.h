@@ -1,0 +1,25 @@
+/* metrics.h - curves out of metrics.jsonl. */
+#ifndef HARK_CLI_METRICS_H
+#define HARK_CLI_METRICS_H
+
+#include "core/core.h"
+#include "io/files.h"
+
+/* What one metric of a run did: points (x, y) in the order of the file; lines that lack either of the two are left out. */
+typedef struct hark_series {
+  char label[HARK_PATH_BYTES]; /* "run train/loss" */
+  double *points;              /* x0, y0, x1, y1, .. */
+  int64_t count, capacity;     /* points */
+  double low, high;            /* of y */
+  double first_x, last_x;
+} hark_series;
+
+/* Reads `y` over `x` ("step", "tokens", "time") from the metrics.jsonl of a run, or from a file of that kind. The caller frees it, also
+ * after a failure. */
+HARK_MUST_CHECK hark_status hark_series_read(hark_context *context, const char *run, const char *x, const char *y, hark_series *out);
+void hark_series_free(hark_context *context, hark_series *series);
+
+/* Draws the curves with letters, `columns` wide and `rows` high, axes and legend included. */
+void hark_series_draw(const hark_series *series, int count, const char *x, int columns, int rows, hark_text *text);
+
+#endif
