@@ -1,0 +1,282 @@
+/* dense_attention.c - the algorithm "dense tiled": dense and windowed softmax attention in f32, O(length) memory.
+ *
+ *     out[n,:] = sum_i P[n,i] value[i,:],   P[n,:] = softmax over visible i of ( scale query[n].key[i] + terms[n,i] )
+ *
+ * This file: what is supported, how memory is laid out, and how the work is cut. dense_forward.c and dense_backward.c hold the tiles' loops,
+ * dense_products.h the micro-kernels, dense_terms.c what adds to logits.
+ *
+ * Scratch: tiles before each sequence | one area a worker | parts of dquery | the terms' memory, one after another.
+ */
+#include <stdio.h>
+
+#include "dense_tile.h"
+
+/* The backward is cut into at least this many pieces where there are fewer (sequence, key head) pairs: enough for a small machine's threads,
+ * few enough that the parts of dquery stay small. */
+#define BACKWARD_PIECES 16
+
+static bool supports(const hark_context *context, const hark_attention_desc *desc, char *why, size_t size) {
+  (void)context;
+  const char *reason = NULL;
+  if (desc->type != HARK_F32)
+    reason = "type is not f32";
+  else if (desc->structure != HARK_STRUCTURE_DENSE && desc->structure != HARK_STRUCTURE_WINDOW)
+    reason = "structure is neither dense nor window";
+  else if (desc->kernel != HARK_KERNEL_EXP && desc->kernel != HARK_KERNEL_RBF)
+    reason = "kernel is neither exp nor rbf";
+  else if (desc->normalisation != HARK_NORMALISATION_SOFTMAX)
+    reason = "normalisation is not softmax";
+  else if (desc->head_dim > INT32_MAX / HARK_TILE_QUERIES || desc->value_dim > INT32_MAX / HARK_TILE_QUERIES)
+    reason = "head_dim or value_dim is too large";
+  if (reason != NULL && size > 0) snprintf(why, size, "%s", reason);
+  return reason == NULL;
+}
+
+/* Where the parts of the scratch memory begin. */
+typedef struct scratch_layout {
+  size_t workers, partial, terms[HARK_DENSE_TERM_COUNT], bytes;
+  size_t worker_bytes, partial_floats;
+} scratch_layout;
+
+/* Pieces that the keys of a (sequence, key head) are cut into. */
+static int64_t pieces_of(int64_t pairs) { return pairs < BACKWARD_PIECES ? hark_ceil_div(BACKWARD_PIECES, hark_max(pairs, 1)) : 1; }
+
+static hark_status partial_floats(hark_context *context, const hark_attention_desc *desc, size_t *out) {
+  size_t most = 0;
+  for (int64_t sequences = 1; pieces_of(sequences * desc->key_heads) > 1; sequences++) {
+    size_t rows, floats;
+    HARK_TRY(hark_size_multiply(context, (size_t)hark_min(sequences, desc->batch), (size_t)desc->query_length, &rows));
+    HARK_TRY(hark_size_multiply(context, rows / HARK_TILE_QUERIES + 1 + (size_t)sequences,
+                                (size_t)(pieces_of(sequences * desc->key_heads) * HARK_TILE_QUERIES), &floats));
+    HARK_TRY(hark_size_multiply(context, floats, (size_t)desc->heads, &floats));
+    HARK_TRY(hark_size_multiply(context, floats, (size_t)desc->head_dim, &floats));
+    most = floats > most ? floats : most;
+  }
+  *out = most;
+  return HARK_OK;
+}
+
+static hark_status lay_out(hark_context *context, const hark_attention_desc *desc, int workers, bool backward, scratch_layout *out) {
+  *out = (scratch_layout){0};
+  const size_t sequences = (size_t)hark_max(desc->max_sequences, desc->batch);
+  size_t bytes;
+  HARK_TRY(hark_size_multiply(context, sequences + 1, sizeof(int64_t), &bytes));
+  bytes = hark_align_up(bytes);
+  out->workers = bytes;
+  out->worker_bytes = hark_align_up(backward ? HARK_ISA(hark_dense_backward_bytes)(desc) : HARK_ISA(hark_dense_forward_bytes)(desc));
+  size_t part;
+  HARK_TRY(hark_size_multiply(context, out->worker_bytes, (size_t)workers, &part));
+  HARK_TRY(hark_size_add(context, bytes, part, &bytes));
+  out->partial = bytes;
+  if (backward) {
+    HARK_TRY(partial_floats(context, desc, &out->partial_floats));
+    HARK_TRY(hark_size_multiply(context, out->partial_floats, sizeof(float), &part));
+    HARK_TRY(hark_size_add(context, bytes, hark_align_up(part), &bytes));
+  }
+  /* The terms reckon with at most a few dozen bytes for every row and head, or for every row, head and piece. */
+  size_t rows;
+  HARK_TRY(hark_size_multiply(context, (size_t)(desc->query_length + desc->key_length), (size_t)desc->batch, &rows));
+  HARK_TRY(hark_size_multiply(context, rows, (size_t)desc->heads, &rows));
+  HARK_TRY(hark_size_multiply(context, rows, 32 * BACKWARD_PIECES, &rows));
+  int64_t item_pieces = 1;
+  for (int64_t batch = 1; backward && batch <= desc->batch && batch <= BACKWARD_PIECES; batch++)
+    item_pieces = hark_max(item_pieces, batch * pieces_of(batch * desc->key_heads));
+  item_pieces = hark_max(item_pieces, desc->batch);
+  for (int i = 0; i < HARK_DENSE_TERM_COUNT; i++) {
+    const hark_dense_term *term = HARK_ISA(hark_dense_terms)[i];
+    out->terms[i] = bytes;
+    if (term->bytes != NULL && term->used(desc, NULL))
+      HARK_TRY(hark_size_add(context, bytes, hark_align_up(term->bytes(desc, backward, item_pieces)), &bytes));
+  }
+  out->bytes = bytes;
+  return HARK_OK;
+}
+
+static hark_status sizes(hark_context *context, const hark_attention_desc *desc, int workers, hark_attention_sizes *out) {
+  scratch_layout forward, backward = {0};
+  HARK_TRY(lay_out(context, desc, workers, false, &forward));
+  if (!desc->forward_only) HARK_TRY(lay_out(context, desc, workers, true, &backward));
+  *out = (hark_attention_sizes){.saved = 0, .forward_workspace = forward.bytes, .backward_workspace = backward.bytes};
+  return HARK_OK;
+}
+
+static hark_status begin(hark_context *context, const hark_attention_run *run, bool backward, hark_dense_call *call) {
+  const hark_attention_desc *desc = &run->plan->desc;
+  const hark_attention_args *args = run->args;
+  scratch_layout layout;
+  HARK_TRY(lay_out(context, desc, run->plan->workers, backward, &layout));
+  if (hark_workers(context) > run->plan->workers)
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: the plan was made for %d threads, the context has %d", run->plan->workers,
+                     hark_workers(context));
+  const double sigma = desc->sigma;
+  *call = (hark_dense_call){
+      .context = context,
+      .run = run,
+      .desc = desc,
+      .args = args,
+      .backward = backward,
+      .batch = args->query.shape[0],
+      .heads = args->query.shape[1],
+      .key_heads = args->key.shape[1],
+      .query_rows = args->query.shape[2],
+      .key_rows = args->key.shape[2],
+      .head_dim = (int)desc->head_dim,
+      .value_dim = (int)desc->value_dim,
+      .head_pad = (int)hark_ceil_div(desc->head_dim, HARK_LANES) * HARK_LANES,
+      .value_pad = (int)hark_ceil_div(desc->value_dim, HARK_LANES) * HARK_LANES,
+      .scale = desc->kernel == HARK_KERNEL_RBF ? 1.0 / (sigma * sigma) : desc->scale,
+      .window = desc->structure == HARK_STRUCTURE_WINDOW ? desc->window : -1,
+      .causal = desc->causal,
+      .rbf = desc->kernel == HARK_KERNEL_RBF,
+      .worker_bytes = layout.worker_bytes,
+      .chunks = 1,
+  };
+  char *scratch = run->scratch;
+  call->group = call->heads / hark_max(call->key_heads, 1);
+  call->worker_memory = scratch + layout.workers;
+  call->tiles_before = (int64_t *)(void *)scratch;
+  int64_t most_key_tiles = 1;
+  call->tiles_before[0] = 0;
+  for (int64_t s = 0; s < run->sequence_count; s++) {
+    call->tiles_before[s + 1] = call->tiles_before[s] + hark_ceil_div(run->sequences[s].query_count, HARK_TILE_QUERIES);
+    most_key_tiles = hark_max(most_key_tiles, hark_ceil_div(run->sequences[s].key_count, HARK_TILE_KEYS));
+  }
+  call->tile_count = call->tiles_before[run->sequence_count];
+  if (backward) {
+    const int64_t pairs = hark_max(run->sequence_count, call->batch) * call->key_heads;
+    call->chunks = hark_min(pieces_of(pairs), most_key_tiles);
+    const int64_t floats = call->tile_count * call->heads * call->head_dim * HARK_TILE_QUERIES;
+    while (call->chunks > 1 && (size_t)(call->chunks * floats) > layout.partial_floats) call->chunks--;
+    if (call->chunks > 1) call->partial_dquery = (float *)(void *)(scratch + layout.partial);
+  }
+  if (desc->dropout > 0.0) {
+    call->dropout_threshold = hark_random_threshold(desc->dropout);
+    call->dropout_gain = (float)(1.0 / (1.0 - desc->dropout));
+  }
+  for (int i = 0; i < HARK_DENSE_TERM_COUNT; i++) {
+    const hark_dense_term *term = HARK_ISA(hark_dense_terms)[i];
+    if (!term->used(desc, args)) continue;
+    call->term_memory[call->term_count] = scratch + layout.terms[i];
+    call->terms[call->term_count++] = term;
+    call->hides = call->hides || term->hides;
+  }
+  call->general = call->term_count > 0 || call->dropout_threshold > 0;
+  return HARK_OK;
+}
+
+void HARK_ISA(hark_dense_visible_keys)(const hark_dense_call *call, const hark_attention_sequence *sequence, int64_t query, int64_t queries,
+                                       int64_t *from, int64_t *to) {
+  const int64_t first = query + sequence->offset, last = first + queries - 1; /* positions */
+  *from = 0;
+  *to = sequence->key_count;
+  if (call->causal) *to = hark_min(*to, last + 1);
+  if (call->window >= 0) {
+    *from = hark_max(*from, first - call->window);
+    if (!call->causal && last < INT64_MAX - call->window) *to = hark_min(*to, last + call->window + 1);
+  }
+}
+
+/* The sequence that piece `index` of tiles_before[s] * per_tile + ... belongs to. */
+static int64_t sequence_at(const hark_dense_call *call, int64_t index, int64_t per_tile) {
+  int64_t low = 0, high = call->run->sequence_count - 1;
+  while (low < high) {
+    const int64_t middle = (low + high + 1) / 2;
+    if (call->tiles_before[middle] * per_tile <= index)
+      low = middle;
+    else
+      high = middle - 1;
+  }
+  return low;
+}
+
+/* Pieces of the forward and of summing dquery: (sequence, head, tile of queries), within a head the last tile first, because with causality
+ * it has most to do. */
+static void locate(const hark_dense_call *call, int64_t index, int64_t *sequence, int64_t *head, int64_t *tile) {
+  *sequence = sequence_at(call, index, call->heads);
+  const int64_t tiles = call->tiles_before[*sequence + 1] - call->tiles_before[*sequence];
+  const int64_t local = index - call->tiles_before[*sequence] * call->heads;
+  *head = local / tiles;
+  *tile = tiles - 1 - local % tiles;
+}
+
+static void *memory_of(const hark_dense_call *call, int worker) { return call->worker_memory + (size_t)worker * call->worker_bytes; }
+
+static void forward_piece(void *data, int64_t index, int worker) {
+  const hark_dense_call *call = data;
+  int64_t sequence, head, tile;
+  locate(call, index, &sequence, &head, &tile);
+  HARK_ISA(hark_dense_forward_tile)(call, sequence, head, tile, memory_of(call, worker));
+}
+
+static void backward_piece(void *data, int64_t index, int worker) {
+  const hark_dense_call *call = data;
+  const int64_t pairs = call->run->sequence_count * call->key_heads;
+  const int64_t chunk = index / pairs, pair = index % pairs; /* the first keys first: with causality they have most to do */
+  HARK_ISA(hark_dense_backward_range)(call, pair / call->key_heads, pair % call->key_heads, chunk, memory_of(call, worker));
+}
+
+static void gather_piece(void *data, int64_t index, int worker) {
+  const hark_dense_call *call = data;
+  int64_t sequence, head, tile;
+  locate(call, index, &sequence, &head, &tile);
+  HARK_ISA(hark_dense_gather_dquery)(call, sequence, head, tile, memory_of(call, worker));
+}
+
+typedef struct term_work {
+  const hark_dense_call *call;
+  const hark_dense_term *term;
+  void *memory;
+} term_work;
+
+static void prepare_piece(void *data, int64_t index, int worker) {
+  const term_work *work = data;
+  (void)worker;
+  work->term->prepare(work->call, work->memory, index);
+}
+
+static void finish_piece(void *data, int64_t index, int worker) {
+  const term_work *work = data;
+  work->term->finish(work->call, work->memory, index, memory_of(work->call, worker));
+}
+
+static void prepare_terms(hark_context *context, const hark_dense_call *call) {
+  for (int i = 0; i < call->term_count; i++) {
+    term_work work = {call, call->terms[i], call->term_memory[i]};
+    if (work.term->prepare != NULL) hark_parallel_for(context, work.term->prepare_count(call), prepare_piece, &work);
+  }
+}
+
+static void finish_terms(hark_context *context, const hark_dense_call *call) {
+  for (int i = 0; i < call->term_count; i++) {
+    term_work work = {call, call->terms[i], call->term_memory[i]};
+    if (work.term->finish != NULL) hark_parallel_for(context, work.term->finish_count(call), finish_piece, &work);
+  }
+}
+
+static hark_status forward(hark_context *context, const hark_attention_run *run) {
+  hark_dense_call call;
+  HARK_TRY(begin(context, run, false, &call));
+  prepare_terms(context, &call);
+  hark_parallel_for(context, call.tile_count * call.heads, forward_piece, &call);
+  return HARK_OK;
+}
+
+static hark_status backward(hark_context *context, const hark_attention_run *run) {
+  hark_dense_call call;
+  HARK_TRY(begin(context, run, true, &call));
+  prepare_terms(context, &call);
+  hark_parallel_for(context, run->sequence_count * call.key_heads * call.chunks, backward_piece, &call);
+  if (call.partial_dquery != NULL && run->args->dquery.data != NULL)
+    hark_parallel_for(context, call.tile_count * call.heads, gather_piece, &call);
+  finish_terms(context, &call);
+  return HARK_OK;
+}
+
+static int print(const hark_attention_plan *plan, char *text, size_t size) {
+  return snprintf(text, size, "tiles of %d queries x %d keys, %d lanes, blocks of %d vectors x %d rows; backward in %d pieces at least",
+                  HARK_TILE_QUERIES, HARK_TILE_KEYS, HARK_LANES, HARK_BLOCK_VECTORS, HARK_BLOCK_ROWS(HARK_BLOCK_VECTORS),
+                  (int)pieces_of(plan->desc.batch * plan->desc.key_heads));
+}
+
+const hark_attention_algorithm HARK_ISA(hark_cpu_dense) = {
+    .name = "dense tiled", .supports = supports, .sizes = sizes, .forward = forward, .backward = backward, .print = print};

@@ -1,0 +1,424 @@
+/* dense_backward.c - gradients of softmax attention, tile by tile, from log_sum_exp.
+ *
+ * forward: S = scale q.k + terms;  P[n,i] = exp(S[n,i] - lse[n]);  out[n] = sum_i P[n,i] v[i]
+ *
+ *     dv[i] = sum_n P[n,i] dout[n]
+ *     dP[n,i] = dout[n].v[i];   dS[n,i] = P[n,i] (dP[n,i] - D[n]),   D[n] = dout[n].out[n]
+ *     dq[n] = scale sum_i dS[n,i] k[i];   dk[i] = scale sum_n dS[n,i] q[n]
+ *
+ * With dropout (mask M, gain 1/(1-p) inside it) out = (P o M) v, so that dv takes P o M and dS = P o M o dP - P D. With the RBF kernel
+ * S holds -|q|^2/(2 sigma^2), whose gradient is a sum over a row of dS and so zero, and -|k|^2/(2 sigma^2), a term.
+ *
+ * One piece of work is a range of keys of one (sequence, key head): it owns those rows of dk and dv, walks over the queries of all heads of
+ * the group, and leaves its part of dq to be summed in the order of the ranges. The ranges depend on shapes alone, so the bits do not depend
+ * on the number of threads. Cost: five products, one exponential a logit. Source: Dao et al. 2022, arXiv 2205.14135, algorithm 4; the order of
+ * loops is ours.
+ */
+#include "dense_pack.h"
+#include "dense_tile.h"
+
+typedef struct backward_state {
+  float *queries, *query_rows;      /* [d][lanes] times scale log2(e); [lanes][d padded] times scale */
+  float *gradients, *gradient_rows; /* dout: [dv][lanes]; [lanes][dv padded] */
+  float *dquery;                    /* [d][lanes], to be multiplied by scale */
+  float *weights, *dlogits;         /* P and dS: [keys][lanes] */
+  float *clean;                     /* rows without those that are not finite */
+  float start[HARK_TILE_QUERIES];   /* -log_sum_exp in units of log 2; -infinity for lanes that see nothing */
+  float delta[HARK_TILE_QUERIES];   /* -D */
+  float zero[HARK_TILE_QUERIES], gain[HARK_TILE_QUERIES];
+  bool rows_finite; /* all queries and dout of the tile */
+  /* rows of the tile in the caller's memory */
+  const float *query_memory, *gradient_memory;
+  int64_t query_stride, gradient_stride;
+  /* rows of the tile of keys */
+  const float *key, *value;
+  int64_t key_stride, value_stride;
+  float *dkey, *dvalue; /* NULL: not wanted */
+  int64_t dkey_stride, dvalue_stride;
+  bool dquery_wanted, collects;
+  const hark_dense_term *only; /* the one term that gathers; NULL: all that want to */
+  void *only_memory;
+} backward_state;
+
+static size_t row_bytes(int64_t features) {
+  return HARK_TILE_QUERIES * (size_t)hark_ceil_div(features, HARK_LANES) * HARK_LANES * sizeof(float);
+}
+
+size_t HARK_ISA(hark_dense_backward_bytes)(const hark_attention_desc *desc) {
+  const size_t lanes = HARK_TILE_QUERIES * sizeof(float);
+  const size_t features = (size_t)(desc->head_dim * 2 + desc->value_dim) * lanes; /* queries, dquery, gradients */
+  const size_t rows = row_bytes(desc->head_dim) + row_bytes(desc->value_dim);
+  const size_t clean = row_bytes(hark_max(desc->head_dim, desc->value_dim));
+  return hark_align_up(sizeof(backward_state)) + features + rows + clean + 2 * HARK_TILE_KEYS * lanes;
+}
+
+HARK_SIMD_NOINLINE void scores_store(const hark_product *p, int first, int last) { hark_product_run(HARK_FINISH_STORE, p, first, last); }
+HARK_SIMD_NOINLINE void scores_exp2(const hark_product *p, int first, int last) { hark_product_run(HARK_FINISH_EXP2, p, first, last); }
+HARK_SIMD_NOINLINE void scores_times(const hark_product *p, int first, int last) { hark_product_run(HARK_FINISH_TIMES, p, first, last); }
+HARK_SIMD_NOINLINE void scores_times_seen(const hark_product *p, int first, int last) {
+  hark_product_run(HARK_FINISH_TIMES_SEEN, p, first, last);
+}
+HARK_SIMD_NOINLINE void scores_times_add(const hark_product *p, int first, int last) {
+  hark_product_run(HARK_FINISH_TIMES_ADD, p, first, last);
+}
+HARK_SIMD_NOINLINE void combine(const hark_product *p, int last) { hark_product_run(HARK_FINISH_COMBINE, p, 0, last); }
+HARK_SIMD_NOINLINE void spread_vectors(const hark_product *p, int last) { hark_product_run(HARK_FINISH_SPREAD, p, 0, last); }
+HARK_SIMD_NOINLINE void spread_part(const hark_product *p, int last) { hark_product_run(HARK_FINISH_SPREAD_PART, p, last, last + 1); }
+
+typedef void scores_function(const hark_product *p, int first, int last);
+
+/* A product over the tile's logits: vectors that some lane sees. */
+static void scores(const hark_dense_tile *tile, scores_function *run, const hark_product *product) {
+  const int last = hark_dense_vectors(tile);
+  if (hark_dense_first_vector(tile, tile->keys - 1) == 0) {
+    run(product, 0, last);
+    return;
+  }
+  for (int key = 0; key < tile->keys; key += HARK_KEY_GROUP) {
+    const int first = hark_dense_first_vector(tile, key);
+    if (first >= last) break;
+    hark_product part = *product;
+    part.b = product->b + key * product->b_row;
+    part.c = product->c + key * product->c_row;
+    if (product->times != NULL) part.times = product->times + key * product->c_row;
+    part.rows = tile->keys - key < HARK_KEY_GROUP ? tile->keys - key : HARK_KEY_GROUP;
+    run(&part, first, last);
+  }
+}
+
+/* target[i] += sum over lanes n of tile[i][n] rows[n]: dv and dk. */
+static void spread(const hark_dense_tile *tile, const float *tile_weights, const float *rows, int padded, int features, float *target,
+                   int64_t target_stride) {
+  const bool whole = hark_dense_first_vector(tile, tile->keys - 1) == 0;
+  for (int key = 0; key < tile->keys; key += whole ? tile->keys : HARK_KEY_GROUP) {
+    hark_product product = {.a = rows,
+                            .a_step = padded,
+                            .b = tile_weights + key * HARK_TILE_QUERIES,
+                            .b_row = HARK_TILE_QUERIES,
+                            .b_step = 1,
+                            .c = target + key * target_stride,
+                            .c_row = target_stride,
+                            .rows = whole ? tile->keys : (int)hark_min(HARK_KEY_GROUP, tile->keys - key),
+                            .begin = whole ? 0 : hark_dense_first_vector(tile, key) * HARK_LANES,
+                            .end = tile->queries,
+                            .part = features % HARK_LANES};
+    if (product.begin >= product.end) break;
+    spread_vectors(&product, features / HARK_LANES);
+    if (product.part > 0) spread_part(&product, features / HARK_LANES);
+  }
+}
+
+/* The same where rows are not finite and not every lane is seen: those apart, for the keys that see them. */
+static void spread_seen(const hark_dense_tile *tile, backward_state *state, const float *tile_weights, const float *rows, int64_t stride,
+                        float scale, int padded, int features, float *target, int64_t target_stride) {
+  bool bad[HARK_TILE_QUERIES];
+  hark_clean_rows(rows, stride, tile->queries, features, padded, state->clean, bad);
+  for (int64_t i = 0; i < (int64_t)tile->queries * padded; i++) state->clean[i] *= scale;
+  spread(tile, tile_weights, state->clean, padded, features, target, target_stride);
+  for (int key = 0; key < tile->keys; key++)
+    for (int lane = hark_dense_first_vector(tile, key) * HARK_LANES; lane < tile->queries; lane++) {
+      const float weight = tile_weights[key * HARK_TILE_QUERIES + lane];
+      if (!bad[lane] || weight == 0.0f) continue;
+      for (int c = 0; c < features; c++) target[key * target_stride + c] += weight * (scale * rows[lane * stride + c]);
+    }
+}
+
+/* dquery += K' dS' where K is not finite and not every lane sees all of it. */
+static void combine_seen(const hark_dense_tile *tile, const hark_product *product, backward_state *state) {
+  bool bad[HARK_TILE_KEYS];
+  const int features = tile->call->head_dim;
+  hark_product clean = *product;
+  hark_clean_rows(product->b, product->b_step, tile->keys, features, features, state->clean, bad);
+  clean.b = state->clean;
+  clean.b_step = features;
+  combine(&clean, hark_dense_vectors(tile));
+  for (int key = 0; key < tile->keys; key++)
+    for (int lane = hark_dense_first_vector(tile, key) * HARK_LANES; bad[key] && lane < tile->queries; lane++) {
+      const float weight = state->dlogits[key * HARK_TILE_QUERIES + lane];
+      if (weight == 0.0f) continue;
+      for (int c = 0; c < features; c++) state->dquery[c * HARK_TILE_QUERIES + lane] += weight * product->b[key * product->b_step + c];
+    }
+}
+
+/* Logits with their terms -> P, exactly zero where hidden; with dropout also dlogits = -P D and P o M. */
+static void tile_weights(const hark_dense_tile *tile, backward_state *state) {
+  const bool dropout = tile->call->dropout_threshold > 0;
+  for (int m = 0; m < hark_dense_vectors(tile); m++) {
+    const int lane = m * HARK_LANES;
+    const vm nothing = vf_equal(vf_load(state->start + lane), vf_set(-INFINITY));
+    const vf delta = vf_load(state->delta + lane);
+    for (int key = 0; key < tile->keys && hark_dense_first_vector(tile, key) <= m; key++) {
+      const ptrdiff_t at = (ptrdiff_t)key * HARK_TILE_QUERIES + lane;
+      const vf weight = vf_select(nothing, vf_zero(), vf_exp2(vf_load(state->weights + at)));
+      vf_store(state->weights + at, weight);
+      if (dropout) vf_store(state->dlogits + at, vf_select(vf_equal(weight, vf_zero()), vf_zero(), weight * delta));
+    }
+  }
+  if (dropout) HARK_ISA(hark_dense_drop)(tile, state->weights);
+}
+
+/* Entries that were not computed because no lane of their vector sees them are zero for those that gather gradients. */
+static void zero_unseen(const hark_dense_tile *tile, float *dlogits) {
+  for (int key = 0; key < tile->keys; key++) {
+    const int first = (int)hark_min(hark_dense_first_vector(tile, key), hark_dense_vectors(tile));
+    memset(dlogits + key * HARK_TILE_QUERIES, 0, (size_t)first * HARK_LANES * sizeof *dlogits);
+  }
+}
+
+static void visit_tile(const hark_dense_tile *tile, backward_state *state) {
+  const hark_dense_call *call = tile->call;
+  hark_product product = {.a = state->queries,
+                          .a_step = HARK_TILE_QUERIES,
+                          .b = state->key,
+                          .b_row = state->key_stride,
+                          .b_step = 1,
+                          .c = state->weights,
+                          .c_row = HARK_TILE_QUERIES,
+                          .rows = tile->keys,
+                          .end = call->head_dim,
+                          .start = state->start};
+  const bool general = call->general || hark_dense_tile_is_partial(tile);
+  bool hidden = false;
+  if (general) {
+    scores(tile, scores_store, &product);
+    hidden = HARK_ISA(hark_dense_finish_logits)(tile);
+    tile_weights(tile, state);
+  } else {
+    scores(tile, scores_exp2, &product);
+  }
+  const bool careful = hidden && !state->rows_finite;
+  if (state->dvalue != NULL) {
+    if (careful)
+      spread_seen(tile, state, state->weights, state->gradient_memory, state->gradient_stride, 1.0f, call->value_pad, call->value_dim,
+                  state->dvalue, state->dvalue_stride);
+    else
+      spread(tile, state->weights, state->gradient_rows, call->value_pad, call->value_dim, state->dvalue, state->dvalue_stride);
+  }
+  if (state->dkey == NULL && !state->dquery_wanted && !state->collects) return;
+
+  product.a = state->gradients;
+  product.b = state->value;
+  product.b_row = state->value_stride;
+  product.c = state->dlogits;
+  product.times = state->weights;
+  product.end = call->value_dim;
+  product.start = call->dropout_threshold > 0 ? state->zero : state->delta;
+  scores(tile, call->dropout_threshold > 0 ? scores_times_add : general ? scores_times_seen : scores_times, &product);
+  if (state->collects) {
+    zero_unseen(tile, state->dlogits);
+    if (state->only != NULL) state->only->collect(tile, state->only_memory, state->dlogits);
+    for (int i = 0; i < call->term_count && state->only == NULL; i++)
+      if (call->terms[i]->collects != NULL && call->terms[i]->collects(call))
+        call->terms[i]->collect(tile, call->term_memory[i], state->dlogits);
+  }
+  if (state->dkey != NULL) {
+    if (careful)
+      spread_seen(tile, state, state->dlogits, state->query_memory, state->query_stride, (float)call->scale, call->head_pad, call->head_dim,
+                  state->dkey, state->dkey_stride);
+    else
+      spread(tile, state->dlogits, state->query_rows, call->head_pad, call->head_dim, state->dkey, state->dkey_stride);
+  }
+  if (state->dquery_wanted) {
+    int limits[HARK_TILE_VECTORS];
+    hark_product sum = {.a = state->dlogits,
+                        .a_step = HARK_TILE_QUERIES,
+                        .b = state->key,
+                        .b_row = 1,
+                        .b_step = state->key_stride,
+                        .c = state->dquery,
+                        .c_row = HARK_TILE_QUERIES,
+                        .rows = call->head_dim,
+                        .end = tile->keys};
+    if (call->causal && tile->keys - 1 > tile->shift) {
+      for (int m = 0; m < HARK_TILE_VECTORS; m++)
+        limits[m] = (int)hark_max(0, hark_min(tile->keys, tile->shift + (int64_t)(m + 1) * HARK_LANES));
+      sum.limits = limits;
+    }
+    if (hidden && !hark_rows_finite(state->key, state->key_stride, tile->keys, call->head_dim))
+      combine_seen(tile, &sum, state);
+    else
+      combine(&sum, hark_dense_vectors(tile));
+  }
+}
+
+/* Packs a tile of queries with its gradients, -log_sum_exp and -D. */
+static void pack_queries(const hark_dense_tile *tile, backward_state *state) {
+  const hark_dense_call *call = tile->call;
+  const hark_attention_args *args = call->args;
+  const int64_t item = tile->sequence->item, row = tile->sequence->query_row + tile->query;
+  const int d = call->head_dim, dv = call->value_dim;
+  const float *query = state->query_memory = hark_dense_row(&args->query, item, tile->head, row);
+  const float *gradient = state->gradient_memory = hark_dense_row(&args->dout, item, tile->head, row);
+  const float *out = hark_dense_row(&args->out, item, tile->head, row);
+  const float *log_sum_exp = (const float *)args->log_sum_exp.data + (item * call->heads + tile->head) * call->query_rows + row;
+  state->query_stride = args->query.stride[2];
+  state->gradient_stride = args->dout.stride[2];
+  hark_pack_transposed(query, state->query_stride, tile->queries, d, (float)(call->scale * HARK_LOG2_E), state->queries);
+  hark_pack_transposed(gradient, state->gradient_stride, tile->queries, dv, 1.0f, state->gradients);
+  hark_pack_rows(query, state->query_stride, tile->queries, d, call->head_pad, (float)call->scale, state->query_rows);
+  hark_pack_rows(gradient, state->gradient_stride, tile->queries, dv, call->value_pad, 1.0f, state->gradient_rows);
+  state->rows_finite = hark_rows_finite(query, state->query_stride, tile->queries, d) &&
+                       hark_rows_finite(gradient, state->gradient_stride, tile->queries, dv);
+  for (int lane = 0; lane < HARK_TILE_QUERIES; lane++) {
+    state->start[lane] = -INFINITY;
+    state->delta[lane] = 0.0f;
+    if (lane >= tile->queries) continue;
+    if (log_sum_exp[lane] != -INFINITY) state->start[lane] = -log_sum_exp[lane] * HARK_LOG2_E;
+    const float *o = out + lane * args->out.stride[2], *g = state->gradient_rows + (ptrdiff_t)lane * call->value_pad;
+    vf sum = vf_zero();
+    int c = 0;
+    for (; c + HARK_LANES <= dv; c += HARK_LANES) sum = vf_fma(vf_load(o + c), vf_load(g + c), sum);
+    if (c < dv) sum = vf_fma(vf_load_part(o + c, dv - c), vf_load(g + c), sum);
+    state->delta[lane] = -vf_sum(sum);
+  }
+  if (!call->rbf) return;
+  for (int lane = 0; lane < tile->queries; lane += HARK_LANES) { /* log_sum_exp holds -|q|^2 / (2 sigma^2), the tile's logits do not */
+    vf square = vf_zero();
+    for (int c = 0; c < d; c++) {
+      const vf x = vf_load(state->queries + (ptrdiff_t)c * HARK_TILE_QUERIES + lane);
+      square = vf_fma(x, x, square);
+    }
+    vf_store(state->start + lane, vf_load(state->start + lane) - square * vf_set((float)(0.5 / (call->scale * HARK_LOG2_E))));
+  }
+}
+
+static float *partial_tile(const hark_dense_call *call, int64_t chunk, int64_t sequence, int64_t head, int64_t tile) {
+  const int64_t index = (chunk * call->tile_count + call->tiles_before[sequence] + tile) * call->heads + head;
+  return call->partial_dquery + index * call->head_dim * HARK_TILE_QUERIES;
+}
+
+/* Keys of one range that a tile of queries sees. */
+static void range_of(const hark_dense_call *call, const hark_attention_sequence *sequence, int64_t query, int64_t queries, int64_t chunk,
+                     int64_t *from, int64_t *to) {
+  const int64_t tiles = hark_ceil_div(sequence->key_count, HARK_TILE_KEYS);
+  HARK_ISA(hark_dense_visible_keys)(call, sequence, query, queries, from, to);
+  *from = hark_max(*from, tiles * chunk / call->chunks * HARK_TILE_KEYS);
+  *to = hark_min(*to, tiles * (chunk + 1) / call->chunks * HARK_TILE_KEYS);
+}
+
+static void zero_rows(float *rows, int64_t stride, int64_t count, int features) {
+  for (int64_t r = 0; r < count; r++) memset(rows + r * stride, 0, (size_t)features * sizeof *rows);
+}
+
+static backward_state *open_state(const hark_dense_call *call, void *memory) {
+  backward_state *state = memory;
+  memset(state, 0, sizeof *state);
+  state->queries = (float *)(void *)((char *)memory + hark_align_up(sizeof *state));
+  state->dquery = state->queries + (size_t)call->head_dim * HARK_TILE_QUERIES;
+  state->gradients = state->dquery + (size_t)call->head_dim * HARK_TILE_QUERIES;
+  state->query_rows = state->gradients + (size_t)call->value_dim * HARK_TILE_QUERIES;
+  state->gradient_rows = state->query_rows + (size_t)call->head_pad * HARK_TILE_QUERIES;
+  state->weights = state->gradient_rows + (size_t)call->value_pad * HARK_TILE_QUERIES;
+  state->dlogits = state->weights + HARK_TILE_KEYS * HARK_TILE_QUERIES;
+  state->clean = state->dlogits + HARK_TILE_KEYS * HARK_TILE_QUERIES;
+  state->key_stride = call->args->key.stride[2];
+  state->value_stride = call->args->value.stride[2];
+  for (int lane = 0; lane < HARK_TILE_QUERIES; lane++) state->gain[lane] = (float)call->scale;
+  return state;
+}
+
+void HARK_ISA(hark_dense_backward_range)(const hark_dense_call *call, int64_t sequence_index, int64_t key_head, int64_t chunk,
+                                         void *memory) {
+  const hark_attention_sequence *sequence = call->run->sequences + sequence_index;
+  const hark_attention_args *args = call->args;
+  backward_state *state = open_state(call, memory);
+  state->dquery_wanted = args->dquery.data != NULL;
+  for (int i = 0; i < call->term_count; i++)
+    state->collects = state->collects || (call->terms[i]->collects != NULL && call->terms[i]->collects(call));
+  state->dkey_stride = args->dkey.stride[2];
+  state->dvalue_stride = args->dvalue.stride[2];
+  const int64_t tiles = hark_ceil_div(sequence->key_count, HARK_TILE_KEYS);
+  const int64_t begin = tiles * chunk / call->chunks * HARK_TILE_KEYS;
+  const int64_t end = hark_min(sequence->key_count, tiles * (chunk + 1) / call->chunks * HARK_TILE_KEYS);
+  const int64_t item = sequence->item, row = sequence->key_row;
+  float *dkey = NULL, *dvalue = NULL;
+  const float *key = NULL, *value = NULL;
+  if (begin < end) {
+    key = hark_dense_row(&args->key, item, key_head, row);
+    value = hark_dense_row(&args->value, item, key_head, row);
+    if (args->dkey.data != NULL) {
+      dkey = hark_dense_row_of(&args->dkey, item, key_head, row);
+      if (!(args->accumulate & HARK_ACCUMULATE_KEY))
+        zero_rows(dkey + begin * state->dkey_stride, state->dkey_stride, end - begin, call->head_dim);
+    }
+    if (args->dvalue.data != NULL) {
+      dvalue = hark_dense_row_of(&args->dvalue, item, key_head, row);
+      if (!(args->accumulate & HARK_ACCUMULATE_VALUE))
+        zero_rows(dvalue + begin * state->dvalue_stride, state->dvalue_stride, end - begin, call->value_dim);
+    }
+  }
+  hark_dense_tile tile = {.call = call, .sequence = sequence, .sequence_index = sequence_index, .chunk = chunk, .logits = state->weights};
+  for (tile.head = key_head * call->group; tile.head < (key_head + 1) * call->group; tile.head++)
+    for (tile.query = 0; tile.query < sequence->query_count; tile.query += HARK_TILE_QUERIES) {
+      int64_t from, to;
+      tile.queries = (int)hark_min(HARK_TILE_QUERIES, sequence->query_count - tile.query);
+      range_of(call, sequence, tile.query, tile.queries, chunk, &from, &to);
+      if (from >= to && call->partial_dquery != NULL) continue;
+      memset(state->dquery, 0, (size_t)call->head_dim * HARK_TILE_QUERIES * sizeof(float));
+      if (from < to) pack_queries(&tile, state);
+      for (tile.key = from; tile.key < to; tile.key += HARK_TILE_KEYS) {
+        tile.keys = (int)hark_min(HARK_TILE_KEYS, to - tile.key);
+        tile.shift = tile.query + sequence->offset - tile.key;
+        state->key = key + tile.key * state->key_stride;
+        state->value = value + tile.key * state->value_stride;
+        state->dkey = dkey == NULL ? NULL : dkey + tile.key * state->dkey_stride;
+        state->dvalue = dvalue == NULL ? NULL : dvalue + tile.key * state->dvalue_stride;
+        visit_tile(&tile, state);
+      }
+      if (!state->dquery_wanted) continue;
+      if (call->partial_dquery != NULL)
+        memcpy(partial_tile(call, chunk, sequence_index, tile.head, tile.query / HARK_TILE_QUERIES), state->dquery,
+               (size_t)call->head_dim * HARK_TILE_QUERIES * sizeof(float));
+      else
+        hark_unpack_transposed(state->dquery, state->gain, tile.queries, call->head_dim, (args->accumulate & HARK_ACCUMULATE_QUERY) != 0,
+                               hark_dense_row_of(&args->dquery, item, tile.head, sequence->query_row + tile.query), args->dquery.stride[2]);
+    }
+}
+
+void HARK_ISA(hark_dense_visit_gradients)(const hark_dense_call *call, const hark_dense_term *term, void *term_memory,
+                                          int64_t sequence_index, int64_t head, int64_t query, int queries, int64_t key_from,
+                                          int64_t key_to, void *memory) {
+  const hark_attention_sequence *sequence = call->run->sequences + sequence_index;
+  hark_dense_tile tile = {
+      .call = call, .sequence = sequence, .sequence_index = sequence_index, .head = head, .query = query, .queries = queries};
+  int64_t from, to;
+  HARK_ISA(hark_dense_visible_keys)(call, sequence, query, queries, &from, &to);
+  from = hark_max(from, key_from);
+  to = hark_min(to, key_to);
+  if (from >= to) return;
+  backward_state *state = open_state(call, memory);
+  state->collects = true;
+  state->only = term;
+  state->only_memory = term_memory;
+  tile.logits = state->weights;
+  pack_queries(&tile, state);
+  const float *key = hark_dense_row(&call->args->key, sequence->item, head / call->group, sequence->key_row);
+  const float *value = hark_dense_row(&call->args->value, sequence->item, head / call->group, sequence->key_row);
+  for (tile.key = from; tile.key < to; tile.key += HARK_TILE_KEYS) {
+    tile.keys = (int)hark_min(HARK_TILE_KEYS, to - tile.key);
+    tile.shift = query + sequence->offset - tile.key;
+    state->key = key + tile.key * state->key_stride;
+    state->value = value + tile.key * state->value_stride;
+    visit_tile(&tile, state);
+  }
+}
+
+void HARK_ISA(hark_dense_gather_dquery)(const hark_dense_call *call, int64_t sequence_index, int64_t head, int64_t index, void *memory) {
+  const hark_attention_sequence *sequence = call->run->sequences + sequence_index;
+  const hark_attention_args *args = call->args;
+  const int64_t query = index * HARK_TILE_QUERIES;
+  const int queries = (int)hark_min(HARK_TILE_QUERIES, sequence->query_count - query);
+  const int64_t count = (int64_t)call->head_dim * HARK_TILE_QUERIES;
+  float *sum = memory, gain[HARK_TILE_QUERIES];
+  for (int lane = 0; lane < HARK_TILE_QUERIES; lane++) gain[lane] = (float)call->scale;
+  memset(sum, 0, (size_t)count * sizeof *sum);
+  for (int64_t chunk = 0; chunk < call->chunks; chunk++) {
+    int64_t from, to;
+    range_of(call, sequence, query, queries, chunk, &from, &to);
+    if (from >= to) continue;
+    const float *part = partial_tile(call, chunk, sequence_index, head, index);
+    for (int64_t i = 0; i < count; i += HARK_LANES) vf_store(sum + i, vf_load(sum + i) + vf_load(part + i));
+  }
+  hark_unpack_transposed(sum, gain, queries, call->head_dim, (args->accumulate & HARK_ACCUMULATE_QUERY) != 0,
+                         hark_dense_row_of(&args->dquery, sequence->item, head, sequence->query_row + query), args->dquery.stride[2]);
+}

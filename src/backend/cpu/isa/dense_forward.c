@@ -1,0 +1,248 @@
+/* dense_forward.c - softmax attention of one tile of queries, by tiles of keys with a running maximum.
+ *
+ *     S = scale q.k + terms;   out[n] = sum_i exp(S[n,i] - lse[n]) v[i];   lse[n] = log sum_i exp S[n,i]
+ *
+ * Lanes are queries, so that the softmax has no operation across lanes. The product S' = K Q' starts from minus the offset of each lane; where
+ * no offset must grow, 2^S is taken while the logits are still in registers. An offset grows only when a logit exceeds it by RISE (a factor
+ * 2^RISE is harmless in f32), each lane by itself: a lane's bits depend on nothing that it does not see. Source: online softmax, Milakov and
+ * Gimelshein 2018, arXiv 1805.02867; tiles, Dao et al. 2022, arXiv 2205.14135; lazy offsets are ours.
+ *
+ * Cost of a tile of keys: 2 d + 2 dv multiply-adds a logit and about 15 operations for its exponential. Memory: O(tile (d + dv)) a worker.
+ */
+#include "dense_pack.h"
+#include "dense_tile.h"
+
+#define RISE 8.0f
+
+typedef struct forward_state {
+  float *queries;                                          /* [d][lanes], scaled */
+  float *logits;                                           /* [keys][lanes] */
+  float *out;                                              /* [dv][lanes] */
+  float *clean;                                            /* [keys][dv] */
+  float base[HARK_TILE_QUERIES], start[HARK_TILE_QUERIES]; /* offset; its negative */
+  float bound[HARK_TILE_QUERIES]; /* largest logit above the offset: RISE; -infinity before the first visible key */
+  float total[HARK_TILE_QUERIES]; /* sum of 2^(S - base) */
+  float top[HARK_TILE_QUERIES], sum[HARK_TILE_QUERIES], factor[HARK_TILE_QUERIES], rise[HARK_TILE_QUERIES];
+} forward_state;
+
+size_t HARK_ISA(hark_dense_forward_bytes)(const hark_attention_desc *desc) {
+  const size_t lanes = HARK_TILE_QUERIES * sizeof(float);
+  return hark_align_up(sizeof(forward_state)) + (size_t)desc->head_dim * lanes + HARK_TILE_KEYS * lanes + (size_t)desc->value_dim * lanes +
+         hark_align_up(HARK_TILE_KEYS * (size_t)desc->value_dim * sizeof(float));
+}
+
+HARK_SIMD_NOINLINE void scores_store(const hark_product *p, int first, int last) { hark_product_run(HARK_FINISH_STORE, p, first, last); }
+HARK_SIMD_NOINLINE void scores_softmax(const hark_product *p, int last) { hark_product_run(HARK_FINISH_SOFTMAX, p, 0, last); }
+HARK_SIMD_NOINLINE void combine(const hark_product *p, int last) { hark_product_run(HARK_FINISH_COMBINE, p, 0, last); }
+HARK_SIMD_NOINLINE void combine_factor(const hark_product *p, int last) { hark_product_run(HARK_FINISH_COMBINE_FACTOR, p, 0, last); }
+
+/* Raw logits of a tile, those vectors that any lane sees. */
+static void tile_logits(const hark_dense_tile *tile, const hark_product *product) {
+  const int last = hark_dense_vectors(tile);
+  if (hark_dense_first_vector(tile, tile->keys - 1) == 0) {
+    scores_store(product, 0, last);
+    return;
+  }
+  for (int key = 0; key < tile->keys; key += HARK_KEY_GROUP) {
+    hark_product part = *product;
+    part.b = product->b + key * product->b_row;
+    part.c = product->c + key * product->c_row;
+    part.rows = tile->keys - key < HARK_KEY_GROUP ? tile->keys - key : HARK_KEY_GROUP;
+    const int first = hark_dense_first_vector(tile, key);
+    if (first < last) scores_store(&part, first, last);
+  }
+}
+
+/* Turns logits into weights, raising offsets where needed. True: some lane's offset grew, state->factor tells how much less the past is. */
+static bool tile_softmax(const hark_dense_tile *tile, forward_state *state) {
+  const int last = hark_dense_vectors(tile);
+  bool grew = false;
+  for (int m = 0; m < last; m++) {
+    const int lane = m * HARK_LANES;
+    vf top = vf_set(-INFINITY);
+    int end = tile->keys;
+    while (end > 0 && hark_dense_first_vector(tile, end - 1) > m) end--;
+    float *logits = tile->logits + lane;
+    for (int key = 0; key < end; key++) top = vf_max(top, vf_load(logits + key * HARK_TILE_QUERIES));
+    const vf bound = vf_load(state->bound + lane);
+    const vm grows = vf_less(bound, top);
+    const vf rise = vf_select(grows, top, vf_zero());
+    vf sum = vf_zero();
+    for (int key = 0; key < end; key++) {
+      const vf weight = vf_exp2(vf_load(logits + key * HARK_TILE_QUERIES) - rise);
+      sum = sum + weight;
+      vf_store(logits + key * HARK_TILE_QUERIES, weight);
+    }
+    const vm begins = vf_equal(bound, vf_set(-INFINITY));
+    const vf factor = vf_exp2(vf_select(begins, vf_zero(), vf_zero() - rise));
+    grew = grew || vm_any(grows);
+    vf_store(state->factor + lane, factor);
+    vf_store(state->total + lane, vf_fma(vf_load(state->total + lane), factor, sum));
+    const vf base = vf_load(state->base + lane) + rise;
+    vf_store(state->base + lane, base);
+    vf_store(state->start + lane, vf_zero() - base);
+    vf_store(state->bound + lane, vf_select(vm_or(grows, vm_not(begins)), vf_set(RISE), bound));
+  }
+  return grew;
+}
+
+/* out += V' P' where V has rows that are not finite and not every lane sees them: those apart, for the lanes that do. */
+static void combine_seen(const hark_dense_tile *tile, const hark_product *product, forward_state *state, bool grew) {
+  bool bad[HARK_TILE_KEYS];
+  const int features = tile->call->value_dim;
+  hark_product clean = *product;
+  hark_clean_rows(product->b, product->b_step, tile->keys, features, features, state->clean, bad);
+  clean.b = state->clean;
+  clean.b_step = features;
+  if (grew)
+    combine_factor(&clean, hark_dense_vectors(tile));
+  else
+    combine(&clean, hark_dense_vectors(tile));
+  for (int key = 0; key < tile->keys; key++)
+    for (int lane = hark_dense_first_vector(tile, key) * HARK_LANES; bad[key] && lane < tile->queries; lane++) {
+      const float weight = tile->logits[key * HARK_TILE_QUERIES + lane];
+      if (weight == 0.0f) continue;
+      for (int c = 0; c < features; c++) state->out[c * HARK_TILE_QUERIES + lane] += weight * product->b[key * product->b_step + c];
+    }
+}
+
+/* Padding of a row by whole vectors must not be read: prefetching is only a hint and may run past the end. */
+static void prefetch_rows(const float *rows, int64_t stride, int count, int features) {
+  for (int r = 0; r < count; r++)
+    for (int c = 0; c < features; c += 16) HARK_PREFETCH_FAR(rows + r * stride + c);
+}
+
+static void visit_tile(hark_dense_tile *tile, forward_state *state, const float *key, int64_t key_stride, const float *value,
+                       int64_t value_stride, bool first) {
+  const hark_dense_call *call = tile->call;
+  const int last = hark_dense_vectors(tile);
+  const bool partly = hark_dense_tile_is_partial(tile);
+  hark_product scores = {.a = state->queries,
+                         .a_step = HARK_TILE_QUERIES,
+                         .b = key,
+                         .b_row = key_stride,
+                         .b_step = 1,
+                         .c = state->logits,
+                         .c_row = HARK_TILE_QUERIES,
+                         .rows = tile->keys,
+                         .end = call->head_dim,
+                         .start = state->start,
+                         .top = state->top,
+                         .sum = state->sum};
+  hark_product sum = {.a = state->logits,
+                      .a_step = HARK_TILE_QUERIES,
+                      .b = value,
+                      .b_row = 1,
+                      .b_step = value_stride,
+                      .c = state->out,
+                      .c_row = HARK_TILE_QUERIES,
+                      .rows = call->value_dim,
+                      .end = tile->keys,
+                      .factor = state->factor};
+  if (!partly && !call->general && !first) {
+    for (int m = 0; m < last; m++) {
+      vf_store(state->top + m * HARK_LANES, vf_set(-INFINITY));
+      vf_store(state->sum + m * HARK_LANES, vf_zero());
+    }
+    scores_softmax(&scores, last);
+    bool grows = false;
+    for (int m = 0; m < last; m++)
+      grows = grows || vm_any(vf_less(vf_load(state->bound + m * HARK_LANES), vf_load(state->top + m * HARK_LANES)));
+    if (HARK_LIKELY(!grows)) {
+      for (int m = 0; m < last; m++) {
+        float *total = state->total + m * HARK_LANES;
+        vf_store(total, vf_load(total) + vf_load(state->sum + m * HARK_LANES));
+      }
+      combine(&sum, last);
+      return;
+    }
+  }
+  tile_logits(tile, &scores);
+  const bool hidden = HARK_ISA(hark_dense_finish_logits)(tile);
+  const bool grew = tile_softmax(tile, state);
+  if (call->dropout_threshold > 0) HARK_ISA(hark_dense_drop)(tile, state->logits);
+  int limits[HARK_TILE_VECTORS];
+  if (call->causal) {
+    for (int m = 0; m < HARK_TILE_VECTORS; m++)
+      limits[m] = (int)hark_max(0, hark_min(tile->keys, tile->shift + (int64_t)(m + 1) * HARK_LANES));
+    sum.limits = limits;
+  }
+  if (hidden && !hark_rows_finite(value, value_stride, tile->keys, call->value_dim))
+    combine_seen(tile, &sum, state, grew);
+  else if (grew)
+    combine_factor(&sum, last);
+  else
+    combine(&sum, last);
+}
+
+/* log_sum_exp and the normalised outputs of the tile's queries. */
+static void finish_tile(const hark_dense_tile *tile, forward_state *state) {
+  const hark_dense_call *call = tile->call;
+  const hark_attention_sequence *sequence = tile->sequence;
+  const hark_attention_args *args = call->args;
+  const int64_t row = sequence->query_row + tile->query;
+  for (int lane = 0; lane < hark_dense_vectors(tile) * HARK_LANES; lane += HARK_LANES) {
+    const vf total = vf_load(state->total + lane);
+    const vm nothing = vf_equal(total, vf_zero());
+    vf base = vf_load(state->base + lane);
+    if (call->rbf) {
+      /* the part -|q|^2 / (2 sigma^2) of the logits; the packed query is q log2(e) / sigma^2 */
+      vf square = vf_zero();
+      for (int c = 0; c < call->head_dim; c++) {
+        const vf x = vf_load(state->queries + (ptrdiff_t)c * HARK_TILE_QUERIES + lane);
+        square = vf_fma(x, x, square);
+      }
+      base = base - square * vf_set((float)(0.5 / (call->scale * HARK_LOG2_E)));
+    }
+    const vf log_sum = vf_fma(base, vf_set(HARK_LN_2), vf_log(total));
+    vf_store(state->top + lane, vf_select(nothing, vf_set(-INFINITY), log_sum));
+    vf_store(state->factor + lane, vf_select(nothing, vf_zero(), vf_set(1.0f) / total));
+  }
+  if (args->log_sum_exp.data != NULL) {
+    float *log_sum_exp = (float *)args->log_sum_exp.data + (sequence->item * call->heads + tile->head) * call->query_rows + row;
+    memcpy(log_sum_exp, state->top, (size_t)tile->queries * sizeof *log_sum_exp);
+  }
+  hark_unpack_transposed(state->out, state->factor, tile->queries, call->value_dim, false,
+                         hark_dense_row_of(&args->out, sequence->item, tile->head, row), args->out.stride[2]);
+}
+
+void HARK_ISA(hark_dense_forward_tile)(const hark_dense_call *call, int64_t sequence_index, int64_t head, int64_t index, void *memory) {
+  const hark_attention_sequence *sequence = call->run->sequences + sequence_index;
+  const hark_attention_args *args = call->args;
+  forward_state *state = memory;
+  char *tiles = (char *)memory + hark_align_up(sizeof *state);
+  state->queries = (float *)tiles;
+  state->logits = state->queries + (size_t)call->head_dim * HARK_TILE_QUERIES;
+  state->out = state->logits + HARK_TILE_KEYS * HARK_TILE_QUERIES;
+  state->clean = state->out + (size_t)call->value_dim * HARK_TILE_QUERIES;
+
+  hark_dense_tile tile = {.call = call, .sequence = sequence, .sequence_index = sequence_index, .head = head, .logits = state->logits};
+  tile.query = index * HARK_TILE_QUERIES;
+  tile.queries = (int)hark_min(HARK_TILE_QUERIES, sequence->query_count - tile.query);
+  const int64_t row = sequence->query_row + tile.query, key_head = head / call->group;
+  hark_pack_transposed(hark_dense_row(&args->query, sequence->item, head, row), args->query.stride[2], tile.queries, call->head_dim,
+                       (float)(call->scale * HARK_LOG2_E), state->queries);
+  memset(state->out, 0, (size_t)call->value_dim * HARK_TILE_QUERIES * sizeof(float));
+  for (int lane = 0; lane < HARK_TILE_QUERIES; lane++) {
+    state->base[lane] = state->start[lane] = state->total[lane] = 0.0f;
+    state->bound[lane] = -INFINITY;
+  }
+  int64_t from, to;
+  HARK_ISA(hark_dense_visible_keys)(call, sequence, tile.query, tile.queries, &from, &to);
+  const int64_t key_stride = args->key.stride[2], value_stride = args->value.stride[2];
+  const float *keys = from < to ? hark_dense_row(&args->key, sequence->item, key_head, sequence->key_row) : NULL;
+  const float *values = from < to ? hark_dense_row(&args->value, sequence->item, key_head, sequence->key_row) : NULL;
+  for (int64_t key = from; key < to; key += HARK_TILE_KEYS) {
+    tile.key = key;
+    tile.keys = (int)hark_min(HARK_TILE_KEYS, to - key);
+    tile.shift = tile.query + sequence->offset - key;
+    const int64_t next = key + HARK_TILE_KEYS;
+    if (next < to) {
+      const int count = (int)hark_min(HARK_TILE_KEYS, to - next);
+      prefetch_rows(keys + next * key_stride, key_stride, count, call->head_dim);
+      prefetch_rows(values + next * value_stride, value_stride, count, call->value_dim);
+    }
+    visit_tile(&tile, state, keys + key * key_stride, key_stride, values + key * value_stride, value_stride, key == from);
+  }
+  finish_tile(&tile, state);
+}

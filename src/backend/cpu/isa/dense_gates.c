@@ -1,0 +1,207 @@
+/* dense_gates.c - terms that are a number of the query plus a number of the key: forget gates, and the squared norms of the RBF kernel.
+ *
+ *     FoX (arXiv 2503.02130, eq. 4)    S[n,i] += F[p] - F[i],  F[i] = sum over t <= i of log sigmoid(f_t),  p = min(n + offset, Lk - 1)
+ *     RBF                              -|q - k|^2 / (2 sigma^2) = q.k / sigma^2 - |q|^2 / (2 sigma^2) - |k|^2 / (2 sigma^2)
+ *
+ * A number of the query alone changes no weight: what belongs to |q|^2 enters log_sum_exp only, and rows of dS sum to zero. So both gradients
+ * follow from the column sums c[i] = sum_n dS[n,i]:
+ *
+ *     dlog sigmoid(f_t) = sum over n >= t > i of dS[n,i] = sum over i < t of c[i]
+ *     dk[i] -= k[i] c[i] / sigma^2
+ *
+ * F is summed in float64 and kept as a pair of floats, high and low: the difference of two entries is then right to f32 however long the
+ * sequence is. Memory: two floats a key and head, in the backward a float64 beside.
+ */
+#include "dense_tile.h"
+
+/* c[i] += sum over the tile's queries of dS[n,i]. */
+static void add_columns(const hark_dense_tile *tile, const float *gradient, double *columns) {
+  for (int key = 0; key < tile->keys; key++) {
+    vf sum = vf_zero();
+    for (int m = hark_dense_first_vector(tile, key); m < hark_dense_vectors(tile); m++)
+      sum = sum + vf_load(gradient + key * HARK_TILE_QUERIES + m * HARK_LANES);
+    columns[key] += (double)vf_sum(sum);
+  }
+}
+
+static int64_t sequence_heads(const hark_dense_call *call) { return call->run->sequence_count * call->heads; }
+
+/* ---- forget gates ------------------------------------------------------------------------------------------------------------------ */
+
+static bool forget_used(const hark_attention_desc *desc, const hark_attention_args *args) {
+  return desc->has_forget && (args == NULL || args->forget.data != NULL);
+}
+
+static size_t forget_bytes(const hark_attention_desc *desc, bool backward, int64_t item_pieces) {
+  (void)item_pieces;
+  return (size_t)(desc->batch * desc->heads * desc->key_length) * (2 * sizeof(float) + (backward ? sizeof(double) : 0));
+}
+
+/* Numbers of one (item, head), by key row of the item. */
+typedef struct gates {
+  double *columns; /* backward only */
+  float *high, *low;
+} gates;
+
+static gates gates_of(const hark_dense_call *call, void *memory, const hark_attention_sequence *sequence, int64_t head) {
+  const int64_t count = call->batch * call->heads * call->key_rows;
+  const int64_t at = (sequence->item * call->heads + head) * call->key_rows + sequence->key_row;
+  double *columns = memory;
+  float *high = (float *)(void *)(columns + (call->backward ? count : 0));
+  return (gates){columns + at, high + at, high + count + at};
+}
+
+static const float *forget_row(const hark_dense_call *call, const hark_attention_sequence *sequence, int64_t head) {
+  return (const float *)call->args->forget.data + (sequence->item * call->heads + head) * call->key_rows + sequence->key_row;
+}
+
+static void forget_prepare(const hark_dense_call *call, void *memory, int64_t index) {
+  const hark_attention_sequence *sequence = call->run->sequences + index / call->heads;
+  const float *forget = forget_row(call, sequence, index % call->heads);
+  const gates g = gates_of(call, memory, sequence, index % call->heads);
+  double sum = 0.0;
+  for (int64_t t = 0; t < sequence->key_count; t++) {
+    const double f = forget[t];
+    sum += (f < 0.0 ? f - log1p(exp(f)) : -log1p(exp(-f))) * 1.44269504088896340736; /* units of log 2 */
+    g.high[t] = (float)sum;
+    g.low[t] = (float)(sum - g.high[t]);
+    if (call->backward) g.columns[t] = 0.0;
+  }
+}
+
+static void forget_add(const hark_dense_tile *tile, void *memory) {
+  const gates g = gates_of(tile->call, memory, tile->sequence, tile->head);
+  float high[HARK_TILE_QUERIES] = {0}, low[HARK_TILE_QUERIES] = {0};
+  for (int lane = 0; lane < tile->queries; lane++) {
+    const int64_t position = hark_min(tile->key + tile->shift + lane, tile->sequence->key_count - 1);
+    if (position < 0) continue; /* sees nothing */
+    high[lane] = g.high[position];
+    low[lane] = g.low[position];
+  }
+  for (int key = 0; key < tile->keys; key++)
+    for (int m = hark_dense_first_vector(tile, key); m < hark_dense_vectors(tile); m++) {
+      float *logits = tile->logits + key * HARK_TILE_QUERIES + m * HARK_LANES;
+      const vf coarse = vf_load(high + m * HARK_LANES) - vf_set(g.high[tile->key + key]);
+      const vf fine = vf_load(low + m * HARK_LANES) - vf_set(g.low[tile->key + key]);
+      vf_store(logits, vf_load(logits) + (coarse + fine));
+    }
+}
+
+static bool forget_collects(const hark_dense_call *call) { return call->args->dforget.data != NULL; }
+
+static void forget_collect(const hark_dense_tile *tile, void *memory, const float *gradient) {
+  add_columns(tile, gradient, gates_of(tile->call, memory, tile->sequence, tile->head).columns + tile->key);
+}
+
+static int64_t forget_finish_count(const hark_dense_call *call) {
+  return call->backward && forget_collects(call) ? sequence_heads(call) : 0;
+}
+
+/* F[p] - F[i] = sum over i < t <= p of log sigmoid(f_t), whose derivative is 1 / (1 + e^f). Gates that no query has reached get nothing. */
+static void forget_finish(const hark_dense_call *call, void *memory, int64_t index, void *worker_memory) {
+  const hark_attention_sequence *sequence = call->run->sequences + index / call->heads;
+  const int64_t head = index % call->heads, reached = sequence->query_count - 1 + sequence->offset;
+  const float *forget = forget_row(call, sequence, head);
+  const gates g = gates_of(call, memory, sequence, head);
+  float *out = (float *)call->args->dforget.data + (forget - (const float *)call->args->forget.data);
+  const bool add = (call->args->accumulate & HARK_ACCUMULATE_FORGET) != 0;
+  double before = 0.0;
+  (void)worker_memory;
+  for (int64_t t = 0; t < sequence->key_count; t++) {
+    const double gradient = t <= reached ? before / (1.0 + exp((double)forget[t])) : 0.0;
+    out[t] = (float)(gradient + (add ? (double)out[t] : 0.0));
+    before += g.columns[t];
+  }
+}
+
+const hark_dense_term HARK_ISA(hark_dense_forget) = {.name = "forget",
+                                                     .used = forget_used,
+                                                     .bytes = forget_bytes,
+                                                     .prepare_count = sequence_heads,
+                                                     .prepare = forget_prepare,
+                                                     .add = forget_add,
+                                                     .collects = forget_collects,
+                                                     .collect = forget_collect,
+                                                     .finish_count = forget_finish_count,
+                                                     .finish = forget_finish};
+
+/* ---- RBF kernel -------------------------------------------------------------------------------------------------------------------- */
+
+static bool rbf_used(const hark_attention_desc *desc, const hark_attention_args *args) {
+  (void)args;
+  return desc->kernel == HARK_KERNEL_RBF;
+}
+
+static size_t rbf_bytes(const hark_attention_desc *desc, bool backward, int64_t item_pieces) {
+  (void)item_pieces;
+  return (size_t)(desc->batch * desc->key_heads * desc->key_length) * (sizeof(float) + (backward ? sizeof(double) : 0));
+}
+
+typedef struct norms {
+  double *columns; /* backward only; summed over the heads of the group */
+  float *norm;     /* -|k|^2 log2(e) / (2 sigma^2) */
+} norms;
+
+static norms norms_of(const hark_dense_call *call, void *memory, const hark_attention_sequence *sequence, int64_t key_head) {
+  const int64_t count = call->batch * call->key_heads * call->key_rows;
+  const int64_t at = (sequence->item * call->key_heads + key_head) * call->key_rows + sequence->key_row;
+  double *columns = memory;
+  return (norms){columns + at, (float *)(void *)(columns + (call->backward ? count : 0)) + at};
+}
+
+static int64_t sequence_key_heads(const hark_dense_call *call) { return call->run->sequence_count * call->key_heads; }
+
+static void rbf_prepare(const hark_dense_call *call, void *memory, int64_t index) {
+  const hark_attention_sequence *sequence = call->run->sequences + index / call->key_heads;
+  const norms n = norms_of(call, memory, sequence, index % call->key_heads);
+  for (int64_t i = 0; i < sequence->key_count; i++) {
+    const float *key = hark_dense_row(&call->args->key, sequence->item, index % call->key_heads, sequence->key_row + i);
+    double square = 0.0;
+    for (int c = 0; c < call->head_dim; c++) square += (double)key[c] * (double)key[c];
+    n.norm[i] = (float)(-0.5 * call->scale * 1.44269504088896340736 * square);
+    if (call->backward) n.columns[i] = 0.0;
+  }
+}
+
+static void rbf_add(const hark_dense_tile *tile, void *memory) {
+  const norms n = norms_of(tile->call, memory, tile->sequence, tile->head / tile->call->group);
+  for (int key = 0; key < tile->keys; key++)
+    for (int m = hark_dense_first_vector(tile, key); m < hark_dense_vectors(tile); m++) {
+      float *logits = tile->logits + key * HARK_TILE_QUERIES + m * HARK_LANES;
+      vf_store(logits, vf_load(logits) + vf_set(n.norm[tile->key + key]));
+    }
+}
+
+static bool rbf_collects(const hark_dense_call *call) { return call->args->dkey.data != NULL; }
+
+static void rbf_collect(const hark_dense_tile *tile, void *memory, const float *gradient) {
+  add_columns(tile, gradient, norms_of(tile->call, memory, tile->sequence, tile->head / tile->call->group).columns + tile->key);
+}
+
+static int64_t rbf_finish_count(const hark_dense_call *call) { return call->backward && rbf_collects(call) ? sequence_key_heads(call) : 0; }
+
+/* S -= |k|^2 / (2 sigma^2): dk -= c k / sigma^2. */
+static void rbf_finish(const hark_dense_call *call, void *memory, int64_t index, void *worker_memory) {
+  const hark_attention_sequence *sequence = call->run->sequences + index / call->key_heads;
+  const int64_t key_head = index % call->key_heads;
+  const norms n = norms_of(call, memory, sequence, key_head);
+  (void)worker_memory;
+  for (int64_t i = 0; i < sequence->key_count; i++) {
+    const float *key = hark_dense_row(&call->args->key, sequence->item, key_head, sequence->key_row + i);
+    float *dkey = hark_dense_row_of(&call->args->dkey, sequence->item, key_head, sequence->key_row + i);
+    const float weight = (float)(n.columns[i] * call->scale);
+    if (weight == 0.0f) continue; /* seen by nobody: the key may hold anything */
+    for (int c = 0; c < call->head_dim; c++) dkey[c] -= weight * key[c];
+  }
+}
+
+const hark_dense_term HARK_ISA(hark_dense_rbf) = {.name = "rbf",
+                                                  .used = rbf_used,
+                                                  .bytes = rbf_bytes,
+                                                  .prepare_count = sequence_key_heads,
+                                                  .prepare = rbf_prepare,
+                                                  .add = rbf_add,
+                                                  .collects = rbf_collects,
+                                                  .collect = rbf_collect,
+                                                  .finish_count = rbf_finish_count,
+                                                  .finish = rbf_finish};

@@ -1,0 +1,181 @@
+/* dense_products.h - the matrix products inside attention, on tiles, as micro-kernels with their accumulators in registers.
+ *
+ * Tiles of logits lie transposed: [keys][HARK_TILE_QUERIES], one lane a query. Three products cover forward and backward:
+ *
+ *     scores    C[j][lane]  = finish( start[lane] + sum_k A[k][lane] B[j][k] )      S' = K Q' and dP' = V dO'
+ *     combine   C[j][lane]  = factor[lane] C[j][lane] + sum_k A[k][lane] B[k][j]    O' += V' P' and dQ' += K' dS'
+ *     spread    C[j][lane] += sum_k A[k][lane] B[j][k], lanes = features            dV += P dO and dK += dS Q
+ *
+ * A is packed, B is read as it lies, one element broadcast at a time. A block of rows x vectors of C stays in registers over the whole sum,
+ * which starts from zero in combine and spread, so that rounding errors grow with the tile and not with the sequence. Every lane's sum has
+ * one order, whatever the block: results do not depend on how a tile is cut. Cost: one multiply-add an element; the blocks reach the
+ * processor's peak as long as A fits into the second-level cache.
+ */
+#ifndef HARK_BACKEND_CPU_ISA_DENSE_PRODUCTS_H
+#define HARK_BACKEND_CPU_ISA_DENSE_PRODUCTS_H
+
+#include <stddef.h>
+
+#include "backend/cpu/simd.h"
+
+#define HARK_TILE_QUERIES 64
+#define HARK_TILE_KEYS 64
+#define HARK_TILE_VECTORS (HARK_TILE_QUERIES / HARK_LANES)
+
+/* Vectors and rows of a block: accumulators, one vector of A each and a broadcast fit 32 registers with AVX-512, 16 otherwise. */
+#if HARK_LANES == 16
+#define HARK_BLOCK_VECTORS 4
+#define HARK_BLOCK_ROWS(vectors) ((vectors) >= 3 ? 4 : 8)
+#else
+#define HARK_BLOCK_VECTORS 2
+#define HARK_BLOCK_ROWS(vectors) ((vectors) == 2 ? 6 : 8)
+#endif
+#define HARK_BLOCK_ROWS_MOST 8
+
+typedef enum hark_product_finish {
+  HARK_FINISH_STORE,      /* C = c */
+  HARK_FINISH_SOFTMAX,    /* C = 2^c; top = max(top, c); sum += 2^c */
+  HARK_FINISH_EXP2,       /* C = 2^c */
+  HARK_FINISH_TIMES,      /* C = P c */
+  HARK_FINISH_TIMES_SEEN, /* C = P c, exactly 0 where P is 0, whatever c is */
+  HARK_FINISH_TIMES_ADD,  /* C += P c, exactly 0 where P is 0 and C is 0, whatever c is */
+  HARK_FINISH_COMBINE,
+  HARK_FINISH_COMBINE_FACTOR,
+  HARK_FINISH_SPREAD,
+  HARK_FINISH_SPREAD_PART /* one vector, of which `part` lanes exist in C */
+} hark_product_finish;
+
+typedef struct hark_product {
+  const float *a;
+  ptrdiff_t a_step; /* from one k to the next */
+  const float *b;
+  ptrdiff_t b_row, b_step; /* from one j, one k to the next */
+  float *c;
+  ptrdiff_t c_row;
+  int rows;            /* j */
+  int begin, end;      /* k */
+  const int *limits;   /* COMBINE: vector m needs k < limits[m] only, ascending; else NULL: all have the same end */
+  const float *start;  /* scores: [lanes] */
+  const float *times;  /* TIMES: P, laid out as C */
+  float *top, *sum;    /* SOFTMAX: [lanes] */
+  const float *factor; /* COMBINE_FACTOR: [lanes] */
+  int part;
+} hark_product;
+
+/* Rows j .. j + rows of C, vectors from lane offset `lane`. All of finish, vectors, rows are constants after inlining. */
+HARK_SIMD void hark_product_block(const hark_product_finish finish, const int vectors, const int rows, const hark_product *p, ptrdiff_t j,
+                                  ptrdiff_t lane) {
+  vf c[HARK_BLOCK_ROWS_MOST][HARK_BLOCK_VECTORS];
+  const bool scores = finish <= HARK_FINISH_TIMES_ADD;
+  const bool combine = finish == HARK_FINISH_COMBINE || finish == HARK_FINISH_COMBINE_FACTOR;
+  HARK_UNROLL
+  for (int r = 0; r < rows; r++) {
+    HARK_UNROLL
+    for (int m = 0; m < vectors; m++) c[r][m] = scores ? vf_load(p->start + lane + m * HARK_LANES) : vf_zero();
+  }
+  const float *a = p->a + lane;
+  const float *b = p->b + j * p->b_row;
+  const ptrdiff_t a_step = p->a_step, b_row = p->b_row, b_step = p->b_step;
+  if (combine && p->limits != NULL) {
+    const int *limits = p->limits + lane / HARK_LANES;
+    int k = p->begin;
+    HARK_UNROLL
+    for (int first = 0; first < vectors; first++) {
+      HARK_ROLLED
+      for (; k < limits[first]; k++) {
+        vf av[HARK_BLOCK_VECTORS];
+        HARK_UNROLL
+        for (int m = first; m < vectors; m++) av[m] = vf_load(a + k * a_step + m * HARK_LANES);
+        HARK_UNROLL
+        for (int r = 0; r < rows; r++) {
+          const vf bv = vf_set(b[r * b_row + k * b_step]);
+          HARK_UNROLL
+          for (int m = first; m < vectors; m++) c[r][m] = vf_fma(av[m], bv, c[r][m]);
+        }
+      }
+    }
+  } else {
+    const int end = p->end;
+    HARK_ROLLED
+    for (int k = p->begin; k < end; k++) {
+      vf av[HARK_BLOCK_VECTORS];
+      HARK_UNROLL
+      for (int m = 0; m < vectors; m++) av[m] = vf_load(a + k * a_step + m * HARK_LANES);
+      HARK_UNROLL
+      for (int r = 0; r < rows; r++) {
+        const vf bv = vf_set(b[r * b_row + k * b_step]);
+        HARK_UNROLL
+        for (int m = 0; m < vectors; m++) c[r][m] = vf_fma(av[m], bv, c[r][m]);
+      }
+    }
+  }
+  HARK_UNROLL
+  for (int m = 0; m < vectors; m++) {
+    const ptrdiff_t at = lane + m * HARK_LANES;
+    float *out = p->c + j * p->c_row + at;
+    vf top = vf_zero(), sum = vf_zero(), factor = vf_zero();
+    if (finish == HARK_FINISH_SOFTMAX) {
+      top = vf_load(p->top + at);
+      sum = vf_load(p->sum + at);
+    }
+    if (finish == HARK_FINISH_COMBINE_FACTOR) factor = vf_load(p->factor + at);
+    HARK_UNROLL
+    for (int r = 0; r < rows; r++) {
+      float *to = out + r * p->c_row;
+      vf x = c[r][m];
+      if (finish == HARK_FINISH_SOFTMAX) {
+        top = vf_max(top, x);
+        x = vf_exp2(x);
+        sum = sum + x;
+      } else if (finish == HARK_FINISH_EXP2) {
+        x = vf_exp2(x);
+      } else if (finish == HARK_FINISH_TIMES) {
+        x = x * vf_load(p->times + j * p->c_row + at + r * p->c_row);
+      } else if (finish == HARK_FINISH_TIMES_SEEN) {
+        const vf weight = vf_load(p->times + j * p->c_row + at + r * p->c_row);
+        x = vf_select(vf_equal(weight, vf_zero()), vf_zero(), x * weight);
+      } else if (finish == HARK_FINISH_TIMES_ADD) {
+        const vf weight = vf_load(p->times + j * p->c_row + at + r * p->c_row);
+        x = vf_select(vf_equal(weight, vf_zero()), vf_load(to), vf_fma(x, weight, vf_load(to)));
+      } else if (finish == HARK_FINISH_COMBINE || finish == HARK_FINISH_SPREAD) {
+        x = x + vf_load(to);
+      } else if (finish == HARK_FINISH_COMBINE_FACTOR) {
+        x = vf_fma(vf_load(to), factor, x);
+      }
+      if (finish == HARK_FINISH_SPREAD_PART) {
+        vf_store_part(to, x + vf_load_part(to, p->part), p->part);
+      } else {
+        vf_store(to, x);
+      }
+    }
+    if (finish == HARK_FINISH_SOFTMAX) {
+      vf_store(p->top + at, top);
+      vf_store(p->sum + at, sum);
+    }
+  }
+}
+
+/* All rows of one panel of vectors. */
+HARK_SIMD void hark_product_panel(const hark_product_finish finish, const int vectors, const hark_product *p, ptrdiff_t lane) {
+  const int rows = HARK_BLOCK_ROWS(vectors);
+  int j = 0;
+  for (; j + rows <= p->rows; j += rows) hark_product_block(finish, vectors, rows, p, j, lane);
+  if (rows > 4)
+    for (; j + 4 <= p->rows; j += 4) hark_product_block(finish, vectors, 4, p, j, lane);
+  for (; j + 2 <= p->rows; j += 2) hark_product_block(finish, vectors, 2, p, j, lane);
+  for (; j < p->rows; j++) hark_product_block(finish, vectors, 1, p, j, lane);
+}
+
+/* Vectors first .. last of the lanes. `finish` is a constant after inlining: wrap it in a function of its own. */
+HARK_SIMD void hark_product_run(const hark_product_finish finish, const hark_product *p, int first, int last) {
+  int at = first;
+  for (; at + HARK_BLOCK_VECTORS <= last; at += HARK_BLOCK_VECTORS)
+    hark_product_panel(finish, HARK_BLOCK_VECTORS, p, (ptrdiff_t)at * HARK_LANES);
+#if HARK_BLOCK_VECTORS == 4
+  if (at + 3 == last) hark_product_panel(finish, 3, p, (ptrdiff_t)at * HARK_LANES);
+  if (at + 2 == last) hark_product_panel(finish, 2, p, (ptrdiff_t)at * HARK_LANES);
+#endif
+  if (at + 1 == last) hark_product_panel(finish, 1, p, (ptrdiff_t)at * HARK_LANES);
+}
+
+#endif

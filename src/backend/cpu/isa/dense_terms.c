@@ -1,0 +1,190 @@
+/* dense_terms.c - what adds to logits before the softmax: the table of terms, the mask, and the positional table.
+ *
+ *     S[n,i] += log G[h, |p - i|],  p = n + offset          dlog G[h, t] = sum over entries with |p - i| = t of dS[n,i]
+ *
+ * A tile is [keys][lanes]; logits are in units of log 2. Terms come first, then what causality and the window hide is set to -infinity, so
+ * that nothing in a hidden entry matters. Cost: a few operations a logit.
+ */
+#include "dense_tile.h"
+
+const hark_dense_term *const HARK_ISA(hark_dense_terms)[HARK_DENSE_TERM_COUNT] = {
+    &HARK_ISA(hark_dense_rbf),  &HARK_ISA(hark_dense_forget), &HARK_ISA(hark_dense_log_kernel),
+    &HARK_ISA(hark_dense_bias), &HARK_ISA(hark_dense_mask), /* last: it overwrites whatever else there is */
+};
+
+bool HARK_ISA(hark_dense_finish_logits)(const hark_dense_tile *tile) {
+  const hark_dense_call *call = tile->call;
+  for (int i = 0; i < call->term_count; i++) call->terms[i]->add(tile, call->term_memory[i]);
+  if (!hark_dense_tile_is_partial(tile)) return call->hides;
+  /* Lane l sees keys from shift + l - window to shift + l (with causality) or shift + l + window. */
+  float positions[HARK_LANES];
+  for (int i = 0; i < HARK_LANES; i++) positions[i] = (float)i;
+  const vf lanes = vf_load(positions);
+  for (int key = 0; key < tile->keys; key++) {
+    int64_t first = call->causal ? key - tile->shift : 0, last = HARK_TILE_QUERIES - 1; /* lanes that see the key */
+    if (call->window >= 0) {
+      if (!call->causal) first = key - tile->shift - call->window;
+      last = hark_min(last, key - tile->shift + call->window);
+    }
+    first = hark_min(hark_max(first, 0), HARK_TILE_QUERIES);
+    last = hark_max(last, -1);
+    for (int lane = 0; lane < tile->queries; lane += HARK_LANES) {
+      if (first <= lane && last >= lane + HARK_LANES - 1) continue;
+      float *logits = tile->logits + key * HARK_TILE_QUERIES + lane;
+      const vm hidden = vm_or(vf_less(lanes, vf_set((float)(first - lane))), vf_less(vf_set((float)(last - lane)), lanes));
+      vf_store(logits, vf_select(hidden, vf_set(-INFINITY), vf_load(logits)));
+    }
+  }
+  return true;
+}
+
+/* ---- byte mask: zero hides --------------------------------------------------------------------------------------------------------- */
+
+static bool mask_used(const hark_attention_desc *desc, const hark_attention_args *args) {
+  return desc->has_mask && (args == NULL || args->mask.data != NULL);
+}
+
+static void mask_add(const hark_dense_tile *tile, void *memory) {
+  const hark_tensor *mask = &tile->call->args->mask;
+  const int64_t row_stride = mask->stride[2], key_stride = mask->stride[3];
+  const uint8_t *bytes = (const uint8_t *)mask->data + tile->sequence->item * mask->stride[0] + tile->head * mask->stride[1] +
+                         hark_dense_query_row(tile) * row_stride + hark_dense_key_row(tile) * key_stride;
+  (void)memory;
+  for (int lane = 0; lane < tile->queries; lane += HARK_LANES) {
+    const int rows = tile->queries - lane < HARK_LANES ? tile->queries - lane : HARK_LANES;
+    for (int key = 0; key < tile->keys; key++) {
+      const uint8_t *column = bytes + lane * row_stride + key * key_stride;
+      float *logits = tile->logits + key * HARK_TILE_QUERIES + lane;
+      if (row_stride == 0) {
+        if (*column == 0) vf_store(logits, vf_set(-INFINITY));
+        continue;
+      }
+      for (int r = 0; r < rows; r++)
+        if (column[r * row_stride] == 0) logits[r] = -INFINITY;
+    }
+  }
+}
+
+const hark_dense_term HARK_ISA(hark_dense_mask) = {.name = "mask", .hides = true, .used = mask_used, .add = mask_add};
+
+/* ---- log G by distance ------------------------------------------------------------------------------------------------------------- */
+
+/* Distances of a tile, signed: position minus key, from that of (lane 0, last key) on, a window of keys + lanes - 1. */
+#define DIAGONALS (HARK_TILE_KEYS + HARK_TILE_QUERIES)
+/* Diagonal sums are gathered in several copies in turn, so that a vector is not read again while its store is on its way. */
+#define DIAGONAL_COPIES 8
+
+static bool log_kernel_used(const hark_attention_desc *desc, const hark_attention_args *args) {
+  return desc->has_log_kernel && (args == NULL || args->log_kernel.data != NULL);
+}
+
+static void log_kernel_add(const hark_dense_tile *tile, void *memory) {
+  const hark_tensor *table = &tile->call->args->log_kernel;
+  const float *row = (const float *)table->data + (table->shape[0] > 1 ? tile->head * table->stride[0] : 0);
+  const int64_t lowest = tile->shift - (tile->keys - 1), last = table->shape[1] - 1;
+  float values[DIAGONALS];
+  (void)memory;
+  for (int i = 0; i < tile->keys - 1 + hark_dense_vectors(tile) * HARK_LANES; i++) {
+    const int64_t signed_distance = lowest + i, distance = signed_distance < 0 ? -signed_distance : signed_distance;
+    values[i] = row[hark_min(distance, last) * table->stride[1]] * HARK_LOG2_E; /* beyond the table: lanes without a query */
+  }
+  const vf hidden = vf_set(-INFINITY);
+  for (int key = 0; key < tile->keys; key++)
+    for (int m = hark_dense_first_vector(tile, key); m < hark_dense_vectors(tile); m++) {
+      float *logits = tile->logits + key * HARK_TILE_QUERIES + m * HARK_LANES;
+      const vf value = vf_load(values + (tile->keys - 1 - key) + m * HARK_LANES);
+      vf_store(logits, vf_select(vf_equal(value, hidden), hidden, vf_load(logits) + value));
+    }
+}
+
+/* Sums over the diagonals of one (sequence, head) and range of keys: [pieces][rows of all sequences, both sides][H] in float64. */
+static size_t log_kernel_bytes(const hark_attention_desc *desc, bool backward, int64_t item_pieces) {
+  return backward ? (size_t)(item_pieces * (desc->query_length + desc->key_length) * desc->heads) * sizeof(double) : 0;
+}
+
+/* Sums over the diagonals of a sequence: entry x is for signed distance x + offset - (Lk - 1), of Lq + Lk - 1 that occur. */
+static double *diagonal_sums(const hark_dense_call *call, void *memory, const hark_attention_sequence *sequence, int64_t head,
+                             int64_t chunk) {
+  const int64_t rows = call->query_rows + call->key_rows;
+  return (double *)memory + ((chunk * call->batch + sequence->item) * call->heads + head) * rows + sequence->query_row + sequence->key_row;
+}
+
+static bool log_kernel_collects(const hark_dense_call *call) { return call->args->dlog_kernel.data != NULL; }
+
+static int64_t log_kernel_prepare_count(const hark_dense_call *call) {
+  return call->backward && log_kernel_collects(call) ? call->chunks * call->batch * call->heads : 0;
+}
+
+static void log_kernel_prepare(const hark_dense_call *call, void *memory, int64_t index) {
+  const int64_t rows = call->query_rows + call->key_rows;
+  memset((double *)memory + index * rows, 0, (size_t)rows * sizeof(double));
+}
+
+static void log_kernel_collect(const hark_dense_tile *tile, void *memory, const float *gradient) {
+  float copies[DIAGONAL_COPIES][DIAGONALS + HARK_LANES];
+  const int vectors = hark_dense_vectors(tile);
+  memset(copies, 0, sizeof copies);
+  for (int key = 0; key < tile->keys; key++) {
+    float *sums = copies[key % DIAGONAL_COPIES] + (tile->keys - 1 - key);
+    for (int m = hark_dense_first_vector(tile, key); m < vectors; m++) {
+      float *to = sums + m * HARK_LANES;
+      vf_store(to, vf_load(to) + vf_load(gradient + key * HARK_TILE_QUERIES + m * HARK_LANES));
+    }
+  }
+  double *out = diagonal_sums(tile->call, memory, tile->sequence, tile->head, tile->chunk) + tile->query - tile->key +
+                (tile->sequence->key_count - tile->keys);
+  for (int i = 0; i < tile->keys + tile->queries - 1; i++) {
+    double sum = 0.0;
+    for (int copy = 0; copy < DIAGONAL_COPIES; copy++) sum += copies[copy][i];
+    out[i] += sum;
+  }
+}
+
+/* Pieces: blocks of distances of a row of the table. */
+#define DISTANCE_BLOCK 512
+
+static int64_t log_kernel_finish_count(const hark_dense_call *call) {
+  const hark_tensor *gradient = &call->args->dlog_kernel;
+  if (!call->backward || gradient->data == NULL) return 0;
+  return gradient->shape[0] * hark_ceil_div(gradient->shape[1], DISTANCE_BLOCK);
+}
+
+/* S += log G[|p - i|]: dlog G[t] = sum over both diagonals at distance t, sequences, ranges, and heads that share the row. */
+static void log_kernel_finish(const hark_dense_call *call, void *memory, int64_t index, void *worker_memory) {
+  const hark_tensor *gradient = &call->args->dlog_kernel;
+  const int64_t blocks = hark_ceil_div(gradient->shape[1], DISTANCE_BLOCK), row = index / blocks;
+  const int64_t begin = index % blocks * DISTANCE_BLOCK, end = hark_min(gradient->shape[1], begin + DISTANCE_BLOCK);
+  const bool shared = gradient->shape[0] == 1;
+  double *sums = worker_memory; /* a worker's area holds a tile of logits, which is more */
+  for (int64_t t = begin; t < end; t++) sums[t - begin] = 0.0;
+  for (int64_t s = 0; s < call->run->sequence_count; s++)
+    for (int64_t head = shared ? 0 : row; head < (shared ? call->heads : row + 1); head++)
+      for (int64_t chunk = 0; chunk < call->chunks; chunk++) {
+        const hark_attention_sequence *sequence = call->run->sequences + s;
+        const double *part = diagonal_sums(call, memory, sequence, head, chunk);
+        const int64_t count = sequence->query_count + sequence->key_count - 1, lowest = sequence->offset - (sequence->key_count - 1);
+        if (sequence->query_count == 0 || sequence->key_count == 0) continue;
+        for (int64_t t = begin; t < end; t++) {
+          const int64_t right = t - lowest, left = -t - lowest;
+          if (right >= 0 && right < count) sums[t - begin] += part[right];
+          if (t > 0 && left >= 0 && left < count) sums[t - begin] += part[left];
+        }
+      }
+  float *out = (float *)gradient->data + row * gradient->stride[0];
+  for (int64_t t = begin; t < end; t++) {
+    float *to = out + t * gradient->stride[1];
+    *to = (float)(sums[t - begin] + ((call->args->accumulate & HARK_ACCUMULATE_LOG_KERNEL) != 0 ? (double)*to : 0.0));
+  }
+}
+
+const hark_dense_term HARK_ISA(hark_dense_log_kernel) = {.name = "log_kernel",
+                                                         .hides = true,
+                                                         .used = log_kernel_used,
+                                                         .bytes = log_kernel_bytes,
+                                                         .prepare_count = log_kernel_prepare_count,
+                                                         .prepare = log_kernel_prepare,
+                                                         .add = log_kernel_add,
+                                                         .collects = log_kernel_collects,
+                                                         .collect = log_kernel_collect,
+                                                         .finish_count = log_kernel_finish_count,
+                                                         .finish = log_kernel_finish};

@@ -1,0 +1,134 @@
+/* dense_tile.h - what the parts of dense attention share: a call with everything derived from its arguments, a tile of logits, and the terms.
+ *
+ * Legend: S sequences, H query heads, Hkv key heads, G = H / Hkv; d, dv features. Logits are kept in units of log 2, scaled by
+ * log2(e), as tiles [keys][HARK_TILE_QUERIES]; gradients of logits in natural units.
+ */
+#ifndef HARK_BACKEND_CPU_ISA_DENSE_TILE_H
+#define HARK_BACKEND_CPU_ISA_DENSE_TILE_H
+
+#include "backend/cpu/cpu.h"
+#include "dense_products.h"
+
+/* Something that adds to logits. A new one is a few functions and a row in dense_terms.c. */
+typedef struct hark_dense_call hark_dense_call;
+typedef struct hark_dense_tile hark_dense_tile;
+
+typedef struct hark_dense_term {
+  const char *name;
+  bool hides;                                                                     /* may hide single entries */
+  bool (*used)(const hark_attention_desc *desc, const hark_attention_args *args); /* args NULL: may a call of this descriptor use it? */
+  /* Bytes of scratch for the whole call, at the descriptor's maxima, item_pieces: batch items times the
+   * ranges that their keys are cut into. Optional. */
+  size_t (*bytes)(const hark_attention_desc *desc, bool backward, int64_t item_pieces);
+  /* Before all tiles: `count` pieces of work in parallel. Optional. */
+  int64_t (*prepare_count)(const hark_dense_call *call);
+  void (*prepare)(const hark_dense_call *call, void *memory, int64_t index);
+  /* Adds to tile->logits, of which vectors from hark_dense_first_vector() on are read later. Entries of -infinity are hidden. */
+  void (*add)(const hark_dense_tile *tile, void *memory);
+  /* Is a gradient wanted that collect gathers while tiles are visited? Optional with collect. */
+  bool (*collects)(const hark_dense_call *call);
+  /* Gathers from the gradients of the tile's logits [keys][HARK_TILE_QUERIES], zero where hidden. Tiles of one range of keys come one after
+   * another; other ranges, sequences and key heads may be worked on at the same time. */
+  void (*collect)(const hark_dense_tile *tile, void *memory, const float *gradient);
+  /* After all tiles: `count` pieces of work in parallel, each with a worker's area; 0 when nothing is wanted. Optional. */
+  int64_t (*finish_count)(const hark_dense_call *call);
+  void (*finish)(const hark_dense_call *call, void *memory, int64_t index, void *worker_memory);
+} hark_dense_term;
+
+#define HARK_DENSE_TERM_COUNT 5
+extern const hark_dense_term *const HARK_ISA(hark_dense_terms)[HARK_DENSE_TERM_COUNT];
+extern const hark_dense_term HARK_ISA(hark_dense_mask), HARK_ISA(hark_dense_bias), HARK_ISA(hark_dense_log_kernel),
+    HARK_ISA(hark_dense_forget), HARK_ISA(hark_dense_rbf);
+
+struct hark_dense_call {
+  hark_context *context;
+  const hark_attention_run *run;
+  const hark_attention_desc *desc;
+  const hark_attention_args *args;
+  bool backward;
+  int64_t batch, heads, key_heads, group; /* of this call */
+  int64_t query_rows, key_rows;           /* rows of a batch item */
+  int head_dim, value_dim;
+  int head_pad, value_pad; /* rounded up to whole vectors */
+  double scale;            /* of q.k, natural units: 1 / sigma^2 with the RBF kernel */
+  int64_t window;          /* largest distance, or -1 */
+  bool causal;
+  bool general; /* logits need more than a product: terms or dropout */
+  bool hides;   /* a term may hide single entries */
+  bool rbf;
+  uint32_t dropout_threshold; /* 0: none */
+  float dropout_gain;         /* 1 / (1 - p) */
+  const hark_dense_term *terms[HARK_DENSE_TERM_COUNT];
+  void *term_memory[HARK_DENSE_TERM_COUNT];
+  int term_count;
+  int64_t chunks;        /* key ranges that the backward of one (sequence, key head) is split into */
+  int64_t tile_count;    /* tiles of queries of all sequences, one head */
+  int64_t *tiles_before; /* [S + 1]: tiles of queries of the sequences before */
+  float *partial_dquery; /* [chunks][tile_count H][d][HARK_TILE_QUERIES], NULL with one chunk */
+  char *worker_memory;
+  size_t worker_bytes;
+};
+
+/* One tile: queries first .. first + queries of a sequence, keys likewise. */
+struct hark_dense_tile {
+  const hark_dense_call *call;
+  const hark_attention_sequence *sequence;
+  int64_t sequence_index, head;
+  int64_t chunk;
+  int64_t query, key; /* first rows, counted in the sequence */
+  int queries, keys;
+  int64_t shift; /* position of the first query minus that of the first key */
+  float *logits;
+};
+
+/* First vector of lanes that sees any key at or after row `key` of the tile. Vectors before it are neither computed nor read. */
+static inline int hark_dense_first_vector(const hark_dense_tile *tile, int key) {
+  if (!tile->call->causal) return 0;
+  const int64_t lane = key - tile->shift; /* first lane that sees the key */
+  return lane <= 0 ? 0 : (int)(lane / HARK_LANES);
+}
+static inline int hark_dense_vectors(const hark_dense_tile *tile) { return (tile->queries + HARK_LANES - 1) / HARK_LANES; }
+
+/* Rows of keys whose first visible vector is found together. */
+#define HARK_KEY_GROUP 16
+
+/* Causality or the window hide some entry of the tile. */
+static inline bool hark_dense_tile_is_partial(const hark_dense_tile *tile) {
+  const int64_t window = tile->call->window;
+  if (tile->call->causal && tile->keys - 1 > tile->shift) return true;
+  return window >= 0 && (tile->shift + tile->queries - 1 > window || tile->keys - 1 - tile->shift > window);
+}
+
+/* Rows of the batch item that the tile's first query and key are. */
+static inline int64_t hark_dense_query_row(const hark_dense_tile *tile) { return tile->sequence->query_row + tile->query; }
+static inline int64_t hark_dense_key_row(const hark_dense_tile *tile) { return tile->sequence->key_row + tile->key; }
+
+static inline const float *hark_dense_row(const hark_tensor *t, int64_t item, int64_t head, int64_t row) {
+  return (const float *)t->data + item * t->stride[0] + head * t->stride[1] + row * t->stride[2];
+}
+static inline float *hark_dense_row_of(const hark_tensor *t, int64_t item, int64_t head, int64_t row) {
+  return (float *)t->data + item * t->stride[0] + head * t->stride[1] + row * t->stride[2];
+}
+
+/* Adds all terms and hides what causality and the window hide. True: some entry may be hidden. */
+bool HARK_ISA(hark_dense_finish_logits)(const hark_dense_tile *tile);
+
+/* Zeroes dropped weights of the tile and multiplies the others by the gain. */
+void HARK_ISA(hark_dense_drop)(const hark_dense_tile *tile, float *weights);
+
+/* Keys of the sequence that queries first .. first + queries see at most: *from <= key < *to, possibly none. */
+void HARK_ISA(hark_dense_visible_keys)(const hark_dense_call *call, const hark_attention_sequence *sequence, int64_t query, int64_t queries,
+                                       int64_t *from, int64_t *to);
+
+/* Forward of one tile of queries; backward of one (sequence, key head, key range). */
+void HARK_ISA(hark_dense_forward_tile)(const hark_dense_call *call, int64_t sequence, int64_t head, int64_t tile, void *memory);
+size_t HARK_ISA(hark_dense_forward_bytes)(const hark_attention_desc *desc);
+void HARK_ISA(hark_dense_backward_range)(const hark_dense_call *call, int64_t sequence, int64_t key_head, int64_t chunk, void *memory);
+size_t HARK_ISA(hark_dense_backward_bytes)(const hark_attention_desc *desc);
+/* Gives the gradients of the logits of some queries (at most a tile) and keys to one term's collect; writes no other gradient. */
+void HARK_ISA(hark_dense_visit_gradients)(const hark_dense_call *call, const hark_dense_term *term, void *term_memory, int64_t sequence,
+                                          int64_t head, int64_t query, int queries, int64_t key_from, int64_t key_to, void *memory);
+/* Sums the key ranges' parts of one tile of dquery. */
+void HARK_ISA(hark_dense_gather_dquery)(const hark_dense_call *call, int64_t sequence, int64_t head, int64_t tile, void *memory);
+
+#endif
