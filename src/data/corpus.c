@@ -216,8 +216,8 @@ hark_status hark_corpus_read(hark_context *context, const hark_corpus *corpus, h
   const hark_token_file_info *info = &corpus->info;
   const hark_token_split *part = &info->split[split];
   if (first < 0 || count < 0 || count > part->counts.tokens || first > part->counts.tokens - count)
-    return hark_fail(context, HARK_INVALID_ARGUMENT, "%s: tokens %" PRId64 " .. %" PRId64 " asked for, the split has %" PRId64,
-                     corpus->path, first, first + count, part->counts.tokens);
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "%s: %" PRId64 " tokens from number %" PRId64 " asked for, the split has %" PRId64,
+                     corpus->path, count, first, part->counts.tokens);
   const size_t bytes = (size_t)count * info->token_bytes;
   unsigned char *packed = (unsigned char *)(tokens + count) - bytes;
   HARK_TRY(hark_file_read_at(context, corpus->file, corpus->path, packed, bytes, (uint64_t)(part->offset + first * info->token_bytes)));

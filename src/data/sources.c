@@ -8,6 +8,7 @@
 #include "data/sources.h"
 
 #include <errno.h>
+#include <float.h>
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>
@@ -164,8 +165,11 @@ static hark_status add_piece(hark_context *context, hark_piece_list *list, hark_
   return HARK_OK;
 }
 
-/* How many of `bytes` train. */
-static int64_t training_bytes(double fraction, int64_t bytes) { return hark_min(bytes, (int64_t)floor((1.0 - fraction) * (double)bytes)); }
+/* How many of `bytes` train. 1 - f and the product are rounded; what lies that little below a whole number is that number. */
+static int64_t training_bytes(double fraction, int64_t bytes) {
+  const double rounding = 2 * DBL_EPSILON * (double)bytes;
+  return hark_min(bytes, (int64_t)floor((1.0 - fraction) * (double)bytes + rounding));
+}
 
 hark_status hark_sources_divide(hark_context *context, const hark_corpus_settings *settings, const hark_source_list *sources,
                                 hark_piece_list *out) {
