@@ -224,7 +224,20 @@ void attention_problem_make(const char *text, attention_problem *out) {
   }
   if (c->mask) make_mask(&problem);
   make_division(&problem);
+  if (c->accumulate) problem.accumulate = ~0u;
   *out = problem;
+}
+
+unsigned attention_accumulate_bit(attention_array array) {
+  switch (array) {
+    case ARRAY_DQUERY: return HARK_ACCUMULATE_QUERY;
+    case ARRAY_DKEY: return HARK_ACCUMULATE_KEY;
+    case ARRAY_DVALUE: return HARK_ACCUMULATE_VALUE;
+    case ARRAY_DBIAS: return HARK_ACCUMULATE_BIAS;
+    case ARRAY_DLOG_KERNEL: return HARK_ACCUMULATE_LOG_KERNEL;
+    case ARRAY_DFORGET: return HARK_ACCUMULATE_FORGET;
+    default: return 0;
+  }
 }
 
 void attention_problem_free(attention_problem *problem) {

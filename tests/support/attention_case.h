@@ -68,7 +68,13 @@ typedef struct attention_problem {
   int64_t sequences;
   int64_t *segments; /* or NULL */
   hark_random_stream dropout;
+  double given_scale;  /* of the descriptor: 0 is the default */
+  unsigned accumulate; /* HARK_ACCUMULATE_* */
+  unsigned unwanted;   /* bit of a result: not asked for (ARRAY_LSE: absent in a forward without backward) */
 } attention_problem;
+
+/* The bit in `accumulate` of a gradient; 0 for other results. */
+unsigned attention_accumulate_bit(attention_array array);
 
 /* Reads a case and makes its numbers; fails the test when the text is no case. */
 void attention_problem_make(const char *text, attention_problem *out);

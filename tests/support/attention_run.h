@@ -33,7 +33,7 @@ typedef struct attention_results {
 /* The descriptor of a problem. */
 hark_attention_desc attention_problem_desc(const attention_problem *problem, hark_type type);
 
-/* Forward and backward with every gradient there is. */
+/* Forward and backward with every gradient there is that is not unwanted; results that are not asked for are absent. */
 void attention_run(hark_context *context, hark_type type, const attention_problem *problem, attention_results *out);
 /* Opens a context, runs, closes it; false when the machine is not there. */
 bool attention_run_on(const attention_machine *machine, const attention_problem *problem, attention_results *out);
