@@ -11,4 +11,20 @@ void HARK_ISA(hark_cpu_few_rows)(const hark_cpu_product *product);
 double HARK_ISA(hark_cpu_peak_operations)(int64_t repetitions);
 double HARK_ISA(hark_cpu_read_memory)(const float *data, int64_t count);
 
+/* Kernels of the records of these names; NULL in the table where a record's own definition is as fast. */
+hark_kernel HARK_ISA(hark_cpu_layer_norm_forward), HARK_ISA(hark_cpu_layer_norm_backward);
+hark_kernel HARK_ISA(hark_cpu_rms_norm_forward), HARK_ISA(hark_cpu_rms_norm_backward);
+hark_kernel HARK_ISA(hark_cpu_gelu_forward), HARK_ISA(hark_cpu_gelu_backward);
+hark_kernel HARK_ISA(hark_cpu_silu_forward), HARK_ISA(hark_cpu_silu_backward);
+hark_kernel HARK_ISA(hark_cpu_relu_forward), HARK_ISA(hark_cpu_relu_backward);
+hark_kernel HARK_ISA(hark_cpu_gated_silu_forward), HARK_ISA(hark_cpu_gated_silu_backward);
+hark_kernel HARK_ISA(hark_cpu_add_forward), HARK_ISA(hark_cpu_add_backward);
+hark_kernel HARK_ISA(hark_cpu_dropout_forward), HARK_ISA(hark_cpu_dropout_backward);
+hark_kernel HARK_ISA(hark_cpu_cross_entropy_forward), HARK_ISA(hark_cpu_cross_entropy_backward);
+hark_kernel HARK_ISA(hark_cpu_rotary_forward), HARK_ISA(hark_cpu_rotary_backward);
+hark_kernel HARK_ISA(hark_cpu_sinusoidal_positions_forward), HARK_ISA(hark_cpu_sinusoidal_positions_backward);
+hark_kernel HARK_ISA(hark_cpu_position_embedding_forward), HARK_ISA(hark_cpu_position_embedding_backward);
+hark_kernel HARK_ISA(hark_cpu_scale_forward), HARK_ISA(hark_cpu_scale_backward);
+hark_kernel HARK_ISA(hark_cpu_embedding_backward), HARK_ISA(hark_cpu_adamw_forward), HARK_ISA(hark_cpu_sum_squares_forward);
+
 #endif

@@ -13,6 +13,22 @@ extern const hark_cpu_isa HARK_ISA(hark_cpu_isa);
 static const hark_backend_kernel kernels[] = {
     {"linear", hark_cpu_linear_forward, hark_cpu_linear_backward},
     {"matmul", hark_cpu_matmul_forward, hark_cpu_matmul_backward},
+    {"layer_norm", HARK_ISA(hark_cpu_layer_norm_forward), HARK_ISA(hark_cpu_layer_norm_backward)},
+    {"rms_norm", HARK_ISA(hark_cpu_rms_norm_forward), HARK_ISA(hark_cpu_rms_norm_backward)},
+    {"gelu", HARK_ISA(hark_cpu_gelu_forward), HARK_ISA(hark_cpu_gelu_backward)},
+    {"silu", HARK_ISA(hark_cpu_silu_forward), HARK_ISA(hark_cpu_silu_backward)},
+    {"relu", HARK_ISA(hark_cpu_relu_forward), HARK_ISA(hark_cpu_relu_backward)},
+    {"gated_silu", HARK_ISA(hark_cpu_gated_silu_forward), HARK_ISA(hark_cpu_gated_silu_backward)},
+    {"add", HARK_ISA(hark_cpu_add_forward), HARK_ISA(hark_cpu_add_backward)},
+    {"dropout", HARK_ISA(hark_cpu_dropout_forward), HARK_ISA(hark_cpu_dropout_backward)},
+    {"cross_entropy", HARK_ISA(hark_cpu_cross_entropy_forward), HARK_ISA(hark_cpu_cross_entropy_backward)},
+    {"rotary", HARK_ISA(hark_cpu_rotary_forward), HARK_ISA(hark_cpu_rotary_backward)},
+    {"sinusoidal_positions", HARK_ISA(hark_cpu_sinusoidal_positions_forward), HARK_ISA(hark_cpu_sinusoidal_positions_backward)},
+    {"position_embedding", HARK_ISA(hark_cpu_position_embedding_forward), HARK_ISA(hark_cpu_position_embedding_backward)},
+    {"scale", HARK_ISA(hark_cpu_scale_forward), HARK_ISA(hark_cpu_scale_backward)},
+    {"embedding", NULL, HARK_ISA(hark_cpu_embedding_backward)},
+    {"adamw", HARK_ISA(hark_cpu_adamw_forward), NULL},
+    {"sum_squares", HARK_ISA(hark_cpu_sum_squares_forward), NULL},
 };
 
 static const hark_attention_algorithm *const attention[] = {&HARK_ISA(hark_cpu_dense), NULL};

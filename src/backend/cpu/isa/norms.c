@@ -1,0 +1,159 @@
+/* norms.c - layer_norm and rms_norm over the last dimension.
+ *
+ *     layer_norm  y = gain xhat + bias, xhat = (x - mean) r, r = 1 / sqrt(variance + epsilon)
+ *     rms_norm    y = gain xhat,        xhat = x r,          r = 1 / sqrt(mean(x^2) + epsilon)
+ *     both        dx = r (g - mean(g) - xhat mean(g xhat)), g = gain dy (rms_norm: without mean(g));  dgain = sum dy xhat, dbias = sum dy
+ *
+ * x, y [N, D]; gain, bias [D]; saved: mean [N] (layer_norm), r [N]. A row stays in the first-level cache between its passes; memory sets the
+ * pace: 8 bytes an element forward, 12 backward. The sums over rows are made in at most PARTIALS blocks of rows, which depend on N alone, and
+ * the blocks are added in order in f64.
+ * Ba, Kiros, Hinton, arXiv 1607.06450; Zhang, Sennrich, arXiv 1910.07467.
+ */
+#include "backend/cpu/isa/elements.h"
+
+#define PARTIALS 64 /* blocks of rows; the records ask for so many vectors of D doubles, which hold two of D floats each */
+
+enum { INPUT_X, INPUT_GAIN, INPUT_BIAS };
+
+/* What differs between the two norms. */
+typedef struct norm {
+  bool centred;
+  int saved_inverse; /* number of the saved tensor that holds r; the mean is in number 0 when centred */
+} norm;
+
+static const norm layer = {.centred = true, .saved_inverse = 1}, rms = {.centred = false, .saved_inverse = 0};
+
+HARK_SIMD const float *input(const hark_call *call, int i) {
+  return i < call->input_count && call->inputs[i].type != HARK_NONE ? call->inputs[i].data : NULL;
+}
+
+/* sum of (x - shift)^power over a row, power 1 or 2 */
+HARK_SIMD float row_sum(const float *x, int64_t width, float shift, const int power) {
+  vf a = vf_zero(), b = vf_zero();
+  const vf centre = vf_set(shift);
+  int64_t d = 0;
+  for (; d + 2 * HARK_LANES <= width; d += 2 * HARK_LANES) {
+    const vf u = vf_load(x + d) - centre, v = vf_load(x + d + HARK_LANES) - centre;
+    a = power == 1 ? a + u : vf_fma(u, u, a);
+    b = power == 1 ? b + v : vf_fma(v, v, b);
+  }
+  float total = vf_sum(a + b);
+  for (; d < width; d++) total += power == 1 ? x[d] - shift : (x[d] - shift) * (x[d] - shift);
+  return total;
+}
+
+HARK_SIMD void forward_row(const norm *n, const hark_call *call, int64_t row, int64_t width) {
+  const float *x = (const float *)call->inputs[INPUT_X].data + row * width, *gain = input(call, INPUT_GAIN);
+  const float *bias = n->centred ? input(call, INPUT_BIAS) : NULL;
+  float *y = (float *)call->outputs[0].data + row * width;
+  const float epsilon = (float)((const hark_norm_attributes *)call->attributes)->epsilon;
+  const float mean = n->centred ? row_sum(x, width, 0, 1) / (float)width : 0;
+  const float inverse = 1 / sqrtf(row_sum(x, width, mean, 2) / (float)width + epsilon);
+  if (n->centred) ((float *)call->saved[0].data)[row] = mean;
+  ((float *)call->saved[n->saved_inverse].data)[row] = inverse;
+  for (int64_t d = 0; d < width; d += HARK_LANES) {
+    const int count = (int)hark_min(HARK_LANES, width - d);
+    const vf normal = (load_lanes(x + d, count) - vf_set(mean)) * vf_set(inverse);
+    const vf shift = bias != NULL ? load_lanes(bias + d, count) : vf_zero();
+    store_lanes(y + d, vf_fma(load_lanes(gain + d, count), normal, shift), count);
+  }
+}
+
+static void layer_forward_rows(const hark_call *call, int64_t first, int64_t last) {
+  const int64_t width = hark_cpu_row_length(&call->inputs[INPUT_X]);
+  for (int64_t row = first; row < last; row++) forward_row(&layer, call, row, width);
+}
+static void rms_forward_rows(const hark_call *call, int64_t first, int64_t last) {
+  const int64_t width = hark_cpu_row_length(&call->inputs[INPUT_X]);
+  for (int64_t row = first; row < last; row++) forward_row(&rms, call, row, width);
+}
+
+hark_status HARK_ISA(hark_cpu_layer_norm_forward)(hark_context *context, const hark_call *call) {
+  const hark_tensor *x = &call->inputs[INPUT_X];
+  hark_cpu_rows(context, call, hark_cpu_row_count(x), hark_cpu_row_length(x), layer_forward_rows);
+  return HARK_OK;
+}
+hark_status HARK_ISA(hark_cpu_rms_norm_forward)(hark_context *context, const hark_call *call) {
+  const hark_tensor *x = &call->inputs[INPUT_X];
+  hark_cpu_rows(context, call, hark_cpu_row_count(x), hark_cpu_row_length(x), rms_forward_rows);
+  return HARK_OK;
+}
+
+/* y = gain xhat + bias: with g = gain dy, dx = r (g - mean(g) - xhat mean(g xhat)); dgain += dy xhat, dbias += dy into a block's sums */
+HARK_SIMD void backward_row(const norm *n, const hark_call *call, int64_t row, int64_t width, float *gain_sums, float *bias_sums) {
+  const float *x = (const float *)call->inputs[INPUT_X].data + row * width, *gain = input(call, INPUT_GAIN);
+  const float *dy = (const float *)call->output_gradients[0].data + row * width;
+  const vf mean = vf_set(n->centred ? ((const float *)call->saved[0].data)[row] : 0);
+  const float inverse = ((const float *)call->saved[n->saved_inverse].data)[row];
+  vf sum_g = vf_zero(), sum_gx = vf_zero();
+  for (int64_t d = 0; d < width; d += HARK_LANES) {
+    const int count = (int)hark_min(HARK_LANES, width - d);
+    const vf gradient = load_lanes(dy + d, count), g = load_lanes(gain + d, count) * gradient;
+    const vf normal = (load_lanes(x + d, count) - mean) * vf_set(inverse);
+    sum_gx = vf_fma(g, normal, sum_gx); /* lanes beyond the row are zero in g */
+    if (n->centred) sum_g = sum_g + g;
+    if (gain_sums != NULL) give_lanes(gain_sums + d, gradient * normal, true, count);
+    if (bias_sums != NULL) give_lanes(bias_sums + d, gradient, true, count);
+  }
+  if (!hark_cpu_wanted(call, INPUT_X)) return;
+  float *dx = (float *)call->input_gradients[INPUT_X].data + row * width;
+  const vf mean_g = vf_set(n->centred ? vf_sum(sum_g) / (float)width : 0), mean_gx = vf_set(vf_sum(sum_gx) / (float)width);
+  const bool add = hark_cpu_adds(call, INPUT_X);
+  for (int64_t d = 0; d < width; d += HARK_LANES) {
+    const int count = (int)hark_min(HARK_LANES, width - d);
+    const vf g = load_lanes(gain + d, count) * load_lanes(dy + d, count), normal = (load_lanes(x + d, count) - mean) * vf_set(inverse);
+    give_lanes(dx + d, vf_set(inverse) * (g - mean_g - normal * mean_gx), add, count);
+  }
+}
+
+static bool wants_bias(const norm *n, const hark_call *call) { return n->centred && hark_cpu_wanted(call, INPUT_BIAS); }
+
+static int64_t block_rows(int64_t rows) { return hark_ceil_div(rows, PARTIALS); }
+
+/* A block's sums in the workspace: [dgain D | dbias D]. */
+static float *sums_of(const hark_call *call, int64_t block, int64_t width) { return (float *)call->workspace + 2 * block * width; }
+
+HARK_SIMD void backward_rows(const norm *n, const hark_call *call, int64_t first, int64_t last) {
+  const int64_t width = hark_cpu_row_length(&call->inputs[INPUT_X]);
+  const int64_t block = first / block_rows(hark_cpu_row_count(&call->inputs[INPUT_X]));
+  float *gain_sums = hark_cpu_wanted(call, INPUT_GAIN) ? sums_of(call, block, width) : NULL;
+  float *bias_sums = wants_bias(n, call) ? sums_of(call, block, width) + width : NULL;
+  if (gain_sums != NULL) memset(gain_sums, 0, (size_t)width * sizeof(float));
+  if (bias_sums != NULL) memset(bias_sums, 0, (size_t)width * sizeof(float));
+  for (int64_t row = first; row < last; row++) backward_row(n, call, row, width, gain_sums, bias_sums);
+}
+static void layer_backward_rows(const hark_call *call, int64_t first, int64_t last) { backward_rows(&layer, call, first, last); }
+static void rms_backward_rows(const hark_call *call, int64_t first, int64_t last) { backward_rows(&rms, call, first, last); }
+
+/* dparameter[d] = sum over blocks, in order */
+static void add_blocks(const hark_call *call, int parameter, int64_t width, int64_t blocks, int64_t offset) {
+  enum { COLUMNS = 64 };
+  float *out = call->input_gradients[parameter].data;
+  const bool add = hark_cpu_adds(call, parameter);
+  for (int64_t first = 0; first < width; first += COLUMNS) {
+    const int64_t count = hark_min(COLUMNS, width - first);
+    double sum[COLUMNS] = {0};
+    for (int64_t block = 0; block < blocks; block++) {
+      const float *from = sums_of(call, block, width) + offset + first;
+      for (int64_t d = 0; d < count; d++) sum[d] += (double)from[d];
+    }
+    for (int64_t d = 0; d < count; d++) out[first + d] = (float)(add ? (double)out[first + d] + sum[d] : sum[d]);
+  }
+}
+
+static hark_status backward(hark_context *context, const norm *n, const hark_call *call, hark_cpu_range *rows_body) {
+  if (hark_cpu_no_gradient(call)) return HARK_OK;
+  const hark_tensor *x = &call->inputs[INPUT_X];
+  const int64_t rows = hark_cpu_row_count(x), width = hark_cpu_row_length(x), step = hark_max(1, block_rows(rows));
+  hark_cpu_ranges(context, call, rows, step, 2 * HARK_CPU_GRAIN / width, rows_body);
+  const int64_t blocks = hark_ceil_div(rows, step);
+  if (hark_cpu_wanted(call, INPUT_GAIN)) add_blocks(call, INPUT_GAIN, width, blocks, 0);
+  if (wants_bias(n, call)) add_blocks(call, INPUT_BIAS, width, blocks, width);
+  return HARK_OK;
+}
+hark_status HARK_ISA(hark_cpu_layer_norm_backward)(hark_context *context, const hark_call *call) {
+  return backward(context, &layer, call, layer_backward_rows);
+}
+hark_status HARK_ISA(hark_cpu_rms_norm_backward)(hark_context *context, const hark_call *call) {
+  return backward(context, &rms, call, rms_backward_rows);
+}
