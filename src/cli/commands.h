@@ -5,6 +5,9 @@
 #include "cli/common.h"
 
 #define HARK_COMMANDS(X)                                                                                                                   \
+  X(train)                                                                                                                                 \
+  X(generate)                                                                                                                              \
+  X(eval)                                                                                                                                  \
   X(info)                                                                                                                                  \
   X(plot)                                                                                                                                  \
   X(bench)                                                                                                                                 \

@@ -1,7 +1,6 @@
 /* progress.c - how long work tells how far it is. */
 #include "cli/progress.h"
 
-#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -75,11 +74,12 @@ const char *hark_progress_time(double seconds, char text[HARK_PROGRESS_TIME_BYTE
     memcpy(text, "-", 2);
     return text;
   }
-  const int64_t whole = (int64_t)(seconds + 0.5), hours = whole / 3600, minutes = whole / 60 % 60, rest = whole % 60;
+  const int64_t whole = (int64_t)(seconds + 0.5);
+  const int hours = (int)(whole / 3600), minutes = (int)(whole / 60 % 60), rest = (int)(whole % 60);
   if (hours > 0) {
-    snprintf(text, HARK_PROGRESS_TIME_BYTES, "%" PRId64 ":%02" PRId64 ":%02" PRId64, hours, minutes, rest);
+    snprintf(text, HARK_PROGRESS_TIME_BYTES, "%d:%02u:%02u", hours, (unsigned)minutes, (unsigned)rest);
   } else {
-    snprintf(text, HARK_PROGRESS_TIME_BYTES, "%" PRId64 ":%02" PRId64, minutes, rest);
+    snprintf(text, HARK_PROGRESS_TIME_BYTES, "%d:%02u", minutes, (unsigned)rest);
   }
   return text;
 }

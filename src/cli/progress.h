@@ -31,7 +31,7 @@ void hark_progress_end(hark_progress *progress);
 /* Seconds of a clock that only goes forward. */
 double hark_progress_clock(void);
 /* "1:02:03" or "2:03". `text` of HARK_PROGRESS_TIME_BYTES. */
-#define HARK_PROGRESS_TIME_BYTES 24
+#define HARK_PROGRESS_TIME_BYTES 40
 const char *hark_progress_time(double seconds, char text[HARK_PROGRESS_TIME_BYTES]);
 
 #endif

@@ -155,12 +155,17 @@ const char *hark_number_print(double value, char text[HARK_NUMBER_BYTES]) {
     if (strtod(raw, NULL) == value) break;
   }
   decimal_point(point);
-  const size_t bytes = strlen(point);
-  char *const at = strstr(raw, point);
-  if (at == NULL) return strcpy(text, raw);
-  const size_t before = (size_t)(at - raw);
-  memcpy(text, raw, before);
-  text[before] = '.';
-  strcpy(text + before + 1, at + bytes);
+  const char *const at = strstr(raw, point), *const exponent = strchr(raw, 'e');
+  const char *const digits_end = exponent != NULL ? exponent : raw + strlen(raw);
+  size_t used = at != NULL ? (size_t)(at - raw) : (size_t)(digits_end - raw);
+  memcpy(text, raw, used);
+  if (at != NULL) {
+    const char *const fraction = at + strlen(point);
+    text[used++] = '.';
+    memcpy(text + used, fraction, (size_t)(digits_end - fraction));
+    used += (size_t)(digits_end - fraction);
+  }
+  if (exponent != NULL) snprintf(text + used, HARK_NUMBER_BYTES - used, "e%ld", strtol(exponent + 1, NULL, 10)); /* e-5, not e-05 */
+  if (exponent == NULL) text[used] = 0;
   return text;
 }

@@ -7,8 +7,8 @@
 #define MINIMUM_RATE_PART 0.1 /* of the learning rate */
 
 #define AT(field) offsetof(hark_config, field)
-#define TRAIN "train bench"
-#define READS "train eval generate bench" /* subcommands that open a model and its data */
+#define TRAIN "train bench config"
+#define READS "train eval generate bench config" /* subcommands that open a model and its data */
 
 static const hark_option options[] = {
     /* model */
