@@ -71,11 +71,13 @@ unsigned char *test_file_read(const char *path, size_t *bytes) {
   return data;
 }
 
-void test_file_age(const char *path, long seconds) {
-  const struct timespec then = {.tv_sec = time(NULL) - seconds};
+void test_file_set_time(const char *path, int64_t seconds, int64_t nanoseconds) {
+  const struct timespec then = {.tv_sec = (time_t)seconds, .tv_nsec = (long)nanoseconds};
   const struct timespec times[2] = {then, then};
   if (utimensat(AT_FDCWD, path, times, 0) != 0) fail_msg("%s: %s", path, strerror(errno));
 }
+
+void test_file_age(const char *path, long seconds) { test_file_set_time(path, time(NULL) - seconds, 0); }
 
 static void *allocate(void *user, size_t bytes, size_t alignment) {
   test_memory *memory = user;

@@ -3,6 +3,7 @@
 #define HARK_TESTS_TEXT_FILES_H
 
 #include <hark/context.h>
+#include <stdint.h>
 
 #define TEST_PATH_BYTES 512
 
@@ -21,6 +22,8 @@ unsigned char *test_file_read(const char *path, size_t *bytes);
 
 /* Sets the time of the last change to `seconds` before now. */
 void test_file_age(const char *path, long seconds);
+/* Sets it to a time since 1970. */
+void test_file_set_time(const char *path, int64_t seconds, int64_t nanoseconds);
 
 /* A context of the reference backend on an allocator that fails at allocation number fail_at (counted from 1; 0: never) and counts what is
  * live. */
