@@ -39,7 +39,7 @@ hark_status hark_self_attention_plan(hark_context *context, const hark_self_atte
   desc.structure = spec->structure;
   desc.window = spec->window;
   desc.kernel = spec->kernel;
-  desc.sigma = spec->sigma;
+  if (spec->kernel == HARK_KERNEL_RBF) desc.sigma = spec->sigma; /* configurations carry one always */
   desc.batch = batch;
   desc.heads = spec->heads;
   desc.key_heads = spec->key_heads;
