@@ -37,9 +37,9 @@ hark_status hark_self_attention_plan(hark_context *context, const hark_self_atte
   hark_attention_desc desc = hark_attention_desc_default();
   desc.type = type;
   desc.structure = spec->structure;
-  desc.window = spec->window;
+  if (spec->structure == HARK_STRUCTURE_WINDOW) desc.window = spec->window; /* configurations carry both always */
   desc.kernel = spec->kernel;
-  if (spec->kernel == HARK_KERNEL_RBF) desc.sigma = spec->sigma; /* configurations carry one always */
+  if (spec->kernel == HARK_KERNEL_RBF) desc.sigma = spec->sigma;
   desc.batch = batch;
   desc.heads = spec->heads;
   desc.key_heads = spec->key_heads;
