@@ -83,6 +83,7 @@ static bool may_color(const basic_values *basic) {
 static hark_status check_arguments(hark_invocation *call) {
   const hark_command *const command = call->command;
   const int count = hark_options_argument_count(call->options);
+  if (hark_options_problem_count(call->options) > 0) return HARK_OK; /* a word behind an unknown flag may have been its value */
   if (count < command->argument_minimum) {
     return hark_options_complain(call->context, call->options, command->arguments, "missing; usage: hark %s [options] %s", command->name,
                                  command->arguments);

@@ -170,10 +170,10 @@ static void print_help_line(const hark_option_entry *entry, hark_text *text) {
   hark_text help = hark_text_empty(text->context);
   hark_text_append(&help, "%s", option->help);
   if (option->type == HARK_OPTION_ENUM) {
-    hark_text_append(&help, ":");
     size_t length;
-    for (const char *at = option->range, *word; (word = hark_next_word(&at, '|', &length)) != NULL;) {
-      hark_text_append(&help, " %.*s", (int)length, word);
+    const char *between = "; one of";
+    for (const char *at = option->range, *word; (word = hark_next_word(&at, '|', &length)) != NULL; between = ",") {
+      hark_text_append(&help, "%s %.*s", between, (int)length, word);
     }
   }
   if (option->type != HARK_OPTION_BOOL && option->initial != NULL && option->initial[0] != 0) {

@@ -40,7 +40,7 @@ bool hark_option_range_is_sound(const char *text);
 /* Index of the value among words separated by '|', or -1. */
 int hark_option_choice(const char *choices, const char *value);
 bool hark_option_read_bool(const char *value, bool *out);
-/* Levenshtein distance, and the largest one at which a word may be taken for another: a third of the letters, one at least. */
+/* Edit distance (a swap of neighbours is one step), and the largest one at which a word may be taken for another: a third of the letters, one at least. */
 int hark_word_distance(const char *a, const char *b);
 int hark_word_near(const char *word);
 

@@ -133,22 +133,24 @@ bool hark_option_read_bool(const char *value, bool *out) {
 
 /* ---- nearness ---- */
 
-/* Levenshtein distance, row by row: d[i][j] = min(d[i-1][j] + 1, d[i][j-1] + 1, d[i-1][j-1] + [a_i != b_j]). */
+/* Optimal string alignment: insert, delete, replace or swap two neighbours, one step each, row by row:
+ * d[i][j] = min(d[i-1][j] + 1, d[i][j-1] + 1, d[i-1][j-1] + [a_i != b_j], and d[i-2][j-2] + 1 where a_i a_{i-1} = b_{j-1} b_j). */
 int hark_word_distance(const char *a, const char *b) {
-  int row[HARK_OPTION_WORD_BYTES];
+  int rows[3][HARK_OPTION_WORD_BYTES];
   const int columns = (int)strlen(b);
   if (strlen(a) >= HARK_OPTION_WORD_BYTES || columns >= HARK_OPTION_WORD_BYTES) return HARK_OPTION_WORD_BYTES;
-  for (int j = 0; j <= columns; j++) row[j] = j;
-  for (int i = 1; a[i - 1] != 0; i++) {
-    int diagonal = row[0];
+  for (int j = 0; j <= columns; j++) rows[0][j] = j;
+  int i = 1;
+  for (; a[i - 1] != 0; i++) {
+    int *const row = rows[i % 3];
+    const int *const above = rows[(i + 2) % 3], *const two_above = rows[(i + 1) % 3];
     row[0] = i;
     for (int j = 1; j <= columns; j++) {
-      const int replaced = diagonal + (a[i - 1] != b[j - 1]);
-      diagonal = row[j];
-      row[j] = (int)hark_min(replaced, 1 + hark_min(row[j], row[j - 1]));
+      row[j] = (int)hark_min(above[j - 1] + (a[i - 1] != b[j - 1]), 1 + hark_min(above[j], row[j - 1]));
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) row[j] = (int)hark_min(row[j], two_above[j - 2] + 1);
     }
   }
-  return row[columns];
+  return rows[(i - 1) % 3][columns];
 }
 
 /* Two words are near when at most a third of the letters (and one at least) differ. */
