@@ -215,7 +215,6 @@ hark_status hark_tape_apply(hark_tape *tape, const hark_operator *op, const void
     const bool real = inferred.outputs[i].type == HARK_F32 || inferred.outputs[i].type == HARK_F64;
     HARK_TRY(new_output(tape, &inferred.outputs[i], recorded && real, overwrites, &node.outputs[i]));
     call.outputs[i] = tape_value_at(tape, node.outputs[i])->tensor;
-    outputs[i] = node.outputs[i];
   }
   for (int i = 0; i < HARK_MAX_SAVED; i++) {
     if (inferred.saved[i].type == HARK_NONE) continue;
@@ -238,5 +237,6 @@ hark_status hark_tape_apply(hark_tape *tape, const hark_operator *op, const void
     for (int i = 0; i < HARK_MAX_SAVED; i++) tape_storage_drop(tape, node.saved_storage[i]);
   for (int i = 0; i < input_count; i++)
     if (consumed >> i & 1u) hark_tape_release(tape, inputs[i]);
+  memcpy(outputs, node.outputs, (size_t)op->output_count * sizeof *outputs); /* last: they may stand where the inputs stood */
   return HARK_OK;
 }

@@ -132,7 +132,7 @@ static double shifted_loss(const graph *g, int i, int64_t j, double by) {
 }
 
 static void check_gradients(bool segmented) {
-  hark_context *context = test_reference_context();
+  hark_context *context = test_reference_open();
   graph g;
   graph_open(&g, context, HARK_F64, segmented);
   gradients_of(&g);
@@ -152,7 +152,7 @@ static void check_gradients(bool segmented) {
     }
   }
   graph_close(&g);
-  test_context_close(context);
+  test_setup_close(context);
 }
 
 static void test_gradients(void **state) {
@@ -172,7 +172,7 @@ static void test_segment_has_same_bits(void **state) {
   const int count = test_setups(setups);
   assert_true(count > 0);
   for (int s = 0; s < count; s++) {
-    hark_context *context = test_context(&setups[s], 2);
+    hark_context *context = test_setup_open(&setups[s], 2);
     graph plain, segmented;
     graph_open(&plain, context, HARK_F32, false);
     graph_open(&segmented, context, HARK_F32, true);
@@ -186,13 +186,13 @@ static void test_segment_has_same_bits(void **state) {
     }
     graph_close(&plain);
     graph_close(&segmented);
-    test_context_close(context);
+    test_setup_close(context);
   }
 }
 
 /* A shape-only run finds the memory of the step: after reserving it, steps allocate nothing. */
 static void check_steady(bool segmented) {
-  hark_context *context = test_reference_context();
+  hark_context *context = test_reference_open();
   graph g;
   graph_open(&g, context, HARK_F64, segmented);
   hark_value loss = 0;
@@ -210,7 +210,7 @@ static void check_steady(bool segmented) {
   assert_int_equal(hark_context_memory(context).allocations, before);
   assert_int_equal(hark_tape_peak_bytes(g.tape), peak);
   graph_close(&g);
-  test_context_close(context);
+  test_setup_close(context);
 }
 
 static void test_steady_step_allocates_nothing(void **state) {
@@ -221,7 +221,7 @@ static void test_steady_step_allocates_nothing(void **state) {
 
 static void test_misuse_is_refused(void **state) {
   (void)state;
-  hark_context *context = test_reference_context();
+  hark_context *context = test_reference_open();
   graph g;
   graph_open(&g, context, HARK_F64, false);
   hark_value x = 0, y = 0, both[2] = {0};
@@ -241,13 +241,13 @@ static void test_misuse_is_refused(void **state) {
   hark_tape_reset(g.tape);
   assert_int_equal(forward(&g, &loss), HARK_OK);
   graph_close(&g);
-  test_context_close(context);
+  test_setup_close(context);
 }
 
 /* Without recording the result is the same and a backward is refused. */
 static void test_inference(void **state) {
   (void)state;
-  hark_context *context = test_reference_context();
+  hark_context *context = test_reference_open();
   graph g;
   graph_open(&g, context, HARK_F64, false);
   const double recorded = loss_of(&g);
@@ -269,14 +269,14 @@ static void test_inference(void **state) {
   assert_memory_equal(&value, &recorded, sizeof value);
   assert_int_equal(hark_tape_backward(g.tape, outputs[0], 1.0), HARK_INVALID_ARGUMENT);
   graph_close(&g);
-  test_context_close(context);
+  test_setup_close(context);
 }
 
 /* Random requests: what is out at one time never overlaps, and the shape-only pool foresees the size. */
 static void test_pool(void **state) {
   (void)state;
   enum { SLOTS = 40, ROUNDS = 4000 };
-  hark_context *context = test_reference_context();
+  hark_context *context = test_reference_open();
   hark_pool shapes, real;
   hark_pool_open(&shapes, context, true);
   hark_pool_open(&real, context, false);
@@ -304,7 +304,7 @@ static void test_pool(void **state) {
   assert_int_equal(hark_pool_bytes(&real), shapes.peak_end);
   hark_pool_close(&shapes);
   hark_pool_close(&real);
-  test_context_close(context);
+  test_setup_close(context);
 }
 
 int main(void) {

@@ -1,0 +1,342 @@
+/* test_decoder.c - the decoder as a whole: gradients against differences, recomputation, causality, decoding with a cache, sampling. */
+#include <hark/hark.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "models/decoder.h"
+#include "models/decoding.h"
+#include "models/sampling.h"
+#include "support/cmocka_all.h"
+#include "support/setups.h"
+
+#define BATCH 2
+#define LENGTH 7
+#define VOCABULARY 11
+#define IGNORED_TARGET 3 /* index of a target that is left out */
+
+/* One row a variant: every option of the decoder occurs in at least one. */
+typedef struct variant {
+  const char *name;
+  hark_decoder_config config;
+} variant;
+
+#define BASE(number_of_key_heads)                                                                                                          \
+  .vocabulary = VOCABULARY, .layers = 2, .heads = 2, .key_heads = (number_of_key_heads), .width = 8, .feed_forward_width = 12,             \
+  .context = LENGTH + 3, .norm_epsilon = 1e-5, .rotary_base = 10000, .sigma = 2
+
+static const variant variants[] = {
+    {"rotary", {BASE(2), .positions = HARK_POSITIONS_ROTARY, .rotary_pairs = HARK_ROTARY_HALF, .bias = true}},
+    {"interleaved_grouped_tied",
+     {BASE(1), .positions = HARK_POSITIONS_ROTARY, .tie_embeddings = true, .activation = HARK_ACTIVATION_GELU_TANH}},
+    {"learned_rms_gated", {BASE(2), .positions = HARK_POSITIONS_LEARNED, .norm = HARK_NORM_RMS, .activation = HARK_ACTIVATION_GATED_SILU}},
+    {"sinusoidal_silu_recompute",
+     {BASE(2), .positions = HARK_POSITIONS_SINUSOIDAL, .activation = HARK_ACTIVATION_SILU, .recompute = true, .bias = true}},
+    {"forget_window",
+     {BASE(2), .positions = HARK_POSITIONS_NONE, .forget_gate = true, .structure = HARK_STRUCTURE_WINDOW, .window = 3, .bias = true}},
+    {"rbf_relu", {BASE(2), .positions = HARK_POSITIONS_NONE, .kernel = HARK_KERNEL_RBF, .activation = HARK_ACTIVATION_RELU}},
+    {"dropout_recompute",
+     {BASE(2), .positions = HARK_POSITIONS_ROTARY, .dropout = 0.2, .embedding_dropout = 0.1, .attention_dropout = 0.3, .recompute = true}},
+};
+#define VARIANTS (sizeof variants / sizeof *variants)
+
+typedef struct model {
+  hark_context *context;
+  hark_decoder *decoder;
+  hark_attention_plan **plans;
+  hark_tape *tape;
+  hark_tensor tokens, targets;
+  uint32_t micro_step;
+} model;
+
+static void model_open(model *m, hark_context *context, const hark_decoder_config *config, hark_type type) {
+  *m = (model){.context = context};
+  const int64_t shape[] = {BATCH, LENGTH};
+  int32_t tokens[BATCH * LENGTH], targets[BATCH * LENGTH];
+  const hark_random_stream stream = {.seed = 3, .layer_purpose = hark_random_layer_purpose(0, HARK_RANDOM_TEST)};
+  for (int i = 0; i < BATCH * LENGTH; i++) {
+    tokens[i] = (int32_t)(hark_random_word(&stream, (uint64_t)i) % VOCABULARY);
+    targets[i] = (int32_t)(hark_random_word(&stream, (uint64_t)(1000 + i)) % VOCABULARY);
+  }
+  targets[IGNORED_TARGET] = -1;
+  assert_int_equal(hark_decoder_create(context, config, type, true, &m->decoder), HARK_OK);
+  assert_int_equal(hark_parameters_initialise(context, &m->decoder->parameters, 5), HARK_OK);
+  assert_int_equal(hark_decoder_plans_create(context, m->decoder, BATCH, LENGTH, LENGTH, true, &m->plans), HARK_OK);
+  assert_int_equal(hark_tape_create(context, &m->tape), HARK_OK);
+  assert_int_equal(hark_tensor_create(context, HARK_I32, 2, shape, &m->tokens), HARK_OK);
+  assert_int_equal(hark_tensor_create(context, HARK_I32, 2, shape, &m->targets), HARK_OK);
+  assert_int_equal(hark_tensor_write(context, &m->tokens, tokens), HARK_OK);
+  assert_int_equal(hark_tensor_write(context, &m->targets, targets), HARK_OK);
+}
+
+static void model_close(model *m) {
+  hark_tape_destroy(&m->tape);
+  hark_decoder_plans_destroy(m->context, m->decoder, &m->plans);
+  hark_decoder_destroy(m->context, &m->decoder);
+  hark_tensor_destroy(m->context, &m->tokens);
+  hark_tensor_destroy(m->context, &m->targets);
+}
+
+static hark_forward forward_of(const model *m, bool training) {
+  return (hark_forward){.tape = m->tape,
+                        .parameters = &m->decoder->parameters,
+                        .training = training,
+                        .seed = 17,
+                        .micro_step = m->micro_step,
+                        .plans = m->plans};
+}
+
+static double read_number(hark_context *context, const hark_tensor *tensor) {
+  double wide = 0;
+  float narrow = 0;
+  assert_int_equal(hark_tensor_read(context, tensor, tensor->type == HARK_F64 ? (void *)&wide : (void *)&narrow), HARK_OK);
+  return tensor->type == HARK_F64 ? wide : (double)narrow;
+}
+
+/* Loss of a training pass; with `backward` the gradients are written. */
+static double loss_of(const model *m, bool backward) {
+  const hark_forward forward = forward_of(m, true);
+  hark_value tokens = 0, targets = 0, loss = 0;
+  hark_tape_reset(m->tape);
+  assert_int_equal(hark_tape_leaf(m->tape, &m->tokens, NULL, &tokens), HARK_OK);
+  assert_int_equal(hark_tape_leaf(m->tape, &m->targets, NULL, &targets), HARK_OK);
+  const hark_status status = hark_decoder_loss(m->context, m->decoder, &forward, tokens, targets, 0.1, 0.05, &loss);
+  if (status != HARK_OK) fail_msg("%s", hark_context_message(m->context));
+  if (backward) {
+    hark_tensor gradients = m->decoder->parameters.gradients;
+    assert_int_equal(hark_tensor_zero(m->context, &gradients), HARK_OK);
+    assert_int_equal(hark_tape_backward(m->tape, loss, 1.0), HARK_OK);
+  }
+  return read_number(m->context, hark_tape_tensor(m->tape, loss));
+}
+
+/* Four-point differences: with h = 1e-4 and losses of order one the difference has an error near 1e-12 from rounding and h^4 f5 / 30 from
+ * the formula; weights of size 0.02 under layer norms make f5 large, hence a bound of 1e-6 of the largest gradient. */
+static void test_gradients(void **state) {
+  (void)state;
+  const double h = 1e-4;
+  for (size_t v = 0; v < VARIANTS; v++) {
+    if (variants[v].config.activation == HARK_ACTIVATION_RELU)
+      continue; /* kinks within h of zero; relu's own gradient is tested on its own */
+    hark_context *context = test_reference_open();
+    model m;
+    model_open(&m, context, &variants[v].config, HARK_F64);
+    hark_parameters *parameters = &m.decoder->parameters;
+    const int64_t total = parameters->weights.shape[0];
+    double *weights = malloc((size_t)total * sizeof *weights), *gradients = malloc((size_t)total * sizeof *gradients);
+    assert_non_null(weights);
+    assert_non_null(gradients);
+    (void)loss_of(&m, true);
+    assert_int_equal(hark_tensor_read(context, &parameters->weights, weights), HARK_OK);
+    assert_int_equal(hark_tensor_read(context, &parameters->gradients, gradients), HARK_OK);
+    double largest = 0;
+    for (int64_t i = 0; i < total; i++) largest = fmax(largest, fabs(gradients[i]));
+    assert_true(largest > 1e-3);
+    for (int32_t p = 0; p < parameters->count; p++) {
+      const hark_parameter *parameter = &parameters->list[p];
+      const int64_t stride = parameter->count / 3 + 1; /* three places of each parameter */
+      for (int64_t j = stride / 2; j < parameter->count; j += stride) {
+        const int64_t i = parameter->first + j;
+        const double before = weights[i];
+        double at[4];
+        const double steps[4] = {-2 * h, -h, h, 2 * h};
+        for (int k = 0; k < 4; k++) {
+          weights[i] = before + steps[k];
+          assert_int_equal(hark_tensor_write(context, &parameters->weights, weights), HARK_OK);
+          at[k] = loss_of(&m, false);
+        }
+        weights[i] = before;
+        const double expected = (8 * (at[2] - at[1]) - (at[3] - at[0])) / (12 * h);
+        if (!(fabs(gradients[i] - expected) <= 1e-6 * largest))
+          fail_msg("%s: %s element %lld: %.10g, by differences %.10g", variants[v].name, parameter->name, (long long)j, gradients[i],
+                   expected);
+      }
+    }
+    free(weights);
+    free(gradients);
+    model_close(&m);
+    test_setup_close(context);
+  }
+}
+
+static float *gradients_of(const model *m) {
+  const hark_tensor *flat = &m->decoder->parameters.gradients;
+  float *values = malloc((size_t)flat->shape[0] * sizeof *values);
+  assert_non_null(values);
+  (void)loss_of(m, true);
+  assert_int_equal(hark_tensor_read(m->context, flat, values), HARK_OK);
+  return values;
+}
+
+/* On every backend, the guard among them: recomputation changes no bit, and other micro-steps drop other elements. */
+static void test_recompute_and_dropout(void **state) {
+  (void)state;
+  test_setup setups[TEST_MAX_SETUPS];
+  const int setup_count = test_setups(setups);
+  assert_true(setup_count > 0);
+  for (int s = 0; s < setup_count; s++) {
+    hark_context *context = test_setup_open(&setups[s], 2);
+    hark_decoder_config config = variants[VARIANTS - 1].config;
+    model recomputed, plain;
+    model_open(&recomputed, context, &config, HARK_F32);
+    config.recompute = false;
+    model_open(&plain, context, &config, HARK_F32);
+    float *a = gradients_of(&recomputed), *b = gradients_of(&plain);
+    const size_t bytes = (size_t)plain.decoder->parameters.gradients.shape[0] * sizeof *a;
+    assert_memory_equal(a, b, bytes);
+    plain.micro_step = 1;
+    float *c = gradients_of(&plain);
+    assert_memory_not_equal(b, c, bytes);
+    free(a);
+    free(b);
+    free(c);
+    model_close(&recomputed);
+    model_close(&plain);
+    test_setup_close(context);
+  }
+}
+
+static void logits_of(const model *m, const int32_t *tokens, float *logits) {
+  hark_forward forward = forward_of(m, false);
+  hark_value value = 0, out = 0;
+  hark_tensor tensor = m->tokens;
+  assert_int_equal(hark_tensor_write(m->context, &tensor, tokens), HARK_OK);
+  hark_tape_reset(m->tape);
+  hark_tape_set_recording(m->tape, false);
+  assert_int_equal(hark_tape_leaf(m->tape, &tensor, NULL, &value), HARK_OK);
+  if (hark_decoder_logits(m->context, m->decoder, &forward, value, false, &out) != HARK_OK)
+    fail_msg("%s", hark_context_message(m->context));
+  assert_int_equal(hark_tensor_read(m->context, hark_tape_tensor(m->tape, out), logits), HARK_OK);
+}
+
+/* Changing a token changes no bit of the logits before it, and does change those from it on. */
+static void test_causality(void **state) {
+  (void)state;
+  test_setup setups[TEST_MAX_SETUPS];
+  const int setup_count = test_setups(setups);
+  for (int s = 0; s < setup_count; s++)
+    for (size_t v = 0; v + 1 < VARIANTS; v++) { /* the last one has dropout of weights in its plans */
+      hark_context *context = test_setup_open(&setups[s], 1);
+      model m;
+      model_open(&m, context, &variants[v].config, HARK_F32);
+      int32_t tokens[BATCH * LENGTH];
+      float before[BATCH * LENGTH * VOCABULARY], after[BATCH * LENGTH * VOCABULARY];
+      assert_int_equal(hark_tensor_read(context, &m.tokens, tokens), HARK_OK);
+      logits_of(&m, tokens, before);
+      for (int changed = 1; changed < LENGTH; changed++) {
+        const int32_t kept = tokens[changed];
+        tokens[changed] = (kept + 1) % VOCABULARY;
+        logits_of(&m, tokens, after);
+        assert_memory_equal(before, after, (size_t)(changed * VOCABULARY) * sizeof *before);
+        assert_memory_not_equal(before + changed * VOCABULARY, after + changed * VOCABULARY, VOCABULARY * sizeof *before);
+        tokens[changed] = kept;
+      }
+      model_close(&m);
+      test_setup_close(context);
+    }
+}
+
+/* Logits with the cache against logits of the whole text. Both are f32 sums of at most a few dozen terms of order one through two blocks:
+ * 1e-5 is some hundred roundings. */
+static void test_decoding(void **state) {
+  (void)state;
+  test_setup setups[TEST_MAX_SETUPS];
+  const int setup_count = test_setups(setups);
+  for (int s = 0; s < setup_count; s++)
+    for (size_t v = 0; v + 1 < VARIANTS; v++) {
+      hark_context *context = test_setup_open(&setups[s], 2);
+      model m;
+      model_open(&m, context, &variants[v].config, HARK_F32);
+      int32_t tokens[BATCH * LENGTH];
+      float whole[BATCH * LENGTH * VOCABULARY], step[VOCABULARY];
+      assert_int_equal(hark_tensor_read(context, &m.tokens, tokens), HARK_OK);
+      logits_of(&m, tokens, whole);
+      hark_decoding *decoding = NULL;
+      assert_int_equal(hark_decoding_create(context, m.decoder, LENGTH, &decoding), HARK_OK);
+      /* first three tokens at once, then one by one; then back to two tokens and on from there */
+      for (int pass = 0; pass < 2; pass++) {
+        const int begin = pass == 0 ? 3 : 2;
+        if (pass == 0)
+          assert_int_equal(hark_decoding_append(context, decoding, tokens, begin, step), HARK_OK);
+        else
+          assert_int_equal(hark_decoding_truncate(context, decoding, begin), HARK_OK);
+        const uint64_t allocations = hark_context_memory(context).allocations;
+        for (int t = begin; t < LENGTH; t++) {
+          assert_int_equal(hark_decoding_append(context, decoding, tokens + t, 1, step), HARK_OK);
+          for (int i = 0; i < VOCABULARY; i++)
+            if (!(fabsf(step[i] - whole[t * VOCABULARY + i]) <= 1e-5f))
+              fail_msg("%s on %s %s, token %d: %.9g with the cache, %.9g without", variants[v].name, setups[s].backend,
+                       setups[s].instruction_set, t, (double)step[i], (double)whole[t * VOCABULARY + i]);
+        }
+        assert_int_equal(hark_context_memory(context).allocations, allocations);
+      }
+      assert_int_equal(hark_decoding_append(context, decoding, tokens, 1, step), HARK_INVALID_ARGUMENT); /* full */
+      assert_int_equal(hark_decoding_length(decoding), LENGTH);
+      hark_decoding_destroy(context, &decoding);
+      model_close(&m);
+      test_setup_close(context);
+    }
+}
+
+static void test_bad_configurations(void **state) {
+  (void)state;
+  hark_context *context = test_reference_open();
+  hark_decoder *decoder = NULL;
+  hark_decoder_config config = variants[0].config;
+  config.heads = 3;
+  assert_int_equal(hark_decoder_create(context, &config, HARK_F32, true, &decoder), HARK_BAD_CONFIGURATION);
+  assert_non_null(strstr(hark_context_message(context), "model.heads"));
+  config = variants[0].config;
+  config.heads = config.key_heads = 8; /* one feature a head: nothing to turn */
+  assert_int_equal(hark_decoder_create(context, &config, HARK_F32, true, &decoder), HARK_BAD_CONFIGURATION);
+  config = variants[0].config;
+  config.layers = 0;
+  assert_int_equal(hark_decoder_create(context, &config, HARK_F32, true, &decoder), HARK_BAD_CONFIGURATION);
+  assert_null(decoder);
+  test_setup_close(context);
+}
+
+/* Frequencies of 20,000 draws within five standard deviations of what was asked for. */
+static void test_sampling(void **state) {
+  (void)state;
+  enum { DRAWS = 20000 };
+  const float logits[] = {9.0f, 0.0f, logf(2.0f), logf(4.0f), logf(1.0f)};
+  const int64_t vocabulary = sizeof logits / sizeof *logits;
+  hark_context *context = test_reference_open();
+  void *scratch = malloc(hark_sampling_scratch_bytes(vocabulary));
+  assert_non_null(scratch);
+  const struct {
+    hark_sampling sampling;
+    double expected[5];
+  } cases[] = {{{.temperature = 1, .top_p = 1, .seed = 4}, {0, 1 / 8.0, 2 / 8.0, 4 / 8.0, 1 / 8.0}},
+               {{.temperature = 1, .top_k = 2, .top_p = 1, .seed = 4}, {0, 0, 2 / 6.0, 4 / 6.0, 0}},
+               {{.temperature = 1, .top_p = 0.6, .seed = 4}, {0, 0, 2 / 6.0, 4 / 6.0, 0}},
+               {{.temperature = 0.5, .top_p = 1, .seed = 4}, {0, 1 / 22.0, 4 / 22.0, 16 / 22.0, 1 / 22.0}},
+               {{.temperature = 0, .top_p = 1, .seed = 4}, {0, 0, 0, 1, 0}}};
+  for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+    int counts[5] = {0};
+    for (uint64_t i = 0; i < DRAWS; i++) {
+      int32_t token = -1;
+      assert_int_equal(hark_sampling_choose(context, &cases[c].sampling, logits, vocabulary, 1, i, scratch, &token), HARK_OK);
+      assert_in_range(token, 1, 4);
+      counts[token]++;
+    }
+    for (int i = 0; i < 5; i++) {
+      const double p = cases[c].expected[i], deviation = sqrt(DRAWS * p * (1 - p));
+      assert_true(fabs(counts[i] - DRAWS * p) <= 5 * deviation);
+    }
+  }
+  int32_t token = -1;
+  const float bad[] = {0, NAN};
+  assert_int_equal(hark_sampling_choose(context, &cases[0].sampling, bad, 2, 0, 0, scratch, &token), HARK_NOT_FINITE);
+  free(scratch);
+  test_setup_close(context);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_gradients), cmocka_unit_test(test_recompute_and_dropout), cmocka_unit_test(test_causality),
+      cmocka_unit_test(test_decoding),  cmocka_unit_test(test_bad_configurations),    cmocka_unit_test(test_sampling),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,253 @@
+/* test_trainer.c - runs: learning something, resuming bit for bit, schedules, checkpoints. */
+#include "train/trainer.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "io/jsonl.h"
+#include "io/safetensors.h"
+#include "support/cmocka_all.h"
+#include "support/setups.h"
+#include "train/schedule.h"
+
+/* A folder of its own for every test, removed at the end. */
+typedef struct place {
+  hark_context *context;
+  char folder[64], text[96];
+} place;
+
+static void place_open(place *p) {
+  const test_setup setup = {"cpu", "generic"};
+  p->context = test_setup_open(&setup, 2);
+  (void)snprintf(p->folder, sizeof p->folder, "/tmp/hark-test-XXXXXX");
+  assert_non_null(mkdtemp(p->folder));
+  (void)snprintf(p->text, sizeof p->text, "%s/text.txt", p->folder);
+  FILE *file = fopen(p->text, "w");
+  assert_non_null(file);
+  for (int i = 0; i < 400; i++) (void)fprintf(file, "the %d quick foxes jump over %d lazy dogs\n", i % 7, i % 5);
+  assert_int_equal(fclose(file), 0);
+}
+
+static void place_close(place *p) {
+  assert_int_equal(hark_folder_remove(p->context, p->folder), HARK_OK);
+  test_setup_close(p->context);
+}
+
+static const char *paths[1];
+
+static hark_config configuration(const place *p) {
+  hark_config config;
+  hark_options *options = NULL;
+  const hark_option_group group = {&hark_config_table, &config};
+  assert_int_equal(hark_options_create(p->context, "train", &group, 1, &options), HARK_OK);
+  static const char *const words[] = {
+      "--layers=2",     "--heads=2",          "--width=16",           "--context=16",     "--batch=4",
+      "--accumulate=2", "--steps=12",         "--warmup=3",           "--dropout=0.1",    "--attention-dropout=0.1",
+      "--log-every=1",  "--evaluate-every=5", "--checkpoint-every=0", "--order=shuffled", "--lr=3e-3"};
+  assert_int_equal(hark_options_read_arguments(p->context, options, (int)(sizeof words / sizeof *words), words), HARK_OK);
+  assert_int_equal(hark_config_finish(p->context, options, &config), HARK_OK);
+  assert_int_equal(hark_options_problem_count(options), 0);
+  hark_options_destroy(p->context, &options); /* none of the values used below is a text */
+  paths[0] = p->text;
+  config.data.paths = (hark_string_list){.items = paths, .count = 1};
+  config.data.validation_paths = (hark_string_list){0};
+  return config;
+}
+
+/* Trains in FOLDER/name; a fresh run leaves a config.yaml, which is what makes a folder a run. */
+static hark_status train(place *p, const hark_config *config, const char *name, const hark_train_hooks *hooks, hark_train_result *result) {
+  char path[160], file[200];
+  hark_run run;
+  (void)snprintf(path, sizeof path, "%s/%s", p->folder, name);
+  hark_status status = hark_run_open(p->context, path, config->run.resume, &run);
+  if (status != HARK_OK) return status;
+  (void)snprintf(file, sizeof file, "%s/config.yaml", path);
+  if (!config->run.resume) status = hark_file_write(p->context, file, "# a run\n", 8);
+  if (status == HARK_OK) status = hark_train(p->context, config, &run, hooks, result);
+  hark_run_close(&run);
+  return status;
+}
+
+static hark_text read_file(place *p, const char *name) {
+  char path[256];
+  hark_text text = hark_text_empty(p->context);
+  (void)snprintf(path, sizeof path, "%s/%s", p->folder, name);
+  assert_int_equal(hark_file_read(p->context, path, (size_t)1 << 26, &text), HARK_OK);
+  return text;
+}
+
+static void assert_same_file(place *p, const char *a, const char *b) {
+  hark_text left = read_file(p, a), right = read_file(p, b);
+  assert_int_equal(left.length, right.length);
+  assert_memory_equal(hark_text_get(&left), hark_text_get(&right), left.length);
+  hark_text_free(&left);
+  hark_text_free(&right);
+}
+
+/* All losses of a run in their order. */
+typedef struct losses {
+  double training[64], validation[64];
+  int training_count, validation_count;
+} losses;
+
+static hark_status collect(void *user, const json_t *object, int64_t line) {
+  losses *all = user;
+  (void)line;
+  const json_t *training = json_object_get(object, "train/loss"), *validation = json_object_get(object, "val/loss");
+  if (training != NULL && all->training_count < 64) all->training[all->training_count++] = json_number_value(training);
+  if (validation != NULL && all->validation_count < 64) all->validation[all->validation_count++] = json_number_value(validation);
+  return HARK_OK;
+}
+
+static losses losses_of(place *p, const char *name) {
+  losses all = {.training_count = 0};
+  char path[256];
+  (void)snprintf(path, sizeof path, "%s/%s/metrics.jsonl", p->folder, name);
+  assert_int_equal(hark_jsonl_read(p->context, path, collect, &all), HARK_OK);
+  return all;
+}
+
+/* Stops after a number of steps, as an interrupt would. */
+typedef struct interrupter {
+  int64_t left;
+} interrupter;
+
+static hark_request interrupt(void *user) {
+  interrupter *who = user;
+  return --who->left <= 0 ? HARK_REQUEST_STOP : HARK_REQUEST_NONE;
+}
+
+/* 12 steps at once against 5, an interrupt in the middle of an epoch, and the rest: dropout and accumulation on. */
+static void test_resume_is_exact(void **state) {
+  (void)state;
+  place p;
+  place_open(&p);
+  hark_config config = configuration(&p);
+  hark_train_result whole, first, second;
+  assert_int_equal(train(&p, &config, "whole", NULL, &whole), HARK_OK);
+  assert_int_equal(whole.reason, HARK_STOP_DONE);
+
+  interrupter who = {.left = 4};
+  const hark_train_hooks hooks = {.user = &who, .request = interrupt};
+  assert_int_equal(train(&p, &config, "parts", &hooks, &first), HARK_OK);
+  assert_int_equal(first.reason, HARK_STOP_REQUEST);
+  assert_int_equal(first.state.step, 4);
+  config.run.resume = true;
+  assert_int_equal(train(&p, &config, "parts", NULL, &second), HARK_OK);
+  assert_int_equal(second.state.step, 12);
+
+  assert_same_file(&p, "whole/checkpoints/step-12/model.safetensors", "parts/checkpoints/step-12/model.safetensors");
+  assert_same_file(&p, "whole/checkpoints/step-12/optimizer.safetensors", "parts/checkpoints/step-12/optimizer.safetensors");
+  const losses a = losses_of(&p, "whole"), b = losses_of(&p, "parts");
+  assert_int_equal(a.training_count, 12);
+  assert_int_equal(b.training_count, 12);
+  assert_memory_equal(a.training, b.training, 12 * sizeof *a.training);
+  assert_int_equal(a.validation_count, 3);
+  assert_int_equal(b.validation_count, 3);
+  assert_memory_equal(a.validation, b.validation, 3 * sizeof *a.validation);
+  assert_true(a.training[11] < a.training[0]);
+  place_close(&p);
+}
+
+static void test_run_folders(void **state) {
+  (void)state;
+  place p;
+  place_open(&p);
+  hark_config config = configuration(&p);
+  config.train.steps = 3;
+  config.train.checkpoint_every = 1;
+  config.train.keep = 2;
+  hark_train_result result;
+  assert_int_equal(train(&p, &config, "run", NULL, &result), HARK_OK);
+  assert_int_equal(train(&p, &config, "run", NULL, &result), HARK_BAD_CONFIGURATION); /* there is a run already */
+  config.run.resume = true;
+  assert_int_equal(train(&p, &config, "nothing", NULL, &result), HARK_BAD_CONFIGURATION);
+
+  /* the last two, and no leftovers */
+  char path[160];
+  hark_names names;
+  (void)snprintf(path, sizeof path, "%s/run/checkpoints", p.folder);
+  assert_int_equal(hark_folder_list(p.context, path, &names), HARK_OK);
+  assert_int_equal(names.count, 2);
+  assert_string_equal(names.items[0], "step-2");
+  assert_string_equal(names.items[1], "step-3");
+  hark_names_free(p.context, &names);
+
+  /* another text is noticed */
+  FILE *file = fopen(p.text, "a");
+  assert_non_null(file);
+  assert_true(fputs("the lazy dogs\n", file) >= 0);
+  assert_int_equal(fclose(file), 0);
+  assert_int_equal(train(&p, &config, "run", NULL, &result), HARK_BAD_CONFIGURATION);
+  place_close(&p);
+}
+
+/* A second process cannot write into a run that is being written. */
+static void test_folder_is_locked(void **state) {
+  (void)state;
+  place p;
+  place_open(&p);
+  char path[160];
+  (void)snprintf(path, sizeof path, "%s/run", p.folder);
+  hark_run run, other;
+  assert_int_equal(hark_run_open(p.context, path, false, &run), HARK_OK);
+  assert_int_equal(hark_run_open(p.context, path, false, &other), HARK_BUSY);
+  hark_run_close(&run);
+  assert_int_equal(hark_run_open(p.context, path, false, &other), HARK_OK);
+  hark_run_close(&other);
+  place_close(&p);
+}
+
+static void test_schedules(void **state) {
+  (void)state;
+  hark_config config;
+  memset(&config, 0, sizeof config);
+  config.train.learning_rate = 2;
+  config.train.minimum_rate = 0.5;
+  config.train.warmup = 10;
+  const double tolerance = 1e-12;
+  const struct {
+    hark_schedule schedule;
+    int64_t step;
+    double rate;
+  } expected[] = {{HARK_SCHEDULE_CONSTANT, 1, 0.2}, {HARK_SCHEDULE_CONSTANT, 10, 2},  {HARK_SCHEDULE_CONSTANT, 110, 2},
+                  {HARK_SCHEDULE_COSINE, 5, 1},     {HARK_SCHEDULE_COSINE, 10, 2},    {HARK_SCHEDULE_COSINE, 60, 1.25},
+                  {HARK_SCHEDULE_COSINE, 110, 0.5}, {HARK_SCHEDULE_COSINE, 500, 0.5}, {HARK_SCHEDULE_LINEAR, 35, 1.625},
+                  {HARK_SCHEDULE_LINEAR, 110, 0.5}, {HARK_SCHEDULE_RSQRT, 10, 2},     {HARK_SCHEDULE_RSQRT, 40, 1},
+                  {HARK_SCHEDULE_RSQRT, 5, 1}};
+  for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
+    config.train.schedule = expected[i].schedule;
+    assert_true(fabs(hark_schedule_rate(&config, expected[i].step, 110) - expected[i].rate) <= tolerance);
+  }
+}
+
+/* A rate that blows the model up: steps with numbers that are not finite change nothing, and after the allowed number the run gives up. */
+static void test_not_finite(void **state) {
+  (void)state;
+  place p;
+  place_open(&p);
+  hark_config config = configuration(&p);
+  config.train.steps = 200;
+  config.train.learning_rate = 1e30;
+  config.train.minimum_rate = 1e30;
+  config.train.warmup = 0;
+  config.train.max_bad_steps = 3;
+  config.train.evaluate_every = 0;
+  config.train.clip = 0;
+  hark_train_result result;
+  assert_int_equal(train(&p, &config, "run", NULL, &result), HARK_NOT_FINITE);
+  assert_int_equal(result.state.bad_steps, 3);
+  assert_int_equal(result.state.updates, result.state.step - 3);
+  place_close(&p);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_resume_is_exact), cmocka_unit_test(test_run_folders), cmocka_unit_test(test_folder_is_locked),
+      cmocka_unit_test(test_schedules),       cmocka_unit_test(test_not_finite),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
