@@ -37,11 +37,19 @@ HARK_SIMD vf silu(const void *constants, vf x) {
   (void)constants;
   return x * sigmoid(x);
 }
+/* s(x), and *rest <- 1 - s(x) without cancellation; the bound keeps the exponential finite. */
+HARK_SIMD vf sigmoid_and_rest(vf x, vf *rest) {
+  const vf e = vf_exp(vf_min(vf_set(80.0f), vf_zero() - x)), s = vf_set(1.0f) / (vf_set(1.0f) + e);
+  *rest = e * s;
+  return s;
+}
 /* y = x s(x): dx = dy s (1 + x (1 - s)) */
-HARK_SIMD vf silu_slope(vf x, vf s) { return s * vf_fma(x, vf_set(1.0f) - s, vf_set(1.0f)); }
+HARK_SIMD vf silu_slope(vf x, vf s, vf rest) { return s * vf_fma(x, rest, vf_set(1.0f)); }
 HARK_SIMD vf silu_backward(const void *constants, vf x, vf dy) {
   (void)constants;
-  return dy * silu_slope(x, sigmoid(x));
+  vf rest;
+  const vf s = sigmoid_and_rest(x, &rest);
+  return dy * silu_slope(x, s, rest);
 }
 
 static void silu_range(const hark_call *call, int64_t first, int64_t last) { forward_map(silu, NULL, call, first, last); }
@@ -66,9 +74,11 @@ hark_status HARK_ISA(hark_cpu_gated_silu_forward)(hark_context *context, const h
 /* y = a s(a) b: da = dy b s (1 + a (1 - s)), db = dy a s */
 HARK_SIMD void gated_backward(const hark_call *call, int64_t i, int count) {
   const vf a = load_lanes((const float *)call->inputs[0].data + i, count), b = load_lanes((const float *)call->inputs[1].data + i, count);
-  const vf dy = load_lanes((const float *)call->output_gradients[0].data + i, count), s = sigmoid(a);
+  const vf dy = load_lanes((const float *)call->output_gradients[0].data + i, count);
+  vf rest;
+  const vf s = sigmoid_and_rest(a, &rest);
   float *da = call->input_gradients[0].data, *db = call->input_gradients[1].data;
-  if (hark_cpu_wanted(call, 0)) give_lanes(da + i, dy * b * silu_slope(a, s), hark_cpu_adds(call, 0), count);
+  if (hark_cpu_wanted(call, 0)) give_lanes(da + i, dy * b * silu_slope(a, s, rest), hark_cpu_adds(call, 0), count);
   if (hark_cpu_wanted(call, 1)) give_lanes(db + i, dy * a * s, hark_cpu_adds(call, 1), count);
 }
 static void gated_backward_range(const hark_call *call, int64_t first, int64_t last) {
@@ -132,9 +142,11 @@ HARK_SIMD vf gelu_tanh(const void *constants, vf x) {
 /* y = x s(2u): dx = dy (s + x s (1 - s) 2u'), u' = sqrt(2/pi) (1 + 3 0.044715 x^2) */
 HARK_SIMD vf gelu_tanh_backward(const void *constants, vf x, vf dy) {
   (void)constants;
-  const vf u = vf_set(SQRT_2_OVER_PI) * vf_fma(vf_set(CUBIC) * x * x, x, x), s = sigmoid(u + u);
+  const vf u = vf_set(SQRT_2_OVER_PI) * vf_fma(vf_set(CUBIC) * x * x, x, x);
+  vf rest;
+  const vf s = sigmoid_and_rest(u + u, &rest);
   const vf slope = vf_set(2.0f * SQRT_2_OVER_PI) * vf_fma(vf_set(3.0f * CUBIC) * x, x, vf_set(1.0f));
-  return dy * vf_fma(x * s * (vf_set(1.0f) - s), slope, s);
+  return dy * vf_fma(x * s * rest, slope, s);
 }
 
 static bool is_approximate(const hark_call *call) { return ((const hark_gelu_attributes *)call->attributes)->tanh_approximation; }

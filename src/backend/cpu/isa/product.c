@@ -15,19 +15,24 @@
 #include "backend/cpu/isa/kernels.h"
 #include "backend/cpu/simd.h"
 
-/* Register tiles: accumulators, one row of B and one broadcast of A fill the registers (32 with AVX-512, 16 otherwise). */
+/* Register tiles: accumulators, one row of B and one broadcast of A fill the registers (32 with AVX-512, 16 otherwise). Rows that are left
+ * over take a tile of fewer steps. TILE_ROWS is at most HARK_LANES (or a multiple): see pack_transposed(). */
 #if HARK_LANES == 16
 #define TILE_ROWS 12
-#else
-#define TILE_ROWS 6
-#endif
+#define TILE_STEP 4
 #define TILE_VECTORS 2
-#define TILE_COLUMNS (TILE_VECTORS * HARK_LANES)
-#define TILE_STEP (TILE_ROWS / 3) /* tiles of one, two and three steps are compiled */
-
-#ifndef BLOCK_INNER
-#define BLOCK_INNER 384
+#elif HARK_LANES == 8
+#define TILE_ROWS 6
+#define TILE_STEP 2
+#define TILE_VECTORS 2
+#else
+#define TILE_ROWS 4
+#define TILE_STEP 2
+#define TILE_VECTORS 3
 #endif
+#define TILE_COLUMNS (TILE_VECTORS * HARK_LANES)
+
+#define BLOCK_INNER 384
 #define LINE_FLOATS 16 /* a cache line */
 #define BLOCK_COLUMNS 512
 
@@ -83,36 +88,35 @@ HARK_SIMD void multiply(const int rows, int64_t inner, const float *a, const flo
   }
 }
 
+/* One function for each number of steps, so that the compiler knows the accumulators of each. */
+typedef void tile_function(int64_t inner, const float *a, const float *b, int64_t ldb, float *c, int64_t ldc, const update *u);
+
 HARK_SIMD_NOINLINE void multiply_1(int64_t inner, const float *a, const float *b, int64_t ldb, float *c, int64_t ldc, const update *u) {
   multiply(TILE_STEP, inner, a, b, ldb, c, ldc, u);
 }
 HARK_SIMD_NOINLINE void multiply_2(int64_t inner, const float *a, const float *b, int64_t ldb, float *c, int64_t ldc, const update *u) {
   multiply(2 * TILE_STEP, inner, a, b, ldb, c, ldc, u);
 }
+#if TILE_ROWS > 2 * TILE_STEP
 HARK_SIMD_NOINLINE void multiply_3(int64_t inner, const float *a, const float *b, int64_t ldb, float *c, int64_t ldc, const update *u) {
   multiply(3 * TILE_STEP, inner, a, b, ldb, c, ldc, u);
 }
-
-static void multiply_rows(int steps, int64_t inner, const float *a, const float *b, int64_t ldb, float *c, int64_t ldc, const update *u) {
-  if (steps == 3)
-    multiply_3(inner, a, b, ldb, c, ldc, u);
-  else if (steps == 2)
-    multiply_2(inner, a, b, ldb, c, ldc, u);
-  else
-    multiply_1(inner, a, b, ldb, c, ldc, u);
-}
+static tile_function *const multiply_steps[] = {multiply_1, multiply_2, multiply_3};
+#else
+static tile_function *const multiply_steps[] = {multiply_1, multiply_2};
+#endif
 
 /* A tile of any size up to TILE_ROWS x TILE_COLUMNS. */
 static void multiply_tile(int64_t rows, int64_t columns, int64_t inner, const float *a, const float *b, int64_t ldb, float *c, int64_t ldc,
                           const update *u) {
   const int steps = (int)((rows + TILE_STEP - 1) / TILE_STEP);
   if (rows == steps * TILE_STEP && columns == TILE_COLUMNS) {
-    multiply_rows(steps, inner, a, b, ldb, c, ldc, u);
+    multiply_steps[steps - 1](inner, a, b, ldb, c, ldc, u);
     return;
   }
   float whole[TILE_ROWS * TILE_COLUMNS];
   const update plain = {.alpha = 1};
-  multiply_rows(steps, inner, a, b, ldb, whole, TILE_COLUMNS, &plain);
+  multiply_steps[steps - 1](inner, a, b, ldb, whole, TILE_COLUMNS, &plain);
   for (int64_t i = 0; i < rows; i++)
     for (int64_t j = 0; j < columns; j += HARK_LANES) {
       const int count = (int)(columns - j < HARK_LANES ? columns - j : HARK_LANES);
