@@ -242,45 +242,58 @@ static bool is_section(const hark_options *options, const char *key) {
   return false;
 }
 
-/* The option nearest to a flag or key: by its whole name, by its last part, or by a short form. */
-static const hark_option *nearest_option(const hark_options *options, const char *word, bool flag) {
-  const hark_option *nearest = NULL;
+/* How far a flag or key is from an option: by its whole name, by its last part, or by a short form. */
+static int steps_to(const hark_option *option, const char *word, bool flag) {
+  int steps = (int)hark_min(hark_word_distance(word, option->name),
+                            hark_word_distance(last_part(word), last_part(option->name)) + (strchr(word, '.') != NULL));
+  size_t length;
+  char form[HARK_OPTION_WORD_BYTES];
+  if (!flag || option->flags == NULL) return steps;
+  for (const char *at = option->flags, *first; (first = hark_next_word(&at, ' ', &length)) != NULL;) {
+    if (hark_option_spelling(first, length, true, form)) steps = (int)hark_min(steps, hark_word_distance(word, form));
+  }
+  return steps;
+}
+
+/* Finds what the user may have meant, as one writes it: "--count", "model.count", a section "model". False when nothing is near. */
+static bool find_near(const hark_options *options, const char *word, bool flag, char near[HARK_OPTION_WORD_BYTES]) {
   int best = hark_word_near(word) + 1;
+  near[0] = 0;
   for (int i = 0; i < options->count; i++) {
     const hark_option *const option = options->entries[i].option;
     if (flag ? !hark_option_applies(option, options->command) : !options->entries[i].table->configuration) continue;
-    int steps = (int)hark_min(hark_word_distance(word, option->name),
-                              hark_word_distance(last_part(word), last_part(option->name)) + (strchr(word, '.') != NULL));
-    size_t length;
-    if (flag && option->flags != NULL) {
-      char form[HARK_OPTION_WORD_BYTES];
-      for (const char *at = option->flags, *first; (first = hark_next_word(&at, ' ', &length)) != NULL;) {
-        if (hark_option_spelling(first, length, true, form)) steps = (int)hark_min(steps, hark_word_distance(word, form));
-      }
-    }
+    int steps = steps_to(option, word, flag);
     if (steps < best) {
+      const char *at = flag && option->flags != NULL ? option->flags : option->name;
+      size_t length;
+      const char *const first = hark_next_word(&at, ' ', &length);
+      snprintf(near, HARK_OPTION_WORD_BYTES, "%s%.*s", !flag ? "" : length == 1 ? "-" : "--", (int)length, first);
       best = steps;
-      nearest = option;
+    }
+    for (const char *dot = strchr(option->name, '.'); dot != NULL && !flag; dot = strchr(dot + 1, '.')) {
+      char section[HARK_OPTION_WORD_BYTES];
+      snprintf(section, sizeof section, "%.*s", (int)(dot - option->name), option->name);
+      steps = hark_word_distance(word, section);
+      if (steps >= best) continue;
+      memcpy(near, section, sizeof section);
+      best = steps;
     }
   }
-  return nearest;
+  return near[0] != 0;
 }
 
 static hark_status unknown_word(hark_context *context, hark_options *options, const char *where, const char *word, bool flag) {
   char plain[HARK_OPTION_WORD_BYTES], text[SHOWN_BYTES + 4];
-  shown(word, text);
+  const size_t used = flag ? strcspn(word, "=") : strlen(word);
+  snprintf(plain, sizeof plain, "%.*s", (int)used, word);
+  shown(plain, text);
   const char *const what = flag ? "unknown flag" : "unknown key";
   const char *const stem = flag ? word + strspn(word, "-") : word;
-  const hark_option *near = NULL;
-  if (hark_option_spelling(stem, strcspn(stem, "="), flag, plain)) near = nearest_option(options, plain, flag);
+  char near[HARK_OPTION_WORD_BYTES];
+  const bool found = hark_option_spelling(stem, strcspn(stem, "="), flag, plain) && find_near(options, plain, flag, near);
   const char *const before = flag ? "" : where, *const colon = flag ? "" : ": ";
-  if (near == NULL) return problem(context, options, "%s%s%s: %s", before, colon, text, what);
-  char form[HARK_OPTION_WORD_BYTES];
-  const char *at = flag && near->flags != NULL ? near->flags : near->name;
-  size_t length;
-  const char *const first = hark_next_word(&at, ' ', &length);
-  snprintf(form, sizeof form, "%s%.*s", !flag ? "" : length == 1 ? "-" : "--", (int)length, first);
-  return problem(context, options, "%s%s%s: %s; did you mean %s?", before, colon, text, what, form);
+  if (!found) return problem(context, options, "%s%s%s: %s", before, colon, text, what);
+  return problem(context, options, "%s%s%s: %s; did you mean %s?", before, colon, text, what, near);
 }
 
 /* ---- command line ---- */

@@ -32,6 +32,7 @@ typedef struct walk {
   int depth;
   int skip_depth; /* > 0: inside a skipped section or list, so many levels deep */
   char key[KEY_BYTES];
+  int key_line;   /* where the last key stands */
   hark_text seen; /* keys, each followed by its zero byte */
   int keys, items;
   bool ended; /* the one document has ended */
@@ -41,8 +42,8 @@ static hark_status fail_at(walk *w, const yaml_mark_t *mark, const char *what) {
   return hark_fail(w->context, HARK_BAD_CONFIGURATION, "%s:%zu:%zu: %s", w->name, mark->line + 1, mark->column + 1, what);
 }
 
-static hark_status visit(walk *w, hark_yaml_kind kind, const char *value, int64_t index, const yaml_mark_t *mark, bool *skip) {
-  const hark_yaml_item item = {kind, w->key, value, index, (int)(mark->line + 1)};
+static hark_status visit(walk *w, hark_yaml_kind kind, const char *value, int64_t index, int line, bool *skip) {
+  const hark_yaml_item item = {kind, w->key, value, index, line};
   *skip = false;
   return w->visit(w->user, &item, skip);
 }
@@ -71,6 +72,7 @@ static hark_status take_key(walk *w, const yaml_event_t *event) {
   memcpy(w->key + at, text, length);
   w->key[at + length] = 0;
   top->wants_value = true;
+  w->key_line = (int)event->start_mark.line + 1;
   const char *const end = hark_text_get(&w->seen) + w->seen.length;
   for (const char *known = hark_text_get(&w->seen); known < end; known += strlen(known) + 1) {
     if (strcmp(known, w->key) == 0) {
@@ -109,10 +111,10 @@ static hark_status take_scalar(walk *w, const yaml_event_t *event) {
   frame *const top = &w->frames[w->depth - 1];
   if (top->sequence) {
     if (++w->items > HARK_YAML_ITEMS) return fail_at(w, &event->start_mark, "too many items in lists");
-    return visit(w, HARK_YAML_ITEM, text, top->index++, &event->start_mark, &skip);
+    return visit(w, HARK_YAML_ITEM, text, top->index++, (int)event->start_mark.line + 1, &skip);
   }
   if (!top->wants_value) return take_key(w, event);
-  const hark_status status = visit(w, is_null(event) ? HARK_YAML_NULL : HARK_YAML_SCALAR, text, 0, &event->start_mark, &skip);
+  const hark_status status = visit(w, is_null(event) ? HARK_YAML_NULL : HARK_YAML_SCALAR, text, 0, w->key_line, &skip);
   end_value(w);
   return status;
 }
@@ -130,7 +132,7 @@ static hark_status begin_collection(walk *w, const yaml_event_t *event, bool seq
     const frame *const top = &w->frames[w->depth - 1];
     if (top->sequence) return fail_at(w, &event->start_mark, "a list or section inside a list");
     if (!top->wants_value) return fail_at(w, &event->start_mark, "expected a key");
-    HARK_TRY(visit(w, sequence ? HARK_YAML_LIST : HARK_YAML_SECTION, NULL, 0, &event->start_mark, &skip));
+    HARK_TRY(visit(w, sequence ? HARK_YAML_LIST : HARK_YAML_SECTION, NULL, 0, w->key_line, &skip));
   }
   if (skip) {
     w->skip_depth = 1;

@@ -27,7 +27,7 @@ typedef struct hark_yaml_item {
   const char *key;   /* "model.layers" */
   const char *value; /* SCALAR, ITEM; ends with a zero byte and holds no other */
   int64_t index;     /* ITEM */
-  int line;          /* from 1 */
+  int line;          /* of the key, or of the item; from 1 */
 } hark_yaml_item;
 
 /* Called for each item; a section or list is walked past when *skip is set. A status other than HARK_OK ends the walk. */

@@ -1,0 +1,372 @@
+/* test_options.c - the option engine: defaults, precedence, spelling, problems, and what it writes. */
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "io/options.h"
+#include "support/cmocka_all.h"
+#include "support/text_files.h"
+
+typedef struct values {
+  bool flag, other;
+  int64_t count;
+  double rate, time;
+  int normalisation;
+  const char *name;
+  hark_string_list paths;
+} values;
+
+static const hark_option table_options[] = {
+    {"model.count", "count n", HARK_OPTION_INT, offsetof(values, count), "4", "[1, 10]", NULL, NULL, "a count"},
+    {"model.flag", "flag", HARK_OPTION_BOOL, offsetof(values, flag), "true", NULL, NULL, NULL, "a flag"},
+    {"model.part.normalisation", "normalisation", HARK_OPTION_ENUM, offsetof(values, normalisation), "softmax", "softmax|cme", NULL, NULL,
+     "words"},
+    {"train.learning_rate", "learning-rate lr", HARK_OPTION_FLOAT, offsetof(values, rate), "1e-3", "(0, 1)", "train", NULL, "a rate"},
+    {"train.time", NULL, HARK_OPTION_DURATION, offsetof(values, time), "0", "[0, inf)", NULL, NULL, "a time"},
+    {"train.other", NULL, HARK_OPTION_BOOL, offsetof(values, other), "false", NULL, NULL, NULL, "another flag"},
+    {"data.name", "name", HARK_OPTION_STRING, offsetof(values, name), "none", NULL, NULL, NULL, "a name"},
+    {"data.paths", "data", HARK_OPTION_LIST, offsetof(values, paths), "", NULL, NULL, NULL, "paths"},
+};
+static const hark_option_table table = {table_options, 8, NULL, sizeof(values), true};
+
+static hark_context *context;
+static hark_options *options;
+static values v;
+static char folder[TEST_PATH_BYTES];
+
+static int begin(void **state) {
+  (void)state;
+  const hark_context_options plain = {.struct_size = sizeof plain, .backend = "reference"};
+  const hark_option_group group = {&table, &v};
+  test_folder_make(folder);
+  if (hark_context_create(&plain, &context) != HARK_OK) return 1;
+  return hark_options_create(context, "train", &group, 1, &options) == HARK_OK ? 0 : 1;
+}
+
+static int end(void **state) {
+  (void)state;
+  const size_t before = hark_context_memory(context).live_bytes;
+  hark_options_destroy(context, &options);
+  assert_null(options);
+  assert_true(hark_context_memory(context).live_bytes < before);
+  hark_context_destroy(&context);
+  test_folder_remove(folder);
+  return 0;
+}
+
+/* Splits at blanks. */
+static void arguments(const char *line) {
+  char copy[512];
+  const char *words[32];
+  int count = 0;
+  snprintf(copy, sizeof copy, "%s", line);
+  for (char *at = strtok(copy, " "); at != NULL; at = strtok(NULL, " ")) words[count++] = at;
+  assert_fine(context, hark_options_read_arguments(context, options, count, words));
+}
+
+static void yaml(const char *text) {
+  assert_fine(context, hark_options_read_yaml(context, options, test_file_write_text(folder, "c.yaml", text), HARK_SOURCE_FILE));
+}
+
+static void expect_problems(const char *const *parts, int count) {
+  for (int i = 0; i < hark_options_problem_count(options); i++) {
+    if (i < count && strstr(hark_options_problem(options, i), parts[i]) == NULL)
+      fail_msg("\"%s\" lacks \"%s\"", hark_options_problem(options, i), parts[i]);
+    assert_null(strchr(hark_options_problem(options, i), '\n'));
+  }
+  assert_int_equal(hark_options_problem_count(options), count);
+}
+
+static void expect_problem(const char *part) { expect_problems(&part, 1); }
+
+static void defaults_are_set(void **state) {
+  (void)state;
+  assert_int_equal(v.count, 4);
+  assert_true(v.flag);
+  assert_false(v.other);
+  assert_true(v.rate == 1e-3);
+  assert_int_equal(v.normalisation, 0);
+  assert_string_equal(v.name, "none");
+  assert_int_equal(v.paths.count, 0);
+  assert_string_equal(hark_options_where(options, "model.count"), "default");
+  assert_int_equal(hark_options_finish(context, options), HARK_OK);
+}
+
+static void flags_have_all_their_forms(void **state) {
+  (void)state;
+  arguments("--model.count 5 --no-flag --train.learning-rate=0.5 --train.time 1h30m --train.other a --data x --data y -- --name");
+  assert_int_equal(v.count, 5);
+  assert_false(v.flag);
+  assert_true(v.other);
+  assert_true(v.rate == 0.5);
+  assert_true(v.time == 5400);
+  assert_int_equal(v.paths.count, 2);
+  assert_string_equal(v.paths.items[1], "y");
+  assert_int_equal(hark_options_argument_count(options), 2);
+  assert_string_equal(hark_options_argument(options, 0), "a");
+  assert_string_equal(hark_options_argument(options, 1), "--name");
+  arguments("-n 6 --flag --lr 1e-2 --learning_rate 2e-2 --name= --train.other=off --normalization cme");
+  assert_int_equal(v.count, 6);
+  assert_true(v.flag);
+  assert_true(v.rate == 2e-2);
+  assert_string_equal(v.name, "");
+  assert_false(v.other);
+  assert_int_equal(v.normalisation, 1);
+  assert_string_equal(hark_options_where(options, "train.learning_rate"), "--learning_rate");
+  assert_int_equal(hark_options_problem_count(options), 0);
+}
+
+static void the_command_line_wins_over_files_whatever_comes_first(void **state) {
+  (void)state;
+  arguments("--count 9 --data flag");
+  yaml("model:\n  count: 3\n  flag: no\n  part: {normalization: cme}\ndata:\n  paths: [p, q]\n  name: ~\ntrain:\n");
+  assert_int_equal(v.count, 9);
+  assert_int_equal(v.paths.count, 1);
+  assert_string_equal(v.paths.items[0], "flag");
+  assert_false(v.flag);
+  assert_int_equal(v.normalisation, 1);
+  assert_string_equal(v.name, "");
+  assert_int_equal(hark_options_source(options, "model.flag"), HARK_SOURCE_FILE);
+  assert_non_null(strstr(hark_options_where(options, "model.flag"), "c.yaml:3"));
+  assert_fine(context,
+              hark_options_read_yaml(context, options, test_file_write_text(folder, "r.yaml", "model.flag: yes"), HARK_SOURCE_RUN));
+  assert_false(v.flag); /* the run's own file ranks below */
+  assert_int_equal(hark_options_problem_count(options), 0);
+}
+
+static void a_list_in_a_file_may_be_one_text(void **state) {
+  (void)state;
+  yaml("data.paths: one\n");
+  assert_int_equal(v.paths.count, 1);
+  arguments("--data a --data b --data c --data d --data e");
+  assert_int_equal(v.paths.count, 5);
+  assert_string_equal(v.paths.items[4], "e");
+}
+
+static void all_problems_are_told_at_once(void **state) {
+  (void)state;
+  static const char *const parts[] = {"--count: \"11\" given, expected a whole number in [1, 10]",
+                                      "--lr: \"1\" given, expected a number in (0, 1)",
+                                      "--normalisation: \"max\" given, expected one of softmax, cme",
+                                      "--flag: \"perhaps\" given, expected true or false",
+                                      "--train.time: \"5x\" given, expected a time such as 90s",
+                                      "--cuont: unknown flag; did you mean --count?",
+                                      "--zzzzzz: unknown flag",
+                                      "--no-flag: takes no value",
+                                      "--name: needs a value",
+                                      "c.yaml:2: model.count: \"x\" given",
+                                      "c.yaml:3: model.flags: unknown key; did you mean model.flag?",
+                                      "c.yaml:4: model.part: a value given, expected a section",
+                                      "c.yaml:5: trian: unknown key; did you mean train?",
+                                      "c.yaml:7: data: a list given, expected a section"};
+  arguments("--count 11 --lr 1 --normalisation max --flag=perhaps --train.time 5x --cuont=3 --zzzzzz --no-flag=1 --name");
+  yaml("model:\n  count: x\n  flags: 3\n  part: 3\ntrian:\n  other: true\ndata: [1]\n");
+  expect_problems(parts, (int)(sizeof parts / sizeof parts[0]));
+  assert_failure(context, hark_options_finish(context, options), HARK_BAD_CONFIGURATION, "(and 13 more problems)");
+  assert_int_equal(v.count, 4);
+}
+
+static void a_value_that_is_overridden_is_checked_too(void **state) {
+  (void)state;
+  arguments("--count 2");
+  yaml("model: {count: 0}");
+  expect_problem("model.count: \"0\" given, expected a whole number in [1, 10]");
+  assert_int_equal(v.count, 2);
+}
+
+static void nested_where_a_value_belongs_is_a_problem(void **state) {
+  (void)state;
+  static const char *const parts[] = {"model.count: \"[...]\" given", "model.flag: \"{...}\" given", "data.name.more: unknown key"};
+  yaml("model:\n  count: [1, 2]\n  flag: {a: 1, b: [2, {c: 3}]}\ndata:\n  name.more: 1\n");
+  expect_problems(parts, 3);
+}
+
+static void negative_numbers_are_values(void **state) {
+  (void)state;
+  arguments("--lr -1");
+  expect_problem("--lr: \"-1\" given");
+}
+
+static void one_letter_flags_have_one_dash(void **state) {
+  (void)state;
+  static const char *const parts[] = {"--n: unknown flag", "-count: unknown flag; did you mean --count?"};
+  arguments("--n=3 -count=3");
+  expect_problems(parts, 2);
+}
+
+static void flags_of_other_subcommands_are_refused(void **state) {
+  (void)state;
+  const hark_option_group group = {&table, &v};
+  hark_options_destroy(context, &options);
+  assert_fine(context, hark_options_create(context, "eval", &group, 1, &options));
+  arguments("--lr 0.5");
+  yaml("train.learning_rate: 0.25");
+  expect_problem("--lr: does not apply to eval (it does to: train)");
+  assert_true(v.rate == 0.25); /* a file may hold them */
+}
+
+static void checks_of_several_options_say_where(void **state) {
+  (void)state;
+  yaml("model:\n  count: 3\n");
+  assert_fine(context, hark_options_complain(context, options, "train.time model.count", "%d is odd", 3));
+  assert_fine(context, hark_options_complain(context, options, "train.time", "is 0"));
+  arguments("--lr 7");
+  assert_fine(context, hark_options_complain(context, options, "model.count train.learning_rate", "not told: lr is wrong already"));
+  static const char *const parts[] = {"c.yaml:2: model.count: 3 is odd", "train.time: is 0", "--lr: \"7\""};
+  expect_problems(parts, 3);
+}
+
+static void odd_values_stay_on_one_line(void **state) {
+  (void)state;
+  const char *const words[] = {"--count", "a\nb\x1b[31m", "--model.\n",
+                               "--count=0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890"};
+  assert_fine(context, hark_options_read_arguments(context, options, 4, words));
+  static const char *const parts[] = {"\"a?b?[31m\"", "--model.?: unknown flag", "...\" given"};
+  expect_problems(parts, 3);
+}
+
+static void the_written_file_reads_back(void **state) {
+  (void)state;
+  arguments("--count 7 --no-flag --lr 0.1 --train.time 90s --normalisation cme --data plain");
+  const char *const words[] = {"--data",        "with \"quotes\" and: colon\n\xc3\xa9", "--data", "", "--data", "true", "--data", "12",
+                               "--name=- a # b"};
+  assert_fine(context, hark_options_read_arguments(context, options, 9, words));
+  for (int comments = 0; comments < 2; comments++) {
+    hark_text first = hark_text_empty(context), second = hark_text_empty(context);
+    hark_options_print_yaml(options, comments != 0, &first);
+    assert_fine(context, first.status);
+    values back;
+    const hark_option_group group = {&table, &back};
+    hark_options *other;
+    assert_fine(context, hark_options_create(context, NULL, &group, 1, &other));
+    const char *const path = test_file_write_text(folder, "back.yaml", hark_text_get(&first));
+    assert_fine(context, hark_options_read_yaml(context, other, path, HARK_SOURCE_FILE));
+    assert_fine(context, hark_options_finish(context, other));
+    hark_options_print_yaml(other, comments != 0, &second);
+    assert_string_equal(hark_text_get(&first), hark_text_get(&second));
+    assert_int_equal(back.paths.count, 5);
+    assert_string_equal(back.paths.items[1], "with \"quotes\" and: colon\n\xc3\xa9");
+    assert_string_equal(back.name, "- a # b");
+    assert_true(back.rate == 0.1 && back.time == 90 && back.count == 7 && !back.flag && back.normalisation == 1);
+    hark_options_destroy(context, &other);
+    hark_text_free(&first);
+    hark_text_free(&second);
+  }
+}
+
+static void json_holds_all_values(void **state) {
+  (void)state;
+  arguments("--data a --data b");
+  hark_text text = hark_text_empty(context);
+  hark_options_print_json(options, &text);
+  json_error_t error;
+  json_t *const object = json_loads(hark_text_get(&text), JSON_REJECT_DUPLICATES, &error);
+  if (object == NULL) fail_msg("%s in %s", error.text, hark_text_get(&text));
+  const json_t *const model = json_object_get(object, "model"), *const data = json_object_get(object, "data");
+  assert_int_equal(json_integer_value(json_object_get(model, "count")), 4);
+  assert_string_equal(json_string_value(json_object_get(json_object_get(model, "part"), "normalisation")), "softmax");
+  assert_int_equal(json_array_size(json_object_get(data, "paths")), 2);
+  assert_true(json_real_value(json_object_get(json_object_get(object, "train"), "learning_rate")) == 1e-3);
+  assert_int_equal(json_object_size(object), 3);
+  json_decref(object);
+  hark_text_free(&text);
+}
+
+static void help_and_reference_name_every_option(void **state) {
+  (void)state;
+  hark_text help = hark_text_empty(context), reference = hark_text_empty(context);
+  hark_options_print_help(options, &help);
+  hark_options_print_markdown(options, &reference);
+  for (int i = 0; i < table.count; i++) {
+    assert_non_null(strstr(hark_text_get(&help), table.options[i].help));
+    assert_non_null(strstr(hark_text_get(&reference), table.options[i].name));
+  }
+  assert_non_null(strstr(hark_text_get(&help), "--count, -n N"));
+  assert_non_null(strstr(hark_text_get(&help), "--no-flag"));
+  assert_non_null(strstr(hark_text_get(&help), "one of softmax, cme"));
+  hark_text_free(&help);
+  hark_text_free(&reference);
+}
+
+static void tables_that_contradict_themselves_are_refused(void **state) {
+  (void)state;
+  static const hark_option outside[] = {{"a", NULL, HARK_OPTION_INT, 0, "0", "[1, 2]", NULL, NULL, ""}};
+  static const hark_option twice[] = {{"a", "x y", HARK_OPTION_BOOL, 0, "true", NULL, NULL, NULL, ""},
+                                      {"b", "y", HARK_OPTION_BOOL, 0, "true", NULL, NULL, NULL, ""}};
+  static const hark_option range[] = {{"a", NULL, HARK_OPTION_INT, 0, "1", "1..2", NULL, NULL, ""}};
+  static const hark_option_table tables[] = {{outside, 1, NULL, 8, true}, {twice, 2, NULL, 8, true}, {range, 1, NULL, 8, true}};
+  for (int i = 0; i < 3; i++) {
+    int64_t value;
+    const hark_option_group group = {&tables[i], &value};
+    hark_options *other;
+    assert_int_equal(hark_options_create(context, NULL, &group, 1, &other), HARK_INTERNAL_ERROR);
+    assert_null(other);
+  }
+}
+
+static void a_missing_file_is_not_found(void **state) {
+  (void)state;
+  assert_failure(context, hark_options_read_yaml(context, options, test_path(folder, "none.yaml"), HARK_SOURCE_FILE), HARK_NOT_FOUND,
+                 "none.yaml");
+}
+
+/* The n-th allocation fails, for every n: a status, and nothing left behind. */
+static void running_out_of_memory_is_a_status(void **state) {
+  (void)state;
+  const char *const path =
+      test_file_write_text(folder, "m.yaml", "model: {count: x, flag: no}\ndata: {paths: [a, b, c], name: n}\nmodle: 1\n");
+  const char *const words[] = {"--count", "5", "--lr=9", "--data", "z", "word", "--unknown"};
+  bool failed = true;
+  long fail_at = 1;
+  for (; failed; fail_at++) {
+    test_memory memory;
+    hark_context *const small = test_memory_context(&memory);
+    memory.fail_at = memory.allocations + fail_at;
+    values w;
+    const hark_option_group group = {&table, &w};
+    hark_options *set;
+    hark_status status = hark_options_create(small, "train", &group, 1, &set);
+    if (status == HARK_OK) status = hark_options_read_arguments(small, set, 7, words);
+    if (status == HARK_OK) status = hark_options_read_yaml(small, set, path, HARK_SOURCE_FILE);
+    hark_text text = hark_text_empty(small);
+    if (status == HARK_OK) {
+      hark_options_print_help(set, &text);
+      hark_options_print_json(set, &text);
+      hark_options_print_markdown(set, &text);
+      hark_options_print_yaml(set, true, &text);
+      status = text.status;
+    }
+    hark_text_free(&text);
+    hark_options_destroy(small, &set);
+    if (status != HARK_OK && status != HARK_OUT_OF_MEMORY) fail_msg("allocation %ld: %s", fail_at, hark_context_message(small));
+    failed = status != HARK_OK;
+    test_memory_context_end(small, &memory);
+  }
+  assert_true(fail_at > 20); /* that many strings at least were made */
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      TEST(defaults_are_set),
+      TEST(flags_have_all_their_forms),
+      TEST(the_command_line_wins_over_files_whatever_comes_first),
+      TEST(a_list_in_a_file_may_be_one_text),
+      TEST(all_problems_are_told_at_once),
+      TEST(a_value_that_is_overridden_is_checked_too),
+      TEST(nested_where_a_value_belongs_is_a_problem),
+      TEST(negative_numbers_are_values),
+      TEST(one_letter_flags_have_one_dash),
+      TEST(flags_of_other_subcommands_are_refused),
+      TEST(checks_of_several_options_say_where),
+      TEST(odd_values_stay_on_one_line),
+      TEST(the_written_file_reads_back),
+      TEST(json_holds_all_values),
+      TEST(help_and_reference_name_every_option),
+      TEST(tables_that_contradict_themselves_are_refused),
+      TEST(a_missing_file_is_not_found),
+      TEST(running_out_of_memory_is_a_status),
+  };
+  return cmocka_run_group_tests_name("options", tests, NULL, NULL);
+}
