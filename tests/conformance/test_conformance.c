@@ -3,20 +3,23 @@
  * Bound: a result that is a sum of t terms of size s, each rounded, is off by at most about t eps s. t is the record's terms(), to which
  * ELEMENTARY is added for the chain of elementary functions and roundings around the sum (vectorised exponentials are good to 4 eps, and no
  * record chains more than four of them). s is the largest magnitude that the tensor takes in several draws of the inputs, so that a result
- * that happens to cancel is not held against terms that do not.
+ * that happens to cancel is not held against terms that do not. A gradient that is zero in every draw (of the one feature of a layer_norm) is
+ * one whose terms always cancel: inputs and output gradients being of size one, so are they.
  *
  * Rerun one case: test_conformance 'layer_norm:wide:cpu:avx2'.
  */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "support/cases.h"
 #include "support/cmocka_all.h"
 #include "support/compare.h"
 
 #define ELEMENTARY 16
-#define DRAWS 4 /* for the size of results */
+#define DRAWS 4         /* for the size of results */
+#define CANCELLED 1e-12 /* below this a gradient is rounding in f64 */
 
 typedef struct bounds {
   double scale[TEST_ROLES][HARK_MAX_INPUTS];
@@ -58,7 +61,8 @@ static void largest(const test_run *run, const test_results *results, bounds *b)
 
 static double bound_of(const test_run *run, const bounds *b, test_role role, int i, hark_type type) {
   const int64_t terms = run->op->terms(run->call.attributes, run->call.inputs, run->call.input_count);
-  return test_epsilon(type) * (double)(terms + ELEMENTARY) * b->scale[role][i];
+  const bool cancels = role == TEST_INPUT_GRADIENT && b->scale[role][i] < CANCELLED;
+  return test_epsilon(type) * (double)(terms + ELEMENTARY) * (cancels ? 1 : b->scale[role][i]);
 }
 
 static void compare(test_run *run, const char *what, const test_results *expected, const bounds *b, hark_type type, bool backward) {
@@ -214,13 +218,15 @@ static void conform(const test_case *c) {
 
   check_values(context, c, HARK_F32, false, &expected, &b);
   check_values(context, c, HARK_F32, true, &expected, &b);
-  check_values(context, c, HARK_F64, false, &expected, &b);
   check_in_place(context, c, &expected, &b);
   if (c->op->differentiable != 0) {
     check_gradient_requests(context, c, &expected, &b);
     check_absent_gradient(context, c);
   }
-  check_threads(c);
+  if (strcmp(c->setup.backend, "guard") != 0) { /* which has the kernels of the cpu backend */
+    check_values(context, c, HARK_F64, false, &expected, &b);
+    check_threads(c);
+  }
   test_results_free(&expected);
   test_setup_close(context);
 }
