@@ -115,8 +115,8 @@ typedef struct hark_attention_args {
   size_t struct_size;
   hark_tensor query, key, value;
   hark_tensor out;
-  hark_tensor
-      log_sum_exp; /* [B, H, Lq] contiguous, natural logarithm; forward writes, backward reads. Always needed when a backward follows */
+  /* [B, H, Lq] contiguous, natural logarithm; forward writes, backward reads. May be absent when no backward follows. */
+  hark_tensor log_sum_exp;
 
   const int64_t *key_lengths;   /* host, [B], or NULL */
   const int64_t *query_offsets; /* host, [sequences + 1], or NULL; with key_offsets */
@@ -129,11 +129,13 @@ typedef struct hark_attention_args {
   hark_tensor mask;           /* U8, zero hides; broadcastable (stride 0 or extent 1) to [B, H, Lq, Lk] */
   hark_tensor attention_bias; /* added to the logits; broadcastable to [B, H, Lq, Lk] */
   hark_tensor log_kernel;     /* [H, T] or [1, T] (shared): log G at distances 0..T-1, T > every distance that occurs; -infinity hides */
-  hark_tensor forget; /* [B, H, Lk] contiguous: finite gate logits f; adds sum over t in (i, n] of log sigmoid(f_t) (FoX, arXiv 2503.02130);
-                         t runs over the sequence's keys, so a query beyond the last key is gated as if it stood on it */
+  /* [B, H, Lk] in any strides: finite gate logits f. Adds sum over t in (i, n] of log sigmoid(f_t) (FoX, arXiv 2503.02130); t runs over the
+   * sequence's keys, so that a query beyond the last key is gated as if it stood on it. */
+  hark_tensor forget;
 
-  hark_random_stream
-      dropout; /* entry (b, h, n, i): word i % 4 of counter ((b H + h) 2^23 + n) 2^21 + i / 4; n, i: rows of the batch item */
+  /* Entry (b, h, n, i) is kept when word i % 4 of counter ((b H + h) 2^23 + n) 2^21 + i / 4 >= hark_random_threshold(dropout); n and i are
+   * rows of the batch item. */
+  hark_random_stream dropout;
 
   /* backward only; absent: not wanted */
   hark_tensor dout; /* like out */

@@ -112,7 +112,7 @@ typedef struct hark_rotary_attributes {
 } hark_rotary_attributes;
 
 /* attention: hark_attention_forward() and _backward() as an operator. inputs: query [B, Lq, H*d], key [B, Lk, Hkv*d], value [B, Lk, Hkv*dv],
- * then, absent where the plan has no use for them: attention_bias (rank 4, broadcastable), log_kernel [H or 1, T], forget [B, H, Lk],
+ * then, absent where the plan has no use for them: attention_bias (rank 4, broadcastable), log_kernel [H or 1, T], forget [B, Lk, H],
  * mask (u8, rank 4, broadcastable). output [B, Lq, H*dv]; saved: log_sum_exp [B, H, Lq] and what the plan asks for. The plan, or the
  * descriptor, and the host arrays are borrowed until the backward is done. */
 typedef struct hark_attention_attributes {

@@ -55,17 +55,23 @@ static hark_status refuse_shape(hark_context *context, const expectation *e, con
                    hark_shape_text(e->tensor, shape, sizeof shape), hark_shape_text(&wanted, expected, sizeof expected), comment);
 }
 
-/* Exactly the expected shape, with adjacent elements in the last dimension or, on demand, contiguous. */
-static hark_status check_exact(hark_context *context, const expectation *e, bool contiguous) {
+/* How the elements of a tensor of exactly the expected shape may lie. */
+typedef enum arrangement {
+  ADJACENT, /* next to each other in the last dimension */
+  CONTIGUOUS,
+  STRIDED /* anyhow */
+} arrangement;
+
+static hark_status check_exact(hark_context *context, const expectation *e, arrangement wanted) {
   HARK_TRY(check_type(context, e));
   const hark_tensor *tensor = e->tensor;
   bool fits = tensor->rank == e->rank;
   for (int i = 0; fits && i < e->rank; i++) fits = tensor->shape[i] == e->shape[i];
   if (!fits) return refuse_shape(context, e, "");
   const int last = e->rank - 1;
-  if (contiguous && !hark_tensor_is_contiguous(tensor))
+  if (wanted == CONTIGUOUS && !hark_tensor_is_contiguous(tensor))
     return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: %s is strided, expected contiguous", e->name);
-  if (tensor->shape[last] > 1 && tensor->stride[last] != 1)
+  if (wanted == ADJACENT && tensor->shape[last] > 1 && tensor->stride[last] != 1)
     return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: %s has stride %" PRId64 " in its last dimension, expected 1", e->name,
                      tensor->stride[last]);
   return check_place(context, e);
@@ -100,7 +106,7 @@ static hark_status check_main(hark_context *context, const hark_attention_desc *
       {"value", &args->value, type, 4, {batch, desc->key_heads, keys, desc->value_dim}, false},
       {"out", &args->out, type, 4, {batch, desc->heads, queries, desc->value_dim}, !backward},
   };
-  for (size_t i = 0; i < sizeof tensors / sizeof tensors[0]; i++) HARK_TRY(check_exact(context, &tensors[i], false));
+  for (size_t i = 0; i < sizeof tensors / sizeof tensors[0]; i++) HARK_TRY(check_exact(context, &tensors[i], ADJACENT));
   const struct {
     const char *text;
     int64_t actual, maximum;
@@ -110,7 +116,7 @@ static hark_status check_main(hark_context *context, const hark_attention_desc *
       return hark_fail(context, HARK_SHAPE_MISMATCH, "attention: %s is %" PRId64 ", expected at most the plan's %" PRId64, limits[i].text,
                        limits[i].actual, limits[i].maximum);
   const expectation lse = {"log_sum_exp", &args->log_sum_exp, type, 3, {batch, desc->heads, queries}, !backward};
-  return present(&args->log_sum_exp) || backward ? check_exact(context, &lse, true) : HARK_OK;
+  return present(&args->log_sum_exp) || backward ? check_exact(context, &lse, CONTIGUOUS) : HARK_OK;
 }
 
 /* mask, attention_bias, log_kernel and forget. */
@@ -140,7 +146,7 @@ static hark_status check_terms(hark_context *context, const hark_attention_desc 
   if (present(&args->forget) && !desc->has_forget) return refuse_extra(context, "forget", "has_forget");
   if (desc->has_forget) {
     const expectation forget = {"forget", &args->forget, desc->type, 3, {batch, desc->heads, keys}, false};
-    HARK_TRY(check_exact(context, &forget, true));
+    HARK_TRY(check_exact(context, &forget, STRIDED));
   }
   return HARK_OK;
 }
@@ -234,15 +240,15 @@ static hark_status check_gradients(hark_context *context, const hark_attention_d
     const char *name, *of_name;
     const hark_tensor *gradient, *of;
     hark_tensor *broadcast; /* where it may be broadcast */
-    bool contiguous;
+    arrangement wanted;
   } gradients[] = {
-      {"dout", "out", &args->dout, &args->out, NULL, false},
-      {"dquery", "query", &args->dquery, &args->query, NULL, false},
-      {"dkey", "key", &args->dkey, &args->key, NULL, false},
-      {"dvalue", "value", &args->dvalue, &args->value, NULL, false},
-      {"dattention_bias", "attention_bias", &args->dattention_bias, &args->attention_bias, &checked->dattention_bias, false},
-      {"dlog_kernel", "log_kernel", &args->dlog_kernel, &args->log_kernel, &checked->dlog_kernel, false},
-      {"dforget", "forget", &args->dforget, &args->forget, NULL, true},
+      {"dout", "out", &args->dout, &args->out, NULL, ADJACENT},
+      {"dquery", "query", &args->dquery, &args->query, NULL, ADJACENT},
+      {"dkey", "key", &args->dkey, &args->key, NULL, ADJACENT},
+      {"dvalue", "value", &args->dvalue, &args->value, NULL, ADJACENT},
+      {"dattention_bias", "attention_bias", &args->dattention_bias, &args->attention_bias, &checked->dattention_bias, ADJACENT},
+      {"dlog_kernel", "log_kernel", &args->dlog_kernel, &args->log_kernel, &checked->dlog_kernel, ADJACENT},
+      {"dforget", "forget", &args->dforget, &args->forget, NULL, STRIDED},
   };
   for (size_t i = 0; i < sizeof gradients / sizeof gradients[0]; i++) {
     const bool is_input = gradients[i].gradient == &args->dout;
@@ -253,7 +259,7 @@ static hark_status check_gradients(hark_context *context, const hark_attention_d
     expectation e = {gradients[i].name, gradients[i].gradient, type, gradients[i].of->rank, {0}, !is_input};
     memcpy(e.shape, gradients[i].of->shape, sizeof e.shape);
     if (gradients[i].broadcast == NULL) {
-      HARK_TRY(check_exact(context, &e, gradients[i].contiguous));
+      HARK_TRY(check_exact(context, &e, gradients[i].wanted));
       continue;
     }
     e.written = false; /* a stride of 0 asks for the sum */

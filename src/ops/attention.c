@@ -47,6 +47,17 @@ static hark_tensor split_heads(const hark_tensor *tensor, int64_t heads) {
                        .stride = {length * width, dim, width, 1}};
 }
 
+/* Gates [B, Lk, H], contiguous, as [B, H, Lk]. */
+static hark_tensor turn_gates(const hark_tensor *tensor) {
+  if (!hark_present(tensor)) return (hark_tensor){0};
+  const int64_t length = tensor->shape[1], heads = tensor->shape[2];
+  return (hark_tensor){.data = tensor->data,
+                       .type = tensor->type,
+                       .rank = 3,
+                       .shape = {tensor->shape[0], heads, length},
+                       .stride = {length * heads, 1, heads}};
+}
+
 static hark_status check_shape(hark_context *context, const char *name, const hark_tensor *tensor, int64_t batch, int64_t length,
                                int64_t heads, int64_t dim) {
   char text[HARK_SHAPE_TEXT_BYTES];
@@ -70,6 +81,9 @@ static hark_status infer(hark_context *context, const void *attributes, const ha
   HARK_TRY(check_shape(context, "query", query, batch, queries, desc->heads, desc->head_dim));
   HARK_TRY(check_shape(context, "key", &inputs[INPUT_KEY], batch, keys, desc->key_heads, desc->head_dim));
   HARK_TRY(check_shape(context, "value", &inputs[INPUT_VALUE], batch, keys, desc->key_heads, desc->value_dim));
+  if (hark_has_input(inputs, input_count, INPUT_FORGET)) {
+    HARK_TRY(check_shape(context, "forget", &inputs[INPUT_FORGET], batch, keys, desc->heads, 1));
+  }
   if (batch > desc->batch || queries > desc->query_length || keys > desc->key_length) {
     return hark_fail(context, HARK_SHAPE_MISMATCH,
                      "attention: batch %" PRId64 ", query length %" PRId64 ", key length %" PRId64 ", expected at most the plan's %" PRId64
@@ -105,7 +119,7 @@ static hark_attention_args arguments(const hark_call *call, const hark_attention
       .query_offset = attributes->query_offset,
       .attention_bias = call->input_count > INPUT_BIAS ? call->inputs[INPUT_BIAS] : absent,
       .log_kernel = call->input_count > INPUT_LOG_KERNEL ? call->inputs[INPUT_LOG_KERNEL] : absent,
-      .forget = call->input_count > INPUT_FORGET ? call->inputs[INPUT_FORGET] : absent,
+      .forget = call->input_count > INPUT_FORGET ? turn_gates(&call->inputs[INPUT_FORGET]) : absent,
       .mask = call->input_count > INPUT_MASK ? call->inputs[INPUT_MASK] : absent,
       .dropout = attributes->dropout,
       .saved = hark_present(&call->saved[SAVED_PLAN]) ? call->saved[SAVED_PLAN].data : NULL,
@@ -150,7 +164,7 @@ static hark_status backward(hark_context *context, const hark_call *call) {
   args.dvalue = split_heads(&call->input_gradients[INPUT_VALUE], desc->key_heads);
   args.dattention_bias = call->input_gradients[INPUT_BIAS];
   args.dlog_kernel = call->input_gradients[INPUT_LOG_KERNEL];
-  args.dforget = call->input_gradients[INPUT_FORGET];
+  args.dforget = turn_gates(&call->input_gradients[INPUT_FORGET]);
   args.accumulate = accumulate_bits(call->accumulate);
   return hark_attention_backward(context, plan, &args);
 }
@@ -227,7 +241,7 @@ static const hark_sample samples[] = {
     {"causal_three_tiles", &longer, {ROW(130, 128), ROW(130, 128), ROW(130, 128)}},
     {"rbf_bias_by_key", &rbf, {ROW(9, 8), ROW(11, 8), ROW(11, 8), {HARK_F32, 4, {1, 2, 1, 11}, -1, 1}}},
     {"window_log_kernel", &window, {ROW(21, 16), ROW(21, 16), ROW(21, 16), ABSENT, {HARK_F32, 2, {1, 21}, -1, 0}}},
-    {"forget_dropout", &shifted, {ROWS(13, 8), ROWS(13, 8), ROWS(13, 8), ABSENT, ABSENT, {HARK_F32, 3, {2, 2, 13}, -1, 4}}},
+    {"forget_dropout", &shifted, {ROWS(13, 8), ROWS(13, 8), ROWS(13, 8), ABSENT, ABSENT, {HARK_F32, 3, {2, 13, 2}, -1, 4}}},
     {"lengths_with_an_empty_one", &padded, {ROWS(5, 6), ROWS(7, 6), ROWS(7, 6)}},
     {"mask_bias",
      &masked,

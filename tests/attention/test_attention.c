@@ -142,6 +142,8 @@ static void test_options(void **state) {
       "dense:B2,H4,K2,L100,D24,layout=1,causal",
       "dense:B2,H4,K2,L100,D24,V17,layout=2,causal",
       "dense:B3,H4,K2,L70,D9,V17,layout=2,lengths,causal,bias,misaligned",
+      "dense:B2,H4,K2,L70,D9,layout=1,causal,forget",
+      "dense:B3,H4,K2,L70,D9,layout=2,causal,forget,accumulate,lengths,misaligned",
       "dense:B2,H2,L100,D24,misaligned",
       "dense:B2,H2,L67,D3,misaligned,causal,forget,kernel",
       "dense:B2,H4,K2,L70,D9,accumulate,bias=3,kernel,forget,causal",

@@ -72,16 +72,25 @@ static void put(void *data, hark_type type, int64_t i, double value) {
     ((float *)data)[i] = (float)value;
 }
 
-/* Strides of a layout of [B, H, L, d]: 0 [B,H,L,d], 1 [B,L,H,d], 2 [B,L,H,d] inside wider rows, with a gap behind every item. */
-static int64_t make_strides(const attention_numbers *numbers, int64_t layout, int64_t stride[4]) {
+/* Strides of a layout of [B, H, L, d]: 0 [B,H,L,d], 1 [B,L,H,d], 2 [B,L,H,d] inside wider rows, with a gap behind every item. Gates
+ * [B, H, L] accordingly; log_sum_exp and tables are contiguous. */
+static int64_t make_strides(const attention_numbers *numbers, attention_array array, int64_t layout, int64_t stride[4]) {
   const int64_t *shape = numbers->shape;
-  if (layout == 0 || numbers->rank != 4) {
+  const bool gates = array == ARRAY_FORGET || array == ARRAY_DFORGET,
+             rows = numbers->rank == 4 && array != ARRAY_BIAS && array != ARRAY_DBIAS;
+  if (layout == 0 || !(gates || rows)) {
     int64_t next = 1;
     for (int i = numbers->rank - 1; i >= 0; i--) {
       stride[i] = next;
       next *= shape[i];
     }
     return next;
+  }
+  if (gates) {
+    stride[1] = layout;
+    stride[2] = shape[1] * stride[1];
+    stride[0] = shape[2] * stride[2] + layout;
+    return shape[0] * stride[0];
   }
   const int64_t gap = layout == 2 ? 3 : 0;
   stride[3] = 1;
@@ -101,14 +110,14 @@ static int64_t element(const hark_tensor *tensor, int64_t i) {
 }
 
 /* `filling` lies between the rows. */
-static void upload(hark_context *context, hark_type type, const attention_numbers *numbers, int64_t layout, bool misaligned, double filling,
-                   device_array *out) {
+static void upload(hark_context *context, hark_type type, attention_array array, const attention_numbers *numbers, int64_t layout,
+                   bool misaligned, double filling, device_array *out) {
   memset(out, 0, sizeof *out);
   if (numbers->count == 0) return;
   out->first = misaligned ? 1 : 0;
   out->tensor = (hark_tensor){.type = type, .rank = numbers->rank};
   memcpy(out->tensor.shape, numbers->shape, sizeof numbers->shape);
-  const int64_t span = make_strides(numbers, layout, out->tensor.stride) + out->first;
+  const int64_t span = make_strides(numbers, array, layout, out->tensor.stride) + out->first;
   out->bytes = (size_t)span * hark_type_bytes(type);
   out->image = need(out->bytes);
   for (int64_t i = 0; i < span; i++) put(out->image, type, i, filling);
@@ -218,7 +227,7 @@ static void upload_result(hark_context *context, hark_type type, const attention
   numbers.data = need((size_t)numbers.count * sizeof(double));
   for (int64_t i = 0; i < numbers.count; i++)
     numbers.data[i] = problem->accumulate & attention_accumulate_bit(array) ? attention_before(i) : OUTPUT_FILLING;
-  upload(context, type, &numbers, c->layout, c->misaligned, OUTPUT_FILLING, out);
+  upload(context, type, array, &numbers, c->layout, c->misaligned, OUTPUT_FILLING, out);
   results->data[array] = numbers.data;
 }
 
@@ -230,7 +239,7 @@ void attention_run(hark_context *context, hark_type type, const attention_proble
   const hark_attention_sizes sizes = hark_attention_plan_sizes(plan);
   device_array device[ARRAY_COUNT];
   for (int i = 0; i < ARRAY_OUT; i++) {
-    upload(context, type, &problem->array[i], c->layout, c->misaligned, NAN, &device[i]);
+    upload(context, type, (attention_array)i, &problem->array[i], c->layout, c->misaligned, NAN, &device[i]);
     out->data[i] = NULL;
     out->count[i] = 0;
   }

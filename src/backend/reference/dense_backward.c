@@ -112,8 +112,10 @@ static void rows_of_head(void *data, int64_t index, int worker) {
   }
   if (args->dforget.type == HARK_NONE) return;
   /* logit += log sigmoid(f_t) for every gate that is passed; the derivative is 1 - sigmoid(f_t) = 1 / (1 + e^f). */
-  const int64_t first = at.gates - task->memory.gates;
-  for (int64_t t = 0; t < keys; t++) store(&args->dforget, first + t, passed[t] / (1 + exp(dense_get(&args->forget, first + t))), true);
+  for (int64_t t = 0; t < keys; t++) {
+    const double slope = 1 / (1 + exp(dense_get(&args->forget, dense_gate_index(&at, &args->forget, t))));
+    store(&args->dforget, dense_gate_index(&at, &args->dforget, t), passed[t] * slope, true);
+  }
 }
 
 /* dkey and dvalue of a key head: sums over its query heads and all rows. */

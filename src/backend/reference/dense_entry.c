@@ -28,10 +28,9 @@ static void fill_gates(void *data, int64_t index, int worker) {
   const int64_t heads = task->run->plan->desc.heads, sequence = index / heads, head = index % heads;
   const dense_head at = hark_dense_head(task->run, task->gates, sequence, head);
   double *gates = task->gates + (at.gates - task->gates);
-  const int64_t first = at.gates - task->gates; /* forget is laid out as the gates are */
   double sum = 0;
   for (int64_t t = 0; t < at.sequence->key_count; t++) {
-    sum += log_sigmoid(dense_get(&task->run->args->forget, first + t));
+    sum += log_sigmoid(dense_get(&at.args->forget, dense_gate_index(&at, &at.args->forget, t)));
     gates[t] = sum;
   }
 }

@@ -42,6 +42,10 @@ static inline int64_t dense_query_index(const dense_head *at, const hark_tensor 
 static inline int64_t dense_key_index(const dense_head *at, const hark_tensor *tensor, int64_t column) {
   return at->sequence->item * tensor->stride[0] + at->key_head * tensor->stride[1] + (at->sequence->key_row + column) * tensor->stride[2];
 }
+/* Index in [B, H, Lk] tensors: forget and its gradient. */
+static inline int64_t dense_gate_index(const dense_head *at, const hark_tensor *tensor, int64_t column) {
+  return at->sequence->item * tensor->stride[0] + at->head * tensor->stride[1] + (at->sequence->key_row + column) * tensor->stride[2];
+}
 /* Index in [B, H, Lq, Lk] tensors, whose strides are 0 where they are broadcast. */
 static inline int64_t dense_entry_index(const dense_head *at, const hark_tensor *tensor, int64_t row, int64_t column) {
   return at->sequence->item * tensor->stride[0] + at->head * tensor->stride[1] + (at->sequence->query_row + row) * tensor->stride[2] +
