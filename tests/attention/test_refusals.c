@@ -1,0 +1,514 @@
+/* test_refusals.c - bad descriptors and arguments: each is refused with the right status and a message that names what is wrong, and nothing
+ * is written.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <hark/hark.h>
+
+enum { BATCH = 2, HEADS = 4, KEY_HEADS = 2, QUERIES = 5, KEYS = 7, DIM = 3, VALUE_DIM = 2 };
+
+static hark_context *open_context(int threads) {
+  const hark_context_options options = {.struct_size = sizeof options, .backend = "reference", .threads = threads};
+  hark_context *context;
+  assert_int_equal(hark_context_create(&options, &context), HARK_OK);
+  return context;
+}
+
+static hark_attention_desc good_desc(void) {
+  hark_attention_desc desc = hark_attention_desc_default();
+  desc.batch = BATCH;
+  desc.heads = HEADS;
+  desc.key_heads = KEY_HEADS;
+  desc.query_length = QUERIES;
+  desc.key_length = KEYS;
+  desc.head_dim = DIM;
+  desc.value_dim = VALUE_DIM;
+  return desc;
+}
+
+/* The message must hold every word of `words`, which are separated by '|'. */
+static void assert_message(hark_context *context, const char *what, const char *words) {
+  const char *message = hark_context_message(context);
+  for (const char *at = words; *at != '\0';) {
+    const size_t length = strcspn(at, "|");
+    char word[128];
+    snprintf(word, sizeof word, "%.*s", (int)length, at);
+    if (strstr(message, word) == NULL) fail_msg("%s: '%s' does not say '%s'", what, message, word);
+    at += length + (at[length] == '|');
+  }
+}
+
+/* ---- descriptors ---- */
+
+typedef struct desc_case {
+  const char *name;
+  void (*change)(hark_attention_desc *desc);
+  hark_status status;
+  const char *words;
+} desc_case;
+
+#define CHANGE(name, statement)                                                                                                            \
+  static void name(hark_attention_desc *desc) { statement; }
+CHANGE(small_struct, desc->struct_size = 8)
+CHANGE(type_i32, desc->type = HARK_I32)
+CHANGE(structure_9, desc->structure = (hark_attention_structure)9)
+CHANGE(kernel_9, desc->kernel = (hark_attention_kernel)9)
+CHANGE(normalisation_9, desc->normalisation = (hark_attention_normalisation)9)
+CHANGE(batch_0, desc->batch = 0)
+CHANGE(heads_negative, desc->heads = -4)
+CHANGE(queries_0, desc->query_length = 0)
+CHANGE(keys_huge, desc->key_length = INT64_MAX)
+CHANGE(dim_0, desc->head_dim = 0)
+CHANGE(value_dim_negative, desc->value_dim = -1)
+CHANGE(key_heads_3, desc->key_heads = 3)
+CHANGE(too_large, desc->batch = (int64_t)1 << 39; desc->query_length = (int64_t)1 << 39)
+CHANGE(sequences_negative, desc->max_sequences = -1)
+CHANGE(scale_nan, desc->scale = NAN)
+CHANGE(sigma_with_exp, desc->sigma = 1)
+CHANGE(rbf_without_sigma, desc->kernel = HARK_KERNEL_RBF)
+CHANGE(rbf_sigma_negative, desc->kernel = HARK_KERNEL_RBF; desc->sigma = -1)
+CHANGE(rbf_with_scale, desc->kernel = HARK_KERNEL_RBF; desc->sigma = 1; desc->scale = 2)
+CHANGE(rbf_sigma_tiny, desc->kernel = HARK_KERNEL_RBF; desc->sigma = 1e-200)
+CHANGE(window_with_dense, desc->window = 3)
+CHANGE(window_negative, desc->structure = HARK_STRUCTURE_WINDOW; desc->window = -1)
+CHANGE(dropout_1, desc->dropout = 1)
+CHANGE(dropout_negative, desc->dropout = -0.1)
+CHANGE(dropout_nan, desc->dropout = NAN)
+CHANGE(dropout_long, desc->dropout = 0.1; desc->key_length = ((int64_t)1 << 23) + 1)
+CHANGE(dropout_many_heads, desc->dropout = 0.1; desc->batch = (int64_t)1 << 19)
+CHANGE(forget_without_causal, desc->has_forget = true)
+
+static const desc_case desc_cases[] = {
+    {"small_struct", small_struct, HARK_INVALID_ARGUMENT, "struct_size|8"},
+    {"type_i32", type_i32, HARK_UNSUPPORTED, "type|i32|f32 or f64"},
+    {"structure_9", structure_9, HARK_INVALID_ARGUMENT, "structure|9"},
+    {"kernel_9", kernel_9, HARK_INVALID_ARGUMENT, "kernel|9"},
+    {"normalisation_9", normalisation_9, HARK_INVALID_ARGUMENT, "normalisation|9"},
+    {"batch_0", batch_0, HARK_INVALID_ARGUMENT, "batch is 0"},
+    {"heads_negative", heads_negative, HARK_INVALID_ARGUMENT, "heads is -4"},
+    {"queries_0", queries_0, HARK_INVALID_ARGUMENT, "query_length is 0"},
+    {"keys_huge", keys_huge, HARK_INVALID_ARGUMENT, "key_length is 9223372036854775807"},
+    {"dim_0", dim_0, HARK_INVALID_ARGUMENT, "head_dim is 0"},
+    {"value_dim_negative", value_dim_negative, HARK_INVALID_ARGUMENT, "value_dim is -1"},
+    {"key_heads_3", key_heads_3, HARK_INVALID_ARGUMENT, "heads is 4|key_heads = 3"},
+    {"too_large", too_large, HARK_TOO_LARGE, "batch|query_length"},
+    {"sequences_negative", sequences_negative, HARK_INVALID_ARGUMENT, "max_sequences is -1"},
+    {"scale_nan", scale_nan, HARK_INVALID_ARGUMENT, "scale is nan"},
+    {"sigma_with_exp", sigma_with_exp, HARK_UNSUPPORTED, "sigma is 1|kernel exp"},
+    {"rbf_without_sigma", rbf_without_sigma, HARK_INVALID_ARGUMENT, "sigma is 0|rbf"},
+    {"rbf_sigma_negative", rbf_sigma_negative, HARK_INVALID_ARGUMENT, "sigma is -1|rbf"},
+    {"rbf_with_scale", rbf_with_scale, HARK_UNSUPPORTED, "scale is 2|rbf"},
+    {"rbf_sigma_tiny", rbf_sigma_tiny, HARK_INVALID_ARGUMENT, "sigma is 1e-200"},
+    {"window_with_dense", window_with_dense, HARK_UNSUPPORTED, "window is 3|dense"},
+    {"window_negative", window_negative, HARK_INVALID_ARGUMENT, "window is -1"},
+    {"dropout_1", dropout_1, HARK_INVALID_ARGUMENT, "dropout is 1|[0, 1)"},
+    {"dropout_negative", dropout_negative, HARK_INVALID_ARGUMENT, "dropout is -0.1"},
+    {"dropout_nan", dropout_nan, HARK_INVALID_ARGUMENT, "dropout is nan"},
+    {"dropout_long", dropout_long, HARK_TOO_LARGE, "key_length 8388609|2^23"},
+    {"dropout_many_heads", dropout_many_heads, HARK_TOO_LARGE, "batch 524288|2^20"},
+    {"forget_without_causal", forget_without_causal, HARK_UNSUPPORTED, "has_forget|causal"},
+};
+
+static void test_descriptors(void **state) {
+  (void)state;
+  hark_context *context = open_context(1);
+  for (size_t i = 0; i < sizeof desc_cases / sizeof desc_cases[0]; i++) {
+    const desc_case *c = &desc_cases[i];
+    hark_attention_desc desc = good_desc();
+    c->change(&desc);
+    if (hark_attention_supports(context, &desc) != c->status) fail_msg("%s: '%s'", c->name, hark_context_message(context));
+    assert_message(context, c->name, c->words);
+    hark_attention_plan *plan = (hark_attention_plan *)context;
+    const size_t live = hark_context_memory(context).live_bytes;
+    if (hark_attention_plan_create(context, &desc, &plan) != c->status) fail_msg("%s: plan_create", c->name);
+    assert_null(plan);
+    assert_int_equal(hark_context_memory(context).live_bytes, live);
+  }
+  hark_context_destroy(&context);
+}
+
+/* The descriptor may be smaller (an older caller) or larger (a newer one) than the library's. */
+static void test_struct_growth(void **state) {
+  (void)state;
+  hark_context *context = open_context(1);
+  hark_attention_plan *plan;
+  hark_attention_desc desc = good_desc();
+  desc.causal = true; /* lies behind what this older caller knows, and so must not be read */
+  desc.struct_size = offsetof(hark_attention_desc, max_sequences);
+  assert_int_equal(hark_attention_plan_create(context, &desc, &plan), HARK_OK);
+  assert_false(hark_attention_plan_desc(plan)->causal);
+  assert_int_equal(hark_attention_plan_desc(plan)->struct_size, sizeof desc);
+  hark_attention_plan_destroy(context, &plan);
+  assert_null(plan);
+
+  struct {
+    hark_attention_desc desc;
+    int64_t unknown;
+  } newer = {good_desc(), 0};
+  newer.desc.struct_size = sizeof newer;
+  assert_int_equal(hark_attention_plan_create(context, &newer.desc, &plan), HARK_OK);
+  hark_attention_plan_destroy(context, &plan);
+  newer.unknown = 1;
+  assert_int_equal(hark_attention_supports(context, &newer.desc), HARK_UNSUPPORTED);
+  assert_message(context, "newer", "struct_size");
+  hark_context_destroy(&context);
+}
+
+static void test_defaults(void **state) {
+  (void)state;
+  hark_context *context = open_context(1);
+  hark_attention_plan *plan;
+  hark_attention_desc desc = good_desc();
+  desc.key_heads = desc.value_dim = 0;
+  assert_int_equal(hark_attention_plan_create(context, &desc, &plan), HARK_OK);
+  const hark_attention_desc *resolved = hark_attention_plan_desc(plan);
+  assert_int_equal(resolved->key_heads, HEADS);
+  assert_int_equal(resolved->value_dim, DIM);
+  assert_int_equal(resolved->max_sequences, BATCH);
+  assert_true(fabs(resolved->scale - 1 / sqrt((double)DIM)) < 1e-15);
+  /* Two and five products of 2 operations for every pair, B H Lq Lk d. */
+  const double product = 2.0 * BATCH * HEADS * QUERIES * KEYS * DIM;
+  assert_true(hark_attention_plan_operations(plan, false) == 2 * product);
+  assert_true(hark_attention_plan_operations(plan, true) == 5 * product);
+  char text[512], start[8];
+  const int length = hark_attention_plan_print(plan, text, sizeof text);
+  assert_int_equal(length, strlen(text));
+  assert_non_null(strstr(text, "dense exp softmax f32"));
+  assert_int_equal(hark_attention_plan_print(plan, start, sizeof start), length);
+  assert_int_equal(strlen(start), sizeof start - 1);
+  hark_attention_plan_destroy(context, &plan);
+  desc.has_segments = true;
+  assert_int_equal(hark_attention_plan_create(context, &desc, &plan), HARK_OK);
+  assert_int_equal(hark_attention_plan_desc(plan)->max_sequences, BATCH * KEYS);
+  hark_attention_plan_destroy(context, &plan);
+  desc.causal = true;
+  desc.query_length = desc.key_length;
+  assert_true(hark_attention_desc_operations(&desc, false) == 2 * 2.0 * BATCH * HEADS * (KEYS * (KEYS + 1) / 2) * DIM);
+  hark_context_destroy(&context);
+}
+
+/* ---- arguments ---- */
+
+/* A call with everything a plan can have, which is right. */
+typedef struct call {
+  hark_context *context;
+  hark_attention_desc desc;
+  hark_attention_plan *plan;
+  hark_attention_args args;
+  float numbers[16][BATCH * HEADS * QUERIES * KEYS];
+  uint8_t mask[BATCH * HEADS * QUERIES * KEYS];
+  int64_t lengths[BATCH], query_offsets[3], key_offsets[3], segments[BATCH * KEYS];
+  void *workspace;
+} call;
+
+static hark_tensor tensor(call *c, int number, int rank, int64_t a, int64_t b, int64_t x, int64_t y) {
+  const int64_t shape[] = {a, b, x, y};
+  hark_tensor out;
+  assert_int_equal(hark_tensor_wrap(c->context, c->numbers[number], HARK_F32, rank, shape, NULL, &out), HARK_OK);
+  return out;
+}
+
+static void open_call(call *c, hark_context *context) {
+  memset(c, 0, sizeof *c);
+  c->context = context;
+  c->desc = good_desc();
+  c->desc.causal = c->desc.has_bias = c->desc.has_mask = c->desc.has_log_kernel = c->desc.has_forget = c->desc.has_segments = true;
+  assert_int_equal(hark_attention_plan_create(context, &c->desc, &c->plan), HARK_OK);
+  const hark_attention_sizes sizes = hark_attention_plan_sizes(c->plan);
+  c->workspace = aligned_alloc(64, sizes.backward_workspace + sizes.forward_workspace);
+  assert_non_null(c->workspace);
+  hark_attention_args *a = &c->args;
+  a->struct_size = sizeof *a;
+  a->query = tensor(c, 0, 4, BATCH, HEADS, QUERIES, DIM);
+  a->key = tensor(c, 1, 4, BATCH, KEY_HEADS, KEYS, DIM);
+  a->value = tensor(c, 2, 4, BATCH, KEY_HEADS, KEYS, VALUE_DIM);
+  a->out = tensor(c, 3, 4, BATCH, HEADS, QUERIES, VALUE_DIM);
+  a->log_sum_exp = tensor(c, 4, 3, BATCH, HEADS, QUERIES, 1);
+  a->attention_bias = tensor(c, 5, 4, 1, HEADS, QUERIES, KEYS);
+  a->log_kernel = tensor(c, 6, 2, HEADS, KEYS, 1, 1);
+  a->forget = tensor(c, 7, 3, BATCH, HEADS, KEYS, 1);
+  a->dout = tensor(c, 8, 4, BATCH, HEADS, QUERIES, VALUE_DIM);
+  a->dquery = tensor(c, 9, 4, BATCH, HEADS, QUERIES, DIM);
+  a->dkey = tensor(c, 10, 4, BATCH, KEY_HEADS, KEYS, DIM);
+  a->dvalue = tensor(c, 11, 4, BATCH, KEY_HEADS, KEYS, VALUE_DIM);
+  a->dattention_bias = tensor(c, 12, 4, 1, HEADS, QUERIES, KEYS);
+  a->dlog_kernel = tensor(c, 13, 2, HEADS, KEYS, 1, 1);
+  a->dforget = tensor(c, 14, 3, BATCH, HEADS, KEYS, 1);
+  const int64_t mask_shape[] = {BATCH, 1, QUERIES, KEYS};
+  memset(c->mask, 1, sizeof c->mask);
+  assert_int_equal(hark_tensor_wrap(context, c->mask, HARK_U8, 4, mask_shape, NULL, &a->mask), HARK_OK);
+  a->workspace = c->workspace;
+}
+
+static void close_call(call *c) {
+  hark_attention_plan_destroy(c->context, &c->plan);
+  free(c->workspace);
+}
+
+typedef struct args_case {
+  const char *name;
+  void (*change)(call *c);
+  hark_status status;
+  const char *words;
+  bool backward; /* else the forward must refuse it */
+} args_case;
+
+#define SPOIL(name, statement)                                                                                                             \
+  static void name(call *c) { statement; }
+SPOIL(args_small, c->args.struct_size = 16)
+SPOIL(no_query, c->args.query = (hark_tensor){0})
+SPOIL(key_f64, c->args.key.type = HARK_F64)
+SPOIL(query_rank, c->args.query.rank = 3)
+SPOIL(query_heads, c->args.query.shape[1] = 2)
+SPOIL(key_heads, c->args.key.shape[1] = 4)
+SPOIL(key_dim, c->args.key.shape[3] = 2)
+SPOIL(key_batch, c->args.key.shape[0] = 1)
+SPOIL(value_length, c->args.value.shape[2] = 6)
+SPOIL(out_shape, c->args.out.shape[3] = 3)
+SPOIL(larger_than_plan, c->args.query.shape[2] = c->args.out.shape[2] = QUERIES + 1)
+SPOIL(last_stride, c->args.query.stride[3] = 2)
+SPOIL(negative_stride, c->args.key.stride[2] = -3)
+SPOIL(out_repeats, c->args.out.stride[1] = 0)
+SPOIL(no_data, c->args.value.data = NULL)
+SPOIL(misaligned, c->args.key.data = (char *)c->args.key.data + 1)
+SPOIL(lse_shape, c->args.log_sum_exp.shape[2] = 4)
+SPOIL(lse_strided, c->args.log_sum_exp.stride[1] = 9)
+SPOIL(no_lse, c->args.log_sum_exp = (hark_tensor){0})
+SPOIL(mask_type, c->args.mask.type = HARK_I32)
+SPOIL(mask_shape, c->args.mask.shape[3] = 3)
+SPOIL(bias_shape, c->args.attention_bias.shape[1] = 2)
+SPOIL(bias_rank, c->args.attention_bias.rank = 3)
+SPOIL(no_log_kernel, c->args.log_kernel = (hark_tensor){0})
+SPOIL(short_log_kernel, c->args.log_kernel.shape[1] = KEYS - 1)
+SPOIL(log_kernel_heads, c->args.log_kernel.shape[0] = 2)
+SPOIL(no_forget, c->args.forget = (hark_tensor){0})
+SPOIL(forget_shape, c->args.forget.shape[2] = 5)
+SPOIL(length_beyond, c->lengths[1] = KEYS + 1; c->args.key_lengths = c->lengths)
+SPOIL(length_negative, c->lengths[0] = -1; c->args.key_lengths = c->lengths)
+SPOIL(lengths_and_segments, c->args.key_lengths = c->lengths; c->args.segments = c->segments)
+SPOIL(lengths_and_offsets, c->args.key_lengths = c->lengths; c->args.query_offsets = c->query_offsets)
+SPOIL(offsets_and_segments, c->args.key_offsets = c->key_offsets; c->args.segments = c->segments)
+SPOIL(one_offset_list, c->args.query_offsets = c->query_offsets)
+SPOIL(offsets_with_batch, c->args.query_offsets = c->query_offsets; c->args.key_offsets = c->key_offsets)
+SPOIL(sequences_alone, c->args.sequences = 2)
+SPOIL(segments_lengths, c->args.segments = c->segments)
+SPOIL(query_offset_huge, c->args.has_query_offset = true; c->args.query_offset = INT64_MAX)
+SPOIL(no_workspace, c->args.workspace = NULL)
+SPOIL(workspace_misaligned, c->args.workspace = (char *)c->workspace + 32)
+SPOIL(no_dout, c->args.dout = (hark_tensor){0})
+SPOIL(dquery_shape, c->args.dquery.shape[2] = 4)
+SPOIL(dkey_repeats, c->args.dkey.stride[0] = 0)
+SPOIL(dbias_shape, c->args.dattention_bias.shape[0] = BATCH)
+SPOIL(dbias_of_nothing, c->args.attention_bias = (hark_tensor){0})
+SPOIL(dlog_kernel_shape, c->args.dlog_kernel.shape[0] = 1)
+SPOIL(dforget_type, c->args.dforget.type = HARK_F64)
+
+static const args_case args_cases[] = {
+    {"args_small", args_small, HARK_INVALID_ARGUMENT, "hark_attention_args|struct_size is 16", false},
+    {"no_query", no_query, HARK_INVALID_ARGUMENT, "query is absent", false},
+    {"key_f64", key_f64, HARK_INVALID_ARGUMENT, "key is f64|expected f32", false},
+    {"query_rank", query_rank, HARK_SHAPE_MISMATCH, "query has shape [2, 4, 5]", false},
+    {"query_heads", query_heads, HARK_SHAPE_MISMATCH, "query has shape [2, 2, 5, 3]|expected [2, 4, 5, 3]", false},
+    {"key_heads", key_heads, HARK_SHAPE_MISMATCH, "key has shape [2, 4, 7, 3]|expected [2, 2, 7, 3]", false},
+    {"key_dim", key_dim, HARK_SHAPE_MISMATCH, "key has shape|expected [2, 2, 7, 3]", false},
+    {"key_batch", key_batch, HARK_SHAPE_MISMATCH, "key has shape [1, 2, 7, 3]", false},
+    {"value_length", value_length, HARK_SHAPE_MISMATCH, "value has shape [2, 2, 6, 2]|expected [2, 2, 7, 2]", false},
+    {"out_shape", out_shape, HARK_SHAPE_MISMATCH, "out has shape", false},
+    {"larger_than_plan", larger_than_plan, HARK_SHAPE_MISMATCH, "query length is 6|plan's 5", false},
+    {"last_stride", last_stride, HARK_INVALID_ARGUMENT, "query has stride 2|last dimension", false},
+    {"negative_stride", negative_stride, HARK_INVALID_ARGUMENT, "key has stride -3 in dimension 2", false},
+    {"out_repeats", out_repeats, HARK_INVALID_ARGUMENT, "out has stride 0 in dimension 1", false},
+    {"no_data", no_data, HARK_INVALID_ARGUMENT, "value has no data", false},
+    {"misaligned", misaligned, HARK_INVALID_ARGUMENT, "key is at|4 bytes", false},
+    {"lse_shape", lse_shape, HARK_SHAPE_MISMATCH, "log_sum_exp has shape", false},
+    {"lse_strided", lse_strided, HARK_INVALID_ARGUMENT, "log_sum_exp is strided", false},
+    {"no_lse", no_lse, HARK_INVALID_ARGUMENT, "log_sum_exp is absent", true},
+    {"mask_type", mask_type, HARK_INVALID_ARGUMENT, "mask is i32|expected u8", false},
+    {"mask_shape", mask_shape, HARK_SHAPE_MISMATCH, "mask has shape [2, 1, 5, 3]|expected [2, 4, 5, 7]", false},
+    {"bias_shape", bias_shape, HARK_SHAPE_MISMATCH, "attention_bias has shape [1, 2, 5, 7]", false},
+    {"bias_rank", bias_rank, HARK_SHAPE_MISMATCH, "attention_bias has shape", false},
+    {"no_log_kernel", no_log_kernel, HARK_INVALID_ARGUMENT, "log_kernel is absent", false},
+    {"short_log_kernel", short_log_kernel, HARK_SHAPE_MISMATCH, "log_kernel has 6 distances|at least 7", false},
+    {"log_kernel_heads", log_kernel_heads, HARK_SHAPE_MISMATCH, "log_kernel has shape [2, 7]|expected [4, 7]", false},
+    {"no_forget", no_forget, HARK_INVALID_ARGUMENT, "forget is absent", false},
+    {"forget_shape", forget_shape, HARK_SHAPE_MISMATCH, "forget has shape [2, 4, 5]|expected [2, 4, 7]", false},
+    {"length_beyond", length_beyond, HARK_INVALID_ARGUMENT, "key_lengths[1] is 8|0 to 7", false},
+    {"length_negative", length_negative, HARK_INVALID_ARGUMENT, "key_lengths[0] is -1", false},
+    {"lengths_and_segments", lengths_and_segments, HARK_UNSUPPORTED, "key_lengths and segments", false},
+    {"lengths_and_offsets", lengths_and_offsets, HARK_UNSUPPORTED, "key_lengths and offsets", false},
+    {"offsets_and_segments", offsets_and_segments, HARK_UNSUPPORTED, "offsets and segments", false},
+    {"one_offset_list", one_offset_list, HARK_INVALID_ARGUMENT, "key_offsets is absent", false},
+    {"offsets_with_batch", offsets_with_batch, HARK_SHAPE_MISMATCH, "batch 2 with offsets", false},
+    {"sequences_alone", sequences_alone, HARK_INVALID_ARGUMENT, "sequences is 2 without offsets", false},
+    {"segments_lengths", segments_lengths, HARK_UNSUPPORTED, "segments with 5 queries and 7 keys", false},
+    {"query_offset_huge", query_offset_huge, HARK_INVALID_ARGUMENT, "query_offset is 9223372036854775807", false},
+    {"no_workspace", no_workspace, HARK_INVALID_ARGUMENT, "workspace is NULL", false},
+    {"workspace_misaligned", workspace_misaligned, HARK_INVALID_ARGUMENT, "workspace is at|64 bytes", false},
+    {"no_dout", no_dout, HARK_INVALID_ARGUMENT, "dout is absent", true},
+    {"dquery_shape", dquery_shape, HARK_SHAPE_MISMATCH, "dquery has shape [2, 4, 4, 3]|expected [2, 4, 5, 3]", true},
+    {"dkey_repeats", dkey_repeats, HARK_INVALID_ARGUMENT, "dkey has stride 0 in dimension 0", true},
+    {"dbias_shape", dbias_shape, HARK_SHAPE_MISMATCH, "dattention_bias has shape [2, 4, 5, 7]|expected [1, 4, 5, 7]", true},
+    {"dbias_of_nothing", dbias_of_nothing, HARK_INVALID_ARGUMENT, "dattention_bias is wanted, but attention_bias is absent", true},
+    {"dlog_kernel_shape", dlog_kernel_shape, HARK_SHAPE_MISMATCH, "dlog_kernel has shape [1, 7]|expected [4, 7]", true},
+    {"dforget_type", dforget_type, HARK_INVALID_ARGUMENT, "dforget is f64", true},
+};
+
+static void test_arguments(void **state) {
+  (void)state;
+  hark_context *context = open_context(1);
+  static call c, untouched;
+  open_call(&c, context);
+  assert_int_equal(hark_attention_forward(context, c.plan, &c.args), HARK_OK);
+  assert_int_equal(hark_attention_backward(context, c.plan, &c.args), HARK_OK);
+  close_call(&c);
+  for (size_t i = 0; i < sizeof args_cases / sizeof args_cases[0]; i++) {
+    const args_case *a = &args_cases[i];
+    open_call(&c, context);
+    a->change(&c);
+    memcpy(untouched.numbers, c.numbers, sizeof c.numbers);
+    const hark_status status =
+        a->backward ? hark_attention_backward(context, c.plan, &c.args) : hark_attention_forward(context, c.plan, &c.args);
+    if (status != a->status) fail_msg("%s: %s '%s'", a->name, hark_status_name(status), hark_context_message(context));
+    assert_message(context, a->name, a->words);
+    if (memcmp(untouched.numbers, c.numbers, sizeof c.numbers) != 0) fail_msg("%s: something was written", a->name);
+    close_call(&c);
+  }
+  hark_context_destroy(&context);
+}
+
+/* What a plan was not made for. */
+static void test_foreign_arguments(void **state) {
+  (void)state;
+  hark_context *context = open_context(1);
+  static call c;
+  open_call(&c, context);
+  hark_attention_desc desc = good_desc();
+  desc.forward_only = true;
+  hark_attention_plan *plain;
+  assert_int_equal(hark_attention_plan_create(context, &desc, &plain), HARK_OK);
+  assert_int_equal(hark_attention_plan_sizes(plain).backward_workspace, 0);
+  const hark_attention_args all = c.args;
+  c.args.attention_bias = c.args.log_kernel = c.args.forget = (hark_tensor){0};
+  assert_int_equal(hark_attention_forward(context, plain, &c.args), HARK_INVALID_ARGUMENT);
+  assert_message(context, "mask", "mask is given|has_mask");
+  c.args.mask = (hark_tensor){0};
+  c.args.attention_bias = all.attention_bias;
+  assert_int_equal(hark_attention_forward(context, plain, &c.args), HARK_INVALID_ARGUMENT);
+  assert_message(context, "bias", "attention_bias is given|has_bias");
+  c.args.attention_bias = (hark_tensor){0};
+  c.args.log_kernel = all.log_kernel;
+  assert_int_equal(hark_attention_forward(context, plain, &c.args), HARK_INVALID_ARGUMENT);
+  assert_message(context, "kernel", "log_kernel is given|has_log_kernel");
+  c.args.log_kernel = (hark_tensor){0};
+  c.args.forget = all.forget;
+  assert_int_equal(hark_attention_forward(context, plain, &c.args), HARK_INVALID_ARGUMENT);
+  assert_message(context, "forget", "forget is given|has_forget");
+  c.args.forget = (hark_tensor){0};
+  c.args.segments = c.segments;
+  assert_int_equal(hark_attention_forward(context, plain, &c.args), HARK_INVALID_ARGUMENT);
+  assert_message(context, "segments", "segments is given|has_segments");
+  c.args.segments = NULL;
+  assert_int_equal(hark_attention_forward(context, plain, &c.args), HARK_OK);
+  assert_int_equal(hark_attention_backward(context, plain, &c.args), HARK_INVALID_ARGUMENT);
+  assert_message(context, "backward", "forward_only");
+
+  /* More sequences than the plan reckons with; offsets that fall, that begin below 0, that end behind the rows. */
+  c.args.query.shape[0] = c.args.key.shape[0] = c.args.value.shape[0] = c.args.out.shape[0] = c.args.log_sum_exp.shape[0] = 1;
+  int64_t queries[] = {0, 1, 2, 3}, keys[] = {0, 1, 2, 3};
+  c.args.query_offsets = queries;
+  c.args.key_offsets = keys;
+  c.args.sequences = 3;
+  assert_int_equal(hark_attention_forward(context, plain, &c.args), HARK_SHAPE_MISMATCH);
+  assert_message(context, "sequences", "3 sequences|max_sequences = 2");
+  keys[2] = 0;
+  assert_int_equal(hark_attention_forward(context, plain, &c.args), HARK_INVALID_ARGUMENT);
+  assert_message(context, "falling", "key_offsets[2] is 0 after 1");
+  keys[2] = 2;
+  keys[3] = KEYS + 1;
+  assert_int_equal(hark_attention_forward(context, plain, &c.args), HARK_INVALID_ARGUMENT);
+  assert_message(context, "behind", "key_offsets[3] is 8|7 rows");
+  queries[0] = -1;
+  assert_int_equal(hark_attention_forward(context, plain, &c.args), HARK_INVALID_ARGUMENT);
+  assert_message(context, "below", "query_offsets[0] is -1");
+
+  /* Contexts of another backend and with more threads. */
+  hark_context *other;
+  const hark_context_options cpu = {.struct_size = sizeof cpu, .backend = "cpu", .threads = 1};
+  assert_int_equal(hark_context_create(&cpu, &other), HARK_OK);
+  assert_int_equal(hark_attention_forward(other, plain, &c.args), HARK_INVALID_ARGUMENT);
+  assert_message(other, "backend", "backend reference|has cpu");
+  hark_context_destroy(&other);
+  other = open_context(3);
+  if (hark_context_threads(other) == 3) {
+    assert_int_equal(hark_attention_forward(other, plain, &c.args), HARK_INVALID_ARGUMENT);
+    assert_message(other, "threads", "3 threads|at most 1");
+  }
+  hark_context_destroy(&other);
+  hark_attention_plan_destroy(context, &plain);
+  close_call(&c);
+  hark_context_destroy(&context);
+}
+
+/* A plan in memory of the caller's. */
+static void test_placed_plan(void **state) {
+  (void)state;
+  hark_context *context = open_context(1);
+  _Alignas(16) unsigned char memory[HARK_ATTENTION_PLAN_BYTES];
+  hark_attention_plan *plan;
+  const hark_attention_desc desc = good_desc();
+  const uint64_t allocations = hark_context_memory(context).allocations;
+  assert_int_equal(hark_attention_plan_place(context, &desc, memory, sizeof memory, &plan), HARK_OK);
+  assert_ptr_equal(plan, memory);
+  assert_int_equal(hark_context_memory(context).allocations, allocations);
+  hark_attention_plan_destroy(context, &plan);
+  assert_null(plan);
+  assert_int_equal(hark_attention_plan_place(context, &desc, memory, 16, &plan), HARK_INVALID_ARGUMENT);
+  assert_int_equal(hark_attention_plan_place(context, &desc, memory + 8, sizeof memory, &plan), HARK_INVALID_ARGUMENT);
+  hark_context_destroy(&context);
+}
+
+/* Empty batches and no rows at all are done at once. */
+static void test_nothing_to_do(void **state) {
+  (void)state;
+  hark_context *context = open_context(1);
+  static call c;
+  open_call(&c, context);
+  hark_attention_args *a = &c.args;
+  const hark_attention_args all = *a;
+  a->query.shape[0] = a->key.shape[0] = a->value.shape[0] = a->out.shape[0] = a->log_sum_exp.shape[0] = a->forget.shape[0] = 0;
+  a->mask = (hark_tensor){0};
+  assert_int_equal(hark_attention_forward(context, c.plan, a), HARK_OK);
+  /* No keys: every query sees nothing. */
+  *a = all;
+  a->key.shape[2] = a->value.shape[2] = a->forget.shape[2] = 0;
+  a->mask = a->attention_bias = (hark_tensor){0};
+  c.numbers[3][0] = 7;
+  assert_int_equal(hark_attention_forward(context, c.plan, a), HARK_OK);
+  assert_true(c.numbers[3][0] == 0);
+  assert_true(c.numbers[4][0] == -INFINITY);
+  /* No gradient wanted. */
+  *a = all;
+  a->dquery = a->dkey = a->dvalue = a->dattention_bias = a->dlog_kernel = a->dforget = (hark_tensor){0};
+  assert_int_equal(hark_attention_backward(context, c.plan, a), HARK_OK);
+  close_call(&c);
+  hark_context_destroy(&context);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_descriptors),   cmocka_unit_test(test_struct_growth),     cmocka_unit_test(test_defaults),
+      cmocka_unit_test(test_arguments),     cmocka_unit_test(test_foreign_arguments), cmocka_unit_test(test_placed_plan),
+      cmocka_unit_test(test_nothing_to_do),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
