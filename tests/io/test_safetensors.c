@@ -1,0 +1,428 @@
+/* test_safetensors.c - the strict reader and the deterministic writer: what is accepted, and every kind of file that is refused, with its
+ * reason and before memory for tensors is asked for. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "io/safetensors.h"
+#include "support/cmocka_all.h"
+#include "support/text_files.h"
+
+static hark_context *context;
+static char folder[TEST_PATH_BYTES];
+
+static int begin(void **state) {
+  (void)state;
+  const hark_context_options plain = {.struct_size = sizeof plain, .backend = "reference"};
+  test_folder_make(folder);
+  return hark_context_create(&plain, &context) == HARK_OK ? 0 : 1;
+}
+
+static int end(void **state) {
+  (void)state;
+  hark_context_destroy(&context);
+  test_folder_remove(folder);
+  return 0;
+}
+
+/* A file of this header and so many bytes of data (0, 1, 2, ..); for free(). */
+static unsigned char *make_file(const char *header, size_t data_bytes, size_t *bytes) {
+  const size_t length = strlen(header);
+  *bytes = 8 + length + data_bytes;
+  unsigned char *const file = malloc(*bytes + 1);
+  for (int i = 0; i < 8; i++) file[i] = (unsigned char)((uint64_t)length >> (8 * i));
+  memcpy(file + 8, header, length);
+  for (size_t i = 0; i < data_bytes; i++) file[8 + length + i] = (unsigned char)i;
+  return file;
+}
+
+static void refuse(const char *header, size_t data_bytes, const char *message) {
+  size_t bytes;
+  hark_safetensors *file;
+  unsigned char *const data = make_file(header, data_bytes, &bytes);
+  const hark_status status = hark_safetensors_open_memory(context, "f", data, bytes, &file);
+  if (status != HARK_BAD_FILE || strstr(hark_context_message(context), message) == NULL) {
+    fail_msg("%s\ngives %s \"%s\", expected \"%s\"", header, hark_status_name(status), hark_context_message(context), message);
+  }
+  assert_null(file);
+  assert_null(strchr(hark_context_message(context), '\n'));
+  free(data);
+}
+
+#define F32(name, shape, from, to) "\"" name "\":{\"dtype\":\"F32\",\"shape\":" shape ",\"data_offsets\":[" #from "," #to "]}"
+
+static void the_rules_are_kept(void **state) {
+  (void)state;
+  /* the header's text */
+  refuse("", 0, "header of 0 bytes");
+  refuse("{", 0, "header of 1 bytes");
+  refuse(" {}", 0, "does not begin with '{'");
+  refuse("\n{}", 0, "does not begin with '{'");
+  refuse("\xef\xbb\xbf{}", 0, "does not begin with '{'");
+  refuse("[]", 0, "does not begin with '{'");
+  refuse("{}\n", 0, "does not end with '}'");
+  refuse("{} x", 0, "does not end with '}'");
+  refuse("{} {}", 0, "header: ");
+  refuse("{\"a\"}", 0, "header: ");
+  refuse("{,}", 0, "header: ");
+  refuse("{}}", 0, "header: ");
+  refuse("{\"a\xff\":{}}", 0, "header: ");
+  refuse("{\"a\xc0\xaf\":{}}", 0, "header: ");
+  refuse("{\"\\ud800\":{}}", 0, "header: ");
+  refuse("{\"a\\u0000b\":{}}", 0, "header: ");
+  refuse("{\"a\nb\":{}}", 0, "header: ");
+  refuse("{\"a\":null}", 0, "only objects, lists, texts and whole numbers");
+  refuse("{\"a\":-1}", 0, "only objects, lists, texts and whole numbers");
+  refuse("{\"a\":1.5}", 0, "only objects, lists, texts and whole numbers");
+  refuse("{\"a\":1e3}", 0, "only objects, lists, texts and whole numbers");
+  refuse("{\"a\":{\"shape\":[[1]]}}", 0, "nested deeper than 3");
+  refuse("{/**/}", 0, "only objects, lists, texts and whole numbers");
+  /* names */
+  refuse("{" F32("a", "[1]", 0, 4) "," F32("a", "[1]", 4, 8) "}", 8, "duplicate");
+  refuse("{" F32("a", "[1]", 0, 4) "," F32("\\u0061", "[1]", 4, 8) "}", 8, "duplicate");
+  refuse("{" F32("", "[1]", 0, 4) "}", 4, "empty name");
+  /* fields */
+  refuse("{\"a\":1}", 0, "\"a\": no object");
+  refuse("{\"a\":[]}", 0, "\"a\": no object");
+  refuse("{\"a\":{\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "dtype missing");
+  refuse("{\"a\":{\"dtype\":1,\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "dtype missing or no text");
+  refuse("{\"a\":{\"dtype\":\"F33\",\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "unknown dtype \"F33\"");
+  refuse("{\"a\":{\"dtype\":\"f32\",\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "unknown dtype \"f32\"");
+  refuse("{\"a\":{\"dtype\":\"F32\",\"data_offsets\":[0,4]}}", 4, "shape missing");
+  refuse("{\"a\":{\"dtype\":\"F32\",\"shape\":1,\"data_offsets\":[0,4]}}", 4, "shape missing or no list");
+  refuse("{\"a\":{\"dtype\":\"F32\",\"shape\":[\"1\"],\"data_offsets\":[0,4]}}", 4, "extent 0 is no whole number");
+  refuse("{" F32("a", "[1,1,1,1,1,1,1,1,1]", 0, 4) "}", 4, "rank 9, at most 8");
+  refuse("{\"a\":{\"dtype\":\"F32\",\"shape\":[1]}}", 4, "data_offsets missing");
+  refuse("{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0]}}", 4, "data_offsets missing or no pair");
+  refuse("{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4,8]}}", 4, "data_offsets missing or no pair");
+  refuse("{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":{}}}", 4, "data_offsets missing or no pair");
+  refuse("{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4],\"x\":1}}", 4, "unknown field \"x\"");
+  refuse("{\"a\":{\"dtype\":\"F32\",\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "duplicate");
+  /* sizes and offsets */
+  refuse("{" F32("a", "[2]", 0, 4) "}", 4, "hold 4 bytes, shape and dtype need 8");
+  refuse("{" F32("a", "[1]", 0, 8) "}", 8, "hold 8 bytes, shape and dtype need 4");
+  refuse("{" F32("a", "[1]", 4, 0) "}", 4, "data_offsets [4, 0]");
+  refuse("{" F32("a", "[1]", 0, 4) "}", 3, "in data of 3 bytes");
+  refuse("{" F32("a", "[1]", 4, 8) "}", 8, "4 bytes in front of it belong to no tensor");
+  refuse("{" F32("a", "[1]", 0, 4) "}", 5, "the last 1 bytes belong to no tensor");
+  refuse("{}", 1, "the last 1 bytes belong to no tensor");
+  refuse("{" F32("a", "[2]", 0, 8) "," F32("b", "[1]", 4, 8) "}", 8, "overlaps");
+  refuse("{" F32("a", "[1]", 0, 4) "," F32("b", "[1]", 0, 4) "}", 4, "overlaps");
+  refuse("{" F32("a", "[2]", 0, 8) "," F32("b", "[0]", 4, 4) "}", 8, "overlaps");
+  refuse("{" F32("a", "[1]", 0, 4) "," F32("b", "[1]", 8, 12) "}", 12, "4 bytes in front of it");
+  refuse("{" F32("a", "[4611686018427387904]", 0, 0) "}", 0, "overflows");
+  refuse("{" F32("a", "[4294967296,4294967296]", 0, 0) "}", 0, "overflows");
+  refuse("{" F32("a", "[4294967296,4294967296,0]", 0, 0) "}", 0, "overflows");
+  refuse("{" F32("a", "[9223372036854775808]", 0, 0) "}", 0, "too big integer");
+  refuse("{" F32("a", "[1]", 9223372036854775804, 9223372036854775807) "}", 4, "in data of 4 bytes");
+  refuse("{" F32("a", "[1]", 0, 18446744073709551620) "}", 4, "too big integer");
+  refuse("{\"a\":{\"dtype\":\"F4\",\"shape\":[3],\"data_offsets\":[0,1]}}", 1, "no whole bytes");
+  /* metadata */
+  refuse("{\"__metadata__\":1}", 0, "__metadata__: no object");
+  refuse("{\"__metadata__\":{\"a\":1}}", 0, "\"a\" is no text");
+  refuse("{" F32("__metadata__", "[1]", 0, 4) "}", 4, "is no text");
+  refuse("{\"__metadata__\":{},\"__metadata__\":{}}", 0, "duplicate");
+  refuse("{\"__metadata__\":{\"a\":\"\",\"a\":\"\"}}", 0, "duplicate");
+}
+
+/* Long lists in a header must not become memory: a header of 4 MB is refused before the parser builds anything. */
+static void large_headers_are_refused_before_they_are_built(void **state) {
+  (void)state;
+  static const char before[] = "{\"a\":{\"shape\":[0", after[] = "]}}";
+  const size_t pairs = 2000000, length = sizeof before - 1 + 2 * pairs + sizeof after - 1;
+  char *const header = malloc(length + 1);
+  char *at = header;
+  memcpy(at, before, sizeof before - 1);
+  at += sizeof before - 1;
+  for (size_t i = 0; i < pairs; i++) {
+    *at++ = ',';
+    *at++ = '0';
+  }
+  memcpy(at, after, sizeof after);
+  refuse(header, 0, "more than 1300000 items");
+  memset(header, '[', length);
+  memcpy(header, "{\"a\":", 5);
+  header[length - 1] = '}';
+  refuse(header, 0, "nested deeper");
+  const size_t live = hark_context_memory(context).live_bytes;
+  assert_true(hark_context_memory(context).peak_bytes < live + length + 4096);
+  free(header);
+  /* a length that lies: nothing of that size is asked for */
+  unsigned char lie[16] = {0, 0, 0, 5, 0, 0, 0, 0, '{', '}'};
+  hark_safetensors *file;
+  assert_failure(context, hark_safetensors_open_memory(context, "f", lie, sizeof lie, &file), HARK_BAD_FILE,
+                 "header of 83886080 bytes in a file of 16");
+  lie[7] = 0x80;
+  assert_failure(context, hark_safetensors_open_memory(context, "f", lie, sizeof lie, &file), HARK_BAD_FILE, "at most 100000000 expected");
+  assert_true(hark_context_memory(context).peak_bytes < live + length + 4096);
+}
+
+static const char good_header[] =
+    "{\"__metadata__\":{\"format\":\"pt\",\"\":\"empty key\"},\"odd \\u00e9\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[0,3]},"
+    "\"x\":{\"data_offsets\":[3,27],\"dtype\":\"F32\",\"shape\":[2,3]},\"none\":{\"dtype\":\"I64\",\"shape\":[4,0],\"data_offsets\":[27,27]"
+    "},"
+    "\"one\":{\"dtype\":\"F64\",\"shape\":[],\"data_offsets\":[27,35]},\"b\":{\"dtype\":\"BOOL\",\"shape\":[1],\"data_offsets\":[35,36]}}  "
+    " ";
+
+static void a_good_file_is_read(void **state) {
+  (void)state;
+  size_t bytes;
+  hark_safetensors *file;
+  unsigned char *const data = make_file(good_header, 36, &bytes);
+  const char *const path = test_file_write(folder, "g.safetensors", data, bytes);
+  for (int from_memory = 0; from_memory < 2; from_memory++) {
+    if (from_memory) {
+      assert_fine(context, hark_safetensors_open_memory(context, "f", data, bytes, &file));
+    } else {
+      assert_fine(context, hark_safetensors_open(context, path, &file));
+    }
+    assert_int_equal(hark_safetensors_count(file), 5);
+    assert_string_equal(hark_safetensors_tensor(file, 0)->name, "odd \xc3\xa9");
+    assert_string_equal(hark_safetensors_tensor(file, 4)->name, "b");
+    assert_string_equal(hark_safetensors_metadata(file, "format"), "pt");
+    assert_string_equal(hark_safetensors_metadata(file, ""), "empty key");
+    assert_null(hark_safetensors_metadata(file, "none"));
+    assert_null(hark_safetensors_find(file, "y"));
+    const hark_stored_tensor *const x = hark_safetensors_find(file, "x");
+    assert_int_equal(x->type, HARK_F32);
+    assert_int_equal(x->rank, 2);
+    assert_int_equal(x->shape[1], 3);
+    assert_int_equal(x->bytes, 24);
+    hark_tensor tensor;
+    float numbers[6];
+    assert_fine(context, hark_safetensors_load(context, file, "x", &tensor)); /* at offset 3: unaligned in the file */
+    assert_fine(context, hark_tensor_read(context, &tensor, numbers));
+    assert_memory_equal(numbers, data + bytes - 36 + 3, sizeof numbers);
+    memset(numbers, 0, sizeof numbers);
+    assert_fine(context, hark_tensor_write(context, &tensor, numbers));
+    assert_fine(context, hark_safetensors_load_into(context, file, "x", &tensor));
+    assert_fine(context, hark_tensor_read(context, &tensor, numbers));
+    assert_memory_equal(numbers, data + bytes - 36 + 3, sizeof numbers);
+    assert_failure(context, hark_safetensors_load_into(context, file, "one", &tensor), HARK_BAD_FILE,
+                   "\"one\" is F64 [], expected F32 [2, 3]");
+    hark_tensor_destroy(context, &tensor);
+    assert_fine(context, hark_safetensors_load(context, file, "none", &tensor));
+    assert_int_equal(hark_tensor_count(&tensor), 0);
+    hark_tensor_destroy(context, &tensor);
+    assert_failure(context, hark_safetensors_load(context, file, "y", &tensor), HARK_NOT_FOUND, "there is no tensor \"y\"");
+    assert_failure(context, hark_safetensors_load(context, file, "b", &tensor), HARK_UNSUPPORTED, "BOOL");
+    hark_safetensors_close(context, &file);
+    assert_null(file);
+  }
+  free(data);
+}
+
+static void every_truncation_is_refused(void **state) {
+  (void)state;
+  size_t bytes;
+  hark_safetensors *file;
+  unsigned char *const data = make_file(good_header, 36, &bytes);
+  const size_t live = hark_context_memory(context).live_bytes;
+  for (size_t length = 0; length < bytes; length++) {
+    unsigned char *const part = malloc(length + 1); /* a copy, so that a read past its end is seen by the sanitizer */
+    memcpy(part, data, length);
+    assert_failure(context, hark_safetensors_open_memory(context, "f", part, length, &file), HARK_BAD_FILE, "f: ");
+    const char *const path = test_file_write(folder, "t.safetensors", data, length);
+    assert_failure(context, hark_safetensors_open(context, path, &file), HARK_BAD_FILE, "t.safetensors: ");
+    free(part);
+  }
+  assert_int_equal(hark_context_memory(context).live_bytes, live);
+  free(data);
+}
+
+/* Every byte of the header set to every value: a status, and what is accepted can be read. */
+static void changed_bytes_do_no_harm(void **state) {
+  (void)state;
+  size_t bytes;
+  unsigned char *const data = make_file(good_header, 36, &bytes);
+  int accepted = 0, refused = 0;
+  for (size_t at = 0; at < bytes - 36; at++) {
+    const unsigned char kept = data[at];
+    for (int value = 0; value < 256; value++) {
+      hark_safetensors *file;
+      data[at] = (unsigned char)value;
+      const hark_status status = hark_safetensors_open_memory(context, "f", data, bytes, &file);
+      if (status != HARK_OK) {
+        if (status != HARK_BAD_FILE) fail_msg("byte %zu as %d: %s", at, value, hark_status_name(status));
+        refused++;
+        continue;
+      }
+      accepted++;
+      for (int64_t i = 0; i < hark_safetensors_count(file); i++) {
+        char copy[36];
+        const hark_stored_tensor *const t = hark_safetensors_tensor(file, i);
+        assert_true(t->bytes <= sizeof copy);
+        assert_fine(context, hark_safetensors_read(context, file, t, copy));
+      }
+      hark_safetensors_close(context, &file);
+    }
+    data[at] = kept;
+  }
+  assert_true(accepted > 1000 && refused > 10000);
+  free(data);
+}
+
+/* Another process cuts the file between opening and reading. */
+static void a_file_that_shrinks_is_told(void **state) {
+  (void)state;
+  size_t bytes;
+  hark_safetensors *file;
+  hark_tensor tensor;
+  unsigned char *const data = make_file(good_header, 36, &bytes);
+  const char *const path = test_file_write(folder, "s.safetensors", data, bytes);
+  assert_fine(context, hark_safetensors_open(context, path, &file));
+  assert_int_equal(truncate(path, (off_t)bytes - 20), 0);
+  assert_failure(context, hark_safetensors_load(context, file, "x", &tensor), HARK_BAD_FILE, "s.safetensors: ends at byte");
+  hark_safetensors_close(context, &file);
+  free(data);
+}
+
+static hark_tensor make_tensor(hark_type type, int rank, const int64_t *shape, const void *data) {
+  hark_tensor tensor;
+  assert_fine(context, hark_tensor_create(context, type, rank, shape, &tensor));
+  assert_fine(context, hark_tensor_write(context, &tensor, data));
+  return tensor;
+}
+
+static void what_is_written_is_read_and_always_the_same(void **state) {
+  (void)state;
+  const float f[] = {1, 2, 3};
+  const double d[] = {4};
+  const uint8_t u[] = {5, 6, 7};
+  const int64_t i[] = {8, 9}, three = 3, two = 2;
+  hark_tensor tf = make_tensor(HARK_F32, 1, &three, f), td = make_tensor(HARK_F64, 0, NULL, d), tu = make_tensor(HARK_U8, 1, &three, u),
+              ti = make_tensor(HARK_I64, 1, &two, i);
+  const hark_named_tensor tensors[] = {{"f", &tf}, {"u", &tu}, {"z \"\xc3\xa9\\", &td}, {"i", &ti}},
+                          turned[] = {tensors[3], tensors[2], tensors[1], tensors[0]};
+  const hark_metadata_entry metadata[] = {{"b", "2\n"}, {"a", "1"}}, metadata_turned[] = {metadata[1], metadata[0]};
+  hark_file_summary one, two_summary, found;
+  const char *const path = test_path(folder, "a.safetensors");
+  assert_fine(context, hark_safetensors_write(context, path, tensors, 4, metadata, 2, &one));
+  assert_fine(context, hark_safetensors_write(context, path, turned, 4, metadata_turned, 2, &two_summary));
+  assert_fine(context, hark_file_summarise(context, path, &found));
+  assert_string_equal(one.sha256, two_summary.sha256);
+  assert_string_equal(one.sha256, found.sha256);
+  assert_int_equal(one.bytes, found.bytes);
+  hark_safetensors *file;
+  assert_fine(context, hark_safetensors_open(context, path, &file));
+  static const char *const order[] = {"i", "z \"\xc3\xa9\\", "f", "u"};
+  assert_int_equal(hark_safetensors_count(file), 4);
+  for (int64_t t = 0; t < 4; t++) {
+    const hark_stored_tensor *const stored = hark_safetensors_tensor(file, t);
+    assert_string_equal(stored->name, order[t]);
+    assert_int_equal(stored->offset % (uint64_t)hark_type_bytes(stored->type), 0);
+  }
+  assert_string_equal(hark_safetensors_metadata(file, "b"), "2\n");
+  float back[3];
+  assert_fine(context, hark_safetensors_read(context, file, hark_safetensors_find(file, "f"), back));
+  assert_memory_equal(back, f, sizeof f);
+  double one_back;
+  assert_fine(context, hark_safetensors_read(context, file, hark_safetensors_find(file, order[1]), &one_back));
+  assert_true(one_back == 4);
+  hark_safetensors_close(context, &file);
+  assert_fine(context, hark_safetensors_write(context, path, NULL, 0, NULL, 0, NULL));
+  assert_fine(context, hark_safetensors_open(context, path, &file));
+  assert_int_equal(hark_safetensors_count(file), 0);
+  hark_safetensors_close(context, &file);
+  hark_tensor_destroy(context, &tf);
+  hark_tensor_destroy(context, &td);
+  hark_tensor_destroy(context, &tu);
+  hark_tensor_destroy(context, &ti);
+}
+
+/* More than one part of the staged copy, in both directions. */
+static void large_tensors_go_through_in_parts(void **state) {
+  (void)state;
+  const int64_t count = 3000001; /* 12 MB of f32: two whole parts of 4 MiB and a rest */
+  float *const numbers = malloc((size_t)count * sizeof(float));
+  for (int64_t n = 0; n < count; n++) numbers[n] = (float)n;
+  hark_tensor tensor = make_tensor(HARK_F32, 1, &count, numbers), back;
+  const hark_named_tensor named = {"big", &tensor};
+  hark_safetensors *file;
+  const char *const path = test_path(folder, "b.safetensors");
+  assert_fine(context, hark_safetensors_write(context, path, &named, 1, NULL, 0, NULL));
+  assert_fine(context, hark_safetensors_open(context, path, &file));
+  assert_fine(context, hark_safetensors_load(context, file, "big", &back));
+  memset(numbers, 0, (size_t)count * sizeof(float));
+  assert_fine(context, hark_tensor_read(context, &back, numbers));
+  for (int64_t n = 0; n < count; n++) {
+    if (numbers[n] != (float)n) fail_msg("number %" PRId64 " came back as %g", n, (double)numbers[n]);
+  }
+  hark_safetensors_close(context, &file);
+  hark_tensor_destroy(context, &tensor);
+  hark_tensor_destroy(context, &back);
+  free(numbers);
+}
+
+static void what_no_file_can_hold_is_not_written(void **state) {
+  (void)state;
+  const float f[] = {1, 2, 3, 4};
+  const int64_t shape[] = {2, 2};
+  hark_tensor tensor = make_tensor(HARK_F32, 2, shape, f), turned = tensor, none = {0};
+  turned.stride[0] = 1;
+  turned.stride[1] = 2;
+  const char *const path = test_path(folder, "w.safetensors");
+  static const struct { const char *name, *message; } names[] = {{"", "1 to 4096"}, {"__metadata__", "no name"}, {"\xff", "not UTF-8"}};
+  for (size_t i = 0; i < 3; i++) {
+    const hark_named_tensor named = {names[i].name, &tensor};
+    assert_failure(context, hark_safetensors_write(context, path, &named, 1, NULL, 0, NULL), HARK_INVALID_ARGUMENT, names[i].message);
+  }
+  const hark_named_tensor twice[] = {{"a", &tensor}, {"a", &tensor}}, strided = {"a", &turned}, absent = {"a", &none};
+  assert_failure(context, hark_safetensors_write(context, path, twice, 2, NULL, 0, NULL), HARK_INVALID_ARGUMENT, "given twice");
+  assert_failure(context, hark_safetensors_write(context, path, &strided, 1, NULL, 0, NULL), HARK_INVALID_ARGUMENT, "not contiguous");
+  assert_failure(context, hark_safetensors_write(context, path, &absent, 1, NULL, 0, NULL), HARK_INVALID_ARGUMENT, "a type");
+  const hark_metadata_entry metadata[] = {{"a", "1"}, {"a", "2"}};
+  assert_failure(context, hark_safetensors_write(context, path, twice, 1, metadata, 2, NULL), HARK_INVALID_ARGUMENT,
+                 "metadata given twice");
+  assert_int_equal(hark_path_kind_of(path), HARK_PATH_NONE);
+  hark_tensor_destroy(context, &tensor);
+}
+
+/* The n-th allocation fails, for every n, in writing and in reading. */
+static void running_out_of_memory_is_a_status(void **state) {
+  (void)state;
+  const float f[] = {1, 2, 3};
+  const int64_t three = 3;
+  const hark_metadata_entry metadata = {"a", "b"};
+  const char *const path = test_path(folder, "m.safetensors");
+  bool failed = true;
+  long fail_at = 1;
+  for (; failed; fail_at++) {
+    test_memory memory;
+    hark_context *const small = test_memory_context(&memory);
+    hark_tensor tensor, back = {0};
+    hark_safetensors *file = NULL;
+    if (hark_tensor_create(small, HARK_F32, 1, &three, &tensor) != HARK_OK || hark_tensor_write(small, &tensor, f) != HARK_OK) fail();
+    const hark_named_tensor named = {"t", &tensor};
+    memory.fail_at = memory.allocations + fail_at;
+    hark_status status = hark_safetensors_write(small, path, &named, 1, &metadata, 1, NULL);
+    if (status == HARK_OK) status = hark_safetensors_open(small, path, &file);
+    if (status == HARK_OK) status = hark_safetensors_load(small, file, "t", &back);
+    if (status != HARK_OK && status != HARK_OUT_OF_MEMORY) fail_msg("allocation %ld: %s", fail_at, hark_context_message(small));
+    failed = status != HARK_OK;
+    hark_safetensors_close(small, &file);
+    hark_tensor_destroy(small, &back);
+    hark_tensor_destroy(small, &tensor);
+    test_memory_context_end(small, &memory);
+  }
+  assert_true(fail_at > 6);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      TEST(the_rules_are_kept),
+      TEST(large_headers_are_refused_before_they_are_built),
+      TEST(a_good_file_is_read),
+      TEST(every_truncation_is_refused),
+      TEST(changed_bytes_do_no_harm),
+      TEST(a_file_that_shrinks_is_told),
+      TEST(what_is_written_is_read_and_always_the_same),
+      TEST(large_tensors_go_through_in_parts),
+      TEST(what_no_file_can_hold_is_not_written),
+      TEST(running_out_of_memory_is_a_status),
+  };
+  return cmocka_run_group_tests_name("safetensors", tests, NULL, NULL);
+}
