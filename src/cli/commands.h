@@ -8,6 +8,7 @@
   X(train)                                                                                                                                 \
   X(generate)                                                                                                                              \
   X(eval)                                                                                                                                  \
+  X(attend)                                                                                                                                \
   X(info)                                                                                                                                  \
   X(plot)                                                                                                                                  \
   X(bench)                                                                                                                                 \

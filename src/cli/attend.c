@@ -1,0 +1,278 @@
+/* attend.c - hark attend: one attention operator on tensors from a safetensors file, forward and, when `dout` is there, backward.
+ *
+ * For comparing hark with anything that can write the file. Tensors: attend_tensors.h.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/attend.h"
+
+#define AT(field) offsetof(hark_attend_values, field)
+static const hark_option options[] = {
+    {"input", "input i", HARK_OPTION_STRING, AT(input), "", NULL, NULL, "FILE", "safetensors file with q, k, v and what else applies"},
+    {"output", "output o", HARK_OPTION_STRING, AT(output), "", NULL, NULL, "FILE", "safetensors file to write"},
+    {"structure", "structure", HARK_OPTION_ENUM, AT(structure), "dense", "dense|window|hierarchical", NULL, NULL,
+     "which keys a query meets"},
+    {"kernel", "kernel", HARK_OPTION_ENUM, AT(kernel), "exp", "exp|rbf", NULL, NULL, "similarity of a query and a key"},
+    {"normalisation", "normalisation", HARK_OPTION_ENUM, AT(normalisation), "softmax", "softmax|cme", NULL, NULL, "how weights are made"},
+    {"causal", "causal", HARK_OPTION_BOOL, AT(causal), "false", NULL, NULL, NULL, "a query sees no later key"},
+    {"scale", "scale", HARK_OPTION_FLOAT, AT(scale), "0", NULL, NULL, NULL, "exp: factor of q.k; 0: 1 / sqrt(d)"},
+    {"sigma", "sigma", HARK_OPTION_FLOAT, AT(sigma), "0", "[0, inf)", NULL, NULL, "rbf: exp(-|q - k|^2 / (2 sigma^2))"},
+    {"window", "window", HARK_OPTION_INT, AT(window), "0", "[0, inf)", NULL, NULL, "window: positions to each side of the query"},
+    {"query-offset", "query-offset", HARK_OPTION_INT, AT(query_offset), "0", NULL, NULL, NULL,
+     "position of the first query among the keys; not given: the last query meets the last key when causal, else 0"},
+    {"rotary", "rotary", HARK_OPTION_FLOAT, AT(rotary), "0", "[0, inf)", NULL, "BASE",
+     "turn q and k by their positions, pair j by the rate BASE^(-2j/d); 0: not"},
+    {"rotary-pairs", "rotary-pairs", HARK_OPTION_ENUM, AT(rotary_pairs), "interleaved", "interleaved|half", NULL, NULL,
+     "pairs (2j, 2j+1), or (j, j + d/2)"},
+    {"positional", "positional", HARK_OPTION_LIST, AT(positional), "", NULL, NULL, "EXPR", "positional kernel; not in this build"},
+    {"dropout", "dropout", HARK_OPTION_FLOAT, AT(dropout), "0", "[0, 1)", NULL, "P", "of the normalised weights"},
+    {"seed", "seed", HARK_OPTION_INT, AT(seed), "0", "[0, inf)", NULL, NULL, "of dropout"},
+    {"backend", "backend", HARK_OPTION_STRING, AT(backend), "cpu", NULL, NULL, "NAME", "cpu or reference"},
+    {"threads", "threads", HARK_OPTION_INT, AT(threads), "0", "[0, 4096]", NULL, NULL, "threads; 0: as many as the machine offers"},
+};
+#undef AT
+static const hark_option_table table = {options, (int)(sizeof options / sizeof *options), NULL, sizeof(hark_attend_values), false};
+
+static hark_status complain(hark_invocation *call, const char *name, const char *text) {
+  return hark_options_complain(call->context, call->options, name, "%s", text);
+}
+
+static bool given(const hark_invocation *call, const char *name) { return hark_options_source(call->options, name) != HARK_SOURCE_DEFAULT; }
+
+static hark_status check(hark_invocation *call) {
+  hark_attend_values *v = call->values[0];
+  v->has_query_offset = given(call, "query-offset");
+  if (v->input[0] == '\0') HARK_TRY(complain(call, "input", "--input FILE is missing"));
+  if (v->output[0] == '\0') HARK_TRY(complain(call, "output", "--output FILE is missing"));
+  if (v->structure == HARK_ATTEND_HIERARCHICAL)
+    HARK_TRY(complain(call, "structure", "this build has no hierarchical attention, expected dense or window"));
+  if (v->normalisation == HARK_ATTEND_CME) HARK_TRY(complain(call, "normalisation", "this build has no cme, expected softmax"));
+  if (v->positional.count > 0)
+    HARK_TRY(complain(call, "positional", "this build has no kernel expressions; a table of log G by distance may be given as log_kernel"));
+  if (v->structure != HARK_ATTEND_WINDOW && given(call, "window")) HARK_TRY(complain(call, "window", "applies to --structure window only"));
+  if (v->structure == HARK_ATTEND_WINDOW && !given(call, "window")) HARK_TRY(complain(call, "structure", "window needs --window W"));
+  if (v->kernel == HARK_ATTEND_RBF && v->sigma == 0) HARK_TRY(complain(call, "kernel", "rbf needs --sigma X above 0"));
+  if (v->kernel == HARK_ATTEND_RBF && given(call, "scale"))
+    HARK_TRY(complain(call, "scale", "applies to --kernel exp only; rbf takes --sigma"));
+  if (v->kernel != HARK_ATTEND_RBF && given(call, "sigma")) HARK_TRY(complain(call, "sigma", "applies to --kernel rbf only"));
+  if (v->rotary == 0 && given(call, "rotary-pairs")) HARK_TRY(complain(call, "rotary-pairs", "needs --rotary BASE"));
+  return HARK_OK;
+}
+
+/* Zeroed and of the shape of `like`; nothing when `like` is absent. */
+static hark_status create_like(hark_context *context, const hark_tensor *like, hark_tensor *out) {
+  return like->type == HARK_NONE ? HARK_OK : hark_tensor_create(context, like->type, like->rank, like->shape, out);
+}
+
+static hark_attention_desc describe(const hark_attend_values *v, const hark_attend_tensors *t) {
+  hark_attention_desc desc = hark_attention_desc_default();
+  desc.type = t->query.type;
+  desc.structure = v->structure == HARK_ATTEND_WINDOW ? HARK_STRUCTURE_WINDOW : HARK_STRUCTURE_DENSE;
+  desc.kernel = v->kernel == HARK_ATTEND_RBF ? HARK_KERNEL_RBF : HARK_KERNEL_EXP;
+  desc.batch = t->query.shape[0];
+  desc.heads = t->query.shape[1];
+  desc.key_heads = t->key.shape[1];
+  desc.query_length = t->query.shape[2];
+  desc.key_length = t->key.shape[2];
+  desc.head_dim = t->query.shape[3];
+  desc.value_dim = t->value.shape[3];
+  desc.causal = v->causal;
+  desc.scale = v->scale;
+  desc.sigma = v->sigma;
+  desc.window = v->window;
+  desc.dropout = v->dropout;
+  desc.has_bias = t->bias.type != HARK_NONE;
+  desc.has_mask = t->mask.type != HARK_NONE;
+  desc.has_segments = t->segments != NULL;
+  desc.has_log_kernel = t->log_kernel.type != HARK_NONE;
+  desc.has_forget = t->forget.type != HARK_NONE;
+  desc.forward_only = t->dout.type == HARK_NONE;
+  return desc;
+}
+
+/* Turns rows [B, H, L, d] by the angles of the positions first, first + 1, ...; `back` turns a gradient back. */
+static hark_status turn(hark_context *context, const hark_attend_values *v, int64_t first, bool back, const hark_tensor *from,
+                        hark_tensor *to) {
+  const hark_rotary_attributes rotary = {
+      .heads = 1, .first_position = first, .base = v->rotary, .pairs = v->rotary_pairs == 0 ? HARK_ROTARY_INTERLEAVED : HARK_ROTARY_HALF};
+  const int64_t shape[] = {from->shape[0] * from->shape[1], from->shape[2], from->shape[3]};
+  hark_call call = {.op = &hark_op_rotary, .attributes = &rotary, .input_count = 1};
+  hark_inferred inferred = {0};
+  HARK_TRY(hark_tensor_view(context, from, 3, shape, &call.inputs[0]));
+  HARK_TRY(hark_op_rotary.infer(context, &rotary, call.inputs, 1, &inferred));
+  hark_tensor turned;
+  HARK_TRY(hark_tensor_view(context, to, 3, shape, &turned));
+  const size_t bytes = back ? inferred.backward_workspace : inferred.forward_workspace;
+  HARK_TRY(hark_backend_allocate(context, bytes, &call.workspace));
+  call.workspace_bytes = bytes;
+  hark_status status;
+  if (back) {
+    call.output_gradients[0] = call.inputs[0];
+    call.input_gradients[0] = turned;
+    status = hark_operator_backward(context, &call);
+  } else {
+    call.outputs[0] = turned;
+    status = hark_operator_forward(context, &call);
+  }
+  hark_backend_release(context, call.workspace, bytes);
+  return status;
+}
+
+/* Positions of the first query and the first key, moved together so that neither is negative: only differences matter. */
+static void first_positions(const hark_attend_values *v, const hark_attend_tensors *t, int64_t *query, int64_t *key) {
+  int64_t offset = v->causal ? t->key.shape[2] - t->query.shape[2] : 0;
+  if (v->has_query_offset) offset = v->query_offset;
+  *query = hark_max(offset, 0);
+  *key = hark_max(-offset, 0);
+}
+
+/* Sum of x y over all elements, in double. */
+static hark_status inner_product(hark_context *context, const hark_tensor *x, const hark_tensor *y, double *out) {
+  const size_t bytes = hark_type_bytes(x->type) * (size_t)hark_tensor_count(x);
+  void *host_x, *host_y;
+  HARK_TRY(hark_allocate(context, bytes, &host_x));
+  hark_status status = hark_allocate(context, bytes, &host_y);
+  if (status == HARK_OK) status = hark_tensor_read(context, x, host_x);
+  if (status == HARK_OK) status = hark_tensor_read(context, y, host_y);
+  double sum = 0;
+  for (int64_t i = 0; status == HARK_OK && i < hark_tensor_count(x); i++)
+    sum += x->type == HARK_F64 ? ((double *)host_x)[i] * ((double *)host_y)[i] : (double)((float *)host_x)[i] * ((float *)host_y)[i];
+  hark_release(context, host_x, bytes);
+  hark_release(context, host_y, bytes);
+  *out += sum;
+  return status;
+}
+
+/* d loss / d sigma. With s = -|q - k|^2 / (2 sigma^2), ds/dsigma = -2 s / sigma; and since s is homogeneous of degree 2 in (q, k),
+ * sum dS s = (<q, dq> + <k, dk>) / 2. */
+static hark_status sigma_gradient(hark_context *context, double sigma, const hark_tensor *query, const hark_tensor *key,
+                                  hark_attend_tensors *t) {
+  const int64_t one = 1;
+  double sum = 0;
+  HARK_TRY(inner_product(context, query, &t->dquery, &sum));
+  HARK_TRY(inner_product(context, key, &t->dkey, &sum));
+  HARK_TRY(hark_tensor_create(context, query->type, 1, &one, &t->dsigma));
+  const double gradient = -sum / sigma;
+  const float rounded = (float)gradient;
+  return hark_tensor_write(context, &t->dsigma, query->type == HARK_F64 ? (const void *)&gradient : (const void *)&rounded);
+}
+
+static hark_status backward(hark_context *context, const hark_attend_values *v, hark_attend_tensors *t, const hark_attention_plan *plan,
+                            hark_attention_args *args) {
+  HARK_TRY(create_like(context, &t->query, &t->dquery));
+  HARK_TRY(create_like(context, &t->key, &t->dkey));
+  HARK_TRY(create_like(context, &t->value, &t->dvalue));
+  HARK_TRY(create_like(context, &t->bias, &t->dbias));
+  HARK_TRY(create_like(context, &t->log_kernel, &t->dlog_kernel));
+  HARK_TRY(create_like(context, &t->forget, &t->dforget));
+  args->dout = t->dout;
+  args->dquery = t->dquery;
+  args->dkey = t->dkey;
+  args->dvalue = t->dvalue;
+  args->dattention_bias = t->dbias;
+  args->dlog_kernel = t->dlog_kernel;
+  args->dforget = t->dforget;
+  HARK_TRY(hark_attention_backward(context, plan, args));
+  if (v->kernel == HARK_ATTEND_RBF) HARK_TRY(sigma_gradient(context, v->sigma, &args->query, &args->key, t));
+  if (v->rotary == 0) return HARK_OK;
+  int64_t query_first, key_first;
+  first_positions(v, t, &query_first, &key_first);
+  /* The turned query and key have served: their memory takes the gradients by turned rows, from which those by the given rows are made. */
+  HARK_TRY(hark_backend_copy(context, t->turned_query.data, t->dquery.data,
+                             hark_type_bytes(t->query.type) * (size_t)hark_tensor_count(&t->query)));
+  HARK_TRY(hark_backend_copy(context, t->turned_key.data, t->dkey.data, hark_type_bytes(t->key.type) * (size_t)hark_tensor_count(&t->key)));
+  HARK_TRY(turn(context, v, query_first, true, &t->turned_query, &t->dquery));
+  return turn(context, v, key_first, true, &t->turned_key, &t->dkey);
+}
+
+/* With the plan's memory there. */
+static hark_status execute(hark_context *context, const hark_attend_values *v, hark_attend_tensors *t, const hark_attention_plan *plan,
+                           void *saved, void *workspace) {
+  const int64_t rows[] = {t->query.shape[0], t->query.shape[1], t->query.shape[2]};
+  const int64_t out[] = {rows[0], rows[1], rows[2], t->value.shape[3]};
+  HARK_TRY(hark_tensor_create(context, t->query.type, 4, out, &t->out));
+  HARK_TRY(hark_tensor_create(context, t->query.type, 3, rows, &t->log_sum_exp));
+  hark_attention_args args = {.struct_size = sizeof args,
+                              .query = t->query,
+                              .key = t->key,
+                              .value = t->value,
+                              .out = t->out,
+                              .log_sum_exp = t->log_sum_exp,
+                              .key_lengths = t->key_lengths,
+                              .segments = t->segments,
+                              .has_query_offset = v->has_query_offset,
+                              .query_offset = v->query_offset,
+                              .mask = t->mask,
+                              .attention_bias = t->bias,
+                              .log_kernel = t->log_kernel,
+                              .forget = t->forget,
+                              .dropout = {.seed = (uint64_t)v->seed, .layer_purpose = hark_random_layer_purpose(0, HARK_RANDOM_ATTENTION)},
+                              .saved = saved,
+                              .workspace = workspace};
+  if (v->rotary > 0) {
+    int64_t query_first, key_first;
+    first_positions(v, t, &query_first, &key_first);
+    HARK_TRY(create_like(context, &t->query, &t->turned_query));
+    HARK_TRY(create_like(context, &t->key, &t->turned_key));
+    HARK_TRY(turn(context, v, query_first, false, &t->query, &t->turned_query));
+    HARK_TRY(turn(context, v, key_first, false, &t->key, &t->turned_key));
+    args.query = t->turned_query;
+    args.key = t->turned_key;
+  }
+  HARK_TRY(hark_attention_forward(context, plan, &args));
+  return t->dout.type == HARK_NONE ? HARK_OK : backward(context, v, t, plan, &args);
+}
+
+static hark_status plan_and_execute(hark_invocation *call, const hark_attend_values *v, hark_attend_tensors *t) {
+  hark_context *context = call->context;
+  const hark_attention_desc desc = describe(v, t);
+  hark_attention_plan *plan;
+  HARK_TRY(hark_attention_plan_create(context, &desc, &plan));
+  const hark_attention_sizes sizes = hark_attention_plan_sizes(plan);
+  const size_t scratch = sizes.forward_workspace > sizes.backward_workspace ? sizes.forward_workspace : sizes.backward_workspace;
+  void *saved = NULL, *workspace = NULL;
+  hark_status status = hark_backend_allocate(context, sizes.saved, &saved);
+  if (status == HARK_OK) status = hark_backend_allocate(context, scratch, &workspace);
+  if (status == HARK_OK) status = execute(context, v, t, plan, saved, workspace);
+  if (status == HARK_OK) {
+    char text[512];
+    hark_attention_plan_print(plan, text, sizeof text);
+    fprintf(stderr, "hark attend: %s\n", text);
+  }
+  hark_backend_release(context, saved, sizes.saved);
+  hark_backend_release(context, workspace, scratch);
+  hark_attention_plan_destroy(context, &plan);
+  return status;
+}
+
+static hark_status run(hark_invocation *call) {
+  const hark_attend_values *v = call->values[0];
+  HARK_TRY(hark_command_open(call, v->backend, v->threads, (uint64_t)v->seed, false));
+  hark_attend_tensors tensors = {0};
+  hark_status status = hark_attend_read(call->context, v->input, &tensors);
+  if (status == HARK_OK) {
+    status = plan_and_execute(call, v, &tensors);
+    if (status != HARK_OK) hark_fail_prefix(call->context, "%s: ", v->input);
+  }
+  if (status == HARK_OK) status = hark_attend_write(call->context, v->output, &tensors);
+  hark_attend_free(call->context, &tensors);
+  return status;
+}
+
+const hark_command hark_command_attend = {
+    .name = "attend",
+    .arguments = "",
+    .summary = "run one attention operator on tensors from a safetensors file",
+    .notes =
+        "Input, all F32 or all F64: q [B,H,Lq,d], k [B,Hkv,Lk,d], v [B,Hkv,Lk,dv]; when they apply: key_lengths [B] (I64), segments [B,L]\n"
+        "(I64, negative: padding), mask (U8 or BOOL, 0 hides) and attention_bias (added to the logits), both broadcastable to "
+        "[B,H,Lq,Lk],\n"
+        "log_kernel [H or 1, distances], forget [B,H,Lk], and dout [B,H,Lq,dv], which asks for gradients.\n"
+        "Output: out, log_sum_exp; with dout also dq, dk, dv, dattention_bias, dlog_kernel, dforget, and dsigma [1] with rbf.\n"
+        "  hark attend --input in.safetensors --output out.safetensors --causal --rotary 10000 --rotary-pairs half\n",
+    .tables = {&table},
+    .check = check,
+    .run = run,
+};

@@ -1,0 +1,176 @@
+/* attend_tensors.c - the tensors that hark attend reads and writes: names, types and shapes. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "cli/attend.h"
+#include "io/safetensors.h"
+
+#define ANY_EXTENT (-1)
+
+/* What a tensor of the input must be. */
+typedef struct input_rule {
+  const char *name;
+  bool floating; /* of the type of q; else U8 or BOOL */
+  bool broadcast;
+  int rank;
+  int64_t shape[4];
+} input_rule;
+
+static const char *const names[] = {"q", "k", "v", "dout", "attention_bias", "mask", "log_kernel", "forget", "key_lengths", "segments"};
+
+static const char *input_name(const void *user, int index) {
+  (void)user;
+  return names[index];
+}
+
+/* Every tensor of the file must be known: a misspelt name would otherwise be left out silently. */
+static hark_status check_names(hark_context *context, const char *path, const hark_safetensors *file) {
+  const int count = (int)(sizeof names / sizeof names[0]);
+  for (int64_t i = 0; i < hark_safetensors_count(file); i++) {
+    const char *name = hark_safetensors_tensor(file, i)->name;
+    int known = 0;
+    while (known < count && strcmp(names[known], name) != 0) known++;
+    if (known < count) continue;
+    if (strcmp(name, "hierarchical_bias") == 0)
+      return hark_fail(context, HARK_UNSUPPORTED, "%s: tensor hierarchical_bias: this build has no hierarchical attention", path);
+    const char *near = hark_nearest_word(name, count, input_name, NULL);
+    return hark_fail(context, HARK_BAD_FILE, "%s: tensor %s has no meaning here%s%s; hark attend --help lists those that have", path, name,
+                     near != NULL ? ", did you mean " : "", near != NULL ? near : "");
+  }
+  return HARK_OK;
+}
+
+static const char *shape_text(const hark_stored_tensor *stored, char *text, size_t size) {
+  hark_tensor tensor = {.rank = stored->rank};
+  memcpy(tensor.shape, stored->shape, sizeof tensor.shape);
+  return hark_shape_text(&tensor, text, size);
+}
+
+static hark_status check_shape(hark_context *context, const char *path, const hark_stored_tensor *stored, const input_rule *rule) {
+  bool fits = rule->broadcast ? stored->rank <= rule->rank : stored->rank == rule->rank;
+  const int missing = rule->rank - stored->rank; /* leading extents that a broadcast tensor may leave out */
+  for (int i = 0; fits && i < stored->rank; i++) {
+    const int64_t wanted = rule->shape[i + missing];
+    fits = wanted == ANY_EXTENT ? stored->shape[i] >= 1 : stored->shape[i] == wanted || (rule->broadcast && stored->shape[i] == 1);
+  }
+  if (fits) return HARK_OK;
+  char shape[HARK_SHAPE_TEXT_BYTES], expected[HARK_SHAPE_TEXT_BYTES];
+  hark_tensor wanted = {.rank = rule->rank};
+  memcpy(wanted.shape, rule->shape, sizeof rule->shape);
+  hark_shape_text(&wanted, expected, sizeof expected);
+  return hark_fail(context, HARK_BAD_FILE, "%s: tensor %s has shape %s, expected %s%s", path, stored->name,
+                   shape_text(stored, shape, sizeof shape), expected,
+                   rule->broadcast                 ? " or 1 where it is broadcast"
+                   : strchr(expected, '-') != NULL ? ", where -1 is any extent from 1"
+                                                   : "");
+}
+
+/* Reads one tensor into `out`; absent ones stay absent. */
+static hark_status read_tensor(hark_context *context, const char *path, const hark_safetensors *file, const input_rule *rule,
+                               hark_type type, hark_tensor *out) {
+  const hark_stored_tensor *stored = hark_safetensors_find(file, rule->name);
+  if (stored == NULL) return HARK_OK;
+  const bool mask = stored->type == HARK_U8 || strcmp(stored->type_name, "BOOL") == 0;
+  if (rule->floating ? stored->type != type : !mask)
+    return hark_fail(context, HARK_BAD_FILE, "%s: tensor %s is %s, expected %s", path, stored->name, stored->type_name,
+                     rule->floating ? hark_safetensors_type_name(type) : "U8 or BOOL");
+  HARK_TRY(check_shape(context, path, stored, rule));
+  int64_t shape[4] = {1, 1, 1, 1};
+  memcpy(shape + rule->rank - stored->rank, stored->shape, (size_t)stored->rank * sizeof *shape);
+  HARK_TRY(hark_tensor_create(context, rule->floating ? type : HARK_U8, rule->rank, shape, out));
+  if (stored->bytes == 0) return HARK_OK;
+  void *host;
+  HARK_TRY(hark_allocate(context, (size_t)stored->bytes, &host));
+  hark_status status = hark_safetensors_read(context, file, stored, host);
+  if (status == HARK_OK) status = hark_tensor_write(context, out, host);
+  hark_release(context, host, (size_t)stored->bytes);
+  return status;
+}
+
+/* Whole numbers in host memory. */
+static hark_status read_numbers(hark_context *context, const char *path, const hark_safetensors *file, const input_rule *rule,
+                                int64_t **out, size_t *bytes) {
+  const hark_stored_tensor *stored = hark_safetensors_find(file, rule->name);
+  if (stored == NULL) return HARK_OK;
+  if (stored->type != HARK_I64)
+    return hark_fail(context, HARK_BAD_FILE, "%s: tensor %s is %s, expected I64", path, stored->name, stored->type_name);
+  HARK_TRY(check_shape(context, path, stored, rule));
+  void *memory;
+  HARK_TRY(hark_allocate(context, (size_t)stored->bytes, &memory));
+  *out = memory;
+  *bytes = (size_t)stored->bytes;
+  return hark_safetensors_read(context, file, stored, memory);
+}
+
+static hark_status read_all(hark_context *context, const char *path, const hark_safetensors *file, hark_attend_tensors *t) {
+  HARK_TRY(check_names(context, path, file));
+  for (int i = 0; i < 3; i++)
+    if (hark_safetensors_find(file, names[i]) == NULL)
+      return hark_fail(context, HARK_BAD_FILE, "%s: there is no tensor %s", path, names[i]);
+  const hark_stored_tensor *q = hark_safetensors_find(file, "q"), *k = hark_safetensors_find(file, "k");
+  const hark_type type = q->type;
+  if (type != HARK_F32 && type != HARK_F64)
+    return hark_fail(context, HARK_BAD_FILE, "%s: tensor q is %s, expected F32 or F64", path, q->type_name);
+  const input_rule query = {"q", true, false, 4, {ANY_EXTENT, ANY_EXTENT, ANY_EXTENT, ANY_EXTENT}};
+  HARK_TRY(read_tensor(context, path, file, &query, type, &t->query));
+  const int64_t *shape = t->query.shape;
+  const input_rule key = {"k", true, false, 4, {shape[0], ANY_EXTENT, ANY_EXTENT, shape[3]}};
+  HARK_TRY(check_shape(context, path, k, &key));
+  if (shape[1] % k->shape[1] != 0)
+    return hark_fail(context, HARK_BAD_FILE, "%s: tensor q has %" PRId64 " heads, expected a multiple of the %" PRId64 " heads of k", path,
+                     shape[1], k->shape[1]);
+  HARK_TRY(read_tensor(context, path, file, &key, type, &t->key));
+  const int64_t batch = shape[0], heads = shape[1], queries = shape[2], key_heads = t->key.shape[1], keys = t->key.shape[2];
+  const input_rule value = {"v", true, false, 4, {batch, key_heads, keys, ANY_EXTENT}};
+  HARK_TRY(read_tensor(context, path, file, &value, type, &t->value));
+  const input_rule dout = {"dout", true, false, 4, {batch, heads, queries, t->value.shape[3]}};
+  const input_rule bias = {"attention_bias", true, true, 4, {batch, heads, queries, keys}};
+  const input_rule mask = {"mask", false, true, 4, {batch, heads, queries, keys}};
+  const input_rule forget = {"forget", true, false, 3, {batch, heads, keys}};
+  const hark_stored_tensor *stored = hark_safetensors_find(file, "log_kernel");
+  const bool shared = stored != NULL && stored->rank == 2 && stored->shape[0] == 1;
+  const input_rule log_kernel = {"log_kernel", true, false, 2, {shared ? 1 : heads, ANY_EXTENT}};
+  const input_rule lengths = {"key_lengths", false, false, 1, {batch}}, segments = {"segments", false, false, 2, {batch, keys}};
+  HARK_TRY(read_tensor(context, path, file, &dout, type, &t->dout));
+  HARK_TRY(read_tensor(context, path, file, &bias, type, &t->bias));
+  HARK_TRY(read_tensor(context, path, file, &mask, type, &t->mask));
+  HARK_TRY(read_tensor(context, path, file, &forget, type, &t->forget));
+  HARK_TRY(read_tensor(context, path, file, &log_kernel, type, &t->log_kernel));
+  HARK_TRY(read_numbers(context, path, file, &lengths, &t->key_lengths, &t->key_lengths_bytes));
+  return read_numbers(context, path, file, &segments, &t->segments, &t->segments_bytes);
+}
+
+hark_status hark_attend_read(hark_context *context, const char *path, hark_attend_tensors *out) {
+  hark_safetensors *file;
+  HARK_TRY(hark_safetensors_open(context, path, &file));
+  const hark_status status = read_all(context, path, file, out);
+  hark_safetensors_close(context, &file);
+  return status;
+}
+
+hark_status hark_attend_write(hark_context *context, const char *path, const hark_attend_tensors *t) {
+  const hark_named_tensor all[] = {{"out", &t->out},
+                                   {"log_sum_exp", &t->log_sum_exp},
+                                   {"dq", &t->dquery},
+                                   {"dk", &t->dkey},
+                                   {"dv", &t->dvalue},
+                                   {"dattention_bias", &t->dbias},
+                                   {"dlog_kernel", &t->dlog_kernel},
+                                   {"dforget", &t->dforget},
+                                   {"dsigma", &t->dsigma}};
+  hark_named_tensor there[sizeof all / sizeof all[0]];
+  int64_t count = 0;
+  for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+    if (all[i].tensor->type != HARK_NONE) there[count++] = all[i];
+  return hark_safetensors_write(context, path, there, count, NULL, 0, NULL);
+}
+
+void hark_attend_free(hark_context *context, hark_attend_tensors *t) {
+  hark_tensor *const tensors[] = {&t->query,  &t->key,          &t->value,       &t->dout,    &t->bias,        &t->mask,   &t->log_kernel,
+                                  &t->forget, &t->turned_query, &t->turned_key,  &t->out,     &t->log_sum_exp, &t->dquery, &t->dkey,
+                                  &t->dvalue, &t->dbias,        &t->dlog_kernel, &t->dforget, &t->dsigma};
+  for (size_t i = 0; i < sizeof tensors / sizeof tensors[0]; i++) hark_tensor_destroy(context, tensors[i]);
+  hark_release(context, t->key_lengths, t->key_lengths_bytes);
+  hark_release(context, t->segments, t->segments_bytes);
+  t->key_lengths = t->segments = NULL;
+}

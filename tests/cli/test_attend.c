@@ -1,0 +1,348 @@
+/* test_attend.c - hark attend against the library in this process: the same numbers through files, for f32 and f64, with every kind of input. */
+#include "support/cmocka_all.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "io/safetensors.h"
+#include "support/attention_run.h"
+
+#define OUTPUT_BYTES 8192
+#define INPUT "attend-in.safetensors"
+#define OUTPUT "attend-out.safetensors"
+
+static hark_context *context;
+
+static int open_context(void **state) {
+  (void)state;
+  const hark_context_options options = {.struct_size = sizeof options, .backend = "reference", .threads = 1};
+  return hark_context_create(&options, &context) == HARK_OK ? 0 : -1;
+}
+
+static int close_context(void **state) {
+  (void)state;
+  remove(INPUT);
+  remove(OUTPUT);
+  hark_context_destroy(&context);
+  return 0;
+}
+
+/* Runs hark attend with the two files and `words`; what it prints goes to `output`. Returns the exit code. */
+static int attend(const char *words, char output[OUTPUT_BYTES]) {
+  char command[1024];
+  snprintf(command, sizeof command, "\"%s\" attend --input " INPUT " --output " OUTPUT " %s 2>&1", HARK_COMMAND, words);
+  FILE *pipe = popen(command, "r");
+  assert_non_null(pipe);
+  const size_t length = fread(output, 1, OUTPUT_BYTES - 1, pipe);
+  output[length] = '\0';
+  const int status = pclose(pipe);
+  assert_true(WIFEXITED(status));
+  return WEXITSTATUS(status);
+}
+
+/* A tensor of these doubles. */
+static hark_tensor typed(hark_type type, const attention_numbers *numbers) {
+  hark_tensor tensor;
+  assert_int_equal(hark_tensor_create(context, type, numbers->rank, numbers->shape, &tensor), HARK_OK);
+  for (int64_t i = 0; i < numbers->count; i++) {
+    if (type == HARK_F64)
+      ((double *)tensor.data)[i] = numbers->data[i];
+    else
+      ((float *)tensor.data)[i] = (float)numbers->data[i];
+  }
+  return tensor;
+}
+
+static const struct {
+  attention_array array;
+  const char *name;
+} inputs[] = {{ARRAY_QUERY, "q"},
+              {ARRAY_KEY, "k"},
+              {ARRAY_VALUE, "v"},
+              {ARRAY_DOUT, "dout"},
+              {ARRAY_BIAS, "attention_bias"},
+              {ARRAY_LOG_KERNEL, "log_kernel"},
+              {ARRAY_FORGET, "forget"}};
+static const struct {
+  attention_array array;
+  const char *name;
+} outputs[] = {{ARRAY_OUT, "out"},
+               {ARRAY_LSE, "log_sum_exp"},
+               {ARRAY_DQUERY, "dq"},
+               {ARRAY_DKEY, "dk"},
+               {ARRAY_DVALUE, "dv"},
+               {ARRAY_DBIAS, "dattention_bias"},
+               {ARRAY_DLOG_KERNEL, "dlog_kernel"},
+               {ARRAY_DFORGET, "dforget"}};
+
+static void write_problem(hark_type type, const attention_problem *p) {
+  hark_tensor tensors[10];
+  hark_named_tensor named[10];
+  int64_t count = 0;
+  for (size_t i = 0; i < sizeof inputs / sizeof inputs[0]; i++) {
+    if (p->array[inputs[i].array].count == 0) continue;
+    tensors[count] = typed(type, &p->array[inputs[i].array]);
+    named[count].name = inputs[i].name;
+    count++;
+  }
+  const int64_t owned = count;
+  if (p->mask != NULL) {
+    assert_int_equal(hark_tensor_wrap(context, p->mask, HARK_U8, 4, p->mask_shape, NULL, &tensors[count]), HARK_OK);
+    named[count++].name = "mask";
+  }
+  if (p->key_lengths != NULL) {
+    assert_int_equal(hark_tensor_wrap(context, p->key_lengths, HARK_I64, 1, &p->is.batch, NULL, &tensors[count]), HARK_OK);
+    named[count++].name = "key_lengths";
+  }
+  if (p->segments != NULL) {
+    const int64_t shape[] = {p->is.batch, p->is.keys};
+    assert_int_equal(hark_tensor_wrap(context, p->segments, HARK_I64, 2, shape, NULL, &tensors[count]), HARK_OK);
+    named[count++].name = "segments";
+  }
+  for (int64_t i = 0; i < count; i++) named[i].tensor = &tensors[i];
+  assert_int_equal(hark_safetensors_write(context, INPUT, named, count, NULL, 0, NULL), HARK_OK);
+  for (int64_t i = 0; i < owned; i++) hark_tensor_destroy(context, &tensors[i]);
+}
+
+static double number(const hark_tensor *tensor, int64_t i) {
+  return tensor->type == HARK_F64 ? ((const double *)tensor->data)[i] : (double)((const float *)tensor->data)[i];
+}
+
+/* A result of the output file; its type must be `type`. */
+static hark_tensor load(const hark_safetensors *file, const char *name, hark_type type) {
+  hark_tensor tensor;
+  if (hark_safetensors_load(context, file, name, &tensor) != HARK_OK) fail_msg("%s", hark_context_message(context));
+  assert_int_equal(tensor.type, type);
+  return tensor;
+}
+
+/* Writes the problem, runs the command on the reference backend and compares every result by bits with the library's. */
+static void check_same(const char *text, const char *words, hark_type type) {
+  attention_problem p;
+  attention_results r;
+  char output[OUTPUT_BYTES], all_words[512];
+  attention_problem_make(text, &p);
+  p.dropout = (hark_random_stream){.seed = 7, .layer_purpose = hark_random_layer_purpose(0, HARK_RANDOM_ATTENTION)};
+  attention_run(context, type, &p, &r);
+  write_problem(type, &p);
+  snprintf(all_words, sizeof all_words, "--backend reference --threads 1 %s", words);
+  if (attend(all_words, output) != 0) fail_msg("'%s' %s: %s", text, words, output);
+  hark_safetensors *file;
+  assert_int_equal(hark_safetensors_open(context, OUTPUT, &file), HARK_OK);
+  for (size_t k = 0; k < sizeof outputs / sizeof outputs[0]; k++) {
+    const attention_array array = outputs[k].array;
+    if (r.count[array] == 0) {
+      assert_null(hark_safetensors_find(file, outputs[k].name));
+      continue;
+    }
+    hark_tensor tensor = load(file, outputs[k].name, type);
+    assert_int_equal(hark_tensor_count(&tensor), r.count[array]);
+    for (int64_t i = 0; i < r.count[array]; i++)
+      if (number(&tensor, i) != r.data[array][i])
+        fail_msg("'%s' %s: %s[%" PRId64 "] is %.17g, the library's %.17g", text, words, outputs[k].name, i, number(&tensor, i),
+                 r.data[array][i]);
+    hark_tensor_destroy(context, &tensor);
+  }
+  hark_safetensors_close(context, &file);
+  attention_results_free(&r);
+  attention_problem_free(&p);
+}
+
+static void test_same_as_library(void **state) {
+  (void)state;
+  static const struct {
+    const char *text, *words;
+  } cases[] = {{"dense:B2,H4,K2,L9,S11,D6,V3", ""},
+               {"dense:B2,H4,K2,L9,S11,D6,V3,causal", "--causal"},
+               {"dense:B2,H2,L9,S11,D6,causal,offset=1", "--causal --query-offset 1"},
+               {"dense:B2,H2,L9,S11,D6,bias=1,mask=2", ""},
+               {"dense:B2,H2,L9,D5,causal,kernel,forget", "--causal"},
+               {"dense:B2,H2,L9,D5,shared,rbf", "--kernel rbf --sigma 1.25"},
+               {"window:B2,H2,L19,D5,W3", "--structure window --window 3"},
+               {"dense:B3,H2,L9,D5,lengths,dropout=0.5", "--dropout 0.5 --seed 7"},
+               {"dense:B2,H2,L9,D5,segments,causal", "--causal"}};
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    check_same(cases[i].text, cases[i].words, HARK_F32);
+    check_same(cases[i].text, cases[i].words, HARK_F64);
+  }
+}
+
+/* Turns row l of [B, H, L, d] by (l + first) * 100^(-2j/d), or back. */
+static void turn(attention_numbers *numbers, double *data, int64_t first, bool half, double direction) {
+  const int64_t dim = numbers->shape[3], length = numbers->shape[2];
+  for (int64_t row = 0; row < numbers->count / dim; row++)
+    for (int64_t j = 0; j < dim / 2; j++) {
+      const double angle = direction * (double)(row % length + first) * pow(100, -2.0 * (double)j / (double)dim);
+      double *x = &data[row * dim + (half ? j : 2 * j)], *y = &data[row * dim + (half ? j + dim / 2 : 2 * j + 1)];
+      const double turned = *x * cos(angle) - *y * sin(angle);
+      *y = *x * sin(angle) + *y * cos(angle);
+      *x = turned;
+    }
+}
+
+/* Rotary: the same as turning q and k before and the gradients back after. Five f64 roundings apart at most. */
+static void test_rotary(void **state) {
+  (void)state;
+  for (int half = 0; half < 2; half++) {
+    attention_problem p;
+    attention_results r;
+    char output[OUTPUT_BYTES];
+    attention_problem_make("dense:B2,H4,K2,L5,S9,D6,causal", &p);
+    write_problem(HARK_F64, &p);
+    turn(&p.array[ARRAY_QUERY], p.array[ARRAY_QUERY].data, 4, half, 1); /* the last query meets the last key */
+    turn(&p.array[ARRAY_KEY], p.array[ARRAY_KEY].data, 0, half, 1);
+    attention_run(context, HARK_F64, &p, &r);
+    turn(&p.array[ARRAY_QUERY], r.data[ARRAY_DQUERY], 4, half, -1);
+    turn(&p.array[ARRAY_KEY], r.data[ARRAY_DKEY], 0, half, -1);
+    const char *words =
+        half ? "--causal --rotary 100 --rotary-pairs half --backend reference" : "--causal --rotary 100 --backend reference";
+    if (attend(words, output) != 0) fail_msg("%s", output);
+    hark_safetensors *file;
+    assert_int_equal(hark_safetensors_open(context, OUTPUT, &file), HARK_OK);
+    for (size_t k = 0; k < 5; k++) {
+      hark_tensor tensor = load(file, outputs[k].name, HARK_F64);
+      for (int64_t i = 0; i < r.count[outputs[k].array]; i++)
+        if (!(fabs(number(&tensor, i) - r.data[outputs[k].array][i]) < 1e-13))
+          fail_msg("%s: %s[%" PRId64 "] is %.17g, expected %.17g", words, outputs[k].name, i, number(&tensor, i),
+                   r.data[outputs[k].array][i]);
+      hark_tensor_destroy(context, &tensor);
+    }
+    hark_safetensors_close(context, &file);
+    attention_results_free(&r);
+    attention_problem_free(&p);
+  }
+}
+
+/* <out, dout> for a sigma, and dsigma. */
+static double loss_of_sigma(const attention_problem *p, double sigma, double *dsigma) {
+  char words[128], output[OUTPUT_BYTES];
+  snprintf(words, sizeof words, "--kernel rbf --sigma %.17g --backend reference", sigma);
+  if (attend(words, output) != 0) fail_msg("%s", output);
+  hark_safetensors *file;
+  assert_int_equal(hark_safetensors_open(context, OUTPUT, &file), HARK_OK);
+  hark_tensor out = load(file, "out", HARK_F64), gradient = load(file, "dsigma", HARK_F64);
+  double sum = 0;
+  for (int64_t i = 0; i < hark_tensor_count(&out); i++) sum += number(&out, i) * p->array[ARRAY_DOUT].data[i];
+  *dsigma = number(&gradient, 0);
+  hark_tensor_destroy(context, &out);
+  hark_tensor_destroy(context, &gradient);
+  hark_safetensors_close(context, &file);
+  return sum;
+}
+
+static void test_sigma_gradient(void **state) {
+  (void)state;
+  const double step = 1e-3; /* four points: error h^4, rounding 1e-16 / h, both below 1e-11 */
+  attention_problem p;
+  attention_problem_make("dense:B2,H2,L6,S5,D3", &p);
+  write_problem(HARK_F64, &p);
+  double dsigma, unused;
+  (void)loss_of_sigma(&p, 1.5, &dsigma);
+  const double difference = (loss_of_sigma(&p, 1.5 - 2 * step, &unused) - 8 * loss_of_sigma(&p, 1.5 - step, &unused) +
+                             8 * loss_of_sigma(&p, 1.5 + step, &unused) - loss_of_sigma(&p, 1.5 + 2 * step, &unused)) /
+                            (12 * step);
+  assert_true(fabs(dsigma) > 1e-3);
+  if (!(fabs(dsigma - difference) < 1e-8)) fail_msg("dsigma is %.12g, differences give %.12g", dsigma, difference);
+  attention_problem_free(&p);
+}
+
+/* The default backend, without gradients: only out and log_sum_exp are written. */
+static void test_forward_alone(void **state) {
+  (void)state;
+  attention_problem p;
+  char output[OUTPUT_BYTES];
+  attention_problem_make("dense:B2,H2,L6,S5,D3", &p);
+  p.array[ARRAY_DOUT].count = 0;
+  write_problem(HARK_F32, &p);
+  if (attend("", output) != 0) fail_msg("%s", output);
+  hark_safetensors *file;
+  assert_int_equal(hark_safetensors_open(context, OUTPUT, &file), HARK_OK);
+  assert_int_equal(hark_safetensors_count(file), 2);
+  assert_non_null(hark_safetensors_find(file, "out"));
+  assert_non_null(hark_safetensors_find(file, "log_sum_exp"));
+  hark_safetensors_close(context, &file);
+  attention_problem_free(&p);
+}
+
+static void test_refused_options(void **state) {
+  (void)state;
+  static const struct {
+    const char *words, *says;
+  } cases[] = {{"--structure hierarchical", "no hierarchical attention"},
+               {"--normalisation cme", "no cme"},
+               {"--positional 'decay(l=3)'", "no kernel expressions"},
+               {"--window 3", "--structure window only"},
+               {"--structure window", "--window W"},
+               {"--kernel rbf", "--sigma"},
+               {"--sigma 1", "--kernel rbf only"},
+               {"--kernel rbf --sigma 1 --scale 2", "--kernel exp only"},
+               {"--rotary-pairs half", "--rotary BASE"},
+               {"--dropout 1", "dropout"},
+               {"--kernel gauss", "exp"},
+               {"--casual", "causal"}};
+  char output[OUTPUT_BYTES];
+  attention_problem p;
+  attention_problem_make("dense:B1,H2,L6,S5,D3", &p);
+  write_problem(HARK_F32, &p);
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    const int code = attend(cases[i].words, output);
+    if (code != 2 || strstr(output, cases[i].says) == NULL) fail_msg("attend %s: exit %d, '%s'", cases[i].words, code, output);
+  }
+  const int code = attend("--rotary 100", output); /* three features do not pair */
+  if (code != 2 || strstr(output, "even") == NULL) fail_msg("odd rotary: exit %d, '%s'", code, output);
+  attention_problem_free(&p);
+}
+
+/* Files that are no input: exit 3, with the file's name and what is wrong. */
+static void test_refused_files(void **state) {
+  (void)state;
+  static const struct {
+    attention_array array;
+    int dimension;
+    const char *says;
+  } cases[] = {{ARRAY_KEY, 3, "tensor k has shape [2, 2, 7, 2], expected [2, -1, -1, 3]"},
+               {ARRAY_VALUE, 2, "tensor v has shape [2, 2, 6, 3], expected [2, 2, 7, -1]"},
+               {ARRAY_DOUT, 0, "tensor dout has shape [1, 4, 5, 3], expected [2, 4, 5, 3]"},
+               {ARRAY_BIAS, 3, "tensor attention_bias has shape [2, 4, 5, 6], expected [2, 4, 5, 7] or 1"}};
+  char output[OUTPUT_BYTES];
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    attention_problem p;
+    attention_problem_make("dense:B2,H4,K2,L5,S7,D3,bias", &p);
+    attention_numbers *numbers = &p.array[cases[i].array];
+    numbers->count = numbers->count / numbers->shape[cases[i].dimension] * (numbers->shape[cases[i].dimension] - 1);
+    numbers->shape[cases[i].dimension]--;
+    write_problem(HARK_F32, &p);
+    const int code = attend("", output);
+    if (code != 3 || strstr(output, cases[i].says) == NULL || strstr(output, INPUT) == NULL)
+      fail_msg("'%s': exit %d, '%s'", cases[i].says, code, output);
+    attention_problem_free(&p);
+  }
+  /* A name that is none, and no q. */
+  hark_tensor tensor;
+  const int64_t shape[] = {1, 1, 2, 2};
+  assert_int_equal(hark_tensor_create(context, HARK_F32, 4, shape, &tensor), HARK_OK);
+  const hark_named_tensor named[] = {{"k", &tensor}, {"v", &tensor}, {"maks", &tensor}};
+  assert_int_equal(hark_safetensors_write(context, INPUT, named, 3, NULL, 0, NULL), HARK_OK);
+  int code = attend("", output);
+  if (code != 3 || strstr(output, "did you mean mask") == NULL) fail_msg("misspelt: exit %d, '%s'", code, output);
+  assert_int_equal(hark_safetensors_write(context, INPUT, named, 2, NULL, 0, NULL), HARK_OK);
+  code = attend("", output);
+  if (code != 3 || strstr(output, "no tensor q") == NULL) fail_msg("no q: exit %d, '%s'", code, output);
+  hark_tensor_destroy(context, &tensor);
+  remove(INPUT);
+  code = attend("", output);
+  if (code != 3 && code != 4) fail_msg("no file: exit %d, '%s'", code, output);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_same_as_library), cmocka_unit_test(test_rotary),          cmocka_unit_test(test_sigma_gradient),
+      cmocka_unit_test(test_forward_alone),   cmocka_unit_test(test_refused_options), cmocka_unit_test(test_refused_files),
+  };
+  return cmocka_run_group_tests(tests, open_context, close_context);
+}
