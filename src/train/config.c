@@ -3,6 +3,8 @@
 
 #include <inttypes.h>
 
+#include "io/number.h"
+
 #define STEPS_DEFAULT 5000    /* when neither steps, epochs nor tokens are given */
 #define MINIMUM_RATE_PART 0.1 /* of the learning rate */
 
@@ -154,8 +156,10 @@ hark_status hark_config_finish(hark_context *context, hark_options *set, hark_co
   }
   if (lengths == 0) config->train.steps = STEPS_DEFAULT;
   if (config->train.minimum_rate > config->train.learning_rate) {
-    HARK_TRY(hark_options_complain(context, set, "train.minimum_rate train.learning_rate", "minimum_rate %g is above learning_rate %g",
-                                   config->train.minimum_rate, config->train.learning_rate));
+    char low[HARK_NUMBER_BYTES], high[HARK_NUMBER_BYTES];
+    HARK_TRY(hark_options_complain(context, set, "train.minimum_rate train.learning_rate", "minimum_rate %s is above learning_rate %s",
+                                   hark_number_print(config->train.minimum_rate, low),
+                                   hark_number_print(config->train.learning_rate, high)));
   }
   return HARK_OK;
 }

@@ -1,0 +1,303 @@
+/* test_command.c - the command around its subcommands: help, wrong words, exit codes, what goes where; config, info, plot, version. */
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "cli/common.h"
+#include "io/safetensors.h"
+#include "support/cmocka_all.h"
+#include "support/text_files.h"
+
+static char folder[TEST_PATH_BYTES];
+static char *out, *err;
+
+static int begin(void **state) {
+  (void)state;
+  test_folder_make(folder);
+  return 0;
+}
+
+static int end(void **state) {
+  (void)state;
+  free(out);
+  free(err);
+  out = err = NULL;
+  test_folder_remove(folder);
+  return 0;
+}
+
+static char *take_text(const char *name) {
+  size_t bytes;
+  unsigned char *const data = test_file_read(test_path(folder, name), &bytes);
+  char *const text = malloc(bytes + 1);
+  memcpy(text, data, bytes);
+  text[bytes] = 0;
+  free(data);
+  return text;
+}
+
+/* Runs "ENVIRONMENT hark WORDS" by the shell in the test's folder; fills out and err. Returns the exit code. */
+static int hark_in(const char *environment, const char *words) {
+  char command[4096];
+  free(out);
+  free(err);
+  snprintf(command, sizeof command, "cd '%s' && %s '%s' %s >.out 2>.err", folder, environment, HARK_COMMAND, words);
+  const int status = system(command);
+  out = take_text(".out");
+  err = take_text(".err");
+  if (!WIFEXITED(status)) fail_msg("hark %s was killed", words);
+  return WEXITSTATUS(status);
+}
+
+static int hark(const char *words) { return hark_in("", words); }
+
+static int lines(const char *text) {
+  int count = 0;
+  for (; *text != 0; text++) count += *text == '\n';
+  return count;
+}
+
+static void expect(const char *words, int code, const char *in_out, const char *in_err) {
+  const int got = hark(words);
+  if (got != code || strstr(out, in_out) == NULL || strstr(err, in_err) == NULL) {
+    fail_msg("hark %s\nexit code %d, expected %d\nstdout: %s\nstderr: %s\nexpected there: \"%s\", \"%s\"", words, got, code, out, err,
+             in_out, in_err);
+  }
+}
+
+/* Fails with one line on stderr and nothing on stdout. */
+static void expect_error(const char *words, int code, const char *message) {
+  expect(words, code, "", message);
+  if (out[0] != 0 || lines(err) != 1) fail_msg("hark %s\nstdout: %s\nstderr: %s", words, out, err);
+}
+
+static json_t *parse_out(void) {
+  json_error_t error;
+  json_t *const object = json_loads(out, JSON_REJECT_DUPLICATES, &error);
+  if (object == NULL) fail_msg("%s in %s", error.text, out);
+  assert_int_equal(lines(out), 1);
+  return object;
+}
+
+static void help_goes_to_stdout(void **state) {
+  (void)state;
+  static const char *const names[] = {"train", "generate", "eval", "info", "plot", "bench", "config", "version"};
+  expect("--help", HARK_EXIT_DONE, "usage: hark SUBCOMMAND", "");
+  for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+    char words[64], usage[64];
+    snprintf(usage, sizeof usage, "\n  %s ", names[i]);
+    expect("-h", HARK_EXIT_DONE, usage, "");
+    snprintf(words, sizeof words, "%s --help", names[i]);
+    snprintf(usage, sizeof usage, "usage: hark %s [options]", names[i]);
+    expect(words, HARK_EXIT_DONE, usage, "");
+    assert_string_equal(err, "");
+    char *const first = strdup(out);
+    snprintf(words, sizeof words, "help %s", names[i]);
+    expect(words, HARK_EXIT_DONE, first, "");
+    free(first);
+  }
+  expect("train -h --steps x", HARK_EXIT_DONE, "--learning-rate, --lr X", ""); /* asking for help is answered whatever else is wrong */
+}
+
+static void wrong_words_get_the_nearest_right_one(void **state) {
+  (void)state;
+  expect_error("trian", HARK_EXIT_USAGE, "hark: unknown subcommand \"trian\"; did you mean train?");
+  expect_error("zzz", HARK_EXIT_USAGE, "hark --help lists them");
+  expect_error("config --layesr 4", HARK_EXIT_USAGE, "hark config: --layesr: unknown flag; did you mean --layers?");
+  expect_error("config --model.layer 4", HARK_EXIT_USAGE, "did you mean --layers?");
+  expect_error("config --activation gel", HARK_EXIT_USAGE, "expected one of gelu, gelu_tanh, relu");
+  expect("", HARK_EXIT_USAGE, "", "usage: hark SUBCOMMAND");
+  expect_error("version more", HARK_EXIT_USAGE, "unexpected argument");
+  expect_error("info", HARK_EXIT_USAGE, "RUN|FILE: missing");
+}
+
+static void all_problems_of_a_configuration_are_told(void **state) {
+  (void)state;
+  test_file_write_text(folder, "bad.yaml", "model:\n  layer: 4\n  heads: five\ntrain:\n  lr: 3\n  batch: 0\n");
+  expect("config --config bad.yaml --width 0 --seed=-1", HARK_EXIT_USAGE, "",
+         "bad.yaml:2: model.layer: unknown key; did you mean model.layers?");
+  static const char *const parts[] = {"--width: \"0\" given", "--seed: \"-1\" given", "bad.yaml:3: model.heads: \"five\" given",
+                                      "bad.yaml:5: train.lr: unknown key", "bad.yaml:6: train.batch: \"0\" given"};
+  for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+    if (strstr(err, parts[i]) == NULL) fail_msg("\"%s\" is not among\n%s", parts[i], err);
+  }
+  assert_int_equal(lines(err), 6);
+  expect("config --width 30 --heads 4 --key-heads 3 --steps 3 --tokens 5", HARK_EXIT_USAGE, "", "width 30 is not divisible by heads 4");
+  assert_int_equal(lines(err), 3);
+}
+
+static void config_reads_what_it_prints(void **state) {
+  (void)state;
+  expect("config --layers 7 --data a --data 'b c' --max-time 2h --no-comments", HARK_EXIT_DONE, "  layers: 7\n", "");
+  test_file_write_text(folder, "c.yaml", out);
+  char *const first = strdup(out);
+  expect("config -c c.yaml --no-comments", HARK_EXIT_DONE, first, "");
+  free(first);
+  expect("config -c c.yaml --layers 8", HARK_EXIT_DONE, "  layers: 8\n", "");
+  expect("config -c c.yaml --json", HARK_EXIT_DONE, "", "");
+  json_t *const object = parse_out();
+  assert_int_equal(json_integer_value(json_object_get(json_object_get(object, "model"), "layers")), 7);
+  json_decref(object);
+}
+
+static void version_tells_the_build(void **state) {
+  (void)state;
+  static const char *const keys[] = {"version", "backends", "backend", "instruction_sets", "instruction_set",
+                                     "onednn",  "openmp",   "threads", "compiler"};
+  expect("--version", HARK_EXIT_DONE, "hark ", "");
+  expect("version --json", HARK_EXIT_DONE, "", "");
+  json_t *const object = parse_out();
+  for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+    if (json_object_get(object, keys[i]) == NULL) fail_msg("no %s in %s", keys[i], out);
+  }
+  json_decref(object);
+  assert_int_equal(hark_in("HARK_ARCH=abacus", "version"), HARK_EXIT_NO_BACKEND);
+  assert_int_equal(lines(err), 1);
+  assert_non_null(strstr(err, "abacus"));
+}
+
+/* Makes the folder of a run by hand: two checkpoints' worth of metrics, one checkpoint. */
+static void make_run(void) {
+  hark_context *context;
+  hark_tensor tensor;
+  const hark_context_options plain = {.struct_size = sizeof plain, .backend = "reference"};
+  const int64_t shape[] = {3, 5};
+  test_file_write_text(folder, "run/config.yaml", "model: {layers: 9}\n");
+  test_file_write_text(
+      folder, "run/metrics.jsonl",
+      "{\"step\": 1, \"tokens\": 10, \"train/loss\": 4.5, \"time\": 1}\n{\"step\": 2, \"train/loss\": null}\n{\"step\": 2, \"val/loss\": "
+      "3.25}\n"
+      "{\"step\": 3, \"tokens\": 30, \"train/loss\": 4, \"time\": 3}\n{\"step\": 3, \"val/loss\": 3.5}\n{\"step\": 4, \"tra");
+  test_file_write_text(folder, "run/last", "step-3\n");
+  test_file_write_text(folder, "run/checkpoints/step-3/state.json", "{}");
+  assert_int_equal(hark_context_create(&plain, &context), HARK_OK);
+  assert_fine(context, hark_tensor_create(context, HARK_F32, 2, shape, &tensor));
+  const hark_named_tensor named = {"a \x1b[2J", &tensor};
+  const hark_metadata_entry metadata = {"format", "hark"};
+  assert_fine(context, hark_safetensors_write(context, test_path(folder, "run/checkpoints/step-3/model.safetensors"), &named, 1, &metadata,
+                                              1, NULL));
+  hark_tensor_destroy(context, &tensor);
+  hark_context_destroy(&context);
+}
+
+static void info_tells_of_runs_checkpoints_and_files(void **state) {
+  (void)state;
+  make_run();
+  expect("info run --json", HARK_EXIT_DONE, "", "");
+  json_t *object = parse_out();
+  assert_true(json_number_value(json_object_get(object, "step")) == 3);
+  assert_true(json_number_value(json_object_get(object, "train/loss")) == 4);
+  assert_true(json_number_value(json_object_get(object, "val/loss")) == 3.5);
+  assert_true(json_number_value(json_object_get(object, "best_val/loss")) == 3.25);
+  assert_true(json_number_value(json_object_get(object, "best_step")) == 2);
+  assert_true(json_number_value(json_object_get(object, "parameters")) == 15);
+  assert_string_equal(json_string_value(json_object_get(object, "last")), "step-3");
+  const json_t *const model = json_object_get(json_object_get(object, "configuration"), "model");
+  assert_int_equal(json_integer_value(json_object_get(model, "layers")), 9);
+  json_decref(object);
+  expect("info run", HARK_EXIT_DONE, "best validation loss   3.25", "");
+  expect("info run/checkpoints/step-3", HARK_EXIT_DONE, "[3, 5]", "");
+  assert_null(strchr(out, '\x1b')); /* a name cannot command the terminal */
+  expect("info run/checkpoints/step-3/model.safetensors --json", HARK_EXIT_DONE, "", "");
+  object = parse_out();
+  assert_int_equal(json_integer_value(json_object_get(object, "numbers")), 15);
+  json_decref(object);
+}
+
+static void bad_input_is_exit_3(void **state) {
+  (void)state;
+  make_run();
+  test_file_write_text(folder, "bad.safetensors", "12345678");
+  expect_error("info bad.safetensors", HARK_EXIT_BAD_INPUT, "hark info: bad.safetensors: ");
+  expect_error("info none", HARK_EXIT_BAD_INPUT, "none: cannot be opened");
+  expect_error("info .", HARK_EXIT_BAD_INPUT, "neither a run");
+  test_file_write_text(folder, "run/last", "../../etc/passwd\n");
+  expect_error("info run", HARK_EXIT_BAD_INPUT, "run/last: expected the name of a checkpoint");
+  test_file_write_text(folder, "run/last", "step-3\n");
+  test_file_write_text(folder, "run/config.yaml", "model: {layers: 0}\n");
+  expect_error("info run", HARK_EXIT_BAD_INPUT, "run/config.yaml:1: model.layers: \"0\" given");
+  expect_error("config --config none.yaml", HARK_EXIT_BAD_INPUT, "none.yaml: cannot be opened");
+  expect_error("plot none", HARK_EXIT_BAD_INPUT, "none: cannot be opened");
+  test_file_write_text(folder, "m.jsonl", "{\"step\": 1}\n");
+  expect_error("plot m.jsonl", HARK_EXIT_BAD_INPUT, "m.jsonl: no points of train/loss");
+}
+
+static void a_full_disk_is_exit_4(void **state) {
+  (void)state;
+  char command[1024];
+  snprintf(command, sizeof command, "'%s' version >/dev/full 2>'%s'", HARK_COMMAND, test_path(folder, ".err"));
+  const int status = system(command);
+  assert_true(WIFEXITED(status));
+  assert_int_equal(WEXITSTATUS(status), HARK_EXIT_DISK);
+  make_run();
+  expect_error("plot run --output none/x.svg", HARK_EXIT_BAD_INPUT, "none/x.svg");
+}
+
+static void plots_are_drawn(void **state) {
+  (void)state;
+  make_run();
+  expect("plot run run --terminal", HARK_EXIT_DONE, "run val/loss", "");
+  expect("plot run --terminal", HARK_EXIT_DONE, "4.5 |a", "");
+  if (hark("plot run") != 0 || strstr(err, "gnuplot is not installed") != NULL) {
+    assert_string_equal(out, "");
+  } else {
+    assert_string_equal(out, "run/loss.svg\n");
+    char *const picture = take_text("run/loss.svg");
+    assert_non_null(strstr(picture, "<svg"));
+    free(picture);
+  }
+  /* without gnuplot: its input is left, and said so */
+  assert_int_equal(hark_in("PATH=/none", "plot run/metrics.jsonl run -o \"p'q.svg\" --metric train/loss --over tokens"), HARK_EXIT_DONE);
+  assert_non_null(strstr(err, "left p'q.svg.dat and p'q.svg.gp"));
+  char *const data = take_text("p'q.svg.dat"), *const script = take_text("p'q.svg.gp");
+  assert_string_equal(data, "# run/metrics.jsonl train/loss\n10 4.5\n30 4\n\n\n# run train/loss\n10 4.5\n30 4\n");
+  assert_non_null(strstr(script, "set output 'p''q.svg'"));
+  free(data);
+  free(script);
+}
+
+static void a_folder_in_use_is_exit_7(void **state) {
+  (void)state;
+  hark_context *context;
+  int lock;
+  const hark_context_options plain = {.struct_size = sizeof plain, .backend = "reference"};
+  make_run();
+  test_file_write_text(folder, "text.txt", "some text to train on\n");
+  assert_int_equal(hark_context_create(&plain, &context), HARK_OK);
+  assert_fine(context, hark_folder_lock(context, test_path(folder, "run"), &lock));
+  expect_error("train --resume --out run --data text.txt", HARK_EXIT_BUSY, "run: in use by process");
+  hark_folder_unlock(&lock);
+  hark_context_destroy(&context);
+}
+
+/* Every status has an exit code, and those that CONDUCT names have theirs: the numbers are an interface. */
+static void exit_codes_do_not_change(void **state) {
+  (void)state;
+  expect("--help", HARK_EXIT_DONE,
+         "0 done, 1 failed, 2 usage or configuration, 3 bad input file, 4 file system or disk, 5 out of memory,\n"
+         "6 numbers not finite, 7 run folder in use, 8 backend or device not there, 130 and 143",
+         "");
+  static const int codes[] = {HARK_EXIT_DONE,   HARK_EXIT_FAILED,     HARK_EXIT_USAGE, HARK_EXIT_BAD_INPUT, HARK_EXIT_DISK,
+                              HARK_EXIT_MEMORY, HARK_EXIT_NOT_FINITE, HARK_EXIT_BUSY,  HARK_EXIT_NO_BACKEND};
+  for (int i = 0; i < 9; i++) assert_int_equal(codes[i], i);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      TEST(help_goes_to_stdout),
+      TEST(wrong_words_get_the_nearest_right_one),
+      TEST(all_problems_of_a_configuration_are_told),
+      TEST(config_reads_what_it_prints),
+      TEST(version_tells_the_build),
+      TEST(info_tells_of_runs_checkpoints_and_files),
+      TEST(bad_input_is_exit_3),
+      TEST(a_full_disk_is_exit_4),
+      TEST(plots_are_drawn),
+      TEST(a_folder_in_use_is_exit_7),
+      TEST(exit_codes_do_not_change),
+  };
+  return cmocka_run_group_tests_name("command", tests, NULL, NULL);
+}

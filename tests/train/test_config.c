@@ -1,0 +1,160 @@
+/* test_config.c - the training configuration: the table and the enumerations agree, defaults, derived values, checks, the reference. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/cmocka_all.h"
+#include "support/text_files.h"
+#include "train/config.h"
+
+static hark_context *context;
+static hark_options *options;
+static hark_config config;
+
+static int begin(void **state) {
+  (void)state;
+  const hark_context_options plain = {.struct_size = sizeof plain, .backend = "reference"};
+  const hark_option_group group = {&hark_config_table, &config};
+  if (hark_context_create(&plain, &context) != HARK_OK) return 1;
+  return hark_options_create(context, "train", &group, 1, &options) == HARK_OK ? 0 : 1;
+}
+
+static int end(void **state) {
+  (void)state;
+  hark_options_destroy(context, &options);
+  hark_context_destroy(&context);
+  return 0;
+}
+
+static void set(const char *name, const char *value) {
+  assert_fine(context, hark_options_set(context, options, name, value, "test", HARK_SOURCE_FILE));
+}
+
+/* A word of the table is the value of the enumeration that the code compares with. */
+static void words_mean_what_the_code_compares_with(void **state) {
+  (void)state;
+  const struct {
+    const char *name, *word;
+    const int *field;
+    int value;
+  } words[] = {
+      {"model.type", "gpt", &config.model.type, HARK_MODEL_GPT},
+      {"model.activation", "gelu", &config.model.activation, HARK_ACTIVATION_GELU},
+      {"model.activation", "gelu_tanh", &config.model.activation, HARK_ACTIVATION_GELU_TANH},
+      {"model.activation", "relu", &config.model.activation, HARK_ACTIVATION_RELU},
+      {"model.activation", "silu", &config.model.activation, HARK_ACTIVATION_SILU},
+      {"model.activation", "gated_silu", &config.model.activation, HARK_ACTIVATION_GATED_SILU},
+      {"model.norm", "layer_norm", &config.model.norm, HARK_NORM_LAYER},
+      {"model.norm", "rms_norm", &config.model.norm, HARK_NORM_RMS},
+      {"model.positions", "none", &config.model.positions, HARK_POSITIONS_NONE},
+      {"model.positions", "learned", &config.model.positions, HARK_POSITIONS_LEARNED},
+      {"model.positions", "sinusoidal", &config.model.positions, HARK_POSITIONS_SINUSOIDAL},
+      {"model.positions", "rotary", &config.model.positions, HARK_POSITIONS_ROTARY},
+      {"model.rotary.pairs", "interleaved", &config.model.rotary.pairs, HARK_ROTARY_INTERLEAVED},
+      {"model.rotary.pairs", "half", &config.model.rotary.pairs, HARK_ROTARY_HALF},
+      {"model.attention.structure", "dense", &config.model.attention.structure, HARK_STRUCTURE_DENSE},
+      {"model.attention.structure", "window", &config.model.attention.structure, HARK_STRUCTURE_WINDOW},
+      {"model.attention.kernel", "exp", &config.model.attention.kernel, HARK_KERNEL_EXP},
+      {"model.attention.kernel", "rbf", &config.model.attention.kernel, HARK_KERNEL_RBF},
+      {"data.unknown", "error", &config.data.unknown, HARK_UNKNOWN_IS_ERROR},
+      {"data.unknown", "map", &config.data.unknown, HARK_UNKNOWN_IS_MAPPED},
+      {"data.split", "tail", &config.data.split, HARK_DIVIDE_TAIL},
+      {"data.split", "per_file", &config.data.split, HARK_DIVIDE_EVERY_FILE},
+      {"data.split", "files", &config.data.split, HARK_DIVIDE_FILES},
+      {"data.order", "random", &config.data.order, HARK_ORDER_RANDOM},
+      {"data.order", "shuffled", &config.data.order, HARK_ORDER_SHUFFLED},
+      {"data.order", "sequential", &config.data.order, HARK_ORDER_SEQUENTIAL},
+      {"data.epoch", "tokens", &config.data.epoch, HARK_EPOCH_TOKENS},
+      {"data.epoch", "windows", &config.data.epoch, HARK_EPOCH_WINDOWS},
+      {"train.schedule", "constant", &config.train.schedule, HARK_SCHEDULE_CONSTANT},
+      {"train.schedule", "cosine", &config.train.schedule, HARK_SCHEDULE_COSINE},
+      {"train.schedule", "linear", &config.train.schedule, HARK_SCHEDULE_LINEAR},
+      {"train.schedule", "rsqrt", &config.train.schedule, HARK_SCHEDULE_RSQRT},
+  };
+  for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+    set(words[i].name, words[i].word);
+    if (*words[i].field != words[i].value)
+      fail_msg("%s: %s is %d, expected %d", words[i].name, words[i].word, *words[i].field, words[i].value);
+  }
+  for (int i = 0; hark_tokenizer_kind_name(i) != NULL; i++) {
+    set("data.tokenizer", hark_tokenizer_kind_name(i));
+    assert_int_equal(config.data.tokenizer, i);
+  }
+  assert_int_equal(hark_options_problem_count(options), 0);
+}
+
+static void derived_values_take_their_places(void **state) {
+  (void)state;
+  set("model.heads", "8");
+  set("train.learning_rate", "0.5");
+  assert_fine(context, hark_config_finish(context, options, &config));
+  assert_int_equal(config.model.key_heads, 8);
+  assert_int_equal(config.model.feed_forward_width, 2048);
+  assert_true(config.train.minimum_rate == 0.05);
+  assert_true(config.train.steps > 0);
+  assert_int_equal(hark_options_problem_count(options), 0);
+}
+
+static void combinations_that_cannot_work_are_told(void **state) {
+  (void)state;
+  static const struct {
+    const char *settings[4][2];
+    const char *message;
+  } cases[] = {
+      {{{"model.width", "30"}, {"model.heads", "4"}}, "width 30 is not divisible by heads 4"},
+      {{{"model.width", "12"}, {"model.heads", "4"}}, "rotary positions need an even head dimension, width / heads is 3"},
+      {{{"model.heads", "4"}, {"model.key_heads", "3"}}, "heads 4 is not divisible by key_heads 3"},
+      {{{"train.steps", "4"}, {"train.epochs", "1"}}, "only one of steps, epochs and tokens"},
+      {{{"train.minimum_rate", "1"}}, "minimum_rate 1 is above learning_rate 0.001"},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (int k = 0; k < 4 && cases[i].settings[k][0] != NULL; k++) set(cases[i].settings[k][0], cases[i].settings[k][1]);
+    assert_fine(context, hark_config_finish(context, options, &config));
+    assert_failure(context, hark_options_finish(context, options), HARK_BAD_CONFIGURATION, cases[i].message);
+    assert_int_equal(hark_options_problem_count(options), 1);
+    end(state);
+    begin(state);
+  }
+}
+
+/* Every option refuses what is not of its type and what lies outside its range. */
+static void every_option_refuses_bad_values(void **state) {
+  (void)state;
+  int problems = 0;
+  for (int i = 0; i < hark_config_table.count; i++) {
+    const hark_option *const option = &hark_config_table.options[i];
+    if (option->type == HARK_OPTION_STRING || option->type == HARK_OPTION_LIST) continue;
+    static const char *const bad[] = {"", "what", "1e999", "nan", "-99"};
+    for (size_t b = 0; b < sizeof bad / sizeof bad[0]; b++) {
+      end(state);
+      begin(state);
+      set(option->name, bad[b]);
+      if (hark_options_problem_count(options) != 1) fail_msg("%s takes \"%s\"", option->name, bad[b]);
+      problems++;
+    }
+  }
+  assert_true(problems > 200);
+}
+
+/* docs/configuration.md is what hark config --markdown prints: run it again after changing the table. */
+static void the_reference_is_up_to_date(void **state) {
+  (void)state;
+  hark_text text = hark_text_empty(context);
+  size_t bytes;
+  unsigned char *const file = test_file_read(HARK_SOURCE_DIR "/docs/configuration.md", &bytes);
+  hark_options_print_markdown(options, &text);
+  assert_fine(context, text.status);
+  assert_true(text.length > 1000 && text.length < bytes);
+  const bool same = memcmp(file + bytes - text.length, hark_text_get(&text), text.length) == 0; /* behind the introduction */
+  free(file);
+  hark_text_free(&text);
+  if (!same) fail_msg("build/hark config --markdown > docs/configuration.md");
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
+int main(void) {
+  const struct CMUnitTest tests[] = {TEST(words_mean_what_the_code_compares_with), TEST(derived_values_take_their_places),
+                                     TEST(combinations_that_cannot_work_are_told), TEST(every_option_refuses_bad_values),
+                                     TEST(the_reference_is_up_to_date)};
+  return cmocka_run_group_tests_name("config", tests, NULL, NULL);
+}
