@@ -152,6 +152,7 @@ static hark_status begin(hark_context *context, const hark_attention_run *run, b
   if (desc->dropout > 0.0) {
     call->dropout_threshold = hark_random_threshold(desc->dropout);
     call->dropout_gain = (float)(1.0 / (1.0 - desc->dropout));
+    call->hides = true;
   }
   for (int i = 0; i < HARK_DENSE_TERM_COUNT; i++) {
     const hark_dense_term *term = HARK_ISA(hark_dense_terms)[i];

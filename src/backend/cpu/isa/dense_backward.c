@@ -128,9 +128,9 @@ static void combine_seen(const hark_dense_tile *tile, const hark_product *produc
   bool bad[HARK_TILE_KEYS];
   const int features = tile->call->head_dim;
   hark_product clean = *product;
-  hark_clean_rows(product->b, product->b_step, tile->keys, features, features, state->clean, bad);
+  hark_clean_rows(product->b, product->b_step, tile->keys, features, tile->call->head_pad, state->clean, bad);
   clean.b = state->clean;
-  clean.b_step = features;
+  clean.b_step = tile->call->head_pad;
   combine(&clean, hark_dense_vectors(tile));
   for (int key = 0; key < tile->keys; key++)
     for (int lane = hark_dense_first_vector(tile, key) * HARK_LANES; bad[key] && lane < tile->queries; lane++) {

@@ -28,7 +28,7 @@ typedef struct forward_state {
 size_t HARK_ISA(hark_dense_forward_bytes)(const hark_attention_desc *desc) {
   const size_t lanes = HARK_TILE_QUERIES * sizeof(float);
   return hark_align_up(sizeof(forward_state)) + (size_t)desc->head_dim * lanes + HARK_TILE_KEYS * lanes + (size_t)desc->value_dim * lanes +
-         hark_align_up(HARK_TILE_KEYS * (size_t)desc->value_dim * sizeof(float));
+         HARK_TILE_KEYS * (size_t)hark_ceil_div(desc->value_dim, HARK_LANES) * HARK_LANES * sizeof(float);
 }
 
 HARK_SIMD_NOINLINE void scores_store(const hark_product *p, int first, int last) { hark_product_run(HARK_FINISH_STORE, p, first, last); }
@@ -91,9 +91,9 @@ static void combine_seen(const hark_dense_tile *tile, const hark_product *produc
   bool bad[HARK_TILE_KEYS];
   const int features = tile->call->value_dim;
   hark_product clean = *product;
-  hark_clean_rows(product->b, product->b_step, tile->keys, features, features, state->clean, bad);
+  hark_clean_rows(product->b, product->b_step, tile->keys, features, tile->call->value_pad, state->clean, bad);
   clean.b = state->clean;
-  clean.b_step = features;
+  clean.b_step = tile->call->value_pad;
   if (grew)
     combine_factor(&clean, hark_dense_vectors(tile));
   else

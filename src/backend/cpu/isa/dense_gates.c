@@ -6,7 +6,7 @@
  * A number of the query alone changes no weight: what belongs to |q|^2 enters log_sum_exp only, and rows of dS sum to zero. So both gradients
  * follow from the column sums c[i] = sum_n dS[n,i]:
  *
- *     dlog sigmoid(f_t) = sum over n >= t > i of dS[n,i] = sum over i < t of c[i]
+ *     dlog sigmoid(f_t) = sum over n >= t > i of dS[n,i] = - sum over i >= t of c[i]
  *     dk[i] -= k[i] c[i] / sigma^2
  *
  * F is summed in float64 and kept as a pair of floats, high and low: the difference of two entries is then right to f32 however long the
@@ -97,20 +97,21 @@ static int64_t forget_finish_count(const hark_dense_call *call) {
   return call->backward && forget_collects(call) ? sequence_heads(call) : 0;
 }
 
-/* F[p] - F[i] = sum over i < t <= p of log sigmoid(f_t), whose derivative is 1 / (1 + e^f). Gates that no query has reached get nothing. */
+/* F[p] - F[i] = sum over i < t <= p of log sigmoid(f_t), whose derivative is 1 / (1 + e^f). Summed from the last key, because keys from t on are
+ * seen by queries from t on only: what is wrong with an earlier query is not noticed. The first gate is passed by nothing. */
 static void forget_finish(const hark_dense_call *call, void *memory, int64_t index, void *worker_memory) {
   const hark_attention_sequence *sequence = call->run->sequences + index / call->heads;
-  const int64_t head = index % call->heads, reached = sequence->query_count - 1 + sequence->offset;
+  const int64_t head = index % call->heads;
   const float *forget = forget_row(call, sequence, head);
   const gates g = gates_of(call, memory, sequence, head);
   float *out = (float *)call->args->dforget.data + (forget - (const float *)call->args->forget.data);
   const bool add = (call->args->accumulate & HARK_ACCUMULATE_FORGET) != 0;
-  double before = 0.0;
+  double after = 0.0;
   (void)worker_memory;
-  for (int64_t t = 0; t < sequence->key_count; t++) {
-    const double gradient = t <= reached ? before / (1.0 + exp((double)forget[t])) : 0.0;
+  for (int64_t t = sequence->key_count - 1; t >= 0; t--) {
+    after += g.columns[t];
+    const double gradient = t > 0 ? -after / (1.0 + exp((double)forget[t])) : 0.0;
     out[t] = (float)(gradient + (add ? (double)out[t] : 0.0));
-    before += g.columns[t];
   }
 }
 

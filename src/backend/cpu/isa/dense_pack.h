@@ -47,7 +47,7 @@ HARK_SIMD void hark_unpack_transposed(const float *tile, const float *gain, int 
     }
 }
 
-/* packed [count][padded] = scale rows, zero between features and padded. */
+/* packed [count][padded] = scale rows, zero between features and padded, a multiple of the lanes. */
 HARK_SIMD void hark_pack_rows(const float *rows, int64_t stride, int count, int features, int padded, float scale, float *packed) {
   const vf gain = vf_set(scale);
   for (int r = 0; r < count; r++)
@@ -68,7 +68,7 @@ HARK_SIMD bool hark_rows_finite(const float *rows, int64_t stride, int count, in
   return !vm_any(vm_not(vf_equal(poison, vf_zero())));
 }
 
-/* clean [count][features] = rows, except that rows with a number that is not finite become zero; bad[r] tells which. */
+/* clean [count][padded] = rows, except that rows with a number that is not finite become zero; bad[r] tells which. */
 HARK_SIMD void hark_clean_rows(const float *rows, int64_t stride, int count, int features, int padded, float *clean, bool *bad) {
   for (int r = 0; r < count; r++) {
     bad[r] = !hark_rows_finite(rows + r * stride, stride, 1, features);

@@ -54,7 +54,7 @@ struct hark_dense_call {
   int64_t window;          /* largest distance, or -1 */
   bool causal;
   bool general; /* logits need more than a product: terms or dropout */
-  bool hides;   /* a term may hide single entries */
+  bool hides;   /* a term or dropout may take single entries out */
   bool rbf;
   uint32_t dropout_threshold; /* 0: none */
   float dropout_gain;         /* 1 / (1 - p) */
@@ -81,16 +81,16 @@ struct hark_dense_tile {
   float *logits;
 };
 
-/* First vector of lanes that sees any key at or after row `key` of the tile. Vectors before it are neither computed nor read. */
+/* Keys are taken together in groups of this size where causality hides a part of a tile. */
+#define HARK_KEY_GROUP 16
+
+/* First vector of lanes that sees any key of the group of row `key`, or a later one. Vectors before it are neither computed nor read. */
 static inline int hark_dense_first_vector(const hark_dense_tile *tile, int key) {
   if (!tile->call->causal) return 0;
-  const int64_t lane = key - tile->shift; /* first lane that sees the key */
+  const int64_t lane = key / HARK_KEY_GROUP * HARK_KEY_GROUP - tile->shift; /* first lane that sees it */
   return lane <= 0 ? 0 : (int)(lane / HARK_LANES);
 }
 static inline int hark_dense_vectors(const hark_dense_tile *tile) { return (tile->queries + HARK_LANES - 1) / HARK_LANES; }
-
-/* Rows of keys whose first visible vector is found together. */
-#define HARK_KEY_GROUP 16
 
 /* Causality or the window hide some entry of the tile. */
 static inline bool hark_dense_tile_is_partial(const hark_dense_tile *tile) {
