@@ -125,6 +125,8 @@ static const hark_sample samples[] = {
     {"batch_transpose_both", &both, {{HARK_F32, 3, {3, 33, 35}, -2, 2}, {HARK_F32, 3, {3, 37, 33}, -2, 2}}},
     {"outer", &plain, {{HARK_F32, 2, {41, 1}, -2, 2}, {HARK_F32, 2, {1, 29}, -2, 2}}},
     {"inner", &plain, {{HARK_F32, 2, {1, 257}, -2, 2}, {HARK_F32, 2, {257, 1}, -2, 2}}},
+    {"long_sums", &plain, {{HARK_F32, 3, {2, 20, 400}, -2, 2}, {HARK_F32, 3, {2, 400, 530}, -2, 2}}},
+    {"long_sums_transposed", &both, {{HARK_F32, 3, {2, 400, 20}, -2, 2}, {HARK_F32, 3, {2, 530, 400}, -2, 2}}},
     {"tall", &right, {{HARK_F32, 2, {257, 64}, -2, 2}, {HARK_F32, 2, {65, 64}, -2, 2}}},
 };
 

@@ -163,6 +163,32 @@ static void rotary_keeps_norms_and_depends_on_the_distance_only(void **state) {
   }
 }
 
+/* What decoding relies on: a row turned at first_position p is row p of a whole sequence. */
+static void rotary_and_sines_go_on_from_the_first_position(void **state) {
+  (void)state;
+  enum { LENGTH = 30, FROM = 17, WIDTH = 8 };
+  static const hark_rotary_attributes rotary_whole = {2, 0, 10000, HARK_ROTARY_HALF}, rotary_rest = {2, FROM, 10000, HARK_ROTARY_HALF};
+  static const hark_sinusoidal_positions_attributes sine_whole = {0, 10000}, sine_rest = {FROM, 10000};
+  const struct {
+    const hark_operator *op;
+    const void *whole, *rest;
+  } pairs[] = {{&hark_op_rotary, &rotary_whole, &rotary_rest}, {&hark_op_sinusoidal_positions, &sine_whole, &sine_rest}};
+  for (int i = 0; i < 2; i++) {
+    test_single s, t;
+    test_single_open(&s, pairs[i].op, pairs[i].whole, 1, (const hark_sample_input[]){{HARK_F32, 3, {1, LENGTH, WIDTH}, -2, 2}});
+    test_single_open(&t, pairs[i].op, pairs[i].rest, 1, (const hark_sample_input[]){{HARK_F32, 3, {1, LENGTH - FROM, WIDTH}, -2, 2}});
+    double *x = test_single_get(&s, 0);
+    test_single_set(&t, 0, x + FROM * WIDTH);
+    double *whole = test_single_forward(&s), *rest = test_single_forward(&t);
+    for (int n = 0; n < (LENGTH - FROM) * WIDTH; n++) test_near(rest[n], whole[FROM * WIDTH + n], 0);
+    free(rest);
+    free(whole);
+    free(x);
+    test_single_close(&t);
+    test_single_close(&s);
+  }
+}
+
 /* The two ways of pairing are the same turn of permuted features. */
 static void rotary_pairs_are_permutations_of_each_other(void **state) {
   (void)state;
@@ -304,6 +330,7 @@ int main(void) {
       cmocka_unit_test(position_embedding_adds_the_rows_from_the_first_position_on),
       cmocka_unit_test(sinusoidal_products_depend_on_the_distance_only),
       cmocka_unit_test(rotary_keeps_norms_and_depends_on_the_distance_only),
+      cmocka_unit_test(rotary_and_sines_go_on_from_the_first_position),
       cmocka_unit_test(rotary_pairs_are_permutations_of_each_other),
       cmocka_unit_test(dropout_keeps_the_expectation_and_draws_the_same_mask_again),
       cmocka_unit_test(dropout_of_a_later_part_is_the_later_part_of_the_whole),
