@@ -132,6 +132,32 @@ const hark_option_table hark_config_table = {
     options, (int)(sizeof options / sizeof options[0]), sections, sizeof(hark_config), true,
 };
 
+/* Steps, epochs and tokens each say how long to train. What the command line says replaces what a file says; of one source, one only. */
+static hark_status settle_length(hark_context *context, hark_options *set, hark_config *config) {
+  const struct {
+    const char *name;
+    bool given;
+  } lengths[] = {
+      {"train.steps", config->train.steps > 0}, {"train.epochs", config->train.epochs > 0}, {"train.tokens", config->train.tokens > 0}};
+  hark_option_source highest = HARK_SOURCE_DEFAULT;
+  int count = 0;
+  for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
+    const hark_option_source source = hark_options_source(set, lengths[i].name);
+    if (!lengths[i].given) continue;
+    count = source > highest ? 1 : count + (source == highest);
+    highest = source > highest ? source : highest;
+  }
+  if (hark_options_source(set, lengths[0].name) < highest) config->train.steps = 0;
+  if (hark_options_source(set, lengths[1].name) < highest) config->train.epochs = 0;
+  if (hark_options_source(set, lengths[2].name) < highest) config->train.tokens = 0;
+  if (count > 1) {
+    HARK_TRY(hark_options_complain(context, set, "train.steps train.epochs train.tokens",
+                                   "only one of steps, epochs and tokens can give the length, %d do", count));
+  }
+  if (count == 0) config->train.steps = STEPS_DEFAULT;
+  return HARK_OK;
+}
+
 hark_status hark_config_finish(hark_context *context, hark_options *set, hark_config *config) {
   if (config->model.key_heads == 0) config->model.key_heads = config->model.heads;
   if (config->model.feed_forward_width == 0) config->model.feed_forward_width = 4 * config->model.width;
@@ -149,12 +175,14 @@ hark_status hark_config_finish(hark_context *context, hark_options *set, hark_co
     HARK_TRY(hark_options_complain(context, set, "model.key_heads model.heads", "heads %" PRId64 " is not divisible by key_heads %" PRId64,
                                    heads, key_heads));
   }
-  const int lengths = (config->train.steps > 0) + (config->train.epochs > 0) + (config->train.tokens > 0);
-  if (lengths > 1) {
-    HARK_TRY(hark_options_complain(context, set, "train.steps train.epochs train.tokens",
-                                   "only one of steps, epochs and tokens can give the length, %d do", lengths));
+  if (config->data.validation_paths.count > 0 && config->data.split != HARK_DIVIDE_FILES) { /* files of their own */
+    const hark_option_source split = hark_options_source(set, "data.split");
+    if (split != HARK_SOURCE_DEFAULT && split == hark_options_source(set, "data.validation_paths")) {
+      HARK_TRY(hark_options_complain(context, set, "data.split data.validation_paths", "files for validation need split files"));
+    }
+    config->data.split = HARK_DIVIDE_FILES;
   }
-  if (lengths == 0) config->train.steps = STEPS_DEFAULT;
+  HARK_TRY(settle_length(context, set, config));
   if (config->train.minimum_rate > config->train.learning_rate) {
     char low[HARK_NUMBER_BYTES], high[HARK_NUMBER_BYTES];
     HARK_TRY(hark_options_complain(context, set, "train.minimum_rate train.learning_rate", "minimum_rate %s is above learning_rate %s",

@@ -73,8 +73,8 @@ typedef struct hark_config {
 
 extern const hark_option_table hark_config_table;
 
-/* Puts derived values in place (key_heads, feed_forward_width, minimum_rate, steps where neither epochs nor tokens are given) and adds a
- * problem for every combination that cannot work. Errors: HARK_OUT_OF_MEMORY; problems are found by hark_options_finish(). */
+/* Puts derived values in place (key_heads, feed_forward_width, minimum_rate, split where files for validation are given, steps where neither
+ * epochs nor tokens are) and adds a problem for every combination that cannot work. Errors: HARK_OUT_OF_MEMORY; problems are found by hark_options_finish(). */
 HARK_MUST_CHECK hark_status hark_config_finish(hark_context *context, hark_options *options, hark_config *config);
 
 #endif

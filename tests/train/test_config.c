@@ -87,11 +87,13 @@ static void derived_values_take_their_places(void **state) {
   (void)state;
   set("model.heads", "8");
   set("train.learning_rate", "0.5");
+  set("data.validation_paths", "a");
   assert_fine(context, hark_config_finish(context, options, &config));
   assert_int_equal(config.model.key_heads, 8);
   assert_int_equal(config.model.feed_forward_width, 2048);
   assert_true(config.train.minimum_rate == 0.05);
   assert_true(config.train.steps > 0);
+  assert_int_equal(config.data.split, HARK_DIVIDE_FILES);
   assert_int_equal(hark_options_problem_count(options), 0);
 }
 
@@ -105,6 +107,7 @@ static void combinations_that_cannot_work_are_told(void **state) {
       {{{"model.width", "12"}, {"model.heads", "4"}}, "rotary positions need an even head dimension, width / heads is 3"},
       {{{"model.heads", "4"}, {"model.key_heads", "3"}}, "heads 4 is not divisible by key_heads 3"},
       {{{"train.steps", "4"}, {"train.epochs", "1"}}, "only one of steps, epochs and tokens"},
+      {{{"data.split", "tail"}, {"data.validation_paths", "a"}}, "files for validation need split files"},
       {{{"train.minimum_rate", "1"}}, "minimum_rate 1 is above learning_rate 0.001"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -115,6 +118,16 @@ static void combinations_that_cannot_work_are_told(void **state) {
     end(state);
     begin(state);
   }
+}
+
+static void the_command_line_replaces_the_length_of_a_file(void **state) {
+  (void)state;
+  set("train.steps", "100");
+  assert_fine(context, hark_options_set(context, options, "train.tokens", "8e6", "--tokens", HARK_SOURCE_COMMAND));
+  assert_fine(context, hark_config_finish(context, options, &config));
+  assert_int_equal(hark_options_problem_count(options), 0);
+  assert_int_equal(config.train.steps, 0);
+  assert_int_equal(config.train.tokens, 8000000);
 }
 
 /* Every option refuses what is not of its type and what lies outside its range. */
@@ -153,8 +166,8 @@ static void the_reference_is_up_to_date(void **state) {
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
 int main(void) {
-  const struct CMUnitTest tests[] = {TEST(words_mean_what_the_code_compares_with), TEST(derived_values_take_their_places),
-                                     TEST(combinations_that_cannot_work_are_told), TEST(every_option_refuses_bad_values),
-                                     TEST(the_reference_is_up_to_date)};
+  const struct CMUnitTest tests[] = {TEST(words_mean_what_the_code_compares_with),         TEST(derived_values_take_their_places),
+                                     TEST(combinations_that_cannot_work_are_told),         TEST(every_option_refuses_bad_values),
+                                     TEST(the_command_line_replaces_the_length_of_a_file), TEST(the_reference_is_up_to_date)};
   return cmocka_run_group_tests_name("config", tests, NULL, NULL);
 }
