@@ -277,6 +277,7 @@ static void evaluation_sees_every_target_once(void **state) {
         int64_t next = 1, real, sum = 0;
         assert_fine(f.context, hark_evaluation_create(f.context, f.corpus, HARK_SPLIT_VALIDATION, length, &e));
         assert_int_equal(e.targets, tokens - 1);
+        assert_int_equal(e.windows, hark_ceil_div(tokens - 1, length));
         for (int64_t first = 0; first < e.windows; first += rows) {
           assert_fine(f.context, hark_evaluation_read(f.context, &e, first, rows, inputs, targets, &real));
           sum += real;

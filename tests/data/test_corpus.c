@@ -254,6 +254,8 @@ static void faults_have_a_place(void **state) {
   settings.tokenizer_kind = "bytes";
   corpus = open_corpus(&f, &settings);
   assert_int_equal(hark_corpus_counts(corpus, HARK_SPLIT_TRAINING).tokens, 7);
+  assert_int_equal(hark_corpus_counts(corpus, HARK_SPLIT_TRAINING).bytes, 7);
+  assert_int_equal(hark_corpus_counts(corpus, HARK_SPLIT_TRAINING).characters, 6);
   hark_corpus_close(f.context, &corpus);
   fixture_close(&f);
 }

@@ -83,6 +83,21 @@ static void unchanged_text_is_read_once(void **state) {
   fixture_close(&f);
 }
 
+/* A change within one tick of the file system's clock leaves the time as it was: a recent time alone is not believed. */
+static void recent_times_are_not_believed(void **state) {
+  (void)state;
+  fixture f;
+  fixture_open(&f);
+  hark_source_list sources = {0};
+  assert_fine(f.context, hark_sources_find(f.context, &f.settings, &sources));
+  expect(&f, false, first_text);
+  test_file_write_text(f.folder, "text", second_text);
+  test_file_set_time(f.text, sources.items[0].modified_seconds, sources.items[0].modified_nanoseconds);
+  expect(&f, false, second_text);
+  hark_sources_free(f.context, &sources);
+  fixture_close(&f);
+}
+
 static void changed_text_is_read_again(void **state) {
   (void)state;
   fixture f;
@@ -220,6 +235,48 @@ static void damage_is_found(void **state) {
   fixture_close(&f);
 }
 
+/* Files whose checksums are right and whose contents are not: made by the functions that write them, from wrong information. */
+static void contradictions_are_refused(void **state) {
+  (void)state;
+  static const hark_token_document good = {.bytes = 4, .count = 4};
+  static const struct {
+    hark_token_document document;
+    int64_t vocabulary_size, offset;
+    hark_status status;
+  } cases[] = {
+      {{.bytes = 4, .count = 4}, 20, 16, HARK_OK},
+      {{.bytes = 4, .count = 3}, 20, 16, HARK_BAD_FILE},
+      {{.bytes = 4, .count = 5}, 20, 16, HARK_BAD_FILE},
+      {{.bytes = 4, .first = 1, .count = 4}, 20, 16, HARK_BAD_FILE},
+      {{.bytes = 4, .first = -1, .count = 4}, 20, 16, HARK_BAD_FILE},
+      {{.bytes = -4, .count = 4}, 20, 16, HARK_BAD_FILE},
+      {{.bytes = 4, .count = 4, .source = 1}, 20, 16, HARK_BAD_FILE},
+      {{.bytes = 4, .count = 4, .source = -1}, 20, 16, HARK_BAD_FILE},
+      {good, 257, 16, HARK_BAD_FILE}, /* would need two bytes a token */
+      {good, 4, 16, HARK_BAD_FILE},   /* fewer than the reserved */
+      {good, 20, 17, HARK_BAD_FILE},
+  };
+  fixture f;
+  fixture_open(&f);
+  hark_source_list sources = {0};
+  assert_fine(f.context, hark_sources_find(f.context, &f.settings, &sources));
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    const char *path = test_path(f.folder, "tokens");
+    hark_token_file_info info = {.token_bytes = 1, .vocabulary_size = cases[i].vocabulary_size};
+    info.split[HARK_SPLIT_TRAINING] = (hark_token_split){.offset = cases[i].offset, .counts = {.tokens = 4, .documents = 1}};
+    info.split[HARK_SPLIT_VALIDATION].offset = HARK_TOKEN_FILE_HEADER_BYTES + 4;
+    hark_writer writer = {0};
+    assert_fine(f.context, hark_writer_open(f.context, &writer, path));
+    assert_fine(f.context, hark_token_file_write_header(f.context, &writer, 1));
+    assert_fine(f.context, hark_writer_append(f.context, &writer, "\5\5\5\5", 4));
+    assert_fine(f.context, hark_token_file_write_index(f.context, &writer, &info, &cases[i].document, &sources, "{}", 2));
+    assert_fine(f.context, hark_writer_commit(f.context, &writer, NULL));
+    if (open_index(&f, path) != cases[i].status) fail_msg("case %zu: %s", i, hark_context_message(f.context));
+  }
+  hark_sources_free(f.context, &sources);
+  fixture_close(&f);
+}
+
 /* A sparse file of 5 * 2^30 tokens in the place of the cache: counts, windows and evaluation beyond 32 bits, by reads alone. */
 static void corpora_may_be_larger_than_memory(void **state) {
   (void)state;
@@ -288,12 +345,10 @@ static void corpora_may_be_larger_than_memory(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(unchanged_text_is_read_once),
-      cmocka_unit_test(changed_text_is_read_again),
-      cmocka_unit_test(old_times_are_believed),
-      cmocka_unit_test(a_stored_vocabulary_finds_the_tokens),
-      cmocka_unit_test(damage_is_found),
-      cmocka_unit_test(corpora_may_be_larger_than_memory),
+      cmocka_unit_test(unchanged_text_is_read_once),          cmocka_unit_test(changed_text_is_read_again),
+      cmocka_unit_test(recent_times_are_not_believed),        cmocka_unit_test(old_times_are_believed),
+      cmocka_unit_test(a_stored_vocabulary_finds_the_tokens), cmocka_unit_test(damage_is_found),
+      cmocka_unit_test(contradictions_are_refused),           cmocka_unit_test(corpora_may_be_larger_than_memory),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
