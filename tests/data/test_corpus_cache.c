@@ -238,7 +238,6 @@ static void damage_is_found(void **state) {
 /* Files whose checksums are right and whose contents are not: made by the functions that write them, from wrong information. */
 static void contradictions_are_refused(void **state) {
   (void)state;
-  static const hark_token_document good = {.bytes = 4, .count = 4};
   static const struct {
     hark_token_document document;
     int64_t vocabulary_size, offset;
@@ -252,9 +251,9 @@ static void contradictions_are_refused(void **state) {
       {{.bytes = -4, .count = 4}, 20, 16, HARK_BAD_FILE},
       {{.bytes = 4, .count = 4, .source = 1}, 20, 16, HARK_BAD_FILE},
       {{.bytes = 4, .count = 4, .source = -1}, 20, 16, HARK_BAD_FILE},
-      {good, 257, 16, HARK_BAD_FILE}, /* would need two bytes a token */
-      {good, 4, 16, HARK_BAD_FILE},   /* fewer than the reserved */
-      {good, 20, 17, HARK_BAD_FILE},
+      {{.bytes = 4, .count = 4}, 257, 16, HARK_BAD_FILE}, /* would need two bytes a token */
+      {{.bytes = 4, .count = 4}, 4, 16, HARK_BAD_FILE},   /* fewer than the reserved */
+      {{.bytes = 4, .count = 4}, 20, 17, HARK_BAD_FILE},
   };
   fixture f;
   fixture_open(&f);
