@@ -33,7 +33,8 @@ foreach(source ${HARK_TEST_SOURCES})
     add_dependencies(${target} hark_command)
   endif()
   add_test(NAME ${folder}/${short} COMMAND ${target} WORKING_DIRECTORY ${PROJECT_BINARY_DIR}/tests/${folder})
-  set_tests_properties(${folder}/${short} PROPERTIES TIMEOUT ${HARK_TEST_TIMEOUT_SECONDS})
+  # Tests run side by side, with more threads than cores: waiting threads must not spin.
+  set_tests_properties(${folder}/${short} PROPERTIES TIMEOUT ${HARK_TEST_TIMEOUT_SECONDS} ENVIRONMENT OMP_WAIT_POLICY=passive)
 endforeach()
 
 # Rules of the tree itself. Sanitizers add globals of their own to the library.

@@ -13,7 +13,7 @@
 static void drop_gradient(hark_tape *tape, hark_value number) {
   tape_value *value = tape_value_at(tape, number);
   if (value->gradient_storage == 0) return;
-  tape_storage_drop(tape, value->gradient_storage);
+  hark_tape_storage_drop(tape, value->gradient_storage);
   value->gradient_storage = 0;
   value->gradient = (hark_tensor){0};
 }
@@ -31,11 +31,11 @@ static hark_status own_gradient(hark_tape *tape, hark_value number) {
   if (tape->storages[shared].references == 1) return HARK_OK;
   const size_t bytes = tape_tensor_bytes(&tape_value_at(tape, number)->tensor);
   int32_t storage = 0;
-  HARK_TRY(tape_storage_take(tape, bytes, &storage));
+  HARK_TRY(hark_tape_storage_take(tape, bytes, &storage));
   if (!tape->pool->shape_only)
     HARK_TRY(hark_backend_copy(tape->context, tape_storage_memory(tape, storage), tape_storage_memory(tape, shared), bytes));
   set_gradient(tape, tape_value_at(tape, number), storage);
-  tape_storage_drop(tape, shared);
+  hark_tape_storage_drop(tape, shared);
   return HARK_OK;
 }
 
@@ -53,7 +53,7 @@ static hark_status prepare_gradient(hark_tape *tape, const tape_node *node, int 
   const bool exists = leaf || tape_value_at(tape, number)->gradient_storage != 0;
   if (!exists && (node->op->gradient_passes >> i & 1u)) {
     const int32_t storage = tape_value_at(tape, node->outputs[0])->gradient_storage;
-    tape_storage_hold(tape, storage);
+    hark_tape_storage_hold(tape, storage);
     set_gradient(tape, tape_value_at(tape, number), storage);
     *passed = true;
     return HARK_OK;
@@ -62,11 +62,11 @@ static hark_status prepare_gradient(hark_tape *tape, const tape_node *node, int 
     if (!leaf) HARK_TRY(own_gradient(tape, number));
     call->accumulate |= 1u << i;
   } else if (may_overwrite_input(tape, node, i)) {
-    tape_storage_hold(tape, node->kept[i]);
+    hark_tape_storage_hold(tape, node->kept[i]);
     set_gradient(tape, tape_value_at(tape, number), node->kept[i]);
   } else {
     int32_t storage = 0;
-    HARK_TRY(tape_storage_take(tape, tape_tensor_bytes(&tape_value_at(tape, number)->tensor), &storage));
+    HARK_TRY(hark_tape_storage_take(tape, tape_tensor_bytes(&tape_value_at(tape, number)->tensor), &storage));
     set_gradient(tape, tape_value_at(tape, number), storage);
   }
   call->input_gradients[i] = tape_value_at(tape, number)->gradient;
@@ -113,7 +113,7 @@ static hark_status run_node(hark_tape *tape, const tape_node *node) {
     bool passed = false;
     if (is_repeated(node, i)) {
       call.input_gradients[i] = tape_value_at(tape, node->inputs[i])->tensor;
-      HARK_TRY(tape_storage_take(tape, tape_tensor_bytes(&call.input_gradients[i]), &repeated[i]));
+      HARK_TRY(hark_tape_storage_take(tape, tape_tensor_bytes(&call.input_gradients[i]), &repeated[i]));
       call.input_gradients[i].data = tape_storage_memory(tape, repeated[i]);
       computed++;
       continue;
@@ -133,7 +133,7 @@ static hark_status run_node(hark_tape *tape, const tape_node *node) {
     /* adding needs the first gradient private, which the passing of gradients may have shared */
     if (tape_value_at(tape, node->inputs[i])->storage != 0) HARK_TRY(own_gradient(tape, node->inputs[i]));
     HARK_TRY(add_repeated(tape, &tape_value_at(tape, node->inputs[i])->gradient, &call.input_gradients[i]));
-    tape_storage_drop(tape, repeated[i]);
+    hark_tape_storage_drop(tape, repeated[i]);
   }
   if (op->operations != NULL) tape->operations += op->operations(call.attributes, call.inputs, call.input_count, true);
   return HARK_OK;
@@ -165,17 +165,17 @@ static hark_status run_segment(hark_tape *tape, const tape_node *node) {
   for (int i = 0; i < node->input_count; i++) tape_value_at(tape, node->inputs[i])->held = held[i];
   tape->first_own = own;
   tape->operations = operations;
-  return tape_backward_nodes(tape, first_node);
+  return hark_tape_backward_nodes(tape, first_node);
 }
 
-hark_status tape_backward_nodes(hark_tape *tape, int32_t first) {
+hark_status hark_tape_backward_nodes(hark_tape *tape, int32_t first) {
   while (tape->node_count > first) {
     tape_node node = tape->nodes[--tape->node_count];
     bool any = false;
     for (int i = 0; i < node.output_count; i++) any = any || tape_value_at(tape, node.outputs[i])->gradient.type != HARK_NONE;
     if (any) HARK_TRY(node.op != NULL ? run_node(tape, &node) : run_segment(tape, &node));
     for (int i = 0; i < node.output_count; i++) drop_gradient(tape, node.outputs[i]);
-    tape_node_drop(tape, &node);
+    hark_tape_node_drop(tape, &node);
   }
   return HARK_OK;
 }
@@ -190,11 +190,11 @@ hark_status hark_tape_backward(hark_tape *tape, hark_value loss, double seed) {
   if (!tape_value_at(tape, loss)->wants_gradient)
     return hark_fail(context, HARK_INVALID_ARGUMENT, "backward: the loss depends on no leaf that wants a gradient, or was not recorded");
   int32_t storage = 0;
-  HARK_TRY(tape_storage_take(tape, tape_tensor_bytes(&tensor), &storage));
+  HARK_TRY(hark_tape_storage_take(tape, tape_tensor_bytes(&tensor), &storage));
   set_gradient(tape, tape_value_at(tape, loss), storage);
   if (!tape->pool->shape_only) {
     const float narrow = (float)seed;
     HARK_TRY(hark_tensor_write(context, &tape_value_at(tape, loss)->gradient, tensor.type == HARK_F32 ? (const void *)&narrow : &seed));
   }
-  return tape_backward_nodes(tape, 0);
+  return hark_tape_backward_nodes(tape, 0);
 }

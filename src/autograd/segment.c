@@ -27,16 +27,16 @@ hark_status hark_tape_segment(hark_tape *tape, hark_tape_segment_build *build, c
   if (!recording) return HARK_OK;
 
   tape_node node = {.build = build, .input_count = input_count, .output_count = output_count};
-  HARK_TRY(tape_copy_bytes(tape, closure, closure_bytes, &node.attributes));
+  HARK_TRY(hark_tape_copy_bytes(tape, closure, closure_bytes, &node.attributes));
   for (int i = 0; i < input_count; i++) {
     node.inputs[i] = inputs[i];
     if (inputs[i] == 0) continue;
     node.kept[i] = tape_value_at(tape, inputs[i])->storage;
-    tape_storage_hold(tape, node.kept[i]);
+    hark_tape_storage_hold(tape, node.kept[i]);
   }
   for (int i = 0; i < output_count; i++) {
     node.outputs[i] = outputs[i];
     tape_value_at(tape, outputs[i])->wants_gradient = true;
   }
-  return tape_node_add(tape, &node);
+  return hark_tape_node_add(tape, &node);
 }

@@ -71,7 +71,7 @@ void hark_tape_set_recording(hark_tape *tape, bool recording) { tape->recording 
 
 double hark_tape_operations(const hark_tape *tape) { return tape->operations; }
 
-hark_status tape_storage_take(hark_tape *tape, size_t bytes, int32_t *out) {
+hark_status hark_tape_storage_take(hark_tape *tape, size_t bytes, int32_t *out) {
   *out = 0;
   HARK_TRY(hark_grow(tape->context, (void **)&tape->storages, &tape->storage_capacity, tape->storage_count + 1, sizeof *tape->storages));
   tape_storage storage = {.references = 1};
@@ -81,16 +81,16 @@ hark_status tape_storage_take(hark_tape *tape, size_t bytes, int32_t *out) {
   return HARK_OK;
 }
 
-void tape_storage_hold(hark_tape *tape, int32_t storage) {
+void hark_tape_storage_hold(hark_tape *tape, int32_t storage) {
   if (storage != 0) tape->storages[storage].references++;
 }
 
-void tape_storage_drop(hark_tape *tape, int32_t storage) {
+void hark_tape_storage_drop(hark_tape *tape, int32_t storage) {
   if (storage == 0) return;
   if (--tape->storages[storage].references == 0) hark_pool_give(tape->pool, &tape->storages[storage].memory);
 }
 
-hark_status tape_value_new(hark_tape *tape, const tape_value *value, hark_value *out) {
+hark_status hark_tape_value_new(hark_tape *tape, const tape_value *value, hark_value *out) {
   *out = 0;
   HARK_TRY(hark_grow(tape->context, (void **)&tape->values, &tape->value_capacity, tape->value_count + 1, sizeof *tape->values));
   *out = tape->value_count++;
@@ -104,7 +104,7 @@ hark_status hark_tape_leaf(hark_tape *tape, const hark_tensor *data, const hark_
       .tensor = *data, .gradient = gradient != NULL ? *gradient : (hark_tensor){0}, .held = true, .wants_gradient = gradient != NULL};
   if (gradient != NULL && (gradient->type != data->type || hark_tensor_count(gradient) != hark_tensor_count(data)))
     return hark_fail(tape->context, HARK_SHAPE_MISMATCH, "leaf: gradient and data differ in type or shape");
-  return tape_value_new(tape, &value, out);
+  return hark_tape_value_new(tape, &value, out);
 }
 
 const hark_tensor *hark_tape_tensor(const hark_tape *tape, hark_value value) { return &tape->values[value].tensor; }
@@ -114,10 +114,10 @@ void hark_tape_release(hark_tape *tape, hark_value number) {
   tape_value *value = tape_value_at(tape, number);
   if (!value->held) return;
   value->held = false;
-  tape_storage_drop(tape, value->storage);
+  hark_tape_storage_drop(tape, value->storage);
 }
 
-hark_status tape_copy_bytes(hark_tape *tape, const void *data, size_t bytes, void **out) {
+hark_status hark_tape_copy_bytes(hark_tape *tape, const void *data, size_t bytes, void **out) {
   *out = NULL;
   if (bytes == 0) return HARK_OK;
   const size_t wanted = hark_align_up(bytes);
@@ -156,34 +156,34 @@ static hark_status new_output(hark_tape *tape, const hark_tensor *described, boo
   tape_value value = {.tensor = *described, .held = true, .wants_gradient = wants_gradient};
   if (overwrites != 0) {
     value.storage = tape_value_at(tape, overwrites)->storage;
-    tape_storage_hold(tape, value.storage);
+    hark_tape_storage_hold(tape, value.storage);
   } else {
-    HARK_TRY(tape_storage_take(tape, tape_tensor_bytes(described), &value.storage));
+    HARK_TRY(hark_tape_storage_take(tape, tape_tensor_bytes(described), &value.storage));
   }
   value.tensor.data = tape_storage_memory(tape, value.storage);
-  return tape_value_new(tape, &value, out);
+  return hark_tape_value_new(tape, &value, out);
 }
 
 /* Keeps what the backward will read: the storages of the inputs and outputs that the record names. */
 static hark_status record_node(hark_tape *tape, tape_node *node, const hark_operator *op, const void *attributes) {
-  HARK_TRY(tape_copy_bytes(tape, attributes, op->attributes_size, &node->attributes));
+  HARK_TRY(hark_tape_copy_bytes(tape, attributes, op->attributes_size, &node->attributes));
   for (int i = 0; i < node->input_count; i++)
     if (node->inputs[i] != 0 && (op->backward_inputs >> i & 1u)) node->kept[i] = tape_value_at(tape, node->inputs[i])->storage;
   for (int i = 0; i < node->output_count; i++)
     if (op->backward_outputs >> i & 1u) node->kept[HARK_MAX_INPUTS + i] = tape_value_at(tape, node->outputs[i])->storage;
-  for (int i = 0; i < HARK_MAX_INPUTS + HARK_MAX_OUTPUTS; i++) tape_storage_hold(tape, node->kept[i]);
-  return tape_node_add(tape, node);
+  for (int i = 0; i < HARK_MAX_INPUTS + HARK_MAX_OUTPUTS; i++) hark_tape_storage_hold(tape, node->kept[i]);
+  return hark_tape_node_add(tape, node);
 }
 
-hark_status tape_node_add(hark_tape *tape, const tape_node *node) {
+hark_status hark_tape_node_add(hark_tape *tape, const tape_node *node) {
   HARK_TRY(hark_grow(tape->context, (void **)&tape->nodes, &tape->node_capacity, tape->node_count + 1, sizeof *tape->nodes));
   tape->nodes[tape->node_count++] = *node;
   return HARK_OK;
 }
 
-void tape_node_drop(hark_tape *tape, tape_node *node) {
-  for (int i = 0; i < HARK_MAX_INPUTS + HARK_MAX_OUTPUTS; i++) tape_storage_drop(tape, node->kept[i]);
-  for (int i = 0; i < HARK_MAX_SAVED; i++) tape_storage_drop(tape, node->saved_storage[i]);
+void hark_tape_node_drop(hark_tape *tape, tape_node *node) {
+  for (int i = 0; i < HARK_MAX_INPUTS + HARK_MAX_OUTPUTS; i++) hark_tape_storage_drop(tape, node->kept[i]);
+  for (int i = 0; i < HARK_MAX_SAVED; i++) hark_tape_storage_drop(tape, node->saved_storage[i]);
 }
 
 hark_status hark_tape_apply(hark_tape *tape, const hark_operator *op, const void *attributes, int input_count, const hark_value *inputs,
@@ -218,7 +218,7 @@ hark_status hark_tape_apply(hark_tape *tape, const hark_operator *op, const void
   }
   for (int i = 0; i < HARK_MAX_SAVED; i++) {
     if (inferred.saved[i].type == HARK_NONE) continue;
-    HARK_TRY(tape_storage_take(tape, tape_tensor_bytes(&inferred.saved[i]), &node.saved_storage[i]));
+    HARK_TRY(hark_tape_storage_take(tape, tape_tensor_bytes(&inferred.saved[i]), &node.saved_storage[i]));
     node.saved[i] = inferred.saved[i];
     node.saved[i].data = tape_storage_memory(tape, node.saved_storage[i]);
     call.saved[i] = node.saved[i];
@@ -234,7 +234,7 @@ hark_status hark_tape_apply(hark_tape *tape, const hark_operator *op, const void
   if (recorded)
     HARK_TRY(record_node(tape, &node, op, attributes));
   else
-    for (int i = 0; i < HARK_MAX_SAVED; i++) tape_storage_drop(tape, node.saved_storage[i]);
+    for (int i = 0; i < HARK_MAX_SAVED; i++) hark_tape_storage_drop(tape, node.saved_storage[i]);
   for (int i = 0; i < input_count; i++)
     if (consumed >> i & 1u) hark_tape_release(tape, inputs[i]);
   memcpy(outputs, node.outputs, (size_t)op->output_count * sizeof *outputs); /* last: they may stand where the inputs stood */

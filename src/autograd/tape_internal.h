@@ -62,25 +62,25 @@ struct hark_tape {
   double operations;
 };
 
-HARK_MUST_CHECK hark_status tape_storage_take(hark_tape *tape, size_t bytes, int32_t *out);
-void tape_storage_hold(hark_tape *tape, int32_t storage);
-void tape_storage_drop(hark_tape *tape, int32_t storage);
+HARK_MUST_CHECK hark_status hark_tape_storage_take(hark_tape *tape, size_t bytes, int32_t *out);
+void hark_tape_storage_hold(hark_tape *tape, int32_t storage);
+void hark_tape_storage_drop(hark_tape *tape, int32_t storage);
 static inline void *tape_storage_memory(const hark_tape *tape, int32_t storage) { return tape->storages[storage].memory.memory; }
 
-HARK_MUST_CHECK hark_status tape_value_new(hark_tape *tape, const tape_value *value, hark_value *out);
+HARK_MUST_CHECK hark_status hark_tape_value_new(hark_tape *tape, const tape_value *value, hark_value *out);
 static inline tape_value *tape_value_at(const hark_tape *tape, hark_value value) { return &tape->values[value]; }
 static inline size_t tape_tensor_bytes(const hark_tensor *tensor) {
   return (size_t)hark_tensor_count(tensor) * hark_type_bytes(tensor->type);
 }
 
 /* Copies plain data into the tape until the next reset; *out is NULL for 0 bytes. */
-HARK_MUST_CHECK hark_status tape_copy_bytes(hark_tape *tape, const void *data, size_t bytes, void **out);
-HARK_MUST_CHECK hark_status tape_node_add(hark_tape *tape, const tape_node *node);
+HARK_MUST_CHECK hark_status hark_tape_copy_bytes(hark_tape *tape, const void *data, size_t bytes, void **out);
+HARK_MUST_CHECK hark_status hark_tape_node_add(hark_tape *tape, const tape_node *node);
 
 /* Runs the nodes from `first` to the end of the list backwards and forgets them. */
-HARK_MUST_CHECK hark_status tape_backward_nodes(hark_tape *tape, int32_t first);
+HARK_MUST_CHECK hark_status hark_tape_backward_nodes(hark_tape *tape, int32_t first);
 
 /* Releases everything that a node keeps. */
-void tape_node_drop(hark_tape *tape, tape_node *node);
+void hark_tape_node_drop(hark_tape *tape, tape_node *node);
 
 #endif
