@@ -12,6 +12,7 @@
 
 #define FIRST_POINTS 256
 #define LABEL_COLUMNS 10 /* of the numbers beside the vertical axis */
+#define AXIS_DIGITS 4    /* that are shown of them */
 #define LEAST_COLUMNS 24
 #define LEAST_ROWS 6
 
@@ -85,9 +86,9 @@ static int cell(double value, double low, double high, int cells) {
 
 static void axis_number(double value, hark_text *text) {
   char rounded[HARK_NUMBER_BYTES];
-  double scale = 1;
   const double size = fabs(value);
-  for (double at = size; at > 0 && at < 1000 && scale < 1e12; at *= 10) scale *= 10; /* four digits */
+  const double decimals = size > 0 ? fmin(fmax(AXIS_DIGITS - 1 - floor(log10(size)), 0), 12) : 0;
+  const double scale = pow(10, decimals);
   hark_text_append(text, "%*.*s", LABEL_COLUMNS, LABEL_COLUMNS, hark_number_print(round(value * scale) / scale, rounded));
 }
 
