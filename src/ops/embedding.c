@@ -1,7 +1,7 @@
 /* embedding.c - y[n, :] = table[id[n], :].
  *
- * ids i32, N of them; table [V, D]; y [N, D]. Gradient: dtable[v, :] = sum over n with id[n] = v of dy[n, :], added in increasing n, so that
- * its bits do not depend on the threads: the rows are first sorted by id, stably, in the workspace.
+ * ids i32, N of them; table [V, D]; y [N, D]. Gradient: dtable[v, :] = sum over n with id[n] = v of dy[n, :], added in increasing n, so
+ * that its bits do not depend on the threads: the rows are first sorted by id, stably, in the workspace.
  * N D additions backward, none forward.
  */
 #include <inttypes.h>

@@ -28,7 +28,7 @@ static hark_status forward(hark_context *context, const hark_call *call) {
   return HARK_OK;
 }
 
-/* y = a s(a) b: da = dy b s (1 + a (1 - s)), db = dy a s; both inputs are read before either gradient, which may lie over them, is written */
+/* y = a s(a) b: da = dy b s (1 + a (1 - s)), db = dy a s. The gradients may lie over the inputs, which are read before either is written. */
 static void backward_range(const hark_call *call, int64_t first, int64_t last) {
   const hark_numbers a = hark_numbers_of(&call->inputs[INPUT_A]), b = hark_numbers_of(&call->inputs[INPUT_B]);
   const hark_numbers dy = hark_numbers_of(&call->output_gradients[0]);

@@ -1,7 +1,7 @@
 /* pool.c - y[b, :] = mean, maximum, first or last of the rows x[b, 0 .. length_b - 1, :].
  *
- * x [B, L, D]; lengths i64 [B] or absent (all L rows); y [B, D]. A sequence of length 0 gives zeros and zero gradients; rows behind the length
- * are not read, and their gradient is zero. The maximum saves the row it was found in, i64 [B, D] (of equal ones the first; a NaN counts as
+ * x [B, L, D]; lengths i64 [B] or absent (all L rows); y [B, D]. A sequence of length 0 gives zeros and zero gradients; rows behind the
+ * length are not read, and their gradient is zero. The maximum saves the row it was found in, i64 [B, D] (of equal ones the first; a NaN counts as
  * largest; -1: none), so that the backward needs no x.
  * Gradients: mean dx[b, l] = dy[b] / length_b; the others give dy[b] to the row that was chosen.
  */

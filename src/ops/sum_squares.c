@@ -1,7 +1,7 @@
 /* sum_squares.c - y = sum over all elements of x^2, in f64: the square of the gradient's norm.
  *
- * x of any shape, y f64 [1]. 2 n operations. The elements are cut into at most HARK_DEFINITION_PARTIALS ranges whose bounds depend on n alone,
- * and the ranges' sums are added in order, so that the bits do not depend on the threads. Not differentiable.
+ * x of any shape, y f64 [1]. 2 n operations. The elements are cut into at most HARK_DEFINITION_PARTIALS ranges whose bounds depend on n
+ * alone, and the ranges' sums are added in order, so that the bits do not depend on the threads. Not differentiable.
  */
 #include "ops/definition.h"
 

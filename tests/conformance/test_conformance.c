@@ -3,8 +3,8 @@
  * Bound: a result that is a sum of t terms of size s, each rounded, is off by at most about t eps s. t is the record's terms(), to which
  * ELEMENTARY is added for the chain of elementary functions and roundings around the sum (vectorised exponentials are good to 4 eps, and no
  * record chains more than four of them). s is the largest magnitude that the tensor takes in several draws of the inputs, so that a result
- * that happens to cancel is not held against terms that do not. A gradient that is zero in every draw (of the one feature of a layer_norm) is
- * one whose terms always cancel: inputs and output gradients being of size one, so are they.
+ * that happens to cancel is not held against terms that do not. A gradient that is zero in every draw (of the one feature of a layer_norm)
+ * is one whose terms always cancel: inputs and output gradients being of size one, so are they.
  *
  * Rerun one case: test_conformance 'layer_norm:wide:cpu:avx2'.
  */

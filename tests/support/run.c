@@ -211,8 +211,8 @@ static void check_sentinels(test_run *run) {
   }
 }
 
-/* Runs the kernel in a poisoned workspace of exactly the size that infer asked for. Blocks named in `may_change` (a bit an input) aside, the
- * inputs must keep their bytes. */
+/* Runs the kernel in a poisoned workspace of exactly the size that infer asked for. Blocks named in `may_change` (a bit an input) aside,
+ * the inputs must keep their bytes. */
 static void run_kernel(test_run *run, hark_call *call, bool backward, unsigned may_change) {
   unsigned char *before[HARK_MAX_INPUTS] = {NULL};
   for (int i = 0; i < HARK_MAX_INPUTS; i++) {

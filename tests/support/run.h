@@ -1,7 +1,7 @@
 /* run.h - one sample of one operator record, run forward and backward on some context, with everything that a kernel must not do watched.
  *
- * Every tensor lies between sentinels; outputs, gradients and workspace hold NaN beforehand; inputs must come out unchanged; the backward sees
- * only the data of the inputs and outputs that the record names. A breach fails the test and prints the string that reruns the case.
+ * Every tensor lies between sentinels; outputs, gradients and workspace hold NaN beforehand; inputs must come out unchanged; the backward
+ * sees only the data of the inputs and outputs that the record names. A breach fails the test and prints the string that reruns the case.
  */
 #ifndef HARK_TESTS_SUPPORT_RUN_H
 #define HARK_TESTS_SUPPORT_RUN_H
