@@ -26,25 +26,11 @@ find . -path "./$build" -prune -o -path './build*' -prune -o -path ./.git -prune
   -type f \( -name '*.c' -o -name '*.h' -o -name '*.md' -o -name '*.sh' -o -name '*.cmake' -o -name '*.py' \) -print | LC_ALL=C sort |
   while IFS= read -r file; do cat "$file"; done >"$demo/text.txt"
 
-# Nats a character that the best guess needs without looking, and with a look at the character before. Bytes from 128 to 191 continue one.
-entropies=$(od -An -v -tu1 -w1 "$demo/text.txt" | LC_ALL=C awk '
-  function count() { if (seen) { one[code]++; n++; if (n > 1) pair[before, code]++; before = code } }
-  { byte = $1 + 0; if (byte >= 128 && byte < 192) code = code * 64 + byte - 128; else { count(); code = byte; seen = 1 } }
-  END {
-    count()
-    for (c in one) { h1 -= one[c] * log(one[c] / n); distinct++ }
-    for (p in pair) h2 -= pair[p] * log(pair[p] / (n - 1))
-    printf "%d %d %.3f %.3f %.3f\n", n, distinct, log(distinct), h1 / n, h2 / (n - 1) - h1 / n
-  }')
-# shellcheck disable=SC2086 # five words
-set -- $entropies
-characters=$1 uniform=$3 single=$4 pairs=$5
-echo "The text: this repository's sources and documents, $characters characters, $2 distinct."
-echo "Nats a character: $uniform knowing nothing, $single knowing how frequent each character is, $pairs knowing the one before as well."
+echo "The text: this repository's sources and documents, $(wc -c <"$demo/text.txt") bytes."
 
 # How many steps fit into the time decides the schedule of the learning rate.
 # shellcheck disable=SC2086 # words
-speed=$("$hark" bench step $model --vocabulary "$2" --steps 5 --json | sed -n 's/.*"tokens_per_second":\([0-9]*\).*/\1/p')
+speed=$("$hark" bench step $model --vocabulary 128 --steps 5 --json | sed -n 's/.*"tokens_per_second":\([0-9]*\).*/\1/p')
 steps=$((speed * seconds * 9 / 10 / (context * batch)))
 [ "$steps" -ge 20 ] || steps=20
 echo "This machine does about $speed tokens a second, so $steps steps fit into $seconds seconds."
@@ -64,12 +50,13 @@ echo "--------------------------------------------------------------------------
 echo
 echo "-----------------------------------------------------------------------------"
 
-loss=$(sed -n 's/.*"val\/loss": *\([0-9.eE+-]*\).*/\1/p' "$run/metrics.jsonl" | tail -n 1)
-awk -v loss="$loss" -v uniform="$uniform" -v single="$single" -v pairs="$pairs" 'BEGIN {
+number() { sed -n "s|.*\"$1\": *\\([0-9.eE+-]*\\).*|\\1|p" "$run/metrics.jsonl" | tail -n 1; }
+awk -v loss="$(number val/loss)" -v single="$(number val/entropy)" -v pairs="$(number val/pair_entropy)" 'BEGIN {
   printf "Validation loss: %.3f nats a character (%.2f bits), on text that it never saw.\n", loss, loss / log(2)
-  if (loss < pairs) printf "That beats the table of character pairs (%.3f) by %.0f %%: it looks further back than one character.\n", pairs, 100 * (1 - loss / pairs)
-  else if (loss < single) printf "That lies between single characters (%.3f) and pairs of characters (%.3f): give it more time.\n", single, pairs
-  else printf "Single characters alone would reach %.3f: give it more time.\n", single
+  printf "Guessing from the frequencies of characters reaches %.3f, from those of pairs %.3f.\n", single, pairs
+  if (loss < pairs) printf "It beats the pairs by %.0f %%: it looks further back than one character.\n", 100 * (1 - loss / pairs)
+  else if (loss < single) printf "It has learned more than frequencies, but not yet the pairs: give it more time.\n"
+  else printf "It has not learned the frequencies yet: give it more time.\n"
 }'
 cat <<END
 

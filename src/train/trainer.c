@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <time.h>
 
+#include "data/statistics.h"
 #include "io/jsonl.h"
 #include "train/schedule.h"
 
@@ -86,6 +87,19 @@ static hark_status end_line(training_run *trainer) {
   return hark_jsonl_end(trainer->context, &trainer->metrics);
 }
 
+/* What a model has to beat: the entropies of the validation text, as a first line of metrics. */
+static hark_status record_text(training_run *trainer) {
+  hark_text_statistics statistics;
+  HARK_TRY(hark_statistics_measure(trainer->context, trainer->corpus, HARK_SPLIT_VALIDATION, &statistics));
+  begin_line(trainer);
+  hark_jsonl_number(&trainer->metrics, "val/entropy", statistics.entropy);
+  hark_jsonl_number(&trainer->metrics, "val/pair_entropy", statistics.pair_entropy);
+  HARK_TRY(end_line(trainer));
+  say(trainer, "the validation text's frequencies alone reach a loss of %.3f, those of pairs %.3f", statistics.entropy,
+      statistics.pair_entropy);
+  return HARK_OK;
+}
+
 /* Opens text and model and brings both to where the run is. */
 static hark_status prepare(training_run *trainer, bool resume) {
   hark_context *context = trainer->context;
@@ -129,7 +143,7 @@ static hark_status prepare(training_run *trainer, bool resume) {
   say(trainer, "model: %" PRId64 " parameters; memory: weights %.0f, gradients %.0f, moments %.0f, step %.0f MiB",
       hark_parameters_total(&trainer->engine->decoder->parameters), (double)use.weights * mebibyte, (double)use.gradients * mebibyte,
       (double)use.moments * mebibyte, (double)use.step * mebibyte);
-  return HARK_OK;
+  return resume || !trainer->has_validation ? HARK_OK : record_text(trainer);
 }
 
 /* Loss and gradients of one step's windows. */
