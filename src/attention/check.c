@@ -30,10 +30,13 @@ static hark_status check_type(hark_context *context, const expectation *e) {
   return HARK_OK;
 }
 
-/* Strides are not negative, written elements do not repeat, the data is there and aligned to its element. */
+/* Extents and strides are not negative, written elements do not repeat, the data is there and aligned to its element. */
 static hark_status check_place(hark_context *context, const expectation *e) {
   const hark_tensor *tensor = e->tensor;
   for (int i = 0; i < tensor->rank; i++) {
+    if (tensor->shape[i] < 0)
+      return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: %s has extent %" PRId64 " in dimension %d, expected at least 0", e->name,
+                       tensor->shape[i], i);
     if (tensor->shape[i] <= 1) continue;
     if (tensor->stride[i] < 0 || (e->written && tensor->stride[i] == 0))
       return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: %s has stride %" PRId64 " in dimension %d, expected %s", e->name,

@@ -8,6 +8,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -197,8 +198,68 @@ static void test_forward_alone(void **state) {
     }
 }
 
+/* Two threads, each with a context of its own, execute one plan at the same time on memory of their own. */
+typedef struct shared_plan_run {
+  const attention_machine *machine;
+  const hark_attention_plan *plan;
+  float query[2 * 60 * 8], key[2 * 60 * 8], value[2 * 60 * 8], out[2 * 60 * 8];
+  hark_status status;
+} shared_plan_run;
+
+static void *execute_shared_plan(void *data) {
+  enum { TIMES = 20 };
+  shared_plan_run *run = data;
+  hark_context *context = attention_machine_open(run->machine, 1);
+  const int64_t shape[] = {1, 2, 60, 8};
+  hark_attention_args args = {.struct_size = sizeof args,
+                              .workspace = aligned_alloc(64, hark_attention_plan_sizes(run->plan).forward_workspace)};
+  run->status = hark_tensor_wrap(context, run->query, HARK_F32, 4, shape, NULL, &args.query);
+  if (run->status == HARK_OK) run->status = hark_tensor_wrap(context, run->key, HARK_F32, 4, shape, NULL, &args.key);
+  if (run->status == HARK_OK) run->status = hark_tensor_wrap(context, run->value, HARK_F32, 4, shape, NULL, &args.value);
+  if (run->status == HARK_OK) run->status = hark_tensor_wrap(context, run->out, HARK_F32, 4, shape, NULL, &args.out);
+  for (int i = 0; i < TIMES && run->status == HARK_OK; i++) run->status = hark_attention_forward(context, run->plan, &args);
+  free(args.workspace);
+  hark_context_destroy(&context);
+  return NULL;
+}
+
+static void test_shared_plan(void **state) {
+  (void)state;
+  for (int m = 0; m < attention_machine_count; m++) {
+    const attention_machine *machine = &attention_machines[m];
+    /* The guard's memory is its own, and what is wrapped here is not. */
+    if (machine->type != HARK_F32 || strcmp(machine->backend, "guard") == 0) continue;
+    hark_context *context = attention_machine_open(machine, 1);
+    if (context == NULL) continue;
+    hark_attention_desc desc = hark_attention_desc_default();
+    desc.batch = 1;
+    desc.heads = 2;
+    desc.query_length = desc.key_length = 60;
+    desc.head_dim = 8;
+    desc.causal = true;
+    hark_attention_plan *plan;
+    assert_int_equal(hark_attention_plan_create(context, &desc, &plan), HARK_OK);
+    static shared_plan_run runs[2];
+    pthread_t threads[2];
+    for (int k = 0; k < 2; k++) {
+      runs[k] = (shared_plan_run){.machine = machine, .plan = plan};
+      for (int i = 0; i < 2 * 60 * 8; i++) {
+        runs[k].query[i] = sinf((float)i);
+        runs[k].key[i] = cosf((float)i);
+        runs[k].value[i] = sinf(2 * (float)i);
+      }
+      assert_int_equal(pthread_create(&threads[k], NULL, execute_shared_plan, &runs[k]), 0);
+    }
+    for (int k = 0; k < 2; k++) assert_int_equal(pthread_join(threads[k], NULL), 0);
+    for (int k = 0; k < 2; k++) assert_int_equal(runs[k].status, HARK_OK);
+    assert_memory_equal(runs[0].out, runs[1].out, sizeof runs[0].out);
+    hark_attention_plan_destroy(context, &plan);
+    hark_context_destroy(&context);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_packed), cmocka_unit_test(test_threads), cmocka_unit_test(test_single_gradients),
-                                     cmocka_unit_test(test_forward_alone)};
+                                     cmocka_unit_test(test_forward_alone), cmocka_unit_test(test_shared_plan)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

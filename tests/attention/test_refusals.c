@@ -277,6 +277,7 @@ SPOIL(value_length, c->args.value.shape[2] = 6)
 SPOIL(out_shape, c->args.out.shape[3] = 3)
 SPOIL(larger_than_plan, c->args.query.shape[2] = c->args.out.shape[2] = QUERIES + 1)
 SPOIL(last_stride, c->args.query.stride[3] = 2)
+SPOIL(negative_extent, c->args.query.shape[2] = c->args.out.shape[2] = c->args.log_sum_exp.shape[2] = -1)
 SPOIL(negative_stride, c->args.key.stride[2] = -3)
 SPOIL(out_repeats, c->args.out.stride[1] = 0)
 SPOIL(no_data, c->args.value.data = NULL)
@@ -326,6 +327,7 @@ static const args_case args_cases[] = {
     {"out_shape", out_shape, HARK_SHAPE_MISMATCH, "out has shape", false},
     {"larger_than_plan", larger_than_plan, HARK_SHAPE_MISMATCH, "query length is 6|plan's 5", false},
     {"last_stride", last_stride, HARK_INVALID_ARGUMENT, "query has stride 2|last dimension", false},
+    {"negative_extent", negative_extent, HARK_INVALID_ARGUMENT, "query has extent -1 in dimension 2", false},
     {"negative_stride", negative_stride, HARK_INVALID_ARGUMENT, "key has stride -3 in dimension 2", false},
     {"out_repeats", out_repeats, HARK_INVALID_ARGUMENT, "out has stride 0 in dimension 1", false},
     {"no_data", no_data, HARK_INVALID_ARGUMENT, "value has no data", false},
@@ -477,6 +479,32 @@ static void test_placed_plan(void **state) {
   hark_context_destroy(&context);
 }
 
+static void *no_memory(void *user, size_t bytes, size_t alignment) {
+  int *calls = user;
+  if ((*calls)++ > 0) return NULL; /* the first one makes the context */
+  return aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+}
+static void give_back(void *user, void *memory, size_t bytes) {
+  (void)user;
+  (void)bytes;
+  free(memory);
+}
+
+/* Out of memory is a status, and leaves nothing behind. */
+static void test_out_of_memory(void **state) {
+  (void)state;
+  int calls = 0;
+  const hark_allocator allocator = {no_memory, give_back, &calls};
+  const hark_context_options options = {.struct_size = sizeof options, .backend = "reference", .allocator = &allocator, .threads = 1};
+  hark_context *context;
+  assert_int_equal(hark_context_create(&options, &context), HARK_OK);
+  const hark_attention_desc desc = good_desc();
+  hark_attention_plan *plan = (hark_attention_plan *)context;
+  assert_int_equal(hark_attention_plan_create(context, &desc, &plan), HARK_OUT_OF_MEMORY);
+  assert_null(plan);
+  hark_context_destroy(&context);
+}
+
 /* Empty batches and no rows at all are done at once. */
 static void test_nothing_to_do(void **state) {
   (void)state;
@@ -508,7 +536,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_descriptors),   cmocka_unit_test(test_struct_growth),     cmocka_unit_test(test_defaults),
       cmocka_unit_test(test_arguments),     cmocka_unit_test(test_foreign_arguments), cmocka_unit_test(test_placed_plan),
-      cmocka_unit_test(test_nothing_to_do),
+      cmocka_unit_test(test_out_of_memory), cmocka_unit_test(test_nothing_to_do),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

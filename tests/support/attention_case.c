@@ -78,6 +78,7 @@ bool attention_case_read(const char *text, attention_case *out) {
                              {"large", &c.large, NULL, NULL},
                              {"hiding", &c.hiding, NULL, NULL},
                              {"roomy", &c.roomy, NULL, NULL},
+                             {"expanded", &c.expanded, NULL, NULL},
                              {"threads", NULL, &c.threads, NULL},
                              {"seed", NULL, &c.seed, NULL}};
   const size_t head = strcspn(text, ":");

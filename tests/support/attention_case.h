@@ -5,7 +5,8 @@
  * B batch, H heads, K key heads, L queries, S keys, D head_dim, V value_dim, W window (with "window:"), then words:
  * causal, rbf, bias[=bits], mask[=bits], kernel (a log-kernel table per head), shared (one table for all heads), forget, dropout=P,
  * offset=N, lengths, ragged, segments, layout=0|1|2 ([B,H,L,d], [B,L,H,d], packed with gaps), misaligned, accumulate, large (logits of 1e4),
- * hiding (some entries of bias or table are -infinity), roomy (a plan for larger sizes), threads=N, seed=N.
+ * hiding (some entries of bias or table are -infinity), roomy (a plan for larger sizes),
+ * expanded (broadcast dimensions of bias and mask have their full extent and stride 0), threads=N, seed=N.
  * bits of bias and mask: 1 broadcast over the batch, 2 heads, 4 queries, 8 keys.
  */
 #ifndef HARK_TESTS_ATTENTION_CASE_H
@@ -18,7 +19,8 @@
 typedef struct attention_case {
   bool is_window;
   int64_t batch, heads, key_heads, queries, keys, head_dim, value_dim, window;
-  bool causal, rbf, bias, mask, kernel, shared, forget, lengths, ragged, segments, misaligned, accumulate, large, hiding, roomy, has_offset;
+  bool causal, rbf, bias, mask, kernel, shared, forget, lengths, ragged, segments, misaligned, accumulate, large, hiding, roomy, expanded,
+      has_offset;
   int64_t bias_bits, mask_bits, offset, layout, threads, seed;
   double dropout;
   char text[ATTENTION_CASE_BYTES];

@@ -73,13 +73,14 @@ static void put(void *data, hark_type type, int64_t i, double value) {
 }
 
 /* Strides of a layout of [B, H, L, d]: 0 [B,H,L,d], 1 [B,L,H,d], 2 [B,L,H,d] inside wider rows, with a gap behind every item. Gates
- * [B, H, L] accordingly; log_sum_exp and tables are contiguous. */
+ * [B, H, L] accordingly; of a bias every second element in layout 2; log_sum_exp and tables are contiguous. */
 static int64_t make_strides(const attention_numbers *numbers, attention_array array, int64_t layout, int64_t stride[4]) {
   const int64_t *shape = numbers->shape;
   const bool gates = array == ARRAY_FORGET || array == ARRAY_DFORGET,
              rows = numbers->rank == 4 && array != ARRAY_BIAS && array != ARRAY_DBIAS;
+  const bool bias = array == ARRAY_BIAS || array == ARRAY_DBIAS;
   if (layout == 0 || !(gates || rows)) {
-    int64_t next = 1;
+    int64_t next = bias ? hark_max(layout, 1) : 1;
     for (int i = numbers->rank - 1; i >= 0; i--) {
       stride[i] = next;
       next *= shape[i];
@@ -231,6 +232,16 @@ static void upload_result(hark_context *context, hark_type type, const attention
   results->data[array] = numbers.data;
 }
 
+/* Broadcast dimensions with their full extent and stride 0. */
+static void expand(const attention_case *c, hark_tensor *tensor) {
+  const int64_t full[] = {c->batch, c->heads, c->queries, c->keys};
+  for (int i = 0; c->expanded && tensor->type != HARK_NONE && i < 4; i++)
+    if (tensor->shape[i] == 1) {
+      tensor->shape[i] = full[i];
+      tensor->stride[i] = 0;
+    }
+}
+
 void attention_run(hark_context *context, hark_type type, const attention_problem *problem, attention_results *out) {
   const attention_case *c = &problem->is;
   const hark_attention_desc desc = attention_problem_desc(problem, type);
@@ -270,6 +281,8 @@ void attention_run(hark_context *context, hark_type type, const attention_proble
     assert_int_equal(hark_backend_write(context, mask, problem->mask, mask_bytes), HARK_OK);
     assert_int_equal(hark_tensor_wrap(context, mask, HARK_U8, 4, problem->mask_shape, NULL, &args.mask), HARK_OK);
   }
+  expand(c, &args.mask);
+  expand(c, &args.attention_bias);
   args.saved = scratch(context, sizes.saved);
   void *forward_scratch = scratch(context, sizes.forward_workspace), *backward_scratch = scratch(context, sizes.backward_workspace);
 
@@ -282,6 +295,7 @@ void attention_run(hark_context *context, hark_type type, const attention_proble
   args.dkey = device[ARRAY_DKEY].tensor;
   args.dvalue = device[ARRAY_DVALUE].tensor;
   args.dattention_bias = device[ARRAY_DBIAS].tensor;
+  expand(c, &args.dattention_bias);
   args.dlog_kernel = device[ARRAY_DLOG_KERNEL].tensor;
   args.dforget = device[ARRAY_DFORGET].tensor;
   args.workspace = backward_scratch;
