@@ -19,9 +19,8 @@ typedef struct place {
   char folder[64], text[96];
 } place;
 
-static void place_open(place *p) {
-  const test_setup setup = {"cpu", "generic"};
-  p->context = test_setup_open(&setup, 2);
+static void place_open_on(place *p, const test_setup *setup) {
+  p->context = test_setup_open(setup, 2);
   (void)snprintf(p->folder, sizeof p->folder, "/tmp/hark-test-XXXXXX");
   assert_non_null(mkdtemp(p->folder));
   (void)snprintf(p->text, sizeof p->text, "%s/text.txt", p->folder);
@@ -29,6 +28,11 @@ static void place_open(place *p) {
   assert_non_null(file);
   for (int i = 0; i < 400; i++) (void)fprintf(file, "the %d quick foxes jump over %d lazy dogs\n", i % 7, i % 5);
   assert_int_equal(fclose(file), 0);
+}
+
+static void place_open(place *p) {
+  const test_setup setup = {"cpu", "generic"};
+  place_open_on(p, &setup);
 }
 
 static void place_close(place *p) {
@@ -185,6 +189,33 @@ static void test_run_folders(void **state) {
   place_close(&p);
 }
 
+/* Everything from text to checkpoint on every backend: on the guard, whoever touches data outside of a backend call ends the test. */
+static void test_every_backend(void **state) {
+  (void)state;
+  test_setup setups[TEST_MAX_SETUPS];
+  const int count = test_setups(setups);
+  bool guarded = false;
+  for (int s = 0; s < count; s++) {
+    place p;
+    place_open_on(&p, &setups[s]);
+    guarded = guarded || strcmp(setups[s].backend, "guard") == 0;
+    hark_config config = configuration(&p);
+    config.train.steps = 2;
+    config.train.evaluate_every = 0;
+    config.model.recompute = true;
+    config.data.validation_fraction = 0.02;
+    hark_train_result result;
+    assert_int_equal(train(&p, &config, "run", NULL, &result), HARK_OK);
+    assert_true(isfinite(result.validation_loss));
+    config.run.resume = true;
+    config.train.steps = 3;
+    assert_int_equal(train(&p, &config, "run", NULL, &result), HARK_OK);
+    assert_int_equal(result.state.step, 3);
+    place_close(&p);
+  }
+  assert_true(guarded);
+}
+
 /* A second process cannot write into a run that is being written. */
 static void test_folder_is_locked(void **state) {
   (void)state;
@@ -246,8 +277,8 @@ static void test_not_finite(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_resume_is_exact), cmocka_unit_test(test_run_folders), cmocka_unit_test(test_folder_is_locked),
-      cmocka_unit_test(test_schedules),       cmocka_unit_test(test_not_finite),
+      cmocka_unit_test(test_resume_is_exact),  cmocka_unit_test(test_run_folders), cmocka_unit_test(test_every_backend),
+      cmocka_unit_test(test_folder_is_locked), cmocka_unit_test(test_schedules),   cmocka_unit_test(test_not_finite),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
