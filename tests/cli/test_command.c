@@ -1,9 +1,13 @@
-/* test_command.c - the command around its subcommands: help, wrong words, exit codes, what goes where; config, info, plot, version. */
+/* test_command.c - the command around its subcommands: help, wrong words, every exit code, what goes where; config, info, plot, version. */
 #include <jansson.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "cli/common.h"
 #include "io/safetensors.h"
@@ -272,6 +276,74 @@ static void a_folder_in_use_is_exit_7(void **state) {
   hark_context_destroy(&context);
 }
 
+#define TINY "--layers 1 --width 16 --heads 2 --context 8 --batch 2 --log-every 1 "
+
+static void make_text(void) {
+  static char text[4000];
+  for (size_t i = 0; i + 1 < sizeof text; i++) text[i] = "the quick brown fox "[i % 20];
+  test_file_write_text(folder, "text.txt", text);
+}
+
+static void a_run_goes_from_text_to_text(void **state) {
+  (void)state;
+  make_text();
+  expect("train --data text.txt --out run --steps 4 " TINY, HARK_EXIT_DONE, "run: step 4 of 4 (done)", "validation loss");
+  assert_null(strpbrk(err, "\x1b\r")); /* nothing is animated: stderr is no terminal */
+  expect("info run --json", HARK_EXIT_DONE, "\"step\": 4", "");
+  json_decref(parse_out());
+  expect("eval run --json", HARK_EXIT_DONE, "\"loss\": ", "");
+  json_decref(parse_out());
+  expect("generate run --prompt the --max-new-tokens 8 --json", HARK_EXIT_DONE, "\"prompt\": \"the\"", "");
+  json_decref(parse_out());
+  expect("train --resume --out run --steps 6 --json", HARK_EXIT_DONE, "\"step\": 6", "going on from step-4");
+  json_decref(parse_out());
+  expect_error("train --data text.txt --out other --seed x --width 15 --heads 2", HARK_EXIT_USAGE, "--seed: \"x\" given");
+}
+
+static void numbers_that_are_not_finite_are_exit_6(void **state) {
+  (void)state;
+  make_text();
+  expect("train --data text.txt --out run --steps 20 --lr 1e30 --clip 0 --train.max-bad-steps 3 " TINY, HARK_EXIT_NOT_FINITE, "",
+         "3 steps in a row had numbers that are not finite");
+}
+
+/* More bytes than any address space has: the sanitizer's allocator is told to answer as the C library's does. */
+static void more_memory_than_there_is_is_exit_5(void **state) {
+  (void)state;
+  make_text();
+  const int code =
+      hark_in("ASAN_OPTIONS=allocator_may_return_null=1", "train --data text.txt --out run --steps 1 --width 1048576 --layers 100");
+  if (code != HARK_EXIT_MEMORY) fail_msg("exit code %d, stderr: %s", code, err);
+}
+
+/* SIGINT once the first step is logged: the run saves, says 130, and can be taken up again. */
+static void an_interrupt_saves_and_is_exit_130(void **state) {
+  (void)state;
+  char metrics[TEST_PATH_BYTES], out_path[TEST_PATH_BYTES], text_path[TEST_PATH_BYTES];
+  make_text();
+  snprintf(out_path, sizeof out_path, "%s", test_path(folder, "run"));
+  snprintf(metrics, sizeof metrics, "%s", test_path(folder, "run/metrics.jsonl"));
+  snprintf(text_path, sizeof text_path, "%s", test_path(folder, "text.txt"));
+  const pid_t process = fork();
+  if (process == 0) {
+    if (freopen("/dev/null", "w", stdout) == NULL || freopen("/dev/null", "w", stderr) == NULL) _exit(1);
+    execl(HARK_COMMAND, "hark", "train", "--data", text_path, "--out", out_path, "--steps", "100000000", "--layers", "1", "--width", "16",
+          "--heads", "2", "--context", "8", "--batch", "2", "--log-every", "1", "--evaluate-every", "0", (char *)NULL);
+    _exit(1);
+  }
+  struct stat about;
+  int result = 0;
+  while ((stat(metrics, &about) != 0 || about.st_size == 0) && waitpid(process, &result, WNOHANG) == 0) {
+    const struct timespec pause = {0, 10000000};
+    nanosleep(&pause, NULL);
+  }
+  kill(process, SIGINT);
+  assert_int_equal(waitpid(process, &result, 0), process);
+  assert_true(WIFEXITED(result));
+  assert_int_equal(WEXITSTATUS(result), HARK_EXIT_SIGNAL + SIGINT);
+  expect("train --resume --out run --steps 1", HARK_EXIT_DONE, "(done)", "going on from step-");
+}
+
 /* Every status has an exit code, and those that CONDUCT names have theirs: the numbers are an interface. */
 static void exit_codes_do_not_change(void **state) {
   (void)state;
@@ -297,6 +369,10 @@ int main(void) {
       TEST(a_full_disk_is_exit_4),
       TEST(plots_are_drawn),
       TEST(a_folder_in_use_is_exit_7),
+      TEST(a_run_goes_from_text_to_text),
+      TEST(numbers_that_are_not_finite_are_exit_6),
+      TEST(more_memory_than_there_is_is_exit_5),
+      TEST(an_interrupt_saves_and_is_exit_130),
       TEST(exit_codes_do_not_change),
   };
   return cmocka_run_group_tests_name("command", tests, NULL, NULL);
