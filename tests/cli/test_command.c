@@ -297,7 +297,9 @@ static void a_run_goes_from_text_to_text(void **state) {
   json_decref(parse_out());
   expect("train --resume --out run --steps 6 --json", HARK_EXIT_DONE, "\"step\": 6", "going on from step-4");
   json_decref(parse_out());
-  expect_error("train --data text.txt --out other --seed x --width 15 --heads 2", HARK_EXIT_USAGE, "--seed: \"x\" given");
+  expect("train --data text.txt --out other --seed x --width 15 --heads 2", HARK_EXIT_USAGE, "", "--seed: \"x\" given");
+  assert_non_null(strstr(err, "--width: width 15 is not divisible by heads 2"));
+  assert_int_equal(lines(err), 2);
 }
 
 static void numbers_that_are_not_finite_are_exit_6(void **state) {
