@@ -1,7 +1,7 @@
 /* products.c - matrix products over the context's threads, and the kernels of the records linear and matmul made of them.
  *
  * C is cut into pieces whose sizes depend on m, n and k alone; a piece is computed by one thread with the instruction set's own product,
- * whose sum over k has one order. So every number of threads gives the same bits, and no second pool of threads is started.
+ * whose sum over k has one order, or by oneDNN where that is faster. So every number of threads gives the same bits, and no second pool of threads is started.
  * A product of few rows with a transposed matrix (one step of generation) reads that matrix once, without packing it.
  *
  * linear: y [N, out] = x [N, in] W [out, in]^T + 1 b^T, 2 N in out operations; matmul: C = op(A) op(B) for each matrix of a batch.
@@ -10,6 +10,7 @@
 
 #include <hark/operators.h>
 
+#include "backend/cpu/onednn.h"
 #include "backend/cpu/state.h"
 
 /* A piece of C, when C is large enough to have many: packing costs little beside the product, and the packed parts fit the cache. */
@@ -82,7 +83,7 @@ static void run_piece(const hark_context *context, const grid *g, int64_t index,
   const hark_cpu_isa *isa = hark_cpu_isa_of(context);
   if (g->few_rows)
     isa->few_rows(&p);
-  else
+  else if (!hark_cpu_onednn_product(isa, &p))
     isa->product(&p, hark_cpu_scratch(context, worker));
 }
 

@@ -1,0 +1,41 @@
+/* onednn.c - C = alpha op(A) B + beta C by oneDNN's dnnl_sgemm, one thread for one piece of C.
+ *
+ * It serves where it is faster than our own product, which was measured on the layers of our models (Zen 4, AVX-512, per cent of peak):
+ *
+ *                             forward x W^T   both gradients together
+ *     isa/product.c                89                  84
+ *     dnnl_sgemm in pieces         84                  89
+ *
+ * so: where B is not transposed. The pieces are hark's, of fixed shapes, and run inside hark's parallel work: a result has the same bits for
+ * every number of threads, and oneDNN starts no threads beside ours. Inside an OpenMP region it runs sequentially by itself; elsewhere (a
+ * host program's pool, a single piece) its OpenMP runtime is told that the calling thread may use one thread. dnnl_sgemm is the same in
+ * oneDNN 2 and 3. It takes memory of its own for packing, through malloc, and gives it back.
+ */
+#include "backend/cpu/onednn.h"
+
+/* clang's OpenMP runtime is not the one that oneDNN asks how many threads to use. */
+#if defined(HARK_WITH_ONEDNN) && defined(_OPENMP) && !defined(__clang__)
+#include <omp.h>
+#include <oneapi/dnnl/dnnl.h>
+
+/* oneDNN's kernels are for the best instruction set there is; another one was asked for where vectors are shorter. */
+#define VECTOR_BYTES 64
+#define LEAST_OPERATIONS 4e6 /* below, what a call costs beside the product is felt */
+
+bool hark_cpu_onednn_product(const hark_cpu_isa *isa, const hark_cpu_product *x) {
+  if (isa->vector_bytes < VECTOR_BYTES || x->transpose_b || x->bias != NULL || x->row_sums != NULL) return false;
+  if (2.0 * (double)x->m * (double)x->n * (double)x->k < LEAST_OPERATIONS) return false;
+  const int threads = omp_get_max_threads();
+  omp_set_num_threads(1); /* of this thread alone */
+  const dnnl_status_t status =
+      dnnl_sgemm(x->transpose_a ? 'T' : 'N', 'N', x->m, x->n, x->k, x->alpha, x->a, x->lda, x->b, x->ldb, x->beta, x->c, x->ldc);
+  omp_set_num_threads(threads);
+  return status == dnnl_success;
+}
+#else
+bool hark_cpu_onednn_product(const hark_cpu_isa *isa, const hark_cpu_product *product) {
+  (void)isa;
+  (void)product;
+  return false;
+}
+#endif
