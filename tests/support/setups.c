@@ -12,13 +12,13 @@ static const test_setup candidates[] = {
 
 #define CANDIDATES ((int)(sizeof candidates / sizeof candidates[0]))
 
-static hark_status open_context(const test_setup *setup, int threads, hark_context **out) {
+static hark_status open_context(const test_setup *setup, int threads, bool deterministic, hark_context **out) {
   const hark_context_options options = {.struct_size = sizeof options,
                                         .threads = threads,
                                         .backend = setup->backend,
                                         .instruction_set = setup->instruction_set,
                                         .seed = 1,
-                                        .deterministic = true};
+                                        .deterministic = deterministic};
   return hark_context_create(&options, out);
 }
 
@@ -26,19 +26,23 @@ int test_setups(test_setup setups[TEST_MAX_SETUPS]) {
   int count = 0;
   for (int i = 0; i < CANDIDATES; i++) {
     hark_context *context = NULL;
-    if (open_context(&candidates[i], 1, &context) != HARK_OK) continue;
+    if (open_context(&candidates[i], 1, true, &context) != HARK_OK) continue;
     setups[count++] = candidates[i];
     hark_context_destroy(&context);
   }
   return count;
 }
 
-hark_context *test_setup_open(const test_setup *setup, int threads) {
+static hark_context *open_or_fail(const test_setup *setup, int threads, bool deterministic) {
   hark_context *context = NULL;
-  const hark_status status = open_context(setup, threads, &context);
+  const hark_status status = open_context(setup, threads, deterministic, &context);
   if (status != HARK_OK) fail_msg("no context on %s:%s: %s", setup->backend, setup->instruction_set, hark_status_text(status));
   return context;
 }
+
+hark_context *test_setup_open(const test_setup *setup, int threads) { return open_or_fail(setup, threads, true); }
+
+hark_context *test_setup_open_nondeterministic(const test_setup *setup, int threads) { return open_or_fail(setup, threads, false); }
 
 hark_context *test_reference_open(void) { return test_setup_open(&candidates[0], 1); }
 

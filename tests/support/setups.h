@@ -17,6 +17,9 @@ int test_setups(test_setup setups[TEST_MAX_SETUPS]);
 /* A context there with deterministic results. A failure to make it fails the test. */
 hark_context *test_setup_open(const test_setup *setup, int threads);
 
+/* The same, with results that may depend on the number of threads: what a user gets by default. */
+hark_context *test_setup_open_nondeterministic(const test_setup *setup, int threads);
+
 /* The context of the oracle: reference backend, one thread. */
 hark_context *test_reference_open(void);
 
