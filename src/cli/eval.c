@@ -73,7 +73,7 @@ static hark_status measure(hark_invocation *call, const hark_config *config, har
   hark_engine *engine = NULL;
   hark_evaluation_result result;
   const hark_split split = config->data.paths.count == 0 || values->split == 1 ? HARK_SPLIT_VALIDATION : HARK_SPLIT_TRAINING;
-  hark_status status = hark_run_corpus(call->context, config, &opened->run, &tokenizer, &corpus);
+  hark_status status = hark_run_corpus(call->context, config, &opened->run, false, &tokenizer, &corpus);
   if (status == HARK_OK) status = hark_engine_create(call->context, config, hark_tokenizer_size(tokenizer), false, &engine);
   if (status == HARK_OK) status = hark_checkpoint_load(call->context, &opened->run, opened->checkpoint, engine, NULL);
   if (status == HARK_OK) {

@@ -46,8 +46,15 @@ static hark_request request(void *user) {
   return HARK_REQUEST_NONE;
 }
 
+/* What the hooks of the trainer work on. */
+typedef struct training_view {
+  hark_invocation *call;
+  const hark_run *run;
+  hark_progress progress;
+} training_view;
+
 static void show(void *user, const hark_train_progress *at) {
-  hark_progress *progress = user;
+  hark_progress *progress = &((training_view *)user)->progress;
   if (!hark_progress_due(progress)) return;
   char tokens[HARK_HUMAN_BYTES], left[HARK_PROGRESS_TIME_BYTES], validation[32] = "", peak[32] = "";
   if (at->evaluating >= 0) {
@@ -60,7 +67,7 @@ static void show(void *user, const hark_train_progress *at) {
                        validation, hark_human(at->tokens_per_second, tokens), peak, hark_progress_time(at->seconds_left, left));
 }
 
-static void say(void *user, const char *line) { hark_progress_line(user, "%s", line); }
+static void say(void *user, const char *line) { hark_progress_line(&((training_view *)user)->progress, "%s", line); }
 
 static hark_status check(hark_invocation *call) {
   hark_config *config = call->values[0];
@@ -97,12 +104,20 @@ static hark_status write_configuration(hark_invocation *call, const hark_run *ru
   return status;
 }
 
+static hark_status ready(void *user) {
+  const training_view *view = user;
+  const hark_config *config = view->call->values[0];
+  return config->run.resume ? HARK_OK : write_configuration(view->call, view->run);
+}
+
+/* The best of a few measurements: another program may take the processor for a moment. */
+#define PEAK_MEASUREMENTS 5
+
 static double measure_peak(hark_context *context) {
   hark_bench_machine *machine = NULL;
   double peak = 0;
   if (hark_bench_machine_create(context, false, &machine) == HARK_OK) {
-    (void)hark_bench_machine_peak(context, machine); /* the first one wakes the threads */
-    peak = hark_bench_machine_peak(context, machine);
+    for (int i = 0; i < PEAK_MEASUREMENTS; i++) peak = fmax(peak, hark_bench_machine_peak(context, machine));
   }
   hark_bench_machine_destroy(context, &machine);
   return peak;
@@ -130,13 +145,13 @@ static hark_status report(hark_invocation *call, const hark_run *run, const hark
 }
 
 static hark_status train_in(hark_invocation *call, const hark_config *config, const hark_run *run) {
-  hark_progress progress = hark_progress_begin();
+  training_view view = {.call = call, .run = run, .progress = hark_progress_begin()};
   const hark_train_hooks hooks = {
-      .user = &progress, .show = show, .say = say, .request = request, .peak_operations = measure_peak(call->context)};
+      .user = &view, .show = show, .say = say, .request = request, .ready = ready, .peak_operations = measure_peak(call->context)};
   hark_train_result result;
   catch_signals();
   const hark_status status = hark_train(call->context, config, run, &hooks, &result);
-  hark_progress_end(&progress);
+  hark_progress_end(&view.progress);
   HARK_TRY(status);
   if (result.reason == HARK_STOP_REQUEST) call->exit_code = HARK_EXIT_SIGNAL + stop_signal;
   return report(call, run, &result);
@@ -153,8 +168,7 @@ static hark_status run(hark_invocation *call) {
   hark_run folder;
   HARK_TRY(hark_run_open(call->context, path, config->run.resume, &folder));
   fprintf(stderr, "run folder %s\n", folder.path);
-  hark_status status = config->run.resume ? HARK_OK : write_configuration(call, &folder);
-  if (status == HARK_OK) status = train_in(call, config, &folder);
+  const hark_status status = train_in(call, config, &folder);
   hark_run_close(&folder);
   return status;
 }

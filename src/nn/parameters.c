@@ -3,6 +3,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Every parameter begins on a cache line in f32. */
@@ -43,8 +44,6 @@ hark_status hark_parameters_add(hark_context *context, hark_parameters *paramete
   if (length < 0 || (size_t)length >= sizeof parameter.name)
     return hark_fail(context, HARK_INVALID_ARGUMENT, "parameter: the name %s is longer than %d characters", parameter.name,
                      HARK_PARAMETER_NAME_BYTES - 1);
-  if (hark_parameters_find(parameters, parameter.name) != NULL)
-    return hark_fail(context, HARK_INVALID_ARGUMENT, "parameter: the name %s is taken", parameter.name);
   HARK_TRY(hark_tensor_describe(context, parameters->type, spec->rank, spec->shape, &parameter.weight));
   parameter.count = hark_tensor_count(&parameter.weight);
   parameters->list[parameters->count++] = parameter;
@@ -52,7 +51,25 @@ hark_status hark_parameters_add(hark_context *context, hark_parameters *paramete
   return HARK_OK;
 }
 
+static int by_name(const void *left, const void *right) { return strcmp(*(const char *const *)left, *(const char *const *)right); }
+
+static hark_status check_names(hark_context *context, const hark_parameters *parameters) {
+  void *memory = NULL;
+  const size_t bytes = (size_t)parameters->count * sizeof(const char *);
+  HARK_TRY(hark_allocate(context, bytes, &memory));
+  const char **names = memory;
+  for (int32_t i = 0; i < parameters->count; i++) names[i] = parameters->list[i].name;
+  qsort(names, (size_t)parameters->count, sizeof *names, by_name);
+  hark_status status = HARK_OK;
+  for (int32_t i = 1; i < parameters->count && status == HARK_OK; i++)
+    if (strcmp(names[i - 1], names[i]) == 0)
+      status = hark_fail(context, HARK_INVALID_ARGUMENT, "parameter: the name %s is there twice", names[i]);
+  hark_release(context, memory, bytes);
+  return status;
+}
+
 hark_status hark_parameters_finish(hark_context *context, hark_parameters *parameters, bool training) {
+  HARK_TRY(check_names(context, parameters));
   int64_t end = 0;
   for (int pass = 0; pass < HARK_PARAMETER_GROUPS; pass++) {
     const bool decays = pass == 0;

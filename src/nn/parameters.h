@@ -52,11 +52,11 @@ typedef int32_t hark_parameter_id; /* 0: none */
 void hark_parameters_open(hark_parameters *parameters, hark_type type);
 void hark_parameters_close(hark_context *context, hark_parameters *parameters);
 
-/* Declares a parameter; name as printf. Errors: HARK_OUT_OF_MEMORY; HARK_INVALID_ARGUMENT for a name that is taken or too long. */
+/* Declares a parameter; name as printf. Errors: HARK_OUT_OF_MEMORY; HARK_INVALID_ARGUMENT for a name that is too long. */
 HARK_MUST_CHECK hark_status hark_parameters_add(hark_context *context, hark_parameters *parameters, const hark_parameter_spec *spec,
                                                 hark_parameter_id *out, const char *name, ...) HARK_PRINTF(5, 6);
 
-/* Lays out and allocates; the weights are zero. */
+/* Lays out and allocates; the weights are zero. Errors: HARK_INVALID_ARGUMENT for a name that is there twice, HARK_OUT_OF_MEMORY. */
 HARK_MUST_CHECK hark_status hark_parameters_finish(hark_context *context, hark_parameters *parameters, bool training);
 
 /* Initial values: they depend on seed, the parameter's name and the place in it alone. */

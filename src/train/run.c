@@ -78,7 +78,7 @@ void hark_run_close(hark_run *run) {
   if (run->lock >= 0) hark_folder_unlock(&run->lock);
 }
 
-hark_status hark_run_corpus(hark_context *context, const hark_config *config, const hark_run *run, hark_tokenizer **tokenizer,
+hark_status hark_run_corpus(hark_context *context, const hark_config *config, const hark_run *run, bool learn, hark_tokenizer **tokenizer,
                             hark_corpus **corpus) {
   *tokenizer = NULL;
   *corpus = NULL;
@@ -98,7 +98,7 @@ hark_status hark_run_corpus(hark_context *context, const hark_config *config, co
       .tokenizer_kind = hark_tokenizer_kind_name(config->data.tokenizer),
       .unknown = (hark_unknown)config->data.unknown,
       .cache_folder = cache};
-  if (hark_path_kind_of(vocabulary) != HARK_PATH_NONE) {
+  if (!learn) {
     HARK_TRY(hark_tokenizer_load(context, vocabulary, tokenizer));
     settings.tokenizer = *tokenizer;
     return hark_corpus_open(context, &settings, corpus);

@@ -104,7 +104,7 @@ static hark_status record_text(training_run *trainer) {
 static hark_status prepare(training_run *trainer, bool resume) {
   hark_context *context = trainer->context;
   const hark_config *config = trainer->config;
-  HARK_TRY(hark_run_corpus(context, config, trainer->run, &trainer->tokenizer, &trainer->corpus));
+  HARK_TRY(hark_run_corpus(context, config, trainer->run, !resume, &trainer->tokenizer, &trainer->corpus));
   const hark_batches_settings settings = {.split = HARK_SPLIT_TRAINING,
                                           .context = config->model.context,
                                           .order = (hark_order)config->data.order,
@@ -332,6 +332,7 @@ hark_status hark_train(hark_context *context, const hark_config *config, const h
   trainer.started = clock_seconds();
   *result = (hark_train_result){.validation_loss = NAN};
   hark_status status = prepare(&trainer, config->run.resume);
+  if (status == HARK_OK && trainer.hooks->ready != NULL) status = trainer.hooks->ready(trainer.hooks->user);
   if (status == HARK_OK) {
     trainer.seconds_before = trainer.state.seconds;
     trainer.line_clock = clock_seconds();

@@ -26,7 +26,8 @@ typedef struct hark_train_hooks {
   void (*show)(void *user, const hark_train_progress *progress); /* after every step and during evaluations */
   void (*say)(void *user, const char *line);                     /* what is worth a line: evaluations, checkpoints, skipped steps */
   hark_request (*request)(void *user);                           /* asked after every step */
-  double peak_operations;                                        /* a second, of this machine with these threads; 0: unknown */
+  hark_status (*ready)(void *user); /* text, model and memory are there, the first step comes next; may refuse */
+  double peak_operations;           /* a second, of this machine with these threads; 0: unknown */
 } hark_train_hooks;
 
 typedef enum hark_stop_reason { HARK_STOP_DONE, HARK_STOP_TIME, HARK_STOP_EARLY, HARK_STOP_REQUEST } hark_stop_reason;
@@ -38,15 +39,16 @@ typedef struct hark_train_result {
   int64_t steps;
 } hark_train_result;
 
-/* Trains as `config` says, in an open, locked run folder; `resume` goes on from the last checkpoint. config.yaml is written by the caller.
+/* Trains as `config` says, in an open, locked run folder; `resume` goes on from the last checkpoint. config.yaml is written by the caller,
+ * in `ready`: what fails before leaves no run behind.
  * Errors: HARK_NOT_FINITE after train.max_bad_steps steps in a row that could not be used (the last good checkpoint is kept), and those of
  * data, model and files. */
 HARK_MUST_CHECK hark_status hark_train(hark_context *context, const hark_config *config, const hark_run *run, const hark_train_hooks *hooks,
                                        hark_train_result *result);
 
-/* Opens the corpus of a run: with the vocabulary in its folder when there is one, else learning it and writing it there. The tokenizer is the
- * caller's and must outlive the corpus. */
-HARK_MUST_CHECK hark_status hark_run_corpus(hark_context *context, const hark_config *config, const hark_run *run,
+/* Opens the corpus of a run. `learn`: a fresh run, whose vocabulary is learned and stored in its folder; else the stored one is used. The
+ * tokenizer is the caller's and must outlive the corpus. */
+HARK_MUST_CHECK hark_status hark_run_corpus(hark_context *context, const hark_config *config, const hark_run *run, bool learn,
                                             hark_tokenizer **tokenizer, hark_corpus **corpus);
 
 #endif
