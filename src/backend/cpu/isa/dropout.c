@@ -1,55 +1,37 @@
 /* dropout.c - y[i] = keep(i) x[i] / (1 - p), keep(i): word i of the stream >= p 2^32. The backward draws the same words again.
  *
- * Ten rounds of Philox (see hark/random.h) for four elements, COUNTERS counters side by side. Srivastava et al., JMLR 15 (2014).
+ * Ten rounds of Philox for four elements, a counter a lane. Srivastava et al., JMLR 15 (2014).
  */
 #include "backend/cpu/isa/elements.h"
+#include "backend/cpu/isa/philox.h"
 
-#define COUNTERS 16 /* counters drawn at a time: whole vectors in every instruction set */
-#define WORDS 4     /* of a counter */
-#define ROUNDS 10
-#define MULTIPLIER_0 0xD2511F53u
-#define MULTIPLIER_1 0xCD9E8D57u
-#define WEYL_0 0x9E3779B9u
-#define WEYL_1 0xBB67AE85u
+#define WORDS 4 /* of a counter */
+#define DRAWN (WORDS * HARK_LANES)
 
-/* hark_random_words() for COUNTERS counters from `index` on: words[WORDS c + w] is word w of counter index + c. */
-static void draw(const hark_random_stream *stream, uint64_t index, uint32_t words[COUNTERS * WORDS]) {
-  uint32_t c0[COUNTERS], c1[COUNTERS], c2[COUNTERS], c3[COUNTERS];
-  for (int i = 0; i < COUNTERS; i++) {
-    const uint64_t at = index + stream->first_index + (uint64_t)i;
-    c0[i] = (uint32_t)at;
-    c1[i] = (uint32_t)(at >> 32);
-    c2[i] = stream->micro_step;
-    c3[i] = stream->layer_purpose;
+/* words[i] <- word i % 4 of counter index + i / 4 of the stream, for one vector of counters. */
+HARK_SIMD void draw(const hark_random_stream *stream, uint64_t index, uint32_t words[DRAWN]) {
+  uint32_t low[HARK_LANES], high[HARK_LANES];
+  for (int lane = 0; lane < HARK_LANES; lane++) {
+    const uint64_t counter = index + stream->first_index + (uint64_t)lane;
+    low[lane] = (uint32_t)counter;
+    high[lane] = (uint32_t)(counter >> 32);
   }
-  uint32_t k0 = (uint32_t)stream->seed, k1 = (uint32_t)(stream->seed >> 32);
-  for (int round = 0; round < ROUNDS; round++) {
-    for (int i = 0; i < COUNTERS; i++) {
-      const uint64_t p0 = (uint64_t)MULTIPLIER_0 * c0[i], p1 = (uint64_t)MULTIPLIER_1 * c2[i];
-      c0[i] = (uint32_t)(p1 >> 32) ^ c1[i] ^ k0;
-      c2[i] = (uint32_t)(p0 >> 32) ^ c3[i] ^ k1;
-      c1[i] = (uint32_t)p1;
-      c3[i] = (uint32_t)p0;
-    }
-    k0 += WEYL_0;
-    k1 += WEYL_1;
-  }
-  for (int i = 0; i < COUNTERS; i++) {
-    words[WORDS * i] = c0[i];
-    words[WORDS * i + 1] = c1[i];
-    words[WORDS * i + 2] = c2[i];
-    words[WORDS * i + 3] = c3[i];
-  }
+  vu drawn[WORDS] = {vu_load(low), vu_load(high), vu_set(stream->micro_step), vu_set(stream->layer_purpose)};
+  philox(stream->seed, drawn);
+  uint32_t columns[WORDS][HARK_LANES];
+  for (int w = 0; w < WORDS; w++) vu_store(columns[w], drawn[w]);
+  for (int lane = 0; lane < HARK_LANES; lane++)
+    for (int w = 0; w < WORDS; w++) words[WORDS * lane + w] = columns[w][lane];
 }
 
 HARK_SIMD void drop(const hark_call *call, float *to, bool add, const float *from, int64_t first, int64_t last) {
   const hark_dropout_attributes *attributes = call->attributes;
   const vu threshold = vu_set(hark_random_threshold(attributes->probability));
   const vf kept = vf_set((float)(1 / (1 - attributes->probability)));
-  uint32_t words[COUNTERS * WORDS];
-  for (int64_t i = first; i < last; i += COUNTERS * WORDS) {
+  uint32_t words[DRAWN];
+  for (int64_t i = first; i < last; i += DRAWN) {
     draw(&attributes->stream, (uint64_t)i / WORDS, words);
-    for (int64_t j = 0; j < COUNTERS * WORDS && i + j < last; j += HARK_LANES) {
+    for (int64_t j = 0; j < DRAWN && i + j < last; j += HARK_LANES) {
       const int count = (int)hark_min(HARK_LANES, last - i - j);
       const vm dropped = vu_less(vu_load(words + j), threshold);
       give_lanes(to + i + j, vf_select(dropped, vf_zero(), kept * load_lanes(from + i + j, count)), add, count);
