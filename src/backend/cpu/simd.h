@@ -129,6 +129,8 @@ HARK_SIMD vf vf_load_part(const float *from, int count) {
   return vf_load(buffer);
 #endif
 }
+/* The same, as a plain load where all are there. */
+HARK_SIMD vf vf_load_part_or_all(const float *from, int count) { return count >= HARK_LANES ? vf_load(from) : vf_load_part(from, count); }
 HARK_SIMD void vf_store_part(float *to, vf x, int count) {
 #if defined(HARK_SIMD_AVX512)
   _mm512_mask_storeu_ps(to, (__mmask16)((1u << (unsigned)count) - 1u), (__m512)x);

@@ -9,6 +9,7 @@
  *
  * Cost of a tile of keys: 2 d + 2 dv multiply-adds a logit and about 15 operations for its exponential. Memory: O(tile (d + dv)) a worker.
  */
+#include "dense_few.h"
 #include "dense_pack.h"
 #include "dense_tile.h"
 
@@ -18,7 +19,8 @@ typedef struct forward_state {
   float *queries;                                          /* [d][lanes], scaled */
   float *logits;                                           /* [keys][lanes] */
   float *out;                                              /* [dv][lanes] */
-  float *clean;                                            /* [keys][dv] */
+  float *clean;                                            /* [keys][dv padded] */
+  float *rows;                                             /* a few queries: [queries][d padded], scaled */
   float base[HARK_TILE_QUERIES], start[HARK_TILE_QUERIES]; /* offset; its negative */
   float bound[HARK_TILE_QUERIES]; /* largest logit above the offset: RISE; -infinity before the first visible key */
   float total[HARK_TILE_QUERIES]; /* sum of 2^(S - base) */
@@ -28,7 +30,9 @@ typedef struct forward_state {
 size_t HARK_ISA(hark_dense_forward_bytes)(const hark_attention_desc *desc) {
   const size_t lanes = HARK_TILE_QUERIES * sizeof(float);
   return hark_align_up(sizeof(forward_state)) + (size_t)desc->head_dim * lanes + HARK_TILE_KEYS * lanes + (size_t)desc->value_dim * lanes +
-         HARK_TILE_KEYS * (size_t)hark_ceil_div(desc->value_dim, HARK_LANES) * HARK_LANES * sizeof(float);
+         (HARK_TILE_KEYS * (size_t)hark_ceil_div(desc->value_dim, HARK_LANES) +
+          HARK_FEW_QUERIES * (size_t)hark_ceil_div(desc->head_dim, HARK_LANES)) *
+             HARK_LANES * sizeof(float);
 }
 
 HARK_SIMD_NOINLINE void scores_store(const hark_product *p, int first, int last) { hark_product_run(HARK_FINISH_STORE, p, first, last); }
@@ -139,7 +143,8 @@ static void visit_tile(hark_dense_tile *tile, forward_state *state, const float 
                       .rows = call->value_dim,
                       .end = tile->keys,
                       .factor = state->factor};
-  if (!partly && !call->general && !first) {
+  const bool few = tile->queries <= HARK_FEW_QUERIES;
+  if (!partly && !call->general && !first && !few) {
     for (int m = 0; m < last; m++) {
       vf_store(state->top + m * HARK_LANES, vf_set(-INFINITY));
       vf_store(state->sum + m * HARK_LANES, vf_zero());
@@ -157,7 +162,10 @@ static void visit_tile(hark_dense_tile *tile, forward_state *state, const float 
       return;
     }
   }
-  tile_logits(tile, &scores);
+  if (few)
+    hark_few_scores(&scores, state->rows, tile->queries, call->head_pad);
+  else
+    tile_logits(tile, &scores);
   const bool hidden = HARK_ISA(hark_dense_finish_logits)(tile);
   const bool grew = tile_softmax(tile, state);
   if (call->dropout_threshold > 0) HARK_ISA(hark_dense_drop)(tile, state->logits);
@@ -169,6 +177,8 @@ static void visit_tile(hark_dense_tile *tile, forward_state *state, const float 
   }
   if (hidden && !hark_rows_finite(value, value_stride, tile->keys, call->value_dim))
     combine_seen(tile, &sum, state, grew);
+  else if (few)
+    hark_few_combine(&sum, tile->queries, grew);
   else if (grew)
     combine_factor(&sum, last);
   else
@@ -215,6 +225,7 @@ void HARK_ISA(hark_dense_forward_tile)(const hark_dense_call *call, int64_t sequ
   state->logits = state->queries + (size_t)call->head_dim * HARK_TILE_QUERIES;
   state->out = state->logits + HARK_TILE_KEYS * HARK_TILE_QUERIES;
   state->clean = state->out + (size_t)call->value_dim * HARK_TILE_QUERIES;
+  state->rows = state->clean + (size_t)call->value_pad * HARK_TILE_KEYS;
 
   hark_dense_tile tile = {.call = call, .sequence = sequence, .sequence_index = sequence_index, .head = head, .logits = state->logits};
   tile.query = index * HARK_TILE_QUERIES;
@@ -222,6 +233,9 @@ void HARK_ISA(hark_dense_forward_tile)(const hark_dense_call *call, int64_t sequ
   const int64_t row = sequence->query_row + tile.query, key_head = head / call->group;
   hark_pack_transposed(hark_dense_row(&args->query, sequence->item, head, row), args->query.stride[2], tile.queries, call->head_dim,
                        (float)(call->scale * HARK_LOG2_E), state->queries);
+  if (tile.queries <= HARK_FEW_QUERIES)
+    hark_pack_rows(hark_dense_row(&args->query, sequence->item, head, row), args->query.stride[2], tile.queries, call->head_dim,
+                   call->head_pad, (float)(call->scale * HARK_LOG2_E), state->rows);
   memset(state->out, 0, (size_t)call->value_dim * HARK_TILE_QUERIES * sizeof(float));
   for (int lane = 0; lane < HARK_TILE_QUERIES; lane++) {
     state->base[lane] = state->start[lane] = state->total[lane] = 0.0f;
