@@ -169,6 +169,36 @@ static void test_options(void **state) {
   CHECK_ALL(cases);
 }
 
+/* Few queries on many keys, as in decoding. */
+static void test_few_queries(void **state) {
+  (void)state;
+  static const char *const cases[] = {
+      "dense:B2,H4,K2,L1,S257,D64,causal",
+      "dense:B1,H8,K1,L1,S300,D80,causal",
+      "dense:B3,H2,L1,S100,D64,lengths",
+      "dense:B3,H2,L1,S1,D64,causal",
+      "dense:B2,H2,L1,S130,D5,V11,causal",
+      "dense:B2,H2,L1,S200,D128,causal,forget,kernel",
+      "dense:B2,H2,L1,S200,D16,mask,bias=1",
+      "dense:B2,H2,L1,S200,D16,bias,hiding,causal,dropout=0.3",
+      "dense:B2,H2,L1,S200,D16,rbf,causal",
+      "dense:B2,H4,K2,L2,S131,D64,causal",
+      "dense:B2,H4,K2,L3,S66,D33,causal,layout=2,misaligned",
+      "dense:B2,H2,L4,S200,D64,causal,offset=7",
+      "dense:B2,H2,L5,S64,D64",
+      "dense:B2,H2,L7,S129,D64,causal",
+      "dense:B2,H2,L8,S129,D64,causal,large",
+      "dense:B2,H2,L1,S200,D64,large",
+      "dense:B2,H2,L1,S40,D64,causal,offset=-1",
+      "dense:H2,L4,S300,D64,ragged,causal",
+      "dense:H2,L9,S300,D64,ragged",
+      "window:B2,H2,L1,S200,D64,W20,causal",
+      "window:B2,H2,L3,S200,D64,W20",
+      "dense:B1,H2,L1,S1500,D64,causal,threads=3",
+  };
+  CHECK_ALL(cases);
+}
+
 static void test_window(void **state) {
   (void)state;
   static const char *const cases[] = {
@@ -205,8 +235,8 @@ int main(int argument_count, char **arguments) {
     return failures == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
   }
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_lengths), cmocka_unit_test(test_tile_edges), cmocka_unit_test(test_dimensions),
-      cmocka_unit_test(test_options), cmocka_unit_test(test_window),
+      cmocka_unit_test(test_lengths), cmocka_unit_test(test_tile_edges),  cmocka_unit_test(test_dimensions),
+      cmocka_unit_test(test_options), cmocka_unit_test(test_few_queries), cmocka_unit_test(test_window),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -103,6 +103,7 @@ static void test_causality(void **state) {
                                       "dense:B1,H4,K2,L70,D8,V5,causal",
                                       "dense:H2,L130,D16,causal",
                                       "dense:H2,L20,S150,D16,causal",
+                                      "dense:H4,K2,L4,S70,D64,causal",
                                       "dense:H2,L200,D8,causal,forget,kernel,bias=3",
                                       "dense:H2,L130,D8,causal,rbf,dropout=0.2",
                                       "window:H2,L200,D8,W30,causal",
@@ -156,6 +157,7 @@ static void poison_padding(attention_problem *p, double poison) {
 static void test_padding(void **state) {
   (void)state;
   static const char *const cases[] = {"dense:B4,H2,L20,S70,D8,lengths",
+                                      "dense:B4,H4,K2,L1,S70,D64,lengths",
                                       "dense:B3,H4,K2,L70,D8,V5,lengths,causal,forget",
                                       "dense:B3,H2,L70,D8,lengths,rbf",
                                       "dense:B2,H2,L130,D8,segments",
@@ -193,6 +195,7 @@ static void poison_masked(attention_problem *p, double poison) {
 static void test_mask(void **state) {
   (void)state;
   static const char *const cases[] = {"dense:B2,H2,L20,S30,D8,mask",
+                                      "dense:B2,H4,K2,L2,S70,D64,mask",
                                       "dense:B2,H4,K2,L130,D8,V3,mask=1,causal",
                                       "dense:B2,H2,L70,D8,mask=3,bias,causal",
                                       "dense:B2,H2,L20,S70,D8,mask=7",
@@ -216,7 +219,7 @@ static void poison_behind_bias(attention_problem *p, double poison) {
 
 static void test_bias(void **state) {
   (void)state;
-  static const char *const cases[] = {"dense:B2,H2,L20,S30,D8,bias", "dense:B2,H2,L70,D8,bias=7,causal",
+  static const char *const cases[] = {"dense:B2,H2,L20,S30,D8,bias", "dense:B2,H2,L1,S70,D64,bias", "dense:B2,H2,L70,D8,bias=7,causal",
                                       "dense:B2,H2,L70,D8,V3,bias=3,rbf"};
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) check_hidden(cases[i], poison_behind_bias);
 }
