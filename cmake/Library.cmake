@@ -26,7 +26,12 @@ list(REMOVE_ITEM HARK_SOURCES ${HARK_BACKEND_SOURCES})
 if(CMAKE_BUILD_TYPE STREQUAL Release)
   set(loops ${HARK_SOURCES} ${HARK_BACKEND_SOURCES} ${HARK_ISA_SOURCES})
   list(FILTER loops INCLUDE REGEX "/src/(backend|ops)/")
-  set_source_files_properties(${loops} PROPERTIES COMPILE_OPTIONS -O3)
+  # With sanitizers -O3 takes minutes for one file of unrolled tiles.
+  set(loop_level -O3)
+  if(HARK_SANITIZE)
+    set(loop_level -O1)
+  endif()
+  set_source_files_properties(${loops} PROPERTIES COMPILE_OPTIONS ${loop_level})
 endif()
 
 set(HARK_OBJECT_TARGETS)
