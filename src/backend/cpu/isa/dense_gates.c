@@ -51,17 +51,19 @@ static gates gates_of(const hark_dense_call *call, void *memory, const hark_atte
   return (gates){columns + at, high + at, high + count + at};
 }
 
-static const float *forget_row(const hark_dense_call *call, const hark_attention_sequence *sequence, int64_t head) {
-  return (const float *)call->args->forget.data + (sequence->item * call->heads + head) * call->key_rows + sequence->key_row;
+/* The first gate of a sequence and head in [B, H, Lk] of any strides; gates follow at stride[2]. */
+static float *gate_row(const hark_tensor *gates, const hark_attention_sequence *sequence, int64_t head) {
+  return (float *)gates->data + sequence->item * gates->stride[0] + head * gates->stride[1] + sequence->key_row * gates->stride[2];
 }
 
 static void forget_prepare(const hark_dense_call *call, void *memory, int64_t index) {
   const hark_attention_sequence *sequence = call->run->sequences + index / call->heads;
-  const float *forget = forget_row(call, sequence, index % call->heads);
+  const hark_tensor *forget = &call->args->forget;
+  const float *row = gate_row(forget, sequence, index % call->heads);
   const gates g = gates_of(call, memory, sequence, index % call->heads);
   double sum = 0.0;
   for (int64_t t = 0; t < sequence->key_count; t++) {
-    const double f = forget[t];
+    const double f = row[t * forget->stride[2]];
     sum += (f < 0.0 ? f - log1p(exp(f)) : -log1p(exp(-f))) * 1.44269504088896340736; /* units of log 2 */
     g.high[t] = (float)sum;
     g.low[t] = (float)(sum - g.high[t]);
@@ -102,16 +104,18 @@ static int64_t forget_finish_count(const hark_dense_call *call) {
 static void forget_finish(const hark_dense_call *call, void *memory, int64_t index, void *worker_memory) {
   const hark_attention_sequence *sequence = call->run->sequences + index / call->heads;
   const int64_t head = index % call->heads;
-  const float *forget = forget_row(call, sequence, head);
+  const hark_tensor *forget = &call->args->forget, *dforget = &call->args->dforget;
+  const float *row = gate_row(forget, sequence, head);
   const gates g = gates_of(call, memory, sequence, head);
-  float *out = (float *)call->args->dforget.data + (forget - (const float *)call->args->forget.data);
+  float *out = gate_row(dforget, sequence, head);
   const bool add = (call->args->accumulate & HARK_ACCUMULATE_FORGET) != 0;
   double after = 0.0;
   (void)worker_memory;
   for (int64_t t = sequence->key_count - 1; t >= 0; t--) {
     after += g.columns[t];
-    const double gradient = t > 0 ? -after / (1.0 + exp((double)forget[t])) : 0.0;
-    out[t] = (float)(gradient + (add ? (double)out[t] : 0.0));
+    const double gradient = t > 0 ? -after / (1.0 + exp((double)row[t * forget->stride[2]])) : 0.0;
+    float *const to = &out[t * dforget->stride[2]];
+    *to = (float)(gradient + (add ? (double)*to : 0.0));
   }
 }
 
