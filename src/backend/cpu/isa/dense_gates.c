@@ -52,8 +52,8 @@ static gates gates_of(const hark_dense_call *call, void *memory, const hark_atte
 }
 
 /* The first gate of a sequence and head in [B, H, Lk] of any strides; gates follow at stride[2]. */
-static float *gate_row(const hark_tensor *gates, const hark_attention_sequence *sequence, int64_t head) {
-  return (float *)gates->data + sequence->item * gates->stride[0] + head * gates->stride[1] + sequence->key_row * gates->stride[2];
+static float *gate_row(const hark_tensor *logits, const hark_attention_sequence *sequence, int64_t head) {
+  return (float *)logits->data + sequence->item * logits->stride[0] + head * logits->stride[1] + sequence->key_row * logits->stride[2];
 }
 
 static void forget_prepare(const hark_dense_call *call, void *memory, int64_t index) {
