@@ -82,11 +82,11 @@ def spread(values):
 
 
 def compare_attention(arguments, report):
-    print(f"\n{'attention, forward + backward':36} {'hark ms':>9} {'of peak':>15} {'PyTorch ms':>10}  ratio (least-most of the rounds)")
+    print(f"\n{'attention, forward + backward':36} {'hark ms':>9} {'of peak':>15} {'PyTorch ms':>10} {'of peak':>8}  ratio (least-most of the rounds)")
     peer = Peer(arguments)
     for case in arguments.case or ATTENTION:
         peer.ask(do="attention", case=case, repetitions=1)
-        ours, theirs, fractions, ratios = [], [], [], []
+        ours, theirs, fractions, other_fractions, ratios = [], [], [], [], []
         for _ in range(arguments.rounds):
             mine = hark(arguments, "attention", case, "--rounds", "3")
             other = peer.ask(do="attention", case=case, repetitions=3)
@@ -94,13 +94,15 @@ def compare_attention(arguments, report):
             theirs.append(statistics.median(map(sum, zip(other["forward_ms"], other["backward_ms"]))))
             fractions.append((mine["forward_peak_fraction"], mine["backward_peak_fraction"]))
             ratios.append(theirs[-1] / ours[-1])
+            operations = mine["forward_gflops"] * mine["forward_ms"] + mine["backward_gflops"] * mine["backward_ms"]
+            other_fractions.append(operations / theirs[-1] / mine["peak_gflops"])
         forward, backward = (statistics.median(f[i] for f in fractions) for i in (0, 1))
         ratio = statistics.median(ratios)
         report.line(
             f"{case:36} {statistics.median(ours):9.1f} {100 * forward:5.0f} % {100 * backward:5.0f} % {statistics.median(theirs):10.1f}"
-            f"  {ratio:.2f} ({min(ratios):.2f}-{max(ratios):.2f})",
+            f" {100 * statistics.median(other_fractions):6.0f} %  {ratio:.2f} ({min(ratios):.2f}-{max(ratios):.2f})",
             what="attention", case=case, hark_ms=statistics.median(ours), forward_peak_fraction=forward, backward_peak_fraction=backward,
-            torch_ms=statistics.median(theirs), ratio=ratio, least_ratio=min(ratios), most_ratio=max(ratios),
+            torch_ms=statistics.median(theirs), torch_peak_fraction=statistics.median(other_fractions), ratio=ratio, least_ratio=min(ratios), most_ratio=max(ratios),
         )  # fmt: skip
     peer.close()
 
