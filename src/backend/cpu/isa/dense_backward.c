@@ -36,6 +36,8 @@ typedef struct backward_state {
   float *dkey, *dvalue; /* NULL: not wanted */
   int64_t dkey_stride, dvalue_stride;
   bool dquery_wanted, collects;
+  int64_t keys_left;           /* of the range, after this tile */
+  int next_queries;            /* rows of the next tile of queries, to be asked for while this tile is worked on; else 0 */
   const hark_dense_term *only; /* the one term that gathers; NULL: all that want to */
   void *only_memory;
 } backward_state;
@@ -77,11 +79,7 @@ static void scores(const hark_dense_tile *tile, scores_function *run, const hark
   for (int key = 0; key < tile->keys; key += HARK_KEY_GROUP) {
     const int first = hark_dense_first_vector(tile, key);
     if (first >= last) break;
-    hark_product part = *product;
-    part.b = product->b + key * product->b_row;
-    part.c = product->c + key * product->c_row;
-    if (product->times != NULL) part.times = product->times + key * product->c_row;
-    part.rows = tile->keys - key < HARK_KEY_GROUP ? tile->keys - key : HARK_KEY_GROUP;
+    const hark_product part = hark_product_from(product, key, (int)hark_min(HARK_KEY_GROUP, tile->keys - key));
     run(&part, first, last);
   }
 }
@@ -165,6 +163,23 @@ static void zero_unseen(const hark_dense_tile *tile, float *dlogits) {
   }
 }
 
+/* Memory that the next tile needs: keys and values, or where there are no more of them, the next queries' rows. */
+static void look_ahead(const hark_dense_tile *tile, const backward_state *state, hark_product_ahead *ahead) {
+  const hark_dense_call *call = tile->call;
+  const hark_attention_args *args = call->args;
+  const int64_t item = tile->sequence->item, row = hark_dense_query_row(tile) + HARK_TILE_QUERIES;
+  if (state->keys_left > 0) {
+    const int keys = (int)hark_min(HARK_TILE_KEYS, state->keys_left);
+    ahead[0] = (hark_product_ahead){state->key + tile->keys * state->key_stride, state->key_stride, keys, call->head_dim};
+    ahead[1] = (hark_product_ahead){state->value + tile->keys * state->value_stride, state->value_stride, keys, call->value_dim};
+  } else if (state->next_queries > 0) {
+    const int queries = state->next_queries;
+    ahead[0] = (hark_product_ahead){hark_dense_row(&args->query, item, tile->head, row), state->query_stride, queries, call->head_dim};
+    ahead[1] = (hark_product_ahead){hark_dense_row(&args->dout, item, tile->head, row), state->gradient_stride, queries, call->value_dim};
+    ahead[2] = (hark_product_ahead){hark_dense_row(&args->out, item, tile->head, row), args->out.stride[2], queries, call->value_dim};
+  }
+}
+
 static void visit_tile(const hark_dense_tile *tile, backward_state *state) {
   const hark_dense_call *call = tile->call;
   hark_product product = {.a = state->queries,
@@ -177,6 +192,7 @@ static void visit_tile(const hark_dense_tile *tile, backward_state *state) {
                           .rows = tile->keys,
                           .end = call->head_dim,
                           .start = state->start};
+  look_ahead(tile, state, product.ahead);
   const bool general = call->general || hark_dense_tile_is_partial(tile);
   bool hidden = false;
   if (general) {
@@ -196,6 +212,7 @@ static void visit_tile(const hark_dense_tile *tile, backward_state *state) {
   }
   if (state->dkey == NULL && !state->dquery_wanted && !state->collects) return;
 
+  memset(product.ahead, 0, sizeof product.ahead);
   product.a = state->gradients;
   product.b = state->value;
   product.b_row = state->value_stride;
@@ -359,6 +376,8 @@ void HARK_ISA(hark_dense_backward_range)(const hark_dense_call *call, int64_t se
       for (tile.key = from; tile.key < to; tile.key += HARK_TILE_KEYS) {
         tile.keys = (int)hark_min(HARK_TILE_KEYS, to - tile.key);
         tile.shift = tile.query + sequence->offset - tile.key;
+        state->keys_left = to - tile.key - tile.keys;
+        state->next_queries = (int)hark_max(0, hark_min(HARK_TILE_QUERIES, sequence->query_count - tile.query - tile.queries));
         state->key = key + tile.key * state->key_stride;
         state->value = value + tile.key * state->value_stride;
         state->dkey = dkey == NULL ? NULL : dkey + tile.key * state->dkey_stride;

@@ -18,6 +18,7 @@ static void hark_few_scores(const hark_product *p, const float *queries, int cou
   for (int key = 0; key < p->rows; key += HARK_LANES) {
     const int rows = p->rows - key < HARK_LANES ? p->rows - key : HARK_LANES;
     const float *keys = p->b + key * p->b_row;
+    hark_product_look_ahead(p, key, HARK_LANES);
     for (int i = 0; i < rows; i++) vf_store(p->c + (key + i) * p->c_row, vf_zero());
     for (int n = 0; n < count; n++) {
       vf sums[HARK_LANES];

@@ -48,10 +48,7 @@ static void tile_logits(const hark_dense_tile *tile, const hark_product *product
     return;
   }
   for (int key = 0; key < tile->keys; key += HARK_KEY_GROUP) {
-    hark_product part = *product;
-    part.b = product->b + key * product->b_row;
-    part.c = product->c + key * product->c_row;
-    part.rows = tile->keys - key < HARK_KEY_GROUP ? tile->keys - key : HARK_KEY_GROUP;
+    const hark_product part = hark_product_from(product, key, (int)hark_min(HARK_KEY_GROUP, tile->keys - key));
     const int first = hark_dense_first_vector(tile, key);
     if (first < last) scores_store(&part, first, last);
   }
@@ -110,14 +107,8 @@ static void combine_seen(const hark_dense_tile *tile, const hark_product *produc
     }
 }
 
-/* Padding of a row by whole vectors must not be read: prefetching is only a hint and may run past the end. */
-static void prefetch_rows(const float *rows, int64_t stride, int count, int features) {
-  for (int r = 0; r < count; r++)
-    for (int c = 0; c < features; c += 16) HARK_PREFETCH_FAR(rows + r * stride + c);
-}
-
 static void visit_tile(hark_dense_tile *tile, forward_state *state, const float *key, int64_t key_stride, const float *value,
-                       int64_t value_stride, bool first) {
+                       int64_t value_stride, bool first, int64_t keys_left) {
   const hark_dense_call *call = tile->call;
   const int last = hark_dense_vectors(tile);
   const bool partly = hark_dense_tile_is_partial(tile);
@@ -133,6 +124,15 @@ static void visit_tile(hark_dense_tile *tile, forward_state *state, const float 
                          .start = state->start,
                          .top = state->top,
                          .sum = state->sum};
+  const int next = (int)hark_min(HARK_TILE_KEYS, keys_left - tile->keys);
+  if (next > 0) {
+    scores.ahead[0] = (hark_product_ahead){key + tile->keys * key_stride, key_stride, next, call->head_dim};
+    scores.ahead[1] = (hark_product_ahead){value + tile->keys * value_stride, value_stride, next, call->value_dim};
+  } else {
+    const hark_tensor *out = &call->args->out;
+    scores.ahead[0] = (hark_product_ahead){hark_dense_row(out, tile->sequence->item, tile->head, hark_dense_query_row(tile)),
+                                           out->stride[2], tile->queries, call->value_dim};
+  }
   hark_product sum = {.a = state->logits,
                       .a_step = HARK_TILE_QUERIES,
                       .b = value,
@@ -250,13 +250,7 @@ void HARK_ISA(hark_dense_forward_tile)(const hark_dense_call *call, int64_t sequ
     tile.key = key;
     tile.keys = (int)hark_min(HARK_TILE_KEYS, to - key);
     tile.shift = tile.query + sequence->offset - key;
-    const int64_t next = key + HARK_TILE_KEYS;
-    if (next < to) {
-      const int count = (int)hark_min(HARK_TILE_KEYS, to - next);
-      prefetch_rows(keys + next * key_stride, key_stride, count, call->head_dim);
-      prefetch_rows(values + next * value_stride, value_stride, count, call->value_dim);
-    }
-    visit_tile(&tile, state, keys + key * key_stride, key_stride, values + key * value_stride, value_stride, key == from);
+    visit_tile(&tile, state, keys + key * key_stride, key_stride, values + key * value_stride, value_stride, key == from, to - key);
   }
   finish_tile(&tile, state);
 }

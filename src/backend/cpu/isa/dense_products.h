@@ -45,6 +45,15 @@ typedef enum hark_product_finish {
   HARK_FINISH_SPREAD_PART /* one vector, of which `part` lanes exist in C */
 } hark_product_finish;
 
+/* Rows that will be needed soon: block after block of a product of scores asks for as many of them as it has rows itself. */
+typedef struct hark_product_ahead {
+  const float *rows; /* NULL: nothing */
+  ptrdiff_t stride;
+  int count, features;
+} hark_product_ahead;
+
+#define HARK_AHEAD_STREAMS 3
+
 typedef struct hark_product {
   const float *a;
   ptrdiff_t a_step; /* from one k to the next */
@@ -60,6 +69,7 @@ typedef struct hark_product {
   float *top, *sum;    /* SOFTMAX: [lanes] */
   const float *factor; /* COMBINE_FACTOR: [lanes] */
   int part;
+  hark_product_ahead ahead[HARK_AHEAD_STREAMS];
 } hark_product;
 
 /* Rows j .. j + rows of C, vectors from lane offset `lane`. All of finish, vectors, rows are constants after inlining. */
@@ -155,11 +165,40 @@ HARK_SIMD void hark_product_block(const hark_product_finish finish, const int ve
   }
 }
 
+/* The part of a product of scores that makes rows from `row` on. */
+static inline hark_product hark_product_from(const hark_product *p, int row, int rows) {
+  hark_product part = *p;
+  part.b += row * p->b_row;
+  part.c += row * p->c_row;
+  if (p->times != NULL) part.times += row * p->c_row;
+  part.rows = rows;
+  for (int stream = 0; stream < HARK_AHEAD_STREAMS; stream++) {
+    if (part.ahead[stream].rows == NULL) continue;
+    part.ahead[stream].count -= row;
+    if (part.ahead[stream].count > 0) part.ahead[stream].rows += row * part.ahead[stream].stride;
+  }
+  return part;
+}
+
+/* Asks for rows j .. j + rows of what comes next. */
+HARK_SIMD void hark_product_look_ahead(const hark_product *p, int j, int rows) {
+  for (int stream = 0; stream < HARK_AHEAD_STREAMS; stream++) {
+    const hark_product_ahead *ahead = p->ahead + stream;
+    if (ahead->rows == NULL) continue;
+    const int end = j + rows < ahead->count ? j + rows : ahead->count;
+    for (int r = j; r < end; r++)
+      for (int c = 0; c < ahead->features; c += 16) HARK_PREFETCH_FAR(ahead->rows + r * ahead->stride + c);
+  }
+}
+
 /* All rows of one panel of vectors. */
-HARK_SIMD void hark_product_panel(const hark_product_finish finish, const int vectors, const hark_product *p, ptrdiff_t lane) {
+HARK_SIMD void hark_product_panel(const hark_product_finish finish, const int vectors, const hark_product *p, ptrdiff_t lane, bool first) {
   const int rows = HARK_BLOCK_ROWS(vectors);
   int j = 0;
-  for (; j + rows <= p->rows; j += rows) hark_product_block(finish, vectors, rows, p, j, lane);
+  for (; j + rows <= p->rows; j += rows) {
+    if (finish <= HARK_FINISH_TIMES_ADD && first) hark_product_look_ahead(p, j, rows);
+    hark_product_block(finish, vectors, rows, p, j, lane);
+  }
   if (rows > 4)
     for (; j + 4 <= p->rows; j += 4) hark_product_block(finish, vectors, 4, p, j, lane);
   for (; j + 2 <= p->rows; j += 2) hark_product_block(finish, vectors, 2, p, j, lane);
@@ -170,12 +209,12 @@ HARK_SIMD void hark_product_panel(const hark_product_finish finish, const int ve
 HARK_SIMD void hark_product_run(const hark_product_finish finish, const hark_product *p, int first, int last) {
   int at = first;
   for (; at + HARK_BLOCK_VECTORS <= last; at += HARK_BLOCK_VECTORS)
-    hark_product_panel(finish, HARK_BLOCK_VECTORS, p, (ptrdiff_t)at * HARK_LANES);
+    hark_product_panel(finish, HARK_BLOCK_VECTORS, p, (ptrdiff_t)at * HARK_LANES, at == first);
 #if HARK_BLOCK_VECTORS == 4
-  if (at + 3 == last) hark_product_panel(finish, 3, p, (ptrdiff_t)at * HARK_LANES);
-  if (at + 2 == last) hark_product_panel(finish, 2, p, (ptrdiff_t)at * HARK_LANES);
+  if (at + 3 == last) hark_product_panel(finish, 3, p, (ptrdiff_t)at * HARK_LANES, at == first);
+  if (at + 2 == last) hark_product_panel(finish, 2, p, (ptrdiff_t)at * HARK_LANES, at == first);
 #endif
-  if (at + 1 == last) hark_product_panel(finish, 1, p, (ptrdiff_t)at * HARK_LANES);
+  if (at + 1 == last) hark_product_panel(finish, 1, p, (ptrdiff_t)at * HARK_LANES, at == first);
 }
 
 #endif
