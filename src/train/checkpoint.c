@@ -99,9 +99,10 @@ typedef struct state_field {
   { #field, offsetof(hark_run_state, field), true }
 #define REAL(field)                                                                                                                        \
   { #field, offsetof(hark_run_state, field), false }
-static const state_field state_fields[] = {WHOLE(step),       WHOLE(updates),  WHOLE(samples),      REAL(loss_sum),
-                                           WHOLE(loss_count), REAL(best_loss), WHOLE(best_step),    WHOLE(evaluations_without_improvement),
-                                           WHOLE(bad_steps),  REAL(seconds),   WHOLE(metrics_bytes)};
+static const state_field state_fields[] = {WHOLE(step),      WHOLE(updates),        WHOLE(samples),
+                                           REAL(loss_sum),   WHOLE(loss_count),     REAL(best_loss),
+                                           WHOLE(best_step), WHOLE(evaluated_step), WHOLE(evaluations_without_improvement),
+                                           WHOLE(bad_steps), REAL(seconds),         WHOLE(metrics_bytes)};
 #undef WHOLE
 #undef REAL
 #define STATE_FIELDS (sizeof state_fields / sizeof *state_fields)
@@ -170,8 +171,9 @@ static int64_t step_of(const char *name) {
   return step;
 }
 
-/* Deletes what was left half written, and the checkpoints that neither `keep` nor `best` holds. */
-static hark_status retain(hark_context *context, const hark_run *run, int64_t keep) {
+/* Deletes what was left half written, and the checkpoints up to `saved` that neither `keep` nor `best` holds. One of a later step was left by
+ * a crash before `last` moved to it: it does not count, and is replaced when the run comes there again. */
+static hark_status retain(hark_context *context, const hark_run *run, int64_t saved, int64_t keep) {
   char folder[HARK_PATH_BYTES], best[HARK_NAME_BYTES] = "", path[HARK_PATH_BYTES];
   hark_names names;
   HARK_TRY(hark_run_path(context, run, "checkpoints", folder));
@@ -182,7 +184,7 @@ static hark_status retain(hark_context *context, const hark_run *run, int64_t ke
   for (int64_t i = 0; i < names.count && status == HARK_OK; i++) {
     const int64_t step = step_of(names.items[i]);
     int64_t newer = 0;
-    for (int64_t j = 0; j < names.count; j++) newer += step_of(names.items[j]) > step;
+    for (int64_t j = 0; j < names.count; j++) newer += step_of(names.items[j]) > step && step_of(names.items[j]) <= saved;
     const bool torn = names.items[i][0] == '.';
     if (!torn && (step < 0 || newer < keep || strcmp(names.items[i], best) == 0)) continue;
     status = hark_path_join(context, folder, names.items[i], path);
@@ -207,7 +209,7 @@ static hark_status put_in_place(hark_context *context, const hark_run *run, cons
 }
 
 hark_status hark_checkpoint_save(hark_context *context, const hark_run *run, const hark_engine *engine, const hark_run_state *state,
-                                 int64_t keep, bool best) {
+                                 int64_t keep) {
   static const char partial[] = ".partial";
   char name[HARK_NAME_BYTES], path[HARK_PATH_BYTES];
   hark_file_summary summaries[FILE_COUNT];
@@ -225,8 +227,19 @@ hark_status hark_checkpoint_save(hark_context *context, const hark_run *run, con
   HARK_TRY(write_manifest(context, path, summaries));
   HARK_TRY(put_in_place(context, run, partial, name));
   HARK_TRY(write_pointer(context, run, "last", name));
-  if (best) HARK_TRY(write_pointer(context, run, "best", name));
-  return retain(context, run, keep);
+  HARK_TRY(hark_checkpoint_point_best(context, run, state));
+  return retain(context, run, state->step, keep);
+}
+
+hark_status hark_checkpoint_point_best(hark_context *context, const hark_run *run, const hark_run_state *state) {
+  char name[HARK_NAME_BYTES], now[HARK_NAME_BYTES] = "", path[HARK_PATH_BYTES];
+  if (state->best_step == 0) return HARK_OK;
+  (void)snprintf(name, sizeof name, "step-%" PRId64, state->best_step);
+  HARK_TRY(path_in(context, run, name, NULL, path));
+  if (hark_path_kind_of(path) != HARK_PATH_FOLDER) return HARK_OK;
+  const hark_status found = hark_checkpoint_find(context, run, "best", now);
+  if (found != HARK_OK && found != HARK_NOT_FOUND) return found;
+  return strcmp(name, now) != 0 ? write_pointer(context, run, "best", name) : HARK_OK;
 }
 
 hark_status hark_checkpoint_find(hark_context *context, const hark_run *run, const char *which, char name[HARK_NAME_BYTES]) {

@@ -39,6 +39,7 @@ typedef struct hark_run_state {
   int64_t loss_count;
   double best_loss; /* validation; infinity before the first */
   int64_t best_step;
+  int64_t evaluated_step; /* of the last evaluation; 0: none yet */
   int64_t evaluations_without_improvement;
   int64_t bad_steps; /* in a row */
   double seconds;    /* of training so far */
@@ -46,9 +47,13 @@ typedef struct hark_run_state {
   uint64_t corpus_checksum;
 } hark_run_state;
 
-/* Writes checkpoints/step-N and points `last` at it, and `best` where `best` is set; afterwards deletes what `keep` and `best` do not hold. */
+/* Writes checkpoints/step-N and points `last` at it, and `best` at that of state->best_step; afterwards deletes what neither `keep` nor
+ * `best` holds. */
 HARK_MUST_CHECK hark_status hark_checkpoint_save(hark_context *context, const hark_run *run, const hark_engine *engine,
-                                                 const hark_run_state *state, int64_t keep, bool best);
+                                                 const hark_run_state *state, int64_t keep);
+
+/* Points `best` at the checkpoint of state->best_step if it does not yet, and if there is one. */
+HARK_MUST_CHECK hark_status hark_checkpoint_point_best(hark_context *context, const hark_run *run, const hark_run_state *state);
 
 /* The checkpoint that a pointer file names: which = "last", "best". Errors: HARK_NOT_FOUND. */
 HARK_MUST_CHECK hark_status hark_checkpoint_find(hark_context *context, const hark_run *run, const char *which, char name[HARK_NAME_BYTES]);

@@ -6,7 +6,7 @@
 double hark_schedule_rate(const hark_config *config, int64_t step, int64_t total) {
   const double peak = config->train.learning_rate, minimum = config->train.minimum_rate;
   const int64_t warmup = config->train.warmup;
-  if (step < warmup) return peak * (double)step / (double)warmup;
+  if (step <= warmup) return peak * (double)step / (double)warmup;
   const double part = total > warmup ? fmin(1.0, (double)(step - warmup) / (double)(total - warmup)) : 1.0;
   switch ((hark_schedule)config->train.schedule) {
     case HARK_SCHEDULE_CONSTANT: break;

@@ -28,9 +28,10 @@ typedef struct training_run {
   hark_run_state state;
   int64_t steps; /* in all */
   bool has_validation;
-  double started, seconds_before; /* clock at the start; seconds of training before it */
-  double line_clock;              /* clock at the last line of metrics */
-  int64_t line_tokens;            /* tokens since then */
+  bool checkpoint_asked, stop_asked; /* since the last checkpoint; at all */
+  double started, seconds_before;    /* clock at the start; seconds of training before it */
+  double line_clock;                 /* clock at the last line of metrics */
+  int64_t line_tokens;               /* tokens since then */
   double line_operations;
   hark_train_progress progress;
 } training_run;
@@ -68,10 +69,11 @@ static int64_t total_steps(const training_run *trainer) {
 
 static double seconds_so_far(const training_run *trainer) { return trainer->seconds_before + clock_seconds() - trainer->started; }
 
-static hark_status open_metrics(training_run *trainer, bool resume) {
+/* Behind the lines of the checkpoint: what was written after it, or by a run that never began, goes. */
+static hark_status open_metrics(training_run *trainer) {
   char path[HARK_PATH_BYTES];
   HARK_TRY(hark_run_path(trainer->context, trainer->run, "metrics.jsonl", path));
-  if (resume) HARK_TRY(hark_jsonl_truncate(trainer->context, path, trainer->state.metrics_bytes));
+  HARK_TRY(hark_jsonl_truncate(trainer->context, path, trainer->state.metrics_bytes));
   return hark_jsonl_open(trainer->context, &trainer->metrics, path);
 }
 
@@ -122,18 +124,20 @@ static hark_status prepare(training_run *trainer, bool resume) {
   trainer->targets = trainer->inputs + window_numbers;
 
   const uint64_t checksum = hark_corpus_checksum(trainer->corpus);
-  if (resume) {
-    char name[HARK_NAME_BYTES];
-    HARK_TRY(hark_checkpoint_find(context, trainer->run, "last", name));
+  char name[HARK_NAME_BYTES];
+  const hark_status found = resume ? hark_checkpoint_find(context, trainer->run, "last", name) : HARK_NOT_FOUND;
+  if (found == HARK_OK) {
     HARK_TRY(hark_checkpoint_load(context, trainer->run, name, trainer->engine, &trainer->state));
     if (trainer->state.corpus_checksum != checksum)
       return hark_fail(context, HARK_BAD_CONFIGURATION, "the text is not the one that this run was trained on so far");
     say(trainer, "going on from %s", name);
   } else {
+    if (found != HARK_NOT_FOUND) return found;
+    if (resume) say(trainer, "there is no checkpoint yet: beginning again");
     HARK_TRY(hark_parameters_initialise(context, &trainer->engine->decoder->parameters, (uint64_t)config->train.seed));
     trainer->state = (hark_run_state){.best_loss = INFINITY, .corpus_checksum = checksum};
   }
-  HARK_TRY(open_metrics(trainer, resume));
+  HARK_TRY(open_metrics(trainer));
   const hark_text_counts counts = hark_corpus_counts(trainer->corpus, HARK_SPLIT_TRAINING);
   const hark_text_counts validation = hark_corpus_counts(trainer->corpus, HARK_SPLIT_VALIDATION);
   const hark_engine_memory use = hark_engine_memory_of(trainer->engine);
@@ -143,7 +147,7 @@ static hark_status prepare(training_run *trainer, bool resume) {
   say(trainer, "model: %" PRId64 " parameters; memory: weights %.0f, gradients %.0f, moments %.0f, step %.0f MiB",
       hark_parameters_total(&trainer->engine->decoder->parameters), (double)use.weights * mebibyte, (double)use.gradients * mebibyte,
       (double)use.moments * mebibyte, (double)use.step * mebibyte);
-  return resume || !trainer->has_validation ? HARK_OK : record_text(trainer);
+  return found == HARK_OK || !trainer->has_validation ? HARK_OK : record_text(trainer);
 }
 
 /* Loss and gradients of one step's windows. */
@@ -242,12 +246,20 @@ static void update_progress(training_run *trainer) {
   show(trainer);
 }
 
+/* What is asked for stays asked for, also during an evaluation, which only a stop ends. */
+static hark_request ask(training_run *trainer) {
+  const hark_request request = trainer->hooks->request != NULL ? trainer->hooks->request(trainer->hooks->user) : HARK_REQUEST_NONE;
+  if (request == HARK_REQUEST_CHECKPOINT) trainer->checkpoint_asked = true;
+  if (request == HARK_REQUEST_STOP) trainer->stop_asked = true;
+  return request;
+}
+
 static bool show_evaluation(void *user, double part) {
   training_run *trainer = user;
   trainer->progress.evaluating = part;
   trainer->progress.seconds = seconds_so_far(trainer);
   show(trainer);
-  return trainer->hooks->request == NULL || trainer->hooks->request(trainer->hooks->user) != HARK_REQUEST_STOP;
+  return ask(trainer) != HARK_REQUEST_STOP;
 }
 
 /* *best: this is the lowest loss so far. Time spent here does not count as training time in tokens per second. */
@@ -261,6 +273,7 @@ static hark_status evaluate(training_run *trainer, bool *best) {
   if (!result.complete) return HARK_OK;
   trainer->progress.validation_loss = result.loss;
   hark_run_state *state = &trainer->state;
+  state->evaluated_step = state->step;
   *best = result.loss < state->best_loss;
   if (*best) {
     state->best_loss = result.loss;
@@ -280,48 +293,71 @@ static hark_status evaluate(training_run *trainer, bool *best) {
   return HARK_OK;
 }
 
-static hark_status save(training_run *trainer, bool best) {
+static hark_status save(training_run *trainer) {
   const double before = clock_seconds();
   HARK_TRY(hark_jsonl_flush(trainer->context, &trainer->metrics, &trainer->state.metrics_bytes));
   trainer->state.seconds = seconds_so_far(trainer);
-  HARK_TRY(hark_checkpoint_save(trainer->context, trainer->run, trainer->engine, &trainer->state, trainer->config->train.keep, best));
+  HARK_TRY(hark_checkpoint_save(trainer->context, trainer->run, trainer->engine, &trainer->state, trainer->config->train.keep));
+  trainer->checkpoint_asked = false;
   trainer->line_clock += clock_seconds() - before;
   return HARK_OK;
 }
 
 static bool is_due(int64_t step, int64_t every) { return every > 0 && step % every == 0; }
 
+static bool evaluation_is_due(const training_run *trainer) {
+  const int64_t step = trainer->state.step;
+  return is_due(step, trainer->config->train.evaluate_every) || step == trainer->steps;
+}
+
+static bool has_stalled(const training_run *trainer) {
+  const int64_t limit = trainer->config->train.early_stop;
+  return limit > 0 && trainer->state.evaluations_without_improvement >= limit;
+}
+
+/* The evaluation that the interrupt of an earlier part left out. The checkpoint of this step is there and stays as it is: should this part
+ * end before the next one, the evaluation is made again. */
+static hark_status catch_up(training_run *trainer, hark_stop_reason *reason) {
+  const hark_run_state *state = &trainer->state;
+  bool best = false;
+  if (state->step == 0 || state->evaluated_step == state->step || !evaluation_is_due(trainer)) return HARK_OK;
+  HARK_TRY(evaluate(trainer, &best));
+  if (best) HARK_TRY(hark_checkpoint_point_best(trainer->context, trainer->run, state));
+  if (trainer->stop_asked)
+    *reason = HARK_STOP_REQUEST;
+  else if (has_stalled(trainer) && state->step < trainer->steps)
+    *reason = HARK_STOP_EARLY;
+  return HARK_OK;
+}
+
+/* A stop writes no line of metrics before its time and leaves evaluations to the next part, so that both parts write what the whole run would
+ * have; only a stop for time adds an evaluation of its own, to tell what has been reached. */
 static hark_status loop(training_run *trainer, hark_stop_reason *reason) {
   const hark_config *config = trainer->config;
   hark_run_state *state = &trainer->state;
   const double deadline = config->train.max_time;
-  int64_t saved_step = state->step;
-  bool best = false;
+  bool saved = state->step > 0;
   *reason = HARK_STOP_DONE;
-  while (state->step < trainer->steps) {
+  HARK_TRY(catch_up(trainer, reason));
+  while (state->step < trainer->steps && *reason == HARK_STOP_DONE) {
     HARK_TRY(run_step(trainer));
-    const hark_request request = trainer->hooks->request != NULL ? trainer->hooks->request(trainer->hooks->user) : HARK_REQUEST_NONE;
-    if (request == HARK_REQUEST_STOP)
+    if (ask(trainer) == HARK_REQUEST_STOP)
       *reason = HARK_STOP_REQUEST;
     else if (deadline > 0 && clock_seconds() - trainer->started >= deadline)
       *reason = HARK_STOP_TIME;
-    const bool last = *reason != HARK_STOP_DONE || state->step == trainer->steps;
-    if (state->loss_count > 0 && (is_due(state->step, config->train.log_every) || last)) HARK_TRY(record_line(trainer));
+    const bool finished = state->step == trainer->steps;
+    if (state->loss_count > 0 && (is_due(state->step, config->train.log_every) || finished)) HARK_TRY(record_line(trainer));
     update_progress(trainer);
-    best = false;
-    if (*reason != HARK_STOP_REQUEST && (is_due(state->step, config->train.evaluate_every) || last)) HARK_TRY(evaluate(trainer, &best));
-    if (config->train.early_stop > 0 && state->evaluations_without_improvement >= config->train.early_stop && *reason == HARK_STOP_DONE &&
-        !last)
-      *reason = HARK_STOP_EARLY;
-    const bool stop = *reason != HARK_STOP_DONE || last;
-    if (best || stop || request == HARK_REQUEST_CHECKPOINT || is_due(state->step, config->train.checkpoint_every)) {
-      HARK_TRY(save(trainer, best));
-      saved_step = state->step;
+    bool best = false;
+    if (*reason != HARK_STOP_REQUEST && (evaluation_is_due(trainer) || *reason == HARK_STOP_TIME)) HARK_TRY(evaluate(trainer, &best));
+    if (trainer->stop_asked) *reason = HARK_STOP_REQUEST;
+    if (*reason == HARK_STOP_DONE && !finished && has_stalled(trainer)) *reason = HARK_STOP_EARLY;
+    if (best || finished || *reason != HARK_STOP_DONE || trainer->checkpoint_asked || is_due(state->step, config->train.checkpoint_every)) {
+      HARK_TRY(save(trainer));
+      saved = true;
     }
-    if (stop) break;
   }
-  if (saved_step == 0) return save(trainer, false);
-  return HARK_OK;
+  return saved ? HARK_OK : save(trainer);
 }
 
 hark_status hark_train(hark_context *context, const hark_config *config, const hark_run *run, const hark_train_hooks *hooks,

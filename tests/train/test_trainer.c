@@ -156,6 +156,141 @@ static void test_resume_is_exact(void **state) {
   place_close(&p);
 }
 
+/* An interrupt between two lines of metrics, at a step that an evaluation is due at, or in the middle of an evaluation: the lines of the two
+ * parts together are those of the whole run. */
+static void test_interrupts_leave_the_same_lines(void **state) {
+  (void)state;
+  place p;
+  place_open(&p);
+  hark_config config = configuration(&p);
+  config.train.log_every = 4;
+  hark_train_result whole, part;
+  assert_int_equal(train(&p, &config, "whole", NULL, &whole), HARK_OK);
+  const losses a = losses_of(&p, "whole");
+  assert_int_equal(a.training_count, 3);
+  assert_int_equal(a.validation_count, 3);
+  /* requests are asked for after every step, and after every batch of an evaluation: the fifth step is followed by the first evaluation */
+  for (int64_t left = 2; left <= 7; left++) {
+    char name[32];
+    (void)snprintf(name, sizeof name, "part-%d", (int)left);
+    interrupter who = {.left = left};
+    const hark_train_hooks hooks = {.user = &who, .request = interrupt};
+    assert_int_equal(train(&p, &config, name, &hooks, &part), HARK_OK);
+    assert_int_equal(part.reason, HARK_STOP_REQUEST);
+    assert_int_equal(part.state.step, left < 5 ? left : 5);
+    config.run.resume = true;
+    assert_int_equal(train(&p, &config, name, NULL, &part), HARK_OK);
+    config.run.resume = false;
+    const losses b = losses_of(&p, name);
+    assert_int_equal(b.training_count, a.training_count);
+    assert_memory_equal(a.training, b.training, 3 * sizeof *a.training);
+    assert_int_equal(b.validation_count, a.validation_count);
+    assert_memory_equal(a.validation, b.validation, 3 * sizeof *a.validation);
+    assert_int_equal(part.state.best_step, whole.state.best_step);
+  }
+  place_close(&p);
+}
+
+/* Asks for one checkpoint, at the call of that number. */
+static hark_request ask_once(void *user) {
+  interrupter *who = user;
+  return --who->left == 0 ? HARK_REQUEST_CHECKPOINT : HARK_REQUEST_NONE;
+}
+
+/* A checkpoint asked for during an evaluation is written after it. */
+static void test_request_during_evaluation(void **state) {
+  (void)state;
+  place p;
+  place_open(&p);
+  hark_config config = configuration(&p);
+  config.train.learning_rate = config.train.minimum_rate = 1e-30; /* no evaluation after the first one is the best: none saves by itself */
+  config.train.weight_decay = 0;
+  config.train.keep = 10;
+  interrupter who = {.left = 0};
+  const hark_train_hooks counting = {.user = &who, .request = ask_once};
+  hark_train_result result;
+  config.train.steps = 5;
+  assert_int_equal(train(&p, &config, "first", &counting, &result), HARK_OK);
+  const int64_t batches = -who.left - config.train.steps; /* of an evaluation */
+  assert_true(batches >= 2);
+  config.train.steps = 12;
+  who.left = 10 + batches + 1; /* ten steps, the evaluation at step 5, and the first batch of the one at step 10 */
+  assert_int_equal(train(&p, &config, "run", &counting, &result), HARK_OK);
+  char path[160];
+  (void)snprintf(path, sizeof path, "%s/run/checkpoints/step-10", p.folder);
+  assert_int_equal(hark_path_kind_of(path), HARK_PATH_FOLDER);
+  place_close(&p);
+}
+
+/* What a crash may leave behind at every point of a save and before the first one. */
+static void test_what_crashes_leave(void **state) {
+  (void)state;
+  place p;
+  place_open(&p);
+  hark_config config = configuration(&p);
+  config.train.steps = 3;
+  config.train.keep = 1;
+  config.train.evaluate_every = 0;
+  config.data.validation_fraction = 0;
+  hark_train_result result;
+  char path[200];
+
+  /* before config.yaml: lines of a run that never began */
+  (void)snprintf(path, sizeof path, "%s/run", p.folder);
+  assert_int_equal(hark_folder_make(p.context, path), HARK_OK);
+  (void)snprintf(path, sizeof path, "%s/run/metrics.jsonl", p.folder);
+  assert_int_equal(hark_file_write(p.context, path, "{\"train/loss\": 7}\n", 18), HARK_OK);
+  assert_int_equal(train(&p, &config, "run", NULL, &result), HARK_OK);
+  assert_int_equal(losses_of(&p, "run").training_count, 3);
+
+  /* a checkpoint of a later step, complete, that no pointer names: it does not count as one that is kept */
+  (void)snprintf(path, sizeof path, "%s/run/checkpoints/step-100", p.folder);
+  assert_int_equal(hark_folder_make(p.context, path), HARK_OK);
+  config.run.resume = true;
+  config.train.steps = 5;
+  assert_int_equal(train(&p, &config, "run", NULL, &result), HARK_OK);
+  (void)snprintf(path, sizeof path, "%s/run/checkpoints/step-5", p.folder);
+  assert_int_equal(hark_path_kind_of(path), HARK_PATH_FOLDER);
+  (void)snprintf(path, sizeof path, "%s/run/checkpoints/step-3", p.folder);
+  assert_int_equal(hark_path_kind_of(path), HARK_PATH_NONE);
+
+  /* before the first checkpoint: the run begins again, and is the same run */
+  (void)snprintf(path, sizeof path, "%s/run/last", p.folder);
+  assert_int_equal(hark_file_remove(p.context, path), HARK_OK);
+  assert_int_equal(train(&p, &config, "run", NULL, &result), HARK_OK);
+  assert_int_equal(result.state.step, 5);
+  assert_int_equal(losses_of(&p, "run").training_count, 5);
+  place_close(&p);
+}
+
+/* `last` has moved to the best checkpoint so far, and the crash came before `best` did. */
+static void test_best_follows(void **state) {
+  (void)state;
+  place p;
+  place_open(&p);
+  hark_config config = configuration(&p);
+  config.train.steps = 10;
+  config.train.keep = 1;
+  hark_train_result result;
+  assert_int_equal(train(&p, &config, "run", NULL, &result), HARK_OK);
+  assert_int_equal(result.state.best_step, 10);
+  char path[200];
+  (void)snprintf(path, sizeof path, "%s/run/best", p.folder);
+  assert_int_equal(hark_file_write(p.context, path, "step-5\n", 7), HARK_OK);
+  config.run.resume = true;
+  config.train.steps = 11;
+  config.train.learning_rate = 1; /* makes it worse */
+  config.train.minimum_rate = 1;
+  assert_int_equal(train(&p, &config, "run", NULL, &result), HARK_OK);
+  assert_int_equal(result.state.best_step, 10);
+  hark_text best = read_file(&p, "run/best");
+  assert_string_equal(hark_text_get(&best), "step-10\n");
+  hark_text_free(&best);
+  (void)snprintf(path, sizeof path, "%s/run/checkpoints/step-10", p.folder);
+  assert_int_equal(hark_path_kind_of(path), HARK_PATH_FOLDER);
+  place_close(&p);
+}
+
 static void test_run_folders(void **state) {
   (void)state;
   place p;
@@ -253,6 +388,13 @@ static void test_schedules(void **state) {
     config.train.schedule = expected[i].schedule;
     assert_true(fabs(hark_schedule_rate(&config, expected[i].step, 110) - expected[i].rate) <= tolerance);
   }
+  /* a warm-up as long as the run ends at the peak */
+  config.train.schedule = HARK_SCHEDULE_COSINE;
+  assert_true(fabs(hark_schedule_rate(&config, 10, 10) - 2) <= tolerance);
+  config.train.schedule = HARK_SCHEDULE_LINEAR;
+  assert_true(fabs(hark_schedule_rate(&config, 10, 10) - 2) <= tolerance);
+  config.train.warmup = 0;
+  assert_true(fabs(hark_schedule_rate(&config, 1, 1) - 0.5) <= tolerance);
 }
 
 /* A rate that blows the model up: steps with numbers that are not finite change nothing, and after the allowed number the run gives up. */
@@ -277,8 +419,16 @@ static void test_not_finite(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_resume_is_exact),  cmocka_unit_test(test_run_folders), cmocka_unit_test(test_every_backend),
-      cmocka_unit_test(test_folder_is_locked), cmocka_unit_test(test_schedules),   cmocka_unit_test(test_not_finite),
+      cmocka_unit_test(test_resume_is_exact),
+      cmocka_unit_test(test_run_folders),
+      cmocka_unit_test(test_every_backend),
+      cmocka_unit_test(test_folder_is_locked),
+      cmocka_unit_test(test_schedules),
+      cmocka_unit_test(test_not_finite),
+      cmocka_unit_test(test_interrupts_leave_the_same_lines),
+      cmocka_unit_test(test_request_during_evaluation),
+      cmocka_unit_test(test_what_crashes_leave),
+      cmocka_unit_test(test_best_follows),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
