@@ -9,15 +9,25 @@ hark_status hark_tape_segment(hark_tape *tape, hark_tape_segment_build *build, c
   if (input_count < 0 || input_count > HARK_MAX_INPUTS || output_count < 1 || output_count > HARK_MAX_OUTPUTS)
     return hark_fail(context, HARK_INVALID_ARGUMENT, "segment: %d inputs and %d outputs, expected at most %d and 1 to %d", input_count,
                      output_count, HARK_MAX_INPUTS, HARK_MAX_OUTPUTS);
+  tape_node node = {.build = build, .input_count = input_count, .output_count = output_count};
+  for (int i = 0; i < input_count; i++) { /* copied: the outputs may stand where the inputs stood */
+    const hark_value input = inputs[i];
+    if (input < 0 || input >= tape->value_count || (input != 0 && !tape_value_at(tape, input)->held))
+      return hark_fail(context, HARK_INVALID_ARGUMENT, "segment: input %d is not a value of this tape, or has been released", i);
+    node.inputs[i] = input;
+  }
   const bool recording = tape->recording;
   const hark_value own = tape->first_own, first_inner = tape->value_count;
   tape->recording = false;
   tape->first_own = first_inner;
   void *mutable_closure = NULL;
   memcpy(&mutable_closure, &closure, sizeof closure); /* builders take what they were given; they get the tape's own copy later */
-  hark_status status = build(mutable_closure, tape, inputs, outputs);
+  hark_status status = build(mutable_closure, tape, node.inputs, outputs);
   tape->recording = recording;
-  if (status != HARK_OK) return status;
+  if (status != HARK_OK) {
+    tape->first_own = own;
+    return status;
+  }
   for (hark_value inner = first_inner; inner < tape->value_count; inner++) {
     bool is_output = false;
     for (int i = 0; i < output_count; i++) is_output = is_output || outputs[i] == inner;
@@ -26,12 +36,10 @@ hark_status hark_tape_segment(hark_tape *tape, hark_tape_segment_build *build, c
   tape->first_own = own;
   if (!recording) return HARK_OK;
 
-  tape_node node = {.build = build, .input_count = input_count, .output_count = output_count};
   HARK_TRY(hark_tape_copy_bytes(tape, closure, closure_bytes, &node.attributes));
   for (int i = 0; i < input_count; i++) {
-    node.inputs[i] = inputs[i];
-    if (inputs[i] == 0) continue;
-    node.kept[i] = tape_value_at(tape, inputs[i])->storage;
+    if (node.inputs[i] == 0) continue;
+    node.kept[i] = tape_value_at(tape, node.inputs[i])->storage;
     hark_tape_storage_hold(tape, node.kept[i]);
   }
   for (int i = 0; i < output_count; i++) {

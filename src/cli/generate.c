@@ -53,9 +53,11 @@ static hark_status encode_prompt(generation *g) {
   const char *prompt = g->values->prompt[0] != '\0' ? g->values->prompt : "\n";
   const hark_config *config = g->call->values[1];
   const size_t bytes = strlen(prompt);
-  g->token_bytes = (bytes + (size_t)g->values->tokens) * sizeof *g->tokens;
+  size_t token_bytes = 0;
   void *memory = NULL;
-  HARK_TRY(hark_allocate(context, g->token_bytes, &memory));
+  HARK_TRY(hark_size_multiply(context, bytes + (size_t)g->values->tokens, sizeof *g->tokens, &token_bytes));
+  HARK_TRY(hark_allocate(context, token_bytes, &memory));
+  g->token_bytes = token_bytes;
   g->tokens = memory;
   size_t count = 0;
   const bool given = g->values->prompt[0] != '\0';
@@ -97,12 +99,19 @@ static hark_status feed(generation *g, int64_t *seen) {
   return HARK_OK;
 }
 
+/* Where the stop text begins in what is not written yet, or NULL. The text may hold zero bytes. */
+static const char *find_stop(const generation *g, const char *stop, size_t stop_length) {
+  for (size_t at = g->written; stop_length > 0 && at + stop_length <= g->text.length; at++)
+    if (memcmp(g->text.data + at, stop, stop_length) == 0) return g->text.data + at;
+  return NULL;
+}
+
 /* Writes what can no longer belong to a stop text; *stopped when it has come. */
 static void write_text(generation *g, bool last, bool *stopped) {
   const char *stop = g->values->stop;
   const size_t stop_length = strlen(stop);
   size_t end = g->text.length;
-  const char *found = stop_length > 0 ? strstr(hark_text_get(&g->text), stop) : NULL;
+  const char *found = find_stop(g, stop, stop_length);
   if (found != NULL) {
     end = (size_t)(found - g->text.data);
     *stopped = true;

@@ -69,12 +69,53 @@ static void show(void *user, const hark_train_progress *at) {
 
 static void say(void *user, const char *line) { hark_progress_line(&((training_view *)user)->progress, "%s", line); }
 
+/* What makes the weights mean something else, or not fit: it cannot change when a run goes on. Dropout and recomputation may. */
+static bool is_fixed(const hark_option *option) {
+  const size_t length = strlen(option->name);
+  static const char dropout[] = "dropout";
+  const size_t ending = sizeof dropout - 1;
+  if (strcmp(option->name, "data.tokenizer") == 0) return true;
+  if (strncmp(option->name, "model.", 6) != 0 || strcmp(option->name, "model.recompute") == 0) return false;
+  return length < ending || strcmp(option->name + length - ending, dropout) != 0;
+}
+
+static bool same_value(const hark_option *option, const hark_config *a, const hark_config *b) {
+  const char *const left = (const char *)a + option->offset, *const right = (const char *)b + option->offset;
+  switch (option->type) {
+    case HARK_OPTION_BOOL: return *(const bool *)left == *(const bool *)right;
+    case HARK_OPTION_ENUM: return memcmp(left, right, sizeof(int)) == 0;
+    case HARK_OPTION_INT: return memcmp(left, right, sizeof(int64_t)) == 0;
+    case HARK_OPTION_FLOAT:
+    case HARK_OPTION_DURATION: return memcmp(left, right, sizeof(double)) == 0;
+    case HARK_OPTION_STRING:
+    case HARK_OPTION_LIST: break;
+  }
+  return true;
+}
+
+/* Compares with what the run says alone, in `path`. */
+static hark_status check_fixed(hark_invocation *call, const char *path, const hark_config *config) {
+  hark_config stored;
+  hark_options *options = NULL;
+  const hark_option_group group = {&hark_config_table, &stored};
+  HARK_TRY(hark_options_create(call->context, NULL, &group, 1, &options));
+  hark_status status = hark_options_read_yaml(call->context, options, path, HARK_SOURCE_RUN);
+  if (status == HARK_OK) status = hark_config_finish(call->context, options, &stored);
+  for (int i = 0; i < hark_config_table.count && status == HARK_OK; i++) {
+    const hark_option *option = &hark_config_table.options[i];
+    if (is_fixed(option) && !same_value(option, config, &stored))
+      status = hark_options_complain(call->context, call->options, option->name, "%s cannot change when a run goes on", option->name);
+  }
+  hark_options_destroy(call->context, &options);
+  return status;
+}
+
 static hark_status check(hark_invocation *call) {
   hark_config *config = call->values[0];
+  char path[HARK_PATH_BYTES] = "";
   if (config->run.resume) {
     if (config->run.directory[0] == '\0')
       return hark_options_complain(call->context, call->options, "run.resume", "--resume needs --out FOLDER, the run to go on with");
-    char path[HARK_PATH_BYTES];
     HARK_TRY(hark_path_join(call->context, config->run.directory, "config.yaml", path));
     if (hark_path_kind_of(path) == HARK_PATH_NONE)
       return hark_options_complain(call->context, call->options, "run.directory", "%s holds no run to resume", config->run.directory);
@@ -82,7 +123,8 @@ static hark_status check(hark_invocation *call) {
   }
   if (config->data.paths.count == 0)
     HARK_TRY(hark_options_complain(call->context, call->options, "data.paths", "no text to train on, expected --data PATH"));
-  return hark_config_finish(call->context, call->options, config);
+  HARK_TRY(hark_config_finish(call->context, call->options, config));
+  return config->run.resume ? check_fixed(call, path, config) : HARK_OK;
 }
 
 static hark_status default_directory(hark_invocation *call, char *out) {
@@ -104,10 +146,15 @@ static hark_status write_configuration(hark_invocation *call, const hark_run *ru
   return status;
 }
 
+/* The configuration that the steps to come are made with; a file that always says "resume" could not begin another run. */
 static hark_status ready(void *user) {
   const training_view *view = user;
-  const hark_config *config = view->call->values[0];
-  return config->run.resume ? HARK_OK : write_configuration(view->call, view->run);
+  hark_config *config = view->call->values[0];
+  const bool resume = config->run.resume;
+  config->run.resume = false;
+  const hark_status status = write_configuration(view->call, view->run);
+  config->run.resume = resume;
+  return status;
 }
 
 /* The best of a few measurements: another program may take the processor for a moment. */

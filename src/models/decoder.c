@@ -186,7 +186,7 @@ static hark_status embed(hark_context *context, const hark_decoder *decoder, con
     HARK_TRY(hark_forward_parameter(forward, decoder->position_table, &inputs[1]));
     HARK_TRY(hark_tape_apply(tape, &hark_op_position_embedding, &attributes, 2, inputs, 1, &inputs[0]));
   } else if (config->positions == HARK_POSITIONS_SINUSOIDAL) {
-    const hark_sinusoidal_positions_attributes attributes = {.first_position = forward->first_position, .base = 10000};
+    const hark_sinusoidal_positions_attributes attributes = {.first_position = forward->first_position, .base = config->rotary_base};
     HARK_TRY(hark_tape_apply(tape, &hark_op_sinusoidal_positions, &attributes, 1, inputs, 1, &inputs[0]));
   }
   HARK_TRY(hark_forward_dropout(forward, config->embedding_dropout, 0, HARK_DROPOUT_EMBEDDING, &inputs[0]));

@@ -17,7 +17,7 @@ typedef struct hark_decoder_config {
   hark_norm norm;
   double norm_epsilon;
   hark_positions positions;
-  double rotary_base;
+  double rotary_base; /* of rotary and of sinusoidal positions */
   hark_rotary_pairs rotary_pairs;
   bool tie_embeddings, bias, recompute;
   double dropout, embedding_dropout, attention_dropout;

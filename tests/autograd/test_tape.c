@@ -244,6 +244,56 @@ static void test_misuse_is_refused(void **state) {
   test_setup_close(context);
 }
 
+static hark_status build_released(void *closure, hark_tape *tape, const hark_value *inputs, hark_value *outputs) {
+  (void)closure;
+  (void)outputs;
+  const hark_scale_attributes scale = {.factor = 2};
+  hark_value missing = 99;
+  hark_tape_release(tape, inputs[0]);
+  return hark_tape_apply(tape, &hark_op_scale, &scale, 1, &missing, 0, &missing);
+}
+
+/* y = 2 x */
+static hark_status build_twice(void *closure, hark_tape *tape, const hark_value *inputs, hark_value *outputs) {
+  (void)closure;
+  const hark_scale_attributes scale = {.factor = 2};
+  return hark_tape_apply(tape, &hark_op_scale, &scale, 1, inputs, 0, outputs);
+}
+
+/* A segment's outputs may stand where its inputs stood; what is no value is refused; a failure inside leaves the tape as it was. */
+static void test_segment_edges(void **state) {
+  (void)state;
+  hark_context *context = test_reference_open();
+  const double one = 1;
+  double got = 0;
+  hark_tensor number, gradient;
+  hark_tape *tape = NULL;
+  assert_int_equal(hark_tensor_create(context, HARK_F64, 0, NULL, &number), HARK_OK);
+  assert_int_equal(hark_tensor_create(context, HARK_F64, 0, NULL, &gradient), HARK_OK);
+  assert_int_equal(hark_tensor_write(context, &number, &one), HARK_OK);
+  assert_int_equal(hark_tape_create(context, &tape), HARK_OK);
+  const hark_scale_attributes scale = {.factor = 3};
+  hark_value x = 0, y = 0;
+  assert_int_equal(hark_tape_leaf(tape, &number, &gradient, &x), HARK_OK);
+  assert_int_equal(hark_tape_apply(tape, &hark_op_scale, &scale, 1, &x, 0, &x), HARK_OK);
+  assert_int_equal(hark_tape_segment(tape, build_twice, NULL, 0, 1, &x, 1, &x), HARK_OK);
+  assert_int_equal(hark_tape_backward(tape, x, 1.0), HARK_OK);
+  assert_int_equal(hark_tensor_read(context, &gradient, &got), HARK_OK);
+  assert_true(got == 6);
+
+  hark_tape_reset(tape);
+  assert_int_equal(hark_tape_leaf(tape, &number, NULL, &x), HARK_OK);
+  y = 99;
+  assert_int_equal(hark_tape_segment(tape, build_twice, NULL, 0, 1, &y, 1, &y), HARK_INVALID_ARGUMENT);
+  assert_int_equal(hark_tape_segment(tape, build_released, NULL, 0, 1, &x, 1, &y), HARK_INVALID_ARGUMENT);
+  hark_tape_release(tape, x); /* has its effect again */
+  assert_int_equal(hark_tape_segment(tape, build_twice, NULL, 0, 1, &x, 1, &y), HARK_INVALID_ARGUMENT);
+  hark_tape_destroy(&tape);
+  hark_tensor_destroy(context, &gradient);
+  hark_tensor_destroy(context, &number);
+  test_setup_close(context);
+}
+
 /* Without recording the result is the same and a backward is refused. */
 static void test_inference(void **state) {
   (void)state;
@@ -314,6 +364,7 @@ int main(void) {
       cmocka_unit_test(test_segment_has_same_bits),
       cmocka_unit_test(test_steady_step_allocates_nothing),
       cmocka_unit_test(test_misuse_is_refused),
+      cmocka_unit_test(test_segment_edges),
       cmocka_unit_test(test_inference),
       cmocka_unit_test(test_pool),
   };

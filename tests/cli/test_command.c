@@ -284,6 +284,16 @@ static void make_text(void) {
   test_file_write_text(folder, "text.txt", text);
 }
 
+/* A model of bytes that only knows one text with zero bytes in it, and so repeats it; the stop text comes behind the first of them. */
+static void a_stop_text_is_found_behind_zero_bytes(void **state) {
+  (void)state;
+  static char text[4000];
+  for (size_t i = 0; i < sizeof text; i++) text[i] = "ab\0cd\0ef"[i % 8];
+  test_file_write(folder, "zero.bin", text, sizeof text);
+  expect("train --data zero.bin --tokenizer bytes --out zero --steps 60 --lr 3e-2 --warmup 0 " TINY, HARK_EXIT_DONE, "", "");
+  expect("generate zero --prompt ab --temperature 0 --max-new-tokens 40 --stop ef --json", HARK_EXIT_DONE, "\"tokens\": 6,", "");
+}
+
 static void a_run_goes_from_text_to_text(void **state) {
   (void)state;
   make_text();
@@ -297,6 +307,11 @@ static void a_run_goes_from_text_to_text(void **state) {
   json_decref(parse_out());
   expect("train --resume --out run --steps 6 --json", HARK_EXIT_DONE, "\"step\": 6", "going on from step-4");
   json_decref(parse_out());
+  /* what the weights depend on stays; the rest may change, and the run's configuration follows */
+  expect("train --resume --out run --heads 4 --key-heads 4 --steps 8", HARK_EXIT_USAGE, "", "model.heads cannot change");
+  expect("train --resume --out run --heads 2 --steps 7 --dropout 0.1", HARK_EXIT_DONE, "step 7 of 7", "");
+  expect("train --resume --out run", HARK_EXIT_DONE, "step 7 of 7", "");
+  expect("generate run --max-new-tokens 4611686018427387904", HARK_EXIT_MEMORY, "", "does not fit in memory");
   expect("train --data text.txt --out other --seed x --width 15 --heads 2", HARK_EXIT_USAGE, "", "--seed: \"x\" given");
   assert_non_null(strstr(err, "--width: width 15 is not divisible by heads 2"));
   assert_int_equal(lines(err), 2);
@@ -372,6 +387,7 @@ int main(void) {
       TEST(plots_are_drawn),
       TEST(a_folder_in_use_is_exit_7),
       TEST(a_run_goes_from_text_to_text),
+      TEST(a_stop_text_is_found_behind_zero_bytes),
       TEST(numbers_that_are_not_finite_are_exit_6),
       TEST(more_memory_than_there_is_is_exit_5),
       TEST(an_interrupt_saves_and_is_exit_130),

@@ -278,6 +278,29 @@ static void test_decoding(void **state) {
     }
 }
 
+/* The base of positions that turn is an option of both kinds. */
+static void test_position_base(void **state) {
+  (void)state;
+  static const hark_positions kinds[] = {HARK_POSITIONS_ROTARY, HARK_POSITIONS_SINUSOIDAL};
+  for (int k = 0; k < 2; k++) {
+    hark_context *context = test_reference_open();
+    float logits[2][BATCH * LENGTH * VOCABULARY];
+    for (int i = 0; i < 2; i++) {
+      hark_decoder_config config = variants[0].config;
+      config.positions = kinds[k];
+      config.rotary_base = i == 0 ? 10000 : 10;
+      model m;
+      int32_t tokens[BATCH * LENGTH];
+      model_open(&m, context, &config, HARK_F32);
+      assert_int_equal(hark_tensor_read(context, &m.tokens, tokens), HARK_OK);
+      logits_of(&m, tokens, logits[i]);
+      model_close(&m);
+    }
+    assert_memory_not_equal(logits[0], logits[1], sizeof logits[0]);
+    test_setup_close(context);
+  }
+}
+
 static void test_bad_configurations(void **state) {
   (void)state;
   hark_context *context = test_reference_open();
@@ -336,7 +359,8 @@ static void test_sampling(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_gradients), cmocka_unit_test(test_recompute_and_dropout), cmocka_unit_test(test_causality),
-      cmocka_unit_test(test_decoding),  cmocka_unit_test(test_bad_configurations),    cmocka_unit_test(test_sampling),
+      cmocka_unit_test(test_decoding),  cmocka_unit_test(test_bad_configurations),    cmocka_unit_test(test_position_base),
+      cmocka_unit_test(test_sampling),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
