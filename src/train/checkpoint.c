@@ -260,6 +260,74 @@ hark_status hark_checkpoint_find(hark_context *context, const hark_run *run, con
   return status;
 }
 
+/* One entry of a manifest against the file. */
+static hark_status verify_file(hark_context *context, const hark_run *run, const char *name, const json_t *entries, const char *file) {
+  char path[HARK_PATH_BYTES];
+  HARK_TRY(path_in(context, run, name, file, path));
+  for (size_t i = 0; i < json_array_size(entries); i++) {
+    const json_t *entry = json_array_get(entries, i);
+    const char *entry_name = json_string_value(json_object_get(entry, "name"));
+    const char *sum = json_string_value(json_object_get(entry, "sha256"));
+    if (entry_name == NULL || sum == NULL || strcmp(entry_name, file) != 0) continue;
+    hark_file_summary summary;
+    HARK_TRY(hark_file_summarise(context, path, &summary));
+    if (strcmp(summary.sha256, sum) == 0) return HARK_OK;
+    return hark_fail(context, HARK_BAD_FILE, "%s: is damaged: its SHA-256 is not that of the manifest", path);
+  }
+  return hark_fail(context, HARK_BAD_FILE, "%s: is not in the manifest", path);
+}
+
+hark_status hark_checkpoint_verify(hark_context *context, const hark_run *run, const char *name) {
+  char path[HARK_PATH_BYTES];
+  json_t *object = NULL;
+  HARK_TRY(path_in(context, run, name, "manifest.json", path));
+  HARK_TRY(hark_json_read(context, path, STATE_LIMIT, &object));
+  hark_status status = HARK_OK;
+  for (int i = 0; i < FILE_COUNT && status == HARK_OK; i++)
+    status = verify_file(context, run, name, json_object_get(object, "files"), file_names[i]);
+  json_decref(object);
+  return status;
+}
+
+static bool is_damage(hark_status status) { return status == HARK_BAD_FILE || status == HARK_NOT_FOUND; }
+
+/* The newest checkpoint that is whole; HARK_NOT_FOUND when there are folders of none. */
+static hark_status newest_whole(hark_context *context, const hark_run *run, char name[HARK_NAME_BYTES]) {
+  char folder[HARK_PATH_BYTES];
+  hark_names names;
+  HARK_TRY(hark_run_path(context, run, "checkpoints", folder));
+  HARK_TRY(hark_folder_list(context, folder, &names));
+  hark_status status = hark_fail(context, HARK_NOT_FOUND, "%s: holds no checkpoint", folder);
+  for (int64_t below = INT64_MAX; is_damage(status);) {
+    const char *newest = NULL;
+    int64_t step = -1;
+    for (int64_t i = 0; i < names.count; i++) {
+      const int64_t at = step_of(names.items[i]);
+      if (at < below && at > step) {
+        step = at;
+        newest = names.items[i];
+      }
+    }
+    if (newest == NULL) break;
+    below = step;
+    status = hark_checkpoint_verify(context, run, newest);
+    if (status == HARK_NOT_FOUND) status = HARK_BAD_FILE; /* there is a checkpoint, and it lacks a file */
+    if (status == HARK_OK) (void)snprintf(name, HARK_NAME_BYTES, "%s", newest);
+  }
+  hark_names_free(context, &names);
+  return status;
+}
+
+hark_status hark_checkpoint_newest(hark_context *context, const hark_run *run, char name[HARK_NAME_BYTES], char damaged[HARK_NAME_BYTES]) {
+  damaged[0] = '\0';
+  const hark_status found = hark_checkpoint_find(context, run, "last", name);
+  if (found != HARK_OK) return is_damage(found) ? newest_whole(context, run, name) : found;
+  const hark_status whole = hark_checkpoint_verify(context, run, name);
+  if (!is_damage(whole)) return whole;
+  (void)snprintf(damaged, HARK_NAME_BYTES, "%s", name);
+  return newest_whole(context, run, name);
+}
+
 static hark_status read_state(hark_context *context, const char *path, hark_run_state *state) {
   json_t *object = NULL;
   HARK_TRY(hark_json_read(context, path, STATE_LIMIT, &object));

@@ -58,6 +58,14 @@ HARK_MUST_CHECK hark_status hark_checkpoint_point_best(hark_context *context, co
 /* The checkpoint that a pointer file names: which = "last", "best". Errors: HARK_NOT_FOUND. */
 HARK_MUST_CHECK hark_status hark_checkpoint_find(hark_context *context, const hark_run *run, const char *which, char name[HARK_NAME_BYTES]);
 
+/* Compares every file of a checkpoint with its manifest. Errors: HARK_BAD_FILE, HARK_NOT_FOUND (a file is missing), those of files. */
+HARK_MUST_CHECK hark_status hark_checkpoint_verify(hark_context *context, const hark_run *run, const char *name);
+
+/* The checkpoint to go on from: the one that `last` names, or, where that one is damaged, the newest that is not. `damaged` gets the name of
+ * the former in the second case, else "". Errors: HARK_NOT_FOUND when there is none yet; HARK_BAD_FILE when all are damaged. */
+HARK_MUST_CHECK hark_status hark_checkpoint_newest(hark_context *context, const hark_run *run, char name[HARK_NAME_BYTES],
+                                                   char damaged[HARK_NAME_BYTES]);
+
 /* Fills the engine's weights and, when it trains, the moments and the state (which may be NULL). The tensors must be exactly those of the
  * model. Errors: HARK_BAD_FILE, HARK_NOT_FOUND, those of files. */
 HARK_MUST_CHECK hark_status hark_checkpoint_load(hark_context *context, const hark_run *run, const char *name, hark_engine *engine,

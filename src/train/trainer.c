@@ -124,9 +124,10 @@ static hark_status prepare(training_run *trainer, bool resume) {
   trainer->targets = trainer->inputs + window_numbers;
 
   const uint64_t checksum = hark_corpus_checksum(trainer->corpus);
-  char name[HARK_NAME_BYTES];
-  const hark_status found = resume ? hark_checkpoint_find(context, trainer->run, "last", name) : HARK_NOT_FOUND;
+  char name[HARK_NAME_BYTES], damaged[HARK_NAME_BYTES] = "";
+  const hark_status found = resume ? hark_checkpoint_newest(context, trainer->run, name, damaged) : HARK_NOT_FOUND;
   if (found == HARK_OK) {
+    if (damaged[0] != '\0') say(trainer, "the checkpoint %s is damaged: %s", damaged, context->message);
     HARK_TRY(hark_checkpoint_load(context, trainer->run, name, trainer->engine, &trainer->state));
     if (trainer->state.corpus_checksum != checksum)
       return hark_fail(context, HARK_BAD_CONFIGURATION, "the text is not the one that this run was trained on so far");

@@ -254,6 +254,36 @@ static void test_what_crashes_leave(void **state) {
   (void)snprintf(path, sizeof path, "%s/run/checkpoints/step-3", p.folder);
   assert_int_equal(hark_path_kind_of(path), HARK_PATH_NONE);
 
+  /* a damaged checkpoint: the newest whole one is taken, and the run is the same again */
+  config.train.steps = 6;
+  config.train.keep = 2;
+  assert_int_equal(train(&p, &config, "run", NULL, &result), HARK_OK);
+  hark_text end = read_file(&p, "run/checkpoints/step-6/model.safetensors");
+  (void)snprintf(path, sizeof path, "%s/run/checkpoints/step-6/model.safetensors", p.folder);
+  end.data[end.length - 1] ^= 1;
+  assert_int_equal(hark_file_write(p.context, path, end.data, end.length), HARK_OK);
+  assert_int_equal(train(&p, &config, "run", NULL, &result), HARK_OK);
+  assert_int_equal(result.state.step, 6);
+  hark_text again = read_file(&p, "run/checkpoints/step-6/model.safetensors");
+  end.data[end.length - 1] ^= 1;
+  assert_int_equal(again.length, end.length);
+  assert_memory_equal(again.data, end.data, end.length);
+  hark_text_free(&again);
+  hark_text_free(&end);
+  /* all of them damaged */
+  for (int step = 5; step <= 6; step++) {
+    (void)snprintf(path, sizeof path, "%s/run/checkpoints/step-%d/optimizer.safetensors", p.folder, step);
+    assert_int_equal(hark_file_remove(p.context, path), HARK_OK);
+  }
+  assert_int_equal(train(&p, &config, "run", NULL, &result), HARK_BAD_FILE);
+  for (int step = 5; step <= 6; step++) {
+    (void)snprintf(path, sizeof path, "%s/run/checkpoints/step-%d", p.folder, step);
+    assert_int_equal(hark_folder_remove(p.context, path), HARK_OK);
+  }
+  (void)snprintf(path, sizeof path, "%s/run/checkpoints/step-100", p.folder);
+  assert_int_equal(hark_folder_remove(p.context, path), HARK_OK);
+  config.train.steps = 5;
+
   /* before the first checkpoint: the run begins again, and is the same run */
   (void)snprintf(path, sizeof path, "%s/run/last", p.folder);
   assert_int_equal(hark_file_remove(p.context, path), HARK_OK);
