@@ -191,10 +191,14 @@ hark_status hark_tape_backward(hark_tape *tape, hark_value loss, double seed) {
     return hark_fail(context, HARK_INVALID_ARGUMENT, "backward: the loss depends on no leaf that wants a gradient, or was not recorded");
   int32_t storage = 0;
   HARK_TRY(hark_tape_storage_take(tape, tape_tensor_bytes(&tensor), &storage));
-  set_gradient(tape, tape_value_at(tape, loss), storage);
+  hark_tensor first = tensor;
+  first.owned_bytes = 0;
+  first.data = tape_storage_memory(tape, storage);
   if (!tape->pool->shape_only) {
     const float narrow = (float)seed;
-    HARK_TRY(hark_tensor_write(context, &tape_value_at(tape, loss)->gradient, tensor.type == HARK_F32 ? (const void *)&narrow : &seed));
+    HARK_TRY(hark_tensor_write(context, &first, tensor.type == HARK_F32 ? (const void *)&narrow : &seed));
   }
+  if (tape_value_at(tape, loss)->storage == 0) return add_repeated(tape, &tape_value_at(tape, loss)->gradient, &first); /* a leaf */
+  set_gradient(tape, tape_value_at(tape, loss), storage);
   return hark_tape_backward_nodes(tape, 0);
 }

@@ -281,6 +281,12 @@ static void test_segment_edges(void **state) {
   assert_int_equal(hark_tensor_read(context, &gradient, &got), HARK_OK);
   assert_true(got == 6);
 
+  hark_tape_reset(tape); /* a leaf as the loss: one more is added to its gradient */
+  assert_int_equal(hark_tape_leaf(tape, &number, &gradient, &x), HARK_OK);
+  assert_int_equal(hark_tape_backward(tape, x, 1.0), HARK_OK);
+  assert_int_equal(hark_tensor_read(context, &gradient, &got), HARK_OK);
+  assert_true(got == 7);
+
   hark_tape_reset(tape);
   assert_int_equal(hark_tape_leaf(tape, &number, NULL, &x), HARK_OK);
   y = 99;
