@@ -20,7 +20,7 @@ typedef int32_t hark_value; /* 0: none */
 HARK_API HARK_MUST_CHECK hark_status hark_tape_create(hark_context *context, hark_tape **out);
 HARK_API void hark_tape_destroy(hark_tape **tape);
 
-/* Forgets all values and nodes. Memory stays with the tape. */
+/* Forgets all values and nodes and turns recording on. Memory stays with the tape. */
 HARK_API void hark_tape_reset(hark_tape *tape);
 
 /* With shape_only the tape computes nothing and touches no data, but goes through the same allocations, and finds the bytes that a step needs. */

@@ -58,7 +58,7 @@ struct hark_tape {
   int32_t value_count, value_capacity;
   tape_node *nodes;
   int32_t node_count, node_capacity;
-  tape_chunk *chunks; /* the first one has room left, or none has */
+  tape_chunk *chunks;
   double operations;
 };
 

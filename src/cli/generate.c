@@ -152,11 +152,10 @@ static hark_status generate(generation *g) {
 static hark_status print_json(generation *g, double seconds) {
   const int64_t made = g->count - g->prompt_count;
   hark_text line = hark_text_empty(g->call->context);
-  if (g->text.data != NULL) g->text.data[g->written] = '\0';
   hark_text_append(&line, "{\"prompt\": ");
   hark_json_append_string(&line, g->values->prompt);
   hark_text_append(&line, ", \"text\": ");
-  hark_json_append_string(&line, hark_text_get(&g->text));
+  hark_json_append_bytes(&line, hark_text_get(&g->text), g->written);
   hark_text_append(&line, ", \"tokens\": %" PRId64 ", \"checkpoint\": ", made);
   hark_json_append_string(&line, g->opened.checkpoint);
   hark_text_append(&line, ", \"seconds\": ");

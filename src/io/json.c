@@ -7,13 +7,15 @@
 #include "io/files.h"
 #include "io/number.h"
 
-/* Length of the valid UTF-8 sequence at text (0: none): no overlong forms, surrogates or values above U+10FFFF (RFC 3629, section 4). */
-static size_t sequence_length(const unsigned char *text) {
+/* Length of the valid UTF-8 sequence at the front of `left` bytes (0: none): no overlong forms, surrogates or values above U+10FFFF
+ * (RFC 3629, section 4). */
+static size_t sequence_length(const unsigned char *text, size_t left) {
   const unsigned char c = text[0];
   if (c < 0x80) return 1;
   const size_t length = c >= 0xc2 && c <= 0xdf ? 2 : c >= 0xe0 && c <= 0xef ? 3 : c >= 0xf0 && c <= 0xf4 ? 4 : 0;
+  if (length > left) return 0;
   for (size_t i = 1; i < length; i++) {
-    if ((text[i] & 0xc0) != 0x80) return 0; /* also ends at the zero byte */
+    if ((text[i] & 0xc0) != 0x80) return 0;
   }
   if ((c == 0xe0 && text[1] < 0xa0) || (c == 0xed && text[1] > 0x9f) || (c == 0xf0 && text[1] < 0x90) || (c == 0xf4 && text[1] > 0x8f)) {
     return 0;
@@ -21,10 +23,13 @@ static size_t sequence_length(const unsigned char *text) {
   return length;
 }
 
-void hark_json_append_string(hark_text *text, const char *value) {
+void hark_json_append_string(hark_text *text, const char *value) { hark_json_append_bytes(text, value, strlen(value)); }
+
+void hark_json_append_bytes(hark_text *text, const char *value, size_t bytes) {
+  const unsigned char *at = (const unsigned char *)value, *const end = at + bytes;
   hark_text_append_bytes(text, "\"", 1);
-  for (const unsigned char *at = (const unsigned char *)value; *at != 0;) {
-    const size_t length = sequence_length(at);
+  while (at < end) {
+    const size_t length = sequence_length(at, (size_t)(end - at));
     if (length == 0) {
       hark_text_append_bytes(text, "\xef\xbf\xbd", 3);
       at++;

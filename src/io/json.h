@@ -9,6 +9,8 @@
 
 /* Appends "value" in quotes and escaped. Bytes that are not UTF-8 become U+FFFD. */
 void hark_json_append_string(hark_text *text, const char *value);
+/* The same of a text that may hold zero bytes. */
+void hark_json_append_bytes(hark_text *text, const char *value, size_t bytes);
 /* Appends a number that reads back as the same one; NaN and infinities, which JSON lacks, as null. */
 void hark_json_append_number(hark_text *text, double value);
 

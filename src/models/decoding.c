@@ -95,8 +95,8 @@ hark_status hark_decoding_append(hark_context *context, hark_decoding *decoding,
   hark_value value = 0;
   for (int64_t done = 0; done < count;) {
     const int64_t rows = hark_min(count - done, decoding->prefill);
-    HARK_TRY(hark_backend_write(context, decoding->tokens.data, tokens + done, (size_t)rows * sizeof *tokens));
-    const hark_status status = run_pass(context, decoding, decoding->length, rows, &value);
+    hark_status status = hark_backend_write(context, decoding->tokens.data, tokens + done, (size_t)rows * sizeof *tokens);
+    if (status == HARK_OK) status = run_pass(context, decoding, decoding->length, rows, &value);
     if (status != HARK_OK) {
       decoding->length = before;
       return status;

@@ -166,9 +166,29 @@ static void a_full_device_is_told(void **state) {
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
+/* Escapes, zero bytes, and bytes that are not UTF-8: a sequence cut short by the end of the text is not read beyond it. */
+static void strings_are_escaped(void **state) {
+  (void)state;
+  const struct {
+    const char *bytes;
+    size_t length;
+    const char *expected;
+  } cases[] = {{"a\0b", 3, "\"a\\u0000b\""},      {"\"\\\n\t\x01", 5, "\"\\\"\\\\\\n\\t\\u0001\""},
+               {"\xc3\xa9", 2, "\"\xc3\xa9\""},   {"\xc3\xa9", 1, "\"\xef\xbf\xbd\""},
+               {"\xff-", 2, "\"\xef\xbf\xbd-\""}, {"", 0, "\"\""}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    hark_text text = hark_text_empty(context);
+    hark_json_append_bytes(&text, cases[i].bytes, cases[i].length);
+    assert_int_equal(text.status, HARK_OK);
+    assert_string_equal(hark_text_get(&text), cases[i].expected);
+    hark_text_free(&text);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       TEST(lines_are_objects),           TEST(numbers_read_back_exactly), TEST(torn_lines_are_left_out_and_cut_off),
-      TEST(files_are_cut_back_to_lines), TEST(malformed_lines_are_named), TEST(a_full_device_is_told)};
+      TEST(files_are_cut_back_to_lines), TEST(malformed_lines_are_named), TEST(a_full_device_is_told),
+      TEST(strings_are_escaped)};
   return cmocka_run_group_tests_name("jsonl", tests, NULL, NULL);
 }
