@@ -53,13 +53,14 @@ static void fixture_close(fixture *f) {
 
 static void permutations_are_bijections(void **state) {
   (void)state;
-  static const int64_t large[] = {1000, 1023, 1024, 1025, 4096, 4097, 65535, 65536, 65537, 100003};
-  unsigned char *seen = calloc(100003, 1);
+  enum { LARGEST = 100003 };
+  static const int64_t large[] = {1000, 1023, 1024, 1025, 4096, 4097, 65535, 65536, 65537, LARGEST};
+  unsigned char *seen = calloc(LARGEST, 1);
   assert_non_null(seen);
   for (int64_t i = 1; i <= 310; i++) {
     const int64_t count = i <= 300 ? i : large[i - 301];
     for (uint32_t number = 0; number < 3; number++) {
-      memset(seen, 0, (size_t)count);
+      memset(seen, 0, LARGEST);
       for (int64_t index = 0; index < count; index++) {
         const int64_t to = hark_permute(11, number, count, index);
         if (to < 0 || to >= count || seen[to]) fail_msg("count %" PRId64 ", number %u: %" PRId64 " -> %" PRId64, count, number, index, to);
