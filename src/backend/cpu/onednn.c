@@ -1,12 +1,8 @@
 /* onednn.c - C = alpha op(A) B + beta C by oneDNN's dnnl_sgemm, one thread for one piece of C.
  *
- * It serves where it is faster than our own product, which was measured on the layers of our models (Zen 4, AVX-512, per cent of peak):
- *
- *                             forward x W^T   both gradients together
- *     isa/product.c                89                  84
- *     dnnl_sgemm in pieces         84                  89
- *
- * so: where B is not transposed. The pieces are hark's, of fixed shapes, and run inside hark's parallel work: a result has the same bits for
+ * It serves where it was the faster of the two on the layers of our models (Zen 4, AVX-512; by a few per cent of peak: gradients, while the
+ * forward's x W^T is faster in isa/product.c):
+ * where B is not transposed. The pieces are hark's, of fixed shapes, and run inside hark's parallel work: a result has the same bits for
  * every number of threads, and oneDNN starts no threads beside ours. Inside an OpenMP region it runs sequentially by itself; elsewhere (a
  * host program's pool, a single piece) its OpenMP runtime is told that the calling thread may use one thread. dnnl_sgemm is the same in
  * oneDNN 2 and 3. It takes memory of its own for packing, through malloc, and gives it back.
