@@ -1,60 +1,7 @@
-/* json.c - JSON: escaping and number text of our own, so that no locale and no default precision changes them; reading by jansson. */
+/* json.c - documents read by jansson. */
 #include "io/json.h"
 
-#include <math.h>
-#include <string.h>
-
 #include "io/files.h"
-#include "io/number.h"
-
-/* Length of the valid UTF-8 sequence at the front of `left` bytes (0: none): no overlong forms, surrogates or values above U+10FFFF
- * (RFC 3629, section 4). */
-static size_t sequence_length(const unsigned char *text, size_t left) {
-  const unsigned char c = text[0];
-  if (c < 0x80) return 1;
-  const size_t length = c >= 0xc2 && c <= 0xdf ? 2 : c >= 0xe0 && c <= 0xef ? 3 : c >= 0xf0 && c <= 0xf4 ? 4 : 0;
-  if (length > left) return 0;
-  for (size_t i = 1; i < length; i++) {
-    if ((text[i] & 0xc0) != 0x80) return 0;
-  }
-  if ((c == 0xe0 && text[1] < 0xa0) || (c == 0xed && text[1] > 0x9f) || (c == 0xf0 && text[1] < 0x90) || (c == 0xf4 && text[1] > 0x8f)) {
-    return 0;
-  }
-  return length;
-}
-
-void hark_json_append_string(hark_text *text, const char *value) { hark_json_append_bytes(text, value, strlen(value)); }
-
-void hark_json_append_bytes(hark_text *text, const char *value, size_t bytes) {
-  const unsigned char *at = (const unsigned char *)value, *const end = at + bytes;
-  hark_text_append_bytes(text, "\"", 1);
-  while (at < end) {
-    const size_t length = sequence_length(at, (size_t)(end - at));
-    if (length == 0) {
-      hark_text_append_bytes(text, "\xef\xbf\xbd", 3);
-      at++;
-      continue;
-    }
-    if (*at == '"' || *at == '\\') {
-      hark_text_append(text, "\\%c", *at);
-    } else if (*at == '\n') {
-      hark_text_append_bytes(text, "\\n", 2);
-    } else if (*at == '\t') {
-      hark_text_append_bytes(text, "\\t", 2);
-    } else if (*at < 0x20 || *at == 0x7f) {
-      hark_text_append(text, "\\u%04x", *at);
-    } else {
-      hark_text_append_bytes(text, (const char *)at, length);
-    }
-    at += length;
-  }
-  hark_text_append_bytes(text, "\"", 1);
-}
-
-void hark_json_append_number(hark_text *text, double value) {
-  char number[HARK_NUMBER_BYTES];
-  hark_text_append(text, "%s", isfinite(value) ? hark_number_print(value, number) : "null");
-}
 
 hark_status hark_json_parse(hark_context *context, const char *name, const char *text, size_t length, json_t **out) {
   json_error_t error;

@@ -1,18 +1,10 @@
-/* json.h - JSON: parts of text written, documents read by jansson with limits. */
+/* json.h - JSON documents of runs (state, manifest, metrics), read by jansson with limits. What a model needs is read by json_tree.h. */
 #ifndef HARK_IO_JSON_H
 #define HARK_IO_JSON_H
 
 #include <jansson.h>
 
-#include "core/core.h"
-#include "io/text.h"
-
-/* Appends "value" in quotes and escaped. Bytes that are not UTF-8 become U+FFFD. */
-void hark_json_append_string(hark_text *text, const char *value);
-/* The same of a text that may hold zero bytes. */
-void hark_json_append_bytes(hark_text *text, const char *value, size_t bytes);
-/* Appends a number that reads back as the same one; NaN and infinities, which JSON lacks, as null. */
-void hark_json_append_number(hark_text *text, double value);
+#include "io/json_write.h"
 
 /* Reads a document; the caller calls json_decref(). Refused: more than `limit` bytes, duplicate keys, anything behind the document.
  * `name` stands for the text in messages. Errors: HARK_BAD_FILE "NAME:LINE:COLUMN: ...", and those of files. */
