@@ -1,15 +1,22 @@
-# What hark uses of the machine. Sets the targets hark_dependencies (jansson, libyaml, libm, and where wanted oneDNN and OpenMP) and, for
-# tests, hark_cmocka; and the definitions HARK_WITH_ONEDNN and HARK_WITH_OPENMP, which exist only when the thing is used.
+# What hark uses of the machine. Sets the targets hark_dependencies (libm, for the trainer jansson and libyaml, and where wanted oneDNN and
+# OpenMP) and, for tests, hark_cmocka; and the definitions HARK_WITH_ONEDNN and HARK_WITH_OPENMP, which exist only when the thing is used.
 
-find_package(PkgConfig REQUIRED)
-pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson)
-pkg_check_modules(YAML REQUIRED IMPORTED_TARGET yaml-0.1)
+if(HARK_TRAIN OR HARK_BUILD_TESTS)
+  find_package(PkgConfig REQUIRED)
+endif()
+if(HARK_TRAIN)
+  pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson)
+  pkg_check_modules(YAML REQUIRED IMPORTED_TARGET yaml-0.1)
+endif()
 if(HARK_BUILD_TESTS)
   pkg_check_modules(CMOCKA REQUIRED IMPORTED_TARGET cmocka)
 endif()
 
 add_library(hark_dependencies INTERFACE)
-target_link_libraries(hark_dependencies INTERFACE PkgConfig::JANSSON PkgConfig::YAML m)
+target_link_libraries(hark_dependencies INTERFACE m)
+if(HARK_TRAIN)
+  target_link_libraries(hark_dependencies INTERFACE PkgConfig::JANSSON PkgConfig::YAML)
+endif()
 
 # oneDNN 2 and 3 by header and library: its own CMake package asks for the OpenMP of the compiler in use, which clang may lack.
 set(HARK_ONEDNN_USED OFF)

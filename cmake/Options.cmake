@@ -2,6 +2,7 @@
 
 set(HARK_WITH_ONEDNN AUTO CACHE STRING "Large matrix products by oneDNN: AUTO, ON or OFF")
 set(HARK_WITH_OPENMP AUTO CACHE STRING "Threads by OpenMP: AUTO (with gcc, when there), ON or OFF")
+option(HARK_TRAIN "The trainer and the command, which need jansson and libyaml. OFF: the library for programs that embed models, which needs neither" ON)
 option(HARK_BUILD_TESTS "Build the tests, and for them a copy of the library that has the guard backend" ON)
 option(HARK_BUILD_EXAMPLES "Build the examples" ON)
 option(HARK_SHARED "Build and install the shared library besides the static one" OFF)

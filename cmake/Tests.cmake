@@ -7,6 +7,13 @@ file(GLOB HARK_SUPPORT_SOURCES CONFIGURE_DEPENDS tests/support/*.c)
 file(GLOB HARK_TEST_SOURCES CONFIGURE_DEPENDS tests/*/test_*.c)
 list(FILTER HARK_TEST_SOURCES EXCLUDE REGEX "/tests/support/")
 
+# What only a build with the trainer has, or (json_tree) compares with jansson.
+if(NOT HARK_TRAIN)
+  list(FILTER HARK_TEST_SOURCES EXCLUDE REGEX "/tests/(train|cli)/")
+  list(FILTER HARK_TEST_SOURCES EXCLUDE REGEX "/tests/data/test_(batches|corpus|corpus_cache|statistics)\\.c$")
+  list(FILTER HARK_TEST_SOURCES EXCLUDE REGEX "/tests/io/test_(json_tree|jsonl|options|yaml)\\.c$")
+endif()
+
 function(hark_test_settings target)
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/tests)
   target_compile_definitions(${target} PRIVATE HARK_SOURCE_DIR="${PROJECT_SOURCE_DIR}" HARK_COMMAND="${PROJECT_BINARY_DIR}/hark")

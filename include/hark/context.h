@@ -68,6 +68,10 @@ HARK_API void hark_context_destroy(hark_context **context);
 /* Details of the last failure on this context: one line without a newline; "" when there was none. Valid until the context's next call. */
 HARK_API const char *hark_context_message(const hark_context *context);
 
+/* For operators and callbacks of the caller's own (operator.h): keeps a message, as printf, for hark_context_message() and returns the status:
+ *     return hark_context_fail(context, HARK_SHAPE_MISMATCH, "clip: ...", ...); */
+HARK_API hark_status hark_context_fail(hark_context *context, hark_status status, const char *format, ...) HARK_PRINTF(3, 4);
+
 /* Number of threads that parallel work is spread over, at least 1. */
 HARK_API int hark_context_threads(const hark_context *context);
 

@@ -1,9 +1,10 @@
-/* hark.h - the whole library: structured attention, forward and backward, and the operators of Transformers. */
+/* hark.h - the whole library: structured attention, forward and backward, the operators of Transformers, and trained models. */
 #ifndef HARK_H
 #define HARK_H
 
 #include "attention.h"
 #include "context.h"
+#include "model.h"
 #include "operator.h"
 #include "operators.h"
 #include "random.h"

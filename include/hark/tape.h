@@ -27,6 +27,9 @@ HARK_API void hark_tape_reset(hark_tape *tape);
 HARK_API void hark_tape_set_shape_only(hark_tape *tape, bool shape_only);
 /* The most bytes that values, gradients and workspaces needed at once since the tape was made. */
 HARK_API size_t hark_tape_peak_bytes(const hark_tape *tape);
+/* Makes room for the bookkeeping of the pool, which hark_tape_reserve() does too; after it reserving is one allocation of the backend.
+ * Errors: HARK_OUT_OF_MEMORY. */
+HARK_API HARK_MUST_CHECK hark_status hark_tape_prepare(hark_tape *tape);
 /* Reserves the pool: one allocation of the peak found so far. Errors: HARK_OUT_OF_MEMORY. */
 HARK_API HARK_MUST_CHECK hark_status hark_tape_reserve(hark_tape *tape);
 

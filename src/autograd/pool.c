@@ -125,6 +125,11 @@ hark_status hark_pool_reset(hark_pool *pool) {
   return HARK_OK;
 }
 
+hark_status hark_pool_prepare(hark_pool *pool, int32_t pieces) {
+  HARK_TRY(hark_grow(pool->context, (void **)&pool->blocks, &pool->block_capacity, 1, sizeof *pool->blocks));
+  return hark_grow(pool->context, (void **)&pool->pieces, &pool->piece_capacity, pieces, sizeof *pool->pieces);
+}
+
 hark_status hark_pool_reserve(hark_pool *pool, size_t bytes) {
   if (pool->block_count == 1 && pool->blocks[0].bytes >= bytes) return HARK_OK;
   drop_blocks(pool);

@@ -46,6 +46,9 @@ void hark_pool_give(hark_pool *pool, const hark_pool_memory *memory);
 /* Everything is free again. */
 HARK_MUST_CHECK hark_status hark_pool_reset(hark_pool *pool);
 
+/* Makes room for the bookkeeping of one block with so many pieces, so that reserve asks for nothing but the block. */
+HARK_MUST_CHECK hark_status hark_pool_prepare(hark_pool *pool, int32_t pieces);
+
 /* Makes the pool one block of at least `bytes`; everything must be free. */
 HARK_MUST_CHECK hark_status hark_pool_reserve(hark_pool *pool, size_t bytes);
 

@@ -62,8 +62,13 @@ size_t hark_tape_peak_bytes(const hark_tape *tape) {
   return blocks > tape->shapes.peak_end ? blocks : tape->shapes.peak_end;
 }
 
-hark_status hark_tape_reserve(hark_tape *tape) {
+hark_status hark_tape_prepare(hark_tape *tape) {
   hark_tape_reset(tape);
+  return hark_pool_prepare(&tape->memory, tape->shapes.piece_capacity);
+}
+
+hark_status hark_tape_reserve(hark_tape *tape) {
+  HARK_TRY(hark_tape_prepare(tape));
   return hark_pool_reserve(&tape->memory, tape->shapes.peak_end);
 }
 

@@ -68,7 +68,8 @@ hark_status hark_host_zero(hark_context *context, void *device, size_t bytes) {
   return HARK_OK;
 }
 
-/* A kernel of the backend computes in f32 only; a call with an f64 tensor goes to the record's definition. */
+/* A kernel of the backend computes in f32 only; a call with an f64 tensor goes to the record's definition, and so does a record of the
+ * caller's that happens to have a built-in one's name. */
 static bool has_f64(const hark_call *call) {
   for (int i = 0; i < call->input_count; i++)
     if (call->inputs[i].type == HARK_F64) return true;
@@ -83,7 +84,7 @@ static hark_kernel *find_kernel(const hark_context *context, const hark_call *ca
     for (int i = 0; i < count; i++)
       if (strcmp(kernels[i].name, op->name) == 0) {
         hark_kernel *kernel = backward ? kernels[i].backward : kernels[i].forward;
-        if (kernel != NULL) return kernel;
+        if (kernel != NULL && hark_operator_find(op->name) == op) return kernel;
         break;
       }
   }

@@ -7,6 +7,7 @@
 #define HARK_COMMANDS(X)                                                                                                                   \
   X(train)                                                                                                                                 \
   X(generate)                                                                                                                              \
+  X(export)                                                                                                                                \
   X(eval)                                                                                                                                  \
   X(attend)                                                                                                                                \
   X(info)                                                                                                                                  \

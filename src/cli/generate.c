@@ -1,4 +1,5 @@
-/* generate.c - hark generate: text from a trained model, written as it comes. */
+/* generate.c - hark generate: text from a trained model, written as it comes. A client of <hark/model.h>, like any other program. */
+#include <hark/model.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -6,8 +7,6 @@
 #include "cli/model.h"
 #include "cli/progress.h"
 #include "io/json.h"
-#include "models/decoding.h"
-#include "models/sampling.h"
 
 typedef struct generate_values {
   const char *prompt, *stop, *checkpoint;
@@ -34,19 +33,21 @@ typedef struct generation {
   hark_invocation *call;
   const generate_values *values;
   hark_opened_run opened;
-  hark_decoder *decoder;
+  const char *source; /* name of the checkpoint, or the path of the file */
+  hark_model *model;
   hark_decoding *decoding;
   int32_t *tokens; /* prompt, then what was generated */
   int64_t count, prompt_count;
   size_t token_bytes;
-  float *logits;
-  void *scratch;
-  size_t logit_bytes, scratch_bytes;
   hark_text text; /* generated */
   size_t written;
 } generation;
 
-static hark_status check(hark_invocation *call) { return hark_command_read_run(call, call->values[1]); }
+static hark_status check(hark_invocation *call) {
+  if (hark_options_argument_count(call->options) < 1) return HARK_OK; /* reported by main */
+  if (hark_command_names_run(call)) return hark_command_read_run(call, call->values[1]);
+  return hark_config_finish(call->context, call->options, call->values[1]);
+}
 
 static hark_status encode_prompt(generation *g) {
   hark_context *context = g->call->context;
@@ -60,41 +61,39 @@ static hark_status encode_prompt(generation *g) {
   g->token_bytes = token_bytes;
   g->tokens = memory;
   size_t count = 0;
-  const bool given = g->values->prompt[0] != '\0';
-  const hark_unknown unknown = given ? (hark_unknown)config->data.unknown : HARK_UNKNOWN_IS_MAPPED;
-  HARK_TRY(hark_tokenizer_encode(context, g->opened.tokenizer, unknown, "--prompt", prompt, bytes, g->tokens, &count));
+  const bool given = g->values->prompt[0] != '\0', map_unknown = !given || config->data.unknown == HARK_UNKNOWN_IS_MAPPED;
+  const hark_status status = hark_model_encode(context, g->model, prompt, bytes, map_unknown, g->tokens, &count);
+  if (status == HARK_BAD_FILE) hark_fail_prefix(context, "--prompt: ");
   g->count = g->prompt_count = (int64_t)count;
-  return HARK_OK;
+  return status;
 }
 
 static hark_status open_model(generation *g) {
-  hark_context *context = g->call->context;
-  const hark_config *config = g->call->values[1];
-  const int32_t vocabulary = hark_tokenizer_size(g->opened.tokenizer);
-  const hark_decoder_config decoder = hark_engine_decoder_config(config, vocabulary);
-  HARK_TRY(hark_decoder_create(context, &decoder, HARK_F32, false, &g->decoder));
-  HARK_TRY(hark_checkpoint_load_weights(context, &g->opened.run, g->opened.checkpoint, &g->decoder->parameters));
-  HARK_TRY(hark_decoding_create(context, g->decoder, config->model.context, &g->decoding));
-  g->logit_bytes = (size_t)vocabulary * sizeof *g->logits;
-  g->scratch_bytes = hark_sampling_scratch_bytes(vocabulary);
-  void *memory = NULL;
-  HARK_TRY(hark_allocate(context, g->logit_bytes, &memory));
-  g->logits = memory;
-  HARK_TRY(hark_allocate(context, g->scratch_bytes, &g->scratch));
-  g->text = hark_text_empty(context);
+  hark_invocation *call = g->call;
+  const hark_config *config = call->values[1];
+  if (hark_command_names_run(call)) {
+    HARK_TRY(hark_command_open_run(call, config, g->values->checkpoint, &g->opened));
+    HARK_TRY(hark_command_load_run(call, &g->opened, &g->model));
+    g->source = g->opened.checkpoint;
+  } else {
+    g->source = hark_options_argument(call->options, 0);
+    HARK_TRY(hark_command_open(call, config->run.backend, config->run.threads, (uint64_t)config->train.seed, config->run.deterministic));
+    HARK_TRY(hark_model_load(call->context, g->source, NULL, &g->model));
+  }
+  HARK_TRY(hark_decoding_create(call->context, g->model, NULL, &g->decoding));
+  g->text = hark_text_empty(call->context);
   return encode_prompt(g);
 }
 
-/* Feeds the tokens that the state has not seen. A full state begins again with the last half of its capacity: the model never sees positions
+/* Reads the tokens that the decoding has not seen. A full one begins again with the last half of its capacity: the model never sees positions
  * beyond those that it was trained on. */
 static hark_status feed(generation *g, int64_t *seen) {
-  hark_context *context = g->call->context;
   const int64_t capacity = hark_decoding_capacity(g->decoding);
   if (g->count - *seen > capacity - hark_decoding_length(g->decoding)) {
-    HARK_TRY(hark_decoding_truncate(context, g->decoding, 0));
+    HARK_TRY(hark_decoding_truncate(g->decoding, 0));
     *seen = hark_max(0, g->count - hark_max(1, capacity / 2));
   }
-  HARK_TRY(hark_decoding_append(context, g->decoding, g->tokens + *seen, g->count - *seen, g->logits));
+  HARK_TRY(hark_decoding_prefill(g->decoding, g->tokens + *seen, g->count - *seen));
   *seen = g->count;
   return HARK_OK;
 }
@@ -127,20 +126,21 @@ static void write_text(generation *g, bool last, bool *stopped) {
 }
 
 static hark_status generate(generation *g) {
-  hark_context *context = g->call->context;
   const hark_config *config = g->call->values[1];
-  const hark_sampling sampling = {
-      .temperature = g->values->temperature, .top_k = g->values->top_k, .top_p = g->values->top_p, .seed = (uint64_t)config->train.seed};
+  hark_sampling sampling = hark_sampling_default();
+  sampling.temperature = g->values->temperature;
+  sampling.top_k = g->values->top_k;
+  sampling.top_p = g->values->top_p;
+  sampling.seed = (uint64_t)config->train.seed;
   int64_t seen = 0;
   bool stopped = false;
   for (int64_t i = 0; i < g->values->tokens && !stopped; i++) {
     int32_t token = 0;
     HARK_TRY(feed(g, &seen));
-    HARK_TRY(hark_sampling_choose(context, &sampling, g->logits, hark_tokenizer_size(g->opened.tokenizer), HARK_TOKEN_RESERVED, (uint64_t)i,
-                                  g->scratch, &token));
+    HARK_TRY(hark_decoding_choose(g->decoding, &sampling, (uint64_t)i, &token));
     g->tokens[g->count++] = token;
     size_t bytes = 0;
-    const char *text = hark_tokenizer_text(g->opened.tokenizer, token, &bytes);
+    const char *text = hark_model_token_text(g->model, token, &bytes);
     hark_text_append_bytes(&g->text, text, bytes);
     HARK_TRY(g->text.status);
     write_text(g, false, &stopped);
@@ -157,7 +157,7 @@ static hark_status print_json(generation *g, double seconds) {
   hark_text_append(&line, ", \"text\": ");
   hark_json_append_bytes(&line, hark_text_get(&g->text), g->written);
   hark_text_append(&line, ", \"tokens\": %" PRId64 ", \"checkpoint\": ", made);
-  hark_json_append_string(&line, g->opened.checkpoint);
+  hark_json_append_string(&line, g->source);
   hark_text_append(&line, ", \"seconds\": ");
   hark_json_append_number(&line, seconds);
   hark_text_append(&line, ", \"tokens_per_second\": ");
@@ -167,10 +167,8 @@ static hark_status print_json(generation *g, double seconds) {
 }
 
 static hark_status run(hark_invocation *call) {
-  generation g = {.call = call, .values = call->values[0]};
-  const hark_config *config = call->values[1];
-  hark_status status = hark_command_open_run(call, config, g.values->checkpoint, &g.opened);
-  if (status == HARK_OK) status = open_model(&g);
+  generation g = {.call = call, .values = call->values[0], .opened.run.lock = -1};
+  hark_status status = open_model(&g);
   if (status == HARK_OK && !call->json) (void)fputs(g.values->prompt, stdout);
   const double begin = hark_progress_clock();
   if (status == HARK_OK) status = generate(&g);
@@ -179,22 +177,21 @@ static hark_status run(hark_invocation *call) {
   if (status == HARK_OK && !call->json && (fputc('\n', stdout) == EOF || fflush(stdout) != 0))
     status = hark_fail(call->context, HARK_IO_ERROR, "standard output: cannot be written");
   hark_text_free(&g.text);
-  hark_release(call->context, g.scratch, g.scratch_bytes);
-  hark_release(call->context, g.logits, g.logit_bytes);
   hark_release(call->context, g.tokens, g.token_bytes);
-  hark_decoding_destroy(call->context, &g.decoding);
-  hark_decoder_destroy(call->context, &g.decoder);
+  hark_decoding_destroy(&g.decoding);
+  hark_model_destroy(call->context, &g.model);
   hark_command_close_run(call, &g.opened);
   return status;
 }
 
 const hark_command hark_command_generate = {
     .name = "generate",
-    .arguments = "RUN",
+    .arguments = "RUN|FILE",
     .summary = "write text with a trained model",
     .notes =
         "  hark generate runs/book --prompt \"It was \" --temperature 0.7\n"
-        "  hark generate runs/book/checkpoints/step-500 --max-new-tokens 2000 --top-p 0.95\n",
+        "  hark generate runs/book/checkpoints/step-500 --max-new-tokens 2000 --top-p 0.95\n"
+        "  hark generate book.safetensors           a file of hark export\n",
     .argument_minimum = 1,
     .argument_maximum = 1,
     .has_json = true,

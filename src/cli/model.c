@@ -4,6 +4,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "io/checkpoint_files.h"
+
+#define VOCABULARY_LIMIT ((size_t)64 << 20)
+
 hark_status hark_command_read_run(hark_invocation *call, hark_config *config) {
   hark_context *context = call->context;
   char checkpoint[HARK_NAME_BYTES], path[HARK_PATH_BYTES];
@@ -46,4 +50,42 @@ hark_status hark_command_open_run(hark_invocation *call, const hark_config *conf
 void hark_command_close_run(hark_invocation *call, hark_opened_run *opened) {
   hark_tokenizer_destroy(call->context, &opened->tokenizer);
   hark_run_close(&opened->run);
+}
+
+bool hark_command_names_run(hark_invocation *call) {
+  char checkpoint[HARK_NAME_BYTES], weights[HARK_PATH_BYTES];
+  hark_run run;
+  const char *path = hark_options_argument(call->options, 0);
+  const hark_path_kind kind = hark_path_kind_of(path);
+  if (kind == HARK_PATH_FILE) return false;
+  if (hark_run_open_reading(call->context, path, &run, checkpoint) == HARK_OK) return true;
+  const bool joined = hark_path_join(call->context, path, HARK_WEIGHTS_FILE, weights) == HARK_OK;
+  return !joined || hark_path_kind_of(weights) != HARK_PATH_FILE; /* neither: the run's error is the one to show */
+}
+
+static hark_status load_checkpoint(hark_invocation *call, const hark_opened_run *opened, hark_text *description, hark_text *vocabulary,
+                                   hark_model **out) {
+  hark_context *context = call->context;
+  char path[HARK_PATH_BYTES], folder[HARK_PATH_BYTES];
+  hark_options_print_json(call->options, description);
+  HARK_TRY(description->status);
+  HARK_TRY(hark_run_path(context, &opened->run, "vocabulary.json", path));
+  HARK_TRY(hark_file_read(context, path, VOCABULARY_LIMIT, vocabulary));
+  HARK_TRY(hark_run_path(context, &opened->run, HARK_CHECKPOINTS_FOLDER, folder));
+  HARK_TRY(hark_path_join(context, folder, opened->checkpoint, path));
+  const hark_model_options options = {.struct_size = sizeof options,
+                                      .description = hark_text_get(description),
+                                      .description_bytes = description->length,
+                                      .vocabulary = hark_text_get(vocabulary),
+                                      .vocabulary_bytes = vocabulary->length};
+  return hark_model_load(context, path, &options, out);
+}
+
+hark_status hark_command_load_run(hark_invocation *call, const hark_opened_run *opened, hark_model **out) {
+  hark_text description = hark_text_empty(call->context), vocabulary = hark_text_empty(call->context);
+  *out = NULL;
+  const hark_status status = load_checkpoint(call, opened, &description, &vocabulary, out);
+  hark_text_free(&description);
+  hark_text_free(&vocabulary);
+  return status;
 }

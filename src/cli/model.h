@@ -2,6 +2,8 @@
 #ifndef HARK_CLI_MODEL_H
 #define HARK_CLI_MODEL_H
 
+#include <hark/model.h>
+
 #include "cli/common.h"
 #include "train/trainer.h"
 
@@ -19,5 +21,12 @@ HARK_MUST_CHECK hark_status hark_command_read_run(hark_invocation *call, hark_co
 HARK_MUST_CHECK hark_status hark_command_open_run(hark_invocation *call, const hark_config *config, const char *checkpoint,
                                                   hark_opened_run *out);
 void hark_command_close_run(hark_invocation *call, hark_opened_run *opened);
+
+/* The first argument is a run or a checkpoint in one; or else it is a file of weights, or a folder with one, that says itself what it is. */
+bool hark_command_names_run(hark_invocation *call);
+
+/* For run, after hark_command_open_run(): loads the run's model, its checkpoint compared with the manifest. What checkpoints of early versions
+ * do not carry comes from the run. The caller destroys it. */
+HARK_MUST_CHECK hark_status hark_command_load_run(hark_invocation *call, const hark_opened_run *opened, hark_model **out);
 
 #endif

@@ -5,10 +5,23 @@
 
 #include "core/core.h"
 
+/* The only place that keeps a message. */
+static void keep(hark_context *context, const char *format, va_list arguments) {
+  (void)vsnprintf(context->message, sizeof context->message, format, arguments);
+}
+
 hark_status hark_fail(hark_context *context, hark_status status, const char *format, ...) {
   va_list arguments;
   va_start(arguments, format);
-  (void)vsnprintf(context->message, sizeof context->message, format, arguments);
+  keep(context, format, arguments);
+  va_end(arguments);
+  return status;
+}
+
+hark_status hark_context_fail(hark_context *context, hark_status status, const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  keep(context, format, arguments);
   va_end(arguments);
   return status;
 }

@@ -451,7 +451,7 @@ hark_status hark_safetensors_load(hark_context *context, const hark_safetensors 
   return status;
 }
 
-hark_status hark_safetensors_load_into(hark_context *context, const hark_safetensors *file, const char *name, hark_tensor *tensor) {
+hark_status hark_safetensors_expect(hark_context *context, const hark_safetensors *file, const char *name, const hark_tensor *tensor) {
   char text[SHOWN_BYTES + 4], found[HARK_SHAPE_TEXT_BYTES], wanted[HARK_SHAPE_TEXT_BYTES];
   const hark_stored_tensor *t;
   HARK_TRY(find_tensor(context, file, name, &t));
@@ -465,5 +465,10 @@ hark_status hark_safetensors_load_into(hark_context *context, const hark_safeten
                      hark_shape_text(&described, found, sizeof found), type != NULL ? type : "?",
                      hark_shape_text(tensor, wanted, sizeof wanted));
   }
-  return fill_tensor(context, file, t, tensor);
+  return HARK_OK;
+}
+
+hark_status hark_safetensors_load_into(hark_context *context, const hark_safetensors *file, const char *name, hark_tensor *tensor) {
+  HARK_TRY(hark_safetensors_expect(context, file, name, tensor));
+  return fill_tensor(context, file, hark_safetensors_find(file, name), tensor);
 }

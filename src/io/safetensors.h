@@ -53,6 +53,9 @@ HARK_MUST_CHECK hark_status hark_safetensors_read(hark_context *context, const h
                                                   void *data);
 /* Makes a tensor of the file's type and shape with its numbers; the caller destroys it. HARK_NOT_FOUND, HARK_UNSUPPORTED (type). */
 HARK_MUST_CHECK hark_status hark_safetensors_load(hark_context *context, const hark_safetensors *file, const char *name, hark_tensor *out);
+/* A tensor of that name, type and shape must be there. HARK_NOT_FOUND; HARK_BAD_FILE when type or shape differ. */
+HARK_MUST_CHECK hark_status hark_safetensors_expect(hark_context *context, const hark_safetensors *file, const char *name,
+                                                    const hark_tensor *described);
 /* Reads into a contiguous tensor that is there. HARK_NOT_FOUND; HARK_BAD_FILE when type or shape differ. */
 HARK_MUST_CHECK hark_status hark_safetensors_load_into(hark_context *context, const hark_safetensors *file, const char *name,
                                                        hark_tensor *tensor);

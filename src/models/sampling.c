@@ -2,7 +2,8 @@
 #include "models/sampling.h"
 
 #include <math.h>
-#include <stdlib.h>
+
+#include "io/number.h"
 
 typedef struct candidate {
   double weight;
@@ -10,10 +11,44 @@ typedef struct candidate {
   int32_t token;
 } candidate;
 
-static int likelier_first(const void *left, const void *right) {
-  const candidate *a = left, *b = right;
-  if (a->logit != b->logit) return a->logit > b->logit ? -1 : 1;
-  return (a->token > b->token) - (a->token < b->token);
+static bool likelier(const candidate *a, const candidate *b) {
+  return a->logit != b->logit ? a->logit > b->logit : a->token < b->token;
+}
+
+/* Lets the candidate at `at` sink in the heap of `count`, whose parents are less likely than their children. */
+static void sink(candidate *heap, int64_t at, int64_t count) {
+  const candidate sinking = heap[at];
+  for (int64_t child; (child = 2 * at + 1) < count; at = child) {
+    if (child + 1 < count && likelier(&heap[child], &heap[child + 1])) child++;
+    if (!likelier(&sinking, &heap[child])) break;
+    heap[at] = heap[child];
+  }
+  heap[at] = sinking;
+}
+
+/* Likeliest first, in place: the C library's qsort may allocate. Heapsort (Williams 1964). */
+static void sort(candidate *candidates, int64_t count) {
+  for (int64_t at = count / 2 - 1; at >= 0; at--) sink(candidates, at, count);
+  for (int64_t end = count - 1; end > 0; end--) {
+    const candidate least = candidates[0];
+    candidates[0] = candidates[end];
+    candidates[end] = least;
+    sink(candidates, 0, end);
+  }
+}
+
+hark_sampling hark_sampling_default(void) { return (hark_sampling){.struct_size = sizeof(hark_sampling), .temperature = 1, .top_p = 1}; }
+
+static hark_status check(hark_context *context, const hark_sampling *sampling) {
+  char number[HARK_NUMBER_BYTES];
+  if (!(sampling->temperature >= 0) || isinf(sampling->temperature))
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "sampling: temperature is %s, expected [0, inf)",
+                     hark_number_print(sampling->temperature, number));
+  if (sampling->top_k < 0)
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "sampling: top_k is %lld, expected at least 0", (long long)sampling->top_k);
+  if (!(sampling->top_p > 0 && sampling->top_p <= 1))
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "sampling: top_p is %s, expected (0, 1]", hark_number_print(sampling->top_p, number));
+  return HARK_OK;
 }
 
 size_t hark_sampling_scratch_bytes(int64_t vocabulary) { return (size_t)vocabulary * sizeof(candidate); }
@@ -22,12 +57,14 @@ hark_status hark_sampling_choose(hark_context *context, const hark_sampling *sam
                                  int32_t first_allowed, uint64_t index, void *scratch, int32_t *token) {
   candidate *candidates = scratch;
   int64_t count = 0;
+  HARK_TRY(check(context, sampling));
   for (int64_t i = first_allowed; i < vocabulary; i++) {
+    if (logits[i] == -INFINITY) continue;
     if (!isfinite(logits[i])) return hark_fail(context, HARK_NOT_FINITE, "the logit of token %lld is not finite", (long long)i);
     candidates[count++] = (candidate){.logit = logits[i], .token = (int32_t)i};
   }
   if (count == 0) return hark_fail(context, HARK_INVALID_ARGUMENT, "there is no token to choose from");
-  qsort(candidates, (size_t)count, sizeof *candidates, likelier_first);
+  sort(candidates, count);
   *token = candidates[0].token;
   if (sampling->temperature <= 0) return HARK_OK;
   if (sampling->top_k > 0) count = hark_min(count, sampling->top_k);

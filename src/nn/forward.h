@@ -17,6 +17,8 @@ typedef struct hark_forward {
   int64_t first_position;              /* of the first token: more than 0 when caches hold those before */
   hark_attention_plan *const *plans;   /* one a layer, for the sizes of this pass */
   struct hark_key_value_cache *caches; /* one a layer, or NULL: keys and values of this pass alone */
+  bool (*cancel)(void *user);          /* asked before every layer; true: the pass ends with HARK_CANCELLED. NULL: never */
+  void *cancel_user;
 } hark_forward;
 
 /* A parameter as a value of the tape; 0 for id 0. */

@@ -1,6 +1,14 @@
-/* kinds.h - the words that choose between layers. Their order is that of the words in the option table. */
+/* kinds.h - the words that choose between layers. Their order is that of the words. */
 #ifndef HARK_NN_KINDS_H
 #define HARK_NN_KINDS_H
+
+/* The words, for tables of options and descriptions of models. */
+#define HARK_ACTIVATION_WORDS "gelu|gelu_tanh|relu|silu|gated_silu"
+#define HARK_NORM_WORDS "layer_norm|rms_norm"
+#define HARK_POSITIONS_WORDS "none|learned|sinusoidal|rotary"
+#define HARK_ROTARY_PAIRS_WORDS "interleaved|half"
+#define HARK_STRUCTURE_WORDS "dense|window"
+#define HARK_KERNEL_WORDS "exp|rbf"
 
 typedef enum hark_activation {
   HARK_ACTIVATION_GELU,

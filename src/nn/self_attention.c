@@ -53,16 +53,24 @@ hark_status hark_self_attention_plan(hark_context *context, const hark_self_atte
   return hark_attention_plan_create(context, &desc, out);
 }
 
-hark_status hark_key_value_cache_create(hark_context *context, const hark_self_attention_spec *spec, hark_type type, int64_t capacity,
-                                        hark_key_value_cache *out) {
+hark_status hark_key_value_cache_describe(hark_context *context, const hark_self_attention_spec *spec, hark_type type, int64_t capacity,
+                                          hark_key_value_cache *out) {
   *out = (hark_key_value_cache){0};
   const int64_t shape[] = {1, capacity, spec->width / spec->heads * spec->key_heads};
   const int64_t gate_shape[] = {1, capacity, spec->heads};
-  hark_status status = hark_tensor_create(context, type, 3, shape, &out->key);
-  if (status == HARK_OK) status = hark_tensor_create(context, type, 3, shape, &out->value);
-  if (status == HARK_OK && spec->forget_gate) status = hark_tensor_create(context, type, 3, gate_shape, &out->forget);
-  if (status != HARK_OK) hark_key_value_cache_destroy(context, out);
-  return status;
+  HARK_TRY(hark_tensor_describe(context, type, 3, shape, &out->key));
+  out->value = out->key;
+  return spec->forget_gate ? hark_tensor_describe(context, type, 3, gate_shape, &out->forget) : HARK_OK;
+}
+
+hark_status hark_key_value_cache_create(hark_context *context, hark_key_value_cache *cache) {
+  hark_tensor *const parts[] = {&cache->key, &cache->value, &cache->forget};
+  for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+    const hark_tensor described = *parts[i];
+    if (described.type == HARK_NONE) continue;
+    HARK_TRY(hark_tensor_create(context, described.type, described.rank, described.shape, parts[i]));
+  }
+  return HARK_OK;
 }
 
 void hark_key_value_cache_destroy(hark_context *context, hark_key_value_cache *cache) {

@@ -44,8 +44,11 @@ HARK_MUST_CHECK hark_status hark_self_attention_plan(hark_context *context, cons
                                                      int64_t batch, int64_t queries, int64_t keys, bool training,
                                                      hark_attention_plan **out);
 
-HARK_MUST_CHECK hark_status hark_key_value_cache_create(hark_context *context, const hark_self_attention_spec *spec, hark_type type,
-                                                        int64_t capacity, hark_key_value_cache *out);
+/* Type and shapes of a cache, without memory: enough for shape-only runs. */
+HARK_MUST_CHECK hark_status hark_key_value_cache_describe(hark_context *context, const hark_self_attention_spec *spec, hark_type type,
+                                                          int64_t capacity, hark_key_value_cache *out);
+/* Gives a described cache its memory, of zeros. */
+HARK_MUST_CHECK hark_status hark_key_value_cache_create(hark_context *context, hark_key_value_cache *cache);
 void hark_key_value_cache_destroy(hark_context *context, hark_key_value_cache *cache);
 
 /* x [B, L, width]; with caches B is 1 and L more tokens are put behind forward->first_position. x stays with the caller. */

@@ -8,18 +8,20 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "io/checkpoint_files.h"
 #include "io/json.h"
 #include "io/safetensors.h"
+#include "models/model.h"
 #include "train/run.h"
 
 #define STATE_LIMIT ((size_t)1 << 20)
-#define POINTER_LIMIT ((size_t)HARK_NAME_BYTES)
+#define VOCABULARY_LIMIT ((size_t)64 << 20)
 #define FIRST_MOMENT "first_moment."
 #define SECOND_MOMENT "second_moment."
 #define MOMENT_NAME_BYTES (HARK_PARAMETER_NAME_BYTES + 16)
 
 enum { FILE_MODEL, FILE_OPTIMIZER, FILE_STATE, FILE_COUNT };
-static const char *const file_names[FILE_COUNT] = {"model.safetensors", "optimizer.safetensors", "state.json"};
+static const char *const file_names[FILE_COUNT] = {HARK_WEIGHTS_FILE, "optimizer.safetensors", "state.json"};
 
 static hark_status path_in(hark_context *context, const hark_run *run, const char *checkpoint, const char *file, char *out) {
   char folder[HARK_PATH_BYTES], inner[HARK_PATH_BYTES];
@@ -39,16 +41,16 @@ static hark_tensor moment_of(const hark_parameter *parameter, const hark_tensor 
   return tensor;
 }
 
-static hark_status write_model(hark_context *context, const char *path, const hark_parameters *parameters, hark_file_summary *summary) {
-  const size_t bytes = (size_t)parameters->count * sizeof(hark_named_tensor);
-  void *memory = NULL;
-  HARK_TRY(hark_allocate(context, bytes, &memory));
-  hark_named_tensor *tensors = memory;
-  for (int32_t i = 0; i < parameters->count; i++)
-    tensors[i] = (hark_named_tensor){.name = parameters->list[i].name, .tensor = &parameters->list[i].weight};
-  const hark_metadata_entry metadata[] = {{"format", "hark"}, {"format_version", "1"}};
-  const hark_status status = hark_safetensors_write(context, path, tensors, parameters->count, metadata, 2, summary);
-  hark_release(context, memory, bytes);
+/* The weights, and with them what model they are of: its description and the run's vocabulary, when there is one. */
+static hark_status write_model(hark_context *context, const hark_run *run, const char *path, const hark_decoder *decoder,
+                               hark_file_summary *summary) {
+  char vocabulary_path[HARK_PATH_BYTES];
+  hark_text vocabulary = hark_text_empty(context);
+  HARK_TRY(hark_run_path(context, run, "vocabulary.json", vocabulary_path));
+  const bool there = hark_path_kind_of(vocabulary_path) == HARK_PATH_FILE;
+  hark_status status = there ? hark_file_read(context, vocabulary_path, VOCABULARY_LIMIT, &vocabulary) : HARK_OK;
+  if (status == HARK_OK) status = hark_model_write(context, path, decoder, there ? hark_text_get(&vocabulary) : NULL, summary);
+  hark_text_free(&vocabulary);
   return status;
 }
 
@@ -159,18 +161,6 @@ static hark_status write_pointer(hark_context *context, const hark_run *run, con
   return write_text(context, path, &text, NULL);
 }
 
-/* "step-500" -> 500; -1 for other names. */
-static int64_t step_of(const char *name) {
-  static const char prefix[] = "step-";
-  if (strncmp(name, prefix, sizeof prefix - 1) != 0 || name[sizeof prefix - 1] == '\0') return -1;
-  int64_t step = 0;
-  for (const char *digit = name + sizeof prefix - 1; *digit != '\0'; digit++) {
-    if (*digit < '0' || *digit > '9' || step > INT64_MAX / 10 - 1) return -1;
-    step = 10 * step + (*digit - '0');
-  }
-  return step;
-}
-
 /* Deletes what was left half written, and the checkpoints up to `saved` that neither `keep` nor `best` holds. One of a later step was left by
  * a crash before `last` moved to it: it does not count, and is replaced when the run comes there again. */
 static hark_status retain(hark_context *context, const hark_run *run, int64_t saved, int64_t keep) {
@@ -182,9 +172,9 @@ static hark_status retain(hark_context *context, const hark_run *run, int64_t sa
   HARK_TRY(hark_folder_list(context, folder, &names));
   hark_status status = HARK_OK;
   for (int64_t i = 0; i < names.count && status == HARK_OK; i++) {
-    const int64_t step = step_of(names.items[i]);
+    const int64_t step = hark_checkpoint_step(names.items[i]);
     int64_t newer = 0;
-    for (int64_t j = 0; j < names.count; j++) newer += step_of(names.items[j]) > step && step_of(names.items[j]) <= saved;
+    for (int64_t j = 0; j < names.count; j++) newer += hark_checkpoint_step(names.items[j]) > step && hark_checkpoint_step(names.items[j]) <= saved;
     const bool torn = names.items[i][0] == '.';
     if (!torn && (step < 0 || newer < keep || strcmp(names.items[i], best) == 0)) continue;
     status = hark_path_join(context, folder, names.items[i], path);
@@ -218,12 +208,12 @@ hark_status hark_checkpoint_save(hark_context *context, const hark_run *run, con
   if (hark_path_kind_of(path) != HARK_PATH_NONE) HARK_TRY(hark_folder_remove(context, path));
   HARK_TRY(hark_folder_make(context, path));
   HARK_TRY(path_in(context, run, partial, file_names[FILE_MODEL], path));
-  HARK_TRY(write_model(context, path, &engine->decoder->parameters, &summaries[FILE_MODEL]));
+  HARK_TRY(write_model(context, run, path, engine->decoder, &summaries[FILE_MODEL]));
   HARK_TRY(path_in(context, run, partial, file_names[FILE_OPTIMIZER], path));
   HARK_TRY(write_optimizer(context, path, engine, &summaries[FILE_OPTIMIZER]));
   HARK_TRY(path_in(context, run, partial, file_names[FILE_STATE], path));
   HARK_TRY(write_state(context, path, state, &summaries[FILE_STATE]));
-  HARK_TRY(path_in(context, run, partial, "manifest.json", path));
+  HARK_TRY(path_in(context, run, partial, HARK_MANIFEST_FILE, path));
   HARK_TRY(write_manifest(context, path, summaries));
   HARK_TRY(put_in_place(context, run, partial, name));
   HARK_TRY(write_pointer(context, run, "last", name));
@@ -243,50 +233,14 @@ hark_status hark_checkpoint_point_best(hark_context *context, const hark_run *ru
 }
 
 hark_status hark_checkpoint_find(hark_context *context, const hark_run *run, const char *which, char name[HARK_NAME_BYTES]) {
-  char path[HARK_PATH_BYTES];
-  hark_text text = hark_text_empty(context);
-  HARK_TRY(hark_run_path(context, run, which, path));
-  HARK_TRY(hark_file_read(context, path, POINTER_LIMIT, &text));
-  const char *content = hark_text_get(&text);
-  const size_t length = strcspn(content, "\n");
-  hark_status status = HARK_OK;
-  if (length < HARK_NAME_BYTES) {
-    memcpy(name, content, length);
-    name[length] = '\0';
-  }
-  if (length >= HARK_NAME_BYTES || step_of(name) < 0)
-    status = hark_fail(context, HARK_BAD_FILE, "%s: does not name a checkpoint (\"step-N\")", path);
-  hark_text_free(&text);
-  return status;
-}
-
-/* One entry of a manifest against the file. */
-static hark_status verify_file(hark_context *context, const hark_run *run, const char *name, const json_t *entries, const char *file) {
-  char path[HARK_PATH_BYTES];
-  HARK_TRY(path_in(context, run, name, file, path));
-  for (size_t i = 0; i < json_array_size(entries); i++) {
-    const json_t *entry = json_array_get(entries, i);
-    const char *entry_name = json_string_value(json_object_get(entry, "name"));
-    const char *sum = json_string_value(json_object_get(entry, "sha256"));
-    if (entry_name == NULL || sum == NULL || strcmp(entry_name, file) != 0) continue;
-    hark_file_summary summary;
-    HARK_TRY(hark_file_summarise(context, path, &summary));
-    if (strcmp(summary.sha256, sum) == 0) return HARK_OK;
-    return hark_fail(context, HARK_BAD_FILE, "%s: is damaged: its SHA-256 is not that of the manifest", path);
-  }
-  return hark_fail(context, HARK_BAD_FILE, "%s: is not in the manifest", path);
+  return hark_checkpoint_pointer_read(context, run->path, which, name);
 }
 
 hark_status hark_checkpoint_verify(hark_context *context, const hark_run *run, const char *name) {
-  char path[HARK_PATH_BYTES];
-  json_t *object = NULL;
-  HARK_TRY(path_in(context, run, name, "manifest.json", path));
-  HARK_TRY(hark_json_read(context, path, STATE_LIMIT, &object));
-  hark_status status = HARK_OK;
-  for (int i = 0; i < FILE_COUNT && status == HARK_OK; i++)
-    status = verify_file(context, run, name, json_object_get(object, "files"), file_names[i]);
-  json_decref(object);
-  return status;
+  char folder[HARK_PATH_BYTES];
+  HARK_TRY(path_in(context, run, name, NULL, folder));
+  for (int i = 0; i < FILE_COUNT; i++) HARK_TRY(hark_manifest_check(context, folder, file_names[i]));
+  return HARK_OK;
 }
 
 static bool is_damage(hark_status status) { return status == HARK_BAD_FILE || status == HARK_NOT_FOUND; }
@@ -302,7 +256,7 @@ static hark_status newest_whole(hark_context *context, const hark_run *run, char
     const char *newest = NULL;
     int64_t step = -1;
     for (int64_t i = 0; i < names.count; i++) {
-      const int64_t at = step_of(names.items[i]);
+      const int64_t at = hark_checkpoint_step(names.items[i]);
       if (at < below && at > step) {
         step = at;
         newest = names.items[i];

@@ -87,7 +87,7 @@ static json_t *parse_out(void) {
 
 static void help_goes_to_stdout(void **state) {
   (void)state;
-  static const char *const names[] = {"train", "generate", "eval", "attend", "info", "plot", "bench", "config", "version"};
+  static const char *const names[] = {"train", "generate", "export", "eval", "attend", "info", "plot", "bench", "config", "version"};
   expect("--help", HARK_EXIT_DONE, "usage: hark SUBCOMMAND", "");
   for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
     char words[64], usage[64];

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "models/decoder.h"
-#include "models/decoding.h"
+#include "models/model.h"
 #include "models/sampling.h"
 #include "support/cmocka_all.h"
 #include "support/setups.h"
@@ -251,18 +251,22 @@ static void test_decoding(void **state) {
       float whole[BATCH * LENGTH * VOCABULARY], step[VOCABULARY];
       assert_int_equal(hark_tensor_read(context, &m.tokens, tokens), HARK_OK);
       logits_of(&m, tokens, whole);
+      hark_model *wrapped = NULL;
       hark_decoding *decoding = NULL;
-      assert_int_equal(hark_decoding_create(context, m.decoder, LENGTH, &decoding), HARK_OK);
+      const hark_decoding_options room = {.struct_size = sizeof room, .capacity = LENGTH};
+      assert_int_equal(hark_model_wrap(context, m.decoder, &wrapped), HARK_OK);
+      assert_int_equal(hark_decoding_create(context, wrapped, &room, &decoding), HARK_OK);
       /* first three tokens at once, then one by one; then back to two tokens and on from there */
       for (int pass = 0; pass < 2; pass++) {
         const int begin = pass == 0 ? 3 : 2;
-        if (pass == 0)
-          assert_int_equal(hark_decoding_append(context, decoding, tokens, begin, step), HARK_OK);
-        else
-          assert_int_equal(hark_decoding_truncate(context, decoding, begin), HARK_OK);
         const uint64_t allocations = hark_context_memory(context).allocations;
+        if (pass == 0)
+          assert_int_equal(hark_decoding_prefill(decoding, tokens, begin), HARK_OK);
+        else
+          assert_int_equal(hark_decoding_truncate(decoding, begin), HARK_OK);
         for (int t = begin; t < LENGTH; t++) {
-          assert_int_equal(hark_decoding_append(context, decoding, tokens + t, 1, step), HARK_OK);
+          assert_int_equal(hark_decoding_step(decoding, tokens[t]), HARK_OK);
+          memcpy(step, hark_decoding_logits(decoding), sizeof step);
           for (int i = 0; i < VOCABULARY; i++)
             if (!(fabsf(step[i] - whole[t * VOCABULARY + i]) <= 1e-5f))
               fail_msg("%s on %s %s, token %d: %.9g with the cache, %.9g without", variants[v].name, setups[s].backend,
@@ -270,9 +274,10 @@ static void test_decoding(void **state) {
         }
         assert_int_equal(hark_context_memory(context).allocations, allocations);
       }
-      assert_int_equal(hark_decoding_append(context, decoding, tokens, 1, step), HARK_INVALID_ARGUMENT); /* full */
+      assert_int_equal(hark_decoding_step(decoding, tokens[0]), HARK_INVALID_ARGUMENT); /* full */
       assert_int_equal(hark_decoding_length(decoding), LENGTH);
-      hark_decoding_destroy(context, &decoding);
+      hark_decoding_destroy(&decoding);
+      hark_model_destroy(context, &wrapped);
       model_close(&m);
       test_setup_close(context);
     }

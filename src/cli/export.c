@@ -1,0 +1,67 @@
+/* export.c - hark export: a trained model as one file, with all that a program needs to use it (docs/embedding.md). */
+#include <hark/model.h>
+#include <inttypes.h>
+
+#include "cli/model.h"
+#include "io/json_write.h"
+
+typedef struct export_values {
+  const char *output, *checkpoint;
+} export_values;
+
+static const hark_option options[] = {
+    {"output", "output o", HARK_OPTION_STRING, offsetof(export_values, output), "model.safetensors", NULL, NULL, "FILE", "file to write"},
+    {"checkpoint", "checkpoint", HARK_OPTION_STRING, offsetof(export_values, checkpoint), "", NULL, NULL, "NAME",
+     "best (default), last, or step-N"},
+};
+static const hark_option_table table = {options, 2, NULL, sizeof(export_values), false};
+
+static hark_status check(hark_invocation *call) { return hark_command_read_run(call, call->values[1]); }
+
+static hark_status print(hark_invocation *call, const hark_opened_run *opened, const char *path, const hark_model *model) {
+  hark_model_info info = {.struct_size = sizeof info};
+  HARK_TRY(hark_model_describe(model, &info));
+  hark_text line = hark_text_empty(call->context);
+  if (call->json) {
+    hark_text_append(&line, "{\"path\": ");
+    hark_json_append_string(&line, path);
+    hark_text_append(&line, ", \"run\": ");
+    hark_json_append_string(&line, opened->run.path);
+    hark_text_append(&line, ", \"checkpoint\": ");
+    hark_json_append_string(&line, opened->checkpoint);
+    hark_text_append(&line, ", \"parameters\": %" PRId64 "}\n", info.parameters);
+  } else {
+    char number[HARK_HUMAN_BYTES];
+    hark_text_append(&line, "%s: %s parameters of %s, %s\n", path, hark_human((double)info.parameters, number), opened->run.path,
+                     opened->checkpoint);
+  }
+  return hark_command_print(call, &line);
+}
+
+static hark_status run(hark_invocation *call) {
+  const export_values *values = call->values[0];
+  hark_opened_run opened = {.run.lock = -1};
+  hark_model *model = NULL;
+  hark_status status = hark_command_open_run(call, call->values[1], values->checkpoint, &opened);
+  if (status == HARK_OK) status = hark_command_load_run(call, &opened, &model);
+  if (status == HARK_OK) status = hark_model_save(call->context, model, values->output);
+  if (status == HARK_OK) status = print(call, &opened, values->output, model);
+  hark_model_destroy(call->context, &model);
+  hark_command_close_run(call, &opened);
+  return status;
+}
+
+const hark_command hark_command_export = {
+    .name = "export",
+    .arguments = "RUN",
+    .summary = "write a trained model as one file that a program can embed",
+    .notes =
+        "  hark export runs/book -o book.safetensors\n"
+        "  hark export runs/book/checkpoints/step-500 -o early.safetensors\n",
+    .argument_minimum = 1,
+    .argument_maximum = 1,
+    .has_json = true,
+    .tables = {&table, &hark_config_table},
+    .check = check,
+    .run = run,
+};

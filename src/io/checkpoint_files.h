@@ -1,0 +1,22 @@
+/* checkpoint_files.h - the files of runs and checkpoints that whoever reads a model needs: pointers and manifests (docs/formats.md). */
+#ifndef HARK_IO_CHECKPOINT_FILES_H
+#define HARK_IO_CHECKPOINT_FILES_H
+
+#include "io/files.h"
+
+#define HARK_CHECKPOINTS_FOLDER "checkpoints" /* in a run */
+#define HARK_MANIFEST_FILE "manifest.json"    /* in a checkpoint */
+#define HARK_WEIGHTS_FILE "model.safetensors"
+
+/* "step-500" -> 500; -1 for other names. */
+int64_t hark_checkpoint_step(const char *name);
+
+/* The checkpoint that a pointer file of a run ("last", "best") names. Errors: HARK_NOT_FOUND, HARK_BAD_FILE. */
+HARK_MUST_CHECK hark_status hark_checkpoint_pointer_read(hark_context *context, const char *run, const char *which,
+                                                         char name[HARK_NAME_BYTES]);
+
+/* Compares a file of a checkpoint with the manifest in its folder. Errors: HARK_BAD_FILE (damaged, or not in the manifest), HARK_NOT_FOUND
+ * (no manifest, or no file). */
+HARK_MUST_CHECK hark_status hark_manifest_check(hark_context *context, const char *folder, const char *file);
+
+#endif

@@ -1,0 +1,240 @@
+/* description.c - one table drives printing and reading. */
+#include "models/description.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "io/json_tree.h"
+#include "io/json_write.h"
+#include "io/number.h"
+
+#define KEY_BYTES 64
+#define SHOWN_BYTES 68
+
+typedef enum field_type { FIELD_WHOLE, FIELD_REAL, FIELD_BOOLEAN, FIELD_WORD } field_type;
+
+/* A key below "model" and the field that it fills. */
+typedef struct field {
+  const char *key;
+  field_type type;
+  size_t offset;
+  double above, least, most; /* numbers: least <= x <= most and x > above */
+  const char *words;         /* WORD: in the order of the enum */
+} field;
+
+#define AT(name) offsetof(hark_decoder_config, name)
+#define WHOLE(key, name, most)                                                                                                             \
+  { key, FIELD_WHOLE, AT(name), 0, 1, most, NULL }
+#define REAL(key, name, above, most)                                                                                                       \
+  { key, FIELD_REAL, AT(name), above, above, most, NULL }
+#define BOOLEAN(key, name)                                                                                                                 \
+  { key, FIELD_BOOLEAN, AT(name), 0, 0, 0, NULL }
+#define WORD(key, name, words)                                                                                                             \
+  { key, FIELD_WORD, AT(name), 0, 0, 0, words }
+
+/* In the order of printing; those of one section next to each other. */
+static const field fields[] = {
+    WHOLE("vocabulary", vocabulary, INT32_MAX),
+    WHOLE("layers", layers, 10000),
+    WHOLE("heads", heads, 65536),
+    WHOLE("key_heads", key_heads, 65536),
+    WHOLE("width", width, 1 << 20),
+    WHOLE("feed_forward_width", feed_forward_width, 1 << 24),
+    WHOLE("context", context, 1 << 24),
+    WORD("activation", activation, HARK_ACTIVATION_WORDS),
+    WORD("norm", norm, HARK_NORM_WORDS),
+    REAL("norm_epsilon", norm_epsilon, 0, 1),
+    WORD("positions", positions, HARK_POSITIONS_WORDS),
+    BOOLEAN("tie_embeddings", tie_embeddings),
+    BOOLEAN("bias", bias),
+    REAL("rotary.base", rotary_base, 1, 1e300),
+    WORD("rotary.pairs", rotary_pairs, HARK_ROTARY_PAIRS_WORDS),
+    WORD("attention.structure", structure, HARK_STRUCTURE_WORDS),
+    {"attention.window", FIELD_WHOLE, AT(window), -1, 0, 1 << 24, NULL},
+    WORD("attention.kernel", kernel, HARK_KERNEL_WORDS),
+    REAL("attention.sigma", sigma, 0, 1e300),
+    BOOLEAN("attention.forget_gate", forget_gate),
+};
+#define FIELDS (sizeof fields / sizeof *fields)
+
+#define TYPE_KEY "type"
+#define TYPE_WORD "gpt"
+
+/* Keys of configurations that a trained model has no use for. */
+static const char *const training_keys[] = {"dropout", "embedding_dropout", "recompute", "attention.dropout"};
+
+/* ---- printing ---- */
+
+/* Word number `index` of "a|b|c". */
+static const char *word_at(const char *words, int index, size_t *length) {
+  for (; index > 0; index--) words = strchr(words, '|') + 1;
+  *length = strcspn(words, "|");
+  return words;
+}
+
+static void print_value(const field *f, const hark_decoder_config *config, hark_text *text) {
+  const char *value = (const char *)config + f->offset;
+  int64_t whole;
+  double real;
+  bool truth;
+  int word;
+  size_t length;
+  switch (f->type) {
+    case FIELD_WHOLE:
+      memcpy(&whole, value, sizeof whole);
+      hark_text_append(text, "%" PRId64, whole);
+      return;
+    case FIELD_REAL:
+      memcpy(&real, value, sizeof real);
+      hark_json_append_number(text, real);
+      return;
+    case FIELD_BOOLEAN:
+      memcpy(&truth, value, sizeof truth);
+      hark_text_append(text, "%s", truth ? "true" : "false");
+      return;
+    case FIELD_WORD: break;
+  }
+  memcpy(&word, value, sizeof word);
+  const char *name = word_at(f->words, word, &length);
+  hark_text_append(text, "\"%.*s\"", (int)length, name);
+}
+
+/* "rotary" of "rotary.base"; none of "layers". */
+static size_t section_length(const char *key) {
+  const char *dot = strchr(key, '.');
+  return dot != NULL ? (size_t)(dot - key) : 0;
+}
+
+void hark_description_print(const hark_decoder_config *config, hark_text *text) {
+  hark_text_append(text, "{\"model\": {\"%s\": \"%s\"", TYPE_KEY, TYPE_WORD);
+  for (size_t i = 0; i < FIELDS; i++) {
+    const char *key = fields[i].key;
+    const size_t length = section_length(key), before = i > 0 ? section_length(fields[i - 1].key) : 0;
+    const bool begins = length > 0 && (before != length || strncmp(key, fields[i - 1].key, length) != 0);
+    if (before > 0 && (length == 0 || begins)) hark_text_append(text, "}");
+    hark_text_append(text, ", ");
+    if (begins) hark_text_append(text, "\"%.*s\": {", (int)length, key);
+    hark_text_append(text, "\"%s\": ", length > 0 ? key + length + 1 : key);
+    print_value(&fields[i], config, text);
+  }
+  hark_text_append(text, "%s}}", section_length(fields[FIELDS - 1].key) > 0 ? "}" : "");
+}
+
+/* ---- reading ---- */
+
+typedef struct description_reader {
+  hark_context *context;
+  const char *name;
+  hark_decoder_config *config;
+  bool seen[FIELDS], type_seen;
+} description_reader;
+
+/* A text from a file as it may stand in a message: one line, not too long. */
+static const char *shown(const char *text, char out[SHOWN_BYTES]) {
+  size_t length = 0;
+  for (; text[length] != '\0' && length + 1 < SHOWN_BYTES; length++)
+    out[length] = (unsigned char)text[length] < 0x20 || text[length] == 0x7f ? '?' : text[length];
+  out[length] = '\0';
+  return out;
+}
+
+static hark_status read_number(const description_reader *r, const field *f, const hark_json_node *node) {
+  const bool whole = node->kind == HARK_JSON_INTEGER;
+  if (!whole && (f->type == FIELD_WHOLE || node->kind != HARK_JSON_REAL))
+    return hark_fail(r->context, HARK_BAD_FILE, "%s: model.%s is no %s", r->name, f->key, f->type == FIELD_WHOLE ? "whole number" : "number");
+  const double value = whole ? (double)node->integer : node->real;
+  if (!(value >= f->least && value > f->above && value <= f->most)) {
+    char least[HARK_NUMBER_BYTES], most[HARK_NUMBER_BYTES], is[HARK_NUMBER_BYTES];
+    return hark_fail(r->context, HARK_BAD_FILE, "%s: model.%s is %s, expected %s %s, at most %s", r->name, f->key,
+                     hark_number_print(value, is), f->type == FIELD_WHOLE ? "at least" : "more than", hark_number_print(f->least, least),
+                     hark_number_print(f->most, most));
+  }
+  char *to = (char *)r->config + f->offset;
+  if (f->type == FIELD_WHOLE)
+    memcpy(to, &node->integer, sizeof node->integer);
+  else
+    memcpy(to, &value, sizeof value);
+  return HARK_OK;
+}
+
+static hark_status read_word(const description_reader *r, const field *f, const hark_json_node *node) {
+  const char *given = hark_json_text(node);
+  const size_t given_length = given != NULL ? strlen(given) : 0;
+  size_t length = 0;
+  int index = 0;
+  for (const char *word = f->words; given != NULL; word += length + 1, index++) {
+    length = strcspn(word, "|");
+    if (length == given_length && memcmp(word, given, length) == 0) {
+      memcpy((char *)r->config + f->offset, &index, sizeof index);
+      return HARK_OK;
+    }
+    if (word[length] == '\0') break;
+  }
+  char text[SHOWN_BYTES];
+  return hark_fail(r->context, HARK_BAD_FILE, "%s: model.%s is \"%s\", expected one of %s", r->name, f->key,
+                   shown(given != NULL ? given : "?", text), f->words);
+}
+
+static hark_status read_field(description_reader *r, const char *key, const hark_json_node *node) {
+  char text[SHOWN_BYTES];
+  if (strcmp(key, TYPE_KEY) == 0) {
+    const char *type = hark_json_text(node);
+    r->type_seen = true;
+    if (type != NULL && strcmp(type, TYPE_WORD) == 0) return HARK_OK;
+    return hark_fail(r->context, HARK_BAD_FILE, "%s: model.type is \"%s\", expected %s", r->name,
+                     shown(type != NULL ? type : "?", text), TYPE_WORD);
+  }
+  for (size_t i = 0; i < FIELDS; i++) {
+    const field *f = &fields[i];
+    if (strcmp(f->key, key) != 0) continue;
+    if (r->seen[i]) return hark_fail(r->context, HARK_BAD_FILE, "%s: model.%s is there twice", r->name, key);
+    r->seen[i] = true;
+    if (f->type == FIELD_WORD) return read_word(r, f, node);
+    if (f->type != FIELD_BOOLEAN) return read_number(r, f, node);
+    if (node->kind != HARK_JSON_BOOLEAN)
+      return hark_fail(r->context, HARK_BAD_FILE, "%s: model.%s is neither true nor false", r->name, key);
+    memcpy((char *)r->config + f->offset, &node->boolean, sizeof node->boolean);
+    return HARK_OK;
+  }
+  for (size_t i = 0; i < sizeof training_keys / sizeof *training_keys; i++)
+    if (strcmp(training_keys[i], key) == 0) return HARK_OK;
+  return hark_fail(r->context, HARK_BAD_FILE, "%s: there is no key model.%s", r->name, shown(key, text));
+}
+
+/* The members of an object; `section` is "" or "rotary". */
+static hark_status read_section(description_reader *r, const char *section, const hark_json_node *object) {
+  for (const hark_json_node *member = object->first; member != NULL; member = member->next) {
+    char key[KEY_BYTES], text[SHOWN_BYTES];
+    const int length = snprintf(key, sizeof key, "%s%s%s", section, section[0] != '\0' ? "." : "", member->name);
+    if (length < 0 || (size_t)length >= sizeof key)
+      return hark_fail(r->context, HARK_BAD_FILE, "%s: there is no key model.%s...", r->name, shown(key, text));
+    if (member->kind == HARK_JSON_OBJECT && section[0] == '\0')
+      HARK_TRY(read_section(r, key, member));
+    else
+      HARK_TRY(read_field(r, key, member));
+  }
+  return HARK_OK;
+}
+
+static hark_status read_model(description_reader *r, const hark_json_node *root) {
+  const hark_json_node *model = hark_json_member(root, "model");
+  if (!hark_json_is(model, HARK_JSON_OBJECT))
+    return hark_fail(r->context, HARK_BAD_FILE, "%s: expected an object with a member \"model\" that is an object", r->name);
+  HARK_TRY(read_section(r, "", model));
+  if (!r->type_seen) return hark_fail(r->context, HARK_BAD_FILE, "%s: model.type is missing", r->name);
+  for (size_t i = 0; i < FIELDS; i++)
+    if (!r->seen[i] && fields[i].offset != AT(vocabulary))
+      return hark_fail(r->context, HARK_BAD_FILE, "%s: model.%s is missing", r->name, fields[i].key);
+  return HARK_OK;
+}
+
+hark_status hark_description_parse(hark_context *context, const char *name, const char *text, size_t bytes, hark_decoder_config *config) {
+  hark_json_tree tree;
+  *config = (hark_decoder_config){0};
+  HARK_TRY(hark_json_tree_parse(context, name, text, bytes, &tree));
+  description_reader reader = {.context = context, .name = name, .config = config};
+  const hark_status status = read_model(&reader, tree.root);
+  hark_json_tree_free(context, &tree);
+  return status;
+}

@@ -1,0 +1,22 @@
+/* description.h - a decoder's configuration as text, so that a file of weights says what model it is of.
+ *
+ *     {"model": {"type": "gpt", "vocabulary": 86, "layers": 4, ..., "rotary": {"base": 10000, "pairs": "half"}, "attention": {...}}}
+ *
+ * The keys are those of configurations (docs/configuration.md); docs/formats.md describes the text.
+ */
+#ifndef HARK_MODELS_DESCRIPTION_H
+#define HARK_MODELS_DESCRIPTION_H
+
+#include "io/text.h"
+#include "models/decoder.h"
+
+/* Appends the description to a text. */
+void hark_description_print(const hark_decoder_config *config, hark_text *text);
+
+/* Reads one; what only training uses (dropout, recomputation) may be there and is left out. config->vocabulary is 0 where it is not told.
+ * `name` stands for the text in messages. Errors: HARK_BAD_FILE (no JSON; a key that is missing, unknown or has a value that it cannot have),
+ * HARK_OUT_OF_MEMORY. */
+HARK_MUST_CHECK hark_status hark_description_parse(hark_context *context, const char *name, const char *text, size_t bytes,
+                                                   hark_decoder_config *config);
+
+#endif

@@ -1,0 +1,321 @@
+/* model.c - models: their files, what they are, text and tokens. Which file a path means is in model_path.c, decoding in decoding.c. */
+#include "models/model.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "attention/layer.h"
+#include "backend/backend.h"
+#include "data/checksum.h"
+#include "io/safetensors.h"
+#include "models/description.h"
+#include "models/model_path.h"
+
+#define FORMAT_VERSION "1"
+#define FORMAT_VERSION_KEY "format_version"
+#define DESCRIPTION_KEY "model"
+#define VOCABULARY_KEY "vocabulary"
+#define STAGE_BYTES ((size_t)1 << 18)
+
+static const char type_name[] = "gpt";
+
+/* ---- making ---- */
+
+static hark_status take_options(hark_context *context, const hark_model_options *given, hark_model_options *out) {
+  *out = (hark_model_options){.struct_size = sizeof *out};
+  if (given == NULL) return HARK_OK;
+  return hark_attention_take_struct(context, "hark_model_options", given, given->struct_size, sizeof *out, out, sizeof *out);
+}
+
+static hark_status new_model(hark_context *context, hark_model **out) {
+  void *memory = NULL;
+  *out = NULL;
+  HARK_TRY(hark_allocate_zero(context, sizeof(hark_model), &memory));
+  *out = memory;
+  (*out)->backend = context->backend;
+  return HARK_OK;
+}
+
+void hark_model_destroy(hark_context *context, hark_model **model_pointer) {
+  if (model_pointer == NULL || *model_pointer == NULL) return;
+  hark_model *model = *model_pointer;
+  *model_pointer = NULL;
+  hark_tokenizer_destroy(context, &model->tokenizer);
+  if (!model->borrowed) hark_decoder_destroy(context, &model->decoder);
+  hark_release(context, model, sizeof *model);
+}
+
+/* Over the description and the numbers of every parameter, which differ in order or shape only where the description does. */
+static hark_status take_fingerprint(hark_context *context, hark_model *model) {
+  const hark_parameters *parameters = &model->decoder->parameters;
+  hark_text text = hark_text_empty(context);
+  hark_description_print(&model->decoder->config, &text);
+  uint64_t sum = hark_checksum_bytes(HARK_CHECKSUM_START, hark_text_get(&text), text.length);
+  const hark_status printed = text.status;
+  hark_text_free(&text);
+  HARK_TRY(printed);
+  void *stage = NULL;
+  HARK_TRY(hark_allocate(context, STAGE_BYTES, &stage));
+  hark_status status = HARK_OK;
+  for (int32_t i = 0; i < parameters->count && status == HARK_OK; i++) {
+    const hark_tensor *weight = &parameters->list[i].weight;
+    const size_t total = (size_t)parameters->list[i].count * hark_type_bytes(weight->type);
+    for (size_t at = 0; at < total && status == HARK_OK; at += STAGE_BYTES) {
+      const size_t bytes = total - at < STAGE_BYTES ? total - at : STAGE_BYTES;
+      status = hark_backend_read(context, stage, (const char *)weight->data + at, bytes);
+      if (status == HARK_OK) sum = hark_checksum_block(sum, stage, bytes);
+    }
+  }
+  hark_release(context, stage, STAGE_BYTES);
+  model->fingerprint = sum;
+  return status;
+}
+
+/* Description and vocabulary, and a decoder that is declared. */
+static hark_status declare(hark_context *context, hark_model *model, const char *name, const hark_model_options *options) {
+  hark_decoder_config config;
+  HARK_TRY(hark_description_parse(context, name, options->description, options->description_bytes, &config));
+  if (options->vocabulary != NULL) {
+    const hark_status status = hark_tokenizer_parse(context, options->vocabulary, options->vocabulary_bytes, &model->tokenizer);
+    if (status != HARK_OK) {
+      hark_fail_prefix(context, "%s: vocabulary: ", name);
+      return status;
+    }
+    const int64_t size = hark_tokenizer_size(model->tokenizer);
+    if (config.vocabulary != 0 && config.vocabulary != size)
+      return hark_fail(context, HARK_BAD_FILE, "%s: the model has %" PRId64 " tokens, its vocabulary %" PRId64, name, config.vocabulary,
+                       size);
+    config.vocabulary = size;
+  }
+  if (config.vocabulary == 0)
+    return hark_fail(context, HARK_BAD_FILE, "%s: model.vocabulary, the number of tokens, is missing and there is no vocabulary", name);
+  return hark_decoder_declare(context, &config, HARK_F32, &model->decoder);
+}
+
+/* Everything that the model has is there, and nothing else. */
+static hark_status check_tensors(hark_context *context, const hark_safetensors *file, const char *name,
+                                 const hark_parameters *parameters) {
+  for (int32_t i = 0; i < parameters->count; i++) {
+    const hark_status status = hark_safetensors_expect(context, file, parameters->list[i].name, &parameters->list[i].weight);
+    if (status != HARK_OK) return status == HARK_NOT_FOUND ? HARK_BAD_FILE : status;
+  }
+  if (hark_safetensors_count(file) != parameters->count)
+    return hark_fail(context, HARK_BAD_FILE, "%s: holds %" PRId64 " tensors, the model has %" PRId32, name, hark_safetensors_count(file),
+                     parameters->count);
+  return HARK_OK;
+}
+
+/* What the file carries replaces what the caller gave. */
+static hark_status read_metadata(hark_context *context, const hark_safetensors *file, const char *name, hark_model_options *options) {
+  const char *version = hark_safetensors_metadata(file, FORMAT_VERSION_KEY), *description = hark_safetensors_metadata(file, DESCRIPTION_KEY);
+  const char *vocabulary = hark_safetensors_metadata(file, VOCABULARY_KEY);
+  if (version != NULL && strcmp(version, FORMAT_VERSION) != 0)
+    return hark_fail(context, HARK_BAD_FILE, "%s: format_version is not %s", name, FORMAT_VERSION);
+  if (description != NULL) {
+    options->description = description;
+    options->description_bytes = strlen(description);
+  }
+  if (vocabulary != NULL) {
+    options->vocabulary = vocabulary;
+    options->vocabulary_bytes = strlen(vocabulary);
+  }
+  if (options->description == NULL)
+    return hark_fail(context, HARK_BAD_FILE, "%s: does not say what model it is of (metadata \"%s\"): hark export RUN writes a file that does",
+                     name, DESCRIPTION_KEY);
+  return HARK_OK;
+}
+
+static hark_status fill(hark_context *context, const hark_safetensors *file, const char *name, hark_model_options *options,
+                        hark_model *model) {
+  HARK_TRY(read_metadata(context, file, name, options));
+  HARK_TRY(declare(context, model, name, options));
+  hark_parameters *parameters = &model->decoder->parameters;
+  HARK_TRY(check_tensors(context, file, name, parameters));
+  HARK_TRY(hark_parameters_finish(context, parameters, false));
+  for (int32_t i = 0; i < parameters->count; i++)
+    HARK_TRY(hark_safetensors_load_into(context, file, parameters->list[i].name, &parameters->list[i].weight));
+  return take_fingerprint(context, model);
+}
+
+/* Makes a model from an open file, which it closes. `before`: what the context held before it was opened. */
+static hark_status load_file(hark_context *context, hark_safetensors **file, const char *name, hark_model_options *options, size_t before,
+                             hark_model **out) {
+  hark_model *model = NULL;
+  hark_status status = new_model(context, &model);
+  if (status == HARK_OK) status = fill(context, *file, name, options, model);
+  hark_safetensors_close(context, file);
+  if (status != HARK_OK) {
+    hark_model_destroy(context, &model);
+    return status;
+  }
+  model->bytes = context->memory.live_bytes - before;
+  *out = model;
+  return HARK_OK;
+}
+
+hark_status hark_model_load(hark_context *context, const char *path, const hark_model_options *given, hark_model **out) {
+  char name[HARK_PATH_BYTES];
+  hark_model_options options;
+  hark_safetensors *file = NULL;
+  *out = NULL;
+  HARK_TRY(take_options(context, given, &options));
+  HARK_TRY(hark_model_find_file(context, path, options.checkpoint, !options.skip_verification, name));
+  const size_t before = context->memory.live_bytes;
+  HARK_TRY(hark_safetensors_open(context, name, &file));
+  return load_file(context, &file, name, &options, before, out);
+}
+
+hark_status hark_model_load_memory(hark_context *context, const void *data, size_t bytes, const hark_model_options *given,
+                                   hark_model **out) {
+  static const char name[] = "model in memory";
+  hark_model_options options;
+  hark_safetensors *file = NULL;
+  *out = NULL;
+  HARK_TRY(take_options(context, given, &options));
+  const size_t before = context->memory.live_bytes;
+  HARK_TRY(hark_safetensors_open_memory(context, name, data, bytes, &file));
+  return load_file(context, &file, name, &options, before, out);
+}
+
+static hark_status initialise(hark_context *context, hark_model *model, hark_model_options *options, uint64_t seed) {
+  static const char name[] = "description";
+  if (options->description == NULL) return hark_fail(context, HARK_INVALID_ARGUMENT, "hark_model_create: there is no description");
+  char *bytes_vocabulary = NULL;
+  size_t bytes = 0;
+  hark_status status = HARK_OK;
+  if (options->vocabulary == NULL) {
+    hark_tokenizer *tokenizer = NULL;
+    status = hark_tokenizer_create(context, "bytes", &tokenizer);
+    if (status == HARK_OK) status = hark_tokenizer_finish(context, tokenizer);
+    if (status == HARK_OK) status = hark_tokenizer_print(context, tokenizer, &bytes_vocabulary, &bytes);
+    hark_tokenizer_destroy(context, &tokenizer);
+    options->vocabulary = bytes_vocabulary;
+    options->vocabulary_bytes = bytes;
+  }
+  if (status == HARK_OK) status = declare(context, model, name, options);
+  hark_release(context, bytes_vocabulary, bytes);
+  HARK_TRY(status);
+  HARK_TRY(hark_parameters_finish(context, &model->decoder->parameters, false));
+  HARK_TRY(hark_parameters_initialise(context, &model->decoder->parameters, seed));
+  return take_fingerprint(context, model);
+}
+
+hark_status hark_model_create(hark_context *context, const hark_model_options *given, uint64_t seed, hark_model **out) {
+  hark_model_options options;
+  hark_model *model = NULL;
+  *out = NULL;
+  HARK_TRY(take_options(context, given, &options));
+  const size_t before = context->memory.live_bytes;
+  hark_status status = new_model(context, &model);
+  if (status == HARK_OK) status = initialise(context, model, &options, seed);
+  if (status != HARK_OK) {
+    hark_model_destroy(context, &model);
+    return status;
+  }
+  model->bytes = context->memory.live_bytes - before;
+  *out = model;
+  return HARK_OK;
+}
+
+hark_status hark_model_wrap(hark_context *context, hark_decoder *decoder, hark_model **out) {
+  HARK_TRY(new_model(context, out));
+  (*out)->decoder = decoder;
+  (*out)->borrowed = true;
+  (*out)->bytes = sizeof **out;
+  const hark_status status = take_fingerprint(context, *out);
+  if (status != HARK_OK) hark_model_destroy(context, out);
+  return status;
+}
+
+/* ---- writing ---- */
+
+hark_status hark_model_write(hark_context *context, const char *path, const hark_decoder *decoder, const char *vocabulary,
+                             hark_file_summary *summary) {
+  const hark_parameters *parameters = &decoder->parameters;
+  const size_t bytes = (size_t)parameters->count * sizeof(hark_named_tensor);
+  void *memory = NULL;
+  HARK_TRY(hark_allocate(context, bytes, &memory));
+  hark_named_tensor *tensors = memory;
+  for (int32_t i = 0; i < parameters->count; i++)
+    tensors[i] = (hark_named_tensor){.name = parameters->list[i].name, .tensor = &parameters->list[i].weight};
+  hark_text description = hark_text_empty(context);
+  hark_description_print(&decoder->config, &description);
+  const hark_metadata_entry metadata[] = {{"format", "hark"},
+                                          {FORMAT_VERSION_KEY, FORMAT_VERSION},
+                                          {DESCRIPTION_KEY, hark_text_get(&description)},
+                                          {VOCABULARY_KEY, vocabulary}};
+  const int64_t entries = (int64_t)(sizeof metadata / sizeof *metadata) - (vocabulary == NULL);
+  hark_status status = description.status;
+  if (status == HARK_OK) status = hark_safetensors_write(context, path, tensors, parameters->count, metadata, entries, summary);
+  hark_text_free(&description);
+  hark_release(context, memory, bytes);
+  return status;
+}
+
+hark_status hark_model_save(hark_context *context, const hark_model *model, const char *path) {
+  hark_text vocabulary = hark_text_empty(context);
+  if (model->tokenizer != NULL) {
+    char *text = NULL;
+    size_t bytes = 0;
+    HARK_TRY(hark_tokenizer_print(context, model->tokenizer, &text, &bytes));
+    hark_text_append_bytes(&vocabulary, text, bytes);
+    hark_release(context, text, bytes);
+  }
+  hark_status status = vocabulary.status;
+  if (status == HARK_OK)
+    status = hark_model_write(context, path, model->decoder, model->tokenizer != NULL ? hark_text_get(&vocabulary) : NULL, NULL);
+  hark_text_free(&vocabulary);
+  return status;
+}
+
+/* ---- what it is ---- */
+
+hark_status hark_model_describe(const hark_model *model, hark_model_info *info) {
+  const hark_decoder_config *config = &model->decoder->config;
+  const size_t size = info->struct_size;
+  const hark_model_info full = {.struct_size = size,
+                                .type = type_name,
+                                .tokenizer = model->tokenizer != NULL ? hark_tokenizer_kind_of(model->tokenizer) : NULL,
+                                .vocabulary = config->vocabulary,
+                                .reserved = HARK_TOKEN_RESERVED,
+                                .context = config->context,
+                                .layers = config->layers,
+                                .heads = config->heads,
+                                .key_heads = config->key_heads,
+                                .width = config->width,
+                                .parameters = hark_parameters_total(&model->decoder->parameters),
+                                .bytes = model->bytes,
+                                .fingerprint = model->fingerprint};
+  if (size < sizeof full) return HARK_INVALID_ARGUMENT; /* the first published size */
+  memset(info, 0, size);
+  memcpy(info, &full, sizeof full);
+  return HARK_OK;
+}
+
+/* ---- text ---- */
+
+hark_status hark_model_encode(hark_context *context, const hark_model *model, const char *text, size_t bytes, bool map_unknown,
+                              int32_t *tokens, size_t *count) {
+  *count = 0;
+  if (model->tokenizer == NULL) return hark_fail(context, HARK_UNSUPPORTED, "the model has no vocabulary: it knows tokens only");
+  return hark_tokenizer_encode(context, model->tokenizer, map_unknown ? HARK_UNKNOWN_IS_MAPPED : HARK_UNKNOWN_IS_ERROR, "text", text, bytes,
+                               tokens, count);
+}
+
+const char *hark_model_token_text(const hark_model *model, int32_t token, size_t *bytes) {
+  *bytes = 0;
+  return model->tokenizer != NULL ? hark_tokenizer_text(model->tokenizer, token, bytes) : "";
+}
+
+void hark_model_decode(const hark_model *model, const int32_t *tokens, size_t count, char *text, size_t capacity, size_t *bytes) {
+  size_t needed = 0;
+  bool fits = true;
+  for (size_t i = 0; i < count; i++) {
+    size_t length;
+    const char *part = hark_model_token_text(model, tokens[i], &length);
+    fits = fits && needed + length <= capacity;
+    if (fits && length > 0) memcpy(text + needed, part, length);
+    needed += length;
+  }
+  *bytes = needed;
+}

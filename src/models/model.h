@@ -1,0 +1,27 @@
+/* model.h - what stands behind a hark_model, and a model's file. */
+#ifndef HARK_MODELS_MODEL_H
+#define HARK_MODELS_MODEL_H
+
+#include <hark/model.h>
+
+#include "data/tokenizer.h"
+#include "io/files.h"
+#include "models/decoder.h"
+
+struct hark_model {
+  hark_decoder *decoder;
+  hark_tokenizer *tokenizer; /* NULL: none */
+  const struct hark_backend *backend;
+  uint64_t fingerprint;
+  size_t bytes;  /* of everything it holds */
+  bool borrowed; /* the decoder is the caller's */
+};
+
+/* A model around a decoder with weights, which stays the caller's and must not change while the model is there. No vocabulary. */
+HARK_MUST_CHECK hark_status hark_model_wrap(hark_context *context, hark_decoder *decoder, hark_model **out);
+
+/* Writes weights, the model's description and a vocabulary (NULL: none) as safetensors, atomically. `summary` may be NULL. */
+HARK_MUST_CHECK hark_status hark_model_write(hark_context *context, const char *path, const hark_decoder *decoder, const char *vocabulary,
+                                             hark_file_summary *summary);
+
+#endif

@@ -1,0 +1,64 @@
+/* model_path.c - see model_path.h. */
+#include "models/model_path.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "io/checkpoint_files.h"
+
+static hark_status find_checkpoint(hark_context *context, const char *run, const char *asked, char name[HARK_NAME_BYTES]) {
+  if (asked != NULL && (strcmp(asked, "best") == 0 || strcmp(asked, "last") == 0))
+    return hark_checkpoint_pointer_read(context, run, asked, name);
+  if (asked != NULL) {
+    if (hark_checkpoint_step(asked) < 0)
+      return hark_fail(context, HARK_INVALID_ARGUMENT, "checkpoint \"%s\": expected best, last or step-N", asked);
+    (void)snprintf(name, HARK_NAME_BYTES, "%s", asked);
+    return HARK_OK;
+  }
+  const hark_status best = hark_checkpoint_pointer_read(context, run, "best", name);
+  if (best != HARK_NOT_FOUND) return best;
+  const hark_status last = hark_checkpoint_pointer_read(context, run, "last", name);
+  return last == HARK_NOT_FOUND ? hark_fail(context, HARK_NOT_FOUND, "%s: has no checkpoint yet", run) : last;
+}
+
+/* folder/file when that is a file; else "". */
+static hark_status file_in(hark_context *context, const char *folder, const char *file, char out[HARK_PATH_BYTES]) {
+  HARK_TRY(hark_path_join(context, folder, file, out));
+  if (hark_path_kind_of(out) != HARK_PATH_FILE) out[0] = '\0';
+  return HARK_OK;
+}
+
+static hark_status find_in_run(hark_context *context, const char *run, const char *asked, char out[HARK_PATH_BYTES]) {
+  char name[HARK_NAME_BYTES], folder[HARK_PATH_BYTES], checkpoint[HARK_PATH_BYTES];
+  HARK_TRY(hark_path_join(context, run, HARK_CHECKPOINTS_FOLDER, folder));
+  if (hark_path_kind_of(folder) != HARK_PATH_FOLDER)
+    return hark_fail(context, HARK_BAD_FILE, "%s: is neither a run, nor a checkpoint, nor a folder with a %s", run, HARK_WEIGHTS_FILE);
+  HARK_TRY(find_checkpoint(context, run, asked, name));
+  HARK_TRY(hark_path_join(context, folder, name, checkpoint));
+  HARK_TRY(file_in(context, checkpoint, HARK_WEIGHTS_FILE, out));
+  return out[0] != '\0' ? HARK_OK : hark_fail(context, HARK_NOT_FOUND, "%s: has no %s", checkpoint, HARK_WEIGHTS_FILE);
+}
+
+/* Compares with the manifest beside the file, if there is one that lists this file's name. */
+static hark_status verify_file(hark_context *context, const char *path) {
+  char folder[HARK_PATH_BYTES], manifest[HARK_PATH_BYTES];
+  const char *name = hark_path_name(path);
+  const size_t length = (size_t)(name - path);
+  if (strcmp(name, HARK_WEIGHTS_FILE) != 0) return HARK_OK;
+  memcpy(folder, path, length);
+  folder[length] = '\0';
+  HARK_TRY(file_in(context, folder, HARK_MANIFEST_FILE, manifest));
+  return manifest[0] != '\0' ? hark_manifest_check(context, folder, name) : HARK_OK;
+}
+
+hark_status hark_model_find_file(hark_context *context, const char *path, const char *checkpoint, bool verify, char out[HARK_PATH_BYTES]) {
+  const hark_path_kind kind = hark_path_kind_of(path);
+  if (kind == HARK_PATH_NONE) return hark_fail(context, HARK_NOT_FOUND, "%s: there is no such run, checkpoint or file", path);
+  if (kind == HARK_PATH_FOLDER) {
+    HARK_TRY(file_in(context, path, HARK_WEIGHTS_FILE, out));
+    if (out[0] == '\0') HARK_TRY(find_in_run(context, path, checkpoint, out));
+  } else {
+    HARK_TRY(hark_path_join(context, "", path, out));
+  }
+  return verify ? verify_file(context, out) : HARK_OK;
+}

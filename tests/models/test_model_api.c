@@ -1,0 +1,824 @@
+/* test_model_api.c - <hark/model.h>: loading from paths and bytes, what is refused, decoding with all its ways out, four threads. */
+#include <hark/hark.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/core.h"
+#include "io/files.h"
+#include "io/safetensors.h"
+#include "support/cmocka_all.h"
+#include "support/setups.h"
+#include "support/text_files.h"
+
+/* Every kind of position and of cache; contexts shorter than what some tests read, but for the first. */
+#define MODEL(positions, rest)                                                                                                             \
+  "{\"model\": {\"type\": \"gpt\", \"layers\": 2, \"heads\": 4, \"key_heads\": 2, \"width\": 32, \"feed_forward_width\": 48, "              \
+  "\"context\": 40, \"activation\": \"gated_silu\", \"norm\": \"rms_norm\", \"norm_epsilon\": 1e-5, \"positions\": \"" positions           \
+  "\", \"tie_embeddings\": true, \"bias\": false, \"rotary\": {\"base\": 10000, \"pairs\": \"half\"}, \"attention\": {" rest "}}}"
+#define ATTENTION(structure, gate)                                                                                                         \
+  "\"structure\": \"" structure "\", \"window\": 5, \"kernel\": \"exp\", \"sigma\": 1, \"forget_gate\": " gate
+#define PLAIN MODEL("rotary", ATTENTION("dense", "false"))
+static const char *const descriptions[] = {PLAIN, MODEL("learned", ATTENTION("dense", "false")),
+                                           MODEL("none", ATTENTION("window", "true"))};
+#define DESCRIPTIONS 3
+#define VOCABULARY 261 /* bytes, and the reserved tokens */
+#define CONTEXT 40
+
+static char folder[TEST_PATH_BYTES];
+
+static int begin(void **state) {
+  (void)state;
+  test_folder_make(folder);
+  return 0;
+}
+
+static int end(void **state) {
+  (void)state;
+  test_folder_remove(folder);
+  return 0;
+}
+
+static hark_model_options described(const char *description) {
+  return (hark_model_options){.struct_size = sizeof(hark_model_options), .description = description, .description_bytes = strlen(description)};
+}
+
+static hark_model *make_model(hark_context *context, const char *description, uint64_t seed) {
+  const hark_model_options options = described(description);
+  hark_model *model = NULL;
+  assert_fine(context, hark_model_create(context, &options, seed, &model));
+  return model;
+}
+
+static hark_decoding *make_decoding(hark_context *context, const hark_model *model) {
+  hark_decoding *decoding = NULL;
+  assert_fine(context, hark_decoding_create(context, model, NULL, &decoding));
+  return decoding;
+}
+
+/* Token `i` of a text that is always the same. */
+static int32_t token_at(int64_t i) { return (int32_t)(5 + (i * 37 + i * i * 11) % 256); }
+
+static void fill_tokens(int32_t *tokens, int64_t count) {
+  for (int64_t i = 0; i < count; i++) tokens[i] = token_at(i);
+}
+
+static void assert_logits(hark_decoding *decoding, const float *expected, const char *what) {
+  const float *logits = hark_decoding_logits(decoding);
+  if (logits == NULL || memcmp(logits, expected, VOCABULARY * sizeof *expected) != 0) fail_msg("%s: other logits", what);
+}
+
+/* A file of the model in memory, for free(). */
+static unsigned char *file_of(hark_context *context, const hark_model *model, size_t *bytes) {
+  const char *path = test_path(folder, "model-for-memory.safetensors");
+  assert_fine(context, hark_model_save(context, model, path));
+  return test_file_read(path, bytes);
+}
+
+/* ---- loading ---- */
+
+static void models_say_what_they_are(void **state) {
+  (void)state;
+  hark_context *context = test_reference_open();
+  hark_model *model = make_model(context, PLAIN, 3);
+  hark_model_info info = {.struct_size = sizeof info};
+  assert_int_equal(hark_model_describe(model, &info), HARK_OK);
+  assert_string_equal(info.type, "gpt");
+  assert_string_equal(info.tokenizer, "bytes");
+  assert_int_equal(info.vocabulary, VOCABULARY);
+  assert_int_equal(info.reserved, 5);
+  assert_int_equal(info.context, CONTEXT);
+  assert_int_equal(info.layers, 2);
+  assert_int_equal(info.key_heads, 2);
+  /* embedding, and of each block: two norms, queries, keys, values, output, gate, up, down; the last norm */
+  assert_int_equal(info.parameters, VOCABULARY * 32 + 2 * (2 * 32 + 32 * 32 + 2 * 16 * 32 + 32 * 32 + 3 * 48 * 32) + 32);
+  assert_true(info.bytes > (size_t)info.parameters * sizeof(float));
+  assert_int_equal(hark_context_memory(context).live_bytes > info.bytes, 1);
+  info.struct_size = 8;
+  assert_int_equal(hark_model_describe(model, &info), HARK_INVALID_ARGUMENT);
+  hark_model_destroy(context, &model);
+  assert_null(model);
+  hark_model_destroy(context, &model);
+  test_setup_close(context);
+}
+
+static uint64_t fingerprint(const hark_model *model) {
+  hark_model_info info = {.struct_size = sizeof info};
+  assert_int_equal(hark_model_describe(model, &info), HARK_OK);
+  return info.fingerprint;
+}
+
+/* A path is a file, a folder with one, or a run; memory holds the same file, in any alignment. All are the same model. */
+static void a_model_is_the_same_from_everywhere(void **state) {
+  (void)state;
+  hark_context *context = test_reference_open();
+  hark_model *model = make_model(context, PLAIN, 3), *other = make_model(context, PLAIN, 4), *loaded = NULL;
+  const uint64_t expected = fingerprint(model);
+  assert_true(fingerprint(other) != expected);
+  size_t bytes;
+  unsigned char *file = file_of(context, model, &bytes);
+  test_file_write(folder, "one.safetensors", file, bytes);
+  test_file_write(folder, "run/checkpoints/step-7/model.safetensors", file, bytes);
+  test_file_write_text(folder, "run/last", "step-7\n");
+  static const struct {
+    const char *path, *checkpoint;
+  } places[] = {{"one.safetensors", NULL}, {"run", NULL}, {"run", "last"}, {"run", "step-7"}, {"run/checkpoints/step-7", NULL}};
+  for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+    const hark_model_options options = {.struct_size = sizeof options, .checkpoint = places[i].checkpoint};
+    assert_fine(context, hark_model_load(context, test_path(folder, places[i].path), &options, &loaded));
+    assert_true(fingerprint(loaded) == expected);
+    hark_model_destroy(context, &loaded);
+  }
+  unsigned char *shifted = malloc(bytes + 3);
+  assert_non_null(shifted);
+  for (size_t shift = 0; shift < 3; shift++) {
+    memcpy(shifted + shift, file, bytes);
+    assert_fine(context, hark_model_load_memory(context, shifted + shift, bytes, NULL, &loaded));
+    memset(shifted, 0xff, bytes + 3); /* it is the caller's again */
+    assert_true(fingerprint(loaded) == expected);
+    hark_model_destroy(context, &loaded);
+  }
+  const hark_model_options best = {.struct_size = sizeof best, .checkpoint = "best"}, bad = {.struct_size = sizeof bad, .checkpoint = "../x"};
+  assert_failure(context, hark_model_load(context, test_path(folder, "run"), &best, &loaded), HARK_NOT_FOUND, "best");
+  assert_failure(context, hark_model_load(context, test_path(folder, "run"), &bad, &loaded), HARK_INVALID_ARGUMENT, "../x");
+  assert_failure(context, hark_model_load(context, test_path(folder, "none"), NULL, &loaded), HARK_NOT_FOUND, "none");
+  assert_failure(context, hark_model_load(context, folder, NULL, &loaded), HARK_BAD_FILE, "is neither a run");
+  assert_null(loaded);
+  free(file);
+  free(shifted);
+  hark_model_destroy(context, &model);
+  hark_model_destroy(context, &other);
+  test_setup_close(context);
+}
+
+/* A manifest beside the weights is believed, unless the caller says no. */
+static void a_manifest_is_compared(void **state) {
+  (void)state;
+  hark_context *context = test_reference_open();
+  hark_model *model = make_model(context, PLAIN, 3), *loaded = NULL;
+  size_t bytes;
+  unsigned char *file = file_of(context, model, &bytes);
+  char manifest[512];
+  hark_file_summary summary;
+  const char *path = test_file_write(folder, "model.safetensors", file, bytes);
+  assert_fine(context, hark_file_summarise(context, path, &summary));
+  snprintf(manifest, sizeof manifest,
+           "{\"format_version\": 1, \"files\": [{\"name\": \"model.safetensors\", \"bytes\": %zu, \"sha256\": \"%s\"}]}", bytes,
+           summary.sha256);
+  test_file_write_text(folder, "manifest.json", manifest);
+  assert_fine(context, hark_model_load(context, folder, NULL, &loaded));
+  hark_model_destroy(context, &loaded);
+  file[bytes - 1] ^= 1; /* of a weight: only the manifest tells */
+  test_file_write(folder, "model.safetensors", file, bytes);
+  assert_failure(context, hark_model_load(context, folder, NULL, &loaded), HARK_BAD_FILE, "SHA-256");
+  assert_failure(context, hark_model_load(context, path, NULL, &loaded), HARK_BAD_FILE, "SHA-256");
+  const hark_model_options trusting = {.struct_size = sizeof trusting, .skip_verification = true};
+  assert_fine(context, hark_model_load(context, folder, &trusting, &loaded));
+  assert_true(fingerprint(loaded) != fingerprint(model));
+  hark_model_destroy(context, &loaded);
+  test_file_write(folder, "model.safetensors", file, bytes - 1);
+  assert_failure(context, hark_model_load(context, folder, NULL, &loaded), HARK_BAD_FILE, "bytes");
+  test_file_write_text(folder, "manifest.json", "{\"format_version\": 1, \"files\": []}");
+  assert_failure(context, hark_model_load(context, folder, NULL, &loaded), HARK_BAD_FILE, "does not list");
+  test_file_write_text(folder, "manifest.json", "{\"format_version\": 2, \"files\": []}");
+  assert_failure(context, hark_model_load(context, folder, NULL, &loaded), HARK_BAD_FILE, "format_version");
+  free(file);
+  hark_model_destroy(context, &model);
+  test_setup_close(context);
+}
+
+/* Finds a byte string in a file; fails when it is not there. */
+static unsigned char *find(unsigned char *file, size_t bytes, const char *text) {
+  const size_t length = strlen(text);
+  for (size_t at = 0; at + length <= bytes; at++)
+    if (memcmp(file + at, text, length) == 0) return file + at;
+  fail_msg("\"%s\" is not in the file", text);
+  return NULL;
+}
+
+/* Changes one text of the header, of the same length. */
+static void refuse_change(hark_context *context, const unsigned char *file, size_t bytes, const char *from, const char *to,
+                          const char *message) {
+  hark_model *loaded = NULL;
+  unsigned char *copy = malloc(bytes);
+  assert_non_null(copy);
+  assert_int_equal(strlen(from), strlen(to));
+  memcpy(copy, file, bytes);
+  memcpy(find(copy, bytes, from), to, strlen(to));
+  const hark_memory_use before = hark_context_memory(context);
+  const hark_status status = hark_model_load_memory(context, copy, bytes, NULL, &loaded);
+  if ((status != HARK_BAD_FILE && status != HARK_BAD_CONFIGURATION) || strstr(hark_context_message(context), message) == NULL)
+    fail_msg("%s -> %s: %s \"%s\", expected \"%s\"", from, to, hark_status_name(status), hark_context_message(context), message);
+  assert_null(strchr(hark_context_message(context), '\n'));
+  assert_null(loaded);
+  assert_int_equal(hark_context_memory(context).live_bytes, before.live_bytes);
+  free(copy);
+}
+
+#define Q(text) "\\\"" text "\\\""
+static void wrong_descriptions_are_refused(void **state) {
+  (void)state;
+  hark_context *context = test_reference_open();
+  hark_model *model = make_model(context, PLAIN, 3), *loaded = NULL;
+  size_t bytes;
+  unsigned char *file = file_of(context, model, &bytes);
+  refuse_change(context, file, bytes, Q("gpt"), Q("rnn"), "model.type is \"rnn\", expected gpt");
+  refuse_change(context, file, bytes, Q("layers") ": 2", Q("layers") ": 3", "blocks.2.attention_norm.weight");
+  refuse_change(context, file, bytes, Q("layers") ": 2", Q("layers") ": 1", "tensors, the model has");
+  refuse_change(context, file, bytes, Q("layers") ": 2", Q("layers") ": 0", "model.layers is 0, expected at least 1");
+  refuse_change(context, file, bytes, Q("width") ": 32", Q("width") ": 64", "expected F32 [261, 64]");
+  refuse_change(context, file, bytes, Q("width") ": 32", Q("width") ": 3e", "expected digits in the exponent");
+  refuse_change(context, file, bytes, Q("heads") ": 4", Q("heads") ": 3", "not a multiple of model.heads");
+  refuse_change(context, file, bytes, Q("vocabulary") ": 261", Q("vocabulary") ": 262", "its vocabulary 261");
+  refuse_change(context, file, bytes, Q("activation"), Q("activatiom"), "there is no key model.activatiom");
+  refuse_change(context, file, bytes, Q("gated_silu"), Q("gated_selu"), "model.activation is \"gated_selu\", expected one of gelu|");
+  refuse_change(context, file, bytes, "\"format_version\":\"1\"", "\"format_version\":\"9\"", "format_version is not 1");
+  refuse_change(context, file, bytes, Q("tie_embeddings") ": true", Q("tie_embeddings") ": 1111", "neither true nor false");
+  refuse_change(context, file, bytes, Q("tie_embeddings") ": true", Q("tie_embeddings") ": null", "neither true nor false");
+  refuse_change(context, file, bytes, Q("kind") ": " Q("bytes"), Q("kind") ": " Q("words"), "no tokenizer is called \"words\"");
+  refuse_change(context, file, bytes, "blocks.1.attention.key.weight", "blocks.1.attention.kex.weight",
+                "no tensor \"blocks.1.attention.key.weight\"");
+  refuse_change(context, file, bytes, "\"model\":", "\"nodel\":", "does not say what model it is of");
+  /* and from the caller */
+  static const struct {
+    const char *description, *message;
+  } cases[] = {{"", "ends too early"},
+               {"[]", "member \"model\""},
+               {"{\"model\": 1}", "member \"model\""},
+               {"{\"model\": {}}", "model.type is missing"},
+               {"{\"model\": {\"type\": \"gpt\"}}", "model.layers is missing"},
+               {"{\"model\": {\"type\": \"gpt\", \"layers\": 1.5}}", "model.layers is no whole number"},
+               {"{\"model\": {\"rotary\": {\"base\": 2}, \"rotary.base\": 2}}", "model.rotary.base is there twice"},
+               {"{\"model\": {\"norm_epsilon\": 0}}", "model.norm_epsilon is 0, expected more than 0"},
+               {"{\"model\": {\"norm_epsilon\": \"1\"}}", "model.norm_epsilon is no number"},
+               {"{\"model\": {\"a\\u000ab\": 1}}", "no key model.a?b"}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    const hark_model_options options = described(cases[i].description);
+    assert_failure(context, hark_model_create(context, &options, 1, &loaded), HARK_BAD_FILE, cases[i].message);
+    assert_null(loaded);
+  }
+  assert_failure(context, hark_model_create(context, NULL, 1, &loaded), HARK_INVALID_ARGUMENT, "no description");
+  const hark_model_options small = {.struct_size = 4};
+  assert_failure(context, hark_model_load(context, folder, &small, &loaded), HARK_INVALID_ARGUMENT, "struct_size");
+  free(file);
+  hark_model_destroy(context, &model);
+  test_setup_close(context);
+}
+
+/* Weights without metadata are loaded with what the caller gives, and with the options of a whole configuration too. */
+static void other_programs_weights_need_a_description(void **state) {
+  (void)state;
+  hark_context *context = test_reference_open();
+  hark_model *model = make_model(context, PLAIN, 3), *loaded = NULL;
+  size_t bytes;
+  unsigned char *file = file_of(context, model, &bytes);
+  hark_safetensors *opened = NULL;
+  assert_fine(context, hark_safetensors_open_memory(context, "f", file, bytes, &opened));
+  hark_named_tensor named[64];
+  hark_tensor tensors[64];
+  const int64_t count = hark_safetensors_count(opened);
+  assert_in_range(count, 1, 64);
+  for (int64_t i = 0; i < count; i++) {
+    named[i] = (hark_named_tensor){hark_safetensors_tensor(opened, i)->name, &tensors[i]};
+    assert_fine(context, hark_safetensors_load(context, opened, named[i].name, &tensors[i]));
+  }
+  const char *bare = test_path(folder, "bare.safetensors");
+  assert_fine(context, hark_safetensors_write(context, bare, named, count, NULL, 0, NULL));
+  assert_failure(context, hark_model_load(context, bare, NULL, &loaded), HARK_BAD_FILE, "hark export");
+  static const char *const texts[] = {
+      "{\"data\": {\"paths\": [\"x\"]}, \"model\": {\"type\": \"gpt\", \"vocabulary\": 261, \"layers\": 2, \"heads\": 4, \"key_heads\": 2, "
+      "\"width\": 32, \"feed_forward_width\": 48, \"context\": 40, \"activation\": \"gated_silu\", \"norm\": \"rms_norm\", \"norm_epsilon\": "
+      "1e-5, \"positions\": \"rotary\", \"tie_embeddings\": true, \"bias\": false, \"dropout\": 0.5, \"embedding_dropout\": 0, \"recompute\": "
+      "true, \"rotary\": {\"base\": 10000, \"pairs\": \"half\"}, \"attention\": {\"structure\": \"dense\", \"window\": 5, \"kernel\": "
+      "\"exp\", \"sigma\": 1, \"forget_gate\": false, \"dropout\": 0}}, \"train\": {\"steps\": 5}}"};
+  hark_model_options options = described(texts[0]);
+  assert_fine(context, hark_model_load(context, bare, &options, &loaded));
+  assert_true(fingerprint(loaded) == fingerprint(model));
+  /* without a vocabulary it knows tokens only */
+  int32_t tokens[4];
+  size_t used = 1;
+  assert_failure(context, hark_model_encode(context, loaded, "ab", 2, false, tokens, &used), HARK_UNSUPPORTED, "no vocabulary");
+  assert_int_equal(used, 0);
+  assert_string_equal(hark_model_token_text(loaded, 70, &used), "");
+  hark_model_destroy(context, &loaded);
+  options = described(PLAIN); /* tells no number of tokens */
+  assert_failure(context, hark_model_load(context, bare, &options, &loaded), HARK_BAD_FILE, "model.vocabulary");
+  for (int64_t i = 0; i < count; i++) hark_tensor_destroy(context, &tensors[i]);
+  hark_safetensors_close(context, &opened);
+  free(file);
+  hark_model_destroy(context, &model);
+  test_setup_close(context);
+}
+
+/* Every length, and every byte of the header changed in two ways: refused, or a model; no leak, and no memory beyond the file's size in
+ * proportion. */
+static void damaged_bytes_are_refused_or_harmless(void **state) {
+  (void)state;
+  test_memory memory;
+  hark_context *context = test_memory_context(&memory);
+  hark_model *model = make_model(context, PLAIN, 3), *loaded = NULL;
+  size_t bytes;
+  unsigned char *file = file_of(context, model, &bytes);
+  const size_t live = memory.live_bytes, header = 8 + (size_t)file[0] + 256 * (size_t)file[1];
+  assert_true(header < bytes && file[2] == 0);
+  for (size_t part = 0; part < bytes; part += part < header + 8 ? 1 : 997) {
+    if (hark_model_load_memory(context, file, part, NULL, &loaded) != HARK_BAD_FILE) fail_msg("the first %zu bytes", part);
+    assert_null(loaded);
+  }
+  int refused = 0;
+  for (size_t at = 0; at < header; at++)
+    for (int change = 0; change < 2; change++) {
+      const unsigned char kept = file[at];
+      file[at] ^= change == 0 ? 1 : 0x80;
+      const hark_status status = hark_model_load_memory(context, file, bytes, NULL, &loaded);
+      if (status != HARK_OK && status != HARK_BAD_FILE && status != HARK_BAD_CONFIGURATION)
+        fail_msg("byte %zu: %s: %s", at, hark_status_name(status), hark_context_message(context));
+      refused += status != HARK_OK;
+      hark_model_destroy(context, &loaded);
+      assert_int_equal(memory.live_bytes, live);
+      file[at] = kept;
+    }
+  assert_true(refused > 2 * (int)header * 9 / 10); /* numbers such as sigma may change without harm */
+  free(file);
+  hark_model_destroy(context, &model);
+  test_memory_context_end(context, &memory);
+}
+
+/* Loading, making a decoding, reading, saving, with allocation number n failing for every n: a status, no leak. */
+static void memory_may_run_out(void **state) {
+  (void)state;
+  hark_context *plain = test_reference_open();
+  hark_model *model = make_model(plain, descriptions[2], 3);
+  size_t bytes;
+  unsigned char *file = file_of(plain, model, &bytes);
+  hark_model_destroy(plain, &model);
+  test_setup_close(plain);
+  hark_status status = HARK_OUT_OF_MEMORY;
+  long failures = 0;
+  for (long fail_at = 1; status != HARK_OK; fail_at++) {
+    test_memory memory;
+    hark_context *context = test_memory_context(&memory);
+    hark_model *loaded = NULL;
+    hark_decoding *decoding = NULL;
+    memory.fail_at = memory.allocations + fail_at;
+    status = hark_model_load_memory(context, file, bytes, NULL, &loaded);
+    if (status == HARK_OK) status = hark_decoding_create(context, loaded, NULL, &decoding);
+    if (status == HARK_OK) status = hark_decoding_step(decoding, 70);
+    if (status == HARK_OK) status = hark_model_save(context, loaded, test_path(folder, "saved.safetensors"));
+    if (status != HARK_OK && status != HARK_OUT_OF_MEMORY) fail_msg("allocation %ld: %s", fail_at, hark_context_message(context));
+    failures += status != HARK_OK;
+    hark_decoding_destroy(&decoding);
+    hark_model_destroy(context, &loaded);
+    test_memory_context_end(context, &memory);
+  }
+  assert_true(failures > 30);
+  free(file);
+}
+
+/* ---- text ---- */
+
+static void text_becomes_tokens_and_text(void **state) {
+  (void)state;
+  hark_context *context = test_reference_open();
+  hark_model_options options = described(PLAIN);
+  hark_model *model = make_model(context, PLAIN, 3), *letters = NULL;
+  static const char text[] = "It was\0 the \xc3\xa9poque";
+  int32_t tokens[sizeof text];
+  char back[sizeof text];
+  size_t count = 0, bytes = 0;
+  assert_fine(context, hark_model_encode(context, model, text, sizeof text - 1, false, tokens, &count));
+  assert_int_equal(count, sizeof text - 1);
+  hark_model_decode(model, tokens, count, NULL, 0, &bytes);
+  assert_int_equal(bytes, sizeof text - 1);
+  memset(back, 'x', sizeof back);
+  hark_model_decode(model, tokens, count, back, 4, &bytes);
+  assert_int_equal(bytes, sizeof text - 1);
+  assert_memory_equal(back, "It wx", 5);
+  hark_model_decode(model, tokens, count, back, sizeof back, &bytes);
+  assert_memory_equal(back, text, sizeof text - 1);
+  hark_model_token_text(model, -1, &bytes);
+  assert_int_equal(bytes, 0);
+  hark_model_token_text(model, VOCABULARY, &bytes);
+  assert_int_equal(bytes, 0);
+
+  /* a vocabulary of the caller's */
+  static const char vocabulary[] =
+      "{\"format_version\": 1, \"kind\": \"characters\", \"reserved\": [\"<padding>\", \"<unknown>\", \"<begin>\", \"<class>\", \"<mask>\"], "
+      "\"size\": 7, \"checksum\": \"%s\", \"symbols\": [\"a\", \"b\"]}";
+  char whole[sizeof vocabulary + 32];
+  snprintf(whole, sizeof whole, vocabulary, "0000000000000000");
+  options.vocabulary = whole;
+  options.vocabulary_bytes = strlen(whole);
+  assert_failure(context, hark_model_create(context, &options, 1, &letters), HARK_BAD_FILE, "\"checksum\" is not that of the symbols, ");
+  char right[17]; /* the message tells the right one */
+  snprintf(right, sizeof right, "%s", strstr(hark_context_message(context), "symbols, ") + strlen("symbols, "));
+  snprintf(whole, sizeof whole, vocabulary, right);
+  assert_fine(context, hark_model_create(context, &options, 1, &letters));
+  assert_failure(context, hark_model_encode(context, letters, "ab\nc", 4, false, tokens, &count), HARK_BAD_FILE, "text:1:3: U+000A");
+  assert_fine(context, hark_model_encode(context, letters, "abc", 3, true, tokens, &count));
+  assert_int_equal(count, 3);
+  hark_model_decode(letters, tokens, count, back, sizeof back, &bytes);
+  assert_int_equal(bytes, 5);
+  assert_memory_equal(back, "ab\xEF\xBF\xBD", 5);
+  hark_model_destroy(context, &model);
+  hark_model_destroy(context, &letters);
+  test_setup_close(context);
+}
+
+/* ---- decoding ---- */
+
+/* Read at once, token by token, and in parts: the same up to rounding. Logits of an untrained model of two blocks are of order 1/4; their
+ * sums have some dozen terms: 1e-5 is some hundred roundings. */
+static void reading_at_once_agrees_with_steps(void **state) {
+  (void)state;
+  enum { LONG = 300, ROOM = 320 };
+  test_setup setups[TEST_MAX_SETUPS];
+  const int setup_count = test_setups(setups);
+  static int32_t tokens[LONG];
+  fill_tokens(tokens, LONG);
+  for (int s = 0; s < setup_count; s++)
+    for (int d = 0; d < DESCRIPTIONS; d++) {
+      hark_context *context = test_setup_open(&setups[s], 2);
+      hark_model *model = make_model(context, descriptions[d], 3);
+      const bool bounded = strstr(descriptions[d], "learned") != NULL;
+      const int64_t count = bounded ? CONTEXT : LONG;
+      const hark_decoding_options options = {.struct_size = sizeof options, .capacity = bounded ? 0 : ROOM};
+      hark_decoding *whole = NULL, *steps = NULL;
+      assert_fine(context, hark_decoding_create(context, model, &options, &whole));
+      assert_fine(context, hark_decoding_create(context, model, &options, &steps));
+      assert_int_equal(hark_decoding_capacity(whole), bounded ? CONTEXT : ROOM);
+      assert_fine(context, hark_decoding_prefill(whole, tokens, count));
+      for (int64_t i = 0; i < count; i++) assert_fine(context, hark_decoding_step(steps, tokens[i]));
+      const float *a = hark_decoding_logits(whole), *b = hark_decoding_logits(steps);
+      float largest = 0;
+      for (int i = 0; i < VOCABULARY; i++) {
+        largest = fmaxf(largest, fabsf(a[i]));
+        if (!(fabsf(a[i] - b[i]) <= 1e-5f))
+          fail_msg("%s %s, model %d, logit %d: %.9g at once, %.9g by steps", setups[s].backend, setups[s].instruction_set, d, i,
+                   (double)a[i], (double)b[i]);
+      }
+      assert_true(largest > 0.01f);
+      hark_decoding_destroy(&whole);
+      hark_decoding_destroy(&steps);
+      hark_model_destroy(context, &model);
+      test_setup_close(context);
+    }
+}
+
+/* Nothing is allocated between create and destroy, whatever the lengths of what is read; with the caller's memory, nothing at all stays. */
+static void nothing_is_allocated_per_token(void **state) {
+  (void)state;
+  test_setup setups[TEST_MAX_SETUPS];
+  const int setup_count = test_setups(setups);
+  for (int s = 0; s < setup_count; s++)
+    for (int d = 0; d < DESCRIPTIONS; d++) {
+      hark_context *context = test_setup_open(&setups[s], 3);
+      hark_model *model = make_model(context, descriptions[d], 3);
+      hark_decoding_options options = {.struct_size = sizeof options};
+      size_t bytes = 0;
+      assert_fine(context, hark_decoding_size(context, model, &options, &bytes));
+      char *memory = malloc(bytes + 1);
+      assert_non_null(memory);
+      for (int own = 0; own < 2; own++) {
+        hark_decoding *decoding = NULL;
+        options.memory = own ? memory + 1 : NULL; /* any alignment */
+        options.memory_bytes = own ? bytes : 0;
+        const size_t live = hark_context_memory(context).live_bytes;
+        assert_fine(context, hark_decoding_create(context, model, &options, &decoding));
+        const hark_memory_use before = hark_context_memory(context);
+        if (own) assert_int_equal(before.live_bytes, live);
+        int32_t tokens[CONTEXT], token = 0;
+        fill_tokens(tokens, CONTEXT);
+        hark_sampling sampling = hark_sampling_default();
+        for (int64_t count = CONTEXT; count >= 1; count--) {
+          assert_fine(context, hark_decoding_truncate(decoding, 0));
+          assert_fine(context, hark_decoding_prefill(decoding, tokens, count));
+          assert_fine(context, hark_decoding_choose(decoding, &sampling, (uint64_t)count, &token));
+          assert_in_range(token, 5, VOCABULARY - 1);
+        }
+        for (int64_t i = 1; i < CONTEXT; i++) assert_fine(context, hark_decoding_step(decoding, tokens[i]));
+        assert_int_equal(hark_decoding_length(decoding), CONTEXT);
+        const size_t saved = hark_decoding_saved_bytes(decoding);
+        void *copy = malloc(saved);
+        assert_fine(context, hark_decoding_save(decoding, copy, saved));
+        assert_fine(context, hark_decoding_restore(decoding, copy, saved));
+        free(copy);
+        const hark_memory_use after = hark_context_memory(context);
+        assert_int_equal(after.allocations, before.allocations);
+        assert_int_equal(after.live_bytes, before.live_bytes);
+        hark_decoding_destroy(&decoding);
+        assert_null(decoding);
+        assert_int_equal(hark_context_memory(context).live_bytes, live);
+      }
+      /* one byte too few is told, not written over */
+      hark_decoding *none = NULL;
+      options.memory = memory + 1;
+      options.memory_bytes = bytes - HARK_ALIGNMENT;
+      assert_failure(context, hark_decoding_create(context, model, &options, &none), HARK_INVALID_ARGUMENT, "bytes of memory, expected");
+      assert_null(none);
+      free(memory);
+      hark_model_destroy(context, &model);
+      test_setup_close(context);
+    }
+}
+
+/* Bytes outside of the block that was asked for stay as they are. */
+static void the_callers_memory_is_not_left(void **state) {
+  (void)state;
+  enum { FENCE = 256 };
+  hark_context *context = test_setup_open(&(test_setup){"cpu", NULL}, 2);
+  hark_model *model = make_model(context, PLAIN, 3);
+  hark_decoding_options options = {.struct_size = sizeof options};
+  size_t bytes = 0;
+  assert_fine(context, hark_decoding_size(context, model, &options, &bytes));
+  unsigned char *memory = malloc(bytes + 2 * FENCE);
+  assert_non_null(memory);
+  memset(memory, 0xa5, bytes + 2 * FENCE);
+  options.memory = memory + FENCE;
+  options.memory_bytes = bytes;
+  hark_decoding *decoding = NULL;
+  int32_t tokens[CONTEXT];
+  fill_tokens(tokens, CONTEXT);
+  assert_fine(context, hark_decoding_create(context, model, &options, &decoding));
+  assert_fine(context, hark_decoding_prefill(decoding, tokens, CONTEXT));
+  hark_decoding_destroy(&decoding);
+  for (size_t i = 0; i < FENCE; i++)
+    if (memory[i] != 0xa5 || memory[FENCE + bytes + i] != 0xa5) fail_msg("byte %zu beside the block was written", i);
+  free(memory);
+  hark_model_destroy(context, &model);
+  test_setup_close(context);
+}
+
+/* Saved after every token and restored into a fresh decoding: the rest has the same bits. */
+static void saving_is_no_interruption(void **state) {
+  (void)state;
+  enum { PREFIX = 7 };
+  test_setup setups[TEST_MAX_SETUPS];
+  const int setup_count = test_setups(setups);
+  int32_t tokens[CONTEXT];
+  fill_tokens(tokens, CONTEXT);
+  for (int s = 0; s < setup_count; s++)
+    for (int d = 0; d < DESCRIPTIONS; d++) {
+      hark_context *context = test_setup_open(&setups[s], 1);
+      hark_model *model = make_model(context, descriptions[d], 3);
+      hark_decoding *whole = make_decoding(context, model);
+      static float expected[CONTEXT][VOCABULARY];
+      assert_fine(context, hark_decoding_prefill(whole, tokens, PREFIX));
+      memcpy(expected[PREFIX - 1], hark_decoding_logits(whole), sizeof expected[0]);
+      for (int i = PREFIX; i < CONTEXT; i++) {
+        assert_fine(context, hark_decoding_step(whole, tokens[i]));
+        memcpy(expected[i], hark_decoding_logits(whole), sizeof expected[0]);
+      }
+      for (int at = PREFIX; at < CONTEXT; at += 8) {
+        hark_decoding *before = make_decoding(context, model), *after = make_decoding(context, model);
+        assert_fine(context, hark_decoding_prefill(before, tokens, PREFIX));
+        for (int i = PREFIX; i < at; i++) assert_fine(context, hark_decoding_step(before, tokens[i]));
+        const size_t bytes = hark_decoding_saved_bytes(before);
+        void *saved = malloc(bytes);
+        assert_fine(context, hark_decoding_save(before, saved, bytes));
+        hark_decoding_destroy(&before);
+        assert_fine(context, hark_decoding_prefill(after, tokens, 3)); /* what it held is replaced */
+        assert_fine(context, hark_decoding_restore(after, saved, bytes));
+        assert_int_equal(hark_decoding_length(after), at);
+        assert_logits(after, expected[at - 1], "restored");
+        for (int i = at; i < CONTEXT; i++) {
+          assert_fine(context, hark_decoding_step(after, tokens[i]));
+          assert_logits(after, expected[i], "going on");
+        }
+        /* and once more, cut back behind what was saved */
+        assert_fine(context, hark_decoding_truncate(after, at));
+        assert_null(hark_decoding_logits(after));
+        assert_fine(context, hark_decoding_step(after, tokens[at]));
+        assert_logits(after, expected[at], "cut back");
+        hark_decoding_destroy(&after);
+        free(saved);
+      }
+      hark_decoding_destroy(&whole);
+      hark_model_destroy(context, &model);
+      test_setup_close(context);
+    }
+}
+
+static void wrong_saved_bytes_change_nothing(void **state) {
+  (void)state;
+  hark_context *context = test_setup_open(&(test_setup){"cpu", NULL}, 1);
+  hark_model *model = make_model(context, PLAIN, 3), *other = make_model(context, PLAIN, 4);
+  hark_decoding *decoding = make_decoding(context, model), *of_other = make_decoding(context, other), *small = NULL;
+  const hark_decoding_options little = {.struct_size = sizeof little, .capacity = 8};
+  assert_fine(context, hark_decoding_create(context, model, &little, &small));
+  int32_t tokens[20];
+  float logits[VOCABULARY];
+  fill_tokens(tokens, 20);
+  assert_fine(context, hark_decoding_prefill(decoding, tokens, 20));
+  memcpy(logits, hark_decoding_logits(decoding), sizeof logits);
+  const size_t bytes = hark_decoding_saved_bytes(decoding);
+  unsigned char *saved = malloc(bytes);
+  assert_failure(context, hark_decoding_save(decoding, saved, bytes - 1), HARK_INVALID_ARGUMENT, "to save into");
+  assert_fine(context, hark_decoding_save(decoding, saved, bytes));
+  for (size_t at = 0; at < bytes; at += at < 64 ? 1 : 101) { /* every byte of the header */
+    saved[at] ^= 0x10;
+    if (hark_decoding_restore(decoding, saved, bytes) != HARK_BAD_FILE) fail_msg("byte %zu was changed", at);
+    saved[at] ^= 0x10;
+  }
+  for (size_t part = 0; part < bytes; part += part < 64 ? 1 : 1009)
+    if (hark_decoding_restore(decoding, saved, part) != HARK_BAD_FILE) fail_msg("the first %zu bytes", part);
+  assert_failure(context, hark_decoding_restore(of_other, saved, bytes), HARK_BAD_FILE, "another model");
+  assert_failure(context, hark_decoding_restore(small, saved, bytes), HARK_INVALID_ARGUMENT, "room for 8");
+  assert_int_equal(hark_decoding_length(of_other), 0);
+  assert_int_equal(hark_decoding_length(decoding), 20);
+  assert_logits(decoding, logits, "after refusals");
+  assert_fine(context, hark_decoding_restore(decoding, saved, bytes));
+  assert_logits(decoding, logits, "after restoring");
+  free(saved);
+  hark_decoding_destroy(&decoding);
+  hark_decoding_destroy(&of_other);
+  hark_decoding_destroy(&small);
+  hark_model_destroy(context, &model);
+  hark_model_destroy(context, &other);
+  test_setup_close(context);
+}
+
+/* Asked `left` more times, then it says stop. */
+static bool cancel_after(void *user) {
+  int *left = user;
+  return (*left)-- <= 0;
+}
+
+/* Before every layer of every pass there is a place to stop; afterwards everything is as before the call. */
+static void a_call_can_be_cancelled(void **state) {
+  (void)state;
+  enum { LONG = 300 };
+  hark_context *context = test_setup_open(&(test_setup){"cpu", NULL}, 1);
+  hark_model *model = make_model(context, PLAIN, 3);
+  static int32_t tokens[LONG];
+  int left = 1 << 30;
+  const hark_decoding_options options = {
+      .struct_size = sizeof options, .capacity = LONG + 8, .cancel = cancel_after, .cancel_user = &left};
+  hark_decoding *decoding = NULL;
+  float expected[VOCABULARY];
+  fill_tokens(tokens, LONG);
+  assert_fine(context, hark_decoding_create(context, model, &options, &decoding));
+  assert_fine(context, hark_decoding_prefill(decoding, tokens, 5));
+  assert_fine(context, hark_decoding_prefill(decoding, tokens, LONG));
+  memcpy(expected, hark_decoding_logits(decoding), sizeof expected);
+  assert_fine(context, hark_decoding_truncate(decoding, 5));
+  int places = 0;
+  for (hark_status status = HARK_CANCELLED; status != HARK_OK; places++) {
+    left = places;
+    status = hark_decoding_prefill(decoding, tokens, LONG);
+    if (status == HARK_OK) break;
+    assert_int_equal(status, HARK_CANCELLED);
+    assert_string_equal(hark_context_message(context), "cancelled");
+    assert_int_equal(hark_decoding_length(decoding), 5);
+    assert_null(hark_decoding_logits(decoding));
+  }
+  assert_int_equal(places, 3 * 2); /* three passes of two layers */
+  assert_logits(decoding, expected, "after cancelled calls");
+  hark_decoding_destroy(&decoding);
+  hark_model_destroy(context, &model);
+  test_setup_close(context);
+}
+
+static void what_does_not_fit_is_refused(void **state) {
+  (void)state;
+  hark_context *context = test_setup_open(&(test_setup){"cpu", NULL}, 1), *reference = test_reference_open();
+  hark_model *model = make_model(context, descriptions[1], 3);
+  hark_decoding *decoding = NULL;
+  hark_decoding_options options = {.struct_size = sizeof options, .capacity = CONTEXT + 1};
+  assert_failure(context, hark_decoding_create(context, model, &options, &decoding), HARK_INVALID_ARGUMENT, "learned positions end");
+  assert_null(decoding);
+  options.capacity = -1;
+  assert_failure(context, hark_decoding_create(context, model, &options, &decoding), HARK_INVALID_ARGUMENT, "at least 1");
+  options.struct_size = 1;
+  assert_failure(context, hark_decoding_create(context, model, &options, &decoding), HARK_INVALID_ARGUMENT, "struct_size");
+  assert_failure(reference, hark_decoding_create(reference, model, NULL, &decoding), HARK_INVALID_ARGUMENT, "backend is reference");
+  decoding = make_decoding(context, model);
+  int32_t tokens[CONTEXT + 1], token = -1;
+  hark_sampling sampling = hark_sampling_default();
+  fill_tokens(tokens, CONTEXT + 1);
+  assert_failure(context, hark_decoding_choose(decoding, &sampling, 0, &token), HARK_INVALID_ARGUMENT, "no logits");
+  assert_failure(context, hark_decoding_prefill(decoding, tokens, 0), HARK_INVALID_ARGUMENT, "expected 1 to 40");
+  assert_failure(context, hark_decoding_prefill(decoding, tokens, CONTEXT + 1), HARK_INVALID_ARGUMENT, "expected 1 to 40");
+  assert_failure(context, hark_decoding_step(decoding, VOCABULARY), HARK_INVALID_ARGUMENT, "token 0 is 261, expected 0 to 260");
+  assert_failure(context, hark_decoding_step(decoding, -1), HARK_INVALID_ARGUMENT, "token 0 is -1");
+  assert_int_equal(hark_decoding_length(decoding), 0);
+  assert_fine(context, hark_decoding_prefill(decoding, tokens, CONTEXT));
+  assert_failure(context, hark_decoding_truncate(decoding, CONTEXT + 1), HARK_INVALID_ARGUMENT, "cannot cut 40");
+  assert_failure(context, hark_decoding_truncate(decoding, -1), HARK_INVALID_ARGUMENT, "cannot cut 40");
+  assert_int_equal(hark_decoding_length(decoding), CONTEXT);
+  sampling.top_p = 0;
+  assert_failure(context, hark_decoding_choose(decoding, &sampling, 0, &token), HARK_INVALID_ARGUMENT, "top_p is 0");
+  sampling = hark_sampling_default();
+  sampling.temperature = NAN;
+  assert_failure(context, hark_decoding_choose(decoding, &sampling, 0, &token), HARK_INVALID_ARGUMENT, "temperature is nan");
+  sampling = hark_sampling_default();
+  sampling.top_k = -1;
+  assert_failure(context, hark_decoding_choose(decoding, &sampling, 0, &token), HARK_INVALID_ARGUMENT, "top_k is -1");
+  sampling = hark_sampling_default();
+  float *logits = hark_decoding_logits(decoding); /* the caller's to change */
+  for (int i = 0; i < VOCABULARY; i++) logits[i] = i == 100 ? -9.0f : -INFINITY;
+  assert_fine(context, hark_decoding_choose(decoding, &sampling, 0, &token));
+  assert_int_equal(token, 100);
+  logits[100] = -INFINITY;
+  assert_failure(context, hark_decoding_choose(decoding, &sampling, 0, &token), HARK_INVALID_ARGUMENT, "no token");
+  logits[100] = INFINITY;
+  assert_failure(context, hark_decoding_choose(decoding, &sampling, 0, &token), HARK_NOT_FINITE, "token 100");
+  hark_decoding_destroy(&decoding);
+  hark_decoding_destroy(&decoding);
+  hark_model_destroy(context, &model);
+  test_setup_close(context);
+  test_setup_close(reference);
+}
+
+/* ---- threads ---- */
+
+#define THREADS 4
+#define ROUNDS 3
+#define MADE 30
+
+typedef struct worker {
+  pthread_t thread;
+  const hark_model *model;
+  int32_t first;
+  int threads; /* of its context */
+  bool failed;
+  int32_t tokens[ROUNDS][MADE];
+  float logits[ROUNDS][VOCABULARY];
+} worker;
+
+/* Generates ROUNDS texts, each beginning with tokens of its own. Assertions belong to the main thread: a failure is only noted. */
+static void *generate(void *data) {
+  worker *w = data;
+  hark_context *context = NULL;
+  hark_decoding *decoding = NULL;
+  const hark_context_options options = {.struct_size = sizeof options, .backend = "cpu", .threads = w->threads};
+  w->failed = hark_context_create(&options, &context) != HARK_OK || hark_decoding_create(context, w->model, NULL, &decoding) != HARK_OK;
+  hark_sampling sampling = hark_sampling_default();
+  for (int round = 0; round < ROUNDS && !w->failed; round++) {
+    const int32_t prompt[] = {w->first, (int32_t)(10 + round), 77};
+    sampling.seed = (uint64_t)(w->first + round);
+    w->failed = hark_decoding_truncate(decoding, 0) != HARK_OK || hark_decoding_prefill(decoding, prompt, 3) != HARK_OK;
+    for (int i = 0; i < MADE && !w->failed; i++) {
+      int32_t token = 0;
+      w->failed = hark_decoding_choose(decoding, &sampling, (uint64_t)i, &token) != HARK_OK || hark_decoding_step(decoding, token) != HARK_OK;
+      w->tokens[round][i] = token;
+    }
+    if (!w->failed) memcpy(w->logits[round], hark_decoding_logits(decoding), sizeof w->logits[round]);
+  }
+  hark_decoding_destroy(&decoding);
+  hark_context_destroy(&context);
+  return NULL;
+}
+
+/* Four threads with one model and a context each, against the same work one after the other; then with contexts of several threads. */
+static void four_threads_share_a_model(void **state) {
+  (void)state;
+  hark_context *context = test_setup_open(&(test_setup){"cpu", NULL}, 1);
+  static worker alone[THREADS], together[THREADS], wide[THREADS];
+  for (int d = 0; d < DESCRIPTIONS; d++) {
+    hark_model *model = make_model(context, descriptions[d], 3);
+    for (int i = 0; i < THREADS; i++) {
+      alone[i] = together[i] = wide[i] = (worker){.model = model, .first = (int32_t)(50 + i), .threads = 1};
+      wide[i].threads = 3;
+      generate(&alone[i]);
+      generate(&wide[i]);
+      assert_false(alone[i].failed);
+    }
+    for (int i = 0; i < THREADS; i++) assert_int_equal(pthread_create(&together[i].thread, NULL, generate, &together[i]), 0);
+    for (int i = 0; i < THREADS; i++) assert_int_equal(pthread_join(together[i].thread, NULL), 0);
+    for (int i = 0; i < THREADS; i++) {
+      assert_false(together[i].failed);
+      assert_memory_equal(together[i].tokens, alone[i].tokens, sizeof alone[i].tokens);
+      assert_memory_equal(together[i].logits, alone[i].logits, sizeof alone[i].logits);
+      assert_memory_equal(wide[i].logits, alone[i].logits, sizeof alone[i].logits);
+    }
+    assert_memory_not_equal(alone[0].tokens, alone[1].tokens, sizeof alone[0].tokens); /* the texts differ at all */
+    hark_model_destroy(context, &model);
+  }
+  test_setup_close(context);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      TEST(models_say_what_they_are),
+      TEST(a_model_is_the_same_from_everywhere),
+      TEST(a_manifest_is_compared),
+      TEST(wrong_descriptions_are_refused),
+      TEST(other_programs_weights_need_a_description),
+      TEST(damaged_bytes_are_refused_or_harmless),
+      TEST(memory_may_run_out),
+      TEST(text_becomes_tokens_and_text),
+      TEST(reading_at_once_agrees_with_steps),
+      TEST(nothing_is_allocated_per_token),
+      TEST(the_callers_memory_is_not_left),
+      TEST(saving_is_no_interruption),
+      TEST(wrong_saved_bytes_change_nothing),
+      TEST(a_call_can_be_cancelled),
+      TEST(what_does_not_fit_is_refused),
+      TEST(four_threads_share_a_model),
+  };
+  return cmocka_run_group_tests_name("model_api", tests, NULL, NULL);
+}
