@@ -24,6 +24,8 @@
 #ifndef HARK_MODEL_H
 #define HARK_MODEL_H
 
+#include <string.h>
+
 #include "context.h"
 
 #ifdef __cplusplus
@@ -161,7 +163,14 @@ typedef struct hark_sampling {
 } hark_sampling;
 
 /* Temperature 1, all tokens, seed 0. */
-HARK_API hark_sampling hark_sampling_default(void);
+static inline hark_sampling hark_sampling_default(void) {
+  hark_sampling sampling;
+  memset(&sampling, 0, sizeof sampling);
+  sampling.struct_size = sizeof sampling;
+  sampling.temperature = 1;
+  sampling.top_p = 1;
+  return sampling;
+}
 
 /* Chooses from the logits; appends nothing. The choice depends on sampling, `index` (the number of the token in the text that is being made:
  * 0, 1, 2, ...) and logits alone; reserved tokens are never chosen.

@@ -37,8 +37,6 @@ static void sort(candidate *candidates, int64_t count) {
   }
 }
 
-hark_sampling hark_sampling_default(void) { return (hark_sampling){.struct_size = sizeof(hark_sampling), .temperature = 1, .top_p = 1}; }
-
 static hark_status check(hark_context *context, const hark_sampling *sampling) {
   char number[HARK_NUMBER_BYTES];
   if (!(sampling->temperature >= 0) || isinf(sampling->temperature))
