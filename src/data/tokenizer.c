@@ -14,6 +14,7 @@
 #include "data/tokenizer_kind.h"
 #include "data/utf8.h"
 #include "io/files.h"
+#include "io/json.h"
 
 #define VOCABULARY_FORMAT_VERSION 1
 #define VOCABULARY_MAX_BYTES ((size_t)64 << 20) /* every code point there is, one a line, stays below 20 MiB */
@@ -216,6 +217,11 @@ hark_status hark_tokenizer_print(hark_context *context, const hark_tokenizer *to
   return hark_fail(context, HARK_OUT_OF_MEMORY, "out of memory while writing a vocabulary of %" PRId32 " tokens", tokenizer->size);
 }
 
+/* The value is this text, no more: JSON's texts may hold zero bytes, at which C's end. */
+static bool is_text(const json_t *value, const char *text) {
+  return json_is_string(value) && json_string_length(value) == strlen(text) && memcmp(json_string_value(value), text, strlen(text)) == 0;
+}
+
 /* Members that every kind has. */
 static hark_status read_members(hark_context *context, const json_t *object, hark_tokenizer **out) {
   const json_t *version = json_object_get(object, "format_version"), *kind = json_object_get(object, "kind");
@@ -225,14 +231,11 @@ static hark_status read_members(hark_context *context, const json_t *object, har
   if (json_integer_value(version) != VOCABULARY_FORMAT_VERSION)
     return hark_fail(context, HARK_BAD_FILE, "format_version is %lld, this version of hark reads %d",
                      (long long)json_integer_value(version), VOCABULARY_FORMAT_VERSION);
-  if (!json_is_string(kind)) return hark_fail(context, HARK_BAD_FILE, "\"kind\" is missing or not a string");
+  if (!json_is_string(kind) || !is_text(kind, json_string_value(kind))) return hark_fail(context, HARK_BAD_FILE, "\"kind\" is missing or not a string");
   if (!json_is_integer(size)) return hark_fail(context, HARK_BAD_FILE, "\"size\" is missing or not a whole number");
   if (!json_is_string(checksum)) return hark_fail(context, HARK_BAD_FILE, "\"checksum\" is missing or not a string");
   bool same = json_array_size(reserved) == HARK_TOKEN_RESERVED;
-  for (size_t i = 0; i < HARK_TOKEN_RESERVED && same; i++) {
-    const char *name = json_string_value(json_array_get(reserved, i));
-    same = name != NULL && strcmp(name, reserved_names[i]) == 0;
-  }
+  for (size_t i = 0; i < HARK_TOKEN_RESERVED && same; i++) same = is_text(json_array_get(reserved, i), reserved_names[i]);
   if (!same) return hark_fail(context, HARK_BAD_FILE, "\"reserved\" is not the list of reserved tokens");
   const hark_status status = hark_tokenizer_create(context, json_string_value(kind), out);
   return status == HARK_BAD_CONFIGURATION ? HARK_BAD_FILE : status;
@@ -253,16 +256,16 @@ static hark_status read_object(hark_context *context, const json_t *object, hark
   tokenizer->checksum = vocabulary_checksum(tokenizer);
   char checksum[CHECKSUM_TEXT_BYTES];
   snprintf(checksum, sizeof checksum, "%016" PRIx64, tokenizer->checksum);
-  if (strcmp(checksum, json_string_value(json_object_get(object, "checksum"))) != 0)
+  if (!is_text(json_object_get(object, "checksum"), checksum))
     return hark_fail(context, HARK_BAD_FILE, "\"checksum\" is not that of the symbols, %s", checksum);
   return HARK_OK;
 }
 
 hark_status hark_tokenizer_parse(hark_context *context, const char *text, size_t bytes, hark_tokenizer **out) {
   *out = NULL;
-  json_error_t error;
-  json_t *object = json_loadb(text, bytes, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
-  if (object == NULL) return hark_fail(context, HARK_BAD_FILE, "line %d, column %d: %s", error.line, error.column, error.text);
+  static const hark_json_limits limits = {.depth = 2, .items = HARK_CODE_POINTS + 64, .zero_bytes = true};
+  json_t *object;
+  HARK_TRY(hark_json_parse_within(context, "vocabulary", text, bytes, &limits, &object));
   const hark_status status = read_object(context, object, out);
   json_decref(object);
   if (status != HARK_OK) hark_tokenizer_destroy(context, out);

@@ -14,7 +14,6 @@
 #include "io/options_set.h"
 #include "io/yaml.h"
 
-#define SHOWN_BYTES 80   /* of a value in a problem */
 #define PROBLEM_LIMIT 50 /* more are counted, not kept */
 
 /* ---- memory of the set ---- */
@@ -80,18 +79,6 @@ static hark_status problem(hark_context *context, hark_options *options, const c
   return status;
 }
 
-/* A value as it may be shown on one line. */
-static void shown(const char *value, char out[SHOWN_BYTES + 4]) {
-  size_t length = strlen(value);
-  const bool cut = length > SHOWN_BYTES;
-  if (cut) {
-    length = SHOWN_BYTES;
-    while (length > 0 && ((unsigned char)value[length] & 0xc0) == 0x80) length--; /* not within a character */
-  }
-  for (size_t i = 0; i < length; i++) out[i] = (unsigned char)value[i] < 0x20 || value[i] == 0x7f ? '?' : value[i];
-  memcpy(out + length, cut ? "..." : "", cut ? 4 : 1);
-}
-
 int hark_options_problem_count(const hark_options *options) { return (int)options->problems.count; }
 const char *hark_options_problem(const hark_options *options, int index) { return options->problems.items[index]; }
 
@@ -132,8 +119,8 @@ hark_status hark_options_complain(hark_context *context, hark_options *options, 
 /* ---- values ---- */
 
 static hark_status bad_value(hark_context *context, hark_options *options, hark_option_entry *entry, const char *value, const char *where) {
-  char word[SHOWN_BYTES + 4];
-  shown(value, word);
+  char word[HARK_SHOWN_BYTES];
+  hark_text_shown(value, word);
   entry->bad = true;
   hark_text text = hark_text_empty(context);
   hark_text_append(&text, "%s: ", where);
@@ -182,7 +169,9 @@ static hark_status take_value(hark_context *context, hark_options *options, hark
       break;
     }
   }
-  if (source > HARK_SOURCE_DEFAULT) HARK_TRY(own_text(context, options, where, strlen(where), &entry->where));
+  /* A list's place is that of its first item: a place for each would be far more text than the items. */
+  const bool placed = option->type == HARK_OPTION_LIST && !afresh && source == entry->source && entry->where != NULL;
+  if (source > HARK_SOURCE_DEFAULT && !placed) HARK_TRY(own_text(context, options, where, strlen(where), &entry->where));
   entry->source = source;
   return HARK_OK;
 }
@@ -283,10 +272,10 @@ static bool find_near(const hark_options *options, const char *word, bool flag, 
 }
 
 static hark_status unknown_word(hark_context *context, hark_options *options, const char *where, const char *word, bool flag) {
-  char plain[HARK_OPTION_WORD_BYTES], text[SHOWN_BYTES + 4];
+  char plain[HARK_OPTION_WORD_BYTES], text[HARK_SHOWN_BYTES];
   const size_t used = flag ? strcspn(word, "=") : strlen(word);
   snprintf(plain, sizeof plain, "%.*s", (int)used, word);
-  shown(plain, text);
+  hark_text_shown(plain, text);
   const char *const what = flag ? "unknown flag" : "unknown key";
   const char *const stem = flag ? word + strspn(word, "-") : word;
   char near[HARK_OPTION_WORD_BYTES];

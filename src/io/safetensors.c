@@ -24,9 +24,8 @@
 
 #define LENGTH_BYTES 8
 #define HEADER_DEPTH 3                       /* names, fields, extents */
-#define TENSOR_ITEMS (3 + HARK_MAX_RANK + 2) /* commas of one tensor at most: fields, extents, offsets */
+#define TENSOR_ITEMS (6 + HARK_MAX_RANK + 2) /* of one tensor (object, fields, extents, offsets) and one entry of metadata at most */
 #define METADATA_KEY "__metadata__"
-#define SHOWN_BYTES 64                /* of a name in a message */
 #define STAGE_BYTES ((size_t)1 << 22) /* of a copy on the way into a backend's memory */
 
 typedef struct stored_type {
@@ -75,15 +74,6 @@ static hark_status bad(hark_context *context, const char *path, const char *form
   return hark_fail(context, HARK_BAD_FILE, "%.200s: %s", path, line);
 }
 
-/* A name from a file as it may stand in a message: one line, not too long. */
-static const char *shown(const char *name, char out[SHOWN_BYTES + 4]) {
-  const size_t length = strlen(name);
-  size_t used = 0;
-  for (; used < length && used < SHOWN_BYTES; used++) out[used] = (unsigned char)name[used] < 0x20 || name[used] == 0x7f ? '?' : name[used];
-  memcpy(out + used, used < length ? "..." : "", used < length ? 4 : 1);
-  return out;
-}
-
 /* ---- header ---- */
 
 static hark_status read_bytes(hark_context *context, const hark_safetensors *file, void *data, size_t bytes, uint64_t offset) {
@@ -93,35 +83,22 @@ static hark_status read_bytes(hark_context *context, const hark_safetensors *fil
   return HARK_OK;
 }
 
-/* One pass over the header's bytes, outside strings: only what the format needs may occur, so deep, long or odd JSON never gets to the
+/* The header's first and last bytes, and one pass over all: only what the format needs may occur, so deep, long or odd JSON never gets to the
  * parser. */
 static hark_status scan_header(hark_context *context, const char *path, const char *header, size_t length) {
-  const int64_t item_limit = (int64_t)HARK_SAFETENSORS_TENSORS * TENSOR_ITEMS;
-  int depth = 0;
-  int64_t items = 0;
-  bool text = false;
+  static const hark_json_limits limits = {
+      .depth = HEADER_DEPTH, .items = (int64_t)HARK_SAFETENSORS_TENSORS * TENSOR_ITEMS, .alphabet = "{}[]:,\"0123456789 \t\r\n"};
   if (header[0] != '{') return bad(context, path, "byte %d: the header does not begin with '{'", LENGTH_BYTES);
-  size_t end = length;
+  size_t end = length, at = 0;
   while (header[end - 1] == ' ') end--;
   if (header[end - 1] != '}') return bad(context, path, "byte %zu: the header does not end with '}' and blanks", LENGTH_BYTES + end - 1);
-  for (size_t i = 0; i < end; i++) {
-    const char c = header[i];
-    if (text) {
-      if (c == '\\') i++;
-      text = c != '"';
-      continue;
-    }
-    text = c == '"';
-    if (c == '{' || c == '[') depth++;
-    if (c == '}' || c == ']') depth--;
-    if (c == ',') items++;
-    if (depth > HEADER_DEPTH) return bad(context, path, "byte %zu: nested deeper than %d", LENGTH_BYTES + i, HEADER_DEPTH);
-    if (items > item_limit) return bad(context, path, "byte %zu: more than %" PRId64 " items", LENGTH_BYTES + i, item_limit);
-    if (c == 0 || strchr("{}[]:,\"0123456789 \t\r\n", c) == NULL) {
-      return bad(context, path, "byte %zu: only objects, lists, texts and whole numbers from 0 can stand in a header", LENGTH_BYTES + i);
-    }
+  switch (hark_json_scan(header, end, &limits, &at)) {
+    case HARK_JSON_FINE: return HARK_OK;
+    case HARK_JSON_TOO_DEEP: return bad(context, path, "byte %zu: nested deeper than %d", LENGTH_BYTES + at, HEADER_DEPTH);
+    case HARK_JSON_TOO_MANY: return bad(context, path, "byte %zu: more than %" PRId64 " items", LENGTH_BYTES + at, limits.items);
+    case HARK_JSON_ODD_BYTE: break;
   }
-  return HARK_OK;
+  return bad(context, path, "byte %zu: only objects, lists, texts and whole numbers from 0 can stand in a header", LENGTH_BYTES + at);
 }
 
 /* Reads and parses the header; *data_begin is the offset behind it. */
@@ -160,58 +137,62 @@ static hark_status read_header(hark_context *context, const hark_safetensors *fi
 /* ---- one tensor ---- */
 
 static hark_status read_type(hark_context *context, const char *path, const char *name, const json_t *value, const stored_type **out) {
-  char text[SHOWN_BYTES + 4], word[SHOWN_BYTES + 4];
+  char text[HARK_SHOWN_BYTES], word[HARK_SHOWN_BYTES];
   const char *const given = json_string_value(value);
-  if (given == NULL) return bad(context, path, "tensor \"%s\": dtype missing or no text", shown(name, text));
+  if (given == NULL) return bad(context, path, "tensor \"%s\": dtype missing or no text", hark_text_shown(name, text));
   for (size_t i = 0; i < type_count; i++) {
     if (strcmp(types[i].name, given) == 0) {
       *out = &types[i];
       return HARK_OK;
     }
   }
-  return bad(context, path, "tensor \"%s\": unknown dtype \"%s\"", shown(name, text), shown(given, word));
+  return bad(context, path, "tensor \"%s\": unknown dtype \"%s\"", hark_text_shown(name, text), hark_text_shown(given, word));
 }
 
-/* shape, and bytes = product of the extents times the element; each product is checked. */
+/* shape, and bytes = product of the extents times the element. The product of the extents that are not 0 must not overflow, as with the
+ * strides of a tensor in memory. */
 static hark_status read_shape(hark_context *context, const char *path, const json_t *value, const stored_type *type,
                               hark_stored_tensor *t) {
-  char text[SHOWN_BYTES + 4];
-  if (!json_is_array(value)) return bad(context, path, "tensor \"%s\": shape missing or no list", shown(t->name, text));
+  char text[HARK_SHOWN_BYTES];
+  if (!json_is_array(value)) return bad(context, path, "tensor \"%s\": shape missing or no list", hark_text_shown(t->name, text));
   const size_t rank = json_array_size(value);
   if (rank > HARK_MAX_RANK)
-    return bad(context, path, "tensor \"%s\": rank %zu, at most %d expected", shown(t->name, text), rank, HARK_MAX_RANK);
+    return bad(context, path, "tensor \"%s\": rank %zu, at most %d expected", hark_text_shown(t->name, text), rank, HARK_MAX_RANK);
   uint64_t bits = type->bits;
+  bool empty = false;
   t->rank = (int)rank;
   for (size_t i = 0; i < rank; i++) {
     const json_t *const extent = json_array_get(value, i);
     if (!json_is_integer(extent) || json_integer_value(extent) < 0) {
-      return bad(context, path, "tensor \"%s\": shape: extent %zu is no whole number from 0", shown(t->name, text), i);
+      return bad(context, path, "tensor \"%s\": shape: extent %zu is no whole number from 0", hark_text_shown(t->name, text), i);
     }
     t->shape[i] = (int64_t)json_integer_value(extent);
     if (t->shape[i] > 0 && bits > (uint64_t)INT64_MAX / (uint64_t)t->shape[i]) {
-      return bad(context, path, "tensor \"%s\": the product of its extents overflows", shown(t->name, text));
+      return bad(context, path, "tensor \"%s\": the product of its extents overflows", hark_text_shown(t->name, text));
     }
-    bits *= (uint64_t)t->shape[i];
+    empty = empty || t->shape[i] == 0;
+    bits *= (uint64_t)hark_max(t->shape[i], 1);
   }
-  if (bits % 8 != 0) return bad(context, path, "tensor \"%s\": its %" PRIu64 " bits are no whole bytes", shown(t->name, text), bits);
+  if (empty) bits = 0;
+  if (bits % 8 != 0) return bad(context, path, "tensor \"%s\": its %" PRIu64 " bits are no whole bytes", hark_text_shown(t->name, text), bits);
   t->bytes = bits / 8;
   return HARK_OK;
 }
 
 static hark_status read_offsets(hark_context *context, const char *path, const json_t *value, uint64_t data_begin, uint64_t data_bytes,
                                 hark_stored_tensor *t) {
-  char text[SHOWN_BYTES + 4];
+  char text[HARK_SHOWN_BYTES];
   const json_t *const first = json_array_get(value, 0), *const last = json_array_get(value, 1);
   if (!json_is_array(value) || json_array_size(value) != 2 || !json_is_integer(first) || !json_is_integer(last)) {
-    return bad(context, path, "tensor \"%s\": data_offsets missing or no pair of whole numbers", shown(t->name, text));
+    return bad(context, path, "tensor \"%s\": data_offsets missing or no pair of whole numbers", hark_text_shown(t->name, text));
   }
   const json_int_t begin = json_integer_value(first), end = json_integer_value(last);
   if (begin < 0 || end < begin || (uint64_t)end > data_bytes) {
-    return bad(context, path, "tensor \"%s\": data_offsets [%lld, %lld] in data of %" PRIu64 " bytes", shown(t->name, text),
+    return bad(context, path, "tensor \"%s\": data_offsets [%lld, %lld] in data of %" PRIu64 " bytes", hark_text_shown(t->name, text),
                (long long)begin, (long long)end, data_bytes);
   }
   if ((uint64_t)(end - begin) != t->bytes) {
-    return bad(context, path, "tensor \"%s\": data_offsets hold %lld bytes, shape and dtype need %" PRIu64, shown(t->name, text),
+    return bad(context, path, "tensor \"%s\": data_offsets hold %lld bytes, shape and dtype need %" PRIu64, hark_text_shown(t->name, text),
                (long long)(end - begin), t->bytes);
   }
   t->offset = data_begin + (uint64_t)begin;
@@ -221,13 +202,13 @@ static hark_status read_offsets(hark_context *context, const char *path, const j
 static hark_status read_entry(hark_context *context, const char *path, const json_t *entry, uint64_t data_begin, uint64_t data_bytes,
                               hark_stored_tensor *t) {
   static const char *const fields[] = {"dtype", "shape", "data_offsets"};
-  char text[SHOWN_BYTES + 4], word[SHOWN_BYTES + 4];
-  if (!json_is_object(entry)) return bad(context, path, "tensor \"%s\": no object", shown(t->name, text));
+  char text[HARK_SHOWN_BYTES], word[HARK_SHOWN_BYTES];
+  if (!json_is_object(entry)) return bad(context, path, "tensor \"%s\": no object", hark_text_shown(t->name, text));
   for (void *at = json_object_iter((json_t *)entry); at != NULL; at = json_object_iter_next((json_t *)entry, at)) {
     const char *const key = json_object_iter_key(at);
     bool known = false;
     for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) known = known || strcmp(key, fields[i]) == 0;
-    if (!known) return bad(context, path, "tensor \"%s\": unknown field \"%s\"", shown(t->name, text), shown(key, word));
+    if (!known) return bad(context, path, "tensor \"%s\": unknown field \"%s\"", hark_text_shown(t->name, text), hark_text_shown(key, word));
   }
   const stored_type *type = NULL;
   HARK_TRY(read_type(context, path, t->name, json_object_get(entry, fields[0]), &type));
@@ -240,13 +221,13 @@ static hark_status read_entry(hark_context *context, const char *path, const jso
 /* ---- the whole header ---- */
 
 static hark_status check_metadata(hark_context *context, const char *path, const json_t *metadata) {
-  char text[SHOWN_BYTES + 4];
+  char text[HARK_SHOWN_BYTES];
   if (!json_is_object(metadata)) return bad(context, path, METADATA_KEY ": no object");
   if (json_object_size(metadata) > HARK_SAFETENSORS_TENSORS)
     return bad(context, path, METADATA_KEY ": more than %d entries", HARK_SAFETENSORS_TENSORS);
   for (void *at = json_object_iter((json_t *)metadata); at != NULL; at = json_object_iter_next((json_t *)metadata, at)) {
     if (!json_is_string(json_object_iter_value(at))) {
-      return bad(context, path, METADATA_KEY ": \"%s\" is no text", shown(json_object_iter_key(at), text));
+      return bad(context, path, METADATA_KEY ": \"%s\" is no text", hark_text_shown(json_object_iter_key(at), text));
     }
   }
   return HARK_OK;
@@ -265,13 +246,13 @@ static int by_name(const void *a, const void *b) {
 
 /* The sorted tensors cover the data: each begins where the one before ends. */
 static hark_status check_cover(hark_context *context, const hark_safetensors *file, uint64_t data_begin) {
-  char text[SHOWN_BYTES + 4];
+  char text[HARK_SHOWN_BYTES];
   uint64_t at = data_begin;
   for (int64_t i = 0; i < file->count; i++) {
     const hark_stored_tensor *const t = &file->tensors[i];
-    if (t->offset < at) return bad(context, file->path, "tensor \"%s\": overlaps with another one", shown(t->name, text));
+    if (t->offset < at) return bad(context, file->path, "tensor \"%s\": overlaps with another one", hark_text_shown(t->name, text));
     if (t->offset > at) {
-      return bad(context, file->path, "tensor \"%s\": %" PRIu64 " bytes in front of it belong to no tensor", shown(t->name, text),
+      return bad(context, file->path, "tensor \"%s\": %" PRIu64 " bytes in front of it belong to no tensor", hark_text_shown(t->name, text),
                  t->offset - at);
     }
     at += t->bytes;
@@ -418,9 +399,9 @@ hark_status hark_safetensors_read(hark_context *context, const hark_safetensors 
 }
 
 static hark_status find_tensor(hark_context *context, const hark_safetensors *file, const char *name, const hark_stored_tensor **out) {
-  char text[SHOWN_BYTES + 4];
+  char text[HARK_SHOWN_BYTES];
   *out = hark_safetensors_find(file, name);
-  return *out != NULL ? HARK_OK : hark_fail(context, HARK_NOT_FOUND, "%s: there is no tensor \"%s\"", file->path, shown(name, text));
+  return *out != NULL ? HARK_OK : hark_fail(context, HARK_NOT_FOUND, "%s: there is no tensor \"%s\"", file->path, hark_text_shown(name, text));
 }
 
 /* Copies a tensor's numbers into the backend's memory, part by part. */
@@ -445,12 +426,12 @@ static hark_status fill_tensor(hark_context *context, const hark_safetensors *fi
 }
 
 hark_status hark_safetensors_load(hark_context *context, const hark_safetensors *file, const char *name, hark_tensor *out) {
-  char text[SHOWN_BYTES + 4];
+  char text[HARK_SHOWN_BYTES];
   const hark_stored_tensor *t;
   *out = (hark_tensor){0};
   HARK_TRY(find_tensor(context, file, name, &t));
   if (t->type == HARK_NONE) {
-    return hark_fail(context, HARK_UNSUPPORTED, "%s: tensor \"%s\": hark does not compute with %s", file->path, shown(name, text),
+    return hark_fail(context, HARK_UNSUPPORTED, "%s: tensor \"%s\": hark does not compute with %s", file->path, hark_text_shown(name, text),
                      t->type_name);
   }
   HARK_TRY(hark_tensor_create(context, t->type, t->rank, t->shape, out));
@@ -460,7 +441,7 @@ hark_status hark_safetensors_load(hark_context *context, const hark_safetensors 
 }
 
 hark_status hark_safetensors_load_into(hark_context *context, const hark_safetensors *file, const char *name, hark_tensor *tensor) {
-  char text[SHOWN_BYTES + 4], found[HARK_SHAPE_TEXT_BYTES], wanted[HARK_SHAPE_TEXT_BYTES];
+  char text[HARK_SHOWN_BYTES], found[HARK_SHAPE_TEXT_BYTES], wanted[HARK_SHAPE_TEXT_BYTES];
   const hark_stored_tensor *t;
   HARK_TRY(find_tensor(context, file, name, &t));
   bool same = t->type == tensor->type && t->rank == tensor->rank;
@@ -469,7 +450,7 @@ hark_status hark_safetensors_load_into(hark_context *context, const hark_safeten
     hark_tensor described = {.type = t->type, .rank = t->rank};
     memcpy(described.shape, t->shape, sizeof described.shape);
     const char *const type = hark_safetensors_type_name(tensor->type);
-    return hark_fail(context, HARK_BAD_FILE, "%s: tensor \"%s\" is %s %s, expected %s %s", file->path, shown(name, text), t->type_name,
+    return hark_fail(context, HARK_BAD_FILE, "%s: tensor \"%s\" is %s %s, expected %s %s", file->path, hark_text_shown(name, text), t->type_name,
                      hark_shape_text(&described, found, sizeof found), type != NULL ? type : "?",
                      hark_shape_text(tensor, wanted, sizeof wanted));
   }
