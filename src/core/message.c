@@ -46,7 +46,8 @@ void hark_log(hark_context *context, hark_log_level level, const char *format, .
   char text[HARK_MESSAGE_BYTES];
   va_list arguments;
   va_start(arguments, format);
-  (void)vsnprintf(text, sizeof text, format, arguments);
+  const int length = vsnprintf(text, sizeof text, format, arguments);
   va_end(arguments);
+  make_line(text, length);
   context->logger(context->logger_user, level, text);
 }
