@@ -1,12 +1,12 @@
 #!/bin/sh
 # Runs the fuzz targets of a build with HARK_BUILD_FUZZERS, one after the other: sh scripts/fuzz.sh BUILD SECONDS [TARGET...]
-# What is found is kept in BUILD/fuzz: corpus/TARGET grows from run to run, TARGET-crash-* and the like are inputs that failed, TARGET.log
+# What is found is kept in BUILD/found: corpus/TARGET grows from run to run, TARGET-crash-* and the like are inputs that failed, TARGET.log
 # tells all. Prints one line a target; exit status 1 when any failed.
 set -eu
 [ $# -ge 2 ] || { echo "usage: sh scripts/fuzz.sh BUILD SECONDS [TARGET...]" >&2; exit 2; }
 sources=$(cd "$(dirname "$0")/../tests/fuzz" && pwd)
 programs=$1/tests/fuzz
-work=$1/fuzz
+work=$1/found
 seconds=$2
 shift 2
 [ $# -gt 0 ] || set -- safetensors config json tokenizer tokens number

@@ -14,7 +14,7 @@
 #include "data/tokenizer_kind.h"
 #include "data/utf8.h"
 #include "io/files.h"
-#include "io/json.h"
+#include "io/json_write.h"
 
 #define VOCABULARY_FORMAT_VERSION 1
 #define VOCABULARY_MAX_BYTES ((size_t)64 << 20) /* every code point there is, one a line, stays below 20 MiB */
@@ -189,85 +189,79 @@ const char *hark_tokenizer_name(const hark_tokenizer *tokenizer, int32_t token, 
   return text;
 }
 
-static bool write_members(const hark_tokenizer *tokenizer, json_t *object) {
-  char checksum[CHECKSUM_TEXT_BYTES];
-  snprintf(checksum, sizeof checksum, "%016" PRIx64, tokenizer->checksum);
-  json_t *reserved = json_array();
-  bool good = json_object_set_new(object, "format_version", json_integer(VOCABULARY_FORMAT_VERSION)) == 0;
-  good = json_object_set_new(object, "kind", json_string(tokenizer->kind->name)) == 0 && good;
-  good = json_object_set_new(object, "reserved", reserved) == 0 && good; /* the object takes the array, or frees it */
-  for (int i = 0; i < HARK_TOKEN_RESERVED && good; i++) good = json_array_append_new(reserved, json_string(reserved_names[i])) == 0;
-  good = good && json_object_set_new(object, "size", json_integer(tokenizer->size)) == 0;
-  good = good && json_object_set_new(object, "checksum", json_string(checksum)) == 0;
-  return good && (tokenizer->kind->write == NULL || tokenizer->kind->write(tokenizer, object));
-}
-
 hark_status hark_tokenizer_print(hark_context *context, const hark_tokenizer *tokenizer, char **out, size_t *bytes) {
   *out = NULL;
   *bytes = 0;
-  json_t *object = json_object();
-  if (object != NULL && write_members(tokenizer, object)) {
-    const size_t needed = json_dumpb(object, NULL, 0, JSON_INDENT(1));
-    hark_status status = hark_allocate(context, needed, (void **)out);
-    if (status == HARK_OK) *bytes = json_dumpb(object, *out, needed, JSON_INDENT(1));
-    json_decref(object);
-    return status;
+  hark_text text = hark_text_empty(context);
+  hark_text_append(&text, "{\n \"format_version\": %d,\n \"kind\": \"%s\",\n \"reserved\": [", VOCABULARY_FORMAT_VERSION,
+                   tokenizer->kind->name);
+  for (int i = 0; i < HARK_TOKEN_RESERVED; i++) {
+    hark_text_append(&text, "%s\n  ", i > 0 ? "," : "");
+    hark_json_append_string(&text, reserved_names[i]);
   }
-  json_decref(object);
-  return hark_fail(context, HARK_OUT_OF_MEMORY, "out of memory while writing a vocabulary of %" PRId32 " tokens", tokenizer->size);
-}
-
-/* The value is this text, no more: JSON's texts may hold zero bytes, at which C's end. */
-static bool is_text(const json_t *value, const char *text) {
-  return json_is_string(value) && json_string_length(value) == strlen(text) && memcmp(json_string_value(value), text, strlen(text)) == 0;
+  hark_text_append(&text, "\n ],\n \"size\": %" PRId32 ",\n \"checksum\": \"%016" PRIx64 "\"", tokenizer->size, tokenizer->checksum);
+  if (tokenizer->kind->write != NULL) tokenizer->kind->write(tokenizer, &text);
+  hark_text_append(&text, "\n}");
+  hark_status status = text.status;
+  if (status == HARK_OK) status = hark_allocate(context, text.length, (void **)out);
+  if (status == HARK_OK) {
+    memcpy(*out, hark_text_get(&text), text.length);
+    *bytes = text.length;
+  }
+  hark_text_free(&text);
+  return status;
 }
 
 /* Members that every kind has. */
-static hark_status read_members(hark_context *context, const json_t *object, hark_tokenizer **out) {
-  const json_t *version = json_object_get(object, "format_version"), *kind = json_object_get(object, "kind");
-  const json_t *reserved = json_object_get(object, "reserved"), *size = json_object_get(object, "size");
-  const json_t *checksum = json_object_get(object, "checksum");
-  if (!json_is_integer(version)) return hark_fail(context, HARK_BAD_FILE, "\"format_version\" is missing or not a whole number");
-  if (json_integer_value(version) != VOCABULARY_FORMAT_VERSION)
-    return hark_fail(context, HARK_BAD_FILE, "format_version is %lld, this version of hark reads %d",
-                     (long long)json_integer_value(version), VOCABULARY_FORMAT_VERSION);
-  if (!json_is_string(kind) || !is_text(kind, json_string_value(kind))) return hark_fail(context, HARK_BAD_FILE, "\"kind\" is missing or not a string");
-  if (!json_is_integer(size)) return hark_fail(context, HARK_BAD_FILE, "\"size\" is missing or not a whole number");
-  if (!json_is_string(checksum)) return hark_fail(context, HARK_BAD_FILE, "\"checksum\" is missing or not a string");
-  bool same = json_array_size(reserved) == HARK_TOKEN_RESERVED;
-  for (size_t i = 0; i < HARK_TOKEN_RESERVED && same; i++) same = is_text(json_array_get(reserved, i), reserved_names[i]);
+static hark_status read_members(hark_context *context, const hark_json_node *object, hark_tokenizer **out) {
+  const hark_json_node *version = hark_json_member(object, "format_version"), *reserved = hark_json_member(object, "reserved");
+  const char *kind = hark_json_text(hark_json_member(object, "kind"));
+  if (!hark_json_is(version, HARK_JSON_INTEGER))
+    return hark_fail(context, HARK_BAD_FILE, "\"format_version\" is missing or not a whole number");
+  if (version->integer != VOCABULARY_FORMAT_VERSION)
+    return hark_fail(context, HARK_BAD_FILE, "format_version is %" PRId64 ", this version of hark reads %d", version->integer,
+                     VOCABULARY_FORMAT_VERSION);
+  if (kind == NULL) return hark_fail(context, HARK_BAD_FILE, "\"kind\" is missing or not a string");
+  if (!hark_json_is(hark_json_member(object, "size"), HARK_JSON_INTEGER))
+    return hark_fail(context, HARK_BAD_FILE, "\"size\" is missing or not a whole number");
+  if (hark_json_text(hark_json_member(object, "checksum")) == NULL)
+    return hark_fail(context, HARK_BAD_FILE, "\"checksum\" is missing or not a string");
+  bool same = hark_json_is(reserved, HARK_JSON_LIST) && reserved->count == HARK_TOKEN_RESERVED;
+  const hark_json_node *item = same ? reserved->first : NULL;
+  for (int i = 0; i < HARK_TOKEN_RESERVED && same; i++, item = item->next) {
+    const char *name = hark_json_text(item);
+    same = name != NULL && strcmp(name, reserved_names[i]) == 0;
+  }
   if (!same) return hark_fail(context, HARK_BAD_FILE, "\"reserved\" is not the list of reserved tokens");
-  const hark_status status = hark_tokenizer_create(context, json_string_value(kind), out);
+  const hark_status status = hark_tokenizer_create(context, kind, out);
   return status == HARK_BAD_CONFIGURATION ? HARK_BAD_FILE : status;
 }
 
-static hark_status read_object(hark_context *context, const json_t *object, hark_tokenizer **out) {
+static hark_status read_object(hark_context *context, const hark_json_node *object, hark_tokenizer **out) {
   enum { COMMON_MEMBERS = 5 };
-  if (!json_is_object(object)) return hark_fail(context, HARK_BAD_FILE, "not a JSON object");
+  if (object->kind != HARK_JSON_OBJECT) return hark_fail(context, HARK_BAD_FILE, "not a JSON object");
   HARK_TRY(read_members(context, object, out));
   hark_tokenizer *tokenizer = *out;
-  size_t members = 0;
+  int64_t members = 0;
   HARK_TRY(tokenizer->kind->read(context, tokenizer, object, &members));
-  if (json_object_size(object) != COMMON_MEMBERS + members)
-    return hark_fail(context, HARK_BAD_FILE, "has members that do not belong there");
-  if (json_integer_value(json_object_get(object, "size")) != tokenizer->size)
-    return hark_fail(context, HARK_BAD_FILE, "\"size\" is %lld, there are %" PRId32 " tokens",
-                     (long long)json_integer_value(json_object_get(object, "size")), tokenizer->size);
+  if (object->count != COMMON_MEMBERS + members) return hark_fail(context, HARK_BAD_FILE, "has members that do not belong there");
+  const int64_t size = hark_json_member(object, "size")->integer;
+  if (size != tokenizer->size)
+    return hark_fail(context, HARK_BAD_FILE, "\"size\" is %" PRId64 ", there are %" PRId32 " tokens", size, tokenizer->size);
   tokenizer->checksum = vocabulary_checksum(tokenizer);
   char checksum[CHECKSUM_TEXT_BYTES];
   snprintf(checksum, sizeof checksum, "%016" PRIx64, tokenizer->checksum);
-  if (!is_text(json_object_get(object, "checksum"), checksum))
+  if (strcmp(checksum, hark_json_text(hark_json_member(object, "checksum"))) != 0)
     return hark_fail(context, HARK_BAD_FILE, "\"checksum\" is not that of the symbols, %s", checksum);
   return HARK_OK;
 }
 
 hark_status hark_tokenizer_parse(hark_context *context, const char *text, size_t bytes, hark_tokenizer **out) {
   *out = NULL;
-  static const hark_json_limits limits = {.depth = 2, .items = HARK_CODE_POINTS + 64, .zero_bytes = true};
-  json_t *object;
-  HARK_TRY(hark_json_parse_within(context, "vocabulary", text, bytes, &limits, &object));
-  const hark_status status = read_object(context, object, out);
-  json_decref(object);
+  hark_json_tree tree;
+  HARK_TRY(hark_json_tree_parse(context, NULL, text, bytes, &tree));
+  const hark_status status = read_object(context, tree.root, out);
+  hark_json_tree_free(context, &tree);
   if (status != HARK_OK) hark_tokenizer_destroy(context, out);
   return status;
 }

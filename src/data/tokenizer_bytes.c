@@ -30,7 +30,7 @@ static hark_status bytes_encode(hark_context *context, const hark_tokenizer *tok
   return HARK_OK;
 }
 
-static hark_status bytes_read(hark_context *context, hark_tokenizer *tokenizer, const json_t *object, size_t *members) {
+static hark_status bytes_read(hark_context *context, hark_tokenizer *tokenizer, const hark_json_node *object, int64_t *members) {
   (void)object;
   *members = 0;
   return bytes_finish(context, tokenizer);

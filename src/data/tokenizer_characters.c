@@ -8,6 +8,7 @@
 
 #include "data/tokenizer_kind.h"
 #include "data/utf8.h"
+#include "io/json_write.h"
 
 #define BITMAP_WORDS (HARK_CODE_POINTS / 64)
 #define PAGE_SIZE 256
@@ -128,28 +129,27 @@ static hark_status characters_encode(hark_context *context, const hark_tokenizer
   return status;
 }
 
-static bool characters_write(const hark_tokenizer *tokenizer, json_t *object) {
-  json_t *symbols = json_array();
-  if (symbols == NULL) return false;
-  bool good = true;
-  for (int32_t token = HARK_TOKEN_RESERVED; token < tokenizer->size && good; token++) {
+static void characters_write(const hark_tokenizer *tokenizer, hark_text *text) {
+  hark_text_append(text, ",\n \"symbols\": [");
+  for (int32_t token = HARK_TOKEN_RESERVED; token < tokenizer->size; token++) {
     const size_t at = tokenizer->text_at[token];
-    good = json_array_append_new(symbols, json_stringn(tokenizer->text + at, tokenizer->text_at[token + 1] - at)) == 0;
+    hark_text_append(text, "%s\n  ", token > HARK_TOKEN_RESERVED ? "," : "");
+    hark_json_append_bytes(text, tokenizer->text + at, tokenizer->text_at[token + 1] - at);
   }
-  return json_object_set_new(object, "symbols", symbols) == 0 && good;
+  hark_text_append(text, "\n ]");
 }
 
-static hark_status characters_read(hark_context *context, hark_tokenizer *tokenizer, const json_t *object, size_t *members) {
+static hark_status characters_read(hark_context *context, hark_tokenizer *tokenizer, const hark_json_node *object, int64_t *members) {
   characters_state *state = tokenizer->state;
-  const json_t *symbols = json_object_get(object, "symbols");
-  if (!json_is_array(symbols)) return hark_fail(context, HARK_BAD_FILE, "\"symbols\" is missing or not an array");
+  const hark_json_node *symbols = hark_json_member(object, "symbols"), *symbol;
+  if (!hark_json_is(symbols, HARK_JSON_LIST)) return hark_fail(context, HARK_BAD_FILE, "\"symbols\" is missing or not an array");
   *members = 1;
   HARK_TRY(ensure_seen(context, state));
   int64_t previous = -1;
-  for (size_t i = 0; i < json_array_size(symbols); i++) {
-    const json_t *symbol = json_array_get(symbols, i);
-    const char *text = json_string_value(symbol);
-    const size_t bytes = json_string_length(symbol);
+  size_t i = 0;
+  for (symbol = symbols->first; symbol != NULL; symbol = symbol->next, i++) {
+    const char *text = symbol->kind == HARK_JSON_TEXT ? symbol->text : NULL;
+    const size_t bytes = text != NULL ? symbol->bytes : 0;
     uint32_t code = 0;
     size_t length = 0;
     if (text == NULL || bytes == 0 || hark_utf8_decode((const unsigned char *)text, bytes, &code, &length) != HARK_UTF8_OK ||

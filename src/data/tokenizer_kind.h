@@ -2,10 +2,9 @@
 #ifndef HARK_DATA_TOKENIZER_KIND_H
 #define HARK_DATA_TOKENIZER_KIND_H
 
-#include <jansson.h>
-
-#include "core/core.h"
 #include "data/tokenizer.h"
+#include "io/json_tree.h"
+#include "io/text.h"
 
 /* Texts of the tokens lie one behind the other: token t is text[text_at[t] .. text_at[t + 1]); reserved tokens are empty. */
 struct hark_tokenizer {
@@ -34,10 +33,10 @@ typedef struct hark_tokenizer_kind {
   /* As hark_tokenizer_encode_part. */
   hark_status (*encode)(hark_context *context, const hark_tokenizer *tokenizer, hark_unknown unknown, const unsigned char *text,
                         size_t bytes, bool last, int32_t *tokens, size_t *count, size_t *consumed, hark_text_fault *fault);
-  /* Adds members to the vocabulary's JSON object; false when memory ran out. NULL: nothing to add. */
-  bool (*write)(const hark_tokenizer *tokenizer, json_t *object);
+  /* Appends members to the vocabulary's JSON object, each ",\n \"NAME\": ...". NULL: nothing to add. */
+  void (*write)(const hark_tokenizer *tokenizer, hark_text *text);
   /* Reads those members of an object whose other members have been read, and does what learn and finish do. `members` of them were used. */
-  hark_status (*read)(hark_context *context, hark_tokenizer *tokenizer, const json_t *object, size_t *members);
+  hark_status (*read)(hark_context *context, hark_tokenizer *tokenizer, const hark_json_node *object, int64_t *members);
 } hark_tokenizer_kind;
 
 extern const hark_tokenizer_kind hark_tokenizer_characters;

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -153,10 +152,8 @@ hark_status hark_jsonl_truncate(hark_context *context, const char *path, uint64_
 
 static hark_status take_line(hark_context *context, const char *path, const char *text, size_t length, int64_t number,
                              hark_jsonl_visitor *visit, void *user) {
-  char name[HARK_PATH_BYTES + 32]; /* a line's place in the file stands in front of the place in the line */
-  (void)snprintf(name, sizeof name, "%s:%" PRId64, path, number);
   json_t *object;
-  HARK_TRY(hark_json_parse(context, name, text, length, &object));
+  HARK_TRY(hark_json_parse_line(context, path, number, text, length, &object));
   hark_status status = HARK_OK;
   if (!json_is_object(object)) {
     status = hark_fail(context, HARK_BAD_FILE, "%s:%" PRId64 ": expected one JSON object a line", path, number);

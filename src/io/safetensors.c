@@ -4,8 +4,8 @@
  *     header = { "NAME": {"dtype": T, "shape": [..], "data_offsets": [begin, end]}, .., "__metadata__": {KEY: TEXT, ..} }
  *
  * Checked in this order, each step bounded by the one before: length of the file and of the header; the header's characters, depth and
- * number of items by one pass over its bytes (scan_header: what jansson would build is then at most some 100 bytes an item); JSON, UTF-8 and
- * duplicates by jansson; each entry's fields; the products of extents; and that the tensors, sorted by offset, cover the data without gap or
+ * number of items by one pass over its bytes (scan_header: what json_tree.h builds is some 50 bytes an item); JSON, UTF-8 and duplicates by
+ * json_tree.h; each entry's fields; the products of extents; and that the tensors, sorted by offset, cover the data without gap or
  * overlap. Only then are tensors readable.
  * Cost: O(header + tensors log tensors). Source: the format's description, https://huggingface.co/docs/safetensors.
  */
@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "io/json.h"
+#include "io/json_tree.h"
 
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "safetensors holds little-endian numbers, which hark reads as they are"
@@ -26,7 +26,8 @@
 #define HEADER_DEPTH 3                       /* names, fields, extents */
 #define TENSOR_ITEMS (6 + HARK_MAX_RANK + 2) /* of one tensor (object, fields, extents, offsets) and one entry of metadata at most */
 #define METADATA_KEY "__metadata__"
-#define STAGE_BYTES ((size_t)1 << 22) /* of a copy on the way into a backend's memory */
+#define SHOWN_BYTES (HARK_SHOWN_BYTES - 4) /* of a name in a message */
+#define STAGE_BYTES ((size_t)1 << 22)      /* of a copy on the way into a backend's memory */
 
 typedef struct stored_type {
   const char *name;
@@ -74,6 +75,8 @@ static hark_status bad(hark_context *context, const char *path, const char *form
   return hark_fail(context, HARK_BAD_FILE, "%.200s: %s", path, line);
 }
 
+static const char *shown(const char *name, char out[SHOWN_BYTES + 4]) { return hark_text_shown(name, out); }
+
 /* ---- header ---- */
 
 static hark_status read_bytes(hark_context *context, const hark_safetensors *file, void *data, size_t bytes, uint64_t offset) {
@@ -87,22 +90,22 @@ static hark_status read_bytes(hark_context *context, const hark_safetensors *fil
  * parser. */
 static hark_status scan_header(hark_context *context, const char *path, const char *header, size_t length) {
   static const hark_json_limits limits = {
-      .depth = HEADER_DEPTH, .items = (int64_t)HARK_SAFETENSORS_TENSORS * TENSOR_ITEMS, .alphabet = "{}[]:,\"0123456789 \t\r\n"};
+      .depth = HEADER_DEPTH, .values = (int64_t)HARK_SAFETENSORS_TENSORS * TENSOR_ITEMS, .alphabet = "{}[]:,\"0123456789 \t\r\n"};
   if (header[0] != '{') return bad(context, path, "byte %d: the header does not begin with '{'", LENGTH_BYTES);
   size_t end = length, at = 0;
   while (header[end - 1] == ' ') end--;
   if (header[end - 1] != '}') return bad(context, path, "byte %zu: the header does not end with '}' and blanks", LENGTH_BYTES + end - 1);
-  switch (hark_json_scan(header, end, &limits, &at)) {
-    case HARK_JSON_FINE: return HARK_OK;
+  switch (hark_json_scan(header, end, &limits, &at, NULL)) {
+    case HARK_JSON_FITS: return HARK_OK;
     case HARK_JSON_TOO_DEEP: return bad(context, path, "byte %zu: nested deeper than %d", LENGTH_BYTES + at, HEADER_DEPTH);
-    case HARK_JSON_TOO_MANY: return bad(context, path, "byte %zu: more than %" PRId64 " items", LENGTH_BYTES + at, limits.items);
+    case HARK_JSON_TOO_MANY: return bad(context, path, "byte %zu: more than %" PRId64 " items", LENGTH_BYTES + at, limits.values);
     case HARK_JSON_ODD_BYTE: break;
   }
   return bad(context, path, "byte %zu: only objects, lists, texts and whole numbers from 0 can stand in a header", LENGTH_BYTES + at);
 }
 
 /* Reads and parses the header; *data_begin is the offset behind it. */
-static hark_status read_header(hark_context *context, const hark_safetensors *file, json_t **out, uint64_t *data_begin) {
+static hark_status read_header(hark_context *context, const hark_safetensors *file, hark_json_tree *out, uint64_t *data_begin) {
   const char *const path = file->path;
   unsigned char raw[LENGTH_BYTES];
   uint64_t length = 0;
@@ -121,13 +124,9 @@ static hark_status read_header(hark_context *context, const hark_safetensors *fi
   hark_status status = read_bytes(context, file, header, (size_t)length, LENGTH_BYTES);
   if (status == HARK_OK) status = scan_header(context, path, header, (size_t)length);
   if (status == HARK_OK) {
-    json_error_t error;
-    *out = json_loadb(header, (size_t)length, JSON_REJECT_DUPLICATES, &error);
-    if (*out == NULL && json_error_code(&error) == json_error_out_of_memory) {
-      status = hark_fail(context, HARK_OUT_OF_MEMORY, "%s: out of memory in jansson", path);
-    } else if (*out == NULL) {
-      status = bad(context, path, "byte %lld: header: %s", (long long)error.position + LENGTH_BYTES, error.text);
-    }
+    hark_json_fault fault;
+    status = hark_json_tree_read(context, header, (size_t)length, &fault, out);
+    if (status == HARK_BAD_FILE) status = bad(context, path, "byte %zu: header: %s", LENGTH_BYTES + fault.at, fault.what);
   }
   hark_release(context, header, (size_t)length);
   *data_begin = LENGTH_BYTES + length;
@@ -136,99 +135,98 @@ static hark_status read_header(hark_context *context, const hark_safetensors *fi
 
 /* ---- one tensor ---- */
 
-static hark_status read_type(hark_context *context, const char *path, const char *name, const json_t *value, const stored_type **out) {
-  char text[HARK_SHOWN_BYTES], word[HARK_SHOWN_BYTES];
-  const char *const given = json_string_value(value);
-  if (given == NULL) return bad(context, path, "tensor \"%s\": dtype missing or no text", hark_text_shown(name, text));
+static hark_status read_type(hark_context *context, const char *path, const char *name, const hark_json_node *value,
+                             const stored_type **out) {
+  char text[SHOWN_BYTES + 4], word[SHOWN_BYTES + 4];
+  const char *const given = hark_json_text(value);
+  if (given == NULL) return bad(context, path, "tensor \"%s\": dtype missing or no text", shown(name, text));
   for (size_t i = 0; i < type_count; i++) {
     if (strcmp(types[i].name, given) == 0) {
       *out = &types[i];
       return HARK_OK;
     }
   }
-  return bad(context, path, "tensor \"%s\": unknown dtype \"%s\"", hark_text_shown(name, text), hark_text_shown(given, word));
+  return bad(context, path, "tensor \"%s\": unknown dtype \"%s\"", shown(name, text), shown(given, word));
 }
 
 /* shape, and bytes = product of the extents times the element. The product of the extents that are not 0 must not overflow, as with the
  * strides of a tensor in memory. */
-static hark_status read_shape(hark_context *context, const char *path, const json_t *value, const stored_type *type,
+static hark_status read_shape(hark_context *context, const char *path, const hark_json_node *value, const stored_type *type,
                               hark_stored_tensor *t) {
-  char text[HARK_SHOWN_BYTES];
-  if (!json_is_array(value)) return bad(context, path, "tensor \"%s\": shape missing or no list", hark_text_shown(t->name, text));
-  const size_t rank = json_array_size(value);
+  char text[SHOWN_BYTES + 4];
+  if (!hark_json_is(value, HARK_JSON_LIST)) return bad(context, path, "tensor \"%s\": shape missing or no list", shown(t->name, text));
+  const int64_t rank = value->count;
   if (rank > HARK_MAX_RANK)
-    return bad(context, path, "tensor \"%s\": rank %zu, at most %d expected", hark_text_shown(t->name, text), rank, HARK_MAX_RANK);
+    return bad(context, path, "tensor \"%s\": rank %" PRId64 ", at most %d expected", shown(t->name, text), rank, HARK_MAX_RANK);
   uint64_t bits = type->bits;
   bool empty = false;
   t->rank = (int)rank;
-  for (size_t i = 0; i < rank; i++) {
-    const json_t *const extent = json_array_get(value, i);
-    if (!json_is_integer(extent) || json_integer_value(extent) < 0) {
-      return bad(context, path, "tensor \"%s\": shape: extent %zu is no whole number from 0", hark_text_shown(t->name, text), i);
+  const hark_json_node *extent = value->first;
+  for (int i = 0; i < t->rank; i++, extent = extent->next) {
+    if (extent->kind != HARK_JSON_INTEGER || extent->integer < 0) {
+      return bad(context, path, "tensor \"%s\": shape: extent %d is no whole number from 0", shown(t->name, text), i);
     }
-    t->shape[i] = (int64_t)json_integer_value(extent);
+    t->shape[i] = extent->integer;
     if (t->shape[i] > 0 && bits > (uint64_t)INT64_MAX / (uint64_t)t->shape[i]) {
-      return bad(context, path, "tensor \"%s\": the product of its extents overflows", hark_text_shown(t->name, text));
+      return bad(context, path, "tensor \"%s\": the product of its extents overflows", shown(t->name, text));
     }
     empty = empty || t->shape[i] == 0;
     bits *= (uint64_t)hark_max(t->shape[i], 1);
   }
   if (empty) bits = 0;
-  if (bits % 8 != 0) return bad(context, path, "tensor \"%s\": its %" PRIu64 " bits are no whole bytes", hark_text_shown(t->name, text), bits);
+  if (bits % 8 != 0) return bad(context, path, "tensor \"%s\": its %" PRIu64 " bits are no whole bytes", shown(t->name, text), bits);
   t->bytes = bits / 8;
   return HARK_OK;
 }
 
-static hark_status read_offsets(hark_context *context, const char *path, const json_t *value, uint64_t data_begin, uint64_t data_bytes,
-                                hark_stored_tensor *t) {
-  char text[HARK_SHOWN_BYTES];
-  const json_t *const first = json_array_get(value, 0), *const last = json_array_get(value, 1);
-  if (!json_is_array(value) || json_array_size(value) != 2 || !json_is_integer(first) || !json_is_integer(last)) {
-    return bad(context, path, "tensor \"%s\": data_offsets missing or no pair of whole numbers", hark_text_shown(t->name, text));
+static hark_status read_offsets(hark_context *context, const char *path, const hark_json_node *value, uint64_t data_begin,
+                                uint64_t data_bytes, hark_stored_tensor *t) {
+  char text[SHOWN_BYTES + 4];
+  const bool pair = hark_json_is(value, HARK_JSON_LIST) && value->count == 2;
+  if (!pair || value->first->kind != HARK_JSON_INTEGER || value->first->next->kind != HARK_JSON_INTEGER) {
+    return bad(context, path, "tensor \"%s\": data_offsets missing or no pair of whole numbers", shown(t->name, text));
   }
-  const json_int_t begin = json_integer_value(first), end = json_integer_value(last);
+  const int64_t begin = value->first->integer, end = value->first->next->integer;
   if (begin < 0 || end < begin || (uint64_t)end > data_bytes) {
-    return bad(context, path, "tensor \"%s\": data_offsets [%lld, %lld] in data of %" PRIu64 " bytes", hark_text_shown(t->name, text),
+    return bad(context, path, "tensor \"%s\": data_offsets [%lld, %lld] in data of %" PRIu64 " bytes", shown(t->name, text),
                (long long)begin, (long long)end, data_bytes);
   }
   if ((uint64_t)(end - begin) != t->bytes) {
-    return bad(context, path, "tensor \"%s\": data_offsets hold %lld bytes, shape and dtype need %" PRIu64, hark_text_shown(t->name, text),
+    return bad(context, path, "tensor \"%s\": data_offsets hold %lld bytes, shape and dtype need %" PRIu64, shown(t->name, text),
                (long long)(end - begin), t->bytes);
   }
   t->offset = data_begin + (uint64_t)begin;
   return HARK_OK;
 }
 
-static hark_status read_entry(hark_context *context, const char *path, const json_t *entry, uint64_t data_begin, uint64_t data_bytes,
-                              hark_stored_tensor *t) {
+static hark_status read_entry(hark_context *context, const char *path, const hark_json_node *entry, uint64_t data_begin,
+                              uint64_t data_bytes, hark_stored_tensor *t) {
   static const char *const fields[] = {"dtype", "shape", "data_offsets"};
-  char text[HARK_SHOWN_BYTES], word[HARK_SHOWN_BYTES];
-  if (!json_is_object(entry)) return bad(context, path, "tensor \"%s\": no object", hark_text_shown(t->name, text));
-  for (void *at = json_object_iter((json_t *)entry); at != NULL; at = json_object_iter_next((json_t *)entry, at)) {
-    const char *const key = json_object_iter_key(at);
+  char text[SHOWN_BYTES + 4], word[SHOWN_BYTES + 4];
+  if (entry->kind != HARK_JSON_OBJECT) return bad(context, path, "tensor \"%s\": no object", shown(t->name, text));
+  for (const hark_json_node *field = entry->first; field != NULL; field = field->next) {
+    const char *const key = field->name;
     bool known = false;
     for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) known = known || strcmp(key, fields[i]) == 0;
-    if (!known) return bad(context, path, "tensor \"%s\": unknown field \"%s\"", hark_text_shown(t->name, text), hark_text_shown(key, word));
+    if (!known) return bad(context, path, "tensor \"%s\": unknown field \"%s\"", shown(t->name, text), shown(key, word));
   }
   const stored_type *type = NULL;
-  HARK_TRY(read_type(context, path, t->name, json_object_get(entry, fields[0]), &type));
+  HARK_TRY(read_type(context, path, t->name, hark_json_member(entry, fields[0]), &type));
   t->type_name = type->name;
   t->type = type->type;
-  HARK_TRY(read_shape(context, path, json_object_get(entry, fields[1]), type, t));
-  return read_offsets(context, path, json_object_get(entry, fields[2]), data_begin, data_bytes, t);
+  HARK_TRY(read_shape(context, path, hark_json_member(entry, fields[1]), type, t));
+  return read_offsets(context, path, hark_json_member(entry, fields[2]), data_begin, data_bytes, t);
 }
 
 /* ---- the whole header ---- */
 
-static hark_status check_metadata(hark_context *context, const char *path, const json_t *metadata) {
-  char text[HARK_SHOWN_BYTES];
-  if (!json_is_object(metadata)) return bad(context, path, METADATA_KEY ": no object");
-  if (json_object_size(metadata) > HARK_SAFETENSORS_TENSORS)
+static hark_status check_metadata(hark_context *context, const char *path, const hark_json_node *metadata) {
+  char text[SHOWN_BYTES + 4];
+  if (metadata->kind != HARK_JSON_OBJECT) return bad(context, path, METADATA_KEY ": no object");
+  if (metadata->count > HARK_SAFETENSORS_TENSORS)
     return bad(context, path, METADATA_KEY ": more than %d entries", HARK_SAFETENSORS_TENSORS);
-  for (void *at = json_object_iter((json_t *)metadata); at != NULL; at = json_object_iter_next((json_t *)metadata, at)) {
-    if (!json_is_string(json_object_iter_value(at))) {
-      return bad(context, path, METADATA_KEY ": \"%s\" is no text", hark_text_shown(json_object_iter_key(at), text));
-    }
+  for (const hark_json_node *entry = metadata->first; entry != NULL; entry = entry->next) {
+    if (hark_json_text(entry) == NULL) return bad(context, path, METADATA_KEY ": \"%s\" is no text", shown(entry->name, text));
   }
   return HARK_OK;
 }
@@ -246,13 +244,13 @@ static int by_name(const void *a, const void *b) {
 
 /* The sorted tensors cover the data: each begins where the one before ends. */
 static hark_status check_cover(hark_context *context, const hark_safetensors *file, uint64_t data_begin) {
-  char text[HARK_SHOWN_BYTES];
+  char text[SHOWN_BYTES + 4];
   uint64_t at = data_begin;
   for (int64_t i = 0; i < file->count; i++) {
     const hark_stored_tensor *const t = &file->tensors[i];
-    if (t->offset < at) return bad(context, file->path, "tensor \"%s\": overlaps with another one", hark_text_shown(t->name, text));
+    if (t->offset < at) return bad(context, file->path, "tensor \"%s\": overlaps with another one", shown(t->name, text));
     if (t->offset > at) {
-      return bad(context, file->path, "tensor \"%s\": %" PRIu64 " bytes in front of it belong to no tensor", hark_text_shown(t->name, text),
+      return bad(context, file->path, "tensor \"%s\": %" PRIu64 " bytes in front of it belong to no tensor", shown(t->name, text),
                  t->offset - at);
     }
     at += t->bytes;
@@ -270,11 +268,11 @@ static const char *copy_text(const char *text, char **pool) {
 }
 
 /* Counts names and texts, and refuses names that are empty or too long. */
-static hark_status measure(hark_context *context, const char *path, const json_t *header, size_t *count, size_t *pool) {
+static hark_status measure(hark_context *context, const char *path, const hark_json_node *header, size_t *count, size_t *pool) {
   *count = 0;
   *pool = strlen(path) + 1;
-  for (void *at = json_object_iter((json_t *)header); at != NULL; at = json_object_iter_next((json_t *)header, at)) {
-    const char *const name = json_object_iter_key(at);
+  for (const hark_json_node *entry = header->first; entry != NULL; entry = entry->next) {
+    const char *const name = entry->name;
     const size_t length = strlen(name);
     if (strcmp(name, METADATA_KEY) == 0) continue;
     if (length == 0) return bad(context, path, "a tensor with an empty name");
@@ -283,22 +281,20 @@ static hark_status measure(hark_context *context, const char *path, const json_t
     ++*count;
   }
   if (*count > HARK_SAFETENSORS_TENSORS) return bad(context, path, "more than %d tensors", HARK_SAFETENSORS_TENSORS);
-  const json_t *const metadata = json_object_get(header, METADATA_KEY);
+  const hark_json_node *const metadata = hark_json_member(header, METADATA_KEY);
   if (metadata == NULL) return HARK_OK;
   HARK_TRY(check_metadata(context, path, metadata));
-  for (void *at = json_object_iter((json_t *)metadata); at != NULL; at = json_object_iter_next((json_t *)metadata, at)) {
-    *pool += strlen(json_object_iter_key(at)) + strlen(json_string_value(json_object_iter_value(at))) + 2;
-  }
+  for (const hark_json_node *entry = metadata->first; entry != NULL; entry = entry->next) *pool += strlen(entry->name) + entry->bytes + 2;
   return HARK_OK;
 }
 
 /* Makes the file's description from its header. `source` says where the bytes are. */
-static hark_status build(hark_context *context, const hark_safetensors *source, const json_t *header, uint64_t data_begin,
+static hark_status build(hark_context *context, const hark_safetensors *source, const hark_json_node *header, uint64_t data_begin,
                          hark_safetensors **out) {
   size_t count, pool_bytes;
   HARK_TRY(measure(context, source->path, header, &count, &pool_bytes));
-  json_t *const metadata = json_object_get(header, METADATA_KEY);
-  const size_t entries = json_object_size(metadata);
+  const hark_json_node *const metadata = hark_json_member(header, METADATA_KEY);
+  const size_t entries = metadata != NULL ? (size_t)metadata->count : 0;
   /* all counts are limited: no overflow */
   const size_t bytes = sizeof(hark_safetensors) + count * (sizeof(hark_stored_tensor) + sizeof(hark_stored_tensor *)) +
                        entries * sizeof(hark_metadata_entry) + pool_bytes;
@@ -313,16 +309,16 @@ static hark_status build(hark_context *context, const hark_safetensors *source, 
   char *pool = (char *)(file->metadata + entries);
   file->path = copy_text(source->path, &pool);
   hark_status status = HARK_OK;
-  for (void *at = json_object_iter((json_t *)header); at != NULL && status == HARK_OK; at = json_object_iter_next((json_t *)header, at)) {
-    if (strcmp(json_object_iter_key(at), METADATA_KEY) == 0) continue;
+  for (const hark_json_node *entry = header->first; entry != NULL && status == HARK_OK; entry = entry->next) {
+    if (entry == metadata) continue;
     hark_stored_tensor *const t = &file->tensors[file->count++];
-    t->name = copy_text(json_object_iter_key(at), &pool);
-    status = read_entry(context, file->path, json_object_iter_value(at), data_begin, file->size - data_begin, t);
+    t->name = copy_text(entry->name, &pool);
+    status = read_entry(context, file->path, entry, data_begin, file->size - data_begin, t);
   }
-  for (void *at = json_object_iter(metadata); at != NULL && status == HARK_OK; at = json_object_iter_next(metadata, at)) {
-    hark_metadata_entry *const entry = &file->metadata[file->metadata_count++];
-    entry->key = copy_text(json_object_iter_key(at), &pool);
-    entry->value = copy_text(json_string_value(json_object_iter_value(at)), &pool);
+  for (const hark_json_node *entry = metadata != NULL ? metadata->first : NULL; entry != NULL; entry = entry->next) {
+    hark_metadata_entry *const copy = &file->metadata[file->metadata_count++];
+    copy->key = copy_text(entry->name, &pool);
+    copy->value = copy_text(entry->text, &pool);
   }
   if (status == HARK_OK) {
     qsort(file->tensors, count, sizeof(hark_stored_tensor), by_place);
@@ -339,11 +335,11 @@ static hark_status build(hark_context *context, const hark_safetensors *source, 
 }
 
 static hark_status open_source(hark_context *context, const hark_safetensors *source, hark_safetensors **out) {
-  json_t *header = NULL;
+  hark_json_tree header = {0};
   uint64_t data_begin = 0;
   hark_status status = read_header(context, source, &header, &data_begin);
-  if (status == HARK_OK) status = build(context, source, header, data_begin, out);
-  json_decref(header);
+  if (status == HARK_OK) status = build(context, source, header.root, data_begin, out);
+  hark_json_tree_free(context, &header);
   return status;
 }
 
@@ -399,9 +395,9 @@ hark_status hark_safetensors_read(hark_context *context, const hark_safetensors 
 }
 
 static hark_status find_tensor(hark_context *context, const hark_safetensors *file, const char *name, const hark_stored_tensor **out) {
-  char text[HARK_SHOWN_BYTES];
+  char text[SHOWN_BYTES + 4];
   *out = hark_safetensors_find(file, name);
-  return *out != NULL ? HARK_OK : hark_fail(context, HARK_NOT_FOUND, "%s: there is no tensor \"%s\"", file->path, hark_text_shown(name, text));
+  return *out != NULL ? HARK_OK : hark_fail(context, HARK_NOT_FOUND, "%s: there is no tensor \"%s\"", file->path, shown(name, text));
 }
 
 /* Copies a tensor's numbers into the backend's memory, part by part. */
@@ -426,12 +422,12 @@ static hark_status fill_tensor(hark_context *context, const hark_safetensors *fi
 }
 
 hark_status hark_safetensors_load(hark_context *context, const hark_safetensors *file, const char *name, hark_tensor *out) {
-  char text[HARK_SHOWN_BYTES];
+  char text[SHOWN_BYTES + 4];
   const hark_stored_tensor *t;
   *out = (hark_tensor){0};
   HARK_TRY(find_tensor(context, file, name, &t));
   if (t->type == HARK_NONE) {
-    return hark_fail(context, HARK_UNSUPPORTED, "%s: tensor \"%s\": hark does not compute with %s", file->path, hark_text_shown(name, text),
+    return hark_fail(context, HARK_UNSUPPORTED, "%s: tensor \"%s\": hark does not compute with %s", file->path, shown(name, text),
                      t->type_name);
   }
   HARK_TRY(hark_tensor_create(context, t->type, t->rank, t->shape, out));
@@ -441,7 +437,7 @@ hark_status hark_safetensors_load(hark_context *context, const hark_safetensors 
 }
 
 hark_status hark_safetensors_load_into(hark_context *context, const hark_safetensors *file, const char *name, hark_tensor *tensor) {
-  char text[HARK_SHOWN_BYTES], found[HARK_SHAPE_TEXT_BYTES], wanted[HARK_SHAPE_TEXT_BYTES];
+  char text[SHOWN_BYTES + 4], found[HARK_SHAPE_TEXT_BYTES], wanted[HARK_SHAPE_TEXT_BYTES];
   const hark_stored_tensor *t;
   HARK_TRY(find_tensor(context, file, name, &t));
   bool same = t->type == tensor->type && t->rank == tensor->rank;
@@ -450,7 +446,7 @@ hark_status hark_safetensors_load_into(hark_context *context, const hark_safeten
     hark_tensor described = {.type = t->type, .rank = t->rank};
     memcpy(described.shape, t->shape, sizeof described.shape);
     const char *const type = hark_safetensors_type_name(tensor->type);
-    return hark_fail(context, HARK_BAD_FILE, "%s: tensor \"%s\" is %s %s, expected %s %s", file->path, hark_text_shown(name, text), t->type_name,
+    return hark_fail(context, HARK_BAD_FILE, "%s: tensor \"%s\" is %s %s, expected %s %s", file->path, shown(name, text), t->type_name,
                      hark_shape_text(&described, found, sizeof found), type != NULL ? type : "?",
                      hark_shape_text(tensor, wanted, sizeof wanted));
   }

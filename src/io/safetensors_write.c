@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "io/json.h"
+#include "io/json_write.h"
 #include "io/safetensors.h"
 
 #define LENGTH_BYTES 8
@@ -28,14 +28,19 @@ static int by_key(const void *a, const void *b) {
 }
 
 static hark_status bad(hark_context *context, const char *path, const char *name, const char *what) {
-  return hark_fail(context, HARK_INVALID_ARGUMENT, "%s: \"%.64s\": %s", path, name, what);
+  char text[HARK_SHOWN_BYTES];
+  return hark_fail(context, HARK_INVALID_ARGUMENT, "%s: \"%s\": %s", path, hark_text_shown(name, text), what);
 }
 
 /* A text that JSON can hold unchanged: valid UTF-8. */
 static bool is_text(const char *text) {
-  json_t *const value = json_string(text);
-  json_decref(value);
-  return value != NULL;
+  const unsigned char *at = (const unsigned char *)text, *const end = at + strlen(text);
+  while (at < end) {
+    const size_t length = hark_json_sequence_length(at, (size_t)(end - at));
+    if (length == 0) return false;
+    at += length;
+  }
+  return true;
 }
 
 /* Refuses what cannot be written; `sorted` is by name. */

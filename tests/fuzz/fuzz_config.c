@@ -10,8 +10,8 @@
 #include "io/yaml.h"
 #include "train/config.h"
 
-#define PARSED_BYTES 512               /* of a configuration's memory for each of its bytes at most: "- a" is two texts and a place */
-#define SET_BYTES ((size_t)256 << 10)  /* of a set of options with its defaults */
+#define PARSED_BYTES 512              /* of a configuration's memory for each of its bytes at most: "- a" is two texts and a place */
+#define SET_BYTES ((size_t)256 << 10) /* of a set of options with its defaults */
 
 typedef struct watch {
   fuzz_random random;

@@ -11,9 +11,9 @@
 #include "data/utf8.h"
 #include "fuzz/fuzz.h"
 
-#define VOCABULARY_BYTES 512                /* of a vocabulary in memory for each of its bytes at most: "[]," is a list with a table */
-#define CHARACTERS_BYTES ((size_t)2 << 20)  /* the bitmap and the table of pages, for two tokenizers */
-#define PAGE_BYTES ((size_t)2048)           /* of a page, and of a symbol's text and place; each character may need one */
+#define VOCABULARY_BYTES 64                /* of a vocabulary in memory for each of its bytes at most */
+#define CHARACTERS_BYTES ((size_t)2 << 20) /* the bitmap and the table of pages, for two tokenizers */
+#define PAGE_BYTES ((size_t)2048)          /* of a page, and of a symbol's text and place; each character may need one */
 
 /* ---- UTF-8 ---- */
 

@@ -107,7 +107,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   check_file(context, mended, size);
   free(mended);
   for (uint32_t bytes = 1; size > 0 && bytes <= 4; bytes *= 2) check_packed(data, size, bytes);
-  fuzz_limit((INDEX_BYTES + 512) * size + ((size_t)2 << 20)); /* the vocabulary in the index is parsed too: fuzz_tokenizer.c */
+  fuzz_limit((INDEX_BYTES + 64) * size + ((size_t)2 << 20)); /* the vocabulary in the index is parsed too: fuzz_tokenizer.c */
   fuzz_end();
   return 0;
 }

@@ -5,6 +5,7 @@
 
 #include "data/utf8.h"
 #include "io/json.h"
+#include "io/json_tree.h"
 #include "io/yaml.h"
 #include "support/cmocka_all.h"
 #include "support/text_files.h"
@@ -25,7 +26,8 @@ static int end(void **state) {
 
 static void documents_are_read(void **state) {
   (void)state;
-  static const char *const texts[] = {"{}", " [] ", "[1, -2, 3.5e-7, \"\\u00e9\\ud83d\\ude00\", true, false, null]\n", "{\"a\": {\"b\": [{}]}}"};
+  static const char *const texts[] = {"{}", " [] ", "[1, -2, 3.5e-7, \"\\u00e9\\ud83d\\ude00\", true, false, null]\n",
+                                      "{\"a\": {\"b\": [{}]}}"};
   for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
     json_t *document;
     assert_fine(context, hark_json_parse(context, "f", texts[i], strlen(texts[i]), &document));
@@ -59,8 +61,8 @@ static void refused_documents_say_where(void **state) {
       {"[\"\\ud800\"]", "f:1:"},
       {"[\"\\u0000\"]", "f:1:"},
       {"{\"\\u0000\": 1}", "f:1:"},
-      {"\n[[[[[[[[[[[[[[[[[", "f:2:17: nested deeper than the 16 levels expected"},
-      {"\n {\"a\": [[[[[[[[[[[[[[[[\"]]]", "f:2:23: nested deeper"},
+      {"\n[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[", "f:2:33: nested too deeply"},
+      {"\n {\"a\": [[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[\"]]]", "f:2:39: nested too deeply"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
     json_t *document;
@@ -79,7 +81,7 @@ static void limits_hold_before_anything_is_built(void **state) {
   char *const text = malloc(bytes);
   static const struct {
     const char *piece, *message;
-  } cases[] = {{"[],", "more than 200000 values"}, {"0,", "more than 200000 values"}, {"[", "nested deeper"}, {"{\"a\":", "nested deeper"}};
+  } cases[] = {{"[],", "too many values"}, {"0,", "too many values"}, {"[", "nested too deeply"}, {"{\"a\":", "nested too deeply"}};
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
     const size_t length = strlen(cases[i].piece);
     json_t *document;
@@ -89,22 +91,22 @@ static void limits_hold_before_anything_is_built(void **state) {
   }
   free(text);
 
-  static const hark_json_limits few = {.depth = 2, .items = 4}, digits = {.depth = 1, .items = 9, .alphabet = "[],0123456789"};
+  static const hark_json_limits few = {.depth = 2, .values = 4}, digits = {.depth = 1, .values = 9, .alphabet = "[],0123456789"};
   static const struct {
     const char *text;
     const hark_json_limits *limits;
-    hark_json_fault fault;
+    hark_json_fit fit;
     size_t at;
   } scans[] = {
-      {"[1,[2]]", &few, HARK_JSON_FINE, 0},        {"[1,[2,3]]", &few, HARK_JSON_TOO_MANY, 5}, {"[[[", &few, HARK_JSON_TOO_DEEP, 2},
-      {"[\"[[[,,,,\"]", &few, HARK_JSON_FINE, 0},  {"[\"\\\"[[[\"]", &few, HARK_JSON_FINE, 0}, {"[1,2]", &digits, HARK_JSON_FINE, 0},
-      {"[1,-2]", &digits, HARK_JSON_ODD_BYTE, 3},  {"[1, 2]", &digits, HARK_JSON_ODD_BYTE, 3}, {"[\"a\"]", &digits, HARK_JSON_ODD_BYTE, 1},
-      {"\"\\", &few, HARK_JSON_FINE, 0},
+      {"[1,[2]]", &few, HARK_JSON_FITS, 0},       {"[1,[2,3]]", &few, HARK_JSON_TOO_MANY, 5}, {"[[[", &few, HARK_JSON_TOO_DEEP, 2},
+      {"[\"[[[,,,,\"]", &few, HARK_JSON_FITS, 0}, {"[\"\\\"[[[\"]", &few, HARK_JSON_FITS, 0}, {"[1,2]", &digits, HARK_JSON_FITS, 0},
+      {"[1,-2]", &digits, HARK_JSON_ODD_BYTE, 3}, {"[1, 2]", &digits, HARK_JSON_ODD_BYTE, 3}, {"[\"a\"]", &digits, HARK_JSON_ODD_BYTE, 1},
+      {"\"\\", &few, HARK_JSON_FITS, 0},
   };
   for (size_t i = 0; i < sizeof scans / sizeof scans[0]; i++) {
     size_t at = 0;
-    assert_int_equal(hark_json_scan(scans[i].text, strlen(scans[i].text), scans[i].limits, &at), scans[i].fault);
-    if (scans[i].fault != HARK_JSON_FINE) assert_int_equal(at, scans[i].at);
+    assert_int_equal(hark_json_scan(scans[i].text, strlen(scans[i].text), scans[i].limits, &at, NULL), scans[i].fit);
+    if (scans[i].fit != HARK_JSON_FITS) assert_int_equal(at, scans[i].at);
   }
 }
 

@@ -1,0 +1,68 @@
+/* json_write.c - JSON as text: escaping and numbers of our own, so that no locale and no default precision changes them. */
+#include "io/json_write.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "io/number.h"
+
+size_t hark_json_sequence_length(const unsigned char *text, size_t left) {
+  const unsigned char c = text[0];
+  if (c < 0x80) return 1;
+  const size_t length = c >= 0xc2 && c <= 0xdf ? 2 : c >= 0xe0 && c <= 0xef ? 3 : c >= 0xf0 && c <= 0xf4 ? 4 : 0;
+  if (length > left) return 0;
+  for (size_t i = 1; i < length; i++) {
+    if ((text[i] & 0xc0) != 0x80) return 0;
+  }
+  if ((c == 0xe0 && text[1] < 0xa0) || (c == 0xed && text[1] > 0x9f) || (c == 0xf0 && text[1] < 0x90) || (c == 0xf4 && text[1] > 0x8f)) {
+    return 0;
+  }
+  return length;
+}
+
+/* The code point of a valid sequence of at most three bytes. */
+static unsigned code_point(const unsigned char *at, size_t length) {
+  if (length == 1) return at[0];
+  if (length == 2) return (at[0] & 0x1fu) << 6 | (at[1] & 0x3fu);
+  return (at[0] & 0x0fu) << 12 | (at[1] & 0x3fu) << 6 | (at[2] & 0x3fu);
+}
+
+/* What JSON may hold as it is, and YAML may not or reads as the end of a line: a string of ours is the same one in both. */
+static bool is_not_printable(const unsigned char *at, size_t length) {
+  if (length != 2 && length != 3) return false;
+  const unsigned code = code_point(at, length);
+  return code < 0xa0 || code == 0x2028 || code == 0x2029 || code == 0xfeff || code >= 0xfffe;
+}
+
+void hark_json_append_string(hark_text *text, const char *value) { hark_json_append_bytes(text, value, strlen(value)); }
+
+void hark_json_append_bytes(hark_text *text, const char *value, size_t bytes) {
+  const unsigned char *at = (const unsigned char *)value, *const end = at + bytes;
+  hark_text_append_bytes(text, "\"", 1);
+  while (at < end) {
+    const size_t length = hark_json_sequence_length(at, (size_t)(end - at));
+    if (length == 0) {
+      hark_text_append_bytes(text, "\xef\xbf\xbd", 3);
+      at++;
+      continue;
+    }
+    if (*at == '"' || *at == '\\') {
+      hark_text_append(text, "\\%c", *at);
+    } else if (*at == '\n') {
+      hark_text_append_bytes(text, "\\n", 2);
+    } else if (*at == '\t') {
+      hark_text_append_bytes(text, "\\t", 2);
+    } else if (*at < 0x20 || *at == 0x7f || is_not_printable(at, length)) {
+      hark_text_append(text, "\\u%04x", code_point(at, length));
+    } else {
+      hark_text_append_bytes(text, (const char *)at, length);
+    }
+    at += length;
+  }
+  hark_text_append_bytes(text, "\"", 1);
+}
+
+void hark_json_append_number(hark_text *text, double value) {
+  char number[HARK_NUMBER_BYTES];
+  hark_text_append(text, "%s", isfinite(value) ? hark_number_print(value, number) : "null");
+}
