@@ -57,7 +57,12 @@ static hark_status append_item(hark_context *context, hark_options *options, har
 static hark_status add_problem(hark_context *context, hark_options *options, const hark_text *text) {
   HARK_TRY(text->status);
   const char *kept = "";
-  if (options->problems.count < PROBLEM_LIMIT) HARK_TRY(own_text(context, options, hark_text_get(text), text->length, &kept));
+  if (options->problems.count < PROBLEM_LIMIT) {
+    HARK_TRY(own_text(context, options, hark_text_get(text), text->length, &kept));
+    for (char *at = (char *)kept; *at != 0; at++) { /* one line, whatever a file is called */
+      if ((unsigned char)*at < 0x20 || *at == 0x7f) *at = '?';
+    }
+  }
   if (options->problems.count <= PROBLEM_LIMIT) {
     if (options->problems.count == PROBLEM_LIMIT) kept = "more problems of this kind are not shown";
     HARK_TRY(append_item(context, options, &options->problems, kept));

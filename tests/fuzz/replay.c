@@ -3,8 +3,8 @@
  *     replay_NAME PATH...        every file, and every file in a folder
  *
  * Each input is run as it is, then cut at every length (of long ones at CUTS lengths), and with CHANGES bytes changed one after the other at
- * places that depend on the input only. A failing input stops the program with what went wrong; its bytes are then in the file that
- * the message names. A run without any input fails. */
+ * places that depend on the input only. A failing input stops the program with what went wrong; its bytes are then in the file that the
+ * message names. A run without any input fails. */
 #include <dirent.h>
 #include <signal.h>
 #include <string.h>
@@ -26,20 +26,27 @@ static void run(const uint8_t *data, size_t size) {
   running = exact;
   running_bytes = size;
   (void)LLVMFuzzerTestOneInput(exact, size);
-  running_bytes = 0;
+  running = NULL;
   free(exact);
 }
 
-/* Keeps the input that stopped the program. */
-static void on_abort(int number) {
-  static const char name[] = "failing-input";
-  (void)number;
-  FILE *const file = fopen(name, "wb");
-  if (file == NULL || running == NULL) return;
+/* Keeps the input that stopped the program in PROGRAM-failing-input in the current folder. */
+static char failing_path[256];
+static void keep_input(void) {
+  FILE *const file = running != NULL ? fopen(failing_path, "wb") : NULL;
+  if (file == NULL) return;
   (void)fwrite(running, 1, running_bytes, file);
   fclose(file);
-  fprintf(stderr, "the input's %zu bytes are in %s\n", running_bytes, name);
+  fprintf(stderr, "the input's %zu bytes are in %s\n", running_bytes, failing_path);
 }
+
+static void on_abort(int number) {
+  (void)number;
+  keep_input();
+}
+
+/* Sanitizers end the program without a signal. */
+extern void __sanitizer_set_death_callback(void (*callback)(void)) __attribute__((weak));
 
 static void run_around(const uint8_t *data, size_t size) {
   fuzz_random random = fuzz_random_of(data, size);
@@ -95,7 +102,10 @@ static int run_path(const char *path) {
 
 int main(int count, char **words) {
   int files = 0;
+  const char *const slash = strrchr(words[0], '/');
+  snprintf(failing_path, sizeof failing_path, "%s-failing-input", slash != NULL ? slash + 1 : words[0]);
   signal(SIGABRT, on_abort);
+  if (__sanitizer_set_death_callback != NULL) __sanitizer_set_death_callback(keep_input);
   for (int i = 1; i < count; i++) files += run_path(words[i]);
   printf("%d files\n", files);
   return files > 0 ? 0 : 1;

@@ -153,8 +153,7 @@ static void make_json(void) {
       "{}",
       "[]",
       "[1, -2, 3.5, 1e-7, \"\\u00e9\\n\\\"\", true, false, null, {\"a\": [], \"b\": {}}]",
-      "{\n  \"format_version\": 1,\n  \"step\": 500,\n  \"loss_sum\": 1.25,\n  \"best_loss\": null,\n  \"corpus_checksum\": "
-      "\"0123456789abcdef\"\n}\n",
+      "{\n  \"format_version\": 1,\n  \"step\": 500,\n  \"loss_sum\": 1.25,\n  \"best_loss\": null,\n  \"bad_steps\": 0\n}\n",
       "{\"files\": [{\"name\": \"model.safetensors\", \"bytes\": 1, \"sha256\": \"00\"}]}\n",
       "{\"step\": 1, \"train/loss\": 4.5}\n{\"step\": 2, \"train/loss\": null}\n{\"step\": 3",
       "{\"a\": 1}\n\n{\"a\": 1}\n",
