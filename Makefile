@@ -5,7 +5,7 @@ BUILD ?= build
 CMAKE_FLAGS ?=
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: all build test demo bench bench-peers format check install install-dependencies clean help
+.PHONY: all build test demo bench bench-peers fuzz format check install install-dependencies clean help
 
 all: build
 
@@ -15,6 +15,7 @@ help:
 	@echo "make test                  installs what is missing, builds, runs the suite"
 	@echo "make bench                 the machine's peak and the attention cases of docs/performance.md"
 	@echo "make bench-peers           the same against PyTorch, in a virtual environment of its own"
+	@echo "make fuzz                  the readers of files with any bytes: SECONDS=60 a target, TARGETS=\"json config\" (clang)"
 	@echo "make format                formats the sources"
 	@echo "make check                 everything that the continuous check does (long)"
 	@echo "make install               installs to PREFIX (/usr/local)"
@@ -43,6 +44,14 @@ bench: build
 
 bench-peers: build
 	@sh bench/peers/run.sh $(BUILD)
+
+# Reads of files with any bytes; docs/testing.md.
+SECONDS ?= 60
+fuzz:
+	@cmake -G "Unix Makefiles" -S . -B $(BUILD)/fuzz -DCMAKE_C_COMPILER=clang -DHARK_BUILD_FUZZERS=ON -DHARK_BUILD_TESTS=OFF -DHARK_BUILD_EXAMPLES=OFF \
+	  -DHARK_WITH_ONEDNN=OFF -DHARK_WITH_OPENMP=OFF $(CMAKE_FLAGS)
+	@cmake --build $(BUILD)/fuzz --target fuzzers -j$(JOBS)
+	@sh scripts/fuzz.sh $(BUILD)/fuzz $(SECONDS) $(TARGETS)
 
 format:
 	@sh scripts/format.sh

@@ -5,9 +5,21 @@
 
 #include "core/core.h"
 
+/* Makes one line of the message, whatever names and texts of others stand in it: a byte that would end the line or steer a terminal becomes
+ * '?', and a character that was cut at the end goes. */
+static void make_line(char *message, int length) {
+  for (char *at = message; *at != 0; at++) {
+    if ((unsigned char)*at < 0x20 || *at == 0x7f) *at = '?';
+  }
+  if (length < HARK_MESSAGE_BYTES) return;
+  size_t end = HARK_MESSAGE_BYTES - 1;
+  while (end > 0 && ((unsigned char)message[end - 1] & 0xc0) == 0x80) end--;
+  if (end > 0 && (unsigned char)message[end - 1] >= 0xc0) message[end - 1] = 0;
+}
+
 /* The only place that keeps a message. */
 static void keep(hark_context *context, const char *format, va_list arguments) {
-  (void)vsnprintf(context->message, sizeof context->message, format, arguments);
+  make_line(context->message, vsnprintf(context->message, sizeof context->message, format, arguments));
 }
 
 hark_status hark_fail(hark_context *context, hark_status status, const char *format, ...) {
@@ -33,8 +45,10 @@ void hark_fail_prefix(hark_context *context, const char *format, ...) {
   va_start(arguments, format);
   const int used = vsnprintf(context->message, sizeof context->message, format, arguments);
   va_end(arguments);
+  int added = 0;
   if (used >= 0 && (size_t)used < sizeof context->message)
-    (void)snprintf(context->message + used, sizeof context->message - (size_t)used, "%s", rest);
+    added = snprintf(context->message + used, sizeof context->message - (size_t)used, "%s", rest);
+  make_line(context->message, used + added);
 }
 
 const char *hark_context_message(const hark_context *context) { return context != NULL ? context->message : ""; }
@@ -44,7 +58,8 @@ void hark_log(hark_context *context, hark_log_level level, const char *format, .
   char text[HARK_MESSAGE_BYTES];
   va_list arguments;
   va_start(arguments, format);
-  (void)vsnprintf(text, sizeof text, format, arguments);
+  const int length = vsnprintf(text, sizeof text, format, arguments);
   va_end(arguments);
+  make_line(text, length);
   context->logger(context->logger_user, level, text);
 }

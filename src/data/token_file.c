@@ -134,6 +134,9 @@ hark_status hark_token_file_write_index(hark_context *context, hark_writer *writ
   info->vocabulary_offset = (int64_t)writer->bytes;
   HARK_TRY(append_index(context, writer, info, vocabulary, vocabulary_bytes));
   unsigned char trailer[HARK_TOKEN_FILE_TRAILER_BYTES] = {0};
+  if ((int64_t)writer->bytes - info->documents_offset > HARK_TOKEN_FILE_INDEX_BYTES)
+    return hark_fail(context, HARK_TOO_LARGE, "%s: an index of more than %" PRId64 " bytes: too many text files", writer->path,
+                     HARK_TOKEN_FILE_INDEX_BYTES);
   info->file_bytes = (int64_t)writer->bytes + HARK_TOKEN_FILE_TRAILER_BYTES;
   visit_trailer(info, trailer, write_field);
   put(trailer + sizeof trailer - 8, hark_checksum_bytes(HARK_CHECKSUM_START, trailer, sizeof trailer - 8), 8);
@@ -143,7 +146,8 @@ hark_status hark_token_file_write_index(hark_context *context, hark_writer *writ
 /* Offsets follow from the counts, which must fit into the file: then no later sum overflows. */
 static bool is_consistent(const hark_token_file_info *info, uint64_t size) {
   int64_t at = HARK_TOKEN_FILE_HEADER_BYTES, documents = 0;
-  if (info->file_bytes < 0 || (uint64_t)info->file_bytes != size) return false;
+  if (info->file_bytes < 0 || (uint64_t)info->file_bytes != size || size > INT64_MAX / 8)
+    return false; /* the sums below stay under 4 sizes */
   if (info->vocabulary_size < HARK_TOKEN_RESERVED || info->vocabulary_size > INT32_MAX) return false;
   if (info->token_bytes != hark_token_bytes(info->vocabulary_size)) return false;
   for (int s = 0; s < HARK_SPLIT_COUNT; s++) {
@@ -203,6 +207,9 @@ hark_status hark_token_file_read_index(hark_context *context, int file, const ch
   *index_bytes = 0;
   HARK_TRY(read_trailer(context, file, path, size, info));
   const size_t bytes = (size_t)(info->file_bytes - HARK_TOKEN_FILE_TRAILER_BYTES - info->documents_offset);
+  if (bytes > (size_t)HARK_TOKEN_FILE_INDEX_BYTES)
+    return hark_fail(context, HARK_BAD_FILE, "%s: an index of %zu bytes, at most %" PRId64 " expected", path, bytes,
+                     HARK_TOKEN_FILE_INDEX_BYTES);
   HARK_TRY(hark_allocate(context, bytes, (void **)index));
   *index_bytes = bytes;
   hark_status status = hark_file_read_at(context, file, path, *index, bytes, (uint64_t)info->documents_offset);

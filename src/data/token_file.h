@@ -23,6 +23,7 @@
 #define HARK_TOKEN_FILE_HEADER_BYTES 16
 #define HARK_TOKEN_FILE_TRAILER_BYTES 256
 #define HARK_TOKEN_FILE_DOCUMENT_BYTES 40
+#define HARK_TOKEN_FILE_INDEX_BYTES ((int64_t)1 << 30) /* most bytes between tokens and trailer: they are read into memory */
 
 typedef struct hark_token_split {
   hark_text_counts counts;

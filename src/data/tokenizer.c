@@ -193,7 +193,8 @@ hark_status hark_tokenizer_print(hark_context *context, const hark_tokenizer *to
   *out = NULL;
   *bytes = 0;
   hark_text text = hark_text_empty(context);
-  hark_text_append(&text, "{\n \"format_version\": %d,\n \"kind\": \"%s\",\n \"reserved\": [", VOCABULARY_FORMAT_VERSION, tokenizer->kind->name);
+  hark_text_append(&text, "{\n \"format_version\": %d,\n \"kind\": \"%s\",\n \"reserved\": [", VOCABULARY_FORMAT_VERSION,
+                   tokenizer->kind->name);
   for (int i = 0; i < HARK_TOKEN_RESERVED; i++) {
     hark_text_append(&text, "%s\n  ", i > 0 ? "," : "");
     hark_json_append_string(&text, reserved_names[i]);

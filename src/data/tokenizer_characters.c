@@ -59,6 +59,15 @@ static hark_status characters_learn(hark_context *context, hark_tokenizer *token
   return HARK_OK;
 }
 
+/* The first marked code point from `code` on; HARK_CODE_POINTS when there is none. Words without a mark are passed over whole. */
+static uint32_t next_seen(const characters_state *state, uint32_t code) {
+  while (code < HARK_CODE_POINTS && !is_seen(state, code)) {
+    const bool rest_is_empty = state->seen[code / 64] >> (code % 64) == 0;
+    code = rest_is_empty ? (code / 64 + 1) * 64 : code + 1;
+  }
+  return code;
+}
+
 /* Gives the marked code points their tokens. */
 static hark_status characters_finish(hark_context *context, hark_tokenizer *tokenizer) {
   characters_state *state = tokenizer->state;
@@ -66,23 +75,19 @@ static hark_status characters_finish(hark_context *context, hark_tokenizer *toke
   char text[HARK_UTF8_MAX_BYTES];
   int32_t symbols = 0;
   size_t text_bytes = 0, pages = 1;
-  for (uint32_t page = 0; page < PAGES; page++) {
-    int32_t here = 0;
-    for (uint32_t code = page * PAGE_SIZE; code < (page + 1) * PAGE_SIZE; code++) {
-      if (!is_seen(state, code)) continue;
-      here++;
-      text_bytes += hark_utf8_encode(code, text);
-    }
-    symbols += here;
-    pages += here > 0;
+  uint32_t last_page = PAGES;
+  for (uint32_t code = next_seen(state, 0); code < HARK_CODE_POINTS; code = next_seen(state, code + 1)) {
+    symbols++;
+    text_bytes += hark_utf8_encode(code, text);
+    pages += code / PAGE_SIZE != last_page;
+    last_page = code / PAGE_SIZE;
   }
   if (symbols == 0) return hark_fail(context, HARK_BAD_FILE, "a vocabulary of characters needs text, and there is none");
   HARK_TRY(hark_tokenizer_reserve(context, tokenizer, symbols, text_bytes));
   HARK_TRY(hark_allocate_zero(context, pages * sizeof *state->page, (void **)&state->page));
   state->page_count = pages;
   size_t used = 1;
-  for (uint32_t code = 0; code < HARK_CODE_POINTS; code++) {
-    if (!is_seen(state, code)) continue;
+  for (uint32_t code = next_seen(state, 0); code < HARK_CODE_POINTS; code = next_seen(state, code + 1)) {
     uint16_t *page_of = &state->page_of[code / PAGE_SIZE];
     if (*page_of == 0) *page_of = (uint16_t)used++;
     state->page[*page_of][code % PAGE_SIZE] = tokenizer->size;

@@ -1,11 +1,12 @@
 /* json_tree.c - the strict reader of JSON.
  *
- * Two passes: the first counts values (one more than the commas and opening brackets outside of texts), so that the second needs one piece
- * of memory: the nodes, and behind them the texts, each unescaped and with a zero byte, which fits where its quotes were.
+ * Two passes: the first counts levels and values, so that the second needs no limits and one piece of memory: the nodes, and behind them the
+ * texts, each unescaped and with a zero byte, which fits where its quotes were.
  * Cost: O(length), and O(n log n) for the names of an object of n members.
  */
 #include "io/json_tree.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -156,7 +157,8 @@ static hark_status read_number(reader *r, hark_json_node *node) {
   r->at = end;
   node->kind = whole ? HARK_JSON_INTEGER : HARK_JSON_REAL;
   if (!whole)
-    return hark_number_read(r->text + begin, end - begin, &node->real) ? HARK_OK : fail_at(r, begin, "a number beyond what is computed with");
+    return hark_number_read(r->text + begin, end - begin, &node->real) ? HARK_OK
+                                                                       : fail_at(r, begin, "a number beyond what is computed with");
   return hark_number_read_whole(r->text + begin, end - begin, &node->integer) ? HARK_OK : fail_at(r, begin, "too big integer");
 }
 
@@ -206,7 +208,7 @@ static hark_status check_names(reader *r, const hark_json_node *object, size_t a
   return HARK_OK;
 }
 
-static hark_status read_value(reader *r, int depth, hark_json_node **out);
+static hark_status read_value(reader *r, hark_json_node **out);
 
 static hark_status read_name(reader *r, const char **name) {
   size_t bytes = 0;
@@ -218,7 +220,7 @@ static hark_status read_name(reader *r, const char **name) {
 }
 
 /* Behind the opening bracket. */
-static hark_status read_members(reader *r, int depth, hark_json_node *node, char close) {
+static hark_status read_members(reader *r, hark_json_node *node, char close) {
   const bool named = close == '}';
   const size_t begin = r->at - 1;
   const hark_json_node **link = &node->first;
@@ -231,7 +233,7 @@ static hark_status read_members(reader *r, int depth, hark_json_node *node, char
     hark_json_node *member = NULL;
     skip_blanks(r);
     if (named) HARK_TRY(read_name(r, &name));
-    HARK_TRY(read_value(r, depth, &member));
+    HARK_TRY(read_value(r, &member));
     member->name = name;
     *link = member;
     link = &member->next;
@@ -242,10 +244,9 @@ static hark_status read_members(reader *r, int depth, hark_json_node *node, char
   return named ? check_names(r, node, begin) : HARK_OK;
 }
 
-static hark_status read_value(reader *r, int depth, hark_json_node **out) {
+static hark_status read_value(reader *r, hark_json_node **out) {
   skip_blanks(r);
   if (r->at >= r->length) return fail(r, "");
-  if (depth > HARK_JSON_DEPTH) return fail(r, "nested too deeply");
   hark_json_node *node = &r->nodes[r->used++];
   *out = node;
   *node = (hark_json_node){.kind = HARK_JSON_NULL};
@@ -258,36 +259,58 @@ static hark_status read_value(reader *r, int depth, hark_json_node **out) {
   if (c != '{' && c != '[') return read_word(r, node);
   r->at++;
   node->kind = c == '{' ? HARK_JSON_OBJECT : HARK_JSON_LIST;
-  return read_members(r, depth + 1, node, c == '{' ? '}' : ']');
+  return read_members(r, node, c == '{' ? '}' : ']');
 }
 
-/* An upper bound of the values in a document, which may be anything. */
-static size_t count_values(const char *text, size_t length) {
-  size_t count = 1;
-  bool inside = false;
+/* Counted are '[', '{' and ',': each value but the first stands behind one of its own. */
+hark_json_fit hark_json_scan(const char *text, size_t length, const hark_json_limits *limits, size_t *at, int64_t *values) {
+  bool allowed[UCHAR_MAX + 1];
+  for (int c = 0; c <= UCHAR_MAX; c++) allowed[c] = limits->alphabet == NULL || (c != 0 && strchr(limits->alphabet, c) != NULL);
+  int depth = 0;
+  int64_t count = 1;
+  bool inside = false; /* of a text */
   for (size_t i = 0; i < length; i++) {
+    const char c = text[i];
+    *at = i;
     if (inside) {
-      if (text[i] == '\\') i++;
-      else inside = text[i] != '"';
+      if (c == '\\') i++;
+      inside = c != '"';
       continue;
     }
-    inside = text[i] == '"';
-    count += text[i] == ',' || text[i] == '{' || text[i] == '[';
+    inside = c == '"';
+    const bool opens = c == '{' || c == '[';
+    if (!allowed[(unsigned char)c]) return HARK_JSON_ODD_BYTE;
+    if (opens && ++depth > limits->depth) return HARK_JSON_TOO_DEEP;
+    if (c == '}' || c == ']') depth--;
+    if ((opens || c == ',') && ++count > limits->values) return HARK_JSON_TOO_MANY;
   }
-  return count;
+  if (values != NULL) *values = count;
+  return HARK_JSON_FITS;
 }
 
 hark_status hark_json_tree_read(hark_context *context, const char *text, size_t length, hark_json_fault *fault, hark_json_tree *out) {
+  static const hark_json_limits limits = {.depth = HARK_JSON_DEPTH, .values = HARK_JSON_VALUES};
   *out = (hark_json_tree){0};
-  size_t bytes = 0;
-  const size_t count = count_values(text, length);
+  size_t bytes = 0, at = 0;
+  int64_t values = 0;
+  const hark_json_fit fit = hark_json_scan(text, length, &limits, &at, &values);
+  if (fit != HARK_JSON_FITS) {
+    *fault = (hark_json_fault){.at = at, .what = fit == HARK_JSON_TOO_DEEP ? "nested too deeply" : "too many values"};
+    return HARK_BAD_FILE;
+  }
+  const size_t count = (size_t)values;
   HARK_TRY(hark_size_multiply(context, count, sizeof(hark_json_node), &bytes));
   HARK_TRY(hark_size_add(context, bytes, length, &bytes));
   void *memory = NULL;
   HARK_TRY(hark_allocate(context, bytes, &memory));
-  reader r = {.context = context, .text = text, .length = length, .nodes = memory, .pool = (char *)memory + count * sizeof(hark_json_node), .fault = fault};
+  reader r = {.context = context,
+              .text = text,
+              .length = length,
+              .nodes = memory,
+              .pool = (char *)memory + count * sizeof(hark_json_node),
+              .fault = fault};
   hark_json_node *root = NULL;
-  hark_status status = read_value(&r, 0, &root);
+  hark_status status = read_value(&r, &root);
   skip_blanks(&r);
   if (status == HARK_OK && r.at < r.length) status = fail(&r, "expected the end of file behind the document");
   *out = (hark_json_tree){.root = root, .memory = memory, .memory_bytes = bytes};
@@ -295,17 +318,22 @@ hark_status hark_json_tree_read(hark_context *context, const char *text, size_t 
   return status;
 }
 
+void hark_json_place(const char *text, size_t at, size_t *line, size_t *column) {
+  *line = *column = 1;
+  for (size_t i = 0; i < at; i++) {
+    ++*column;
+    if (text[i] != '\n') continue;
+    ++*line;
+    *column = 1;
+  }
+}
+
 hark_status hark_json_tree_parse(hark_context *context, const char *name, const char *text, size_t length, hark_json_tree *out) {
   hark_json_fault fault;
   const hark_status status = hark_json_tree_read(context, text, length, &fault, out);
   if (status != HARK_BAD_FILE) return status;
-  size_t line = 1, column = 1;
-  for (size_t i = 0; i < fault.at && i < length; i++) {
-    column++;
-    if (text[i] != '\n') continue;
-    line++;
-    column = 1;
-  }
+  size_t line, column;
+  hark_json_place(text, fault.at, &line, &column);
   return hark_fail(context, HARK_BAD_FILE, "%s%sline %zu, column %zu: %s", name != NULL ? name : "", name != NULL ? ": " : "", line, column,
                    fault.what);
 }

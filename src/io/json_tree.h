@@ -2,7 +2,7 @@
  *
  * The tree is one piece of memory through the context: some 50 bytes a value and the length of the text. Refused are: what is not UTF-8,
  * a name twice in an object or with a zero byte, whole numbers beyond 64 bits and numbers beyond a double, nesting deeper than
- * HARK_JSON_DEPTH, anything behind the document.
+ * HARK_JSON_DEPTH, more values than HARK_JSON_VALUES, anything behind the document.
  */
 #ifndef HARK_IO_JSON_TREE_H
 #define HARK_IO_JSON_TREE_H
@@ -10,6 +10,20 @@
 #include "core/core.h"
 
 #define HARK_JSON_DEPTH 32
+#define HARK_JSON_VALUES 2000000 /* in a document; every character there is, as a vocabulary, are 1,112,064 */
+
+/* What a document may hold at most. One pass over its bytes says so before anything is built, so that memory stays in proportion to what is
+ * expected, however the text is nested. */
+typedef struct hark_json_limits {
+  int depth;            /* lists and objects in each other */
+  int64_t values;       /* those inside of others counted too; names are not */
+  const char *alphabet; /* bytes that may stand outside of texts; NULL: any */
+} hark_json_limits;
+
+typedef enum hark_json_fit { HARK_JSON_FITS, HARK_JSON_TOO_DEEP, HARK_JSON_TOO_MANY, HARK_JSON_ODD_BYTE } hark_json_fit;
+
+/* Scans any bytes. *at is where a limit was passed; *values (may be NULL), when all fits, an upper bound of the values. */
+hark_json_fit hark_json_scan(const char *text, size_t length, const hark_json_limits *limits, size_t *at, int64_t *values);
 
 typedef enum hark_json_kind {
   HARK_JSON_NULL,
@@ -46,6 +60,9 @@ typedef struct hark_json_tree {
   void *memory;
   size_t memory_bytes;
 } hark_json_tree;
+
+/* Line and column of a byte of a text, both from 1; the column counts bytes. */
+void hark_json_place(const char *text, size_t at, size_t *line, size_t *column);
 
 /* What is wrong with a document, and where. */
 typedef struct hark_json_fault {

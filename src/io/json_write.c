@@ -20,6 +20,20 @@ size_t hark_json_sequence_length(const unsigned char *text, size_t left) {
   return length;
 }
 
+/* The code point of a valid sequence of at most three bytes. */
+static unsigned code_point(const unsigned char *at, size_t length) {
+  if (length == 1) return at[0];
+  if (length == 2) return (at[0] & 0x1fu) << 6 | (at[1] & 0x3fu);
+  return (at[0] & 0x0fu) << 12 | (at[1] & 0x3fu) << 6 | (at[2] & 0x3fu);
+}
+
+/* What JSON may hold as it is, and YAML may not or reads as the end of a line: a string of ours is the same one in both. */
+static bool is_not_printable(const unsigned char *at, size_t length) {
+  if (length != 2 && length != 3) return false;
+  const unsigned code = code_point(at, length);
+  return code < 0xa0 || code == 0x2028 || code == 0x2029 || code == 0xfeff || code >= 0xfffe;
+}
+
 void hark_json_append_string(hark_text *text, const char *value) { hark_json_append_bytes(text, value, strlen(value)); }
 
 void hark_json_append_bytes(hark_text *text, const char *value, size_t bytes) {
@@ -38,8 +52,8 @@ void hark_json_append_bytes(hark_text *text, const char *value, size_t bytes) {
       hark_text_append_bytes(text, "\\n", 2);
     } else if (*at == '\t') {
       hark_text_append_bytes(text, "\\t", 2);
-    } else if (*at < 0x20 || *at == 0x7f) {
-      hark_text_append(text, "\\u%04x", *at);
+    } else if (*at < 0x20 || *at == 0x7f || is_not_printable(at, length)) {
+      hark_text_append(text, "\\u%04x", code_point(at, length));
     } else {
       hark_text_append_bytes(text, (const char *)at, length);
     }

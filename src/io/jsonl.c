@@ -152,12 +152,8 @@ hark_status hark_jsonl_truncate(hark_context *context, const char *path, uint64_
 
 static hark_status take_line(hark_context *context, const char *path, const char *text, size_t length, int64_t number,
                              hark_jsonl_visitor *visit, void *user) {
-  json_error_t error;
-  json_t *const object = json_loadb(text, length, JSON_REJECT_DUPLICATES, &error);
-  if (object == NULL) {
-    const bool memory = json_error_code(&error) == json_error_out_of_memory;
-    return hark_fail(context, memory ? HARK_OUT_OF_MEMORY : HARK_BAD_FILE, "%s:%" PRId64 ": %s", path, number, error.text);
-  }
+  json_t *object;
+  HARK_TRY(hark_json_parse_line(context, path, number, text, length, &object));
   hark_status status = HARK_OK;
   if (!json_is_object(object)) {
     status = hark_fail(context, HARK_BAD_FILE, "%s:%" PRId64 ": expected one JSON object a line", path, number);

@@ -14,7 +14,6 @@
 #include "io/options_set.h"
 #include "io/yaml.h"
 
-#define SHOWN_BYTES 80   /* of a value in a problem */
 #define PROBLEM_LIMIT 50 /* more are counted, not kept */
 
 /* ---- memory of the set ---- */
@@ -58,7 +57,12 @@ static hark_status append_item(hark_context *context, hark_options *options, har
 static hark_status add_problem(hark_context *context, hark_options *options, const hark_text *text) {
   HARK_TRY(text->status);
   const char *kept = "";
-  if (options->problems.count < PROBLEM_LIMIT) HARK_TRY(own_text(context, options, hark_text_get(text), text->length, &kept));
+  if (options->problems.count < PROBLEM_LIMIT) {
+    HARK_TRY(own_text(context, options, hark_text_get(text), text->length, &kept));
+    for (char *at = (char *)kept; *at != 0; at++) { /* one line, whatever a file is called */
+      if ((unsigned char)*at < 0x20 || *at == 0x7f) *at = '?';
+    }
+  }
   if (options->problems.count <= PROBLEM_LIMIT) {
     if (options->problems.count == PROBLEM_LIMIT) kept = "more problems of this kind are not shown";
     HARK_TRY(append_item(context, options, &options->problems, kept));
@@ -78,18 +82,6 @@ static hark_status problem(hark_context *context, hark_options *options, const c
   const hark_status status = add_problem(context, options, &text);
   hark_text_free(&text);
   return status;
-}
-
-/* A value as it may be shown on one line. */
-static void shown(const char *value, char out[SHOWN_BYTES + 4]) {
-  size_t length = strlen(value);
-  const bool cut = length > SHOWN_BYTES;
-  if (cut) {
-    length = SHOWN_BYTES;
-    while (length > 0 && ((unsigned char)value[length] & 0xc0) == 0x80) length--; /* not within a character */
-  }
-  for (size_t i = 0; i < length; i++) out[i] = (unsigned char)value[i] < 0x20 || value[i] == 0x7f ? '?' : value[i];
-  memcpy(out + length, cut ? "..." : "", cut ? 4 : 1);
 }
 
 int hark_options_problem_count(const hark_options *options) { return (int)options->problems.count; }
@@ -132,8 +124,8 @@ hark_status hark_options_complain(hark_context *context, hark_options *options, 
 /* ---- values ---- */
 
 static hark_status bad_value(hark_context *context, hark_options *options, hark_option_entry *entry, const char *value, const char *where) {
-  char word[SHOWN_BYTES + 4];
-  shown(value, word);
+  char word[HARK_SHOWN_BYTES];
+  hark_text_shown(value, word);
   entry->bad = true;
   hark_text text = hark_text_empty(context);
   hark_text_append(&text, "%s: ", where);
@@ -182,7 +174,9 @@ static hark_status take_value(hark_context *context, hark_options *options, hark
       break;
     }
   }
-  if (source > HARK_SOURCE_DEFAULT) HARK_TRY(own_text(context, options, where, strlen(where), &entry->where));
+  /* A list's place is that of its first item: a place for each would be far more text than the items. */
+  const bool placed = option->type == HARK_OPTION_LIST && !afresh && source == entry->source && entry->where != NULL;
+  if (source > HARK_SOURCE_DEFAULT && !placed) HARK_TRY(own_text(context, options, where, strlen(where), &entry->where));
   entry->source = source;
   return HARK_OK;
 }
@@ -283,10 +277,10 @@ static bool find_near(const hark_options *options, const char *word, bool flag, 
 }
 
 static hark_status unknown_word(hark_context *context, hark_options *options, const char *where, const char *word, bool flag) {
-  char plain[HARK_OPTION_WORD_BYTES], text[SHOWN_BYTES + 4];
+  char plain[HARK_OPTION_WORD_BYTES], text[HARK_SHOWN_BYTES];
   const size_t used = flag ? strcspn(word, "=") : strlen(word);
   snprintf(plain, sizeof plain, "%.*s", (int)used, word);
-  shown(plain, text);
+  hark_text_shown(plain, text);
   const char *const what = flag ? "unknown flag" : "unknown key";
   const char *const stem = flag ? word + strspn(word, "-") : word;
   char near[HARK_OPTION_WORD_BYTES];

@@ -24,10 +24,10 @@
 
 #define LENGTH_BYTES 8
 #define HEADER_DEPTH 3                       /* names, fields, extents */
-#define TENSOR_ITEMS (3 + HARK_MAX_RANK + 2) /* commas of one tensor at most: fields, extents, offsets */
+#define TENSOR_ITEMS (6 + HARK_MAX_RANK + 2) /* of one tensor (object, fields, extents, offsets) and one entry of metadata at most */
 #define METADATA_KEY "__metadata__"
-#define SHOWN_BYTES 64                /* of a name in a message */
-#define STAGE_BYTES ((size_t)1 << 22) /* of a copy on the way into a backend's memory */
+#define SHOWN_BYTES (HARK_SHOWN_BYTES - 4) /* of a name in a message */
+#define STAGE_BYTES ((size_t)1 << 22)      /* of a copy on the way into a backend's memory */
 
 typedef struct stored_type {
   const char *name;
@@ -75,14 +75,7 @@ static hark_status bad(hark_context *context, const char *path, const char *form
   return hark_fail(context, HARK_BAD_FILE, "%.200s: %s", path, line);
 }
 
-/* A name from a file as it may stand in a message: one line, not too long. */
-static const char *shown(const char *name, char out[SHOWN_BYTES + 4]) {
-  const size_t length = strlen(name);
-  size_t used = 0;
-  for (; used < length && used < SHOWN_BYTES; used++) out[used] = (unsigned char)name[used] < 0x20 || name[used] == 0x7f ? '?' : name[used];
-  memcpy(out + used, used < length ? "..." : "", used < length ? 4 : 1);
-  return out;
-}
+static const char *shown(const char *name, char out[SHOWN_BYTES + 4]) { return hark_text_shown(name, out); }
 
 /* ---- header ---- */
 
@@ -93,35 +86,22 @@ static hark_status read_bytes(hark_context *context, const hark_safetensors *fil
   return HARK_OK;
 }
 
-/* One pass over the header's bytes, outside strings: only what the format needs may occur, so deep, long or odd JSON never gets to the
+/* The header's first and last bytes, and one pass over all: only what the format needs may occur, so deep, long or odd JSON never gets to the
  * parser. */
 static hark_status scan_header(hark_context *context, const char *path, const char *header, size_t length) {
-  const int64_t item_limit = (int64_t)HARK_SAFETENSORS_TENSORS * TENSOR_ITEMS;
-  int depth = 0;
-  int64_t items = 0;
-  bool text = false;
+  static const hark_json_limits limits = {
+      .depth = HEADER_DEPTH, .values = (int64_t)HARK_SAFETENSORS_TENSORS * TENSOR_ITEMS, .alphabet = "{}[]:,\"0123456789 \t\r\n"};
   if (header[0] != '{') return bad(context, path, "byte %d: the header does not begin with '{'", LENGTH_BYTES);
-  size_t end = length;
+  size_t end = length, at = 0;
   while (header[end - 1] == ' ') end--;
   if (header[end - 1] != '}') return bad(context, path, "byte %zu: the header does not end with '}' and blanks", LENGTH_BYTES + end - 1);
-  for (size_t i = 0; i < end; i++) {
-    const char c = header[i];
-    if (text) {
-      if (c == '\\') i++;
-      text = c != '"';
-      continue;
-    }
-    text = c == '"';
-    if (c == '{' || c == '[') depth++;
-    if (c == '}' || c == ']') depth--;
-    if (c == ',') items++;
-    if (depth > HEADER_DEPTH) return bad(context, path, "byte %zu: nested deeper than %d", LENGTH_BYTES + i, HEADER_DEPTH);
-    if (items > item_limit) return bad(context, path, "byte %zu: more than %" PRId64 " items", LENGTH_BYTES + i, item_limit);
-    if (c == 0 || strchr("{}[]:,\"0123456789 \t\r\n", c) == NULL) {
-      return bad(context, path, "byte %zu: only objects, lists, texts and whole numbers from 0 can stand in a header", LENGTH_BYTES + i);
-    }
+  switch (hark_json_scan(header, end, &limits, &at, NULL)) {
+    case HARK_JSON_FITS: return HARK_OK;
+    case HARK_JSON_TOO_DEEP: return bad(context, path, "byte %zu: nested deeper than %d", LENGTH_BYTES + at, HEADER_DEPTH);
+    case HARK_JSON_TOO_MANY: return bad(context, path, "byte %zu: more than %" PRId64 " items", LENGTH_BYTES + at, limits.values);
+    case HARK_JSON_ODD_BYTE: break;
   }
-  return HARK_OK;
+  return bad(context, path, "byte %zu: only objects, lists, texts and whole numbers from 0 can stand in a header", LENGTH_BYTES + at);
 }
 
 /* Reads and parses the header; *data_begin is the offset behind it. */
@@ -155,7 +135,8 @@ static hark_status read_header(hark_context *context, const hark_safetensors *fi
 
 /* ---- one tensor ---- */
 
-static hark_status read_type(hark_context *context, const char *path, const char *name, const hark_json_node *value, const stored_type **out) {
+static hark_status read_type(hark_context *context, const char *path, const char *name, const hark_json_node *value,
+                             const stored_type **out) {
   char text[SHOWN_BYTES + 4], word[SHOWN_BYTES + 4];
   const char *const given = hark_json_text(value);
   if (given == NULL) return bad(context, path, "tensor \"%s\": dtype missing or no text", shown(name, text));
@@ -168,7 +149,8 @@ static hark_status read_type(hark_context *context, const char *path, const char
   return bad(context, path, "tensor \"%s\": unknown dtype \"%s\"", shown(name, text), shown(given, word));
 }
 
-/* shape, and bytes = product of the extents times the element; each product is checked. */
+/* shape, and bytes = product of the extents times the element. The product of the extents that are not 0 must not overflow, as with the
+ * strides of a tensor in memory. */
 static hark_status read_shape(hark_context *context, const char *path, const hark_json_node *value, const stored_type *type,
                               hark_stored_tensor *t) {
   char text[SHOWN_BYTES + 4];
@@ -177,6 +159,7 @@ static hark_status read_shape(hark_context *context, const char *path, const har
   if (rank > HARK_MAX_RANK)
     return bad(context, path, "tensor \"%s\": rank %" PRId64 ", at most %d expected", shown(t->name, text), rank, HARK_MAX_RANK);
   uint64_t bits = type->bits;
+  bool empty = false;
   t->rank = (int)rank;
   const hark_json_node *extent = value->first;
   for (int i = 0; i < t->rank; i++, extent = extent->next) {
@@ -187,15 +170,17 @@ static hark_status read_shape(hark_context *context, const char *path, const har
     if (t->shape[i] > 0 && bits > (uint64_t)INT64_MAX / (uint64_t)t->shape[i]) {
       return bad(context, path, "tensor \"%s\": the product of its extents overflows", shown(t->name, text));
     }
-    bits *= (uint64_t)t->shape[i];
+    empty = empty || t->shape[i] == 0;
+    bits *= (uint64_t)hark_max(t->shape[i], 1);
   }
+  if (empty) bits = 0;
   if (bits % 8 != 0) return bad(context, path, "tensor \"%s\": its %" PRIu64 " bits are no whole bytes", shown(t->name, text), bits);
   t->bytes = bits / 8;
   return HARK_OK;
 }
 
-static hark_status read_offsets(hark_context *context, const char *path, const hark_json_node *value, uint64_t data_begin, uint64_t data_bytes,
-                                hark_stored_tensor *t) {
+static hark_status read_offsets(hark_context *context, const char *path, const hark_json_node *value, uint64_t data_begin,
+                                uint64_t data_bytes, hark_stored_tensor *t) {
   char text[SHOWN_BYTES + 4];
   const bool pair = hark_json_is(value, HARK_JSON_LIST) && value->count == 2;
   if (!pair || value->first->kind != HARK_JSON_INTEGER || value->first->next->kind != HARK_JSON_INTEGER) {
@@ -214,8 +199,8 @@ static hark_status read_offsets(hark_context *context, const char *path, const h
   return HARK_OK;
 }
 
-static hark_status read_entry(hark_context *context, const char *path, const hark_json_node *entry, uint64_t data_begin, uint64_t data_bytes,
-                              hark_stored_tensor *t) {
+static hark_status read_entry(hark_context *context, const char *path, const hark_json_node *entry, uint64_t data_begin,
+                              uint64_t data_bytes, hark_stored_tensor *t) {
   static const char *const fields[] = {"dtype", "shape", "data_offsets"};
   char text[SHOWN_BYTES + 4], word[SHOWN_BYTES + 4];
   if (entry->kind != HARK_JSON_OBJECT) return bad(context, path, "tensor \"%s\": no object", shown(t->name, text));

@@ -28,7 +28,8 @@ static int by_key(const void *a, const void *b) {
 }
 
 static hark_status bad(hark_context *context, const char *path, const char *name, const char *what) {
-  return hark_fail(context, HARK_INVALID_ARGUMENT, "%s: \"%.64s\": %s", path, name, what);
+  char text[HARK_SHOWN_BYTES];
+  return hark_fail(context, HARK_INVALID_ARGUMENT, "%s: \"%s\": %s", path, hark_text_shown(name, text), what);
 }
 
 /* A text that JSON can hold unchanged: valid UTF-8. */

@@ -67,3 +67,16 @@ void hark_text_free(hark_text *text) {
   if (text->data != NULL) hark_release(text->context, text->data, text->capacity);
   *text = hark_text_empty(text->context);
 }
+
+const char *hark_text_shown(const char *text, char out[HARK_SHOWN_BYTES]) {
+  const size_t room = HARK_SHOWN_BYTES - sizeof "...";
+  size_t length = strlen(text);
+  const bool cut = length > room;
+  if (cut) {
+    length = room;
+    while (length > 0 && ((unsigned char)text[length] & 0xc0) == 0x80) length--;
+  }
+  for (size_t i = 0; i < length; i++) out[i] = (unsigned char)text[i] < 0x20 || text[i] == 0x7f ? '?' : text[i];
+  memcpy(out + length, cut ? "..." : "", cut ? 4 : 1);
+  return out;
+}

@@ -24,4 +24,9 @@ void hark_text_resize(hark_text *text, size_t length);
 const char *hark_text_get(const hark_text *text);
 void hark_text_free(hark_text *text);
 
+/* A text from outside as it may stand in a message: control characters become '?', and what is too long is cut between two characters and
+ * ends with "...". Returns out. */
+#define HARK_SHOWN_BYTES 84
+const char *hark_text_shown(const char *text, char out[HARK_SHOWN_BYTES]);
+
 #endif

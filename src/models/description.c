@@ -10,7 +10,6 @@
 #include "io/number.h"
 
 #define KEY_BYTES 64
-#define SHOWN_BYTES 68
 
 typedef enum field_type { FIELD_WHOLE, FIELD_REAL, FIELD_BOOLEAN, FIELD_WORD } field_type;
 
@@ -130,15 +129,6 @@ typedef struct description_reader {
   bool seen[FIELDS], type_seen;
 } description_reader;
 
-/* A text from a file as it may stand in a message: one line, not too long. */
-static const char *shown(const char *text, char out[SHOWN_BYTES]) {
-  size_t length = 0;
-  for (; text[length] != '\0' && length + 1 < SHOWN_BYTES; length++)
-    out[length] = (unsigned char)text[length] < 0x20 || text[length] == 0x7f ? '?' : text[length];
-  out[length] = '\0';
-  return out;
-}
-
 static hark_status read_number(const description_reader *r, const field *f, const hark_json_node *node) {
   const bool whole = node->kind == HARK_JSON_INTEGER;
   if (!whole && (f->type == FIELD_WHOLE || node->kind != HARK_JSON_REAL))
@@ -171,19 +161,19 @@ static hark_status read_word(const description_reader *r, const field *f, const 
     }
     if (word[length] == '\0') break;
   }
-  char text[SHOWN_BYTES];
+  char text[HARK_SHOWN_BYTES];
   return hark_fail(r->context, HARK_BAD_FILE, "%s: model.%s is \"%s\", expected one of %s", r->name, f->key,
-                   shown(given != NULL ? given : "?", text), f->words);
+                   hark_text_shown(given != NULL ? given : "?", text), f->words);
 }
 
 static hark_status read_field(description_reader *r, const char *key, const hark_json_node *node) {
-  char text[SHOWN_BYTES];
+  char text[HARK_SHOWN_BYTES];
   if (strcmp(key, TYPE_KEY) == 0) {
     const char *type = hark_json_text(node);
     r->type_seen = true;
     if (type != NULL && strcmp(type, TYPE_WORD) == 0) return HARK_OK;
     return hark_fail(r->context, HARK_BAD_FILE, "%s: model.type is \"%s\", expected %s", r->name,
-                     shown(type != NULL ? type : "?", text), TYPE_WORD);
+                     hark_text_shown(type != NULL ? type : "?", text), TYPE_WORD);
   }
   for (size_t i = 0; i < FIELDS; i++) {
     const field *f = &fields[i];
@@ -199,16 +189,16 @@ static hark_status read_field(description_reader *r, const char *key, const hark
   }
   for (size_t i = 0; i < sizeof training_keys / sizeof *training_keys; i++)
     if (strcmp(training_keys[i], key) == 0) return HARK_OK;
-  return hark_fail(r->context, HARK_BAD_FILE, "%s: there is no key model.%s", r->name, shown(key, text));
+  return hark_fail(r->context, HARK_BAD_FILE, "%s: there is no key model.%s", r->name, hark_text_shown(key, text));
 }
 
 /* The members of an object; `section` is "" or "rotary". */
 static hark_status read_section(description_reader *r, const char *section, const hark_json_node *object) {
   for (const hark_json_node *member = object->first; member != NULL; member = member->next) {
-    char key[KEY_BYTES], text[SHOWN_BYTES];
+    char key[KEY_BYTES], text[HARK_SHOWN_BYTES];
     const int length = snprintf(key, sizeof key, "%s%s%s", section, section[0] != '\0' ? "." : "", member->name);
     if (length < 0 || (size_t)length >= sizeof key)
-      return hark_fail(r->context, HARK_BAD_FILE, "%s: there is no key model.%s...", r->name, shown(key, text));
+      return hark_fail(r->context, HARK_BAD_FILE, "%s: there is no key model.%s...", r->name, hark_text_shown(key, text));
     if (member->kind == HARK_JSON_OBJECT && section[0] == '\0')
       HARK_TRY(read_section(r, key, member));
     else

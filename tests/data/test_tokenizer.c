@@ -297,6 +297,12 @@ static void vocabularies_are_read_strictly(void **state) {
       {"{\"format_version\":1,\"kind\":\"characters\",\"kind\":\"characters\"," RESERVED
        ",\"size\":7,\"checksum\":\"%s\",\"symbols\":[\"a\",\"b\"]}",
        "duplicate"},
+      {"{\"format_version\":1,\"kind\":\"characters\\u0000\"," RESERVED ",\"size\":7,\"checksum\":\"%s\",\"symbols\":[\"a\",\"b\"]}",
+       "\"kind\" is missing"},
+      {"{\"format_version\":1,\"kind\":\"characters\"," RESERVED ",\"size\":7,\"checksum\":\"%s\\u0000\",\"symbols\":[\"a\",\"b\"]}",
+       "\"checksum\" is missing"},
+      {"{\"format_version\":1,\"kind\":\"characters\"," RESERVED ",\"size\":7,\"checksum\":\"%s\",\"symbols\":[\"a\",[\"b\"]]}",
+       "one character"},
       {"[\"%s\"]", "not a JSON object"},
       {"{\"format_version\":1,\"kind\":\"characters\"," RESERVED ",\"size\":7,\"checksum\":\"%s\",\"symbols\":[\"a\",\"b\"]}x",
        "end of file"},
@@ -312,6 +318,20 @@ static void vocabularies_are_read_strictly(void **state) {
   hark_tokenizer_destroy(context, &parsed);
   for (size_t part = 0; part + 1 < bytes; part++) /* the last byte may be white space */
     if (hark_tokenizer_parse(context, whole, part, &parsed) != HARK_BAD_FILE || parsed != NULL) fail_msg("first %zu bytes", part);
+  int refused = 0;
+  for (size_t at = 0; at < bytes; at++) { /* every value of every byte: refused, or the same vocabulary in other words */
+    const char kept = whole[at];
+    for (int value = 0; value < 256; value++) {
+      whole[at] = (char)value;
+      const hark_status status = hark_tokenizer_parse(context, whole, bytes, &parsed);
+      if (status != HARK_OK && status != HARK_BAD_FILE) fail_msg("byte %zu as %d: %s", at, value, hark_status_name(status));
+      if (status == HARK_OK && hark_tokenizer_checksum(parsed) != hark_tokenizer_checksum(tokenizer)) fail_msg("byte %zu as %d", at, value);
+      refused += status != HARK_OK;
+      hark_tokenizer_destroy(context, &parsed);
+    }
+    whole[at] = kept;
+  }
+  assert_true(refused > 10000);
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
     const int length = snprintf(text, sizeof text, cases[i].format, checksum);
     assert_true(length > 0 && (size_t)length < sizeof text);

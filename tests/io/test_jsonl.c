@@ -142,7 +142,7 @@ static void malformed_lines_are_named(void **state) {
   for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
     sums s = {0};
     assert_failure(context, hark_jsonl_read(context, test_file_write_text(folder, "m.jsonl", bad[i]), add_line, &s), HARK_BAD_FILE,
-                   "m.jsonl:2: ");
+                   "m.jsonl:2:");
     assert_int_equal(s.lines, 1);
   }
   hark_text text = hark_text_empty(context);

@@ -144,6 +144,30 @@ static void a_list_in_a_file_may_be_one_text(void **state) {
   assert_string_equal(v.paths.items[4], "e");
 }
 
+/* Some 50 bytes an item, however long the path of the file is. */
+static void a_long_list_costs_what_it_holds(void **state) {
+  (void)state;
+  enum { ITEMS = 20000 };
+  hark_text text = hark_text_empty(context);
+  hark_text_append(&text, "data:\n  paths:\n");
+  for (int i = 0; i < ITEMS; i++) hark_text_append(&text, "  - a\n");
+  assert_fine(context, text.status);
+  const size_t before = hark_context_memory(context).live_bytes;
+  yaml(hark_text_get(&text));
+  assert_int_equal(v.paths.count, ITEMS);
+  assert_true(hark_context_memory(context).live_bytes - before < (size_t)64 * ITEMS);
+  assert_non_null(strstr(hark_options_where(options, "data.paths"), "c.yaml:2"));
+  hark_text_free(&text);
+}
+
+/* A problem is one line, whatever the file is called. */
+static void odd_names_of_files_stay_on_one_line(void **state) {
+  (void)state;
+  const char *const path = test_file_write_text(folder, "c\n\x1b.yaml", "model.cuont: 1\n");
+  assert_fine(context, hark_options_read_yaml(context, options, path, HARK_SOURCE_FILE));
+  expect_problem("c??.yaml:1: model.cuont: unknown key; did you mean model.count?");
+}
+
 static void all_problems_are_told_at_once(void **state) {
   (void)state;
   static const char *const parts[] = {"--count: \"11\" given, expected a whole number in [1, 10]",
@@ -352,6 +376,8 @@ int main(void) {
       TEST(defaults_are_set),
       TEST(flags_have_all_their_forms),
       TEST(the_command_line_wins_over_files_whatever_comes_first),
+      TEST(a_long_list_costs_what_it_holds),
+      TEST(odd_names_of_files_stay_on_one_line),
       TEST(a_list_in_a_file_may_be_one_text),
       TEST(all_problems_are_told_at_once),
       TEST(a_value_that_is_overridden_is_checked_too),

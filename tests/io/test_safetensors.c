@@ -83,6 +83,7 @@ static void the_rules_are_kept(void **state) {
   refuse("{" F32("a", "[1]", 0, 4) "," F32("a", "[1]", 4, 8) "}", 8, "duplicate");
   refuse("{" F32("a", "[1]", 0, 4) "," F32("\\u0061", "[1]", 4, 8) "}", 8, "duplicate");
   refuse("{" F32("", "[1]", 0, 4) "}", 4, "empty name");
+  refuse("{" F32("a\\n\\u001b[31m", "[2]", 0, 4) "}", 4, "tensor \"a??[31m\"");
   /* fields */
   refuse("{\"a\":1}", 0, "\"a\": no object");
   refuse("{\"a\":[]}", 0, "\"a\": no object");
@@ -115,6 +116,7 @@ static void the_rules_are_kept(void **state) {
   refuse("{" F32("a", "[4611686018427387904]", 0, 0) "}", 0, "overflows");
   refuse("{" F32("a", "[4294967296,4294967296]", 0, 0) "}", 0, "overflows");
   refuse("{" F32("a", "[4294967296,4294967296,0]", 0, 0) "}", 0, "overflows");
+  refuse("{" F32("a", "[0,4294967296,4294967296]", 0, 0) "}", 0, "overflows");
   refuse("{" F32("a", "[9223372036854775808]", 0, 0) "}", 0, "too big integer");
   refuse("{" F32("a", "[1]", 9223372036854775804, 9223372036854775807) "}", 4, "in data of 4 bytes");
   refuse("{" F32("a", "[1]", 0, 18446744073709551620) "}", 4, "too big integer");
@@ -141,7 +143,7 @@ static void large_headers_are_refused_before_they_are_built(void **state) {
     *at++ = '0';
   }
   memcpy(at, after, sizeof after);
-  refuse(header, 0, "more than 1300000 items");
+  refuse(header, 0, "more than 1600000 items");
   memset(header, '[', length);
   memcpy(header, "{\"a\":", 5);
   header[length - 1] = '}';
@@ -157,6 +159,49 @@ static void large_headers_are_refused_before_they_are_built(void **state) {
   lie[7] = 0x80;
   assert_failure(context, hark_safetensors_open_memory(context, "f", lie, sizeof lie, &file), HARK_BAD_FILE, "at most 100000000 expected");
   assert_true(hark_context_memory(context).peak_bytes < live + length + 4096);
+}
+
+/* A header of `count` pieces, made by printf of the piece's number, between two texts. */
+static void refuse_many(const char *before, const char *format, int count, const char *after, const char *message) {
+  hark_text text = hark_text_empty(context);
+  hark_text_append(&text, "%s", before);
+  for (int i = 0; i < count; i++) {
+    char number[16];
+    snprintf(number, sizeof number, "%d", i);
+    const char *const place = strchr(format, '#');
+    hark_text_append(&text, "%s%.*s%s%s", i > 0 ? "," : "", (int)(place - format), format, number, place + 1);
+  }
+  hark_text_append(&text, "%s", after);
+  assert_fine(context, text.status);
+  if (message != NULL) {
+    refuse(hark_text_get(&text), 0, message);
+  } else {
+    size_t bytes;
+    hark_safetensors *file;
+    unsigned char *const data = make_file(hark_text_get(&text), 0, &bytes);
+    assert_fine(context, hark_safetensors_open_memory(context, "f", data, bytes, &file));
+    assert_int_equal(hark_safetensors_count(file) + hark_safetensors_metadata_count(file), count);
+    hark_safetensors_close(context, &file);
+    free(data);
+  }
+  hark_text_free(&text);
+}
+
+static void counts_have_limits(void **state) {
+  (void)state;
+  static const char tensor[] = "\"#\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}";
+  refuse_many("{", tensor, HARK_SAFETENSORS_TENSORS, "}", NULL);
+  refuse_many("{", tensor, HARK_SAFETENSORS_TENSORS + 1, "}", "more than 100000 tensors");
+  refuse_many("{\"__metadata__\":{", "\"#\":\"\"", HARK_SAFETENSORS_TENSORS, "}}", NULL);
+  refuse_many("{\"__metadata__\":{", "\"#\":\"\"", HARK_SAFETENSORS_TENSORS + 1, "}}", "more than 100000 entries");
+  char name[HARK_SAFETENSORS_NAME_BYTES + 2], entry[HARK_SAFETENSORS_NAME_BYTES + 128];
+  for (size_t length = HARK_SAFETENSORS_NAME_BYTES; length <= HARK_SAFETENSORS_NAME_BYTES + 1; length++) {
+    memset(name, 'n', length);
+    name[length - 1] = '#';
+    name[length] = 0;
+    snprintf(entry, sizeof entry, "\"%s\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}", name);
+    refuse_many("{", entry, 1, "}", length <= HARK_SAFETENSORS_NAME_BYTES ? NULL : "a tensor's name of 4097 bytes");
+  }
 }
 
 static const char good_header[] =
@@ -415,6 +460,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       TEST(the_rules_are_kept),
       TEST(large_headers_are_refused_before_they_are_built),
+      TEST(counts_have_limits),
       TEST(a_good_file_is_read),
       TEST(every_truncation_is_refused),
       TEST(changed_bytes_do_no_harm),

@@ -94,6 +94,22 @@ static void refused_files_say_where(void **state) {
       {"a: \xc0\xaf\n", "f: byte 3: "},
       {"\tb: 1\n", "not well-formed"},
       {"%YAML 3.0\n---\na: 1\n", "f:1:1: not well-formed"},
+      {"a: 1\n\tb: 2\n", "not well-formed"},
+      {"a:\n\t- 1\n", "not well-formed"},
+      {"a: \xed\xa0\x80\n", "f: byte 3: "},
+      {"a: \xf4\x90\x80\x80\n", "f: byte 3: "},
+      {"a: \xe2\x82\n", "f: byte 3: "},
+      {"a: \x01\n", "f: byte 3: "},
+      {"a: \x1b[31m\n", "f: byte 3: "},
+      {"a: \xc2\x80\n", "f: byte 3: "},
+      {"a: \"\\ud800\"\n", "not well-formed"},
+      {"a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]\n", "f:1:4: anchors"},
+      {"skip: {a: &a [x, x], b: &b [*a, *a]}\n", "f:1:29: aliases"},
+      {"a: [*a]\n", "f:1:5: aliases"},
+      {"*a : 1\n", "f:1:1: aliases"},
+      {"&a a: 1\n", "f:1:1: anchors"},
+      {"!!str a: 1\n", "f:1:1: tags"},
+      {"\"a\": 1\n'a': 2\n", "f:2:1: a: key given twice"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
     hark_text out = hark_text_empty(context);
@@ -127,6 +143,31 @@ static void limits_hold(void **state) {
   refuse_many("a: ", "xxxxxxxxxxxxxxxx", (int)(HARK_YAML_BYTES / 16), "\n", "larger than");
   refuse_many("a: ", "[", 5000, "", "inside a list");
   refuse_many("", "k", 300, ": 1", "key too long");
+  refuse_many("a: ", "{a: ", 5000, "", "nested too deeply");
+  refuse_many("skip: ", "[", 5000, "", "nested too deeply");
+  refuse_many("a", ".a", 128, ": 1", "key too long");
+}
+
+/* Zero bytes and scalars as large as a file may be. */
+static void zero_bytes_and_huge_scalars(void **state) {
+  (void)state;
+  static const char zero[] = "a: x\0y\nb: 1\n";
+  hark_text out = hark_text_empty(context);
+  assert_failure(context, walk(zero, sizeof zero - 1, &out), HARK_BAD_CONFIGURATION, "f: byte 4: ");
+  hark_text_free(&out);
+  static const char *const quotes[] = {"", "'", "\""};
+  for (size_t i = 0; i < sizeof quotes / sizeof quotes[0]; i++) {
+    hark_text text = hark_text_empty(context);
+    hark_text_append(&text, "a: %s", quotes[i]);
+    while (text.length < HARK_YAML_BYTES - 1) hark_text_append_bytes(&text, "x", 1);
+    hark_text_append(&text, "%s", quotes[i]);
+    assert_fine(context, walk(hark_text_get(&text), text.length, &out));
+    assert_int_equal(out.length, text.length - 2 * strlen(quotes[i]) + strlen("1s a=;") - strlen("a: "));
+    hark_text_free(&out);
+    hark_text_append_bytes(&text, "\n\n", 2);
+    assert_failure(context, walk(hark_text_get(&text), text.length, &out), HARK_BAD_CONFIGURATION, "f: larger than");
+    hark_text_free(&text);
+  }
 }
 
 /* Every beginning of a file, and every one-byte change of it, ends with a status. */
@@ -157,6 +198,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(items_come_in_order_with_their_lines, begin, end),
       cmocka_unit_test_setup_teardown(refused_files_say_where, begin, end),
       cmocka_unit_test_setup_teardown(limits_hold, begin, end),
+      cmocka_unit_test_setup_teardown(zero_bytes_and_huge_scalars, begin, end),
       cmocka_unit_test_setup_teardown(damaged_files_end_with_a_status, begin, end),
   };
   return cmocka_run_group_tests_name("yaml", tests, NULL, NULL);

@@ -156,6 +156,33 @@ static void a_message_that_is_too_long_is_cut(void **state) {
   hark_context_destroy(&context);
 }
 
+/* Whatever names and texts of others stand in it. */
+static void a_message_is_one_line(void **state) {
+  (void)state;
+  hark_context *context = test_reference_open();
+  assert_int_equal(hark_fail(context, HARK_BAD_FILE, "a%sb", "\n\r\t\x1b[31m\x7f\xc3\xa9"), HARK_BAD_FILE);
+  assert_string_equal(hark_context_message(context),
+                      "a????[31m?\xc3\xa9"
+                      "b");
+  hark_fail_prefix(context, "%s", "x\ny");
+  assert_string_equal(hark_context_message(context),
+                      "x?ya????[31m?\xc3\xa9"
+                      "b");
+  /* not cut within a character */
+  char text[2 * HARK_MESSAGE_BYTES];
+  for (int shift = 0; shift < 2; shift++) {
+    memset(text, 'x', sizeof text);
+    for (size_t i = (size_t)shift; i + 2 < sizeof text; i += 2) memcpy(text + i, "\xc3\xa9", 2);
+    text[sizeof text - 1] = '\0';
+    (void)hark_fail(context, HARK_BAD_FILE, "%s", text);
+    const char *const message = hark_context_message(context);
+    const size_t length = strlen(message);
+    assert_true(length >= HARK_MESSAGE_BYTES - 3 && memcmp(message, text, length) == 0);
+    assert_int_equal((length - (size_t)shift) % 2, 0);
+  }
+  hark_context_destroy(&context);
+}
+
 typedef struct log_record {
   int count;
   hark_log_level level;
@@ -248,6 +275,7 @@ int main(void) {
       cmocka_unit_test(every_allocation_may_fail),
       cmocka_unit_test(messages_are_kept_by_context),
       cmocka_unit_test(a_message_that_is_too_long_is_cut),
+      cmocka_unit_test(a_message_is_one_line),
       cmocka_unit_test(the_logger_hears_what_is_logged),
       cmocka_unit_test(every_piece_runs_once),
       cmocka_unit_test(a_program_may_bring_its_own_threads),
