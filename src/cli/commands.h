@@ -8,6 +8,7 @@
   X(train)                                                                                                                                 \
   X(generate)                                                                                                                              \
   X(eval)                                                                                                                                  \
+  X(verify)                                                                                                                                \
   X(attend)                                                                                                                                \
   X(info)                                                                                                                                  \
   X(plot)                                                                                                                                  \

@@ -86,8 +86,7 @@ static hark_status declare(hark_context *context, hark_decoder *decoder) {
   return hark_linear_declare(context, parameters, config->width, config->vocabulary, false, INITIAL_DEVIATION, "head", &decoder->head);
 }
 
-hark_status hark_decoder_create(hark_context *context, const hark_decoder_config *config, hark_type type, bool training,
-                                hark_decoder **out) {
+hark_status hark_decoder_declare(hark_context *context, const hark_decoder_config *config, hark_type type, hark_decoder **out) {
   *out = NULL;
   HARK_TRY(check(context, config));
   void *memory = NULL;
@@ -98,13 +97,20 @@ hark_status hark_decoder_create(hark_context *context, const hark_decoder_config
   hark_status status = hark_allocate_zero(context, (size_t)config->layers * sizeof *decoder->blocks, &memory);
   decoder->blocks = memory;
   if (status == HARK_OK) status = declare(context, decoder);
-  if (status == HARK_OK) status = hark_parameters_finish(context, &decoder->parameters, training);
   if (status != HARK_OK) {
     hark_decoder_destroy(context, &decoder);
     return status;
   }
   *out = decoder;
   return HARK_OK;
+}
+
+hark_status hark_decoder_create(hark_context *context, const hark_decoder_config *config, hark_type type, bool training,
+                                hark_decoder **out) {
+  HARK_TRY(hark_decoder_declare(context, config, type, out));
+  const hark_status status = hark_parameters_finish(context, &(*out)->parameters, training);
+  if (status != HARK_OK) hark_decoder_destroy(context, out);
+  return status;
 }
 
 void hark_decoder_destroy(hark_context *context, hark_decoder **decoder_pointer) {

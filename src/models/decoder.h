@@ -43,6 +43,9 @@ typedef struct hark_decoder {
   hark_linear head;
 } hark_decoder;
 
+/* Declares a model: its parameters have names and shapes and no memory yet, which hark_parameters_finish() gives them. Errors: as create. */
+HARK_MUST_CHECK hark_status hark_decoder_declare(hark_context *context, const hark_decoder_config *config, hark_type type,
+                                                 hark_decoder **out);
 /* Declares and allocates a model; weights are zero until hark_parameters_initialise() or a checkpoint fills them.
  * Errors: HARK_BAD_CONFIGURATION with what does not fit together, HARK_OUT_OF_MEMORY. */
 HARK_MUST_CHECK hark_status hark_decoder_create(hark_context *context, const hark_decoder_config *config, hark_type type, bool training,

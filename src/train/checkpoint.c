@@ -260,6 +260,32 @@ hark_status hark_checkpoint_find(hark_context *context, const hark_run *run, con
   return status;
 }
 
+hark_status hark_checkpoint_choose(hark_context *context, const hark_run *run, const char *asked, char name[HARK_NAME_BYTES]) {
+  if (strcmp(asked, "best") == 0 || strcmp(asked, "last") == 0) return hark_checkpoint_find(context, run, asked, name);
+  if (asked[0] != '\0') {
+    if (!hark_name_is_plain(asked)) return hark_fail(context, HARK_INVALID_ARGUMENT, "checkpoint %s: expected best, last or step-N", asked);
+    (void)snprintf(name, HARK_NAME_BYTES, "%s", asked);
+    return HARK_OK;
+  }
+  const hark_status best = hark_checkpoint_find(context, run, "best", name);
+  if (best != HARK_NOT_FOUND) return best;
+  const hark_status last = hark_checkpoint_find(context, run, "last", name);
+  if (last == HARK_NOT_FOUND) return hark_fail(context, HARK_NOT_FOUND, "%s: has no checkpoint yet", run->path);
+  return last;
+}
+
+hark_status hark_checkpoint_path(hark_context *context, const hark_run *run, const char *name, const char *file, char *out) {
+  return path_in(context, run, name, file, out);
+}
+
+int64_t hark_checkpoint_step(const char *name) { return step_of(name); }
+
+static hark_status check_version(hark_context *context, const char *path, const json_t *object) {
+  const json_t *version = json_object_get(object, "format_version");
+  if (json_is_integer(version) && json_integer_value(version) == HARK_RUN_FORMAT_VERSION) return HARK_OK;
+  return hark_fail(context, HARK_BAD_FILE, "%s: format_version is not %d", path, HARK_RUN_FORMAT_VERSION);
+}
+
 /* One entry of a manifest against the file. */
 static hark_status verify_file(hark_context *context, const hark_run *run, const char *name, const json_t *entries, const char *file) {
   char path[HARK_PATH_BYTES];
@@ -282,7 +308,7 @@ hark_status hark_checkpoint_verify(hark_context *context, const hark_run *run, c
   json_t *object = NULL;
   HARK_TRY(path_in(context, run, name, "manifest.json", path));
   HARK_TRY(hark_json_read(context, path, STATE_LIMIT, &object));
-  hark_status status = HARK_OK;
+  hark_status status = check_version(context, path, object);
   for (int i = 0; i < FILE_COUNT && status == HARK_OK; i++)
     status = verify_file(context, run, name, json_object_get(object, "files"), file_names[i]);
   json_decref(object);
@@ -328,13 +354,12 @@ hark_status hark_checkpoint_newest(hark_context *context, const hark_run *run, c
   return newest_whole(context, run, name);
 }
 
-static hark_status read_state(hark_context *context, const char *path, hark_run_state *state) {
+hark_status hark_checkpoint_read_state(hark_context *context, const hark_run *run, const char *name, hark_run_state *state) {
+  char path[HARK_PATH_BYTES];
   json_t *object = NULL;
+  HARK_TRY(path_in(context, run, name, file_names[FILE_STATE], path));
   HARK_TRY(hark_json_read(context, path, STATE_LIMIT, &object));
-  hark_status status = HARK_OK;
-  const json_t *version = json_object_get(object, "format_version");
-  if (!json_is_integer(version) || json_integer_value(version) != HARK_RUN_FORMAT_VERSION)
-    status = hark_fail(context, HARK_BAD_FILE, "%s: format_version is not %d", path, HARK_RUN_FORMAT_VERSION);
+  hark_status status = check_version(context, path, object);
   for (size_t i = 0; i < STATE_FIELDS && status == HARK_OK; i++) {
     char *field = (char *)state + state_fields[i].offset;
     const json_t *value = json_object_get(object, state_fields[i].name);
@@ -380,19 +405,20 @@ static hark_status load_moments(hark_context *context, const hark_run *run, cons
   HARK_TRY(path_in(context, run, name, file_names[FILE_OPTIMIZER], path));
   HARK_TRY(list_moments(context, engine, &list));
   hark_status status = hark_safetensors_open(context, path, &file);
-  for (int64_t i = 0; i < 2 * (int64_t)engine->decoder->parameters.count && status == HARK_OK; i++)
+  const int64_t count = 2 * (int64_t)engine->decoder->parameters.count;
+  for (int64_t i = 0; i < count && status == HARK_OK; i++)
     status = hark_safetensors_load_into(context, file, list.names[i], &list.views[i]);
+  if (status == HARK_OK && hark_safetensors_count(file) != count)
+    status = hark_fail(context, HARK_BAD_FILE, "%s: holds %" PRId64 " tensors, the model's moments are %" PRId64, path,
+                       hark_safetensors_count(file), count);
   hark_safetensors_close(context, &file);
   hark_release(context, list.memory, list.bytes);
   return status;
 }
 
 hark_status hark_checkpoint_load(hark_context *context, const hark_run *run, const char *name, hark_engine *engine, hark_run_state *state) {
-  char path[HARK_PATH_BYTES];
   HARK_TRY(hark_checkpoint_load_weights(context, run, name, &engine->decoder->parameters));
   if (!engine->training) return HARK_OK;
   HARK_TRY(load_moments(context, run, name, engine));
-  if (state == NULL) return HARK_OK;
-  HARK_TRY(path_in(context, run, name, file_names[FILE_STATE], path));
-  return read_state(context, path, state);
+  return state != NULL ? hark_checkpoint_read_state(context, run, name, state) : HARK_OK;
 }

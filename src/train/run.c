@@ -3,7 +3,9 @@
 
 #include <string.h>
 
+#include "data/corpus_build.h"
 #include "train/trainer.h"
+#include "train/warm_start.h"
 
 hark_status hark_run_path(hark_context *context, const hark_run *run, const char *name, char *out) {
   return hark_path_join(context, run->path, name, out);
@@ -44,8 +46,7 @@ hark_status hark_run_open(hark_context *context, const char *path, bool resume, 
   return status;
 }
 
-/* "RUN/checkpoints/step-N" -> "RUN"; false when the path does not look like that. */
-static bool cut_checkpoint(char *path, char checkpoint[HARK_NAME_BYTES]) {
+bool hark_run_cut_checkpoint(char *path, char checkpoint[HARK_NAME_BYTES]) {
   for (size_t length = strlen(path); length > 1 && path[length - 1] == '/'; length--) path[length - 1] = '\0';
   char *name = strrchr(path, '/');
   if (name == NULL || strlen(name + 1) >= HARK_NAME_BYTES) return false;
@@ -56,6 +57,8 @@ static bool cut_checkpoint(char *path, char checkpoint[HARK_NAME_BYTES]) {
   if (strcmp(folder_name, "checkpoints") != 0) return false;
   if (folder == NULL)
     memcpy(path, ".", 2);
+  else if (folder == path)
+    memcpy(path, "/", 2);
   else
     *folder = '\0';
   return true;
@@ -69,13 +72,36 @@ hark_status hark_run_open_reading(hark_context *context, const char *path, hark_
   bool holds = false;
   HARK_TRY(holds_run(context, out, &holds));
   if (holds) return HARK_OK;
-  if (cut_checkpoint(out->path, checkpoint)) HARK_TRY(holds_run(context, out, &holds));
+  if (hark_run_cut_checkpoint(out->path, checkpoint)) HARK_TRY(holds_run(context, out, &holds));
   if (holds) return HARK_OK;
   return hark_fail(context, HARK_BAD_FILE, "%s: is neither a run (a folder with config.yaml) nor a checkpoint in one", path);
 }
 
 void hark_run_close(hark_run *run) {
   if (run->lock >= 0) hark_folder_unlock(&run->lock);
+}
+
+/* What the configuration says of the text. */
+static hark_corpus_settings text_settings(const hark_config *config, const char *cache) {
+  return (hark_corpus_settings){.paths = config->data.paths.items,
+                                .path_count = (int)config->data.paths.count,
+                                .validation_paths = config->data.validation_paths.items,
+                                .validation_path_count = (int)config->data.validation_paths.count,
+                                .division = config->data.validation_paths.count > 0 ? HARK_DIVIDE_FILES : (hark_division)config->data.split,
+                                .validation_fraction = config->data.validation_fraction,
+                                .tokenizer_kind = hark_tokenizer_kind_name(config->data.tokenizer),
+                                .unknown = (hark_unknown)config->data.unknown,
+                                .cache_folder = cache};
+}
+
+hark_status hark_run_learn_vocabulary(hark_context *context, const hark_config *config, hark_tokenizer **out) {
+  *out = NULL;
+  const hark_corpus_settings settings = text_settings(config, "");
+  hark_source_list sources = {0};
+  hark_status status = hark_sources_find(context, &settings, &sources);
+  if (status == HARK_OK) status = hark_corpus_learn(context, &settings, &sources, out);
+  hark_sources_free(context, &sources);
+  return status;
 }
 
 hark_status hark_run_corpus(hark_context *context, const hark_config *config, const hark_run *run, bool learn, hark_tokenizer **tokenizer,
@@ -88,20 +114,17 @@ hark_status hark_run_corpus(hark_context *context, const hark_config *config, co
   if (hark_path_kind_of(cache) == HARK_PATH_NONE) HARK_TRY(hark_folder_make(context, cache));
   if (config->data.paths.count == 0 && config->data.validation_paths.count == 0)
     return hark_fail(context, HARK_BAD_CONFIGURATION, "there is no text: --data PATH names a file or a folder");
-  hark_corpus_settings settings = {
-      .paths = config->data.paths.items,
-      .path_count = (int)config->data.paths.count,
-      .validation_paths = config->data.validation_paths.items,
-      .validation_path_count = (int)config->data.validation_paths.count,
-      .division = config->data.validation_paths.count > 0 ? HARK_DIVIDE_FILES : (hark_division)config->data.split,
-      .validation_fraction = config->data.validation_fraction,
-      .tokenizer_kind = hark_tokenizer_kind_name(config->data.tokenizer),
-      .unknown = (hark_unknown)config->data.unknown,
-      .cache_folder = cache};
+  hark_corpus_settings settings = text_settings(config, cache);
   if (!learn) {
     HARK_TRY(hark_tokenizer_load(context, vocabulary, tokenizer));
     settings.tokenizer = *tokenizer;
     return hark_corpus_open(context, &settings, corpus);
+  }
+  if (config->train.init_from[0] != '\0') {
+    HARK_TRY(hark_warm_start_vocabulary(context, config, tokenizer));
+    settings.tokenizer = *tokenizer;
+    HARK_TRY(hark_corpus_open(context, &settings, corpus));
+    return hark_tokenizer_save(context, *tokenizer, vocabulary);
   }
   /* Learned with the corpus, then stored and loaded, so that a fresh and a resumed run hold the same object. */
   HARK_TRY(hark_corpus_open(context, &settings, corpus));

@@ -4,6 +4,7 @@
  *   vocabulary.json
  *   metrics.jsonl      one JSON object a line
  *   checkpoints/step-N/   model.safetensors, optimizer.safetensors, state.json, manifest.json (names, sizes and SHA-256 of the others)
+ *   origin.json        where the weights came from that the run began with (train.init_from), and which
  *   last, best         text files with the name of a checkpoint ("step-500")
  *   cache/             tokens of the text; may be deleted
  */
@@ -26,6 +27,8 @@ HARK_MUST_CHECK hark_status hark_run_open(hark_context *context, const char *pat
 /* Opens a run for reading. `path` may also be a checkpoint inside a run: then *checkpoint gets its name, else "". */
 HARK_MUST_CHECK hark_status hark_run_open_reading(hark_context *context, const char *path, hark_run *out, char checkpoint[HARK_NAME_BYTES]);
 void hark_run_close(hark_run *run);
+/* Cuts "RUN/checkpoints/step-N" to "RUN", in place, and puts the last part into `checkpoint`; false when the path does not look like that. */
+bool hark_run_cut_checkpoint(char *path, char checkpoint[HARK_NAME_BYTES]);
 
 /* Joins a name in the run's folder into `out` of HARK_PATH_BYTES bytes. */
 HARK_MUST_CHECK hark_status hark_run_path(hark_context *context, const hark_run *run, const char *name, char *out);
@@ -57,6 +60,17 @@ HARK_MUST_CHECK hark_status hark_checkpoint_point_best(hark_context *context, co
 
 /* The checkpoint that a pointer file names: which = "last", "best". Errors: HARK_NOT_FOUND. */
 HARK_MUST_CHECK hark_status hark_checkpoint_find(hark_context *context, const hark_run *run, const char *which, char name[HARK_NAME_BYTES]);
+
+/* The checkpoint to read: `asked` names one ("best", "last", "step-N"), or is "": the best, or else the last. Errors: HARK_NOT_FOUND,
+ * HARK_INVALID_ARGUMENT for a name that is none. */
+HARK_MUST_CHECK hark_status hark_checkpoint_choose(hark_context *context, const hark_run *run, const char *asked,
+                                                   char name[HARK_NAME_BYTES]);
+/* Path of a checkpoint, or with `file` of a file in it, into `out` of HARK_PATH_BYTES bytes. */
+HARK_MUST_CHECK hark_status hark_checkpoint_path(hark_context *context, const hark_run *run, const char *name, const char *file, char *out);
+/* "step-500" -> 500; -1 for other names. */
+int64_t hark_checkpoint_step(const char *name);
+/* state.json of a checkpoint. Errors: HARK_BAD_FILE, those of files. */
+HARK_MUST_CHECK hark_status hark_checkpoint_read_state(hark_context *context, const hark_run *run, const char *name, hark_run_state *state);
 
 /* Compares every file of a checkpoint with its manifest. Errors: HARK_BAD_FILE, HARK_NOT_FOUND (a file is missing), those of files. */
 HARK_MUST_CHECK hark_status hark_checkpoint_verify(hark_context *context, const hark_run *run, const char *name);

@@ -58,6 +58,7 @@ static hark_config configuration(const place *p) {
   paths[0] = p->text;
   config.data.paths = (hark_string_list){.items = paths, .count = 1};
   config.data.validation_paths = (hark_string_list){0};
+  config.train.init_from = "";
   return config;
 }
 
