@@ -171,22 +171,37 @@ static int64_t step_of(const char *name) {
   return step;
 }
 
-/* Deletes what was left half written, and the checkpoints up to `saved` that neither `keep` nor `best` holds. One of a later step was left by
- * a crash before `last` moved to it: it does not count, and is replaced when the run comes there again. */
-static hark_status retain(hark_context *context, const hark_run *run, int64_t saved, int64_t keep) {
+static bool is_damage(hark_status status) { return status == HARK_BAD_FILE || status == HARK_NOT_FOUND; }
+
+/* Removes a folder that may be there. */
+static hark_status remove_folder(hark_context *context, const char *path) {
+  hark_path_kind kind;
+  HARK_TRY(hark_path_examine(context, path, &kind));
+  return kind != HARK_PATH_NONE ? hark_folder_remove(context, path) : HARK_OK;
+}
+
+/* Whether hark_checkpoint_clean() deletes this one of the names in the folder of checkpoints. */
+static bool is_superfluous(const hark_names *names, const char *name, int64_t saved, int64_t keep, const char *best) {
+  const int64_t step = step_of(name);
+  int64_t newer = 0;
+  if (name[0] == '.') return true; /* left half written */
+  if (step < 0) return false;      /* not ours */
+  if (step > saved) return true;
+  if (strcmp(name, best) == 0) return false;
+  for (int64_t i = 0; i < names->count; i++) newer += step_of(names->items[i]) > step && step_of(names->items[i]) <= saved;
+  return newer >= keep;
+}
+
+hark_status hark_checkpoint_clean(hark_context *context, const hark_run *run, int64_t saved, int64_t keep) {
   char folder[HARK_PATH_BYTES], best[HARK_NAME_BYTES] = "", path[HARK_PATH_BYTES];
   hark_names names;
   HARK_TRY(hark_run_path(context, run, "checkpoints", folder));
   const hark_status found = hark_checkpoint_find(context, run, "best", best);
-  if (found != HARK_OK && found != HARK_NOT_FOUND) return found;
+  if (found != HARK_OK && !is_damage(found)) return found;
   HARK_TRY(hark_folder_list(context, folder, &names));
   hark_status status = HARK_OK;
   for (int64_t i = 0; i < names.count && status == HARK_OK; i++) {
-    const int64_t step = step_of(names.items[i]);
-    int64_t newer = 0;
-    for (int64_t j = 0; j < names.count; j++) newer += step_of(names.items[j]) > step && step_of(names.items[j]) <= saved;
-    const bool torn = names.items[i][0] == '.';
-    if (!torn && (step < 0 || newer < keep || strcmp(names.items[i], best) == 0)) continue;
+    if (!is_superfluous(&names, names.items[i], saved, keep, best)) continue;
     status = hark_path_join(context, folder, names.items[i], path);
     if (status == HARK_OK) status = hark_folder_remove(context, path);
   }
@@ -200,22 +215,25 @@ static hark_status put_in_place(hark_context *context, const hark_run *run, cons
   HARK_TRY(path_in(context, run, partial, NULL, from));
   HARK_TRY(path_in(context, run, name, NULL, to));
   HARK_TRY(hark_folder_sync(context, from));
-  if (hark_path_kind_of(to) != HARK_PATH_NONE) {
+  hark_path_kind kind;
+  HARK_TRY(hark_path_examine(context, to, &kind));
+  if (kind != HARK_PATH_NONE) {
     HARK_TRY(path_in(context, run, ".replaced", NULL, old));
-    if (hark_path_kind_of(old) != HARK_PATH_NONE) HARK_TRY(hark_folder_remove(context, old));
+    HARK_TRY(remove_folder(context, old));
     HARK_TRY(hark_path_rename(context, to, old));
   }
   return hark_path_rename(context, from, to);
 }
 
-hark_status hark_checkpoint_save(hark_context *context, const hark_run *run, const hark_engine *engine, const hark_run_state *state,
-                                 int64_t keep) {
-  static const char partial[] = ".partial";
-  char name[HARK_NAME_BYTES], path[HARK_PATH_BYTES];
+static const char partial[] = ".partial";
+
+/* Everything up to the moment when the checkpoint stands under its name. */
+static hark_status write_checkpoint(hark_context *context, const hark_run *run, const hark_engine *engine, const hark_run_state *state,
+                                    const char *name) {
+  char path[HARK_PATH_BYTES];
   hark_file_summary summaries[FILE_COUNT];
-  (void)snprintf(name, sizeof name, "step-%" PRId64, state->step);
   HARK_TRY(path_in(context, run, partial, NULL, path));
-  if (hark_path_kind_of(path) != HARK_PATH_NONE) HARK_TRY(hark_folder_remove(context, path));
+  HARK_TRY(remove_folder(context, path));
   HARK_TRY(hark_folder_make(context, path));
   HARK_TRY(path_in(context, run, partial, file_names[FILE_MODEL], path));
   HARK_TRY(write_model(context, path, &engine->decoder->parameters, &summaries[FILE_MODEL]));
@@ -225,21 +243,51 @@ hark_status hark_checkpoint_save(hark_context *context, const hark_run *run, con
   HARK_TRY(write_state(context, path, state, &summaries[FILE_STATE]));
   HARK_TRY(path_in(context, run, partial, "manifest.json", path));
   HARK_TRY(write_manifest(context, path, summaries));
-  HARK_TRY(put_in_place(context, run, partial, name));
+  return put_in_place(context, run, partial, name);
+}
+
+/* A disk that is full shall not be filled by what could not be finished. The failure's message stays. */
+static void remove_partial(hark_context *context, const hark_run *run) {
+  char message[HARK_MESSAGE_BYTES], path[HARK_PATH_BYTES];
+  memcpy(message, context->message, sizeof message);
+  hark_status status = path_in(context, run, partial, NULL, path);
+  if (status == HARK_OK) status = remove_folder(context, path);
+  (void)status; /* the next save tries again */
+  memcpy(context->message, message, sizeof message);
+}
+
+hark_status hark_checkpoint_save(hark_context *context, const hark_run *run, const hark_engine *engine, const hark_run_state *state,
+                                 int64_t keep) {
+  char name[HARK_NAME_BYTES];
+  (void)snprintf(name, sizeof name, "step-%" PRId64, state->step);
+  const hark_status written = write_checkpoint(context, run, engine, state, name);
+  if (written != HARK_OK) {
+    remove_partial(context, run);
+    return written;
+  }
   HARK_TRY(write_pointer(context, run, "last", name));
   HARK_TRY(hark_checkpoint_point_best(context, run, state));
-  return retain(context, run, state->step, keep);
+  return hark_checkpoint_clean(context, run, state->step, keep);
+}
+
+/* `best` names a checkpoint of a later step, from before the run was taken up at an earlier one. */
+static hark_status forget_best(hark_context *context, const hark_run *run, const hark_run_state *state, const char *now) {
+  char path[HARK_PATH_BYTES];
+  if (step_of(now) <= state->step) return HARK_OK;
+  HARK_TRY(hark_run_path(context, run, "best", path));
+  return hark_file_remove(context, path);
 }
 
 hark_status hark_checkpoint_point_best(hark_context *context, const hark_run *run, const hark_run_state *state) {
   char name[HARK_NAME_BYTES], now[HARK_NAME_BYTES] = "", path[HARK_PATH_BYTES];
-  if (state->best_step == 0) return HARK_OK;
+  hark_path_kind kind = HARK_PATH_NONE;
   (void)snprintf(name, sizeof name, "step-%" PRId64, state->best_step);
   HARK_TRY(path_in(context, run, name, NULL, path));
-  if (hark_path_kind_of(path) != HARK_PATH_FOLDER) return HARK_OK;
+  if (state->best_step > 0) HARK_TRY(hark_path_examine(context, path, &kind));
   const hark_status found = hark_checkpoint_find(context, run, "best", now);
-  if (found != HARK_OK && found != HARK_NOT_FOUND) return found;
-  return strcmp(name, now) != 0 ? write_pointer(context, run, "best", name) : HARK_OK;
+  if (found != HARK_OK && !is_damage(found)) return found;
+  if (kind != HARK_PATH_FOLDER) return forget_best(context, run, state, now);
+  return found != HARK_OK || strcmp(name, now) != 0 ? write_pointer(context, run, "best", name) : HARK_OK;
 }
 
 hark_status hark_checkpoint_find(hark_context *context, const hark_run *run, const char *which, char name[HARK_NAME_BYTES]) {
@@ -315,8 +363,6 @@ hark_status hark_checkpoint_verify(hark_context *context, const hark_run *run, c
   return status;
 }
 
-static bool is_damage(hark_status status) { return status == HARK_BAD_FILE || status == HARK_NOT_FOUND; }
-
 /* The newest checkpoint that is whole; HARK_NOT_FOUND when there are folders of none. */
 static hark_status newest_whole(hark_context *context, const hark_run *run, char name[HARK_NAME_BYTES]) {
   char folder[HARK_PATH_BYTES];
@@ -344,14 +390,27 @@ static hark_status newest_whole(hark_context *context, const hark_run *run, char
   return status;
 }
 
+/* The checkpoint that `last` names, when it is whole; else `damaged` is its name, or "last" where that file itself is damaged. */
+static hark_status last_whole(hark_context *context, const hark_run *run, char name[HARK_NAME_BYTES], char damaged[HARK_NAME_BYTES]) {
+  const hark_status found = hark_checkpoint_find(context, run, "last", name);
+  if (found == HARK_BAD_FILE) (void)snprintf(damaged, HARK_NAME_BYTES, "last");
+  HARK_TRY(found);
+  const hark_status whole = hark_checkpoint_verify(context, run, name);
+  if (is_damage(whole)) (void)snprintf(damaged, HARK_NAME_BYTES, "%s", name);
+  return whole;
+}
+
 hark_status hark_checkpoint_newest(hark_context *context, const hark_run *run, char name[HARK_NAME_BYTES], char damaged[HARK_NAME_BYTES]) {
   damaged[0] = '\0';
-  const hark_status found = hark_checkpoint_find(context, run, "last", name);
-  if (found != HARK_OK) return is_damage(found) ? newest_whole(context, run, name) : found;
-  const hark_status whole = hark_checkpoint_verify(context, run, name);
-  if (!is_damage(whole)) return whole;
-  (void)snprintf(damaged, HARK_NAME_BYTES, "%s", name);
-  return newest_whole(context, run, name);
+  const hark_status last = last_whole(context, run, name, damaged);
+  if (!is_damage(last)) return last;
+  char why[HARK_MESSAGE_BYTES];
+  memcpy(why, context->message, sizeof why);
+  const hark_status newest = newest_whole(context, run, name);
+  if (damaged[0] == '\0') return newest; /* there is no `last` yet */
+  if (newest != HARK_OK && newest != HARK_NOT_FOUND) return newest;
+  memcpy(context->message, why, sizeof why);
+  return newest == HARK_OK ? HARK_OK : HARK_BAD_FILE; /* there has been a checkpoint: nothing to begin again from */
 }
 
 hark_status hark_checkpoint_read_state(hark_context *context, const hark_run *run, const char *name, hark_run_state *state) {

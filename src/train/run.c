@@ -13,8 +13,10 @@ hark_status hark_run_path(hark_context *context, const hark_run *run, const char
 
 static hark_status holds_run(hark_context *context, const hark_run *run, bool *holds) {
   char path[HARK_PATH_BYTES];
+  hark_path_kind kind;
   HARK_TRY(hark_run_path(context, run, "config.yaml", path));
-  *holds = hark_path_kind_of(path) == HARK_PATH_FILE;
+  HARK_TRY(hark_path_examine(context, path, &kind));
+  *holds = kind == HARK_PATH_FILE;
   return HARK_OK;
 }
 
@@ -26,22 +28,36 @@ static hark_status copy_path(hark_context *context, const char *path, hark_run *
   return HARK_OK;
 }
 
+/* Refuses to begin where there is a run, and to go on where there is none. */
+static hark_status check_holds(hark_context *context, const hark_run *run, bool resume) {
+  bool holds = false;
+  HARK_TRY(holds_run(context, run, &holds));
+  if (resume && !holds) return hark_fail(context, HARK_BAD_CONFIGURATION, "%s: there is no run to resume", run->path);
+  if (!resume && holds)
+    return hark_fail(context, HARK_BAD_CONFIGURATION, "%s: holds a run already; --resume goes on with it, another --out begins a new one",
+                     run->path);
+  return HARK_OK;
+}
+
+/* What the folder of a locked run needs, and what a killed process left that nobody does. */
+static hark_status prepare_folder(hark_context *context, const hark_run *run, bool resume) {
+  char folder[HARK_PATH_BYTES];
+  HARK_TRY(check_holds(context, run, resume)); /* again: another process may have begun a run, and ended, before we had the lock */
+  HARK_TRY(hark_folder_clean(context, run->path));
+  HARK_TRY(hark_run_path(context, run, "checkpoints", folder));
+  HARK_TRY(hark_folder_make(context, folder));
+  HARK_TRY(hark_run_path(context, run, "cache", folder));
+  HARK_TRY(hark_folder_make(context, folder));
+  return hark_folder_clean(context, folder);
+}
+
 hark_status hark_run_open(hark_context *context, const char *path, bool resume, hark_run *out) {
   *out = (hark_run){.lock = -1};
   HARK_TRY(copy_path(context, path, out));
-  bool holds = false;
-  HARK_TRY(holds_run(context, out, &holds));
-  if (resume && !holds) return hark_fail(context, HARK_BAD_CONFIGURATION, "%s: there is no run to resume", path);
-  if (!resume && holds)
-    return hark_fail(context, HARK_BAD_CONFIGURATION, "%s: holds a run already; --resume goes on with it, another --out begins a new one",
-                     path);
-  char folder[HARK_PATH_BYTES];
+  HARK_TRY(check_holds(context, out, resume)); /* a folder that is refused is not touched */
   HARK_TRY(hark_folder_make(context, path));
   HARK_TRY(hark_folder_lock(context, path, &out->lock));
-  hark_status status = hark_run_path(context, out, "checkpoints", folder);
-  if (status == HARK_OK) status = hark_folder_make(context, folder);
-  if (status == HARK_OK) status = hark_run_path(context, out, "cache", folder);
-  if (status == HARK_OK) status = hark_folder_make(context, folder);
+  const hark_status status = prepare_folder(context, out, resume);
   if (status != HARK_OK) hark_run_close(out);
   return status;
 }
@@ -68,7 +84,9 @@ hark_status hark_run_open_reading(hark_context *context, const char *path, hark_
   *out = (hark_run){.lock = -1};
   checkpoint[0] = '\0';
   HARK_TRY(copy_path(context, path, out));
-  if (hark_path_kind_of(path) == HARK_PATH_NONE) return hark_fail(context, HARK_NOT_FOUND, "%s: there is no such run", path);
+  hark_path_kind kind;
+  HARK_TRY(hark_path_examine(context, path, &kind));
+  if (kind == HARK_PATH_NONE) return hark_fail(context, HARK_NOT_FOUND, "%s: there is no such run", path);
   bool holds = false;
   HARK_TRY(holds_run(context, out, &holds));
   if (holds) return HARK_OK;
@@ -111,7 +129,7 @@ hark_status hark_run_corpus(hark_context *context, const hark_config *config, co
   char vocabulary[HARK_PATH_BYTES], cache[HARK_PATH_BYTES];
   HARK_TRY(hark_run_path(context, run, "vocabulary.json", vocabulary));
   HARK_TRY(hark_run_path(context, run, "cache", cache));
-  if (hark_path_kind_of(cache) == HARK_PATH_NONE) HARK_TRY(hark_folder_make(context, cache));
+  HARK_TRY(hark_folder_make(context, cache));
   if (config->data.paths.count == 0 && config->data.validation_paths.count == 0)
     return hark_fail(context, HARK_BAD_CONFIGURATION, "there is no text: --data PATH names a file or a folder");
   hark_corpus_settings settings = text_settings(config, cache);

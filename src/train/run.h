@@ -50,10 +50,14 @@ typedef struct hark_run_state {
   uint64_t corpus_checksum;
 } hark_run_state;
 
-/* Writes checkpoints/step-N and points `last` at it, and `best` at that of state->best_step; afterwards deletes what neither `keep` nor
- * `best` holds. */
+/* Writes checkpoints/step-N and points `last` at it, and `best` at that of state->best_step; afterwards cleans. What fails before `last` has
+ * moved leaves everything as it was. */
 HARK_MUST_CHECK hark_status hark_checkpoint_save(hark_context *context, const hark_run *run, const hark_engine *engine,
                                                  const hark_run_state *state, int64_t keep);
+
+/* Deletes what was left half written, the checkpoints of later steps than `saved`, and those up to it that are neither among the last `keep` nor
+ * the best. Later ones are from before the run was taken up at an earlier step. */
+HARK_MUST_CHECK hark_status hark_checkpoint_clean(hark_context *context, const hark_run *run, int64_t saved, int64_t keep);
 
 /* Points `best` at the checkpoint of state->best_step if it does not yet, and if there is one. */
 HARK_MUST_CHECK hark_status hark_checkpoint_point_best(hark_context *context, const hark_run *run, const hark_run_state *state);
@@ -75,8 +79,9 @@ HARK_MUST_CHECK hark_status hark_checkpoint_read_state(hark_context *context, co
 /* Compares every file of a checkpoint with its manifest. Errors: HARK_BAD_FILE, HARK_NOT_FOUND (a file is missing), those of files. */
 HARK_MUST_CHECK hark_status hark_checkpoint_verify(hark_context *context, const hark_run *run, const char *name);
 
-/* The checkpoint to go on from: the one that `last` names, or, where that one is damaged, the newest that is not. `damaged` gets the name of
- * the former in the second case, else "". Errors: HARK_NOT_FOUND when there is none yet; HARK_BAD_FILE when all are damaged. */
+/* The checkpoint to go on from: the one that `last` names, or, where that one is damaged, the newest that is not. In the second case `damaged`
+ * gets the name of the former ("last" when that file itself is damaged) and the context's message says what is wrong with it; else it gets "".
+ * Errors: HARK_NOT_FOUND when there is none yet; HARK_BAD_FILE when all are damaged, or gone. */
 HARK_MUST_CHECK hark_status hark_checkpoint_newest(hark_context *context, const hark_run *run, char name[HARK_NAME_BYTES],
                                                    char damaged[HARK_NAME_BYTES]);
 
