@@ -9,6 +9,7 @@
   X(generate)                                                                                                                              \
   X(export)                                                                                                                                \
   X(eval)                                                                                                                                  \
+  X(verify)                                                                                                                                \
   X(attend)                                                                                                                                \
   X(info)                                                                                                                                  \
   X(plot)                                                                                                                                  \

@@ -20,9 +20,65 @@ static const hark_option options[] = {
 };
 static const hark_option_table table = {options, 2, NULL, sizeof(eval_values), false};
 
+/* Visits the options of the model that are other than the run's own. */
+typedef hark_status swap_visitor(hark_invocation *call, const hark_option *option, const hark_options *stored, hark_text *text);
+
+static hark_status visit_swaps(hark_invocation *call, const hark_config *config, swap_visitor *visit, hark_text *text) {
+  char checkpoint[HARK_NAME_BYTES], path[HARK_PATH_BYTES];
+  hark_run opened;
+  hark_config stored;
+  hark_options *stored_options = NULL;
+  if (hark_options_argument_count(call->options) < 1) return HARK_OK; /* reported by main */
+  HARK_TRY(hark_run_open_reading(call->context, hark_options_argument(call->options, 0), &opened, checkpoint));
+  HARK_TRY(hark_run_path(call->context, &opened, "config.yaml", path));
+  hark_status status = hark_command_read_stored(call, path, &stored, &stored_options);
+  for (int i = 0; i < hark_config_table.count && status == HARK_OK; i++) {
+    const hark_option *option = &hark_config_table.options[i];
+    if (hark_config_bond(option->name) != HARK_BOND_NONE && !hark_config_agree(option, config, &stored))
+      status = visit(call, option, stored_options, text);
+  }
+  hark_options_destroy(call->context, &stored_options);
+  return status;
+}
+
+static hark_status refuse_other_weights(hark_invocation *call, const hark_option *option, const hark_options *stored, hark_text *text) {
+  (void)text;
+  if (hark_config_bond(option->name) == HARK_BOND_MEANING) return HARK_OK;
+  hark_text value = hark_text_empty(call->context);
+  hark_options_print_value(stored, option->name, &value);
+  const hark_status status =
+      hark_options_complain(call->context, call->options, option->name,
+                            "%s decides which weights there are: those of this run were trained with %s, and eval can exchange only what "
+                            "works with the same ones",
+                            option->name, hark_text_get(&value));
+  hark_text_free(&value);
+  return status;
+}
+
+/* What changes the weights is a problem; the rest of the attention may be exchanged. */
+static hark_status check_swaps(hark_invocation *call, const hark_config *config) {
+  const hark_status status = visit_swaps(call, config, refuse_other_weights, NULL);
+  return status == HARK_BAD_FILE ? HARK_OK : status; /* problems of the run's file have been found already */
+}
+
+/* Appends "name": "value" of what was exchanged. */
+static hark_status append_swap(hark_invocation *call, const hark_option *option, const hark_options *stored, hark_text *text) {
+  (void)stored;
+  hark_text value = hark_text_empty(call->context);
+  hark_options_print_value(call->options, option->name, &value);
+  if (text->length > 0) hark_text_append(text, ", ");
+  hark_json_append_string(text, option->name);
+  hark_text_append(text, ": ");
+  hark_json_append_string(text, hark_text_get(&value));
+  const hark_status status = value.status;
+  hark_text_free(&value);
+  return status;
+}
+
 static hark_status check(hark_invocation *call) {
   hark_config *config = call->values[1];
   HARK_TRY(hark_command_read_run(call, config));
+  HARK_TRY(check_swaps(call, config));
   if (hark_options_source(call->options, "data.paths") == HARK_SOURCE_COMMAND) {
     /* Another text than the run's: all of it is what is measured. */
     config->data.validation_paths = config->data.paths;
@@ -38,10 +94,14 @@ static bool show(void *user, double part) {
 
 static hark_status print(hark_invocation *call, const hark_opened_run *opened, const hark_evaluation_result *result,
                          const hark_text_counts *counts, double seconds) {
+  hark_text swaps = hark_text_empty(call->context);
+  HARK_TRY(visit_swaps(call, call->values[1], append_swap, &swaps));
   const double per_byte = hark_bits_per_byte(counts, result->loss), per_character = hark_bits_per_character(counts, result->loss);
   if (!call->json) {
     printf("%s, %s: loss %.4f nats a token, perplexity %.3f, %.4f bits a character, %.4f bits a byte; %" PRId64 " targets in %.1f s\n",
            opened->run.path, opened->checkpoint, result->loss, exp(result->loss), per_character, per_byte, result->targets, seconds);
+    if (swaps.length > 0) printf("exchanged: %s\n", hark_text_get(&swaps));
+    hark_text_free(&swaps);
     return HARK_OK;
   }
   hark_text line = hark_text_empty(call->context);
@@ -62,7 +122,8 @@ static hark_status print(hark_invocation *call, const hark_opened_run *opened, c
     hark_text_append(&line, ", \"%s\": ", numbers[i].name);
     hark_json_append_number(&line, numbers[i].value);
   }
-  hark_text_append(&line, ", \"targets\": %" PRId64 "}\n", result->targets);
+  hark_text_append(&line, ", \"exchanged\": {%s}, \"targets\": %" PRId64 "}\n", hark_text_get(&swaps), result->targets);
+  hark_text_free(&swaps);
   return hark_command_print(call, &line);
 }
 
@@ -73,6 +134,7 @@ static hark_status measure(hark_invocation *call, const hark_config *config, har
   hark_engine *engine = NULL;
   hark_evaluation_result result;
   const hark_split split = config->data.paths.count == 0 || values->split == 1 ? HARK_SPLIT_VALIDATION : HARK_SPLIT_TRAINING;
+  HARK_TRY(hark_checkpoint_verify(call->context, &opened->run, opened->checkpoint));
   hark_status status = hark_run_corpus(call->context, config, &opened->run, false, &tokenizer, &corpus);
   if (status == HARK_OK) status = hark_engine_create(call->context, config, hark_tokenizer_size(tokenizer), false, &engine);
   if (status == HARK_OK) status = hark_checkpoint_load(call->context, &opened->run, opened->checkpoint, engine, NULL);
@@ -106,7 +168,10 @@ const hark_command hark_command_eval = {
     .summary = "measure the loss of a trained model over a whole text",
     .notes =
         "  hark eval runs/book                     the run's own validation text\n"
-        "  hark eval runs/book --data other.txt    any other text, with the run's vocabulary\n",
+        "  hark eval runs/book --data other.txt    any other text, with the run's vocabulary\n"
+        "  hark eval runs/book --structure window --window 128    the same weights with another attention\n"
+        "\n"
+        "  The checkpoint is compared with its manifest first.\n",
     .argument_minimum = 1,
     .argument_maximum = 1,
     .has_json = true,

@@ -1,9 +1,6 @@
 /* model.c - see model.h. */
 #include "cli/model.h"
 
-#include <stdio.h>
-#include <string.h>
-
 #include "io/checkpoint_files.h"
 
 #define VOCABULARY_LIMIT ((size_t)64 << 20)
@@ -19,22 +16,14 @@ hark_status hark_command_read_run(hark_invocation *call, hark_config *config) {
   return hark_config_finish(context, call->options, config);
 }
 
-static hark_status find_checkpoint(hark_invocation *call, const char *asked, hark_opened_run *opened) {
+hark_status hark_command_read_stored(hark_invocation *call, const char *path, hark_config *stored, hark_options **options) {
   hark_context *context = call->context;
-  if (opened->checkpoint[0] != '\0') return HARK_OK;
-  const bool pointer = strcmp(asked, "best") == 0 || strcmp(asked, "last") == 0;
-  if (pointer) return hark_checkpoint_find(context, &opened->run, asked, opened->checkpoint);
-  if (asked[0] != '\0') {
-    if (!hark_name_is_plain(asked))
-      return hark_fail(context, HARK_INVALID_ARGUMENT, "--checkpoint %s: expected best, last or step-N", asked);
-    (void)snprintf(opened->checkpoint, sizeof opened->checkpoint, "%s", asked);
-    return HARK_OK;
-  }
-  const hark_status best = hark_checkpoint_find(context, &opened->run, "best", opened->checkpoint);
-  if (best != HARK_NOT_FOUND) return best;
-  const hark_status last = hark_checkpoint_find(context, &opened->run, "last", opened->checkpoint);
-  if (last == HARK_NOT_FOUND) return hark_fail(context, HARK_NOT_FOUND, "%s: has no checkpoint yet", opened->run.path);
-  return last;
+  const hark_option_group group = {&hark_config_table, stored};
+  HARK_TRY(hark_options_create(context, NULL, &group, 1, options));
+  HARK_TRY(hark_options_read_yaml(context, *options, path, HARK_SOURCE_RUN));
+  HARK_TRY(hark_config_finish(context, *options, stored));
+  if (hark_options_problem_count(*options) == 0) return HARK_OK;
+  return hark_fail(context, HARK_BAD_FILE, "%s", hark_options_problem(*options, 0));
 }
 
 hark_status hark_command_open_run(hark_invocation *call, const hark_config *config, const char *checkpoint, hark_opened_run *out) {
@@ -42,7 +31,7 @@ hark_status hark_command_open_run(hark_invocation *call, const hark_config *conf
   HARK_TRY(hark_command_open(call, config->run.backend, config->run.threads, (uint64_t)config->train.seed, config->run.deterministic));
   char path[HARK_PATH_BYTES];
   HARK_TRY(hark_run_open_reading(call->context, hark_options_argument(call->options, 0), &out->run, out->checkpoint));
-  HARK_TRY(find_checkpoint(call, checkpoint, out));
+  if (out->checkpoint[0] == '\0') HARK_TRY(hark_checkpoint_choose(call->context, &out->run, checkpoint, out->checkpoint));
   HARK_TRY(hark_run_path(call->context, &out->run, "vocabulary.json", path));
   return hark_tokenizer_load(call->context, path, &out->tokenizer);
 }

@@ -16,6 +16,10 @@ typedef struct hark_opened_run {
 /* For check: reads the run's configuration (the first argument names the run, or a checkpoint in it) below everything that is given. */
 HARK_MUST_CHECK hark_status hark_command_read_run(hark_invocation *call, hark_config *config);
 
+/* Reads a configuration alone, without what the command line says: *stored, with its strings, lives until *options is destroyed by the
+ * caller, also after a failure (then it may be NULL). Errors: HARK_BAD_FILE when the file has a problem, those of files. */
+HARK_MUST_CHECK hark_status hark_command_read_stored(hark_invocation *call, const char *path, hark_config *stored, hark_options **options);
+
 /* For run: makes the context, opens the folder and its vocabulary, and finds the checkpoint: the one in the path, the one that is asked for
  * ("best", "last", "step-N"), or with "" the best, or else the last. Warnings and errors as ever. The caller closes. */
 HARK_MUST_CHECK hark_status hark_command_open_run(hark_invocation *call, const hark_config *config, const char *checkpoint,

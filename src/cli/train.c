@@ -8,10 +8,24 @@
 #include <unistd.h>
 
 #include "cli/bench.h"
-#include "cli/common.h"
+#include "cli/model.h"
 #include "cli/progress.h"
 #include "io/json.h"
+#include "train/preflight.h"
 #include "train/trainer.h"
+#include "train/warm_start.h"
+
+typedef struct train_values {
+  bool estimate;
+} train_values;
+
+static const hark_option options[] = {
+    {"estimate", "estimate", HARK_OPTION_BOOL, offsetof(train_values, estimate), "false", NULL, NULL, NULL,
+     "print what the run would need of memory and disk, and stop"},
+};
+static const hark_option_table table = {options, 1, NULL, sizeof(train_values), false};
+
+enum { VALUES_CONFIG, VALUES_TRAIN }; /* of the command's tables */
 
 /* Signals only set these; the trainer asks after every step. A second SIGINT or SIGTERM ends the process at once. */
 static volatile sig_atomic_t stop_signal;
@@ -69,62 +83,105 @@ static void show(void *user, const hark_train_progress *at) {
 
 static void say(void *user, const char *line) { hark_progress_line(&((training_view *)user)->progress, "%s", line); }
 
-/* What makes the weights mean something else, or not fit: it cannot change when a run goes on. Dropout and recomputation may. */
+/* What the weights depend on, and where they come from, cannot change when a run goes on. Dropout and recomputation may. */
 static bool is_fixed(const hark_option *option) {
-  const size_t length = strlen(option->name);
-  static const char dropout[] = "dropout";
-  const size_t ending = sizeof dropout - 1;
-  if (strcmp(option->name, "data.tokenizer") == 0) return true;
-  if (strncmp(option->name, "model.", 6) != 0 || strcmp(option->name, "model.recompute") == 0) return false;
-  return length < ending || strcmp(option->name + length - ending, dropout) != 0;
-}
-
-static bool same_value(const hark_option *option, const hark_config *a, const hark_config *b) {
-  const char *const left = (const char *)a + option->offset, *const right = (const char *)b + option->offset;
-  switch (option->type) {
-    case HARK_OPTION_BOOL: return *(const bool *)left == *(const bool *)right;
-    case HARK_OPTION_ENUM: return memcmp(left, right, sizeof(int)) == 0;
-    case HARK_OPTION_INT: return memcmp(left, right, sizeof(int64_t)) == 0;
-    case HARK_OPTION_FLOAT:
-    case HARK_OPTION_DURATION: return memcmp(left, right, sizeof(double)) == 0;
-    case HARK_OPTION_STRING:
-    case HARK_OPTION_LIST: break;
-  }
-  return true;
+  return hark_config_bond(option->name) != HARK_BOND_NONE || strcmp(option->name, "train.init_from") == 0;
 }
 
 /* Compares with what the run says alone, in `path`. */
 static hark_status check_fixed(hark_invocation *call, const char *path, const hark_config *config) {
   hark_config stored;
-  hark_options *options = NULL;
-  const hark_option_group group = {&hark_config_table, &stored};
-  HARK_TRY(hark_options_create(call->context, NULL, &group, 1, &options));
-  hark_status status = hark_options_read_yaml(call->context, options, path, HARK_SOURCE_RUN);
-  if (status == HARK_OK) status = hark_config_finish(call->context, options, &stored);
+  hark_options *stored_options = NULL;
+  hark_status status = hark_command_read_stored(call, path, &stored, &stored_options);
   for (int i = 0; i < hark_config_table.count && status == HARK_OK; i++) {
     const hark_option *option = &hark_config_table.options[i];
-    if (is_fixed(option) && !same_value(option, config, &stored))
+    if (is_fixed(option) && !hark_config_agree(option, config, &stored))
       status = hark_options_complain(call->context, call->options, option->name, "%s cannot change when a run goes on", option->name);
   }
-  hark_options_destroy(call->context, &options);
+  hark_options_destroy(call->context, &stored_options);
+  return status == HARK_BAD_FILE ? HARK_OK : status; /* the same problems have been found with the file already */
+}
+
+/* The model of the run that the weights come from stands for what neither the command line nor a file says of it. */
+static hark_status read_origin(hark_invocation *call, const char *path) {
+  hark_config stored;
+  hark_options *stored_options = NULL;
+  hark_status status = hark_command_read_stored(call, path, &stored, &stored_options);
+  for (int i = 0; i < hark_config_table.count && status == HARK_OK; i++) {
+    const char *name = hark_config_table.options[i].name;
+    if (strncmp(name, "model.", 6) != 0 && hark_config_bond(name) == HARK_BOND_NONE) continue;
+    hark_text value = hark_text_empty(call->context);
+    hark_options_print_value(stored_options, name, &value);
+    status = value.status;
+    if (status == HARK_OK) status = hark_options_set(call->context, call->options, name, hark_text_get(&value), path, HARK_SOURCE_RUN);
+    hark_text_free(&value);
+  }
+  hark_options_destroy(call->context, &stored_options);
   return status;
 }
 
-static hark_status check(hark_invocation *call) {
-  hark_config *config = call->values[0];
-  char path[HARK_PATH_BYTES] = "";
-  if (config->run.resume) {
-    if (config->run.directory[0] == '\0')
-      return hark_options_complain(call->context, call->options, "run.resume", "--resume needs --out FOLDER, the run to go on with");
-    HARK_TRY(hark_path_join(call->context, config->run.directory, "config.yaml", path));
-    if (hark_path_kind_of(path) == HARK_PATH_NONE)
-      return hark_options_complain(call->context, call->options, "run.directory", "%s holds no run to resume", config->run.directory);
-    HARK_TRY(hark_options_read_yaml(call->context, call->options, path, HARK_SOURCE_RUN));
+/* Says what the weights were trained with that is different now. */
+static hark_status warn_of_other_meaning(hark_invocation *call, const char *path, const hark_config *config) {
+  hark_config stored;
+  hark_options *stored_options = NULL;
+  hark_status status = hark_command_read_stored(call, path, &stored, &stored_options);
+  for (int i = 0; i < hark_config_table.count && status == HARK_OK; i++) {
+    const hark_option *option = &hark_config_table.options[i];
+    if (hark_config_bond(option->name) == HARK_BOND_NONE || hark_config_agree(option, config, &stored)) continue;
+    hark_text there = hark_text_empty(call->context), here = hark_text_empty(call->context);
+    hark_options_print_value(stored_options, option->name, &there);
+    hark_options_print_value(call->options, option->name, &here);
+    hark_command_warn(call, "%s is %s; the weights were trained with %s", option->name, hark_text_get(&here), hark_text_get(&there));
+    hark_text_free(&there);
+    hark_text_free(&here);
   }
-  if (config->data.paths.count == 0)
+  hark_options_destroy(call->context, &stored_options);
+  return status;
+}
+
+/* config.yaml of the run that train.init_from names. A run that is not there is a problem with the option. */
+static hark_status find_origin(hark_invocation *call, const hark_config *config, char *path) {
+  hark_run source;
+  char checkpoint[HARK_NAME_BYTES];
+  const hark_status status = hark_run_open_reading(call->context, config->train.init_from, &source, checkpoint);
+  path[0] = '\0';
+  if (status == HARK_NOT_FOUND || status == HARK_BAD_FILE) {
+    char message[HARK_MESSAGE_BYTES];
+    (void)snprintf(message, sizeof message, "%s", hark_context_message(call->context));
+    return hark_options_complain(call->context, call->options, "train.init_from", "%s", message);
+  }
+  HARK_TRY(status);
+  return hark_run_path(call->context, &source, "config.yaml", path);
+}
+
+/* config.yaml of the run to go on with, in `path`: "" when there is none, which is a problem. */
+static hark_status find_run(hark_invocation *call, const hark_config *config, char *path) {
+  path[0] = '\0';
+  if (config->run.directory[0] == '\0')
+    return hark_options_complain(call->context, call->options, "run.resume", "--resume needs --out FOLDER, the run to go on with");
+  HARK_TRY(hark_path_join(call->context, config->run.directory, "config.yaml", path));
+  if (hark_path_kind_of(path) != HARK_PATH_NONE) return HARK_OK;
+  path[0] = '\0';
+  return hark_options_complain(call->context, call->options, "run.directory", "%s holds no run to resume", config->run.directory);
+}
+
+static hark_status check(hark_invocation *call) {
+  hark_config *config = call->values[VALUES_CONFIG];
+  char path[HARK_PATH_BYTES] = "", origin[HARK_PATH_BYTES] = "";
+  if (config->run.resume) {
+    HARK_TRY(find_run(call, config, path));
+    if (path[0] != '\0') HARK_TRY(hark_options_read_yaml(call->context, call->options, path, HARK_SOURCE_RUN));
+  } else if (config->train.init_from[0] != '\0') {
+    HARK_TRY(find_origin(call, config, origin));
+    if (origin[0] != '\0') HARK_TRY(read_origin(call, origin));
+  }
+  const bool may_have_text = config->run.resume && path[0] == '\0'; /* the run that was not found would say */
+  if (config->data.paths.count == 0 && !may_have_text)
     HARK_TRY(hark_options_complain(call->context, call->options, "data.paths", "no text to train on, expected --data PATH"));
   HARK_TRY(hark_config_finish(call->context, call->options, config));
-  return config->run.resume ? check_fixed(call, path, config) : HARK_OK;
+  if (path[0] != '\0') HARK_TRY(check_fixed(call, path, config));
+  if (origin[0] != '\0' && hark_options_problem_count(call->options) == 0) HARK_TRY(warn_of_other_meaning(call, origin, config));
+  return HARK_OK;
 }
 
 static hark_status default_directory(hark_invocation *call, char *out) {
@@ -149,7 +206,7 @@ static hark_status write_configuration(hark_invocation *call, const hark_run *ru
 /* The configuration that the steps to come are made with; a file that always says "resume" could not begin another run. */
 static hark_status ready(void *user) {
   const training_view *view = user;
-  hark_config *config = view->call->values[0];
+  hark_config *config = view->call->values[VALUES_CONFIG];
   const bool resume = config->run.resume;
   config->run.resume = false;
   const hark_status status = write_configuration(view->call, view->run);
@@ -204,15 +261,79 @@ static hark_status train_in(hark_invocation *call, const hark_config *config, co
   return report(call, run, &result);
 }
 
+/* The vocabulary that the run would have: its own, that of the weights it begins with, or what its text holds. */
+static hark_status find_vocabulary(hark_invocation *call, const hark_config *config, const hark_run *folder, hark_tokenizer **out) {
+  char path[HARK_PATH_BYTES];
+  HARK_TRY(hark_run_path(call->context, folder, "vocabulary.json", path));
+  if (config->run.resume) return hark_tokenizer_load(call->context, path, out);
+  if (config->train.init_from[0] != '\0') return hark_warm_start_vocabulary(call->context, config, out);
+  return hark_run_learn_vocabulary(call->context, config, out);
+}
+
+static hark_status print_needs(hark_invocation *call, const hark_config *config, const hark_needs *needs) {
+  const struct {
+    const char *name, *words;
+    uint64_t bytes;
+  } parts[] = {{"memory", "memory", needs->memory},
+               {"memory_weights", "  weights", needs->engine.weights},
+               {"memory_gradients", "  gradients", needs->engine.gradients},
+               {"memory_moments", "  moments", needs->engine.moments},
+               {"memory_step", "  step", needs->engine.step + needs->engine.batch},
+               {"memory_program", "  program", needs->program},
+               {"memory_left", "  there is", needs->memory_left},
+               {"checkpoint", "a checkpoint", needs->checkpoint},
+               {"disk", "disk, besides what lies there", needs->more_disk},
+               {"disk_left", "  there is", needs->disk_left}};
+  hark_text text = hark_text_empty(call->context);
+  if (call->json)
+    hark_text_append(&text, "{\"parameters\": %" PRId64 ", \"checkpoints\": %" PRId64, needs->parameters, needs->checkpoints);
+  else
+    hark_text_append(&text, "%-30s %12" PRId64 "\n%-30s %12" PRId64 "\n", "parameters", needs->parameters, "checkpoints at most",
+                     needs->checkpoints);
+  for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+    if (call->json)
+      hark_text_append(&text, ", \"%s_bytes\": %" PRIu64, parts[i].name, parts[i].bytes);
+    else
+      hark_text_append(&text, "%-30s %12.1f MiB\n", parts[i].words, (double)parts[i].bytes / (1024.0 * 1024.0));
+  }
+  if (call->json) hark_text_append(&text, "}\n");
+  HARK_TRY(hark_command_print(call, &text));
+  return config->run.preflight ? hark_preflight_check(call->context, needs) : HARK_OK;
+}
+
+/* What the trainer would say before its first step, without a run. */
+static hark_status estimate(hark_invocation *call, const hark_config *config, const hark_run *folder) {
+  hark_tokenizer *tokenizer = NULL;
+  hark_needs needs;
+  hark_status status = find_vocabulary(call, config, folder, &tokenizer);
+  if (status == HARK_OK) {
+    const bool knows_steps = config->train.epochs <= 0 && config->train.tokens <= 0;
+    const hark_preflight wanted = {.config = config,
+                                   .vocabulary = hark_tokenizer_size(tokenizer),
+                                   .steps = knows_steps ? config->train.steps : INT64_MAX,
+                                   .has_validation = true,
+                                   .folder = folder};
+    status = hark_preflight_estimate(call->context, &wanted, &needs);
+  }
+  hark_tokenizer_destroy(call->context, &tokenizer);
+  HARK_TRY(status);
+  return print_needs(call, config, &needs);
+}
+
 static hark_status run(hark_invocation *call) {
-  const hark_config *config = call->values[0];
+  const hark_config *config = call->values[VALUES_CONFIG];
+  const train_values *values = call->values[VALUES_TRAIN];
   char path[HARK_PATH_BYTES];
   HARK_TRY(hark_command_open(call, config->run.backend, config->run.threads, (uint64_t)config->train.seed, config->run.deterministic));
   if (config->run.directory[0] == '\0')
     HARK_TRY(default_directory(call, path));
   else
     HARK_TRY(hark_path_join(call->context, "", config->run.directory, path));
-  hark_run folder;
+  hark_run folder = {.lock = -1};
+  if (values->estimate) {
+    memcpy(folder.path, path, sizeof folder.path);
+    return estimate(call, config, &folder);
+  }
   HARK_TRY(hark_run_open(call->context, path, config->run.resume, &folder));
   fprintf(stderr, "run folder %s\n", folder.path);
   const hark_status status = train_in(call, config, &folder);
@@ -228,11 +349,14 @@ const hark_command hark_command_train = {
         "  hark train --data book.txt --out runs/book                      a small model on your own text\n"
         "  hark train --resume --out runs/book --steps 10000               go on, for longer\n"
         "  hark train --config recipes/kernel-composition/rotary.yaml --data texts/\n"
+        "  hark train --init-from runs/book --data letters.txt --out runs/letters      begin with trained weights\n"
+        "  hark train --init-from runs/book --structure window --window 64 ...         with another attention\n"
+        "  hark train --data book.txt --width 1024 --estimate              what it would need\n"
         "\n"
         "  Ctrl-C finishes the step, saves and ends with 130; SIGUSR1 saves and goes on.\n",
     .has_json = true,
     .has_configuration = true,
-    .tables = {&hark_config_table},
+    .tables = {&hark_config_table, &table},
     .check = check,
     .run = run,
 };

@@ -132,7 +132,9 @@ static hark_status open_if_unchanged(hark_context *context, const hark_corpus_se
 static hark_status try_cache(hark_context *context, const hark_corpus_settings *settings, const hark_source_list *sources, const char *kind,
                              uint64_t vocabulary, hark_corpus *corpus) {
   HARK_TRY(cache_path(context, settings, sources, kind, vocabulary, corpus->path));
-  if (hark_path_kind_of(corpus->path) == HARK_PATH_NONE) return HARK_OK;
+  hark_path_kind found;
+  HARK_TRY(hark_path_examine(context, corpus->path, &found));
+  if (found == HARK_PATH_NONE) return HARK_OK;
   const hark_status status = open_if_unchanged(context, settings, sources, corpus, &corpus->was_cached);
   if (corpus->was_cached) return HARK_OK;
   reset(context, corpus);

@@ -39,6 +39,21 @@ hark_status hark_checkpoint_pointer_read(hark_context *context, const char *run,
   return status;
 }
 
+hark_status hark_checkpoint_pointer_choose(hark_context *context, const char *run, const char *asked, char name[HARK_NAME_BYTES]) {
+  if (asked != NULL && (strcmp(asked, "best") == 0 || strcmp(asked, "last") == 0))
+    return hark_checkpoint_pointer_read(context, run, asked, name);
+  if (asked != NULL && asked[0] != '\0') {
+    if (!hark_name_is_plain(asked) || hark_checkpoint_step(asked) < 0)
+      return hark_fail(context, HARK_INVALID_ARGUMENT, "checkpoint %s: expected best, last or step-N", asked);
+    memcpy(name, asked, strlen(asked) + 1);
+    return HARK_OK;
+  }
+  const hark_status best = hark_checkpoint_pointer_read(context, run, "best", name);
+  if (best != HARK_NOT_FOUND) return best;
+  const hark_status last = hark_checkpoint_pointer_read(context, run, "last", name);
+  return last == HARK_NOT_FOUND ? hark_fail(context, HARK_NOT_FOUND, "%s: has no checkpoint yet", run) : last;
+}
+
 /* The file's entry in a manifest: {"format_version": 1, "files": [{"name": .., "bytes": .., "sha256": ..}, ..]}. */
 static hark_status find_entry(hark_context *context, const char *path, const hark_json_node *root, const char *file,
                               const hark_json_node **entry) {

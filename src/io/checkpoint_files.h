@@ -15,6 +15,11 @@ int64_t hark_checkpoint_step(const char *name);
 HARK_MUST_CHECK hark_status hark_checkpoint_pointer_read(hark_context *context, const char *run, const char *which,
                                                          char name[HARK_NAME_BYTES]);
 
+/* The checkpoint of a run to read: `asked` names one ("best", "last", "step-N"), or is "" or NULL: the best, or else the last. Errors:
+ * HARK_NOT_FOUND, HARK_INVALID_ARGUMENT for a name that is none. */
+HARK_MUST_CHECK hark_status hark_checkpoint_pointer_choose(hark_context *context, const char *run, const char *asked,
+                                                           char name[HARK_NAME_BYTES]);
+
 /* Compares a file of a checkpoint with the manifest in its folder. Errors: HARK_BAD_FILE (damaged, or not in the manifest), HARK_NOT_FOUND
  * (no manifest, or no file). */
 HARK_MUST_CHECK hark_status hark_manifest_check(hark_context *context, const char *folder, const char *file);

@@ -20,7 +20,7 @@
 #define CALL_BYTES ((size_t)1 << 30) /* at most, in one system call: Linux stops a little below 2^31 */
 #define TEMPORARY_TRIES 100          /* other names in the way: left by a killed process with the same number */
 
-static int open_again(const char *path, int flags, mode_t mode) {
+int hark_open_again(const char *path, int flags, mode_t mode) {
   int descriptor;
   do {
     descriptor = open(path, flags | O_CLOEXEC, mode);
@@ -36,10 +36,18 @@ static ssize_t read_again(int descriptor, void *data, size_t bytes) {
   return got;
 }
 
-static int sync_again(int descriptor) {
+int hark_sync_again(int descriptor) {
   int result;
   do {
     result = fsync(descriptor);
+  } while (result != 0 && errno == EINTR);
+  return result;
+}
+
+int hark_cut_again(int descriptor, off_t bytes) {
+  int result;
+  do {
+    result = ftruncate(descriptor, bytes);
   } while (result != 0 && errno == EINTR);
   return result;
 }
@@ -50,7 +58,7 @@ void hark_file_close(int *descriptor) {
 }
 
 hark_status hark_file_read(hark_context *context, const char *path, size_t limit, hark_text *out) {
-  int descriptor = open_again(path, O_RDONLY, 0);
+  int descriptor = hark_open_again(path, O_RDONLY, 0);
   if (descriptor < 0) return hark_system_fail(context, errno, path, "cannot be opened");
   hark_status status = HARK_OK;
   size_t length = out->length;
@@ -78,7 +86,7 @@ hark_status hark_file_read(hark_context *context, const char *path, size_t limit
 
 hark_status hark_file_open(hark_context *context, const char *path, int *descriptor, uint64_t *size) {
   *descriptor = -1;
-  int opened = open_again(path, O_RDONLY | O_NONBLOCK, 0); /* a pipe must not make us wait: it is refused below */
+  int opened = hark_open_again(path, O_RDONLY | O_NONBLOCK, 0); /* a pipe must not make us wait: it is refused below */
   if (opened < 0) return hark_system_fail(context, errno, path, "cannot be opened");
   struct stat information;
   hark_status status = HARK_OK;
@@ -130,7 +138,7 @@ hark_status hark_writer_open(hark_context *context, hark_writer *writer, const c
     if (used < 0 || (size_t)used >= sizeof writer->temporary) {
       return hark_fail(context, HARK_TOO_LARGE, "%.64s...: path of %zu bytes", path, length);
     }
-    writer->descriptor = open_again(writer->temporary, O_WRONLY | O_CREAT | O_EXCL, 0666);
+    writer->descriptor = hark_open_again(writer->temporary, O_WRONLY | O_CREAT | O_EXCL, 0666);
     if (writer->descriptor >= 0) {
       writer->open = true;
       hark_sha256_begin(&writer->hash);
@@ -166,7 +174,7 @@ void hark_writer_discard(hark_writer *writer) {
 hark_status hark_writer_commit(hark_context *context, hark_writer *writer, hark_file_summary *summary) {
   if (!writer->open) return hark_fail(context, HARK_INTERNAL_ERROR, "%s: the writer is not open", writer->path);
   hark_status status = HARK_OK;
-  if (sync_again(writer->descriptor) != 0) {
+  if (hark_sync_again(writer->descriptor) != 0) {
     status = hark_system_fail(context, errno, writer->path, "cannot be flushed");
   } else {
     const int descriptor = writer->descriptor;
@@ -186,11 +194,7 @@ hark_status hark_writer_commit(hark_context *context, hark_writer *writer, hark_
     summary->bytes = writer->bytes;
     hark_sha256_end(&writer->hash, summary->sha256);
   }
-  char folder[HARK_PATH_BYTES];
-  const size_t length = (size_t)(hark_path_name(writer->path) - writer->path);
-  memcpy(folder, writer->path, length);
-  folder[length] = 0;
-  return hark_folder_sync(context, length > 0 ? folder : ".");
+  return hark_parent_sync(context, writer->path);
 }
 
 hark_status hark_file_write(hark_context *context, const char *path, const void *data, size_t bytes) {
@@ -225,7 +229,7 @@ hark_status hark_file_summarise(hark_context *context, const char *path, hark_fi
 }
 
 hark_status hark_file_truncate(hark_context *context, const char *path, uint64_t bytes) {
-  int descriptor = open_again(path, O_WRONLY, 0);
+  int descriptor = hark_open_again(path, O_WRONLY, 0);
   if (descriptor < 0) return hark_system_fail(context, errno, path, "cannot be opened");
   struct stat information;
   hark_status status = HARK_OK;
@@ -234,7 +238,7 @@ hark_status hark_file_truncate(hark_context *context, const char *path, uint64_t
   } else if ((uint64_t)information.st_size < bytes) {
     status = hark_fail(context, HARK_BAD_FILE, "%s: has %" PRId64 " bytes, at least %" PRIu64 " expected", path,
                        (int64_t)information.st_size, bytes);
-  } else if (ftruncate(descriptor, (off_t)bytes) != 0 || sync_again(descriptor) != 0) {
+  } else if (hark_cut_again(descriptor, (off_t)bytes) != 0 || hark_sync_again(descriptor) != 0) {
     status = hark_system_fail(context, errno, path, "cannot be cut");
   }
   hark_file_close(&descriptor);

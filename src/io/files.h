@@ -6,8 +6,8 @@
  *   whole files     read (with a limit), write
  *   atomic writer   open, append, commit | discard
  *   reading parts   open, read_at, close
- *   folders         make, list, remove, sync, lock
- *   paths           kind, join, rename, truncate, free space
+ *   folders         make, list, remove, clean, sync, lock
+ *   paths           kind, examine, join, rename, truncate, free space
  */
 #ifndef HARK_IO_FILES_H
 #define HARK_IO_FILES_H
@@ -61,7 +61,7 @@ HARK_MUST_CHECK hark_status hark_file_summarise(hark_context *context, const cha
 /* Cuts a file to `bytes` bytes and flushes it; a shorter file is HARK_BAD_FILE. */
 HARK_MUST_CHECK hark_status hark_file_truncate(hark_context *context, const char *path, uint64_t bytes);
 
-/* Makes a folder and those above it; one that is there is fine. */
+/* Makes a folder and those above it, and flushes the folders that got a new one; one that is there is fine. */
 HARK_MUST_CHECK hark_status hark_folder_make(hark_context *context, const char *path);
 
 /* The names in a folder (without . and ..), sorted by bytes, in one piece of memory. The caller frees them. */
@@ -77,8 +77,12 @@ void hark_names_free(hark_context *context, hark_names *names);
 #define HARK_FOLDER_DEPTH 8
 HARK_MUST_CHECK hark_status hark_folder_remove(hark_context *context, const char *path);
 
-/* Makes renames and new names in a folder durable. */
+/* Removes the temporary files that writers in processes which do not run any more, on this machine, left in a folder. */
+HARK_MUST_CHECK hark_status hark_folder_clean(hark_context *context, const char *path);
+
+/* Makes renames and new names in a folder durable; the second, in the folder that holds `path`. */
 HARK_MUST_CHECK hark_status hark_folder_sync(hark_context *context, const char *path);
+HARK_MUST_CHECK hark_status hark_parent_sync(hark_context *context, const char *path);
 
 /* Renames and flushes the folder (or both folders). An existing file is replaced; an existing folder only when empty. */
 HARK_MUST_CHECK hark_status hark_path_rename(hark_context *context, const char *from, const char *to);
@@ -86,7 +90,9 @@ HARK_MUST_CHECK hark_status hark_path_rename(hark_context *context, const char *
 HARK_MUST_CHECK hark_status hark_file_remove(hark_context *context, const char *path);
 
 typedef enum hark_path_kind { HARK_PATH_NONE, HARK_PATH_FILE, HARK_PATH_FOLDER, HARK_PATH_OTHER } hark_path_kind;
+/* HARK_PATH_NONE also when the system cannot tell; where it matters that something is there, use the second. */
 hark_path_kind hark_path_kind_of(const char *path);
+HARK_MUST_CHECK hark_status hark_path_examine(hark_context *context, const char *path, hark_path_kind *out);
 
 /* folder/name into `out` of HARK_PATH_BYTES bytes. An empty folder is the current one; an absolute name stands alone. HARK_TOO_LARGE. */
 HARK_MUST_CHECK hark_status hark_path_join(hark_context *context, const char *folder, const char *name, char *out);

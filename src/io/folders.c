@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,10 +25,24 @@ hark_status hark_system_fail(hark_context *context, int error, const char *path,
   return hark_fail(context, status, "%.300s: %s: %s", path, what, text);
 }
 
-hark_path_kind hark_path_kind_of(const char *path) {
+/* Returns 0, or the system's error; that nothing is there is none. */
+static int kind_of(const char *path, hark_path_kind *out) {
   struct stat information;
-  if (stat(path, &information) != 0) return HARK_PATH_NONE;
-  return S_ISREG(information.st_mode) ? HARK_PATH_FILE : S_ISDIR(information.st_mode) ? HARK_PATH_FOLDER : HARK_PATH_OTHER;
+  *out = HARK_PATH_NONE;
+  if (stat(path, &information) != 0) return errno == ENOENT || errno == ENOTDIR ? 0 : errno;
+  *out = S_ISREG(information.st_mode) ? HARK_PATH_FILE : S_ISDIR(information.st_mode) ? HARK_PATH_FOLDER : HARK_PATH_OTHER;
+  return 0;
+}
+
+hark_path_kind hark_path_kind_of(const char *path) {
+  hark_path_kind kind;
+  (void)kind_of(path, &kind);
+  return kind;
+}
+
+hark_status hark_path_examine(hark_context *context, const char *path, hark_path_kind *out) {
+  const int error = kind_of(path, out);
+  return error == 0 ? HARK_OK : hark_system_fail(context, error, path, "cannot be examined");
 }
 
 const char *hark_path_name(const char *path) {
@@ -65,7 +80,10 @@ hark_status hark_folder_make(hark_context *context, const char *path) {
     if (at < length && path[at] != '/') continue;
     memcpy(part, path, at);
     part[at] = 0;
-    if (mkdir(part, 0777) == 0) continue;
+    if (mkdir(part, 0777) == 0) {
+      HARK_TRY(hark_parent_sync(context, part));
+      continue;
+    }
     const int error = errno; /* a folder that is there may be told as EEXIST, EACCES or EROFS */
     if (hark_path_kind_of(part) != HARK_PATH_FOLDER) return hark_system_fail(context, error, part, "cannot be made a folder");
   }
@@ -145,21 +163,16 @@ hark_status hark_folder_remove(hark_context *context, const char *path) {
 }
 
 hark_status hark_folder_sync(hark_context *context, const char *path) {
-  int descriptor = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  int descriptor = hark_open_again(path, O_RDONLY | O_DIRECTORY, 0);
   if (descriptor < 0) return hark_system_fail(context, errno, path, "cannot be opened");
-  int result;
-  do {
-    result = fsync(descriptor);
-  } while (result != 0 && errno == EINTR);
-  const int error = errno;
+  const int result = hark_sync_again(descriptor), error = errno;
   hark_file_close(&descriptor);
   /* file systems that cannot flush a folder say EINVAL */
   if (result != 0 && error != EINVAL) return hark_system_fail(context, error, path, "cannot be flushed");
   return HARK_OK;
 }
 
-/* Flushes the folder that holds path. */
-static hark_status sync_parent(hark_context *context, const char *path) {
+hark_status hark_parent_sync(hark_context *context, const char *path) {
   char folder[HARK_PATH_BYTES];
   size_t length = strlen(path);
   while (length > 1 && path[length - 1] == '/') length--;
@@ -172,8 +185,35 @@ static hark_status sync_parent(hark_context *context, const char *path) {
 
 hark_status hark_path_rename(hark_context *context, const char *from, const char *to) {
   if (rename(from, to) != 0) return hark_system_fail(context, errno, from, "cannot be renamed");
-  HARK_TRY(sync_parent(context, to));
-  return sync_parent(context, from);
+  HARK_TRY(hark_parent_sync(context, to));
+  return hark_parent_sync(context, from);
+}
+
+/* Whether the name is ".NAME.tmp-PID-N", as a writer's is, and that process is not running. */
+static bool is_abandoned(const char *name) {
+  static const char mark[] = ".tmp-";
+  const char *at = NULL;
+  for (const char *next = strstr(name, mark); next != NULL; next = strstr(next + 1, mark)) at = next;
+  if (name[0] != '.' || at == NULL || at == name) return false;
+  const char *const process = at + sizeof mark - 1, *const dash = strchr(process, '-');
+  int64_t number, tries;
+  if (dash == NULL || !hark_number_read_whole(process, (size_t)(dash - process), &number)) return false;
+  if (!hark_number_read_whole(dash + 1, strlen(dash + 1), &tries) || number < 1 || number > INT32_MAX) return false;
+  return kill((pid_t)number, 0) != 0 && errno == ESRCH;
+}
+
+hark_status hark_folder_clean(hark_context *context, const char *path) {
+  hark_names names;
+  char file[HARK_PATH_BYTES];
+  HARK_TRY(hark_folder_list(context, path, &names));
+  hark_status status = HARK_OK;
+  for (int64_t i = 0; i < names.count && status == HARK_OK; i++) {
+    if (!is_abandoned(names.items[i])) continue;
+    status = hark_path_join(context, path, names.items[i], file);
+    if (status == HARK_OK) status = hark_file_remove(context, file);
+  }
+  hark_names_free(context, &names);
+  return status;
 }
 
 hark_status hark_disk_free(hark_context *context, const char *path, uint64_t *bytes) {
@@ -187,7 +227,7 @@ hark_status hark_folder_lock(hark_context *context, const char *path, int *descr
   char name[HARK_PATH_BYTES], text[32] = "";
   *descriptor = -1;
   HARK_TRY(hark_path_join(context, path, LOCK_NAME, name));
-  int opened = open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  int opened = hark_open_again(name, O_RDWR | O_CREAT, 0666);
   if (opened < 0) return hark_system_fail(context, errno, name, "cannot be opened");
   if (flock(opened, LOCK_EX | LOCK_NB) != 0) {
     const int error = errno;

@@ -40,16 +40,20 @@ hark_status hark_jsonl_open(hark_context *context, hark_jsonl *file, const char 
   if (length >= sizeof file->path) return hark_fail(context, HARK_TOO_LARGE, "%.64s...: path of %zu bytes", path, length);
   memcpy(file->path, path, length + 1);
   file->line = hark_text_empty(context);
-  file->descriptor = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  file->descriptor = hark_open_again(path, O_RDWR | O_APPEND, 0);
+  const bool made = file->descriptor < 0 && errno == ENOENT;
+  if (made) file->descriptor = hark_open_again(path, O_RDWR | O_CREAT | O_APPEND, 0666);
   if (file->descriptor < 0) return fail(context, file, "cannot be opened");
   struct stat information;
-  hark_status status = HARK_OK;
-  if (fstat(file->descriptor, &information) != 0) {
+  hark_status status = made ? hark_parent_sync(context, path) : HARK_OK;
+  if (status != HARK_OK) {
+    /* told */
+  } else if (fstat(file->descriptor, &information) != 0) {
     status = fail(context, file, "cannot be examined");
   } else {
     const uint64_t size = (uint64_t)information.st_size;
     status = whole_lines(context, file, size, &file->bytes);
-    if (status == HARK_OK && file->bytes < size && ftruncate(file->descriptor, (off_t)file->bytes) != 0) {
+    if (status == HARK_OK && file->bytes < size && hark_cut_again(file->descriptor, (off_t)file->bytes) != 0) {
       status = fail(context, file, "cannot be cut");
     }
   }
@@ -100,7 +104,7 @@ hark_status hark_jsonl_end(hark_context *context, hark_jsonl *file) {
     if (put < 0 && errno == EINTR) continue;
     if (put < 0) {
       const hark_status status = fail(context, file, "cannot be written");
-      if (left < file->line.length) (void)!ftruncate(file->descriptor, (off_t)file->bytes); /* no part of a line stays behind */
+      if (left < file->line.length) (void)hark_cut_again(file->descriptor, (off_t)file->bytes); /* no part of a line stays behind */
       return status;
     }
     at += put;
@@ -112,11 +116,8 @@ hark_status hark_jsonl_end(hark_context *context, hark_jsonl *file) {
 
 hark_status hark_jsonl_flush(hark_context *context, hark_jsonl *file, uint64_t *bytes) {
   if (!file->open) return hark_fail(context, HARK_INTERNAL_ERROR, "%s: not open", file->path);
-  int result;
-  do {
-    result = fsync(file->descriptor);
-  } while (result != 0 && errno == EINTR);
-  if (result != 0 && errno != EINVAL) return fail(context, file, "cannot be flushed"); /* EINVAL: a device, such as /dev/null */
+  if (hark_sync_again(file->descriptor) != 0 && errno != EINVAL)
+    return fail(context, file, "cannot be flushed"); /* EINVAL: a device, such as /dev/null */
   if (bytes != NULL) *bytes = file->bytes;
   return HARK_OK;
 }
@@ -131,7 +132,9 @@ hark_status hark_jsonl_close(hark_context *context, hark_jsonl *file) {
 }
 
 hark_status hark_jsonl_truncate(hark_context *context, const char *path, uint64_t bytes) {
-  if (hark_path_kind_of(path) == HARK_PATH_NONE && bytes == 0) return HARK_OK;
+  hark_path_kind kind;
+  HARK_TRY(hark_path_examine(context, path, &kind));
+  if (kind == HARK_PATH_NONE && bytes == 0) return HARK_OK;
   int descriptor;
   uint64_t size;
   char last = '\n';

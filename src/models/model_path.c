@@ -1,25 +1,9 @@
 /* model_path.c - see model_path.h. */
 #include "models/model_path.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "io/checkpoint_files.h"
-
-static hark_status find_checkpoint(hark_context *context, const char *run, const char *asked, char name[HARK_NAME_BYTES]) {
-  if (asked != NULL && (strcmp(asked, "best") == 0 || strcmp(asked, "last") == 0))
-    return hark_checkpoint_pointer_read(context, run, asked, name);
-  if (asked != NULL) {
-    if (hark_checkpoint_step(asked) < 0)
-      return hark_fail(context, HARK_INVALID_ARGUMENT, "checkpoint \"%s\": expected best, last or step-N", asked);
-    (void)snprintf(name, HARK_NAME_BYTES, "%s", asked);
-    return HARK_OK;
-  }
-  const hark_status best = hark_checkpoint_pointer_read(context, run, "best", name);
-  if (best != HARK_NOT_FOUND) return best;
-  const hark_status last = hark_checkpoint_pointer_read(context, run, "last", name);
-  return last == HARK_NOT_FOUND ? hark_fail(context, HARK_NOT_FOUND, "%s: has no checkpoint yet", run) : last;
-}
 
 /* folder/file when that is a file; else "". */
 static hark_status file_in(hark_context *context, const char *folder, const char *file, char out[HARK_PATH_BYTES]) {
@@ -33,7 +17,7 @@ static hark_status find_in_run(hark_context *context, const char *run, const cha
   HARK_TRY(hark_path_join(context, run, HARK_CHECKPOINTS_FOLDER, folder));
   if (hark_path_kind_of(folder) != HARK_PATH_FOLDER)
     return hark_fail(context, HARK_BAD_FILE, "%s: is neither a run, nor a checkpoint, nor a folder with a %s", run, HARK_WEIGHTS_FILE);
-  HARK_TRY(find_checkpoint(context, run, asked, name));
+  HARK_TRY(hark_checkpoint_pointer_choose(context, run, asked, name));
   HARK_TRY(hark_path_join(context, folder, name, checkpoint));
   HARK_TRY(file_in(context, checkpoint, HARK_WEIGHTS_FILE, out));
   return out[0] != '\0' ? HARK_OK : hark_fail(context, HARK_NOT_FOUND, "%s: has no %s", checkpoint, HARK_WEIGHTS_FILE);

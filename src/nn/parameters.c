@@ -8,6 +8,7 @@
 
 /* Every parameter begins on a cache line in f32. */
 #define ALIGN_ELEMENTS 16
+#define INITIAL_ELEMENTS 16384 /* of initial values made at once on the host */
 
 void hark_parameters_open(hark_parameters *parameters, hark_type type) { *parameters = (hark_parameters){.type = type}; }
 
@@ -68,7 +69,7 @@ static hark_status check_names(hark_context *context, const hark_parameters *par
   return status;
 }
 
-hark_status hark_parameters_finish(hark_context *context, hark_parameters *parameters, bool training) {
+hark_status hark_parameters_lay_out(hark_context *context, hark_parameters *parameters, bool training) {
   HARK_TRY(check_names(context, parameters));
   int64_t end = 0;
   for (int pass = 0; pass < HARK_PARAMETER_GROUPS; pass++) {
@@ -83,15 +84,23 @@ hark_status hark_parameters_finish(hark_context *context, hark_parameters *param
     if (end > first)
       parameters->groups[parameters->group_count++] = (hark_parameter_group){.first = first, .count = end - first, .decays = decays};
   }
-  HARK_TRY(hark_tensor_create(context, parameters->type, 1, &end, &parameters->weights));
-  if (training) HARK_TRY(hark_tensor_create(context, parameters->type, 1, &end, &parameters->gradients));
+  HARK_TRY(hark_tensor_describe(context, parameters->type, 1, &end, &parameters->weights));
+  if (!training) return HARK_OK;
+  parameters->gradients = parameters->weights;
+  for (int32_t i = 0; i < parameters->count; i++) parameters->list[i].gradient = parameters->list[i].weight;
+  return HARK_OK;
+}
+
+hark_status hark_parameters_finish(hark_context *context, hark_parameters *parameters, bool training) {
+  HARK_TRY(hark_parameters_lay_out(context, parameters, training));
+  const int64_t elements = hark_tensor_count(&parameters->weights);
+  HARK_TRY(hark_tensor_create(context, parameters->type, 1, &elements, &parameters->weights));
+  if (training) HARK_TRY(hark_tensor_create(context, parameters->type, 1, &elements, &parameters->gradients));
   const size_t element = hark_type_bytes(parameters->type);
   for (int32_t i = 0; i < parameters->count; i++) {
     hark_parameter *parameter = &parameters->list[i];
     parameter->weight.data = (char *)parameters->weights.data + (size_t)parameter->first * element;
-    if (!training) continue;
-    parameter->gradient = parameter->weight;
-    parameter->gradient.data = (char *)parameters->gradients.data + (size_t)parameter->first * element;
+    if (training) parameter->gradient.data = (char *)parameters->gradients.data + (size_t)parameter->first * element;
   }
   return HARK_OK;
 }
@@ -103,12 +112,14 @@ static uint32_t name_hash(const char *name) {
   return (hash ^ (hash >> 24)) & 0xFFFFFFu;
 }
 
-static hark_status initialise(hark_context *context, hark_parameter *parameter, uint64_t seed, double *values, void *host) {
+/* Elements [first, first + count) of a parameter; `host` has room for them in f64. */
+static hark_status initialise_part(hark_context *context, hark_parameter *parameter, uint64_t seed, int64_t first, int64_t count,
+                                   double *values, void *host) {
   const hark_random_stream stream = {.seed = seed,
                                      .layer_purpose = hark_random_layer_purpose(name_hash(parameter->name), HARK_RANDOM_INITIAL)};
   const hark_parameter_spec *spec = &parameter->spec;
-  if (spec->initial == HARK_INITIAL_NORMAL) hark_random_normal(&stream, 0, parameter->count, values);
-  for (int64_t i = 0; i < parameter->count; i++) {
+  if (spec->initial == HARK_INITIAL_NORMAL) hark_random_normal(&stream, (uint64_t)first, count, values);
+  for (int64_t i = 0; i < count; i++) {
     const double value = spec->initial == HARK_INITIAL_NORMAL     ? spec->value * values[i]
                          : spec->initial == HARK_INITIAL_ONE      ? 1.0
                          : spec->initial == HARK_INITIAL_CONSTANT ? spec->value
@@ -118,18 +129,24 @@ static hark_status initialise(hark_context *context, hark_parameter *parameter, 
     else
       ((float *)host)[i] = (float)value;
   }
-  return hark_tensor_write(context, &parameter->weight, host);
+  hark_tensor part;
+  HARK_TRY(hark_tensor_describe(context, parameter->weight.type, 1, &count, &part));
+  part.data = (char *)parameter->weight.data + (size_t)first * hark_type_bytes(part.type);
+  return hark_tensor_write(context, &part, host);
 }
 
 hark_status hark_parameters_initialise(hark_context *context, hark_parameters *parameters, uint64_t seed) {
-  int64_t longest = 0;
-  for (int32_t i = 0; i < parameters->count; i++) longest = hark_max(longest, parameters->list[i].count);
   void *scratch = NULL;
-  const size_t bytes = (size_t)longest * 2 * sizeof(double);
+  const size_t bytes = (size_t)INITIAL_ELEMENTS * 2 * sizeof(double);
   HARK_TRY(hark_allocate(context, bytes, &scratch));
+  double *values = scratch;
   hark_status status = HARK_OK;
-  for (int32_t i = 0; i < parameters->count && status == HARK_OK; i++)
-    status = initialise(context, &parameters->list[i], seed, scratch, (double *)scratch + longest);
+  for (int32_t i = 0; i < parameters->count; i++) {
+    hark_parameter *parameter = &parameters->list[i];
+    for (int64_t first = 0; first < parameter->count && status == HARK_OK; first += INITIAL_ELEMENTS)
+      status = initialise_part(context, parameter, seed, first, hark_min(INITIAL_ELEMENTS, parameter->count - first), values,
+                               values + INITIAL_ELEMENTS);
+  }
   hark_release(context, scratch, bytes);
   return status;
 }

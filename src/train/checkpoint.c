@@ -161,22 +161,37 @@ static hark_status write_pointer(hark_context *context, const hark_run *run, con
   return write_text(context, path, &text, NULL);
 }
 
-/* Deletes what was left half written, and the checkpoints up to `saved` that neither `keep` nor `best` holds. One of a later step was left by
- * a crash before `last` moved to it: it does not count, and is replaced when the run comes there again. */
-static hark_status retain(hark_context *context, const hark_run *run, int64_t saved, int64_t keep) {
+static bool is_damage(hark_status status) { return status == HARK_BAD_FILE || status == HARK_NOT_FOUND; }
+
+/* Removes a folder that may be there. */
+static hark_status remove_folder(hark_context *context, const char *path) {
+  hark_path_kind kind;
+  HARK_TRY(hark_path_examine(context, path, &kind));
+  return kind != HARK_PATH_NONE ? hark_folder_remove(context, path) : HARK_OK;
+}
+
+/* Whether hark_checkpoint_clean() deletes this one of the names in the folder of checkpoints. */
+static bool is_superfluous(const hark_names *names, const char *name, int64_t saved, int64_t keep, const char *best) {
+  const int64_t step = hark_checkpoint_step(name);
+  int64_t newer = 0;
+  if (name[0] == '.') return true; /* left half written */
+  if (step < 0) return false;      /* not ours */
+  if (step > saved) return true;
+  if (strcmp(name, best) == 0) return false;
+  for (int64_t i = 0; i < names->count; i++) newer += hark_checkpoint_step(names->items[i]) > step && hark_checkpoint_step(names->items[i]) <= saved;
+  return newer >= keep;
+}
+
+hark_status hark_checkpoint_clean(hark_context *context, const hark_run *run, int64_t saved, int64_t keep) {
   char folder[HARK_PATH_BYTES], best[HARK_NAME_BYTES] = "", path[HARK_PATH_BYTES];
   hark_names names;
   HARK_TRY(hark_run_path(context, run, "checkpoints", folder));
   const hark_status found = hark_checkpoint_find(context, run, "best", best);
-  if (found != HARK_OK && found != HARK_NOT_FOUND) return found;
+  if (found != HARK_OK && !is_damage(found)) return found;
   HARK_TRY(hark_folder_list(context, folder, &names));
   hark_status status = HARK_OK;
   for (int64_t i = 0; i < names.count && status == HARK_OK; i++) {
-    const int64_t step = hark_checkpoint_step(names.items[i]);
-    int64_t newer = 0;
-    for (int64_t j = 0; j < names.count; j++) newer += hark_checkpoint_step(names.items[j]) > step && hark_checkpoint_step(names.items[j]) <= saved;
-    const bool torn = names.items[i][0] == '.';
-    if (!torn && (step < 0 || newer < keep || strcmp(names.items[i], best) == 0)) continue;
+    if (!is_superfluous(&names, names.items[i], saved, keep, best)) continue;
     status = hark_path_join(context, folder, names.items[i], path);
     if (status == HARK_OK) status = hark_folder_remove(context, path);
   }
@@ -190,22 +205,25 @@ static hark_status put_in_place(hark_context *context, const hark_run *run, cons
   HARK_TRY(path_in(context, run, partial, NULL, from));
   HARK_TRY(path_in(context, run, name, NULL, to));
   HARK_TRY(hark_folder_sync(context, from));
-  if (hark_path_kind_of(to) != HARK_PATH_NONE) {
+  hark_path_kind kind;
+  HARK_TRY(hark_path_examine(context, to, &kind));
+  if (kind != HARK_PATH_NONE) {
     HARK_TRY(path_in(context, run, ".replaced", NULL, old));
-    if (hark_path_kind_of(old) != HARK_PATH_NONE) HARK_TRY(hark_folder_remove(context, old));
+    HARK_TRY(remove_folder(context, old));
     HARK_TRY(hark_path_rename(context, to, old));
   }
   return hark_path_rename(context, from, to);
 }
 
-hark_status hark_checkpoint_save(hark_context *context, const hark_run *run, const hark_engine *engine, const hark_run_state *state,
-                                 int64_t keep) {
-  static const char partial[] = ".partial";
-  char name[HARK_NAME_BYTES], path[HARK_PATH_BYTES];
+static const char partial[] = ".partial";
+
+/* Everything up to the moment when the checkpoint stands under its name. */
+static hark_status write_checkpoint(hark_context *context, const hark_run *run, const hark_engine *engine, const hark_run_state *state,
+                                    const char *name) {
+  char path[HARK_PATH_BYTES];
   hark_file_summary summaries[FILE_COUNT];
-  (void)snprintf(name, sizeof name, "step-%" PRId64, state->step);
   HARK_TRY(path_in(context, run, partial, NULL, path));
-  if (hark_path_kind_of(path) != HARK_PATH_NONE) HARK_TRY(hark_folder_remove(context, path));
+  HARK_TRY(remove_folder(context, path));
   HARK_TRY(hark_folder_make(context, path));
   HARK_TRY(path_in(context, run, partial, file_names[FILE_MODEL], path));
   HARK_TRY(write_model(context, run, path, engine->decoder, &summaries[FILE_MODEL]));
@@ -215,25 +233,69 @@ hark_status hark_checkpoint_save(hark_context *context, const hark_run *run, con
   HARK_TRY(write_state(context, path, state, &summaries[FILE_STATE]));
   HARK_TRY(path_in(context, run, partial, HARK_MANIFEST_FILE, path));
   HARK_TRY(write_manifest(context, path, summaries));
-  HARK_TRY(put_in_place(context, run, partial, name));
+  return put_in_place(context, run, partial, name);
+}
+
+/* A disk that is full shall not be filled by what could not be finished. The failure's message stays. */
+static void remove_partial(hark_context *context, const hark_run *run) {
+  char message[HARK_MESSAGE_BYTES], path[HARK_PATH_BYTES];
+  memcpy(message, context->message, sizeof message);
+  hark_status status = path_in(context, run, partial, NULL, path);
+  if (status == HARK_OK) status = remove_folder(context, path);
+  (void)status; /* the next save tries again */
+  memcpy(context->message, message, sizeof message);
+}
+
+hark_status hark_checkpoint_save(hark_context *context, const hark_run *run, const hark_engine *engine, const hark_run_state *state,
+                                 int64_t keep) {
+  char name[HARK_NAME_BYTES];
+  (void)snprintf(name, sizeof name, "step-%" PRId64, state->step);
+  const hark_status written = write_checkpoint(context, run, engine, state, name);
+  if (written != HARK_OK) {
+    remove_partial(context, run);
+    return written;
+  }
   HARK_TRY(write_pointer(context, run, "last", name));
   HARK_TRY(hark_checkpoint_point_best(context, run, state));
-  return retain(context, run, state->step, keep);
+  return hark_checkpoint_clean(context, run, state->step, keep);
+}
+
+/* `best` names a checkpoint of a later step, from before the run was taken up at an earlier one. */
+static hark_status forget_best(hark_context *context, const hark_run *run, const hark_run_state *state, const char *now) {
+  char path[HARK_PATH_BYTES];
+  if (hark_checkpoint_step(now) <= state->step) return HARK_OK;
+  HARK_TRY(hark_run_path(context, run, "best", path));
+  return hark_file_remove(context, path);
 }
 
 hark_status hark_checkpoint_point_best(hark_context *context, const hark_run *run, const hark_run_state *state) {
   char name[HARK_NAME_BYTES], now[HARK_NAME_BYTES] = "", path[HARK_PATH_BYTES];
-  if (state->best_step == 0) return HARK_OK;
+  hark_path_kind kind = HARK_PATH_NONE;
   (void)snprintf(name, sizeof name, "step-%" PRId64, state->best_step);
   HARK_TRY(path_in(context, run, name, NULL, path));
-  if (hark_path_kind_of(path) != HARK_PATH_FOLDER) return HARK_OK;
+  if (state->best_step > 0) HARK_TRY(hark_path_examine(context, path, &kind));
   const hark_status found = hark_checkpoint_find(context, run, "best", now);
-  if (found != HARK_OK && found != HARK_NOT_FOUND) return found;
-  return strcmp(name, now) != 0 ? write_pointer(context, run, "best", name) : HARK_OK;
+  if (found != HARK_OK && !is_damage(found)) return found;
+  if (kind != HARK_PATH_FOLDER) return forget_best(context, run, state, now);
+  return found != HARK_OK || strcmp(name, now) != 0 ? write_pointer(context, run, "best", name) : HARK_OK;
 }
 
 hark_status hark_checkpoint_find(hark_context *context, const hark_run *run, const char *which, char name[HARK_NAME_BYTES]) {
   return hark_checkpoint_pointer_read(context, run->path, which, name);
+}
+
+hark_status hark_checkpoint_choose(hark_context *context, const hark_run *run, const char *asked, char name[HARK_NAME_BYTES]) {
+  return hark_checkpoint_pointer_choose(context, run->path, asked, name);
+}
+
+hark_status hark_checkpoint_path(hark_context *context, const hark_run *run, const char *name, const char *file, char *out) {
+  return path_in(context, run, name, file, out);
+}
+
+static hark_status check_version(hark_context *context, const char *path, const json_t *object) {
+  const json_t *version = json_object_get(object, "format_version");
+  if (json_is_integer(version) && json_integer_value(version) == HARK_RUN_FORMAT_VERSION) return HARK_OK;
+  return hark_fail(context, HARK_BAD_FILE, "%s: format_version is not %d", path, HARK_RUN_FORMAT_VERSION);
 }
 
 hark_status hark_checkpoint_verify(hark_context *context, const hark_run *run, const char *name) {
@@ -242,8 +304,6 @@ hark_status hark_checkpoint_verify(hark_context *context, const hark_run *run, c
   for (int i = 0; i < FILE_COUNT; i++) HARK_TRY(hark_manifest_check(context, folder, file_names[i]));
   return HARK_OK;
 }
-
-static bool is_damage(hark_status status) { return status == HARK_BAD_FILE || status == HARK_NOT_FOUND; }
 
 /* The newest checkpoint that is whole; HARK_NOT_FOUND when there are folders of none. */
 static hark_status newest_whole(hark_context *context, const hark_run *run, char name[HARK_NAME_BYTES]) {
@@ -272,23 +332,35 @@ static hark_status newest_whole(hark_context *context, const hark_run *run, char
   return status;
 }
 
-hark_status hark_checkpoint_newest(hark_context *context, const hark_run *run, char name[HARK_NAME_BYTES], char damaged[HARK_NAME_BYTES]) {
-  damaged[0] = '\0';
+/* The checkpoint that `last` names, when it is whole; else `damaged` is its name, or "last" where that file itself is damaged. */
+static hark_status last_whole(hark_context *context, const hark_run *run, char name[HARK_NAME_BYTES], char damaged[HARK_NAME_BYTES]) {
   const hark_status found = hark_checkpoint_find(context, run, "last", name);
-  if (found != HARK_OK) return is_damage(found) ? newest_whole(context, run, name) : found;
+  if (found == HARK_BAD_FILE) (void)snprintf(damaged, HARK_NAME_BYTES, "last");
+  HARK_TRY(found);
   const hark_status whole = hark_checkpoint_verify(context, run, name);
-  if (!is_damage(whole)) return whole;
-  (void)snprintf(damaged, HARK_NAME_BYTES, "%s", name);
-  return newest_whole(context, run, name);
+  if (is_damage(whole)) (void)snprintf(damaged, HARK_NAME_BYTES, "%s", name);
+  return whole;
 }
 
-static hark_status read_state(hark_context *context, const char *path, hark_run_state *state) {
+hark_status hark_checkpoint_newest(hark_context *context, const hark_run *run, char name[HARK_NAME_BYTES], char damaged[HARK_NAME_BYTES]) {
+  damaged[0] = '\0';
+  const hark_status last = last_whole(context, run, name, damaged);
+  if (!is_damage(last)) return last;
+  char why[HARK_MESSAGE_BYTES];
+  memcpy(why, context->message, sizeof why);
+  const hark_status newest = newest_whole(context, run, name);
+  if (damaged[0] == '\0') return newest; /* there is no `last` yet */
+  if (newest != HARK_OK && newest != HARK_NOT_FOUND) return newest;
+  memcpy(context->message, why, sizeof why);
+  return newest == HARK_OK ? HARK_OK : HARK_BAD_FILE; /* there has been a checkpoint: nothing to begin again from */
+}
+
+hark_status hark_checkpoint_read_state(hark_context *context, const hark_run *run, const char *name, hark_run_state *state) {
+  char path[HARK_PATH_BYTES];
   json_t *object = NULL;
+  HARK_TRY(path_in(context, run, name, file_names[FILE_STATE], path));
   HARK_TRY(hark_json_read(context, path, STATE_LIMIT, &object));
-  hark_status status = HARK_OK;
-  const json_t *version = json_object_get(object, "format_version");
-  if (!json_is_integer(version) || json_integer_value(version) != HARK_RUN_FORMAT_VERSION)
-    status = hark_fail(context, HARK_BAD_FILE, "%s: format_version is not %d", path, HARK_RUN_FORMAT_VERSION);
+  hark_status status = check_version(context, path, object);
   for (size_t i = 0; i < STATE_FIELDS && status == HARK_OK; i++) {
     char *field = (char *)state + state_fields[i].offset;
     const json_t *value = json_object_get(object, state_fields[i].name);
@@ -334,19 +406,20 @@ static hark_status load_moments(hark_context *context, const hark_run *run, cons
   HARK_TRY(path_in(context, run, name, file_names[FILE_OPTIMIZER], path));
   HARK_TRY(list_moments(context, engine, &list));
   hark_status status = hark_safetensors_open(context, path, &file);
-  for (int64_t i = 0; i < 2 * (int64_t)engine->decoder->parameters.count && status == HARK_OK; i++)
+  const int64_t count = 2 * (int64_t)engine->decoder->parameters.count;
+  for (int64_t i = 0; i < count && status == HARK_OK; i++)
     status = hark_safetensors_load_into(context, file, list.names[i], &list.views[i]);
+  if (status == HARK_OK && hark_safetensors_count(file) != count)
+    status = hark_fail(context, HARK_BAD_FILE, "%s: holds %" PRId64 " tensors, the model's moments are %" PRId64, path,
+                       hark_safetensors_count(file), count);
   hark_safetensors_close(context, &file);
   hark_release(context, list.memory, list.bytes);
   return status;
 }
 
 hark_status hark_checkpoint_load(hark_context *context, const hark_run *run, const char *name, hark_engine *engine, hark_run_state *state) {
-  char path[HARK_PATH_BYTES];
   HARK_TRY(hark_checkpoint_load_weights(context, run, name, &engine->decoder->parameters));
   if (!engine->training) return HARK_OK;
   HARK_TRY(load_moments(context, run, name, engine));
-  if (state == NULL) return HARK_OK;
-  HARK_TRY(path_in(context, run, name, file_names[FILE_STATE], path));
-  return read_state(context, path, state);
+  return state != NULL ? hark_checkpoint_read_state(context, run, name, state) : HARK_OK;
 }

@@ -2,14 +2,17 @@
 #include "train/config.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 #include "io/number.h"
 
-#define STEPS_DEFAULT 5000    /* when neither steps, epochs nor tokens are given */
-#define MINIMUM_RATE_PART 0.1 /* of the learning rate */
+#define STEPS_DEFAULT 5000                   /* when neither steps, epochs nor tokens are given */
+#define MINIMUM_RATE_PART 0.1                /* of the learning rate */
+#define STEP_TOKENS_LIMIT ((int64_t)1 << 48) /* sums over a step are counted exactly in doubles, with room to spare */
 
 #define AT(field) offsetof(hark_config, field)
 #define TRAIN "train bench config"
+#define SWAPS "train eval bench config"          /* what of a trained model may be exchanged when it is evaluated */
 #define READS "train eval generate bench config" /* subcommands that open a model and its data */
 
 static const hark_option options[] = {
@@ -42,14 +45,14 @@ static const hark_option options[] = {
      "longest wavelength of rotary and sinusoidal positions, over 2 pi"},
     {"model.rotary.pairs", NULL, HARK_OPTION_ENUM, AT(model.rotary.pairs), "half", HARK_ROTARY_PAIRS_WORDS, TRAIN, NULL,
      "features that turn together: (2j, 2j+1) or (j, j + head_dim/2)"},
-    {"model.attention.structure", "structure", HARK_OPTION_ENUM, AT(model.attention.structure), "dense", HARK_STRUCTURE_WORDS, TRAIN, NULL,
+    {"model.attention.structure", "structure", HARK_OPTION_ENUM, AT(model.attention.structure), "dense", HARK_STRUCTURE_WORDS, SWAPS, NULL,
      "which keys a query sees"},
-    {"model.attention.window", "window", HARK_OPTION_INT, AT(model.attention.window), "128", "[0, 16777216]", TRAIN, NULL,
+    {"model.attention.window", "window", HARK_OPTION_INT, AT(model.attention.window), "128", "[0, 16777216]", SWAPS, NULL,
      "positions to each side that structure window sees"},
-    {"model.attention.kernel", "kernel", HARK_OPTION_ENUM, AT(model.attention.kernel), "exp", HARK_KERNEL_WORDS, TRAIN, NULL,
+    {"model.attention.kernel", "kernel", HARK_OPTION_ENUM, AT(model.attention.kernel), "exp", HARK_KERNEL_WORDS, SWAPS, NULL,
      "similarity of query and key: exp(q.k / sqrt(d)) or exp(-|q - k|^2 / (2 sigma^2))"},
-    {"model.attention.sigma", "sigma", HARK_OPTION_FLOAT, AT(model.attention.sigma), "1", "(0, inf)", TRAIN, NULL, "width of kernel rbf"},
-    {"model.attention.forget_gate", "forget-gate", HARK_OPTION_BOOL, AT(model.attention.forget_gate), "false", NULL, TRAIN, NULL,
+    {"model.attention.sigma", "sigma", HARK_OPTION_FLOAT, AT(model.attention.sigma), "1", "(0, inf)", SWAPS, NULL, "width of kernel rbf"},
+    {"model.attention.forget_gate", "forget-gate", HARK_OPTION_BOOL, AT(model.attention.forget_gate), "false", NULL, SWAPS, NULL,
      "learned forget gates add to the logits (FoX, arXiv 2503.02130)"},
     {"model.attention.dropout", "attention-dropout", HARK_OPTION_FLOAT, AT(model.attention.dropout), "0", "[0, 1)", TRAIN, NULL,
      "dropout on the attention weights"},
@@ -107,6 +110,12 @@ static const hark_option options[] = {
     {"train.seed", "seed", HARK_OPTION_INT, AT(train.seed), "1", "[0, inf)", READS, NULL, "key of all random numbers"},
     {"train.max_bad_steps", NULL, HARK_OPTION_INT, AT(train.max_bad_steps), "10", "[1, inf)", TRAIN, NULL,
      "steps in a row with numbers that are not finite before the run gives up"},
+    {"train.init_from", "init-from", HARK_OPTION_STRING, AT(train.init_from), "", NULL, TRAIN, "PATH",
+     "begin with the weights of a run or a checkpoint, whose model and vocabulary are then the defaults"},
+    {"train.allow_missing", "allow-missing", HARK_OPTION_LIST, AT(train.allow_missing), "", NULL, TRAIN, "PATTERN",
+     "weights that init_from may lack, or have in another shape: they start fresh; * stands for any text"},
+    {"train.allow_unexpected", "allow-unexpected", HARK_OPTION_LIST, AT(train.allow_unexpected), "", NULL, TRAIN, "PATTERN",
+     "weights of init_from that the model may lack: they are left out"},
     /* run */
     {"run.directory", "out o", HARK_OPTION_STRING, AT(run.directory), "", NULL, TRAIN, "FOLDER",
      "folder of the run; none: runs/ and the time of the start"},
@@ -115,7 +124,9 @@ static const hark_option options[] = {
      "threads; 0: as many as the machine offers"},
     {"run.backend", "backend", HARK_OPTION_STRING, AT(run.backend), "cpu", NULL, READS, "NAME", "cpu or reference"},
     {"run.deterministic", "deterministic", HARK_OPTION_BOOL, AT(run.deterministic), "false", NULL, READS, NULL,
-     "the same bits for every number of threads"},
+     "the same bits for every number of threads (always so on the backends of this build)"},
+    {"run.preflight", "preflight", HARK_OPTION_BOOL, AT(run.preflight), "true", NULL, TRAIN, NULL,
+     "refuse a run that needs more memory or disk than there is"},
 };
 
 static const hark_option_section sections[] = {
@@ -158,6 +169,71 @@ static hark_status settle_length(hark_context *context, hark_options *set, hark_
   return HARK_OK;
 }
 
+/* Numbers of steps and tokens are multiplied without further checks. */
+static hark_status check_counts(hark_context *context, hark_options *set, const hark_config *config) {
+  const int64_t factors[] = {config->train.batch, config->train.accumulate, config->model.context};
+  int64_t tokens = 1;
+  for (size_t i = 0; i < sizeof factors / sizeof factors[0]; i++) {
+    if (factors[i] < 1) return HARK_OK; /* a problem of its own */
+    tokens = factors[i] > STEP_TOKENS_LIMIT / tokens ? STEP_TOKENS_LIMIT + 1 : tokens * factors[i];
+    if (tokens > STEP_TOKENS_LIMIT)
+      return hark_options_complain(context, set, "train.batch train.accumulate model.context",
+                                   "a step of batch %" PRId64 " times accumulate %" PRId64 " times context %" PRId64
+                                   " tokens, expected at most 2^48",
+                                   factors[0], factors[1], factors[2]);
+  }
+  if (config->train.steps > INT64_MAX / 2 / tokens)
+    return hark_options_complain(context, set, "train.steps",
+                                 "%" PRId64 " steps of %" PRId64 " tokens are more tokens than can be counted, expected at most %" PRId64
+                                 " steps",
+                                 config->train.steps, tokens, INT64_MAX / 2 / tokens);
+  if (config->train.tokens > INT64_MAX / 2)
+    return hark_options_complain(context, set, "train.tokens", "%" PRId64 " tokens, expected at most 2^62", config->train.tokens);
+  return HARK_OK;
+}
+
+static bool ends_with(const char *text, const char *ending) {
+  const size_t length = strlen(text), part = strlen(ending);
+  return length >= part && strcmp(text + length - part, ending) == 0;
+}
+
+hark_bond hark_config_bond(const char *option) {
+  static const char *const meanings[] = {"model.heads",
+                                         "model.norm_epsilon",
+                                         "model.rotary.base",
+                                         "model.rotary.pairs",
+                                         "model.attention.structure",
+                                         "model.attention.window",
+                                         "model.attention.kernel",
+                                         "model.attention.sigma"};
+  if (strcmp(option, "data.tokenizer") == 0) return HARK_BOND_WEIGHTS;
+  if (strncmp(option, "model.", 6) != 0 || strcmp(option, "model.recompute") == 0 || ends_with(option, "dropout")) return HARK_BOND_NONE;
+  for (size_t i = 0; i < sizeof meanings / sizeof meanings[0]; i++)
+    if (strcmp(option, meanings[i]) == 0) return HARK_BOND_MEANING;
+  return HARK_BOND_WEIGHTS;
+}
+
+static bool same_list(const hark_string_list *a, const hark_string_list *b) {
+  if (a->count != b->count) return false;
+  for (int64_t i = 0; i < a->count; i++)
+    if (strcmp(a->items[i], b->items[i]) != 0) return false;
+  return true;
+}
+
+bool hark_config_agree(const hark_option *option, const hark_config *a, const hark_config *b) {
+  const char *const left = (const char *)a + option->offset, *const right = (const char *)b + option->offset;
+  switch (option->type) {
+    case HARK_OPTION_BOOL: return *(const bool *)left == *(const bool *)right;
+    case HARK_OPTION_ENUM: return *(const int *)left == *(const int *)right;
+    case HARK_OPTION_INT: return *(const int64_t *)left == *(const int64_t *)right;
+    case HARK_OPTION_FLOAT:
+    case HARK_OPTION_DURATION: return memcmp(left, right, sizeof(double)) == 0;
+    case HARK_OPTION_STRING: return strcmp(*(const char *const *)left, *(const char *const *)right) == 0;
+    case HARK_OPTION_LIST: return same_list((const hark_string_list *)left, (const hark_string_list *)right);
+  }
+  return false;
+}
+
 hark_status hark_config_finish(hark_context *context, hark_options *set, hark_config *config) {
   if (config->model.key_heads == 0) config->model.key_heads = config->model.heads;
   if (config->model.feed_forward_width == 0) config->model.feed_forward_width = 4 * config->model.width;
@@ -183,6 +259,7 @@ hark_status hark_config_finish(hark_context *context, hark_options *set, hark_co
     config->data.split = HARK_DIVIDE_FILES;
   }
   HARK_TRY(settle_length(context, set, config));
+  HARK_TRY(check_counts(context, set, config));
   if (config->train.minimum_rate > config->train.learning_rate) {
     char low[HARK_NUMBER_BYTES], high[HARK_NUMBER_BYTES];
     HARK_TRY(hark_options_complain(context, set, "train.minimum_rate train.learning_rate", "minimum_rate %s is above learning_rate %s",

@@ -61,13 +61,15 @@ typedef struct hark_config {
     int64_t evaluate_every, checkpoint_every, keep, log_every, early_stop /* evaluations without improvement; 0: never */;
     double max_time; /* seconds; 0: no limit */
     int64_t seed, max_bad_steps;
+    const char *init_from; /* a run or a checkpoint whose weights the run begins with; "": none */
+    hark_string_list allow_missing, allow_unexpected;
   } train;
   struct {
     const char *directory; /* "": a name made from the time */
     bool resume;
     int64_t threads; /* 0: all */
     const char *backend;
-    bool deterministic;
+    bool deterministic, preflight;
   } run;
 } hark_config;
 
@@ -76,5 +78,21 @@ extern const hark_option_table hark_config_table;
 /* Puts derived values in place (key_heads, feed_forward_width, minimum_rate, split where files for validation are given, steps where neither
  * epochs nor tokens are) and adds a problem for every combination that cannot work. Errors: HARK_OUT_OF_MEMORY; problems are found by hark_options_finish(). */
 HARK_MUST_CHECK hark_status hark_config_finish(hark_context *context, hark_options *options, hark_config *config);
+
+/* What an option says about weights that are there already. */
+typedef enum hark_bond {
+  HARK_BOND_NONE,    /* nothing: how long, how fast, with which dropout */
+  HARK_BOND_MEANING, /* the same weights fit, and mean something else */
+  HARK_BOND_WEIGHTS  /* which weights there are, and what they mean */
+} hark_bond;
+hark_bond hark_config_bond(const char *option);
+
+/* Two configurations agree in an option. */
+bool hark_config_agree(const hark_option *option, const hark_config *a, const hark_config *b);
+
+/* Tokens of a step: batch times accumulate times context. hark_config_finish() refuses what does not fit. */
+static inline int64_t hark_config_step_tokens(const hark_config *config) {
+  return config->train.batch * config->train.accumulate * config->model.context;
+}
 
 #endif

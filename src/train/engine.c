@@ -55,53 +55,75 @@ static hark_status run_pass(hark_context *context, hark_engine *engine, int64_t 
   return training ? hark_tape_backward(engine->tape, *loss, 1.0) : HARK_OK;
 }
 
-/* Goes through a step without computing, so that its memory is known and can be reserved. */
-static hark_status reserve(hark_context *context, hark_engine *engine) {
+/* Goes through a step without computing, so that its memory is known. */
+static hark_status measure_step(hark_context *context, hark_engine *engine) {
   hark_value loss = 0;
   hark_tape_set_shape_only(engine->tape, true);
   hark_status status = run_pass(context, engine, engine->config->train.batch, 0, 0, 1, false, &loss);
   if (status == HARK_OK && engine->training) status = run_pass(context, engine, engine->config->train.batch, 0, 0, 1, true, &loss);
   hark_tape_set_shape_only(engine->tape, false);
-  HARK_TRY(status);
-  return hark_tape_reserve(engine->tape);
+  return status;
 }
 
-static hark_status build(hark_context *context, hark_engine *engine, int32_t vocabulary) {
+static hark_status make_tensor(hark_context *context, bool memory, hark_type type, int rank, const int64_t *shape, hark_tensor *out) {
+  return memory ? hark_tensor_create(context, type, rank, shape, out) : hark_tensor_describe(context, type, rank, shape, out);
+}
+
+/* Without `memory` everything is described only: such an engine tells sizes and cannot run. */
+static hark_status build(hark_context *context, hark_engine *engine, int32_t vocabulary, bool memory) {
   const hark_config *config = engine->config;
   const int64_t batch = config->train.batch, length = config->model.context, shape[] = {batch, length}, one = 1;
   const hark_decoder_config decoder = hark_engine_decoder_config(config, vocabulary);
-  HARK_TRY(hark_decoder_create(context, &decoder, HARK_F32, engine->training, &engine->decoder));
+  HARK_TRY(hark_decoder_declare(context, &decoder, HARK_F32, &engine->decoder));
+  HARK_TRY((memory ? hark_parameters_finish : hark_parameters_lay_out)(context, &engine->decoder->parameters, engine->training));
   HARK_TRY(hark_decoder_plans_create(context, engine->decoder, batch, length, length, false, &engine->evaluation_plans));
   if (engine->training) HARK_TRY(hark_decoder_plans_create(context, engine->decoder, batch, length, length, true, &engine->training_plans));
-  HARK_TRY(hark_tensor_create(context, HARK_I32, 2, shape, &engine->inputs));
-  HARK_TRY(hark_tensor_create(context, HARK_I32, 2, shape, &engine->targets));
+  HARK_TRY(make_tensor(context, memory, HARK_I32, 2, shape, &engine->inputs));
+  HARK_TRY(make_tensor(context, memory, HARK_I32, 2, shape, &engine->targets));
   if (engine->training) {
     const hark_tensor *weights = &engine->decoder->parameters.weights;
-    HARK_TRY(hark_tensor_create(context, weights->type, 1, weights->shape, &engine->first_moment));
-    HARK_TRY(hark_tensor_create(context, weights->type, 1, weights->shape, &engine->second_moment));
-    HARK_TRY(hark_tensor_create(context, HARK_F64, 1, &one, &engine->square_sum));
+    HARK_TRY(make_tensor(context, memory, weights->type, 1, weights->shape, &engine->first_moment));
+    HARK_TRY(make_tensor(context, memory, weights->type, 1, weights->shape, &engine->second_moment));
+    HARK_TRY(make_tensor(context, memory, HARK_F64, 1, &one, &engine->square_sum));
     hark_inferred inferred = {0};
     HARK_TRY(hark_op_sum_squares.infer(context, NULL, &engine->decoder->parameters.gradients, 1, &inferred));
     const int64_t bytes = (int64_t)inferred.forward_workspace;
-    HARK_TRY(hark_tensor_create(context, HARK_U8, 1, &bytes, &engine->workspace));
+    HARK_TRY(make_tensor(context, memory, HARK_U8, 1, &bytes, &engine->workspace));
   }
   HARK_TRY(hark_tape_create(context, &engine->tape));
-  return reserve(context, engine);
+  HARK_TRY(measure_step(context, engine));
+  return memory ? hark_tape_reserve(engine->tape) : HARK_OK;
 }
 
-hark_status hark_engine_create(hark_context *context, const hark_config *config, int32_t vocabulary, bool training, hark_engine **out) {
+static hark_status make(hark_context *context, const hark_config *config, int32_t vocabulary, bool training, bool memory_too,
+                        hark_engine **out) {
   *out = NULL;
   void *memory = NULL;
   HARK_TRY(hark_allocate_zero(context, sizeof(hark_engine), &memory));
   hark_engine *engine = memory;
   engine->config = config;
   engine->training = training;
-  const hark_status status = build(context, engine, vocabulary);
+  const hark_status status = build(context, engine, vocabulary, memory_too);
   if (status != HARK_OK) {
     hark_engine_destroy(context, &engine);
     return status;
   }
   *out = engine;
+  return HARK_OK;
+}
+
+hark_status hark_engine_create(hark_context *context, const hark_config *config, int32_t vocabulary, bool training, hark_engine **out) {
+  return make(context, config, vocabulary, training, true, out);
+}
+
+hark_status hark_engine_estimate(hark_context *context, const hark_config *config, int32_t vocabulary, bool training,
+                                 hark_engine_memory *memory, int64_t *parameters, int64_t *tensors) {
+  hark_engine *engine = NULL;
+  HARK_TRY(make(context, config, vocabulary, training, false, &engine));
+  *memory = hark_engine_memory_of(engine);
+  *parameters = hark_parameters_total(&engine->decoder->parameters);
+  *tensors = engine->decoder->parameters.count;
+  hark_engine_destroy(context, &engine);
   return HARK_OK;
 }
 
@@ -121,12 +143,16 @@ void hark_engine_destroy(hark_context *context, hark_engine **engine_pointer) {
   hark_release(context, engine, sizeof *engine);
 }
 
+static size_t bytes_of(const hark_tensor *tensor) {
+  return tensor->type != HARK_NONE ? (size_t)hark_tensor_count(tensor) * hark_type_bytes(tensor->type) : 0;
+}
+
 hark_engine_memory hark_engine_memory_of(const hark_engine *engine) {
-  return (hark_engine_memory){.weights = engine->decoder->parameters.weights.owned_bytes,
-                              .gradients = engine->decoder->parameters.gradients.owned_bytes,
-                              .moments = engine->first_moment.owned_bytes + engine->second_moment.owned_bytes,
+  return (hark_engine_memory){.weights = bytes_of(&engine->decoder->parameters.weights),
+                              .gradients = bytes_of(&engine->decoder->parameters.gradients),
+                              .moments = bytes_of(&engine->first_moment) + bytes_of(&engine->second_moment),
                               .step = hark_tape_peak_bytes(engine->tape),
-                              .batch = engine->inputs.owned_bytes + engine->targets.owned_bytes};
+                              .batch = bytes_of(&engine->inputs) + bytes_of(&engine->targets) + bytes_of(&engine->workspace)};
 }
 
 hark_status hark_engine_begin_step(hark_context *context, hark_engine *engine) {
@@ -165,16 +191,32 @@ hark_status hark_engine_evaluate(hark_context *context, hark_engine *engine, con
   return read_loss(context, engine, value, sum);
 }
 
-static hark_status gradient_norm(hark_context *context, hark_engine *engine, double *norm) {
+/* Norm of a flat buffer of the size of the weights. */
+static hark_status norm_of(hark_context *context, hark_engine *engine, const hark_tensor *flat, double *norm) {
   const hark_call call = {.op = &hark_op_sum_squares,
                           .input_count = 1,
-                          .inputs = {engine->decoder->parameters.gradients},
+                          .inputs = {*flat},
                           .outputs = {engine->square_sum},
                           .workspace = engine->workspace.data,
                           .workspace_bytes = engine->workspace.owned_bytes};
   HARK_TRY(hark_operator_forward(context, &call));
   HARK_TRY(hark_tensor_read(context, &engine->square_sum, norm));
   *norm = sqrt(*norm);
+  return HARK_OK;
+}
+
+hark_status hark_engine_check_finite(hark_context *context, hark_engine *engine) {
+  const struct {
+    const char *what;
+    const hark_tensor *flat;
+  } state[] = {{"weights", &engine->decoder->parameters.weights},
+               {"first moments", &engine->first_moment},
+               {"second moments", &engine->second_moment}};
+  for (size_t i = 0; i < sizeof state / sizeof *state; i++) {
+    double norm = 0; /* in f64: the squares of finite numbers in f32 do not overflow */
+    HARK_TRY(norm_of(context, engine, state[i].flat, &norm));
+    if (!isfinite(norm)) return hark_fail(context, HARK_NOT_FINITE, "the %s hold numbers that are not finite", state[i].what);
+  }
   return HARK_OK;
 }
 
@@ -192,7 +234,7 @@ hark_status hark_engine_finish_step(hark_context *context, hark_engine *engine, 
   *result = (hark_step_result){0};
   const hark_config *config = engine->config;
   const hark_parameters *parameters = &engine->decoder->parameters;
-  HARK_TRY(gradient_norm(context, engine, &result->gradient_norm));
+  HARK_TRY(norm_of(context, engine, &parameters->gradients, &result->gradient_norm));
   if (!isfinite(loss) || !isfinite(result->gradient_norm)) return HARK_OK;
   const double clip = config->train.clip;
   hark_adamw_attributes attributes = {.rate = rate,

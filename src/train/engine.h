@@ -36,6 +36,11 @@ typedef struct hark_engine_memory {
 } hark_engine_memory;
 hark_engine_memory hark_engine_memory_of(const hark_engine *engine);
 
+/* What an engine would take, without making it; also the numbers that are learned, and in how many tensors. Errors: as create, but memory
+ * for the model is not asked for. */
+HARK_MUST_CHECK hark_status hark_engine_estimate(hark_context *context, const hark_config *config, int32_t vocabulary, bool training,
+                                                 hark_engine_memory *memory, int64_t *parameters, int64_t *tensors);
+
 /* Forgets the gradients of the step before. */
 HARK_MUST_CHECK hark_status hark_engine_begin_step(hark_context *context, hark_engine *engine);
 
@@ -50,9 +55,13 @@ typedef struct hark_step_result {
   bool applied;         /* false: loss or gradients were not finite, nothing was changed */
 } hark_step_result;
 
-/* Clips and updates, unless `loss` or the gradients are not finite. `step` counts updates from 1. */
+/* Clips and updates. Unless `loss` and all gradients are finite it returns before it touches weights or moments, which so keep their bits.
+ * `step` counts updates from 1. */
 HARK_MUST_CHECK hark_status hark_engine_finish_step(hark_context *context, hark_engine *engine, int64_t step, double rate, double loss,
                                                     hark_step_result *result);
+
+/* HARK_NOT_FINITE when a weight or a moment is not finite: such a state does not recover and is not worth keeping. */
+HARK_MUST_CHECK hark_status hark_engine_check_finite(hark_context *context, hark_engine *engine);
 
 /* Sum of the losses (natural logarithm, without smoothing) of the targets that are not ignored. */
 HARK_MUST_CHECK hark_status hark_engine_evaluate(hark_context *context, hark_engine *engine, const int32_t *inputs, const int32_t *targets,

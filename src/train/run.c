@@ -3,7 +3,9 @@
 
 #include <string.h>
 
+#include "data/corpus_build.h"
 #include "train/trainer.h"
+#include "train/warm_start.h"
 
 hark_status hark_run_path(hark_context *context, const hark_run *run, const char *name, char *out) {
   return hark_path_join(context, run->path, name, out);
@@ -11,8 +13,10 @@ hark_status hark_run_path(hark_context *context, const hark_run *run, const char
 
 static hark_status holds_run(hark_context *context, const hark_run *run, bool *holds) {
   char path[HARK_PATH_BYTES];
+  hark_path_kind kind;
   HARK_TRY(hark_run_path(context, run, "config.yaml", path));
-  *holds = hark_path_kind_of(path) == HARK_PATH_FILE;
+  HARK_TRY(hark_path_examine(context, path, &kind));
+  *holds = kind == HARK_PATH_FILE;
   return HARK_OK;
 }
 
@@ -24,28 +28,41 @@ static hark_status copy_path(hark_context *context, const char *path, hark_run *
   return HARK_OK;
 }
 
+/* Refuses to begin where there is a run, and to go on where there is none. */
+static hark_status check_holds(hark_context *context, const hark_run *run, bool resume) {
+  bool holds = false;
+  HARK_TRY(holds_run(context, run, &holds));
+  if (resume && !holds) return hark_fail(context, HARK_BAD_CONFIGURATION, "%s: there is no run to resume", run->path);
+  if (!resume && holds)
+    return hark_fail(context, HARK_BAD_CONFIGURATION, "%s: holds a run already; --resume goes on with it, another --out begins a new one",
+                     run->path);
+  return HARK_OK;
+}
+
+/* What the folder of a locked run needs, and what a killed process left that nobody does. */
+static hark_status prepare_folder(hark_context *context, const hark_run *run, bool resume) {
+  char folder[HARK_PATH_BYTES];
+  HARK_TRY(check_holds(context, run, resume)); /* again: another process may have begun a run, and ended, before we had the lock */
+  HARK_TRY(hark_folder_clean(context, run->path));
+  HARK_TRY(hark_run_path(context, run, "checkpoints", folder));
+  HARK_TRY(hark_folder_make(context, folder));
+  HARK_TRY(hark_run_path(context, run, "cache", folder));
+  HARK_TRY(hark_folder_make(context, folder));
+  return hark_folder_clean(context, folder);
+}
+
 hark_status hark_run_open(hark_context *context, const char *path, bool resume, hark_run *out) {
   *out = (hark_run){.lock = -1};
   HARK_TRY(copy_path(context, path, out));
-  bool holds = false;
-  HARK_TRY(holds_run(context, out, &holds));
-  if (resume && !holds) return hark_fail(context, HARK_BAD_CONFIGURATION, "%s: there is no run to resume", path);
-  if (!resume && holds)
-    return hark_fail(context, HARK_BAD_CONFIGURATION, "%s: holds a run already; --resume goes on with it, another --out begins a new one",
-                     path);
-  char folder[HARK_PATH_BYTES];
+  HARK_TRY(check_holds(context, out, resume)); /* a folder that is refused is not touched */
   HARK_TRY(hark_folder_make(context, path));
   HARK_TRY(hark_folder_lock(context, path, &out->lock));
-  hark_status status = hark_run_path(context, out, "checkpoints", folder);
-  if (status == HARK_OK) status = hark_folder_make(context, folder);
-  if (status == HARK_OK) status = hark_run_path(context, out, "cache", folder);
-  if (status == HARK_OK) status = hark_folder_make(context, folder);
+  const hark_status status = prepare_folder(context, out, resume);
   if (status != HARK_OK) hark_run_close(out);
   return status;
 }
 
-/* "RUN/checkpoints/step-N" -> "RUN"; false when the path does not look like that. */
-static bool cut_checkpoint(char *path, char checkpoint[HARK_NAME_BYTES]) {
+bool hark_run_cut_checkpoint(char *path, char checkpoint[HARK_NAME_BYTES]) {
   for (size_t length = strlen(path); length > 1 && path[length - 1] == '/'; length--) path[length - 1] = '\0';
   char *name = strrchr(path, '/');
   if (name == NULL || strlen(name + 1) >= HARK_NAME_BYTES) return false;
@@ -56,6 +73,8 @@ static bool cut_checkpoint(char *path, char checkpoint[HARK_NAME_BYTES]) {
   if (strcmp(folder_name, "checkpoints") != 0) return false;
   if (folder == NULL)
     memcpy(path, ".", 2);
+  else if (folder == path)
+    memcpy(path, "/", 2);
   else
     *folder = '\0';
   return true;
@@ -65,17 +84,42 @@ hark_status hark_run_open_reading(hark_context *context, const char *path, hark_
   *out = (hark_run){.lock = -1};
   checkpoint[0] = '\0';
   HARK_TRY(copy_path(context, path, out));
-  if (hark_path_kind_of(path) == HARK_PATH_NONE) return hark_fail(context, HARK_NOT_FOUND, "%s: there is no such run", path);
+  hark_path_kind kind;
+  HARK_TRY(hark_path_examine(context, path, &kind));
+  if (kind == HARK_PATH_NONE) return hark_fail(context, HARK_NOT_FOUND, "%s: there is no such run", path);
   bool holds = false;
   HARK_TRY(holds_run(context, out, &holds));
   if (holds) return HARK_OK;
-  if (cut_checkpoint(out->path, checkpoint)) HARK_TRY(holds_run(context, out, &holds));
+  if (hark_run_cut_checkpoint(out->path, checkpoint)) HARK_TRY(holds_run(context, out, &holds));
   if (holds) return HARK_OK;
   return hark_fail(context, HARK_BAD_FILE, "%s: is neither a run (a folder with config.yaml) nor a checkpoint in one", path);
 }
 
 void hark_run_close(hark_run *run) {
   if (run->lock >= 0) hark_folder_unlock(&run->lock);
+}
+
+/* What the configuration says of the text. */
+static hark_corpus_settings text_settings(const hark_config *config, const char *cache) {
+  return (hark_corpus_settings){.paths = config->data.paths.items,
+                                .path_count = (int)config->data.paths.count,
+                                .validation_paths = config->data.validation_paths.items,
+                                .validation_path_count = (int)config->data.validation_paths.count,
+                                .division = config->data.validation_paths.count > 0 ? HARK_DIVIDE_FILES : (hark_division)config->data.split,
+                                .validation_fraction = config->data.validation_fraction,
+                                .tokenizer_kind = hark_tokenizer_kind_name(config->data.tokenizer),
+                                .unknown = (hark_unknown)config->data.unknown,
+                                .cache_folder = cache};
+}
+
+hark_status hark_run_learn_vocabulary(hark_context *context, const hark_config *config, hark_tokenizer **out) {
+  *out = NULL;
+  const hark_corpus_settings settings = text_settings(config, "");
+  hark_source_list sources = {0};
+  hark_status status = hark_sources_find(context, &settings, &sources);
+  if (status == HARK_OK) status = hark_corpus_learn(context, &settings, &sources, out);
+  hark_sources_free(context, &sources);
+  return status;
 }
 
 hark_status hark_run_corpus(hark_context *context, const hark_config *config, const hark_run *run, bool learn, hark_tokenizer **tokenizer,
@@ -85,23 +129,20 @@ hark_status hark_run_corpus(hark_context *context, const hark_config *config, co
   char vocabulary[HARK_PATH_BYTES], cache[HARK_PATH_BYTES];
   HARK_TRY(hark_run_path(context, run, "vocabulary.json", vocabulary));
   HARK_TRY(hark_run_path(context, run, "cache", cache));
-  if (hark_path_kind_of(cache) == HARK_PATH_NONE) HARK_TRY(hark_folder_make(context, cache));
+  HARK_TRY(hark_folder_make(context, cache));
   if (config->data.paths.count == 0 && config->data.validation_paths.count == 0)
     return hark_fail(context, HARK_BAD_CONFIGURATION, "there is no text: --data PATH names a file or a folder");
-  hark_corpus_settings settings = {
-      .paths = config->data.paths.items,
-      .path_count = (int)config->data.paths.count,
-      .validation_paths = config->data.validation_paths.items,
-      .validation_path_count = (int)config->data.validation_paths.count,
-      .division = config->data.validation_paths.count > 0 ? HARK_DIVIDE_FILES : (hark_division)config->data.split,
-      .validation_fraction = config->data.validation_fraction,
-      .tokenizer_kind = hark_tokenizer_kind_name(config->data.tokenizer),
-      .unknown = (hark_unknown)config->data.unknown,
-      .cache_folder = cache};
+  hark_corpus_settings settings = text_settings(config, cache);
   if (!learn) {
     HARK_TRY(hark_tokenizer_load(context, vocabulary, tokenizer));
     settings.tokenizer = *tokenizer;
     return hark_corpus_open(context, &settings, corpus);
+  }
+  if (config->train.init_from[0] != '\0') {
+    HARK_TRY(hark_warm_start_vocabulary(context, config, tokenizer));
+    settings.tokenizer = *tokenizer;
+    HARK_TRY(hark_corpus_open(context, &settings, corpus));
+    return hark_tokenizer_save(context, *tokenizer, vocabulary);
   }
   /* Learned with the corpus, then stored and loaded, so that a fresh and a resumed run hold the same object. */
   HARK_TRY(hark_corpus_open(context, &settings, corpus));

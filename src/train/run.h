@@ -4,13 +4,14 @@
  *   vocabulary.json
  *   metrics.jsonl      one JSON object a line
  *   checkpoints/step-N/   model.safetensors, optimizer.safetensors, state.json, manifest.json (names, sizes and SHA-256 of the others)
+ *   origin.json        where the weights came from that the run began with (train.init_from), and which
  *   last, best         text files with the name of a checkpoint ("step-500")
  *   cache/             tokens of the text; may be deleted
  */
 #ifndef HARK_TRAIN_RUN_H
 #define HARK_TRAIN_RUN_H
 
-#include "io/files.h"
+#include "io/checkpoint_files.h"
 #include "train/engine.h"
 
 #define HARK_RUN_FORMAT_VERSION 1
@@ -26,6 +27,8 @@ HARK_MUST_CHECK hark_status hark_run_open(hark_context *context, const char *pat
 /* Opens a run for reading. `path` may also be a checkpoint inside a run: then *checkpoint gets its name, else "". */
 HARK_MUST_CHECK hark_status hark_run_open_reading(hark_context *context, const char *path, hark_run *out, char checkpoint[HARK_NAME_BYTES]);
 void hark_run_close(hark_run *run);
+/* Cuts "RUN/checkpoints/step-N" to "RUN", in place, and puts the last part into `checkpoint`; false when the path does not look like that. */
+bool hark_run_cut_checkpoint(char *path, char checkpoint[HARK_NAME_BYTES]);
 
 /* Joins a name in the run's folder into `out` of HARK_PATH_BYTES bytes. */
 HARK_MUST_CHECK hark_status hark_run_path(hark_context *context, const hark_run *run, const char *name, char *out);
@@ -47,10 +50,14 @@ typedef struct hark_run_state {
   uint64_t corpus_checksum;
 } hark_run_state;
 
-/* Writes checkpoints/step-N and points `last` at it, and `best` at that of state->best_step; afterwards deletes what neither `keep` nor
- * `best` holds. */
+/* Writes checkpoints/step-N and points `last` at it, and `best` at that of state->best_step; afterwards cleans. What fails before `last` has
+ * moved leaves everything as it was. */
 HARK_MUST_CHECK hark_status hark_checkpoint_save(hark_context *context, const hark_run *run, const hark_engine *engine,
                                                  const hark_run_state *state, int64_t keep);
+
+/* Deletes what was left half written, the checkpoints of later steps than `saved`, and those up to it that are neither among the last `keep` nor
+ * the best. Later ones are from before the run was taken up at an earlier step. */
+HARK_MUST_CHECK hark_status hark_checkpoint_clean(hark_context *context, const hark_run *run, int64_t saved, int64_t keep);
 
 /* Points `best` at the checkpoint of state->best_step if it does not yet, and if there is one. */
 HARK_MUST_CHECK hark_status hark_checkpoint_point_best(hark_context *context, const hark_run *run, const hark_run_state *state);
@@ -58,11 +65,21 @@ HARK_MUST_CHECK hark_status hark_checkpoint_point_best(hark_context *context, co
 /* The checkpoint that a pointer file names: which = "last", "best". Errors: HARK_NOT_FOUND. */
 HARK_MUST_CHECK hark_status hark_checkpoint_find(hark_context *context, const hark_run *run, const char *which, char name[HARK_NAME_BYTES]);
 
+/* The checkpoint to read: `asked` names one ("best", "last", "step-N"), or is "": the best, or else the last. Errors: HARK_NOT_FOUND,
+ * HARK_INVALID_ARGUMENT for a name that is none. */
+HARK_MUST_CHECK hark_status hark_checkpoint_choose(hark_context *context, const hark_run *run, const char *asked,
+                                                   char name[HARK_NAME_BYTES]);
+/* Path of a checkpoint, or with `file` of a file in it, into `out` of HARK_PATH_BYTES bytes. */
+HARK_MUST_CHECK hark_status hark_checkpoint_path(hark_context *context, const hark_run *run, const char *name, const char *file, char *out);
+/* state.json of a checkpoint. Errors: HARK_BAD_FILE, those of files. */
+HARK_MUST_CHECK hark_status hark_checkpoint_read_state(hark_context *context, const hark_run *run, const char *name, hark_run_state *state);
+
 /* Compares every file of a checkpoint with its manifest. Errors: HARK_BAD_FILE, HARK_NOT_FOUND (a file is missing), those of files. */
 HARK_MUST_CHECK hark_status hark_checkpoint_verify(hark_context *context, const hark_run *run, const char *name);
 
-/* The checkpoint to go on from: the one that `last` names, or, where that one is damaged, the newest that is not. `damaged` gets the name of
- * the former in the second case, else "". Errors: HARK_NOT_FOUND when there is none yet; HARK_BAD_FILE when all are damaged. */
+/* The checkpoint to go on from: the one that `last` names, or, where that one is damaged, the newest that is not. In the second case `damaged`
+ * gets the name of the former ("last" when that file itself is damaged) and the context's message says what is wrong with it; else it gets "".
+ * Errors: HARK_NOT_FOUND when there is none yet; HARK_BAD_FILE when all are damaged, or gone. */
 HARK_MUST_CHECK hark_status hark_checkpoint_newest(hark_context *context, const hark_run *run, char name[HARK_NAME_BYTES],
                                                    char damaged[HARK_NAME_BYTES]);
 

@@ -11,7 +11,9 @@
 
 #include "data/statistics.h"
 #include "io/jsonl.h"
+#include "train/preflight.h"
 #include "train/schedule.h"
+#include "train/warm_start.h"
 
 typedef struct training_run {
   hark_context *context;
@@ -57,14 +59,21 @@ static void show(training_run *trainer) {
   if (trainer->hooks->show != NULL) trainer->hooks->show(trainer->hooks->user, &trainer->progress);
 }
 
-static int64_t tokens_per_step(const hark_config *config) { return config->train.batch * config->train.accumulate * config->model.context; }
-
-static int64_t total_steps(const training_run *trainer) {
+/* Refuses a length whose tokens could not be counted. */
+static hark_status count_steps(training_run *trainer) {
   const hark_config *config = trainer->config;
+  const int64_t tokens = hark_config_step_tokens(config), most = INT64_MAX / 2 / tokens;
   const double per_step = (double)(config->train.batch * config->train.accumulate);
-  if (config->train.epochs > 0) return (int64_t)ceil(config->train.epochs * (double)trainer->batches.samples_per_epoch / per_step);
-  if (config->train.tokens > 0) return hark_ceil_div(config->train.tokens, tokens_per_step(config));
-  return config->train.steps;
+  trainer->steps = config->train.steps;
+  if (config->train.epochs > 0) {
+    const double steps = ceil(config->train.epochs * (double)trainer->batches.samples_per_epoch / per_step);
+    trainer->steps = steps < (double)most ? (int64_t)steps : INT64_MAX;
+  } else if (config->train.tokens > 0) {
+    trainer->steps = config->train.tokens / tokens + (config->train.tokens % tokens > 0);
+  }
+  if (trainer->steps <= most) return HARK_OK;
+  return hark_fail(trainer->context, HARK_BAD_CONFIGURATION,
+                   "the run is longer than tokens can be counted, expected at most %" PRId64 " steps of %" PRId64 " tokens", most, tokens);
 }
 
 static double seconds_so_far(const training_run *trainer) { return trainer->seconds_before + clock_seconds() - trainer->started; }
@@ -102,6 +111,32 @@ static hark_status record_text(training_run *trainer) {
   return HARK_OK;
 }
 
+/* Says what the run will need, before anything large is allocated, and refuses what the machine does not have. */
+static hark_status preflight(training_run *trainer) {
+  const hark_preflight run = {.config = trainer->config,
+                              .vocabulary = hark_tokenizer_size(trainer->tokenizer),
+                              .steps = trainer->steps,
+                              .has_validation = trainer->has_validation,
+                              .folder = trainer->run};
+  const double mebibyte = 1024.0 * 1024.0;
+  hark_needs needs;
+  HARK_TRY(hark_preflight_estimate(trainer->context, &run, &needs));
+  say(trainer,
+      "model: %" PRId64
+      " parameters; memory: about %.0f MiB (weights %.0f, gradients %.0f, moments %.0f, step %.0f, program %.0f); "
+      "checkpoints: %.1f MiB each, at most %" PRId64,
+      needs.parameters, (double)needs.memory / mebibyte, (double)needs.engine.weights / mebibyte, (double)needs.engine.gradients / mebibyte,
+      (double)needs.engine.moments / mebibyte, (double)(needs.engine.step + needs.engine.batch) / mebibyte,
+      (double)needs.program / mebibyte, (double)needs.checkpoint / mebibyte, needs.checkpoints);
+  return trainer->config->run.preflight ? hark_preflight_check(trainer->context, &needs) : HARK_OK;
+}
+
+/* Ends what a killed process may have been in the middle of. */
+static hark_status end_save(const training_run *trainer) {
+  HARK_TRY(hark_checkpoint_point_best(trainer->context, trainer->run, &trainer->state));
+  return hark_checkpoint_clean(trainer->context, trainer->run, trainer->state.step, trainer->config->train.keep);
+}
+
 /* Opens text and model and brings both to where the run is. */
 static hark_status prepare(training_run *trainer, bool resume) {
   hark_context *context = trainer->context;
@@ -114,7 +149,8 @@ static hark_status prepare(training_run *trainer, bool resume) {
                                           .seed = (uint64_t)config->train.seed};
   HARK_TRY(hark_batches_create(context, trainer->corpus, &settings, &trainer->batches));
   trainer->has_validation = hark_corpus_counts(trainer->corpus, HARK_SPLIT_VALIDATION).tokens > 1;
-  trainer->steps = total_steps(trainer);
+  HARK_TRY(count_steps(trainer));
+  HARK_TRY(preflight(trainer));
   HARK_TRY(hark_engine_create(context, config, hark_tokenizer_size(trainer->tokenizer), true, &trainer->engine));
   const int64_t window_numbers = config->train.batch * config->model.context;
   trainer->host_bytes = (size_t)(2 * window_numbers) * sizeof(int32_t);
@@ -127,27 +163,26 @@ static hark_status prepare(training_run *trainer, bool resume) {
   char name[HARK_NAME_BYTES], damaged[HARK_NAME_BYTES] = "";
   const hark_status found = resume ? hark_checkpoint_newest(context, trainer->run, name, damaged) : HARK_NOT_FOUND;
   if (found == HARK_OK) {
-    if (damaged[0] != '\0') say(trainer, "the checkpoint %s is damaged: %s", damaged, context->message);
+    if (damaged[0] != '\0') say(trainer, "%s is damaged: %s", damaged, context->message);
     HARK_TRY(hark_checkpoint_load(context, trainer->run, name, trainer->engine, &trainer->state));
     if (trainer->state.corpus_checksum != checksum)
       return hark_fail(context, HARK_BAD_CONFIGURATION, "the text is not the one that this run was trained on so far");
     say(trainer, "going on from %s", name);
+    if (damaged[0] == '\0') HARK_TRY(end_save(trainer)); /* damaged checkpoints stay until there is a new one */
   } else {
     if (found != HARK_NOT_FOUND) return found;
     if (resume) say(trainer, "there is no checkpoint yet: beginning again");
     HARK_TRY(hark_parameters_initialise(context, &trainer->engine->decoder->parameters, (uint64_t)config->train.seed));
+    if (config->train.init_from[0] != '\0')
+      HARK_TRY(hark_warm_start_load(context, config, trainer->run, &trainer->engine->decoder->parameters, trainer->hooks->say,
+                                    trainer->hooks->user));
     trainer->state = (hark_run_state){.best_loss = INFINITY, .corpus_checksum = checksum};
   }
   HARK_TRY(open_metrics(trainer));
   const hark_text_counts counts = hark_corpus_counts(trainer->corpus, HARK_SPLIT_TRAINING);
   const hark_text_counts validation = hark_corpus_counts(trainer->corpus, HARK_SPLIT_VALIDATION);
-  const hark_engine_memory use = hark_engine_memory_of(trainer->engine);
-  const double mebibyte = 1.0 / (1024.0 * 1024.0);
   say(trainer, "text: %" PRId64 " tokens to train on, %" PRId64 " to validate with, %d in the vocabulary", counts.tokens, validation.tokens,
       (int)hark_tokenizer_size(trainer->tokenizer));
-  say(trainer, "model: %" PRId64 " parameters; memory: weights %.0f, gradients %.0f, moments %.0f, step %.0f MiB",
-      hark_parameters_total(&trainer->engine->decoder->parameters), (double)use.weights * mebibyte, (double)use.gradients * mebibyte,
-      (double)use.moments * mebibyte, (double)use.step * mebibyte);
   return found == HARK_OK || !trainer->has_validation ? HARK_OK : record_text(trainer);
 }
 
@@ -155,7 +190,7 @@ static hark_status prepare(training_run *trainer, bool resume) {
 static hark_status compute_step(training_run *trainer, double *loss) {
   hark_context *context = trainer->context;
   const hark_config *config = trainer->config;
-  const double weight = 1.0 / (double)tokens_per_step(config);
+  const double weight = 1.0 / (double)hark_config_step_tokens(config);
   *loss = 0;
   HARK_TRY(hark_engine_begin_step(context, trainer->engine));
   for (int64_t micro = 0; micro < config->train.accumulate; micro++) {
@@ -168,6 +203,8 @@ static hark_status compute_step(training_run *trainer, double *loss) {
                                      weight, &part));
     *loss += part;
     trainer->line_operations += hark_engine_operations(trainer->engine);
+    if (trainer->hooks->gradients != NULL)
+      HARK_TRY(trainer->hooks->gradients(trainer->hooks->user, trainer->engine, trainer->state.step + 1, micro));
   }
   return HARK_OK;
 }
@@ -176,8 +213,9 @@ static hark_status record_skipped(training_run *trainer, double loss, double nor
   trainer->state.bad_steps++;
   begin_line(trainer);
   hark_jsonl_boolean(&trainer->metrics, "skipped", true);
-  hark_jsonl_integer(&trainer->metrics, "first_sample",
-                     trainer->state.samples - trainer->config->train.batch * trainer->config->train.accumulate);
+  const int64_t samples = trainer->config->train.batch * trainer->config->train.accumulate;
+  hark_jsonl_integer(&trainer->metrics, "first_sample", trainer->state.samples - samples);
+  hark_jsonl_integer(&trainer->metrics, "samples", samples);
   hark_jsonl_number(&trainer->metrics, "train/loss", loss);
   hark_jsonl_number(&trainer->metrics, "grad_norm", norm);
   HARK_TRY(end_line(trainer));
@@ -194,7 +232,7 @@ static void measure_speed(training_run *trainer) {
   trainer->progress.tokens_per_second = (double)trainer->line_tokens / elapsed;
   if (trainer->hooks->peak_operations > 0)
     trainer->progress.peak_fraction = trainer->line_operations / elapsed / trainer->hooks->peak_operations;
-  const double per_step = elapsed * (double)tokens_per_step(trainer->config) / (double)hark_max(trainer->line_tokens, 1);
+  const double per_step = elapsed * (double)hark_config_step_tokens(trainer->config) / (double)hark_max(trainer->line_tokens, 1);
   trainer->progress.seconds_left = per_step * (double)(trainer->steps - trainer->state.step);
 }
 
@@ -225,7 +263,7 @@ static hark_status run_step(training_run *trainer) {
   HARK_TRY(hark_engine_finish_step(trainer->context, trainer->engine, state->updates + 1, rate, loss, &result));
   state->step++;
   state->samples += config->train.batch * config->train.accumulate;
-  trainer->line_tokens += tokens_per_step(config);
+  trainer->line_tokens += hark_config_step_tokens(config);
   if (!result.applied) return record_skipped(trainer, loss, result.gradient_norm);
   state->updates++;
   state->bad_steps = 0;
@@ -296,6 +334,7 @@ static hark_status evaluate(training_run *trainer, bool *best) {
 
 static hark_status save(training_run *trainer) {
   const double before = clock_seconds();
+  HARK_TRY(hark_engine_check_finite(trainer->context, trainer->engine));
   HARK_TRY(hark_jsonl_flush(trainer->context, &trainer->metrics, &trainer->state.metrics_bytes));
   trainer->state.seconds = seconds_so_far(trainer);
   HARK_TRY(hark_checkpoint_save(trainer->context, trainer->run, trainer->engine, &trainer->state, trainer->config->train.keep));

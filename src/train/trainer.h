@@ -27,7 +27,10 @@ typedef struct hark_train_hooks {
   void (*say)(void *user, const char *line);                     /* what is worth a line: evaluations, checkpoints, skipped steps */
   hark_request (*request)(void *user);                           /* asked after every step */
   hark_status (*ready)(void *user); /* text, model and memory are there, the first step comes next; may refuse */
-  double peak_operations;           /* a second, of this machine with these threads; 0: unknown */
+  /* Optional: called after every micro-batch, when the gradients so far are in the engine and before they are used; for what looks at them.
+   * step and micro-batch are those being made, from 1 and from 0. */
+  hark_status (*gradients)(void *user, hark_engine *engine, int64_t step, int64_t micro_batch);
+  double peak_operations; /* a second, of this machine with these threads; 0: unknown */
 } hark_train_hooks;
 
 typedef enum hark_stop_reason { HARK_STOP_DONE, HARK_STOP_TIME, HARK_STOP_EARLY, HARK_STOP_REQUEST } hark_stop_reason;
@@ -41,8 +44,9 @@ typedef struct hark_train_result {
 
 /* Trains as `config` says, in an open, locked run folder; `resume` goes on from the last checkpoint. config.yaml is written by the caller,
  * in `ready`: what fails before leaves no run behind.
- * Errors: HARK_NOT_FINITE after train.max_bad_steps steps in a row that could not be used (the last good checkpoint is kept), and those of
- * data, model and files. */
+ * Errors: HARK_NOT_FINITE after train.max_bad_steps steps in a row that could not be used, or when weights or moments are not finite where
+ * a checkpoint is due (none is written then: the last good one is kept); HARK_TOO_LARGE and HARK_IO_ERROR before the first step when memory
+ * or disk do not suffice (preflight.h); HARK_SHAPE_MISMATCH (warm_start.h); those of data, model and files. */
 HARK_MUST_CHECK hark_status hark_train(hark_context *context, const hark_config *config, const hark_run *run, const hark_train_hooks *hooks,
                                        hark_train_result *result);
 
@@ -50,5 +54,8 @@ HARK_MUST_CHECK hark_status hark_train(hark_context *context, const hark_config 
  * tokenizer is the caller's and must outlive the corpus. */
 HARK_MUST_CHECK hark_status hark_run_corpus(hark_context *context, const hark_config *config, const hark_run *run, bool learn,
                                             hark_tokenizer **tokenizer, hark_corpus **corpus);
+
+/* The vocabulary that a fresh run would learn; nothing is written. The caller destroys it. */
+HARK_MUST_CHECK hark_status hark_run_learn_vocabulary(hark_context *context, const hark_config *config, hark_tokenizer **out);
 
 #endif

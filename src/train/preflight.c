@@ -1,0 +1,118 @@
+/* preflight.c - see preflight.h.
+ *
+ *   memory = resident now + program + weights + gradients + moments + step + batch
+ *
+ * The engine's part is exact: the same shape-only run sizes the real memory. Every byte of it is touched by the first step. `program` is what
+ * training adds that no allocation of hark's shows, measured on Linux: pages of code and tables, and for each thread its stack and, with
+ * oneDNN, the memory that a product is packed into.
+ *
+ *   disk = (most checkpoints at once - those that lie there) * checkpoint
+ *
+ * At most there are `keep`, the best one, and the one being written. */
+#include "train/preflight.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "io/machine.h"
+
+#define MEBIBYTE ((uint64_t)1 << 20)
+#define PROGRAM_BYTES (4 * MEBIBYTE)
+#define THREAD_BYTES (MEBIBYTE)
+#define TENSOR_ENTRY_BYTES ((uint64_t)160)       /* of a tensor in a header: name, type, shape, offsets */
+#define CHECKPOINT_ENTRIES 3                     /* of a weight: itself and two moments */
+#define CHECKPOINT_OTHER_BYTES ((uint64_t)16384) /* state, manifest, folder */
+#define DISK_OTHER_BYTES MEBIBYTE                /* metrics and the like */
+
+static hark_status estimate_memory(hark_context *context, const hark_preflight *run, hark_needs *out) {
+  const hark_config *config = run->config;
+  hark_process_memory process;
+  hark_machine_memory machine;
+  int64_t tensors = 0;
+  HARK_TRY(hark_engine_estimate(context, config, run->vocabulary, true, &out->engine, &out->parameters, &tensors));
+  HARK_TRY(hark_process_memory_use(context, &process));
+  HARK_TRY(hark_machine_memory_left(context, "", &machine));
+  /* inputs and targets of a micro-batch on the host, for training and for evaluation */
+  const uint64_t batches = 4 * (uint64_t)(config->train.batch * config->model.context) * sizeof(int32_t);
+  out->program = process.resident + PROGRAM_BYTES + (uint64_t)hark_workers(context) * THREAD_BYTES + batches;
+  const hark_engine_memory *engine = &out->engine;
+  const uint64_t model = (uint64_t)engine->weights + engine->gradients + engine->moments + engine->step + engine->batch;
+  out->memory = out->program + model;
+  out->more_memory = out->memory - process.resident;
+  if (process.peak > out->memory) out->memory = process.peak;
+  out->memory_known = machine.known;
+  out->memory_left = machine.bytes;
+  out->memory_limit = machine.limit;
+  out->checkpoint =
+      CHECKPOINT_ENTRIES * ((uint64_t)out->parameters * sizeof(float) + (uint64_t)tensors * TENSOR_ENTRY_BYTES) + CHECKPOINT_OTHER_BYTES;
+  return HARK_OK;
+}
+
+/* Checkpoints that lie in the folder already. */
+static hark_status count_checkpoints(hark_context *context, const hark_run *folder, int64_t *count) {
+  char path[HARK_PATH_BYTES];
+  hark_names names;
+  *count = 0;
+  HARK_TRY(hark_run_path(context, folder, "checkpoints", path));
+  if (hark_path_kind_of(path) != HARK_PATH_FOLDER) return HARK_OK;
+  HARK_TRY(hark_folder_list(context, path, &names));
+  for (int64_t i = 0; i < names.count; i++) *count += hark_checkpoint_step(names.items[i]) >= 0;
+  hark_names_free(context, &names);
+  return HARK_OK;
+}
+
+/* The folder itself, or the nearest above it that there is. */
+static hark_status existing_folder(hark_context *context, const char *path, char *out) {
+  HARK_TRY(hark_path_join(context, "", path, out));
+  while (hark_path_kind_of(out) != HARK_PATH_FOLDER) {
+    char *slash = strrchr(out, '/');
+    if (slash == NULL) {
+      memcpy(out, ".", 2);
+      break;
+    }
+    slash[slash == out ? 1 : 0] = '\0';
+    if (slash == out) break;
+  }
+  return HARK_OK;
+}
+
+static int64_t times(int64_t steps, int64_t every) { return every > 0 ? steps / every : 0; }
+
+static hark_status estimate_disk(hark_context *context, const hark_preflight *run, hark_needs *out) {
+  const hark_config *config = run->config;
+  int64_t there = 0;
+  HARK_TRY(count_checkpoints(context, run->folder, &there));
+  HARK_TRY(existing_folder(context, run->folder->path, out->disk));
+  HARK_TRY(hark_disk_free(context, out->disk, &out->disk_left));
+  const int64_t steps = hark_min(run->steps, INT64_MAX / 4);
+  int64_t saves = 1 + times(steps, config->train.checkpoint_every);
+  if (run->has_validation) saves += times(steps, config->train.evaluate_every);
+  if (config->train.max_time > 0) saves++;
+  out->checkpoints = hark_min(config->train.keep + 2, there + saves);
+  out->more_disk = (uint64_t)hark_max(1, out->checkpoints - there) * out->checkpoint + DISK_OTHER_BYTES;
+  return HARK_OK;
+}
+
+hark_status hark_preflight_estimate(hark_context *context, const hark_preflight *run, hark_needs *out) {
+  *out = (hark_needs){.memory_limit = ""};
+  HARK_TRY(estimate_memory(context, run, out));
+  return estimate_disk(context, run, out);
+}
+
+hark_status hark_preflight_check(hark_context *context, const hark_needs *needs) {
+  const double mebibyte = (double)MEBIBYTE;
+  if (needs->memory_known && needs->more_memory > needs->memory_left)
+    return hark_fail(
+        context, HARK_TOO_LARGE,
+        "this run needs about %.0f MiB of memory more and %s has %.0f MiB left; a smaller batch, --recompute or a smaller model "
+        "need less, --no-preflight tries all the same",
+        (double)needs->more_memory / mebibyte, needs->memory_limit, (double)needs->memory_left / mebibyte);
+  if (needs->more_disk > needs->disk_left)
+    return hark_fail(context, HARK_IO_ERROR,
+                     "%.200s: this run needs about %.0f MiB of disk more (checkpoints of %.0f MiB, %" PRId64
+                     " at once) and %.0f MiB are free; --keep 1 needs less, --no-preflight tries all the same",
+                     needs->disk, (double)needs->more_disk / mebibyte, (double)needs->checkpoint / mebibyte, needs->checkpoints,
+                     (double)needs->disk_left / mebibyte);
+  return HARK_OK;
+}

@@ -1,0 +1,263 @@
+/* verify.c - see verify.h. */
+#include "train/verify.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "data/tokenizer.h"
+#include "io/jsonl.h"
+#include "io/safetensors.h"
+#include "train/config.h"
+
+#define MODEL_FILE "model.safetensors"
+#define OPTIMIZER_FILE "optimizer.safetensors"
+#define ORIGIN_LIMIT ((size_t)1 << 26)
+#define MOMENTS 2
+static const char *const moment_names[MOMENTS] = {"first_moment.", "second_moment."};
+
+typedef struct verification {
+  hark_context *context;
+  const hark_run *run;
+  hark_finding_visitor *visit;
+  void *user;
+  int64_t problems;
+} verification;
+
+/* What makes a finding; everything else that fails ends the verification. */
+static bool is_damage(hark_status status) {
+  return status == HARK_BAD_FILE || status == HARK_NOT_FOUND || status == HARK_BAD_CONFIGURATION || status == HARK_NOT_FINITE ||
+         status == HARK_TOO_LARGE || status == HARK_SHAPE_MISMATCH || status == HARK_UNSUPPORTED;
+}
+
+/* Reports what came of looking at `what`. */
+static hark_status report(verification *v, const char *what, hark_status status, const char *note) {
+  if (status != HARK_OK && !is_damage(status)) return status;
+  char problem[HARK_MESSAGE_BYTES];
+  (void)snprintf(problem, sizeof problem, "%s", hark_context_message(v->context));
+  const hark_finding finding = {.what = what, .problem = status != HARK_OK ? problem : NULL, .note = status == HARK_OK ? note : NULL};
+  v->problems += status != HARK_OK;
+  v->visit(v->user, &finding);
+  return HARK_OK;
+}
+
+/* ---- what is there once ---- */
+
+static hark_status verify_configuration(verification *v) {
+  hark_context *context = v->context;
+  char path[HARK_PATH_BYTES];
+  hark_config config;
+  hark_options *options = NULL;
+  const hark_option_group group = {&hark_config_table, &config};
+  HARK_TRY(hark_run_path(context, v->run, "config.yaml", path));
+  HARK_TRY(hark_options_create(context, NULL, &group, 1, &options));
+  hark_status status = hark_options_read_yaml(context, options, path, HARK_SOURCE_RUN);
+  if (status == HARK_OK) status = hark_config_finish(context, options, &config);
+  if (status == HARK_OK) status = hark_options_finish(context, options);
+  hark_options_destroy(context, &options);
+  return report(v, "config.yaml", status, NULL);
+}
+
+static hark_status verify_vocabulary(verification *v) {
+  char path[HARK_PATH_BYTES];
+  hark_tokenizer *tokenizer = NULL;
+  HARK_TRY(hark_run_path(v->context, v->run, "vocabulary.json", path));
+  const hark_status status = hark_tokenizer_load(v->context, path, &tokenizer);
+  hark_tokenizer_destroy(v->context, &tokenizer);
+  return report(v, "vocabulary.json", status, NULL);
+}
+
+static hark_status verify_origin(verification *v) {
+  char path[HARK_PATH_BYTES];
+  json_t *object = NULL;
+  HARK_TRY(hark_run_path(v->context, v->run, "origin.json", path));
+  if (hark_path_kind_of(path) == HARK_PATH_NONE) return HARK_OK;
+  hark_status status = hark_json_read(v->context, path, ORIGIN_LIMIT, &object);
+  if (status == HARK_OK && json_integer_value(json_object_get(object, "format_version")) != HARK_RUN_FORMAT_VERSION)
+    status = hark_fail(v->context, HARK_BAD_FILE, "%s: format_version is not %d", path, HARK_RUN_FORMAT_VERSION);
+  json_decref(object);
+  return report(v, "origin.json", status, NULL);
+}
+
+/* Steps never go back, and neither does the count of tokens. */
+typedef struct metrics_reading {
+  hark_context *context;
+  const char *path;
+  int64_t step, tokens, lines;
+} metrics_reading;
+
+static hark_status take_line(void *user, const json_t *object, int64_t line) {
+  metrics_reading *reading = user;
+  const json_t *step = json_object_get(object, "step"), *tokens = json_object_get(object, "tokens");
+  if (!json_is_integer(step) || !json_is_integer(tokens))
+    return hark_fail(reading->context, HARK_BAD_FILE, "%s:%" PRId64 ": a line without step or tokens", reading->path, line);
+  if (json_integer_value(step) < reading->step || json_integer_value(tokens) < reading->tokens)
+    return hark_fail(reading->context, HARK_BAD_FILE, "%s:%" PRId64 ": goes back to step %" PRId64 " from step %" PRId64, reading->path,
+                     line, (int64_t)json_integer_value(step), reading->step);
+  reading->step = json_integer_value(step);
+  reading->tokens = json_integer_value(tokens);
+  reading->lines = line;
+  return HARK_OK;
+}
+
+static hark_status verify_metrics(verification *v) {
+  char path[HARK_PATH_BYTES];
+  HARK_TRY(hark_run_path(v->context, v->run, "metrics.jsonl", path));
+  if (hark_path_kind_of(path) == HARK_PATH_NONE) return HARK_OK; /* a run that never began */
+  metrics_reading reading = {.context = v->context, .path = path};
+  return report(v, "metrics.jsonl", hark_jsonl_read(v->context, path, take_line, &reading), NULL);
+}
+
+/* ---- checkpoints ---- */
+
+/* All numbers of a floating-point tensor; `buffer` grows as needed. */
+static hark_status verify_finite(verification *v, const hark_safetensors *file, const char *path, const hark_stored_tensor *stored,
+                                 hark_text *buffer) {
+  if (stored->type != HARK_F32) return hark_fail(v->context, HARK_BAD_FILE, "%s: %s is not F32", path, stored->name);
+  if (stored->bytes > buffer->length) hark_text_resize(buffer, (size_t)stored->bytes);
+  HARK_TRY(buffer->status);
+  if (stored->bytes == 0) return HARK_OK;
+  HARK_TRY(hark_safetensors_read(v->context, file, stored, buffer->data));
+  for (uint64_t i = 0; i < stored->bytes / sizeof(float); i++) {
+    float number;
+    memcpy(&number, buffer->data + i * sizeof number, sizeof number);
+    if (!isfinite(number))
+      return hark_fail(v->context, HARK_NOT_FINITE, "%s: number %" PRIu64 " of %s is not finite", path, i, stored->name);
+  }
+  return HARK_OK;
+}
+
+static hark_status verify_numbers(verification *v, const hark_safetensors *file, const char *path) {
+  hark_text buffer = hark_text_empty(v->context);
+  hark_status status = HARK_OK;
+  for (int64_t i = 0; i < hark_safetensors_count(file) && status == HARK_OK; i++)
+    status = verify_finite(v, file, path, hark_safetensors_tensor(file, i), &buffer);
+  hark_text_free(&buffer);
+  return status;
+}
+
+/* Every weight has both moments, in its shape, and there are no others. */
+static hark_status verify_moments(verification *v, const hark_safetensors *model, const hark_safetensors *optimizer, const char *path) {
+  char name[HARK_SAFETENSORS_NAME_BYTES + 32];
+  for (int64_t i = 0; i < hark_safetensors_count(model); i++) {
+    const hark_stored_tensor *weight = hark_safetensors_tensor(model, i);
+    for (int m = 0; m < MOMENTS; m++) {
+      (void)snprintf(name, sizeof name, "%s%s", moment_names[m], weight->name);
+      const hark_stored_tensor *moment = hark_safetensors_find(optimizer, name);
+      if (moment == NULL) return hark_fail(v->context, HARK_BAD_FILE, "%s: %s is missing", path, name);
+      if (moment->rank != weight->rank || memcmp(moment->shape, weight->shape, (size_t)weight->rank * sizeof *weight->shape) != 0)
+        return hark_fail(v->context, HARK_BAD_FILE, "%s: %s has another shape than its weight", path, name);
+    }
+  }
+  if (hark_safetensors_count(optimizer) != MOMENTS * hark_safetensors_count(model))
+    return hark_fail(v->context, HARK_BAD_FILE, "%s: holds %" PRId64 " tensors, expected two for each of %" PRId64 " weights", path,
+                     hark_safetensors_count(optimizer), hark_safetensors_count(model));
+  return HARK_OK;
+}
+
+static hark_status verify_tensors(verification *v, const char *name) {
+  hark_context *context = v->context;
+  char model_path[HARK_PATH_BYTES], optimizer_path[HARK_PATH_BYTES];
+  hark_safetensors *model = NULL, *optimizer = NULL;
+  HARK_TRY(hark_checkpoint_path(context, v->run, name, MODEL_FILE, model_path));
+  HARK_TRY(hark_checkpoint_path(context, v->run, name, OPTIMIZER_FILE, optimizer_path));
+  hark_status status = hark_safetensors_open(context, model_path, &model);
+  if (status == HARK_OK) status = hark_safetensors_open(context, optimizer_path, &optimizer);
+  if (status == HARK_OK) status = verify_moments(v, model, optimizer, optimizer_path);
+  if (status == HARK_OK) status = verify_numbers(v, model, model_path);
+  if (status == HARK_OK) status = verify_numbers(v, optimizer, optimizer_path);
+  hark_safetensors_close(context, &optimizer);
+  hark_safetensors_close(context, &model);
+  return status;
+}
+
+/* metrics.jsonl can be cut back to where it was at the checkpoint. */
+static hark_status verify_metrics_bytes(verification *v, const char *name, uint64_t wanted) {
+  hark_context *context = v->context;
+  char path[HARK_PATH_BYTES];
+  int file = -1;
+  uint64_t size = 0;
+  char end = '\n';
+  HARK_TRY(hark_run_path(context, v->run, "metrics.jsonl", path));
+  if (wanted == 0) return HARK_OK;
+  HARK_TRY(hark_file_open(context, path, &file, &size));
+  hark_status status = HARK_OK;
+  if (size < wanted)
+    status = hark_fail(context, HARK_BAD_FILE, "%s: has %" PRIu64 " bytes, %s was saved at %" PRIu64, path, size, name, wanted);
+  if (status == HARK_OK) status = hark_file_read_at(context, file, path, &end, 1, wanted - 1);
+  if (status == HARK_OK && end != '\n')
+    status = hark_fail(context, HARK_BAD_FILE, "%s: byte %" PRIu64 ", where %s was saved, does not end a line", path, wanted, name);
+  hark_file_close(&file);
+  return status;
+}
+
+static hark_status verify_state(verification *v, const char *name) {
+  hark_run_state state;
+  HARK_TRY(hark_checkpoint_read_state(v->context, v->run, name, &state));
+  if (state.step != hark_checkpoint_step(name))
+    return hark_fail(v->context, HARK_BAD_FILE, "%s: its state is of step %" PRId64, name, state.step);
+  if (state.updates > state.step || state.best_step > state.step || state.evaluated_step > state.step)
+    return hark_fail(v->context, HARK_BAD_FILE, "%s: its state names steps behind its own", name);
+  return verify_metrics_bytes(v, name, state.metrics_bytes);
+}
+
+static hark_status verify_checkpoint(verification *v, const char *name) {
+  char what[HARK_NAME_BYTES + 16];
+  (void)snprintf(what, sizeof what, "checkpoints/%s", name);
+  hark_status status = HARK_OK;
+  if (hark_checkpoint_step(name) < 0) status = hark_fail(v->context, HARK_BAD_FILE, "%s: is not the name of a checkpoint (step-N)", name);
+  if (status == HARK_OK) status = hark_checkpoint_verify(v->context, v->run, name);
+  if (status == HARK_OK) status = verify_tensors(v, name);
+  if (status == HARK_OK) status = verify_state(v, name);
+  return report(v, what, status, NULL);
+}
+
+static hark_status verify_checkpoints(verification *v) {
+  char path[HARK_PATH_BYTES];
+  hark_names names;
+  HARK_TRY(hark_run_path(v->context, v->run, "checkpoints", path));
+  if (hark_path_kind_of(path) == HARK_PATH_NONE) return HARK_OK;
+  HARK_TRY(hark_folder_list(v->context, path, &names));
+  hark_status status = HARK_OK;
+  for (int64_t i = 0; i < names.count && status == HARK_OK; i++) {
+    char what[HARK_NAME_BYTES + 16];
+    (void)snprintf(what, sizeof what, "checkpoints/%s", names.items[i]);
+    status = names.items[i][0] == '.' ? report(v, what, HARK_OK, "left by a save that was cut short; the next one removes it")
+                                      : verify_checkpoint(v, names.items[i]);
+  }
+  hark_names_free(v->context, &names);
+  return status;
+}
+
+/* A pointer names a checkpoint that is there. One that is missing is fine when there is nothing to name. */
+static hark_status verify_pointer(verification *v, const char *which) {
+  char name[HARK_NAME_BYTES], path[HARK_PATH_BYTES];
+  HARK_TRY(hark_run_path(v->context, v->run, which, path));
+  if (hark_path_kind_of(path) == HARK_PATH_NONE) return HARK_OK;
+  hark_status status = hark_checkpoint_find(v->context, v->run, which, name);
+  if (status == HARK_OK) status = hark_checkpoint_path(v->context, v->run, name, NULL, path);
+  if (status == HARK_OK && hark_path_kind_of(path) != HARK_PATH_FOLDER)
+    status = hark_fail(v->context, HARK_BAD_FILE, "%s: names %s, and there is no such checkpoint", which, name);
+  return report(v, which, status, NULL);
+}
+
+hark_status hark_run_verify(hark_context *context, const hark_run *run, const char *checkpoint, hark_finding_visitor *visit, void *user,
+                            int64_t *problems) {
+  verification v = {.context = context, .run = run, .visit = visit, .user = user};
+  *problems = 0;
+  hark_status status = HARK_OK;
+  if (checkpoint[0] != '\0') {
+    status = verify_checkpoint(&v, checkpoint);
+  } else {
+    status = verify_configuration(&v);
+    if (status == HARK_OK) status = verify_vocabulary(&v);
+    if (status == HARK_OK) status = verify_origin(&v);
+    if (status == HARK_OK) status = verify_metrics(&v);
+    if (status == HARK_OK) status = verify_checkpoints(&v);
+    if (status == HARK_OK) status = verify_pointer(&v, "last");
+    if (status == HARK_OK) status = verify_pointer(&v, "best");
+  }
+  *problems = v.problems;
+  return status;
+}
