@@ -9,9 +9,10 @@ list(FILTER HARK_TEST_SOURCES EXCLUDE REGEX "/tests/support/")
 
 # What only a build with the trainer has, or (json_tree) compares with jansson.
 if(NOT HARK_TRAIN)
-  list(FILTER HARK_TEST_SOURCES EXCLUDE REGEX "/tests/(train|cli)/")
+  list(FILTER HARK_SUPPORT_SOURCES EXCLUDE REGEX "/small_run\\.c$")
+  list(FILTER HARK_TEST_SOURCES EXCLUDE REGEX "/tests/(train|cli|fault)/")
   list(FILTER HARK_TEST_SOURCES EXCLUDE REGEX "/tests/data/test_(batches|corpus|corpus_cache|statistics)\\.c$")
-  list(FILTER HARK_TEST_SOURCES EXCLUDE REGEX "/tests/io/test_(json_tree|jsonl|options|yaml)\\.c$")
+  list(FILTER HARK_TEST_SOURCES EXCLUDE REGEX "/tests/io/test_(json|json_tree|jsonl|options|yaml)\\.c$")
 endif()
 
 function(hark_test_settings target)
@@ -28,12 +29,14 @@ if(HARK_SUPPORT_SOURCES)
 endif()
 
 # The system calls' shim of tests/fault, once more as a module to be put in front of the command by LD_PRELOAD.
-add_library(hark_fault_shim MODULE tests/fault/shim.c)
-target_include_directories(hark_fault_shim PRIVATE ${PROJECT_SOURCE_DIR}/tests)
-target_compile_options(hark_fault_shim PRIVATE -fno-sanitize=all)
-target_link_options(hark_fault_shim PRIVATE -fno-sanitize=all)
-target_link_libraries(hark_fault_shim PRIVATE ${CMAKE_DL_LIBS})
-set_target_properties(hark_fault_shim PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests/fault)
+if(HARK_TRAIN)
+  add_library(hark_fault_shim MODULE tests/fault/shim.c)
+  target_include_directories(hark_fault_shim PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+  target_compile_options(hark_fault_shim PRIVATE -fno-sanitize=all)
+  target_link_options(hark_fault_shim PRIVATE -fno-sanitize=all)
+  target_link_libraries(hark_fault_shim PRIVATE ${CMAKE_DL_LIBS})
+  set_target_properties(hark_fault_shim PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests/fault)
+endif()
 
 foreach(source ${HARK_TEST_SOURCES})
   get_filename_component(name ${source} NAME_WE)

@@ -317,6 +317,62 @@ static void a_run_goes_from_text_to_text(void **state) {
   assert_int_equal(lines(err), 2);
 }
 
+/* Takes description and vocabulary out of a checkpoint, as those of before there were any; the manifest says what it said. */
+static void take_description_out(const char *path) {
+  hark_context *context;
+  hark_safetensors *file;
+  static hark_named_tensor named[64];
+  static hark_tensor tensors[64];
+  const hark_context_options plain = {.struct_size = sizeof plain, .backend = "reference"};
+  assert_int_equal(hark_context_create(&plain, &context), HARK_OK);
+  assert_fine(context, hark_safetensors_open(context, path, &file));
+  const int64_t count = hark_safetensors_count(file);
+  assert_in_range(count, 1, 64);
+  for (int64_t i = 0; i < count; i++) {
+    named[i] = (hark_named_tensor){hark_safetensors_tensor(file, i)->name, &tensors[i]};
+    assert_fine(context, hark_safetensors_load(context, file, named[i].name, &tensors[i]));
+  }
+  assert_fine(context, hark_safetensors_write(context, path, named, count, NULL, 0, NULL));
+  for (int64_t i = 0; i < count; i++) hark_tensor_destroy(context, &tensors[i]);
+  hark_safetensors_close(context, &file);
+  hark_context_destroy(&context);
+}
+
+/* A run, one of its checkpoints, the file that export makes of it, and a checkpoint of before there were descriptions: the same text. */
+static void a_run_becomes_one_file(void **state) {
+  (void)state;
+  static const char *const words[] = {
+      "generate run -p the -n 30 --seed 7", "generate run/checkpoints/step-4 -p the -n 30 --seed 7", "generate m.safetensors -p the -n 30 --seed 7",
+      "generate folder -p the -n 30 --seed 7", "generate run -p the -n 30 --seed 7"};
+  make_text();
+  expect("train --data text.txt --out run --steps 4 " TINY, HARK_EXIT_DONE, "", "");
+  expect("export run -o m.safetensors --json", HARK_EXIT_DONE, "\"checkpoint\": \"step-4\"", "");
+  json_decref(parse_out());
+  size_t bytes;
+  unsigned char *file = test_file_read(test_path(folder, "m.safetensors"), &bytes);
+  test_file_write(folder, "folder/model.safetensors", file, bytes);
+  free(file);
+  char *text = NULL;
+  for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+    if (i == 4) {
+      take_description_out(test_path(folder, "run/checkpoints/step-4/model.safetensors"));
+      expect_error(words[i], HARK_EXIT_BAD_INPUT, "model.safetensors: is damaged");
+      assert_int_equal(remove(test_path(folder, "run/checkpoints/step-4/manifest.json")), 0);
+    }
+    expect(words[i], HARK_EXIT_DONE, "the", "");
+    if (text == NULL) text = strdup(out);
+    assert_string_equal(out, text);
+  }
+  free(text);
+  expect_error("generate run/checkpoints/step-4/model.safetensors", HARK_EXIT_BAD_INPUT, "does not say what model it is of");
+  expect("export run -o again.safetensors", HARK_EXIT_DONE, "again.safetensors: ", "");
+  expect("generate again.safetensors --prompt the -n 5", HARK_EXIT_DONE, "the", "");
+  expect_error("generate m.safetensors --prompt X", HARK_EXIT_BAD_INPUT, "--prompt: text:1:1: U+0058 is not in the vocabulary");
+  expect_error("generate text.txt", HARK_EXIT_BAD_INPUT, "text.txt: ");
+  expect_error("generate none", HARK_EXIT_BAD_INPUT, "none");
+  expect_error("export run -o none/x.safetensors", HARK_EXIT_BAD_INPUT, "none");
+}
+
 static void numbers_that_are_not_finite_are_exit_6(void **state) {
   (void)state;
   make_text();
@@ -387,6 +443,7 @@ int main(void) {
       TEST(plots_are_drawn),
       TEST(a_folder_in_use_is_exit_7),
       TEST(a_run_goes_from_text_to_text),
+      TEST(a_run_becomes_one_file),
       TEST(a_stop_text_is_found_behind_zero_bytes),
       TEST(numbers_that_are_not_finite_are_exit_6),
       TEST(more_memory_than_there_is_is_exit_5),
