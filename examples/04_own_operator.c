@@ -36,7 +36,8 @@ static hark_status soft_cap_infer(hark_context *context, const void *attributes,
                                   hark_inferred *out) {
   const soft_cap_attributes *soft_cap = attributes;
   (void)input_count;
-  if (!(soft_cap->cap > 0)) return hark_context_fail(context, HARK_INVALID_ARGUMENT, "soft_cap: cap is %g, expected more than 0", soft_cap->cap);
+  if (!(soft_cap->cap > 0))
+    return hark_context_fail(context, HARK_INVALID_ARGUMENT, "soft_cap: cap is %g, expected more than 0", soft_cap->cap);
   if (inputs[0].type != HARK_F32 && inputs[0].type != HARK_F64)
     return hark_context_fail(context, HARK_INVALID_ARGUMENT, "soft_cap: x is %s, expected f32 or f64", hark_type_name(inputs[0].type));
   return hark_tensor_describe(context, inputs[0].type, inputs[0].rank, inputs[0].shape, &out->outputs[0]);

@@ -44,16 +44,16 @@ typedef struct hark_model hark_model;
  * vocabulary tells as well); other members than `model` are left alone. vocabulary: the contents of a vocabulary.json. */
 typedef struct hark_model_options {
   size_t struct_size;
-  const char *checkpoint;    /* of a run: "best", "last" or "step-N"; NULL: best, or last where there is no best yet */
-  bool skip_verification;    /* do not compare the file with the manifest.json beside it */
-  const char *description;   /* NULL: the file carries it */
+  const char *checkpoint;  /* of a run: "best", "last" or "step-N"; NULL: best, or last where there is no best yet */
+  bool skip_verification;  /* do not compare the file with the manifest.json beside it */
+  const char *description; /* NULL: the file carries it */
   size_t description_bytes;
   const char *vocabulary; /* NULL: the file carries it, or the model has none and knows tokens only */
   size_t vocabulary_bytes;
 } hark_model_options;
 
 /* Loads a model. `path` is a run's folder, a checkpoint's folder (any folder with a model.safetensors in it) or a safetensors file. Where a
- * manifest.json lies beside the file, its SHA-256 must be the manifest's. `options` may be NULL.
+ * manifest.json lies beside the file (in a run it must), its SHA-256 must be the manifest's. `options` may be NULL.
  * Errors: HARK_NOT_FOUND (no such path, run without a checkpoint), HARK_BAD_FILE (malformed, damaged, no description, tensors missing, too
  * many, of another type or shape; said before memory for weights is asked for), HARK_BAD_CONFIGURATION (a description that no model can
  * have), HARK_INVALID_ARGUMENT (struct_size), HARK_IO_ERROR, HARK_OUT_OF_MEMORY. When it fails *out is NULL. */
@@ -80,15 +80,15 @@ HARK_API void hark_model_destroy(hark_context *context, hark_model **model);
 /* What a model is. Texts belong to the model. */
 typedef struct hark_model_info {
   size_t struct_size;
-  const char *type;       /* "gpt" */
-  const char *tokenizer;  /* "characters", "bytes"; NULL: no vocabulary */
-  int64_t vocabulary;     /* number of tokens: every token is in [0, vocabulary) */
-  int64_t reserved;       /* the first so many tokens stand for no text (padding, unknown, ...) and are never chosen */
-  int64_t context;        /* longest text that it was trained on, in tokens */
+  const char *type;      /* "gpt" */
+  const char *tokenizer; /* "characters", "bytes"; NULL: no vocabulary */
+  int64_t vocabulary;    /* number of tokens: every token is in [0, vocabulary) */
+  int64_t reserved;      /* the first so many tokens stand for no text (padding, unknown, ...) and are never chosen */
+  int64_t context;       /* longest text that it was trained on, in tokens */
   int64_t layers, heads, key_heads, width;
-  int64_t parameters;     /* learned numbers */
-  size_t bytes;           /* memory that the model holds */
-  uint64_t fingerprint;   /* of description and weights: equal for equal models. Tells models apart; no protection against forgery */
+  int64_t parameters;   /* learned numbers */
+  size_t bytes;         /* memory that the model holds */
+  uint64_t fingerprint; /* of description and weights: equal for equal models. Tells models apart; no protection against forgery */
 } hark_model_info;
 
 /* Fills *info; set info->struct_size to sizeof(hark_model_info) before. Errors: HARK_INVALID_ARGUMENT (struct_size). */

@@ -62,7 +62,9 @@ static hark_status load_checkpoint(hark_invocation *call, const hark_opened_run 
   HARK_TRY(hark_file_read(context, path, VOCABULARY_LIMIT, vocabulary));
   HARK_TRY(hark_run_path(context, &opened->run, HARK_CHECKPOINTS_FOLDER, folder));
   HARK_TRY(hark_path_join(context, folder, opened->checkpoint, path));
+  HARK_TRY(hark_manifest_check(context, path, HARK_WEIGHTS_FILE));
   const hark_model_options options = {.struct_size = sizeof options,
+                                      .skip_verification = true, /* it has just been done */
                                       .description = hark_text_get(description),
                                       .description_bytes = description->length,
                                       .vocabulary = hark_text_get(vocabulary),

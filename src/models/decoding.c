@@ -145,10 +145,8 @@ static hark_status take_options(hark_context *context, const hark_model *model, 
 }
 
 static hark_decoding begin(hark_context *context, const hark_model *model, const hark_decoding_options *options) {
-  return (hark_decoding){.context = context,
-                         .model = model,
-                         .capacity = options->capacity,
-                         .prefill = hark_min(options->capacity, PREFILL_TOKENS)};
+  return (hark_decoding){
+      .context = context, .model = model, .capacity = options->capacity, .prefill = hark_min(options->capacity, PREFILL_TOKENS)};
 }
 
 /* The size of the block, beginning on HARK_ALIGNMENT. */
@@ -356,8 +354,7 @@ static hark_status check_saved(const hark_decoding *decoding, const void *data, 
   memcpy(&checksum, (const char *)data + bytes - sizeof checksum, sizeof checksum);
   if (checksum != checksum_of(data, bytes - sizeof checksum))
     return hark_fail(context, HARK_BAD_FILE, "saved decoding: is damaged: its checksum is not that of its contents");
-  if (header->fingerprint != decoding->model->fingerprint)
-    return hark_fail(context, HARK_BAD_FILE, "saved decoding: is of another model");
+  if (header->fingerprint != decoding->model->fingerprint) return hark_fail(context, HARK_BAD_FILE, "saved decoding: is of another model");
   if (header->length > (uint64_t)decoding->capacity)
     return hark_fail(context, HARK_INVALID_ARGUMENT, "saved decoding: holds %" PRIu64 " tokens, there is room for %" PRId64, header->length,
                      decoding->capacity);

@@ -132,7 +132,8 @@ typedef struct description_reader {
 static hark_status read_number(const description_reader *r, const field *f, const hark_json_node *node) {
   const bool whole = node->kind == HARK_JSON_INTEGER;
   if (!whole && (f->type == FIELD_WHOLE || node->kind != HARK_JSON_REAL))
-    return hark_fail(r->context, HARK_BAD_FILE, "%s: model.%s is no %s", r->name, f->key, f->type == FIELD_WHOLE ? "whole number" : "number");
+    return hark_fail(r->context, HARK_BAD_FILE, "%s: model.%s is no %s", r->name, f->key,
+                     f->type == FIELD_WHOLE ? "whole number" : "number");
   const double value = whole ? (double)node->integer : node->real;
   if (!(value >= f->least && value > f->above && value <= f->most)) {
     char least[HARK_NUMBER_BYTES], most[HARK_NUMBER_BYTES], is[HARK_NUMBER_BYTES];

@@ -93,8 +93,7 @@ static hark_status declare(hark_context *context, hark_model *model, const char 
 }
 
 /* Everything that the model has is there, and nothing else. */
-static hark_status check_tensors(hark_context *context, const hark_safetensors *file, const char *name,
-                                 const hark_parameters *parameters) {
+static hark_status check_tensors(hark_context *context, const hark_safetensors *file, const char *name, const hark_parameters *parameters) {
   for (int32_t i = 0; i < parameters->count; i++) {
     const hark_status status = hark_safetensors_expect(context, file, parameters->list[i].name, &parameters->list[i].weight);
     if (status != HARK_OK) return status == HARK_NOT_FOUND ? HARK_BAD_FILE : status;
@@ -107,7 +106,8 @@ static hark_status check_tensors(hark_context *context, const hark_safetensors *
 
 /* What the file carries replaces what the caller gave. */
 static hark_status read_metadata(hark_context *context, const hark_safetensors *file, const char *name, hark_model_options *options) {
-  const char *version = hark_safetensors_metadata(file, FORMAT_VERSION_KEY), *description = hark_safetensors_metadata(file, DESCRIPTION_KEY);
+  const char *version = hark_safetensors_metadata(file, FORMAT_VERSION_KEY),
+             *description = hark_safetensors_metadata(file, DESCRIPTION_KEY);
   const char *vocabulary = hark_safetensors_metadata(file, VOCABULARY_KEY);
   if (version != NULL && strcmp(version, FORMAT_VERSION) != 0)
     return hark_fail(context, HARK_BAD_FILE, "%s: format_version is not %s", name, FORMAT_VERSION);
@@ -120,8 +120,9 @@ static hark_status read_metadata(hark_context *context, const hark_safetensors *
     options->vocabulary_bytes = strlen(vocabulary);
   }
   if (options->description == NULL)
-    return hark_fail(context, HARK_BAD_FILE, "%s: does not say what model it is of (metadata \"%s\"): hark export RUN writes a file that does",
-                     name, DESCRIPTION_KEY);
+    return hark_fail(context, HARK_BAD_FILE,
+                     "%s: does not say what model it is of (metadata \"%s\"): hark export RUN writes a file that does", name,
+                     DESCRIPTION_KEY);
   return HARK_OK;
 }
 

@@ -23,8 +23,8 @@ static hark_status find_in_run(hark_context *context, const char *run, const cha
   return out[0] != '\0' ? HARK_OK : hark_fail(context, HARK_NOT_FOUND, "%s: has no %s", checkpoint, HARK_WEIGHTS_FILE);
 }
 
-/* Compares with the manifest beside the file, if there is one that lists this file's name. */
-static hark_status verify_file(hark_context *context, const char *path) {
+/* Compares with the manifest beside the file. Without one a file is what it is, but in a run such a folder is no checkpoint. */
+static hark_status verify_file(hark_context *context, const char *path, bool in_run) {
   char folder[HARK_PATH_BYTES], manifest[HARK_PATH_BYTES];
   const char *name = hark_path_name(path);
   const size_t length = (size_t)(name - path);
@@ -32,17 +32,19 @@ static hark_status verify_file(hark_context *context, const char *path) {
   memcpy(folder, path, length);
   folder[length] = '\0';
   HARK_TRY(file_in(context, folder, HARK_MANIFEST_FILE, manifest));
-  return manifest[0] != '\0' ? hark_manifest_check(context, folder, name) : HARK_OK;
+  return in_run || manifest[0] != '\0' ? hark_manifest_check(context, folder, name) : HARK_OK;
 }
 
 hark_status hark_model_find_file(hark_context *context, const char *path, const char *checkpoint, bool verify, char out[HARK_PATH_BYTES]) {
   const hark_path_kind kind = hark_path_kind_of(path);
+  bool in_run = false;
   if (kind == HARK_PATH_NONE) return hark_fail(context, HARK_NOT_FOUND, "%s: there is no such run, checkpoint or file", path);
   if (kind == HARK_PATH_FOLDER) {
     HARK_TRY(file_in(context, path, HARK_WEIGHTS_FILE, out));
-    if (out[0] == '\0') HARK_TRY(find_in_run(context, path, checkpoint, out));
+    in_run = out[0] == '\0';
+    if (in_run) HARK_TRY(find_in_run(context, path, checkpoint, out));
   } else {
     HARK_TRY(hark_path_join(context, "", path, out));
   }
-  return verify ? verify_file(context, out) : HARK_OK;
+  return verify ? verify_file(context, out, in_run) : HARK_OK;
 }

@@ -11,9 +11,7 @@ typedef struct candidate {
   int32_t token;
 } candidate;
 
-static bool likelier(const candidate *a, const candidate *b) {
-  return a->logit != b->logit ? a->logit > b->logit : a->token < b->token;
-}
+static bool likelier(const candidate *a, const candidate *b) { return a->logit != b->logit ? a->logit > b->logit : a->token < b->token; }
 
 /* Lets the candidate at `at` sink in the heap of `count`, whose parents are less likely than their children. */
 static void sink(candidate *heap, int64_t at, int64_t count) {

@@ -178,7 +178,8 @@ static bool is_superfluous(const hark_names *names, const char *name, int64_t sa
   if (step < 0) return false;      /* not ours */
   if (step > saved) return true;
   if (strcmp(name, best) == 0) return false;
-  for (int64_t i = 0; i < names->count; i++) newer += hark_checkpoint_step(names->items[i]) > step && hark_checkpoint_step(names->items[i]) <= saved;
+  for (int64_t i = 0; i < names->count; i++)
+    newer += hark_checkpoint_step(names->items[i]) > step && hark_checkpoint_step(names->items[i]) <= saved;
   return newer >= keep;
 }
 

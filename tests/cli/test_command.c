@@ -338,12 +338,29 @@ static void take_description_out(const char *path) {
   hark_context_destroy(&context);
 }
 
+/* A manifest of the weights alone. */
+static void write_manifest(const char *checkpoint) {
+  hark_context *context;
+  hark_file_summary summary;
+  char name[128], text[512];
+  const hark_context_options plain = {.struct_size = sizeof plain, .backend = "reference"};
+  assert_int_equal(hark_context_create(&plain, &context), HARK_OK);
+  snprintf(name, sizeof name, "%s/model.safetensors", checkpoint);
+  assert_fine(context, hark_file_summarise(context, test_path(folder, name), &summary));
+  snprintf(name, sizeof name, "%s/manifest.json", checkpoint);
+  snprintf(text, sizeof text,
+           "{\"format_version\": 1, \"files\": [{\"name\": \"model.safetensors\", \"bytes\": %llu, \"sha256\": \"%s\"}]}",
+           (unsigned long long)summary.bytes, summary.sha256);
+  test_file_write_text(folder, name, text);
+  hark_context_destroy(&context);
+}
+
 /* A run, one of its checkpoints, the file that export makes of it, and a checkpoint of before there were descriptions: the same text. */
 static void a_run_becomes_one_file(void **state) {
   (void)state;
-  static const char *const words[] = {
-      "generate run -p the -n 30 --seed 7", "generate run/checkpoints/step-4 -p the -n 30 --seed 7", "generate m.safetensors -p the -n 30 --seed 7",
-      "generate folder -p the -n 30 --seed 7", "generate run -p the -n 30 --seed 7"};
+  static const char *const words[] = {"generate run -p the -n 30 --seed 7", "generate run/checkpoints/step-4 -p the -n 30 --seed 7",
+                                      "generate m.safetensors -p the -n 30 --seed 7", "generate folder -p the -n 30 --seed 7",
+                                      "generate run -p the -n 30 --seed 7"};
   make_text();
   expect("train --data text.txt --out run --steps 4 " TINY, HARK_EXIT_DONE, "", "");
   expect("export run -o m.safetensors --json", HARK_EXIT_DONE, "\"checkpoint\": \"step-4\"", "");
@@ -358,6 +375,8 @@ static void a_run_becomes_one_file(void **state) {
       take_description_out(test_path(folder, "run/checkpoints/step-4/model.safetensors"));
       expect_error(words[i], HARK_EXIT_BAD_INPUT, "model.safetensors: is damaged");
       assert_int_equal(remove(test_path(folder, "run/checkpoints/step-4/manifest.json")), 0);
+      expect_error(words[i], HARK_EXIT_BAD_INPUT, "manifest.json");
+      write_manifest("run/checkpoints/step-4");
     }
     expect(words[i], HARK_EXIT_DONE, "the", "");
     if (text == NULL) text = strdup(out);

@@ -15,7 +15,7 @@
 
 /* Every kind of position and of cache; contexts shorter than what some tests read, but for the first. */
 #define MODEL(positions, rest)                                                                                                             \
-  "{\"model\": {\"type\": \"gpt\", \"layers\": 2, \"heads\": 4, \"key_heads\": 2, \"width\": 32, \"feed_forward_width\": 48, "              \
+  "{\"model\": {\"type\": \"gpt\", \"layers\": 2, \"heads\": 4, \"key_heads\": 2, \"width\": 32, \"feed_forward_width\": 48, "             \
   "\"context\": 40, \"activation\": \"gated_silu\", \"norm\": \"rms_norm\", \"norm_epsilon\": 1e-5, \"positions\": \"" positions           \
   "\", \"tie_embeddings\": true, \"bias\": false, \"rotary\": {\"base\": 10000, \"pairs\": \"half\"}, \"attention\": {" rest "}}}"
 #define ATTENTION(structure, gate)                                                                                                         \
@@ -42,7 +42,8 @@ static int end(void **state) {
 }
 
 static hark_model_options described(const char *description) {
-  return (hark_model_options){.struct_size = sizeof(hark_model_options), .description = description, .description_bytes = strlen(description)};
+  return (hark_model_options){
+      .struct_size = sizeof(hark_model_options), .description = description, .description_bytes = strlen(description)};
 }
 
 static hark_model *make_model(hark_context *context, const char *description, uint64_t seed) {
@@ -110,6 +111,19 @@ static uint64_t fingerprint(const hark_model *model) {
   return info.fingerprint;
 }
 
+/* The manifest of a checkpoint with a model.safetensors. */
+static void write_manifest(hark_context *context, const char *checkpoint) {
+  char name[TEST_PATH_BYTES], manifest[512];
+  hark_file_summary summary;
+  snprintf(name, sizeof name, "%s/model.safetensors", checkpoint);
+  assert_fine(context, hark_file_summarise(context, test_path(folder, name), &summary));
+  snprintf(name, sizeof name, "%s/manifest.json", checkpoint);
+  snprintf(manifest, sizeof manifest,
+           "{\"format_version\": 1, \"files\": [{\"name\": \"model.safetensors\", \"bytes\": %llu, \"sha256\": \"%s\"}]}",
+           (unsigned long long)summary.bytes, summary.sha256);
+  test_file_write_text(folder, name, manifest);
+}
+
 /* A path is a file, a folder with one, or a run; memory holds the same file, in any alignment. All are the same model. */
 static void a_model_is_the_same_from_everywhere(void **state) {
   (void)state;
@@ -122,6 +136,8 @@ static void a_model_is_the_same_from_everywhere(void **state) {
   test_file_write(folder, "one.safetensors", file, bytes);
   test_file_write(folder, "run/checkpoints/step-7/model.safetensors", file, bytes);
   test_file_write_text(folder, "run/last", "step-7\n");
+  assert_failure(context, hark_model_load(context, test_path(folder, "run"), NULL, &loaded), HARK_NOT_FOUND, "manifest.json");
+  write_manifest(context, "run/checkpoints/step-7");
   static const struct {
     const char *path, *checkpoint;
   } places[] = {{"one.safetensors", NULL}, {"run", NULL}, {"run", "last"}, {"run", "step-7"}, {"run/checkpoints/step-7", NULL}};
@@ -140,7 +156,8 @@ static void a_model_is_the_same_from_everywhere(void **state) {
     assert_true(fingerprint(loaded) == expected);
     hark_model_destroy(context, &loaded);
   }
-  const hark_model_options best = {.struct_size = sizeof best, .checkpoint = "best"}, bad = {.struct_size = sizeof bad, .checkpoint = "../x"};
+  const hark_model_options best = {.struct_size = sizeof best, .checkpoint = "best"},
+                           bad = {.struct_size = sizeof bad, .checkpoint = "../x"};
   assert_failure(context, hark_model_load(context, test_path(folder, "run"), &best, &loaded), HARK_NOT_FOUND, "best");
   assert_failure(context, hark_model_load(context, test_path(folder, "run"), &bad, &loaded), HARK_INVALID_ARGUMENT, "../x");
   assert_failure(context, hark_model_load(context, test_path(folder, "none"), NULL, &loaded), HARK_NOT_FOUND, "none");
@@ -160,14 +177,9 @@ static void a_manifest_is_compared(void **state) {
   hark_model *model = make_model(context, PLAIN, 3), *loaded = NULL;
   size_t bytes;
   unsigned char *file = file_of(context, model, &bytes);
-  char manifest[512];
-  hark_file_summary summary;
-  const char *path = test_file_write(folder, "model.safetensors", file, bytes);
-  assert_fine(context, hark_file_summarise(context, path, &summary));
-  snprintf(manifest, sizeof manifest,
-           "{\"format_version\": 1, \"files\": [{\"name\": \"model.safetensors\", \"bytes\": %zu, \"sha256\": \"%s\"}]}", bytes,
-           summary.sha256);
-  test_file_write_text(folder, "manifest.json", manifest);
+  char path[TEST_PATH_BYTES];
+  snprintf(path, sizeof path, "%s", test_file_write(folder, "model.safetensors", file, bytes));
+  write_manifest(context, ".");
   assert_fine(context, hark_model_load(context, folder, NULL, &loaded));
   hark_model_destroy(context, &loaded);
   file[bytes - 1] ^= 1; /* of a weight: only the manifest tells */
@@ -289,8 +301,10 @@ static void other_programs_weights_need_a_description(void **state) {
   assert_failure(context, hark_model_load(context, bare, NULL, &loaded), HARK_BAD_FILE, "hark export");
   static const char *const texts[] = {
       "{\"data\": {\"paths\": [\"x\"]}, \"model\": {\"type\": \"gpt\", \"vocabulary\": 261, \"layers\": 2, \"heads\": 4, \"key_heads\": 2, "
-      "\"width\": 32, \"feed_forward_width\": 48, \"context\": 40, \"activation\": \"gated_silu\", \"norm\": \"rms_norm\", \"norm_epsilon\": "
-      "1e-5, \"positions\": \"rotary\", \"tie_embeddings\": true, \"bias\": false, \"dropout\": 0.5, \"embedding_dropout\": 0, \"recompute\": "
+      "\"width\": 32, \"feed_forward_width\": 48, \"context\": 40, \"activation\": \"gated_silu\", \"norm\": \"rms_norm\", "
+      "\"norm_epsilon\": "
+      "1e-5, \"positions\": \"rotary\", \"tie_embeddings\": true, \"bias\": false, \"dropout\": 0.5, \"embedding_dropout\": 0, "
+      "\"recompute\": "
       "true, \"rotary\": {\"base\": 10000, \"pairs\": \"half\"}, \"attention\": {\"structure\": \"dense\", \"window\": 5, \"kernel\": "
       "\"exp\", \"sigma\": 1, \"forget_gate\": false, \"dropout\": 0}}, \"train\": {\"steps\": 5}}"};
   hark_model_options options = described(texts[0]);
@@ -405,7 +419,8 @@ static void text_becomes_tokens_and_text(void **state) {
 
   /* a vocabulary of the caller's */
   static const char vocabulary[] =
-      "{\"format_version\": 1, \"kind\": \"characters\", \"reserved\": [\"<padding>\", \"<unknown>\", \"<begin>\", \"<class>\", \"<mask>\"], "
+      "{\"format_version\": 1, \"kind\": \"characters\", \"reserved\": [\"<padding>\", \"<unknown>\", \"<begin>\", \"<class>\", "
+      "\"<mask>\"], "
       "\"size\": 7, \"checksum\": \"%s\", \"symbols\": [\"a\", \"b\"]}";
   char whole[sizeof vocabulary + 32];
   snprintf(whole, sizeof whole, vocabulary, "0000000000000000");
@@ -654,8 +669,7 @@ static void a_call_can_be_cancelled(void **state) {
   hark_model *model = make_model(context, PLAIN, 3);
   static int32_t tokens[LONG];
   int left = 1 << 30;
-  const hark_decoding_options options = {
-      .struct_size = sizeof options, .capacity = LONG + 8, .cancel = cancel_after, .cancel_user = &left};
+  const hark_decoding_options options = {.struct_size = sizeof options, .capacity = LONG + 8, .cancel = cancel_after, .cancel_user = &left};
   hark_decoding *decoding = NULL;
   float expected[VOCABULARY];
   fill_tokens(tokens, LONG);
@@ -762,7 +776,8 @@ static void *generate(void *data) {
     w->failed = hark_decoding_truncate(decoding, 0) != HARK_OK || hark_decoding_prefill(decoding, prompt, 3) != HARK_OK;
     for (int i = 0; i < MADE && !w->failed; i++) {
       int32_t token = 0;
-      w->failed = hark_decoding_choose(decoding, &sampling, (uint64_t)i, &token) != HARK_OK || hark_decoding_step(decoding, token) != HARK_OK;
+      w->failed =
+          hark_decoding_choose(decoding, &sampling, (uint64_t)i, &token) != HARK_OK || hark_decoding_step(decoding, token) != HARK_OK;
       w->tokens[round][i] = token;
     }
     if (!w->failed) memcpy(w->logits[round], hark_decoding_logits(decoding), sizeof w->logits[round]);
