@@ -59,14 +59,15 @@ static void generate(hark_decoding *decoding, const hark_sampling *sampling, int
   }
 }
 
-static void print(const hark_model *model, const int32_t *tokens, int count) {
+/* Control characters, and with `ascii` whatever is none, are shown as points: a model that has learned nothing writes any byte. */
+static void print(const hark_model *model, const int32_t *tokens, int count, int ascii) {
   size_t bytes;
   hark_model_decode(model, tokens, (size_t)count, NULL, 0, &bytes);
   char *text = reserve(bytes);
   hark_model_decode(model, tokens, (size_t)count, text, bytes, &bytes);
-  for (size_t i = 0; i < bytes; i++) { /* a model that has learned nothing writes any byte */
+  for (size_t i = 0; i < bytes; i++) {
     const unsigned char c = (unsigned char)text[i];
-    putchar(c == '\n' || (c >= 0x20 && c != 0x7f) ? c : '.');
+    putchar(c == '\n' || (c >= 0x20 && c < 0x7f) || (c >= 0x80 && !ascii) ? c : '.');
   }
   putchar('\n');
   free(text);
@@ -106,7 +107,7 @@ int main(int argc, char **argv) {
   void *saved = reserve(saved_bytes);
   check(hark_decoding_save(decoding, saved, saved_bytes));
   generate(decoding, &sampling, NEW_TOKENS / 2, NEW_TOKENS, tokens);
-  print(model, tokens, NEW_TOKENS);
+  print(model, tokens, NEW_TOKENS, argc < 2);
 
   memcpy(again, tokens, sizeof tokens / 2);
   check(hark_decoding_restore(decoding, saved, saved_bytes));

@@ -10,7 +10,7 @@ typedef struct export_values {
 } export_values;
 
 static const hark_option options[] = {
-    {"output", "output o", HARK_OPTION_STRING, offsetof(export_values, output), "model.safetensors", NULL, NULL, "FILE", "file to write"},
+    {"output", "output", HARK_OPTION_STRING, offsetof(export_values, output), "model.safetensors", NULL, NULL, "FILE", "file to write"},
     {"checkpoint", "checkpoint", HARK_OPTION_STRING, offsetof(export_values, checkpoint), "", NULL, NULL, "NAME",
      "best (default), last, or step-N"},
 };
@@ -56,8 +56,8 @@ const hark_command hark_command_export = {
     .arguments = "RUN",
     .summary = "write a trained model as one file that a program can embed",
     .notes =
-        "  hark export runs/book -o book.safetensors\n"
-        "  hark export runs/book/checkpoints/step-500 -o early.safetensors\n",
+        "  hark export runs/book --output book.safetensors\n"
+        "  hark export runs/book/checkpoints/step-500 --output early.safetensors\n",
     .argument_minimum = 1,
     .argument_maximum = 1,
     .has_json = true,

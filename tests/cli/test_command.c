@@ -363,7 +363,7 @@ static void a_run_becomes_one_file(void **state) {
                                       "generate run -p the -n 30 --seed 7"};
   make_text();
   expect("train --data text.txt --out run --steps 4 " TINY, HARK_EXIT_DONE, "", "");
-  expect("export run -o m.safetensors --json", HARK_EXIT_DONE, "\"checkpoint\": \"step-4\"", "");
+  expect("export run --output m.safetensors --json", HARK_EXIT_DONE, "\"checkpoint\": \"step-4\"", "");
   json_decref(parse_out());
   size_t bytes;
   unsigned char *file = test_file_read(test_path(folder, "m.safetensors"), &bytes);
@@ -384,12 +384,12 @@ static void a_run_becomes_one_file(void **state) {
   }
   free(text);
   expect_error("generate run/checkpoints/step-4/model.safetensors", HARK_EXIT_BAD_INPUT, "does not say what model it is of");
-  expect("export run -o again.safetensors", HARK_EXIT_DONE, "again.safetensors: ", "");
+  expect("export run --output again.safetensors", HARK_EXIT_DONE, "again.safetensors: ", "");
   expect("generate again.safetensors --prompt the -n 5", HARK_EXIT_DONE, "the", "");
   expect_error("generate m.safetensors --prompt X", HARK_EXIT_BAD_INPUT, "--prompt: text:1:1: U+0058 is not in the vocabulary");
   expect_error("generate text.txt", HARK_EXIT_BAD_INPUT, "text.txt: ");
   expect_error("generate none", HARK_EXIT_BAD_INPUT, "none");
-  expect_error("export run -o none/x.safetensors", HARK_EXIT_BAD_INPUT, "none");
+  expect_error("export run --output none/x.safetensors", HARK_EXIT_BAD_INPUT, "none");
 }
 
 static void numbers_that_are_not_finite_are_exit_6(void **state) {
