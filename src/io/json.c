@@ -14,8 +14,7 @@ hark_status hark_json_parse_line(hark_context *context, const char *name, int64_
   const hark_json_fit fit = hark_json_scan(text, length, &limits, &at, NULL);
   if (fit != HARK_JSON_FITS) {
     hark_json_place(text, at, &line, &column);
-    return hark_fail(context, HARK_BAD_FILE, "%s:%" PRId64 ":%zu: %s", name, first + (int64_t)line - 1, column,
-                     fit == HARK_JSON_TOO_DEEP ? "nested too deeply" : "too many values");
+    return hark_fail(context, HARK_BAD_FILE, "%s:%" PRId64 ":%zu: %s", name, first + (int64_t)line - 1, column, hark_json_fit_text(fit));
   }
   *out = json_loadb(text, length, JSON_REJECT_DUPLICATES, &error);
   if (*out != NULL) return HARK_OK;

@@ -265,7 +265,7 @@ static hark_status read_value(reader *r, hark_json_node **out) {
 /* Counted are '[', '{' and ',': each value but the first stands behind one of its own. */
 hark_json_fit hark_json_scan(const char *text, size_t length, const hark_json_limits *limits, size_t *at, int64_t *values) {
   bool allowed[UCHAR_MAX + 1];
-  for (int c = 0; c <= UCHAR_MAX; c++) allowed[c] = limits->alphabet == NULL || (c != 0 && strchr(limits->alphabet, c) != NULL);
+  for (int c = 0; c <= UCHAR_MAX; c++) allowed[c] = c != 0 && (limits->alphabet == NULL || strchr(limits->alphabet, c) != NULL);
   int depth = 0;
   int64_t count = 1;
   bool inside = false; /* of a text */
@@ -288,6 +288,16 @@ hark_json_fit hark_json_scan(const char *text, size_t length, const hark_json_li
   return HARK_JSON_FITS;
 }
 
+const char *hark_json_fit_text(hark_json_fit fit) {
+  switch (fit) {
+    case HARK_JSON_FITS: return "fits";
+    case HARK_JSON_TOO_DEEP: return "nested too deeply";
+    case HARK_JSON_TOO_MANY: return "too many values";
+    case HARK_JSON_ODD_BYTE: return "a byte that cannot stand here";
+  }
+  return "does not fit";
+}
+
 hark_status hark_json_tree_read(hark_context *context, const char *text, size_t length, hark_json_fault *fault, hark_json_tree *out) {
   static const hark_json_limits limits = {.depth = HARK_JSON_DEPTH, .values = HARK_JSON_VALUES};
   *out = (hark_json_tree){0};
@@ -295,7 +305,7 @@ hark_status hark_json_tree_read(hark_context *context, const char *text, size_t 
   int64_t values = 0;
   const hark_json_fit fit = hark_json_scan(text, length, &limits, &at, &values);
   if (fit != HARK_JSON_FITS) {
-    *fault = (hark_json_fault){.at = at, .what = fit == HARK_JSON_TOO_DEEP ? "nested too deeply" : "too many values"};
+    *fault = (hark_json_fault){.at = at, .what = hark_json_fit_text(fit)};
     return HARK_BAD_FILE;
   }
   const size_t count = (size_t)values;

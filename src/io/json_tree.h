@@ -17,13 +17,15 @@
 typedef struct hark_json_limits {
   int depth;            /* lists and objects in each other */
   int64_t values;       /* those inside of others counted too; names are not */
-  const char *alphabet; /* bytes that may stand outside of texts; NULL: any */
+  const char *alphabet; /* bytes that may stand outside of texts; NULL: any but the zero byte, at which some parsers stop */
 } hark_json_limits;
 
 typedef enum hark_json_fit { HARK_JSON_FITS, HARK_JSON_TOO_DEEP, HARK_JSON_TOO_MANY, HARK_JSON_ODD_BYTE } hark_json_fit;
 
 /* Scans any bytes. *at is where a limit was passed; *values (may be NULL), when all fits, an upper bound of the values. */
 hark_json_fit hark_json_scan(const char *text, size_t length, const hark_json_limits *limits, size_t *at, int64_t *values);
+/* "nested too deeply"; static. */
+const char *hark_json_fit_text(hark_json_fit fit);
 
 typedef enum hark_json_kind {
   HARK_JSON_NULL,

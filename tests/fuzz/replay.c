@@ -13,8 +13,8 @@
 
 #include "fuzz/fuzz.h"
 
-#define CUTS 256
-#define CHANGES 512
+#define CUTS 128
+#define CHANGES 256
 
 static const uint8_t *running; /* the input in work, for the handler */
 static size_t running_bytes;

@@ -98,7 +98,7 @@ static void refused_files_say_where(void **state) {
       {"a:\n\t- 1\n", "not well-formed"},
       {"a: \xed\xa0\x80\n", "f: byte 3: "},
       {"a: \xf4\x90\x80\x80\n", "f: byte 3: "},
-      {"a: \xe2\x82\n", "f: byte 3: "},
+      {"a: \xe2\x82\n", "f: byte 5: "},
       {"a: \x01\n", "f: byte 3: "},
       {"a: \x1b[31m\n", "f: byte 3: "},
       {"a: \xc2\x80\n", "f: byte 3: "},
