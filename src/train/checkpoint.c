@@ -308,6 +308,12 @@ hark_status hark_checkpoint_find(hark_context *context, const hark_run *run, con
   return status;
 }
 
+static hark_status check_version(hark_context *context, const char *path, const json_t *object) {
+  const json_t *version = json_object_get(object, "format_version");
+  if (json_is_integer(version) && json_integer_value(version) == HARK_RUN_FORMAT_VERSION) return HARK_OK;
+  return hark_fail(context, HARK_BAD_FILE, "%s: format_version is not %d", path, HARK_RUN_FORMAT_VERSION);
+}
+
 /* One entry of a manifest against the file. */
 static hark_status verify_file(hark_context *context, const hark_run *run, const char *name, const json_t *entries, const char *file) {
   char path[HARK_PATH_BYTES];
@@ -330,7 +336,7 @@ hark_status hark_checkpoint_verify(hark_context *context, const hark_run *run, c
   json_t *object = NULL;
   HARK_TRY(path_in(context, run, name, "manifest.json", path));
   HARK_TRY(hark_json_read(context, path, STATE_LIMIT, &object));
-  hark_status status = HARK_OK;
+  hark_status status = check_version(context, path, object);
   for (int i = 0; i < FILE_COUNT && status == HARK_OK; i++)
     status = verify_file(context, run, name, json_object_get(object, "files"), file_names[i]);
   json_decref(object);
@@ -390,10 +396,7 @@ hark_status hark_checkpoint_newest(hark_context *context, const hark_run *run, c
 static hark_status read_state(hark_context *context, const char *path, hark_run_state *state) {
   json_t *object = NULL;
   HARK_TRY(hark_json_read(context, path, STATE_LIMIT, &object));
-  hark_status status = HARK_OK;
-  const json_t *version = json_object_get(object, "format_version");
-  if (!json_is_integer(version) || json_integer_value(version) != HARK_RUN_FORMAT_VERSION)
-    status = hark_fail(context, HARK_BAD_FILE, "%s: format_version is not %d", path, HARK_RUN_FORMAT_VERSION);
+  hark_status status = check_version(context, path, object);
   for (size_t i = 0; i < STATE_FIELDS && status == HARK_OK; i++) {
     char *field = (char *)state + state_fields[i].offset;
     const json_t *value = json_object_get(object, state_fields[i].name);

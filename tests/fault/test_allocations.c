@@ -445,6 +445,7 @@ static void go_on(hark_context *context, void *data) {
 static void runs(void **state) {
   (void)state;
   run_work r = {.from = NULL};
+  place.small.config.train.steps = 3;
   work what = {.name = "a fresh run", .run = train, .failed = go_on, .backend = "cpu", .at_least = 100};
   child_make_whole(&place);
   child_make_part(&place);

@@ -113,8 +113,13 @@ static void release(void *user, void *data, size_t bytes) {
 
 hark_status test_memory_create(test_memory *memory, const char *backend, hark_context **out) {
   const hark_allocator allocator = {allocate, release, memory};
-  const hark_context_options options = {
-      .struct_size = sizeof options, .allocator = &allocator, .backend = backend, .threads = 1, .seed = 1, .deterministic = true};
+  const hark_context_options options = {.struct_size = sizeof options,
+                                        .allocator = &allocator,
+                                        .threads = 1,
+                                        .backend = backend,
+                                        .instruction_set = strcmp(backend, "reference") == 0 ? NULL : "generic",
+                                        .seed = 1,
+                                        .deterministic = true};
   return hark_context_create(&options, out);
 }
 

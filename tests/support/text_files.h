@@ -34,7 +34,7 @@ typedef struct test_memory {
   long blocks, mistakes;
   size_t live_bytes;
 } test_memory;
-/* A context on it, of one thread, deterministic; its own allocations are counted, and may fail. */
+/* A context on it, of one thread, with generic kernels, deterministic; its own allocations are counted, and may fail. */
 hark_status test_memory_create(test_memory *memory, const char *backend, hark_context **out);
 /* Clears `memory` and makes a context of the reference backend. */
 hark_context *test_memory_context(test_memory *memory);
