@@ -182,10 +182,11 @@ int child_command(const child_place *place, const char *kind, const char *at, co
   char command[16 * TEST_PATH_BYTES], *const end = command + sizeof command;
   char *next = command;
   if (kind != NULL)
-    next += snprintf(next, (size_t)(end - next), "LD_PRELOAD='%s' HARK_FAULT_ROOT='%s' HARK_FAULT_KIND=%s HARK_FAULT_AT=%s ", HARK_FAULT_SHIM,
-                     place->work, kind, at);
+    next += snprintf(next, (size_t)(end - next), "LD_PRELOAD='%s' HARK_FAULT_ROOT='%s' HARK_FAULT_KIND=%s HARK_FAULT_AT=%s ",
+                     HARK_FAULT_SHIM, place->work, kind, at);
   /* the address sanitizer wants to be the first library unless told otherwise */
-  next += snprintf(next, (size_t)(end - next), "HARK_ARCH=generic ASAN_OPTIONS=\"$ASAN_OPTIONS:verify_asan_link_order=0\" '%s' train", HARK_COMMAND);
+  next += snprintf(next, (size_t)(end - next), "HARK_ARCH=generic ASAN_OPTIONS=\"$ASAN_OPTIONS:verify_asan_link_order=0\" '%s' train",
+                   HARK_COMMAND);
   for (int i = 0; i < small_run_word_count; i++) next += snprintf(next, (size_t)(end - next), " %s", small_run_words[i]);
   (void)snprintf(next, (size_t)(end - next), " --data '%s' --out '%s' %s >'%s/said' 2>&1", place->small.text, place->work, words,
                  place->folder);

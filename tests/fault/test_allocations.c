@@ -127,8 +127,9 @@ static hark_status attend(hark_context *context, void *data) {
   const hark_attention_sizes sizes = hark_attention_plan_sizes(plan);
   hark_attention_args args = {.struct_size = sizeof args};
   const hark_status status = attend_with(context, desc, plan, &args);
-  hark_tensor *const all[] = {&args.query,  &args.key,         &args.value,          &args.out,             &args.dout,   &args.dquery, &args.dkey,
-                              &args.dvalue, &args.log_sum_exp, &args.attention_bias, &args.dattention_bias, &args.forget, &args.dforget};
+  hark_tensor *const all[] = {&args.query,           &args.key,    &args.value,  &args.out,         &args.dout,
+                              &args.dquery,          &args.dkey,   &args.dvalue, &args.log_sum_exp, &args.attention_bias,
+                              &args.dattention_bias, &args.forget, &args.dforget};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) hark_tensor_destroy(context, all[i]);
   hark_release(context, args.workspace,
                sizes.forward_workspace > sizes.backward_workspace ? sizes.forward_workspace : sizes.backward_workspace);
@@ -361,7 +362,8 @@ static void end_checkpoint(hark_context *context, void *data) {
 static void checkpoints(void **state) {
   (void)state;
   model_work m = {.config = place.small.config};
-  work what = {.name = "saving a checkpoint", .begin = begin_checkpoint, .run = save, .end = end_checkpoint, .backend = "cpu", .at_least = 20};
+  work what = {
+      .name = "saving a checkpoint", .begin = begin_checkpoint, .run = save, .end = end_checkpoint, .backend = "cpu", .at_least = 20};
   child_begin_work(&place, NULL);
   fail_at_each(&what, &m);
   what.name = "finding, checking and loading a checkpoint";

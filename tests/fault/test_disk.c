@@ -141,9 +141,7 @@ static void the_command_ends_with_4(void **state) {
 /* In a process of its own, where nobody else sees what is mounted. Returns NULL or why that is not possible. */
 static const char *mount_small_disk(const char *on) {
   char map[64];
-  const struct {
-    const char *file, *text;
-  } maps[] = {{"/proc/self/setgroups", "deny"}, {"/proc/self/uid_map", map}};
+  const struct { const char *file, *text; } maps[] = {{"/proc/self/setgroups", "deny"}, {"/proc/self/uid_map", map}};
   (void)snprintf(map, sizeof map, "0 %ld 1", (long)getuid());
   if (unshare(CLONE_NEWUSER | CLONE_NEWNS) == 0) {
     for (size_t i = 0; i < sizeof maps / sizeof *maps; i++) {

@@ -343,8 +343,8 @@ static void an_explicit_path_does_not_fall_back(void **state) {
   char command[8 * TEST_PATH_BYTES];
   child_begin_work(&place, place.whole);
   damage("checkpoints/step-4/model.safetensors", DAMAGE_CUT, 0);
-  (void)snprintf(command, sizeof command, "'%s' generate '%s/checkpoints/step-4' --prompt the --max-new-tokens 3 >'%s/said' 2>&1", HARK_COMMAND,
-                 place.work, place.folder);
+  (void)snprintf(command, sizeof command, "'%s' generate '%s/checkpoints/step-4' --prompt the --max-new-tokens 3 >'%s/said' 2>&1",
+                 HARK_COMMAND, place.work, place.folder);
   const int result = system(command);
   assert_true(WIFEXITED(result));
   assert_int_equal(WEXITSTATUS(result), HARK_EXIT_BAD_INPUT);
@@ -392,7 +392,8 @@ static void leftovers_go_and_are_never_taken(void **state) {
   char ours[64];
   (void)snprintf(ours, sizeof ours, ".last.tmp-%ld-0", (long)getpid());
   (void)snprintf(name, sizeof name, "x.tmp-%ld-0", (long)dead);
-  const char *const others[] = {ours, name, ".hidden", ".tmp-1-1", ".a.tmp-1x-1", ".a.tmp-99999999999-1", "checkpoints/step-2b/file", "notes.txt"};
+  const char *const others[] = {ours,       name, ".hidden", ".tmp-1-1", ".a.tmp-1x-1", ".a.tmp-99999999999-1", "checkpoints/step-2b/file",
+                                "notes.txt"};
   const int count = (int)(sizeof others / sizeof *others);
   for (int i = 0; i < count; i++) (void)test_file_write_text(place.work, others[i], "keep me");
   assert_fine(context, small_run_train(context, &place.small, place.work, NULL, NULL));

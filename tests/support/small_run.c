@@ -10,11 +10,25 @@
 #include "support/cmocka_all.h"
 #include "support/setups.h"
 
-const char *const small_run_words[] = {"--layers=1",       "--heads=2",          "--width=16",      "--context=8",
-                                       "--batch=2",        "--accumulate=2",     "--steps=4",       "--warmup=2",
-                                       "--dropout=0.1",    "--log-every=1",      "--lr=3e-3",       "--attention-dropout=0.1",
-                                       "--keep=1",         "--evaluate-every=2", "--threads=1",     "--checkpoint-every=1",
-                                       "--order=shuffled", "--deterministic",    "--data.validation_fraction=0.02"};
+const char *const small_run_words[] = {"--layers=1",
+                                       "--heads=2",
+                                       "--width=16",
+                                       "--context=8",
+                                       "--batch=2",
+                                       "--accumulate=2",
+                                       "--steps=4",
+                                       "--warmup=2",
+                                       "--dropout=0.1",
+                                       "--log-every=1",
+                                       "--lr=3e-3",
+                                       "--attention-dropout=0.1",
+                                       "--keep=1",
+                                       "--evaluate-every=2",
+                                       "--threads=1",
+                                       "--checkpoint-every=1",
+                                       "--order=shuffled",
+                                       "--deterministic",
+                                       "--data.validation_fraction=0.02"};
 const int small_run_word_count = (int)(sizeof small_run_words / sizeof *small_run_words);
 
 hark_context *small_run_context(int threads) {
