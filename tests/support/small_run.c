@@ -88,6 +88,11 @@ static void show(void *user, const hark_train_progress *progress) {
   if (p->given != NULL && p->given->show != NULL) p->given->show(p->given->user, progress);
 }
 
+static hark_status gradients(void *user, hark_engine *engine, int64_t step, int64_t micro_batch) {
+  const part *p = user;
+  return p->given != NULL && p->given->gradients != NULL ? p->given->gradients(p->given->user, engine, step, micro_batch) : HARK_OK;
+}
+
 static void say(void *user, const char *line) {
   const part *p = user;
   if (p->given != NULL && p->given->say != NULL) p->given->say(p->given->user, line);
@@ -105,7 +110,7 @@ hark_status small_run_train(hark_context *context, const small_run *small, const
   if (stored != NULL) (void)fclose(stored);
   HARK_TRY(hark_run_open(context, path, config.run.resume, &run));
   part p = {small, context, &run, hooks};
-  const hark_train_hooks own = {.user = &p, .show = show, .say = say, .request = request, .ready = ready};
+  const hark_train_hooks own = {.user = &p, .show = show, .say = say, .request = request, .ready = ready, .gradients = gradients};
   const hark_status status = hark_train(context, &config, &run, &own, result != NULL ? result : &unused);
   hark_run_close(&run);
   return status;

@@ -5,7 +5,7 @@
 
 #include "support/cmocka_all.h"
 #include "support/text_files.h"
-#include "train/config.h"
+#include "train/engine.h"
 
 static hark_context *context;
 static hark_options *options;
@@ -109,6 +109,10 @@ static void combinations_that_cannot_work_are_told(void **state) {
       {{{"train.steps", "4"}, {"train.epochs", "1"}}, "only one of steps, epochs and tokens"},
       {{{"data.split", "tail"}, {"data.validation_paths", "a"}}, "files for validation need split files"},
       {{{"train.minimum_rate", "1"}}, "minimum_rate 1 is above learning_rate 0.001"},
+      {{{"train.batch", "1048576"}, {"train.accumulate", "1048576"}, {"model.context", "16777216"}}, "expected at most 2^48"},
+      {{{"train.batch", "1048576"}, {"train.accumulate", "1048576"}, {"model.context", "257"}}, "expected at most 2^48"},
+      {{{"train.steps", "9223372036854775807"}}, "more tokens than can be counted"},
+      {{{"train.tokens", "9223372036854775807"}}, "expected at most 2^62"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
     for (int k = 0; k < 4 && cases[i].settings[k][0] != NULL; k++) set(cases[i].settings[k][0], cases[i].settings[k][1]);
@@ -118,6 +122,92 @@ static void combinations_that_cannot_work_are_told(void **state) {
     end(state);
     begin(state);
   }
+}
+
+/* The largest step that is allowed, and the longest run of it, are counted without overflow. */
+static void the_largest_counts_fit(void **state) {
+  (void)state;
+  set("train.batch", "1048576");
+  set("train.accumulate", "1048576");
+  set("model.context", "256");
+  set("train.steps", "16383");
+  assert_fine(context, hark_config_finish(context, options, &config));
+  assert_int_equal(hark_options_problem_count(options), 0);
+  assert_true(hark_config_step_tokens(&config) == (int64_t)1 << 48);
+}
+
+/* Names and shapes of all parameters of the configured model, as one text. */
+static void describe_parameters(hark_text *text) {
+  hark_decoder *decoder = NULL;
+  char shape[HARK_SHAPE_TEXT_BYTES];
+  const hark_decoder_config model = hark_engine_decoder_config(&config, 61);
+  assert_fine(context, hark_decoder_declare(context, &model, HARK_F32, &decoder));
+  for (int32_t i = 0; i < decoder->parameters.count; i++) {
+    const hark_parameter *const parameter = &decoder->parameters.list[i];
+    hark_text_append(text, "%s %s\n", parameter->name, hark_shape_text(&parameter->weight, shape, sizeof shape));
+  }
+  hark_decoder_destroy(context, &decoder);
+  assert_fine(context, text->status);
+}
+
+/* What is said not to decide which weights there are does not, whatever its value; what eval may exchange of a model is of that kind. */
+static void options_that_leave_the_weights_alone_do(void **state) {
+  (void)state;
+  static const char *const values[] = {"true", "false", "0", "0.5", "1", "2", "8", "20"};
+  int compared = 0, exchangeable = 0;
+  hark_text usual = hark_text_empty(context);
+  assert_fine(context, hark_config_finish(context, options, &config));
+  describe_parameters(&usual);
+  char *const expected = strdup(hark_text_get(&usual));
+  hark_text_free(&usual);
+  for (int i = 0; i < hark_config_table.count; i++) {
+    const hark_option *const option = &hark_config_table.options[i];
+    const hark_bond bond = hark_config_bond(option->name);
+    const bool of_model = strncmp(option->name, "model.", 6) == 0;
+    if (bond == HARK_BOND_MEANING) assert_true(of_model);
+    if (of_model && bond == HARK_BOND_MEANING && strstr(option->commands, "eval") != NULL) exchangeable++;
+    if (!of_model && strcmp(option->name, "data.tokenizer") != 0) assert_int_equal(bond, HARK_BOND_NONE);
+    if (!of_model || bond == HARK_BOND_WEIGHTS) continue;
+    const char *words = option->type == HARK_OPTION_ENUM ? option->range : NULL;
+    for (size_t v = 0; words != NULL ? *words != '\0' : v < sizeof values / sizeof values[0]; v++) {
+      char value[64];
+      end(state);
+      begin(state);
+      (void)snprintf(value, sizeof value, "%.*s", words != NULL ? (int)strcspn(words, "|") : (int)sizeof value,
+                     words != NULL ? words : values[v]);
+      if (words != NULL) words += strcspn(words, "|") + (words[strcspn(words, "|")] == '|');
+      set(option->name, value);
+      if (hark_options_problem_count(options) > 0) continue; /* not a value of it */
+      assert_fine(context, hark_config_finish(context, options, &config));
+      if (hark_options_problem_count(options) > 0) continue; /* not with the others */
+      hark_text now = hark_text_empty(context);
+      describe_parameters(&now);
+      if (strcmp(hark_text_get(&now), expected) != 0) fail_msg("%s = %s changes the weights", option->name, value);
+      hark_text_free(&now);
+      compared++;
+    }
+  }
+  free(expected);
+  assert_true(compared > 20);
+  assert_int_equal(exchangeable, 4); /* structure, window, kernel, sigma */
+}
+
+static void configurations_agree_by_value(void **state) {
+  (void)state;
+  hark_config other;
+  const char *const items[] = {"a", "b"};
+  hark_options *second = NULL;
+  const hark_option_group group = {&hark_config_table, &other};
+  assert_fine(context, hark_options_create(context, "train", &group, 1, &second));
+  for (int i = 0; i < hark_config_table.count; i++) assert_true(hark_config_agree(&hark_config_table.options[i], &config, &other));
+  other.data.paths = (hark_string_list){items, 2};
+  other.run.backend = "reference";
+  other.train.beta1 = 0.5;
+  other.model.norm = HARK_NORM_RMS;
+  int different = 0;
+  for (int i = 0; i < hark_config_table.count; i++) different += !hark_config_agree(&hark_config_table.options[i], &config, &other);
+  assert_int_equal(different, 4);
+  hark_options_destroy(context, &second);
 }
 
 static void the_command_line_replaces_the_length_of_a_file(void **state) {
@@ -166,8 +256,14 @@ static void the_reference_is_up_to_date(void **state) {
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
 int main(void) {
-  const struct CMUnitTest tests[] = {TEST(words_mean_what_the_code_compares_with),         TEST(derived_values_take_their_places),
-                                     TEST(combinations_that_cannot_work_are_told),         TEST(every_option_refuses_bad_values),
-                                     TEST(the_command_line_replaces_the_length_of_a_file), TEST(the_reference_is_up_to_date)};
+  const struct CMUnitTest tests[] = {TEST(words_mean_what_the_code_compares_with),
+                                     TEST(derived_values_take_their_places),
+                                     TEST(combinations_that_cannot_work_are_told),
+                                     TEST(every_option_refuses_bad_values),
+                                     TEST(the_command_line_replaces_the_length_of_a_file),
+                                     TEST(the_reference_is_up_to_date),
+                                     TEST(the_largest_counts_fit),
+                                     TEST(options_that_leave_the_weights_alone_do),
+                                     TEST(configurations_agree_by_value)};
   return cmocka_run_group_tests_name("config", tests, NULL, NULL);
 }

@@ -398,6 +398,79 @@ static void test_folder_is_locked(void **state) {
   place_close(&p);
 }
 
+/* A path to a checkpoint is cut into run and name, also where little stands before it. */
+static void test_cutting_paths(void **state) {
+  (void)state;
+  static const struct {
+    const char *path, *run, *checkpoint; /* run NULL: no checkpoint's path */
+  } cases[] = {{"runs/book/checkpoints/step-5", "runs/book", "step-5"},
+               {"runs/book/checkpoints/step-5///", "runs/book", "step-5"},
+               {"/a/checkpoints/step-12", "/a", "step-12"},
+               {"/checkpoints/step-5", "/", "step-5"},
+               {"checkpoints/step-5", ".", "step-5"},
+               {"./checkpoints/step-5", ".", "step-5"},
+               {"/step-5", NULL, NULL},
+               {"step-5", NULL, NULL},
+               {"/", NULL, NULL},
+               {"", NULL, NULL},
+               {"a/b/step-5", NULL, NULL}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    char path[HARK_PATH_BYTES], checkpoint[HARK_NAME_BYTES];
+    (void)snprintf(path, sizeof path, "%s", cases[i].path);
+    const bool cut = hark_run_cut_checkpoint(path, checkpoint);
+    if (cut != (cases[i].run != NULL)) fail_msg("\"%s\" was %scut", cases[i].path, cut ? "" : "not ");
+    if (!cut) continue;
+    assert_string_equal(path, cases[i].run);
+    assert_string_equal(checkpoint, cases[i].checkpoint);
+  }
+}
+
+/* A file of moments that holds a tensor more than the model has is not this model's. */
+static void test_unexpected_moments(void **state) {
+  (void)state;
+  place p;
+  place_open(&p);
+  hark_config config = configuration(&p);
+  config.train.steps = 1;
+  hark_train_result result;
+  char path[200], checkpoint[HARK_NAME_BYTES];
+  assert_int_equal(train(&p, &config, "run", NULL, &result), HARK_OK);
+  hark_run run;
+  hark_engine *engine = NULL;
+  hark_tokenizer *tokenizer = NULL;
+  (void)snprintf(path, sizeof path, "%s/run/vocabulary.json", p.folder);
+  assert_int_equal(hark_tokenizer_load(p.context, path, &tokenizer), HARK_OK);
+  assert_int_equal(hark_engine_create(p.context, &config, hark_tokenizer_size(tokenizer), true, &engine), HARK_OK);
+  (void)snprintf(path, sizeof path, "%s/run", p.folder);
+  assert_int_equal(hark_run_open_reading(p.context, path, &run, checkpoint), HARK_OK);
+  assert_int_equal(hark_checkpoint_load(p.context, &run, "step-1", engine, NULL), HARK_OK);
+
+  hark_safetensors *file = NULL;
+  (void)snprintf(path, sizeof path, "%s/run/checkpoints/step-1/optimizer.safetensors", p.folder);
+  assert_int_equal(hark_safetensors_open(p.context, path, &file), HARK_OK);
+  const int64_t count = hark_safetensors_count(file);
+  hark_tensor *tensors = calloc((size_t)count + 1, sizeof *tensors);
+  hark_named_tensor *named = calloc((size_t)count + 1, sizeof *named);
+  assert_true(tensors != NULL && named != NULL);
+  for (int64_t i = 0; i < count; i++) {
+    named[i] = (hark_named_tensor){hark_safetensors_tensor(file, i)->name, &tensors[i]};
+    assert_int_equal(hark_safetensors_load(p.context, file, named[i].name, &tensors[i]), HARK_OK);
+  }
+  const int64_t one = 1;
+  assert_int_equal(hark_tensor_create(p.context, HARK_F32, 1, &one, &tensors[count]), HARK_OK);
+  named[count] = (hark_named_tensor){"first_moment.stranger", &tensors[count]};
+  assert_int_equal(hark_safetensors_write(p.context, path, named, count + 1, NULL, 0, NULL), HARK_OK);
+  hark_safetensors_close(p.context, &file);
+  for (int64_t i = 0; i <= count; i++) hark_tensor_destroy(p.context, &tensors[i]);
+  free(tensors);
+  free(named);
+  assert_int_equal(hark_checkpoint_load(p.context, &run, "step-1", engine, NULL), HARK_BAD_FILE);
+  assert_non_null(strstr(hark_context_message(p.context), "the model's moments are"));
+  hark_engine_destroy(p.context, &engine);
+  hark_tokenizer_destroy(p.context, &tokenizer);
+  place_close(&p);
+}
+
 static void test_schedules(void **state) {
   (void)state;
   hark_config config;
@@ -454,6 +527,8 @@ int main(void) {
       cmocka_unit_test(test_run_folders),
       cmocka_unit_test(test_every_backend),
       cmocka_unit_test(test_folder_is_locked),
+      cmocka_unit_test(test_cutting_paths),
+      cmocka_unit_test(test_unexpected_moments),
       cmocka_unit_test(test_schedules),
       cmocka_unit_test(test_not_finite),
       cmocka_unit_test(test_interrupts_leave_the_same_lines),

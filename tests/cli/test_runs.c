@@ -1,0 +1,352 @@
+/* test_runs.c - what the command promises about runs: verify, warm starts, exchanged attention, the estimate of memory and disk, all errors at
+ * once. */
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/common.h"
+#include "io/safetensors.h"
+#include "support/cmocka_all.h"
+#include "support/command.h"
+#include "support/text_files.h"
+
+#define TINY "--layers 2 --width 16 --heads 2 --context 8 --batch 2 --log-every 1 --threads 1 "
+
+static char folder[TEST_PATH_BYTES];
+static test_output output;
+
+static void make_text(const char *name, const char *alphabet) {
+  static char text[4000];
+  const size_t letters = strlen(alphabet);
+  for (size_t i = 0; i + 1 < sizeof text; i++) text[i] = alphabet[(i + i / 11) % letters];
+  test_file_write_text(folder, name, text);
+}
+
+static int begin(void **state) {
+  (void)state;
+  test_folder_make(folder);
+  make_text("text.txt", "the quick brown fox ");
+  make_text("other.txt", "fox brown quick the ");
+  return 0;
+}
+
+static int end(void **state) {
+  (void)state;
+  test_output_free(&output);
+  test_folder_remove(folder);
+  return 0;
+}
+
+static void expect(const char *words, int code, const char *in_out, const char *in_err) {
+  test_command_run(folder, "", words, &output);
+  if (output.code != code || strstr(output.out, in_out) == NULL || strstr(output.err, in_err) == NULL)
+    fail_msg("hark %s\nexit code %d, expected %d\nstdout: %s\nstderr: %s\nexpected there: \"%s\", \"%s\"", words, output.code, code,
+             output.out, output.err, in_out, in_err);
+}
+
+static json_t *parse_out(void) {
+  json_error_t error;
+  json_t *const object = json_loads(output.out, JSON_REJECT_DUPLICATES, &error);
+  if (object == NULL) fail_msg("%s in %s", error.text, output.out);
+  assert_int_equal(test_line_count(output.out), 1);
+  return object;
+}
+
+static double number(const json_t *object, const char *key) {
+  const json_t *const value = json_object_get(object, key);
+  if (!json_is_number(value)) fail_msg("no number %s", key);
+  return json_number_value(value);
+}
+
+static void make_run(void) {
+  expect("train --data text.txt --out run --steps 6 --checkpoint-every 2 --keep 3 " TINY, HARK_EXIT_DONE, "step 6 of 6", "");
+}
+
+/* ---- verify ---- */
+
+/* A file of the run, a change to it, and what verify says. The change is undone afterwards. */
+typedef struct damage {
+  const char *file;
+  const char *contents; /* NULL: the last byte is changed; "": the file goes */
+  const char *what, *problem;
+} damage;
+
+static void damage_is_found(const damage *d) {
+  size_t bytes;
+  unsigned char *const before = test_file_read(test_path(folder, d->file), &bytes);
+  if (d->contents == NULL) {
+    before[bytes - 1] ^= 1;
+    test_file_write(folder, d->file, before, bytes);
+    before[bytes - 1] ^= 1;
+  } else if (d->contents[0] == '\0') {
+    assert_int_equal(remove(test_path(folder, d->file)), 0);
+  } else {
+    test_file_write_text(folder, d->file, d->contents);
+  }
+  expect("verify run --json", HARK_EXIT_BAD_INPUT, "", "problem");
+  json_t *const object = parse_out();
+  const json_t *const findings = json_object_get(json_array_get(json_object_get(object, "runs"), 0), "findings");
+  bool found = false;
+  for (size_t i = 0; i < json_array_size(findings); i++) {
+    const json_t *const finding = json_array_get(findings, i);
+    if (strcmp(json_string_value(json_object_get(finding, "what")), d->what) != 0) continue;
+    const char *const problem = json_string_value(json_object_get(finding, "problem"));
+    found = problem != NULL && strstr(problem, d->problem) != NULL;
+  }
+  if (!found) fail_msg("%s damaged: no problem \"%s\" with %s in %s", d->file, d->problem, d->what, output.out);
+  json_decref(object);
+  test_file_write(folder, d->file, before, bytes);
+  free(before);
+}
+
+static void verify_finds_what_is_damaged(void **state) {
+  (void)state;
+  static const damage damages[] = {
+      {"run/config.yaml", "model: {layers: 0}\n", "config.yaml", "model.layers"},
+      {"run/vocabulary.json", NULL, "vocabulary.json", "vocabulary.json"},
+      {"run/vocabulary.json", "", "vocabulary.json", "cannot be opened"},
+      {"run/metrics.jsonl", "{\"step\": 2, \"tokens\": 9}\n{\"step\": 1, \"tokens\": 10}\n", "metrics.jsonl", "goes back to step 1"},
+      {"run/metrics.jsonl", "{\"step\": 1}\n", "metrics.jsonl", "without step or tokens"},
+      {"run/metrics.jsonl", "{\"step\": 1, \"tokens\": 1}\n", "checkpoints/step-6", "was saved at"},
+      {"run/checkpoints/step-2/model.safetensors", NULL, "checkpoints/step-2", "SHA-256"},
+      {"run/checkpoints/step-4/optimizer.safetensors", NULL, "checkpoints/step-4", "SHA-256"},
+      {"run/checkpoints/step-4/optimizer.safetensors", "", "checkpoints/step-4", "cannot be opened"},
+      {"run/checkpoints/step-6/state.json", NULL, "checkpoints/step-6", "SHA-256"},
+      {"run/checkpoints/step-6/manifest.json", "", "checkpoints/step-6", "cannot be opened"},
+      {"run/checkpoints/step-6/manifest.json", "{\"format_version\": 2}", "checkpoints/step-6", "format_version"},
+      {"run/checkpoints/step-6/manifest.json", "{\"format_version\": 1, \"files\": []}", "checkpoints/step-6", "not in the manifest"},
+      {"run/last", "step-5\n", "last", "no such checkpoint"},
+      {"run/best", "../../etc\n", "best", "does not name a checkpoint"},
+  };
+  make_run();
+  expect("verify run run/checkpoints/step-6", HARK_EXIT_DONE, "good  checkpoints/step-4", "");
+  assert_null(strstr(output.out, "BAD"));
+  for (size_t i = 0; i < sizeof damages / sizeof damages[0]; i++) damage_is_found(&damages[i]);
+  expect("verify run --json", HARK_EXIT_DONE, "\"problems\": 0", ""); /* everything was undone */
+  json_decref(parse_out());
+  /* eval reads no checkpoint that is not whole */
+  test_file_write_text(folder, "run/checkpoints/step-6/state.json", "{}");
+  expect("eval run --checkpoint step-6", HARK_EXIT_BAD_INPUT, "", "SHA-256");
+  expect("eval run --checkpoint step-4", HARK_EXIT_DONE, "nats a token", "");
+  expect("verify run/checkpoints/step-4", HARK_EXIT_DONE, "good", "");
+  expect("verify run/checkpoints/step-6", HARK_EXIT_BAD_INPUT, "BAD", "1 problem in what was verified");
+  expect("verify none run", HARK_EXIT_BAD_INPUT, "BAD   none", "2 problems");
+  expect("verify", HARK_EXIT_USAGE, "", "missing");
+  /* what a killed save leaves is no damage */
+  expect("train --data text.txt --out whole --steps 2 " TINY, HARK_EXIT_DONE, "", "");
+  test_file_write_text(folder, "whole/checkpoints/.partial/model.safetensors", "half");
+  FILE *const metrics = fopen(test_path(folder, "whole/metrics.jsonl"), "a");
+  assert_non_null(metrics);
+  assert_true(fputs("{\"step\": 3, \"tok", metrics) >= 0);
+  assert_int_equal(fclose(metrics), 0);
+  expect("verify whole", HARK_EXIT_DONE, "cut short", "");
+}
+
+/* A manifest that fits and numbers that are not: written as a program would, with NaN in a weight. */
+static void verify_finds_numbers_that_are_not_finite(void **state) {
+  (void)state;
+  make_run();
+  hark_context *context;
+  const hark_context_options plain = {.struct_size = sizeof plain, .backend = "reference"};
+  hark_file_summary summaries[3];
+  static const char *const names[] = {"model.safetensors", "optimizer.safetensors", "state.json"};
+  char path[TEST_PATH_BYTES], manifest[1024] = "{\"format_version\": 1, \"files\": [";
+  size_t bytes;
+  unsigned char *const model = test_file_read(test_path(folder, "run/checkpoints/step-6/model.safetensors"), &bytes);
+  static const unsigned char nan[] = {0, 0, 0xc0, 0x7f};
+  memcpy(model + bytes - sizeof nan, nan, sizeof nan);
+  test_file_write(folder, "run/checkpoints/step-6/model.safetensors", model, bytes);
+  free(model);
+  assert_int_equal(hark_context_create(&plain, &context), HARK_OK);
+  for (int i = 0; i < 3; i++) {
+    (void)snprintf(path, sizeof path, "run/checkpoints/step-6/%s", names[i]);
+    assert_fine(context, hark_file_summarise(context, test_path(folder, path), &summaries[i]));
+    const size_t used = strlen(manifest);
+    (void)snprintf(manifest + used, sizeof manifest - used, "%s{\"name\": \"%s\", \"bytes\": %d, \"sha256\": \"%s\"}", i > 0 ? ", " : "",
+                   names[i], (int)summaries[i].bytes, summaries[i].sha256);
+  }
+  strcat(manifest, "]}");
+  test_file_write_text(folder, "run/checkpoints/step-6/manifest.json", manifest);
+  hark_context_destroy(&context);
+  expect("verify run", HARK_EXIT_BAD_INPUT, "is not finite", "1 problem");
+}
+
+/* ---- warm starts ---- */
+
+static void a_run_begins_with_trained_weights(void **state) {
+  (void)state;
+  make_run();
+  /* the model is that of the source: nothing needs to be said of it; the vocabulary too */
+  expect("train --init-from run --data other.txt --out next --steps 1 --lr 1e-30 --weight-decay 0 --batch 2 --threads 1", HARK_EXIT_DONE,
+         "step 1 of 1", "18 loaded, 0 missing, 0 of another shape, 0 unexpected");
+  size_t first_bytes, second_bytes;
+  expect("verify next", HARK_EXIT_DONE, "good  origin.json", "");
+  /* with a rate of nothing the weights are those of the source's best checkpoint, and the loss on its text too */
+  unsigned char *const best = test_file_read(test_path(folder, "run/best"), &first_bytes);
+  char path[TEST_PATH_BYTES];
+  (void)snprintf(path, sizeof path, "run/checkpoints/%.*s/model.safetensors", (int)first_bytes - 1, (const char *)best);
+  unsigned char *const first = test_file_read(test_path(folder, path), &first_bytes);
+  unsigned char *const second = test_file_read(test_path(folder, "next/checkpoints/step-1/model.safetensors"), &second_bytes);
+  assert_int_equal(first_bytes, second_bytes);
+  assert_memory_equal(first, second, first_bytes);
+  free(best);
+  free(first);
+  free(second);
+  unsigned char *const vocabulary = test_file_read(test_path(folder, "run/vocabulary.json"), &first_bytes);
+  unsigned char *const copied = test_file_read(test_path(folder, "next/vocabulary.json"), &second_bytes);
+  assert_int_equal(first_bytes, second_bytes);
+  assert_memory_equal(vocabulary, copied, first_bytes);
+  free(vocabulary);
+  free(copied);
+  /* the origin can be told, and stays when the run goes on */
+  json_error_t error;
+  json_t *const origin = json_load_file(test_path(folder, "next/origin.json"), 0, &error);
+  assert_non_null(origin);
+  assert_string_equal(json_string_value(json_object_get(origin, "run")), "run");
+  assert_int_equal(strlen(json_string_value(json_object_get(origin, "model_sha256"))), 64);
+  assert_int_equal(json_array_size(json_object_get(origin, "loaded")), 18);
+  json_decref(origin);
+  expect("info next --json", HARK_EXIT_DONE, "\"init_from\": \"run\"", "");
+  expect("train --resume --out next --steps 2", HARK_EXIT_DONE, "step 2 of 2", "going on from step-1");
+  expect("train --resume --out next --steps 3 --init-from elsewhere", HARK_EXIT_USAGE, "", "train.init_from cannot change");
+}
+
+static void what_does_not_fit_is_listed_and_refused(void **state) {
+  (void)state;
+  make_run();
+  expect("train --init-from run --data text.txt --out a --steps 1 --layers 3 --threads 1", HARK_EXIT_BAD_INPUT, "",
+         "missing: blocks.2.attention.query.weight [16, 16]: not allowed");
+  assert_non_null(strstr(output.err, "8 weights of the model are missing there and 0 there are unexpected"));
+  expect("train --init-from run --data text.txt --out a --steps 1 --layers 3 --allow-missing 'blocks.2.*' --threads 1", HARK_EXIT_DONE, "",
+         "blocks.2.attention.query.weight [16, 16]: it starts fresh");
+  expect("train --init-from run --data text.txt --out b --steps 1 --layers 1 --threads 1", HARK_EXIT_BAD_INPUT, "",
+         "unexpected: \"blocks.1.attention.query.weight\" [16, 16]: not allowed");
+  expect("train --init-from run --data text.txt --out b --steps 1 --layers 1 --threads 1 --allow-unexpected 'blocks.1.*'", HARK_EXIT_DONE,
+         "", "it is left out");
+  /* another shape is refused like a missing one, and starts fresh when allowed */
+  expect("train --init-from run --data text.txt --out c --steps 1 --threads 1 --model.feed-forward-width 48", HARK_EXIT_BAD_INPUT, "",
+         "of another shape: blocks.0.feed_forward.up.weight [48, 16], there F32 [64, 16]: not allowed");
+  expect(
+      "train --init-from run --data text.txt --out c --steps 1 --threads 1 --model.feed-forward-width 48 --allow-missing "
+      "'blocks.?.feed_forward.*' --allow-missing nothing",
+      HARK_EXIT_DONE, "", "train.allow_missing nothing fits no missing tensor");
+  /* an option that leaves the shapes and changes what they mean is said */
+  expect("train --init-from run --data text.txt --out d --steps 1 --threads 1 --structure window --window 3", HARK_EXIT_DONE, "",
+         "model.attention.structure is window; the weights were trained with dense");
+  /* a damaged source, no source, another kind of vocabulary, text outside of it */
+  expect("train --init-from none --data text.txt --out e", HARK_EXIT_USAGE, "", "none: there is no such run");
+  expect("train --init-from run --data text.txt --out e --tokenizer bytes --threads 1", HARK_EXIT_USAGE, "",
+         "its vocabulary is of kind characters");
+  make_text("new.txt", "the quick yellow fox ");
+  expect("train --init-from run --data new.txt --out f --steps 1 --threads 1", HARK_EXIT_BAD_INPUT, "", "is not in the vocabulary");
+  test_file_write_text(folder, "run/checkpoints/step-4/state.json", "{}");
+  expect("train --init-from run/checkpoints/step-4 --data text.txt --out g --steps 1 --threads 1", HARK_EXIT_BAD_INPUT, "", "SHA-256");
+}
+
+/* ---- exchanged attention ---- */
+
+static void attention_is_exchanged_at_eval(void **state) {
+  (void)state;
+  make_run();
+  expect("eval run --json", HARK_EXIT_DONE, "\"exchanged\": {}", "");
+  json_t *own = parse_out();
+  expect("eval run --json --structure window --window 1", HARK_EXIT_DONE, "\"model.attention.window\": \"1\"", "");
+  json_t *narrow = parse_out();
+  expect("eval run --json --structure window --window 8", HARK_EXIT_DONE, "\"model.attention.structure\": \"window\"", "");
+  json_t *wide = parse_out();
+  assert_true(number(own, "loss") != number(narrow, "loss"));
+  /* a window as wide as the context sees what dense attention sees */
+  assert_true(number(own, "loss") - number(wide, "loss") < 1e-5 && number(wide, "loss") - number(own, "loss") < 1e-5);
+  json_decref(own);
+  json_decref(narrow);
+  json_decref(wide);
+  expect("eval run --kernel rbf --sigma 2", HARK_EXIT_DONE, "exchanged: \"model.attention.kernel\": \"rbf\"", "");
+  expect("eval run --forget-gate", HARK_EXIT_USAGE, "", "model.attention.forget_gate decides which weights there are");
+  expect("eval run --no-forget-gate", HARK_EXIT_DONE, "", ""); /* what it is anyway */
+  expect("eval run --layers 3", HARK_EXIT_USAGE, "", "does not apply to eval");
+}
+
+/* ---- estimates ---- */
+
+static void what_a_run_needs_is_told_and_refused(void **state) {
+  (void)state;
+  expect("train --data text.txt --estimate --json --out none/run --keep 3 --width 64", HARK_EXIT_DONE, "", "");
+  json_t *const object = parse_out();
+  const double parts = number(object, "memory_weights_bytes") + number(object, "memory_gradients_bytes") +
+                       number(object, "memory_moments_bytes") + number(object, "memory_step_bytes") +
+                       number(object, "memory_program_bytes");
+  assert_true(number(object, "memory_bytes") >= parts);
+  assert_true(number(object, "memory_moments_bytes") == 2 * number(object, "memory_weights_bytes"));
+  assert_int_equal(number(object, "checkpoints"), 5); /* three, the best, and the one being written */
+  assert_true(number(object, "checkpoint_bytes") > 12 * number(object, "parameters"));
+  assert_true(number(object, "disk_bytes") > 5 * number(object, "checkpoint_bytes"));
+  json_decref(object);
+  expect("train --data text.txt --estimate", HARK_EXIT_DONE, "parameters", "");
+  char path[TEST_PATH_BYTES];
+  (void)snprintf(path, sizeof path, "%s/none", folder); /* nothing was made */
+  assert_int_equal(hark_path_kind_of(path), HARK_PATH_NONE);
+  (void)snprintf(path, sizeof path, "%s/runs", folder);
+  assert_int_equal(hark_path_kind_of(path), HARK_PATH_NONE);
+
+  /* more than any machine has: refused before anything is allocated */
+  expect("train --data text.txt --out huge --width 65536 --heads 512 --layers 1000 --steps 1 --threads 1", HARK_EXIT_MEMORY, "",
+         "MiB left; a smaller batch");
+  expect("train --data text.txt --estimate --width 65536 --heads 512 --layers 1000", HARK_EXIT_MEMORY, "parameters", "--no-preflight");
+  expect("train --data text.txt --estimate --width 65536 --heads 512 --layers 1000 --no-preflight", HARK_EXIT_DONE, "parameters", "");
+}
+
+/* A real file system that is too small, where one can be mounted without privileges. */
+static void a_disk_that_is_too_small_is_exit_4(void **state) {
+  (void)state;
+  char script[TEST_PATH_BYTES * 2], command[TEST_PATH_BYTES * 3];
+  if (system("unshare -rm sh -c 'mount -t tmpfs -o size=1m tmpfs /mnt' >/dev/null 2>&1") != 0) skip();
+  (void)snprintf(script, sizeof script,
+                 "mkdir -p small && mount -t tmpfs -o size=4m tmpfs small && '%s' train --data text.txt --out small/run --steps 4 "
+                 "--layers 4 --width 128 --context 8 --batch 2 --threads 1",
+                 HARK_COMMAND);
+  (void)snprintf(command, sizeof command, "cd '%s' && unshare -rm sh -c \"%s\" >.out 2>.err", folder, script);
+  const int status = system(command);
+  size_t bytes;
+  unsigned char *const text = test_file_read(test_path(folder, ".err"), &bytes);
+  char *const err = strndup((const char *)text, bytes);
+  free(text);
+  if (status != HARK_EXIT_DISK << 8 || strstr(err, "MiB of disk more") == NULL) fail_msg("status %d: %s", status, err);
+  free(err);
+}
+
+/* ---- errors ---- */
+
+/* Five different mistakes in a file and on the command line: five lines, and nothing is begun. */
+static void five_errors_are_five_lines(void **state) {
+  (void)state;
+  test_file_write_text(folder, "bad.yaml",
+                       "model:\n  width: 30\n  heads: 4\n  activation: gelo\ntrain:\n  lr: 3\n  minimum_rate: 1\n  learning_rate: 0.5\n");
+  static const char *const parts[] = {"width 30 is not divisible by heads 4", "bad.yaml:4: model.activation: \"gelo\" given",
+                                      "bad.yaml:6: train.lr: unknown key", "minimum_rate 1 is above learning_rate 0.5",
+                                      "--context: \"0\" given"};
+  expect("train --config bad.yaml --data text.txt --out run --context 0", HARK_EXIT_USAGE, "", "");
+  for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+    if (strstr(output.err, parts[i]) == NULL) fail_msg("\"%s\" is not among\n%s", parts[i], output.err);
+  assert_int_equal(test_line_count(output.err), 5);
+  /* the same when a run that is not there is to go on, or to begin from */
+  expect("train --resume --config bad.yaml --context 0", HARK_EXIT_USAGE, "", "--resume needs --out FOLDER");
+  assert_int_equal(test_line_count(output.err), 6);
+  expect("train --init-from none --config bad.yaml --context 0", HARK_EXIT_USAGE, "", "no text to train on");
+  assert_int_equal(test_line_count(output.err), 7);
+  expect("train --data text.txt --batch 1048576 --accumulate 1048576 --context 16777216", HARK_EXIT_USAGE, "", "expected at most 2^48");
+  expect("train --data text.txt --steps 9223372036854775807", HARK_EXIT_USAGE, "", "more tokens than can be counted");
+  expect("train --data text.txt --tokens 9223372036854775807", HARK_EXIT_USAGE, "", "expected at most 2^62");
+  expect("train --data text.txt --out long --epochs 1e300 --threads 1 " TINY, HARK_EXIT_USAGE, "", "longer than tokens can be counted");
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      TEST(verify_finds_what_is_damaged),       TEST(verify_finds_numbers_that_are_not_finite),
+      TEST(a_run_begins_with_trained_weights),  TEST(what_does_not_fit_is_listed_and_refused),
+      TEST(attention_is_exchanged_at_eval),     TEST(what_a_run_needs_is_told_and_refused),
+      TEST(a_disk_that_is_too_small_is_exit_4), TEST(five_errors_are_five_lines),
+  };
+  return cmocka_run_group_tests_name("runs", tests, NULL, NULL);
+}

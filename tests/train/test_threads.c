@@ -1,0 +1,234 @@
+/* test_threads.c - the same bits for every number of threads, whoever brings them; two contexts training at once in one process.
+ *
+ * Built with -fsanitize=thread and without OpenMP this is also the test that the library's own code has no races (.ci/run threads).
+ */
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/cmocka_all.h"
+#include "support/sanitized.h"
+#include "support/setups.h"
+#include "support/small_run.h"
+#include "support/thread_pool.h"
+#include "train/engine.h"
+
+#define STEPS 2
+#define VOCABULARY 61
+
+/* Every option that splits work: dropout everywhere, accumulation, gradients of biases, norms, tables, gates, tied and untied heads. */
+static const char *const first_words[] = {"--layers=1",
+                                          "--heads=4",
+                                          "--batch=4",
+                                          "--accumulate=2",
+                                          "--dropout=0.1",
+                                          "--attention-dropout=0.1",
+                                          "--bias",
+                                          "--forget-gate",
+                                          "--norm=layer_norm",
+                                          "--positions=learned",
+                                          "--train.label-smoothing=0.1",
+                                          "--model.embedding-dropout=0.1",
+                                          "--activation=gelu"};
+static const char *const second_words[] = {"--layers=1",
+                                           "--heads=4",
+                                           "--key-heads=2",
+                                           "--batch=5",
+                                           "--norm=rms_norm",
+                                           "--positions=rotary",
+                                           "--activation=gated_silu",
+                                           "--recompute",
+                                           "--no-tie-embeddings",
+                                           "--structure=window",
+                                           "--window=20"};
+static const struct {
+  const char *const *words;
+  int count;
+} variants[] = {{first_words, sizeof first_words / sizeof *first_words}, {second_words, sizeof second_words / sizeof *second_words}};
+enum { VARIANTS = 2 };
+
+static hark_config configuration(const char *const *words, int count, bool large) {
+  hark_config config;
+  hark_options *options = NULL;
+  hark_context *context = test_reference_open();
+  const hark_option_group group = {&hark_config_table, &config};
+  /* Large: pieces of products that oneDNN takes where it is there (src/backend/cpu/onednn.c). */
+  const char *const sizes[] = {large ? "--width=256" : "--width=64", large ? "--context=80" : "--context=40", "--deterministic"};
+  assert_fine(context, hark_options_create(context, "train", &group, 1, &options));
+  assert_fine(context, hark_options_read_arguments(context, options, count, words));
+  assert_fine(context, hark_options_read_arguments(context, options, 3, sizes));
+  assert_fine(context, hark_config_finish(context, options, &config));
+  for (int i = 0; i < hark_options_problem_count(options); i++) fail_msg("%s", hark_options_problem(options, i));
+  hark_options_destroy(context, &options); /* none of the values used below is a text */
+  test_setup_close(context);
+  return config;
+}
+
+/* What came of a few steps. */
+typedef struct outcome {
+  float *numbers; /* weights, first moments, second moments */
+  size_t elements;
+  double losses[STEPS], norms[STEPS];
+} outcome;
+
+static void fill_batch(const hark_config *config, int64_t micro, int32_t *inputs, int32_t *targets) {
+  const hark_random_stream stream = {.micro_step = (uint32_t)micro, .layer_purpose = hark_random_layer_purpose(0, HARK_RANDOM_TEST)};
+  const int64_t count = config->train.batch * config->model.context;
+  for (int64_t i = 0; i < count; i++) {
+    inputs[i] = (int32_t)(hark_random_word(&stream, (uint64_t)i) % VOCABULARY);
+    targets[i] = (int32_t)(hark_random_word(&stream, (uint64_t)(i + count)) % VOCABULARY);
+  }
+}
+
+static outcome train_steps(hark_context *context, const hark_config *config) {
+  outcome out = {0};
+  hark_engine *engine = NULL;
+  assert_fine(context, hark_engine_create(context, config, VOCABULARY, true, &engine));
+  assert_fine(context, hark_parameters_initialise(context, &engine->decoder->parameters, 7));
+  const int64_t tokens = config->train.batch * config->model.context;
+  int32_t *inputs = malloc(2 * (size_t)tokens * sizeof *inputs);
+  assert_non_null(inputs);
+  for (int64_t step = 0; step < STEPS; step++) {
+    assert_fine(context, hark_engine_begin_step(context, engine));
+    for (int64_t m = 0; m < config->train.accumulate; m++) {
+      const int64_t micro = step * config->train.accumulate + m;
+      double loss = 0;
+      fill_batch(config, micro, inputs, inputs + tokens);
+      assert_fine(context, hark_engine_micro_batch(context, engine, inputs, inputs + tokens, config->train.batch, 0, (uint32_t)micro,
+                                                   1.0 / (double)hark_config_step_tokens(config), &loss));
+      out.losses[step] += loss;
+    }
+    hark_step_result result;
+    assert_fine(context, hark_engine_finish_step(context, engine, step + 1, 1e-2, out.losses[step], &result));
+    assert_true(result.applied);
+    out.norms[step] = result.gradient_norm;
+  }
+  free(inputs);
+  const hark_tensor *flats[] = {&engine->decoder->parameters.weights, &engine->first_moment, &engine->second_moment};
+  const size_t one = (size_t)hark_tensor_count(flats[0]);
+  out.elements = 3 * one;
+  out.numbers = malloc(out.elements * sizeof(float));
+  assert_non_null(out.numbers);
+  for (size_t i = 0; i < 3; i++) assert_fine(context, hark_tensor_read(context, flats[i], out.numbers + i * one));
+  hark_engine_destroy(context, &engine);
+  return out;
+}
+
+static void assert_same_bits(const outcome *a, const outcome *b, const char *what) {
+  if (a->elements != b->elements || memcmp(a->numbers, b->numbers, a->elements * sizeof(float)) != 0 ||
+      memcmp(a->losses, b->losses, sizeof a->losses) != 0 || memcmp(a->norms, b->norms, sizeof a->norms) != 0)
+    fail_msg("%s gives other bits", what);
+}
+
+static hark_context *open_with(const test_setup *setup, int threads, bool pool, bool deterministic) {
+  const hark_parallel parallel = test_pool(threads);
+  const hark_context_options options = {.struct_size = sizeof options,
+                                        .parallel = pool ? &parallel : NULL,
+                                        .threads = threads,
+                                        .backend = setup->backend,
+                                        .instruction_set = setup->instruction_set,
+                                        .deterministic = deterministic};
+  hark_context *context = NULL;
+  if (hark_context_create(&options, &context) != HARK_OK) fail_msg("no context on %s", setup->instruction_set);
+  return context;
+}
+
+/* Full training steps on every instruction set with 1, 2, 3 and 7 threads of OpenMP's and of a host program's, and with --deterministic and
+ * without it: one set of bits. */
+static void test_every_number_of_threads(void **state) {
+  (void)state;
+  static const int counts[] = {1, 2, 3, 7};
+  test_setup setups[TEST_MAX_SETUPS];
+  const int setup_count = test_setups(setups);
+  int compared = 0;
+  for (int s = 0; s < setup_count; s++) {
+    if (strcmp(setups[s].backend, "cpu") != 0) continue;
+    const bool large = !TEST_SANITIZED && strcmp(setups[s].instruction_set, "avx512") == 0;
+    for (int v = 0; v < VARIANTS; v++) {
+      const hark_config config = configuration(variants[v].words, variants[v].count, large);
+      outcome first = {0};
+      for (int i = 0; i < 8; i++) {
+        const int threads = counts[i % 4];
+        const bool pool = i >= 4, deterministic = i % 2 == 0;
+        char what[96];
+        (void)snprintf(what, sizeof what, "%s, variant %d, %d threads%s", setups[s].instruction_set, v, threads,
+                       pool ? " of the host" : "");
+        hark_context *context = open_with(&setups[s], threads, pool, deterministic);
+        outcome now = train_steps(context, &config);
+        hark_context_destroy(&context);
+        for (size_t n = 0; n < now.elements; n++)
+          if (!isfinite(now.numbers[n])) fail_msg("%s: a number is not finite", what);
+        if (i == 0) {
+          first = now;
+          continue;
+        }
+        assert_same_bits(&first, &now, what);
+        free(now.numbers);
+        compared++;
+      }
+      free(first.numbers);
+    }
+  }
+  assert_true(compared >= 7 * VARIANTS);
+}
+
+/* A run in a thread of its own, with a context of its own. */
+typedef struct trainee {
+  const small_run *small;
+  const char *path;
+  hark_context *context;
+  hark_status status;
+} trainee;
+
+static void *train_one(void *argument) {
+  trainee *t = argument;
+  hark_train_result result;
+  t->status = small_run_train(t->context, t->small, t->path, NULL, &result);
+  return NULL;
+}
+
+static void test_two_contexts_at_once(void **state) {
+  (void)state;
+  char folder[TEST_PATH_BYTES], paths[4][TEST_PATH_BYTES + 8];
+  const test_setup setup = {"cpu", "generic"};
+  small_run small[2];
+  test_folder_make(folder);
+  for (int i = 0; i < 2; i++) small_run_open(&small[i], folder);
+  small[1].config.train.seed = 5;
+  small[1].config.model.attention.forget_gate = true;
+  for (int i = 0; i < 4; i++) (void)snprintf(paths[i], sizeof paths[i], "%s/run-%d", folder, i);
+
+  for (int i = 0; i < 2; i++) { /* each alone */
+    trainee alone = {.small = &small[i], .path = paths[i], .context = open_with(&setup, 2, true, true)};
+    (void)train_one(&alone);
+    assert_fine(alone.context, alone.status);
+    hark_context_destroy(&alone.context);
+  }
+  for (int round = 0; round < 3; round++) {
+    pthread_t threads[2];
+    trainee both[2];
+    for (int i = 0; i < 2; i++) {
+      both[i] = (trainee){.small = &small[i], .path = paths[2 + i], .context = open_with(&setup, 2, round > 0, true)};
+      assert_int_equal(pthread_create(&threads[i], NULL, train_one, &both[i]), 0);
+    }
+    for (int i = 0; i < 2; i++) assert_int_equal(pthread_join(threads[i], NULL), 0);
+    for (int i = 0; i < 2; i++) {
+      assert_fine(both[i].context, both[i].status);
+      small_run_assert_same(paths[i], paths[2 + i], small[i].config.train.steps);
+      assert_int_equal(hark_folder_remove(both[i].context, paths[2 + i]), HARK_OK);
+      hark_context_destroy(&both[i].context);
+    }
+  }
+  for (int i = 0; i < 2; i++) small_run_close(&small[i]);
+  test_folder_remove(folder);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_every_number_of_threads),
+      cmocka_unit_test(test_two_contexts_at_once),
+  };
+  return cmocka_run_group_tests_name("threads", tests, NULL, NULL);
+}
