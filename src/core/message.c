@@ -6,6 +6,7 @@
 #include "core/core.h"
 
 hark_status hark_fail(hark_context *context, hark_status status, const char *format, ...) {
+  if (context == NULL) return status;
   va_list arguments;
   va_start(arguments, format);
   (void)vsnprintf(context->message, sizeof context->message, format, arguments);
