@@ -25,4 +25,9 @@
 HARK_MUST_CHECK hark_status hark_take_struct(hark_context *context, const char *name, const void *given, size_t least, void *known,
                                              size_t known_size);
 
+/* The other way, for structs that hark fills: copies what we know into a caller's struct of the size that he has set. A smaller one gets what
+ * it has room for; of a larger one what we do not know becomes zero. struct_size stays the caller's. Errors: HARK_INVALID_ARGUMENT. */
+HARK_MUST_CHECK hark_status hark_give_struct(hark_context *context, const char *name, void *given, size_t least, const void *known,
+                                             size_t known_size);
+
 #endif

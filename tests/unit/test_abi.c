@@ -173,8 +173,7 @@ static void the_layout_of_public_structs_stays(void **state) {
   if (wrong > 0) fail_msg("%d places of public structs moved: docs/abi.md says what that means and what to do", wrong);
 }
 
-/* A new field begins where the struct of the version before ended, never in its padding: else a caller's garbage there would be read. Holds
- * for the structs as they are by the rows above; here, that nothing but padding follows the last field of a growing struct. */
+/* hark_take_struct() reads the size there. */
 static void growing_structs_begin_with_their_size(void **state) {
   (void)state;
   assert_int_equal(offsetof(hark_context_options, struct_size), 0);
@@ -331,6 +330,37 @@ static void an_older_caller_gets_defaults(void **state) {
   hark_attention_plan_destroy(context, &plan);
 }
 
+/* Structs that hark fills: no byte behind what the caller has is written, and none that he has is left as it was. */
+static void a_struct_is_filled_as_far_as_it_goes(void **state) {
+  (void)state;
+  typedef struct answer {
+    size_t struct_size;
+    int64_t first, second;
+  } answer;
+  const answer known = {sizeof known, 7, 8};
+  const size_t least = offsetof(answer, second);
+  const struct {
+    size_t size;
+    hark_status expected;
+  } cases[] = {
+      {0, HARK_INVALID_ARGUMENT}, {least - 1, HARK_INVALID_ARGUMENT}, {least, HARK_OK},
+      {sizeof known, HARK_OK},    {sizeof known + 16, HARK_OK},       {sizeof known + HARK_STRUCT_GROWTH + 1, HARK_INVALID_ARGUMENT}};
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    int64_t given[8];
+    memset(given, 0x55, sizeof given);
+    const int64_t untouched = given[7];
+    memcpy(given, &cases[i].size, sizeof(size_t));
+    assert_int_equal(hark_give_struct(context, "answer", given, least, &known, sizeof known), cases[i].expected);
+    assert_int_equal(given[0], cases[i].size);
+    for (size_t at = 1; at < 8; at++) {
+      const bool has = cases[i].expected == HARK_OK && at * 8 < cases[i].size;
+      const int64_t wanted = !has ? untouched : at == 1 ? 7 : at == 2 ? 8 : 0;
+      if (given[at] != wanted) fail_msg("struct_size %zu: number %zu is %lld", cases[i].size, at, (long long)given[at]);
+    }
+  }
+  assert_int_equal(hark_give_struct(context, "answer", NULL, least, &known, sizeof known), HARK_INVALID_ARGUMENT);
+}
+
 static void hear(void *user, hark_log_level level, const char *message) {
   char *const heard = user;
   if (level == HARK_LOG_ERROR) strncat(heard, message, 255);
@@ -397,6 +427,7 @@ int main(void) {
       cmocka_unit_test(numbers_of_enumerations_stay),
       cmocka_unit_test_setup_teardown(structs_of_other_versions_are_served_or_refused, begin, end),
       cmocka_unit_test_setup_teardown(an_older_caller_gets_defaults, begin, end),
+      cmocka_unit_test_setup_teardown(a_struct_is_filled_as_far_as_it_goes, begin, end),
       cmocka_unit_test_setup_teardown(a_refusal_says_which_struct, begin, end),
   };
   return cmocka_run_group_tests_name("abi", tests, NULL, NULL);
