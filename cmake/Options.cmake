@@ -4,7 +4,7 @@ set(HARK_WITH_ONEDNN AUTO CACHE STRING "Large matrix products by oneDNN: AUTO, O
 set(HARK_WITH_OPENMP AUTO CACHE STRING "Threads by OpenMP: AUTO (with gcc, when there), ON or OFF")
 option(HARK_BUILD_TESTS "Build the tests, and for them a copy of the library that has the guard backend" ON)
 option(HARK_BUILD_EXAMPLES "Build the examples" ON)
-option(HARK_SHARED "Build and install the shared library besides the static one" OFF)
+option(HARK_SHARED "Build and install the shared library besides the static one" ON)
 option(HARK_WERROR "Treat warnings as errors" OFF)
 set(HARK_SANITIZE "" CACHE STRING "Sanitizers, for instance address,undefined")
 foreach(choice HARK_WITH_ONEDNN HARK_WITH_OPENMP)
