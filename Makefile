@@ -5,7 +5,7 @@ BUILD ?= build
 CMAKE_FLAGS ?=
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: all build test demo bench bench-peers fuzz format check install install-dependencies clean help
+.PHONY: all build test demo bench bench-peers fuzz format check install uninstall install-dependencies clean help
 
 all: build
 
@@ -18,7 +18,8 @@ help:
 	@echo "make fuzz                  the readers of files with any bytes: SECONDS=60 a target, TARGETS=\"json config\" (clang)"
 	@echo "make format                formats the sources"
 	@echo "make check                 everything that the continuous check does (long)"
-	@echo "make install               installs to PREFIX (/usr/local)"
+	@echo "make install               installs to PREFIX (/usr/local), below DESTDIR when given"
+	@echo "make uninstall             removes what the last make install wrote"
 	@echo "make install-dependencies  Debian packages that are needed and missing"
 	@echo "make clean                 removes $(BUILD)"
 
@@ -59,8 +60,12 @@ format:
 check:
 	@.ci/run
 
+# To PREFIX, which may be relative and may hold blanks; below DESTDIR, for those who make packages.
 install: build
-	@cmake --install $(BUILD) $(if $(PREFIX),--prefix $(PREFIX))
+	@DESTDIR="$(DESTDIR)" cmake --install $(BUILD) $(if $(PREFIX),--prefix "$(PREFIX)")
+
+uninstall:
+	@DESTDIR="$(DESTDIR)" cmake -DBUILD=$(BUILD) -P cmake/Uninstall.cmake
 
 clean:
 	rm -rf $(BUILD)

@@ -1,8 +1,12 @@
-# The command: build/hark.
+# The command: build/hark. All but main() is hark_cli, which the tests of the command are linked with too.
 
 file(GLOB HARK_COMMAND_SOURCES CONFIGURE_DEPENDS src/cli/*.c)
-if(HARK_TRAIN AND EXISTS ${PROJECT_SOURCE_DIR}/src/cli/main.c)
-  add_executable(hark_command ${HARK_COMMAND_SOURCES})
+list(FILTER HARK_COMMAND_SOURCES EXCLUDE REGEX "/src/cli/main\\.c$")
+if(HARK_TRAIN AND HARK_COMMAND_SOURCES)
+  add_library(hark_cli OBJECT ${HARK_COMMAND_SOURCES})
+  target_include_directories(hark_cli PRIVATE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
+  target_link_libraries(hark_cli PRIVATE hark_dependencies)
+  add_executable(hark_command src/cli/main.c $<TARGET_OBJECTS:hark_cli>)
   target_include_directories(hark_command PRIVATE ${PROJECT_SOURCE_DIR}/src)
   target_link_libraries(hark_command PRIVATE hark hark_dependencies)
   set_target_properties(hark_command PROPERTIES OUTPUT_NAME hark RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})

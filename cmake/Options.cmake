@@ -5,7 +5,7 @@ set(HARK_WITH_OPENMP AUTO CACHE STRING "Threads by OpenMP: AUTO (with gcc, when 
 option(HARK_TRAIN "The trainer and the command, which need jansson and libyaml. OFF: the library for programs that embed models, which needs neither" ON)
 option(HARK_BUILD_TESTS "Build the tests, and for them a copy of the library that has the guard backend" ON)
 option(HARK_BUILD_EXAMPLES "Build the examples" ON)
-option(HARK_SHARED "Build and install the shared library besides the static one" OFF)
+option(HARK_SHARED "Build and install the shared library besides the static one" ON)
 option(HARK_WERROR "Treat warnings as errors" OFF)
 option(HARK_BUILD_FUZZERS "Build the fuzz targets of tests/fuzz with libFuzzer and the address and undefined-behaviour sanitizers (clang)" OFF)
 set(HARK_SANITIZE "" CACHE STRING "Sanitizers, for instance address,undefined")

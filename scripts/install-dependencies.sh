@@ -23,7 +23,12 @@ clang|clang|second compiler
 clang-format|clang-format|format of the sources
 clang-tidy|clang-tidy|static analysis
 cppcheck|cppcheck|static analysis
-shellcheck|shellcheck|shell scripts'
+shellcheck|shellcheck|shell scripts
+groff-base|groff|the manual pages must be sound
+zsh|zsh|completion must be understood by zsh
+fish|fish|completion must be understood by fish
+locales|package|a locale with a decimal comma
+debootstrap|debootstrap|a bare machine to build on'
 
 group=build
 case "${1-}" in

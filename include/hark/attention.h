@@ -10,6 +10,8 @@
 #ifndef HARK_ATTENTION_H
 #define HARK_ATTENTION_H
 
+#include <string.h>
+
 #include "random.h"
 #include "tensor.h"
 
@@ -54,8 +56,17 @@ typedef struct hark_attention_desc {
   bool forward_only;                /* no backward will be asked for */
 } hark_attention_desc;
 
-/* f32, dense, exp, softmax; everything else zero. */
-HARK_API hark_attention_desc hark_attention_desc_default(void);
+/* f32, dense, exp, softmax; everything else zero. Inline, so that the struct has the size that the caller was built with. */
+static inline hark_attention_desc hark_attention_desc_default(void) {
+  hark_attention_desc desc;
+  memset(&desc, 0, sizeof desc);
+  desc.struct_size = sizeof desc;
+  desc.type = HARK_F32;
+  desc.structure = HARK_STRUCTURE_DENSE;
+  desc.kernel = HARK_KERNEL_EXP;
+  desc.normalisation = HARK_NORMALISATION_SOFTMAX;
+  return desc;
+}
 
 typedef struct hark_attention_plan hark_attention_plan;
 
@@ -84,7 +95,7 @@ HARK_API hark_attention_sizes hark_attention_plan_sizes(const hark_attention_pla
 HARK_API const hark_attention_desc *hark_attention_plan_desc(const hark_attention_plan *plan);
 
 /* Useful floating-point operations at the maximum sizes: forward two products over the visible pairs, backward five. Causal counts
- * L(L+1)/2 pairs. The first takes any descriptor whose extents are set. */
+ * L(L+1)/2 pairs. The first takes any descriptor whose extents are set; 0 when its struct_size is refused. */
 HARK_API double hark_attention_desc_operations(const hark_attention_desc *desc, bool backward);
 HARK_API double hark_attention_plan_operations(const hark_attention_plan *plan, bool backward);
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "attention/layer.h"
+#include "core/structs.h"
 
 #define MAXIMUM_OFFSET ((int64_t)1 << 40) /* of query_offset: positions and distances stay far from overflow */
 
@@ -302,9 +303,7 @@ hark_status hark_attention_check(hark_context *context, const hark_attention_pla
   if (backward && desc->forward_only)
     return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: a backward is asked for, but the plan was made with forward_only");
   memset(checked, 0, sizeof *checked);
-  /* The first version of the struct ends with the workspace. */
-  const size_t minimum = offsetof(hark_attention_args, workspace) + sizeof given->workspace;
-  HARK_TRY(hark_attention_take_struct(context, "hark_attention_args", given, given->struct_size, minimum, checked, sizeof *checked));
+  HARK_TRY(hark_take_struct(context, "hark_attention_args", given, HARK_LEAST_ATTENTION_ARGS, checked, sizeof *checked));
   const hark_attention_args args = *checked;
   HARK_TRY(check_main(context, desc, &args, backward));
   HARK_TRY(check_terms(context, desc, &args, checked));

@@ -5,9 +5,9 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "attention/layer.h"
+#include "core/structs.h"
 
 /* Limits of the counter that names a dropout word: ((b H + h) 2^23 + n) 2^21 + i / 4 must fit in 64 bits and be unique. */
 #define DROPOUT_MAXIMUM_LENGTH ((int64_t)1 << 23)
@@ -15,36 +15,6 @@
 
 /* Extents and their products are kept below this, so that sums of positions, offsets and products of a few strides never overflow. */
 #define MAXIMUM_EXTENT ((int64_t)1 << 40)
-
-hark_attention_desc hark_attention_desc_default(void) {
-  hark_attention_desc desc;
-  memset(&desc, 0, sizeof desc);
-  desc.struct_size = sizeof desc;
-  desc.type = HARK_F32;
-  desc.structure = HARK_STRUCTURE_DENSE;
-  desc.kernel = HARK_KERNEL_EXP;
-  desc.normalisation = HARK_NORMALISATION_SOFTMAX;
-  return desc;
-}
-
-hark_status hark_attention_take_struct(hark_context *context, const char *name, const void *given, size_t given_size, size_t minimum,
-                                       void *known, size_t known_size) {
-  if (given_size < minimum)
-    return hark_fail(context, HARK_INVALID_ARGUMENT, "%s: struct_size is %zu, expected sizeof(%s) = %zu", name, given_size, name,
-                     known_size);
-  if (given_size > known_size) {
-    const unsigned char *bytes = given;
-    for (size_t i = known_size; i < given_size; i++)
-      if (bytes[i] != 0)
-        return hark_fail(context, HARK_UNSUPPORTED,
-                         "%s: struct_size is %zu and byte %zu is set: this hark knows only the first %zu bytes, expected zeros after them",
-                         name, given_size, i, known_size);
-    given_size = known_size;
-  }
-  memcpy(known, given, given_size);
-  memcpy(known, &known_size, sizeof known_size); /* struct_size is the first field of every such struct */
-  return HARK_OK;
-}
 
 static hark_status refuse_extent(hark_context *context, const char *field, int64_t value) {
   return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: %s is %" PRId64 ", expected 1 to 2^40", field, value);
@@ -136,10 +106,8 @@ static hark_status check_dropout(hark_context *context, const hark_attention_des
 }
 
 hark_status hark_attention_resolve(hark_context *context, const hark_attention_desc *given, hark_attention_desc *resolved) {
-  /* The smallest descriptor that says what to compute: the first version up to its extents. */
-  const size_t minimum = offsetof(hark_attention_desc, max_sequences);
   hark_attention_desc desc = hark_attention_desc_default();
-  HARK_TRY(hark_attention_take_struct(context, "hark_attention_desc", given, given->struct_size, minimum, &desc, sizeof desc));
+  HARK_TRY(hark_take_struct(context, "hark_attention_desc", given, HARK_LEAST_ATTENTION_DESC, &desc, sizeof desc));
   if (desc.type != HARK_F32 && desc.type != HARK_F64)
     return hark_fail(context, HARK_UNSUPPORTED, "attention: type is %s, expected f32 or f64", hark_type_name(desc.type));
   if (desc.normalisation != HARK_NORMALISATION_SOFTMAX)

@@ -4,11 +4,6 @@
 
 #include "backend/backend.h"
 
-/* Copies a caller's struct of `given_size` bytes over one of `known_size` bytes that holds the defaults. A larger struct comes from a newer
- * caller: it is served as long as what this library does not know is zero. `minimum` is the size of the first published version. */
-hark_status hark_attention_take_struct(hark_context *context, const char *name, const void *given, size_t given_size, size_t minimum,
-                                       void *known, size_t known_size);
-
 /* Checks a caller's descriptor field by field and fills in its defaults. */
 hark_status hark_attention_resolve(hark_context *context, const hark_attention_desc *given, hark_attention_desc *resolved);
 

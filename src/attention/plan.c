@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "attention/layer.h"
+#include "core/structs.h"
 
 _Static_assert(sizeof(hark_attention_plan) <= HARK_ATTENTION_PLAN_BYTES, "HARK_ATTENTION_PLAN_BYTES is too small for a plan");
 
@@ -93,16 +94,20 @@ static double visible_pairs(const hark_attention_desc *desc) {
   return pairs;
 }
 
-double hark_attention_desc_operations(const hark_attention_desc *desc, bool backward) {
+static double operations(const hark_attention_desc *desc, bool backward) {
   const double pairs = visible_pairs(desc) * (double)desc->batch * (double)desc->heads;
   const double head_dim = (double)desc->head_dim, value_dim = desc->value_dim == 0 ? head_dim : (double)desc->value_dim;
   /* Forward: Q K^T, P V. Backward: Q K^T again, dS K, dS^T Q; dO V^T, P^T dO. */
   return 2 * pairs * (backward ? 3 * head_dim + 2 * value_dim : head_dim + value_dim);
 }
 
-double hark_attention_plan_operations(const hark_attention_plan *plan, bool backward) {
-  return hark_attention_desc_operations(&plan->desc, backward);
+double hark_attention_desc_operations(const hark_attention_desc *given, bool backward) {
+  hark_attention_desc desc = hark_attention_desc_default();
+  const hark_status status = hark_take_struct(NULL, "hark_attention_desc", given, HARK_LEAST_ATTENTION_DESC, &desc, sizeof desc);
+  return status == HARK_OK ? operations(&desc, backward) : 0;
 }
+
+double hark_attention_plan_operations(const hark_attention_plan *plan, bool backward) { return operations(&plan->desc, backward); }
 
 /* Text that is appended to, and that reports the length it would have had. */
 typedef struct text_buffer {

@@ -1,9 +1,9 @@
 /* context.c - making and destroying a context. It stands here and not in core because it opens the backend. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "backend/backend.h"
 #include "core/parallel.h"
+#include "core/structs.h"
 
 static void *default_allocate(void *user, size_t bytes, size_t alignment) {
   (void)user;
@@ -21,9 +21,12 @@ hark_status hark_context_create(const hark_context_options *given, hark_context 
   *out = NULL;
   hark_context_options options = {0};
   if (given != NULL) {
-    /* A caller compiled against an older, shorter struct leaves the newer fields at their defaults. */
-    if (given->struct_size < sizeof options.struct_size || given->struct_size > sizeof options) return HARK_INVALID_ARGUMENT;
-    memcpy(&options, given, given->struct_size);
+    hark_context refused; /* holds the message alone: there is no context yet */
+    const hark_status taken =
+        hark_take_struct(&refused, "hark_context_options", given, HARK_LEAST_CONTEXT_OPTIONS, &options, sizeof options);
+    /* HARK_UNSUPPORTED means a larger struct than ours, so all of ours is there. */
+    if (taken == HARK_UNSUPPORTED && given->logger != NULL) given->logger(given->logger_user, HARK_LOG_ERROR, refused.message);
+    if (taken != HARK_OK) return taken;
   }
   const hark_allocator allocator =
       options.allocator != NULL ? *options.allocator : (hark_allocator){.allocate = default_allocate, .release = default_release};

@@ -31,22 +31,13 @@ static bench_kind find_kind(const char *word) {
   return (bench_kind)kind;
 }
 
-static const char *kind_name(const void *user, int index) {
-  (void)user;
-  return kind_names[index];
-}
-
 static hark_status check(hark_invocation *call) {
   const int count = hark_options_argument_count(call->options);
   if (count == 0) return HARK_OK;
   const char *const word = hark_options_argument(call->options, 0);
   const bench_kind kind = find_kind(word);
   const bool takes_cases = kind == BENCH_ATTENTION || kind == BENCH_OPERATOR;
-  if (kind == BENCH_KINDS) {
-    const char *const near = hark_nearest_word(word, BENCH_KINDS, kind_name, NULL);
-    return hark_options_complain(call->context, call->options, word, "unknown benchmark%s%s; expected attention, operator, machine or step",
-                                 near != NULL ? ", did you mean " : "", near != NULL ? near : "");
-  }
+  if (kind == BENCH_KINDS) return HARK_OK; /* reported by main */
   if (takes_cases && count == 1) {
     return hark_options_complain(call->context, call->options, word, "needs cases, for instance %s",
                                  kind == BENCH_ATTENTION ? "dense:B1,H8,L4096,D64,causal" : "linear:M4096,N512,K512");
@@ -91,6 +82,7 @@ static hark_status run(hark_invocation *call) {
 const hark_command hark_command_bench = {
     .name = "bench",
     .arguments = "attention CASE... | operator CASE... | machine | step",
+    .words = "attention|operator|machine|step",
     .summary = "measure attention, operators and training steps against the machine's peak",
     .notes =
         "Cases: dense:B1,H8,L4096,D64,causal   window:B1,H8,L8192,D64,window=256   linear:M4096,N512,K512\n"

@@ -4,7 +4,9 @@
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "io/number.h"
 
@@ -29,13 +31,27 @@ int hark_exit_code(hark_status status) {
   return HARK_EXIT_FAILED;
 }
 
+bool hark_command_may_color(const hark_invocation *call) {
+  const char *const none = getenv("NO_COLOR"), *const terminal = getenv("TERM");
+  if (!call->common.basic.color || (none != NULL && none[0] != 0)) return false; /* https://no-color.org: set and not empty */
+  return isatty(STDERR_FILENO) == 1 && terminal != NULL && strcmp(terminal, "dumb") != 0;
+}
+
+void hark_command_print_name(const hark_invocation *call, bool warning) {
+  static const char bold[] = "\x1b[1m", yellow[] = "\x1b[33m", normal[] = "\x1b[0m";
+  const bool color = hark_command_may_color(call);
+  fprintf(stderr, "%shark %s:%s ", color ? bold : "", call->command->name, color ? normal : "");
+  if (warning) fprintf(stderr, "%swarning:%s ", color ? yellow : "", color ? normal : "");
+}
+
 /* Errors are kept: they are why no context could be made, and main prints what failed. */
 static void log_line(void *user, hark_log_level level, const char *message) {
   hark_invocation *const call = user;
   if (level == HARK_LOG_ERROR) {
     snprintf(call->backend_error, sizeof call->backend_error, "%s", message);
   } else if (level <= HARK_LOG_INFO) {
-    fprintf(stderr, "hark %s: %s%s\n", call->command->name, level == HARK_LOG_WARNING ? "warning: " : "", message);
+    hark_command_print_name(call, level == HARK_LOG_WARNING);
+    fprintf(stderr, "%s\n", message);
   }
 }
 
@@ -63,7 +79,8 @@ void hark_command_warn(const hark_invocation *call, const char *format, ...) {
   va_start(arguments, format);
   (void)vsnprintf(line, sizeof line, format, arguments);
   va_end(arguments);
-  fprintf(stderr, "hark %s: warning: %s\n", call->command->name, line);
+  hark_command_print_name(call, true);
+  fprintf(stderr, "%s\n", line);
 }
 
 hark_status hark_command_print(hark_invocation *call, hark_text *text) {

@@ -13,37 +13,57 @@
 #define HARK_COMMAND_TABLES 2
 #define HARK_ANY_NUMBER (-1)
 
-/* Exit codes of hark. */
+/* Exit codes of hark, with what --help and the manual say of them: the only list. The numbers are an interface and never change. */
+#define HARK_EXIT_CODES(X)                                                                                                                 \
+  X(HARK_EXIT_DONE, 0, "done")                                                                                                             \
+  X(HARK_EXIT_FAILED, 1, "failed at run time")                                                                                             \
+  X(HARK_EXIT_USAGE, 2, "usage or configuration")                                                                                          \
+  X(HARK_EXIT_BAD_INPUT, 3, "bad input file")                                                                                              \
+  X(HARK_EXIT_DISK, 4, "file system or disk")                                                                                              \
+  X(HARK_EXIT_MEMORY, 5, "out of memory")                                                                                                  \
+  X(HARK_EXIT_NOT_FINITE, 6, "numbers not finite")                                                                                         \
+  X(HARK_EXIT_BUSY, 7, "run folder in use")                                                                                                \
+  X(HARK_EXIT_NO_BACKEND, 8, "backend or device not there")                                                                                \
+  X(HARK_EXIT_INTERRUPTED, 130, "interrupted (SIGINT)")                                                                                    \
+  X(HARK_EXIT_TERMINATED, 143, "terminated (SIGTERM)")
 enum {
-  HARK_EXIT_DONE = 0,
-  HARK_EXIT_FAILED = 1,
-  HARK_EXIT_USAGE = 2,     /* usage or configuration */
-  HARK_EXIT_BAD_INPUT = 3, /* an input file is missing or malformed */
-  HARK_EXIT_DISK = 4,      /* file system or disk */
-  HARK_EXIT_MEMORY = 5,
-  HARK_EXIT_NOT_FINITE = 6, /* stopped because numbers were not finite */
-  HARK_EXIT_BUSY = 7,       /* run folder in use */
-  HARK_EXIT_NO_BACKEND = 8, /* the asked backend or device is not there */
-  HARK_EXIT_SIGNAL = 128    /* plus the signal's number: 130, 143 */
+#define HARK_EXIT_CODE(name, number, text) name = number,
+  HARK_EXIT_CODES(HARK_EXIT_CODE)
+#undef HARK_EXIT_CODE
+      HARK_EXIT_SIGNAL = 128 /* plus the signal's number */
 };
 
 typedef struct hark_command hark_command;
+
+/* Options that every subcommand has, and two that only some have. */
+typedef struct hark_common_values {
+  struct {
+    bool help, color;
+  } basic;
+  struct {
+    bool json;
+  } json;
+  struct {
+    const char *config;
+  } file;
+} hark_common_values;
 
 /* A call of a subcommand. */
 typedef struct hark_invocation {
   hark_context *context; /* for options and messages; hark_command_open() puts the one to work with here */
   const hark_command *command;
   hark_options *options;
-  void *values[HARK_COMMAND_TABLES];      /* the structs of the command's tables, filled */
+  void *values[HARK_COMMAND_TABLES]; /* the structs of the command's tables, filled */
+  hark_common_values common;
   bool json;                              /* --json: one object (or one a line) on stdout and nothing else there */
-  bool color;                             /* stdout is a terminal that may be coloured */
   char backend_error[HARK_MESSAGE_BYTES]; /* why a context could not be made */
   int exit_code;                          /* set by run to end with another code than the status says: signals */
 } hark_invocation;
 
 struct hark_command {
   const char *name;
-  const char *arguments; /* "RUN..."; "" when there are none */
+  const char *arguments; /* "RUN..."; "" when there are none. RUN, FILE, PATH and FOLDER are paths to the completion of shells */
+  const char *words;     /* what the first argument may be, "bash|zsh|fish", for completion and the answer to a wrong one; NULL: anything */
   const char *summary;   /* one line for hark --help */
   const char *notes;     /* lines behind the options in --help: examples, files; NULL: none */
   int argument_minimum;
@@ -63,6 +83,12 @@ HARK_MUST_CHECK hark_status hark_command_open(hark_invocation *call, const char 
 
 /* The exit code of a status: the only place that knows. */
 int hark_exit_code(hark_status status);
+
+/* stderr is a terminal, and neither --no-color nor NO_COLOR nor TERM=dumb forbids colours there. */
+bool hark_command_may_color(const hark_invocation *call);
+
+/* Writes "hark NAME: " to stderr, in front of a message. */
+void hark_command_print_name(const hark_invocation *call, bool warning);
 
 /* One line on stderr: "hark NAME: ...", and in front of the text "warning: ". */
 void hark_command_warn(const hark_invocation *call, const char *format, ...) HARK_PRINTF(2, 3);

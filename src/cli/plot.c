@@ -99,7 +99,8 @@ static hark_status run_gnuplot(hark_context *context, const char *script, bool *
     if (errno != EINTR) return hark_fail(context, HARK_IO_ERROR, "gnuplot: cannot be waited for");
   }
   if (WIFEXITED(result) && WEXITSTATUS(result) == 127) *there = false; /* where spawning reports it so */
-  if (*there && result != 0) return hark_fail(context, HARK_IO_ERROR, "gnuplot failed on %s; it and the data beside it were left", script);
+  if (*there && result != 0)
+    return hark_fail(context, HARK_INTERNAL_ERROR, "gnuplot failed on %s; it and the data beside it were left", script);
   return HARK_OK;
 }
 
@@ -186,7 +187,7 @@ static hark_status run(hark_invocation *call) {
 
 const hark_command hark_command_plot = {
     .name = "plot",
-    .arguments = "RUN...",
+    .arguments = "RUN|FILE...",
     .summary = "draw the loss curves of runs",
     .notes = "  RUN is the folder of a run, or a file like its metrics.jsonl.\n",
     .argument_minimum = 1,

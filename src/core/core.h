@@ -24,7 +24,8 @@ struct hark_context {
   char message[HARK_MESSAGE_BYTES];
 };
 
-/* Keeps the message and returns the status, so that a failure is one statement: return hark_fail(context, HARK_..., "...", ...); */
+/* Keeps the message and returns the status, so that a failure is one statement: return hark_fail(context, HARK_..., "...", ...);
+ * Without a context (NULL) the status is all there is. */
 hark_status hark_fail(hark_context *context, hark_status status, const char *format, ...) HARK_PRINTF(3, 4);
 
 /* Puts text in front of the message that is there ("blocks.3: "). */

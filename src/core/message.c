@@ -23,6 +23,7 @@ static void keep(hark_context *context, const char *format, va_list arguments) {
 }
 
 hark_status hark_fail(hark_context *context, hark_status status, const char *format, ...) {
+  if (context == NULL) return status;
   va_list arguments;
   va_start(arguments, format);
   keep(context, format, arguments);

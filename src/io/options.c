@@ -132,6 +132,10 @@ static hark_status bad_value(hark_context *context, hark_options *options, hark_
   if (where[0] != '-') hark_text_append(&text, "%s: ", entry->option->name);
   hark_text_append(&text, "\"%s\" given, expected ", word);
   hark_option_expected(entry->option, &text);
+  char near[HARK_OPTION_WORD_BYTES];
+  if (entry->option->type == HARK_OPTION_ENUM && hark_option_near_choice(entry->option->range, value, near)) {
+    hark_text_append(&text, "; did you mean %s?", near);
+  }
   const hark_status status = add_problem(context, options, &text);
   hark_text_free(&text);
   return status;

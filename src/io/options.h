@@ -128,6 +128,30 @@ void hark_options_print_yaml(const hark_options *options, bool comments, hark_te
 void hark_options_print_json(const hark_options *options, hark_text *text);                /* all values, one object, nested */
 void hark_options_print_markdown(const hark_options *options, hark_text *text);            /* the reference */
 
+/* One option of a set for those who write about options (manual pages, completion). */
+typedef struct hark_option_view {
+  const hark_option *option;
+  const char *section; /* title */
+  bool configuration;  /* stands in files too */
+} hark_option_view;
+/* Number of options in the set, and the index-th one; false when the set's subcommand does not take it as a flag. */
+int hark_options_count(const hark_options *options);
+bool hark_options_view(const hark_options *options, int index, hark_option_view *out);
+
+#define HARK_OPTION_WORD_BYTES 256 /* of a key, a flag or a choice; longer ones are none */
+
+/* Spelling number `index` of an option's flag as --help shows it: "--learning-rate", "-o", "--no-comments"; false when there are no more. */
+bool hark_option_flag(const hark_option *option, int index, char out[HARK_OPTION_WORD_BYTES]);
+/* What stands for its value in --help: "N", "FILE"; "" where there is none. */
+const char *hark_option_argument(const hark_option *option);
+/* What --help says of it: meaning, choices, default, key. */
+void hark_option_print_meaning(const hark_option_view *view, hark_text *text);
+/* Choice number `index` of "none|learned"; false when there are no more. */
+bool hark_option_choice_at(const char *choices, int index, char out[HARK_OPTION_WORD_BYTES]);
+/* The index of the value among such choices, or -1; and the nearest choice, false when none is near. */
+int hark_option_choice(const char *choices, const char *value);
+bool hark_option_near_choice(const char *choices, const char *value, char out[HARK_OPTION_WORD_BYTES]);
+
 /* The nearest of `count` words to `word` by edit distance, or NULL when none is near. Word i is name(user, i). */
 const char *hark_nearest_word(const char *word, int count, const char *(*name)(const void *user, int index), const void *user);
 

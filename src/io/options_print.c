@@ -36,12 +36,6 @@ static void print_text(const char *value, value_style style, hark_text *text) {
   }
 }
 
-static const char *choice_word(const hark_option *option, int index, size_t *length) {
-  const char *at = option->range, *word = NULL;
-  for (int i = 0; i <= index; i++) word = hark_next_word(&at, '|', length);
-  return word;
-}
-
 static void print_value(const hark_option_entry *entry, value_style style, hark_text *text) {
   char number[HARK_NUMBER_BYTES];
   switch (entry->option->type) {
@@ -53,9 +47,9 @@ static void print_value(const hark_option_entry *entry, value_style style, hark_
       if (entry->option->type == HARK_OPTION_DURATION && style != STYLE_JSON) hark_text_append(text, "s");
       break;
     case HARK_OPTION_ENUM: {
-      size_t length;
-      const char *const word = choice_word(entry->option, *(const int *)entry->field, &length);
-      hark_text_append(text, style == STYLE_JSON ? "\"%.*s\"" : "%.*s", (int)length, word);
+      char word[HARK_OPTION_WORD_BYTES] = "";
+      (void)hark_option_choice_at(entry->option->range, *(const int *)entry->field, word);
+      hark_text_append(text, style == STYLE_JSON ? "\"%s\"" : "%s", word);
       break;
     }
     case HARK_OPTION_STRING: print_text(*(const char *const *)entry->field, style, text); break;
@@ -115,27 +109,54 @@ static const char *section_title(const hark_option_entry *entry) {
 
 /* ---- help ---- */
 
-static const char *argument_word(const hark_option *option) {
+const char *hark_option_argument(const hark_option *option) {
   static const char *const words[] = {
       [HARK_OPTION_BOOL] = "",     [HARK_OPTION_INT] = "N",     [HARK_OPTION_FLOAT] = "X",      [HARK_OPTION_STRING] = "TEXT",
       [HARK_OPTION_ENUM] = "WORD", [HARK_OPTION_LIST] = "TEXT", [HARK_OPTION_DURATION] = "TIME"};
   return option->argument != NULL ? option->argument : words[option->type];
 }
 
-/* The flags of an option as one writes them: "-o, --out FOLDER". */
-static void print_flags(const hark_option *option, hark_text *text) {
-  char word[HARK_OPTION_WORD_BYTES];
-  size_t length;
+bool hark_option_flag(const hark_option *option, int index, char out[HARK_OPTION_WORD_BYTES]) {
   const bool negatable = option->type == HARK_OPTION_BOOL && option->initial != NULL && strcmp(option->initial, "true") == 0;
-  const char *at = option->flags != NULL ? option->flags : option->name, *const begin = at;
-  for (const char *first; (first = hark_next_word(&at, ' ', &length)) != NULL;) {
-    snprintf(word, sizeof word, "%.*s", (int)length, first);
-    for (char *c = word; *c != 0; c++) {
+  size_t length;
+  for (const char *at = option->flags != NULL ? option->flags : option->name, *word; (word = hark_next_word(&at, ' ', &length)) != NULL;
+       index--) {
+    if (index > 0) continue;
+    snprintf(out, HARK_OPTION_WORD_BYTES, "%s%s%.*s", length == 1 ? "-" : "--", negatable ? "no-" : "", (int)length, word);
+    for (char *c = out; *c != 0; c++) {
       if (*c == '_') *c = '-';
     }
-    hark_text_append(text, "%s%s%s%s", first == begin ? "" : ", ", length == 1 ? "-" : "--", negatable ? "no-" : "", word);
+    return true;
   }
-  const char *const argument = argument_word(option);
+  return false;
+}
+
+void hark_option_print_meaning(const hark_option_view *view, hark_text *text) {
+  const hark_option *const option = view->option;
+  char word[HARK_OPTION_WORD_BYTES];
+  hark_text_append(text, "%s", option->help);
+  for (int i = 0; option->type == HARK_OPTION_ENUM && hark_option_choice_at(option->range, i, word); i++) {
+    hark_text_append(text, "%s %s", i == 0 ? "; one of" : ",", word);
+  }
+  if (option->type != HARK_OPTION_BOOL && option->initial != NULL && option->initial[0] != 0) {
+    hark_text_append(text, " (%s)", option->initial);
+  }
+  if (option->flags != NULL && view->configuration) hark_text_append(text, " [%s]", option->name);
+}
+
+int hark_options_count(const hark_options *options) { return options->count; }
+
+bool hark_options_view(const hark_options *options, int index, hark_option_view *out) {
+  const hark_option_entry *const entry = &options->entries[index];
+  *out = (hark_option_view){entry->option, section_title(entry), entry->table->configuration};
+  return hark_option_applies(entry->option, options->command);
+}
+
+/* The flags of an option as one writes them: "-o, --out FOLDER". */
+static void print_flags(const hark_option *option, hark_text *text) {
+  char flag[HARK_OPTION_WORD_BYTES];
+  for (int i = 0; hark_option_flag(option, i, flag); i++) hark_text_append(text, "%s%s", i == 0 ? "" : ", ", flag);
+  const char *const argument = hark_option_argument(option);
   if (argument[0] != 0) hark_text_append(text, " %s", argument);
 }
 
@@ -156,11 +177,10 @@ static void print_wrapped(const char *from, size_t column, hark_text *text) {
   }
 }
 
-static void print_help_line(const hark_option_entry *entry, hark_text *text) {
-  const hark_option *const option = entry->option;
+static void print_help_line(const hark_option_view *view, hark_text *text) {
   const size_t begin = text->length;
   hark_text_append(text, "  ");
-  print_flags(option, text);
+  print_flags(view->option, text);
   const size_t used = text->length - begin;
   if (used + 2 > HELP_COLUMN) {
     hark_text_append(text, "\n%*s", HELP_COLUMN, "");
@@ -168,18 +188,7 @@ static void print_help_line(const hark_option_entry *entry, hark_text *text) {
     hark_text_append(text, "%*s", (int)(HELP_COLUMN - used), "");
   }
   hark_text help = hark_text_empty(text->context);
-  hark_text_append(&help, "%s", option->help);
-  if (option->type == HARK_OPTION_ENUM) {
-    size_t length;
-    const char *between = "; one of";
-    for (const char *at = option->range, *word; (word = hark_next_word(&at, '|', &length)) != NULL; between = ",") {
-      hark_text_append(&help, "%s %.*s", between, (int)length, word);
-    }
-  }
-  if (option->type != HARK_OPTION_BOOL && option->initial != NULL && option->initial[0] != 0) {
-    hark_text_append(&help, " (%s)", option->initial);
-  }
-  if (option->flags != NULL && entry->table->configuration) hark_text_append(&help, " [%s]", option->name);
+  hark_option_print_meaning(view, &help);
   if (help.status != HARK_OK && text->status == HARK_OK) text->status = help.status;
   print_wrapped(hark_text_get(&help), HELP_COLUMN, text);
   hark_text_append(text, "\n");
@@ -187,15 +196,15 @@ static void print_help_line(const hark_option_entry *entry, hark_text *text) {
 }
 
 void hark_options_print_help(const hark_options *options, hark_text *text) {
-  const hark_option_entry *previous = NULL;
+  const char *section = NULL;
+  hark_option_view view;
   for (int i = 0; i < options->count; i++) {
-    const hark_option_entry *const entry = &options->entries[i];
-    if (!hark_option_applies(entry->option, options->command)) continue;
-    if (previous == NULL || strcmp(section_title(previous), section_title(entry)) != 0) {
-      hark_text_append(text, "%s%s:\n", previous == NULL ? "" : "\n", section_title(entry));
+    if (!hark_options_view(options, i, &view)) continue;
+    if (section == NULL || strcmp(section, view.section) != 0) {
+      hark_text_append(text, "%s%s:\n", section == NULL ? "" : "\n", view.section);
     }
-    print_help_line(entry, text);
-    previous = entry;
+    print_help_line(&view, text);
+    section = view.section;
   }
 }
 

@@ -29,16 +29,12 @@ struct hark_options {
   hark_string_list arguments;
 };
 
-#define HARK_OPTION_WORD_BYTES 256 /* of a key or flag that is looked up */
-
 /* One spelling for all: '-' as '_' (in flags) and "ization" as "isation". False when the word is too long to be any. */
 bool hark_option_spelling(const char *text, size_t length, bool flag, char out[HARK_OPTION_WORD_BYTES]);
 /* The number lies in the option's interval. */
 bool hark_option_in_range(const hark_option *option, double value);
 /* The text is an interval: "[1, inf)". */
 bool hark_option_range_is_sound(const char *text);
-/* Index of the value among words separated by '|', or -1. */
-int hark_option_choice(const char *choices, const char *value);
 bool hark_option_read_bool(const char *value, bool *out);
 /* Edit distance (a swap of neighbours is one step), and the largest one at which a word may be taken for another: a third of the letters, one at least. */
 int hark_word_distance(const char *a, const char *b);

@@ -125,6 +125,27 @@ int hark_option_choice(const char *choices, const char *value) {
   return -1;
 }
 
+bool hark_option_choice_at(const char *choices, int index, char out[HARK_OPTION_WORD_BYTES]) {
+  size_t length;
+  for (const char *at = choices, *word; (word = hark_next_word(&at, '|', &length)) != NULL; index--) {
+    if (index == 0) return hark_option_spelling(word, length, false, out);
+  }
+  return false;
+}
+
+bool hark_option_near_choice(const char *choices, const char *value, char out[HARK_OPTION_WORD_BYTES]) {
+  char given[HARK_OPTION_WORD_BYTES], word[HARK_OPTION_WORD_BYTES];
+  if (!hark_option_spelling(value, strlen(value), false, given)) return false;
+  int best = hark_word_near(given) + 1;
+  for (int i = 0; hark_option_choice_at(choices, i, word); i++) {
+    const int steps = hark_word_distance(given, word);
+    if (steps >= best) continue;
+    best = steps;
+    memcpy(out, word, sizeof word);
+  }
+  return best <= hark_word_near(given);
+}
+
 bool hark_option_read_bool(const char *value, bool *out) {
   const int index = hark_option_choice("true|yes|on|false|no|off", value);
   *out = index < 3;

@@ -12,9 +12,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "attention/layer.h"
 #include "backend/backend.h"
 #include "core/arena.h"
+#include "core/structs.h"
 #include "data/checksum.h"
 #include "models/model.h"
 #include "models/sampling.h"
@@ -134,7 +134,7 @@ static hark_status take_options(hark_context *context, const hark_model *model, 
                                 hark_decoding_options *out) {
   *out = (hark_decoding_options){.struct_size = sizeof *out};
   if (given != NULL)
-    HARK_TRY(hark_attention_take_struct(context, "hark_decoding_options", given, given->struct_size, sizeof *out, out, sizeof *out));
+    HARK_TRY(hark_take_struct(context, "hark_decoding_options", given, HARK_LEAST_DECODING_OPTIONS, out, sizeof *out));
   if (out->capacity == 0) out->capacity = config_of(model)->context;
   if (out->capacity < 1)
     return hark_fail(context, HARK_INVALID_ARGUMENT, "decoding: a capacity of %" PRId64 " tokens, expected at least 1", out->capacity);
@@ -257,7 +257,7 @@ float *hark_decoding_logits(hark_decoding *decoding) { return decoding->has_logi
 hark_status hark_decoding_choose(hark_decoding *decoding, const hark_sampling *sampling, uint64_t index, int32_t *token) {
   hark_context *context = decoding->context;
   hark_sampling known = hark_sampling_default();
-  HARK_TRY(hark_attention_take_struct(context, "hark_sampling", sampling, sampling->struct_size, sizeof known, &known, sizeof known));
+  HARK_TRY(hark_take_struct(context, "hark_sampling", sampling, HARK_LEAST_SAMPLING, &known, sizeof known));
   if (!decoding->has_logits) return hark_fail(context, HARK_INVALID_ARGUMENT, "decoding: there are no logits to choose from");
   return hark_sampling_choose(context, &known, decoding->logits, config_of(decoding->model)->vocabulary, HARK_TOKEN_RESERVED, index,
                               decoding->candidates, token);

@@ -4,8 +4,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "attention/layer.h"
 #include "backend/backend.h"
+#include "core/structs.h"
 #include "data/checksum.h"
 #include "io/safetensors.h"
 #include "models/description.h"
@@ -24,7 +24,7 @@ static const char type_name[] = "gpt";
 static hark_status take_options(hark_context *context, const hark_model_options *given, hark_model_options *out) {
   *out = (hark_model_options){.struct_size = sizeof *out};
   if (given == NULL) return HARK_OK;
-  return hark_attention_take_struct(context, "hark_model_options", given, given->struct_size, sizeof *out, out, sizeof *out);
+  return hark_take_struct(context, "hark_model_options", given, HARK_LEAST_MODEL_OPTIONS, out, sizeof *out);
 }
 
 static hark_status new_model(hark_context *context, hark_model **out) {
@@ -273,8 +273,7 @@ hark_status hark_model_save(hark_context *context, const hark_model *model, cons
 
 hark_status hark_model_describe(const hark_model *model, hark_model_info *info) {
   const hark_decoder_config *config = &model->decoder->config;
-  const size_t size = info->struct_size;
-  const hark_model_info full = {.struct_size = size,
+  const hark_model_info full = {.struct_size = sizeof full,
                                 .type = type_name,
                                 .tokenizer = model->tokenizer != NULL ? hark_tokenizer_kind_of(model->tokenizer) : NULL,
                                 .vocabulary = config->vocabulary,
@@ -287,10 +286,7 @@ hark_status hark_model_describe(const hark_model *model, hark_model_info *info) 
                                 .parameters = hark_parameters_total(&model->decoder->parameters),
                                 .bytes = model->bytes,
                                 .fingerprint = model->fingerprint};
-  if (size < sizeof full) return HARK_INVALID_ARGUMENT; /* the first published size */
-  memset(info, 0, size);
-  memcpy(info, &full, sizeof full);
-  return HARK_OK;
+  return hark_give_struct(NULL, "hark_model_info", info, HARK_LEAST_MODEL_INFO, &full, sizeof full);
 }
 
 /* ---- text ---- */

@@ -8,6 +8,8 @@
 
 #include <inttypes.h>
 
+#include "core/structs.h"
+
 enum { INPUT_QUERY, INPUT_KEY, INPUT_VALUE, INPUT_BIAS, INPUT_LOG_KERNEL, INPUT_FORGET, INPUT_MASK, INPUT_COUNT };
 enum { SAVED_LOG_SUM_EXP, SAVED_PLAN };
 
@@ -24,11 +26,7 @@ static hark_status find_plan(hark_context *context, const hark_attention_attribu
     return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: plan and desc are NULL, expected one of them in the attributes");
   }
   hark_attention_desc desc = hark_attention_desc_default();
-  if (attributes->desc->struct_size != sizeof desc) {
-    return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: struct_size of the attributes' desc is %zu, expected %zu",
-                     attributes->desc->struct_size, sizeof desc);
-  }
-  desc = *attributes->desc;
+  HARK_TRY(hark_take_struct(context, "hark_attention_desc", attributes->desc, HARK_LEAST_ATTENTION_DESC, &desc, sizeof desc));
   desc.type = type;
   hark_attention_plan *plan;
   HARK_TRY(hark_attention_plan_place(context, &desc, place->bytes, sizeof place->bytes, &plan));

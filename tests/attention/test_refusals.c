@@ -137,33 +137,6 @@ static void test_descriptors(void **state) {
   hark_context_destroy(&context);
 }
 
-/* The descriptor may be smaller (an older caller) or larger (a newer one) than the library's. */
-static void test_struct_growth(void **state) {
-  (void)state;
-  hark_context *context = open_context(1);
-  hark_attention_plan *plan;
-  hark_attention_desc desc = good_desc();
-  desc.causal = true; /* lies behind what this older caller knows, and so must not be read */
-  desc.struct_size = offsetof(hark_attention_desc, max_sequences);
-  assert_int_equal(hark_attention_plan_create(context, &desc, &plan), HARK_OK);
-  assert_false(hark_attention_plan_desc(plan)->causal);
-  assert_int_equal(hark_attention_plan_desc(plan)->struct_size, sizeof desc);
-  hark_attention_plan_destroy(context, &plan);
-  assert_null(plan);
-
-  struct {
-    hark_attention_desc desc;
-    int64_t unknown;
-  } newer = {good_desc(), 0};
-  newer.desc.struct_size = sizeof newer;
-  assert_int_equal(hark_attention_plan_create(context, &newer.desc, &plan), HARK_OK);
-  hark_attention_plan_destroy(context, &plan);
-  newer.unknown = 1;
-  assert_int_equal(hark_attention_supports(context, &newer.desc), HARK_UNSUPPORTED);
-  assert_message(context, "newer", "struct_size");
-  hark_context_destroy(&context);
-}
-
 static void test_defaults(void **state) {
   (void)state;
   hark_context *context = open_context(1);
@@ -534,9 +507,9 @@ static void test_nothing_to_do(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_descriptors),   cmocka_unit_test(test_struct_growth),     cmocka_unit_test(test_defaults),
-      cmocka_unit_test(test_arguments),     cmocka_unit_test(test_foreign_arguments), cmocka_unit_test(test_placed_plan),
-      cmocka_unit_test(test_out_of_memory), cmocka_unit_test(test_nothing_to_do),
+      cmocka_unit_test(test_descriptors),       cmocka_unit_test(test_defaults),    cmocka_unit_test(test_arguments),
+      cmocka_unit_test(test_foreign_arguments), cmocka_unit_test(test_placed_plan), cmocka_unit_test(test_out_of_memory),
+      cmocka_unit_test(test_nothing_to_do),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,13 +9,15 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "cli/common.h"
+#include "cli/commands.h"
 #include "io/safetensors.h"
 #include "support/cmocka_all.h"
+#include "support/command.h"
 #include "support/text_files.h"
 
 static char folder[TEST_PATH_BYTES];
-static char *out, *err;
+static test_output output;
+static const char *out, *err; /* of `output` */
 
 static int begin(void **state) {
   (void)state;
@@ -25,9 +27,7 @@ static int begin(void **state) {
 
 static int end(void **state) {
   (void)state;
-  free(out);
-  free(err);
-  out = err = NULL;
+  test_output_free(&output);
   test_folder_remove(folder);
   return 0;
 }
@@ -42,26 +42,15 @@ static char *take_text(const char *name) {
   return text;
 }
 
-/* Runs "ENVIRONMENT hark WORDS" by the shell in the test's folder; fills out and err. Returns the exit code. */
+/* Runs "ENVIRONMENT hark WORDS" by the shell in the test's folder; fills `output`. Returns the exit code. */
 static int hark_in(const char *environment, const char *words) {
-  char command[4096];
-  free(out);
-  free(err);
-  snprintf(command, sizeof command, "cd '%s' && %s '%s' %s >.out 2>.err", folder, environment, HARK_COMMAND, words);
-  const int status = system(command);
-  out = take_text(".out");
-  err = take_text(".err");
-  if (!WIFEXITED(status)) fail_msg("hark %s was killed", words);
-  return WEXITSTATUS(status);
+  test_command_run(folder, environment, words, &output);
+  out = output.out;
+  err = output.err;
+  return output.code;
 }
 
 static int hark(const char *words) { return hark_in("", words); }
-
-static int lines(const char *text) {
-  int count = 0;
-  for (; *text != 0; text++) count += *text == '\n';
-  return count;
-}
 
 static void expect(const char *words, int code, const char *in_out, const char *in_err) {
   const int got = hark(words);
@@ -74,31 +63,31 @@ static void expect(const char *words, int code, const char *in_out, const char *
 /* Fails with one line on stderr and nothing on stdout. */
 static void expect_error(const char *words, int code, const char *message) {
   expect(words, code, "", message);
-  if (out[0] != 0 || lines(err) != 1) fail_msg("hark %s\nstdout: %s\nstderr: %s", words, out, err);
+  if (out[0] != 0 || test_line_count(err) != 1) fail_msg("hark %s\nstdout: %s\nstderr: %s", words, out, err);
 }
 
 static json_t *parse_out(void) {
   json_error_t error;
   json_t *const object = json_loads(out, JSON_REJECT_DUPLICATES, &error);
   if (object == NULL) fail_msg("%s in %s", error.text, out);
-  assert_int_equal(lines(out), 1);
+  assert_int_equal(test_line_count(out), 1);
   return object;
 }
 
 static void help_goes_to_stdout(void **state) {
   (void)state;
-  static const char *const names[] = {"train", "generate", "export", "eval", "attend", "info", "plot", "bench", "config", "version"};
   expect("--help", HARK_EXIT_DONE, "usage: hark SUBCOMMAND", "");
-  for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+  for (int i = 0; hark_commands[i] != NULL; i++) {
+    const char *const name = hark_commands[i]->name;
     char words[64], usage[64];
-    snprintf(usage, sizeof usage, "\n  %s ", names[i]);
+    snprintf(usage, sizeof usage, "\n  %s ", name);
     expect("-h", HARK_EXIT_DONE, usage, "");
-    snprintf(words, sizeof words, "%s --help", names[i]);
-    snprintf(usage, sizeof usage, "usage: hark %s [options]", names[i]);
+    snprintf(words, sizeof words, "%s --help", name);
+    snprintf(usage, sizeof usage, "usage: hark %s [options]", name);
     expect(words, HARK_EXIT_DONE, usage, "");
     assert_string_equal(err, "");
     char *const first = strdup(out);
-    snprintf(words, sizeof words, "help %s", names[i]);
+    snprintf(words, sizeof words, "help %s", name);
     expect(words, HARK_EXIT_DONE, first, "");
     free(first);
   }
@@ -127,9 +116,9 @@ static void all_problems_of_a_configuration_are_told(void **state) {
   for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
     if (strstr(err, parts[i]) == NULL) fail_msg("\"%s\" is not among\n%s", parts[i], err);
   }
-  assert_int_equal(lines(err), 6);
+  assert_int_equal(test_line_count(err), 6);
   expect("config --width 30 --heads 4 --key-heads 3 --steps 3 --tokens 5", HARK_EXIT_USAGE, "", "width 30 is not divisible by heads 4");
-  assert_int_equal(lines(err), 3);
+  assert_int_equal(test_line_count(err), 3);
 }
 
 static void config_reads_what_it_prints(void **state) {
@@ -158,7 +147,7 @@ static void version_tells_the_build(void **state) {
   }
   json_decref(object);
   assert_int_equal(hark_in("HARK_ARCH=abacus", "version"), HARK_EXIT_NO_BACKEND);
-  assert_int_equal(lines(err), 1);
+  assert_int_equal(test_line_count(err), 1);
   assert_non_null(strstr(err, "abacus"));
 }
 
@@ -314,7 +303,7 @@ static void a_run_goes_from_text_to_text(void **state) {
   expect("generate run --max-new-tokens 4611686018427387904", HARK_EXIT_MEMORY, "", "does not fit in memory");
   expect("train --data text.txt --out other --seed x --width 15 --heads 2", HARK_EXIT_USAGE, "", "--seed: \"x\" given");
   assert_non_null(strstr(err, "--width: width 15 is not divisible by heads 2"));
-  assert_int_equal(lines(err), 2);
+  assert_int_equal(test_line_count(err), 2);
 }
 
 /* Takes description and vocabulary out of a checkpoint, as those of before there were any; the manifest says what it said. */
@@ -392,22 +381,6 @@ static void a_run_becomes_one_file(void **state) {
   expect_error("export run --output none/x.safetensors", HARK_EXIT_BAD_INPUT, "none");
 }
 
-static void numbers_that_are_not_finite_are_exit_6(void **state) {
-  (void)state;
-  make_text();
-  expect("train --data text.txt --out run --steps 20 --lr 1e30 --clip 0 --train.max-bad-steps 3 " TINY, HARK_EXIT_NOT_FINITE, "",
-         "3 steps in a row had numbers that are not finite");
-}
-
-/* More bytes than any address space has: the sanitizer's allocator is told to answer as the C library's does. */
-static void more_memory_than_there_is_is_exit_5(void **state) {
-  (void)state;
-  make_text();
-  const int code =
-      hark_in("ASAN_OPTIONS=allocator_may_return_null=1", "train --data text.txt --out run --steps 1 --width 1048576 --layers 100");
-  if (code != HARK_EXIT_MEMORY) fail_msg("exit code %d, stderr: %s", code, err);
-}
-
 /* SIGINT once the first step is logged: the run saves, says 130, and can be taken up again. */
 static void an_interrupt_saves_and_is_exit_130(void **state) {
   (void)state;
@@ -436,18 +409,6 @@ static void an_interrupt_saves_and_is_exit_130(void **state) {
   expect("train --resume --out run --steps 1", HARK_EXIT_DONE, "(done)", "going on from step-");
 }
 
-/* Every status has an exit code, and those that CONDUCT names have theirs: the numbers are an interface. */
-static void exit_codes_do_not_change(void **state) {
-  (void)state;
-  expect("--help", HARK_EXIT_DONE,
-         "0 done, 1 failed, 2 usage or configuration, 3 bad input file, 4 file system or disk, 5 out of memory,\n"
-         "6 numbers not finite, 7 run folder in use, 8 backend or device not there, 130 and 143",
-         "");
-  static const int codes[] = {HARK_EXIT_DONE,   HARK_EXIT_FAILED,     HARK_EXIT_USAGE, HARK_EXIT_BAD_INPUT, HARK_EXIT_DISK,
-                              HARK_EXIT_MEMORY, HARK_EXIT_NOT_FINITE, HARK_EXIT_BUSY,  HARK_EXIT_NO_BACKEND};
-  for (int i = 0; i < 9; i++) assert_int_equal(codes[i], i);
-}
-
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
 int main(void) {
   const struct CMUnitTest tests[] = {
@@ -464,10 +425,7 @@ int main(void) {
       TEST(a_run_goes_from_text_to_text),
       TEST(a_run_becomes_one_file),
       TEST(a_stop_text_is_found_behind_zero_bytes),
-      TEST(numbers_that_are_not_finite_are_exit_6),
-      TEST(more_memory_than_there_is_is_exit_5),
       TEST(an_interrupt_saves_and_is_exit_130),
-      TEST(exit_codes_do_not_change),
   };
   return cmocka_run_group_tests_name("command", tests, NULL, NULL);
 }

@@ -9,6 +9,7 @@
 
 #include "io/number.h"
 #include "support/cmocka_all.h"
+#include "support/command.h"
 #include "support/text_files.h"
 
 static void decimal_numbers_are_read(void **state) {
@@ -119,23 +120,11 @@ static void printing_and_reading_agree(void **state) {
   assert_string_equal(hark_number_print(-INFINITY, text), "-inf");
 }
 
-/* A locale whose decimal point is a comma: an installed one, or one made for the test. Skipped where neither can be had. */
-static bool comma_locale(char folder[TEST_PATH_BYTES]) {
-  static const char *const names[] = {"de_DE.UTF-8", "de_DE.utf8", "fr_FR.UTF-8", "fr_FR.utf8", "nl_NL.UTF-8"};
-  for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-    if (setlocale(LC_ALL, names[i]) != NULL) return true;
-  }
-  char command[TEST_PATH_BYTES + 128];
-  snprintf(command, sizeof command, "localedef --no-archive -i de_DE -f UTF-8 '%s' >/dev/null 2>&1", test_path(folder, "de_DE.UTF-8"));
-  if (system(command) != 0) return false;
-  setenv("LOCPATH", folder, 1);
-  return setlocale(LC_ALL, "de_DE.UTF-8") != NULL;
-}
-
 static void a_locale_changes_nothing(void **state) {
   char folder[TEST_PATH_BYTES];
   test_folder_make(folder);
-  if (!comma_locale(folder)) {
+  const char *name;
+  if (!test_comma_locale(folder, &name)) {
     test_folder_remove(folder);
     print_message("no locale with a decimal comma can be had\n");
     skip();

@@ -33,25 +33,6 @@ static void unknown_names_are_refused(void **state) {
   assert_null(context);
 }
 
-static void options_of_an_unknown_size_are_refused(void **state) {
-  (void)state;
-  const hark_context_options none = {.struct_size = 0}, larger = {.struct_size = sizeof larger + 8};
-  hark_context *context = NULL;
-  assert_int_equal(hark_context_create(&none, &context), HARK_INVALID_ARGUMENT);
-  assert_int_equal(hark_context_create(&larger, &context), HARK_INVALID_ARGUMENT);
-}
-
-/* A program built when the struct ended after `threads` is served; what lies behind is not read. */
-static void options_of_an_older_size_take_defaults(void **state) {
-  (void)state;
-  hark_context_options older = {.threads = 3, .backend = "abacus"};
-  older.struct_size = offsetof(hark_context_options, backend);
-  hark_context *context = NULL;
-  assert_int_equal(hark_context_create(&older, &context), HARK_OK);
-  assert_int_equal(hark_context_threads(context), 3);
-  hark_context_destroy(&context);
-}
-
 static void every_setup_has_the_names_that_were_asked_for(void **state) {
   (void)state;
   test_setup setups[TEST_MAX_SETUPS];
@@ -268,8 +249,6 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(defaults_make_a_context_on_the_cpu),
       cmocka_unit_test(unknown_names_are_refused),
-      cmocka_unit_test(options_of_an_unknown_size_are_refused),
-      cmocka_unit_test(options_of_an_older_size_take_defaults),
       cmocka_unit_test(every_setup_has_the_names_that_were_asked_for),
       cmocka_unit_test(everything_comes_from_the_allocator_and_goes_back),
       cmocka_unit_test(every_allocation_may_fail),

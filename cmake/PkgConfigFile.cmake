@@ -1,0 +1,21 @@
+# Writes hark.pc for CMAKE_INSTALL_PREFIX; run by the installation, which sets the HARK_ variables (cmake/Install.cmake).
+
+# Where there is only the static library, its needs are everybody's.
+set(public_packages)
+set(public_flags)
+set(private_packages "${HARK_PRIVATE_PACKAGE_LINE}")
+set(private_flags "${HARK_PRIVATE_FLAGS}")
+if(NOT HARK_SHARED)
+  set(public_packages "${private_packages}")
+  set(public_flags " ${private_flags}")
+  set(private_packages)
+  set(private_flags)
+endif()
+foreach(folder INCLUDE LIBRARY)
+  if(IS_ABSOLUTE "${HARK_${folder}_FOLDER}")
+    set(${folder}_path "${HARK_${folder}_FOLDER}")
+  else()
+    set(${folder}_path "\${prefix}/${HARK_${folder}_FOLDER}")
+  endif()
+endforeach()
+configure_file("${HARK_TEMPLATE}" "${HARK_OUTPUT}" @ONLY)

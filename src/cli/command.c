@@ -1,0 +1,212 @@
+/* command.c - the hark command around its subcommands: finds one, reads its options, runs it, and ends with the exit code of what came of
+ * it. */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/commands.h"
+
+#define GROUPS (HARK_COMMAND_TABLES + 3)
+#define LINE_WIDTH 110
+
+#define HARK_COMMAND_ROW(name) &hark_command_##name,
+const hark_command *const hark_commands[] = {HARK_COMMANDS(HARK_COMMAND_ROW) NULL};
+#undef HARK_COMMAND_ROW
+static const int command_count = (int)(sizeof hark_commands / sizeof hark_commands[0]) - 1;
+
+/* ---- a call of a subcommand ---- */
+
+#define AT(field) offsetof(hark_common_values, field)
+static const hark_option basic_options[] = {
+    {"help", "help h", HARK_OPTION_BOOL, AT(basic.help) - AT(basic), "false", NULL, NULL, NULL, "print this help"},
+    {"color", NULL, HARK_OPTION_BOOL, AT(basic.color) - AT(basic), "true", NULL, NULL, NULL, "no colours (also when NO_COLOR is set)"},
+};
+static const hark_option json_options[] = {
+    {"json", NULL, HARK_OPTION_BOOL, AT(json.json) - AT(json), "false", NULL, NULL, NULL, "print the result as JSON"},
+};
+static const hark_option file_options[] = {
+    {"config", "config c", HARK_OPTION_STRING, AT(file.config) - AT(file), "", NULL, NULL, "FILE",
+     "read options from a YAML file; the command line wins"},
+};
+#undef AT
+static const hark_option_table basic_table = {basic_options, 2, NULL, sizeof(((hark_common_values *)NULL)->basic), false};
+static const hark_option_table json_table = {json_options, 1, NULL, sizeof(((hark_common_values *)NULL)->json), false};
+static const hark_option_table file_table = {file_options, 1, NULL, sizeof(((hark_common_values *)NULL)->file), false};
+
+const hark_command *hark_command_find(const char *name) {
+  for (int i = 0; i < command_count; i++) {
+    if (strcmp(hark_commands[i]->name, name) == 0) return hark_commands[i];
+  }
+  return NULL;
+}
+
+hark_status hark_call_begin(hark_context *base, const hark_command *command, hark_invocation *call) {
+  hark_option_group groups[GROUPS];
+  int used = 0;
+  *call = (hark_invocation){.context = base, .command = command};
+  for (int i = 0; i < HARK_COMMAND_TABLES && command->tables[i] != NULL; i++) {
+    HARK_TRY(hark_allocate_zero(base, command->tables[i]->values_size, &call->values[i]));
+    groups[used++] = (hark_option_group){command->tables[i], call->values[i]};
+  }
+  if (command->has_configuration) groups[used++] = (hark_option_group){&file_table, &call->common.file};
+  if (command->has_json) groups[used++] = (hark_option_group){&json_table, &call->common.json};
+  groups[used++] = (hark_option_group){&basic_table, &call->common.basic};
+  return hark_options_create(base, command->name, groups, used, &call->options);
+}
+
+void hark_call_end(hark_context *base, hark_invocation *call) {
+  if (call->context != base) hark_context_destroy(&call->context);
+  hark_options_destroy(base, &call->options);
+  for (int i = 0; i < HARK_COMMAND_TABLES; i++) {
+    if (call->values[i] != NULL) hark_release(base, call->values[i], call->command->tables[i]->values_size);
+  }
+}
+
+/* ---- help ---- */
+
+/* "Exit codes: 0 done, 1 failed at run time, ...", in lines that are not too long. */
+static void print_exit_codes(FILE *to) {
+#define ROW(name, number, text) #number " " text,
+  static const char *const rows[] = {HARK_EXIT_CODES(ROW)};
+#undef ROW
+  size_t column = (size_t)fprintf(to, "Exit codes:");
+  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    const bool last = i + 1 == sizeof rows / sizeof rows[0];
+    const size_t needed = strlen(rows[i]) + 2;
+    if (column + needed > LINE_WIDTH) column = (size_t)fprintf(to, "\n ") - 1;
+    column += needed;
+    fprintf(to, " %s%s", rows[i], last ? "\n" : ",");
+  }
+}
+
+static void print_commands(FILE *to) {
+  fprintf(to,
+          "hark - structured attention, and training of Transformers with it\n\n"
+          "usage: hark SUBCOMMAND [options]\n\n");
+  for (int i = 0; i < command_count; i++) fprintf(to, "  %-10s %s\n", hark_commands[i]->name, hark_commands[i]->summary);
+  fprintf(to, "\nhark SUBCOMMAND --help lists a subcommand's options.\n");
+  print_exit_codes(to);
+}
+
+static hark_status print_help(hark_invocation *call) {
+  hark_text text = hark_text_empty(call->context);
+  const hark_command *const command = call->command;
+  hark_text_append(&text, "hark %s - %s\n\nusage: hark %s [options]%s%s\n\n", command->name, command->summary, command->name,
+                   command->arguments[0] != 0 ? " " : "", command->arguments);
+  hark_options_print_help(call->options, &text);
+  if (command->notes != NULL) hark_text_append(&text, "\n%s", command->notes);
+  return hark_command_print(call, &text);
+}
+
+/* Adds a problem when the number of arguments does not fit. */
+static hark_status check_arguments(hark_invocation *call) {
+  const hark_command *const command = call->command;
+  const int count = hark_options_argument_count(call->options);
+  if (hark_options_problem_count(call->options) > 0) return HARK_OK; /* a word behind an unknown flag may have been its value */
+  if (count < command->argument_minimum) {
+    return hark_options_complain(call->context, call->options, command->arguments, "missing; usage: hark %s [options] %s", command->name,
+                                 command->arguments);
+  }
+  if (command->argument_maximum != HARK_ANY_NUMBER && count > command->argument_maximum) {
+    const char *const word = hark_options_argument(call->options, command->argument_maximum);
+    return hark_options_complain(call->context, call->options, word, "unexpected argument; usage: hark %s [options]%s%s", command->name,
+                                 command->arguments[0] != 0 ? " " : "", command->arguments);
+  }
+  const char *const first = count > 0 ? hark_options_argument(call->options, 0) : NULL;
+  if (first != NULL && command->words != NULL && hark_option_choice(command->words, first) < 0) {
+    char near[HARK_OPTION_WORD_BYTES], word[HARK_OPTION_WORD_BYTES];
+    hark_text words = hark_text_empty(call->context);
+    for (int i = 0; hark_option_choice_at(command->words, i, word); i++) hark_text_append(&words, "%s%s", i > 0 ? ", " : "", word);
+    if (hark_option_near_choice(command->words, first, near)) hark_text_append(&words, "; did you mean %s?", near);
+    hark_status status = words.status;
+    if (status == HARK_OK) {
+      status = hark_options_complain(call->context, call->options, first, "unknown argument, expected one of %s", hark_text_get(&words));
+    }
+    hark_text_free(&words);
+    return status;
+  }
+  return HARK_OK;
+}
+
+/* ---- running ---- */
+
+/* Everything between the options' creation and the end of the subcommand's work. */
+static hark_status execute(hark_invocation *call, int count, const char *const *words) {
+  const char *const *const config = &call->common.file.config;
+  HARK_TRY(hark_options_read_arguments(call->context, call->options, count, words));
+  if (call->common.basic.help) return print_help(call);
+  call->json = call->common.json.json;
+  if (*config != NULL && (*config)[0] != 0) HARK_TRY(hark_options_read_yaml(call->context, call->options, *config, HARK_SOURCE_FILE));
+  HARK_TRY(check_arguments(call));
+  if (call->command->check != NULL) HARK_TRY(call->command->check(call));
+  HARK_TRY(hark_options_finish(call->context, call->options));
+  return call->command->run(call);
+}
+
+/* Prints why it failed: every problem with the options, and the message where something else stopped us before all were looked at. Problems
+ * with the options decide the exit code: they are to be mended first. */
+static hark_status report(const hark_invocation *call, hark_status status, const hark_context *base) {
+  const int problems = call->options != NULL ? hark_options_problem_count(call->options) : 0;
+  for (int i = 0; i < problems; i++) {
+    hark_command_print_name(call, false);
+    fprintf(stderr, "%s\n", hark_options_problem(call->options, i));
+  }
+  if (problems > 0 && status == HARK_BAD_CONFIGURATION) return status;
+  const char *message = hark_context_message(call->context);
+  if (message[0] == 0) message = hark_context_message(base);
+  hark_command_print_name(call, false);
+  fprintf(stderr, "%s\n", message[0] != 0 ? message : hark_status_text(status));
+  return problems > 0 ? HARK_BAD_CONFIGURATION : status;
+}
+
+static int run_command(const hark_command *command, int count, const char *const *words) {
+  const hark_context_options plain = {.struct_size = sizeof plain, .threads = 1, .backend = "reference"};
+  hark_context *base;
+  hark_status status = hark_context_create(&plain, &base);
+  if (status != HARK_OK) {
+    fprintf(stderr, "hark %s: %s\n", command->name, hark_status_text(status));
+    return hark_exit_code(status);
+  }
+  hark_invocation call;
+  status = hark_call_begin(base, command, &call);
+  if (status == HARK_OK) status = execute(&call, count, words);
+  if (fflush(stdout) != 0 || ferror(stdout)) {
+    if (status == HARK_OK) status = hark_fail(call.context, HARK_IO_ERROR, "standard output: cannot be written");
+  }
+  if (status != HARK_OK && call.exit_code == 0) status = report(&call, status, base);
+  const int code = call.exit_code != 0 ? call.exit_code : hark_exit_code(status);
+  hark_call_end(base, &call);
+  hark_context_destroy(&base);
+  return code;
+}
+
+static const char *command_name(const void *user, int index) {
+  (void)user;
+  return hark_commands[index]->name;
+}
+
+int hark_main(int count, const char *const *words) {
+  if (count < 2) {
+    print_commands(stderr);
+    return HARK_EXIT_USAGE;
+  }
+  const char *name = words[1];
+  if (strcmp(name, "--version") == 0) name = "version";
+  if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || (strcmp(name, "help") == 0 && count == 2)) {
+    print_commands(stdout);
+    return fflush(stdout) == 0 ? HARK_EXIT_DONE : HARK_EXIT_DISK;
+  }
+  static const char *const ask_help[] = {"--help"};
+  const bool wants_help = strcmp(name, "help") == 0; /* hark help NAME */
+  if (wants_help) name = words[2];
+  const hark_command *const command = hark_command_find(name);
+  if (command == NULL) {
+    const char *const near = hark_nearest_word(name, command_count, command_name, NULL);
+    if (near != NULL) {
+      fprintf(stderr, "hark: unknown subcommand \"%s\"; did you mean %s?\n", name, near);
+    } else {
+      fprintf(stderr, "hark: unknown subcommand \"%s\"; hark --help lists them\n", name);
+    }
+    return HARK_EXIT_USAGE;
+  }
+  return wants_help ? run_command(command, 1, ask_help) : run_command(command, count - 2, words + 2);
+}

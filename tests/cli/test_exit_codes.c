@@ -1,0 +1,269 @@
+/* test_exit_codes.c - every exit code that hark documents, reached by a real situation, as a process: one row each, at least. */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cli/commands.h"
+#include "support/cmocka_all.h"
+#include "support/command.h"
+#include "support/text_files.h"
+
+#if defined(__SANITIZE_ADDRESS__)
+#define SANITIZED true
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define SANITIZED true
+#endif
+#endif
+#ifndef SANITIZED
+#define SANITIZED false
+#endif
+
+#define TINY "--layers 1 --width 16 --heads 2 --context 8 --batch 2 --log-every 1 --threads 1 "
+#define ENDLESS "--data text.txt --steps 1000000000 --evaluate-every 0 --checkpoint-every 0 " TINY
+#define WAIT_SECONDS 120
+
+static char folder[TEST_PATH_BYTES];
+static test_output output;
+
+static int begin(void **state) {
+  (void)state;
+  static char text[4000];
+  test_folder_make(folder);
+  for (size_t i = 0; i + 1 < sizeof text; i++) text[i] = "the quick brown fox "[i % 20];
+  test_file_write_text(folder, "text.txt", text);
+  return 0;
+}
+
+static int end(void **state) {
+  (void)state;
+  test_output_free(&output);
+  test_folder_remove(folder);
+  return 0;
+}
+
+/* ---- processes that are stopped from outside ---- */
+
+/* Starts "hark WORDS" in the folder, with its output thrown away. */
+static pid_t start(const char *words) {
+  char command[2048];
+  snprintf(command, sizeof command, "cd '%s' && exec '%s' %s >/dev/null 2>&1", folder, HARK_COMMAND, words);
+  const pid_t process = fork();
+  if (process == 0) {
+    execl("/bin/sh", "sh", "-c", command, (char *)NULL);
+    _exit(127);
+  }
+  assert_true(process > 0);
+  return process;
+}
+
+/* Waits until a run has logged a step; fails when its process ends before. */
+static void wait_for_steps(pid_t process, const char *run) {
+  char path[TEST_PATH_BYTES + 64];
+  struct stat about;
+  snprintf(path, sizeof path, "%s/%s/metrics.jsonl", folder, run);
+  for (int i = 0; i < WAIT_SECONDS * 100; i++) {
+    const struct timespec pause = {0, 10000000};
+    int result;
+    if (stat(path, &about) == 0 && about.st_size > 0) return;
+    if (waitpid(process, &result, WNOHANG) != 0) fail_msg("hark ended before its first step, with %d", result);
+    nanosleep(&pause, NULL);
+  }
+  kill(process, SIGKILL);
+  fail_msg("no step in %d seconds", WAIT_SECONDS);
+}
+
+static int finish(pid_t process, int signal_number) {
+  int result;
+  kill(process, signal_number);
+  assert_int_equal(waitpid(process, &result, 0), process);
+  if (!WIFEXITED(result)) fail_msg("hark was killed by signal %d instead of ending by itself", WTERMSIG(result));
+  return WEXITSTATUS(result);
+}
+
+/* ---- the situations ---- */
+
+static int run(const char *environment, const char *words) {
+  test_command_run(folder, environment, words, &output);
+  return output.code;
+}
+
+static int nothing_wrong(void) { return run("", "train --out run --steps 2 --data text.txt " TINY); }
+static int time_is_up(void) { return run("", "train --out run --max-time 0.2s " ENDLESS); }
+
+/* gnuplot is there, and fails. */
+static int another_program_fails(void) {
+  test_file_write_text(folder, "m.jsonl", "{\"step\": 1, \"train/loss\": 2}\n{\"step\": 2, \"train/loss\": 1}\n");
+  assert_int_equal(chmod(test_file_write_text(folder, "gnuplot", "#!/bin/sh\nexit 3\n"), 0755), 0);
+  return run("PATH=\"$PWD:$PATH\"", "plot m.jsonl");
+}
+
+static int unknown_flag(void) { return run("", "train --no-such-flag"); }
+static int unknown_subcommand(void) { return run("", "tarin"); }
+static int impossible_combination(void) { return run("", "train --data text.txt --width 15 --heads 2"); }
+static int wrong_key_in_a_file(void) {
+  test_file_write_text(folder, "c.yaml", "model:\n  laers: 2\n");
+  return run("", "config --config c.yaml");
+}
+
+static int no_such_file(void) { return run("", "train --data none.txt --out run"); }
+static int malformed_tensors(void) {
+  test_file_write_text(folder, "in.safetensors", "not tensors");
+  return run("", "attend --input in.safetensors --output out.safetensors");
+}
+static int malformed_text(void) {
+  test_file_write(folder, "bad.txt", "good \xff bad", 10);
+  return run("", "train --data bad.txt --out run " TINY);
+}
+
+static int stdout_on_a_full_disk(void) {
+  char command[1024];
+  snprintf(command, sizeof command, "cd '%s' && '%s' config >/dev/full 2>.err", folder, HARK_COMMAND);
+  const int status = system(command);
+  assert_true(WIFEXITED(status));
+  return WEXITSTATUS(status);
+}
+static int run_folder_below_a_file(void) { return run("", "train --data text.txt --out text.txt/run " TINY); }
+static int picture_over_a_folder(void) {
+  test_file_write_text(folder, "m.jsonl", "{\"step\": 1, \"train/loss\": 2}\n");
+  test_file_write_text(folder, "x.svg.dat/inside", "a folder stands where the data of the picture must go");
+  return run("", "plot m.jsonl -o x.svg");
+}
+
+/* The C library refuses: the process may not have what the model needs. The sanitizers' allocators need address space without end; with
+ * them it is a model that is larger than any address space. */
+static int less_memory_than_the_model_needs(void) {
+  if (SANITIZED)
+    return run("ASAN_OPTIONS=allocator_may_return_null=1", "train --data text.txt --out run --steps 1 --width 1048576 --layers 100");
+  return run("ulimit -v 1500000 &&", "train --data text.txt --out run --steps 1 --threads 1 --width 2048 --heads 16 --layers 24");
+}
+static int larger_than_any_memory(void) {
+  if (nothing_wrong() != 0) return -1;
+  return run("", "generate run --max-new-tokens 4611686018427387904");
+}
+
+static int steps_that_overflow(void) {
+  return run("", "train --data text.txt --out run --steps 20 --lr 1e30 --clip 0 --train.max-bad-steps 3 " TINY);
+}
+
+/* Two processes on one folder: the second is refused, the first does not notice. */
+static int folder_of_another_process(void) {
+  const pid_t process = start("train --out run " ENDLESS);
+  wait_for_steps(process, "run");
+  const int code = run("", "train --resume --out run --data text.txt");
+  assert_int_equal(kill(process, 0), 0);
+  assert_int_equal(finish(process, SIGTERM), HARK_EXIT_TERMINATED);
+  assert_int_equal(run("", "train --resume --out run --steps 1"), HARK_EXIT_DONE); /* and when it is gone, the folder is free */
+  return code;
+}
+
+static int unknown_backend(void) { return run("", "train --data text.txt --out run --backend abacus " TINY); }
+static int unknown_instruction_set(void) { return run("HARK_ARCH=abacus", "version"); }
+
+static int stopped_by(int signal_number) {
+  const pid_t process = start("train --out run " ENDLESS);
+  wait_for_steps(process, "run");
+  const int code = finish(process, signal_number);
+  assert_int_equal(run("", "train --resume --out run --steps 1"), HARK_EXIT_DONE); /* it has saved */
+  if (strstr(output.err, "going on from step-") == NULL) fail_msg("%s", output.err);
+  return code;
+}
+static int interrupted(void) { return stopped_by(SIGINT); }
+static int terminated(void) { return stopped_by(SIGTERM); }
+
+typedef struct situation {
+  int code;
+  const char *name;
+  int (*reach)(void);
+  const char *says; /* a part of the one line on stderr; NULL: not looked at */
+} situation;
+
+#define ROW(code, name, says)                                                                                                              \
+  { code, #name, name, says }
+static const situation situations[] = {
+    ROW(HARK_EXIT_DONE, nothing_wrong, NULL),
+    ROW(HARK_EXIT_DONE, time_is_up, NULL),
+    ROW(HARK_EXIT_FAILED, another_program_fails, "gnuplot failed"),
+    ROW(HARK_EXIT_USAGE, unknown_flag, "--no-such-flag: unknown flag"),
+    ROW(HARK_EXIT_USAGE, unknown_subcommand, "did you mean train?"),
+    ROW(HARK_EXIT_USAGE, impossible_combination, "not divisible"),
+    ROW(HARK_EXIT_USAGE, wrong_key_in_a_file, "c.yaml:2: model.laers: unknown key; did you mean model.layers?"),
+    ROW(HARK_EXIT_BAD_INPUT, no_such_file, "none.txt"),
+    ROW(HARK_EXIT_BAD_INPUT, malformed_tensors, "in.safetensors"),
+    ROW(HARK_EXIT_BAD_INPUT, malformed_text, "bad.txt"),
+    ROW(HARK_EXIT_DISK, stdout_on_a_full_disk, NULL),
+    ROW(HARK_EXIT_DISK, run_folder_below_a_file, "text.txt: cannot be made a folder"),
+    ROW(HARK_EXIT_DISK, picture_over_a_folder, "x.svg"),
+    ROW(HARK_EXIT_MEMORY, less_memory_than_the_model_needs, NULL),
+    ROW(HARK_EXIT_MEMORY, larger_than_any_memory, "does not fit in memory"),
+    ROW(HARK_EXIT_NOT_FINITE, steps_that_overflow, "3 steps in a row had numbers that are not finite"),
+    ROW(HARK_EXIT_BUSY, folder_of_another_process, NULL),
+    ROW(HARK_EXIT_NO_BACKEND, unknown_backend, "abacus"),
+    ROW(HARK_EXIT_NO_BACKEND, unknown_instruction_set, "abacus"),
+    ROW(HARK_EXIT_INTERRUPTED, interrupted, NULL),
+    ROW(HARK_EXIT_TERMINATED, terminated, NULL),
+};
+#undef ROW
+
+static void every_situation_has_its_exit_code(void **state) {
+  const situation *const s = *state;
+  test_output_free(&output);
+  const int code = s->reach();
+  const char *const err = output.err != NULL ? output.err : "";
+  if (code != s->code) fail_msg("%s: exit code %d, expected %d; stderr: %s", s->name, code, s->code, err);
+  if (s->says != NULL && (strstr(err, s->says) == NULL || output.out[0] != 0)) {
+    fail_msg("%s: stdout \"%s\", stderr \"%s\", expected \"%s\" on stderr alone", s->name, output.out, err, s->says);
+  }
+}
+
+/* The numbers are an interface: they stay, each is reached above, and the documents have them all. */
+static void every_exit_code_is_reached_and_documented(void **state) {
+  (void)state;
+#define ROW(name, number, text) {name, number, text},
+  static const struct {
+    int is, was;
+    const char *text;
+  } codes[] = {HARK_EXIT_CODES(ROW)};
+#undef ROW
+  static const int was[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 130, 143};
+  assert_int_equal(sizeof codes / sizeof codes[0], sizeof was / sizeof was[0]);
+  size_t bytes;
+  unsigned char *const data = test_file_read(HARK_SOURCE_DIR "/docs/formats.md", &bytes);
+  char *const document = calloc(1, bytes + 1);
+  memcpy(document, data, bytes);
+  free(data);
+  assert_int_equal(run("", "--help"), 0);
+  for (size_t i = 0; i < sizeof codes / sizeof codes[0]; i++) {
+    char part[128];
+    assert_int_equal(codes[i].is, was[i]);
+    snprintf(part, sizeof part, " %d %s", codes[i].is, codes[i].text);
+    if (strstr(output.out, part) == NULL) fail_msg("hark --help does not say \"%s\": %s", part, output.out);
+    snprintf(part, sizeof part,
+             codes[i].is == HARK_EXIT_TERMINATED    ? ", %d |"
+             : codes[i].is == HARK_EXIT_INTERRUPTED ? "| %d,"
+                                                    : "| %d |",
+             codes[i].is);
+    if (strstr(document, part) == NULL) fail_msg("docs/formats.md has no row of exit code %d", codes[i].is);
+    size_t reached = 0;
+    for (size_t s = 0; s < sizeof situations / sizeof situations[0]; s++) reached += situations[s].code == codes[i].is;
+    if (reached == 0) fail_msg("no situation ends with %d", codes[i].is);
+  }
+  free(document);
+}
+
+int main(void) {
+  enum { COUNT = sizeof situations / sizeof situations[0] };
+  struct CMUnitTest tests[COUNT + 1];
+  for (size_t i = 0; i < COUNT; i++) {
+    tests[i] = (struct CMUnitTest){situations[i].name, every_situation_has_its_exit_code, begin, end, (void *)&situations[i]};
+  }
+  tests[COUNT] = (struct CMUnitTest)cmocka_unit_test_setup_teardown(every_exit_code_is_reached_and_documented, begin, end);
+  return cmocka_run_group_tests_name("exit codes", tests, NULL, NULL);
+}

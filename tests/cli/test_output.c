@@ -1,0 +1,242 @@
+/* test_output.c - what goes where and how it looks: --json prints JSON and nothing else, colours only where they are wanted, and no locale
+ * changes a number that is read or written. */
+#define _XOPEN_SOURCE 700 /* pseudo-terminals */
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <locale.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cli/commands.h"
+#include "support/cmocka_all.h"
+#include "support/command.h"
+#include "support/text_files.h"
+
+#define TINY "--layers 1 --width 16 --heads 2 --context 8 --batch 2 --log-every 1 --threads 1 "
+
+static char folder[TEST_PATH_BYTES];
+static test_output output;
+
+static int begin(void **state) {
+  (void)state;
+  static char text[4000];
+  test_folder_make(folder);
+  if (chdir(folder) != 0) return 1;
+  for (size_t i = 0; i + 1 < sizeof text; i++) text[i] = "the quick brown fox "[i % 20];
+  test_file_write_text(folder, "text.txt", text);
+  test_command_line(hark_main, "hark train --data text.txt --out run --steps 3 " TINY, &output);
+  if (output.code != 0) print_error("%s", output.err);
+  return output.code;
+}
+
+static int end(void **state) {
+  (void)state;
+  test_output_free(&output);
+  if (chdir("/") != 0) return 1;
+  test_folder_remove(folder);
+  return 0;
+}
+
+static void call(const char *line, int code) {
+  test_command_line(hark_main, line, &output);
+  if (output.code != code)
+    fail_msg("%s: exit code %d, expected %d\nstdout: %s\nstderr: %s", line, output.code, code, output.out, output.err);
+}
+
+/* ---- JSON ---- */
+
+static const struct {
+  const char *name, *line;
+} with_json[] = {
+    {"train", "hark train --data text.txt --out json --steps 2 --json " TINY},
+    {"generate", "hark generate run --max-new-tokens 4 --json"},
+    {"eval", "hark eval run --json"},
+    {"info", "hark info run --json"},
+    {"bench", "hark bench attention dense:B1,H1,L8,D4 dense:B1,H1,L9,D4 --rounds 1 --json"},
+    {"config", "hark config --json"},
+    {"version", "hark version --json"},
+};
+
+/* Every line of stdout is one JSON object, and there is one. */
+static void expect_objects(const char *line) {
+  char *rest = strdup(output.out), *const whole = rest;
+  int count = 0;
+  for (char *end_of_line; (end_of_line = strchr(rest, '\n')) != NULL; rest = end_of_line + 1, count++) {
+    json_error_t error;
+    *end_of_line = 0;
+    json_t *const object = json_loads(rest, JSON_REJECT_DUPLICATES, &error);
+    if (!json_is_object(object)) fail_msg("%s: \"%s\" is no object: %s", line, rest, error.text);
+    json_decref(object);
+  }
+  if (rest[0] != 0 || count == 0) fail_msg("%s: stdout is \"%s\"", line, output.out);
+  free(whole);
+}
+
+static void json_is_all_there_is_on_stdout(void **state) {
+  (void)state;
+  for (int c = 0; hark_commands[c] != NULL; c++) {
+    if (!hark_commands[c]->has_json) continue;
+    const char *line = NULL;
+    for (size_t i = 0; i < sizeof with_json / sizeof with_json[0]; i++) {
+      if (strcmp(with_json[i].name, hark_commands[c]->name) == 0) line = with_json[i].line;
+    }
+    if (line == NULL) fail_msg("%s has --json: give it a row in with_json", hark_commands[c]->name);
+    call(line, HARK_EXIT_DONE);
+    expect_objects(line);
+  }
+  call("hark info none --json", HARK_EXIT_BAD_INPUT);
+  assert_string_equal(output.out, "");
+  call("hark train --layers x --json", HARK_EXIT_USAGE);
+  assert_string_equal(output.out, "");
+}
+
+/* ---- colours ---- */
+
+/* Runs "ENVIRONMENT hark WORDS" with its stderr on a terminal; what came there is in `text`. */
+static void on_a_terminal(const char *environment, const char *words, char *text, size_t size) {
+  char command[1024];
+  const int terminal = posix_openpt(O_RDWR | O_NOCTTY);
+  if (terminal < 0 || grantpt(terminal) != 0 || unlockpt(terminal) != 0) {
+    print_message("no pseudo-terminal: %s\n", strerror(errno));
+    skip();
+  }
+  snprintf(command, sizeof command, "env -u NO_COLOR TERM=xterm %s '%s' %s >/dev/null 2>'%s'", environment, HARK_COMMAND, words,
+           ptsname(terminal));
+  const int hold = open(ptsname(terminal), O_RDWR | O_NOCTTY); /* keeps what was written after the writer is gone */
+  assert_true(hold >= 0);
+  assert_true(system(command) != -1);
+  assert_int_equal(fcntl(terminal, F_SETFL, O_NONBLOCK), 0);
+  size_t used = 0;
+  for (ssize_t got; used + 1 < size && (got = read(terminal, text + used, size - 1 - used)) > 0;) used += (size_t)got;
+  text[used] = 0;
+  close(hold);
+  close(terminal);
+}
+
+static void colours_are_only_where_they_are_wanted(void **state) {
+  (void)state;
+  static const struct {
+    const char *environment, *words;
+    bool colored;
+  } cases[] = {
+      {"", "config --layers x", true},
+      {"NO_COLOR=", "config --layers x", true}, /* set, but empty */
+      {"NO_COLOR=1", "config --layers x", false},
+      {"NO_COLOR=0", "config --layers x", false},
+      {"TERM=dumb", "config --layers x", false},
+      {"", "config --layers x --no-color", false},
+      {"", "config --layers x --color=false", false},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    char text[4096];
+    on_a_terminal(cases[i].environment, cases[i].words, text, sizeof text);
+    if (strstr(text, "\"x\" given") == NULL) fail_msg("%s hark %s: no message: \"%s\"", cases[i].environment, cases[i].words, text);
+    if ((strchr(text, '\x1b') != NULL) != cases[i].colored) {
+      fail_msg("%s hark %s: \"%s\", expected %s", cases[i].environment, cases[i].words, text, cases[i].colored ? "colours" : "none");
+    }
+  }
+  /* not a terminal */
+  call("hark config --layers x", HARK_EXIT_USAGE);
+  assert_null(strchr(output.err, '\x1b'));
+}
+
+/* ---- locale ---- */
+
+#define NUMBERS "--lr 1.5e-3 --dropout 0.25 --max-time 1.5m --epochs 0.5 --train.epsilon 2.5e-9 --validation-fraction 0.125"
+
+/* The number behind "key": in JSON. */
+static double number_of(const char *json, const char *key) {
+  json_error_t error;
+  json_t *const object = json_loads(json, 0, &error);
+  const json_t *value = json_object_get(object, key);
+  if (!json_is_number(value)) fail_msg("no number %s in %s", key, json);
+  const double number = json_number_value(value);
+  json_decref(object);
+  return number;
+}
+
+static char *take(const char *line) {
+  call(line, HARK_EXIT_DONE);
+  return strdup(output.out);
+}
+
+static char *file_text(const char *name) {
+  size_t bytes;
+  unsigned char *const data = test_file_read(test_path(folder, name), &bytes);
+  char *const text = calloc(1, bytes + 1);
+  memcpy(text, data, bytes);
+  free(data);
+  return text;
+}
+
+/* In this process, so that a host program's setlocale() is covered as well. */
+static void a_comma_locale_changes_no_number(void **state) {
+  (void)state;
+  char *const yaml = take("hark config " NUMBERS), *const json = take("hark config --json " NUMBERS);
+  assert_non_null(strstr(yaml, "learning_rate: 0.0015"));
+  assert_non_null(strstr(yaml, "max_time: 90s"));
+  test_file_write_text(folder, "numbers.yaml", yaml);
+  call("hark train --data text.txt --out point --steps 3 --lr 2.5e-3 --dropout 0.125 --json " TINY, HARK_EXIT_DONE);
+  const double loss = number_of(output.out, "best_loss");
+  char *const point_config = file_text("point/config.yaml");
+
+  const char *name;
+  if (!test_comma_locale(folder, &name)) {
+    free(yaml);
+    free(json);
+    free(point_config);
+    print_message("no locale with a decimal comma can be had\n");
+    skip();
+  }
+  char half[8];
+  snprintf(half, sizeof half, "%.1f", 0.5);
+  char *const comma_yaml = take("hark config " NUMBERS), *const comma_json = take("hark config --json " NUMBERS);
+  char *const read_back = take("hark config --config numbers.yaml");
+  call("hark train --data text.txt --out comma --steps 3 --lr 2.5e-3 --dropout 0.125 --json " TINY, HARK_EXIT_DONE);
+  const double comma_loss = number_of(output.out, "best_loss");
+  char *comma_config = file_text("comma/config.yaml"), *const metrics = file_text("comma/metrics.jsonl");
+  call("hark eval comma --json", HARK_EXIT_DONE);
+  expect_objects("hark eval comma --json");
+  call("hark generate comma --temperature 0.75 --top-p 0.5 --max-new-tokens 3 --json", HARK_EXIT_DONE);
+  expect_objects("hark generate");
+  call("hark config --lr 1,5", HARK_EXIT_USAGE);
+  /* as a process that is started with it */
+  char environment[TEST_PATH_BYTES + 64];
+  snprintf(environment, sizeof environment, "LOCPATH='%s' LC_ALL=%s", folder, name);
+  test_command_run(folder, environment, "config " NUMBERS, &output);
+  setlocale(LC_ALL, "C");
+
+  assert_string_equal(half, "0,5"); /* the locale is what the test needs */
+  assert_string_equal(comma_yaml, yaml);
+  assert_string_equal(comma_json, json);
+  assert_string_equal(read_back, yaml);
+  assert_string_equal(output.out, yaml);
+  assert_true(loss == comma_loss);
+  char *const at = strstr(comma_config, "comma"); /* the folder's name is the only difference */
+  if (at != NULL) memcpy(at, "point", 5);
+  assert_string_equal(comma_config, point_config);
+  test_output_free(&output);
+  output.out = strdup(metrics);
+  expect_objects("metrics.jsonl");
+  free(yaml);
+  free(json);
+  free(point_config);
+  free(comma_yaml);
+  free(comma_json);
+  free(read_back);
+  free(comma_config);
+  free(metrics);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(json_is_all_there_is_on_stdout),
+      cmocka_unit_test(colours_are_only_where_they_are_wanted),
+      cmocka_unit_test(a_comma_locale_changes_no_number),
+  };
+  return cmocka_run_group_tests_name("output", tests, begin, end);
+}

@@ -1,0 +1,469 @@
+/* test_abi.c - what programs that are already built rely on (docs/abi.md): the layout of public structs, and structs of other versions. */
+#include <hark/hark.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/structs.h"
+#include "support/cmocka_all.h"
+#include "support/setups.h"
+
+/* ---- layout ---- */
+
+/* On machines with 8-byte longs and pointers. A line that must be changed means that programs built before break: it takes another soname
+ * (docs/abi.md), unless the version that has the line was never released. New fields of growing structs are new lines. */
+typedef struct layout_row {
+  const char *name;
+  size_t is, was;
+} layout_row;
+#define SIZE(type, bytes)                                                                                                                  \
+  { "sizeof(" #type ")", sizeof(type), bytes }
+#define FIELD(type, field, bytes)                                                                                                          \
+  { "offsetof(" #type ", " #field ")", offsetof(type, field), bytes }
+static const layout_row layout[] = {
+    SIZE(hark_tensor, 152),
+    SIZE(hark_allocator, 24),
+    SIZE(hark_parallel, 24),
+    SIZE(hark_memory_use, 24),
+    SIZE(hark_attention_sizes, 24),
+    SIZE(hark_random_stream, 24),
+    SIZE(hark_call, 5520),
+    SIZE(hark_inferred, 1232),
+    SIZE(hark_sample_input, 88),
+    SIZE(hark_sample, 1072),
+    SIZE(hark_operator, 120),
+    SIZE(hark_context_options, 80),
+    SIZE(hark_attention_desc, 136),
+    SIZE(hark_attention_args, 2544),
+    SIZE(hark_model_options, 56),
+    SIZE(hark_model_info, 104),
+    SIZE(hark_decoding_options, 48),
+    SIZE(hark_sampling, 40),
+    SIZE(hark_matmul_attributes, 2),
+    SIZE(hark_position_embedding_attributes, 8),
+    SIZE(hark_sinusoidal_positions_attributes, 16),
+    SIZE(hark_norm_attributes, 8),
+    SIZE(hark_gelu_attributes, 1),
+    SIZE(hark_dropout_attributes, 32),
+    SIZE(hark_pool_attributes, 4),
+    SIZE(hark_cross_entropy_attributes, 24),
+    SIZE(hark_rotary_attributes, 32),
+    SIZE(hark_attention_attributes, 72),
+    SIZE(hark_adamw_attributes, 56),
+    SIZE(hark_scale_attributes, 8),
+    FIELD(hark_context_options, struct_size, 0),
+    FIELD(hark_context_options, allocator, 8),
+    FIELD(hark_context_options, parallel, 16),
+    FIELD(hark_context_options, threads, 24),
+    FIELD(hark_context_options, backend, 32),
+    FIELD(hark_context_options, instruction_set, 40),
+    FIELD(hark_context_options, seed, 48),
+    FIELD(hark_context_options, deterministic, 56),
+    FIELD(hark_context_options, logger, 64),
+    FIELD(hark_context_options, logger_user, 72),
+    FIELD(hark_attention_desc, struct_size, 0),
+    FIELD(hark_attention_desc, type, 8),
+    FIELD(hark_attention_desc, structure, 12),
+    FIELD(hark_attention_desc, kernel, 16),
+    FIELD(hark_attention_desc, normalisation, 20),
+    FIELD(hark_attention_desc, batch, 24),
+    FIELD(hark_attention_desc, heads, 32),
+    FIELD(hark_attention_desc, key_heads, 40),
+    FIELD(hark_attention_desc, query_length, 48),
+    FIELD(hark_attention_desc, key_length, 56),
+    FIELD(hark_attention_desc, head_dim, 64),
+    FIELD(hark_attention_desc, value_dim, 72),
+    FIELD(hark_attention_desc, max_sequences, 80),
+    FIELD(hark_attention_desc, causal, 88),
+    FIELD(hark_attention_desc, scale, 96),
+    FIELD(hark_attention_desc, sigma, 104),
+    FIELD(hark_attention_desc, window, 112),
+    FIELD(hark_attention_desc, dropout, 120),
+    FIELD(hark_attention_desc, has_bias, 128),
+    FIELD(hark_attention_desc, has_mask, 129),
+    FIELD(hark_attention_desc, has_segments, 130),
+    FIELD(hark_attention_desc, has_log_kernel, 131),
+    FIELD(hark_attention_desc, has_forget, 132),
+    FIELD(hark_attention_desc, forward_only, 133),
+    FIELD(hark_attention_args, struct_size, 0),
+    FIELD(hark_attention_args, query, 8),
+    FIELD(hark_attention_args, key, 160),
+    FIELD(hark_attention_args, value, 312),
+    FIELD(hark_attention_args, out, 464),
+    FIELD(hark_attention_args, log_sum_exp, 616),
+    FIELD(hark_attention_args, key_lengths, 768),
+    FIELD(hark_attention_args, query_offsets, 776),
+    FIELD(hark_attention_args, key_offsets, 784),
+    FIELD(hark_attention_args, sequences, 792),
+    FIELD(hark_attention_args, segments, 800),
+    FIELD(hark_attention_args, has_query_offset, 808),
+    FIELD(hark_attention_args, query_offset, 816),
+    FIELD(hark_attention_args, mask, 824),
+    FIELD(hark_attention_args, attention_bias, 976),
+    FIELD(hark_attention_args, log_kernel, 1128),
+    FIELD(hark_attention_args, forget, 1280),
+    FIELD(hark_attention_args, dropout, 1432),
+    FIELD(hark_attention_args, dout, 1456),
+    FIELD(hark_attention_args, dquery, 1608),
+    FIELD(hark_attention_args, dkey, 1760),
+    FIELD(hark_attention_args, dvalue, 1912),
+    FIELD(hark_attention_args, dattention_bias, 2064),
+    FIELD(hark_attention_args, dlog_kernel, 2216),
+    FIELD(hark_attention_args, dforget, 2368),
+    FIELD(hark_attention_args, accumulate, 2520),
+    FIELD(hark_attention_args, saved, 2528),
+    FIELD(hark_attention_args, workspace, 2536),
+    FIELD(hark_model_options, struct_size, 0),
+    FIELD(hark_model_options, checkpoint, 8),
+    FIELD(hark_model_options, skip_verification, 16),
+    FIELD(hark_model_options, description, 24),
+    FIELD(hark_model_options, description_bytes, 32),
+    FIELD(hark_model_options, vocabulary, 40),
+    FIELD(hark_model_options, vocabulary_bytes, 48),
+    FIELD(hark_model_info, struct_size, 0),
+    FIELD(hark_model_info, type, 8),
+    FIELD(hark_model_info, tokenizer, 16),
+    FIELD(hark_model_info, vocabulary, 24),
+    FIELD(hark_model_info, reserved, 32),
+    FIELD(hark_model_info, context, 40),
+    FIELD(hark_model_info, layers, 48),
+    FIELD(hark_model_info, heads, 56),
+    FIELD(hark_model_info, key_heads, 64),
+    FIELD(hark_model_info, width, 72),
+    FIELD(hark_model_info, parameters, 80),
+    FIELD(hark_model_info, bytes, 88),
+    FIELD(hark_model_info, fingerprint, 96),
+    FIELD(hark_decoding_options, struct_size, 0),
+    FIELD(hark_decoding_options, capacity, 8),
+    FIELD(hark_decoding_options, cancel, 16),
+    FIELD(hark_decoding_options, cancel_user, 24),
+    FIELD(hark_decoding_options, memory, 32),
+    FIELD(hark_decoding_options, memory_bytes, 40),
+    FIELD(hark_sampling, struct_size, 0),
+    FIELD(hark_sampling, temperature, 8),
+    FIELD(hark_sampling, top_k, 16),
+    FIELD(hark_sampling, top_p, 24),
+    FIELD(hark_sampling, seed, 32),
+    FIELD(hark_tensor, data, 0),
+    FIELD(hark_tensor, type, 8),
+    FIELD(hark_tensor, rank, 12),
+    FIELD(hark_tensor, shape, 16),
+    FIELD(hark_tensor, stride, 80),
+    FIELD(hark_tensor, owned_bytes, 144),
+    FIELD(hark_allocator, allocate, 0),
+    FIELD(hark_allocator, release, 8),
+    FIELD(hark_allocator, user, 16),
+    FIELD(hark_parallel, threads, 0),
+    FIELD(hark_parallel, run, 8),
+    FIELD(hark_parallel, user, 16),
+    FIELD(hark_random_stream, seed, 0),
+    FIELD(hark_random_stream, first_index, 8),
+    FIELD(hark_random_stream, micro_step, 16),
+    FIELD(hark_random_stream, layer_purpose, 20),
+    FIELD(hark_operator, name, 0),
+    FIELD(hark_operator, formula, 8),
+    FIELD(hark_operator, attributes_size, 16),
+    FIELD(hark_operator, input_minimum, 24),
+    FIELD(hark_operator, input_maximum, 28),
+    FIELD(hark_operator, output_count, 32),
+    FIELD(hark_operator, differentiable, 36),
+    FIELD(hark_operator, backward_inputs, 40),
+    FIELD(hark_operator, backward_outputs, 44),
+    FIELD(hark_operator, in_place, 48),
+    FIELD(hark_operator, gradient_in_place, 52),
+    FIELD(hark_operator, gradient_passes, 56),
+    FIELD(hark_operator, updates, 60),
+    FIELD(hark_operator, infer, 64),
+    FIELD(hark_operator, forward, 72),
+    FIELD(hark_operator, backward, 80),
+    FIELD(hark_operator, operations, 88),
+    FIELD(hark_operator, terms, 96),
+    FIELD(hark_operator, samples, 104),
+    FIELD(hark_operator, sample_count, 112),
+    FIELD(hark_call, op, 0),
+    FIELD(hark_call, attributes, 8),
+    FIELD(hark_call, input_count, 16),
+    FIELD(hark_call, inputs, 24),
+    FIELD(hark_call, outputs, 1848),
+    FIELD(hark_call, saved, 2456),
+    FIELD(hark_call, output_gradients, 3064),
+    FIELD(hark_call, input_gradients, 3672),
+    FIELD(hark_call, accumulate, 5496),
+    FIELD(hark_call, workspace, 5504),
+    FIELD(hark_call, workspace_bytes, 5512),
+    FIELD(hark_inferred, outputs, 0),
+    FIELD(hark_inferred, saved, 608),
+    FIELD(hark_inferred, forward_workspace, 1216),
+    FIELD(hark_inferred, backward_workspace, 1224),
+};
+
+static void the_layout_of_public_structs_stays(void **state) {
+  (void)state;
+  if (sizeof(void *) != 8 || sizeof(long) != 8) skip();
+  int wrong = 0;
+  for (size_t i = 0; i < sizeof layout / sizeof layout[0]; i++) {
+    if (layout[i].is == layout[i].was) continue;
+    print_error("%s is %zu, was %zu\n", layout[i].name, layout[i].is, layout[i].was);
+    wrong++;
+  }
+  if (wrong > 0) fail_msg("%d places of public structs moved: docs/abi.md says what that means and what to do", wrong);
+}
+
+/* hark_take_struct() reads the size there. */
+static void growing_structs_begin_with_their_size(void **state) {
+  (void)state;
+  assert_int_equal(offsetof(hark_context_options, struct_size), 0);
+  assert_int_equal(offsetof(hark_attention_desc, struct_size), 0);
+  assert_int_equal(offsetof(hark_attention_args, struct_size), 0);
+}
+
+/* ---- structs of other versions ---- */
+
+#define SPARE 64 /* bytes of a struct of the future */
+
+static hark_context *context;
+
+static int begin(void **state) {
+  (void)state;
+  context = test_reference_open();
+  return 0;
+}
+
+static int end(void **state) {
+  (void)state;
+  hark_context_destroy(&context);
+  return 0;
+}
+
+static hark_attention_desc small_desc(void) {
+  hark_attention_desc desc = hark_attention_desc_default();
+  desc.batch = desc.heads = 1;
+  desc.query_length = desc.key_length = 2;
+  desc.head_dim = 4;
+  return desc;
+}
+
+static hark_status make_context(const void *given) {
+  hark_context *made;
+  const hark_status status = hark_context_create(given, &made);
+  hark_context_destroy(&made);
+  return status;
+}
+
+static hark_status make_plan(const void *given) {
+  hark_attention_plan *plan = NULL;
+  const hark_status status = hark_attention_plan_create(context, given, &plan);
+  hark_attention_plan_destroy(context, &plan);
+  return status;
+}
+
+static hark_status ask_support(const void *given) { return hark_attention_supports(context, given); }
+
+/* 0 operations is how this one refuses. */
+static hark_status count_operations(const void *given) {
+  return hark_attention_desc_operations(given, false) > 0 ? HARK_OK : HARK_INVALID_ARGUMENT;
+}
+
+static hark_status infer_operator(const void *given) {
+  const int64_t shape[] = {1, 2, 4};
+  const hark_attention_attributes attributes = {.desc = given};
+  hark_tensor inputs[HARK_MAX_INPUTS] = {{0}};
+  hark_inferred inferred = {0};
+  for (int i = 0; i < 3; i++) assert_int_equal(hark_tensor_describe(context, HARK_F32, 3, shape, &inputs[i]), HARK_OK);
+  return hark_op_attention.infer(context, &attributes, inputs, 3, &inferred);
+}
+
+static hark_status run_forward(const void *given) {
+  const hark_attention_desc desc = small_desc();
+  hark_attention_plan *plan;
+  assert_int_equal(hark_attention_plan_create(context, &desc, &plan), HARK_OK);
+  const hark_status status = hark_attention_forward(context, plan, given);
+  hark_attention_plan_destroy(context, &plan);
+  return status;
+}
+
+static void each_struct_of_another_version(size_t least, size_t known, const void *good, hark_status (*take)(const void *given),
+                                           const char *name) {
+  const struct {
+    size_t size, set; /* struct_size, and a byte that is set; 0: none */
+    hark_status expected;
+  } cases[] = {
+      {0, 0, HARK_INVALID_ARGUMENT},
+      {least - 1, 0, HARK_INVALID_ARGUMENT},
+      {least, 0, HARK_OK},
+      {known, 0, HARK_OK},
+      {known + 8, 0, HARK_OK},
+      {known + SPARE, 0, HARK_OK},
+      {known + SPARE, known + SPARE, HARK_OK}, /* behind what the caller says is his struct */
+      {known + 8, known, HARK_UNSUPPORTED},
+      {known + SPARE, known + SPARE - 1, HARK_UNSUPPORTED},
+      {known + HARK_STRUCT_GROWTH + 1, 0, HARK_INVALID_ARGUMENT},
+      {SIZE_MAX, 0, HARK_INVALID_ARGUMENT},
+  };
+  unsigned char *const given = malloc(known + SPARE + 1);
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    memset(given, 0, known + SPARE + 1);
+    memcpy(given, good, known);
+    memcpy(given, &cases[i].size, sizeof(size_t));
+    if (cases[i].set != 0) given[cases[i].set] = 1;
+    hark_status expected = cases[i].expected;
+    if (expected != HARK_OK && take == count_operations) expected = HARK_INVALID_ARGUMENT;
+    const hark_status got = take(given);
+    if (got != expected) {
+      fail_msg("%s: struct_size %zu of %zu (least %zu), byte %zu set: %s, expected %s (\"%s\")", name, cases[i].size, known, least,
+               cases[i].set, hark_status_name(got), hark_status_name(expected), hark_context_message(context));
+    }
+  }
+  free(given);
+}
+
+static void structs_of_other_versions_are_served_or_refused(void **state) {
+  (void)state;
+  const hark_context_options options = {.struct_size = sizeof options, .backend = "reference"};
+  each_struct_of_another_version(HARK_LEAST_CONTEXT_OPTIONS, sizeof options, &options, make_context, "hark_context_create");
+
+  const hark_attention_desc desc = small_desc();
+  each_struct_of_another_version(HARK_LEAST_ATTENTION_DESC, sizeof desc, &desc, make_plan, "hark_attention_plan_create");
+  each_struct_of_another_version(HARK_LEAST_ATTENTION_DESC, sizeof desc, &desc, ask_support, "hark_attention_supports");
+  each_struct_of_another_version(HARK_LEAST_ATTENTION_DESC, sizeof desc, &desc, count_operations, "hark_attention_desc_operations");
+  each_struct_of_another_version(HARK_LEAST_ATTENTION_DESC, sizeof desc, &desc, infer_operator, "hark_op_attention");
+
+  /* Extents of 0 are allowed: nothing to compute, every check is made. */
+  hark_attention_args args;
+  memset(&args, 0, sizeof args);
+  args.struct_size = sizeof args;
+  const int64_t shape[] = {0, 1, 2, 4};
+  hark_attention_plan *plan;
+  assert_int_equal(hark_attention_plan_create(context, &desc, &plan), HARK_OK);
+  const size_t scratch = hark_attention_plan_sizes(plan).forward_workspace;
+  hark_attention_plan_destroy(context, &plan);
+  hark_tensor *const tensors[] = {&args.query, &args.key, &args.value, &args.out};
+  for (size_t i = 0; i < 4; i++) assert_int_equal(hark_tensor_create(context, HARK_F32, 4, shape, tensors[i]), HARK_OK);
+  assert_int_equal(hark_allocate(context, scratch, &args.workspace), HARK_OK);
+  each_struct_of_another_version(HARK_LEAST_ATTENTION_ARGS, sizeof args, &args, run_forward, "hark_attention_forward");
+  hark_release(context, args.workspace, scratch);
+  for (size_t i = 0; i < 4; i++) hark_tensor_destroy(context, tensors[i]);
+}
+
+/* What lies behind the part that an older caller knows is not read. */
+static void an_older_caller_gets_defaults(void **state) {
+  (void)state;
+  hark_context_options options = {.threads = 3, .backend = "abacus"};
+  options.struct_size = offsetof(hark_context_options, backend);
+  hark_context *made = NULL;
+  assert_int_equal(hark_context_create(&options, &made), HARK_OK);
+  assert_int_equal(hark_context_threads(made), 3);
+  assert_string_equal(hark_context_backend(made), "cpu");
+  hark_context_destroy(&made);
+
+  hark_attention_desc desc = small_desc();
+  desc.causal = true;
+  desc.struct_size = offsetof(hark_attention_desc, max_sequences);
+  hark_attention_plan *plan;
+  assert_int_equal(hark_attention_plan_create(context, &desc, &plan), HARK_OK);
+  assert_false(hark_attention_plan_desc(plan)->causal);
+  assert_int_equal(hark_attention_plan_desc(plan)->struct_size, sizeof desc);
+  hark_attention_plan_destroy(context, &plan);
+}
+
+/* Structs that hark fills: no byte behind what the caller has is written, and none that he has is left as it was. */
+static void a_struct_is_filled_as_far_as_it_goes(void **state) {
+  (void)state;
+  typedef struct answer {
+    size_t struct_size;
+    int64_t first, second;
+  } answer;
+  const answer known = {sizeof known, 7, 8};
+  const size_t least = offsetof(answer, second);
+  const struct {
+    size_t size;
+    hark_status expected;
+  } cases[] = {
+      {0, HARK_INVALID_ARGUMENT}, {least - 1, HARK_INVALID_ARGUMENT}, {least, HARK_OK},
+      {sizeof known, HARK_OK},    {sizeof known + 16, HARK_OK},       {sizeof known + HARK_STRUCT_GROWTH + 1, HARK_INVALID_ARGUMENT}};
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    int64_t given[8];
+    memset(given, 0x55, sizeof given);
+    const int64_t untouched = given[7];
+    memcpy(given, &cases[i].size, sizeof(size_t));
+    assert_int_equal(hark_give_struct(context, "answer", given, least, &known, sizeof known), cases[i].expected);
+    assert_int_equal(given[0], cases[i].size);
+    for (size_t at = 1; at < 8; at++) {
+      const bool has = cases[i].expected == HARK_OK && at * 8 < cases[i].size;
+      const int64_t wanted = !has ? untouched : at == 1 ? 7 : at == 2 ? 8 : 0;
+      if (given[at] != wanted) fail_msg("struct_size %zu: number %zu is %lld", cases[i].size, at, (long long)given[at]);
+    }
+  }
+  assert_int_equal(hark_give_struct(context, "answer", NULL, least, &known, sizeof known), HARK_INVALID_ARGUMENT);
+}
+
+static void hear(void *user, hark_log_level level, const char *message) {
+  char *const heard = user;
+  if (level == HARK_LOG_ERROR) strncat(heard, message, 255);
+}
+
+static void a_refusal_says_which_struct(void **state) {
+  (void)state;
+  char heard[256] = "";
+  struct {
+    hark_context_options options;
+    int64_t unknown;
+  } newer = {{.struct_size = sizeof newer, .logger = hear, .logger_user = heard}, 1};
+  hark_context *made = context;
+  assert_int_equal(hark_context_create(&newer.options, &made), HARK_UNSUPPORTED);
+  assert_null(made);
+  assert_non_null(strstr(heard, "hark_context_options: struct_size is"));
+  assert_int_equal(hark_attention_supports(context, NULL), HARK_INVALID_ARGUMENT);
+  assert_non_null(strstr(hark_context_message(context), "hark_attention_desc: NULL"));
+  assert_int_equal(run_forward(NULL), HARK_INVALID_ARGUMENT);
+  assert_non_null(strstr(hark_context_message(context), "hark_attention_args: NULL"));
+}
+
+/* Programs print these numbers, store them and compare with them. */
+static void numbers_of_enumerations_stay(void **state) {
+  (void)state;
+  static const int is[] = {HARK_NONE,
+                           HARK_F32,
+                           HARK_F64,
+                           HARK_I32,
+                           HARK_I64,
+                           HARK_U8,
+                           HARK_F16,
+                           HARK_BF16,
+                           HARK_STRUCTURE_DENSE,
+                           HARK_STRUCTURE_WINDOW,
+                           HARK_KERNEL_EXP,
+                           HARK_KERNEL_RBF,
+                           HARK_NORMALISATION_SOFTMAX,
+                           HARK_LOG_ERROR,
+                           HARK_LOG_DEBUG,
+                           HARK_POOL_LAST,
+                           HARK_ROTARY_HALF,
+                           HARK_RANDOM_INITIAL,
+                           HARK_RANDOM_TEST,
+                           HARK_ACCUMULATE_FORGET,
+                           HARK_OK,
+                           HARK_INTERNAL_ERROR,
+                           HARK_MAX_RANK,
+                           HARK_MAX_INPUTS,
+                           HARK_MAX_OUTPUTS,
+                           HARK_MAX_SAVED,
+                           HARK_ATTENTION_PLAN_BYTES};
+  static const int was[] = {0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 0, 1, 0, 0, 3, 3, 1, 1, 6, 32, 0, 14, 8, 12, 4, 4, 512};
+  assert_int_equal(sizeof is / sizeof is[0], sizeof was / sizeof was[0]);
+  for (size_t i = 0; i < sizeof is / sizeof is[0]; i++) {
+    if (is[i] != was[i]) fail_msg("number %zu of the list is %d, was %d", i, is[i], was[i]);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(the_layout_of_public_structs_stays),
+      cmocka_unit_test(growing_structs_begin_with_their_size),
+      cmocka_unit_test(numbers_of_enumerations_stay),
+      cmocka_unit_test_setup_teardown(structs_of_other_versions_are_served_or_refused, begin, end),
+      cmocka_unit_test_setup_teardown(an_older_caller_gets_defaults, begin, end),
+      cmocka_unit_test_setup_teardown(a_struct_is_filled_as_far_as_it_goes, begin, end),
+      cmocka_unit_test_setup_teardown(a_refusal_says_which_struct, begin, end),
+  };
+  return cmocka_run_group_tests_name("abi", tests, NULL, NULL);
+}
