@@ -72,8 +72,8 @@ class GPT(nn.Module):
         self.norm = Norm(shape)
         rates = shape.rotary_base ** (-torch.arange(0, shape.head_dim, 2, dtype=torch.float64) / shape.head_dim)
         angles = torch.outer(torch.arange(shape.context, dtype=torch.float64), rates)
-        self.register_buffer("cosine", angles.cos().float(), persistent=False)
-        self.register_buffer("sine", angles.sin().float(), persistent=False)
+        self.register_buffer("cosine", angles.cos().to(torch.get_default_dtype()), persistent=False)
+        self.register_buffer("sine", angles.sin().to(torch.get_default_dtype()), persistent=False)
         for parameter in self.parameters():
             if parameter.dim() == 2:
                 nn.init.normal_(parameter, std=0.02)

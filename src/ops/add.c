@@ -2,27 +2,19 @@
  *
  * da = db = dy. One operation per element.
  */
-#include "ops/definition.h"
+#include "ops/elementwise.h"
 
 enum { INPUT_A, INPUT_B, INPUT_COUNT };
 
 static hark_status infer(hark_context *context, const void *attributes, const hark_tensor *inputs, int input_count, hark_inferred *out) {
-  static const hark_input_rule rules[INPUT_COUNT] = {{"a", HARK_F32, 0, HARK_MAX_RANK}, {"b", HARK_F32, 0, HARK_MAX_RANK}};
-  HARK_TRY(hark_check_inputs(context, &hark_op_add, rules, attributes, inputs, input_count));
-  const hark_tensor *a = &inputs[INPUT_A];
-  HARK_TRY(hark_check_same_shape(context, &hark_op_add, "a", a, "b", &inputs[INPUT_B]));
-  return hark_tensor_describe(context, a->type, a->rank, a->shape, &out->outputs[0]);
+  static const char *const names[INPUT_COUNT] = {"a", "b"};
+  return hark_elementwise_infer(context, &hark_op_add, names, attributes, inputs, input_count, out);
 }
 
 static void forward_range(const hark_call *call, int64_t first, int64_t last) {
   const hark_numbers a = hark_numbers_of(&call->inputs[INPUT_A]), b = hark_numbers_of(&call->inputs[INPUT_B]);
   const hark_numbers y = hark_numbers_of(&call->outputs[0]);
   for (int64_t i = first; i < last; i++) hark_put(y, i, hark_get(a, i) + hark_get(b, i));
-}
-
-static hark_status forward(hark_context *context, const hark_call *call) {
-  hark_range_for(context, call, hark_tensor_count(&call->inputs[INPUT_A]), HARK_DEFINITION_GRAIN, forward_range);
-  return HARK_OK;
 }
 
 /* y = a + b: da = dy, db = dy */
@@ -36,21 +28,7 @@ static void backward_range(const hark_call *call, int64_t first, int64_t last) {
   }
 }
 
-static hark_status backward(hark_context *context, const hark_call *call) {
-  if (hark_gradient_is_absent(call)) return HARK_OK;
-  hark_range_for(context, call, hark_tensor_count(&call->output_gradients[0]), HARK_DEFINITION_GRAIN, backward_range);
-  return HARK_OK;
-}
-
-static double operations(const void *attributes, const hark_tensor *inputs, int input_count, bool is_backward) {
-  (void)attributes, (void)input_count;
-  return is_backward ? 0 : (double)hark_tensor_count(&inputs[INPUT_A]);
-}
-
-static int64_t terms(const void *attributes, const hark_tensor *inputs, int input_count) {
-  (void)attributes, (void)inputs, (void)input_count;
-  return 2;
-}
+HARK_ELEMENTWISE(1, 0, 2);
 
 static const hark_sample samples[] = {
     {"one", NULL, {{HARK_F32, 1, {1}, -2, 2}, {HARK_F32, 1, {1}, -2, 2}}},

@@ -3,21 +3,20 @@
  * x, y of one shape. dx = keep dy / (1 - p): the backward draws the same words again, nothing is saved.
  * Ten rounds of Philox for four elements. Srivastava et al., JMLR 15 (2014).
  */
-#include "ops/definition.h"
+#include "ops/elementwise.h"
 
 enum { INPUT_X, INPUT_COUNT };
 
 #define WORDS 4 /* of one counter; HARK_DEFINITION_GRAIN is a multiple, so that a range begins with a fresh counter */
 
 static hark_status infer(hark_context *context, const void *attributes, const hark_tensor *inputs, int input_count, hark_inferred *out) {
-  static const hark_input_rule rules[INPUT_COUNT] = {{"x", HARK_F32, 0, HARK_MAX_RANK}};
-  HARK_TRY(hark_check_inputs(context, &hark_op_dropout, rules, attributes, inputs, input_count));
+  static const char *const names[INPUT_COUNT] = {"x"};
+  HARK_TRY(hark_elementwise_infer(context, &hark_op_dropout, names, attributes, inputs, input_count, out));
   const double probability = ((const hark_dropout_attributes *)attributes)->probability;
   if (!(probability >= 0 && probability < 1)) {
     return hark_fail(context, HARK_INVALID_ARGUMENT, "dropout: probability is %g, expected 0 or more and less than 1", probability);
   }
-  const hark_tensor *x = &inputs[INPUT_X];
-  return hark_tensor_describe(context, x->type, x->rank, x->shape, &out->outputs[0]);
+  return HARK_OK;
 }
 
 /* to[i] <- keep(i) from[i] / (1 - p) */
@@ -36,31 +35,12 @@ static void forward_range(const hark_call *call, int64_t first, int64_t last) {
   drop(call->attributes, hark_numbers_of(&call->outputs[0]), hark_numbers_of(&call->inputs[INPUT_X]), first, last);
 }
 
-static hark_status forward(hark_context *context, const hark_call *call) {
-  hark_range_for(context, call, hark_tensor_count(&call->inputs[INPUT_X]), HARK_DEFINITION_GRAIN, forward_range);
-  return HARK_OK;
-}
-
 /* y = keep x / (1 - p): dx = keep dy / (1 - p) */
 static void backward_range(const hark_call *call, int64_t first, int64_t last) {
   drop(call->attributes, hark_gradient_of(call, INPUT_X), hark_numbers_of(&call->output_gradients[0]), first, last);
 }
 
-static hark_status backward(hark_context *context, const hark_call *call) {
-  if (hark_gradient_is_absent(call) || !hark_present(&call->input_gradients[INPUT_X])) return HARK_OK;
-  hark_range_for(context, call, hark_tensor_count(&call->output_gradients[0]), HARK_DEFINITION_GRAIN, backward_range);
-  return HARK_OK;
-}
-
-static double operations(const void *attributes, const hark_tensor *inputs, int input_count, bool is_backward) {
-  (void)attributes, (void)input_count, (void)is_backward;
-  return (double)hark_tensor_count(&inputs[INPUT_X]);
-}
-
-static int64_t terms(const void *attributes, const hark_tensor *inputs, int input_count) {
-  (void)attributes, (void)inputs, (void)input_count;
-  return 1;
-}
+HARK_ELEMENTWISE(1, 1, 1);
 
 #define SEED 0x9e3779b97f4a7c15u
 #define LAYER_PURPOSE (7u << 8 | HARK_RANDOM_DROPOUT)

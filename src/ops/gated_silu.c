@@ -2,30 +2,19 @@
  *
  * a, b, y of one shape. da = dy b s (1 + a (1 - s)), db = dy silu(a). Shazeer, arXiv 2002.05202.
  */
-#include "ops/definition.h"
+#include "ops/elementwise.h"
 
 enum { INPUT_A, INPUT_B, INPUT_COUNT };
 
-#define FORWARD_OPERATIONS 5.0 /* per element */
-#define BACKWARD_OPERATIONS 10.0
-
 static hark_status infer(hark_context *context, const void *attributes, const hark_tensor *inputs, int input_count, hark_inferred *out) {
-  static const hark_input_rule rules[INPUT_COUNT] = {{"a", HARK_F32, 0, HARK_MAX_RANK}, {"b", HARK_F32, 0, HARK_MAX_RANK}};
-  HARK_TRY(hark_check_inputs(context, &hark_op_gated_silu, rules, attributes, inputs, input_count));
-  const hark_tensor *a = &inputs[INPUT_A];
-  HARK_TRY(hark_check_same_shape(context, &hark_op_gated_silu, "a", a, "b", &inputs[INPUT_B]));
-  return hark_tensor_describe(context, a->type, a->rank, a->shape, &out->outputs[0]);
+  static const char *const names[INPUT_COUNT] = {"a", "b"};
+  return hark_elementwise_infer(context, &hark_op_gated_silu, names, attributes, inputs, input_count, out);
 }
 
 static void forward_range(const hark_call *call, int64_t first, int64_t last) {
   const hark_numbers a = hark_numbers_of(&call->inputs[INPUT_A]), b = hark_numbers_of(&call->inputs[INPUT_B]);
   const hark_numbers y = hark_numbers_of(&call->outputs[0]);
   for (int64_t i = first; i < last; i++) hark_put(y, i, hark_get(a, i) / (1 + exp(-hark_get(a, i))) * hark_get(b, i));
-}
-
-static hark_status forward(hark_context *context, const hark_call *call) {
-  hark_range_for(context, call, hark_tensor_count(&call->inputs[INPUT_A]), HARK_DEFINITION_GRAIN, forward_range);
-  return HARK_OK;
 }
 
 /* y = a s(a) b: da = dy b s (1 + a (1 - s)), db = dy a s. The gradients may lie over the inputs, which are read before either is written. */
@@ -40,21 +29,7 @@ static void backward_range(const hark_call *call, int64_t first, int64_t last) {
   }
 }
 
-static hark_status backward(hark_context *context, const hark_call *call) {
-  if (hark_gradient_is_absent(call)) return HARK_OK;
-  hark_range_for(context, call, hark_tensor_count(&call->output_gradients[0]), HARK_DEFINITION_GRAIN, backward_range);
-  return HARK_OK;
-}
-
-static double operations(const void *attributes, const hark_tensor *inputs, int input_count, bool is_backward) {
-  (void)attributes, (void)input_count;
-  return (is_backward ? BACKWARD_OPERATIONS : FORWARD_OPERATIONS) * (double)hark_tensor_count(&inputs[INPUT_A]);
-}
-
-static int64_t terms(const void *attributes, const hark_tensor *inputs, int input_count) {
-  (void)attributes, (void)inputs, (void)input_count;
-  return 4;
-}
+HARK_ELEMENTWISE(5, 10, 4);
 
 static const hark_sample samples[] = {
     {"one", NULL, {{HARK_F32, 1, {1}, -3, 3}, {HARK_F32, 1, {1}, -2, 2}}},

@@ -4,7 +4,7 @@
  * tanh:  y = x/2 (1 + t), t = tanh(u), u = sqrt(2/pi) (x + 0.044715 x^3), dy/dx = (1 + t)/2 + x/2 (1 - t^2) u'.
  * x, y of one shape. Hendrycks, Gimpel, arXiv 1606.08415.
  */
-#include "ops/definition.h"
+#include "ops/elementwise.h"
 
 enum { INPUT_X, INPUT_COUNT };
 
@@ -13,14 +13,9 @@ enum { INPUT_X, INPUT_COUNT };
 #define SQRT_2_OVER_PI 0.79788456080286535588
 #define CUBIC 0.044715
 
-#define FORWARD_OPERATIONS 8.0 /* per element */
-#define BACKWARD_OPERATIONS 14.0
-
 static hark_status infer(hark_context *context, const void *attributes, const hark_tensor *inputs, int input_count, hark_inferred *out) {
-  static const hark_input_rule rules[INPUT_COUNT] = {{"x", HARK_F32, 0, HARK_MAX_RANK}};
-  HARK_TRY(hark_check_inputs(context, &hark_op_gelu, rules, attributes, inputs, input_count));
-  const hark_tensor *x = &inputs[INPUT_X];
-  return hark_tensor_describe(context, x->type, x->rank, x->shape, &out->outputs[0]);
+  static const char *const names[INPUT_COUNT] = {"x"};
+  return hark_elementwise_infer(context, &hark_op_gelu, names, attributes, inputs, input_count, out);
 }
 
 /* erfc keeps the relative accuracy of the left tail, where 1 + erf cancels. */
@@ -43,11 +38,6 @@ static void forward_range(const hark_call *call, int64_t first, int64_t last) {
   for (int64_t i = first; i < last; i++) hark_put(y, i, value(hark_get(x, i), tanh_approximation));
 }
 
-static hark_status forward(hark_context *context, const hark_call *call) {
-  hark_range_for(context, call, hark_tensor_count(&call->inputs[INPUT_X]), HARK_DEFINITION_GRAIN, forward_range);
-  return HARK_OK;
-}
-
 /* y = value(x): dx = dy value'(x) */
 static void backward_range(const hark_call *call, int64_t first, int64_t last) {
   const bool tanh_approximation = ((const hark_gelu_attributes *)call->attributes)->tanh_approximation;
@@ -56,21 +46,7 @@ static void backward_range(const hark_call *call, int64_t first, int64_t last) {
   for (int64_t i = first; i < last; i++) hark_give(dx, i, hark_get(dy, i) * derivative(hark_get(x, i), tanh_approximation));
 }
 
-static hark_status backward(hark_context *context, const hark_call *call) {
-  if (hark_gradient_is_absent(call) || !hark_present(&call->input_gradients[INPUT_X])) return HARK_OK;
-  hark_range_for(context, call, hark_tensor_count(&call->output_gradients[0]), HARK_DEFINITION_GRAIN, backward_range);
-  return HARK_OK;
-}
-
-static double operations(const void *attributes, const hark_tensor *inputs, int input_count, bool is_backward) {
-  (void)attributes, (void)input_count;
-  return (is_backward ? BACKWARD_OPERATIONS : FORWARD_OPERATIONS) * (double)hark_tensor_count(&inputs[INPUT_X]);
-}
-
-static int64_t terms(const void *attributes, const hark_tensor *inputs, int input_count) {
-  (void)attributes, (void)inputs, (void)input_count;
-  return 4;
-}
+HARK_ELEMENTWISE(8, 14, 4);
 
 static const hark_gelu_attributes exact = {false}, approximate = {true};
 

@@ -4,42 +4,22 @@
  * With g = gain dy:  dx = r (g - mean(g) - xhat mean(g xhat)),  dgain = sum_n dy xhat,  dbias = sum_n dy.
  * About 8 N D operations forward, 13 N D backward. Ba, Kiros, Hinton, arXiv 1607.06450.
  */
-#include "ops/definition.h"
+#include "ops/norm.h"
 
-enum { INPUT_X, INPUT_GAIN, INPUT_BIAS, INPUT_COUNT };
-enum { SAVED_MEAN, SAVED_INVERSE_DEVIATION };
-
-/* Columns of the gradients of gain and bias that one piece of work sums: a cache line of doubles. */
-#define COLUMNS 8
+enum { SAVED_MEAN, SAVED_INVERSE_DEVIATION, SAVED_COUNT };
 
 #define FORWARD_OPERATIONS 8.0 /* per element */
 #define BACKWARD_OPERATIONS 13.0
 
 static hark_status infer(hark_context *context, const void *attributes, const hark_tensor *inputs, int input_count, hark_inferred *out) {
-  static const hark_input_rule rules[INPUT_COUNT] = {{"x", HARK_F32, 1, HARK_MAX_RANK}, {"gain", HARK_F32, 1, 1}, {"bias", HARK_F32, 1, 1}};
-  HARK_TRY(hark_check_inputs(context, &hark_op_layer_norm, rules, attributes, inputs, input_count));
-  const double epsilon = ((const hark_norm_attributes *)attributes)->epsilon;
-  const hark_tensor *x = &inputs[INPUT_X];
-  const int64_t rows = hark_row_count(x), width = hark_row_length(x);
-  if (!(epsilon >= 0) || !isfinite(epsilon)) {
-    return hark_fail(context, HARK_INVALID_ARGUMENT, "layer_norm: epsilon is %g, expected 0 or more", epsilon);
-  }
-  if (width == 0) return hark_fail(context, HARK_SHAPE_MISMATCH, "layer_norm: rows of x have no features, expected at least one");
-  HARK_TRY(hark_check_vector(context, &hark_op_layer_norm, "gain", &inputs[INPUT_GAIN], width, "the features of x"));
-  if (hark_has_input(inputs, input_count, INPUT_BIAS)) {
-    HARK_TRY(hark_check_vector(context, &hark_op_layer_norm, "bias", &inputs[INPUT_BIAS], width, "the features of x"));
-  }
-  HARK_TRY(hark_tensor_describe(context, x->type, x->rank, x->shape, &out->outputs[0]));
-  HARK_TRY(hark_tensor_describe(context, x->type, 1, &rows, &out->saved[SAVED_MEAN]));
-  HARK_TRY(hark_tensor_describe(context, x->type, 1, &rows, &out->saved[SAVED_INVERSE_DEVIATION]));
-  return hark_partials_bytes(context, width, &out->backward_workspace);
+  return hark_norm_infer(context, &hark_op_layer_norm, attributes, inputs, input_count, SAVED_COUNT, out);
 }
 
 static void forward_rows(const hark_call *call, int64_t first, int64_t last) {
   const double epsilon = ((const hark_norm_attributes *)call->attributes)->epsilon;
-  const hark_tensor *input = &call->inputs[INPUT_X];
-  const hark_numbers x = hark_numbers_of(input), gain = hark_numbers_of(&call->inputs[INPUT_GAIN]);
-  const hark_numbers bias = hark_numbers_of(&call->inputs[INPUT_BIAS]), y = hark_numbers_of(&call->outputs[0]);
+  const hark_tensor *input = &call->inputs[HARK_NORM_X];
+  const hark_numbers x = hark_numbers_of(input), gain = hark_numbers_of(&call->inputs[HARK_NORM_GAIN]);
+  const hark_numbers bias = hark_numbers_of(&call->inputs[HARK_NORM_BIAS]), y = hark_numbers_of(&call->outputs[0]);
   const hark_numbers means = hark_numbers_of(&call->saved[SAVED_MEAN]);
   const hark_numbers inverses = hark_numbers_of(&call->saved[SAVED_INVERSE_DEVIATION]);
   const int64_t width = hark_row_length(input);
@@ -62,17 +42,13 @@ static void forward_rows(const hark_call *call, int64_t first, int64_t last) {
   }
 }
 
-static hark_status forward(hark_context *context, const hark_call *call) {
-  const hark_tensor *x = &call->inputs[INPUT_X];
-  hark_range_for(context, call, hark_row_count(x), hark_row_grain(hark_row_length(x)), forward_rows);
-  return HARK_OK;
-}
+static hark_status forward(hark_context *context, const hark_call *call) { return hark_norm_forward(context, call, forward_rows); }
 
 /* y = gain (x - mean) r: dx = r (g - mean(g) - xhat mean(g xhat)), g = gain dy */
 static void backward_rows(const hark_call *call, int64_t first, int64_t last) {
-  const hark_tensor *input = &call->inputs[INPUT_X];
-  const hark_numbers x = hark_numbers_of(input), gain = hark_numbers_of(&call->inputs[INPUT_GAIN]);
-  const hark_numbers dy = hark_numbers_of(&call->output_gradients[0]), dx = hark_gradient_of(call, INPUT_X);
+  const hark_tensor *input = &call->inputs[HARK_NORM_X];
+  const hark_numbers x = hark_numbers_of(input), gain = hark_numbers_of(&call->inputs[HARK_NORM_GAIN]);
+  const hark_numbers dy = hark_numbers_of(&call->output_gradients[0]), dx = hark_gradient_of(call, HARK_NORM_X);
   const hark_numbers means = hark_numbers_of(&call->saved[SAVED_MEAN]);
   const hark_numbers inverses = hark_numbers_of(&call->saved[SAVED_INVERSE_DEVIATION]);
   const int64_t width = hark_row_length(input);
@@ -95,13 +71,13 @@ static void backward_rows(const hark_call *call, int64_t first, int64_t last) {
 
 /* y = gain xhat + bias: dgain = sum_n dy xhat, dbias = sum_n dy, for the columns [first, last) */
 static void backward_columns(const hark_call *call, int64_t first, int64_t last) {
-  const hark_tensor *input = &call->inputs[INPUT_X];
+  const hark_tensor *input = &call->inputs[HARK_NORM_X];
   const hark_numbers x = hark_numbers_of(input), dy = hark_numbers_of(&call->output_gradients[0]);
-  const hark_numbers dgain = hark_gradient_of(call, INPUT_GAIN), dbias = hark_gradient_of(call, INPUT_BIAS);
+  const hark_numbers dgain = hark_gradient_of(call, HARK_NORM_GAIN), dbias = hark_gradient_of(call, HARK_NORM_BIAS);
   const hark_numbers means = hark_numbers_of(&call->saved[SAVED_MEAN]);
   const hark_numbers inverses = hark_numbers_of(&call->saved[SAVED_INVERSE_DEVIATION]);
   const int64_t rows = hark_row_count(input), width = hark_row_length(input);
-  double sum_gain[COLUMNS] = {0}, sum_bias[COLUMNS] = {0};
+  double sum_gain[HARK_NORM_COLUMNS] = {0}, sum_bias[HARK_NORM_COLUMNS] = {0};
   for (int64_t n = 0; n < rows; n++) {
     const double mean = hark_get(means, n), inverse = hark_get(inverses, n);
     for (int64_t d = first; d < last; d++) {
@@ -117,25 +93,12 @@ static void backward_columns(const hark_call *call, int64_t first, int64_t last)
 }
 
 static hark_status backward(hark_context *context, const hark_call *call) {
-  if (hark_gradient_is_absent(call)) return HARK_OK;
-  const hark_tensor *x = &call->inputs[INPUT_X];
-  const int64_t rows = hark_row_count(x), width = hark_row_length(x);
-  const hark_tensor *gradients = call->input_gradients;
-  if (hark_present(&gradients[INPUT_GAIN]) || hark_present(&gradients[INPUT_BIAS])) {
-    hark_range_for(context, call, width, COLUMNS, backward_columns);
-  }
-  if (hark_present(&gradients[INPUT_X])) hark_range_for(context, call, rows, hark_row_grain(width), backward_rows);
-  return HARK_OK;
+  return hark_norm_backward(context, call, backward_rows, backward_columns);
 }
 
 static double operations(const void *attributes, const hark_tensor *inputs, int input_count, bool is_backward) {
   (void)attributes, (void)input_count;
-  return (is_backward ? BACKWARD_OPERATIONS : FORWARD_OPERATIONS) * (double)hark_tensor_count(&inputs[INPUT_X]);
-}
-
-static int64_t terms(const void *attributes, const hark_tensor *inputs, int input_count) {
-  (void)attributes, (void)input_count;
-  return hark_max(hark_row_length(&inputs[INPUT_X]), hark_row_count(&inputs[INPUT_X]));
+  return (is_backward ? BACKWARD_OPERATIONS : FORWARD_OPERATIONS) * (double)hark_tensor_count(&inputs[HARK_NORM_X]);
 }
 
 static const hark_norm_attributes usual = {1e-5}, large = {0.1};
@@ -156,15 +119,15 @@ const hark_operator hark_op_layer_norm = {
     .formula = "y = gain (x - mean) / sqrt(variance + epsilon) + bias",
     .attributes_size = sizeof(hark_norm_attributes),
     .input_minimum = 2,
-    .input_maximum = INPUT_COUNT,
+    .input_maximum = 3,
     .output_count = 1,
-    .differentiable = 1u << INPUT_X | 1u << INPUT_GAIN | 1u << INPUT_BIAS,
-    .backward_inputs = 1u << INPUT_X | 1u << INPUT_GAIN,
+    .differentiable = 1u << HARK_NORM_X | 1u << HARK_NORM_GAIN | 1u << HARK_NORM_BIAS,
+    .backward_inputs = 1u << HARK_NORM_X | 1u << HARK_NORM_GAIN,
     .infer = infer,
     .forward = forward,
     .backward = backward,
     .operations = operations,
-    .terms = terms,
+    .terms = hark_norm_terms,
     .samples = samples,
     .sample_count = sizeof samples / sizeof samples[0],
 };

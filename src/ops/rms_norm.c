@@ -4,36 +4,19 @@
  * With g = gain dy:  dx = r (g - x r^2 mean(g x)),  dgain = sum_n dy x r.
  * About 5 N D operations forward, 10 N D backward. Zhang, Sennrich, arXiv 1910.07467.
  */
-#include "ops/definition.h"
-
-enum { INPUT_X, INPUT_GAIN, INPUT_COUNT };
-
-/* Columns of the gradient of gain that one piece of work sums: a cache line of doubles. */
-#define COLUMNS 8
+#include "ops/norm.h"
 
 #define FORWARD_OPERATIONS 5.0 /* per element */
 #define BACKWARD_OPERATIONS 10.0
 
 static hark_status infer(hark_context *context, const void *attributes, const hark_tensor *inputs, int input_count, hark_inferred *out) {
-  static const hark_input_rule rules[INPUT_COUNT] = {{"x", HARK_F32, 1, HARK_MAX_RANK}, {"gain", HARK_F32, 1, 1}};
-  HARK_TRY(hark_check_inputs(context, &hark_op_rms_norm, rules, attributes, inputs, input_count));
-  const double epsilon = ((const hark_norm_attributes *)attributes)->epsilon;
-  const hark_tensor *x = &inputs[INPUT_X];
-  const int64_t rows = hark_row_count(x), width = hark_row_length(x);
-  if (!(epsilon >= 0) || !isfinite(epsilon)) {
-    return hark_fail(context, HARK_INVALID_ARGUMENT, "rms_norm: epsilon is %g, expected 0 or more", epsilon);
-  }
-  if (width == 0) return hark_fail(context, HARK_SHAPE_MISMATCH, "rms_norm: rows of x have no features, expected at least one");
-  HARK_TRY(hark_check_vector(context, &hark_op_rms_norm, "gain", &inputs[INPUT_GAIN], width, "the features of x"));
-  HARK_TRY(hark_tensor_describe(context, x->type, x->rank, x->shape, &out->outputs[0]));
-  HARK_TRY(hark_tensor_describe(context, x->type, 1, &rows, &out->saved[0]));
-  return hark_partials_bytes(context, width, &out->backward_workspace);
+  return hark_norm_infer(context, &hark_op_rms_norm, attributes, inputs, input_count, 1, out);
 }
 
 static void forward_rows(const hark_call *call, int64_t first, int64_t last) {
   const double epsilon = ((const hark_norm_attributes *)call->attributes)->epsilon;
-  const hark_tensor *input = &call->inputs[INPUT_X];
-  const hark_numbers x = hark_numbers_of(input), gain = hark_numbers_of(&call->inputs[INPUT_GAIN]);
+  const hark_tensor *input = &call->inputs[HARK_NORM_X];
+  const hark_numbers x = hark_numbers_of(input), gain = hark_numbers_of(&call->inputs[HARK_NORM_GAIN]);
   const hark_numbers y = hark_numbers_of(&call->outputs[0]), inverses = hark_numbers_of(&call->saved[0]);
   const int64_t width = hark_row_length(input);
   for (int64_t n = first; n < last; n++) {
@@ -45,17 +28,13 @@ static void forward_rows(const hark_call *call, int64_t first, int64_t last) {
   }
 }
 
-static hark_status forward(hark_context *context, const hark_call *call) {
-  const hark_tensor *x = &call->inputs[INPUT_X];
-  hark_range_for(context, call, hark_row_count(x), hark_row_grain(hark_row_length(x)), forward_rows);
-  return HARK_OK;
-}
+static hark_status forward(hark_context *context, const hark_call *call) { return hark_norm_forward(context, call, forward_rows); }
 
 /* y = gain x r: dx = r (g - x r^2 mean(g x)), g = gain dy */
 static void backward_rows(const hark_call *call, int64_t first, int64_t last) {
-  const hark_tensor *input = &call->inputs[INPUT_X];
-  const hark_numbers x = hark_numbers_of(input), gain = hark_numbers_of(&call->inputs[INPUT_GAIN]);
-  const hark_numbers dy = hark_numbers_of(&call->output_gradients[0]), dx = hark_gradient_of(call, INPUT_X);
+  const hark_tensor *input = &call->inputs[HARK_NORM_X];
+  const hark_numbers x = hark_numbers_of(input), gain = hark_numbers_of(&call->inputs[HARK_NORM_GAIN]);
+  const hark_numbers dy = hark_numbers_of(&call->output_gradients[0]), dx = hark_gradient_of(call, HARK_NORM_X);
   const hark_numbers inverses = hark_numbers_of(&call->saved[0]);
   const int64_t width = hark_row_length(input);
   for (int64_t n = first; n < last; n++) {
@@ -72,11 +51,11 @@ static void backward_rows(const hark_call *call, int64_t first, int64_t last) {
 
 /* y = gain x r: dgain = sum_n dy x r, for the columns [first, last) */
 static void backward_columns(const hark_call *call, int64_t first, int64_t last) {
-  const hark_tensor *input = &call->inputs[INPUT_X];
+  const hark_tensor *input = &call->inputs[HARK_NORM_X];
   const hark_numbers x = hark_numbers_of(input), dy = hark_numbers_of(&call->output_gradients[0]);
-  const hark_numbers dgain = hark_gradient_of(call, INPUT_GAIN), inverses = hark_numbers_of(&call->saved[0]);
+  const hark_numbers dgain = hark_gradient_of(call, HARK_NORM_GAIN), inverses = hark_numbers_of(&call->saved[0]);
   const int64_t rows = hark_row_count(input), width = hark_row_length(input);
-  double sum[COLUMNS] = {0};
+  double sum[HARK_NORM_COLUMNS] = {0};
   for (int64_t n = 0; n < rows; n++) {
     const double inverse = hark_get(inverses, n);
     for (int64_t d = first; d < last; d++) sum[d - first] += hark_get(dy, n * width + d) * hark_get(x, n * width + d) * inverse;
@@ -85,22 +64,12 @@ static void backward_columns(const hark_call *call, int64_t first, int64_t last)
 }
 
 static hark_status backward(hark_context *context, const hark_call *call) {
-  if (hark_gradient_is_absent(call)) return HARK_OK;
-  const hark_tensor *x = &call->inputs[INPUT_X];
-  const int64_t rows = hark_row_count(x), width = hark_row_length(x);
-  if (hark_present(&call->input_gradients[INPUT_GAIN])) hark_range_for(context, call, width, COLUMNS, backward_columns);
-  if (hark_present(&call->input_gradients[INPUT_X])) hark_range_for(context, call, rows, hark_row_grain(width), backward_rows);
-  return HARK_OK;
+  return hark_norm_backward(context, call, backward_rows, backward_columns);
 }
 
 static double operations(const void *attributes, const hark_tensor *inputs, int input_count, bool is_backward) {
   (void)attributes, (void)input_count;
-  return (is_backward ? BACKWARD_OPERATIONS : FORWARD_OPERATIONS) * (double)hark_tensor_count(&inputs[INPUT_X]);
-}
-
-static int64_t terms(const void *attributes, const hark_tensor *inputs, int input_count) {
-  (void)attributes, (void)input_count;
-  return hark_max(hark_row_length(&inputs[INPUT_X]), hark_row_count(&inputs[INPUT_X]));
+  return (is_backward ? BACKWARD_OPERATIONS : FORWARD_OPERATIONS) * (double)hark_tensor_count(&inputs[HARK_NORM_X]);
 }
 
 static const hark_norm_attributes usual = {1e-5}, large = {0.1};
@@ -118,16 +87,16 @@ const hark_operator hark_op_rms_norm = {
     .name = "rms_norm",
     .formula = "y = gain x / sqrt(mean(x^2) + epsilon)",
     .attributes_size = sizeof(hark_norm_attributes),
-    .input_minimum = INPUT_COUNT,
-    .input_maximum = INPUT_COUNT,
+    .input_minimum = 2,
+    .input_maximum = 2,
     .output_count = 1,
-    .differentiable = 1u << INPUT_X | 1u << INPUT_GAIN,
-    .backward_inputs = 1u << INPUT_X | 1u << INPUT_GAIN,
+    .differentiable = 1u << HARK_NORM_X | 1u << HARK_NORM_GAIN,
+    .backward_inputs = 1u << HARK_NORM_X | 1u << HARK_NORM_GAIN,
     .infer = infer,
     .forward = forward,
     .backward = backward,
     .operations = operations,
-    .terms = terms,
+    .terms = hark_norm_terms,
     .samples = samples,
     .sample_count = sizeof samples / sizeof samples[0],
 };

@@ -2,29 +2,19 @@
  *
  * dx = factor dy. x, y of one shape.
  */
-#include "ops/definition.h"
+#include "ops/elementwise.h"
 
 enum { INPUT_X, INPUT_COUNT };
 
-#define FORWARD_OPERATIONS 1.0 /* per element */
-#define BACKWARD_OPERATIONS 1.0
-
 static hark_status infer(hark_context *context, const void *attributes, const hark_tensor *inputs, int input_count, hark_inferred *out) {
-  static const hark_input_rule rules[INPUT_COUNT] = {{"x", HARK_F32, 0, HARK_MAX_RANK}};
-  HARK_TRY(hark_check_inputs(context, &hark_op_scale, rules, attributes, inputs, input_count));
-  const hark_tensor *x = &inputs[INPUT_X];
-  return hark_tensor_describe(context, x->type, x->rank, x->shape, &out->outputs[0]);
+  static const char *const names[INPUT_COUNT] = {"x"};
+  return hark_elementwise_infer(context, &hark_op_scale, names, attributes, inputs, input_count, out);
 }
 
 static void forward_range(const hark_call *call, int64_t first, int64_t last) {
   const double factor = ((const hark_scale_attributes *)call->attributes)->factor;
   const hark_numbers x = hark_numbers_of(&call->inputs[INPUT_X]), y = hark_numbers_of(&call->outputs[0]);
   for (int64_t i = first; i < last; i++) hark_put(y, i, factor * hark_get(x, i));
-}
-
-static hark_status forward(hark_context *context, const hark_call *call) {
-  hark_range_for(context, call, hark_tensor_count(&call->inputs[INPUT_X]), HARK_DEFINITION_GRAIN, forward_range);
-  return HARK_OK;
 }
 
 /* y = factor x: dx = factor dy */
@@ -34,21 +24,7 @@ static void backward_range(const hark_call *call, int64_t first, int64_t last) {
   for (int64_t i = first; i < last; i++) hark_give(dx, i, factor * hark_get(dy, i));
 }
 
-static hark_status backward(hark_context *context, const hark_call *call) {
-  if (hark_gradient_is_absent(call) || !hark_present(&call->input_gradients[INPUT_X])) return HARK_OK;
-  hark_range_for(context, call, hark_tensor_count(&call->output_gradients[0]), HARK_DEFINITION_GRAIN, backward_range);
-  return HARK_OK;
-}
-
-static double operations(const void *attributes, const hark_tensor *inputs, int input_count, bool is_backward) {
-  (void)attributes, (void)input_count;
-  return (is_backward ? BACKWARD_OPERATIONS : FORWARD_OPERATIONS) * (double)hark_tensor_count(&inputs[INPUT_X]);
-}
-
-static int64_t terms(const void *attributes, const hark_tensor *inputs, int input_count) {
-  (void)attributes, (void)inputs, (void)input_count;
-  return 1;
-}
+HARK_ELEMENTWISE(1, 1, 1);
 
 static const hark_scale_attributes down = {0.3}, up = {-7};
 

@@ -118,6 +118,8 @@ static void test_options(void **state) {
       "dense:B2,H3,L130,D8,kernel",
       "dense:B2,H3,L130,D8,shared",
       "dense:B2,H3,L130,D8,shared,causal",
+      "dense:B2,H3,L65,D8,shared,expanded",
+      "dense:B2,H3,L65,D8,shared,expanded,causal,accumulate,threads=3",
       "dense:B2,H4,K2,L130,D8,forget,causal",
       "dense:B2,H4,K2,L30,S130,D8,forget,causal",
       "dense:B1,H2,L70,S50,D8,forget,causal,offset=10",

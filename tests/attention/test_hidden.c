@@ -192,6 +192,12 @@ static void poison_masked(attention_problem *p, double poison) {
   }
 }
 
+/* The same where a hidden query that is still finite is not any more once it is scaled. */
+static void poison_masked_scaled(attention_problem *p, double poison) {
+  p->scale = p->given_scale = 2;
+  poison_masked(p, poison);
+}
+
 static void test_mask(void **state) {
   (void)state;
   static const char *const cases[] = {"dense:B2,H2,L20,S30,D8,mask",
@@ -203,6 +209,8 @@ static void test_mask(void **state) {
                                       "dense:H2,L70,D8,mask,rbf",
                                       "window:H2,L100,D8,W20,mask"};
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) check_hidden(cases[i], poison_masked);
+  check_hidden("dense:B2,H2,L20,S30,D8,mask", poison_masked_scaled);
+  check_hidden("dense:B2,H4,K2,L130,D8,V3,mask,causal", poison_masked_scaled);
 }
 
 /* A bias of -infinity hides as a mask does: every fourth key from all rows. */

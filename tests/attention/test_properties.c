@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include <float.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -309,6 +310,53 @@ static void test_dropout(void **state) {
   ON_ALL(dropout, "dense:B2,H2,L65,S70,D7,dropout=0.1", "dense:H3,L70,D8,causal,dropout=0.5", "window:H2,L70,D8,W9,dropout=0.25");
 }
 
+/* A large number that all logits share leaves them as accurate as its own size allows; keys and queries of one sign, so that errors would add. */
+static void common_bias(const attention_machine *machine, const char *text) {
+  attention_problem p;
+  attention_expected e;
+  attention_results r;
+  const double sizes[] = {100, 1e4, -1e5};
+  for (size_t k = 0; k < sizeof sizes / sizeof sizes[0]; k++) {
+    attention_problem_make(text, &p);
+    p.scale = p.given_scale = 1;
+    for (int64_t i = 0; i < p.array[ARRAY_QUERY].count; i++) p.array[ARRAY_QUERY].data[i] = (double)0.04f;
+    for (int64_t i = 0; i < p.array[ARRAY_KEY].count; i++) p.array[ARRAY_KEY].data[i] = (double)0.04f;
+    for (int64_t i = 0; i < p.array[ARRAY_BIAS].count; i++) p.array[ARRAY_BIAS].data[i] = sizes[k];
+    for (int64_t i = 0; i < p.array[ARRAY_VALUE].count; i++) p.array[ARRAY_VALUE].data[i] = i / p.is.value_dim % p.is.keys < 64;
+    attention_expected_make(&p, &e);
+    attention_run_on(machine, &p, &r);
+    if (attention_compare(machine, &p, &e, &r) > 0) fail_msg("'%s' on %s with a bias of %g everywhere", text, machine->name, sizes[k]);
+    attention_results_free(&r);
+    attention_expected_free(&e);
+    attention_problem_free(&p);
+  }
+}
+
+static void test_common_bias(void **state) {
+  (void)state;
+  ON_ALL(common_bias, "dense:H2,L130,D256,bias=3", "dense:H2,L2,S130,D256,bias=3", "dense:H1,L130,D64,V256,bias,causal");
+}
+
+/* Only -infinity hides: a row whose biases are all the lowest f32 number sees everything alike. */
+static void lowest_bias(const attention_machine *machine, const char *text) {
+  attention_problem p;
+  attention_results r;
+  attention_problem_make(text, &p);
+  for (int64_t i = 0; i < p.array[ARRAY_BIAS].count; i++) p.array[ARRAY_BIAS].data[i] = (double)-FLT_MAX;
+  for (int64_t i = 0; i < p.array[ARRAY_VALUE].count; i++) p.array[ARRAY_VALUE].data[i] = (double)(i / p.is.value_dim % p.is.keys);
+  attention_run_on(machine, &p, &r);
+  const double mean = (double)(p.is.keys - 1) / 2;
+  for (int64_t i = 0; i < r.count[ARRAY_OUT]; i++) assert_near("out", text, machine, i, r.data[ARRAY_OUT][i], mean, 1e-5 * mean);
+  for (int64_t i = 0; i < r.count[ARRAY_LSE]; i++) assert_true(isfinite(r.data[ARRAY_LSE][i]) && r.data[ARRAY_LSE][i] < -2.3e38);
+  attention_results_free(&r);
+  attention_problem_free(&p);
+}
+
+static void test_lowest_bias(void **state) {
+  (void)state;
+  ON_ALL(lowest_bias, "dense:H2,L5,D8,bias", "dense:H2,L130,S70,D16,bias=3", "dense:H2,L2,S70,D64,bias=3");
+}
+
 /* A scale of one's own; and logits of 1e4 give finite numbers everywhere. */
 static void scale_and_size(const attention_machine *machine, const char *text) {
   attention_problem p;
@@ -333,10 +381,10 @@ static void test_scale(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_rows_sum_to_one), cmocka_unit_test(test_linear_in_values),
-      cmocka_unit_test(test_permutation),     cmocka_unit_test(test_kernel_gradient),
-      cmocka_unit_test(test_forget_gradient), cmocka_unit_test(test_window),
-      cmocka_unit_test(test_dropout),         cmocka_unit_test(test_scale),
+      cmocka_unit_test(test_rows_sum_to_one), cmocka_unit_test(test_linear_in_values), cmocka_unit_test(test_permutation),
+      cmocka_unit_test(test_kernel_gradient), cmocka_unit_test(test_forget_gradient),  cmocka_unit_test(test_window),
+      cmocka_unit_test(test_dropout),         cmocka_unit_test(test_common_bias),      cmocka_unit_test(test_lowest_bias),
+      cmocka_unit_test(test_scale),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

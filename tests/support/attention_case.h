@@ -6,7 +6,7 @@
  * causal, rbf, bias[=bits], mask[=bits], kernel (a log-kernel table per head), shared (one table for all heads), forget, dropout=P,
  * offset=N, lengths, ragged, segments, layout=0|1|2 ([B,H,L,d], [B,L,H,d], packed with gaps), misaligned, accumulate, large (logits of 1e4),
  * hiding (some entries of bias or table are -infinity), roomy (a plan for larger sizes),
- * expanded (broadcast dimensions of bias and mask have their full extent and stride 0), threads=N, seed=N.
+ * expanded (broadcast dimensions of bias, mask and a shared table have their full extent and stride 0), threads=N, seed=N.
  * bits of bias and mask: 1 broadcast over the batch, 2 heads, 4 queries, 8 keys.
  */
 #ifndef HARK_TESTS_ATTENTION_CASE_H

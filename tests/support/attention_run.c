@@ -242,6 +242,13 @@ static void expand(const attention_case *c, hark_tensor *tensor) {
     }
 }
 
+/* One row for all heads as a row for each, lying over one another. */
+static void expand_rows(const attention_case *c, hark_tensor *tensor) {
+  if (!c->expanded || tensor->type == HARK_NONE || tensor->shape[0] != 1) return;
+  tensor->shape[0] = c->heads;
+  tensor->stride[0] = 0;
+}
+
 void attention_run(hark_context *context, hark_type type, const attention_problem *problem, attention_results *out) {
   const attention_case *c = &problem->is;
   const hark_attention_desc desc = attention_problem_desc(problem, type);
@@ -283,6 +290,7 @@ void attention_run(hark_context *context, hark_type type, const attention_proble
   }
   expand(c, &args.mask);
   expand(c, &args.attention_bias);
+  expand_rows(c, &args.log_kernel);
   args.saved = scratch(context, sizes.saved);
   void *forward_scratch = scratch(context, sizes.forward_workspace), *backward_scratch = scratch(context, sizes.backward_workspace);
 
@@ -297,6 +305,7 @@ void attention_run(hark_context *context, hark_type type, const attention_proble
   args.dattention_bias = device[ARRAY_DBIAS].tensor;
   expand(c, &args.dattention_bias);
   args.dlog_kernel = device[ARRAY_DLOG_KERNEL].tensor;
+  expand_rows(c, &args.dlog_kernel);
   args.dforget = device[ARRAY_DFORGET].tensor;
   args.workspace = backward_scratch;
   if (backward && hark_attention_backward(context, plan, &args) != HARK_OK) fail_msg("%s: %s", c->text, hark_context_message(context));

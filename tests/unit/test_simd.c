@@ -78,6 +78,12 @@ static void hidden_logits_weigh_nothing(void **state) {
 static void not_a_number_stays(void **state) {
   (void)state;
   for (size_t f = 0; f < sizeof functions / sizeof functions[0]; f++) assert_true(isnan(functions[f].ours(NAN)));
+  const uint32_t payloads[] = {0x7FC00001u, 0x7FFFFFFFu, 0xFFFFFFFFu, 0xFFC00080u, 0x7F800001u};
+  for (size_t i = 0; i < sizeof payloads / sizeof payloads[0]; i++) { /* whatever its bits */
+    float x;
+    memcpy(&x, &payloads[i], sizeof x);
+    for (size_t f = 0; f < sizeof functions / sizeof functions[0]; f++) assert_true(isnan(functions[f].ours(x)));
+  }
   assert_true(isnan(our_log(-1.0f)));
   assert_true(our_log(0.0f) == -INFINITY);
   assert_true(our_exp(INFINITY) == INFINITY && our_exp(-INFINITY) == 0.0f && our_log(INFINITY) == INFINITY);

@@ -318,16 +318,17 @@ HARK_SIMD void vf_transpose(vf rows[HARK_LANES]) {
  * below 2^-126 between; NaN stays. */
 HARK_SIMD vf vf_exp2(vf x) {
   x = vf_max(vf_set(-127.0f), x);
-  const vf shifted = x + vf_set(HARK_ROUND_SHIFT);
-  const vf f = x - (shifted - vf_set(HARK_ROUND_SHIFT));
-  /* 2^f on [-1/2, 1/2], relative error 9.2e-8; exactly 1 at f = 0, so that clamping at -127 leaves the bits of 0 */
+  /* the integer plus the exponent's bias of 127 in the low bits; a factor, so that a NaN stays one whatever its bits */
+  const vf shifted = x + vf_set(HARK_ROUND_SHIFT + 127.0f);
+  const vf f = x - (shifted - vf_set(HARK_ROUND_SHIFT + 127.0f));
+  /* 2^f on [-1/2, 1/2], relative error 9.2e-8; exactly 1 at f = 0 */
   vf p = vf_set(1.3264729e-3f);
   p = vf_fma(p, f, vf_set(9.6715139e-3f));
   p = vf_fma(p, f, vf_set(5.5507338e-2f));
   p = vf_fma(p, f, vf_set(2.4022242e-1f));
   p = vf_fma(p, f, vf_set(6.9314698e-1f));
   p = vf_fma(p, f, vf_set(1.0f));
-  return vf_from_bits(vf_bits(p) + (vf_bits(shifted) << 23));
+  return p * vf_from_bits(vf_bits(shifted) << 23);
 }
 
 /* e^x over the whole range: infinity above 88.73, subnormal and then 0 below -87.3; NaN stays. */

@@ -50,9 +50,9 @@ double hark_dense_weights(const dense_head *at, int64_t row, double *weights) {
   if (largest == -INFINITY) return -INFINITY;
   for (int64_t i = 0; i < keys; i++)
     if (weights[i] != -INFINITY) sum += exp(weights[i] - largest);
-  const double log_sum_exp = largest + log(sum);
-  for (int64_t i = 0; i < keys; i++) weights[i] = weights[i] == -INFINITY ? HARK_DENSE_HIDDEN : exp(weights[i] - log_sum_exp);
-  return log_sum_exp;
+  /* divided by the sum and not through its logarithm, which vanishes beside logits of 1e17 and more */
+  for (int64_t i = 0; i < keys; i++) weights[i] = weights[i] == -INFINITY ? HARK_DENSE_HIDDEN : exp(weights[i] - largest) / sum;
+  return largest + log(sum);
 }
 
 typedef struct forward_task {

@@ -30,7 +30,8 @@ static void fill_gates(void *data, int64_t index, int worker) {
   double *gates = task->gates + (at.gates - task->gates);
   double sum = 0;
   for (int64_t t = 0; t < at.sequence->key_count; t++) {
-    sum += log_sigmoid(dense_get(&at.args->forget, dense_gate_index(&at, &at.args->forget, t)));
+    if (t > 0)
+      sum += log_sigmoid(dense_get(&at.args->forget, dense_gate_index(&at, &at.args->forget, t))); /* the first is passed by nothing */
     gates[t] = sum;
   }
 }

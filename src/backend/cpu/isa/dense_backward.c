@@ -28,7 +28,6 @@ typedef struct backward_state {
   float zero[HARK_TILE_QUERIES], gain[HARK_TILE_QUERIES];
   bool rows_finite; /* all queries and dout of the tile */
   /* rows of the tile in the caller's memory */
-  const float *query_memory, *gradient_memory;
   int64_t query_stride, gradient_stride;
   /* rows of the tile of keys */
   const float *key, *value;
@@ -107,17 +106,16 @@ static void spread(const hark_dense_tile *tile, const float *tile_weights, const
 }
 
 /* The same where rows are not finite and not every lane is seen: those apart, for the keys that see them. */
-static void spread_seen(const hark_dense_tile *tile, backward_state *state, const float *tile_weights, const float *rows, int64_t stride,
-                        float scale, int padded, int features, float *target, int64_t target_stride) {
+static void spread_seen(const hark_dense_tile *tile, backward_state *state, const float *tile_weights, const float *rows, int padded,
+                        int features, float *target, int64_t target_stride) {
   bool bad[HARK_TILE_QUERIES];
-  hark_clean_rows(rows, stride, tile->queries, features, padded, state->clean, bad);
-  for (int64_t i = 0; i < (int64_t)tile->queries * padded; i++) state->clean[i] *= scale;
+  hark_clean_rows(rows, padded, tile->queries, features, padded, state->clean, bad);
   spread(tile, tile_weights, state->clean, padded, features, target, target_stride);
   for (int key = 0; key < tile->keys; key++)
     for (int lane = hark_dense_first_vector(tile, key) * HARK_LANES; lane < tile->queries; lane++) {
       const float weight = tile_weights[key * HARK_TILE_QUERIES + lane];
       if (!bad[lane] || weight == 0.0f) continue;
-      for (int c = 0; c < features; c++) target[key * target_stride + c] += weight * (scale * rows[lane * stride + c]);
+      for (int c = 0; c < features; c++) target[key * target_stride + c] += weight * rows[lane * padded + c];
     }
 }
 
@@ -205,8 +203,7 @@ static void visit_tile(const hark_dense_tile *tile, backward_state *state) {
   const bool careful = hidden && !state->rows_finite;
   if (state->dvalue != NULL) {
     if (careful)
-      spread_seen(tile, state, state->weights, state->gradient_memory, state->gradient_stride, 1.0f, call->value_pad, call->value_dim,
-                  state->dvalue, state->dvalue_stride);
+      spread_seen(tile, state, state->weights, state->gradient_rows, call->value_pad, call->value_dim, state->dvalue, state->dvalue_stride);
     else
       spread(tile, state->weights, state->gradient_rows, call->value_pad, call->value_dim, state->dvalue, state->dvalue_stride);
   }
@@ -230,8 +227,7 @@ static void visit_tile(const hark_dense_tile *tile, backward_state *state) {
   }
   if (state->dkey != NULL) {
     if (careful)
-      spread_seen(tile, state, state->dlogits, state->query_memory, state->query_stride, (float)call->scale, call->head_pad, call->head_dim,
-                  state->dkey, state->dkey_stride);
+      spread_seen(tile, state, state->dlogits, state->query_rows, call->head_pad, call->head_dim, state->dkey, state->dkey_stride);
     else
       spread(tile, state->dlogits, state->query_rows, call->head_pad, call->head_dim, state->dkey, state->dkey_stride);
   }
@@ -264,8 +260,8 @@ static void pack_queries(const hark_dense_tile *tile, backward_state *state) {
   const hark_attention_args *args = call->args;
   const int64_t item = tile->sequence->item, row = tile->sequence->query_row + tile->query;
   const int d = call->head_dim, dv = call->value_dim;
-  const float *query = state->query_memory = hark_dense_row(&args->query, item, tile->head, row);
-  const float *gradient = state->gradient_memory = hark_dense_row(&args->dout, item, tile->head, row);
+  const float *query = hark_dense_row(&args->query, item, tile->head, row);
+  const float *gradient = hark_dense_row(&args->dout, item, tile->head, row);
   const float *out = hark_dense_row(&args->out, item, tile->head, row);
   const float *log_sum_exp = (const float *)args->log_sum_exp.data + (item * call->heads + tile->head) * call->query_rows + row;
   state->query_stride = args->query.stride[2];
@@ -274,8 +270,8 @@ static void pack_queries(const hark_dense_tile *tile, backward_state *state) {
   hark_pack_transposed(gradient, state->gradient_stride, tile->queries, dv, 1.0f, state->gradients);
   hark_pack_rows(query, state->query_stride, tile->queries, d, call->head_pad, (float)call->scale, state->query_rows);
   hark_pack_rows(gradient, state->gradient_stride, tile->queries, dv, call->value_pad, 1.0f, state->gradient_rows);
-  state->rows_finite = hark_rows_finite(query, state->query_stride, tile->queries, d) &&
-                       hark_rows_finite(gradient, state->gradient_stride, tile->queries, dv);
+  state->rows_finite = hark_rows_finite(state->query_rows, call->head_pad, tile->queries, d) &&
+                       hark_rows_finite(state->gradient_rows, call->value_pad, tile->queries, dv);
   for (int lane = 0; lane < HARK_TILE_QUERIES; lane++) {
     state->start[lane] = -INFINITY;
     state->delta[lane] = 0.0f;

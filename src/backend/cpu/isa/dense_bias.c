@@ -6,6 +6,8 @@
  * the same time share entries, and the gradient has a pass of its own, in which a piece of work owns entries of dbias and visits all tiles
  * that touch them in a fixed order: two more products, but no copies of a gradient that may be as large as the logits.
  */
+#include <float.h>
+
 #include "dense_tile.h"
 
 static bool used(const hark_attention_desc *desc, const hark_attention_args *args) {
@@ -19,7 +21,9 @@ static float *tile_start(const hark_tensor *bias, const hark_dense_tile *tile) {
 
 static void add_vector(float *logits, vf value) {
   const vf hidden = vf_set(-INFINITY);
-  vf_store(logits, vf_select(vf_equal(value, hidden), hidden, vf_load(logits) + value * vf_set(HARK_LOG2_E)));
+  const vf term =
+      vf_max(vf_set(-FLT_MAX), value * vf_set(HARK_LOG2_E)); /* in units of log 2 a finite number may overflow: only -infinity hides */
+  vf_store(logits, vf_select(vf_equal(value, hidden), hidden, vf_load(logits) + term));
 }
 
 static void add(const hark_dense_tile *tile, void *memory) {

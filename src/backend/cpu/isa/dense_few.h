@@ -56,7 +56,8 @@ HARK_SIMD void hark_few_block(const int vectors, const hark_product *p, int n, b
   vf sums[HARK_BLOCK_ROWS_MOST];
   HARK_UNROLL
   for (int m = 0; m < vectors; m++) sums[m] = vf_zero();
-  for (int i = p->begin; i < p->end; i++) {
+  const int end = p->limits != NULL ? p->limits[n / HARK_LANES] : p->end;
+  for (int i = p->begin; i < end; i++) {
     const vf weight = vf_set(p->a[i * p->a_step + n]);
     const float *value = p->b + i * p->b_step + c;
     HARK_UNROLL

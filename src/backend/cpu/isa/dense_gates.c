@@ -1,6 +1,6 @@
 /* dense_gates.c - terms that are a number of the query plus a number of the key: forget gates, and the squared norms of the RBF kernel.
  *
- *     FoX (arXiv 2503.02130, eq. 4)    S[n,i] += F[p] - F[i],  F[i] = sum over t <= i of log sigmoid(f_t),  p = min(n + offset, Lk - 1)
+ *     FoX (arXiv 2503.02130, eq. 4)    S[n,i] += F[p] - F[i],  F[i] = sum over 0 < t <= i of log sigmoid(f_t),  p = min(n + offset, Lk - 1)
  *     RBF                              -|q - k|^2 / (2 sigma^2) = q.k / sigma^2 - |q|^2 / (2 sigma^2) - |k|^2 / (2 sigma^2)
  *
  * A number of the query alone changes no weight: what belongs to |q|^2 enters log_sum_exp only, and rows of dS sum to zero. So both gradients
@@ -64,7 +64,7 @@ static void forget_prepare(const hark_dense_call *call, void *memory, int64_t in
   double sum = 0.0;
   for (int64_t t = 0; t < sequence->key_count; t++) {
     const double f = row[t * forget->stride[2]];
-    sum += (f < 0.0 ? f - log1p(exp(f)) : -log1p(exp(-f))) * 1.44269504088896340736; /* units of log 2 */
+    if (t > 0) sum += (f < 0.0 ? f - log1p(exp(f)) : -log1p(exp(-f))) * 1.44269504088896340736; /* units of log 2 */
     g.high[t] = (float)sum;
     g.low[t] = (float)(sum - g.high[t]);
     if (call->backward) g.columns[t] = 0.0;

@@ -7,7 +7,8 @@
  *     spread    C[j][lane] += sum_k A[k][lane] B[j][k], lanes = features            dV += P dO and dK += dS Q
  *
  * A is packed, B is read as it lies, one element broadcast at a time. A block of rows x vectors of C stays in registers over the whole sum,
- * which starts from zero in combine and spread, so that rounding errors grow with the tile and not with the sequence. Every lane's sum has
+ * which starts from zero: what is there already is added at the end, so that rounding errors grow with the tile and not with the sequence, and
+ * those of a logit with its products and not with its offset. Every lane's sum has
  * one order, whatever the block: results do not depend on how a tile is cut. Cost: one multiply-add an element; the blocks reach the
  * processor's peak as long as A fits into the second-level cache.
  */
@@ -81,7 +82,7 @@ HARK_SIMD void hark_product_block(const hark_product_finish finish, const int ve
   HARK_UNROLL
   for (int r = 0; r < rows; r++) {
     HARK_UNROLL
-    for (int m = 0; m < vectors; m++) c[r][m] = scores ? vf_load(p->start + lane + m * HARK_LANES) : vf_zero();
+    for (int m = 0; m < vectors; m++) c[r][m] = vf_zero();
   }
   const float *a = p->a + lane;
   const float *b = p->b + j * p->b_row;
@@ -123,6 +124,7 @@ HARK_SIMD void hark_product_block(const hark_product_finish finish, const int ve
   for (int m = 0; m < vectors; m++) {
     const ptrdiff_t at = lane + m * HARK_LANES;
     float *out = p->c + j * p->c_row + at;
+    const vf start = scores ? vf_load(p->start + at) : vf_zero();
     vf top = vf_zero(), sum = vf_zero(), factor = vf_zero();
     if (finish == HARK_FINISH_SOFTMAX) {
       top = vf_load(p->top + at);
@@ -132,7 +134,7 @@ HARK_SIMD void hark_product_block(const hark_product_finish finish, const int ve
     HARK_UNROLL
     for (int r = 0; r < rows; r++) {
       float *to = out + r * p->c_row;
-      vf x = c[r][m];
+      vf x = scores ? c[r][m] + start : c[r][m];
       if (finish == HARK_FINISH_SOFTMAX) {
         top = vf_max(top, x);
         x = vf_exp2(x);

@@ -5,6 +5,8 @@
  * A tile is [keys][lanes]; logits are in units of log 2. Terms come first, then what causality and the window hide is set to -infinity, so
  * that nothing in a hidden entry matters. Cost: a few operations a logit.
  */
+#include <float.h>
+
 #include "dense_tile.h"
 
 const hark_dense_term *const HARK_ISA(hark_dense_terms)[HARK_DENSE_TERM_COUNT] = {
@@ -86,7 +88,8 @@ static void log_kernel_add(const hark_dense_tile *tile, void *memory) {
   (void)memory;
   for (int i = 0; i < tile->keys - 1 + hark_dense_vectors(tile) * HARK_LANES; i++) {
     const int64_t signed_distance = lowest + i, distance = signed_distance < 0 ? -signed_distance : signed_distance;
-    values[i] = row[hark_min(distance, last) * table->stride[1]] * HARK_LOG2_E; /* beyond the table: lanes without a query */
+    const float value = row[hark_min(distance, last) * table->stride[1]]; /* beyond the table: lanes without a query */
+    values[i] = value < -FLT_MAX ? value : value * HARK_LOG2_E < -FLT_MAX ? -FLT_MAX : value * HARK_LOG2_E; /* only -infinity hides */
   }
   const vf hidden = vf_set(-INFINITY);
   for (int key = 0; key < tile->keys; key++)
@@ -143,10 +146,13 @@ static void log_kernel_collect(const hark_dense_tile *tile, void *memory, const 
 /* Pieces: blocks of distances of a row of the table. */
 #define DISTANCE_BLOCK 512
 
+/* One row for all heads: a table of one row, or rows that lie over each other. */
+static bool log_kernel_is_shared(const hark_tensor *gradient) { return gradient->shape[0] == 1 || gradient->stride[0] == 0; }
+
 static int64_t log_kernel_finish_count(const hark_dense_call *call) {
   const hark_tensor *gradient = &call->args->dlog_kernel;
   if (!call->backward || gradient->data == NULL) return 0;
-  return gradient->shape[0] * hark_ceil_div(gradient->shape[1], DISTANCE_BLOCK);
+  return (log_kernel_is_shared(gradient) ? 1 : gradient->shape[0]) * hark_ceil_div(gradient->shape[1], DISTANCE_BLOCK);
 }
 
 /* S += log G[|p - i|]: dlog G[t] = sum over both diagonals at distance t, sequences, ranges, and heads that share the row. */
@@ -154,7 +160,7 @@ static void log_kernel_finish(const hark_dense_call *call, void *memory, int64_t
   const hark_tensor *gradient = &call->args->dlog_kernel;
   const int64_t blocks = hark_ceil_div(gradient->shape[1], DISTANCE_BLOCK), row = index / blocks;
   const int64_t begin = index % blocks * DISTANCE_BLOCK, end = hark_min(gradient->shape[1], begin + DISTANCE_BLOCK);
-  const bool shared = gradient->shape[0] == 1;
+  const bool shared = log_kernel_is_shared(gradient);
   double *sums = worker_memory; /* a worker's area holds a tile of logits, which is more */
   for (int64_t t = begin; t < end; t++) sums[t - begin] = 0.0;
   for (int64_t s = 0; s < call->run->sequence_count; s++)
