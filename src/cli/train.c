@@ -51,7 +51,13 @@ static void catch_signals(void) {
     if (known && before.sa_handler == SIG_IGN) continue; /* nohup, or a job in the background: whoever started us wants it so */
     (void)sigaction(caught[i], &action, NULL);
   }
-  action.sa_handler = SIG_IGN; /* whoever read our messages may leave; the training goes on */
+}
+
+/* Whoever read our messages may leave; the training goes on. */
+static void ignore_closed_pipes(void) {
+  struct sigaction action;
+  memset(&action, 0, sizeof action);
+  action.sa_handler = SIG_IGN;
   (void)sigaction(SIGPIPE, &action, NULL);
 }
 
@@ -329,6 +335,7 @@ static hark_status run(hark_invocation *call) {
   const hark_config *config = call->values[VALUES_CONFIG];
   const train_values *values = call->values[VALUES_TRAIN];
   char path[HARK_PATH_BYTES];
+  ignore_closed_pipes();
   HARK_TRY(hark_command_open(call, config->run.backend, config->run.threads, (uint64_t)config->train.seed, config->run.deterministic));
   if (config->run.directory[0] == '\0')
     HARK_TRY(default_directory(call, path));

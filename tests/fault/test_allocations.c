@@ -215,7 +215,7 @@ static void training_steps(void **state) {
                .run = make_and_step_engine,
                .end = destroy_engine,
                .backend = "cpu",
-               .at_least = 30};
+               .at_least = 20};
   m.config.train.batch = 2;
   fail_at_each(&what, &m);
   what.backend = "reference";
@@ -424,6 +424,7 @@ static void text(void **state) {
   fail_at_each(&what, &again);
   again = true;
   what.name = "opening what is there";
+  what.at_least = 10;
   fail_at_each(&what, &again);
 }
 

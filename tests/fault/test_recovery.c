@@ -421,8 +421,11 @@ static bool is_in(const char *path, const char *folder) {
   return strncmp(path, folder, length) == 0 && (path[length] == '/' || path[length] == 0);
 }
 
-static void mark(trace *t, const char *path, bool unflushed) {
+static void mark(trace *t, const char *given, bool unflushed) {
+  char path[FAULT_PATH_BYTES];
   int free_place = -1;
+  (void)snprintf(path, sizeof path, "%s", given);
+  if (path[strlen(path) - 1] == '/') path[strlen(path) - 1] = 0;
   for (int i = 0; i < TRACED; i++) {
     if (t->unflushed[i][0] == 0) free_place = i;
     if (strcmp(t->unflushed[i], path) != 0) continue;
