@@ -11,8 +11,7 @@
 
 #include "data/corpus.h"
 #include "fault/child.h"
-#include "models/decoding.h"
-#include "models/sampling.h"
+#include "models/model.h"
 #include "support/cmocka_all.h"
 
 /* A piece of work, in three parts of which the middle one meets the failures. `data` is what begin made of it. */
@@ -174,6 +173,7 @@ typedef struct model_work {
   hark_config config;
   hark_engine *engine;
   hark_decoder *decoder;
+  hark_model *model;
   hark_decoding *decoding;
   hark_run run;
   hark_run_state state;
@@ -298,27 +298,25 @@ static void tapes(void **state) {
 static hark_status generate(hark_context *context, void *data) {
   model_work *m = data;
   const hark_decoder_config config = hark_engine_decoder_config(&m->config, VOCABULARY);
-  const hark_sampling sampling = {.temperature = 1, .top_p = 1, .seed = 1};
-  float logits[VOCABULARY];
+  const hark_sampling sampling = hark_sampling_default();
+  const hark_decoding_options room = {.struct_size = sizeof room, .capacity = 16};
   HARK_TRY(hark_decoder_create(context, &config, HARK_F32, false, &m->decoder));
   HARK_TRY(hark_parameters_initialise(context, &m->decoder->parameters, 1));
-  HARK_TRY(hark_decoding_create(context, m->decoder, 16, &m->decoding));
-  HARK_TRY(hark_decoding_append(context, m->decoding, inputs, 5, logits));
-  void *scratch = NULL;
-  HARK_TRY(hark_allocate(context, hark_sampling_scratch_bytes(VOCABULARY), &scratch));
+  HARK_TRY(hark_model_wrap(context, m->decoder, &m->model));
+  HARK_TRY(hark_decoding_create(context, m->model, &room, &m->decoding));
+  HARK_TRY(hark_decoding_prefill(m->decoding, inputs, 5));
   int32_t token = 0;
-  hark_status status = HARK_OK;
-  for (uint64_t i = 0; i < 4 && status == HARK_OK; i++) {
-    status = hark_sampling_choose(context, &sampling, logits, VOCABULARY, 4, i, scratch, &token);
-    if (status == HARK_OK) status = hark_decoding_append(context, m->decoding, &token, 1, logits);
+  for (uint64_t i = 0; i < 4; i++) {
+    HARK_TRY(hark_decoding_choose(m->decoding, &sampling, i, &token));
+    HARK_TRY(hark_decoding_step(m->decoding, token));
   }
-  hark_release(context, scratch, hark_sampling_scratch_bytes(VOCABULARY));
-  return status;
+  return HARK_OK;
 }
 
 static void end_generation(hark_context *context, void *data) {
   model_work *m = data;
-  hark_decoding_destroy(context, &m->decoding);
+  hark_decoding_destroy(&m->decoding);
+  hark_model_destroy(context, &m->model);
   hark_decoder_destroy(context, &m->decoder);
 }
 
