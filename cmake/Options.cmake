@@ -39,7 +39,7 @@ if(HARK_BUILD_FUZZERS)
   if(NOT CMAKE_C_COMPILER_ID MATCHES Clang)
     message(FATAL_ERROR "HARK_BUILD_FUZZERS=ON needs clang, whose libFuzzer the targets are linked with: -DCMAKE_C_COMPILER=clang")
   endif()
-  set(HARK_SANITIZE "fuzzer-no-link,address,undefined" CACHE STRING "Sanitizers" FORCE)
+  set(HARK_SANITIZE "fuzzer-no-link,address,undefined") # in front of what was chosen, for this run
 endif()
 if(HARK_SANITIZE)
   add_compile_options(-fsanitize=${HARK_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all -g)

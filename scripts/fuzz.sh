@@ -19,7 +19,7 @@ for target in "$@"; do
   mkdir -p "$corpus"
   dictionary=$sources/$target.dict
   [ -f "$dictionary" ] || dictionary=$sources/json.dict
-  if "$programs/fuzz_$target" -max_total_time="$seconds" -dict="$dictionary" -max_len=4096 -timeout=20 -rss_limit_mb=2048 \
+  if "$programs/fuzz_$target" -max_total_time="$seconds" -dict="$dictionary" -max_len=4096 -timeout=60 -rss_limit_mb=2048 \
     -print_final_stats=1 -artifact_prefix="$work/$target-" "$corpus" "$work/seeds/$target" >"$work/$target.log" 2>&1; then
     result=clean
   else

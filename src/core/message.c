@@ -4,13 +4,19 @@
 #include <string.h>
 
 #include "core/core.h"
+#include "core/line.h"
 
-/* Makes one line of the message, whatever names and texts of others stand in it: a byte that would end the line or steer a terminal becomes
- * '?', and a character that was cut at the end goes. */
-static void make_line(char *message, int length) {
-  for (char *at = message; *at != 0; at++) {
-    if ((unsigned char)*at < 0x20 || *at == 0x7f) *at = '?';
+void hark_line_clean(char *text) {
+  for (unsigned char *at = (unsigned char *)text; *at != 0; at++) {
+    if (*at < 0x20 || *at == 0x7f) *at = '?';
+    if (at[0] == 0xc2 && at[1] >= 0x80 && at[1] < 0xa0) at[0] = at[1] = '?'; /* U+0080 .. U+009F in UTF-8 */
   }
+}
+
+/* A message is one line, whatever names and texts of others stand in it, and a character that was cut at its end goes. `length` is what it
+ * would have been. */
+static void make_line(char *message, int length) {
+  hark_line_clean(message);
   if (length < HARK_MESSAGE_BYTES) return;
   size_t end = HARK_MESSAGE_BYTES - 1;
   while (end > 0 && ((unsigned char)message[end - 1] & 0xc0) == 0x80) end--;

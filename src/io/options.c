@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/line.h"
 #include "io/files.h"
 #include "io/number.h"
 #include "io/options_set.h"
@@ -59,9 +60,7 @@ static hark_status add_problem(hark_context *context, hark_options *options, con
   const char *kept = "";
   if (options->problems.count < PROBLEM_LIMIT) {
     HARK_TRY(own_text(context, options, hark_text_get(text), text->length, &kept));
-    for (char *at = (char *)kept; *at != 0; at++) { /* one line, whatever a file is called */
-      if ((unsigned char)*at < 0x20 || *at == 0x7f) *at = '?';
-    }
+    hark_line_clean((char *)kept); /* whatever a file is called */
   }
   if (options->problems.count <= PROBLEM_LIMIT) {
     if (options->problems.count == PROBLEM_LIMIT) kept = "more problems of this kind are not shown";

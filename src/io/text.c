@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/line.h"
+
 #define FIRST_BYTES 256
 
 /* Room for `bytes` bytes, the zero byte included. */
@@ -76,7 +78,8 @@ const char *hark_text_shown(const char *text, char out[HARK_SHOWN_BYTES]) {
     length = room;
     while (length > 0 && ((unsigned char)text[length] & 0xc0) == 0x80) length--;
   }
-  for (size_t i = 0; i < length; i++) out[i] = (unsigned char)text[i] < 0x20 || text[i] == 0x7f ? '?' : text[i];
+  memcpy(out, text, length);
   memcpy(out + length, cut ? "..." : "", cut ? 4 : 1);
+  hark_line_clean(out);
   return out;
 }

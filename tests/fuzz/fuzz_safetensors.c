@@ -85,6 +85,7 @@ static void write_back(hark_context *context, const hark_safetensors *file) {
     const hark_status status = hark_safetensors_load(context, file, t->name, &tensors[count]);
     FUZZ_CHECK(status == (t->type == HARK_NONE ? HARK_UNSUPPORTED : HARK_OK), "%s", hark_context_message(context));
     if (status != HARK_OK) continue;
+    FUZZ_CHECK(hark_safetensors_load_into(context, file, t->name, &tensors[count]) == HARK_OK, "%s", hark_context_message(context));
     named[count] = (hark_named_tensor){t->name, &tensors[count]};
     count++;
   }

@@ -106,6 +106,27 @@ static outcome encode(hark_context *context, const hark_tokenizer *tokenizer, ha
   return o;
 }
 
+/* The call for a whole text says the same, and names the place of a fault. */
+static void check_whole(hark_context *context, const hark_tokenizer *tokenizer, hark_unknown unknown, const unsigned char *text,
+                        size_t size, const outcome *expected) {
+  int32_t *const tokens = malloc((size + 1) * sizeof *tokens);
+  size_t count = 0;
+  const hark_status status = hark_tokenizer_encode(context, tokenizer, unknown, "text", text, size, tokens, &count);
+  FUZZ_CHECK(status == expected->status && count == expected->tokens, "%zu tokens, %s", count, hark_status_name(status));
+  FUZZ_CHECK(memcmp(tokens, expected->token, count * sizeof *tokens) == 0, "other tokens");
+  if (status != HARK_OK) {
+    char end[64];
+    const char *const message = hark_context_message(context);
+    int64_t line = 1;
+    for (size_t i = 0; i < expected->fault; i++) line += text[i] == '\n';
+    const int begin = snprintf(end, sizeof end, "text:%lld:", (long long)line);
+    FUZZ_CHECK(strncmp(message, end, (size_t)begin) == 0, "%s: line %lld expected", message, (long long)line);
+    const int length = snprintf(end, sizeof end, "(byte offset %zu)", expected->fault);
+    FUZZ_CHECK(strcmp(message + strlen(message) - (size_t)length, end) == 0, "%s: %s expected", message, end);
+  }
+  free(tokens);
+}
+
 static void check_decoded(const hark_tokenizer *tokenizer, const outcome *o, const unsigned char *text, bool exact) {
   size_t at = 0;
   for (size_t i = 0; i < o->tokens; i++) {
@@ -148,6 +169,7 @@ static void check_encoding(hark_context *context, const hark_tokenizer *tokenize
       FUZZ_CHECK(whole.fault == parts.fault && whole.fault == whole.consumed, "the fault is at %zu or at %zu", whole.fault, parts.fault);
       FUZZ_CHECK(strcmp(whole.what, parts.what) == 0, "two faults: %s and %s", whole.what, parts.what);
     }
+    check_whole(context, tokenizer, (hark_unknown)unknown, text, size, &whole);
     check_decoded(tokenizer, &whole, text, unknown == HARK_UNKNOWN_IS_ERROR);
     free(whole.token);
     free(parts.token);
