@@ -61,6 +61,7 @@ static double measure(const char *words) {
   (void)snprintf(line, sizeof line, "%s", words);
   for (char *at = strtok(line, " "); at != NULL && count + 1 < WORDS_LIMIT; at = strtok(NULL, " ")) arguments[count++] = at;
   arguments[count] = NULL;
+  (void)fflush(stdout);
   const pid_t process = fork();
   if (process == 0) {
     if (chdir(folder) != 0 || freopen("/dev/null", "w", stdout) == NULL || freopen("log", "w", stderr) == NULL) _exit(1);
@@ -75,7 +76,7 @@ static double measure(const char *words) {
 }
 
 static double estimate(const char *words, test_output *output) {
-  char line[1024];
+  char line[1280];
   json_error_t error;
   (void)snprintf(line, sizeof line, "train --estimate --json %s", words);
   test_command_run(folder, "", line, output);
