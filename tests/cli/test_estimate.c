@@ -98,7 +98,7 @@ static void the_estimate_is_within_ten_percent(void **state) {
     char words[1024], out[32];
     const char *const text = strstr(configurations[i], "--data") == NULL ? "--data text.txt" : "";
     (void)snprintf(out, sizeof out, "run-%d", (int)i);
-    (void)snprintf(words, sizeof words, "--steps 2 --validation-fraction 0.05 --out %s %s %s", out, text, configurations[i]);
+    (void)snprintf(words, sizeof words, "--steps 1 --validation-fraction 0.02 --threads 2 --out %s %s %s", out, text, configurations[i]);
     const double told = estimate(words, &output), real = measure(words), error = told / real - 1;
     printf("%6.1f MiB measured, %6.1f told, %+5.1f %%  %s\n", real / (1 << 20), told / (1 << 20), 100 * error, configurations[i]);
     missed += error > BOUND || error < -BOUND;
