@@ -46,6 +46,10 @@ typedef struct hark_backend {
 
   /* Attention algorithms in order of preference, ended by NULL. Required: at least the reference one where host_memory. */
   const hark_attention_algorithm *const *(*attention)(const hark_context *context);
+
+  /* Optional: about how many bytes of the process kernels take besides what is allocated for them, when products of that many operations are
+   * among them: a library's code and the memory that it packs into. For estimates. */
+  size_t (*kernel_bytes)(const hark_context *context, double operations);
 } hark_backend;
 
 /* All backends of this build, ended by NULL; the first is the default. */

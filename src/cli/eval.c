@@ -20,50 +20,42 @@ static const hark_option options[] = {
 };
 static const hark_option_table table = {options, 2, NULL, sizeof(eval_values), false};
 
-/* Visits the options of the model that are other than the run's own. */
-typedef hark_status swap_visitor(hark_invocation *call, const hark_option *option, const hark_options *stored, hark_text *text);
-
-static hark_status visit_swaps(hark_invocation *call, const hark_config *config, swap_visitor *visit, hark_text *text) {
-  char checkpoint[HARK_NAME_BYTES], path[HARK_PATH_BYTES];
+/* config.yaml of the run that is evaluated. */
+static hark_status find_stored(hark_invocation *call, char *path) {
+  char checkpoint[HARK_NAME_BYTES];
   hark_run opened;
-  hark_config stored;
-  hark_options *stored_options = NULL;
-  if (hark_options_argument_count(call->options) < 1) return HARK_OK; /* reported by main */
   HARK_TRY(hark_run_open_reading(call->context, hark_options_argument(call->options, 0), &opened, checkpoint));
-  HARK_TRY(hark_run_path(call->context, &opened, "config.yaml", path));
-  hark_status status = hark_command_read_stored(call, path, &stored, &stored_options);
-  for (int i = 0; i < hark_config_table.count && status == HARK_OK; i++) {
-    const hark_option *option = &hark_config_table.options[i];
-    if (hark_config_bond(option->name) != HARK_BOND_NONE && !hark_config_agree(option, config, &stored))
-      status = visit(call, option, stored_options, text);
-  }
-  hark_options_destroy(call->context, &stored_options);
-  return status;
+  return hark_run_path(call->context, &opened, "config.yaml", path);
 }
 
-static hark_status refuse_other_weights(hark_invocation *call, const hark_option *option, const hark_options *stored, hark_text *text) {
-  (void)text;
-  if (hark_config_bond(option->name) == HARK_BOND_MEANING) return HARK_OK;
+/* What changes the weights is a problem; the rest of the attention may be exchanged. */
+static hark_status refuse_other_weights(hark_invocation *call, const hark_option *option, const hark_options *stored, void *user) {
+  (void)user;
+  if (hark_config_bond(option->name) != HARK_BOND_WEIGHTS) return HARK_OK;
   hark_text value = hark_text_empty(call->context);
   hark_options_print_value(stored, option->name, &value);
   const hark_status status =
       hark_options_complain(call->context, call->options, option->name,
-                            "%s decides which weights there are: those of this run were trained with %s, and eval can exchange only what "
-                            "works with the same ones",
+                            "%s decides which weights there are: those of this run were trained with %s, and eval can "
+                            "exchange only what works with the same ones",
                             option->name, hark_text_get(&value));
   hark_text_free(&value);
   return status;
 }
 
-/* What changes the weights is a problem; the rest of the attention may be exchanged. */
 static hark_status check_swaps(hark_invocation *call, const hark_config *config) {
-  const hark_status status = visit_swaps(call, config, refuse_other_weights, NULL);
+  char path[HARK_PATH_BYTES];
+  if (hark_options_argument_count(call->options) < 1) return HARK_OK; /* reported by main */
+  HARK_TRY(find_stored(call, path));
+  const hark_status status = hark_command_visit_differences(call, path, config, refuse_other_weights, NULL);
   return status == HARK_BAD_FILE ? HARK_OK : status; /* problems of the run's file have been found already */
 }
 
 /* Appends "name": "value" of what was exchanged. */
-static hark_status append_swap(hark_invocation *call, const hark_option *option, const hark_options *stored, hark_text *text) {
+static hark_status append_swap(hark_invocation *call, const hark_option *option, const hark_options *stored, void *user) {
   (void)stored;
+  hark_text *text = user;
+  if (hark_config_bond(option->name) == HARK_BOND_NONE) return HARK_OK;
   hark_text value = hark_text_empty(call->context);
   hark_options_print_value(call->options, option->name, &value);
   if (text->length > 0) hark_text_append(text, ", ");
@@ -95,7 +87,9 @@ static bool show(void *user, double part) {
 static hark_status print(hark_invocation *call, const hark_opened_run *opened, const hark_evaluation_result *result,
                          const hark_text_counts *counts, double seconds) {
   hark_text swaps = hark_text_empty(call->context);
-  HARK_TRY(visit_swaps(call, call->values[1], append_swap, &swaps));
+  char stored[HARK_PATH_BYTES];
+  HARK_TRY(find_stored(call, stored));
+  HARK_TRY(hark_command_visit_differences(call, stored, call->values[1], append_swap, &swaps));
   const double per_byte = hark_bits_per_byte(counts, result->loss), per_character = hark_bits_per_character(counts, result->loss);
   if (!call->json) {
     printf("%s, %s: loss %.4f nats a token, perplexity %.3f, %.4f bits a character, %.4f bits a byte; %" PRId64 " targets in %.1f s\n",

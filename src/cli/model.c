@@ -26,6 +26,19 @@ hark_status hark_command_read_stored(hark_invocation *call, const char *path, ha
   return hark_fail(context, HARK_BAD_FILE, "%s", hark_options_problem(*options, 0));
 }
 
+hark_status hark_command_visit_differences(hark_invocation *call, const char *path, const hark_config *config,
+                                           hark_difference_visitor *visit, void *user) {
+  hark_config stored;
+  hark_options *options = NULL;
+  hark_status status = hark_command_read_stored(call, path, &stored, &options);
+  for (int i = 0; i < hark_config_table.count && status == HARK_OK; i++) {
+    const hark_option *option = &hark_config_table.options[i];
+    if (!hark_config_agree(option, config, &stored)) status = visit(call, option, options, user);
+  }
+  hark_options_destroy(call->context, &options);
+  return status;
+}
+
 hark_status hark_command_open_run(hark_invocation *call, const hark_config *config, const char *checkpoint, hark_opened_run *out) {
   *out = (hark_opened_run){.run.lock = -1};
   HARK_TRY(hark_command_open(call, config->run.backend, config->run.threads, (uint64_t)config->train.seed, config->run.deterministic));

@@ -95,22 +95,10 @@ static void show(void *user, const hark_train_progress *at) {
 static void say(void *user, const char *line) { hark_progress_line(&((training_view *)user)->progress, "%s", line); }
 
 /* What the weights depend on, and where they come from, cannot change when a run goes on. Dropout and recomputation may. */
-static bool is_fixed(const hark_option *option) {
-  return hark_config_bond(option->name) != HARK_BOND_NONE || strcmp(option->name, "train.init_from") == 0;
-}
-
-/* Compares with what the run says alone, in `path`. */
-static hark_status check_fixed(hark_invocation *call, const char *path, const hark_config *config) {
-  hark_config stored;
-  hark_options *stored_options = NULL;
-  hark_status status = hark_command_read_stored(call, path, &stored, &stored_options);
-  for (int i = 0; i < hark_config_table.count && status == HARK_OK; i++) {
-    const hark_option *option = &hark_config_table.options[i];
-    if (is_fixed(option) && !hark_config_agree(option, config, &stored))
-      status = hark_options_complain(call->context, call->options, option->name, "%s cannot change when a run goes on", option->name);
-  }
-  hark_options_destroy(call->context, &stored_options);
-  return status == HARK_BAD_FILE ? HARK_OK : status; /* the same problems have been found with the file already */
+static hark_status refuse_change(hark_invocation *call, const hark_option *option, const hark_options *stored, void *user) {
+  (void)stored, (void)user;
+  if (hark_config_bond(option->name) == HARK_BOND_NONE && strcmp(option->name, "train.init_from") != 0) return HARK_OK;
+  return hark_options_complain(call->context, call->options, option->name, "%s cannot change when a run goes on", option->name);
 }
 
 /* The model of the run that the weights come from stands for what neither the command line nor a file says of it. */
@@ -132,22 +120,16 @@ static hark_status read_origin(hark_invocation *call, const char *path) {
 }
 
 /* Says what the weights were trained with that is different now. */
-static hark_status warn_of_other_meaning(hark_invocation *call, const char *path, const hark_config *config) {
-  hark_config stored;
-  hark_options *stored_options = NULL;
-  hark_status status = hark_command_read_stored(call, path, &stored, &stored_options);
-  for (int i = 0; i < hark_config_table.count && status == HARK_OK; i++) {
-    const hark_option *option = &hark_config_table.options[i];
-    if (hark_config_bond(option->name) == HARK_BOND_NONE || hark_config_agree(option, config, &stored)) continue;
-    hark_text there = hark_text_empty(call->context), here = hark_text_empty(call->context);
-    hark_options_print_value(stored_options, option->name, &there);
-    hark_options_print_value(call->options, option->name, &here);
-    hark_command_warn(call, "%s is %s; the weights were trained with %s", option->name, hark_text_get(&here), hark_text_get(&there));
-    hark_text_free(&there);
-    hark_text_free(&here);
-  }
-  hark_options_destroy(call->context, &stored_options);
-  return status;
+static hark_status warn_of_other_meaning(hark_invocation *call, const hark_option *option, const hark_options *stored, void *user) {
+  (void)user;
+  if (hark_config_bond(option->name) == HARK_BOND_NONE) return HARK_OK;
+  hark_text there = hark_text_empty(call->context), here = hark_text_empty(call->context);
+  hark_options_print_value(stored, option->name, &there);
+  hark_options_print_value(call->options, option->name, &here);
+  hark_command_warn(call, "%s is %s; the weights were trained with %s", option->name, hark_text_get(&here), hark_text_get(&there));
+  hark_text_free(&there);
+  hark_text_free(&here);
+  return HARK_OK;
 }
 
 /* config.yaml of the run that train.init_from names. A run that is not there is a problem with the option. */
@@ -190,9 +172,12 @@ static hark_status check(hark_invocation *call) {
   if (config->data.paths.count == 0 && !may_have_text)
     HARK_TRY(hark_options_complain(call->context, call->options, "data.paths", "no text to train on, expected --data PATH"));
   HARK_TRY(hark_config_finish(call->context, call->options, config));
-  if (path[0] != '\0') HARK_TRY(check_fixed(call, path, config));
-  if (origin[0] != '\0' && hark_options_problem_count(call->options) == 0) HARK_TRY(warn_of_other_meaning(call, origin, config));
-  return HARK_OK;
+  if (path[0] != '\0') {
+    const hark_status status = hark_command_visit_differences(call, path, config, refuse_change, NULL);
+    if (status != HARK_BAD_FILE) HARK_TRY(status); /* the same problems have been found with the file already */
+  }
+  if (origin[0] == '\0' || hark_options_problem_count(call->options) > 0) return HARK_OK;
+  return hark_command_visit_differences(call, origin, config, warn_of_other_meaning, NULL);
 }
 
 static hark_status default_directory(hark_invocation *call, char *out) {

@@ -12,6 +12,7 @@
 
 #define AT(field) offsetof(hark_config, field)
 #define TRAIN "train bench config"
+#define RUNS "train config"
 #define SWAPS "train eval bench config"          /* what of a trained model may be exchanged when it is evaluated */
 #define READS "train eval generate bench config" /* subcommands that open a model and its data */
 
@@ -110,11 +111,11 @@ static const hark_option options[] = {
     {"train.seed", "seed", HARK_OPTION_INT, AT(train.seed), "1", "[0, inf)", READS, NULL, "key of all random numbers"},
     {"train.max_bad_steps", NULL, HARK_OPTION_INT, AT(train.max_bad_steps), "10", "[1, inf)", TRAIN, NULL,
      "steps in a row with numbers that are not finite before the run gives up"},
-    {"train.init_from", "init-from", HARK_OPTION_STRING, AT(train.init_from), "", NULL, TRAIN, "PATH",
+    {"train.init_from", "init-from", HARK_OPTION_STRING, AT(train.init_from), "", NULL, RUNS, "PATH",
      "begin with the weights of a run or a checkpoint, whose model and vocabulary are then the defaults"},
-    {"train.allow_missing", "allow-missing", HARK_OPTION_LIST, AT(train.allow_missing), "", NULL, TRAIN, "PATTERN",
+    {"train.allow_missing", "allow-missing", HARK_OPTION_LIST, AT(train.allow_missing), "", NULL, RUNS, "PATTERN",
      "weights that init_from may lack, or have in another shape: they start fresh; * stands for any text"},
-    {"train.allow_unexpected", "allow-unexpected", HARK_OPTION_LIST, AT(train.allow_unexpected), "", NULL, TRAIN, "PATTERN",
+    {"train.allow_unexpected", "allow-unexpected", HARK_OPTION_LIST, AT(train.allow_unexpected), "", NULL, RUNS, "PATTERN",
      "weights of init_from that the model may lack: they are left out"},
     /* run */
     {"run.directory", "out o", HARK_OPTION_STRING, AT(run.directory), "", NULL, TRAIN, "FOLDER",
@@ -125,7 +126,7 @@ static const hark_option options[] = {
     {"run.backend", "backend", HARK_OPTION_STRING, AT(run.backend), "cpu", NULL, READS, "NAME", "cpu or reference"},
     {"run.deterministic", "deterministic", HARK_OPTION_BOOL, AT(run.deterministic), "false", NULL, READS, NULL,
      "the same bits for every number of threads (always so on the backends of this build)"},
-    {"run.preflight", "preflight", HARK_OPTION_BOOL, AT(run.preflight), "true", NULL, TRAIN, NULL,
+    {"run.preflight", "preflight", HARK_OPTION_BOOL, AT(run.preflight), "true", NULL, RUNS, NULL,
      "refuse a run that needs more memory or disk than there is"},
 };
 

@@ -3,8 +3,8 @@
  *   memory = resident now + program + weights + gradients + moments + step + batch
  *
  * The engine's part is exact: the same shape-only run sizes the real memory. Every byte of it is touched by the first step. `program` is what
- * training adds that no allocation of hark's shows, measured on Linux: pages of code and tables, and for each thread its stack and, with
- * oneDNN, the memory that a product is packed into.
+ * training adds that no allocation of hark's shows, measured on Linux: pages of code and tables, each thread's stack, and what the backend says
+ * of its kernels.
  *
  *   disk = (most checkpoints at once - those that lie there) * checkpoint
  *
@@ -15,11 +15,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "backend/backend.h"
 #include "io/machine.h"
 
 #define MEBIBYTE ((uint64_t)1 << 20)
-#define PROGRAM_BYTES (4 * MEBIBYTE)
-#define THREAD_BYTES (MEBIBYTE)
+#define PROGRAM_BYTES MEBIBYTE
+#define THREAD_BYTES ((uint64_t)64 << 10)
 #define TENSOR_ENTRY_BYTES ((uint64_t)160)       /* of a tensor in a header: name, type, shape, offsets */
 #define CHECKPOINT_ENTRIES 3                     /* of a weight: itself and two moments */
 #define CHECKPOINT_OTHER_BYTES ((uint64_t)16384) /* state, manifest, folder */
@@ -35,7 +36,10 @@ static hark_status estimate_memory(hark_context *context, const hark_preflight *
   HARK_TRY(hark_machine_memory_left(context, "", &machine));
   /* inputs and targets of a micro-batch on the host, for training and for evaluation */
   const uint64_t batches = 4 * (uint64_t)(config->train.batch * config->model.context) * sizeof(int32_t);
-  out->program = process.resident + PROGRAM_BYTES + (uint64_t)hark_workers(context) * THREAD_BYTES + batches;
+  const double products = 2.0 * (double)(config->train.batch * config->model.context) * (double)config->model.width *
+                          (double)hark_max(config->model.feed_forward_width, run->vocabulary);
+  const uint64_t kernels = context->backend->kernel_bytes != NULL ? context->backend->kernel_bytes(context, products) : 0;
+  out->program = process.resident + PROGRAM_BYTES + (uint64_t)hark_workers(context) * THREAD_BYTES + batches + kernels;
   const hark_engine_memory *engine = &out->engine;
   const uint64_t model = (uint64_t)engine->weights + engine->gradients + engine->moments + engine->step + engine->batch;
   out->memory = out->program + model;

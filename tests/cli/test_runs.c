@@ -283,7 +283,7 @@ static void what_a_run_needs_is_told_and_refused(void **state) {
   assert_true(number(object, "disk_bytes") > 5 * number(object, "checkpoint_bytes"));
   json_decref(object);
   expect("train --data text.txt --estimate", HARK_EXIT_DONE, "parameters", "");
-  char path[TEST_PATH_BYTES];
+  char path[TEST_PATH_BYTES + 16];
   (void)snprintf(path, sizeof path, "%s/none", folder); /* nothing was made */
   assert_int_equal(hark_path_kind_of(path), HARK_PATH_NONE);
   (void)snprintf(path, sizeof path, "%s/runs", folder);
@@ -299,7 +299,7 @@ static void what_a_run_needs_is_told_and_refused(void **state) {
 /* A real file system that is too small, where one can be mounted without privileges. */
 static void a_disk_that_is_too_small_is_exit_4(void **state) {
   (void)state;
-  char script[TEST_PATH_BYTES * 2], command[TEST_PATH_BYTES * 3];
+  char script[TEST_PATH_BYTES * 2], command[TEST_PATH_BYTES * 4];
   if (system("unshare -rm sh -c 'mount -t tmpfs -o size=1m tmpfs /mnt' >/dev/null 2>&1") != 0) skip();
   (void)snprintf(script, sizeof script,
                  "mkdir -p small && mount -t tmpfs -o size=4m tmpfs small && '%s' train --data text.txt --out small/run --steps 4 "

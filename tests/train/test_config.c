@@ -173,7 +173,7 @@ static void options_that_leave_the_weights_alone_do(void **state) {
       char value[64];
       end(state);
       begin(state);
-      (void)snprintf(value, sizeof value, "%.*s", words != NULL ? (int)strcspn(words, "|") : (int)sizeof value,
+      (void)snprintf(value, sizeof value, "%.*s", words != NULL ? (int)strcspn(words, "|") : (int)sizeof value - 1,
                      words != NULL ? words : values[v]);
       if (words != NULL) words += strcspn(words, "|") + (words[strcspn(words, "|")] == '|');
       set(option->name, value);

@@ -161,7 +161,7 @@ static hark_status collect(void *user, const json_t *object, int64_t line) {
 
 static lines lines_of(hark_context *context, const char *run) {
   lines all = {0};
-  char path[TEST_PATH_BYTES];
+  char path[TEST_PATH_BYTES + 32];
   (void)snprintf(path, sizeof path, "%s/metrics.jsonl", run);
   assert_fine(context, hark_jsonl_read(context, path, collect, &all));
   return all;
@@ -176,7 +176,7 @@ static void a_bad_step_is_left_out_and_recorded(void **state) {
   small.config.train.steps = 6;
   small.config.train.log_every = 3;
   for (int i = 0; i < 4; i++) {
-    char path[TEST_PATH_BYTES];
+    char path[TEST_PATH_BYTES + 16];
     (void)snprintf(path, sizeof path, "%s/run-%d", folder, i);
     saboteur who = {.context = context, .first = 3, .last = 3, .micro = i / 2, .value = bad[i % 2]};
     const hark_train_hooks hooks = {.user = &who, .gradients = sabotage};
@@ -202,7 +202,7 @@ static void a_bad_step_is_left_out_and_recorded(void **state) {
 /* Without an end the run gives up after max_bad_steps, and goes on from its last good checkpoint as if nothing had been. */
 static void a_run_that_does_not_recover_gives_up(void **state) {
   (void)state;
-  char whole[TEST_PATH_BYTES], broken[TEST_PATH_BYTES];
+  char whole[TEST_PATH_BYTES + 16], broken[TEST_PATH_BYTES + 16];
   hark_context *context = small_run_context(2);
   hark_train_result result;
   (void)snprintf(whole, sizeof whole, "%s/whole", folder);
@@ -225,7 +225,7 @@ static void a_run_that_does_not_recover_gives_up(void **state) {
   assert_int_equal(lines_of(context, broken).skipped, 0); /* cut back to the checkpoint */
 
   /* one fewer than that in a row: the run goes on */
-  char mended[TEST_PATH_BYTES];
+  char mended[TEST_PATH_BYTES + 16];
   (void)snprintf(mended, sizeof mended, "%s/mended", folder);
   small.config.train.max_bad_steps = 2;
   saboteur once = {.context = context, .first = 3, .last = 3, .value = INFINITY};
@@ -249,7 +249,7 @@ static hark_status break_weights(void *user, hark_engine *engine, int64_t step, 
 
 static void a_state_that_is_not_finite_is_not_saved(void **state) {
   (void)state;
-  char path[TEST_PATH_BYTES], name[HARK_NAME_BYTES], damaged[HARK_NAME_BYTES];
+  char path[TEST_PATH_BYTES + 16], name[HARK_NAME_BYTES], damaged[HARK_NAME_BYTES];
   hark_context *context = small_run_context(1);
   hark_train_result result;
   hark_run run;

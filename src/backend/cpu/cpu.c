@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "backend/cpu/onednn.h"
 #include "backend/cpu/state.h"
 #include "backend/reference/reference.h"
 
@@ -92,6 +93,10 @@ static hark_status cpu_allocate(hark_context *context, size_t bytes, void **memo
   return HARK_OK;
 }
 
+static size_t cpu_kernel_bytes(const hark_context *context, double operations) {
+  return hark_cpu_onednn_bytes(hark_cpu_isa_of(context), operations, hark_workers(context));
+}
+
 const hark_backend hark_backend_cpu = {
     .name = "cpu",
     .host_memory = true,
@@ -106,4 +111,5 @@ const hark_backend hark_backend_cpu = {
     .zero = hark_host_zero,
     .kernels = hark_cpu_kernels,
     .attention = hark_cpu_attention,
+    .kernel_bytes = cpu_kernel_bytes,
 };

@@ -17,6 +17,16 @@
 /* oneDNN's kernels are for the best instruction set there is; another one was asked for where vectors are shorter. */
 #define VECTOR_BYTES 64
 #define LEAST_OPERATIONS 4e6 /* below, what a call costs beside the product is felt */
+#define PIECES 8             /* that a product is cut into at least, when it is large enough */
+
+/* Measured with oneDNN 2.6: pages of its code and of what it generates, and of what a thread packs into. */
+#define CODE_BYTES ((size_t)6 << 20)
+#define THREAD_BYTES ((size_t)1 << 20)
+
+size_t hark_cpu_onednn_bytes(const hark_cpu_isa *isa, double operations, int threads) {
+  if (isa->vector_bytes < VECTOR_BYTES || operations < PIECES * LEAST_OPERATIONS) return 0;
+  return CODE_BYTES + (size_t)threads * THREAD_BYTES;
+}
 
 bool hark_cpu_onednn_product(const hark_cpu_isa *isa, const hark_cpu_product *x) {
   if (isa->vector_bytes < VECTOR_BYTES || x->transpose_b || x->bias != NULL || x->row_sums != NULL) return false;
@@ -33,5 +43,10 @@ bool hark_cpu_onednn_product(const hark_cpu_isa *isa, const hark_cpu_product *pr
   (void)isa;
   (void)product;
   return false;
+}
+
+size_t hark_cpu_onednn_bytes(const hark_cpu_isa *isa, double operations, int threads) {
+  (void)isa, (void)operations, (void)threads;
+  return 0;
 }
 #endif
