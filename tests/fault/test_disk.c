@@ -141,7 +141,9 @@ static void the_command_ends_with_4(void **state) {
 /* In a process of its own, where nobody else sees what is mounted. Returns NULL or why that is not possible. */
 static const char *mount_small_disk(const char *on) {
   char users[64], groups[64];
-  const struct { const char *file, *text; } maps[] = {{"/proc/self/setgroups", "deny"}, {"/proc/self/uid_map", users}, {"/proc/self/gid_map", groups}};
+  const struct {
+    const char *file, *text;
+  } maps[] = {{"/proc/self/setgroups", "deny"}, {"/proc/self/uid_map", users}, {"/proc/self/gid_map", groups}};
   (void)snprintf(users, sizeof users, "0 %ld 1", (long)getuid());
   (void)snprintf(groups, sizeof groups, "0 %ld 1", (long)getgid());
   if (unshare(CLONE_NEWUSER | CLONE_NEWNS) == 0) {
