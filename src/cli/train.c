@@ -27,7 +27,7 @@ static const hark_option_table table = {options, 1, NULL, sizeof(train_values), 
 
 enum { VALUES_CONFIG, VALUES_TRAIN }; /* of the command's tables */
 
-/* Signals only set these; the trainer asks after every step. A second SIGINT or SIGTERM ends the process at once. */
+/* Signals only set these; the trainer asks after every step. A second signal to stop ends the process at once. */
 static volatile sig_atomic_t stop_signal;
 static volatile sig_atomic_t checkpoint_wanted;
 
@@ -41,13 +41,24 @@ static void on_signal(int number) {
 }
 
 static void catch_signals(void) {
-  struct sigaction action;
+  static const int caught[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
+  struct sigaction action, before;
   memset(&action, 0, sizeof action);
   action.sa_handler = on_signal;
   action.sa_flags = SA_RESTART;
-  (void)sigaction(SIGINT, &action, NULL);
-  (void)sigaction(SIGTERM, &action, NULL);
-  (void)sigaction(SIGUSR1, &action, NULL);
+  for (size_t i = 0; i < sizeof caught / sizeof *caught; i++) {
+    const bool known = sigaction(caught[i], NULL, &before) == 0;
+    if (known && before.sa_handler == SIG_IGN) continue; /* nohup, or a job in the background: whoever started us wants it so */
+    (void)sigaction(caught[i], &action, NULL);
+  }
+}
+
+/* Whoever read our messages may leave; the training goes on. */
+static void ignore_closed_pipes(void) {
+  struct sigaction action;
+  memset(&action, 0, sizeof action);
+  action.sa_handler = SIG_IGN;
+  (void)sigaction(SIGPIPE, &action, NULL);
 }
 
 static hark_request request(void *user) {
@@ -309,6 +320,7 @@ static hark_status run(hark_invocation *call) {
   const hark_config *config = call->values[VALUES_CONFIG];
   const train_values *values = call->values[VALUES_TRAIN];
   char path[HARK_PATH_BYTES];
+  ignore_closed_pipes();
   HARK_TRY(hark_command_open(call, config->run.backend, config->run.threads, (uint64_t)config->train.seed, config->run.deterministic));
   if (config->run.directory[0] == '\0')
     HARK_TRY(default_directory(call, path));
@@ -338,7 +350,7 @@ const hark_command hark_command_train = {
         "  hark train --init-from runs/book --structure window --window 64 ...         with another attention\n"
         "  hark train --data book.txt --width 1024 --estimate              what it would need\n"
         "\n"
-        "  Ctrl-C finishes the step, saves and ends with 130; SIGUSR1 saves and goes on.\n",
+        "  Ctrl-C finishes the step, saves and ends with 130; so do SIGTERM (143) and SIGHUP (129). SIGUSR1 saves and goes on.\n",
     .has_json = true,
     .has_configuration = true,
     .tables = {&hark_config_table, &table},

@@ -262,7 +262,10 @@ hark_status hark_tokenizer_parse(hark_context *context, const char *text, size_t
   *out = NULL;
   json_error_t error;
   json_t *object = json_loadb(text, bytes, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
-  if (object == NULL) return hark_fail(context, HARK_BAD_FILE, "line %d, column %d: %s", error.line, error.column, error.text);
+  if (object == NULL) {
+    const bool memory = json_error_code(&error) == json_error_out_of_memory;
+    return hark_fail(context, memory ? HARK_OUT_OF_MEMORY : HARK_BAD_FILE, "line %d, column %d: %s", error.line, error.column, error.text);
+  }
   const hark_status status = read_object(context, object, out);
   json_decref(object);
   if (status != HARK_OK) hark_tokenizer_destroy(context, out);

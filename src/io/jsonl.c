@@ -46,16 +46,12 @@ hark_status hark_jsonl_open(hark_context *context, hark_jsonl *file, const char 
   if (file->descriptor < 0) return fail(context, file, "cannot be opened");
   struct stat information;
   hark_status status = made ? hark_parent_sync(context, path) : HARK_OK;
-  if (status != HARK_OK) {
-    /* told */
-  } else if (fstat(file->descriptor, &information) != 0) {
-    status = fail(context, file, "cannot be examined");
-  } else {
+  if (status == HARK_OK && fstat(file->descriptor, &information) != 0) status = fail(context, file, "cannot be examined");
+  if (status == HARK_OK) {
     const uint64_t size = (uint64_t)information.st_size;
     status = whole_lines(context, file, size, &file->bytes);
-    if (status == HARK_OK && file->bytes < size && hark_cut_again(file->descriptor, (off_t)file->bytes) != 0) {
+    if (status == HARK_OK && file->bytes < size && hark_cut_again(file->descriptor, (off_t)file->bytes) != 0)
       status = fail(context, file, "cannot be cut");
-    }
   }
   if (status != HARK_OK) hark_file_close(&file->descriptor);
   file->open = status == HARK_OK;

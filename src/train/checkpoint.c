@@ -180,7 +180,7 @@ static hark_status remove_folder(hark_context *context, const char *path) {
   return kind != HARK_PATH_NONE ? hark_folder_remove(context, path) : HARK_OK;
 }
 
-/* Whether hark_checkpoint_clean() deletes this one of the names in the folder of checkpoints. */
+/* Whether clean() deletes this one of the names in the folder of checkpoints. */
 static bool is_superfluous(const hark_names *names, const char *name, int64_t saved, int64_t keep, const char *best) {
   const int64_t step = step_of(name);
   int64_t newer = 0;
@@ -192,7 +192,7 @@ static bool is_superfluous(const hark_names *names, const char *name, int64_t sa
   return newer >= keep;
 }
 
-hark_status hark_checkpoint_clean(hark_context *context, const hark_run *run, int64_t saved, int64_t keep) {
+static hark_status clean(hark_context *context, const hark_run *run, int64_t saved, int64_t keep) {
   char folder[HARK_PATH_BYTES], best[HARK_NAME_BYTES] = "", path[HARK_PATH_BYTES];
   hark_names names;
   HARK_TRY(hark_run_path(context, run, "checkpoints", folder));
@@ -265,29 +265,43 @@ hark_status hark_checkpoint_save(hark_context *context, const hark_run *run, con
     remove_partial(context, run);
     return written;
   }
-  HARK_TRY(write_pointer(context, run, "last", name));
-  HARK_TRY(hark_checkpoint_point_best(context, run, state));
-  return hark_checkpoint_clean(context, run, state->step, keep);
+  return hark_checkpoint_settle(context, run, state, keep);
 }
 
-/* `best` names a checkpoint of a later step, from before the run was taken up at an earlier one. */
-static hark_status forget_best(hark_context *context, const hark_run *run, const hark_run_state *state, const char *now) {
-  char path[HARK_PATH_BYTES];
+/* `best` may name a checkpoint of a later step, from before the run was taken up at an earlier one. */
+static hark_status forget_best(hark_context *context, const hark_run *run, const hark_run_state *state) {
+  char now[HARK_NAME_BYTES], path[HARK_PATH_BYTES];
+  const hark_status found = hark_checkpoint_find(context, run, "best", now);
+  if (is_damage(found)) return HARK_OK;
+  HARK_TRY(found);
   if (step_of(now) <= state->step) return HARK_OK;
   HARK_TRY(hark_run_path(context, run, "best", path));
   return hark_file_remove(context, path);
 }
 
+/* Writes a pointer file unless it names the checkpoint already. */
+static hark_status point(hark_context *context, const hark_run *run, const char *which, const char *name) {
+  char now[HARK_NAME_BYTES];
+  const hark_status found = hark_checkpoint_find(context, run, which, now);
+  if (found != HARK_OK && !is_damage(found)) return found;
+  return found == HARK_OK && strcmp(name, now) == 0 ? HARK_OK : write_pointer(context, run, which, name);
+}
+
+hark_status hark_checkpoint_settle(hark_context *context, const hark_run *run, const hark_run_state *state, int64_t keep) {
+  char name[HARK_NAME_BYTES];
+  (void)snprintf(name, sizeof name, "step-%" PRId64, state->step);
+  HARK_TRY(point(context, run, "last", name));
+  HARK_TRY(hark_checkpoint_point_best(context, run, state));
+  return clean(context, run, state->step, keep);
+}
+
 hark_status hark_checkpoint_point_best(hark_context *context, const hark_run *run, const hark_run_state *state) {
-  char name[HARK_NAME_BYTES], now[HARK_NAME_BYTES] = "", path[HARK_PATH_BYTES];
+  char name[HARK_NAME_BYTES], path[HARK_PATH_BYTES];
   hark_path_kind kind = HARK_PATH_NONE;
   (void)snprintf(name, sizeof name, "step-%" PRId64, state->best_step);
   HARK_TRY(path_in(context, run, name, NULL, path));
   if (state->best_step > 0) HARK_TRY(hark_path_examine(context, path, &kind));
-  const hark_status found = hark_checkpoint_find(context, run, "best", now);
-  if (found != HARK_OK && !is_damage(found)) return found;
-  if (kind != HARK_PATH_FOLDER) return forget_best(context, run, state, now);
-  return found != HARK_OK || strcmp(name, now) != 0 ? write_pointer(context, run, "best", name) : HARK_OK;
+  return kind == HARK_PATH_FOLDER ? point(context, run, "best", name) : forget_best(context, run, state);
 }
 
 hark_status hark_checkpoint_find(hark_context *context, const hark_run *run, const char *which, char name[HARK_NAME_BYTES]) {

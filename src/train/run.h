@@ -50,14 +50,16 @@ typedef struct hark_run_state {
   uint64_t corpus_checksum;
 } hark_run_state;
 
-/* Writes checkpoints/step-N and points `last` at it, and `best` at that of state->best_step; afterwards cleans. What fails before `last` has
+/* Writes checkpoints/step-N and points `last` at it, and `best` at that of state->best_step; afterwards deletes what
+ * hark_checkpoint_settle() does. What fails before `last` has
  * moved leaves everything as it was. */
 HARK_MUST_CHECK hark_status hark_checkpoint_save(hark_context *context, const hark_run *run, const hark_engine *engine,
                                                  const hark_run_state *state, int64_t keep);
 
-/* Deletes what was left half written, the checkpoints of later steps than `saved`, and those up to it that are neither among the last `keep` nor
- * the best. Later ones are from before the run was taken up at an earlier step. */
-HARK_MUST_CHECK hark_status hark_checkpoint_clean(hark_context *context, const hark_run *run, int64_t saved, int64_t keep);
+/* What follows when the checkpoint of state->step is there, and what a killed process may have been in the middle of: points `last` and `best`,
+ * then deletes what was left half written, the checkpoints of later steps, which are from before the run was taken up at an earlier one, and
+ * those that are neither among the last `keep` nor the best. */
+HARK_MUST_CHECK hark_status hark_checkpoint_settle(hark_context *context, const hark_run *run, const hark_run_state *state, int64_t keep);
 
 /* Points `best` at the checkpoint of state->best_step if it does not yet, and if there is one. */
 HARK_MUST_CHECK hark_status hark_checkpoint_point_best(hark_context *context, const hark_run *run, const hark_run_state *state);

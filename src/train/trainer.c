@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 
 #include "data/statistics.h"
@@ -131,12 +132,6 @@ static hark_status preflight(training_run *trainer) {
   return trainer->config->run.preflight ? hark_preflight_check(trainer->context, &needs) : HARK_OK;
 }
 
-/* Ends what a killed process may have been in the middle of. */
-static hark_status end_save(const training_run *trainer) {
-  HARK_TRY(hark_checkpoint_point_best(trainer->context, trainer->run, &trainer->state));
-  return hark_checkpoint_clean(trainer->context, trainer->run, trainer->state.step, trainer->config->train.keep);
-}
-
 /* Opens text and model and brings both to where the run is. */
 static hark_status prepare(training_run *trainer, bool resume) {
   hark_context *context = trainer->context;
@@ -168,7 +163,9 @@ static hark_status prepare(training_run *trainer, bool resume) {
     if (trainer->state.corpus_checksum != checksum)
       return hark_fail(context, HARK_BAD_CONFIGURATION, "the text is not the one that this run was trained on so far");
     say(trainer, "going on from %s", name);
-    if (damaged[0] == '\0') HARK_TRY(end_save(trainer)); /* damaged checkpoints stay until there is a new one */
+    /* damaged checkpoints stay until there is a new one */
+    const bool settles = damaged[0] == '\0' || strcmp(damaged, "last") == 0;
+    if (settles) HARK_TRY(hark_checkpoint_settle(context, trainer->run, &trainer->state, config->train.keep));
   } else {
     if (found != HARK_NOT_FOUND) return found;
     if (resume) say(trainer, "there is no checkpoint yet: beginning again");

@@ -87,3 +87,118 @@ bool child_run(const child_settings *settings, const child_report **out) {
     fail_msg("the child ended with wait status 0x%x", (unsigned)result);
   return false;
 }
+
+/* ---- a place for runs ---- */
+
+void child_place_open(child_place *place) {
+  fault_plan counting = {.unflushed = !child_long()};
+  *place = (child_place){.damaged = false};
+  test_folder_make(place->folder);
+  memcpy(counting.root, place->folder, sizeof counting.root);
+  (void)snprintf(place->whole, sizeof place->whole, "%s/whole", place->folder);
+  (void)snprintf(place->part, sizeof place->part, "%s/part", place->folder);
+  (void)snprintf(place->work, sizeof place->work, "%s/work", place->folder);
+  small_run_open(&place->small, place->folder);
+  fault_set(&counting);
+}
+
+void child_place_close(child_place *place) {
+  fault_set(NULL);
+  small_run_close(&place->small);
+  test_folder_remove(place->folder);
+}
+
+void child_make_whole(child_place *place) {
+  test_folder_remove(place->whole);
+  hark_context *context = small_run_context(1);
+  assert_fine(context, small_run_train(context, &place->small, place->whole, NULL, NULL));
+  hark_context_destroy(&context);
+}
+
+static int64_t last_step_but_one; /* for the child */
+
+/* Asked after the last step, when the save before it is over. */
+static hark_request die_before_the_last_save(void *user) {
+  const child_report *report = user;
+  if (report->saved == last_step_but_one) (void)raise(SIGKILL);
+  return HARK_REQUEST_NONE;
+}
+
+void child_make_part(child_place *place) {
+  const child_report *report;
+  const child_settings settings = {.small = &place->small, .path = place->part, .threads = 1, .request = die_before_the_last_save};
+  test_folder_remove(place->part);
+  last_step_but_one = place->small.config.train.steps - 2; /* what a child has seen saved is one step late */
+  assert_true(child_run(&settings, &report));
+}
+
+void child_begin_work(const child_place *place, const char *from) {
+  test_folder_remove(place->work);
+  if (from != NULL) small_run_copy(from, place->work);
+}
+
+void child_check(const child_place *place, int64_t saved) {
+  hark_context *context = small_run_context(1);
+  hark_run run;
+  char checkpoint[HARK_NAME_BYTES], name[HARK_NAME_BYTES], damaged[HARK_NAME_BYTES];
+  hark_status status = hark_run_open_reading(context, place->work, &run, checkpoint);
+  if (status == HARK_OK) status = hark_checkpoint_newest(context, &run, name, damaged);
+  if (status == HARK_OK) {
+    if (damaged[0] != 0 && !place->damaged) fail_msg("%s is damaged", damaged);
+    if (small_run_step(name) < saved) fail_msg("%s is the newest, step %d was saved", name, (int)saved);
+  } else if (saved > 0) {
+    fail_msg("step %d was saved, but: %s", (int)saved, hark_context_message(context));
+  }
+  hark_context_destroy(&context);
+}
+
+/* Both runs hold the same names in a folder. */
+static void assert_same_names(hark_context *context, const child_place *place, const char *inside) {
+  hark_names left, right;
+  char path[CHILD_PATH_BYTES + 16];
+  (void)snprintf(path, sizeof path, "%s/%s", place->whole, inside);
+  assert_fine(context, hark_folder_list(context, path, &left));
+  (void)snprintf(path, sizeof path, "%s/%s", place->work, inside);
+  assert_fine(context, hark_folder_list(context, path, &right));
+  for (int64_t i = 0; i < left.count || i < right.count; i++) {
+    const char *const a = i < left.count ? left.items[i] : "nothing", *const b = i < right.count ? right.items[i] : "nothing";
+    if (strcmp(a, b) != 0) fail_msg("%s: %s, expected %s", path, b, a);
+  }
+  hark_names_free(context, &left);
+  hark_names_free(context, &right);
+}
+
+void child_finish_and_compare(const child_place *place) {
+  hark_context *context = small_run_context(1);
+  assert_fine(context, small_run_train(context, &place->small, place->work, NULL, NULL));
+  small_run_assert_same(place->whole, place->work, place->small.config.train.steps);
+  assert_same_names(context, place, ".");
+  assert_same_names(context, place, "checkpoints");
+  assert_same_names(context, place, "cache");
+  hark_context_destroy(&context);
+}
+
+int child_command(const child_place *place, const char *kind, const char *at, const char *words) {
+  char command[16 * TEST_PATH_BYTES], *const end = command + sizeof command;
+  char *next = command;
+  if (kind != NULL)
+    next += snprintf(next, (size_t)(end - next), "LD_PRELOAD='%s' HARK_FAULT_ROOT='%s' HARK_FAULT_KIND=%s HARK_FAULT_AT=%s ",
+                     HARK_FAULT_SHIM, place->work, kind, at);
+  /* the address sanitizer wants to be the first library unless told otherwise */
+  next += snprintf(next, (size_t)(end - next), "HARK_ARCH=generic ASAN_OPTIONS=\"$ASAN_OPTIONS:verify_asan_link_order=0\" '%s' train",
+                   HARK_COMMAND);
+  for (int i = 0; i < small_run_word_count; i++) next += snprintf(next, (size_t)(end - next), " %s", small_run_words[i]);
+  (void)snprintf(next, (size_t)(end - next), " --data '%s' --out '%s' %s >'%s/said' 2>&1", place->small.text, place->work, words,
+                 place->folder);
+  const int result = system(command);
+  if (!WIFEXITED(result)) fail_msg("%s: wait status 0x%x", command, (unsigned)result);
+  return WEXITSTATUS(result);
+}
+
+void child_expect_said(const child_place *place, const char *part) {
+  size_t bytes;
+  unsigned char *const said = test_file_read(test_path(place->folder, "said"), &bytes);
+  said[bytes] = 0;
+  if (strstr((const char *)said, part) == NULL) fail_msg("\"%s\" was not said, but: %s", part, (const char *)said);
+  free(said);
+}

@@ -51,10 +51,14 @@ __attribute__((constructor)) static void set_from_environment(void) {
     unsigned groups;
   } kinds[] = {{"kill", FAULT_KILL, 0, FAULT_ON_ALL},
                {"tear", FAULT_TEAR, 0, FAULT_ON_ALL},
-               {"short", FAULT_SHORT, 0, FAULT_ON_READ | FAULT_ON_WRITE},
+               {"short", FAULT_SHORT, 0, FAULT_ON_MOVE},
                {"ENOSPC", FAULT_ERROR, ENOSPC, FAULT_ON_SPACE},
                {"EIO", FAULT_ERROR, EIO, FAULT_ON_ALL},
-               {"EINTR", FAULT_ERROR, EINTR, FAULT_ON_WAITING}};
+               {"EINTR", FAULT_ERROR, EINTR, FAULT_ON_WAITING},
+               {"SIGINT", FAULT_SIGNAL, SIGINT, FAULT_ON_CHANGE},
+               {"SIGTERM", FAULT_SIGNAL, SIGTERM, FAULT_ON_CHANGE},
+               {"SIGHUP", FAULT_SIGNAL, SIGHUP, FAULT_ON_CHANGE},
+               {"SIGUSR1", FAULT_SIGNAL, SIGUSR1, FAULT_ON_CHANGE}};
   const char *const root = getenv("HARK_FAULT_ROOT"), *const kind = getenv("HARK_FAULT_KIND"), *const at = getenv("HARK_FAULT_AT");
   if (root == NULL || kind == NULL || at == NULL) return;
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
@@ -93,6 +97,7 @@ static bool place(const char *name, unsigned group, const char *path) {
   snprintf(failed_path, sizeof failed_path, "%s", path);
   failed = (fault_call){.name = name, .group = group, .path = failed_path};
   if (plan.kind == FAULT_KILL) end_here();
+  if (plan.kind == FAULT_SIGNAL) (void)raise(plan.error);
   if (plan.kind == FAULT_ERROR) errno = plan.error;
   return true;
 }
@@ -193,7 +198,7 @@ CALLING(ftruncate64, "ftruncate", FAULT_ON_CUT, path_of(descriptor), NULL, (int 
 CALLING(rename, "rename", FAULT_ON_RENAME, from, to, (const char *from, const char *to), (from, to))
 CALLING(unlink, "unlink", FAULT_ON_REMOVE, path, NULL, (const char *path), (path))
 CALLING(rmdir, "rmdir", FAULT_ON_REMOVE, path, NULL, (const char *path), (path))
-CALLING(mkdir, "mkdir", FAULT_ON_CREATE, path, NULL, (const char *path, mode_t mode), (path, mode))
+CALLING(mkdir, "mkdir", FAULT_ON_FOLDER, path, NULL, (const char *path, mode_t mode), (path, mode))
 CALLING(flock, "flock", FAULT_ON_LOCK, path_of(descriptor), NULL, (int descriptor, int operation), (descriptor, operation))
 CALLING(stat, "stat", FAULT_ON_LOOK, path, NULL, (const char *path, struct stat *out), (path, out))
 CALLING(stat64, "stat", FAULT_ON_LOOK, path, NULL, (const char *path, struct stat64 *out), (path, out))

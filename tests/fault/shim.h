@@ -4,7 +4,7 @@
  * with fault_set(), and built as a module (HARK_FAULT_SHIM) that LD_PRELOAD puts in front of the command, where the environment sets it:
  *
  *     HARK_FAULT_ROOT   calls on this folder and what lies in it are counted; without it nothing is
- *     HARK_FAULT_KIND   kill, tear, short, or the name of an error: ENOSPC, EIO, EINTR
+ *     HARK_FAULT_KIND   kill, tear, short, the name of an error: ENOSPC, EIO, EINTR, or of a signal: SIGINT, SIGTERM, SIGHUP, SIGUSR1
  *     HARK_FAULT_AT     number of the call, from 1; "12+": that one and all later ones
  *
  * Calls on descriptors and folders that were opened below the root are counted too. One thread at a time.
@@ -21,30 +21,35 @@ typedef enum fault_kind {
   FAULT_KILL,  /* SIGKILL before the call */
   FAULT_TEAR,  /* SIGKILL after the call; a write puts down the first half of its bytes */
   FAULT_ERROR, /* the call fails with plan.error and does nothing; close closes all the same */
-  FAULT_SHORT  /* reads and writes move one byte */
+  FAULT_SHORT, /* reads and writes move one byte */
+  FAULT_SIGNAL /* signal plan.error comes before the call */
 } fault_kind;
 
 /* Groups of calls. */
 enum {
-  FAULT_ON_OPEN = 1,     /* open without O_CREAT */
-  FAULT_ON_CREATE = 2,   /* open with it, mkdir */
-  FAULT_ON_READ = 4,     /* read, pread */
-  FAULT_ON_WRITE = 8,    /* write, pwrite */
-  FAULT_ON_FLUSH = 16,   /* fsync */
-  FAULT_ON_CUT = 32,     /* ftruncate */
-  FAULT_ON_RENAME = 64,  /* rename */
-  FAULT_ON_REMOVE = 128, /* unlink, rmdir */
-  FAULT_ON_LOOK = 256,   /* stat, lstat, fstat, opendir, readdir */
-  FAULT_ON_LOCK = 512,   /* flock */
-  FAULT_ON_CLOSE = 1024  /* close */
+  FAULT_ON_OPEN = 1 << 0,   /* open without O_CREAT */
+  FAULT_ON_CREATE = 1 << 1, /* open with it */
+  FAULT_ON_FOLDER = 1 << 2, /* mkdir */
+  FAULT_ON_READ = 1 << 3,   /* read, pread */
+  FAULT_ON_WRITE = 1 << 4,  /* write, pwrite */
+  FAULT_ON_FLUSH = 1 << 5,  /* fsync */
+  FAULT_ON_CUT = 1 << 6,    /* ftruncate */
+  FAULT_ON_RENAME = 1 << 7, /* rename */
+  FAULT_ON_REMOVE = 1 << 8, /* unlink, rmdir */
+  FAULT_ON_LOOK = 1 << 9,   /* stat, lstat, fstat, opendir, readdir */
+  FAULT_ON_LOCK = 1 << 10,  /* flock */
+  FAULT_ON_CLOSE = 1 << 11  /* close */
 };
-#define FAULT_ON_ALL 2047u
+#define FAULT_ON_ALL ((1u << 12) - 1)
 /* What a full disk refuses; ftruncate only cuts here. */
-#define FAULT_ON_SPACE (FAULT_ON_CREATE | FAULT_ON_WRITE | FAULT_ON_FLUSH | FAULT_ON_RENAME)
+#define FAULT_ON_SPACE (FAULT_ON_CREATE | FAULT_ON_FOLDER | FAULT_ON_WRITE | FAULT_ON_FLUSH | FAULT_ON_RENAME)
 /* What a signal may interrupt. */
 #define FAULT_ON_WAITING (FAULT_ON_OPEN | FAULT_ON_CREATE | FAULT_ON_READ | FAULT_ON_WRITE | FAULT_ON_FLUSH | FAULT_ON_CUT | FAULT_ON_CLOSE)
+/* What may move fewer bytes than it was asked to. */
+#define FAULT_ON_MOVE (FAULT_ON_READ | FAULT_ON_WRITE)
 /* What changes something: between two of these the folder stays as it is. */
-#define FAULT_ON_CHANGE (FAULT_ON_CREATE | FAULT_ON_WRITE | FAULT_ON_FLUSH | FAULT_ON_CUT | FAULT_ON_RENAME | FAULT_ON_REMOVE)
+#define FAULT_ON_CHANGE                                                                                                                    \
+  (FAULT_ON_CREATE | FAULT_ON_FOLDER | FAULT_ON_WRITE | FAULT_ON_FLUSH | FAULT_ON_CUT | FAULT_ON_RENAME | FAULT_ON_REMOVE)
 
 /* A call that succeeded, for a plan's watch. */
 typedef struct fault_call {
@@ -56,7 +61,7 @@ typedef struct fault_call {
 
 typedef struct fault_plan {
   fault_kind kind;
-  int error;
+  int error;       /* or signal */
   unsigned groups; /* that are counted; 0: all */
   long at;         /* 0: none */
   bool onwards;    /* and all later ones */

@@ -16,6 +16,10 @@ typedef struct small_run {
   char text[TEST_PATH_BYTES];
 } small_run;
 
+/* The flags of hark train that make the configuration. */
+extern const char *const small_run_words[];
+extern const int small_run_word_count;
+
 /* Writes FOLDER/text.txt and fills the configuration. */
 void small_run_open(small_run *small, const char *folder);
 void small_run_close(small_run *small);

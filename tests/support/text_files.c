@@ -79,30 +79,60 @@ void test_file_set_time(const char *path, int64_t seconds, int64_t nanoseconds) 
 
 void test_file_age(const char *path, long seconds) { test_file_set_time(path, time(NULL) - seconds, 0); }
 
+/* In front of every block, so that what is given back can be compared with what was taken. */
+typedef struct block_header {
+  size_t bytes;
+  size_t mark;
+} block_header;
+#define BLOCK_MARK ((size_t)0x6b726168)
+
 static void *allocate(void *user, size_t bytes, size_t alignment) {
   test_memory *memory = user;
-  if (++memory->allocations == memory->fail_at) return NULL;
+  void *block;
+  memory->allocations++;
+  if (memory->fail_at > 0 && (memory->allocations == memory->fail_at || (memory->onwards && memory->allocations > memory->fail_at)))
+    return NULL;
+  if (posix_memalign(&block, alignment, alignment + bytes) != 0) return NULL;
   memory->live_bytes += bytes;
-  return aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+  memory->blocks++;
+  char *const data = (char *)block + alignment; /* the header ends where the data begin */
+  const block_header header = {bytes, BLOCK_MARK ^ alignment};
+  memcpy(data - sizeof header, &header, sizeof header);
+  return data;
 }
 
 static void release(void *user, void *data, size_t bytes) {
   test_memory *memory = user;
-  memory->live_bytes -= bytes;
-  free(data);
+  block_header header;
+  memcpy(&header, (char *)data - sizeof header, sizeof header);
+  if (header.bytes != bytes) memory->mistakes++;
+  memory->live_bytes -= header.bytes;
+  memory->blocks--;
+  free((char *)data - (header.mark ^ BLOCK_MARK));
+}
+
+hark_status test_memory_create(test_memory *memory, const char *backend, hark_context **out) {
+  const hark_allocator allocator = {allocate, release, memory};
+  const hark_context_options options = {.struct_size = sizeof options,
+                                        .allocator = &allocator,
+                                        .threads = 1,
+                                        .backend = backend,
+                                        .instruction_set = strcmp(backend, "reference") == 0 ? NULL : "generic",
+                                        .seed = 1,
+                                        .deterministic = true};
+  return hark_context_create(&options, out);
 }
 
 hark_context *test_memory_context(test_memory *memory) {
-  const hark_allocator allocator = {allocate, release, memory};
-  const hark_context_options options = {
-      .struct_size = sizeof options, .allocator = &allocator, .backend = "reference", .threads = 1, .seed = 1};
   hark_context *context = NULL;
   *memory = (test_memory){0};
-  if (hark_context_create(&options, &context) != HARK_OK) fail_msg("no context");
+  if (test_memory_create(memory, "reference", &context) != HARK_OK) fail_msg("no context");
   return context;
 }
 
 void test_memory_context_end(hark_context *context, test_memory *memory) {
   hark_context_destroy(&context);
-  if (memory->live_bytes != 0) fail_msg("%zu bytes were not released", memory->live_bytes);
+  if (memory->blocks != 0 || memory->live_bytes != 0)
+    fail_msg("%ld blocks of %zu bytes in all were not released", memory->blocks, memory->live_bytes);
+  if (memory->mistakes != 0) fail_msg("%ld blocks were released with another size than they had", memory->mistakes);
 }

@@ -3,6 +3,7 @@
 #define HARK_TESTS_TEXT_FILES_H
 
 #include <hark/context.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #define TEST_PATH_BYTES 512
@@ -25,14 +26,19 @@ void test_file_age(const char *path, long seconds);
 /* Sets it to a time since 1970. */
 void test_file_set_time(const char *path, int64_t seconds, int64_t nanoseconds);
 
-/* A context of the reference backend on an allocator that fails at allocation number fail_at (counted from 1; 0: never) and counts what is
- * live. */
+/* An allocator that fails at allocation number fail_at (counted from 1; 0: never) and, when `onwards`, at all later ones, and that counts what
+ * is live and what was released with another size than it had. */
 typedef struct test_memory {
   long fail_at, allocations;
+  bool onwards;
+  long blocks, mistakes;
   size_t live_bytes;
 } test_memory;
+/* A context on it, of one thread, with generic kernels, deterministic; its own allocations are counted, and may fail. */
+hark_status test_memory_create(test_memory *memory, const char *backend, hark_context **out);
+/* Clears `memory` and makes a context of the reference backend. */
 hark_context *test_memory_context(test_memory *memory);
-/* Destroys it; the test fails when memory is still live. */
+/* Destroys it; the test fails when memory is still live, or was given back wrongly. */
 void test_memory_context_end(hark_context *context, test_memory *memory);
 
 /* The test fails, with the context's message, unless `status` is HARK_OK. */

@@ -1,0 +1,483 @@
+/* test_allocations.c - the n-th allocation of a context fails, for every n, and then the n-th and all later ones: through making a context,
+ * attention, a tape, training steps, saving and loading, opening text, generating, and whole runs.
+ *
+ * Each time: HARK_OUT_OF_MEMORY and a message, everything can be destroyed, nothing is live afterwards, every block was given back with its
+ * size; and while it is still there, the context does the same work when memory is back. No allocation is optional: where one fails, the call
+ * does. What libraries behind hark allocate for themselves does not go through the context (docs/reliability.md).
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "data/corpus.h"
+#include "fault/child.h"
+#include "models/decoding.h"
+#include "models/sampling.h"
+#include "support/cmocka_all.h"
+
+/* A piece of work, in three parts of which the middle one meets the failures. `data` is what begin made of it. */
+typedef struct work {
+  const char *name;
+  hark_status (*begin)(hark_context *context, void *data); /* may be NULL */
+  hark_status (*run)(hark_context *context, void *data);   /* leaves nothing behind when it fails, and after success what end frees */
+  void (*end)(hark_context *context, void *data);          /* may be NULL; also after a run that failed */
+  void (*failed)(hark_context *context, void *data);       /* optional: looks at what a failed run left, memory is back */
+  const char *backend;
+  long at_least; /* allocations that the run makes */
+} work;
+
+/* One failure. Returns false when the run did not come to that allocation. */
+static bool fail_at(const work *what, void *data, long number, bool onwards) {
+  test_memory memory = {0};
+  hark_context *context = NULL;
+  assert_int_equal(test_memory_create(&memory, what->backend, &context), HARK_OK);
+  if (what->begin != NULL) assert_fine(context, what->begin(context, data));
+  memory.fail_at = memory.allocations + number;
+  memory.onwards = onwards;
+  const hark_status status = what->run(context, data);
+  const bool reached = memory.allocations >= memory.fail_at;
+  memory.fail_at = 0;
+  if (reached) {
+    if (status != HARK_OUT_OF_MEMORY)
+      fail_msg("%s: allocation %ld failed%s, and the status is %s: %s", what->name, number, onwards ? " and all later ones" : "",
+               hark_status_name(status), hark_context_message(context));
+    if (strstr(hark_context_message(context), "out of memory") == NULL) /* the text of core/memory.c, wherever it went through */
+      fail_msg("%s: allocation %ld: the message is \"%s\"", what->name, number, hark_context_message(context));
+    if (what->failed != NULL) what->failed(context, data);
+    if (what->end != NULL) what->end(context, data);
+    if (what->begin != NULL) assert_fine(context, what->begin(context, data));
+    if (what->failed == NULL) assert_fine(context, what->run(context, data));
+  } else if (status != HARK_OK) {
+    fail_msg("%s: %s", what->name, hark_context_message(context));
+  }
+  if (what->end != NULL) what->end(context, data);
+  test_memory_context_end(context, &memory);
+  return reached;
+}
+
+static void fail_at_each(const work *what, void *data) {
+  long count = 0;
+  for (int onwards = 0; onwards < 2; onwards++) {
+    long number = 1;
+    while (fail_at(what, data, number, onwards != 0)) number++;
+    count = number - 1;
+  }
+  print_message("%s (%s): %ld allocations\n", what->name, what->backend, count);
+  if (count < what->at_least) fail_msg("%s: %ld allocations, at least %ld expected", what->name, count, what->at_least);
+}
+
+/* ---- contexts ---- */
+
+static void contexts(void **state) {
+  (void)state;
+  static const char *const backends[] = {"reference", "cpu", "guard"};
+  for (size_t i = 0; i < sizeof backends / sizeof *backends; i++) {
+    for (long number = 1;; number++) {
+      test_memory memory = {.fail_at = number, .onwards = number % 2 == 0};
+      hark_context *context = NULL;
+      const hark_status status = test_memory_create(&memory, backends[i], &context);
+      if (memory.allocations >= number) {
+        assert_int_equal(status, HARK_OUT_OF_MEMORY);
+        assert_null(context);
+      } else {
+        assert_int_equal(status, HARK_OK);
+      }
+      test_memory_context_end(context, &memory);
+      if (status == HARK_OK) break;
+    }
+  }
+}
+
+/* ---- attention ---- */
+
+enum { BATCH = 2, HEADS = 2, LENGTH = 40, HEAD_DIM = 8 };
+
+static hark_status make(hark_context *context, hark_type type, int rank, const int64_t *shape, hark_tensor *out) {
+  return hark_tensor_create(context, type, rank, shape, out);
+}
+
+static hark_status attend_with(hark_context *context, const hark_attention_desc *desc, const hark_attention_plan *plan,
+                               hark_attention_args *args) {
+  const hark_attention_sizes sizes = hark_attention_plan_sizes(plan);
+  const int64_t shape[] = {BATCH, HEADS, LENGTH, HEAD_DIM}, bias[] = {1, HEADS, LENGTH, LENGTH}, gates[] = {BATCH, HEADS, LENGTH};
+  const size_t scratch = sizes.forward_workspace > sizes.backward_workspace ? sizes.forward_workspace : sizes.backward_workspace;
+  hark_tensor *const like_query[] = {&args->query, &args->key,    &args->value, &args->out,
+                                     &args->dout,  &args->dquery, &args->dkey,  &args->dvalue};
+  for (size_t i = 0; i < sizeof like_query / sizeof *like_query; i++) HARK_TRY(make(context, desc->type, 4, shape, like_query[i]));
+  HARK_TRY(make(context, desc->type, 3, gates, &args->log_sum_exp));
+  if (desc->has_bias) {
+    HARK_TRY(make(context, desc->type, 4, bias, &args->attention_bias));
+    HARK_TRY(make(context, desc->type, 4, bias, &args->dattention_bias));
+  }
+  if (desc->has_forget) {
+    HARK_TRY(make(context, desc->type, 3, gates, &args->forget));
+    HARK_TRY(make(context, desc->type, 3, gates, &args->dforget));
+  }
+  HARK_TRY(hark_allocate(context, scratch, &args->workspace));
+  HARK_TRY(hark_allocate(context, sizes.saved, &args->saved));
+  HARK_TRY(hark_attention_forward(context, plan, args));
+  HARK_TRY(hark_attention_backward(context, plan, args));
+  return HARK_OK;
+}
+
+static hark_status attend(hark_context *context, void *data) {
+  const hark_attention_desc *desc = data;
+  hark_attention_plan *plan = NULL;
+  HARK_TRY(hark_attention_plan_create(context, desc, &plan));
+  const hark_attention_sizes sizes = hark_attention_plan_sizes(plan);
+  hark_attention_args args = {.struct_size = sizeof args};
+  const hark_status status = attend_with(context, desc, plan, &args);
+  hark_tensor *const all[] = {&args.query,           &args.key,    &args.value,  &args.out,         &args.dout,
+                              &args.dquery,          &args.dkey,   &args.dvalue, &args.log_sum_exp, &args.attention_bias,
+                              &args.dattention_bias, &args.forget, &args.dforget};
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++) hark_tensor_destroy(context, all[i]);
+  hark_release(context, args.workspace,
+               sizes.forward_workspace > sizes.backward_workspace ? sizes.forward_workspace : sizes.backward_workspace);
+  hark_release(context, args.saved, sizes.saved);
+  hark_attention_plan_destroy(context, &plan);
+  return status;
+}
+
+static void attention_of_each_structure(void **state) {
+  (void)state;
+  static const char *const backends[] = {"cpu", "reference"};
+  hark_attention_desc desc = hark_attention_desc_default();
+  desc.batch = BATCH;
+  desc.heads = HEADS;
+  desc.query_length = desc.key_length = LENGTH;
+  desc.head_dim = HEAD_DIM;
+  for (size_t b = 0; b < sizeof backends / sizeof *backends; b++) {
+    work plain = {.run = attend, .backend = backends[b], .at_least = 10};
+    hark_attention_desc dense = desc, window = desc, gated = desc;
+    plain.name = "dense attention with bias and dropout";
+    dense.has_bias = true;
+    dense.dropout = 0.1;
+    fail_at_each(&plain, &dense);
+    plain.name = "windowed attention";
+    window.structure = HARK_STRUCTURE_WINDOW;
+    window.window = 5;
+    fail_at_each(&plain, &window);
+    plain.name = "forget gates";
+    gated.causal = gated.has_forget = true;
+    fail_at_each(&plain, &gated);
+  }
+}
+
+/* ---- models ---- */
+
+static child_place place;
+static int32_t inputs[64], targets[64];
+
+enum { VOCABULARY = 30 };
+
+typedef struct model_work {
+  hark_config config;
+  hark_engine *engine;
+  hark_decoder *decoder;
+  hark_decoding *decoding;
+  hark_run run;
+  hark_run_state state;
+} model_work;
+
+static void fill_tokens(void) {
+  for (int i = 0; i < 64; i++) inputs[i] = 4 + i * 7 % (VOCABULARY - 4);
+  for (int i = 0; i < 64; i++) targets[i] = inputs[(i + 1) % 64];
+}
+
+static hark_status make_engine(hark_context *context, void *data) {
+  model_work *m = data;
+  HARK_TRY(hark_engine_create(context, &m->config, VOCABULARY, true, &m->engine));
+  return hark_parameters_initialise(context, &m->engine->decoder->parameters, 1);
+}
+
+static hark_status step_engine(hark_context *context, model_work *m) {
+  const int64_t rows = m->config.train.batch;
+  double loss = 0;
+  hark_step_result result;
+  HARK_TRY(hark_engine_begin_step(context, m->engine));
+  for (uint32_t micro = 0; micro < 2; micro++)
+    HARK_TRY(hark_engine_micro_batch(context, m->engine, inputs, targets, rows, 0, micro, 0.01, &loss));
+  HARK_TRY(hark_engine_finish_step(context, m->engine, 1, 1e-3, loss, &result));
+  return hark_engine_evaluate(context, m->engine, inputs, targets, rows, &loss);
+}
+
+static hark_status make_and_step_engine(hark_context *context, void *data) {
+  HARK_TRY(make_engine(context, data));
+  return step_engine(context, data);
+}
+
+static void destroy_engine(hark_context *context, void *data) { hark_engine_destroy(context, &((model_work *)data)->engine); }
+
+static void training_steps(void **state) {
+  (void)state;
+  model_work m = {.config = place.small.config};
+  work what = {.name = "model, two micro-batches, a step, an evaluation",
+               .run = make_and_step_engine,
+               .end = destroy_engine,
+               .backend = "cpu",
+               .at_least = 20};
+  m.config.train.batch = 2;
+  fail_at_each(&what, &m);
+  what.backend = "reference";
+  fail_at_each(&what, &m);
+  what.name = "the same, blocks computed again in the backward";
+  what.backend = "cpu";
+  m.config.model.recompute = true;
+  m.config.model.layers = 2;
+  fail_at_each(&what, &m);
+}
+
+/* A tape whose memory was not reserved: every operator may be the one that fails. The tape is used again after a reset. */
+static hark_status differentiate(hark_context *context, const model_work *m, hark_tape *tape, hark_attention_plan *const *plans,
+                                 float *loss) {
+  const int64_t shape[] = {2, m->config.model.context};
+  hark_tensor rows, wanted;
+  hark_value tokens = 0, next = 0, value = 0;
+  const hark_forward forward = {.tape = tape, .parameters = &m->decoder->parameters, .training = true, .seed = 1, .plans = plans};
+  HARK_TRY(hark_tensor_zero(context, &m->decoder->parameters.gradients));
+  HARK_TRY(hark_tensor_wrap(context, inputs, HARK_I32, 2, shape, NULL, &rows));
+  HARK_TRY(hark_tensor_wrap(context, targets, HARK_I32, 2, shape, NULL, &wanted));
+  hark_tape_reset(tape);
+  HARK_TRY(hark_tape_leaf(tape, &rows, NULL, &tokens));
+  HARK_TRY(hark_tape_leaf(tape, &wanted, NULL, &next));
+  HARK_TRY(hark_decoder_loss(context, m->decoder, &forward, tokens, next, 0.1, 0, &value));
+  HARK_TRY(hark_tape_backward(tape, value, 1));
+  return hark_tensor_read(context, hark_tape_tensor(tape, value), loss);
+}
+
+static void tapes(void **state) {
+  (void)state;
+  static float expected[20000], gradients[20000];
+  float expected_loss = 0, loss = 0;
+  for (int recompute = 0; recompute < 2; recompute++) {
+    long failures = 0;
+    for (long number = 0;; number++) { /* 0: nothing fails, to have what is expected */
+      test_memory memory = {0};
+      hark_context *context = NULL;
+      hark_tape *tape = NULL;
+      hark_attention_plan **plans = NULL;
+      model_work m = {.config = place.small.config};
+      m.config.model.recompute = recompute != 0;
+      m.config.model.layers = 2;
+      const hark_decoder_config config = hark_engine_decoder_config(&m.config, VOCABULARY);
+      assert_int_equal(test_memory_create(&memory, "cpu", &context), HARK_OK);
+      assert_fine(context, hark_decoder_create(context, &config, HARK_F32, true, &m.decoder));
+      assert_fine(context, hark_parameters_initialise(context, &m.decoder->parameters, 1));
+      assert_fine(context, hark_decoder_plans_create(context, m.decoder, 2, config.context, config.context, true, &plans));
+      assert_fine(context, hark_tape_create(context, &tape));
+      const hark_tensor *const all = &m.decoder->parameters.gradients;
+      assert_in_range(hark_tensor_count(all), 1, 20000);
+      memory.fail_at = number > 0 ? memory.allocations + number : 0;
+      memory.onwards = number % 2 == 0;
+      const hark_status status = differentiate(context, &m, tape, plans, &loss);
+      const bool reached = number > 0 && memory.allocations >= memory.fail_at;
+      assert_int_equal(status, reached ? HARK_OUT_OF_MEMORY : HARK_OK);
+      memory.fail_at = 0;
+      if (number == 0) {
+        expected_loss = loss;
+        assert_fine(context, hark_tensor_read(context, all, expected));
+      } else if (reached) {
+        failures++;
+        loss = 0;
+        assert_fine(context, differentiate(context, &m, tape, plans, &loss));
+        assert_fine(context, hark_tensor_read(context, all, gradients));
+        assert_memory_equal(&loss, &expected_loss, sizeof loss);
+        assert_memory_equal(gradients, expected, (size_t)hark_tensor_count(all) * sizeof *gradients);
+      }
+      hark_tape_destroy(&tape);
+      hark_decoder_plans_destroy(context, m.decoder, &plans);
+      hark_decoder_destroy(context, &m.decoder);
+      test_memory_context_end(context, &memory);
+      if (number > 0 && !reached) break;
+    }
+    print_message("tape of a decoder%s: %ld allocations\n", recompute ? " with recomputed blocks" : "", failures);
+    assert_true(failures > 5);
+  }
+}
+
+static hark_status generate(hark_context *context, void *data) {
+  model_work *m = data;
+  const hark_decoder_config config = hark_engine_decoder_config(&m->config, VOCABULARY);
+  const hark_sampling sampling = {.temperature = 1, .top_p = 1, .seed = 1};
+  float logits[VOCABULARY];
+  HARK_TRY(hark_decoder_create(context, &config, HARK_F32, false, &m->decoder));
+  HARK_TRY(hark_parameters_initialise(context, &m->decoder->parameters, 1));
+  HARK_TRY(hark_decoding_create(context, m->decoder, 16, &m->decoding));
+  HARK_TRY(hark_decoding_append(context, m->decoding, inputs, 5, logits));
+  void *scratch = NULL;
+  HARK_TRY(hark_allocate(context, hark_sampling_scratch_bytes(VOCABULARY), &scratch));
+  int32_t token = 0;
+  hark_status status = HARK_OK;
+  for (uint64_t i = 0; i < 4 && status == HARK_OK; i++) {
+    status = hark_sampling_choose(context, &sampling, logits, VOCABULARY, 4, i, scratch, &token);
+    if (status == HARK_OK) status = hark_decoding_append(context, m->decoding, &token, 1, logits);
+  }
+  hark_release(context, scratch, hark_sampling_scratch_bytes(VOCABULARY));
+  return status;
+}
+
+static void end_generation(hark_context *context, void *data) {
+  model_work *m = data;
+  hark_decoding_destroy(context, &m->decoding);
+  hark_decoder_destroy(context, &m->decoder);
+}
+
+static void generation(void **state) {
+  (void)state;
+  model_work m = {.config = place.small.config};
+  m.config.model.layers = 2;
+  const work what = {.name = "generation", .run = generate, .end = end_generation, .backend = "cpu", .at_least = 15};
+  fail_at_each(&what, &m);
+}
+
+/* ---- checkpoints ---- */
+
+static hark_status begin_checkpoint(hark_context *context, void *data) {
+  model_work *m = data;
+  m->state = (hark_run_state){.step = 7, .best_step = 7, .best_loss = 1};
+  HARK_TRY(make_engine(context, m));
+  return hark_run_open(context, place.work, false, &m->run);
+}
+
+static hark_status save(hark_context *context, void *data) {
+  model_work *m = data;
+  m->state.step++;
+  m->state.best_step = m->state.step;
+  return hark_checkpoint_save(context, &m->run, m->engine, &m->state, 2);
+}
+
+static hark_status load(hark_context *context, void *data) {
+  model_work *m = data;
+  char name[HARK_NAME_BYTES], damaged[HARK_NAME_BYTES];
+  HARK_TRY(hark_checkpoint_newest(context, &m->run, name, damaged));
+  return hark_checkpoint_load(context, &m->run, name, m->engine, &m->state);
+}
+
+static void end_checkpoint(hark_context *context, void *data) {
+  model_work *m = data;
+  hark_run_close(&m->run);
+  destroy_engine(context, m);
+}
+
+static void checkpoints(void **state) {
+  (void)state;
+  model_work m = {.config = place.small.config};
+  work what = {
+      .name = "saving a checkpoint", .begin = begin_checkpoint, .run = save, .end = end_checkpoint, .backend = "cpu", .at_least = 20};
+  child_begin_work(&place, NULL);
+  fail_at_each(&what, &m);
+  what.name = "finding, checking and loading a checkpoint";
+  what.run = load;
+  fail_at_each(&what, &m);
+}
+
+/* A save that fails takes nothing away. */
+static void a_failed_save_leaves_the_last_one(void **state) {
+  (void)state;
+  model_work m = {.config = place.small.config};
+  child_begin_work(&place, NULL);
+  for (long number = 1;; number++) {
+    test_memory memory = {0};
+    hark_context *context = NULL;
+    char name[HARK_NAME_BYTES], damaged[HARK_NAME_BYTES];
+    assert_int_equal(test_memory_create(&memory, "cpu", &context), HARK_OK);
+    test_folder_remove(place.work);
+    assert_fine(context, begin_checkpoint(context, &m));
+    assert_fine(context, save(context, &m)); /* step 8 */
+    memory.fail_at = memory.allocations + number;
+    memory.onwards = true;
+    const hark_status status = save(context, &m); /* step 9 */
+    const bool reached = memory.allocations >= memory.fail_at;
+    memory.fail_at = 0;
+    assert_fine(context, hark_checkpoint_newest(context, &m.run, name, damaged));
+    assert_string_equal(damaged, "");
+    if (reached) assert_int_equal(status, HARK_OUT_OF_MEMORY);
+    if (!reached) assert_string_equal(name, "step-9");
+    assert_fine(context, hark_checkpoint_verify(context, &m.run, small_run_step(name) == 9 ? "step-9" : "step-8"));
+    end_checkpoint(context, &m);
+    test_memory_context_end(context, &memory);
+    if (!reached) break;
+  }
+}
+
+/* ---- text, and whole runs ---- */
+
+static hark_status open_text(hark_context *context, void *data) {
+  const bool *again = data;
+  hark_tokenizer *tokenizer = NULL;
+  hark_corpus *corpus = NULL;
+  hark_run run;
+  if (!*again) test_folder_remove(place.work);
+  HARK_TRY(hark_run_open(context, place.work, false, &run));
+  const hark_status status = hark_run_corpus(context, &place.small.config, &run, !*again, &tokenizer, &corpus);
+  hark_corpus_close(context, &corpus);
+  hark_tokenizer_destroy(context, &tokenizer);
+  hark_run_close(&run);
+  return status;
+}
+
+static void text(void **state) {
+  (void)state;
+  bool again = false;
+  work what = {.name = "opening a folder, learning a vocabulary, making tokens", .run = open_text, .backend = "reference", .at_least = 20};
+  child_begin_work(&place, NULL);
+  fail_at_each(&what, &again);
+  again = true;
+  what.name = "opening what is there";
+  what.at_least = 10;
+  fail_at_each(&what, &again);
+}
+
+typedef struct run_work {
+  const char *from;
+} run_work;
+
+static hark_status train(hark_context *context, void *data) {
+  const run_work *r = data;
+  child_begin_work(&place, r->from);
+  return small_run_train(context, &place.small, place.work, NULL, NULL);
+}
+
+/* The same context goes on with the run, to the same end. */
+static void go_on(hark_context *context, void *data) {
+  (void)data;
+  assert_fine(context, small_run_train(context, &place.small, place.work, NULL, NULL));
+  small_run_assert_same(place.whole, place.work, place.small.config.train.steps);
+}
+
+static void runs(void **state) {
+  (void)state;
+  run_work r = {.from = NULL};
+  place.small.config.train.steps = 3;
+  work what = {.name = "a fresh run", .run = train, .failed = go_on, .backend = "cpu", .at_least = 100};
+  child_make_whole(&place);
+  child_make_part(&place);
+  fail_at_each(&what, &r);
+  r.from = place.part;
+  what.name = "a resumed run";
+  fail_at_each(&what, &r);
+}
+
+static int begin(void **state) {
+  (void)state;
+  child_place_open(&place);
+  fill_tokens();
+  return 0;
+}
+
+static int end(void **state) {
+  (void)state;
+  child_place_close(&place);
+  return 0;
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(contexts),       cmocka_unit_test(attention_of_each_structure),
+      cmocka_unit_test(training_steps), cmocka_unit_test(tapes),
+      cmocka_unit_test(generation),     cmocka_unit_test(checkpoints),
+      cmocka_unit_test(text),           cmocka_unit_test(a_failed_save_leaves_the_last_one),
+      cmocka_unit_test(runs),
+  };
+  return cmocka_run_group_tests(tests, begin, end);
+}
