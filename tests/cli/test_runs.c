@@ -241,8 +241,7 @@ static void what_does_not_fit_is_listed_and_refused(void **state) {
   make_text("new.txt", "the quick yellow fox ");
   expect("train --init-from run --data new.txt --out f --steps 1 --threads 1", HARK_EXIT_BAD_INPUT, "", "is not in the vocabulary");
   test_file_write_text(folder, "run/checkpoints/step-4/state.json", "{}");
-  expect("train --init-from run/checkpoints/step-4 --data text.txt --out g --steps 1 --threads 1", HARK_EXIT_BAD_INPUT, "",
-         "is damaged");
+  expect("train --init-from run/checkpoints/step-4 --data text.txt --out g --steps 1 --threads 1", HARK_EXIT_BAD_INPUT, "", "is damaged");
 }
 
 /* ---- exchanged attention ---- */
