@@ -22,7 +22,7 @@ static inline uint64_t hark_checksum_block(uint64_t sum, const void *data, size_
   uint64_t lane[LANES];
   for (int i = 0; i < LANES; i++) lane[i] = (sum + (uint64_t)i) * UINT64_C(0x9E3779B97F4A7C15);
   size_t at = 0;
-  for (; bytes - at >= LANES * WORD; at += LANES * WORD)
+  for (; bytes - at >= (size_t)LANES * WORD; at += (size_t)LANES * WORD)
     for (int i = 0; i < LANES; i++) {
       uint64_t word;
       memcpy(&word, byte + at + (size_t)i * WORD, WORD);

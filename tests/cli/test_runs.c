@@ -309,7 +309,8 @@ static void a_disk_that_is_too_small_is_exit_4(void **state) {
   const int status = system(command);
   size_t bytes;
   unsigned char *const text = test_file_read(test_path(folder, ".err"), &bytes);
-  char *const err = strndup((const char *)text, bytes);
+  char *const err = calloc(1, bytes + 1);
+  memcpy(err, text, bytes);
   free(text);
   if (status != HARK_EXIT_DISK << 8 || strstr(err, "MiB of disk more") == NULL) fail_msg("status %d: %s", status, err);
   free(err);
