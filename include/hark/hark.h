@@ -6,6 +6,7 @@
 #include "context.h"
 #include "operator.h"
 #include "operators.h"
+#include "positional.h"
 #include "random.h"
 #include "status.h"
 #include "tape.h"
