@@ -59,6 +59,9 @@ double hark_transform_natural(hark_transform transform, double raw);
 double hark_transform_raw(hark_transform transform, double natural);
 double hark_transform_slope(hark_transform transform, double raw);
 
+/* The natural value of number `place`; what the text gave comes back exactly as long as it has not been trained. */
+double hark_positional_value(const hark_positional *positional, hark_transform transform, int32_t place, double raw);
+
 /* The smallest natural value that a transform reaches, within the limits. */
 double hark_transform_smallest(hark_transform transform);
 

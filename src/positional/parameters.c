@@ -34,6 +34,11 @@ double hark_transform_smallest(hark_transform transform) {
   return transform == HARK_TRANSFORM_CANONICAL_PERIOD ? 1 / (PI / 2) : HARK_POSITIONAL_SMALLEST_VALUE;
 }
 
+double hark_positional_value(const hark_positional *positional, hark_transform transform, int32_t place, double raw) {
+  const double given = positional->given[place];
+  return !isnan(given) && raw == hark_transform_raw(transform, given) ? given : hark_transform_natural(transform, raw);
+}
+
 /* --- places --------------------------------------------------------------------------------------------------------------------------- */
 
 /* Goes through the named parameters of an expression in their order. */
@@ -158,7 +163,8 @@ static hark_status refuse(hark_context *context, const parameter_walk *walk, int
 hark_status hark_positional_natural(hark_context *context, const hark_positional *positional, const double *parameters, double *natural) {
   for (parameter_walk walk = {0}; next(positional, &walk);) {
     for (int32_t i = 0; i < walk.count; i++) {
-      const double value = hark_transform_natural(walk.parameter->transform, parameters[walk.first + i]);
+      const int32_t place = walk.first + i;
+      const double value = hark_positional_value(positional, walk.parameter->transform, place, parameters[place]);
       if (!in_range(walk.parameter, value)) return refuse(context, &walk, i, value);
       natural[walk.first + i] = value;
     }

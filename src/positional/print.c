@@ -26,7 +26,7 @@ static void put_number(printer_state *printer, double value) {
 
 static double value_at(const printer_state *printer, const hark_leaf_parameter *parameter, int32_t place) {
   if (printer->parameters == NULL) return printer->positional->given[place];
-  const double natural = hark_transform_natural(parameter->transform, printer->parameters[place]);
+  const double natural = hark_positional_value(printer->positional, parameter->transform, place, printer->parameters[place]);
   /* a canonical period ends at the smallest value, which rounding may miss */
   const double least = hark_transform_smallest(parameter->transform);
   return natural < least && natural > least * (1 - 1e-15) ? least : natural;
