@@ -13,6 +13,8 @@ struct hark_decoding {
   hark_tape *tape;
   hark_attention_plan **prefill_plans, **step_plans;
   hark_key_value_cache *caches; /* one a layer */
+  hark_tensor *log_kernels;     /* [tables] of the positional kernel, for `capacity` distances; NULL: there is none */
+  int64_t tables;               /* one a layer, or 1 that all share */
   hark_tensor tokens;           /* i32 [1, prefill] */
   int64_t capacity, length, prefill;
 };
@@ -24,13 +26,35 @@ static hark_status run_pass(hark_context *context, hark_decoding *decoding, int6
                                 .parameters = &decoding->decoder->parameters,
                                 .first_position = first,
                                 .plans = count == 1 ? decoding->step_plans : decoding->prefill_plans,
-                                .caches = decoding->caches};
+                                .caches = decoding->caches,
+                                .log_kernels = decoding->log_kernels};
   hark_tensor rows = decoding->tokens;
   rows.owned_bytes = 0;
   rows.shape[1] = count;
   hark_value tokens = 0;
   HARK_TRY(hark_tape_leaf(decoding->tape, &rows, NULL, &tokens));
   return hark_decoder_logits(context, decoding->decoder, &forward, tokens, true, logits);
+}
+
+static hark_status make_tables(hark_context *context, hark_decoding *decoding) {
+  const hark_decoder *decoder = decoding->decoder;
+  if (decoder->positional_source.expression == NULL) return HARK_OK;
+  const int64_t tables = decoder->config.positional_scope == HARK_SCOPE_MODEL ? 1 : decoder->config.layers;
+  const int64_t shape[] = {decoder->positional_source.rows, decoding->capacity};
+  void *memory = NULL;
+  HARK_TRY(hark_allocate_zero(context, (size_t)tables * sizeof *decoding->log_kernels, &memory));
+  decoding->log_kernels = memory;
+  decoding->tables = tables;
+  for (int64_t i = 0; i < tables; i++) HARK_TRY(hark_tensor_create(context, decoder->parameters.type, 2, shape, &decoding->log_kernels[i]));
+  return HARK_OK;
+}
+
+/* The tables follow the weights that are there where a text begins. */
+static hark_status fill_tables(hark_context *context, hark_decoding *decoding) {
+  for (int64_t i = 0; i < decoding->tables; i++)
+    HARK_TRY(hark_positional_fill(context, &decoding->decoder->parameters, hark_decoder_positional(decoding->decoder, i),
+                                  &decoding->log_kernels[i]));
+  return HARK_OK;
 }
 
 static hark_status build(hark_context *context, hark_decoding *decoding) {
@@ -42,6 +66,7 @@ static hark_status build(hark_context *context, hark_decoding *decoding) {
   for (int64_t layer = 0; layer < layers; layer++)
     HARK_TRY(hark_key_value_cache_create(context, &decoder->blocks[layer].attention.spec, decoder->parameters.type, decoding->capacity,
                                          &decoding->caches[layer]));
+  HARK_TRY(make_tables(context, decoding));
   HARK_TRY(hark_decoder_plans_create(context, decoder, 1, decoding->prefill, decoding->capacity, false, &decoding->prefill_plans));
   HARK_TRY(hark_decoder_plans_create(context, decoder, 1, 1, decoding->capacity, false, &decoding->step_plans));
   HARK_TRY(hark_tensor_create(context, HARK_I32, 2, shape, &decoding->tokens));
@@ -82,6 +107,8 @@ void hark_decoding_destroy(hark_context *context, hark_decoding **decoding_point
   hark_decoder_plans_destroy(context, decoding->decoder, &decoding->step_plans);
   if (decoding->caches != NULL)
     for (int64_t layer = 0; layer < layers; layer++) hark_key_value_cache_destroy(context, &decoding->caches[layer]);
+  for (int64_t i = 0; i < decoding->tables; i++) hark_tensor_destroy(context, &decoding->log_kernels[i]);
+  hark_release(context, decoding->log_kernels, (size_t)decoding->tables * sizeof *decoding->log_kernels);
   hark_release(context, decoding->caches, (size_t)layers * sizeof *decoding->caches);
   hark_tensor_destroy(context, &decoding->tokens);
   hark_release(context, decoding, sizeof *decoding);
@@ -92,6 +119,7 @@ hark_status hark_decoding_append(hark_context *context, hark_decoding *decoding,
     return hark_fail(context, HARK_INVALID_ARGUMENT, "decoding: %" PRId64 " tokens to append, expected 1 to %" PRId64, count,
                      decoding->capacity - decoding->length);
   const int64_t before = decoding->length;
+  if (before == 0) HARK_TRY(fill_tables(context, decoding));
   hark_value value = 0;
   for (int64_t done = 0; done < count;) {
     const int64_t rows = hark_min(count - done, decoding->prefill);

@@ -17,6 +17,7 @@ typedef struct hark_forward {
   int64_t first_position;              /* of the first token: more than 0 when caches hold those before */
   hark_attention_plan *const *plans;   /* one a layer, for the sizes of this pass */
   struct hark_key_value_cache *caches; /* one a layer, or NULL: keys and values of this pass alone */
+  const hark_tensor *log_kernels; /* with caches: tables of the positional kernel, one a layer or one for all; NULL: made by the pass */
 } hark_forward;
 
 /* A parameter as a value of the tape; 0 for id 0. */

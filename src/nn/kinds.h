@@ -19,4 +19,7 @@ typedef enum hark_positions {
   HARK_POSITIONS_ROTARY
 } hark_positions;
 
+/* Who has parameters of a positional kernel of their own: the model as a whole, every layer, every head of every layer. */
+typedef enum hark_positional_scope { HARK_SCOPE_MODEL, HARK_SCOPE_LAYER, HARK_SCOPE_HEAD } hark_positional_scope;
+
 #endif

@@ -46,8 +46,13 @@ static hark_status write_model(hark_context *context, const char *path, const ha
   hark_named_tensor *tensors = memory;
   for (int32_t i = 0; i < parameters->count; i++)
     tensors[i] = (hark_named_tensor){.name = parameters->list[i].name, .tensor = &parameters->list[i].weight};
-  const hark_metadata_entry metadata[] = {{"format", "hark"}, {"format_version", "1"}};
-  const hark_status status = hark_safetensors_write(context, path, tensors, parameters->count, metadata, 2, summary);
+  hark_metadata_entry metadata[2 + HARK_PARAMETER_NOTES] = {{"format", "hark"}, {"format_version", "1"}};
+  int entries = 2;
+  for (int i = 0; i < parameters->note_count; i++) {
+    const hark_parameter_note *note = &parameters->notes[i];
+    if (note->text[0] != '\0') metadata[entries++] = (hark_metadata_entry){note->key, note->text};
+  }
+  const hark_status status = hark_safetensors_write(context, path, tensors, parameters->count, metadata, entries, summary);
   hark_release(context, memory, bytes);
   return status;
 }
@@ -358,12 +363,25 @@ static hark_status read_state(hark_context *context, const char *path, hark_run_
   return status;
 }
 
+/* Refuses weights whose notes are not those of the model. */
+static hark_status check_notes(hark_context *context, const char *path, const hark_safetensors *file, const hark_parameters *parameters) {
+  for (int i = 0; i < parameters->note_count; i++) {
+    const hark_parameter_note *note = &parameters->notes[i];
+    const char *there = hark_safetensors_metadata(file, note->key);
+    if (there == NULL) there = "";
+    if (strcmp(there, note->text) != 0)
+      return hark_fail(context, HARK_BAD_FILE, "%s: was trained with %s \"%s\", the configuration has \"%s\"", path, note->key, there,
+                       note->text);
+  }
+  return HARK_OK;
+}
+
 hark_status hark_checkpoint_load_weights(hark_context *context, const hark_run *run, const char *name, hark_parameters *parameters) {
   char path[HARK_PATH_BYTES];
   hark_safetensors *file = NULL;
   HARK_TRY(path_in(context, run, name, file_names[FILE_MODEL], path));
   HARK_TRY(hark_safetensors_open(context, path, &file));
-  hark_status status = HARK_OK;
+  hark_status status = check_notes(context, path, file, parameters);
   for (int32_t i = 0; i < parameters->count && status == HARK_OK; i++)
     status = hark_safetensors_load_into(context, file, parameters->list[i].name, &parameters->list[i].weight);
   if (status == HARK_OK && hark_safetensors_count(file) != parameters->count)
