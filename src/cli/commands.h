@@ -9,6 +9,7 @@
   X(generate)                                                                                                                              \
   X(eval)                                                                                                                                  \
   X(attend)                                                                                                                                \
+  X(positional)                                                                                                                            \
   X(info)                                                                                                                                  \
   X(plot)                                                                                                                                  \
   X(bench)                                                                                                                                 \
