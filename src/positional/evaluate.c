@@ -75,7 +75,7 @@ static void add_up(const hark_positional *positional, const value_blocks *blocks
     const double *values = block_of(blocks, blocks->values, at.part, at.copy);
     for (int i = 0; i < count; i++) sums[i] += out[i] == -INFINITY ? 0 : exp(values[i] - out[i]);
   } while (next_operand(positional, kind, &at));
-  for (int i = 0; i < count; i++) out[i] = out[i] == -INFINITY ? -INFINITY : out[i] + log(sums[i]);
+  for (int i = 0; i < count; i++) out[i] += log(sums[i]); /* of nothing: -infinity */
 }
 
 /* v <- sum of v_c */
@@ -136,9 +136,7 @@ static void collect(const hark_positional_part *part, const value_blocks *blocks
 
 static void backward(const hark_positional *positional, const value_blocks *blocks, const double *natural, const double *distances,
                      const double *weights, int count, double *gradient) {
-  const double *total = block_of(blocks, blocks->values, 0, 0);
-  double *adjoint = block_of(blocks, blocks->adjoints, 0, 0);
-  for (int i = 0; i < count; i++) adjoint[i] = total[i] == -INFINITY ? 0 : weights[i];
+  memcpy(block_of(blocks, blocks->adjoints, 0, 0), weights, (size_t)count * sizeof *weights);
   for (int32_t part = 0; part < positional->part_count; part++) {
     const hark_positional_part *of = &positional->parts[part];
     for (int32_t copy = 0; copy < of->components; copy++) {

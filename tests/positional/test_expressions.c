@@ -260,6 +260,50 @@ static void short_buffers_are_enough_to_ask(void **state) {
   test_setup_close(context);
 }
 
+/* Good texts with a few bytes changed, left out or doubled: refused with a column of the text, or read and printed to the same again. */
+static void garbled_texts_do_no_harm(void **state) {
+  (void)state;
+  static const char *const seeds[] = {"bank[2](decay(sigma2=[1.5,0.4],l=[30,8])*periodic(alpha=[0.7,1.3],tau=[5,2.5]))",
+                                      "(constant(3)+window(w=16))*bank[3](t5+alibi(m=1e-3))",
+                                      "rbf*(rational_quadratic(alpha=.5)+matern32(length_scale=7.25e1))*kerple_power"};
+  static const char bytes[] = "()[]+*,=.-e0123456789 \t\nabcdelnrw_\xC3\x01";
+  hark_context *context = test_reference_open();
+  const hark_random_stream stream = {.seed = 11, .layer_purpose = hark_random_layer_purpose(5, HARK_RANDOM_TEST)};
+  uint64_t drawn = 0;
+  int read = 0, refused = 0;
+  for (int i = 0; i < 30000; i++) {
+    hark_positional *kernel = NULL;
+    size_t length = strlen(strcpy(large, seeds[i % 3]));
+    const uint32_t changes = 1 + hark_random_word(&stream, drawn++) % 3;
+    for (uint32_t c = 0; c < changes; c++) {
+      const size_t at = hark_random_word(&stream, drawn++) % (length + 1);
+      const char byte = bytes[hark_random_word(&stream, drawn++) % (sizeof bytes - 1)];
+      const uint32_t kind = hark_random_word(&stream, drawn++) % 3;
+      if (kind == 0 && at < length) large[at] = byte;
+      if (kind == 1) memmove(large + at + 1, large + at, length - at + 1), large[at] = byte, length++;
+      if (kind == 2 && at < length) memmove(large + at, large + at + 1, length - at), length--;
+    }
+    const hark_status status = hark_positional_create(context, large, &kernel);
+    int column = 0;
+    if (status != HARK_OK) {
+      if (status != HARK_INVALID_ARGUMENT || sscanf(hark_context_message(context), "positional kernel, column %d:", &column) != 1 ||
+          column < 1 || column > (int)length + 1)
+        fail_msg("\"%s\": %s", large, hark_context_message(context));
+      refused++;
+      continue;
+    }
+    const size_t printed = hark_positional_print(kernel, NULL, text, sizeof text);
+    hark_positional_destroy(context, &kernel);
+    kernel = parse(context, text);
+    assert_int_equal(hark_positional_print(kernel, NULL, again, sizeof again), printed);
+    assert_string_equal(again, text);
+    hark_positional_destroy(context, &kernel);
+    read++;
+  }
+  assert_true(read > 1000 && refused > 10000);
+  test_setup_close(context);
+}
+
 /* --- parameters ------------------------------------------------------------------------------------------------------------------------ */
 
 static void parameters_stand_in_order(void **state) {
@@ -402,6 +446,7 @@ int main(void) {
       cmocka_unit_test(limits_are_kept),
       cmocka_unit_test(printing_reads_back),
       cmocka_unit_test(short_buffers_are_enough_to_ask),
+      cmocka_unit_test(garbled_texts_do_no_harm),
       cmocka_unit_test(parameters_stand_in_order),
       cmocka_unit_test(initial_values_are_those_of_the_definition),
       cmocka_unit_test(initial_values_differ_for_every_length),

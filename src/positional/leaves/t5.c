@@ -11,7 +11,6 @@
 
 static int bucket(double distance) {
   if (distance < EXACT) return (int)distance;
-  if (distance >= FARTHEST) return BUCKETS - 1;
   const int number = EXACT + (int)((BUCKETS - EXACT) * log(distance / EXACT) / log((double)FARTHEST / EXACT));
   return number < BUCKETS - 1 ? number : BUCKETS - 1;
 }
