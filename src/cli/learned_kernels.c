@@ -1,7 +1,6 @@
 /* learned_kernels.c - see learned_kernels.h. */
 #include "cli/learned_kernels.h"
 
-#include <hark/positional.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -38,7 +37,7 @@ static hark_status read_parameters(hark_context *context, const char *path, cons
   return HARK_OK;
 }
 
-static void append_expression(const hark_positional *expression, const double *parameters, bool json, hark_text *text) {
+void hark_append_expression(const hark_positional *expression, const double *parameters, bool json, hark_text *text) {
   hark_text form = hark_text_empty(text->context);
   const size_t length = hark_positional_print(expression, parameters, NULL, 0);
   hark_text_resize(&form, length);
@@ -59,7 +58,7 @@ static void append_rows(const hark_stored_tensor *stored, const hark_positional 
     hark_text_append(text, json ? "%s{\"tensor\": " : "%s  positional ", json && !*first ? ", " : "");
     hark_json_append_string(text, stored->name);
     hark_text_append(text, json ? ", \"row\": %" PRId64 ", \"expression\": " : " row %" PRId64 ": ", row);
-    append_expression(expression, parameters + row * count, json, text);
+    hark_append_expression(expression, parameters + row * count, json, text);
     hark_text_append(text, json ? "}" : "\n");
     *first = false;
   }
@@ -76,7 +75,7 @@ static hark_status append_all(hark_context *context, const char *path, const har
     if (is_kernel(stored->name) && stored->rank == 2) total += stored->shape[0] * stored->shape[1];
   }
   hark_text_append(text, json ? ", \"positional\": {\"expression\": " : "  positional kernel ");
-  append_expression(expression, NULL, json, text);
+  hark_append_expression(expression, NULL, json, text);
   hark_text_append(text, json ? ", \"scope\": " : ", scope ");
   hark_json_append_string(text, scope != NULL ? scope : "");
   hark_text_append(text, json ? ", \"parameters\": %" PRId64 ", \"kernels\": [" : ": %" PRId64 " parameters\n", total);

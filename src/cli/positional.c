@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "cli/common.h"
+#include "cli/learned_kernels.h"
 #include "io/json.h"
 #include "io/number.h"
 
@@ -88,26 +89,11 @@ static void append_list(hark_text *text, bool json, const double *values, int64_
   }
 }
 
-/* The expression as it was written, or with the values of all parameters, in its canonical form. */
-static void append_expression(hark_text *text, bool json, const shown_kernel *kernel, bool with_values) {
-  const double *parameters = with_values ? kernel->parameters : NULL;
-  hark_text form = hark_text_empty(text->context);
-  const size_t length = hark_positional_print(kernel->expression, parameters, NULL, 0);
-  hark_text_resize(&form, length);
-  if (form.status == HARK_OK && length > 0) (void)hark_positional_print(kernel->expression, parameters, form.data, length + 1);
-  if (form.status != HARK_OK) text->status = form.status;
-  if (json)
-    hark_json_append_string(text, hark_text_get(&form));
-  else
-    hark_text_append(text, "%s", hark_text_get(&form));
-  hark_text_free(&form);
-}
-
 static void print_text(const shown_kernel *kernel, hark_text *text) {
   hark_text_append(text, "expression  ");
-  append_expression(text, false, kernel, false);
+  hark_append_expression(kernel->expression, NULL, false, text);
   hark_text_append(text, "\nstarts as   ");
-  append_expression(text, false, kernel, true);
+  hark_append_expression(kernel->expression, kernel->parameters, false, text);
   hark_text_append(text, "\nparameters  %lld\n", (long long)kernel->count);
   for (int i = 0; i < hark_positional_named_count(kernel->expression); i++) {
     const hark_positional_parameter named = hark_positional_named(kernel->expression, i);
@@ -130,9 +116,9 @@ static void print_text(const shown_kernel *kernel, hark_text *text) {
 
 static void print_json(const shown_kernel *kernel, hark_text *text) {
   hark_text_append(text, "{\"expression\": ");
-  append_expression(text, true, kernel, false);
+  hark_append_expression(kernel->expression, NULL, true, text);
   hark_text_append(text, ", \"initial\": ");
-  append_expression(text, true, kernel, true);
+  hark_append_expression(kernel->expression, kernel->parameters, true, text);
   hark_text_append(text, ", \"parameter_count\": %lld, \"parameters\": [", (long long)kernel->count);
   for (int i = 0; i < hark_positional_named_count(kernel->expression); i++) {
     const hark_positional_parameter named = hark_positional_named(kernel->expression, i);

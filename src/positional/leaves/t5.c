@@ -7,7 +7,7 @@
 
 #define BUCKETS 32
 #define EXACT 16     /* distances with a bucket of their own */
-#define FARTHEST 128 /* from here on all distances share the last bucket */
+#define FARTHEST 128 /* where the buckets of equal width end; the last one has all distances beyond too */
 
 static int bucket(double distance) {
   if (distance < EXACT) return (int)distance;
