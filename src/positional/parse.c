@@ -435,7 +435,7 @@ hark_status hark_positional_place(hark_context *context, const char *text, void 
     return hark_fail(context, HARK_INVALID_ARGUMENT, "positional kernel: expected a text, and memory aligned to %zu bytes",
                      _Alignof(max_align_t));
   /* The share of the parts is that of HARK_POSITIONAL_PLACE_BYTES. */
-  const size_t parts = bytes * PLACE_PARTS / HARK_POSITIONAL_PLACE_BYTES;
+  const size_t parts = bytes / (HARK_POSITIONAL_PLACE_BYTES / PLACE_PARTS);
   if (parts < 1 || bytes < head_bytes((int32_t)hark_min((int64_t)parts, PARTS_LIMIT)))
     return hark_fail(context, HARK_TOO_LARGE, "positional kernel: memory of %zu bytes, expected %d or more", bytes,
                      HARK_POSITIONAL_PLACE_BYTES);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "models/decoder.h"
+#include "models/decoding.h"
 #include "support/cmocka_all.h"
 #include "support/setups.h"
 #include "support/text_files.h"
@@ -144,12 +145,41 @@ static void mistakes_are_told(void **state) {
   test_setup_close(context);
 }
 
+/* Making a model and what it needs to write text, with allocation number n failing, for every n: out of memory, nothing else, and no leak. */
+static void memory_may_run_out(void **state) {
+  (void)state;
+  hark_status status = HARK_OUT_OF_MEMORY;
+  long fail_at = 0;
+  do {
+    test_memory memory;
+    hark_context *context = test_memory_context(&memory);
+    hark_decoder_config config = plain;
+    hark_decoder *decoder = NULL;
+    hark_decoding *decoding = NULL;
+    const int32_t token = 1;
+    float logits[VOCABULARY];
+    config.positional = "bank[2](decay*periodic)";
+    config.positional_scope = HARK_SCOPE_HEAD;
+    memory.fail_at = memory.allocations + ++fail_at;
+    status = hark_decoder_create(context, &config, HARK_F32, true, &decoder);
+    if (status == HARK_OK) status = hark_parameters_initialise(context, &decoder->parameters, 1);
+    if (status == HARK_OK) status = hark_decoding_create(context, decoder, LENGTH, &decoding);
+    if (status == HARK_OK) status = hark_decoding_append(context, decoding, &token, 1, logits);
+    if (status != HARK_OK && status != HARK_OUT_OF_MEMORY) fail_msg("allocation %ld: %s", fail_at, hark_context_message(context));
+    hark_decoding_destroy(context, &decoding);
+    hark_decoder_destroy(context, &decoder);
+    test_memory_context_end(context, &memory);
+  } while (status != HARK_OK);
+  assert_true(fail_at > 20);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(counts_are_those_of_the_paper),
       cmocka_unit_test(they_start_as_the_expression_says),
       cmocka_unit_test(a_common_factor_has_no_gradient),
       cmocka_unit_test(mistakes_are_told),
+      cmocka_unit_test(memory_may_run_out),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
