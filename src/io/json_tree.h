@@ -17,7 +17,7 @@
 typedef struct hark_json_limits {
   int depth;            /* lists and objects in each other */
   int64_t values;       /* those inside of others counted too; names are not */
-  const char *alphabet; /* bytes that may stand outside of texts; NULL: any but the zero byte, at which some parsers stop */
+  const char *alphabet; /* bytes that may stand outside of texts; NULL: any but the zero byte, which some parsers pass over */
 } hark_json_limits;
 
 typedef enum hark_json_fit { HARK_JSON_FITS, HARK_JSON_TOO_DEEP, HARK_JSON_TOO_MANY, HARK_JSON_ODD_BYTE } hark_json_fit;

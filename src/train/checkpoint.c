@@ -47,7 +47,9 @@ static hark_status write_model(hark_context *context, const hark_run *run, const
   char vocabulary_path[HARK_PATH_BYTES];
   hark_text vocabulary = hark_text_empty(context);
   HARK_TRY(hark_run_path(context, run, "vocabulary.json", vocabulary_path));
-  const bool there = hark_path_kind_of(vocabulary_path) == HARK_PATH_FILE;
+  hark_path_kind kind;
+  HARK_TRY(hark_path_examine(context, vocabulary_path, &kind));
+  const bool there = kind == HARK_PATH_FILE;
   hark_status status = there ? hark_file_read(context, vocabulary_path, VOCABULARY_LIMIT, &vocabulary) : HARK_OK;
   if (status == HARK_OK) status = hark_model_write(context, path, decoder, there ? hark_text_get(&vocabulary) : NULL, summary);
   hark_text_free(&vocabulary);

@@ -57,9 +57,11 @@ static hark_status estimate_memory(hark_context *context, const hark_preflight *
 static hark_status count_checkpoints(hark_context *context, const hark_run *folder, int64_t *count) {
   char path[HARK_PATH_BYTES];
   hark_names names;
+  hark_path_kind kind;
   *count = 0;
   HARK_TRY(hark_run_path(context, folder, "checkpoints", path));
-  if (hark_path_kind_of(path) != HARK_PATH_FOLDER) return HARK_OK;
+  HARK_TRY(hark_path_examine(context, path, &kind));
+  if (kind != HARK_PATH_FOLDER) return HARK_OK;
   HARK_TRY(hark_folder_list(context, path, &names));
   for (int64_t i = 0; i < names.count; i++) *count += hark_checkpoint_step(names.items[i]) >= 0;
   hark_names_free(context, &names);
@@ -68,8 +70,11 @@ static hark_status count_checkpoints(hark_context *context, const hark_run *fold
 
 /* The folder itself, or the nearest above it that there is. */
 static hark_status existing_folder(hark_context *context, const char *path, char *out) {
+  hark_path_kind kind;
   HARK_TRY(hark_path_join(context, "", path, out));
-  while (hark_path_kind_of(out) != HARK_PATH_FOLDER) {
+  for (;;) {
+    HARK_TRY(hark_path_examine(context, out, &kind));
+    if (kind == HARK_PATH_FOLDER) break;
     char *slash = strrchr(out, '/');
     if (slash == NULL) {
       memcpy(out, ".", 2);
