@@ -115,7 +115,8 @@ static void verify_finds_what_is_damaged(void **state) {
       {"run/checkpoints/step-6/state.json", NULL, "checkpoints/step-6", "SHA-256"},
       {"run/checkpoints/step-6/manifest.json", "", "checkpoints/step-6", "cannot be opened"},
       {"run/checkpoints/step-6/manifest.json", "{\"format_version\": 2}", "checkpoints/step-6", "format_version"},
-      {"run/checkpoints/step-6/manifest.json", "{\"format_version\": 1, \"files\": []}", "checkpoints/step-6", "not in the manifest"},
+      {"run/checkpoints/step-6/manifest.json", "{\"format_version\": 1, \"files\": []}", "checkpoints/step-6",
+       "does not list model.safetensors"},
       {"run/last", "step-5\n", "last", "no such checkpoint"},
       {"run/best", "../../etc\n", "best", "does not name a checkpoint"},
   };
@@ -127,7 +128,7 @@ static void verify_finds_what_is_damaged(void **state) {
   json_decref(parse_out());
   /* eval reads no checkpoint that is not whole */
   test_file_write_text(folder, "run/checkpoints/step-6/state.json", "{}");
-  expect("eval run --checkpoint step-6", HARK_EXIT_BAD_INPUT, "", "SHA-256");
+  expect("eval run --checkpoint step-6", HARK_EXIT_BAD_INPUT, "", "state.json: is damaged: it has 2 bytes");
   expect("eval run --checkpoint step-4", HARK_EXIT_DONE, "nats a token", "");
   expect("verify run/checkpoints/step-4", HARK_EXIT_DONE, "good", "");
   expect("verify run/checkpoints/step-6", HARK_EXIT_BAD_INPUT, "BAD", "1 problem in what was verified");
@@ -212,6 +213,31 @@ static void a_run_begins_with_trained_weights(void **state) {
   expect("train --resume --out next --steps 3 --init-from elsewhere", HARK_EXIT_USAGE, "", "train.init_from cannot change");
 }
 
+/* Numbers of a positional kernel go with their expression, in warm starts and in exported files. */
+static void kernels_go_with_their_expression(void **state) {
+  (void)state;
+  expect("train --data text.txt --out run --steps 2 --positions none --positional 'bank[2](decay*periodic)' " TINY, HARK_EXIT_DONE,
+         "step 2 of 2", "");
+  expect("verify run", HARK_EXIT_DONE, "", "");
+  expect("train --init-from run --data text.txt --out same --steps 1 --threads 1", HARK_EXIT_DONE, "",
+         "19 loaded, 0 missing, 0 of another shape, 0 unexpected");
+  expect("train --init-from run --data text.txt --out other --steps 1 --threads 1 --positional 'bank[2](decay*rbf)'", HARK_EXIT_BAD_INPUT,
+         "", "of another kernel: positional.parameters [1, 8]: not allowed");
+  expect(
+      "train --init-from run --data text.txt --out other --steps 1 --threads 1 --positional 'bank[2](decay*rbf)' "
+      "--allow-missing 'positional.*'",
+      HARK_EXIT_DONE, "", "of another kernel: positional.parameters [1, 8]: it starts fresh");
+  expect("train --init-from run --data text.txt --out without --steps 1 --threads 1 --positional ''", HARK_EXIT_BAD_INPUT, "",
+         "unexpected: \"positional.parameters\" [1, 8]: not allowed");
+  expect("export run --output kernel.safetensors", HARK_EXIT_DONE, "", "");
+  expect("info kernel.safetensors", HARK_EXIT_DONE, "positional kernel bank[2](decay*periodic), scope \"model\": 8 parameters", "");
+  test_command_run(folder, "", "generate run --max-new-tokens 8 --seed 3 --threads 1", &output);
+  char *const text = strdup(output.out);
+  expect("generate kernel.safetensors --max-new-tokens 8 --seed 3 --threads 1", HARK_EXIT_DONE, text, "");
+  assert_true(strlen(text) > 8);
+  free(text);
+}
+
 static void what_does_not_fit_is_listed_and_refused(void **state) {
   (void)state;
   make_run();
@@ -241,7 +267,8 @@ static void what_does_not_fit_is_listed_and_refused(void **state) {
   make_text("new.txt", "the quick yellow fox ");
   expect("train --init-from run --data new.txt --out f --steps 1 --threads 1", HARK_EXIT_BAD_INPUT, "", "is not in the vocabulary");
   test_file_write_text(folder, "run/checkpoints/step-4/state.json", "{}");
-  expect("train --init-from run/checkpoints/step-4 --data text.txt --out g --steps 1 --threads 1", HARK_EXIT_BAD_INPUT, "", "SHA-256");
+  expect("train --init-from run/checkpoints/step-4 --data text.txt --out g --steps 1 --threads 1", HARK_EXIT_BAD_INPUT, "",
+         "state.json: is damaged: it has 2 bytes");
 }
 
 /* ---- exchanged attention ---- */
@@ -343,10 +370,11 @@ static void five_errors_are_five_lines(void **state) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
 int main(void) {
   const struct CMUnitTest tests[] = {
-      TEST(verify_finds_what_is_damaged),       TEST(verify_finds_numbers_that_are_not_finite),
-      TEST(a_run_begins_with_trained_weights),  TEST(what_does_not_fit_is_listed_and_refused),
-      TEST(attention_is_exchanged_at_eval),     TEST(what_a_run_needs_is_told_and_refused),
-      TEST(a_disk_that_is_too_small_is_exit_4), TEST(five_errors_are_five_lines),
+      TEST(verify_finds_what_is_damaged),         TEST(verify_finds_numbers_that_are_not_finite),
+      TEST(a_run_begins_with_trained_weights),    TEST(what_does_not_fit_is_listed_and_refused),
+      TEST(kernels_go_with_their_expression),     TEST(attention_is_exchanged_at_eval),
+      TEST(what_a_run_needs_is_told_and_refused), TEST(a_disk_that_is_too_small_is_exit_4),
+      TEST(five_errors_are_five_lines),
   };
   return cmocka_run_group_tests_name("runs", tests, NULL, NULL);
 }

@@ -279,7 +279,8 @@ static void bash_completes(void **state) {
          "ask hark train --data some\nask hark generate ru\nask hark tra\nask hark help ver\nask hark completion f\nask hark train "
          "--layers ''\n");
   strcat(expected,
-         "hark train --data some: some text.txt\nhark generate ru: run\nhark tra: train\nhark help ver: version\nhark completion f: fish\n"
+         "hark train --data some: some text.txt\nhark generate ru: run\nhark tra: train\nhark help ver: verify version\nhark completion f: "
+         "fish\n"
          "hark train --layers : \n");
   test_file_write_text(folder, "ask.bash", script);
   test_file_write_text(folder, "expected", expected);
