@@ -54,10 +54,10 @@ static const struct {
 } with_json[] = {
     {"train", "hark train --data text.txt --out json --steps 2 --json " TINY},
     {"generate", "hark generate run --max-new-tokens 4 --json"},
+    {"export", "hark export run --output model.safetensors --json"},
     {"eval", "hark eval run --json"},
-    {"info", "hark info run --json"},
-    {"export", "hark export run --output exported.safetensors --json"},
     {"verify", "hark verify run --json"},
+    {"info", "hark info run --json"},
     {"positional", "hark positional decay*periodic --json"},
     {"bench", "hark bench attention dense:B1,H1,L8,D4 dense:B1,H1,L9,D4 --rounds 1 --json"},
     {"config", "hark config --json"},

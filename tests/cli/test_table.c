@@ -26,8 +26,11 @@ static hark_context *context;
 /* Subcommands that need words besides their options, so that a wrong value is the only thing wrong. */
 static const struct {
   const char *name, *words;
-} needs[] = {
-    {"train", "--data text.txt"}, {"attend", "--input in.safetensors --output out.safetensors"}, {"bench", "step"}, {"completion", "bash"}};
+} needs[] = {{"train", "--data text.txt"},
+             {"attend", "--input in.safetensors --output out.safetensors"},
+             {"bench", "step"},
+             {"export", "run --output model.safetensors"},
+             {"completion", "bash"}};
 
 static const char *words_for(const hark_command *command) {
   for (size_t i = 0; i < sizeof needs / sizeof needs[0]; i++) {
@@ -276,11 +279,10 @@ static void bash_completes(void **state) {
   }
   test_file_write_text(folder, "some text.txt", "x");
   strcat(script,
-         "ask hark train --data some\nask hark generate ru\nask hark tra\nask hark help ver\nask hark completion f\nask hark train "
+         "ask hark train --data some\nask hark generate ru\nask hark tra\nask hark help vers\nask hark completion f\nask hark train "
          "--layers ''\n");
   strcat(expected,
-         "hark train --data some: some text.txt\nhark generate ru: run\nhark tra: train\nhark help ver: verify version\nhark completion f: "
-         "fish\n"
+         "hark train --data some: some text.txt\nhark generate ru: run\nhark tra: train\nhark help vers: version\nhark completion f: fish\n"
          "hark train --layers : \n");
   test_file_write_text(folder, "ask.bash", script);
   test_file_write_text(folder, "expected", expected);
