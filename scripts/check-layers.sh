@@ -5,7 +5,7 @@ set -eu
 cd "$(dirname "$0")/.."
 
 # Lowest first.
-LAYERS="core io backend ops attention autograd data nn models train lab cli"
+LAYERS="core io positional backend ops attention autograd data nn models train lab cli"
 
 find src -name '*.[ch]' -exec grep -nHE '^[[:space:]]*#[[:space:]]*include[[:space:]]*"' {} + | awk -v layers="$LAYERS" '
   BEGIN { count = split(layers, names, " "); for (i = 1; i <= count; i++) rank[names[i]] = i }

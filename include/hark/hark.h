@@ -7,6 +7,7 @@
 #include "model.h"
 #include "operator.h"
 #include "operators.h"
+#include "positional.h"
 #include "random.h"
 #include "status.h"
 #include "tape.h"

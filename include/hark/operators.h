@@ -8,6 +8,7 @@
 
 #include "attention.h"
 #include "operator.h"
+#include "positional.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -30,6 +31,7 @@ extern "C" {
   X(pool)                                                                                                                                  \
   X(cross_entropy)                                                                                                                         \
   X(rotary)                                                                                                                                \
+  X(positional)                                                                                                                            \
   X(attention)                                                                                                                             \
   X(adamw)                                                                                                                                 \
   X(sum_squares)                                                                                                                           \
@@ -110,6 +112,17 @@ typedef struct hark_rotary_attributes {
   double base; /* 10000 */
   hark_rotary_pairs pairs;
 } hark_rotary_attributes;
+
+/* positional: y[k, i] = log G(i / stretch) of a positional kernel, the table that attention takes as log_kernel; -infinity where G is 0.
+ * inputs: parameters [K, P] as they are trained, P = hark_positional_parameter_count(), one row for each of K heads with parameters of their
+ * own, or 1. output [K, distances]. Computed in double. A row with a parameter outside its range is NaN. The expression, or the text, is
+ * borrowed until the backward is done. */
+typedef struct hark_positional_attributes {
+  const hark_positional *expression;
+  const char *text; /* where expression is NULL: parsed by every call, into HARK_POSITIONAL_PLACE_BYTES */
+  int64_t distances;
+  double stretch; /* 1; more pulls far distances in, as position interpolation does; 0: 1 */
+} hark_positional_attributes;
 
 /* attention: hark_attention_forward() and _backward() as an operator. inputs: query [B, Lq, H*d], key [B, Lk, Hkv*d], value [B, Lk, Hkv*dv],
  * then, absent where the plan has no use for them: attention_bias (rank 4, broadcastable), log_kernel [H or 1, T], forget [B, Lk, H],

@@ -58,6 +58,8 @@ const hark_backend *hark_backend_find(const char *name);
 
 /* Dispatch with enter and leave around. */
 hark_status hark_backend_allocate(hark_context *context, size_t bytes, void **memory);
+/* Gives a described tensor its memory, of zeros; an absent one (type NONE) stays as it is. After a failure it is absent. */
+HARK_MUST_CHECK hark_status hark_tensor_allocate(hark_context *context, hark_tensor *tensor);
 void hark_backend_release(hark_context *context, void *memory, size_t bytes);
 hark_status hark_backend_write(hark_context *context, void *device, const void *host, size_t bytes);
 hark_status hark_backend_read(hark_context *context, void *host, const void *device, size_t bytes);

@@ -5,6 +5,11 @@ static size_t bytes_of(const hark_tensor *tensor) { return (size_t)hark_tensor_c
 
 hark_status hark_tensor_create(hark_context *context, hark_type type, int rank, const int64_t *shape, hark_tensor *out) {
   HARK_TRY(hark_tensor_describe(context, type, rank, shape, out));
+  return hark_tensor_allocate(context, out);
+}
+
+hark_status hark_tensor_allocate(hark_context *context, hark_tensor *out) {
+  if (out->type == HARK_NONE) return HARK_OK;
   const size_t bytes = bytes_of(out);
   hark_status status = hark_backend_allocate(context, bytes, &out->data);
   if (status == HARK_OK) {

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "cli/attend.h"
+#include "cli/attend_positional.h"
 
 #define AT(field) offsetof(hark_attend_values, field)
 static const hark_option options[] = {
@@ -26,7 +27,8 @@ static const hark_option options[] = {
      "turn q and k by their positions, pair j by the rate BASE^(-2j/d); 0: not"},
     {"rotary-pairs", "rotary-pairs", HARK_OPTION_ENUM, AT(rotary_pairs), "interleaved", "interleaved|half", NULL, NULL,
      "pairs (2j, 2j+1), or (j, j + d/2)"},
-    {"positional", "positional", HARK_OPTION_LIST, AT(positional), "", NULL, NULL, "EXPR", "positional kernel; not in this build"},
+    {"positional", "positional", HARK_OPTION_LIST, AT(positional), "", NULL, NULL, "EXPR",
+     "kernel of the token distance, as decay(l=12)*periodic; once for all heads, or once a head (hark positional)"},
     {"dropout", "dropout", HARK_OPTION_FLOAT, AT(dropout), "0", "[0, 1)", NULL, "P", "of the normalised weights"},
     {"seed", "seed", HARK_OPTION_INT, AT(seed), "0", "[0, inf)", NULL, NULL, "of dropout"},
     {"backend", "backend", HARK_OPTION_STRING, AT(backend), "cpu", NULL, NULL, "NAME", "cpu or reference"},
@@ -49,8 +51,7 @@ static hark_status check(hark_invocation *call) {
   if (v->structure == HARK_ATTEND_HIERARCHICAL)
     HARK_TRY(complain(call, "structure", "this build has no hierarchical attention, expected dense or window"));
   if (v->normalisation == HARK_ATTEND_CME) HARK_TRY(complain(call, "normalisation", "this build has no cme, expected softmax"));
-  if (v->positional.count > 0)
-    HARK_TRY(complain(call, "positional", "this build has no kernel expressions; a table of log G by distance may be given as log_kernel"));
+  HARK_TRY(hark_attend_positional_check(call));
   if (v->structure != HARK_ATTEND_WINDOW && given(call, "window")) HARK_TRY(complain(call, "window", "applies to --structure window only"));
   if (v->structure == HARK_ATTEND_WINDOW && !given(call, "window")) HARK_TRY(complain(call, "structure", "window needs --window W"));
   if (v->kernel == HARK_ATTEND_RBF && v->sigma == 0) HARK_TRY(complain(call, "kernel", "rbf needs --sigma X above 0"));
@@ -253,7 +254,9 @@ static hark_status run(hark_invocation *call) {
   hark_attend_tensors tensors = {0};
   hark_status status = hark_attend_read(call->context, v->input, &tensors);
   if (status == HARK_OK) {
-    status = plan_and_execute(call, v, &tensors);
+    status = hark_attend_positional_table(call->context, v, &tensors);
+    if (status == HARK_OK) status = plan_and_execute(call, v, &tensors);
+    if (status == HARK_OK) status = hark_attend_positional_gradient(call->context, v, &tensors);
     if (status != HARK_OK) hark_fail_prefix(call->context, "%s: ", v->input);
   }
   if (status == HARK_OK) status = hark_attend_write(call->context, v->output, &tensors);
@@ -270,7 +273,8 @@ const hark_command hark_command_attend = {
         "(I64, negative: padding), mask (U8 or BOOL, 0 hides) and attention_bias (added to the logits), both broadcastable to "
         "[B,H,Lq,Lk],\n"
         "log_kernel [H or 1, distances], forget [B,H,Lk], and dout [B,H,Lq,dv], which asks for gradients.\n"
-        "Output: out, log_sum_exp; with dout also dq, dk, dv, dattention_bias, dlog_kernel, dforget, and dsigma [1] with rbf.\n"
+        "Output: out, log_sum_exp; with dout also dq, dk, dv, dattention_bias, dlog_kernel, dforget, dsigma [1] with rbf, and with\n"
+        "--positional dpositional [kernels, parameters], by natural values in the order of the expression.\n"
         "  hark attend --input in.safetensors --output out.safetensors --causal --rotary 10000 --rotary-pairs half\n",
     .tables = {&table},
     .check = check,

@@ -27,7 +27,7 @@ typedef struct hark_attend_tensors {
   int64_t *key_lengths, *segments;
   size_t key_lengths_bytes, segments_bytes;
   hark_tensor turned_query, turned_key; /* by the rotary embedding */
-  hark_tensor out, log_sum_exp, dquery, dkey, dvalue, dbias, dlog_kernel, dforget, dsigma;
+  hark_tensor out, log_sum_exp, dquery, dkey, dvalue, dbias, dlog_kernel, dpositional, dforget, dsigma;
 } hark_attend_tensors;
 
 /* Reads and checks the tensors of a file; free them also after a failure. Errors: HARK_BAD_FILE "PATH: tensor ...", those of files. */

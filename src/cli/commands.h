@@ -14,6 +14,7 @@
   X(eval)                                                                                                                                  \
   X(verify)                                                                                                                                \
   X(attend)                                                                                                                                \
+  X(positional)                                                                                                                            \
   X(info)                                                                                                                                  \
   X(plot)                                                                                                                                  \
   X(bench)                                                                                                                                 \

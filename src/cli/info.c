@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cli/common.h"
+#include "cli/learned_kernels.h"
 #include "io/files.h"
 #include "io/jsonl.h"
 #include "io/number.h"
@@ -28,7 +29,7 @@ static uint64_t elements(const hark_stored_tensor *t) {
   return count;
 }
 
-static void print_file_json(const char *path, const hark_safetensors *file, hark_text *text) {
+static hark_status print_file_json(hark_context *context, const char *path, const hark_safetensors *file, hark_text *text) {
   uint64_t numbers = 0, bytes = 0;
   hark_text_append(text, "{\"path\": ");
   hark_json_append_string(text, path);
@@ -52,11 +53,14 @@ static void print_file_json(const char *path, const hark_safetensors *file, hark
     hark_text_append(text, ": ");
     hark_json_append_string(text, value);
   }
-  hark_text_append(text, "}}\n");
+  hark_text_append(text, "}");
+  HARK_TRY(hark_append_learned_kernels(context, path, file, true, text));
+  hark_text_append(text, "}\n");
+  return HARK_OK;
 }
 
 /* Names and texts from a file go through JSON's escapes, so that they cannot command the terminal. */
-static void print_file(const char *path, const hark_safetensors *file, hark_text *text) {
+static hark_status print_file(hark_context *context, const char *path, const hark_safetensors *file, hark_text *text) {
   uint64_t numbers = 0, bytes = 0;
   char count[HARK_HUMAN_BYTES], size[HARK_HUMAN_BYTES];
   for (int64_t i = 0; i < hark_safetensors_count(file); i++) {
@@ -85,19 +89,18 @@ static void print_file(const char *path, const hark_safetensors *file, hark_text
     hark_json_append_string(text, t->name);
     hark_text_append(text, "\n");
   }
+  return hark_append_learned_kernels(context, path, file, false, text);
 }
 
 static hark_status show_file(hark_invocation *call, const char *path) {
   hark_safetensors *file;
   hark_text text = hark_text_empty(call->context);
   HARK_TRY(hark_safetensors_open(call->context, path, &file));
-  if (call->json) {
-    print_file_json(path, file, &text);
-  } else {
-    print_file(path, file, &text);
-  }
+  const hark_status status = call->json ? print_file_json(call->context, path, file, &text) : print_file(call->context, path, file, &text);
   hark_safetensors_close(call->context, &file);
-  return hark_command_print(call, &text);
+  if (status == HARK_OK) return hark_command_print(call, &text);
+  hark_text_free(&text);
+  return status;
 }
 
 /* ---- runs ---- */
@@ -106,6 +109,7 @@ typedef struct run_summary {
   double step, tokens, train_loss, validation_loss, best_loss, best_step, time; /* NaN: not there */
   char last[HARK_NAME_BYTES], best[HARK_NAME_BYTES];                            /* checkpoints; "": none */
   uint64_t parameters;                                                          /* of the last checkpoint; 0: none */
+  hark_text positional;                                                         /* what it has learned of positional kernels */
 } run_summary;
 
 static void take_number(const json_t *object, const char *name, double *out) {
@@ -150,7 +154,7 @@ static hark_status read_pointer(hark_context *context, const char *run, const ch
   return status;
 }
 
-static hark_status count_parameters(hark_context *context, const char *run, run_summary *s) {
+static hark_status read_checkpoint(hark_context *context, const char *run, bool json, run_summary *s) {
   char folder[HARK_PATH_BYTES], path[HARK_PATH_BYTES];
   if (s->last[0] == 0) return HARK_OK;
   HARK_TRY(hark_path_join(context, run, "checkpoints", folder));
@@ -159,18 +163,20 @@ static hark_status count_parameters(hark_context *context, const char *run, run_
   hark_safetensors *file;
   HARK_TRY(hark_safetensors_open(context, folder, &file));
   for (int64_t i = 0; i < hark_safetensors_count(file); i++) s->parameters += elements(hark_safetensors_tensor(file, i));
+  const hark_status status = hark_append_learned_kernels(context, folder, file, json, &s->positional);
   hark_safetensors_close(context, &file);
-  return HARK_OK;
+  return status;
 }
 
-static hark_status summarise(hark_context *context, const char *run, run_summary *s) {
+/* The text in `s` is the caller's to free, whatever happens. */
+static hark_status summarise(hark_context *context, const char *run, bool json, run_summary *s) {
   char path[HARK_PATH_BYTES];
-  *s = (run_summary){NAN, NAN, NAN, NAN, NAN, NAN, NAN, "", "", 0};
+  *s = (run_summary){NAN, NAN, NAN, NAN, NAN, NAN, NAN, "", "", 0, hark_text_empty(context)};
   HARK_TRY(hark_path_join(context, run, "metrics.jsonl", path));
   if (hark_path_kind_of(path) != HARK_PATH_NONE) HARK_TRY(hark_jsonl_read(context, path, take_line, s));
   HARK_TRY(read_pointer(context, run, "last", s->last));
   HARK_TRY(read_pointer(context, run, "best", s->best));
-  return count_parameters(context, run, s);
+  return read_checkpoint(context, run, json, s);
 }
 
 static void append_member(hark_text *text, const char *name, double value) {
@@ -195,6 +201,7 @@ static void print_run_json(const char *run, const run_summary *s, const hark_opt
   hark_json_append_string(text, s->last);
   hark_text_append(text, ", \"best\": ");
   hark_json_append_string(text, s->best);
+  hark_text_append(text, "%s", hark_text_get(&s->positional));
   hark_text_append(text, ", \"configuration\": ");
   hark_options_print_json(configuration, text);
   hark_text_append(text, "}\n");
@@ -218,6 +225,7 @@ static void print_run(const char *run, const run_summary *s, const hark_options 
   append_line(text, "  at step", s->best_step);
   if (s->last[0] != 0) hark_text_append(text, "  %-22s %s\n", "last checkpoint", s->last);
   if (s->best[0] != 0) hark_text_append(text, "  %-22s %s\n", "best checkpoint", s->best);
+  hark_text_append(text, "%s", hark_text_get(&s->positional));
   hark_text_append(text, "configuration\n");
   hark_text yaml = hark_text_empty(text->context);
   hark_options_print_yaml(configuration, false, &yaml);
@@ -235,9 +243,13 @@ static hark_status show_run(hark_invocation *call, const char *run, const char *
   const hark_option_group group = {&hark_config_table, &config};
   run_summary summary;
   hark_options *options;
-  HARK_TRY(summarise(context, run, &summary));
-  HARK_TRY(hark_options_create(context, NULL, &group, 1, &options));
-  hark_status status = hark_options_read_yaml(context, options, configuration, HARK_SOURCE_RUN);
+  hark_status status = summarise(context, run, call->json, &summary);
+  if (status == HARK_OK) status = hark_options_create(context, NULL, &group, 1, &options);
+  if (status != HARK_OK) {
+    hark_text_free(&summary.positional);
+    return status;
+  }
+  status = hark_options_read_yaml(context, options, configuration, HARK_SOURCE_RUN);
   if (status == HARK_OK && hark_options_finish(context, options) != HARK_OK) {
     char message[HARK_MESSAGE_BYTES];
     snprintf(message, sizeof message, "%s", hark_context_message(context));
@@ -253,6 +265,7 @@ static hark_status show_run(hark_invocation *call, const char *run, const char *
     status = hark_command_print(call, &text);
   }
   hark_options_destroy(context, &options);
+  hark_text_free(&summary.positional);
   return status;
 }
 

@@ -8,6 +8,7 @@
 
 #include <hark/attention.h>
 #include <hark/model.h>
+#include <hark/positional.h>
 
 #include "core/core.h"
 
@@ -20,6 +21,7 @@
 #define HARK_LEAST_MODEL_INFO offsetof(hark_model_info, type)
 #define HARK_LEAST_DECODING_OPTIONS offsetof(hark_decoding_options, capacity)
 #define HARK_LEAST_SAMPLING offsetof(hark_sampling, temperature)
+#define HARK_LEAST_POSITIONAL_START offsetof(hark_positional_start, length)
 
 /* How much larger than what we know a struct may say it is: a size beyond is no size but memory that was never set. */
 #define HARK_STRUCT_GROWTH 4096

@@ -32,6 +32,8 @@ static hark_status own_bytes(hark_context *context, hark_options *options, size_
 
 static hark_status own_text(hark_context *context, hark_options *options, const char *text, size_t length, const char **out) {
   void *copy;
+  *out = ""; /* needs no memory, and outlives the set */
+  if (length == 0) return HARK_OK;
   HARK_TRY(own_bytes(context, options, length + 1, &copy));
   memcpy(copy, text, length);
   ((char *)copy)[length] = 0;

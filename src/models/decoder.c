@@ -32,6 +32,15 @@ static hark_status check(hark_context *context, const hark_decoder_config *confi
   return HARK_OK;
 }
 
+/* Whether the layers have a positional kernel with parameters of their own. */
+static bool has_own_kernels(const hark_decoder *decoder) {
+  return decoder->positional_source.expression != NULL && decoder->config.positional_scope != HARK_SCOPE_MODEL;
+}
+
+static bool shares_kernel(const hark_decoder *decoder) {
+  return decoder->positional_source.expression != NULL && decoder->config.positional_scope == HARK_SCOPE_MODEL;
+}
+
 static hark_status declare_block(hark_context *context, hark_decoder *decoder, int64_t layer) {
   const hark_decoder_config *config = &decoder->config;
   hark_decoder_block *block = &decoder->blocks[layer];
@@ -51,7 +60,9 @@ static hark_status declare_block(hark_context *context, hark_decoder *decoder, i
                                               .kernel = config->kernel,
                                               .sigma = config->sigma,
                                               .forget_gate = config->forget_gate,
-                                              .dropout = config->attention_dropout};
+                                              .dropout = config->attention_dropout,
+                                              .positional = decoder->positional_source.expression != NULL,
+                                              .positional_source = has_own_kernels(decoder) ? &decoder->positional_source : NULL};
   char name[HARK_PARAMETER_NAME_BYTES];
   (void)snprintf(name, sizeof name, "blocks.%" PRId64 ".attention_norm", layer);
   HARK_TRY(hark_norm_declare(context, parameters, config->norm, config->norm_epsilon, config->width, config->bias, name,
@@ -76,6 +87,7 @@ static hark_status declare(hark_context *context, hark_decoder *decoder) {
   HARK_TRY(hark_parameters_add(context, parameters, &tokens, &decoder->token_table, "embedding.token.weight"));
   if (config->positions == HARK_POSITIONS_LEARNED)
     HARK_TRY(hark_parameters_add(context, parameters, &positions, &decoder->position_table, "embedding.position.weight"));
+  if (shares_kernel(decoder)) HARK_TRY(hark_positional_declare(context, parameters, &decoder->positional_source, "", &decoder->positional));
   for (int64_t layer = 0; layer < config->layers; layer++) HARK_TRY(declare_block(context, decoder, layer));
   HARK_TRY(hark_norm_declare(context, parameters, config->norm, config->norm_epsilon, config->width, config->bias, "final_norm",
                              &decoder->final_norm));
@@ -84,6 +96,26 @@ static hark_status declare(hark_context *context, hark_decoder *decoder) {
     return HARK_OK;
   }
   return hark_linear_declare(context, parameters, config->width, config->vocabulary, false, INITIAL_DEVIATION, "head", &decoder->head);
+}
+
+/* Reads the expression; weights of one expression are no weights of another. */
+static hark_status open_positional(hark_context *context, hark_decoder *decoder) {
+  static const char *const scopes[] = {"model", "layer", "head"};
+  hark_decoder_config *config = &decoder->config;
+  const int64_t rows = config->positional_scope == HARK_SCOPE_HEAD ? config->heads : 1;
+  HARK_TRY(hark_positional_source_open(context, config->positional, rows, config->context, &decoder->positional_source));
+  config->positional = decoder->positional_source.text;
+  const bool present = decoder->positional_source.expression != NULL;
+  hark_parameters *parameters = &decoder->parameters;
+  parameters->notes[parameters->note_count++] =
+      (hark_parameter_note){.key = "positional", .text = present ? decoder->positional_source.text : ""};
+  parameters->notes[parameters->note_count++] =
+      (hark_parameter_note){.key = "positional_scope", .text = present ? scopes[config->positional_scope] : ""};
+  return HARK_OK;
+}
+
+const hark_positional_layer *hark_decoder_positional(const hark_decoder *decoder, int64_t block) {
+  return has_own_kernels(decoder) ? &decoder->blocks[block].attention.positional : &decoder->positional;
 }
 
 hark_status hark_decoder_declare(hark_context *context, const hark_decoder_config *config, hark_type type, hark_decoder **out) {
@@ -96,6 +128,7 @@ hark_status hark_decoder_declare(hark_context *context, const hark_decoder_confi
   hark_parameters_open(&decoder->parameters, type);
   hark_status status = hark_allocate_zero(context, (size_t)config->layers * sizeof *decoder->blocks, &memory);
   decoder->blocks = memory;
+  if (status == HARK_OK) status = open_positional(context, decoder);
   if (status == HARK_OK) status = declare(context, decoder);
   if (status != HARK_OK) {
     hark_decoder_destroy(context, &decoder);
@@ -118,6 +151,7 @@ void hark_decoder_destroy(hark_context *context, hark_decoder **decoder_pointer)
   hark_decoder *decoder = *decoder_pointer;
   *decoder_pointer = NULL;
   hark_parameters_close(context, &decoder->parameters);
+  hark_positional_source_close(context, &decoder->positional_source);
   hark_release(context, decoder->blocks, (size_t)decoder->config.layers * sizeof *decoder->blocks);
   hark_release(context, decoder, sizeof *decoder);
 }
@@ -157,7 +191,8 @@ typedef struct block_closure {
   int64_t layer;
 } block_closure;
 
-/* x' = x + attention(norm(x)); y = x' + feed_forward(norm(x')). x is released where it is not an input of a segment. */
+/* inputs: x, and where the model shares one the table of a positional kernel.
+ * x' = x + attention(norm(x)); y = x' + feed_forward(norm(x')). x is released where it is not an input of a segment. */
 static hark_status build_block(void *data, hark_tape *tape, const hark_value *inputs, hark_value *outputs) {
   const block_closure *closure = data;
   const hark_decoder_config *config = &closure->decoder->config;
@@ -165,7 +200,8 @@ static hark_status build_block(void *data, hark_tape *tape, const hark_value *in
   const hark_forward *forward = closure->forward;
   hark_value normed = 0, branch = 0, x = inputs[0];
   HARK_TRY(hark_norm_apply(forward, &block->attention_norm, x, &normed));
-  HARK_TRY(hark_self_attention_apply(closure->context, forward, &block->attention, normed, &branch));
+  const hark_value log_kernel = shares_kernel(closure->decoder) ? inputs[1] : 0;
+  HARK_TRY(hark_self_attention_apply(closure->context, forward, &block->attention, normed, log_kernel, &branch));
   hark_tape_release(tape, normed);
   HARK_TRY(hark_forward_dropout(forward, config->dropout, closure->layer, HARK_DROPOUT_ATTENTION_BRANCH, &branch));
   HARK_TRY(hark_forward_add(forward, x, branch, &x));
@@ -200,24 +236,34 @@ static hark_status embed(hark_context *context, const hark_decoder *decoder, con
   return HARK_OK;
 }
 
+/* The table of the model's positional kernel for the distances of this pass, or the one that decoding keeps. */
+static hark_status shared_table(const hark_decoder *decoder, const hark_forward *forward, hark_value tokens, hark_value *table) {
+  if (forward->log_kernels != NULL) return hark_tape_leaf(forward->tape, &forward->log_kernels[0], NULL, table);
+  const int64_t distances = forward->first_position + hark_tape_tensor(forward->tape, tokens)->shape[1];
+  return hark_positional_apply(forward, &decoder->positional, distances, table);
+}
+
 hark_status hark_decoder_logits(hark_context *context, const hark_decoder *decoder, const hark_forward *forward, hark_value tokens,
                                 bool last_only, hark_value *logits) {
   const hark_decoder_config *config = &decoder->config;
   hark_tape *tape = forward->tape;
-  hark_value x = 0, y = 0;
+  hark_value inputs[2] = {0}, x = 0, y = 0;
   HARK_TRY(embed(context, decoder, forward, tokens, &x));
+  if (shares_kernel(decoder)) HARK_TRY(shared_table(decoder, forward, tokens, &inputs[1]));
   for (int64_t layer = 0; layer < config->layers; layer++) {
     if (forward->cancel != NULL && forward->cancel(forward->cancel_user)) return hark_fail(context, HARK_CANCELLED, "cancelled");
+    inputs[0] = x;
     const block_closure closure = {.context = context, .decoder = decoder, .forward = forward, .layer = layer};
     if (config->recompute && forward->training)
-      HARK_TRY(hark_tape_segment(tape, build_block, &closure, sizeof closure, 1, &x, 1, &y));
+      HARK_TRY(hark_tape_segment(tape, build_block, &closure, sizeof closure, inputs[1] != 0 ? 2 : 1, inputs, 1, &y));
     else {
       block_closure own = closure;
-      HARK_TRY(build_block(&own, tape, &x, &y));
+      HARK_TRY(build_block(&own, tape, inputs, &y));
     }
     hark_tape_release(tape, x);
     x = y;
   }
+  if (inputs[1] != 0) hark_tape_release(tape, inputs[1]);
   if (last_only) {
     const hark_pool_attributes last = {.kind = HARK_POOL_LAST};
     HARK_TRY(hark_tape_apply(tape, &hark_op_pool, &last, 1, &x, 1, &x));

@@ -4,7 +4,8 @@
  *
  * Names of parameters: embedding.token.weight [V, D], embedding.position.weight [P, D], blocks.N.attention_norm.{weight,bias},
  * blocks.N.attention.{query,key,value,output,forget}.{weight,bias}, blocks.N.feed_forward_norm.{weight,bias},
- * blocks.N.feed_forward.{gate,up,down}.{weight,bias}, final_norm.{weight,bias}, head.weight (absent when tied to embedding.token.weight).
+ * blocks.N.feed_forward.{gate,up,down}.{weight,bias}, positional.parameters or blocks.N.attention.positional.parameters [K, P],
+ * final_norm.{weight,bias}, head.weight (absent when tied to embedding.token.weight).
  */
 #ifndef HARK_MODELS_DECODER_H
 #define HARK_MODELS_DECODER_H
@@ -26,6 +27,8 @@ typedef struct hark_decoder_config {
   hark_attention_kernel kernel;
   double sigma;
   bool forget_gate;
+  const char *positional; /* expression of a positional kernel (hark/positional.h); NULL or "": none. Read by create alone */
+  hark_positional_scope positional_scope;
 } hark_decoder_config;
 
 typedef struct hark_decoder_block {
@@ -38,6 +41,8 @@ typedef struct hark_decoder {
   hark_decoder_config config;
   hark_parameters parameters;
   hark_decoder_block *blocks; /* [layers] */
+  hark_positional_source positional_source;
+  hark_positional_layer positional; /* of the whole model; absent in other scopes */
   hark_parameter_id token_table, position_table;
   hark_norm_layer final_norm;
   hark_linear head;
@@ -56,6 +61,9 @@ void hark_decoder_destroy(hark_context *context, hark_decoder **decoder);
 HARK_MUST_CHECK hark_status hark_decoder_plans_create(hark_context *context, const hark_decoder *decoder, int64_t batch, int64_t queries,
                                                       int64_t keys, bool training, hark_attention_plan ***out);
 void hark_decoder_plans_destroy(hark_context *context, const hark_decoder *decoder, hark_attention_plan ***plans);
+
+/* The layer that holds the positional kernel's parameters for a block; its source is NULL where the model has no kernel. */
+const hark_positional_layer *hark_decoder_positional(const hark_decoder *decoder, int64_t block);
 
 /* tokens i32 [B, L] -> logits [B, L, V], or [B, V] of each sequence's last token. `forward` must outlive the backward. */
 HARK_MUST_CHECK hark_status hark_decoder_logits(hark_context *context, const hark_decoder *decoder, const hark_forward *forward,

@@ -3,7 +3,7 @@
  * All memory of a decoding lies in one block, which the context gives or the caller. Its parts are made in the same order whenever the model,
  * the capacity and the context's backend are the same, so that making them once without the large ones tells the size of the block:
  *
- *     | decoding | caches' descriptions | plans | tape | tokens | logits, candidates | keys and values | the tape's pool |
+ *     | decoding | descriptions of caches and tables | plans | tape | tokens | logits, candidates | keys and values, tables | the tape's pool |
  *       ^ what is small: made when the size is asked for too                           ^ sizes known from descriptions and a shape-only run
  *
  * Calls that work run inside of that block (hark_arena_begin): should one ask for memory, it would get HARK_OUT_OF_MEMORY. None does.
@@ -34,6 +34,9 @@ struct hark_decoding {
   hark_tape *tape;
   hark_attention_plan **prefill_plans, **step_plans;
   hark_key_value_cache *caches; /* one a layer */
+  hark_tensor *log_kernels;     /* [tables] of the positional kernel, for `capacity` distances; NULL: there is none */
+  hark_tensor table_workspace;  /* for filling one of them */
+  int64_t tables;               /* one a layer, or 1 that all share */
   hark_tensor tokens;           /* i32 [1, prefill] */
   float *logits;                /* host */
   void *candidates;
@@ -56,13 +59,43 @@ static hark_status run_pass(hark_decoding *decoding, int64_t first, int64_t coun
                                 .plans = count == 1 ? decoding->step_plans : decoding->prefill_plans,
                                 .caches = decoding->caches,
                                 .cancel = decoding->cancel,
-                                .cancel_user = decoding->cancel_user};
+                                .cancel_user = decoding->cancel_user,
+                                .log_kernels = decoding->log_kernels};
   hark_tensor rows = decoding->tokens;
   rows.owned_bytes = 0;
   rows.shape[1] = count;
   hark_value tokens = 0;
   HARK_TRY(hark_tape_leaf(decoding->tape, &rows, NULL, &tokens));
   return hark_decoder_logits(decoding->context, decoding->model->decoder, &forward, tokens, true, logits);
+}
+
+/* The positional kernel's tables, without their numbers. */
+static hark_status describe_tables(hark_decoding *decoding) {
+  hark_context *context = decoding->context;
+  const hark_decoder *decoder = decoding->model->decoder;
+  if (decoder->positional_source.expression == NULL) return HARK_OK;
+  const int64_t tables = decoder->config.positional_scope == HARK_SCOPE_MODEL ? 1 : decoder->config.layers;
+  const int64_t shape[] = {decoder->positional_source.rows, decoding->capacity};
+  size_t bytes = 0;
+  void *memory = NULL;
+  HARK_TRY(hark_allocate_zero(context, (size_t)tables * sizeof *decoding->log_kernels, &memory));
+  decoding->log_kernels = memory;
+  decoding->tables = tables;
+  for (int64_t i = 0; i < tables; i++)
+    HARK_TRY(hark_tensor_describe(context, decoder->parameters.type, 2, shape, &decoding->log_kernels[i]));
+  HARK_TRY(
+      hark_positional_fill_bytes(context, &decoder->parameters, hark_decoder_positional(decoder, 0), &decoding->log_kernels[0], &bytes));
+  const int64_t elements = (int64_t)bytes;
+  return hark_tensor_describe(context, HARK_U8, 1, &elements, &decoding->table_workspace);
+}
+
+/* The tables follow the weights that are there where a text begins. */
+static hark_status fill_tables(hark_decoding *decoding) {
+  const hark_decoder *decoder = decoding->model->decoder;
+  for (int64_t i = 0; i < decoding->tables; i++)
+    HARK_TRY(hark_positional_fill(decoding->context, &decoder->parameters, hark_decoder_positional(decoder, i), &decoding->table_workspace,
+                                  &decoding->log_kernels[i]));
+  return HARK_OK;
 }
 
 /* What is small, and what the rest will need. */
@@ -76,6 +109,7 @@ static hark_status make_small(hark_decoding *decoding) {
   for (int64_t layer = 0; layer < layers; layer++)
     HARK_TRY(hark_key_value_cache_describe(context, &decoder->blocks[layer].attention.spec, decoder->parameters.type, decoding->capacity,
                                            &decoding->caches[layer]));
+  HARK_TRY(describe_tables(decoding));
   HARK_TRY(hark_decoder_plans_create(context, decoder, 1, decoding->prefill, decoding->capacity, false, &decoding->prefill_plans));
   HARK_TRY(hark_decoder_plans_create(context, decoder, 1, 1, decoding->capacity, false, &decoding->step_plans));
   HARK_TRY(hark_tensor_create(context, HARK_I32, 2, shape, &decoding->tokens));
@@ -95,6 +129,8 @@ static hark_status make_small(hark_decoding *decoding) {
 static hark_status make_large(hark_decoding *decoding) {
   for (int64_t layer = 0; layer < config_of(decoding->model)->layers; layer++)
     HARK_TRY(hark_key_value_cache_create(decoding->context, &decoding->caches[layer]));
+  for (int64_t i = 0; i < decoding->tables; i++) HARK_TRY(hark_tensor_allocate(decoding->context, &decoding->log_kernels[i]));
+  HARK_TRY(hark_tensor_allocate(decoding->context, &decoding->table_workspace));
   return hark_tape_reserve(decoding->tape);
 }
 
@@ -112,6 +148,8 @@ static hark_status add_large(const hark_decoding *decoding, size_t *total) {
     HARK_TRY(add_tensor(context, &cache->value, total));
     if (cache->forget.type != HARK_NONE) HARK_TRY(add_tensor(context, &cache->forget, total));
   }
+  for (int64_t i = 0; i < decoding->tables; i++) HARK_TRY(add_tensor(context, &decoding->log_kernels[i], total));
+  if (decoding->tables > 0) HARK_TRY(add_tensor(context, &decoding->table_workspace, total));
   return hark_size_add(context, *total, hark_align_up(hark_tape_peak_bytes(decoding->tape)), total);
 }
 
@@ -124,6 +162,9 @@ static void release_parts(hark_decoding *decoding) {
   hark_decoder_plans_destroy(context, decoder, &decoding->step_plans);
   if (decoding->caches != NULL)
     for (int64_t layer = 0; layer < layers; layer++) hark_key_value_cache_destroy(context, &decoding->caches[layer]);
+  for (int64_t i = 0; i < decoding->tables; i++) hark_tensor_destroy(context, &decoding->log_kernels[i]);
+  hark_tensor_destroy(context, &decoding->table_workspace);
+  hark_release(context, decoding->log_kernels, (size_t)decoding->tables * sizeof *decoding->log_kernels);
   hark_release(context, decoding->caches, (size_t)layers * sizeof *decoding->caches);
   hark_tensor_destroy(context, &decoding->tokens);
   hark_release(context, decoding->logits, (size_t)vocabulary * sizeof *decoding->logits);
@@ -219,6 +260,7 @@ void hark_decoding_destroy(hark_decoding **decoding_pointer) {
 
 static hark_status append(hark_decoding *decoding, const int32_t *tokens, int64_t count) {
   hark_context *context = decoding->context;
+  if (decoding->length == 0) HARK_TRY(fill_tables(decoding));
   hark_value value = 0;
   for (int64_t done = 0; done < count;) {
     const int64_t rows = hark_min(count - done, decoding->prefill);
@@ -368,6 +410,7 @@ hark_status hark_decoding_restore(hark_decoding *decoding, const void *data, siz
   const char *at = (const char *)data + sizeof header;
   decoding->length = 0; /* until all is there */
   decoding->has_logits = false;
+  HARK_TRY(fill_tables(decoding));
   for (int64_t i = 0; i < cache_parts(decoding); i++) {
     const size_t part = (size_t)header.length * row_bytes(cache_part(decoding, i));
     HARK_TRY(hark_backend_write(decoding->context, cache_part(decoding, i)->data, at, part));

@@ -11,7 +11,7 @@
 
 #define KEY_BYTES 64
 
-typedef enum field_type { FIELD_WHOLE, FIELD_REAL, FIELD_BOOLEAN, FIELD_WORD } field_type;
+typedef enum field_type { FIELD_WHOLE, FIELD_REAL, FIELD_BOOLEAN, FIELD_WORD, FIELD_KERNEL } field_type;
 
 /* A key below "model" and the field that it fills. */
 typedef struct field {
@@ -20,21 +20,22 @@ typedef struct field {
   size_t offset;
   double above, least, most; /* numbers: least <= x <= most and x > above */
   const char *words;         /* WORD: in the order of the enum */
+  bool optional;             /* 0, NULL or the first word where it is not told */
 } field;
 
 #define AT(name) offsetof(hark_decoder_config, name)
 #define WHOLE(key, name, most)                                                                                                             \
-  { key, FIELD_WHOLE, AT(name), 0, 1, most, NULL }
+  { key, FIELD_WHOLE, AT(name), 0, 1, most, NULL, false }
 #define REAL(key, name, above, most)                                                                                                       \
-  { key, FIELD_REAL, AT(name), above, above, most, NULL }
+  { key, FIELD_REAL, AT(name), above, above, most, NULL, false }
 #define BOOLEAN(key, name)                                                                                                                 \
-  { key, FIELD_BOOLEAN, AT(name), 0, 0, 0, NULL }
+  { key, FIELD_BOOLEAN, AT(name), 0, 0, 0, NULL, false }
 #define WORD(key, name, words)                                                                                                             \
-  { key, FIELD_WORD, AT(name), 0, 0, 0, words }
+  { key, FIELD_WORD, AT(name), 0, 0, 0, words, false }
 
 /* In the order of printing; those of one section next to each other. */
 static const field fields[] = {
-    WHOLE("vocabulary", vocabulary, INT32_MAX),
+    {"vocabulary", FIELD_WHOLE, AT(vocabulary), 0, 1, INT32_MAX, NULL, true},
     WHOLE("layers", layers, 10000),
     WHOLE("heads", heads, 65536),
     WHOLE("key_heads", key_heads, 65536),
@@ -45,18 +46,21 @@ static const field fields[] = {
     WORD("norm", norm, HARK_NORM_WORDS),
     REAL("norm_epsilon", norm_epsilon, 0, 1),
     WORD("positions", positions, HARK_POSITIONS_WORDS),
+    {"positional", FIELD_KERNEL, AT(positional), 0, 0, 0, NULL, true},
+    {"positional_scope", FIELD_WORD, AT(positional_scope), 0, 0, 0, HARK_POSITIONAL_SCOPE_WORDS, true},
     BOOLEAN("tie_embeddings", tie_embeddings),
     BOOLEAN("bias", bias),
     REAL("rotary.base", rotary_base, 1, 1e300),
     WORD("rotary.pairs", rotary_pairs, HARK_ROTARY_PAIRS_WORDS),
     WORD("attention.structure", structure, HARK_STRUCTURE_WORDS),
-    {"attention.window", FIELD_WHOLE, AT(window), -1, 0, 1 << 24, NULL},
+    {"attention.window", FIELD_WHOLE, AT(window), -1, 0, 1 << 24, NULL, false},
     WORD("attention.kernel", kernel, HARK_KERNEL_WORDS),
     REAL("attention.sigma", sigma, 0, 1e300),
     BOOLEAN("attention.forget_gate", forget_gate),
 };
 #define FIELDS (sizeof fields / sizeof *fields)
 
+#define KERNEL_KEY "positional" /* and what begins with it */
 #define TYPE_KEY "type"
 #define TYPE_WORD "gpt"
 
@@ -92,6 +96,7 @@ static void print_value(const field *f, const hark_decoder_config *config, hark_
       memcpy(&truth, value, sizeof truth);
       hark_text_append(text, "%s", truth ? "true" : "false");
       return;
+    case FIELD_KERNEL: hark_json_append_string(text, config->positional); return;
     case FIELD_WORD: break;
   }
   memcpy(&word, value, sizeof word);
@@ -105,10 +110,14 @@ static size_t section_length(const char *key) {
   return dot != NULL ? (size_t)(dot - key) : 0;
 }
 
+/* Descriptions of models without a positional kernel do not speak of one. */
+static bool has_kernel(const hark_decoder_config *config) { return config->positional != NULL && config->positional[0] != '\0'; }
+
 void hark_description_print(const hark_decoder_config *config, hark_text *text) {
   hark_text_append(text, "{\"model\": {\"%s\": \"%s\"", TYPE_KEY, TYPE_WORD);
   for (size_t i = 0; i < FIELDS; i++) {
     const char *key = fields[i].key;
+    if (strncmp(key, KERNEL_KEY, sizeof KERNEL_KEY - 1) == 0 && !has_kernel(config)) continue;
     const size_t length = section_length(key), before = i > 0 ? section_length(fields[i - 1].key) : 0;
     const bool begins = length > 0 && (before != length || strncmp(key, fields[i - 1].key, length) != 0);
     if (before > 0 && (length == 0 || begins)) hark_text_append(text, "}");
@@ -167,6 +176,20 @@ static hark_status read_word(const description_reader *r, const field *f, const 
                    hark_text_shown(given != NULL ? given : "?", text), f->words);
 }
 
+/* The expression of a positional kernel is read here for its mistakes alone. */
+static hark_status read_kernel(const description_reader *r, const hark_json_node *node) {
+  const char *text = hark_json_text(node);
+  hark_positional *expression = NULL;
+  if (text == NULL) return hark_fail(r->context, HARK_BAD_FILE, "%s: model." KERNEL_KEY " is no text", r->name);
+  r->config->positional = text;
+  if (text[0] == '\0') return HARK_OK;
+  const hark_status status = hark_positional_create(r->context, text, &expression);
+  hark_positional_destroy(r->context, &expression);
+  if (status != HARK_INVALID_ARGUMENT) return status;
+  hark_fail_prefix(r->context, "%s: model." KERNEL_KEY ": ", r->name);
+  return HARK_BAD_FILE;
+}
+
 static hark_status read_field(description_reader *r, const char *key, const hark_json_node *node) {
   char text[HARK_SHOWN_BYTES];
   if (strcmp(key, TYPE_KEY) == 0) {
@@ -182,6 +205,7 @@ static hark_status read_field(description_reader *r, const char *key, const hark
     if (r->seen[i]) return hark_fail(r->context, HARK_BAD_FILE, "%s: model.%s is there twice", r->name, key);
     r->seen[i] = true;
     if (f->type == FIELD_WORD) return read_word(r, f, node);
+    if (f->type == FIELD_KERNEL) return read_kernel(r, node);
     if (f->type != FIELD_BOOLEAN) return read_number(r, f, node);
     if (node->kind != HARK_JSON_BOOLEAN)
       return hark_fail(r->context, HARK_BAD_FILE, "%s: model.%s is neither true nor false", r->name, key);
@@ -215,17 +239,20 @@ static hark_status read_model(description_reader *r, const hark_json_node *root)
   HARK_TRY(read_section(r, "", model));
   if (!r->type_seen) return hark_fail(r->context, HARK_BAD_FILE, "%s: model.type is missing", r->name);
   for (size_t i = 0; i < FIELDS; i++)
-    if (!r->seen[i] && fields[i].offset != AT(vocabulary))
-      return hark_fail(r->context, HARK_BAD_FILE, "%s: model.%s is missing", r->name, fields[i].key);
+    if (!r->seen[i] && !fields[i].optional) return hark_fail(r->context, HARK_BAD_FILE, "%s: model.%s is missing", r->name, fields[i].key);
   return HARK_OK;
 }
 
-hark_status hark_description_parse(hark_context *context, const char *name, const char *text, size_t bytes, hark_decoder_config *config) {
-  hark_json_tree tree;
-  *config = (hark_decoder_config){0};
-  HARK_TRY(hark_json_tree_parse(context, name, text, bytes, &tree));
-  description_reader reader = {.context = context, .name = name, .config = config};
-  const hark_status status = read_model(&reader, tree.root);
-  hark_json_tree_free(context, &tree);
+hark_status hark_description_parse(hark_context *context, const char *name, const char *text, size_t bytes, hark_description *out) {
+  *out = (hark_description){0};
+  HARK_TRY(hark_json_tree_parse(context, name, text, bytes, &out->tree));
+  description_reader reader = {.context = context, .name = name, .config = &out->config};
+  const hark_status status = read_model(&reader, out->tree.root);
+  if (status != HARK_OK) hark_description_close(context, out);
   return status;
+}
+
+void hark_description_close(hark_context *context, hark_description *description) {
+  hark_json_tree_free(context, &description->tree);
+  *description = (hark_description){0};
 }

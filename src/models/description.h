@@ -7,16 +7,24 @@
 #ifndef HARK_MODELS_DESCRIPTION_H
 #define HARK_MODELS_DESCRIPTION_H
 
+#include "io/json_tree.h"
 #include "io/text.h"
 #include "models/decoder.h"
 
 /* Appends the description to a text. */
 void hark_description_print(const hark_decoder_config *config, hark_text *text);
 
-/* Reads one; what only training uses (dropout, recomputation) may be there and is left out. config->vocabulary is 0 where it is not told.
+/* One that was read. Texts in the configuration lie in the tree. */
+typedef struct hark_description {
+  hark_decoder_config config;
+  hark_json_tree tree;
+} hark_description;
+
+/* Reads one, to be closed; after a failure there is nothing to close. What only training uses (dropout, recomputation) may be there and is left out. config.vocabulary is 0 where it is not told.
  * `name` stands for the text in messages. Errors: HARK_BAD_FILE (no JSON; a key that is missing, unknown or has a value that it cannot have),
  * HARK_OUT_OF_MEMORY. */
 HARK_MUST_CHECK hark_status hark_description_parse(hark_context *context, const char *name, const char *text, size_t bytes,
-                                                   hark_decoder_config *config);
+                                                   hark_description *out);
+void hark_description_close(hark_context *context, hark_description *description);
 
 #endif

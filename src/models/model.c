@@ -71,10 +71,9 @@ static hark_status take_fingerprint(hark_context *context, hark_model *model) {
   return status;
 }
 
-/* Description and vocabulary, and a decoder that is declared. */
-static hark_status declare(hark_context *context, hark_model *model, const char *name, const hark_model_options *options) {
-  hark_decoder_config config;
-  HARK_TRY(hark_description_parse(context, name, options->description, options->description_bytes, &config));
+/* The vocabulary, when there is one, and how many tokens there are. */
+static hark_status find_vocabulary(hark_context *context, hark_model *model, const char *name, const hark_model_options *options,
+                                   hark_decoder_config *config) {
   if (options->vocabulary != NULL) {
     const hark_status status = hark_tokenizer_parse(context, options->vocabulary, options->vocabulary_bytes, &model->tokenizer);
     if (status != HARK_OK) {
@@ -82,14 +81,43 @@ static hark_status declare(hark_context *context, hark_model *model, const char 
       return status;
     }
     const int64_t size = hark_tokenizer_size(model->tokenizer);
-    if (config.vocabulary != 0 && config.vocabulary != size)
-      return hark_fail(context, HARK_BAD_FILE, "%s: the model has %" PRId64 " tokens, its vocabulary %" PRId64, name, config.vocabulary,
+    if (config->vocabulary != 0 && config->vocabulary != size)
+      return hark_fail(context, HARK_BAD_FILE, "%s: the model has %" PRId64 " tokens, its vocabulary %" PRId64, name, config->vocabulary,
                        size);
-    config.vocabulary = size;
+    config->vocabulary = size;
   }
-  if (config.vocabulary == 0)
+  if (config->vocabulary == 0)
     return hark_fail(context, HARK_BAD_FILE, "%s: model.vocabulary, the number of tokens, is missing and there is no vocabulary", name);
-  return hark_decoder_declare(context, &config, HARK_F32, &model->decoder);
+  return HARK_OK;
+}
+
+/* Description and vocabulary, and a decoder that is declared. */
+static hark_status declare(hark_context *context, hark_model *model, const char *name, const hark_model_options *options) {
+  hark_description description;
+  HARK_TRY(hark_description_parse(context, name, options->description, options->description_bytes, &description));
+  hark_decoder_config config = description.config;
+  hark_status status = find_vocabulary(context, model, name, options, &config);
+  if (status == HARK_OK) status = hark_decoder_declare(context, &config, HARK_F32, &model->decoder);
+  hark_description_close(context, &description);
+  return status;
+}
+
+bool hark_model_note_agrees(const hark_safetensors *file, const hark_parameter_note *note) {
+  const char *there = hark_safetensors_metadata(file, note->key);
+  return strcmp(there != NULL ? there : "", note->text) == 0;
+}
+
+hark_status hark_model_check_notes(hark_context *context, const char *name, const hark_safetensors *file,
+                                   const hark_parameters *parameters) {
+  for (int i = 0; i < parameters->note_count; i++) {
+    const hark_parameter_note *note = &parameters->notes[i];
+    if (hark_model_note_agrees(file, note)) continue;
+    const char *there = hark_safetensors_metadata(file, note->key);
+    char was[HARK_SHOWN_BYTES], is[HARK_SHOWN_BYTES];
+    return hark_fail(context, HARK_BAD_FILE, "%s: was trained with %s \"%s\", the configuration has \"%s\"", name, note->key,
+                     hark_text_shown(there != NULL ? there : "", was), hark_text_shown(note->text, is));
+  }
+  return HARK_OK;
 }
 
 /* Everything that the model has is there, and nothing else. */
@@ -131,6 +159,7 @@ static hark_status fill(hark_context *context, const hark_safetensors *file, con
   HARK_TRY(read_metadata(context, file, name, options));
   HARK_TRY(declare(context, model, name, options));
   hark_parameters *parameters = &model->decoder->parameters;
+  HARK_TRY(hark_model_check_notes(context, name, file, parameters));
   HARK_TRY(check_tensors(context, file, name, parameters));
   HARK_TRY(hark_parameters_finish(context, parameters, false));
   for (int32_t i = 0; i < parameters->count; i++)
@@ -241,11 +270,14 @@ hark_status hark_model_write(hark_context *context, const char *path, const hark
     tensors[i] = (hark_named_tensor){.name = parameters->list[i].name, .tensor = &parameters->list[i].weight};
   hark_text description = hark_text_empty(context);
   hark_description_print(&decoder->config, &description);
-  const hark_metadata_entry metadata[] = {{"format", "hark"},
-                                          {FORMAT_VERSION_KEY, FORMAT_VERSION},
-                                          {DESCRIPTION_KEY, hark_text_get(&description)},
-                                          {VOCABULARY_KEY, vocabulary}};
-  const int64_t entries = (int64_t)(sizeof metadata / sizeof *metadata) - (vocabulary == NULL);
+  enum { FIXED_ENTRIES = 4 };
+  hark_metadata_entry metadata[FIXED_ENTRIES + HARK_PARAMETER_NOTES] = {
+      {"format", "hark"}, {FORMAT_VERSION_KEY, FORMAT_VERSION}, {DESCRIPTION_KEY, hark_text_get(&description)}};
+  int64_t entries = FIXED_ENTRIES - 1;
+  for (int i = 0; i < parameters->note_count; i++)
+    if (parameters->notes[i].text[0] != '\0')
+      metadata[entries++] = (hark_metadata_entry){parameters->notes[i].key, parameters->notes[i].text};
+  if (vocabulary != NULL) metadata[entries++] = (hark_metadata_entry){VOCABULARY_KEY, vocabulary};
   hark_status status = description.status;
   if (status == HARK_OK) status = hark_safetensors_write(context, path, tensors, parameters->count, metadata, entries, summary);
   hark_text_free(&description);

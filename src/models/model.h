@@ -6,6 +6,7 @@
 
 #include "data/tokenizer.h"
 #include "io/files.h"
+#include "io/safetensors.h"
 #include "models/decoder.h"
 
 struct hark_model {
@@ -23,5 +24,12 @@ HARK_MUST_CHECK hark_status hark_model_wrap(hark_context *context, hark_decoder 
 /* Writes weights, the model's description and a vocabulary (NULL: none) as safetensors, atomically. `summary` may be NULL. */
 HARK_MUST_CHECK hark_status hark_model_write(hark_context *context, const char *path, const hark_decoder *decoder, const char *vocabulary,
                                              hark_file_summary *summary);
+
+/* Whether a file of weights says of itself what the note says. */
+bool hark_model_note_agrees(const hark_safetensors *file, const hark_parameter_note *note);
+
+/* Refuses weights whose notes are not those of the model: HARK_BAD_FILE with both. `name` stands for the file. */
+HARK_MUST_CHECK hark_status hark_model_check_notes(hark_context *context, const char *name, const hark_safetensors *file,
+                                                   const hark_parameters *parameters);
 
 #endif

@@ -19,6 +19,7 @@ typedef struct hark_forward {
   struct hark_key_value_cache *caches; /* one a layer, or NULL: keys and values of this pass alone */
   bool (*cancel)(void *user);          /* asked before every layer; true: the pass ends with HARK_CANCELLED. NULL: never */
   void *cancel_user;
+  const hark_tensor *log_kernels; /* with caches: tables of the positional kernel, one a layer or one for all; NULL: made by the pass */
 } hark_forward;
 
 /* A parameter as a value of the tape; 0 for id 0. */

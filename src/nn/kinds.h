@@ -6,6 +6,7 @@
 #define HARK_ACTIVATION_WORDS "gelu|gelu_tanh|relu|silu|gated_silu"
 #define HARK_NORM_WORDS "layer_norm|rms_norm"
 #define HARK_POSITIONS_WORDS "none|learned|sinusoidal|rotary"
+#define HARK_POSITIONAL_SCOPE_WORDS "model|layer|head"
 #define HARK_ROTARY_PAIRS_WORDS "interleaved|half"
 #define HARK_STRUCTURE_WORDS "dense|window"
 #define HARK_KERNEL_WORDS "exp|rbf"
@@ -26,5 +27,8 @@ typedef enum hark_positions {
   HARK_POSITIONS_SINUSOIDAL,
   HARK_POSITIONS_ROTARY
 } hark_positions;
+
+/* Who has parameters of a positional kernel of their own: the model as a whole, every layer, every head of every layer. */
+typedef enum hark_positional_scope { HARK_SCOPE_MODEL, HARK_SCOPE_LAYER, HARK_SCOPE_HEAD } hark_positional_scope;
 
 #endif

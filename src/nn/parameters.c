@@ -73,16 +73,18 @@ hark_status hark_parameters_lay_out(hark_context *context, hark_parameters *para
   HARK_TRY(check_names(context, parameters));
   int64_t end = 0;
   for (int pass = 0; pass < HARK_PARAMETER_GROUPS; pass++) {
-    const bool decays = pass == 0;
+    const bool decays = pass % 2 == 0;
+    const hark_rate_kind rate = (hark_rate_kind)(pass / 2);
     const int64_t first = end;
     for (int32_t i = 0; i < parameters->count; i++) {
       hark_parameter *parameter = &parameters->list[i];
-      if (parameter->spec.decays != decays) continue;
+      if (parameter->spec.decays != decays || parameter->spec.rate != rate) continue;
       parameter->first = end;
       end += hark_ceil_div(parameter->count, ALIGN_ELEMENTS) * ALIGN_ELEMENTS;
     }
     if (end > first)
-      parameters->groups[parameters->group_count++] = (hark_parameter_group){.first = first, .count = end - first, .decays = decays};
+      parameters->groups[parameters->group_count++] =
+          (hark_parameter_group){.first = first, .count = end - first, .decays = decays, .rate = rate};
   }
   HARK_TRY(hark_tensor_describe(context, parameters->type, 1, &end, &parameters->weights));
   if (!training) return HARK_OK;
@@ -123,6 +125,7 @@ static hark_status initialise_part(hark_context *context, hark_parameter *parame
     const double value = spec->initial == HARK_INITIAL_NORMAL     ? spec->value * values[i]
                          : spec->initial == HARK_INITIAL_ONE      ? 1.0
                          : spec->initial == HARK_INITIAL_CONSTANT ? spec->value
+                         : spec->initial == HARK_INITIAL_GIVEN    ? spec->given[first + i]
                                                                   : 0.0;
     if (parameter->weight.type == HARK_F64)
       ((double *)host)[i] = value;

@@ -12,7 +12,16 @@
 
 #define HARK_PARAMETER_NAME_BYTES 96
 
-typedef enum hark_initial { HARK_INITIAL_ZERO, HARK_INITIAL_ONE, HARK_INITIAL_NORMAL, HARK_INITIAL_CONSTANT } hark_initial;
+typedef enum hark_initial {
+  HARK_INITIAL_ZERO,
+  HARK_INITIAL_ONE,
+  HARK_INITIAL_NORMAL,
+  HARK_INITIAL_CONSTANT,
+  HARK_INITIAL_GIVEN
+} hark_initial;
+
+/* Parameters whose learning rate has a factor of its own in the trainer. */
+typedef enum hark_rate_kind { HARK_RATE_PLAIN, HARK_RATE_POSITIONAL, HARK_RATE_KINDS } hark_rate_kind;
 
 /* What a layer says of a parameter. Shapes: weights [out, in]. */
 typedef struct hark_parameter_spec {
@@ -21,6 +30,9 @@ typedef struct hark_parameter_spec {
   hark_initial initial;
   double value; /* standard deviation of NORMAL, value of CONSTANT */
   bool decays;  /* weight decay: matrices; not norms, biases, kernel parameters */
+  hark_rate_kind rate;
+  bool noted;          /* numbers of another meaning where the notes of the parameters differ */
+  const double *given; /* values of GIVEN, borrowed until the parameters are initialised */
 } hark_parameter_spec;
 
 typedef struct hark_parameter {
@@ -34,9 +46,17 @@ typedef struct hark_parameter {
 typedef struct hark_parameter_group {
   int64_t first, count; /* elements, with the padding between parameters (always zero) */
   bool decays;
+  hark_rate_kind rate;
 } hark_parameter_group;
 
-#define HARK_PARAMETER_GROUPS 2
+#define HARK_PARAMETER_GROUPS (2 * HARK_RATE_KINDS)
+
+/* What the weights mean besides their shapes: kept with them in files, and compared where they are read. */
+typedef struct hark_parameter_note {
+  const char *key, *text; /* borrowed; an empty text is not written */
+} hark_parameter_note;
+
+#define HARK_PARAMETER_NOTES 4
 
 typedef struct hark_parameters {
   hark_type type;
@@ -45,6 +65,8 @@ typedef struct hark_parameters {
   hark_parameter_group groups[HARK_PARAMETER_GROUPS];
   int group_count;
   hark_tensor weights, gradients; /* flat, [elements] */
+  hark_parameter_note notes[HARK_PARAMETER_NOTES];
+  int note_count;
 } hark_parameters;
 
 typedef int32_t hark_parameter_id; /* 0: none */

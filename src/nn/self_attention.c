@@ -24,6 +24,8 @@ hark_status hark_self_attention_declare(hark_context *context, hark_parameters *
   HARK_TRY(declare_part(context, parameters, spec, key_width, spec->deviation, prefix, "key", &out->key));
   HARK_TRY(declare_part(context, parameters, spec, key_width, spec->deviation, prefix, "value", &out->value));
   HARK_TRY(declare_part(context, parameters, spec, spec->width, spec->output_deviation, prefix, "output", &out->output));
+  if (spec->positional_source != NULL)
+    HARK_TRY(hark_positional_declare(context, parameters, spec->positional_source, prefix, &out->positional));
   if (!spec->forget_gate) return HARK_OK;
   const hark_parameter_spec weight = {
       .rank = 2, .shape = {spec->heads, spec->width}, .initial = HARK_INITIAL_NORMAL, .value = spec->deviation, .decays = true};
@@ -48,6 +50,7 @@ hark_status hark_self_attention_plan(hark_context *context, const hark_self_atte
   desc.head_dim = desc.value_dim = spec->width / spec->heads;
   desc.causal = true;
   desc.has_forget = spec->forget_gate;
+  desc.has_log_kernel = spec->positional;
   desc.dropout = training ? spec->dropout : 0;
   desc.forward_only = !training;
   return hark_attention_plan_create(context, &desc, out);
@@ -65,11 +68,7 @@ hark_status hark_key_value_cache_describe(hark_context *context, const hark_self
 
 hark_status hark_key_value_cache_create(hark_context *context, hark_key_value_cache *cache) {
   hark_tensor *const parts[] = {&cache->key, &cache->value, &cache->forget};
-  for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-    const hark_tensor described = *parts[i];
-    if (described.type == HARK_NONE) continue;
-    HARK_TRY(hark_tensor_create(context, described.type, described.rank, described.shape, parts[i]));
-  }
+  for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) HARK_TRY(hark_tensor_allocate(context, parts[i]));
   return HARK_OK;
 }
 
@@ -96,7 +95,7 @@ static hark_status through_cache(hark_context *context, const hark_forward *forw
 }
 
 hark_status hark_self_attention_apply(hark_context *context, const hark_forward *forward, const hark_self_attention *layer, hark_value x,
-                                      hark_value *out) {
+                                      hark_value log_kernel, hark_value *out) {
   const hark_self_attention_spec *spec = &layer->spec;
   hark_tape *tape = forward->tape;
   enum { QUERY, KEY, VALUE, BIAS, LOG_KERNEL, FORGET, INPUTS };
@@ -118,6 +117,14 @@ hark_status hark_self_attention_apply(hark_context *context, const hark_forward 
     HARK_TRY(through_cache(context, forward, &cache->value, &inputs[VALUE]));
     if (spec->forget_gate) HARK_TRY(through_cache(context, forward, &cache->forget, &inputs[FORGET]));
   }
+  const bool own_table = spec->positional && log_kernel == 0;
+  if (own_table && forward->log_kernels != NULL) {
+    HARK_TRY(hark_tape_leaf(tape, &forward->log_kernels[layer->layer], NULL, &log_kernel));
+  } else if (own_table) {
+    const int64_t distances = forward->first_position + hark_tape_tensor(tape, x)->shape[1];
+    HARK_TRY(hark_positional_apply(forward, &layer->positional, distances, &log_kernel));
+  }
+  inputs[LOG_KERNEL] = log_kernel;
   const hark_attention_attributes attributes = {
       .plan = forward->plans[layer->layer],
       .dropout = {.seed = forward->seed,
@@ -125,8 +132,8 @@ hark_status hark_self_attention_apply(hark_context *context, const hark_forward 
                   .micro_step = forward->micro_step,
                   .layer_purpose = hark_random_layer_purpose((uint32_t)layer->layer, HARK_RANDOM_ATTENTION)}};
   hark_value mixed = 0;
-  HARK_TRY(hark_tape_apply(tape, &hark_op_attention, &attributes, spec->forget_gate ? INPUTS : VALUE + 1, inputs,
-                           1u << QUERY | 1u << KEY | 1u << VALUE | 1u << FORGET, &mixed));
+  HARK_TRY(hark_tape_apply(tape, &hark_op_attention, &attributes, spec->forget_gate || spec->positional ? INPUTS : VALUE + 1, inputs,
+                           1u << QUERY | 1u << KEY | 1u << VALUE | 1u << FORGET | (own_table ? 1u << LOG_KERNEL : 0u), &mixed));
   HARK_TRY(hark_linear_apply(forward, &layer->output, mixed, out));
   hark_tape_release(tape, mixed);
   return HARK_OK;

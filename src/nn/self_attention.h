@@ -8,6 +8,7 @@
 #include <hark/operators.h>
 
 #include "nn/layers.h"
+#include "nn/positional.h"
 
 typedef struct hark_self_attention_spec {
   int64_t width, heads, key_heads; /* head_dim = width / heads */
@@ -21,13 +22,16 @@ typedef struct hark_self_attention_spec {
   hark_attention_kernel kernel;
   double sigma;
   bool forget_gate;
-  double dropout; /* of attention weights */
+  double dropout;                                  /* of attention weights */
+  bool positional;                                 /* a table of log G multiplies the similarity */
+  const hark_positional_source *positional_source; /* of parameters of the layer's own; NULL: the table is given to every pass */
 } hark_self_attention_spec;
 
 typedef struct hark_self_attention {
   hark_self_attention_spec spec;
   int64_t layer; /* number in the model: names its random numbers, its plan and its cache */
   hark_linear query, key, value, forget, output;
+  hark_positional_layer positional;
 } hark_self_attention;
 
 /* Keys and values of tokens seen before, [1, capacity, key_heads * head_dim]; gate logits [1, capacity, heads]. */
@@ -51,8 +55,9 @@ HARK_MUST_CHECK hark_status hark_key_value_cache_describe(hark_context *context,
 HARK_MUST_CHECK hark_status hark_key_value_cache_create(hark_context *context, hark_key_value_cache *cache);
 void hark_key_value_cache_destroy(hark_context *context, hark_key_value_cache *cache);
 
-/* x [B, L, width]; with caches B is 1 and L more tokens are put behind forward->first_position. x stays with the caller. */
+/* x [B, L, width]; with caches B is 1 and L more tokens are put behind forward->first_position. log_kernel: the table of a positional kernel
+ * that the model shares, 0 where the layer has its own or none. Both stay with the caller. */
 HARK_MUST_CHECK hark_status hark_self_attention_apply(hark_context *context, const hark_forward *forward, const hark_self_attention *layer,
-                                                      hark_value x, hark_value *out);
+                                                      hark_value x, hark_value log_kernel, hark_value *out);
 
 #endif

@@ -406,7 +406,7 @@ hark_status hark_checkpoint_load_weights(hark_context *context, const hark_run *
   hark_safetensors *file = NULL;
   HARK_TRY(path_in(context, run, name, file_names[FILE_MODEL], path));
   HARK_TRY(hark_safetensors_open(context, path, &file));
-  hark_status status = HARK_OK;
+  hark_status status = hark_model_check_notes(context, path, file, parameters);
   for (int32_t i = 0; i < parameters->count && status == HARK_OK; i++)
     status = hark_safetensors_load_into(context, file, parameters->list[i].name, &parameters->list[i].weight);
   if (status == HARK_OK && hark_safetensors_count(file) != parameters->count)

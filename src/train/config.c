@@ -1,7 +1,9 @@
 /* config.c - the table of the training configuration, and the checks that concern several options. */
 #include "train/config.h"
 
+#include <hark/positional.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "io/number.h"
@@ -34,6 +36,10 @@ static const hark_option options[] = {
      "added to the variance in normalisation layers"},
     {"model.positions", "positions", HARK_OPTION_ENUM, AT(model.positions), "rotary", HARK_POSITIONS_WORDS, TRAIN, NULL,
      "how positions enter"},
+    {"model.positional", "positional", HARK_OPTION_STRING, AT(model.positional), "", NULL, TRAIN, "EXPR",
+     "kernel of the token distance that multiplies the similarity, as bank[8](decay*periodic); none: \"\""},
+    {"model.positional_scope", "positional-scope", HARK_OPTION_ENUM, AT(model.positional_scope), "model", HARK_POSITIONAL_SCOPE_WORDS,
+     TRAIN, NULL, "who has parameters of the kernel of their own"},
     {"model.tie_embeddings", "tie-embeddings", HARK_OPTION_BOOL, AT(model.tie_embeddings), "true", NULL, TRAIN, NULL,
      "the output layer shares the token embedding's weights"},
     {"model.bias", "bias", HARK_OPTION_BOOL, AT(model.bias), "false", NULL, TRAIN, NULL, "biases in linear layers and layer norms"},
@@ -84,6 +90,8 @@ static const hark_option options[] = {
      "highest learning rate"},
     {"train.minimum_rate", NULL, HARK_OPTION_FLOAT, AT(train.minimum_rate), "-1", "[-1, inf)", TRAIN, NULL,
      "rate at the end of schedules cosine and linear; below 0: a tenth of learning_rate"},
+    {"train.positional_rate", NULL, HARK_OPTION_FLOAT, AT(train.positional_rate), "1", "[0, inf)", TRAIN, NULL,
+     "learning rate of the positional kernel's parameters, over that of the others; 0: they stay as they start"},
     {"train.schedule", "schedule", HARK_OPTION_ENUM, AT(train.schedule), "cosine", "constant|cosine|linear|rsqrt", TRAIN, NULL,
      "learning rate after the warm-up"},
     {"train.warmup", "warmup", HARK_OPTION_INT, AT(train.warmup), "100", "[0, inf)", TRAIN, NULL, "steps over which the rate rises from 0"},
@@ -235,6 +243,18 @@ bool hark_config_agree(const hark_option *option, const hark_config *a, const ha
   return false;
 }
 
+/* The expression of the positional kernel is read here for its mistakes alone. */
+static hark_status check_positional(hark_context *context, hark_options *set, const hark_config *config) {
+  hark_positional *expression = NULL;
+  if (config->model.positional[0] == '\0') return HARK_OK;
+  const hark_status status = hark_positional_create(context, config->model.positional, &expression);
+  hark_positional_destroy(context, &expression);
+  if (status != HARK_INVALID_ARGUMENT) return status;
+  char message[HARK_MESSAGE_BYTES];
+  (void)snprintf(message, sizeof message, "%s", hark_context_message(context));
+  return hark_options_complain(context, set, "model.positional", "%s", message);
+}
+
 hark_status hark_config_finish(hark_context *context, hark_options *set, hark_config *config) {
   if (config->model.key_heads == 0) config->model.key_heads = config->model.heads;
   if (config->model.feed_forward_width == 0) config->model.feed_forward_width = 4 * config->model.width;
@@ -259,6 +279,7 @@ hark_status hark_config_finish(hark_context *context, hark_options *set, hark_co
     }
     config->data.split = HARK_DIVIDE_FILES;
   }
+  HARK_TRY(check_positional(context, set, config));
   HARK_TRY(settle_length(context, set, config));
   HARK_TRY(check_counts(context, set, config));
   if (config->train.minimum_rate > config->train.learning_rate) {

@@ -25,7 +25,9 @@ typedef struct hark_config {
     int activation; /* hark_activation */
     int norm;       /* hark_norm */
     double norm_epsilon;
-    int positions; /* hark_positions */
+    int positions;          /* hark_positions */
+    const char *positional; /* an expression of hark/positional.h; "": none */
+    int positional_scope;   /* hark_positional_scope */
     struct {
       double base;
       int pairs; /* hark_rotary_pairs */
@@ -54,7 +56,7 @@ typedef struct hark_config {
     int64_t steps /* 0: from epochs or tokens */, tokens;
     double epochs;
     int64_t batch, accumulate;
-    double learning_rate, minimum_rate /* a rate; below 0: a tenth of learning_rate */;
+    double learning_rate, minimum_rate /* a rate; below 0: a tenth of learning_rate */, positional_rate /* a factor */;
     int schedule; /* hark_schedule */
     int64_t warmup;
     double beta1, beta2, epsilon, weight_decay, clip /* 0: none */, label_smoothing;

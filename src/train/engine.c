@@ -29,7 +29,9 @@ hark_decoder_config hark_engine_decoder_config(const hark_config *config, int32_
                                .window = config->model.attention.window,
                                .kernel = (hark_attention_kernel)config->model.attention.kernel,
                                .sigma = config->model.attention.sigma,
-                               .forget_gate = config->model.attention.forget_gate};
+                               .forget_gate = config->model.attention.forget_gate,
+                               .positional = config->model.positional,
+                               .positional_scope = (hark_positional_scope)config->model.positional_scope};
 }
 
 /* One pass over what lies in engine->inputs and engine->targets. */
@@ -246,6 +248,7 @@ hark_status hark_engine_finish_step(hark_context *context, hark_engine *engine, 
   for (int i = 0; i < parameters->group_count; i++) {
     const hark_parameter_group *group = &parameters->groups[i];
     attributes.decay = group->decays ? config->train.weight_decay : 0.0;
+    attributes.rate = group->rate == HARK_RATE_POSITIONAL ? rate * config->train.positional_rate : rate;
     const hark_call call = {.op = &hark_op_adamw,
                             .attributes = &attributes,
                             .input_count = 4,

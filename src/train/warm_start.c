@@ -9,6 +9,7 @@
 #include "data/tokenizer.h"
 #include "io/json.h"
 #include "io/safetensors.h"
+#include "models/model.h"
 
 #define SHAPE_BYTES ((size_t)HARK_SHAPE_TEXT_BYTES)
 
@@ -73,11 +74,22 @@ static const char *stored_shape(const hark_stored_tensor *stored, char text[SHAP
   return hark_shape_text(&tensor, text, SHAPE_BYTES);
 }
 
-static bool fits(const hark_stored_tensor *stored, const hark_tensor *tensor) {
+/* Numbers of a positional kernel are of no other one. */
+static bool means_the_same(const warm_start *start, const hark_parameter *parameter) {
+  for (int i = 0; parameter->spec.noted && i < start->parameters->note_count; i++)
+    if (!hark_model_note_agrees(start->file, &start->parameters->notes[i])) return false;
+  return true;
+}
+
+static bool has_shape(const hark_stored_tensor *stored, const hark_tensor *tensor) {
   if (stored->type != tensor->type || stored->rank != tensor->rank) return false;
   for (int i = 0; i < tensor->rank; i++)
     if (stored->shape[i] != tensor->shape[i]) return false;
   return true;
+}
+
+static bool fits(const warm_start *start, const hark_stored_tensor *stored, const hark_parameter *parameter) {
+  return has_shape(stored, &parameter->weight) && means_the_same(start, parameter);
 }
 
 static void note(warm_start *start, tensor_fate fate, const char *name, const char *line) {
@@ -107,7 +119,10 @@ static hark_status sort_tensors(warm_start *start) {
     if (stored == NULL) {
       fate = FATE_MISSING;
       (void)snprintf(line, sizeof line, "missing: %s %s", parameter->name, shape);
-    } else if (!fits(stored, &parameter->weight)) {
+    } else if (!means_the_same(start, parameter)) {
+      fate = FATE_OTHER_SHAPE;
+      (void)snprintf(line, sizeof line, "of another kernel: %s %s", parameter->name, shape);
+    } else if (!fits(start, stored, parameter)) {
       fate = FATE_OTHER_SHAPE;
       (void)snprintf(line, sizeof line, "of another shape: %s %s, there %s %s", parameter->name, shape, stored->type_name,
                      stored_shape(stored, there));
@@ -143,7 +158,7 @@ static void say_unused(const warm_start *start, const hark_string_list *patterns
     for (int32_t p = 0; p < start->parameters->count && missing; p++) {
       const hark_parameter *parameter = &start->parameters->list[p];
       const hark_stored_tensor *stored = hark_safetensors_find(start->file, parameter->name);
-      used = used || ((stored == NULL || !fits(stored, &parameter->weight)) && fnmatch(patterns->items[i], parameter->name, 0) == 0);
+      used = used || ((stored == NULL || !fits(start, stored, parameter)) && fnmatch(patterns->items[i], parameter->name, 0) == 0);
     }
     for (int64_t t = 0; t < hark_safetensors_count(start->file) && !missing; t++) {
       const char *name = hark_safetensors_tensor(start->file, t)->name;
@@ -157,7 +172,7 @@ static hark_status load_tensors(const warm_start *start) {
   for (int32_t i = 0; i < start->parameters->count; i++) {
     hark_parameter *parameter = &start->parameters->list[i];
     const hark_stored_tensor *stored = hark_safetensors_find(start->file, parameter->name);
-    if (stored == NULL || !fits(stored, &parameter->weight)) continue;
+    if (stored == NULL || !fits(start, stored, parameter)) continue;
     HARK_TRY(hark_safetensors_load_into(start->context, start->file, parameter->name, &parameter->weight));
   }
   return HARK_OK;

@@ -9,6 +9,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <hark/positional.h>
+
 #include "io/safetensors.h"
 #include "support/attention_run.h"
 
@@ -172,6 +174,18 @@ static void test_same_as_library(void **state) {
   }
 }
 
+/* out, log_sum_exp and the gradients of q, k and v, in f64. */
+static void compare_first_results(const hark_safetensors *file, const attention_results *r, double bound, const char *words) {
+  for (size_t k = 0; k < 5; k++) {
+    hark_tensor tensor = load(file, outputs[k].name, HARK_F64);
+    for (int64_t i = 0; i < r->count[outputs[k].array]; i++)
+      if (!(fabs(number(&tensor, i) - r->data[outputs[k].array][i]) <= bound))
+        fail_msg("%s: %s[%" PRId64 "] is %.17g, expected %.17g", words, outputs[k].name, i, number(&tensor, i),
+                 r->data[outputs[k].array][i]);
+    hark_tensor_destroy(context, &tensor);
+  }
+}
+
 /* Turns row l of [B, H, L, d] by (l + first) * 100^(-2j/d), or back. */
 static void turn(attention_numbers *numbers, double *data, int64_t first, bool half, double direction) {
   const int64_t dim = numbers->shape[3], length = numbers->shape[2];
@@ -204,14 +218,7 @@ static void test_rotary(void **state) {
     if (attend(words, output) != 0) fail_msg("%s", output);
     hark_safetensors *file;
     assert_int_equal(hark_safetensors_open(context, OUTPUT, &file), HARK_OK);
-    for (size_t k = 0; k < 5; k++) {
-      hark_tensor tensor = load(file, outputs[k].name, HARK_F64);
-      for (int64_t i = 0; i < r.count[outputs[k].array]; i++)
-        if (!(fabs(number(&tensor, i) - r.data[outputs[k].array][i]) < 1e-13))
-          fail_msg("%s: %s[%" PRId64 "] is %.17g, expected %.17g", words, outputs[k].name, i, number(&tensor, i),
-                   r.data[outputs[k].array][i]);
-      hark_tensor_destroy(context, &tensor);
-    }
+    compare_first_results(file, &r, 1e-13, words);
     hark_safetensors_close(context, &file);
     attention_results_free(&r);
     attention_problem_free(&p);
@@ -251,6 +258,90 @@ static void test_sigma_gradient(void **state) {
   attention_problem_free(&p);
 }
 
+static const char *const kernels[2] = {"bank[2](decay(sigma2=[1.5,0.4],l=[30,8])*periodic(alpha=[0.7,1.3],tau=[5,2.5]))",
+                                       "kerple_log(r1=0.5,r2=0.3)"};
+
+/* --positional: the same bits as the table of log G that the library makes. */
+static void test_positional(void **state) {
+  (void)state;
+  attention_problem p;
+  attention_results r;
+  char output[OUTPUT_BYTES], words[512];
+  attention_problem_make("dense:B2,H2,L6,S9,D3,causal,kernel", &p);
+  attention_numbers *table = &p.array[ARRAY_LOG_KERNEL];
+  const hark_positional_start start = {.struct_size = sizeof start};
+  for (int h = 0; h < 2; h++) {
+    hark_positional *kernel = NULL;
+    double parameters[8];
+    assert_int_equal(hark_positional_create(context, kernels[h], &kernel), HARK_OK);
+    assert_int_equal(hark_positional_initial(context, kernel, &start, parameters), HARK_OK);
+    for (int64_t i = 0; i < table->shape[1]; i++) {
+      const double distance = (double)i;
+      assert_int_equal(hark_positional_log(context, kernel, parameters, &distance, 1, &table->data[h * table->shape[1] + i]), HARK_OK);
+    }
+    hark_positional_destroy(context, &kernel);
+  }
+  attention_run(context, HARK_F64, &p, &r);
+  table->count = 0; /* not in the file */
+  write_problem(HARK_F64, &p);
+  snprintf(words, sizeof words, "--causal --backend reference --threads 1 --positional '%s' --positional '%s'", kernels[0], kernels[1]);
+  if (attend(words, output) != 0) fail_msg("%s", output);
+  hark_safetensors *file;
+  assert_int_equal(hark_safetensors_open(context, OUTPUT, &file), HARK_OK);
+  compare_first_results(file, &r, 0, words);
+  assert_null(hark_safetensors_find(file, "dlog_kernel"));
+  hark_tensor gradient = load(file, "dpositional", HARK_F64);
+  assert_int_equal(gradient.shape[0], 2);
+  assert_int_equal(gradient.shape[1], 8);
+  for (int i = 2; i < 8; i++) assert_true(number(&gradient, 8 + i) == 0); /* the second kernel has two parameters */
+  hark_tensor_destroy(context, &gradient);
+  hark_safetensors_close(context, &file);
+  attention_results_free(&r);
+  attention_problem_free(&p);
+}
+
+/* <out, dout> with one kernel for all heads, and its gradient. */
+static double loss_of_kernel(const attention_problem *p, const double values[4], double gradient[4]) {
+  char words[512], output[OUTPUT_BYTES];
+  snprintf(words, sizeof words, "--causal --backend reference --positional 'bank[2](decay(l=[%.17g,%.17g],sigma2=[%.17g,%.17g]))'",
+           values[2], values[3], values[0], values[1]);
+  if (attend(words, output) != 0) fail_msg("%s", output);
+  hark_safetensors *file;
+  assert_int_equal(hark_safetensors_open(context, OUTPUT, &file), HARK_OK);
+  hark_tensor out = load(file, "out", HARK_F64), by_value = load(file, "dpositional", HARK_F64);
+  double sum = 0;
+  for (int64_t i = 0; i < hark_tensor_count(&out); i++) sum += number(&out, i) * p->array[ARRAY_DOUT].data[i];
+  for (int i = 0; i < 4; i++) gradient[i] = number(&by_value, i);
+  hark_tensor_destroy(context, &out);
+  hark_tensor_destroy(context, &by_value);
+  hark_safetensors_close(context, &file);
+  return sum;
+}
+
+/* dpositional is by natural values, in the order of the expression whatever the order in which they are given: sigma2 of all, then l of all. */
+static void test_positional_gradient(void **state) {
+  (void)state;
+  const double step = 1e-3;
+  double values[4] = {1.5, 0.4, 1.25, 6}, gradient[4], unused[4];
+  attention_problem p;
+  attention_problem_make("dense:B2,H2,L6,D3,causal", &p);
+  write_problem(HARK_F64, &p);
+  (void)loss_of_kernel(&p, values, gradient);
+  for (int i = 0; i < 4; i++) {
+    static const double at[] = {-2, -1, 1, 2}, factor[] = {1, -8, 8, -1};
+    const double here = values[i];
+    double difference = 0;
+    for (int k = 0; k < 4; k++) {
+      values[i] = here + at[k] * step;
+      difference += factor[k] * loss_of_kernel(&p, values, unused) / (12 * step);
+    }
+    values[i] = here;
+    assert_true(fabs(gradient[i]) > 1e-6);
+    if (!(fabs(gradient[i] - difference) < 1e-8)) fail_msg("value %d: %.12g, differences give %.12g", i, gradient[i], difference);
+  }
+  attention_problem_free(&p);
+}
+
 /* The default backend, without gradients: only out and log_sum_exp are written. */
 static void test_forward_alone(void **state) {
   (void)state;
@@ -275,7 +366,8 @@ static void test_refused_options(void **state) {
     const char *words, *says;
   } cases[] = {{"--structure hierarchical", "no hierarchical attention"},
                {"--normalisation cme", "no cme"},
-               {"--positional 'decay(l=3)'", "no kernel expressions"},
+               {"--positional 'decay(l=3)+'", "number 1: positional kernel, column 12: found the end"},
+               {"--positional decay --positional decay --positional decay", "given 3 times, expected once for all heads or 2 times"},
                {"--window 3", "--structure window only"},
                {"--structure window", "--window W"},
                {"--kernel rbf", "--sigma"},
@@ -341,8 +433,10 @@ static void test_refused_files(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_same_as_library), cmocka_unit_test(test_rotary),          cmocka_unit_test(test_sigma_gradient),
-      cmocka_unit_test(test_forward_alone),   cmocka_unit_test(test_refused_options), cmocka_unit_test(test_refused_files),
+      cmocka_unit_test(test_same_as_library),     cmocka_unit_test(test_rotary),
+      cmocka_unit_test(test_sigma_gradient),      cmocka_unit_test(test_positional),
+      cmocka_unit_test(test_positional_gradient), cmocka_unit_test(test_forward_alone),
+      cmocka_unit_test(test_refused_options),     cmocka_unit_test(test_refused_files),
   };
   return cmocka_run_group_tests(tests, open_context, close_context);
 }

@@ -58,6 +58,7 @@ static const struct {
     {"eval", "hark eval run --json"},
     {"verify", "hark verify run --json"},
     {"info", "hark info run --json"},
+    {"positional", "hark positional decay*periodic --json"},
     {"bench", "hark bench attention dense:B1,H1,L8,D4 dense:B1,H1,L9,D4 --rounds 1 --json"},
     {"config", "hark config --json"},
     {"version", "hark version --json"},

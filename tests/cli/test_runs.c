@@ -212,6 +212,31 @@ static void a_run_begins_with_trained_weights(void **state) {
   expect("train --resume --out next --steps 3 --init-from elsewhere", HARK_EXIT_USAGE, "", "train.init_from cannot change");
 }
 
+/* Numbers of a positional kernel go with their expression, in warm starts and in exported files. */
+static void kernels_go_with_their_expression(void **state) {
+  (void)state;
+  expect("train --data text.txt --out run --steps 2 --positions none --positional 'bank[2](decay*periodic)' " TINY, HARK_EXIT_DONE,
+         "step 2 of 2", "");
+  expect("verify run", HARK_EXIT_DONE, "", "");
+  expect("train --init-from run --data text.txt --out same --steps 1 --threads 1", HARK_EXIT_DONE, "",
+         "19 loaded, 0 missing, 0 of another shape, 0 unexpected");
+  expect("train --init-from run --data text.txt --out other --steps 1 --threads 1 --positional 'bank[2](decay*rbf)'", HARK_EXIT_BAD_INPUT,
+         "", "of another kernel: positional.parameters [1, 8]: not allowed");
+  expect(
+      "train --init-from run --data text.txt --out other --steps 1 --threads 1 --positional 'bank[2](decay*rbf)' "
+      "--allow-missing 'positional.*'",
+      HARK_EXIT_DONE, "", "of another kernel: positional.parameters [1, 8]: it starts fresh");
+  expect("train --init-from run --data text.txt --out without --steps 1 --threads 1 --positional ''", HARK_EXIT_BAD_INPUT, "",
+         "unexpected: \"positional.parameters\" [1, 8]: not allowed");
+  expect("export run --output kernel.safetensors", HARK_EXIT_DONE, "", "");
+  expect("info kernel.safetensors", HARK_EXIT_DONE, "positional kernel bank[2](decay*periodic), scope \"model\": 8 parameters", "");
+  test_command_run(folder, "", "generate run --max-new-tokens 8 --seed 3 --threads 1", &output);
+  char *const text = strdup(output.out);
+  expect("generate kernel.safetensors --max-new-tokens 8 --seed 3 --threads 1", HARK_EXIT_DONE, text, "");
+  assert_true(strlen(text) > 8);
+  free(text);
+}
+
 static void what_does_not_fit_is_listed_and_refused(void **state) {
   (void)state;
   make_run();
@@ -344,10 +369,11 @@ static void five_errors_are_five_lines(void **state) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
 int main(void) {
   const struct CMUnitTest tests[] = {
-      TEST(verify_finds_what_is_damaged),       TEST(verify_finds_numbers_that_are_not_finite),
-      TEST(a_run_begins_with_trained_weights),  TEST(what_does_not_fit_is_listed_and_refused),
-      TEST(attention_is_exchanged_at_eval),     TEST(what_a_run_needs_is_told_and_refused),
-      TEST(a_disk_that_is_too_small_is_exit_4), TEST(five_errors_are_five_lines),
+      TEST(verify_finds_what_is_damaged),         TEST(verify_finds_numbers_that_are_not_finite),
+      TEST(a_run_begins_with_trained_weights),    TEST(what_does_not_fit_is_listed_and_refused),
+      TEST(kernels_go_with_their_expression),     TEST(attention_is_exchanged_at_eval),
+      TEST(what_a_run_needs_is_told_and_refused), TEST(a_disk_that_is_too_small_is_exit_4),
+      TEST(five_errors_are_five_lines),
   };
   return cmocka_run_group_tests_name("runs", tests, NULL, NULL);
 }

@@ -295,6 +295,21 @@ static void make_number(void) {
   }
 }
 
+/* ---- positional kernels ---- */
+
+static void make_positional(void) {
+  static const char *const texts[] = {
+      "bank[2](decay(sigma2=[1.5,0.4],l=[30,8])*periodic(alpha=[0.7,1.3],tau=[5,2.5]))",
+      "(constant(3)+window(w=16))*bank[3](t5+alibi(m=1e-3))",
+      "rbf*(rational_quadratic(alpha=.5)+matern32(length_scale=7.25e1))*kerple_power",
+      "bank[2](bank[3](canonical_periodic(tau=[1,2,3,4,5,6])*kerple_log(r1=1e60,r2=1e-60)))",
+      "decay(l=0)",
+      "bank[0](",
+      "t5([1,2])",
+  };
+  put_texts("positional", texts, COUNT(texts));
+}
+
 int main(int count, char **words) {
   FUZZ_CHECK(count == 2, "usage: seeds FOLDER");
   const hark_context_options options = {.struct_size = sizeof options, .backend = "reference", .threads = 1};
@@ -306,6 +321,7 @@ int main(int count, char **words) {
   make_tokenizer();
   make_tokens();
   make_number();
+  make_positional();
   hark_context_destroy(&context);
   return 0;
 }

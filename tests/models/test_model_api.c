@@ -20,10 +20,16 @@
   "\", \"tie_embeddings\": true, \"bias\": false, \"rotary\": {\"base\": 10000, \"pairs\": \"half\"}, \"attention\": {" rest "}}}"
 #define ATTENTION(structure, gate)                                                                                                         \
   "\"structure\": \"" structure "\", \"window\": 5, \"kernel\": \"exp\", \"sigma\": 1, \"forget_gate\": " gate
+/* In the place of positions: none of them, and a positional kernel. */
+#define KERNEL(expression, scope) "none\", \"positional\": \"" expression "\", \"positional_scope\": \"" scope
 #define PLAIN MODEL("rotary", ATTENTION("dense", "false"))
-static const char *const descriptions[] = {PLAIN, MODEL("learned", ATTENTION("dense", "false")),
-                                           MODEL("none", ATTENTION("window", "true"))};
-#define DESCRIPTIONS 3
+static const char *const descriptions[] = {PLAIN,
+                                           MODEL("learned", ATTENTION("dense", "false")),
+                                           MODEL("none", ATTENTION("window", "true")),
+                                           MODEL(KERNEL("bank[2](decay*periodic)", "model"), ATTENTION("dense", "false")),
+                                           MODEL(KERNEL("rbf+constant(0.5)", "layer"), ATTENTION("window", "true")),
+                                           MODEL(KERNEL("t5*alibi", "head"), ATTENTION("dense", "true"))};
+#define DESCRIPTIONS 6
 #define VOCABULARY 261 /* bytes, and the reserved tokens */
 #define CONTEXT 40
 

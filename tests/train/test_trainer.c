@@ -1,6 +1,7 @@
 /* test_trainer.c - runs: learning something, resuming bit for bit, schedules, checkpoints. */
 #include "train/trainer.h"
 
+#include <hark/positional.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -521,6 +522,73 @@ static void test_not_finite(void **state) {
   place_close(&p);
 }
 
+/* Parameters of a positional kernel learn at their own rate, are resumed with the rest, and belong to their expression. */
+static void test_positional_kernels(void **state) {
+  (void)state;
+  static const char parameters[] = "positional.parameters";
+  place p;
+  place_open(&p);
+  hark_config config = configuration(&p);
+  config.model.positional = "bank[2](decay*periodic)";
+  config.train.weight_decay = 0.5;
+  hark_train_result result;
+  char path[256];
+  double largest[2] = {0};
+  for (int moving = 0; moving < 2; moving++) {
+    const char *name = moving ? "moving" : "still";
+    config.train.positional_rate = moving ? 3 : 0;
+    assert_int_equal(train(&p, &config, name, NULL, &result), HARK_OK);
+    hark_positional *kernel = NULL;
+    double start[8];
+    float learned[8];
+    const hark_positional_start from = {.struct_size = sizeof from, .length = config.model.context};
+    assert_int_equal(hark_positional_create(p.context, config.model.positional, &kernel), HARK_OK);
+    assert_int_equal(hark_positional_initial(p.context, kernel, &from, start), HARK_OK);
+    hark_safetensors *file = NULL;
+    (void)snprintf(path, sizeof path, "%s/%s/checkpoints/step-12/model.safetensors", p.folder, name);
+    assert_int_equal(hark_safetensors_open(p.context, path, &file), HARK_OK);
+    assert_int_equal(hark_safetensors_read(p.context, file, hark_safetensors_find(file, parameters), learned), HARK_OK);
+    assert_string_equal(hark_safetensors_metadata(file, "positional"), "bank[2](decay*periodic)");
+    assert_string_equal(hark_safetensors_metadata(file, "positional_scope"), "model");
+    for (int i = 0; i < 8; i++) largest[moving] = fmax(largest[moving], fabs((double)learned[i] - (double)(float)start[i]));
+    hark_safetensors_close(p.context, &file);
+    hark_positional_destroy(p.context, &kernel);
+  }
+  assert_true(largest[0] == 0 && largest[1] > 1e-4);
+
+  interrupter who = {.left = 4};
+  const hark_train_hooks hooks = {.user = &who, .request = interrupt};
+  assert_int_equal(train(&p, &config, "parts", &hooks, &result), HARK_OK);
+  config.run.resume = true;
+  config.model.positional = "bank[2](decay*rbf)"; /* as many parameters, and other ones */
+  assert_int_equal(train(&p, &config, "parts", NULL, &result), HARK_BAD_FILE);
+  assert_non_null(strstr(hark_context_message(p.context), "\"bank[2](decay*periodic)\", the configuration has \"bank[2](decay*rbf)\""));
+  config.model.positional = "";
+  assert_int_equal(train(&p, &config, "parts", NULL, &result), HARK_BAD_FILE);
+  config.model.positional = " bank [2] ((decay) * periodic)";
+  assert_int_equal(train(&p, &config, "parts", NULL, &result), HARK_OK);
+  assert_same_file(&p, "moving/checkpoints/step-12/model.safetensors", "parts/checkpoints/step-12/model.safetensors");
+  assert_same_file(&p, "moving/checkpoints/step-12/optimizer.safetensors", "parts/checkpoints/step-12/optimizer.safetensors");
+  place_close(&p);
+}
+
+/* Parameters that run away are seen in the loss, like other weights that do. */
+static void test_positional_kernels_not_finite(void **state) {
+  (void)state;
+  place p;
+  place_open(&p);
+  hark_config config = configuration(&p);
+  config.model.positional = "decay*periodic";
+  config.train.steps = 60;
+  config.train.positional_rate = 1e30;
+  config.train.max_bad_steps = 3;
+  config.train.evaluate_every = 0;
+  hark_train_result result;
+  assert_int_equal(train(&p, &config, "run", NULL, &result), HARK_NOT_FINITE);
+  assert_int_equal(result.state.bad_steps, 3);
+  place_close(&p);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_resume_is_exact),
@@ -535,6 +603,8 @@ int main(void) {
       cmocka_unit_test(test_request_during_evaluation),
       cmocka_unit_test(test_what_crashes_leave),
       cmocka_unit_test(test_best_follows),
+      cmocka_unit_test(test_positional_kernels),
+      cmocka_unit_test(test_positional_kernels_not_finite),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

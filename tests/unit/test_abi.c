@@ -38,6 +38,10 @@ static const layout_row layout[] = {
     SIZE(hark_model_info, 104),
     SIZE(hark_decoding_options, 48),
     SIZE(hark_sampling, 40),
+    SIZE(hark_positional_start, 32),
+    SIZE(hark_positional_parameter, 40),
+    SIZE(hark_positional_kernel, 104),
+    SIZE(hark_positional_attributes, 32),
     SIZE(hark_matmul_attributes, 2),
     SIZE(hark_position_embedding_attributes, 8),
     SIZE(hark_sinusoidal_positions_attributes, 16),
@@ -143,6 +147,10 @@ static const layout_row layout[] = {
     FIELD(hark_sampling, top_k, 16),
     FIELD(hark_sampling, top_p, 24),
     FIELD(hark_sampling, seed, 32),
+    FIELD(hark_positional_start, struct_size, 0),
+    FIELD(hark_positional_start, length, 8),
+    FIELD(hark_positional_start, heads, 16),
+    FIELD(hark_positional_start, head, 24),
     FIELD(hark_tensor, data, 0),
     FIELD(hark_tensor, type, 8),
     FIELD(hark_tensor, rank, 12),
@@ -281,6 +289,15 @@ static hark_status run_forward(const void *given) {
   return status;
 }
 
+static hark_status ask_initial(const void *given) {
+  hark_positional *kernel = NULL;
+  double parameters[2];
+  assert_int_equal(hark_positional_create(context, "decay", &kernel), HARK_OK);
+  const hark_status status = hark_positional_initial(context, kernel, given, parameters);
+  hark_positional_destroy(context, &kernel);
+  return status;
+}
+
 static void each_struct_of_another_version(size_t least, size_t known, const void *good, hark_status (*take)(const void *given),
                                            const char *name) {
   const struct {
@@ -326,6 +343,9 @@ static void structs_of_other_versions_are_served_or_refused(void **state) {
   each_struct_of_another_version(HARK_LEAST_ATTENTION_DESC, sizeof desc, &desc, ask_support, "hark_attention_supports");
   each_struct_of_another_version(HARK_LEAST_ATTENTION_DESC, sizeof desc, &desc, count_operations, "hark_attention_desc_operations");
   each_struct_of_another_version(HARK_LEAST_ATTENTION_DESC, sizeof desc, &desc, infer_operator, "hark_op_attention");
+
+  const hark_positional_start start = {.struct_size = sizeof start, .length = 100, .heads = 2};
+  each_struct_of_another_version(HARK_LEAST_POSITIONAL_START, sizeof start, &start, ask_initial, "hark_positional_initial");
 
   /* Extents of 0 are allowed: nothing to compute, every check is made. */
   hark_attention_args args;

@@ -1,0 +1,18 @@
+/* learned_kernels.h - the positional kernels as text: one, and those of a checkpoint with the values that were learned. */
+#ifndef HARK_CLI_LEARNED_KERNELS_H
+#define HARK_CLI_LEARNED_KERNELS_H
+
+#include <hark/positional.h>
+
+#include "io/safetensors.h"
+#include "io/text.h"
+
+/* Appends the canonical form of an expression, as it was written (parameters NULL) or with the values of all parameters; as JSON a string. */
+void hark_append_expression(const hark_positional *expression, const double *parameters, bool json, hark_text *text);
+
+/* Appends to `text`, where the file has a positional kernel: for people lines of their own, "  positional ...\n"; as JSON a member,
+ * ", \"positional\": {...}". Errors: HARK_BAD_FILE where expression and tensors of the file do not fit together, those of files and memory. */
+HARK_MUST_CHECK hark_status hark_append_learned_kernels(hark_context *context, const char *path, const hark_safetensors *file, bool json,
+                                                        hark_text *text);
+
+#endif

@@ -1,0 +1,235 @@
+/* positional.c - the table of a positional kernel: y[k, i] = log G(i / stretch; parameters[k]).
+ *
+ * parameters [K, P], y [K, T]. The mathematics is src/positional; the record cuts the table into pieces of a row, whose bounds depend on T
+ * alone, and adds up their gradients in a fixed order. Cost: T evaluations of every component of every kernel, for each row; the backward
+ * evaluates again and needs P doubles for each piece. Mathematics: docs/mathematics/positional.md.
+ */
+#include "ops/definition.h"
+
+#include <inttypes.h>
+
+#include "positional/expression.h"
+
+enum { INPUT_PARAMETERS, INPUT_COUNT };
+
+#define BLOCK 64            /* distances that are evaluated together */
+#define PIECE 256           /* distances of a piece, at least */
+#define ROW_PIECES 64       /* pieces of a row, at most */
+#define VALUE_OPERATIONS 20 /* of a parameter at a distance: about what an exponential or a sine takes */
+
+typedef struct expression_place {
+  _Alignas(HARK_ALIGNMENT) unsigned char bytes[HARK_POSITIONAL_PLACE_BYTES];
+} expression_place;
+
+static hark_status find_expression(hark_context *context, const hark_positional_attributes *attributes, expression_place *place,
+                                   const hark_positional **out) {
+  *out = attributes->expression;
+  if (*out != NULL) return HARK_OK;
+  if (attributes->text == NULL)
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "positional: expression and text are NULL, expected one of them in the attributes");
+  return hark_positional_place(context, attributes->text, place->bytes, sizeof place->bytes, out);
+}
+
+/* How a table is cut, and where the parts of the workspace lie (in doubles). */
+typedef struct table_layout {
+  int64_t rows, parameters, distances;
+  int64_t piece, row_pieces; /* distances of a piece, pieces of a row */
+  int64_t raw, natural, partial, scratch, scratch_step, end;
+} table_layout;
+
+static table_layout lay_out(hark_context *context, const hark_positional *expression, int64_t rows, int64_t distances, bool backward) {
+  table_layout at = {.rows = rows, .parameters = expression->parameter_count, .distances = distances};
+  at.piece = hark_max(PIECE, hark_ceil_div(hark_ceil_div(distances, ROW_PIECES), BLOCK) * BLOCK);
+  at.row_pieces = hark_ceil_div(distances, at.piece);
+  const int64_t line = HARK_ALIGNMENT / (int64_t)sizeof(double);
+  at.natural = at.raw + rows * at.parameters;
+  at.partial = at.natural + rows * at.parameters;
+  const int64_t partials = backward ? rows * at.row_pieces * at.parameters : 0;
+  at.scratch = hark_ceil_div(at.partial + partials, line) * line;
+  at.scratch_step = (int64_t)(hark_positional_scratch_bytes(expression) / sizeof(double));
+  at.end = at.scratch + hark_workers(context) * at.scratch_step;
+  return at;
+}
+
+static hark_status infer(hark_context *context, const void *given, const hark_tensor *inputs, int input_count, hark_inferred *out) {
+  static const hark_input_rule rules[INPUT_COUNT] = {{"parameters", HARK_F32, 2, 2}};
+  HARK_TRY(hark_check_inputs(context, &hark_op_positional, rules, given, inputs, input_count));
+  const hark_positional_attributes *attributes = given;
+  expression_place place;
+  const hark_positional *expression;
+  HARK_TRY(find_expression(context, attributes, &place, &expression));
+  const hark_tensor *parameters = &inputs[INPUT_PARAMETERS];
+  char text[HARK_SHAPE_TEXT_BYTES];
+  if (parameters->shape[1] != expression->parameter_count)
+    return hark_fail(context, HARK_SHAPE_MISMATCH, "positional: parameters have %s, expected [K, %d]",
+                     hark_shape_text(parameters, text, sizeof text), (int)expression->parameter_count);
+  if (attributes->distances < 1 || (double)attributes->distances > HARK_POSITIONAL_LARGEST_DISTANCE)
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "positional: distances is %" PRId64 ", expected 1 to 2^53", attributes->distances);
+  if (attributes->stretch != 0 && !(attributes->stretch >= 1 && isfinite(attributes->stretch)))
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "positional: stretch is %g, expected 1 or more, or 0 for 1", attributes->stretch);
+  const int64_t shape[] = {parameters->shape[0], attributes->distances};
+  HARK_TRY(hark_tensor_describe(context, parameters->type, 2, shape, &out->outputs[0]));
+  out->forward_workspace = (size_t)lay_out(context, expression, shape[0], shape[1], false).end * sizeof(double);
+  out->backward_workspace = (size_t)lay_out(context, expression, shape[0], shape[1], true).end * sizeof(double);
+  return HARK_OK;
+}
+
+/* What the pieces of a call share. */
+typedef struct table_work {
+  const hark_positional *expression;
+  table_layout at;
+  double *memory, stretch;
+  hark_numbers table; /* the output, or its gradient */
+} table_work;
+
+/* Reads the parameters and finds their natural values. Those of a row with one outside its range are all NaN, and so is what comes of them: a
+ * step that went wrong is then seen in the loss, as with other weights. */
+static hark_status prepare(hark_context *context, const hark_call *call, const hark_positional *expression, const hark_tensor *table,
+                           bool backward, table_work *out) {
+  const hark_positional_attributes *attributes = call->attributes;
+  *out = (table_work){.expression = expression,
+                      .at = lay_out(context, expression, table->shape[0], table->shape[1], backward),
+                      .memory = call->workspace,
+                      .stretch = attributes->stretch != 0 ? attributes->stretch : 1,
+                      .table = hark_numbers_of(table)};
+  const int64_t count = out->at.parameters;
+  if (count == 0) return HARK_OK;
+  const hark_numbers parameters = hark_numbers_of(&call->inputs[INPUT_PARAMETERS]);
+  for (int64_t i = 0; i < out->at.rows * count; i++) out->memory[out->at.raw + i] = hark_get(parameters, i);
+  for (int64_t row = 0; row < out->at.rows; row++) {
+    double *natural = out->memory + out->at.natural + row * count;
+    const hark_status status = hark_positional_natural(context, expression, out->memory + out->at.raw + row * count, natural);
+    if (status != HARK_OK && status != HARK_NOT_FINITE) return status;
+    for (int64_t p = 0; p < count && status != HARK_OK; p++) natural[p] = NAN;
+  }
+  return HARK_OK;
+}
+
+/* One block of distances of a piece. */
+typedef struct distance_block {
+  int64_t first, count; /* distances */
+  double distances[BLOCK], numbers[BLOCK];
+} distance_block;
+
+static bool next_block(const table_work *work, int64_t piece, distance_block *block) {
+  const int64_t start = piece % work->at.row_pieces * work->at.piece, end = hark_min(start + work->at.piece, work->at.distances);
+  block->first = block->count == 0 ? start : block->first + block->count;
+  block->count = hark_min(BLOCK, end - block->first);
+  for (int64_t i = 0; i < block->count; i++) block->distances[i] = (double)(block->first + i) / work->stretch;
+  return block->count > 0;
+}
+
+/* y[row, of the piece] <- log G */
+static void fill_piece(void *data, int64_t piece, int worker) {
+  const table_work *work = data;
+  const int64_t row = piece / work->at.row_pieces;
+  const double *natural = work->memory + work->at.natural + row * work->at.parameters;
+  const bool bad = work->at.parameters > 0 && isnan(natural[0]);
+  for (distance_block block = {0}; next_block(work, piece, &block);) {
+    hark_positional_log_block(work->expression, natural, block.distances, block.count, block.numbers,
+                              work->memory + work->at.scratch + worker * work->at.scratch_step);
+    for (int64_t i = 0; i < block.count; i++) block.numbers[i] = bad ? NAN : block.numbers[i];
+    for (int64_t i = 0; i < block.count; i++) hark_put(work->table, row * work->at.distances + block.first + i, block.numbers[i]);
+  }
+}
+
+static hark_status forward(hark_context *context, const hark_call *call) {
+  expression_place place;
+  const hark_positional *expression;
+  table_work work;
+  HARK_TRY(find_expression(context, call->attributes, &place, &expression));
+  HARK_TRY(prepare(context, call, expression, &call->outputs[0], false, &work));
+  hark_parallel_for(context, work.at.rows * work.at.row_pieces, fill_piece, &work);
+  return HARK_OK;
+}
+
+/* partial[piece] <- sum over its distances of dy d log G / d log natural */
+static void collect_piece(void *data, int64_t piece, int worker) {
+  const table_work *work = data;
+  const int64_t row = piece / work->at.row_pieces, count = work->at.parameters;
+  const double *natural = work->memory + work->at.natural + row * count;
+  double *partial = work->memory + work->at.partial + piece * count;
+  const bool bad = count > 0 && isnan(natural[0]);
+  for (int64_t p = 0; p < count; p++) partial[p] = bad ? NAN : 0;
+  if (bad) return;
+  for (distance_block block = {0}; next_block(work, piece, &block);) {
+    for (int64_t i = 0; i < block.count; i++) block.numbers[i] = hark_get(work->table, row * work->at.distances + block.first + i);
+    hark_positional_gradient_block(work->expression, natural, block.distances, block.numbers, block.count, partial,
+                                   work->memory + work->at.scratch + worker * work->at.scratch_step);
+  }
+}
+
+/* y = log G(parameters): dparameters[k] = sum over i of dy[k, i] d log G(i) / d parameters[k] */
+static hark_status backward(hark_context *context, const hark_call *call) {
+  if (hark_gradient_is_absent(call) || !hark_present(&call->input_gradients[INPUT_PARAMETERS])) return HARK_OK;
+  expression_place place;
+  const hark_positional *expression;
+  table_work work;
+  HARK_TRY(find_expression(context, call->attributes, &place, &expression));
+  HARK_TRY(prepare(context, call, expression, &call->output_gradients[0], true, &work));
+  hark_parallel_for(context, work.at.rows * work.at.row_pieces, collect_piece, &work);
+  const hark_numbers gradient = hark_gradient_of(call, INPUT_PARAMETERS);
+  const int64_t count = work.at.parameters;
+  for (int64_t row = 0; row < work.at.rows; row++) {
+    double *sum = work.memory + work.at.partial + row * work.at.row_pieces * count;
+    for (int64_t piece = 1; piece < work.at.row_pieces; piece++) {
+      for (int64_t p = 0; p < count; p++) sum[p] += sum[piece * count + p];
+    }
+    hark_positional_gradient_to_raw(expression, work.memory + work.at.raw + row * count, sum);
+    for (int64_t p = 0; p < count; p++) hark_give(gradient, row * count + p, sum[p]);
+  }
+  return HARK_OK;
+}
+
+static double operations(const void *attributes, const hark_tensor *inputs, int input_count, bool is_backward) {
+  (void)input_count;
+  const double values =
+      (double)hark_tensor_count(&inputs[INPUT_PARAMETERS]) * (double)((const hark_positional_attributes *)attributes)->distances;
+  return (is_backward ? 2 : 1) * VALUE_OPERATIONS * values;
+}
+
+/* A gradient sums over distances; a distance of i rounds the angle of a periodic kernel by i eps. */
+static int64_t terms(const void *attributes, const hark_tensor *inputs, int input_count) {
+  (void)inputs, (void)input_count;
+  return ((const hark_positional_attributes *)attributes)->distances;
+}
+
+static const hark_positional_attributes bank = {.text = "bank[3](decay*periodic)", .distances = 21},
+                                        canonical = {.text = "canonical_periodic", .distances = 13},
+                                        kernels = {.text = "rbf+matern32*rational_quadratic+matern52+constant", .distances = 17},
+                                        penalties = {.text = "alibi+bank[2](kerple_log)+kerple_power", .distances = 17, .stretch = 2.5},
+                                        buckets = {.text = "t5*decay+window(3)", .distances = 140},
+                                        single = {.text = "decay", .distances = 1}, pieces = {.text = "alibi+constant", .distances = 700};
+
+#define PARAMETERS(rows, count)                                                                                                            \
+  {                                                                                                                                        \
+    { HARK_F32, 2, {rows, count}, -0.5, 1 }                                                                                                \
+  }
+
+static const hark_sample samples[] = {
+    {"bank_of_decay_and_periodic", &bank, PARAMETERS(1, 12)},
+    {"canonical_period_by_head", &canonical, PARAMETERS(4, 2)},
+    {"smooth_kernels", &kernels, PARAMETERS(2, 10)},
+    {"penalties_stretched", &penalties, PARAMETERS(3, 7)},
+    {"buckets_and_a_window", &buckets, PARAMETERS(2, 34)},
+    {"one_distance", &single, PARAMETERS(1, 2)},
+    {"several_pieces", &pieces, PARAMETERS(3, 2)},
+};
+
+const hark_operator hark_op_positional = {
+    .name = "positional",
+    .formula = "y[k, i] = log G(i / stretch; parameters[k])",
+    .attributes_size = sizeof(hark_positional_attributes),
+    .input_minimum = INPUT_COUNT,
+    .input_maximum = INPUT_COUNT,
+    .output_count = 1,
+    .differentiable = 1u << INPUT_PARAMETERS,
+    .backward_inputs = 1u << INPUT_PARAMETERS,
+    .infer = infer,
+    .forward = forward,
+    .backward = backward,
+    .operations = operations,
+    .terms = terms,
+    .samples = samples,
+    .sample_count = sizeof samples / sizeof samples[0],
+};

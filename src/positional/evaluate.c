@@ -1,0 +1,213 @@
+/* evaluate.c - log G of an expression and its gradient, in blocks of distances.
+ *
+ *   leaf: v = log value        product: v = sum of v_c        sum, bank: v = log sum exp v_c
+ *   backward, a = d / d v:     a_c = a                        a_c = a exp(v_c - v), 0 where v = -infinity
+ *
+ * Forward the parts run from the last to the first (operands stand behind their part), backward from the first to the last. Cost: one
+ * evaluation of every component of every kernel for each distance, and an exponential for each operand of a sum; backward the forward again,
+ * and as much. Sums over distances run in their order, so the result does not depend on threads.
+ */
+#include <inttypes.h>
+#include <string.h>
+
+#include "positional/expression.h"
+
+#define BLOCK 64 /* distances that are evaluated together */
+
+typedef struct value_blocks {
+  int32_t *first;   /* [parts] of the first copy's block */
+  double *values;   /* [values, BLOCK] */
+  double *adjoints; /* [values, BLOCK] */
+} value_blocks;
+
+static size_t first_bytes(const hark_positional *positional) { return hark_align_up((size_t)positional->part_count * sizeof(int32_t)); }
+static size_t block_bytes(const hark_positional *positional) { return (size_t)positional->value_count * BLOCK * sizeof(double); }
+
+size_t hark_positional_scratch_bytes(const hark_positional *positional) {
+  return hark_align_up(first_bytes(positional) + 2 * block_bytes(positional));
+}
+
+static value_blocks open_blocks(const hark_positional *positional, void *memory) {
+  value_blocks blocks = {.first = memory, .values = (double *)((char *)memory + first_bytes(positional))};
+  blocks.adjoints = blocks.values + (size_t)positional->value_count * BLOCK;
+  int32_t first = 0;
+  for (int32_t i = 0; i < positional->part_count; i++) {
+    blocks.first[i] = first;
+    first += positional->parts[i].components;
+  }
+  return blocks;
+}
+
+static double *block_of(const value_blocks *blocks, double *of, int32_t part, int32_t copy) {
+  return of + ((size_t)blocks->first[part] + (size_t)copy) * BLOCK;
+}
+
+/* The operands of copy `copy` of a sum, product or bank, one after another: a bank's are the copies of the one part below it. */
+typedef struct operands {
+  int32_t part, copy, end;
+} operands;
+
+static operands first_operand(const hark_positional *positional, int32_t part, int32_t copy) {
+  const hark_positional_part *of = &positional->parts[part];
+  if (of->kind == HARK_PART_BANK) return (operands){.part = part + 1, .copy = copy * of->bank, .end = (copy + 1) * of->bank};
+  return (operands){.part = part + 1, .copy = copy, .end = part + of->size};
+}
+
+/* False behind the last one. */
+static bool next_operand(const hark_positional *positional, hark_positional_kind kind, operands *at) {
+  if (kind == HARK_PART_BANK) return ++at->copy < at->end;
+  at->part += positional->parts[at->part].size;
+  return at->part < at->end;
+}
+
+/* v <- log sum exp v_c, without overflow; -infinity where all are */
+static void add_up(const hark_positional *positional, const value_blocks *blocks, int32_t part, int32_t copy, int count, double *out) {
+  const hark_positional_kind kind = positional->parts[part].kind;
+  double sums[BLOCK] = {0};
+  for (int i = 0; i < count; i++) out[i] = -INFINITY;
+  operands at = first_operand(positional, part, copy);
+  do {
+    const double *values = block_of(blocks, blocks->values, at.part, at.copy);
+    for (int i = 0; i < count; i++) out[i] = values[i] > out[i] ? values[i] : out[i];
+  } while (next_operand(positional, kind, &at));
+  at = first_operand(positional, part, copy);
+  do {
+    const double *values = block_of(blocks, blocks->values, at.part, at.copy);
+    for (int i = 0; i < count; i++) sums[i] += out[i] == -INFINITY ? 0 : exp(values[i] - out[i]);
+  } while (next_operand(positional, kind, &at));
+  for (int i = 0; i < count; i++) out[i] += log(sums[i]); /* of nothing: -infinity */
+}
+
+/* v <- sum of v_c */
+static void multiply(const hark_positional *positional, const value_blocks *blocks, int32_t part, int32_t copy, int count, double *out) {
+  memset(out, 0, (size_t)count * sizeof *out);
+  operands at = first_operand(positional, part, copy);
+  do {
+    const double *values = block_of(blocks, blocks->values, at.part, at.copy);
+    for (int i = 0; i < count; i++) out[i] += values[i];
+  } while (next_operand(positional, HARK_PART_PRODUCT, &at));
+}
+
+static void forward(const hark_positional *positional, const value_blocks *blocks, const double *natural, const double *distances,
+                    int count) {
+  for (int32_t part = positional->part_count - 1; part >= 0; part--) {
+    const hark_positional_part *of = &positional->parts[part];
+    for (int32_t copy = 0; copy < of->components; copy++) {
+      double *out = block_of(blocks, blocks->values, part, copy), values[HARK_LEAF_VALUES];
+      if (of->kind == HARK_PART_LEAF) {
+        hark_part_gather(of, natural, copy, values);
+        of->leaf->log_value(values, of->constant, distances, count, out);
+      } else if (of->kind == HARK_PART_PRODUCT) {
+        multiply(positional, blocks, part, copy, count, out);
+      } else {
+        add_up(positional, blocks, part, copy, count, out);
+      }
+    }
+  }
+}
+
+/* a_c <- a for products, a exp(v_c - v) for sums and banks */
+static void hand_down(const hark_positional *positional, const value_blocks *blocks, int32_t part, int32_t copy, int count) {
+  const hark_positional_kind kind = positional->parts[part].kind;
+  const double *value = block_of(blocks, blocks->values, part, copy), *adjoint = block_of(blocks, blocks->adjoints, part, copy);
+  operands at = first_operand(positional, part, copy);
+  do {
+    const double *values = block_of(blocks, blocks->values, at.part, at.copy);
+    double *out = block_of(blocks, blocks->adjoints, at.part, at.copy);
+    for (int i = 0; i < count; i++)
+      out[i] = value[i] == -INFINITY ? 0 : kind == HARK_PART_PRODUCT ? adjoint[i] : adjoint[i] * exp(values[i] - value[i]);
+  } while (next_operand(positional, kind, &at));
+}
+
+/* gradient[of the leaf's values] += sum over the block of a d v */
+static void collect(const hark_positional_part *part, const value_blocks *blocks, int32_t index, int32_t copy, const double *natural,
+                    const double *distances, int count, double *gradient) {
+  double values[HARK_LEAF_VALUES], sums[HARK_LEAF_VALUES] = {0};
+  const double *of_value = sums;
+  if (part->leaf->gradient == NULL) return;
+  hark_part_gather(part, natural, copy, values);
+  part->leaf->gradient(values, part->constant, distances, block_of(blocks, blocks->adjoints, index, copy), count, sums);
+  for (int p = 0; p < part->leaf->parameter_count; p++) {
+    const int32_t own = hark_leaf_parameter_values(&part->leaf->parameters[p]);
+    double *to = gradient + hark_part_first(part, p) + (ptrdiff_t)copy * own;
+    for (int32_t v = 0; v < own; v++) to[v] += *of_value++;
+  }
+}
+
+static void backward(const hark_positional *positional, const value_blocks *blocks, const double *natural, const double *distances,
+                     const double *weights, int count, double *gradient) {
+  memcpy(block_of(blocks, blocks->adjoints, 0, 0), weights, (size_t)count * sizeof *weights);
+  for (int32_t part = 0; part < positional->part_count; part++) {
+    const hark_positional_part *of = &positional->parts[part];
+    for (int32_t copy = 0; copy < of->components; copy++) {
+      if (of->kind == HARK_PART_LEAF)
+        collect(of, blocks, part, copy, natural, distances, count, gradient);
+      else
+        hand_down(positional, blocks, part, copy, count);
+    }
+  }
+}
+
+void hark_positional_log_block(const hark_positional *positional, const double *natural, const double *distances, int64_t count,
+                               double *log_values, void *memory) {
+  const value_blocks blocks = open_blocks(positional, memory);
+  for (int64_t start = 0; start < count; start += BLOCK) {
+    const int part = (int)hark_min(BLOCK, count - start);
+    forward(positional, &blocks, natural, distances + start, part);
+    memcpy(log_values + start, block_of(&blocks, blocks.values, 0, 0), (size_t)part * sizeof *log_values);
+  }
+}
+
+void hark_positional_gradient_block(const hark_positional *positional, const double *natural, const double *distances,
+                                    const double *weights, int64_t count, double *gradient, void *memory) {
+  const value_blocks blocks = open_blocks(positional, memory);
+  for (int64_t start = 0; start < count; start += BLOCK) {
+    const int part = (int)hark_min(BLOCK, count - start);
+    forward(positional, &blocks, natural, distances + start, part);
+    backward(positional, &blocks, natural, distances + start, weights + start, part, gradient);
+  }
+}
+
+/* Scratch and natural values for one call, in one block of memory. */
+typedef struct evaluation_memory {
+  double *natural;
+  void *scratch, *memory;
+  size_t bytes;
+} evaluation_memory;
+
+static hark_status begin(hark_context *context, const hark_positional *positional, const double *parameters, const double *distances,
+                         int64_t count, evaluation_memory *out) {
+  for (int64_t i = 0; i < count; i++) {
+    if (!(distances[i] >= 0 && distances[i] <= HARK_POSITIONAL_LARGEST_DISTANCE))
+      return hark_fail(context, HARK_INVALID_ARGUMENT, "positional kernel: distance %" PRId64 " is %g, expected a number from 0 to 2^53", i,
+                       distances[i]);
+  }
+  const size_t natural = hark_align_up((size_t)positional->parameter_count * sizeof(double));
+  out->bytes = natural + hark_positional_scratch_bytes(positional);
+  HARK_TRY(hark_allocate(context, out->bytes, &out->memory));
+  out->natural = out->memory;
+  out->scratch = (char *)out->memory + natural;
+  const hark_status status = hark_positional_natural(context, positional, parameters, out->natural);
+  if (status != HARK_OK) hark_release(context, out->memory, out->bytes);
+  return status;
+}
+
+hark_status hark_positional_log(hark_context *context, const hark_positional *positional, const double *parameters, const double *distances,
+                                int64_t count, double *log_values) {
+  evaluation_memory evaluation;
+  HARK_TRY(begin(context, positional, parameters, distances, count, &evaluation));
+  hark_positional_log_block(positional, evaluation.natural, distances, count, log_values, evaluation.scratch);
+  hark_release(context, evaluation.memory, evaluation.bytes);
+  return HARK_OK;
+}
+
+hark_status hark_positional_gradient(hark_context *context, const hark_positional *positional, const double *parameters,
+                                     const double *distances, const double *weights, int64_t count, double *gradient) {
+  evaluation_memory evaluation;
+  HARK_TRY(begin(context, positional, parameters, distances, count, &evaluation));
+  memset(gradient, 0, (size_t)positional->parameter_count * sizeof *gradient);
+  hark_positional_gradient_block(positional, evaluation.natural, distances, weights, count, gradient, evaluation.scratch);
+  hark_positional_gradient_to_raw(positional, parameters, gradient);
+  hark_release(context, evaluation.memory, evaluation.bytes);
+  return HARK_OK;
+}

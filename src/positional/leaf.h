@@ -1,0 +1,107 @@
+/* leaf.h - the kernels that an expression is made of: what one of them is, and the table of them.
+ *
+ * A leaf is one file in leaves/ and one row of HARK_LEAVES. It knows its logarithm and the derivatives of that by the logarithms of its
+ * natural values, for one component and a block of distances; sums, products, banks, transforms and texts are the expression's business.
+ */
+#ifndef HARK_POSITIONAL_LEAF_H
+#define HARK_POSITIONAL_LEAF_H
+
+#include <hark/positional.h>
+
+#include <math.h>
+
+/* X(name), in the order of messages and documentation. */
+#define HARK_LEAVES(X)                                                                                                                     \
+  X(constant)                                                                                                                              \
+  X(decay)                                                                                                                                 \
+  X(periodic)                                                                                                                              \
+  X(canonical_periodic)                                                                                                                    \
+  X(rbf)                                                                                                                                   \
+  X(rational_quadratic)                                                                                                                    \
+  X(matern32)                                                                                                                              \
+  X(matern52)                                                                                                                              \
+  X(alibi)                                                                                                                                 \
+  X(kerple_log)                                                                                                                            \
+  X(kerple_power)                                                                                                                          \
+  X(t5)                                                                                                                                    \
+  X(window)
+
+#define HARK_LEAF_PARAMETERS HARK_POSITIONAL_NAMES
+#define HARK_LEAF_VALUES 32 /* values of a component at most */
+
+/* From the trained number r to the natural value v. */
+typedef enum hark_transform {
+  HARK_TRANSFORM_LOG,             /* v = exp(r) */
+  HARK_TRANSFORM_CANONICAL_PERIOD /* 1 / v = (pi / 2) sigmoid(r) */
+} hark_transform;
+
+/* The natural value that training starts with, spread over S slots (heads times components), slot j from 0. */
+typedef enum hark_leaf_start {
+  HARK_START_ONE,
+  HARK_START_JITTERED,       /* near 1, another value in every slot */
+  HARK_START_LENGTH,         /* geometric from 2 to 2 L */
+  HARK_START_INVERSE_LENGTH, /* 1 over that */
+  HARK_START_PERIOD,         /* geometric from 3 to L, over pi */
+  HARK_START_SLOPE           /* 2^(-8 (j + 1) / S) (ALiBi, arXiv 2108.12409) */
+} hark_leaf_start;
+
+typedef struct hark_leaf_parameter {
+  const char *name;
+  const char *other_name; /* accepted too; NULL: none */
+  double other_factor;    /* value = other_factor * what is given under the other name */
+  hark_transform transform;
+  hark_leaf_start start;
+  int32_t count; /* values of a component; 0 counts as 1 */
+} hark_leaf_parameter;
+
+typedef struct hark_leaf {
+  const char *name;
+  const char *formula;
+  const char *definite_text; /* "yes", "no", or when */
+  const char *text;          /* one sentence for the documentation */
+  /* Whether the kernel of |n - i| is positive definite; values: natural, of one component, in the order of the parameters. */
+  bool (*definite)(const double *values, double constant);
+  int parameter_count;
+  hark_leaf_parameter parameters[HARK_LEAF_PARAMETERS];
+  const char *constant; /* name of a whole number >= 0 that must be given and is not learned; NULL: none */
+  /* out[i] <- log of the kernel at distance[i] >= 0; -infinity where it is 0 */
+  void (*log_value)(const double *values, double constant, const double *distance, int count, double *out);
+  /* sums[v] += sum over i of weight[i] d log_value(distance[i]) / d log values[v]; every such term is finite; NULL: no parameters */
+  void (*gradient)(const double *values, double constant, const double *distance, const double *weight, int count, double *sums);
+} hark_leaf;
+
+/* All leaves; *count is their number. */
+const hark_leaf *const *hark_leaves(int *count);
+
+static inline int32_t hark_leaf_parameter_values(const hark_leaf_parameter *parameter) {
+  return parameter->count > 0 ? parameter->count : 1;
+}
+
+/* Values of a component. */
+static inline int32_t hark_leaf_values(const hark_leaf *leaf) {
+  int32_t values = 0;
+  for (int p = 0; p < leaf->parameter_count; p++) values += hark_leaf_parameter_values(&leaf->parameters[p]);
+  return values;
+}
+
+/* For `definite`. */
+static inline bool hark_leaf_always(const double *values, double constant) {
+  (void)values, (void)constant;
+  return true;
+}
+static inline bool hark_leaf_never(const double *values, double constant) {
+  (void)values, (void)constant;
+  return false;
+}
+
+#define HARK_LEAF_DECLARE(name) extern const hark_leaf hark_leaf_##name;
+HARK_LEAVES(HARK_LEAF_DECLARE)
+#undef HARK_LEAF_DECLARE
+
+/* Parameters that several leaves have. */
+#define HARK_LEAF_SIGMA2                                                                                                                   \
+  { .name = "sigma2", .start = HARK_START_ONE }
+#define HARK_LEAF_LENGTH                                                                                                                   \
+  { .name = "l", .other_name = "length_scale", .other_factor = 1, .start = HARK_START_LENGTH }
+
+#endif

@@ -1,0 +1,237 @@
+/* parameters.c - the learned numbers of an expression: names and places, initial values, transforms, and what they make positive definite. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "core/structs.h"
+#include "positional/expression.h"
+
+#define PI 3.14159265358979323846
+
+#define LENGTH_DEFAULT 256
+#define SHORTEST_LENGTH 2.0 /* tokens: length scales start from here to LONGEST_LENGTHS contexts */
+#define LONGEST_LENGTHS 2.0
+#define SHORTEST_PERIOD 3.0 /* tokens: periods start from here to one context */
+#define JITTER 0.1          /* largest distance of a jittered start from 1, as a logarithm */
+#define SLOPE_EXPONENT 8.0  /* ALiBi's slopes go down to 2^-8 */
+
+/* --- transforms ----------------------------------------------------------------------------------------------------------------------- */
+
+double hark_transform_natural(hark_transform transform, double raw) {
+  if (transform == HARK_TRANSFORM_CANONICAL_PERIOD) return (1 + exp(-raw)) / (PI / 2); /* tau = 2 / (pi sigmoid(rho)) */
+  return exp(raw);
+}
+
+double hark_transform_raw(hark_transform transform, double natural) {
+  if (transform == HARK_TRANSFORM_CANONICAL_PERIOD) return -log(fmax(natural * (PI / 2) - 1, 2.220446049250313e-16));
+  return log(natural);
+}
+
+double hark_transform_slope(hark_transform transform, double raw) {
+  if (transform == HARK_TRANSFORM_CANONICAL_PERIOD) return -1 / (1 + exp(raw)); /* log tau = log(2 / pi) - log sigmoid(rho) */
+  return 1;
+}
+
+double hark_transform_smallest(hark_transform transform) {
+  return transform == HARK_TRANSFORM_CANONICAL_PERIOD ? 1 / (PI / 2) : HARK_POSITIONAL_SMALLEST_VALUE;
+}
+
+double hark_positional_value(const hark_positional *positional, hark_transform transform, int32_t place, double raw) {
+  const double given = positional->given[place];
+  return !isnan(given) && raw == hark_transform_raw(transform, given) ? given : hark_transform_natural(transform, raw);
+}
+
+/* --- places --------------------------------------------------------------------------------------------------------------------------- */
+
+/* Goes through the named parameters of an expression in their order. */
+typedef struct parameter_walk {
+  const hark_positional_part *part;
+  const hark_leaf_parameter *parameter;
+  int kernel, index; /* number of the leaf; of the parameter in it */
+  int32_t first, count, at;
+} parameter_walk;
+
+static bool next(const hark_positional *positional, parameter_walk *walk) {
+  if (walk->part != NULL && ++walk->index < walk->part->leaf->parameter_count) {
+    walk->first += walk->count;
+  } else {
+    if (walk->part != NULL) walk->kernel++, walk->at++;
+    for (;; walk->at++) {
+      if (walk->at == positional->part_count) return false;
+      walk->part = &positional->parts[walk->at];
+      if (walk->part->kind != HARK_PART_LEAF) continue;
+      if (walk->part->leaf->parameter_count > 0) break;
+      walk->kernel++;
+    }
+    walk->index = 0;
+    walk->first = walk->part->parameter_first;
+  }
+  walk->parameter = &walk->part->leaf->parameters[walk->index];
+  walk->count = hark_part_values(walk->part, walk->index);
+  return true;
+}
+
+void hark_part_gather(const hark_positional_part *part, const double *natural, int32_t component, double values[HARK_LEAF_VALUES]) {
+  const double *from = natural + part->parameter_first;
+  for (int p = 0; p < part->leaf->parameter_count; p++) {
+    const int32_t count = hark_leaf_parameter_values(&part->leaf->parameters[p]);
+    memcpy(values, from + (ptrdiff_t)component * count, (size_t)count * sizeof *values);
+    values += count;
+    from += (ptrdiff_t)count * part->components;
+  }
+}
+
+int64_t hark_positional_parameter_count(const hark_positional *positional) { return positional->parameter_count; }
+
+int hark_positional_named_count(const hark_positional *positional) {
+  int count = 0;
+  for (parameter_walk walk = {0}; next(positional, &walk);) count++;
+  return count;
+}
+
+hark_positional_parameter hark_positional_named(const hark_positional *positional, int index) {
+  parameter_walk walk = {0};
+  while (next(positional, &walk) && index > 0) index--;
+  return (hark_positional_parameter){.kernel = walk.part->leaf->name,
+                                     .name = walk.parameter->name,
+                                     .kernel_number = walk.kernel,
+                                     .column = walk.part->column,
+                                     .first = walk.first,
+                                     .count = walk.count};
+}
+
+/* --- initial values ------------------------------------------------------------------------------------------------------------------- */
+
+/* low to high in equal ratios over the slots, the middle for a single one. */
+static double geometric(double low, double high, double slot, double slots) {
+  const double part = slots > 1 ? slot / (slots - 1) : 0.5;
+  return low * pow(fmax(high, 2 * low) / low, part);
+}
+
+/* The golden ratio's multiples modulo 1: the numbers of a sequence are as far apart as they can be. */
+static double jitter(double slot) {
+  const double golden = 0.61803398874989485, turn = (slot + 0.5) * golden;
+  return exp(JITTER * (2 * (turn - floor(turn)) - 1));
+}
+
+static double start_value(hark_leaf_start start, double slot, double slots, double length) {
+  switch (start) {
+    case HARK_START_ONE: return 1;
+    case HARK_START_JITTERED: return jitter(slot);
+    case HARK_START_LENGTH: return geometric(SHORTEST_LENGTH, LONGEST_LENGTHS * length, slot, slots);
+    case HARK_START_INVERSE_LENGTH: return 1 / geometric(SHORTEST_LENGTH, LONGEST_LENGTHS * length, slot, slots);
+    case HARK_START_PERIOD: return geometric(SHORTEST_PERIOD, length, slot, slots) / PI;
+    case HARK_START_SLOPE: return exp2(-SLOPE_EXPONENT * (slot + 1) / slots);
+  }
+  return 1;
+}
+
+hark_status hark_positional_initial(hark_context *context, const hark_positional *positional, const hark_positional_start *given,
+                                    double *parameters) {
+  hark_positional_start start = {.struct_size = sizeof start};
+  HARK_TRY(hark_take_struct(context, "hark_positional_start", given, HARK_LEAST_POSITIONAL_START, &start, sizeof start));
+  const int64_t heads = start.heads == 0 ? 1 : start.heads, length = start.length == 0 ? LENGTH_DEFAULT : start.length;
+  if (heads < 0 || length < 0 || start.head < 0 || start.head >= heads)
+    return hark_fail(context, HARK_INVALID_ARGUMENT,
+                     "positional kernel: start for head %" PRId64 " of %" PRId64 " and length %" PRId64
+                     ", expected a head that is there and a positive length",
+                     start.head, heads, length);
+  for (parameter_walk walk = {0}; next(positional, &walk);) {
+    const int32_t count = hark_leaf_parameter_values(walk.parameter), components = walk.part->components;
+    for (int32_t i = 0; i < walk.count; i++) {
+      const double slot = (double)(i / count) * (double)heads + (double)start.head, slots = (double)components * (double)heads;
+      const double literal = positional->given[walk.first + i];
+      const double natural = isnan(literal) ? start_value(walk.parameter->start, slot, slots, (double)length) : literal;
+      parameters[walk.first + i] = hark_transform_raw(walk.parameter->transform, natural);
+    }
+  }
+  return HARK_OK;
+}
+
+/* --- natural values ------------------------------------------------------------------------------------------------------------------- */
+
+static bool in_range(const hark_leaf_parameter *parameter, double natural) {
+  return natural >= hark_transform_smallest(parameter->transform) && natural <= HARK_POSITIONAL_LARGEST_VALUE;
+}
+
+static hark_status refuse(hark_context *context, const parameter_walk *walk, int32_t place, double natural) {
+  return hark_fail(context, HARK_NOT_FINITE,
+                   "positional kernel, column %d: value %d of %s of %s is %.17g, expected a positive number from %.17g to %g",
+                   (int)walk->part->column, (int)place, walk->parameter->name, walk->part->leaf->name, natural,
+                   hark_transform_smallest(walk->parameter->transform), HARK_POSITIONAL_LARGEST_VALUE);
+}
+
+hark_status hark_positional_natural(hark_context *context, const hark_positional *positional, const double *parameters, double *natural) {
+  for (parameter_walk walk = {0}; next(positional, &walk);) {
+    for (int32_t i = 0; i < walk.count; i++) {
+      const int32_t place = walk.first + i;
+      const double value = hark_positional_value(positional, walk.parameter->transform, place, parameters[place]);
+      if (!in_range(walk.parameter, value)) return refuse(context, &walk, i, value);
+      natural[walk.first + i] = value;
+    }
+  }
+  return HARK_OK;
+}
+
+hark_status hark_positional_raw(hark_context *context, const hark_positional *positional, const double *natural, double *parameters) {
+  for (parameter_walk walk = {0}; next(positional, &walk);) {
+    for (int32_t i = 0; i < walk.count; i++) {
+      const double value = natural[walk.first + i];
+      if (!in_range(walk.parameter, value)) return refuse(context, &walk, i, value);
+      parameters[walk.first + i] = hark_transform_raw(walk.parameter->transform, value);
+    }
+  }
+  return HARK_OK;
+}
+
+/* d / d raw = d / d log(natural) * d log(natural) / d raw */
+void hark_positional_gradient_to_raw(const hark_positional *positional, const double *raw, double *gradient) {
+  for (parameter_walk walk = {0}; next(positional, &walk);) {
+    for (int32_t i = walk.first; i < walk.first + walk.count; i++) gradient[i] *= hark_transform_slope(walk.parameter->transform, raw[i]);
+  }
+}
+
+/* d / d natural = d / d raw / (natural * d log(natural) / d raw) */
+hark_status hark_positional_natural_gradient(hark_context *context, const hark_positional *positional, const double *parameters,
+                                             const double *raw_gradient, double *gradient) {
+  for (parameter_walk walk = {0}; next(positional, &walk);) {
+    for (int32_t i = 0; i < walk.count; i++) {
+      const double raw = parameters[walk.first + i], value = hark_transform_natural(walk.parameter->transform, raw);
+      if (!in_range(walk.parameter, value)) return refuse(context, &walk, i, value);
+      const double slope = hark_transform_slope(walk.parameter->transform, raw);
+      gradient[walk.first + i] = slope != 0 ? raw_gradient[walk.first + i] / (value * slope) : 0;
+    }
+  }
+  return HARK_OK;
+}
+
+/* --- positive definiteness ------------------------------------------------------------------------------------------------------------ */
+
+/* Sums and products of positive definite kernels are positive definite (the second is Schur's theorem). */
+bool hark_positional_is_definite(const hark_positional *positional, const double *parameters, int *column, const char **reason) {
+  for (int32_t at = 0; at < positional->part_count; at++) {
+    const hark_positional_part *part = &positional->parts[at];
+    if (part->kind != HARK_PART_LEAF) continue;
+    for (int32_t component = 0; component < part->components; component++) {
+      double values[HARK_LEAF_VALUES] = {0};
+      bool inside = true;
+      hark_part_gather(part, parameters, component, values);
+      for (int p = 0, v = 0; p < part->leaf->parameter_count; p++) {
+        const hark_leaf_parameter *parameter = &part->leaf->parameters[p];
+        for (const int end = v + hark_leaf_parameter_values(parameter); v < end; v++) {
+          values[v] = hark_transform_natural(parameter->transform, values[v]);
+          inside = inside && in_range(parameter, values[v]);
+        }
+      }
+      if (inside && part->leaf->definite(values, part->constant)) continue;
+      if (column != NULL) *column = part->column;
+      if (reason != NULL) *reason = inside ? part->leaf->definite_text : "a parameter is outside its range";
+      return false;
+    }
+  }
+  return true;
+}
+
+double hark_positional_canonical_tau(double tau) {
+  const double rate = fabs(remainder(1 / tau, PI)); /* in [0, pi / 2] */
+  return 1 / rate;
+}

@@ -1,0 +1,478 @@
+/* parse.c - the text of an expression becomes a tree; every mistake is told with its column.
+ *
+ *   expression = product { "+" product }
+ *   product    = factor { "*" factor }
+ *   factor     = "(" expression ")" | "bank" "[" whole "]" "(" expression ")" | leaf
+ *   leaf       = name [ "(" [ argument { "," argument } ] ")" ]
+ *   argument   = [ parameter "=" ] value          the name may be left out where the leaf has one parameter only
+ *   value      = number | "[" number { "," number } "]"
+ *
+ * Blanks, tabs and line ends may stand between all of these. A list has a value for every component that the banks around the leaf make (times
+ * the values of one component); a single number is the value of all. Sums in sums and products in products are made one: a+(b+c) is a+b+c.
+ *
+ * The tree grows in a block of memory of fixed size, parts from the front and given values behind the room for them; create() copies what is
+ * used into a block of its own.
+ */
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "io/number.h"
+#include "io/options.h"
+#include "positional/expression.h"
+
+/* A leaf, and what stands around it: a tree of KERNELS leaves has fewer sums and products than leaves, the rest is for banks. */
+#define PARTS_LIMIT (4 * HARK_POSITIONAL_KERNELS)
+#define PLACE_PARTS 16 /* that HARK_POSITIONAL_PLACE_BYTES hold */
+#define WORD_BYTES 32  /* of a word in a message */
+
+typedef struct parser_state {
+  hark_context *context;
+  const char *text;
+  int32_t length, at;
+  int depth, kernels;
+  int32_t part_limit, given_limit; /* what the memory holds */
+  hark_positional *tree;
+} parser_state;
+
+static int column_of(int32_t at) { return at + 1; }
+
+/* What stands at the parser's place, for messages. */
+static const char *found(const parser_state *parser, char text[WORD_BYTES]) {
+  const unsigned char c = parser->at < parser->length ? (unsigned char)parser->text[parser->at] : 0;
+  if (parser->at >= parser->length)
+    (void)snprintf(text, WORD_BYTES, "the end");
+  else if (c > ' ' && c < 127)
+    (void)snprintf(text, WORD_BYTES, "'%c'", c);
+  else
+    (void)snprintf(text, WORD_BYTES, "byte 0x%02X", c);
+  return text;
+}
+
+#define COMPLAIN(parser, place, ...) complain((parser)->context, column_of(place), __VA_ARGS__)
+
+static hark_status complain(hark_context *context, int column, const char *format, ...) HARK_PRINTF(3, 4);
+static hark_status complain(hark_context *context, int column, const char *format, ...) {
+  char text[HARK_MESSAGE_BYTES];
+  va_list arguments;
+  va_start(arguments, format);
+  (void)vsnprintf(text, sizeof text, format, arguments);
+  va_end(arguments);
+  return hark_fail(context, HARK_INVALID_ARGUMENT, "positional kernel, column %d: %s", column, text);
+}
+
+static hark_status expected(const parser_state *parser, const char *what) {
+  char text[WORD_BYTES];
+  return COMPLAIN(parser, parser->at, "found %s, expected %s", found(parser, text), what);
+}
+
+static void skip_blanks(parser_state *parser) {
+  while (parser->at < parser->length && strchr(" \t\r\n", parser->text[parser->at]) != NULL) parser->at++;
+}
+
+static bool take(parser_state *parser, char c) {
+  skip_blanks(parser);
+  if (parser->at >= parser->length || parser->text[parser->at] != c) return false;
+  parser->at++;
+  return true;
+}
+
+static hark_status need(parser_state *parser, char c, const char *what) { return take(parser, c) ? HARK_OK : expected(parser, what); }
+
+static bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
+static bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+/* The length of the word at the parser's place, 0 when there is none. */
+static int32_t word_length(const parser_state *parser) {
+  int32_t end = parser->at;
+  if (end >= parser->length || !is_letter(parser->text[end])) return 0;
+  while (end < parser->length && (is_letter(parser->text[end]) || is_digit(parser->text[end]))) end++;
+  return end - parser->at;
+}
+
+static bool word_is(const parser_state *parser, int32_t length, const char *word) {
+  return strlen(word) == (size_t)length && memcmp(parser->text + parser->at, word, (size_t)length) == 0;
+}
+
+/* The word as text, cut where it is longer than messages need. */
+static const char *word_text(const parser_state *parser, int32_t length, char text[WORD_BYTES]) {
+  (void)snprintf(text, WORD_BYTES, "%.*s", (int)hark_min(length, WORD_BYTES - 1), parser->text + parser->at);
+  return text;
+}
+
+static hark_status too_many_parts(const parser_state *parser, int32_t at) {
+  if (parser->part_limit < PARTS_LIMIT)
+    return hark_fail(parser->context, HARK_TOO_LARGE, "positional kernel, column %d: the memory given holds %d parts only", column_of(at),
+                     (int)parser->part_limit);
+  return COMPLAIN(parser, at, "more than %d kernels, sums, products and banks", PARTS_LIMIT);
+}
+
+/* Makes room for a part at `index`, moving those behind it up. */
+static hark_status insert_part(parser_state *parser, int32_t index, int32_t at, const hark_positional_part *part) {
+  hark_positional *tree = parser->tree;
+  if (tree->part_count == parser->part_limit) return too_many_parts(parser, at);
+  memmove(&tree->parts[index + 1], &tree->parts[index], (size_t)(tree->part_count - index) * sizeof *tree->parts);
+  tree->parts[index] = *part;
+  tree->parts[index].column = column_of(at);
+  tree->part_count++;
+  return HARK_OK;
+}
+
+/* --- numbers -------------------------------------------------------------------------------------------------------------------------- */
+
+/* A number ends at the first character that cannot belong to one. */
+static hark_status read_number(parser_state *parser, double *out, int32_t *place) {
+  skip_blanks(parser);
+  int32_t end = parser->at;
+  while (end < parser->length) {
+    const char c = parser->text[end], before = end > parser->at ? parser->text[end - 1] : 0;
+    const bool sign = (c == '+' || c == '-') && (end == parser->at || before == 'e' || before == 'E');
+    if (!is_digit(c) && !is_letter(c) && c != '.' && !sign) break;
+    end++;
+  }
+  *place = parser->at;
+  if (end == parser->at) return expected(parser, "a number");
+  if (!hark_number_read(parser->text + parser->at, (size_t)(end - parser->at), out)) {
+    char text[WORD_BYTES];
+    return COMPLAIN(parser, parser->at, "\"%s\" is not a finite decimal number", word_text(parser, end - parser->at, text));
+  }
+  parser->at = end;
+  return HARK_OK;
+}
+
+static hark_status read_whole(parser_state *parser, const char *what, int64_t least, int64_t most, int64_t *out) {
+  double value;
+  int32_t place;
+  HARK_TRY(read_number(parser, &value, &place));
+  if (value != floor(value) || value < (double)least || value > (double)most)
+    return COMPLAIN(parser, place, "%s is %.17g, expected a whole number from %" PRId64 " to %" PRId64, what, value, least, most);
+  *out = (int64_t)value;
+  return HARK_OK;
+}
+
+/* A natural value, times the factor of the name it was given under. */
+static hark_status read_value(parser_state *parser, const hark_leaf_parameter *parameter, double factor, double *out) {
+  double value;
+  int32_t place;
+  HARK_TRY(read_number(parser, &value, &place));
+  const double natural = value * factor, least = hark_transform_smallest(parameter->transform);
+  if (!(natural >= least && natural <= HARK_POSITIONAL_LARGEST_VALUE))
+    return COMPLAIN(parser, place, "%s is %.17g, expected a positive number from %.17g to %.17g", parameter->name, value, least / factor,
+                    HARK_POSITIONAL_LARGEST_VALUE / factor);
+  *out = natural;
+  return HARK_OK;
+}
+
+/* --- leaves --------------------------------------------------------------------------------------------------------------------------- */
+
+/* One number for all values, or a list with each of them. */
+static hark_status read_values(parser_state *parser, const hark_leaf_parameter *parameter, double factor, double *values, int32_t count) {
+  skip_blanks(parser);
+  const int32_t start = parser->at;
+  if (!take(parser, '[')) {
+    HARK_TRY(read_value(parser, parameter, factor, &values[0]));
+    for (int32_t i = 1; i < count; i++) values[i] = values[0];
+    return HARK_OK;
+  }
+  int32_t given = 0;
+  do {
+    double value;
+    HARK_TRY(read_value(parser, parameter, factor, &value));
+    if (given < count) values[given] = value;
+    given++;
+  } while (take(parser, ','));
+  HARK_TRY(need(parser, ']', "',' or ']'"));
+  if (given == count) return HARK_OK;
+  return COMPLAIN(parser, start, "%s has a list of %d, expected %d: one number for every component", parameter->name, (int)given,
+                  (int)count);
+}
+
+/* "sigma2, l" */
+static void list_parameters(const hark_leaf *leaf, char *text, size_t size) {
+  size_t used = 0;
+  text[0] = '\0';
+  for (int p = 0; p < leaf->parameter_count && used < size; p++)
+    used += (size_t)snprintf(text + used, size - used, "%s%s", used > 0 ? ", " : "", leaf->parameters[p].name);
+  if (leaf->constant != NULL && used < size) (void)snprintf(text + used, size - used, "%s%s", used > 0 ? ", " : "", leaf->constant);
+}
+
+#define NO_PARAMETER (-1)
+
+/* Reads "name =" and finds the parameter, `parameter_count` standing for the constant; the only one where there is no name. */
+static hark_status read_parameter(parser_state *parser, const hark_leaf *leaf, int *parameter, double *factor) {
+  skip_blanks(parser);
+  const int32_t length = word_length(parser);
+  const int names = leaf->parameter_count + (leaf->constant != NULL);
+  char list[HARK_MESSAGE_BYTES / 2], word[WORD_BYTES];
+  list_parameters(leaf, list, sizeof list);
+  *factor = 1;
+  if (length == 0 && names == 1) {
+    *parameter = 0;
+    return HARK_OK;
+  }
+  if (length == 0) {
+    char what[HARK_MESSAGE_BYTES / 2 + WORD_BYTES];
+    (void)snprintf(what, sizeof what, "a parameter of %s: %s", leaf->name, list);
+    return expected(parser, what);
+  }
+  *parameter = NO_PARAMETER;
+  for (int p = 0; p < leaf->parameter_count && *parameter == NO_PARAMETER; p++) {
+    const hark_leaf_parameter *candidate = &leaf->parameters[p];
+    const bool other = candidate->other_name != NULL && word_is(parser, length, candidate->other_name);
+    if (other) *factor = candidate->other_factor;
+    if (other || word_is(parser, length, candidate->name)) *parameter = p;
+  }
+  if (leaf->constant != NULL && word_is(parser, length, leaf->constant)) *parameter = leaf->parameter_count;
+  if (*parameter == NO_PARAMETER)
+    return COMPLAIN(parser, parser->at, "%s has no parameter \"%s\", expected one of %s", leaf->name, word_text(parser, length, word),
+                    list);
+  parser->at += length;
+  return need(parser, '=', "'='");
+}
+
+static hark_status read_arguments(parser_state *parser, hark_positional_part *part, bool *has_constant) {
+  const hark_leaf *leaf = part->leaf;
+  bool seen[HARK_LEAF_PARAMETERS] = {false};
+  if (take(parser, ')')) return HARK_OK;
+  do {
+    int p;
+    double factor;
+    skip_blanks(parser);
+    const int32_t place = parser->at;
+    HARK_TRY(read_parameter(parser, leaf, &p, &factor));
+    const bool is_constant = p == leaf->parameter_count;
+    if (is_constant ? *has_constant : seen[p])
+      return COMPLAIN(parser, place, "%s is given twice", is_constant ? leaf->constant : leaf->parameters[p].name);
+    if (is_constant) {
+      int64_t whole;
+      HARK_TRY(read_whole(parser, leaf->constant, 0, (int64_t)HARK_POSITIONAL_LARGEST_DISTANCE, &whole));
+      part->constant = (double)whole;
+      *has_constant = true;
+    } else {
+      seen[p] = true;
+      HARK_TRY(
+          read_values(parser, &leaf->parameters[p], factor, parser->tree->given + hark_part_first(part, p), hark_part_values(part, p)));
+    }
+  } while (take(parser, ','));
+  return need(parser, ')', "',' or ')'");
+}
+
+static const char *leaf_name(const void *user, int index) { return ((const hark_leaf *const *)user)[index]->name; }
+
+/* The leaf whose name stands at the parser's place. */
+static hark_status find_leaf(parser_state *parser, int32_t length, const hark_leaf **out) {
+  int count;
+  const hark_leaf *const *leaves = hark_leaves(&count);
+  for (int i = 0; i < count; i++) {
+    if (!word_is(parser, length, leaves[i]->name)) continue;
+    *out = leaves[i];
+    return HARK_OK;
+  }
+  char word[WORD_BYTES], list[HARK_MESSAGE_BYTES / 2];
+  size_t used = 0;
+  (void)word_text(parser, length, word);
+  const char *near = hark_nearest_word(word, count, leaf_name, leaves);
+  if (near != NULL) return COMPLAIN(parser, parser->at, "no kernel is called \"%s\"; %s is", word, near);
+  for (int i = 0; i < count && used < sizeof list; i++) used += (size_t)snprintf(list + used, sizeof list - used, "%s, ", leaves[i]->name);
+  return COMPLAIN(parser, parser->at, "no kernel is called \"%s\", expected one of %sor bank[M](...)", word, list);
+}
+
+static hark_status read_leaf(parser_state *parser, int32_t components) {
+  hark_positional *tree = parser->tree;
+  const int32_t place = parser->at, length = word_length(parser);
+  hark_positional_part part = {.kind = HARK_PART_LEAF, .size = 1, .components = components, .parameter_first = tree->parameter_count};
+  HARK_TRY(find_leaf(parser, length, &part.leaf));
+  parser->at += length;
+  if (++parser->kernels > HARK_POSITIONAL_KERNELS) return COMPLAIN(parser, place, "more than %d kernels", HARK_POSITIONAL_KERNELS);
+  const int64_t values = (int64_t)hark_leaf_values(part.leaf) * components, end = tree->parameter_count + values;
+  if (end > HARK_POSITIONAL_PARAMETERS)
+    return COMPLAIN(parser, place, "%" PRId64 " parameters up to here, expected at most %d", end, HARK_POSITIONAL_PARAMETERS);
+  if (end > parser->given_limit)
+    return hark_fail(parser->context, HARK_TOO_LARGE, "positional kernel, column %d: the memory given holds %d parameters only",
+                     column_of(place), (int)parser->given_limit);
+  for (int64_t i = tree->parameter_count; i < end; i++) tree->given[i] = NAN;
+  tree->parameter_count = (int32_t)end;
+  bool has_constant = part.leaf->constant == NULL;
+  const int32_t behind = parser->at;
+  if (take(parser, '('))
+    HARK_TRY(read_arguments(parser, &part, &has_constant));
+  else
+    parser->at = behind;
+  if (!has_constant)
+    return COMPLAIN(parser, place, "%s needs %s: %s(%s=16)", part.leaf->name, part.leaf->constant, part.leaf->name, part.leaf->constant);
+  return insert_part(parser, tree->part_count, place, &part);
+}
+
+/* --- sums, products, banks ------------------------------------------------------------------------------------------------------------ */
+
+static hark_status read_expression(parser_state *parser, int32_t components);
+
+static hark_status enter(parser_state *parser, int32_t place) {
+  if (++parser->depth <= HARK_POSITIONAL_DEPTH) return HARK_OK;
+  return COMPLAIN(parser, place, "parentheses and banks inside each other deeper than %d", HARK_POSITIONAL_DEPTH);
+}
+
+/* "[" M "]" "(" expression ")", the word bank being read. */
+static hark_status read_bank(parser_state *parser, int32_t place, int32_t components) {
+  hark_positional_part part = {.kind = HARK_PART_BANK, .components = components};
+  int64_t size;
+  HARK_TRY(need(parser, '[', "'[' and the number of components"));
+  HARK_TRY(read_whole(parser, "the bank", 1, HARK_POSITIONAL_BANK, &size));
+  HARK_TRY(need(parser, ']', "']'"));
+  part.bank = (int32_t)size;
+  if (size * components > HARK_POSITIONAL_COMPONENTS)
+    return COMPLAIN(parser, place, "%" PRId64 " components in banks inside each other, expected at most %d", size * components,
+                    HARK_POSITIONAL_COMPONENTS);
+  HARK_TRY(need(parser, '(', "'('"));
+  const int32_t index = parser->tree->part_count;
+  HARK_TRY(insert_part(parser, index, place, &part));
+  HARK_TRY(read_expression(parser, (int32_t)size * components));
+  parser->tree->parts[index].size = parser->tree->part_count - index;
+  return need(parser, ')', "'+', '*' or ')'");
+}
+
+static hark_status read_factor(parser_state *parser, int32_t components) {
+  skip_blanks(parser);
+  const int32_t place = parser->at, length = word_length(parser);
+  const bool bank = length > 0 && word_is(parser, length, "bank");
+  if (length > 0 && !bank) return read_leaf(parser, components);
+  if (!bank && !take(parser, '(')) return expected(parser, "a kernel, bank[M](...) or '('");
+  HARK_TRY(enter(parser, place));
+  if (bank) {
+    parser->at += length;
+    HARK_TRY(read_bank(parser, place, components));
+  } else {
+    HARK_TRY(read_expression(parser, components));
+    HARK_TRY(need(parser, ')', "'+', '*' or ')'"));
+  }
+  parser->depth--;
+  return HARK_OK;
+}
+
+/* Reads one operand, whose part is at `index`; an operand of the same kind gives up its own part and leaves its operands. */
+typedef hark_status operand_reader(parser_state *parser, int32_t components);
+static hark_status read_operand(parser_state *parser, operand_reader *read, hark_positional_kind kind, int32_t components) {
+  hark_positional *tree = parser->tree;
+  const int32_t index = tree->part_count;
+  HARK_TRY(read(parser, components));
+  if (tree->parts[index].kind != kind) return HARK_OK;
+  memmove(&tree->parts[index], &tree->parts[index + 1], (size_t)(tree->part_count - index - 1) * sizeof *tree->parts);
+  tree->part_count--;
+  return HARK_OK;
+}
+
+/* operand { sign operand } as one part with all operands below it. A single operand stays as it is. */
+static hark_status read_chain(parser_state *parser, operand_reader *read, char sign, hark_positional_kind kind, int32_t components) {
+  hark_positional *tree = parser->tree;
+  const int32_t index = tree->part_count;
+  skip_blanks(parser);
+  const int32_t place = parser->at;
+  HARK_TRY(read(parser, components));
+  const hark_positional_part part = {.kind = kind, .components = components};
+  bool open = tree->parts[index].kind == kind; /* the first operand was a chain in parentheses: go on with it */
+  while (take(parser, sign)) {
+    if (!open) HARK_TRY(insert_part(parser, index, place, &part));
+    open = true;
+    HARK_TRY(read_operand(parser, read, kind, components));
+    tree->parts[index].size = tree->part_count - index;
+  }
+  return HARK_OK;
+}
+
+static hark_status read_product(parser_state *parser, int32_t components) {
+  return read_chain(parser, read_factor, '*', HARK_PART_PRODUCT, components);
+}
+
+static hark_status read_expression(parser_state *parser, int32_t components) {
+  return read_chain(parser, read_product, '+', HARK_PART_SUM, components);
+}
+
+/* Counts the copies of all parts. */
+static hark_status count_values(parser_state *parser) {
+  hark_positional *tree = parser->tree;
+  int64_t values = 0;
+  for (int32_t i = 0; i < tree->part_count; i++) {
+    values += tree->parts[i].components;
+    if (tree->parts[i].kind == HARK_PART_LEAF && values > 2 * HARK_POSITIONAL_COMPONENTS)
+      return complain(parser->context, tree->parts[i].column,
+                      "%" PRId64 " kernels, sums, products and banks with all banks written out, expected at most %d", values,
+                      2 * HARK_POSITIONAL_COMPONENTS);
+  }
+  tree->value_count = (int32_t)values;
+  return HARK_OK;
+}
+
+/* Bytes in front of the given values. */
+static size_t head_bytes(int32_t parts) { return sizeof(hark_positional) + (size_t)parts * sizeof(hark_positional_part); }
+
+/* Parses into a block of memory. */
+static hark_status parse(hark_context *context, const char *text, void *memory, size_t bytes, int32_t parts, hark_positional **out) {
+  hark_positional *tree = memory;
+  *tree = (hark_positional){.bytes = bytes, .parts = (hark_positional_part *)(tree + 1)};
+  tree->given = (double *)(tree->parts + parts);
+  const size_t length = strlen(text);
+  if (length > HARK_POSITIONAL_TEXT_BYTES)
+    return complain(context, HARK_POSITIONAL_TEXT_BYTES + 1, "the text goes on, expected at most %d bytes", HARK_POSITIONAL_TEXT_BYTES);
+  parser_state parser = {.context = context,
+                         .text = text,
+                         .length = (int32_t)length,
+                         .part_limit = parts,
+                         .given_limit = (int32_t)((bytes - head_bytes(parts)) / sizeof(double)),
+                         .tree = tree};
+  HARK_TRY(read_expression(&parser, 1));
+  skip_blanks(&parser);
+  if (parser.at < parser.length) return expected(&parser, "'+', '*' or the end");
+  HARK_TRY(count_values(&parser));
+  *out = tree;
+  return HARK_OK;
+}
+
+hark_status hark_positional_place(hark_context *context, const char *text, void *memory, size_t bytes, const hark_positional **out) {
+  *out = NULL;
+  if (text == NULL || memory == NULL || (uintptr_t)memory % _Alignof(max_align_t) != 0)
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "positional kernel: expected a text, and memory aligned to %zu bytes",
+                     _Alignof(max_align_t));
+  /* The share of the parts is that of HARK_POSITIONAL_PLACE_BYTES. */
+  const size_t parts = bytes / (HARK_POSITIONAL_PLACE_BYTES / PLACE_PARTS);
+  if (parts < 1 || bytes < head_bytes((int32_t)hark_min((int64_t)parts, PARTS_LIMIT)))
+    return hark_fail(context, HARK_TOO_LARGE, "positional kernel: memory of %zu bytes, expected %d or more", bytes,
+                     HARK_POSITIONAL_PLACE_BYTES);
+  hark_positional *tree = NULL;
+  HARK_TRY(parse(context, text, memory, bytes, (int32_t)hark_min((int64_t)parts, PARTS_LIMIT), &tree));
+  *out = tree;
+  return HARK_OK;
+}
+
+hark_status hark_positional_create(hark_context *context, const char *text, hark_positional **out) {
+  *out = NULL;
+  if (text == NULL) return hark_fail(context, HARK_INVALID_ARGUMENT, "positional kernel: the text is NULL");
+  const size_t bytes = head_bytes(PARTS_LIMIT) + HARK_POSITIONAL_PARAMETERS * sizeof(double);
+  void *memory = NULL, *block = NULL;
+  HARK_TRY(hark_allocate(context, bytes, &memory));
+  hark_positional *tree = NULL;
+  hark_status status = parse(context, text, memory, bytes, PARTS_LIMIT, &tree);
+  if (status == HARK_OK) {
+    const size_t used = head_bytes(tree->part_count) + (size_t)tree->parameter_count * sizeof(double);
+    status = hark_allocate(context, used, &block);
+    if (status == HARK_OK) {
+      hark_positional *kept = block;
+      *kept = *tree;
+      kept->bytes = used;
+      kept->parts = (hark_positional_part *)(kept + 1);
+      kept->given = (double *)(kept->parts + kept->part_count);
+      memcpy(kept->parts, tree->parts, (size_t)tree->part_count * sizeof *tree->parts);
+      memcpy(kept->given, tree->given, (size_t)tree->parameter_count * sizeof *tree->given);
+      *out = kept;
+    }
+  }
+  hark_release(context, memory, bytes);
+  return status;
+}
+
+void hark_positional_destroy(hark_context *context, hark_positional **positional) {
+  if (positional == NULL || *positional == NULL) return;
+  hark_release(context, *positional, (*positional)->bytes);
+  *positional = NULL;
+}

@@ -1,0 +1,96 @@
+/* print.c - an expression as text, in the one form that every spelling of it has in common: own names, no blanks, parentheses only around a
+ * sum inside a product, a list only where its values differ. Parsing it gives the same tree and the same values, bit by bit. */
+#include <stdio.h>
+#include <string.h>
+
+#include "io/number.h"
+#include "positional/expression.h"
+
+typedef struct printer_state {
+  const hark_positional *positional;
+  const double *parameters; /* NULL: what the text gave */
+  char *text;
+  size_t size, length;
+} printer_state;
+
+static void put(printer_state *printer, const char *text) {
+  for (; *text != '\0'; text++, printer->length++) {
+    if (printer->length + 1 < printer->size) printer->text[printer->length] = *text;
+  }
+}
+
+static void put_number(printer_state *printer, double value) {
+  char text[HARK_NUMBER_BYTES];
+  put(printer, hark_number_print(value, text));
+}
+
+static double value_at(const printer_state *printer, const hark_leaf_parameter *parameter, int32_t place) {
+  if (printer->parameters == NULL) return printer->positional->given[place];
+  const double natural = hark_positional_value(printer->positional, parameter->transform, place, printer->parameters[place]);
+  /* a canonical period ends at the smallest value, which rounding may miss */
+  const double least = hark_transform_smallest(parameter->transform);
+  return natural < least && natural > least * (1 - 1e-15) ? least : natural;
+}
+
+/* "name=3" or "name=[1.5,0.4]"; nothing for what was not given. */
+static bool put_argument(printer_state *printer, const hark_positional_part *part, int p, bool first) {
+  const hark_leaf_parameter *parameter = &part->leaf->parameters[p];
+  const int32_t start = hark_part_first(part, p), count = hark_part_values(part, p);
+  if (printer->parameters == NULL && isnan(printer->positional->given[start])) return false;
+  bool equal = true;
+  for (int32_t i = 1; i < count; i++) equal = equal && value_at(printer, parameter, start + i) == value_at(printer, parameter, start);
+  put(printer, first ? "(" : ",");
+  put(printer, parameter->name);
+  put(printer, equal ? "=" : "=[");
+  for (int32_t i = 0; i < (equal ? 1 : count); i++) {
+    if (i > 0) put(printer, ",");
+    put_number(printer, value_at(printer, parameter, start + i));
+  }
+  if (!equal) put(printer, "]");
+  return true;
+}
+
+static void put_leaf(printer_state *printer, const hark_positional_part *part) {
+  bool first = true;
+  put(printer, part->leaf->name);
+  for (int p = 0; p < part->leaf->parameter_count; p++) first = !put_argument(printer, part, p, first) && first;
+  if (part->leaf->constant != NULL) {
+    put(printer, first ? "(" : ",");
+    put(printer, part->leaf->constant);
+    put(printer, "=");
+    put_number(printer, part->constant);
+    first = false;
+  }
+  if (!first) put(printer, ")");
+}
+
+/* Depth is the parser's, and limited there. */
+static void put_part(printer_state *printer, int32_t index) {
+  const hark_positional_part *part = &printer->positional->parts[index];
+  if (part->kind == HARK_PART_LEAF) {
+    put_leaf(printer, part);
+    return;
+  }
+  if (part->kind == HARK_PART_BANK) {
+    char size[32];
+    (void)snprintf(size, sizeof size, "bank[%d](", (int)part->bank);
+    put(printer, size);
+    put_part(printer, index + 1);
+    put(printer, ")");
+    return;
+  }
+  for (int32_t child = index + 1; child < index + part->size; child += printer->positional->parts[child].size) {
+    const bool around = part->kind == HARK_PART_PRODUCT && printer->positional->parts[child].kind == HARK_PART_SUM;
+    if (child > index + 1) put(printer, part->kind == HARK_PART_SUM ? "+" : "*");
+    if (around) put(printer, "(");
+    put_part(printer, child);
+    if (around) put(printer, ")");
+  }
+}
+
+size_t hark_positional_print(const hark_positional *positional, const double *parameters, char *text, size_t size) {
+  printer_state printer = {.positional = positional, .parameters = parameters, .text = text, .size = size};
+  put_part(&printer, 0);
+  if (size > 0) text[printer.length < size ? printer.length : size - 1] = '\0';
+  return printer.length;
+}

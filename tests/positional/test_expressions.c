@@ -1,0 +1,457 @@
+/* test_expressions.c - the language of positional kernels: what is read, what is refused and where, printing, limits, initial values, memory. */
+#include <hark/positional.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/cmocka_all.h"
+#include "support/kernel_expression.h"
+#include "support/setups.h"
+#include "support/text_files.h"
+
+#define PI 3.14159265358979323846
+
+static char text[2 * HARK_POSITIONAL_TEXT_BYTES], again[sizeof text], large[sizeof text];
+
+static hark_positional *parse(hark_context *context, const char *expression) {
+  hark_positional *kernel = NULL;
+  const hark_status status = hark_positional_create(context, expression, &kernel);
+  if (status != HARK_OK) fail_msg("%s: %s", expression, hark_context_message(context));
+  return kernel;
+}
+
+/* The canonical form of an expression, in `text`. */
+static const char *print(hark_context *context, const char *expression) {
+  hark_positional *kernel = parse(context, expression);
+  assert_true(hark_positional_print(kernel, NULL, text, sizeof text) < sizeof text);
+  hark_positional_destroy(context, &kernel);
+  assert_null(kernel);
+  return text;
+}
+
+static void spellings_have_one_form(void **state) {
+  (void)state;
+  hark_context *context = test_reference_open();
+  static const char *const cases[][2] = {
+      {"decay", "decay"},
+      {" \t\n decay ( ) ", "decay"},
+      {"((((decay))))", "decay"},
+      {"decay+(rbf+t5)+alibi", "decay+rbf+t5+alibi"},
+      {"((decay+rbf)+(t5+alibi))", "decay+rbf+t5+alibi"},
+      {"decay*(rbf*t5)*(alibi)", "decay*rbf*t5*alibi"},
+      {"decay*(rbf+t5)*alibi", "decay*(rbf+t5)*alibi"},
+      {"(decay*rbf)+(t5*alibi)", "decay*rbf+t5*alibi"},
+      {"(decay+rbf)*(t5+alibi)", "(decay+rbf)*(t5+alibi)"},
+      {"((decay+rbf)*t5)+alibi", "(decay+rbf)*t5+alibi"},
+      {"bank [ 8 ] ( decay * periodic )", "bank[8](decay*periodic)"},
+      {"bank[8.0e0]((decay))", "bank[8](decay)"},
+      {"bank[2](decay(l=[3,3]))", "bank[2](decay(l=3))"},
+      {"bank[2](decay(l=[3,4],sigma2=2))", "bank[2](decay(sigma2=2,l=[3,4]))"},
+      {"bank[2](bank[2](alibi(m=[1,2,3,4])))", "bank[2](bank[2](alibi(m=[1,2,3,4])))"},
+      {"decay(length_scale=1.50)", "decay(l=1.5)"},
+      {"decay(l=+1e1)", "decay(l=10)"},
+      {"constant(3)+alibi([.5])", "constant(sigma2=3)+alibi(m=0.5)"},
+      {"window(16)", "window(w=16)"},
+      {"window(w=0)", "window(w=0)"},
+      {"periodic(period_length=10)", "periodic(tau=3.183098861837907)"},
+      {"decay(sigma2=0.1,l=1e-5)", "decay(sigma2=0.1,l=1e-5)"},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    if (strcmp(print(context, cases[i][0]), cases[i][1]) != 0)
+      fail_msg("\"%s\" prints as \"%s\", expected \"%s\"", cases[i][0], text, cases[i][1]);
+  }
+  test_setup_close(context);
+}
+
+static void mistakes_have_a_column(void **state) {
+  (void)state;
+  hark_context *context = test_reference_open();
+  static const struct {
+    const char *text;
+    int column;
+    const char *part;
+  } cases[] = {
+      {"", 1, "found the end, expected a kernel, bank[M](...) or '('"},
+      {"  ", 3, "found the end"},
+      {"+decay", 1, "found '+'"},
+      {"decay+", 7, "found the end"},
+      {"decay**rbf", 7, "found '*'"},
+      {"decay rbf", 7, "found 'r', expected '+', '*' or the end"},
+      {"(decay", 7, "expected '+', '*' or ')'"},
+      {"decay)", 6, "found ')', expected '+', '*' or the end"},
+      {"()", 2, "found ')'"},
+      {"decai", 1, "no kernel is called \"decai\"; decay is"},
+      {"decay+zzzzzzzzzz", 7, "expected one of constant, decay"},
+      {"DECAY", 1, "no kernel is called \"DECAY\""},
+      {"decay\xC3\xA9", 6, "found byte 0xC3"},
+      {"\x01", 1, "found byte 0x01"},
+      {"bank(decay)", 5, "found '(', expected '[' and the number of components"},
+      {"bank", 5, "found the end"},
+      {"bank[](decay)", 6, "found ']', expected a number"},
+      {"bank[0](decay)", 6, "the bank is 0, expected a whole number from 1 to 1024"},
+      {"bank[1025](decay)", 6, "the bank is 1025"},
+      {"bank[2.5](decay)", 6, "the bank is 2.5"},
+      {"bank[-1](decay)", 6, "the bank is -1"},
+      {"bank[1e300](decay)", 6, "whole number"},
+      {"bank[2(decay)", 7, "found '(', expected ']'"},
+      {"bank[2]decay", 8, "expected '('"},
+      {"bank[2](decay", 14, "expected '+', '*' or ')'"},
+      {"bank[2]()", 9, "found ')'"},
+      {"decay(l=)", 9, "found ')', expected a number"},
+      {"decay(l 3)", 9, "found '3', expected '='"},
+      {"decay(3)", 7, "found '3', expected a parameter of decay: sigma2, l"},
+      {"decay(tau=3)", 7, "decay has no parameter \"tau\", expected one of sigma2, l"},
+      {"decay(l=3", 10, "expected ',' or ')'"},
+      {"decay(l=3,)", 11, "expected a parameter of decay"},
+      {"decay(l=3,l=4)", 11, "l is given twice"},
+      {"decay(l=3,length_scale=4)", 11, "l is given twice"},
+      {"window(3,w=4)", 10, "w is given twice"},
+      {"decay(l=0)", 9, "l is 0, expected a positive number"},
+      {"decay(l=-3)", 9, "l is -3, expected a positive number"},
+      {"decay(l=1e61)", 9, "expected a positive number from"},
+      {"decay(l=1e-61)", 9, "expected a positive number from"},
+      {"decay(l=nan)", 9, "\"nan\" is not a finite decimal number"},
+      {"decay(l=inf)", 9, "\"inf\" is not"},
+      {"decay(l=1e999)", 9, "\"1e999\" is not"},
+      {"decay(l=0x10)", 9, "\"0x10\" is not"},
+      {"decay(l=1.2.3)", 9, "\"1.2.3\" is not"},
+      {"decay(l=3-4)", 10, "found '-', expected ',' or ')'"},
+      {"decay(l=[])", 10, "found ']', expected a number"},
+      {"decay(l=[1,2])", 9, "l has a list of 2, expected 1"},
+      {"bank[3](decay(l=[1,2]))", 17, "l has a list of 2, expected 3"},
+      {"bank[3](decay(l=[1,2,3,4]))", 17, "l has a list of 4, expected 3"},
+      {"bank[2](bank[2](decay(l=[1,2])))", 25, "expected 4"},
+      {"bank[2](decay(l=[1,0]))", 20, "l is 0"},
+      {"bank[2](decay(l=[1,2))", 21, "expected ',' or ']'"},
+      {"t5([1,2])", 4, "factor has a list of 2, expected 32"},
+      {"window", 1, "window needs w"},
+      {"window()", 1, "window needs w"},
+      {"window(2.5)", 8, "w is 2.5, expected a whole number"},
+      {"window(-1)", 8, "w is -1"},
+      {"window([1])", 8, "found '[', expected a number"},
+      {"canonical_periodic(tau=0.6)", 24, "expected a positive number from 0.63661977"},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    hark_positional *kernel = (hark_positional *)&kernel;
+    char start[32];
+    const hark_status status = hark_positional_create(context, cases[i].text, &kernel);
+    (void)snprintf(start, sizeof start, "positional kernel, column %d: ", cases[i].column);
+    const char *message = hark_context_message(context);
+    if (status != HARK_INVALID_ARGUMENT || strncmp(message, start, strlen(start)) != 0 || strstr(message, cases[i].part) == NULL)
+      fail_msg("\"%s\": %s \"%s\", expected \"%s...%s\"", cases[i].text, hark_status_name(status), message, start, cases[i].part);
+    assert_null(kernel);
+    assert_null(strchr(message, '\n'));
+  }
+  test_setup_close(context);
+}
+
+/* part, part sign part, ... `count` times */
+static const char *repeat(const char *part, const char *sign, int count) {
+  size_t used = 0;
+  for (int i = 0; i < count; i++) used += (size_t)snprintf(large + used, sizeof large - used, "%s%s", i > 0 ? sign : "", part);
+  return large;
+}
+
+static const char *nested(const char *open, int depth) {
+  size_t used = 0;
+  for (int i = 0; i < depth; i++) used += (size_t)snprintf(large + used, sizeof large - used, "%s", open);
+  used += (size_t)snprintf(large + used, sizeof large - used, "decay");
+  for (int i = 0; i < depth; i++) large[used++] = ')';
+  large[used] = '\0';
+  return large;
+}
+
+static void refuse(hark_context *context, const char *expression, int column, const char *part) {
+  hark_positional *kernel = NULL;
+  char start[32];
+  (void)snprintf(start, sizeof start, "column %d: ", column);
+  const hark_status status = hark_positional_create(context, expression, &kernel);
+  assert_failure(context, status, HARK_INVALID_ARGUMENT, start);
+  assert_failure(context, status, HARK_INVALID_ARGUMENT, part);
+}
+
+static void limits_are_kept(void **state) {
+  (void)state;
+  hark_context *context = test_reference_open();
+  hark_positional *kernel = parse(context, nested("(", HARK_POSITIONAL_DEPTH));
+  hark_positional_destroy(context, &kernel);
+  kernel = parse(context, nested("bank[1](", HARK_POSITIONAL_DEPTH));
+  hark_positional_destroy(context, &kernel);
+  refuse(context, nested("(", HARK_POSITIONAL_DEPTH + 1), HARK_POSITIONAL_DEPTH + 1, "deeper than 32");
+  refuse(context, nested("(", 100000), HARK_POSITIONAL_DEPTH + 1, "deeper than 32");
+  kernel = parse(context, repeat("alibi", "+", HARK_POSITIONAL_KERNELS));
+  assert_int_equal(hark_positional_parameter_count(kernel), HARK_POSITIONAL_KERNELS);
+  hark_positional_destroy(context, &kernel);
+  refuse(context, repeat("alibi", "*", HARK_POSITIONAL_KERNELS + 1), 6 * HARK_POSITIONAL_KERNELS + 1, "more than 64 kernels");
+  kernel = parse(context, "bank[1024](decay*periodic)");
+  assert_int_equal(hark_positional_parameter_count(kernel), HARK_POSITIONAL_PARAMETERS);
+  hark_positional_destroy(context, &kernel);
+  refuse(context, "bank[1024](decay*periodic+constant)", 27, "5120 parameters up to here, expected at most 4096");
+  refuse(context, "bank[1024](bank[5](window(3)))", 12, "5120 components in banks inside each other");
+  refuse(context, repeat("bank[1024](window(1))", "+", 9), 1 + 7 * 22 + 11, "with all banks written out");
+  refuse(context, repeat("bank[1](bank[1](bank[1](bank[1](alibi))))", "+", 64), 1 + 42 * 51,
+         "more than 256 kernels, sums, products and banks");
+  memset(large, ' ', HARK_POSITIONAL_TEXT_BYTES);
+  memcpy(large, "decay", 5);
+  large[HARK_POSITIONAL_TEXT_BYTES] = '\0';
+  kernel = parse(context, large);
+  hark_positional_destroy(context, &kernel);
+  large[HARK_POSITIONAL_TEXT_BYTES] = ' ';
+  large[HARK_POSITIONAL_TEXT_BYTES + 1] = '\0';
+  refuse(context, large, HARK_POSITIONAL_TEXT_BYTES + 1, "expected at most 1048576 bytes");
+  test_setup_close(context);
+}
+
+/* --- printing -------------------------------------------------------------------------------------------------------------------------- */
+
+static test_kernel expression;
+
+/* Printing and parsing give the same expression: with the values of the text, and with other parameters. */
+static void printing_reads_back(void **state) {
+  (void)state;
+  hark_context *context = test_reference_open();
+  const hark_positional_start start = {.struct_size = sizeof start};
+  for (int i = 0; i < 400; i++) {
+    test_kernel_random(&expression, (uint64_t)(5000 + i), i % 4, false);
+    hark_positional *first = parse(context, expression.text);
+    const int64_t count = hark_positional_parameter_count(first);
+    double *given = calloc((size_t)count + 1, sizeof(double)), *back = calloc((size_t)count + 1, sizeof(double));
+    assert_non_null(given);
+    assert_non_null(back);
+    for (int learned = 0; learned < 2; learned++) {
+      assert_fine(context, hark_positional_initial(context, first, &start, given));
+      for (int64_t p = 0; p < count && learned; p++) given[p] = (float)(given[p] + sin((double)p)); /* as from a checkpoint in f32 */
+      const size_t length = hark_positional_print(first, learned ? given : NULL, text, sizeof text);
+      assert_int_equal(length, strlen(text));
+      hark_positional *second = parse(context, text);
+      assert_int_equal(hark_positional_print(second, NULL, again, sizeof again), length);
+      assert_string_equal(text, again);
+      assert_fine(context, hark_positional_initial(context, second, &start, back));
+      for (int64_t p = 0; p < count; p++) {
+        const bool same = learned ? (float)back[p] == (float)given[p] : memcmp(&back[p], &given[p], sizeof *back) == 0;
+        const bool period = fabs(given[p]) > 3; /* far out on the sigmoid of a canonical period an ulp of tau is many of rho */
+        if (!same && !(learned && period && fabs(back[p] - given[p]) < 1e-12 * exp(fabs(given[p]))))
+          fail_msg("%s: parameter %d is %.17g, read back as %.17g", text, (int)p, given[p], back[p]);
+      }
+      hark_positional_destroy(context, &second);
+    }
+    hark_positional_destroy(context, &first);
+    free(given);
+    free(back);
+  }
+  test_setup_close(context);
+}
+
+static void short_buffers_are_enough_to_ask(void **state) {
+  (void)state;
+  hark_context *context = test_reference_open();
+  hark_positional *kernel = parse(context, "bank[2](decay(l=[3,4])*periodic)+window(3)");
+  const size_t length = hark_positional_print(kernel, NULL, NULL, 0);
+  assert_int_equal(hark_positional_print(kernel, NULL, text, sizeof text), length);
+  for (size_t size = 1; size <= length + 1; size++) {
+    memset(again, '#', size + 1);
+    assert_int_equal(hark_positional_print(kernel, NULL, again, size), length);
+    assert_int_equal(strlen(again), size - 1);
+    assert_memory_equal(again, text, size - 1);
+    assert_int_equal(again[size], '#');
+  }
+  hark_positional_destroy(context, &kernel);
+  test_setup_close(context);
+}
+
+/* Good texts with a few bytes changed, left out or doubled: refused with a column of the text, or read and printed to the same again. */
+static void garbled_texts_do_no_harm(void **state) {
+  (void)state;
+  static const char *const seeds[] = {"bank[2](decay(sigma2=[1.5,0.4],l=[30,8])*periodic(alpha=[0.7,1.3],tau=[5,2.5]))",
+                                      "(constant(3)+window(w=16))*bank[3](t5+alibi(m=1e-3))",
+                                      "rbf*(rational_quadratic(alpha=.5)+matern32(length_scale=7.25e1))*kerple_power"};
+  static const char bytes[] = "()[]+*,=.-e0123456789 \t\nabcdelnrw_\xC3\x01";
+  hark_context *context = test_reference_open();
+  const hark_random_stream stream = {.seed = 11, .layer_purpose = hark_random_layer_purpose(5, HARK_RANDOM_TEST)};
+  uint64_t drawn = 0;
+  int read = 0, refused = 0;
+  for (int i = 0; i < 30000; i++) {
+    hark_positional *kernel = NULL;
+    size_t length = strlen(strcpy(large, seeds[i % 3]));
+    const uint32_t changes = 1 + hark_random_word(&stream, drawn++) % 3;
+    for (uint32_t c = 0; c < changes; c++) {
+      const size_t at = hark_random_word(&stream, drawn++) % (length + 1);
+      const char byte = bytes[hark_random_word(&stream, drawn++) % (sizeof bytes - 1)];
+      const uint32_t kind = hark_random_word(&stream, drawn++) % 3;
+      if (kind == 0 && at < length) large[at] = byte;
+      if (kind == 1) memmove(large + at + 1, large + at, length - at + 1), large[at] = byte, length++;
+      if (kind == 2 && at < length) memmove(large + at, large + at + 1, length - at), length--;
+    }
+    const hark_status status = hark_positional_create(context, large, &kernel);
+    int column = 0;
+    if (status != HARK_OK) {
+      if (status != HARK_INVALID_ARGUMENT || sscanf(hark_context_message(context), "positional kernel, column %d:", &column) != 1 ||
+          column < 1 || column > (int)length + 1)
+        fail_msg("\"%s\": %s", large, hark_context_message(context));
+      refused++;
+      continue;
+    }
+    const size_t printed = hark_positional_print(kernel, NULL, text, sizeof text);
+    hark_positional_destroy(context, &kernel);
+    kernel = parse(context, text);
+    assert_int_equal(hark_positional_print(kernel, NULL, again, sizeof again), printed);
+    assert_string_equal(again, text);
+    hark_positional_destroy(context, &kernel);
+    read++;
+  }
+  assert_true(read > 1000 && refused > 10000);
+  test_setup_close(context);
+}
+
+/* --- parameters ------------------------------------------------------------------------------------------------------------------------ */
+
+static void parameters_stand_in_order(void **state) {
+  (void)state;
+  hark_context *context = test_reference_open();
+  hark_positional *kernel = parse(context, "window(4)*bank[3](decay*window(2)*bank[2](periodic))+t5");
+  static const hark_positional_parameter expected[] = {{"decay", "sigma2", 1, 19, 0, 3},
+                                                       {"decay", "l", 1, 19, 3, 3},
+                                                       {"periodic", "alpha", 3, 43, 6, 6},
+                                                       {"periodic", "tau", 3, 43, 12, 6},
+                                                       {"t5", "factor", 4, 54, 18, 32}};
+  assert_int_equal(hark_positional_named_count(kernel), 5);
+  assert_int_equal(hark_positional_parameter_count(kernel), 50);
+  for (int i = 0; i < 5; i++) {
+    const hark_positional_parameter actual = hark_positional_named(kernel, i);
+    assert_string_equal(actual.kernel, expected[i].kernel);
+    assert_string_equal(actual.name, expected[i].name);
+    assert_int_equal(actual.kernel_number, expected[i].kernel_number);
+    assert_int_equal(actual.column, expected[i].column);
+    assert_int_equal(actual.first, expected[i].first);
+    assert_int_equal(actual.count, expected[i].count);
+  }
+  hark_positional_destroy(context, &kernel);
+  kernel = parse(context, "window(4)");
+  assert_int_equal(hark_positional_named_count(kernel), 0);
+  assert_int_equal(hark_positional_parameter_count(kernel), 0);
+  hark_positional_destroy(context, &kernel);
+  test_setup_close(context);
+}
+
+static void initial_values_are_those_of_the_definition(void **state) {
+  (void)state;
+  hark_context *context = test_reference_open();
+  const hark_positional_start start = {.struct_size = sizeof start, .length = 256};
+  double raw[32], natural[32];
+  hark_positional *kernel = parse(context, "bank[8](decay*periodic)");
+  assert_fine(context, hark_positional_initial(context, kernel, &start, raw));
+  assert_fine(context, hark_positional_natural(context, kernel, raw, natural));
+  for (int k = 0; k < 8; k++) {
+    assert_true(natural[k] == 1);
+    assert_true(fabs(natural[8 + k] - 2 * pow(256, k / 7.0)) < 1e-10); /* 2 to 2 L */
+    assert_true(fabs(natural[16 + k] - 1) < 0.11);
+    for (int j = 0; j < k; j++) assert_true(fabs(natural[16 + k] - natural[16 + j]) > 1e-3);
+    assert_true(fabs(PI * natural[24 + k] - 3 * pow(256 / 3.0, k / 7.0)) < 1e-10); /* 3 to L */
+  }
+  hark_positional_destroy(context, &kernel);
+  kernel = parse(context, "alibi");
+  for (int h = 0; h < 8; h++) { /* ALiBi's slopes */
+    const hark_positional_start head = {.struct_size = sizeof head, .heads = 8, .head = h};
+    assert_fine(context, hark_positional_initial(context, kernel, &head, raw));
+    assert_true(fabs(raw[0] + (h + 1) * log(2)) < 1e-15 * 10);
+  }
+  hark_positional_destroy(context, &kernel);
+  kernel = parse(context, "bank[2](decay(l=[30,8]))");
+  for (int h = 0; h < 3; h++) {
+    const hark_positional_start head = {.struct_size = sizeof head, .heads = 3, .head = h, .length = 100};
+    assert_fine(context, hark_positional_initial(context, kernel, &head, raw));
+    assert_true(raw[2] == log(30) && raw[3] == log(8));
+  }
+  const hark_positional_start none = {.struct_size = sizeof none, .heads = 2, .head = 2}, wrong = {.struct_size = 4};
+  assert_failure(context, hark_positional_initial(context, kernel, &none, raw), HARK_INVALID_ARGUMENT, "head 2 of 2");
+  assert_failure(context, hark_positional_initial(context, kernel, &wrong, raw), HARK_INVALID_ARGUMENT, "struct_size");
+  hark_positional_destroy(context, &kernel);
+  test_setup_close(context);
+}
+
+/* Every context from 1 token up starts with values that are in range, and no two components equal. */
+static void initial_values_differ_for_every_length(void **state) {
+  (void)state;
+  hark_context *context = test_reference_open();
+  hark_positional *kernel = parse(context, "bank[5](decay*periodic+alibi+kerple_log+kerple_power+canonical_periodic)");
+  const int64_t count = hark_positional_parameter_count(kernel);
+  for (int64_t length = 1; length < 2000000; length *= 3) {
+    const hark_positional_start start = {.struct_size = sizeof start, .length = length};
+    double raw[64], natural[64];
+    assert_in_range(count, 1, 64);
+    assert_fine(context, hark_positional_initial(context, kernel, &start, raw));
+    assert_fine(context, hark_positional_natural(context, kernel, raw, natural));
+    for (int64_t p = 5; p < count; p++) assert_true(p % 5 == 0 || natural[p] != natural[p - 1]);
+  }
+  hark_positional_destroy(context, &kernel);
+  test_setup_close(context);
+}
+
+/* --- memory ---------------------------------------------------------------------------------------------------------------------------- */
+
+static void memory_may_run_out(void **state) {
+  (void)state;
+  hark_status status = HARK_OUT_OF_MEMORY;
+  long fail_at = 0, failures = 0;
+  do {
+    test_memory memory;
+    hark_context *context = test_memory_context(&memory);
+    const hark_positional_start start = {.struct_size = sizeof start};
+    hark_positional *kernel = NULL;
+    double raw[32], distance = 3, value, weight = 1, gradient[32];
+    memory.fail_at = memory.allocations + ++fail_at;
+    status = hark_positional_create(context, "bank[8](decay*periodic)", &kernel);
+    if (status == HARK_OK) status = hark_positional_initial(context, kernel, &start, raw);
+    if (status == HARK_OK) status = hark_positional_log(context, kernel, raw, &distance, 1, &value);
+    if (status == HARK_OK) status = hark_positional_gradient(context, kernel, raw, &distance, &weight, 1, gradient);
+    failures += status == HARK_OUT_OF_MEMORY;
+    if (status != HARK_OK && status != HARK_OUT_OF_MEMORY) fail_msg("allocation %ld: %s", fail_at, hark_context_message(context));
+    hark_positional_destroy(context, &kernel);
+    test_memory_context_end(context, &memory);
+  } while (status != HARK_OK);
+  assert_int_equal(failures, 4); /* two to parse, one for each evaluation */
+}
+
+static void expressions_can_be_placed(void **state) {
+  (void)state;
+  hark_context *context = test_reference_open();
+  _Alignas(16) char memory[HARK_POSITIONAL_PLACE_BYTES];
+  const hark_positional *kernel = NULL;
+  const uint64_t before = hark_context_memory(context).allocations;
+  assert_fine(context, hark_positional_place(context, "bank[8](decay*periodic)+t5+constant", memory, sizeof memory, &kernel));
+  assert_true(hark_context_memory(context).allocations == before);
+  assert_int_equal(hark_positional_print(kernel, NULL, text, sizeof text), strlen("bank[8](decay*periodic)+t5+constant"));
+  assert_fine(context, hark_positional_place(context, "bank[128](alibi)", memory, sizeof memory, &kernel));
+  assert_fine(context, hark_positional_place(context, repeat("constant", "*", 15), memory, sizeof memory, &kernel));
+  assert_failure(context, hark_positional_place(context, "bank[300](alibi)", memory, sizeof memory, &kernel), HARK_TOO_LARGE, "column 11");
+  assert_null(kernel);
+  assert_failure(context, hark_positional_place(context, repeat("constant", "*", 16), memory, sizeof memory, &kernel), HARK_TOO_LARGE,
+                 "16 parts only");
+  assert_failure(context, hark_positional_place(context, "alibi", memory + 1, sizeof memory - 1, &kernel), HARK_INVALID_ARGUMENT,
+                 "aligned");
+  for (size_t bytes = 0; bytes < 512; bytes += 16) {
+    char *exact = malloc(bytes + 1); /* sanitizers watch its end */
+    const hark_status status = hark_positional_place(context, "decay+decay", exact, bytes, &kernel);
+    assert_true(status == HARK_TOO_LARGE || (bytes >= 200 && status == HARK_OK));
+    free(exact);
+  }
+  test_setup_close(context);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(spellings_have_one_form),
+      cmocka_unit_test(mistakes_have_a_column),
+      cmocka_unit_test(limits_are_kept),
+      cmocka_unit_test(printing_reads_back),
+      cmocka_unit_test(short_buffers_are_enough_to_ask),
+      cmocka_unit_test(garbled_texts_do_no_harm),
+      cmocka_unit_test(parameters_stand_in_order),
+      cmocka_unit_test(initial_values_are_those_of_the_definition),
+      cmocka_unit_test(initial_values_differ_for_every_length),
+      cmocka_unit_test(memory_may_run_out),
+      cmocka_unit_test(expressions_can_be_placed),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,378 @@
+/* test_kernels.c - what positional kernels are: values against their definitions in long double, gradients against differences, Gram
+ * matrices, extremes of parameters and distances, sums that are zero. A failure prints the expression. */
+#include <hark/positional.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/cmocka_all.h"
+#include "support/eigenvalues.h"
+#include "support/kernel_expression.h"
+#include "support/setups.h"
+#include "support/text_files.h"
+
+#define DISTANCES 48
+#define SMALLEST 1e-4900L /* values of long double below are not exact */
+#define RANDOM_EXPRESSIONS 150
+
+/* An expression and its parameters. */
+typedef struct test_subject {
+  hark_context *context;
+  hark_positional *kernel;
+  int64_t count;
+  double *parameters;
+} test_subject;
+
+static void open_text(test_subject *subject, const char *text) {
+  const hark_positional_start start = {.struct_size = sizeof start};
+  subject->context = test_reference_open();
+  assert_fine(subject->context, hark_positional_create(subject->context, text, &subject->kernel));
+  subject->count = hark_positional_parameter_count(subject->kernel);
+  subject->parameters = calloc((size_t)subject->count + 1, sizeof(double));
+  assert_non_null(subject->parameters);
+  assert_fine(subject->context, hark_positional_initial(subject->context, subject->kernel, &start, subject->parameters));
+}
+
+static void close_subject(test_subject *subject) {
+  free(subject->parameters);
+  hark_positional_destroy(subject->context, &subject->kernel);
+  test_setup_close(subject->context);
+}
+
+static double log_at(const test_subject *subject, double distance) {
+  double value = NAN;
+  assert_fine(subject->context, hark_positional_log(subject->context, subject->kernel, subject->parameters, &distance, 1, &value));
+  return value;
+}
+
+static test_kernel expression; /* large */
+
+/* log G against the definition at whole distances and between; the definition keeps 1e-18 of G, a sum's terms lose nothing else. */
+static void check_values(const test_kernel *kernel) {
+  test_subject subject;
+  const bool whole = strstr(kernel->text, "t5") != NULL; /* the definition knows its buckets at whole distances */
+  open_text(&subject, kernel->text);
+  assert_int_equal(subject.count, kernel->value_count);
+  for (int i = 0; i < 2 * DISTANCES; i++) {
+    const double between = i % 2 == 0 ? i / 2 : i * i / 40.0, distance = whole ? floor(between) : between;
+    const long double value = test_kernel_value(kernel, distance), expected = logl(value);
+    const double actual = log_at(&subject, distance);
+    if (value < SMALLEST && actual < -11000) continue; /* the definition has run out of exponents; or G is 0 */
+    if (expected == -INFINITY ? actual != -INFINITY : !(fabsl(actual - expected) <= 1e-12L * (1 + fabsl(expected))))
+      fail_msg("%s: log G(%.17g) is %.17g, expected %.17Lg", kernel->text, distance, actual, expected);
+  }
+  close_subject(&subject);
+}
+
+static void values_are_those_of_the_definitions(void **state) {
+  (void)state;
+  for (int leaf = 0; leaf < hark_positional_kernel_count(); leaf++) {
+    for (int bank = 0; bank <= 3; bank++) {
+      test_kernel_single(&expression, leaf, bank, (uint64_t)(10 * leaf + bank));
+      check_values(&expression);
+    }
+  }
+}
+
+static void values_of_compositions_too(void **state) {
+  (void)state;
+  for (int i = 0; i < RANDOM_EXPRESSIONS; i++) {
+    test_kernel_random(&expression, (uint64_t)i, 1 + i % 3, false);
+    check_values(&expression);
+  }
+}
+
+/* sum over distances of weight * log G, which the gradient differentiates; where G is 0 the weight is not used. */
+static double weighted(const test_subject *subject, const double *distances, const double *weights, int count) {
+  double values[DISTANCES], sum = 0;
+  assert_fine(subject->context, hark_positional_log(subject->context, subject->kernel, subject->parameters, distances, count, values));
+  for (int i = 0; i < count; i++) sum += values[i] == -INFINITY ? 0 : weights[i] * values[i];
+  return sum;
+}
+
+/* Four-point differences with step h: truncation h^4 f^(5) / 30, rounding eps |f| / h; 1e-6 of the largest derivative leaves room for both. */
+static void check_gradient(const char *text) {
+  static const double step = 3e-4;
+  test_subject subject;
+  open_text(&subject, text);
+  double distances[DISTANCES], weights[DISTANCES], scale = 1;
+  const hark_random_stream stream = {.seed = 5, .layer_purpose = hark_random_layer_purpose(4, HARK_RANDOM_TEST)};
+  hark_random_uniform(&stream, 0, DISTANCES, weights);
+  for (int i = 0; i < DISTANCES; i++) {
+    distances[i] = i;
+    weights[i] -= 0.5;
+  }
+  double *gradient = calloc((size_t)subject.count + 1, sizeof(double));
+  assert_non_null(gradient);
+  assert_fine(subject.context,
+              hark_positional_gradient(subject.context, subject.kernel, subject.parameters, distances, weights, DISTANCES, gradient));
+  for (int64_t p = 0; p < subject.count; p++) scale = fmax(scale, fabs(gradient[p]));
+  for (int64_t p = 0; p < subject.count; p++) {
+    static const double at[] = {1, -1, 2, -2}, factor[] = {8, -8, -1, 1};
+    const double here = subject.parameters[p];
+    double difference = 0;
+    for (int k = 0; k < 4; k++) {
+      subject.parameters[p] = here + at[k] * step;
+      difference += factor[k] * weighted(&subject, distances, weights, DISTANCES) / (12 * step);
+    }
+    subject.parameters[p] = here;
+    if (!(fabs(gradient[p] - difference) <= 1e-6 * scale))
+      fail_msg("%s: derivative %d is %.12g, differences give %.12g", text, (int)p, gradient[p], difference);
+  }
+  free(gradient);
+  close_subject(&subject);
+}
+
+static void gradients_are_those_of_differences(void **state) {
+  (void)state;
+  for (int leaf = 0; leaf < hark_positional_kernel_count(); leaf++) {
+    for (int bank = 0; bank <= 3; bank += 3) {
+      test_kernel_single(&expression, leaf, bank, (uint64_t)(100 + 10 * leaf + bank));
+      check_gradient(expression.text);
+    }
+  }
+  check_gradient("bank[8](decay*periodic)");
+  check_gradient("bank[2](periodic*bank[3](rbf+constant))+matern52*window(9)+t5");
+}
+
+static void gradients_of_compositions_too(void **state) {
+  (void)state;
+  for (int i = 0; i < RANDOM_EXPRESSIONS; i++) {
+    test_kernel_random(&expression, (uint64_t)(1000 + i), 1 + i % 3, false);
+    if (expression.value_count <= 200) check_gradient(expression.text);
+  }
+}
+
+/* Natural gradients: for a logarithm r, d / d e^r = e^-r d / d r. */
+static void gradients_by_natural_values(void **state) {
+  (void)state;
+  test_subject subject;
+  open_text(&subject, "decay(sigma2=2,l=12)+canonical_periodic(alpha=0.5,tau=3)");
+  const double raw[] = {1, 2, 3, 4};
+  double natural[4], gradient[4], back[4];
+  assert_fine(subject.context, hark_positional_natural(subject.context, subject.kernel, subject.parameters, natural));
+  assert_fine(subject.context, hark_positional_natural_gradient(subject.context, subject.kernel, subject.parameters, raw, gradient));
+  const double expected[] = {2, 12, 0.5, 3};
+  for (int i = 0; i < 4; i++) assert_true(fabs(natural[i] - expected[i]) < 1e-14 * expected[i]);
+  for (int i = 0; i < 3; i++) assert_true(fabs(gradient[i] - raw[i] / expected[i]) < 1e-14);
+  /* 1 / tau = pi/2 sigmoid(r): d tau / d r = -tau (1 - sigmoid(r)), sigmoid(r) = 2 / (3 pi) */
+  assert_true(fabs(gradient[3] - 4 / (-3 * (1 - 2 / (3 * 3.14159265358979323846)))) < 1e-13);
+  assert_fine(subject.context, hark_positional_raw(subject.context, subject.kernel, natural, back));
+  for (int i = 0; i < 4; i++) assert_true(fabs(back[i] - subject.parameters[i]) < 1e-14);
+  close_subject(&subject);
+}
+
+/* --- Gram matrices --------------------------------------------------------------------------------------------------------------------- */
+
+/* The smallest eigenvalue of G(|i - j|) / G(0). */
+static double smallest(const test_subject *subject) {
+  static double matrix[DISTANCES * DISTANCES];
+  double distances[DISTANCES], values[DISTANCES];
+  for (int i = 0; i < DISTANCES; i++) distances[i] = i;
+  assert_fine(subject->context, hark_positional_log(subject->context, subject->kernel, subject->parameters, distances, DISTANCES, values));
+  for (int i = 0; i < DISTANCES * DISTANCES; i++) matrix[i] = exp(values[abs(i / DISTANCES - i % DISTANCES)] - values[0]);
+  return test_smallest_eigenvalue(DISTANCES, matrix);
+}
+
+static void definite_ones_have_no_negative_eigenvalue(void **state) {
+  (void)state;
+  int tried = 0;
+  for (int i = 0; i < RANDOM_EXPRESSIONS; i++) {
+    test_subject subject;
+    if (i < hark_positional_kernel_count())
+      test_kernel_single(&expression, i, 2, (uint64_t)i);
+    else
+      test_kernel_random(&expression, (uint64_t)(2000 + i), 1 + i % 3, true);
+    open_text(&subject, expression.text);
+    if (hark_positional_is_definite(subject.kernel, subject.parameters, NULL, NULL)) {
+      const double value = smallest(&subject);
+      if (value < -1e-10) fail_msg("%s: eigenvalue %g", expression.text, value);
+      tried++;
+    }
+    close_subject(&subject);
+  }
+  assert_true(tried > RANDOM_EXPRESSIONS - 5); /* all but t5, window and perhaps kerple_power */
+}
+
+static void others_have_one(void **state) {
+  (void)state;
+  static const struct {
+    const char *text;
+    int column;
+  } cases[] = {{"window(1)", 1},
+               {"decay*window(3)+constant", 7},
+               {"kerple_power(r1=0.001,r2=3)", 1},
+               {"constant+bank[2](kerple_power(r1=0.01,r2=[1.9,4]))", 18},
+               {"t5(factor=[1,1,0.01,0.01,0.01,0.01,0.01,0.01,0.01,0.01,0.01,0.01,0.01,0.01,0.01,0.01,0.01,0.01,0.01,0.01,0.01,0.01,0.01,"
+                "0.01,0.01,0.01,0.01,0.01,0.01,0.01,0.01,0.01])",
+                1}};
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    test_subject subject;
+    int column = 0;
+    const char *reason = NULL;
+    open_text(&subject, cases[i].text);
+    assert_false(hark_positional_is_definite(subject.kernel, subject.parameters, &column, &reason));
+    assert_int_equal(column, cases[i].column);
+    assert_non_null(reason);
+    const double value = smallest(&subject);
+    if (value > -1e-3) fail_msg("%s: the smallest eigenvalue is %g", cases[i].text, value);
+    close_subject(&subject);
+  }
+}
+
+static void definiteness_depends_on_values(void **state) {
+  (void)state;
+  test_subject subject;
+  open_text(&subject, "kerple_power(r1=0.01,r2=2)*window(0)");
+  assert_true(hark_positional_is_definite(subject.kernel, subject.parameters, NULL, NULL));
+  subject.parameters[1] = log(2.000001);
+  assert_false(hark_positional_is_definite(subject.kernel, subject.parameters, NULL, NULL));
+  subject.parameters[1] = NAN;
+  assert_false(hark_positional_is_definite(subject.kernel, subject.parameters, NULL, NULL));
+  close_subject(&subject);
+}
+
+/* --- extremes -------------------------------------------------------------------------------------------------------------------------- */
+
+static void far_distances_are_exact(void **state) {
+  (void)state;
+  const double far = 1048576; /* 2^20 */
+  static const char *const texts[] = {"decay(sigma2=3,l=50)",
+                                      "periodic(alpha=1.3,tau=5.1)",
+                                      "canonical_periodic(alpha=1.3,tau=5.1)",
+                                      "rbf(sigma2=3,l=1000)",
+                                      "rational_quadratic(sigma2=3,alpha=0.7,l=11)",
+                                      "matern32(sigma2=3,l=70)",
+                                      "matern52(sigma2=3,l=70)",
+                                      "alibi(m=0.01)",
+                                      "kerple_log(r1=2,r2=0.3)",
+                                      "kerple_power(r1=0.2,r2=0.9)"};
+  const double x32 = sqrt(3) * far / 70, x52 = sqrt(5) * far / 70, sine = (double)sinl(1048576 / 5.1L);
+  const double expected[] = {log(3) - far / 50,
+                             -2 * 1.69 * sine * sine,
+                             -2 * 1.69 * sine * sine,
+                             log(3) - far * far / 2e6,
+                             log(3) - 0.7 * log(1 + far * far / (1.4 * 121)),
+                             log(3) + log(1 + x32) - x32,
+                             log(3) + log(1 + x52 + x52 * x52 / 3) - x52,
+                             -0.01 * far,
+                             -2 * log(1 + 0.3 * far),
+                             -0.2 * pow(far, 0.9)};
+  for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+    test_subject subject;
+    open_text(&subject, texts[i]);
+    if (!(fabs(log_at(&subject, far) - expected[i]) <= 1e-6))
+      fail_msg("%s: %.12g, expected %.12g", texts[i], log_at(&subject, far), expected[i]);
+    close_subject(&subject);
+  }
+}
+
+/* Every kernel with all its parameters at their limits: logarithms are numbers or -infinity, gradients are finite. */
+static void limits_give_numbers(void **state) {
+  (void)state;
+  const double distances[] = {0, 1e-300, 0.5, 1, 15, 16, 127, 128, 1e6, HARK_POSITIONAL_LARGEST_DISTANCE};
+  enum { COUNT = sizeof distances / sizeof distances[0] };
+  const double weights[COUNT] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+  for (int leaf = 0; leaf < hark_positional_kernel_count(); leaf++) {
+    for (int corner = 0; corner < 8; corner++) {
+      test_subject subject;
+      double gradient[32], values[COUNT];
+      char text[64];
+      snprintf(text, sizeof text, "%s%s", hark_positional_kernel_at(leaf).name,
+               hark_positional_kernel_at(leaf).constant != NULL ? "(7)" : "");
+      open_text(&subject, text);
+      for (int64_t p = 0; p < subject.count; p++) {
+        const bool low = (corner >> p % 3 & 1) != 0;
+        const bool period = leaf > 0 && p == 1 && strcmp(hark_positional_kernel_at(leaf).name, "canonical_periodic") == 0;
+        subject.parameters[p] = period ? (low ? 40 : -138) : low ? -138.155 : 138.155; /* log 1e60 = 138.1551 */
+      }
+      assert_fine(subject.context, hark_positional_log(subject.context, subject.kernel, subject.parameters, distances, COUNT, values));
+      for (int i = 0; i < COUNT; i++)
+        if (isnan(values[i]) || values[i] == INFINITY) fail_msg("%s, corner %d: log G(%g) is %g", text, corner, distances[i], values[i]);
+      assert_fine(subject.context,
+                  hark_positional_gradient(subject.context, subject.kernel, subject.parameters, distances, weights, COUNT, gradient));
+      for (int64_t p = 0; p < subject.count; p++)
+        if (!isfinite(gradient[p])) fail_msg("%s, corner %d: derivative %d is %g", text, corner, (int)p, gradient[p]);
+      close_subject(&subject);
+    }
+  }
+}
+
+/* A sum whose terms are all zero at a distance is zero there, with no gradient; a term that is zero takes none. */
+static void sums_of_zeros_are_zero(void **state) {
+  (void)state;
+  test_subject subject;
+  double gradient[2];
+  const double distances[] = {2, 3, 5, 6, 100}, weights[] = {1, 1, 1, INFINITY, NAN};
+  open_text(&subject, "window(2)*constant(sigma2=3)+window(5)*constant(sigma2=5)");
+  assert_true(fabs(log_at(&subject, 2) - log(8)) < 1e-15);
+  assert_true(fabs(log_at(&subject, 5) - log(5)) < 1e-15);
+  assert_true(log_at(&subject, 6) == -INFINITY && log_at(&subject, 1e15) == -INFINITY);
+  assert_fine(subject.context,
+              hark_positional_gradient(subject.context, subject.kernel, subject.parameters, distances, weights, 5, gradient));
+  assert_true(fabs(gradient[0] - 3.0 / 8) < 1e-15);
+  assert_true(fabs(gradient[1] - (5.0 / 8 + 1 + 1)) < 1e-15);
+  close_subject(&subject);
+  open_text(&subject, "bank[3](window(4)*decay)");
+  double more[6];
+  assert_fine(subject.context,
+              hark_positional_gradient(subject.context, subject.kernel, subject.parameters, distances + 3, weights + 3, 2, more));
+  for (int i = 0; i < 6; i++) assert_true(more[i] == 0);
+  close_subject(&subject);
+}
+
+/* On whole distances the period with the smallest rate gives the same kernel. */
+static void periods_have_a_canonical_form(void **state) {
+  (void)state;
+  for (int i = 1; i < 60; i++) {
+    const double tau = 0.037 * i * i, canonical = hark_positional_canonical_tau(tau);
+    assert_true(canonical >= 2 / 3.14159265358979323846 * (1 - 1e-15));
+    for (int d = 0; d < 100; d++) {
+      const double sine = sin(d / tau), other = sin(d / canonical);
+      if (fabs(sine * sine - other * other) > 1e-10) fail_msg("tau %g and its canonical form %g differ at distance %d", tau, canonical, d);
+    }
+    if (tau >= 2 / 3.14159) assert_true(fabs(canonical - tau) < 1e-12 * tau);
+  }
+}
+
+static void bad_arguments_are_refused(void **state) {
+  (void)state;
+  test_subject subject;
+  double distance = -1, value = 7, weight = 1, gradient[2];
+  open_text(&subject, "constant+decay");
+  assert_failure(subject.context, hark_positional_log(subject.context, subject.kernel, subject.parameters, &distance, 1, &value),
+                 HARK_INVALID_ARGUMENT, "distance 0 is -1");
+  distance = NAN;
+  assert_failure(subject.context,
+                 hark_positional_gradient(subject.context, subject.kernel, subject.parameters, &distance, &weight, 1, gradient),
+                 HARK_INVALID_ARGUMENT, "distance 0 is ");
+  distance = 1;
+  subject.parameters[2] = NAN;
+  assert_failure(subject.context, hark_positional_log(subject.context, subject.kernel, subject.parameters, &distance, 1, &value),
+                 HARK_NOT_FINITE, "column 10: value 0 of l of decay is nan");
+  subject.parameters[2] = 800;
+  assert_failure(subject.context, hark_positional_log(subject.context, subject.kernel, subject.parameters, &distance, 1, &value),
+                 HARK_NOT_FINITE, "value 0 of l of decay is inf, expected a positive number");
+  assert_true(value == 7);
+  close_subject(&subject);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(values_are_those_of_the_definitions),
+      cmocka_unit_test(values_of_compositions_too),
+      cmocka_unit_test(gradients_are_those_of_differences),
+      cmocka_unit_test(gradients_of_compositions_too),
+      cmocka_unit_test(gradients_by_natural_values),
+      cmocka_unit_test(definite_ones_have_no_negative_eigenvalue),
+      cmocka_unit_test(others_have_one),
+      cmocka_unit_test(definiteness_depends_on_values),
+      cmocka_unit_test(far_distances_are_exact),
+      cmocka_unit_test(limits_give_numbers),
+      cmocka_unit_test(sums_of_zeros_are_zero),
+      cmocka_unit_test(periods_have_a_canonical_form),
+      cmocka_unit_test(bad_arguments_are_refused),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
