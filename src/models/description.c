@@ -17,25 +17,25 @@ typedef enum field_type { FIELD_WHOLE, FIELD_REAL, FIELD_BOOLEAN, FIELD_WORD, FI
 typedef struct field {
   const char *key;
   field_type type;
+  bool optional; /* 0, NULL or the first word where it is not told */
   size_t offset;
   double above, least, most; /* numbers: least <= x <= most and x > above */
   const char *words;         /* WORD: in the order of the enum */
-  bool optional;             /* 0, NULL or the first word where it is not told */
 } field;
 
 #define AT(name) offsetof(hark_decoder_config, name)
 #define WHOLE(key, name, most)                                                                                                             \
-  { key, FIELD_WHOLE, AT(name), 0, 1, most, NULL, false }
+  { key, FIELD_WHOLE, false, AT(name), 0, 1, most, NULL }
 #define REAL(key, name, above, most)                                                                                                       \
-  { key, FIELD_REAL, AT(name), above, above, most, NULL, false }
+  { key, FIELD_REAL, false, AT(name), above, above, most, NULL }
 #define BOOLEAN(key, name)                                                                                                                 \
-  { key, FIELD_BOOLEAN, AT(name), 0, 0, 0, NULL, false }
+  { key, FIELD_BOOLEAN, false, AT(name), 0, 0, 0, NULL }
 #define WORD(key, name, words)                                                                                                             \
-  { key, FIELD_WORD, AT(name), 0, 0, 0, words, false }
+  { key, FIELD_WORD, false, AT(name), 0, 0, 0, words }
 
 /* In the order of printing; those of one section next to each other. */
 static const field fields[] = {
-    {"vocabulary", FIELD_WHOLE, AT(vocabulary), 0, 1, INT32_MAX, NULL, true},
+    {"vocabulary", FIELD_WHOLE, true, AT(vocabulary), 0, 1, INT32_MAX, NULL},
     WHOLE("layers", layers, 10000),
     WHOLE("heads", heads, 65536),
     WHOLE("key_heads", key_heads, 65536),
@@ -46,14 +46,14 @@ static const field fields[] = {
     WORD("norm", norm, HARK_NORM_WORDS),
     REAL("norm_epsilon", norm_epsilon, 0, 1),
     WORD("positions", positions, HARK_POSITIONS_WORDS),
-    {"positional", FIELD_KERNEL, AT(positional), 0, 0, 0, NULL, true},
-    {"positional_scope", FIELD_WORD, AT(positional_scope), 0, 0, 0, HARK_POSITIONAL_SCOPE_WORDS, true},
+    {"positional", FIELD_KERNEL, true, AT(positional), 0, 0, 0, NULL},
+    {"positional_scope", FIELD_WORD, true, AT(positional_scope), 0, 0, 0, HARK_POSITIONAL_SCOPE_WORDS},
     BOOLEAN("tie_embeddings", tie_embeddings),
     BOOLEAN("bias", bias),
     REAL("rotary.base", rotary_base, 1, 1e300),
     WORD("rotary.pairs", rotary_pairs, HARK_ROTARY_PAIRS_WORDS),
     WORD("attention.structure", structure, HARK_STRUCTURE_WORDS),
-    {"attention.window", FIELD_WHOLE, AT(window), -1, 0, 1 << 24, NULL, false},
+    {"attention.window", FIELD_WHOLE, false, AT(window), -1, 0, 1 << 24, NULL},
     WORD("attention.kernel", kernel, HARK_KERNEL_WORDS),
     REAL("attention.sigma", sigma, 0, 1e300),
     BOOLEAN("attention.forget_gate", forget_gate),

@@ -11,20 +11,18 @@
 #include "nn/positional.h"
 
 typedef struct hark_self_attention_spec {
-  int64_t width, heads, key_heads; /* head_dim = width / heads */
-  bool bias;
+  int64_t width, heads, key_heads;    /* head_dim = width / heads */
   double deviation, output_deviation; /* of the initial weights */
-  bool rotary;
   double rotary_base;
   hark_rotary_pairs rotary_pairs;
   hark_attention_structure structure;
   int64_t window;
   hark_attention_kernel kernel;
   double sigma;
-  bool forget_gate;
   double dropout;                                  /* of attention weights */
-  bool positional;                                 /* a table of log G multiplies the similarity */
   const hark_positional_source *positional_source; /* of parameters of the layer's own; NULL: the table is given to every pass */
+  bool bias, rotary, forget_gate;
+  bool positional; /* a table of log G multiplies the similarity */
 } hark_self_attention_spec;
 
 typedef struct hark_self_attention {

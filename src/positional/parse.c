@@ -24,7 +24,7 @@
 #include "positional/expression.h"
 
 /* A leaf, and what stands around it: a tree of KERNELS leaves has fewer sums and products than leaves, the rest is for banks. */
-#define PARTS_LIMIT (4 * HARK_POSITIONAL_KERNELS)
+enum { PARTS_LIMIT = 4 * HARK_POSITIONAL_KERNELS };
 #define PLACE_PARTS 16 /* that HARK_POSITIONAL_PLACE_BYTES hold */
 #define WORD_BYTES 32  /* of a word in a message */
 
@@ -395,7 +395,7 @@ static hark_status count_values(parser_state *parser) {
   int64_t values = 0;
   for (int32_t i = 0; i < tree->part_count; i++) {
     values += tree->parts[i].components;
-    if (tree->parts[i].kind == HARK_PART_LEAF && values > 2 * HARK_POSITIONAL_COMPONENTS)
+    if (tree->parts[i].kind == HARK_PART_LEAF && values > (int64_t)2 * HARK_POSITIONAL_COMPONENTS)
       return complain(parser->context, tree->parts[i].column,
                       "%" PRId64 " kernels, sums, products and banks with all banks written out, expected at most %d", values,
                       2 * HARK_POSITIONAL_COMPONENTS);
