@@ -89,7 +89,12 @@ static hark_status print(hark_invocation *call, const hark_opened_run *opened, c
   hark_text swaps = hark_text_empty(call->context);
   char stored[HARK_PATH_BYTES];
   HARK_TRY(find_stored(call, stored));
-  HARK_TRY(hark_command_visit_differences(call, stored, call->values[1], append_swap, &swaps));
+  hark_status status = hark_command_visit_differences(call, stored, call->values[1], append_swap, &swaps);
+  if (status == HARK_OK) status = swaps.status;
+  if (status != HARK_OK) {
+    hark_text_free(&swaps);
+    return status;
+  }
   const double per_byte = hark_bits_per_byte(counts, result->loss), per_character = hark_bits_per_character(counts, result->loss);
   if (!call->json) {
     printf("%s, %s: loss %.4f nats a token, perplexity %.3f, %.4f bits a character, %.4f bits a byte; %" PRId64 " targets in %.1f s\n",
@@ -128,7 +133,7 @@ static hark_status measure(hark_invocation *call, const hark_config *config, har
   hark_engine *engine = NULL;
   hark_evaluation_result result;
   const hark_split split = config->data.paths.count == 0 || values->split == 1 ? HARK_SPLIT_VALIDATION : HARK_SPLIT_TRAINING;
-  HARK_TRY(hark_checkpoint_verify(call->context, &opened->run, opened->checkpoint));
+  HARK_TRY(hark_checkpoint_verify(call->context, &opened->run, opened->checkpoint, NULL));
   hark_status status = hark_run_corpus(call->context, config, &opened->run, false, &tokenizer, &corpus);
   if (status == HARK_OK) status = hark_engine_create(call->context, config, hark_tokenizer_size(tokenizer), false, &engine);
   if (status == HARK_OK) status = hark_checkpoint_load(call->context, &opened->run, opened->checkpoint, engine, NULL);

@@ -6,13 +6,13 @@
 
 #include "cli/common.h"
 #include "cli/learned_kernels.h"
+#include "io/checkpoint_files.h"
 #include "io/files.h"
 #include "io/jsonl.h"
 #include "io/number.h"
 #include "io/safetensors.h"
 #include "train/config.h"
 
-#define WEIGHTS_NAME "model.safetensors"
 #define POINTER_BYTES ((size_t)HARK_NAME_BYTES)
 
 /* ---- files ---- */
@@ -159,7 +159,7 @@ static hark_status read_checkpoint(hark_context *context, const char *run, bool 
   if (s->last[0] == 0) return HARK_OK;
   HARK_TRY(hark_path_join(context, run, "checkpoints", folder));
   HARK_TRY(hark_path_join(context, folder, s->last, path));
-  HARK_TRY(hark_path_join(context, path, WEIGHTS_NAME, folder));
+  HARK_TRY(hark_path_join(context, path, HARK_WEIGHTS_FILE, folder));
   hark_safetensors *file;
   HARK_TRY(hark_safetensors_open(context, folder, &file));
   for (int64_t i = 0; i < hark_safetensors_count(file); i++) s->parameters += elements(hark_safetensors_tensor(file, i));
@@ -275,9 +275,9 @@ static hark_status run(hark_invocation *call) {
   if (hark_path_kind_of(path) != HARK_PATH_FOLDER) return show_file(call, path);
   HARK_TRY(hark_path_join(call->context, path, "config.yaml", inside));
   if (hark_path_kind_of(inside) == HARK_PATH_FILE) return show_run(call, path, inside);
-  HARK_TRY(hark_path_join(call->context, path, WEIGHTS_NAME, inside)); /* a checkpoint */
+  HARK_TRY(hark_path_join(call->context, path, HARK_WEIGHTS_FILE, inside)); /* a checkpoint */
   if (hark_path_kind_of(inside) == HARK_PATH_FILE) return show_file(call, inside);
-  return hark_fail(call->context, HARK_BAD_FILE, "%s: neither a run (config.yaml) nor a checkpoint (" WEIGHTS_NAME ")", path);
+  return hark_fail(call->context, HARK_BAD_FILE, "%s: neither a run (config.yaml) nor a checkpoint (" HARK_WEIGHTS_FILE ")", path);
 }
 
 const hark_command hark_command_info = {

@@ -5,15 +5,11 @@
 #include <string.h>
 
 #include "io/json.h"
-
-/* What the expression's text in the file is put in front of, and the end of the names of its tensors (docs/formats.md). */
-#define EXPRESSION_KEY "positional"
-#define SCOPE_KEY "positional_scope"
-#define TENSOR_NAME "positional.parameters"
+#include "nn/positional.h"
 
 static bool is_kernel(const char *name) {
-  const size_t length = strlen(name), end = sizeof TENSOR_NAME - 1;
-  return length >= end && strcmp(name + length - end, TENSOR_NAME) == 0 && (length == end || name[length - end - 1] == '.');
+  const size_t length = strlen(name), end = sizeof HARK_POSITIONAL_TENSOR - 1;
+  return length >= end && strcmp(name + length - end, HARK_POSITIONAL_TENSOR) == 0 && (length == end || name[length - end - 1] == '.');
 }
 
 /* parameters[shape[0] * shape[1]] <- the numbers of a tensor, which must be rows of `count`. The caller releases them, also after a failure. */
@@ -66,7 +62,7 @@ static void append_rows(const hark_stored_tensor *stored, const hark_positional 
 
 static hark_status append_all(hark_context *context, const char *path, const hark_safetensors *file, const hark_positional *expression,
                               bool json, hark_text *text) {
-  const char *scope = hark_safetensors_metadata(file, SCOPE_KEY);
+  const char *scope = hark_safetensors_metadata(file, HARK_POSITIONAL_SCOPE_KEY);
   const int64_t count = hark_positional_parameter_count(expression);
   int64_t total = 0;
   bool first = true;
@@ -94,11 +90,11 @@ static hark_status append_all(hark_context *context, const char *path, const har
 }
 
 hark_status hark_append_learned_kernels(hark_context *context, const char *path, const hark_safetensors *file, bool json, hark_text *text) {
-  const char *expression_text = hark_safetensors_metadata(file, EXPRESSION_KEY);
+  const char *expression_text = hark_safetensors_metadata(file, HARK_POSITIONAL_KEY);
   hark_positional *expression = NULL;
   if (expression_text == NULL) return HARK_OK;
   if (hark_positional_create(context, expression_text, &expression) != HARK_OK) {
-    hark_fail_prefix(context, "%s: metadata " EXPRESSION_KEY ": ", path);
+    hark_fail_prefix(context, "%s: metadata " HARK_POSITIONAL_KEY ": ", path);
     return HARK_BAD_FILE;
   }
   const hark_status status = append_all(context, path, file, expression, json, text);

@@ -3,8 +3,6 @@
 
 #include "io/checkpoint_files.h"
 
-#define VOCABULARY_LIMIT ((size_t)64 << 20)
-
 hark_status hark_command_read_run(hark_invocation *call, hark_config *config) {
   hark_context *context = call->context;
   char checkpoint[HARK_NAME_BYTES], path[HARK_PATH_BYTES];
@@ -72,10 +70,10 @@ static hark_status load_checkpoint(hark_invocation *call, const hark_opened_run 
   hark_options_print_json(call->options, description);
   HARK_TRY(description->status);
   HARK_TRY(hark_run_path(context, &opened->run, "vocabulary.json", path));
-  HARK_TRY(hark_file_read(context, path, VOCABULARY_LIMIT, vocabulary));
+  HARK_TRY(hark_file_read(context, path, HARK_VOCABULARY_MAX_BYTES, vocabulary));
   HARK_TRY(hark_run_path(context, &opened->run, HARK_CHECKPOINTS_FOLDER, folder));
   HARK_TRY(hark_path_join(context, folder, opened->checkpoint, path));
-  HARK_TRY(hark_manifest_check(context, path, HARK_WEIGHTS_FILE));
+  HARK_TRY(hark_manifest_check(context, path, HARK_WEIGHTS_FILE, NULL));
   const hark_model_options options = {.struct_size = sizeof options,
                                       .skip_verification = true, /* it has just been done */
                                       .description = hark_text_get(description),

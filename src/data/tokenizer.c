@@ -17,8 +17,7 @@
 #include "io/json_write.h"
 
 #define VOCABULARY_FORMAT_VERSION 1
-#define VOCABULARY_MAX_BYTES ((size_t)64 << 20) /* every code point there is, one a line, stays below 20 MiB */
-#define CHECKSUM_TEXT_BYTES 17                  /* 16 digits and a zero byte */
+#define CHECKSUM_TEXT_BYTES 17 /* 16 digits and a zero byte */
 
 static const hark_tokenizer_kind *const kinds[] = {&hark_tokenizer_characters, &hark_tokenizer_bytes};
 enum { KIND_COUNT = sizeof kinds / sizeof kinds[0] };
@@ -278,7 +277,7 @@ hark_status hark_tokenizer_save(hark_context *context, const hark_tokenizer *tok
 hark_status hark_tokenizer_load(hark_context *context, const char *path, hark_tokenizer **out) {
   *out = NULL;
   hark_text text = hark_text_empty(context);
-  HARK_TRY(hark_file_read(context, path, VOCABULARY_MAX_BYTES, &text));
+  HARK_TRY(hark_file_read(context, path, HARK_VOCABULARY_MAX_BYTES, &text));
   const hark_status status = hark_tokenizer_parse(context, hark_text_get(&text), text.length, out);
   hark_text_free(&text);
   if (status != HARK_OK) hark_fail_prefix(context, "%s: ", path);

@@ -14,6 +14,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Of a vocabulary.json: every code point there is, one a line, stays below 20 MiB. */
+#define HARK_VOCABULARY_MAX_BYTES ((size_t)64 << 20)
+
 /* Tokens with a fixed meaning. */
 enum {
   HARK_TOKEN_PADDING = 0, /* behind the end of a sequence */

@@ -70,7 +70,8 @@ static hark_status find_entry(hark_context *context, const char *path, const har
   return hark_fail(context, HARK_BAD_FILE, "%s: does not list %s", path, file);
 }
 
-static hark_status compare(hark_context *context, const char *folder, const char *file, const char *manifest, const hark_json_node *root) {
+static hark_status compare(hark_context *context, const char *folder, const char *file, const char *manifest, const hark_json_node *root,
+                           hark_file_summary *out) {
   char path[HARK_PATH_BYTES];
   const hark_json_node *entry = NULL;
   HARK_TRY(find_entry(context, manifest, root, file, &entry));
@@ -86,10 +87,11 @@ static hark_status compare(hark_context *context, const char *folder, const char
                      bytes->integer);
   if (strcmp(summary.sha256, sum) != 0)
     return hark_fail(context, HARK_BAD_FILE, "%s: is damaged: its SHA-256 is not that of the manifest", path);
+  if (out != NULL) *out = summary;
   return HARK_OK;
 }
 
-hark_status hark_manifest_check(hark_context *context, const char *folder, const char *file) {
+hark_status hark_manifest_check(hark_context *context, const char *folder, const char *file, hark_file_summary *summary) {
   char path[HARK_PATH_BYTES];
   hark_text text = hark_text_empty(context);
   hark_json_tree tree;
@@ -98,7 +100,7 @@ hark_status hark_manifest_check(hark_context *context, const char *folder, const
   hark_status status = hark_json_tree_parse(context, path, hark_text_get(&text), text.length, &tree);
   hark_text_free(&text);
   HARK_TRY(status);
-  status = compare(context, folder, file, path, tree.root);
+  status = compare(context, folder, file, path, tree.root, summary);
   hark_json_tree_free(context, &tree);
   return status;
 }

@@ -7,6 +7,9 @@
 #define HARK_CHECKPOINTS_FOLDER "checkpoints" /* in a run */
 #define HARK_MANIFEST_FILE "manifest.json"    /* in a checkpoint */
 #define HARK_WEIGHTS_FILE "model.safetensors"
+#define HARK_OPTIMIZER_FILE "optimizer.safetensors"
+#define HARK_FIRST_MOMENT "first_moment." /* before the name of a weight, there */
+#define HARK_SECOND_MOMENT "second_moment."
 
 /* "step-500" -> 500; -1 for other names. */
 int64_t hark_checkpoint_step(const char *name);
@@ -20,8 +23,8 @@ HARK_MUST_CHECK hark_status hark_checkpoint_pointer_read(hark_context *context, 
 HARK_MUST_CHECK hark_status hark_checkpoint_pointer_choose(hark_context *context, const char *run, const char *asked,
                                                            char name[HARK_NAME_BYTES]);
 
-/* Compares a file of a checkpoint with the manifest in its folder. Errors: HARK_BAD_FILE (damaged, or not in the manifest), HARK_NOT_FOUND
- * (no manifest, or no file). */
-HARK_MUST_CHECK hark_status hark_manifest_check(hark_context *context, const char *folder, const char *file);
+/* Compares a file of a checkpoint with the manifest in its folder; *summary (NULL: not wanted) gets what the file is. Errors: HARK_BAD_FILE
+ * (damaged, or not in the manifest), HARK_NOT_FOUND (no manifest, or no file). */
+HARK_MUST_CHECK hark_status hark_manifest_check(hark_context *context, const char *folder, const char *file, hark_file_summary *summary);
 
 #endif

@@ -108,9 +108,9 @@ static hark_status open_positional(hark_context *context, hark_decoder *decoder)
   const bool present = decoder->positional_source.expression != NULL;
   hark_parameters *parameters = &decoder->parameters;
   parameters->notes[parameters->note_count++] =
-      (hark_parameter_note){.key = "positional", .text = present ? decoder->positional_source.text : ""};
+      (hark_parameter_note){.key = HARK_POSITIONAL_KEY, .text = present ? decoder->positional_source.text : ""};
   parameters->notes[parameters->note_count++] =
-      (hark_parameter_note){.key = "positional_scope", .text = present ? scopes[config->positional_scope] : ""};
+      (hark_parameter_note){.key = HARK_POSITIONAL_SCOPE_KEY, .text = present ? scopes[config->positional_scope] : ""};
   return HARK_OK;
 }
 

@@ -107,8 +107,7 @@ bool hark_model_note_agrees(const hark_safetensors *file, const hark_parameter_n
   return strcmp(there != NULL ? there : "", note->text) == 0;
 }
 
-hark_status hark_model_check_notes(hark_context *context, const char *name, const hark_safetensors *file,
-                                   const hark_parameters *parameters) {
+static hark_status check_notes(hark_context *context, const char *name, const hark_safetensors *file, const hark_parameters *parameters) {
   for (int i = 0; i < parameters->note_count; i++) {
     const hark_parameter_note *note = &parameters->notes[i];
     if (hark_model_note_agrees(file, note)) continue;
@@ -120,8 +119,9 @@ hark_status hark_model_check_notes(hark_context *context, const char *name, cons
   return HARK_OK;
 }
 
-/* Everything that the model has is there, and nothing else. */
-static hark_status check_tensors(hark_context *context, const hark_safetensors *file, const char *name, const hark_parameters *parameters) {
+hark_status hark_model_check_weights(hark_context *context, const char *name, const hark_safetensors *file,
+                                     const hark_parameters *parameters) {
+  HARK_TRY(check_notes(context, name, file, parameters));
   for (int32_t i = 0; i < parameters->count; i++) {
     const hark_status status = hark_safetensors_expect(context, file, parameters->list[i].name, &parameters->list[i].weight);
     if (status != HARK_OK) return status == HARK_NOT_FOUND ? HARK_BAD_FILE : status;
@@ -129,6 +129,12 @@ static hark_status check_tensors(hark_context *context, const hark_safetensors *
   if (hark_safetensors_count(file) != parameters->count)
     return hark_fail(context, HARK_BAD_FILE, "%s: holds %" PRId64 " tensors, the model has %" PRId32, name, hark_safetensors_count(file),
                      parameters->count);
+  return HARK_OK;
+}
+
+hark_status hark_model_read_weights(hark_context *context, const hark_safetensors *file, hark_parameters *parameters) {
+  for (int32_t i = 0; i < parameters->count; i++)
+    HARK_TRY(hark_safetensors_load_into(context, file, parameters->list[i].name, &parameters->list[i].weight));
   return HARK_OK;
 }
 
@@ -159,11 +165,9 @@ static hark_status fill(hark_context *context, const hark_safetensors *file, con
   HARK_TRY(read_metadata(context, file, name, options));
   HARK_TRY(declare(context, model, name, options));
   hark_parameters *parameters = &model->decoder->parameters;
-  HARK_TRY(hark_model_check_notes(context, name, file, parameters));
-  HARK_TRY(check_tensors(context, file, name, parameters));
+  HARK_TRY(hark_model_check_weights(context, name, file, parameters));
   HARK_TRY(hark_parameters_finish(context, parameters, false));
-  for (int32_t i = 0; i < parameters->count; i++)
-    HARK_TRY(hark_safetensors_load_into(context, file, parameters->list[i].name, &parameters->list[i].weight));
+  HARK_TRY(hark_model_read_weights(context, file, parameters));
   return take_fingerprint(context, model);
 }
 

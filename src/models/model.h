@@ -28,8 +28,11 @@ HARK_MUST_CHECK hark_status hark_model_write(hark_context *context, const char *
 /* Whether a file of weights says of itself what the note says. */
 bool hark_model_note_agrees(const hark_safetensors *file, const hark_parameter_note *note);
 
-/* Refuses weights whose notes are not those of the model: HARK_BAD_FILE with both. `name` stands for the file. */
-HARK_MUST_CHECK hark_status hark_model_check_notes(hark_context *context, const char *name, const hark_safetensors *file,
-                                                   const hark_parameters *parameters);
+/* Refuses a file of weights whose notes or tensors (names, types, shapes) are not exactly those of the model, before anything is read.
+ * `name` stands for the file. Errors: HARK_BAD_FILE. */
+HARK_MUST_CHECK hark_status hark_model_check_weights(hark_context *context, const char *name, const hark_safetensors *file,
+                                                     const hark_parameters *parameters);
+/* Reads them into memory that is there. Errors: those of files. */
+HARK_MUST_CHECK hark_status hark_model_read_weights(hark_context *context, const hark_safetensors *file, hark_parameters *parameters);
 
 #endif

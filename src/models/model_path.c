@@ -32,7 +32,7 @@ static hark_status verify_file(hark_context *context, const char *path, bool in_
   memcpy(folder, path, length);
   folder[length] = '\0';
   HARK_TRY(file_in(context, folder, HARK_MANIFEST_FILE, manifest));
-  return in_run || manifest[0] != '\0' ? hark_manifest_check(context, folder, name) : HARK_OK;
+  return in_run || manifest[0] != '\0' ? hark_manifest_check(context, folder, name, NULL) : HARK_OK;
 }
 
 hark_status hark_model_find_file(hark_context *context, const char *path, const char *checkpoint, bool verify, char out[HARK_PATH_BYTES]) {

@@ -48,7 +48,7 @@ hark_status hark_positional_declare(hark_context *context, hark_parameters *para
                                     .given = source->initial,
                                     .rate = HARK_RATE_POSITIONAL,
                                     .noted = true};
-  return hark_parameters_add(context, parameters, &spec, &out->parameters, "%s%spositional.parameters", prefix,
+  return hark_parameters_add(context, parameters, &spec, &out->parameters, "%s%s" HARK_POSITIONAL_TENSOR, prefix,
                              prefix[0] != '\0' ? "." : "");
 }
 

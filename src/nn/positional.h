@@ -11,6 +11,11 @@
 #include "nn/forward.h"
 #include "nn/kinds.h"
 
+/* What files call them: the end of the tensors' names, and the notes with the expression and its scope (docs/formats.md). */
+#define HARK_POSITIONAL_TENSOR "positional.parameters"
+#define HARK_POSITIONAL_KEY "positional"
+#define HARK_POSITIONAL_SCOPE_KEY "positional_scope"
+
 /* An expression with its initial values, which several layers may share. */
 typedef struct hark_positional_source {
   hark_positional *expression; /* NULL: there is none */

@@ -15,17 +15,14 @@
 #include "train/run.h"
 
 #define STATE_LIMIT ((size_t)1 << 20)
-#define VOCABULARY_LIMIT ((size_t)64 << 20)
-#define FIRST_MOMENT "first_moment."
-#define SECOND_MOMENT "second_moment."
 #define MOMENT_NAME_BYTES (HARK_PARAMETER_NAME_BYTES + 16)
 
 enum { FILE_MODEL, FILE_OPTIMIZER, FILE_STATE, FILE_COUNT };
-static const char *const file_names[FILE_COUNT] = {HARK_WEIGHTS_FILE, "optimizer.safetensors", "state.json"};
+static const char *const file_names[FILE_COUNT] = {HARK_WEIGHTS_FILE, HARK_OPTIMIZER_FILE, "state.json"};
 
 static hark_status path_in(hark_context *context, const hark_run *run, const char *checkpoint, const char *file, char *out) {
   char folder[HARK_PATH_BYTES], inner[HARK_PATH_BYTES];
-  HARK_TRY(hark_run_path(context, run, "checkpoints", folder));
+  HARK_TRY(hark_run_path(context, run, HARK_CHECKPOINTS_FOLDER, folder));
   HARK_TRY(hark_path_join(context, folder, checkpoint, inner));
   if (file == NULL) {
     memcpy(out, inner, sizeof inner);
@@ -50,7 +47,7 @@ static hark_status write_model(hark_context *context, const hark_run *run, const
   hark_path_kind kind;
   HARK_TRY(hark_path_examine(context, vocabulary_path, &kind));
   const bool there = kind == HARK_PATH_FILE;
-  hark_status status = there ? hark_file_read(context, vocabulary_path, VOCABULARY_LIMIT, &vocabulary) : HARK_OK;
+  hark_status status = there ? hark_file_read(context, vocabulary_path, HARK_VOCABULARY_MAX_BYTES, &vocabulary) : HARK_OK;
   if (status == HARK_OK) status = hark_model_write(context, path, decoder, there ? hark_text_get(&vocabulary) : NULL, summary);
   hark_text_free(&vocabulary);
   return status;
@@ -75,7 +72,7 @@ static hark_status list_moments(hark_context *context, const hark_engine *engine
   out->names = (char(*)[MOMENT_NAME_BYTES])(out->views + count);
   for (size_t i = 0; i < count; i++) {
     const hark_parameter *parameter = &parameters->list[i / 2];
-    (void)snprintf(out->names[i], MOMENT_NAME_BYTES, "%s%s", i % 2 == 0 ? FIRST_MOMENT : SECOND_MOMENT, parameter->name);
+    (void)snprintf(out->names[i], MOMENT_NAME_BYTES, "%s%s", i % 2 == 0 ? HARK_FIRST_MOMENT : HARK_SECOND_MOMENT, parameter->name);
     out->views[i] = moment_of(parameter, i % 2 == 0 ? &engine->first_moment : &engine->second_moment);
     out->tensors[i] = (hark_named_tensor){.name = out->names[i], .tensor = &out->views[i]};
   }
@@ -188,7 +185,7 @@ static bool is_superfluous(const hark_names *names, const char *name, int64_t sa
 static hark_status clean(hark_context *context, const hark_run *run, int64_t saved, int64_t keep) {
   char folder[HARK_PATH_BYTES], best[HARK_NAME_BYTES] = "", path[HARK_PATH_BYTES];
   hark_names names;
-  HARK_TRY(hark_run_path(context, run, "checkpoints", folder));
+  HARK_TRY(hark_run_path(context, run, HARK_CHECKPOINTS_FOLDER, folder));
   const hark_status found = hark_checkpoint_find(context, run, "best", best);
   if (found != HARK_OK && !is_damage(found)) return found;
   HARK_TRY(hark_folder_list(context, folder, &names));
@@ -315,10 +312,10 @@ static hark_status check_version(hark_context *context, const char *path, const 
   return hark_fail(context, HARK_BAD_FILE, "%s: format_version is not %d", path, HARK_RUN_FORMAT_VERSION);
 }
 
-hark_status hark_checkpoint_verify(hark_context *context, const hark_run *run, const char *name) {
+hark_status hark_checkpoint_verify(hark_context *context, const hark_run *run, const char *name, hark_file_summary *weights) {
   char folder[HARK_PATH_BYTES];
   HARK_TRY(path_in(context, run, name, NULL, folder));
-  for (int i = 0; i < FILE_COUNT; i++) HARK_TRY(hark_manifest_check(context, folder, file_names[i]));
+  for (int i = 0; i < FILE_COUNT; i++) HARK_TRY(hark_manifest_check(context, folder, file_names[i], i == FILE_MODEL ? weights : NULL));
   return HARK_OK;
 }
 
@@ -326,7 +323,7 @@ hark_status hark_checkpoint_verify(hark_context *context, const hark_run *run, c
 static hark_status newest_whole(hark_context *context, const hark_run *run, char name[HARK_NAME_BYTES]) {
   char folder[HARK_PATH_BYTES];
   hark_names names;
-  HARK_TRY(hark_run_path(context, run, "checkpoints", folder));
+  HARK_TRY(hark_run_path(context, run, HARK_CHECKPOINTS_FOLDER, folder));
   HARK_TRY(hark_folder_list(context, folder, &names));
   hark_status status = hark_fail(context, HARK_NOT_FOUND, "%s: holds no checkpoint", folder);
   for (int64_t below = INT64_MAX; is_damage(status);) {
@@ -341,7 +338,7 @@ static hark_status newest_whole(hark_context *context, const hark_run *run, char
     }
     if (newest == NULL) break;
     below = step;
-    status = hark_checkpoint_verify(context, run, newest);
+    status = hark_checkpoint_verify(context, run, newest, NULL);
     if (status == HARK_NOT_FOUND) status = HARK_BAD_FILE; /* there is a checkpoint, and it lacks a file */
     if (status == HARK_OK) (void)snprintf(name, HARK_NAME_BYTES, "%s", newest);
   }
@@ -354,7 +351,7 @@ static hark_status last_whole(hark_context *context, const hark_run *run, char n
   const hark_status found = hark_checkpoint_find(context, run, "last", name);
   if (found == HARK_BAD_FILE) (void)snprintf(damaged, HARK_NAME_BYTES, "last");
   HARK_TRY(found);
-  const hark_status whole = hark_checkpoint_verify(context, run, name);
+  const hark_status whole = hark_checkpoint_verify(context, run, name, NULL);
   if (is_damage(whole)) (void)snprintf(damaged, HARK_NAME_BYTES, "%s", name);
   return whole;
 }
@@ -406,12 +403,8 @@ hark_status hark_checkpoint_load_weights(hark_context *context, const hark_run *
   hark_safetensors *file = NULL;
   HARK_TRY(path_in(context, run, name, file_names[FILE_MODEL], path));
   HARK_TRY(hark_safetensors_open(context, path, &file));
-  hark_status status = hark_model_check_notes(context, path, file, parameters);
-  for (int32_t i = 0; i < parameters->count && status == HARK_OK; i++)
-    status = hark_safetensors_load_into(context, file, parameters->list[i].name, &parameters->list[i].weight);
-  if (status == HARK_OK && hark_safetensors_count(file) != parameters->count)
-    status = hark_fail(context, HARK_BAD_FILE, "%s: holds %" PRId64 " tensors, the model has %" PRId32, path, hark_safetensors_count(file),
-                       parameters->count);
+  hark_status status = hark_model_check_weights(context, path, file, parameters);
+  if (status == HARK_OK) status = hark_model_read_weights(context, file, parameters);
   hark_safetensors_close(context, &file);
   return status;
 }

@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "backend/backend.h"
+#include "io/checkpoint_files.h"
 #include "io/machine.h"
 
 #define MEBIBYTE ((uint64_t)1 << 20)
@@ -59,7 +60,7 @@ static hark_status count_checkpoints(hark_context *context, const hark_run *fold
   hark_names names;
   hark_path_kind kind;
   *count = 0;
-  HARK_TRY(hark_run_path(context, folder, "checkpoints", path));
+  HARK_TRY(hark_run_path(context, folder, HARK_CHECKPOINTS_FOLDER, path));
   HARK_TRY(hark_path_examine(context, path, &kind));
   if (kind != HARK_PATH_FOLDER) return HARK_OK;
   HARK_TRY(hark_folder_list(context, path, &names));

@@ -76,8 +76,9 @@ HARK_MUST_CHECK hark_status hark_checkpoint_path(hark_context *context, const ha
 /* state.json of a checkpoint. Errors: HARK_BAD_FILE, those of files. */
 HARK_MUST_CHECK hark_status hark_checkpoint_read_state(hark_context *context, const hark_run *run, const char *name, hark_run_state *state);
 
-/* Compares every file of a checkpoint with its manifest. Errors: HARK_BAD_FILE, HARK_NOT_FOUND (a file is missing), those of files. */
-HARK_MUST_CHECK hark_status hark_checkpoint_verify(hark_context *context, const hark_run *run, const char *name);
+/* Compares every file of a checkpoint with its manifest; *weights (NULL: not wanted) gets what model.safetensors is. Errors: HARK_BAD_FILE, HARK_NOT_FOUND (a file is missing), those of files. */
+HARK_MUST_CHECK hark_status hark_checkpoint_verify(hark_context *context, const hark_run *run, const char *name,
+                                                   hark_file_summary *weights);
 
 /* The checkpoint to go on from: the one that `last` names, or, where that one is damaged, the newest that is not. In the second case `damaged`
  * gets the name of the former ("last" when that file itself is damaged) and the context's message says what is wrong with it; else it gets "".

@@ -7,15 +7,14 @@
 #include <string.h>
 
 #include "data/tokenizer.h"
+#include "io/checkpoint_files.h"
 #include "io/jsonl.h"
 #include "io/safetensors.h"
 #include "train/config.h"
 
-#define MODEL_FILE "model.safetensors"
-#define OPTIMIZER_FILE "optimizer.safetensors"
 #define ORIGIN_LIMIT ((size_t)1 << 26)
 #define MOMENTS 2
-static const char *const moment_names[MOMENTS] = {"first_moment.", "second_moment."};
+static const char *const moment_names[MOMENTS] = {HARK_FIRST_MOMENT, HARK_SECOND_MOMENT};
 
 typedef struct verification {
   hark_context *context;
@@ -160,8 +159,8 @@ static hark_status verify_tensors(verification *v, const char *name) {
   hark_context *context = v->context;
   char model_path[HARK_PATH_BYTES], optimizer_path[HARK_PATH_BYTES];
   hark_safetensors *model = NULL, *optimizer = NULL;
-  HARK_TRY(hark_checkpoint_path(context, v->run, name, MODEL_FILE, model_path));
-  HARK_TRY(hark_checkpoint_path(context, v->run, name, OPTIMIZER_FILE, optimizer_path));
+  HARK_TRY(hark_checkpoint_path(context, v->run, name, HARK_WEIGHTS_FILE, model_path));
+  HARK_TRY(hark_checkpoint_path(context, v->run, name, HARK_OPTIMIZER_FILE, optimizer_path));
   hark_status status = hark_safetensors_open(context, model_path, &model);
   if (status == HARK_OK) status = hark_safetensors_open(context, optimizer_path, &optimizer);
   if (status == HARK_OK) status = verify_moments(v, model, optimizer, optimizer_path);
@@ -207,7 +206,7 @@ static hark_status verify_checkpoint(verification *v, const char *name) {
   (void)snprintf(what, sizeof what, "checkpoints/%s", name);
   hark_status status = HARK_OK;
   if (hark_checkpoint_step(name) < 0) status = hark_fail(v->context, HARK_BAD_FILE, "%s: is not the name of a checkpoint (step-N)", name);
-  if (status == HARK_OK) status = hark_checkpoint_verify(v->context, v->run, name);
+  if (status == HARK_OK) status = hark_checkpoint_verify(v->context, v->run, name, NULL);
   if (status == HARK_OK) status = verify_tensors(v, name);
   if (status == HARK_OK) status = verify_state(v, name);
   return report(v, what, status, NULL);
@@ -216,7 +215,7 @@ static hark_status verify_checkpoint(verification *v, const char *name) {
 static hark_status verify_checkpoints(verification *v) {
   char path[HARK_PATH_BYTES];
   hark_names names;
-  HARK_TRY(hark_run_path(v->context, v->run, "checkpoints", path));
+  HARK_TRY(hark_run_path(v->context, v->run, HARK_CHECKPOINTS_FOLDER, path));
   if (hark_path_kind_of(path) == HARK_PATH_NONE) return HARK_OK;
   HARK_TRY(hark_folder_list(v->context, path, &names));
   hark_status status = HARK_OK;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "data/tokenizer.h"
+#include "io/checkpoint_files.h"
 #include "io/json.h"
 #include "io/safetensors.h"
 #include "models/model.h"
@@ -122,7 +123,7 @@ static hark_status sort_tensors(warm_start *start) {
     } else if (!means_the_same(start, parameter)) {
       fate = FATE_OTHER_SHAPE;
       (void)snprintf(line, sizeof line, "of another kernel: %s %s", parameter->name, shape);
-    } else if (!fits(start, stored, parameter)) {
+    } else if (!has_shape(stored, &parameter->weight)) {
       fate = FATE_OTHER_SHAPE;
       (void)snprintf(line, sizeof line, "of another shape: %s %s, there %s %s", parameter->name, shape, stored->type_name,
                      stored_shape(stored, there));
@@ -207,9 +208,8 @@ hark_status hark_warm_start_load(hark_context *context, const hark_config *confi
   hark_file_summary summary;
   char checkpoint[HARK_NAME_BYTES], path[HARK_PATH_BYTES];
   HARK_TRY(open_source(context, config, &source, checkpoint));
-  HARK_TRY(hark_checkpoint_verify(context, &source, checkpoint));
-  HARK_TRY(hark_checkpoint_path(context, &source, checkpoint, "model.safetensors", path));
-  HARK_TRY(hark_file_summarise(context, path, &summary));
+  HARK_TRY(hark_checkpoint_verify(context, &source, checkpoint, &summary));
+  HARK_TRY(hark_checkpoint_path(context, &source, checkpoint, HARK_WEIGHTS_FILE, path));
   HARK_TRY(hark_safetensors_open(context, path, &file));
   warm_start start = {
       .context = context, .config = config, .parameters = parameters, .file = file, .say = say_line, .user = user, .first_refused = ""};
