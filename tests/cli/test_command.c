@@ -32,16 +32,6 @@ static int end(void **state) {
   return 0;
 }
 
-static char *take_text(const char *name) {
-  size_t bytes;
-  unsigned char *const data = test_file_read(test_path(folder, name), &bytes);
-  char *const text = malloc(bytes + 1);
-  memcpy(text, data, bytes);
-  text[bytes] = 0;
-  free(data);
-  return text;
-}
-
 /* Runs "ENVIRONMENT hark WORDS" by the shell in the test's folder; fills `output`. Returns the exit code. */
 static int hark_in(const char *environment, const char *words) {
   test_command_run(folder, environment, words, &output);
@@ -237,14 +227,14 @@ static void plots_are_drawn(void **state) {
     assert_string_equal(out, "");
   } else {
     assert_string_equal(out, "run/loss.svg\n");
-    char *const picture = take_text("run/loss.svg");
+    char *const picture = test_file_text(folder, "run/loss.svg");
     assert_non_null(strstr(picture, "<svg"));
     free(picture);
   }
   /* without gnuplot: its input is left, and said so */
   assert_int_equal(hark_in("PATH=/none", "plot run/metrics.jsonl run -o \"p'q.svg\" --metric train/loss --over tokens"), HARK_EXIT_DONE);
   assert_non_null(strstr(err, "left p'q.svg.dat and p'q.svg.gp"));
-  char *const data = take_text("p'q.svg.dat"), *const script = take_text("p'q.svg.gp");
+  char *const data = test_file_text(folder, "p'q.svg.dat"), *const script = test_file_text(folder, "p'q.svg.gp");
   assert_string_equal(data, "# run/metrics.jsonl train/loss\n10 4.5\n30 4\n\n\n# run train/loss\n10 4.5\n30 4\n");
   assert_non_null(strstr(script, "set output 'p''q.svg'"));
   free(data);

@@ -1,4 +1,4 @@
-/* test_estimate.c - the memory that hark train says it will need, against the most that the process really had (VmHWM), for configurations that
+/* test_estimate.c - the memory that hark train says it will need, against the most that the process really had (the resident peak), for configurations that
  * differ in everything that memory depends on. The bound is 10 % of what was measured. */
 #define _DEFAULT_SOURCE /* wait4 */
 
@@ -30,8 +30,7 @@ static const char *const configurations[] = {
     "--layers 2 --width 256 --heads 4 --context 128 --batch 16 --data wide.txt --no-tie-embeddings",
     "--layers 4 --width 256 --heads 4 --key-heads 2 --context 512 --batch 2 --structure window --window 32 --forget-gate",
     "--layers 3 --width 384 --heads 6 --context 128 --batch 6 --activation gated_silu --norm rms_norm --bias --positions learned",
-    "--layers 6 --width 192 --heads 6 --context 256 --batch 8 --positions none --positional t5+rbf+decay --positional-scope "
-    "head",
+    "--layers 6 --width 192 --heads 6 --context 256 --batch 8 --positions none --positional t5+rbf+decay --positional-scope head",
     "--layers 6 --width 320 --heads 5 --context 96 --batch 12 --kernel rbf --sigma 4 --threads 1 --tokenizer bytes",
 };
 #define CONFIGURATIONS (sizeof configurations / sizeof configurations[0])

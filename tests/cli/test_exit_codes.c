@@ -13,18 +13,8 @@
 #include "cli/commands.h"
 #include "support/cmocka_all.h"
 #include "support/command.h"
+#include "support/sanitized.h"
 #include "support/text_files.h"
-
-#if defined(__SANITIZE_ADDRESS__)
-#define SANITIZED true
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define SANITIZED true
-#endif
-#endif
-#ifndef SANITIZED
-#define SANITIZED false
-#endif
 
 #define TINY "--layers 1 --width 16 --heads 2 --context 8 --batch 2 --log-every 1 --threads 1 "
 #define ENDLESS "--data text.txt --steps 1000000000 --evaluate-every 0 --checkpoint-every 0 " TINY
@@ -140,9 +130,11 @@ static int picture_over_a_folder(void) {
 /* The C library refuses: the process may not have what the model needs. The sanitizers' allocators need address space without end; with
  * them it is a model that is larger than any address space. */
 static int less_memory_than_the_model_needs(void) {
-  if (SANITIZED)
-    return run("ASAN_OPTIONS=allocator_may_return_null=1", "train --data text.txt --out run --steps 1 --width 1048576 --layers 100");
-  return run("ulimit -v 1500000 &&", "train --data text.txt --out run --steps 1 --threads 1 --width 2048 --heads 16 --layers 24");
+  if (TEST_SANITIZED)
+    return run("ASAN_OPTIONS=allocator_may_return_null=1",
+               "train --data text.txt --out run --steps 1 --no-preflight --width 1048576 --layers 100");
+  return run("ulimit -v 1500000 &&",
+             "train --data text.txt --out run --steps 1 --no-preflight --threads 1 --width 2048 --heads 16 --layers 24");
 }
 static int larger_than_any_memory(void) {
   if (nothing_wrong() != 0) return -1;
@@ -202,7 +194,7 @@ static const situation situations[] = {
     ROW(HARK_EXIT_DISK, stdout_on_a_full_disk, NULL),
     ROW(HARK_EXIT_DISK, run_folder_below_a_file, "text.txt: cannot be made a folder"),
     ROW(HARK_EXIT_DISK, picture_over_a_folder, "x.svg"),
-    ROW(HARK_EXIT_MEMORY, less_memory_than_the_model_needs, NULL),
+    ROW(HARK_EXIT_MEMORY, less_memory_than_the_model_needs, "out of memory: "),
     ROW(HARK_EXIT_MEMORY, larger_than_any_memory, "does not fit in memory"),
     ROW(HARK_EXIT_NOT_FINITE, steps_that_overflow, "3 steps in a row had numbers that are not finite"),
     ROW(HARK_EXIT_BUSY, folder_of_another_process, NULL),
@@ -237,10 +229,7 @@ static void every_exit_code_is_reached_and_documented(void **state) {
   static const int was[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 129, 130, 143};
   assert_int_equal(sizeof codes / sizeof codes[0], sizeof was / sizeof was[0]);
   size_t bytes;
-  unsigned char *const data = test_file_read(HARK_SOURCE_DIR "/docs/formats.md", &bytes);
-  char *const document = calloc(1, bytes + 1);
-  memcpy(document, data, bytes);
-  free(data);
+  char *const document = (char *)test_file_read(HARK_SOURCE_DIR "/docs/formats.md", &bytes);
   assert_int_equal(run("", "--help"), 0);
   for (size_t i = 0; i < sizeof codes / sizeof codes[0]; i++) {
     char part[128];

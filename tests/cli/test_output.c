@@ -167,15 +167,6 @@ static char *take(const char *line) {
   return strdup(output.out);
 }
 
-static char *file_text(const char *name) {
-  size_t bytes;
-  unsigned char *const data = test_file_read(test_path(folder, name), &bytes);
-  char *const text = calloc(1, bytes + 1);
-  memcpy(text, data, bytes);
-  free(data);
-  return text;
-}
-
 /* In this process, so that a host program's setlocale() is covered as well. */
 static void a_comma_locale_changes_no_number(void **state) {
   (void)state;
@@ -185,7 +176,7 @@ static void a_comma_locale_changes_no_number(void **state) {
   test_file_write_text(folder, "numbers.yaml", yaml);
   call("hark train --data text.txt --out point --steps 3 --lr 2.5e-3 --dropout 0.125 --json " TINY, HARK_EXIT_DONE);
   const double loss = number_of(output.out, "best_loss");
-  char *const point_config = file_text("point/config.yaml");
+  char *const point_config = test_file_text(folder, "point/config.yaml");
 
   const char *name;
   if (!test_comma_locale(folder, &name)) {
@@ -201,7 +192,7 @@ static void a_comma_locale_changes_no_number(void **state) {
   char *const read_back = take("hark config --config numbers.yaml");
   call("hark train --data text.txt --out comma --steps 3 --lr 2.5e-3 --dropout 0.125 --json " TINY, HARK_EXIT_DONE);
   const double comma_loss = number_of(output.out, "best_loss");
-  char *comma_config = file_text("comma/config.yaml"), *const metrics = file_text("comma/metrics.jsonl");
+  char *comma_config = test_file_text(folder, "comma/config.yaml"), *const metrics = test_file_text(folder, "comma/metrics.jsonl");
   call("hark eval comma --json", HARK_EXIT_DONE);
   expect_objects("hark eval comma --json");
   call("hark generate comma --temperature 0.75 --top-p 0.5 --max-new-tokens 3 --json", HARK_EXIT_DONE);

@@ -254,7 +254,9 @@ static void bash_completes(void **state) {
   test_file_write_text(folder, "completion.bash", output.out);
   enum { BYTES = 1 << 18 };
   char *const script = calloc(1, BYTES), *const expected = calloc(1, BYTES);
-  strcpy(script, ". ./completion.bash\nask() { COMP_WORDS=(\"$@\") COMP_CWORD=$(($# - 1)); _hark; echo \"$*: ${COMPREPLY[*]}\"; }\n");
+  strcpy(script,
+         ". ./completion.bash\nask() { COMP_WORDS=(\"$@\") COMP_CWORD=$(($# - 1)); _hark; echo \"$*: ${COMPREPLY[*]}\"; }\n"
+         "offers() { COMP_WORDS=(\"$@\") COMP_CWORD=$(($# - 1)); _hark; printf '%s\\n' \"${COMPREPLY[@]}\"; }\n");
   for (int c = 0; hark_commands[c] != NULL; c++) {
     const char *const name = hark_commands[c]->name;
     const option_list list = options_of(hark_commands[c]);
@@ -273,7 +275,7 @@ static void bash_completes(void **state) {
     for (int i = 0; i < list.count; i++) {
       char flag[HARK_OPTION_WORD_BYTES];
       long_flag(list.items[i], flag);
-      add_line(script, BYTES, "ask hark %s %s | grep -o -m1 -e '%s' | head -n 1\n", name, flag, flag);
+      add_line(script, BYTES, "offers hark %s %s | grep -x -m1 -e '%s'\n", name, flag, flag);
       add_line(expected, BYTES, "%s\n%s%s", flag, "", "");
     }
   }

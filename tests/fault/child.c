@@ -196,9 +196,7 @@ int child_command(const child_place *place, const char *kind, const char *at, co
 }
 
 void child_expect_said(const child_place *place, const char *part) {
-  size_t bytes;
-  unsigned char *const said = test_file_read(test_path(place->folder, "said"), &bytes);
-  said[bytes] = 0;
-  if (strstr((const char *)said, part) == NULL) fail_msg("\"%s\" was not said, but: %s", part, (const char *)said);
+  char *const said = test_file_text(place->folder, "said");
+  if (strstr(said, part) == NULL) fail_msg("\"%s\" was not said, but: %s", part, said);
   free(said);
 }

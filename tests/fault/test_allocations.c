@@ -391,7 +391,7 @@ static void a_failed_save_leaves_the_last_one(void **state) {
     assert_string_equal(damaged, "");
     if (reached) assert_int_equal(status, HARK_OUT_OF_MEMORY);
     if (!reached) assert_string_equal(name, "step-9");
-    assert_fine(context, hark_checkpoint_verify(context, &m.run, small_run_step(name) == 9 ? "step-9" : "step-8"));
+    assert_fine(context, hark_checkpoint_verify(context, &m.run, name, NULL));
     end_checkpoint(context, &m);
     test_memory_context_end(context, &memory);
     if (!reached) break;

@@ -94,7 +94,10 @@ static void check_tree(hark_context *context, const char *text, size_t size) {
   FUZZ_CHECK((status == HARK_OK) == (tree.root != NULL), "the tree of a refused document is there");
   const hark_json_limits limits = {.depth = HARK_JSON_DEPTH, .values = HARK_JSON_VALUES};
   size_t at;
-  if (hark_json_scan(text, size, &limits, &at, NULL) != HARK_JSON_FITS) return;
+  if (hark_json_scan(text, size, &limits, &at, NULL) != HARK_JSON_FITS) {
+    FUZZ_CHECK(tree.root == NULL, "the tree accepts what is beyond the limits");
+    return;
+  }
   json_error_t error;
   json_t *const document = json_loadb(text, size, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_ANY, &error);
   const bool long_number = status != HARK_OK && strcmp(fault.what, "a number beyond what is computed with") == 0; /* of over 512 digits */

@@ -33,14 +33,6 @@ static char *read_stream(FILE *stream) {
   return text;
 }
 
-static char *read_file(const char *folder, const char *name) {
-  FILE *const file = fopen(test_path(folder, name), "rb");
-  if (file == NULL) fail_msg("%s/%s: %s", folder, name, strerror(errno));
-  char *const text = read_stream(file);
-  fclose(file);
-  return text;
-}
-
 void test_command_run(const char *folder, const char *environment, const char *words, test_output *output) {
   char command[4096];
   const int length = snprintf(command, sizeof command, "cd '%s' && %s '%s' %s >.out 2>.err", folder, environment, HARK_COMMAND, words);
@@ -48,7 +40,7 @@ void test_command_run(const char *folder, const char *environment, const char *w
   test_output_free(output);
   const int status = system(command);
   if (!WIFEXITED(status)) fail_msg("hark %s was killed", words);
-  *output = (test_output){WEXITSTATUS(status), read_file(folder, ".out"), read_file(folder, ".err")};
+  *output = (test_output){WEXITSTATUS(status), test_file_text(folder, ".out"), test_file_text(folder, ".err")};
 }
 
 /* Puts `file` in the place of a stream's descriptor; returns a copy of what was there. */

@@ -68,7 +68,13 @@ unsigned char *test_file_read(const char *path, size_t *bytes) {
   unsigned char *data = malloc(*bytes + 1);
   if (data == NULL || fread(data, 1, *bytes, file) != *bytes) fail_msg("%s: cannot be read", path);
   fclose(file);
+  data[*bytes] = 0;
   return data;
+}
+
+char *test_file_text(const char *folder, const char *name) {
+  size_t bytes;
+  return (char *)test_file_read(test_path(folder, name), &bytes);
 }
 
 void test_file_set_time(const char *path, int64_t seconds, int64_t nanoseconds) {

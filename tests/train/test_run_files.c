@@ -127,7 +127,7 @@ static void damage_ends_with_a_status(void **state) {
       test_file_write(f.folder, names[n], good, cut ? at - bytes : bytes);
       if (!cut) good[at] ^= (unsigned char)(1u << at % 8);
       hark_status status = n == 0 ? load(&f) : HARK_OK;
-      if (n == 1) status = hark_checkpoint_verify(f.context, &f.run, "step-3");
+      if (n == 1) status = hark_checkpoint_verify(f.context, &f.run, "step-3", NULL);
       if (n == 2) status = hark_checkpoint_find(f.context, &f.run, "last", name);
       if (status != HARK_OK && status != HARK_BAD_FILE) fail_msg("%s, %zu: %s", names[n], at, hark_status_name(status));
       if (status == HARK_OK && n == 2 && (strncmp(name, "step-", 5) != 0 || strspn(name + 5, "0123456789") != strlen(name + 5)))
@@ -141,7 +141,7 @@ static void damage_ends_with_a_status(void **state) {
     free(good);
   }
   assert_fine(f.context, load(&f));
-  assert_fine(f.context, hark_checkpoint_verify(f.context, &f.run, "step-3"));
+  assert_fine(f.context, hark_checkpoint_verify(f.context, &f.run, "step-3", NULL));
   fixture_close(&f);
 }
 

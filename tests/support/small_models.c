@@ -1,0 +1,43 @@
+#include "support/small_models.h"
+
+#include <string.h>
+
+#include "support/cmocka_all.h"
+#include "support/setups.h"
+#include "support/text_files.h"
+
+const char *const small_model_descriptions[] = {PLAIN,
+                                                MODEL("learned", ATTENTION("dense", "false")),
+                                                MODEL("none", ATTENTION("window", "true")),
+                                                MODEL(KERNEL("bank[2](decay*periodic)", "model"), ATTENTION("dense", "false")),
+                                                MODEL(KERNEL("rbf+constant(0.5)", "layer"), ATTENTION("window", "true")),
+                                                MODEL(KERNEL("t5*alibi", "head"), ATTENTION("dense", "true"))};
+
+hark_model_options small_model_options(const char *description) {
+  return (hark_model_options){
+      .struct_size = sizeof(hark_model_options), .description = description, .description_bytes = strlen(description)};
+}
+
+hark_model *small_model_make(hark_context *context, const char *description, uint64_t seed) {
+  const hark_model_options options = small_model_options(description);
+  hark_model *model = NULL;
+  assert_fine(context, hark_model_create(context, &options, seed, &model));
+  return model;
+}
+
+hark_decoding *small_model_decoding(hark_context *context, const hark_model *model) {
+  hark_decoding *decoding = NULL;
+  assert_fine(context, hark_decoding_create(context, model, NULL, &decoding));
+  return decoding;
+}
+
+int32_t small_model_token(int64_t i) { return (int32_t)(5 + (i * 37 + i * i * 11) % 256); }
+
+void small_model_fill(int32_t *tokens, int64_t count) {
+  for (int64_t i = 0; i < count; i++) tokens[i] = small_model_token(i);
+}
+
+void small_model_same_logits(hark_decoding *decoding, const float *expected, const char *what) {
+  const float *logits = hark_decoding_logits(decoding);
+  if (logits == NULL || memcmp(logits, expected, VOCABULARY * sizeof *expected) != 0) fail_msg("%s: other logits", what);
+}

@@ -1,0 +1,36 @@
+/* small_models.h - models for tests, of every kind of position and of cache, and a text that is always the same. */
+#ifndef HARK_TESTS_SMALL_MODELS_H
+#define HARK_TESTS_SMALL_MODELS_H
+
+#include <hark/model.h>
+
+/* Every kind of position and of cache; contexts shorter than what some tests read, but for the first. */
+#define MODEL(positions, rest)                                                                                                             \
+  "{\"model\": {\"type\": \"gpt\", \"layers\": 2, \"heads\": 4, \"key_heads\": 2, \"width\": 32, \"feed_forward_width\": 48, "             \
+  "\"context\": 40, \"activation\": \"gated_silu\", \"norm\": \"rms_norm\", \"norm_epsilon\": 1e-5, \"positions\": \"" positions           \
+  "\", \"tie_embeddings\": true, \"bias\": false, \"rotary\": {\"base\": 10000, \"pairs\": \"half\"}, \"attention\": {" rest "}}}"
+#define ATTENTION(structure, gate)                                                                                                         \
+  "\"structure\": \"" structure "\", \"window\": 5, \"kernel\": \"exp\", \"sigma\": 1, \"forget_gate\": " gate
+/* In the place of positions: none of them, and a positional kernel. */
+#define KERNEL(expression, scope) "none\", \"positional\": \"" expression "\", \"positional_scope\": \"" scope
+#define PLAIN MODEL("rotary", ATTENTION("dense", "false"))
+extern const char *const small_model_descriptions[];
+#define DESCRIPTIONS 6 /* small_model_descriptions[0] is PLAIN */
+#define VOCABULARY 261 /* bytes, and the reserved tokens */
+#define CONTEXT 40
+
+/* How to make a model of this description. */
+hark_model_options small_model_options(const char *description);
+
+/* A model with weights drawn by `seed`; a decoding with room for its context. They fail the test rather than return NULL. */
+hark_model *small_model_make(hark_context *context, const char *description, uint64_t seed);
+hark_decoding *small_model_decoding(hark_context *context, const hark_model *model);
+
+/* The text's tokens 0 .. count - 1. */
+int32_t small_model_token(int64_t i);
+void small_model_fill(int32_t *tokens, int64_t count);
+
+/* Fails the test unless the decoding's logits have these bits; `what` says which they are. */
+void small_model_same_logits(hark_decoding *decoding, const float *expected, const char *what);
+
+#endif
