@@ -1,6 +1,6 @@
 # Fuzz targets: every tests/fuzz/fuzz_NAME.c feeds bytes to the readers of files and checks what must hold of the result (docs/testing.md).
 #
-# With HARK_BUILD_FUZZERS (clang) each becomes a libFuzzer program fuzz/fuzz_NAME; `make fuzz` builds and runs them. With the tests each becomes
+# With HARK_BUILD_FUZZERS (clang) each becomes a libFuzzer program tests/fuzz/fuzz_NAME; `make fuzz` builds and runs them. With the tests each becomes
 # a program that replays files, and the CTest fuzz/NAME, which runs it over the seeds that fuzz_seeds makes: so any compiler covers them.
 
 file(GLOB HARK_FUZZ_TARGETS CONFIGURE_DEPENDS tests/fuzz/fuzz_*.c)

@@ -56,7 +56,7 @@ typedef struct hark_model_options {
  * manifest.json lies beside the file (in a run it must), its SHA-256 must be the manifest's. `options` may be NULL.
  * Errors: HARK_NOT_FOUND (no such path, run without a checkpoint), HARK_BAD_FILE (malformed, damaged, no description, tensors missing, too
  * many, of another type or shape; said before memory for weights is asked for), HARK_BAD_CONFIGURATION (a description that no model can
- * have), HARK_INVALID_ARGUMENT (struct_size), HARK_IO_ERROR, HARK_OUT_OF_MEMORY. When it fails *out is NULL. */
+ * have), HARK_INVALID_ARGUMENT (struct_size), HARK_UNSUPPORTED (options of a newer hark are set), HARK_IO_ERROR, HARK_OUT_OF_MEMORY. When it fails *out is NULL. */
 HARK_API HARK_MUST_CHECK hark_status hark_model_load(hark_context *context, const char *path, const hark_model_options *options,
                                                      hark_model **out);
 
