@@ -30,6 +30,6 @@ for target in "$@"; do
   covered=$(sed -n 's/^#.*cov: \([0-9]*\) ft: \([0-9]*\) corp: \([0-9]*\).*/\1 edges, \2 features, \3 inputs/p' "$work/$target.log" | tail -n 1)
   runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$work/$target.log")
   echo "$result  $target: ${runs:-?} runs, ${covered:-nothing covered}; $work/$target.log"
-  [ "$result" = clean ] || grep -E '^==|SUMMARY|: .*expected|fuzz_.*\.c:[0-9]+:' "$work/$target.log" | head -n 5
+  [ "$result" = clean ] || grep -E '^==|SUMMARY|: .*expected|\.c:[0-9]+: ' "$work/$target.log" | head -n 5
 done
 exit "$failed"

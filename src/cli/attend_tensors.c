@@ -4,6 +4,7 @@
 
 #include "cli/attend.h"
 #include "io/safetensors.h"
+#include "io/words.h"
 
 #define ANY_EXTENT (-1)
 

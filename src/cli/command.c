@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cli/commands.h"
+#include "io/words.h"
 
 #define GROUPS (HARK_COMMAND_TABLES + 3)
 #define LINE_WIDTH 110

@@ -13,6 +13,7 @@
 #include "io/files.h"
 #include "io/number.h"
 #include "io/options_set.h"
+#include "io/words.h"
 #include "io/yaml.h"
 
 #define PROBLEM_LIMIT 50 /* more are counted, not kept */

@@ -152,7 +152,4 @@ bool hark_option_choice_at(const char *choices, int index, char out[HARK_OPTION_
 int hark_option_choice(const char *choices, const char *value);
 bool hark_option_near_choice(const char *choices, const char *value, char out[HARK_OPTION_WORD_BYTES]);
 
-/* The nearest of `count` words to `word` by edit distance, or NULL when none is near. Word i is name(user, i). */
-const char *hark_nearest_word(const char *word, int count, const char *(*name)(const void *user, int index), const void *user);
-
 #endif

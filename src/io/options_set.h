@@ -36,9 +36,6 @@ bool hark_option_in_range(const hark_option *option, double value);
 /* The text is an interval: "[1, inf)". */
 bool hark_option_range_is_sound(const char *text);
 bool hark_option_read_bool(const char *value, bool *out);
-/* Edit distance (a swap of neighbours is one step), and the largest one at which a word may be taken for another: a third of the letters, one at least. */
-int hark_word_distance(const char *a, const char *b);
-int hark_word_near(const char *word);
 
 /* Whether the subcommand takes the option as a flag. */
 bool hark_option_applies(const hark_option *option, const char *command);

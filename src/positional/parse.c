@@ -20,7 +20,7 @@
 #include <string.h>
 
 #include "io/number.h"
-#include "io/options.h"
+#include "io/words.h"
 #include "positional/expression.h"
 
 /* A leaf, and what stands around it: a tree of KERNELS leaves has fewer sums and products than leaves, the rest is for banks. */

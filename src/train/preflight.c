@@ -20,7 +20,11 @@
 #include "io/machine.h"
 
 #define MEBIBYTE ((uint64_t)1 << 20)
-#define PROGRAM_BYTES MEBIBYTE
+#if HARK_WITH_OPENMP || HARK_WITH_ONEDNN
+#define PROGRAM_BYTES MEBIBYTE /* tables of the runtimes too */
+#else
+#define PROGRAM_BYTES (MEBIBYTE / 2)
+#endif
 #define THREAD_BYTES ((uint64_t)64 << 10)
 #define TENSOR_ENTRY_BYTES ((uint64_t)160)       /* of a tensor in a header: name, type, shape, offsets */
 #define CHECKPOINT_ENTRIES 3                     /* of a weight: itself and two moments */

@@ -12,6 +12,7 @@
 #include "cli/commands.h"
 #include "io/number.h"
 #include "io/options_set.h"
+#include "io/words.h"
 #include "support/cmocka_all.h"
 #include "support/command.h"
 #include "support/text_files.h"

@@ -1,0 +1,16 @@
+/* words.h - which known word an unknown one is near to: for messages that suggest it. */
+#ifndef HARK_IO_WORDS_H
+#define HARK_IO_WORDS_H
+
+#define HARK_WORD_BYTES 256 /* longer words are near to none; with the zero byte */
+
+/* Steps from one word to the other: insert, delete or replace a letter, or swap two neighbours. HARK_WORD_BYTES for words too long. */
+int hark_word_distance(const char *a, const char *b);
+
+/* At most so many steps lie between `word` and one that is near. */
+int hark_word_near(const char *word);
+
+/* The nearest of `count` words to `word`, or NULL when none is near. Word i is name(user, i). */
+const char *hark_nearest_word(const char *word, int count, const char *(*name)(const void *user, int index), const void *user);
+
+#endif
