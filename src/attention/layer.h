@@ -9,6 +9,9 @@
 hark_status hark_attention_take_struct(hark_context *context, const char *name, const void *given, size_t given_size, size_t minimum,
                                        void *known, size_t known_size);
 
+/* "dense", as options name it. */
+const char *hark_attention_structure_name(hark_attention_structure structure);
+
 /* Checks a caller's descriptor field by field and fills in its defaults. */
 hark_status hark_attention_resolve(hark_context *context, const hark_attention_desc *given, hark_attention_desc *resolved);
 
@@ -16,7 +19,8 @@ hark_status hark_attention_resolve(hark_context *context, const hark_attention_d
 hark_status hark_attention_choose(hark_context *context, const hark_attention_desc *resolved, const hark_attention_algorithm **out);
 
 /* Checks a caller's arguments against the plan. `checked` is a copy in which mask, attention_bias and dattention_bias have stride 0 wherever
- * their extent is 1, and log_kernel and dlog_kernel in a shared head dimension. */
+ * their extent is 1, and log_kernel, hierarchical_bias,
+ * query_mask and their gradients in a shared first dimension. */
 hark_status hark_attention_check(hark_context *context, const hark_attention_plan *plan, const hark_attention_args *given, bool backward,
                                  hark_attention_args *checked);
 

@@ -15,6 +15,7 @@ struct hark_decoding {
   hark_key_value_cache *caches; /* one a layer */
   hark_tensor tokens;           /* i32 [1, prefill] */
   int64_t capacity, length, prefill;
+  bool whole; /* a structure without a cache: every pass computes the whole text anew */
 };
 
 static hark_status run_pass(hark_context *context, hark_decoding *decoding, int64_t first, int64_t count, hark_value *logits) {
@@ -23,7 +24,7 @@ static hark_status run_pass(hark_context *context, hark_decoding *decoding, int6
   const hark_forward forward = {.tape = decoding->tape,
                                 .parameters = &decoding->decoder->parameters,
                                 .first_position = first,
-                                .plans = count == 1 ? decoding->step_plans : decoding->prefill_plans,
+                                .plans = count == 1 && !decoding->whole ? decoding->step_plans : decoding->prefill_plans,
                                 .caches = decoding->caches};
   hark_tensor rows = decoding->tokens;
   rows.owned_bytes = 0;
@@ -36,20 +37,22 @@ static hark_status run_pass(hark_context *context, hark_decoding *decoding, int6
 static hark_status build(hark_context *context, hark_decoding *decoding) {
   const hark_decoder *decoder = decoding->decoder;
   const int64_t layers = decoder->config.layers, shape[] = {1, decoding->prefill};
-  void *memory = NULL;
-  HARK_TRY(hark_allocate_zero(context, (size_t)layers * sizeof *decoding->caches, &memory));
-  decoding->caches = memory;
-  for (int64_t layer = 0; layer < layers; layer++)
-    HARK_TRY(hark_key_value_cache_create(context, &decoder->blocks[layer].attention.spec, decoder->parameters.type, decoding->capacity,
-                                         &decoding->caches[layer]));
   HARK_TRY(hark_decoder_plans_create(context, decoder, 1, decoding->prefill, decoding->capacity, false, &decoding->prefill_plans));
-  HARK_TRY(hark_decoder_plans_create(context, decoder, 1, 1, decoding->capacity, false, &decoding->step_plans));
+  if (!decoding->whole) {
+    void *memory = NULL;
+    HARK_TRY(hark_allocate_zero(context, (size_t)layers * sizeof *decoding->caches, &memory));
+    decoding->caches = memory;
+    for (int64_t layer = 0; layer < layers; layer++)
+      HARK_TRY(hark_key_value_cache_create(context, &decoder->blocks[layer].attention.spec, decoder->parameters.type, decoding->capacity,
+                                           &decoding->caches[layer]));
+    HARK_TRY(hark_decoder_plans_create(context, decoder, 1, 1, decoding->capacity, false, &decoding->step_plans));
+  }
   HARK_TRY(hark_tensor_create(context, HARK_I32, 2, shape, &decoding->tokens));
   HARK_TRY(hark_tape_create(context, &decoding->tape));
   hark_value logits = 0;
   hark_tape_set_shape_only(decoding->tape, true);
   hark_status status = run_pass(context, decoding, decoding->capacity - decoding->prefill, decoding->prefill, &logits);
-  if (status == HARK_OK) status = run_pass(context, decoding, decoding->capacity - 1, 1, &logits);
+  if (status == HARK_OK && !decoding->whole) status = run_pass(context, decoding, decoding->capacity - 1, 1, &logits);
   hark_tape_set_shape_only(decoding->tape, false);
   HARK_TRY(status);
   return hark_tape_reserve(decoding->tape);
@@ -63,6 +66,8 @@ hark_status hark_decoding_create(hark_context *context, const hark_decoder *deco
   HARK_TRY(hark_allocate_zero(context, sizeof(hark_decoding), &memory));
   hark_decoding *decoding = memory;
   *decoding = (hark_decoding){.decoder = decoder, .capacity = capacity, .prefill = hark_min(capacity, PREFILL_TOKENS)};
+  decoding->whole = decoder->config.structure == HARK_STRUCTURE_HIERARCHICAL;
+  if (decoding->whole) decoding->prefill = capacity;
   const hark_status status = build(context, decoding);
   if (status != HARK_OK) {
     hark_decoding_destroy(context, &decoding);
@@ -94,9 +99,11 @@ hark_status hark_decoding_append(hark_context *context, hark_decoding *decoding,
   const int64_t before = decoding->length;
   hark_value value = 0;
   for (int64_t done = 0; done < count;) {
-    const int64_t rows = hark_min(count - done, decoding->prefill);
-    hark_status status = hark_backend_write(context, decoding->tokens.data, tokens + done, (size_t)rows * sizeof *tokens);
-    if (status == HARK_OK) status = run_pass(context, decoding, decoding->length, rows, &value);
+    /* Tokens before the new ones that the pass computes again. */
+    const int64_t again = decoding->whole ? before : 0, rows = hark_min(count - done, decoding->prefill - again);
+    int32_t *place = (int32_t *)decoding->tokens.data + again;
+    hark_status status = hark_backend_write(context, place, tokens + done, (size_t)rows * sizeof *tokens);
+    if (status == HARK_OK) status = run_pass(context, decoding, decoding->length - again, again + rows, &value);
     if (status != HARK_OK) {
       decoding->length = before;
       return status;

@@ -1,5 +1,6 @@
 /* decoding.h - a decoder fed token by token: keys and values of what it has seen are kept, so that a new token costs one row.
  *
+ * Structure hierarchical has no cache yet: every call computes the whole text anew.
  * The logits equal those of a pass over the whole text up to rounding: the sums over keys are the same, their order of blocks is not.
  * A state belongs to one thread; the decoder behind it is only read and may be shared by many states.
  */

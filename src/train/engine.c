@@ -27,6 +27,10 @@ hark_decoder_config hark_engine_decoder_config(const hark_config *config, int32_
                                .attention_dropout = config->model.attention.dropout,
                                .structure = (hark_attention_structure)config->model.attention.structure,
                                .window = config->model.attention.window,
+                               .hierarchy_block = config->model.attention.hierarchy_block,
+                               .partition = (hark_hierarchy_partition)config->model.attention.partition,
+                               .coarse_query = (hark_coarse_query)config->model.attention.coarse_query,
+                               .hierarchical_bias = config->model.attention.hierarchical_bias,
                                .kernel = (hark_attention_kernel)config->model.attention.kernel,
                                .sigma = config->model.attention.sigma,
                                .forget_gate = config->model.attention.forget_gate};
