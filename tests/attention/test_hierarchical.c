@@ -183,17 +183,6 @@ static void on_all(machine_test *test, const char *format) {
     }
 }
 
-static double tolerance(const attention_machine *machine, const attention_expected *expected, attention_array array, int64_t i) {
-  return 2 * machine->computing_roundoff * expected->bound[array][i] +
-         2 * machine->storing_roundoff * fabs(expected->array[array].data[i]) + 1e-30;
-}
-
-static void assert_near(const char *what, const char *text, const attention_machine *machine, int64_t i, double have, double want,
-                        double within) {
-  if (!(fabs(have - want) <= within))
-    fail_msg("'%s' on %s: %s, element %" PRId64 " is %.9g, expected %.9g within %.3g", text, machine->name, what, i, have, want, within);
-}
-
 static void equal_weights(const attention_machine *machine, const char *text) {
   attention_problem p;
   attention_results r;
@@ -210,8 +199,9 @@ static void equal_weights(const attention_machine *machine, const char *text) {
   for (int64_t n = 0; n < length; n++)
     for (int64_t i = 0; i < length; i++) {
       const double visible = (double)(p.is.causal ? n + 1 : length);
-      assert_near("a weight", text, machine, n * length + i, r.data[ARRAY_OUT][n * length + i], p.is.causal && i > n ? 0 : 1 / visible,
-                  2 * (visible + 32) * machine->computing_roundoff + machine->storing_roundoff);
+      attention_assert_near("a weight", text, machine, n * length + i, r.data[ARRAY_OUT][n * length + i],
+                            p.is.causal && i > n ? 0 : 1 / visible,
+                            2 * (visible + 32) * machine->computing_roundoff + machine->storing_roundoff);
     }
   attention_results_free(&r);
   attention_problem_free(&p);
@@ -224,29 +214,11 @@ static void test_equal_weights(void **state) {
   on_all(equal_weights, "hierarchical:L50,D3,V50,N16");
 }
 
-/* Values of one come back as one. */
-static void rows_sum_to_one(const attention_machine *machine, const char *text) {
-  attention_problem p;
-  attention_expected e;
-  attention_results r;
-  attention_problem_make(text, &p);
-  for (int64_t i = 0; i < p.array[ARRAY_VALUE].count; i++) p.array[ARRAY_VALUE].data[i] = 1;
-  attention_expected_make(&p, &e);
-  attention_run_on(machine, &p, &r);
-  for (int64_t i = 0; i < r.count[ARRAY_OUT]; i++) {
-    const bool blind = e.array[ARRAY_LSE].data[i / p.is.value_dim] == -INFINITY;
-    assert_near("a row of weights", text, machine, i, r.data[ARRAY_OUT][i], blind ? 0 : 1, tolerance(machine, &e, ARRAY_OUT, i));
-  }
-  attention_results_free(&r);
-  attention_expected_free(&e);
-  attention_problem_free(&p);
-}
-
 static void test_rows_sum_to_one(void **state) {
   (void)state;
-  on_all(rows_sum_to_one, "hierarchical:B2,H4,K2,L77,D7,N4,hbias,kernel");
-  on_all(rows_sum_to_one, "hierarchical:B3,H2,L64,D8,N8,lengths,mask,qmask");
-  on_all(rows_sum_to_one, "hierarchical:H2,L100,D8,N4,large");
+  on_all(attention_rows_sum_to_one, "hierarchical:B2,H4,K2,L77,D7,N4,hbias,kernel");
+  on_all(attention_rows_sum_to_one, "hierarchical:B3,H2,L64,D8,N8,lengths,mask,qmask");
+  on_all(attention_rows_sum_to_one, "hierarchical:H2,L100,D8,N4,large");
 }
 
 /* What is restricted to cells on the way up comes back by interpolation on the way down: <out(V), dout> = <V, dV>. */
@@ -260,13 +232,13 @@ static void adjoint(const attention_machine *machine, const char *text) {
   double inner = 0, back = 0, within = 0;
   for (int64_t i = 0; i < r.count[ARRAY_OUT]; i++) {
     inner += r.data[ARRAY_OUT][i] * p.array[ARRAY_DOUT].data[i];
-    within += fabs(p.array[ARRAY_DOUT].data[i]) * tolerance(machine, &e, ARRAY_OUT, i);
+    within += fabs(p.array[ARRAY_DOUT].data[i]) * attention_tolerance(machine, &e, ARRAY_OUT, i);
   }
   for (int64_t i = 0; i < r.count[ARRAY_DVALUE]; i++) {
     back += r.data[ARRAY_DVALUE][i] * p.array[ARRAY_VALUE].data[i];
-    within += fabs(p.array[ARRAY_VALUE].data[i]) * tolerance(machine, &e, ARRAY_DVALUE, i);
+    within += fabs(p.array[ARRAY_VALUE].data[i]) * attention_tolerance(machine, &e, ARRAY_DVALUE, i);
   }
-  assert_near("adjoint of the values", text, machine, 0, back, inner, within);
+  attention_assert_near("adjoint of the values", text, machine, 0, back, inner, within);
   attention_results_free(&r);
   attention_expected_free(&e);
   attention_problem_free(&p);
@@ -292,8 +264,8 @@ static void same_as_dense(const attention_machine *machine, const char *text, co
   /* Sums in the order of a hierarchy are as long as dense ones, with the roundings of the levels beside. */
   for (size_t k = 0; k < 3; k++)
     for (int64_t i = 0; i < r.count[arrays[k]]; i++)
-      assert_near(attention_array_names[arrays[k]], text, machine, i, r.data[arrays[k]][i], e.array[arrays[k]].data[i],
-                  4 * tolerance(machine, &e, arrays[k], i) + 200 * machine->computing_roundoff);
+      attention_assert_near(attention_array_names[arrays[k]], text, machine, i, r.data[arrays[k]][i], e.array[arrays[k]].data[i],
+                            4 * attention_tolerance(machine, &e, arrays[k], i) + 200 * machine->computing_roundoff);
   attention_results_free(&r);
   attention_expected_free(&e);
   attention_problem_free(&dense);
@@ -384,9 +356,9 @@ static void table_gradients(const attention_machine *machine, const char *text) 
     for (int64_t i = 0; i < r.count[arrays[k]]; i++) {
       sum += r.data[arrays[k]][i];
       size += fabs(r.data[arrays[k]][i]);
-      within += tolerance(machine, &e, arrays[k], i);
+      within += attention_tolerance(machine, &e, arrays[k], i);
     }
-    assert_near("sum of a table's gradient", text, machine, 0, sum, 0, within);
+    attention_assert_near("sum of a table's gradient", text, machine, 0, sum, 0, within);
     assert_true(size > 10 * within); /* or else the test says nothing */
   }
   attention_results_free(&r);

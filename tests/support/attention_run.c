@@ -381,6 +381,35 @@ int attention_compare(const attention_machine *machine, const attention_problem 
   return failures;
 }
 
+double attention_tolerance(const attention_machine *machine, const attention_expected *expected, attention_array array, int64_t i) {
+  return 2 * machine->computing_roundoff * expected->bound[array][i] +
+         2 * machine->storing_roundoff * fabs(expected->array[array].data[i]) + UNDERFLOW;
+}
+
+void attention_assert_near(const char *what, const char *text, const attention_machine *machine, int64_t i, double have, double want,
+                           double within) {
+  if (!(fabs(have - want) <= within))
+    fail_msg("'%s' on %s: %s, element %" PRId64 " is %.9g, expected %.9g within %.3g", text, machine->name, what, i, have, want, within);
+}
+
+void attention_rows_sum_to_one(const attention_machine *machine, const char *text) {
+  attention_problem p;
+  attention_expected e;
+  attention_results r;
+  attention_problem_make(text, &p);
+  for (int64_t i = 0; i < p.array[ARRAY_VALUE].count; i++) p.array[ARRAY_VALUE].data[i] = 1;
+  attention_expected_make(&p, &e);
+  attention_run_on(machine, &p, &r);
+  for (int64_t i = 0; i < r.count[ARRAY_OUT]; i++) {
+    const bool blind = e.array[ARRAY_LSE].data[i / p.is.value_dim] == -INFINITY;
+    attention_assert_near("a row of weights", text, machine, i, r.data[ARRAY_OUT][i], blind ? 0 : 1,
+                          attention_tolerance(machine, &e, ARRAY_OUT, i));
+  }
+  attention_results_free(&r);
+  attention_expected_free(&e);
+  attention_problem_free(&p);
+}
+
 void attention_same_bits(const char *what, const char *text, attention_array array, const attention_results *a,
                          const attention_results *b) {
   assert_int_equal(a->count[array], b->count[array]);
