@@ -21,8 +21,29 @@ extern "C" {
 
 typedef enum hark_attention_structure {
   HARK_STRUCTURE_DENSE,
-  HARK_STRUCTURE_WINDOW /* keys with |position difference| <= window; cost O(L window) */
+  HARK_STRUCTURE_WINDOW,      /* keys with |position difference| <= window; cost O(L window) */
+  HARK_STRUCTURE_HIERARCHICAL /* near keys one by one, farther ones by cells of 2, 4, 8, ... tokens; cost O(L) (H-Transformer-1D) */
 } hark_attention_structure;
+
+/* HIERARCHICAL: which blocks of tokens meet on a level (docs/mathematics/hierarchical.md). */
+typedef enum hark_hierarchy_partition {
+  HARK_PARTITION_NEIGHBOUR, /* a block and those beside it, less what the level below covers (H section 6) */
+  HARK_PARTITION_SIBLING    /* the two halves of a parent (H appendix A.5): cheaper, coarser */
+} hark_hierarchy_partition;
+
+/* HIERARCHICAL: the query that meets the keys of a level above the lowest. */
+typedef enum hark_coarse_query {
+  HARK_COARSE_QUERY_DEFAULT, /* first when causal, else mean */
+  HARK_COARSE_QUERY_MEAN,    /* the mean of the cell's queries; not when causal: it knows later ones */
+  HARK_COARSE_QUERY_FIRST,   /* the first query of the cell */
+  HARK_COARSE_QUERY_EXACT    /* every query itself; O(L log L) */
+} hark_coarse_query;
+
+/* HIERARCHICAL: how the rows of a level pass their sums on to the level below. */
+typedef enum hark_hierarchy_interpolation {
+  HARK_INTERPOLATION_CONSTANT, /* both children take the parent's */
+  HARK_INTERPOLATION_LINEAR    /* the second child takes the mean of its parent's and the next parent's; not when causal, not with exact */
+} hark_hierarchy_interpolation;
 
 typedef enum hark_attention_kernel {
   HARK_KERNEL_EXP, /* exp(scale q.k) */
@@ -54,6 +75,12 @@ typedef struct hark_attention_desc {
   bool has_log_kernel;              /* calls carry a table of log G(|n - i|) */
   bool has_forget;                  /* calls carry forget-gate logits; needs causal */
   bool forward_only;                /* no backward will be asked for */
+  /* HIERARCHICAL. As many keys as queries in every sequence, query_offset 0; no attention_bias, no forget gates; masks by key only. */
+  int64_t hierarchy_block; /* Nr, tokens of a block, even; 0: 16 */
+  hark_hierarchy_partition partition;
+  hark_coarse_query coarse_query;
+  hark_hierarchy_interpolation interpolation;
+  bool has_hierarchical_bias; /* calls carry hierarchical_bias */
 } hark_attention_desc;
 
 /* f32, dense, exp, softmax; everything else zero. Inline, so that the struct has the size that the caller was built with. */
@@ -95,7 +122,8 @@ HARK_API hark_attention_sizes hark_attention_plan_sizes(const hark_attention_pla
 HARK_API const hark_attention_desc *hark_attention_plan_desc(const hark_attention_plan *plan);
 
 /* Useful floating-point operations at the maximum sizes: forward two products over the visible pairs, backward five. Causal counts
- * L(L+1)/2 pairs. The first takes any descriptor whose extents are set; 0 when its struct_size is refused. */
+ * L(L+1)/2 pairs; HIERARCHICAL counts the Nr^2 pairs of every block. The first takes any descriptor whose extents are set; 0 when its
+ * struct_size is refused. */
 HARK_API double hark_attention_desc_operations(const hark_attention_desc *desc, bool backward);
 HARK_API double hark_attention_plan_operations(const hark_attention_plan *plan, bool backward);
 
@@ -121,7 +149,14 @@ HARK_API int hark_attention_plan_print(const hark_attention_plan *plan, char *te
  *
  * Hidden entries are never computed with: what a key, a value or a bias that no query may see holds, also NaN or infinity, leaves no trace,
  * neither in out nor in gradients. A logit of -infinity (from attention_bias or log_kernel) hides its entry.
- * A query that sees no key gives zeros in out, zero gradients, and log_sum_exp = -infinity. */
+ * A query that sees no key gives zeros in out, zero gradients, and log_sum_exp = -infinity.
+ *
+ * HIERARCHICAL: every sequence has a hierarchy of its own, which begins with its first row; queries and keys are the same number of rows.
+ * mask is a key mask, [1 or B, 1, 1, Lk]; query_mask takes rows out as queries: they give zeros, and coarse queries are made without them. All
+ * rows of a sequence are queries otherwise, those at and after key_lengths too: with mean queries, padded batches that should come out as if
+ * each sequence were alone give a query_mask as well. log_kernel: a coarse entry takes the mean of G over the distances between its two cells
+ * (exact: between the query and the key cell), as far as the table has them; a table of Nr 2^M distances has all that a hierarchy of M
+ * levels asks for. Dropout takes out a coarse entry as a whole, with the word of its first row and first key. */
 typedef struct hark_attention_args {
   size_t struct_size;
   hark_tensor query, key, value;
@@ -158,6 +193,12 @@ typedef struct hark_attention_args {
 
   void *saved;
   void *workspace;
+
+  /* HIERARCHICAL: added to the logits of every level, [H, 4 Nr - 1] or [1, 4 Nr - 1] (shared): entry (key - query, in tokens of that level) +
+   * 2 Nr - 1. */
+  hark_tensor hierarchical_bias;
+  hark_tensor query_mask;         /* HIERARCHICAL, with has_mask: U8 [1 or B, Lq], zero: not a query */
+  hark_tensor dhierarchical_bias; /* backward: shape of hierarchical_bias */
 } hark_attention_args;
 
 enum {
@@ -166,7 +207,8 @@ enum {
   HARK_ACCUMULATE_VALUE = 4,
   HARK_ACCUMULATE_BIAS = 8,
   HARK_ACCUMULATE_LOG_KERNEL = 16,
-  HARK_ACCUMULATE_FORGET = 32
+  HARK_ACCUMULATE_FORGET = 32,
+  HARK_ACCUMULATE_HIERARCHICAL_BIAS = 64
 };
 
 /* Executes a plan. Errors: HARK_SHAPE_MISMATCH, HARK_INVALID_ARGUMENT with a message that names the argument; nothing was written then. */

@@ -126,8 +126,8 @@ typedef struct hark_positional_attributes {
 
 /* attention: hark_attention_forward() and _backward() as an operator. inputs: query [B, Lq, H*d], key [B, Lk, Hkv*d], value [B, Lk, Hkv*dv],
  * then, absent where the plan has no use for them: attention_bias (rank 4, broadcastable), log_kernel [H or 1, T], forget [B, Lk, H],
- * mask (u8, rank 4, broadcastable). output [B, Lq, H*dv]; saved: log_sum_exp [B, H, Lq] and what the plan asks for. The plan, or the
- * descriptor, and the host arrays are borrowed until the backward is done. */
+ * mask (u8, rank 4, broadcastable), hierarchical_bias [H or 1, 4 Nr - 1], query_mask (u8, [B or 1, Lq]). output [B, Lq, H*dv]; saved:
+ * log_sum_exp [B, H, Lq] and what the plan asks for. The plan, or the descriptor, and the host arrays are borrowed until the backward is done. */
 typedef struct hark_attention_attributes {
   const hark_attention_plan *plan;
   const hark_attention_desc *desc; /* where plan is NULL: what to compute, of the query's type; planned anew by every call */

@@ -123,6 +123,42 @@ static hark_status check_main(hark_context *context, const hark_attention_desc *
   return present(&args->log_sum_exp) || backward ? check_exact(context, &lse, CONTIGUOUS) : HARK_OK;
 }
 
+/* A table [rows or 1, width] whose second dimension is adjacent. */
+static hark_status check_table(hark_context *context, const char *name, const hark_tensor *tensor, hark_type type, int64_t rows,
+                               int64_t width, hark_tensor *checked) {
+  const expectation e = {name, tensor, type, 2, {rows, width}, false};
+  HARK_TRY(check_broadcast(context, &e, checked));
+  if (tensor->shape[1] != width) return refuse_shape(context, &e, " or 1 in place of the first extent");
+  if (width > 1 && tensor->stride[1] != 1)
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: %s has stride %" PRId64 " in its last dimension, expected 1", name,
+                     tensor->stride[1]);
+  checked->stride[1] = 1;
+  return HARK_OK;
+}
+
+/* What belongs to hierarchical attention alone. */
+static hark_status check_hierarchy_terms(hark_context *context, const hark_attention_desc *desc, const hark_attention_args *args,
+                                         hark_attention_args *checked) {
+  if (present(&args->hierarchical_bias) && !desc->has_hierarchical_bias)
+    return refuse_extra(context, "hierarchical_bias", "has_hierarchical_bias");
+  if (desc->has_hierarchical_bias)
+    HARK_TRY(check_table(context, "hierarchical_bias", &args->hierarchical_bias, desc->type, desc->heads, 4 * desc->hierarchy_block - 1,
+                         &checked->hierarchical_bias));
+  if (desc->structure != HARK_STRUCTURE_HIERARCHICAL) {
+    if (!present(&args->query_mask)) return HARK_OK;
+    return hark_fail(context, HARK_UNSUPPORTED, "attention: query_mask is given with structure %s, expected hierarchical",
+                     hark_attention_structure_name(desc->structure));
+  }
+  if (present(&args->mask) && (checked->mask.stride[1] != 0 || checked->mask.stride[2] != 0))
+    return hark_fail(context, HARK_UNSUPPORTED,
+                     "attention: mask has %" PRId64 " heads and %" PRId64
+                     " query rows with structure hierarchical, expected 1 of each: keys are masked before they are averaged",
+                     args->mask.shape[1], args->mask.shape[2]);
+  if (!present(&args->query_mask)) return HARK_OK;
+  if (!desc->has_mask) return refuse_extra(context, "query_mask", "has_mask");
+  return check_table(context, "query_mask", &args->query_mask, HARK_U8, args->query.shape[0], args->query.shape[2], &checked->query_mask);
+}
+
 /* mask, attention_bias, log_kernel and forget. */
 static hark_status check_terms(hark_context *context, const hark_attention_desc *desc, const hark_attention_args *args,
                                hark_attention_args *checked) {
@@ -140,19 +176,14 @@ static hark_status check_terms(hark_context *context, const hark_attention_desc 
   if (present(&args->log_kernel) && !desc->has_log_kernel) return refuse_extra(context, "log_kernel", "has_log_kernel");
   if (desc->has_log_kernel) {
     const int64_t table = args->log_kernel.rank == 2 ? args->log_kernel.shape[1] : 0;
-    const expectation kernel = {"log_kernel", &args->log_kernel, desc->type, 2, {desc->heads, table}, false};
-    HARK_TRY(check_broadcast(context, &kernel, &checked->log_kernel));
-    if (table > 1 && args->log_kernel.stride[1] != 1)
-      return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: log_kernel has stride %" PRId64 " in its last dimension, expected 1",
-                       args->log_kernel.stride[1]);
-    checked->log_kernel.stride[1] = 1;
+    HARK_TRY(check_table(context, "log_kernel", &args->log_kernel, desc->type, desc->heads, table, &checked->log_kernel));
   }
   if (present(&args->forget) && !desc->has_forget) return refuse_extra(context, "forget", "has_forget");
   if (desc->has_forget) {
     const expectation forget = {"forget", &args->forget, desc->type, 3, {batch, desc->heads, keys}, false};
     HARK_TRY(check_exact(context, &forget, STRIDED));
   }
-  return HARK_OK;
+  return check_hierarchy_terms(context, desc, args, checked);
 }
 
 static hark_status check_offsets(hark_context *context, const char *name, const int64_t *offsets, int64_t sequences, int64_t rows) {
@@ -218,6 +249,13 @@ static hark_status check_sequences(hark_context *context, const hark_attention_d
   int64_t count = 0, farthest = -1;
   while (hark_attention_walk_next(&walk, &sequence)) {
     count++;
+    /* Rows at and behind a key length are masked keys; rows of other sequences are as many of one as of the other. */
+    const int64_t keys = args->key_lengths != NULL ? args->key.shape[2] : sequence.key_count;
+    if (desc->structure == HARK_STRUCTURE_HIERARCHICAL && (sequence.query_count != keys || sequence.offset != 0))
+      return hark_fail(context, HARK_UNSUPPORTED,
+                       "attention: a sequence has %" PRId64 " queries from position %" PRId64 " on and %" PRId64
+                       " keys with structure hierarchical, expected as many of one as of the other, from position 0 on",
+                       sequence.query_count, sequence.offset, keys);
     const int64_t last = sequence.query_count - 1 + sequence.offset;                            /* position of the last query */
     int64_t distance = last;                                                                    /* to key 0 */
     if (!desc->causal) distance = hark_max(distance, sequence.key_count - 1 - sequence.offset); /* of the first query to the last key */
@@ -253,6 +291,8 @@ static hark_status check_gradients(hark_context *context, const hark_attention_d
       {"dattention_bias", "attention_bias", &args->dattention_bias, &args->attention_bias, &checked->dattention_bias, ADJACENT},
       {"dlog_kernel", "log_kernel", &args->dlog_kernel, &args->log_kernel, &checked->dlog_kernel, ADJACENT},
       {"dforget", "forget", &args->dforget, &args->forget, NULL, STRIDED},
+      {"dhierarchical_bias", "hierarchical_bias", &args->dhierarchical_bias, &args->hierarchical_bias, &checked->dhierarchical_bias,
+       ADJACENT},
   };
   for (size_t i = 0; i < sizeof gradients / sizeof gradients[0]; i++) {
     const bool is_input = gradients[i].gradient == &args->dout;
@@ -272,12 +312,18 @@ static hark_status check_gradients(hark_context *context, const hark_attention_d
     for (int k = 0; k < e.rank; k++) fits = fits && e.tensor->shape[k] == e.shape[k];
     if (!fits) return refuse_shape(context, &e, "");
   }
-  if (present(&args->dlog_kernel)) {
-    const hark_tensor *gradient = &args->dlog_kernel;
+  /* check_broadcast gave an extent of 1 the stride 0, which tables keep in their first dimension only. */
+  const struct {
+    const char *name;
+    hark_tensor *gradient;
+  } tables[] = {{"dlog_kernel", &checked->dlog_kernel}, {"dhierarchical_bias", &checked->dhierarchical_bias}};
+  for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++) {
+    hark_tensor *gradient = tables[i].gradient;
+    if (!present(gradient)) continue;
     if (gradient->shape[1] > 1 && gradient->stride[1] != 1)
-      return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: dlog_kernel has stride %" PRId64 " in its last dimension, expected 1",
-                       gradient->stride[1]);
-    checked->dlog_kernel.stride[1] = 1;
+      return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: %s has stride %" PRId64 " in its last dimension, expected 1",
+                       tables[i].name, gradient->stride[1]);
+    gradient->stride[1] = 1;
   }
   return HARK_OK;
 }

@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "attention/layer.h"
+#include "backend/hierarchy.h"
 #include "core/structs.h"
 
 /* Limits of the counter that names a dropout word: ((b H + h) 2^23 + n) 2^21 + i / 4 must fit in 64 bits and be unique. */
@@ -15,6 +16,16 @@
 
 /* Extents and their products are kept below this, so that sums of positions, offsets and products of a few strides never overflow. */
 #define MAXIMUM_EXTENT ((int64_t)1 << 40)
+#define MAXIMUM_HIERARCHY_BLOCK ((int64_t)1 << 20)
+
+const char *hark_attention_structure_name(hark_attention_structure structure) {
+  switch (structure) {
+    case HARK_STRUCTURE_DENSE: return "dense";
+    case HARK_STRUCTURE_WINDOW: return "window";
+    case HARK_STRUCTURE_HIERARCHICAL: return "hierarchical";
+  }
+  return "unknown";
+}
 
 static hark_status refuse_extent(hark_context *context, const char *field, int64_t value) {
   return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: %s is %" PRId64 ", expected 1 to 2^40", field, value);
@@ -75,19 +86,94 @@ static hark_status check_kernel(hark_context *context, hark_attention_desc *desc
                    (int)desc->kernel);
 }
 
-static hark_status check_structure(hark_context *context, const hark_attention_desc *desc) {
+/* A field of another structure that is set: its name, its value and which structure it belongs to. */
+static hark_status check_foreign_fields(hark_context *context, const hark_attention_desc *desc) {
+  if (desc->structure != HARK_STRUCTURE_WINDOW && desc->window != 0)
+    return hark_fail(context, HARK_UNSUPPORTED, "attention: window is %" PRId64 " with structure %s, expected 0", desc->window,
+                     hark_attention_structure_name(desc->structure));
+  if (desc->structure == HARK_STRUCTURE_HIERARCHICAL) return HARK_OK;
+  const struct {
+    const char *name;
+    int64_t value;
+  } fields[] = {{"hierarchy_block", desc->hierarchy_block},
+                {"partition", (int64_t)desc->partition},
+                {"coarse_query", (int64_t)desc->coarse_query},
+                {"interpolation", (int64_t)desc->interpolation},
+                {"has_hierarchical_bias", desc->has_hierarchical_bias}};
+  for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
+    if (fields[i].value != 0)
+      return hark_fail(context, HARK_UNSUPPORTED, "attention: %s is %" PRId64 " with structure %s, expected 0: it belongs to hierarchical",
+                       fields[i].name, fields[i].value, hark_attention_structure_name(desc->structure));
+  return HARK_OK;
+}
+
+/* What one hierarchy cannot hold: two lengths, and terms of single entries, which coarse entries do not have. */
+static hark_status check_hierarchy_inputs(hark_context *context, const hark_attention_desc *desc) {
+  if (desc->query_length != desc->key_length)
+    return hark_fail(context, HARK_UNSUPPORTED,
+                     "attention: query_length is %" PRId64 " and key_length %" PRId64
+                     " with structure hierarchical, expected the same: queries and keys share one hierarchy",
+                     desc->query_length, desc->key_length);
+  if (desc->has_bias)
+    return hark_fail(context, HARK_UNSUPPORTED,
+                     "attention: has_bias with structure hierarchical: a coarse entry has no attention_bias of its own, expected "
+                     "has_hierarchical_bias or has_log_kernel");
+  if (desc->has_forget)
+    return hark_fail(context, HARK_UNSUPPORTED, "attention: has_forget with structure hierarchical: gates differ inside a cell");
+  return HARK_OK;
+}
+
+static hark_status check_hierarchy(hark_context *context, hark_attention_desc *desc) {
+  if (desc->hierarchy_block == 0) desc->hierarchy_block = HARK_HIERARCHY_DEFAULT_BLOCK;
+  if (desc->hierarchy_block < 2 || desc->hierarchy_block > MAXIMUM_HIERARCHY_BLOCK || desc->hierarchy_block % 2 != 0)
+    return hark_fail(context, HARK_INVALID_ARGUMENT,
+                     "attention: hierarchy_block is %" PRId64 ", expected an even number of tokens from 2 to 2^20", desc->hierarchy_block);
+  if (desc->partition != HARK_PARTITION_NEIGHBOUR && desc->partition != HARK_PARTITION_SIBLING)
+    return hark_fail(context, HARK_INVALID_ARGUMENT,
+                     "attention: partition is %d, expected HARK_PARTITION_NEIGHBOUR or HARK_PARTITION_SIBLING", (int)desc->partition);
+  switch (desc->coarse_query) {
+    case HARK_COARSE_QUERY_DEFAULT: desc->coarse_query = desc->causal ? HARK_COARSE_QUERY_FIRST : HARK_COARSE_QUERY_MEAN; break;
+    case HARK_COARSE_QUERY_MEAN:
+      if (desc->causal)
+        return hark_fail(context, HARK_UNSUPPORTED,
+                         "attention: coarse_query is mean and causal is set: a mean of queries knows later ones, expected first or exact");
+      break;
+    case HARK_COARSE_QUERY_FIRST:
+    case HARK_COARSE_QUERY_EXACT: break;
+    default:
+      return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: coarse_query is %d, expected one of HARK_COARSE_QUERY_*",
+                       (int)desc->coarse_query);
+  }
+  switch (desc->interpolation) {
+    case HARK_INTERPOLATION_CONSTANT: break;
+    case HARK_INTERPOLATION_LINEAR:
+      if (desc->causal)
+        return hark_fail(context, HARK_UNSUPPORTED,
+                         "attention: interpolation is linear and causal is set: a row would take from the next one, expected constant");
+      if (desc->coarse_query == HARK_COARSE_QUERY_EXACT)
+        return hark_fail(context, HARK_UNSUPPORTED,
+                         "attention: interpolation is linear and coarse_query exact: nothing is interpolated then, expected constant");
+      break;
+    default:
+      return hark_fail(context, HARK_INVALID_ARGUMENT,
+                       "attention: interpolation is %d, expected HARK_INTERPOLATION_CONSTANT or HARK_INTERPOLATION_LINEAR",
+                       (int)desc->interpolation);
+  }
+  return check_hierarchy_inputs(context, desc);
+}
+
+static hark_status check_structure(hark_context *context, hark_attention_desc *desc) {
   switch (desc->structure) {
-    case HARK_STRUCTURE_DENSE:
-      if (desc->window != 0)
-        return hark_fail(context, HARK_UNSUPPORTED, "attention: window is %" PRId64 " with structure dense, expected 0", desc->window);
-      return HARK_OK;
+    case HARK_STRUCTURE_DENSE: return check_foreign_fields(context, desc);
     case HARK_STRUCTURE_WINDOW:
       if (desc->window < 0 || desc->window > MAXIMUM_EXTENT)
         return hark_fail(context, HARK_INVALID_ARGUMENT,
                          "attention: window is %" PRId64 ", expected 0 to 2^40 positions to each side of the query", desc->window);
-      return HARK_OK;
+      return check_foreign_fields(context, desc);
+    case HARK_STRUCTURE_HIERARCHICAL: HARK_TRY(check_foreign_fields(context, desc)); return check_hierarchy(context, desc);
   }
-  return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: structure is %d, expected HARK_STRUCTURE_DENSE or HARK_STRUCTURE_WINDOW",
+  return hark_fail(context, HARK_INVALID_ARGUMENT,
+                   "attention: structure is %d, expected HARK_STRUCTURE_DENSE, HARK_STRUCTURE_WINDOW or HARK_STRUCTURE_HIERARCHICAL",
                    (int)desc->structure);
 }
 

@@ -4,6 +4,9 @@
 
 #include "backend/backend.h"
 
+/* "dense", as options name it. */
+const char *hark_attention_structure_name(hark_attention_structure structure);
+
 /* Checks a caller's descriptor field by field and fills in its defaults. */
 hark_status hark_attention_resolve(hark_context *context, const hark_attention_desc *given, hark_attention_desc *resolved);
 
@@ -11,7 +14,8 @@ hark_status hark_attention_resolve(hark_context *context, const hark_attention_d
 hark_status hark_attention_choose(hark_context *context, const hark_attention_desc *resolved, const hark_attention_algorithm **out);
 
 /* Checks a caller's arguments against the plan. `checked` is a copy in which mask, attention_bias and dattention_bias have stride 0 wherever
- * their extent is 1, and log_kernel and dlog_kernel in a shared head dimension. */
+ * their extent is 1, and log_kernel, hierarchical_bias,
+ * query_mask and their gradients in a shared first dimension. */
 hark_status hark_attention_check(hark_context *context, const hark_attention_plan *plan, const hark_attention_args *given, bool backward,
                                  hark_attention_args *checked);
 

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "attention/layer.h"
+#include "backend/hierarchy.h"
 #include "core/structs.h"
 
 _Static_assert(sizeof(hark_attention_plan) <= HARK_ATTENTION_PLAN_BYTES, "HARK_ATTENTION_PLAN_BYTES is too small for a plan");
@@ -78,8 +79,22 @@ hark_attention_sizes hark_attention_plan_sizes(const hark_attention_plan *plan) 
 
 const hark_attention_desc *hark_attention_plan_desc(const hark_attention_plan *plan) { return &plan->desc; }
 
+/* Blocks of one head of a sequence of the maximum length. */
+static double hierarchy_blocks(const hark_attention_desc *desc, int *levels) {
+  hark_attention_desc filled = *desc;
+  if (filled.hierarchy_block == 0) filled.hierarchy_block = HARK_HIERARCHY_DEFAULT_BLOCK;
+  const hark_hierarchy h = hark_hierarchy_make(&filled, filled.key_length);
+  *levels = h.levels;
+  return hark_hierarchy_blocks(&h, filled.coarse_query == HARK_COARSE_QUERY_EXACT);
+}
+
 /* Visible pairs of one head of one sequence of the maximum lengths at the default query offset. */
 static double visible_pairs(const hark_attention_desc *desc) {
+  if (desc->structure == HARK_STRUCTURE_HIERARCHICAL) {
+    const double block = desc->hierarchy_block == 0 ? HARK_HIERARCHY_DEFAULT_BLOCK : (double)desc->hierarchy_block;
+    int levels;
+    return hierarchy_blocks(desc, &levels) * block * block;
+  }
   const int64_t offset = desc->causal ? desc->key_length - desc->query_length : 0;
   const bool window = desc->structure == HARK_STRUCTURE_WINDOW;
   if (!desc->causal && !window) return (double)desc->query_length * (double)desc->key_length;
@@ -126,12 +141,24 @@ static void append(text_buffer *buffer, const char *format, ...) {
   if (length > 0) buffer->length += length;
 }
 
+static void print_hierarchy(text_buffer *buffer, const hark_attention_desc *desc) {
+  static const char *const queries[] = {"default", "mean", "first", "exact"};
+  int levels;
+  const double blocks = hierarchy_blocks(desc, &levels);
+  append(buffer, ", %s partition, %s coarse queries%s", desc->partition == HARK_PARTITION_SIBLING ? "sibling" : "neighbour",
+         queries[desc->coarse_query], desc->interpolation == HARK_INTERPOLATION_LINEAR ? ", linear interpolation" : "");
+  append(buffer, ", levels %d, a head %.0f blocks of %" PRId64 "x%" PRId64 ", %.4g and %.4g operations", levels, blocks,
+         desc->hierarchy_block, desc->hierarchy_block, hark_attention_desc_operations(desc, false),
+         hark_attention_desc_operations(desc, true));
+  if (desc->has_hierarchical_bias) append(buffer, ", hierarchical bias");
+}
+
 int hark_attention_plan_print(const hark_attention_plan *plan, char *text, size_t size) {
   const hark_attention_desc *desc = &plan->desc;
   text_buffer buffer = {text, size, 0};
   append(&buffer, "%s on %s: %s %s softmax %s, batch %" PRId64 ", heads %" PRId64, plan->algorithm->name, plan->backend->name,
-         desc->structure == HARK_STRUCTURE_WINDOW ? "window" : "dense", desc->kernel == HARK_KERNEL_RBF ? "rbf" : "exp",
-         hark_type_name(desc->type), desc->batch, desc->heads);
+         hark_attention_structure_name(desc->structure), desc->kernel == HARK_KERNEL_RBF ? "rbf" : "exp", hark_type_name(desc->type),
+         desc->batch, desc->heads);
   if (desc->key_heads != desc->heads) append(&buffer, "/%" PRId64, desc->key_heads);
   append(&buffer, ", lengths %" PRId64 "x%" PRId64 ", dims %" PRId64 "/%" PRId64, desc->query_length, desc->key_length, desc->head_dim,
          desc->value_dim);
@@ -141,6 +168,7 @@ int hark_attention_plan_print(const hark_attention_plan *plan, char *text, size_
     append(&buffer, ", scale %g", desc->scale);
   if (desc->structure == HARK_STRUCTURE_WINDOW) append(&buffer, ", window %" PRId64, desc->window);
   if (desc->causal) append(&buffer, ", causal");
+  if (desc->structure == HARK_STRUCTURE_HIERARCHICAL) print_hierarchy(&buffer, desc);
   if (desc->dropout > 0) append(&buffer, ", dropout %g", desc->dropout);
   if (desc->has_mask) append(&buffer, ", mask");
   if (desc->has_bias) append(&buffer, ", attention bias");

@@ -146,6 +146,7 @@ hark_status hark_attention_clear(hark_context *context, const hark_attention_arg
     HARK_TRY(clear_term(context, &args->dattention_bias, args->accumulate & HARK_ACCUMULATE_BIAS));
     HARK_TRY(clear_term(context, &args->dlog_kernel, args->accumulate & HARK_ACCUMULATE_LOG_KERNEL));
     HARK_TRY(clear_term(context, &args->dforget, args->accumulate & HARK_ACCUMULATE_FORGET));
+    HARK_TRY(clear_term(context, &args->dhierarchical_bias, args->accumulate & HARK_ACCUMULATE_HIERARCHICAL_BIAS));
     if (!(args->accumulate & HARK_ACCUMULATE_QUERY)) tensors.query_side = args->dquery;
     if (!(args->accumulate & HARK_ACCUMULATE_KEY)) tensors.key_side[0] = args->dkey;
     if (!(args->accumulate & HARK_ACCUMULATE_VALUE)) tensors.key_side[1] = args->dvalue;

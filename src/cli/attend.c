@@ -20,6 +20,14 @@ static const hark_option options[] = {
     {"causal", "causal", HARK_OPTION_BOOL, AT(causal), "false", NULL, NULL, NULL, "a query sees no later key"},
     {"scale", "scale", HARK_OPTION_FLOAT, AT(scale), "0", NULL, NULL, NULL, "exp: factor of q.k; 0: 1 / sqrt(d)"},
     {"sigma", "sigma", HARK_OPTION_FLOAT, AT(sigma), "0", "[0, inf)", NULL, NULL, "rbf: exp(-|q - k|^2 / (2 sigma^2))"},
+    {"hierarchy-block", "hierarchy-block", HARK_OPTION_INT, AT(hierarchy_block), "16", NULL, NULL, "NR",
+     "hierarchical: tokens of a block, even"},
+    {"partition", "partition", HARK_OPTION_ENUM, AT(partition), "neighbour", "neighbour|sibling", NULL, NULL,
+     "hierarchical: a block meets those beside it, or the other half of its parent"},
+    {"coarse-query", "coarse-query", HARK_OPTION_ENUM, AT(coarse_query), "default", "default|mean|first|exact", NULL, NULL,
+     "hierarchical: what meets the keys of a coarse level; default: first when causal, else mean"},
+    {"interpolation", "interpolation", HARK_OPTION_ENUM, AT(interpolation), "constant", "constant|linear", NULL, NULL,
+     "hierarchical: how a level passes its sums on to the one below"},
     {"window", "window", HARK_OPTION_INT, AT(window), "0", "[0, inf)", NULL, NULL, "window: positions to each side of the query"},
     {"query-offset", "query-offset", HARK_OPTION_INT, AT(query_offset), "0", NULL, NULL, NULL,
      "position of the first query among the keys; not given: the last query meets the last key when causal, else 0"},
@@ -48,8 +56,10 @@ static hark_status check(hark_invocation *call) {
   v->has_query_offset = given(call, "query-offset");
   if (v->input[0] == '\0') HARK_TRY(complain(call, "input", "--input FILE is missing"));
   if (v->output[0] == '\0') HARK_TRY(complain(call, "output", "--output FILE is missing"));
-  if (v->structure == HARK_ATTEND_HIERARCHICAL)
-    HARK_TRY(complain(call, "structure", "this build has no hierarchical attention, expected dense or window"));
+  static const char *const hierarchical[] = {"hierarchy-block", "partition", "coarse-query", "interpolation"};
+  for (size_t i = 0; i < sizeof hierarchical / sizeof hierarchical[0]; i++)
+    if (v->structure != HARK_ATTEND_HIERARCHICAL && given(call, hierarchical[i]))
+      HARK_TRY(complain(call, hierarchical[i], "applies to --structure hierarchical only"));
   if (v->normalisation == HARK_ATTEND_CME) HARK_TRY(complain(call, "normalisation", "this build has no cme, expected softmax"));
   HARK_TRY(hark_attend_positional_check(call));
   if (v->structure != HARK_ATTEND_WINDOW && given(call, "window")) HARK_TRY(complain(call, "window", "applies to --structure window only"));
@@ -70,7 +80,14 @@ static hark_status create_like(hark_context *context, const hark_tensor *like, h
 static hark_attention_desc describe(const hark_attend_values *v, const hark_attend_tensors *t) {
   hark_attention_desc desc = hark_attention_desc_default();
   desc.type = t->query.type;
-  desc.structure = v->structure == HARK_ATTEND_WINDOW ? HARK_STRUCTURE_WINDOW : HARK_STRUCTURE_DENSE;
+  desc.structure = (hark_attention_structure)v->structure;
+  if (v->structure == HARK_ATTEND_HIERARCHICAL) {
+    desc.hierarchy_block = v->hierarchy_block == 0 ? -1 : v->hierarchy_block; /* 0 would be the default */
+    desc.partition = (hark_hierarchy_partition)v->partition;
+    desc.coarse_query = (hark_coarse_query)v->coarse_query;
+    desc.interpolation = (hark_hierarchy_interpolation)v->interpolation;
+    desc.has_hierarchical_bias = t->hierarchical_bias.type != HARK_NONE;
+  }
   desc.kernel = v->kernel == HARK_ATTEND_RBF ? HARK_KERNEL_RBF : HARK_KERNEL_EXP;
   desc.batch = t->query.shape[0];
   desc.heads = t->query.shape[1];
@@ -85,7 +102,7 @@ static hark_attention_desc describe(const hark_attend_values *v, const hark_atte
   desc.window = v->window;
   desc.dropout = v->dropout;
   desc.has_bias = t->bias.type != HARK_NONE;
-  desc.has_mask = t->mask.type != HARK_NONE;
+  desc.has_mask = t->mask.type != HARK_NONE || t->query_mask.type != HARK_NONE;
   desc.has_segments = t->segments != NULL;
   desc.has_log_kernel = t->log_kernel.type != HARK_NONE;
   desc.has_forget = t->forget.type != HARK_NONE;
@@ -168,6 +185,7 @@ static hark_status backward(hark_context *context, const hark_attend_values *v, 
   HARK_TRY(create_like(context, &t->bias, &t->dbias));
   HARK_TRY(create_like(context, &t->log_kernel, &t->dlog_kernel));
   HARK_TRY(create_like(context, &t->forget, &t->dforget));
+  HARK_TRY(create_like(context, &t->hierarchical_bias, &t->dhierarchical_bias));
   args->dout = t->dout;
   args->dquery = t->dquery;
   args->dkey = t->dkey;
@@ -175,6 +193,7 @@ static hark_status backward(hark_context *context, const hark_attend_values *v, 
   args->dattention_bias = t->dbias;
   args->dlog_kernel = t->dlog_kernel;
   args->dforget = t->dforget;
+  args->dhierarchical_bias = t->dhierarchical_bias;
   HARK_TRY(hark_attention_backward(context, plan, args));
   if (v->kernel == HARK_ATTEND_RBF) HARK_TRY(sigma_gradient(context, v->sigma, &args->query, &args->key, t));
   if (v->rotary == 0) return HARK_OK;
@@ -209,6 +228,8 @@ static hark_status execute(hark_context *context, const hark_attend_values *v, h
                               .attention_bias = t->bias,
                               .log_kernel = t->log_kernel,
                               .forget = t->forget,
+                              .hierarchical_bias = t->hierarchical_bias,
+                              .query_mask = t->query_mask,
                               .dropout = {.seed = (uint64_t)v->seed, .layer_purpose = hark_random_layer_purpose(0, HARK_RANDOM_ATTENTION)},
                               .saved = saved,
                               .workspace = workspace};
@@ -272,9 +293,11 @@ const hark_command hark_command_attend = {
         "Input, all F32 or all F64: q [B,H,Lq,d], k [B,Hkv,Lk,d], v [B,Hkv,Lk,dv]; when they apply: key_lengths [B] (I64), segments [B,L]\n"
         "(I64, negative: padding), mask (U8 or BOOL, 0 hides) and attention_bias (added to the logits), both broadcastable to "
         "[B,H,Lq,Lk],\n"
-        "log_kernel [H or 1, distances], forget [B,H,Lk], and dout [B,H,Lq,dv], which asks for gradients.\n"
-        "Output: out, log_sum_exp; with dout also dq, dk, dv, dattention_bias, dlog_kernel, dforget, dsigma [1] with rbf, and with\n"
-        "--positional dpositional [kernels, parameters], by natural values in the order of the expression.\n"
+        "log_kernel [H or 1, distances], forget [B,H,Lk], and dout [B,H,Lq,dv], which asks for gradients; hierarchical: query_mask [B or "
+        "1,L]\n"
+        "(U8 or BOOL, 0: not a query), hierarchical_bias [H or 1,4*NR-1], and mask by key only, [B or 1,1,1,L].\n"
+        "Output: out, log_sum_exp; with dout also dq, dk, dv, dattention_bias, dlog_kernel, dforget, dhierarchical_bias, dsigma [1] with\n"
+        "rbf, and with --positional dpositional [kernels, parameters], by natural values in the order of the expression.\n"
         "  hark attend --input in.safetensors --output out.safetensors --causal --rotary 10000 --rotary-pairs half\n",
     .tables = {&table},
     .check = check,

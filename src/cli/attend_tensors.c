@@ -17,7 +17,8 @@ typedef struct input_rule {
   int64_t shape[4];
 } input_rule;
 
-static const char *const names[] = {"q", "k", "v", "dout", "attention_bias", "mask", "log_kernel", "forget", "key_lengths", "segments"};
+static const char *const names[] = {"q",          "k",      "v",           "dout",     "attention_bias",    "mask",
+                                    "log_kernel", "forget", "key_lengths", "segments", "hierarchical_bias", "query_mask"};
 
 static const char *input_name(const void *user, int index) {
   (void)user;
@@ -32,8 +33,6 @@ static hark_status check_names(hark_context *context, const char *path, const ha
     int known = 0;
     while (known < count && strcmp(names[known], name) != 0) known++;
     if (known < count) continue;
-    if (strcmp(name, "hierarchical_bias") == 0)
-      return hark_fail(context, HARK_UNSUPPORTED, "%s: tensor hierarchical_bias: this build has no hierarchical attention", path);
     const char *near = hark_nearest_word(name, count, input_name, NULL);
     return hark_fail(context, HARK_BAD_FILE, "%s: tensor %s has no meaning here%s%s; hark attend --help lists those that have", path, name,
                      near != NULL ? ", did you mean " : "", near != NULL ? near : "");
@@ -131,6 +130,12 @@ static hark_status read_all(hark_context *context, const char *path, const hark_
   const hark_stored_tensor *stored = hark_safetensors_find(file, "log_kernel");
   const bool shared = stored != NULL && stored->rank == 2 && stored->shape[0] == 1;
   const input_rule log_kernel = {"log_kernel", true, false, 2, {shared ? 1 : heads, ANY_EXTENT}};
+  const hark_stored_tensor *table = hark_safetensors_find(file, "hierarchical_bias");
+  const bool one_table = table != NULL && table->rank == 2 && table->shape[0] == 1;
+  const input_rule hierarchical_bias = {"hierarchical_bias", true, false, 2, {one_table ? 1 : heads, ANY_EXTENT}};
+  const input_rule query_mask = {"query_mask", false, true, 2, {batch, queries}};
+  HARK_TRY(read_tensor(context, path, file, &hierarchical_bias, type, &t->hierarchical_bias));
+  HARK_TRY(read_tensor(context, path, file, &query_mask, type, &t->query_mask));
   const input_rule lengths = {"key_lengths", false, false, 1, {batch}}, segments = {"segments", false, false, 2, {batch, keys}};
   HARK_TRY(read_tensor(context, path, file, &dout, type, &t->dout));
   HARK_TRY(read_tensor(context, path, file, &bias, type, &t->bias));
@@ -159,6 +164,7 @@ hark_status hark_attend_write(hark_context *context, const char *path, const har
                                    {"dlog_kernel", &t->dlog_kernel},
                                    {"dpositional", &t->dpositional},
                                    {"dforget", &t->dforget},
+                                   {"dhierarchical_bias", &t->dhierarchical_bias},
                                    {"dsigma", &t->dsigma}};
   hark_named_tensor there[sizeof all / sizeof all[0]];
   int64_t count = 0;
@@ -171,7 +177,8 @@ void hark_attend_free(hark_context *context, hark_attend_tensors *t) {
   hark_tensor *const tensors[] = {&t->query, &t->key,         &t->value,       &t->dout,         &t->bias,
                                   &t->mask,  &t->log_kernel,  &t->forget,      &t->turned_query, &t->turned_key,
                                   &t->out,   &t->log_sum_exp, &t->dquery,      &t->dkey,         &t->dvalue,
-                                  &t->dbias, &t->dlog_kernel, &t->dpositional, &t->dforget,      &t->dsigma};
+                                  &t->dbias, &t->dlog_kernel, &t->dpositional, &t->dforget,      &t->dsigma,
+                                  &t->hierarchical_bias, &t->query_mask, &t->dhierarchical_bias};
   for (size_t i = 0; i < sizeof tensors / sizeof tensors[0]; i++) hark_tensor_destroy(context, tensors[i]);
   hark_release(context, t->key_lengths, t->key_lengths_bytes);
   hark_release(context, t->segments, t->segments_bytes);

@@ -1,8 +1,9 @@
-/* bench_attention.c - one attention, forward and backward: 'dense:B1,H8,L4096,D64,causal'.
+/* bench_attention.c - one attention, forward and backward: 'dense:B1,H8,L4096,D64,causal', 'hierarchical:L16384,D64,N16,causal,exact'.
  *
  * B batch, H heads, K key/value heads (H), L queries, M keys (L), D head_dim, E value_dim (D); causal; window=W; dropout=P; rbf (sigma
  * D^(1/4), the width that exp's scale has); bias [1,H,L,M]; mask [B,1,1,M]; kernel: a table [H,T] of log G; forget gates; f64; packed: q, k
  * and v as [B, L, H, D]; forward: no backward.
+ * hierarchical: N block (16), mean, first or exact queries (first when causal, else mean), sibling, linear, hbias (a table per head).
  * Operations are those of hark_attention_plan_operations(); bytes count every operand once.
  */
 #include <hark/attention.h>
@@ -13,9 +14,9 @@
 #include "cli/bench.h"
 
 typedef struct attention_case {
-  int64_t batch, heads, key_heads, queries, keys, head_dim, value_dim, window;
+  int64_t batch, heads, key_heads, queries, keys, head_dim, value_dim, window, block;
   double dropout;
-  bool causal, rbf, bias, mask, kernel, forget, twice, packed, forward_only;
+  bool causal, rbf, bias, mask, kernel, forget, twice, packed, forward_only, mean, first, exact, sibling, linear, hierarchical_bias;
 } attention_case;
 
 enum {
@@ -35,6 +36,8 @@ enum {
   DTABLE,
   FORGET,
   DFORGET,
+  HIERARCHICAL_BIAS,
+  DHIERARCHICAL_BIAS,
   SAVED,
   WORKSPACE,
   TENSORS
@@ -67,6 +70,13 @@ static hark_status read_case(hark_context *context, const char *text, attention_
       {.name = "D", .type = HARK_BENCH_WHOLE, .whole = &c->head_dim},
       {.name = "E", .type = HARK_BENCH_WHOLE, .whole = &c->value_dim},
       {.name = "window", .type = HARK_BENCH_WHOLE, .whole = &c->window},
+      {.name = "N", .type = HARK_BENCH_WHOLE, .whole = &c->block},
+      {.name = "mean", .type = HARK_BENCH_FLAG, .flag = &c->mean},
+      {.name = "first", .type = HARK_BENCH_FLAG, .flag = &c->first},
+      {.name = "exact", .type = HARK_BENCH_FLAG, .flag = &c->exact},
+      {.name = "sibling", .type = HARK_BENCH_FLAG, .flag = &c->sibling},
+      {.name = "linear", .type = HARK_BENCH_FLAG, .flag = &c->linear},
+      {.name = "hbias", .type = HARK_BENCH_FLAG, .flag = &c->hierarchical_bias},
       {.name = "dropout", .type = HARK_BENCH_NUMBER, .number = &c->dropout},
       {.name = "causal", .type = HARK_BENCH_FLAG, .flag = &c->causal},
       {.name = "rbf", .type = HARK_BENCH_FLAG, .flag = &c->rbf},
@@ -85,13 +95,27 @@ static hark_status read_case(hark_context *context, const char *text, attention_
 
   *desc = hark_attention_desc_default();
   const size_t head = hark_bench_case_head(text);
-  if (head == strlen("window") && memcmp(text, "window", head) == 0) {
+  if (head == strlen("hierarchical") && memcmp(text, "hierarchical", head) == 0) {
+    if (c->window != 0) return hark_fail(context, HARK_INVALID_ARGUMENT, "case '%s': window=<n> belongs to cases 'window:...'", text);
+    desc->structure = HARK_STRUCTURE_HIERARCHICAL;
+    desc->hierarchy_block = c->block;
+    if (c->mean) desc->coarse_query = HARK_COARSE_QUERY_MEAN;
+    if (c->first) desc->coarse_query = HARK_COARSE_QUERY_FIRST;
+    if (c->exact) desc->coarse_query = HARK_COARSE_QUERY_EXACT;
+    if (c->sibling) desc->partition = HARK_PARTITION_SIBLING;
+    if (c->linear) desc->interpolation = HARK_INTERPOLATION_LINEAR;
+    desc->has_hierarchical_bias = c->hierarchical_bias;
+  } else if (c->block != 0 || c->mean || c->first || c->exact || c->sibling || c->linear || c->hierarchical_bias) {
+    return hark_fail(context, HARK_INVALID_ARGUMENT,
+                     "case '%s': N<n>, mean, first, exact, sibling, linear and hbias belong to cases 'hierarchical:...'", text);
+  } else if (head == strlen("window") && memcmp(text, "window", head) == 0) {
     desc->structure = HARK_STRUCTURE_WINDOW;
     if (c->window == 0) return hark_fail(context, HARK_INVALID_ARGUMENT, "case '%s': window=<n> was expected among the words", text);
   } else if (head == strlen("dense") && memcmp(text, "dense", head) == 0) {
     if (c->window != 0) return hark_fail(context, HARK_INVALID_ARGUMENT, "case '%s': window=<n> belongs to cases 'window:...'", text);
   } else {
-    return hark_fail(context, HARK_INVALID_ARGUMENT, "case '%s': structure '%.*s', expected dense or window", text, (int)head, text);
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "case '%s': structure '%.*s', expected dense, window or hierarchical", text, (int)head,
+                     text);
   }
   desc->type = c->twice ? HARK_F64 : HARK_F32;
   desc->kernel = c->rbf ? HARK_KERNEL_RBF : HARK_KERNEL_EXP;
@@ -156,6 +180,14 @@ static hark_status make_terms(hark_context *context, attention_work *work, const
     args->log_kernel = t[TABLE];
     args->dlog_kernel = t[DTABLE];
   }
+  if (c->hierarchical_bias) {
+    const int64_t shape[] = {c->heads, 4 * hark_attention_plan_desc(work->plan)->hierarchy_block - 1};
+    HARK_TRY(make(context, work, HIERARCHICAL_BIAS, type, 2, shape));
+    HARK_TRY(make(context, work, DHIERARCHICAL_BIAS, type, 2, shape));
+    HARK_TRY(hark_bench_fill(context, &t[HIERARCHICAL_BIAS], HIERARCHICAL_BIAS, 0.1));
+    args->hierarchical_bias = t[HIERARCHICAL_BIAS];
+    args->dhierarchical_bias = t[DHIERARCHICAL_BIAS];
+  }
   if (c->forget) {
     const int64_t shape[] = {c->batch, c->heads, c->keys};
     HARK_TRY(make(context, work, FORGET, type, 3, shape));
@@ -217,9 +249,25 @@ static double bytes_of(const attention_work *work, const int *which, int count) 
 
 hark_status hark_bench_attention(hark_context *context, hark_bench_machine *machine, const hark_bench_settings *settings,
                                  const char *text) {
-  static const int forward_operands[] = {QUERY, KEY, VALUE, OUT, LOG_SUM_EXP, MASK, BIAS, TABLE, FORGET};
-  static const int backward_operands[] = {QUERY,  KEY,  VALUE, OUT,   LOG_SUM_EXP, DOUT,   DQUERY, DKEY,
-                                          DVALUE, MASK, BIAS,  DBIAS, TABLE,       DTABLE, FORGET, DFORGET};
+  static const int forward_operands[] = {QUERY, KEY, VALUE, OUT, LOG_SUM_EXP, MASK, BIAS, TABLE, FORGET, HIERARCHICAL_BIAS};
+  static const int backward_operands[] = {QUERY,
+                                          KEY,
+                                          VALUE,
+                                          OUT,
+                                          LOG_SUM_EXP,
+                                          DOUT,
+                                          DQUERY,
+                                          DKEY,
+                                          DVALUE,
+                                          MASK,
+                                          BIAS,
+                                          DBIAS,
+                                          TABLE,
+                                          DTABLE,
+                                          FORGET,
+                                          DFORGET,
+                                          HIERARCHICAL_BIAS,
+                                          DHIERARCHICAL_BIAS};
   attention_case c;
   hark_attention_desc desc;
   HARK_TRY(read_case(context, text, &c, &desc));

@@ -5,7 +5,7 @@
 #include "cli/bench.h"
 #include "io/number.h"
 
-#define EXPECTED_BYTES 300
+#define EXPECTED_BYTES 400
 
 size_t hark_bench_case_head(const char *text) { return strcspn(text, ":"); }
 

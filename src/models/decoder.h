@@ -23,6 +23,10 @@ typedef struct hark_decoder_config {
   bool tie_embeddings, bias, recompute;
   double dropout, embedding_dropout, attention_dropout;
   hark_attention_structure structure;
+  int64_t hierarchy_block;
+  hark_hierarchy_partition partition;
+  hark_coarse_query coarse_query;
+  bool hierarchical_bias;
   int64_t window;
   hark_attention_kernel kernel;
   double sigma;

@@ -42,11 +42,14 @@ struct hark_decoding {
   void *candidates;
   bool has_logits;
   int64_t capacity, length, prefill;
+  bool whole; /* a structure without a cache: all tokens stay in `tokens`, and every pass computes the whole text anew */
   hark_cancel *cancel;
   void *cancel_user;
 };
 
 static const hark_decoder_config *config_of(const hark_model *model) { return &model->decoder->config; }
+
+static int64_t cached_layers(const hark_decoding *decoding) { return decoding->whole ? 0 : config_of(decoding->model)->layers; }
 
 /* ---- making ---- */
 
@@ -56,7 +59,7 @@ static hark_status run_pass(hark_decoding *decoding, int64_t first, int64_t coun
   const hark_forward forward = {.tape = decoding->tape,
                                 .parameters = &decoding->model->decoder->parameters,
                                 .first_position = first,
-                                .plans = count == 1 ? decoding->step_plans : decoding->prefill_plans,
+                                .plans = count == 1 && !decoding->whole ? decoding->step_plans : decoding->prefill_plans,
                                 .caches = decoding->caches,
                                 .cancel = decoding->cancel,
                                 .cancel_user = decoding->cancel_user,
@@ -102,7 +105,7 @@ static hark_status fill_tables(hark_decoding *decoding) {
 static hark_status make_small(hark_decoding *decoding) {
   hark_context *context = decoding->context;
   const hark_decoder *decoder = decoding->model->decoder;
-  const int64_t layers = decoder->config.layers, shape[] = {1, decoding->prefill};
+  const int64_t layers = cached_layers(decoding), shape[] = {1, decoding->prefill};
   void *memory = NULL;
   HARK_TRY(hark_allocate_zero(context, (size_t)layers * sizeof *decoding->caches, &memory));
   decoding->caches = memory;
@@ -111,7 +114,7 @@ static hark_status make_small(hark_decoding *decoding) {
                                            &decoding->caches[layer]));
   HARK_TRY(describe_tables(decoding));
   HARK_TRY(hark_decoder_plans_create(context, decoder, 1, decoding->prefill, decoding->capacity, false, &decoding->prefill_plans));
-  HARK_TRY(hark_decoder_plans_create(context, decoder, 1, 1, decoding->capacity, false, &decoding->step_plans));
+  if (!decoding->whole) HARK_TRY(hark_decoder_plans_create(context, decoder, 1, 1, decoding->capacity, false, &decoding->step_plans));
   HARK_TRY(hark_tensor_create(context, HARK_I32, 2, shape, &decoding->tokens));
   HARK_TRY(hark_allocate(context, (size_t)decoder->config.vocabulary * sizeof *decoding->logits, &memory));
   decoding->logits = memory;
@@ -120,14 +123,14 @@ static hark_status make_small(hark_decoding *decoding) {
   hark_value logits = 0;
   hark_tape_set_shape_only(decoding->tape, true);
   hark_status status = run_pass(decoding, decoding->capacity - decoding->prefill, decoding->prefill, &logits);
-  if (status == HARK_OK) status = run_pass(decoding, decoding->capacity - 1, 1, &logits);
+  if (status == HARK_OK && !decoding->whole) status = run_pass(decoding, decoding->capacity - 1, 1, &logits);
   hark_tape_set_shape_only(decoding->tape, false);
   HARK_TRY(status);
   return hark_tape_prepare(decoding->tape);
 }
 
 static hark_status make_large(hark_decoding *decoding) {
-  for (int64_t layer = 0; layer < config_of(decoding->model)->layers; layer++)
+  for (int64_t layer = 0; layer < cached_layers(decoding); layer++)
     HARK_TRY(hark_key_value_cache_create(decoding->context, &decoding->caches[layer]));
   for (int64_t i = 0; i < decoding->tables; i++) HARK_TRY(hark_tensor_allocate(decoding->context, &decoding->log_kernels[i]));
   HARK_TRY(hark_tensor_allocate(decoding->context, &decoding->table_workspace));
@@ -142,7 +145,7 @@ static hark_status add_tensor(hark_context *context, const hark_tensor *tensor, 
 /* Adds to *total what make_large() will take. */
 static hark_status add_large(const hark_decoding *decoding, size_t *total) {
   hark_context *context = decoding->context;
-  for (int64_t layer = 0; layer < config_of(decoding->model)->layers; layer++) {
+  for (int64_t layer = 0; layer < cached_layers(decoding); layer++) {
     const hark_key_value_cache *cache = &decoding->caches[layer];
     HARK_TRY(add_tensor(context, &cache->key, total));
     HARK_TRY(add_tensor(context, &cache->value, total));
@@ -156,7 +159,7 @@ static hark_status add_large(const hark_decoding *decoding, size_t *total) {
 static void release_parts(hark_decoding *decoding) {
   hark_context *context = decoding->context;
   const hark_decoder *decoder = decoding->model->decoder;
-  const int64_t layers = decoder->config.layers, vocabulary = decoder->config.vocabulary;
+  const int64_t layers = cached_layers(decoding), vocabulary = decoder->config.vocabulary;
   hark_tape_destroy(&decoding->tape);
   hark_decoder_plans_destroy(context, decoder, &decoding->prefill_plans);
   hark_decoder_plans_destroy(context, decoder, &decoding->step_plans);
@@ -185,8 +188,12 @@ static hark_status take_options(hark_context *context, const hark_model *model, 
 }
 
 static hark_decoding begin(hark_context *context, const hark_model *model, const hark_decoding_options *options) {
-  return (hark_decoding){
-      .context = context, .model = model, .capacity = options->capacity, .prefill = hark_min(options->capacity, PREFILL_TOKENS)};
+  const bool whole = config_of(model)->structure == HARK_STRUCTURE_HIERARCHICAL;
+  return (hark_decoding){.context = context,
+                         .model = model,
+                         .capacity = options->capacity,
+                         .prefill = whole ? options->capacity : hark_min(options->capacity, PREFILL_TOKENS),
+                         .whole = whole};
 }
 
 /* The size of the block, beginning on HARK_ALIGNMENT. */
@@ -263,9 +270,9 @@ static hark_status append(hark_decoding *decoding, const int32_t *tokens, int64_
   if (decoding->length == 0) HARK_TRY(fill_tables(decoding));
   hark_value value = 0;
   for (int64_t done = 0; done < count;) {
-    const int64_t rows = hark_min(count - done, decoding->prefill);
-    HARK_TRY(hark_backend_write(context, decoding->tokens.data, tokens + done, (size_t)rows * sizeof *tokens));
-    HARK_TRY(run_pass(decoding, decoding->length, rows, &value));
+    const int64_t again = decoding->whole ? decoding->length : 0, rows = hark_min(count - done, decoding->prefill - again);
+    HARK_TRY(hark_backend_write(context, (int32_t *)decoding->tokens.data + again, tokens + done, (size_t)rows * sizeof *tokens));
+    HARK_TRY(run_pass(decoding, decoding->length - again, again + rows, &value));
     decoding->length += rows;
     done += rows;
   }
@@ -319,7 +326,9 @@ int64_t hark_decoding_capacity(const hark_decoding *decoding) { return decoding-
 
 /* ---- saving ----
  *
- *     header | of every layer: rows of keys, of values, of gates | logits, if there are any | checksum of all before (u64)
+ *     header | state | logits, if there are any | checksum of all before (u64)
+ *
+ * The state: of every layer rows of keys, of values, of gates; or, where every pass computes the whole text anew, its tokens (i32).
  *
  * Numbers are little-endian, as everywhere in hark's files. */
 
@@ -328,22 +337,24 @@ typedef struct saved_header {
   uint64_t version, fingerprint, bytes, length, has_logits;
 } saved_header;
 
-/* The parts of a cache that are there, by number; NULL behind the last. */
-static const hark_tensor *cache_part(const hark_decoding *decoding, int64_t number) {
+/* The parts of the state, [1, capacity, ...], by number. */
+static const hark_tensor *state_part(const hark_decoding *decoding, int64_t number) {
   enum { PARTS = 3 };
+  if (decoding->whole) return &decoding->tokens;
   const hark_key_value_cache *cache = &decoding->caches[number / PARTS];
   const hark_tensor *parts[PARTS] = {&cache->key, &cache->value, &cache->forget};
   return parts[number % PARTS];
 }
-static int64_t cache_parts(const hark_decoding *decoding) { return 3 * config_of(decoding->model)->layers; }
+static int64_t state_parts(const hark_decoding *decoding) { return decoding->whole ? 1 : 3 * cached_layers(decoding); }
 
 static size_t row_bytes(const hark_tensor *part) {
-  return part->type == HARK_NONE ? 0 : (size_t)part->shape[2] * hark_type_bytes(part->type);
+  if (part->type == HARK_NONE) return 0;
+  return (part->rank == 2 ? 1 : (size_t)part->shape[2]) * hark_type_bytes(part->type);
 }
 
 static size_t saved_bytes(const hark_decoding *decoding, int64_t length, bool has_logits) {
   size_t bytes = sizeof(saved_header) + sizeof(uint64_t);
-  for (int64_t i = 0; i < cache_parts(decoding); i++) bytes += (size_t)length * row_bytes(cache_part(decoding, i));
+  for (int64_t i = 0; i < state_parts(decoding); i++) bytes += (size_t)length * row_bytes(state_part(decoding, i));
   return bytes + (has_logits ? (size_t)config_of(decoding->model)->vocabulary * sizeof *decoding->logits : 0);
 }
 
@@ -365,9 +376,9 @@ hark_status hark_decoding_save(const hark_decoding *decoding, void *data, size_t
   char *at = data;
   memcpy(at, &header, sizeof header);
   at += sizeof header;
-  for (int64_t i = 0; i < cache_parts(decoding); i++) {
-    const size_t part = (size_t)decoding->length * row_bytes(cache_part(decoding, i));
-    HARK_TRY(hark_backend_read(context, at, cache_part(decoding, i)->data, part));
+  for (int64_t i = 0; i < state_parts(decoding); i++) {
+    const size_t part = (size_t)decoding->length * row_bytes(state_part(decoding, i));
+    HARK_TRY(hark_backend_read(context, at, state_part(decoding, i)->data, part));
     at += part;
   }
   if (decoding->has_logits) {
@@ -401,6 +412,16 @@ static hark_status check_saved(const hark_decoding *decoding, const void *data, 
                      decoding->capacity);
   if (header->has_logits > 1 || saved_bytes(decoding, (int64_t)header->length, header->has_logits == 1) != bytes)
     return hark_fail(context, HARK_BAD_FILE, "saved decoding: %zu bytes do not hold %" PRIu64 " tokens", bytes, header->length);
+  if (decoding->whole) { /* tokens are rows of a table: a checksum is no proof of who wrote them */
+    const char *at = (const char *)data + sizeof *header;
+    for (uint64_t i = 0; i < header->length; i++, at += sizeof(int32_t)) {
+      int32_t token;
+      memcpy(&token, at, sizeof token);
+      if (token < 0 || token >= config_of(decoding->model)->vocabulary)
+        return hark_fail(context, HARK_BAD_FILE, "saved decoding: token %" PRIu64 " is %" PRId32 ", expected 0 to %" PRId64, i, token,
+                         config_of(decoding->model)->vocabulary - 1);
+    }
+  }
   return HARK_OK;
 }
 
@@ -411,9 +432,9 @@ hark_status hark_decoding_restore(hark_decoding *decoding, const void *data, siz
   decoding->length = 0; /* until all is there */
   decoding->has_logits = false;
   HARK_TRY(fill_tables(decoding));
-  for (int64_t i = 0; i < cache_parts(decoding); i++) {
-    const size_t part = (size_t)header.length * row_bytes(cache_part(decoding, i));
-    HARK_TRY(hark_backend_write(decoding->context, cache_part(decoding, i)->data, at, part));
+  for (int64_t i = 0; i < state_parts(decoding); i++) {
+    const size_t part = (size_t)header.length * row_bytes(state_part(decoding, i));
+    HARK_TRY(hark_backend_write(decoding->context, state_part(decoding, i)->data, at, part));
     at += part;
   }
   if (header.has_logits == 1) memcpy(decoding->logits, at, (size_t)config_of(decoding->model)->vocabulary * sizeof *decoding->logits);

@@ -54,13 +54,17 @@ static const field fields[] = {
     WORD("rotary.pairs", rotary_pairs, HARK_ROTARY_PAIRS_WORDS),
     WORD("attention.structure", structure, HARK_STRUCTURE_WORDS),
     {"attention.window", FIELD_WHOLE, false, AT(window), -1, 0, 1 << 24, NULL},
+    {"attention.hierarchy_block", FIELD_WHOLE, true, AT(hierarchy_block), 0, 2, 1 << 20, NULL},
+    {"attention.partition", FIELD_WORD, true, AT(partition), 0, 0, 0, HARK_PARTITION_WORDS},
+    {"attention.coarse_query", FIELD_WORD, true, AT(coarse_query), 0, 0, 0, HARK_COARSE_QUERY_WORDS},
+    {"attention.hierarchical_bias", FIELD_BOOLEAN, true, AT(hierarchical_bias), 0, 0, 0, NULL},
     WORD("attention.kernel", kernel, HARK_KERNEL_WORDS),
     REAL("attention.sigma", sigma, 0, 1e300),
     BOOLEAN("attention.forget_gate", forget_gate),
 };
 #define FIELDS (sizeof fields / sizeof *fields)
 
-#define KERNEL_KEY "positional" /* and what begins with it */
+#define KERNEL_KEY "positional"
 #define TYPE_KEY "type"
 #define TYPE_WORD "gpt"
 
@@ -110,14 +114,20 @@ static size_t section_length(const char *key) {
   return dot != NULL ? (size_t)(dot - key) : 0;
 }
 
-/* Descriptions of models without a positional kernel do not speak of one. */
-static bool has_kernel(const hark_decoder_config *config) { return config->positional != NULL && config->positional[0] != '\0'; }
+/* Descriptions of models without a positional kernel, or without a hierarchy, do not speak of one. */
+static bool is_told(const hark_decoder_config *config, const field *f) {
+  if (f->offset == AT(positional) || f->offset == AT(positional_scope)) return config->positional != NULL && config->positional[0] != '\0';
+  const size_t hierarchy[] = {AT(hierarchy_block), AT(partition), AT(coarse_query), AT(hierarchical_bias)};
+  for (size_t i = 0; i < sizeof hierarchy / sizeof *hierarchy; i++)
+    if (f->offset == hierarchy[i]) return config->structure == HARK_STRUCTURE_HIERARCHICAL;
+  return true;
+}
 
 void hark_description_print(const hark_decoder_config *config, hark_text *text) {
   hark_text_append(text, "{\"model\": {\"%s\": \"%s\"", TYPE_KEY, TYPE_WORD);
   for (size_t i = 0; i < FIELDS; i++) {
     const char *key = fields[i].key;
-    if (strncmp(key, KERNEL_KEY, sizeof KERNEL_KEY - 1) == 0 && !has_kernel(config)) continue;
+    if (!is_told(config, &fields[i])) continue;
     const size_t length = section_length(key), before = i > 0 ? section_length(fields[i - 1].key) : 0;
     const bool begins = length > 0 && (before != length || strncmp(key, fields[i - 1].key, length) != 0);
     if (before > 0 && (length == 0 || begins)) hark_text_append(text, "}");
@@ -239,7 +249,8 @@ static hark_status read_model(description_reader *r, const hark_json_node *root)
   HARK_TRY(read_section(r, "", model));
   if (!r->type_seen) return hark_fail(r->context, HARK_BAD_FILE, "%s: model.type is missing", r->name);
   for (size_t i = 0; i < FIELDS; i++)
-    if (!r->seen[i] && !fields[i].optional) return hark_fail(r->context, HARK_BAD_FILE, "%s: model.%s is missing", r->name, fields[i].key);
+    if (!r->seen[i] && (!fields[i].optional || (fields[i].offset == AT(hierarchy_block) && is_told(r->config, &fields[i]))))
+      return hark_fail(r->context, HARK_BAD_FILE, "%s: model.%s is missing", r->name, fields[i].key);
   return HARK_OK;
 }
 

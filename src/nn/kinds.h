@@ -8,7 +8,9 @@
 #define HARK_POSITIONS_WORDS "none|learned|sinusoidal|rotary"
 #define HARK_POSITIONAL_SCOPE_WORDS "model|layer|head"
 #define HARK_ROTARY_PAIRS_WORDS "interleaved|half"
-#define HARK_STRUCTURE_WORDS "dense|window"
+#define HARK_STRUCTURE_WORDS "dense|window|hierarchical"
+#define HARK_PARTITION_WORDS "neighbour|sibling"
+#define HARK_COARSE_QUERY_WORDS "default|mean|first|exact"
 #define HARK_KERNEL_WORDS "exp|rbf"
 
 typedef enum hark_activation {

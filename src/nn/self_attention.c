@@ -6,6 +6,9 @@
 /* Gates start open: sigmoid(3) = .95, a memory of about twenty tokens that training lengthens or shortens. */
 #define FORGET_INITIAL 3.0
 
+/* Deviation of the hierarchical bias's initial values. */
+#define HIERARCHICAL_BIAS_DEVIATION 0.1
+
 /* Shifts of the row and column numbers in the counter of attention dropout (attention.h). */
 #define DROPOUT_HEAD_SHIFT 44
 
@@ -26,6 +29,13 @@ hark_status hark_self_attention_declare(hark_context *context, hark_parameters *
   HARK_TRY(declare_part(context, parameters, spec, spec->width, spec->output_deviation, prefix, "output", &out->output));
   if (spec->positional_source != NULL)
     HARK_TRY(hark_positional_declare(context, parameters, spec->positional_source, prefix, &out->positional));
+  if (spec->structure == HARK_STRUCTURE_HIERARCHICAL && spec->hierarchical_bias) {
+    const hark_parameter_spec table = {.rank = 2,
+                                       .shape = {spec->heads, 4 * spec->hierarchy_block - 1},
+                                       .initial = HARK_INITIAL_NORMAL,
+                                       .value = HIERARCHICAL_BIAS_DEVIATION};
+    HARK_TRY(hark_parameters_add(context, parameters, &table, &out->hierarchical_bias, "%s.hierarchical_bias", prefix));
+  }
   if (!spec->forget_gate) return HARK_OK;
   const hark_parameter_spec weight = {
       .rank = 2, .shape = {spec->heads, spec->width}, .initial = HARK_INITIAL_NORMAL, .value = spec->deviation, .decays = true};
@@ -40,6 +50,12 @@ hark_status hark_self_attention_plan(hark_context *context, const hark_self_atte
   desc.type = type;
   desc.structure = spec->structure;
   if (spec->structure == HARK_STRUCTURE_WINDOW) desc.window = spec->window; /* configurations carry both always */
+  if (spec->structure == HARK_STRUCTURE_HIERARCHICAL) {
+    desc.hierarchy_block = spec->hierarchy_block;
+    desc.partition = spec->partition;
+    desc.coarse_query = spec->coarse_query;
+    desc.has_hierarchical_bias = spec->hierarchical_bias;
+  }
   desc.kernel = spec->kernel;
   if (spec->kernel == HARK_KERNEL_RBF) desc.sigma = spec->sigma;
   desc.batch = batch;
@@ -98,12 +114,13 @@ hark_status hark_self_attention_apply(hark_context *context, const hark_forward 
                                       hark_value log_kernel, hark_value *out) {
   const hark_self_attention_spec *spec = &layer->spec;
   hark_tape *tape = forward->tape;
-  enum { QUERY, KEY, VALUE, BIAS, LOG_KERNEL, FORGET, INPUTS };
+  enum { QUERY, KEY, VALUE, BIAS, LOG_KERNEL, FORGET, MASK, HIERARCHICAL_BIAS, INPUTS }; /* the record's, as far as they are used */
   hark_value inputs[INPUTS] = {0};
   HARK_TRY(hark_linear_apply(forward, &layer->query, x, &inputs[QUERY]));
   HARK_TRY(hark_linear_apply(forward, &layer->key, x, &inputs[KEY]));
   HARK_TRY(hark_linear_apply(forward, &layer->value, x, &inputs[VALUE]));
   if (spec->forget_gate) HARK_TRY(hark_linear_apply(forward, &layer->forget, x, &inputs[FORGET]));
+  HARK_TRY(hark_forward_parameter(forward, layer->hierarchical_bias, &inputs[HIERARCHICAL_BIAS]));
   if (spec->rotary) {
     hark_rotary_attributes rotary = {
         .heads = spec->heads, .first_position = forward->first_position, .base = spec->rotary_base, .pairs = spec->rotary_pairs};
@@ -132,7 +149,7 @@ hark_status hark_self_attention_apply(hark_context *context, const hark_forward 
                   .micro_step = forward->micro_step,
                   .layer_purpose = hark_random_layer_purpose((uint32_t)layer->layer, HARK_RANDOM_ATTENTION)}};
   hark_value mixed = 0;
-  HARK_TRY(hark_tape_apply(tape, &hark_op_attention, &attributes, spec->forget_gate || spec->positional ? INPUTS : VALUE + 1, inputs,
+  HARK_TRY(hark_tape_apply(tape, &hark_op_attention, &attributes, spec->forget_gate || spec->positional || spec->hierarchical_bias ? INPUTS : VALUE + 1, inputs,
                            1u << QUERY | 1u << KEY | 1u << VALUE | 1u << FORGET | (own_table ? 1u << LOG_KERNEL : 0u), &mixed));
   HARK_TRY(hark_linear_apply(forward, &layer->output, mixed, out));
   hark_tape_release(tape, mixed);

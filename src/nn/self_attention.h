@@ -17,6 +17,10 @@ typedef struct hark_self_attention_spec {
   hark_rotary_pairs rotary_pairs;
   hark_attention_structure structure;
   int64_t window;
+  int64_t hierarchy_block;
+  hark_hierarchy_partition partition;
+  hark_coarse_query coarse_query;
+  bool hierarchical_bias; /* learned, one table a head */
   hark_attention_kernel kernel;
   double sigma;
   double dropout;                                  /* of attention weights */
@@ -30,6 +34,7 @@ typedef struct hark_self_attention {
   int64_t layer; /* number in the model: names its random numbers, its plan and its cache */
   hark_linear query, key, value, forget, output;
   hark_positional_layer positional;
+  hark_parameter_id hierarchical_bias;
 } hark_self_attention;
 
 /* Keys and values of tokens seen before, [1, capacity, key_heads * head_dim]; gate logits [1, capacity, heads]. */

@@ -10,7 +10,18 @@
 
 #include "core/structs.h"
 
-enum { INPUT_QUERY, INPUT_KEY, INPUT_VALUE, INPUT_BIAS, INPUT_LOG_KERNEL, INPUT_FORGET, INPUT_MASK, INPUT_COUNT };
+enum {
+  INPUT_QUERY,
+  INPUT_KEY,
+  INPUT_VALUE,
+  INPUT_BIAS,
+  INPUT_LOG_KERNEL,
+  INPUT_FORGET,
+  INPUT_MASK,
+  INPUT_HIERARCHICAL_BIAS,
+  INPUT_QUERY_MASK,
+  INPUT_COUNT
+};
 enum { SAVED_LOG_SUM_EXP, SAVED_PLAN };
 
 /* The attributes' plan, or one made from their descriptor in `place`. */
@@ -68,7 +79,8 @@ static hark_status check_shape(hark_context *context, const char *name, const ha
 static hark_status infer(hark_context *context, const void *attributes, const hark_tensor *inputs, int input_count, hark_inferred *out) {
   static const hark_input_rule rules[INPUT_COUNT] = {
       {"query", HARK_F32, 3, 3},      {"key", HARK_F32, 3, 3},    {"value", HARK_F32, 3, 3}, {"attention_bias", HARK_F32, 4, 4},
-      {"log_kernel", HARK_F32, 2, 2}, {"forget", HARK_F32, 3, 3}, {"mask", HARK_U8, 4, 4}};
+      {"log_kernel", HARK_F32, 2, 2}, {"forget", HARK_F32, 3, 3}, {"mask", HARK_U8, 4, 4},   {"hierarchical_bias", HARK_F32, 2, 2},
+      {"query_mask", HARK_U8, 2, 2}};
   HARK_TRY(hark_check_inputs(context, &hark_op_attention, rules, attributes, inputs, input_count));
   const hark_tensor *query = &inputs[INPUT_QUERY];
   plan_place place;
@@ -119,6 +131,8 @@ static hark_attention_args arguments(const hark_call *call, const hark_attention
       .log_kernel = call->input_count > INPUT_LOG_KERNEL ? call->inputs[INPUT_LOG_KERNEL] : absent,
       .forget = call->input_count > INPUT_FORGET ? turn_gates(&call->inputs[INPUT_FORGET]) : absent,
       .mask = call->input_count > INPUT_MASK ? call->inputs[INPUT_MASK] : absent,
+      .hierarchical_bias = call->input_count > INPUT_HIERARCHICAL_BIAS ? call->inputs[INPUT_HIERARCHICAL_BIAS] : absent,
+      .query_mask = call->input_count > INPUT_QUERY_MASK ? call->inputs[INPUT_QUERY_MASK] : absent,
       .dropout = attributes->dropout,
       .saved = hark_present(&call->saved[SAVED_PLAN]) ? call->saved[SAVED_PLAN].data : NULL,
       .workspace = call->workspace,
@@ -139,9 +153,13 @@ static unsigned accumulate_bits(unsigned inputs) {
   static const struct {
     int input;
     unsigned bit;
-  } bits[] = {{INPUT_QUERY, HARK_ACCUMULATE_QUERY},           {INPUT_KEY, HARK_ACCUMULATE_KEY},
-              {INPUT_VALUE, HARK_ACCUMULATE_VALUE},           {INPUT_BIAS, HARK_ACCUMULATE_BIAS},
-              {INPUT_LOG_KERNEL, HARK_ACCUMULATE_LOG_KERNEL}, {INPUT_FORGET, HARK_ACCUMULATE_FORGET}};
+  } bits[] = {{INPUT_QUERY, HARK_ACCUMULATE_QUERY},
+              {INPUT_KEY, HARK_ACCUMULATE_KEY},
+              {INPUT_VALUE, HARK_ACCUMULATE_VALUE},
+              {INPUT_BIAS, HARK_ACCUMULATE_BIAS},
+              {INPUT_LOG_KERNEL, HARK_ACCUMULATE_LOG_KERNEL},
+              {INPUT_FORGET, HARK_ACCUMULATE_FORGET},
+              {INPUT_HIERARCHICAL_BIAS, HARK_ACCUMULATE_HIERARCHICAL_BIAS}};
   unsigned result = 0;
   for (size_t i = 0; i < sizeof bits / sizeof bits[0]; i++) {
     if (inputs >> bits[i].input & 1u) result |= bits[i].bit;
@@ -163,6 +181,7 @@ static hark_status backward(hark_context *context, const hark_call *call) {
   args.dattention_bias = call->input_gradients[INPUT_BIAS];
   args.dlog_kernel = call->input_gradients[INPUT_LOG_KERNEL];
   args.dforget = turn_gates(&call->input_gradients[INPUT_FORGET]);
+  args.dhierarchical_bias = call->input_gradients[INPUT_HIERARCHICAL_BIAS];
   args.accumulate = accumulate_bits(call->accumulate);
   return hark_attention_backward(context, plan, &args);
 }
@@ -193,6 +212,10 @@ static int64_t terms(const void *attributes, const hark_tensor *inputs, int inpu
     const int64_t sharing = desc.batch * desc.heads / hark_max(1, inputs[INPUT_LOG_KERNEL].shape[0]);
     longest = hark_max(longest, 2 * sharing * hark_min(desc.query_length, desc.key_length)); /* two diagonals a distance */
   }
+  if (hark_has_input(inputs, input_count, INPUT_HIERARCHICAL_BIAS)) { /* a diagonal of every block */
+    const int64_t sharing = desc.batch * desc.heads / hark_max(1, inputs[INPUT_HIERARCHICAL_BIAS].shape[0]);
+    longest = hark_max(longest, 2 * sharing * desc.query_length);
+  }
   if (hark_has_input(inputs, input_count, INPUT_FORGET)) longest = hark_max(longest, pairs); /* all pairs on both sides of a gate */
   return longest;
 }
@@ -217,13 +240,29 @@ static const hark_attention_desc mask_desc =
     DESC(.batch = 2, .heads = 2, .query_length = 6, .key_length = 8, .head_dim = 4, .has_mask = true, .has_bias = true);
 static const hark_attention_desc segments_desc =
     DESC(.batch = 1, .heads = 2, .query_length = 10, .key_length = 10, .head_dim = 4, .causal = true, .has_segments = true);
+static const hark_attention_desc hierarchical_desc = DESC(.batch = 2, .heads = 4, .key_heads = 2, .query_length = 45, .key_length = 45,
+                                                          .head_dim = 8, .structure = HARK_STRUCTURE_HIERARCHICAL, .hierarchy_block = 4);
+static const hark_attention_desc first_desc =
+    DESC(.batch = 2, .heads = 2, .query_length = 70, .key_length = 70, .head_dim = 16, .value_dim = 5, .causal = true,
+         .structure = HARK_STRUCTURE_HIERARCHICAL, .hierarchy_block = 16);
+static const hark_attention_desc exact_desc =
+    DESC(.batch = 2, .heads = 2, .query_length = 33, .key_length = 33, .head_dim = 4, .causal = true, .dropout = 0.25,
+         .has_log_kernel = true, .structure = HARK_STRUCTURE_HIERARCHICAL, .hierarchy_block = 4, .coarse_query = HARK_COARSE_QUERY_EXACT,
+         .has_hierarchical_bias = true);
+static const hark_attention_desc linear_desc =
+    DESC(.batch = 2, .heads = 2, .query_length = 21, .key_length = 21, .head_dim = 4, .has_mask = true,
+         .structure = HARK_STRUCTURE_HIERARCHICAL, .hierarchy_block = 2, .partition = HARK_PARTITION_SIBLING,
+         .interpolation = HARK_INTERPOLATION_LINEAR, .has_hierarchical_bias = true);
 
 static const int64_t lengths[] = {4, 0}, ids[] = {3, 3, 3, 3, 5, -1, -1, 0, 0, 0};
 static const hark_attention_attributes plain = {.desc = &plain_desc}, one = {.desc = &one_desc}, causal = {.desc = &causal_desc},
                                        longer = {.desc = &long_desc}, rbf = {.desc = &rbf_desc}, window = {.desc = &window_desc},
                                        padded = {.desc = &plain_desc, .key_lengths = lengths},
                                        shifted = {.desc = &forget_desc, .dropout = {.seed = 7, .layer_purpose = HARK_RANDOM_ATTENTION}},
-                                       masked = {.desc = &mask_desc}, segmented = {.desc = &segments_desc, .segments = ids};
+                                       hierarchical = {.desc = &hierarchical_desc}, first = {.desc = &first_desc},
+                                       exact = {.desc = &exact_desc, .dropout = {.seed = 7, .layer_purpose = HARK_RANDOM_ATTENTION}},
+                                       linear = {.desc = &linear_desc}, masked = {.desc = &mask_desc},
+                                       segmented = {.desc = &segments_desc, .segments = ids};
 
 #define ROWS(length, width)                                                                                                                \
   { HARK_F32, 3, {2, length, width}, -1, 1 }
@@ -245,6 +284,22 @@ static const hark_sample samples[] = {
      &masked,
      {ROWS(6, 8), ROWS(8, 8), ROWS(8, 8), {HARK_F32, 4, {2, 1, 6, 8}, -1, 1}, ABSENT, ABSENT, {HARK_U8, 4, {2, 1, 6, 8}, 0, 1}}},
     {"segments", &segmented, {ROW(10, 8), ROW(10, 8), ROW(10, 8)}},
+    {"hierarchical_grouped_heads", &hierarchical, {ROWS(45, 32), ROWS(45, 16), ROWS(45, 16)}},
+    {"hierarchical_causal_first", &first, {ROWS(70, 32), ROWS(70, 32), ROWS(70, 10)}},
+    {"hierarchical_exact_terms_dropout",
+     &exact,
+     {ROWS(33, 8), ROWS(33, 8), ROWS(33, 8), ABSENT, {HARK_F32, 2, {2, 33}, -1, 0}, ABSENT, ABSENT, {HARK_F32, 2, {1, 15}, -1, 1}}},
+    {"hierarchical_linear_masks",
+     &linear,
+     {ROWS(21, 8),
+      ROWS(21, 8),
+      ROWS(21, 8),
+      ABSENT,
+      ABSENT,
+      ABSENT,
+      {HARK_U8, 4, {2, 1, 1, 21}, 0, 1},
+      {HARK_F32, 2, {2, 7}, -1, 1},
+      {HARK_U8, 2, {2, 21}, 0, 1}}},
 };
 
 const hark_operator hark_op_attention = {
@@ -254,8 +309,8 @@ const hark_operator hark_op_attention = {
     .input_minimum = 3,
     .input_maximum = INPUT_COUNT,
     .output_count = 1,
-    .differentiable =
-        1u << INPUT_QUERY | 1u << INPUT_KEY | 1u << INPUT_VALUE | 1u << INPUT_BIAS | 1u << INPUT_LOG_KERNEL | 1u << INPUT_FORGET,
+    .differentiable = 1u << INPUT_QUERY | 1u << INPUT_KEY | 1u << INPUT_VALUE | 1u << INPUT_BIAS | 1u << INPUT_LOG_KERNEL |
+                      1u << INPUT_FORGET | 1u << INPUT_HIERARCHICAL_BIAS,
     .backward_inputs = (1u << INPUT_COUNT) - 1,
     .backward_outputs = 1u << 0,
     .infer = infer,

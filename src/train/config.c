@@ -56,6 +56,15 @@ static const hark_option options[] = {
      "which keys a query sees"},
     {"model.attention.window", "window", HARK_OPTION_INT, AT(model.attention.window), "128", "[0, 16777216]", SWAPS, NULL,
      "positions to each side that structure window sees"},
+    {"model.attention.hierarchy_block", "hierarchy-block", HARK_OPTION_INT, AT(model.attention.hierarchy_block), "16", "[2, 1048576]",
+     SWAPS, "NR", "tokens of a block of structure hierarchical, even"},
+    {"model.attention.partition", "partition", HARK_OPTION_ENUM, AT(model.attention.partition), "neighbour", HARK_PARTITION_WORDS, SWAPS,
+     NULL, "blocks of structure hierarchical meet those beside them, or the other half of their parent"},
+    {"model.attention.coarse_query", "coarse-query", HARK_OPTION_ENUM, AT(model.attention.coarse_query), "default",
+     HARK_COARSE_QUERY_WORDS, SWAPS, NULL,
+     "what meets the coarse keys of structure hierarchical: the first query of a cell (default) or every query"},
+    {"model.attention.hierarchical_bias", "hierarchical-bias", HARK_OPTION_BOOL, AT(model.attention.hierarchical_bias), "false", NULL,
+     TRAIN, NULL, "learned bias by distance in the tokens of each level, for structure hierarchical"},
     {"model.attention.kernel", "kernel", HARK_OPTION_ENUM, AT(model.attention.kernel), "exp", HARK_KERNEL_WORDS, SWAPS, NULL,
      "similarity of query and key: exp(q.k / sqrt(d)) or exp(-|q - k|^2 / (2 sigma^2))"},
     {"model.attention.sigma", "sigma", HARK_OPTION_FLOAT, AT(model.attention.sigma), "1", "(0, inf)", SWAPS, NULL, "width of kernel rbf"},
@@ -213,6 +222,9 @@ hark_bond hark_config_bond(const char *option) {
                                          "model.rotary.pairs",
                                          "model.attention.structure",
                                          "model.attention.window",
+                                         "model.attention.hierarchy_block",
+                                         "model.attention.partition",
+                                         "model.attention.coarse_query",
                                          "model.attention.kernel",
                                          "model.attention.sigma"};
   if (strcmp(option, "data.tokenizer") == 0) return HARK_BOND_WEIGHTS;
@@ -255,6 +267,20 @@ static hark_status check_positional(hark_context *context, hark_options *set, co
   return hark_options_complain(context, set, "model.positional", "%s", message);
 }
 
+static hark_status check_hierarchy(hark_context *context, hark_options *set, const hark_config *config) {
+  if (config->model.attention.structure != HARK_STRUCTURE_HIERARCHICAL) return HARK_OK;
+  if (config->model.attention.hierarchy_block % 2 != 0)
+    HARK_TRY(hark_options_complain(context, set, "model.attention.hierarchy_block",
+                                   "hierarchy_block is %" PRId64 ", expected an even number", config->model.attention.hierarchy_block));
+  if (config->model.attention.coarse_query == HARK_COARSE_QUERY_MEAN)
+    HARK_TRY(hark_options_complain(context, set, "model.attention.coarse_query",
+                                   "a decoder is causal and a mean of queries knows later ones, expected first or exact"));
+  if (config->model.attention.forget_gate)
+    HARK_TRY(hark_options_complain(context, set, "model.attention.forget_gate",
+                                   "forget gates differ inside a cell of structure hierarchical, expected dense or window"));
+  return HARK_OK;
+}
+
 hark_status hark_config_finish(hark_context *context, hark_options *set, hark_config *config) {
   if (config->model.key_heads == 0) config->model.key_heads = config->model.heads;
   if (config->model.feed_forward_width == 0) config->model.feed_forward_width = 4 * config->model.width;
@@ -272,6 +298,7 @@ hark_status hark_config_finish(hark_context *context, hark_options *set, hark_co
     HARK_TRY(hark_options_complain(context, set, "model.key_heads model.heads", "heads %" PRId64 " is not divisible by key_heads %" PRId64,
                                    heads, key_heads));
   }
+  HARK_TRY(check_hierarchy(context, set, config));
   if (config->data.validation_paths.count > 0 && config->data.split != HARK_DIVIDE_FILES) { /* files of their own */
     const hark_option_source split = hark_options_source(set, "data.split");
     if (split != HARK_SOURCE_DEFAULT && split == hark_options_source(set, "data.validation_paths")) {

@@ -37,6 +37,10 @@ typedef struct hark_config {
     struct {
       int structure; /* hark_attention_structure */
       int64_t window;
+      int64_t hierarchy_block;
+      int partition;    /* hark_hierarchy_partition */
+      int coarse_query; /* hark_coarse_query */
+      bool hierarchical_bias;
       int kernel; /* hark_attention_kernel */
       double sigma;
       bool forget_gate;

@@ -26,9 +26,13 @@
 
 static const struct {
   attention_array input, gradient;
-} differentiable[] = {{ARRAY_QUERY, ARRAY_DQUERY},           {ARRAY_KEY, ARRAY_DKEY},
-                      {ARRAY_VALUE, ARRAY_DVALUE},           {ARRAY_BIAS, ARRAY_DBIAS},
-                      {ARRAY_LOG_KERNEL, ARRAY_DLOG_KERNEL}, {ARRAY_FORGET, ARRAY_DFORGET}};
+} differentiable[] = {{ARRAY_QUERY, ARRAY_DQUERY},
+                      {ARRAY_KEY, ARRAY_DKEY},
+                      {ARRAY_VALUE, ARRAY_DVALUE},
+                      {ARRAY_BIAS, ARRAY_DBIAS},
+                      {ARRAY_LOG_KERNEL, ARRAY_DLOG_KERNEL},
+                      {ARRAY_FORGET, ARRAY_DFORGET},
+                      {ARRAY_HIERARCHICAL_BIAS, ARRAY_DHIERARCHICAL_BIAS}};
 
 static hark_tensor wrap(hark_context *context, const attention_numbers *numbers) {
   hark_tensor tensor = {0};
@@ -78,9 +82,13 @@ static int check_case(const char *text) {
                               .attention_bias = wrap(context, &problem.array[ARRAY_BIAS]),
                               .log_kernel = wrap(context, &problem.array[ARRAY_LOG_KERNEL]),
                               .forget = wrap(context, &problem.array[ARRAY_FORGET]),
+                              .hierarchical_bias = wrap(context, &problem.array[ARRAY_HIERARCHICAL_BIAS]),
                               .dropout = problem.dropout,
                               .workspace = workspace};
   if (problem.is.mask) assert_int_equal(hark_tensor_wrap(context, problem.mask, HARK_U8, 4, problem.mask_shape, NULL, &args.mask), HARK_OK);
+  const int64_t query_mask_shape[] = {problem.is.batch, problem.is.queries};
+  if (problem.is.query_mask)
+    assert_int_equal(hark_tensor_wrap(context, problem.query_mask, HARK_U8, 2, query_mask_shape, NULL, &args.query_mask), HARK_OK);
 
   int failures = 0, checked = 0;
   for (size_t k = 0; k < sizeof differentiable / sizeof differentiable[0]; k++) {
@@ -143,6 +151,23 @@ static void test_all(void **state) {
       "window:H2,L5,S9,D2,W1,causal",
       "dense:L1,D1",
       "dense:L1,S2,D1,rbf,kernel",
+      "hierarchical:B2,H2,L11,D2,N2",
+      "hierarchical:B2,H4,K2,L13,D2,V3,N2,causal",
+      "hierarchical:H2,L13,D2,N2,causal,exact",
+      "hierarchical:H2,L13,D2,N2,exact,sibling,rbf",
+      "hierarchical:H2,L13,D2,N2,sibling,first",
+      "hierarchical:H2,L13,D2,N2,linear",
+      "hierarchical:H2,L19,D2,N2,linear,first,rbf,dropout=0.3",
+      "hierarchical:B2,H2,L13,D2,N2,hbias,kernel",
+      "hierarchical:B2,H2,L13,D2,N2,hshared,shared,causal,seed=2",
+      "hierarchical:B2,H2,L13,D2,N2,hbias,kernel,causal,exact",
+      "hierarchical:B2,H2,L13,D2,N2,hshared,shared,exact,seed=2",
+      "hierarchical:B2,H2,L13,D2,N2,kernel,linear",
+      "hierarchical:B2,H2,L19,D2,N4,rbf,causal,dropout=0.3,mask,qmask",
+      "hierarchical:B2,H4,K2,L19,D2,N2,mask,qmask,linear",
+      "hierarchical:B3,H2,L13,D2,N2,lengths",
+      "hierarchical:H2,L22,D2,N2,ragged,causal,hshared",
+      "hierarchical:B2,H2,L24,D2,N2,segments,exact,shared",
   };
   int failures = 0;
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) failures += check_case(cases[i]) > 0;

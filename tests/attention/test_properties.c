@@ -33,39 +33,9 @@ static void on_all(machine_test *test, const char *const *cases, size_t count) {
     on_all(test, cases, sizeof cases / sizeof cases[0]);                                                                                   \
   } while (0)
 
-/* Bound of an element's error, as attention_compare has it, without accumulation. */
-static double tolerance(const attention_machine *machine, const attention_expected *expected, attention_array array, int64_t i) {
-  return 2 * machine->computing_roundoff * expected->bound[array][i] +
-         2 * machine->storing_roundoff * fabs(expected->array[array].data[i]) + 1e-30;
-}
-
-static void assert_near(const char *what, const char *text, const attention_machine *machine, int64_t i, double have, double want,
-                        double within) {
-  if (!(fabs(have - want) <= within))
-    fail_msg("'%s' on %s: %s, element %" PRId64 " is %.9g, expected %.9g within %.3g", text, machine->name, what, i, have, want, within);
-}
-
-/* Values of one come back as one: the weights of a row sum to one. */
-static void rows_sum_to_one(const attention_machine *machine, const char *text) {
-  attention_problem p;
-  attention_expected e;
-  attention_results r;
-  attention_problem_make(text, &p);
-  for (int64_t i = 0; i < p.array[ARRAY_VALUE].count; i++) p.array[ARRAY_VALUE].data[i] = 1;
-  attention_expected_make(&p, &e);
-  attention_run_on(machine, &p, &r);
-  for (int64_t i = 0; i < r.count[ARRAY_OUT]; i++) {
-    const bool blind = e.array[ARRAY_LSE].data[i / p.is.value_dim] == -INFINITY;
-    assert_near("a row of weights", text, machine, i, r.data[ARRAY_OUT][i], blind ? 0 : 1, tolerance(machine, &e, ARRAY_OUT, i));
-  }
-  attention_results_free(&r);
-  attention_expected_free(&e);
-  attention_problem_free(&p);
-}
-
 static void test_rows_sum_to_one(void **state) {
   (void)state;
-  ON_ALL(rows_sum_to_one, "dense:B2,H2,L65,S70,D7", "dense:H2,L130,D16,causal", "dense:H2,L70,D8,causal,forget,kernel,bias=3",
+  ON_ALL(attention_rows_sum_to_one, "dense:B2,H2,L65,S70,D7", "dense:H2,L130,D16,causal", "dense:H2,L70,D8,causal,forget,kernel,bias=3",
          "dense:H2,L70,D8,rbf", "dense:B3,H2,L50,D8,lengths,mask", "window:H2,L130,D8,W20", "dense:H2,L100,D8,large", "dense:L1,D1");
 }
 
@@ -90,17 +60,17 @@ static void linear_in_values(const attention_machine *machine, const char *text)
   double inner = 0, adjoint = 0, within = 0;
   for (int64_t i = 0; i < r[0].count[ARRAY_OUT]; i++) {
     /* The sum in f32 rounds its values once more: one roundoff of what the bound's magnitudes hold many of. */
-    const double bound = a * tolerance(machine, &e[0], ARRAY_OUT, i) + tolerance(machine, &e[1], ARRAY_OUT, i);
-    assert_near("linearity in values", text, machine, i, r[2].data[ARRAY_OUT][i], a * r[0].data[ARRAY_OUT][i] + r[1].data[ARRAY_OUT][i],
-                2 * bound + 4 * machine->storing_roundoff);
+    const double bound = a * attention_tolerance(machine, &e[0], ARRAY_OUT, i) + attention_tolerance(machine, &e[1], ARRAY_OUT, i);
+    attention_assert_near("linearity in values", text, machine, i, r[2].data[ARRAY_OUT][i],
+                          a * r[0].data[ARRAY_OUT][i] + r[1].data[ARRAY_OUT][i], 2 * bound + 4 * machine->storing_roundoff);
     inner += r[0].data[ARRAY_OUT][i] * p.array[ARRAY_DOUT].data[i];
-    within += fabs(p.array[ARRAY_DOUT].data[i]) * tolerance(machine, &e[0], ARRAY_OUT, i);
+    within += fabs(p.array[ARRAY_DOUT].data[i]) * attention_tolerance(machine, &e[0], ARRAY_OUT, i);
   }
   for (int64_t i = 0; i < v->count; i++) {
     adjoint += r[0].data[ARRAY_DVALUE][i] * first[i];
-    within += fabs(first[i]) * tolerance(machine, &e[0], ARRAY_DVALUE, i);
+    within += fabs(first[i]) * attention_tolerance(machine, &e[0], ARRAY_DVALUE, i);
   }
-  assert_near("adjoint of the values", text, machine, 0, adjoint, inner, within);
+  attention_assert_near("adjoint of the values", text, machine, 0, adjoint, inner, within);
   for (int i = 0; i < 3; i++) attention_results_free(&r[i]);
   for (int i = 0; i < 2; i++) attention_expected_free(&e[i]);
   free(first);
@@ -157,8 +127,8 @@ static void permutation(const attention_machine *machine, const char *text) {
   const attention_array arrays[] = {ARRAY_OUT, ARRAY_DQUERY, ARRAY_DKEY, ARRAY_DVALUE};
   for (size_t k = 0; k < 4; k++)
     for (int64_t i = 0; i < r.count[arrays[k]]; i++)
-      assert_near(attention_array_names[arrays[k]], text, machine, i, r.data[arrays[k]][i], e.array[arrays[k]].data[i],
-                  tolerance(machine, &e, arrays[k], i));
+      attention_assert_near(attention_array_names[arrays[k]], text, machine, i, r.data[arrays[k]][i], e.array[arrays[k]].data[i],
+                            attention_tolerance(machine, &e, arrays[k], i));
   attention_results_free(&r);
   attention_expected_free(&e);
   attention_problem_free(&p);
@@ -183,9 +153,9 @@ static void kernel_gradient_sums_to_zero(const attention_machine *machine, const
     for (int64_t i = table * width; i < (table + 1) * width; i++) {
       sum += r.data[ARRAY_DLOG_KERNEL][i];
       size += fabs(r.data[ARRAY_DLOG_KERNEL][i]);
-      within += tolerance(machine, &e, ARRAY_DLOG_KERNEL, i);
+      within += attention_tolerance(machine, &e, ARRAY_DLOG_KERNEL, i);
     }
-    assert_near("sum of dlog_kernel", text, machine, table, sum, 0, within);
+    attention_assert_near("sum of dlog_kernel", text, machine, table, sum, 0, within);
     assert_true(size > 100 * within); /* or else the test says nothing */
   }
   attention_results_free(&r);
@@ -212,13 +182,13 @@ static void forget_gradient_from_bias(const attention_machine *machine, const ch
   for (int64_t head = 0; head < p.is.batch * p.is.heads; head++)
     for (int64_t t = 0; t < length; t++) {
       const double slope = 1 / (1 + exp(p.array[ARRAY_FORGET].data[head * length + t]));
-      double sum = 0, within = tolerance(machine, &e, ARRAY_DFORGET, head * length + t);
+      double sum = 0, within = attention_tolerance(machine, &e, ARRAY_DFORGET, head * length + t);
       for (int64_t n = t; n < length; n++)
         for (int64_t i = 0; i < t; i++) {
           sum += slope * r.data[ARRAY_DBIAS][(head * length + n) * length + i];
-          within += slope * tolerance(machine, &e, ARRAY_DBIAS, (head * length + n) * length + i);
+          within += slope * attention_tolerance(machine, &e, ARRAY_DBIAS, (head * length + n) * length + i);
         }
-      assert_near("dforget", text, machine, head * length + t, r.data[ARRAY_DFORGET][head * length + t], sum, within);
+      attention_assert_near("dforget", text, machine, head * length + t, r.data[ARRAY_DFORGET][head * length + t], sum, within);
     }
   attention_results_free(&r);
   attention_expected_free(&e);
@@ -253,8 +223,8 @@ static void window_is_masked_dense(const attention_machine *machine, const char 
     if (strcmp(machine->backend, "reference") == 0) attention_same_bits("window against a mask", text, (attention_array)array, &r, &d);
     for (int64_t i = 0; i < r.count[array]; i++)
       if (r.data[array][i] != d.data[array][i])
-        assert_near(attention_array_names[array], text, machine, i, r.data[array][i], d.data[array][i],
-                    2 * tolerance(machine, &e, (attention_array)array, i));
+        attention_assert_near(attention_array_names[array], text, machine, i, r.data[array][i], d.data[array][i],
+                              2 * attention_tolerance(machine, &e, (attention_array)array, i));
   }
   attention_results_free(&r);
   attention_results_free(&d);
@@ -298,7 +268,8 @@ static void dropout(const attention_machine *machine, const char *text) {
     rows += r.count[ARRAY_LSE];
     attention_results_free(&r);
   }
-  assert_near("mean of kept weights", text, machine, 0, sum / (double)rows, 1, 6 * sqrt(probability / (1 - probability) / (double)rows));
+  attention_assert_near("mean of kept weights", text, machine, 0, sum / (double)rows, 1,
+                        6 * sqrt(probability / (1 - probability) / (double)rows));
   attention_results_free(&with);
   attention_results_free(&without);
   attention_results_free(&other);
@@ -346,7 +317,7 @@ static void lowest_bias(const attention_machine *machine, const char *text) {
   for (int64_t i = 0; i < p.array[ARRAY_VALUE].count; i++) p.array[ARRAY_VALUE].data[i] = (double)(i / p.is.value_dim % p.is.keys);
   attention_run_on(machine, &p, &r);
   const double mean = (double)(p.is.keys - 1) / 2;
-  for (int64_t i = 0; i < r.count[ARRAY_OUT]; i++) assert_near("out", text, machine, i, r.data[ARRAY_OUT][i], mean, 1e-5 * mean);
+  for (int64_t i = 0; i < r.count[ARRAY_OUT]; i++) attention_assert_near("out", text, machine, i, r.data[ARRAY_OUT][i], mean, 1e-5 * mean);
   for (int64_t i = 0; i < r.count[ARRAY_LSE]; i++) assert_true(isfinite(r.data[ARRAY_LSE][i]) && r.data[ARRAY_LSE][i] < -2.3e38);
   attention_results_free(&r);
   attention_problem_free(&p);

@@ -88,6 +88,25 @@ CHANGE(dropout_long, desc->dropout = 0.1; desc->key_length = ((int64_t)1 << 23) 
 CHANGE(dropout_many_heads, desc->dropout = 0.1; desc->batch = (int64_t)1 << 19)
 CHANGE(forget_without_causal, desc->has_forget = true)
 
+static void hierarchical(hark_attention_desc *desc) {
+  desc->structure = HARK_STRUCTURE_HIERARCHICAL;
+  desc->query_length = desc->key_length;
+}
+CHANGE(block_of_dense, desc->hierarchy_block = 16)
+CHANGE(block_odd, hierarchical(desc); desc->hierarchy_block = 15)
+CHANGE(block_negative, hierarchical(desc); desc->hierarchy_block = -2)
+CHANGE(partition_5, hierarchical(desc); desc->partition = (hark_hierarchy_partition)5)
+CHANGE(coarse_query_7, hierarchical(desc); desc->coarse_query = (hark_coarse_query)7)
+CHANGE(interpolation_3, hierarchical(desc); desc->interpolation = (hark_hierarchy_interpolation)3)
+CHANGE(mean_causal, hierarchical(desc); desc->causal = true; desc->coarse_query = HARK_COARSE_QUERY_MEAN)
+CHANGE(linear_causal, hierarchical(desc); desc->causal = true; desc->interpolation = HARK_INTERPOLATION_LINEAR)
+CHANGE(linear_exact, hierarchical(desc); desc->coarse_query = HARK_COARSE_QUERY_EXACT; desc->interpolation = HARK_INTERPOLATION_LINEAR)
+CHANGE(hierarchical_cross, hierarchical(desc); desc->query_length = QUERIES)
+CHANGE(hierarchical_window, hierarchical(desc); desc->window = 3)
+CHANGE(hierarchical_attention_bias, hierarchical(desc); desc->has_bias = true)
+CHANGE(hierarchical_forget, hierarchical(desc); desc->causal = desc->has_forget = true)
+CHANGE(hierarchical_bias_of_dense, desc->has_hierarchical_bias = true)
+
 static const desc_case desc_cases[] = {
     {"small_struct", small_struct, HARK_INVALID_ARGUMENT, "struct_size|8"},
     {"type_i32", type_i32, HARK_UNSUPPORTED, "type|i32|f32 or f64"},
@@ -117,6 +136,20 @@ static const desc_case desc_cases[] = {
     {"dropout_long", dropout_long, HARK_TOO_LARGE, "key_length 8388609|2^23"},
     {"dropout_many_heads", dropout_many_heads, HARK_TOO_LARGE, "batch 524288|2^20"},
     {"forget_without_causal", forget_without_causal, HARK_UNSUPPORTED, "has_forget|causal"},
+    {"block_of_dense", block_of_dense, HARK_UNSUPPORTED, "hierarchy_block is 16|dense"},
+    {"block_odd", block_odd, HARK_INVALID_ARGUMENT, "hierarchy_block is 15|even"},
+    {"block_negative", block_negative, HARK_INVALID_ARGUMENT, "hierarchy_block is -2|even"},
+    {"partition_5", partition_5, HARK_INVALID_ARGUMENT, "partition is 5"},
+    {"coarse_query_7", coarse_query_7, HARK_INVALID_ARGUMENT, "coarse_query is 7"},
+    {"interpolation_3", interpolation_3, HARK_INVALID_ARGUMENT, "interpolation is 3"},
+    {"mean_causal", mean_causal, HARK_UNSUPPORTED, "coarse_query is mean|causal"},
+    {"linear_causal", linear_causal, HARK_UNSUPPORTED, "interpolation is linear|causal"},
+    {"linear_exact", linear_exact, HARK_UNSUPPORTED, "interpolation is linear|exact"},
+    {"hierarchical_cross", hierarchical_cross, HARK_UNSUPPORTED, "query_length is 5|key_length 7|hierarchical"},
+    {"hierarchical_window", hierarchical_window, HARK_UNSUPPORTED, "window is 3|hierarchical"},
+    {"hierarchical_attention_bias", hierarchical_attention_bias, HARK_UNSUPPORTED, "has_bias|hierarchical"},
+    {"hierarchical_forget", hierarchical_forget, HARK_UNSUPPORTED, "has_forget|hierarchical"},
+    {"hierarchical_bias_of_dense", hierarchical_bias_of_dense, HARK_UNSUPPORTED, "has_hierarchical_bias is 1|dense"},
 };
 
 static void test_descriptors(void **state) {
@@ -167,6 +200,20 @@ static void test_defaults(void **state) {
   desc.causal = true;
   desc.query_length = desc.key_length;
   assert_true(hark_attention_desc_operations(&desc, false) == 2 * 2.0 * BATCH * HEADS * (KEYS * (KEYS + 1) / 2) * DIM);
+  desc.has_segments = false;
+  desc.structure = HARK_STRUCTURE_HIERARCHICAL;
+  desc.query_length = desc.key_length = 64;
+  assert_true(hark_attention_desc_operations(&desc, true) == 2 * 5.0 * BATCH * HEADS * (3 * 4 - 2 - 2) * 16 * 16 * DIM);
+  assert_int_equal(hark_attention_plan_create(context, &desc, &plan), HARK_OK);
+  assert_int_equal(hark_attention_plan_desc(plan)->coarse_query, HARK_COARSE_QUERY_FIRST);
+  assert_int_equal(hark_attention_plan_desc(plan)->hierarchy_block, 16);
+  hark_attention_plan_print(plan, text, sizeof text);
+  assert_non_null(strstr(text, "neighbour partition, first coarse queries, levels 2, a head 8 blocks of 16x16"));
+  hark_attention_plan_destroy(context, &plan);
+  desc.causal = false;
+  assert_int_equal(hark_attention_plan_create(context, &desc, &plan), HARK_OK);
+  assert_int_equal(hark_attention_plan_desc(plan)->coarse_query, HARK_COARSE_QUERY_MEAN);
+  hark_attention_plan_destroy(context, &plan);
   hark_context_destroy(&context);
 }
 
@@ -361,6 +408,73 @@ static void test_arguments(void **state) {
   hark_context_destroy(&context);
 }
 
+/* A call of hierarchical attention: its tables and masks, and lengths that do not fit one hierarchy. */
+static void test_hierarchical_arguments(void **state) {
+  (void)state;
+  enum { BLOCK = 2, TABLE = 4 * BLOCK - 1 };
+  hark_context *context = open_context(1);
+  static call c;
+  open_call(&c, context); /* its tensors serve; its plan does not */
+  hark_attention_plan_destroy(context, &c.plan);
+  free(c.workspace);
+  c.desc = good_desc();
+  c.desc.structure = HARK_STRUCTURE_HIERARCHICAL;
+  c.desc.query_length = KEYS;
+  c.desc.hierarchy_block = BLOCK;
+  c.desc.has_hierarchical_bias = c.desc.has_mask = true;
+  assert_int_equal(hark_attention_plan_create(context, &c.desc, &c.plan), HARK_OK);
+  c.workspace = aligned_alloc(64, hark_attention_plan_sizes(c.plan).backward_workspace);
+  hark_attention_args good = {.struct_size = sizeof good, .workspace = c.workspace};
+  good.query = tensor(&c, 0, 4, BATCH, HEADS, KEYS, DIM);
+  good.key = c.args.key;
+  good.value = c.args.value;
+  good.out = tensor(&c, 3, 4, BATCH, HEADS, KEYS, VALUE_DIM);
+  good.log_sum_exp = tensor(&c, 4, 3, BATCH, HEADS, KEYS, 1);
+  good.hierarchical_bias = tensor(&c, 5, 2, HEADS, TABLE, 1, 1);
+  const int64_t rows[] = {BATCH, KEYS}, keys[] = {BATCH, 1, 1, KEYS};
+  assert_int_equal(hark_tensor_wrap(context, c.mask, HARK_U8, 2, rows, NULL, &good.query_mask), HARK_OK);
+  assert_int_equal(hark_tensor_wrap(context, c.mask, HARK_U8, 4, keys, NULL, &good.mask), HARK_OK);
+  assert_int_equal(hark_attention_forward(context, c.plan, &good), HARK_OK);
+  const int64_t fewer[] = {0, 3}, more[] = {0, 5};
+  struct {
+    hark_status status;
+    const char *words;
+    hark_attention_args args;
+  } cases[] = {{HARK_INVALID_ARGUMENT, "hierarchical_bias is absent", good},
+               {HARK_SHAPE_MISMATCH, "hierarchical_bias has shape [4, 6]|[4, 7]", good},
+               {HARK_SHAPE_MISMATCH, "hierarchical_bias has shape [2, 7]|[4, 7]", good},
+               {HARK_SHAPE_MISMATCH, "query_mask has shape [2, 5]|[2, 7]", good},
+               {HARK_INVALID_ARGUMENT, "query_mask is f32|u8", good},
+               {HARK_UNSUPPORTED, "mask has 1 heads and 7 query rows|hierarchical", good},
+               {HARK_UNSUPPORTED, "5 queries|7 keys|hierarchical", good},
+               {HARK_UNSUPPORTED, "7 queries from position 2|hierarchical", good},
+               {HARK_UNSUPPORTED, "3 queries|5 keys|hierarchical", good}};
+  cases[0].args.hierarchical_bias = (hark_tensor){0};
+  cases[1].args.hierarchical_bias.shape[1] = 6;
+  cases[2].args.hierarchical_bias.shape[0] = 2;
+  cases[3].args.query_mask.shape[1] = 5;
+  cases[4].args.query_mask.type = HARK_F32;
+  cases[5].args.mask = tensor(&c, 6, 4, BATCH, 1, KEYS, KEYS);
+  cases[5].args.mask.type = HARK_U8;
+  cases[6].args.query.shape[2] = cases[6].args.out.shape[2] = cases[6].args.log_sum_exp.shape[2] = 5;
+  cases[6].args.log_sum_exp = tensor(&c, 4, 3, BATCH, HEADS, 5, 1);
+  cases[6].args.query_mask = (hark_tensor){0};
+  cases[7].args.has_query_offset = true;
+  cases[7].args.query_offset = 2;
+  cases[8].args.query.shape[0] = cases[8].args.key.shape[0] = cases[8].args.value.shape[0] = cases[8].args.out.shape[0] = 1;
+  cases[8].args.log_sum_exp.shape[0] = cases[8].args.mask.shape[0] = cases[8].args.query_mask.shape[0] = 1;
+  cases[8].args.query_offsets = fewer;
+  cases[8].args.key_offsets = more;
+  cases[8].args.sequences = 1;
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    const hark_status status = hark_attention_forward(context, c.plan, &cases[i].args);
+    if (status != cases[i].status) fail_msg("'%s': %s '%s'", cases[i].words, hark_status_name(status), hark_context_message(context));
+    assert_message(context, cases[i].words, cases[i].words);
+  }
+  close_call(&c);
+  hark_context_destroy(&context);
+}
+
 /* What a plan was not made for. */
 static void test_foreign_arguments(void **state) {
   (void)state;
@@ -507,8 +621,13 @@ static void test_nothing_to_do(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_descriptors),       cmocka_unit_test(test_defaults),    cmocka_unit_test(test_arguments),
-      cmocka_unit_test(test_foreign_arguments), cmocka_unit_test(test_placed_plan), cmocka_unit_test(test_out_of_memory),
+      cmocka_unit_test(test_descriptors),
+      cmocka_unit_test(test_defaults),
+      cmocka_unit_test(test_arguments),
+      cmocka_unit_test(test_hierarchical_arguments),
+      cmocka_unit_test(test_foreign_arguments),
+      cmocka_unit_test(test_placed_plan),
+      cmocka_unit_test(test_out_of_memory),
       cmocka_unit_test(test_nothing_to_do),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

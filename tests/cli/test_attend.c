@@ -69,7 +69,8 @@ static const struct {
               {ARRAY_DOUT, "dout"},
               {ARRAY_BIAS, "attention_bias"},
               {ARRAY_LOG_KERNEL, "log_kernel"},
-              {ARRAY_FORGET, "forget"}};
+              {ARRAY_FORGET, "forget"},
+              {ARRAY_HIERARCHICAL_BIAS, "hierarchical_bias"}};
 static const struct {
   attention_array array;
   const char *name;
@@ -80,11 +81,12 @@ static const struct {
                {ARRAY_DVALUE, "dv"},
                {ARRAY_DBIAS, "dattention_bias"},
                {ARRAY_DLOG_KERNEL, "dlog_kernel"},
-               {ARRAY_DFORGET, "dforget"}};
+               {ARRAY_DFORGET, "dforget"},
+               {ARRAY_DHIERARCHICAL_BIAS, "dhierarchical_bias"}};
 
 static void write_problem(hark_type type, const attention_problem *p) {
-  hark_tensor tensors[10];
-  hark_named_tensor named[10];
+  hark_tensor tensors[12];
+  hark_named_tensor named[12];
   int64_t count = 0;
   for (size_t i = 0; i < sizeof inputs / sizeof inputs[0]; i++) {
     if (p->array[inputs[i].array].count == 0) continue;
@@ -96,6 +98,11 @@ static void write_problem(hark_type type, const attention_problem *p) {
   if (p->mask != NULL) {
     assert_int_equal(hark_tensor_wrap(context, p->mask, HARK_U8, 4, p->mask_shape, NULL, &tensors[count]), HARK_OK);
     named[count++].name = "mask";
+  }
+  if (p->query_mask != NULL) {
+    const int64_t shape[] = {p->is.batch, p->is.queries};
+    assert_int_equal(hark_tensor_wrap(context, p->query_mask, HARK_U8, 2, shape, NULL, &tensors[count]), HARK_OK);
+    named[count++].name = "query_mask";
   }
   if (p->key_lengths != NULL) {
     assert_int_equal(hark_tensor_wrap(context, p->key_lengths, HARK_I64, 1, &p->is.batch, NULL, &tensors[count]), HARK_OK);
@@ -167,7 +174,13 @@ static void test_same_as_library(void **state) {
                {"dense:B2,H2,L9,D5,shared,rbf", "--kernel rbf --sigma 1.25"},
                {"window:B2,H2,L19,D5,W3", "--structure window --window 3"},
                {"dense:B3,H2,L9,D5,lengths,dropout=0.5", "--dropout 0.5 --seed 7"},
-               {"dense:B2,H2,L9,D5,segments,causal", "--causal"}};
+               {"dense:B2,H2,L9,D5,segments,causal", "--causal"},
+               {"hierarchical:B2,H4,K2,L29,D5,N4,hbias,mask,qmask", "--structure hierarchical --hierarchy-block 4"},
+               {"hierarchical:B2,H2,L70,D5,causal,hshared,kernel", "--structure hierarchical --causal"},
+               {"hierarchical:B2,H2,L29,D5,N4,exact,sibling,segments",
+                "--structure hierarchical --hierarchy-block 4 --coarse-query exact --partition sibling"},
+               {"hierarchical:B2,H2,L29,D5,N2,first,linear",
+                "--structure hierarchical --hierarchy-block 2 --coarse-query first --interpolation linear"}};
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
     check_same(cases[i].text, cases[i].words, HARK_F32);
     check_same(cases[i].text, cases[i].words, HARK_F64);
@@ -364,7 +377,13 @@ static void test_refused_options(void **state) {
   (void)state;
   static const struct {
     const char *words, *says;
-  } cases[] = {{"--structure hierarchical", "no hierarchical attention"},
+  } cases[] = {{"--structure hierarchical", "query_length is 6 and key_length 5"},
+               {"--structure hierarchical --hierarchy-block 15", "hierarchy_block is 15"},
+               {"--structure hierarchical --hierarchy-block 0", "even number"},
+               {"--structure hierarchical --coarse-query mean --causal", "coarse_query is mean"},
+               {"--structure hierarchical --interpolation linear --causal", "interpolation is linear"},
+               {"--structure hierarchical --window 3", "--structure window only"},
+               {"--coarse-query first", "--structure hierarchical only"},
                {"--normalisation cme", "no cme"},
                {"--positional 'decay(l=3)+'", "number 1: positional kernel, column 12: found the end"},
                {"--positional decay --positional decay --positional decay", "given 3 times, expected once for all heads or 2 times"},

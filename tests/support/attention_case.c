@@ -16,8 +16,8 @@
 #include <string.h>
 
 const char *const attention_array_names[ARRAY_COUNT] = {
-    "query",       "key",    "value", "dout",   "attention_bias",  "log_kernel",  "forget", "out",
-    "log_sum_exp", "dquery", "dkey",  "dvalue", "dattention_bias", "dlog_kernel", "dforget"};
+    "query",       "key",    "value", "dout",   "attention_bias",  "log_kernel",  "forget",  "hierarchical_bias", "out",
+    "log_sum_exp", "dquery", "dkey",  "dvalue", "dattention_bias", "dlog_kernel", "dforget", "dhierarchical_bias"};
 
 typedef struct case_word {
   const char *name;
@@ -60,6 +60,15 @@ bool attention_case_read(const char *text, attention_case *out) {
                              {"D", NULL, &c.head_dim, NULL},
                              {"V", NULL, &c.value_dim, NULL},
                              {"W", NULL, &c.window, NULL},
+                             {"N", NULL, &c.block, NULL},
+                             {"mean", &c.mean, NULL, NULL},
+                             {"first", &c.first, NULL, NULL},
+                             {"exact", &c.exact, NULL, NULL},
+                             {"sibling", &c.sibling, NULL, NULL},
+                             {"linear", &c.linear, NULL, NULL},
+                             {"hbias", &c.hierarchical_bias, NULL, NULL},
+                             {"hshared", &c.hierarchical_shared, NULL, NULL},
+                             {"qmask", &c.query_mask, NULL, NULL},
                              {"causal", &c.causal, NULL, NULL},
                              {"rbf", &c.rbf, NULL, NULL},
                              {"bias", &c.bias, &c.bias_bits, NULL},
@@ -83,8 +92,9 @@ bool attention_case_read(const char *text, attention_case *out) {
                              {"seed", NULL, &c.seed, NULL}};
   const size_t head = strcspn(text, ":");
   c.is_window = head == 6 && memcmp(text, "window", head) == 0;
-  if (!c.is_window && !(head == 5 && memcmp(text, "dense", head) == 0)) {
-    fprintf(stderr, "case '%s': expected dense:... or window:...\n", text);
+  c.is_hierarchical = head == 12 && memcmp(text, "hierarchical", head) == 0;
+  if (!c.is_window && !c.is_hierarchical && !(head == 5 && memcmp(text, "dense", head) == 0)) {
+    fprintf(stderr, "case '%s': expected dense:..., window:... or hierarchical:...\n", text);
     return false;
   }
   for (const char *at = text + head; *at != '\0';) {
@@ -99,6 +109,11 @@ bool attention_case_read(const char *text, attention_case *out) {
   if (c.key_heads == 0) c.key_heads = c.heads;
   if (c.keys == 0) c.keys = c.queries;
   if (c.value_dim == 0) c.value_dim = c.head_dim;
+  if (c.is_hierarchical) {
+    if (c.block == 0) c.block = 16;
+    if (!c.mean && !c.first && !c.exact) *(c.causal ? &c.first : &c.mean) = true;
+    if (c.mask) c.mask_bits |= 6; /* keys alone */
+  }
   snprintf(c.text, sizeof c.text, "%s", text);
   *out = c;
   return true;
@@ -160,7 +175,7 @@ static void make_division(attention_problem *problem) {
   if (c->ragged) {
     problem->sequences = 4;
     problem->query_offsets = make_offsets(c->queries, problem->sequences, 1);
-    problem->key_offsets = make_offsets(c->keys, problem->sequences, 2);
+    problem->key_offsets = make_offsets(c->keys, problem->sequences, c->is_hierarchical ? 1 : 2);
   }
   if (c->segments) {
     problem->segments = need((size_t)(c->batch * c->keys), sizeof(int64_t));
@@ -182,6 +197,16 @@ static void make_mask(attention_problem *problem) {
   const hark_random_stream random = {.seed = (uint64_t)c->seed, .layer_purpose = hark_random_layer_purpose(20, HARK_RANDOM_TEST)};
   for (int64_t i = 0; i < count; i++) problem->mask[i] = (uint8_t)(hark_random_word(&random, (uint64_t)i) % 3 != 0); /* a third is hidden */
   if (shape[2] > 2 && shape[3] > 1) memset(problem->mask + shape[3], 0, (size_t)shape[3]); /* a row sees nothing */
+}
+
+/* A third of the rows are no queries, and of the first item the first two blocks of four. */
+static void make_query_mask(attention_problem *problem) {
+  const attention_case *c = &problem->is;
+  const int64_t count = c->batch * c->queries;
+  problem->query_mask = need((size_t)count, 1);
+  const hark_random_stream random = {.seed = (uint64_t)c->seed, .layer_purpose = hark_random_layer_purpose(21, HARK_RANDOM_TEST)};
+  for (int64_t i = 0; i < count; i++)
+    problem->query_mask[i] = (uint8_t)(hark_random_word(&random, (uint64_t)i) % 3 != 0 && (i >= c->queries || i < 4 || i >= 12));
 }
 
 /* -infinity at every seventh element. */
@@ -214,7 +239,8 @@ void attention_problem_make(const char *text, attention_problem *out) {
     if (c->hiding) hide_some(&a[ARRAY_BIAS]);
   }
   if (c->kernel || c->shared) {
-    const int64_t reach = (c->queries > c->keys ? c->queries : c->keys) + (c->offset < 0 ? -c->offset : c->offset);
+    int64_t reach = (c->queries > c->keys ? c->queries : c->keys) + (c->offset < 0 ? -c->offset : c->offset);
+    if (c->is_hierarchical) reach += reach / 3 * (c->seed % 3); /* as many distances as occur, and more */
     shape4(&a[ARRAY_LOG_KERNEL], 2, c->shared ? 1 : c->heads, reach, 1, 1);
     fill(&a[ARRAY_LOG_KERNEL], c, 5, -3, 0);
     if (c->hiding) hide_some(&a[ARRAY_LOG_KERNEL]);
@@ -223,7 +249,12 @@ void attention_problem_make(const char *text, attention_problem *out) {
     shape4(&a[ARRAY_FORGET], 3, c->batch, c->heads, c->keys, 1);
     fill(&a[ARRAY_FORGET], c, 6, -1, 4);
   }
+  if (c->hierarchical_bias || c->hierarchical_shared) {
+    shape4(&a[ARRAY_HIERARCHICAL_BIAS], 2, c->hierarchical_shared ? 1 : c->heads, 4 * c->block - 1, 1, 1);
+    fill(&a[ARRAY_HIERARCHICAL_BIAS], c, 7, -1, 1);
+  }
   if (c->mask) make_mask(&problem);
+  if (c->query_mask) make_query_mask(&problem);
   make_division(&problem);
   if (c->accumulate) problem.accumulate = ~0u;
   *out = problem;
@@ -237,6 +268,7 @@ unsigned attention_accumulate_bit(attention_array array) {
     case ARRAY_DBIAS: return HARK_ACCUMULATE_BIAS;
     case ARRAY_DLOG_KERNEL: return HARK_ACCUMULATE_LOG_KERNEL;
     case ARRAY_DFORGET: return HARK_ACCUMULATE_FORGET;
+    case ARRAY_DHIERARCHICAL_BIAS: return HARK_ACCUMULATE_HIERARCHICAL_BIAS;
     default: return 0;
   }
 }
@@ -244,6 +276,7 @@ unsigned attention_accumulate_bit(attention_array array) {
 void attention_problem_free(attention_problem *problem) {
   for (int i = 0; i < ARRAY_COUNT; i++) free(problem->array[i].data);
   free(problem->mask);
+  free(problem->query_mask);
   free(problem->key_lengths);
   free(problem->query_offsets);
   free(problem->key_offsets);

@@ -2,12 +2,14 @@
  *
  *     dense:B2,H4,K2,L65,S70,D7,V5,causal,bias=1,lengths
  *
- * B batch, H heads, K key heads, L queries, S keys, D head_dim, V value_dim, W window (with "window:"), then words:
+ * B batch, H heads, K key heads, L queries, S keys, D head_dim, V value_dim, W window (with "window:"), N block (with "hierarchical:"), then
+ * words:
  * causal, rbf, bias[=bits], mask[=bits], kernel (a log-kernel table per head), shared (one table for all heads), forget, dropout=P,
  * offset=N, lengths, ragged, segments, layout=0|1|2 ([B,H,L,d], [B,L,H,d], packed with gaps), misaligned, accumulate, large (logits of 1e4),
  * hiding (some entries of bias or table are -infinity), roomy (a plan for larger sizes),
  * expanded (broadcast dimensions of bias, mask and a shared table have their full extent and stride 0), threads=N, seed=N.
- * bits of bias and mask: 1 broadcast over the batch, 2 heads, 4 queries, 8 keys.
+ * hierarchical: mean, first, exact (coarse queries), sibling, linear, hbias (a hierarchical bias per head), hshared (one for all), qmask.
+ * bits of bias and mask: 1 broadcast over the batch, 2 heads, 4 queries, 8 keys. Masks of hierarchical cases have bits 2 and 4.
  */
 #ifndef HARK_TESTS_ATTENTION_CASE_H
 #define HARK_TESTS_ATTENTION_CASE_H
@@ -17,10 +19,10 @@
 #define ATTENTION_CASE_BYTES 256
 
 typedef struct attention_case {
-  bool is_window;
-  int64_t batch, heads, key_heads, queries, keys, head_dim, value_dim, window;
+  bool is_window, is_hierarchical;
+  int64_t batch, heads, key_heads, queries, keys, head_dim, value_dim, window, block;
   bool causal, rbf, bias, mask, kernel, shared, forget, lengths, ragged, segments, misaligned, accumulate, large, hiding, roomy, expanded,
-      has_offset;
+      has_offset, mean, first, exact, sibling, linear, hierarchical_bias, hierarchical_shared, query_mask;
   int64_t bias_bits, mask_bits, offset, layout, threads, seed;
   double dropout;
   char text[ATTENTION_CASE_BYTES];
@@ -38,6 +40,7 @@ typedef enum attention_array {
   ARRAY_BIAS,
   ARRAY_LOG_KERNEL,
   ARRAY_FORGET,
+  ARRAY_HIERARCHICAL_BIAS,
   ARRAY_OUT,
   ARRAY_LSE,
   ARRAY_DQUERY,
@@ -46,6 +49,7 @@ typedef enum attention_array {
   ARRAY_DBIAS,
   ARRAY_DLOG_KERNEL,
   ARRAY_DFORGET,
+  ARRAY_DHIERARCHICAL_BIAS,
   ARRAY_COUNT
 } attention_array;
 
@@ -65,6 +69,7 @@ typedef struct attention_problem {
   double scale, sigma;
   uint8_t *mask; /* of shape mask_shape */
   int64_t mask_shape[4];
+  uint8_t *query_mask;                  /* [B, L], or NULL */
   int64_t *key_lengths;                 /* or NULL */
   int64_t *query_offsets, *key_offsets; /* or NULL */
   int64_t sequences;

@@ -235,6 +235,11 @@ void attention_expected_make(const attention_problem *problem, attention_expecte
   like(out, ARRAY_DBIAS, &a[ARRAY_BIAS]);
   like(out, ARRAY_DLOG_KERNEL, &a[ARRAY_LOG_KERNEL]);
   like(out, ARRAY_DFORGET, &a[ARRAY_FORGET]);
+  like(out, ARRAY_DHIERARCHICAL_BIAS, &a[ARRAY_HIERARCHICAL_BIAS]);
+  if (c->is_hierarchical) {
+    attention_expected_hierarchical(problem, out);
+    return;
+  }
   const int64_t entries = c->queries * c->keys;
   head_matrices m = {.rows = c->queries, .columns = c->keys};
   double **const matrices[] = {&m.logit, &m.weight, &m.factor, &m.gradient, &m.logit_error, &m.gradient_error};

@@ -14,6 +14,13 @@ typedef struct attention_expected {
 } attention_expected;
 
 void attention_expected_make(const attention_problem *problem, attention_expected *out);
+/* The same for hierarchical cases; called by attention_expected_make. `out` is zeroed and has its arrays. */
+void attention_expected_hierarchical(const attention_problem *problem, attention_expected *out);
+
+/* The level that covers query n and key i in blocks of `block` tokens: the least on which their blocks are the same or beside each other, or
+ * with siblings have the same parent. */
+int attention_covering_level(int64_t block, bool sibling, int64_t n, int64_t i);
+
 void attention_expected_free(attention_expected *expected);
 
 #endif

@@ -175,13 +175,20 @@ hark_attention_desc attention_problem_desc(const attention_problem *problem, har
   const int64_t room = c->roomy ? 3 : 0;
   hark_attention_desc desc = hark_attention_desc_default();
   desc.type = type;
-  desc.structure = c->is_window ? HARK_STRUCTURE_WINDOW : HARK_STRUCTURE_DENSE;
+  desc.structure = c->is_window ? HARK_STRUCTURE_WINDOW : c->is_hierarchical ? HARK_STRUCTURE_HIERARCHICAL : HARK_STRUCTURE_DENSE;
+  if (c->is_hierarchical) {
+    desc.hierarchy_block = c->block;
+    desc.partition = c->sibling ? HARK_PARTITION_SIBLING : HARK_PARTITION_NEIGHBOUR;
+    desc.coarse_query = c->mean ? HARK_COARSE_QUERY_MEAN : c->first ? HARK_COARSE_QUERY_FIRST : HARK_COARSE_QUERY_EXACT;
+    desc.interpolation = c->linear ? HARK_INTERPOLATION_LINEAR : HARK_INTERPOLATION_CONSTANT;
+    desc.has_hierarchical_bias = c->hierarchical_bias || c->hierarchical_shared;
+  }
   desc.kernel = c->rbf ? HARK_KERNEL_RBF : HARK_KERNEL_EXP;
   desc.batch = c->batch + room;
   desc.heads = c->heads;
   desc.key_heads = c->key_heads;
   desc.query_length = c->queries + room;
-  desc.key_length = c->keys + 2 * room;
+  desc.key_length = c->keys + (c->is_hierarchical ? room : 2 * room);
   desc.head_dim = c->head_dim;
   desc.value_dim = c->value_dim;
   desc.max_sequences = c->ragged ? problem->sequences : 0;
@@ -191,7 +198,7 @@ hark_attention_desc attention_problem_desc(const attention_problem *problem, har
   desc.window = c->window;
   desc.dropout = c->dropout;
   desc.has_bias = c->bias;
-  desc.has_mask = c->mask;
+  desc.has_mask = c->mask || c->query_mask;
   desc.has_segments = c->segments;
   desc.has_log_kernel = c->kernel || c->shared;
   desc.has_forget = c->forget;
@@ -209,6 +216,7 @@ static attention_array shaped_like(attention_array result) {
     case ARRAY_DVALUE: return ARRAY_VALUE;
     case ARRAY_DBIAS: return ARRAY_BIAS;
     case ARRAY_DLOG_KERNEL: return ARRAY_LOG_KERNEL;
+    case ARRAY_DHIERARCHICAL_BIAS: return ARRAY_HIERARCHICAL_BIAS;
     default: return ARRAY_FORGET;
   }
 }
@@ -249,6 +257,22 @@ static void expand_rows(const attention_case *c, hark_tensor *tensor) {
   tensor->stride[0] = 0;
 }
 
+/* Bytes in the backend's memory, or nothing. */
+typedef struct device_bytes {
+  void *memory;
+  size_t bytes;
+} device_bytes;
+
+static device_bytes upload_bytes(hark_context *context, const uint8_t *bytes, int rank, const int64_t *shape, hark_tensor *out) {
+  device_bytes there = {NULL, 1};
+  if (bytes == NULL) return there;
+  for (int i = 0; i < rank; i++) there.bytes *= (size_t)shape[i];
+  assert_int_equal(hark_backend_allocate(context, there.bytes, &there.memory), HARK_OK);
+  assert_int_equal(hark_backend_write(context, there.memory, bytes, there.bytes), HARK_OK);
+  assert_int_equal(hark_tensor_wrap(context, there.memory, HARK_U8, rank, shape, NULL, out), HARK_OK);
+  return there;
+}
+
 void attention_run(hark_context *context, hark_type type, const attention_problem *problem, attention_results *out) {
   const attention_case *c = &problem->is;
   const hark_attention_desc desc = attention_problem_desc(problem, type);
@@ -278,16 +302,12 @@ void attention_run(hark_context *context, hark_type type, const attention_proble
                               .attention_bias = device[ARRAY_BIAS].tensor,
                               .log_kernel = device[ARRAY_LOG_KERNEL].tensor,
                               .forget = device[ARRAY_FORGET].tensor,
+                              .hierarchical_bias = device[ARRAY_HIERARCHICAL_BIAS].tensor,
                               .dropout = problem->dropout,
                               .accumulate = problem->accumulate};
-  void *mask = NULL;
-  const size_t mask_bytes =
-      c->mask ? (size_t)(problem->mask_shape[0] * problem->mask_shape[1] * problem->mask_shape[2] * problem->mask_shape[3]) : 0;
-  if (c->mask) {
-    assert_int_equal(hark_backend_allocate(context, mask_bytes, &mask), HARK_OK);
-    assert_int_equal(hark_backend_write(context, mask, problem->mask, mask_bytes), HARK_OK);
-    assert_int_equal(hark_tensor_wrap(context, mask, HARK_U8, 4, problem->mask_shape, NULL, &args.mask), HARK_OK);
-  }
+  const int64_t query_mask_shape[] = {c->batch, c->queries};
+  const device_bytes mask = upload_bytes(context, problem->mask, 4, problem->mask_shape, &args.mask);
+  const device_bytes query_mask = upload_bytes(context, problem->query_mask, 2, query_mask_shape, &args.query_mask);
   expand(c, &args.mask);
   expand(c, &args.attention_bias);
   expand_rows(c, &args.log_kernel);
@@ -307,6 +327,7 @@ void attention_run(hark_context *context, hark_type type, const attention_proble
   args.dlog_kernel = device[ARRAY_DLOG_KERNEL].tensor;
   expand_rows(c, &args.dlog_kernel);
   args.dforget = device[ARRAY_DFORGET].tensor;
+  args.dhierarchical_bias = device[ARRAY_DHIERARCHICAL_BIAS].tensor;
   args.workspace = backward_scratch;
   if (backward && hark_attention_backward(context, plan, &args) != HARK_OK) fail_msg("%s: %s", c->text, hark_context_message(context));
   if (hark_context_memory(context).allocations != allocations) fail_msg("%s: executing allocated", c->text);
@@ -315,7 +336,8 @@ void attention_run(hark_context *context, hark_type type, const attention_proble
   scratch_free(context, c->text, "the forward's workspace", forward_scratch, sizes.forward_workspace);
   scratch_free(context, c->text, "the backward's workspace", backward_scratch, sizes.backward_workspace);
   for (int i = 0; i < ARRAY_COUNT; i++) download(context, c->text, attention_array_names[i], &device[i], out->data[i]);
-  if (mask != NULL) hark_backend_release(context, mask, mask_bytes);
+  hark_backend_release(context, mask.memory, mask.bytes);
+  hark_backend_release(context, query_mask.memory, query_mask.bytes);
   hark_attention_plan_destroy(context, &plan);
 }
 
@@ -366,6 +388,35 @@ int attention_compare(const attention_machine *machine, const attention_problem 
             attention_array_names[array], worst, results->data[array][worst], worst_want, worst_tolerance);
   }
   return failures;
+}
+
+double attention_tolerance(const attention_machine *machine, const attention_expected *expected, attention_array array, int64_t i) {
+  return 2 * machine->computing_roundoff * expected->bound[array][i] +
+         2 * machine->storing_roundoff * fabs(expected->array[array].data[i]) + UNDERFLOW;
+}
+
+void attention_assert_near(const char *what, const char *text, const attention_machine *machine, int64_t i, double have, double want,
+                           double within) {
+  if (!(fabs(have - want) <= within))
+    fail_msg("'%s' on %s: %s, element %" PRId64 " is %.9g, expected %.9g within %.3g", text, machine->name, what, i, have, want, within);
+}
+
+void attention_rows_sum_to_one(const attention_machine *machine, const char *text) {
+  attention_problem p;
+  attention_expected e;
+  attention_results r;
+  attention_problem_make(text, &p);
+  for (int64_t i = 0; i < p.array[ARRAY_VALUE].count; i++) p.array[ARRAY_VALUE].data[i] = 1;
+  attention_expected_make(&p, &e);
+  attention_run_on(machine, &p, &r);
+  for (int64_t i = 0; i < r.count[ARRAY_OUT]; i++) {
+    const bool blind = e.array[ARRAY_LSE].data[i / p.is.value_dim] == -INFINITY;
+    attention_assert_near("a row of weights", text, machine, i, r.data[ARRAY_OUT][i], blind ? 0 : 1,
+                          attention_tolerance(machine, &e, ARRAY_OUT, i));
+  }
+  attention_results_free(&r);
+  attention_expected_free(&e);
+  attention_problem_free(&p);
 }
 
 void attention_same_bits(const char *what, const char *text, attention_array array, const attention_results *a,

@@ -46,6 +46,14 @@ double attention_before(int64_t i);
 int attention_compare(const attention_machine *machine, const attention_problem *problem, const attention_expected *expected,
                       const attention_results *results);
 
+/* Bound of an element's error, as attention_compare has it, without accumulation; and a comparison within a bound. */
+double attention_tolerance(const attention_machine *machine, const attention_expected *expected, attention_array array, int64_t i);
+void attention_assert_near(const char *what, const char *text, const attention_machine *machine, int64_t i, double have, double want,
+                           double within);
+
+/* Values of one come back as one, and as zero in rows that see nothing: the weights of a row sum to one. */
+void attention_rows_sum_to_one(const attention_machine *machine, const char *text);
+
 /* Fails the test unless the two have the same bits in `array`. */
 void attention_same_bits(const char *what, const char *text, attention_array array, const attention_results *a, const attention_results *b);
 

@@ -192,7 +192,7 @@ static void options_that_leave_the_weights_alone_do(void **state) {
   }
   free(expected);
   assert_true(compared > 20);
-  assert_int_equal(exchangeable, 4); /* structure, window, kernel, sigma */
+  assert_int_equal(exchangeable, 7); /* structure, window, hierarchy_block, partition, coarse_query, kernel, sigma */
 }
 
 static void configurations_agree_by_value(void **state) {

@@ -34,9 +34,10 @@ hark_status hark_cpu_state_open(hark_context *context, const char *instruction_s
   *state = (hark_cpu_state){.isa = hark_cpu_isa_find(instruction_set)};
   if (state->isa == NULL) return no_such_set(context, instruction_set);
   int count = 0;
-  for (const hark_attention_algorithm *const *own = state->isa->attention; *own != NULL && count < HARK_CPU_MAX_ALGORITHMS - 1; own++)
+  for (const hark_attention_algorithm *const *own = state->isa->attention;
+       *own != NULL && count < HARK_CPU_MAX_ALGORITHMS - HARK_REFERENCE_ALGORITHMS; own++)
     state->attention[count++] = *own;
-  state->attention[count] = &hark_reference_dense;
+  for (int i = 0; i < HARK_REFERENCE_ALGORITHMS; i++) state->attention[count++] = hark_reference_attention[i];
   state->workers = hark_workers(context);
   state->scratch_bytes = hark_align_up(state->isa->product_scratch_bytes());
   return hark_allocate(context, state->scratch_bytes * (size_t)state->workers, &state->scratch);

@@ -12,8 +12,8 @@
 
 static bool supports(const hark_context *context, const hark_attention_desc *desc, char *why, size_t size) {
   (void)context;
-  if (desc->type == HARK_F32 || desc->type == HARK_F64) return true;
-  snprintf(why, size, "type is %s, expected f32 or f64", hark_type_name(desc->type));
+  if (desc->structure == HARK_STRUCTURE_DENSE || desc->structure == HARK_STRUCTURE_WINDOW) return true;
+  snprintf(why, size, "structure is neither dense nor window");
   return false;
 }
 

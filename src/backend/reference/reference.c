@@ -21,10 +21,11 @@ static const char *instruction_set(const hark_context *context) {
   return "portable";
 }
 
+const hark_attention_algorithm *const hark_reference_attention[] = {&hark_reference_dense, &hark_reference_hierarchical, NULL};
+
 static const hark_attention_algorithm *const *attention(const hark_context *context) {
-  static const hark_attention_algorithm *const algorithms[] = {&hark_reference_dense, NULL};
   (void)context;
-  return algorithms;
+  return hark_reference_attention;
 }
 
 const hark_backend hark_backend_reference = {

@@ -1,0 +1,329 @@
+/* hierarchical_backward.c - gradients of hierarchical attention, level by level from the coarsest down.
+ *
+ * With m_a = least log-sum-exp of the rows under row a, and g_a, D_a their output gradients and mean gradients weighted by e^(m_a - lse), of every
+ * entry of row a and key b (docs/mathematics/hierarchical.md):
+ *
+ *     P = e^(s - m_a)     dS = P (M g_a . v_b - count_b D_a)
+ *     dv_b += M P g_a     dq_a += scale dS k_b     dk_b += scale dS q_a          (rbf: k_b - q_a, q_a - k_b)
+ *
+ * Gradients of a level's tokens begin with what their parents hand down, so that level 0 ends with the gradients of rows. Lanes are queries in
+ * P and dS, features in what they are multiplied with; nothing is transposed but q and g. Cost: three times 2 (d + dv) / 2 multiply-adds an
+ * entry and two exponentials' worth of the rest. Memory: tiles.
+ */
+#include "hierarchical_tile.h"
+
+typedef struct backward_work {
+  const hark_tree *tree;
+  float *queries, *gradients; /* [d][lanes], [dv][lanes] */
+  float *weights, *dlogits;   /* [HARK_GROUP_KEYS][lanes] */
+  float *clean;
+  float *start, *zero, *mean, *row_sums; /* [lanes]: -m and what is added to all logits of a lane; 0; D; sums of dS (rbf) */
+} backward_work;
+
+HARK_SIMD_NOINLINE void scores(const hark_product *p, int first, int last) { hark_product_run(HARK_FINISH_STORE, p, first, last); }
+HARK_SIMD_NOINLINE void spread(const hark_product *p, int last) { hark_product_run(HARK_FINISH_SPREAD, p, 0, last); }
+
+static backward_work open_work(const hark_tree *tree, void *memory) {
+  const hark_hierarchical_call *call = tree->call;
+  float *next = memory;
+  backward_work work = {.tree = tree};
+  float **const lanes[] = {&work.start, &work.zero, &work.mean, &work.row_sums};
+  for (size_t i = 0; i < sizeof lanes / sizeof lanes[0]; i++, next += HARK_TILE_QUERIES) *lanes[i] = next;
+  work.queries = next;
+  next += (ptrdiff_t)call->head_pad * HARK_TILE_QUERIES;
+  work.gradients = next;
+  next += (ptrdiff_t)call->value_pad * HARK_TILE_QUERIES;
+  work.weights = next;
+  next += HARK_GROUP_KEYS * HARK_TILE_QUERIES;
+  work.dlogits = next;
+  next += HARK_GROUP_KEYS * HARK_TILE_QUERIES;
+  work.clean = next;
+  memset(work.zero, 0, HARK_TILE_QUERIES * sizeof(float));
+  return work;
+}
+
+/* On level 0: to what earlier heads of the group gave, and to what the caller had where the gradient is made in its place. */
+static bool adds_to_keys(const hark_tree *tree, int level) {
+  const hark_hierarchical_call *call = tree->call;
+  const bool own =
+      (call->args->accumulate & HARK_ACCUMULATE_KEY) != 0 && call->args->dkey.type != HARK_NONE && call->head_dim == call->head_pad;
+  return level == 0 && (tree->add_first || own);
+}
+static bool adds_to_values(const hark_tree *tree, int level) {
+  const hark_hierarchical_call *call = tree->call;
+  const bool own =
+      (call->args->accumulate & HARK_ACCUMULATE_VALUE) != 0 && call->args->dvalue.type != HARK_NONE && call->value_dim == call->value_pad;
+  return level == 0 && (tree->add_first || own);
+}
+
+/* What is handed down to rows from .. to of a level: share of the parent's gradient, and on level 0 what is there already. */
+static void begin_keys(const hark_tree *tree, int level, int64_t from, int64_t to) {
+  const hark_level *at = &tree->level[level], *above = level + 1 < tree->hierarchy.levels ? at + 1 : NULL;
+  const hark_hierarchical_call *call = tree->call;
+  for (int64_t b = from; b < to; b++) {
+    float share = 0.0f, whole = 0.0f;
+    if (above != NULL && at->key_count[b] > 0.0f) {
+      share = at->key_count[b] / above->key_count[b / 2];
+      whole = 1.0f;
+    }
+    const struct {
+      const hark_rows *rows, *parents;
+      float factor;
+      int width;
+      bool add;
+    } parts[] = {{&at->dkey, above == NULL ? NULL : &above->dkey, share, call->head_pad, adds_to_keys(tree, level)},
+                 {&at->dvalue, above == NULL ? NULL : &above->dvalue, whole, call->value_pad, adds_to_values(tree, level)}};
+    for (int part = 0; part < 2; part++) {
+      float *row = parts[part].rows->data + b * parts[part].rows->stride;
+      const float *parent = above == NULL ? NULL : parts[part].parents->data + b / 2 * parts[part].parents->stride;
+      const vf factor = vf_set(parts[part].factor);
+      for (int c = 0; c < parts[part].width; c += HARK_LANES) {
+        vf x = parts[part].add ? vf_load(row + c) : vf_zero();
+        if (parts[part].factor != 0.0f) x = vf_fma(factor, vf_load(parent + c), x);
+        vf_store(row + c, x);
+      }
+    }
+  }
+}
+
+static void begin_queries(const hark_tree *tree, int level, int64_t from, int64_t to) {
+  const hark_hierarchical_call *call = tree->call;
+  const hark_level *at = &tree->level[level], *above = level + 1 < tree->hierarchy.levels && !call->exact ? at + 1 : NULL;
+  const bool add = level == 0 && (call->args->accumulate & HARK_ACCUMULATE_QUERY) != 0 && call->args->dquery.type != HARK_NONE &&
+                   call->head_dim == call->head_pad;
+  for (int64_t a = from; a < to; a++) {
+    float share = 0.0f;
+    if (above != NULL && at->query_count[a] > 0.0f) {
+      if (!call->first)
+        share = at->query_count[a] / above->query_count[a / 2];
+      else /* the first of the parent's real queries is this child's unless an earlier child has some */
+        share = (a & 1) == 0 || at->query_count[a - 1] == 0.0f ? 1.0f : 0.0f;
+    }
+    float *row = at->dquery.data + a * at->dquery.stride;
+    for (int c = 0; c < call->head_pad; c += HARK_LANES) {
+      vf x = add ? vf_load(row + c) : vf_zero();
+      if (share != 0.0f) x = vf_fma(vf_set(share), vf_load(above->dquery.data + a / 2 * above->dquery.stride + c), x);
+      vf_store(row + c, x);
+    }
+  }
+}
+
+/* Packs a tile's queries and gradients, and begins its lanes. */
+static void begin_tile(backward_work *work, const hark_level *level, int64_t row, int64_t rows) {
+  const hark_hierarchical_call *call = work->tree->call;
+  hark_pack_transposed(level->query.data + row * level->query.stride, level->query.stride, (int)rows, call->head_dim,
+                       (float)(call->scale * HARK_LOG2_E), work->queries);
+  hark_pack_transposed(level->g.data + row * level->g.stride, level->g.stride, (int)rows, call->value_dim, 1.0f, work->gradients);
+  for (int lane = 0; lane < hark_vectors_of(rows) * HARK_LANES; lane++) {
+    /* Rows that see nothing have least = infinity: all their logits become -infinity. */
+    work->start[lane] = lane < rows ? -level->least[row + lane] * HARK_LOG2_E : -INFINITY;
+    work->mean[lane] = lane < rows ? level->mean_gradient[row + lane] : 0.0f;
+    work->row_sums[lane] = 0.0f;
+  }
+  for (int lane = 0; call->rbf && lane < hark_vectors_of(rows) * HARK_LANES; lane += HARK_LANES) {
+    vf square = vf_zero();
+    for (int c = 0; c < call->head_dim; c++) {
+      const vf x = vf_load(work->queries + (ptrdiff_t)c * HARK_TILE_QUERIES + lane);
+      square = vf_fma(x, x, square);
+    }
+    vf_store(work->start + lane, vf_fma(square, vf_set((float)(-0.5 / ((double)call->scale * HARK_LOG2_E))), vf_load(work->start + lane)));
+  }
+}
+
+/* P (with dropout's factor) and scale dS of a group in place of logits and g . v. */
+static void group_gradients(backward_work *work, const hark_group_walk *walk, const hark_group *group) {
+  const hark_tree *tree = work->tree;
+  const hark_hierarchical_call *call = tree->call;
+  const hark_level *level = &tree->level[group->level];
+  const vf scale = vf_set(call->scale);
+  for (int k = 0; k < group->count; k++) {
+    const int64_t key = group->first + k;
+    float *weights = work->weights + k * HARK_TILE_QUERIES, *dlogits = work->dlogits + k * HARK_TILE_QUERIES;
+    int lo, hi;
+    hark_lanes_of(walk, group->block, key, &lo, &hi);
+    if (level->key_count[key] == 0.0f) lo = hi = 0;
+    const float *terms = level->terms == NULL ? NULL : level->terms + hark_term_at(tree->hierarchy.block, walk->row - key);
+    float *dterms = level->dterms == NULL ? NULL : level->dterms + hark_term_at(tree->hierarchy.block, walk->row - key);
+    const vf square = vf_set(level->key_square == NULL ? 0.0f : level->key_square[key]), count = vf_set(level->key_count[key]);
+    for (int m = group->from; m < group->to; m++) {
+      const int lane = m * HARK_LANES;
+      vf x = vf_load(weights + lane), g = vf_load(dlogits + lane);
+      if (level->key_square != NULL) x = x - square;
+      vm seen = hark_lanes_between(lane, lo, hi);
+      if (terms != NULL) { /* -infinity hides, whatever the key holds */
+        const vf term = vf_load(terms + lane);
+        seen = vm_and(seen, vm_not(vf_equal(term, vf_set(-INFINITY))));
+        x = x + term;
+      }
+      vf weight = vf_exp2(x), kept = weight;
+      if (call->dropout_threshold > 0) {
+        const vf factor = HARK_ISA(hark_hierarchical_kept)(tree, walk, lane, key);
+        kept = kept * factor;
+        g = vf_select(vf_equal(factor, vf_zero()), vf_zero(), g * factor);
+      }
+      vf dlogit = weight * (g - count * vf_load(work->mean + lane));
+      if (lo > lane || hi < lane + HARK_LANES || terms != NULL) {
+        kept = vf_select(seen, kept, vf_zero());
+        dlogit = vf_select(seen, dlogit, vf_zero());
+      }
+      if (dterms != NULL) vf_store(dterms + lane, vf_load(dterms + lane) + dlogit);
+      vf_store(weights + lane, kept);
+      vf_store(dlogits + lane, scale * dlogit);
+    }
+  }
+}
+
+/* rbf: the part of dS that multiplies the row or key itself. */
+static void own_parts(backward_work *work, const hark_group *group) {
+  const hark_level *level = &work->tree->level[group->level];
+  for (int k = 0; k < group->count; k++) {
+    vf sum = vf_zero();
+    for (int m = group->from; m < group->to; m++) {
+      const vf dlogit = vf_load(work->dlogits + k * HARK_TILE_QUERIES + m * HARK_LANES);
+      float *row_sums = work->row_sums + m * HARK_LANES;
+      vf_store(row_sums, vf_load(row_sums) + dlogit);
+      sum = sum + dlogit;
+    }
+    const vf total = vf_set(-vf_sum(sum));
+    float *dkey = level->dkey.data + (group->first + k) * level->dkey.stride;
+    const float *key = level->key.data + (group->first + k) * level->key.stride;
+    for (int c = 0; c < work->tree->call->head_pad; c += HARK_LANES) vf_store(dkey + c, vf_fma(total, vf_load(key + c), vf_load(dkey + c)));
+  }
+}
+
+/* keys += sum over the tile's rows of weights[key][row] rows[row] */
+static void spread_rows(const hark_group *group, const float *weights, const hark_rows *rows, int64_t row, int64_t count, int padded,
+                        const hark_rows *keys) {
+  const int lane = group->from * HARK_LANES;
+  const hark_product p = {.a = rows->data + (row + lane) * rows->stride,
+                          .a_step = rows->stride,
+                          .b = weights + lane,
+                          .b_row = HARK_TILE_QUERIES,
+                          .b_step = 1,
+                          .c = keys->data + group->first * keys->stride,
+                          .c_row = keys->stride,
+                          .rows = group->count,
+                          .end = (int)hark_min((group->to - group->from) * HARK_LANES, count - lane)};
+  spread(&p, padded / HARK_LANES);
+}
+
+/* All entries of a tile on one level. */
+static void tile_gradients(backward_work *work, int level_number, int shift, const hark_level *tile_level, int64_t row, int64_t rows) {
+  const hark_tree *tree = work->tree;
+  const hark_hierarchical_call *call = tree->call;
+  const hark_level *level = &tree->level[level_number];
+  hark_group_walk walk = hark_groups_of(tree, level_number, shift, row, rows);
+  hark_group group;
+  while (hark_group_next(&walk, &group)) {
+    hark_product p = {.a = work->queries,
+                      .a_step = HARK_TILE_QUERIES,
+                      .b = level->key.data + group.first * level->key.stride,
+                      .b_row = level->key.stride,
+                      .b_step = 1,
+                      .c = work->weights,
+                      .c_row = HARK_TILE_QUERIES,
+                      .rows = group.count,
+                      .end = call->head_dim,
+                      .start = work->start};
+    scores(&p, group.from, group.to);
+    p.a = work->gradients;
+    p.b = level->value.data + group.first * level->value.stride;
+    p.b_row = level->value.stride;
+    p.c = work->dlogits;
+    p.end = call->value_dim;
+    p.start = work->zero;
+    scores(&p, group.from, group.to);
+    group_gradients(work, &walk, &group);
+    spread_rows(&group, work->weights, &tile_level->g, row, rows, call->value_pad, &level->dvalue);
+    spread_rows(&group, work->dlogits, &tile_level->query, row, rows, call->head_pad, &level->dkey);
+    if (call->rbf) own_parts(work, &group);
+    HARK_ISA(hark_hierarchical_mix)
+    (tree, &level->key, call->head_dim, &group, work->dlogits, work->clean, tile_level->dquery.data + row * tile_level->dquery.stride,
+     tile_level->dquery.stride, rows);
+  }
+}
+
+/* rbf: dq -= q sum of dS. */
+static void own_part_of_queries(const backward_work *work, const hark_level *level, int64_t row, int64_t rows) {
+  for (int64_t r = 0; r < rows; r++) {
+    const vf total = vf_set(-work->row_sums[r]);
+    float *dquery = level->dquery.data + (row + r) * level->dquery.stride;
+    const float *query = level->query.data + (row + r) * level->query.stride;
+    int c = 0;
+    for (; c + HARK_LANES <= work->tree->call->head_dim; c += HARK_LANES)
+      vf_store(dquery + c, vf_fma(total, vf_load(query + c), vf_load(dquery + c)));
+    if (c < work->tree->call->head_dim) {
+      const int width = work->tree->call->head_dim - c;
+      vf_store_part(dquery + c, vf_fma(total, vf_load_part(query + c, width), vf_load_part(dquery + c, width)), width);
+    }
+  }
+}
+
+/* Rows of a piece: long enough that the keys within two blocks of it are at most half of either neighbour's. */
+#define PIECE_ROWS 1024
+static int64_t piece_rows(const hark_tree *tree) {
+  const int64_t least = hark_max(PIECE_ROWS, 4 * tree->hierarchy.block);
+  return hark_ceil_div(least, HARK_TILE_QUERIES) * HARK_TILE_QUERIES;
+}
+
+int64_t HARK_ISA(hark_hierarchical_pieces)(const hark_tree *tree, int level) {
+  return hark_ceil_div(tree->level[level].queries, piece_rows(tree));
+}
+
+/* Even pieces begin the keys that their rows reach beyond them too, odd ones the rest of their own. */
+void HARK_ISA(hark_hierarchical_backward_piece)(const hark_tree *tree, int level, int64_t piece, void *memory) {
+  backward_work work = open_work(tree, memory);
+  const hark_level *at = &tree->level[level];
+  const int64_t length = piece_rows(tree), reach = 2 * tree->hierarchy.block;
+  const int64_t first = piece * length, last = hark_min(first + length, at->queries);
+  const bool odd = (piece & 1) != 0, final = last == at->queries;
+  int64_t begun = odd ? first + reach : hark_max(first - reach, 0);
+  int64_t end = final ? at->keys : odd ? last - reach : last + reach;
+  end = hark_min(end, at->keys);
+  for (int64_t row = first; row < last; row += HARK_TILE_QUERIES) {
+    const int64_t rows = hark_min(HARK_TILE_QUERIES, last - row), needed = hark_min(end, row + rows + reach);
+    if (begun < needed) {
+      begin_keys(tree, level, begun, needed);
+      begun = needed;
+    }
+    begin_queries(tree, level, row, row + rows);
+    begin_tile(&work, at, row, rows);
+    tile_gradients(&work, level, 0, at, row, rows);
+    if (tree->call->rbf) own_part_of_queries(&work, at, row, rows);
+  }
+  if (begun < end) begin_keys(tree, level, begun, end);
+}
+
+void HARK_ISA(hark_hierarchical_backward_exact)(const hark_tree *tree, void *memory) {
+  backward_work work = open_work(tree, memory);
+  const hark_level *rows_level = &tree->level[0];
+  const int levels = tree->hierarchy.levels;
+  for (int level = 0; level < levels; level++) {
+    const hark_level *at = &tree->level[level];
+    const bool add_keys = adds_to_keys(tree, level), add_values = adds_to_values(tree, level);
+    for (int64_t key = 0; key < at->keys; key++) {
+      if (!add_keys) memset(at->dkey.data + key * at->dkey.stride, 0, (size_t)tree->call->head_pad * sizeof(float));
+      if (!add_values) memset(at->dvalue.data + key * at->dvalue.stride, 0, (size_t)tree->call->value_pad * sizeof(float));
+    }
+  }
+  for (int64_t row = 0; row < rows_level->queries; row += HARK_TILE_QUERIES) {
+    const int64_t rows = hark_min(HARK_TILE_QUERIES, rows_level->queries - row);
+    begin_queries(tree, 0, row, row + rows);
+    begin_tile(&work, rows_level, row, rows);
+    for (int level = levels - 1; level >= 0; level--) tile_gradients(&work, level, level, rows_level, row, rows);
+    if (tree->call->rbf) own_part_of_queries(&work, rows_level, row, rows);
+  }
+  for (int level = levels - 2; level >= 0; level--) {
+    const hark_level *at = &tree->level[level], *above = at + 1;
+    for (int64_t b = 0; b < at->keys; b++) {
+      if (at->key_count[b] == 0.0f) continue;
+      const vf share = vf_set(at->key_count[b] / above->key_count[b / 2]);
+      float *dkey = at->dkey.data + b * at->dkey.stride, *dvalue = at->dvalue.data + b * at->dvalue.stride;
+      const float *parent_key = above->dkey.data + b / 2 * above->dkey.stride;
+      const float *parent_value = above->dvalue.data + b / 2 * above->dvalue.stride;
+      for (int c = 0; c < tree->call->head_pad; c += HARK_LANES)
+        vf_store(dkey + c, vf_fma(share, vf_load(parent_key + c), vf_load(dkey + c)));
+      for (int c = 0; c < tree->call->value_pad; c += HARK_LANES) vf_store(dvalue + c, vf_load(parent_value + c) + vf_load(dvalue + c));
+    }
+  }
+}

@@ -1,0 +1,333 @@
+/* hierarchical_forward.c - forward of hierarchical attention: a walk from the coarsest level down, tile by tile.
+ *
+ *     (m, Z, Y)[l][row] = (m, Z, Y)[l+1][row / 2] + entries of the row on level l,      out = Y[0] / Z[0]
+ *
+ * with m the running maximum of a row's logits and Z, Y relative to 2^m. A tile of a level is computed and then its two children, so that what
+ * they start from is still in the caches; nothing of it is ever stored for a whole level. With exact queries a tile of rows goes through all
+ * levels by itself. Cost: 2 (d + dv) multiply-adds an entry. Memory: one tile of Y a level and worker.
+ */
+#include "hierarchical_tile.h"
+
+/* Keys whose logits are held at once: all that a tile with blocks of 16 meets on one level, and more. */
+#define CHUNK_KEYS 128
+#define CHUNK_GROUPS 64
+
+typedef struct tile_state {
+  float top[HARK_TILE_QUERIES], sum[HARK_TILE_QUERIES]; /* m in units of log 2, Z */
+  float *mixed;                                         /* Y, [rows][dv padded] */
+} tile_state;
+
+typedef struct forward_work {
+  const hark_tree *tree;
+  float *queries;                 /* [d][lanes] */
+  float *logits;                  /* [CHUNK_KEYS][lanes] */
+  float *clean;                   /* [HARK_GROUP_KEYS][padded] */
+  float start[HARK_TILE_QUERIES]; /* what is added to all logits of a lane */
+  tile_state levels[HARK_HIERARCHY_MAX_LEVELS];
+} forward_work;
+
+size_t HARK_ISA(hark_hierarchical_worker_floats)(const hark_attention_desc *desc, bool backward) {
+  const size_t head_pad = (size_t)hark_ceil_div(desc->head_dim, HARK_LANES) * HARK_LANES;
+  const size_t value_pad = (size_t)hark_ceil_div(desc->value_dim, HARK_LANES) * HARK_LANES;
+  const size_t wide = head_pad > value_pad ? head_pad : value_pad;
+  const hark_hierarchy h = hark_hierarchy_make(desc, desc->key_length);
+  const size_t work = hark_align_up(sizeof(forward_work)) / sizeof(float);
+  const size_t forward = work + (head_pad + CHUNK_KEYS + (size_t)h.levels * value_pad) * HARK_TILE_QUERIES + HARK_GROUP_KEYS * wide;
+  /* dense_products' backward tiles: q', g', P, dS and sums by lane */
+  const size_t back = (head_pad + value_pad + 2 * HARK_GROUP_KEYS + 8) * HARK_TILE_QUERIES + HARK_GROUP_KEYS * wide;
+  return backward && back > forward ? back : forward;
+}
+
+HARK_SIMD_NOINLINE void scores(const hark_product *p, int first, int last) { hark_product_run(HARK_FINISH_STORE, p, first, last); }
+HARK_SIMD_NOINLINE void spread(const hark_product *p, int last) { hark_product_run(HARK_FINISH_SPREAD, p, 0, last); }
+
+vf HARK_ISA(hark_hierarchical_kept)(const hark_tree *tree, const hark_group_walk *walk, int lane, int64_t key) {
+  const hark_hierarchical_call *call = tree->call;
+  const hark_random_stream *stream = &call->args->dropout;
+  const int up = walk->level - walk->shift; /* rows of the tile are tokens of this level */
+  const uint64_t plane = (uint64_t)(tree->sequence->item * call->desc->heads + tree->head) << 23;
+  const uint64_t column = (uint64_t)(tree->sequence->key_row + (key << walk->level));
+  uint32_t low[HARK_LANES], high[HARK_LANES];
+  for (int i = 0; i < HARK_LANES; i++) {
+    const uint64_t row = (uint64_t)(tree->sequence->query_row + ((walk->row + lane + i) << up));
+    const uint64_t counter = ((plane + row) << 21) + column / 4 + stream->first_index;
+    low[i] = (uint32_t)counter;
+    high[i] = (uint32_t)(counter >> 32);
+  }
+  vu words[4] = {vu_load(low), vu_load(high), vu_set(stream->micro_step), vu_set(stream->layer_purpose)};
+  philox(stream->seed, words);
+  return vf_select(vu_less(words[column % 4], vu_set(call->dropout_threshold)), vf_zero(), vf_set(call->dropout_gain));
+}
+
+void HARK_ISA(hark_hierarchical_mix)(const hark_tree *tree, const hark_rows *rows, int width, const hark_group *group, const float *weights,
+                                     float *clean, float *y, int64_t y_stride, int64_t limit) {
+  const int lane = group->from * HARK_LANES, padded = (width + HARK_LANES - 1) / HARK_LANES * HARK_LANES;
+  const float *from = rows->data + group->first * rows->stride;
+  hark_product p = {.a = from,
+                    .a_step = rows->stride,
+                    .b = weights + lane,
+                    .b_row = 1,
+                    .b_step = HARK_TILE_QUERIES,
+                    .c = y + lane * y_stride,
+                    .c_row = y_stride,
+                    .rows = (int)hark_min((group->to - group->from) * HARK_LANES, limit - lane),
+                    .end = group->count};
+  if (HARK_LIKELY(tree->finite)) {
+    spread(&p, padded / HARK_LANES);
+    return;
+  }
+  bool bad[HARK_GROUP_KEYS];
+  hark_clean_rows(from, rows->stride, group->count, width, padded, clean, bad);
+  p.a = clean;
+  p.a_step = padded;
+  spread(&p, padded / HARK_LANES);
+  for (int key = 0; key < group->count; key++)
+    for (int row = lane; bad[key] && row < lane + p.rows; row++) {
+      const float weight = weights[key * HARK_TILE_QUERIES + row];
+      if (weight == 0.0f) continue;
+      for (int c = 0; c < width; c++) y[row * y_stride + c] += weight * from[key * rows->stride + c];
+    }
+}
+
+/* Logits of one group; masked lanes get -infinity; the maxima of the lanes grow. */
+static void group_logits(forward_work *work, const hark_group_walk *walk, const hark_group *group, float *logits, float *top) {
+  const hark_tree *tree = work->tree;
+  const hark_level *level = &tree->level[group->level];
+  const hark_product p = {.a = work->queries,
+                          .a_step = HARK_TILE_QUERIES,
+                          .b = level->key.data + group->first * level->key.stride,
+                          .b_row = level->key.stride,
+                          .b_step = 1,
+                          .c = logits,
+                          .c_row = HARK_TILE_QUERIES,
+                          .rows = group->count,
+                          .end = tree->call->head_dim,
+                          .start = work->start};
+  scores(&p, group->from, group->to);
+  for (int k = 0; k < group->count; k++) {
+    const int64_t key = group->first + k;
+    float *row = logits + k * HARK_TILE_QUERIES;
+    int lo, hi;
+    hark_lanes_of(walk, group->block, key, &lo, &hi);
+    if (level->key_count[key] == 0.0f) lo = hi = 0;
+    const float *terms = level->terms == NULL ? NULL : level->terms + hark_term_at(tree->hierarchy.block, walk->row - key);
+    const vf square = vf_set(level->key_square == NULL ? 0.0f : level->key_square[key]);
+    for (int m = group->from; m < group->to; m++) {
+      const int lane = m * HARK_LANES;
+      vf x = vf_load(row + lane);
+      if (level->key_square != NULL) x = x - square;
+      if (terms != NULL) { /* -infinity hides, whatever the key holds */
+        const vf term = vf_load(terms + lane);
+        x = vf_select(vf_equal(term, vf_set(-INFINITY)), term, x + term);
+      }
+      if (lo > lane || hi < lane + HARK_LANES) {
+        x = vf_select(hark_lanes_between(lane, lo, hi), x, vf_set(-INFINITY));
+        vf_store(row + lane, x);
+      } else if (level->key_square != NULL || terms != NULL) {
+        vf_store(row + lane, x);
+      }
+      vf_store(top + lane, vf_max(vf_load(top + lane), x));
+    }
+  }
+}
+
+/* Weights of a group from its logits. */
+static void group_weights(forward_work *work, const hark_group_walk *walk, const hark_group *group, float *logits, const float *base,
+                          float *sum) {
+  const hark_level *level = &work->tree->level[group->level];
+  const bool drops = work->tree->call->dropout_threshold > 0;
+  for (int m = group->from; m < group->to; m++) {
+    const int lane = m * HARK_LANES;
+    const vf top = vf_load(base + lane);
+    vf total = vf_load(sum + lane);
+    for (int k = 0; k < group->count; k++) {
+      float *at = logits + k * HARK_TILE_QUERIES + lane;
+      vf weight = vf_exp2(vf_load(at) - top);
+      total = vf_fma(weight, vf_set(level->key_count[group->first + k]), total);
+      if (drops) weight = weight * HARK_ISA(hark_hierarchical_kept)(work->tree, walk, lane, group->first + k);
+      vf_store(at, weight);
+    }
+    vf_store(sum + lane, total);
+  }
+}
+
+/* Groups whose logits are held. */
+typedef struct chunk {
+  hark_group group[CHUNK_GROUPS];
+  hark_group_walk walk[CHUNK_GROUPS];
+  int slot[CHUNK_GROUPS], groups, keys;
+} chunk;
+
+/* Puts a chunk into the state. `from`: what the state begins with (Y still to be copied), or NULL when Y is there. */
+static void take_chunk(forward_work *work, const chunk *c, tile_state *state, int64_t rows, const tile_state *parent, int half,
+                       bool begin) {
+  const int width = work->tree->call->value_dim, padded = work->tree->call->value_pad;
+  float top[HARK_TILE_QUERIES], base[HARK_TILE_QUERIES], factor[HARK_TILE_QUERIES];
+  const int vectors = hark_vectors_of(rows);
+  for (int lane = 0; lane < vectors * HARK_LANES; lane += HARK_LANES) vf_store(top + lane, vf_load(state->top + lane));
+  for (int g = 0; g < c->groups; g++) group_logits(work, &c->walk[g], &c->group[g], work->logits + c->slot[g] * HARK_TILE_QUERIES, top);
+  bool grew = false;
+  for (int lane = 0; lane < vectors * HARK_LANES; lane += HARK_LANES) {
+    const vf old = vf_load(state->top + lane), now = vf_load(top + lane);
+    const vf finite = vf_select(vf_equal(now, vf_set(-INFINITY)), vf_zero(), now);
+    const vf smaller = vf_exp2(old - finite);
+    grew = grew || vm_any(vm_not(vf_equal(old, now)));
+    vf_store(base + lane, finite);
+    vf_store(factor + lane, smaller);
+    vf_store(state->sum + lane, vf_load(state->sum + lane) * smaller);
+    vf_store(state->top + lane, now);
+  }
+  for (int row = 0; begin && row < vectors * HARK_LANES; row++) {
+    float *to = state->mixed + (ptrdiff_t)row * padded;
+    if (parent == NULL) {
+      memset(to, 0, (size_t)padded * sizeof *to);
+      continue;
+    }
+    const float *source = parent->mixed + (ptrdiff_t)(half * (HARK_TILE_QUERIES / 2) + row / 2) * padded;
+    const vf gain = vf_set(factor[row]);
+    for (int x = 0; x < padded; x += HARK_LANES) vf_store(to + x, gain * vf_load(source + x));
+  }
+  for (int row = 0; !begin && grew && row < vectors * HARK_LANES; row++) {
+    float *to = state->mixed + (ptrdiff_t)row * padded;
+    const vf gain = vf_set(factor[row]);
+    for (int x = 0; x < padded; x += HARK_LANES) vf_store(to + x, gain * vf_load(to + x));
+  }
+  for (int g = 0; g < c->groups; g++) {
+    const hark_group *group = &c->group[g];
+    float *logits = work->logits + c->slot[g] * HARK_TILE_QUERIES;
+    group_weights(work, &c->walk[g], group, logits, base, state->sum);
+    HARK_ISA(hark_hierarchical_mix)
+    (work->tree, &work->tree->level[group->level].value, width, group, logits, work->clean, state->mixed, padded, HARK_TILE_QUERIES);
+  }
+}
+
+/* Packs the tile's queries and begins its lanes. */
+static void begin_tile(forward_work *work, const hark_level *level, int64_t row, int64_t rows) {
+  const hark_hierarchical_call *call = work->tree->call;
+  hark_pack_transposed(level->query.data + row * level->query.stride, level->query.stride, (int)rows, call->head_dim,
+                       (float)(call->scale * HARK_LOG2_E), work->queries);
+  for (int lane = 0; lane < hark_vectors_of(rows) * HARK_LANES; lane += HARK_LANES) {
+    vf square = vf_zero();
+    for (int c = 0; call->rbf && c < call->head_dim; c++) {
+      const vf x = vf_load(work->queries + (ptrdiff_t)c * HARK_TILE_QUERIES + lane);
+      square = vf_fma(x, x, square);
+    }
+    /* -|q|^2 scale / 2 in units of log 2, from q scale log2(e) */
+    vf_store(work->start + lane, call->rbf ? square * vf_set((float)(-0.5 / ((double)call->scale * HARK_LOG2_E))) : vf_zero());
+  }
+}
+
+/* out and log_sum_exp of a tile of rows. */
+static void finish_tile(const forward_work *work, const tile_state *state, int64_t row, int64_t rows) {
+  const hark_tree *tree = work->tree;
+  const hark_hierarchical_call *call = tree->call;
+  const hark_attention_args *args = call->args;
+  const int64_t first = tree->sequence->query_row + row;
+  float inverse[HARK_TILE_QUERIES], log_sum[HARK_TILE_QUERIES];
+  for (int lane = 0; lane < hark_vectors_of(rows) * HARK_LANES; lane += HARK_LANES) {
+    const vf sum = vf_load(state->sum + lane);
+    const vm nothing = vf_equal(sum, vf_zero());
+    vf_store(inverse + lane, vf_select(nothing, vf_zero(), vf_set(1.0f) / sum));
+    vf_store(log_sum + lane, vf_select(nothing, vf_set(-INFINITY), vf_fma(vf_load(state->top + lane), vf_set(HARK_LN_2), vf_log(sum))));
+  }
+  float *out =
+      (float *)args->out.data + tree->sequence->item * args->out.stride[0] + tree->head * args->out.stride[1] + first * args->out.stride[2];
+  for (int64_t r = 0; r < rows; r++, out += args->out.stride[2]) {
+    const bool is_query = tree->level[0].query_count[row + r] > 0.0f;
+    if (!is_query) log_sum[r] = -INFINITY;
+    if (!is_query || inverse[r] == 0.0f) {
+      memset(out, 0, (size_t)call->value_dim * sizeof *out);
+      continue;
+    }
+    const float *mixed = state->mixed + r * call->value_pad;
+    const vf gain = vf_set(inverse[r]);
+    int c = 0;
+    for (; c + HARK_LANES <= call->value_dim; c += HARK_LANES) vf_store(out + c, gain * vf_load(mixed + c));
+    if (c < call->value_dim) vf_store_part(out + c, gain * vf_load(mixed + c), call->value_dim - c);
+  }
+  if (args->log_sum_exp.data == NULL) return;
+  float *to = (float *)args->log_sum_exp.data + (tree->sequence->item * call->desc->heads + tree->head) * args->query.shape[2] + first;
+  memcpy(to, log_sum, (size_t)rows * sizeof *to);
+}
+
+/* Adds the entries of levels from .. to of a tile to its state. */
+static void add_levels(forward_work *work, tile_state *state, int from, int to, bool exact, int64_t row, int64_t rows,
+                       const tile_state *parent, int half) {
+  chunk c;
+  c.groups = c.keys = 0;
+  bool begin = true;
+  for (int level = from; level >= to; level--) {
+    hark_group_walk walk = hark_groups_of(work->tree, level, exact ? level : 0, row, rows);
+    hark_group group;
+    while (hark_group_next(&walk, &group)) {
+      if (c.keys + group.count > CHUNK_KEYS || c.groups == CHUNK_GROUPS) {
+        take_chunk(work, &c, state, rows, parent, half, begin);
+        begin = false;
+        c.groups = c.keys = 0;
+      }
+      c.group[c.groups] = group;
+      c.walk[c.groups] = walk;
+      c.slot[c.groups++] = c.keys;
+      c.keys += group.count;
+    }
+  }
+  if (begin || c.groups > 0) take_chunk(work, &c, state, rows, parent, half, begin);
+}
+
+static void begin_state(tile_state *state, const tile_state *parent, int half, int64_t rows) {
+  for (int64_t row = 0; row < hark_vectors_of(rows) * HARK_LANES; row++) {
+    const int64_t from = half * (HARK_TILE_QUERIES / 2) + row / 2;
+    state->top[row] = parent == NULL ? -INFINITY : parent->top[from];
+    state->sum[row] = parent == NULL ? 0.0f : parent->sum[from];
+  }
+}
+
+/* A tile of a level, and the tiles under it where `below`. */
+static void visit_tile(forward_work *work, int level, int64_t tile, const tile_state *parent, bool below) {
+  const hark_level *at = &work->tree->level[level];
+  const int64_t row = tile * HARK_TILE_QUERIES, rows = hark_min(HARK_TILE_QUERIES, at->queries - row);
+  tile_state *state = &work->levels[level];
+  begin_tile(work, at, row, rows);
+  begin_state(state, parent, (int)(tile & 1), rows);
+  add_levels(work, state, level, level, false, row, rows, parent, (int)(tile & 1));
+  if (level == 0) {
+    finish_tile(work, state, row, rows);
+    return;
+  }
+  for (int64_t child = 2 * tile; below && child < 2 * tile + 2; child++)
+    if (child * HARK_TILE_QUERIES < work->tree->level[level - 1].queries) visit_tile(work, level - 1, child, state, true);
+}
+
+static void visit_exact(forward_work *work, int64_t tile) {
+  const int64_t row = tile * HARK_TILE_QUERIES, rows = hark_min(HARK_TILE_QUERIES, work->tree->level[0].queries - row);
+  tile_state *state = &work->levels[0];
+  begin_tile(work, &work->tree->level[0], row, rows);
+  begin_state(state, NULL, 0, rows);
+  add_levels(work, state, work->tree->hierarchy.levels - 1, 0, true, row, rows, NULL, 0);
+  finish_tile(work, state, row, rows);
+}
+
+/* The tile `root` of level `root_level` with all under it; what is above it is computed on the way to it, again for every root. */
+void HARK_ISA(hark_hierarchical_forward_tiles)(const hark_tree *tree, int64_t root, int root_level, void *memory) {
+  const hark_hierarchical_call *call = tree->call;
+  forward_work *work = memory;
+  float *next = (float *)((char *)memory + hark_align_up(sizeof *work));
+  work->tree = tree;
+  work->queries = next;
+  next += (ptrdiff_t)call->head_pad * HARK_TILE_QUERIES;
+  work->logits = next;
+  next += CHUNK_KEYS * HARK_TILE_QUERIES;
+  for (int level = 0; level < tree->hierarchy.levels; level++) {
+    work->levels[level].mixed = next;
+    next += (ptrdiff_t)call->value_pad * HARK_TILE_QUERIES;
+  }
+  work->clean = next;
+  if (call->exact) {
+    for (int64_t tile = root << root_level; tile < (root + 1) << root_level && tile * HARK_TILE_QUERIES < tree->level[0].queries; tile++)
+      visit_exact(work, tile);
+    return;
+  }
+  for (int level = tree->hierarchy.levels - 1; level > root_level; level--)
+    visit_tile(work, level, root >> (level - root_level), level == tree->hierarchy.levels - 1 ? NULL : &work->levels[level + 1], false);
+  visit_tile(work, root_level, root, root_level == tree->hierarchy.levels - 1 ? NULL : &work->levels[root_level + 1], true);
+}

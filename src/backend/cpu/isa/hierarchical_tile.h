@@ -1,0 +1,188 @@
+/* hierarchical_tile.h - what the parts of hierarchical attention share: one head as levels of rows in memory, and the keys that a tile meets.
+ *
+ * Lanes are queries: a tile is HARK_TILE_QUERIES tokens of a level (with exact queries: rows of the sequence), its logits lie as
+ * [keys][HARK_TILE_QUERIES] in units of log 2. The keys that a tile meets come in groups of one block: keys of a block are met by nearly the
+ * same rows, so that a group needs few vectors of lanes, and only its edges are masked.
+ */
+#ifndef HARK_BACKEND_CPU_ISA_HIERARCHICAL_TILE_H
+#define HARK_BACKEND_CPU_ISA_HIERARCHICAL_TILE_H
+
+#include "backend/cpu/cpu.h"
+#include "backend/hierarchy_kernel.h"
+#include "dense_pack.h"
+#include "philox.h"
+
+/* Rows of features, at the caller's or in our memory. */
+typedef struct hark_rows {
+  float *data;
+  int64_t stride;
+} hark_rows;
+
+/* One level of one head: tokens of queries and of keys. Rows in our memory are padded with zeros to whole vectors. */
+typedef struct hark_level {
+  int64_t queries, keys;                       /* tokens */
+  hark_rows query, key, value;                 /* means (or first), means, sums */
+  float *query_count, *key_count, *key_square; /* real rows under a token; squared norms of keys (rbf) */
+  float *terms;                                /* what is added to logits, by row - key; NULL: nothing */
+  hark_rows g, dquery, dkey, dvalue;           /* backward */
+  float *least, *mean_gradient;                /* natural units */
+  float *dterms;                               /* NULL: not wanted */
+} hark_level;
+
+typedef struct hark_hierarchical_call {
+  hark_context *context;
+  const hark_attention_run *run;
+  const hark_attention_desc *desc;
+  const hark_attention_args *args;
+  bool backward, exact, first, rbf;
+  int head_dim, value_dim, head_pad, value_pad;
+  float scale;
+  uint32_t dropout_threshold;
+  float dropout_gain;
+  int64_t tokens; /* of the longest hierarchy: extent of the arrays of a tree */
+  size_t tree_floats, worker_bytes, term_floats;
+  float *trees;
+  char *workers;
+  float *dterms; /* [H][levels][width], or NULL */
+  double *kernel_memory;
+  size_t kernel_doubles; /* a worker */
+} hark_hierarchical_call;
+
+/* A head at work. */
+typedef struct hark_tree {
+  const hark_hierarchical_call *call;
+  const hark_attention_sequence *sequence;
+  int64_t head, key_head;
+  hark_hierarchy hierarchy;
+  bool finite;    /* all keys and values are */
+  bool add_first; /* gradients of keys and values add to those of the heads before in the group */
+  hark_level level[HARK_HIERARCHY_MAX_LEVELS];
+} hark_tree;
+
+/* Margin of the tables of terms on both sides: hidden lanes of a tile may look beyond the distances that occur. */
+#define HARK_TERM_MARGIN (2 * HARK_TILE_QUERIES + 16)
+static inline int64_t hark_term_width(int64_t block) { return 4 * block - 1 + 2 * HARK_TERM_MARGIN; }
+/* Index of row - key. */
+static inline int64_t hark_term_at(int64_t block, int64_t difference) { return difference + 2 * block - 1 + HARK_TERM_MARGIN; }
+
+/* Keys first .. first + count of a level, met by rows of the tile in vectors from .. to. */
+typedef struct hark_group {
+  int level, side;      /* side 0: keys before the rows' blocks, and level 0; 1: keys behind */
+  int64_t first, block; /* keys, all of this block */
+  int count, from, to;
+} hark_group;
+
+#define HARK_GROUP_KEYS 64
+
+/* Goes through the groups of a tile of a level. */
+typedef struct hark_group_walk {
+  const hark_tree *tree;
+  int level, shift; /* rows are tokens of `level` - shift: 0, exact: level */
+  int side;
+  int64_t row, rows; /* of the tile */
+  int64_t key, last; /* the next key and the end on this side */
+} hark_group_walk;
+
+/* Lanes lo .. hi of the tile that meet a key of block `own`. */
+static inline void hark_lanes_of(const hark_group_walk *walk, int64_t own, int64_t key, int *lo, int *hi) {
+  const hark_hierarchy *h = &walk->tree->hierarchy;
+  const int64_t block = h->block;
+  int64_t from, to; /* tokens */
+  if (walk->level == 0) {
+    from = h->sibling ? (own & ~(int64_t)1) * block : (own - 1) * block;
+    to = h->sibling ? ((own | 1) + 1) * block : (own + 2) * block;
+    if (h->causal) from = hark_max(from, key);
+  } else {
+    const bool second_half = key - own * block >= block / 2;
+    const int64_t first = walk->side == 0 ? (own + 1) * block : (own - 1) * block;
+    from = first;
+    to = first + block;
+    if (!h->sibling && walk->side == 0 && second_half) from += block / 2;
+    if (!h->sibling && walk->side == 1 && !second_half) to -= block / 2;
+    if (h->sibling && (own & 1) != walk->side) to = from; /* the other side has no sibling */
+  }
+  from = (from << walk->shift) - walk->row;
+  to = (to << walk->shift) - walk->row;
+  *lo = (int)hark_max(0, hark_min(from, walk->rows));
+  *hi = (int)hark_max(*lo, hark_min(to, walk->rows));
+}
+
+static inline void hark_group_side(hark_group_walk *walk) {
+  const hark_hierarchy *h = &walk->tree->hierarchy;
+  const int64_t block = h->block, keys = walk->tree->level[walk->level].keys;
+  const int64_t first = (walk->row >> walk->shift) / block, last = ((walk->row + walk->rows - 1) >> walk->shift) / block;
+  if (walk->level == 0) {
+    walk->key = (h->sibling ? first & ~(int64_t)1 : hark_max(first - 1, 0)) * block;
+    walk->last = ((h->sibling ? last | 1 : last + 1) + 1) * block;
+    if (h->causal) walk->last = walk->row + walk->rows;
+  } else if (walk->side == 0) {
+    walk->key = hark_max(first - 1, 0) * block;
+    walk->last = last * block;
+  } else {
+    walk->key = (first + 1) * block;
+    walk->last = (last + 2) * block;
+  }
+  walk->last = hark_min(walk->last, keys);
+}
+
+static inline hark_group_walk hark_groups_of(const hark_tree *tree, int level, int shift, int64_t row, int64_t rows) {
+  hark_group_walk walk = {.tree = tree, .level = level, .shift = shift, .row = row, .rows = rows};
+  hark_group_side(&walk);
+  return walk;
+}
+
+static inline bool hark_group_next(hark_group_walk *walk, hark_group *group) {
+  const int64_t block = walk->tree->hierarchy.block;
+  for (;;) {
+    while (walk->key < walk->last) {
+      const int64_t key = walk->key, own = key / block;
+      const int64_t end = hark_min(hark_min((own + 1) * block, walk->last), key + HARK_GROUP_KEYS);
+      walk->key = end;
+      /* The first and the last key of a block are met by the most rows: by those of the first and the second half. */
+      int lo, hi, other_lo, other_hi;
+      hark_lanes_of(walk, own, key, &lo, &hi);
+      hark_lanes_of(walk, own, end - 1, &other_lo, &other_hi);
+      if (lo >= hi) {
+        lo = other_lo;
+        hi = other_hi;
+      } else if (other_lo < other_hi) {
+        lo = other_lo < lo ? other_lo : lo;
+        hi = other_hi > hi ? other_hi : hi;
+      }
+      if (lo >= hi) continue;
+      *group = (hark_group){walk->level, walk->side, key, own, (int)(end - key), lo / HARK_LANES, (hi + HARK_LANES - 1) / HARK_LANES};
+      return true;
+    }
+    if (walk->level == 0 || walk->side == 1 || walk->tree->hierarchy.causal) return false;
+    walk->side = 1;
+    hark_group_side(walk);
+  }
+}
+
+/* Lanes lo <= lane < hi of the vector that begins at lane `base`. */
+HARK_SIMD vm hark_lanes_between(int base, int lo, int hi) {
+  const vi lane = (vi)vu_lane();
+  return vm_and(vi_less((vi)vu_set((uint32_t)(lo - base - 1)), lane), vi_less(lane, (vi)vu_set((uint32_t)(hi - base))));
+}
+
+/* 0 or the gain for the entries of a vector of lanes and a key: the word of the cell's first row and first key (attention.h). */
+vf HARK_ISA(hark_hierarchical_kept)(const hark_tree *tree, const hark_group_walk *walk, int lane, int64_t key);
+
+/* y[row] += sum over keys of weights[key][row] rows[key] for the tile's rows below `limit`; keys that are not finite are added only where the
+ * weight is not 0. clean: [HARK_GROUP_KEYS][padded width]. */
+void HARK_ISA(hark_hierarchical_mix)(const hark_tree *tree, const hark_rows *rows, int width, const hark_group *group, const float *weights,
+                                     float *clean, float *y, int64_t y_stride, int64_t limit);
+
+void HARK_ISA(hark_hierarchical_forward_tiles)(const hark_tree *tree, int64_t root, int root_level, void *memory);
+size_t HARK_ISA(hark_hierarchical_worker_floats)(const hark_attention_desc *desc, bool backward);
+
+/* The rows of a level are cut into pieces so long that every second one touches keys of its own: all even pieces may be worked on at the same
+ * time, then all odd ones. A level is done after the one above it. */
+int64_t HARK_ISA(hark_hierarchical_pieces)(const hark_tree *tree, int level);
+void HARK_ISA(hark_hierarchical_backward_piece)(const hark_tree *tree, int level, int64_t piece, void *memory);
+/* Exact queries: all levels, and what the levels hand down. */
+void HARK_ISA(hark_hierarchical_backward_exact)(const hark_tree *tree, void *memory);
+
+static inline int hark_vectors_of(int64_t rows) { return (int)((rows + HARK_LANES - 1) / HARK_LANES); }
+
+#endif

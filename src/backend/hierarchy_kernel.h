@@ -1,0 +1,43 @@
+/* hierarchy_kernel.h - what a positional kernel adds to the logits of a hierarchy: the logarithm of the mean of G over two cells.
+ *
+ *     coarse queries   mean[l][t] = log of the mean of G(|n - i|) over rows n of a cell and keys i of a cell t tokens of level l away
+ *     exact            mean[l][x] = log of the mean of G over a cell of 2^l keys of which the farthest is x away from the query
+ *
+ * Distances that the table of log G does not have are left out of the means; a mean of nothing is -infinity. All in double and by logarithms,
+ * so that a kernel may fall as far as it likes. Cost: O(length), exact O(length log length).
+ */
+#ifndef HARK_BACKEND_HIERARCHY_KERNEL_H
+#define HARK_BACKEND_HIERARCHY_KERNEL_H
+
+#include "hierarchy.h"
+
+typedef struct hark_hierarchy_kernel {
+  const hark_hierarchy *hierarchy;
+  bool exact;
+  int64_t distances;  /* that the table has and the hierarchy asks for */
+  double *log_kernel; /* [distances] */
+  double *mean;       /* [levels][width] */
+} hark_hierarchy_kernel;
+
+/* Entries of a level's row of means. */
+static inline int64_t hark_hierarchy_kernel_width(const hark_hierarchy *h, bool exact) {
+  return exact ? hark_hierarchy_reach(h) : 2 * h->block;
+}
+
+/* Doubles that make_kernel takes, and that an array of gradients of the means has. */
+int64_t hark_hierarchy_kernel_doubles(const hark_hierarchy *h, bool exact);
+int64_t hark_hierarchy_kernel_means(const hark_hierarchy *h, bool exact);
+
+/* From row `row` of a tensor [H or 1, T]. `memory` as counted, 8-byte aligned. */
+hark_hierarchy_kernel hark_hierarchy_kernel_make(const hark_hierarchy *h, bool exact, const hark_tensor *log_kernel, int64_t row,
+                                                 double *memory);
+
+/* Of a level: tokens of distance, or exact the farthest distance. */
+static inline int64_t hark_hierarchy_kernel_index(const hark_hierarchy_kernel *kernel, int level, int64_t at) {
+  return level * hark_hierarchy_kernel_width(kernel->hierarchy, kernel->exact) + at;
+}
+
+/* gradient[distances] += the gradients of the means, which are used up. */
+void hark_hierarchy_kernel_gradient(const hark_hierarchy_kernel *kernel, double *dmean, double *gradient);
+
+#endif
