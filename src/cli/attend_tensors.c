@@ -174,11 +174,29 @@ hark_status hark_attend_write(hark_context *context, const char *path, const har
 }
 
 void hark_attend_free(hark_context *context, hark_attend_tensors *t) {
-  hark_tensor *const tensors[] = {&t->query, &t->key,         &t->value,       &t->dout,         &t->bias,
-                                  &t->mask,  &t->log_kernel,  &t->forget,      &t->turned_query, &t->turned_key,
-                                  &t->out,   &t->log_sum_exp, &t->dquery,      &t->dkey,         &t->dvalue,
-                                  &t->dbias, &t->dlog_kernel, &t->dpositional, &t->dforget,      &t->dsigma,
-                                  &t->hierarchical_bias, &t->query_mask, &t->dhierarchical_bias};
+  hark_tensor *const tensors[] = {&t->query,
+                                  &t->key,
+                                  &t->value,
+                                  &t->dout,
+                                  &t->bias,
+                                  &t->mask,
+                                  &t->log_kernel,
+                                  &t->forget,
+                                  &t->turned_query,
+                                  &t->turned_key,
+                                  &t->out,
+                                  &t->log_sum_exp,
+                                  &t->dquery,
+                                  &t->dkey,
+                                  &t->dvalue,
+                                  &t->dbias,
+                                  &t->dlog_kernel,
+                                  &t->dpositional,
+                                  &t->dforget,
+                                  &t->dsigma,
+                                  &t->hierarchical_bias,
+                                  &t->query_mask,
+                                  &t->dhierarchical_bias};
   for (size_t i = 0; i < sizeof tensors / sizeof tensors[0]; i++) hark_tensor_destroy(context, tensors[i]);
   hark_release(context, t->key_lengths, t->key_lengths_bytes);
   hark_release(context, t->segments, t->segments_bytes);

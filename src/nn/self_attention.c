@@ -149,7 +149,8 @@ hark_status hark_self_attention_apply(hark_context *context, const hark_forward 
                   .micro_step = forward->micro_step,
                   .layer_purpose = hark_random_layer_purpose((uint32_t)layer->layer, HARK_RANDOM_ATTENTION)}};
   hark_value mixed = 0;
-  HARK_TRY(hark_tape_apply(tape, &hark_op_attention, &attributes, spec->forget_gate || spec->positional || spec->hierarchical_bias ? INPUTS : VALUE + 1, inputs,
+  HARK_TRY(hark_tape_apply(tape, &hark_op_attention, &attributes,
+                           spec->forget_gate || spec->positional || spec->hierarchical_bias ? INPUTS : VALUE + 1, inputs,
                            1u << QUERY | 1u << KEY | 1u << VALUE | 1u << FORGET | (own_table ? 1u << LOG_KERNEL : 0u), &mixed));
   HARK_TRY(hark_linear_apply(forward, &layer->output, mixed, out));
   hark_tape_release(tape, mixed);

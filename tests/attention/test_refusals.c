@@ -621,14 +621,10 @@ static void test_nothing_to_do(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_descriptors),
-      cmocka_unit_test(test_defaults),
-      cmocka_unit_test(test_arguments),
-      cmocka_unit_test(test_hierarchical_arguments),
-      cmocka_unit_test(test_foreign_arguments),
-      cmocka_unit_test(test_placed_plan),
-      cmocka_unit_test(test_out_of_memory),
-      cmocka_unit_test(test_nothing_to_do),
+      cmocka_unit_test(test_descriptors),       cmocka_unit_test(test_defaults),
+      cmocka_unit_test(test_arguments),         cmocka_unit_test(test_hierarchical_arguments),
+      cmocka_unit_test(test_foreign_arguments), cmocka_unit_test(test_placed_plan),
+      cmocka_unit_test(test_out_of_memory),     cmocka_unit_test(test_nothing_to_do),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
