@@ -33,6 +33,8 @@ extern "C" {
   X(rotary)                                                                                                                                \
   X(positional)                                                                                                                            \
   X(attention)                                                                                                                             \
+  X(hierarchical_means)                                                                                                                    \
+  X(hierarchical_decode)                                                                                                                   \
   X(adamw)                                                                                                                                 \
   X(sum_squares)                                                                                                                           \
   X(scale)
@@ -137,6 +139,28 @@ typedef struct hark_attention_attributes {
   int64_t query_offset;
   hark_random_stream dropout;
 } hark_attention_attributes;
+
+/* hierarchical_means: what a positional kernel adds to the logits of a hierarchy of Nr 2^levels rows. input log_kernel [K, T], output
+ * [K, levels * width], level after level: of cells t tokens of the level apart, width 2 Nr, the logarithm of the mean of G over all pairs of
+ * their rows; exact: of a cell of 2^l keys of which the farthest is x away, width Nr 2^levels. -infinity where the table has no distance of
+ * the pair, and for a cell and itself above level 0. */
+typedef struct hark_hierarchical_means_attributes {
+  int64_t hierarchy_block, levels;
+  bool exact;
+} hark_hierarchical_means_attributes;
+
+/* hierarchical_decode: causal attention of HARK_STRUCTURE_HIERARCHICAL for new rows first_position .. behind those that the caches have seen
+ * (H-Transformer-1D; docs/mathematics/hierarchical.md). inputs: query [1, R, H*d], key [1, R, Hkv*d], value [1, R, Hkv*dv]; cached_key
+ * [M, 2 Nr, Hkv*d], cached_value [M, 2 Nr, Hkv*dv] and partial [M, H, dv + 2], which are changed, with Nr 2^M >= first_position + R; then,
+ * where they apply, bias [H or 1, 4 Nr - 1] and means [H or 1, ...] of hierarchical_means. output [1, R, H*dv]. Nothing has to be set before
+ * position 0. No backward. */
+typedef struct hark_hierarchical_decode_attributes {
+  int64_t heads, key_heads, hierarchy_block, first_position;
+  hark_hierarchy_partition partition;
+  hark_coarse_query coarse_query; /* FIRST or EXACT */
+  hark_attention_kernel kernel;
+  double scale; /* of q.k; rbf: 1 / sigma^2 */
+} hark_hierarchical_decode_attributes;
 
 /* adamw: one step of AdamW (Loshchilov, Hutter: arXiv 1711.05101) on flat buffers, in place.
  * inputs weight [n], gradient [n], first_moment [n], second_moment [n]; no outputs; nothing is changed where gradient_scale is not finite.

@@ -243,7 +243,8 @@ static hark_status embed(hark_context *context, const hark_decoder *decoder, con
 /* The table of the model's positional kernel for the distances of this pass, or the one that decoding keeps. */
 static hark_status shared_table(const hark_decoder *decoder, const hark_forward *forward, hark_value tokens, hark_value *table) {
   if (forward->log_kernels != NULL) return hark_tape_leaf(forward->tape, &forward->log_kernels[0], NULL, table);
-  const int64_t distances = forward->first_position + hark_tape_tensor(forward->tape, tokens)->shape[1];
+  const int64_t length = forward->first_position + hark_tape_tensor(forward->tape, tokens)->shape[1];
+  const int64_t distances = hark_self_attention_distances(&decoder->blocks[0].attention.spec, length);
   return hark_positional_apply(forward, &decoder->positional, distances, table);
 }
 

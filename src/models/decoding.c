@@ -1,10 +1,13 @@
 /* decoding.c - a decoder fed token by token: keys and values of what it has read are kept, so that a new token costs one row.
  *
+ * A hierarchical cache keeps a part of them and cannot go back. Its decoding keeps the tokens too (4 bytes each), and after a cut or an error
+ * reads them again when the next ones come ("stale").
+ *
  * All memory of a decoding lies in one block, which the context gives or the caller. Its parts are made in the same order whenever the model,
  * the capacity and the context's backend are the same, so that making them once without the large ones tells the size of the block:
  *
- *     | decoding | descriptions of caches and tables | plans | tape | tokens | logits, candidates | keys and values, tables | the tape's pool |
- *       ^ what is small: made when the size is asked for too                           ^ sizes known from descriptions and a shape-only run
+ *     | decoding | descriptions of caches and tables | plans | tape | tokens | logits, candidates | caches, tables | the tape's pool |
+ *       ^ what is small: made when the size is asked for too                  ^ sizes known from descriptions and a shape-only run
  *
  * Calls that work run inside of that block (hark_arena_begin): should one ask for memory, it would get HARK_OUT_OF_MEMORY. None does.
  */
@@ -22,7 +25,7 @@
 /* Tokens of one pass while a text is read in: enough rows for the products to be fast, few enough for little memory. */
 #define PREFILL_TOKENS 128
 
-#define SAVED_VERSION 1
+#define SAVED_VERSION 2
 static const char saved_magic[8] = {'h', 'a', 'r', 'k', 'r', 'e', 'a', 'd'};
 
 struct hark_decoding {
@@ -33,23 +36,29 @@ struct hark_decoding {
   size_t block_bytes;
   hark_tape *tape;
   hark_attention_plan **prefill_plans, **step_plans;
-  hark_key_value_cache *caches; /* one a layer */
-  hark_tensor *log_kernels;     /* [tables] of the positional kernel, for `capacity` distances; NULL: there is none */
+  hark_attention_cache *caches; /* one a layer */
+  hark_tensor *log_kernels;     /* [tables] of the positional kernel, for `capacity` tokens, or means of them; NULL: there is none */
+  hark_tensor table;            /* of which the means are taken, or absent */
   hark_tensor table_workspace;  /* for filling one of them */
   int64_t tables;               /* one a layer, or 1 that all share */
   hark_tensor tokens;           /* i32 [1, prefill] */
+  int32_t *history;             /* host, [capacity]: the tokens read, where caches cannot go back; or NULL */
   float *logits;                /* host */
   void *candidates;
   bool has_logits;
+  bool stale; /* caches hold something else than `length` tokens of the history */
   int64_t capacity, length, prefill;
-  bool whole; /* a structure without a cache: all tokens stay in `tokens`, and every pass computes the whole text anew */
   hark_cancel *cancel;
   void *cancel_user;
 };
 
 static const hark_decoder_config *config_of(const hark_model *model) { return &model->decoder->config; }
 
-static int64_t cached_layers(const hark_decoding *decoding) { return decoding->whole ? 0 : config_of(decoding->model)->layers; }
+static bool has_history(const hark_decoding *decoding) { return config_of(decoding->model)->structure == HARK_STRUCTURE_HIERARCHICAL; }
+
+static const hark_self_attention_spec *attention_of(const hark_decoding *decoding, int64_t layer) {
+  return &decoding->model->decoder->blocks[layer].attention.spec;
+}
 
 /* ---- making ---- */
 
@@ -59,7 +68,7 @@ static hark_status run_pass(hark_decoding *decoding, int64_t first, int64_t coun
   const hark_forward forward = {.tape = decoding->tape,
                                 .parameters = &decoding->model->decoder->parameters,
                                 .first_position = first,
-                                .plans = count == 1 && !decoding->whole ? decoding->step_plans : decoding->prefill_plans,
+                                .plans = count == 1 ? decoding->step_plans : decoding->prefill_plans,
                                 .caches = decoding->caches,
                                 .cancel = decoding->cancel,
                                 .cancel_user = decoding->cancel_user,
@@ -72,22 +81,40 @@ static hark_status run_pass(hark_decoding *decoding, int64_t first, int64_t coun
   return hark_decoder_logits(decoding->context, decoding->model->decoder, &forward, tokens, true, logits);
 }
 
+/* What takes the means of a table: the call, whose attributes are the caller's, and its workspace. */
+static hark_status describe_means(hark_decoding *decoding, const hark_hierarchical_means_attributes *attributes, hark_call *call) {
+  hark_inferred inferred = {0};
+  *call = (hark_call){.op = &hark_op_hierarchical_means, .attributes = attributes, .input_count = 1, .inputs = {decoding->table}};
+  HARK_TRY(call->op->infer(decoding->context, attributes, call->inputs, 1, &inferred));
+  call->outputs[0] = inferred.outputs[0];
+  call->workspace_bytes = inferred.forward_workspace;
+  return HARK_OK;
+}
+
 /* The positional kernel's tables, without their numbers. */
 static hark_status describe_tables(hark_decoding *decoding) {
   hark_context *context = decoding->context;
   const hark_decoder *decoder = decoding->model->decoder;
+  hark_hierarchical_means_attributes means;
+  hark_call call;
   if (decoder->positional_source.expression == NULL) return HARK_OK;
   const int64_t tables = decoder->config.positional_scope == HARK_SCOPE_MODEL ? 1 : decoder->config.layers;
-  const int64_t shape[] = {decoder->positional_source.rows, decoding->capacity};
+  const int64_t shape[] = {decoder->positional_source.rows, hark_self_attention_distances(attention_of(decoding, 0), decoding->capacity)};
   size_t bytes = 0;
   void *memory = NULL;
   HARK_TRY(hark_allocate_zero(context, (size_t)tables * sizeof *decoding->log_kernels, &memory));
   decoding->log_kernels = memory;
   decoding->tables = tables;
-  for (int64_t i = 0; i < tables; i++)
-    HARK_TRY(hark_tensor_describe(context, decoder->parameters.type, 2, shape, &decoding->log_kernels[i]));
-  HARK_TRY(
-      hark_positional_fill_bytes(context, &decoder->parameters, hark_decoder_positional(decoder, 0), &decoding->log_kernels[0], &bytes));
+  hark_tensor described;
+  HARK_TRY(hark_tensor_describe(context, decoder->parameters.type, 2, shape, &described));
+  HARK_TRY(hark_positional_fill_bytes(context, &decoder->parameters, hark_decoder_positional(decoder, 0), &described, &bytes));
+  if (hark_self_attention_means(attention_of(decoding, 0), decoding->capacity, &means)) {
+    decoding->table = described;
+    HARK_TRY(describe_means(decoding, &means, &call));
+    described = call.outputs[0];
+    if (call.workspace_bytes > bytes) bytes = call.workspace_bytes;
+  }
+  for (int64_t i = 0; i < tables; i++) decoding->log_kernels[i] = described;
   const int64_t elements = (int64_t)bytes;
   return hark_tensor_describe(context, HARK_U8, 1, &elements, &decoding->table_workspace);
 }
@@ -95,9 +122,18 @@ static hark_status describe_tables(hark_decoding *decoding) {
 /* The tables follow the weights that are there where a text begins. */
 static hark_status fill_tables(hark_decoding *decoding) {
   const hark_decoder *decoder = decoding->model->decoder;
-  for (int64_t i = 0; i < decoding->tables; i++)
+  hark_hierarchical_means_attributes means;
+  hark_call call;
+  for (int64_t i = 0; i < decoding->tables; i++) {
+    const bool takes_means = hark_self_attention_means(attention_of(decoding, i), decoding->capacity, &means);
     HARK_TRY(hark_positional_fill(decoding->context, &decoder->parameters, hark_decoder_positional(decoder, i), &decoding->table_workspace,
-                                  &decoding->log_kernels[i]));
+                                  takes_means ? &decoding->table : &decoding->log_kernels[i]));
+    if (!takes_means) continue;
+    HARK_TRY(describe_means(decoding, &means, &call));
+    call.outputs[0] = decoding->log_kernels[i];
+    call.workspace = decoding->table_workspace.data;
+    HARK_TRY(hark_operator_forward(decoding->context, &call));
+  }
   return HARK_OK;
 }
 
@@ -105,16 +141,21 @@ static hark_status fill_tables(hark_decoding *decoding) {
 static hark_status make_small(hark_decoding *decoding) {
   hark_context *context = decoding->context;
   const hark_decoder *decoder = decoding->model->decoder;
-  const int64_t layers = cached_layers(decoding), shape[] = {1, decoding->prefill};
+  const int64_t layers = decoder->config.layers, shape[] = {1, decoding->prefill};
   void *memory = NULL;
   HARK_TRY(hark_allocate_zero(context, (size_t)layers * sizeof *decoding->caches, &memory));
   decoding->caches = memory;
   for (int64_t layer = 0; layer < layers; layer++)
-    HARK_TRY(hark_key_value_cache_describe(context, &decoder->blocks[layer].attention.spec, decoder->parameters.type, decoding->capacity,
+    HARK_TRY(hark_attention_cache_describe(context, attention_of(decoding, layer), decoder->parameters.type, decoding->capacity,
                                            &decoding->caches[layer]));
   HARK_TRY(describe_tables(decoding));
-  HARK_TRY(hark_decoder_plans_create(context, decoder, 1, decoding->prefill, decoding->capacity, false, &decoding->prefill_plans));
-  if (!decoding->whole) HARK_TRY(hark_decoder_plans_create(context, decoder, 1, 1, decoding->capacity, false, &decoding->step_plans));
+  if (has_history(decoding)) { /* its caches are attention and plan in one */
+    HARK_TRY(hark_allocate(context, (size_t)decoding->capacity * sizeof *decoding->history, &memory));
+    decoding->history = memory;
+  } else {
+    HARK_TRY(hark_decoder_plans_create(context, decoder, 1, decoding->prefill, decoding->capacity, false, &decoding->prefill_plans));
+    HARK_TRY(hark_decoder_plans_create(context, decoder, 1, 1, decoding->capacity, false, &decoding->step_plans));
+  }
   HARK_TRY(hark_tensor_create(context, HARK_I32, 2, shape, &decoding->tokens));
   HARK_TRY(hark_allocate(context, (size_t)decoder->config.vocabulary * sizeof *decoding->logits, &memory));
   decoding->logits = memory;
@@ -123,21 +164,23 @@ static hark_status make_small(hark_decoding *decoding) {
   hark_value logits = 0;
   hark_tape_set_shape_only(decoding->tape, true);
   hark_status status = run_pass(decoding, decoding->capacity - decoding->prefill, decoding->prefill, &logits);
-  if (status == HARK_OK && !decoding->whole) status = run_pass(decoding, decoding->capacity - 1, 1, &logits);
+  if (status == HARK_OK) status = run_pass(decoding, decoding->capacity - 1, 1, &logits);
   hark_tape_set_shape_only(decoding->tape, false);
   HARK_TRY(status);
   return hark_tape_prepare(decoding->tape);
 }
 
 static hark_status make_large(hark_decoding *decoding) {
-  for (int64_t layer = 0; layer < cached_layers(decoding); layer++)
-    HARK_TRY(hark_key_value_cache_create(decoding->context, &decoding->caches[layer]));
+  for (int64_t layer = 0; layer < config_of(decoding->model)->layers; layer++)
+    HARK_TRY(hark_attention_cache_create(decoding->context, &decoding->caches[layer]));
   for (int64_t i = 0; i < decoding->tables; i++) HARK_TRY(hark_tensor_allocate(decoding->context, &decoding->log_kernels[i]));
+  HARK_TRY(hark_tensor_allocate(decoding->context, &decoding->table));
   HARK_TRY(hark_tensor_allocate(decoding->context, &decoding->table_workspace));
   return hark_tape_reserve(decoding->tape);
 }
 
 static hark_status add_tensor(hark_context *context, const hark_tensor *tensor, size_t *total) {
+  if (tensor->type == HARK_NONE) return HARK_OK;
   const size_t bytes = (size_t)hark_tensor_count(tensor) * hark_type_bytes(tensor->type);
   return hark_size_add(context, *total, hark_align_up(bytes), total);
 }
@@ -145,31 +188,30 @@ static hark_status add_tensor(hark_context *context, const hark_tensor *tensor, 
 /* Adds to *total what make_large() will take. */
 static hark_status add_large(const hark_decoding *decoding, size_t *total) {
   hark_context *context = decoding->context;
-  for (int64_t layer = 0; layer < cached_layers(decoding); layer++) {
-    const hark_key_value_cache *cache = &decoding->caches[layer];
-    HARK_TRY(add_tensor(context, &cache->key, total));
-    HARK_TRY(add_tensor(context, &cache->value, total));
-    if (cache->forget.type != HARK_NONE) HARK_TRY(add_tensor(context, &cache->forget, total));
-  }
+  for (int64_t layer = 0; layer < config_of(decoding->model)->layers; layer++)
+    for (int i = 0; i < HARK_CACHE_PARTS; i++) HARK_TRY(add_tensor(context, &decoding->caches[layer].part[i], total));
   for (int64_t i = 0; i < decoding->tables; i++) HARK_TRY(add_tensor(context, &decoding->log_kernels[i], total));
-  if (decoding->tables > 0) HARK_TRY(add_tensor(context, &decoding->table_workspace, total));
+  HARK_TRY(add_tensor(context, &decoding->table, total));
+  HARK_TRY(add_tensor(context, &decoding->table_workspace, total));
   return hark_size_add(context, *total, hark_align_up(hark_tape_peak_bytes(decoding->tape)), total);
 }
 
 static void release_parts(hark_decoding *decoding) {
   hark_context *context = decoding->context;
   const hark_decoder *decoder = decoding->model->decoder;
-  const int64_t layers = cached_layers(decoding), vocabulary = decoder->config.vocabulary;
+  const int64_t layers = decoder->config.layers, vocabulary = decoder->config.vocabulary;
   hark_tape_destroy(&decoding->tape);
   hark_decoder_plans_destroy(context, decoder, &decoding->prefill_plans);
   hark_decoder_plans_destroy(context, decoder, &decoding->step_plans);
   if (decoding->caches != NULL)
-    for (int64_t layer = 0; layer < layers; layer++) hark_key_value_cache_destroy(context, &decoding->caches[layer]);
+    for (int64_t layer = 0; layer < layers; layer++) hark_attention_cache_destroy(context, &decoding->caches[layer]);
   for (int64_t i = 0; i < decoding->tables; i++) hark_tensor_destroy(context, &decoding->log_kernels[i]);
+  hark_tensor_destroy(context, &decoding->table);
   hark_tensor_destroy(context, &decoding->table_workspace);
   hark_release(context, decoding->log_kernels, (size_t)decoding->tables * sizeof *decoding->log_kernels);
   hark_release(context, decoding->caches, (size_t)layers * sizeof *decoding->caches);
   hark_tensor_destroy(context, &decoding->tokens);
+  hark_release(context, decoding->history, (size_t)decoding->capacity * sizeof *decoding->history);
   hark_release(context, decoding->logits, (size_t)vocabulary * sizeof *decoding->logits);
   hark_release(context, decoding->candidates, hark_sampling_scratch_bytes(vocabulary));
 }
@@ -188,12 +230,8 @@ static hark_status take_options(hark_context *context, const hark_model *model, 
 }
 
 static hark_decoding begin(hark_context *context, const hark_model *model, const hark_decoding_options *options) {
-  const bool whole = config_of(model)->structure == HARK_STRUCTURE_HIERARCHICAL;
-  return (hark_decoding){.context = context,
-                         .model = model,
-                         .capacity = options->capacity,
-                         .prefill = whole ? options->capacity : hark_min(options->capacity, PREFILL_TOKENS),
-                         .whole = whole};
+  return (hark_decoding){
+      .context = context, .model = model, .capacity = options->capacity, .prefill = hark_min(options->capacity, PREFILL_TOKENS)};
 }
 
 /* The size of the block, beginning on HARK_ALIGNMENT. */
@@ -265,18 +303,36 @@ void hark_decoding_destroy(hark_decoding **decoding_pointer) {
 
 /* ---- reading ---- */
 
-static hark_status append(hark_decoding *decoding, const int32_t *tokens, int64_t count) {
-  hark_context *context = decoding->context;
-  if (decoding->length == 0) HARK_TRY(fill_tables(decoding));
-  hark_value value = 0;
+/* *logits: those behind the last token. */
+static hark_status read_in(hark_decoding *decoding, const int32_t *tokens, int64_t count, hark_value *logits) {
   for (int64_t done = 0; done < count;) {
-    const int64_t again = decoding->whole ? decoding->length : 0, rows = hark_min(count - done, decoding->prefill - again);
-    HARK_TRY(hark_backend_write(context, (int32_t *)decoding->tokens.data + again, tokens + done, (size_t)rows * sizeof *tokens));
-    HARK_TRY(run_pass(decoding, decoding->length - again, again + rows, &value));
+    const int64_t rows = hark_min(count - done, decoding->prefill);
+    HARK_TRY(hark_backend_write(decoding->context, decoding->tokens.data, tokens + done, (size_t)rows * sizeof *tokens));
+    HARK_TRY(run_pass(decoding, decoding->length, rows, logits));
     decoding->length += rows;
     done += rows;
   }
-  return hark_tensor_read(context, hark_tape_tensor(decoding->tape, value), decoding->logits);
+  return HARK_OK;
+}
+
+static hark_status append(hark_decoding *decoding, const int32_t *tokens, int64_t count) {
+  hark_value logits = 0;
+  if (decoding->length == 0) HARK_TRY(fill_tables(decoding));
+  if (decoding->stale) {
+    const int64_t length = decoding->length;
+    decoding->length = 0;
+    HARK_TRY(read_in(decoding, decoding->history, length, &logits));
+    decoding->stale = false;
+  }
+  HARK_TRY(read_in(decoding, tokens, count, &logits));
+  if (decoding->history != NULL) memcpy(decoding->history + decoding->length - count, tokens, (size_t)count * sizeof *tokens);
+  return hark_tensor_read(decoding->context, hark_tape_tensor(decoding->tape, logits), decoding->logits);
+}
+
+/* Back to the first `length` tokens. What begins anew needs nothing of before. */
+static void go_back(hark_decoding *decoding, int64_t length) {
+  decoding->stale = decoding->history != NULL && length > 0;
+  decoding->length = length;
 }
 
 hark_status hark_decoding_prefill(hark_decoding *decoding, const int32_t *tokens, int64_t count) {
@@ -294,7 +350,7 @@ hark_status hark_decoding_prefill(hark_decoding *decoding, const int32_t *tokens
   const hark_status status = append(decoding, tokens, count);
   hark_arena_end(context, &decoding->arena);
   decoding->has_logits = status == HARK_OK;
-  if (status != HARK_OK) decoding->length = before;
+  if (status != HARK_OK) go_back(decoding, before);
   return status;
 }
 
@@ -315,7 +371,7 @@ hark_status hark_decoding_truncate(hark_decoding *decoding, int64_t length) {
   if (length < 0 || length > decoding->length)
     return hark_fail(decoding->context, HARK_INVALID_ARGUMENT, "decoding: cannot cut %" PRId64 " tokens to %" PRId64, decoding->length,
                      length);
-  decoding->length = length;
+  if (length < decoding->length) go_back(decoding, length);
   decoding->has_logits = false;
   return HARK_OK;
 }
@@ -326,67 +382,76 @@ int64_t hark_decoding_capacity(const hark_decoding *decoding) { return decoding-
 
 /* ---- saving ----
  *
- *     header | state | logits, if there are any | checksum of all before (u64)
- *
- * The state: of every layer rows of keys, of values, of gates; or, where every pass computes the whole text anew, its tokens (i32).
+ *     header | tokens (i32), where caches cannot go back | of every layer the caches: rows of what was read, or where they cannot go back and
+ *     are not stale all that they hold | logits, if there are any | checksum of all before (u64)
  *
  * Numbers are little-endian, as everywhere in hark's files. */
 
 typedef struct saved_header {
   char magic[sizeof saved_magic];
-  uint64_t version, fingerprint, bytes, length, has_logits;
+  uint64_t version, fingerprint, bytes, length, has_logits, has_caches;
 } saved_header;
 
-/* The parts of the state, [1, capacity, ...], by number. */
-static const hark_tensor *state_part(const hark_decoding *decoding, int64_t number) {
-  enum { PARTS = 3 };
-  if (decoding->whole) return &decoding->tokens;
-  const hark_key_value_cache *cache = &decoding->caches[number / PARTS];
-  const hark_tensor *parts[PARTS] = {&cache->key, &cache->value, &cache->forget};
-  return parts[number % PARTS];
+static int64_t cache_parts(const hark_decoding *decoding) { return HARK_CACHE_PARTS * config_of(decoding->model)->layers; }
+static const hark_tensor *cache_part(const hark_decoding *decoding, int64_t number) {
+  return &decoding->caches[number / HARK_CACHE_PARTS].part[number % HARK_CACHE_PARTS];
 }
-static int64_t state_parts(const hark_decoding *decoding) { return decoding->whole ? 1 : 3 * cached_layers(decoding); }
 
-static size_t row_bytes(const hark_tensor *part) {
+/* What of a part is saved behind `length` tokens. */
+static size_t part_bytes(const hark_decoding *decoding, int64_t number, int64_t length) {
+  const hark_tensor *part = cache_part(decoding, number);
   if (part->type == HARK_NONE) return 0;
-  return (part->rank == 2 ? 1 : (size_t)part->shape[2]) * hark_type_bytes(part->type);
+  const int64_t rows = decoding->history != NULL ? part->shape[0] * part->shape[1] : length;
+  return (size_t)(rows * part->shape[2]) * hark_type_bytes(part->type);
 }
 
-static size_t saved_bytes(const hark_decoding *decoding, int64_t length, bool has_logits) {
-  size_t bytes = sizeof(saved_header) + sizeof(uint64_t);
-  for (int64_t i = 0; i < state_parts(decoding); i++) bytes += (size_t)length * row_bytes(state_part(decoding, i));
-  return bytes + (has_logits ? (size_t)config_of(decoding->model)->vocabulary * sizeof *decoding->logits : 0);
+static size_t history_bytes(const hark_decoding *decoding, int64_t length) {
+  return decoding->history != NULL ? (size_t)length * sizeof *decoding->history : 0;
 }
 
-size_t hark_decoding_saved_bytes(const hark_decoding *decoding) { return saved_bytes(decoding, decoding->length, decoding->has_logits); }
+static size_t logit_bytes(const hark_decoding *decoding) { return (size_t)config_of(decoding->model)->vocabulary * sizeof(float); }
+
+static size_t saved_bytes(const hark_decoding *decoding, const saved_header *header) {
+  const int64_t length = (int64_t)header->length;
+  size_t bytes = sizeof *header + history_bytes(decoding, length) + sizeof(uint64_t);
+  for (int64_t i = 0; header->has_caches && i < cache_parts(decoding); i++) bytes += part_bytes(decoding, i, length);
+  return bytes + (header->has_logits ? logit_bytes(decoding) : 0);
+}
+
+static saved_header header_of(const hark_decoding *decoding) {
+  saved_header header = {.version = SAVED_VERSION,
+                         .fingerprint = decoding->model->fingerprint,
+                         .length = (uint64_t)decoding->length,
+                         .has_logits = decoding->has_logits,
+                         .has_caches = !decoding->stale && decoding->length > 0};
+  memcpy(header.magic, saved_magic, sizeof saved_magic);
+  header.bytes = saved_bytes(decoding, &header);
+  return header;
+}
+
+size_t hark_decoding_saved_bytes(const hark_decoding *decoding) { return header_of(decoding).bytes; }
 
 static uint64_t checksum_of(const void *data, size_t bytes) { return hark_checksum_block(HARK_CHECKSUM_START, data, bytes); }
 
 hark_status hark_decoding_save(const hark_decoding *decoding, void *data, size_t bytes) {
   hark_context *context = decoding->context;
-  const size_t needed = hark_decoding_saved_bytes(decoding), logit_bytes = (size_t)config_of(decoding->model)->vocabulary * sizeof(float);
-  if (bytes < needed)
-    return hark_fail(context, HARK_INVALID_ARGUMENT, "decoding: %zu bytes to save into, expected at least %zu", bytes, needed);
-  saved_header header = {.version = SAVED_VERSION,
-                         .fingerprint = decoding->model->fingerprint,
-                         .bytes = needed,
-                         .length = (uint64_t)decoding->length,
-                         .has_logits = decoding->has_logits};
-  memcpy(header.magic, saved_magic, sizeof saved_magic);
+  const saved_header header = header_of(decoding);
+  if (bytes < header.bytes)
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "decoding: %zu bytes to save into, expected at least %zu", bytes,
+                     (size_t)header.bytes);
   char *at = data;
   memcpy(at, &header, sizeof header);
   at += sizeof header;
-  for (int64_t i = 0; i < state_parts(decoding); i++) {
-    const size_t part = (size_t)decoding->length * row_bytes(state_part(decoding, i));
-    HARK_TRY(hark_backend_read(context, at, state_part(decoding, i)->data, part));
+  if (decoding->history != NULL) memcpy(at, decoding->history, history_bytes(decoding, decoding->length));
+  at += history_bytes(decoding, decoding->length);
+  for (int64_t i = 0; header.has_caches && i < cache_parts(decoding); i++) {
+    const size_t part = part_bytes(decoding, i, decoding->length);
+    if (part > 0) HARK_TRY(hark_backend_read(context, at, cache_part(decoding, i)->data, part));
     at += part;
   }
-  if (decoding->has_logits) {
-    memcpy(at, decoding->logits, logit_bytes);
-    at += logit_bytes;
-  }
-  const uint64_t checksum = checksum_of(data, needed - sizeof checksum);
-  memcpy(at, &checksum, sizeof checksum);
+  if (header.has_logits) memcpy(at, decoding->logits, logit_bytes(decoding));
+  const uint64_t checksum = checksum_of(data, header.bytes - sizeof checksum);
+  memcpy((char *)data + header.bytes - sizeof checksum, &checksum, sizeof checksum);
   return HARK_OK;
 }
 
@@ -410,17 +475,15 @@ static hark_status check_saved(const hark_decoding *decoding, const void *data, 
   if (header->length > (uint64_t)decoding->capacity)
     return hark_fail(context, HARK_INVALID_ARGUMENT, "saved decoding: holds %" PRIu64 " tokens, there is room for %" PRId64, header->length,
                      decoding->capacity);
-  if (header->has_logits > 1 || saved_bytes(decoding, (int64_t)header->length, header->has_logits == 1) != bytes)
+  const bool lacks_caches = header->has_caches == 0 && header->length > 0 && decoding->history == NULL;
+  if (header->has_logits > 1 || header->has_caches > 1 || lacks_caches || saved_bytes(decoding, header) != bytes)
     return hark_fail(context, HARK_BAD_FILE, "saved decoding: %zu bytes do not hold %" PRIu64 " tokens", bytes, header->length);
-  if (decoding->whole) { /* tokens are rows of a table: a checksum is no proof of who wrote them */
-    const char *at = (const char *)data + sizeof *header;
-    for (uint64_t i = 0; i < header->length; i++, at += sizeof(int32_t)) {
-      int32_t token;
-      memcpy(&token, at, sizeof token);
-      if (token < 0 || token >= config_of(decoding->model)->vocabulary)
-        return hark_fail(context, HARK_BAD_FILE, "saved decoding: token %" PRIu64 " is %" PRId32 ", expected 0 to %" PRId64, i, token,
-                         config_of(decoding->model)->vocabulary - 1);
-    }
+  for (size_t i = 0; decoding->history != NULL && i < header->length; i++) { /* rows of a table: a checksum does not say who wrote them */
+    int32_t token;
+    memcpy(&token, (const char *)data + sizeof *header + i * sizeof token, sizeof token);
+    if (token < 0 || token >= config_of(decoding->model)->vocabulary)
+      return hark_fail(context, HARK_BAD_FILE, "saved decoding: token %zu is %" PRId32 ", expected 0 to %" PRId64, i, token,
+                       config_of(decoding->model)->vocabulary - 1);
   }
   return HARK_OK;
 }
@@ -429,16 +492,20 @@ hark_status hark_decoding_restore(hark_decoding *decoding, const void *data, siz
   saved_header header;
   HARK_TRY(check_saved(decoding, data, bytes, &header));
   const char *at = (const char *)data + sizeof header;
-  decoding->length = 0; /* until all is there */
+  const size_t tokens = history_bytes(decoding, (int64_t)header.length);
+  go_back(decoding, 0); /* until all is there */
   decoding->has_logits = false;
   HARK_TRY(fill_tables(decoding));
-  for (int64_t i = 0; i < state_parts(decoding); i++) {
-    const size_t part = (size_t)header.length * row_bytes(state_part(decoding, i));
-    HARK_TRY(hark_backend_write(decoding->context, state_part(decoding, i)->data, at, part));
+  if (tokens > 0) memcpy(decoding->history, at, tokens);
+  at += tokens;
+  for (int64_t i = 0; header.has_caches && i < cache_parts(decoding); i++) {
+    const size_t part = part_bytes(decoding, i, (int64_t)header.length);
+    if (part > 0) HARK_TRY(hark_backend_write(decoding->context, cache_part(decoding, i)->data, at, part));
     at += part;
   }
-  if (header.has_logits == 1) memcpy(decoding->logits, at, (size_t)config_of(decoding->model)->vocabulary * sizeof *decoding->logits);
-  decoding->has_logits = header.has_logits == 1;
+  if (header.has_logits) memcpy(decoding->logits, at, logit_bytes(decoding));
+  decoding->has_logits = header.has_logits;
   decoding->length = (int64_t)header.length;
+  decoding->stale = header.length > 0 && !header.has_caches;
   return HARK_OK;
 }

@@ -16,10 +16,12 @@ typedef struct hark_forward {
   uint32_t micro_step;
   int64_t first_position;              /* of the first token: more than 0 when caches hold those before */
   hark_attention_plan *const *plans;   /* one a layer, for the sizes of this pass */
-  struct hark_key_value_cache *caches; /* one a layer, or NULL: keys and values of this pass alone */
+  struct hark_attention_cache *caches; /* one a layer, or NULL: keys and values of this pass alone */
   bool (*cancel)(void *user);          /* asked before every layer; true: the pass ends with HARK_CANCELLED. NULL: never */
   void *cancel_user;
-  const hark_tensor *log_kernels; /* with caches: tables of the positional kernel, one a layer or one for all; NULL: made by the pass */
+  /* With caches: tables of the positional kernel, one a layer or one for all, of which structure hierarchical takes the means; NULL: made by
+   * the pass. */
+  const hark_tensor *log_kernels;
 } hark_forward;
 
 /* A parameter as a value of the tape; 0 for id 0. */

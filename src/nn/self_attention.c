@@ -1,7 +1,10 @@
 /* self_attention.c - see self_attention.h. */
 #include "nn/self_attention.h"
 
+#include <math.h>
+
 #include "backend/backend.h"
+#include "backend/hierarchy.h"
 
 /* Gates start open: sigmoid(3) = .95, a memory of about twenty tokens that training lengthens or shortens. */
 #define FORGET_INITIAL 3.0
@@ -72,26 +75,51 @@ hark_status hark_self_attention_plan(hark_context *context, const hark_self_atte
   return hark_attention_plan_create(context, &desc, out);
 }
 
-hark_status hark_key_value_cache_describe(hark_context *context, const hark_self_attention_spec *spec, hark_type type, int64_t capacity,
-                                          hark_key_value_cache *out) {
-  *out = (hark_key_value_cache){0};
-  const int64_t shape[] = {1, capacity, spec->width / spec->heads * spec->key_heads};
-  const int64_t gate_shape[] = {1, capacity, spec->heads};
-  HARK_TRY(hark_tensor_describe(context, type, 3, shape, &out->key));
-  out->value = out->key;
-  return spec->forget_gate ? hark_tensor_describe(context, type, 3, gate_shape, &out->forget) : HARK_OK;
+/* Of the tokens that a hierarchical cache has room for. */
+static hark_hierarchy hierarchy_of(const hark_self_attention_spec *spec, int64_t length) {
+  const hark_attention_desc desc = {
+      .structure = HARK_STRUCTURE_HIERARCHICAL, .hierarchy_block = spec->hierarchy_block, .partition = spec->partition, .causal = true};
+  return hark_hierarchy_make(&desc, length);
 }
 
-hark_status hark_key_value_cache_create(hark_context *context, hark_key_value_cache *cache) {
-  hark_tensor *const parts[] = {&cache->key, &cache->value, &cache->forget};
-  for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) HARK_TRY(hark_tensor_allocate(context, parts[i]));
+int64_t hark_self_attention_distances(const hark_self_attention_spec *spec, int64_t length) {
+  if (spec->structure != HARK_STRUCTURE_HIERARCHICAL) return length;
+  const hark_hierarchy h = hierarchy_of(spec, length);
+  return hark_hierarchy_reach(&h);
+}
+
+bool hark_self_attention_means(const hark_self_attention_spec *spec, int64_t capacity, hark_hierarchical_means_attributes *out) {
+  if (spec->structure != HARK_STRUCTURE_HIERARCHICAL) return false;
+  *out = (hark_hierarchical_means_attributes){.hierarchy_block = spec->hierarchy_block,
+                                              .levels = hierarchy_of(spec, capacity).levels,
+                                              .exact = spec->coarse_query == HARK_COARSE_QUERY_EXACT};
+  return true;
+}
+
+hark_status hark_attention_cache_describe(hark_context *context, const hark_self_attention_spec *spec, hark_type type, int64_t capacity,
+                                          hark_attention_cache *out) {
+  *out = (hark_attention_cache){0};
+  const int64_t head_dim = spec->width / spec->heads;
+  int64_t shape[] = {1, capacity, head_dim * spec->key_heads};
+  if (spec->structure == HARK_STRUCTURE_HIERARCHICAL) {
+    const int64_t levels = hierarchy_of(spec, capacity).levels, partial[] = {levels, spec->heads, head_dim + 2};
+    shape[0] = levels;
+    shape[1] = 2 * spec->hierarchy_block;
+    HARK_TRY(hark_tensor_describe(context, type, 3, partial, &out->part[HARK_CACHE_PARTIAL]));
+  }
+  HARK_TRY(hark_tensor_describe(context, type, 3, shape, &out->part[HARK_CACHE_KEY]));
+  out->part[HARK_CACHE_VALUE] = out->part[HARK_CACHE_KEY];
+  shape[2] = spec->heads;
+  return spec->forget_gate ? hark_tensor_describe(context, type, 3, shape, &out->part[HARK_CACHE_FORGET]) : HARK_OK;
+}
+
+hark_status hark_attention_cache_create(hark_context *context, hark_attention_cache *cache) {
+  for (int i = 0; i < HARK_CACHE_PARTS; i++) HARK_TRY(hark_tensor_allocate(context, &cache->part[i]));
   return HARK_OK;
 }
 
-void hark_key_value_cache_destroy(hark_context *context, hark_key_value_cache *cache) {
-  hark_tensor_destroy(context, &cache->key);
-  hark_tensor_destroy(context, &cache->value);
-  hark_tensor_destroy(context, &cache->forget);
+void hark_attention_cache_destroy(hark_context *context, hark_attention_cache *cache) {
+  for (int i = 0; i < HARK_CACHE_PARTS; i++) hark_tensor_destroy(context, &cache->part[i]);
 }
 
 /* Puts the new rows behind those in the cache; *value becomes all rows there are now. */
@@ -110,6 +138,35 @@ static hark_status through_cache(hark_context *context, const hark_forward *forw
   return hark_tape_leaf(forward->tape, &all, NULL, value);
 }
 
+/* One pass through a hierarchical cache, which changes it. */
+static hark_status decode(const hark_forward *forward, const hark_self_attention *layer, hark_value query, hark_value key, hark_value value,
+                          hark_value *out) {
+  enum { QUERY, KEY, VALUE, CACHED_KEY, CACHED_VALUE, PARTIAL, BIAS, MEANS, INPUTS }; /* the record's */
+  const hark_self_attention_spec *spec = &layer->spec;
+  const hark_attention_cache *cache = &forward->caches[layer->layer];
+  const double rbf = 1 / (spec->sigma * spec->sigma), dot = 1 / sqrt((double)(spec->width / spec->heads));
+  hark_value inputs[INPUTS] = {query, key, value};
+  HARK_TRY(hark_tape_leaf(forward->tape, &cache->part[HARK_CACHE_KEY], NULL, &inputs[CACHED_KEY]));
+  HARK_TRY(hark_tape_leaf(forward->tape, &cache->part[HARK_CACHE_VALUE], NULL, &inputs[CACHED_VALUE]));
+  HARK_TRY(hark_tape_leaf(forward->tape, &cache->part[HARK_CACHE_PARTIAL], NULL, &inputs[PARTIAL]));
+  HARK_TRY(hark_forward_parameter(forward, layer->hierarchical_bias, &inputs[BIAS]));
+  if (spec->positional) {
+    const hark_tensor *means = &forward->log_kernels[spec->positional_source != NULL ? layer->layer : 0];
+    HARK_TRY(hark_tape_leaf(forward->tape, means, NULL, &inputs[MEANS]));
+  }
+  const hark_hierarchical_decode_attributes attributes = {
+      .heads = spec->heads,
+      .key_heads = spec->key_heads,
+      .hierarchy_block = spec->hierarchy_block,
+      .first_position = forward->first_position,
+      .partition = spec->partition,
+      .coarse_query = spec->coarse_query == HARK_COARSE_QUERY_EXACT ? HARK_COARSE_QUERY_EXACT : HARK_COARSE_QUERY_FIRST,
+      .kernel = spec->kernel,
+      .scale = spec->kernel == HARK_KERNEL_RBF ? rbf : dot};
+  return hark_tape_apply(forward->tape, &hark_op_hierarchical_decode, &attributes, INPUTS, inputs, 1u << QUERY | 1u << KEY | 1u << VALUE,
+                         out);
+}
+
 hark_status hark_self_attention_apply(hark_context *context, const hark_forward *forward, const hark_self_attention *layer, hark_value x,
                                       hark_value log_kernel, hark_value *out) {
   const hark_self_attention_spec *spec = &layer->spec;
@@ -120,7 +177,6 @@ hark_status hark_self_attention_apply(hark_context *context, const hark_forward 
   HARK_TRY(hark_linear_apply(forward, &layer->key, x, &inputs[KEY]));
   HARK_TRY(hark_linear_apply(forward, &layer->value, x, &inputs[VALUE]));
   if (spec->forget_gate) HARK_TRY(hark_linear_apply(forward, &layer->forget, x, &inputs[FORGET]));
-  HARK_TRY(hark_forward_parameter(forward, layer->hierarchical_bias, &inputs[HIERARCHICAL_BIAS]));
   if (spec->rotary) {
     hark_rotary_attributes rotary = {
         .heads = spec->heads, .first_position = forward->first_position, .base = spec->rotary_base, .pairs = spec->rotary_pairs};
@@ -128,18 +184,26 @@ hark_status hark_self_attention_apply(hark_context *context, const hark_forward 
     rotary.heads = spec->key_heads;
     HARK_TRY(hark_tape_apply(tape, &hark_op_rotary, &rotary, 1, &inputs[KEY], 1, &inputs[KEY]));
   }
-  if (forward->caches != NULL) {
-    hark_key_value_cache *cache = &forward->caches[layer->layer];
-    HARK_TRY(through_cache(context, forward, &cache->key, &inputs[KEY]));
-    HARK_TRY(through_cache(context, forward, &cache->value, &inputs[VALUE]));
-    if (spec->forget_gate) HARK_TRY(through_cache(context, forward, &cache->forget, &inputs[FORGET]));
+  hark_value mixed = 0;
+  if (forward->caches != NULL && spec->structure == HARK_STRUCTURE_HIERARCHICAL) {
+    HARK_TRY(decode(forward, layer, inputs[QUERY], inputs[KEY], inputs[VALUE], &mixed));
+    HARK_TRY(hark_linear_apply(forward, &layer->output, mixed, out));
+    hark_tape_release(tape, mixed);
+    return HARK_OK;
   }
+  if (forward->caches != NULL) {
+    hark_attention_cache *cache = &forward->caches[layer->layer];
+    HARK_TRY(through_cache(context, forward, &cache->part[HARK_CACHE_KEY], &inputs[KEY]));
+    HARK_TRY(through_cache(context, forward, &cache->part[HARK_CACHE_VALUE], &inputs[VALUE]));
+    if (spec->forget_gate) HARK_TRY(through_cache(context, forward, &cache->part[HARK_CACHE_FORGET], &inputs[FORGET]));
+  }
+  HARK_TRY(hark_forward_parameter(forward, layer->hierarchical_bias, &inputs[HIERARCHICAL_BIAS]));
   const bool own_table = spec->positional && log_kernel == 0;
   if (own_table && forward->log_kernels != NULL) {
     HARK_TRY(hark_tape_leaf(tape, &forward->log_kernels[layer->layer], NULL, &log_kernel));
   } else if (own_table) {
-    const int64_t distances = forward->first_position + hark_tape_tensor(tape, x)->shape[1];
-    HARK_TRY(hark_positional_apply(forward, &layer->positional, distances, &log_kernel));
+    const int64_t length = forward->first_position + hark_tape_tensor(tape, x)->shape[1];
+    HARK_TRY(hark_positional_apply(forward, &layer->positional, hark_self_attention_distances(spec, length), &log_kernel));
   }
   inputs[LOG_KERNEL] = log_kernel;
   const hark_attention_attributes attributes = {
@@ -148,7 +212,6 @@ hark_status hark_self_attention_apply(hark_context *context, const hark_forward 
                   .first_index = (forward->first_sample * (uint64_t)spec->heads) << DROPOUT_HEAD_SHIFT,
                   .micro_step = forward->micro_step,
                   .layer_purpose = hark_random_layer_purpose((uint32_t)layer->layer, HARK_RANDOM_ATTENTION)}};
-  hark_value mixed = 0;
   HARK_TRY(hark_tape_apply(tape, &hark_op_attention, &attributes,
                            spec->forget_gate || spec->positional || spec->hierarchical_bias ? INPUTS : VALUE + 1, inputs,
                            1u << QUERY | 1u << KEY | 1u << VALUE | 1u << FORGET | (own_table ? 1u << LOG_KERNEL : 0u), &mixed));

@@ -37,10 +37,13 @@ typedef struct hark_self_attention {
   hark_parameter_id hierarchical_bias;
 } hark_self_attention;
 
-/* Keys and values of tokens seen before, [1, capacity, key_heads * head_dim]; gate logits [1, capacity, heads]. */
-typedef struct hark_key_value_cache {
-  hark_tensor key, value, forget;
-} hark_key_value_cache;
+/* What a layer keeps of the tokens that it has seen. Dense and window: a row for each, keys and values [1, capacity, key_heads * head_dim],
+ * gate logits [1, capacity, heads]. Hierarchical: keys and values [M, 2 Nr, key_heads * head_dim] of the last tokens of every level, and the
+ * sums [M, heads, head_dim + 2] that rows to come share (hierarchical_decode in hark/operators.h). Absent parts have type HARK_NONE. */
+enum { HARK_CACHE_KEY, HARK_CACHE_VALUE, HARK_CACHE_FORGET, HARK_CACHE_PARTIAL, HARK_CACHE_PARTS };
+typedef struct hark_attention_cache {
+  hark_tensor part[HARK_CACHE_PARTS];
+} hark_attention_cache;
 
 HARK_MUST_CHECK hark_status hark_self_attention_declare(hark_context *context, hark_parameters *parameters,
                                                         const hark_self_attention_spec *spec, int64_t layer, const char *prefix,
@@ -52,11 +55,16 @@ HARK_MUST_CHECK hark_status hark_self_attention_plan(hark_context *context, cons
                                                      hark_attention_plan **out);
 
 /* Type and shapes of a cache, without memory: enough for shape-only runs. */
-HARK_MUST_CHECK hark_status hark_key_value_cache_describe(hark_context *context, const hark_self_attention_spec *spec, hark_type type,
-                                                          int64_t capacity, hark_key_value_cache *out);
+HARK_MUST_CHECK hark_status hark_attention_cache_describe(hark_context *context, const hark_self_attention_spec *spec, hark_type type,
+                                                          int64_t capacity, hark_attention_cache *out);
 /* Gives a described cache its memory, of zeros. */
-HARK_MUST_CHECK hark_status hark_key_value_cache_create(hark_context *context, hark_key_value_cache *cache);
-void hark_key_value_cache_destroy(hark_context *context, hark_key_value_cache *cache);
+HARK_MUST_CHECK hark_status hark_attention_cache_create(hark_context *context, hark_attention_cache *cache);
+void hark_attention_cache_destroy(hark_context *context, hark_attention_cache *cache);
+
+/* Distances that a table of log G needs for `length` tokens: more than there are between tokens where cells reach farther. */
+int64_t hark_self_attention_distances(const hark_self_attention_spec *spec, int64_t length);
+/* With caches of `capacity` tokens: whether attention takes the means of such a table instead, and how to make them. */
+bool hark_self_attention_means(const hark_self_attention_spec *spec, int64_t capacity, hark_hierarchical_means_attributes *out);
 
 /* x [B, L, width]; with caches B is 1 and L more tokens are put behind forward->first_position. log_kernel: the table of a positional kernel
  * that the model shares, 0 where the layer has its own or none. Both stay with the caller. */

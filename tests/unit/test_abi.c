@@ -52,6 +52,8 @@ static const layout_row layout[] = {
     SIZE(hark_cross_entropy_attributes, 24),
     SIZE(hark_rotary_attributes, 32),
     SIZE(hark_attention_attributes, 72),
+    SIZE(hark_hierarchical_means_attributes, 24),
+    SIZE(hark_hierarchical_decode_attributes, 56),
     SIZE(hark_adamw_attributes, 56),
     SIZE(hark_scale_attributes, 8),
     FIELD(hark_context_options, struct_size, 0),

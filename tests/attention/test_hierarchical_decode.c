@@ -1,0 +1,240 @@
+/* test_hierarchical_decode.c - hierarchical attention token by token against the attention of the whole text, in f64, and what its cache takes.
+ *
+ * In f64 both are sums of at most a few hundred terms of order one: 1e-11 is some ten thousand roundings. */
+#include <hark/hark.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/hierarchy.h"
+#include "support/cmocka_all.h"
+#include "support/setups.h"
+
+#define WITHIN 1e-11
+#define LARGEST 140 /* rows of the longest text */
+#define HEADS 4
+#define KEY_HEADS 2
+#define HEAD_DIM 3
+#define VALUE_DIM 5
+
+typedef struct decode_case {
+  const char *name;
+  int64_t block;
+  hark_hierarchy_partition partition;
+  hark_coarse_query coarse_query;
+  hark_attention_kernel kernel;
+  bool bias, log_kernel;
+} decode_case;
+
+static const decode_case cases[] = {
+    {"first", 2, HARK_PARTITION_NEIGHBOUR, HARK_COARSE_QUERY_FIRST, HARK_KERNEL_EXP, false, false},
+    {"exact", 2, HARK_PARTITION_NEIGHBOUR, HARK_COARSE_QUERY_EXACT, HARK_KERNEL_EXP, false, false},
+    {"first_sibling", 4, HARK_PARTITION_SIBLING, HARK_COARSE_QUERY_FIRST, HARK_KERNEL_EXP, false, false},
+    {"exact_sibling_bias", 2, HARK_PARTITION_SIBLING, HARK_COARSE_QUERY_EXACT, HARK_KERNEL_EXP, true, false},
+    {"first_bias", 4, HARK_PARTITION_NEIGHBOUR, HARK_COARSE_QUERY_FIRST, HARK_KERNEL_EXP, true, false},
+    {"first_kernel", 2, HARK_PARTITION_NEIGHBOUR, HARK_COARSE_QUERY_FIRST, HARK_KERNEL_EXP, false, true},
+    {"exact_kernel", 2, HARK_PARTITION_NEIGHBOUR, HARK_COARSE_QUERY_EXACT, HARK_KERNEL_EXP, false, true},
+    {"first_kernel_bias_rbf", 4, HARK_PARTITION_NEIGHBOUR, HARK_COARSE_QUERY_FIRST, HARK_KERNEL_RBF, true, true},
+    {"exact_rbf_wide_block", 16, HARK_PARTITION_NEIGHBOUR, HARK_COARSE_QUERY_EXACT, HARK_KERNEL_RBF, false, false},
+};
+#define CASES (sizeof cases / sizeof *cases)
+
+static double noise(uint64_t *state) {
+  *state = *state * 6364136223846793005u + 1442695040888963407u;
+  return (double)(int64_t)(*state >> 11) / (double)((int64_t)1 << 52) - 1; /* [-1, 1) */
+}
+
+static hark_tensor made(hark_context *context, int rank, const int64_t *shape, uint64_t seed, double size) {
+  hark_tensor tensor;
+  assert_fine(context, hark_tensor_create(context, HARK_F64, rank, shape, &tensor));
+  const int64_t count = hark_tensor_count(&tensor);
+  double *const numbers = malloc((size_t)count * sizeof *numbers);
+  for (int64_t i = 0; i < count; i++) numbers[i] = size * noise(&seed);
+  assert_fine(context, hark_tensor_write(context, &tensor, numbers));
+  free(numbers);
+  return tensor;
+}
+
+typedef struct text {
+  hark_context *context;
+  const decode_case *is;
+  int64_t length, levels;
+  hark_tensor query, key, value, bias, log_kernel, means;
+} text;
+
+static int64_t levels_of(int64_t block, int64_t length) {
+  const hark_attention_desc desc = {.hierarchy_block = block, .causal = true};
+  return hark_hierarchy_make(&desc, length).levels;
+}
+
+static text text_open(hark_context *context, const decode_case *is, int64_t length) {
+  const int64_t query[] = {1, length, HEADS * HEAD_DIM}, key[] = {1, length, KEY_HEADS * HEAD_DIM};
+  const int64_t value[] = {1, length, KEY_HEADS * VALUE_DIM}, bias[] = {HEADS, 4 * is->block - 1};
+  text t = {.context = context, .is = is, .length = length, .levels = levels_of(is->block, length)};
+  const int64_t log_kernel[] = {1, is->block << t.levels};
+  t.query = made(context, 3, query, 1, 2);
+  t.key = made(context, 3, key, 2, 2);
+  t.value = made(context, 3, value, 3, 2);
+  if (is->bias) t.bias = made(context, 2, bias, 4, 1);
+  if (is->log_kernel) t.log_kernel = made(context, 2, log_kernel, 5, 3);
+  return t;
+}
+
+static void text_close(text *t) {
+  hark_tensor *const all[] = {&t->query, &t->key, &t->value, &t->bias, &t->log_kernel, &t->means};
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++) hark_tensor_destroy(t->context, all[i]);
+}
+
+static hark_value leaf(hark_tape *tape, const hark_tensor *tensor) {
+  hark_value value = 0;
+  if (tensor->type != HARK_NONE) assert_int_equal(hark_tape_leaf(tape, tensor, NULL, &value), HARK_OK);
+  return value;
+}
+
+/* [L, H dv] <- the operator of whole texts. */
+static void attend_to_all(const text *t, double *out) {
+  enum { QUERY, KEY, VALUE, BIAS, LOG_KERNEL, FORGET, MASK, HIERARCHICAL_BIAS, INPUTS };
+  hark_attention_desc desc = hark_attention_desc_default();
+  desc.type = HARK_F64;
+  desc.structure = HARK_STRUCTURE_HIERARCHICAL;
+  desc.kernel = t->is->kernel;
+  desc.sigma = t->is->kernel == HARK_KERNEL_RBF ? 1.25 : 0;
+  desc.batch = 1;
+  desc.heads = HEADS;
+  desc.key_heads = KEY_HEADS;
+  desc.query_length = desc.key_length = t->length;
+  desc.head_dim = HEAD_DIM;
+  desc.value_dim = VALUE_DIM;
+  desc.causal = true;
+  desc.hierarchy_block = t->is->block;
+  desc.partition = t->is->partition;
+  desc.coarse_query = t->is->coarse_query;
+  desc.has_hierarchical_bias = t->is->bias;
+  desc.has_log_kernel = t->is->log_kernel;
+  hark_tape *tape = NULL;
+  assert_fine(t->context, hark_tape_create(t->context, &tape));
+  const hark_attention_attributes attributes = {.desc = &desc};
+  hark_value inputs[INPUTS] = {leaf(tape, &t->query), leaf(tape, &t->key), leaf(tape, &t->value)}, y = 0;
+  inputs[LOG_KERNEL] = leaf(tape, &t->log_kernel);
+  inputs[HIERARCHICAL_BIAS] = leaf(tape, &t->bias);
+  assert_fine(t->context, hark_tape_apply(tape, &hark_op_attention, &attributes, INPUTS, inputs, 0, &y));
+  assert_fine(t->context, hark_tensor_read(t->context, hark_tape_tensor(tape, y), out));
+  hark_tape_destroy(&tape);
+}
+
+/* Rows first .. first + count of a tensor [1, L, width]. */
+static hark_tensor rows_of(const hark_tensor *whole, int64_t first, int64_t count) {
+  hark_tensor rows = *whole;
+  rows.owned_bytes = 0;
+  rows.shape[1] = count;
+  rows.data = (double *)whole->data + first * whole->shape[2];
+  return rows;
+}
+
+/* The same in passes of `pass` rows, through a cache of noise. */
+static void attend_by_passes(text *t, int64_t pass, double *out) {
+  enum { QUERY, KEY, VALUE, CACHED_KEY, CACHED_VALUE, PARTIAL, BIAS, MEANS, INPUTS };
+  const int64_t ring = 2 * t->is->block;
+  const int64_t keys[] = {t->levels, ring, KEY_HEADS * HEAD_DIM}, values[] = {t->levels, ring, KEY_HEADS * VALUE_DIM};
+  const int64_t partials[] = {t->levels, HEADS, VALUE_DIM + 2};
+  hark_tensor cached_key = made(t->context, 3, keys, 6, 1e30), cached_value = made(t->context, 3, values, 7, 1e30);
+  hark_tensor partial = made(t->context, 3, partials, 8, 1e30);
+  hark_tape *tape = NULL;
+  assert_fine(t->context, hark_tape_create(t->context, &tape));
+  for (int64_t first = 0; first < t->length; first += pass) {
+    const int64_t count = t->length - first < pass ? t->length - first : pass;
+    const hark_tensor query = rows_of(&t->query, first, count), key = rows_of(&t->key, first, count);
+    const hark_tensor value = rows_of(&t->value, first, count);
+    hark_tape_reset(tape);
+    hark_tape_set_recording(tape, false);
+    hark_value inputs[INPUTS] = {leaf(tape, &query),        leaf(tape, &key),     leaf(tape, &value),  leaf(tape, &cached_key),
+                                 leaf(tape, &cached_value), leaf(tape, &partial), leaf(tape, &t->bias)};
+    if (t->is->log_kernel) {
+      const hark_hierarchical_means_attributes means = {
+          .hierarchy_block = t->is->block, .levels = t->levels, .exact = t->is->coarse_query == HARK_COARSE_QUERY_EXACT};
+      const hark_value table = leaf(tape, &t->log_kernel);
+      assert_fine(t->context, hark_tape_apply(tape, &hark_op_hierarchical_means, &means, 1, &table, 0, &inputs[MEANS]));
+    }
+    const hark_hierarchical_decode_attributes attributes = {
+        .heads = HEADS,
+        .key_heads = KEY_HEADS,
+        .hierarchy_block = t->is->block,
+        .first_position = first,
+        .partition = t->is->partition,
+        .coarse_query = t->is->coarse_query,
+        .kernel = t->is->kernel,
+        .scale = t->is->kernel == HARK_KERNEL_RBF ? 1 / (1.25 * 1.25) : 1 / sqrt((double)HEAD_DIM)};
+    hark_value y = 0;
+    assert_fine(t->context, hark_tape_apply(tape, &hark_op_hierarchical_decode, &attributes, INPUTS, inputs, 0, &y));
+    assert_fine(t->context, hark_tensor_read(t->context, hark_tape_tensor(tape, y), out + first * HEADS * VALUE_DIM));
+  }
+  hark_tape_destroy(&tape);
+  hark_tensor_destroy(t->context, &cached_key);
+  hark_tensor_destroy(t->context, &cached_value);
+  hark_tensor_destroy(t->context, &partial);
+}
+
+static void rows_equal_those_of_the_whole_text(void **state) {
+  (void)state;
+  static const int64_t lengths[] = {1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 31, 33, 63, 64, 65, 100, LARGEST}, passes[] = {1, 5, LARGEST};
+  static double whole[LARGEST * HEADS * VALUE_DIM], parts[LARGEST * HEADS * VALUE_DIM];
+  hark_context *context = test_reference_open();
+  for (size_t c = 0; c < CASES; c++)
+    for (size_t l = 0; l < sizeof lengths / sizeof *lengths; l++) {
+      text t = text_open(context, &cases[c], lengths[l]);
+      attend_to_all(&t, whole);
+      for (size_t p = 0; p < sizeof passes / sizeof *passes; p++) {
+        attend_by_passes(&t, passes[p], parts);
+        for (int64_t i = 0; i < lengths[l] * HEADS * VALUE_DIM; i++)
+          if (!(fabs(parts[i] - whole[i]) <= WITHIN))
+            fail_msg("%s, %d rows in passes of %d: row %d is %.17g, of the whole text %.17g", cases[c].name, (int)lengths[l],
+                     (int)passes[p], (int)(i / (HEADS * VALUE_DIM)), parts[i], whole[i]);
+      }
+      text_close(&t);
+    }
+  test_setup_close(context);
+}
+
+static void wrong_calls_are_refused(void **state) {
+  (void)state;
+  hark_context *context = test_reference_open();
+  const hark_hierarchical_decode_attributes good = {
+      .heads = 2, .key_heads = 1, .hierarchy_block = 2, .first_position = 5, .coarse_query = HARK_COARSE_QUERY_FIRST, .scale = 1};
+  const struct {
+    const char *expected;
+    hark_hierarchical_decode_attributes attributes;
+    int64_t levels, ring, partial;
+  } calls[] = {{NULL, good, 2, 4, 4},
+               {"no cache of 9 tokens", good, 1, 4, 4},
+               {"cached_key has", good, 2, 8, 4},
+               {"partial has", good, 2, 4, 3},
+               {"coarse_query is 1", {2, 1, 2, 0, 0, HARK_COARSE_QUERY_MEAN, 0, 1}, 2, 4, 4},
+               {"hierarchy_block is 3", {2, 1, 3, 0, 0, HARK_COARSE_QUERY_FIRST, 0, 1}, 2, 4, 4},
+               {"heads is 3", {3, 2, 2, 0, 0, HARK_COARSE_QUERY_FIRST, 0, 1}, 2, 4, 4},
+               {"first_position is -1", {2, 1, 2, -1, 0, HARK_COARSE_QUERY_FIRST, 0, 1}, 2, 4, 4},
+               {"scale is 0", {2, 1, 2, 0, 0, HARK_COARSE_QUERY_FIRST, HARK_KERNEL_RBF, 0}, 2, 4, 4}};
+  for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+    const int64_t shapes[6][3] = {{1, 3, 6},
+                                  {1, 3, 3},
+                                  {1, 3, 2},
+                                  {calls[i].levels, calls[i].ring, 3},
+                                  {calls[i].levels, 4, 2},
+                                  {calls[i].levels, 2, calls[i].partial}};
+    hark_tensor inputs[6];
+    hark_inferred inferred = {0};
+    for (int k = 0; k < 6; k++) assert_fine(context, hark_tensor_describe(context, HARK_F64, 3, shapes[k], &inputs[k]));
+    const hark_status status = hark_op_hierarchical_decode.infer(context, &calls[i].attributes, inputs, 6, &inferred);
+    if (calls[i].expected == NULL) {
+      assert_fine(context, status);
+    } else if (status == HARK_OK || strstr(hark_context_message(context), calls[i].expected) == NULL) {
+      fail_msg("expected \"...%s...\", got %s: %s", calls[i].expected, hark_status_name(status), hark_context_message(context));
+    }
+  }
+  test_setup_close(context);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(rows_equal_those_of_the_whole_text), cmocka_unit_test(wrong_calls_are_refused)};
+  return cmocka_run_group_tests_name("hierarchical_decode", tests, NULL, NULL);
+}
