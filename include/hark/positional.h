@@ -94,6 +94,13 @@ HARK_API HARK_MUST_CHECK hark_status hark_positional_natural_gradient(hark_conte
 HARK_API HARK_MUST_CHECK hark_status hark_positional_log(hark_context *context, const hark_positional *positional, const double *parameters,
                                                          const double *distances, int64_t count, double *log_values);
 
+/* The terms of the outermost sum, copies of banks and sums in it taken apart; a product or a single kernel is its own term. log_values[i] <-
+ * the logarithm of one of them. Errors: as log, and HARK_INVALID_ARGUMENT for a term that is not there. */
+HARK_API int64_t hark_positional_term_count(const hark_positional *positional);
+HARK_API HARK_MUST_CHECK hark_status hark_positional_term_log(hark_context *context, const hark_positional *positional,
+                                                              const double *parameters, int64_t term, const double *distances,
+                                                              int64_t count, double *log_values);
+
 /* gradient[p] <- sum over i of weights[i] d log G(distances[i]) / d parameters[p]. Where G is 0 the derivative counts as 0. Errors: as log. */
 HARK_API HARK_MUST_CHECK hark_status hark_positional_gradient(hark_context *context, const hark_positional *positional,
                                                               const double *parameters, const double *distances, const double *weights,

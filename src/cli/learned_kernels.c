@@ -46,26 +46,72 @@ void hark_append_expression(const hark_positional *expression, const double *par
   hark_text_free(&form);
 }
 
-/* One line or object for every row of a tensor. */
-static void append_rows(const hark_stored_tensor *stored, const hark_positional *expression, const double *parameters, bool json,
-                        bool *first, hark_text *text) {
+static hark_status open_expression(hark_context *context, const char *path, const hark_safetensors *file, hark_positional **out) {
+  const char *text = hark_safetensors_metadata(file, HARK_POSITIONAL_KEY);
+  *out = NULL;
+  if (text == NULL || hark_positional_create(context, text, out) == HARK_OK) return HARK_OK;
+  hark_fail_prefix(context, "%s: metadata " HARK_POSITIONAL_KEY ": ", path);
+  return HARK_BAD_FILE;
+}
+
+static hark_status visit_tensor(hark_context *context, const char *path, const hark_safetensors *file, const hark_stored_tensor *stored,
+                                const hark_positional *expression, hark_kernel_visitor *visit, void *user) {
   const int64_t count = hark_positional_parameter_count(expression);
-  for (int64_t row = 0; row < stored->shape[0]; row++) {
-    hark_text_append(text, json ? "%s{\"tensor\": " : "%s  positional ", json && !*first ? ", " : "");
-    hark_json_append_string(text, stored->name);
-    hark_text_append(text, json ? ", \"row\": %" PRId64 ", \"expression\": " : " row %" PRId64 ": ", row);
-    hark_append_expression(expression, parameters + row * count, json, text);
-    hark_text_append(text, json ? "}" : "\n");
-    *first = false;
+  double *parameters;
+  size_t bytes = 0;
+  hark_status status = read_parameters(context, path, file, stored, count, &parameters, &bytes);
+  for (int64_t row = 0; status == HARK_OK && row < stored->shape[0]; row++) {
+    const hark_learned_kernel kernel = {
+        .tensor = stored->name, .row = row, .rows = stored->shape[0], .expression = expression, .parameters = parameters + row * count};
+    status = visit(user, &kernel);
   }
+  hark_release(context, parameters, bytes);
+  return status;
+}
+
+static hark_status visit_all(hark_context *context, const char *path, const hark_safetensors *file, const hark_positional *expression,
+                             hark_kernel_visitor *visit, void *user) {
+  for (int64_t i = 0; i < hark_safetensors_count(file); i++) {
+    const hark_stored_tensor *stored = hark_safetensors_tensor(file, i);
+    if (is_kernel(stored->name)) HARK_TRY(visit_tensor(context, path, file, stored, expression, visit, user));
+  }
+  return HARK_OK;
+}
+
+hark_status hark_learned_kernels_visit(hark_context *context, const char *path, const hark_safetensors *file, hark_kernel_visitor *visit,
+                                       void *user) {
+  hark_positional *expression;
+  HARK_TRY(open_expression(context, path, file, &expression));
+  if (expression == NULL) return HARK_OK;
+  const hark_status status = visit_all(context, path, file, expression, visit, user);
+  hark_positional_destroy(context, &expression);
+  return status;
+}
+
+/* ---- as text ---- */
+
+typedef struct printer {
+  bool json, begun;
+  hark_text *text;
+} printer;
+
+/* One line or object. */
+static hark_status print_kernel(void *user, const hark_learned_kernel *kernel) {
+  printer *p = user;
+  hark_text_append(p->text, p->json ? "%s{\"tensor\": " : "%s  positional ", p->json && p->begun ? ", " : "");
+  hark_json_append_string(p->text, kernel->tensor);
+  hark_text_append(p->text, p->json ? ", \"row\": %" PRId64 ", \"expression\": " : " row %" PRId64 ": ", kernel->row);
+  hark_append_expression(kernel->expression, kernel->parameters, p->json, p->text);
+  hark_text_append(p->text, p->json ? "}" : "\n");
+  p->begun = true;
+  return HARK_OK;
 }
 
 static hark_status append_all(hark_context *context, const char *path, const hark_safetensors *file, const hark_positional *expression,
                               bool json, hark_text *text) {
   const char *scope = hark_safetensors_metadata(file, HARK_POSITIONAL_SCOPE_KEY);
-  const int64_t count = hark_positional_parameter_count(expression);
   int64_t total = 0;
-  bool first = true;
+  printer p = {.json = json, .text = text};
   for (int64_t i = 0; i < hark_safetensors_count(file); i++) {
     const hark_stored_tensor *stored = hark_safetensors_tensor(file, i);
     if (is_kernel(stored->name) && stored->rank == 2) total += stored->shape[0] * stored->shape[1];
@@ -75,28 +121,15 @@ static hark_status append_all(hark_context *context, const char *path, const har
   hark_text_append(text, json ? ", \"scope\": " : ", scope ");
   hark_json_append_string(text, scope != NULL ? scope : "");
   hark_text_append(text, json ? ", \"parameters\": %" PRId64 ", \"kernels\": [" : ": %" PRId64 " parameters\n", total);
-  for (int64_t i = 0; i < hark_safetensors_count(file); i++) {
-    const hark_stored_tensor *stored = hark_safetensors_tensor(file, i);
-    double *parameters;
-    size_t bytes = 0;
-    if (!is_kernel(stored->name)) continue;
-    const hark_status status = read_parameters(context, path, file, stored, count, &parameters, &bytes);
-    if (status == HARK_OK) append_rows(stored, expression, parameters, json, &first, text);
-    hark_release(context, parameters, bytes);
-    HARK_TRY(status);
-  }
+  HARK_TRY(visit_all(context, path, file, expression, print_kernel, &p));
   hark_text_append(text, json ? "]}" : "");
   return HARK_OK;
 }
 
 hark_status hark_append_learned_kernels(hark_context *context, const char *path, const hark_safetensors *file, bool json, hark_text *text) {
-  const char *expression_text = hark_safetensors_metadata(file, HARK_POSITIONAL_KEY);
-  hark_positional *expression = NULL;
-  if (expression_text == NULL) return HARK_OK;
-  if (hark_positional_create(context, expression_text, &expression) != HARK_OK) {
-    hark_fail_prefix(context, "%s: metadata " HARK_POSITIONAL_KEY ": ", path);
-    return HARK_BAD_FILE;
-  }
+  hark_positional *expression;
+  HARK_TRY(open_expression(context, path, file, &expression));
+  if (expression == NULL) return HARK_OK;
   const hark_status status = append_all(context, path, file, expression, json, text);
   hark_positional_destroy(context, &expression);
   return status;

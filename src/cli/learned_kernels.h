@@ -1,4 +1,4 @@
-/* learned_kernels.h - the positional kernels as text: one, and those of a checkpoint with the values that were learned. */
+/* learned_kernels.h - positional kernels as text, and those of a checkpoint with the values that were learned. */
 #ifndef HARK_CLI_LEARNED_KERNELS_H
 #define HARK_CLI_LEARNED_KERNELS_H
 
@@ -14,5 +14,18 @@ void hark_append_expression(const hark_positional *expression, const double *par
  * ", \"positional\": {...}". Errors: HARK_BAD_FILE where expression and tensors of the file do not fit together, those of files and memory. */
 HARK_MUST_CHECK hark_status hark_append_learned_kernels(hark_context *context, const char *path, const hark_safetensors *file, bool json,
                                                         hark_text *text);
+
+/* A kernel of a file: row `row` of a tensor of `rows`, with its parameters as they are trained. Good during the visit. */
+typedef struct hark_learned_kernel {
+  const char *tensor;
+  int64_t row, rows;
+  const hark_positional *expression;
+  const double *parameters;
+} hark_learned_kernel;
+typedef hark_status hark_kernel_visitor(void *user, const hark_learned_kernel *kernel);
+
+/* Visits all kernels of a file, of which there may be none; a status other than HARK_OK ends it. Errors: as above, and the visitor's. */
+HARK_MUST_CHECK hark_status hark_learned_kernels_visit(hark_context *context, const char *path, const hark_safetensors *file,
+                                                       hark_kernel_visitor *visit, void *user);
 
 #endif

@@ -37,16 +37,22 @@ static hark_status infer(hark_context *context, const void *attributes, const ha
   return hark_tensor_describe(context, inputs[INPUT_LOG_KERNEL].type, 2, shape, &out->outputs[0]);
 }
 
+/* Whether mean number `index` is of two cells at all: a cell and itself meet below, and no cell of 2^l keys begins before its last. */
+static bool occurs(const hark_hierarchical_means_attributes *means, int64_t width, int64_t index) {
+  const int64_t level = index / width, at = index % width;
+  return means->exact ? at >= ((int64_t)1 << level) - 1 : level == 0 || at > 0;
+}
+
 static hark_status forward(hark_context *context, const hark_call *call) {
   const hark_hierarchical_means_attributes *means = call->attributes;
   const hark_hierarchy h = hierarchy_of(means);
   const hark_numbers to = hark_numbers_of(&call->outputs[0]);
-  const int64_t all = hark_hierarchy_kernel_means(&h, means->exact);
+  const int64_t all = hark_hierarchy_kernel_means(&h, means->exact), width = hark_hierarchy_kernel_width(&h, means->exact);
   (void)context;
   for (int64_t row = 0; row < call->inputs[INPUT_LOG_KERNEL].shape[0]; row++) {
     const hark_hierarchy_kernel kernel =
         hark_hierarchy_kernel_make(&h, means->exact, &call->inputs[INPUT_LOG_KERNEL], row, call->workspace);
-    for (int64_t i = 0; i < all; i++) hark_put(to, row * all + i, kernel.mean[i]);
+    for (int64_t i = 0; i < all; i++) hark_put(to, row * all + i, occurs(means, width, i) ? kernel.mean[i] : 0);
   }
   return HARK_OK;
 }

@@ -211,3 +211,43 @@ hark_status hark_positional_gradient(hark_context *context, const hark_positiona
   hark_release(context, evaluation.memory, evaluation.bytes);
   return HARK_OK;
 }
+
+/* ---- the terms of the outermost sum ---- */
+
+/* Where the part has a term of that number, *found becomes the part and copy that it is. Returns how many terms the part has. */
+static int64_t find_term(const hark_positional *positional, int32_t part, int32_t copy, int64_t index, operands *found) {
+  const hark_positional_part *of = &positional->parts[part];
+  if (of->kind != HARK_PART_SUM && of->kind != HARK_PART_BANK) {
+    if (index == 0) *found = (operands){.part = part, .copy = copy};
+    return 1;
+  }
+  int64_t count = 0;
+  operands at = first_operand(positional, part, copy);
+  do {
+    count += find_term(positional, at.part, at.copy, index - count, found);
+  } while (next_operand(positional, of->kind, &at));
+  return count;
+}
+
+int64_t hark_positional_term_count(const hark_positional *positional) {
+  operands found = {0};
+  return find_term(positional, 0, 0, -1, &found);
+}
+
+hark_status hark_positional_term_log(hark_context *context, const hark_positional *positional, const double *parameters, int64_t term,
+                                     const double *distances, int64_t count, double *log_values) {
+  evaluation_memory evaluation;
+  operands found = {0};
+  const int64_t terms = find_term(positional, 0, 0, term, &found);
+  if (term < 0 || term >= terms)
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "positional kernel: term %" PRId64 ", expected 0 to %" PRId64, term, terms - 1);
+  HARK_TRY(begin(context, positional, parameters, distances, count, &evaluation));
+  const value_blocks blocks = open_blocks(positional, evaluation.scratch);
+  for (int64_t start = 0; start < count; start += BLOCK) {
+    const int part = (int)hark_min(BLOCK, count - start);
+    forward(positional, &blocks, evaluation.natural, distances + start, part);
+    memcpy(log_values + start, block_of(&blocks, blocks.values, found.part, found.copy), (size_t)part * sizeof *log_values);
+  }
+  hark_release(context, evaluation.memory, evaluation.bytes);
+  return HARK_OK;
+}

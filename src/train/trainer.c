@@ -12,6 +12,7 @@
 
 #include "data/statistics.h"
 #include "io/jsonl.h"
+#include "train/kernel_metrics.h"
 #include "train/preflight.h"
 #include "train/schedule.h"
 #include "train/warm_start.h"
@@ -112,6 +113,15 @@ static hark_status record_text(training_run *trainer) {
   return HARK_OK;
 }
 
+/* What positional kernels are: a line at the beginning and at every evaluation. */
+static hark_status record_kernels(training_run *trainer) {
+  const hark_decoder *decoder = trainer->engine->decoder;
+  if (hark_kernel_metrics_count(decoder) == 0) return HARK_OK;
+  begin_line(trainer);
+  HARK_TRY(hark_kernel_metrics_append(trainer->context, decoder, &trainer->metrics));
+  return end_line(trainer);
+}
+
 /* Says what the run will need, before anything large is allocated, and refuses what the machine does not have. */
 static hark_status preflight(training_run *trainer) {
   const hark_preflight run = {.config = trainer->config,
@@ -180,7 +190,9 @@ static hark_status prepare(training_run *trainer, bool resume) {
   const hark_text_counts validation = hark_corpus_counts(trainer->corpus, HARK_SPLIT_VALIDATION);
   say(trainer, "text: %" PRId64 " tokens to train on, %" PRId64 " to validate with, %d in the vocabulary", counts.tokens, validation.tokens,
       (int)hark_tokenizer_size(trainer->tokenizer));
-  return found == HARK_OK || !trainer->has_validation ? HARK_OK : record_text(trainer);
+  if (found == HARK_OK) return HARK_OK;
+  HARK_TRY(record_kernels(trainer));
+  return trainer->has_validation ? record_text(trainer) : HARK_OK;
 }
 
 /* Loss and gradients of one step's windows. */
@@ -301,7 +313,10 @@ static bool show_evaluation(void *user, double part) {
 /* *best: this is the lowest loss so far. Time spent here does not count as training time in tokens per second. */
 static hark_status evaluate(training_run *trainer, bool *best) {
   *best = false;
-  if (!trainer->has_validation) return HARK_OK;
+  if (!trainer->has_validation) {
+    trainer->state.evaluated_step = trainer->state.step;
+    return record_kernels(trainer);
+  }
   const double before = clock_seconds();
   hark_evaluation_result result;
   HARK_TRY(hark_evaluate(trainer->context, trainer->engine, trainer->corpus, HARK_SPLIT_VALIDATION, show_evaluation, trainer, &result));
@@ -325,6 +340,7 @@ static hark_status evaluate(training_run *trainer, bool *best) {
   hark_jsonl_number(&trainer->metrics, "bits_per_byte", hark_bits_per_byte(&counts, result.loss));
   hark_jsonl_number(&trainer->metrics, "bits_per_character", hark_bits_per_character(&counts, result.loss));
   HARK_TRY(end_line(trainer));
+  HARK_TRY(record_kernels(trainer));
   say(trainer, "step %" PRId64 ": validation loss %.4f%s", state->step, result.loss, *best ? ", the best so far" : "");
   return HARK_OK;
 }

@@ -10,6 +10,7 @@
 #include "backend/hierarchy.h"
 #include "support/cmocka_all.h"
 #include "support/setups.h"
+#include "support/text_files.h"
 
 #define WITHIN 1e-11
 #define LARGEST 140 /* rows of the longest text */

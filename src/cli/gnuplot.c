@@ -1,0 +1,109 @@
+/* gnuplot.c - see gnuplot.h. */
+#include "cli/gnuplot.h"
+
+#include <errno.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "io/number.h"
+
+extern char **environ;
+
+static hark_status beside(hark_context *context, const char *picture, const char *ending, char *out) {
+  const int used = snprintf(out, HARK_PATH_BYTES, "%s%s", picture, ending);
+  if (used >= 0 && used < HARK_PATH_BYTES) return HARK_OK;
+  return hark_fail(context, HARK_TOO_LARGE, "%.64s...: path too long", picture);
+}
+
+void hark_picture_append_quoted(hark_text *text, const char *value) {
+  hark_text_append_bytes(text, "'", 1);
+  for (const char *at = value; *at != 0; at++) {
+    if (*at == '\'') hark_text_append_bytes(text, "'", 1);
+    if (*at != '\n') hark_text_append_bytes(text, at, 1);
+  }
+  hark_text_append_bytes(text, "'", 1);
+}
+
+hark_status hark_picture_begin(hark_context *context, const char *path, bool png, int width, int height, hark_picture *out) {
+  out->curves = 0;
+  out->data = out->script = hark_text_empty(context);
+  HARK_TRY(beside(context, path, "", out->path));
+  HARK_TRY(beside(context, path, ".dat", out->data_path));
+  HARK_TRY(beside(context, path, ".gp", out->script_path));
+  hark_text_append(&out->script, "set terminal %s size %d,%d%s noenhanced\nset output ", png ? "png" : "svg", width, height,
+                   png ? "" : " background 'white'");
+  hark_picture_append_quoted(&out->script, path);
+  hark_text_append(&out->script, "\n");
+  return HARK_OK;
+}
+
+/* One block of "x y" lines a curve, two empty lines between them. */
+void hark_picture_add_curve(hark_picture *picture, const char *label, const double *points, int64_t count) {
+  char x[HARK_NUMBER_BYTES], y[HARK_NUMBER_BYTES];
+  hark_text_append(&picture->data, "%s# %s\n", picture->curves++ > 0 ? "\n\n" : "", label);
+  for (int64_t p = 0; p < count; p++)
+    hark_text_append(&picture->data, "%s %s\n", hark_number_print(points[2 * p], x), hark_number_print(points[2 * p + 1], y));
+}
+
+void hark_picture_append_curve(hark_picture *picture, int index, const char *style, const char *label) {
+  hark_picture_append_quoted(&picture->script, picture->data_path);
+  hark_text_append(&picture->script, " index %d with %s title ", index, style);
+  hark_picture_append_quoted(&picture->script, label);
+}
+
+void hark_picture_free(hark_picture *picture) {
+  hark_text_free(&picture->data);
+  hark_text_free(&picture->script);
+}
+
+/* Runs gnuplot on a script. *there is false when there is no gnuplot to run. */
+static hark_status run_gnuplot(hark_context *context, const char *script, bool *there) {
+  char name[] = "gnuplot";
+  char path[HARK_PATH_BYTES];
+  HARK_TRY(hark_path_join(context, script[0] == '-' ? "." : "", script, path)); /* a name with a dash is no flag */
+  char *const arguments[] = {name, path, NULL};
+  pid_t process;
+  const int error = posix_spawnp(&process, name, NULL, NULL, arguments, environ);
+  *there = error == 0;
+  if (error == ENOENT) return HARK_OK;
+  if (error != 0) return hark_fail(context, HARK_IO_ERROR, "gnuplot: cannot be started (error %d)", error);
+  int result;
+  while (waitpid(process, &result, 0) < 0) {
+    if (errno != EINTR) return hark_fail(context, HARK_IO_ERROR, "gnuplot: cannot be waited for");
+  }
+  if (WIFEXITED(result) && WEXITSTATUS(result) == 127) *there = false; /* where spawning reports it so */
+  if (*there && result != 0)
+    return hark_fail(context, HARK_INTERNAL_ERROR, "gnuplot failed on %s; it and the data beside it were left", script);
+  return HARK_OK;
+}
+
+static hark_status write_text(hark_context *context, const char *path, const hark_text *text) {
+  HARK_TRY(text->status);
+  return hark_file_write(context, path, hark_text_get(text), text->length);
+}
+
+static hark_status draw(hark_invocation *call, const hark_picture *picture) {
+  hark_context *const context = call->context;
+  bool there;
+  HARK_TRY(write_text(context, picture->data_path, &picture->data));
+  HARK_TRY(write_text(context, picture->script_path, &picture->script));
+  HARK_TRY(run_gnuplot(context, picture->script_path, &there));
+  if (!there) {
+    hark_command_warn(call, "gnuplot is not installed (Debian: gnuplot-nox); left %s and %s: gnuplot %s makes the picture",
+                      picture->data_path, picture->script_path, picture->script_path);
+    return HARK_OK;
+  }
+  HARK_TRY(hark_file_remove(context, picture->data_path));
+  HARK_TRY(hark_file_remove(context, picture->script_path));
+  hark_text text = hark_text_empty(context);
+  hark_text_append(&text, "%s\n", picture->path);
+  return hark_command_print(call, &text);
+}
+
+hark_status hark_picture_finish(hark_invocation *call, hark_picture *picture) {
+  const hark_status status = draw(call, picture);
+  hark_picture_free(picture);
+  return status;
+}

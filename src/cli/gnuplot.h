@@ -1,0 +1,37 @@
+/* gnuplot.h - pictures by gnuplot. It is given a data file and a script beside the picture; both are removed when the picture is there, and
+ * left, with a word about it, when gnuplot is not. It is started without a shell.
+ *
+ *     hark_picture picture;
+ *     HARK_TRY(hark_picture_begin(context, "loss.svg", false, 1000, 600, &picture));
+ *     hark_picture_add_curve(&picture, label, points, count);      curve 0; more follow
+ *     hark_text_append(&picture.script, "plot ");
+ *     hark_picture_append_curve(&picture, 0, "lines lw 2", label);
+ *     return hark_picture_finish(call, &picture);
+ */
+#ifndef HARK_CLI_GNUPLOT_H
+#define HARK_CLI_GNUPLOT_H
+
+#include "cli/common.h"
+#include "io/files.h"
+
+typedef struct hark_picture {
+  char path[HARK_PATH_BYTES], data_path[HARK_PATH_BYTES], script_path[HARK_PATH_BYTES];
+  int curves;
+  hark_text data, script;
+} hark_picture;
+
+/* Begins the script with the picture's kind, size in pixels and file. */
+HARK_MUST_CHECK hark_status hark_picture_begin(hark_context *context, const char *path, bool png, int width, int height, hark_picture *out);
+
+/* Points x0, y0, x1, y1, ... of the next curve. */
+void hark_picture_add_curve(hark_picture *picture, const char *label, const double *points, int64_t count);
+
+/* Text in gnuplot's single quotes; what a plot command says of curve `index`: "'FILE' index 3 with STYLE title 'LABEL'". */
+void hark_picture_append_quoted(hark_text *text, const char *value);
+void hark_picture_append_curve(hark_picture *picture, int index, const char *style, const char *label);
+
+/* Draws the picture and prints its name; the texts are released, whatever happens. */
+HARK_MUST_CHECK hark_status hark_picture_finish(hark_invocation *call, hark_picture *picture);
+void hark_picture_free(hark_picture *picture);
+
+#endif
