@@ -143,7 +143,7 @@ typedef struct hark_attention_attributes {
 /* hierarchical_means: what a positional kernel adds to the logits of a hierarchy of Nr 2^levels rows. input log_kernel [K, T], output
  * [K, levels * width], level after level: of cells t tokens of the level apart, width 2 Nr, the logarithm of the mean of G over all pairs of
  * their rows; exact: of a cell of 2^l keys of which the farthest is x away, width Nr 2^levels. -infinity where the table has no distance of
- * the pair, and for a cell and itself above level 0. */
+ * the pair; 0 where there is no pair (a cell and itself above level 0, a cell that would reach past the query). */
 typedef struct hark_hierarchical_means_attributes {
   int64_t hierarchy_block, levels;
   bool exact;

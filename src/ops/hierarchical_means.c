@@ -93,8 +93,9 @@ static int64_t terms(const void *attributes, const hark_tensor *inputs, int inpu
 static const hark_hierarchical_means_attributes pairs = {4, 3, false}, exact = {4, 3, true}, one_level = {2, 1, false};
 
 static const hark_sample samples[] = {
-    {"pairs", &pairs, {{HARK_F32, 2, {2, 32}, -3, 0}}},        {"exact", &exact, {{HARK_F32, 2, {2, 32}, -3, 0}}},
-    {"short_table", &pairs, {{HARK_F32, 2, {1, 19}, -3, 0}}},  {"long_table", &exact, {{HARK_F32, 2, {1, 40}, -3, 0}}},
+    {"pairs", &pairs, {{HARK_F32, 2, {2, 32}, -3, 0}}},
+    {"exact", &exact, {{HARK_F32, 2, {2, 32}, -3, 0}}},
+    {"long_table", &exact, {{HARK_F32, 2, {1, 40}, -3, 0}}},
     {"one_level", &one_level, {{HARK_F32, 2, {3, 4}, -3, 0}}},
 };
 
