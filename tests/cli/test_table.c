@@ -31,6 +31,7 @@ static const struct {
              {"attend", "--input in.safetensors --output out.safetensors"},
              {"bench", "step"},
              {"export", "run --output model.safetensors"},
+             {"sweep", "plan.yaml"},
              {"completion", "bash"}};
 
 static const char *words_for(const hark_command *command) {

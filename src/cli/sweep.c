@@ -1,0 +1,390 @@
+/* sweep.c - hark sweep: the runs of a plan one after another, each a process of hark train, and a table and a picture of what came of them.
+ *
+ * A run that is whole has a line in results.jsonl of the sweep's folder; a sweep that was interrupted, or killed, goes on with the others.
+ * A run that was begun differently from what the plan says now is refused, so that a table never mixes two plans.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cli/common.h"
+#include "cli/gnuplot.h"
+#include "cli/metrics.h"
+#include "cli/sweep_table.h"
+#include "io/jsonl.h"
+
+#define OWN_PROGRAM "/proc/self/exe"
+#define COLOURS 8 /* of gnuplot's own list */
+
+extern char **environ;
+
+typedef struct sweep_values {
+  const char *metric, *baseline;
+  bool list, table, picture;
+  int choose;
+} sweep_values;
+enum { CHOOSE_BEST, CHOOSE_LAST };
+
+#define AT(field) offsetof(sweep_values, field)
+static const hark_option options[] = {
+    {"metric", "metric m", HARK_OPTION_STRING, AT(metric), "val/loss", NULL, NULL, "NAME", "what is compared; less is better"},
+    {"choose", "choose", HARK_OPTION_ENUM, AT(choose), "best", "best|last", NULL, NULL, "the least value of a run, or its last"},
+    {"baseline", "baseline", HARK_OPTION_STRING, AT(baseline), "", NULL, NULL, "CELL",
+     "what the others are compared with, as the table names it; none: the first"},
+    {"list", "list", HARK_OPTION_BOOL, AT(list), "false", NULL, NULL, NULL, "print the runs and stop"},
+    {"table", "table", HARK_OPTION_BOOL, AT(table), "false", NULL, NULL, NULL, "print the table of the runs that are there and stop"},
+    {"picture", "picture", HARK_OPTION_BOOL, AT(picture), "true", NULL, NULL, NULL, "no sweep.svg in the sweep's folder"},
+};
+#undef AT
+static const hark_option_table table = {options, (int)(sizeof options / sizeof *options), NULL, sizeof(sweep_values), false};
+
+/* ---- signals: for the run that is at work, which saves and ends; then the sweep ends ---- */
+
+static volatile sig_atomic_t stop_signal;
+static volatile pid_t running;
+
+static void on_signal(int number) {
+  stop_signal = number;
+  if (running > 0) (void)kill(running, number);
+}
+
+static void catch_signals(void) {
+  static const int caught[] = {SIGINT, SIGTERM, SIGHUP};
+  struct sigaction action, before;
+  memset(&action, 0, sizeof action);
+  action.sa_handler = on_signal;
+  for (size_t i = 0; i < sizeof caught / sizeof *caught; i++) {
+    const bool known = sigaction(caught[i], NULL, &before) == 0;
+    if (!known || before.sa_handler != SIG_IGN) (void)sigaction(caught[i], &action, NULL); /* nohup stays */
+  }
+}
+
+/* A sweep at work. */
+typedef struct sweep {
+  hark_invocation *call;
+  hark_context *context;
+  const sweep_values *values;
+  hark_sweep_plan *plan;
+  hark_sweep_results results;
+  bool *whole; /* by run */
+  int runs, failed;
+} sweep;
+
+static int cell_of(const sweep *s, int run) { return run / s->plan->seed_count; }
+static int seed_of(const sweep *s, int run) { return run % s->plan->seed_count; }
+
+static hark_status path_in(const sweep *s, const char *name, char *out) { return hark_path_join(s->context, s->plan->out, name, out); }
+
+static hark_status run_path(const sweep *s, int run, char *out) {
+  char name[HARK_SWEEP_VALUE_BYTES];
+  hark_sweep_run_name(s->plan, cell_of(s, run), seed_of(s, run), name);
+  return path_in(s, name, out);
+}
+
+/* ---- before the first run ---- */
+
+/* Every configuration is checked, and no two runs have one folder. */
+static hark_status check_runs(const sweep *s) {
+  char name[HARK_SWEEP_VALUE_BYTES], other[HARK_SWEEP_VALUE_BYTES];
+  for (int run = 0; run < s->runs; run++) {
+    hark_config config;
+    hark_options *set = NULL;
+    const hark_status status = hark_sweep_configure(s->context, s->plan, cell_of(s, run), seed_of(s, run), &config, &set);
+    hark_options_destroy(s->context, &set);
+    hark_sweep_run_name(s->plan, cell_of(s, run), seed_of(s, run), name);
+    if (status == HARK_BAD_CONFIGURATION) hark_fail_prefix(s->context, "%s: ", name);
+    HARK_TRY(status);
+    for (int before = 0; before < run; before++) {
+      hark_sweep_run_name(s->plan, cell_of(s, before), seed_of(s, before), other);
+      if (strcmp(name, other) == 0)
+        return hark_fail(s->context, HARK_BAD_CONFIGURATION, "%s: two runs would be called %s", s->plan->path, name);
+    }
+  }
+  return HARK_OK;
+}
+
+static hark_status find_baseline(sweep *s) {
+  char name[HARK_SWEEP_VALUE_BYTES];
+  s->results.baseline = 0;
+  if (s->values->baseline[0] == '\0') return HARK_OK;
+  for (int cell = 0; cell < hark_sweep_cells(s->plan); cell++) {
+    hark_sweep_cell_name(s->plan, cell, name);
+    if (strcmp(name, s->values->baseline) != 0) continue;
+    s->results.baseline = cell;
+    return HARK_OK;
+  }
+  hark_sweep_cell_name(s->plan, 0, name);
+  return hark_fail(s->context, HARK_BAD_CONFIGURATION, "--baseline: there is no cell '%s', expected one as '%s'", s->values->baseline,
+                   name);
+}
+
+/* ---- results ---- */
+
+static int find_run(const sweep *s, const char *name) {
+  char own[HARK_SWEEP_VALUE_BYTES];
+  for (int run = 0; run < s->runs; run++) {
+    hark_sweep_run_name(s->plan, cell_of(s, run), seed_of(s, run), own);
+    if (strcmp(own, name) == 0) return run;
+  }
+  return -1;
+}
+
+static hark_status take_result(void *user, const json_t *object, int64_t line) {
+  sweep *s = user;
+  const char *name = json_string_value(json_object_get(object, "run"));
+  const int run = name != NULL ? find_run(s, name) : -1;
+  (void)line;
+  if (run >= 0) s->whole[run] = json_integer_value(json_object_get(object, "exit_code")) == HARK_EXIT_DONE;
+  return HARK_OK;
+}
+
+static hark_status read_results(sweep *s, const char *path) {
+  if (hark_path_kind_of(path) == HARK_PATH_NONE) return HARK_OK;
+  return hark_jsonl_read(s->context, path, take_result, s);
+}
+
+/* The metric of a run, NaN where it has none. */
+static hark_status measure(sweep *s, int run) {
+  char path[HARK_PATH_BYTES], metrics[HARK_PATH_BYTES];
+  hark_series series = {0};
+  s->results.values[run] = NAN;
+  HARK_TRY(run_path(s, run, path));
+  HARK_TRY(hark_path_join(s->context, path, "metrics.jsonl", metrics));
+  if (!s->whole[run] || hark_path_kind_of(metrics) == HARK_PATH_NONE) return HARK_OK;
+  const hark_status status = hark_series_read(s->context, path, "step", s->values->metric, &series);
+  if (status == HARK_OK && series.count > 0)
+    s->results.values[run] = s->values->choose == CHOOSE_LAST ? series.points[2 * series.count - 1] : series.low;
+  hark_series_free(s->context, &series);
+  return status;
+}
+
+static hark_status record(sweep *s, hark_jsonl *file, int run, int exit_code) {
+  char name[HARK_SWEEP_VALUE_BYTES];
+  hark_sweep_run_name(s->plan, cell_of(s, run), seed_of(s, run), name);
+  hark_jsonl_begin(file);
+  hark_jsonl_string(file, "run", name);
+  hark_sweep_cell_name(s->plan, cell_of(s, run), name);
+  hark_jsonl_string(file, "cell", name);
+  hark_jsonl_integer(file, "seed", s->plan->seeds[seed_of(s, run)]);
+  hark_jsonl_integer(file, "exit_code", exit_code);
+  hark_jsonl_number(file, s->values->metric, s->results.values[run]);
+  HARK_TRY(hark_jsonl_end(s->context, file));
+  return hark_jsonl_flush(s->context, file, NULL);
+}
+
+/* ---- one run ---- */
+
+/* Writes the configuration of a run beside its folder, "NAME.yaml"; one that is there must say the same. */
+static hark_status write_configuration(const sweep *s, int run, char *path) {
+  char folder[HARK_PATH_BYTES];
+  hark_config config;
+  hark_options *set = NULL;
+  HARK_TRY(run_path(s, run, folder));
+  if (snprintf(path, HARK_PATH_BYTES, "%s.yaml", folder) >= HARK_PATH_BYTES)
+    return hark_fail(s->context, HARK_TOO_LARGE, "%.64s...: path too long", folder);
+  hark_text text = hark_text_empty(s->context), before = hark_text_empty(s->context);
+  hark_status status = hark_sweep_configure(s->context, s->plan, cell_of(s, run), seed_of(s, run), &config, &set);
+  if (status == HARK_OK) hark_options_print_yaml(set, false, &text);
+  if (status == HARK_OK) status = text.status;
+  if (status == HARK_OK && hark_path_kind_of(path) != HARK_PATH_NONE) {
+    status = hark_file_read(s->context, path, (size_t)1 << 20, &before);
+    if (status == HARK_OK && strcmp(hark_text_get(&before), hark_text_get(&text)) != 0)
+      status =
+          hark_fail(s->context, HARK_BAD_CONFIGURATION,
+                    "%s: this run was begun with another configuration; delete it and its folder, or give the sweep another 'out'", path);
+  } else if (status == HARK_OK) {
+    status = hark_file_write(s->context, path, hark_text_get(&text), text.length);
+  }
+  hark_text_free(&text);
+  hark_text_free(&before);
+  hark_options_destroy(s->context, &set);
+  return status;
+}
+
+/* Starts ourselves with other words, results among the messages, in a process group of its own: signals come from us alone, once. */
+static hark_status start(const sweep *s, char *const *words, pid_t *process) {
+  posix_spawn_file_actions_t actions;
+  posix_spawnattr_t attributes;
+  if (posix_spawn_file_actions_init(&actions) != 0) return hark_fail(s->context, HARK_OUT_OF_MEMORY, "a run cannot be started");
+  if (posix_spawnattr_init(&attributes) != 0) {
+    (void)posix_spawn_file_actions_destroy(&actions);
+    return hark_fail(s->context, HARK_OUT_OF_MEMORY, "a run cannot be started");
+  }
+  (void)posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO);
+  (void)posix_spawnattr_setpgroup(&attributes, 0);
+  (void)posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
+  const int error = posix_spawn(process, OWN_PROGRAM, &actions, &attributes, words, environ);
+  (void)posix_spawn_file_actions_destroy(&actions);
+  (void)posix_spawnattr_destroy(&attributes);
+  return error == 0 ? HARK_OK : hark_fail(s->context, HARK_IO_ERROR, "a run cannot be started: %s", strerror(error));
+}
+
+/* Runs hark train on a configuration; *exit_code as a shell counts it. */
+static hark_status train(const sweep *s, const char *configuration, bool resume, int *exit_code) {
+  char program[] = "hark", command[] = "train", config[] = "--config", again[] = "--resume", path[HARK_PATH_BYTES];
+  char *const words[] = {program, command, config, path, resume ? again : NULL, NULL};
+  pid_t process;
+  int status;
+  HARK_TRY(hark_path_join(s->context, "", configuration, path));
+  HARK_TRY(start(s, words, &process));
+  running = process;
+  if (stop_signal != 0) (void)kill(process, stop_signal); /* it came before there was a run to tell */
+  while (waitpid(process, &status, 0) < 0) {
+    if (errno != EINTR) return hark_fail(s->context, HARK_IO_ERROR, "a run cannot be waited for: %s", strerror(errno));
+  }
+  running = 0;
+  *exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : HARK_EXIT_SIGNAL + WTERMSIG(status);
+  return HARK_OK;
+}
+
+/* *stopped: by a signal, which is for all of us. */
+static hark_status run_one(sweep *s, hark_jsonl *file, int run, bool *stopped) {
+  char configuration[HARK_PATH_BYTES], folder[HARK_PATH_BYTES], begun[HARK_PATH_BYTES];
+  int exit_code = 0;
+  HARK_TRY(write_configuration(s, run, configuration));
+  if (s->whole[run]) return HARK_OK;
+  HARK_TRY(run_path(s, run, folder));
+  HARK_TRY(hark_path_join(s->context, folder, "config.yaml", begun));
+  fprintf(stderr, "run %d of %d: %s\n", run + 1, s->runs, folder);
+  HARK_TRY(train(s, configuration, hark_path_kind_of(begun) != HARK_PATH_NONE, &exit_code));
+  *stopped = stop_signal != 0 || exit_code > HARK_EXIT_SIGNAL;
+  if (*stopped) {
+    s->call->exit_code = stop_signal != 0 ? HARK_EXIT_SIGNAL + stop_signal : exit_code;
+    return HARK_OK;
+  }
+  s->whole[run] = exit_code == HARK_EXIT_DONE;
+  s->failed += exit_code != HARK_EXIT_DONE;
+  HARK_TRY(measure(s, run));
+  return record(s, file, run, exit_code);
+}
+
+static hark_status run_all(sweep *s, const char *path) {
+  hark_jsonl file = {0};
+  bool stopped = false;
+  HARK_TRY(hark_jsonl_open(s->context, &file, path));
+  hark_status status = HARK_OK;
+  for (int run = 0; run < s->runs && status == HARK_OK && !stopped; run++) status = run_one(s, &file, run, &stopped);
+  const hark_status closed = hark_jsonl_close(s->context, &file);
+  return status == HARK_OK ? closed : status;
+}
+
+/* ---- the end ---- */
+
+/* The metric of every whole run over the steps, one colour a cell. */
+static hark_status draw(sweep *s) {
+  char path[HARK_PATH_BYTES], folder[HARK_PATH_BYTES], name[HARK_SWEEP_VALUE_BYTES], style[32];
+  hark_picture picture;
+  HARK_TRY(path_in(s, "sweep.svg", path));
+  HARK_TRY(hark_picture_begin(s->context, path, false, 1000, 600, &picture));
+  hark_text_append(&picture.script, "set grid\nset key top right\nset xlabel 'step'\nset ylabel ");
+  hark_picture_append_quoted(&picture.script, s->values->metric);
+  hark_text_append(&picture.script, "\n");
+  hark_status status = HARK_OK;
+  int told = -1;
+  for (int run = 0; run < s->runs && status == HARK_OK; run++) {
+    hark_series series = {0};
+    if (!isfinite(s->results.values[run])) continue;
+    status = run_path(s, run, folder);
+    if (status == HARK_OK) status = hark_series_read(s->context, folder, "step", s->values->metric, &series);
+    if (status == HARK_OK && series.count > 0) {
+      hark_sweep_cell_name(s->plan, cell_of(s, run), name);
+      hark_picture_add_curve(&picture, name, series.points, series.count);
+      (void)snprintf(style, sizeof style, "lines lc %d dt %d", cell_of(s, run) % COLOURS + 1, cell_of(s, run) / COLOURS + 1);
+      hark_text_append(&picture.script, "%s", picture.curves == 1 ? "plot " : ", \\\n    ");
+      hark_picture_append_curve(&picture, picture.curves - 1, style, told == cell_of(s, run) ? "" : name);
+      told = cell_of(s, run);
+    }
+    hark_series_free(s->context, &series);
+  }
+  hark_text_append(&picture.script, "\n");
+  if (status == HARK_OK && picture.curves > 0) return hark_picture_finish(s->call, &picture);
+  hark_picture_free(&picture);
+  return status;
+}
+
+static hark_status report(sweep *s) {
+  hark_text text = hark_text_empty(s->context);
+  if (s->call->json)
+    hark_sweep_print_json(&s->results, &text);
+  else
+    hark_sweep_print_table(&s->results, &text);
+  HARK_TRY(hark_command_print(s->call, &text));
+  if (s->failed > 0) {
+    hark_command_warn(s->call, "%d of %d runs failed; the sweep tries them again when it is called again", s->failed, s->runs);
+    s->call->exit_code = HARK_EXIT_FAILED;
+  }
+  return s->values->picture && !s->values->table && !s->call->json ? draw(s) : HARK_OK;
+}
+
+static hark_status print_runs(const sweep *s) {
+  char name[HARK_SWEEP_VALUE_BYTES];
+  hark_text text = hark_text_empty(s->context);
+  for (int run = 0; run < s->runs; run++) {
+    hark_sweep_run_name(s->plan, cell_of(s, run), seed_of(s, run), name);
+    hark_text_append(&text, "%s%s\n", name, s->whole[run] ? "  done" : "");
+  }
+  return hark_command_print(s->call, &text);
+}
+
+static hark_status work(sweep *s) {
+  char path[HARK_PATH_BYTES];
+  if (s->plan->out[0] == '\0')
+    return hark_fail(s->context, HARK_BAD_CONFIGURATION, "%s: 'out' is missing, expected the sweep's folder", s->plan->path);
+  HARK_TRY(find_baseline(s));
+  HARK_TRY(check_runs(s));
+  HARK_TRY(path_in(s, "results.jsonl", path));
+  HARK_TRY(read_results(s, path));
+  if (s->values->list) return print_runs(s);
+  for (int run = 0; run < s->runs; run++) HARK_TRY(measure(s, run));
+  if (!s->values->table) {
+    HARK_TRY(hark_folder_make(s->context, s->plan->out));
+    catch_signals();
+    HARK_TRY(run_all(s, path));
+    if (s->call->exit_code > HARK_EXIT_SIGNAL) return HARK_OK;
+  }
+  return report(s);
+}
+
+static hark_status run(hark_invocation *call) {
+  hark_context *const context = call->context;
+  sweep s = {.call = call, .context = context, .values = call->values[0]};
+  void *plan = NULL, *values = NULL, *whole = NULL;
+  hark_status status = hark_allocate_zero(context, sizeof(hark_sweep_plan), &plan);
+  if (status == HARK_OK) status = hark_allocate_zero(context, HARK_SWEEP_RUNS * sizeof(double), &values);
+  if (status == HARK_OK) status = hark_allocate_zero(context, HARK_SWEEP_RUNS * sizeof(bool), &whole);
+  s.plan = plan;
+  s.whole = whole;
+  s.results = (hark_sweep_results){.plan = plan, .metric = s.values->metric, .values = values};
+  if (status == HARK_OK) status = hark_sweep_plan_read(context, hark_options_argument(call->options, 0), s.plan);
+  if (status == HARK_OK) {
+    s.runs = hark_sweep_cells(s.plan) * s.plan->seed_count;
+    status = work(&s);
+  }
+  hark_release(context, plan, sizeof(hark_sweep_plan));
+  hark_release(context, values, HARK_SWEEP_RUNS * sizeof(double));
+  hark_release(context, whole, HARK_SWEEP_RUNS * sizeof(bool));
+  return status;
+}
+
+const hark_command hark_command_sweep = {
+    .name = "sweep",
+    .arguments = "FILE",
+    .summary = "train the runs of a plan and compare them",
+    .notes =
+        "FILE is YAML: 'out' (the sweep's folder), and as they are wanted 'config' (a configuration beside it), 'seeds' (a list), "
+        "'settings'\n"
+        "(of all runs), 'variants' (settings with names) and 'grid' (lists of values): every variant with every combination and seed is a "
+        "run.\n"
+        "Called again it goes on where it was interrupted. docs/sweeps.md tells more.\n",
+    .argument_minimum = 1,
+    .argument_maximum = 1,
+    .has_json = true,
+    .tables = {&table},
+    .run = run,
+};

@@ -1,0 +1,142 @@
+/* sweep_table.c - see sweep_table.h. */
+#include "cli/sweep_table.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "io/json.h"
+#include "io/number.h"
+
+hark_spread hark_spread_of(const double *values, int count) {
+  hark_spread spread = {.mean = NAN, .deviation = NAN};
+  double sum = 0, squares = 0;
+  for (int i = 0; i < count; i++) {
+    if (!isfinite(values[i])) continue;
+    sum += values[i];
+    spread.count++;
+  }
+  if (spread.count > 0) spread.mean = sum / spread.count;
+  for (int i = 0; i < count; i++)
+    if (isfinite(values[i])) squares += (values[i] - spread.mean) * (values[i] - spread.mean);
+  if (spread.count > 1) spread.deviation = sqrt(squares / (spread.count - 1));
+  return spread;
+}
+
+static const double *of_cell(const hark_sweep_results *results, int cell) {
+  return results->values + (ptrdiff_t)cell * results->plan->seed_count;
+}
+
+hark_spread hark_sweep_cell_spread(const hark_sweep_results *results, int cell) {
+  return hark_spread_of(of_cell(results, cell), results->plan->seed_count);
+}
+
+hark_spread hark_sweep_difference(const hark_sweep_results *results, int cell) {
+  double differences[HARK_SWEEP_SEEDS];
+  const double *own = of_cell(results, cell), *baseline = of_cell(results, results->baseline);
+  for (int seed = 0; seed < results->plan->seed_count; seed++) differences[seed] = own[seed] - baseline[seed];
+  return hark_spread_of(differences, results->plan->seed_count);
+}
+
+int hark_sweep_best(const hark_sweep_results *results, int variant) {
+  int best = -1;
+  double least = INFINITY;
+  for (int cell = 0; cell < hark_sweep_cells(results->plan); cell++) {
+    if (hark_sweep_variant(results->plan, cell) != variant) continue;
+    const double mean = hark_sweep_cell_spread(results, cell).mean;
+    if (!(mean < least)) continue;
+    best = cell;
+    least = mean;
+  }
+  return best;
+}
+
+bool hark_sweep_on_edge(const hark_sweep_results *results, int cell, int axis) {
+  const hark_sweep_plan *plan = results->plan;
+  const hark_sweep_axis *of = &plan->axes[axis];
+  double own = NAN, least = INFINITY, greatest = -INFINITY;
+  for (int i = 0; i < of->count; i++) {
+    const char *text = plan->values[of->first + i];
+    double value;
+    if (!hark_number_read(text, strlen(text), &value)) return false; /* words have no order */
+    least = fmin(least, value);
+    greatest = fmax(greatest, value);
+    if (i == hark_sweep_value(plan, cell, axis)) own = value;
+  }
+  return of->count >= 3 && (own == least || own == greatest);
+}
+
+/* "1.2345", or a dash. */
+static const char *number(double value, const char *format, char out[32]) {
+  (void)snprintf(out, 32, "-");
+  if (isfinite(value)) (void)snprintf(out, 32, format, value);
+  return out;
+}
+
+static void print_edges(const hark_sweep_results *results, hark_text *text) {
+  const hark_sweep_plan *plan = results->plan;
+  char name[HARK_SWEEP_VALUE_BYTES];
+  for (int variant = 0; variant < hark_max(plan->variant_count, 1); variant++) {
+    const int best = hark_sweep_best(results, variant);
+    for (int axis = 0; best >= 0 && axis < plan->axis_count; axis++) {
+      if (!hark_sweep_on_edge(results, best, axis)) continue;
+      hark_sweep_cell_name(plan, best, name);
+      hark_text_append(text, "The optimum of %s lies on the edge of %s: the grid may end too soon.\n", name, plan->axes[axis].key);
+    }
+  }
+}
+
+void hark_sweep_print_table(const hark_sweep_results *results, hark_text *text) {
+  char name[HARK_SWEEP_VALUE_BYTES], mean[32], deviation[32], difference[32], spread[32];
+  hark_sweep_cell_name(results->plan, results->baseline, name);
+  hark_text_append(text, "| %s | n | mean | deviation | less %s, by seed | deviation |\n|---|---|---|---|---|---|\n", results->metric,
+                   name);
+  for (int cell = 0; cell < hark_sweep_cells(results->plan); cell++) {
+    const hark_spread own = hark_sweep_cell_spread(results, cell), paired = hark_sweep_difference(results, cell);
+    const bool baseline = cell == results->baseline;
+    hark_sweep_cell_name(results->plan, cell, name);
+    hark_text_append(text, "| %s | %d | %s | %s | %s | %s |\n", name, own.count, number(own.mean, "%.4f", mean),
+                     number(own.deviation, "%.4f", deviation), number(baseline ? NAN : paired.mean, "%+.4f", difference),
+                     number(baseline ? NAN : paired.deviation, "%.4f", spread));
+  }
+  print_edges(results, text);
+}
+
+static void print_spread(const char *prefix, hark_spread spread, hark_text *text) {
+  hark_text_append(text, ", \"%sn\": %d, \"%smean\": ", prefix, spread.count, prefix);
+  hark_json_append_number(text, spread.mean);
+  hark_text_append(text, ", \"%sdeviation\": ", prefix);
+  hark_json_append_number(text, spread.deviation);
+}
+
+void hark_sweep_print_json(const hark_sweep_results *results, hark_text *text) {
+  const hark_sweep_plan *plan = results->plan;
+  char name[HARK_SWEEP_VALUE_BYTES];
+  hark_text_append(text, "{\"metric\": ");
+  hark_json_append_string(text, results->metric);
+  hark_sweep_cell_name(plan, results->baseline, name);
+  hark_text_append(text, ", \"baseline\": ");
+  hark_json_append_string(text, name);
+  hark_text_append(text, ", \"cells\": [");
+  for (int cell = 0; cell < hark_sweep_cells(plan); cell++) {
+    const bool best = hark_sweep_best(results, hark_sweep_variant(plan, cell)) == cell;
+    hark_sweep_cell_name(plan, cell, name);
+    hark_text_append(text, "%s{\"name\": ", cell > 0 ? ", " : "");
+    hark_json_append_string(text, name);
+    print_spread("", hark_sweep_cell_spread(results, cell), text);
+    print_spread("difference_", hark_sweep_difference(results, cell), text);
+    hark_text_append(text, ", \"best\": %s, \"on_edge\": [", best ? "true" : "false");
+    for (int axis = 0, told = 0; best && axis < plan->axis_count; axis++) {
+      if (!hark_sweep_on_edge(results, cell, axis)) continue;
+      if (told++ > 0) hark_text_append(text, ", ");
+      hark_json_append_string(text, plan->axes[axis].key);
+    }
+    hark_text_append(text, "], \"values\": [");
+    for (int seed = 0; seed < plan->seed_count; seed++) {
+      if (seed > 0) hark_text_append(text, ", ");
+      hark_json_append_number(text, of_cell(results, cell)[seed]);
+    }
+    hark_text_append(text, "]}");
+  }
+  hark_text_append(text, "]}\n");
+}

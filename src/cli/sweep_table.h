@@ -1,0 +1,35 @@
+/* sweep_table.h - what came of a sweep: means and spreads over seeds, differences between cells paired by seed, optima on a grid's edge. */
+#ifndef HARK_CLI_SWEEP_TABLE_H
+#define HARK_CLI_SWEEP_TABLE_H
+
+#include "cli/sweep_plan.h"
+#include "io/text.h"
+
+/* Results by run (cell * seeds + seed); NaN: not there. Lower is better. */
+typedef struct hark_sweep_results {
+  const hark_sweep_plan *plan;
+  const char *metric;
+  int baseline; /* cell that the others are compared with */
+  double *values;
+} hark_sweep_results;
+
+/* Mean and sample deviation of what is there of `count` numbers; NaN where there are too few. */
+typedef struct hark_spread {
+  int count;
+  double mean, deviation;
+} hark_spread;
+hark_spread hark_spread_of(const double *values, int count);
+
+hark_spread hark_sweep_cell_spread(const hark_sweep_results *results, int cell);
+/* Of the differences to the baseline, seed by seed, where both are there. */
+hark_spread hark_sweep_difference(const hark_sweep_results *results, int cell);
+
+/* The cell of a variant with the lowest mean, or -1; whether its value on an axis of numbers is the least or greatest of three or more. */
+int hark_sweep_best(const hark_sweep_results *results, int variant);
+bool hark_sweep_on_edge(const hark_sweep_results *results, int cell, int axis);
+
+/* A table for people (Markdown), with a line for each optimum on an edge; or one JSON object. */
+void hark_sweep_print_table(const hark_sweep_results *results, hark_text *text);
+void hark_sweep_print_json(const hark_sweep_results *results, hark_text *text);
+
+#endif

@@ -1,0 +1,279 @@
+/* test_sweep.c - hark sweep: plans, statistics, and sweeps that are interrupted, go on, fail in part or are called with another plan. */
+#include <jansson.h>
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cli/sweep_table.h"
+#include "support/cmocka_all.h"
+#include "support/command.h"
+#include "support/setups.h"
+#include "support/text_files.h"
+
+#define BASE                                                                                                                               \
+  "model: {layers: 1, heads: 1, width: 8, context: 8}\n"                                                                                   \
+  "train: {steps: 4, batch: 2, evaluate_every: 2, log_every: 2}\n"                                                                         \
+  "data: {paths: [text.txt], validation_fraction: 0.2}\n"                                                                                  \
+  "run: {threads: 1}\n"
+#define PLAN                                                                                                                               \
+  "config: base.yaml\nout: out\nseeds: [3, 5]\n"                                                                                           \
+  "settings: {train.warmup: 1}\n"                                                                                                          \
+  "variants: {plain: {model.positions: none}, kernel: {model.positions: none, model.positional: decay}}\n"                                 \
+  "grid: {train.learning_rate: [1e-4, 1e-2]}\n"
+#define CELLS 4
+
+static char folder[TEST_PATH_BYTES];
+
+static int begin(void **state) {
+  (void)state;
+  char text[2001];
+  for (int i = 0; i < 2000; i++) text[i] = "abcde fgh ijkl mnop. "[(i * 7 + i / 11) % 21];
+  text[2000] = '\0';
+  test_folder_make(folder);
+  test_file_write_text(folder, "text.txt", text);
+  test_file_write_text(folder, "base.yaml", BASE);
+  test_file_write_text(folder, "plan.yaml", PLAN);
+  return 0;
+}
+
+static int end(void **state) {
+  (void)state;
+  test_folder_remove(folder);
+  return 0;
+}
+
+/* The object that "hark sweep WORDS --json" prints. */
+static json_t *swept(const char *words) {
+  char line[512];
+  json_error_t error;
+  test_output output = {0};
+  (void)snprintf(line, sizeof line, "sweep %s --json", words);
+  test_command_run(folder, "", line, &output);
+  json_t *object = json_loads(output.out, 0, &error);
+  if (output.code != 0 || object == NULL) fail_msg("hark %s: %d %s%s", line, output.code, output.out, output.err);
+  test_output_free(&output);
+  return object;
+}
+
+static const json_t *cell_at(const json_t *object, size_t index) { return json_array_get(json_object_get(object, "cells"), index); }
+
+/* What the table says is what the runs' own metrics say. */
+static void the_table_holds_what_the_runs_reached(void **state) {
+  (void)state;
+  json_t *object = swept("plan.yaml");
+  static const char *const names[] = {"plain learning_rate=1e-4", "plain learning_rate=1e-2", "kernel learning_rate=1e-4",
+                                      "kernel learning_rate=1e-2"};
+  assert_int_equal(json_array_size(json_object_get(object, "cells")), CELLS);
+  for (size_t c = 0; c < CELLS; c++) {
+    const json_t *cell = cell_at(object, c);
+    double reached[2], sum = 0;
+    assert_string_equal(json_string_value(json_object_get(cell, "name")), names[c]);
+    for (int seed = 0; seed < 2; seed++) {
+      char path[TEST_PATH_BYTES + 160], name[128];
+      json_error_t error;
+      (void)snprintf(name, sizeof name, "%s-seed=%d", names[c], seed == 0 ? 3 : 5);
+      *strchr(name, ' ') = '-';
+      (void)snprintf(path, sizeof path, "%s/out/%s", folder, name);
+      char *lines = test_file_text(path, "metrics.jsonl");
+      reached[seed] = INFINITY;
+      for (char *line = strtok(lines, "\n"); line != NULL; line = strtok(NULL, "\n")) {
+        json_t *of = json_loads(line, 0, &error);
+        const json_t *loss = json_object_get(of, "val/loss");
+        if (json_is_number(loss)) reached[seed] = fmin(reached[seed], json_number_value(loss));
+        json_decref(of);
+      }
+      free(lines);
+      sum += reached[seed];
+      assert_true(json_number_value(json_array_get(json_object_get(cell, "values"), (size_t)seed)) == reached[seed]);
+    }
+    assert_int_equal(json_integer_value(json_object_get(cell, "n")), 2);
+    assert_true(fabs(json_number_value(json_object_get(cell, "mean")) - sum / 2) < 1e-12);
+    const double deviation = fabs(reached[0] - reached[1]) / sqrt(2);
+    assert_true(fabs(json_number_value(json_object_get(cell, "deviation")) - deviation) < 1e-9);
+  }
+  json_decref(object);
+}
+
+/* Seeds make different runs, a setting reaches every run, a variant its own. */
+static void runs_have_their_settings(void **state) {
+  (void)state;
+  json_decref(swept("plan.yaml"));
+  char *one = test_file_text(folder, "out/kernel-learning_rate=1e-4-seed=3.yaml");
+  char *other = test_file_text(folder, "out/plain-learning_rate=1e-2-seed=5.yaml");
+  assert_non_null(strstr(one, "warmup: 1"));
+  assert_non_null(strstr(one, "positional: decay"));
+  assert_non_null(strstr(one, "seed: 3"));
+  assert_non_null(strstr(one, "learning_rate: 0.0001"));
+  assert_non_null(strstr(other, "warmup: 1"));
+  assert_non_null(strstr(other, "positional: "));
+  assert_non_null(strstr(other, "seed: 5"));
+  free(one);
+  free(other);
+}
+
+/* What is whole is not trained again; what was begun goes on. */
+static void a_sweep_goes_on(void **state) {
+  (void)state;
+  test_output output = {0};
+  json_t *before = swept("plan.yaml");
+  test_command_run(folder, "", "sweep plan.yaml --no-picture", &output);
+  assert_int_equal(output.code, 0);
+  assert_null(strstr(output.err, "run 1 of"));
+  /* as if it had been killed after the third run, in the middle of a line */
+  char *lines = test_file_text(folder, "out/results.jsonl"), *at = lines;
+  for (int i = 0; i < 3; i++) at = strchr(at, '\n') + 1;
+  at[9] = '\0';
+  test_file_write_text(folder, "out/results.jsonl", lines);
+  free(lines);
+  test_command_run(folder, "", "sweep plan.yaml --no-picture", &output);
+  assert_int_equal(output.code, 0);
+  assert_null(strstr(output.err, "run 3 of"));
+  assert_non_null(strstr(output.err, "run 4 of 8"));
+  json_t *after = swept("plan.yaml --table");
+  assert_true(json_equal(before, after));
+  json_decref(before);
+  json_decref(after);
+  test_output_free(&output);
+}
+
+/* A signal ends the run at work as hark train ends, and then the sweep; the next call finishes it, with the same results. */
+static void an_interrupt_saves_and_stops(void **state) {
+  (void)state;
+  test_file_write_text(folder, "base.yaml",
+                       "model: {layers: 1, heads: 1, width: 8, context: 8}\n"
+                       "train: {steps: 60000, batch: 2, evaluate_every: 20000, log_every: 20000}\n"
+                       "data: {paths: [text.txt], validation_fraction: 0.2}\nrun: {threads: 1}\n");
+  const pid_t process = fork();
+  assert_true(process >= 0);
+  if (process == 0) {
+    if (chdir(folder) != 0 || freopen("out.txt", "w", stdout) == NULL || freopen("err.txt", "w", stderr) == NULL) _exit(1);
+    execl(HARK_COMMAND, "hark", "sweep", "plan.yaml", (char *)NULL);
+    _exit(1);
+  }
+  /* Until the first run has its configuration: it is at work then. */
+  for (int i = 0; i < 2000 && access(test_path(folder, "out/plain-learning_rate=1e-4-seed=3/config.yaml"), R_OK) != 0; i++)
+    (void)nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+  int status;
+  assert_int_equal(kill(process, SIGTERM), 0);
+  assert_int_equal(waitpid(process, &status, 0), process);
+  assert_true(WIFEXITED(status));
+  assert_int_equal(WEXITSTATUS(status), 128 + SIGTERM);
+  char *results = test_file_text(folder, "out/results.jsonl");
+  assert_string_equal(results, "");
+  free(results);
+  assert_int_equal(access(test_path(folder, "out/plain-learning_rate=1e-4-seed=3/last"), R_OK), 0);
+}
+
+static void another_plan_is_refused(void **state) {
+  (void)state;
+  test_output output = {0};
+  json_decref(swept("plan.yaml"));
+  test_file_write_text(folder, "base.yaml", BASE "model.dropout: 0.1\n");
+  test_command_run(folder, "", "sweep plan.yaml", &output);
+  assert_int_equal(output.code, 2);
+  assert_non_null(strstr(output.err, "was begun with another configuration"));
+  test_output_free(&output);
+}
+
+/* The runs that can be made are made. */
+static void a_run_that_fails_leaves_the_others(void **state) {
+  (void)state;
+  test_output output = {0};
+  test_file_write_text(folder, "plan.yaml", "config: base.yaml\nout: out\nvariants: {good: {}, bad: {train.init_from: text.txt}}\n");
+  test_command_run(folder, "", "sweep plan.yaml", &output);
+  assert_int_equal(output.code, 1);
+  assert_non_null(strstr(output.err, "1 of 2 runs failed"));
+  assert_non_null(strstr(output.out, "| good | 1 | "));
+  assert_non_null(strstr(output.out, "| bad | 0 | - | - |"));
+  test_output_free(&output);
+}
+
+static void wrong_plans_are_refused(void **state) {
+  (void)state;
+  static const struct {
+    const char *plan, *expected;
+  } plans[] = {{"seeds: [1]\n", "'out' is missing"},
+               {"out: o\nseed: [1]\n", "plan.yaml:2: seed is not understood here"},
+               {"out: o\nseeds: [1, -2]\n", "plan.yaml:2: expected a list of seeds"},
+               {"out: o\nseeds: [1, 1]\n", "plan.yaml:2: a seed twice"},
+               {"out: o\nseeds: 3\n", "plan.yaml:2: expected a list of seeds"},
+               {"out: o\ngrid: {train.batch: 3}\n", "plan.yaml:2: expected a list of values"},
+               {"out: o\ngrid: {train.batch: []}\n", "plan.yaml:2: an axis without values"},
+               {"out: o\nvariants: {a: 3}\n", "plan.yaml:2: expected settings of a variant"},
+               {"out: o\nconfig: missing.yaml\n", "missing.yaml"},
+               {"out: o\nconfig: base.yaml\nsettings: {model.layrs: 2}\n", "did you mean"},
+               {"out: o\nconfig: base.yaml\ngrid: {model.heads: [1, 3]}\n", "heads=3-seed=1"},
+               {"out: o\nconfig: base.yaml\ngrid: {train.batch: [2, 2]}\n", "two runs would be called"},
+               {"out: o\n", "no text to train on"},
+               {"out: [\n", "plan.yaml:"}};
+  test_output output = {0};
+  for (size_t i = 0; i < sizeof plans / sizeof *plans; i++) {
+    test_file_write_text(folder, "plan.yaml", plans[i].plan);
+    test_command_run(folder, "", "sweep plan.yaml", &output);
+    if (output.code == 0 || test_line_count(output.err) != 1 || strstr(output.err, plans[i].expected) == NULL)
+      fail_msg("%s: %d %s, expected \"%s\"", plans[i].plan, output.code, output.err, plans[i].expected);
+    assert_int_not_equal(access(test_path(folder, "o"), F_OK), 0); /* nothing was begun */
+  }
+  test_command_run(folder, "", "sweep nowhere.yaml", &output);
+  assert_int_equal(output.code, 3);
+  test_output_free(&output);
+}
+
+/* ---- statistics ---- */
+
+static void spreads_leave_out_what_is_missing(void **state) {
+  (void)state;
+  const double values[] = {2, NAN, 5, 11};
+  hark_spread spread = hark_spread_of(values, 4);
+  assert_int_equal(spread.count, 3);
+  assert_true(spread.mean == 6);
+  assert_true(fabs(spread.deviation - sqrt(21)) < 1e-14);
+  spread = hark_spread_of(values + 1, 2);
+  assert_int_equal(spread.count, 1);
+  assert_true(spread.mean == 5 && isnan(spread.deviation));
+  assert_true(isnan(hark_spread_of(values + 1, 1).mean));
+}
+
+/* A made-up sweep: cell c with seed s reached 10 + c^2 - 4 c + s, the last one of cell 3 is missing. */
+static void differences_are_paired_and_edges_found(void **state) {
+  (void)state;
+  hark_context *context = test_reference_open();
+  hark_sweep_plan *plan = malloc(sizeof *plan);
+  test_file_write_text(folder, "made.yaml", "out: o\nseeds: [1, 2]\ngrid: {train.batch: [1, 2, 4, 8], train.schedule: [cosine]}\n");
+  assert_fine(context, hark_sweep_plan_read(context, test_path(folder, "made.yaml"), plan));
+  assert_int_equal(hark_sweep_cells(plan), 4);
+  double values[8];
+  for (int run = 0; run < 8; run++) values[run] = 10 + (run / 2) * (run / 2) - 4 * (run / 2) + run % 2;
+  values[7] = NAN;
+  hark_sweep_results results = {.plan = plan, .metric = "m", .baseline = 1, .values = values};
+  const hark_spread paired = hark_sweep_difference(&results, 3);
+  assert_int_equal(paired.count, 1);
+  assert_true(paired.mean == 0); /* 7 against 7; with the missing seed's it would be another */
+  assert_int_equal(hark_sweep_best(&results, 0), 2);
+  assert_false(hark_sweep_on_edge(&results, 2, 0));
+  assert_true(hark_sweep_on_edge(&results, 0, 0));
+  assert_true(hark_sweep_on_edge(&results, 3, 0));
+  assert_false(hark_sweep_on_edge(&results, 0, 1)); /* words */
+  free(plan);
+  test_setup_close(context);
+}
+
+int main(void) {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
+  const struct CMUnitTest tests[] = {TEST(the_table_holds_what_the_runs_reached),
+                                     TEST(runs_have_their_settings),
+                                     TEST(a_sweep_goes_on),
+                                     TEST(an_interrupt_saves_and_stops),
+                                     TEST(another_plan_is_refused),
+                                     TEST(a_run_that_fails_leaves_the_others),
+                                     TEST(wrong_plans_are_refused),
+                                     TEST(spreads_leave_out_what_is_missing),
+                                     TEST(differences_are_paired_and_edges_found)};
+#undef TEST
+  return cmocka_run_group_tests_name("sweep", tests, NULL, NULL);
+}
