@@ -336,6 +336,36 @@ static void periods_have_a_canonical_form(void **state) {
   }
 }
 
+/* The terms of the outermost sum add up to it; a product is one. */
+static void terms_add_up(void **state) {
+  (void)state;
+  static const struct {
+    const char *text;
+    int64_t terms;
+  } sums[] = {{"decay", 1}, {"decay*(rbf+constant)", 1}, {"bank[3](decay*periodic)", 3}, {"alibi+bank[2](decay+rbf)+t5", 6}};
+  hark_context *context = test_reference_open();
+  for (size_t i = 0; i < sizeof sums / sizeof *sums; i++) {
+    const double distances[] = {0, 1, 7, 100};
+    double parameters[64], whole[4], term[4], sum[4] = {0};
+    hark_positional *kernel = NULL;
+    const hark_positional_start start = {.struct_size = sizeof start, .length = 64};
+    assert_fine(context, hark_positional_create(context, sums[i].text, &kernel));
+    assert_true(hark_positional_parameter_count(kernel) <= 64);
+    assert_fine(context, hark_positional_initial(context, kernel, &start, parameters));
+    assert_fine(context, hark_positional_log(context, kernel, parameters, distances, 4, whole));
+    assert_int_equal(hark_positional_term_count(kernel), sums[i].terms);
+    for (int64_t t = 0; t < sums[i].terms; t++) {
+      assert_fine(context, hark_positional_term_log(context, kernel, parameters, t, distances, 4, term));
+      for (int k = 0; k < 4; k++) sum[k] += exp(term[k]);
+    }
+    for (int k = 0; k < 4; k++) assert_true(fabs(log(sum[k]) - whole[k]) < 1e-13 * fmax(1, fabs(whole[k])));
+    assert_int_equal(hark_positional_term_log(context, kernel, parameters, sums[i].terms, distances, 4, term), HARK_INVALID_ARGUMENT);
+    assert_int_equal(hark_positional_term_log(context, kernel, parameters, -1, distances, 4, term), HARK_INVALID_ARGUMENT);
+    hark_positional_destroy(context, &kernel);
+  }
+  test_setup_close(context);
+}
+
 static void bad_arguments_are_refused(void **state) {
   (void)state;
   test_subject subject;
@@ -372,6 +402,7 @@ int main(void) {
       cmocka_unit_test(limits_give_numbers),
       cmocka_unit_test(sums_of_zeros_are_zero),
       cmocka_unit_test(periods_have_a_canonical_form),
+      cmocka_unit_test(terms_add_up),
       cmocka_unit_test(bad_arguments_are_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
