@@ -1,4 +1,4 @@
-/* test_plot.c - hark plot, and what a run's metrics say of its positional kernels. */
+/* test_plot.c - hark plot --positional, and what a run's metrics say of its positional kernels. */
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
@@ -120,25 +120,9 @@ static void kernels_are_drawn(void **state) {
   hark(2, "plot --positional run plain");
 }
 
-static void losses_are_drawn(void **state) {
-  (void)state;
-  hark(0, "train " TINY " --steps 4 --out run");
-  hark(0, "plot --terminal run");
-  assert_non_null(strstr(output.out, "run val/loss"));
-  test_command_run(folder, "PATH=/nowhere", "plot run --metric val/loss -o loss.svg", &output);
-  assert_int_equal(output.code, 0);
-  assert_non_null(strstr(output.err, "gnuplot is not installed"));
-  char *script = test_file_text(folder, "loss.svg.gp"), *data = test_file_text(folder, "loss.svg.dat");
-  assert_non_null(strstr(script, "plot 'loss.svg.dat' index 0 with linespoints lw 2 title 'run val/loss'"));
-  assert_int_equal(test_line_count(data), 3);
-  free(script);
-  free(data);
-  hark(3, "plot run --metric no/such");
-}
-
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
-  const struct CMUnitTest tests[] = {TEST(kernels_stand_in_the_metrics), TEST(kernels_are_drawn), TEST(losses_are_drawn)};
+  const struct CMUnitTest tests[] = {TEST(kernels_stand_in_the_metrics), TEST(kernels_are_drawn)};
 #undef TEST
   return cmocka_run_group_tests_name("plot", tests, NULL, NULL);
 }
