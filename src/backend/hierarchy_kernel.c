@@ -13,6 +13,7 @@
 #include "backend/hierarchy_kernel.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "core/core.h"
 
@@ -90,8 +91,14 @@ static int64_t sums_at(const hark_hierarchy *h, int level) {
 }
 static int64_t sums_of(const hark_hierarchy *h, int level) { return hark_hierarchy_reach(h) >> level; }
 
-/* value 2^power for a power of at most 0; below 2^-1100 times what it is added to nothing is left of a value. */
-static double scaled(double value, double power) { return power < -1100 ? 0 * value : ldexp(value, (int)power); }
+/* value 2^power for a whole power of at most 0; below 2^-1000 times what it is added to nothing is left of a value. */
+static double scaled(double value, double power) {
+  if (power < -1000) return 0 * value;
+  const uint64_t bits = (uint64_t)(1023 + (int64_t)power) << 52; /* of 2^power: the exponent alone */
+  double factor;
+  memcpy(&factor, &bits, sizeof factor);
+  return value * factor;
+}
 
 /* e^log as value 2^power with a value from 1 to 2; 0 has the power -infinity. */
 static void split(double log, double *value, double *power) {
