@@ -16,6 +16,7 @@ typedef struct backward_work {
   const hark_tree *tree;
   float *queries, *gradients; /* [d][lanes], [dv][lanes] */
   float *weights, *dlogits;   /* [HARK_GROUP_KEYS][lanes] */
+  float *kept;                /* dropout's factors, laid out as they */
   float *clean;
   float *start, *zero, *mean, *row_sums; /* [lanes]: -m and what is added to all logits of a lane; 0; D; sums of dS (rbf) */
 } backward_work;
@@ -36,6 +37,8 @@ static backward_work open_work(const hark_tree *tree, void *memory) {
   work.weights = next;
   next += HARK_GROUP_KEYS * HARK_TILE_QUERIES;
   work.dlogits = next;
+  next += HARK_GROUP_KEYS * HARK_TILE_QUERIES;
+  work.kept = next;
   next += HARK_GROUP_KEYS * HARK_TILE_QUERIES;
   work.clean = next;
   memset(work.zero, 0, HARK_TILE_QUERIES * sizeof(float));
@@ -154,6 +157,7 @@ static void group_gradients(backward_work *work, const hark_group_walk *walk, co
   const vf scale = vf_set(call->scale);
   diagonals copies[DIAGONAL_COPIES];
   if (level->dterms != NULL) memset(copies, 0, sizeof copies);
+  if (call->dropout_threshold > 0) HARK_ISA(hark_hierarchical_kept)(tree, walk, group, work->kept);
   for (int k = 0; k < group->count; k++) {
     const int64_t key = group->first + k;
     float *weights = work->weights + k * HARK_TILE_QUERIES, *dlogits = work->dlogits + k * HARK_TILE_QUERIES;
@@ -175,7 +179,7 @@ static void group_gradients(backward_work *work, const hark_group_walk *walk, co
       }
       vf weight = vf_exp2(x), kept = weight;
       if (call->dropout_threshold > 0) {
-        const vf factor = HARK_ISA(hark_hierarchical_kept)(tree, walk, lane, key);
+        const vf factor = vf_load(work->kept + k * HARK_TILE_QUERIES + lane);
         kept = kept * factor;
         g = vf_select(vf_equal(factor, vf_zero()), vf_zero(), g * factor);
       }

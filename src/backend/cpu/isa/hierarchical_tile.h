@@ -191,8 +191,9 @@ HARK_SIMD vm hark_lanes_between(int base, int lo, int hi) {
   return vm_and(vi_less((vi)vu_set((uint32_t)(lo - base - 1)), lane), vi_less(lane, (vi)vu_set((uint32_t)(hi - base))));
 }
 
-/* 0 or the gain for the entries of a vector of lanes and a key: the word of the cell's first row and first key (attention.h). */
-vf HARK_ISA(hark_hierarchical_kept)(const hark_tree *tree, const hark_group_walk *walk, int lane, int64_t key);
+/* 0 or the gain for every entry of a group, [count][HARK_TILE_QUERIES]: by the word of the cell's first row and first key (attention.h). A Philox
+ * counter has the words of four keys in a row, which are four tokens of level 0 and two of level 1. */
+void HARK_ISA(hark_hierarchical_kept)(const hark_tree *tree, const hark_group_walk *walk, const hark_group *group, float *factors);
 
 /* y[row] += sum over keys of weights[key][row] rows[key] for the tile's rows below `limit`; keys that are not finite are added only where the
  * weight is not 0. clean: [HARK_GROUP_KEYS][padded width]. */
