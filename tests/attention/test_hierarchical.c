@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include <float.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -398,12 +399,13 @@ static void test_table_gradients(void **state) {
 }
 
 /* The same bits whatever the number of threads: where a head is spread over them, where each head has one, and where a plan for longer sequences
- * has memory for one way only. */
-static void same_with_threads(const char *text) {
+ * has memory for one way only. Long cases run on what computes in f32 alone: the rest takes one head a thread always. */
+static void same_with_threads(const char *text, bool single_only) {
   static const int threads[] = {1, 2, 3, 7};
   for (int m = 0; m < attention_machine_count; m++) {
     attention_problem p;
     attention_results r[4];
+    if (single_only && attention_machines[m].computing_roundoff < FLT_EPSILON / 2) continue;
     attention_problem_make(text, &p);
     bool there = true;
     for (int t = 0; t < 4 && there; t++) {
@@ -435,10 +437,10 @@ static void test_threads(void **state) {
   };
   for (size_t k = 0; k < KINDS; k++) {
     char text[ATTENTION_CASE_BYTES];
-    snprintf(text, sizeof text, "hierarchical:H1,L1034,D20,N8%s", kinds[k]);
-    same_with_threads(text);
+    snprintf(text, sizeof text, "hierarchical:H1,L700,D20,N8%s", kinds[k]);
+    same_with_threads(text, false);
   }
-  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) same_with_threads(cases[i]);
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) same_with_threads(cases[i], true);
 }
 
 /* More threads than there are heads take more memory for their tiles, but none for trees that none of them works on. */
