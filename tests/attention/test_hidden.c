@@ -268,6 +268,22 @@ static void test_bias(void **state) {
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) check_hidden(cases[i], poison_behind_bias);
 }
 
+/* Distance 0 is hidden, so that the first row of a causal text sees nothing: its gradient is not looked at. */
+static void poison_blind_gradient(attention_problem *p, double poison) {
+  attention_numbers *table = &p->array[ARRAY_LOG_KERNEL], *bias = &p->array[ARRAY_HIERARCHICAL_BIAS];
+  for (int64_t i = 0; i < table->count; i += table->shape[1]) table->data[i] = -INFINITY;
+  for (int64_t i = 2 * p->is.block - 1; i < bias->count; i += bias->shape[1]) bias->data[i] = -INFINITY;
+  for (int64_t b = 0; b < p->is.batch; b++) poison_row(p, ARRAY_DOUT, b, 0, poison);
+}
+
+static void test_blind_gradient(void **state) {
+  (void)state;
+  static const char *const cases[] = {"hierarchical:B2,H4,K2,L70,D16,N4,causal,kernel", "hierarchical:B2,H2,L70,D16,N8,causal,hbias",
+                                      "hierarchical:B2,H2,L70,D5,N4,causal,shared,hshared,dropout=0.2",
+                                      "hierarchical:B2,H2,L70,D16,N4,causal,exact,kernel"};
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) check_hidden(cases[i], poison_blind_gradient);
+}
+
 /* Entries of a bias above the diagonal. */
 static void poison_bias_above(attention_problem *p, double poison) {
   const int64_t *shape = p->array[ARRAY_BIAS].shape;
@@ -344,7 +360,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_causality),     cmocka_unit_test(test_padding),    cmocka_unit_test(test_query_mask),
       cmocka_unit_test(test_mask),          cmocka_unit_test(test_bias),       cmocka_unit_test(test_bias_above_diagonal),
-      cmocka_unit_test(test_far_distances), cmocka_unit_test(test_blind_rows),
+      cmocka_unit_test(test_far_distances), cmocka_unit_test(test_blind_rows), cmocka_unit_test(test_blind_gradient),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

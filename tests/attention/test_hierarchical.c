@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include <float.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -43,7 +44,7 @@ static void test_lengths(void **state) {
     for (int round = 0; round < 6; round++) {
       char text[ATTENTION_CASE_BYTES];
       snprintf(text, sizeof text, "hierarchical:B1,H2,K1,L%d,D%d,V%d,N%d%s%s,seed=%d", length, 1 + (length * 5) % 19, 1 + (length * 3) % 7,
-               blocks[(length + round) % 6], kinds[(length + round * 5) % (int)KINDS], options[(length * 3 + round) % 8], length);
+               blocks[(length / 2 + round) % 6], kinds[(length + round * 5) % (int)KINDS], options[(length * 3 + round) % 8], length);
       failures += attention_check_case(text, false) > 0;
     }
   if (failures > 0) fail_msg("%d cases failed", failures);
@@ -82,6 +83,10 @@ static void test_options(void **state) {
       "hierarchical:B2,H2,L100,D8,N8,kernel,causal,seed=2",
       "hierarchical:B2,H2,L100,D8,N8,shared,causal,exact,seed=3",
       "hierarchical:B2,H2,L100,D8,N8,shared,exact,hbias",
+      "hierarchical:B2,H2,L64,D8,N4,kernel,hiding",
+      "hierarchical:B2,H2,L64,D8,N4,kernel,hiding,causal",
+      "hierarchical:B2,H2,L64,D16,N4,hbias,hiding",
+      "hierarchical:B2,H4,K2,L64,D16,N4,hshared,hiding,causal,kernel,dropout=0.2,mask",
       "hierarchical:B2,H2,L64,D8,N4,kernel,linear,hiding",
       "hierarchical:B2,H2,L64,D8,N4,kernel,exact,hiding",
       "hierarchical:B2,H2,L64,D8,N4,rbf",
@@ -130,6 +135,28 @@ static void test_options(void **state) {
       "hierarchical:L3,D2,N1000",
       "hierarchical:B1,H1,L500,D40,N16,causal,threads=3",
       "hierarchical:B1,H3,L500,D40,N16,threads=7",
+  };
+  CHECK_ALL(cases);
+}
+
+/* So many rows that a head is cut into several pieces (hierarchical_tile.h: of 256 rows, or four blocks), of which the last has less rows than a
+ * block or than two, even and odd ones, and into subtrees with roots above level 0; and keys that end before the last pieces. */
+static void test_pieces(void **state) {
+  (void)state;
+  static const char *const cases[] = {
+      "hierarchical:L1034,D8,N8,threads=7",
+      "hierarchical:L1290,D8,N8,threads=7",
+      "hierarchical:L1290,D8,N8,causal,threads=7",
+      "hierarchical:L1290,D8,N8,threads=1",
+      "hierarchical:L1287,D8,N8,sibling,threads=2",
+      "hierarchical:L1287,D8,N8,causal,sibling,threads=3",
+      "hierarchical:L1290,D8,N8,exact,threads=7",
+      "hierarchical:L1290,D8,N8,causal,exact,threads=7",
+      "hierarchical:L1290,D8,N8,mask,qmask,first,threads=7",
+      "hierarchical:B3,L1290,D8,N8,lengths,threads=7",
+      "hierarchical:B3,L1290,D8,N8,lengths,causal,threads=7",
+      "hierarchical:L2100,D8,N8,causal,rbf,dropout=0.2,threads=7",
+      "hierarchical:L2600,D8,N300,causal,threads=7",
   };
   CHECK_ALL(cases);
 }
@@ -371,27 +398,135 @@ static void test_table_gradients(void **state) {
   on_all(table_gradients, "hierarchical:B2,H2,L77,D7,N4,shared,hshared");
 }
 
-/* The same bits whatever the number of threads, also where one head is spread over them. */
+/* The same bits whatever the number of threads: where a head is spread over them, where each head has one, and where a plan for longer sequences
+ * has memory for one way only. Long cases run on what computes in f32 alone: the rest takes one head a thread always. */
+static void same_with_threads(const char *text, bool single_only) {
+  static const int threads[] = {1, 2, 3, 7};
+  for (int m = 0; m < attention_machine_count; m++) {
+    attention_problem p;
+    attention_results r[4];
+    if (single_only && attention_machines[m].computing_roundoff < FLT_EPSILON / 2) continue;
+    attention_problem_make(text, &p);
+    bool there = true;
+    for (int t = 0; t < 4 && there; t++) {
+      p.is.threads = threads[t];
+      there = attention_run_on(&attention_machines[m], &p, &r[t]);
+      for (int array = ARRAY_OUT; there && t > 0 && array < ARRAY_COUNT; array++)
+        attention_same_bits(attention_machines[m].name, text, (attention_array)array, &r[0], &r[t]);
+    }
+    for (int t = 0; t < 4 && there; t++) attention_results_free(&r[t]);
+    attention_problem_free(&p);
+  }
+}
+
 static void test_threads(void **state) {
   (void)state;
-  for (size_t k = 0; k < KINDS; k++)
-    for (int m = 0; m < attention_machine_count; m++) {
-      attention_problem p;
-      attention_results r[4];
-      char text[ATTENTION_CASE_BYTES];
-      snprintf(text, sizeof text, "hierarchical:H1,L700,D20,N8%s", kinds[k]);
-      attention_problem_make(text, &p);
-      static const int threads[] = {1, 2, 3, 7};
-      bool there = true;
-      for (int t = 0; t < 4 && there; t++) {
-        p.is.threads = threads[t];
-        there = attention_run_on(&attention_machines[m], &p, &r[t]);
-        for (int array = ARRAY_OUT; there && t > 0 && array < ARRAY_COUNT; array++)
-          attention_same_bits(attention_machines[m].name, text, (attention_array)array, &r[0], &r[t]);
-      }
-      for (int t = 0; t < 4 && there; t++) attention_results_free(&r[t]);
-      attention_problem_free(&p);
+  static const char *const cases[] = {
+      "hierarchical:B3,H1,L1290,D8,N8,lengths",
+      "hierarchical:B3,H2,L1290,D8,N8,lengths,causal,mask,qmask",
+      "hierarchical:B1,H4,K2,L1290,D8,N8,dropout=0.2",
+      "hierarchical:B1,H4,K1,L1034,D8,N8,causal,rbf,dropout=0.2",
+      "hierarchical:B2,H4,K2,L300,D8,N8,kernel,hbias",
+      "hierarchical:B3,H4,K2,L300,D8,N8,shared,hshared,causal,lengths,dropout=0.2",
+      "hierarchical:H2,K1,L300,D8,N4,ragged,kernel,hbias,accumulate",
+      "hierarchical:B2,H2,L700,D20,V7,N8,segments,accumulate",
+      "hierarchical:H1,L2100,D8,N8,causal",
+      "hierarchical:H1,L3200,D8,N300,causal",
+      "hierarchical:B4,H1,L300,D8,N8,roomy=9000",
+      "hierarchical:B4,H1,L2000,D8,N8,roomy=5000,causal",
+  };
+  for (size_t k = 0; k < KINDS; k++) {
+    char text[ATTENTION_CASE_BYTES];
+    snprintf(text, sizeof text, "hierarchical:H1,L700,D20,N8%s", kinds[k]);
+    same_with_threads(text, false);
+  }
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) same_with_threads(cases[i], true);
+}
+
+/* More threads than there are heads take more memory for their tiles, but none for trees that none of them works on. */
+static void test_workspace(void **state) {
+  (void)state;
+  hark_attention_sizes sizes[2];
+  for (int k = 0; k < 2; k++) {
+    const hark_context_options options = {.struct_size = sizeof options, .backend = "cpu", .threads = k == 0 ? 1 : 8};
+    hark_context *context;
+    hark_attention_plan *plan;
+    hark_attention_desc desc = hark_attention_desc_default();
+    desc.structure = HARK_STRUCTURE_HIERARCHICAL;
+    desc.batch = desc.heads = 1;
+    desc.query_length = desc.key_length = 16384;
+    desc.head_dim = 64;
+    assert_int_equal(hark_context_create(&options, &context), HARK_OK);
+    assert_int_equal(hark_attention_plan_create(context, &desc, &plan), HARK_OK);
+    sizes[k] = hark_attention_plan_sizes(plan);
+    hark_attention_plan_destroy(context, &plan);
+    hark_context_destroy(&context);
+  }
+  assert_true(sizes[1].forward_workspace < sizes[0].forward_workspace + sizes[0].forward_workspace / 4);
+  assert_true(sizes[1].backward_workspace < sizes[0].backward_workspace + sizes[0].backward_workspace / 4);
+}
+
+static void copy_first_rows(attention_problem *to, const attention_problem *from, attention_array array) {
+  const attention_numbers *source = &from->array[array], *target = &to->array[array];
+  const int64_t width = target->shape[3];
+  for (int64_t head = 0; head < target->shape[0] * target->shape[1]; head++)
+    memcpy(target->data + head * target->shape[2] * width, source->data + head * source->shape[2] * width,
+           (size_t)(target->shape[2] * width) * sizeof(double));
+}
+
+/* A table of log G with another number of distances. */
+static void change_table(attention_problem *p, int64_t distances) {
+  attention_numbers *table = &p->array[ARRAY_LOG_KERNEL];
+  free(table->data);
+  table->shape[1] = distances;
+  table->count = table->shape[0] * distances;
+  table->data = malloc((size_t)table->count * sizeof(double));
+  assert_non_null(table->data);
+  for (int64_t i = 0; i < table->count; i++) table->data[i] = (double)(float)(-2 - 2 * sin((double)i));
+}
+
+/* Rows of a text do not depend on what comes after it, but for rounding: it may be cut otherwise. The table has all Nr 2^M distances. */
+static void rows_after(const attention_machine *machine, const char *options, int64_t rows, int64_t more) {
+  attention_problem shorter, longer;
+  attention_expected e;
+  attention_results r[2];
+  char text[ATTENTION_CASE_BYTES];
+  snprintf(text, sizeof text, "hierarchical:H4,K2,L%" PRId64 ",D16,N4,kernel,hbias,causal%s", rows + more, options);
+  attention_problem_make(text, &longer);
+  snprintf(text, sizeof text, "hierarchical:H4,K2,L%" PRId64 ",D16,N4,kernel,hbias,causal%s", rows, options);
+  attention_problem_make(text, &shorter);
+  const hark_attention_desc desc = attention_problem_desc(&longer, machine->type);
+  const hark_hierarchy h = hark_hierarchy_make(&desc, rows + more);
+  change_table(&longer, hark_hierarchy_reach(&h));
+  change_table(&shorter, hark_hierarchy_reach(&h));
+  for (int array = ARRAY_QUERY; array <= ARRAY_DOUT; array++) copy_first_rows(&shorter, &longer, (attention_array)array);
+  attention_expected_make(&shorter, &e);
+  attention_run_on(machine, &shorter, &r[0]);
+  attention_run_on(machine, &longer, &r[1]);
+  const attention_array arrays[] = {ARRAY_OUT, ARRAY_LSE};
+  for (size_t k = 0; k < 2; k++)
+    for (int64_t i = 0; i < r[0].count[arrays[k]]; i++) {
+      const int64_t width = k == 0 ? shorter.is.value_dim : 1, head = i / (rows * width);
+      attention_assert_near(attention_array_names[arrays[k]], text, machine, i, r[1].data[arrays[k]][i + head * more * width],
+                            r[0].data[arrays[k]][i], 2 * attention_tolerance(machine, &e, arrays[k], i));
     }
+  for (int k = 0; k < 2; k++) attention_results_free(&r[k]);
+  attention_expected_free(&e);
+  attention_problem_free(&shorter);
+  attention_problem_free(&longer);
+}
+
+static void test_rows_after(void **state) {
+  (void)state;
+  static const char *const options[] = {"", ",sibling", ",exact", ",dropout=0.3"};
+  static const int64_t rows[][2] = {{100, 50}, {64, 1}, {33, 200}, {5, 3}};
+  for (int m = 0; m < attention_machine_count; m++) {
+    hark_context *context = attention_machine_open(&attention_machines[m], 1);
+    if (context == NULL) continue;
+    hark_context_destroy(&context);
+    for (size_t k = 0; k < sizeof options / sizeof options[0]; k++)
+      for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) rows_after(&attention_machines[m], options[k], rows[i][0], rows[i][1]);
+  }
 }
 
 /* Singular values of a small matrix, by one-sided Jacobi rotations: columns are turned in pairs until all are orthogonal. */
@@ -490,7 +625,8 @@ int main(int argument_count, char **arguments) {
       cmocka_unit_test(test_lengths),         cmocka_unit_test(test_block_edges),     cmocka_unit_test(test_options),
       cmocka_unit_test(test_equal_weights),   cmocka_unit_test(test_rows_sum_to_one), cmocka_unit_test(test_adjoint),
       cmocka_unit_test(test_one_level),       cmocka_unit_test(test_constant_cells),  cmocka_unit_test(test_low_rows),
-      cmocka_unit_test(test_table_gradients), cmocka_unit_test(test_threads),
+      cmocka_unit_test(test_table_gradients), cmocka_unit_test(test_threads),         cmocka_unit_test(test_pieces),
+      cmocka_unit_test(test_workspace),       cmocka_unit_test(test_rows_after),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

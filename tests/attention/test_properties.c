@@ -310,10 +310,12 @@ static void test_common_bias(void **state) {
 
 /* Only -infinity hides: a row whose biases are all the lowest f32 number sees everything alike. */
 static void lowest_bias(const attention_machine *machine, const char *text) {
+  static const attention_array terms[] = {ARRAY_BIAS, ARRAY_LOG_KERNEL, ARRAY_HIERARCHICAL_BIAS};
   attention_problem p;
   attention_results r;
   attention_problem_make(text, &p);
-  for (int64_t i = 0; i < p.array[ARRAY_BIAS].count; i++) p.array[ARRAY_BIAS].data[i] = (double)-FLT_MAX;
+  for (size_t k = 0; k < sizeof terms / sizeof terms[0]; k++)
+    for (int64_t i = 0; i < p.array[terms[k]].count; i++) p.array[terms[k]].data[i] = (double)-FLT_MAX;
   for (int64_t i = 0; i < p.array[ARRAY_VALUE].count; i++) p.array[ARRAY_VALUE].data[i] = (double)(i / p.is.value_dim % p.is.keys);
   attention_run_on(machine, &p, &r);
   const double mean = (double)(p.is.keys - 1) / 2;
@@ -325,7 +327,8 @@ static void lowest_bias(const attention_machine *machine, const char *text) {
 
 static void test_lowest_bias(void **state) {
   (void)state;
-  ON_ALL(lowest_bias, "dense:H2,L5,D8,bias", "dense:H2,L130,S70,D16,bias=3", "dense:H2,L2,S70,D64,bias=3");
+  ON_ALL(lowest_bias, "dense:H2,L5,D8,bias", "dense:H2,L130,S70,D16,bias=3", "dense:H2,L2,S70,D64,bias=3",
+         "hierarchical:H2,L70,D8,N4,hbias", "hierarchical:H2,L70,D8,N4,kernel");
 }
 
 /* A scale of one's own; and logits of 1e4 give finite numbers everywhere. */

@@ -170,6 +170,28 @@ static void test_descriptors(void **state) {
   hark_context_destroy(&context);
 }
 
+/* Tensors that memory could just hold, with scratch that it cannot: refused, not wrapped around. */
+static void test_too_much_scratch(void **state) {
+  (void)state;
+  for (int k = 0; k < 16; k++) {
+    const hark_context_options options = {.struct_size = sizeof options, .backend = "cpu", .threads = k < 8 ? 1 : 2};
+    hark_context *context;
+    assert_int_equal(hark_context_create(&options, &context), HARK_OK);
+    hark_attention_plan *plan = NULL;
+    hark_attention_desc desc = hark_attention_desc_default();
+    desc.structure = HARK_STRUCTURE_HIERARCHICAL;
+    desc.batch = desc.heads = 1;
+    desc.query_length = desc.key_length = (int64_t)1 << 40;
+    desc.head_dim = desc.value_dim = (int64_t)1 << 20;
+    desc.forward_only = (k & 1) != 0;
+    desc.has_log_kernel = (k & 2) != 0;
+    desc.has_hierarchical_bias = (k & 4) != 0;
+    if (hark_attention_plan_create(context, &desc, &plan) != HARK_TOO_LARGE) fail_msg("case %d: not refused", k);
+    assert_null(plan);
+    hark_context_destroy(&context);
+  }
+}
+
 static void test_defaults(void **state) {
   (void)state;
   hark_context *context = open_context(1);
@@ -625,6 +647,7 @@ int main(void) {
       cmocka_unit_test(test_arguments),         cmocka_unit_test(test_hierarchical_arguments),
       cmocka_unit_test(test_foreign_arguments), cmocka_unit_test(test_placed_plan),
       cmocka_unit_test(test_out_of_memory),     cmocka_unit_test(test_nothing_to_do),
+      cmocka_unit_test(test_too_much_scratch),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -86,7 +86,7 @@ bool attention_case_read(const char *text, attention_case *out) {
                              {"accumulate", &c.accumulate, NULL, NULL},
                              {"large", &c.large, NULL, NULL},
                              {"hiding", &c.hiding, NULL, NULL},
-                             {"roomy", &c.roomy, NULL, NULL},
+                             {"roomy", &c.roomy, &c.room, NULL},
                              {"expanded", &c.expanded, NULL, NULL},
                              {"threads", NULL, &c.threads, NULL},
                              {"seed", NULL, &c.seed, NULL}};
@@ -252,6 +252,7 @@ void attention_problem_make(const char *text, attention_problem *out) {
   if (c->hierarchical_bias || c->hierarchical_shared) {
     shape4(&a[ARRAY_HIERARCHICAL_BIAS], 2, c->hierarchical_shared ? 1 : c->heads, 4 * c->block - 1, 1, 1);
     fill(&a[ARRAY_HIERARCHICAL_BIAS], c, 7, -1, 1);
+    if (c->hiding) hide_some(&a[ARRAY_HIERARCHICAL_BIAS]);
   }
   if (c->mask) make_mask(&problem);
   if (c->query_mask) make_query_mask(&problem);

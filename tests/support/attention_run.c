@@ -172,7 +172,7 @@ static void scratch_free(hark_context *context, const char *text, const char *na
 
 hark_attention_desc attention_problem_desc(const attention_problem *problem, hark_type type) {
   const attention_case *c = &problem->is;
-  const int64_t room = c->roomy ? 3 : 0;
+  const int64_t room = c->roomy ? 3 : 0, rows = c->room > 0 ? c->room : room;
   hark_attention_desc desc = hark_attention_desc_default();
   desc.type = type;
   desc.structure = c->is_window ? HARK_STRUCTURE_WINDOW : c->is_hierarchical ? HARK_STRUCTURE_HIERARCHICAL : HARK_STRUCTURE_DENSE;
@@ -187,8 +187,8 @@ hark_attention_desc attention_problem_desc(const attention_problem *problem, har
   desc.batch = c->batch + room;
   desc.heads = c->heads;
   desc.key_heads = c->key_heads;
-  desc.query_length = c->queries + room;
-  desc.key_length = c->keys + (c->is_hierarchical ? room : 2 * room);
+  desc.query_length = c->queries + rows;
+  desc.key_length = c->keys + (c->is_hierarchical ? rows : 2 * rows);
   desc.head_dim = c->head_dim;
   desc.value_dim = c->value_dim;
   desc.max_sequences = c->ragged ? problem->sequences : 0;

@@ -1,22 +1,22 @@
 /* hierarchical_attention.c - the algorithm "hierarchical tiled": hierarchical attention in f32, O(length) time and memory.
  *
  * This file: what is supported, how memory is laid out, how tokens of coarse levels are made, how the work is cut. hierarchical_forward.c and
- * hierarchical_backward.c hold the loops over tiles, dense_products.h the micro-kernels.
+ * hierarchical_backward.c hold the loops over tiles, dense_products.h the micro-kernels, hierarchical_terms.c what is added by distance.
  *
- * A (sequence, key head) is worked on by one thread with a tree of its own, which stays in its caches, where there are at least as many as
- * threads; otherwise one after another, each by all threads: tokens in pieces of a level, the forward in subtrees, the backward in pieces of a
- * level of which every second one touches keys of its own. The cuts depend on sizes alone and every sum has one order, so that the bits do not
- * depend on the number of threads.
+ * A (sequence, key head) is worked on by one thread with a tree of its own, which stays in its caches, as long as that keeps as many threads
+ * busy as the other way does: one after another, each by all threads, tokens in pieces of a level, the forward in subtrees, the backward in
+ * pieces of a level of which every second one touches keys of its own. The cuts depend on sizes alone and every sum has one order, so that the
+ * bits do not depend on the way or on the number of threads.
  *
- * Scratch: a tree a worker | tiles a worker | gradients of tables of every head | the positional kernel's tables a worker.
+ * Scratch: trees, one or as many as (sequence, key head)s are worked on at a time | tiles a worker | the tables' (hierarchical_terms.c).
  */
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 
 #include "hierarchical_tile.h"
 
-#define TOKEN_PIECE 1024 /* tokens of a level made at once */
-#define LEAST_ROOTS 16   /* subtrees of a head that is spread over threads */
+#define TOKEN_PIECE 256 /* tokens of a level made at once */
 
 static bool supports(const hark_context *context, const hark_attention_desc *desc, char *why, size_t size) {
   (void)context;
@@ -36,42 +36,63 @@ static bool supports(const hark_context *context, const hark_attention_desc *des
 }
 
 static size_t padded(int64_t features) { return (size_t)hark_ceil_div(features, HARK_LANES) * HARK_LANES; }
-static bool has_terms(const hark_attention_desc *desc) { return desc->has_hierarchical_bias || desc->has_log_kernel; }
 
-/* Floats of a tree a token, and beside. */
-static hark_status count_tree(hark_context *context, const hark_attention_desc *desc, bool backward, size_t *out) {
-  const hark_hierarchy h = hark_hierarchy_make(desc, desc->key_length);
+/* Bytes of a tree over `length` rows. */
+static hark_status count_tree(hark_context *context, const hark_attention_desc *desc, int64_t length, bool backward, size_t *out) {
+  const hark_hierarchy h = hark_hierarchy_make(desc, length);
   const size_t d = padded(desc->head_dim), dv = padded(desc->value_dim);
-  size_t token = 2 * d + dv + 3;
+  size_t token = 2 * d + dv + 3; /* floats */
   if (backward) token += 2 * d + 2 * dv + 2;
-  HARK_TRY(hark_size_multiply(context, token, (size_t)hark_hierarchy_most_tokens(desc->key_length), out));
-  if (has_terms(desc)) *out += (size_t)(h.levels * hark_term_width(h.block));
-  *out = hark_align_up(*out * sizeof(float)) / sizeof(float);
+  HARK_TRY(hark_size_multiply(context, token, (size_t)hark_hierarchy_most_tokens(length), out));
+  if (hark_has_terms(desc)) HARK_TRY(hark_size_add(context, *out, (size_t)(h.levels * hark_term_width(h.block)), out));
+  HARK_TRY(hark_size_multiply(context, *out, sizeof(float), out));
+  HARK_TRY(hark_size_add(context, *out, HARK_ALIGNMENT, out));
+  *out = hark_align_up(*out - HARK_ALIGNMENT);
   return HARK_OK;
 }
 
+/* Threads that a (sequence, key head) keeps busy when it is spread over them: pieces of its rows, and every second one in the backward. */
+static int64_t spread_threads(const hark_attention_desc *desc, int64_t length, int workers, bool backward) {
+  const int64_t pieces = hark_ceil_div(length, hark_piece_rows(desc->hierarchy_block));
+  return hark_min(workers, backward ? hark_ceil_div(pieces, 2) : pieces);
+}
+
+/* Not the backward with exact queries, whose pieces would reach far beyond their rows, nor any with gradients of tables. */
+static bool may_spread(const hark_attention_desc *desc, bool backward, bool tables) {
+  return !backward || (desc->coarse_query != HARK_COARSE_QUERY_EXACT && !tables);
+}
+
+/* Trees that are worked on at a time at the descriptor's maxima. */
+static int64_t count_trees(const hark_attention_desc *desc, int workers, bool backward) {
+  const int64_t pairs = desc->max_sequences < workers ? hark_min(workers, desc->max_sequences * desc->key_heads) : workers;
+  const bool spread = may_spread(desc, backward, hark_has_terms(desc)) && spread_threads(desc, desc->key_length, workers, backward) > pairs;
+  return spread ? 1 : pairs;
+}
+
 typedef struct scratch_layout {
-  size_t tree_floats, worker_bytes, dterm_floats, kernel_doubles;
-  size_t workers, dterms, kernels, bytes; /* where the parts begin */
+  size_t worker_bytes;
+  size_t workers, tables, bytes; /* where the parts begin, the trees being the first */
 } scratch_layout;
 
+/* Puts an aligned part of count * size bytes at *end. */
+static hark_status add_part(hark_context *context, size_t count, size_t size, size_t *end) {
+  HARK_TRY(hark_size_multiply(context, count, size, &size));
+  HARK_TRY(hark_size_add(context, *end, size, end));
+  HARK_TRY(hark_size_add(context, *end, HARK_ALIGNMENT, end));
+  *end = hark_align_up(*end - HARK_ALIGNMENT);
+  return HARK_OK;
+}
+
 static hark_status lay_out(hark_context *context, const hark_attention_desc *desc, int workers, bool backward, scratch_layout *out) {
-  const hark_hierarchy h = hark_hierarchy_make(desc, desc->key_length);
-  size_t part;
-  *out = (scratch_layout){0};
-  HARK_TRY(count_tree(context, desc, backward, &out->tree_floats));
-  HARK_TRY(hark_size_multiply(context, out->tree_floats * sizeof(float), (size_t)workers, &out->workers));
-  out->worker_bytes = hark_align_up(HARK_ISA(hark_hierarchical_worker_floats)(desc, backward) * sizeof(float));
-  HARK_TRY(hark_size_multiply(context, out->worker_bytes, (size_t)workers, &part));
-  HARK_TRY(hark_size_add(context, out->workers, part, &out->dterms));
-  if (backward && has_terms(desc)) out->dterm_floats = (size_t)(h.levels * hark_term_width(h.block));
-  HARK_TRY(hark_size_multiply(context, out->dterm_floats * sizeof(float), (size_t)desc->heads, &part));
-  HARK_TRY(hark_size_add(context, out->dterms, hark_align_up(part), &out->kernels));
-  if (desc->has_log_kernel)
-    out->kernel_doubles =
-        (size_t)(hark_hierarchy_kernel_doubles(&h, false) + hark_hierarchy_kernel_means(&h, false) + hark_hierarchy_reach(&h));
-  HARK_TRY(hark_size_multiply(context, out->kernel_doubles * sizeof(double), (size_t)workers, &part));
-  return hark_size_add(context, out->kernels, hark_align_up(part), &out->bytes);
+  size_t tree, tables;
+  *out = (scratch_layout){.worker_bytes = hark_align_up(HARK_ISA(hark_hierarchical_worker_floats)(desc, backward) * sizeof(float))};
+  HARK_TRY(count_tree(context, desc, desc->key_length, backward, &tree));
+  HARK_TRY(HARK_ISA(hark_hierarchical_tables_bytes)(context, desc, workers, backward, &tables));
+  HARK_TRY(add_part(context, (size_t)count_trees(desc, workers, backward), tree, &out->workers));
+  out->tables = out->workers;
+  HARK_TRY(add_part(context, (size_t)workers, out->worker_bytes, &out->tables));
+  out->bytes = out->tables;
+  return add_part(context, 1, tables, &out->bytes);
 }
 
 static hark_status sizes(hark_context *context, const hark_attention_desc *desc, int workers, hark_attention_sizes *out) {
@@ -82,11 +103,28 @@ static hark_status sizes(hark_context *context, const hark_attention_desc *desc,
   return HARK_OK;
 }
 
+static bool wants_tables(const hark_attention_args *args, bool backward) {
+  return backward && (args->dhierarchical_bias.type != HARK_NONE || args->dlog_kernel.type != HARK_NONE);
+}
+
+/* One after another, each by all threads, where that keeps more of them busy, or where the trees of the other way do not fit. */
+static bool spreads(const hark_hierarchical_call *call, int64_t longest, size_t room) {
+  const int64_t pairs = call->run->sequence_count * call->desc->key_heads;
+  const int workers = hark_workers(call->context);
+  if (!may_spread(call->desc, call->backward, wants_tables(call->args, call->backward))) return false;
+  return spread_threads(call->desc, longest, workers, call->backward) > pairs ||
+         room / (call->tree_floats * sizeof(float)) < (size_t)hark_min(workers, pairs);
+}
+
 static hark_status begin(hark_context *context, const hark_attention_run *run, bool backward, hark_hierarchical_call *call) {
   const hark_attention_desc *desc = &run->plan->desc;
   scratch_layout layout;
   HARK_TRY(lay_out(context, desc, run->plan->workers, backward, &layout));
   char *scratch = run->scratch;
+  int64_t longest = 0;
+  for (int64_t s = 0; s < run->sequence_count; s++) longest = hark_max(longest, run->sequences[s].query_count);
+  size_t tree;
+  HARK_TRY(count_tree(context, desc, longest, backward, &tree));
   *call = (hark_hierarchical_call){.context = context,
                                    .run = run,
                                    .desc = desc,
@@ -100,22 +138,18 @@ static hark_status begin(hark_context *context, const hark_attention_run *run, b
                                    .head_pad = (int)padded(desc->head_dim),
                                    .value_pad = (int)padded(desc->value_dim),
                                    .scale = (float)desc->scale,
-                                   .tokens = hark_hierarchy_most_tokens(desc->key_length),
-                                   .tree_floats = layout.tree_floats,
+                                   .tokens = hark_hierarchy_most_tokens(longest),
+                                   .tree_floats = tree / sizeof(float),
                                    .worker_bytes = layout.worker_bytes,
-                                   .term_floats = layout.dterm_floats,
                                    .trees = (float *)(void *)scratch,
                                    .workers = scratch + layout.workers,
-                                   .kernel_memory = (double *)(void *)(scratch + layout.kernels)};
-  call->kernel_doubles = layout.kernel_doubles;
+                                   .tables.longest = hark_hierarchy_make(desc, longest)};
+  call->spread = spreads(call, longest, layout.workers);
   if (desc->dropout > 0) {
     call->dropout_threshold = hark_random_threshold(desc->dropout);
     call->dropout_gain = (float)(1 / (1 - desc->dropout));
   }
-  if (backward && (run->args->dhierarchical_bias.type != HARK_NONE || run->args->dlog_kernel.type != HARK_NONE)) {
-    call->dterms = (float *)(void *)(scratch + layout.dterms);
-    memset(call->dterms, 0, layout.dterm_floats * (size_t)desc->heads * sizeof(float));
-  }
+  HARK_ISA(hark_hierarchical_tables_open)(call, wants_tables(run->args, backward), (double *)(void *)(scratch + layout.tables));
   return HARK_OK;
 }
 
@@ -159,15 +193,16 @@ static bool values_as_they_lie(const hark_tree *tree) {
 static bool queries_as_they_lie(const hark_tree *tree) {
   return tree->call->args->query_mask.type == HARK_NONE && tree->call->head_dim == tree->call->head_pad;
 }
-/* Masked keys may leave a row that sees nothing, whose gradient then must not be looked at. */
+/* Masked keys and hidden distances may leave a row that sees nothing, whose gradient then must not be looked at. */
 static bool gradients_as_they_lie(const hark_tree *tree) {
   const hark_attention_args *args = tree->call->args;
-  return args->query_mask.type == HARK_NONE && args->mask.type == HARK_NONE && tree->call->value_dim == tree->call->value_pad;
+  return args->query_mask.type == HARK_NONE && args->mask.type == HARK_NONE && !tree->hides &&
+         tree->call->value_dim == tree->call->value_pad;
 }
 /* A gradient that is wanted, in memory that whole vectors fit. */
 static bool written_in_place(const hark_tensor *gradient, int width, int pad) { return gradient->type != HARK_NONE && width == pad; }
 
-static hark_tree place_tree(const hark_hierarchical_call *call, int64_t sequence, int64_t key_head, int slot) {
+static hark_tree place_tree(const hark_hierarchical_call *call, int64_t sequence, int64_t key_head, int64_t slot) {
   hark_tree tree = {.call = call, .sequence = &call->run->sequences[sequence], .key_head = key_head, .finite = true};
   float *next = call->trees + (size_t)slot * call->tree_floats;
   tree.hierarchy = hark_hierarchy_make(call->desc, tree.sequence->query_count);
@@ -189,7 +224,7 @@ static hark_tree place_tree(const hark_hierarchical_call *call, int64_t sequence
   for (int level = 0; level < tree.hierarchy.levels; level++) {
     tree.level[level].queries = hark_hierarchy_tokens(&tree.hierarchy, level);
     tree.level[level].keys = hark_hierarchy_tokens(&keys, level);
-    tree.level[level].terms = has_terms(call->desc) ? take(&next, (size_t)hark_term_width(tree.hierarchy.block)) : NULL;
+    tree.level[level].terms = hark_has_terms(call->desc) ? take(&next, (size_t)hark_term_width(tree.hierarchy.block)) : NULL;
     if (!call->rbf) tree.level[level].key_square = NULL;
   }
   const hark_attention_args *args = call->args;
@@ -328,26 +363,40 @@ static void make_queries(const hark_tree *tree, int level, int64_t from, int64_t
   }
 }
 
-/* What is added to the logits of a level, by row - key, in units of log 2. */
-static void make_terms(const hark_tree *tree, const hark_hierarchy_kernel *kernel) {
-  const hark_hierarchical_call *call = tree->call;
-  const hark_tensor *bias = &call->args->hierarchical_bias;
-  const int64_t block = tree->hierarchy.block, reach = 2 * block - 1;
-  for (int level = 0; level < tree->hierarchy.levels; level++) {
-    float *terms = tree->level[level].terms;
-    memset(terms, 0, (size_t)hark_term_width(block) * sizeof *terms);
-    for (int64_t difference = -reach; difference <= reach; difference++) {
-      double term = 0;
-      if (call->desc->has_hierarchical_bias) term += (double)((const float *)bias->data)[tree->head * bias->stride[0] + reach - difference];
-      if (kernel != NULL) term += kernel->mean[hark_hierarchy_kernel_index(kernel, level, difference < 0 ? -difference : difference)];
-      terms[hark_term_at(block, difference)] = (float)(term * (double)HARK_LOG2_E);
-    }
+/* ---- the work ---- */
+
+typedef enum stage_kind { MAKE_KEYS, MAKE_QUERIES, FORWARD, BACKWARD, BACKWARD_EXACT, GIVE_QUERIES, GIVE_KEYS } stage_kind;
+
+/* Gradients from .. to that were gathered in our memory, to the caller's. */
+static void give_rows(const hark_rows *from, int64_t begin, int64_t end, int width, bool add, const hark_rows *to) {
+  for (int64_t n = begin; n < end; n++) {
+    const float *source = from->data + n * from->stride;
+    float *target = to->data + n * to->stride;
+    for (int c = 0; c < width; c++) target[c] = add ? target[c] + source[c] : source[c];
   }
 }
 
-/* ---- the work ---- */
+static void give_queries(const hark_tree *tree, int64_t begin, int64_t end) {
+  const hark_hierarchical_call *call = tree->call;
+  const hark_tensor *dquery = &call->args->dquery;
+  if (dquery->type == HARK_NONE || call->head_dim == call->head_pad) return;
+  const hark_rows to = rows_of(dquery, tree->sequence->item, tree->head, tree->sequence->query_row);
+  give_rows(&tree->level[0].dquery, begin, end, call->head_dim, call->args->accumulate & HARK_ACCUMULATE_QUERY, &to);
+}
 
-typedef enum stage_kind { MAKE_KEYS, MAKE_QUERIES, FORWARD, BACKWARD, BACKWARD_EXACT } stage_kind;
+static void give_keys(const hark_tree *tree, int64_t begin, int64_t end) {
+  const hark_hierarchical_call *call = tree->call;
+  const hark_attention_args *args = call->args;
+  const int64_t item = tree->sequence->item, row = tree->sequence->key_row;
+  if (args->dkey.type != HARK_NONE && call->head_dim != call->head_pad) {
+    const hark_rows to = rows_of(&args->dkey, item, tree->key_head, row);
+    give_rows(&tree->level[0].dkey, begin, end, call->head_dim, args->accumulate & HARK_ACCUMULATE_KEY, &to);
+  }
+  if (args->dvalue.type != HARK_NONE && call->value_dim != call->value_pad) {
+    const hark_rows to = rows_of(&args->dvalue, item, tree->key_head, row);
+    give_rows(&tree->level[0].dvalue, begin, end, call->value_dim, args->accumulate & HARK_ACCUMULATE_VALUE, &to);
+  }
+}
 
 /* Pieces of work on a tree that do not touch each other. */
 typedef struct stage {
@@ -355,29 +404,31 @@ typedef struct stage {
   stage_kind kind;
   int level;
   int64_t first, step; /* numbers of pieces */
-  int worker;          /* where there is one */
 } stage;
 
 static void run_piece(const stage *s, int64_t index, int worker) {
   const hark_tree *tree = s->tree;
+  const hark_level *level = &tree->level[s->level];
   const int64_t piece = s->first + index * s->step, token = piece * TOKEN_PIECE;
+  const int64_t keys = hark_min(token + TOKEN_PIECE, level->keys), queries = hark_min(token + TOKEN_PIECE, level->queries);
   void *memory = tree->call->workers + (size_t)worker * tree->call->worker_bytes;
   switch (s->kind) {
-    case MAKE_KEYS: make_keys(tree, s->level, token, hark_min(token + TOKEN_PIECE, tree->level[s->level].keys)); break;
-    case MAKE_QUERIES: make_queries(tree, s->level, token, hark_min(token + TOKEN_PIECE, tree->level[s->level].queries)); break;
+    case MAKE_KEYS: make_keys(tree, s->level, token, keys); break;
+    case MAKE_QUERIES: make_queries(tree, s->level, token, queries); break;
     case FORWARD: HARK_ISA(hark_hierarchical_forward_tiles)(tree, piece, s->level, memory); break;
     case BACKWARD: HARK_ISA(hark_hierarchical_backward_piece)(tree, s->level, piece, memory); break;
     case BACKWARD_EXACT: HARK_ISA(hark_hierarchical_backward_exact)(tree, memory); break;
+    case GIVE_QUERIES: give_queries(tree, token, queries); break;
+    case GIVE_KEYS: give_keys(tree, token, keys); break;
   }
 }
 
 static void stage_task(void *data, int64_t index, int worker) { run_piece(data, index, worker); }
 
-/* All pieces, by all threads or by the one that calls. */
-static void run_stage(const hark_tree *tree, stage_kind kind, int level, int64_t first, int64_t step, int64_t count, bool spread,
-                      int worker) {
-  stage s = {.tree = tree, .kind = kind, .level = level, .first = first, .step = step, .worker = worker};
-  if (spread)
+/* Pieces first, first + step, ..., `count` of them, by all threads or by the one that works on the tree. */
+static void run_stage(const hark_tree *tree, stage_kind kind, int level, int64_t first, int64_t step, int64_t count, int worker) {
+  stage s = {.tree = tree, .kind = kind, .level = level, .first = first, .step = step};
+  if (tree->call->spread)
     hark_parallel_for(tree->call->context, count, stage_task, &s);
   else
     for (int64_t index = 0; index < count; index++) run_piece(&s, index, worker);
@@ -393,157 +444,108 @@ static bool all_finite(const hark_tree *tree) {
   return true;
 }
 
-static void forward_head(const hark_tree *tree, bool spread, int worker) {
-  int level = spread ? tree->hierarchy.levels - 1 : tree->call->exact ? 0 : tree->hierarchy.levels - 1;
-  while (spread && level > 0 && hark_ceil_div(tree->level[level].queries, HARK_TILE_QUERIES) < LEAST_ROOTS) level--;
-  run_stage(tree, FORWARD, level, 0, 1, hark_ceil_div(tree->level[level].queries, HARK_TILE_QUERIES), spread, worker);
+/* Subtrees of a head that is spread: so many that no thread waits long for another, so few that what is above them, which each computes for
+ * itself, costs little. */
+static int64_t least_roots(int workers) { return hark_max(2 * workers, hark_min(4 * workers, 16)); }
+
+static void forward_head(const hark_tree *tree, int worker) {
+  const bool spread = tree->call->spread;
+  const int64_t roots = spread ? least_roots(hark_workers(tree->call->context)) : 0;
+  int level = tree->call->exact && !spread ? 0 : tree->hierarchy.levels - 1;
+  while (level > 0 && hark_ceil_div(tree->level[level].queries, HARK_TILE_QUERIES) < roots) level--;
+  run_stage(tree, FORWARD, level, 0, 1, hark_ceil_div(tree->level[level].queries, HARK_TILE_QUERIES), worker);
 }
 
-/* Gradients that were gathered in our memory, to the caller's. */
-static void give_rows(const hark_rows *from, int64_t count, int width, bool add, const hark_rows *to) {
-  for (int64_t n = 0; n < count; n++) {
-    const float *source = from->data + n * from->stride;
-    float *target = to->data + n * to->stride;
-    for (int c = 0; c < width; c++) target[c] = add ? target[c] + source[c] : source[c];
+/* All pieces of a level: what an odd one adds to comes after both of its neighbours. One thread goes through them from left to right, which
+ * gives the same sums. */
+static void backward_level(const hark_tree *tree, int level, int worker) {
+  const int64_t pieces = hark_ceil_div(tree->level[level].queries, hark_piece_rows(tree->hierarchy.block));
+  if (tree->call->spread) {
+    run_stage(tree, BACKWARD, level, 0, 2, (pieces + 1) / 2, worker);
+    run_stage(tree, BACKWARD, level, 1, 2, pieces / 2, worker);
+    return;
+  }
+  for (int64_t even = 0; even <= pieces; even += 2) {
+    if (even < pieces) run_stage(tree, BACKWARD, level, even, 1, 1, worker);
+    if (even > 0) run_stage(tree, BACKWARD, level, even - 1, 1, 1, worker);
   }
 }
 
-static void backward_head(hark_tree *tree, bool spread, int worker) {
-  const hark_hierarchical_call *call = tree->call;
-  if (call->exact) {
-    run_stage(tree, BACKWARD_EXACT, 0, 0, 1, 1, false, worker);
-  } else {
-    for (int level = tree->hierarchy.levels - 1; level >= 0; level--) {
-      const int64_t pieces = HARK_ISA(hark_hierarchical_pieces)(tree, level);
-      run_stage(tree, BACKWARD, level, 0, 2, (pieces + 1) / 2, spread, worker);
-      run_stage(tree, BACKWARD, level, 1, 2, pieces / 2, spread, worker);
-    }
-  }
-  const hark_tensor *dquery = &call->args->dquery;
-  if (dquery->type == HARK_NONE || call->head_dim == call->head_pad) return;
-  const hark_rows to = rows_of(dquery, tree->sequence->item, tree->head, tree->sequence->query_row);
-  give_rows(&tree->level[0].dquery, tree->level[0].queries, call->head_dim, call->args->accumulate & HARK_ACCUMULATE_QUERY, &to);
+static int64_t token_pieces(int64_t tokens) { return hark_ceil_div(tokens, TOKEN_PIECE); }
+
+static void backward_head(const hark_tree *tree, int worker) {
+  if (tree->call->exact)
+    run_stage(tree, BACKWARD_EXACT, 0, 0, 1, 1, worker);
+  else
+    for (int level = tree->hierarchy.levels - 1; level >= 0; level--) backward_level(tree, level, worker);
+  run_stage(tree, GIVE_QUERIES, 0, 0, 1, token_pieces(tree->level[0].queries), worker);
 }
 
-static void give_keys(const hark_tree *tree) {
+/* Level 0 of a head: its rows where they lie. */
+static void place_head(hark_tree *tree, const hark_level *own) {
   const hark_hierarchical_call *call = tree->call;
   const hark_attention_args *args = call->args;
-  const int64_t item = tree->sequence->item, row = tree->sequence->key_row;
-  if (args->dkey.type != HARK_NONE && call->head_dim != call->head_pad) {
-    const hark_rows to = rows_of(&args->dkey, item, tree->key_head, row);
-    give_rows(&tree->level[0].dkey, tree->level[0].keys, call->head_dim, args->accumulate & HARK_ACCUMULATE_KEY, &to);
-  }
-  if (args->dvalue.type != HARK_NONE && call->value_dim != call->value_pad) {
-    const hark_rows to = rows_of(&args->dvalue, item, tree->key_head, row);
-    give_rows(&tree->level[0].dvalue, tree->level[0].keys, call->value_dim, args->accumulate & HARK_ACCUMULATE_VALUE, &to);
-  }
+  const int64_t item = tree->sequence->item, row = tree->sequence->query_row, head = tree->head;
+  hark_level *rows = &tree->level[0];
+  rows->query = queries_as_they_lie(tree) ? rows_of(&args->query, item, head, row) : own->query;
+  if (!call->backward) return;
+  rows->g = gradients_as_they_lie(tree) ? rows_of(&args->dout, item, head, row) : own->g;
+  rows->dquery = written_in_place(&args->dquery, call->head_dim, call->head_pad) ? rows_of(&args->dquery, item, head, row) : own->dquery;
 }
 
-/* All of a (sequence, key head), with the tree and the tiles of a worker, or spread over all of them. */
-static void run_key_head(const hark_hierarchical_call *call, int64_t sequence, int64_t key_head, bool spread, int worker) {
-  const hark_attention_desc *desc = call->desc;
-  const int64_t group = desc->heads / desc->key_heads;
-  hark_tree tree = place_tree(call, sequence, key_head, worker);
-  const hark_attention_args *args = call->args;
+/* Where a (sequence, key head) is worked on: a tree's memory, a slot of the tables' gradients, a worker's tiles. */
+typedef struct work_place {
+  int64_t tree, slot;
+  int worker;
+} work_place;
+
+static void run_key_head(const hark_hierarchical_call *call, int64_t sequence, int64_t key_head, work_place place) {
+  const int64_t group = call->desc->heads / call->desc->key_heads;
+  hark_tree tree = place_tree(call, sequence, key_head, place.tree);
+  const hark_level own = tree.level[0];
   for (int level = 0; level < tree.hierarchy.levels; level++)
-    run_stage(&tree, MAKE_KEYS, level, 0, 1, hark_ceil_div(tree.level[level].keys, TOKEN_PIECE), spread, worker);
+    run_stage(&tree, MAKE_KEYS, level, 0, 1, token_pieces(tree.level[level].keys), place.worker);
   tree.finite = all_finite(&tree);
-  const hark_rows own_query = tree.level[0].query, own_g = tree.level[0].g, own_dquery = tree.level[0].dquery;
-  for (int64_t head = key_head * group; head < (key_head + 1) * group; head++) {
-    const int64_t item = tree.sequence->item, row = tree.sequence->query_row;
-    tree.head = head;
-    tree.level[0].query = queries_as_they_lie(&tree) ? rows_of(&args->query, item, head, row) : own_query;
-    if (call->backward) {
-      tree.level[0].g = gradients_as_they_lie(&tree) ? rows_of(&args->dout, item, head, row) : own_g;
-      tree.level[0].dquery =
-          written_in_place(&args->dquery, call->head_dim, call->head_pad) ? rows_of(&args->dquery, item, head, row) : own_dquery;
-      tree.add_first = head > key_head * group;
-      for (int level = 0; call->dterms != NULL && level < tree.hierarchy.levels; level++)
-        tree.level[level].dterms =
-            call->dterms + (size_t)head * call->term_floats + (size_t)(level * hark_term_width(tree.hierarchy.block));
-    }
-    const int query_levels = call->exact ? 1 : tree.hierarchy.levels;
-    for (int level = 0; level < query_levels; level++)
-      run_stage(&tree, MAKE_QUERIES, level, 0, 1, hark_ceil_div(tree.level[level].queries, TOKEN_PIECE), spread, worker);
-    if (has_terms(desc)) {
-      hark_hierarchy_kernel kernel;
-      if (desc->has_log_kernel)
-        kernel = hark_hierarchy_kernel_make(&tree.hierarchy, false, &args->log_kernel, head,
-                                            call->kernel_memory + (size_t)worker * call->kernel_doubles);
-      make_terms(&tree, desc->has_log_kernel ? &kernel : NULL);
-    }
+  for (tree.head = key_head * group; tree.head < (key_head + 1) * group; tree.head++) {
+    if (hark_has_terms(call->desc)) HARK_ISA(hark_hierarchical_make_terms)(&tree, place.slot);
+    place_head(&tree, &own);
+    tree.add_first = tree.head > key_head * group;
+    for (int level = 0; level < (call->exact ? 1 : tree.hierarchy.levels); level++)
+      run_stage(&tree, MAKE_QUERIES, level, 0, 1, token_pieces(tree.level[level].queries), place.worker);
     if (call->backward)
-      backward_head(&tree, spread, worker);
+      backward_head(&tree, place.worker);
     else
-      forward_head(&tree, spread, worker);
+      forward_head(&tree, place.worker);
   }
-  if (call->backward) give_keys(&tree);
+  if (call->backward) run_stage(&tree, GIVE_KEYS, 0, 0, 1, token_pieces(tree.level[0].keys), place.worker);
 }
 
-static void pair_task(void *data, int64_t index, int worker) {
+static void pair_task(void *data, int64_t pair, int worker) {
   const hark_hierarchical_call *call = data;
-  run_key_head(call, index / call->desc->key_heads, index % call->desc->key_heads, false, worker);
+  const int64_t key_heads = call->desc->key_heads, pairs = call->run->sequence_count * key_heads;
+  const work_place place = {.tree = hark_task_slot(pair, pairs, worker, hark_workers(call->context)), .worker = worker};
+  run_key_head(call, pair / key_heads, pair % key_heads, place);
 }
 
-/* A key head in all sequences, one after another: gradients of its heads' tables are summed in one order. */
-static void key_head_task(void *data, int64_t index, int worker) {
+/* A key head in the sequences of a slot. */
+static void slot_task(void *data, int64_t task, int worker) {
   const hark_hierarchical_call *call = data;
-  for (int64_t sequence = 0; sequence < call->run->sequence_count; sequence++) run_key_head(call, sequence, index, false, worker);
+  const int64_t key_heads = call->desc->key_heads, slots = call->tables.slots, count = call->run->sequence_count;
+  const int64_t slot = task / key_heads, key_head = task % key_heads;
+  const work_place place = {
+      .tree = hark_task_slot(task, slots * key_heads, worker, hark_workers(call->context)), .slot = slot, .worker = worker};
+  HARK_ISA(hark_hierarchical_tables_begin_slot)(call, slot, key_head);
+  for (int64_t s = slot * count / slots; s < (slot + 1) * count / slots; s++) run_key_head(call, s, key_head, place);
 }
 
 static void run_all(hark_context *context, hark_hierarchical_call *call) {
-  const int64_t pairs = call->run->sequence_count * call->desc->key_heads;
-  if (call->dterms != NULL) {
-    hark_parallel_for(context, call->desc->key_heads, key_head_task, call);
-  } else if (pairs >= hark_workers(context)) {
+  const int64_t key_heads = call->desc->key_heads, pairs = call->run->sequence_count * key_heads;
+  if (call->tables.sums != NULL)
+    hark_parallel_for(context, call->tables.slots * key_heads, slot_task, call);
+  else if (!call->spread)
     hark_parallel_for(context, pairs, pair_task, call);
-  } else {
-    for (int64_t pair = 0; pair < pairs; pair++) run_key_head(call, pair / call->desc->key_heads, pair % call->desc->key_heads, true, 0);
-  }
-}
-
-/* Gradient by log G of the distances, of one head. */
-static void kernel_gradient(const hark_hierarchical_call *call, int64_t head, double *gradient) {
-  const hark_hierarchy h = hark_hierarchy_make(call->desc, call->desc->key_length);
-  double *memory = call->kernel_memory;
-  const hark_hierarchy_kernel kernel = hark_hierarchy_kernel_make(&h, false, &call->args->log_kernel, head, memory);
-  double *dmean = memory + hark_hierarchy_kernel_doubles(&h, false);
-  for (int level = 0; level < h.levels; level++) {
-    const float *dterms = call->dterms + (size_t)head * call->term_floats + (size_t)(level * hark_term_width(h.block));
-    for (int64_t t = 0; t < 2 * h.block; t++) {
-      double sum = (double)dterms[hark_term_at(h.block, t)];
-      if (t > 0) sum += (double)dterms[hark_term_at(h.block, -t)];
-      dmean[hark_hierarchy_kernel_index(&kernel, level, t)] = sum;
-    }
-  }
-  hark_hierarchy_kernel_gradient(&kernel, dmean, gradient);
-}
-
-static void give_tables(const hark_hierarchical_call *call) {
-  const hark_attention_desc *desc = call->desc;
-  const hark_hierarchy h = hark_hierarchy_make(desc, desc->key_length);
-  const hark_tensor *dbias = &call->args->dhierarchical_bias, *dkernel = &call->args->dlog_kernel;
-  const int64_t reach = 2 * h.block - 1;
-  if (dbias->type != HARK_NONE) {
-    const int64_t sharing = dbias->stride[0] == 0 ? desc->heads : 1;
-    for (int64_t head = 0; head < desc->heads; head += sharing)
-      for (int64_t i = 0; i <= 2 * reach; i++) {
-        double sum = 0;
-        for (int64_t other = head; other < head + sharing; other++)
-          for (int level = 0; level < h.levels; level++)
-            sum += (double)call->dterms[(size_t)other * call->term_floats + (size_t)(level * hark_term_width(h.block)) +
-                                        (size_t)hark_term_at(h.block, reach - i)];
-        ((float *)dbias->data)[head * dbias->stride[0] + i] += (float)sum;
-      }
-  }
-  if (dkernel->type == HARK_NONE) return;
-  const int64_t sharing = dkernel->stride[0] == 0 ? desc->heads : 1, distances = hark_min(dkernel->shape[1], hark_hierarchy_reach(&h));
-  double *gradient = call->kernel_memory + hark_hierarchy_kernel_doubles(&h, false) + hark_hierarchy_kernel_means(&h, false);
-  for (int64_t head = 0; head < desc->heads; head += sharing) {
-    memset(gradient, 0, (size_t)distances * sizeof *gradient);
-    for (int64_t other = head; other < head + sharing; other++) kernel_gradient(call, other, gradient);
-    for (int64_t x = 0; x < distances; x++) ((float *)dkernel->data)[head * dkernel->stride[0] + x] += (float)gradient[x];
-  }
+  else
+    for (int64_t pair = 0; pair < pairs; pair++) run_key_head(call, pair / key_heads, pair % key_heads, (work_place){.worker = 0});
 }
 
 static hark_status forward(hark_context *context, const hark_attention_run *run) {
@@ -557,13 +559,16 @@ static hark_status backward(hark_context *context, const hark_attention_run *run
   hark_hierarchical_call call;
   HARK_TRY(begin(context, run, true, &call));
   run_all(context, &call);
-  if (call.dterms != NULL) give_tables(&call);
+  if (call.tables.sums != NULL) HARK_ISA(hark_hierarchical_tables_give)(&call);
   return HARK_OK;
 }
 
 static int print(const hark_attention_plan *plan, char *text, size_t size) {
-  return snprintf(text, size, "tiles of %d queries, %d lanes, a tree of %.4g MB for each of %d workers", HARK_TILE_QUERIES, HARK_LANES,
-                  (double)plan->sizes.backward_workspace / plan->workers / 1e6, plan->workers);
+  const bool backward = !plan->desc.forward_only;
+  size_t tree = 0;
+  if (count_tree(NULL, &plan->desc, plan->desc.key_length, backward, &tree) != HARK_OK) return 0;
+  return snprintf(text, size, "tiles of %d queries, %d lanes, trees of %.4g MB, at most %" PRId64 " at a time", HARK_TILE_QUERIES,
+                  HARK_LANES, (double)tree / 1e6, count_trees(&plan->desc, plan->workers, backward));
 }
 
 extern const hark_attention_algorithm HARK_ISA(hark_cpu_hierarchical);

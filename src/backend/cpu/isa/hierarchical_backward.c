@@ -16,6 +16,7 @@ typedef struct backward_work {
   const hark_tree *tree;
   float *queries, *gradients; /* [d][lanes], [dv][lanes] */
   float *weights, *dlogits;   /* [HARK_GROUP_KEYS][lanes] */
+  float *kept;                /* dropout's factors, laid out as they */
   float *clean;
   float *start, *zero, *mean, *row_sums; /* [lanes]: -m and what is added to all logits of a lane; 0; D; sums of dS (rbf) */
 } backward_work;
@@ -36,6 +37,8 @@ static backward_work open_work(const hark_tree *tree, void *memory) {
   work.weights = next;
   next += HARK_GROUP_KEYS * HARK_TILE_QUERIES;
   work.dlogits = next;
+  next += HARK_GROUP_KEYS * HARK_TILE_QUERIES;
+  work.kept = next;
   next += HARK_GROUP_KEYS * HARK_TILE_QUERIES;
   work.clean = next;
   memset(work.zero, 0, HARK_TILE_QUERIES * sizeof(float));
@@ -130,12 +133,31 @@ static void begin_tile(backward_work *work, const hark_level *level, int64_t row
   }
 }
 
+/* Sums of dS over the diagonals of a group, from that of (lane 0, last key) on. They are gathered in several copies in turn, so that a vector is
+ * not read again while its store is on its way. */
+#define DIAGONAL_COPIES 8
+typedef float diagonals[HARK_GROUP_KEYS + HARK_TILE_QUERIES + HARK_LANES];
+
+static void give_diagonals(const hark_group_walk *walk, const hark_group *group, diagonals *copies, double *dterms) {
+  const int64_t most = 2 * walk->tree->hierarchy.block - 1, lowest = walk->row - (group->first + group->count - 1);
+  const int64_t begin = hark_max(group->from * HARK_LANES, -most - lowest);
+  const int64_t end = hark_min(group->to * HARK_LANES + group->count - 1, most + 1 - lowest);
+  for (int64_t i = begin; i < end; i++) {
+    double sum = 0.0;
+    for (int copy = 0; copy < DIAGONAL_COPIES; copy++) sum += (double)copies[copy][i];
+    dterms[lowest + i + most] += sum;
+  }
+}
+
 /* P (with dropout's factor) and scale dS of a group in place of logits and g . v. */
 static void group_gradients(backward_work *work, const hark_group_walk *walk, const hark_group *group) {
   const hark_tree *tree = work->tree;
   const hark_hierarchical_call *call = tree->call;
   const hark_level *level = &tree->level[group->level];
   const vf scale = vf_set(call->scale);
+  diagonals copies[DIAGONAL_COPIES];
+  if (level->dterms != NULL) memset(copies, 0, sizeof copies);
+  if (call->dropout_threshold > 0) HARK_ISA(hark_hierarchical_kept)(tree, walk, group, work->kept);
   for (int k = 0; k < group->count; k++) {
     const int64_t key = group->first + k;
     float *weights = work->weights + k * HARK_TILE_QUERIES, *dlogits = work->dlogits + k * HARK_TILE_QUERIES;
@@ -143,7 +165,7 @@ static void group_gradients(backward_work *work, const hark_group_walk *walk, co
     hark_lanes_of(walk, group->block, key, &lo, &hi);
     if (level->key_count[key] == 0.0f) lo = hi = 0;
     const float *terms = level->terms == NULL ? NULL : level->terms + hark_term_at(tree->hierarchy.block, walk->row - key);
-    float *dterms = level->dterms == NULL ? NULL : level->dterms + hark_term_at(tree->hierarchy.block, walk->row - key);
+    float *sums = level->dterms == NULL ? NULL : copies[k % DIAGONAL_COPIES] + (group->count - 1 - k);
     const vf square = vf_set(level->key_square == NULL ? 0.0f : level->key_square[key]), count = vf_set(level->key_count[key]);
     for (int m = group->from; m < group->to; m++) {
       const int lane = m * HARK_LANES;
@@ -157,7 +179,7 @@ static void group_gradients(backward_work *work, const hark_group_walk *walk, co
       }
       vf weight = vf_exp2(x), kept = weight;
       if (call->dropout_threshold > 0) {
-        const vf factor = HARK_ISA(hark_hierarchical_kept)(tree, walk, lane, key);
+        const vf factor = vf_load(work->kept + k * HARK_TILE_QUERIES + lane);
         kept = kept * factor;
         g = vf_select(vf_equal(factor, vf_zero()), vf_zero(), g * factor);
       }
@@ -166,11 +188,12 @@ static void group_gradients(backward_work *work, const hark_group_walk *walk, co
         kept = vf_select(seen, kept, vf_zero());
         dlogit = vf_select(seen, dlogit, vf_zero());
       }
-      if (dterms != NULL) vf_store(dterms + lane, vf_load(dterms + lane) + dlogit);
+      if (sums != NULL) vf_store(sums + lane, vf_load(sums + lane) + dlogit);
       vf_store(weights + lane, kept);
       vf_store(dlogits + lane, scale * dlogit);
     }
   }
+  if (level->dterms != NULL) give_diagonals(walk, group, copies, level->dterms);
 }
 
 /* rbf: the part of dS that multiplies the row or key itself. */
@@ -259,22 +282,11 @@ static void own_part_of_queries(const backward_work *work, const hark_level *lev
   }
 }
 
-/* Rows of a piece: long enough that the keys within two blocks of it are at most half of either neighbour's. */
-#define PIECE_ROWS 1024
-static int64_t piece_rows(const hark_tree *tree) {
-  const int64_t least = hark_max(PIECE_ROWS, 4 * tree->hierarchy.block);
-  return hark_ceil_div(least, HARK_TILE_QUERIES) * HARK_TILE_QUERIES;
-}
-
-int64_t HARK_ISA(hark_hierarchical_pieces)(const hark_tree *tree, int level) {
-  return hark_ceil_div(tree->level[level].queries, piece_rows(tree));
-}
-
 /* Even pieces begin the keys that their rows reach beyond them too, odd ones the rest of their own. */
 void HARK_ISA(hark_hierarchical_backward_piece)(const hark_tree *tree, int level, int64_t piece, void *memory) {
   backward_work work = open_work(tree, memory);
   const hark_level *at = &tree->level[level];
-  const int64_t length = piece_rows(tree), reach = 2 * tree->hierarchy.block;
+  const int64_t length = hark_piece_rows(tree->hierarchy.block), reach = 2 * tree->hierarchy.block;
   const int64_t first = piece * length, last = hark_min(first + length, at->queries);
   const bool odd = (piece & 1) != 0, final = last == at->queries;
   int64_t begun = odd ? first + reach : hark_max(first - reach, 0);

@@ -21,6 +21,7 @@ typedef struct forward_work {
   const hark_tree *tree;
   float *queries;                 /* [d][lanes] */
   float *logits;                  /* [CHUNK_KEYS][lanes] */
+  float *kept;                    /* dropout's factors, [HARK_GROUP_KEYS][lanes] */
   float *clean;                   /* [HARK_GROUP_KEYS][padded] */
   float start[HARK_TILE_QUERIES]; /* what is added to all logits of a lane */
   tile_state levels[HARK_HIERARCHY_MAX_LEVELS];
@@ -32,31 +33,44 @@ size_t HARK_ISA(hark_hierarchical_worker_floats)(const hark_attention_desc *desc
   const size_t wide = head_pad > value_pad ? head_pad : value_pad;
   const hark_hierarchy h = hark_hierarchy_make(desc, desc->key_length);
   const size_t work = hark_align_up(sizeof(forward_work)) / sizeof(float);
-  const size_t forward = work + (head_pad + CHUNK_KEYS + (size_t)h.levels * value_pad) * HARK_TILE_QUERIES + HARK_GROUP_KEYS * wide;
-  /* dense_products' backward tiles: q', g', P, dS and sums by lane */
-  const size_t back = (head_pad + value_pad + 2 * HARK_GROUP_KEYS + 8) * HARK_TILE_QUERIES + HARK_GROUP_KEYS * wide;
+  const size_t forward =
+      work + (head_pad + CHUNK_KEYS + HARK_GROUP_KEYS + (size_t)h.levels * value_pad) * HARK_TILE_QUERIES + HARK_GROUP_KEYS * wide;
+  /* dense_products' backward tiles: q', g', P, dS, dropout's factors and sums by lane */
+  const size_t back = (head_pad + value_pad + 3 * HARK_GROUP_KEYS + 8) * HARK_TILE_QUERIES + HARK_GROUP_KEYS * wide;
   return backward && back > forward ? back : forward;
 }
 
 HARK_SIMD_NOINLINE void scores(const hark_product *p, int first, int last) { hark_product_run(HARK_FINISH_STORE, p, first, last); }
 HARK_SIMD_NOINLINE void spread(const hark_product *p, int last) { hark_product_run(HARK_FINISH_SPREAD, p, 0, last); }
 
-vf HARK_ISA(hark_hierarchical_kept)(const hark_tree *tree, const hark_group_walk *walk, int lane, int64_t key) {
+void HARK_ISA(hark_hierarchical_kept)(const hark_tree *tree, const hark_group_walk *walk, const hark_group *group, float *factors) {
   const hark_hierarchical_call *call = tree->call;
   const hark_random_stream *stream = &call->args->dropout;
   const int up = walk->level - walk->shift; /* rows of the tile are tokens of this level */
   const uint64_t plane = (uint64_t)(tree->sequence->item * call->desc->heads + tree->head) << 23;
-  const uint64_t column = (uint64_t)(tree->sequence->key_row + (key << walk->level));
-  uint32_t low[HARK_LANES], high[HARK_LANES];
-  for (int i = 0; i < HARK_LANES; i++) {
-    const uint64_t row = (uint64_t)(tree->sequence->query_row + ((walk->row + lane + i) << up));
-    const uint64_t counter = ((plane + row) << 21) + column / 4 + stream->first_index;
-    low[i] = (uint32_t)counter;
-    high[i] = (uint32_t)(counter >> 32);
+  const uint64_t first = (uint64_t)(tree->sequence->key_row + (group->first << walk->level));
+  const vu threshold = vu_set(call->dropout_threshold);
+  const vf gain = vf_set(call->dropout_gain);
+  for (int m = group->from; m < group->to; m++) {
+    const int lane = m * HARK_LANES;
+    for (int k = 0; k < group->count;) {
+      const uint64_t quad = (first + ((uint64_t)k << walk->level)) / 4;
+      uint32_t low[HARK_LANES], high[HARK_LANES];
+      for (int i = 0; i < HARK_LANES; i++) {
+        const uint64_t row = (uint64_t)(tree->sequence->query_row + ((walk->row + lane + i) << up));
+        const uint64_t counter = ((plane + row) << 21) + quad + stream->first_index;
+        low[i] = (uint32_t)counter;
+        high[i] = (uint32_t)(counter >> 32);
+      }
+      vu words[4] = {vu_load(low), vu_load(high), vu_set(stream->micro_step), vu_set(stream->layer_purpose)};
+      philox(stream->seed, words);
+      for (; k < group->count; k++) {
+        const uint64_t column = first + ((uint64_t)k << walk->level);
+        if (column / 4 != quad) break;
+        vf_store(factors + k * HARK_TILE_QUERIES + lane, vf_select(vu_less(words[column % 4], threshold), vf_zero(), gain));
+      }
+    }
   }
-  vu words[4] = {vu_load(low), vu_load(high), vu_set(stream->micro_step), vu_set(stream->layer_purpose)};
-  philox(stream->seed, words);
-  return vf_select(vu_less(words[column % 4], vu_set(call->dropout_threshold)), vf_zero(), vf_set(call->dropout_gain));
 }
 
 void HARK_ISA(hark_hierarchical_mix)(const hark_tree *tree, const hark_rows *rows, int width, const hark_group *group, const float *weights,
@@ -136,6 +150,7 @@ static void group_weights(forward_work *work, const hark_group_walk *walk, const
                           float *sum) {
   const hark_level *level = &work->tree->level[group->level];
   const bool drops = work->tree->call->dropout_threshold > 0;
+  if (drops) HARK_ISA(hark_hierarchical_kept)(work->tree, walk, group, work->kept);
   for (int m = group->from; m < group->to; m++) {
     const int lane = m * HARK_LANES;
     const vf top = vf_load(base + lane);
@@ -144,7 +159,7 @@ static void group_weights(forward_work *work, const hark_group_walk *walk, const
       float *at = logits + k * HARK_TILE_QUERIES + lane;
       vf weight = vf_exp2(vf_load(at) - top);
       total = vf_fma(weight, vf_set(level->key_count[group->first + k]), total);
-      if (drops) weight = weight * HARK_ISA(hark_hierarchical_kept)(work->tree, walk, lane, group->first + k);
+      if (drops) weight = weight * vf_load(work->kept + k * HARK_TILE_QUERIES + lane);
       vf_store(at, weight);
     }
     vf_store(sum + lane, total);
@@ -317,6 +332,8 @@ void HARK_ISA(hark_hierarchical_forward_tiles)(const hark_tree *tree, int64_t ro
   next += (ptrdiff_t)call->head_pad * HARK_TILE_QUERIES;
   work->logits = next;
   next += CHUNK_KEYS * HARK_TILE_QUERIES;
+  work->kept = next;
+  next += HARK_GROUP_KEYS * HARK_TILE_QUERIES;
   for (int level = 0; level < tree->hierarchy.levels; level++) {
     work->levels[level].mixed = next;
     next += (ptrdiff_t)call->value_pad * HARK_TILE_QUERIES;

@@ -26,8 +26,18 @@ typedef struct hark_level {
   float *terms;                                /* what is added to logits, by row - key; NULL: nothing */
   hark_rows g, dquery, dkey, dvalue;           /* backward */
   float *least, *mean_gradient;                /* natural units */
-  float *dterms;                               /* NULL: not wanted */
+  double *dterms;                              /* sums of dS by row - key, [4 Nr - 1]; NULL: not wanted */
 } hark_level;
+
+/* What is added to logits by distance, and gradients by it (hierarchical_terms.c). */
+typedef struct hark_hierarchical_tables {
+  hark_hierarchy longest; /* of the call's sequences */
+  double *means;          /* of the positional kernel, [rows of its table][levels][2 Nr] */
+  int64_t slots;          /* sums that sequences are gathered in */
+  double *sums;           /* [slots][H][levels][4 Nr - 1], or NULL: no gradient is wanted */
+  double *work;           /* to make means and their gradients in, a row of a table at a time */
+  size_t work_doubles;
+} hark_hierarchical_tables;
 
 typedef struct hark_hierarchical_call {
   hark_context *context;
@@ -39,13 +49,12 @@ typedef struct hark_hierarchical_call {
   float scale;
   uint32_t dropout_threshold;
   float dropout_gain;
+  bool spread;    /* a (sequence, key head) after the other, each by all threads */
   int64_t tokens; /* of the longest hierarchy: extent of the arrays of a tree */
-  size_t tree_floats, worker_bytes, term_floats;
+  size_t tree_floats, worker_bytes;
   float *trees;
   char *workers;
-  float *dterms; /* [H][levels][width], or NULL */
-  double *kernel_memory;
-  size_t kernel_doubles; /* a worker */
+  hark_hierarchical_tables tables;
 } hark_hierarchical_call;
 
 /* A head at work. */
@@ -55,6 +64,7 @@ typedef struct hark_tree {
   int64_t head, key_head;
   hark_hierarchy hierarchy;
   bool finite;    /* all keys and values are */
+  bool hides;     /* some terms are -infinity */
   bool add_first; /* gradients of keys and values add to those of the heads before in the group */
   hark_level level[HARK_HIERARCHY_MAX_LEVELS];
 } hark_tree;
@@ -64,6 +74,22 @@ typedef struct hark_tree {
 static inline int64_t hark_term_width(int64_t block) { return 4 * block - 1 + 2 * HARK_TERM_MARGIN; }
 /* Index of row - key. */
 static inline int64_t hark_term_at(int64_t block, int64_t difference) { return difference + 2 * block - 1 + HARK_TERM_MARGIN; }
+
+static inline bool hark_has_terms(const hark_attention_desc *desc) { return desc->has_hierarchical_bias || desc->has_log_kernel; }
+
+/* Where a task finds memory of its own, of as much as there are tasks or workers, whatever is less. */
+static inline int64_t hark_task_slot(int64_t task, int64_t tasks, int worker, int workers) { return tasks < workers ? task : worker; }
+
+/* Memory of the tables at the descriptor's maxima. */
+hark_status HARK_ISA(hark_hierarchical_tables_bytes)(hark_context *context, const hark_attention_desc *desc, int workers, bool backward,
+                                                     size_t *bytes);
+/* Makes the kernel's means, and room for gradients by the tables. `call` has everything else, also tables.longest. */
+void HARK_ISA(hark_hierarchical_tables_open)(hark_hierarchical_call *call, bool gradients, double *memory);
+/* What is added to the logits of a head, and where gradients by it are gathered. */
+void HARK_ISA(hark_hierarchical_make_terms)(hark_tree *tree, int64_t slot);
+void HARK_ISA(hark_hierarchical_tables_begin_slot)(const hark_hierarchical_call *call, int64_t slot, int64_t key_head);
+/* Adds what was gathered to the gradients of the tables. */
+void HARK_ISA(hark_hierarchical_tables_give)(hark_hierarchical_call *call);
 
 /* Keys first .. first + count of a level, met by rows of the tile in vectors from .. to. */
 typedef struct hark_group {
@@ -165,8 +191,9 @@ HARK_SIMD vm hark_lanes_between(int base, int lo, int hi) {
   return vm_and(vi_less((vi)vu_set((uint32_t)(lo - base - 1)), lane), vi_less(lane, (vi)vu_set((uint32_t)(hi - base))));
 }
 
-/* 0 or the gain for the entries of a vector of lanes and a key: the word of the cell's first row and first key (attention.h). */
-vf HARK_ISA(hark_hierarchical_kept)(const hark_tree *tree, const hark_group_walk *walk, int lane, int64_t key);
+/* 0 or the gain for every entry of a group, [count][HARK_TILE_QUERIES]: by the word of the cell's first row and first key (attention.h). A Philox
+ * counter has the words of four keys in a row, which are four tokens of level 0 and two of level 1. */
+void HARK_ISA(hark_hierarchical_kept)(const hark_tree *tree, const hark_group_walk *walk, const hark_group *group, float *factors);
 
 /* y[row] += sum over keys of weights[key][row] rows[key] for the tile's rows below `limit`; keys that are not finite are added only where the
  * weight is not 0. clean: [HARK_GROUP_KEYS][padded width]. */
@@ -176,9 +203,12 @@ void HARK_ISA(hark_hierarchical_mix)(const hark_tree *tree, const hark_rows *row
 void HARK_ISA(hark_hierarchical_forward_tiles)(const hark_tree *tree, int64_t root, int root_level, void *memory);
 size_t HARK_ISA(hark_hierarchical_worker_floats)(const hark_attention_desc *desc, bool backward);
 
-/* The rows of a level are cut into pieces so long that every second one touches keys of its own: all even pieces may be worked on at the same
- * time, then all odd ones. A level is done after the one above it. */
-int64_t HARK_ISA(hark_hierarchical_pieces)(const hark_tree *tree, int level);
+/* The rows of a level are cut into pieces so long that every second one touches keys of its own, those within two blocks of it being at most half
+ * of either neighbour's: all even pieces may be worked on at the same time, then all odd ones. A level is done after the one above it. */
+#define HARK_PIECE_ROWS 256
+static inline int64_t hark_piece_rows(int64_t block) {
+  return hark_ceil_div(hark_max(HARK_PIECE_ROWS, 4 * block), HARK_TILE_QUERIES) * HARK_TILE_QUERIES;
+}
 void HARK_ISA(hark_hierarchical_backward_piece)(const hark_tree *tree, int level, int64_t piece, void *memory);
 /* Exact queries: all levels, and what the levels hand down. */
 void HARK_ISA(hark_hierarchical_backward_exact)(const hark_tree *tree, void *memory);

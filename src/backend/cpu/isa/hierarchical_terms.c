@@ -1,0 +1,190 @@
+/* hierarchical_terms.c - what hierarchical attention adds to logits by distance: the learned bias and the means of a positional kernel.
+ *
+ *     S[a,b] += bias[h, b - a + 2 Nr - 1] + mean[h, l, |a - b|]          d bias[h, x], d mean[h, l, t]: sums of dS over their diagonals
+ *
+ * The means (backend/hierarchy_kernel.h) are made once a call for every row of the table. Gradients are gathered by head, level and signed
+ * distance, in float64 and in slots: one takes a run of sequences, in their order, so that as many tasks as slots and key heads can work at a
+ * time. How many slots there are depends on the descriptor's sizes alone, and they are summed in their order: the bits do not depend on the
+ * number of threads.
+ *
+ * Memory: means | sums of the slots | a kernel's sums and gradients, once a worker.
+ */
+#include <float.h>
+
+#include "hierarchical_tile.h"
+
+#define TABLE_TASKS 64                       /* that there should be at least for the gradients by tables */
+#define SLOT_DOUBLES_MOST ((int64_t)1 << 20) /* of all slots, where there are several */
+
+/* Sums of dS of a head. */
+static int64_t head_sums(const hark_hierarchy *h) { return h->levels * (4 * h->block - 1); }
+
+static int64_t slots_of(const hark_attention_desc *desc, int64_t sequences) {
+  const hark_hierarchy h = hark_hierarchy_make(desc, desc->key_length);
+  const int64_t room = hark_max(1, SLOT_DOUBLES_MOST / head_sums(&h) / desc->heads);
+  return hark_min(sequences, hark_min(room, hark_ceil_div(TABLE_TASKS, desc->key_heads)));
+}
+
+/* A kernel; for its gradient also the gradients by its means and by the table's row. */
+static size_t work_doubles(const hark_hierarchy *h, bool backward) {
+  const int64_t kernel = hark_hierarchy_kernel_doubles(h, false);
+  return (size_t)(backward ? kernel + hark_hierarchy_kernel_means(h, false) + hark_hierarchy_reach(h) : kernel);
+}
+
+static hark_status add_doubles(hark_context *context, size_t count, size_t times, size_t *bytes) {
+  HARK_TRY(hark_size_multiply(context, count, times, &count));
+  HARK_TRY(hark_size_multiply(context, count, sizeof(double), &count));
+  return hark_size_add(context, *bytes, count, bytes);
+}
+
+hark_status HARK_ISA(hark_hierarchical_tables_bytes)(hark_context *context, const hark_attention_desc *desc, int workers, bool backward,
+                                                     size_t *bytes) {
+  const hark_hierarchy h = hark_hierarchy_make(desc, desc->key_length);
+  const size_t heads = (size_t)desc->heads;
+  *bytes = 0;
+  if (!hark_has_terms(desc)) return HARK_OK;
+  if (backward) {
+    HARK_TRY(hark_size_multiply(context, heads, (size_t)slots_of(desc, desc->max_sequences), bytes));
+    HARK_TRY(hark_size_multiply(context, *bytes, (size_t)head_sums(&h) * sizeof(double), bytes));
+  }
+  if (!desc->has_log_kernel) return HARK_OK;
+  HARK_TRY(add_doubles(context, (size_t)hark_hierarchy_kernel_means(&h, false), heads, bytes));
+  return add_doubles(context, work_doubles(&h, backward), (size_t)hark_min(workers, desc->heads), bytes);
+}
+
+/* ---- means ---- */
+
+/* Rows of a table that differ. */
+static int64_t rows_of_table(const hark_tensor *table, int64_t heads) { return table->stride[0] == 0 ? 1 : heads; }
+
+static double *means_of(const hark_hierarchical_call *call, int64_t head) {
+  const int64_t row = call->args->log_kernel.stride[0] == 0 ? 0 : head;
+  return call->tables.means + row * hark_hierarchy_kernel_means(&call->tables.longest, false);
+}
+
+static double *work_of(const hark_hierarchical_call *call, int64_t task, int64_t tasks, int worker) {
+  return call->tables.work + (size_t)hark_task_slot(task, tasks, worker, hark_workers(call->context)) * call->tables.work_doubles;
+}
+
+static void means_task(void *data, int64_t row, int worker) {
+  const hark_hierarchical_call *call = data;
+  const hark_tensor *table = &call->args->log_kernel;
+  const hark_hierarchy *h = &call->tables.longest;
+  const hark_hierarchy_kernel kernel =
+      hark_hierarchy_kernel_make(h, false, table, row, work_of(call, row, rows_of_table(table, call->desc->heads), worker));
+  memcpy(means_of(call, row), kernel.mean, (size_t)hark_hierarchy_kernel_means(h, false) * sizeof(double));
+}
+
+void HARK_ISA(hark_hierarchical_tables_open)(hark_hierarchical_call *call, bool gradients, double *memory) {
+  const hark_attention_desc *desc = call->desc;
+  hark_hierarchical_tables *tables = &call->tables;
+  if (gradients) {
+    tables->slots = slots_of(desc, call->run->sequence_count);
+    tables->sums = memory;
+    memory += tables->slots * desc->heads * head_sums(&tables->longest);
+  }
+  if (!desc->has_log_kernel) return;
+  const int64_t rows = rows_of_table(&call->args->log_kernel, desc->heads);
+  tables->means = memory;
+  tables->work = memory + rows * hark_hierarchy_kernel_means(&tables->longest, false);
+  tables->work_doubles = work_doubles(&tables->longest, call->backward);
+  hark_parallel_for(call->context, rows, means_task, call);
+}
+
+/* ---- terms of a head ---- */
+
+/* To units of log 2; only -infinity hides. */
+static float term_of(double sum) {
+  const double term = sum * (double)HARK_LOG2_E;
+  return sum == -INFINITY ? -INFINITY : term < (double)-FLT_MAX ? -FLT_MAX : (float)term;
+}
+
+static double *sums_of(const hark_hierarchical_call *call, int64_t slot, int64_t head, int level) {
+  const hark_hierarchy *h = &call->tables.longest;
+  return call->tables.sums + (slot * call->desc->heads + head) * head_sums(h) + level * (4 * h->block - 1);
+}
+
+void HARK_ISA(hark_hierarchical_make_terms)(hark_tree *tree, int64_t slot) {
+  const hark_hierarchical_call *call = tree->call;
+  const hark_tensor *bias = &call->args->hierarchical_bias;
+  const int64_t block = tree->hierarchy.block, reach = 2 * block - 1;
+  const double *means = call->desc->has_log_kernel ? means_of(call, tree->head) : NULL;
+  const float *biases = call->desc->has_hierarchical_bias ? (const float *)bias->data + tree->head * bias->stride[0] : NULL;
+  tree->hides = false;
+  for (int level = 0; level < tree->hierarchy.levels; level++) {
+    float *terms = tree->level[level].terms;
+    tree->level[level].dterms = call->tables.sums == NULL ? NULL : sums_of(call, slot, tree->head, level);
+    memset(terms, 0, (size_t)hark_term_width(block) * sizeof *terms);
+    for (int64_t difference = -reach; difference <= reach; difference++) {
+      double sum = 0;
+      if (biases != NULL) sum += (double)biases[reach - difference];
+      if (means != NULL) sum += means[level * 2 * block + (difference < 0 ? -difference : difference)];
+      const float term = term_of(sum);
+      terms[hark_term_at(block, difference)] = term;
+      tree->hides = tree->hides || term == -INFINITY;
+    }
+  }
+}
+
+/* ---- gradients ---- */
+
+void HARK_ISA(hark_hierarchical_tables_begin_slot)(const hark_hierarchical_call *call, int64_t slot, int64_t key_head) {
+  const int64_t group = call->desc->heads / call->desc->key_heads;
+  memset(sums_of(call, slot, key_head * group, 0), 0, (size_t)(group * head_sums(&call->tables.longest)) * sizeof(double));
+}
+
+/* Heads that share a row of a table. */
+static int64_t sharing_of(const hark_tensor *table, int64_t heads) { return table->stride[0] == 0 ? heads : 1; }
+
+static void give_bias(const hark_hierarchical_call *call) {
+  const hark_tensor *gradient = &call->args->dhierarchical_bias;
+  const int64_t heads = call->desc->heads, sharing = sharing_of(gradient, heads), width = 4 * call->tables.longest.block - 1;
+  for (int64_t head = 0; head < heads; head += sharing)
+    for (int64_t i = 0; i < width; i++) {
+      double sum = 0;
+      for (int64_t other = head; other < head + sharing; other++)
+        for (int64_t slot = 0; slot < call->tables.slots; slot++)
+          for (int level = 0; level < call->tables.longest.levels; level++) sum += sums_of(call, slot, other, level)[width - 1 - i];
+      ((float *)gradient->data)[head * gradient->stride[0] + i] += (float)sum;
+    }
+}
+
+/* dmean += what the slots have gathered for a head, by distance. */
+static void add_mean_gradients(const hark_hierarchical_call *call, int64_t head, double *dmean) {
+  const int64_t block = call->tables.longest.block, middle = 2 * block - 1;
+  for (int64_t slot = 0; slot < call->tables.slots; slot++)
+    for (int level = 0; level < call->tables.longest.levels; level++) {
+      const double *sums = sums_of(call, slot, head, level) + middle;
+      dmean[level * 2 * block] += sums[0];
+      for (int64_t t = 1; t < 2 * block; t++) dmean[level * 2 * block + t] += sums[t] + sums[-t];
+    }
+}
+
+/* A row of the gradient by log G: the heads that share it, those that also share a row of the table at once. */
+static void kernel_task(void *data, int64_t row, int worker) {
+  const hark_hierarchical_call *call = data;
+  const hark_tensor *table = &call->args->log_kernel, *gradient = &call->args->dlog_kernel;
+  const hark_hierarchy *h = &call->tables.longest;
+  const int64_t heads = call->desc->heads, sharing = sharing_of(gradient, heads), means = hark_hierarchy_kernel_means(h, false);
+  const int64_t distances = hark_min(gradient->shape[1], hark_hierarchy_reach(h));
+  double *memory = work_of(call, row, heads / sharing, worker), *dmean = memory + hark_hierarchy_kernel_doubles(h, false);
+  double *sums = dmean + means;
+  memset(sums, 0, (size_t)distances * sizeof *sums);
+  memset(dmean, 0, (size_t)means * sizeof *dmean);
+  for (int64_t head = row * sharing; head < (row + 1) * sharing; head++) {
+    add_mean_gradients(call, head, dmean);
+    if (table->stride[0] == 0 && head + 1 < (row + 1) * sharing) continue;
+    const hark_hierarchy_kernel kernel = hark_hierarchy_kernel_make(h, false, table, head, memory);
+    hark_hierarchy_kernel_gradient(&kernel, dmean, sums);
+    memset(dmean, 0, (size_t)means * sizeof *dmean);
+  }
+  float *to = (float *)gradient->data + row * sharing * gradient->stride[0];
+  for (int64_t x = 0; x < distances; x++) to[x] += (float)sums[x];
+}
+
+void HARK_ISA(hark_hierarchical_tables_give)(hark_hierarchical_call *call) {
+  const int64_t heads = call->desc->heads;
+  if (call->args->dhierarchical_bias.type != HARK_NONE) give_bias(call);
+  if (call->args->dlog_kernel.type == HARK_NONE) return;
+  hark_parallel_for(call->context, heads / sharing_of(&call->args->dlog_kernel, heads), kernel_task, call);
+}
