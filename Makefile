@@ -65,7 +65,7 @@ install: build
 	@DESTDIR="$(DESTDIR)" cmake --install $(BUILD) $(if $(PREFIX),--prefix "$(PREFIX)")
 
 uninstall:
-	@DESTDIR="$(DESTDIR)" cmake -DBUILD=$(BUILD) -P cmake/Uninstall.cmake
+	@DESTDIR="$(DESTDIR)" cmake "-DBUILD=$(BUILD)" -P cmake/Uninstall.cmake
 
 clean:
 	rm -rf $(BUILD)

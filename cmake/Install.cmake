@@ -9,11 +9,20 @@ set(HARK_PRIVATE_PACKAGES)
 set(HARK_PRIVATE_LIBRARIES)
 set(HARK_PRIVATE_FOLDERS)
 
+# The folders that the linker searches by itself, without links: /lib may be /usr/lib. What lies deeper, such as /usr/lib/llvm-14/lib with
+# clang's OpenMP, is not among them unless the compiler says so.
+set(HARK_SEARCHED_FOLDERS)
+foreach(folder ${CMAKE_C_IMPLICIT_LINK_DIRECTORIES})
+  get_filename_component(real "${folder}" REALPATH)
+  list(APPEND HARK_SEARCHED_FOLDERS "${real}")
+endforeach()
+
 function(hark_private_library name path)
-  get_filename_component(folder ${path} DIRECTORY)
+  get_filename_component(folder "${path}" DIRECTORY)
+  get_filename_component(real "${folder}" REALPATH)
   list(APPEND HARK_PRIVATE_LIBRARIES ${name})
-  if(NOT folder IN_LIST CMAKE_C_IMPLICIT_LINK_DIRECTORIES AND NOT folder MATCHES "^/(usr/)?lib")
-    list(APPEND HARK_PRIVATE_FOLDERS ${folder})
+  if(NOT real IN_LIST HARK_SEARCHED_FOLDERS)
+    list(APPEND HARK_PRIVATE_FOLDERS "${folder}")
   endif()
   set(HARK_PRIVATE_LIBRARIES ${HARK_PRIVATE_LIBRARIES} PARENT_SCOPE)
   set(HARK_PRIVATE_FOLDERS ${HARK_PRIVATE_FOLDERS} PARENT_SCOPE)

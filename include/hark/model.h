@@ -56,7 +56,8 @@ typedef struct hark_model_options {
  * manifest.json lies beside the file (in a run it must), its SHA-256 must be the manifest's. `options` may be NULL.
  * Errors: HARK_NOT_FOUND (no such path, run without a checkpoint), HARK_BAD_FILE (malformed, damaged, no description, tensors missing, too
  * many, of another type or shape; said before memory for weights is asked for), HARK_BAD_CONFIGURATION (a description that no model can
- * have), HARK_INVALID_ARGUMENT (struct_size), HARK_UNSUPPORTED (options of a newer hark are set), HARK_IO_ERROR, HARK_OUT_OF_MEMORY. When it fails *out is NULL. */
+ * have), HARK_INVALID_ARGUMENT (struct_size), HARK_UNSUPPORTED (options of a newer hark are set), HARK_IO_ERROR, HARK_OUT_OF_MEMORY. When it
+ * fails *out is NULL. */
 HARK_API HARK_MUST_CHECK hark_status hark_model_load(hark_context *context, const char *path, const hark_model_options *options,
                                                      hark_model **out);
 
@@ -133,7 +134,8 @@ HARK_API HARK_MUST_CHECK hark_status hark_decoding_size(hark_context *context, c
 
 /* Makes a decoding that has read nothing. `options` may be NULL. The model must outlive it.
  * Errors: HARK_INVALID_ARGUMENT (struct_size, capacity below 1 or above what learned positions allow, memory too small, a context of another
- * backend than the model's), HARK_OUT_OF_MEMORY, HARK_TOO_LARGE. When it fails *out is NULL. */
+ * backend than the model's), HARK_UNSUPPORTED (options of a newer hark are set), HARK_OUT_OF_MEMORY, HARK_TOO_LARGE. When it fails *out is
+ * NULL. */
 HARK_API HARK_MUST_CHECK hark_status hark_decoding_create(hark_context *context, const hark_model *model,
                                                           const hark_decoding_options *options, hark_decoding **out);
 /* Frees it (memory of the caller's stays the caller's) and sets *decoding to NULL. NULL and a pointer to NULL are allowed. */
@@ -174,7 +176,8 @@ static inline hark_sampling hark_sampling_default(void) {
 
 /* Chooses from the logits; appends nothing. The choice depends on sampling, `index` (the number of the token in the text that is being made:
  * 0, 1, 2, ...) and logits alone; reserved tokens are never chosen.
- * Errors: HARK_INVALID_ARGUMENT (no logits, a field outside its range), HARK_NOT_FINITE (a logit that is NaN or plus infinity). */
+ * Errors: HARK_INVALID_ARGUMENT (struct_size, no logits, a field outside its range), HARK_UNSUPPORTED (fields of a newer hark are set),
+ * HARK_NOT_FINITE (a logit that is NaN or plus infinity). */
 HARK_API HARK_MUST_CHECK hark_status hark_decoding_choose(hark_decoding *decoding, const hark_sampling *sampling, uint64_t index,
                                                           int32_t *token);
 

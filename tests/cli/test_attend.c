@@ -1,5 +1,6 @@
 /* test_attend.c - hark attend against the library in this process: the same numbers through files, for f32 and f64, with every kind of input. */
 #include "support/cmocka_all.h"
+#include "support/setups.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -22,8 +23,8 @@ static hark_context *context;
 
 static int open_context(void **state) {
   (void)state;
-  const hark_context_options options = {.struct_size = sizeof options, .backend = "reference", .threads = 1};
-  return hark_context_create(&options, &context) == HARK_OK ? 0 : -1;
+  context = test_reference_open();
+  return 0;
 }
 
 static int close_context(void **state) {

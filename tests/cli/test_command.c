@@ -1,19 +1,14 @@
 /* test_command.c - the command around its subcommands: help, wrong words, every exit code, what goes where; config, info, plot, version. */
-#include <jansson.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "cli/commands.h"
 #include "io/safetensors.h"
 #include "support/cmocka_all.h"
-#include "support/command.h"
-#include "support/text_files.h"
+#include "support/command_place.h"
+#include "support/setups.h"
 
 static char folder[TEST_PATH_BYTES];
 static test_output output;
@@ -21,14 +16,13 @@ static const char *out, *err; /* of `output` */
 
 static int begin(void **state) {
   (void)state;
-  test_folder_make(folder);
+  command_place_open(folder);
   return 0;
 }
 
 static int end(void **state) {
   (void)state;
-  test_output_free(&output);
-  test_folder_remove(folder);
+  command_place_close(folder, &output);
   return 0;
 }
 
@@ -43,25 +37,15 @@ static int hark_in(const char *environment, const char *words) {
 static int hark(const char *words) { return hark_in("", words); }
 
 static void expect(const char *words, int code, const char *in_out, const char *in_err) {
-  const int got = hark(words);
-  if (got != code || strstr(out, in_out) == NULL || strstr(err, in_err) == NULL) {
-    fail_msg("hark %s\nexit code %d, expected %d\nstdout: %s\nstderr: %s\nexpected there: \"%s\", \"%s\"", words, got, code, out, err,
-             in_out, in_err);
-  }
+  command_expect(folder, words, code, in_out, in_err, &output);
+  out = output.out;
+  err = output.err;
 }
 
 /* Fails with one line on stderr and nothing on stdout. */
 static void expect_error(const char *words, int code, const char *message) {
   expect(words, code, "", message);
   if (out[0] != 0 || test_line_count(err) != 1) fail_msg("hark %s\nstdout: %s\nstderr: %s", words, out, err);
-}
-
-static json_t *parse_out(void) {
-  json_error_t error;
-  json_t *const object = json_loads(out, JSON_REJECT_DUPLICATES, &error);
-  if (object == NULL) fail_msg("%s in %s", error.text, out);
-  assert_int_equal(test_line_count(out), 1);
-  return object;
 }
 
 static void help_goes_to_stdout(void **state) {
@@ -120,7 +104,7 @@ static void config_reads_what_it_prints(void **state) {
   free(first);
   expect("config -c c.yaml --layers 8", HARK_EXIT_DONE, "  layers: 8\n", "");
   expect("config -c c.yaml --json", HARK_EXIT_DONE, "", "");
-  json_t *const object = parse_out();
+  json_t *const object = command_json(&output);
   assert_int_equal(json_integer_value(json_object_get(json_object_get(object, "model"), "layers")), 7);
   json_decref(object);
 }
@@ -131,7 +115,7 @@ static void version_tells_the_build(void **state) {
                                      "onednn",  "openmp",   "threads", "compiler"};
   expect("--version", HARK_EXIT_DONE, "hark ", "");
   expect("version --json", HARK_EXIT_DONE, "", "");
-  json_t *const object = parse_out();
+  json_t *const object = command_json(&output);
   for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
     if (json_object_get(object, keys[i]) == NULL) fail_msg("no %s in %s", keys[i], out);
   }
@@ -143,9 +127,8 @@ static void version_tells_the_build(void **state) {
 
 /* Makes the folder of a run by hand: two checkpoints' worth of metrics, one checkpoint. */
 static void make_run(void) {
-  hark_context *context;
+  hark_context *context = test_reference_open();
   hark_tensor tensor;
-  const hark_context_options plain = {.struct_size = sizeof plain, .backend = "reference"};
   const int64_t shape[] = {3, 5};
   test_file_write_text(folder, "run/config.yaml", "model: {layers: 9}\n");
   test_file_write_text(
@@ -155,21 +138,20 @@ static void make_run(void) {
       "{\"step\": 3, \"tokens\": 30, \"train/loss\": 4, \"time\": 3}\n{\"step\": 3, \"val/loss\": 3.5}\n{\"step\": 4, \"tra");
   test_file_write_text(folder, "run/last", "step-3\n");
   test_file_write_text(folder, "run/checkpoints/step-3/state.json", "{}");
-  assert_int_equal(hark_context_create(&plain, &context), HARK_OK);
   assert_fine(context, hark_tensor_create(context, HARK_F32, 2, shape, &tensor));
   const hark_named_tensor named = {"a \x1b[2J", &tensor};
   const hark_metadata_entry metadata = {"format", "hark"};
   assert_fine(context, hark_safetensors_write(context, test_path(folder, "run/checkpoints/step-3/model.safetensors"), &named, 1, &metadata,
                                               1, NULL));
   hark_tensor_destroy(context, &tensor);
-  hark_context_destroy(&context);
+  test_setup_close(context);
 }
 
 static void info_tells_of_runs_checkpoints_and_files(void **state) {
   (void)state;
   make_run();
   expect("info run --json", HARK_EXIT_DONE, "", "");
-  json_t *object = parse_out();
+  json_t *object = command_json(&output);
   assert_true(json_number_value(json_object_get(object, "step")) == 3);
   assert_true(json_number_value(json_object_get(object, "train/loss")) == 4);
   assert_true(json_number_value(json_object_get(object, "val/loss")) == 3.5);
@@ -184,7 +166,7 @@ static void info_tells_of_runs_checkpoints_and_files(void **state) {
   expect("info run/checkpoints/step-3", HARK_EXIT_DONE, "[3, 5]", "");
   assert_null(strchr(out, '\x1b')); /* a name cannot command the terminal */
   expect("info run/checkpoints/step-3/model.safetensors --json", HARK_EXIT_DONE, "", "");
-  object = parse_out();
+  object = command_json(&output);
   assert_int_equal(json_integer_value(json_object_get(object, "numbers")), 15);
   json_decref(object);
 }
@@ -243,24 +225,13 @@ static void plots_are_drawn(void **state) {
 
 static void a_folder_in_use_is_exit_7(void **state) {
   (void)state;
-  hark_context *context;
+  hark_context *context = test_reference_open();
   int lock;
-  const hark_context_options plain = {.struct_size = sizeof plain, .backend = "reference"};
   make_run();
-  test_file_write_text(folder, "text.txt", "some text to train on\n");
-  assert_int_equal(hark_context_create(&plain, &context), HARK_OK);
   assert_fine(context, hark_folder_lock(context, test_path(folder, "run"), &lock));
   expect_error("train --resume --out run --data text.txt", HARK_EXIT_BUSY, "run: in use by process");
   hark_folder_unlock(&lock);
-  hark_context_destroy(&context);
-}
-
-#define TINY "--layers 1 --width 16 --heads 2 --context 8 --batch 2 --log-every 1 "
-
-static void make_text(void) {
-  static char text[4000];
-  for (size_t i = 0; i + 1 < sizeof text; i++) text[i] = "the quick brown fox "[i % 20];
-  test_file_write_text(folder, "text.txt", text);
+  test_setup_close(context);
 }
 
 /* A model of bytes that only knows one text with zero bytes in it, and so repeats it; the stop text comes behind the first of them. */
@@ -269,23 +240,22 @@ static void a_stop_text_is_found_behind_zero_bytes(void **state) {
   static char text[4000];
   for (size_t i = 0; i < sizeof text; i++) text[i] = "ab\0cd\0ef"[i % 8];
   test_file_write(folder, "zero.bin", text, sizeof text);
-  expect("train --data zero.bin --tokenizer bytes --out zero --steps 60 --lr 3e-2 --warmup 0 " TINY, HARK_EXIT_DONE, "", "");
+  expect("train --data zero.bin --tokenizer bytes --out zero --steps 60 --lr 3e-2 --warmup 0 " COMMAND_TINY, HARK_EXIT_DONE, "", "");
   expect("generate zero --prompt ab --temperature 0 --max-new-tokens 40 --stop ef --json", HARK_EXIT_DONE, "\"tokens\": 6,", "");
 }
 
 static void a_run_goes_from_text_to_text(void **state) {
   (void)state;
-  make_text();
-  expect("train --data text.txt --out run --steps 4 " TINY, HARK_EXIT_DONE, "run: step 4 of 4 (done)", "validation loss");
+  expect("train --data text.txt --out run --steps 4 " COMMAND_TINY, HARK_EXIT_DONE, "run: step 4 of 4 (done)", "validation loss");
   assert_null(strpbrk(err, "\x1b\r")); /* nothing is animated: stderr is no terminal */
   expect("info run --json", HARK_EXIT_DONE, "\"step\": 4", "");
-  json_decref(parse_out());
+  json_decref(command_json(&output));
   expect("eval run --json", HARK_EXIT_DONE, "\"loss\": ", "");
-  json_decref(parse_out());
+  json_decref(command_json(&output));
   expect("generate run --prompt the --max-new-tokens 8 --json", HARK_EXIT_DONE, "\"prompt\": \"the\"", "");
-  json_decref(parse_out());
+  json_decref(command_json(&output));
   expect("train --resume --out run --steps 6 --json", HARK_EXIT_DONE, "\"step\": 6", "going on from step-4");
-  json_decref(parse_out());
+  json_decref(command_json(&output));
   /* what the weights depend on stays; the rest may change, and the run's configuration follows */
   expect("train --resume --out run --heads 4 --key-heads 4 --steps 8", HARK_EXIT_USAGE, "", "model.heads cannot change");
   expect("train --resume --out run --heads 2 --steps 7 --dropout 0.1", HARK_EXIT_DONE, "step 7 of 7", "");
@@ -298,12 +268,10 @@ static void a_run_goes_from_text_to_text(void **state) {
 
 /* Takes description and vocabulary out of a checkpoint, as those of before there were any; the manifest says what it said. */
 static void take_description_out(const char *path) {
-  hark_context *context;
+  hark_context *context = test_reference_open();
   hark_safetensors *file;
   static hark_named_tensor named[64];
   static hark_tensor tensors[64];
-  const hark_context_options plain = {.struct_size = sizeof plain, .backend = "reference"};
-  assert_int_equal(hark_context_create(&plain, &context), HARK_OK);
   assert_fine(context, hark_safetensors_open(context, path, &file));
   const int64_t count = hark_safetensors_count(file);
   assert_in_range(count, 1, 64);
@@ -314,24 +282,15 @@ static void take_description_out(const char *path) {
   assert_fine(context, hark_safetensors_write(context, path, named, count, NULL, 0, NULL));
   for (int64_t i = 0; i < count; i++) hark_tensor_destroy(context, &tensors[i]);
   hark_safetensors_close(context, &file);
-  hark_context_destroy(&context);
+  test_setup_close(context);
 }
 
 /* A manifest of the weights alone. */
 static void write_manifest(const char *checkpoint) {
-  hark_context *context;
-  hark_file_summary summary;
-  char name[128], text[512];
-  const hark_context_options plain = {.struct_size = sizeof plain, .backend = "reference"};
-  assert_int_equal(hark_context_create(&plain, &context), HARK_OK);
-  snprintf(name, sizeof name, "%s/model.safetensors", checkpoint);
-  assert_fine(context, hark_file_summarise(context, test_path(folder, name), &summary));
-  snprintf(name, sizeof name, "%s/manifest.json", checkpoint);
-  snprintf(text, sizeof text,
-           "{\"format_version\": 1, \"files\": [{\"name\": \"model.safetensors\", \"bytes\": %llu, \"sha256\": \"%s\"}]}",
-           (unsigned long long)summary.bytes, summary.sha256);
-  test_file_write_text(folder, name, text);
-  hark_context_destroy(&context);
+  static const char *const name = "model.safetensors";
+  hark_context *context = test_reference_open();
+  test_manifest_write(context, folder, checkpoint, 1, &name);
+  test_setup_close(context);
 }
 
 /* A run, one of its checkpoints, the file that export makes of it, and a checkpoint of before there were descriptions: the same text. */
@@ -340,10 +299,9 @@ static void a_run_becomes_one_file(void **state) {
   static const char *const words[] = {"generate run -p the -n 30 --seed 7", "generate run/checkpoints/step-4 -p the -n 30 --seed 7",
                                       "generate m.safetensors -p the -n 30 --seed 7", "generate folder -p the -n 30 --seed 7",
                                       "generate run -p the -n 30 --seed 7"};
-  make_text();
-  expect("train --data text.txt --out run --steps 4 " TINY, HARK_EXIT_DONE, "", "");
+  expect("train --data text.txt --out run --steps 4 " COMMAND_TINY, HARK_EXIT_DONE, "", "");
   expect("export run --output m.safetensors --json", HARK_EXIT_DONE, "\"checkpoint\": \"step-4\"", "");
-  json_decref(parse_out());
+  json_decref(command_json(&output));
   size_t bytes;
   unsigned char *file = test_file_read(test_path(folder, "m.safetensors"), &bytes);
   test_file_write(folder, "folder/model.safetensors", file, bytes);
@@ -371,34 +329,6 @@ static void a_run_becomes_one_file(void **state) {
   expect_error("export run --output none/x.safetensors", HARK_EXIT_BAD_INPUT, "none");
 }
 
-/* SIGINT once the first step is logged: the run saves, says 130, and can be taken up again. */
-static void an_interrupt_saves_and_is_exit_130(void **state) {
-  (void)state;
-  char metrics[TEST_PATH_BYTES], out_path[TEST_PATH_BYTES], text_path[TEST_PATH_BYTES];
-  make_text();
-  snprintf(out_path, sizeof out_path, "%s", test_path(folder, "run"));
-  snprintf(metrics, sizeof metrics, "%s", test_path(folder, "run/metrics.jsonl"));
-  snprintf(text_path, sizeof text_path, "%s", test_path(folder, "text.txt"));
-  const pid_t process = fork();
-  if (process == 0) {
-    if (freopen("/dev/null", "w", stdout) == NULL || freopen("/dev/null", "w", stderr) == NULL) _exit(1);
-    execl(HARK_COMMAND, "hark", "train", "--data", text_path, "--out", out_path, "--steps", "100000000", "--layers", "1", "--width", "16",
-          "--heads", "2", "--context", "8", "--batch", "2", "--log-every", "1", "--evaluate-every", "0", (char *)NULL);
-    _exit(1);
-  }
-  struct stat about;
-  int result = 0;
-  while ((stat(metrics, &about) != 0 || about.st_size == 0) && waitpid(process, &result, WNOHANG) == 0) {
-    const struct timespec pause = {0, 10000000};
-    nanosleep(&pause, NULL);
-  }
-  kill(process, SIGINT);
-  assert_int_equal(waitpid(process, &result, 0), process);
-  assert_true(WIFEXITED(result));
-  assert_int_equal(WEXITSTATUS(result), HARK_EXIT_SIGNAL + SIGINT);
-  expect("train --resume --out run --steps 1", HARK_EXIT_DONE, "(done)", "going on from step-");
-}
-
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
 int main(void) {
   const struct CMUnitTest tests[] = {
@@ -415,7 +345,6 @@ int main(void) {
       TEST(a_run_goes_from_text_to_text),
       TEST(a_run_becomes_one_file),
       TEST(a_stop_text_is_found_behind_zero_bytes),
-      TEST(an_interrupt_saves_and_is_exit_130),
   };
   return cmocka_run_group_tests_name("command", tests, NULL, NULL);
 }

@@ -36,6 +36,7 @@ static const char *const configurations[] = {
 #define CONFIGURATIONS (sizeof configurations / sizeof configurations[0])
 
 static char folder[TEST_PATH_BYTES];
+static test_output output;
 
 /* A text of 40,000 letters; a wide one with 6,000 different characters, three bytes each. */
 static void make_texts(void) {
@@ -64,6 +65,7 @@ static double measure(const char *words) {
   arguments[count] = NULL;
   (void)fflush(stdout);
   const pid_t process = fork();
+  assert_true(process >= 0);
   if (process == 0) {
     if (chdir(folder) != 0 || freopen("/dev/null", "w", stdout) == NULL || freopen("log", "w", stderr) == NULL) _exit(1);
     execv(HARK_COMMAND, (char *const *)arguments);
@@ -72,44 +74,56 @@ static double measure(const char *words) {
   int status = 0;
   struct rusage use;
   assert_int_equal(wait4(process, &status, 0, &use), process);
-  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) fail_msg("hark train %s failed", words);
+  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+    print_error("%s", test_file_text(folder, "log"));
+    fail_msg("hark train %s: wait status 0x%x", words, (unsigned)status);
+  }
   return 1024.0 * (double)use.ru_maxrss; /* Linux counts KiB */
 }
 
-static double estimate(const char *words, test_output *output) {
+static double estimate(const char *words) {
   char line[1280];
   json_error_t error;
   (void)snprintf(line, sizeof line, "train --estimate --json %s", words);
-  test_command_run(folder, "", line, output);
-  json_t *const object = json_loads(output->out, 0, &error);
-  if (output->code != 0 || object == NULL) fail_msg("hark %s: %s", line, output->err);
+  test_command_run(folder, "", line, &output);
+  json_t *const object = json_loads(output.out, 0, &error);
+  if (output.code != 0 || object == NULL) fail_msg("hark %s: %s", line, output.err);
   const double bytes = json_number_value(json_object_get(object, "memory_bytes"));
   json_decref(object);
   return bytes;
 }
 
+static int begin(void **state) {
+  (void)state;
+  test_folder_make(folder);
+  make_texts();
+  return 0;
+}
+
+static int end(void **state) {
+  (void)state;
+  test_output_free(&output);
+  test_folder_remove(folder);
+  return 0;
+}
+
 static void the_estimate_is_within_ten_percent(void **state) {
   (void)state;
   if (TEST_SANITIZED) skip();
-  test_output output = {0};
   int missed = 0;
-  test_folder_make(folder);
-  make_texts();
   for (size_t i = 0; i < CONFIGURATIONS; i++) {
     char words[1024], out[32];
     const char *const text = strstr(configurations[i], "--data") == NULL ? "--data text.txt" : "";
     (void)snprintf(out, sizeof out, "run-%d", (int)i);
     (void)snprintf(words, sizeof words, "--steps 1 --validation-fraction 0.02 --threads 2 --out %s %s %s", out, text, configurations[i]);
-    const double told = estimate(words, &output), real = measure(words), error = told / real - 1;
+    const double told = estimate(words), real = measure(words), error = told / real - 1;
     printf("%6.1f MiB measured, %6.1f told, %+5.1f %%  %s\n", real / (1 << 20), told / (1 << 20), 100 * error, configurations[i]);
     missed += error > BOUND || error < -BOUND;
   }
-  test_output_free(&output);
-  test_folder_remove(folder);
   assert_int_equal(missed, 0);
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(the_estimate_is_within_ten_percent)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test_setup_teardown(the_estimate_is_within_ten_percent, begin, end)};
   return cmocka_run_group_tests_name("estimate", tests, NULL, NULL);
 }

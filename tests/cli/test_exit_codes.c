@@ -12,37 +12,39 @@
 
 #include "cli/commands.h"
 #include "support/cmocka_all.h"
-#include "support/command.h"
+#include "support/command_place.h"
 #include "support/sanitized.h"
-#include "support/text_files.h"
 
-#define TINY "--layers 1 --width 16 --heads 2 --context 8 --batch 2 --log-every 1 --threads 1 "
-#define ENDLESS "--data text.txt --steps 1000000000 --evaluate-every 0 --checkpoint-every 0 " TINY
+#define ENDLESS "--data text.txt --steps 1000000000 --evaluate-every 0 --checkpoint-every 0 " COMMAND_TINY
 #define WAIT_SECONDS 120
 
 static char folder[TEST_PATH_BYTES];
 static test_output output;
 
+static pid_t running; /* what start() began and finish() has not ended; 0: nothing */
+
 static int begin(void **state) {
   (void)state;
-  static char text[4000];
-  test_folder_make(folder);
-  for (size_t i = 0; i + 1 < sizeof text; i++) text[i] = "the quick brown fox "[i % 20];
-  test_file_write_text(folder, "text.txt", text);
+  command_place_open(folder);
   return 0;
 }
 
+/* A test that fails leaves no process behind. */
 static int end(void **state) {
   (void)state;
-  test_output_free(&output);
-  test_folder_remove(folder);
+  if (running > 0) {
+    (void)kill(running, SIGKILL);
+    (void)waitpid(running, NULL, 0);
+    running = 0;
+  }
+  command_place_close(folder, &output);
   return 0;
 }
 
 /* ---- processes that are stopped from outside ---- */
 
 /* Starts "hark WORDS" in the folder, with its output thrown away. */
-static pid_t start(const char *words) {
+static void start(const char *words) {
   char command[2048];
   snprintf(command, sizeof command, "cd '%s' && exec '%s' %s >/dev/null 2>&1", folder, HARK_COMMAND, words);
   const pid_t process = fork();
@@ -51,11 +53,11 @@ static pid_t start(const char *words) {
     _exit(127);
   }
   assert_true(process > 0);
-  return process;
+  running = process;
 }
 
 /* Waits until a run has logged a step; fails when its process ends before. */
-static void wait_for_steps(pid_t process, const char *run) {
+static void wait_for_steps(const char *run) {
   char path[TEST_PATH_BYTES + 64];
   struct stat about;
   snprintf(path, sizeof path, "%s/%s/metrics.jsonl", folder, run);
@@ -63,17 +65,20 @@ static void wait_for_steps(pid_t process, const char *run) {
     const struct timespec pause = {0, 10000000};
     int result;
     if (stat(path, &about) == 0 && about.st_size > 0) return;
-    if (waitpid(process, &result, WNOHANG) != 0) fail_msg("hark ended before its first step, with %d", result);
+    if (waitpid(running, &result, WNOHANG) != 0) {
+      running = 0;
+      fail_msg("hark ended before its first step, with %d", result);
+    }
     nanosleep(&pause, NULL);
   }
-  kill(process, SIGKILL);
   fail_msg("no step in %d seconds", WAIT_SECONDS);
 }
 
-static int finish(pid_t process, int signal_number) {
+static int finish(int signal_number) {
   int result;
-  kill(process, signal_number);
-  assert_int_equal(waitpid(process, &result, 0), process);
+  kill(running, signal_number);
+  assert_int_equal(waitpid(running, &result, 0), running);
+  running = 0;
   if (!WIFEXITED(result)) fail_msg("hark was killed by signal %d instead of ending by itself", WTERMSIG(result));
   return WEXITSTATUS(result);
 }
@@ -85,7 +90,7 @@ static int run(const char *environment, const char *words) {
   return output.code;
 }
 
-static int nothing_wrong(void) { return run("", "train --out run --steps 2 --data text.txt " TINY); }
+static int nothing_wrong(void) { return run("", "train --out run --steps 2 --data text.txt " COMMAND_TINY); }
 static int time_is_up(void) { return run("", "train --out run --max-time 0.2s " ENDLESS); }
 
 /* gnuplot is there, and fails. */
@@ -110,7 +115,7 @@ static int malformed_tensors(void) {
 }
 static int malformed_text(void) {
   test_file_write(folder, "bad.txt", "good \xff bad", 10);
-  return run("", "train --data bad.txt --out run " TINY);
+  return run("", "train --data bad.txt --out run " COMMAND_TINY);
 }
 
 static int stdout_on_a_full_disk(void) {
@@ -120,7 +125,7 @@ static int stdout_on_a_full_disk(void) {
   assert_true(WIFEXITED(status));
   return WEXITSTATUS(status);
 }
-static int run_folder_below_a_file(void) { return run("", "train --data text.txt --out text.txt/run " TINY); }
+static int run_folder_below_a_file(void) { return run("", "train --data text.txt --out text.txt/run " COMMAND_TINY); }
 static int picture_over_a_folder(void) {
   test_file_write_text(folder, "m.jsonl", "{\"step\": 1, \"train/loss\": 2}\n");
   test_file_write_text(folder, "x.svg.dat/inside", "a folder stands where the data of the picture must go");
@@ -142,27 +147,27 @@ static int larger_than_any_memory(void) {
 }
 
 static int steps_that_overflow(void) {
-  return run("", "train --data text.txt --out run --steps 20 --lr 1e30 --clip 0 --train.max-bad-steps 3 " TINY);
+  return run("", "train --data text.txt --out run --steps 20 --lr 1e30 --clip 0 --train.max-bad-steps 3 " COMMAND_TINY);
 }
 
 /* Two processes on one folder: the second is refused, the first does not notice. */
 static int folder_of_another_process(void) {
-  const pid_t process = start("train --out run " ENDLESS);
-  wait_for_steps(process, "run");
+  start("train --out run " ENDLESS);
+  wait_for_steps("run");
   const int code = run("", "train --resume --out run --data text.txt");
-  assert_int_equal(kill(process, 0), 0);
-  assert_int_equal(finish(process, SIGTERM), HARK_EXIT_TERMINATED);
+  assert_int_equal(kill(running, 0), 0);
+  assert_int_equal(finish(SIGTERM), HARK_EXIT_TERMINATED);
   assert_int_equal(run("", "train --resume --out run --steps 1"), HARK_EXIT_DONE); /* and when it is gone, the folder is free */
   return code;
 }
 
-static int unknown_backend(void) { return run("", "train --data text.txt --out run --backend abacus " TINY); }
+static int unknown_backend(void) { return run("", "train --data text.txt --out run --backend abacus " COMMAND_TINY); }
 static int unknown_instruction_set(void) { return run("HARK_ARCH=abacus", "version"); }
 
 static int stopped_by(int signal_number) {
-  const pid_t process = start("train --out run " ENDLESS);
-  wait_for_steps(process, "run");
-  const int code = finish(process, signal_number);
+  start("train --out run " ENDLESS);
+  wait_for_steps("run");
+  const int code = finish(signal_number);
   assert_int_equal(run("", "train --resume --out run --steps 1"), HARK_EXIT_DONE); /* it has saved */
   if (strstr(output.err, "going on from step-") == NULL) fail_msg("%s", output.err);
   return code;

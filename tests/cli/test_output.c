@@ -3,7 +3,6 @@
 #define _XOPEN_SOURCE 700 /* pseudo-terminals */
 #include <errno.h>
 #include <fcntl.h>
-#include <jansson.h>
 #include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,31 +12,24 @@
 
 #include "cli/commands.h"
 #include "support/cmocka_all.h"
-#include "support/command.h"
-#include "support/text_files.h"
-
-#define TINY "--layers 1 --width 16 --heads 2 --context 8 --batch 2 --log-every 1 --threads 1 "
+#include "support/command_place.h"
 
 static char folder[TEST_PATH_BYTES];
 static test_output output;
 
 static int begin(void **state) {
   (void)state;
-  static char text[4000];
-  test_folder_make(folder);
+  command_place_open(folder);
   if (chdir(folder) != 0) return 1;
-  for (size_t i = 0; i + 1 < sizeof text; i++) text[i] = "the quick brown fox "[i % 20];
-  test_file_write_text(folder, "text.txt", text);
-  test_command_line(hark_main, "hark train --data text.txt --out run --steps 3 " TINY, &output);
+  test_command_line(hark_main, "hark train --data text.txt --out run --steps 3 " COMMAND_TINY, &output);
   if (output.code != 0) print_error("%s", output.err);
   return output.code;
 }
 
 static int end(void **state) {
   (void)state;
-  test_output_free(&output);
   if (chdir("/") != 0) return 1;
-  test_folder_remove(folder);
+  command_place_close(folder, &output);
   return 0;
 }
 
@@ -52,7 +44,7 @@ static void call(const char *line, int code) {
 static const struct {
   const char *name, *line;
 } with_json[] = {
-    {"train", "hark train --data text.txt --out json --steps 2 --json " TINY},
+    {"train", "hark train --data text.txt --out json --steps 2 --json " COMMAND_TINY},
     {"generate", "hark generate run --max-new-tokens 4 --json"},
     {"export", "hark export run --output model.safetensors --json"},
     {"eval", "hark eval run --json"},
@@ -174,7 +166,7 @@ static void a_comma_locale_changes_no_number(void **state) {
   assert_non_null(strstr(yaml, "learning_rate: 0.0015"));
   assert_non_null(strstr(yaml, "max_time: 90s"));
   test_file_write_text(folder, "numbers.yaml", yaml);
-  call("hark train --data text.txt --out point --steps 3 --lr 2.5e-3 --dropout 0.125 --json " TINY, HARK_EXIT_DONE);
+  call("hark train --data text.txt --out point --steps 3 --lr 2.5e-3 --dropout 0.125 --json " COMMAND_TINY, HARK_EXIT_DONE);
   const double loss = number_of(output.out, "best_loss");
   char *const point_config = test_file_text(folder, "point/config.yaml");
 
@@ -190,7 +182,7 @@ static void a_comma_locale_changes_no_number(void **state) {
   snprintf(half, sizeof half, "%.1f", 0.5);
   char *const comma_yaml = take("hark config " NUMBERS), *const comma_json = take("hark config --json " NUMBERS);
   char *const read_back = take("hark config --config numbers.yaml");
-  call("hark train --data text.txt --out comma --steps 3 --lr 2.5e-3 --dropout 0.125 --json " TINY, HARK_EXIT_DONE);
+  call("hark train --data text.txt --out comma --steps 3 --lr 2.5e-3 --dropout 0.125 --json " COMMAND_TINY, HARK_EXIT_DONE);
   const double comma_loss = number_of(output.out, "best_loss");
   char *comma_config = test_file_text(folder, "comma/config.yaml"), *const metrics = test_file_text(folder, "comma/metrics.jsonl");
   call("hark eval comma --json", HARK_EXIT_DONE);

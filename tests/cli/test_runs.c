@@ -1,6 +1,5 @@
 /* test_runs.c - what the command promises about runs: verify, warm starts, exchanged attention, the estimate of memory and disk, all errors at
  * once. */
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,49 +7,29 @@
 #include "cli/common.h"
 #include "io/safetensors.h"
 #include "support/cmocka_all.h"
-#include "support/command.h"
-#include "support/text_files.h"
+#include "support/command_place.h"
+#include "support/setups.h"
 
-#define TINY "--layers 2 --width 16 --heads 2 --context 8 --batch 2 --log-every 1 --threads 1 "
+#define TINY "--layers 2 " COMMAND_SMALL
 
 static char folder[TEST_PATH_BYTES];
 static test_output output;
 
-static void make_text(const char *name, const char *alphabet) {
-  static char text[4000];
-  const size_t letters = strlen(alphabet);
-  for (size_t i = 0; i + 1 < sizeof text; i++) text[i] = alphabet[(i + i / 11) % letters];
-  test_file_write_text(folder, name, text);
-}
-
 static int begin(void **state) {
   (void)state;
-  test_folder_make(folder);
-  make_text("text.txt", "the quick brown fox ");
-  make_text("other.txt", "fox brown quick the ");
+  command_place_open(folder);
+  command_text_make(folder, "other.txt", "fox brown quick the ");
   return 0;
 }
 
 static int end(void **state) {
   (void)state;
-  test_output_free(&output);
-  test_folder_remove(folder);
+  command_place_close(folder, &output);
   return 0;
 }
 
 static void expect(const char *words, int code, const char *in_out, const char *in_err) {
-  test_command_run(folder, "", words, &output);
-  if (output.code != code || strstr(output.out, in_out) == NULL || strstr(output.err, in_err) == NULL)
-    fail_msg("hark %s\nexit code %d, expected %d\nstdout: %s\nstderr: %s\nexpected there: \"%s\", \"%s\"", words, output.code, code,
-             output.out, output.err, in_out, in_err);
-}
-
-static json_t *parse_out(void) {
-  json_error_t error;
-  json_t *const object = json_loads(output.out, JSON_REJECT_DUPLICATES, &error);
-  if (object == NULL) fail_msg("%s in %s", error.text, output.out);
-  assert_int_equal(test_line_count(output.out), 1);
-  return object;
+  command_expect(folder, words, code, in_out, in_err, &output);
 }
 
 static double number(const json_t *object, const char *key) {
@@ -85,7 +64,7 @@ static void damage_is_found(const damage *d) {
     test_file_write_text(folder, d->file, d->contents);
   }
   expect("verify run --json", HARK_EXIT_BAD_INPUT, "", "problem");
-  json_t *const object = parse_out();
+  json_t *const object = command_json(&output);
   const json_t *const findings = json_object_get(json_array_get(json_object_get(object, "runs"), 0), "findings");
   bool found = false;
   for (size_t i = 0; i < json_array_size(findings); i++) {
@@ -125,7 +104,7 @@ static void verify_finds_what_is_damaged(void **state) {
   assert_null(strstr(output.out, "BAD"));
   for (size_t i = 0; i < sizeof damages / sizeof damages[0]; i++) damage_is_found(&damages[i]);
   expect("verify run --json", HARK_EXIT_DONE, "\"problems\": 0", ""); /* everything was undone */
-  json_decref(parse_out());
+  json_decref(command_json(&output));
   /* eval reads no checkpoint that is not whole */
   test_file_write_text(folder, "run/checkpoints/step-6/state.json", "{}");
   expect("eval run --checkpoint step-6", HARK_EXIT_BAD_INPUT, "", "state.json: is damaged: it has 2 bytes");
@@ -148,28 +127,16 @@ static void verify_finds_what_is_damaged(void **state) {
 static void verify_finds_numbers_that_are_not_finite(void **state) {
   (void)state;
   make_run();
-  hark_context *context;
-  const hark_context_options plain = {.struct_size = sizeof plain, .backend = "reference"};
-  hark_file_summary summaries[3];
   static const char *const names[] = {"model.safetensors", "optimizer.safetensors", "state.json"};
-  char path[TEST_PATH_BYTES], manifest[1024] = "{\"format_version\": 1, \"files\": [";
+  static const unsigned char nan[] = {0, 0, 0xc0, 0x7f};
   size_t bytes;
   unsigned char *const model = test_file_read(test_path(folder, "run/checkpoints/step-6/model.safetensors"), &bytes);
-  static const unsigned char nan[] = {0, 0, 0xc0, 0x7f};
   memcpy(model + bytes - sizeof nan, nan, sizeof nan);
   test_file_write(folder, "run/checkpoints/step-6/model.safetensors", model, bytes);
   free(model);
-  assert_int_equal(hark_context_create(&plain, &context), HARK_OK);
-  for (int i = 0; i < 3; i++) {
-    (void)snprintf(path, sizeof path, "run/checkpoints/step-6/%s", names[i]);
-    assert_fine(context, hark_file_summarise(context, test_path(folder, path), &summaries[i]));
-    const size_t used = strlen(manifest);
-    (void)snprintf(manifest + used, sizeof manifest - used, "%s{\"name\": \"%s\", \"bytes\": %d, \"sha256\": \"%s\"}", i > 0 ? ", " : "",
-                   names[i], (int)summaries[i].bytes, summaries[i].sha256);
-  }
-  strcat(manifest, "]}");
-  test_file_write_text(folder, "run/checkpoints/step-6/manifest.json", manifest);
-  hark_context_destroy(&context);
+  hark_context *context = test_reference_open();
+  test_manifest_write(context, folder, "run/checkpoints/step-6", 3, names);
+  test_setup_close(context);
   expect("verify run", HARK_EXIT_BAD_INPUT, "is not finite", "1 problem");
 }
 
@@ -264,7 +231,7 @@ static void what_does_not_fit_is_listed_and_refused(void **state) {
   expect("train --init-from none --data text.txt --out e", HARK_EXIT_USAGE, "", "none: there is no such run");
   expect("train --init-from run --data text.txt --out e --tokenizer bytes --threads 1", HARK_EXIT_USAGE, "",
          "its vocabulary is of kind characters");
-  make_text("new.txt", "the quick yellow fox ");
+  command_text_make(folder, "new.txt", "the quick yellow fox ");
   expect("train --init-from run --data new.txt --out f --steps 1 --threads 1", HARK_EXIT_BAD_INPUT, "", "is not in the vocabulary");
   test_file_write_text(folder, "run/checkpoints/step-4/state.json", "{}");
   expect("train --init-from run/checkpoints/step-4 --data text.txt --out g --steps 1 --threads 1", HARK_EXIT_BAD_INPUT, "",
@@ -277,11 +244,11 @@ static void attention_is_exchanged_at_eval(void **state) {
   (void)state;
   make_run();
   expect("eval run --json", HARK_EXIT_DONE, "\"exchanged\": {}", "");
-  json_t *own = parse_out();
+  json_t *own = command_json(&output);
   expect("eval run --json --structure window --window 1", HARK_EXIT_DONE, "\"model.attention.window\": \"1\"", "");
-  json_t *narrow = parse_out();
+  json_t *narrow = command_json(&output);
   expect("eval run --json --structure window --window 8", HARK_EXIT_DONE, "\"model.attention.structure\": \"window\"", "");
-  json_t *wide = parse_out();
+  json_t *wide = command_json(&output);
   assert_true(number(own, "loss") != number(narrow, "loss"));
   /* a window as wide as the context sees what dense attention sees */
   assert_true(number(own, "loss") - number(wide, "loss") < 1e-5 && number(wide, "loss") - number(own, "loss") < 1e-5);
@@ -299,7 +266,7 @@ static void attention_is_exchanged_at_eval(void **state) {
 static void what_a_run_needs_is_told_and_refused(void **state) {
   (void)state;
   expect("train --data text.txt --estimate --json --out none/run --keep 3 --width 64", HARK_EXIT_DONE, "", "");
-  json_t *const object = parse_out();
+  json_t *const object = command_json(&output);
   const double parts = number(object, "memory_weights_bytes") + number(object, "memory_gradients_bytes") +
                        number(object, "memory_moments_bytes") + number(object, "memory_step_bytes") +
                        number(object, "memory_program_bytes");
@@ -326,15 +293,20 @@ static void what_a_run_needs_is_told_and_refused(void **state) {
 /* A real file system that is too small, where one can be mounted without privileges. */
 static void a_disk_that_is_too_small_is_exit_4(void **state) {
   (void)state;
-  char script[TEST_PATH_BYTES * 2], command[TEST_PATH_BYTES * 4];
-  if (system("unshare -rm sh -c 'mount -t tmpfs -o size=1m tmpfs /mnt' >/dev/null 2>&1") != 0) skip();
-  (void)snprintf(script, sizeof script,
-                 "mkdir -p small && mount -t tmpfs -o size=4m tmpfs small && '%s' train --data text.txt --out small/run --steps 4 "
-                 "--layers 4 --width 128 --context 8 --batch 2 --threads 1",
-                 HARK_COMMAND);
-  (void)snprintf(command, sizeof command, "cd '%s' && unshare -rm sh -c \"%s\" >.out 2>.err", folder, script);
+  static const char mount[] = "mkdir -p small && mount -t tmpfs -o size=4m tmpfs small";
+  char command[TEST_PATH_BYTES * 4];
+  (void)snprintf(command, sizeof command, "cd '%s' && unshare -rm sh -c '%s' >.out 2>.err", folder, mount);
+  const bool can = system(command) == 0;
+  char *err = test_file_text(folder, ".err");
+  if (!can) print_message("no file system of our own can be mounted here: %s", err);
+  free(err);
+  if (!can) skip();
+  (void)snprintf(command, sizeof command,
+                 "cd '%s' && unshare -rm sh -c \"%s && '%s' train --data text.txt --out small/run --steps 4 "
+                 "--layers 4 --width 128 --context 8 --batch 2 --threads 1\" >.out 2>.err",
+                 folder, mount, HARK_COMMAND);
   const int status = system(command);
-  char *const err = test_file_text(folder, ".err");
+  err = test_file_text(folder, ".err");
   if (status != HARK_EXIT_DISK << 8 || strstr(err, "MiB of disk more") == NULL) fail_msg("status %d: %s", status, err);
   free(err);
 }

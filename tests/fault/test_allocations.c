@@ -14,6 +14,17 @@
 #include "models/model.h"
 #include "support/cmocka_all.h"
 
+/* Lets allocation `number` fail, and when `onwards` all later ones too. Returns false when there was no such allocation. */
+typedef bool failure(const void *what, void *data, long number, bool onwards);
+
+/* Every allocation in turn, in both ways. Returns how many there were. */
+static long fail_each(failure *fail_there, const void *what, void *data) {
+  long number = 0;
+  for (int onwards = 0; onwards < 2; onwards++)
+    for (number = 1; fail_there(what, data, number, onwards != 0);) number++;
+  return number - 1;
+}
+
 /* A piece of work, in three parts of which the middle one meets the failures. `data` is what begin made of it. */
 typedef struct work {
   const char *name;
@@ -25,8 +36,8 @@ typedef struct work {
   long at_least; /* allocations that the run makes */
 } work;
 
-/* One failure. Returns false when the run did not come to that allocation. */
-static bool fail_at(const work *what, void *data, long number, bool onwards) {
+static bool fail_work(const void *work_to_do, void *data, long number, bool onwards) {
+  const work *const what = work_to_do;
   test_memory memory = {0};
   hark_context *context = NULL;
   assert_int_equal(test_memory_create(&memory, what->backend, &context), HARK_OK);
@@ -55,36 +66,29 @@ static bool fail_at(const work *what, void *data, long number, bool onwards) {
 }
 
 static void fail_at_each(const work *what, void *data) {
-  long count = 0;
-  for (int onwards = 0; onwards < 2; onwards++) {
-    long number = 1;
-    while (fail_at(what, data, number, onwards != 0)) number++;
-    count = number - 1;
-  }
+  const long count = fail_each(fail_work, what, data);
   print_message("%s (%s): %ld allocations\n", what->name, what->backend, count);
   if (count < what->at_least) fail_msg("%s: %ld allocations, at least %ld expected", what->name, count, what->at_least);
 }
 
 /* ---- contexts ---- */
 
+static bool fail_context(const void *backend, void *data, long number, bool onwards) {
+  (void)data;
+  test_memory memory = {.fail_at = number, .onwards = onwards};
+  hark_context *context = NULL;
+  const hark_status status = test_memory_create(&memory, backend, &context);
+  const bool reached = memory.allocations >= number;
+  assert_int_equal(status, reached ? HARK_OUT_OF_MEMORY : HARK_OK);
+  if (reached) assert_null(context);
+  test_memory_context_end(context, &memory);
+  return reached;
+}
+
 static void contexts(void **state) {
   (void)state;
   static const char *const backends[] = {"reference", "cpu", "guard"};
-  for (size_t i = 0; i < sizeof backends / sizeof *backends; i++) {
-    for (long number = 1;; number++) {
-      test_memory memory = {.fail_at = number, .onwards = number % 2 == 0};
-      hark_context *context = NULL;
-      const hark_status status = test_memory_create(&memory, backends[i], &context);
-      if (memory.allocations >= number) {
-        assert_int_equal(status, HARK_OUT_OF_MEMORY);
-        assert_null(context);
-      } else {
-        assert_int_equal(status, HARK_OK);
-      }
-      test_memory_context_end(context, &memory);
-      if (status == HARK_OK) break;
-    }
-  }
+  for (size_t i = 0; i < sizeof backends / sizeof *backends; i++) assert_true(fail_each(fail_context, backends[i], NULL) > 0);
 }
 
 /* ---- attention ---- */
@@ -245,53 +249,57 @@ static hark_status differentiate(hark_context *context, const model_work *m, har
   return hark_tensor_read(context, hark_tape_tensor(tape, value), loss);
 }
 
+enum { GRADIENTS = 20000 }; /* room for those of the model */
+
+/* What comes of it when nothing fails. */
+typedef struct tape_result {
+  float loss, gradients[GRADIENTS];
+} tape_result;
+
+/* `expected` holds what must come of it when memory is back; number 0: nothing fails, and it is filled. */
+static bool fail_tape(const void *config_of_run, void *expected, long number, bool onwards) {
+  static tape_result got;
+  tape_result *const result = number == 0 ? expected : &got;
+  test_memory memory = {0};
+  hark_context *context = NULL;
+  hark_tape *tape = NULL;
+  hark_attention_plan **plans = NULL;
+  model_work m = {.config = *(const hark_config *)config_of_run};
+  const hark_decoder_config config = hark_engine_decoder_config(&m.config, VOCABULARY);
+  assert_int_equal(test_memory_create(&memory, "cpu", &context), HARK_OK);
+  assert_fine(context, hark_decoder_create(context, &config, HARK_F32, true, &m.decoder));
+  assert_fine(context, hark_parameters_initialise(context, &m.decoder->parameters, 1));
+  assert_fine(context, hark_decoder_plans_create(context, m.decoder, 2, config.context, config.context, true, &plans));
+  assert_fine(context, hark_tape_create(context, &tape));
+  const hark_tensor *const all = &m.decoder->parameters.gradients;
+  assert_in_range(hark_tensor_count(all), 1, GRADIENTS);
+  memory.fail_at = number > 0 ? memory.allocations + number : 0;
+  memory.onwards = onwards;
+  const hark_status status = differentiate(context, &m, tape, plans, &result->loss);
+  const bool reached = number > 0 && memory.allocations >= memory.fail_at;
+  assert_int_equal(status, reached ? HARK_OUT_OF_MEMORY : HARK_OK);
+  memory.fail_at = 0;
+  if (reached) assert_fine(context, differentiate(context, &m, tape, plans, &result->loss));
+  assert_fine(context, hark_tensor_read(context, all, result->gradients));
+  assert_memory_equal(result, expected, offsetof(tape_result, gradients) + (size_t)hark_tensor_count(all) * sizeof(float));
+  hark_tape_destroy(&tape);
+  hark_decoder_plans_destroy(context, m.decoder, &plans);
+  hark_decoder_destroy(context, &m.decoder);
+  test_memory_context_end(context, &memory);
+  return reached;
+}
+
 static void tapes(void **state) {
   (void)state;
-  static float expected[20000], gradients[20000];
-  float expected_loss = 0, loss = 0;
+  static tape_result expected;
+  hark_config config = place.small.config;
+  config.model.layers = 2;
   for (int recompute = 0; recompute < 2; recompute++) {
-    long failures = 0;
-    for (long number = 0;; number++) { /* 0: nothing fails, to have what is expected */
-      test_memory memory = {0};
-      hark_context *context = NULL;
-      hark_tape *tape = NULL;
-      hark_attention_plan **plans = NULL;
-      model_work m = {.config = place.small.config};
-      m.config.model.recompute = recompute != 0;
-      m.config.model.layers = 2;
-      const hark_decoder_config config = hark_engine_decoder_config(&m.config, VOCABULARY);
-      assert_int_equal(test_memory_create(&memory, "cpu", &context), HARK_OK);
-      assert_fine(context, hark_decoder_create(context, &config, HARK_F32, true, &m.decoder));
-      assert_fine(context, hark_parameters_initialise(context, &m.decoder->parameters, 1));
-      assert_fine(context, hark_decoder_plans_create(context, m.decoder, 2, config.context, config.context, true, &plans));
-      assert_fine(context, hark_tape_create(context, &tape));
-      const hark_tensor *const all = &m.decoder->parameters.gradients;
-      assert_in_range(hark_tensor_count(all), 1, 20000);
-      memory.fail_at = number > 0 ? memory.allocations + number : 0;
-      memory.onwards = number % 2 == 0;
-      const hark_status status = differentiate(context, &m, tape, plans, &loss);
-      const bool reached = number > 0 && memory.allocations >= memory.fail_at;
-      assert_int_equal(status, reached ? HARK_OUT_OF_MEMORY : HARK_OK);
-      memory.fail_at = 0;
-      if (number == 0) {
-        expected_loss = loss;
-        assert_fine(context, hark_tensor_read(context, all, expected));
-      } else if (reached) {
-        failures++;
-        loss = 0;
-        assert_fine(context, differentiate(context, &m, tape, plans, &loss));
-        assert_fine(context, hark_tensor_read(context, all, gradients));
-        assert_memory_equal(&loss, &expected_loss, sizeof loss);
-        assert_memory_equal(gradients, expected, (size_t)hark_tensor_count(all) * sizeof *gradients);
-      }
-      hark_tape_destroy(&tape);
-      hark_decoder_plans_destroy(context, m.decoder, &plans);
-      hark_decoder_destroy(context, &m.decoder);
-      test_memory_context_end(context, &memory);
-      if (number > 0 && !reached) break;
-    }
-    print_message("tape of a decoder%s: %ld allocations\n", recompute ? " with recomputed blocks" : "", failures);
-    assert_true(failures > 5);
+    config.model.recompute = recompute != 0;
+    (void)fail_tape(&config, &expected, 0, false);
+    const long count = fail_each(fail_tape, &config, &expected);
+    print_message("tape of a decoder%s: %ld allocations\n", recompute ? " with recomputed blocks" : "", count);
+    assert_true(count > 5);
   }
 }
 
@@ -370,32 +378,36 @@ static void checkpoints(void **state) {
 }
 
 /* A save that fails takes nothing away. */
+static bool fail_second_save(const void *what, void *data, long number, bool onwards) {
+  (void)what;
+  model_work *const m = data;
+  test_memory memory = {0};
+  hark_context *context = NULL;
+  char name[HARK_NAME_BYTES], damaged[HARK_NAME_BYTES];
+  assert_int_equal(test_memory_create(&memory, "cpu", &context), HARK_OK);
+  test_folder_remove(place.work);
+  assert_fine(context, begin_checkpoint(context, m));
+  assert_fine(context, save(context, m)); /* step 8 */
+  memory.fail_at = memory.allocations + number;
+  memory.onwards = onwards;
+  const hark_status status = save(context, m); /* step 9 */
+  const bool reached = memory.allocations >= memory.fail_at;
+  memory.fail_at = 0;
+  assert_int_equal(status, reached ? HARK_OUT_OF_MEMORY : HARK_OK);
+  assert_fine(context, hark_checkpoint_newest(context, &m->run, name, damaged));
+  assert_string_equal(damaged, "");
+  if (!reached) assert_string_equal(name, "step-9");
+  assert_fine(context, hark_checkpoint_verify(context, &m->run, name, NULL));
+  end_checkpoint(context, m);
+  test_memory_context_end(context, &memory);
+  return reached;
+}
+
 static void a_failed_save_leaves_the_last_one(void **state) {
   (void)state;
   model_work m = {.config = place.small.config};
   child_begin_work(&place, NULL);
-  for (long number = 1;; number++) {
-    test_memory memory = {0};
-    hark_context *context = NULL;
-    char name[HARK_NAME_BYTES], damaged[HARK_NAME_BYTES];
-    assert_int_equal(test_memory_create(&memory, "cpu", &context), HARK_OK);
-    test_folder_remove(place.work);
-    assert_fine(context, begin_checkpoint(context, &m));
-    assert_fine(context, save(context, &m)); /* step 8 */
-    memory.fail_at = memory.allocations + number;
-    memory.onwards = true;
-    const hark_status status = save(context, &m); /* step 9 */
-    const bool reached = memory.allocations >= memory.fail_at;
-    memory.fail_at = 0;
-    assert_fine(context, hark_checkpoint_newest(context, &m.run, name, damaged));
-    assert_string_equal(damaged, "");
-    if (reached) assert_int_equal(status, HARK_OUT_OF_MEMORY);
-    if (!reached) assert_string_equal(name, "step-9");
-    assert_fine(context, hark_checkpoint_verify(context, &m.run, name, NULL));
-    end_checkpoint(context, &m);
-    test_memory_context_end(context, &memory);
-    if (!reached) break;
-  }
+  assert_true(fail_each(fail_second_save, NULL, &m) > 20);
 }
 
 /* ---- text, and whole runs ---- */

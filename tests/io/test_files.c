@@ -12,6 +12,7 @@
 
 #include "io/files.h"
 #include "support/cmocka_all.h"
+#include "support/setups.h"
 #include "support/text_files.h"
 
 static hark_context *context;
@@ -19,22 +20,16 @@ static char folder[TEST_PATH_BYTES];
 
 static int begin(void **state) {
   (void)state;
-  const hark_context_options plain = {.struct_size = sizeof plain, .backend = "reference"};
   test_folder_make(folder);
-  return hark_context_create(&plain, &context) == HARK_OK ? 0 : 1;
+  context = test_reference_open();
+  return 0;
 }
 
 static int end(void **state) {
   (void)state;
-  const size_t live = hark_context_memory(context).live_bytes;
-  hark_context_destroy(&context);
   test_folder_remove(folder);
-  hark_context *fresh;
-  const hark_context_options plain = {.struct_size = sizeof plain, .backend = "reference"};
-  if (hark_context_create(&plain, &fresh) != HARK_OK) return 1;
-  const size_t empty = hark_context_memory(fresh).live_bytes;
-  hark_context_destroy(&fresh);
-  return live == empty ? 0 : 1; /* the test before leaked otherwise */
+  test_setup_close(context);
+  return 0;
 }
 
 static void expect_contents(const char *path, const char *contents) {

@@ -7,6 +7,7 @@
 #include "io/files.h"
 #include "io/jsonl.h"
 #include "support/cmocka_all.h"
+#include "support/setups.h"
 #include "support/text_files.h"
 
 static hark_context *context;
@@ -14,9 +15,9 @@ static char folder[TEST_PATH_BYTES];
 
 static int begin(void **state) {
   (void)state;
-  const hark_context_options plain = {.struct_size = sizeof plain, .backend = "reference"};
   test_folder_make(folder);
-  return hark_context_create(&plain, &context) == HARK_OK ? 0 : 1;
+  context = test_reference_open();
+  return 0;
 }
 
 static int end(void **state) {

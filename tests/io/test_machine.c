@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "support/cmocka_all.h"
+#include "support/setups.h"
 #include "support/text_files.h"
 
 static char folder[TEST_PATH_BYTES];
@@ -12,10 +13,10 @@ static hark_context *context;
 
 static int begin(void **state) {
   (void)state;
-  const hark_context_options plain = {.struct_size = sizeof plain, .backend = "reference"};
   test_folder_make(folder);
   test_file_write_text(folder, "proc/meminfo", "MemTotal:       2000 kB\nMemFree:          10 kB\nMemAvailable:   1000 kB\n");
-  return hark_context_create(&plain, &context) == HARK_OK ? 0 : 1;
+  context = test_reference_open();
+  return 0;
 }
 
 static int end(void **state) {

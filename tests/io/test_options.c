@@ -6,6 +6,7 @@
 
 #include "io/options.h"
 #include "support/cmocka_all.h"
+#include "support/setups.h"
 #include "support/text_files.h"
 
 typedef struct values {
@@ -37,10 +38,9 @@ static char folder[TEST_PATH_BYTES];
 
 static int begin(void **state) {
   (void)state;
-  const hark_context_options plain = {.struct_size = sizeof plain, .backend = "reference"};
   const hark_option_group group = {&table, &v};
   test_folder_make(folder);
-  if (hark_context_create(&plain, &context) != HARK_OK) return 1;
+  context = test_reference_open();
   return hark_options_create(context, "train", &group, 1, &options) == HARK_OK ? 0 : 1;
 }
 

@@ -8,6 +8,7 @@
 
 #include "io/safetensors.h"
 #include "support/cmocka_all.h"
+#include "support/setups.h"
 #include "support/text_files.h"
 
 static hark_context *context;
@@ -15,9 +16,9 @@ static char folder[TEST_PATH_BYTES];
 
 static int begin(void **state) {
   (void)state;
-  const hark_context_options plain = {.struct_size = sizeof plain, .backend = "reference"};
   test_folder_make(folder);
-  return hark_context_create(&plain, &context) == HARK_OK ? 0 : 1;
+  context = test_reference_open();
+  return 0;
 }
 
 static int end(void **state) {

@@ -6,14 +6,15 @@
 #include "io/text.h"
 #include "io/yaml.h"
 #include "support/cmocka_all.h"
+#include "support/setups.h"
 #include "support/text_files.h"
 
 static hark_context *context;
 
 static int begin(void **state) {
   (void)state;
-  const hark_context_options plain = {.struct_size = sizeof plain, .backend = "reference"};
-  return hark_context_create(&plain, &context) == HARK_OK ? 0 : 1;
+  context = test_reference_open();
+  return 0;
 }
 
 static int end(void **state) {

@@ -69,15 +69,8 @@ static uint64_t fingerprint(const hark_model *model) {
 
 /* The manifest of a checkpoint with a model.safetensors. */
 static void write_manifest(hark_context *context, const char *checkpoint) {
-  char name[TEST_PATH_BYTES], manifest[512];
-  hark_file_summary summary;
-  snprintf(name, sizeof name, "%s/model.safetensors", checkpoint);
-  assert_fine(context, hark_file_summarise(context, test_path(folder, name), &summary));
-  snprintf(name, sizeof name, "%s/manifest.json", checkpoint);
-  snprintf(manifest, sizeof manifest,
-           "{\"format_version\": 1, \"files\": [{\"name\": \"model.safetensors\", \"bytes\": %llu, \"sha256\": \"%s\"}]}",
-           (unsigned long long)summary.bytes, summary.sha256);
-  test_file_write_text(folder, name, manifest);
+  static const char *const name = "model.safetensors";
+  test_manifest_write(context, folder, checkpoint, 1, &name);
 }
 
 /* A path is a file, a folder with one, or a run; memory holds the same file, in any alignment. All are the same model. */

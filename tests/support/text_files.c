@@ -12,6 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "io/files.h"
+#include "io/text.h"
 #include "support/cmocka_all.h"
 
 void test_folder_make(char folder[TEST_PATH_BYTES]) {
@@ -81,6 +83,24 @@ void test_file_set_time(const char *path, int64_t seconds, int64_t nanoseconds) 
   const struct timespec then = {.tv_sec = (time_t)seconds, .tv_nsec = (long)nanoseconds};
   const struct timespec times[2] = {then, then};
   if (utimensat(AT_FDCWD, path, times, 0) != 0) fail_msg("%s: %s", path, strerror(errno));
+}
+
+void test_manifest_write(hark_context *context, const char *folder, const char *checkpoint, int count, const char *const *names) {
+  char path[128];
+  hark_text manifest = hark_text_empty(context);
+  hark_text_append(&manifest, "{\"format_version\": 1, \"files\": [");
+  for (int i = 0; i < count; i++) {
+    hark_file_summary summary;
+    (void)snprintf(path, sizeof path, "%s/%s", checkpoint, names[i]);
+    assert_fine(context, hark_file_summarise(context, test_path(folder, path), &summary));
+    hark_text_append(&manifest, "%s{\"name\": \"%s\", \"bytes\": %llu, \"sha256\": \"%s\"}", i > 0 ? ", " : "", names[i],
+                     (unsigned long long)summary.bytes, summary.sha256);
+  }
+  hark_text_append(&manifest, "]}");
+  assert_fine(context, manifest.status);
+  (void)snprintf(path, sizeof path, "%s/manifest.json", checkpoint);
+  (void)test_file_write_text(folder, path, hark_text_get(&manifest));
+  hark_text_free(&manifest);
 }
 
 void test_file_age(const char *path, long seconds) { test_file_set_time(path, time(NULL) - seconds, 0); }

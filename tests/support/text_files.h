@@ -23,6 +23,9 @@ unsigned char *test_file_read(const char *path, size_t *bytes);
 /* The same as text, of a file in a folder. */
 char *test_file_text(const char *folder, const char *name);
 
+/* Writes CHECKPOINT/manifest.json in `folder`, with the sizes and sums of these files of the checkpoint as they are now. */
+void test_manifest_write(hark_context *context, const char *folder, const char *checkpoint, int count, const char *const *names);
+
 /* Sets the time of the last change to `seconds` before now. */
 void test_file_age(const char *path, long seconds);
 /* Sets it to a time since 1970. */

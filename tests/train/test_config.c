@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "support/cmocka_all.h"
+#include "support/setups.h"
 #include "support/text_files.h"
 #include "train/engine.h"
 
@@ -13,9 +14,8 @@ static hark_config config;
 
 static int begin(void **state) {
   (void)state;
-  const hark_context_options plain = {.struct_size = sizeof plain, .backend = "reference"};
   const hark_option_group group = {&hark_config_table, &config};
-  if (hark_context_create(&plain, &context) != HARK_OK) return 1;
+  context = test_reference_open();
   return hark_options_create(context, "train", &group, 1, &options) == HARK_OK ? 0 : 1;
 }
 

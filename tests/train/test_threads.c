@@ -189,15 +189,31 @@ static void *train_one(void *argument) {
   return NULL;
 }
 
-static void test_two_contexts_at_once(void **state) {
-  (void)state;
+/* What two runs differ in besides their seeds. */
+static void set_nothing(hark_config *config) { (void)config; }
+
+static void set_forget_gate(hark_config *config) { config->model.attention.forget_gate = true; }
+
+static void set_kernel(hark_config *config) {
+  config->model.positions = HARK_POSITIONS_NONE;
+  config->model.positional = "bank[2](decay*periodic)";
+}
+
+static void set_hierarchy(hark_config *config) {
+  config->model.attention.structure = HARK_STRUCTURE_HIERARCHICAL;
+  config->model.attention.hierarchy_block = 2; /* three levels in a context of 8 */
+  config->model.attention.hierarchical_bias = true;
+}
+
+static void train_two_at_once(void (*first)(hark_config *), void (*second)(hark_config *)) {
   char folder[TEST_PATH_BYTES], paths[4][TEST_PATH_BYTES + 8];
   const test_setup setup = {"cpu", "generic"};
   small_run small[2];
   test_folder_make(folder);
   for (int i = 0; i < 2; i++) small_run_open(&small[i], folder);
   small[1].config.train.seed = 5;
-  small[1].config.model.attention.forget_gate = true;
+  first(&small[0].config);
+  second(&small[1].config);
   for (int i = 0; i < 4; i++) (void)snprintf(paths[i], sizeof paths[i], "%s/run-%d", folder, i);
 
   for (int i = 0; i < 2; i++) { /* each alone */
@@ -223,6 +239,12 @@ static void test_two_contexts_at_once(void **state) {
   }
   for (int i = 0; i < 2; i++) small_run_close(&small[i]);
   test_folder_remove(folder);
+}
+
+static void test_two_contexts_at_once(void **state) {
+  (void)state;
+  train_two_at_once(set_nothing, set_forget_gate);
+  train_two_at_once(set_kernel, set_hierarchy);
 }
 
 int main(void) {

@@ -1,11 +1,14 @@
 /* test_abi.c - what programs that are already built rely on (docs/abi.md): the layout of public structs, and structs of other versions. */
 #include <hark/hark.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/structs.h"
 #include "support/cmocka_all.h"
 #include "support/setups.h"
+#include "support/small_models.h"
+#include "support/text_files.h"
 
 /* ---- layout ---- */
 
@@ -232,6 +235,11 @@ static void growing_structs_begin_with_their_size(void **state) {
   assert_int_equal(offsetof(hark_context_options, struct_size), 0);
   assert_int_equal(offsetof(hark_attention_desc, struct_size), 0);
   assert_int_equal(offsetof(hark_attention_args, struct_size), 0);
+  assert_int_equal(offsetof(hark_model_options, struct_size), 0);
+  assert_int_equal(offsetof(hark_model_info, struct_size), 0);
+  assert_int_equal(offsetof(hark_decoding_options, struct_size), 0);
+  assert_int_equal(offsetof(hark_sampling, struct_size), 0);
+  assert_int_equal(offsetof(hark_positional_start, struct_size), 0);
 }
 
 /* ---- structs of other versions ---- */
@@ -276,7 +284,7 @@ static hark_status make_plan(const void *given) {
 
 static hark_status ask_support(const void *given) { return hark_attention_supports(context, given); }
 
-/* 0 operations is how this one refuses. */
+/* 0 operations is how this one refuses, whatever the reason. */
 static hark_status count_operations(const void *given) {
   return hark_attention_desc_operations(given, false) > 0 ? HARK_OK : HARK_INVALID_ARGUMENT;
 }
@@ -308,8 +316,86 @@ static hark_status ask_initial(const void *given) {
   return status;
 }
 
-static void each_struct_of_another_version(size_t least, size_t known, const void *good, hark_status (*take)(const void *given),
-                                           const char *name) {
+/* ---- models: what they are made from lies in these between setup and the last case ---- */
+
+static struct {
+  char folder[TEST_PATH_BYTES], path[TEST_PATH_BYTES];
+  unsigned char *file;
+  size_t bytes;
+  hark_model *model;
+  hark_decoding *decoding;
+} of_model;
+
+static void models_open(void) {
+  test_folder_make(of_model.folder);
+  (void)snprintf(of_model.path, sizeof of_model.path, "%s", test_path(of_model.folder, "m.safetensors"));
+  of_model.model = small_model_make(context, PLAIN, 1);
+  assert_fine(context, hark_model_save(context, of_model.model, of_model.path));
+  of_model.file = test_file_read(of_model.path, &of_model.bytes);
+  of_model.decoding = small_model_decoding(context, of_model.model);
+  assert_fine(context, hark_decoding_step(of_model.decoding, small_model_token(0)));
+}
+
+static void models_close(void) {
+  hark_decoding_destroy(&of_model.decoding);
+  hark_model_destroy(context, &of_model.model);
+  free(of_model.file);
+  test_folder_remove(of_model.folder);
+}
+
+static hark_status load_model(const void *given) {
+  hark_model *model = NULL;
+  const hark_status status = hark_model_load(context, of_model.path, given, &model);
+  hark_model_destroy(context, &model);
+  return status;
+}
+
+static hark_status load_model_in_memory(const void *given) {
+  hark_model *model = NULL;
+  const hark_status status = hark_model_load_memory(context, of_model.file, of_model.bytes, given, &model);
+  hark_model_destroy(context, &model);
+  return status;
+}
+
+/* The description has no default here: a struct without it was served as far as it goes. */
+static hark_status make_model(const void *given) {
+  hark_model *model = NULL;
+  const hark_status status = hark_model_create(context, given, 1, &model);
+  hark_model_destroy(context, &model);
+  return strstr(hark_context_message(context), "there is no description") != NULL ? HARK_OK : status;
+}
+
+static hark_status describe_model(const void *given) { return hark_model_describe(of_model.model, (hark_model_info *)given); }
+
+static hark_status size_decoding(const void *given) {
+  size_t bytes = 0;
+  return hark_decoding_size(context, of_model.model, given, &bytes);
+}
+
+static hark_status make_decoding(const void *given) {
+  hark_decoding *decoding = NULL;
+  const hark_status status = hark_decoding_create(context, of_model.model, given, &decoding);
+  hark_decoding_destroy(&decoding);
+  return status;
+}
+
+static hark_status choose_token(const void *given) {
+  int32_t token = 0;
+  return hark_decoding_choose(of_model.decoding, given, 0, &token);
+}
+
+/* ---- every size with every function ---- */
+
+typedef struct taker {
+  const char *name; /* of the function */
+  hark_status (*take)(const void *given);
+  size_t least, known;
+  const void *good;
+  hark_status unknown; /* its answer where something is set that it does not know */
+} taker;
+
+static void each_size_of_a_struct(const taker *t) {
+  const size_t least = t->least, known = t->known;
   const struct {
     size_t size, set; /* struct_size, and a byte that is set; 0: none */
     hark_status expected;
@@ -321,23 +407,22 @@ static void each_struct_of_another_version(size_t least, size_t known, const voi
       {known + 8, 0, HARK_OK},
       {known + SPARE, 0, HARK_OK},
       {known + SPARE, known + SPARE, HARK_OK}, /* behind what the caller says is his struct */
-      {known + 8, known, HARK_UNSUPPORTED},
-      {known + SPARE, known + SPARE - 1, HARK_UNSUPPORTED},
+      {known + 8, known, t->unknown},
+      {known + SPARE, known + SPARE - 1, t->unknown},
       {known + HARK_STRUCT_GROWTH + 1, 0, HARK_INVALID_ARGUMENT},
       {SIZE_MAX, 0, HARK_INVALID_ARGUMENT},
   };
   unsigned char *const given = malloc(known + SPARE + 1);
+  assert_non_null(given);
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
     memset(given, 0, known + SPARE + 1);
-    memcpy(given, good, known);
+    memcpy(given, t->good, known);
     memcpy(given, &cases[i].size, sizeof(size_t));
     if (cases[i].set != 0) given[cases[i].set] = 1;
-    hark_status expected = cases[i].expected;
-    if (expected != HARK_OK && take == count_operations) expected = HARK_INVALID_ARGUMENT;
-    const hark_status got = take(given);
-    if (got != expected) {
-      fail_msg("%s: struct_size %zu of %zu (least %zu), byte %zu set: %s, expected %s (\"%s\")", name, cases[i].size, known, least,
-               cases[i].set, hark_status_name(got), hark_status_name(expected), hark_context_message(context));
+    const hark_status got = t->take(given);
+    if (got != cases[i].expected) {
+      fail_msg("%s: struct_size %zu of %zu (least %zu), byte %zu set: %s, expected %s (\"%s\")", t->name, cases[i].size, known, least,
+               cases[i].set, hark_status_name(got), hark_status_name(cases[i].expected), hark_context_message(context));
     }
   }
   free(given);
@@ -346,16 +431,12 @@ static void each_struct_of_another_version(size_t least, size_t known, const voi
 static void structs_of_other_versions_are_served_or_refused(void **state) {
   (void)state;
   const hark_context_options options = {.struct_size = sizeof options, .backend = "reference"};
-  each_struct_of_another_version(HARK_LEAST_CONTEXT_OPTIONS, sizeof options, &options, make_context, "hark_context_create");
-
   const hark_attention_desc desc = small_desc();
-  each_struct_of_another_version(HARK_LEAST_ATTENTION_DESC, sizeof desc, &desc, make_plan, "hark_attention_plan_create");
-  each_struct_of_another_version(HARK_LEAST_ATTENTION_DESC, sizeof desc, &desc, ask_support, "hark_attention_supports");
-  each_struct_of_another_version(HARK_LEAST_ATTENTION_DESC, sizeof desc, &desc, count_operations, "hark_attention_desc_operations");
-  each_struct_of_another_version(HARK_LEAST_ATTENTION_DESC, sizeof desc, &desc, infer_operator, "hark_op_attention");
-
   const hark_positional_start start = {.struct_size = sizeof start, .length = 100, .heads = 2};
-  each_struct_of_another_version(HARK_LEAST_POSITIONAL_START, sizeof start, &start, ask_initial, "hark_positional_initial");
+  const hark_model_options from_file = {.struct_size = sizeof from_file}, described = small_model_options(PLAIN);
+  const hark_model_info info = {.struct_size = sizeof info};
+  const hark_decoding_options room = {.struct_size = sizeof room, .capacity = 4};
+  const hark_sampling sampling = hark_sampling_default();
 
   /* Extents of 0 are allowed: nothing to compute, every check is made. */
   hark_attention_args args;
@@ -369,7 +450,29 @@ static void structs_of_other_versions_are_served_or_refused(void **state) {
   hark_tensor *const tensors[] = {&args.query, &args.key, &args.value, &args.out};
   for (size_t i = 0; i < 4; i++) assert_int_equal(hark_tensor_create(context, HARK_F32, 4, shape, tensors[i]), HARK_OK);
   assert_int_equal(hark_allocate(context, scratch, &args.workspace), HARK_OK);
-  each_struct_of_another_version(HARK_LEAST_ATTENTION_ARGS, sizeof args, &args, run_forward, "hark_attention_forward");
+
+#define TAKER(name, take, least, good, unknown)                                                                                            \
+  { name, take, least, sizeof(good), &(good), unknown }
+  const taker takers[] = {
+      TAKER("hark_context_create", make_context, HARK_LEAST_CONTEXT_OPTIONS, options, HARK_UNSUPPORTED),
+      TAKER("hark_attention_plan_create", make_plan, HARK_LEAST_ATTENTION_DESC, desc, HARK_UNSUPPORTED),
+      TAKER("hark_attention_supports", ask_support, HARK_LEAST_ATTENTION_DESC, desc, HARK_UNSUPPORTED),
+      TAKER("hark_attention_desc_operations", count_operations, HARK_LEAST_ATTENTION_DESC, desc, HARK_INVALID_ARGUMENT),
+      TAKER("hark_op_attention", infer_operator, HARK_LEAST_ATTENTION_DESC, desc, HARK_UNSUPPORTED),
+      TAKER("hark_attention_forward", run_forward, HARK_LEAST_ATTENTION_ARGS, args, HARK_UNSUPPORTED),
+      TAKER("hark_positional_initial", ask_initial, HARK_LEAST_POSITIONAL_START, start, HARK_UNSUPPORTED),
+      TAKER("hark_model_load", load_model, HARK_LEAST_MODEL_OPTIONS, from_file, HARK_UNSUPPORTED),
+      TAKER("hark_model_load_memory", load_model_in_memory, HARK_LEAST_MODEL_OPTIONS, from_file, HARK_UNSUPPORTED),
+      TAKER("hark_model_create", make_model, HARK_LEAST_MODEL_OPTIONS, described, HARK_UNSUPPORTED),
+      TAKER("hark_model_describe", describe_model, HARK_LEAST_MODEL_INFO, info, HARK_OK), /* it fills */
+      TAKER("hark_decoding_size", size_decoding, HARK_LEAST_DECODING_OPTIONS, room, HARK_UNSUPPORTED),
+      TAKER("hark_decoding_create", make_decoding, HARK_LEAST_DECODING_OPTIONS, room, HARK_UNSUPPORTED),
+      TAKER("hark_decoding_choose", choose_token, HARK_LEAST_SAMPLING, sampling, HARK_UNSUPPORTED),
+  };
+#undef TAKER
+  models_open();
+  for (size_t i = 0; i < sizeof takers / sizeof takers[0]; i++) each_size_of_a_struct(&takers[i]);
+  models_close();
   hark_release(context, args.workspace, scratch);
   for (size_t i = 0; i < 4; i++) hark_tensor_destroy(context, tensors[i]);
 }
