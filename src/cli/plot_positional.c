@@ -32,16 +32,18 @@ typedef struct drawing {
 
 /* "layer 0", "layer 3, head 1", "model" */
 static void name_panel(const hark_learned_kernel *kernel, char *out, size_t bytes) {
-  long long layer = 0;
-  const bool own = sscanf(kernel->tensor, "blocks.%lld.", &layer) == 1;
+  static const char blocks[] = "blocks.";
+  const bool own = strncmp(kernel->tensor, blocks, sizeof blocks - 1) == 0;
+  const char *layer = own ? kernel->tensor + sizeof blocks - 1 : "";
+  const int digits = (int)strcspn(layer, ".");
   if (!own && kernel->rows == 1)
     (void)snprintf(out, bytes, "model");
   else if (!own)
     (void)snprintf(out, bytes, "row %lld", (long long)kernel->row);
   else if (kernel->rows == 1)
-    (void)snprintf(out, bytes, "layer %lld", layer);
+    (void)snprintf(out, bytes, "layer %.*s", digits, layer);
   else
-    (void)snprintf(out, bytes, "layer %lld, head %lld", layer, (long long)kernel->row);
+    (void)snprintf(out, bytes, "layer %.*s, head %lld", digits, layer, (long long)kernel->row);
 }
 
 /* Points (distance, log G) of a term, or with term -1 of the whole; a kernel that is 0 has no point there. */
