@@ -21,9 +21,9 @@ typedef struct hark_decoder_config {
   double rotary_base; /* of rotary and of sinusoidal positions */
   hark_rotary_pairs rotary_pairs;
   hark_rotary_learned rotary_learned;
-  double rotary_fraction; /* of the pairs that turn; 0: 1 */
   hark_rotary_scaling rotary_scaling;
-  double rotary_factor; /* of the scaling; 0: 1 */
+  double rotary_factor;   /* of the scaling; 0: 1 */
+  double rotary_fraction; /* of the pairs that turn; 0: 1 */
   bool tie_embeddings, bias, recompute;
   double dropout, embedding_dropout, attention_dropout;
   hark_attention_structure structure;
@@ -35,8 +35,8 @@ typedef struct hark_decoder_config {
   hark_attention_kernel kernel;
   double sigma;
   bool forget_gate;
-  const char *positional; /* expression of a positional kernel (hark/positional.h); NULL or "": none. Read by create alone */
   hark_positional_scope positional_scope;
+  const char *positional;    /* expression of a positional kernel (hark/positional.h); NULL or "": none. Read by create alone */
   double positional_stretch; /* s: the kernel is G(distance / s); 0: 1 */
 } hark_decoder_config;
 

@@ -59,8 +59,8 @@ HARK_SIMD void turn_halves(float *to, const float *from, const float *cosine, co
   for (int64_t j = 0; j < pairs; j += HARK_LANES) {
     const int count = (int)hark_min(HARK_LANES, pairs - j);
     const vf x0 = load_lanes(from + j, count), x1 = load_lanes(from + j + half, count), c = vf_load(cosine + j), s = vf_load(sine + j);
-    give_lanes(to + j, x0 * c - x1 * s, add, count);
-    give_lanes(to + j + half, x0 * s + x1 * c, add, count);
+    give_lanes(to + j, vf_fma(x0, c, -(x1 * s)), add, count);
+    give_lanes(to + j + half, vf_fma(x0, s, x1 * c), add, count);
   }
 }
 
