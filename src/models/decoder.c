@@ -8,6 +8,15 @@
 
 #define INITIAL_DEVIATION 0.02
 
+static hark_status check_rotary(hark_context *context, const hark_decoder_config *config) {
+  const bool learned = config->rotary_learned != HARK_ROTARY_STATIC, scaled = config->rotary_scaling != HARK_ROTARY_AS_TRAINED;
+  if ((learned || scaled) && config->positions != HARK_POSITIONS_ROTARY)
+    return hark_fail(context, HARK_BAD_CONFIGURATION, "model.rotary.%s needs model.positions rotary", learned ? "learned" : "scaling");
+  if (learned && scaled)
+    return hark_fail(context, HARK_BAD_CONFIGURATION, "model.rotary.scaling is for static rates, and model.rotary.learned asks for others");
+  return HARK_OK;
+}
+
 static hark_status check(hark_context *context, const hark_decoder_config *config) {
   const struct {
     const char *name;
@@ -29,7 +38,7 @@ static hark_status check(hark_context *context, const hark_decoder_config *confi
     return hark_fail(context, HARK_BAD_CONFIGURATION,
                      "rotary positions turn pairs of features: model.width / model.heads is %" PRId64 ", expected an even number",
                      config->width / config->heads);
-  return HARK_OK;
+  return check_rotary(context, config);
 }
 
 /* Whether the layers have a positional kernel with parameters of their own. */
@@ -39,6 +48,21 @@ static bool has_own_kernels(const hark_decoder *decoder) {
 
 static bool shares_kernel(const hark_decoder *decoder) {
   return decoder->positional_source.expression != NULL && decoder->config.positional_scope == HARK_SCOPE_MODEL;
+}
+
+static hark_rotary_spec rotary_of(const hark_decoder_config *config) {
+  return (hark_rotary_spec){.present = config->positions == HARK_POSITIONS_ROTARY,
+                            .base = config->rotary_base,
+                            .pairs = config->rotary_pairs,
+                            .fraction = config->rotary_fraction,
+                            .scaling = config->rotary_scaling,
+                            .factor = config->rotary_factor,
+                            .context = config->context,
+                            .head_dim = config->width / config->heads};
+}
+
+static bool has_own_rates(const hark_decoder_config *config) {
+  return config->rotary_learned == HARK_ROTARY_OF_LAYER || config->rotary_learned == HARK_ROTARY_OF_HEAD;
 }
 
 static hark_status declare_block(hark_context *context, hark_decoder *decoder, int64_t layer) {
@@ -52,9 +76,9 @@ static hark_status declare_block(hark_context *context, hark_decoder *decoder, i
                                               .bias = config->bias,
                                               .deviation = INITIAL_DEVIATION,
                                               .output_deviation = output_deviation,
-                                              .rotary = config->positions == HARK_POSITIONS_ROTARY,
-                                              .rotary_base = config->rotary_base,
-                                              .rotary_pairs = config->rotary_pairs,
+                                              .rotary = rotary_of(config),
+                                              .rotary_source = has_own_rates(config) ? &decoder->rotary_source : NULL,
+                                              .rotary_rates = decoder->rotary_rates,
                                               .structure = config->structure,
                                               .window = config->window,
                                               .hierarchy_block = config->hierarchy_block,
@@ -92,6 +116,8 @@ static hark_status declare(hark_context *context, hark_decoder *decoder) {
   if (config->positions == HARK_POSITIONS_LEARNED)
     HARK_TRY(hark_parameters_add(context, parameters, &positions, &decoder->position_table, "embedding.position.weight"));
   if (shares_kernel(decoder)) HARK_TRY(hark_positional_declare(context, parameters, &decoder->positional_source, "", &decoder->positional));
+  if (config->rotary_learned == HARK_ROTARY_OF_MODEL)
+    HARK_TRY(hark_rotary_declare(context, parameters, &decoder->rotary_source, "", &decoder->rotary_rates));
   for (int64_t layer = 0; layer < config->layers; layer++) HARK_TRY(declare_block(context, decoder, layer));
   HARK_TRY(hark_norm_declare(context, parameters, config->norm, config->norm_epsilon, config->width, config->bias, "final_norm",
                              &decoder->final_norm));
@@ -109,6 +135,7 @@ static hark_status open_positional(hark_context *context, hark_decoder *decoder)
   const int64_t rows = config->positional_scope == HARK_SCOPE_HEAD ? config->heads : 1;
   HARK_TRY(hark_positional_source_open(context, config->positional, rows, config->context, &decoder->positional_source));
   config->positional = decoder->positional_source.text;
+  decoder->positional_source.stretch = config->positional_stretch;
   const bool present = decoder->positional_source.expression != NULL;
   hark_parameters *parameters = &decoder->parameters;
   parameters->notes[parameters->note_count++] =
@@ -117,6 +144,16 @@ static hark_status open_positional(hark_context *context, hark_decoder *decoder)
       (hark_parameter_note){.key = HARK_POSITIONAL_SCOPE_KEY, .text = present ? scopes[config->positional_scope] : ""};
   return HARK_OK;
 }
+
+static hark_status open_rotary(hark_context *context, hark_decoder *decoder) {
+  const hark_decoder_config *config = &decoder->config;
+  const hark_rotary_spec spec = rotary_of(config);
+  if (config->rotary_learned == HARK_ROTARY_STATIC) return HARK_OK;
+  const int64_t rows = config->rotary_learned == HARK_ROTARY_OF_HEAD ? config->key_heads : 1;
+  return hark_rotary_source_open(context, &spec, rows, &decoder->rotary_source);
+}
+
+hark_parameter_id hark_decoder_rates(const hark_decoder *decoder, int64_t block) { return decoder->blocks[block].attention.rotary_rates; }
 
 const hark_positional_layer *hark_decoder_positional(const hark_decoder *decoder, int64_t block) {
   return has_own_kernels(decoder) ? &decoder->blocks[block].attention.positional : &decoder->positional;
@@ -133,6 +170,7 @@ hark_status hark_decoder_declare(hark_context *context, const hark_decoder_confi
   hark_status status = hark_allocate_zero(context, (size_t)config->layers * sizeof *decoder->blocks, &memory);
   decoder->blocks = memory;
   if (status == HARK_OK) status = open_positional(context, decoder);
+  if (status == HARK_OK) status = open_rotary(context, decoder);
   if (status == HARK_OK) status = declare(context, decoder);
   if (status != HARK_OK) {
     hark_decoder_destroy(context, &decoder);
@@ -156,6 +194,7 @@ void hark_decoder_destroy(hark_context *context, hark_decoder **decoder_pointer)
   *decoder_pointer = NULL;
   hark_parameters_close(context, &decoder->parameters);
   hark_positional_source_close(context, &decoder->positional_source);
+  hark_rotary_source_close(context, &decoder->rotary_source);
   hark_release(context, decoder->blocks, (size_t)decoder->config.layers * sizeof *decoder->blocks);
   hark_release(context, decoder, sizeof *decoder);
 }

@@ -5,7 +5,7 @@
  * Names of parameters: embedding.token.weight [V, D], embedding.position.weight [P, D], blocks.N.attention_norm.{weight,bias},
  * blocks.N.attention.{query,key,value,output,forget}.{weight,bias}, blocks.N.feed_forward_norm.{weight,bias},
  * blocks.N.feed_forward.{gate,up,down}.{weight,bias}, positional.parameters or blocks.N.attention.positional.parameters [K, P],
- * final_norm.{weight,bias}, head.weight (absent when tied to embedding.token.weight).
+ * rotary.rates or blocks.N.attention.rotary.rates [R, pairs], final_norm.{weight,bias}, head.weight (absent when tied to embedding.token.weight).
  */
 #ifndef HARK_MODELS_DECODER_H
 #define HARK_MODELS_DECODER_H
@@ -20,6 +20,10 @@ typedef struct hark_decoder_config {
   hark_positions positions;
   double rotary_base; /* of rotary and of sinusoidal positions */
   hark_rotary_pairs rotary_pairs;
+  hark_rotary_learned rotary_learned;
+  hark_rotary_scaling rotary_scaling;
+  double rotary_factor;   /* of the scaling; 0: 1 */
+  double rotary_fraction; /* of the pairs that turn; 0: 1 */
   bool tie_embeddings, bias, recompute;
   double dropout, embedding_dropout, attention_dropout;
   hark_attention_structure structure;
@@ -31,8 +35,9 @@ typedef struct hark_decoder_config {
   hark_attention_kernel kernel;
   double sigma;
   bool forget_gate;
-  const char *positional; /* expression of a positional kernel (hark/positional.h); NULL or "": none. Read by create alone */
   hark_positional_scope positional_scope;
+  const char *positional;    /* expression of a positional kernel (hark/positional.h); NULL or "": none. Read by create alone */
+  double positional_stretch; /* s: the kernel is G(distance / s); 0: 1 */
 } hark_decoder_config;
 
 typedef struct hark_decoder_block {
@@ -47,6 +52,8 @@ typedef struct hark_decoder {
   hark_decoder_block *blocks; /* [layers] */
   hark_positional_source positional_source;
   hark_positional_layer positional; /* of the whole model; absent in other scopes */
+  hark_rotary_source rotary_source;
+  hark_parameter_id rotary_rates; /* of the whole model; 0 in other scopes */
   hark_parameter_id token_table, position_table;
   hark_norm_layer final_norm;
   hark_linear head;
@@ -68,6 +75,9 @@ void hark_decoder_plans_destroy(hark_context *context, const hark_decoder *decod
 
 /* The layer that holds the positional kernel's parameters for a block; its source is NULL where the model has no kernel. */
 const hark_positional_layer *hark_decoder_positional(const hark_decoder *decoder, int64_t block);
+
+/* The learned rates that a block turns by; 0 where they are static. */
+hark_parameter_id hark_decoder_rates(const hark_decoder *decoder, int64_t block);
 
 /* tokens i32 [B, L] -> logits [B, L, V], or [B, V] of each sequence's last token. `forward` must outlive the backward. */
 HARK_MUST_CHECK hark_status hark_decoder_logits(hark_context *context, const hark_decoder *decoder, const hark_forward *forward,

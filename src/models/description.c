@@ -48,10 +48,15 @@ static const field fields[] = {
     WORD("positions", positions, HARK_POSITIONS_WORDS),
     {"positional", FIELD_KERNEL, true, AT(positional), 0, 0, 0, NULL},
     {"positional_scope", FIELD_WORD, true, AT(positional_scope), 0, 0, 0, HARK_POSITIONAL_SCOPE_WORDS},
+    {"positional_stretch", FIELD_REAL, true, AT(positional_stretch), 0, 1, 1e300, NULL},
     BOOLEAN("tie_embeddings", tie_embeddings),
     BOOLEAN("bias", bias),
     REAL("rotary.base", rotary_base, 1, 1e300),
     WORD("rotary.pairs", rotary_pairs, HARK_ROTARY_PAIRS_WORDS),
+    {"rotary.learned", FIELD_WORD, true, AT(rotary_learned), 0, 0, 0, HARK_ROTARY_LEARNED_WORDS},
+    {"rotary.fraction", FIELD_REAL, true, AT(rotary_fraction), 0, 0, 1, NULL},
+    {"rotary.scaling", FIELD_WORD, true, AT(rotary_scaling), 0, 0, 0, HARK_ROTARY_SCALING_WORDS},
+    {"rotary.scaling_factor", FIELD_REAL, true, AT(rotary_factor), 0, 1, 1e300, NULL},
     WORD("attention.structure", structure, HARK_STRUCTURE_WORDS),
     {"attention.window", FIELD_WHOLE, false, AT(window), -1, 0, 1 << 24, NULL},
     {"attention.hierarchy_block", FIELD_WHOLE, true, AT(hierarchy_block), 0, 2, 1 << 20, NULL},
@@ -114,8 +119,15 @@ static size_t section_length(const char *key) {
   return dot != NULL ? (size_t)(dot - key) : 0;
 }
 
-/* Descriptions of models without a positional kernel, or without a hierarchy, do not speak of one. */
+static bool is_changed(double factor) { return factor != 0 && factor != 1; }
+
+/* Descriptions of models without a positional kernel, without a hierarchy, or with plain rotary positions do not speak of what they could be. */
 static bool is_told(const hark_decoder_config *config, const field *f) {
+  if (f->offset == AT(positional_stretch)) return is_changed(config->positional_stretch);
+  if (f->offset == AT(rotary_learned)) return config->rotary_learned != HARK_ROTARY_STATIC;
+  if (f->offset == AT(rotary_fraction)) return is_changed(config->rotary_fraction);
+  if (f->offset == AT(rotary_scaling)) return config->rotary_scaling != HARK_ROTARY_AS_TRAINED;
+  if (f->offset == AT(rotary_factor)) return is_changed(config->rotary_factor);
   if (f->offset == AT(positional) || f->offset == AT(positional_scope)) return config->positional != NULL && config->positional[0] != '\0';
   const size_t hierarchy[] = {AT(hierarchy_block), AT(partition), AT(coarse_query), AT(hierarchical_bias)};
   for (size_t i = 0; i < sizeof hierarchy / sizeof *hierarchy; i++)

@@ -8,6 +8,8 @@
 #define HARK_POSITIONS_WORDS "none|learned|sinusoidal|rotary"
 #define HARK_POSITIONAL_SCOPE_WORDS "model|layer|head"
 #define HARK_ROTARY_PAIRS_WORDS "interleaved|half"
+#define HARK_ROTARY_LEARNED_WORDS "none|model|layer|head"
+#define HARK_ROTARY_SCALING_WORDS "none|linear|ntk|yarn"
 #define HARK_STRUCTURE_WORDS "dense|window|hierarchical"
 #define HARK_PARTITION_WORDS "neighbour|sibling"
 #define HARK_COARSE_QUERY_WORDS "default|mean|first|exact"
@@ -32,5 +34,16 @@ typedef enum hark_positions {
 
 /* Who has parameters of a positional kernel of their own: the model as a whole, every layer, every head of every layer. */
 typedef enum hark_positional_scope { HARK_SCOPE_MODEL, HARK_SCOPE_LAYER, HARK_SCOPE_HEAD } hark_positional_scope;
+
+/* Who has rates of rotary positions to learn: nobody, the model as a whole, every layer, every key head (and the query heads that share it). */
+typedef enum hark_rotary_learned {
+  HARK_ROTARY_STATIC,
+  HARK_ROTARY_OF_MODEL,
+  HARK_ROTARY_OF_LAYER,
+  HARK_ROTARY_OF_HEAD
+} hark_rotary_learned;
+
+/* What becomes of static rates in contexts longer than those of training (nn/rotary.h). */
+typedef enum hark_rotary_scaling { HARK_ROTARY_AS_TRAINED, HARK_ROTARY_LINEAR, HARK_ROTARY_NTK, HARK_ROTARY_YARN } hark_rotary_scaling;
 
 #endif

@@ -53,7 +53,8 @@ hark_status hark_positional_declare(hark_context *context, hark_parameters *para
 }
 
 hark_status hark_positional_apply(const hark_forward *forward, const hark_positional_layer *layer, int64_t distances, hark_value *table) {
-  const hark_positional_attributes attributes = {.expression = layer->source->expression, .distances = distances};
+  const hark_positional_attributes attributes = {
+      .expression = layer->source->expression, .distances = distances, .stretch = layer->source->stretch};
   hark_value parameters = 0;
   HARK_TRY(hark_forward_parameter(forward, layer->parameters, &parameters));
   return hark_tape_apply(forward->tape, &hark_op_positional, &attributes, 1, &parameters, 0, table);
@@ -63,7 +64,8 @@ hark_status hark_positional_apply(const hark_forward *forward, const hark_positi
 static hark_status describe_fill(hark_context *context, const hark_parameters *parameters, const hark_positional_layer *layer,
                                  const hark_tensor *table, hark_positional_attributes *attributes, hark_call *call) {
   hark_inferred inferred = {0};
-  *attributes = (hark_positional_attributes){.expression = layer->source->expression, .distances = table->shape[1]};
+  *attributes = (hark_positional_attributes){
+      .expression = layer->source->expression, .distances = table->shape[1], .stretch = layer->source->stretch};
   *call = (hark_call){.op = &hark_op_positional, .attributes = attributes, .input_count = 1, .outputs = {*table}};
   call->inputs[0] = hark_parameters_at(parameters, layer->parameters)->weight;
   HARK_TRY(hark_op_positional.infer(context, attributes, call->inputs, 1, &inferred));

@@ -22,6 +22,7 @@ typedef struct hark_positional_source {
   char *text;                  /* its canonical form */
   double *initial;             /* [rows, P] */
   int64_t rows;                /* K */
+  double stretch;              /* of distances; 0: 1 */
   size_t text_bytes, initial_bytes;
 } hark_positional_source;
 

@@ -32,6 +32,8 @@ hark_status hark_self_attention_declare(hark_context *context, hark_parameters *
   HARK_TRY(declare_part(context, parameters, spec, spec->width, spec->output_deviation, prefix, "output", &out->output));
   if (spec->positional_source != NULL)
     HARK_TRY(hark_positional_declare(context, parameters, spec->positional_source, prefix, &out->positional));
+  out->rotary_rates = spec->rotary_rates;
+  if (spec->rotary_source != NULL) HARK_TRY(hark_rotary_declare(context, parameters, spec->rotary_source, prefix, &out->rotary_rates));
   if (spec->structure == HARK_STRUCTURE_HIERARCHICAL && spec->hierarchical_bias) {
     const hark_parameter_spec table = {.rank = 2,
                                        .shape = {spec->heads, 4 * spec->hierarchy_block - 1},
@@ -47,6 +49,20 @@ hark_status hark_self_attention_declare(hark_context *context, hark_parameters *
   return hark_parameters_add(context, parameters, &bias, &out->forget.bias, "%s.forget.bias", prefix);
 }
 
+/* Scale of q.k, or sigma of |q - k|, for queries and keys that are larger by the magnitude of their positions. */
+static double scale_of(const hark_self_attention_spec *spec) {
+  const double magnitude = hark_rotary_magnitude(&spec->rotary);
+  return magnitude * magnitude / sqrt((double)(spec->width / spec->heads));
+}
+static double sigma_of(const hark_self_attention_spec *spec) { return spec->sigma / hark_rotary_magnitude(&spec->rotary); }
+
+static void set_width(const hark_self_attention_spec *spec, hark_attention_desc *desc) {
+  if (spec->kernel == HARK_KERNEL_RBF)
+    desc->sigma = sigma_of(spec);
+  else if (hark_rotary_magnitude(&spec->rotary) != 1)
+    desc->scale = scale_of(spec);
+}
+
 hark_status hark_self_attention_plan(hark_context *context, const hark_self_attention_spec *spec, hark_type type, int64_t batch,
                                      int64_t queries, int64_t keys, bool training, hark_attention_plan **out) {
   hark_attention_desc desc = hark_attention_desc_default();
@@ -60,7 +76,7 @@ hark_status hark_self_attention_plan(hark_context *context, const hark_self_atte
     desc.has_hierarchical_bias = spec->hierarchical_bias;
   }
   desc.kernel = spec->kernel;
-  if (spec->kernel == HARK_KERNEL_RBF) desc.sigma = spec->sigma;
+  set_width(spec, &desc);
   desc.batch = batch;
   desc.heads = spec->heads;
   desc.key_heads = spec->key_heads;
@@ -144,7 +160,7 @@ static hark_status decode(const hark_forward *forward, const hark_self_attention
   enum { QUERY, KEY, VALUE, CACHED_KEY, CACHED_VALUE, PARTIAL, BIAS, MEANS, INPUTS }; /* the record's */
   const hark_self_attention_spec *spec = &layer->spec;
   const hark_attention_cache *cache = &forward->caches[layer->layer];
-  const double rbf = 1 / (spec->sigma * spec->sigma), dot = 1 / sqrt((double)(spec->width / spec->heads));
+  const double sigma = sigma_of(spec);
   hark_value inputs[INPUTS] = {query, key, value};
   HARK_TRY(hark_tape_leaf(forward->tape, &cache->part[HARK_CACHE_KEY], NULL, &inputs[CACHED_KEY]));
   HARK_TRY(hark_tape_leaf(forward->tape, &cache->part[HARK_CACHE_VALUE], NULL, &inputs[CACHED_VALUE]));
@@ -162,7 +178,7 @@ static hark_status decode(const hark_forward *forward, const hark_self_attention
       .partition = spec->partition,
       .coarse_query = spec->coarse_query == HARK_COARSE_QUERY_EXACT ? HARK_COARSE_QUERY_EXACT : HARK_COARSE_QUERY_FIRST,
       .kernel = spec->kernel,
-      .scale = spec->kernel == HARK_KERNEL_RBF ? rbf : dot};
+      .scale = spec->kernel == HARK_KERNEL_RBF ? 1 / (sigma * sigma) : scale_of(spec)};
   return hark_tape_apply(forward->tape, &hark_op_hierarchical_decode, &attributes, INPUTS, inputs, 1u << QUERY | 1u << KEY | 1u << VALUE,
                          out);
 }
@@ -177,12 +193,11 @@ hark_status hark_self_attention_apply(hark_context *context, const hark_forward 
   HARK_TRY(hark_linear_apply(forward, &layer->key, x, &inputs[KEY]));
   HARK_TRY(hark_linear_apply(forward, &layer->value, x, &inputs[VALUE]));
   if (spec->forget_gate) HARK_TRY(hark_linear_apply(forward, &layer->forget, x, &inputs[FORGET]));
-  if (spec->rotary) {
-    hark_rotary_attributes rotary = {
-        .heads = spec->heads, .first_position = forward->first_position, .base = spec->rotary_base, .pairs = spec->rotary_pairs};
-    HARK_TRY(hark_tape_apply(tape, &hark_op_rotary, &rotary, 1, &inputs[QUERY], 1, &inputs[QUERY]));
-    rotary.heads = spec->key_heads;
-    HARK_TRY(hark_tape_apply(tape, &hark_op_rotary, &rotary, 1, &inputs[KEY], 1, &inputs[KEY]));
+  if (spec->rotary.present) {
+    hark_value rates = 0;
+    HARK_TRY(hark_forward_parameter(forward, layer->rotary_rates, &rates));
+    HARK_TRY(hark_rotary_apply(forward, &spec->rotary, rates, spec->heads, &inputs[QUERY]));
+    HARK_TRY(hark_rotary_apply(forward, &spec->rotary, rates, spec->key_heads, &inputs[KEY]));
   }
   hark_value mixed = 0;
   if (forward->caches != NULL && spec->structure == HARK_STRUCTURE_HIERARCHICAL) {

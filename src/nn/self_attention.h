@@ -9,12 +9,14 @@
 
 #include "nn/layers.h"
 #include "nn/positional.h"
+#include "nn/rotary.h"
 
 typedef struct hark_self_attention_spec {
   int64_t width, heads, key_heads;    /* head_dim = width / heads */
   double deviation, output_deviation; /* of the initial weights */
-  double rotary_base;
-  hark_rotary_pairs rotary_pairs;
+  hark_rotary_spec rotary;
+  const hark_rotary_source *rotary_source; /* of rates of the layer's own; NULL: it has none */
+  hark_parameter_id rotary_rates;          /* those of the whole model; 0: there are none */
   hark_attention_structure structure;
   int64_t window;
   int64_t hierarchy_block;
@@ -25,7 +27,7 @@ typedef struct hark_self_attention_spec {
   double sigma;
   double dropout;                                  /* of attention weights */
   const hark_positional_source *positional_source; /* of parameters of the layer's own; NULL: the table is given to every pass */
-  bool bias, rotary, forget_gate;
+  bool bias, forget_gate;
   bool positional; /* a table of log G multiplies the similarity */
 } hark_self_attention_spec;
 
@@ -35,6 +37,7 @@ typedef struct hark_self_attention {
   hark_linear query, key, value, forget, output;
   hark_positional_layer positional;
   hark_parameter_id hierarchical_bias;
+  hark_parameter_id rotary_rates; /* the layer's own or the model's; 0: they are not learned */
 } hark_self_attention;
 
 /* What a layer keeps of the tokens that it has seen. Dense and window: a row for each, keys and values [1, capacity, key_heads * head_dim],

@@ -1,24 +1,39 @@
 /* rotary.c - turns pairs of features by an angle that grows with the position: y0 = x0 cos a - x1 sin a, y1 = x0 sin a + x1 cos a.
  *
- * x, y [B, L, H d], d even; pair j of a head turns by a = (first_position + l) base^(-2j/d). interleaved: the pair is (2j, 2j + 1); half:
- * (j, j + d/2). The dot product of two turned rows depends on the difference of their positions only.
- * Gradient: the inverse turn, by -a. L d/2 sines and cosines for a whole batch, 6 operations a pair. Su et al., arXiv 2104.09864, eq. 34.
+ * x, y [B, L, H d], d even; pair j of a head turns by a = p theta_j at position p = first_position + l. interleaved: the pair is
+ * (2j, 2j + 1); half: (j, j + d/2). theta_j = base^(-2j/d), or rates[h R / H][j] / stretch of rates [R, pairs]. The dot product of two turned
+ * rows depends on the difference of their positions only.
+ * Gradients: of x the inverse turn, by -a; of a rate the sum over all pairs that turn by it of p / stretch (dy1 y0 - dy0 y1), in parts of
+ * consecutive positions that depend on L alone. L R d/2 sines and cosines for a whole batch, 6 operations a pair. Su et al., arXiv
+ * 2104.09864, eq. 34; learned rates: docs/mathematics/rotary.md.
  */
 #include <inttypes.h>
 
 #include "ops/definition.h"
 
-enum { INPUT_X, INPUT_COUNT };
+enum { INPUT_X, INPUT_RATES, INPUT_COUNT };
 
 /* Positions that one piece of work takes. */
 #define POSITIONS 4
 #define OPERATIONS_PER_PAIR 6.0
+#define OPERATIONS_OF_RATES 4.0 /* per pair, for the gradient by its rate */
 
-static hark_status infer(hark_context *context, const void *attributes, const hark_tensor *inputs, int input_count, hark_inferred *out) {
-  static const hark_input_rule rules[INPUT_COUNT] = {{"x", HARK_F32, 3, 3}};
-  HARK_TRY(hark_check_inputs(context, &hark_op_rotary, rules, attributes, inputs, input_count));
-  const hark_rotary_attributes *rotary = attributes;
-  const hark_tensor *x = &inputs[INPUT_X];
+/* Turns within the original length: pairs of fewer than the first are interpolated, those of more than the second left alone (arXiv
+ * 2309.00071, section 3.2: alpha and beta). */
+#define SELDOM_TURNS 1.0
+#define MANY_TURNS 32.0
+#define TWO_PI 6.283185307179586477
+
+double hark_rotary_rate(const hark_rotary_attributes *attributes, int64_t d, int64_t j) {
+  const double rate = pow(attributes->base, -2 * (double)j / (double)d);
+  if (attributes->stretch == 0) return rate;
+  if (attributes->original_length == 0) return rate / attributes->stretch;
+  const double turns = (double)attributes->original_length * rate / TWO_PI;
+  const double kept = fmin(1, fmax(0, (turns - SELDOM_TURNS) / (MANY_TURNS - SELDOM_TURNS)));
+  return (1 - kept) * rate / attributes->stretch + kept * rate;
+}
+
+static hark_status check_attributes(hark_context *context, const hark_rotary_attributes *rotary, const hark_tensor *x, bool has_rates) {
   if (rotary->heads < 1 || x->shape[2] % rotary->heads != 0) {
     char text[HARK_SHAPE_TEXT_BYTES];
     return hark_fail(context, HARK_SHAPE_MISMATCH, "rotary: x has %s, expected a last dimension that %" PRId64 " heads divide",
@@ -37,36 +52,103 @@ static hark_status infer(hark_context *context, const void *attributes, const ha
   if (rotary->pairs != HARK_ROTARY_INTERLEAVED && rotary->pairs != HARK_ROTARY_HALF) {
     return hark_fail(context, HARK_INVALID_ARGUMENT, "rotary: pairs is %d, expected one of hark_rotary_pairs", (int)rotary->pairs);
   }
+  const int64_t half = x->shape[2] / rotary->heads / 2;
+  if (rotary->turned < 0 || rotary->turned > half) {
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "rotary: turned is %" PRId64 ", expected 0 to %" PRId64, rotary->turned, half);
+  }
+  if (rotary->stretch != 0 && !(rotary->stretch >= 1 && isfinite(rotary->stretch))) {
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "rotary: stretch is %g, expected 1 or more, or 0 for 1", rotary->stretch);
+  }
+  if (rotary->original_length < 0 || (rotary->original_length > 0 && has_rates)) {
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "rotary: original_length is %" PRId64 ", expected 0%s", rotary->original_length,
+                     has_rates ? " where rates are given" : " or more");
+  }
+  return HARK_OK;
+}
+
+static int64_t head_width(const hark_rotary_attributes *rotary, const hark_tensor *x) { return x->shape[2] / rotary->heads; }
+
+static int64_t turned_pairs(const hark_rotary_attributes *rotary, const hark_tensor *x) {
+  return rotary->turned > 0 ? rotary->turned : head_width(rotary, x) / 2;
+}
+
+static hark_status check_rates(hark_context *context, const hark_rotary_attributes *rotary, const hark_tensor *x,
+                               const hark_tensor *rates) {
+  const int64_t pairs = turned_pairs(rotary, x);
+  if (rates->shape[0] > 0 && rotary->heads % rates->shape[0] == 0 && rates->shape[1] == pairs) return HARK_OK;
+  char text[HARK_SHAPE_TEXT_BYTES];
+  return hark_fail(context, HARK_SHAPE_MISMATCH, "rotary: rates has %s, expected [R, %" PRId64 "] where R divides %" PRId64 " heads",
+                   hark_shape_text(rates, text, sizeof text), pairs, rotary->heads);
+}
+
+static hark_status infer(hark_context *context, const void *attributes, const hark_tensor *inputs, int input_count, hark_inferred *out) {
+  static const hark_input_rule rules[INPUT_COUNT] = {{"x", HARK_F32, 3, 3}, {"rates", HARK_F32, 2, 2}};
+  HARK_TRY(hark_check_inputs(context, &hark_op_rotary, rules, attributes, inputs, input_count));
+  const hark_tensor *x = &inputs[INPUT_X], *rates = &inputs[INPUT_RATES];
+  const bool has_rates = hark_has_input(inputs, input_count, INPUT_RATES);
+  HARK_TRY(check_attributes(context, attributes, x, has_rates));
+  if (has_rates) {
+    HARK_TRY(check_rates(context, attributes, x, rates));
+    HARK_TRY(hark_partials_bytes(context, hark_tensor_count(rates), &out->backward_workspace));
+  }
   return hark_tensor_describe(context, x->type, 3, x->shape, &out->outputs[0]);
 }
 
-/* to <- from turned by direction * angle, for the positions [first, last) of all sequences */
-static void turn(const hark_rotary_attributes *rotary, const hark_tensor *shape, hark_numbers to, hark_numbers from, double direction,
-                 int64_t first, int64_t last) {
-  const int64_t batch = shape->shape[0], length = shape->shape[1], width = shape->shape[2];
-  const int64_t head_width = width / rotary->heads, half = head_width / 2;
+static double stretch_of(const hark_rotary_attributes *rotary) { return rotary->stretch != 0 ? rotary->stretch : 1; }
+
+/* R, or 1 where no rates are given: heads h of row r are r H / R and those up to the next row's. */
+static int64_t rate_rows(const hark_call *call) {
+  return hark_has_input(call->inputs, call->input_count, INPUT_RATES) ? call->inputs[INPUT_RATES].shape[0] : 1;
+}
+
+/* The angle of pair j by position, in the heads of a row. */
+static double rate_of(const hark_call *call, int64_t row, int64_t j) {
+  const hark_rotary_attributes *rotary = call->attributes;
+  if (!hark_has_input(call->inputs, call->input_count, INPUT_RATES))
+    return hark_rotary_rate(rotary, head_width(rotary, &call->inputs[INPUT_X]), j);
+  const hark_tensor *rates = &call->inputs[INPUT_RATES];
+  return hark_get(hark_numbers_of(rates), row * rates->shape[1] + j) / stretch_of(rotary);
+}
+
+/* The two features of pair j in a head. */
+static void places(const hark_rotary_attributes *rotary, int64_t width, int64_t j, int64_t *place_0, int64_t *place_1) {
   const bool interleaved = rotary->pairs == HARK_ROTARY_INTERLEAVED;
-  for (int64_t j = 0; j < half; j++) {
-    const double rate = pow(rotary->base, -2 * (double)j / (double)head_width);
-    const int64_t offset_0 = interleaved ? 2 * j : j, offset_1 = interleaved ? 2 * j + 1 : j + half;
+  *place_0 = interleaved ? 2 * j : j;
+  *place_1 = interleaved ? 2 * j + 1 : j + width / 2;
+}
+
+/* to <- from turned by direction * angle, for the positions [first, last) of all sequences, in the heads of one row of rates */
+static void turn_heads(const hark_call *call, hark_numbers to, hark_numbers from, double direction, int64_t first, int64_t last,
+                       int64_t row) {
+  const hark_rotary_attributes *rotary = call->attributes;
+  const hark_tensor *x = &call->inputs[INPUT_X];
+  const int64_t batch = x->shape[0], length = x->shape[1], heads = rotary->heads / rate_rows(call);
+  const int64_t width = head_width(rotary, x), turned = turned_pairs(rotary, x);
+  for (int64_t j = 0; j < width / 2; j++) {
+    const double rate = j < turned ? rate_of(call, row, j) : 0;
+    int64_t place_0, place_1;
+    places(rotary, width, j, &place_0, &place_1);
     for (int64_t l = first; l < last; l++) {
       const double angle = (double)(rotary->first_position + l) * rate;
       const double cosine = cos(angle), sine = direction * sin(angle);
       for (int64_t b = 0; b < batch; b++) {
-        for (int64_t h = 0; h < rotary->heads; h++) {
-          const int64_t head = (b * length + l) * width + h * head_width;
-          const double x0 = hark_get(from, head + offset_0), x1 = hark_get(from, head + offset_1);
-          hark_give(to, head + offset_0, x0 * cosine - x1 * sine);
-          hark_give(to, head + offset_1, x0 * sine + x1 * cosine);
+        for (int64_t h = row * heads; h < (row + 1) * heads; h++) {
+          const int64_t head = (b * length + l) * x->shape[2] + h * width;
+          const double x0 = hark_get(from, head + place_0), x1 = hark_get(from, head + place_1);
+          hark_give(to, head + place_0, j < turned ? x0 * cosine - x1 * sine : x0);
+          hark_give(to, head + place_1, j < turned ? x0 * sine + x1 * cosine : x1);
         }
       }
     }
   }
 }
 
+static void turn(const hark_call *call, hark_numbers to, hark_numbers from, double direction, int64_t first, int64_t last) {
+  for (int64_t row = 0; row < rate_rows(call); row++) turn_heads(call, to, from, direction, first, last, row);
+}
+
 static void forward_positions(const hark_call *call, int64_t first, int64_t last) {
-  const hark_tensor *x = &call->inputs[INPUT_X];
-  turn(call->attributes, x, hark_numbers_of(&call->outputs[0]), hark_numbers_of(x), 1, first, last);
+  turn(call, hark_numbers_of(&call->outputs[0]), hark_numbers_of(&call->inputs[INPUT_X]), 1, first, last);
 }
 
 static hark_status forward(hark_context *context, const hark_call *call) {
@@ -76,29 +158,85 @@ static hark_status forward(hark_context *context, const hark_call *call) {
 
 /* y = R(a) x: dx = R(a)^T dy = R(-a) dy */
 static void backward_positions(const hark_call *call, int64_t first, int64_t last) {
-  const hark_tensor *dy = &call->output_gradients[0];
-  turn(call->attributes, dy, hark_gradient_of(call, INPUT_X), hark_numbers_of(dy), -1, first, last);
+  turn(call, hark_gradient_of(call, INPUT_X), hark_numbers_of(&call->output_gradients[0]), -1, first, last);
+}
+
+/* Positions of a part of the sums for the rates. */
+static int64_t part_positions(int64_t length) { return hark_max(1, hark_ceil_div(length, HARK_DEFINITION_PARTIALS)); }
+
+/* y = R(a) x: dy . dy/da = dy1 y0 - dy0 y1, and da/drate = p / stretch, over the positions [first, last) and the heads of a row */
+static double rate_gradient(const hark_call *call, int64_t row, int64_t j, int64_t first, int64_t last) {
+  const hark_rotary_attributes *rotary = call->attributes;
+  const hark_tensor *x = &call->inputs[INPUT_X];
+  const hark_numbers y = hark_numbers_of(&call->outputs[0]), dy = hark_numbers_of(&call->output_gradients[0]);
+  const int64_t width = head_width(rotary, x), heads = rotary->heads / rate_rows(call);
+  int64_t place_0, place_1;
+  places(rotary, width, j, &place_0, &place_1);
+  double sum = 0;
+  for (int64_t l = first; l < last; l++) {
+    const double position = (double)(rotary->first_position + l) / stretch_of(rotary);
+    for (int64_t b = 0; b < x->shape[0]; b++) {
+      for (int64_t h = row * heads; h < (row + 1) * heads; h++) {
+        const int64_t head = (b * x->shape[1] + l) * x->shape[2] + h * width;
+        sum += position *
+               (hark_get(dy, head + place_1) * hark_get(y, head + place_0) - hark_get(dy, head + place_0) * hark_get(y, head + place_1));
+      }
+    }
+  }
+  return sum;
+}
+
+/* One part of the sums, [R, pairs], to its place in the workspace. */
+static void backward_rates(const hark_call *call, int64_t first, int64_t last) {
+  const hark_tensor *rates = &call->inputs[INPUT_RATES];
+  const int64_t part = first / part_positions(call->inputs[INPUT_X].shape[1]), count = hark_tensor_count(rates);
+  double *sums = (double *)call->workspace + part * count;
+  for (int64_t i = 0; i < count; i++) sums[i] = rate_gradient(call, i / rates->shape[1], i % rates->shape[1], first, last);
+}
+
+static void add_parts(const hark_call *call) {
+  const hark_numbers gradient = hark_gradient_of(call, INPUT_RATES);
+  const int64_t count = hark_tensor_count(&call->inputs[INPUT_RATES]), length = call->inputs[INPUT_X].shape[1];
+  const int64_t parts = hark_ceil_div(length, part_positions(length));
+  for (int64_t i = 0; i < count; i++) {
+    double sum = 0;
+    for (int64_t part = 0; part < parts; part++) sum += ((const double *)call->workspace)[part * count + i];
+    hark_give(gradient, i, sum);
+  }
 }
 
 static hark_status backward(hark_context *context, const hark_call *call) {
-  if (hark_gradient_is_absent(call) || !hark_present(&call->input_gradients[INPUT_X])) return HARK_OK;
-  hark_range_for(context, call, call->output_gradients[0].shape[1], POSITIONS, backward_positions);
+  if (hark_gradient_is_absent(call)) return HARK_OK;
+  const int64_t length = call->output_gradients[0].shape[1];
+  if (hark_present(&call->input_gradients[INPUT_X])) hark_range_for(context, call, length, POSITIONS, backward_positions);
+  if (hark_present(&call->input_gradients[INPUT_RATES])) {
+    hark_range_for(context, call, length, part_positions(length), backward_rates);
+    add_parts(call);
+  }
   return HARK_OK;
 }
 
 static double operations(const void *attributes, const hark_tensor *inputs, int input_count, bool is_backward) {
-  (void)attributes, (void)input_count, (void)is_backward;
-  return OPERATIONS_PER_PAIR * (double)(hark_tensor_count(&inputs[INPUT_X]) / 2);
+  (void)attributes;
+  const bool by_rates = is_backward && hark_has_input(inputs, input_count, INPUT_RATES);
+  return (OPERATIONS_PER_PAIR + (by_rates ? OPERATIONS_OF_RATES : 0)) * (double)(hark_tensor_count(&inputs[INPUT_X]) / 2);
 }
 
 static int64_t terms(const void *attributes, const hark_tensor *inputs, int input_count) {
-  (void)attributes, (void)inputs, (void)input_count;
-  return 2;
+  const int64_t heads = ((const hark_rotary_attributes *)attributes)->heads;
+  if (!hark_has_input(inputs, input_count, INPUT_RATES)) return 2;
+  return 2 * inputs[INPUT_X].shape[0] * inputs[INPUT_X].shape[1] * (heads / inputs[INPUT_RATES].shape[0]);
 }
 
-static const hark_rotary_attributes one_pair = {1, 0, 10000, HARK_ROTARY_INTERLEAVED}, interleaved = {3, 0, 10000, HARK_ROTARY_INTERLEAVED},
-                                    halves = {3, 0, 10000, HARK_ROTARY_HALF}, late = {2, 4093, 10000, HARK_ROTARY_HALF},
-                                    small_base = {1, 17, 100, HARK_ROTARY_INTERLEAVED}, wide = {4, 1, 10000, HARK_ROTARY_HALF};
+static const hark_rotary_attributes one_pair = {1, 0, 10000, HARK_ROTARY_INTERLEAVED, 0, 0, 0},
+                                    interleaved = {3, 0, 10000, HARK_ROTARY_INTERLEAVED, 0, 0, 0},
+                                    halves = {3, 0, 10000, HARK_ROTARY_HALF, 0, 0, 0}, late = {2, 4093, 10000, HARK_ROTARY_HALF, 0, 0, 0},
+                                    small_base = {1, 17, 100, HARK_ROTARY_INTERLEAVED, 0, 0, 0},
+                                    wide = {4, 1, 10000, HARK_ROTARY_HALF, 0, 0, 0}, some = {2, 5, 10000, HARK_ROTARY_INTERLEAVED, 3, 0, 0},
+                                    some_halves = {3, 0, 10, HARK_ROTARY_HALF, 4, 0, 0},
+                                    stretched = {2, 9, 10000, HARK_ROTARY_HALF, 0, 2.5, 0},
+                                    by_parts = {1, 31, 10000, HARK_ROTARY_HALF, 0, 4, 16},
+                                    grouped = {4, 2, 10000, HARK_ROTARY_HALF, 17, 3, 0};
 
 static const hark_sample samples[] = {
     {"one_pair", &one_pair, {{HARK_F32, 3, {1, 1, 2}, -2, 2}}},
@@ -107,17 +245,28 @@ static const hark_sample samples[] = {
     {"late_positions", &late, {{HARK_F32, 3, {1, 5, 68}, -2, 2}}},
     {"small_base", &small_base, {{HARK_F32, 3, {3, 13, 34}, -2, 2}}},
     {"many_positions", &interleaved, {{HARK_F32, 3, {1, 257, 6}, -2, 2}}},
+    {"some_pairs", &some, {{HARK_F32, 3, {2, 19, 20}, -2, 2}}},
+    {"some_pairs_half", &some_halves, {{HARK_F32, 3, {2, 5, 30}, -2, 2}}},
+    {"stretched", &stretched, {{HARK_F32, 3, {1, 21, 36}, -2, 2}}},
+    {"by_parts", &by_parts, {{HARK_F32, 3, {1, 17, 64}, -2, 2}}},
+    {"rates_shared", &interleaved, {{HARK_F32, 3, {2, 7, 30}, -2, 2}, {HARK_F32, 2, {1, 5}, -1, 1}}},
+    {"rates_of_heads", &halves, {{HARK_F32, 3, {2, 23, 30}, -2, 2}, {HARK_F32, 2, {3, 5}, -1, 1}}},
+    {"rates_of_groups", &grouped, {{HARK_F32, 3, {2, 5, 160}, -2, 2}, {HARK_F32, 2, {2, 17}, -1, 1}}},
+    {"rates_of_some", &some, {{HARK_F32, 3, {1, 37, 20}, -2, 2}, {HARK_F32, 2, {2, 3}, -1, 1}}},
+    {"rates_many_positions", &interleaved, {{HARK_F32, 3, {1, 131, 6}, -2, 2}, {HARK_F32, 2, {1, 1}, -1, 1}}},
     {"wide", &wide, {{HARK_F32, 3, {2, 3, 256}, -2, 2}}},
 };
 
 const hark_operator hark_op_rotary = {
     .name = "rotary",
-    .formula = "y = R(position base^(-2j/d)) x on pairs of features",
+    .formula = "y = R(position rate) x on pairs of features, rate = base^(-2j/d) or learned",
     .attributes_size = sizeof(hark_rotary_attributes),
-    .input_minimum = INPUT_COUNT,
+    .input_minimum = 1,
     .input_maximum = INPUT_COUNT,
     .output_count = 1,
-    .differentiable = 1u << INPUT_X,
+    .differentiable = 1u << INPUT_X | 1u << INPUT_RATES,
+    .backward_inputs = 1u << INPUT_RATES,
+    .backward_outputs = 1u << 0,
     .in_place = 1u << INPUT_X,
     .infer = infer,
     .forward = forward,

@@ -40,6 +40,8 @@ static const hark_option options[] = {
      "kernel of the token distance that multiplies the similarity, as bank[8](decay*periodic); none: \"\""},
     {"model.positional_scope", "positional-scope", HARK_OPTION_ENUM, AT(model.positional_scope), "model", HARK_POSITIONAL_SCOPE_WORDS,
      TRAIN, NULL, "who has parameters of the kernel of their own"},
+    {"model.positional_stretch", "positional-stretch", HARK_OPTION_FLOAT, AT(model.positional_stretch), "1", "[1, inf)", SWAPS, NULL,
+     "distances are divided by it before the positional kernel, for contexts longer than those of training"},
     {"model.tie_embeddings", "tie-embeddings", HARK_OPTION_BOOL, AT(model.tie_embeddings), "true", NULL, TRAIN, NULL,
      "the output layer shares the token embedding's weights"},
     {"model.bias", "bias", HARK_OPTION_BOOL, AT(model.bias), "false", NULL, TRAIN, NULL, "biases in linear layers and layer norms"},
@@ -52,6 +54,14 @@ static const hark_option options[] = {
      "longest wavelength of rotary and sinusoidal positions, over 2 pi"},
     {"model.rotary.pairs", NULL, HARK_OPTION_ENUM, AT(model.rotary.pairs), "half", HARK_ROTARY_PAIRS_WORDS, TRAIN, NULL,
      "features that turn together: (2j, 2j+1) or (j, j + head_dim/2)"},
+    {"model.rotary.learned", "rotary-learned", HARK_OPTION_ENUM, AT(model.rotary.learned), "none", HARK_ROTARY_LEARNED_WORDS, TRAIN, NULL,
+     "who learns rates of its own, which start at the static ones; head: every key head"},
+    {"model.rotary.fraction", NULL, HARK_OPTION_FLOAT, AT(model.rotary.fraction), "1", "(0, 1]", TRAIN, NULL,
+     "part of the pairs that turns, those of the highest rates (p-RoPE, arXiv 2410.06205)"},
+    {"model.rotary.scaling", "rotary-scaling", HARK_OPTION_ENUM, AT(model.rotary.scaling), "none", HARK_ROTARY_SCALING_WORDS, SWAPS, NULL,
+     "static rates for contexts longer than model.context: interpolated positions, a larger base, or YaRN (arXiv 2309.00071)"},
+    {"model.rotary.scaling_factor", "rotary-factor", HARK_OPTION_FLOAT, AT(model.rotary.scaling_factor), "1", "[1, inf)", SWAPS, "S",
+     "how many times longer, for the scaling"},
     {"model.attention.structure", "structure", HARK_OPTION_ENUM, AT(model.attention.structure), "dense", HARK_STRUCTURE_WORDS, SWAPS, NULL,
      "which keys a query sees"},
     {"model.attention.window", "window", HARK_OPTION_INT, AT(model.attention.window), "128", "[0, 16777216]", SWAPS, NULL,
@@ -100,6 +110,8 @@ static const hark_option options[] = {
      "rate at the end of schedules cosine and linear; below 0: a tenth of learning_rate"},
     {"train.positional_rate", NULL, HARK_OPTION_FLOAT, AT(train.positional_rate), "1", "[0, inf)", TRAIN, NULL,
      "learning rate of the positional kernel's parameters, over that of the others; 0: they stay as they start"},
+    {"train.rotary_rate", NULL, HARK_OPTION_FLOAT, AT(train.rotary_rate), "1", "[0, inf)", TRAIN, NULL,
+     "learning rate of learned rotary rates, over that of the others; 0: they stay as they start"},
     {"train.schedule", "schedule", HARK_OPTION_ENUM, AT(train.schedule), "cosine", "constant|cosine|linear|rsqrt", TRAIN, NULL,
      "learning rate after the warm-up"},
     {"train.warmup", "warmup", HARK_OPTION_INT, AT(train.warmup), "100", "[0, inf)", TRAIN, NULL, "steps over which the rate rises from 0"},
@@ -219,6 +231,9 @@ hark_bond hark_config_bond(const char *option) {
                                          "model.norm_epsilon",
                                          "model.rotary.base",
                                          "model.rotary.pairs",
+                                         "model.rotary.scaling",
+                                         "model.rotary.scaling_factor",
+                                         "model.positional_stretch",
                                          "model.attention.structure",
                                          "model.attention.window",
                                          "model.attention.hierarchy_block",
@@ -257,13 +272,31 @@ bool hark_config_agree(const hark_option *option, const hark_config *a, const ha
 /* The expression of the positional kernel is read here for its mistakes alone. */
 static hark_status check_positional(hark_context *context, hark_options *set, const hark_config *config) {
   hark_positional *expression = NULL;
-  if (config->model.positional[0] == '\0') return HARK_OK;
+  if (config->model.positional[0] == '\0') {
+    if (config->model.positional_stretch == 1) return HARK_OK;
+    return hark_options_complain(context, set, "model.positional_stretch", "a stretch needs a positional kernel");
+  }
   const hark_status status = hark_positional_create(context, config->model.positional, &expression);
   hark_positional_destroy(context, &expression);
   if (status != HARK_INVALID_ARGUMENT) return status;
   char message[HARK_MESSAGE_BYTES];
   (void)snprintf(message, sizeof message, "%s", hark_context_message(context));
   return hark_options_complain(context, set, "model.positional", "%s", message);
+}
+
+static hark_status check_rotary(hark_context *context, hark_options *set, const hark_config *config) {
+  const bool rotary = config->model.positions == HARK_POSITIONS_ROTARY, learned = config->model.rotary.learned != HARK_ROTARY_STATIC,
+             scaled = config->model.rotary.scaling != HARK_ROTARY_AS_TRAINED;
+  if (learned && !rotary)
+    HARK_TRY(hark_options_complain(context, set, "model.rotary.learned model.positions", "learned rates need positions rotary"));
+  if (scaled && !rotary)
+    HARK_TRY(hark_options_complain(context, set, "model.rotary.scaling model.positions", "scaled rates need positions rotary"));
+  if (learned && scaled)
+    HARK_TRY(hark_options_complain(context, set, "model.rotary.scaling model.rotary.learned",
+                                   "only static rates are scaled, and these are learned"));
+  if (!scaled && config->model.rotary.scaling_factor != 1)
+    HARK_TRY(hark_options_complain(context, set, "model.rotary.scaling_factor", "a factor needs scaling linear, ntk or yarn"));
+  return HARK_OK;
 }
 
 static hark_status check_hierarchy(hark_context *context, hark_options *set, const hark_config *config) {
@@ -306,6 +339,7 @@ hark_status hark_config_finish(hark_context *context, hark_options *set, hark_co
     config->data.split = HARK_DIVIDE_FILES;
   }
   HARK_TRY(check_positional(context, set, config));
+  HARK_TRY(check_rotary(context, set, config));
   HARK_TRY(settle_length(context, set, config));
   HARK_TRY(check_counts(context, set, config));
   if (config->train.minimum_rate > config->train.learning_rate) {

@@ -28,9 +28,14 @@ typedef struct hark_config {
     int positions;          /* hark_positions */
     const char *positional; /* an expression of hark/positional.h; "": none */
     int positional_scope;   /* hark_positional_scope */
+    double positional_stretch;
     struct {
       double base;
-      int pairs; /* hark_rotary_pairs */
+      int pairs;   /* hark_rotary_pairs */
+      int learned; /* hark_rotary_learned */
+      double fraction;
+      int scaling; /* hark_rotary_scaling */
+      double scaling_factor;
     } rotary;
     bool tie_embeddings, bias, recompute;
     double dropout, embedding_dropout;
@@ -60,7 +65,7 @@ typedef struct hark_config {
     int64_t steps /* 0: from epochs or tokens */, tokens;
     double epochs;
     int64_t batch, accumulate;
-    double learning_rate, minimum_rate /* a rate; below 0: a tenth of learning_rate */, positional_rate /* a factor */;
+    double learning_rate, minimum_rate /* a rate; below 0: a tenth of learning_rate */, positional_rate /* a factor */, rotary_rate;
     int schedule; /* hark_schedule */
     int64_t warmup;
     double beta1, beta2, epsilon, weight_decay, clip /* 0: none */, label_smoothing;

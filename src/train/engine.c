@@ -19,6 +19,10 @@ hark_decoder_config hark_engine_decoder_config(const hark_config *config, int32_
                                .positions = (hark_positions)config->model.positions,
                                .rotary_base = config->model.rotary.base,
                                .rotary_pairs = (hark_rotary_pairs)config->model.rotary.pairs,
+                               .rotary_learned = (hark_rotary_learned)config->model.rotary.learned,
+                               .rotary_fraction = config->model.rotary.fraction,
+                               .rotary_scaling = (hark_rotary_scaling)config->model.rotary.scaling,
+                               .rotary_factor = config->model.rotary.scaling_factor,
                                .tie_embeddings = config->model.tie_embeddings,
                                .bias = config->model.bias,
                                .recompute = config->model.recompute,
@@ -35,7 +39,8 @@ hark_decoder_config hark_engine_decoder_config(const hark_config *config, int32_
                                .sigma = config->model.attention.sigma,
                                .forget_gate = config->model.attention.forget_gate,
                                .positional = config->model.positional,
-                               .positional_scope = (hark_positional_scope)config->model.positional_scope};
+                               .positional_scope = (hark_positional_scope)config->model.positional_scope,
+                               .positional_stretch = config->model.positional_stretch};
 }
 
 /* One pass over what lies in engine->inputs and engine->targets. */
@@ -249,10 +254,12 @@ hark_status hark_engine_finish_step(hark_context *context, hark_engine *engine, 
                                       .epsilon = config->train.epsilon,
                                       .gradient_scale = clip > 0 && result->gradient_norm > clip ? clip / result->gradient_norm : 1.0,
                                       .step = step};
+  const double rate_factors[HARK_RATE_KINDS] = {
+      [HARK_RATE_PLAIN] = 1, [HARK_RATE_POSITIONAL] = config->train.positional_rate, [HARK_RATE_ROTARY] = config->train.rotary_rate};
   for (int i = 0; i < parameters->group_count; i++) {
     const hark_parameter_group *group = &parameters->groups[i];
     attributes.decay = group->decays ? config->train.weight_decay : 0.0;
-    attributes.rate = group->rate == HARK_RATE_POSITIONAL ? rate * config->train.positional_rate : rate;
+    attributes.rate = rate * rate_factors[group->rate];
     const hark_call call = {.op = &hark_op_adamw,
                             .attributes = &attributes,
                             .input_count = 4,

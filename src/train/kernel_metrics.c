@@ -3,23 +3,48 @@
 
 #include <stdio.h>
 
-static int64_t owners(const hark_decoder *decoder) {
-  return decoder->config.positional_scope == HARK_SCOPE_MODEL ? 1 : decoder->config.layers;
+/* Tensors of parameters that a scope makes. */
+static int64_t owners(const hark_decoder *decoder, hark_positional_scope scope) {
+  return scope == HARK_SCOPE_MODEL ? 1 : decoder->config.layers;
 }
 
-int64_t hark_kernel_metrics_count(const hark_decoder *decoder) {
+static void name_owner(hark_positional_scope scope, int64_t layer, int64_t row, char *out, size_t bytes) {
+  if (scope == HARK_SCOPE_MODEL) (void)snprintf(out, bytes, "model");
+  if (scope == HARK_SCOPE_LAYER) (void)snprintf(out, bytes, "layer%lld", (long long)layer);
+  if (scope == HARK_SCOPE_HEAD) (void)snprintf(out, bytes, "layer%lld.head%lld", (long long)layer, (long long)row);
+}
+
+static int64_t within_limit(int64_t count) { return count <= HARK_KERNEL_METRICS_LIMIT ? count : 0; }
+
+static int64_t kernel_count(const hark_decoder *decoder) {
   const hark_positional_source *source = &decoder->positional_source;
   if (source->expression == NULL) return 0;
-  const int64_t count = owners(decoder) * source->rows * hark_positional_parameter_count(source->expression);
-  return count <= HARK_KERNEL_METRICS_LIMIT ? count : 0;
+  return within_limit(owners(decoder, decoder->config.positional_scope) * source->rows *
+                      hark_positional_parameter_count(source->expression));
+}
+
+/* The scope of learned rates, where there are some. */
+static hark_positional_scope rates_scope(const hark_decoder *decoder) {
+  return decoder->config.rotary_learned == HARK_ROTARY_OF_MODEL   ? HARK_SCOPE_MODEL
+         : decoder->config.rotary_learned == HARK_ROTARY_OF_LAYER ? HARK_SCOPE_LAYER
+                                                                  : HARK_SCOPE_HEAD;
+}
+
+static int64_t rate_count(const hark_decoder *decoder) {
+  const hark_rotary_source *source = &decoder->rotary_source;
+  return within_limit(owners(decoder, rates_scope(decoder)) * source->rows * source->pairs); /* 0 rows: static */
+}
+
+int64_t hark_kernel_metrics_count(const hark_decoder *decoder) { return kernel_count(decoder) + rate_count(decoder); }
+
+static double number_at(const hark_tensor *weight, const void *numbers, int64_t i) {
+  return weight->type == HARK_F64 ? ((const double *)numbers)[i] : (double)((const float *)numbers)[i];
 }
 
 static void append_kernel(const hark_decoder *decoder, int64_t layer, int64_t row, const double *natural, hark_jsonl *line) {
   const hark_positional *expression = decoder->positional_source.expression;
-  char owner[64] = "model", name[160];
-  if (decoder->config.positional_scope == HARK_SCOPE_LAYER) (void)snprintf(owner, sizeof owner, "layer%lld", (long long)layer);
-  if (decoder->config.positional_scope == HARK_SCOPE_HEAD)
-    (void)snprintf(owner, sizeof owner, "layer%lld.head%lld", (long long)layer, (long long)row);
+  char owner[64], name[160];
+  name_owner(decoder->config.positional_scope, layer, row, owner, sizeof owner);
   for (int i = 0; i < hark_positional_named_count(expression); i++) {
     const hark_positional_parameter named = hark_positional_named(expression, i);
     for (int64_t copy = 0; copy < named.count; copy++) {
@@ -37,17 +62,15 @@ static hark_status append_layer(hark_context *context, const hark_decoder *decod
   const int64_t count = hark_positional_parameter_count(source->expression);
   HARK_TRY(hark_tensor_read(context, weight, numbers));
   for (int64_t row = 0; row < source->rows; row++) {
-    for (int64_t i = 0; i < count; i++)
-      row_values[i] =
-          weight->type == HARK_F64 ? ((const double *)numbers)[row * count + i] : (double)((const float *)numbers)[row * count + i];
+    for (int64_t i = 0; i < count; i++) row_values[i] = number_at(weight, numbers, row * count + i);
     HARK_TRY(hark_positional_natural(context, source->expression, row_values, row_values));
     append_kernel(decoder, layer, row, row_values, line);
   }
   return HARK_OK;
 }
 
-hark_status hark_kernel_metrics_append(hark_context *context, const hark_decoder *decoder, hark_jsonl *line) {
-  if (hark_kernel_metrics_count(decoder) == 0) return HARK_OK;
+static hark_status append_kernels(hark_context *context, const hark_decoder *decoder, hark_jsonl *line) {
+  if (kernel_count(decoder) == 0) return HARK_OK;
   const int64_t count = hark_positional_parameter_count(decoder->positional_source.expression);
   const int64_t rows = decoder->positional_source.rows;
   const size_t bytes = (size_t)((rows + 1) * count) * sizeof(double);
@@ -55,8 +78,40 @@ hark_status hark_kernel_metrics_append(hark_context *context, const hark_decoder
   HARK_TRY(hark_allocate(context, bytes, &memory));
   double *const numbers = memory;
   hark_status status = HARK_OK;
-  for (int64_t layer = 0; layer < owners(decoder) && status == HARK_OK; layer++)
+  for (int64_t layer = 0; layer < owners(decoder, decoder->config.positional_scope) && status == HARK_OK; layer++)
     status = append_layer(context, decoder, layer, numbers, numbers + rows * count, line);
   hark_release(context, memory, bytes);
   return status;
+}
+
+/* The rates of one tensor; `numbers` has room for them. */
+static hark_status append_rates_of_layer(hark_context *context, const hark_decoder *decoder, int64_t layer, void *numbers,
+                                         hark_jsonl *line) {
+  const hark_rotary_source *source = &decoder->rotary_source;
+  const hark_tensor *weight = &hark_parameters_at(&decoder->parameters, hark_decoder_rates(decoder, layer))->weight;
+  HARK_TRY(hark_tensor_read(context, weight, numbers));
+  for (int64_t i = 0; i < source->rows * source->pairs; i++) {
+    char owner[64], name[160];
+    name_owner(rates_scope(decoder), layer, i / source->pairs, owner, sizeof owner);
+    (void)snprintf(name, sizeof name, "rotary/%s/%lld", owner, (long long)(i % source->pairs));
+    hark_jsonl_number(line, name, number_at(weight, numbers, i));
+  }
+  return HARK_OK;
+}
+
+static hark_status append_rates(hark_context *context, const hark_decoder *decoder, hark_jsonl *line) {
+  if (rate_count(decoder) == 0) return HARK_OK;
+  const size_t bytes = decoder->rotary_source.bytes;
+  void *memory = NULL;
+  HARK_TRY(hark_allocate(context, bytes, &memory));
+  hark_status status = HARK_OK;
+  for (int64_t layer = 0; layer < owners(decoder, rates_scope(decoder)) && status == HARK_OK; layer++)
+    status = append_rates_of_layer(context, decoder, layer, memory, line);
+  hark_release(context, memory, bytes);
+  return status;
+}
+
+hark_status hark_kernel_metrics_append(hark_context *context, const hark_decoder *decoder, hark_jsonl *line) {
+  HARK_TRY(append_kernels(context, decoder, line));
+  return append_rates(context, decoder, line);
 }

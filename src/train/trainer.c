@@ -113,7 +113,7 @@ static hark_status record_text(training_run *trainer) {
   return HARK_OK;
 }
 
-/* What positional kernels are: a line at the beginning and at every evaluation. */
+/* What positional kernels and learned rates are: a line at the beginning and at every evaluation. */
 static hark_status record_kernels(training_run *trainer) {
   const hark_decoder *decoder = trainer->engine->decoder;
   if (hark_kernel_metrics_count(decoder) == 0) return HARK_OK;

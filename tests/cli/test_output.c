@@ -20,6 +20,7 @@ static test_output output;
 static int begin(void **state) {
   (void)state;
   command_place_open(folder);
+  (void)test_file_write_text(folder, "plan.yaml", "out: sweep\nsettings: {data.paths: text.txt}\n");
   if (chdir(folder) != 0) return 1;
   test_command_line(hark_main, "hark train --data text.txt --out run --steps 3 " COMMAND_TINY, &output);
   if (output.code != 0) print_error("%s", output.err);
@@ -47,6 +48,7 @@ static const struct {
     {"train", "hark train --data text.txt --out json --steps 2 --json " COMMAND_TINY},
     {"generate", "hark generate run --max-new-tokens 4 --json"},
     {"export", "hark export run --output model.safetensors --json"},
+    {"sweep", "hark sweep plan.yaml --table --json"},
     {"eval", "hark eval run --json"},
     {"verify", "hark verify run --json"},
     {"info", "hark info run --json"},

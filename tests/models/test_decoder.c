@@ -57,6 +57,22 @@ static const variant variants[] = {
      {BASE(1), .positions = HARK_POSITIONS_NONE, .positional = "alibi*rational_quadratic+t5(factor=0.3)",
       .positional_scope = HARK_SCOPE_HEAD, .recompute = true}},
     {"kernel_without_parameters", {BASE(2), .positions = HARK_POSITIONS_LEARNED, .positional = "window(3)"}},
+    {"rates_of_the_model",
+     {BASE(1), .positions = HARK_POSITIONS_ROTARY, .rotary_pairs = HARK_ROTARY_HALF, .rotary_learned = HARK_ROTARY_OF_MODEL,
+      .recompute = true}},
+    {"rates_by_layer_some_pairs",
+     {BASE(2), .positions = HARK_POSITIONS_ROTARY, .rotary_learned = HARK_ROTARY_OF_LAYER, .rotary_fraction = 0.5,
+      .structure = HARK_STRUCTURE_HIERARCHICAL, .hierarchy_block = 2}},
+    {"rates_by_head",
+     {BASE(2), .positions = HARK_POSITIONS_ROTARY, .rotary_pairs = HARK_ROTARY_HALF, .rotary_learned = HARK_ROTARY_OF_HEAD}},
+    {"rates_by_key_head_recompute",
+     {BASE(1), .positions = HARK_POSITIONS_ROTARY, .rotary_learned = HARK_ROTARY_OF_HEAD, .kernel = HARK_KERNEL_RBF, .recompute = true}},
+    {"ntk", {BASE(1), .positions = HARK_POSITIONS_ROTARY, .rotary_scaling = HARK_ROTARY_NTK, .rotary_factor = 4}},
+    {"yarn", {BASE(2), .positions = HARK_POSITIONS_ROTARY, .rotary_scaling = HARK_ROTARY_YARN, .rotary_factor = 8}},
+    {"yarn_rbf_hierarchical",
+     {BASE(2), .positions = HARK_POSITIONS_ROTARY, .rotary_scaling = HARK_ROTARY_YARN, .rotary_factor = 8, .kernel = HARK_KERNEL_RBF,
+      .structure = HARK_STRUCTURE_HIERARCHICAL, .hierarchy_block = 2}},
+    {"stretched_kernel", {BASE(2), .positions = HARK_POSITIONS_NONE, .positional = "decay*periodic", .positional_stretch = 2.5}},
     {"dropout_recompute",
      {BASE(2), .positions = HARK_POSITIONS_ROTARY, .dropout = 0.2, .embedding_dropout = 0.1, .attention_dropout = 0.3, .recompute = true}},
 };
@@ -330,6 +346,69 @@ static void test_position_base(void **state) {
   }
 }
 
+/* The scalings against their formulas: s, the base s^(d/(d-2)) 10000, and the turns in a context with the temperature of the logits. */
+static void test_rotary_scalings(void **state) {
+  (void)state;
+  hark_rotary_spec spec = {.present = true, .base = 10000, .factor = 4, .context = 256, .head_dim = 64};
+  for (int scaling = HARK_ROTARY_AS_TRAINED; scaling <= HARK_ROTARY_YARN; scaling++) {
+    spec.scaling = (hark_rotary_scaling)scaling;
+    const hark_rotary_attributes attributes = hark_rotary_attributes_of(&spec);
+    const double magnitude = scaling == HARK_ROTARY_YARN ? 0.1 * log(4) + 1 : 1;
+    assert_true(fabs(hark_rotary_magnitude(&spec) - magnitude) < 1e-15);
+    for (int j = 0; j < 32; j++) {
+      const double rate = pow(10000, -j / 32.0), turns = 256 * rate / (2 * acos(-1)), ramp = fmin(1, fmax(0, (turns - 1) / 31));
+      const double expected[] = {rate, rate / 4, pow(10000 * pow(4, 64 / 62.0), -j / 32.0), (1 - ramp) * rate / 4 + ramp * rate};
+      assert_true(fabs(hark_rotary_rate(&attributes, 64, j) / expected[scaling] - 1) < 1e-13);
+    }
+  }
+  spec.scaling = HARK_ROTARY_NTK; /* the fastest pair stays and the slowest is interpolated */
+  const hark_rotary_attributes ntk = hark_rotary_attributes_of(&spec);
+  assert_true(hark_rotary_rate(&ntk, 64, 0) == 1);
+  assert_true(fabs(hark_rotary_rate(&ntk, 64, 31) * 4 / pow(10000, -31 / 32.0) - 1) < 1e-13);
+  spec.head_dim = 2;
+  assert_true(hark_rotary_attributes_of(&spec).base == 10000);
+  spec.head_dim = 64;
+  spec.fraction = 0.75;
+  assert_int_equal(hark_rotary_attributes_of(&spec).turned, 24);
+  spec.fraction = 1e-9;
+  assert_int_equal(hark_rotary_attributes_of(&spec).turned, 1);
+}
+
+static void logits_with(const hark_decoder_config *config, float *logits) {
+  hark_context *context = test_reference_open();
+  model m;
+  int32_t tokens[BATCH * LENGTH];
+  model_open(&m, context, config, HARK_F32);
+  assert_int_equal(hark_tensor_read(context, &m.tokens, tokens), HARK_OK);
+  logits_of(&m, tokens, logits);
+  model_close(&m);
+  test_setup_close(context);
+}
+
+/* Rates that were not trained yet are the static ones, in every scope, up to their rounding to f32; a scaling by 1 changes no bit, another one
+ * does. */
+static void test_rotary_starts_static(void **state) {
+  (void)state;
+  float expected[BATCH * LENGTH * VOCABULARY], logits[BATCH * LENGTH * VOCABULARY];
+  hark_decoder_config config = variants[0].config;
+  logits_with(&config, expected);
+  for (int learned = HARK_ROTARY_OF_MODEL; learned <= HARK_ROTARY_OF_HEAD; learned++) {
+    config.rotary_learned = (hark_rotary_learned)learned;
+    logits_with(&config, logits);
+    for (size_t i = 0; i < sizeof logits / sizeof *logits; i++) assert_true(fabsf(logits[i] - expected[i]) <= 1e-6f);
+  }
+  config.rotary_learned = HARK_ROTARY_STATIC;
+  for (int scaling = HARK_ROTARY_LINEAR; scaling <= HARK_ROTARY_YARN; scaling++) {
+    config.rotary_scaling = (hark_rotary_scaling)scaling;
+    config.rotary_factor = 1;
+    logits_with(&config, logits);
+    assert_memory_equal(logits, expected, sizeof logits);
+    config.rotary_factor = 4;
+    logits_with(&config, logits);
+    assert_memory_not_equal(logits, expected, sizeof logits);
+  }
+}
+
 static void test_bad_configurations(void **state) {
   (void)state;
   hark_context *context = test_reference_open();
@@ -341,6 +420,15 @@ static void test_bad_configurations(void **state) {
   config = variants[0].config;
   config.heads = config.key_heads = 8; /* one feature a head: nothing to turn */
   assert_int_equal(hark_decoder_create(context, &config, HARK_F32, true, &decoder), HARK_BAD_CONFIGURATION);
+  config = variants[0].config;
+  config.rotary_learned = HARK_ROTARY_OF_LAYER;
+  config.rotary_scaling = HARK_ROTARY_YARN;
+  assert_int_equal(hark_decoder_create(context, &config, HARK_F32, true, &decoder), HARK_BAD_CONFIGURATION);
+  assert_non_null(strstr(hark_context_message(context), "model.rotary.scaling"));
+  config.rotary_scaling = HARK_ROTARY_AS_TRAINED;
+  config.positions = HARK_POSITIONS_NONE;
+  assert_int_equal(hark_decoder_create(context, &config, HARK_F32, true, &decoder), HARK_BAD_CONFIGURATION);
+  assert_non_null(strstr(hark_context_message(context), "model.rotary.learned"));
   config = variants[0].config;
   config.layers = 0;
   assert_int_equal(hark_decoder_create(context, &config, HARK_F32, true, &decoder), HARK_BAD_CONFIGURATION);
@@ -389,7 +477,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_gradients), cmocka_unit_test(test_recompute_and_dropout), cmocka_unit_test(test_causality),
       cmocka_unit_test(test_decoding),  cmocka_unit_test(test_bad_configurations),    cmocka_unit_test(test_position_base),
-      cmocka_unit_test(test_sampling),
+      cmocka_unit_test(test_sampling),  cmocka_unit_test(test_rotary_scalings),       cmocka_unit_test(test_rotary_starts_static),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

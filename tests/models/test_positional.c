@@ -161,6 +161,8 @@ static void memory_may_run_out(void **state) {
     const hark_decoding_options room = {.struct_size = sizeof room, .capacity = LENGTH};
     config.positional = "bank[2](decay*periodic)";
     config.positional_scope = HARK_SCOPE_HEAD;
+    config.positions = HARK_POSITIONS_ROTARY;
+    config.rotary_learned = HARK_ROTARY_OF_HEAD;
     memory.fail_at = memory.allocations + ++fail_at;
     status = hark_decoder_create(context, &config, HARK_F32, true, &decoder);
     if (status == HARK_OK) status = hark_parameters_initialise(context, &decoder->parameters, 1);

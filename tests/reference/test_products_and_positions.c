@@ -128,7 +128,7 @@ static void rotary_keeps_norms_and_depends_on_the_distance_only(void **state) {
   (void)state;
   enum { LENGTH = 24, WIDTH = 12 };
   for (int pairs = 0; pairs < 2; pairs++) {
-    const hark_rotary_attributes attributes = {1, 0, 10000, pairs == 0 ? HARK_ROTARY_INTERLEAVED : HARK_ROTARY_HALF};
+    const hark_rotary_attributes attributes = {1, 0, 10000, pairs == 0 ? HARK_ROTARY_INTERLEAVED : HARK_ROTARY_HALF, 0, 0, 0};
     double vectors[2][WIDTH], x[LENGTH * WIDTH], *y[2];
     for (int v = 0; v < 2; v++) {
       test_single s;
@@ -167,7 +167,8 @@ static void rotary_keeps_norms_and_depends_on_the_distance_only(void **state) {
 static void rotary_and_sines_go_on_from_the_first_position(void **state) {
   (void)state;
   enum { LENGTH = 30, FROM = 17, WIDTH = 8 };
-  static const hark_rotary_attributes rotary_whole = {2, 0, 10000, HARK_ROTARY_HALF}, rotary_rest = {2, FROM, 10000, HARK_ROTARY_HALF};
+  static const hark_rotary_attributes rotary_whole = {2, 0, 10000, HARK_ROTARY_HALF, 0, 0, 0},
+                                      rotary_rest = {2, FROM, 10000, HARK_ROTARY_HALF, 0, 0, 0};
   static const hark_sinusoidal_positions_attributes sine_whole = {0, 10000}, sine_rest = {FROM, 10000};
   const struct {
     const hark_operator *op;
@@ -193,7 +194,8 @@ static void rotary_and_sines_go_on_from_the_first_position(void **state) {
 static void rotary_pairs_are_permutations_of_each_other(void **state) {
   (void)state;
   enum { LENGTH = 5, HEADS = 2, DIM = 6, WIDTH = HEADS * DIM };
-  static const hark_rotary_attributes interleaved = {HEADS, 11, 500, HARK_ROTARY_INTERLEAVED}, half = {HEADS, 11, 500, HARK_ROTARY_HALF};
+  static const hark_rotary_attributes interleaved = {HEADS, 11, 500, HARK_ROTARY_INTERLEAVED, 0, 0, 0},
+                                      half = {HEADS, 11, 500, HARK_ROTARY_HALF, 0, 0, 0};
   double x[LENGTH * WIDTH], permuted[LENGTH * WIDTH];
   int from[WIDTH]; /* feature of the interleaved order that stands at this place of the half order */
   for (int d = 0; d < WIDTH; d++) from[d] = d / DIM * DIM + (d % DIM < DIM / 2 ? 2 * (d % DIM) : 2 * (d % DIM - DIM / 2) + 1);
@@ -211,6 +213,90 @@ static void rotary_pairs_are_permutations_of_each_other(void **state) {
   free(a);
   test_single_close(&t);
   test_single_close(&s);
+}
+
+/* Rates that are given, one row for each of two groups of heads: the static ones come out with the same bits. */
+static void rotary_with_static_rates_given_is_static(void **state) {
+  (void)state;
+  enum { LENGTH = 9, HEADS = 4, DIM = 10, PAIRS = 3, ROWS = 2, WIDTH = HEADS * DIM };
+  for (int pairs = 0; pairs < 2; pairs++) {
+    const hark_rotary_attributes attributes = {HEADS, 4, 700, (hark_rotary_pairs)pairs, PAIRS, 0, 0};
+    const hark_sample_input inputs[] = {{HARK_F32, 3, {2, LENGTH, WIDTH}, -2, 2}, {HARK_F32, 2, {ROWS, PAIRS}, 0, 1}};
+    double rates[ROWS * PAIRS];
+    for (int i = 0; i < ROWS * PAIRS; i++) rates[i] = hark_rotary_rate(&attributes, DIM, i % PAIRS);
+    test_single s, t;
+    test_single_open(&s, &hark_op_rotary, &attributes, 1, inputs);
+    test_single_open(&t, &hark_op_rotary, &attributes, 2, inputs);
+    double *x = test_single_get(&s, 0);
+    test_single_set(&t, 0, x);
+    test_single_set(&t, 1, rates);
+    double *a = test_single_forward(&s), *b = test_single_forward(&t);
+    assert_memory_equal(a, b, 2 * LENGTH * WIDTH * sizeof *a);
+    for (int i = 0; i < 2 * LENGTH * WIDTH; i++) { /* the pairs of lower rates are passed on */
+      const int feature = i % DIM, pair = attributes.pairs == HARK_ROTARY_INTERLEAVED ? feature / 2 : feature % (DIM / 2);
+      if (pair >= PAIRS) assert_true(a[i] == x[i]);
+      if (pair < PAIRS) assert_true(a[i] != x[i]);
+    }
+    free(b);
+    free(a);
+    free(x);
+    test_single_close(&t);
+    test_single_close(&s);
+  }
+}
+
+/* arXiv 2306.15595 (positions over s), and arXiv 2309.00071, section 3.2, with alpha = 1, beta = 32 */
+static void rotary_rates_are_stretched(void **state) {
+  (void)state;
+  enum { DIM = 64, LENGTH = 256 };
+  const double factor = 4;
+  const hark_rotary_attributes plain = {1, 0, 10000, HARK_ROTARY_HALF, 0, 0, 0}, linear = {1, 0, 10000, HARK_ROTARY_HALF, 0, factor, 0},
+                               by_parts = {1, 0, 10000, HARK_ROTARY_HALF, 0, factor, LENGTH};
+  int kept = 0, mixed = 0, interpolated = 0;
+  for (int j = 0; j < DIM / 2; j++) {
+    const double rate = exp(-2.0 * j / DIM * log(10000)), turns = LENGTH / (2 * acos(-1) / rate);
+    const double ramp = turns < 1 ? 0 : turns > 32 ? 1 : (turns - 1) / (32 - 1);
+    kept += ramp == 1;
+    mixed += ramp > 0 && ramp < 1;
+    interpolated += ramp == 0;
+    test_near(hark_rotary_rate(&plain, DIM, j), rate, ROUNDING);
+    test_near(hark_rotary_rate(&linear, DIM, j), rate / factor, ROUNDING);
+    test_near(hark_rotary_rate(&by_parts, DIM, j), (1 - ramp) * rate / factor + ramp * rate, ROUNDING);
+  }
+  assert_true(kept > 0 && mixed > 0 && interpolated > 0);
+  static const hark_sample_input input = {HARK_F32, 3, {1, 3, 2}, 0, 0};
+  const hark_rotary_attributes one_pair = {1, 5, 10000, HARK_ROTARY_HALF, 0, factor, 0};
+  test_single s;
+  test_single_open(&s, &hark_op_rotary, &one_pair, 1, &input);
+  test_single_set(&s, 0, (const double[]){1, 0, 1, 0, 1, 0});
+  double *y = test_single_forward(&s);
+  for (int l = 0; l < 3; l++) {
+    test_near(y[2 * l], cos((5 + l) / factor), ROUNDING);
+    test_near(y[2 * l + 1], sin((5 + l) / factor), ROUNDING);
+  }
+  free(y);
+  test_single_close(&s);
+}
+
+static void rotary_refuses_rates_of_another_shape(void **state) {
+  (void)state;
+  static const hark_rotary_attributes all = {4, 0, 10000, HARK_ROTARY_HALF, 0, 0, 0}, by_parts = {4, 0, 10000, HARK_ROTARY_HALF, 0, 2, 64};
+  static const struct {
+    const hark_rotary_attributes *attributes;
+    int64_t rows, pairs;
+    hark_status expected;
+  } cases[] = {{&all, 3, 5, HARK_SHAPE_MISMATCH}, {&all, 8, 5, HARK_SHAPE_MISMATCH},        {&all, 4, 4, HARK_SHAPE_MISMATCH},
+               {&all, 0, 5, HARK_SHAPE_MISMATCH}, {&by_parts, 4, 5, HARK_INVALID_ARGUMENT}, {&all, 2, 5, HARK_OK}};
+  hark_context *context = test_reference_open();
+  for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+    const int64_t x[] = {2, 3, 40}, rates[] = {cases[c].rows, cases[c].pairs};
+    hark_tensor inputs[2];
+    hark_inferred inferred = {0};
+    assert_int_equal(hark_tensor_describe(context, HARK_F32, 3, x, &inputs[0]), HARK_OK);
+    assert_int_equal(hark_tensor_describe(context, HARK_F32, 2, rates, &inputs[1]), HARK_OK);
+    assert_int_equal(hark_op_rotary.infer(context, cases[c].attributes, inputs, 2, &inferred), cases[c].expected);
+  }
+  test_setup_close(context);
 }
 
 static void dropout_keeps_the_expectation_and_draws_the_same_mask_again(void **state) {
@@ -332,6 +418,9 @@ int main(void) {
       cmocka_unit_test(rotary_keeps_norms_and_depends_on_the_distance_only),
       cmocka_unit_test(rotary_and_sines_go_on_from_the_first_position),
       cmocka_unit_test(rotary_pairs_are_permutations_of_each_other),
+      cmocka_unit_test(rotary_with_static_rates_given_is_static),
+      cmocka_unit_test(rotary_rates_are_stretched),
+      cmocka_unit_test(rotary_refuses_rates_of_another_shape),
       cmocka_unit_test(dropout_keeps_the_expectation_and_draws_the_same_mask_again),
       cmocka_unit_test(dropout_of_a_later_part_is_the_later_part_of_the_whole),
       cmocka_unit_test(pool_of_equal_rows_is_the_row),

@@ -55,6 +55,14 @@ static void words_mean_what_the_code_compares_with(void **state) {
       {"model.positional_scope", "head", &config.model.positional_scope, HARK_SCOPE_HEAD},
       {"model.rotary.pairs", "interleaved", &config.model.rotary.pairs, HARK_ROTARY_INTERLEAVED},
       {"model.rotary.pairs", "half", &config.model.rotary.pairs, HARK_ROTARY_HALF},
+      {"model.rotary.learned", "none", &config.model.rotary.learned, HARK_ROTARY_STATIC},
+      {"model.rotary.learned", "model", &config.model.rotary.learned, HARK_ROTARY_OF_MODEL},
+      {"model.rotary.learned", "layer", &config.model.rotary.learned, HARK_ROTARY_OF_LAYER},
+      {"model.rotary.learned", "head", &config.model.rotary.learned, HARK_ROTARY_OF_HEAD},
+      {"model.rotary.scaling", "none", &config.model.rotary.scaling, HARK_ROTARY_AS_TRAINED},
+      {"model.rotary.scaling", "linear", &config.model.rotary.scaling, HARK_ROTARY_LINEAR},
+      {"model.rotary.scaling", "ntk", &config.model.rotary.scaling, HARK_ROTARY_NTK},
+      {"model.rotary.scaling", "yarn", &config.model.rotary.scaling, HARK_ROTARY_YARN},
       {"model.attention.structure", "dense", &config.model.attention.structure, HARK_STRUCTURE_DENSE},
       {"model.attention.structure", "window", &config.model.attention.structure, HARK_STRUCTURE_WINDOW},
       {"model.attention.kernel", "exp", &config.model.attention.kernel, HARK_KERNEL_EXP},
@@ -108,6 +116,11 @@ static void combinations_that_cannot_work_are_told(void **state) {
   } cases[] = {
       {{{"model.width", "30"}, {"model.heads", "4"}}, "width 30 is not divisible by heads 4"},
       {{{"model.width", "12"}, {"model.heads", "4"}}, "rotary positions need an even head dimension, width / heads is 3"},
+      {{{"model.positions", "none"}, {"model.rotary.learned", "head"}}, "learned rates need positions rotary"},
+      {{{"model.positions", "none"}, {"model.rotary.scaling", "yarn"}}, "scaled rates need positions rotary"},
+      {{{"model.rotary.learned", "model"}, {"model.rotary.scaling", "ntk"}}, "only static rates are scaled"},
+      {{{"model.rotary.scaling_factor", "2"}}, "a factor needs scaling linear, ntk or yarn"},
+      {{{"model.positional_stretch", "2"}}, "a stretch needs a positional kernel"},
       {{{"model.heads", "4"}, {"model.key_heads", "3"}}, "heads 4 is not divisible by key_heads 3"},
       {{{"train.steps", "4"}, {"train.epochs", "1"}}, "only one of steps, epochs and tokens"},
       {{{"data.split", "tail"}, {"data.validation_paths", "a"}}, "files for validation need split files"},
@@ -192,7 +205,8 @@ static void options_that_leave_the_weights_alone_do(void **state) {
   }
   free(expected);
   assert_true(compared > 20);
-  assert_int_equal(exchangeable, 7); /* structure, window, hierarchy_block, partition, coarse_query, kernel, sigma */
+  /* structure, window, hierarchy_block, partition, coarse_query, kernel, sigma; rotary.scaling, its factor, positional_stretch */
+  assert_int_equal(exchangeable, 10);
 }
 
 static void configurations_agree_by_value(void **state) {

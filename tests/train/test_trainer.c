@@ -589,6 +589,49 @@ static void test_positional_kernels_not_finite(void **state) {
   place_close(&p);
 }
 
+/* Learned rates have a rate of their own and no decay, are told in metrics, and are resumed with the rest. */
+static void test_learned_rates(void **state) {
+  (void)state;
+  enum { PAIRS = 64 };
+  place p;
+  place_open(&p);
+  hark_config config = configuration(&p);
+  config.model.positions = HARK_POSITIONS_ROTARY;
+  config.model.rotary.learned = HARK_ROTARY_OF_LAYER;
+  config.train.weight_decay = 0.5;
+  const int64_t head_dim = config.model.width / config.model.heads;
+  const hark_rotary_attributes rotary = {.heads = 1, .base = config.model.rotary.base};
+  hark_train_result result;
+  double largest[2] = {0};
+  assert_in_range(head_dim / 2, 1, PAIRS);
+  for (int moving = 0; moving < 2; moving++) {
+    const char *name = moving ? "moving" : "still";
+    float learned[PAIRS];
+    char path[256];
+    config.train.rotary_rate = moving;
+    assert_int_equal(train(&p, &config, name, NULL, &result), HARK_OK);
+    hark_safetensors *file = NULL;
+    (void)snprintf(path, sizeof path, "%s/%s/checkpoints/step-12/model.safetensors", p.folder, name);
+    assert_int_equal(hark_safetensors_open(p.context, path, &file), HARK_OK);
+    const hark_stored_tensor *rates = hark_safetensors_find(file, "blocks.0.attention.rotary.rates");
+    assert_non_null(rates);
+    assert_int_equal(rates->shape[1], head_dim / 2);
+    assert_int_equal(hark_safetensors_read(p.context, file, rates, learned), HARK_OK);
+    for (int64_t j = 0; j < head_dim / 2; j++)
+      largest[moving] = fmax(largest[moving], fabs((double)learned[j] - (double)(float)hark_rotary_rate(&rotary, head_dim, j)));
+    hark_safetensors_close(p.context, &file);
+  }
+  assert_true(largest[0] == 0 && largest[1] > 1e-4);
+  interrupter who = {.left = 4};
+  const hark_train_hooks hooks = {.user = &who, .request = interrupt};
+  assert_int_equal(train(&p, &config, "parts", &hooks, &result), HARK_OK);
+  config.run.resume = true;
+  assert_int_equal(train(&p, &config, "parts", NULL, &result), HARK_OK);
+  assert_same_file(&p, "moving/checkpoints/step-12/model.safetensors", "parts/checkpoints/step-12/model.safetensors");
+  assert_same_file(&p, "moving/checkpoints/step-12/optimizer.safetensors", "parts/checkpoints/step-12/optimizer.safetensors");
+  place_close(&p);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_resume_is_exact),
@@ -605,6 +648,7 @@ int main(void) {
       cmocka_unit_test(test_best_follows),
       cmocka_unit_test(test_positional_kernels),
       cmocka_unit_test(test_positional_kernels_not_finite),
+      cmocka_unit_test(test_learned_rates),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

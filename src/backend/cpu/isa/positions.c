@@ -1,7 +1,8 @@
 /* positions.c - rotary, sinusoidal_positions and position_embedding: what tells a model where a token stands. x, y [B, L, D].
  *
- *     rotary      pair j of a head turns by a = (first_position + l) base^(-2j/d): y0 = x0 cos a - x1 sin a, y1 = x0 sin a + x1 cos a;
+ *     rotary      pair j of a head turns by a = p rate_j, p = first_position + l: y0 = x0 cos a - x1 sin a, y1 = x0 sin a + x1 cos a;
  *                 the pair is (2j, 2j+1) or (j, j + d/2). Backward: the turn by -a.            (arXiv 2104.09864, eq. 34)
+ *                 drate_j = sum of p (dy1 y0 - dy0 y1), in double, in at most PARTS blocks of positions that are added in order.
  *     sinusoidal  y = x + s, s[2j] = sin a, s[2j+1] = cos a, with D in place of d. dx = dy.    (arXiv 1706.03762, section 3.5)
  *     learned     y = x + table[first_position + l]. dx = dy, dtable[p] = sum over the batch of dy.
  *
@@ -12,19 +13,21 @@
 
 #define POSITIONS 16
 #define PAIRS 64 /* pairs whose angles are kept at a time */
+#define PARTS 64 /* of the sums for the rates; the record asks for so many vectors of doubles */
 
 /* Cosines and sines of PAIRS angles at one position, and of what they grow by from one position to the next. */
 typedef struct angles {
   double cosine[PAIRS], sine[PAIRS], step_cosine[PAIRS], step_sine[PAIRS];
 } angles;
 
-static void start(angles *a, double base, int64_t features, int64_t first_pair, int64_t pairs, int64_t position) {
+/* At `position`, of pairs that turn by `rate` from one position to the next. */
+static void start(angles *a, const double *rate, int64_t pairs, int64_t position) {
   for (int64_t j = 0; j < pairs; j++) {
-    const double rate = pow(base, -2 * (double)(first_pair + j) / (double)features), angle = (double)position * rate;
+    const double angle = (double)position * rate[j];
     a->cosine[j] = cos(angle);
     a->sine[j] = sin(angle);
-    a->step_cosine[j] = cos(rate);
-    a->step_sine[j] = sin(rate);
+    a->step_cosine[j] = cos(rate[j]);
+    a->step_sine[j] = sin(rate[j]);
   }
 }
 
@@ -56,46 +59,145 @@ HARK_SIMD void turn_halves(float *to, const float *from, const float *cosine, co
   for (int64_t j = 0; j < pairs; j += HARK_LANES) {
     const int count = (int)hark_min(HARK_LANES, pairs - j);
     const vf x0 = load_lanes(from + j, count), x1 = load_lanes(from + j + half, count), c = vf_load(cosine + j), s = vf_load(sine + j);
-    give_lanes(to + j, x0 * c - x1 * s, add, count);
-    give_lanes(to + j + half, x0 * s + x1 * c, add, count);
+    give_lanes(to + j, vf_fma(x0, c, -(x1 * s)), add, count);
+    give_lanes(to + j + half, vf_fma(x0, s, x1 * c), add, count);
   }
+}
+
+/* What the turns of a call share. Without rates there is one row of them for all heads. */
+typedef struct rotation {
+  const hark_rotary_attributes *rotary;
+  const float *rates; /* [rows, turned], or NULL */
+  int64_t batch, length, width;
+  int64_t features, turned; /* of a head: numbers, pairs that turn */
+  int64_t rows, row_heads;
+} rotation;
+
+enum { ROTARY_X, ROTARY_RATES };
+
+static rotation rotation_of(const hark_call *call) {
+  const hark_rotary_attributes *rotary = call->attributes;
+  const hark_tensor *x = &call->inputs[ROTARY_X], *rates = &call->inputs[ROTARY_RATES];
+  const bool given = call->input_count > ROTARY_RATES && rates->type != HARK_NONE;
+  rotation r = {.rotary = rotary, .batch = x->shape[0], .length = x->shape[1], .width = x->shape[2], .rows = given ? rates->shape[0] : 1};
+  r.rates = given ? rates->data : NULL;
+  r.features = r.width / rotary->heads;
+  r.turned = rotary->turned > 0 ? rotary->turned : r.features / 2;
+  r.row_heads = rotary->heads / r.rows;
+  return r;
+}
+
+static void read_rates(const rotation *r, int64_t row, int64_t first_pair, int64_t pairs, double *rate) {
+  const double stretch = r->rotary->stretch != 0 ? r->rotary->stretch : 1;
+  for (int64_t j = 0; j < pairs; j++)
+    rate[j] = r->rates == NULL ? hark_rotary_rate(r->rotary, r->features, first_pair + j)
+                               : (double)r->rates[row * r->turned + first_pair + j] / stretch;
+}
+
+/* The pairs [first_pair, first_pair + pairs) of the heads of a row, at the positions [first, last) of all sequences. */
+static void turn_pairs(const rotation *r, float *to, bool add, const float *from, float direction, int64_t first, int64_t last, int64_t row,
+                       int64_t first_pair, int64_t pairs) {
+  angles a;
+  double rate[PAIRS];
+  float cosine[PAIRS] = {0}, sine[PAIRS] = {0};
+  read_rates(r, row, first_pair, pairs, rate);
+  start(&a, rate, pairs, r->rotary->first_position + first);
+  for (int64_t l = first; l < last; l++) {
+    for (int64_t j = 0; j < pairs; j++) {
+      cosine[j] = (float)a.cosine[j];
+      sine[j] = direction * (float)a.sine[j];
+    }
+    for (int64_t b = 0; b < r->batch; b++)
+      for (int64_t h = row * r->row_heads; h < (row + 1) * r->row_heads; h++) {
+        const int64_t head = (b * r->length + l) * r->width + h * r->features;
+        if (r->rotary->pairs == HARK_ROTARY_INTERLEAVED)
+          turn_interleaved(to + head + 2 * first_pair, from + head + 2 * first_pair, cosine, sine, pairs, add);
+        else
+          turn_halves(to + head + first_pair, from + head + first_pair, cosine, sine, pairs, r->features / 2, add);
+      }
+    advance(&a, pairs);
+  }
+}
+
+/* to <- from, or to + from */
+HARK_SIMD void pass_features(float *to, bool add, const float *from, int64_t count) {
+  for (int64_t d = 0; d < count; d += HARK_LANES) {
+    const int lanes = (int)hark_min(HARK_LANES, count - d);
+    give_lanes(to + d, load_lanes(from + d, lanes), add, lanes);
+  }
+}
+
+/* The pairs that do not turn. */
+static void pass_pairs(const rotation *r, float *to, bool add, const float *from, int64_t first, int64_t last) {
+  const int64_t half = r->features / 2, rest = half - r->turned;
+  if (rest == 0 || (to == from && !add)) return;
+  for (int64_t b = 0; b < r->batch; b++)
+    for (int64_t l = first; l < last; l++)
+      for (int64_t h = 0; h < r->rotary->heads; h++) {
+        const int64_t head = (b * r->length + l) * r->width + h * r->features;
+        if (r->rotary->pairs == HARK_ROTARY_INTERLEAVED) {
+          pass_features(to + head + 2 * r->turned, add, from + head + 2 * r->turned, 2 * rest);
+        } else {
+          pass_features(to + head + r->turned, add, from + head + r->turned, rest);
+          pass_features(to + head + half + r->turned, add, from + head + half + r->turned, rest);
+        }
+      }
 }
 
 /* to <- from turned by direction times the angle, at the positions [first, last) of all sequences */
-static void turn(const hark_rotary_attributes *rotary, const hark_tensor *shape, float *to, bool add, const float *from, float direction,
-                 int64_t first, int64_t last) {
-  const int64_t batch = shape->shape[0], length = shape->shape[1], width = shape->shape[2];
-  const int64_t features = width / rotary->heads, half = features / 2;
-  angles a;
-  float cosine[PAIRS] = {0}, sine[PAIRS] = {0};
-  for (int64_t first_pair = 0; first_pair < half; first_pair += PAIRS) {
-    const int64_t pairs = hark_min(PAIRS, half - first_pair);
-    start(&a, rotary->base, features, first_pair, pairs, rotary->first_position + first);
-    for (int64_t l = first; l < last; l++) {
-      for (int64_t j = 0; j < pairs; j++) {
-        cosine[j] = (float)a.cosine[j];
-        sine[j] = direction * (float)a.sine[j];
-      }
-      for (int64_t b = 0; b < batch; b++)
-        for (int64_t h = 0; h < rotary->heads; h++) {
-          const int64_t head = (b * length + l) * width + h * features;
-          if (rotary->pairs == HARK_ROTARY_INTERLEAVED)
-            turn_interleaved(to + head + 2 * first_pair, from + head + 2 * first_pair, cosine, sine, pairs, add);
-          else
-            turn_halves(to + head + first_pair, from + head + first_pair, cosine, sine, pairs, half, add);
-        }
-      advance(&a, pairs);
-    }
-  }
+static void turn(const hark_call *call, float *to, bool add, const float *from, float direction, int64_t first, int64_t last) {
+  const rotation r = rotation_of(call);
+  for (int64_t row = 0; row < r.rows; row++)
+    for (int64_t first_pair = 0; first_pair < r.turned; first_pair += PAIRS)
+      turn_pairs(&r, to, add, from, direction, first, last, row, first_pair, hark_min(PAIRS, r.turned - first_pair));
+  pass_pairs(&r, to, add, from, first, last);
 }
 
 static void rotary_positions(const hark_call *call, int64_t first, int64_t last) {
-  turn(call->attributes, &call->inputs[0], call->outputs[0].data, false, call->inputs[0].data, 1, first, last);
+  turn(call, call->outputs[0].data, false, call->inputs[ROTARY_X].data, 1, first, last);
 }
 /* y = R(a) x: dx = R(-a) dy */
 static void rotary_backward_positions(const hark_call *call, int64_t first, int64_t last) {
-  turn(call->attributes, &call->output_gradients[0], call->input_gradients[0].data, hark_cpu_adds(call, 0), call->output_gradients[0].data,
-       -1, first, last);
+  turn(call, call->input_gradients[ROTARY_X].data, hark_cpu_adds(call, ROTARY_X), call->output_gradients[0].data, -1, first, last);
+}
+
+static int64_t part_positions(int64_t length) { return hark_max(1, hark_ceil_div(length, PARTS)); }
+
+/* y = R(a) x: sums[row, j] += p / stretch (dy1 y0 - dy0 y1) for the pairs of one head at position p */
+static void add_rate_gradients(const rotation *r, double *sums, const float *y, const float *dy, double position) {
+  const bool interleaved = r->rotary->pairs == HARK_ROTARY_INTERLEAVED;
+  const int64_t step = interleaved ? 2 : 1, other = interleaved ? 1 : r->features / 2;
+  for (int64_t j = 0; j < r->turned; j++) {
+    const double y0 = y[step * j], y1 = y[step * j + other], dy0 = dy[step * j], dy1 = dy[step * j + other];
+    sums[j] += position * (dy1 * y0 - dy0 * y1);
+  }
+}
+
+/* One part of the sums, [rows, turned], to its place in the workspace. */
+static void rotary_rates_positions(const hark_call *call, int64_t first, int64_t last) {
+  const rotation r = rotation_of(call);
+  const float *y = call->outputs[0].data, *dy = call->output_gradients[0].data;
+  const double stretch = r.rotary->stretch != 0 ? r.rotary->stretch : 1;
+  double *sums = (double *)call->workspace + first / part_positions(r.length) * r.rows * r.turned;
+  for (int64_t i = 0; i < r.rows * r.turned; i++) sums[i] = 0;
+  for (int64_t l = first; l < last; l++)
+    for (int64_t b = 0; b < r.batch; b++)
+      for (int64_t h = 0; h < r.rotary->heads; h++) {
+        const int64_t head = (b * r.length + l) * r.width + h * r.features;
+        add_rate_gradients(&r, sums + h / r.row_heads * r.turned, y + head, dy + head, (double)(r.rotary->first_position + l) / stretch);
+      }
+}
+
+static void add_rate_parts(const hark_call *call) {
+  const int64_t length = call->outputs[0].shape[1], parts = hark_ceil_div(length, part_positions(length));
+  const int64_t count = hark_tensor_count(&call->inputs[ROTARY_RATES]);
+  const double *sums = call->workspace;
+  float *to = call->input_gradients[ROTARY_RATES].data;
+  for (int64_t i = 0; i < count; i++) {
+    double sum = hark_cpu_adds(call, ROTARY_RATES) ? (double)to[i] : 0;
+    for (int64_t part = 0; part < parts; part++) sum += sums[part * count + i];
+    to[i] = (float)sum;
+  }
 }
 
 /* Ranges of positions of a tensor [B, L, D]. */
@@ -109,7 +211,14 @@ hark_status HARK_ISA(hark_cpu_rotary_forward)(hark_context *context, const hark_
   return HARK_OK;
 }
 hark_status HARK_ISA(hark_cpu_rotary_backward)(hark_context *context, const hark_call *call) {
-  if (!hark_cpu_no_gradient(call)) run_positions(context, call, &call->output_gradients[0], rotary_backward_positions);
+  if (hark_cpu_no_gradient(call)) return HARK_OK;
+  const hark_tensor *dy = &call->output_gradients[0];
+  if (hark_cpu_wanted(call, ROTARY_X)) run_positions(context, call, dy, rotary_backward_positions);
+  if (hark_cpu_wanted(call, ROTARY_RATES)) {
+    const int64_t length = dy->shape[1], numbers = hark_max(1, dy->shape[0] * dy->shape[2]);
+    hark_cpu_ranges(context, call, length, part_positions(length), HARK_CPU_GRAIN / numbers, rotary_rates_positions);
+    add_rate_parts(call);
+  }
   return HARK_OK;
 }
 
@@ -121,10 +230,12 @@ static void sinusoidal_positions(const hark_call *call, int64_t first, int64_t l
   const float *x = call->inputs[0].data;
   float *y = call->outputs[0].data;
   angles a;
+  double rate[PAIRS];
   float added[2 * PAIRS];
   for (int64_t first_pair = 0; first_pair < all_pairs; first_pair += PAIRS) {
     const int64_t pairs = hark_min(PAIRS, all_pairs - first_pair), count = hark_min(2 * pairs, width - 2 * first_pair);
-    start(&a, attributes->base, width, first_pair, pairs, attributes->first_position + first);
+    for (int64_t j = 0; j < pairs; j++) rate[j] = pow(attributes->base, -2 * (double)(first_pair + j) / (double)width);
+    start(&a, rate, pairs, attributes->first_position + first);
     for (int64_t l = first; l < last; l++) {
       for (int64_t j = 0; j < pairs; j++) {
         added[2 * j] = (float)a.sine[j];
