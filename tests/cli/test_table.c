@@ -319,12 +319,12 @@ static void bash_completes(void **state) {
       add_line(expected, BYTES, "hark %s %s = : %s\n", name, flag, words);
     }
     /* every subcommand and every flag is offered, by its own letters */
-    add_line(script, BYTES, "offers hark %s | grep -x -m1 -e '%s'\n%s", name, name, "");
+    add_line(script, BYTES, "offers hark %s | sort -u | grep -x -e '%s'\n%s", name, name, "");
     add_line(expected, BYTES, "%s\n%s%s", name, "", "");
     for (int i = 0; i < list.count; i++) {
       char flag[HARK_OPTION_WORD_BYTES];
       long_flag(list.items[i], flag);
-      add_line(script, BYTES, "offers hark %s %s | grep -x -m1 -e '%s'\n", name, flag, flag);
+      add_line(script, BYTES, "offers hark %s %s | sort -u | grep -x -e '%s'\n", name, flag, flag);
       add_line(expected, BYTES, "%s\n%s%s", flag, "", "");
     }
   }
