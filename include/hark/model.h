@@ -191,6 +191,7 @@ HARK_API int64_t hark_decoding_capacity(const hark_decoding *decoding);
 
 /* What has been read, as bytes that can be stored: hark_decoding_saved_bytes() of them now. What follows after restoring them has the same
  * bits as if nothing had happened in between, where the model, the capacity, the instruction set and the version of hark are the same.
+ * A model of structure hierarchical restores into decodings of the capacity that the bytes are from, or one of as many levels.
  * save: HARK_INVALID_ARGUMENT where `bytes` is less than that.
  * restore: replaces what has been read. The bytes are checked first (form, checksum, the model's fingerprint); when they are refused nothing
  * changes. Errors: HARK_BAD_FILE (damaged, of another model, of another version), HARK_INVALID_ARGUMENT (more tokens than capacity). */

@@ -41,14 +41,15 @@ static const char *const x_words[] = {"step", "tokens", "time"};
 
 static void print_script(const plot_values *values, const hark_series *series, int count, hark_picture *picture) {
   hark_text *script = &picture->script;
-  hark_text_append(script, "set grid\nset key top right\nset xlabel '%s'\nset ylabel '%s'\n", x_words[values->x],
-                   values->metrics.count == 1 ? values->metrics.items[0] : "loss (nats)");
+  hark_text_append(script, "set grid\nset key top right\nset xlabel '%s'\nset ylabel ", x_words[values->x]);
+  hark_picture_append_quoted(script, values->metrics.count == 1 ? values->metrics.items[0] : "loss (nats)");
+  hark_text_append(script, "\n");
   if (values->logarithmic) hark_text_append(script, "set logscale y\n");
   hark_text_append(script, "plot ");
   for (int i = 0, drawn = 0; i < count; i++) {
     if (series[i].count == 0) continue;
     if (drawn++ > 0) hark_text_append(script, ", \\\n    ");
-    hark_picture_append_curve(picture, i, series[i].count > 50 ? "lines lw 2" : "linespoints lw 2", series[i].label);
+    hark_picture_append_curve(picture, drawn - 1, series[i].count > 50 ? "lines lw 2" : "linespoints lw 2", series[i].label);
   }
   hark_text_append(script, "\n");
 }
@@ -65,7 +66,8 @@ static hark_status draw_picture(hark_invocation *call, const plot_values *values
   hark_picture picture;
   HARK_TRY(picture_path(call, values, values->png ? "loss.png" : "loss.svg", path));
   HARK_TRY(hark_picture_begin(call->context, path, values->png, 1000, 600, &picture));
-  for (int i = 0; i < count; i++) hark_picture_add_curve(&picture, series[i].label, series[i].points, series[i].count);
+  for (int i = 0; i < count; i++) /* a block without points would be none to gnuplot, and shift those behind it */
+    if (series[i].count > 0) hark_picture_add_curve(&picture, series[i].label, series[i].points, series[i].count);
   print_script(values, series, count, &picture);
   return hark_picture_finish(call, &picture);
 }
@@ -94,7 +96,7 @@ static hark_status draw_kernels(hark_invocation *call, const plot_values *values
   return hark_plot_positional(call, &plot);
 }
 
-/* Reads all curves; those without points are kept, so that the indices of the data file hold. */
+/* Reads all curves, also those without points. */
 static hark_status read_all(hark_invocation *call, const plot_values *values, hark_series *series, int *count) {
   static const char *const losses[] = {"train/loss", "val/loss"};
   const char *const *const metrics = values->metrics.count > 0 ? values->metrics.items : losses;

@@ -140,7 +140,8 @@ static hark_status take_result(void *user, const json_t *object, int64_t line) {
   const char *name = json_string_value(json_object_get(object, "run"));
   const int run = name != NULL ? find_run(s, name) : -1;
   (void)line;
-  if (run >= 0) s->whole[run] = json_integer_value(json_object_get(object, "exit_code")) == HARK_EXIT_DONE;
+  const json_t *code = json_object_get(object, "exit_code");
+  if (run >= 0) s->whole[run] = json_is_integer(code) && json_integer_value(code) == HARK_EXIT_DONE;
   return HARK_OK;
 }
 
@@ -180,30 +181,56 @@ static hark_status record(sweep *s, hark_jsonl *file, int run, int exit_code) {
 
 /* ---- one run ---- */
 
-/* Writes the configuration of a run beside its folder, "NAME.yaml"; one that is there must say the same. */
-static hark_status write_configuration(const sweep *s, int run, char *path) {
+/* Where the configuration of a run stands, beside its folder: "NAME.yaml". */
+static hark_status configuration_path(const sweep *s, int run, char *path) {
   char folder[HARK_PATH_BYTES];
+  HARK_TRY(run_path(s, run, folder));
+  const int used = snprintf(path, HARK_PATH_BYTES, "%s.yaml", folder);
+  return used < HARK_PATH_BYTES ? HARK_OK : hark_fail(s->context, HARK_TOO_LARGE, "%.64s...: path too long", folder);
+}
+
+/* What the plan says of a run now, as its file has it; the caller frees the text, also after a failure. */
+static hark_status print_configuration(const sweep *s, int run, hark_text *text) {
   hark_config config;
   hark_options *set = NULL;
-  HARK_TRY(run_path(s, run, folder));
-  if (snprintf(path, HARK_PATH_BYTES, "%s.yaml", folder) >= HARK_PATH_BYTES)
-    return hark_fail(s->context, HARK_TOO_LARGE, "%.64s...: path too long", folder);
-  hark_text text = hark_text_empty(s->context), before = hark_text_empty(s->context);
   hark_status status = hark_sweep_configure(s->context, s->plan, cell_of(s, run), seed_of(s, run), &config, &set);
-  if (status == HARK_OK) hark_options_print_yaml(set, false, &text);
-  if (status == HARK_OK) status = text.status;
-  if (status == HARK_OK && hark_path_kind_of(path) != HARK_PATH_NONE) {
-    status = hark_file_read(s->context, path, (size_t)1 << 20, &before);
-    if (status == HARK_OK && strcmp(hark_text_get(&before), hark_text_get(&text)) != 0)
-      status =
-          hark_fail(s->context, HARK_BAD_CONFIGURATION,
-                    "%s: this run was begun with another configuration; delete it and its folder, or give the sweep another 'out'", path);
-  } else if (status == HARK_OK) {
-    status = hark_file_write(s->context, path, hark_text_get(&text), text.length);
-  }
-  hark_text_free(&text);
-  hark_text_free(&before);
+  if (status == HARK_OK) hark_options_print_yaml(set, false, text);
+  if (status == HARK_OK) status = text->status;
   hark_options_destroy(s->context, &set);
+  return status;
+}
+
+/* A run that was begun must have been begun as the plan says now; one whose file or folder is gone is to be made again. */
+static hark_status compare_configuration(const sweep *s, int run) {
+  char path[HARK_PATH_BYTES], folder[HARK_PATH_BYTES], begun[HARK_PATH_BYTES];
+  HARK_TRY(configuration_path(s, run, path));
+  HARK_TRY(run_path(s, run, folder));
+  HARK_TRY(hark_path_join(s->context, folder, "config.yaml", begun));
+  const bool has_file = hark_path_kind_of(path) != HARK_PATH_NONE, has_folder = hark_path_kind_of(begun) != HARK_PATH_NONE;
+  s->whole[run] = s->whole[run] && has_file && has_folder;
+  if (!has_file && has_folder)
+    return hark_fail(s->context, HARK_BAD_CONFIGURATION, "%s: is missing, and its run is there; delete %s, or give the sweep another 'out'",
+                     path, folder);
+  if (!has_file) return HARK_OK;
+  hark_text now = hark_text_empty(s->context), before = hark_text_empty(s->context);
+  hark_status status = print_configuration(s, run, &now);
+  if (status == HARK_OK) status = hark_file_read(s->context, path, (size_t)1 << 20, &before);
+  if (status == HARK_OK && strcmp(hark_text_get(&before), hark_text_get(&now)) != 0)
+    status =
+        hark_fail(s->context, HARK_BAD_CONFIGURATION,
+                  "%s: this run was begun with another configuration; delete it and its folder, or give the sweep another 'out'", path);
+  hark_text_free(&now);
+  hark_text_free(&before);
+  return status;
+}
+
+static hark_status write_configuration(const sweep *s, int run, char *path) {
+  HARK_TRY(configuration_path(s, run, path));
+  if (hark_path_kind_of(path) != HARK_PATH_NONE) return HARK_OK; /* the same, as was seen */
+  hark_text text = hark_text_empty(s->context);
+  hark_status status = print_configuration(s, run, &text);
+  if (status == HARK_OK) status = hark_file_write(s->context, path, hark_text_get(&text), text.length);
+  hark_text_free(&text);
   return status;
 }
 
@@ -247,17 +274,18 @@ static hark_status train(const sweep *s, const char *configuration, bool resume,
 static hark_status run_one(sweep *s, hark_jsonl *file, int run, bool *stopped) {
   char configuration[HARK_PATH_BYTES], folder[HARK_PATH_BYTES], begun[HARK_PATH_BYTES];
   int exit_code = 0;
-  HARK_TRY(write_configuration(s, run, configuration));
   if (s->whole[run]) return HARK_OK;
+  HARK_TRY(write_configuration(s, run, configuration));
   HARK_TRY(run_path(s, run, folder));
   HARK_TRY(hark_path_join(s->context, folder, "config.yaml", begun));
   fprintf(stderr, "run %d of %d: %s\n", run + 1, s->runs, folder);
   HARK_TRY(train(s, configuration, hark_path_kind_of(begun) != HARK_PATH_NONE, &exit_code));
-  *stopped = stop_signal != 0 || exit_code > HARK_EXIT_SIGNAL;
-  if (*stopped) {
-    s->call->exit_code = stop_signal != 0 ? HARK_EXIT_SIGNAL + stop_signal : exit_code;
-    return HARK_OK;
-  }
+  const bool asked = exit_code == HARK_EXIT_HANGUP || exit_code == HARK_EXIT_INTERRUPTED || exit_code == HARK_EXIT_TERMINATED;
+  *stopped = stop_signal != 0 || asked;
+  if (*stopped) s->call->exit_code = stop_signal != 0 ? HARK_EXIT_SIGNAL + stop_signal : exit_code;
+  if (*stopped && exit_code != HARK_EXIT_DONE) return HARK_OK;
+  if (exit_code == HARK_EXIT_BUSY)
+    return hark_fail(s->context, HARK_BUSY, "%s: another process trains this run; wait for it, or end it", folder);
   s->whole[run] = exit_code == HARK_EXIT_DONE;
   s->failed += exit_code != HARK_EXIT_DONE;
   HARK_TRY(measure(s, run));
@@ -269,7 +297,7 @@ static hark_status run_all(sweep *s, const char *path) {
   bool stopped = false;
   HARK_TRY(hark_jsonl_open(s->context, &file, path));
   hark_status status = HARK_OK;
-  for (int run = 0; run < s->runs && status == HARK_OK && !stopped; run++) status = run_one(s, &file, run, &stopped);
+  for (int run = 0; run < s->runs && status == HARK_OK && !stopped && stop_signal == 0; run++) status = run_one(s, &file, run, &stopped);
   const hark_status closed = hark_jsonl_close(s->context, &file);
   return status == HARK_OK ? closed : status;
 }
@@ -341,6 +369,7 @@ static hark_status work(sweep *s) {
   HARK_TRY(path_in(s, "results.jsonl", path));
   HARK_TRY(read_results(s, path));
   if (s->values->list) return print_runs(s);
+  for (int run = 0; run < s->runs; run++) HARK_TRY(compare_configuration(s, run));
   for (int run = 0; run < s->runs; run++) HARK_TRY(measure(s, run));
   if (!s->values->table) {
     HARK_TRY(hark_folder_make(s->context, s->plan->out));

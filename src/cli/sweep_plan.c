@@ -76,7 +76,7 @@ static hark_status take_axis(const plan_reader *r, const hark_yaml_item *item, c
 static hark_status take_seed(const plan_reader *r, const hark_yaml_item *item) {
   hark_sweep_plan *plan = r->plan;
   int64_t seed;
-  if (item->kind == HARK_YAML_LIST) return HARK_OK;
+  if (item->kind == HARK_YAML_LIST) return HARK_OK; /* an empty one is as none */
   if (item->kind != HARK_YAML_ITEM || !hark_number_read_whole(item->value, strlen(item->value), &seed) || seed < 0)
     return refuse(r, item->line, "expected a list of seeds, whole numbers from 0 on");
   for (int i = 0; i < plan->seed_count; i++)
@@ -220,14 +220,25 @@ static hark_status set(hark_context *context, const hark_sweep_plan *plan, hark_
   return hark_options_set(context, options, key, value, where, HARK_SOURCE_COMMAND);
 }
 
+/* Whether the grid says a key; whether a variant's settings do. What is said later wins, lists too, which would grow otherwise. */
+static bool in_grid(const hark_sweep_plan *plan, const char *key) {
+  for (int i = 0; i < plan->axis_count; i++)
+    if (strcmp(plan->axes[i].key, key) == 0) return true;
+  return false;
+}
+static bool in_variant(const hark_sweep_plan *plan, int variant, const char *key) {
+  for (int i = 0; i < plan->setting_count; i++)
+    if (plan->settings[i].variant == variant && strcmp(plan->settings[i].key, key) == 0) return true;
+  return false;
+}
+
 static hark_status set_all(hark_context *context, const hark_sweep_plan *plan, int cell, int seed, hark_options *options) {
   char name[HARK_SWEEP_VALUE_BYTES], folder[HARK_PATH_BYTES], number[32];
   const int variant = hark_sweep_variant(plan, cell);
-  for (int of = -1; of <= variant; of += variant + 1) { /* the settings of all, then the variant's */
-    for (int i = 0; i < plan->setting_count; i++) {
-      const hark_sweep_setting *setting = &plan->settings[i];
-      if (setting->variant == of) HARK_TRY(set(context, plan, options, setting->line, setting->key, setting->value));
-    }
+  for (int i = 0; i < plan->setting_count; i++) {
+    const hark_sweep_setting *setting = &plan->settings[i];
+    const bool own = setting->variant == variant, of_all = setting->variant < 0 && !in_variant(plan, variant, setting->key);
+    if ((own || of_all) && !in_grid(plan, setting->key)) HARK_TRY(set(context, plan, options, setting->line, setting->key, setting->value));
   }
   for (int i = 0; i < plan->axis_count; i++)
     HARK_TRY(set(context, plan, options, plan->axes[i].line, plan->axes[i].key, value_of(plan, cell, i)));

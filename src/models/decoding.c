@@ -476,7 +476,8 @@ static hark_status check_saved(const hark_decoding *decoding, const void *data, 
     return hark_fail(context, HARK_INVALID_ARGUMENT, "saved decoding: holds %" PRIu64 " tokens, there is room for %" PRId64, header->length,
                      decoding->capacity);
   const bool lacks_caches = header->has_caches == 0 && header->length > 0 && decoding->history == NULL;
-  if (header->has_logits > 1 || header->has_caches > 1 || lacks_caches || saved_bytes(decoding, header) != bytes)
+  const bool has_too_much = (header->has_logits && header->length == 0) || (header->has_caches && header->length == 0);
+  if (header->has_logits > 1 || header->has_caches > 1 || lacks_caches || has_too_much || saved_bytes(decoding, header) != bytes)
     return hark_fail(context, HARK_BAD_FILE, "saved decoding: %zu bytes do not hold %" PRIu64 " tokens", bytes, header->length);
   for (size_t i = 0; decoding->history != NULL && i < header->length; i++) { /* rows of a table: a checksum does not say who wrote them */
     int32_t token;

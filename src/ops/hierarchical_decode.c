@@ -98,10 +98,10 @@ static hark_status infer(hark_context *context, const void *attributes, const ha
   const int64_t keys[] = {1, rows, head_dim * decode->key_heads}, values[] = {1, rows, value->shape[2]};
   HARK_TRY(check_shape(context, "key", key, 3, keys));
   HARK_TRY(check_shape(context, "value", value, 3, values));
-  if (levels < 1 || levels > HARK_HIERARCHY_MAX_LEVELS || decode->hierarchy_block << levels < decode->first_position + rows)
+  if (levels < 1 || levels > HARK_HIERARCHY_MAX_LEVELS || decode->first_position > (decode->hierarchy_block << levels) - rows)
     return hark_fail(context, HARK_SHAPE_MISMATCH,
-                     "hierarchical_decode: cached_key has %s, which is no cache of %" PRId64 " tokens in blocks of %" PRId64,
-                     hark_shape_text(&inputs[INPUT_CACHED_KEY], text, sizeof text), decode->first_position + rows, decode->hierarchy_block);
+                     "hierarchical_decode: cached_key has %s, which is no cache of %" PRId64 " + %" PRId64 " tokens in blocks of %" PRId64,
+                     hark_shape_text(&inputs[INPUT_CACHED_KEY], text, sizeof text), decode->first_position, rows, decode->hierarchy_block);
   const int64_t cached_keys[] = {levels, ring, keys[2]}, cached_values[] = {levels, ring, values[2]};
   const int64_t partials[] = {levels, decode->heads, value_dim + 2};
   HARK_TRY(check_shape(context, "cached_key", &inputs[INPUT_CACHED_KEY], 3, cached_keys));

@@ -177,6 +177,48 @@ static void another_plan_is_refused(void **state) {
   test_command_run(folder, "", "sweep plan.yaml", &output);
   assert_int_equal(output.code, 2);
   assert_non_null(strstr(output.err, "was begun with another configuration"));
+  test_command_run(folder, "", "sweep plan.yaml --table", &output);
+  assert_int_equal(output.code, 2);
+  test_output_free(&output);
+}
+
+/* What was deleted, as the refusal asks for, is made again. */
+static void a_deleted_run_is_made_again(void **state) {
+  (void)state;
+  test_output output = {0};
+  json_t *before = swept("plan.yaml");
+  char command[2 * TEST_PATH_BYTES];
+  (void)snprintf(command, sizeof command, "rm -r '%s'", test_path(folder, "out/plain-learning_rate=1e-4-seed=5"));
+  assert_int_equal(system(command), 0);
+  (void)snprintf(command, sizeof command, "rm '%s'", test_path(folder, "out/kernel-learning_rate=1e-4-seed=3.yaml"));
+  assert_int_equal(system(command), 0);
+  test_command_run(folder, "", "sweep plan.yaml", &output); /* a run without the file that says what it is */
+  assert_int_equal(output.code, 2);
+  (void)snprintf(command, sizeof command, "rm -r '%s'", test_path(folder, "out/kernel-learning_rate=1e-4-seed=3"));
+  assert_int_equal(system(command), 0);
+  json_t *after = swept("plan.yaml");
+  assert_true(json_equal(before, after));
+  json_decref(before);
+  json_decref(after);
+  test_output_free(&output);
+}
+
+/* A variant's list stands in the place of the one for all. */
+static void lists_are_replaced(void **state) {
+  (void)state;
+  test_output output = {0};
+  test_file_write_text(folder, "other.txt",
+                       "xyz xyz xyz xyz xyz xyz xyz xyz xyz xyz xyz xyz xyz xyz xyz xyz xyz xyz xyz xyz xyz xyz xyz xyz xyz xyz");
+  test_file_write_text(folder, "base.yaml",
+                       "model: {layers: 1, heads: 1, width: 8, context: 8}\ntrain: {steps: 2, batch: 2}\nrun: {threads: 1}\n");
+  test_file_write_text(folder, "plan.yaml",
+                       "config: base.yaml\nout: out\nsettings: {data.paths: text.txt}\nvariants: {b: {data.paths: other.txt}}\n");
+  test_command_run(folder, "", "sweep plan.yaml --no-picture", &output);
+  if (output.code != 0) fail_msg("%s", output.err);
+  char *text = test_file_text(folder, "out/b-seed=1.yaml");
+  assert_non_null(strstr(text, "other.txt"));
+  assert_null(strstr(text, "text.txt"));
+  free(text);
   test_output_free(&output);
 }
 
@@ -270,6 +312,8 @@ int main(void) {
                                      TEST(a_sweep_goes_on),
                                      TEST(an_interrupt_saves_and_stops),
                                      TEST(another_plan_is_refused),
+                                     TEST(a_deleted_run_is_made_again),
+                                     TEST(lists_are_replaced),
                                      TEST(a_run_that_fails_leaves_the_others),
                                      TEST(wrong_plans_are_refused),
                                      TEST(spreads_leave_out_what_is_missing),
