@@ -127,8 +127,8 @@ static inline void hark_lanes_of(const hark_group_walk *walk, int64_t own, int64
     if (!h->sibling && walk->side == 1 && !second_half) to -= block / 2;
     if (h->sibling && (own & 1) != walk->side) to = from; /* the other side has no sibling */
   }
-  from = (from << walk->shift) - walk->row;
-  to = (to << walk->shift) - walk->row;
+  from = from * ((int64_t)1 << walk->shift) - walk->row; /* may be negative, which has no shift */
+  to = to * ((int64_t)1 << walk->shift) - walk->row;
   *lo = (int)hark_max(0, hark_min(from, walk->rows));
   *hi = (int)hark_max(*lo, hark_min(to, walk->rows));
 }
