@@ -7,6 +7,11 @@
 
 #include "nn/parameters.h"
 
+/* Queries [B, L, heads * head_dim], keys and values [B, L, key_heads * head_dim] of this pass's tokens, turned by their positions, in the
+ * backend's memory (NULL in a shape-only run), good during the call. A status other than HARK_OK ends the pass. */
+typedef hark_status hark_attention_observer(void *user, int64_t layer, const hark_tensor *query, const hark_tensor *key,
+                                            const hark_tensor *value);
+
 typedef struct hark_forward {
   hark_tape *tape;
   const hark_parameters *parameters;
@@ -22,6 +27,8 @@ typedef struct hark_forward {
   /* With caches: tables of the positional kernel, one a layer or one for all, of which structure hierarchical takes the means; NULL: made by
    * the pass. */
   const hark_tensor *log_kernels;
+  hark_attention_observer *observe; /* is told what every layer's attention gets; NULL: nobody */
+  void *observe_user;
 } hark_forward;
 
 /* A parameter as a value of the tape; 0 for id 0. */

@@ -199,6 +199,9 @@ hark_status hark_self_attention_apply(hark_context *context, const hark_forward 
     HARK_TRY(hark_rotary_apply(forward, &spec->rotary, rates, spec->heads, &inputs[QUERY]));
     HARK_TRY(hark_rotary_apply(forward, &spec->rotary, rates, spec->key_heads, &inputs[KEY]));
   }
+  if (forward->observe != NULL)
+    HARK_TRY(forward->observe(forward->observe_user, layer->layer, hark_tape_tensor(tape, inputs[QUERY]),
+                              hark_tape_tensor(tape, inputs[KEY]), hark_tape_tensor(tape, inputs[VALUE])));
   hark_value mixed = 0;
   if (forward->caches != NULL && spec->structure == HARK_STRUCTURE_HIERARCHICAL) {
     HARK_TRY(decode(forward, layer, inputs[QUERY], inputs[KEY], inputs[VALUE], &mixed));
