@@ -44,7 +44,8 @@ hark_status hark_call_begin(hark_context *base, const hark_command *command, har
   hark_option_group groups[GROUPS];
   int used = 0;
   *call = (hark_invocation){.context = base, .command = command};
-  for (int i = 0; i < HARK_COMMAND_TABLES && command->tables[i] != NULL; i++) {
+  for (int i = 0; i < HARK_COMMAND_TABLES; i++) {
+    if (command->tables[i] == NULL) continue;
     HARK_TRY(hark_allocate_zero(base, command->tables[i]->values_size, &call->values[i]));
     groups[used++] = (hark_option_group){command->tables[i], call->values[i]};
   }

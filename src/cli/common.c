@@ -6,9 +6,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "io/number.h"
+
+#define TERMINAL_COLUMNS 80
 
 int hark_exit_code(hark_status status) {
   switch (status) {
@@ -90,6 +93,11 @@ hark_status hark_command_print(hark_invocation *call, hark_text *text) {
   }
   hark_text_free(text);
   return status;
+}
+
+int hark_terminal_columns(void) {
+  struct winsize size;
+  return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : TERMINAL_COLUMNS;
 }
 
 const char *hark_human(double value, char text[HARK_HUMAN_BYTES]) {

@@ -10,7 +10,7 @@
 #include "core/core.h"
 #include "io/options.h"
 
-#define HARK_COMMAND_TABLES 2
+#define HARK_COMMAND_TABLES 40 /* of options, at most: an experiment of the laboratory may have one */
 #define HARK_ANY_NUMBER (-1)
 
 /* Exit codes of hark, with what --help and the manual say of them: the only list. The numbers are an interface and never change. */
@@ -71,7 +71,7 @@ struct hark_command {
   int argument_maximum;                                 /* HARK_ANY_NUMBER */
   bool has_json;                                        /* --json is understood */
   bool has_configuration;                               /* --config FILE is understood; needs a table with configuration */
-  const hark_option_table *tables[HARK_COMMAND_TABLES]; /* the rest NULL */
+  const hark_option_table *tables[HARK_COMMAND_TABLES]; /* NULL: none */
 
   /* Optional: reads further files into the options, checks what concerns several options (hark_options_complain) and derives values. */
   hark_status (*check)(hark_invocation *call);
@@ -96,6 +96,9 @@ void hark_command_warn(const hark_invocation *call, const char *format, ...) HAR
 
 /* Writes a text to stdout and frees it; the text's own failure comes back. */
 HARK_MUST_CHECK hark_status hark_command_print(hark_invocation *call, hark_text *text);
+
+/* How wide stdout is, 80 where that is not known. */
+int hark_terminal_columns(void);
 
 /* "12.3 M", "1.50 GB" style numbers for people: three digits and a factor of 1000. `text` of HARK_HUMAN_BYTES. */
 #define HARK_HUMAN_BYTES 24

@@ -97,6 +97,7 @@ static hark_status draw(hark_invocation *call, const hark_picture *picture) {
   }
   HARK_TRY(hark_file_remove(context, picture->data_path));
   HARK_TRY(hark_file_remove(context, picture->script_path));
+  if (call->json) return HARK_OK;
   hark_text text = hark_text_empty(context);
   hark_text_append(&text, "%s\n", picture->path);
   return hark_command_print(call, &text);

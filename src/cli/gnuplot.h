@@ -30,7 +30,7 @@ void hark_picture_add_curve(hark_picture *picture, const char *label, const doub
 void hark_picture_append_quoted(hark_text *text, const char *value);
 void hark_picture_append_curve(hark_picture *picture, int index, const char *style, const char *label);
 
-/* Draws the picture and prints its name; the texts are released, whatever happens. */
+/* Draws the picture and prints its name (not beside JSON); the texts are released, whatever happens. */
 HARK_MUST_CHECK hark_status hark_picture_finish(hark_invocation *call, hark_picture *picture);
 void hark_picture_free(hark_picture *picture);
 

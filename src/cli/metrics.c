@@ -22,7 +22,7 @@ typedef struct reading {
   hark_series *series;
 } reading;
 
-static hark_status append_point(hark_context *context, hark_series *series, double x, double y) {
+hark_status hark_series_append(hark_context *context, hark_series *series, double x, double y) {
   if (series->count == series->capacity) {
     const int64_t capacity = series->capacity > 0 ? 2 * series->capacity : FIRST_POINTS;
     void *grown;
@@ -51,7 +51,7 @@ static hark_status take_line(void *user, const json_t *object, int64_t line) {
   const json_t *const x = json_object_get(object, r->x), *const y = json_object_get(object, r->y);
   (void)line;
   if (!json_is_number(x) || !json_is_number(y)) return HARK_OK;
-  return append_point(r->context, r->series, json_number_value(x), json_number_value(y));
+  return hark_series_append(r->context, r->series, json_number_value(x), json_number_value(y));
 }
 
 hark_status hark_series_read(hark_context *context, const char *run, const char *x, const char *y, hark_series *out) {

@@ -17,6 +17,8 @@ typedef struct hark_series {
 /* Reads `y` over `x` ("step", "tokens", "time") from the metrics.jsonl of a run, or from a file of that kind. The caller frees it, also
  * after a failure. */
 HARK_MUST_CHECK hark_status hark_series_read(hark_context *context, const char *run, const char *x, const char *y, hark_series *out);
+/* Adds a point; a series begins as zeros. */
+HARK_MUST_CHECK hark_status hark_series_append(hark_context *context, hark_series *series, double x, double y);
 void hark_series_free(hark_context *context, hark_series *series);
 
 /* Draws the curves with letters, `columns` wide and `rows` high, axes and legend included. */

@@ -1,13 +1,9 @@
 /* plot.c - hark plot: loss curves of runs, or what their positional kernels have learned, by gnuplot as a picture or by ourselves in letters. */
-#include <sys/ioctl.h>
-#include <unistd.h>
-
 #include "cli/common.h"
 #include "cli/gnuplot.h"
 #include "cli/metrics.h"
 #include "cli/plot_positional.h"
 
-#define TERMINAL_COLUMNS 80
 #define TERMINAL_ROWS 22
 #define SERIES_LIMIT 64
 
@@ -72,14 +68,9 @@ static hark_status draw_picture(hark_invocation *call, const plot_values *values
   return hark_picture_finish(call, &picture);
 }
 
-static int terminal_columns(void) {
-  struct winsize size;
-  return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : TERMINAL_COLUMNS;
-}
-
 static hark_status draw_letters(hark_invocation *call, const plot_values *values, const hark_series *series, int count) {
   hark_text text = hark_text_empty(call->context);
-  hark_series_draw(series, count, x_words[values->x], terminal_columns(), TERMINAL_ROWS, &text);
+  hark_series_draw(series, count, x_words[values->x], hark_terminal_columns(), TERMINAL_ROWS, &text);
   return hark_command_print(call, &text);
 }
 
@@ -91,7 +82,7 @@ static hark_status draw_kernels(hark_invocation *call, const plot_values *values
                                      .distances = values->distances,
                                      .picture = values->terminal ? NULL : path,
                                      .png = values->png,
-                                     .columns = terminal_columns(),
+                                     .columns = hark_terminal_columns(),
                                      .rows = TERMINAL_ROWS};
   return hark_plot_positional(call, &plot);
 }

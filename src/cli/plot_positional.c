@@ -65,19 +65,8 @@ static hark_status sample(const drawing *d, const hark_learned_kernel *kernel, i
 
 /* Curves are kept as letters draw them. */
 static hark_status keep(const drawing *d, const double *points, int64_t count, const char *label, hark_series *out) {
-  void *memory = NULL;
   (void)snprintf(out->label, sizeof out->label, "%s", label);
-  HARK_TRY(hark_allocate(d->context, 2 * (size_t)hark_max(count, 1) * sizeof(double), &memory));
-  out->points = memory;
-  out->capacity = hark_max(count, 1);
-  out->count = count;
-  memcpy(memory, points, 2 * (size_t)count * sizeof(double));
-  for (int64_t i = 0; i < count; i++) {
-    out->low = i == 0 ? points[1] : fmin(out->low, points[2 * i + 1]);
-    out->high = i == 0 ? points[1] : fmax(out->high, points[2 * i + 1]);
-  }
-  out->first_x = count > 0 ? points[0] : 0;
-  out->last_x = count > 0 ? points[2 * count - 2] : 0;
+  for (int64_t i = 0; i < count; i++) HARK_TRY(hark_series_append(d->context, out, points[2 * i], points[2 * i + 1]));
   return HARK_OK;
 }
 

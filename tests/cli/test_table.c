@@ -33,6 +33,7 @@ static const struct {
              {"bench", "step"},
              {"export", "run --output model.safetensors"},
              {"sweep", "plan.yaml"},
+             {"lab", "approximation"},
              {"completion", "bash"}};
 
 static const char *words_for(const hark_command *command) {
@@ -86,7 +87,8 @@ typedef struct option_list {
 
 static option_list options_of(const hark_command *command) {
   option_list list = {.count = 0};
-  for (int t = 0; t < HARK_COMMAND_TABLES && command->tables[t] != NULL; t++) {
+  for (int t = 0; t < HARK_COMMAND_TABLES; t++) {
+    if (command->tables[t] == NULL) continue;
     for (int i = 0; i < command->tables[t]->count; i++) {
       const hark_option *const option = &command->tables[t]->options[i];
       if (!takes(option, command->name)) continue;
