@@ -14,6 +14,7 @@
   X(sweep)                                                                                                                                 \
   X(eval)                                                                                                                                  \
   X(verify)                                                                                                                                \
+  X(lab)                                                                                                                                   \
   X(attend)                                                                                                                                \
   X(positional)                                                                                                                            \
   X(info)                                                                                                                                  \

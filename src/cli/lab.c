@@ -1,0 +1,181 @@
+/* lab.c - hark lab: experiments that measure what papers state, with criteria fixed beforehand (src/lab/lab.h, docs/lab.md). */
+#include <string.h>
+
+#include "cli/common.h"
+#include "cli/lab_print.h"
+#include "io/files.h"
+#include "io/json_write.h"
+
+typedef struct lab_values {
+  bool list, quick, strict, terminal;
+  int64_t seed, threads;
+  const char *figure, *out;
+} lab_values;
+
+#define AT(field) offsetof(lab_values, field)
+static const hark_option options[] = {
+    {"list", NULL, HARK_OPTION_BOOL, AT(list), "false", NULL, NULL, NULL, "list the experiments"},
+    {"quick", NULL, HARK_OPTION_BOOL, AT(quick), "false", NULL, NULL, NULL,
+     "smaller sizes and wider intervals: at most 40 seconds each instead of ten minutes"},
+    {"strict", NULL, HARK_OPTION_BOOL, AT(strict), "false", NULL, NULL, NULL, "end with exit code 1 when a criterion fails"},
+    {"seed", "seed", HARK_OPTION_INT, AT(seed), "1", "[0, inf)", NULL, NULL, "of all random numbers"},
+    {"figure", "figure", HARK_OPTION_STRING, AT(figure), "", NULL, NULL, "FILE", "draw the figure as SVG, or as PNG where FILE ends so"},
+    {"terminal", NULL, HARK_OPTION_BOOL, AT(terminal), "false", NULL, NULL, NULL, "draw the curves on the terminal, without gnuplot"},
+    {"out", "out o", HARK_OPTION_STRING, AT(out), "", NULL, NULL, "FOLDER", "write NAME.txt, NAME.json and NAME.svg there"},
+    {"threads", "threads", HARK_OPTION_INT, AT(threads), "0", "[0, 4096]", NULL, NULL, "threads; 0: as many as the machine offers"},
+};
+#undef AT
+static const hark_option_table table = {options, (int)(sizeof options / sizeof *options), NULL, sizeof(lab_values), false};
+
+/* Table i + 1 of the command is that of experiment i, or NULL. */
+#define EXPERIMENT_OPTIONS(id, name, options) options,
+#define EXPERIMENT_WORD(id, name, options) name "|"
+
+static bool is_all(const char *name) { return strcmp(name, "all") == 0; }
+
+static bool is_chosen(const char *chosen, int experiment) {
+  return is_all(chosen) || strcmp(chosen, hark_lab_entries[experiment].name) == 0;
+}
+
+/* Options of experiments that are not run. */
+static hark_status refuse_others(hark_invocation *call, const char *chosen) {
+  for (int i = 0; i < hark_lab_entry_count; i++) {
+    const hark_option_table *const own = call->command->tables[i + 1];
+    if (own == NULL || is_chosen(chosen, i)) continue;
+    for (int o = 0; o < own->count; o++)
+      if (hark_options_source(call->options, own->options[o].name) != HARK_SOURCE_DEFAULT)
+        HARK_TRY(hark_options_complain(call->context, call->options, own->options[o].name, "applies to %s only", hark_lab_entries[i].name));
+  }
+  return HARK_OK;
+}
+
+static hark_status check(hark_invocation *call) {
+  const lab_values *const v = call->values[0];
+  if (v->list) return HARK_OK;
+  if (hark_options_argument_count(call->options) == 0)
+    return hark_options_complain(call->context, call->options, "NAME",
+                                 "missing, expected an experiment or all; hark lab --list tells which");
+  const char *const chosen = hark_options_argument(call->options, 0);
+  if (v->figure[0] != 0 && is_all(chosen))
+    HARK_TRY(hark_options_complain(call->context, call->options, "figure", "draws one experiment; --out FOLDER writes the figures of all"));
+  if (v->terminal && call->json) HARK_TRY(hark_options_complain(call->context, call->options, "terminal", "--json leaves no place for it"));
+  return refuse_others(call, chosen);
+}
+
+/* ---- the list ---- */
+
+static hark_status print_list(hark_invocation *call) {
+  hark_text text = hark_text_empty(call->context);
+  if (call->json) hark_text_append(&text, "{\"experiments\": [");
+  for (int i = 0; i < hark_lab_entry_count; i++) {
+    const hark_lab_entry *const entry = &hark_lab_entries[i];
+    if (!call->json) {
+      hark_text_append(&text, "%-18s %s\n%-18s %s\n", entry->name, entry->experiment->summary, "", entry->experiment->paper);
+      continue;
+    }
+    hark_text_append(&text, "%s{\"name\": ", i > 0 ? ", " : "");
+    hark_json_append_string(&text, entry->name);
+    hark_text_append(&text, ", \"summary\": ");
+    hark_json_append_string(&text, entry->experiment->summary);
+    hark_text_append(&text, ", \"paper\": ");
+    hark_json_append_string(&text, entry->experiment->paper);
+    hark_text_append(&text, "}");
+  }
+  if (call->json) hark_text_append(&text, "]}\n");
+  return hark_command_print(call, &text);
+}
+
+/* ---- running ---- */
+
+typedef void lab_printer(const hark_lab *lab, const hark_lab_entry *entry, hark_text *text);
+
+/* FOLDER/NAME.ENDING */
+static hark_status path_of(hark_context *context, const char *folder, const char *name, const char *ending, char *out) {
+  hark_text file = hark_text_empty(context);
+  hark_text_append(&file, "%s.%s", name, ending);
+  hark_status status = file.status;
+  if (status == HARK_OK) status = hark_path_join(context, folder, hark_text_get(&file), out);
+  hark_text_free(&file);
+  return status;
+}
+
+static hark_status write_one(hark_invocation *call, const hark_lab *lab, const hark_lab_entry *entry, const char *ending,
+                             lab_printer *print) {
+  const lab_values *const v = call->values[0];
+  char path[HARK_PATH_BYTES];
+  hark_text text = hark_text_empty(call->context);
+  HARK_TRY(path_of(call->context, v->out, entry->name, ending, path));
+  print(lab, entry, &text);
+  hark_status status = text.status;
+  if (status == HARK_OK) status = hark_file_write(call->context, path, hark_text_get(&text), text.length);
+  hark_text_free(&text);
+  return status;
+}
+
+static hark_status write_all(hark_invocation *call, const hark_lab *lab, const hark_lab_entry *entry) {
+  const lab_values *const v = call->values[0];
+  char path[HARK_PATH_BYTES];
+  HARK_TRY(hark_folder_make(call->context, v->out));
+  HARK_TRY(write_one(call, lab, entry, "txt", hark_lab_print_text));
+  HARK_TRY(write_one(call, lab, entry, "json", hark_lab_print_json));
+  HARK_TRY(path_of(call->context, v->out, entry->name, "svg", path));
+  return lab->panel_count > 0 ? hark_lab_draw(call, lab, path) : HARK_OK;
+}
+
+static hark_status show(hark_invocation *call, const hark_lab *lab, const hark_lab_entry *entry) {
+  const lab_values *const v = call->values[0];
+  hark_text text = hark_text_empty(call->context);
+  if (call->json)
+    hark_lab_print_json(lab, entry, &text);
+  else
+    hark_lab_print_text(lab, entry, &text);
+  HARK_TRY(hark_command_print(call, &text));
+  if (v->terminal) HARK_TRY(hark_lab_draw_letters(call, lab));
+  if (v->figure[0] != 0 && lab->panel_count > 0) HARK_TRY(hark_lab_draw(call, lab, v->figure));
+  return v->out[0] != 0 ? write_all(call, lab, entry) : HARK_OK;
+}
+
+static hark_status run_one(hark_invocation *call, int experiment, bool *passed) {
+  const lab_values *const v = call->values[0];
+  const hark_lab_entry *const entry = &hark_lab_entries[experiment];
+  hark_lab *lab;
+  HARK_TRY(hark_lab_create(call->context, v->quick, (uint64_t)v->seed, call->values[experiment + 1], &lab));
+  hark_status status = hark_lab_run(lab, entry->experiment);
+  if (status != HARK_OK) hark_fail_prefix(call->context, "%s: ", entry->name);
+  if (status == HARK_OK) status = show(call, lab, entry);
+  *passed = *passed && hark_lab_all_pass(lab);
+  hark_lab_destroy(&lab);
+  return status;
+}
+
+static hark_status run(hark_invocation *call) {
+  const lab_values *const v = call->values[0];
+  if (v->list) return print_list(call);
+  const char *const chosen = hark_options_argument(call->options, 0);
+  bool passed = true;
+  HARK_TRY(hark_command_open(call, "reference", v->threads, (uint64_t)v->seed, true));
+  for (int i = 0; i < hark_lab_entry_count; i++)
+    if (is_chosen(chosen, i)) HARK_TRY(run_one(call, i, &passed));
+  if (!passed && v->strict) call->exit_code = HARK_EXIT_FAILED;
+  return HARK_OK;
+}
+
+const hark_command hark_command_lab = {
+    .name = "lab",
+    .arguments = "[NAME|all]",
+    .words = HARK_EXPERIMENTS(EXPERIMENT_WORD) "all",
+    .summary = "run an experiment: what a paper states, measured against criteria fixed beforehand",
+    .notes =
+        "  hark lab --list\n"
+        "  hark lab rank-map --figure rank-map.svg\n"
+        "  hark lab all --quick --strict --out lab\n"
+        "  hark lab approximation --run runs/book --text book.txt\n"
+        "\n"
+        "  A criterion that fails is a result, told with its numbers: exit code 0, with --strict 1. docs/lab.md tells what each shows.\n",
+    .argument_minimum = 0,
+    .argument_maximum = 1,
+    .has_json = true,
+    .tables = {&table, HARK_EXPERIMENTS(EXPERIMENT_OPTIONS)},
+    .check = check,
+    .run = run,
+};

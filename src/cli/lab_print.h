@@ -1,0 +1,20 @@
+/* lab_print.h - what came of an experiment, as text, as JSON and as a picture. */
+#ifndef HARK_CLI_LAB_PRINT_H
+#define HARK_CLI_LAB_PRINT_H
+
+#include "cli/common.h"
+#include "lab/lab.h"
+
+/* Tables and criteria for people: numbers with six digits. */
+void hark_lab_print_text(const hark_lab *lab, const hark_lab_entry *entry, hark_text *text);
+
+/* One object in one line; numbers read back as the same, words of columns are strings, what is not finite is null. */
+void hark_lab_print_json(const hark_lab *lab, const hark_lab_entry *entry, hark_text *text);
+
+/* Draws the panels side by side, as PNG where the name ends so, else as SVG. */
+HARK_MUST_CHECK hark_status hark_lab_draw(hark_invocation *call, const hark_lab *lab, const char *path);
+
+/* Draws the curves with letters, a panel below the other; logarithmic axes by their logarithms. Panels without curves are left out. */
+HARK_MUST_CHECK hark_status hark_lab_draw_letters(hark_invocation *call, const hark_lab *lab);
+
+#endif

@@ -1,0 +1,44 @@
+/* attention.c - see attention.h. */
+#include "lab/attention.h"
+
+static hark_status wrap(hark_context *context, const void *data, hark_type type, int64_t rows, int64_t columns, hark_tensor *out) {
+  const int64_t shape[] = {1, 1, rows, columns};
+  return hark_tensor_wrap(context, (void *)data, type, 4, shape, NULL, out);
+}
+
+static hark_status execute(hark_context *context, const hark_attention_plan *plan, const hark_lab_head *head, void *saved, void *workspace,
+                           double *out) {
+  const int64_t length = head->length, distances[] = {1, length};
+  hark_attention_args args = {.struct_size = sizeof args, .saved = saved, .workspace = workspace};
+  HARK_TRY(wrap(context, head->query, HARK_F64, length, head->head_dim, &args.query));
+  HARK_TRY(wrap(context, head->key, HARK_F64, length, head->head_dim, &args.key));
+  HARK_TRY(wrap(context, head->value, HARK_F64, length, head->value_dim, &args.value));
+  HARK_TRY(wrap(context, out, HARK_F64, length, head->value_dim, &args.out));
+  if (head->mask != NULL) HARK_TRY(wrap(context, head->mask, HARK_U8, length, length, &args.mask));
+  if (head->log_kernel != NULL)
+    HARK_TRY(hark_tensor_wrap(context, (void *)head->log_kernel, HARK_F64, 2, distances, NULL, &args.log_kernel));
+  return hark_attention_forward(context, plan, &args);
+}
+
+hark_status hark_lab_attend(hark_context *context, const hark_attention_desc *choice, const hark_lab_head *head, double *out) {
+  hark_attention_desc desc = *choice;
+  desc.type = HARK_F64;
+  desc.batch = desc.heads = 1;
+  desc.query_length = desc.key_length = head->length;
+  desc.head_dim = head->head_dim;
+  desc.value_dim = head->value_dim;
+  desc.has_mask = head->mask != NULL;
+  desc.has_log_kernel = head->log_kernel != NULL;
+  desc.forward_only = true;
+  hark_attention_plan *plan;
+  HARK_TRY(hark_attention_plan_create(context, &desc, &plan));
+  const hark_attention_sizes sizes = hark_attention_plan_sizes(plan);
+  void *saved = NULL, *workspace = NULL;
+  hark_status status = hark_allocate(context, sizes.saved, &saved);
+  if (status == HARK_OK) status = hark_allocate(context, sizes.forward_workspace, &workspace);
+  if (status == HARK_OK) status = execute(context, plan, head, saved, workspace, out);
+  hark_release(context, workspace, sizes.forward_workspace);
+  hark_release(context, saved, sizes.saved);
+  hark_attention_plan_destroy(context, &plan);
+  return status;
+}

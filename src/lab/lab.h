@@ -1,0 +1,161 @@
+/* lab.h - the laboratory: an experiment is a statement that can be measured, with criteria that were fixed before it was run.
+ *
+ * An experiment is one file with a hark_experiment hark_experiment_NAME and one row of HARK_EXPERIMENTS. It fills a hark_lab with tables,
+ * criteria and panels of a figure, and prints nothing: `hark lab` writes all of it as text, JSON and a picture, and the tests run it. Its
+ * numbers depend on the seed alone. Mathematics is in float64.
+ */
+#ifndef HARK_LAB_LAB_H
+#define HARK_LAB_LAB_H
+
+#include "io/options.h"
+#include "io/text.h"
+
+/* X(name in C, name of the command line, table of its own options or NULL), in the order of `hark lab --list`. Flags of different
+ * experiments are different. */
+#define HARK_EXPERIMENTS(X)                                                                                                                \
+  X(nadaraya_watson, "nadaraya-watson", NULL)                                                                                              \
+  X(rank_map, "rank-map", NULL)                                                                                                            \
+  X(approximation, "approximation", &hark_lab_approximation_options)
+
+#define HARK_LAB_TABLES 6    /* of an experiment, at most */
+#define HARK_LAB_COLUMNS 12  /* of a table */
+#define HARK_LAB_CRITERIA 32 /* of an experiment */
+#define HARK_LAB_PANELS 8    /* of its figure */
+#define HARK_LAB_CURVES 24   /* of a panel */
+#define HARK_LAB_LABEL_BYTES 96
+
+/* ---- what comes of an experiment ---- */
+
+typedef struct hark_lab_column {
+  const char *name;
+  const char *unit;  /* NULL: a plain number */
+  const char *words; /* "no|yes": the column's numbers count these words; NULL: they are themselves */
+} hark_lab_column;
+
+typedef struct hark_lab_table {
+  const char *title;
+  const hark_lab_column *columns;
+  int column_count;
+  hark_text rows; /* doubles, row by row */
+} hark_lab_table;
+
+/* Passes when low <= measured <= high. A measure that is not a number fails. */
+typedef struct hark_lab_criterion {
+  char name[HARK_LAB_LABEL_BYTES];
+  double measured, low, high;
+} hark_lab_criterion;
+
+typedef enum hark_lab_style { HARK_LAB_LINE, HARK_LAB_DASHES, HARK_LAB_POINTS } hark_lab_style;
+
+typedef struct hark_lab_curve {
+  char label[HARK_LAB_LABEL_BYTES]; /* "": not in the key */
+  hark_lab_style style;
+  hark_text points; /* doubles x0, y0, x1, y1, .. */
+} hark_lab_curve;
+
+/* A rectangle with a text in it. */
+typedef struct hark_lab_cell {
+  double left, right, top, bottom;
+  double shade; /* 0 white .. 1 dark */
+  char label[16];
+} hark_lab_cell;
+
+/* What a panel is drawn on. */
+typedef struct hark_lab_axes {
+  const char *title, *x, *y;
+  bool log_x, log_y;
+  bool is_map; /* a matrix: as wide as high, rows counted from the top */
+} hark_lab_axes;
+
+typedef struct hark_lab_panel {
+  hark_lab_axes axes;
+  int curve_count;
+  hark_lab_curve curves[HARK_LAB_CURVES];
+  hark_text cells; /* of hark_lab_cell */
+} hark_lab_panel;
+
+/* An experiment that runs, and what came of it. */
+typedef struct hark_lab {
+  hark_context *context; /* backend reference */
+  bool quick;            /* at most 40 seconds instead of ten minutes, with wider intervals */
+  uint64_t seed;
+  const void *options; /* the struct of the experiment's own table */
+  int table_count, criterion_count, panel_count;
+  hark_lab_table tables[HARK_LAB_TABLES];
+  hark_lab_criterion criteria[HARK_LAB_CRITERIA];
+  hark_lab_panel panels[HARK_LAB_PANELS];
+  struct hark_lab_block *blocks; /* memory of its own, see hark_lab_numbers() */
+} hark_lab;
+
+typedef struct hark_experiment {
+  const char *summary;                   /* one line for --list */
+  const char *paper;                     /* whose statement it is, and where it stands */
+  const char *statement;                 /* what is measured */
+  hark_status (*measure)(hark_lab *lab); /* fills tables and figure */
+  /* Adds the criteria, from the tables alone: whoever has the tables can judge again, and the tests do so with other numbers. */
+  hark_status (*judge)(hark_lab *lab);
+} hark_experiment;
+
+/* ---- the table of experiments ---- */
+
+typedef struct hark_lab_entry {
+  const char *name;
+  const hark_experiment *experiment;
+} hark_lab_entry;
+
+extern const hark_lab_entry hark_lab_entries[];
+extern const int hark_lab_entry_count;
+/* The index of an experiment, or -1. */
+int hark_lab_find(const char *name);
+
+/* ---- running ---- */
+
+/* Makes an empty one; freed by the caller, also after a failure of the experiment. */
+HARK_MUST_CHECK hark_status hark_lab_create(hark_context *context, bool quick, uint64_t seed, const void *options, hark_lab **out);
+void hark_lab_destroy(hark_lab **lab);
+/* Measures and judges. HARK_INTERNAL_ERROR when that gives no table or no criterion. */
+HARK_MUST_CHECK hark_status hark_lab_run(hark_lab *lab, const hark_experiment *experiment);
+/* Forgets the criteria and judges the tables as they are now. */
+HARK_MUST_CHECK hark_status hark_lab_judge(hark_lab *lab, const hark_experiment *experiment);
+
+bool hark_lab_passes(const hark_lab_criterion *criterion);
+bool hark_lab_all_pass(const hark_lab *lab);
+int64_t hark_lab_row_count(const hark_lab_table *table);
+const double *hark_lab_row(const hark_lab_table *table, int64_t row);
+int64_t hark_lab_point_count(const hark_lab_curve *curve);
+const double *hark_lab_points(const hark_lab_curve *curve);
+int64_t hark_lab_cell_count(const hark_lab_panel *panel);
+const hark_lab_cell *hark_lab_cells(const hark_lab_panel *panel);
+
+/* ---- for experiments ---- */
+
+/* `count` zeros that live as long as the lab. */
+HARK_MUST_CHECK hark_status hark_lab_numbers(hark_lab *lab, int64_t count, double **out);
+
+/* Standard normal numbers 0 .. count - 1 of stream number `stream` of this seed. */
+void hark_lab_normal(const hark_lab *lab, uint32_t stream, int64_t count, double *out);
+
+/* Title and columns live as long as the program. */
+HARK_MUST_CHECK hark_status hark_lab_add_table(hark_lab *lab, const char *title, const hark_lab_column *columns, int count,
+                                               hark_lab_table **out);
+/* HARK_NOT_FINITE for a number that is none: criteria look at the largest and the least, which would pass it over. */
+HARK_MUST_CHECK hark_status hark_lab_add_row(hark_lab *lab, hark_lab_table *table, const double *values);
+
+/* A criterion with its bounds; the name is printed as by printf. Equality is low = high. */
+HARK_MUST_CHECK hark_status hark_lab_require(hark_lab *lab, double measured, double low, double high, const char *name, ...)
+    HARK_PRINTF(5, 6);
+
+/* The texts of the axes live as long as the program. */
+HARK_MUST_CHECK hark_status hark_lab_add_panel(hark_lab *lab, hark_lab_axes axes, hark_lab_panel **out);
+HARK_MUST_CHECK hark_status hark_lab_add_curve(hark_lab *lab, hark_lab_panel *panel, hark_lab_style style, hark_lab_curve **out,
+                                               const char *label, ...) HARK_PRINTF(5, 6);
+/* Points that are not finite, or not positive on a logarithmic axis, are the caller's to leave out. */
+HARK_MUST_CHECK hark_status hark_lab_add_point(hark_lab_curve *curve, double x, double y);
+HARK_MUST_CHECK hark_status hark_lab_add_cell(hark_lab_panel *panel, const hark_lab_cell *cell);
+
+#define HARK_EXPERIMENT_DECLARE(id, name, options) extern const hark_experiment hark_experiment_##id;
+HARK_EXPERIMENTS(HARK_EXPERIMENT_DECLARE)
+#undef HARK_EXPERIMENT_DECLARE
+extern const hark_option_table hark_lab_approximation_options;
+
+#endif

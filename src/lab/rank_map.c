@@ -1,0 +1,206 @@
+/* rank_map.c - a matrix of full rank whose blocks away from the diagonal have almost none.
+ *
+ *     A[i, j] = exp(2 exp(-(i - j)^2) - 1)                                                                    (H eq. 11, 12)
+ *
+ * is cut as H eq. 9 has it: blocks of 4 x 4 on and beside the diagonal (level 0), and for every larger pair of siblings two blocks of twice the
+ * size (level 1, 2, ...). The paper's example, 16 x 16, with the ranks at 1e-3 (H eq. 13):
+ *
+ *       4 2 |  2
+ *       2 4 |
+ *       ----+----        an n x n block of rank r is stored as n x r and r x n, or as it is where that is less: min(n^2, 2 r n)
+ *           | 4 2
+ *        2  | 2 4
+ *
+ * The numerical rank of a matrix is the least r with sum_{i > r} sigma_i below the tolerance. Source: Zhu, Soricut, "H-Transformer-1D",
+ * section 4.1.
+ */
+#include <math.h>
+#include <stdio.h>
+
+#include "lab/lab.h"
+#include "lab/singular.h"
+
+#define LEAF 4 /* rows of a block of level 0 */
+#define PAPER_LENGTH 16
+#define BLOCK_TOLERANCE 1e-3
+#define WHOLE_TOLERANCE 1e-1
+#define DIAGONAL (-1) /* as a level */
+
+enum { BLOCK_ROW, BLOCK_COLUMN, BLOCK_SIZE, BLOCK_LEVEL, BLOCK_RANK, BLOCK_TAIL, BLOCK_STORAGE, BLOCK_COLUMNS };
+static const hark_lab_column block_columns[BLOCK_COLUMNS] = {
+    {"first row", NULL, NULL}, {"first column", NULL, NULL},       {"size", "rows", NULL},      {"level", "-1: diagonal", NULL},
+    {"rank", "at 1e-3", NULL}, {"left out", "sum of sigma", NULL}, {"storage", "entries", NULL}};
+
+enum { LENGTH, LEVELS, WHOLE_RANK, LARGEST_RANK, STORED, PREDICTED, ENTRIES, COMPRESSION, LENGTH_COLUMNS };
+static const hark_lab_column length_columns[LENGTH_COLUMNS] = {{"length", "rows", NULL},        {"levels", NULL, NULL},
+                                                               {"whole rank", "at 1e-1", NULL}, {"largest rank", "off the diagonal", NULL},
+                                                               {"storage", "entries", NULL},    {"predicted", "entries", NULL},
+                                                               {"all", "entries", NULL},        {"compression", "all / storage", NULL}};
+
+static double entry(int64_t i, int64_t j) {
+  const double distance = (double)(i - j);
+  return exp(2 * exp(-distance * distance) - 1);
+}
+
+typedef struct block {
+  int64_t row, column, size, level;
+} block;
+
+/* What is done with each block. */
+typedef hark_status block_visitor(void *user, const block *b);
+
+/* The diagonal's blocks, and of every level the two that siblings make; coarser levels later. */
+static hark_status visit_blocks(int64_t length, block_visitor *visit, void *user) {
+  for (int64_t at = 0; at < length; at += LEAF) HARK_TRY(visit(user, &(block){at, at, LEAF, DIAGONAL}));
+  int64_t level = 0;
+  for (int64_t size = LEAF; 2 * size <= length; size *= 2, level++)
+    for (int64_t at = 0; at < length; at += 2 * size) {
+      HARK_TRY(visit(user, &(block){at, at + size, size, level}));
+      HARK_TRY(visit(user, &(block){at + size, at, size, level}));
+    }
+  return HARK_OK;
+}
+
+/* Singular values of a block into values[size]. */
+static void decompose(const block *b, double *matrix, double *values) {
+  for (int64_t i = 0; i < b->size; i++)
+    for (int64_t j = 0; j < b->size; j++) matrix[i * b->size + j] = entry(b->row + i, b->column + j);
+  hark_singular_values(b->size, b->size, matrix, values);
+}
+
+static int64_t storage_of(int64_t size, int64_t rank) { return hark_min(size * size, 2 * rank * size); }
+
+/* One length: what its blocks have in common. */
+typedef struct map {
+  hark_lab *lab;
+  hark_lab_table *table; /* NULL: no rows */
+  hark_lab_panel *panel; /* NULL: no picture */
+  double *matrix, *values;
+  int64_t stored, levels, largest; /* rank off the diagonal */
+} map;
+
+static hark_status draw_block(const map *m, const block *b, int64_t rank) {
+  hark_lab_cell cell = {.left = (double)b->column,
+                        .right = (double)(b->column + b->size),
+                        .top = (double)b->row,
+                        .bottom = (double)(b->row + b->size),
+                        .shade = (double)rank / (double)b->size};
+  (void)snprintf(cell.label, sizeof cell.label, "%lld", (long long)rank);
+  return hark_lab_add_cell(m->panel, &cell);
+}
+
+static hark_status take_block(void *user, const block *b) {
+  map *m = user;
+  double tail = 0;
+  decompose(b, m->matrix, m->values);
+  const int64_t rank = hark_numerical_rank(m->values, b->size, BLOCK_TOLERANCE), storage = storage_of(b->size, rank);
+  for (int64_t i = rank; i < b->size; i++) tail += m->values[i];
+  m->stored += storage;
+  m->levels = hark_max(m->levels, b->level + 1);
+  if (b->level != DIAGONAL) m->largest = hark_max(m->largest, rank);
+  if (m->panel != NULL) HARK_TRY(draw_block(m, b, rank));
+  if (m->table == NULL) return HARK_OK;
+  const double row[BLOCK_COLUMNS] = {(double)b->row, (double)b->column, (double)b->size, (double)b->level, (double)rank,
+                                     tail,           (double)storage};
+  return hark_lab_add_row(m->lab, m->table, row);
+}
+
+static hark_status open_map(hark_lab *lab, int64_t length, map *out) {
+  *out = (map){.lab = lab};
+  HARK_TRY(hark_lab_numbers(lab, length * length, &out->matrix));
+  return hark_lab_numbers(lab, length, &out->values);
+}
+
+/* Curves of the singular values of the whole matrix and of its largest block off the diagonal. */
+static hark_status draw_values(const map *m) {
+  static const hark_lab_axes axes = {.title = "singular values", .x = "number", .y = "sigma", .log_y = true};
+  const block parts[] = {{0, 0, PAPER_LENGTH, 0}, {0, PAPER_LENGTH / 2, PAPER_LENGTH / 2, 1}};
+  static const char *const labels[] = {"the whole matrix", "its block of level 1"};
+  hark_lab_panel *panel;
+  HARK_TRY(hark_lab_add_panel(m->lab, axes, &panel));
+  for (int part = 0; part < 2; part++) {
+    hark_lab_curve *curve;
+    decompose(&parts[part], m->matrix, m->values);
+    HARK_TRY(hark_lab_add_curve(m->lab, panel, part == 0 ? HARK_LAB_LINE : HARK_LAB_POINTS, &curve, "%s", labels[part]));
+    for (int64_t i = 0; i < parts[part].size; i++) HARK_TRY(hark_lab_add_point(curve, (double)(i + 1), fmax(m->values[i], 1e-17)));
+  }
+  return HARK_OK;
+}
+
+/* H eq. 9 and 13. */
+static hark_status measure_paper(hark_lab *lab) {
+  static const hark_lab_axes axes = {.title = "numerical ranks at 1e-3", .x = "column", .y = "row", .is_map = true};
+  map m;
+  HARK_TRY(open_map(lab, PAPER_LENGTH, &m));
+  HARK_TRY(hark_lab_add_panel(lab, axes, &m.panel));
+  HARK_TRY(hark_lab_add_table(lab, "blocks of the 16 x 16 matrix", block_columns, BLOCK_COLUMNS, &m.table));
+  HARK_TRY(visit_blocks(PAPER_LENGTH, take_block, &m));
+  return draw_values(&m);
+}
+
+/* The same matrix at more lengths. Blocks that touch the diagonal differ from a constant in one corner only, where all of them are alike: their
+ * rank does not grow with them, each level takes 4 L entries, and all of it 4 L (1 + log2(L / 4)). */
+static hark_status measure_lengths(hark_lab *lab) {
+  const int64_t longest = lab->quick ? 128 : 512;
+  hark_lab_table *table;
+  map m;
+  HARK_TRY(hark_lab_add_table(lab, "the same matrix at more lengths", length_columns, LENGTH_COLUMNS, &table));
+  for (int64_t length = PAPER_LENGTH; length <= longest; length *= 2) {
+    HARK_TRY(open_map(lab, length, &m));
+    HARK_TRY(visit_blocks(length, take_block, &m));
+    decompose(&(block){0, 0, length, 0}, m.matrix, m.values);
+    const double whole = (double)hark_numerical_rank(m.values, length, WHOLE_TOLERANCE);
+    const double predicted = (double)(4 * length * (1 + m.levels)), all = (double)(length * length);
+    const double row[LENGTH_COLUMNS] = {(double)length,   (double)m.levels, whole, (double)m.largest,
+                                        (double)m.stored, predicted,        all,   all / (double)m.stored};
+    HARK_TRY(hark_lab_add_row(lab, table, row));
+  }
+  return HARK_OK;
+}
+
+static hark_status measure(hark_lab *lab) {
+  HARK_TRY(measure_paper(lab));
+  return measure_lengths(lab);
+}
+
+/* H eq. 13: least and largest rank of the blocks of a level. */
+static hark_status judge_level(hark_lab *lab, double level, double rank, const char *name) {
+  const hark_lab_table *const table = &lab->tables[0];
+  double least = INFINITY, largest = 0;
+  for (int64_t i = 0; i < hark_lab_row_count(table); i++) {
+    const double *const row = hark_lab_row(table, i);
+    if (row[BLOCK_LEVEL] != level) continue;
+    least = fmin(least, row[BLOCK_RANK]);
+    largest = fmax(largest, row[BLOCK_RANK]);
+  }
+  HARK_TRY(hark_lab_require(lab, least, rank, rank, "least rank at 1e-3 of the blocks %s", name));
+  return hark_lab_require(lab, largest, rank, rank, "largest rank at 1e-3 of the blocks %s", name);
+}
+
+static hark_status judge(hark_lab *lab) {
+  const hark_lab_table *const blocks = &lab->tables[0], *const lengths = &lab->tables[1];
+  double stored = 0, missing = 0, largest = 0, off = 0;
+  HARK_TRY(judge_level(lab, DIAGONAL, 4, "on the diagonal"));
+  HARK_TRY(judge_level(lab, 0, 2, "of level 0"));
+  HARK_TRY(judge_level(lab, 1, 2, "of level 1"));
+  for (int64_t i = 0; i < hark_lab_row_count(blocks); i++) stored += hark_lab_row(blocks, i)[BLOCK_STORAGE];
+  for (int64_t i = 0; i < hark_lab_row_count(lengths); i++) {
+    const double *const row = hark_lab_row(lengths, i);
+    missing = fmax(missing, row[LENGTH] - row[WHOLE_RANK]);
+    largest = fmax(largest, row[LARGEST_RANK]);
+    off = fmax(off, fabs(row[STORED] - row[PREDICTED]));
+  }
+  HARK_TRY(hark_lab_require(lab, stored, 192, 192, "entries that are stored of 16 x 16"));
+  HARK_TRY(hark_lab_require(lab, missing, 0, 0, "length - rank of the whole matrix at 1e-1, largest over the lengths"));
+  HARK_TRY(hark_lab_require(lab, largest, 2, 2, "rank at 1e-3 off the diagonal, largest over the lengths"));
+  return hark_lab_require(lab, off, 0, 0, "storage - 4 L (1 + log2(L / 4)), largest over the lengths");
+}
+
+const hark_experiment hark_experiment_rank_map = {
+    .summary = "a matrix of full rank whose blocks off the diagonal have rank two",
+    .paper = "Zhu, Soricut: H-Transformer-1D, equations 7 to 13",
+    .statement =
+        "A = exp(2 exp(-(i-j)^2) - 1), 16 x 16: at tolerance 1e-3 the blocks on the diagonal have rank 4 and all others 2, so that 192 of "
+        "256 entries are stored, though the whole matrix has rank 16 even at 1e-1",
+    .measure = measure,
+    .judge = judge};

@@ -1,0 +1,147 @@
+/* trained_heads.c - see trained_heads.h. The model runs as it always does, on the backend cpu in f32; what its layers hand to attention is
+ * kept in float64. */
+#include "lab/trained_heads.h"
+
+#include "models/model.h"
+
+#define TEXT_BYTES_LIMIT ((size_t)1 << 30)
+
+/* One pass. */
+typedef struct reading {
+  hark_lab *lab;
+  hark_context *context; /* the model's */
+  hark_model *model;
+  hark_trained_heads *heads;
+  hark_tensor tokens; /* i32 [1, length] */
+} reading;
+
+/* out[h, t, :] <- rows[t, h / shared, :], of f32 rows in the backend's memory. */
+static hark_status keep(const reading *r, const hark_tensor *tensor, int64_t shared, double *out) {
+  const hark_trained_heads *const heads = r->heads;
+  const int64_t count = hark_tensor_count(tensor), width = heads->heads / shared * heads->head_dim;
+  const size_t bytes = (size_t)count * sizeof(float);
+  void *memory = NULL;
+  HARK_TRY(hark_allocate(r->context, bytes, &memory));
+  const float *const rows = memory;
+  const hark_status status = hark_tensor_read(r->context, tensor, memory);
+  for (int64_t h = 0; status == HARK_OK && h < heads->heads; h++)
+    for (int64_t t = 0; t < heads->length; t++)
+      for (int64_t i = 0; i < heads->head_dim; i++)
+        out[(h * heads->length + t) * heads->head_dim + i] = (double)rows[t * width + h / shared * heads->head_dim + i];
+  hark_release(r->context, memory, bytes);
+  return status;
+}
+
+static hark_status take_layer(void *user, int64_t layer, const hark_tensor *query, const hark_tensor *key, const hark_tensor *value) {
+  const reading *const r = user;
+  const hark_trained_heads *const heads = r->heads;
+  if (query->data == NULL) return HARK_OK; /* a shape-only run */
+  const int64_t first = layer * heads->heads * heads->length * heads->head_dim, shared = query->shape[2] / key->shape[2];
+  HARK_TRY(keep(r, query, 1, heads->query + first));
+  HARK_TRY(keep(r, key, shared, heads->key + first));
+  return keep(r, value, shared, heads->value + first);
+}
+
+static hark_status pass(reading *r, hark_attention_plan *const *plans) {
+  hark_tape *tape;
+  hark_value tokens = 0, logits = 0;
+  HARK_TRY(hark_tape_create(r->context, &tape));
+  hark_tape_set_recording(tape, false);
+  const hark_forward forward = {
+      .tape = tape, .parameters = &r->model->decoder->parameters, .plans = plans, .observe = take_layer, .observe_user = r};
+  hark_status status = hark_tape_leaf(tape, &r->tokens, NULL, &tokens);
+  if (status == HARK_OK) status = hark_decoder_logits(r->context, r->model->decoder, &forward, tokens, true, &logits);
+  hark_tape_destroy(&tape);
+  return status;
+}
+
+/* What the layers' attention makes of queries and keys. */
+static hark_status keep_similarities(const reading *r, hark_attention_plan *const *plans) {
+  const hark_trained_heads *const heads = r->heads;
+  for (int64_t layer = 0; layer < heads->layers; layer++) {
+    const hark_attention_desc *const desc = hark_attention_plan_desc(plans[layer]);
+    heads->similarities[layer] = hark_attention_desc_default();
+    heads->similarities[layer].kernel = desc->kernel;
+    if (desc->kernel == HARK_KERNEL_RBF)
+      heads->similarities[layer].sigma = desc->sigma;
+    else
+      heads->similarities[layer].scale = desc->scale;
+  }
+  return HARK_OK;
+}
+
+static hark_status run_model(reading *r) {
+  hark_attention_plan **plans = NULL;
+  const int64_t length = r->heads->length;
+  HARK_TRY(hark_decoder_plans_create(r->context, r->model->decoder, 1, length, length, false, &plans));
+  hark_status status = keep_similarities(r, plans);
+  if (status == HARK_OK) status = pass(r, plans);
+  hark_decoder_plans_destroy(r->context, r->model->decoder, &plans);
+  return status;
+}
+
+static hark_status make_room(hark_lab *lab, const hark_decoder_config *config, int64_t length, hark_trained_heads *out) {
+  *out =
+      (hark_trained_heads){.layers = config->layers, .heads = config->heads, .length = length, .head_dim = config->width / config->heads};
+  const int64_t count = out->layers * out->heads * length * out->head_dim;
+  const int64_t descriptors = hark_ceil_div(config->layers * (int64_t)sizeof *out->similarities, (int64_t)sizeof(double));
+  double *similarities;
+  HARK_TRY(hark_lab_numbers(lab, descriptors, &similarities));
+  HARK_TRY(hark_lab_numbers(lab, count, &out->query));
+  HARK_TRY(hark_lab_numbers(lab, count, &out->key));
+  HARK_TRY(hark_lab_numbers(lab, count, &out->value));
+  out->similarities = (hark_attention_desc *)(void *)similarities;
+  return HARK_OK;
+}
+
+/* With the text there. */
+static hark_status read_text(reading *r, const hark_text *text, const char *path, int64_t least, int64_t longest) {
+  const hark_decoder_config *const config = &r->model->decoder->config;
+  const size_t bytes = hark_max((int64_t)text->length, 1) * sizeof(int32_t);
+  void *memory = NULL;
+  size_t count = 0;
+  HARK_TRY(hark_allocate(r->context, bytes, &memory));
+  hark_status status = hark_model_encode(r->context, r->model, hark_text_get(text), text->length, true, memory, &count);
+  const int64_t length = hark_min(hark_min(longest, config->context), (int64_t)count), shape[] = {1, length};
+  if (status == HARK_OK && length < least)
+    status = hark_fail(r->context, HARK_BAD_FILE, "%s: %lld tokens with a context of %lld, expected at least %lld", path, (long long)count,
+                       (long long)config->context, (long long)least);
+  if (status == HARK_OK) status = hark_tensor_create(r->context, HARK_I32, 2, shape, &r->tokens);
+  if (status == HARK_OK) status = hark_tensor_write(r->context, &r->tokens, memory);
+  if (status == HARK_OK) status = make_room(r->lab, config, length, r->heads);
+  if (status == HARK_OK) status = run_model(r);
+  hark_tensor_destroy(r->context, &r->tokens);
+  hark_release(r->context, memory, bytes);
+  return status;
+}
+
+static hark_status read_with(reading *r, const char *model, const char *path, int64_t least, int64_t longest) {
+  hark_text text = hark_text_empty(r->context);
+  HARK_TRY(hark_model_load(r->context, model, NULL, &r->model));
+  const hark_decoder_config *const config = &r->model->decoder->config;
+  hark_status status = HARK_OK;
+  if (config->forget_gate || r->model->decoder->positional_source.expression != NULL || config->hierarchical_bias)
+    status = hark_fail(r->context, HARK_UNSUPPORTED, "%s: its attention knows more than queries and keys (%s), which is not measured here",
+                       model,
+                       config->forget_gate         ? "forget gates"
+                       : config->hierarchical_bias ? "a learned bias"
+                                                   : "a positional kernel");
+  if (status == HARK_OK) status = hark_file_read(r->context, path, TEXT_BYTES_LIMIT, &text);
+  if (status == HARK_OK) status = read_text(r, &text, path, least, longest);
+  hark_text_free(&text);
+  hark_model_destroy(r->context, &r->model);
+  return status;
+}
+
+hark_status hark_trained_heads_read(hark_lab *lab, const char *model, const char *text, int64_t least, int64_t longest,
+                                    hark_trained_heads *out) {
+  const hark_context_options options = {
+      .struct_size = sizeof options, .allocator = &lab->context->allocator, .threads = hark_context_threads(lab->context)};
+  reading r = {.lab = lab, .heads = out};
+  const hark_status made = hark_context_create(&options, &r.context);
+  if (made != HARK_OK) return hark_fail(lab->context, made, "%s", hark_status_text(made));
+  hark_status status = read_with(&r, model, text, least, longest);
+  if (status != HARK_OK) status = hark_fail(lab->context, status, "%s", hark_context_message(r.context));
+  hark_context_destroy(&r.context);
+  return status;
+}

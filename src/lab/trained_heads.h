@@ -1,0 +1,20 @@
+/* trained_heads.h - queries, keys and values of the heads of a trained model, as its attention gets them while it reads a text. */
+#ifndef HARK_LAB_TRAINED_HEADS_H
+#define HARK_LAB_TRAINED_HEADS_H
+
+#include "lab/attention.h"
+
+/* All heads for one text of `length` tokens; the arrays live as long as the lab. */
+typedef struct hark_trained_heads {
+  int64_t layers, heads, length, head_dim;
+  double *query, *key, *value;       /* [layers, heads, length, head_dim]; keys and values repeated where heads share them */
+  hark_attention_desc *similarities; /* [layers]: kernel with its scale or width */
+} hark_trained_heads;
+
+/* Reads the first tokens of a text, as many as the model's context has and at most `longest`, with the model of a run, a checkpoint or a file.
+ * Errors: those of hark_model_load() and of files; HARK_BAD_FILE for a text of fewer than `least` tokens; HARK_UNSUPPORTED for a model whose
+ * logits have terms besides queries and keys (positional kernels, forget gates). */
+HARK_MUST_CHECK hark_status hark_trained_heads_read(hark_lab *lab, const char *model, const char *text, int64_t least, int64_t longest,
+                                                    hark_trained_heads *out);
+
+#endif

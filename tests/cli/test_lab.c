@@ -1,0 +1,218 @@
+/* test_lab.c - hark lab: the list is the table of experiments, JSON holds what the experiment measured, files and figures, and what is refused. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/commands.h"
+#include "cli/lab_print.h"
+#include "io/json.h"
+#include "support/cmocka_all.h"
+#include "support/command_place.h"
+#include "support/setups.h"
+
+static char folder[TEST_PATH_BYTES];
+static test_output output;
+static hark_context *context;
+
+static int begin(void **state) {
+  (void)state;
+  command_place_open(folder);
+  context = test_reference_open();
+  return chdir(folder);
+}
+
+static int end(void **state) {
+  (void)state;
+  test_setup_close(context);
+  if (chdir("/") != 0) return 1;
+  command_place_close(folder, &output);
+  return 0;
+}
+
+static void hark(const char *line, int code) {
+  test_command_line(hark_main, line, &output);
+  if (output.code != code)
+    fail_msg("%s: exit code %d, expected %d\nstdout: %s\nstderr: %s", line, output.code, code, output.out, output.err);
+}
+
+/* By hark's own reader. */
+static json_t *parsed(const char *text) {
+  json_t *document;
+  assert_fine(context, hark_json_parse(context, "JSON", text, strlen(text), &document));
+  return document;
+}
+
+static void the_list_is_the_table(void **state) {
+  (void)state;
+  hark("hark lab --list", 0);
+  const char *at = output.out;
+  for (int i = 0; i < hark_lab_entry_count; i++) {
+    at = strstr(at, hark_lab_entries[i].name);
+    assert_non_null(at);
+    assert_non_null(strstr(at, hark_lab_entries[i].experiment->summary));
+    assert_int_equal(hark_lab_find(hark_lab_entries[i].name), i);
+  }
+  assert_int_equal(test_line_count(output.out), 2 * hark_lab_entry_count);
+  hark("hark lab --list --json", 0);
+  json_t *document = parsed(output.out);
+  const json_t *const experiments = json_object_get(document, "experiments");
+  assert_int_equal(json_array_size(experiments), hark_lab_entry_count);
+  for (int i = 0; i < hark_lab_entry_count; i++)
+    assert_string_equal(json_string_value(json_object_get(json_array_get(experiments, (size_t)i), "name")), hark_lab_entries[i].name);
+  json_decref(document);
+}
+
+static void check_table(const hark_lab_table *table, const json_t *object) {
+  const json_t *const rows = json_object_get(object, "rows"), *const columns = json_object_get(object, "columns");
+  assert_string_equal(json_string_value(json_object_get(object, "title")), table->title);
+  assert_int_equal(json_array_size(columns), table->column_count);
+  assert_int_equal(json_array_size(rows), hark_lab_row_count(table));
+  for (int64_t i = 0; i < hark_lab_row_count(table); i++)
+    for (int c = 0; c < table->column_count; c++) {
+      const json_t *const value = json_array_get(json_array_get(rows, (size_t)i), (size_t)c);
+      const double number = hark_lab_row(table, i)[c];
+      if (table->columns[c].words == NULL)
+        assert_true(json_is_number(value) && json_number_value(value) == number);
+      else
+        assert_int_equal(hark_option_choice(table->columns[c].words, json_string_value(value)), (int)number);
+    }
+}
+
+static void check_criterion(const hark_lab_criterion *criterion, const json_t *object) {
+  const json_t *const high = json_object_get(object, "high");
+  assert_string_equal(json_string_value(json_object_get(object, "name")), criterion->name);
+  assert_true(json_number_value(json_object_get(object, "measured")) == criterion->measured);
+  assert_true(json_number_value(json_object_get(object, "low")) == criterion->low);
+  assert_true(isinf(criterion->high) ? json_is_null(high) : json_number_value(high) == criterion->high);
+  assert_true(json_is_true(json_object_get(object, "passed")) == hark_lab_passes(criterion));
+}
+
+/* The command's JSON, with the same experiment run here. */
+static void json_holds_what_was_measured(void **state) {
+  (void)state;
+  static const char *const names[] = {"nadaraya-watson", "rank-map"};
+  for (int n = 0; n < 2; n++) {
+    char line[128];
+    hark_lab *lab;
+    (void)snprintf(line, sizeof line, "hark lab %s --quick --seed 11 --json", names[n]);
+    hark(line, 0);
+    assert_int_equal(test_line_count(output.out), 1);
+    json_t *document = parsed(output.out);
+    const hark_experiment *const experiment = hark_lab_entries[hark_lab_find(names[n])].experiment;
+    assert_fine(context, hark_lab_create(context, true, 11, NULL, &lab));
+    assert_fine(context, hark_lab_run(lab, experiment));
+    assert_string_equal(json_string_value(json_object_get(document, "experiment")), names[n]);
+    assert_string_equal(json_string_value(json_object_get(document, "paper")), experiment->paper);
+    assert_int_equal(json_integer_value(json_object_get(document, "seed")), 11);
+    assert_true(json_is_true(json_object_get(document, "quick")));
+    const json_t *const tables = json_object_get(document, "tables"), *const criteria = json_object_get(document, "criteria");
+    assert_int_equal(json_array_size(tables), lab->table_count);
+    assert_int_equal(json_array_size(criteria), lab->criterion_count);
+    for (int i = 0; i < lab->table_count; i++) check_table(&lab->tables[i], json_array_get(tables, (size_t)i));
+    for (int i = 0; i < lab->criterion_count; i++) check_criterion(&lab->criteria[i], json_array_get(criteria, (size_t)i));
+    assert_true(json_is_true(json_object_get(document, "passed")) == hark_lab_all_pass(lab));
+    json_decref(document);
+    hark_lab_destroy(&lab);
+  }
+}
+
+/* Words where a column has them, FAIL where a criterion does, in both forms. */
+static void words_and_failures_are_told(void **state) {
+  (void)state;
+  static const hark_lab_column columns[] = {{"kind", NULL, "plain|odd"}, {"value", "nats", NULL}};
+  const double row[] = {1, 0.25};
+  const hark_lab_entry *const entry = &hark_lab_entries[0];
+  hark_lab *lab;
+  hark_lab_table *table;
+  hark_text text = hark_text_empty(context), json = hark_text_empty(context);
+  assert_fine(context, hark_lab_create(context, false, 3, NULL, &lab));
+  assert_fine(context, hark_lab_add_table(lab, "kinds", columns, 2, &table));
+  assert_fine(context, hark_lab_add_row(lab, table, row));
+  assert_fine(context, hark_lab_require(lab, 5, 0, 1, "too large"));
+  hark_lab_print_text(lab, entry, &text);
+  assert_non_null(strstr(hark_text_get(&text), "   odd   0.25\n"));
+  assert_non_null(strstr(hark_text_get(&text), "FAIL  5 "));
+  assert_non_null(strstr(hark_text_get(&text), ": FAILED\n"));
+  hark_lab_print_json(lab, entry, &json);
+  json_t *document = parsed(hark_text_get(&json));
+  check_table(table, json_array_get(json_object_get(document, "tables"), 0));
+  check_criterion(&lab->criteria[0], json_array_get(json_object_get(document, "criteria"), 0));
+  assert_true(json_is_false(json_object_get(document, "passed")));
+  assert_true(json_is_false(json_object_get(document, "quick")));
+  json_decref(document);
+  hark_text_free(&text);
+  hark_text_free(&json);
+  hark_lab_destroy(&lab);
+}
+
+static bool is_file(const char *name) { return access(name, R_OK) == 0; }
+
+static void files_and_figures_are_written(void **state) {
+  (void)state;
+  const bool gnuplot = system("command -v gnuplot >/dev/null 2>&1") == 0;
+  hark("hark lab rank-map --quick --out made", 0);
+  char *const printed = strdup(output.out), *const text = test_file_text(folder, "made/rank-map.txt");
+  assert_true(strncmp(printed, text, strlen(text)) == 0);
+  free(printed);
+  free(text);
+  char *const json = test_file_text(folder, "made/rank-map.json");
+  json_decref(parsed(json));
+  free(json);
+  assert_true(is_file(gnuplot ? "made/rank-map.svg" : "made/rank-map.svg.gp"));
+  if (gnuplot) { /* the ranks stand in the picture: four blocks of 4, six of 2 */
+    char *const svg = test_file_text(folder, "made/rank-map.svg");
+    int fours = 0;
+    for (const char *at = svg; (at = strstr(at, ">4</")) != NULL; at++) fours++;
+    assert_true(fours >= 4);
+    free(svg);
+  }
+  hark("hark lab nadaraya-watson --quick --json --figure picture.svg", 0);
+  json_decref(parsed(output.out)); /* and nothing else */
+  assert_true(is_file(gnuplot ? "picture.svg" : "picture.svg.gp"));
+  hark("hark lab nadaraya-watson --quick --terminal", 0);
+  assert_non_null(strstr(output.out, "error over the bandwidth: log10 of mean square\n"));
+}
+
+static void wrong_words_are_refused(void **state) {
+  (void)state;
+  static const struct {
+    const char *line, *part;
+  } wrong[] = {{"hark lab", "hark lab --list"},
+               {"hark lab rank-mop", "did you mean rank-map?"},
+               {"hark lab nothing", "expected one of nadaraya-watson, rank-map"},
+               {"hark lab all --figure all.svg", "--out FOLDER"},
+               {"hark lab rank-map --run run", "applies to approximation only"},
+               {"hark lab rank-map --terminal --json", "no place"},
+               {"hark lab approximation --quick --run run", "--text FILE"}};
+  for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+    hark(wrong[i].line, HARK_EXIT_USAGE);
+    if (strstr(output.err, wrong[i].part) == NULL || test_line_count(output.err) != 1)
+      fail_msg("%s: %s, expected one line with \"%s\"", wrong[i].line, output.err, wrong[i].part);
+    assert_string_equal(output.out, "");
+  }
+}
+
+/* A trained model's heads come as a table of their own; one that is too short for the text is said so. */
+static void trained_heads_are_measured(void **state) {
+  (void)state;
+  hark("hark train --data text.txt --out run --steps 1 --layers 1 --width 16 --heads 2 --context 192 --batch 1 --threads 1", 0);
+  hark("hark lab approximation --quick --json --run run --text text.txt", 0);
+  json_t *document = parsed(output.out);
+  const json_t *const tables = json_object_get(document, "tables");
+  assert_int_equal(json_array_size(tables), 3);
+  assert_int_equal(json_array_size(json_object_get(json_array_get(tables, 2), "rows")), 2 * 4 * 5); /* heads, causal ways, block sizes */
+  assert_int_equal(json_array_size(json_object_get(json_array_get(tables, 1), "rows")), 2 * 10 + 2 * 4);
+  json_decref(document);
+  hark("hark train --data text.txt --out short --steps 1 --layers 1 --width 16 --heads 2 --context 8 --batch 1 --threads 1", 0);
+  hark("hark lab approximation --quick --run short --text text.txt", HARK_EXIT_BAD_INPUT);
+  assert_non_null(strstr(output.err, "a context of 8, expected at least 129"));
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(the_list_is_the_table),       cmocka_unit_test(json_holds_what_was_measured),
+                                     cmocka_unit_test(words_and_failures_are_told), cmocka_unit_test(files_and_figures_are_written),
+                                     cmocka_unit_test(wrong_words_are_refused),     cmocka_unit_test(trained_heads_are_measured)};
+  return cmocka_run_group_tests(tests, begin, end);
+}
