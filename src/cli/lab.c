@@ -148,6 +148,8 @@ static hark_status run_one(hark_invocation *call, int experiment, bool *passed) 
   return status;
 }
 
+int hark_lab_exit_code(bool passed, bool strict) { return passed || !strict ? HARK_EXIT_DONE : HARK_EXIT_FAILED; }
+
 static hark_status run(hark_invocation *call) {
   const lab_values *const v = call->values[0];
   if (v->list) return print_list(call);
@@ -156,7 +158,7 @@ static hark_status run(hark_invocation *call) {
   HARK_TRY(hark_command_open(call, "reference", v->threads, (uint64_t)v->seed, true));
   for (int i = 0; i < hark_lab_entry_count; i++)
     if (is_chosen(chosen, i)) HARK_TRY(run_one(call, i, &passed));
-  if (!passed && v->strict) call->exit_code = HARK_EXIT_FAILED;
+  call->exit_code = hark_lab_exit_code(passed, v->strict);
   return HARK_OK;
 }
 

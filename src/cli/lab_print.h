@@ -11,6 +11,9 @@ void hark_lab_print_text(const hark_lab *lab, const hark_lab_entry *entry, hark_
 /* One object in one line; numbers read back as the same, words of columns are strings, what is not finite is null. */
 void hark_lab_print_json(const hark_lab *lab, const hark_lab_entry *entry, hark_text *text);
 
+/* The exit code of a run of which all criteria passed or not. */
+int hark_lab_exit_code(bool passed, bool strict);
+
 /* Draws the panels side by side, as PNG where the name ends so, else as SVG. */
 HARK_MUST_CHECK hark_status hark_lab_draw(hark_invocation *call, const hark_lab *lab, const char *path);
 

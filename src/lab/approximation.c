@@ -378,7 +378,7 @@ static hark_status judge_exactness(hark_lab *lab) {
   for (int kind = ONE_LEVEL; kind < lab->table_count; kind++) { /* the third with table 2 */
     double largest = 0;
     for (int64_t i = 0; i < hark_lab_row_count(&lab->tables[1]); i++)
-      if (hark_lab_row(&lab->tables[1], i)[KIND] == kind) largest = fmax(largest, hark_lab_row(&lab->tables[1], i)[ROW]);
+      if (hark_lab_row(&lab->tables[1], i)[KIND] == kind) largest = hark_lab_larger(largest, hark_lab_row(&lab->tables[1], i)[ROW]);
     HARK_TRY(hark_lab_require(lab, largest, 0, ROUNDING, "%s: largest row error", names[kind]));
   }
   return HARK_OK;
@@ -389,7 +389,7 @@ static hark_status judge_trained(hark_lab *lab) {
   double largest = 0;
   for (int w = 0; w < WAYS; w++)
     for (int block = 1; block < BLOCKS && ways[w].causal; block++)
-      largest = fmax(largest, mean_error(table, &ways[w], block_of(block)) / mean_error(table, &ways[w], block_of(block - 1)));
+      largest = hark_lab_larger(largest, mean_error(table, &ways[w], block_of(block)) / mean_error(table, &ways[w], block_of(block - 1)));
   return hark_lab_require(lab, largest, 0, MARGIN, "trained heads: mean error with 2 Nr / with Nr, largest");
 }
 
@@ -405,11 +405,11 @@ static hark_status judge(hark_lab *lab) {
                 sibling = way_like(w, HARK_PARTITION_SIBLING, ways[w].query);
       const double error = hark_lab_row(table, row_of(SMOOTH, w, block))[RELATIVE];
       if (ways[w].query == HARK_COARSE_QUERY_EXACT)
-        exact = fmax(exact, error / hark_lab_row(table, row_of(SMOOTH, first, block))[RELATIVE]);
-      if (sibling != w) partition = fmax(partition, error / hark_lab_row(table, row_of(SMOOTH, sibling, block))[RELATIVE]);
-      if (block > 0) blocks = fmax(blocks, error / hark_lab_row(table, row_of(SMOOTH, w, block - 1))[RELATIVE]);
+        exact = hark_lab_larger(exact, error / hark_lab_row(table, row_of(SMOOTH, first, block))[RELATIVE]);
+      if (sibling != w) partition = hark_lab_larger(partition, error / hark_lab_row(table, row_of(SMOOTH, sibling, block))[RELATIVE]);
+      if (block > 0) blocks = hark_lab_larger(blocks, error / hark_lab_row(table, row_of(SMOOTH, w, block - 1))[RELATIVE]);
       for (int kind = 1; kind < KINDS; kind++)
-        smoothness = fmax(
+        smoothness = hark_lab_larger(
             smoothness, hark_lab_row(table, row_of(kind, w, block))[RELATIVE] / hark_lab_row(table, row_of(kind - 1, w, block))[RELATIVE]);
     }
   HARK_TRY(judge_exactness(lab));

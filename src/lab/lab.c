@@ -20,7 +20,7 @@ int hark_lab_find(const char *name) {
 
 /* ---- memory ---- */
 
-/* In front of the numbers, which begin HARK_ALIGNMENT bytes behind it. */
+/* In front of a piece of memory, which begins HARK_ALIGNMENT bytes behind it. */
 typedef struct hark_lab_block {
   struct hark_lab_block *next;
   size_t bytes;
@@ -55,17 +55,25 @@ void hark_lab_destroy(hark_lab **pointer) {
   hark_release(lab->context, lab, sizeof *lab);
 }
 
+hark_status hark_lab_allocate(hark_lab *lab, size_t bytes, void **out) {
+  size_t all;
+  void *memory = NULL;
+  *out = NULL;
+  HARK_TRY(hark_size_add(lab->context, bytes, HARK_ALIGNMENT, &all));
+  HARK_TRY(hark_allocate_zero(lab->context, all, &memory));
+  hark_lab_block *const block = memory;
+  *block = (hark_lab_block){.next = lab->blocks, .bytes = all};
+  lab->blocks = block;
+  *out = (char *)memory + HARK_ALIGNMENT;
+  return HARK_OK;
+}
+
 hark_status hark_lab_numbers(hark_lab *lab, int64_t count, double **out) {
   size_t bytes;
   void *memory = NULL;
   *out = NULL;
   HARK_TRY(hark_size_multiply(lab->context, (size_t)count, sizeof(double), &bytes));
-  HARK_TRY(hark_size_add(lab->context, bytes, HARK_ALIGNMENT, &bytes));
-  HARK_TRY(hark_allocate_zero(lab->context, bytes, &memory));
-  hark_lab_block *const block = memory;
-  *block = (hark_lab_block){.next = lab->blocks, .bytes = bytes};
-  lab->blocks = block;
-  memory = (char *)memory + HARK_ALIGNMENT;
+  HARK_TRY(hark_lab_allocate(lab, bytes, &memory));
   *out = memory;
   return HARK_OK;
 }

@@ -7,6 +7,8 @@
 #ifndef HARK_LAB_LAB_H
 #define HARK_LAB_LAB_H
 
+#include <math.h>
+
 #include "io/options.h"
 #include "io/text.h"
 
@@ -129,7 +131,8 @@ const hark_lab_cell *hark_lab_cells(const hark_lab_panel *panel);
 
 /* ---- for experiments ---- */
 
-/* `count` zeros that live as long as the lab. */
+/* Zero bytes, or numbers, that live as long as the lab. */
+HARK_MUST_CHECK hark_status hark_lab_allocate(hark_lab *lab, size_t bytes, void **out);
 HARK_MUST_CHECK hark_status hark_lab_numbers(hark_lab *lab, int64_t count, double **out);
 
 /* Standard normal numbers 0 .. count - 1 of stream number `stream` of this seed. */
@@ -140,6 +143,10 @@ HARK_MUST_CHECK hark_status hark_lab_add_table(hark_lab *lab, const char *title,
                                                hark_lab_table **out);
 /* HARK_NOT_FINITE for a number that is none: criteria look at the largest and the least, which would pass it over. */
 HARK_MUST_CHECK hark_status hark_lab_add_row(hark_lab *lab, hark_lab_table *table, const double *values);
+
+/* The larger and the smaller of two, and NaN where one of them is: a ratio of nothing to nothing must not be passed over. */
+static inline double hark_lab_larger(double a, double b) { return a > b || isnan(a) ? a : b; }
+static inline double hark_lab_smaller(double a, double b) { return a < b || isnan(a) ? a : b; }
 
 /* A criterion with its bounds; the name is printed as by printf. Equality is low = high. */
 HARK_MUST_CHECK hark_status hark_lab_require(hark_lab *lab, double measured, double low, double high, const char *name, ...)

@@ -149,17 +149,17 @@ static double distance_from_means(const regression *r) {
 }
 
 static hark_status prepare(hark_lab *lab, regression *r) {
-  double *mask;
+  void *mask;
   *r = (regression){.lab = lab, .draws = lab->quick ? QUICK_DRAWS : FULL_DRAWS};
   HARK_TRY(hark_lab_numbers(lab, POSITIONS, &r->function));
   HARK_TRY(hark_lab_numbers(lab, POSITIONS, &r->zeros));
   HARK_TRY(hark_lab_numbers(lab, POSITIONS, &r->log_kernel));
   HARK_TRY(hark_lab_numbers(lab, (int64_t)POSITIONS * POSITIONS, &r->weights));
-  HARK_TRY(hark_lab_numbers(lab, POSITIONS * POSITIONS / (int64_t)sizeof(double), &mask));
+  HARK_TRY(hark_lab_allocate(lab, (size_t)POSITIONS * POSITIONS, &mask));
   HARK_TRY(hark_lab_numbers(lab, POSITIONS * r->draws, &r->samples));
   HARK_TRY(hark_lab_numbers(lab, POSITIONS * r->draws, &r->estimate));
   HARK_TRY(hark_lab_numbers(lab, POSITIONS * r->draws, &r->direct));
-  r->others = (uint8_t *)mask;
+  r->others = mask;
   hark_lab_normal(lab, 0, POSITIONS * r->draws, r->samples);
   for (int64_t i = 0; i < POSITIONS; i++) {
     r->function[i] = function_at((double)i / POSITIONS);
@@ -230,23 +230,25 @@ static hark_status draw_errors(hark_lab *lab, const hark_lab_table *table) {
 static hark_status draw_terms(hark_lab *lab) {
   enum { GRID = (FEW - 1) * STEPS + 1 };
   static const hark_lab_axes axes = {.title = "the estimate and the terms of its sum (h = 0.7)", .x = "x", .y = "y"};
-  double *zeros, *values, *terms, *table, *mask, y[FEW];
+  double *zeros, *values, *terms, *table, y[FEW];
+  void *memory;
   hark_lab_panel *panel;
   hark_lab_curve *sum, *points;
   HARK_TRY(hark_lab_numbers(lab, GRID, &zeros));
   HARK_TRY(hark_lab_numbers(lab, GRID, &table));
-  HARK_TRY(hark_lab_numbers(lab, GRID * FEW, &values));
-  HARK_TRY(hark_lab_numbers(lab, GRID * FEW, &terms));
-  HARK_TRY(hark_lab_numbers(lab, hark_ceil_div(GRID * GRID, (int64_t)sizeof(double)), &mask));
+  HARK_TRY(hark_lab_numbers(lab, (int64_t)GRID * FEW, &values));
+  HARK_TRY(hark_lab_numbers(lab, (int64_t)GRID * FEW, &terms));
+  HARK_TRY(hark_lab_allocate(lab, (size_t)GRID * GRID, &memory));
+  uint8_t *const mask = memory;
   HARK_TRY(kernel_table(lab->context, FEW_BANDWIDTH, 1.0 / STEPS, GRID, table));
   hark_lab_normal(lab, 1, FEW, y);
   for (int i = 0; i < FEW; i++) {
     y[i] = 1 + fabs(y[i]);
     values[i * STEPS * FEW + i] = y[i];
-    for (int n = 0; n < GRID; n++) ((uint8_t *)mask)[n * GRID + i * STEPS] = 1;
+    for (int n = 0; n < GRID; n++) mask[n * GRID + i * STEPS] = 1;
   }
   const hark_attention_desc dense = hark_attention_desc_default();
-  const hark_lab_head head = {GRID, 1, FEW, zeros, zeros, values, table, (uint8_t *)mask};
+  const hark_lab_head head = {GRID, 1, FEW, zeros, zeros, values, table, mask};
   HARK_TRY(hark_lab_attend(lab->context, &dense, &head, terms));
   HARK_TRY(hark_lab_add_panel(lab, axes, &panel));
   HARK_TRY(hark_lab_add_curve(lab, panel, HARK_LAB_POINTS, &points, "points"));
@@ -270,8 +272,8 @@ static hark_status require_expected(hark_lab *lab, const hark_lab_table *table, 
   double least = INFINITY, largest = 0;
   for (int64_t i = 0; i < hark_lab_row_count(table); i++) {
     const double ratio = hark_lab_row(table, i)[measured] / hark_lab_row(table, i)[expected];
-    least = fmin(least, ratio);
-    largest = fmax(largest, ratio);
+    least = hark_lab_smaller(least, ratio);
+    largest = hark_lab_larger(largest, ratio);
   }
   HARK_TRY(hark_lab_require(lab, least, 1 - within, INFINITY, "%s / expected, least over bandwidths", columns[measured].name));
   return hark_lab_require(lab, largest, 0, 1 + within, "%s / expected, largest over bandwidths", columns[measured].name);
@@ -285,10 +287,10 @@ static hark_status judge(hark_lab *lab) {
   const int64_t last = hark_lab_row_count(table) - 1;
   double difference = 0, best = INFINITY;
   for (int64_t i = 0; i <= last; i++) {
-    difference = fmax(difference, hark_lab_row(table, i)[TO_FORMULA]);
-    best = fmin(best, hark_lab_row(table, i)[ERROR]);
+    difference = hark_lab_larger(difference, hark_lab_row(table, i)[TO_FORMULA]);
+    best = hark_lab_smaller(best, hark_lab_row(table, i)[ERROR]);
   }
-  const double ends = fmin(hark_lab_row(table, 0)[ERROR], hark_lab_row(table, last)[ERROR]);
+  const double ends = hark_lab_smaller(hark_lab_row(table, 0)[ERROR], hark_lab_row(table, last)[ERROR]);
   HARK_TRY(hark_lab_require(lab, difference, 0, ROUNDING, "attention with rbf(l=h) equals the formula, largest difference"));
   HARK_TRY(hark_lab_require(lab, hark_lab_row(table, 0)[TO_SAMPLES], 0, ROUNDING, "the least bandwidth interpolates, largest difference"));
   HARK_TRY(hark_lab_require(lab, hark_lab_row(table, last)[TO_MEAN], 0, 1e-6, "the largest bandwidth gives the mean, largest difference"));

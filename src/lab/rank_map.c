@@ -170,8 +170,8 @@ static hark_status judge_level(hark_lab *lab, double level, double rank, const c
   for (int64_t i = 0; i < hark_lab_row_count(table); i++) {
     const double *const row = hark_lab_row(table, i);
     if (row[BLOCK_LEVEL] != level) continue;
-    least = fmin(least, row[BLOCK_RANK]);
-    largest = fmax(largest, row[BLOCK_RANK]);
+    least = hark_lab_smaller(least, row[BLOCK_RANK]);
+    largest = hark_lab_larger(largest, row[BLOCK_RANK]);
   }
   HARK_TRY(hark_lab_require(lab, least, rank, rank, "least rank at 1e-3 of the blocks %s", name));
   return hark_lab_require(lab, largest, rank, rank, "largest rank at 1e-3 of the blocks %s", name);
@@ -186,9 +186,9 @@ static hark_status judge(hark_lab *lab) {
   for (int64_t i = 0; i < hark_lab_row_count(blocks); i++) stored += hark_lab_row(blocks, i)[BLOCK_STORAGE];
   for (int64_t i = 0; i < hark_lab_row_count(lengths); i++) {
     const double *const row = hark_lab_row(lengths, i);
-    missing = fmax(missing, row[LENGTH] - row[WHOLE_RANK]);
-    largest = fmax(largest, row[LARGEST_RANK]);
-    off = fmax(off, fabs(row[STORED] - row[PREDICTED]));
+    missing = hark_lab_larger(missing, row[LENGTH] - row[WHOLE_RANK]);
+    largest = hark_lab_larger(largest, row[LARGEST_RANK]);
+    off = hark_lab_larger(off, fabs(row[STORED] - row[PREDICTED]));
   }
   HARK_TRY(hark_lab_require(lab, stored, 192, 192, "entries that are stored of 16 x 16"));
   HARK_TRY(hark_lab_require(lab, missing, 0, 0, "length - rank of the whole matrix at 1e-1, largest over the lengths"));

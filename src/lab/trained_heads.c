@@ -84,13 +84,12 @@ static hark_status make_room(hark_lab *lab, const hark_decoder_config *config, i
   *out =
       (hark_trained_heads){.layers = config->layers, .heads = config->heads, .length = length, .head_dim = config->width / config->heads};
   const int64_t count = out->layers * out->heads * length * out->head_dim;
-  const int64_t descriptors = hark_ceil_div(config->layers * (int64_t)sizeof *out->similarities, (int64_t)sizeof(double));
-  double *similarities;
-  HARK_TRY(hark_lab_numbers(lab, descriptors, &similarities));
+  void *similarities;
+  HARK_TRY(hark_lab_allocate(lab, (size_t)config->layers * sizeof *out->similarities, &similarities));
   HARK_TRY(hark_lab_numbers(lab, count, &out->query));
   HARK_TRY(hark_lab_numbers(lab, count, &out->key));
   HARK_TRY(hark_lab_numbers(lab, count, &out->value));
-  out->similarities = (hark_attention_desc *)(void *)similarities;
+  out->similarities = similarities;
   return HARK_OK;
 }
 

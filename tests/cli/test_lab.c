@@ -147,6 +147,15 @@ static void words_and_failures_are_told(void **state) {
   hark_lab_destroy(&lab);
 }
 
+static void only_strict_runs_fail(void **state) {
+  (void)state;
+  assert_int_equal(hark_lab_exit_code(true, false), 0);
+  assert_int_equal(hark_lab_exit_code(true, true), 0);
+  assert_int_equal(hark_lab_exit_code(false, false), 0);
+  assert_int_equal(hark_lab_exit_code(false, true), 1);
+  hark("hark lab rank-map --quick --strict", 0);
+}
+
 static bool is_file(const char *name) { return access(name, R_OK) == 0; }
 
 static void files_and_figures_are_written(void **state) {
@@ -211,8 +220,9 @@ static void trained_heads_are_measured(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(the_list_is_the_table),       cmocka_unit_test(json_holds_what_was_measured),
-                                     cmocka_unit_test(words_and_failures_are_told), cmocka_unit_test(files_and_figures_are_written),
-                                     cmocka_unit_test(wrong_words_are_refused),     cmocka_unit_test(trained_heads_are_measured)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(the_list_is_the_table),         cmocka_unit_test(json_holds_what_was_measured),
+                                     cmocka_unit_test(words_and_failures_are_told),   cmocka_unit_test(only_strict_runs_fail),
+                                     cmocka_unit_test(files_and_figures_are_written), cmocka_unit_test(wrong_words_are_refused),
+                                     cmocka_unit_test(trained_heads_are_measured)};
   return cmocka_run_group_tests(tests, begin, end);
 }

@@ -121,6 +121,22 @@ static void the_seed_decides_all_numbers(void **state) {
   stop(&c);
 }
 
+/* Where all errors are zero nothing is said of their ratios: that is no pass. */
+static void nothing_over_nothing_fails(void **state) {
+  (void)state;
+  const int experiment = hark_lab_find("approximation");
+  laboratory l = run(experiment, 1);
+  const hark_lab_table *const table = &l.lab->tables[0];
+  int failed = 0;
+  for (int64_t i = 0; i < hark_lab_row_count(table); i++)
+    for (int c = 0; c < table->column_count; c++)
+      if (strcmp(table->columns[c].name, "error") == 0) ((double *)hark_lab_row(table, i))[c] = 0;
+  assert_fine(context, hark_lab_judge(l.lab, hark_lab_entries[experiment].experiment));
+  for (int c = 0; c < l.lab->criterion_count; c++) failed += isnan(l.lab->criteria[c].measured) && !hark_lab_passes(&l.lab->criteria[c]);
+  assert_int_equal(failed, 4);
+  stop(&l);
+}
+
 /* ---- the seam itself ---- */
 
 static void criteria_are_intervals(void **state) {
@@ -216,12 +232,10 @@ static void memory_may_run_out(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(every_experiment_passes),
-                                     cmocka_unit_test(every_criterion_can_fail),
-                                     cmocka_unit_test(the_seed_decides_all_numbers),
-                                     cmocka_unit_test(criteria_are_intervals),
-                                     cmocka_unit_test(tables_hold_numbers),
-                                     cmocka_unit_test(an_experiment_without_criteria_is_none),
-                                     cmocka_unit_test(memory_may_run_out)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(every_experiment_passes),      cmocka_unit_test(every_criterion_can_fail),
+      cmocka_unit_test(the_seed_decides_all_numbers), cmocka_unit_test(criteria_are_intervals),
+      cmocka_unit_test(tables_hold_numbers),          cmocka_unit_test(an_experiment_without_criteria_is_none),
+      cmocka_unit_test(memory_may_run_out),           cmocka_unit_test(nothing_over_nothing_fails)};
   return cmocka_run_group_tests(tests, begin, end);
 }
