@@ -304,7 +304,9 @@ static double mean_error(const hark_lab_table *table, const way *w, int64_t bloc
   int64_t count = 0;
   for (int64_t i = 0; i < hark_lab_row_count(table); i++) {
     const double *const row = hark_lab_row(table, i);
-    if (row[TRAINED_PARTITION] != w->partition || row[TRAINED_QUERY] != w->query || row[TRAINED_BLOCK] != (double)block) continue;
+    if ((int)row[TRAINED_PARTITION] != (int)w->partition || (int)row[TRAINED_QUERY] != (int)w->query ||
+        (int64_t)row[TRAINED_BLOCK] != block)
+      continue;
     sum += row[TRAINED_RELATIVE];
     count++;
   }
