@@ -22,9 +22,10 @@
 
 /* r[n] += sum over the tile's keys of dS[n,i]. */
 static void add_rows(const hark_dense_tile *tile, const float *gradient, double *rows) {
-  float lanes[HARK_TILE_QUERIES];
   for (int m = 0; m < hark_dense_vectors(tile); m++) {
-    const float *from = gradient + m * HARK_LANES;
+    const int lane = m * HARK_LANES, count = (int)hark_min(HARK_LANES, tile->queries - lane);
+    float lanes[HARK_LANES];
+    const float *from = gradient + lane;
     vf sums[ROW_COPIES];
     int key = 0;
     HARK_UNROLL
@@ -34,9 +35,9 @@ static void add_rows(const hark_dense_tile *tile, const float *gradient, double 
       for (int i = 0; i < ROW_COPIES; i++) sums[i] = sums[i] + vf_load(from + (key + i) * HARK_TILE_QUERIES);
     }
     for (; key < tile->keys; key++) sums[0] = sums[0] + vf_load(from + key * HARK_TILE_QUERIES);
-    vf_store(lanes + m * HARK_LANES, (sums[0] + sums[1]) + (sums[2] + sums[3]));
+    vf_store(lanes, (sums[0] + sums[1]) + (sums[2] + sums[3]));
+    for (int i = 0; i < count; i++) rows[lane + i] += (double)lanes[i];
   }
-  for (int lane = 0; lane < tile->queries; lane++) rows[lane] += (double)lanes[lane];
 }
 
 /* c[i] += sum over the tile's queries of dS[n,i]. */
