@@ -134,8 +134,8 @@ HARK_API HARK_MUST_CHECK hark_status hark_decoding_size(hark_context *context, c
 
 /* Makes a decoding that has read nothing. `options` may be NULL. The model must outlive it.
  * Errors: HARK_INVALID_ARGUMENT (struct_size, capacity below 1 or above what learned positions allow, memory too small, a context of another
- * backend than the model's), HARK_UNSUPPORTED (options of a newer hark are set), HARK_OUT_OF_MEMORY, HARK_TOO_LARGE. When it fails *out is
- * NULL. */
+ * backend than the model's), HARK_UNSUPPORTED (options of a newer hark are set), HARK_OUT_OF_MEMORY, HARK_TOO_LARGE (a capacity above
+ * 2^40, or one whose memory cannot be addressed). When it fails *out is NULL. */
 HARK_API HARK_MUST_CHECK hark_status hark_decoding_create(hark_context *context, const hark_model *model,
                                                           const hark_decoding_options *options, hark_decoding **out);
 /* Frees it (memory of the caller's stays the caller's) and sets *decoding to NULL. NULL and a pointer to NULL are allowed. */
@@ -191,7 +191,8 @@ HARK_API int64_t hark_decoding_capacity(const hark_decoding *decoding);
 
 /* What has been read, as bytes that can be stored: hark_decoding_saved_bytes() of them now. What follows after restoring them has the same
  * bits as if nothing had happened in between, where the model, the capacity, the instruction set and the version of hark are the same.
- * A model of structure hierarchical restores into decodings of the capacity that the bytes are from, or one of as many levels.
+ * Any capacity that has room for the tokens will do. A model of structure hierarchical whose new capacity has another number of levels
+ * (2^levels blocks hold its tokens) reads the tokens again when the next ones come.
  * save: HARK_INVALID_ARGUMENT where `bytes` is less than that.
  * restore: replaces what has been read. The bytes are checked first (form, checksum, the model's fingerprint); when they are refused nothing
  * changes. Errors: HARK_BAD_FILE (damaged, of another model, of another version), HARK_INVALID_ARGUMENT (more tokens than capacity). */

@@ -49,26 +49,27 @@ static hark_status complain(hark_invocation *call, const char *name, const char 
   return hark_options_complain(call->context, call->options, name, "%s", text);
 }
 
-static bool given(const hark_invocation *call, const char *name) { return hark_options_source(call->options, name) != HARK_SOURCE_DEFAULT; }
-
 static hark_status check(hark_invocation *call) {
   hark_attend_values *v = call->values[0];
-  v->has_query_offset = given(call, "query-offset");
+  v->has_query_offset = hark_command_is_given(call, "query-offset");
   if (v->input[0] == '\0') HARK_TRY(complain(call, "input", "--input FILE is missing"));
   if (v->output[0] == '\0') HARK_TRY(complain(call, "output", "--output FILE is missing"));
   static const char *const hierarchical[] = {"hierarchy-block", "partition", "coarse-query", "interpolation"};
   for (size_t i = 0; i < sizeof hierarchical / sizeof hierarchical[0]; i++)
-    if (v->structure != HARK_ATTEND_HIERARCHICAL && given(call, hierarchical[i]))
+    if (v->structure != HARK_ATTEND_HIERARCHICAL && hark_command_is_given(call, hierarchical[i]))
       HARK_TRY(complain(call, hierarchical[i], "applies to --structure hierarchical only"));
   if (v->normalisation == HARK_ATTEND_CME) HARK_TRY(complain(call, "normalisation", "this build has no cme, expected softmax"));
   HARK_TRY(hark_attend_positional_check(call));
-  if (v->structure != HARK_ATTEND_WINDOW && given(call, "window")) HARK_TRY(complain(call, "window", "applies to --structure window only"));
-  if (v->structure == HARK_ATTEND_WINDOW && !given(call, "window")) HARK_TRY(complain(call, "structure", "window needs --window W"));
+  if (v->structure != HARK_ATTEND_WINDOW && hark_command_is_given(call, "window"))
+    HARK_TRY(complain(call, "window", "applies to --structure window only"));
+  if (v->structure == HARK_ATTEND_WINDOW && !hark_command_is_given(call, "window"))
+    HARK_TRY(complain(call, "structure", "window needs --window W"));
   if (v->kernel == HARK_ATTEND_RBF && v->sigma == 0) HARK_TRY(complain(call, "kernel", "rbf needs --sigma X above 0"));
-  if (v->kernel == HARK_ATTEND_RBF && given(call, "scale"))
+  if (v->kernel == HARK_ATTEND_RBF && hark_command_is_given(call, "scale"))
     HARK_TRY(complain(call, "scale", "applies to --kernel exp only; rbf takes --sigma"));
-  if (v->kernel != HARK_ATTEND_RBF && given(call, "sigma")) HARK_TRY(complain(call, "sigma", "applies to --kernel rbf only"));
-  if (v->rotary == 0 && given(call, "rotary-pairs")) HARK_TRY(complain(call, "rotary-pairs", "needs --rotary BASE"));
+  if (v->kernel != HARK_ATTEND_RBF && hark_command_is_given(call, "sigma"))
+    HARK_TRY(complain(call, "sigma", "applies to --kernel rbf only"));
+  if (v->rotary == 0 && hark_command_is_given(call, "rotary-pairs")) HARK_TRY(complain(call, "rotary-pairs", "needs --rotary BASE"));
   return HARK_OK;
 }
 

@@ -54,7 +54,7 @@ static hark_status run_cases(hark_invocation *call, bench_kind kind, hark_bench_
   const int count = hark_options_argument_count(call->options);
   if (kind == BENCH_MACHINE) return hark_bench_machine_run(call->context, machine, settings);
   if (kind == BENCH_STEP) {
-    const bool asked = hark_options_source(call->options, "train.steps") != HARK_SOURCE_DEFAULT;
+    const bool asked = hark_command_is_given(call, "train.steps");
     settings->rounds = asked ? config->train.steps : STEPS_DEFAULT;
     return hark_bench_step(call->context, machine, settings, config, (int32_t)values->vocabulary);
   }

@@ -86,6 +86,10 @@ void hark_command_warn(const hark_invocation *call, const char *format, ...) {
   fprintf(stderr, "%s\n", line);
 }
 
+bool hark_command_is_given(const hark_invocation *call, const char *name) {
+  return hark_options_source(call->options, name) != HARK_SOURCE_DEFAULT;
+}
+
 hark_status hark_command_print(hark_invocation *call, hark_text *text) {
   hark_status status = text->status;
   if (status == HARK_OK && fwrite(hark_text_get(text), 1, text->length, stdout) != text->length) {

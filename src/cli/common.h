@@ -94,6 +94,9 @@ void hark_command_print_name(const hark_invocation *call, bool warning);
 /* One line on stderr: "hark NAME: ...", and in front of the text "warning: ". */
 void hark_command_warn(const hark_invocation *call, const char *format, ...) HARK_PRINTF(2, 3);
 
+/* Whether someone has said what an option is to be. */
+bool hark_command_is_given(const hark_invocation *call, const char *name);
+
 /* Writes a text to stdout and frees it; the text's own failure comes back. */
 HARK_MUST_CHECK hark_status hark_command_print(hark_invocation *call, hark_text *text);
 

@@ -122,19 +122,15 @@ static hark_status run(hark_invocation *call) {
   return status;
 }
 
-static bool is_given(const hark_invocation *call, const char *name) {
-  return hark_options_source(call->options, name) != HARK_SOURCE_DEFAULT;
-}
-
 /* Options of the one drawing with the other. */
 static hark_status check(hark_invocation *call) {
   static const char *const of_curves[] = {"metric", "x", "log"}, *const of_kernels[] = {"distances", "checkpoint"};
   const plot_values *const values = call->values[0];
   for (size_t i = 0; values->positional && i < sizeof of_curves / sizeof *of_curves; i++)
-    if (is_given(call, of_curves[i]))
+    if (hark_command_is_given(call, of_curves[i]))
       HARK_TRY(hark_options_complain(call->context, call->options, of_curves[i], "--%s does not go with --positional", of_curves[i]));
   for (size_t i = 0; !values->positional && i < sizeof of_kernels / sizeof *of_kernels; i++)
-    if (is_given(call, of_kernels[i]))
+    if (hark_command_is_given(call, of_kernels[i]))
       HARK_TRY(hark_options_complain(call->context, call->options, of_kernels[i], "--%s applies to --positional only", of_kernels[i]));
   if (values->positional && hark_options_argument_count(call->options) > 1)
     HARK_TRY(hark_options_complain(call->context, call->options, "positional", "--positional draws the kernels of one run"));

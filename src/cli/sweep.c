@@ -7,11 +7,13 @@
 #include <inttypes.h>
 #include <math.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#ifdef __linux__
+#include <sys/prctl.h>
+#endif
 
 #include "cli/common.h"
 #include "cli/gnuplot.h"
@@ -20,9 +22,8 @@
 #include "io/jsonl.h"
 
 #define OWN_PROGRAM "/proc/self/exe"
-#define COLOURS 8 /* of gnuplot's own list */
-
-extern char **environ;
+#define NOT_STARTED 127 /* exit code of a run that could not be started, as a shell's */
+#define COLOURS 8       /* of gnuplot's own list */
 
 typedef struct sweep_values {
   const char *metric, *baseline;
@@ -54,15 +55,26 @@ static void on_signal(int number) {
   if (running > 0) (void)kill(running, number);
 }
 
-static void catch_signals(void) {
-  static const int caught[] = {SIGINT, SIGTERM, SIGHUP};
+static const int caught[] = {SIGINT, SIGTERM, SIGHUP};
+#define CAUGHT (sizeof caught / sizeof *caught)
+
+/* Those that are ignored stay so: nohup. */
+static void handle_signals(void (*handler)(int)) {
   struct sigaction action, before;
   memset(&action, 0, sizeof action);
-  action.sa_handler = on_signal;
-  for (size_t i = 0; i < sizeof caught / sizeof *caught; i++) {
+  action.sa_handler = handler;
+  for (size_t i = 0; i < CAUGHT; i++) {
     const bool known = sigaction(caught[i], NULL, &before) == 0;
-    if (!known || before.sa_handler != SIG_IGN) (void)sigaction(caught[i], &action, NULL); /* nohup stays */
+    if (!known || before.sa_handler != SIG_IGN) (void)sigaction(caught[i], &action, NULL);
   }
+}
+
+/* Signals wait until *before is the mask again. */
+static void hold_signals(sigset_t *before) {
+  sigset_t held;
+  (void)sigemptyset(&held);
+  for (size_t i = 0; i < CAUGHT; i++) (void)sigaddset(&held, caught[i]);
+  (void)sigprocmask(SIG_BLOCK, &held, before);
 }
 
 /* A sweep at work. */
@@ -234,22 +246,40 @@ static hark_status write_configuration(const sweep *s, int run, char *path) {
   return status;
 }
 
-/* Starts ourselves with other words, results among the messages, in a process group of its own: signals come from us alone, once. */
+/* A sweep that is killed tells its run to save and end; where a system cannot say so, the run trains on. `parent` may be gone already. */
+static void end_with(pid_t parent) {
+#ifdef __linux__
+  (void)prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (getppid() != parent) _exit(HARK_EXIT_TERMINATED);
+#else
+  (void)parent;
+#endif
+}
+
+/* In the new process: ourselves with other words, results among the messages, in a process group of its own: signals come from us alone, once.
+ * Only calls that are allowed between fork and exec. */
+static void become_run(char *const *words, pid_t parent, const sigset_t *mask) {
+  end_with(parent);
+  handle_signals(SIG_DFL);
+  if (setpgid(0, 0) == 0 && dup2(STDERR_FILENO, STDOUT_FILENO) >= 0 && sigprocmask(SIG_SETMASK, mask, NULL) == 0)
+    (void)execv(OWN_PROGRAM, words);
+  _exit(NOT_STARTED);
+}
+
+/* A signal comes before, and there is no run (*process is 0), or behind, and `running` is the one to tell: in between signals wait. */
 static hark_status start(const sweep *s, char *const *words, pid_t *process) {
-  posix_spawn_file_actions_t actions;
-  posix_spawnattr_t attributes;
-  if (posix_spawn_file_actions_init(&actions) != 0) return hark_fail(s->context, HARK_OUT_OF_MEMORY, "a run cannot be started");
-  if (posix_spawnattr_init(&attributes) != 0) {
-    (void)posix_spawn_file_actions_destroy(&actions);
-    return hark_fail(s->context, HARK_OUT_OF_MEMORY, "a run cannot be started");
+  const pid_t parent = getpid();
+  sigset_t before;
+  hold_signals(&before);
+  *process = 0;
+  if (stop_signal == 0) {
+    *process = fork();
+    if (*process == 0) become_run(words, parent, &before);
   }
-  (void)posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO);
-  (void)posix_spawnattr_setpgroup(&attributes, 0);
-  (void)posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
-  const int error = posix_spawn(process, OWN_PROGRAM, &actions, &attributes, words, environ);
-  (void)posix_spawn_file_actions_destroy(&actions);
-  (void)posix_spawnattr_destroy(&attributes);
-  return error == 0 ? HARK_OK : hark_fail(s->context, HARK_IO_ERROR, "a run cannot be started: %s", strerror(error));
+  const int error = errno;
+  running = *process;
+  (void)sigprocmask(SIG_SETMASK, &before, NULL);
+  return *process >= 0 ? HARK_OK : hark_fail(s->context, HARK_IO_ERROR, "a run cannot be started: %s", strerror(error));
 }
 
 /* Runs hark train on a configuration; *exit_code as a shell counts it. */
@@ -257,17 +287,19 @@ static hark_status train(const sweep *s, const char *configuration, bool resume,
   char program[] = "hark", command[] = "train", config[] = "--config", again[] = "--resume", path[HARK_PATH_BYTES];
   char *const words[] = {program, command, config, path, resume ? again : NULL, NULL};
   pid_t process;
-  int status;
+  siginfo_t ended;
+  int status = 0;
   HARK_TRY(hark_path_join(s->context, "", configuration, path));
   HARK_TRY(start(s, words, &process));
-  running = process;
-  if (stop_signal != 0) (void)kill(process, stop_signal); /* it came before there was a run to tell */
-  while (waitpid(process, &status, 0) < 0) {
+  *exit_code = HARK_EXIT_SIGNAL + stop_signal;
+  if (process == 0) return HARK_OK;
+  while (waitid(P_PID, (id_t)process, &ended, WEXITED | WNOWAIT) < 0) {
     if (errno != EINTR) return hark_fail(s->context, HARK_IO_ERROR, "a run cannot be waited for: %s", strerror(errno));
   }
-  running = 0;
+  running = 0; /* before the number may be another process's */
+  (void)waitpid(process, &status, 0);
   *exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : HARK_EXIT_SIGNAL + WTERMSIG(status);
-  return HARK_OK;
+  return *exit_code != NOT_STARTED ? HARK_OK : hark_fail(s->context, HARK_IO_ERROR, "a run cannot be started from " OWN_PROGRAM);
 }
 
 /* *stopped: by a signal, which is for all of us. */
@@ -373,7 +405,7 @@ static hark_status work(sweep *s) {
   for (int run = 0; run < s->runs; run++) HARK_TRY(measure(s, run));
   if (!s->values->table) {
     HARK_TRY(hark_folder_make(s->context, s->plan->out));
-    catch_signals();
+    handle_signals(on_signal);
     HARK_TRY(run_all(s, path));
     if (s->call->exit_code > HARK_EXIT_SIGNAL) return HARK_OK;
   }

@@ -6,7 +6,7 @@
  * All memory of a decoding lies in one block, which the context gives or the caller. Its parts are made in the same order whenever the model,
  * the capacity and the context's backend are the same, so that making them once without the large ones tells the size of the block:
  *
- *     | decoding | descriptions of caches and tables | plans | tape | tokens | logits, candidates | caches, tables | the tape's pool |
+ *     | decoding | descriptions of caches and tables | plans | tape | tokens | logits, candidates | history, caches, tables | the tape's pool |
  *       ^ what is small: made when the size is asked for too                  ^ sizes known from descriptions and a shape-only run
  *
  * Calls that work run inside of that block (hark_arena_begin): should one ask for memory, it would get HARK_OUT_OF_MEMORY. None does.
@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "backend/backend.h"
+#include "backend/hierarchy.h"
 #include "core/arena.h"
 #include "core/structs.h"
 #include "data/checksum.h"
@@ -25,7 +26,10 @@
 /* Tokens of one pass while a text is read in: enough rows for the products to be fast, few enough for little memory. */
 #define PREFILL_TOKENS 128
 
-#define SAVED_VERSION 2
+/* Lengths that attention can have. What is counted in tokens is then far from overflow. */
+#define MAXIMUM_CAPACITY ((int64_t)1 << 40)
+
+#define SAVED_VERSION 3
 static const char saved_magic[8] = {'h', 'a', 'r', 'k', 'r', 'e', 'a', 'd'};
 
 struct hark_decoding {
@@ -149,10 +153,7 @@ static hark_status make_small(hark_decoding *decoding) {
     HARK_TRY(hark_attention_cache_describe(context, attention_of(decoding, layer), decoder->parameters.type, decoding->capacity,
                                            &decoding->caches[layer]));
   HARK_TRY(describe_tables(decoding));
-  if (has_history(decoding)) { /* its caches are attention and plan in one */
-    HARK_TRY(hark_allocate(context, (size_t)decoding->capacity * sizeof *decoding->history, &memory));
-    decoding->history = memory;
-  } else {
+  if (!has_history(decoding)) { /* a hierarchical cache is attention and plan in one */
     HARK_TRY(hark_decoder_plans_create(context, decoder, 1, decoding->prefill, decoding->capacity, false, &decoding->prefill_plans));
     HARK_TRY(hark_decoder_plans_create(context, decoder, 1, 1, decoding->capacity, false, &decoding->step_plans));
   }
@@ -171,6 +172,9 @@ static hark_status make_small(hark_decoding *decoding) {
 }
 
 static hark_status make_large(hark_decoding *decoding) {
+  void *memory = NULL;
+  if (has_history(decoding)) HARK_TRY(hark_allocate(decoding->context, (size_t)decoding->capacity * sizeof *decoding->history, &memory));
+  decoding->history = memory;
   for (int64_t layer = 0; layer < config_of(decoding->model)->layers; layer++)
     HARK_TRY(hark_attention_cache_create(decoding->context, &decoding->caches[layer]));
   for (int64_t i = 0; i < decoding->tables; i++) HARK_TRY(hark_tensor_allocate(decoding->context, &decoding->log_kernels[i]));
@@ -188,6 +192,9 @@ static hark_status add_tensor(hark_context *context, const hark_tensor *tensor, 
 /* Adds to *total what make_large() will take. */
 static hark_status add_large(const hark_decoding *decoding, size_t *total) {
   hark_context *context = decoding->context;
+  size_t history = 0;
+  if (has_history(decoding)) HARK_TRY(hark_size_multiply(context, (size_t)decoding->capacity, sizeof *decoding->history, &history));
+  HARK_TRY(hark_size_add(context, *total, hark_align_up(history), total));
   for (int64_t layer = 0; layer < config_of(decoding->model)->layers; layer++)
     for (int i = 0; i < HARK_CACHE_PARTS; i++) HARK_TRY(add_tensor(context, &decoding->caches[layer].part[i], total));
   for (int64_t i = 0; i < decoding->tables; i++) HARK_TRY(add_tensor(context, &decoding->log_kernels[i], total));
@@ -223,6 +230,9 @@ static hark_status take_options(hark_context *context, const hark_model *model, 
   if (out->capacity == 0) out->capacity = config_of(model)->context;
   if (out->capacity < 1)
     return hark_fail(context, HARK_INVALID_ARGUMENT, "decoding: a capacity of %" PRId64 " tokens, expected at least 1", out->capacity);
+  if (out->capacity > MAXIMUM_CAPACITY)
+    return hark_fail(context, HARK_TOO_LARGE, "decoding: a capacity of %" PRId64 " tokens, expected at most %" PRId64, out->capacity,
+                     MAXIMUM_CAPACITY);
   if (context->backend != model->backend)
     return hark_fail(context, HARK_INVALID_ARGUMENT, "decoding: the context's backend is %s, the model's %s", context->backend->name,
                      model->backend->name);
@@ -383,13 +393,15 @@ int64_t hark_decoding_capacity(const hark_decoding *decoding) { return decoding-
 /* ---- saving ----
  *
  *     header | tokens (i32), where caches cannot go back | of every layer the caches: rows of what was read, or where they cannot go back and
- *     are not stale all that they hold | logits, if there are any | checksum of all before (u64)
+ *     are not stale all levels | logits, if there are any | checksum of all before (u64)
  *
+ * A hierarchical cache of another number of levels is no beginning for this one: the tokens are taken over, and read again when the next come.
  * Numbers are little-endian, as everywhere in hark's files. */
 
 typedef struct saved_header {
   char magic[sizeof saved_magic];
-  uint64_t version, fingerprint, bytes, length, has_logits, has_caches;
+  uint64_t version, fingerprint, bytes, length, has_logits;
+  uint64_t levels; /* of the caches, 1 where they keep every row; 0: there are none */
 } saved_header;
 
 static int64_t cache_parts(const hark_decoding *decoding) { return HARK_CACHE_PARTS * config_of(decoding->model)->layers; }
@@ -397,24 +409,25 @@ static const hark_tensor *cache_part(const hark_decoding *decoding, int64_t numb
   return &decoding->caches[number / HARK_CACHE_PARTS].part[number % HARK_CACHE_PARTS];
 }
 
-/* What of a part is saved behind `length` tokens. */
-static size_t part_bytes(const hark_decoding *decoding, int64_t number, int64_t length) {
+static uint64_t cache_levels(const hark_decoding *decoding) { return (uint64_t)cache_part(decoding, HARK_CACHE_KEY)->shape[0]; }
+
+/* What of a part is saved with this header. */
+static size_t part_bytes(const hark_decoding *decoding, const saved_header *header, int64_t number) {
   const hark_tensor *part = cache_part(decoding, number);
-  if (part->type == HARK_NONE) return 0;
-  const int64_t rows = decoding->history != NULL ? part->shape[0] * part->shape[1] : length;
+  if (part->type == HARK_NONE || header->levels == 0) return 0;
+  const int64_t rows = has_history(decoding) ? (int64_t)header->levels * part->shape[1] : (int64_t)header->length;
   return (size_t)(rows * part->shape[2]) * hark_type_bytes(part->type);
 }
 
-static size_t history_bytes(const hark_decoding *decoding, int64_t length) {
-  return decoding->history != NULL ? (size_t)length * sizeof *decoding->history : 0;
+static size_t history_bytes(const hark_decoding *decoding, const saved_header *header) {
+  return has_history(decoding) ? (size_t)header->length * sizeof *decoding->history : 0;
 }
 
 static size_t logit_bytes(const hark_decoding *decoding) { return (size_t)config_of(decoding->model)->vocabulary * sizeof(float); }
 
 static size_t saved_bytes(const hark_decoding *decoding, const saved_header *header) {
-  const int64_t length = (int64_t)header->length;
-  size_t bytes = sizeof *header + history_bytes(decoding, length) + sizeof(uint64_t);
-  for (int64_t i = 0; header->has_caches && i < cache_parts(decoding); i++) bytes += part_bytes(decoding, i, length);
+  size_t bytes = sizeof *header + history_bytes(decoding, header) + sizeof(uint64_t);
+  for (int64_t i = 0; i < cache_parts(decoding); i++) bytes += part_bytes(decoding, header, i);
   return bytes + (header->has_logits ? logit_bytes(decoding) : 0);
 }
 
@@ -423,7 +436,7 @@ static saved_header header_of(const hark_decoding *decoding) {
                          .fingerprint = decoding->model->fingerprint,
                          .length = (uint64_t)decoding->length,
                          .has_logits = decoding->has_logits,
-                         .has_caches = !decoding->stale && decoding->length > 0};
+                         .levels = decoding->stale || decoding->length == 0 ? 0 : cache_levels(decoding)};
   memcpy(header.magic, saved_magic, sizeof saved_magic);
   header.bytes = saved_bytes(decoding, &header);
   return header;
@@ -442,10 +455,10 @@ hark_status hark_decoding_save(const hark_decoding *decoding, void *data, size_t
   char *at = data;
   memcpy(at, &header, sizeof header);
   at += sizeof header;
-  if (decoding->history != NULL) memcpy(at, decoding->history, history_bytes(decoding, decoding->length));
-  at += history_bytes(decoding, decoding->length);
-  for (int64_t i = 0; header.has_caches && i < cache_parts(decoding); i++) {
-    const size_t part = part_bytes(decoding, i, decoding->length);
+  if (decoding->history != NULL) memcpy(at, decoding->history, history_bytes(decoding, &header));
+  at += history_bytes(decoding, &header);
+  for (int64_t i = 0; i < cache_parts(decoding); i++) {
+    const size_t part = part_bytes(decoding, &header, i);
     if (part > 0) HARK_TRY(hark_backend_read(context, at, cache_part(decoding, i)->data, part));
     at += part;
   }
@@ -475,11 +488,12 @@ static hark_status check_saved(const hark_decoding *decoding, const void *data, 
   if (header->length > (uint64_t)decoding->capacity)
     return hark_fail(context, HARK_INVALID_ARGUMENT, "saved decoding: holds %" PRIu64 " tokens, there is room for %" PRId64, header->length,
                      decoding->capacity);
-  const bool lacks_caches = header->has_caches == 0 && header->length > 0 && decoding->history == NULL;
-  const bool has_too_much = (header->has_logits && header->length == 0) || (header->has_caches && header->length == 0);
-  if (header->has_logits > 1 || header->has_caches > 1 || lacks_caches || has_too_much || saved_bytes(decoding, header) != bytes)
+  const uint64_t most_levels = has_history(decoding) ? HARK_HIERARCHY_MAX_LEVELS : 1; /* one lies in memory: so many do not overflow */
+  const bool lacks_caches = header->levels == 0 && header->length > 0 && !has_history(decoding);
+  const bool has_too_much = header->length == 0 && (header->has_logits > 0 || header->levels > 0);
+  if (header->has_logits > 1 || header->levels > most_levels || lacks_caches || has_too_much || saved_bytes(decoding, header) != bytes)
     return hark_fail(context, HARK_BAD_FILE, "saved decoding: %zu bytes do not hold %" PRIu64 " tokens", bytes, header->length);
-  for (size_t i = 0; decoding->history != NULL && i < header->length; i++) { /* rows of a table: a checksum does not say who wrote them */
+  for (size_t i = 0; has_history(decoding) && i < header->length; i++) { /* rows of a table: a checksum does not say who wrote them */
     int32_t token;
     memcpy(&token, (const char *)data + sizeof *header + i * sizeof token, sizeof token);
     if (token < 0 || token >= config_of(decoding->model)->vocabulary)
@@ -489,24 +503,31 @@ static hark_status check_saved(const hark_decoding *decoding, const void *data, 
   return HARK_OK;
 }
 
-hark_status hark_decoding_restore(hark_decoding *decoding, const void *data, size_t bytes) {
-  saved_header header;
-  HARK_TRY(check_saved(decoding, data, bytes, &header));
-  const char *at = (const char *)data + sizeof header;
-  const size_t tokens = history_bytes(decoding, (int64_t)header.length);
-  go_back(decoding, 0); /* until all is there */
-  decoding->has_logits = false;
+static hark_status take_saved(hark_decoding *decoding, const saved_header *header, const char *at) {
+  const size_t tokens = history_bytes(decoding, header);
+  const bool fits = header->levels == cache_levels(decoding);
   HARK_TRY(fill_tables(decoding));
   if (tokens > 0) memcpy(decoding->history, at, tokens);
   at += tokens;
-  for (int64_t i = 0; header.has_caches && i < cache_parts(decoding); i++) {
-    const size_t part = part_bytes(decoding, i, (int64_t)header.length);
-    if (part > 0) HARK_TRY(hark_backend_write(decoding->context, cache_part(decoding, i)->data, at, part));
+  for (int64_t i = 0; i < cache_parts(decoding); i++) {
+    const size_t part = part_bytes(decoding, header, i);
+    if (part > 0 && fits) HARK_TRY(hark_backend_write(decoding->context, cache_part(decoding, i)->data, at, part));
     at += part;
   }
-  if (header.has_logits) memcpy(decoding->logits, at, logit_bytes(decoding));
-  decoding->has_logits = header.has_logits;
-  decoding->length = (int64_t)header.length;
-  decoding->stale = header.length > 0 && !header.has_caches;
+  if (header->has_logits) memcpy(decoding->logits, at, logit_bytes(decoding));
+  decoding->has_logits = header->has_logits;
+  decoding->length = (int64_t)header->length;
+  decoding->stale = decoding->length > 0 && !fits;
   return HARK_OK;
+}
+
+hark_status hark_decoding_restore(hark_decoding *decoding, const void *data, size_t bytes) {
+  saved_header header;
+  HARK_TRY(check_saved(decoding, data, bytes, &header));
+  go_back(decoding, 0); /* until all is there */
+  decoding->has_logits = false;
+  hark_arena_begin(decoding->context, &decoding->arena);
+  const hark_status status = take_saved(decoding, &header, (const char *)data + sizeof header);
+  hark_arena_end(decoding->context, &decoding->arena);
+  return status;
 }

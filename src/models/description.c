@@ -13,11 +13,16 @@
 
 typedef enum field_type { FIELD_WHOLE, FIELD_REAL, FIELD_BOOLEAN, FIELD_WORD, FIELD_KERNEL } field_type;
 
+/* When a field is told. Descriptions of models without a positional kernel, without a hierarchy, or with plain rotary positions do not speak of
+ * what they could be. CHANGED: a word other than the first, a factor other than 1 (or 0, which stands for it). */
+typedef enum field_told { TOLD_ALWAYS, TOLD_CHANGED, TOLD_WITH_KERNEL, TOLD_IN_HIERARCHY } field_told;
+
 /* A key below "model" and the field that it fills. */
 typedef struct field {
   const char *key;
   field_type type;
   bool optional; /* 0, NULL or the first word where it is not told */
+  field_told told;
   size_t offset;
   double above, least, most; /* numbers: least <= x <= most and x > above */
   const char *words;         /* WORD: in the order of the enum */
@@ -25,17 +30,17 @@ typedef struct field {
 
 #define AT(name) offsetof(hark_decoder_config, name)
 #define WHOLE(key, name, most)                                                                                                             \
-  { key, FIELD_WHOLE, false, AT(name), 0, 1, most, NULL }
+  { key, FIELD_WHOLE, false, TOLD_ALWAYS, AT(name), 0, 1, most, NULL }
 #define REAL(key, name, above, most)                                                                                                       \
-  { key, FIELD_REAL, false, AT(name), above, above, most, NULL }
+  { key, FIELD_REAL, false, TOLD_ALWAYS, AT(name), above, above, most, NULL }
 #define BOOLEAN(key, name)                                                                                                                 \
-  { key, FIELD_BOOLEAN, false, AT(name), 0, 0, 0, NULL }
+  { key, FIELD_BOOLEAN, false, TOLD_ALWAYS, AT(name), 0, 0, 0, NULL }
 #define WORD(key, name, words)                                                                                                             \
-  { key, FIELD_WORD, false, AT(name), 0, 0, 0, words }
+  { key, FIELD_WORD, false, TOLD_ALWAYS, AT(name), 0, 0, 0, words }
 
 /* In the order of printing; those of one section next to each other. */
 static const field fields[] = {
-    {"vocabulary", FIELD_WHOLE, true, AT(vocabulary), 0, 1, INT32_MAX, NULL},
+    {"vocabulary", FIELD_WHOLE, true, TOLD_ALWAYS, AT(vocabulary), 0, 1, INT32_MAX, NULL},
     WHOLE("layers", layers, 10000),
     WHOLE("heads", heads, 65536),
     WHOLE("key_heads", key_heads, 65536),
@@ -46,23 +51,23 @@ static const field fields[] = {
     WORD("norm", norm, HARK_NORM_WORDS),
     REAL("norm_epsilon", norm_epsilon, 0, 1),
     WORD("positions", positions, HARK_POSITIONS_WORDS),
-    {"positional", FIELD_KERNEL, true, AT(positional), 0, 0, 0, NULL},
-    {"positional_scope", FIELD_WORD, true, AT(positional_scope), 0, 0, 0, HARK_POSITIONAL_SCOPE_WORDS},
-    {"positional_stretch", FIELD_REAL, true, AT(positional_stretch), 0, 1, 1e300, NULL},
+    {"positional", FIELD_KERNEL, true, TOLD_WITH_KERNEL, AT(positional), 0, 0, 0, NULL},
+    {"positional_scope", FIELD_WORD, true, TOLD_WITH_KERNEL, AT(positional_scope), 0, 0, 0, HARK_POSITIONAL_SCOPE_WORDS},
+    {"positional_stretch", FIELD_REAL, true, TOLD_CHANGED, AT(positional_stretch), 0, 1, 1e300, NULL},
     BOOLEAN("tie_embeddings", tie_embeddings),
     BOOLEAN("bias", bias),
     REAL("rotary.base", rotary_base, 1, 1e300),
     WORD("rotary.pairs", rotary_pairs, HARK_ROTARY_PAIRS_WORDS),
-    {"rotary.learned", FIELD_WORD, true, AT(rotary_learned), 0, 0, 0, HARK_ROTARY_LEARNED_WORDS},
-    {"rotary.fraction", FIELD_REAL, true, AT(rotary_fraction), 0, 0, 1, NULL},
-    {"rotary.scaling", FIELD_WORD, true, AT(rotary_scaling), 0, 0, 0, HARK_ROTARY_SCALING_WORDS},
-    {"rotary.scaling_factor", FIELD_REAL, true, AT(rotary_factor), 0, 1, 1e300, NULL},
+    {"rotary.learned", FIELD_WORD, true, TOLD_CHANGED, AT(rotary_learned), 0, 0, 0, HARK_ROTARY_LEARNED_WORDS},
+    {"rotary.fraction", FIELD_REAL, true, TOLD_CHANGED, AT(rotary_fraction), 0, 0, 1, NULL},
+    {"rotary.scaling", FIELD_WORD, true, TOLD_CHANGED, AT(rotary_scaling), 0, 0, 0, HARK_ROTARY_SCALING_WORDS},
+    {"rotary.scaling_factor", FIELD_REAL, true, TOLD_CHANGED, AT(rotary_factor), 0, 1, 1e300, NULL},
     WORD("attention.structure", structure, HARK_STRUCTURE_WORDS),
-    {"attention.window", FIELD_WHOLE, false, AT(window), -1, 0, 1 << 24, NULL},
-    {"attention.hierarchy_block", FIELD_WHOLE, true, AT(hierarchy_block), 0, 2, 1 << 20, NULL},
-    {"attention.partition", FIELD_WORD, true, AT(partition), 0, 0, 0, HARK_PARTITION_WORDS},
-    {"attention.coarse_query", FIELD_WORD, true, AT(coarse_query), 0, 0, 0, HARK_COARSE_QUERY_WORDS},
-    {"attention.hierarchical_bias", FIELD_BOOLEAN, true, AT(hierarchical_bias), 0, 0, 0, NULL},
+    {"attention.window", FIELD_WHOLE, false, TOLD_ALWAYS, AT(window), -1, 0, 1 << 24, NULL},
+    {"attention.hierarchy_block", FIELD_WHOLE, true, TOLD_IN_HIERARCHY, AT(hierarchy_block), 0, 2, 1 << 20, NULL},
+    {"attention.partition", FIELD_WORD, true, TOLD_IN_HIERARCHY, AT(partition), 0, 0, 0, HARK_PARTITION_WORDS},
+    {"attention.coarse_query", FIELD_WORD, true, TOLD_IN_HIERARCHY, AT(coarse_query), 0, 0, 0, HARK_COARSE_QUERY_WORDS},
+    {"attention.hierarchical_bias", FIELD_BOOLEAN, true, TOLD_IN_HIERARCHY, AT(hierarchical_bias), 0, 0, 0, NULL},
     WORD("attention.kernel", kernel, HARK_KERNEL_WORDS),
     REAL("attention.sigma", sigma, 0, 1e300),
     BOOLEAN("attention.forget_gate", forget_gate),
@@ -119,19 +124,25 @@ static size_t section_length(const char *key) {
   return dot != NULL ? (size_t)(dot - key) : 0;
 }
 
-static bool is_changed(double factor) { return factor != 0 && factor != 1; }
+static bool is_changed(const hark_decoder_config *config, const field *f) {
+  const char *value = (const char *)config + f->offset;
+  double factor;
+  int word;
+  if (f->type == FIELD_WORD) {
+    memcpy(&word, value, sizeof word);
+    return word != 0;
+  }
+  memcpy(&factor, value, sizeof factor);
+  return factor != 0 && factor != 1;
+}
 
-/* Descriptions of models without a positional kernel, without a hierarchy, or with plain rotary positions do not speak of what they could be. */
 static bool is_told(const hark_decoder_config *config, const field *f) {
-  if (f->offset == AT(positional_stretch)) return is_changed(config->positional_stretch);
-  if (f->offset == AT(rotary_learned)) return config->rotary_learned != HARK_ROTARY_STATIC;
-  if (f->offset == AT(rotary_fraction)) return is_changed(config->rotary_fraction);
-  if (f->offset == AT(rotary_scaling)) return config->rotary_scaling != HARK_ROTARY_AS_TRAINED;
-  if (f->offset == AT(rotary_factor)) return is_changed(config->rotary_factor);
-  if (f->offset == AT(positional) || f->offset == AT(positional_scope)) return config->positional != NULL && config->positional[0] != '\0';
-  const size_t hierarchy[] = {AT(hierarchy_block), AT(partition), AT(coarse_query), AT(hierarchical_bias)};
-  for (size_t i = 0; i < sizeof hierarchy / sizeof *hierarchy; i++)
-    if (f->offset == hierarchy[i]) return config->structure == HARK_STRUCTURE_HIERARCHICAL;
+  switch (f->told) {
+    case TOLD_ALWAYS: break;
+    case TOLD_CHANGED: return is_changed(config, f);
+    case TOLD_WITH_KERNEL: return config->positional != NULL && config->positional[0] != '\0';
+    case TOLD_IN_HIERARCHY: return config->structure == HARK_STRUCTURE_HIERARCHICAL;
+  }
   return true;
 }
 

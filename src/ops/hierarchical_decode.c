@@ -207,7 +207,7 @@ static void begin_empty(const decoder_head *at, gathered *rows) {
   for (int64_t c = 0; c < at->value_dim; c++) rows->mixed[c] = 0;
 }
 
-/* partial[level], [highest, sum, mixed...] */
+/* partial[level], [highest, sum, mixed...]: the sums relative to e^highest as it is stored, which f32 rounds. */
 static hark_numbers partial_at(const decoder_head *at, int level) {
   const int64_t width = at->value_dim + 2;
   return hark_numbers_from(hark_numbers_of(&at->call->inputs[INPUT_PARTIAL]), (level * at->decode->heads + at->head) * width);
@@ -227,8 +227,9 @@ static void load_partial(const decoder_head *at, int level, gathered *rows) {
 static void store_partial(const decoder_head *at, int level, const gathered *rows) {
   const hark_numbers partial = partial_at(at, level);
   hark_put(partial, 0, rows->highest);
-  hark_put(partial, 1, rows->sum);
-  for (int64_t c = 0; c < at->value_dim; c++) hark_put(partial, 2 + c, rows->mixed[c]);
+  const double stored = hark_get(partial, 0), less = isfinite(stored) ? exp(rows->highest - stored) : 1;
+  hark_put(partial, 1, less * rows->sum);
+  for (int64_t c = 0; c < at->value_dim; c++) hark_put(partial, 2 + c, less * rows->mixed[c]);
 }
 
 static void attend(const decoder_head *at, int64_t row, double *memory) {

@@ -273,13 +273,13 @@ static hark_status run_step(training_run *trainer) {
   state->step++;
   state->samples += config->train.batch * config->train.accumulate;
   trainer->line_tokens += hark_config_step_tokens(config);
+  trainer->progress.rate = rate;
   if (!result.applied) return record_skipped(trainer, loss, result.gradient_norm);
   state->updates++;
   state->bad_steps = 0;
   state->loss_sum += loss;
   state->loss_count++;
   trainer->progress.loss = loss;
-  trainer->progress.rate = rate;
   trainer->progress.gradient_norm = result.gradient_norm;
   return HARK_OK;
 }
@@ -370,12 +370,18 @@ static bool has_stalled(const training_run *trainer) {
 
 /* The evaluation that the interrupt of an earlier part left out. The checkpoint of this step is there and stays as it is: should this part
  * end before the next one, the evaluation is made again. */
-static hark_status catch_up(training_run *trainer, hark_stop_reason *reason) {
+static hark_status make_up_evaluation(training_run *trainer) {
   const hark_run_state *state = &trainer->state;
   bool best = false;
   if (state->step == 0 || state->evaluated_step == state->step || !evaluation_is_due(trainer)) return HARK_OK;
   HARK_TRY(evaluate(trainer, &best));
-  if (best) HARK_TRY(hark_checkpoint_point_best(trainer->context, trainer->run, state));
+  return best ? hark_checkpoint_point_best(trainer->context, trainer->run, state) : HARK_OK;
+}
+
+/* Brings the run to where an uninterrupted one would have begun the next step, if there is one: an earlier part may have stopped early. */
+static hark_status catch_up(training_run *trainer, hark_stop_reason *reason) {
+  const hark_run_state *state = &trainer->state;
+  HARK_TRY(make_up_evaluation(trainer));
   if (trainer->stop_asked)
     *reason = HARK_STOP_REQUEST;
   else if (has_stalled(trainer) && state->step < trainer->steps)
@@ -417,7 +423,7 @@ hark_status hark_train(hark_context *context, const hark_config *config, const h
                        hark_train_result *result) {
   static const hark_train_hooks none = {0};
   training_run trainer = {.context = context, .config = config, .run = run, .hooks = hooks != NULL ? hooks : &none};
-  trainer.progress.loss = trainer.progress.validation_loss = NAN;
+  trainer.progress.loss = trainer.progress.validation_loss = trainer.progress.gradient_norm = NAN;
   trainer.started = clock_seconds();
   *result = (hark_train_result){.validation_loss = NAN};
   hark_status status = prepare(&trainer, config->run.resume);

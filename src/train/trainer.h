@@ -7,11 +7,12 @@
 
 /* What is going on, for whoever shows it. */
 typedef struct hark_train_progress {
-  int64_t step, steps;    /* done, in all */
-  int64_t tokens;         /* trained on */
-  double loss;            /* of the last step; NaN before the first */
-  double validation_loss; /* of the last evaluation; NaN before the first */
-  double rate, gradient_norm;
+  int64_t step, steps;      /* done, in all */
+  int64_t tokens;           /* trained on */
+  double loss;              /* of the last step; NaN before the first */
+  double validation_loss;   /* of the last evaluation; NaN before the first */
+  double rate;              /* of the last step */
+  double gradient_norm;     /* of the last step that was not skipped; NaN before the first */
   double tokens_per_second; /* since the last line of metrics */
   double peak_fraction;     /* useful operations over the machine's peak; 0: peak unknown */
   double seconds, seconds_left;

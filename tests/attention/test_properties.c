@@ -200,6 +200,32 @@ static void test_forget_gradient(void **state) {
   ON_ALL(forget_gradient_from_bias, "dense:B2,H2,L40,D7,causal,forget,bias", "dense:H2,L66,D8,causal,forget,bias,dropout=0.3,kernel");
 }
 
+/* Over a long text a gate's gradient is what millions of entries leave of each other. Values around 4 make every row's D large, whose rounding
+ * all of its entries share: 128 roundings of numbers of order one are enough where it cancels, a third of what adds up where it does not. */
+static void test_forget_gradient_of_long_texts(void **state) {
+  static const char text[] = "dense:B1,H1,L4096,D8,causal,forget";
+  attention_problem p;
+  attention_results want, have;
+  int count = 0;
+  (void)state;
+  attention_problem_make(text, &p);
+  p.unwanted = 1u << ARRAY_DQUERY | 1u << ARRAY_DKEY | 1u << ARRAY_DVALUE;
+  for (int64_t i = 0; i < p.array[ARRAY_VALUE].count; i++) p.array[ARRAY_VALUE].data[i] = (float)(p.array[ARRAY_VALUE].data[i] + 4);
+  attention_run_on(ATTENTION_ORACLE, &p, &want);
+  for (int m = 0; m < attention_machine_count; m++) {
+    const attention_machine *machine = &attention_machines[m];
+    if (machine->computing_roundoff == ATTENTION_ORACLE->computing_roundoff || !attention_run_on(machine, &p, &have)) continue;
+    for (int64_t t = 0; t < p.is.keys; t++)
+      attention_assert_near("dforget", text, machine, t, have.data[ARRAY_DFORGET][t], want.data[ARRAY_DFORGET][t],
+                            128 * machine->computing_roundoff);
+    attention_results_free(&have);
+    count++;
+  }
+  assert_true(count > 0);
+  attention_results_free(&want);
+  attention_problem_free(&p);
+}
+
 /* A window is dense attention with a band as its mask. */
 static void window_is_masked_dense(const attention_machine *machine, const char *text) {
   char dense[ATTENTION_CASE_BYTES];
@@ -355,9 +381,11 @@ static void test_scale(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_rows_sum_to_one), cmocka_unit_test(test_linear_in_values), cmocka_unit_test(test_permutation),
-      cmocka_unit_test(test_kernel_gradient), cmocka_unit_test(test_forget_gradient),  cmocka_unit_test(test_window),
-      cmocka_unit_test(test_dropout),         cmocka_unit_test(test_common_bias),      cmocka_unit_test(test_lowest_bias),
+      cmocka_unit_test(test_rows_sum_to_one), cmocka_unit_test(test_linear_in_values),
+      cmocka_unit_test(test_permutation),     cmocka_unit_test(test_kernel_gradient),
+      cmocka_unit_test(test_forget_gradient), cmocka_unit_test(test_forget_gradient_of_long_texts),
+      cmocka_unit_test(test_window),          cmocka_unit_test(test_dropout),
+      cmocka_unit_test(test_common_bias),     cmocka_unit_test(test_lowest_bias),
       cmocka_unit_test(test_scale),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

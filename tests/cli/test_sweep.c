@@ -1,19 +1,20 @@
 /* test_sweep.c - hark sweep: plans, statistics, and sweeps that are interrupted, go on, fail in part or are called with another plan. */
+#include <fcntl.h>
 #include <jansson.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "cli/sweep_table.h"
 #include "support/cmocka_all.h"
-#include "support/command.h"
+#include "support/command_place.h"
 #include "support/setups.h"
-#include "support/text_files.h"
 
 #define BASE                                                                                                                               \
   "model: {layers: 1, heads: 1, width: 8, context: 8}\n"                                                                                   \
@@ -28,14 +29,11 @@
 #define CELLS 4
 
 static char folder[TEST_PATH_BYTES];
+static test_output output;
 
 static int begin(void **state) {
   (void)state;
-  char text[2001];
-  for (int i = 0; i < 2000; i++) text[i] = "abcde fgh ijkl mnop. "[(i * 7 + i / 11) % 21];
-  text[2000] = '\0';
-  test_folder_make(folder);
-  test_file_write_text(folder, "text.txt", text);
+  command_place_open(folder);
   test_file_write_text(folder, "base.yaml", BASE);
   test_file_write_text(folder, "plan.yaml", PLAN);
   return 0;
@@ -43,21 +41,16 @@ static int begin(void **state) {
 
 static int end(void **state) {
   (void)state;
-  test_folder_remove(folder);
+  command_place_close(folder, &output);
   return 0;
 }
 
 /* The object that "hark sweep WORDS --json" prints. */
 static json_t *swept(const char *words) {
   char line[512];
-  json_error_t error;
-  test_output output = {0};
   (void)snprintf(line, sizeof line, "sweep %s --json", words);
-  test_command_run(folder, "", line, &output);
-  json_t *object = json_loads(output.out, 0, &error);
-  if (output.code != 0 || object == NULL) fail_msg("hark %s: %d %s%s", line, output.code, output.out, output.err);
-  test_output_free(&output);
-  return object;
+  command_expect(folder, line, 0, "", "", &output);
+  return command_json(&output);
 }
 
 static const json_t *cell_at(const json_t *object, size_t index) { return json_array_get(json_object_get(object, "cells"), index); }
@@ -119,10 +112,8 @@ static void runs_have_their_settings(void **state) {
 /* What is whole is not trained again; what was begun goes on. */
 static void a_sweep_goes_on(void **state) {
   (void)state;
-  test_output output = {0};
   json_t *before = swept("plan.yaml");
-  test_command_run(folder, "", "sweep plan.yaml --no-picture", &output);
-  assert_int_equal(output.code, 0);
+  command_expect(folder, "sweep plan.yaml --no-picture", 0, "", "", &output);
   assert_null(strstr(output.err, "run 1 of"));
   /* as if it had been killed after the third run, in the middle of a line */
   char *lines = test_file_text(folder, "out/results.jsonl"), *at = lines;
@@ -130,24 +121,32 @@ static void a_sweep_goes_on(void **state) {
   at[9] = '\0';
   test_file_write_text(folder, "out/results.jsonl", lines);
   free(lines);
-  test_command_run(folder, "", "sweep plan.yaml --no-picture", &output);
-  assert_int_equal(output.code, 0);
+  command_expect(folder, "sweep plan.yaml --no-picture", 0, "", "run 4 of 8", &output);
   assert_null(strstr(output.err, "run 3 of"));
-  assert_non_null(strstr(output.err, "run 4 of 8"));
   json_t *after = swept("plan.yaml --table");
   assert_true(json_equal(before, after));
   json_decref(before);
   json_decref(after);
-  test_output_free(&output);
 }
 
-/* A signal ends the run at work as hark train ends, and then the sweep; the next call finishes it, with the same results. */
-static void an_interrupt_saves_and_stops(void **state) {
-  (void)state;
-  test_file_write_text(folder, "base.yaml",
-                       "model: {layers: 1, heads: 1, width: 8, context: 8}\n"
-                       "train: {steps: 60000, batch: 2, evaluate_every: 20000, log_every: 20000}\n"
-                       "data: {paths: [text.txt], validation_fraction: 0.2}\nrun: {threads: 1}\n");
+/* ---- sweeps that are ended ---- */
+
+#define FIRST_RUN "out/plain-learning_rate=1e-4-seed=3/"
+#define LONG_STEPS 60000
+#define TRIES 6000 /* of 10 ms */
+
+static void wait_a_little(void) { (void)nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL); }
+
+/* A sweep at work, whose first run would take long. */
+static pid_t begin_long_sweep(void) {
+  char base[512];
+  (void)snprintf(base, sizeof base,
+                 "model: {layers: 1, heads: 1, width: 8, context: 8}\n"
+                 "train: {steps: %d, batch: 2, evaluate_every: 20000, log_every: 20000}\n"
+                 "data: {paths: [text.txt], validation_fraction: 0.2}\nrun: {threads: 1}\n",
+                 LONG_STEPS);
+  test_file_write_text(folder, "base.yaml", base);
+  test_file_write_text(folder, "err.txt", "");
   const pid_t process = fork();
   assert_true(process >= 0);
   if (process == 0) {
@@ -155,84 +154,133 @@ static void an_interrupt_saves_and_stops(void **state) {
     execl(HARK_COMMAND, "hark", "sweep", "plan.yaml", (char *)NULL);
     _exit(1);
   }
-  /* Until the first run has its configuration: it is at work then. */
-  for (int i = 0; i < 2000 && access(test_path(folder, "out/plain-learning_rate=1e-4-seed=3/config.yaml"), R_OK) != 0; i++)
-    (void)nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+  return process;
+}
+
+/* The first run has its configuration: it is at work then. */
+static void wait_for_run(void) {
+  for (int i = 0; i < TRIES && access(test_path(folder, FIRST_RUN "config.yaml"), R_OK) != 0; i++) wait_a_little();
+}
+
+static bool is_said(const char *part) {
+  char *said = test_file_text(folder, "err.txt");
+  const bool found = strstr(said, part) != NULL;
+  free(said);
+  return found;
+}
+
+/* Nobody trains the first run any more. */
+static void wait_for_end_of_run(void) {
+  const int lock = open(test_path(folder, FIRST_RUN ".lock"), O_RDWR);
+  assert_true(lock >= 0);
+  int tries = 0;
+  while (flock(lock, LOCK_EX | LOCK_NB) != 0 && tries++ < TRIES) wait_a_little();
+  assert_true(tries < TRIES);
+  assert_int_equal(close(lock), 0);
+}
+
+/* Of the last checkpoint of the first run. */
+static int last_step(void) {
+  int step = 0;
+  char *name = test_file_text(folder, FIRST_RUN "last");
+  assert_int_equal(sscanf(name, "step-%d", &step), 1);
+  free(name);
+  return step;
+}
+
+static void assert_ends_with(pid_t process, int code) {
   int status;
-  assert_int_equal(kill(process, SIGTERM), 0);
   assert_int_equal(waitpid(process, &status, 0), process);
   assert_true(WIFEXITED(status));
-  assert_int_equal(WEXITSTATUS(status), 128 + SIGTERM);
+  assert_int_equal(WEXITSTATUS(status), code);
+}
+
+/* A signal ends the run at work as hark train ends, and then the sweep; the next call finishes it, with the same results. */
+static void an_interrupt_saves_and_stops(void **state) {
+  (void)state;
+  const pid_t process = begin_long_sweep();
+  wait_for_run();
+  assert_int_equal(kill(process, SIGTERM), 0);
+  assert_ends_with(process, 128 + SIGTERM);
   char *results = test_file_text(folder, "out/results.jsonl");
   assert_string_equal(results, "");
   free(results);
-  assert_int_equal(access(test_path(folder, "out/plain-learning_rate=1e-4-seed=3/last"), R_OK), 0);
+  assert_in_range(last_step(), 1, LONG_STEPS - 1);
+}
+
+/* What no process can catch: the run saves and ends all the same, and the next sweep goes on with it. */
+static void a_killed_sweep_ends_its_run(void **state) {
+  (void)state;
+#ifndef __linux__
+  skip();
+#endif
+  pid_t process = begin_long_sweep();
+  int status;
+  wait_for_run();
+  assert_int_equal(kill(process, SIGKILL), 0);
+  assert_int_equal(waitpid(process, &status, 0), process);
+  assert_true(WIFSIGNALED(status));
+  wait_for_end_of_run();
+  const int step = last_step();
+  assert_in_range(step, 1, LONG_STEPS - 1);
+  char said[64];
+  (void)snprintf(said, sizeof said, "going on from step-%d\n", step);
+  process = begin_long_sweep();
+  for (int i = 0; i < TRIES && !is_said(said); i++) wait_a_little();
+  assert_true(is_said(said));
+  assert_int_equal(kill(process, SIGTERM), 0);
+  assert_ends_with(process, 128 + SIGTERM);
+  assert_true(last_step() >= step);
 }
 
 static void another_plan_is_refused(void **state) {
   (void)state;
-  test_output output = {0};
   json_decref(swept("plan.yaml"));
   test_file_write_text(folder, "base.yaml", BASE "model.dropout: 0.1\n");
-  test_command_run(folder, "", "sweep plan.yaml", &output);
-  assert_int_equal(output.code, 2);
-  assert_non_null(strstr(output.err, "was begun with another configuration"));
-  test_command_run(folder, "", "sweep plan.yaml --table", &output);
-  assert_int_equal(output.code, 2);
-  test_output_free(&output);
+  command_expect(folder, "sweep plan.yaml", 2, "", "was begun with another configuration", &output);
+  command_expect(folder, "sweep plan.yaml --table", 2, "", "", &output);
 }
 
 /* What was deleted, as the refusal asks for, is made again. */
 static void a_deleted_run_is_made_again(void **state) {
   (void)state;
-  test_output output = {0};
   json_t *before = swept("plan.yaml");
   char command[2 * TEST_PATH_BYTES];
   (void)snprintf(command, sizeof command, "rm -r '%s'", test_path(folder, "out/plain-learning_rate=1e-4-seed=5"));
   assert_int_equal(system(command), 0);
   (void)snprintf(command, sizeof command, "rm '%s'", test_path(folder, "out/kernel-learning_rate=1e-4-seed=3.yaml"));
   assert_int_equal(system(command), 0);
-  test_command_run(folder, "", "sweep plan.yaml", &output); /* a run without the file that says what it is */
-  assert_int_equal(output.code, 2);
+  command_expect(folder, "sweep plan.yaml", 2, "", "is missing, and its run is there", &output);
   (void)snprintf(command, sizeof command, "rm -r '%s'", test_path(folder, "out/kernel-learning_rate=1e-4-seed=3"));
   assert_int_equal(system(command), 0);
   json_t *after = swept("plan.yaml");
   assert_true(json_equal(before, after));
   json_decref(before);
   json_decref(after);
-  test_output_free(&output);
 }
 
 /* A variant's list stands in the place of the one for all. */
 static void lists_are_replaced(void **state) {
   (void)state;
-  test_output output = {0};
   test_file_write_text(folder, "other.txt",
                        "xyz xyz xyz xyz xyz xyz xyz xyz xyz xyz xyz xyz xyz xyz xyz xyz xyz xyz xyz xyz xyz xyz xyz xyz xyz xyz");
   test_file_write_text(folder, "base.yaml",
                        "model: {layers: 1, heads: 1, width: 8, context: 8}\ntrain: {steps: 2, batch: 2}\nrun: {threads: 1}\n");
   test_file_write_text(folder, "plan.yaml",
                        "config: base.yaml\nout: out\nsettings: {data.paths: text.txt}\nvariants: {b: {data.paths: other.txt}}\n");
-  test_command_run(folder, "", "sweep plan.yaml --no-picture", &output);
-  if (output.code != 0) fail_msg("%s", output.err);
+  command_expect(folder, "sweep plan.yaml --no-picture", 0, "", "", &output);
   char *text = test_file_text(folder, "out/b-seed=1.yaml");
   assert_non_null(strstr(text, "other.txt"));
   assert_null(strstr(text, "text.txt"));
   free(text);
-  test_output_free(&output);
 }
 
 /* The runs that can be made are made. */
 static void a_run_that_fails_leaves_the_others(void **state) {
   (void)state;
-  test_output output = {0};
   test_file_write_text(folder, "plan.yaml", "config: base.yaml\nout: out\nvariants: {good: {}, bad: {train.init_from: text.txt}}\n");
-  test_command_run(folder, "", "sweep plan.yaml", &output);
-  assert_int_equal(output.code, 1);
-  assert_non_null(strstr(output.err, "1 of 2 runs failed"));
-  assert_non_null(strstr(output.out, "| good | 1 | "));
+  command_expect(folder, "sweep plan.yaml", 1, "| good | 1 | ", "1 of 2 runs failed", &output);
   assert_non_null(strstr(output.out, "| bad | 0 | - | - |"));
-  test_output_free(&output);
 }
 
 static void wrong_plans_are_refused(void **state) {
@@ -253,7 +301,6 @@ static void wrong_plans_are_refused(void **state) {
                {"out: o\nconfig: base.yaml\ngrid: {train.batch: [2, 2]}\n", "two runs would be called"},
                {"out: o\n", "no text to train on"},
                {"out: [\n", "plan.yaml:"}};
-  test_output output = {0};
   for (size_t i = 0; i < sizeof plans / sizeof *plans; i++) {
     test_file_write_text(folder, "plan.yaml", plans[i].plan);
     test_command_run(folder, "", "sweep plan.yaml", &output);
@@ -261,9 +308,7 @@ static void wrong_plans_are_refused(void **state) {
       fail_msg("%s: %d %s, expected \"%s\"", plans[i].plan, output.code, output.err, plans[i].expected);
     assert_int_not_equal(access(test_path(folder, "o"), F_OK), 0); /* nothing was begun */
   }
-  test_command_run(folder, "", "sweep nowhere.yaml", &output);
-  assert_int_equal(output.code, 3);
-  test_output_free(&output);
+  command_expect(folder, "sweep nowhere.yaml", 3, "", "", &output);
 }
 
 /* ---- statistics ---- */
@@ -311,6 +356,7 @@ int main(void) {
                                      TEST(runs_have_their_settings),
                                      TEST(a_sweep_goes_on),
                                      TEST(an_interrupt_saves_and_stops),
+                                     TEST(a_killed_sweep_ends_its_run),
                                      TEST(another_plan_is_refused),
                                      TEST(a_deleted_run_is_made_again),
                                      TEST(lists_are_replaced),

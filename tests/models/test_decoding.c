@@ -7,13 +7,13 @@
 #include <string.h>
 
 #include "core/core.h"
+#include "data/checksum.h"
 #include "support/cmocka_all.h"
 #include "support/setups.h"
 #include "support/small_models.h"
 #include "support/text_files.h"
 
-/* Read at once, token by token, and in parts: the same up to rounding. Logits of an untrained model of two blocks are of order 1/4; their
- * sums have some dozen terms: 1e-5 is some hundred roundings. */
+/* Read at once, token by token, and in parts: the same up to rounding. */
 static void reading_at_once_agrees_with_steps(void **state) {
   (void)state;
   enum { LONG = 300, ROOM = 320 };
@@ -34,14 +34,12 @@ static void reading_at_once_agrees_with_steps(void **state) {
       assert_int_equal(hark_decoding_capacity(whole), bounded ? CONTEXT : ROOM);
       assert_fine(context, hark_decoding_prefill(whole, tokens, count));
       for (int64_t i = 0; i < count; i++) assert_fine(context, hark_decoding_step(steps, tokens[i]));
-      const float *a = hark_decoding_logits(whole), *b = hark_decoding_logits(steps);
+      char what[96];
+      (void)snprintf(what, sizeof what, "%s %s, model %d, by steps", setups[s].backend, setups[s].instruction_set, d);
+      const float *logits = hark_decoding_logits(whole);
+      small_model_near_logits(steps, logits, what);
       float largest = 0;
-      for (int i = 0; i < VOCABULARY; i++) {
-        largest = fmaxf(largest, fabsf(a[i]));
-        if (!(fabsf(a[i] - b[i]) <= 1e-5f))
-          fail_msg("%s %s, model %d, logit %d: %.9g at once, %.9g by steps", setups[s].backend, setups[s].instruction_set, d, i,
-                   (double)a[i], (double)b[i]);
-      }
+      for (int i = 0; i < VOCABULARY; i++) largest = fmaxf(largest, fabsf(logits[i]));
       assert_true(largest > 0.01f);
       hark_decoding_destroy(&whole);
       hark_decoding_destroy(&steps);
@@ -174,7 +172,10 @@ static void saving_is_no_interruption(void **state) {
         assert_fine(context, hark_decoding_truncate(after, at));
         assert_null(hark_decoding_logits(after));
         assert_fine(context, hark_decoding_step(after, tokens[at]));
-        small_model_same_logits(after, expected[at], "cut back");
+        if (small_model_reads_again(small_model_descriptions[d]))
+          small_model_near_logits(after, expected[at], "cut back");
+        else
+          small_model_same_logits(after, expected[at], "cut back");
         hark_decoding_destroy(&after);
         free(saved);
       }
@@ -182,6 +183,131 @@ static void saving_is_no_interruption(void **state) {
       hark_model_destroy(context, &model);
       test_setup_close(context);
     }
+}
+
+/* What a decoding of one capacity has read, others take over that have room for it, whatever their caches look like; then they go on. */
+static void saved_bytes_fit_other_capacities(void **state) {
+  (void)state;
+  enum { READ = 20, MORE = 4 };
+  static const int64_t from[] = {READ, CONTEXT, 700}, to[] = {READ, READ + MORE, CONTEXT, 100, 700};
+  hark_context *context = test_setup_open(&(test_setup){"cpu", NULL}, 1);
+  int32_t tokens[READ + MORE];
+  float expected[MORE + 1][VOCABULARY];
+  small_model_fill(tokens, READ + MORE);
+  for (int d = 0; d < DESCRIPTIONS; d++) {
+    if (strstr(small_model_descriptions[d], "learned") != NULL) continue; /* has room for its context only */
+    hark_model *model = small_model_make(context, small_model_descriptions[d], 3);
+    for (size_t f = 0; f < sizeof from / sizeof *from; f++)
+      for (size_t t = 0; t < sizeof to / sizeof *to; t++) {
+        hark_decoding *before = NULL, *after = NULL, *small = NULL;
+        hark_decoding_options options = {.struct_size = sizeof options, .capacity = from[f]};
+        char what[96];
+        (void)snprintf(what, sizeof what, "model %d, from %d to %d tokens", d, (int)from[f], (int)to[t]);
+        assert_fine(context, hark_decoding_create(context, model, &options, &before));
+        options.capacity = to[t];
+        assert_fine(context, hark_decoding_create(context, model, &options, &after));
+        options.capacity = READ - 1;
+        assert_fine(context, hark_decoding_create(context, model, &options, &small));
+        assert_fine(context, hark_decoding_prefill(before, tokens, READ));
+        memcpy(expected[0], hark_decoding_logits(before), sizeof expected[0]);
+        const size_t bytes = hark_decoding_saved_bytes(before);
+        void *saved = malloc(bytes);
+        assert_fine(context, hark_decoding_save(before, saved, bytes));
+        assert_failure(context, hark_decoding_restore(small, saved, bytes), HARK_INVALID_ARGUMENT, "holds 20 tokens, there is room for 19");
+        assert_fine(context, hark_decoding_prefill(after, tokens + 1, 5)); /* what it held is replaced */
+        assert_fine(context, hark_decoding_restore(after, saved, bytes));
+        assert_int_equal(hark_decoding_length(after), READ);
+        small_model_same_logits(after, expected[0], what);
+        for (int i = 0; i < MORE && READ + i < to[t]; i++) {
+          assert_fine(context, hark_decoding_step(after, tokens[READ + i]));
+          if (READ + i >= from[f]) continue;
+          assert_fine(context, hark_decoding_step(before, tokens[READ + i]));
+          small_model_near_logits(after, hark_decoding_logits(before), what);
+        }
+        free(saved);
+        hark_decoding_destroy(&before);
+        hark_decoding_destroy(&after);
+        hark_decoding_destroy(&small);
+      }
+    hark_model_destroy(context, &model);
+  }
+  test_setup_close(context);
+}
+
+/* Puts the right checksum behind bytes that were changed, as someone would who wants them taken. */
+static void sign(unsigned char *saved, size_t bytes) {
+  const uint64_t checksum = hark_checksum_block(HARK_CHECKSUM_START, saved, bytes - sizeof checksum);
+  memcpy(saved + bytes - sizeof checksum, &checksum, sizeof checksum);
+}
+
+/* Counts that do not belong to the bytes, up to those that overflow, under a right checksum. */
+static void forged_counts_are_refused(void **state) {
+  (void)state;
+  enum { BYTES_AT = 24, LENGTH_AT = 32, LOGITS_AT = 40, LEVELS_AT = 48 }; /* in the header */
+  static const int at[] = {BYTES_AT, LENGTH_AT, LOGITS_AT, LEVELS_AT};
+  static const uint64_t counts[] = {0,         1, 2, 3, 6, 19, 41, 42, 1 << 20, (uint64_t)1 << 32, (uint64_t)1 << 60, UINT64_MAX / 2 + 1,
+                                    UINT64_MAX};
+  hark_context *context = test_setup_open(&(test_setup){"cpu", NULL}, 1);
+  int32_t tokens[20];
+  small_model_fill(tokens, 20);
+  for (int d = 0; d < DESCRIPTIONS; d++) {
+    hark_model *model = small_model_make(context, small_model_descriptions[d], 3);
+    hark_decoding *decoding = small_model_decoding(context, model);
+    assert_fine(context, hark_decoding_prefill(decoding, tokens, 20));
+    const size_t bytes = hark_decoding_saved_bytes(decoding);
+    unsigned char *saved = malloc(bytes);
+    assert_fine(context, hark_decoding_save(decoding, saved, bytes));
+    for (size_t i = 0; i < sizeof at / sizeof *at; i++) {
+      uint64_t honest;
+      memcpy(&honest, saved + at[i], sizeof honest);
+      for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
+        if (counts[c] == honest) continue;
+        memcpy(saved + at[i], &counts[c], sizeof counts[c]);
+        sign(saved, bytes);
+        const hark_status status = hark_decoding_restore(decoding, saved, bytes);
+        if (status != HARK_BAD_FILE && status != HARK_INVALID_ARGUMENT)
+          fail_msg("model %d: %llu at byte %d: %s", d, (unsigned long long)counts[c], at[i], hark_status_name(status));
+        assert_int_equal(hark_decoding_length(decoding), 20);
+      }
+      memcpy(saved + at[i], &honest, sizeof honest);
+    }
+    sign(saved, bytes);
+    assert_fine(context, hark_decoding_restore(decoding, saved, bytes));
+    free(saved);
+    hark_decoding_destroy(&decoding);
+    hark_model_destroy(context, &model);
+  }
+  test_setup_close(context);
+}
+
+/* Capacities whose memory cannot be counted, or not addressed, in one line with the number; those that only cannot be had are not hidden. */
+static void capacities_have_limits(void **state) {
+  (void)state;
+  static const int64_t far[] = {((int64_t)1 << 40) + 1, INT64_MAX / 4, INT64_MAX - 127, INT64_MAX};
+  hark_context *context = test_setup_open(&(test_setup){"cpu", NULL}, 1);
+  for (int d = 0; d < DESCRIPTIONS; d++) {
+    if (strstr(small_model_descriptions[d], "learned") != NULL) continue;
+    hark_model *model = small_model_make(context, small_model_descriptions[d], 3);
+    for (size_t i = 0; i < sizeof far / sizeof *far; i++) {
+      const hark_decoding_options options = {.struct_size = sizeof options, .capacity = far[i]};
+      hark_decoding *decoding = NULL;
+      size_t bytes = 1;
+      char expected[96];
+      (void)snprintf(expected, sizeof expected, "capacity of %lld tokens, expected at most 1099511627776", (long long)far[i]);
+      assert_failure(context, hark_decoding_size(context, model, &options, &bytes), HARK_TOO_LARGE, expected);
+      assert_int_equal(bytes, 0);
+      assert_failure(context, hark_decoding_create(context, model, &options, &decoding), HARK_TOO_LARGE, expected);
+      assert_null(decoding);
+    }
+    if (small_model_reads_again(small_model_descriptions[d])) { /* its history alone is 4 bytes a token */
+      const hark_decoding_options options = {.struct_size = sizeof options, .capacity = (int64_t)1 << 40};
+      size_t bytes = 0;
+      assert_fine(context, hark_decoding_size(context, model, &options, &bytes));
+      assert_true(bytes > (size_t)4 << 40);
+    }
+    hark_model_destroy(context, &model);
+  }
+  test_setup_close(context);
 }
 
 static void wrong_saved_bytes_change_nothing(void **state) {
@@ -385,10 +511,17 @@ static void four_threads_share_a_model(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(reading_at_once_agrees_with_steps), cmocka_unit_test(nothing_is_allocated_per_token),
-      cmocka_unit_test(the_callers_memory_is_not_left),    cmocka_unit_test(saving_is_no_interruption),
-      cmocka_unit_test(wrong_saved_bytes_change_nothing),  cmocka_unit_test(a_call_can_be_cancelled),
-      cmocka_unit_test(what_does_not_fit_is_refused),      cmocka_unit_test(four_threads_share_a_model),
+      cmocka_unit_test(reading_at_once_agrees_with_steps),
+      cmocka_unit_test(nothing_is_allocated_per_token),
+      cmocka_unit_test(the_callers_memory_is_not_left),
+      cmocka_unit_test(saving_is_no_interruption),
+      cmocka_unit_test(saved_bytes_fit_other_capacities),
+      cmocka_unit_test(forged_counts_are_refused),
+      cmocka_unit_test(capacities_have_limits),
+      cmocka_unit_test(wrong_saved_bytes_change_nothing),
+      cmocka_unit_test(a_call_can_be_cancelled),
+      cmocka_unit_test(what_does_not_fit_is_refused),
+      cmocka_unit_test(four_threads_share_a_model),
   };
   return cmocka_run_group_tests_name("decoding", tests, NULL, NULL);
 }

@@ -8,6 +8,7 @@
 #include "core/core.h"
 #include "io/files.h"
 #include "io/safetensors.h"
+#include "models/description.h"
 #include "support/cmocka_all.h"
 #include "support/setups.h"
 #include "support/small_models.h"
@@ -275,6 +276,52 @@ static void other_programs_weights_need_a_description(void **state) {
   test_setup_close(context);
 }
 
+#define BASE                                                                                                                               \
+  .vocabulary = 9, .layers = 1, .heads = 2, .key_heads = 1, .width = 8, .feed_forward_width = 12, .context = 10, .norm_epsilon = 1e-5,     \
+  .rotary_base = 10000, .sigma = 2
+
+/* What models may have, and what is told of it. */
+static const struct {
+  hark_decoder_config config;
+  const char *told[5];
+} told_rows[] = {{{BASE, .positional = "decay"}, {"\"positional\": \"decay\"", "\"positional_scope\": \"model\""}},
+                 {{BASE, .positional_stretch = 2}, {"\"positional_stretch\": 2"}},
+                 {{BASE, .rotary_learned = HARK_ROTARY_OF_HEAD}, {"\"learned\": \"head\""}},
+                 {{BASE, .rotary_fraction = 0.5}, {"\"fraction\": 0.5"}},
+                 {{BASE, .rotary_scaling = HARK_ROTARY_NTK}, {"\"scaling\": \"ntk\""}},
+                 {{BASE, .rotary_factor = 4}, {"\"scaling_factor\": 4"}},
+                 {{BASE, .structure = HARK_STRUCTURE_HIERARCHICAL, .hierarchy_block = 2, .partition = HARK_PARTITION_SIBLING,
+                   .coarse_query = HARK_COARSE_QUERY_EXACT, .hierarchical_bias = true},
+                  {"\"hierarchy_block\": 2", "\"partition\": \"sibling\"", "\"coarse_query\": \"exact\"", "\"hierarchical_bias\": true"}}};
+enum { TOLD_ROWS = sizeof told_rows / sizeof *told_rows };
+
+/* Fails the test unless the key, with this value, is there, or the key is not there at all. */
+static void assert_tells(const char *text, const char *told, bool is_there) {
+  char key[64];
+  (void)snprintf(key, sizeof key, "%.*s", (int)(strchr(told, ':') + 1 - told), told);
+  if ((strstr(text, is_there ? told : key) != NULL) != is_there) fail_msg("%s %s in %s", told, is_there ? "is not" : "is", text);
+}
+
+/* What a model has none of is not told; what is told comes back. */
+static void descriptions_tell_what_there_is(void **state) {
+  (void)state;
+  hark_context *context = test_reference_open();
+  for (int i = 0; i < TOLD_ROWS; i++) {
+    hark_text text = hark_text_empty(context), again = hark_text_empty(context);
+    hark_description read;
+    hark_description_print(&told_rows[i].config, &text);
+    for (int k = 0; k < TOLD_ROWS; k++)
+      for (const char *const *told = told_rows[k].told; *told != NULL; told++) assert_tells(hark_text_get(&text), *told, i == k);
+    assert_fine(context, hark_description_parse(context, "text", hark_text_get(&text), text.length, &read));
+    hark_description_print(&read.config, &again);
+    assert_string_equal(hark_text_get(&again), hark_text_get(&text));
+    hark_description_close(context, &read);
+    hark_text_free(&text);
+    hark_text_free(&again);
+  }
+  test_setup_close(context);
+}
+
 /* Every length, and every byte of the header changed in two ways: refused, or a model; no leak, and no memory beyond the file's size in
  * proportion. */
 static void damaged_bytes_are_refused_or_harmless(void **state) {
@@ -399,6 +446,7 @@ int main(void) {
       TEST(a_manifest_is_compared),
       TEST(wrong_descriptions_are_refused),
       TEST(other_programs_weights_need_a_description),
+      TEST(descriptions_tell_what_there_is),
       TEST(damaged_bytes_are_refused_or_harmless),
       TEST(memory_may_run_out),
       TEST(text_becomes_tokens_and_text),

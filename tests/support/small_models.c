@@ -1,5 +1,6 @@
 #include "support/small_models.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "support/cmocka_all.h"
@@ -11,7 +12,11 @@ const char *const small_model_descriptions[] = {PLAIN,
                                                 MODEL("none", ATTENTION("window", "true")),
                                                 MODEL(KERNEL("bank[2](decay*periodic)", "model"), ATTENTION("dense", "false")),
                                                 MODEL(KERNEL("rbf+constant(0.5)", "layer"), ATTENTION("window", "true")),
-                                                MODEL(KERNEL("t5*alibi", "head"), ATTENTION("dense", "true"))};
+                                                MODEL(KERNEL("t5*alibi", "head"), ATTENTION("dense", "true")),
+                                                MODEL("rotary", HIERARCHY("2", "neighbour", "first")),
+                                                MODEL(KERNEL("decay", "layer"), HIERARCHY("4", "sibling", "exact"))};
+
+bool small_model_reads_again(const char *description) { return strstr(description, "hierarchical") != NULL; }
 
 hark_model_options small_model_options(const char *description) {
   return (hark_model_options){
@@ -40,4 +45,12 @@ void small_model_fill(int32_t *tokens, int64_t count) {
 void small_model_same_logits(hark_decoding *decoding, const float *expected, const char *what) {
   const float *logits = hark_decoding_logits(decoding);
   if (logits == NULL || memcmp(logits, expected, VOCABULARY * sizeof *expected) != 0) fail_msg("%s: other logits", what);
+}
+
+void small_model_near_logits(hark_decoding *decoding, const float *expected, const char *what) {
+  const float *logits = hark_decoding_logits(decoding);
+  if (logits == NULL) fail_msg("%s: no logits", what);
+  for (int i = 0; i < VOCABULARY; i++)
+    if (!(fabsf(logits[i] - expected[i]) <= SMALL_MODEL_WITHIN))
+      fail_msg("%s: logit %d is %.9g, expected %.9g", what, i, (double)logits[i], (double)expected[i]);
 }

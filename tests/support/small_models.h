@@ -11,13 +11,20 @@
   "\", \"tie_embeddings\": true, \"bias\": false, \"rotary\": {\"base\": 10000, \"pairs\": \"half\"}, \"attention\": {" rest "}}}"
 #define ATTENTION(structure, gate)                                                                                                         \
   "\"structure\": \"" structure "\", \"window\": 5, \"kernel\": \"exp\", \"sigma\": 1, \"forget_gate\": " gate
+/* Blocks of the hierarchy hold `block` tokens. */
+#define HIERARCHY(block, partition, query)                                                                                                 \
+  ATTENTION("hierarchical", "false")                                                                                                       \
+  ", \"hierarchy_block\": " block ", \"partition\": \"" partition "\", \"coarse_query\": \"" query "\""
 /* In the place of positions: none of them, and a positional kernel. */
 #define KERNEL(expression, scope) "none\", \"positional\": \"" expression "\", \"positional_scope\": \"" scope
 #define PLAIN MODEL("rotary", ATTENTION("dense", "false"))
 extern const char *const small_model_descriptions[];
-#define DESCRIPTIONS 6 /* small_model_descriptions[0] is PLAIN */
+#define DESCRIPTIONS 8 /* small_model_descriptions[0] is PLAIN */
 #define VOCABULARY 261 /* bytes, and the reserved tokens */
 #define CONTEXT 40
+
+/* Caches of the model keep a part of the tokens only: what was cut off is read again, in other passes than before. */
+bool small_model_reads_again(const char *description);
 
 /* How to make a model of this description. */
 hark_model_options small_model_options(const char *description);
@@ -32,5 +39,10 @@ void small_model_fill(int32_t *tokens, int64_t count);
 
 /* Fails the test unless the decoding's logits have these bits; `what` says which they are. */
 void small_model_same_logits(hark_decoding *decoding, const float *expected, const char *what);
+
+/* The same up to rounding, as where a text is read in other parts. Logits of an untrained model of two blocks are of order 1/4; their sums have
+ * some dozen terms: 1e-5 is some hundred roundings. */
+#define SMALL_MODEL_WITHIN 1e-5f
+void small_model_near_logits(hark_decoding *decoding, const float *expected, const char *what);
 
 #endif

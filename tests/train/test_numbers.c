@@ -9,6 +9,7 @@
 #include "support/cmocka_all.h"
 #include "support/setups.h"
 #include "support/small_run.h"
+#include "train/schedule.h"
 
 static char folder[TEST_PATH_BYTES];
 static small_run small;
@@ -139,6 +140,7 @@ typedef struct lines {
   int skipped, training;
   int64_t skipped_steps[16], first_samples[16], samples;
   double training_sum;
+  double rates[16], norms[16]; /* by line; NaN: null */
 } lines;
 
 static hark_status collect(void *user, const json_t *object, int64_t line) {
@@ -153,7 +155,10 @@ static hark_status collect(void *user, const json_t *object, int64_t line) {
     assert_non_null(json_object_get(object, "grad_norm"));
   } else if (loss != NULL) {
     assert_true(json_is_number(loss)); /* statistics leave the bad step out: no null */
-    all->training++;
+    assert_true(all->training < 16);
+    const json_t *norm = json_object_get(object, "grad_norm");
+    all->rates[all->training] = json_number_value(json_object_get(object, "lr"));
+    all->norms[all->training++] = json_is_number(norm) ? json_number_value(norm) : NAN;
     all->training_sum += json_number_value(loss);
   }
   return HARK_OK;
@@ -195,6 +200,39 @@ static void a_bad_step_is_left_out_and_recorded(void **state) {
     assert_int_equal(all.samples, samples);
     assert_int_equal(all.training, 2);
     assert_true(all.training_sum > 0 && all.training_sum < 2 * 10);
+  }
+  test_setup_close(context);
+}
+
+static hark_request stop_at_once(void *user) {
+  (void)user;
+  return HARK_REQUEST_STOP;
+}
+
+/* A line has the rate of its step, also where all steps since the run was taken up were left out; the gradient of before is not known then. */
+static void a_line_of_bad_steps_has_its_rate(void **state) {
+  (void)state;
+  hark_context *context = small_run_context(1);
+  small.config.train.steps = 6;
+  small.config.train.log_every = 3;
+  for (int parts = 1; parts <= 2; parts++) {
+    char path[TEST_PATH_BYTES + 16];
+    (void)snprintf(path, sizeof path, "%s/parts-%d", folder, parts);
+    saboteur who = {.context = context, .first = 2, .last = 3, .value = NAN};
+    const hark_train_hooks stopping = {.request = stop_at_once}, hooks = {.user = &who, .gradients = sabotage};
+    hark_train_result result;
+    if (parts > 1) {
+      assert_fine(context, small_run_train(context, &small, path, &stopping, &result));
+      assert_int_equal(result.state.step, 1);
+    }
+    assert_fine(context, small_run_train(context, &small, path, &hooks, &result));
+    free(who.before.numbers);
+    const lines all = lines_of(context, path);
+    assert_int_equal(all.skipped, 2);
+    assert_int_equal(all.training, 2);
+    assert_true(all.rates[0] == hark_schedule_rate(&small.config, 3, 6));
+    assert_true(all.rates[1] == hark_schedule_rate(&small.config, 6, 6));
+    assert_true(parts > 1 ? isnan(all.norms[0]) : all.norms[0] > 0);
   }
   test_setup_close(context);
 }
@@ -273,10 +311,8 @@ static void a_state_that_is_not_finite_is_not_saved(void **state) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
 int main(void) {
   const struct CMUnitTest tests[] = {
-      TEST(one_bad_element_changes_no_bit),
-      TEST(a_bad_step_is_left_out_and_recorded),
-      TEST(a_run_that_does_not_recover_gives_up),
-      TEST(a_state_that_is_not_finite_is_not_saved),
+      TEST(one_bad_element_changes_no_bit),       TEST(a_bad_step_is_left_out_and_recorded),     TEST(a_line_of_bad_steps_has_its_rate),
+      TEST(a_run_that_does_not_recover_gives_up), TEST(a_state_that_is_not_finite_is_not_saved),
   };
   return cmocka_run_group_tests_name("numbers", tests, NULL, NULL);
 }

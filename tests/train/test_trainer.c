@@ -193,6 +193,48 @@ static void test_interrupts_leave_the_same_lines(void **state) {
   place_close(&p);
 }
 
+/* A run that stopped early makes no step when it is taken up again, and changes none of its files; with more patience it goes on. */
+static void test_early_stop_stays(void **state) {
+  (void)state;
+  static const char *const files[] = {"metrics.jsonl", "last", "checkpoints/step-10/model.safetensors",
+                                      "checkpoints/step-10/optimizer.safetensors", "checkpoints/step-10/state.json"};
+  enum { FILES = sizeof files / sizeof *files };
+  place p;
+  place_open(&p);
+  hark_config config = configuration(&p);
+  config.train.steps = 40;
+  config.train.learning_rate = config.train.minimum_rate = 1e-30; /* no evaluation after the first one is the best */
+  config.train.weight_decay = 0;
+  config.train.early_stop = 1;
+  hark_train_result result;
+  hark_text before[FILES];
+  char name[96];
+  assert_int_equal(train(&p, &config, "run", NULL, &result), HARK_OK);
+  assert_int_equal(result.reason, HARK_STOP_EARLY);
+  assert_int_equal(result.state.step, 10);
+  for (int i = 0; i < FILES; i++) {
+    (void)snprintf(name, sizeof name, "run/%s", files[i]);
+    before[i] = read_file(&p, name);
+  }
+  config.run.resume = true;
+  assert_int_equal(train(&p, &config, "run", NULL, &result), HARK_OK);
+  assert_int_equal(result.reason, HARK_STOP_EARLY);
+  assert_int_equal(result.state.step, 10);
+  for (int i = 0; i < FILES; i++) {
+    (void)snprintf(name, sizeof name, "run/%s", files[i]);
+    hark_text after = read_file(&p, name);
+    assert_int_equal(after.length, before[i].length);
+    assert_memory_equal(after.data, before[i].data, after.length);
+    hark_text_free(&after);
+    hark_text_free(&before[i]);
+  }
+  config.train.early_stop = 2;
+  assert_int_equal(train(&p, &config, "run", NULL, &result), HARK_OK);
+  assert_int_equal(result.reason, HARK_STOP_EARLY);
+  assert_int_equal(result.state.step, 15);
+  place_close(&p);
+}
+
 /* Asks for one checkpoint, at the call of that number. */
 static hark_request ask_once(void *user) {
   interrupter *who = user;
@@ -643,6 +685,7 @@ int main(void) {
       cmocka_unit_test(test_schedules),
       cmocka_unit_test(test_not_finite),
       cmocka_unit_test(test_interrupts_leave_the_same_lines),
+      cmocka_unit_test(test_early_stop_stays),
       cmocka_unit_test(test_request_during_evaluation),
       cmocka_unit_test(test_what_crashes_leave),
       cmocka_unit_test(test_best_follows),

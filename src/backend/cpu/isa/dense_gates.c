@@ -3,16 +3,42 @@
  *     FoX (arXiv 2503.02130, eq. 4)    S[n,i] += F[p] - F[i],  F[i] = sum over 0 < t <= i of log sigmoid(f_t),  p = min(n + offset, Lk - 1)
  *     RBF                              -|q - k|^2 / (2 sigma^2) = q.k / sigma^2 - |q|^2 / (2 sigma^2) - |k|^2 / (2 sigma^2)
  *
- * A number of the query alone changes no weight: what belongs to |q|^2 enters log_sum_exp only, and rows of dS sum to zero. So both gradients
- * follow from the column sums c[i] = sum_n dS[n,i]:
+ * A number of the query alone changes no weight: what belongs to |q|^2 enters log_sum_exp only, and the rows of dS sum to zero. With the sums
+ * c[i] of columns and r[n] of rows, p the query's position:
  *
- *     dlog sigmoid(f_t) = sum over n >= t > i of dS[n,i] = - sum over i >= t of c[i]
+ *     dlog sigmoid(f_t) = sum over p >= t > i of dS[n,i] = sum over p >= t of r[n] - sum over i >= t of c[i]
  *     dk[i] -= k[i] c[i] / sigma^2
  *
+ * r is rounding alone, and that of c: what a row's dS are all off by, as where D is rounded, is in both sums and cancels. Without r it adds up
+ * over the rows, and grows with the length (of 8192 rows, worst of the gates: 2e-6 with it, 5e-5 without).
+ *
  * F is summed in float64 and kept as a pair of floats, high and low: the difference of two entries is then right to f32 however long the
- * sequence is. Memory: two floats a key and head, in the backward a float64 beside.
+ * sequence is. Memory: two floats a key and head, in the backward a float64 beside, and one for every query, head and range of keys.
  */
 #include "dense_tile.h"
+
+/* Keys whose entries are added to row sums of their own, so that one addition does not wait for another. */
+#define ROW_COPIES 4
+
+/* r[n] += sum over the tile's keys of dS[n,i]. */
+static void add_rows(const hark_dense_tile *tile, const float *gradient, double *rows) {
+  for (int m = 0; m < hark_dense_vectors(tile); m++) {
+    const int lane = m * HARK_LANES, count = (int)hark_min(HARK_LANES, tile->queries - lane);
+    float lanes[HARK_LANES];
+    const float *from = gradient + lane;
+    vf sums[ROW_COPIES];
+    int key = 0;
+    HARK_UNROLL
+    for (int i = 0; i < ROW_COPIES; i++) sums[i] = vf_zero();
+    for (; key + ROW_COPIES <= tile->keys; key += ROW_COPIES) {
+      HARK_UNROLL
+      for (int i = 0; i < ROW_COPIES; i++) sums[i] = sums[i] + vf_load(from + (key + i) * HARK_TILE_QUERIES);
+    }
+    for (; key < tile->keys; key++) sums[0] = sums[0] + vf_load(from + key * HARK_TILE_QUERIES);
+    vf_store(lanes, (sums[0] + sums[1]) + (sums[2] + sums[3]));
+    for (int i = 0; i < count; i++) rows[lane + i] += (double)lanes[i];
+  }
+}
 
 /* c[i] += sum over the tile's queries of dS[n,i]. */
 static void add_columns(const hark_dense_tile *tile, const float *gradient, double *columns) {
@@ -33,8 +59,9 @@ static bool forget_used(const hark_attention_desc *desc, const hark_attention_ar
 }
 
 static size_t forget_bytes(const hark_attention_desc *desc, bool backward, int64_t item_pieces) {
-  (void)item_pieces;
-  return (size_t)(desc->batch * desc->heads * desc->key_length) * (2 * sizeof(float) + (backward ? sizeof(double) : 0));
+  const size_t keys = (size_t)(desc->batch * desc->heads * desc->key_length),
+               rows = (size_t)(item_pieces * desc->heads * desc->query_length);
+  return keys * 2 * sizeof(float) + (backward ? (keys + rows) * sizeof(double) : 0);
 }
 
 /* Numbers of one (item, head), by key row of the item. */
@@ -43,11 +70,18 @@ typedef struct gates {
   float *high, *low;
 } gates;
 
+/* Row sums of one (item, head) and range of keys, by query of the sequence; behind those of the columns. Backward only. */
+static double *row_sums(const hark_dense_call *call, void *memory, const hark_attention_sequence *sequence, int64_t head, int64_t chunk) {
+  double *rows = (double *)memory + call->batch * call->heads * call->key_rows;
+  return rows + ((chunk * call->batch + sequence->item) * call->heads + head) * call->query_rows + sequence->query_row;
+}
+
 static gates gates_of(const hark_dense_call *call, void *memory, const hark_attention_sequence *sequence, int64_t head) {
   const int64_t count = call->batch * call->heads * call->key_rows;
   const int64_t at = (sequence->item * call->heads + head) * call->key_rows + sequence->key_row;
   double *columns = memory;
-  float *high = (float *)(void *)(columns + (call->backward ? count : 0));
+  const int64_t rows = call->chunks * call->batch * call->heads * call->query_rows;
+  float *high = (float *)(void *)(columns + (call->backward ? count + rows : 0));
   return (gates){columns + at, high + at, high + count + at};
 }
 
@@ -69,6 +103,8 @@ static void forget_prepare(const hark_dense_call *call, void *memory, int64_t in
     g.low[t] = (float)(sum - g.high[t]);
     if (call->backward) g.columns[t] = 0.0;
   }
+  for (int64_t chunk = 0; call->backward && chunk < call->chunks; chunk++)
+    memset(row_sums(call, memory, sequence, index % call->heads, chunk), 0, (size_t)sequence->query_count * sizeof(double));
 }
 
 static void forget_add(const hark_dense_tile *tile, void *memory) {
@@ -93,6 +129,7 @@ static bool forget_collects(const hark_dense_call *call) { return call->args->df
 
 static void forget_collect(const hark_dense_tile *tile, void *memory, const float *gradient) {
   add_columns(tile, gradient, gates_of(tile->call, memory, tile->sequence, tile->head).columns + tile->key);
+  add_rows(tile, gradient, row_sums(tile->call, memory, tile->sequence, tile->head, tile->chunk) + tile->query);
 }
 
 static int64_t forget_finish_count(const hark_dense_call *call) {
@@ -109,9 +146,12 @@ static void forget_finish(const hark_dense_call *call, void *memory, int64_t ind
   const gates g = gates_of(call, memory, sequence, head);
   float *out = gate_row(dforget, sequence, head);
   const bool add = (call->args->accumulate & HARK_ACCUMULATE_FORGET) != 0;
+  int64_t left = sequence->query_count; /* queries before t: their rows are not counted yet */
   double after = 0.0;
   (void)worker_memory;
   for (int64_t t = sequence->key_count - 1; t >= 0; t--) {
+    for (; left > 0 && hark_min(left - 1 + sequence->offset, sequence->key_count - 1) >= t; left--)
+      for (int64_t chunk = 0; chunk < call->chunks; chunk++) after -= row_sums(call, memory, sequence, head, chunk)[left - 1];
     after += g.columns[t];
     const double gradient = t > 0 ? -after / (1.0 + exp((double)row[t * forget->stride[2]])) : 0.0;
     float *const to = &out[t * dforget->stride[2]];
