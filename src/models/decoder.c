@@ -50,14 +50,14 @@ static bool shares_kernel(const hark_decoder *decoder) {
   return decoder->positional_source.expression != NULL && decoder->config.positional_scope == HARK_SCOPE_MODEL;
 }
 
-static hark_rotary_spec rotary_of(const hark_decoder_config *config) {
+hark_rotary_spec hark_decoder_rotary(const hark_decoder_config *config) {
   return (hark_rotary_spec){.present = config->positions == HARK_POSITIONS_ROTARY,
                             .base = config->rotary_base,
                             .pairs = config->rotary_pairs,
                             .fraction = config->rotary_fraction,
                             .scaling = config->rotary_scaling,
                             .factor = config->rotary_factor,
-                            .context = config->context,
+                            .context = config->rotary_original_context != 0 ? config->rotary_original_context : config->context,
                             .head_dim = config->width / config->heads};
 }
 
@@ -76,7 +76,7 @@ static hark_status declare_block(hark_context *context, hark_decoder *decoder, i
                                               .bias = config->bias,
                                               .deviation = INITIAL_DEVIATION,
                                               .output_deviation = output_deviation,
-                                              .rotary = rotary_of(config),
+                                              .rotary = hark_decoder_rotary(config),
                                               .rotary_source = has_own_rates(config) ? &decoder->rotary_source : NULL,
                                               .rotary_rates = decoder->rotary_rates,
                                               .structure = config->structure,
@@ -147,7 +147,7 @@ static hark_status open_positional(hark_context *context, hark_decoder *decoder)
 
 static hark_status open_rotary(hark_context *context, hark_decoder *decoder) {
   const hark_decoder_config *config = &decoder->config;
-  const hark_rotary_spec spec = rotary_of(config);
+  const hark_rotary_spec spec = hark_decoder_rotary(config);
   if (config->rotary_learned == HARK_ROTARY_STATIC) return HARK_OK;
   const int64_t rows = config->rotary_learned == HARK_ROTARY_OF_HEAD ? config->key_heads : 1;
   return hark_rotary_source_open(context, &spec, rows, &decoder->rotary_source);

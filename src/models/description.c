@@ -57,6 +57,7 @@ static const field fields[] = {
     {"rotary.fraction", FIELD_REAL, true, AT(rotary_fraction), 0, 0, 1, NULL},
     {"rotary.scaling", FIELD_WORD, true, AT(rotary_scaling), 0, 0, 0, HARK_ROTARY_SCALING_WORDS},
     {"rotary.scaling_factor", FIELD_REAL, true, AT(rotary_factor), 0, 1, 1e300, NULL},
+    {"rotary.original_context", FIELD_WHOLE, true, AT(rotary_original_context), -1, 0, 1 << 24, NULL},
     WORD("attention.structure", structure, HARK_STRUCTURE_WORDS),
     {"attention.window", FIELD_WHOLE, false, AT(window), -1, 0, 1 << 24, NULL},
     {"attention.hierarchy_block", FIELD_WHOLE, true, AT(hierarchy_block), 0, 2, 1 << 20, NULL},
@@ -128,6 +129,7 @@ static bool is_told(const hark_decoder_config *config, const field *f) {
   if (f->offset == AT(rotary_fraction)) return is_changed(config->rotary_fraction);
   if (f->offset == AT(rotary_scaling)) return config->rotary_scaling != HARK_ROTARY_AS_TRAINED;
   if (f->offset == AT(rotary_factor)) return is_changed(config->rotary_factor);
+  if (f->offset == AT(rotary_original_context)) return config->rotary_original_context != 0;
   if (f->offset == AT(positional) || f->offset == AT(positional_scope)) return config->positional != NULL && config->positional[0] != '\0';
   const size_t hierarchy[] = {AT(hierarchy_block), AT(partition), AT(coarse_query), AT(hierarchical_bias)};
   for (size_t i = 0; i < sizeof hierarchy / sizeof *hierarchy; i++)

@@ -23,6 +23,7 @@ hark_decoder_config hark_engine_decoder_config(const hark_config *config, int32_
                                .rotary_fraction = config->model.rotary.fraction,
                                .rotary_scaling = (hark_rotary_scaling)config->model.rotary.scaling,
                                .rotary_factor = config->model.rotary.scaling_factor,
+                               .rotary_original_context = config->model.rotary.original_context,
                                .tie_embeddings = config->model.tie_embeddings,
                                .bias = config->model.bias,
                                .recompute = config->model.recompute,
