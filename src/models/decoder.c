@@ -319,13 +319,22 @@ hark_status hark_decoder_logits(hark_context *context, const hark_decoder *decod
   return HARK_OK;
 }
 
+hark_status hark_decoder_loss_of_logits(hark_tape *tape, hark_value logits, hark_value targets, double weight, double smoothing,
+                                        hark_value *loss) {
+  const hark_value inputs[] = {logits, targets};
+  hark_value outputs[HARK_MAX_OUTPUTS] = {0};
+  const hark_cross_entropy_attributes attributes = {.weight = weight, .smoothing = smoothing, .ignore = -1};
+  HARK_TRY(hark_tape_apply(tape, &hark_op_cross_entropy, &attributes, 2, inputs, 0, outputs));
+  *loss = outputs[0];
+  hark_tape_release(tape, outputs[1]);
+  return HARK_OK;
+}
+
 hark_status hark_decoder_loss(hark_context *context, const hark_decoder *decoder, const hark_forward *forward, hark_value tokens,
                               hark_value targets, double weight, double smoothing, hark_value *loss) {
-  hark_value inputs[2] = {0, targets}, outputs[HARK_MAX_OUTPUTS] = {0};
-  HARK_TRY(hark_decoder_logits(context, decoder, forward, tokens, false, &inputs[0]));
-  const hark_cross_entropy_attributes attributes = {.weight = weight, .smoothing = smoothing, .ignore = -1};
-  HARK_TRY(hark_tape_apply(forward->tape, &hark_op_cross_entropy, &attributes, 2, inputs, 1, outputs));
-  *loss = outputs[0];
-  hark_tape_release(forward->tape, outputs[1]);
+  hark_value logits = 0;
+  HARK_TRY(hark_decoder_logits(context, decoder, forward, tokens, false, &logits));
+  HARK_TRY(hark_decoder_loss_of_logits(forward->tape, logits, targets, weight, smoothing, loss));
+  hark_tape_release(forward->tape, logits);
   return HARK_OK;
 }

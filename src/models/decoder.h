@@ -87,7 +87,11 @@ hark_parameter_id hark_decoder_rates(const hark_decoder *decoder, int64_t block)
 HARK_MUST_CHECK hark_status hark_decoder_logits(hark_context *context, const hark_decoder *decoder, const hark_forward *forward,
                                                 hark_value tokens, bool last_only, hark_value *logits);
 
-/* Loss of targets i32 [B, L]: weight * sum over the targets that are not -1 (see cross_entropy). */
+/* Loss of targets i32 [B, L] by logits [B, L, V]: weight * sum over the targets that are not -1 (see cross_entropy). Logits and targets stay. */
+HARK_MUST_CHECK hark_status hark_decoder_loss_of_logits(hark_tape *tape, hark_value logits, hark_value targets, double weight,
+                                                        double smoothing, hark_value *loss);
+
+/* Tokens to loss; the logits are released. */
 HARK_MUST_CHECK hark_status hark_decoder_loss(hark_context *context, const hark_decoder *decoder, const hark_forward *forward,
                                               hark_value tokens, hark_value targets, double weight, double smoothing, hark_value *loss);
 
