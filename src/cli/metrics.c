@@ -22,7 +22,7 @@ typedef struct reading {
   hark_series *series;
 } reading;
 
-static hark_status append_point(hark_context *context, hark_series *series, double x, double y) {
+hark_status hark_series_append(hark_context *context, hark_series *series, double x, double y) {
   if (series->count == series->capacity) {
     const int64_t capacity = series->capacity > 0 ? 2 * series->capacity : FIRST_POINTS;
     void *grown;
@@ -51,7 +51,7 @@ static hark_status take_line(void *user, const json_t *object, int64_t line) {
   const json_t *const x = json_object_get(object, r->x), *const y = json_object_get(object, r->y);
   (void)line;
   if (!json_is_number(x) || !json_is_number(y)) return HARK_OK;
-  return append_point(r->context, r->series, json_number_value(x), json_number_value(y));
+  return hark_series_append(r->context, r->series, json_number_value(x), json_number_value(y));
 }
 
 hark_status hark_series_read(hark_context *context, const char *run, const char *x, const char *y, hark_series *out) {
@@ -65,6 +65,29 @@ hark_status hark_series_read(hark_context *context, const char *run, const char 
   }
   reading r = {context, x, y, out};
   return hark_jsonl_read(context, path, take_line, &r);
+}
+
+void hark_series_sort(hark_series *series) {
+  double *points = series->points;
+  int64_t kept = 0;
+  for (int64_t p = 0; p < series->count; p++) {
+    const double x = points[2 * p], y = points[2 * p + 1];
+    int64_t at = kept;
+    while (at > 0 && points[2 * (at - 1)] > x) at--;
+    const bool again = at > 0 && points[2 * (at - 1)] == x;
+    if (again) at--;
+    if (!again) memmove(points + 2 * (at + 1), points + 2 * at, (size_t)(kept++ - at) * 2 * sizeof *points);
+    points[2 * at] = x;
+    points[2 * at + 1] = y;
+  }
+  series->count = kept;
+  for (int64_t p = 0; p < kept; p++) {
+    series->low = p == 0 ? points[1] : fmin(series->low, points[2 * p + 1]);
+    series->high = p == 0 ? points[1] : fmax(series->high, points[2 * p + 1]);
+  }
+  if (kept == 0) return;
+  series->first_x = points[0];
+  series->last_x = points[2 * kept - 2];
 }
 
 void hark_series_free(hark_context *context, hark_series *series) {
@@ -92,7 +115,9 @@ static void axis_number(double value, hark_text *text) {
   hark_text_append(text, "%*.*s", LABEL_COLUMNS, LABEL_COLUMNS, hark_number_print(round(value * scale) / scale, rounded));
 }
 
-void hark_series_draw(const hark_series *series, int count, const char *x, int columns, int rows, hark_text *text) {
+static double place(double x, bool logarithmic) { return logarithmic ? log2(x) : x; }
+
+void hark_series_draw(const hark_series *series, int count, const char *x, bool logarithmic, int columns, int rows, hark_text *text) {
   double low = INFINITY, high = -INFINITY, first = INFINITY, last = -INFINITY;
   for (int i = 0; i < count; i++) {
     if (series[i].count == 0) continue;
@@ -116,7 +141,7 @@ void hark_series_draw(const hark_series *series, int count, const char *x, int c
   memset(grid.data, ' ', grid.length);
   for (int i = 0; i < count; i++) {
     for (int64_t p = 0; p < series[i].count; p++) {
-      const int column = cell(series[i].points[2 * p], first, last, width);
+      const int column = cell(place(series[i].points[2 * p], logarithmic), place(first, logarithmic), place(last, logarithmic), width);
       const int row = height - 1 - cell(series[i].points[2 * p + 1], low, high, height);
       grid.data[(size_t)row * (size_t)width + (size_t)column] = letter(i);
     }
