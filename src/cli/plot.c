@@ -34,7 +34,7 @@ static const hark_option options[] = {
     {"positional", NULL, HARK_OPTION_BOOL, offsetof(plot_values, positional), "false", NULL, NULL, NULL,
      "draw the positional kernels of a checkpoint, log G over the distance, whole and term by term, and its learned rotary rates"},
     {"evaluation", NULL, HARK_OPTION_BOOL, offsetof(plot_values, evaluation), "false", NULL, NULL, NULL,
-     "draw lines of hark eval --json from files: loss over context, and over the position in the window"},
+     "draw what hark eval printed as JSON, from files: loss over context, and over the position in the window"},
     {"distances", NULL, HARK_OPTION_INT, offsetof(plot_values, distances), "0", "[0, 16777216]", NULL, NULL,
      "how far --positional draws; 0: as far as the model's context"},
     {"checkpoint", NULL, HARK_OPTION_STRING, offsetof(plot_values, checkpoint), "", NULL, NULL, "NAME",
@@ -182,7 +182,7 @@ const hark_command hark_command_plot = {
     .summary = "draw the loss curves of runs, evaluations at several contexts, or what a run has learned of positions",
     .notes =
         "  RUN is the folder of a run, or a file like its metrics.jsonl; with --positional a run, a checkpoint or a model's file; with\n"
-        "  --evaluation FILE holds lines of hark eval --json (hark eval RUN --context 256,512 --json >>FILE).\n",
+        "  --evaluation a file of what hark eval prints as JSON, a line for each run and context (hark eval --help).\n",
     .argument_minimum = 1,
     .argument_maximum = HARK_ANY_NUMBER,
     .tables = {&table},

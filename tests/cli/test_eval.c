@@ -46,12 +46,6 @@ static void expect(const char *words, int code, const char *in_out, const char *
   command_expect(folder, words, code, in_out, in_err, &output);
 }
 
-static double number(const json_t *object, const char *key) {
-  const json_t *const value = json_object_get(object, key);
-  if (!json_is_number(value)) fail_msg("no number %s in %s", key, output.out);
-  return json_number_value(value);
-}
-
 /* Runs hark eval --json; line `index` of what it prints. */
 static json_t *line_at(int index) {
   json_error_t error;
@@ -65,7 +59,7 @@ static json_t *line_at(int index) {
 static double loss_of(const char *words) {
   expect(words, HARK_EXIT_DONE, "", "");
   json_t *const line = line_at(0);
-  const double loss = number(line, "loss");
+  const double loss = command_number(line, "loss");
   json_decref(line);
   return loss;
 }
@@ -137,17 +131,17 @@ static void assert_bucket(int64_t first, int64_t last, int64_t length) {
 
 /* One line of JSON against the losses of the first `targets` targets. */
 static void assert_line(const json_t *line, const double *losses, const int64_t *place, int64_t targets) {
-  const int64_t length = (int64_t)number(line, "context");
+  const int64_t length = (int64_t)command_number(line, "context");
   const json_t *const positions = json_object_get(line, "positions");
   double all = 0;
   int64_t counted = 0, before = -1;
   for (int64_t t = 0; t < targets; t++) all += losses[t];
-  assert_near(number(line, "loss"), all / (double)targets, "loss");
-  assert_near(number(line, "perplexity") / exp(all / (double)targets), 1, "perplexity");
-  assert_true(number(line, "targets") == (double)targets);
+  assert_near(command_number(line, "loss"), all / (double)targets, "loss");
+  assert_near(command_number(line, "perplexity") / exp(all / (double)targets), 1, "perplexity");
+  assert_true(command_number(line, "targets") == (double)targets);
   for (size_t i = 0; i < json_array_size(positions); i++) {
     const json_t *const bucket = json_array_get(positions, i);
-    const int64_t first = (int64_t)number(bucket, "first"), last = (int64_t)number(bucket, "last");
+    const int64_t first = (int64_t)command_number(bucket, "first"), last = (int64_t)command_number(bucket, "last");
     double sum = 0;
     int64_t count = 0;
     assert_true(first > before && last < length);
@@ -158,8 +152,8 @@ static void assert_line(const json_t *line, const double *losses, const int64_t 
       sum += losses[t];
       count++;
     }
-    assert_true(count > 0 && number(bucket, "targets") == (double)count);
-    assert_near(number(bucket, "loss"), sum / (double)count, "loss at a position");
+    assert_true(count > 0 && command_number(bucket, "targets") == (double)count);
+    assert_near(command_number(bucket, "loss"), sum / (double)count, "loss at a position");
     counted += count;
   }
   assert_int_equal(counted, targets);
@@ -195,8 +189,8 @@ static void losses_are_those_of_the_model_token_by_token(void **state) {
         int64_t place[TARGETS];
         json_t *const line = line_at(i);
         oracle_measure(&o, lengths[i], strides[s] > 0 ? strides[s] : lengths[i], losses, place);
-        assert_true(number(line, "context") == (double)lengths[i]);
-        assert_true(number(line, "stride") == (double)(strides[s] > 0 ? strides[s] : lengths[i]));
+        assert_true(command_number(line, "context") == (double)lengths[i]);
+        assert_true(command_number(line, "stride") == (double)(strides[s] > 0 ? strides[s] : lengths[i]));
         assert_line(line, losses, place, targets);
         json_decref(line);
       }
@@ -217,16 +211,16 @@ static void contexts_are_measured_on_the_same_targets(void **state) {
     double first = 0;
     for (int i = 0; i < 5; i++) {
       json_t *const line = line_at(i);
-      if (i == 0) first = number(line, "loss");
-      assert_near(number(line, "loss"), first, "loss");
-      assert_true(number(line, "targets") == TARGETS);
+      if (i == 0) first = command_number(line, "loss");
+      assert_near(command_number(line, "loss"), first, "loss");
+      assert_true(command_number(line, "targets") == TARGETS);
       json_decref(line);
     }
   }
   /* and one that sees more does not */
   expect("eval run --data other.txt --json --context 5,32", HARK_EXIT_DONE, "", "");
   json_t *const one = line_at(0), *const other = line_at(1);
-  assert_true(number(one, "loss") != number(other, "loss"));
+  assert_true(command_number(one, "loss") != command_number(other, "loss"));
   json_decref(one);
   json_decref(other);
 }
@@ -236,7 +230,7 @@ static void the_own_context_is_as_ever(void **state) {
   (void)state;
   expect("train --data text.txt --out run --steps 4 --json " TINY, HARK_EXIT_DONE, "", "");
   json_t *const trained = command_json(&output);
-  const double loss = number(trained, "best_loss");
+  const double loss = command_number(trained, "best_loss");
   json_decref(trained);
   assert_true(loss_of("eval run --json") == loss);
   assert_true(loss_of("eval run --json --context 8") == loss);
