@@ -11,7 +11,9 @@
 
 #define CURVES 64 /* of a panel, at most */
 #define PANEL_WIDTH 700
-#define PANEL_HEIGHT 560
+#define PANEL_HEIGHT 480 /* without its key, which stands below */
+#define KEY_HEIGHT 18    /* of a curve there */
+#define COLORS 8         /* of gnuplot; then other dashes */
 #define PANELS 2
 
 typedef struct evaluation_panel {
@@ -123,17 +125,23 @@ static void print_panel(hark_picture *picture, const evaluation_panel *panel) {
     if (curve->count == 0) continue; /* a block without points would be none to gnuplot, and shift those behind it */
     if (drawn++ > 0) hark_text_append(script, ", \\\n    ");
     hark_picture_add_curve(picture, curve->label, curve->points, curve->count);
-    hark_picture_append_curve(picture, picture->curves - 1, "linespoints lw 2 pt 7 ps 0.5", curve->label);
+    char style[64];
+    (void)snprintf(style, sizeof style, "linespoints lw 2 pt 7 ps 0.5 dt %d", i / COLORS + 1);
+    hark_picture_append_curve(picture, picture->curves - 1, style, curve->label);
   }
   hark_text_append(script, "%s\n", drawn > 0 ? "" : "NaN notitle");
 }
 
 static hark_status draw_picture(hark_invocation *call, const hark_evaluation_plot *plot, const evaluations *e) {
   const int panels = e->panels[1].count > 0 ? 2 : 1;
+  const int entries = (int)hark_max(e->panels[0].count, e->panels[1].count);
   hark_picture picture;
-  HARK_TRY(hark_picture_begin(call->context, plot->picture, plot->png, panels * PANEL_WIDTH, PANEL_HEIGHT, &picture));
-  hark_text_append(&picture.script, "set multiplot layout 1,%d\nset grid\nset logscale x 2\n%sset ylabel 'loss (nats a token)'\n", panels,
-                   plot->logarithmic ? "set logscale y\n" : "");
+  HARK_TRY(
+      hark_picture_begin(call->context, plot->picture, plot->png, panels * PANEL_WIDTH, PANEL_HEIGHT + entries * KEY_HEIGHT, &picture));
+  hark_text_append(
+      &picture.script,
+      "set multiplot layout 1,%d\nset grid\nset key below vertical maxcols 1\nset logscale x 2\n%sset ylabel 'loss (nats a token)'\n",
+      panels, plot->logarithmic ? "set logscale y\n" : "");
   for (int i = 0; i < panels; i++) print_panel(&picture, &e->panels[i]);
   hark_text_append(&picture.script, "unset multiplot\n");
   return hark_picture_finish(call, &picture);

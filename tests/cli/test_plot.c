@@ -217,9 +217,9 @@ static void evaluations_are_drawn_together(void **state) {
   test_command_run(folder, "PATH=/nowhere", "plot --evaluation a.jsonl b.jsonl", &output);
   assert_int_equal(output.code, 0);
   char *const script = test_file_text(folder, "evaluation.svg.gp");
-  assert_non_null(strstr(script, "index 0 with linespoints lw 2 pt 7 ps 0.5 title 'a step-2'"));
-  assert_non_null(strstr(script, "index 1 with linespoints lw 2 pt 7 ps 0.5 title 'a step-2, scaling yarn, stride 4'"));
-  assert_non_null(strstr(script, "index 2 with linespoints lw 2 pt 7 ps 0.5 title 'a step-2, context 16'"));
+  assert_non_null(strstr(script, "index 0 with linespoints lw 2 pt 7 ps 0.5 dt 1 title 'a step-2'"));
+  assert_non_null(strstr(script, "index 1 with linespoints lw 2 pt 7 ps 0.5 dt 1 title 'a step-2, scaling yarn, stride 4'"));
+  assert_non_null(strstr(script, "index 2 with linespoints lw 2 pt 7 ps 0.5 dt 1 title 'a step-2, context 16'"));
   assert_null(strstr(script, "index 3"));
   assert_non_null(strstr(script, "set multiplot layout 1,2"));
   free(script);
