@@ -1,24 +1,38 @@
-/* eval.c - hark eval: the loss of a trained model over a whole text. */
+/* eval.c - hark eval: the loss of a trained model over a whole text, at one context or at several. */
 #include <inttypes.h>
-#include <math.h>
-#include <stdio.h>
 
+#include "cli/eval_report.h"
 #include "cli/model.h"
 #include "cli/progress.h"
 #include "io/json.h"
+#include "io/number.h"
+#include "io/words.h"
+
+#define LENGTHS_LIMIT 64
+#define LENGTH_MAXIMUM ((int64_t)1 << 24) /* of model.context */
 
 typedef struct eval_values {
   const char *checkpoint;
-  int split;
+  int part;
+  hark_string_list contexts;
+  int64_t stride, targets;
+  int64_t lengths[LENGTHS_LIMIT]; /* by check: the contexts, or the run's own */
+  int length_count;
 } eval_values;
 
+#define AT(field) offsetof(eval_values, field)
 static const hark_option options[] = {
-    {"checkpoint", "checkpoint", HARK_OPTION_STRING, offsetof(eval_values, checkpoint), "", NULL, NULL, "NAME",
-     "best (default), last, or step-N"},
-    {"part", "part", HARK_OPTION_ENUM, offsetof(eval_values, split), "validation", "training|validation", NULL, NULL,
+    {"checkpoint", "checkpoint", HARK_OPTION_STRING, AT(checkpoint), "", NULL, NULL, "NAME", "best (default), last, or step-N"},
+    {"part", "part", HARK_OPTION_ENUM, AT(part), "validation", "training|validation", NULL, NULL,
      "which part of the run's own text; text given with --data is read whole"},
+    {"context", NULL, HARK_OPTION_LIST, AT(contexts), "", NULL, NULL, "N,...",
+     "lengths of the windows, each measured on the same targets; none: the run's own"},
+    {"stride", NULL, HARK_OPTION_INT, AT(stride), "0", "[0, 16777216]", NULL, NULL,
+     "targets between the beginnings of windows, of which but for the first only so many count; 0: windows that do not overlap"},
+    {"targets", NULL, HARK_OPTION_INT, AT(targets), "0", "[0, inf)", NULL, NULL, "measure so many, from the front of the text; 0: all"},
 };
-static const hark_option_table table = {options, 2, NULL, sizeof(eval_values), false};
+#undef AT
+static const hark_option_table table = {options, (int)(sizeof options / sizeof options[0]), NULL, sizeof(eval_values), false};
 
 /* config.yaml of the run that is evaluated. */
 static hark_status find_stored(hark_invocation *call, char *path) {
@@ -67,10 +81,45 @@ static hark_status append_swap(hark_invocation *call, const hark_option *option,
   return status;
 }
 
+/* "256,512" */
+static hark_status read_contexts(hark_invocation *call, const char *words) {
+  eval_values *values = call->values[0];
+  size_t length;
+  int64_t context = 0;
+  int read = 0;
+  for (const char *at = words, *word; (word = hark_next_word(&at, ',', &length)) != NULL; read++) {
+    if (!hark_number_read_whole(word, length, &context) || context < 1 || context > LENGTH_MAXIMUM)
+      return hark_options_complain(call->context, call->options, "context", "\"%s\" given, expected whole numbers in [1, %" PRId64 "]",
+                                   words, LENGTH_MAXIMUM);
+    if (values->length_count == LENGTHS_LIMIT)
+      return hark_options_complain(call->context, call->options, "context", "more than %d contexts", LENGTHS_LIMIT);
+    values->lengths[values->length_count++] = context;
+  }
+  return read > 0 ? HARK_OK : hark_options_complain(call->context, call->options, "context", "no context given, expected N or N,N,...");
+}
+
+static hark_status check_contexts(hark_invocation *call, const hark_config *config) {
+  eval_values *values = call->values[0];
+  for (int64_t i = 0; i < values->contexts.count; i++) HARK_TRY(read_contexts(call, values->contexts.items[i]));
+  if (values->contexts.count == 0) values->lengths[values->length_count++] = config->model.context;
+  for (int i = 0; i < values->length_count; i++) {
+    const int64_t length = values->lengths[i];
+    if (config->model.positions == HARK_POSITIONS_LEARNED && length != config->model.context)
+      return hark_options_complain(call->context, call->options, "context",
+                                   "model.positions is learned, for the %" PRId64 " tokens of the run's own context, and not for %" PRId64,
+                                   config->model.context, length);
+    if (values->stride > length)
+      return hark_options_complain(call->context, call->options, "stride",
+                                   "%" PRId64 " would leave targets out between windows of %" PRId64 " tokens", values->stride, length);
+  }
+  return HARK_OK;
+}
+
 static hark_status check(hark_invocation *call) {
   hark_config *config = call->values[1];
   HARK_TRY(hark_command_read_run(call, config));
   HARK_TRY(check_swaps(call, config));
+  HARK_TRY(check_contexts(call, config));
   if (hark_options_source(call->options, "data.paths") == HARK_SOURCE_COMMAND) {
     /* Another text than the run's: all of it is what is measured. */
     config->data.validation_paths = config->data.paths;
@@ -79,75 +128,130 @@ static hark_status check(hark_invocation *call) {
   return HARK_OK;
 }
 
+/* ---- measuring ---- */
+
+/* What all contexts are measured on, and how far it is. */
+typedef struct measured_text {
+  hark_tokenizer *tokenizer;
+  hark_corpus *corpus;
+  hark_split split;
+  hark_progress progress;
+  int64_t context; /* that is measured now */
+} measured_text;
+
 static bool show(void *user, double part) {
-  hark_progress_update(user, "evaluating %3.0f %%", 100 * part);
+  measured_text *text = user;
+  hark_progress_update(&text->progress, "evaluating, context %" PRId64 " %3.0f %%", text->context, 100 * part);
   return true;
 }
 
-static hark_status print(hark_invocation *call, const hark_opened_run *opened, const hark_evaluation_result *result,
-                         const hark_text_counts *counts, double seconds) {
-  hark_text swaps = hark_text_empty(call->context);
+static hark_status open_text(hark_invocation *call, const hark_opened_run *opened, measured_text *text) {
+  const eval_values *values = call->values[0];
+  const hark_config *config = call->values[1];
+  text->split = config->data.paths.count == 0 || values->part == 1 ? HARK_SPLIT_VALIDATION : HARK_SPLIT_TRAINING;
+  return hark_run_corpus(call->context, config, &opened->run, false, &text->tokenizer, &text->corpus);
+}
+
+static void close_text(hark_invocation *call, measured_text *text) {
+  hark_corpus_close(call->context, &text->corpus);
+  hark_tokenizer_destroy(call->context, &text->tokenizer);
+}
+
+/* A context that is asked for is measured on one whole window at least. */
+static hark_status check_lengths(hark_invocation *call, const measured_text *text) {
+  const eval_values *values = call->values[0];
+  const int64_t all = hark_max(hark_corpus_counts(text->corpus, text->split).tokens - 1, 0);
+  const int64_t targets = values->targets > 0 ? hark_min(values->targets, all) : all;
+  for (int i = 0; i < values->length_count && values->contexts.count > 0; i++)
+    if (values->lengths[i] > targets)
+      return hark_fail(call->context, HARK_BAD_CONFIGURATION,
+                       "context %" PRId64 " is longer than the text that is measured: %" PRId64 " targets", values->lengths[i], targets);
+  return HARK_OK;
+}
+
+/* The run's configuration with windows of another length, and about as many tokens in a batch. What its rates were trained on stays. */
+static hark_config with_context(const hark_config *own, int64_t length) {
+  hark_config config = *own;
+  config.model.context = length;
+  config.train.batch = hark_max(1, own->train.batch * own->model.context / length);
+  if (config.model.rotary.original_context == 0) config.model.rotary.original_context = own->model.context;
+  return config;
+}
+
+static hark_status evaluate(hark_invocation *call, const hark_opened_run *opened, measured_text *text, hark_eval_report *report) {
+  const eval_values *values = call->values[0];
+  const hark_config config = with_context(call->values[1], report->context);
+  text->context = report->context;
+  const hark_evaluation_task task = {.text = {.split = text->split, .stride = report->stride, .targets = values->targets},
+                                     .positions = true,
+                                     .progress = show,
+                                     .user = text};
+  hark_engine *engine = NULL;
+  HARK_TRY(hark_engine_create(call->context, &config, hark_tokenizer_size(text->tokenizer), false, &engine));
+  hark_status status = hark_checkpoint_load(call->context, &opened->run, opened->checkpoint, engine, NULL);
+  if (status == HARK_OK) {
+    const double begin = hark_progress_clock();
+    status = hark_evaluate(call->context, engine, text->corpus, &task, &report->result);
+    report->seconds = hark_progress_clock() - begin;
+    hark_progress_end(&text->progress);
+  }
+  hark_engine_destroy(call->context, &engine);
+  return status;
+}
+
+static hark_status print(hark_invocation *call, const hark_eval_report *report, bool contexts) {
+  hark_text text = hark_text_empty(call->context);
+  if (call->json)
+    hark_eval_report_print_json(report, &text);
+  else
+    hark_eval_report_print(report, contexts, &text);
+  return hark_command_print(call, &text);
+}
+
+/* What concerns all contexts, for people. */
+static hark_status print_end(hark_invocation *call, const hark_eval_report *reports, int count, bool contexts) {
+  hark_text text = hark_text_empty(call->context);
+  if (reports->exchanged[0] != '\0') hark_text_append(&text, "exchanged: %s\n", reports->exchanged);
+  if (contexts) hark_eval_report_print_positions(reports, count, &text);
+  return hark_command_print(call, &text);
+}
+
+/* Lines are printed as they come. */
+static hark_status measure_contexts(hark_invocation *call, const hark_opened_run *opened, measured_text *text, const char *exchanged,
+                                    hark_eval_report *reports) {
+  const eval_values *values = call->values[0];
+  const bool contexts = values->contexts.count > 0;
+  for (int i = 0; i < values->length_count; i++) {
+    reports[i] = (hark_eval_report){.run = opened->run.path,
+                                    .checkpoint = opened->checkpoint,
+                                    .context = values->lengths[i],
+                                    .stride = values->stride,
+                                    .exchanged = exchanged,
+                                    .counts = hark_corpus_counts(text->corpus, text->split)};
+    HARK_TRY(evaluate(call, opened, text, &reports[i]));
+    HARK_TRY(print(call, &reports[i], contexts));
+  }
+  return call->json ? HARK_OK : print_end(call, reports, values->length_count, contexts);
+}
+
+static hark_status measure(hark_invocation *call, const hark_opened_run *opened) {
+  const eval_values *values = call->values[0];
+  const size_t bytes = (size_t)values->length_count * sizeof(hark_eval_report);
+  measured_text text = {.progress = hark_progress_begin()};
+  void *reports = NULL;
   char stored[HARK_PATH_BYTES];
+  hark_text swaps = hark_text_empty(call->context);
+  HARK_TRY(hark_checkpoint_verify(call->context, &opened->run, opened->checkpoint, NULL));
   HARK_TRY(find_stored(call, stored));
   hark_status status = hark_command_visit_differences(call, stored, call->values[1], append_swap, &swaps);
   if (status == HARK_OK) status = swaps.status;
-  if (status != HARK_OK) {
-    hark_text_free(&swaps);
-    return status;
-  }
-  const double per_byte = hark_bits_per_byte(counts, result->loss), per_character = hark_bits_per_character(counts, result->loss);
-  if (!call->json) {
-    printf("%s, %s: loss %.4f nats a token, perplexity %.3f, %.4f bits a character, %.4f bits a byte; %" PRId64 " targets in %.1f s\n",
-           opened->run.path, opened->checkpoint, result->loss, exp(result->loss), per_character, per_byte, result->targets, seconds);
-    if (swaps.length > 0) printf("exchanged: %s\n", hark_text_get(&swaps));
-    hark_text_free(&swaps);
-    return HARK_OK;
-  }
-  hark_text line = hark_text_empty(call->context);
-  hark_text_append(&line, "{\"run\": ");
-  hark_json_append_string(&line, opened->run.path);
-  hark_text_append(&line, ", \"checkpoint\": ");
-  hark_json_append_string(&line, opened->checkpoint);
-  const struct {
-    const char *name;
-    double value;
-  } numbers[] = {{"loss", result->loss},
-                 {"perplexity", exp(result->loss)},
-                 {"bits_per_byte", per_byte},
-                 {"bits_per_character", per_character},
-                 {"tokens_per_second", seconds > 0 ? (double)result->targets / seconds : 0},
-                 {"time", seconds}};
-  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
-    hark_text_append(&line, ", \"%s\": ", numbers[i].name);
-    hark_json_append_number(&line, numbers[i].value);
-  }
-  hark_text_append(&line, ", \"exchanged\": {%s}, \"targets\": %" PRId64 "}\n", hark_text_get(&swaps), result->targets);
+  if (status == HARK_OK) status = open_text(call, opened, &text);
+  if (status == HARK_OK) status = check_lengths(call, &text);
+  if (status == HARK_OK) status = hark_allocate(call->context, bytes, &reports);
+  if (status == HARK_OK) status = measure_contexts(call, opened, &text, hark_text_get(&swaps), reports);
+  hark_release(call->context, reports, bytes);
+  close_text(call, &text);
   hark_text_free(&swaps);
-  return hark_command_print(call, &line);
-}
-
-static hark_status measure(hark_invocation *call, const hark_config *config, hark_opened_run *opened) {
-  const eval_values *values = call->values[0];
-  hark_tokenizer *tokenizer = NULL;
-  hark_corpus *corpus = NULL;
-  hark_engine *engine = NULL;
-  hark_evaluation_result result;
-  const hark_split split = config->data.paths.count == 0 || values->split == 1 ? HARK_SPLIT_VALIDATION : HARK_SPLIT_TRAINING;
-  HARK_TRY(hark_checkpoint_verify(call->context, &opened->run, opened->checkpoint, NULL));
-  hark_status status = hark_run_corpus(call->context, config, &opened->run, false, &tokenizer, &corpus);
-  if (status == HARK_OK) status = hark_engine_create(call->context, config, hark_tokenizer_size(tokenizer), false, &engine);
-  if (status == HARK_OK) status = hark_checkpoint_load(call->context, &opened->run, opened->checkpoint, engine, NULL);
-  if (status == HARK_OK) {
-    hark_progress progress = hark_progress_begin();
-    const double begin = hark_progress_clock();
-    status = hark_evaluate(call->context, engine, corpus, split, show, &progress, &result);
-    hark_progress_end(&progress);
-    const hark_text_counts counts = hark_corpus_counts(corpus, split);
-    if (status == HARK_OK) status = print(call, opened, &result, &counts, hark_progress_clock() - begin);
-  }
-  hark_engine_destroy(call->context, &engine);
-  hark_corpus_close(call->context, &corpus);
-  hark_tokenizer_destroy(call->context, &tokenizer);
   return status;
 }
 
@@ -156,7 +260,7 @@ static hark_status run(hark_invocation *call) {
   const hark_config *config = call->values[1];
   hark_opened_run opened;
   hark_status status = hark_command_open_run(call, config, values->checkpoint, &opened);
-  if (status == HARK_OK) status = measure(call, config, &opened);
+  if (status == HARK_OK) status = measure(call, &opened);
   hark_command_close_run(call, &opened);
   return status;
 }
@@ -169,8 +273,12 @@ const hark_command hark_command_eval = {
         "  hark eval runs/book                     the run's own validation text\n"
         "  hark eval runs/book --data other.txt    any other text, with the run's vocabulary\n"
         "  hark eval runs/book --structure window --window 128    the same weights with another attention\n"
+        "  hark eval runs/book --context 256,512,1024             at longer contexts, on the same targets, and by position\n"
+        "  hark eval runs/book --context 256,1024 --stride 64     every target but the first with a nearly full window before it\n"
+        "  hark eval runs/book --context 1024 --rotary-scaling yarn --rotary-factor 4 --json >>lengths.jsonl\n"
+        "  hark plot --evaluation lengths.jsonl                   loss over context and over position\n"
         "\n"
-        "  The checkpoint is compared with its manifest first.\n",
+        "  The checkpoint is compared with its manifest first. docs/evaluation.md says what is measured.\n",
     .argument_minimum = 1,
     .argument_maximum = 1,
     .has_json = true,

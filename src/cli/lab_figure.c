@@ -98,23 +98,22 @@ static hark_status series_of(hark_context *context, const hark_lab_axes *axes, c
   (void)snprintf(out->label, sizeof out->label, "%s", curve->label);
   for (int64_t i = 0; i < hark_lab_point_count(curve); i++) {
     const double *const point = hark_lab_points(curve) + 2 * i;
-    HARK_TRY(hark_series_append(context, out, axes->log_x ? log10(point[0]) : point[0], axes->log_y ? log10(point[1]) : point[1]));
+    HARK_TRY(hark_series_append(context, out, point[0], axes->log_y ? log10(point[1]) : point[1]));
   }
   return HARK_OK;
 }
 
 static hark_status draw_panel_letters(hark_context *context, const hark_lab_panel *panel, hark_text *text) {
   void *memory;
-  char x[HARK_LAB_LABEL_BYTES];
   const size_t bytes = (size_t)panel->curve_count * sizeof(hark_series);
   HARK_TRY(hark_allocate_zero(context, bytes, &memory));
   hark_series *const series = memory;
   hark_status status = HARK_OK;
   for (int i = 0; i < panel->curve_count && status == HARK_OK; i++)
     status = series_of(context, &panel->axes, &panel->curves[i], &series[i]);
-  (void)snprintf(x, sizeof x, "%s%s", panel->axes.log_x ? "log10 of " : "", panel->axes.x);
   hark_text_append(text, "\n%s: %s%s\n", panel->axes.title, panel->axes.log_y ? "log10 of " : "", panel->axes.y);
-  if (status == HARK_OK) hark_series_draw(series, panel->curve_count, x, hark_terminal_columns(), LETTER_ROWS, text);
+  if (status == HARK_OK)
+    hark_series_draw(series, panel->curve_count, panel->axes.x, panel->axes.log_x, hark_terminal_columns(), LETTER_ROWS, text);
   for (int i = 0; i < panel->curve_count; i++) hark_series_free(context, &series[i]);
   hark_release(context, memory, bytes);
   return status;

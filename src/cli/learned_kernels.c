@@ -6,21 +6,33 @@
 
 #include "io/json.h"
 #include "nn/positional.h"
+#include "nn/rotary.h"
 
-static bool is_kernel(const char *name) {
-  const size_t length = strlen(name), end = sizeof HARK_POSITIONAL_TENSOR - 1;
-  return length >= end && strcmp(name + length - end, HARK_POSITIONAL_TENSOR) == 0 && (length == end || name[length - end - 1] == '.');
+/* The name is "ENDING" or "... .ENDING". */
+static bool ends_with(const char *name, const char *ending) {
+  const size_t length = strlen(name), end = strlen(ending);
+  return length >= end && strcmp(name + length - end, ending) == 0 && (length == end || name[length - end - 1] == '.');
 }
 
-/* parameters[shape[0] * shape[1]] <- the numbers of a tensor, which must be rows of `count`. The caller releases them, also after a failure. */
-static hark_status read_parameters(hark_context *context, const char *path, const hark_safetensors *file, const hark_stored_tensor *stored,
-                                   int64_t count, double **parameters, size_t *bytes) {
+static bool is_kernel(const char *name) { return ends_with(name, HARK_POSITIONAL_TENSOR); }
+
+/* A kernel's tensor has as many columns as its expression has parameters; that of rates one or more. */
+static hark_status check_tensor(hark_context *context, const char *path, const hark_stored_tensor *stored,
+                                const hark_positional *expression) {
+  if (stored->rank != 2 || (stored->type != HARK_F32 && stored->type != HARK_F64) || (expression == NULL && stored->shape[1] < 1))
+    return hark_fail(context, HARK_BAD_FILE, "%s: tensor %s holds no rows of F32 or F64", path, stored->name);
+  if (expression != NULL && stored->shape[1] != hark_positional_parameter_count(expression))
+    return hark_fail(context, HARK_BAD_FILE, "%s: tensor %s is not what its expression asks for: rows of %" PRId64 " numbers", path,
+                     stored->name, hark_positional_parameter_count(expression));
+  return HARK_OK;
+}
+
+/* parameters[shape[0] * shape[1]] <- the numbers of a tensor. The caller releases them, also after a failure. */
+static hark_status read_parameters(hark_context *context, const hark_safetensors *file, const hark_stored_tensor *stored,
+                                   double **parameters, size_t *bytes) {
   void *memory = NULL;
   *parameters = NULL;
-  if (stored->rank != 2 || stored->shape[1] != count || (stored->type != HARK_F32 && stored->type != HARK_F64))
-    return hark_fail(context, HARK_BAD_FILE, "%s: tensor %s is not what its expression asks for: F32 or F64, rows of %" PRId64 " numbers",
-                     path, stored->name, count);
-  const int64_t numbers = stored->shape[0] * count;
+  const int64_t numbers = stored->shape[0] * stored->shape[1];
   HARK_TRY(hark_size_multiply(context, (size_t)numbers, sizeof(double), bytes));
   HARK_TRY(hark_allocate(context, *bytes, &memory));
   *parameters = memory;
@@ -56,15 +68,13 @@ static hark_status open_expression(hark_context *context, const char *path, cons
 
 static hark_status visit_tensor(hark_context *context, const char *path, const hark_safetensors *file, const hark_stored_tensor *stored,
                                 const hark_positional *expression, hark_kernel_visitor *visit, void *user) {
-  const int64_t count = hark_positional_parameter_count(expression);
   double *parameters;
   size_t bytes = 0;
-  hark_status status = read_parameters(context, path, file, stored, count, &parameters, &bytes);
-  for (int64_t row = 0; status == HARK_OK && row < stored->shape[0]; row++) {
-    const hark_learned_kernel kernel = {
-        .tensor = stored->name, .row = row, .rows = stored->shape[0], .expression = expression, .parameters = parameters + row * count};
-    status = visit(user, &kernel);
-  }
+  HARK_TRY(check_tensor(context, path, stored, expression));
+  hark_status status = read_parameters(context, file, stored, &parameters, &bytes);
+  hark_learned_kernel kernel = {
+      .tensor = stored->name, .rows = stored->shape[0], .count = stored->shape[1], .expression = expression, .parameters = parameters};
+  for (; status == HARK_OK && kernel.row < kernel.rows; kernel.row++, kernel.parameters += kernel.count) status = visit(user, &kernel);
   hark_release(context, parameters, bytes);
   return status;
 }
@@ -86,6 +96,15 @@ hark_status hark_learned_kernels_visit(hark_context *context, const char *path, 
   const hark_status status = visit_all(context, path, file, expression, visit, user);
   hark_positional_destroy(context, &expression);
   return status;
+}
+
+hark_status hark_learned_rates_visit(hark_context *context, const char *path, const hark_safetensors *file, hark_kernel_visitor *visit,
+                                     void *user) {
+  for (int64_t i = 0; i < hark_safetensors_count(file); i++) {
+    const hark_stored_tensor *stored = hark_safetensors_tensor(file, i);
+    if (ends_with(stored->name, HARK_ROTARY_TENSOR)) HARK_TRY(visit_tensor(context, path, file, stored, NULL, visit, user));
+  }
+  return HARK_OK;
 }
 
 /* ---- as text ---- */

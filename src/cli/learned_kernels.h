@@ -15,17 +15,21 @@ void hark_append_expression(const hark_positional *expression, const double *par
 HARK_MUST_CHECK hark_status hark_append_learned_kernels(hark_context *context, const char *path, const hark_safetensors *file, bool json,
                                                         hark_text *text);
 
-/* A kernel of a file: row `row` of a tensor of `rows`, with its parameters as they are trained. Good during the visit. */
+/* Numbers of positions that a file holds: row `row` of a tensor of `rows`. Good during the visit. */
 typedef struct hark_learned_kernel {
   const char *tensor;
-  int64_t row, rows;
-  const hark_positional *expression;
-  const double *parameters;
+  int64_t row, rows, count;
+  const hark_positional *expression; /* NULL: rates of rotary positions */
+  const double *parameters;          /* [count], as they are trained */
 } hark_learned_kernel;
 typedef hark_status hark_kernel_visitor(void *user, const hark_learned_kernel *kernel);
 
 /* Visits all kernels of a file, of which there may be none; a status other than HARK_OK ends it. Errors: as above, and the visitor's. */
 HARK_MUST_CHECK hark_status hark_learned_kernels_visit(hark_context *context, const char *path, const hark_safetensors *file,
                                                        hark_kernel_visitor *visit, void *user);
+
+/* The same of learned rates of rotary positions. */
+HARK_MUST_CHECK hark_status hark_learned_rates_visit(hark_context *context, const char *path, const hark_safetensors *file,
+                                                     hark_kernel_visitor *visit, void *user);
 
 #endif

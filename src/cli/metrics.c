@@ -67,6 +67,29 @@ hark_status hark_series_read(hark_context *context, const char *run, const char 
   return hark_jsonl_read(context, path, take_line, &r);
 }
 
+void hark_series_sort(hark_series *series) {
+  double *points = series->points;
+  int64_t kept = 0;
+  for (int64_t p = 0; p < series->count; p++) {
+    const double x = points[2 * p], y = points[2 * p + 1];
+    int64_t at = kept;
+    while (at > 0 && points[2 * (at - 1)] > x) at--;
+    const bool again = at > 0 && points[2 * (at - 1)] == x;
+    if (again) at--;
+    if (!again) memmove(points + 2 * (at + 1), points + 2 * at, (size_t)(kept++ - at) * 2 * sizeof *points);
+    points[2 * at] = x;
+    points[2 * at + 1] = y;
+  }
+  series->count = kept;
+  for (int64_t p = 0; p < kept; p++) {
+    series->low = p == 0 ? points[1] : fmin(series->low, points[2 * p + 1]);
+    series->high = p == 0 ? points[1] : fmax(series->high, points[2 * p + 1]);
+  }
+  if (kept == 0) return;
+  series->first_x = points[0];
+  series->last_x = points[2 * kept - 2];
+}
+
 void hark_series_free(hark_context *context, hark_series *series) {
   hark_release(context, series->points, (size_t)series->capacity * 2 * sizeof(double));
   series->points = NULL;
@@ -92,7 +115,9 @@ static void axis_number(double value, hark_text *text) {
   hark_text_append(text, "%*.*s", LABEL_COLUMNS, LABEL_COLUMNS, hark_number_print(round(value * scale) / scale, rounded));
 }
 
-void hark_series_draw(const hark_series *series, int count, const char *x, int columns, int rows, hark_text *text) {
+static double place(double x, bool logarithmic) { return logarithmic ? log2(x) : x; }
+
+void hark_series_draw(const hark_series *series, int count, const char *x, bool logarithmic, int columns, int rows, hark_text *text) {
   double low = INFINITY, high = -INFINITY, first = INFINITY, last = -INFINITY;
   for (int i = 0; i < count; i++) {
     if (series[i].count == 0) continue;
@@ -116,7 +141,7 @@ void hark_series_draw(const hark_series *series, int count, const char *x, int c
   memset(grid.data, ' ', grid.length);
   for (int i = 0; i < count; i++) {
     for (int64_t p = 0; p < series[i].count; p++) {
-      const int column = cell(series[i].points[2 * p], first, last, width);
+      const int column = cell(place(series[i].points[2 * p], logarithmic), place(first, logarithmic), place(last, logarithmic), width);
       const int row = height - 1 - cell(series[i].points[2 * p + 1], low, high, height);
       grid.data[(size_t)row * (size_t)width + (size_t)column] = letter(i);
     }

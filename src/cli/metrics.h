@@ -1,4 +1,4 @@
-/* metrics.h - curves out of metrics.jsonl. */
+/* metrics.h - curves: points out of metrics.jsonl or made otherwise, and drawing them with letters. */
 #ifndef HARK_CLI_METRICS_H
 #define HARK_CLI_METRICS_H
 
@@ -20,8 +20,10 @@ HARK_MUST_CHECK hark_status hark_series_read(hark_context *context, const char *
 /* Adds a point; a series begins as zeros. */
 HARK_MUST_CHECK hark_status hark_series_append(hark_context *context, hark_series *series, double x, double y);
 void hark_series_free(hark_context *context, hark_series *series);
+/* Points by rising x; of several at one x the last stays. */
+void hark_series_sort(hark_series *series);
 
-/* Draws the curves with letters, `columns` wide and `rows` high, axes and legend included. */
-void hark_series_draw(const hark_series *series, int count, const char *x, int columns, int rows, hark_text *text);
+/* Draws the curves with letters, `columns` wide and `rows` high, axes and legend included. `logarithmic`: over log x, x > 0. */
+void hark_series_draw(const hark_series *series, int count, const char *x, bool logarithmic, int columns, int rows, hark_text *text);
 
 #endif

@@ -1,7 +1,9 @@
-/* plot.c - hark plot: loss curves of runs, or what their positional kernels have learned, by gnuplot as a picture or by ourselves in letters. */
+/* plot.c - hark plot: loss curves of runs, what a run has learned of positions, or evaluations at several contexts, by gnuplot as a picture or by
+ * ourselves in letters. */
 #include "cli/common.h"
 #include "cli/gnuplot.h"
 #include "cli/metrics.h"
+#include "cli/plot_evaluation.h"
 #include "cli/plot_positional.h"
 
 #define TERMINAL_ROWS 22
@@ -9,7 +11,7 @@
 
 typedef struct plot_values {
   const char *output, *checkpoint;
-  bool png, terminal, logarithmic, positional;
+  bool png, terminal, logarithmic, positional, evaluation;
   hark_string_list metrics;
   int x;
   int64_t distances;
@@ -17,7 +19,7 @@ typedef struct plot_values {
 
 static const hark_option options[] = {
     {"output", "output o", HARK_OPTION_STRING, offsetof(plot_values, output), "", NULL, NULL, "FILE",
-     "the picture; none: loss.svg (positional.svg) in the run's folder, or here for several runs"},
+     "the picture; none: loss.svg (positional.svg) in the run's folder, or here for several runs; evaluation.svg here"},
     {"png", NULL, HARK_OPTION_BOOL, offsetof(plot_values, png), "false", NULL, NULL, NULL, "PNG instead of SVG"},
     {"terminal", NULL, HARK_OPTION_BOOL, offsetof(plot_values, terminal), "false", NULL, NULL, NULL,
      "draw on the terminal, without gnuplot"},
@@ -26,7 +28,9 @@ static const hark_option options[] = {
     {"x", "over", HARK_OPTION_ENUM, offsetof(plot_values, x), "step", "step|tokens|time", NULL, NULL, "what it is drawn over"},
     {"log", NULL, HARK_OPTION_BOOL, offsetof(plot_values, logarithmic), "false", NULL, NULL, NULL, "logarithmic vertical axis"},
     {"positional", NULL, HARK_OPTION_BOOL, offsetof(plot_values, positional), "false", NULL, NULL, NULL,
-     "draw the positional kernels of a checkpoint, log G over the distance, whole and term by term"},
+     "draw the positional kernels of a checkpoint, log G over the distance, whole and term by term, and its learned rotary rates"},
+    {"evaluation", NULL, HARK_OPTION_BOOL, offsetof(plot_values, evaluation), "false", NULL, NULL, NULL,
+     "draw what hark eval printed as JSON, from files: loss over context, and over the position in the window"},
     {"distances", NULL, HARK_OPTION_INT, offsetof(plot_values, distances), "0", "[0, 16777216]", NULL, NULL,
      "how far --positional draws; 0: as far as the model's context"},
     {"checkpoint", NULL, HARK_OPTION_STRING, offsetof(plot_values, checkpoint), "", NULL, NULL, "NAME",
@@ -70,8 +74,19 @@ static hark_status draw_picture(hark_invocation *call, const plot_values *values
 
 static hark_status draw_letters(hark_invocation *call, const plot_values *values, const hark_series *series, int count) {
   hark_text text = hark_text_empty(call->context);
-  hark_series_draw(series, count, x_words[values->x], hark_terminal_columns(), TERMINAL_ROWS, &text);
+  hark_series_draw(series, count, x_words[values->x], false, hark_terminal_columns(), TERMINAL_ROWS, &text);
   return hark_command_print(call, &text);
+}
+
+static hark_status draw_evaluations(hark_invocation *call, const plot_values *values) {
+  char path[HARK_PATH_BYTES];
+  HARK_TRY(picture_path(call, values, values->png ? "evaluation.png" : "evaluation.svg", path));
+  const hark_evaluation_plot plot = {.picture = values->terminal ? NULL : path,
+                                     .png = values->png,
+                                     .logarithmic = values->logarithmic,
+                                     .columns = hark_terminal_columns(),
+                                     .rows = TERMINAL_ROWS};
+  return hark_plot_evaluation(call, &plot);
 }
 
 static hark_status draw_kernels(hark_invocation *call, const plot_values *values) {
@@ -112,6 +127,7 @@ static hark_status run(hark_invocation *call) {
   hark_context *const context = call->context;
   void *memory;
   if (values->positional) return draw_kernels(call, values);
+  if (values->evaluation) return draw_evaluations(call, values);
   HARK_TRY(hark_allocate_zero(context, SERIES_LIMIT * sizeof(hark_series), &memory));
   hark_series *const series = memory;
   int count = 0;
@@ -122,16 +138,26 @@ static hark_status run(hark_invocation *call) {
   return status;
 }
 
-/* Options of the one drawing with the other. */
+/* Which drawings an option goes with. */
+enum { CURVES = 1, KERNELS = 2, EVALUATIONS = 4 };
+static const struct {
+  const char *option;
+  unsigned drawings;
+} uses[] = {{"metric", CURVES}, {"x", CURVES}, {"log", CURVES | EVALUATIONS}, {"distances", KERNELS}, {"checkpoint", KERNELS}};
+
 static hark_status check(hark_invocation *call) {
-  static const char *const of_curves[] = {"metric", "x", "log"}, *const of_kernels[] = {"distances", "checkpoint"};
   const plot_values *const values = call->values[0];
-  for (size_t i = 0; values->positional && i < sizeof of_curves / sizeof *of_curves; i++)
-    if (hark_command_is_given(call, of_curves[i]))
-      HARK_TRY(hark_options_complain(call->context, call->options, of_curves[i], "--%s does not go with --positional", of_curves[i]));
-  for (size_t i = 0; !values->positional && i < sizeof of_kernels / sizeof *of_kernels; i++)
-    if (hark_command_is_given(call, of_kernels[i]))
-      HARK_TRY(hark_options_complain(call->context, call->options, of_kernels[i], "--%s applies to --positional only", of_kernels[i]));
+  const unsigned drawing = values->positional ? KERNELS : values->evaluation ? EVALUATIONS : CURVES;
+  if (values->positional && values->evaluation)
+    return hark_options_complain(call->context, call->options, "evaluation", "--evaluation does not go with --positional");
+  for (size_t i = 0; i < sizeof uses / sizeof *uses; i++) {
+    if (!hark_command_is_given(call, uses[i].option) || (uses[i].drawings & drawing) != 0) continue;
+    if (drawing == CURVES)
+      HARK_TRY(hark_options_complain(call->context, call->options, uses[i].option, "--%s applies to --positional only", uses[i].option));
+    else
+      HARK_TRY(hark_options_complain(call->context, call->options, uses[i].option, "--%s does not go with --%s", uses[i].option,
+                                     drawing == KERNELS ? "positional" : "evaluation"));
+  }
   if (values->positional && hark_options_argument_count(call->options) > 1)
     HARK_TRY(hark_options_complain(call->context, call->options, "positional", "--positional draws the kernels of one run"));
   return HARK_OK;
@@ -140,8 +166,10 @@ static hark_status check(hark_invocation *call) {
 const hark_command hark_command_plot = {
     .name = "plot",
     .arguments = "RUN|FILE...",
-    .summary = "draw the loss curves of runs, or the positional kernels of one",
-    .notes = "  RUN is the folder of a run, or a file like its metrics.jsonl; with --positional a run, a checkpoint or a model's file.\n",
+    .summary = "draw the loss curves of runs, evaluations at several contexts, or what a run has learned of positions",
+    .notes =
+        "  RUN is the folder of a run, or a file like its metrics.jsonl; with --positional a run, a checkpoint or a model's file; with\n"
+        "  --evaluation a file of what hark eval prints as JSON, a line for each run and context (hark eval --help).\n",
     .argument_minimum = 1,
     .argument_maximum = HARK_ANY_NUMBER,
     .tables = {&table},

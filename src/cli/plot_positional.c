@@ -12,26 +12,33 @@
 #include "models/description.h"
 #include "models/model_path.h"
 
-#define POINTS 257 /* of a curve, at most */
-#define PANELS 64  /* kernels that are drawn */
-#define TERMS 32   /* of a kernel, drawn by themselves */
+#define POINTS 257                /* of a kernel's curve, at most */
+#define DISTANCES_UNDESCRIBED 256 /* of a file that does not tell its model's context */
+#define PANELS 64                 /* kernels and rows of rates that are drawn */
+#define TERMS 32                  /* of a kernel, drawn by themselves */
 #define PANEL_WIDTH 420
 #define PANEL_HEIGHT 300
+
+typedef struct panel {
+  char title[96];
+  bool rates;
+  int first, last; /* curves of the picture: the thick one, and those behind it up to last - 1 */
+} panel;
 
 /* The panels as they are visited. */
 typedef struct drawing {
   hark_context *context;
+  hark_description description; /* zeros where the file has none */
   double farthest;
-  int64_t points;
-  int panels;
-  int first[PANELS + 1]; /* curve that a panel begins with */
-  char titles[PANELS][96];
+  int64_t points; /* of a kernel's curve */
+  int count;
+  panel panels[PANELS];
   hark_picture picture;
-  hark_series *series; /* [PANELS] for letters; NULL: into the picture */
+  hark_series *series; /* [PANELS] for letters, one a panel; NULL: into the picture */
 } drawing;
 
 /* "layer 0", "layer 3, head 1", "model" */
-static void name_panel(const hark_learned_kernel *kernel, char *out, size_t bytes) {
+static void name_owner(const hark_learned_kernel *kernel, char *out, size_t bytes) {
   static const char blocks[] = "blocks.";
   const bool own = strncmp(kernel->tensor, blocks, sizeof blocks - 1) == 0;
   const char *layer = own ? kernel->tensor + sizeof blocks - 1 : "";
@@ -46,49 +53,95 @@ static void name_panel(const hark_learned_kernel *kernel, char *out, size_t byte
     (void)snprintf(out, bytes, "layer %.*s, head %lld", digits, layer, (long long)kernel->row);
 }
 
+/* ---- curves ---- */
+
 /* Points (distance, log G) of a term, or with term -1 of the whole; a kernel that is 0 has no point there. */
-static hark_status sample(const drawing *d, const hark_learned_kernel *kernel, int64_t term, double *points, int64_t *count) {
-  double distances[POINTS], values[POINTS];
-  for (int64_t i = 0; i < d->points; i++) distances[i] = round(d->farthest * (double)i / (double)(d->points - 1));
-  if (term < 0)
-    HARK_TRY(hark_positional_log(d->context, kernel->expression, kernel->parameters, distances, d->points, values));
-  else
-    HARK_TRY(hark_positional_term_log(d->context, kernel->expression, kernel->parameters, term, distances, d->points, values));
-  *count = 0;
+static hark_status sample_kernel(const drawing *d, const hark_learned_kernel *kernel, int64_t term, hark_series *out) {
+  double distances[POINTS], stretched[POINTS], values[POINTS];
+  const double stretch = d->description.config.positional_stretch != 0 ? d->description.config.positional_stretch : 1;
   for (int64_t i = 0; i < d->points; i++) {
-    if (!isfinite(values[i])) continue;
-    points[2 * *count] = distances[i];
-    points[2 * (*count)++ + 1] = values[i];
+    distances[i] = round(d->farthest * (double)i / (double)(d->points - 1));
+    stretched[i] = distances[i] / stretch;
   }
+  if (term < 0)
+    HARK_TRY(hark_positional_log(d->context, kernel->expression, kernel->parameters, stretched, d->points, values));
+  else
+    HARK_TRY(hark_positional_term_log(d->context, kernel->expression, kernel->parameters, term, stretched, d->points, values));
+  for (int64_t i = 0; i < d->points; i++)
+    if (isfinite(values[i])) HARK_TRY(hark_series_append(d->context, out, distances[i], values[i]));
   return HARK_OK;
 }
 
-/* Curves are kept as letters draw them. */
-static hark_status keep(const drawing *d, const double *points, int64_t count, const char *label, hark_series *out) {
-  (void)snprintf(out->label, sizeof out->label, "%s", label);
-  for (int64_t i = 0; i < count; i++) HARK_TRY(hark_series_append(d->context, out, points[2 * i], points[2 * i + 1]));
+/* Points (pair, angle of a token). The sign is left out: it only exchanges two features; a pair that does not turn has no point. */
+static hark_status sample_rates(const drawing *d, const hark_learned_kernel *rates, hark_series *out) {
+  for (int64_t pair = 0; pair < rates->count; pair++)
+    if (rates->parameters[pair] != 0) HARK_TRY(hark_series_append(d->context, out, (double)pair, fabs(rates->parameters[pair])));
+  return HARK_OK;
+}
+
+/* The static rates, at which training began. */
+static hark_status sample_start(const drawing *d, const hark_learned_kernel *rates, hark_series *out) {
+  const hark_rotary_spec spec = hark_decoder_rotary(&d->description.config);
+  const hark_rotary_attributes attributes = hark_rotary_attributes_of(&spec);
+  for (int64_t pair = 0; pair < rates->count; pair++)
+    HARK_TRY(hark_series_append(d->context, out, (double)pair, hark_rotary_rate(&attributes, spec.head_dim, pair)));
+  return HARK_OK;
+}
+
+/* Curve `index` of a panel, 0 being the thick one; *there is false where there is none. */
+static hark_status sample(const drawing *d, const hark_learned_kernel *kernel, int index, hark_series *out, bool *there) {
+  *out = (hark_series){0};
+  if (kernel->expression == NULL) {
+    *there = index == 0 || (index == 1 && d->description.config.width > 0);
+    return !*there ? HARK_OK : index == 0 ? sample_rates(d, kernel, out) : sample_start(d, kernel, out);
+  }
+  const int64_t terms = hark_positional_term_count(kernel->expression);
+  *there = index == 0 || (terms > 1 && index <= hark_min(terms, TERMS));
+  return *there ? sample_kernel(d, kernel, index - 1, out) : HARK_OK;
+}
+
+/* Letters draw the first curve of every panel together, rates as their logarithm. */
+static hark_status keep_first(const drawing *d, const hark_learned_kernel *kernel, const char *title, hark_series *out) {
+  bool there;
+  HARK_TRY(sample(d, kernel, 0, out, &there));
+  (void)snprintf(out->label, sizeof out->label, "%s", title);
+  for (int64_t p = 0; kernel->expression == NULL && p < out->count; p++) out->points[2 * p + 1] = log10(out->points[2 * p + 1]);
+  hark_series_sort(out); /* the range of the new values */
+  return HARK_OK;
+}
+
+static hark_status add_curves(drawing *d, const hark_learned_kernel *kernel, panel *to) {
+  bool there = true;
+  to->first = d->picture.curves;
+  for (int index = 0; there; index++) {
+    hark_series curve;
+    const hark_status status = sample(d, kernel, index, &curve, &there);
+    if (status == HARK_OK && there) hark_picture_add_curve(&d->picture, index == 0 ? to->title : "term", curve.points, curve.count);
+    hark_series_free(d->context, &curve);
+    HARK_TRY(status);
+  }
+  to->last = d->picture.curves;
   return HARK_OK;
 }
 
 static hark_status add_panel(void *user, const hark_learned_kernel *kernel) {
   drawing *d = user;
-  double points[2 * POINTS];
-  int64_t count;
-  if (d->panels == PANELS) return hark_fail(d->context, HARK_TOO_LARGE, "more than %d positional kernels to draw", PANELS);
-  char *title = d->titles[d->panels];
-  name_panel(kernel, title, sizeof d->titles[0]);
-  HARK_TRY(sample(d, kernel, -1, points, &count));
-  if (d->series != NULL) return keep(d, points, count, title, &d->series[d->panels++]);
-  const int64_t terms = hark_positional_term_count(kernel->expression);
-  d->first[d->panels++] = d->picture.curves;
-  hark_picture_add_curve(&d->picture, title, points, count);
-  for (int64_t term = 0; terms > 1 && term < hark_min(terms, TERMS); term++) {
-    HARK_TRY(sample(d, kernel, term, points, &count));
-    hark_picture_add_curve(&d->picture, "term", points, count);
-  }
-  d->first[d->panels] = d->picture.curves;
-  return HARK_OK;
+  if (d->count == PANELS) return hark_fail(d->context, HARK_TOO_LARGE, "more than %d positional kernels and rates to draw", PANELS);
+  panel *to = &d->panels[d->count];
+  name_owner(kernel, to->title, sizeof to->title);
+  to->rates = kernel->expression == NULL;
+  if (d->series != NULL) return keep_first(d, kernel, to->title, &d->series[d->count++]);
+  d->count++;
+  return add_curves(d, kernel, to);
 }
+
+/* Kernels first. */
+static hark_status visit(drawing *d, const char *path, const hark_safetensors *file, hark_kernel_visitor *visitor, void *user) {
+  HARK_TRY(hark_learned_kernels_visit(d->context, path, file, visitor, user));
+  return hark_learned_rates_visit(d->context, path, file, visitor, user);
+}
+
+/* ---- pictures ---- */
 
 /* How many columns of panels, for a picture about as wide as high. */
 static int columns_of(int panels) {
@@ -97,22 +150,18 @@ static int columns_of(int panels) {
   return columns;
 }
 
-static void print_panels(drawing *d, int columns) {
-  hark_text *script = &d->picture.script;
-  hark_text_append(script, "set multiplot layout %d,%d\nset grid\nset key off\nset xlabel 'distance (tokens)'\nset ylabel 'log G'\n",
-                   (d->panels + columns - 1) / columns, columns);
-  for (int panel = 0; panel < d->panels; panel++) {
-    hark_text_append(script, "set title ");
-    hark_picture_append_quoted(script, d->titles[panel]);
-    hark_text_append(script, "\nplot ");
-    for (int curve = d->first[panel] + 1; curve < d->first[panel + 1]; curve++) {
-      hark_picture_append_curve(&d->picture, curve, "lines lw 1", "");
-      hark_text_append(script, ", \\\n    ");
-    }
-    hark_picture_append_curve(&d->picture, d->first[panel], "lines lw 3 lc rgb 'black'", "");
-    hark_text_append(script, "\n");
+static void print_panel(hark_picture *picture, const panel *p) {
+  hark_text *script = &picture->script;
+  hark_text_append(script, p->rates ? "set logscale y\nset xlabel 'pair'\nset ylabel 'angle of a token (radians)'\nset title "
+                                    : "unset logscale y\nset xlabel 'distance (tokens)'\nset ylabel 'log G'\nset title ");
+  hark_picture_append_quoted(script, p->title);
+  hark_text_append(script, "\nplot ");
+  for (int curve = p->first + 1; curve < p->last; curve++) {
+    hark_picture_append_curve(picture, curve, "lines lw 1", "");
+    hark_text_append(script, ", \\\n    ");
   }
-  hark_text_append(script, "unset multiplot\n");
+  hark_picture_append_curve(picture, p->first, p->rates ? "linespoints lw 3 lc rgb 'black'" : "lines lw 3 lc rgb 'black'", "");
+  hark_text_append(script, "\n");
 }
 
 /* Panels have to be counted before the picture gets its size. */
@@ -127,13 +176,26 @@ static hark_status draw_picture(hark_invocation *call, const hark_positional_plo
                                 int panels, drawing *d) {
   const int columns = columns_of((int)hark_min(panels, PANELS)), rows = (panels + columns - 1) / columns;
   HARK_TRY(hark_picture_begin(call->context, plot->picture, plot->png, columns * PANEL_WIDTH, rows * PANEL_HEIGHT, &d->picture));
-  const hark_status status = hark_learned_kernels_visit(call->context, path, file, add_panel, d);
+  const hark_status status = visit(d, path, file, add_panel, d);
   if (status != HARK_OK) {
     hark_picture_free(&d->picture);
     return status;
   }
-  print_panels(d, columns);
+  hark_text_append(&d->picture.script, "set multiplot layout %d,%d\nset grid\nset key off\n", rows, columns);
+  for (int i = 0; i < d->count; i++) print_panel(&d->picture, &d->panels[i]);
+  hark_text_append(&d->picture.script, "unset multiplot\n");
   return hark_picture_finish(call, &d->picture);
+}
+
+/* The kernels together, below them the rates. */
+static void draw_series(const hark_positional_plot *plot, const drawing *d, hark_text *text) {
+  int kernels = 0;
+  while (kernels < d->count && !d->panels[kernels].rates) kernels++;
+  if (kernels > 0) hark_series_draw(d->series, kernels, "distance", false, plot->columns, plot->rows, text);
+  if (kernels > 0 && d->count > kernels) hark_text_append(text, "\n");
+  if (d->count > kernels)
+    hark_series_draw(d->series + kernels, d->count - kernels, "pair; log10 of the angle of a token", false, plot->columns, plot->rows,
+                     text);
 }
 
 static hark_status draw_letters(hark_invocation *call, const hark_positional_plot *plot, const char *path, const hark_safetensors *file,
@@ -141,10 +203,10 @@ static hark_status draw_letters(hark_invocation *call, const hark_positional_plo
   void *memory = NULL;
   HARK_TRY(hark_allocate_zero(call->context, PANELS * sizeof(hark_series), &memory));
   d->series = memory;
-  hark_status status = hark_learned_kernels_visit(call->context, path, file, add_panel, d);
+  hark_status status = visit(d, path, file, add_panel, d);
   if (status == HARK_OK) {
     hark_text text = hark_text_empty(call->context);
-    hark_series_draw(d->series, d->panels, "distance", plot->columns, plot->rows, &text);
+    draw_series(plot, d, &text);
     status = hark_command_print(call, &text);
   }
   for (int i = 0; i < PANELS; i++) hark_series_free(call->context, &d->series[i]);
@@ -152,34 +214,33 @@ static hark_status draw_letters(hark_invocation *call, const hark_positional_plo
   return status;
 }
 
-/* The context of the model that the file describes; files without a description give 256. */
-static hark_status context_of(hark_context *context, const char *path, const hark_safetensors *file, int64_t *out) {
+/* What model the file says it is of, where it does. */
+static hark_status read_description(const char *path, const hark_safetensors *file, drawing *d) {
   const char *text = hark_safetensors_metadata(file, "model");
-  hark_description description;
-  *out = 256;
-  if (text == NULL) return HARK_OK;
-  HARK_TRY(hark_description_parse(context, path, text, strlen(text), &description));
-  *out = description.config.context;
-  hark_description_close(context, &description);
-  return HARK_OK;
+  return text != NULL ? hark_description_parse(d->context, path, text, strlen(text), &d->description) : HARK_OK;
 }
 
-static hark_status draw(hark_invocation *call, const hark_positional_plot *plot, const char *path, const hark_safetensors *file) {
-  hark_context *const context = call->context;
-  int64_t distances = plot->distances;
+static hark_status draw(hark_invocation *call, const hark_positional_plot *plot, const char *path, const hark_safetensors *file,
+                        drawing *d) {
   int panels = 0;
+  const int64_t context = d->description.config.context > 0 ? d->description.config.context : DISTANCES_UNDESCRIBED;
+  d->farthest = (double)(plot->distances > 0 ? plot->distances : context);
+  d->points = (int64_t)fmin(fmax(d->farthest + 1, 2), POINTS);
+  HARK_TRY(visit(d, path, file, count_panel, &panels));
+  if (panels == 0)
+    return hark_fail(call->context, HARK_BAD_FILE, "%s: this model has no positional kernel and no learned rotary rates", path);
+  return plot->picture != NULL ? draw_picture(call, plot, path, file, panels, d) : draw_letters(call, plot, path, file, d);
+}
+
+static hark_status draw_file(hark_invocation *call, const hark_positional_plot *plot, const char *path, const hark_safetensors *file) {
+  hark_context *const context = call->context;
   void *memory = NULL;
-  if (distances == 0) HARK_TRY(context_of(context, path, file, &distances));
-  HARK_TRY(hark_learned_kernels_visit(context, path, file, count_panel, &panels));
-  if (panels == 0) return hark_fail(context, HARK_BAD_FILE, "%s: this model has no positional kernel", path);
   HARK_TRY(hark_allocate_zero(context, sizeof(drawing), &memory));
   drawing *d = memory;
   d->context = context;
-  d->farthest = (double)distances;
-  d->points = hark_min(distances + 1, POINTS);
-  if (d->points < 2) d->points = 2;
-  const hark_status status =
-      plot->picture != NULL ? draw_picture(call, plot, path, file, panels, d) : draw_letters(call, plot, path, file, d);
+  hark_status status = read_description(path, file, d);
+  if (status == HARK_OK) status = draw(call, plot, path, file, d);
+  hark_description_close(context, &d->description);
   hark_release(context, memory, sizeof(drawing));
   return status;
 }
@@ -189,7 +250,7 @@ hark_status hark_plot_positional(hark_invocation *call, const hark_positional_pl
   hark_safetensors *file;
   HARK_TRY(hark_model_find_file(call->context, plot->model, plot->checkpoint[0] != '\0' ? plot->checkpoint : NULL, false, path));
   HARK_TRY(hark_safetensors_open(call->context, path, &file));
-  const hark_status status = draw(call, plot, path, file);
+  const hark_status status = draw_file(call, plot, path, file);
   hark_safetensors_close(call->context, &file);
   return status;
 }

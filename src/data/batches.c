@@ -92,37 +92,54 @@ hark_status hark_batches_read(hark_context *context, const hark_batches *batches
   return HARK_OK;
 }
 
-hark_status hark_evaluation_create(hark_context *context, const hark_corpus *corpus, hark_split split, int64_t length,
+hark_status hark_evaluation_create(hark_context *context, const hark_corpus *corpus, const hark_evaluation_settings *settings,
                                    hark_evaluation *out) {
-  if (length < 1 || split >= HARK_SPLIT_COUNT)
-    return hark_fail(context, HARK_INVALID_ARGUMENT, "hark_evaluation_create: length is %" PRId64 ", expected at least 1", length);
-  const int64_t tokens = hark_corpus_counts(corpus, split).tokens;
+  const int64_t length = settings->context, stride = settings->stride != 0 ? settings->stride : length;
+  if (length < 1 || settings->split >= HARK_SPLIT_COUNT)
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "hark_evaluation_create: context is %" PRId64 ", expected at least 1", length);
+  if (stride < 1 || stride > length)
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "hark_evaluation_create: stride is %" PRId64 ", expected 1 to %" PRId64, stride,
+                     length);
+  if (settings->targets < 0)
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "hark_evaluation_create: targets is %" PRId64 ", expected 0 or more",
+                     settings->targets);
+  const int64_t tokens = hark_corpus_counts(corpus, settings->split).tokens;
   if (tokens < 2)
     return hark_fail(context, HARK_BAD_CONFIGURATION, "the %s text has %" PRId64 " tokens, evaluation needs at least two",
-                     split == HARK_SPLIT_TRAINING ? "training" : "validation", tokens);
-  *out = (hark_evaluation){
-      .corpus = corpus, .split = split, .context = length, .tokens = tokens, .targets = tokens - 1, .windows = (tokens - 2) / length + 1};
+                     settings->split == HARK_SPLIT_TRAINING ? "training" : "validation", tokens);
+  *out = (hark_evaluation){.corpus = corpus, .settings = *settings, .tokens = tokens};
+  out->settings.stride = stride;
+  out->targets = settings->targets > 0 ? hark_min(settings->targets, tokens - 1) : tokens - 1;
+  out->windows = out->targets > length ? 1 + hark_ceil_div(out->targets - length, stride) : 1;
+  return HARK_OK;
+}
+
+/* Fills the row of a window; *real grows by the targets that count. */
+static hark_status read_window(hark_context *context, const hark_evaluation *evaluation, int64_t window, int32_t *input, int32_t *target,
+                               int64_t *real) {
+  const hark_evaluation_settings *settings = &evaluation->settings;
+  const int64_t length = settings->context;
+  const int64_t start = window < evaluation->windows ? window * settings->stride : evaluation->targets;
+  const int64_t here = hark_min(length, evaluation->targets - start);
+  const int64_t counted_before = window > 0 ? hark_min(length - settings->stride, here) : 0;
+  HARK_TRY(hark_corpus_read(context, evaluation->corpus, settings->split, start, here, input));
+  HARK_TRY(hark_corpus_read(context, evaluation->corpus, settings->split, start + 1, here, target));
+  for (int64_t i = 0; i < counted_before; i++) target[i] = HARK_TARGET_IGNORED;
+  for (int64_t i = here; i < length; i++) {
+    input[i] = HARK_TOKEN_PADDING;
+    target[i] = HARK_TARGET_IGNORED;
+  }
+  *real += here - counted_before;
   return HARK_OK;
 }
 
 hark_status hark_evaluation_read(hark_context *context, const hark_evaluation *evaluation, int64_t first_window, int64_t rows,
                                  int32_t *inputs, int32_t *targets, int64_t *real) {
-  const int64_t length = evaluation->context;
+  const int64_t length = evaluation->settings.context;
   *real = 0;
   if (first_window < 0 || rows < 0 || first_window > INT64_MAX - rows)
     return hark_fail(context, HARK_INVALID_ARGUMENT, "hark_evaluation_read: %" PRId64 " rows from window %" PRId64, rows, first_window);
-  for (int64_t row = 0; row < rows; row++) {
-    const int64_t window = first_window + row;
-    const int64_t start = window < evaluation->windows ? window * length : evaluation->targets;
-    const int64_t here = hark_min(length, evaluation->targets - start);
-    int32_t *input = inputs + row * length, *target = targets + row * length;
-    HARK_TRY(hark_corpus_read(context, evaluation->corpus, evaluation->split, start, here, input));
-    HARK_TRY(hark_corpus_read(context, evaluation->corpus, evaluation->split, start + 1, here, target));
-    for (int64_t i = here; i < length; i++) {
-      input[i] = HARK_TOKEN_PADDING;
-      target[i] = HARK_TARGET_IGNORED;
-    }
-    *real += here;
-  }
+  for (int64_t row = 0; row < rows; row++)
+    HARK_TRY(read_window(context, evaluation, first_window + row, inputs + row * length, targets + row * length, real));
   return HARK_OK;
 }

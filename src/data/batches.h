@@ -58,31 +58,43 @@ int64_t hark_batches_start(const hark_batches *batches, int64_t sample);
 HARK_MUST_CHECK hark_status hark_batches_read(hark_context *context, const hark_batches *batches, int64_t first_sample, int64_t rows,
                                               int32_t *inputs, int32_t *targets);
 
-/* Evaluation over the whole of a split: windows 0 .. count, L apart, from front to back. Every token but the first is a target exactly once.
+/* Evaluation over a split from its front: windows of L inputs, each S targets behind the one before it. The first window counts all of its
+ * targets, every other one its last S, those that no window before it has: every token but the first is a target exactly once, whatever L and
+ * S are, and from target L on it has at least L - S tokens in front of its input.
+ *
+ *     S = 3, L = 5:      t t t t t          targets 0 .. 4
+ *                              - - t t t    targets 5 .. 7; - is read and not counted
  *
  *     hark_evaluation evaluation;
- *     HARK_TRY(hark_evaluation_create(context, corpus, HARK_SPLIT_VALIDATION, L, &evaluation));
+ *     const hark_evaluation_settings settings = {.split = HARK_SPLIT_VALIDATION, .context = L};
+ *     HARK_TRY(hark_evaluation_create(context, corpus, &settings, &evaluation));
  *     for (int64_t first = 0; first < evaluation.windows; first += B) {
  *       HARK_TRY(hark_evaluation_read(context, &evaluation, first, B, inputs, targets, &real));
  *       ...                                        the loss summed over real targets, divided at the end by evaluation.targets
  *     }
  */
+typedef struct hark_evaluation_settings {
+  hark_split split;
+  int64_t context; /* L >= 1 */
+  int64_t stride;  /* S in [1, L]; 0: L, windows that do not overlap */
+  int64_t targets; /* at most so many, from the front of the split; 0: all */
+} hark_evaluation_settings;
+
 typedef struct hark_evaluation {
   const hark_corpus *corpus;
-  hark_split split;
-  int64_t context; /* L */
-  int64_t tokens;  /* T */
-  int64_t targets; /* T - 1 */
-  int64_t windows; /* ceil((T - 1) / L) */
+  hark_evaluation_settings settings; /* S in its place */
+  int64_t tokens;                    /* T */
+  int64_t targets;                   /* N = T - 1, or fewer where fewer are asked for */
+  int64_t windows;                   /* 1 + ceil((N - L) / S), or 1 */
 } hark_evaluation;
 
 /* Errors: HARK_BAD_CONFIGURATION (fewer than two tokens), HARK_INVALID_ARGUMENT. */
-HARK_MUST_CHECK hark_status hark_evaluation_create(hark_context *context, const hark_corpus *corpus, hark_split split, int64_t length,
-                                                   hark_evaluation *out);
+HARK_MUST_CHECK hark_status hark_evaluation_create(hark_context *context, const hark_corpus *corpus,
+                                                   const hark_evaluation_settings *settings, hark_evaluation *out);
 
-/* Fills rows with windows first_window .. first_window + rows: inputs [rows, L], targets [rows, L], host memory. Behind the end of the text,
- * in the last window and in rows after it, inputs are HARK_TOKEN_PADDING and targets HARK_TARGET_IGNORED. *real: number of real targets.
- * Errors: those of hark_corpus_read. */
+/* Fills rows with windows first_window .. first_window + rows: inputs [rows, L], targets [rows, L], host memory. Targets that are not counted
+ * are HARK_TARGET_IGNORED; behind the last target, in the last window and in rows after it, inputs are HARK_TOKEN_PADDING. *real: number of
+ * targets that are counted. Errors: those of hark_corpus_read. */
 HARK_MUST_CHECK hark_status hark_evaluation_read(hark_context *context, const hark_evaluation *evaluation, int64_t first_window,
                                                  int64_t rows, int32_t *inputs, int32_t *targets, int64_t *real);
 

@@ -206,11 +206,16 @@ static bool same_flag(const hark_option *option, const char *word) {
   return false;
 }
 
+/* The option of a flag: one that the subcommand takes before one that only others do. */
 static hark_option_entry *find_flag(hark_options *options, const char *word) {
+  hark_option_entry *of_others = NULL;
   for (int i = 0; i < options->count; i++) {
-    if (same_flag(options->entries[i].option, word)) return &options->entries[i];
+    hark_option_entry *const entry = &options->entries[i];
+    if (!same_flag(entry->option, word)) continue;
+    if (hark_option_applies(entry->option, options->command)) return entry;
+    if (of_others == NULL) of_others = entry;
   }
-  return NULL;
+  return of_others;
 }
 
 static hark_option_entry *find_key(hark_options *options, const char *key) {
@@ -441,6 +446,7 @@ static hark_status check_entry(hark_context *context, const hark_options *option
   }
   for (int i = 0; i < index; i++) {
     const hark_option *const other = options->entries[i].option;
+    if (!hark_option_applies(other, options->command) || !hark_option_applies(option, options->command)) continue;
     bool twice = same_flag(other, option->name);
     size_t length;
     char form[HARK_OPTION_WORD_BYTES];

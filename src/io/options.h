@@ -43,10 +43,12 @@ typedef struct hark_option {
   const char *name;  /* dotted key; without a dot in tables that are not configuration */
   const char *flags; /* short forms separated by blanks, without dashes: "learning-rate lr"; one letter means one dash. NULL: none */
   hark_option_type type;
-  size_t offset;        /* of the field */
-  const char *initial;  /* default, as one would write it */
-  const char *range;    /* numbers: an interval, "[1, inf)", "[0, 1)"; enums: the words, "none|learned". NULL: any */
-  const char *commands; /* subcommands that take its flag, separated by blanks; NULL: all. Files may hold it for any */
+  size_t offset;       /* of the field */
+  const char *initial; /* default, as one would write it */
+  const char *range;   /* numbers: an interval, "[1, inf)", "[0, 1)"; enums: the words, "none|learned". NULL: any */
+  /* Subcommands that take its flag, separated by blanks; NULL: all. Files may hold it for any. Options that no subcommand takes both of may
+   * share a flag. */
+  const char *commands;
   const char *argument; /* what stands for the value in --help: "FILE"; NULL: by type */
   const char *help;     /* one line */
 } hark_option;

@@ -6,6 +6,7 @@
 #include "io/json.h"
 #include "io/number.h"
 #include "io/options_set.h"
+#include "io/words.h"
 
 #define HELP_COLUMN 34 /* where the help of an option begins */
 #define HELP_WIDTH 110 /* where its lines end */

@@ -39,8 +39,6 @@ bool hark_option_read_bool(const char *value, bool *out);
 
 /* Whether the subcommand takes the option as a flag. */
 bool hark_option_applies(const hark_option *option, const char *command);
-/* The next word of *at and its length; *at is moved behind it. NULL at the end. */
-const char *hark_next_word(const char **at, char separator, size_t *length);
 const hark_option_entry *hark_options_entry(const hark_options *options, const char *name);
 /* "a whole number of at least 1", "one of none, learned". */
 void hark_option_expected(const hark_option *option, hark_text *text);

@@ -8,17 +8,6 @@
 
 /* ---- spelling ---- */
 
-const char *hark_next_word(const char **at, char separator, size_t *length) {
-  const char *first = *at;
-  while (*first == separator) first++;
-  if (*first == 0) return NULL;
-  const char *end = first;
-  while (*end != 0 && *end != separator) end++;
-  *at = end;
-  *length = (size_t)(end - first);
-  return first;
-}
-
 /* One spelling for all: '-' as '_' (in flags) and "ization" as "isation". False when the word is too long to be any. */
 bool hark_option_spelling(const char *text, size_t length, bool flag, char out[HARK_OPTION_WORD_BYTES]) {
   if (length >= HARK_OPTION_WORD_BYTES) return false;

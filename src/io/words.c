@@ -1,9 +1,20 @@
-/* words.c - which known word an unknown one is near to. */
+/* words.c - see words.h. */
 #include "io/words.h"
 
 #include <string.h>
 
 #include "core/core.h"
+
+const char *hark_next_word(const char **at, char separator, size_t *length) {
+  const char *first = *at;
+  while (*first == separator) first++;
+  if (*first == 0) return NULL;
+  const char *end = first;
+  while (*end != 0 && *end != separator) end++;
+  *at = end;
+  *length = (size_t)(end - first);
+  return first;
+}
 
 /* Optimal string alignment: insert, delete, replace or swap two neighbours, one step each, row by row:
  * d[i][j] = min(d[i-1][j] + 1, d[i][j-1] + 1, d[i-1][j-1] + [a_i != b_j], and d[i-2][j-2] + 1 where a_i a_{i-1} = b_{j-1} b_j). */

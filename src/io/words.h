@@ -1,6 +1,11 @@
-/* words.h - which known word an unknown one is near to: for messages that suggest it. */
+/* words.h - words of a text, and which known word an unknown one is near to: for messages that suggest it. */
 #ifndef HARK_IO_WORDS_H
 #define HARK_IO_WORDS_H
+
+#include <stddef.h>
+
+/* The next word of *at and its length; *at is moved behind it. NULL at the end. */
+const char *hark_next_word(const char **at, char separator, size_t *length);
 
 #define HARK_WORD_BYTES 256 /* longer words are near to none; with the zero byte */
 

@@ -50,14 +50,14 @@ static bool shares_kernel(const hark_decoder *decoder) {
   return decoder->positional_source.expression != NULL && decoder->config.positional_scope == HARK_SCOPE_MODEL;
 }
 
-static hark_rotary_spec rotary_of(const hark_decoder_config *config) {
+hark_rotary_spec hark_decoder_rotary(const hark_decoder_config *config) {
   return (hark_rotary_spec){.present = config->positions == HARK_POSITIONS_ROTARY,
                             .base = config->rotary_base,
                             .pairs = config->rotary_pairs,
                             .fraction = config->rotary_fraction,
                             .scaling = config->rotary_scaling,
                             .factor = config->rotary_factor,
-                            .context = config->context,
+                            .context = config->rotary_original_context != 0 ? config->rotary_original_context : config->context,
                             .head_dim = config->width / config->heads};
 }
 
@@ -76,7 +76,7 @@ static hark_status declare_block(hark_context *context, hark_decoder *decoder, i
                                               .bias = config->bias,
                                               .deviation = INITIAL_DEVIATION,
                                               .output_deviation = output_deviation,
-                                              .rotary = rotary_of(config),
+                                              .rotary = hark_decoder_rotary(config),
                                               .rotary_source = has_own_rates(config) ? &decoder->rotary_source : NULL,
                                               .rotary_rates = decoder->rotary_rates,
                                               .structure = config->structure,
@@ -147,7 +147,7 @@ static hark_status open_positional(hark_context *context, hark_decoder *decoder)
 
 static hark_status open_rotary(hark_context *context, hark_decoder *decoder) {
   const hark_decoder_config *config = &decoder->config;
-  const hark_rotary_spec spec = rotary_of(config);
+  const hark_rotary_spec spec = hark_decoder_rotary(config);
   if (config->rotary_learned == HARK_ROTARY_STATIC) return HARK_OK;
   const int64_t rows = config->rotary_learned == HARK_ROTARY_OF_HEAD ? config->key_heads : 1;
   return hark_rotary_source_open(context, &spec, rows, &decoder->rotary_source);
@@ -319,13 +319,22 @@ hark_status hark_decoder_logits(hark_context *context, const hark_decoder *decod
   return HARK_OK;
 }
 
+hark_status hark_decoder_loss_of_logits(hark_tape *tape, hark_value logits, hark_value targets, double weight, double smoothing,
+                                        hark_value *loss) {
+  const hark_value inputs[] = {logits, targets};
+  hark_value outputs[HARK_MAX_OUTPUTS] = {0};
+  const hark_cross_entropy_attributes attributes = {.weight = weight, .smoothing = smoothing, .ignore = -1};
+  HARK_TRY(hark_tape_apply(tape, &hark_op_cross_entropy, &attributes, 2, inputs, 0, outputs));
+  *loss = outputs[0];
+  hark_tape_release(tape, outputs[1]);
+  return HARK_OK;
+}
+
 hark_status hark_decoder_loss(hark_context *context, const hark_decoder *decoder, const hark_forward *forward, hark_value tokens,
                               hark_value targets, double weight, double smoothing, hark_value *loss) {
-  hark_value inputs[2] = {0, targets}, outputs[HARK_MAX_OUTPUTS] = {0};
-  HARK_TRY(hark_decoder_logits(context, decoder, forward, tokens, false, &inputs[0]));
-  const hark_cross_entropy_attributes attributes = {.weight = weight, .smoothing = smoothing, .ignore = -1};
-  HARK_TRY(hark_tape_apply(forward->tape, &hark_op_cross_entropy, &attributes, 2, inputs, 1, outputs));
-  *loss = outputs[0];
-  hark_tape_release(forward->tape, outputs[1]);
+  hark_value logits = 0;
+  HARK_TRY(hark_decoder_logits(context, decoder, forward, tokens, false, &logits));
+  HARK_TRY(hark_decoder_loss_of_logits(forward->tape, logits, targets, weight, smoothing, loss));
+  hark_tape_release(forward->tape, logits);
   return HARK_OK;
 }

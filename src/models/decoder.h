@@ -22,8 +22,9 @@ typedef struct hark_decoder_config {
   hark_rotary_pairs rotary_pairs;
   hark_rotary_learned rotary_learned;
   hark_rotary_scaling rotary_scaling;
-  double rotary_factor;   /* of the scaling; 0: 1 */
-  double rotary_fraction; /* of the pairs that turn; 0: 1 */
+  double rotary_factor;            /* of the scaling; 0: 1 */
+  int64_t rotary_original_context; /* that it refers to; 0: context */
+  double rotary_fraction;          /* of the pairs that turn; 0: 1 */
   bool tie_embeddings, bias, recompute;
   double dropout, embedding_dropout, attention_dropout;
   hark_attention_structure structure;
@@ -76,6 +77,9 @@ void hark_decoder_plans_destroy(hark_context *context, const hark_decoder *decod
 /* The layer that holds the positional kernel's parameters for a block; its source is NULL where the model has no kernel. */
 const hark_positional_layer *hark_decoder_positional(const hark_decoder *decoder, int64_t block);
 
+/* How a configured decoder turns queries and keys. */
+hark_rotary_spec hark_decoder_rotary(const hark_decoder_config *config);
+
 /* The learned rates that a block turns by; 0 where they are static. */
 hark_parameter_id hark_decoder_rates(const hark_decoder *decoder, int64_t block);
 
@@ -83,7 +87,11 @@ hark_parameter_id hark_decoder_rates(const hark_decoder *decoder, int64_t block)
 HARK_MUST_CHECK hark_status hark_decoder_logits(hark_context *context, const hark_decoder *decoder, const hark_forward *forward,
                                                 hark_value tokens, bool last_only, hark_value *logits);
 
-/* Loss of targets i32 [B, L]: weight * sum over the targets that are not -1 (see cross_entropy). */
+/* Loss of targets i32 [B, L] by logits [B, L, V]: weight * sum over the targets that are not -1 (see cross_entropy). Logits and targets stay. */
+HARK_MUST_CHECK hark_status hark_decoder_loss_of_logits(hark_tape *tape, hark_value logits, hark_value targets, double weight,
+                                                        double smoothing, hark_value *loss);
+
+/* Tokens to loss; the logits are released. */
 HARK_MUST_CHECK hark_status hark_decoder_loss(hark_context *context, const hark_decoder *decoder, const hark_forward *forward,
                                               hark_value tokens, hark_value targets, double weight, double smoothing, hark_value *loss);
 

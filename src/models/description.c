@@ -14,7 +14,8 @@
 typedef enum field_type { FIELD_WHOLE, FIELD_REAL, FIELD_BOOLEAN, FIELD_WORD, FIELD_KERNEL } field_type;
 
 /* When a field is told. Descriptions of models without a positional kernel, without a hierarchy, or with plain rotary positions do not speak of
- * what they could be. CHANGED: a word other than the first, a factor other than 1 (or 0, which stands for it). */
+ * what they could be. CHANGED: a word other than the first, a number other
+ * than 0, a factor other than 1 (or 0, which stands for it). */
 typedef enum field_told { TOLD_ALWAYS, TOLD_CHANGED, TOLD_WITH_KERNEL, TOLD_IN_HIERARCHY } field_told;
 
 /* A key below "model" and the field that it fills. */
@@ -62,6 +63,7 @@ static const field fields[] = {
     {"rotary.fraction", FIELD_REAL, true, TOLD_CHANGED, AT(rotary_fraction), 0, 0, 1, NULL},
     {"rotary.scaling", FIELD_WORD, true, TOLD_CHANGED, AT(rotary_scaling), 0, 0, 0, HARK_ROTARY_SCALING_WORDS},
     {"rotary.scaling_factor", FIELD_REAL, true, TOLD_CHANGED, AT(rotary_factor), 0, 1, 1e300, NULL},
+    {"rotary.original_context", FIELD_WHOLE, true, TOLD_CHANGED, AT(rotary_original_context), -1, 0, 1 << 24, NULL},
     WORD("attention.structure", structure, HARK_STRUCTURE_WORDS),
     {"attention.window", FIELD_WHOLE, false, TOLD_ALWAYS, AT(window), -1, 0, 1 << 24, NULL},
     {"attention.hierarchy_block", FIELD_WHOLE, true, TOLD_IN_HIERARCHY, AT(hierarchy_block), 0, 2, 1 << 20, NULL},
@@ -127,10 +129,15 @@ static size_t section_length(const char *key) {
 static bool is_changed(const hark_decoder_config *config, const field *f) {
   const char *value = (const char *)config + f->offset;
   double factor;
+  int64_t whole;
   int word;
   if (f->type == FIELD_WORD) {
     memcpy(&word, value, sizeof word);
     return word != 0;
+  }
+  if (f->type == FIELD_WHOLE) {
+    memcpy(&whole, value, sizeof whole);
+    return whole != 0;
   }
   memcpy(&factor, value, sizeof factor);
   return factor != 0 && factor != 1;

@@ -21,7 +21,7 @@ typedef struct hark_rotary_spec {
   hark_rotary_pairs pairs;
   double fraction; /* of the pairs, those of the highest rates, turns (p-RoPE, arXiv 2410.06205); 0: 1 */
   /* factor s (0: 1): linear turns by position / s (arXiv 2306.15595); ntk has the base s^(d / (d - 2)) base, so that the slowest of d/2 pairs
-   * is s times slower; yarn slows the pairs by the turns they make in `context` tokens, and makes the logits larger (arXiv 2309.00071). */
+   * is s times slower; yarn slows the pairs by the turns they make in `context` tokens, those of training, and makes the logits larger (arXiv 2309.00071). */
   hark_rotary_scaling scaling;
   double factor;
   int64_t context, head_dim;

@@ -36,6 +36,7 @@ typedef struct hark_config {
       double fraction;
       int scaling; /* hark_rotary_scaling */
       double scaling_factor;
+      int64_t original_context; /* 0: context */
     } rotary;
     bool tie_embeddings, bias, recompute;
     double dropout, embedding_dropout;

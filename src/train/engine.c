@@ -23,6 +23,7 @@ hark_decoder_config hark_engine_decoder_config(const hark_config *config, int32_
                                .rotary_fraction = config->model.rotary.fraction,
                                .rotary_scaling = (hark_rotary_scaling)config->model.rotary.scaling,
                                .rotary_factor = config->model.rotary.scaling_factor,
+                               .rotary_original_context = config->model.rotary.original_context,
                                .tie_embeddings = config->model.tie_embeddings,
                                .bias = config->model.bias,
                                .recompute = config->model.recompute,
@@ -43,35 +44,56 @@ hark_decoder_config hark_engine_decoder_config(const hark_config *config, int32_
                                .positional_stretch = config->model.positional_stretch};
 }
 
-/* One pass over what lies in engine->inputs and engine->targets. */
-static hark_status run_pass(hark_context *context, hark_engine *engine, int64_t rows, uint64_t first_sample, uint32_t micro_step,
-                            double weight, bool training, hark_value *loss) {
+/* Forgets the pass before; the new one's tokens and targets are the first `rows` windows of engine->inputs and engine->targets. */
+static hark_status begin_pass(hark_engine *engine, int64_t rows, bool recording, hark_value *tokens, hark_value *targets) {
+  hark_tensor windows[] = {engine->inputs, engine->targets};
+  for (int i = 0; i < 2; i++) {
+    windows[i].shape[0] = rows;
+    windows[i].owned_bytes = 0;
+  }
+  engine->logits = 0;
   hark_tape_reset(engine->tape);
-  hark_tape_set_recording(engine->tape, training);
+  hark_tape_set_recording(engine->tape, recording);
+  HARK_TRY(hark_tape_leaf(engine->tape, &windows[0], NULL, tokens));
+  return hark_tape_leaf(engine->tape, &windows[1], NULL, targets);
+}
+
+static hark_status training_pass(hark_context *context, hark_engine *engine, int64_t rows, uint64_t first_sample, uint32_t micro_step,
+                                 double weight, hark_value *loss) {
+  hark_value tokens = 0, targets = 0;
   const hark_forward forward = {.tape = engine->tape,
                                 .parameters = &engine->decoder->parameters,
-                                .training = training,
+                                .training = true,
                                 .seed = (uint64_t)engine->config->train.seed,
                                 .first_sample = first_sample,
                                 .micro_step = micro_step,
-                                .plans = training ? engine->training_plans : engine->evaluation_plans};
-  hark_tensor inputs = engine->inputs, targets = engine->targets;
-  inputs.shape[0] = targets.shape[0] = rows;
-  inputs.owned_bytes = targets.owned_bytes = 0;
-  hark_value tokens = 0, wanted = 0;
-  HARK_TRY(hark_tape_leaf(engine->tape, &inputs, NULL, &tokens));
-  HARK_TRY(hark_tape_leaf(engine->tape, &targets, NULL, &wanted));
-  HARK_TRY(hark_decoder_loss(context, engine->decoder, &forward, tokens, wanted, weight,
-                             training ? engine->config->train.label_smoothing : 0, loss));
-  return training ? hark_tape_backward(engine->tape, *loss, 1.0) : HARK_OK;
+                                .plans = engine->training_plans};
+  HARK_TRY(begin_pass(engine, rows, true, &tokens, &targets));
+  HARK_TRY(hark_decoder_loss(context, engine->decoder, &forward, tokens, targets, weight, engine->config->train.label_smoothing, loss));
+  return hark_tape_backward(engine->tape, *loss, 1.0);
+}
+
+/* Leaves engine->logits. */
+static hark_status prediction_pass(hark_context *context, hark_engine *engine, int64_t rows) {
+  hark_value tokens = 0;
+  const hark_forward forward = {.tape = engine->tape, .parameters = &engine->decoder->parameters, .plans = engine->evaluation_plans};
+  HARK_TRY(begin_pass(engine, rows, false, &tokens, &engine->targets_read));
+  return hark_decoder_logits(context, engine->decoder, &forward, tokens, false, &engine->logits);
+}
+
+static hark_status loss_of_logits(hark_engine *engine, hark_value *loss) {
+  return hark_decoder_loss_of_logits(engine->tape, engine->logits, engine->targets_read, 1, 0, loss);
 }
 
 /* Goes through a step without computing, so that its memory is known. */
 static hark_status measure_step(hark_context *context, hark_engine *engine) {
+  const int64_t rows = engine->config->train.batch;
   hark_value loss = 0;
   hark_tape_set_shape_only(engine->tape, true);
-  hark_status status = run_pass(context, engine, engine->config->train.batch, 0, 0, 1, false, &loss);
-  if (status == HARK_OK && engine->training) status = run_pass(context, engine, engine->config->train.batch, 0, 0, 1, true, &loss);
+  hark_status status = prediction_pass(context, engine, rows);
+  if (status == HARK_OK) status = loss_of_logits(engine, &loss);
+  if (status == HARK_OK && engine->training) status = training_pass(context, engine, rows, 0, 0, 1, &loss);
+  engine->logits = 0;
   hark_tape_set_shape_only(engine->tape, false);
   return status;
 }
@@ -170,13 +192,12 @@ hark_status hark_engine_begin_step(hark_context *context, hark_engine *engine) {
   return hark_tensor_zero(context, &engine->decoder->parameters.gradients);
 }
 
-static hark_status write_batch(hark_context *context, hark_engine *engine, const int32_t *inputs, const int32_t *targets, int64_t rows) {
-  if (rows < 1 || rows > engine->inputs.shape[0])
+/* The first rows of engine->inputs or engine->targets <- windows of tokens. */
+static hark_status write_windows(hark_context *context, const hark_tensor *to, const int32_t *tokens, int64_t rows) {
+  if (rows < 1 || rows > to->shape[0])
     return hark_fail(context, HARK_INVALID_ARGUMENT, "engine: %lld rows given, expected 1 to %lld", (long long)rows,
-                     (long long)engine->inputs.shape[0]);
-  const size_t bytes = (size_t)(rows * engine->inputs.shape[1]) * sizeof(int32_t);
-  HARK_TRY(hark_backend_write(context, engine->inputs.data, inputs, bytes));
-  return hark_backend_write(context, engine->targets.data, targets, bytes);
+                     (long long)to->shape[0]);
+  return hark_backend_write(context, to->data, tokens, (size_t)(rows * to->shape[1]) * sizeof(int32_t));
 }
 
 static hark_status read_loss(hark_context *context, const hark_engine *engine, hark_value value, double *loss) {
@@ -189,17 +210,26 @@ static hark_status read_loss(hark_context *context, const hark_engine *engine, h
 hark_status hark_engine_micro_batch(hark_context *context, hark_engine *engine, const int32_t *inputs, const int32_t *targets, int64_t rows,
                                     uint64_t first_sample, uint32_t micro_step, double weight, double *loss) {
   hark_value value = 0;
-  HARK_TRY(write_batch(context, engine, inputs, targets, rows));
-  HARK_TRY(run_pass(context, engine, rows, first_sample, micro_step, weight, true, &value));
+  HARK_TRY(write_windows(context, &engine->inputs, inputs, rows));
+  HARK_TRY(write_windows(context, &engine->targets, targets, rows));
+  HARK_TRY(training_pass(context, engine, rows, first_sample, micro_step, weight, &value));
   return read_loss(context, engine, value, loss);
 }
 
-hark_status hark_engine_evaluate(hark_context *context, hark_engine *engine, const int32_t *inputs, const int32_t *targets, int64_t rows,
-                                 double *sum) {
-  hark_value value = 0;
-  HARK_TRY(write_batch(context, engine, inputs, targets, rows));
-  HARK_TRY(run_pass(context, engine, rows, 0, 0, 1.0, false, &value));
-  return read_loss(context, engine, value, sum);
+hark_status hark_engine_predict(hark_context *context, hark_engine *engine, const int32_t *inputs, int64_t rows) {
+  HARK_TRY(write_windows(context, &engine->inputs, inputs, rows));
+  return prediction_pass(context, engine, rows);
+}
+
+hark_status hark_engine_loss(hark_context *context, hark_engine *engine, const int32_t *targets, double *sum) {
+  hark_value loss = 0;
+  if (engine->logits == 0) return hark_fail(context, HARK_INVALID_ARGUMENT, "engine: a loss is asked for where nothing was predicted");
+  const int64_t rows = hark_tape_tensor(engine->tape, engine->logits)->shape[0];
+  HARK_TRY(write_windows(context, &engine->targets, targets, rows));
+  HARK_TRY(loss_of_logits(engine, &loss));
+  HARK_TRY(read_loss(context, engine, loss, sum));
+  hark_tape_release(engine->tape, loss);
+  return HARK_OK;
 }
 
 /* Norm of a flat buffer of the size of the weights. */

@@ -3,6 +3,8 @@
  *   hark_engine_begin_step
  *   hark_engine_micro_batch  ... as often as batches are accumulated
  *   hark_engine_finish_step
+ *
+ * and, to evaluate: hark_engine_predict, and hark_engine_loss as often as there are sets of targets.
  */
 #ifndef HARK_TRAIN_ENGINE_H
 #define HARK_TRAIN_ENGINE_H
@@ -18,6 +20,7 @@ typedef struct hark_engine {
   hark_tensor first_moment, second_moment; /* flat, like the weights; absent without training */
   hark_tensor inputs, targets, square_sum; /* i32 [batch, context] twice; f64 [1] */
   hark_tensor workspace;                   /* of sum_squares */
+  hark_value logits, targets_read;         /* of the last hark_engine_predict(); 0: another pass has taken their place */
   bool training;
 } hark_engine;
 
@@ -25,7 +28,7 @@ typedef struct hark_engine {
 hark_decoder_config hark_engine_decoder_config(const hark_config *config, int32_t vocabulary);
 
 /* Makes model, optimiser and, by a shape-only run of a step, the memory that a step needs. Weights are zero. Without `training` only
- * hark_engine_evaluate() may be called. Errors: those of the model and of attention plans; HARK_OUT_OF_MEMORY. */
+ * hark_engine_predict() and hark_engine_loss() may be called. Errors: those of the model and of attention plans; HARK_OUT_OF_MEMORY. */
 HARK_MUST_CHECK hark_status hark_engine_create(hark_context *context, const hark_config *config, int32_t vocabulary, bool training,
                                                hark_engine **out);
 void hark_engine_destroy(hark_context *context, hark_engine **engine);
@@ -63,9 +66,13 @@ HARK_MUST_CHECK hark_status hark_engine_finish_step(hark_context *context, hark_
 /* HARK_NOT_FINITE when a weight or a moment is not finite: such a state does not recover and is not worth keeping. */
 HARK_MUST_CHECK hark_status hark_engine_check_finite(hark_context *context, hark_engine *engine);
 
-/* Sum of the losses (natural logarithm, without smoothing) of the targets that are not ignored. */
-HARK_MUST_CHECK hark_status hark_engine_evaluate(hark_context *context, hark_engine *engine, const int32_t *inputs, const int32_t *targets,
-                                                 int64_t rows, double *sum);
+/* Computes the logits of `rows` windows, which stay until the next pass. */
+HARK_MUST_CHECK hark_status hark_engine_predict(hark_context *context, hark_engine *engine, const int32_t *inputs, int64_t rows);
+
+/* Sum of the losses (natural logarithm, without smoothing) of those targets of the windows read last that are not ignored. Rows of ignored
+ * targets cost next to nothing: a sum for each of several parts of the targets costs as much as one for all. Errors: HARK_INVALID_ARGUMENT
+ * when another pass came between. */
+HARK_MUST_CHECK hark_status hark_engine_loss(hark_context *context, hark_engine *engine, const int32_t *targets, double *sum);
 
 /* Useful operations of the last micro-batch, forward and backward. */
 double hark_engine_operations(const hark_engine *engine);

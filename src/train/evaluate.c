@@ -1,29 +1,91 @@
-/* evaluate.c - see evaluate.h. */
+/* evaluate.c - see evaluate.h.
+ *
+ * Losses by position come from the logits of the batch: one sum for each bucket, all other targets ignored. Together these read every row of
+ * logits once more; nothing of the size of the logits is kept.
+ */
 #include "train/evaluate.h"
 
-hark_status hark_evaluate(hark_context *context, hark_engine *engine, const hark_corpus *corpus, hark_split split,
-                          hark_evaluation_progress *progress, void *user, hark_evaluation_result *out) {
+#define PARTS 4 /* buckets from one power of two to the next */
+
+int64_t hark_position_first(int bucket) { return bucket < PARTS ? bucket : (int64_t)(PARTS + bucket % PARTS) << (bucket / PARTS - 1); }
+
+int hark_position_buckets(int64_t length) {
+  int count = 0;
+  while (count < HARK_POSITION_BUCKETS && hark_position_first(count) < length) count++;
+  return count;
+}
+
+int64_t hark_position_last(int bucket, int64_t length) { return hark_min(hark_position_first(bucket + 1), length) - 1; }
+
+/* Windows in host memory. */
+typedef struct window_batch {
+  int64_t length, rows;
+  int32_t *inputs, *targets; /* [rows, length] */
+  int32_t *some;             /* the targets of one bucket; NULL: positions are not asked for */
+} window_batch;
+
+/* some <- the targets at positions [first, last] of all windows; returns how many of them count. */
+static int64_t choose_targets(const window_batch *batch, int64_t first, int64_t last) {
+  int64_t count = 0;
+  for (int64_t row = 0; row < batch->rows; row++) {
+    const int32_t *from = batch->targets + row * batch->length;
+    int32_t *to = batch->some + row * batch->length;
+    for (int64_t i = 0; i < batch->length; i++) {
+      to[i] = i >= first && i <= last ? from[i] : HARK_TARGET_IGNORED;
+      count += to[i] != HARK_TARGET_IGNORED;
+    }
+  }
+  return count;
+}
+
+static hark_status add_positions(hark_context *context, hark_engine *engine, const window_batch *batch, hark_position_loss *positions) {
+  for (int bucket = 0; bucket < hark_position_buckets(batch->length); bucket++) {
+    const int64_t count = choose_targets(batch, hark_position_first(bucket), hark_position_last(bucket, batch->length));
+    double sum = 0;
+    if (count == 0) continue;
+    HARK_TRY(hark_engine_loss(context, engine, batch->some, &sum));
+    positions[bucket].sum += sum;
+    positions[bucket].targets += count;
+  }
+  return HARK_OK;
+}
+
+/* *sum and what is in *out grow by the batch of windows from `first` on. */
+static hark_status add_batch(hark_context *context, hark_engine *engine, const hark_evaluation *evaluation, int64_t first,
+                             const window_batch *batch, double *sum, hark_evaluation_result *out) {
+  int64_t real = 0;
+  double part = 0;
+  HARK_TRY(hark_evaluation_read(context, evaluation, first, batch->rows, batch->inputs, batch->targets, &real));
+  HARK_TRY(hark_engine_predict(context, engine, batch->inputs, batch->rows));
+  HARK_TRY(hark_engine_loss(context, engine, batch->targets, &part));
+  *sum += part;
+  out->targets += real;
+  return batch->some != NULL ? add_positions(context, engine, batch, out->positions) : HARK_OK;
+}
+
+hark_status hark_evaluate(hark_context *context, hark_engine *engine, const hark_corpus *corpus, const hark_evaluation_task *task,
+                          hark_evaluation_result *out) {
   *out = (hark_evaluation_result){0};
   hark_evaluation evaluation;
-  const int64_t batch = engine->config->train.batch, length = engine->config->model.context;
-  HARK_TRY(hark_evaluation_create(context, corpus, split, length, &evaluation));
-  const size_t bytes = (size_t)(2 * batch * length) * sizeof(int32_t);
+  hark_evaluation_settings settings = task->text;
+  const int64_t rows = engine->config->train.batch, length = engine->config->model.context;
+  settings.context = length;
+  HARK_TRY(hark_evaluation_create(context, corpus, &settings, &evaluation));
+  const size_t bytes = (size_t)((task->positions ? 3 : 2) * rows * length) * sizeof(int32_t);
   void *memory = NULL;
   HARK_TRY(hark_allocate(context, bytes, &memory));
-  int32_t *inputs = memory, *targets = inputs + batch * length;
+  window_batch batch = {.length = length, .inputs = memory};
+  batch.targets = batch.inputs + rows * length;
+  batch.some = task->positions ? batch.targets + rows * length : NULL;
   double sum = 0;
   hark_status status = HARK_OK;
   out->complete = true;
-  for (int64_t first = 0; first < evaluation.windows && status == HARK_OK; first += batch) {
-    const int64_t rows = hark_min(batch, evaluation.windows - first);
-    int64_t real = 0;
-    double part = 0;
-    status = hark_evaluation_read(context, &evaluation, first, rows, inputs, targets, &real);
-    if (status == HARK_OK) status = hark_engine_evaluate(context, engine, inputs, targets, rows, &part);
-    sum += part;
-    out->targets += real;
-    if (progress != NULL && status == HARK_OK && !progress(user, (double)(first + rows) / (double)evaluation.windows)) {
-      out->complete = first + rows >= evaluation.windows;
+  for (int64_t first = 0; first < evaluation.windows && status == HARK_OK; first += rows) {
+    batch.rows = hark_min(rows, evaluation.windows - first);
+    const int64_t done = first + batch.rows;
+    status = add_batch(context, engine, &evaluation, first, &batch, &sum, out);
+    if (task->progress != NULL && status == HARK_OK && !task->progress(task->user, (double)done / (double)evaluation.windows)) {
+      out->complete = done >= evaluation.windows;
       break;
     }
   }

@@ -319,7 +319,8 @@ static hark_status evaluate(training_run *trainer, bool *best) {
   }
   const double before = clock_seconds();
   hark_evaluation_result result;
-  HARK_TRY(hark_evaluate(trainer->context, trainer->engine, trainer->corpus, HARK_SPLIT_VALIDATION, show_evaluation, trainer, &result));
+  const hark_evaluation_task task = {.text.split = HARK_SPLIT_VALIDATION, .progress = show_evaluation, .user = trainer};
+  HARK_TRY(hark_evaluate(trainer->context, trainer->engine, trainer->corpus, &task, &result));
   trainer->line_clock += clock_seconds() - before;
   if (!result.complete) return HARK_OK;
   trainer->progress.validation_loss = result.loss;

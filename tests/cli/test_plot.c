@@ -1,4 +1,4 @@
-/* test_plot.c - hark plot --positional, and what a run's metrics say of its positional kernels. */
+/* test_plot.c - hark plot --positional and --evaluation, and what a run's metrics say of its positional kernels. */
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
@@ -103,15 +103,172 @@ static void kernels_are_drawn(void **state) {
   hark(3, "plot --positional run --checkpoint step-9");
   hark(3, "plot --positional text.txt");
   hark(0, "train " TINY " --steps 2 --out plain");
-  command_expect(folder, "plot --positional plain", 3, "", "has no positional kernel", &output);
+  command_expect(folder, "plot --positional plain", 3, "", "has no positional kernel and no learned rotary rates", &output);
   hark(2, "plot --positional run --metric val/loss");
   hark(2, "plot run --distances 9");
   hark(2, "plot --positional run plain");
 }
 
+/* Points of curve `index` of a data file: x0, y0, x1, y1, ...; returns how many points. */
+static int curve_points(const char *name, int index, double *points, int limit) {
+  char *const data = test_file_text(folder, name);
+  const char *at = data;
+  int count = 0;
+  for (int i = 0; i <= index; i++) {
+    at = strstr(at, "# ");
+    if (at == NULL) fail_msg("%s has no curve %d", name, index);
+    at = strchr(at, '\n') + 1;
+  }
+  while (count < limit && sscanf(at, "%lf %lf", &points[2 * count], &points[2 * count + 1]) == 2) {
+    count++;
+    at = strchr(at, '\n') + 1;
+    if (*at == '\n' || *at == '#') break;
+  }
+  free(data);
+  return count;
+}
+
+/* log decay(d / 2), l = 4, is -d / 8. */
+static void kernels_are_drawn_stretched(void **state) {
+  (void)state;
+  hark(0, "train " TINY " --steps 1 --out run --positions none --positional 'decay(l=4)' --train.positional-rate 0 --positional-stretch 2");
+  test_command_run(folder, "PATH=/nowhere", "plot --positional run --distances 8 -o kernels.svg", &output);
+  assert_int_equal(output.code, 0);
+  double points[32];
+  assert_int_equal(curve_points("kernels.svg.dat", 0, points, 16), 9);
+  for (int d = 0; d <= 8; d++) {
+    assert_true(points[2 * d] == d);
+    assert_true(fabs(points[2 * d + 1] + d / 8.0) < 1e-6); /* l and sigma2 are stored in f32 */
+  }
+}
+
+/* A panel for each owner of rates: those that were learned, and those that training began with, 10000^(-2j/d). */
+static void rates_are_drawn(void **state) {
+  (void)state;
+  static const struct {
+    const char *scope, *title;
+    int panels;
+  } cases[] = {{"model", "model", 1}, {"layer", "layer 1", 2}, {"head", "layer 1, head 1", 4}};
+  for (int i = 0; i < 3; i++) {
+    char words[512], name[64], title[64];
+    double learned[8], start[8], value = 0;
+    (void)snprintf(words, sizeof words, "train " TINY " --rotary-learned %s --lr 1e-2 --warmup 0 --steps 2 --out run-%s", cases[i].scope,
+                   cases[i].scope);
+    hark(0, words);
+    (void)snprintf(words, sizeof words, "plot --positional run-%s -o rates.svg", cases[i].scope);
+    test_command_run(folder, "PATH=/nowhere", words, &output);
+    assert_int_equal(output.code, 0);
+    char *const script = test_file_text(folder, "rates.svg.gp");
+    (void)snprintf(title, sizeof title, "set title '%s'", cases[i].title);
+    assert_non_null(strstr(script, title));
+    assert_non_null(strstr(script, "set logscale y"));
+    free(script);
+    for (int panel = 0; panel < cases[i].panels; panel++) {
+      assert_int_equal(curve_points("rates.svg.dat", 2 * panel, learned, 4), 2); /* heads of 4 features */
+      assert_int_equal(curve_points("rates.svg.dat", 2 * panel + 1, start, 4), 2);
+      assert_true(start[1] == 1 && fabs(start[3] - 0.01) < 1e-12);
+      assert_true(learned[0] == 0 && learned[2] == 1 && learned[3] != start[3]);
+    }
+    static const char *const owners[] = {"model", "layer1", "layer1.head1"};
+    (void)snprintf(name, sizeof name, "rotary/%s/1", owners[i]);
+    (void)snprintf(words, sizeof words, "run-%s", cases[i].scope);
+    assert_true(lines_with(words, name, &value) > 0);
+    assert_true(fabs(value) == learned[3]); /* of the last panel */
+  }
+  hark(0, "plot --positional --terminal run-head");
+  assert_non_null(strstr(output.out, "log10 of the angle of a token"));
+  assert_non_null(strstr(output.out, "layer 1, head 1"));
+  /* kernels and rates together */
+  hark(0, "train " TINY " --rotary-learned layer --positional 'decay+window(3)' --steps 1 --out both");
+  hark(0, "plot --positional --terminal both");
+  assert_non_null(strstr(output.out, "distance"));
+  assert_non_null(strstr(output.out, "pair"));
+  test_command_run(folder, "PATH=/nowhere", "plot --positional both -o both.svg", &output);
+  char *const script = test_file_text(folder, "both.svg.gp");
+  assert_non_null(strstr(script, "set multiplot layout 2,2"));
+  assert_non_null(strstr(script, "unset logscale y\nset xlabel 'distance (tokens)'\nset ylabel 'log G'\nset title 'model'"));
+  free(script);
+}
+
+#define POSITIONS "\"positions\": [{\"first\": 0, \"last\": 0, \"loss\": 3, \"targets\": 2}, {\"first\": 8, \"last\": 9, \"loss\": 2}]"
+
+/* A curve for each model over context, with its points in order and the later of two lines; a curve for each of both over position. */
+static void evaluations_are_drawn_together(void **state) {
+  (void)state;
+  test_file_write_text(
+      folder, "a.jsonl",
+      "{\"run\": \"a\", \"checkpoint\": \"step-2\", \"context\": 32, \"stride\": 32, \"loss\": 2.5, \"targets\": 9}\n"
+      "{\"run\": \"a\", \"checkpoint\": \"step-2\", \"context\": 16, \"stride\": 16, \"loss\": 9, \"targets\": 9}\n"
+      "{\"run\": \"a\", \"checkpoint\": \"step-2\", \"context\": 16, \"stride\": 16, \"loss\": 2, \"targets\": 9, " POSITIONS "}\n");
+  test_file_write_text(folder, "b.jsonl",
+                       "{\"run\": \"a\", \"checkpoint\": \"step-2\", \"context\": 16, \"stride\": 4, \"loss\": 1.5, \"targets\": 9, "
+                       "\"exchanged\": {\"model.rotary.scaling\": \"yarn\"}}\n");
+  test_command_run(folder, "PATH=/nowhere", "plot --evaluation a.jsonl b.jsonl", &output);
+  assert_int_equal(output.code, 0);
+  char *const script = test_file_text(folder, "evaluation.svg.gp");
+  assert_non_null(strstr(script, "index 0 with linespoints lw 2 pt 7 ps 0.5 dt 1 title 'a step-2'"));
+  assert_non_null(strstr(script, "index 1 with linespoints lw 2 pt 7 ps 0.5 dt 1 title 'a step-2, scaling yarn, stride 4'"));
+  assert_non_null(strstr(script, "index 2 with linespoints lw 2 pt 7 ps 0.5 dt 1 title 'a step-2, context 16'"));
+  assert_null(strstr(script, "index 3"));
+  assert_non_null(strstr(script, "set multiplot layout 1,2"));
+  free(script);
+  static const double expected[3][4] = {{16, 2, 32, 2.5}, {16, 1.5}, {1, 3, 9.5, 2}};
+  for (int i = 0; i < 3; i++) {
+    double points[8];
+    const int count = i == 1 ? 1 : 2;
+    assert_int_equal(curve_points("evaluation.svg.dat", i, points, 4), count);
+    for (int p = 0; p < 2 * count; p++) assert_true(points[p] == expected[i][p]);
+  }
+  hark(0, "plot --evaluation --terminal a.jsonl b.jsonl");
+  assert_non_null(strstr(output.out, "context (tokens)"));
+  assert_non_null(strstr(output.out, "b  a step-2, scaling yarn, stride 4"));
+  assert_non_null(strstr(output.out, "a  a step-2, context 16"));
+  assert_string_equal(output.err, "");
+  if (system("command -v gnuplot >/dev/null 2>&1") == 0) {
+    hark(0, "plot --evaluation a.jsonl b.jsonl --log -o drawn.svg");
+    assert_non_null(strstr(output.out, "drawn.svg"));
+    char *const picture = test_file_text(folder, "drawn.svg");
+    assert_non_null(strstr(picture, "a step-2, scaling yarn, stride 4"));
+    free(picture);
+  }
+}
+
+static void evaluations_that_do_not_fit_are_told(void **state) {
+  (void)state;
+  hark(0, "train " TINY " --steps 2 --out run");
+  hark(0, "eval run --context 16,8,32 --json");
+  test_file_write_text(folder, "real.jsonl", output.out);
+  hark(0, "plot --evaluation --terminal real.jsonl");
+  assert_string_equal(output.err, "");
+  assert_non_null(strstr(output.out, "run step-2, context 32"));
+  hark(0, "eval run --context 8 --targets 30 --json");
+  test_file_write_text(folder, "part.jsonl", output.out);
+  hark(0, "plot --evaluation --terminal real.jsonl part.jsonl");
+  assert_non_null(strstr(output.err, "warning: evaluations of 30 to 299 targets stand side by side"));
+  static const char *const bad[] = {"{\"step\": 1, \"loss\": 2}\n", "{\"run\": \"a\", \"context\": 0, \"loss\": 2}\n",
+                                    "{\"run\": \"a\", \"context\": 8}\n"};
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    test_file_write_text(folder, "bad.jsonl", bad[i]);
+    hark(3, "plot --evaluation bad.jsonl");
+    assert_non_null(strstr(output.err, "bad.jsonl:1: no line of hark eval --json"));
+  }
+  test_file_write_text(folder, "empty.jsonl", "");
+  hark(3, "plot --evaluation empty.jsonl");
+  assert_non_null(strstr(output.err, "no evaluations"));
+  hark(3, "plot --evaluation run");
+  assert_non_null(strstr(output.err, "is a folder"));
+  hark(3, "plot --evaluation none.jsonl");
+  hark(2, "plot --evaluation --positional run");
+  hark(2, "plot --evaluation real.jsonl --metric val/loss");
+  assert_non_null(strstr(output.err, "--metric does not go with --evaluation"));
+  hark(2, "plot --evaluation real.jsonl --distances 4");
+}
+
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
-  const struct CMUnitTest tests[] = {TEST(kernels_stand_in_the_metrics), TEST(kernels_are_drawn)};
+  const struct CMUnitTest tests[] = {TEST(kernels_stand_in_the_metrics),   TEST(kernels_are_drawn),
+                                     TEST(kernels_are_drawn_stretched),    TEST(rates_are_drawn),
+                                     TEST(evaluations_are_drawn_together), TEST(evaluations_that_do_not_fit_are_told)};
 #undef TEST
   return cmocka_run_group_tests_name("plot", tests, NULL, NULL);
 }

@@ -32,12 +32,6 @@ static void expect(const char *words, int code, const char *in_out, const char *
   command_expect(folder, words, code, in_out, in_err, &output);
 }
 
-static double number(const json_t *object, const char *key) {
-  const json_t *const value = json_object_get(object, key);
-  if (!json_is_number(value)) fail_msg("no number %s", key);
-  return json_number_value(value);
-}
-
 static void make_run(void) {
   expect("train --data text.txt --out run --steps 6 --checkpoint-every 2 --keep 3 " TINY, HARK_EXIT_DONE, "step 6 of 6", "");
 }
@@ -249,9 +243,10 @@ static void attention_is_exchanged_at_eval(void **state) {
   json_t *narrow = command_json(&output);
   expect("eval run --json --structure window --window 8", HARK_EXIT_DONE, "\"model.attention.structure\": \"window\"", "");
   json_t *wide = command_json(&output);
-  assert_true(number(own, "loss") != number(narrow, "loss"));
+  assert_true(command_number(own, "loss") != command_number(narrow, "loss"));
   /* a window as wide as the context sees what dense attention sees */
-  assert_true(number(own, "loss") - number(wide, "loss") < 1e-5 && number(wide, "loss") - number(own, "loss") < 1e-5);
+  assert_true(command_number(own, "loss") - command_number(wide, "loss") < 1e-5 &&
+              command_number(wide, "loss") - command_number(own, "loss") < 1e-5);
   json_decref(own);
   json_decref(narrow);
   json_decref(wide);
@@ -267,14 +262,14 @@ static void what_a_run_needs_is_told_and_refused(void **state) {
   (void)state;
   expect("train --data text.txt --estimate --json --out none/run --keep 3 --width 64", HARK_EXIT_DONE, "", "");
   json_t *const object = command_json(&output);
-  const double parts = number(object, "memory_weights_bytes") + number(object, "memory_gradients_bytes") +
-                       number(object, "memory_moments_bytes") + number(object, "memory_step_bytes") +
-                       number(object, "memory_program_bytes");
-  assert_true(number(object, "memory_bytes") >= parts);
-  assert_true(number(object, "memory_moments_bytes") == 2 * number(object, "memory_weights_bytes"));
-  assert_int_equal(number(object, "checkpoints"), 5); /* three, the best, and the one being written */
-  assert_true(number(object, "checkpoint_bytes") > 12 * number(object, "parameters"));
-  assert_true(number(object, "disk_bytes") > 5 * number(object, "checkpoint_bytes"));
+  const double parts = command_number(object, "memory_weights_bytes") + command_number(object, "memory_gradients_bytes") +
+                       command_number(object, "memory_moments_bytes") + command_number(object, "memory_step_bytes") +
+                       command_number(object, "memory_program_bytes");
+  assert_true(command_number(object, "memory_bytes") >= parts);
+  assert_true(command_number(object, "memory_moments_bytes") == 2 * command_number(object, "memory_weights_bytes"));
+  assert_int_equal(command_number(object, "checkpoints"), 5); /* three, the best, and the one being written */
+  assert_true(command_number(object, "checkpoint_bytes") > 12 * command_number(object, "parameters"));
+  assert_true(command_number(object, "disk_bytes") > 5 * command_number(object, "checkpoint_bytes"));
   json_decref(object);
   expect("train --data text.txt --estimate", HARK_EXIT_DONE, "parameters", "");
   char path[TEST_PATH_BYTES + 16];

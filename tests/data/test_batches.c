@@ -253,9 +253,17 @@ static void too_little_text_is_said(void **state) {
                  "the validation text has 0 tokens");
   settings.context = 0;
   assert_failure(f.context, hark_batches_create(f.context, f.corpus, &settings, &b), HARK_INVALID_ARGUMENT, "context is 0");
-  assert_failure(f.context, hark_evaluation_create(f.context, f.corpus, HARK_SPLIT_VALIDATION, 8, &e), HARK_BAD_CONFIGURATION,
-                 "at least two");
-  assert_failure(f.context, hark_evaluation_create(f.context, f.corpus, HARK_SPLIT_TRAINING, 0, &e), HARK_INVALID_ARGUMENT, "length is 0");
+  const struct {
+    hark_evaluation_settings settings;
+    hark_status status;
+    const char *message;
+  } refused[] = {{{.split = HARK_SPLIT_VALIDATION, .context = 8}, HARK_BAD_CONFIGURATION, "at least two"},
+                 {{.split = HARK_SPLIT_TRAINING}, HARK_INVALID_ARGUMENT, "context is 0"},
+                 {{.context = 4, .stride = 5}, HARK_INVALID_ARGUMENT, "stride is 5, expected 1 to 4"},
+                 {{.context = 4, .stride = -1}, HARK_INVALID_ARGUMENT, "stride is -1"},
+                 {{.context = 4, .targets = -1}, HARK_INVALID_ARGUMENT, "targets is -1"}};
+  for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
+    assert_failure(f.context, hark_evaluation_create(f.context, f.corpus, &refused[i].settings, &e), refused[i].status, refused[i].message);
   int32_t one[2];
   settings = (hark_batches_settings){.context = 1};
   assert_fine(f.context, hark_batches_create(f.context, f.corpus, &settings, &b));
@@ -276,7 +284,8 @@ static void evaluation_sees_every_target_once(void **state) {
         hark_evaluation e;
         int32_t inputs[LONGEST * ROWS], targets[LONGEST * ROWS];
         int64_t next = 1, real, sum = 0;
-        assert_fine(f.context, hark_evaluation_create(f.context, f.corpus, HARK_SPLIT_VALIDATION, length, &e));
+        const hark_evaluation_settings whole = {.split = HARK_SPLIT_VALIDATION, .context = length};
+        assert_fine(f.context, hark_evaluation_create(f.context, f.corpus, &whole, &e));
         assert_int_equal(e.targets, tokens - 1);
         assert_int_equal(e.windows, hark_ceil_div(tokens - 1, length));
         for (int64_t first = 0; first < e.windows; first += rows) {
@@ -298,6 +307,44 @@ static void evaluation_sees_every_target_once(void **state) {
   assert_int_equal(cases, 39 * LONGEST * ROWS);
 }
 
+/* Which window and which place in it counts each target, by walking through the text: a window begins where the one before did and S on, and
+ * what has been counted is not counted again. Also in parts of the text, and in any number of rows at once. */
+static void sliding_windows_count_every_target_once(void **state) {
+  (void)state;
+  enum { LONGEST = 7, ROWS = 3, TOKENS = 30 };
+  fixture f;
+  fixture_open(&f, TOKENS, HARK_SPLIT_VALIDATION);
+  for (int64_t length = 1; length <= LONGEST; length++)
+    for (int64_t stride = 1; stride <= length; stride++)
+      for (int64_t limit = 0; limit < TOKENS + 5; limit++) {
+        const hark_evaluation_settings settings = {.split = HARK_SPLIT_VALIDATION, .context = length, .stride = stride, .targets = limit};
+        const int64_t wanted = limit == 0 || limit > TOKENS - 1 ? TOKENS - 1 : limit;
+        hark_evaluation e;
+        int32_t inputs[LONGEST * ROWS], targets[LONGEST * ROWS];
+        int64_t counted = 0, sum = 0, real;
+        assert_fine(f.context, hark_evaluation_create(f.context, f.corpus, &settings, &e));
+        assert_int_equal(e.targets, wanted);
+        for (int64_t first = 0; first < e.windows; first += ROWS) {
+          assert_fine(f.context, hark_evaluation_read(f.context, &e, first, ROWS, inputs, targets, &real));
+          sum += real;
+          for (int64_t i = 0; i < ROWS * length; i++) {
+            const int64_t target = (first + i / length) * stride + i % length; /* number `target` is token target + 1 */
+            const bool counts = target == counted && target < wanted;
+            if (target < wanted && first + i / length < e.windows) assert_int_equal(inputs[i], token_at(target));
+            if (targets[i] != (counts ? token_at(target + 1) : HARK_TARGET_IGNORED))
+              fail_msg("L %" PRId64 ", S %" PRId64 ", N %" PRId64 ": target %" PRId64, length, stride, limit, target);
+            counted += counts;
+            /* what lies before a counted target of a later window */
+            if (counts && target >= length) assert_true(i % length >= length - stride);
+          }
+        }
+        assert_int_equal(counted, wanted);
+        assert_int_equal(sum, wanted);
+        assert_true(e.windows == 1 || length + (e.windows - 2) * stride < wanted); /* no window without a target of its own */
+      }
+  fixture_close(&f);
+}
+
 static const char *case_text;
 
 static void one_case(void **state) {
@@ -317,10 +364,15 @@ static void one_case(void **state) {
 
 int main(int argument_count, char **arguments) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(permutations_are_bijections),   cmocka_unit_test(permutations_may_be_large),
-      cmocka_unit_test(permutations_differ),           cmocka_unit_test(orders_keep_their_promises),
-      cmocka_unit_test(shuffling_leaves_no_token_out), cmocka_unit_test(random_starts_are_uniform),
-      cmocka_unit_test(too_little_text_is_said),       cmocka_unit_test(evaluation_sees_every_target_once),
+      cmocka_unit_test(permutations_are_bijections),
+      cmocka_unit_test(permutations_may_be_large),
+      cmocka_unit_test(permutations_differ),
+      cmocka_unit_test(orders_keep_their_promises),
+      cmocka_unit_test(shuffling_leaves_no_token_out),
+      cmocka_unit_test(random_starts_are_uniform),
+      cmocka_unit_test(too_little_text_is_said),
+      cmocka_unit_test(evaluation_sees_every_target_once),
+      cmocka_unit_test(sliding_windows_count_every_target_once),
   };
   const struct CMUnitTest one[] = {cmocka_unit_test(one_case)};
   if (argument_count > 1) {

@@ -320,7 +320,8 @@ static void corpora_may_be_larger_than_memory(void **state) {
   assert_fine(f.context, hark_corpus_read(f.context, corpus, HARK_SPLIT_TRAINING, marked - 1, 6, inputs));
   assert_memory_equal(inputs, ((int32_t[]){0, 7, 6, 5, 6, 0}), sizeof inputs);
   hark_evaluation evaluation;
-  assert_fine(f.context, hark_evaluation_create(f.context, corpus, HARK_SPLIT_TRAINING, 3, &evaluation));
+  const hark_evaluation_settings threes = {.split = HARK_SPLIT_TRAINING, .context = 3};
+  assert_fine(f.context, hark_evaluation_create(f.context, corpus, &threes, &evaluation));
   assert_true(evaluation.windows == (tokens - 1 + 2) / 3);
   assert_fine(f.context, hark_evaluation_read(f.context, &evaluation, marked / 3, 2, inputs, targets, &real));
   for (int i = 0; i < 6; i++) { /* the two windows from place marked / 3 * 3 on */

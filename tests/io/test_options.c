@@ -230,6 +230,35 @@ static void flags_of_other_subcommands_are_refused(void **state) {
   assert_true(v.rate == 0.25); /* a file may hold them */
 }
 
+/* A flag of two options means the one that the subcommand takes; no subcommand takes two options of one flag. */
+static void subcommands_may_share_a_flag(void **state) {
+  (void)state;
+  struct {
+    hark_string_list rates;
+  } own;
+  hark_option rates = {"rates", "lr", HARK_OPTION_LIST, 0, "", NULL, "eval", "X,...", "rates"};
+  const hark_option_table second = {&rates, 1, NULL, sizeof own, false};
+  for (int order = 0; order < 2; order++) {
+    const hark_option_group groups[2][2] = {{{&table, &v}, {&second, &own}}, {{&second, &own}, {&table, &v}}};
+    hark_options_destroy(context, &options);
+    assert_fine(context, hark_options_create(context, "eval", groups[order], 2, &options));
+    arguments("--lr 7,8 --lr 9");
+    assert_int_equal(hark_options_problem_count(options), 0);
+    assert_int_equal(own.rates.count, 2);
+    assert_true(v.rate == 1e-3);
+    hark_options_destroy(context, &options);
+    assert_fine(context, hark_options_create(context, "train", groups[order], 2, &options));
+    arguments("--lr 0.5");
+    assert_int_equal(own.rates.count, 0);
+    assert_true(v.rate == 0.5);
+  }
+  rates.commands = "eval train";
+  const hark_option_group groups[] = {{&table, &v}, {&second, &own}};
+  hark_options *none = NULL;
+  assert_failure(context, hark_options_create(context, "train", groups, 2, &none), HARK_INTERNAL_ERROR,
+                 "options train.learning_rate and rates share a flag");
+}
+
 static void checks_of_several_options_say_where(void **state) {
   (void)state;
   yaml("model:\n  count: 3\n");
@@ -385,6 +414,7 @@ int main(void) {
       TEST(negative_numbers_are_values),
       TEST(one_letter_flags_have_one_dash),
       TEST(flags_of_other_subcommands_are_refused),
+      TEST(subcommands_may_share_a_flag),
       TEST(checks_of_several_options_say_where),
       TEST(odd_values_stay_on_one_line),
       TEST(the_written_file_reads_back),

@@ -374,6 +374,24 @@ static void test_rotary_scalings(void **state) {
   assert_int_equal(hark_rotary_attributes_of(&spec).turned, 1);
 }
 
+/* The turns of YaRN are counted in the context that is given, or in the model's own. */
+static void test_rotary_original_context(void **state) {
+  (void)state;
+  hark_decoder_config config = {.heads = 2, .width = 128, .context = 1024, .positions = HARK_POSITIONS_ROTARY, .rotary_base = 10000};
+  config.rotary_scaling = HARK_ROTARY_YARN;
+  config.rotary_factor = 4;
+  for (int given = 0; given < 2; given++) {
+    config.rotary_original_context = given ? 256 : 0;
+    const hark_rotary_spec spec = hark_decoder_rotary(&config);
+    const hark_rotary_attributes attributes = hark_rotary_attributes_of(&spec);
+    for (int j = 0; j < 32; j++) {
+      const double rate = pow(10000, -j / 32.0), turns = (given ? 256 : 1024) * rate / (2 * acos(-1));
+      const double ramp = fmin(1, fmax(0, (turns - 1) / 31));
+      assert_true(fabs(hark_rotary_rate(&attributes, 64, j) / ((1 - ramp) * rate / 4 + ramp * rate) - 1) < 1e-13);
+    }
+  }
+}
+
 static void logits_with(const hark_decoder_config *config, float *logits) {
   hark_context *context = test_reference_open();
   model m;
@@ -475,9 +493,16 @@ static void test_sampling(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_gradients), cmocka_unit_test(test_recompute_and_dropout), cmocka_unit_test(test_causality),
-      cmocka_unit_test(test_decoding),  cmocka_unit_test(test_bad_configurations),    cmocka_unit_test(test_position_base),
-      cmocka_unit_test(test_sampling),  cmocka_unit_test(test_rotary_scalings),       cmocka_unit_test(test_rotary_starts_static),
+      cmocka_unit_test(test_gradients),
+      cmocka_unit_test(test_recompute_and_dropout),
+      cmocka_unit_test(test_causality),
+      cmocka_unit_test(test_decoding),
+      cmocka_unit_test(test_bad_configurations),
+      cmocka_unit_test(test_position_base),
+      cmocka_unit_test(test_sampling),
+      cmocka_unit_test(test_rotary_scalings),
+      cmocka_unit_test(test_rotary_starts_static),
+      cmocka_unit_test(test_rotary_original_context),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

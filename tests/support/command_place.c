@@ -36,3 +36,9 @@ json_t *command_json(const test_output *output) {
   assert_int_equal(test_line_count(output->out), 1);
   return object;
 }
+
+double command_number(const json_t *object, const char *key) {
+  const json_t *const value = json_object_get(object, key);
+  if (!json_is_number(value)) fail_msg("no number %s", key);
+  return json_number_value(value);
+}

@@ -25,4 +25,7 @@ void command_expect(const char *folder, const char *words, int code, const char 
 /* stdout as JSON, of which it must be one line; for json_decref(). */
 json_t *command_json(const test_output *output);
 
+/* A number of an object; the test fails where there is none. */
+double command_number(const json_t *object, const char *key);
+
 #endif

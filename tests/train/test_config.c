@@ -205,8 +205,8 @@ static void options_that_leave_the_weights_alone_do(void **state) {
   }
   free(expected);
   assert_true(compared > 20);
-  /* structure, window, hierarchy_block, partition, coarse_query, kernel, sigma; rotary.scaling, its factor, positional_stretch */
-  assert_int_equal(exchangeable, 10);
+  /* structure, window, hierarchy_block, partition, coarse_query, kernel, sigma; rotary.scaling, its factor and context, positional_stretch */
+  assert_int_equal(exchangeable, 11);
 }
 
 static void configurations_agree_by_value(void **state) {

@@ -1,0 +1,338 @@
+/* test_eval.c - hark eval at several contexts, against a computation of its own: every target's loss from the logits that the model's interface
+ * for programs gives token by token, by a log-softmax in double, in windows that are made here.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <hark/model.h>
+
+#include "cli/common.h"
+#include "support/cmocka_all.h"
+#include "support/command_place.h"
+#include "support/setups.h"
+
+#define TINY "--layers 2 " COMMAND_SMALL
+#define TOKENS 211 /* of the text that is measured: a prime, of which no context and no batch is a part */
+#define TARGETS (TOKENS - 1)
+#define LONGEST 32
+#define FRESH "--lr 1e-30 --weight-decay 0 --steps 1 --threads 1 " /* a warm start that keeps its weights */
+
+/* Logits in f32 of size 1 behind two layers, in another order of sums; losses are sums of up to 210 of size 3. */
+#define TOLERANCE 1e-5
+
+static char folder[TEST_PATH_BYTES];
+static test_output output;
+
+static int begin(void **state) {
+  (void)state;
+  command_place_open(folder);
+  static const char words[] = "the quick brown fox ";
+  char text[TOKENS + 1];
+  for (int i = 0; i < TOKENS; i++) text[i] = words[(i * 7 + i * i / 13) % 20];
+  text[TOKENS] = '\0';
+  test_file_write_text(folder, "other.txt", text);
+  return 0;
+}
+
+static int end(void **state) {
+  (void)state;
+  command_place_close(folder, &output);
+  return 0;
+}
+
+static void expect(const char *words, int code, const char *in_out, const char *in_err) {
+  command_expect(folder, words, code, in_out, in_err, &output);
+}
+
+/* Runs hark eval --json; line `index` of what it prints. */
+static json_t *line_at(int index) {
+  json_error_t error;
+  const char *at = output.out;
+  for (int i = 0; i < index; i++) at = strchr(at, '\n') + 1;
+  json_t *const line = json_loads(at, JSON_DISABLE_EOF_CHECK, &error);
+  if (line == NULL) fail_msg("line %d: %s in %s", index, error.text, output.out);
+  return line;
+}
+
+static double loss_of(const char *words) {
+  expect(words, HARK_EXIT_DONE, "", "");
+  json_t *const line = line_at(0);
+  const double loss = command_number(line, "loss");
+  json_decref(line);
+  return loss;
+}
+
+/* ---- the computation ---- */
+
+typedef struct oracle {
+  hark_context *context;
+  hark_model *model;
+  hark_decoding *decoding;
+  int64_t vocabulary;
+  int32_t tokens[TOKENS];
+} oracle;
+
+static void oracle_open(oracle *o, const char *run) {
+  o->context = test_reference_open();
+  assert_fine(o->context, hark_model_load(o->context, test_path(folder, run), NULL, &o->model));
+  const hark_decoding_options options = {.struct_size = sizeof options, .capacity = LONGEST};
+  assert_fine(o->context, hark_decoding_create(o->context, o->model, &options, &o->decoding));
+  hark_model_info info = {.struct_size = sizeof info};
+  assert_fine(o->context, hark_model_describe(o->model, &info));
+  o->vocabulary = info.vocabulary;
+  size_t count;
+  char *const text = test_file_text(folder, "other.txt");
+  assert_fine(o->context, hark_model_encode(o->context, o->model, text, strlen(text), false, o->tokens, &count));
+  assert_int_equal(count, TOKENS);
+  free(text);
+}
+
+static void oracle_close(oracle *o) {
+  hark_decoding_destroy(&o->decoding);
+  hark_model_destroy(o->context, &o->model);
+  test_setup_close(o->context);
+}
+
+static double surprise(const float *logits, int64_t vocabulary, int32_t target) {
+  double maximum = logits[0], sum = 0;
+  for (int64_t v = 1; v < vocabulary; v++) maximum = fmax(maximum, logits[v]);
+  for (int64_t v = 0; v < vocabulary; v++) sum += exp(logits[v] - maximum);
+  return maximum + log(sum) - logits[target];
+}
+
+/* losses[i], place[i] <- those of target i, in the first window that has it of all that begin at 0, S, 2 S, ... */
+static void oracle_measure(oracle *o, int64_t length, int64_t stride, double losses[TARGETS], int64_t place[TARGETS]) {
+  int64_t next = 0;
+  for (int64_t start = 0; next < TARGETS; start += stride) {
+    assert_fine(o->context, hark_decoding_truncate(o->decoding, 0));
+    for (int64_t i = 0; i < length && start + i < TARGETS; i++) {
+      assert_fine(o->context, hark_decoding_step(o->decoding, o->tokens[start + i]));
+      if (start + i < next) continue;
+      losses[next] = surprise(hark_decoding_logits(o->decoding), o->vocabulary, o->tokens[next + 1]);
+      place[next++] = i;
+    }
+  }
+}
+
+static void assert_near(double a, double b, const char *what) {
+  if (!(fabs(a - b) <= TOLERANCE)) fail_msg("%s: %.9f and %.9f", what, a, b);
+}
+
+/* A bucket is a position below 8, and a quarter from a power of two to the next above. */
+static void assert_bucket(int64_t first, int64_t last, int64_t length) {
+  int64_t power = 8;
+  while (2 * power <= first) power *= 2;
+  const int64_t width = first < 8 ? 1 : power / 4;
+  assert_int_equal(first < 8 ? 0 : (first - power) % width, 0);
+  assert_int_equal(last, first + width - 1 < length - 1 ? first + width - 1 : length - 1);
+}
+
+/* One line of JSON against the losses of the first `targets` targets. */
+static void assert_line(const json_t *line, const double *losses, const int64_t *place, int64_t targets) {
+  const int64_t length = (int64_t)command_number(line, "context");
+  const json_t *const positions = json_object_get(line, "positions");
+  double all = 0;
+  int64_t counted = 0, before = -1;
+  for (int64_t t = 0; t < targets; t++) all += losses[t];
+  assert_near(command_number(line, "loss"), all / (double)targets, "loss");
+  assert_near(command_number(line, "perplexity") / exp(all / (double)targets), 1, "perplexity");
+  assert_true(command_number(line, "targets") == (double)targets);
+  for (size_t i = 0; i < json_array_size(positions); i++) {
+    const json_t *const bucket = json_array_get(positions, i);
+    const int64_t first = (int64_t)command_number(bucket, "first"), last = (int64_t)command_number(bucket, "last");
+    double sum = 0;
+    int64_t count = 0;
+    assert_true(first > before && last < length);
+    assert_bucket(first, last, length);
+    before = last;
+    for (int64_t t = 0; t < targets; t++) {
+      if (place[t] < first || place[t] > last) continue;
+      sum += losses[t];
+      count++;
+    }
+    assert_true(count > 0 && command_number(bucket, "targets") == (double)count);
+    assert_near(command_number(bucket, "loss"), sum / (double)count, "loss at a position");
+    counted += count;
+  }
+  assert_int_equal(counted, targets);
+}
+
+/* ---- tests ---- */
+
+/* Models of every kind whose context can be exchanged; windows with and without overlap, shorter and longer than in training. */
+static void losses_are_those_of_the_model_token_by_token(void **state) {
+  (void)state;
+  static const char *const kinds[] = {"",
+                                      "--positions sinusoidal --structure window --window 3",
+                                      "--positions none --positional 'bank[2](decay*periodic)' --positional-scope head",
+                                      "--positions none --forget-gate",
+                                      "--rotary-learned layer",
+                                      "--structure hierarchical --hierarchy-block 2"};
+  static const int64_t lengths[] = {5, 8, 13, LONGEST}, strides[] = {0, 3, 5};
+  for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+    char words[512], run[16];
+    (void)snprintf(run, sizeof run, "run-%zu", k);
+    (void)snprintf(words, sizeof words, "train --data text.txt --out %s --steps 8 --lr 1e-2 --warmup 0 " TINY "%s", run, kinds[k]);
+    expect(words, HARK_EXIT_DONE, "", "");
+    oracle o;
+    oracle_open(&o, run);
+    for (size_t s = 0; s < sizeof strides / sizeof *strides; s++) {
+      const int64_t targets = s == 1 ? 100 : TARGETS;
+      (void)snprintf(words, sizeof words, "eval %s --data other.txt --json --context 5,8 --context 13,32 --stride %d --targets %d", run,
+                     (int)strides[s], s == 1 ? 100 : 0);
+      expect(words, HARK_EXIT_DONE, "", "");
+      assert_int_equal(test_line_count(output.out), 4);
+      for (int i = 0; i < 4; i++) {
+        double losses[TARGETS];
+        int64_t place[TARGETS];
+        json_t *const line = line_at(i);
+        oracle_measure(&o, lengths[i], strides[s] > 0 ? strides[s] : lengths[i], losses, place);
+        assert_true(command_number(line, "context") == (double)lengths[i]);
+        assert_true(command_number(line, "stride") == (double)(strides[s] > 0 ? strides[s] : lengths[i]));
+        assert_line(line, losses, place, targets);
+        json_decref(line);
+      }
+    }
+    oracle_close(&o);
+  }
+}
+
+/* A model that sees the last token alone, without its position, has one loss whatever it is measured with: on the same targets. */
+static void contexts_are_measured_on_the_same_targets(void **state) {
+  (void)state;
+  expect("train --data text.txt --out run --steps 8 --lr 1e-2 --warmup 0 " TINY, HARK_EXIT_DONE, "", "");
+  for (int stride = 0; stride <= 5; stride += 5) {
+    char words[256];
+    (void)snprintf(words, sizeof words,
+                   "eval run --data other.txt --json --context 5,8,13,32,210 --structure window --window 0 --stride %d", stride);
+    expect(words, HARK_EXIT_DONE, "", "");
+    double first = 0;
+    for (int i = 0; i < 5; i++) {
+      json_t *const line = line_at(i);
+      if (i == 0) first = command_number(line, "loss");
+      assert_near(command_number(line, "loss"), first, "loss");
+      assert_true(command_number(line, "targets") == TARGETS);
+      json_decref(line);
+    }
+  }
+  /* and one that sees more does not */
+  expect("eval run --data other.txt --json --context 5,32", HARK_EXIT_DONE, "", "");
+  json_t *const one = line_at(0), *const other = line_at(1);
+  assert_true(command_number(one, "loss") != command_number(other, "loss"));
+  json_decref(one);
+  json_decref(other);
+}
+
+/* What training wrote and what eval says by default are the same number, to the bit, and so is the own context when it is asked for. */
+static void the_own_context_is_as_ever(void **state) {
+  (void)state;
+  expect("train --data text.txt --out run --steps 4 --json " TINY, HARK_EXIT_DONE, "", "");
+  json_t *const trained = command_json(&output);
+  const double loss = command_number(trained, "best_loss");
+  json_decref(trained);
+  assert_true(loss_of("eval run --json") == loss);
+  assert_true(loss_of("eval run --json --context 8") == loss);
+  expect("eval run", HARK_EXIT_DONE, "run, step-4: loss ", "");
+  assert_int_equal(test_line_count(output.out), 1);
+  expect("eval run --context 8,16 --structure window", HARK_EXIT_DONE, "run, step-4, context 16: loss ", "");
+  assert_non_null(strstr(output.out, "\nexchanged: \"model.attention.structure\": \"window\"\n"));
+  assert_non_null(
+      strstr(output.out, "\nloss by position in the window, and targets there:\ncontext                   8   targets        16"));
+  assert_non_null(strstr(output.out, "\n8-9   "));
+  assert_null(strstr(output.out, "\n16-19 "));
+}
+
+/* Scaled rates go on to refer to the context of training, whichever they are measured at. The other side is a run of the longer context that says
+ * so itself, with the same weights; its file says it too. */
+static void rotary_scaling_refers_to_the_runs_context(void **state) {
+  (void)state;
+#define YARN " --rotary-scaling yarn --rotary-factor 4"
+  expect("train --data text.txt --out run --steps 8 --lr 1e-2 --warmup 0 " TINY, HARK_EXIT_DONE, "", "");
+  const double loss = loss_of("eval run --data other.txt --json --context 32" YARN);
+  assert_true(loss != loss_of("eval run --data other.txt --json --context 32"));
+  assert_true(loss == loss_of("eval run --data other.txt --json --context 32 --model.rotary.original-context 8" YARN));
+  assert_true(loss != loss_of("eval run --data other.txt --json --context 32 --model.rotary.original-context 32" YARN));
+  expect("train --init-from run --data text.txt --out longer --context 32 --model.rotary.original-context 8 " FRESH YARN, HARK_EXIT_DONE,
+         "", "");
+  /* to the bit with one window a batch, which is what a batch of the other comes to; else sums of batches are rounded to f32 elsewhere */
+  assert_true(loss == loss_of("eval longer --data other.txt --json --batch 1"));
+  const double shorter = loss_of("eval run --data other.txt --json --context 16" YARN);
+  assert_true(fabs(shorter - loss_of("eval longer --data other.txt --json --context 16")) < 1e-6);
+  oracle o;
+  double losses[TARGETS];
+  int64_t place[TARGETS];
+  oracle_open(&o, "longer");
+  oracle_measure(&o, LONGEST, LONGEST, losses, place);
+  expect("eval run --data other.txt --json --context 32" YARN, HARK_EXIT_DONE,
+         "\"exchanged\": {\"model.rotary.scaling\": \"yarn\", \"model.rotary.scaling_factor\": \"4\"}", "");
+  json_t *const line = line_at(0);
+  assert_line(line, losses, place, TARGETS);
+  json_decref(line);
+  oracle_close(&o);
+  for (int i = 0; i < 2; i++) { /* the others too can be exchanged, and change something */
+    char words[128];
+    (void)snprintf(words, sizeof words, "eval run --data other.txt --json --context 32 --rotary-scaling %s --rotary-factor 4",
+                   i == 0 ? "linear" : "ntk");
+    assert_true(loss_of(words) != loss);
+  }
+#undef YARN
+}
+
+/* decay(d / 2) of length 3 is decay(d) of length 6. */
+static void a_stretched_kernel_is_a_longer_one(void **state) {
+  (void)state;
+  expect(
+      "train --data text.txt --out run --steps 8 --lr 1e-2 --warmup 0 --positions none --positional 'decay(l=3)' "
+      "--train.positional-rate 0 " TINY,
+      HARK_EXIT_DONE, "", "");
+  expect("train --init-from run --data text.txt --out longer --positional 'decay(l=6)' --allow-missing 'positional.*' " FRESH,
+         HARK_EXIT_DONE, "", "it starts fresh");
+  const double loss = loss_of("eval run --data other.txt --json --context 16 --positional-stretch 2");
+  assert_near(loss, loss_of("eval longer --data other.txt --json --context 16"), "stretched");
+  assert_true(fabs(loss - loss_of("eval run --data other.txt --json --context 16")) > 10 * TOLERANCE);
+}
+
+static void what_cannot_be_measured_is_refused(void **state) {
+  (void)state;
+  expect("train --data text.txt --out run --steps 1 " TINY, HARK_EXIT_DONE, "", "");
+  expect("train --data text.txt --out learned --steps 1 --positions learned " TINY, HARK_EXIT_DONE, "", "");
+  expect("eval run --data other.txt --context 210", HARK_EXIT_DONE, "210 targets", ""); /* and the text is tokenised */
+  static const struct {
+    const char *words, *message;
+  } refused[] = {
+      {"run --context 0", "--context: \"0\" given, expected whole numbers in [1, 16777216]"},
+      {"run --context 8,x", "--context: \"8,x\" given"},
+      {"run --context 16777217", "--context: \"16777217\" given"},
+      {"run --context ,", "--context: no context given"},
+      {"run --context 8,16 --stride 9", "--stride: 9 would leave targets out between windows of 8 tokens"},
+      {"run --stride 9", "--stride: 9 would leave targets out"},
+      {"run --data other.txt --context 8,211", "context 211 is longer than the text that is measured: 210 targets"},
+      {"run --data other.txt --context 8 --targets 7", "context 8 is longer than the text that is measured: 7 targets"},
+      {"learned --context 8,16", "--context: model.positions is learned, for the 8 tokens of the run's own context, and not for 16"},
+  };
+  for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+    char words[256];
+    (void)snprintf(words, sizeof words, "eval %s", refused[i].words);
+    expect(words, HARK_EXIT_USAGE, "", refused[i].message);
+    assert_int_equal(test_line_count(output.err), 1);
+  }
+  expect("eval learned --context 8 --stride 2", HARK_EXIT_DONE, "context 8", "");
+  char many[512] = "eval run --context 1";
+  for (int i = 0; i < 64; i++) strcat(many, ",1");
+  expect(many, HARK_EXIT_USAGE, "", "more than 64 contexts");
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      TEST(losses_are_those_of_the_model_token_by_token),
+      TEST(contexts_are_measured_on_the_same_targets),
+      TEST(the_own_context_is_as_ever),
+      TEST(rotary_scaling_refers_to_the_runs_context),
+      TEST(a_stretched_kernel_is_a_longer_one),
+      TEST(what_cannot_be_measured_is_refused),
+  };
+  return cmocka_run_group_tests_name("eval", tests, NULL, NULL);
+}
