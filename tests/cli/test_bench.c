@@ -87,6 +87,9 @@ static void operations_are_the_useful_ones(void **state) {
   /* Results are printed with seven digits. */
   assert_true(fabs(forward / (2 * 2 * pairs * width * heads) - 1) < 1e-5);
   assert_true(fabs(backward / (5 * 2 * pairs * width * heads) - 1) < 1e-5);
+  /* q, k, v, out and their gradients, and the log-sum-exp; a plan's workspace is that of its larger direction. */
+  assert_true(number(object, "tensor_bytes", output) == heads * length * (8 * width + 1) * sizeof(float));
+  assert_true(number(object, "workspace_bytes", output) > 0);
   json_decref(object);
 }
 
