@@ -1,6 +1,6 @@
-"""Measures hark and PyTorch in turn and prints their ratios. Called by run.sh with the python of the virtual environment.
+"""Measures hark and its peers, PyTorch and packages on it, in turn and prints their ratios. Called by run.sh with the python of the virtual environment.
 
-Every round runs hark, then PyTorch, on the same case; what is printed are medians over the rounds. All lines also go to results.jsonl.
+Every round runs hark, then the peer, on the same case; what is printed are medians over the rounds. All lines also go to results.jsonl.
 """
 
 import argparse
@@ -24,6 +24,13 @@ ATTENTION = [
     "dense:B1,H8,L8192,D64,causal",
     "dense:B1,H8,K2,L4096,D64,causal",
     "dense:B16,H4,L256,D128,causal",
+]
+
+HIERARCHICAL = [
+    "hierarchical:B1,H8,L16384,D64,N16,mean",
+    "hierarchical:B1,H8,L16384,D64,N16,mean,sibling",
+    "hierarchical:B1,H8,L16384,D64,N16,first,causal",
+    "hierarchical:B1,H8,L16384,D64,N16,exact,causal",
 ]
 
 
@@ -81,10 +88,10 @@ def spread(values):
     return f"{min(values):.1f}-{max(values):.1f}"
 
 
-def compare_attention(arguments, report):
-    print(f"\n{'attention, forward + backward':36} {'hark ms':>9} {'of peak':>15} {'PyTorch ms':>10} {'of peak':>8}  ratio (least-most of the rounds)")
+def compare_attention(arguments, report, cases, name):
+    print(f"\n{'attention, forward + backward':44} {'hark ms':>9} {'of peak':>15} {name + ' ms':>19} {'of peak':>8}  ratio (least-most of the rounds)")
     peer = Peer(arguments)
-    for case in arguments.case or ATTENTION:
+    for case in cases:
         peer.ask(do="attention", case=case, repetitions=1)
         ours, theirs, fractions, other_fractions, ratios = [], [], [], [], []
         for _ in range(arguments.rounds):
@@ -99,10 +106,10 @@ def compare_attention(arguments, report):
         forward, backward = (statistics.median(f[i] for f in fractions) for i in (0, 1))
         ratio = statistics.median(ratios)
         report.line(
-            f"{case:36} {statistics.median(ours):9.1f} {100 * forward:5.0f} % {100 * backward:5.0f} % {statistics.median(theirs):10.1f}"
+            f"{case:44} {statistics.median(ours):9.1f} {100 * forward:5.0f} % {100 * backward:5.0f} % {statistics.median(theirs):19.1f}"
             f" {100 * statistics.median(other_fractions):6.0f} %  {ratio:.2f} ({min(ratios):.2f}-{max(ratios):.2f})",
             what="attention", case=case, hark_ms=statistics.median(ours), forward_peak_fraction=forward, backward_peak_fraction=backward,
-            torch_ms=statistics.median(theirs), torch_peak_fraction=statistics.median(other_fractions), ratio=ratio, least_ratio=min(ratios), most_ratio=max(ratios),
+            peer=name, peer_ms=statistics.median(theirs), peer_peak_fraction=statistics.median(other_fractions), ratio=ratio, least_ratio=min(ratios), most_ratio=max(ratios),
         )  # fmt: skip
     peer.close()
 
@@ -139,8 +146,8 @@ def compare_step(arguments, report):
 
 
 def main():
-    parser = argparse.ArgumentParser(description="hark against PyTorch, in turn")
-    parser.add_argument("what", nargs="*", default=["attention", "step"], help="attention, step (default: both)")
+    parser = argparse.ArgumentParser(description="hark against its peers, in turn")
+    parser.add_argument("what", nargs="*", default=["attention", "step"], help="attention, hierarchical, step (default: attention, step)")
     parser.add_argument("--hark", required=True, help="path of the command")
     parser.add_argument("--results", type=Path, required=True, help="where results.jsonl is written")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
@@ -163,7 +170,9 @@ def main():
         what="machine", machine=machine, torch=about, blas=name, blas_has_avx512=has_avx512,
     )  # fmt: skip
     if "attention" in arguments.what:
-        compare_attention(arguments, report)
+        compare_attention(arguments, report, [c for c in arguments.case or ATTENTION if c.startswith("dense")], "PyTorch")
+    if "hierarchical" in arguments.what:
+        compare_attention(arguments, report, [c for c in arguments.case or HIERARCHICAL if c.startswith("hier")], "h-transformer-1d")
     if "step" in arguments.what:
         compare_step(arguments, report)
 

@@ -2,6 +2,7 @@
 
     {"do": "about"}
     {"do": "attention", "case": "dense:B1,H8,L4096,D64,causal", "repetitions": 3}  -> forward_ms, backward_ms: lists
+    {"do": "attention", "case": "hierarchical:B1,H8,L16384,D64,N16,mean", ...}     the same, of the package h-transformer-1d
     {"do": "step", "compiled": false, "repetitions": 3}                           -> step_ms: list, memory_bytes
 """
 
@@ -24,24 +25,49 @@ def resident_bytes():
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
+HEADS = {"dense": ["causal"], "hierarchical": ["causal", "mean", "first", "exact", "sibling"]}
+
+
 def read_case(text):
-    """The subset of hark's cases that scaled_dot_product_attention knows."""
+    """The subset of hark's cases that the peers know."""
     head, words = text.split(":")
-    extents = {"B": 1, "H": 1, "causal": False}
+    if head not in HEADS:
+        raise SystemExit(f"case '{text}': no peer has '{head}'")
+    extents = {"head": head, "B": 1, "H": 1, "N": 16, "causal": False}
     for word in words.split(","):
-        match = re.fullmatch(r"([BHKLMDE])=?(\d+)", word)
+        match = re.fullmatch(r"([BHKLMDEN])=?(\d+)", word)
         if match:
             extents[match[1]] = int(match[2])
-        elif word == "causal":
-            extents["causal"] = True
+        elif word in HEADS[head]:
+            extents[word] = True
         else:
-            raise SystemExit(f"case '{text}': PyTorch has no '{word}'")
-    if head != "dense":
-        raise SystemExit(f"case '{text}': PyTorch has dense attention only")
+            raise SystemExit(f"case '{text}': no peer has '{word}'")
     extents.setdefault("K", extents["H"])
     extents.setdefault("M", extents["L"])
     extents.setdefault("E", extents["D"])
     return extents
+
+
+def dense(e):
+    """scaled_dot_product_attention: what to call, and the tensors that have gradients."""
+    shapes = [(e["H"], e["L"], e["D"]), (e["K"], e["M"], e["D"]), (e["K"], e["M"], e["E"])]
+    tensors = [torch.randn(e["B"], *s, requires_grad=True) for s in shapes]
+    grouped = {"enable_gqa": True} if e["K"] != e["H"] else {}
+    return lambda: F.scaled_dot_product_attention(*tensors, is_causal=e["causal"], **grouped), tensors
+
+
+def hierarchical(e):
+    """The attention of h-transformer-1d (mean queries; the two halves of a parent meet) without its projections."""
+    import h_transformer_1d.h_transformer_1d as package  # pylint: disable=import-outside-toplevel
+
+    sizes = {"heads": e["H"], "dim_head": e["D"], "block_size": e["N"]}
+    if e["causal"]:
+        module = package.CausalHAttention1D(1, max_seq_len=e["L"], **sizes)
+    else:
+        module = package.HAttention1D(1, **sizes)
+    module.to_qkv = module.to_out = torch.nn.Identity()
+    packed = torch.randn(e["B"], e["L"], 3 * e["H"] * e["D"], requires_grad=True)
+    return lambda: module(packed), [packed]
 
 
 class Worker:
@@ -61,20 +87,18 @@ class Worker:
 
     def attention(self, request):
         name = request["case"]
-        e = read_case(name)
         if name not in self.cases:
+            e = read_case(name)
             self.cases = {}  # one case's tensors at a time
-            shapes = [(e["H"], e["L"], e["D"]), (e["K"], e["M"], e["D"]), (e["K"], e["M"], e["E"])]
-            tensors = [torch.randn(e["B"], *s, requires_grad=True) for s in shapes]
-            self.cases[name] = tensors, torch.randn(e["B"], e["H"], e["L"], e["E"])
-        (query, key, value), gradient = self.cases[name]
-        grouped = {"enable_gqa": True} if e["K"] != e["H"] else {}
+            call, tensors = (dense if e["head"] == "dense" else hierarchical)(e)
+            self.cases[name] = call, tensors, torch.randn_like(call())
+        call, tensors, gradient = self.cases[name]
         forward, backward = [], []
         for _ in range(request["repetitions"]):
             start = time.perf_counter()
-            out = F.scaled_dot_product_attention(query, key, value, is_causal=e["causal"], **grouped)
+            out = call()
             middle = time.perf_counter()
-            torch.autograd.grad(out, (query, key, value), gradient)
+            torch.autograd.grad(out, tensors, gradient)
             backward.append(1e3 * (time.perf_counter() - middle))
             forward.append(1e3 * (middle - start))
         return {"forward_ms": forward, "backward_ms": backward}

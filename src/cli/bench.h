@@ -68,6 +68,7 @@ typedef struct hark_bench_work {
   void *data;
   double forward_operations, backward_operations; /* useful ones; 0: not counted */
   double forward_bytes, backward_bytes;           /* read and written, each tensor once */
+  double tensor_bytes, workspace_bytes;           /* held: operands, results and their gradients; what they need besides; 0: not counted */
   bool single;                                    /* f32: operations are compared with the peak */
 } hark_bench_work;
 

@@ -247,6 +247,14 @@ static double bytes_of(const attention_work *work, const int *which, int count) 
   return bytes;
 }
 
+/* Of what is made for the call: its tensors, or what it saves and works in. */
+static double held_bytes(const attention_work *work, bool workspace) {
+  double bytes = 0;
+  for (int i = 0; i < TENSORS; i++)
+    if ((i == SAVED || i == WORKSPACE) == workspace) bytes += bytes_of(work, &i, 1);
+  return bytes;
+}
+
 hark_status hark_bench_attention(hark_context *context, hark_bench_machine *machine, const hark_bench_settings *settings,
                                  const char *text) {
   static const int forward_operands[] = {QUERY, KEY, VALUE, OUT, LOG_SUM_EXP, MASK, BIAS, TABLE, FORGET, HIERARCHICAL_BIAS};
@@ -283,6 +291,8 @@ hark_status hark_bench_attention(hark_context *context, hark_bench_machine *mach
         .backward_operations = hark_attention_plan_operations(work.plan, true),
         .forward_bytes = bytes_of(&work, forward_operands, sizeof forward_operands / sizeof forward_operands[0]),
         .backward_bytes = bytes_of(&work, backward_operands, sizeof backward_operands / sizeof backward_operands[0]),
+        .tensor_bytes = held_bytes(&work, false),
+        .workspace_bytes = held_bytes(&work, true),
         .single = !c.twice,
     };
     status = hark_bench_work_run(context, machine, settings, &measured);

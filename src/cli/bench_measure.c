@@ -13,6 +13,7 @@
 #define PEAK_SECONDS 0.03
 #define SHORTEST_SECONDS 0.004 /* a measurement is repeated inside until it lasts as long, so that the clock and the start do not count */
 #define NORMAL_PERIOD 65537
+#define MIB 1048576.0
 
 struct hark_bench_machine {
   const hark_cpu_isa *isa;
@@ -254,6 +255,8 @@ static hark_status print_rounds(hark_context *context, const hark_bench_settings
     printf("%s\n", work->name);
     print_direction("forward", &forward, work->forward_operations, work->forward_bytes, peak.median, work->single);
     if (both) print_direction("backward", &backward, work->backward_operations, work->backward_bytes, peak.median, work->single);
+    if (work->tensor_bytes > 0)
+      printf("  memory   %.1f MiB of tensors, %.1f MiB of workspace\n", work->tensor_bytes / MIB, work->workspace_bytes / MIB);
     printf("  machine  %.1f GFLOP/s, %.1f GB/s; %d threads, %" PRId64 " rounds\n", peak.median * 1e-9, memory.median * 1e-9, threads,
            measured->count);
     fflush(stdout);
@@ -265,6 +268,10 @@ static hark_status print_rounds(hark_context *context, const hark_bench_settings
   if (both) failed |= add_direction(object, "backward", &backward, work->backward_operations, peak.median, work->single);
   const double bytes = work->forward_bytes + (both ? work->backward_bytes : 0);
   failed |= json_object_set_new(object, "bytes_per_second", json_real(bytes / (forward.median + backward.median)));
+  if (work->tensor_bytes > 0) {
+    failed |= json_object_set_new(object, "tensor_bytes", json_integer((json_int_t)work->tensor_bytes));
+    failed |= json_object_set_new(object, "workspace_bytes", json_integer((json_int_t)work->workspace_bytes));
+  }
   failed |= json_object_set_new(object, "peak_gflops", json_real(peak.median * 1e-9));
   failed |= json_object_set_new(object, "memory_bytes_per_second", json_real(memory.median));
   failed |= json_object_set_new(object, "threads", json_integer(threads));

@@ -4,6 +4,7 @@
  * every input, output and gradient once.
  */
 #include <hark/operators.h>
+#include <inttypes.h>
 #include <string.h>
 
 #include "backend/backend.h"
@@ -16,6 +17,7 @@
 typedef struct operator_case {
   int64_t extents[EXTENT_COUNT];
   bool bias, transpose_a, transpose_b;
+  char expression[48]; /* positional: a bank of H kernels */
 } operator_case;
 
 typedef union operator_attributes {
@@ -27,6 +29,7 @@ typedef union operator_attributes {
   hark_rotary_attributes rotary;
   hark_adamw_attributes adamw;
   hark_scale_attributes scale;
+  hark_positional_attributes positional;
 } operator_attributes;
 
 /* A shape is a letter an extent; '#' in front: whole numbers below N; '?': only with the word bias. NULL ends the inputs. */
@@ -52,6 +55,7 @@ static const operator_row rows[] = {
     {"rotary", {"BLD"}},
     {"adamw", {"N", "N", "N", "N"}},
     {"sum_squares", {"N"}},
+    {"positional", {"MD"}}, /* M tables of N distances, with D parameters each */
 };
 
 static int64_t extent_of(const operator_case *c, char letter) {
@@ -69,6 +73,8 @@ static void fill_attributes(const char *name, const operator_case *c, operator_a
     attributes->cross_entropy = (hark_cross_entropy_attributes){1.0 / (double)extent_of(c, 'M'), 0, -1};
   }
   if (strcmp(name, "rotary") == 0) attributes->rotary = (hark_rotary_attributes){.heads = extent_of(c, 'H'), .base = 10000};
+  if (strcmp(name, "positional") == 0)
+    attributes->positional = (hark_positional_attributes){.text = c->expression, .distances = extent_of(c, 'N')};
   if (strcmp(name, "scale") == 0) attributes->scale.factor = 0.5;
   if (strcmp(name, "adamw") == 0) {
     attributes->adamw =
@@ -113,6 +119,7 @@ static hark_status read_case(hark_context *context, const char *text, operator_c
   fields[EXTENT_COUNT + 1] = (hark_bench_field){.name = "ta", .type = HARK_BENCH_FLAG, .flag = &c->transpose_a};
   fields[EXTENT_COUNT + 2] = (hark_bench_field){.name = "tb", .type = HARK_BENCH_FLAG, .flag = &c->transpose_b};
   HARK_TRY(hark_bench_case_read(context, text, fields, EXTENT_COUNT + 3));
+  snprintf(c->expression, sizeof c->expression, "bank[%" PRId64 "](decay*periodic)", extent_of(c, 'H'));
   for (int i = 0; (*out)->inputs[i] != NULL; i++) {
     for (const char *letter = (*out)->inputs[i]; *letter != '\0'; letter++) {
       if (strchr(EXTENTS, *letter) != NULL && extent_of(c, *letter) == 0) {

@@ -87,6 +87,9 @@ static void operations_are_the_useful_ones(void **state) {
   /* Results are printed with seven digits. */
   assert_true(fabs(forward / (2 * 2 * pairs * width * heads) - 1) < 1e-5);
   assert_true(fabs(backward / (5 * 2 * pairs * width * heads) - 1) < 1e-5);
+  /* q, k, v, out and their gradients, and the log-sum-exp; a plan's workspace is that of its larger direction. */
+  assert_true(number(object, "tensor_bytes", output) == heads * length * (8 * width + 1) * sizeof(float));
+  assert_true(number(object, "workspace_bytes", output) > 0);
   json_decref(object);
 }
 
@@ -94,8 +97,9 @@ static void operators_and_machine_are_measured(void **state) {
   (void)state;
   char output[OUTPUT_BYTES];
   static const char *const cases[] = {
-      "linear:M8,N8,K8,bias", "matmul:B2,M4,N4,K4,ta,tb", "layer_norm:M4,D8,bias", "rms_norm:M4,D8", "gelu:M4,D8", "gated_silu:M4,D8",
-      "cross_entropy:M4,N8",  "rotary:L4,D8,H2",          "embedding:M4,N8,D8",    "adamw:N64",      "add:M4,D8",  "dropout:M4,D8"};
+      "linear:M8,N8,K8,bias",   "matmul:B2,M4,N4,K4,ta,tb", "layer_norm:M4,D8,bias", "rms_norm:M4,D8", "gelu:M4,D8", "gated_silu:M4,D8",
+      "cross_entropy:M4,N8",    "rotary:L4,D8,H2",          "embedding:M4,N8,D8",    "adamw:N64",      "add:M4,D8",  "dropout:M4,D8",
+      "positional:M2,N9,H3,D12"};
   char words[1024] = "operator";
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
     strcat(words, " ");

@@ -27,12 +27,14 @@
 #define HARK_PREFETCH(address) __builtin_prefetch(address)
 #define HARK_PREFETCH_FAR(address) __builtin_prefetch(address, 0, 2)
 #define HARK_LIKELY(x) __builtin_expect(!!(x), 1)
+#define HARK_OPAQUE(pointer) __asm__("" : "+r"(pointer)) /* the compiler does not derive it from another one */
 #else
 #define HARK_SIMD static inline
 #define HARK_SIMD_NOINLINE static
 #define HARK_PREFETCH(address) ((void)(address))
 #define HARK_PREFETCH_FAR(address) ((void)(address))
 #define HARK_LIKELY(x) (x)
+#define HARK_OPAQUE(pointer) ((void)(pointer))
 #endif
 
 /* Before a loop of constant length: keep arrays of vectors in registers. HARK_ROLLED: leave the loop as it is written. */

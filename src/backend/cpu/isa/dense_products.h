@@ -26,12 +26,13 @@
 /* Vectors and rows of a block: accumulators, one vector of A each and a broadcast fit 32 registers with AVX-512, 16 otherwise. */
 #if HARK_LANES == 16
 #define HARK_BLOCK_VECTORS 4
-#define HARK_BLOCK_ROWS(vectors) ((vectors) >= 3 ? 4 : 8)
+#define HARK_BLOCK_ROWS(vectors) ((vectors) == 4 ? 4 : (vectors) == 1 ? 16 : 8)
+#define HARK_BLOCK_ROWS_MOST 16
 #else
 #define HARK_BLOCK_VECTORS 2
 #define HARK_BLOCK_ROWS(vectors) ((vectors) == 2 ? 6 : 8)
-#endif
 #define HARK_BLOCK_ROWS_MOST 8
+#endif
 
 typedef enum hark_product_finish {
   HARK_FINISH_STORE,      /* C = c */
@@ -106,6 +107,10 @@ HARK_SIMD void hark_product_block(const hark_product_finish finish, const int ve
       }
     }
   } else {
+    /* A pointer for four rows, so that the addresses of all rows fit into registers. */
+    const float *quad[HARK_BLOCK_ROWS_MOST / 4];
+    HARK_UNROLL
+    for (int r = 0; r < rows; r += 4) quad[r / 4] = b + r * b_row + p->begin * b_step;
     const int end = p->end;
     HARK_ROLLED
     for (int k = p->begin; k < end; k++) {
@@ -114,10 +119,13 @@ HARK_SIMD void hark_product_block(const hark_product_finish finish, const int ve
       for (int m = 0; m < vectors; m++) av[m] = vf_load(a + k * a_step + m * HARK_LANES);
       HARK_UNROLL
       for (int r = 0; r < rows; r++) {
-        const vf bv = vf_set(b[r * b_row + k * b_step]);
+        if (r % 4 == 0) HARK_OPAQUE(quad[r / 4]);
+        const vf bv = vf_set(quad[r / 4][r % 4 * b_row]);
         HARK_UNROLL
         for (int m = 0; m < vectors; m++) c[r][m] = vf_fma(av[m], bv, c[r][m]);
       }
+      HARK_UNROLL
+      for (int r = 0; r < rows; r += 4) quad[r / 4] += b_step;
     }
   }
   HARK_UNROLL
@@ -201,6 +209,8 @@ HARK_SIMD void hark_product_panel(const hark_product_finish finish, const int ve
     if (finish <= HARK_FINISH_TIMES_ADD && first) hark_product_look_ahead(p, j, rows);
     hark_product_block(finish, vectors, rows, p, j, lane);
   }
+  if (rows > 8)
+    for (; j + 8 <= p->rows; j += 8) hark_product_block(finish, vectors, 8, p, j, lane);
   if (rows > 4)
     for (; j + 4 <= p->rows; j += 4) hark_product_block(finish, vectors, 4, p, j, lane);
   for (; j + 2 <= p->rows; j += 2) hark_product_block(finish, vectors, 2, p, j, lane);

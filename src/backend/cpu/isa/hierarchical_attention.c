@@ -323,10 +323,10 @@ static void join_gradients(const hark_tree *tree, int level, int64_t token) {
   const hark_level *at = &tree->level[level], *below = at - 1;
   const int64_t a = 2 * token, b = 2 * token + 1;
   const float second = b < below->queries ? below->least[b] : INFINITY, least = fminf(below->least[a], second);
-  float factors[2] = {0.0f, 0.0f};
+  float factors[2] = {0.0f, 0.0f}; /* e^(least - lse), of which one is 1 */
   at->least[token] = least;
-  if (below->least[a] != INFINITY) factors[0] = expf(least - below->least[a]);
-  if (second != INFINITY) factors[1] = expf(least - second);
+  if (below->least[a] != INFINITY) factors[0] = least == below->least[a] ? 1.0f : expf(least - below->least[a]);
+  if (second != INFINITY) factors[1] = least == second ? 1.0f : expf(least - second);
   at->mean_gradient[token] = 0.0f;
   if (factors[0] != 0.0f) at->mean_gradient[token] += factors[0] * below->mean_gradient[a];
   if (factors[1] != 0.0f) at->mean_gradient[token] += factors[1] * below->mean_gradient[b];
@@ -434,6 +434,30 @@ static void run_stage(const hark_tree *tree, stage_kind kind, int level, int64_t
     for (int64_t index = 0; index < count; index++) run_piece(&s, index, worker);
 }
 
+static int64_t token_pieces(int64_t tokens) { return hark_ceil_div(tokens, TOKEN_PIECE); }
+
+/* A piece of a level after the two under it, while what they wrote is in the caches. */
+static void make_piece(const stage *s, int level, int64_t piece, int worker) {
+  const hark_level *at = &s->tree->level[level];
+  if (piece >= token_pieces(s->kind == MAKE_KEYS ? at->keys : at->queries)) return;
+  for (int64_t below = 2 * piece; level > 0 && below < 2 * piece + 2; below++) make_piece(s, level - 1, below, worker);
+  const stage own = {.tree = s->tree, .kind = s->kind, .level = level, .step = 1};
+  run_piece(&own, piece, worker);
+}
+
+/* The tokens of all levels: level by level where all threads work on them. */
+static void make_tokens(const hark_tree *tree, stage_kind kind, int levels, int worker) {
+  const hark_level *top = &tree->level[levels - 1];
+  const stage s = {.tree = tree, .kind = kind};
+  for (int level = 0; tree->call->spread && level < levels; level++) {
+    const hark_level *at = &tree->level[level];
+    run_stage(tree, kind, level, 0, 1, token_pieces(kind == MAKE_KEYS ? at->keys : at->queries), worker);
+  }
+  if (tree->call->spread) return;
+  const int64_t pieces = token_pieces(kind == MAKE_KEYS ? top->keys : top->queries);
+  for (int64_t piece = 0; piece < pieces; piece++) make_piece(&s, levels - 1, piece, worker);
+}
+
 /* Sums of values and means of keys are finite up to the coarsest level where all of them are. */
 static bool all_finite(const hark_tree *tree) {
   const hark_level *top = &tree->level[tree->hierarchy.levels - 1];
@@ -471,8 +495,6 @@ static void backward_level(const hark_tree *tree, int level, int worker) {
   }
 }
 
-static int64_t token_pieces(int64_t tokens) { return hark_ceil_div(tokens, TOKEN_PIECE); }
-
 static void backward_head(const hark_tree *tree, int worker) {
   if (tree->call->exact)
     run_stage(tree, BACKWARD_EXACT, 0, 0, 1, 1, worker);
@@ -503,15 +525,13 @@ static void run_key_head(const hark_hierarchical_call *call, int64_t sequence, i
   const int64_t group = call->desc->heads / call->desc->key_heads;
   hark_tree tree = place_tree(call, sequence, key_head, place.tree);
   const hark_level own = tree.level[0];
-  for (int level = 0; level < tree.hierarchy.levels; level++)
-    run_stage(&tree, MAKE_KEYS, level, 0, 1, token_pieces(tree.level[level].keys), place.worker);
+  make_tokens(&tree, MAKE_KEYS, tree.hierarchy.levels, place.worker);
   tree.finite = all_finite(&tree);
   for (tree.head = key_head * group; tree.head < (key_head + 1) * group; tree.head++) {
     if (hark_has_terms(call->desc)) HARK_ISA(hark_hierarchical_make_terms)(&tree, place.slot);
     place_head(&tree, &own);
     tree.add_first = tree.head > key_head * group;
-    for (int level = 0; level < (call->exact ? 1 : tree.hierarchy.levels); level++)
-      run_stage(&tree, MAKE_QUERIES, level, 0, 1, token_pieces(tree.level[level].queries), place.worker);
+    make_tokens(&tree, MAKE_QUERIES, call->exact ? 1 : tree.hierarchy.levels, place.worker);
     if (call->backward)
       backward_head(&tree, place.worker);
     else

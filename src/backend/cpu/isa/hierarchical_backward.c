@@ -15,8 +15,9 @@
 typedef struct backward_work {
   const hark_tree *tree;
   float *queries, *gradients; /* [d][lanes], [dv][lanes] */
-  float *weights, *dlogits;   /* [HARK_GROUP_KEYS][lanes] */
-  float *kept;                /* dropout's factors, laid out as they */
+  float *weights;             /* [HARK_GROUP_KEYS][lanes] */
+  float *dlogits;             /* [HARK_CHUNK_KEYS][lanes] */
+  float *kept;                /* dropout's factors, laid out as the weights */
   float *clean;
   float *start, *zero, *mean, *row_sums; /* [lanes]: -m and what is added to all logits of a lane; 0; D; sums of dS (rbf) */
 } backward_work;
@@ -37,7 +38,7 @@ static backward_work open_work(const hark_tree *tree, void *memory) {
   work.weights = next;
   next += HARK_GROUP_KEYS * HARK_TILE_QUERIES;
   work.dlogits = next;
-  next += HARK_GROUP_KEYS * HARK_TILE_QUERIES;
+  next += HARK_CHUNK_KEYS * HARK_TILE_QUERIES;
   work.kept = next;
   next += HARK_GROUP_KEYS * HARK_TILE_QUERIES;
   work.clean = next;
@@ -59,55 +60,46 @@ static bool adds_to_values(const hark_tree *tree, int level) {
   return level == 0 && (tree->add_first || own);
 }
 
+/* row = share of the parent's row (0: nothing, whatever the parent holds), or with `add` row += that. */
+static void hand_down(const hark_rows *rows, int64_t row, const hark_rows *parents, float share, bool add, int width) {
+  float *to = rows->data + row * rows->stride;
+  if (share == 0.0f) {
+    if (!add) memset(to, 0, (size_t)width * sizeof *to);
+    return;
+  }
+  const float *from = parents->data + row / 2 * parents->stride;
+  const vf factor = vf_set(share);
+  if (add)
+    for (int c = 0; c < width; c += HARK_LANES) vf_store(to + c, vf_fma(factor, vf_load(from + c), vf_load(to + c)));
+  else
+    for (int c = 0; c < width; c += HARK_LANES) vf_store(to + c, factor * vf_load(from + c));
+}
+
 /* What is handed down to rows from .. to of a level: share of the parent's gradient, and on level 0 what is there already. */
 static void begin_keys(const hark_tree *tree, int level, int64_t from, int64_t to) {
-  const hark_level *at = &tree->level[level], *above = level + 1 < tree->hierarchy.levels ? at + 1 : NULL;
-  const hark_hierarchical_call *call = tree->call;
+  const hark_level *at = &tree->level[level], *above = level + 1 < tree->hierarchy.levels ? at + 1 : at;
+  const bool add_keys = adds_to_keys(tree, level), add_values = adds_to_values(tree, level);
   for (int64_t b = from; b < to; b++) {
-    float share = 0.0f, whole = 0.0f;
-    if (above != NULL && at->key_count[b] > 0.0f) {
-      share = at->key_count[b] / above->key_count[b / 2];
-      whole = 1.0f;
-    }
-    const struct {
-      const hark_rows *rows, *parents;
-      float factor;
-      int width;
-      bool add;
-    } parts[] = {{&at->dkey, above == NULL ? NULL : &above->dkey, share, call->head_pad, adds_to_keys(tree, level)},
-                 {&at->dvalue, above == NULL ? NULL : &above->dvalue, whole, call->value_pad, adds_to_values(tree, level)}};
-    for (int part = 0; part < 2; part++) {
-      float *row = parts[part].rows->data + b * parts[part].rows->stride;
-      const float *parent = above == NULL ? NULL : parts[part].parents->data + b / 2 * parts[part].parents->stride;
-      const vf factor = vf_set(parts[part].factor);
-      for (int c = 0; c < parts[part].width; c += HARK_LANES) {
-        vf x = parts[part].add ? vf_load(row + c) : vf_zero();
-        if (parts[part].factor != 0.0f) x = vf_fma(factor, vf_load(parent + c), x);
-        vf_store(row + c, x);
-      }
-    }
+    const bool real = above != at && at->key_count[b] > 0.0f;
+    hand_down(&at->dkey, b, &above->dkey, real ? at->key_count[b] / above->key_count[b / 2] : 0.0f, add_keys, tree->call->head_pad);
+    hand_down(&at->dvalue, b, &above->dvalue, real ? 1.0f : 0.0f, add_values, tree->call->value_pad);
   }
 }
 
 static void begin_queries(const hark_tree *tree, int level, int64_t from, int64_t to) {
   const hark_hierarchical_call *call = tree->call;
-  const hark_level *at = &tree->level[level], *above = level + 1 < tree->hierarchy.levels && !call->exact ? at + 1 : NULL;
+  const hark_level *at = &tree->level[level], *above = level + 1 < tree->hierarchy.levels && !call->exact ? at + 1 : at;
   const bool add = level == 0 && (call->args->accumulate & HARK_ACCUMULATE_QUERY) != 0 && call->args->dquery.type != HARK_NONE &&
                    call->head_dim == call->head_pad;
   for (int64_t a = from; a < to; a++) {
     float share = 0.0f;
-    if (above != NULL && at->query_count[a] > 0.0f) {
+    if (above != at && at->query_count[a] > 0.0f) {
       if (!call->first)
         share = at->query_count[a] / above->query_count[a / 2];
       else /* the first of the parent's real queries is this child's unless an earlier child has some */
         share = (a & 1) == 0 || at->query_count[a - 1] == 0.0f ? 1.0f : 0.0f;
     }
-    float *row = at->dquery.data + a * at->dquery.stride;
-    for (int c = 0; c < call->head_pad; c += HARK_LANES) {
-      vf x = add ? vf_load(row + c) : vf_zero();
-      if (share != 0.0f) x = vf_fma(vf_set(share), vf_load(above->dquery.data + a / 2 * above->dquery.stride + c), x);
-      vf_store(row + c, x);
-    }
+    hand_down(&at->dquery, a, &above->dquery, share, add, call->head_pad);
   }
 }
 
@@ -150,59 +142,63 @@ static void give_diagonals(const hark_group_walk *walk, const hark_group *group,
 }
 
 /* P (with dropout's factor) and scale dS of a group in place of logits and g . v. */
-static void group_gradients(backward_work *work, const hark_group_walk *walk, const hark_group *group) {
+static void group_gradients(backward_work *work, const hark_group_walk *walk, const hark_group *group, float *dlogits) {
   const hark_tree *tree = work->tree;
   const hark_hierarchical_call *call = tree->call;
   const hark_level *level = &tree->level[group->level];
   const vf scale = vf_set(call->scale);
+  const bool drops = call->dropout_threshold > 0, rbf = level->key_square != NULL;
+  const int64_t term = hark_term_at(tree->hierarchy.block, walk->row - group->first);
+  hark_group_lanes lanes;
   diagonals copies[DIAGONAL_COPIES];
   if (level->dterms != NULL) memset(copies, 0, sizeof copies);
-  if (call->dropout_threshold > 0) HARK_ISA(hark_hierarchical_kept)(tree, walk, group, work->kept);
-  for (int k = 0; k < group->count; k++) {
-    const int64_t key = group->first + k;
-    float *weights = work->weights + k * HARK_TILE_QUERIES, *dlogits = work->dlogits + k * HARK_TILE_QUERIES;
-    int lo, hi;
-    hark_lanes_of(walk, group->block, key, &lo, &hi);
-    if (level->key_count[key] == 0.0f) lo = hi = 0;
-    const float *terms = level->terms == NULL ? NULL : level->terms + hark_term_at(tree->hierarchy.block, walk->row - key);
-    float *sums = level->dterms == NULL ? NULL : copies[k % DIAGONAL_COPIES] + (group->count - 1 - k);
-    const vf square = vf_set(level->key_square == NULL ? 0.0f : level->key_square[key]), count = vf_set(level->key_count[key]);
-    for (int m = group->from; m < group->to; m++) {
-      const int lane = m * HARK_LANES;
-      vf x = vf_load(weights + lane), g = vf_load(dlogits + lane);
-      if (level->key_square != NULL) x = x - square;
-      vm seen = hark_lanes_between(lane, lo, hi);
-      if (terms != NULL) { /* -infinity hides, whatever the key holds */
-        const vf term = vf_load(terms + lane);
-        seen = vm_and(seen, vm_not(vf_equal(term, vf_set(-INFINITY))));
-        x = x + term;
+  if (drops) HARK_ISA(hark_hierarchical_kept)(tree, walk, group, work->kept);
+  hark_lanes_of_group(walk, group, &lanes);
+  for (int m = group->from; m < group->to; m++) {
+    const int lane = m * HARK_LANES;
+    const vf mean = vf_load(work->mean + lane);
+    for (int k = 0; k < group->count; k++) {
+      const int64_t key = group->first + k;
+      float *p = work->weights + k * HARK_TILE_QUERIES + lane, *ds = dlogits + k * HARK_TILE_QUERIES + lane;
+      vf x = vf_load(p), g = vf_load(ds);
+      bool part = lanes.lo[k] > lane || lanes.hi[k] < lane + HARK_LANES;
+      vm seen = hark_lanes_between(lane, lanes.lo[k], lanes.hi[k]);
+      if (rbf) x = x - vf_set(level->key_square[key]);
+      if (level->terms != NULL) { /* -infinity hides, whatever the key holds */
+        const vf added = vf_load(level->terms + term - k + lane);
+        seen = vm_and(seen, vm_not(vf_equal(added, vf_set(-INFINITY))));
+        part = true;
+        x = x + added;
       }
       vf weight = vf_exp2(x), kept = weight;
-      if (call->dropout_threshold > 0) {
+      if (drops) {
         const vf factor = vf_load(work->kept + k * HARK_TILE_QUERIES + lane);
         kept = kept * factor;
         g = vf_select(vf_equal(factor, vf_zero()), vf_zero(), g * factor);
       }
-      vf dlogit = weight * (g - count * vf_load(work->mean + lane));
-      if (lo > lane || hi < lane + HARK_LANES || terms != NULL) {
+      vf dlogit = weight * (g - vf_set(level->key_count[key]) * mean);
+      if (part) {
         kept = vf_select(seen, kept, vf_zero());
         dlogit = vf_select(seen, dlogit, vf_zero());
       }
-      if (sums != NULL) vf_store(sums + lane, vf_load(sums + lane) + dlogit);
-      vf_store(weights + lane, kept);
-      vf_store(dlogits + lane, scale * dlogit);
+      if (level->dterms != NULL) {
+        float *sums = copies[k % DIAGONAL_COPIES] + (group->count - 1 - k) + lane;
+        vf_store(sums, vf_load(sums) + dlogit);
+      }
+      vf_store(p, kept);
+      vf_store(ds, scale * dlogit);
     }
   }
   if (level->dterms != NULL) give_diagonals(walk, group, copies, level->dterms);
 }
 
 /* rbf: the part of dS that multiplies the row or key itself. */
-static void own_parts(backward_work *work, const hark_group *group) {
+static void own_parts(backward_work *work, const hark_group *group, const float *dlogits) {
   const hark_level *level = &work->tree->level[group->level];
   for (int k = 0; k < group->count; k++) {
     vf sum = vf_zero();
     for (int m = group->from; m < group->to; m++) {
-      const vf dlogit = vf_load(work->dlogits + k * HARK_TILE_QUERIES + m * HARK_LANES);
+      const vf dlogit = vf_load(dlogits + k * HARK_TILE_QUERIES + m * HARK_LANES);
       float *row_sums = work->row_sums + m * HARK_LANES;
       vf_store(row_sums, vf_load(row_sums) + dlogit);
       sum = sum + dlogit;
@@ -230,40 +226,65 @@ static void spread_rows(const hark_group *group, const float *weights, const har
   spread(&p, padded / HARK_LANES);
 }
 
-/* All entries of a tile on one level. */
-static void tile_gradients(backward_work *work, int level_number, int shift, const hark_level *tile_level, int64_t row, int64_t rows) {
+/* The entries of one group: dV, dK, and dS, which stays in `dlogits`. */
+static void take_group(backward_work *work, const hark_group_walk *walk, const hark_group *group, const hark_level *tile_level,
+                       float *dlogits) {
   const hark_tree *tree = work->tree;
   const hark_hierarchical_call *call = tree->call;
-  const hark_level *level = &tree->level[level_number];
-  hark_group_walk walk = hark_groups_of(tree, level_number, shift, row, rows);
-  hark_group group;
-  while (hark_group_next(&walk, &group)) {
-    hark_product p = {.a = work->queries,
-                      .a_step = HARK_TILE_QUERIES,
-                      .b = level->key.data + group.first * level->key.stride,
-                      .b_row = level->key.stride,
-                      .b_step = 1,
-                      .c = work->weights,
-                      .c_row = HARK_TILE_QUERIES,
-                      .rows = group.count,
-                      .end = call->head_dim,
-                      .start = work->start};
-    scores(&p, group.from, group.to);
-    p.a = work->gradients;
-    p.b = level->value.data + group.first * level->value.stride;
-    p.b_row = level->value.stride;
-    p.c = work->dlogits;
-    p.end = call->value_dim;
-    p.start = work->zero;
-    scores(&p, group.from, group.to);
-    group_gradients(work, &walk, &group);
-    spread_rows(&group, work->weights, &tile_level->g, row, rows, call->value_pad, &level->dvalue);
-    spread_rows(&group, work->dlogits, &tile_level->query, row, rows, call->head_pad, &level->dkey);
-    if (call->rbf) own_parts(work, &group);
-    HARK_ISA(hark_hierarchical_mix)
-    (tree, &level->key, call->head_dim, &group, work->dlogits, work->clean, tile_level->dquery.data + row * tile_level->dquery.stride,
-     tile_level->dquery.stride, rows);
+  const hark_level *level = &tree->level[group->level];
+  const int64_t row = walk->row, rows = walk->rows;
+  hark_product p = {.a = work->queries,
+                    .a_step = HARK_TILE_QUERIES,
+                    .b = level->key.data + group->first * level->key.stride,
+                    .b_row = level->key.stride,
+                    .b_step = 1,
+                    .c = work->weights,
+                    .c_row = HARK_TILE_QUERIES,
+                    .rows = group->count,
+                    .end = call->head_dim,
+                    .start = work->start};
+  if (walk->shift == 0) {
+    hark_look_ahead(group, row, rows, &level->key, level->keys, call->head_dim, &p.ahead[0]);
+    hark_look_ahead(group, row, rows, &level->value, level->keys, call->value_dim, &p.ahead[1]);
+    hark_look_ahead(group, row, rows, &tile_level->query, tile_level->queries, call->head_dim, &p.ahead[2]);
   }
+  scores(&p, group->from, group->to);
+  p.a = work->gradients;
+  p.b = level->value.data + group->first * level->value.stride;
+  p.b_row = level->value.stride;
+  p.c = dlogits;
+  p.end = call->value_dim;
+  p.start = work->zero;
+  memset(p.ahead, 0, sizeof p.ahead);
+  if (walk->shift == 0) {
+    hark_look_ahead(group, row, rows, &tile_level->g, tile_level->queries, call->value_dim, &p.ahead[0]);
+    hark_look_ahead(group, row, rows, &level->dkey, level->keys, call->head_dim, &p.ahead[1]);
+    hark_look_ahead(group, row, rows, &level->dvalue, level->keys, call->value_dim, &p.ahead[2]);
+  }
+  scores(&p, group->from, group->to);
+  group_gradients(work, walk, group, dlogits);
+  spread_rows(group, work->weights, &tile_level->g, row, rows, call->value_pad, &level->dvalue);
+  spread_rows(group, dlogits, &tile_level->query, row, rows, call->head_pad, &level->dkey);
+  if (call->rbf) own_parts(work, group, dlogits);
+}
+
+/* All entries of a tile on one level. */
+static void tile_gradients(backward_work *work, int level, int shift, const hark_level *tile_level, int64_t row, int64_t rows) {
+  const hark_tree *tree = work->tree;
+  float *dquery = tile_level->dquery.data + row * tile_level->dquery.stride;
+  hark_group_walk walk = hark_groups_of(tree, level, shift, row, rows);
+  hark_group group;
+  hark_chunk chunk;
+  chunk.groups = chunk.keys = 0;
+  while (hark_group_next(&walk, &group)) {
+    if (!hark_chunk_takes(&chunk, &group)) {
+      HARK_ISA(hark_hierarchical_mix)(tree, &chunk, false, work->dlogits, work->clean, dquery, tile_level->dquery.stride, rows);
+      chunk.groups = chunk.keys = 0;
+    }
+    take_group(work, &walk, &group, tile_level, work->dlogits + (ptrdiff_t)chunk.keys * HARK_TILE_QUERIES);
+    hark_chunk_add(&chunk, &walk, &group);
+  }
+  HARK_ISA(hark_hierarchical_mix)(tree, &chunk, false, work->dlogits, work->clean, dquery, tile_level->dquery.stride, rows);
 }
 
 /* rbf: dq -= q sum of dS. */
@@ -329,13 +350,8 @@ void HARK_ISA(hark_hierarchical_backward_exact)(const hark_tree *tree, void *mem
     const hark_level *at = &tree->level[level], *above = at + 1;
     for (int64_t b = 0; b < at->keys; b++) {
       if (at->key_count[b] == 0.0f) continue;
-      const vf share = vf_set(at->key_count[b] / above->key_count[b / 2]);
-      float *dkey = at->dkey.data + b * at->dkey.stride, *dvalue = at->dvalue.data + b * at->dvalue.stride;
-      const float *parent_key = above->dkey.data + b / 2 * above->dkey.stride;
-      const float *parent_value = above->dvalue.data + b / 2 * above->dvalue.stride;
-      for (int c = 0; c < tree->call->head_pad; c += HARK_LANES)
-        vf_store(dkey + c, vf_fma(share, vf_load(parent_key + c), vf_load(dkey + c)));
-      for (int c = 0; c < tree->call->value_pad; c += HARK_LANES) vf_store(dvalue + c, vf_load(parent_value + c) + vf_load(dvalue + c));
+      hand_down(&at->dkey, b, &above->dkey, at->key_count[b] / above->key_count[b / 2], true, tree->call->head_pad);
+      hand_down(&at->dvalue, b, &above->dvalue, 1.0f, true, tree->call->value_pad);
     }
   }
 }

@@ -8,10 +8,6 @@
  */
 #include "hierarchical_tile.h"
 
-/* Keys whose logits are held at once: all that a tile with blocks of 16 meets on one level, and more. */
-#define CHUNK_KEYS 128
-#define CHUNK_GROUPS 64
-
 typedef struct tile_state {
   float top[HARK_TILE_QUERIES], sum[HARK_TILE_QUERIES]; /* m in units of log 2, Z */
   float *mixed;                                         /* Y, [rows][dv padded] */
@@ -20,7 +16,7 @@ typedef struct tile_state {
 typedef struct forward_work {
   const hark_tree *tree;
   float *queries;                 /* [d][lanes] */
-  float *logits;                  /* [CHUNK_KEYS][lanes] */
+  float *logits;                  /* [HARK_CHUNK_KEYS][lanes] */
   float *kept;                    /* dropout's factors, [HARK_GROUP_KEYS][lanes] */
   float *clean;                   /* [HARK_GROUP_KEYS][padded] */
   float start[HARK_TILE_QUERIES]; /* what is added to all logits of a lane */
@@ -34,9 +30,9 @@ size_t HARK_ISA(hark_hierarchical_worker_floats)(const hark_attention_desc *desc
   const hark_hierarchy h = hark_hierarchy_make(desc, desc->key_length);
   const size_t work = hark_align_up(sizeof(forward_work)) / sizeof(float);
   const size_t forward =
-      work + (head_pad + CHUNK_KEYS + HARK_GROUP_KEYS + (size_t)h.levels * value_pad) * HARK_TILE_QUERIES + HARK_GROUP_KEYS * wide;
+      work + (head_pad + HARK_CHUNK_KEYS + HARK_GROUP_KEYS + (size_t)h.levels * value_pad) * HARK_TILE_QUERIES + HARK_GROUP_KEYS * wide;
   /* dense_products' backward tiles: q', g', P, dS, dropout's factors and sums by lane */
-  const size_t back = (head_pad + value_pad + 3 * HARK_GROUP_KEYS + 8) * HARK_TILE_QUERIES + HARK_GROUP_KEYS * wide;
+  const size_t back = (head_pad + value_pad + 2 * HARK_GROUP_KEYS + HARK_CHUNK_KEYS + 8) * HARK_TILE_QUERIES + HARK_GROUP_KEYS * wide;
   return backward && back > forward ? back : forward;
 }
 
@@ -73,75 +69,113 @@ void HARK_ISA(hark_hierarchical_kept)(const hark_tree *tree, const hark_group_wa
   }
 }
 
-void HARK_ISA(hark_hierarchical_mix)(const hark_tree *tree, const hark_rows *rows, int width, const hark_group *group, const float *weights,
-                                     float *clean, float *y, int64_t y_stride, int64_t limit) {
-  const int lane = group->from * HARK_LANES, padded = (width + HARK_LANES - 1) / HARK_LANES * HARK_LANES;
-  const float *from = rows->data + group->first * rows->stride;
-  hark_product p = {.a = from,
-                    .a_step = rows->stride,
-                    .b = weights + lane,
-                    .b_row = 1,
-                    .b_step = HARK_TILE_QUERIES,
-                    .c = y + lane * y_stride,
-                    .c_row = y_stride,
-                    .rows = (int)hark_min((group->to - group->from) * HARK_LANES, limit - lane),
-                    .end = group->count};
-  if (HARK_LIKELY(tree->finite)) {
-    spread(&p, padded / HARK_LANES);
-    return;
+/* The groups from `first` on that a vector of lanes meets and whose keys lie one after another: up to, not with, the returned one. */
+static int end_of_run(const hark_chunk *chunk, int first, int vector) {
+  int next = first + 1;
+  for (; next < chunk->groups; next++) {
+    const hark_group *group = &chunk->group[next], *before = group - 1;
+    if (vector < group->from || vector >= group->to || group->level != before->level || group->first != before->first + before->count)
+      break;
   }
-  bool bad[HARK_GROUP_KEYS];
-  hark_clean_rows(from, rows->stride, group->count, width, padded, clean, bad);
-  p.a = clean;
-  p.a_step = padded;
-  spread(&p, padded / HARK_LANES);
-  for (int key = 0; key < group->count; key++)
-    for (int row = lane; bad[key] && row < lane + p.rows; row++) {
-      const float weight = weights[key * HARK_TILE_QUERIES + row];
-      if (weight == 0.0f) continue;
-      for (int c = 0; c < width; c++) y[row * y_stride + c] += weight * from[key * rows->stride + c];
+  return next;
+}
+
+/* The same where not every key is finite: p->end of them in all. */
+HARK_SIMD_NOINLINE void mix_clean(hark_product p, int width, int padded, const float *weights, float *clean, int lane) {
+  const float *from = p.a;
+  const int64_t stride = p.a_step;
+  const int keys = p.end;
+  for (int first = 0; first < keys; first += HARK_GROUP_KEYS) {
+    bool bad[HARK_GROUP_KEYS];
+    const int count = (int)hark_min(HARK_GROUP_KEYS, keys - first);
+    const float *rows = from + first * stride;
+    hark_clean_rows(rows, stride, count, width, padded, clean, bad);
+    p.a = clean;
+    p.a_step = padded;
+    p.b = weights + (ptrdiff_t)first * HARK_TILE_QUERIES + lane;
+    p.end = count;
+    spread(&p, padded / HARK_LANES);
+    for (int key = 0; key < count; key++)
+      for (int row = 0; bad[key] && row < p.rows; row++) {
+        const float weight = p.b[key * HARK_TILE_QUERIES + row];
+        if (weight == 0.0f) continue;
+        for (int c = 0; c < width; c++) p.c[row * p.c_row + c] += weight * rows[key * stride + c];
+      }
+  }
+}
+
+void HARK_ISA(hark_hierarchical_mix)(const hark_tree *tree, const hark_chunk *chunk, bool values, const float *weights, float *clean,
+                                     float *y, int64_t y_stride, int64_t limit) {
+  const int width = values ? tree->call->value_dim : tree->call->head_dim, padded = values ? tree->call->value_pad : tree->call->head_pad;
+  for (int vector = 0; vector < hark_vectors_of(limit); vector++) {
+    const int lane = vector * HARK_LANES;
+    for (int g = 0; g < chunk->groups;) {
+      const hark_group *group = &chunk->group[g];
+      if (vector < group->from || vector >= group->to) {
+        g++;
+        continue;
+      }
+      const int end = end_of_run(chunk, g, vector);
+      const hark_rows *rows = values ? &tree->level[group->level].value : &tree->level[group->level].key;
+      const float *run_weights = weights + (ptrdiff_t)chunk->slot[g] * HARK_TILE_QUERIES;
+      const hark_product p = {.a = rows->data + group->first * rows->stride,
+                              .a_step = rows->stride,
+                              .b = run_weights + lane,
+                              .b_row = 1,
+                              .b_step = HARK_TILE_QUERIES,
+                              .c = y + lane * y_stride,
+                              .c_row = y_stride,
+                              .rows = (int)hark_min(HARK_LANES, limit - lane),
+                              .end = (end < chunk->groups ? chunk->slot[end] : chunk->keys) - chunk->slot[g]};
+      if (HARK_LIKELY(tree->finite))
+        spread(&p, padded / HARK_LANES);
+      else
+        mix_clean(p, width, padded, run_weights, clean, lane);
+      g = end;
     }
+  }
 }
 
 /* Logits of one group; masked lanes get -infinity; the maxima of the lanes grow. */
 static void group_logits(forward_work *work, const hark_group_walk *walk, const hark_group *group, float *logits, float *top) {
   const hark_tree *tree = work->tree;
   const hark_level *level = &tree->level[group->level];
-  const hark_product p = {.a = work->queries,
-                          .a_step = HARK_TILE_QUERIES,
-                          .b = level->key.data + group->first * level->key.stride,
-                          .b_row = level->key.stride,
-                          .b_step = 1,
-                          .c = logits,
-                          .c_row = HARK_TILE_QUERIES,
-                          .rows = group->count,
-                          .end = tree->call->head_dim,
-                          .start = work->start};
+  hark_product p = {.a = work->queries,
+                    .a_step = HARK_TILE_QUERIES,
+                    .b = level->key.data + group->first * level->key.stride,
+                    .b_row = level->key.stride,
+                    .b_step = 1,
+                    .c = logits,
+                    .c_row = HARK_TILE_QUERIES,
+                    .rows = group->count,
+                    .end = tree->call->head_dim,
+                    .start = work->start};
+  if (walk->shift == 0) {
+    hark_look_ahead(group, walk->row, walk->rows, &level->key, level->keys, tree->call->head_dim, &p.ahead[0]);
+    hark_look_ahead(group, walk->row, walk->rows, &level->value, level->keys, tree->call->value_dim, &p.ahead[1]);
+    hark_look_ahead(group, walk->row, walk->rows, &level->query, level->queries, tree->call->head_dim, &p.ahead[2]);
+  }
   scores(&p, group->from, group->to);
-  for (int k = 0; k < group->count; k++) {
-    const int64_t key = group->first + k;
-    float *row = logits + k * HARK_TILE_QUERIES;
-    int lo, hi;
-    hark_lanes_of(walk, group->block, key, &lo, &hi);
-    if (level->key_count[key] == 0.0f) lo = hi = 0;
-    const float *terms = level->terms == NULL ? NULL : level->terms + hark_term_at(tree->hierarchy.block, walk->row - key);
-    const vf square = vf_set(level->key_square == NULL ? 0.0f : level->key_square[key]);
-    for (int m = group->from; m < group->to; m++) {
-      const int lane = m * HARK_LANES;
-      vf x = vf_load(row + lane);
-      if (level->key_square != NULL) x = x - square;
-      if (terms != NULL) { /* -infinity hides, whatever the key holds */
-        const vf term = vf_load(terms + lane);
-        x = vf_select(vf_equal(term, vf_set(-INFINITY)), term, x + term);
+  hark_group_lanes lanes;
+  hark_lanes_of_group(walk, group, &lanes);
+  const int64_t term = hark_term_at(tree->hierarchy.block, walk->row - group->first);
+  for (int m = group->from; m < group->to; m++) {
+    const int lane = m * HARK_LANES;
+    vf most = vf_load(top + lane);
+    for (int k = 0; k < group->count; k++) {
+      float *at = logits + k * HARK_TILE_QUERIES + lane;
+      vf x = vf_load(at);
+      const bool part = lanes.lo[k] > lane || lanes.hi[k] < lane + HARK_LANES;
+      if (level->key_square != NULL) x = x - vf_set(level->key_square[group->first + k]);
+      if (level->terms != NULL) { /* -infinity hides, whatever the key holds */
+        const vf added = vf_load(level->terms + term - k + lane);
+        x = vf_select(vf_equal(added, vf_set(-INFINITY)), added, x + added);
       }
-      if (lo > lane || hi < lane + HARK_LANES) {
-        x = vf_select(hark_lanes_between(lane, lo, hi), x, vf_set(-INFINITY));
-        vf_store(row + lane, x);
-      } else if (level->key_square != NULL || terms != NULL) {
-        vf_store(row + lane, x);
-      }
-      vf_store(top + lane, vf_max(vf_load(top + lane), x));
+      if (part) x = vf_select(hark_lanes_between(lane, lanes.lo[k], lanes.hi[k]), x, vf_set(-INFINITY));
+      if (part || level->key_square != NULL || level->terms != NULL) vf_store(at, x);
+      most = vf_max(most, x);
     }
+    vf_store(top + lane, most);
   }
 }
 
@@ -166,17 +200,10 @@ static void group_weights(forward_work *work, const hark_group_walk *walk, const
   }
 }
 
-/* Groups whose logits are held. */
-typedef struct chunk {
-  hark_group group[CHUNK_GROUPS];
-  hark_group_walk walk[CHUNK_GROUPS];
-  int slot[CHUNK_GROUPS], groups, keys;
-} chunk;
-
 /* Puts a chunk into the state. `from`: what the state begins with (Y still to be copied), or NULL when Y is there. */
-static void take_chunk(forward_work *work, const chunk *c, tile_state *state, int64_t rows, const tile_state *parent, int half,
+static void take_chunk(forward_work *work, const hark_chunk *c, tile_state *state, int64_t rows, const tile_state *parent, int half,
                        bool begin) {
-  const int width = work->tree->call->value_dim, padded = work->tree->call->value_pad;
+  const int padded = work->tree->call->value_pad;
   float top[HARK_TILE_QUERIES], base[HARK_TILE_QUERIES], factor[HARK_TILE_QUERIES];
   const int vectors = hark_vectors_of(rows);
   for (int lane = 0; lane < vectors * HARK_LANES; lane += HARK_LANES) vf_store(top + lane, vf_load(state->top + lane));
@@ -211,9 +238,8 @@ static void take_chunk(forward_work *work, const chunk *c, tile_state *state, in
     const hark_group *group = &c->group[g];
     float *logits = work->logits + c->slot[g] * HARK_TILE_QUERIES;
     group_weights(work, &c->walk[g], group, logits, base, state->sum);
-    HARK_ISA(hark_hierarchical_mix)
-    (work->tree, &work->tree->level[group->level].value, width, group, logits, work->clean, state->mixed, padded, HARK_TILE_QUERIES);
   }
+  HARK_ISA(hark_hierarchical_mix)(work->tree, c, true, work->logits, work->clean, state->mixed, padded, vectors * HARK_LANES);
 }
 
 /* Packs the tile's queries and begins its lanes. */
@@ -268,22 +294,19 @@ static void finish_tile(const forward_work *work, const tile_state *state, int64
 /* Adds the entries of levels from .. to of a tile to its state. */
 static void add_levels(forward_work *work, tile_state *state, int from, int to, bool exact, int64_t row, int64_t rows,
                        const tile_state *parent, int half) {
-  chunk c;
+  hark_chunk c;
   c.groups = c.keys = 0;
   bool begin = true;
   for (int level = from; level >= to; level--) {
     hark_group_walk walk = hark_groups_of(work->tree, level, exact ? level : 0, row, rows);
     hark_group group;
     while (hark_group_next(&walk, &group)) {
-      if (c.keys + group.count > CHUNK_KEYS || c.groups == CHUNK_GROUPS) {
+      if (!hark_chunk_takes(&c, &group)) {
         take_chunk(work, &c, state, rows, parent, half, begin);
         begin = false;
         c.groups = c.keys = 0;
       }
-      c.group[c.groups] = group;
-      c.walk[c.groups] = walk;
-      c.slot[c.groups++] = c.keys;
-      c.keys += group.count;
+      hark_chunk_add(&c, &walk, &group);
     }
   }
   if (begin || c.groups > 0) take_chunk(work, &c, state, rows, parent, half, begin);
@@ -331,7 +354,7 @@ void HARK_ISA(hark_hierarchical_forward_tiles)(const hark_tree *tree, int64_t ro
   work->queries = next;
   next += (ptrdiff_t)call->head_pad * HARK_TILE_QUERIES;
   work->logits = next;
-  next += CHUNK_KEYS * HARK_TILE_QUERIES;
+  next += HARK_CHUNK_KEYS * HARK_TILE_QUERIES;
   work->kept = next;
   next += HARK_GROUP_KEYS * HARK_TILE_QUERIES;
   for (int level = 0; level < tree->hierarchy.levels; level++) {

@@ -133,6 +133,23 @@ static inline void hark_lanes_of(const hark_group_walk *walk, int64_t own, int64
   *hi = (int)hark_max(*lo, hark_min(to, walk->rows));
 }
 
+/* Lanes that meet each key of a group; none where a key is masked. */
+typedef struct hark_group_lanes {
+  int lo[HARK_GROUP_KEYS], hi[HARK_GROUP_KEYS];
+} hark_group_lanes;
+
+static inline void hark_lanes_of_group(const hark_group_walk *walk, const hark_group *group, hark_group_lanes *lanes) {
+  const hark_hierarchy *h = &walk->tree->hierarchy;
+  const float *count = walk->tree->level[group->level].key_count + group->first;
+  const int half = (int)(group->block * h->block + h->block / 2 - group->first); /* lanes change at the second half of a block */
+  int lo = 0, hi = 0;
+  for (int k = 0; k < group->count; k++) {
+    if (k == 0 || k == half || (group->level == 0 && h->causal)) hark_lanes_of(walk, group->block, group->first + k, &lo, &hi);
+    lanes->lo[k] = count[k] == 0.0f ? 0 : lo;
+    lanes->hi[k] = count[k] == 0.0f ? 0 : hi;
+  }
+}
+
 static inline void hark_group_side(hark_group_walk *walk) {
   const hark_hierarchy *h = &walk->tree->hierarchy;
   const int64_t block = h->block, keys = walk->tree->level[walk->level].keys;
@@ -195,10 +212,38 @@ HARK_SIMD vm hark_lanes_between(int base, int lo, int hi) {
  * counter has the words of four keys in a row, which are four tokens of level 0 and two of level 1. */
 void HARK_ISA(hark_hierarchical_kept)(const hark_tree *tree, const hark_group_walk *walk, const hark_group *group, float *factors);
 
-/* y[row] += sum over keys of weights[key][row] rows[key] for the tile's rows below `limit`; keys that are not finite are added only where the
- * weight is not 0. clean: [HARK_GROUP_KEYS][padded width]. */
-void HARK_ISA(hark_hierarchical_mix)(const hark_tree *tree, const hark_rows *rows, int width, const hark_group *group, const float *weights,
-                                     float *clean, float *y, int64_t y_stride, int64_t limit);
+/* Groups whose tiles are held, one after another: all that a tile with blocks of 16 meets on one level, and more. */
+#define HARK_CHUNK_KEYS 128
+#define HARK_CHUNK_GROUPS 64
+typedef struct hark_chunk {
+  hark_group group[HARK_CHUNK_GROUPS];
+  hark_group_walk walk[HARK_CHUNK_GROUPS];
+  int slot[HARK_CHUNK_GROUPS]; /* where the group's keys begin in the tile */
+  int groups, keys;
+} hark_chunk;
+
+static inline bool hark_chunk_takes(const hark_chunk *chunk, const hark_group *group) {
+  return chunk->keys + group->count <= HARK_CHUNK_KEYS && chunk->groups < HARK_CHUNK_GROUPS;
+}
+static inline void hark_chunk_add(hark_chunk *chunk, const hark_group_walk *walk, const hark_group *group) {
+  chunk->group[chunk->groups] = *group;
+  chunk->walk[chunk->groups] = *walk;
+  chunk->slot[chunk->groups++] = chunk->keys;
+  chunk->keys += group->count;
+}
+
+/* y[row] += sum over the chunk's keys of weights[key][row] rows[key], for the tile's rows below `limit`, rows being the keys or the values of the
+ * groups' levels; what is not finite is added only where the weight is not 0. clean: [HARK_GROUP_KEYS][padded width]. */
+void HARK_ISA(hark_hierarchical_mix)(const hark_tree *tree, const hark_chunk *chunk, bool values, const float *weights, float *clean,
+                                     float *y, int64_t y_stride, int64_t limit);
+
+/* Asks for the rows that the next tile will need, which lie as far behind the tile's own as the tile is long. */
+static inline void hark_look_ahead(const hark_group *group, int64_t row, int64_t rows, const hark_rows *from, int64_t count, int features,
+                                   hark_product_ahead *ahead) {
+  const int64_t next = group->first + HARK_TILE_QUERIES;
+  if (group->first < row || group->first >= row + rows || next >= count) return;
+  *ahead = (hark_product_ahead){from->data + next * from->stride, from->stride, (int)hark_min(group->count, count - next), features};
+}
 
 void HARK_ISA(hark_hierarchical_forward_tiles)(const hark_tree *tree, int64_t root, int root_level, void *memory);
 size_t HARK_ISA(hark_hierarchical_worker_floats)(const hark_attention_desc *desc, bool backward);

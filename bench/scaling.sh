@@ -1,0 +1,54 @@
+#!/bin/sh
+# How hierarchical attention grows with the length, where it overtakes dense attention, and what a second thread brings to one head:
+# scaling.sh BUILD [CASE...], a case being the words of hark bench behind the length (default: those of docs/performance.md).
+set -eu
+build=${1:-build}
+[ $# -eq 0 ] || shift
+hark=$build/hark
+[ $# -gt 0 ] || set -- N16,mean N16,first,causal N16,exact,causal
+
+# One line of numbers: length, ms of forward and backward, GFLOP counted, MiB held in all, MiB of workspace.
+measure() { # case, length, further options...
+  case=$1
+  length=$2
+  shift 2
+  "$hark" bench attention "$case" --json "$@" | awk -v length="$length" -F '[:,]' '{
+    for (i = 1; i < NF; i++) if ($i ~ /^"[a-z_]+"$/) { name = $i; gsub(/"/, "", name); v[name] = $(i + 1) }
+    ms = v["forward_ms"] + v["backward_ms"]
+    operations = (v["forward_ms"] * v["forward_gflops"] + v["backward_ms"] * v["backward_gflops"]) / 1e3
+    printf "%d %.4f %.6f %.3f %.3f\n", length, ms, operations, (v["tensor_bytes"] + v["workspace_bytes"]) / 1048576, v["workspace_bytes"] / 1048576
+  }'
+}
+
+for words in "$@"; do
+  causal=
+  case ",$words," in *,causal,*) causal=,causal ;; esac
+  echo "hierarchical:B1,H2,L...,D64,$words"
+  echo "  length         ms  ms a GFLOP   MiB held  workspace   dense ms"
+  for power in 10 11 12 13 14 15 16 17 18; do
+    length=$((1 << power))
+    line=$(measure "hierarchical:B1,H2,L$length,D64,$words" "$length")
+    dense=
+    [ "$power" -gt 14 ] || dense=$(measure "dense:B1,H2,L$length,D64$causal" "$length" | cut -d ' ' -f 2)
+    echo "$line $dense"
+  done | awk '{
+    printf "%8d %10.2f %11.3f %10.1f %10.1f %10s\n", $1, $2, $2 / $3, $4, $5, $6 == "" ? "" : sprintf("%.2f", $6)
+    a = $2 / $3
+    if (NR == 1 || a < least) least = a
+    if (a > most) most = a
+    if (NR == 1) { first = $1; memory = $4 }
+    if ($6 != "" && crossing == "" && $2 < $6) crossing = $1
+    last = $1; held = $4
+  } END {
+    printf "  time over counted operations: most / least %.2f;  slope of memory %.3f;  ahead of dense attention from length %s\n",
+      most / least, log(held / memory) / log(last / first), crossing
+  }'
+done
+
+echo "one head, L16384: milliseconds with one thread and with two"
+for words in "$@"; do
+  case="hierarchical:B1,H1,L16384,D64,$words"
+  one=$(measure "$case" 16384 --threads 1 | cut -d ' ' -f 2)
+  two=$(measure "$case" 16384 --threads 2 | cut -d ' ' -f 2)
+  awk -v words="$words" -v one="$one" -v two="$two" 'BEGIN { printf "  %-20s %8.2f %8.2f  %.2f x\n", words, one, two, one / two }'
+done
