@@ -25,7 +25,7 @@ for words in "$@"; do
   case ",$words," in *,causal,*) causal=,causal ;; esac
   echo "hierarchical:B1,H2,L...,D64,$words"
   echo "  length         ms  ms a GFLOP   MiB held  workspace   dense ms"
-  for power in 10 11 12 13 14 15 16 17 18; do
+  for power in 7 8 9 10 11 12 13 14 15 16 17 18; do
     length=$((1 << power))
     line=$(measure "hierarchical:B1,H2,L$length,D64,$words" "$length")
     dense=
