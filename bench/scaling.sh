@@ -12,11 +12,11 @@ measure() { # case, length, further options...
   case=$1
   length=$2
   shift 2
-  "$hark" bench attention "$case" --json "$@" | awk -v length="$length" -F '[:,]' '{
+  "$hark" bench attention "$case" --json "$@" | awk -v rows="$length" -F '[:,]' '{
     for (i = 1; i < NF; i++) if ($i ~ /^"[a-z_]+"$/) { name = $i; gsub(/"/, "", name); v[name] = $(i + 1) }
     ms = v["forward_ms"] + v["backward_ms"]
     operations = (v["forward_ms"] * v["forward_gflops"] + v["backward_ms"] * v["backward_gflops"]) / 1e3
-    printf "%d %.4f %.6f %.3f %.3f\n", length, ms, operations, (v["tensor_bytes"] + v["workspace_bytes"]) / 1048576, v["workspace_bytes"] / 1048576
+    printf "%d %.4f %.6f %.3f %.3f\n", rows, ms, operations, (v["tensor_bytes"] + v["workspace_bytes"]) / 1048576, v["workspace_bytes"] / 1048576
   }'
 }
 
@@ -25,7 +25,7 @@ for words in "$@"; do
   case ",$words," in *,causal,*) causal=,causal ;; esac
   echo "hierarchical:B1,H2,L...,D64,$words"
   echo "  length         ms  ms a GFLOP   MiB held  workspace   dense ms"
-  for power in 10 11 12 13 14 15 16 17 18; do
+  for power in 7 8 9 10 11 12 13 14 15 16 17 18; do
     length=$((1 << power))
     line=$(measure "hierarchical:B1,H2,L$length,D64,$words" "$length")
     dense=

@@ -193,6 +193,8 @@ static bool values_as_they_lie(const hark_tree *tree) {
 static bool queries_as_they_lie(const hark_tree *tree) {
   return tree->call->args->query_mask.type == HARK_NONE && tree->call->head_dim == tree->call->head_pad;
 }
+/* The first query of a cell is that of its first row. */
+static bool first_queries_as_they_lie(const hark_tree *tree) { return tree->call->first && queries_as_they_lie(tree); }
 /* Masked keys and hidden distances may leave a row that sees nothing, whose gradient then must not be looked at. */
 static bool gradients_as_they_lie(const hark_tree *tree) {
   const hark_attention_args *args = tree->call->args;
@@ -333,6 +335,18 @@ static void join_gradients(const hark_tree *tree, int level, int64_t token) {
   join_rows(&below->g, token, factors[0], factors[1], tree->call->value_pad, at->g.data + token * at->g.stride);
 }
 
+/* The first or the mean of the real queries under a token; `first` and `second` are how many the two below stand for. */
+static void join_queries(const hark_tree *tree, int level, int64_t token, float first, float second) {
+  const hark_level *at = &tree->level[level];
+  float a = first > 0.0f ? 1.0f : 0.0f, b = first > 0.0f || second == 0.0f ? 0.0f : 1.0f;
+  if (!tree->call->first) {
+    const float inverse = first + second > 0.0f ? 1.0f / (first + second) : 0.0f;
+    a = first * inverse;
+    b = second * inverse;
+  }
+  join_rows(&(at - 1)->query, token, a, b, tree->call->head_pad, at->query.data + token * at->query.stride);
+}
+
 static void make_queries(const hark_tree *tree, int level, int64_t from, int64_t to) {
   const hark_hierarchical_call *call = tree->call;
   const hark_level *at = &tree->level[level], *below = at - (level > 0);
@@ -353,12 +367,7 @@ static void make_queries(const hark_tree *tree, int level, int64_t from, int64_t
     }
     const float first = below->query_count[2 * a], second = 2 * a + 1 < below->queries ? below->query_count[2 * a + 1] : 0.0f;
     at->query_count[a] = first + second;
-    if (call->first) {
-      join_rows(&below->query, a, first > 0.0f ? 1.0f : 0.0f, first > 0.0f || second == 0.0f ? 0.0f : 1.0f, call->head_pad, query);
-    } else {
-      const float inverse = first + second > 0.0f ? 1.0f / (first + second) : 0.0f;
-      join_rows(&below->query, a, first * inverse, second * inverse, call->head_pad, query);
-    }
+    if (!first_queries_as_they_lie(tree)) join_queries(tree, level, a, first, second);
     if (call->backward) join_gradients(tree, level, a);
   }
 }
@@ -503,13 +512,15 @@ static void backward_head(const hark_tree *tree, int worker) {
   run_stage(tree, GIVE_QUERIES, 0, 0, 1, token_pieces(tree->level[0].queries), worker);
 }
 
-/* Level 0 of a head: its rows where they lie. */
+/* The rows of a head where they lie. */
 static void place_head(hark_tree *tree, const hark_level *own) {
   const hark_hierarchical_call *call = tree->call;
   const hark_attention_args *args = call->args;
   const int64_t item = tree->sequence->item, row = tree->sequence->query_row, head = tree->head;
   hark_level *rows = &tree->level[0];
   rows->query = queries_as_they_lie(tree) ? rows_of(&args->query, item, head, row) : own->query;
+  for (int level = 1; first_queries_as_they_lie(tree) && level < tree->hierarchy.levels; level++)
+    tree->level[level].query = (hark_rows){rows->query.data, rows->query.stride * ((int64_t)1 << level)};
   if (!call->backward) return;
   rows->g = gradients_as_they_lie(tree) ? rows_of(&args->dout, item, head, row) : own->g;
   rows->dquery = written_in_place(&args->dquery, call->head_dim, call->head_pad) ? rows_of(&args->dquery, item, head, row) : own->dquery;
