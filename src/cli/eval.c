@@ -183,7 +183,7 @@ static hark_status evaluate(hark_invocation *call, const hark_opened_run *opened
   const hark_config config = with_context(call->values[1], report->context);
   text->context = report->context;
   const hark_evaluation_task task = {.text = {.split = text->split, .stride = report->stride, .targets = values->targets},
-                                     .positions = true,
+                                     .positions = call->json || values->contexts.count > 0,
                                      .progress = show,
                                      .user = text};
   hark_engine *engine = NULL;
@@ -274,7 +274,7 @@ const hark_command hark_command_eval = {
         "  hark eval runs/book --data other.txt    any other text, with the run's vocabulary\n"
         "  hark eval runs/book --structure window --window 128    the same weights with another attention\n"
         "  hark eval runs/book --context 256,512,1024             at longer contexts, on the same targets, and by position\n"
-        "  hark eval runs/book --context 256,1024 --stride 64     every target but the first with a nearly full window before it\n"
+        "  hark eval runs/book --context 256,1024 --stride 64     every target but those of the first window with 192 tokens or more\n"
         "  hark eval runs/book --context 1024 --rotary-scaling yarn --rotary-factor 4 --json >>lengths.jsonl\n"
         "  hark plot --evaluation lengths.jsonl                   loss over context and over position\n"
         "\n"

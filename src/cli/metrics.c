@@ -102,9 +102,8 @@ static char letter(int index) { return (char)(index < 26 ? 'a' + index : '*'); }
 
 /* Column or row of a value among `cells` between low and high. */
 static int cell(double value, double low, double high, int cells) {
-  const double part = high > low ? (value - low) / (high - low) : 0.5;
-  const int at = (int)(part * (cells - 1) + 0.5);
-  return at < 0 ? 0 : at >= cells ? cells - 1 : at;
+  const double part = high > low ? (value - low) / (high - low) : 0.5; /* NaN where the range overflows */
+  return part >= 1 ? cells - 1 : part > 0 ? (int)(part * (cells - 1) + 0.5) : 0;
 }
 
 static void axis_number(double value, hark_text *text) {

@@ -7,9 +7,12 @@
 
 #include "cli/gnuplot.h"
 #include "cli/metrics.h"
+#include "core/line.h"
 #include "io/jsonl.h"
+#include "train/evaluate.h"
 
-#define CURVES 64 /* of a panel, at most */
+#define CURVES 64   /* of a panel, at most */
+#define POINTS 4096 /* of a curve, at most */
 #define PANEL_WIDTH 700
 #define PANEL_HEIGHT 480 /* without its key, which stands below */
 #define KEY_HEIGHT 18    /* of a curve there */
@@ -28,18 +31,27 @@ typedef struct evaluations {
   const char *file;
   evaluation_panel panels[PANELS]; /* over context, over position */
   int64_t lines, least_targets, most_targets;
+  bool logarithmic; /* losses of 0 and less have no place */
+  int64_t left_out; /* curves over position beyond the limit */
 } evaluations;
 
-/* The curve of that label, an empty one where there is none yet. */
-static hark_status find_curve(const evaluations *e, evaluation_panel *panel, const char *label, hark_series **out) {
-  for (int i = 0; i < panel->count; i++) {
-    *out = &panel->curves[i];
-    if (strcmp((*out)->label, label) == 0) return HARK_OK;
-  }
-  if (panel->count == CURVES) return hark_fail(e->context, HARK_TOO_LARGE, "%s: more than %d curves", e->file, CURVES);
-  *out = &panel->curves[panel->count++];
-  (void)snprintf((*out)->label, sizeof(*out)->label, "%s", label);
-  return HARK_OK;
+/* The curve of that label, an empty one where there is none yet; NULL where there is room for no other. */
+static hark_series *find_curve(evaluation_panel *panel, const char *label) {
+  char shown[sizeof panel->curves[0].label];
+  (void)snprintf(shown, sizeof shown, "%s", label);
+  hark_line_clean(shown); /* files may be a stranger's */
+  for (int i = 0; i < panel->count; i++)
+    if (strcmp(panel->curves[i].label, shown) == 0) return &panel->curves[i];
+  if (panel->count == CURVES) return NULL;
+  hark_series *curve = &panel->curves[panel->count++];
+  memcpy(curve->label, shown, sizeof shown);
+  return curve;
+}
+
+static hark_status add_point(const evaluations *e, hark_series *curve, double x, const json_t *loss) {
+  if (!json_is_number(loss)) return HARK_OK; /* one that is not finite is null */
+  const double y = json_number_value(loss);
+  return e->logarithmic && y <= 0 ? HARK_OK : hark_series_append(e->context, curve, x, y);
 }
 
 /* "runs/book step-500, scaling yarn, stride 64" */
@@ -57,32 +69,37 @@ static void name_model(const json_t *line, hark_text *label) {
 }
 
 /* Loss over the number of tokens that a target is told from, in the middle of each bucket. */
-static hark_status take_positions(const evaluations *e, const json_t *positions, hark_series *curve) {
+static hark_status take_positions(const evaluations *e, const json_t *positions, int64_t context, hark_series *curve) {
   curve->count = 0;
   for (size_t i = 0; i < json_array_size(positions); i++) {
-    const json_t *bucket = json_array_get(positions, i), *loss = json_object_get(bucket, "loss");
-    const json_t *first = json_object_get(bucket, "first"), *last = json_object_get(bucket, "last");
-    if (!json_is_number(loss) || !json_is_integer(first) || !json_is_integer(last)) continue; /* a loss that is not finite is null */
-    const double middle = ((double)json_integer_value(first) + (double)json_integer_value(last)) / 2;
-    HARK_TRY(hark_series_append(e->context, curve, middle + 1, json_number_value(loss)));
+    const json_t *bucket = json_array_get(positions, i);
+    const int64_t first = json_integer_value(json_object_get(bucket, "first")), last = json_integer_value(json_object_get(bucket, "last"));
+    if (i == HARK_POSITION_BUCKETS || first < 0 || last < first || last >= context)
+      return hark_fail(e->context, HARK_BAD_FILE,
+                       "%s: bucket %zu of the positions: expected 0 <= first <= last < context, at most %d of them", e->file, i,
+                       HARK_POSITION_BUCKETS);
+    HARK_TRY(add_point(e, curve, ((double)first + (double)last) / 2 + 1, json_object_get(bucket, "loss")));
   }
   hark_series_sort(curve);
   return HARK_OK;
 }
 
 static hark_status take_evaluation(evaluations *e, const json_t *line, int64_t context, hark_text *label) {
-  const json_t *loss = json_object_get(line, "loss"), *positions = json_object_get(line, "positions");
-  hark_series *curve;
+  const json_t *positions = json_object_get(line, "positions");
   name_model(line, label);
   HARK_TRY(label->status);
-  HARK_TRY(find_curve(e, &e->panels[0], hark_text_get(label), &curve));
-  if (json_is_number(loss)) HARK_TRY(hark_series_append(e->context, curve, (double)context, json_number_value(loss)));
+  hark_series *curve = find_curve(&e->panels[0], hark_text_get(label));
+  if (curve == NULL || curve->count == POINTS)
+    return hark_fail(e->context, HARK_BAD_CONFIGURATION, "%s: more than %d models, or %d contexts of one, to draw", e->file, CURVES,
+                     POINTS);
+  HARK_TRY(add_point(e, curve, (double)context, json_object_get(line, "loss")));
   hark_series_sort(curve);
   if (json_array_size(positions) == 0) return HARK_OK;
   hark_text_append(label, ", context %" PRId64, context);
   HARK_TRY(label->status);
-  HARK_TRY(find_curve(e, &e->panels[1], hark_text_get(label), &curve));
-  return take_positions(e, positions, curve);
+  curve = find_curve(&e->panels[1], hark_text_get(label));
+  e->left_out += curve == NULL;
+  return curve != NULL ? take_positions(e, positions, context, curve) : HARK_OK;
 }
 
 static hark_status take_line(void *user, const json_t *line, int64_t number) {
@@ -102,6 +119,12 @@ static hark_status take_line(void *user, const json_t *line, int64_t number) {
   return status;
 }
 
+static bool has_points(const evaluation_panel *panel) {
+  for (int i = 0; i < panel->count; i++)
+    if (panel->curves[i].count > 0) return true;
+  return false;
+}
+
 static hark_status read_files(hark_invocation *call, evaluations *e) {
   for (int i = 0; i < hark_options_argument_count(call->options); i++) {
     e->file = hark_options_argument(call->options, i);
@@ -110,6 +133,10 @@ static hark_status read_files(hark_invocation *call, evaluations *e) {
     HARK_TRY(hark_jsonl_read(call->context, e->file, take_line, e));
   }
   if (e->lines == 0) return hark_fail(call->context, HARK_BAD_FILE, "%s: no evaluations", hark_options_argument(call->options, 0));
+  if (!has_points(&e->panels[0]))
+    return hark_fail(call->context, HARK_BAD_FILE, "%s: no loss that can be drawn", hark_options_argument(call->options, 0));
+  if (e->left_out > 0)
+    hark_command_warn(call, "losses over position: %" PRId64 " curves beyond the first %d are left out", e->left_out, CURVES);
   if (e->least_targets != e->most_targets)
     hark_command_warn(call, "evaluations of %" PRId64 " to %" PRId64 " targets stand side by side", e->least_targets, e->most_targets);
   return HARK_OK;
@@ -129,11 +156,11 @@ static void print_panel(hark_picture *picture, const evaluation_panel *panel) {
     (void)snprintf(style, sizeof style, "linespoints lw 2 pt 7 ps 0.5 dt %d", i / COLORS + 1);
     hark_picture_append_curve(picture, picture->curves - 1, style, curve->label);
   }
-  hark_text_append(script, "%s\n", drawn > 0 ? "" : "NaN notitle");
+  hark_text_append(script, "\n");
 }
 
 static hark_status draw_picture(hark_invocation *call, const hark_evaluation_plot *plot, const evaluations *e) {
-  const int panels = e->panels[1].count > 0 ? 2 : 1;
+  const int panels = has_points(&e->panels[1]) ? 2 : 1;
   const int entries = (int)hark_max(e->panels[0].count, e->panels[1].count);
   hark_picture picture;
   HARK_TRY(
@@ -149,7 +176,7 @@ static hark_status draw_picture(hark_invocation *call, const hark_evaluation_plo
 
 static hark_status draw_letters(hark_invocation *call, const hark_evaluation_plot *plot, const evaluations *e) {
   hark_text text = hark_text_empty(call->context);
-  for (int i = 0; i < PANELS && e->panels[i].count > 0; i++) {
+  for (int i = 0; i < PANELS && has_points(&e->panels[i]); i++) {
     if (i > 0) hark_text_append(&text, "\n");
     hark_series_draw(e->panels[i].curves, e->panels[i].count, e->panels[i].x, true, plot->columns, plot->rows, &text);
   }
@@ -162,6 +189,7 @@ hark_status hark_plot_evaluation(hark_invocation *call, const hark_evaluation_pl
   HARK_TRY(hark_allocate_zero(context, sizeof(evaluations), &memory));
   evaluations *e = memory;
   e->context = context;
+  e->logarithmic = plot->logarithmic;
   e->panels[0].x = "context (tokens)";
   e->panels[1].x = "tokens of the window that were read";
   hark_status status = read_files(call, e);

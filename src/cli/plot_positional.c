@@ -9,6 +9,7 @@
 #include "cli/gnuplot.h"
 #include "cli/learned_kernels.h"
 #include "cli/metrics.h"
+#include "core/line.h"
 #include "models/description.h"
 #include "models/model_path.h"
 
@@ -51,6 +52,7 @@ static void name_owner(const hark_learned_kernel *kernel, char *out, size_t byte
     (void)snprintf(out, bytes, "layer %.*s", digits, layer);
   else
     (void)snprintf(out, bytes, "layer %.*s, head %lld", digits, layer, (long long)kernel->row);
+  hark_line_clean(out); /* names of tensors may be a stranger's */
 }
 
 /* ---- curves ---- */
@@ -74,8 +76,10 @@ static hark_status sample_kernel(const drawing *d, const hark_learned_kernel *ke
 
 /* Points (pair, angle of a token). The sign is left out: it only exchanges two features; a pair that does not turn has no point. */
 static hark_status sample_rates(const drawing *d, const hark_learned_kernel *rates, hark_series *out) {
-  for (int64_t pair = 0; pair < rates->count; pair++)
-    if (rates->parameters[pair] != 0) HARK_TRY(hark_series_append(d->context, out, (double)pair, fabs(rates->parameters[pair])));
+  for (int64_t pair = 0; pair < rates->count; pair++) {
+    const double rate = fabs(rates->parameters[pair]);
+    if (isfinite(rate) && rate != 0) HARK_TRY(hark_series_append(d->context, out, (double)pair, rate));
+  }
   return HARK_OK;
 }
 
@@ -116,7 +120,9 @@ static hark_status add_curves(drawing *d, const hark_learned_kernel *kernel, pan
   for (int index = 0; there; index++) {
     hark_series curve;
     const hark_status status = sample(d, kernel, index, &curve, &there);
-    if (status == HARK_OK && there) hark_picture_add_curve(&d->picture, index == 0 ? to->title : "term", curve.points, curve.count);
+    there = there && (index > 0 || curve.count > 0); /* without the whole its terms are not drawn either */
+    if (status == HARK_OK && there && curve.count > 0)
+      hark_picture_add_curve(&d->picture, index == 0 ? to->title : "term", curve.points, curve.count);
     hark_series_free(d->context, &curve);
     HARK_TRY(status);
   }
@@ -155,6 +161,10 @@ static void print_panel(hark_picture *picture, const panel *p) {
   hark_text_append(script, p->rates ? "set logscale y\nset xlabel 'pair'\nset ylabel 'angle of a token (radians)'\nset title "
                                     : "unset logscale y\nset xlabel 'distance (tokens)'\nset ylabel 'log G'\nset title ");
   hark_picture_append_quoted(script, p->title);
+  if (p->first == p->last) { /* gnuplot finds no range of nothing */
+    hark_text_append(script, "\nset xrange [0:1]\nset yrange [0.1:1]\nplot NaN notitle\nset autoscale\n");
+    return;
+  }
   hark_text_append(script, "\nplot ");
   for (int curve = p->first + 1; curve < p->last; curve++) {
     hark_picture_append_curve(picture, curve, "lines lw 1", "");

@@ -257,6 +257,28 @@ static void evaluations_that_do_not_fit_are_told(void **state) {
     hark(3, "plot --evaluation bad.jsonl");
     assert_non_null(strstr(output.err, "bad.jsonl:1: no line of hark eval --json"));
   }
+  static const struct {
+    const char *line, *told;
+  } refused[] = {
+      {"{\"run\": \"a\", \"context\": 8, \"loss\": null}\n", "no loss that can be drawn"},
+      {"{\"run\": \"a\", \"context\": 8, \"loss\": 2, \"positions\": [{\"first\": -1, \"last\": -1, \"loss\": 2}]}\n", "bucket 0"},
+      {"{\"run\": \"a\", \"context\": 8, \"loss\": 2, \"positions\": [{\"first\": 4, \"last\": 8, \"loss\": 2}]}\n", "bucket 0"}};
+  for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+    test_file_write_text(folder, "refused.jsonl", refused[i].line);
+    command_expect(folder, "plot --evaluation refused.jsonl", 3, "", refused[i].told, &output);
+  }
+  /* names of strangers: one line of letters, and one block of points a curve */
+  test_file_write_text(folder, "strange.jsonl", "{\"run\": \"a\\n9 9\\n\\n\\n\\u001b[31mX\", \"context\": 8, \"loss\": 2}\n");
+  hark(0, "plot --evaluation --terminal strange.jsonl");
+  assert_non_null(strstr(output.out, "a?9 9????[31mX"));
+  assert_null(strchr(output.out, 27));
+  FILE *many = fopen(test_path(folder, "many.jsonl"), "w");
+  assert_non_null(many);
+  for (int context = 8; context < 80; context++)
+    fprintf(many, "{\"run\": \"a\", \"context\": %d, \"loss\": 2, \"positions\": [{\"first\": 0, \"last\": 3, \"loss\": 2}]}\n", context);
+  assert_int_equal(fclose(many), 0);
+  hark(0, "plot --evaluation --terminal many.jsonl");
+  assert_non_null(strstr(output.err, "8 curves beyond the first 64 are left out"));
   test_file_write_text(folder, "empty.jsonl", "");
   hark(3, "plot --evaluation empty.jsonl");
   assert_non_null(strstr(output.err, "no evaluations"));
