@@ -37,7 +37,8 @@ for words in "$@"; do
     if (NR == 1 || a < least) least = a
     if (a > most) most = a
     if (NR == 1) { first = $1; memory = $4 }
-    if ($6 != "" && crossing == "" && $2 < $6) crossing = $1
+    if ($6 != "" && $2 >= $6) crossing = ""
+    else if ($6 != "" && crossing == "") crossing = $1
     last = $1; held = $4
   } END {
     printf "  time over counted operations: most / least %.2f;  slope of memory %.3f;  ahead of dense attention from length %s\n",

@@ -407,6 +407,7 @@ static hark_status work(sweep *s) {
     HARK_TRY(hark_folder_make(s->context, s->plan->out));
     handle_signals(on_signal);
     HARK_TRY(run_all(s, path));
+    if (stop_signal != 0) s->call->exit_code = HARK_EXIT_SIGNAL + stop_signal; /* also one that came between two runs */
     if (s->call->exit_code > HARK_EXIT_SIGNAL) return HARK_OK;
   }
   return report(s);

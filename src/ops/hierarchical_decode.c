@@ -227,7 +227,8 @@ static void load_partial(const decoder_head *at, int level, gathered *rows) {
 static void store_partial(const decoder_head *at, int level, const gathered *rows) {
   const hark_numbers partial = partial_at(at, level);
   hark_put(partial, 0, rows->highest);
-  const double stored = hark_get(partial, 0), less = isfinite(stored) ? exp(rows->highest - stored) : 1;
+  /* Beyond e^40 the logits are so large that f32 tells no weights apart. */
+  const double stored = hark_get(partial, 0), less = isfinite(stored) ? exp(fmax(-40, fmin(40, rows->highest - stored))) : 1;
   hark_put(partial, 1, less * rows->sum);
   for (int64_t c = 0; c < at->value_dim; c++) hark_put(partial, 2 + c, less * rows->mixed[c]);
 }

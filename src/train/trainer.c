@@ -310,6 +310,13 @@ static bool show_evaluation(void *user, double part) {
   return ask(trainer) != HARK_REQUEST_STOP;
 }
 
+static bool is_due(int64_t step, int64_t every) { return every > 0 && step % every == 0; }
+
+static bool evaluation_is_due(const training_run *trainer) {
+  const int64_t step = trainer->state.step;
+  return is_due(step, trainer->config->train.evaluate_every) || step == trainer->steps;
+}
+
 /* *best: this is the lowest loss so far. Time spent here does not count as training time in tokens per second. */
 static hark_status evaluate(training_run *trainer, bool *best) {
   *best = false;
@@ -331,7 +338,7 @@ static hark_status evaluate(training_run *trainer, bool *best) {
     state->best_loss = result.loss;
     state->best_step = state->step;
     state->evaluations_without_improvement = 0;
-  } else {
+  } else if (evaluation_is_due(trainer)) { /* not one that a stop brought forward: a run in parts has as much patience as one in one */
     state->evaluations_without_improvement++;
   }
   const hark_text_counts counts = hark_corpus_counts(trainer->corpus, HARK_SPLIT_VALIDATION);
@@ -355,13 +362,6 @@ static hark_status save(training_run *trainer) {
   trainer->checkpoint_asked = false;
   trainer->line_clock += clock_seconds() - before;
   return HARK_OK;
-}
-
-static bool is_due(int64_t step, int64_t every) { return every > 0 && step % every == 0; }
-
-static bool evaluation_is_due(const training_run *trainer) {
-  const int64_t step = trainer->state.step;
-  return is_due(step, trainer->config->train.evaluate_every) || step == trainer->steps;
 }
 
 static bool has_stalled(const training_run *trainer) {

@@ -114,6 +114,8 @@ static void test_causality(void **state) {
                                       "hierarchical:H2,L150,D20,N16,causal,sibling",
                                       "hierarchical:H4,K2,L100,D8,N4,causal,exact",
                                       "hierarchical:H2,L150,D20,N16,causal,exact,sibling",
+                                      "hierarchical:H2,L200,D16,N64,causal",
+                                      "hierarchical:H2,L200,D16,N64,causal,exact",
                                       "hierarchical:H2,L100,D8,N4,causal,hbias,kernel,dropout=0.2",
                                       "hierarchical:H2,L100,D8,N4,causal,exact,hbias,kernel,dropout=0.2",
                                       "hierarchical:B2,H2,L70,D8,N4,causal,rbf,mask,qmask",

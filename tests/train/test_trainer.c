@@ -235,6 +235,31 @@ static void test_early_stop_stays(void **state) {
   place_close(&p);
 }
 
+/* An evaluation that a limit of time brings forward counts for nothing but the best loss: a run in parts has as much patience as one in one. */
+static void test_time_spends_no_patience(void **state) {
+  (void)state;
+  place p;
+  place_open(&p);
+  hark_config config = configuration(&p);
+  config.train.steps = 40;
+  config.train.learning_rate = config.train.minimum_rate = 1e-30;
+  config.train.weight_decay = 0;
+  config.train.early_stop = 1;
+  config.train.max_time = 1e-9; /* one step a part */
+  hark_train_result result;
+  for (int64_t step = 1; step < config.train.evaluate_every; step++) {
+    assert_int_equal(train(&p, &config, "run", NULL, &result), HARK_OK);
+    assert_int_equal(result.reason, HARK_STOP_TIME);
+    assert_int_equal(result.state.step, step);
+    config.run.resume = true;
+  }
+  config.train.max_time = 0;
+  assert_int_equal(train(&p, &config, "run", NULL, &result), HARK_OK);
+  assert_int_equal(result.reason, HARK_STOP_EARLY); /* at the first evaluation that is due: the one of step 1 was no worse */
+  assert_int_equal(result.state.step, config.train.evaluate_every);
+  place_close(&p);
+}
+
 /* Asks for one checkpoint, at the call of that number. */
 static hark_request ask_once(void *user) {
   interrupter *who = user;
@@ -686,6 +711,7 @@ int main(void) {
       cmocka_unit_test(test_not_finite),
       cmocka_unit_test(test_interrupts_leave_the_same_lines),
       cmocka_unit_test(test_early_stop_stays),
+      cmocka_unit_test(test_time_spends_no_patience),
       cmocka_unit_test(test_request_during_evaluation),
       cmocka_unit_test(test_what_crashes_leave),
       cmocka_unit_test(test_best_follows),

@@ -18,7 +18,7 @@ typedef struct forward_work {
   float *queries;                 /* [d][lanes] */
   float *logits;                  /* [HARK_CHUNK_KEYS][lanes] */
   float *kept;                    /* dropout's factors, [HARK_GROUP_KEYS][lanes] */
-  float *clean;                   /* [HARK_GROUP_KEYS][padded] */
+  float *clean;                   /* [HARK_CHUNK_KEYS][padded] */
   float start[HARK_TILE_QUERIES]; /* what is added to all logits of a lane */
   tile_state levels[HARK_HIERARCHY_MAX_LEVELS];
 } forward_work;
@@ -30,9 +30,9 @@ size_t HARK_ISA(hark_hierarchical_worker_floats)(const hark_attention_desc *desc
   const hark_hierarchy h = hark_hierarchy_make(desc, desc->key_length);
   const size_t work = hark_align_up(sizeof(forward_work)) / sizeof(float);
   const size_t forward =
-      work + (head_pad + HARK_CHUNK_KEYS + HARK_GROUP_KEYS + (size_t)h.levels * value_pad) * HARK_TILE_QUERIES + HARK_GROUP_KEYS * wide;
+      work + (head_pad + HARK_CHUNK_KEYS + HARK_GROUP_KEYS + (size_t)h.levels * value_pad) * HARK_TILE_QUERIES + HARK_CHUNK_KEYS * wide;
   /* dense_products' backward tiles: q', g', P, dS, dropout's factors and sums by lane */
-  const size_t back = (head_pad + value_pad + 2 * HARK_GROUP_KEYS + HARK_CHUNK_KEYS + 8) * HARK_TILE_QUERIES + HARK_GROUP_KEYS * wide;
+  const size_t back = (head_pad + value_pad + 2 * HARK_GROUP_KEYS + HARK_CHUNK_KEYS + 8) * HARK_TILE_QUERIES + HARK_CHUNK_KEYS * wide;
   return backward && back > forward ? back : forward;
 }
 
@@ -80,28 +80,21 @@ static int end_of_run(const hark_chunk *chunk, int first, int vector) {
   return next;
 }
 
-/* The same where not every key is finite: p->end of them in all. */
-HARK_SIMD_NOINLINE void mix_clean(hark_product p, int width, int padded, const float *weights, float *clean, int lane) {
-  const float *from = p.a;
+/* The same where not every key is finite. A run is added up as a whole in both, so that what a row does not see leaves no trace in its bits. */
+HARK_SIMD_NOINLINE void mix_clean(hark_product p, int width, int padded, const float *weights, float *clean) {
+  bool bad[HARK_CHUNK_KEYS];
+  const float *rows = p.a;
   const int64_t stride = p.a_step;
-  const int keys = p.end;
-  for (int first = 0; first < keys; first += HARK_GROUP_KEYS) {
-    bool bad[HARK_GROUP_KEYS];
-    const int count = (int)hark_min(HARK_GROUP_KEYS, keys - first);
-    const float *rows = from + first * stride;
-    hark_clean_rows(rows, stride, count, width, padded, clean, bad);
-    p.a = clean;
-    p.a_step = padded;
-    p.b = weights + (ptrdiff_t)first * HARK_TILE_QUERIES + lane;
-    p.end = count;
-    spread(&p, padded / HARK_LANES);
-    for (int key = 0; key < count; key++)
-      for (int row = 0; bad[key] && row < p.rows; row++) {
-        const float weight = p.b[key * HARK_TILE_QUERIES + row];
-        if (weight == 0.0f) continue;
-        for (int c = 0; c < width; c++) p.c[row * p.c_row + c] += weight * rows[key * stride + c];
-      }
-  }
+  hark_clean_rows(rows, stride, p.end, width, padded, clean, bad);
+  p.a = clean;
+  p.a_step = padded;
+  spread(&p, padded / HARK_LANES);
+  for (int key = 0; key < p.end; key++)
+    for (int row = 0; bad[key] && row < p.rows; row++) {
+      const float weight = weights[key * HARK_TILE_QUERIES + row];
+      if (weight == 0.0f) continue;
+      for (int c = 0; c < width; c++) p.c[row * p.c_row + c] += weight * rows[key * stride + c];
+    }
 }
 
 void HARK_ISA(hark_hierarchical_mix)(const hark_tree *tree, const hark_chunk *chunk, bool values, const float *weights, float *clean,
@@ -117,10 +110,10 @@ void HARK_ISA(hark_hierarchical_mix)(const hark_tree *tree, const hark_chunk *ch
       }
       const int end = end_of_run(chunk, g, vector);
       const hark_rows *rows = values ? &tree->level[group->level].value : &tree->level[group->level].key;
-      const float *run_weights = weights + (ptrdiff_t)chunk->slot[g] * HARK_TILE_QUERIES;
+      const float *run_weights = weights + (ptrdiff_t)chunk->slot[g] * HARK_TILE_QUERIES + lane;
       const hark_product p = {.a = rows->data + group->first * rows->stride,
                               .a_step = rows->stride,
-                              .b = run_weights + lane,
+                              .b = run_weights,
                               .b_row = 1,
                               .b_step = HARK_TILE_QUERIES,
                               .c = y + lane * y_stride,
@@ -130,7 +123,7 @@ void HARK_ISA(hark_hierarchical_mix)(const hark_tree *tree, const hark_chunk *ch
       if (HARK_LIKELY(tree->finite))
         spread(&p, padded / HARK_LANES);
       else
-        mix_clean(p, width, padded, run_weights, clean, lane);
+        mix_clean(p, width, padded, run_weights, clean);
       g = end;
     }
   }

@@ -233,7 +233,7 @@ static inline void hark_chunk_add(hark_chunk *chunk, const hark_group_walk *walk
 }
 
 /* y[row] += sum over the chunk's keys of weights[key][row] rows[key], for the tile's rows below `limit`, rows being the keys or the values of the
- * groups' levels; what is not finite is added only where the weight is not 0. clean: [HARK_GROUP_KEYS][padded width]. */
+ * groups' levels; what is not finite is added only where the weight is not 0. clean: [HARK_CHUNK_KEYS][padded width]. */
 void HARK_ISA(hark_hierarchical_mix)(const hark_tree *tree, const hark_chunk *chunk, bool values, const float *weights, float *clean,
                                      float *y, int64_t y_stride, int64_t limit);
 
