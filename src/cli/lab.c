@@ -115,7 +115,6 @@ static hark_status write_one(hark_invocation *call, const hark_lab *lab, const h
 static hark_status write_all(hark_invocation *call, const hark_lab *lab, const hark_lab_entry *entry) {
   const lab_values *const v = call->values[0];
   char path[HARK_PATH_BYTES];
-  HARK_TRY(hark_folder_make(call->context, v->out));
   HARK_TRY(write_one(call, lab, entry, "txt", hark_lab_print_text));
   HARK_TRY(write_one(call, lab, entry, "json", hark_lab_print_json));
   HARK_TRY(path_of(call->context, v->out, entry->name, "svg", path));
@@ -156,6 +155,7 @@ static hark_status run(hark_invocation *call) {
   const char *const chosen = hark_options_argument(call->options, 0);
   bool passed = true;
   HARK_TRY(hark_command_open(call, "reference", v->threads, (uint64_t)v->seed, true));
+  if (v->out[0] != 0) HARK_TRY(hark_folder_make(call->context, v->out)); /* fails before the work, not after it */
   for (int i = 0; i < hark_lab_entry_count; i++)
     if (is_chosen(chosen, i)) HARK_TRY(run_one(call, i, &passed));
   call->exit_code = hark_lab_exit_code(passed, v->strict);
