@@ -33,6 +33,9 @@ HIERARCHICAL = [
     "hierarchical:B1,H8,L16384,D64,N16,exact,causal",
 ]
 
+# What --case belongs to, by its head: the peer and the built-in cases.
+ATTENTIONS = {"attention": ("dense", "PyTorch", ATTENTION), "hierarchical": ("hierarchical", "h-transformer-1d", HIERARCHICAL)}
+
 
 class Peer:
     """A worker.py that waits for requests."""
@@ -156,6 +159,10 @@ def main():
     parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--vocabulary", type=int, default=96)
     arguments = parser.parse_args()
+    asked = {head + ":" for what, (head, _, _) in ATTENTIONS.items() if what in arguments.what}
+    for case in arguments.case or []:
+        if not case.startswith(tuple(asked)):
+            parser.error(f"case '{case}': expected one of {', '.join(sorted(asked)) or 'none'} for {' '.join(arguments.what)}")
 
     peer = Peer(arguments)
     about = peer.ask(do="about")
@@ -169,10 +176,9 @@ def main():
         f" {arguments.threads} threads\nPyTorch {about['torch']}: loops {about['capability']}; BLAS: {name} ({verdict})",
         what="machine", machine=machine, torch=about, blas=name, blas_has_avx512=has_avx512,
     )  # fmt: skip
-    if "attention" in arguments.what:
-        compare_attention(arguments, report, [c for c in arguments.case or ATTENTION if c.startswith("dense")], "PyTorch")
-    if "hierarchical" in arguments.what:
-        compare_attention(arguments, report, [c for c in arguments.case or HIERARCHICAL if c.startswith("hier")], "h-transformer-1d")
+    for what, (head, name, built_in) in ATTENTIONS.items():
+        if what in arguments.what:
+            compare_attention(arguments, report, [c for c in arguments.case or built_in if c.startswith(head + ":")], name)
     if "step" in arguments.what:
         compare_step(arguments, report)
 

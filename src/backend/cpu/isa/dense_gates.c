@@ -90,6 +90,8 @@ static float *gate_row(const hark_tensor *logits, const hark_attention_sequence 
   return (float *)logits->data + sequence->item * logits->stride[0] + head * logits->stride[1] + sequence->key_row * logits->stride[2];
 }
 
+static bool forget_collects(const hark_dense_call *call) { return call->args->dforget.data != NULL; }
+
 static void forget_prepare(const hark_dense_call *call, void *memory, int64_t index) {
   const hark_attention_sequence *sequence = call->run->sequences + index / call->heads;
   const hark_tensor *forget = &call->args->forget;
@@ -103,7 +105,7 @@ static void forget_prepare(const hark_dense_call *call, void *memory, int64_t in
     g.low[t] = (float)(sum - g.high[t]);
     if (call->backward) g.columns[t] = 0.0;
   }
-  for (int64_t chunk = 0; call->backward && chunk < call->chunks; chunk++)
+  for (int64_t chunk = 0; call->backward && forget_collects(call) && chunk < call->chunks; chunk++)
     memset(row_sums(call, memory, sequence, index % call->heads, chunk), 0, (size_t)sequence->query_count * sizeof(double));
 }
 
@@ -124,8 +126,6 @@ static void forget_add(const hark_dense_tile *tile, void *memory) {
       vf_store(logits, vf_load(logits) + (coarse + fine));
     }
 }
-
-static bool forget_collects(const hark_dense_call *call) { return call->args->dforget.data != NULL; }
 
 static void forget_collect(const hark_dense_tile *tile, void *memory, const float *gradient) {
   add_columns(tile, gradient, gates_of(tile->call, memory, tile->sequence, tile->head).columns + tile->key);
