@@ -152,6 +152,11 @@ static void test_pieces(void **state) {
       "hierarchical:L1287,D8,N8,causal,sibling,threads=3",
       "hierarchical:L1290,D8,N8,exact,threads=7",
       "hierarchical:L1290,D8,N8,causal,exact,threads=7",
+      "hierarchical:H4,K2,L2100,D8,V5,N8,exact,rbf,threads=3", /* hark_part_rows(): three parts, the last shorter than a block */
+      "hierarchical:L2100,D8,N6,causal,exact,dropout=0.2,mask,threads=7",
+      "hierarchical:L2600,D8,N38,exact,sibling,qmask,threads=1",
+      "hierarchical:L2100,D8,N2,causal,exact,sibling,accumulate,threads=2",
+      "hierarchical:B3,L2100,D8,N8,lengths,exact,threads=7",
       "hierarchical:L1290,D8,N8,mask,qmask,first,threads=7",
       "hierarchical:B3,L1290,D8,N8,lengths,threads=7",
       "hierarchical:B3,L1290,D8,N8,lengths,causal,threads=7",
@@ -432,6 +437,8 @@ static void test_threads(void **state) {
       "hierarchical:B2,H2,L700,D20,V7,N8,segments,accumulate",
       "hierarchical:H1,L2100,D8,N8,causal",
       "hierarchical:H1,L3200,D8,N300,causal",
+      "hierarchical:H1,L3080,D8,N8,exact",
+      "hierarchical:H2,K1,L2100,D9,V17,N6,causal,exact,rbf,dropout=0.2,accumulate",
       "hierarchical:B4,H1,L300,D8,N8,roomy=9000",
       "hierarchical:B4,H1,L2000,D8,N8,roomy=5000,causal",
   };

@@ -160,8 +160,10 @@ static hark_status begin(hark_context *context, const hark_attention_run *run, b
     call->term_memory[call->term_count] = scratch + layout.terms[i];
     call->terms[call->term_count++] = term;
     call->hides = call->hides || term->hides;
+    call->starts = call->starts || term->start != NULL;
+    call->general = call->general || term->start == NULL;
   }
-  call->general = call->term_count > 0 || call->dropout_threshold > 0;
+  call->general = call->general || call->dropout_threshold > 0;
   return HARK_OK;
 }
 

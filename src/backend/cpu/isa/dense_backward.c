@@ -189,11 +189,11 @@ static void visit_tile(const hark_dense_tile *tile, backward_state *state) {
                           .c_row = HARK_TILE_QUERIES,
                           .rows = tile->keys,
                           .end = call->head_dim,
-                          .start = state->start};
+                          .start = state->start,
+                          .diagonal = hark_dense_diagonal(tile)};
   look_ahead(tile, state, product.ahead);
-  const bool general = call->general || hark_dense_tile_is_partial(tile);
   bool hidden = false;
-  if (general) {
+  if (tile->general) {
     scores(tile, scores_store, &product);
     hidden = HARK_ISA(hark_dense_finish_logits)(tile);
     tile_weights(tile, state);
@@ -210,6 +210,7 @@ static void visit_tile(const hark_dense_tile *tile, backward_state *state) {
   if (state->dkey == NULL && !state->dquery_wanted && !state->collects) return;
 
   memset(product.ahead, 0, sizeof product.ahead);
+  product.diagonal = NULL;
   product.a = state->gradients;
   product.b = state->value;
   product.b_row = state->value_stride;
@@ -217,7 +218,7 @@ static void visit_tile(const hark_dense_tile *tile, backward_state *state) {
   product.times = state->weights;
   product.end = call->value_dim;
   product.start = call->dropout_threshold > 0 ? state->zero : state->delta;
-  scores(tile, call->dropout_threshold > 0 ? scores_times_add : general ? scores_times_seen : scores_times, &product);
+  scores(tile, call->dropout_threshold > 0 ? scores_times_add : tile->general ? scores_times_seen : scores_times, &product);
   if (state->collects) {
     zero_unseen(tile, state->dlogits);
     if (state->only != NULL) state->only->collect(tile, state->only_memory, state->dlogits);
@@ -378,6 +379,7 @@ void HARK_ISA(hark_dense_backward_range)(const hark_dense_call *call, int64_t se
         state->value = value + tile.key * state->value_stride;
         state->dkey = dkey == NULL ? NULL : dkey + tile.key * state->dkey_stride;
         state->dvalue = dvalue == NULL ? NULL : dvalue + tile.key * state->dvalue_stride;
+        HARK_ISA(hark_dense_start_tile)(&tile);
         visit_tile(&tile, state);
       }
       if (!state->dquery_wanted) continue;
@@ -414,6 +416,7 @@ void HARK_ISA(hark_dense_visit_gradients)(const hark_dense_call *call, const har
     tile.shift = query + sequence->offset - tile.key;
     state->key = key + tile.key * state->key_stride;
     state->value = value + tile.key * state->value_stride;
+    HARK_ISA(hark_dense_start_tile)(&tile);
     visit_tile(&tile, state);
   }
 }

@@ -1,6 +1,6 @@
 /* dense_few.h - the forward's two products for a handful of queries, as in decoding: lanes are features.
  *
- *     scores    S[i][n] = start[n] + q[n].k[i]            combine   O[c][n] = factor[n] O[c][n] + sum_i P[i][n] v[i][c]
+ *     scores    S[i][n] = start[n] + diagonal[n - i] + q[n].k[i]            combine   O[c][n] = factor[n] O[c][n] + sum_i P[i][n] v[i][c]
  *
  * Tiles are laid out as everywhere, one lane a query, but most lanes would be empty; here every key and value is read once as whole vectors,
  * so that the cost is that of reading the cache. combine adds in the same order as hark_product_block(): the bits are the same.
@@ -45,7 +45,9 @@ static void hark_few_scores(const hark_product *p, const float *queries, int cou
         for (int i = 0; i < width; i++) sums[i] = sums[i] + sums[i + width];
       }
       float logits[HARK_LANES];
-      vf_store(logits, sums[0] + vf_set(p->start[n]));
+      vf_store(logits, sums[0]);
+      for (int i = 0; i < rows && p->diagonal != NULL; i++) logits[i] += p->diagonal[n - key - i];
+      vf_store(logits, vf_load(logits) + vf_set(p->start[n]));
       for (int i = 0; i < rows; i++) p->c[(key + i) * p->c_row + n] = logits[i];
     }
   }

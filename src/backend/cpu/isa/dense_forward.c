@@ -107,11 +107,10 @@ static void combine_seen(const hark_dense_tile *tile, const hark_product *produc
     }
 }
 
-static void visit_tile(hark_dense_tile *tile, forward_state *state, const float *key, int64_t key_stride, const float *value,
+static void visit_tile(const hark_dense_tile *tile, forward_state *state, const float *key, int64_t key_stride, const float *value,
                        int64_t value_stride, bool first, int64_t keys_left) {
   const hark_dense_call *call = tile->call;
   const int last = hark_dense_vectors(tile);
-  const bool partly = hark_dense_tile_is_partial(tile);
   hark_product scores = {.a = state->queries,
                          .a_step = HARK_TILE_QUERIES,
                          .b = key,
@@ -122,6 +121,7 @@ static void visit_tile(hark_dense_tile *tile, forward_state *state, const float 
                          .rows = tile->keys,
                          .end = call->head_dim,
                          .start = state->start,
+                         .diagonal = hark_dense_diagonal(tile),
                          .top = state->top,
                          .sum = state->sum};
   const int next = (int)hark_min(HARK_TILE_KEYS, keys_left - tile->keys);
@@ -144,7 +144,7 @@ static void visit_tile(hark_dense_tile *tile, forward_state *state, const float 
                       .end = tile->keys,
                       .factor = state->factor};
   const bool few = tile->queries <= HARK_FEW_QUERIES;
-  if (!partly && !call->general && !first && !few) {
+  if (!tile->general && !first && !few) {
     for (int m = 0; m < last; m++) {
       vf_store(state->top + m * HARK_LANES, vf_set(-INFINITY));
       vf_store(state->sum + m * HARK_LANES, vf_zero());
@@ -250,6 +250,7 @@ void HARK_ISA(hark_dense_forward_tile)(const hark_dense_call *call, int64_t sequ
     tile.key = key;
     tile.keys = (int)hark_min(HARK_TILE_KEYS, to - key);
     tile.shift = tile.query + sequence->offset - key;
+    HARK_ISA(hark_dense_start_tile)(&tile);
     visit_tile(&tile, state, keys + key * key_stride, key_stride, values + key * value_stride, value_stride, key == from, to - key);
   }
   finish_tile(&tile, state);

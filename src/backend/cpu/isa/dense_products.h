@@ -2,7 +2,7 @@
  *
  * Tiles of logits lie transposed: [keys][HARK_TILE_QUERIES], one lane a query. Three products cover forward and backward:
  *
- *     scores    C[j][lane]  = finish( start[lane] + sum_k A[k][lane] B[j][k] )      S' = K Q' and dP' = V dO'
+ *     scores    C[j][lane]  = finish( start[lane] + diagonal[lane - j] + sum_k A[k][lane] B[j][k] )      S' = K Q' and dP' = V dO'
  *     combine   C[j][lane]  = factor[lane] C[j][lane] + sum_k A[k][lane] B[k][j]    O' += V' P' and dQ' += K' dS'
  *     spread    C[j][lane] += sum_k A[k][lane] B[j][k], lanes = features            dV += P dO and dK += dS Q
  *
@@ -63,13 +63,14 @@ typedef struct hark_product {
   ptrdiff_t b_row, b_step; /* from one j, one k to the next */
   float *c;
   ptrdiff_t c_row;
-  int rows;            /* j */
-  int begin, end;      /* k */
-  const int *limits;   /* COMBINE: vector m needs k < limits[m] only, ascending; else NULL: all have the same end */
-  const float *start;  /* scores: [lanes] */
-  const float *times;  /* TIMES: P, laid out as C */
-  float *top, *sum;    /* SOFTMAX: [lanes] */
-  const float *factor; /* COMBINE_FACTOR: [lanes] */
+  int rows;              /* j */
+  int begin, end;        /* k */
+  const int *limits;     /* COMBINE: vector m needs k < limits[m] only, ascending; else NULL: all have the same end */
+  const float *start;    /* scores: [lanes] */
+  const float *diagonal; /* scores up to EXP2: entry lane - j; NULL: none */
+  const float *times;    /* TIMES: P, laid out as C */
+  float *top, *sum;      /* SOFTMAX: [lanes] */
+  const float *factor;   /* COMBINE_FACTOR: [lanes] */
   int part;
   hark_product_ahead ahead[HARK_AHEAD_STREAMS];
 } hark_product;
@@ -128,6 +129,14 @@ HARK_SIMD void hark_product_block(const hark_product_finish finish, const int ve
       for (int r = 0; r < rows; r += 4) quad[r / 4] += b_step;
     }
   }
+  if (finish <= HARK_FINISH_EXP2 && p->diagonal != NULL) {
+    const float *diagonal = p->diagonal + lane - j;
+    HARK_UNROLL
+    for (int r = 0; r < rows; r++) {
+      HARK_UNROLL
+      for (int m = 0; m < vectors; m++) c[r][m] = c[r][m] + vf_load(diagonal + m * HARK_LANES - r);
+    }
+  }
   HARK_UNROLL
   for (int m = 0; m < vectors; m++) {
     const ptrdiff_t at = lane + m * HARK_LANES;
@@ -181,6 +190,7 @@ static inline hark_product hark_product_from(const hark_product *p, int row, int
   part.b += row * p->b_row;
   part.c += row * p->c_row;
   if (p->times != NULL) part.times += row * p->c_row;
+  if (p->diagonal != NULL) part.diagonal -= row;
   part.rows = rows;
   for (int stream = 0; stream < HARK_AHEAD_STREAMS; stream++) {
     if (part.ahead[stream].rows == NULL) continue;

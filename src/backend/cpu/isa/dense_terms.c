@@ -14,9 +14,19 @@ const hark_dense_term *const HARK_ISA(hark_dense_terms)[HARK_DENSE_TERM_COUNT] =
     &HARK_ISA(hark_dense_bias), &HARK_ISA(hark_dense_mask), /* last: it overwrites whatever else there is */
 };
 
+void HARK_ISA(hark_dense_start_tile)(hark_dense_tile *tile) {
+  const hark_dense_call *call = tile->call;
+  tile->start_hides = false;
+  if (call->starts) memset(tile->diagonal, 0, sizeof tile->diagonal);
+  for (int i = 0; i < call->term_count && call->starts; i++)
+    if (call->terms[i]->start != NULL) call->terms[i]->start(tile, call->term_memory[i]);
+  tile->general = call->general || tile->start_hides || hark_dense_tile_is_partial(tile);
+}
+
 bool HARK_ISA(hark_dense_finish_logits)(const hark_dense_tile *tile) {
   const hark_dense_call *call = tile->call;
-  for (int i = 0; i < call->term_count; i++) call->terms[i]->add(tile, call->term_memory[i]);
+  for (int i = 0; i < call->term_count; i++)
+    if (call->terms[i]->start == NULL || tile->start_hides) call->terms[i]->add(tile, call->term_memory[i]);
   if (!hark_dense_tile_is_partial(tile)) return call->hides;
   /* Lane l sees keys from shift + l - window to shift + l (with causality) or shift + l + window. */
   float positions[HARK_LANES];
@@ -71,8 +81,6 @@ const hark_dense_term HARK_ISA(hark_dense_mask) = {.name = "mask", .hides = true
 
 /* ---- log G by distance ------------------------------------------------------------------------------------------------------------- */
 
-/* Distances of a tile, signed: position minus key, from that of (lane 0, last key) on, a window of keys + lanes - 1. */
-#define DIAGONALS (HARK_TILE_KEYS + HARK_TILE_QUERIES)
 /* Diagonal sums are gathered in several copies in turn, so that a vector is not read again while its store is on its way. */
 #define DIAGONAL_COPIES 8
 
@@ -80,23 +88,42 @@ static bool log_kernel_used(const hark_attention_desc *desc, const hark_attentio
   return desc->has_log_kernel && (args == NULL || args->log_kernel.data != NULL);
 }
 
-static void log_kernel_add(const hark_dense_tile *tile, void *memory) {
+/* log G of the tile's distances, in units of log 2. */
+static void log_kernel_start(hark_dense_tile *tile, void *memory) {
   const hark_tensor *table = &tile->call->args->log_kernel;
   const float *row = (const float *)table->data + (table->shape[0] > 1 ? tile->head * table->stride[0] : 0);
-  const int64_t lowest = tile->shift - (tile->keys - 1), last = table->shape[1] - 1;
-  float values[DIAGONALS];
+  const int64_t stride = table->stride[1], last = table->shape[1] - 1, lowest = tile->shift - (tile->keys - 1);
+  const int count = (int)hark_ceil_div(tile->keys - 1 + hark_dense_vectors(tile) * HARK_LANES, HARK_LANES) * HARK_LANES;
+  const int right = (int)hark_min(hark_max(-lowest, 0), count);                /* from here on the key is not after the query */
+  const int beyond = (int)hark_min(hark_max(last + 1 - lowest, right), count); /* beyond the table: lanes without a query */
+  float values[HARK_TILE_DIAGONALS];
   (void)memory;
-  for (int i = 0; i < tile->keys - 1 + hark_dense_vectors(tile) * HARK_LANES; i++) {
-    const int64_t signed_distance = lowest + i, distance = signed_distance < 0 ? -signed_distance : signed_distance;
-    const float value = row[hark_min(distance, last) * table->stride[1]]; /* beyond the table: lanes without a query */
-    values[i] = value < -FLT_MAX ? value : value * HARK_LOG2_E < -FLT_MAX ? -FLT_MAX : value * HARK_LOG2_E; /* only -infinity hides */
-  }
+  for (int i = 0; i < right; i++) values[i] = row[hark_min(-(lowest + i), last) * stride];
+  if (stride == 1 && right < beyond)
+    memcpy(values + right, row + lowest + right, (size_t)(beyond - right) * sizeof *values);
+  else
+    for (int i = right; i < beyond; i++) values[i] = row[(lowest + i) * stride];
+  for (int i = beyond; i < count; i++) values[i] = row[last * stride];
   const vf hidden = vf_set(-INFINITY);
+  for (int i = 0; i < count; i += HARK_LANES) {
+    const vf value = vf_load(values + i);
+    const vm hides = vf_equal(value, hidden);
+    /* in units of log 2 a finite number may overflow: only -infinity hides */
+    const vf term = vf_select(hides, hidden, vf_max(vf_set(-FLT_MAX), value * vf_set(HARK_LOG2_E)));
+    vf_store(tile->diagonal + i, vf_load(tile->diagonal + i) + term);
+    tile->start_hides = tile->start_hides || vm_any(hides);
+  }
+}
+
+/* What G = 0 hides stays hidden whatever the product is. */
+static void log_kernel_add(const hark_dense_tile *tile, void *memory) {
+  const vf hidden = vf_set(-INFINITY);
+  (void)memory;
   for (int key = 0; key < tile->keys; key++)
     for (int m = hark_dense_first_vector(tile, key); m < hark_dense_vectors(tile); m++) {
       float *logits = tile->logits + key * HARK_TILE_QUERIES + m * HARK_LANES;
-      const vf value = vf_load(values + (tile->keys - 1 - key) + m * HARK_LANES);
-      vf_store(logits, vf_select(vf_equal(value, hidden), hidden, vf_load(logits) + value));
+      const vf start = vf_load(hark_dense_diagonal(tile) - key + m * HARK_LANES);
+      vf_store(logits, vf_select(vf_equal(start, hidden), hidden, vf_load(logits)));
     }
 }
 
@@ -124,7 +151,7 @@ static void log_kernel_prepare(const hark_dense_call *call, void *memory, int64_
 }
 
 static void log_kernel_collect(const hark_dense_tile *tile, void *memory, const float *gradient) {
-  float copies[DIAGONAL_COPIES][DIAGONALS + HARK_LANES];
+  float copies[DIAGONAL_COPIES][HARK_TILE_DIAGONALS + HARK_LANES];
   const int vectors = hark_dense_vectors(tile);
   memset(copies, 0, sizeof copies);
   for (int key = 0; key < tile->keys; key++) {
@@ -134,13 +161,15 @@ static void log_kernel_collect(const hark_dense_tile *tile, void *memory, const 
       vf_store(to, vf_load(to) + vf_load(gradient + key * HARK_TILE_QUERIES + m * HARK_LANES));
     }
   }
+  float sums[HARK_TILE_DIAGONALS];
+  for (int i = 0; i < HARK_TILE_DIAGONALS; i += HARK_LANES) {
+    vf sum = vf_load(copies[0] + i);
+    for (int copy = 1; copy < DIAGONAL_COPIES; copy++) sum = sum + vf_load(copies[copy] + i);
+    vf_store(sums + i, sum);
+  }
   double *out = diagonal_sums(tile->call, memory, tile->sequence, tile->head, tile->chunk) + tile->query - tile->key +
                 (tile->sequence->key_count - tile->keys);
-  for (int i = 0; i < tile->keys + tile->queries - 1; i++) {
-    double sum = 0.0;
-    for (int copy = 0; copy < DIAGONAL_COPIES; copy++) sum += copies[copy][i];
-    out[i] += sum;
-  }
+  for (int i = 0; i < tile->keys + tile->queries - 1; i++) out[i] += (double)sums[i];
 }
 
 /* Pieces: blocks of distances of a row of the table. */
@@ -189,6 +218,7 @@ const hark_dense_term HARK_ISA(hark_dense_log_kernel) = {.name = "log_kernel",
                                                          .bytes = log_kernel_bytes,
                                                          .prepare_count = log_kernel_prepare_count,
                                                          .prepare = log_kernel_prepare,
+                                                         .start = log_kernel_start,
                                                          .add = log_kernel_add,
                                                          .collects = log_kernel_collects,
                                                          .collect = log_kernel_collect,

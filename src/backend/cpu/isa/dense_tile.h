@@ -9,6 +9,9 @@
 #include "backend/cpu/cpu.h"
 #include "dense_products.h"
 
+/* Distances of a tile, signed: a window of keys + lanes - 1. */
+#define HARK_TILE_DIAGONALS (HARK_TILE_KEYS + HARK_TILE_QUERIES)
+
 /* Something that adds to logits. A new one is a few functions and a row in dense_terms.c. */
 typedef struct hark_dense_call hark_dense_call;
 typedef struct hark_dense_tile hark_dense_tile;
@@ -23,6 +26,9 @@ typedef struct hark_dense_term {
   /* Before all tiles: `count` pieces of work in parallel. Optional. */
   int64_t (*prepare_count)(const hark_dense_call *call);
   void (*prepare)(const hark_dense_call *call, void *memory, int64_t index);
+  /* Adds what depends on the distance alone to tile->diagonal, from which the tile's logits start; and sets tile->start_hides where it is
+   * -infinity: then add is called as well, to hide entries whatever the product is. Optional. */
+  void (*start)(hark_dense_tile *tile, void *memory);
   /* Adds to tile->logits, of which vectors from hark_dense_first_vector() on are read later. Entries of -infinity are hidden. */
   void (*add)(const hark_dense_tile *tile, void *memory);
   /* Is a gradient wanted that collect gathers while tiles are visited? Optional with collect. */
@@ -53,7 +59,8 @@ struct hark_dense_call {
   double scale;            /* of q.k, natural units: 1 / sigma^2 with the RBF kernel */
   int64_t window;          /* largest distance, or -1 */
   bool causal;
-  bool general; /* logits need more than a product: terms or dropout */
+  bool starts;  /* a term has a start */
+  bool general; /* logits need more than a product and its start: other terms or dropout */
   bool hides;   /* a term or dropout may take single entries out */
   bool rbf;
   uint32_t dropout_threshold; /* 0: none */
@@ -79,6 +86,10 @@ struct hark_dense_tile {
   int queries, keys;
   int64_t shift; /* position of the first query minus that of the first key */
   float *logits;
+  bool start_hides; /* the diagonal has -infinity in it */
+  bool general;     /* these logits need more than a product and its start: as for the call, or some are hidden */
+  /* Starts of logits by distance, position minus key: entry x is for lane minus row of the tile = x - (keys - 1). With call->starts. */
+  float diagonal[HARK_TILE_DIAGONALS];
 };
 
 /* Keys are taken together in groups of this size where causality hides a part of a tile. */
@@ -110,7 +121,15 @@ static inline float *hark_dense_row_of(const hark_tensor *t, int64_t item, int64
   return (float *)t->data + item * t->stride[0] + head * t->stride[1] + row * t->stride[2];
 }
 
-/* Adds all terms and hides what causality and the window hide. True: some entry may be hidden. */
+/* Makes the diagonal and what follows from it, of a tile whose queries, keys and shift are set. */
+void HARK_ISA(hark_dense_start_tile)(hark_dense_tile *tile);
+
+/* The diagonal as a product of the tile's rows takes it. */
+static inline const float *hark_dense_diagonal(const hark_dense_tile *tile) {
+  return tile->call->starts ? tile->diagonal + tile->keys - 1 : NULL;
+}
+
+/* Adds all terms that the start did not and hides what causality and the window hide. True: some entry may be hidden. */
 bool HARK_ISA(hark_dense_finish_logits)(const hark_dense_tile *tile);
 
 /* Zeroes dropped weights of the tile and multiplies the others by the gain. */

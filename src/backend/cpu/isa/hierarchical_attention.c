@@ -5,7 +5,7 @@
  *
  * A (sequence, key head) is worked on by one thread with a tree of its own, which stays in its caches, as long as that keeps as many threads
  * busy as the other way does: one after another, each by all threads, tokens in pieces of a level, the forward in subtrees, the backward in
- * pieces of a level of which every second one touches keys of its own. The cuts depend on sizes alone and every sum has one order, so that the
+ * pieces of a level of which every second one touches keys of its own, or with exact queries in parts of the rows. The cuts depend on sizes alone and every sum has one order, so that the
  * bits do not depend on the way or on the number of threads.
  *
  * Scratch: trees, one or as many as (sequence, key head)s are worked on at a time | tiles a worker | the tables' (hierarchical_terms.c).
@@ -44,6 +44,8 @@ static hark_status count_tree(hark_context *context, const hark_attention_desc *
   size_t token = 2 * d + dv + 3; /* floats */
   if (backward) token += 2 * d + 2 * dv + 2;
   HARK_TRY(hark_size_multiply(context, token, (size_t)hark_hierarchy_most_tokens(length), out));
+  if (backward && desc->coarse_query == HARK_COARSE_QUERY_EXACT)
+    HARK_TRY(hark_size_add(context, *out, HARK_ISA(hark_hierarchical_reach_floats)(&h, (int)d, (int)dv), out));
   if (hark_has_terms(desc)) HARK_TRY(hark_size_add(context, *out, (size_t)(h.levels * hark_term_width(h.block)), out));
   HARK_TRY(hark_size_multiply(context, *out, sizeof(float), out));
   HARK_TRY(hark_size_add(context, *out, HARK_ALIGNMENT, out));
@@ -53,19 +55,19 @@ static hark_status count_tree(hark_context *context, const hark_attention_desc *
 
 /* Threads that a (sequence, key head) keeps busy when it is spread over them: pieces of its rows, and every second one in the backward. */
 static int64_t spread_threads(const hark_attention_desc *desc, int64_t length, int workers, bool backward) {
+  const hark_hierarchy h = hark_hierarchy_make(desc, length);
   const int64_t pieces = hark_ceil_div(length, hark_piece_rows(desc->hierarchy_block));
+  if (backward && desc->coarse_query == HARK_COARSE_QUERY_EXACT) return hark_min(workers, hark_part_count(&h));
   return hark_min(workers, backward ? hark_ceil_div(pieces, 2) : pieces);
 }
 
-/* Not the backward with exact queries, whose pieces would reach far beyond their rows, nor any with gradients of tables. */
-static bool may_spread(const hark_attention_desc *desc, bool backward, bool tables) {
-  return !backward || (desc->coarse_query != HARK_COARSE_QUERY_EXACT && !tables);
-}
+/* Not the backward with gradients of tables. */
+static bool may_spread(bool backward, bool tables) { return !backward || !tables; }
 
 /* Trees that are worked on at a time at the descriptor's maxima. */
 static int64_t count_trees(const hark_attention_desc *desc, int workers, bool backward) {
   const int64_t pairs = desc->max_sequences < workers ? hark_min(workers, desc->max_sequences * desc->key_heads) : workers;
-  const bool spread = may_spread(desc, backward, hark_has_terms(desc)) && spread_threads(desc, desc->key_length, workers, backward) > pairs;
+  const bool spread = may_spread(backward, hark_has_terms(desc)) && spread_threads(desc, desc->key_length, workers, backward) > pairs;
   return spread ? 1 : pairs;
 }
 
@@ -111,7 +113,7 @@ static bool wants_tables(const hark_attention_args *args, bool backward) {
 static bool spreads(const hark_hierarchical_call *call, int64_t longest, size_t room) {
   const int64_t pairs = call->run->sequence_count * call->desc->key_heads;
   const int workers = hark_workers(call->context);
-  if (!may_spread(call->desc, call->backward, wants_tables(call->args, call->backward))) return false;
+  if (!may_spread(call->backward, wants_tables(call->args, call->backward))) return false;
   return spread_threads(call->desc, longest, workers, call->backward) > pairs ||
          room / (call->tree_floats * sizeof(float)) < (size_t)hark_min(workers, pairs);
 }
@@ -229,6 +231,7 @@ static hark_tree place_tree(const hark_hierarchical_call *call, int64_t sequence
     tree.level[level].terms = hark_has_terms(call->desc) ? take(&next, (size_t)hark_term_width(tree.hierarchy.block)) : NULL;
     if (!call->rbf) tree.level[level].key_square = NULL;
   }
+  tree.reach = next; /* the last */
   const hark_attention_args *args = call->args;
   const int64_t item = tree.sequence->item, row = tree.sequence->key_row;
   hark_level *rows = &tree.level[0];
@@ -374,7 +377,18 @@ static void make_queries(const hark_tree *tree, int level, int64_t from, int64_t
 
 /* ---- the work ---- */
 
-typedef enum stage_kind { MAKE_KEYS, MAKE_QUERIES, FORWARD, BACKWARD, BACKWARD_EXACT, GIVE_QUERIES, GIVE_KEYS } stage_kind;
+typedef enum stage_kind {
+  MAKE_KEYS,
+  MAKE_QUERIES,
+  FORWARD,
+  BACKWARD,
+  EXACT_BEGIN,
+  EXACT_PART,
+  EXACT_GATHER, /* of the level that the piece's number is */
+  EXACT_HAND_DOWN,
+  GIVE_QUERIES,
+  GIVE_KEYS
+} stage_kind;
 
 /* Gradients from .. to that were gathered in our memory, to the caller's. */
 static void give_rows(const hark_rows *from, int64_t begin, int64_t end, int width, bool add, const hark_rows *to) {
@@ -426,7 +440,10 @@ static void run_piece(const stage *s, int64_t index, int worker) {
     case MAKE_QUERIES: make_queries(tree, s->level, token, queries); break;
     case FORWARD: HARK_ISA(hark_hierarchical_forward_tiles)(tree, piece, s->level, memory); break;
     case BACKWARD: HARK_ISA(hark_hierarchical_backward_piece)(tree, s->level, piece, memory); break;
-    case BACKWARD_EXACT: HARK_ISA(hark_hierarchical_backward_exact)(tree, memory); break;
+    case EXACT_BEGIN: HARK_ISA(hark_hierarchical_exact_begin)(tree, s->level, token, keys); break;
+    case EXACT_PART: HARK_ISA(hark_hierarchical_exact_part)(tree, piece, memory); break;
+    case EXACT_GATHER: HARK_ISA(hark_hierarchical_exact_gather)(tree, (int)piece); break;
+    case EXACT_HAND_DOWN: HARK_ISA(hark_hierarchical_exact_hand_down)(tree, s->level, token, keys); break;
     case GIVE_QUERIES: give_queries(tree, token, queries); break;
     case GIVE_KEYS: give_keys(tree, token, keys); break;
   }
@@ -505,10 +522,16 @@ static void backward_level(const hark_tree *tree, int level, int worker) {
 }
 
 static void backward_head(const hark_tree *tree, int worker) {
-  if (tree->call->exact)
-    run_stage(tree, BACKWARD_EXACT, 0, 0, 1, 1, worker);
-  else
-    for (int level = tree->hierarchy.levels - 1; level >= 0; level--) backward_level(tree, level, worker);
+  const int levels = tree->hierarchy.levels;
+  if (tree->call->exact) {
+    for (int level = 0; level < levels; level++) run_stage(tree, EXACT_BEGIN, level, 0, 1, token_pieces(tree->level[level].keys), worker);
+    run_stage(tree, EXACT_PART, 0, 0, 1, hark_part_count(&tree->hierarchy), worker);
+    run_stage(tree, EXACT_GATHER, 0, 0, 1, levels, worker);
+    for (int level = levels - 2; level >= 0; level--)
+      run_stage(tree, EXACT_HAND_DOWN, level, 0, 1, token_pieces(tree->level[level].keys), worker);
+  } else {
+    for (int level = levels - 1; level >= 0; level--) backward_level(tree, level, worker);
+  }
   run_stage(tree, GIVE_QUERIES, 0, 0, 1, token_pieces(tree->level[0].queries), worker);
 }
 

@@ -14,6 +14,7 @@
 
 typedef struct backward_work {
   const hark_tree *tree;
+  int64_t part;               /* exact queries: of the rows */
   float *queries, *gradients; /* [d][lanes], [dv][lanes] */
   float *weights;             /* [HARK_GROUP_KEYS][lanes] */
   float *dlogits;             /* [HARK_CHUNK_KEYS][lanes] */
@@ -192,6 +193,50 @@ static void group_gradients(backward_work *work, const hark_group_walk *walk, co
   if (level->dterms != NULL) give_diagonals(walk, group, copies, level->dterms);
 }
 
+/* ---- exact queries: where parts of the rows gather gradients of keys ---- */
+
+/* Tokens of a level that a part has for itself: from .. to. */
+static void own_tokens(const hark_tree *tree, int64_t part, int level, int64_t *from, int64_t *to) {
+  const int64_t rows = hark_part_rows(&tree->hierarchy);
+  *from = part * rows >> level;
+  *to = part + 1 < hark_part_count(&tree->hierarchy) ? (part + 1) * rows >> level : tree->level[level].keys;
+}
+
+/* Rows in front of (side 0) or behind a part's own tokens of a level, 2 Nr of them. */
+static hark_rows reach_of(const hark_tree *tree, int64_t part, int level, int side, bool values) {
+  const int64_t rows = 2 * tree->hierarchy.block, width = tree->call->head_pad + tree->call->value_pad;
+  float *both = tree->reach + ((part * tree->hierarchy.levels + level) * 2 + side) * rows * width;
+  return values ? (hark_rows){both + rows * tree->call->head_pad, tree->call->value_pad} : (hark_rows){both, tree->call->head_pad};
+}
+
+size_t HARK_ISA(hark_hierarchical_reach_floats)(const hark_hierarchy *h, int head_pad, int value_pad) {
+  const int64_t parts = hark_min(hark_ceil_div(h->length, hark_max(1024, 32 * h->block)), 2 * h->block);
+  return parts <= 1 ? 0 : (size_t)(parts * h->levels * 2 * 2 * h->block) * (size_t)(head_pad + value_pad);
+}
+
+/* Where gradients of keys or values from `first` on are gathered; *count becomes how many of them lie there together. */
+static hark_rows gathered_at(const backward_work *work, int level, int64_t first, bool values, int *count) {
+  const hark_tree *tree = work->tree;
+  const hark_level *at = &tree->level[level];
+  hark_rows rows = values ? at->dvalue : at->dkey;
+  int64_t row = first;
+  if (tree->call->exact && hark_part_count(&tree->hierarchy) > 1) {
+    int64_t from, to;
+    own_tokens(tree, work->part, level, &from, &to);
+    if (first < from) {
+      rows = reach_of(tree, work->part, level, 0, values);
+      row = first - (from - 2 * tree->hierarchy.block);
+      *count = (int)hark_min(*count, from - first);
+    } else if (first >= to) {
+      rows = reach_of(tree, work->part, level, 1, values);
+      row = first - to;
+    } else {
+      *count = (int)hark_min(*count, to - first);
+    }
+  }
+  return (hark_rows){rows.data + row * rows.stride, rows.stride};
+}
+
 /* rbf: the part of dS that multiplies the row or key itself. */
 static void own_parts(backward_work *work, const hark_group *group, const float *dlogits) {
   const hark_level *level = &work->tree->level[group->level];
@@ -204,26 +249,32 @@ static void own_parts(backward_work *work, const hark_group *group, const float 
       sum = sum + dlogit;
     }
     const vf total = vf_set(-vf_sum(sum));
-    float *dkey = level->dkey.data + (group->first + k) * level->dkey.stride;
+    int one = 1;
+    float *dkey = gathered_at(work, group->level, group->first + k, false, &one).data;
     const float *key = level->key.data + (group->first + k) * level->key.stride;
     for (int c = 0; c < work->tree->call->head_pad; c += HARK_LANES) vf_store(dkey + c, vf_fma(total, vf_load(key + c), vf_load(dkey + c)));
   }
 }
 
-/* keys += sum over the tile's rows of weights[key][row] rows[row] */
-static void spread_rows(const hark_group *group, const float *weights, const hark_rows *rows, int64_t row, int64_t count, int padded,
-                        const hark_rows *keys) {
+/* keys (or values) += sum over the tile's rows of weights[key][row] rows[row] */
+static void spread_rows(const backward_work *work, const hark_group *group, const float *weights, const hark_rows *rows, int64_t row,
+                        int64_t count, bool values) {
+  const hark_hierarchical_call *call = work->tree->call;
   const int lane = group->from * HARK_LANES;
-  const hark_product p = {.a = rows->data + (row + lane) * rows->stride,
-                          .a_step = rows->stride,
-                          .b = weights + lane,
-                          .b_row = HARK_TILE_QUERIES,
-                          .b_step = 1,
-                          .c = keys->data + group->first * keys->stride,
-                          .c_row = keys->stride,
-                          .rows = group->count,
-                          .end = (int)hark_min((group->to - group->from) * HARK_LANES, count - lane)};
-  spread(&p, padded / HARK_LANES);
+  for (int key = 0, keys; key < group->count; key += keys) {
+    keys = group->count - key;
+    const hark_rows to = gathered_at(work, group->level, group->first + key, values, &keys);
+    const hark_product p = {.a = rows->data + (row + lane) * rows->stride,
+                            .a_step = rows->stride,
+                            .b = weights + key * HARK_TILE_QUERIES + lane,
+                            .b_row = HARK_TILE_QUERIES,
+                            .b_step = 1,
+                            .c = to.data,
+                            .c_row = to.stride,
+                            .rows = keys,
+                            .end = (int)hark_min((group->to - group->from) * HARK_LANES, count - lane)};
+    spread(&p, (values ? call->value_pad : call->head_pad) / HARK_LANES);
+  }
 }
 
 /* The entries of one group: dV, dK, and dS, which stays in `dlogits`. */
@@ -263,8 +314,8 @@ static void take_group(backward_work *work, const hark_group_walk *walk, const h
   }
   scores(&p, group->from, group->to);
   group_gradients(work, walk, group, dlogits);
-  spread_rows(group, work->weights, &tile_level->g, row, rows, call->value_pad, &level->dvalue);
-  spread_rows(group, dlogits, &tile_level->query, row, rows, call->head_pad, &level->dkey);
+  spread_rows(work, group, work->weights, &tile_level->g, row, rows, true);
+  spread_rows(work, group, dlogits, &tile_level->query, row, rows, false);
   if (call->rbf) own_parts(work, group, dlogits);
 }
 
@@ -327,31 +378,67 @@ void HARK_ISA(hark_hierarchical_backward_piece)(const hark_tree *tree, int level
   if (begun < end) begin_keys(tree, level, begun, end);
 }
 
-void HARK_ISA(hark_hierarchical_backward_exact)(const hark_tree *tree, void *memory) {
+/* ---- exact queries ---- */
+
+void HARK_ISA(hark_hierarchical_exact_begin)(const hark_tree *tree, int level, int64_t from, int64_t to) {
+  const hark_level *at = &tree->level[level];
+  const bool add_keys = adds_to_keys(tree, level), add_values = adds_to_values(tree, level);
+  for (int64_t key = from; key < to; key++) {
+    if (!add_keys) memset(at->dkey.data + key * at->dkey.stride, 0, (size_t)tree->call->head_pad * sizeof(float));
+    if (!add_values) memset(at->dvalue.data + key * at->dvalue.stride, 0, (size_t)tree->call->value_pad * sizeof(float));
+  }
+}
+
+void HARK_ISA(hark_hierarchical_exact_part)(const hark_tree *tree, int64_t part, void *memory) {
   backward_work work = open_work(tree, memory);
   const hark_level *rows_level = &tree->level[0];
   const int levels = tree->hierarchy.levels;
-  for (int level = 0; level < levels; level++) {
-    const hark_level *at = &tree->level[level];
-    const bool add_keys = adds_to_keys(tree, level), add_values = adds_to_values(tree, level);
-    for (int64_t key = 0; key < at->keys; key++) {
-      if (!add_keys) memset(at->dkey.data + key * at->dkey.stride, 0, (size_t)tree->call->head_pad * sizeof(float));
-      if (!add_values) memset(at->dvalue.data + key * at->dvalue.stride, 0, (size_t)tree->call->value_pad * sizeof(float));
-    }
+  const int64_t length = hark_part_rows(&tree->hierarchy), first = part * length, last = hark_min(first + length, rows_level->queries);
+  work.part = part;
+  if (hark_part_count(&tree->hierarchy) > 1) {
+    const size_t floats = (size_t)(levels * 4 * tree->hierarchy.block) * (size_t)(tree->call->head_pad + tree->call->value_pad);
+    memset(reach_of(tree, part, 0, 0, false).data, 0, floats * sizeof(float));
   }
-  for (int64_t row = 0; row < rows_level->queries; row += HARK_TILE_QUERIES) {
-    const int64_t rows = hark_min(HARK_TILE_QUERIES, rows_level->queries - row);
+  for (int64_t row = first; row < last; row += HARK_TILE_QUERIES) {
+    const int64_t rows = hark_min(HARK_TILE_QUERIES, last - row);
     begin_queries(tree, 0, row, row + rows);
     begin_tile(&work, rows_level, row, rows);
     for (int level = levels - 1; level >= 0; level--) tile_gradients(&work, level, level, rows_level, row, rows);
     if (tree->call->rbf) own_part_of_queries(&work, rows_level, row, rows);
   }
-  for (int level = levels - 2; level >= 0; level--) {
-    const hark_level *at = &tree->level[level], *above = at + 1;
-    for (int64_t b = 0; b < at->keys; b++) {
-      if (at->key_count[b] == 0.0f) continue;
-      hand_down(&at->dkey, b, &above->dkey, at->key_count[b] / above->key_count[b / 2], true, tree->call->head_pad);
-      hand_down(&at->dvalue, b, &above->dvalue, 1.0f, true, tree->call->value_pad);
+}
+
+/* Adds `count` rows to those from `first` on, of which some may lie outside. */
+static void add_reach(const hark_rows *from, const hark_rows *to, int64_t first, int64_t count, int64_t rows, int width) {
+  for (int64_t i = 0; i < count; i++) {
+    const int64_t row = first + i;
+    if (row < 0 || row >= rows) continue;
+    float *sum = to->data + row * to->stride;
+    const float *part = from->data + i * from->stride;
+    for (int c = 0; c < width; c += HARK_LANES) vf_store(sum + c, vf_load(sum + c) + vf_load(part + c));
+  }
+}
+
+void HARK_ISA(hark_hierarchical_exact_gather)(const hark_tree *tree, int level) {
+  const hark_level *at = &tree->level[level];
+  const int64_t parts = hark_part_count(&tree->hierarchy), count = 2 * tree->hierarchy.block;
+  for (int64_t part = 0; part < parts && parts > 1; part++) {
+    int64_t from, to;
+    own_tokens(tree, part, level, &from, &to);
+    for (int side = 0; side < 2; side++) {
+      const hark_rows keys = reach_of(tree, part, level, side, false), values = reach_of(tree, part, level, side, true);
+      const int64_t first = side == 0 ? from - count : to;
+      add_reach(&keys, &at->dkey, first, count, at->keys, tree->call->head_pad);
+      add_reach(&values, &at->dvalue, first, count, at->keys, tree->call->value_pad);
     }
+  }
+}
+
+void HARK_ISA(hark_hierarchical_exact_hand_down)(const hark_tree *tree, int level, int64_t from, int64_t to) {
+  const hark_level *at = &tree->level[level], *above = at + 1;
+  for (int64_t b = from; b < to; b++) {
+    if (at->key_count[b] == 0.0f) continue;
+    hand_down(&at->dkey, b, &above->dkey, at->key_count[b] / above->key_count[b / 2], true, tree->call->head_pad);
+    hand_down(&at->dvalue, b, &above->dvalue, 1.0f, true, tree->call->value_pad);
   }
 }

@@ -66,6 +66,7 @@ typedef struct hark_tree {
   bool finite;    /* all keys and values are */
   bool hides;     /* some terms are -infinity */
   bool add_first; /* gradients of keys and values add to those of the heads before in the group */
+  float *reach;   /* backward with exact queries: see hark_part_rows() */
   hark_level level[HARK_HIERARCHY_MAX_LEVELS];
 } hark_tree;
 
@@ -255,8 +256,25 @@ static inline int64_t hark_piece_rows(int64_t block) {
   return hark_ceil_div(hark_max(HARK_PIECE_ROWS, 4 * block), HARK_TILE_QUERIES) * HARK_TILE_QUERIES;
 }
 void HARK_ISA(hark_hierarchical_backward_piece)(const hark_tree *tree, int level, int64_t piece, void *memory);
-/* Exact queries: all levels, and what the levels hand down. */
-void HARK_ISA(hark_hierarchical_backward_exact)(const hark_tree *tree, void *memory);
+
+/* Exact queries: a tile of rows adds to keys of all levels. The rows are cut into parts, so long that every token of every level is of one part;
+ * all parts may be worked on at the same time, because what they give to tokens beyond their own is gathered in memory of theirs,
+ * [parts][levels][before, behind][2 Nr][head_pad + value_pad], and added at the end, part after part. */
+static inline int64_t hark_part_rows(const hark_hierarchy *h) {
+  int64_t rows = 1024;
+  while (rows < 32 * h->block || rows < (int64_t)1 << (h->levels - 1)) rows *= 2;
+  return rows;
+}
+static inline int64_t hark_part_count(const hark_hierarchy *h) { return hark_ceil_div(h->length, hark_part_rows(h)); }
+/* Floats of that memory, which grow with the length: the coarsest level has two blocks. */
+size_t HARK_ISA(hark_hierarchical_reach_floats)(const hark_hierarchy *h, int head_pad, int value_pad);
+
+/* In this order, each for all levels or parts: gradients of keys and values from .. to of a level begin; the rows of a part; what parts gave to a
+ * level's tokens beyond their own; what the level above hands down to keys from .. to, from the coarsest level on. */
+void HARK_ISA(hark_hierarchical_exact_begin)(const hark_tree *tree, int level, int64_t from, int64_t to);
+void HARK_ISA(hark_hierarchical_exact_part)(const hark_tree *tree, int64_t part, void *memory);
+void HARK_ISA(hark_hierarchical_exact_gather)(const hark_tree *tree, int level);
+void HARK_ISA(hark_hierarchical_exact_hand_down)(const hark_tree *tree, int level, int64_t from, int64_t to);
 
 static inline int hark_vectors_of(int64_t rows) { return (int)((rows + HARK_LANES - 1) / HARK_LANES); }
 
