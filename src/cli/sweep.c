@@ -26,7 +26,7 @@
 #define COLOURS 8       /* of gnuplot's own list */
 
 typedef struct sweep_values {
-  const char *metric, *baseline;
+  const char *metric, *baseline, *beside;
   bool list, table, picture;
   int choose;
 } sweep_values;
@@ -38,6 +38,8 @@ static const hark_option options[] = {
     {"choose", "choose", HARK_OPTION_ENUM, AT(choose), "best", "best|last", NULL, NULL, "the least value of a run, or its last"},
     {"baseline", "baseline", HARK_OPTION_STRING, AT(baseline), "", NULL, NULL, "CELL",
      "what the others are compared with, as the table names it; none: the first"},
+    {"beside", "beside", HARK_OPTION_STRING, AT(beside), "operations,time", NULL, NULL, "NAMES",
+     "metrics shown beside it, each the last of a run, mean over seeds; between commas"},
     {"list", "list", HARK_OPTION_BOOL, AT(list), "false", NULL, NULL, NULL, "print the runs and stop"},
     {"table", "table", HARK_OPTION_BOOL, AT(table), "false", NULL, NULL, NULL, "print the table of the runs that are there and stop"},
     {"picture", "picture", HARK_OPTION_BOOL, AT(picture), "true", NULL, NULL, NULL, "no sweep.svg in the sweep's folder"},
@@ -167,14 +169,39 @@ static hark_status measure(sweep *s, int run) {
   char path[HARK_PATH_BYTES], metrics[HARK_PATH_BYTES];
   hark_series series = {0};
   s->results.values[run] = NAN;
+  for (int i = 0; i < s->results.beside_count; i++) s->results.beside[i][run] = NAN;
   HARK_TRY(run_path(s, run, path));
   HARK_TRY(hark_path_join(s->context, path, "metrics.jsonl", metrics));
   if (!s->whole[run] || hark_path_kind_of(metrics) == HARK_PATH_NONE) return HARK_OK;
-  const hark_status status = hark_series_read(s->context, path, "step", s->values->metric, &series);
+  hark_status status = hark_series_read(s->context, path, "step", s->values->metric, &series);
   if (status == HARK_OK && series.count > 0)
     s->results.values[run] = s->values->choose == CHOOSE_LAST ? series.points[2 * series.count - 1] : series.low;
   hark_series_free(s->context, &series);
+  for (int i = 0; i < s->results.beside_count && status == HARK_OK; i++) {
+    status = hark_series_read(s->context, path, "step", s->results.beside_names[i], &series);
+    if (status == HARK_OK && series.count > 0) s->results.beside[i][run] = series.points[2 * series.count - 1];
+    hark_series_free(s->context, &series);
+  }
   return status;
+}
+
+/* The words of --beside. */
+static hark_status read_beside(sweep *s) {
+  const char *at = s->values->beside;
+  while (*at != '\0') {
+    const size_t length = strcspn(at, ",");
+    if (length == 0 || length >= HARK_SWEEP_BESIDE_BYTES || s->results.beside_count == HARK_SWEEP_BESIDE)
+      return hark_fail(s->context, HARK_BAD_CONFIGURATION, "--beside: '%s' is not up to %d names of metrics between commas",
+                       s->values->beside, HARK_SWEEP_BESIDE);
+    char *name = s->results.beside_names[s->results.beside_count];
+    memcpy(name, at, length);
+    name[length] = '\0';
+    s->results.beside[s->results.beside_count] = s->results.values + (ptrdiff_t)(1 + s->results.beside_count) * HARK_SWEEP_RUNS;
+    s->results.beside_count++;
+    at += length;
+    if (*at == ',') at++;
+  }
+  return HARK_OK;
 }
 
 static hark_status record(sweep *s, hark_jsonl *file, int run, int exit_code) {
@@ -397,6 +424,7 @@ static hark_status work(sweep *s) {
   if (s->plan->out[0] == '\0')
     return hark_fail(s->context, HARK_BAD_CONFIGURATION, "%s: 'out' is missing, expected the sweep's folder", s->plan->path);
   HARK_TRY(find_baseline(s));
+  HARK_TRY(read_beside(s));
   HARK_TRY(check_runs(s));
   HARK_TRY(path_in(s, "results.jsonl", path));
   HARK_TRY(read_results(s, path));
@@ -416,9 +444,10 @@ static hark_status work(sweep *s) {
 static hark_status run(hark_invocation *call) {
   hark_context *const context = call->context;
   sweep s = {.call = call, .context = context, .values = call->values[0]};
+  const size_t value_bytes = (size_t)(1 + HARK_SWEEP_BESIDE) * HARK_SWEEP_RUNS * sizeof(double);
   void *plan = NULL, *values = NULL, *whole = NULL;
   hark_status status = hark_allocate_zero(context, sizeof(hark_sweep_plan), &plan);
-  if (status == HARK_OK) status = hark_allocate_zero(context, HARK_SWEEP_RUNS * sizeof(double), &values);
+  if (status == HARK_OK) status = hark_allocate_zero(context, value_bytes, &values);
   if (status == HARK_OK) status = hark_allocate_zero(context, HARK_SWEEP_RUNS * sizeof(bool), &whole);
   s.plan = plan;
   s.whole = whole;
@@ -429,7 +458,7 @@ static hark_status run(hark_invocation *call) {
     status = work(&s);
   }
   hark_release(context, plan, sizeof(hark_sweep_plan));
-  hark_release(context, values, HARK_SWEEP_RUNS * sizeof(double));
+  hark_release(context, values, value_bytes);
   hark_release(context, whole, HARK_SWEEP_RUNS * sizeof(bool));
   return status;
 }

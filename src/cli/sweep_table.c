@@ -31,6 +31,11 @@ hark_spread hark_sweep_cell_spread(const hark_sweep_results *results, int cell) 
   return hark_spread_of(of_cell(results, cell), results->plan->seed_count);
 }
 
+hark_spread hark_sweep_cell_beside(const hark_sweep_results *results, int cell, int index) {
+  const int seeds = results->plan->seed_count;
+  return hark_spread_of(results->beside[index] + (ptrdiff_t)cell * seeds, seeds);
+}
+
 hark_spread hark_sweep_difference(const hark_sweep_results *results, int cell) {
   double differences[HARK_SWEEP_SEEDS];
   const double *own = of_cell(results, cell), *baseline = of_cell(results, results->baseline);
@@ -89,15 +94,21 @@ static void print_edges(const hark_sweep_results *results, hark_text *text) {
 void hark_sweep_print_table(const hark_sweep_results *results, hark_text *text) {
   char name[HARK_SWEEP_VALUE_BYTES], mean[32], deviation[32], difference[32], spread[32];
   hark_sweep_cell_name(results->plan, results->baseline, name);
-  hark_text_append(text, "| %s | n | mean | deviation | less %s, by seed | deviation |\n|---|---|---|---|---|---|\n", results->metric,
-                   name);
+  hark_text_append(text, "| %s | n | mean | deviation | less %s, by seed | deviation |", results->metric, name);
+  for (int i = 0; i < results->beside_count; i++) hark_text_append(text, " %s |", results->beside_names[i]);
+  hark_text_append(text, "\n|---|---|---|---|---|---|");
+  for (int i = 0; i < results->beside_count; i++) hark_text_append(text, "---|");
+  hark_text_append(text, "\n");
   for (int cell = 0; cell < hark_sweep_cells(results->plan); cell++) {
     const hark_spread own = hark_sweep_cell_spread(results, cell), paired = hark_sweep_difference(results, cell);
     const bool baseline = cell == results->baseline;
     hark_sweep_cell_name(results->plan, cell, name);
-    hark_text_append(text, "| %s | %d | %s | %s | %s | %s |\n", name, own.count, number(own.mean, "%.4f", mean),
+    hark_text_append(text, "| %s | %d | %s | %s | %s | %s |", name, own.count, number(own.mean, "%.4f", mean),
                      number(own.deviation, "%.4f", deviation), number(baseline ? NAN : paired.mean, "%+.4f", difference),
                      number(baseline ? NAN : paired.deviation, "%.4f", spread));
+    for (int i = 0; i < results->beside_count; i++)
+      hark_text_append(text, " %s |", number(hark_sweep_cell_beside(results, cell, i).mean, "%.4g", mean));
+    hark_text_append(text, "\n");
   }
   print_edges(results, text);
 }
@@ -125,7 +136,14 @@ void hark_sweep_print_json(const hark_sweep_results *results, hark_text *text) {
     hark_json_append_string(text, name);
     print_spread("", hark_sweep_cell_spread(results, cell), text);
     print_spread("difference_", hark_sweep_difference(results, cell), text);
-    hark_text_append(text, ", \"best\": %s, \"on_edge\": [", best ? "true" : "false");
+    hark_text_append(text, ", \"beside\": {");
+    for (int i = 0; i < results->beside_count; i++) {
+      if (i > 0) hark_text_append(text, ", ");
+      hark_json_append_string(text, results->beside_names[i]);
+      hark_text_append(text, ": ");
+      hark_json_append_number(text, hark_sweep_cell_beside(results, cell, i).mean);
+    }
+    hark_text_append(text, "}, \"best\": %s, \"on_edge\": [", best ? "true" : "false");
     for (int axis = 0, told = 0; best && axis < plan->axis_count; axis++) {
       if (!hark_sweep_on_edge(results, cell, axis)) continue;
       if (told++ > 0) hark_text_append(text, ", ");

@@ -5,12 +5,19 @@
 #include "cli/sweep_plan.h"
 #include "io/text.h"
 
+/* Numbers of a run that are shown beside what is compared, as its costs are. */
+#define HARK_SWEEP_BESIDE 6
+#define HARK_SWEEP_BESIDE_BYTES 96
+
 /* Results by run (cell * seeds + seed); NaN: not there. Lower is better. */
 typedef struct hark_sweep_results {
   const hark_sweep_plan *plan;
   const char *metric;
   int baseline; /* cell that the others are compared with */
   double *values;
+  int beside_count;
+  char beside_names[HARK_SWEEP_BESIDE][HARK_SWEEP_BESIDE_BYTES];
+  double *beside[HARK_SWEEP_BESIDE]; /* each by run, as values */
 } hark_sweep_results;
 
 /* Mean and sample deviation of what is there of `count` numbers; NaN where there are too few. */
@@ -21,6 +28,7 @@ typedef struct hark_spread {
 hark_spread hark_spread_of(const double *values, int count);
 
 hark_spread hark_sweep_cell_spread(const hark_sweep_results *results, int cell);
+hark_spread hark_sweep_cell_beside(const hark_sweep_results *results, int cell, int index);
 /* Of the differences to the baseline, seed by seed, where both are there. */
 hark_spread hark_sweep_difference(const hark_sweep_results *results, int cell);
 

@@ -252,6 +252,8 @@ static hark_status record_line(training_run *trainer) {
   hark_jsonl_number(&trainer->metrics, "lr", trainer->progress.rate);
   hark_jsonl_number(&trainer->metrics, "grad_norm", trainer->progress.gradient_norm);
   hark_jsonl_number(&trainer->metrics, "tokens_per_second", trainer->progress.tokens_per_second);
+  hark_jsonl_number(&trainer->metrics, "operations",
+                    hark_engine_operations(trainer->engine) * (double)(trainer->config->train.accumulate * trainer->state.step));
   if (trainer->hooks->peak_operations > 0) hark_jsonl_number(&trainer->metrics, "mfu", trainer->progress.peak_fraction);
   HARK_TRY(end_line(trainer));
   trainer->state.loss_sum = 0;

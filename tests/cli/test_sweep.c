@@ -64,7 +64,8 @@ static void the_table_holds_what_the_runs_reached(void **state) {
   assert_int_equal(json_array_size(json_object_get(object, "cells")), CELLS);
   for (size_t c = 0; c < CELLS; c++) {
     const json_t *cell = cell_at(object, c);
-    double reached[2], sum = 0;
+    double reached[2], sum = 0, costs[2] = {0, 0};
+    static const char *const beside[2] = {"operations", "time"};
     assert_string_equal(json_string_value(json_object_get(cell, "name")), names[c]);
     for (int seed = 0; seed < 2; seed++) {
       char path[TEST_PATH_BYTES + 160], name[128];
@@ -73,19 +74,29 @@ static void the_table_holds_what_the_runs_reached(void **state) {
       *strchr(name, ' ') = '-';
       (void)snprintf(path, sizeof path, "%s/out/%s", folder, name);
       char *lines = test_file_text(path, "metrics.jsonl");
+      double last[2] = {NAN, NAN};
       reached[seed] = INFINITY;
       for (char *line = strtok(lines, "\n"); line != NULL; line = strtok(NULL, "\n")) {
         json_t *of = json_loads(line, 0, &error);
         const json_t *loss = json_object_get(of, "val/loss");
         if (json_is_number(loss)) reached[seed] = fmin(reached[seed], json_number_value(loss));
+        for (int i = 0; i < 2; i++) {
+          const json_t *cost = json_object_get(of, beside[i]);
+          if (json_is_number(cost)) last[i] = json_number_value(cost);
+        }
         json_decref(of);
       }
       free(lines);
       sum += reached[seed];
+      for (int i = 0; i < 2; i++) costs[i] += last[i] / 2;
       assert_true(json_number_value(json_array_get(json_object_get(cell, "values"), (size_t)seed)) == reached[seed]);
     }
     assert_int_equal(json_integer_value(json_object_get(cell, "n")), 2);
     assert_true(fabs(json_number_value(json_object_get(cell, "mean")) - sum / 2) < 1e-12);
+    for (int i = 0; i < 2; i++) {
+      const double shown = json_number_value(json_object_get(json_object_get(cell, "beside"), beside[i]));
+      assert_true(costs[i] > 0 && fabs(shown - costs[i]) <= 1e-12 * costs[i]);
+    }
     const double deviation = fabs(reached[0] - reached[1]) / sqrt(2);
     assert_true(fabs(json_number_value(json_object_get(cell, "deviation")) - deviation) < 1e-9);
   }
@@ -112,7 +123,7 @@ static void runs_have_their_settings(void **state) {
 /* What is whole is not trained again; what was begun goes on. */
 static void a_sweep_goes_on(void **state) {
   (void)state;
-  json_t *before = swept("plan.yaml");
+  json_t *before = swept("plan.yaml --beside operations"); /* what is made again takes another time */
   command_expect(folder, "sweep plan.yaml --no-picture", 0, "", "", &output);
   assert_null(strstr(output.err, "run 1 of"));
   /* as if it had been killed after the third run, in the middle of a line */
@@ -123,7 +134,7 @@ static void a_sweep_goes_on(void **state) {
   free(lines);
   command_expect(folder, "sweep plan.yaml --no-picture", 0, "", "run 4 of 8", &output);
   assert_null(strstr(output.err, "run 3 of"));
-  json_t *after = swept("plan.yaml --table");
+  json_t *after = swept("plan.yaml --table --beside operations");
   assert_true(json_equal(before, after));
   json_decref(before);
   json_decref(after);
@@ -244,7 +255,7 @@ static void another_plan_is_refused(void **state) {
 /* What was deleted, as the refusal asks for, is made again. */
 static void a_deleted_run_is_made_again(void **state) {
   (void)state;
-  json_t *before = swept("plan.yaml");
+  json_t *before = swept("plan.yaml --beside operations"); /* what is made again takes another time */
   char command[2 * TEST_PATH_BYTES];
   (void)snprintf(command, sizeof command, "rm -r '%s'", test_path(folder, "out/plain-learning_rate=1e-4-seed=5"));
   assert_int_equal(system(command), 0);
@@ -253,7 +264,7 @@ static void a_deleted_run_is_made_again(void **state) {
   command_expect(folder, "sweep plan.yaml", 2, "", "is missing, and its run is there", &output);
   (void)snprintf(command, sizeof command, "rm -r '%s'", test_path(folder, "out/kernel-learning_rate=1e-4-seed=3"));
   assert_int_equal(system(command), 0);
-  json_t *after = swept("plan.yaml");
+  json_t *after = swept("plan.yaml --beside operations");
   assert_true(json_equal(before, after));
   json_decref(before);
   json_decref(after);
@@ -309,6 +320,9 @@ static void wrong_plans_are_refused(void **state) {
     assert_int_not_equal(access(test_path(folder, "o"), F_OK), 0); /* nothing was begun */
   }
   command_expect(folder, "sweep nowhere.yaml", 3, "", "", &output);
+  test_file_write_text(folder, "plan.yaml", "out: o\nconfig: base.yaml\n");
+  command_expect(folder, "sweep plan.yaml --beside time,,lr --list", 2, "", "--beside: 'time,,lr' is not", &output);
+  command_expect(folder, "sweep plan.yaml --beside a,b,c,d,e,f,g --list", 2, "", "--beside: 'a,b,c,d,e,f,g' is not", &output);
 }
 
 /* ---- statistics ---- */
