@@ -21,13 +21,24 @@ static const hark_option options[] = {
 };
 static const hark_option_table table = {options, 3, NULL, sizeof(bench_values), false};
 
-typedef enum bench_kind { BENCH_ATTENTION, BENCH_OPERATOR, BENCH_MACHINE, BENCH_STEP, BENCH_KINDS } bench_kind;
-static const char *const kind_names[BENCH_KINDS] = {"attention", "operator", "machine", "step"};
+typedef enum bench_kind { BENCH_ATTENTION, BENCH_DECODE, BENCH_OPERATOR, BENCH_MACHINE, BENCH_STEP, BENCH_KINDS } bench_kind;
+
+/* A kind that takes cases measures one at a time. */
+static const struct {
+  const char *name, *example;
+  hark_status (*measure)(hark_context *context, hark_bench_machine *machine, const hark_bench_settings *settings, const char *text);
+} kinds[BENCH_KINDS] = {
+    [BENCH_ATTENTION] = {"attention", "dense:B1,H8,L4096,D64,causal", hark_bench_attention},
+    [BENCH_DECODE] = {"decode", "hierarchical:H8,L65536,D64,N16", hark_bench_decode},
+    [BENCH_OPERATOR] = {"operator", "linear:M4096,N512,K512", hark_bench_operator},
+    [BENCH_MACHINE] = {"machine", NULL, NULL},
+    [BENCH_STEP] = {"step", NULL, NULL},
+};
 
 /* BENCH_KINDS when the word is none. */
 static bench_kind find_kind(const char *word) {
   int kind = 0;
-  while (kind < BENCH_KINDS && strcmp(word, kind_names[kind]) != 0) kind++;
+  while (kind < BENCH_KINDS && strcmp(word, kinds[kind].name) != 0) kind++;
   return (bench_kind)kind;
 }
 
@@ -36,11 +47,10 @@ static hark_status check(hark_invocation *call) {
   if (count == 0) return HARK_OK;
   const char *const word = hark_options_argument(call->options, 0);
   const bench_kind kind = find_kind(word);
-  const bool takes_cases = kind == BENCH_ATTENTION || kind == BENCH_OPERATOR;
   if (kind == BENCH_KINDS) return HARK_OK; /* reported by main */
+  const bool takes_cases = kinds[kind].measure != NULL;
   if (takes_cases && count == 1) {
-    return hark_options_complain(call->context, call->options, word, "needs cases, for instance %s",
-                                 kind == BENCH_ATTENTION ? "dense:B1,H8,L4096,D64,causal" : "linear:M4096,N512,K512");
+    return hark_options_complain(call->context, call->options, word, "needs cases, for instance %s", kinds[kind].example);
   }
   if (!takes_cases && count > 1) {
     return hark_options_complain(call->context, call->options, hark_options_argument(call->options, 1), "%s takes no cases", word);
@@ -59,9 +69,7 @@ static hark_status run_cases(hark_invocation *call, bench_kind kind, hark_bench_
     return hark_bench_step(call->context, machine, settings, config, (int32_t)values->vocabulary);
   }
   for (int i = 1; i < count; i++) {
-    const char *const text = hark_options_argument(call->options, i);
-    HARK_TRY(kind == BENCH_ATTENTION ? hark_bench_attention(call->context, machine, settings, text)
-                                     : hark_bench_operator(call->context, machine, settings, text));
+    HARK_TRY(kinds[kind].measure(call->context, machine, settings, hark_options_argument(call->options, i)));
   }
   return HARK_OK;
 }
@@ -81,11 +89,12 @@ static hark_status run(hark_invocation *call) {
 
 const hark_command hark_command_bench = {
     .name = "bench",
-    .arguments = "attention CASE... | operator CASE... | machine | step",
-    .words = "attention|operator|machine|step",
+    .arguments = "attention CASE... | decode CASE... | operator CASE... | machine | step",
+    .words = "attention|decode|operator|machine|step",
     .summary = "measure attention, operators and training steps against the machine's peak",
     .notes =
         "Cases: dense:B1,H8,L4096,D64,causal   window:B1,H8,L8192,D64,window=256   linear:M4096,N512,K512\n"
+        "         decode, 1024 tokens up to token L, one by one: hierarchical:H8,L65536,D64,N16\n"
         "         A wrong case is answered with the words it may have; docs/performance.md lists them all.\n"
         "A step is one of the model that the options describe, on random tokens; --steps N of them are measured.\n",
     .argument_minimum = 1,

@@ -94,6 +94,7 @@ hark_status hark_bench_fill(hark_context *context, hark_tensor *tensor, uint32_t
 /* ---- the benchmarks: each measures one case; `machine` measures the machine alone ---- */
 
 hark_status hark_bench_attention(hark_context *context, hark_bench_machine *machine, const hark_bench_settings *settings, const char *text);
+hark_status hark_bench_decode(hark_context *context, hark_bench_machine *machine, const hark_bench_settings *settings, const char *text);
 hark_status hark_bench_operator(hark_context *context, hark_bench_machine *machine, const hark_bench_settings *settings, const char *text);
 /* A training step of the configured model on random tokens below `vocabulary`; settings->rounds steps. */
 hark_status hark_bench_step(hark_context *context, hark_bench_machine *machine, const hark_bench_settings *settings,

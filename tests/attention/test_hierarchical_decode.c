@@ -237,6 +237,39 @@ static void large_logits_keep_their_weights(void **state) {
   test_setup_close(context);
 }
 
+/* Every backend in f32 against the definition in f64 on the same numbers but for their rounding to f32. Weights are e^s of |s| <= 20 at most, which
+ * f32 has to 20 x 6e-8; those of a row sum to one, values are at most 2: 1e-5 is some four times as much. One key is no number: the rows that
+ * meet it are none either, and no other. */
+static void backends_agree_with_the_definition(void **state) {
+  (void)state;
+  static const int64_t passes[] = {1, 7};
+  static double expected[LARGEST * HEADS * VALUE_DIM], have[LARGEST * HEADS * VALUE_DIM];
+  test_setup setups[TEST_MAX_SETUPS];
+  const int count = test_setups(setups);
+  hark_context *reference = test_reference_open();
+  for (int setup = 0; setup < count; setup++) {
+    if (strcmp(setups[setup].backend, "guard") == 0) continue; /* memory that is filled here must be readable */
+    hark_context *context = test_setup_open(&setups[setup], 2);
+    for (size_t c = 0; c < CASES; c++)
+      for (int none = 0; none < 2; none++)
+        for (size_t p = 0; p < sizeof passes / sizeof *passes; p++) {
+          text t = text_open(reference, &cases[c], HARK_F64, LARGEST), narrow = text_open(context, &cases[c], HARK_F32, LARGEST);
+          if (none != 0) set(&t.key, 70 * KEY_HEADS * HEAD_DIM, NAN);
+          if (none != 0) set(&narrow.key, 70 * KEY_HEADS * HEAD_DIM, NAN);
+          attend_by_passes(&t, passes[p], expected);
+          attend_by_passes(&narrow, passes[p], have);
+          for (int64_t i = 0; i < LARGEST * HEADS * VALUE_DIM; i++)
+            if (isnan(expected[i]) ? !isnan(have[i]) : !(fabs(have[i] - expected[i]) <= 1e-5))
+              fail_msg("%s on %s:%s, passes of %d: row %d is %.9g, expected %.9g", cases[c].name, setups[setup].backend,
+                       setups[setup].instruction_set, (int)passes[p], (int)(i / (HEADS * VALUE_DIM)), have[i], expected[i]);
+          text_close(&t);
+          text_close(&narrow);
+        }
+    test_setup_close(context);
+  }
+  test_setup_close(reference);
+}
+
 static void wrong_calls_are_refused(void **state) {
   (void)state;
   hark_context *context = test_reference_open();
@@ -277,6 +310,7 @@ static void wrong_calls_are_refused(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(rows_equal_those_of_the_whole_text),
-                                     cmocka_unit_test(large_logits_keep_their_weights), cmocka_unit_test(wrong_calls_are_refused)};
+                                     cmocka_unit_test(large_logits_keep_their_weights),
+                                     cmocka_unit_test(backends_agree_with_the_definition), cmocka_unit_test(wrong_calls_are_refused)};
   return cmocka_run_group_tests_name("hierarchical_decode", tests, NULL, NULL);
 }
