@@ -31,12 +31,32 @@ enum { VALUES_CONFIG, VALUES_TRAIN }; /* of the command's tables */
 static volatile sig_atomic_t stop_signal;
 static volatile sig_atomic_t checkpoint_wanted;
 
-static void on_signal(int number) {
+/* Who asked first to stop, and when; who started us. Handlers do not interrupt each other. */
+static pid_t first_sender, parent;
+static struct timespec first_time;
+#define SAME_EVENT_SECONDS 1
+
+/* One event may come as several signals: a service manager tells a whole group, and the sweep that started us hands on what it was told; and a
+ * sweep that dies after that leaves us SIGTERM (and, where we were stopped, SIGHUP). */
+static bool is_same_event(const siginfo_t *info) {
+  struct timespec now;
+  if (info->si_pid == parent && getppid() != parent) return true; /* sent by its death */
+  if (info->si_pid == first_sender || clock_gettime(CLOCK_MONOTONIC, &now) != 0) return false;
+  return now.tv_sec - first_time.tv_sec < SAME_EVENT_SECONDS + (now.tv_nsec < first_time.tv_nsec);
+}
+
+static void on_signal(int number, siginfo_t *info, void *interrupted) {
+  (void)interrupted;
   if (number == SIGUSR1) {
     checkpoint_wanted = 1;
     return;
   }
-  if (stop_signal != 0) _exit(HARK_EXIT_SIGNAL + number);
+  if (stop_signal != 0) {
+    if (!is_same_event(info)) _exit(HARK_EXIT_SIGNAL + number);
+    return;
+  }
+  first_sender = info->si_pid;
+  (void)clock_gettime(CLOCK_MONOTONIC, &first_time);
   stop_signal = number;
 }
 
@@ -44,8 +64,10 @@ static void catch_signals(void) {
   static const int caught[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
   struct sigaction action, before;
   memset(&action, 0, sizeof action);
-  action.sa_handler = on_signal;
-  action.sa_flags = SA_RESTART;
+  action.sa_sigaction = on_signal;
+  action.sa_flags = SA_RESTART | SA_SIGINFO;
+  for (size_t i = 0; i < sizeof caught / sizeof *caught; i++) (void)sigaddset(&action.sa_mask, caught[i]);
+  parent = getppid();
   for (size_t i = 0; i < sizeof caught / sizeof *caught; i++) {
     const bool known = sigaction(caught[i], NULL, &before) == 0;
     if (known && before.sa_handler == SIG_IGN) continue; /* nohup, or a job in the background: whoever started us wants it so */

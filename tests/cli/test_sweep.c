@@ -244,6 +244,28 @@ static void a_killed_sweep_ends_its_run(void **state) {
   assert_true(last_step() >= step);
 }
 
+/* A run that was told to stop, and then loses its sweep, is told again by the system: it saves all the same. */
+static void a_sweep_that_is_killed_after_an_interrupt_saves(void **state) {
+  (void)state;
+#ifndef __linux__
+  skip();
+#endif
+  const pid_t process = begin_long_sweep();
+  int status, run = 0;
+  wait_for_run();
+  char *holder = test_file_text(folder, FIRST_RUN ".lock");
+  assert_int_equal(sscanf(holder, "%d", &run), 1);
+  free(holder);
+  assert_int_equal(kill(run, SIGSTOP), 0); /* all signals reach it at the same time, when it goes on */
+  assert_int_equal(kill(process, SIGINT), 0);
+  for (int i = 0; i < 20; i++) wait_a_little(); /* the sweep hands it on */
+  assert_int_equal(kill(process, SIGKILL), 0);
+  assert_int_equal(waitpid(process, &status, 0), process);
+  assert_int_equal(kill(run, SIGCONT), 0);
+  wait_for_end_of_run();
+  assert_in_range(last_step(), 1, LONG_STEPS - 1);
+}
+
 static void another_plan_is_refused(void **state) {
   (void)state;
   json_decref(swept("plan.yaml"));
@@ -371,6 +393,7 @@ int main(void) {
                                      TEST(a_sweep_goes_on),
                                      TEST(an_interrupt_saves_and_stops),
                                      TEST(a_killed_sweep_ends_its_run),
+                                     TEST(a_sweep_that_is_killed_after_an_interrupt_saves),
                                      TEST(another_plan_is_refused),
                                      TEST(a_deleted_run_is_made_again),
                                      TEST(lists_are_replaced),
