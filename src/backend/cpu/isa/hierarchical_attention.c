@@ -231,6 +231,8 @@ static hark_tree place_tree(const hark_hierarchical_call *call, int64_t sequence
     tree.level[level].terms = hark_has_terms(call->desc) ? take(&next, (size_t)hark_term_width(tree.hierarchy.block)) : NULL;
     if (!call->rbf) tree.level[level].key_square = NULL;
   }
+  tree.parts = call->backward && call->exact ? hark_part_count(&tree.hierarchy) : 1;
+  tree.part_rows = hark_part_rows(&tree.hierarchy);
   tree.reach = next; /* the last */
   const hark_attention_args *args = call->args;
   const int64_t item = tree.sequence->item, row = tree.sequence->key_row;
@@ -525,7 +527,7 @@ static void backward_head(const hark_tree *tree, int worker) {
   const int levels = tree->hierarchy.levels;
   if (tree->call->exact) {
     for (int level = 0; level < levels; level++) run_stage(tree, EXACT_BEGIN, level, 0, 1, token_pieces(tree->level[level].keys), worker);
-    run_stage(tree, EXACT_PART, 0, 0, 1, hark_part_count(&tree->hierarchy), worker);
+    run_stage(tree, EXACT_PART, 0, 0, 1, tree->parts, worker);
     run_stage(tree, EXACT_GATHER, 0, 0, 1, levels, worker);
     for (int level = levels - 2; level >= 0; level--)
       run_stage(tree, EXACT_HAND_DOWN, level, 0, 1, token_pieces(tree->level[level].keys), worker);

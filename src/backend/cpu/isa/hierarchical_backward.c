@@ -197,9 +197,8 @@ static void group_gradients(backward_work *work, const hark_group_walk *walk, co
 
 /* Tokens of a level that a part has for itself: from .. to. */
 static void own_tokens(const hark_tree *tree, int64_t part, int level, int64_t *from, int64_t *to) {
-  const int64_t rows = hark_part_rows(&tree->hierarchy);
-  *from = part * rows >> level;
-  *to = part + 1 < hark_part_count(&tree->hierarchy) ? (part + 1) * rows >> level : tree->level[level].keys;
+  *from = part * tree->part_rows >> level;
+  *to = part + 1 < tree->parts ? (part + 1) * tree->part_rows >> level : tree->level[level].keys;
 }
 
 /* Rows in front of (side 0) or behind a part's own tokens of a level, 2 Nr of them. */
@@ -220,7 +219,7 @@ static hark_rows gathered_at(const backward_work *work, int level, int64_t first
   const hark_level *at = &tree->level[level];
   hark_rows rows = values ? at->dvalue : at->dkey;
   int64_t row = first;
-  if (tree->call->exact && hark_part_count(&tree->hierarchy) > 1) {
+  if (tree->parts > 1) {
     int64_t from, to;
     own_tokens(tree, work->part, level, &from, &to);
     if (first < from) {
@@ -393,9 +392,9 @@ void HARK_ISA(hark_hierarchical_exact_part)(const hark_tree *tree, int64_t part,
   backward_work work = open_work(tree, memory);
   const hark_level *rows_level = &tree->level[0];
   const int levels = tree->hierarchy.levels;
-  const int64_t length = hark_part_rows(&tree->hierarchy), first = part * length, last = hark_min(first + length, rows_level->queries);
+  const int64_t first = part * tree->part_rows, last = hark_min(first + tree->part_rows, rows_level->queries);
   work.part = part;
-  if (hark_part_count(&tree->hierarchy) > 1) {
+  if (tree->parts > 1) {
     const size_t floats = (size_t)(levels * 4 * tree->hierarchy.block) * (size_t)(tree->call->head_pad + tree->call->value_pad);
     memset(reach_of(tree, part, 0, 0, false).data, 0, floats * sizeof(float));
   }
@@ -421,8 +420,8 @@ static void add_reach(const hark_rows *from, const hark_rows *to, int64_t first,
 
 void HARK_ISA(hark_hierarchical_exact_gather)(const hark_tree *tree, int level) {
   const hark_level *at = &tree->level[level];
-  const int64_t parts = hark_part_count(&tree->hierarchy), count = 2 * tree->hierarchy.block;
-  for (int64_t part = 0; part < parts && parts > 1; part++) {
+  const int64_t count = 2 * tree->hierarchy.block;
+  for (int64_t part = 0; part < tree->parts && tree->parts > 1; part++) {
     int64_t from, to;
     own_tokens(tree, part, level, &from, &to);
     for (int side = 0; side < 2; side++) {

@@ -66,7 +66,9 @@ typedef struct hark_tree {
   bool finite;    /* all keys and values are */
   bool hides;     /* some terms are -infinity */
   bool add_first; /* gradients of keys and values add to those of the heads before in the group */
-  float *reach;   /* backward with exact queries: see hark_part_rows() */
+  /* Backward with exact queries: hark_part_rows(), how many of them the rows are, and memory for what they give beyond their own. Otherwise 1 part. */
+  int64_t part_rows, parts;
+  float *reach;
   hark_level level[HARK_HIERARCHY_MAX_LEVELS];
 } hark_tree;
 
