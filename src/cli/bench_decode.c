@@ -13,6 +13,8 @@
 #include "cli/bench.h"
 
 #define STRETCH 1024 /* tokens */
+#define MOST_TOKENS ((int64_t)1 << 40)
+#define MOST_BLOCK ((int64_t)1 << 20)
 
 typedef struct decode_case {
   int64_t heads, key_heads, length, head_dim, value_dim, block;
@@ -42,6 +44,9 @@ static hark_status read_case(hark_context *context, const char *text, decode_cas
   HARK_TRY(hark_bench_case_read(context, text, fields, sizeof fields / sizeof *fields));
   if (c->length == 0 || c->head_dim == 0)
     return hark_fail(context, HARK_INVALID_ARGUMENT, "case '%s': decode needs %s", text, c->length == 0 ? "L<n>" : "D<n>");
+  if (c->length > MOST_TOKENS || c->block > MOST_BLOCK)
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "case '%s': expected L up to %" PRId64 " and N up to %" PRId64, text, MOST_TOKENS,
+                     MOST_BLOCK);
   if (c->key_heads == 0) c->key_heads = c->heads;
   if (c->value_dim == 0) c->value_dim = c->head_dim;
   return HARK_OK;
@@ -59,8 +64,8 @@ static hark_status make_tensors(hark_context *context, decode_work *work) {
                                {levels, c->heads, c->value_dim + 2}};
   for (int i = 0; i < (int)(sizeof shapes / sizeof *shapes); i++) {
     HARK_TRY(hark_tensor_create(context, HARK_F32, 3, shapes[i], &work->call.inputs[i]));
-    HARK_TRY(hark_bench_fill(context, &work->call.inputs[i], (uint32_t)i, 1));
     work->call.input_count = i + 1;
+    HARK_TRY(hark_bench_fill(context, &work->call.inputs[i], (uint32_t)i, 1));
   }
   hark_inferred inferred = {0};
   HARK_TRY(work->call.op->infer(context, &work->attributes, work->call.inputs, work->call.input_count, &inferred));

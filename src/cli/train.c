@@ -27,7 +27,7 @@ static const hark_option_table table = {options, 1, NULL, sizeof(train_values), 
 
 enum { VALUES_CONFIG, VALUES_TRAIN }; /* of the command's tables */
 
-/* Signals only set these; the trainer asks after every step. A second signal to stop ends the process at once. */
+/* Signals only set these; the trainer asks after every step. A second signal to stop ends the process at once, when it is of another event. */
 static volatile sig_atomic_t stop_signal;
 static volatile sig_atomic_t checkpoint_wanted;
 
@@ -37,10 +37,10 @@ static struct timespec first_time;
 #define SAME_EVENT_SECONDS 1
 
 /* One event may come as several signals: a service manager tells a whole group, and the sweep that started us hands on what it was told; and a
- * sweep that dies after that leaves us SIGTERM (and, where we were stopped, SIGHUP). */
+ * sweep that dies after that leaves us SIGTERM, and the system's own SIGHUP where we were stopped. */
 static bool is_same_event(const siginfo_t *info) {
   struct timespec now;
-  if (info->si_pid == parent && getppid() != parent) return true; /* sent by its death */
+  if ((info->si_pid == parent || info->si_pid == 0) && getppid() != parent) return true; /* of its death; 0: the system itself */
   if (info->si_pid == first_sender || clock_gettime(CLOCK_MONOTONIC, &now) != 0) return false;
   return now.tv_sec - first_time.tv_sec < SAME_EVENT_SECONDS + (now.tv_nsec < first_time.tv_nsec);
 }

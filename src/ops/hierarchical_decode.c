@@ -173,12 +173,12 @@ static double logit(const decoder_head *at, const double *query, int64_t n, int 
     for (int64_t c = 0; c < at->head_dim; c++) sum += query[c] * hark_get(k, c);
   }
   sum *= at->decode->scale;
-  if (at->bias.data != NULL) sum += hark_get(at->bias, key - token + at->ring - 1);
+  double added = at->bias.data != NULL ? hark_get(at->bias, key - token + at->ring - 1) : 0;
   if (at->means.data != NULL) {
     const int64_t apart = at->decode->coarse_query == HARK_COARSE_QUERY_EXACT ? n - (key << level) : token - key;
-    sum += hark_get(at->means, level * at->mean_width + apart);
+    added += hark_get(at->means, level * at->mean_width + apart);
   }
-  return sum;
+  return added == -INFINITY ? added : sum + added; /* hidden, whatever the key holds */
 }
 
 /* Adds the entries of row n's token of a level with the keys that it meets. */

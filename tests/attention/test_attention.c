@@ -104,6 +104,7 @@ static void test_options(void **state) {
       "dense:B2,H2,L65,S80,D8,bias=7,hiding",
       "dense:B2,H2,L65,D8,kernel,hiding",
       "dense:B2,H2,L65,D8,kernel,hiding,causal",
+      "dense:H2,L270,D8,kernel,hiding",
       "dense:B2,H2,L65,S40,D8,bias=1,mask=6,expanded",
       "dense:B2,H2,L65,S40,D8,bias=12,mask=15,expanded,causal",
       "dense:B2,H4,K2,L40,S50,D8,bias=5,mask=3,expanded,accumulate,layout=2,misaligned",

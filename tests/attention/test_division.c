@@ -144,9 +144,13 @@ static void test_decoding(void **state) {
 /* The number of threads changes no bit. */
 static void test_threads(void **state) {
   (void)state;
-  static const char *const cases[] = {
-      "dense:B2,H4,K2,L130,D16,causal",         "dense:H1,L300,D8,V5,bias=15,kernel",           "dense:H2,L200,D8,causal,forget,shared",
-      "dense:H3,L200,S190,D8,ragged,bias,mask", "window:H2,L200,D8,W20,dropout=0.2,accumulate", "dense:H4,K1,L100,D8,bias=7"};
+  static const char *const cases[] = {"dense:B2,H4,K2,L130,D16,causal",
+                                      "dense:H2,L200,D9,causal,kernel",
+                                      "dense:H1,L300,D8,V5,bias=15,kernel",
+                                      "dense:H2,L200,D8,causal,forget,shared",
+                                      "dense:H3,L200,S190,D8,ragged,bias,mask",
+                                      "window:H2,L200,D8,W20,dropout=0.2,accumulate",
+                                      "dense:H4,K1,L100,D8,bias=7"};
   static const int64_t threads[] = {2, 3, 7};
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
     for (int m = 0; m < attention_machine_count; m++) {

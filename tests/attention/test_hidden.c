@@ -106,6 +106,9 @@ static void test_causality(void **state) {
                                       "dense:H2,L20,S150,D16,causal",
                                       "dense:H4,K2,L4,S70,D64,causal",
                                       "dense:H2,L200,D8,causal,forget,kernel,bias=3",
+                                      "dense:H2,L200,D8,causal,kernel",
+                                      "dense:H2,L270,D8,causal,kernel,hiding",
+                                      "dense:H4,K2,L4,S200,D64,causal,kernel",
                                       "dense:H2,L130,D8,causal,rbf,dropout=0.2",
                                       "window:H2,L200,D8,W30,causal",
                                       "dense:H2,L100,D8,causal,mask=3,layout=1",
@@ -121,6 +124,58 @@ static void test_causality(void **state) {
                                       "hierarchical:B2,H2,L70,D8,N4,causal,rbf,mask,qmask",
                                       "hierarchical:B2,H2,L70,D8,N4,causal,rbf,mask,exact"};
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) check_causality(cases[i]);
+}
+
+/* A value that is infinite under a weight that underflows to 0: whatever comes of it, it is the same whatever later queries are, also those of the
+ * row's tile, whose logits decide how the tile is computed. */
+static void test_weights_that_underflow(void **state) {
+  (void)state;
+  static const char *const cases[] = {"dense:L192,D8,causal,kernel", "dense:L192,D8,causal"};
+  enum { KEY = 64, ROW = 128, LATER = 191 };
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+    for (int m = 0; m < attention_machine_count; m++) {
+      attention_problem p;
+      attention_results before, after;
+      attention_problem_make(cases[i], &p);
+      /* The first feature is of this key, this row and the later one alone. */
+      for (int64_t n = 0; n < p.is.queries; n++) row_of(&p, ARRAY_KEY, 0, 0, n)[0] = row_of(&p, ARRAY_QUERY, 0, 0, n)[0] = 0;
+      poison_row(&p, ARRAY_VALUE, 0, KEY, INFINITY);
+      poison_row(&p, ARRAY_QUERY, 0, ROW, 0);
+      row_of(&p, ARRAY_KEY, 0, 0, KEY)[0] = 10;
+      row_of(&p, ARRAY_QUERY, 0, 0, ROW)[0] = -1000;
+      if (attention_run_on(&attention_machines[m], &p, &before)) {
+        row_of(&p, ARRAY_QUERY, 0, 0, LATER)[0] = 10;
+        attention_run_on(&attention_machines[m], &p, &after);
+        keep_query_rows(&p, &before, LATER - 1);
+        keep_query_rows(&p, &after, LATER - 1);
+        attention_same_bits(attention_machines[m].name, cases[i], ARRAY_OUT, &before, &after);
+        attention_same_bits(attention_machines[m].name, cases[i], ARRAY_DQUERY, &before, &after);
+        attention_results_free(&before);
+        attention_results_free(&after);
+      }
+      attention_problem_free(&p);
+    }
+}
+
+/* A key that no query gives any weight, because it is infinite on the other side, leaves gradients of the table finite: also where a tile has lanes
+ * without a query. */
+static void test_lanes_without_a_query(void **state) {
+  (void)state;
+  static const char text[] = "dense:L5,S64,D1,kernel";
+  for (int m = 0; m < attention_machine_count; m++) {
+    attention_problem p;
+    attention_results r;
+    attention_problem_make(text, &p);
+    for (int64_t n = 0; n < p.is.queries; n++) poison_row(&p, ARRAY_QUERY, 0, n, -0.5 - 0.1 * (double)n);
+    poison_row(&p, ARRAY_KEY, 0, 10, INFINITY);
+    if (attention_run_on(&attention_machines[m], &p, &r)) {
+      for (int64_t i = 0; i < r.count[ARRAY_DLOG_KERNEL]; i++)
+        if (!isfinite(r.data[ARRAY_DLOG_KERNEL][i]))
+          fail_msg("'%s' on %s: gradient %d of the table is %g", text, attention_machines[m].name, (int)i, r.data[ARRAY_DLOG_KERNEL][i]);
+      attention_results_free(&r);
+    }
+    attention_problem_free(&p);
+  }
 }
 
 /* Poisons what the case hides: numbers that no visible entry depends on. */
@@ -360,9 +415,17 @@ static void test_blind_rows(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_causality),     cmocka_unit_test(test_padding),    cmocka_unit_test(test_query_mask),
-      cmocka_unit_test(test_mask),          cmocka_unit_test(test_bias),       cmocka_unit_test(test_bias_above_diagonal),
-      cmocka_unit_test(test_far_distances), cmocka_unit_test(test_blind_rows), cmocka_unit_test(test_blind_gradient),
+      cmocka_unit_test(test_causality),
+      cmocka_unit_test(test_weights_that_underflow),
+      cmocka_unit_test(test_lanes_without_a_query),
+      cmocka_unit_test(test_padding),
+      cmocka_unit_test(test_query_mask),
+      cmocka_unit_test(test_mask),
+      cmocka_unit_test(test_bias),
+      cmocka_unit_test(test_bias_above_diagonal),
+      cmocka_unit_test(test_far_distances),
+      cmocka_unit_test(test_blind_rows),
+      cmocka_unit_test(test_blind_gradient),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

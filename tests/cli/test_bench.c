@@ -161,6 +161,7 @@ static void wrong_cases_are_answered(void **state) {
       {"decode hierarchical:L8", "decode needs D<n>"},
       {"decode hierarchical:L8,D8,N3", "hierarchy_block is 3"},
       {"decode hierarchical:L8,D8,H3,K2", "multiple of key_heads"},
+      {"decode hierarchical:L8,D8,N9223372036854775807", "N up to 1048576"},
       {"decode", "for instance hierarchical:"},
       {"operator nothing:M4", "expected one of linear"},
       {"machine more", "takes no cases"},

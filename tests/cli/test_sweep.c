@@ -261,7 +261,7 @@ static void a_sweep_that_is_killed_after_an_interrupt_saves(void **state) {
   for (int i = 0; i < 20; i++) wait_a_little(); /* the sweep hands it on */
   assert_int_equal(kill(process, SIGKILL), 0);
   assert_int_equal(waitpid(process, &status, 0), process);
-  assert_int_equal(kill(run, SIGCONT), 0);
+  (void)kill(run, SIGCONT); /* the system has sent it already, and the run may be gone */
   wait_for_end_of_run();
   assert_in_range(last_step(), 1, LONG_STEPS - 1);
 }

@@ -153,11 +153,15 @@ static void tile_weights(const hark_dense_tile *tile, backward_state *state) {
   if (dropout) HARK_ISA(hark_dense_drop)(tile, state->weights);
 }
 
-/* Entries that were not computed because no lane of their vector sees them are zero for those that gather gradients. */
+/* Entries that were not computed because no lane of their vector sees them, and those of lanes without a query, are zero for those that gather
+ * gradients. */
 static void zero_unseen(const hark_dense_tile *tile, float *dlogits) {
+  const int lanes = hark_dense_vectors(tile) * HARK_LANES;
   for (int key = 0; key < tile->keys; key++) {
     const int first = (int)hark_min(hark_dense_first_vector(tile, key), hark_dense_vectors(tile));
-    memset(dlogits + key * HARK_TILE_QUERIES, 0, (size_t)first * HARK_LANES * sizeof *dlogits);
+    float *row = dlogits + key * HARK_TILE_QUERIES;
+    memset(row, 0, (size_t)first * HARK_LANES * sizeof *row);
+    for (int lane = tile->queries; lane < lanes; lane++) row[lane] = 0.0f;
   }
 }
 

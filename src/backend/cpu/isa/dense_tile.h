@@ -61,7 +61,7 @@ struct hark_dense_call {
   bool causal;
   bool starts;  /* a term has a start */
   bool general; /* logits need more than a product and its start: other terms or dropout */
-  bool hides;   /* a term or dropout may take single entries out */
+  bool hides;   /* dropout or a term without a start may take single entries out */
   bool rbf;
   uint32_t dropout_threshold; /* 0: none */
   float dropout_gain;         /* 1 / (1 - p) */

@@ -5,8 +5,8 @@
  *
  * A (sequence, key head) is worked on by one thread with a tree of its own, which stays in its caches, as long as that keeps as many threads
  * busy as the other way does: one after another, each by all threads, tokens in pieces of a level, the forward in subtrees, the backward in
- * pieces of a level of which every second one touches keys of its own, or with exact queries in parts of the rows. The cuts depend on sizes alone and every sum has one order, so that the
- * bits do not depend on the way or on the number of threads.
+ * pieces of a level of which every second one touches keys of its own, or with exact queries in parts of the rows. The cuts depend on sizes
+ * alone and every sum has one order, so that the bits do not depend on the way or on the number of threads.
  *
  * Scratch: trees, one or as many as (sequence, key head)s are worked on at a time | tiles a worker | the tables' (hierarchical_terms.c).
  */
@@ -53,7 +53,8 @@ static hark_status count_tree(hark_context *context, const hark_attention_desc *
   return HARK_OK;
 }
 
-/* Threads that a (sequence, key head) keeps busy when it is spread over them: pieces of its rows, and every second one in the backward. */
+/* Threads that a (sequence, key head) keeps busy when it is spread over them: pieces of its rows, every second one in the backward, or its parts
+ * with exact queries. */
 static int64_t spread_threads(const hark_attention_desc *desc, int64_t length, int workers, bool backward) {
   const hark_hierarchy h = hark_hierarchy_make(desc, length);
   const int64_t pieces = hark_ceil_div(length, hark_piece_rows(desc->hierarchy_block));

@@ -9,6 +9,9 @@
  * Gradients of a level's tokens begin with what their parents hand down, so that level 0 ends with the gradients of rows. Lanes are queries in
  * P and dS, features in what they are multiplied with; nothing is transposed but q and g. Cost: three times 2 (d + dv) / 2 multiply-adds an
  * entry and two exponentials' worth of the rest. Memory: tiles.
+ *
+ * With exact queries the rows of all levels are those of the sequence: a tile of rows goes through all levels, and what levels hand down comes at
+ * the end (hark_part_rows()).
  */
 #include "hierarchical_tile.h"
 

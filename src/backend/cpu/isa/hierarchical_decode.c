@@ -1,6 +1,6 @@
 /* hierarchical_decode.c - hierarchical attention of new rows behind a cache, in f32: the record's loops (ops/hierarchical_decode.c), in vectors.
  *
- * Keys that a row meets on a level are a range of a ring of 2 Nr rows, at most two stretches of memory. A stretch is taken HARK_CHUNK keys at a
+ * Keys that a row meets on a level are a range of a ring of 2 Nr rows, at most two stretches of memory. A stretch is taken CHUNK keys at a
  * time: logits, their highest, weights, and the weighted values; what was gathered before is scaled down where the highest grew. Lanes are
  * features. Cost: d + dv multiply-adds a key. Memory: a row of values a key head, in the record's workspace.
  */
@@ -92,11 +92,9 @@ static bool make_logits(const decoder *d, const float *query, int64_t n, int lev
   for (int i = 0; i < count; i++) {
     const float *row = keys + i * d->key_step;
     float s = rbf ? -0.5f * scale * squared_distance(query, row, d->head_dim) : scale * inner_product(query, row, d->head_dim);
-    if (d->bias != NULL) s += d->bias[key + i - token + d->ring - 1];
-    if (d->means != NULL) {
-      const float mean = d->means[level * d->mean_width + (exact ? n - ((key + i) << level) : token - (key + i))];
-      s = mean == -INFINITY ? mean : s + mean; /* hidden, whatever the key holds */
-    }
+    float added = d->bias != NULL ? d->bias[key + i - token + d->ring - 1] : 0.0f;
+    if (d->means != NULL) added += d->means[level * d->mean_width + (exact ? n - ((key + i) << level) : token - (key + i))];
+    s = added == -INFINITY ? added : s + added; /* hidden, whatever the key holds */
     logits[i] = s;
     any = any || s != -INFINITY;
   }

@@ -268,7 +268,8 @@ static inline int64_t hark_part_rows(const hark_hierarchy *h) {
   return rows;
 }
 static inline int64_t hark_part_count(const hark_hierarchy *h) { return hark_ceil_div(h->length, hark_part_rows(h)); }
-/* Floats of that memory, which grow with the length: the coarsest level has two blocks. */
+/* As many floats as that memory takes at most for this length and all that are shorter: the coarsest level has 2 Nr tokens at most, of each of
+ * which some part is the owner, so that there are no more parts than that. */
 size_t HARK_ISA(hark_hierarchical_reach_floats)(const hark_hierarchy *h, int head_pad, int value_pad);
 
 /* In this order, each for all levels or parts: gradients of keys and values from .. to of a level begin; the rows of a part; what parts gave to a
