@@ -155,6 +155,13 @@ static hark_status run(hark_invocation *call) {
   const char *const chosen = hark_options_argument(call->options, 0);
   bool passed = true;
   HARK_TRY(hark_command_open(call, "reference", v->threads, (uint64_t)v->seed, true));
+  for (int i = 0; i < hark_lab_entry_count; i++) {
+    const hark_experiment *const experiment = hark_lab_entries[i].experiment;
+    const hark_status status =
+        is_chosen(chosen, i) && experiment->check != NULL ? experiment->check(call->context, call->values[i + 1]) : HARK_OK;
+    if (status != HARK_OK) hark_fail_prefix(call->context, "%s: ", hark_lab_entries[i].name);
+    HARK_TRY(status);
+  }
   if (v->out[0] != 0) HARK_TRY(hark_folder_make(call->context, v->out)); /* fails before the work, not after it */
   for (int i = 0; i < hark_lab_entry_count; i++)
     if (is_chosen(chosen, i)) HARK_TRY(run_one(call, i, &passed));

@@ -13,6 +13,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "io/files.h"
 #include "lab/trained_heads.h"
 
 #define HEAD_DIM 16
@@ -94,6 +95,7 @@ static errors compare(const double *have, const double *want, int64_t rows, int6
     all += row;
     worst = fmax(worst, row);
   }
+  if (size == 0 && all == 0) return (errors){0, 0}; /* a head whose values are all zero */
   return (errors){sqrt(all / size), sqrt(worst / (size / (double)rows))};
 }
 
@@ -329,22 +331,31 @@ static hark_status draw_trained(hark_lab *lab, const hark_lab_table *table) {
 }
 
 /* Table 2. */
-static hark_status study_trained(hark_lab *lab, const approximation_values *values) {
-  hark_trained_heads heads;
+static hark_status study_trained(hark_lab *lab, const hark_trained_heads *heads) {
   hark_lab_table *table;
   bench b;
-  HARK_TRY(hark_trained_heads_read(lab, values->run, values->text, 2 * LARGEST_BLOCK + 1, TRAINED_LENGTH, &heads));
-  HARK_TRY(open_bench(lab, heads.length, heads.head_dim, &b));
+  HARK_TRY(open_bench(lab, heads->length, heads->head_dim, &b));
   HARK_TRY(hark_lab_add_table(lab, "heads of the trained model, causal", trained_columns, TRAINED_COLUMNS, &table));
-  const int64_t size = heads.length * heads.head_dim;
-  for (int64_t layer = 0; layer < heads.layers; layer++)
-    for (int64_t head = 0; head < heads.heads; head++) {
-      const int64_t first = (layer * heads.heads + head) * size;
-      b.similarity = &heads.similarities[layer];
-      set_head(&b, heads.query + first, heads.key + first, heads.value + first);
+  const int64_t size = heads->length * heads->head_dim;
+  for (int64_t layer = 0; layer < heads->layers; layer++)
+    for (int64_t head = 0; head < heads->heads; head++) {
+      const int64_t first = (layer * heads->heads + head) * size;
+      b.similarity = &heads->similarities[layer];
+      set_head(&b, heads->query + first, heads->key + first, heads->value + first);
       HARK_TRY(study_head(&b, layer, head, table));
     }
   return draw_trained(lab, table);
+}
+
+static hark_status check(hark_context *context, const void *own) {
+  const approximation_values *const values = own;
+  const char *const paths[] = {values->run, values->text};
+  if ((values->run[0] != 0) != (values->text[0] != 0))
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "--run RUN and --text FILE go together: the model reads the text");
+  for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
+    if (paths[i][0] != 0 && hark_path_kind_of(paths[i]) == HARK_PATH_NONE)
+      return hark_fail(context, HARK_NOT_FOUND, "%s: there is no such %s", paths[i], i == 0 ? "run, checkpoint or file" : "file");
+  return HARK_OK;
 }
 
 static hark_status measure(hark_lab *lab) {
@@ -354,8 +365,9 @@ static hark_status measure(hark_lab *lab) {
   double *numbers;
   study s = {0};
   bench b;
-  if ((values->run[0] != 0) != (values->text[0] != 0))
-    return hark_fail(lab->context, HARK_INVALID_ARGUMENT, "--run RUN and --text FILE go together: the model reads the text");
+  hark_trained_heads heads;
+  if (values->run[0] != 0) /* what can fail comes first */
+    HARK_TRY(hark_trained_heads_read(lab, values->run, values->text, 2 * LARGEST_BLOCK + 1, TRAINED_LENGTH, &heads));
   HARK_TRY(open_bench(lab, length, HEAD_DIM, &b));
   HARK_TRY(hark_lab_numbers(lab, 3 * length * HEAD_DIM, &numbers));
   b.similarity = &similarity;
@@ -363,7 +375,7 @@ static hark_status measure(hark_lab *lab) {
   HARK_TRY(show_table(lab, &s));
   HARK_TRY(show_figure(lab, &s));
   HARK_TRY(study_exactness(&b, numbers));
-  return values->run[0] != 0 ? study_trained(lab, values) : HARK_OK;
+  return values->run[0] != 0 ? study_trained(lab, &heads) : HARK_OK;
 }
 
 /* ---- criteria ---- */
@@ -428,5 +440,6 @@ const hark_experiment hark_experiment_approximation = {
     .statement =
         "the error is nothing where no approximation is made, and falls with the block size, with exact queries, with the neighbour "
         "partition and with the correlation of the tokens",
+    .check = check,
     .measure = measure,
     .judge = judge};

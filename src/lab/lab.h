@@ -90,10 +90,11 @@ typedef struct hark_lab {
 } hark_lab;
 
 typedef struct hark_experiment {
-  const char *summary;                   /* one line for --list */
-  const char *paper;                     /* whose statement it is, and where it stands */
-  const char *statement;                 /* what is measured */
-  hark_status (*measure)(hark_lab *lab); /* fills tables and figure */
+  const char *summary;                                              /* one line for --list */
+  const char *paper;                                                /* whose statement it is, and where it stands */
+  const char *statement;                                            /* what is measured */
+  hark_status (*check)(hark_context *context, const void *options); /* refuses options before any experiment runs; optional */
+  hark_status (*measure)(hark_lab *lab);                            /* fills tables and figure */
   /* Adds the criteria, from the tables alone: whoever has the tables can judge again, and the tests do so with other numbers. */
   hark_status (*judge)(hark_lab *lab);
 } hark_experiment;

@@ -194,6 +194,7 @@ static void wrong_words_are_refused(void **state) {
                {"hark lab all --figure all.svg", "--out FOLDER"},
                {"hark lab rank-map --run run", "applies to approximation only"},
                {"hark lab rank-map --terminal --json", "no place"},
+               {"hark lab all --quick --text text.txt", "--run RUN"},
                {"hark lab approximation --quick --run run", "--text FILE"}};
   for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
     hark(wrong[i].line, HARK_EXIT_USAGE);
@@ -214,6 +215,8 @@ static void trained_heads_are_measured(void **state) {
   assert_int_equal(json_array_size(json_object_get(json_array_get(tables, 2), "rows")), 2 * 4 * 5); /* heads, causal ways, block sizes */
   assert_int_equal(json_array_size(json_object_get(json_array_get(tables, 1), "rows")), 2 * 10 + 2 * 4);
   json_decref(document);
+  hark("hark lab all --quick --run nowhere --text text.txt", HARK_EXIT_BAD_INPUT);
+  assert_string_equal(output.out, ""); /* before the other experiments */
   hark("hark train --data text.txt --out short --steps 1 --layers 1 --width 16 --heads 2 --context 8 --batch 1 --threads 1", 0);
   hark("hark lab approximation --quick --run short --text text.txt", HARK_EXIT_BAD_INPUT);
   assert_non_null(strstr(output.err, "a context of 8, expected at least 129"));

@@ -180,7 +180,7 @@ static hark_status do_nothing(hark_lab *lab) {
 
 static void an_experiment_without_criteria_is_none(void **state) {
   (void)state;
-  const hark_experiment empty = {"", "", "", do_nothing, do_nothing};
+  const hark_experiment empty = {.summary = "", .paper = "", .statement = "", .measure = do_nothing, .judge = do_nothing};
   hark_lab *lab;
   assert_fine(context, hark_lab_create(context, true, 1, NULL, &lab));
   assert_failure(context, hark_lab_run(lab, &empty), HARK_INTERNAL_ERROR, "cannot fail");
@@ -214,7 +214,7 @@ static hark_status judge_small(hark_lab *lab) { return hark_lab_require(lab, 0, 
 /* The n-th request for memory fails, for every n: HARK_OUT_OF_MEMORY, and nothing is left. */
 static void memory_may_run_out(void **state) {
   (void)state;
-  const hark_experiment small = {"", "", "", measure_small, judge_small};
+  const hark_experiment small = {.summary = "", .paper = "", .statement = "", .measure = measure_small, .judge = judge_small};
   hark_status status = HARK_OUT_OF_MEMORY;
   long fail_at = 0;
   while (status != HARK_OK) {
