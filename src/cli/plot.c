@@ -158,6 +158,8 @@ static hark_status check(hark_invocation *call) {
       HARK_TRY(hark_options_complain(call->context, call->options, uses[i].option, "--%s does not go with --%s", uses[i].option,
                                      drawing == KERNELS ? "positional" : "evaluation"));
   }
+  if (values->terminal && values->logarithmic)
+    HARK_TRY(hark_options_complain(call->context, call->options, "log", "--log does not go with --terminal"));
   if (values->positional && hark_options_argument_count(call->options) > 1)
     HARK_TRY(hark_options_complain(call->context, call->options, "positional", "--positional draws the kernels of one run"));
   return HARK_OK;

@@ -184,7 +184,7 @@ static hark_status count_panel(void *user, const hark_learned_kernel *kernel) {
 
 static hark_status draw_picture(hark_invocation *call, const hark_positional_plot *plot, const char *path, const hark_safetensors *file,
                                 int panels, drawing *d) {
-  const int columns = columns_of((int)hark_min(panels, PANELS)), rows = (panels + columns - 1) / columns;
+  const int shown = (int)hark_min(panels, PANELS), columns = columns_of(shown), rows = (shown + columns - 1) / columns;
   HARK_TRY(hark_picture_begin(call->context, plot->picture, plot->png, columns * PANEL_WIDTH, rows * PANEL_HEIGHT, &d->picture));
   const hark_status status = visit(d, path, file, add_panel, d);
   if (status != HARK_OK) {

@@ -289,6 +289,8 @@ static void evaluations_that_do_not_fit_are_told(void **state) {
   hark(2, "plot --evaluation real.jsonl --metric val/loss");
   assert_non_null(strstr(output.err, "--metric does not go with --evaluation"));
   hark(2, "plot --evaluation real.jsonl --distances 4");
+  hark(2, "plot --evaluation real.jsonl --log --terminal");
+  assert_non_null(strstr(output.err, "--log does not go with --terminal"));
 }
 
 int main(void) {
