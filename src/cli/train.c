@@ -40,7 +40,8 @@ static struct timespec first_time;
  * sweep that dies after that leaves us SIGTERM, and the system's own SIGHUP where we were stopped. */
 static bool is_same_event(const siginfo_t *info) {
   struct timespec now;
-  if ((info->si_pid == parent || info->si_pid == 0) && getppid() != parent) return true; /* of its death; 0: the system itself */
+  const bool hung_up = info->si_pid == 0 && info->si_signo == SIGHUP;          /* by the system itself */
+  if ((info->si_pid == parent || hung_up) && getppid() != parent) return true; /* of its death */
   if (info->si_pid == first_sender || clock_gettime(CLOCK_MONOTONIC, &now) != 0) return false;
   return now.tv_sec - first_time.tv_sec < SAME_EVENT_SECONDS + (now.tv_nsec < first_time.tv_nsec);
 }

@@ -352,9 +352,13 @@ static hark_status check(hark_context *context, const void *own) {
   const char *const paths[] = {values->run, values->text};
   if ((values->run[0] != 0) != (values->text[0] != 0))
     return hark_fail(context, HARK_INVALID_ARGUMENT, "--run RUN and --text FILE go together: the model reads the text");
-  for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
-    if (paths[i][0] != 0 && hark_path_kind_of(paths[i]) == HARK_PATH_NONE)
+  for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
+    hark_path_kind kind;
+    if (paths[i][0] == 0) continue;
+    HARK_TRY(hark_path_examine(context, paths[i], &kind));
+    if (kind == HARK_PATH_NONE)
       return hark_fail(context, HARK_NOT_FOUND, "%s: there is no such %s", paths[i], i == 0 ? "run, checkpoint or file" : "file");
+  }
   return HARK_OK;
 }
 

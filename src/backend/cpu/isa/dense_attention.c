@@ -159,7 +159,7 @@ static hark_status begin(hark_context *context, const hark_attention_run *run, b
     if (!term->used(desc, args)) continue;
     call->term_memory[call->term_count] = scratch + layout.terms[i];
     call->terms[call->term_count++] = term;
-    call->hides = call->hides || (term->hides && term->start == NULL); /* a start that hides does so by tile */
+    call->hides = call->hides || term->hides;
     call->starts = call->starts || term->start != NULL;
     call->general = call->general || term->start == NULL;
   }

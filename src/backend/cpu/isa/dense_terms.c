@@ -213,7 +213,6 @@ static void log_kernel_finish(const hark_dense_call *call, void *memory, int64_t
 }
 
 const hark_dense_term HARK_ISA(hark_dense_log_kernel) = {.name = "log_kernel",
-                                                         .hides = true,
                                                          .used = log_kernel_used,
                                                          .bytes = log_kernel_bytes,
                                                          .prepare_count = log_kernel_prepare_count,

@@ -18,7 +18,7 @@ typedef struct hark_dense_tile hark_dense_tile;
 
 typedef struct hark_dense_term {
   const char *name;
-  bool hides;                                                                     /* may hide single entries */
+  bool hides;                                                                     /* may hide single entries, other than by its start */
   bool (*used)(const hark_attention_desc *desc, const hark_attention_args *args); /* args NULL: may a call of this descriptor use it? */
   /* Bytes of scratch for the whole call, at the descriptor's maxima, item_pieces: batch items times the
    * ranges that their keys are cut into. Optional. */
@@ -61,7 +61,7 @@ struct hark_dense_call {
   bool causal;
   bool starts;  /* a term has a start */
   bool general; /* logits need more than a product and its start: other terms or dropout */
-  bool hides;   /* dropout or a term without a start may take single entries out */
+  bool hides;   /* a term or dropout may take single entries out, besides what starts hide */
   bool rbf;
   uint32_t dropout_threshold; /* 0: none */
   float dropout_gain;         /* 1 / (1 - p) */

@@ -4,6 +4,7 @@
  * time: logits, their highest, weights, and the weighted values; what was gathered before is scaled down where the highest grew. Lanes are
  * features. Cost: d + dv multiply-adds a key. Memory: a row of values a key head, in the record's workspace.
  */
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -92,9 +93,9 @@ static bool make_logits(const decoder *d, const float *query, int64_t n, int lev
   for (int i = 0; i < count; i++) {
     const float *row = keys + i * d->key_step;
     float s = rbf ? -0.5f * scale * squared_distance(query, row, d->head_dim) : scale * inner_product(query, row, d->head_dim);
-    float added = d->bias != NULL ? d->bias[key + i - token + d->ring - 1] : 0.0f;
-    if (d->means != NULL) added += d->means[level * d->mean_width + (exact ? n - ((key + i) << level) : token - (key + i))];
-    s = added == -INFINITY ? added : s + added; /* hidden, whatever the key holds */
+    double added = d->bias != NULL ? (double)d->bias[key + i - token + d->ring - 1] : 0.0;
+    if (d->means != NULL) added += (double)d->means[level * d->mean_width + (exact ? n - ((key + i) << level) : token - (key + i))];
+    s = added == -INFINITY ? -INFINITY : s + (float)fmax(-FLT_MAX, added); /* only -infinity hides, and that whatever the key holds */
     logits[i] = s;
     any = any || s != -INFINITY;
   }
