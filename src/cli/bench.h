@@ -82,6 +82,9 @@ typedef struct hark_bench_summary {
 } hark_bench_summary;
 hark_bench_summary hark_bench_summarise(double *values, int64_t count);
 
+/* Bytes of those of `count` tensors that are there. */
+double hark_bench_bytes(const hark_tensor *tensors, int count);
+
 /* Seconds of a clock that only goes forward. */
 double hark_bench_now(void);
 

@@ -97,12 +97,6 @@ static double operations_of(decode_work *work) {
   return sum;
 }
 
-static double bytes_of(const hark_tensor *tensors, int first, int last) {
-  double bytes = 0;
-  for (int i = first; i < last; i++) bytes += (double)hark_tensor_count(&tensors[i]) * (double)hark_type_bytes(tensors[i].type);
-  return bytes;
-}
-
 hark_status hark_bench_decode(hark_context *context, hark_bench_machine *machine, const hark_bench_settings *settings, const char *text) {
   enum { CACHES = 3 }; /* from this input on */
   decode_work work = {.call = {.op = hark_operator_find("hierarchical_decode")}};
@@ -125,7 +119,7 @@ hark_status hark_bench_decode(hark_context *context, hark_bench_machine *machine
                                       .forward = forward,
                                       .data = &work,
                                       .forward_operations = operations_of(&work),
-                                      .tensor_bytes = bytes_of(work.call.inputs, CACHES, work.call.input_count),
+                                      .tensor_bytes = hark_bench_bytes(work.call.inputs + CACHES, work.call.input_count - CACHES),
                                       .workspace_bytes = (double)work.call.workspace_bytes,
                                       .single = true};
     status = hark_bench_work_run(context, machine, settings, &measured);

@@ -26,6 +26,14 @@ struct hark_bench_machine {
 
 #define RESULT_STRIDE (HARK_ALIGNMENT / sizeof(double))
 
+double hark_bench_bytes(const hark_tensor *tensors, int count) {
+  double bytes = 0;
+  for (int i = 0; i < count; i++) {
+    if (tensors[i].type != HARK_NONE) bytes += (double)hark_tensor_count(&tensors[i]) * (double)hark_type_bytes(tensors[i].type);
+  }
+  return bytes;
+}
+
 double hark_bench_now(void) {
   struct timespec time;
   clock_gettime(CLOCK_MONOTONIC, &time);

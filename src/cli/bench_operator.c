@@ -195,17 +195,9 @@ static hark_status prepare(hark_context *context, const operator_case *c, const 
   return HARK_OK;
 }
 
-static double bytes_of(const hark_tensor *tensors, int count) {
-  double bytes = 0;
-  for (int i = 0; i < count; i++) {
-    if (tensors[i].type != HARK_NONE) bytes += (double)hark_tensor_count(&tensors[i]) * (double)hark_type_bytes(tensors[i].type);
-  }
-  return bytes;
-}
-
 /* Does any gradient that the backward computes lie there? (add passes its gradients on.) */
 static bool has_backward(const hark_call *call) {
-  return call->op->backward != NULL && bytes_of(call->input_gradients, HARK_MAX_INPUTS) > 0;
+  return call->op->backward != NULL && hark_bench_bytes(call->input_gradients, HARK_MAX_INPUTS) > 0;
 }
 
 hark_status hark_bench_operator(hark_context *context, hark_bench_machine *machine, const hark_bench_settings *settings, const char *text) {
@@ -227,9 +219,9 @@ hark_status hark_bench_operator(hark_context *context, hark_bench_machine *machi
         .data = &call,
         .forward_operations = call.op->operations(&attributes, call.inputs, call.input_count, false),
         .backward_operations = both ? call.op->operations(&attributes, call.inputs, call.input_count, true) : 0,
-        .forward_bytes = bytes_of(call.inputs, HARK_MAX_INPUTS) + bytes_of(call.outputs, HARK_MAX_OUTPUTS),
-        .backward_bytes = bytes_of(call.inputs, HARK_MAX_INPUTS) + bytes_of(call.output_gradients, HARK_MAX_OUTPUTS) +
-                          bytes_of(call.input_gradients, HARK_MAX_INPUTS),
+        .forward_bytes = hark_bench_bytes(call.inputs, HARK_MAX_INPUTS) + hark_bench_bytes(call.outputs, HARK_MAX_OUTPUTS),
+        .backward_bytes = hark_bench_bytes(call.inputs, HARK_MAX_INPUTS) + hark_bench_bytes(call.output_gradients, HARK_MAX_OUTPUTS) +
+                          hark_bench_bytes(call.input_gradients, HARK_MAX_INPUTS),
         .single = true,
     };
     status = hark_bench_work_run(context, machine, settings, &measured);

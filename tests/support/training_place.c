@@ -9,9 +9,8 @@
 
 void training_place_open_on(training_place *p, const test_setup *setup) {
   p->context = test_setup_open(setup, 2);
-  (void)snprintf(p->folder, sizeof p->folder, "/tmp/hark-test-XXXXXX");
-  assert_non_null(mkdtemp(p->folder));
-  (void)snprintf(p->text, sizeof p->text, "%s/text.txt", p->folder);
+  test_folder_make(p->folder);
+  (void)snprintf(p->text, sizeof p->text, "%s", test_path(p->folder, "text.txt"));
   FILE *file = fopen(p->text, "w");
   assert_non_null(file);
   for (int i = 0; i < 400; i++) (void)fprintf(file, "the %d quick foxes jump over %d lazy dogs\n", i % 7, i % 5);
@@ -24,7 +23,7 @@ void training_place_open(training_place *p) {
 }
 
 void training_place_close(training_place *p) {
-  assert_int_equal(hark_folder_remove(p->context, p->folder), HARK_OK);
+  test_folder_remove(p->folder);
   test_setup_close(p->context);
 }
 
@@ -52,23 +51,21 @@ hark_config training_configuration(const training_place *p) {
 
 hark_status training_run(training_place *p, const hark_config *config, const char *name, const hark_train_hooks *hooks,
                          hark_train_result *result) {
-  char path[160], file[200];
+  char config_name[64];
   hark_run run;
-  (void)snprintf(path, sizeof path, "%s/%s", p->folder, name);
+  const char *path = test_path(p->folder, name);
   hark_status status = hark_run_open(p->context, path, config->run.resume, &run);
   if (status != HARK_OK) return status;
-  (void)snprintf(file, sizeof file, "%s/config.yaml", path);
-  if (!config->run.resume) status = hark_file_write(p->context, file, "# a run\n", 8);
-  if (status == HARK_OK) status = hark_train(p->context, config, &run, hooks, result);
+  (void)snprintf(config_name, sizeof config_name, "%s/config.yaml", name);
+  if (!config->run.resume) test_file_write_text(p->folder, config_name, "# a run\n");
+  status = hark_train(p->context, config, &run, hooks, result);
   hark_run_close(&run);
   return status;
 }
 
 hark_text training_file(training_place *p, const char *name) {
-  char path[256];
   hark_text text = hark_text_empty(p->context);
-  (void)snprintf(path, sizeof path, "%s/%s", p->folder, name);
-  assert_int_equal(hark_file_read(p->context, path, (size_t)1 << 26, &text), HARK_OK);
+  assert_int_equal(hark_file_read(p->context, test_path(p->folder, name), (size_t)1 << 26, &text), HARK_OK);
   return text;
 }
 

@@ -3,12 +3,13 @@
 #define HARK_TESTS_SUPPORT_TRAINING_PLACE_H
 
 #include "support/setups.h"
+#include "support/text_files.h"
 #include "train/trainer.h"
 
 /* A folder of its own for every test, with a text, removed at the end. */
 typedef struct training_place {
   hark_context *context;
-  char folder[64], text[96];
+  char folder[TEST_PATH_BYTES], text[TEST_PATH_BYTES];
 } training_place;
 
 void training_place_open_on(training_place *p, const test_setup *setup);

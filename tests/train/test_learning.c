@@ -59,6 +59,29 @@ static void test_not_finite(void **state) {
   training_place_close(&p);
 }
 
+/* The weights of a run's last checkpoint; the caller closes them. */
+static hark_safetensors *open_weights(training_place *p, const char *name) {
+  char file[64];
+  hark_safetensors *weights = NULL;
+  (void)snprintf(file, sizeof file, "%s/checkpoints/step-12/model.safetensors", name);
+  assert_int_equal(hark_safetensors_open(p->context, test_path(p->folder, file), &weights), HARK_OK);
+  return weights;
+}
+
+/* The run "parts" stops early; the configuration resumes it then. */
+static void train_a_part(training_place *p, hark_config *config) {
+  training_interrupter who = {.left = 4};
+  const hark_train_hooks hooks = {.user = &who, .request = training_interrupt};
+  hark_train_result result;
+  assert_int_equal(training_run(p, config, "parts", &hooks, &result), HARK_OK);
+  config->run.resume = true;
+}
+
+static void parts_ended_as_moving(training_place *p) {
+  training_same_file(p, "moving/checkpoints/step-12/model.safetensors", "parts/checkpoints/step-12/model.safetensors");
+  training_same_file(p, "moving/checkpoints/step-12/optimizer.safetensors", "parts/checkpoints/step-12/optimizer.safetensors");
+}
+
 /* Parameters of a positional kernel learn at their own rate, are resumed with the rest, and belong to their expression. */
 static void test_positional_kernels(void **state) {
   (void)state;
@@ -69,7 +92,6 @@ static void test_positional_kernels(void **state) {
   config.model.positional = "bank[2](decay*periodic)";
   config.train.weight_decay = 0.5;
   hark_train_result result;
-  char path[256];
   double largest[2] = {0};
   for (int moving = 0; moving < 2; moving++) {
     const char *name = moving ? "moving" : "still";
@@ -81,9 +103,7 @@ static void test_positional_kernels(void **state) {
     const hark_positional_start from = {.struct_size = sizeof from, .length = config.model.context};
     assert_int_equal(hark_positional_create(p.context, config.model.positional, &kernel), HARK_OK);
     assert_int_equal(hark_positional_initial(p.context, kernel, &from, start), HARK_OK);
-    hark_safetensors *file = NULL;
-    (void)snprintf(path, sizeof path, "%s/%s/checkpoints/step-12/model.safetensors", p.folder, name);
-    assert_int_equal(hark_safetensors_open(p.context, path, &file), HARK_OK);
+    hark_safetensors *file = open_weights(&p, name);
     assert_int_equal(hark_safetensors_read(p.context, file, hark_safetensors_find(file, parameters), learned), HARK_OK);
     assert_string_equal(hark_safetensors_metadata(file, "positional"), "bank[2](decay*periodic)");
     assert_string_equal(hark_safetensors_metadata(file, "positional_scope"), "model");
@@ -93,10 +113,7 @@ static void test_positional_kernels(void **state) {
   }
   assert_true(largest[0] == 0 && largest[1] > 1e-4);
 
-  training_interrupter who = {.left = 4};
-  const hark_train_hooks hooks = {.user = &who, .request = training_interrupt};
-  assert_int_equal(training_run(&p, &config, "parts", &hooks, &result), HARK_OK);
-  config.run.resume = true;
+  train_a_part(&p, &config);
   config.model.positional = "bank[2](decay*rbf)"; /* as many parameters, and other ones */
   assert_int_equal(training_run(&p, &config, "parts", NULL, &result), HARK_BAD_FILE);
   assert_non_null(strstr(hark_context_message(p.context), "\"bank[2](decay*periodic)\", the configuration has \"bank[2](decay*rbf)\""));
@@ -104,8 +121,7 @@ static void test_positional_kernels(void **state) {
   assert_int_equal(training_run(&p, &config, "parts", NULL, &result), HARK_BAD_FILE);
   config.model.positional = " bank [2] ((decay) * periodic)";
   assert_int_equal(training_run(&p, &config, "parts", NULL, &result), HARK_OK);
-  training_same_file(&p, "moving/checkpoints/step-12/model.safetensors", "parts/checkpoints/step-12/model.safetensors");
-  training_same_file(&p, "moving/checkpoints/step-12/optimizer.safetensors", "parts/checkpoints/step-12/optimizer.safetensors");
+  parts_ended_as_moving(&p);
   training_place_close(&p);
 }
 
@@ -144,12 +160,9 @@ static void test_learned_rates(void **state) {
   for (int moving = 0; moving < 2; moving++) {
     const char *name = moving ? "moving" : "still";
     float learned[PAIRS];
-    char path[256];
     config.train.rotary_rate = moving;
     assert_int_equal(training_run(&p, &config, name, NULL, &result), HARK_OK);
-    hark_safetensors *file = NULL;
-    (void)snprintf(path, sizeof path, "%s/%s/checkpoints/step-12/model.safetensors", p.folder, name);
-    assert_int_equal(hark_safetensors_open(p.context, path, &file), HARK_OK);
+    hark_safetensors *file = open_weights(&p, name);
     const hark_stored_tensor *rates = hark_safetensors_find(file, "blocks.0.attention.rotary.rates");
     assert_non_null(rates);
     assert_int_equal(rates->shape[1], head_dim / 2);
@@ -159,13 +172,9 @@ static void test_learned_rates(void **state) {
     hark_safetensors_close(p.context, &file);
   }
   assert_true(largest[0] == 0 && largest[1] > 1e-4);
-  training_interrupter who = {.left = 4};
-  const hark_train_hooks hooks = {.user = &who, .request = training_interrupt};
-  assert_int_equal(training_run(&p, &config, "parts", &hooks, &result), HARK_OK);
-  config.run.resume = true;
+  train_a_part(&p, &config);
   assert_int_equal(training_run(&p, &config, "parts", NULL, &result), HARK_OK);
-  training_same_file(&p, "moving/checkpoints/step-12/model.safetensors", "parts/checkpoints/step-12/model.safetensors");
-  training_same_file(&p, "moving/checkpoints/step-12/optimizer.safetensors", "parts/checkpoints/step-12/optimizer.safetensors");
+  parts_ended_as_moving(&p);
   training_place_close(&p);
 }
 

@@ -29,7 +29,7 @@ static hark_status collect(void *user, const json_t *object, int64_t line) {
 
 static losses losses_of(training_place *p, const char *name) {
   losses all = {.training_count = 0};
-  char path[256];
+  char path[TEST_PATH_BYTES + 64];
   (void)snprintf(path, sizeof path, "%s/%s/metrics.jsonl", p->folder, name);
   assert_int_equal(hark_jsonl_read(p->context, path, collect, &all), HARK_OK);
   return all;
@@ -194,7 +194,7 @@ static void test_request_during_evaluation(void **state) {
   config.train.steps = 12;
   who.left = 10 + batches + 1; /* ten steps, the evaluation at step 5, and the first batch of the one at step 10 */
   assert_int_equal(training_run(&p, &config, "run", &counting, &result), HARK_OK);
-  char path[160];
+  char path[TEST_PATH_BYTES + 64];
   (void)snprintf(path, sizeof path, "%s/run/checkpoints/step-10", p.folder);
   assert_int_equal(hark_path_kind_of(path), HARK_PATH_FOLDER);
   training_place_close(&p);
@@ -211,7 +211,7 @@ static void test_what_crashes_leave(void **state) {
   config.train.evaluate_every = 0;
   config.data.validation_fraction = 0;
   hark_train_result result;
-  char path[200];
+  char path[TEST_PATH_BYTES + 64];
 
   /* before config.yaml: lines of a run that never began */
   (void)snprintf(path, sizeof path, "%s/run", p.folder);
@@ -282,7 +282,7 @@ static void test_best_follows(void **state) {
   hark_train_result result;
   assert_int_equal(training_run(&p, &config, "run", NULL, &result), HARK_OK);
   assert_int_equal(result.state.best_step, 10);
-  char path[200];
+  char path[TEST_PATH_BYTES + 64];
   (void)snprintf(path, sizeof path, "%s/run/best", p.folder);
   assert_int_equal(hark_file_write(p.context, path, "step-5\n", 7), HARK_OK);
   config.run.resume = true;
@@ -314,7 +314,7 @@ static void test_run_folders(void **state) {
   assert_int_equal(training_run(&p, &config, "nothing", NULL, &result), HARK_BAD_CONFIGURATION);
 
   /* the last two, and no leftovers */
-  char path[160];
+  char path[TEST_PATH_BYTES + 64];
   hark_names names;
   (void)snprintf(path, sizeof path, "%s/run/checkpoints", p.folder);
   assert_int_equal(hark_folder_list(p.context, path, &names), HARK_OK);
@@ -364,7 +364,7 @@ static void test_folder_is_locked(void **state) {
   (void)state;
   training_place p;
   training_place_open(&p);
-  char path[160];
+  char path[TEST_PATH_BYTES + 64];
   (void)snprintf(path, sizeof path, "%s/run", p.folder);
   hark_run run, other;
   assert_int_equal(hark_run_open(p.context, path, false, &run), HARK_OK);
@@ -410,7 +410,7 @@ static void test_unexpected_moments(void **state) {
   hark_config config = training_configuration(&p);
   config.train.steps = 1;
   hark_train_result result;
-  char path[200], checkpoint[HARK_NAME_BYTES];
+  char path[TEST_PATH_BYTES + 64], checkpoint[HARK_NAME_BYTES];
   assert_int_equal(training_run(&p, &config, "run", NULL, &result), HARK_OK);
   hark_run run;
   hark_engine *engine = NULL;
