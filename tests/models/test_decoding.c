@@ -18,12 +18,12 @@ static void reading_at_once_agrees_with_steps(void **state) {
   (void)state;
   enum { LONG = 300, ROOM = 320 };
   test_setup setups[TEST_MAX_SETUPS];
-  const int setup_count = test_setups(setups);
+  const int setup_count = test_setups_guard_once(setups);
   static int32_t tokens[LONG];
   small_model_fill(tokens, LONG);
   for (int s = 0; s < setup_count; s++)
     for (int d = 0; d < DESCRIPTIONS; d++) {
-      hark_context *context = test_setup_open(&setups[s], 1 + (s + d) % 2);
+      hark_context *context = test_setup_open(&setups[s], 2);
       hark_model *model = small_model_make(context, small_model_descriptions[d], 3);
       const bool bounded = strstr(small_model_descriptions[d], "learned") != NULL;
       const int64_t count = bounded ? CONTEXT : LONG;
@@ -52,7 +52,7 @@ static void reading_at_once_agrees_with_steps(void **state) {
 static void nothing_is_allocated_per_token(void **state) {
   (void)state;
   test_setup setups[TEST_MAX_SETUPS];
-  const int setup_count = test_setups(setups);
+  const int setup_count = test_setups_guard_once(setups);
   for (int s = 0; s < setup_count; s++)
     for (int d = 0; d < DESCRIPTIONS; d++) {
       hark_context *context = test_setup_open(&setups[s], 3);
@@ -137,7 +137,7 @@ static void saving_is_no_interruption(void **state) {
   (void)state;
   enum { PREFIX = 7 };
   test_setup setups[TEST_MAX_SETUPS];
-  const int setup_count = test_setups(setups);
+  const int setup_count = test_setups_guard_once(setups);
   int32_t tokens[CONTEXT];
   small_model_fill(tokens, CONTEXT);
   for (int s = 0; s < setup_count; s++)
