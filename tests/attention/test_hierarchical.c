@@ -152,7 +152,7 @@ static void test_pieces(void **state) {
       "hierarchical:L1287,D8,N8,causal,sibling,threads=3",
       "hierarchical:L1290,D8,N8,exact,threads=7",
       "hierarchical:L1290,D8,N8,causal,exact,threads=7",
-      "hierarchical:H2,K1,L2100,D8,V5,N8,exact,rbf,threads=3", /* hark_part_rows(): three parts, the last shorter than a block */
+      "hierarchical:H4,K2,L2100,D8,V5,N8,exact,rbf,threads=3", /* hark_part_rows(): three parts, the last shorter than a block */
       "hierarchical:L2100,D8,N6,causal,exact,dropout=0.2,mask,threads=7",
       "hierarchical:L2600,D8,N38,exact,sibling,qmask,threads=1",
       "hierarchical:L2100,D8,N2,causal,exact,sibling,accumulate,threads=2",

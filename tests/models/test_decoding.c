@@ -73,7 +73,7 @@ static void nothing_is_allocated_per_token(void **state) {
         int32_t tokens[CONTEXT], token = 0;
         small_model_fill(tokens, CONTEXT);
         hark_sampling sampling = hark_sampling_default();
-        for (int64_t count = CONTEXT; count >= 1; count -= 3) {
+        for (int64_t count = CONTEXT; count >= 1; count--) {
           assert_fine(context, hark_decoding_truncate(decoding, 0));
           assert_fine(context, hark_decoding_prefill(decoding, tokens, count));
           assert_fine(context, hark_decoding_choose(decoding, &sampling, (uint64_t)count, &token));
