@@ -82,7 +82,7 @@ static hark_status prediction_pass(hark_context *context, hark_engine *engine, i
 }
 
 static hark_status loss_of_logits(hark_engine *engine, hark_value *loss) {
-  return hark_decoder_loss_of_logits(engine->tape, engine->logits, engine->targets_read, 1, 0, loss);
+  return hark_network_loss(engine->tape, engine->logits, engine->targets_read, 1, 0, loss);
 }
 
 /* Goes through a step without computing, so that its memory is known. */

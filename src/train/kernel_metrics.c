@@ -58,7 +58,7 @@ static void append_kernel(const hark_decoder *decoder, int64_t layer, int64_t ro
 static hark_status append_layer(hark_context *context, const hark_decoder *decoder, int64_t layer, void *numbers, double *row_values,
                                 hark_jsonl *line) {
   const hark_positional_source *source = &decoder->positional_source;
-  const hark_tensor *weight = &hark_parameters_at(&decoder->parameters, hark_decoder_positional(decoder, layer)->parameters)->weight;
+  const hark_tensor *weight = &hark_parameters_at(&decoder->parameters, hark_stack_positional(decoder, layer)->parameters)->weight;
   const int64_t count = hark_positional_parameter_count(source->expression);
   HARK_TRY(hark_tensor_read(context, weight, numbers));
   for (int64_t row = 0; row < source->rows; row++) {
@@ -88,7 +88,7 @@ static hark_status append_kernels(hark_context *context, const hark_decoder *dec
 static hark_status append_rates_of_layer(hark_context *context, const hark_decoder *decoder, int64_t layer, void *numbers,
                                          hark_jsonl *line) {
   const hark_rotary_source *source = &decoder->rotary_source;
-  const hark_tensor *weight = &hark_parameters_at(&decoder->parameters, hark_decoder_rates(decoder, layer))->weight;
+  const hark_tensor *weight = &hark_parameters_at(&decoder->parameters, hark_stack_rates(decoder, layer))->weight;
   HARK_TRY(hark_tensor_read(context, weight, numbers));
   for (int64_t i = 0; i < source->rows * source->pairs; i++) {
     char owner[64], name[160];
