@@ -16,7 +16,14 @@
 
 /* The words of the enums stand in the table in this order. */
 typedef enum hark_model_type { HARK_MODEL_GPT } hark_model_type;
-typedef enum hark_schedule { HARK_SCHEDULE_CONSTANT, HARK_SCHEDULE_COSINE, HARK_SCHEDULE_LINEAR, HARK_SCHEDULE_RSQRT, HARK_SCHEDULE_BASE_RSQRT, HARK_SCHEDULE_CYCLE } hark_schedule;
+typedef enum hark_schedule {
+  HARK_SCHEDULE_CONSTANT,
+  HARK_SCHEDULE_COSINE,
+  HARK_SCHEDULE_LINEAR,
+  HARK_SCHEDULE_RSQRT,
+  HARK_SCHEDULE_BASE_RSQRT,
+  HARK_SCHEDULE_CYCLE
+} hark_schedule;
 
 typedef struct hark_config {
   struct {

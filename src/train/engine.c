@@ -19,8 +19,8 @@ hark_network_config hark_engine_network_config(const hark_config *config, const 
                                .attention_width = config->model.attention_width,
                                .pooling = encoder ? pooling : HARK_POOLING_CLASS,
                                .head_width = encoder ? config->model.head_width : 0,
-                               .classes = task->classes,
-                               .parts = task->parts,
+                               .classes = encoder ? task->classes : 0,
+                               .parts = encoder ? task->parts : 0,
                                .vocabulary = task->vocabulary,
                                .layers = config->model.layers,
                                .heads = config->model.heads,
@@ -218,11 +218,8 @@ static hark_pass_sizes pass_sizes(const hark_engine *engine) {
   const int64_t batch = engine->config->train.batch, length = engine->config->model.context;
   if (!is_packed(engine)) return (hark_pass_sizes){.batch = batch, .queries = length, .keys = length};
   const int64_t tokens = engine->packing->tokens;
-  return (hark_pass_sizes){.batch = 1,
-                           .queries = tokens,
-                           .keys = tokens,
-                           .sequences = batch * engine->task.parts,
-                           .longest = engine->network->config.context};
+  return (hark_pass_sizes){
+      .batch = 1, .queries = tokens, .keys = tokens, .sequences = batch * engine->task.parts, .longest = engine->network->config.context};
 }
 
 /* What a batch has of one thing: windows [batch, context], packed tokens [1, tokens], classes [batch]. */
@@ -337,12 +334,12 @@ static size_t packing_bytes(const hark_engine_packing *packing) {
 }
 
 hark_engine_memory hark_engine_memory_of(const hark_engine *engine) {
-  return (hark_engine_memory){.weights = bytes_of(&engine->network->parameters.weights),
-                              .gradients = bytes_of(&engine->network->parameters.gradients),
-                              .moments = bytes_of(&engine->first_moment) + bytes_of(&engine->second_moment),
-                              .step = hark_tape_peak_bytes(engine->tape),
-                              .batch = bytes_of(&engine->inputs) + bytes_of(&engine->targets) + bytes_of(&engine->workspace) +
-                                       packing_bytes(engine->packing)};
+  return (hark_engine_memory){
+      .weights = bytes_of(&engine->network->parameters.weights),
+      .gradients = bytes_of(&engine->network->parameters.gradients),
+      .moments = bytes_of(&engine->first_moment) + bytes_of(&engine->second_moment),
+      .step = hark_tape_peak_bytes(engine->tape),
+      .batch = bytes_of(&engine->inputs) + bytes_of(&engine->targets) + bytes_of(&engine->workspace) + packing_bytes(engine->packing)};
 }
 
 hark_status hark_engine_begin_step(hark_context *context, hark_engine *engine) {

@@ -22,8 +22,8 @@ hark_status hark_material_examples(hark_context *context, const hark_config *con
 
 hark_learning_task hark_material_task_of(const hark_examples *examples) {
   return (hark_learning_task){.vocabulary = hark_examples_vocabulary_size(examples),
-                     .classes = hark_examples_target_kind(examples) == HARK_TARGET_CLASS ? hark_examples_classes(examples) : 0,
-                     .parts = hark_examples_parts(examples)};
+                              .classes = hark_examples_target_kind(examples) == HARK_TARGET_CLASS ? hark_examples_classes(examples) : 0,
+                              .parts = hark_examples_parts(examples)};
 }
 
 hark_status hark_material_check_vocabulary(hark_context *context, const hark_examples *examples, const hark_run *run) {

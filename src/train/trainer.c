@@ -27,7 +27,7 @@ typedef struct training_run {
   hark_engine *engine;
   hark_jsonl metrics;
   hark_run_state state;
-  int64_t steps; /* in all */
+  int64_t steps;                     /* in all */
   bool checkpoint_asked, stop_asked; /* since the last checkpoint; at all */
   double started, seconds_before;    /* clock at the start; seconds of training before it */
   double line_clock;                 /* clock at the last line of metrics */
@@ -149,7 +149,8 @@ static void say_material(const training_run *trainer) {
     const hark_examples_counts training = hark_examples_count(material->examples, HARK_SPLIT_TRAINING);
     const hark_examples_counts validation = hark_examples_count(material->examples, HARK_SPLIT_VALIDATION);
     say(trainer,
-        "examples: %" PRId64 " of %" PRId64 " tokens to train on, the longest of %" PRId64 ", %" PRId64 " to validate with, %d tokens in the "
+        "examples: %" PRId64 " of %" PRId64 " tokens to train on, the longest of %" PRId64 ", %" PRId64
+        " to validate with, %d tokens in the "
         "vocabulary, %d classes",
         training.examples, training.tokens, training.longest, validation.examples, (int)material->task.vocabulary,
         (int)material->task.classes);
@@ -183,7 +184,8 @@ static hark_status prepare(training_run *trainer, bool resume) {
     /* also where the checkpoint is from before tokens were counted */
     if (trainer->material.examples == NULL) trainer->state.tokens = trainer->state.samples * config->model.context;
     if (trainer->state.corpus_checksum != checksum)
-      return hark_fail(context, HARK_BAD_CONFIGURATION, "the %s not %s that this run was trained on so far", trainer->material.examples != NULL ? "examples are" : "text is",
+      return hark_fail(context, HARK_BAD_CONFIGURATION, "the %s not %s that this run was trained on so far",
+                       trainer->material.examples != NULL ? "examples are" : "text is",
                        trainer->material.examples != NULL ? "those" : "the one");
     say(trainer, "going on from %s", name);
     /* damaged checkpoints stay until there is a new one */
