@@ -79,6 +79,7 @@ static const field fields[] = {
     WORD("attention.kernel", kernel, HARK_KERNEL_WORDS),
     REAL("attention.sigma", sigma, 0, 1e300),
     BOOLEAN("attention.forget_gate", forget_gate),
+    {"attention.unbiased", FIELD_BOOLEAN, true, TOLD_CHANGED, AT(attention_unbiased), 0, 0, 0, NULL},
 };
 #define FIELDS (sizeof fields / sizeof *fields)
 
@@ -137,6 +138,11 @@ static bool is_changed(const hark_decoder_config *config, const field *f) {
   double factor;
   int64_t whole;
   int word;
+  bool truth;
+  if (f->type == FIELD_BOOLEAN) {
+    memcpy(&truth, value, sizeof truth);
+    return truth;
+  }
   if (f->type == FIELD_WORD) {
     memcpy(&word, value, sizeof word);
     return word != 0;
