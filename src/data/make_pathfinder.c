@@ -1,7 +1,7 @@
 /* make_pathfinder.c - two discs and dashed paths; the class is 1 when one path joins both discs. Linsley et al. (2018), and the task of Long
  * Range Arena (Tay et al., 2020), by a construction of its own:
  *
- * A path is a chain of dashes, segments of `dash` pixels with `gap` pixels between the end of one and the beginning of the next; directions turn by
+ * A path is a chain of dashes, segments of `dash` pixels with `spacing` pixels between the end of one and the beginning of the next; directions turn by
  * angles drawn uniformly from +- 45 / continuity degrees. Every image has two long paths of `contour` dashes, and `distractors` paths of
  * contour / 3 (rounded). A disc of radius `marker` stands on both ends of one long path (class 1, image 1, 3, ...) or on an end of each (class 0,
  * image 0, 2, ...); all four ends have room for one, so that nothing but the discs depends on the class.
@@ -37,7 +37,7 @@
 typedef struct pathfinder_values {
   int size; /* index of sizes[] */
   int64_t contour, distractors;
-  double dash, gap, thickness, marker, continuity, separation;
+  double dash, spacing, thickness, marker, continuity, separation;
 } pathfinder_values;
 
 #define AT(field) offsetof(pathfinder_values, field)
@@ -48,7 +48,7 @@ static const hark_option options[] = {
     {"distractors", "distractors", HARK_OPTION_INT, AT(distractors), "-1", "[-1, 200]", NULL, NULL,
      "pathfinder: short paths; -1: by the size"},
     {"dash", "dash", HARK_OPTION_FLOAT, AT(dash), "0", "[0, 32]", NULL, NULL, "pathfinder: length of a dash, pixels"},
-    {"gap", "gap", HARK_OPTION_FLOAT, AT(gap), "0", "[0, 8]", NULL, NULL, "pathfinder: between dashes, pixels"},
+    {"spacing", "spacing", HARK_OPTION_FLOAT, AT(spacing), "0", "[0, 8]", NULL, NULL, "pathfinder: between dashes, pixels"},
     {"thickness", "thickness", HARK_OPTION_FLOAT, AT(thickness), "0", "[0, 4]", NULL, NULL, "pathfinder: of a dash, pixels"},
     {"marker", "marker", HARK_OPTION_FLOAT, AT(marker), "0", "[0, 8]", NULL, NULL, "pathfinder: radius of a disc, pixels"},
     {"continuity", "continuity", HARK_OPTION_FLOAT, AT(continuity), "0", "[0, 100]", NULL, NULL,
@@ -64,7 +64,7 @@ const hark_option_table hark_task_pathfinder_options = {options, (int)(sizeof op
 typedef struct preset {
   int side;
   int64_t distractors;
-  double dash, gap, thickness, marker, continuity, separation;
+  double dash, spacing, thickness, marker, continuity, separation;
 } preset;
 static const preset presets[] = {
     {32, 4, 2, 1, 0.5, 1.5, 1, 2.3},
@@ -83,7 +83,7 @@ static hark_status settle(hark_context *context, void *values) {
   const preset *const p = &presets[v->size];
   if (v->distractors < 0) v->distractors = p->distractors;
   settle_number(&v->dash, p->dash);
-  settle_number(&v->gap, p->gap);
+  settle_number(&v->spacing, p->spacing);
   settle_number(&v->thickness, p->thickness);
   settle_number(&v->marker, p->marker);
   settle_number(&v->continuity, p->continuity);
@@ -223,7 +223,7 @@ static bool add_dash(canvas *c, point *at, double *direction) {
   for (int i = 0; i < TURNS; i++) {
     const double angle = *direction + uniform(c, -turn, turn);
     const point along = {cos(angle), sin(angle)};
-    const double gap = p->dashes > 0 ? v->gap : 0;
+    const double gap = p->dashes > 0 ? v->spacing : 0;
     figure f = {.a = {at->x + gap * along.x, at->y + gap * along.y}, .radius = v->thickness / 2};
     f.b = (point){f.a.x + v->dash * along.x, f.a.y + v->dash * along.y};
     shape *const next = &p->dash[p->dashes];
