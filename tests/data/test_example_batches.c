@@ -185,8 +185,10 @@ static void what_does_not_fit_is_refused(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(epochs_are_permutations),        cmocka_unit_test(drawn_examples_are_uniform),
-      cmocka_unit_test(examples_are_packed_without_padding), cmocka_unit_test(targets_of_tokens_are_counted),
+      cmocka_unit_test(epochs_are_permutations),
+      cmocka_unit_test(drawn_examples_are_uniform),
+      cmocka_unit_test(examples_are_packed_without_padding),
+      cmocka_unit_test(targets_of_tokens_are_counted),
       cmocka_unit_test(what_does_not_fit_is_refused),
   };
   return cmocka_run_group_tests_name("example_batches", tests, begin, end);

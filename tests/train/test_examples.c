@@ -22,9 +22,9 @@ typedef struct example_run {
   hark_config config;
 } example_run;
 
-static const char *const common[] = {"--layers=1",      "--heads=2",          "--width=16",        "--batch=8",     "--warmup=5",
-                                     "--lr=5e-3",       "--log-every=1",      "--evaluate-every=0", "--threads=2",  "--checkpoint-every=0",
-                                     "--deterministic", "--no-preflight",     "--weight-decay=0"};
+static const char *const common[] = {"--layers=1",      "--heads=2",      "--width=16",         "--batch=8",   "--warmup=5",
+                                     "--lr=5e-3",       "--log-every=1",  "--evaluate-every=0", "--threads=2", "--checkpoint-every=0",
+                                     "--deterministic", "--no-preflight", "--weight-decay=0"};
 #define COMMON ((int)(sizeof common / sizeof *common))
 
 static void open_run(example_run *run, const char *const *words, int count) {
@@ -171,8 +171,8 @@ static void decoders_learn_targets_of_tokens(void **state) {
   example_run run;
   training_place_open(&p);
   write_recall(p.folder);
-  OPEN(&run, "--format=sequences", "--layers=2", "--width=32", "--context=5", "--batch=27", "--steps=500", "--validation-fraction=0",
-       "--lr=1e-2", "--positions=learned");
+  OPEN(&run, "--format=sequences", "--layers=2", "--width=32", "--context=5", "--batch=27", "--heads=4", "--steps=1000",
+       "--validation-fraction=0", "--lr=4e-3", "--positions=rotary");
   learns(&p, &run, "recall.tsv", "recall");
   close_run(&run);
   training_place_close(&p);
@@ -229,8 +229,8 @@ static void only_real_tokens_are_counted(void **state) {
   at_paths(&run, paths);
   hark_train_result result;
   assert_fine(p.context, training_run(&p, &run.config, "few", NULL, &result));
-  assert_int_equal(result.state.step, 2);               /* 8 examples in batches of 4 */
-  assert_int_equal(result.state.tokens, 2 * (10 + 4));  /* each epoch 10 letters and 4 class tokens */
+  assert_int_equal(result.state.step, 2);              /* 8 examples in batches of 4 */
+  assert_int_equal(result.state.tokens, 2 * (10 + 4)); /* each epoch 10 letters and 4 class tokens */
   assert_true(result.state.operations > 0);
   close_run(&run);
   training_place_close(&p);
