@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "data/corpus.h"
+#include "data/make.h"
 #include "fault/child.h"
 #include "models/model.h"
 #include "support/cmocka_all.h"
@@ -470,6 +471,44 @@ static void text(void **state) {
   fail_at_each(&what, &again);
 }
 
+/* A small task of a generator: made, and read with a part of it to validate. */
+static hark_status make_task(hark_context *context, const hark_task_entry *entry, void *values, hark_text *report) {
+  hark_task_settings settings = {.entry = entry, .values = values, .folder = place.work, .seed = 1};
+  settings.examples[HARK_SPLIT_TRAINING] = 5;
+  settings.examples[HARK_SPLIT_TEST] = 2;
+  test_folder_remove(place.work);
+  return hark_task_make(context, &settings, report);
+}
+
+static hark_status make_and_read_task(hark_context *context, void *data) {
+  const hark_task_entry *const entry = data;
+  void *const values = calloc(1, entry->generator->options->values_size);
+  const hark_option_group group = {entry->generator->options, values};
+  const char *const path = place.work;
+  const hark_examples_settings settings = {.paths = &path, .path_count = 1, .validation_fraction = 0.4};
+  hark_options *options = NULL;
+  hark_examples *examples = NULL;
+  hark_text report = hark_text_empty(context);
+  hark_status status = hark_options_create(context, NULL, &group, 1, &options);
+  if (status == HARK_OK) status = make_task(context, entry, values, &report);
+  if (status == HARK_OK) status = hark_examples_open(context, &settings, &examples);
+  hark_examples_close(context, &examples);
+  hark_text_free(&report);
+  hark_options_destroy(context, &options);
+  free(values);
+  return status;
+}
+
+static void tasks(void **state) {
+  (void)state;
+  child_begin_work(&place, NULL);
+  for (int i = 0; i < hark_task_entry_count; i++) {
+    hark_task_entry entry = hark_task_entries[i];
+    const work what = {.name = entry.name, .run = make_and_read_task, .backend = "reference", .at_least = 15};
+    fail_at_each(&what, &entry);
+  }
+}
+
 typedef struct run_work {
   const char *from;
 } run_work;
@@ -519,7 +558,7 @@ int main(void) {
       cmocka_unit_test(training_steps), cmocka_unit_test(tapes),
       cmocka_unit_test(generation),     cmocka_unit_test(checkpoints),
       cmocka_unit_test(text),           cmocka_unit_test(a_failed_save_leaves_the_last_one),
-      cmocka_unit_test(runs),
+      cmocka_unit_test(runs),           cmocka_unit_test(tasks),
   };
   return cmocka_run_group_tests(tests, begin, end);
 }
