@@ -107,7 +107,7 @@ static hark_status open_examples(hark_invocation *call, const hark_config *confi
   const hark_example_batches_settings settings = hark_example_settings(config, *split, true);
   HARK_TRY(hark_example_batches_create(call->context, m->examples, &settings, &m->batches));
   HARK_TRY(hark_example_room_open(call->context, &m->batches, config->train.batch, &m->room));
-  const hark_learning_task task = hark_material_task_of(m->examples);
+  const hark_learning_task task = hark_material_task_of(config, m->examples);
   m->classes = task.classes;
   if (m->classes == 0) return HARK_OK;
   void *memory = NULL;
@@ -117,7 +117,7 @@ static hark_status open_examples(hark_invocation *call, const hark_config *confi
 }
 
 static hark_status measure(hark_invocation *call, const hark_config *config, const hark_opened_run *opened, measurement *m) {
-  const hark_learning_task task = hark_material_task_of(m->examples);
+  const hark_learning_task task = hark_material_task_of(config, m->examples);
   hark_engine *engine = NULL;
   HARK_TRY(hark_engine_create_for(call->context, config, &task, false, &engine));
   hark_status status = hark_checkpoint_load(call->context, &opened->run, opened->checkpoint, engine, NULL);

@@ -115,3 +115,11 @@ hark_status hark_example_batches_read(hark_context *context, const hark_example_
   }
   return HARK_OK;
 }
+
+void hark_example_batch_mask(const hark_masking *masking, int64_t first, int64_t parts, hark_example_batch *batch) {
+  batch->real = 0;
+  for (int64_t i = 0; i < batch->rows * parts; i++) {
+    const int64_t begin = batch->ranges[2 * i], length = batch->ranges[2 * i + 1] - begin;
+    batch->real += hark_mask_tokens(masking, first * parts + i, length, batch->inputs + begin, batch->targets + begin);
+  }
+}

@@ -13,6 +13,7 @@
 #define HARK_DATA_EXAMPLE_BATCHES_H
 
 #include "data/examples.h"
+#include "data/masking.h"
 
 typedef struct hark_example_batches_settings {
   hark_split split;
@@ -60,5 +61,8 @@ HARK_MUST_CHECK hark_status hark_example_batches_targets(hark_context *context, 
 /* Fills a batch, whose arrays have room, with samples first .. first + rows. Errors: HARK_INVALID_ARGUMENT. */
 HARK_MUST_CHECK hark_status hark_example_batches_read(hark_context *context, const hark_example_batches *batches, int64_t first,
                                                       int64_t rows, hark_example_batch *batch);
+
+/* Hides tokens of a batch that begins with sample `first`: its targets become the hidden tokens, whatever they were. */
+void hark_example_batch_mask(const hark_masking *masking, int64_t first, int64_t parts, hark_example_batch *batch);
 
 #endif

@@ -16,9 +16,10 @@
 /* The table: X(name in C and in configurations). Numbers are stored nowhere, words are. */
 #define HARK_ARCHITECTURES(X)                                                                                                              \
   X(decoder)                                                                                                                               \
-  X(encoder)
+  X(encoder)                                                                                                                               \
+  X(masked_encoder)
 
-#define HARK_ARCHITECTURE_WORDS "decoder|encoder"
+#define HARK_ARCHITECTURE_WORDS "decoder|encoder|masked_encoder"
 typedef enum hark_architecture_kind {
 #define HARK_ARCHITECTURE_KIND(name) HARK_ARCHITECTURE_##name,
   HARK_ARCHITECTURES(HARK_ARCHITECTURE_KIND)
@@ -94,6 +95,7 @@ typedef struct hark_network_input {
 typedef struct hark_architecture {
   const char *name, *summary;
   bool causal;           /* a token sees those before it alone */
+  bool predicts_hidden;  /* tokens of the input that are hidden from it (data/masking.h) */
   bool predicts_classes; /* logits [N, classes] of examples; else [B, L, V] or [1, T, V] of tokens */
   /* Refuses a configuration that this architecture cannot have, beyond what all refuse. NULL: none. */
   hark_status (*check)(hark_context *context, const hark_network_config *config);

@@ -26,7 +26,8 @@ static const hark_option options[] = {
     /* model */
     {"model.type", NULL, HARK_OPTION_ENUM, AT(model.type), "gpt", "gpt", TRAIN, NULL, "family of the model: decoder with pre-norm blocks"},
     {"model.architecture", "architecture", HARK_OPTION_ENUM, AT(model.architecture), "decoder", HARK_ARCHITECTURE_WORDS, TRAIN, NULL,
-     "decoder: causal, tells tokens; encoder: every token sees all others, tells the class of an example"},
+     "decoder: causal, tells tokens; encoder: every token sees all others, tells the class of an example; masked_encoder: tells hidden "
+     "tokens"},
     {"model.layers", "layers", HARK_OPTION_INT, AT(model.layers), "4", "[1, 10000]", TRAIN, NULL, "number of blocks"},
     {"model.heads", "heads", HARK_OPTION_INT, AT(model.heads), "4", "[1, 65536]", TRAIN, NULL, "attention heads of a block"},
     {"model.key_heads", "key-heads", HARK_OPTION_INT, AT(model.key_heads), "0", "[0, 65536]", TRAIN, NULL,
@@ -172,6 +173,8 @@ static const hark_option options[] = {
      "weights that init_from may lack, or have in another shape: they start fresh; * stands for any text"},
     {"train.allow_unexpected", "allow-unexpected", HARK_OPTION_LIST, AT(train.allow_unexpected), "", NULL, RUNS, "PATTERN",
      "weights of init_from that the model may lack: they are left out"},
+    {"train.mask_fraction", "mask-fraction", HARK_OPTION_FLOAT, AT(train.mask_fraction), "0.15", "(0, 1)", TRAIN, NULL,
+     "part of the tokens that a masked_encoder is to guess"},
     {"train.freeze", "freeze", HARK_OPTION_LIST, AT(train.freeze), "", NULL, TRAIN, "PATTERN",
      "weights that stay as they are, mostly those of init_from; * stands for any text; may be repeated"},
     /* run */
@@ -357,7 +360,7 @@ static hark_status settle_examples(hark_context *context, hark_options *set, har
   if (encoder && !examples)
     HARK_TRY(hark_options_complain(context, set, "model.architecture data.format",
                                    "an encoder tells classes of examples, expected a data.format other than corpus"));
-  if (encoder && config->model.attention.forget_gate)
+  if (config->model.architecture != HARK_ARCHITECTURE_decoder && config->model.attention.forget_gate)
     HARK_TRY(
         hark_options_complain(context, set, "model.attention.forget_gate model.architecture", "forget gates need architecture decoder"));
   if (!examples && config->data.test_paths.count > 0)

@@ -11,6 +11,7 @@
 
 #include "data/batches.h"
 #include "data/corpus.h"
+#include "data/masking.h"
 #include "io/options.h"
 #include "models/network.h"
 
@@ -88,6 +89,7 @@ typedef struct hark_config {
     int64_t seed, max_bad_steps;
     const char *init_from; /* a run or a checkpoint whose weights the run begins with; "": none */
     hark_string_list allow_missing, allow_unexpected, freeze;
+    double mask_fraction; /* of tokens that are hidden from a masked_encoder */
   } train;
   struct {
     const char *directory; /* "": a name made from the time */
@@ -106,6 +108,12 @@ HARK_MUST_CHECK hark_status hark_config_finish(hark_context *context, hark_optio
 
 /* Trained on labelled examples, in packed batches; else on windows of a text. */
 static inline bool hark_config_has_examples(const hark_config *config) { return config->data.format != 0; }
+
+/* How tokens are hidden from a model that tells hidden ones. */
+static inline hark_masking hark_config_masking(const hark_config *config, int32_t vocabulary, hark_masking_stream stream) {
+  return (hark_masking){
+      .seed = (uint64_t)config->train.seed, .stream = stream, .fraction = config->train.mask_fraction, .vocabulary = vocabulary};
+}
 
 /* The format that data.format names; "": the folder of the examples says. */
 const char *hark_config_format(const hark_config *config);

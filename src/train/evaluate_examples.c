@@ -59,6 +59,10 @@ hark_status hark_evaluate_examples(hark_context *context, hark_engine *engine, c
     const int32_t *predicted = NULL;
     hark_pass_result pass;
     HARK_TRY(hark_example_batches_read(context, batches, first, here, &room->batch));
+    if (engine->network->architecture->predicts_hidden) {
+      const hark_masking masking = hark_config_masking(engine->config, engine->task.vocabulary, HARK_MASKING_EVALUATION);
+      hark_example_batch_mask(&masking, first, batches->parts, &room->batch);
+    }
     HARK_TRY(hark_engine_evaluate_examples(context, engine, &room->batch, &pass, &predicted));
     count_batch(&room->batch, &pass, predicted, engine->task.classes, confusion, out);
     if (progress == NULL || progress(user, (double)done / (double)batches->count)) continue;

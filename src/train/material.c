@@ -20,9 +20,12 @@ hark_status hark_material_examples(hark_context *context, const hark_config *con
   return hark_examples_open(context, &settings, out);
 }
 
-hark_learning_task hark_material_task_of(const hark_examples *examples) {
+static bool hides(const hark_config *config) { return hark_architecture_of(config->model.architecture)->predicts_hidden; }
+
+hark_learning_task hark_material_task_of(const hark_config *config, const hark_examples *examples) {
+  const bool classes = hark_examples_target_kind(examples) == HARK_TARGET_CLASS && !hides(config);
   return (hark_learning_task){.vocabulary = hark_examples_vocabulary_size(examples),
-                              .classes = hark_examples_target_kind(examples) == HARK_TARGET_CLASS ? hark_examples_classes(examples) : 0,
+                              .classes = classes ? hark_examples_classes(examples) : 0,
                               .parts = hark_examples_parts(examples)};
 }
 
@@ -49,7 +52,7 @@ static hark_status open_examples(hark_context *context, const hark_run *run, boo
   HARK_TRY(hark_material_examples(context, config, &m->examples));
   const hark_example_batches_settings training = hark_example_settings(config, HARK_SPLIT_TRAINING, false),
                                       validation = hark_example_settings(config, HARK_SPLIT_VALIDATION, true);
-  m->task = hark_material_task_of(m->examples);
+  m->task = hark_material_task_of(config, m->examples);
   HARK_TRY(hark_example_batches_create(context, m->examples, &training, &m->training));
   m->has_validation = hark_examples_count(m->examples, HARK_SPLIT_VALIDATION).examples > 0;
   if (m->has_validation) HARK_TRY(hark_example_batches_create(context, m->examples, &validation, &m->validation));
@@ -110,10 +113,27 @@ hark_status hark_material_prepare(hark_context *context, hark_material *material
   return HARK_OK;
 }
 
+/* Tokens that will be hidden in a step's samples. */
+static int64_t count_hidden(const hark_material *m, int64_t first_sample, int64_t samples) {
+  const hark_masking masking = hark_config_masking(m->config, m->task.vocabulary, HARK_MASKING_TRAINING);
+  const int64_t parts = hark_max(1, m->task.parts);
+  int64_t count = 0;
+  for (int64_t sequence = first_sample * parts; sequence < (first_sample + samples) * parts; sequence++) {
+    int64_t length = m->config->model.context;
+    if (m->examples != NULL)
+      length = hark_examples_length(m->examples, HARK_SPLIT_TRAINING, hark_example_batches_index(&m->training, sequence / parts),
+                                    (int)(sequence % parts));
+    count += hark_mask_count(&masking, sequence, length);
+  }
+  return count;
+}
+
 hark_status hark_material_weight(hark_context *context, hark_material *material, int64_t first_sample, double *weight) {
   const hark_config *config = material->config;
   int64_t targets = hark_config_step_tokens(config);
-  if (material->examples != NULL)
+  if (hides(config))
+    targets = count_hidden(material, first_sample, config->train.batch * config->train.accumulate);
+  else if (material->examples != NULL)
     HARK_TRY(hark_example_batches_targets(context, &material->training, first_sample, config->train.batch * config->train.accumulate,
                                           material->room.batch.targets, &targets));
   *weight = targets > 0 ? 1.0 / (double)targets : 0;
@@ -127,12 +147,20 @@ hark_status hark_material_train(hark_context *context, hark_material *material, 
   if (material->examples == NULL) {
     pass->tokens = rows * material->config->model.context;
     HARK_TRY(hark_batches_read(context, &material->batches, first_sample, rows, material->inputs, material->targets));
+    const hark_masking masking = hark_config_masking(material->config, material->task.vocabulary, HARK_MASKING_TRAINING);
+    const int64_t length = material->config->model.context;
+    for (int64_t row = 0; row < rows && hides(material->config); row++)
+      (void)hark_mask_tokens(&masking, first_sample + row, length, material->inputs + row * length, material->targets + row * length);
     /* Dropout: the rows of a micro-batch are numbered from 0, the micro-step tells the batches apart. */
     return hark_engine_micro_batch(context, engine, material->inputs, material->targets, rows, 0, micro_step, weight, &pass->loss);
   }
   hark_pass_result result;
   hark_example_batch *batch = &material->room.batch;
   HARK_TRY(hark_example_batches_read(context, &material->training, first_sample, rows, batch));
+  if (hides(material->config)) {
+    const hark_masking masking = hark_config_masking(material->config, material->task.vocabulary, HARK_MASKING_TRAINING);
+    hark_example_batch_mask(&masking, first_sample, material->task.parts, batch);
+  }
   HARK_TRY(hark_engine_train_examples(context, engine, batch, micro_step, weight, &result));
   *pass = (hark_material_pass){.loss = result.loss, .tokens = batch->tokens, .targets = batch->real, .right = result.right};
   return HARK_OK;

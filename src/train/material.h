@@ -34,7 +34,7 @@ void hark_material_close(hark_context *context, hark_material *material);
 /* Examples that the configuration names, as training, eval and estimates open them. The caller closes. */
 HARK_MUST_CHECK hark_status hark_material_examples(hark_context *context, const hark_config *config, hark_examples **out);
 /* What examples ask of a model. */
-hark_learning_task hark_material_task_of(const hark_examples *examples);
+hark_learning_task hark_material_task_of(const hark_config *config, const hark_examples *examples);
 /* HARK_OK when the examples are those of the run's vocabulary.json. Errors: HARK_BAD_FILE with the difference, those of files. */
 HARK_MUST_CHECK hark_status hark_material_check_vocabulary(hark_context *context, const hark_examples *examples, const hark_run *run);
 

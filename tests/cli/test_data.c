@@ -119,7 +119,7 @@ static void wrong_words(void **state) {
       {"make copy --out x --count 3", 2, "--count: is not for make copy"},
       {"make copy --out x --training 0", 2, "--training: 0, expected at least one example"},
       {"make recall --out x --length 20", 2, "--length: 20 words, 16 pairs and 16 queries take 48"},
-      {"make pathfinder --out x --size 48", 2, "--size: expected one of 32, 64, 128"},
+      {"make pathfinder --out x --size 48", 2, "--size: \"48\" given, expected one of 32, 64, 128"},
       {"info", 2, "PATH: missing"},
       {"info t --out x", 2, "--out: is not for info"},
       {"info none.tsv --format text", 3, "none.tsv: cannot be opened"},

@@ -166,6 +166,36 @@ static void warm_starts_may_begin_a_new_head(void **state) {
       HARK_EXIT_DONE, "step 1", "2 of another shape");
 }
 
+/* An encoder that guessed hidden bytes of a text, then one for classes that begins with its blocks, which stay as they are. */
+static void hidden_tokens_come_first(void **state) {
+  (void)state;
+  expect(
+      "train --architecture masked_encoder --data text.txt --tokenizer bytes --validation-fraction 0.05 --out masked --layers 1 --width 32 "
+      "--heads 2 --context 32 --batch 8 --steps 120 --lr 5e-3 --warmup 5 --positions sinusoidal --threads 1 --evaluate-every 40",
+      HARK_EXIT_DONE, "step 120", "");
+  expect("info masked --json", HARK_EXIT_DONE, "", "");
+  json_t *line = command_json(&output);
+  const double loss = command_number(line, "val/loss");
+  assert_true(loss < 2); /* a text of few words; 261 tokens at random are 5.6 */
+  json_decref(line);
+  expect("eval masked --json --checkpoint last --threads 1", HARK_EXIT_DONE, "", ""); /* the same masks every time */
+  line = command_json(&output);
+  assert_true(loss == command_number(line, "loss"));
+  json_decref(line);
+  expect(
+      "train --init-from masked --architecture encoder --format text --classes 2 --data two.tsv --out tuned --steps 2 --batch 4 "
+      "--threads 1 --allow-missing head* --allow-unexpected head* --freeze blocks.*",
+      HARK_EXIT_DONE, "step 2", "starts fresh");
+  expect("train --init-from masked --freeze nothing --data text.txt --out nothing --steps 1", HARK_EXIT_USAGE, "", "fits no weight");
+  assert_int_equal(hark_path_kind_of(test_path(folder, "nothing")), HARK_PATH_NONE);
+  expect(
+      "train --architecture masked_encoder --format text --classes 3 --data texts.tsv --out guessed --layers 1 --width 16 --heads 2 "
+      "--context 12 "
+      "--batch 8 --steps 5 --threads 1",
+      HARK_EXIT_DONE, "step 5", "");
+  expect("eval guessed --json --threads 1", HARK_EXIT_DONE, "\"accuracy\"", "");
+}
+
 /* Every file below recipes/ is read: a plan of a sweep by --list, the others as configurations. */
 static void recipes_are_configurations(void **state) {
   (void)state;
@@ -201,6 +231,7 @@ int main(void) {
       cmocka_unit_test(sweeps_and_steps),
       cmocka_unit_test(warm_starts_may_begin_a_new_head),
       cmocka_unit_test(recipes_are_configurations),
+      cmocka_unit_test(hidden_tokens_come_first),
   };
   return cmocka_run_group_tests_name("examples", tests, begin, end);
 }
