@@ -50,12 +50,27 @@ static hark_status add_positions(hark_context *context, hark_engine *engine, con
   return HARK_OK;
 }
 
+/* What a model that tells hidden tokens is measured on: hidden ones in place of next ones, among the positions that count. Returns how many. */
+static int64_t hide_tokens(const hark_engine *engine, int64_t first, const window_batch *batch) {
+  const hark_masking masking = hark_config_masking(engine->config, engine->task.vocabulary, HARK_MASKING_EVALUATION);
+  int64_t real = 0;
+  for (int64_t i = 0; i < batch->rows * batch->length; i++)
+    if (batch->targets[i] == HARK_TARGET_IGNORED) batch->inputs[i] = -1 - batch->inputs[i]; /* seen, and not to be hidden */
+  for (int64_t row = 0; row < batch->rows; row++)
+    real +=
+        hark_mask_tokens(&masking, first + row, batch->length, batch->inputs + row * batch->length, batch->targets + row * batch->length);
+  for (int64_t i = 0; i < batch->rows * batch->length; i++)
+    if (batch->inputs[i] < 0) batch->inputs[i] = -1 - batch->inputs[i];
+  return real;
+}
+
 /* *sum and what is in *out grow by the batch of windows from `first` on. */
 static hark_status add_batch(hark_context *context, hark_engine *engine, const hark_evaluation *evaluation, int64_t first,
                              const window_batch *batch, double *sum, hark_evaluation_result *out) {
   int64_t real = 0;
   double part = 0;
   HARK_TRY(hark_evaluation_read(context, evaluation, first, batch->rows, batch->inputs, batch->targets, &real));
+  if (engine->network->architecture->predicts_hidden) real = hide_tokens(engine, first, batch);
   HARK_TRY(hark_engine_predict(context, engine, batch->inputs, batch->rows));
   HARK_TRY(hark_engine_loss(context, engine, batch->targets, &part));
   *sum += part;

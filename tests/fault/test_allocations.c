@@ -192,7 +192,7 @@ static void fill_tokens(void) {
 static hark_status make_engine(hark_context *context, void *data) {
   model_work *m = data;
   HARK_TRY(hark_engine_create(context, &m->config, VOCABULARY, true, &m->engine));
-  return hark_parameters_initialise(context, &m->engine->decoder->parameters, 1);
+  return hark_parameters_initialise(context, &m->engine->network->parameters, 1);
 }
 
 static hark_status step_engine(hark_context *context, model_work *m) {
@@ -210,6 +210,32 @@ static hark_status step_engine(hark_context *context, model_work *m) {
 static hark_status make_and_step_engine(hark_context *context, void *data) {
   HARK_TRY(make_engine(context, data));
   return step_engine(context, data);
+}
+
+/* Packed examples: 2 of 5 and 3 tokens, with classes. */
+static hark_status make_and_step_encoder(hark_context *context, void *data) {
+  model_work *m = data;
+  static int32_t positions[] = {0, 1, 2, 3, 4, 0, 1, 2}, classes[] = {2, 0};
+  static int64_t segments[] = {0, 0, 0, 0, 0, 1, 1, 1}, ranges[] = {0, 5, 5, 8};
+  const hark_learning_task task = {.vocabulary = VOCABULARY, .classes = 3, .parts = 1};
+  const hark_example_batch batch = {.rows = 2,
+                                    .tokens = 8,
+                                    .inputs = inputs,
+                                    .positions = positions,
+                                    .segments = segments,
+                                    .ranges = ranges,
+                                    .targets = classes,
+                                    .real = 2,
+                                    .longest = 5};
+  const int32_t *predicted = NULL;
+  hark_pass_result pass;
+  hark_step_result result;
+  HARK_TRY(hark_engine_create_for(context, &m->config, &task, true, &m->engine));
+  HARK_TRY(hark_parameters_initialise(context, &m->engine->network->parameters, 1));
+  HARK_TRY(hark_engine_begin_step(context, m->engine));
+  HARK_TRY(hark_engine_train_examples(context, m->engine, &batch, 0, 0.5, &pass));
+  HARK_TRY(hark_engine_finish_step(context, m->engine, 1, 1e-3, pass.loss, &result));
+  return hark_engine_evaluate_examples(context, m->engine, &batch, &pass, &predicted);
 }
 
 static void destroy_engine(hark_context *context, void *data) { hark_engine_destroy(context, &((model_work *)data)->engine); }
@@ -230,6 +256,11 @@ static void training_steps(void **state) {
   what.backend = "cpu";
   m.config.model.recompute = true;
   m.config.model.layers = 2;
+  fail_at_each(&what, &m);
+  what.name = "an encoder, a batch of examples, a step, an evaluation";
+  what.run = make_and_step_encoder;
+  m.config.model.architecture = HARK_ARCHITECTURE_encoder;
+  m.config.model.recompute = false;
   fail_at_each(&what, &m);
 }
 

@@ -1,0 +1,27 @@
+/* masked_encoder.c - an encoder that tells the tokens that are hidden from it (data/masking.h; Devlin et al. 2018, arXiv 1810.04805): the stack
+ * where every token sees all others, and the decoder's head.
+ *
+ * Its stack has the names of the encoder's, so that an encoder may begin with its weights (train.init_from).
+ */
+#include "models/decoder.h"
+
+static hark_status check(hark_context *context, const hark_network_config *config) {
+  if (!config->forget_gate) return HARK_OK;
+  return hark_fail(context, HARK_BAD_CONFIGURATION, "model.attention.forget_gate needs model.architecture decoder");
+}
+
+static hark_status declare(hark_context *context, hark_network *network) { return hark_architecture_decoder.declare(context, network); }
+
+static hark_status logits(hark_context *context, const hark_network *network, const hark_forward *forward, const hark_network_input *input,
+                          hark_value *out) {
+  return hark_architecture_decoder.logits(context, network, forward, input, out);
+}
+
+const hark_architecture hark_architecture_masked_encoder = {
+    .name = "masked_encoder",
+    .summary = "every token sees all others; tells tokens that are hidden, to train encoders with afterwards",
+    .predicts_hidden = true,
+    .check = check,
+    .declare = declare,
+    .logits = logits,
+};
