@@ -44,6 +44,15 @@ static hark_status check_settings(hark_context *context, const hark_corpus_setti
   return HARK_OK;
 }
 
+/* What is asked of a vocabulary of sub-words: another one belongs into another file. */
+static uint64_t subwords_sum(uint64_t sum, const hark_subword_settings *subwords) {
+  uint64_t coverage;
+  memcpy(&coverage, &subwords->coverage, sizeof coverage);
+  const uint64_t numbers[] = {(uint64_t)subwords->model, (uint64_t)subwords->vocabulary, subwords->byte_fallback, coverage};
+  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) sum = hark_checksum_number(sum, numbers[i]);
+  return sum;
+}
+
 /* FOLDER/corpus-0123456789abcdef.tokens. `vocabulary` is 0 when it is learned from the text. */
 static hark_status cache_path(hark_context *context, const hark_corpus_settings *settings, const hark_source_list *sources,
                               const char *kind, uint64_t vocabulary, char *out) {
@@ -51,6 +60,7 @@ static hark_status cache_path(hark_context *context, const hark_corpus_settings 
   memcpy(&fraction, &settings->validation_fraction, sizeof fraction);
   sum = hark_checksum_text(sum, kind);
   sum = hark_checksum_number(sum, vocabulary);
+  if (vocabulary == 0 && settings->subwords != NULL) sum = subwords_sum(sum, settings->subwords);
   sum = hark_checksum_number(sum, (uint64_t)settings->unknown);
   sum = hark_checksum_number(sum, (uint64_t)settings->division);
   sum = hark_checksum_number(sum, settings->division == HARK_DIVIDE_FILES ? 0 : fraction);
@@ -151,9 +161,7 @@ static hark_status open_or_build(hark_context *context, const hark_corpus_settin
   int64_t bytes = 0;
   for (int64_t i = 0; i < sources->count; i++) bytes += sources->items[i].bytes;
   if (bytes == 0) return hark_fail(context, HARK_BAD_FILE, "%s: is empty, and there is no other text", sources->items[0].path);
-  const char *kind = settings->tokenizer != NULL        ? hark_tokenizer_kind_of(settings->tokenizer)
-                     : settings->tokenizer_kind != NULL ? settings->tokenizer_kind
-                                                        : hark_tokenizer_kind_name(0);
+  const char *kind = hark_corpus_kind(settings);
   HARK_TRY(try_cache(context, settings, sources, kind, 0, corpus));
   if (!corpus->was_cached && settings->tokenizer != NULL)
     HARK_TRY(try_cache(context, settings, sources, kind, hark_tokenizer_checksum(settings->tokenizer), corpus));

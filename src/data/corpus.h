@@ -27,12 +27,13 @@ typedef struct hark_corpus_settings {
   const char *const *suffixes; /* of the files in folders that are text (".txt"); none: every file whose name does not begin with a dot */
   int suffix_count;
   hark_division division;
-  double validation_fraction;      /* [0, 1); 0: nothing validates. Boundaries move up to the next character's first byte */
-  const char *tokenizer_kind;      /* "characters" when NULL: the vocabulary is built from all the files */
-  const hark_tokenizer *tokenizer; /* given: this vocabulary is used instead (resuming, evaluating); it must outlive the corpus */
-  hark_unknown unknown;            /* characters outside the given vocabulary */
-  const char *cache_folder;        /* made when it is missing; several corpora may share it */
-  size_t buffer_bytes;             /* size of the parts that text is read in; 0: HARK_CORPUS_BUFFER_BYTES */
+  double validation_fraction;            /* [0, 1); 0: nothing validates. Boundaries move up to the next character's first byte */
+  const char *tokenizer_kind;            /* "characters" when NULL: the vocabulary is built from all the files */
+  const hark_subword_settings *subwords; /* of a vocabulary of sub-words that is to be built; NULL for other kinds */
+  const hark_tokenizer *tokenizer;       /* given: this vocabulary is used instead (resuming, evaluating); it must outlive the corpus */
+  hark_unknown unknown;                  /* characters outside the given vocabulary */
+  const char *cache_folder;              /* made when it is missing; several corpora may share it */
+  size_t buffer_bytes;                   /* size of the parts that text is read in; 0: HARK_CORPUS_BUFFER_BYTES */
 } hark_corpus_settings;
 
 #define HARK_CORPUS_BUFFER_BYTES ((size_t)1 << 20)

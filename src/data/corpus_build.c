@@ -8,8 +8,15 @@
 #include "data/token_file.h"
 #include "data/utf8.h"
 
+const char *hark_corpus_kind(const hark_corpus_settings *settings) {
+  if (settings->tokenizer != NULL) return hark_tokenizer_kind_of(settings->tokenizer);
+  return settings->tokenizer_kind != NULL ? settings->tokenizer_kind : hark_tokenizer_kind_name(0);
+}
+
 size_t hark_corpus_part_bytes(const hark_corpus_settings *settings) {
-  return settings->buffer_bytes > 0 ? settings->buffer_bytes : HARK_CORPUS_BUFFER_BYTES;
+  const size_t least = hark_tokenizer_kind_part_bytes(hark_corpus_kind(settings));
+  const size_t bytes = settings->buffer_bytes > 0 ? settings->buffer_bytes : HARK_CORPUS_BUFFER_BYTES;
+  return bytes > least ? bytes : least;
 }
 
 typedef struct learner {
@@ -32,11 +39,12 @@ static hark_status learn_sources(hark_context *context, const hark_source_list *
 
 hark_status hark_corpus_learn(hark_context *context, const hark_corpus_settings *settings, const hark_source_list *sources,
                               hark_tokenizer **out) {
-  const char *kind = settings->tokenizer_kind != NULL ? settings->tokenizer_kind : hark_tokenizer_kind_name(0);
+  static const hark_subword_settings no_subwords = {.coverage = 1};
   const size_t buffer_bytes = hark_corpus_part_bytes(settings);
   void *buffer = NULL;
-  HARK_TRY(hark_tokenizer_create(context, kind, out));
-  hark_status status = hark_allocate(context, buffer_bytes, &buffer);
+  HARK_TRY(hark_tokenizer_create(context, hark_corpus_kind(settings), out));
+  hark_status status = hark_tokenizer_set_subwords(context, *out, settings->subwords != NULL ? settings->subwords : &no_subwords);
+  if (status == HARK_OK) status = hark_allocate(context, buffer_bytes, &buffer);
   if (status == HARK_OK) status = learn_sources(context, sources, buffer, buffer_bytes, *out);
   hark_release(context, buffer, buffer_bytes);
   if (status != HARK_OK) hark_tokenizer_destroy(context, out);

@@ -87,8 +87,8 @@ static const hark_option options[] = {
     {"data.paths", "data", HARK_OPTION_LIST, AT(data.paths), "", NULL, READS, "PATH", "text: files, or folders of files; may be repeated"},
     {"data.validation_paths", "validation", HARK_OPTION_LIST, AT(data.validation_paths), "", NULL, READS, "PATH",
      "text for validation; none: split off the training text"},
-    {"data.tokenizer", "tokenizer", HARK_OPTION_ENUM, AT(data.tokenizer), "characters", "characters|bytes", TRAIN, NULL,
-     "tokens: Unicode code points, or bytes"},
+    {"data.tokenizer", "tokenizer", HARK_OPTION_ENUM, AT(data.tokenizer), "characters", "characters|bytes|subwords", TRAIN, NULL,
+     "tokens: Unicode code points, bytes, or pieces of words that SentencePiece learns from the text"},
     {"data.unknown", "unknown", HARK_OPTION_ENUM, AT(data.unknown), "error", "error|map", READS, NULL,
      "characters outside the vocabulary: an error that names the place, or the unknown token"},
     {"data.validation_fraction", "validation-fraction", HARK_OPTION_FLOAT, AT(data.validation_fraction), "0.1", "[0, 1)", TRAIN, NULL,
@@ -99,6 +99,14 @@ static const hark_option options[] = {
      "order of training windows"},
     {"data.epoch", "epoch", HARK_OPTION_ENUM, AT(data.epoch), "tokens", "tokens|windows", TRAIN, NULL,
      "an epoch: as many tokens as the text has, or every window of stride 1 once"},
+    {"data.subwords.vocabulary", "subwords", HARK_OPTION_INT, AT(data.subwords.vocabulary), "8000", "[8, 4000000]", TRAIN, "N",
+     "tokens of a vocabulary of sub-words, those reserved and the bytes included"},
+    {"data.subwords.model", NULL, HARK_OPTION_ENUM, AT(data.subwords.model), "unigram", HARK_SUBWORD_MODEL_WORDS, TRAIN, NULL,
+     "how words are divided: the likeliest pieces (arXiv 1804.10959), or characters joined pair by pair (arXiv 1508.07909)"},
+    {"data.subwords.byte_fallback", NULL, HARK_OPTION_BOOL, AT(data.subwords.byte_fallback), "true", NULL, TRAIN, NULL,
+     "characters that are no pieces become their bytes, so that none is unknown"},
+    {"data.subwords.coverage", NULL, HARK_OPTION_FLOAT, AT(data.subwords.coverage), "0.9995", "(0, 1]", TRAIN, NULL,
+     "part of the text's characters that must be pieces; the rarest others may be left to their bytes"},
     /* train */
     {"train.steps", "steps", HARK_OPTION_INT, AT(train.steps), "0", "[0, inf)", TRAIN, NULL,
      "optimiser steps; 0: from epochs or tokens, or 5000"},
@@ -165,6 +173,7 @@ static const hark_option_section sections[] = {
     {"model.rotary", "Rotary positions"},
     {"model.attention", "Attention"}, /* a list with one entry a layer would be taken where the YAML walk opens this section */
     {"data", "Data"},
+    {"data.subwords", "Sub-words"},
     {"train", "Training"},
     {"run", "Run"},
     {NULL, NULL},
@@ -244,7 +253,7 @@ hark_bond hark_config_bond(const char *option) {
                                          "model.attention.coarse_query",
                                          "model.attention.kernel",
                                          "model.attention.sigma"};
-  if (strcmp(option, "data.tokenizer") == 0) return HARK_BOND_WEIGHTS;
+  if (strcmp(option, "data.tokenizer") == 0 || strncmp(option, "data.subwords.", 14) == 0) return HARK_BOND_WEIGHTS;
   if (strncmp(option, "model.", 6) != 0 || strcmp(option, "model.recompute") == 0 || ends_with(option, "dropout")) return HARK_BOND_NONE;
   for (size_t i = 0; i < sizeof meanings / sizeof meanings[0]; i++)
     if (strcmp(option, meanings[i]) == 0) return HARK_BOND_MEANING;

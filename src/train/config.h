@@ -56,7 +56,14 @@ typedef struct hark_config {
   struct {
     hark_string_list paths, validation_paths;
     int tokenizer; /* index of hark_tokenizer_kind_name() */
-    int unknown;   /* hark_unknown */
+    struct {
+      int64_t vocabulary;
+      int model; /* hark_subword_model */
+      bool byte_fallback;
+      double coverage;
+      const hark_subword_learner *learner; /* no option: the program's, NULL where it has none */
+    } subwords;
+    int unknown; /* hark_unknown */
     double validation_fraction;
     int split; /* hark_division */
     int order; /* hark_order */
