@@ -37,7 +37,8 @@ extern "C" {
   X(hierarchical_decode)                                                                                                                   \
   X(adamw)                                                                                                                                 \
   X(sum_squares)                                                                                                                           \
-  X(scale)
+  X(scale)                                                                                                                                 \
+  X(argmax)
 
 #define HARK_OPERATOR_DECLARE(name) HARK_API extern const hark_operator hark_op_##name;
 HARK_OPERATORS(HARK_OPERATOR_DECLARE)
@@ -57,7 +58,8 @@ typedef struct hark_position_embedding_attributes {
   int64_t first_position;
 } hark_position_embedding_attributes;
 
-/* sinusoidal_positions: y = x + s, s[l, 2j] = sin(p w_j), s[l, 2j+1] = cos(p w_j), p = first_position + l, w_j = base^(-2j/D); x [B, L, D]. */
+/* sinusoidal_positions: y = x + s, s[l, 2j] = sin(p w_j), s[l, 2j+1] = cos(p w_j), p = first_position + l, w_j = base^(-2j/D); x [B, L, D],
+ * then, where positions are given, p = positions i32 [L] of every row (first_position is not used). */
 typedef struct hark_sinusoidal_positions_attributes {
   int64_t first_position;
   double base; /* 10000 */
@@ -85,7 +87,12 @@ typedef struct hark_dropout_attributes {
   hark_random_stream stream;
 } hark_dropout_attributes;
 
+/* argmax: y[n] = the v of the largest x[n, v]; of equal ones the first, and a NaN counts as largest. inputs x [..., V]; output i32 [...].
+ * No backward. No attributes. */
+
 /* pool: over the rows of each sequence. inputs x [B, L, D], lengths i64 [B] (optional: all L rows are real). y [B, D].
+ * In place of lengths: ranges i64 [N, P, 2] of the rows of x [1, L, D], from the first number on to before the second, which may overlap;
+ * y [N, P * D]. A range with a number outside [0, L] is HARK_INVALID_ARGUMENT.
  * A sequence of length 0 gives zeros. Of equal maxima the first gets the gradient. A length outside [0, L] is HARK_INVALID_ARGUMENT.
  * Saved by HARK_POOL_MAX alone: the row of each maximum, i64 [B, D], -1 where the length is 0. */
 typedef enum hark_pool_kind { HARK_POOL_MEAN, HARK_POOL_MAX, HARK_POOL_FIRST, HARK_POOL_LAST } hark_pool_kind;
@@ -106,7 +113,7 @@ typedef struct hark_cross_entropy_attributes {
 } hark_cross_entropy_attributes;
 
 /* rotary: turns pairs of features by the angle position * rate of the pair. inputs x [B, L, H*d], then absent where the rates are not learned
- * rates [R, pairs], R a divisor of H: heads h R / H .. share a row. y of x's shape. Without rates they are base^(-2j/d).
+ * rates [R, pairs], R a divisor of H: heads h R / H .. share a row; then absent, or positions i32 [L] in place of first_position + l. y of x's shape. Without rates they are base^(-2j/d).
  * interleaved: pairs (2j, 2j+1); half: pairs (j, j + d/2). Odd d is refused. RoFormer (arXiv 2104.09864).
  * Contexts longer than those of training: stretch s divides every rate (position interpolation, arXiv 2306.15595), or with original_length N
  * and no rates given those of pairs that turn seldom within N tokens (NTK by parts of YaRN, arXiv 2309.00071; hark_rotary_rate). */

@@ -107,7 +107,7 @@ hark_status hark_bench_step(hark_context *context, hark_bench_machine *machine, 
   step_work work = {.config = config, .tokens = config->train.batch * config->model.context};
   step_result result;
   HARK_TRY(hark_engine_create(context, config, vocabulary, true, &work.engine));
-  hark_status status = hark_parameters_initialise(context, &work.engine->decoder->parameters, (uint64_t)config->train.seed);
+  hark_status status = hark_parameters_initialise(context, &work.engine->network->parameters, (uint64_t)config->train.seed);
   const size_t bytes = (size_t)(work.tokens + 1) * sizeof(int32_t); /* targets are inputs, one on */
   void *memory = NULL;
   if (status == HARK_OK) status = hark_allocate(context, bytes, &memory);
