@@ -205,7 +205,8 @@ static hark_status check(hark_invocation *call) {
   }
   const bool may_have_text = config->run.resume && path[0] == '\0'; /* the run that was not found would say */
   if (config->data.paths.count == 0 && !may_have_text)
-    HARK_TRY(hark_options_complain(call->context, call->options, "data.paths", "no %s to train on, expected --data PATH", hark_config_has_examples(config) ? "examples" : "text"));
+    HARK_TRY(hark_options_complain(call->context, call->options, "data.paths", "no %s to train on, expected --data PATH",
+                                   hark_config_has_examples(config) ? "examples" : "text"));
   HARK_TRY(find_learner(call, config));
   HARK_TRY(hark_config_finish(call->context, call->options, config));
   if (path[0] != '\0') {
@@ -344,7 +345,7 @@ static hark_status find_task(hark_invocation *call, const hark_config *config, c
   }
   hark_tokenizer *tokenizer = NULL;
   const hark_status status = find_vocabulary(call, config, folder, &tokenizer);
-  if (status == HARK_OK) task->vocabulary = hark_tokenizer_size(tokenizer);
+  if (status == HARK_OK) *task = hark_material_task_of_text(config, hark_tokenizer_size(tokenizer));
   hark_tokenizer_destroy(call->context, &tokenizer);
   return status;
 }
@@ -357,11 +358,8 @@ static hark_status estimate(hark_invocation *call, const hark_config *config, co
   hark_status status = find_task(call, config, folder, &examples, &task);
   if (status == HARK_OK) {
     const bool knows_steps = config->train.epochs <= 0 && config->train.tokens <= 0 && config->train.examples <= 0;
-    const hark_preflight wanted = {.config = config,
-                                   .task = task,
-                                   .steps = knows_steps ? config->train.steps : INT64_MAX,
-                                   .has_validation = true,
-                                   .folder = folder};
+    const hark_preflight wanted = {
+        .config = config, .task = task, .steps = knows_steps ? config->train.steps : INT64_MAX, .has_validation = true, .folder = folder};
     status = hark_preflight_estimate(call->context, &wanted, &needs);
   }
   hark_examples_close(call->context, &examples);

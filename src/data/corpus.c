@@ -7,6 +7,7 @@
 #include "data/corpus.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -62,6 +63,7 @@ static hark_status cache_path(hark_context *context, const hark_corpus_settings 
   sum = hark_checksum_number(sum, vocabulary);
   if (vocabulary == 0 && settings->subwords != NULL) sum = subwords_sum(sum, settings->subwords);
   sum = hark_checksum_number(sum, (uint64_t)settings->unknown);
+  sum = hark_checksum_number(sum, (uint64_t)settings->unit);
   sum = hark_checksum_number(sum, (uint64_t)settings->division);
   sum = hark_checksum_number(sum, settings->division == HARK_DIVIDE_FILES ? 0 : fraction);
   for (int64_t i = 0; i < sources->count; i++) {
@@ -214,11 +216,15 @@ static double bits_per(int64_t tokens, int64_t units, double nats_per_token) {
 }
 
 double hark_bits_per_byte(const hark_text_counts *counts, double nats_per_token) {
-  return bits_per(counts->tokens, counts->bytes, nats_per_token);
+  return bits_per(hark_text_targets(counts), counts->bytes, nats_per_token);
 }
 
 double hark_bits_per_character(const hark_text_counts *counts, double nats_per_token) {
-  return bits_per(counts->tokens, counts->characters, nats_per_token);
+  return bits_per(hark_text_targets(counts), counts->characters, nats_per_token);
+}
+
+double hark_word_perplexity(const hark_text_counts *counts, double nats_per_token) {
+  return counts->words > 0 ? exp(nats_per_token * (double)hark_text_targets(counts) / (double)counts->words) : 0.0;
 }
 
 hark_status hark_corpus_read(hark_context *context, const hark_corpus *corpus, hark_split split, int64_t first, int64_t count,

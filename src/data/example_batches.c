@@ -16,21 +16,20 @@
 
 #define STREAM_EXAMPLE 3 /* Philox stream of the purpose HARK_RANDOM_DATA; batches.c and permutation.c have 0 to 2 */
 
-hark_status hark_example_batches_create(hark_context *context, const hark_examples *examples,
-                                        const hark_example_batches_settings *settings, hark_example_batches *out) {
+hark_status hark_example_batches_create(hark_context *context, const hark_examples *examples, const hark_example_batches_settings *settings,
+                                        hark_example_batches *out) {
   static const char *const names[HARK_SPLIT_ALL] = {"training", "validation", "test"};
   if (settings->split < 0 || settings->split >= HARK_SPLIT_ALL || settings->order > HARK_ORDER_SEQUENTIAL || settings->longest < 1)
     return hark_fail(context, HARK_INVALID_ARGUMENT, "hark_example_batches_create: split, order or longest is none of its values");
   const hark_examples_counts counts = hark_examples_count(examples, settings->split);
-  if (counts.examples == 0)
-    return hark_fail(context, HARK_BAD_CONFIGURATION, "there are no %s examples", names[settings->split]);
+  if (counts.examples == 0) return hark_fail(context, HARK_BAD_CONFIGURATION, "there are no %s examples", names[settings->split]);
   if (counts.longest > settings->longest)
     return hark_fail(context, HARK_BAD_CONFIGURATION,
                      "the longest of the %s examples has %" PRId64 " tokens, and %s is %" PRId64
                      "; data.length_limit keeps the first tokens of each",
                      names[settings->split], counts.longest, settings->named_for, settings->longest);
-  *out = (hark_example_batches){
-      .examples = examples, .settings = *settings, .count = counts.examples, .parts = hark_examples_parts(examples)};
+  *out =
+      (hark_example_batches){.examples = examples, .settings = *settings, .count = counts.examples, .parts = hark_examples_parts(examples)};
   return HARK_OK;
 }
 

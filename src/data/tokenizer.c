@@ -127,6 +127,11 @@ hark_status hark_tokenizer_finish(hark_context *context, hark_tokenizer *tokeniz
 }
 
 const char *hark_tokenizer_kind_of(const hark_tokenizer *tokenizer) { return tokenizer->kind->name; }
+int hark_tokenizer_kind_index(const hark_tokenizer *tokenizer) {
+  int index = 0;
+  while (kinds[index] != tokenizer->kind) index++;
+  return index;
+}
 int32_t hark_tokenizer_size(const hark_tokenizer *tokenizer) { return tokenizer->size; }
 uint64_t hark_tokenizer_checksum(const hark_tokenizer *tokenizer) { return tokenizer->checksum; }
 

@@ -78,6 +78,8 @@ HARK_MUST_CHECK hark_status hark_tokenizer_finish(hark_context *context, hark_to
 
 /* "characters", "bytes", "subwords". */
 const char *hark_tokenizer_kind_of(const hark_tokenizer *tokenizer);
+/* HARK_TOKENIZER_CHARACTERS, ... */
+int hark_tokenizer_kind_index(const hark_tokenizer *tokenizer);
 /* Number of tokens, the reserved ones included: every token is in [0, size). */
 int32_t hark_tokenizer_size(const hark_tokenizer *tokenizer);
 /* Equal for equal kind and vocabulary. */

@@ -98,8 +98,8 @@ hark_status hark_network_plans_create(hark_context *context, const hark_network 
   HARK_TRY(hark_allocate_zero(context, (size_t)network->config.layers * sizeof **out, &memory));
   hark_attention_plan **plans = memory;
   for (int64_t layer = 0; layer < network->config.layers; layer++) {
-    const hark_status status = hark_self_attention_plan(context, &network->blocks[layer].attention.spec, network->parameters.type, sizes,
-                                                        training, &plans[layer]);
+    const hark_status status =
+        hark_self_attention_plan(context, &network->blocks[layer].attention.spec, network->parameters.type, sizes, training, &plans[layer]);
     if (status != HARK_OK) {
       hark_fail_prefix(context, "layer %" PRId64 ": ", layer);
       hark_network_plans_destroy(context, network, &plans);

@@ -14,8 +14,8 @@
 #include "nn/self_attention.h"
 
 /* The table: X(name in C and in configurations). Numbers are stored nowhere, words are. */
-#define HARK_ARCHITECTURES(X) \
-  X(decoder)                  \
+#define HARK_ARCHITECTURES(X)                                                                                                              \
+  X(decoder)                                                                                                                               \
   X(encoder)
 
 #define HARK_ARCHITECTURE_WORDS "decoder|encoder"
@@ -54,7 +54,7 @@ typedef struct hark_network_config {
   hark_positional_scope positional_scope;
   const char *positional;    /* expression of a positional kernel (hark/positional.h); NULL or "": none. Read by create alone */
   double positional_stretch; /* s: the kernel is G(distance / s); 0: 1 */
-  int64_t attention_width; /* features of the queries of all heads, head_dim * heads; 0: width */
+  int64_t attention_width;   /* features of the queries of all heads, head_dim * heads; 0: width */
   /* of encoders */
   hark_pooling pooling;
   int64_t head_width;     /* hidden features of the head; 0: feed_forward_width */

@@ -14,7 +14,8 @@ typedef hark_status hark_attention_observer(void *user, int64_t layer, const har
 
 /* Sequences one behind the other in [1, T] tokens, in place of rows of one length. */
 typedef struct hark_packing {
-  const int64_t *segments;      /* host, [T]: a run of equal numbers is a sequence; borrowed until the backward is done. NULL in a shape-only run */
+  const int64_t
+      *segments; /* host, [T]: a run of equal numbers is a sequence; borrowed until the backward is done. NULL in a shape-only run */
   const hark_tensor *positions; /* i32 [T]: of every token in its sequence, from 0 */
   int64_t longest;              /* tokens of a sequence, at most */
 } hark_packing;

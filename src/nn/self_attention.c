@@ -97,8 +97,10 @@ hark_status hark_self_attention_plan(hark_context *context, const hark_self_atte
 
 /* Of the tokens that a hierarchical cache has room for. */
 static hark_hierarchy hierarchy_of(const hark_self_attention_spec *spec, int64_t length) {
-  const hark_attention_desc desc = {
-      .structure = HARK_STRUCTURE_HIERARCHICAL, .hierarchy_block = spec->hierarchy_block, .partition = spec->partition, .causal = spec->causal};
+  const hark_attention_desc desc = {.structure = HARK_STRUCTURE_HIERARCHICAL,
+                                    .hierarchy_block = spec->hierarchy_block,
+                                    .partition = spec->partition,
+                                    .causal = spec->causal};
   return hark_hierarchy_make(&desc, length);
 }
 

@@ -145,10 +145,7 @@ static void backward_features(const hark_call *call, int64_t first, int64_t last
     const bool mean = kind == HARK_POOL_MEAN;
     for (int64_t l = 0; l < (mean ? rows.count : hark_min(1, rows.count)); l++)
       for (int64_t d = first; d < last; d++) {
-        const int64_t row = mean                     ? l
-                            : kind == HARK_POOL_MAX  ? chosen[v * width + d]
-                            : kind == HARK_POOL_LAST ? rows.count - 1
-                                                     : 0;
+        const int64_t row = mean ? l : kind == HARK_POOL_MAX ? chosen[v * width + d] : kind == HARK_POOL_LAST ? rows.count - 1 : 0;
         const int64_t i = (rows.first + row) * width + d;
         hark_put(dx, i, hark_get(dx, i) + hark_get(dy, v * width + d) / (mean ? (double)rows.count : 1));
       }

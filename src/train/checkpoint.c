@@ -93,7 +93,7 @@ static hark_status write_optimizer(hark_context *context, const char *path, cons
 typedef struct state_field {
   const char *name;
   size_t offset;
-  bool whole; /* int64_t or uint64_t; else double */
+  bool whole;    /* int64_t or uint64_t; else double */
   bool optional; /* not in the first files: 0 where it is not told */
 } state_field;
 
@@ -103,11 +103,21 @@ typedef struct state_field {
   { #field, offsetof(hark_run_state, field), false, false }
 #define LATER(field, whole)                                                                                                                \
   { #field, offsetof(hark_run_state, field), whole, true }
-static const state_field state_fields[] = {WHOLE(step),      WHOLE(updates),        WHOLE(samples),
-                                           REAL(loss_sum),   WHOLE(loss_count),     REAL(best_loss),
-                                           WHOLE(best_step), WHOLE(evaluated_step), WHOLE(evaluations_without_improvement),
-                                           WHOLE(bad_steps), REAL(seconds),         WHOLE(metrics_bytes),
-                                           LATER(tokens, true), LATER(line_targets, true), LATER(line_right, true),
+static const state_field state_fields[] = {WHOLE(step),
+                                           WHOLE(updates),
+                                           WHOLE(samples),
+                                           REAL(loss_sum),
+                                           WHOLE(loss_count),
+                                           REAL(best_loss),
+                                           WHOLE(best_step),
+                                           WHOLE(evaluated_step),
+                                           WHOLE(evaluations_without_improvement),
+                                           WHOLE(bad_steps),
+                                           REAL(seconds),
+                                           WHOLE(metrics_bytes),
+                                           LATER(tokens, true),
+                                           LATER(line_targets, true),
+                                           LATER(line_right, true),
                                            LATER(operations, false)};
 #undef LATER
 #undef WHOLE

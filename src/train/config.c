@@ -34,7 +34,8 @@ static const hark_option options[] = {
     {"model.width", "width", HARK_OPTION_INT, AT(model.width), "512", "[1, 1048576]", TRAIN, NULL, "features of a token"},
     {"model.feed_forward_width", NULL, HARK_OPTION_INT, AT(model.feed_forward_width), "0", "[0, 16777216]", TRAIN, NULL,
      "hidden features of the feed-forward layer; 0: four times width"},
-    {"model.context", "context", HARK_OPTION_INT, AT(model.context), "256", "[1, 16777216]", TRAIN, NULL, "tokens of a training window, or of the longest example"},
+    {"model.context", "context", HARK_OPTION_INT, AT(model.context), "256", "[1, 16777216]", TRAIN, NULL,
+     "tokens of a training window, or of the longest example"},
     {"model.activation", "activation", HARK_OPTION_ENUM, AT(model.activation), "gelu", HARK_ACTIVATION_WORDS, TRAIN, NULL,
      "activation of the feed-forward layer"},
     {"model.norm", "norm", HARK_OPTION_ENUM, AT(model.norm), "layer_norm", HARK_NORM_WORDS, TRAIN, NULL, "normalisation layers"},
@@ -109,6 +110,10 @@ static const hark_option options[] = {
      "classes of formats whose files do not tell; 0: 2"},
     {"data.tokenizer", "tokenizer", HARK_OPTION_ENUM, AT(data.tokenizer), "characters", "characters|bytes|subwords", TRAIN, NULL,
      "tokens: Unicode code points, bytes, or pieces of words that SentencePiece learns from the text"},
+    {"data.unit", "unit", HARK_OPTION_ENUM, AT(data.unit), "text", "text|sentences", TRAIN, NULL,
+     "text: windows begin anywhere; sentences: one a line, packed whole into windows, none of which sees another"},
+    {"data.long_sentences", NULL, HARK_OPTION_ENUM, AT(data.long_sentences), "cut", "cut|refuse", TRAIN, NULL,
+     "sentences of more tokens than context: divided, or an error that names the line"},
     {"data.unknown", "unknown", HARK_OPTION_ENUM, AT(data.unknown), "error", "error|map", READS, NULL,
      "characters outside the vocabulary: an error that names the place, or the unknown token"},
     {"data.validation_fraction", "validation-fraction", HARK_OPTION_FLOAT, AT(data.validation_fraction), "0.1", "[0, 1)", TRAIN, NULL,
@@ -144,8 +149,8 @@ static const hark_option options[] = {
      "learning rate of the positional kernel's parameters, over that of the others; 0: they stay as they start"},
     {"train.rotary_rate", NULL, HARK_OPTION_FLOAT, AT(train.rotary_rate), "1", "[0, inf)", TRAIN, NULL,
      "learning rate of learned rotary rates, over that of the others; 0: they stay as they start"},
-    {"train.schedule", "schedule", HARK_OPTION_ENUM, AT(train.schedule), "cosine", "constant|cosine|linear|rsqrt|base_rsqrt|cycle", TRAIN, NULL,
-     "learning rate after the warm-up; base_rsqrt: learning_rate / sqrt(step); cycle: a cosine whose period is the whole run"},
+    {"train.schedule", "schedule", HARK_OPTION_ENUM, AT(train.schedule), "cosine", "constant|cosine|linear|rsqrt|base_rsqrt|cycle", TRAIN,
+     NULL, "learning rate after the warm-up; base_rsqrt: learning_rate / sqrt(step); cycle: a cosine whose period is the whole run"},
     {"train.warmup", "warmup", HARK_OPTION_INT, AT(train.warmup), "100", "[0, inf)", TRAIN, NULL, "steps over which the rate rises from 0"},
     {"train.beta1", "beta1", HARK_OPTION_FLOAT, AT(train.beta1), "0.9", "[0, 1)", TRAIN, NULL, "AdamW: decay of the first moment"},
     {"train.beta2", "beta2", HARK_OPTION_FLOAT, AT(train.beta2), "0.99", "[0, 1)", TRAIN, NULL, "AdamW: decay of the second moment"},
@@ -210,11 +215,10 @@ static hark_status settle_length(hark_context *context, hark_options *set, hark_
   const struct {
     const char *name;
     bool given;
-  } lengths[] = {
-      {"train.steps", config->train.steps > 0},
-      {"train.epochs", config->train.epochs > 0},
-      {"train.tokens", config->train.tokens > 0},
-      {"train.examples", config->train.examples > 0}};
+  } lengths[] = {{"train.steps", config->train.steps > 0},
+                 {"train.epochs", config->train.epochs > 0},
+                 {"train.tokens", config->train.tokens > 0},
+                 {"train.examples", config->train.examples > 0}};
   hark_option_source highest = HARK_SOURCE_DEFAULT;
   int count = 0;
   for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
@@ -363,7 +367,8 @@ static hark_status settle_examples(hark_context *context, hark_options *set, har
     HARK_TRY(hark_options_complain(context, set, "model.architecture data.format",
                                    "an encoder tells classes of examples, expected a data.format other than corpus"));
   if (encoder && config->model.attention.forget_gate)
-    HARK_TRY(hark_options_complain(context, set, "model.attention.forget_gate model.architecture", "forget gates need architecture decoder"));
+    HARK_TRY(
+        hark_options_complain(context, set, "model.attention.forget_gate model.architecture", "forget gates need architecture decoder"));
   if (!examples && config->data.test_paths.count > 0)
     HARK_TRY(hark_options_complain(context, set, "data.test_paths data.format",
                                    "a corpus has no test part, expected a data.format of examples"));
@@ -400,7 +405,8 @@ hark_status hark_config_finish(hark_context *context, hark_options *set, hark_co
   }
   HARK_TRY(check_hierarchy(context, set, config));
   HARK_TRY(settle_examples(context, set, config));
-  if (config->data.validation_paths.count > 0 && config->data.split != HARK_DIVIDE_FILES && !hark_config_has_examples(config)) { /* files of their own */
+  if (config->data.validation_paths.count > 0 && config->data.split != HARK_DIVIDE_FILES &&
+      !hark_config_has_examples(config)) { /* files of their own */
     const hark_option_source split = hark_options_source(set, "data.split");
     if (split != HARK_SOURCE_DEFAULT && split == hark_options_source(set, "data.validation_paths")) {
       HARK_TRY(hark_options_complain(context, set, "data.split data.validation_paths", "files for validation need split files"));

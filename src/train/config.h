@@ -16,7 +16,16 @@
 
 /* The words of the enums stand in the table in this order. */
 typedef enum hark_model_type { HARK_MODEL_GPT } hark_model_type;
-typedef enum hark_schedule { HARK_SCHEDULE_CONSTANT, HARK_SCHEDULE_COSINE, HARK_SCHEDULE_LINEAR, HARK_SCHEDULE_RSQRT, HARK_SCHEDULE_BASE_RSQRT, HARK_SCHEDULE_CYCLE } hark_schedule;
+typedef enum hark_schedule {
+  HARK_SCHEDULE_CONSTANT,
+  HARK_SCHEDULE_COSINE,
+  HARK_SCHEDULE_LINEAR,
+  HARK_SCHEDULE_RSQRT,
+  HARK_SCHEDULE_BASE_RSQRT,
+  HARK_SCHEDULE_CYCLE
+} hark_schedule;
+
+typedef enum hark_long_sentences { HARK_LONG_CUT, HARK_LONG_REFUSE } hark_long_sentences;
 
 typedef struct hark_config {
   struct {
@@ -69,7 +78,9 @@ typedef struct hark_config {
       double coverage;
       const hark_subword_learner *learner; /* no option: the program's, NULL where it has none */
     } subwords;
-    int unknown; /* hark_unknown */
+    int unit;           /* hark_text_unit */
+    int long_sentences; /* hark_long_sentences */
+    int unknown;        /* hark_unknown */
     double validation_fraction;
     int split; /* hark_division */
     int order; /* hark_order */
@@ -105,6 +116,11 @@ extern const hark_option_table hark_config_table;
 HARK_MUST_CHECK hark_status hark_config_finish(hark_context *context, hark_options *options, hark_config *config);
 
 /* Trained on labelled examples, in packed batches; else on windows of a text. */
+/* The data are text as sentences. */
+static inline bool hark_config_has_sentences(const hark_config *config) {
+  return config->data.format == 0 && config->data.unit == HARK_UNIT_SENTENCES;
+}
+
 static inline bool hark_config_has_examples(const hark_config *config) { return config->data.format != 0; }
 
 /* The format that data.format names; "": the folder of the examples says. */

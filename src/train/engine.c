@@ -221,7 +221,7 @@ static hark_pass_sizes pass_sizes(const hark_engine *engine) {
   return (hark_pass_sizes){.batch = 1,
                            .queries = tokens,
                            .keys = tokens,
-                           .sequences = batch * engine->task.parts,
+                           .sequences = batch * hark_max(engine->task.parts, engine->task.sequences),
                            .longest = engine->network->config.context};
 }
 
@@ -337,12 +337,12 @@ static size_t packing_bytes(const hark_engine_packing *packing) {
 }
 
 hark_engine_memory hark_engine_memory_of(const hark_engine *engine) {
-  return (hark_engine_memory){.weights = bytes_of(&engine->network->parameters.weights),
-                              .gradients = bytes_of(&engine->network->parameters.gradients),
-                              .moments = bytes_of(&engine->first_moment) + bytes_of(&engine->second_moment),
-                              .step = hark_tape_peak_bytes(engine->tape),
-                              .batch = bytes_of(&engine->inputs) + bytes_of(&engine->targets) + bytes_of(&engine->workspace) +
-                                       packing_bytes(engine->packing)};
+  return (hark_engine_memory){
+      .weights = bytes_of(&engine->network->parameters.weights),
+      .gradients = bytes_of(&engine->network->parameters.gradients),
+      .moments = bytes_of(&engine->first_moment) + bytes_of(&engine->second_moment),
+      .step = hark_tape_peak_bytes(engine->tape),
+      .batch = bytes_of(&engine->inputs) + bytes_of(&engine->targets) + bytes_of(&engine->workspace) + packing_bytes(engine->packing)};
 }
 
 hark_status hark_engine_begin_step(hark_context *context, hark_engine *engine) {

@@ -16,18 +16,19 @@
 /* What the data say of the model. */
 typedef struct hark_learning_task {
   int32_t vocabulary;
-  int32_t classes; /* 0: targets are tokens */
-  int parts;       /* sequences of an example; 0: windows of a text, in rectangular batches */
+  int32_t classes;   /* 0: targets are tokens */
+  int parts;         /* sequences of an example; 0: windows of a text, in rectangular batches */
+  int64_t sequences; /* of packed sentences: most in a window; 0: parts */
 } hark_learning_task;
 
 /* Packed examples: what a pass reads besides tokens and targets. Absent where batches are rectangular. */
 typedef struct hark_engine_packing {
-  int64_t tokens, rows;    /* most of a batch */
-  hark_tensor positions;   /* i32 [tokens] */
-  hark_tensor ranges;      /* i64 [rows, parts, 2] */
-  int64_t *segments;       /* host, [tokens] */
-  int32_t *predicted;      /* host, of the last pass: the likeliest of every row of logits */
-  hark_packing now;        /* of this pass */
+  int64_t tokens, rows;  /* most of a batch */
+  hark_tensor positions; /* i32 [tokens] */
+  hark_tensor ranges;    /* i64 [rows, parts, 2] */
+  int64_t *segments;     /* host, [tokens] */
+  int32_t *predicted;    /* host, of the last pass: the likeliest of every row of logits */
+  hark_packing now;      /* of this pass */
   hark_tensor positions_now, ranges_now;
   size_t host_bytes;
 } hark_engine_packing;
@@ -56,8 +57,8 @@ hark_decoder_config hark_engine_decoder_config(const hark_config *config, int32_
 HARK_MUST_CHECK hark_status hark_engine_create(hark_context *context, const hark_config *config, int32_t vocabulary, bool training,
                                                hark_engine **out);
 /* The same for any task; examples come in packed batches of at most train.batch examples. */
-HARK_MUST_CHECK hark_status hark_engine_create_for(hark_context *context, const hark_config *config, const hark_learning_task *task, bool training,
-                                                   hark_engine **out);
+HARK_MUST_CHECK hark_status hark_engine_create_for(hark_context *context, const hark_config *config, const hark_learning_task *task,
+                                                   bool training, hark_engine **out);
 void hark_engine_destroy(hark_context *context, hark_engine **engine);
 
 /* Bytes by use. */
@@ -70,8 +71,8 @@ hark_engine_memory hark_engine_memory_of(const hark_engine *engine);
  * for the model is not asked for. */
 HARK_MUST_CHECK hark_status hark_engine_estimate(hark_context *context, const hark_config *config, int32_t vocabulary, bool training,
                                                  hark_engine_memory *memory, int64_t *parameters, int64_t *tensors);
-HARK_MUST_CHECK hark_status hark_engine_estimate_for(hark_context *context, const hark_config *config, const hark_learning_task *task, bool training,
-                                                     hark_engine_memory *memory, int64_t *parameters, int64_t *tensors);
+HARK_MUST_CHECK hark_status hark_engine_estimate_for(hark_context *context, const hark_config *config, const hark_learning_task *task,
+                                                     bool training, hark_engine_memory *memory, int64_t *parameters, int64_t *tensors);
 
 /* Forgets the gradients of the step before. */
 HARK_MUST_CHECK hark_status hark_engine_begin_step(hark_context *context, hark_engine *engine);

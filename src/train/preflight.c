@@ -42,8 +42,8 @@ static hark_status estimate_memory(hark_context *context, const hark_preflight *
   HARK_TRY(hark_machine_memory_left(context, "", &machine));
   const uint64_t batches = hark_material_room_bytes(config, &run->task);
   const double rows = (double)(config->train.batch * config->model.context) * (double)hark_max(1, run->task.parts);
-  const double products = 2.0 * rows * (double)config->model.width *
-                          (double)hark_max(config->model.feed_forward_width, run->task.vocabulary);
+  const double products =
+      2.0 * rows * (double)config->model.width * (double)hark_max(config->model.feed_forward_width, run->task.vocabulary);
   const uint64_t kernels = context->backend->kernel_bytes != NULL ? context->backend->kernel_bytes(context, products) : 0;
   out->program = process.resident + PROGRAM_BYTES + (uint64_t)hark_workers(context) * THREAD_BYTES + batches + kernels;
   const hark_engine_memory *engine = &out->engine;

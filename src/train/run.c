@@ -127,6 +127,7 @@ static hark_corpus_settings text_settings(const hark_config *config, const char 
                                 .path_count = (int)config->data.paths.count,
                                 .validation_paths = config->data.validation_paths.items,
                                 .validation_path_count = (int)config->data.validation_paths.count,
+                                .unit = (hark_text_unit)config->data.unit,
                                 .division = config->data.validation_paths.count > 0 ? HARK_DIVIDE_FILES : (hark_division)config->data.split,
                                 .validation_fraction = config->data.validation_fraction,
                                 .tokenizer_kind = hark_tokenizer_kind_name(config->data.tokenizer),

@@ -47,7 +47,7 @@ typedef struct hark_run_state {
   int64_t loss_count;
   int64_t line_targets, line_right; /* of examples, in those steps: targets, and those that the model told */
   double operations;                /* of steps with examples */
-  double best_loss; /* validation; infinity before the first */
+  double best_loss;                 /* validation; infinity before the first */
   int64_t best_step;
   int64_t evaluated_step; /* of the last evaluation; 0: none yet */
   int64_t evaluations_without_improvement;

@@ -114,8 +114,8 @@ static void gradient_of(hark_context *context, hark_decoder *decoder, double *gr
   assert_fine(context, hark_decoder_loss(context, decoder, &forward, inputs[0], inputs[1], 1, 0, &loss));
   assert_fine(context, hark_tape_backward(tape, loss, 1));
   assert_fine(context,
-              hark_tensor_read(
-                  context, &hark_parameters_at(&decoder->parameters, hark_stack_positional(decoder, 0)->parameters)->gradient, gradient));
+              hark_tensor_read(context, &hark_parameters_at(&decoder->parameters, hark_stack_positional(decoder, 0)->parameters)->gradient,
+                               gradient));
   hark_decoder_plans_destroy(context, decoder, &plans);
   hark_tape_destroy(&tape);
   hark_tensor_destroy(context, &token_rows);
