@@ -9,13 +9,17 @@
 #include "data/token_file.h"
 #include "data/utf8.h"
 
+/* Of text that falls into lines: white space at the beginning of a line is looked at up to there. */
+#define SENTENCE_PART_BYTES ((size_t)1024)
+
 const char *hark_corpus_kind(const hark_corpus_settings *settings) {
   if (settings->tokenizer != NULL) return hark_tokenizer_kind_of(settings->tokenizer);
   return settings->tokenizer_kind != NULL ? settings->tokenizer_kind : hark_tokenizer_kind_name(0);
 }
 
 size_t hark_corpus_part_bytes(const hark_corpus_settings *settings) {
-  const size_t least = hark_tokenizer_kind_part_bytes(hark_corpus_kind(settings));
+  const size_t unit = hark_tokenizer_kind_part_bytes(hark_corpus_kind(settings));
+  const size_t least = settings->unit == HARK_UNIT_SENTENCES && unit < SENTENCE_PART_BYTES ? SENTENCE_PART_BYTES : unit;
   const size_t bytes = settings->buffer_bytes > 0 ? settings->buffer_bytes : HARK_CORPUS_BUFFER_BYTES;
   return bytes > least ? bytes : least;
 }
