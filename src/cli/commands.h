@@ -14,6 +14,7 @@
   X(sweep)                                                                                                                                 \
   X(eval)                                                                                                                                  \
   X(verify)                                                                                                                                \
+  X(data)                                                                                                                                  \
   X(lab)                                                                                                                                   \
   X(attend)                                                                                                                                \
   X(positional)                                                                                                                            \

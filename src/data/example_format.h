@@ -15,8 +15,12 @@
 
 /* X(name in C, name in settings), in the order of help. */
 #define HARK_EXAMPLE_FORMATS(X)                                                                                                            \
+  X(listops, "listops")                                                                                                                    \
   X(text, "text")                                                                                                                          \
-  X(pairs, "pairs")
+  X(pairs, "pairs")                                                                                                                        \
+  X(image, "image")                                                                                                                        \
+  X(pathfinder, "pathfinder")                                                                                                              \
+  X(sequences, "sequences")
 
 /* Bytes are symbols 0 .. 255, as grey values are. */
 #define HARK_BYTE_SYMBOLS 256

@@ -52,7 +52,8 @@ hark_status hark_example_shape_set(hark_example_reader *reader, const hark_examp
   examples->has_shape = true;
   examples->symbols.item_bytes = shape->symbols <= BYTE_LIMIT ? 1 : shape->symbols <= PAIR_LIMIT ? 2 : 4;
   hark_text_append_bytes(&examples->words, words, word_bytes);
-  return examples->words.status;
+  HARK_TRY(examples->words.status);
+  return hark_example_reserve(reader->context, &examples->symbols, examples->symbols_at_most);
 }
 
 /* Begins the next part of `count` symbols: how many of them are kept, and where. */

@@ -4,7 +4,7 @@
 
 #include "data/example_format.h"
 
-#define HARK_CLASS_NAME_BYTES 8
+#define HARK_CLASS_NAME_BYTES 12
 
 /* An example: its symbols lie part behind part from number `at` of the symbols on, its targets from number target_at of the targets. */
 typedef struct hark_example_entry {
@@ -32,6 +32,7 @@ struct hark_examples {
   const hark_example_format *format;
   hark_example_shape shape;
   bool has_shape;
+  int64_t symbols_at_most;    /* in all files: room that is made as soon as the bytes of a symbol are known */
   int64_t length_limit;       /* INT64_MAX: none */
   hark_text words;            /* of the symbols, a zero byte behind each; empty where the format knows them */
   hark_example_array symbols; /* 1, 2 or 4 bytes each, the fewest that hold the shape's */

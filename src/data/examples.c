@@ -58,8 +58,8 @@ static hark_status reserve_symbols(hark_context *context, hark_examples *example
       bytes += size;
     }
   if (bytes > INT64_MAX) return hark_fail(context, HARK_TOO_LARGE, "examples of %" PRIu64 " bytes", bytes);
-  if (!examples->has_shape) return HARK_OK; /* the bytes of a symbol are not known before the first file is read */
-  return hark_example_reserve(context, &examples->symbols, examples->format->symbols_at_most(bytes));
+  examples->symbols_at_most = examples->format->symbols_at_most(bytes);
+  return examples->has_shape ? hark_example_reserve(context, &examples->symbols, examples->symbols_at_most) : HARK_OK;
 }
 
 static hark_status read_files(hark_context *context, hark_examples *examples, const hark_example_paths *all) {

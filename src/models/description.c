@@ -55,6 +55,12 @@ static const field fields[] = {
     {"positional", FIELD_KERNEL, true, TOLD_WITH_KERNEL, AT(positional), 0, 0, 0, NULL},
     {"positional_scope", FIELD_WORD, true, TOLD_WITH_KERNEL, AT(positional_scope), 0, 0, 0, HARK_POSITIONAL_SCOPE_WORDS},
     {"positional_stretch", FIELD_REAL, true, TOLD_CHANGED, AT(positional_stretch), 0, 1, 1e300, NULL},
+    {"architecture", FIELD_WORD, true, TOLD_CHANGED, AT(architecture), 0, 0, 0, HARK_ARCHITECTURE_WORDS},
+    {"attention_width", FIELD_WHOLE, true, TOLD_CHANGED, AT(attention_width), -1, 0, 1 << 20, NULL},
+    {"pooling", FIELD_WORD, true, TOLD_CHANGED, AT(pooling), 0, 0, 0, HARK_POOLING_WORDS},
+    {"head_width", FIELD_WHOLE, true, TOLD_CHANGED, AT(head_width), -1, 0, 1 << 24, NULL},
+    {"classes", FIELD_WHOLE, true, TOLD_CHANGED, AT(classes), -1, 0, 1 << 20, NULL},
+    {"parts", FIELD_WHOLE, true, TOLD_CHANGED, AT(parts), -1, 0, 2, NULL},
     BOOLEAN("tie_embeddings", tie_embeddings),
     BOOLEAN("bias", bias),
     REAL("rotary.base", rotary_base, 1, 1e300),
@@ -73,6 +79,7 @@ static const field fields[] = {
     WORD("attention.kernel", kernel, HARK_KERNEL_WORDS),
     REAL("attention.sigma", sigma, 0, 1e300),
     BOOLEAN("attention.forget_gate", forget_gate),
+    {"attention.unbiased", FIELD_BOOLEAN, true, TOLD_CHANGED, AT(attention_unbiased), 0, 0, 0, NULL},
 };
 #define FIELDS (sizeof fields / sizeof *fields)
 
@@ -131,6 +138,11 @@ static bool is_changed(const hark_decoder_config *config, const field *f) {
   double factor;
   int64_t whole;
   int word;
+  bool truth;
+  if (f->type == FIELD_BOOLEAN) {
+    memcpy(&truth, value, sizeof truth);
+    return truth;
+  }
   if (f->type == FIELD_WORD) {
     memcpy(&word, value, sizeof word);
     return word != 0;

@@ -51,6 +51,7 @@ typedef struct hark_network_config {
   hark_attention_kernel kernel;
   double sigma;
   bool forget_gate;
+  bool attention_unbiased; /* no biases in its projections, whatever `bias` says */
   hark_positional_scope positional_scope;
   const char *positional;    /* expression of a positional kernel (hark/positional.h); NULL or "": none. Read by create alone */
   double positional_stretch; /* s: the kernel is G(distance / s); 0: 1 */

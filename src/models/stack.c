@@ -39,7 +39,7 @@ static hark_status declare_block(hark_context *context, hark_network *network, i
                                               .causal = network->architecture->causal,
                                               .heads = config->heads,
                                               .key_heads = config->key_heads,
-                                              .bias = config->bias,
+                                              .bias = config->bias && !config->attention_unbiased,
                                               .deviation = HARK_INITIAL_DEVIATION,
                                               .output_deviation = output_deviation,
                                               .rotary = hark_stack_rotary(config),

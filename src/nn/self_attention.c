@@ -82,6 +82,7 @@ hark_status hark_self_attention_plan(hark_context *context, const hark_self_atte
   desc.batch = sizes->batch;
   desc.has_segments = sizes->sequences > 0;
   desc.max_sequences = sizes->sequences;
+  desc.longest = sizes->longest;
   desc.heads = spec->heads;
   desc.key_heads = spec->key_heads;
   desc.query_length = sizes->queries;

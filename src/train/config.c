@@ -94,6 +94,8 @@ static const hark_option options[] = {
     {"model.attention.sigma", "sigma", HARK_OPTION_FLOAT, AT(model.attention.sigma), "1", "(0, inf)", SWAPS, NULL, "width of kernel rbf"},
     {"model.attention.forget_gate", "forget-gate", HARK_OPTION_BOOL, AT(model.attention.forget_gate), "false", NULL, SWAPS, NULL,
      "learned forget gates add to the logits (FoX, arXiv 2503.02130)"},
+    {"model.attention.unbiased", NULL, HARK_OPTION_BOOL, AT(model.attention.unbiased), "false", NULL, TRAIN, NULL,
+     "no biases in attention's projections where model.bias has them elsewhere"},
     {"model.attention.dropout", "attention-dropout", HARK_OPTION_FLOAT, AT(model.attention.dropout), "0", "[0, 1)", TRAIN, NULL,
      "dropout on the attention weights"},
     /* data */

@@ -62,7 +62,7 @@ typedef struct hark_config {
       bool hierarchical_bias;
       int kernel; /* hark_attention_kernel */
       double sigma;
-      bool forget_gate;
+      bool forget_gate, unbiased;
       double dropout;
     } attention;
   } model;

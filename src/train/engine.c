@@ -19,8 +19,8 @@ hark_network_config hark_engine_network_config(const hark_config *config, const 
                                .attention_width = config->model.attention_width,
                                .pooling = encoder ? pooling : HARK_POOLING_CLASS,
                                .head_width = encoder ? config->model.head_width : 0,
-                               .classes = task->classes,
-                               .parts = task->parts,
+                               .classes = encoder ? task->classes : 0,
+                               .parts = encoder ? task->parts : 0,
                                .vocabulary = task->vocabulary,
                                .layers = config->model.layers,
                                .heads = config->model.heads,
@@ -54,6 +54,7 @@ hark_network_config hark_engine_network_config(const hark_config *config, const 
                                .kernel = (hark_attention_kernel)config->model.attention.kernel,
                                .sigma = config->model.attention.sigma,
                                .forget_gate = config->model.attention.forget_gate,
+                               .attention_unbiased = config->model.attention.unbiased,
                                .positional = config->model.positional,
                                .positional_scope = (hark_positional_scope)config->model.positional_scope,
                                .positional_stretch = config->model.positional_stretch};

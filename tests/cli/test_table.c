@@ -33,6 +33,7 @@ static const struct {
              {"bench", "step"},
              {"export", "run --output model.safetensors"},
              {"sweep", "plan.yaml"},
+             {"data", "info examples"},
              {"lab", "approximation"},
              {"completion", "bash"}};
 
