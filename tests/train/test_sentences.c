@@ -100,6 +100,7 @@ static void a_run_in_parts_is_the_same(void **state) {
     hark_train_result result;
     small.config.train.steps = 6;
     small.config.train.schedule = HARK_SCHEDULE_CONSTANT; /* which does not ask how long the run is */
+    small.config.train.evaluate_every = 3;
     assert_fine(context, small_run_train(context, &small, whole, NULL, &result));
     assert_true(isfinite(result.validation_loss));
     small.config.train.steps = 3;
