@@ -148,6 +148,13 @@ static void *values_of(const hark_invocation *call, const hark_task_generator *g
   return call->values[t];
 }
 
+/* task.json as one line: no text in it holds a line end. */
+static hark_status print_line(hark_invocation *call, hark_text *report) {
+  for (size_t i = 0; i + 1 < report->length; i++)
+    if (report->data[i] == '\n') report->data[i] = ' ';
+  return hark_command_print(call, report);
+}
+
 static hark_status run_make(hark_invocation *call) {
   const data_values *const v = call->values[0];
   make_view view = {hark_progress_begin(), hark_progress_clock()};
@@ -162,7 +169,7 @@ static hark_status run_make(hark_invocation *call) {
     settings.examples[split] = v->examples[split] >= 0 ? v->examples[split] : settings.entry->generator->examples[split];
   hark_status status = hark_task_make(call->context, &settings, &report);
   hark_progress_end(&view.progress);
-  if (status == HARK_OK && call->json) return hark_command_print(call, &report);
+  if (status == HARK_OK && call->json) return print_line(call, &report);
   hark_text_free(&report);
   HARK_TRY(status);
   hark_text_append(&said, "%s:", v->out);

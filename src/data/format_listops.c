@@ -49,9 +49,10 @@ static hark_status read_expression(hark_example_reader *reader, const hark_line_
     }
     at = end + 1;
   }
+  HARK_TRY(reader->scratch.status);
   if (reader->scratch.length == 0) return hark_lines_fail(context, lines, 0, "empty expression");
   if (depth > 0) return hark_lines_fail(context, lines, length, "%lld brackets are not closed", (long long)depth);
-  return reader->scratch.status;
+  return HARK_OK;
 }
 
 static hark_status read_line(hark_example_reader *reader, const hark_line_reader *lines) {

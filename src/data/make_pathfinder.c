@@ -31,7 +31,7 @@
 #define TURNS 8         /* tries for the next dash */
 #define PATHS 400       /* tries for a path */
 #define IMAGES 1000     /* tries for an image */
-#define REACH_MAX 8     /* largest separation */
+#define MARKER_MAX 8    /* its pixels fit */
 #define LONG_PATHS 2
 
 typedef struct pathfinder_values {
@@ -89,8 +89,10 @@ static hark_status settle(hark_context *context, void *values) {
   settle_number(&v->continuity, p->continuity);
   settle_number(&v->separation, p->separation);
   if (v->separation < 1.5) return hark_fail(context, HARK_BAD_CONFIGURATION, "--separation: %g, expected at least 1.5", v->separation);
-  if (v->marker < v->thickness)
-    return hark_fail(context, HARK_BAD_CONFIGURATION, "--marker: radius %g, expected at least the thickness %g", v->marker, v->thickness);
+  if (v->marker < v->thickness + 0.75 || v->marker > MARKER_MAX)
+    return hark_fail(context, HARK_BAD_CONFIGURATION,
+                     "--marker: radius %g, expected %g to %d: the thickness, and 0.75 to be seen as a disc", v->marker, v->thickness + 0.75,
+                     MARKER_MAX);
   return HARK_OK;
 }
 
@@ -105,6 +107,8 @@ typedef struct shape {
   int count, lit; /* pixels; of them the first `lit` are lit */
   int16_t x[DASH_PIXELS], y[DASH_PIXELS];
   unsigned char value[DASH_PIXELS];
+  point middle; /* no pixel's centre is farther than `extent` from it */
+  double extent;
 } shape;
 
 /* Covers the points p with |p - centre| <= radius, or within half a thickness of the segment from a to b (with straight ends). */
@@ -140,6 +144,8 @@ static bool draw(const figure *f, int side, shape *out) {
   const int left = (int)(fmin(f->a.x, f->b.x) - f->radius), right = (int)(fmax(f->a.x, f->b.x) + f->radius);
   const int top = (int)(fmin(f->a.y, f->b.y) - f->radius), bottom = (int)(fmax(f->a.y, f->b.y) + f->radius);
   out->count = out->lit = 0;
+  out->middle = (point){(f->a.x + f->b.x) / 2, (f->a.y + f->b.y) / 2};
+  out->extent = hypot(f->b.x - f->a.x, f->b.y - f->a.y) / 2 + f->radius + 1;
   for (int y = top; y <= bottom; y++)
     for (int x = left; x <= right; x++) {
       int covered = 0;
@@ -155,12 +161,14 @@ static bool draw(const figure *f, int side, shape *out) {
   return out->lit > 0;
 }
 
-/* Least squared distance between lit pixels. */
-static int distance(const shape *a, const shape *b) {
+/* Least squared distance between lit pixels; or, where it is above `reach`, any number above that. */
+static int distance(const shape *a, const shape *b, int reach) {
   int least = 2 * SIDE_MAX * SIDE_MAX;
+  const double dx = a->middle.x - b->middle.x, dy = a->middle.y - b->middle.y, apart = sqrt(dx * dx + dy * dy) - a->extent - b->extent;
+  if (apart > 0 && apart * apart > reach + 1) return least;
   for (int i = 0; i < a->lit; i++)
     for (int j = 0; j < b->lit; j++) {
-      const int dx = a->x[i] - b->x[j], dy = a->y[i] - b->y[j], square = dx * dx + dy * dy;
+      const int across = a->x[i] - b->x[j], down = a->y[i] - b->y[j], square = across * across + down * down;
       if (square < least) least = square;
     }
   return least;
@@ -201,13 +209,18 @@ static void take(canvas *c, const shape *s) {
       }
 }
 
+/* Whether a point lies in a pixel of the image that is not taken: most dashes that do not fit are found by their ends, without drawing. */
+static bool is_open(const canvas *c, point at) {
+  return at.x >= 0 && at.x < c->side && at.y >= 0 && at.y < c->side && !c->taken[(int)at.y * c->side + (int)at.x];
+}
+
 static double uniform(canvas *c, double low, double high) { return low + (high - low) * hark_task_random_uniform(c->random); }
 
 /* Whether a dash may follow those of the trial: near the last one, not touching the one before, apart from all earlier ones. */
 static bool fits_path(const canvas *c, const shape *s) {
   const path *const p = &c->trial;
   for (int i = 0; i < p->dashes; i++) {
-    const int square = distance(s, &p->dash[i]), back = p->dashes - i;
+    const int square = distance(s, &p->dash[i], c->reach), back = p->dashes - i;
     if (back == 1 && square > c->reach) return false;
     if (back == 2 && square <= 2) return false;
     if (back > 2 && square <= c->reach) return false;
@@ -227,7 +240,7 @@ static bool add_dash(canvas *c, point *at, double *direction) {
     figure f = {.a = {at->x + gap * along.x, at->y + gap * along.y}, .radius = v->thickness / 2};
     f.b = (point){f.a.x + v->dash * along.x, f.a.y + v->dash * along.y};
     shape *const next = &p->dash[p->dashes];
-    if (!draw(&f, c->side, next) || !is_free(c, next) || !fits_path(c, next)) continue;
+    if (!is_open(c, f.a) || !is_open(c, f.b) || !draw(&f, c->side, next) || !is_free(c, next) || !fits_path(c, next)) continue;
     if (p->dashes == 0) p->first = f.a;
     p->dashes++;
     *at = p->last = f.b;
@@ -245,11 +258,11 @@ static bool add_ends(canvas *c) {
     const figure f = {at, at, c->values->marker};
     shape *const disc = &p->end[e];
     if (!draw(&f, c->side, disc) || !is_free(c, disc)) return false;
-    if (distance(disc, &p->dash[e == 0 ? 0 : p->dashes - 1]) > c->reach) return false;
+    if (distance(disc, &p->dash[e == 0 ? 0 : p->dashes - 1], c->reach) > c->reach) return false;
     for (int i = 0; i < p->dashes; i++)
-      if ((e == 0 ? i : p->dashes - 1 - i) > 2 && distance(disc, &p->dash[i]) <= c->reach) return false;
+      if ((e == 0 ? i : p->dashes - 1 - i) > 2 && distance(disc, &p->dash[i], c->reach) <= c->reach) return false;
   }
-  return distance(&p->end[0], &p->end[1]) > c->reach;
+  return distance(&p->end[0], &p->end[1], c->reach) > c->reach;
 }
 
 /* Grows a path of `dashes` dashes in the trial, and takes its place. */
@@ -259,7 +272,7 @@ static bool grow_path(canvas *c, int dashes, bool has_ends) {
     point at = {uniform(c, 0, c->side), uniform(c, 0, c->side)};
     double direction = uniform(c, 0, 2 * PI);
     p->dashes = 0;
-    if (c->taken[(int)at.y * c->side + (int)at.x]) continue;
+    if (!is_open(c, at)) continue;
     while (p->dashes < dashes && add_dash(c, &at, &direction)) continue;
     if (p->dashes < dashes || (has_ends && !add_ends(c))) continue;
     for (int i = 0; i < dashes; i++) take(c, &p->dash[i]);

@@ -164,7 +164,16 @@ static hark_status build_block(void *data, hark_tape *tape, const hark_value *in
 /* What is added to the embedded tokens of packed sequences, each of which begins at position 0. */
 static hark_status embed_packed_positions(const hark_network *network, const hark_forward *forward, hark_value *x) {
   hark_value inputs[2] = {0};
-  HARK_TRY(hark_tape_leaf(forward->tape, forward->packing->positions, NULL, &inputs[0]));
+  hark_tensor positions = *forward->packing->positions;
+  if (network->config.positions == HARK_POSITIONS_LEARNED) { /* a table of the same shape as x: [1, T] in, [1, T, D] out */
+    positions.rank = 2;
+    positions.shape[1] = positions.shape[0];
+    positions.shape[0] = 1;
+    positions.stride[1] = 1;
+    positions.stride[0] = positions.shape[1];
+  }
+  positions.owned_bytes = 0;
+  HARK_TRY(hark_tape_leaf(forward->tape, &positions, NULL, &inputs[0]));
   if (network->config.positions == HARK_POSITIONS_LEARNED) {
     HARK_TRY(hark_forward_parameter(forward, network->position_table, &inputs[1]));
     HARK_TRY(hark_tape_apply(forward->tape, &hark_op_embedding, NULL, 2, inputs, 0, &inputs[0]));

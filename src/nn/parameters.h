@@ -20,8 +20,8 @@ typedef enum hark_initial {
   HARK_INITIAL_GIVEN
 } hark_initial;
 
-/* Parameters whose learning rate has a factor of its own in the trainer. */
-typedef enum hark_rate_kind { HARK_RATE_PLAIN, HARK_RATE_POSITIONAL, HARK_RATE_ROTARY, HARK_RATE_KINDS } hark_rate_kind;
+/* Parameters whose learning rate has a factor of its own in the trainer; frozen ones stay as they are. */
+typedef enum hark_rate_kind { HARK_RATE_PLAIN, HARK_RATE_POSITIONAL, HARK_RATE_ROTARY, HARK_RATE_FROZEN, HARK_RATE_KINDS } hark_rate_kind;
 
 /* What a layer says of a parameter. Shapes: weights [out, in]. */
 typedef struct hark_parameter_spec {

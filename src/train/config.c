@@ -184,6 +184,8 @@ static const hark_option options[] = {
      "weights that init_from may lack, or have in another shape: they start fresh; * stands for any text"},
     {"train.allow_unexpected", "allow-unexpected", HARK_OPTION_LIST, AT(train.allow_unexpected), "", NULL, RUNS, "PATTERN",
      "weights of init_from that the model may lack: they are left out"},
+    {"train.freeze", "freeze", HARK_OPTION_LIST, AT(train.freeze), "", NULL, TRAIN, "PATTERN",
+     "weights that stay as they are, mostly those of init_from; * stands for any text; may be repeated"},
     /* run */
     {"run.directory", "out o", HARK_OPTION_STRING, AT(run.directory), "", NULL, TRAIN, "FOLDER",
      "folder of the run; none: runs/ and the time of the start"},

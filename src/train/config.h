@@ -98,7 +98,7 @@ typedef struct hark_config {
     double max_time; /* seconds; 0: no limit */
     int64_t seed, max_bad_steps;
     const char *init_from; /* a run or a checkpoint whose weights the run begins with; "": none */
-    hark_string_list allow_missing, allow_unexpected;
+    hark_string_list allow_missing, allow_unexpected, freeze;
   } train;
   struct {
     const char *directory; /* "": a name made from the time */

@@ -1,6 +1,7 @@
 /* engine.c - see engine.h. */
 #include "train/engine.h"
 
+#include <fnmatch.h>
 #include <math.h>
 #include <string.h>
 
@@ -188,6 +189,23 @@ static hark_status make_tensor(hark_context *context, bool memory, hark_type typ
   return memory ? hark_tensor_create(context, type, rank, shape, out) : hark_tensor_describe(context, type, rank, shape, out);
 }
 
+/* Parameters that train.freeze names get a group of their own, which no step changes. A pattern that fits nothing is a mistake. */
+static hark_status freeze_parameters(hark_context *context, hark_engine *engine) {
+  const hark_string_list *patterns = &engine->config->train.freeze;
+  hark_parameters *parameters = &engine->network->parameters;
+  for (int64_t i = 0; i < patterns->count; i++) {
+    int32_t found = 0;
+    for (int32_t p = 0; p < parameters->count; p++) {
+      if (fnmatch(patterns->items[i], parameters->list[p].name, 0) != 0) continue;
+      parameters->list[p].spec.rate = HARK_RATE_FROZEN;
+      found++;
+    }
+    if (found == 0)
+      return hark_fail(context, HARK_BAD_CONFIGURATION, "train.freeze: %.200s fits no weight of the model", patterns->items[i]);
+  }
+  return HARK_OK;
+}
+
 /* Room for packed examples. */
 static hark_status build_packing(hark_context *context, hark_engine *engine, bool memory) {
   void *allocated = NULL;
@@ -243,6 +261,7 @@ static hark_status build(hark_context *context, hark_engine *engine, bool memory
   if (has_classes(engine) != (engine->task.classes > 0) || (has_classes(engine) && !is_packed(engine)))
     return hark_fail(context, HARK_BAD_CONFIGURATION, "model.architecture %s %s, and the data have %s", engine->network->architecture->name,
                      has_classes(engine) ? "tells classes" : "tells tokens", engine->task.classes > 0 ? "classes" : "tokens as targets");
+  HARK_TRY(freeze_parameters(context, engine));
   if (is_packed(engine)) HARK_TRY(build_packing(context, engine, memory));
   HARK_TRY((memory ? hark_parameters_finish : hark_parameters_lay_out)(context, &engine->network->parameters, engine->training));
   const hark_pass_sizes sizes = pass_sizes(engine);
@@ -478,6 +497,11 @@ hark_status hark_engine_finish_step(hark_context *context, hark_engine *engine, 
   *result = (hark_step_result){0};
   const hark_config *config = engine->config;
   const hark_parameters *parameters = &engine->network->parameters;
+  for (int i = 0; i < parameters->group_count; i++) { /* frozen ones have no part in the norm that is clipped */
+    if (parameters->groups[i].rate != HARK_RATE_FROZEN) continue;
+    hark_tensor gradients = part(&parameters->gradients, &parameters->groups[i]);
+    HARK_TRY(hark_tensor_zero(context, &gradients));
+  }
   HARK_TRY(norm_of(context, engine, &parameters->gradients, &result->gradient_norm));
   if (!isfinite(loss) || !isfinite(result->gradient_norm)) return HARK_OK;
   const double clip = config->train.clip;
@@ -491,6 +515,7 @@ hark_status hark_engine_finish_step(hark_context *context, hark_engine *engine, 
       [HARK_RATE_PLAIN] = 1, [HARK_RATE_POSITIONAL] = config->train.positional_rate, [HARK_RATE_ROTARY] = config->train.rotary_rate};
   for (int i = 0; i < parameters->group_count; i++) {
     const hark_parameter_group *group = &parameters->groups[i];
+    if (group->rate == HARK_RATE_FROZEN) continue;
     attributes.decay = group->decays ? config->train.weight_decay : 0.0;
     attributes.rate = rate * rate_factors[group->rate];
     const hark_call call = {.op = &hark_op_adamw,

@@ -31,12 +31,30 @@ static const char *const configurations[] = {
     "--layers 4 --width 256 --heads 4 --key-heads 2 --context 512 --batch 2 --structure window --window 32 --forget-gate",
     "--layers 3 --width 384 --heads 6 --context 128 --batch 6 --activation gated_silu --norm rms_norm --bias --positions learned",
     "--layers 6 --width 192 --heads 6 --context 256 --batch 8 --positions none --positional t5+rbf+decay --positional-scope head",
+    "--layers 3 --width 128 --heads 4 --context 300 --batch 12 --data texts.tsv --format text --architecture encoder --positions "
+    "sinusoidal",
+    "--layers 2 --width 192 --heads 4 --context 300 --batch 4 --data pairs.tsv --format pairs --architecture encoder --pooling first "
+    "--structure hierarchical",
     "--layers 6 --width 320 --heads 5 --context 96 --batch 12 --kernel rbf --sigma 4 --threads 1 --tokenizer bytes",
 };
 #define CONFIGURATIONS (sizeof configurations / sizeof configurations[0])
 
 static char folder[TEST_PATH_BYTES];
 static test_output output;
+
+/* 64 texts of 300 letters in two classes, so that the first batch is as large as a batch can be; and as many pairs. */
+static void make_examples(const char *text) {
+  char *const lines = malloc(64 * 320), *const pairs = malloc(64 * 640);
+  size_t single = 0, both = 0;
+  for (int i = 0; i < 64; i++) {
+    single += (size_t)sprintf(lines + single, "%d\t%.300s\n", i % 2, text + 100 * i);
+    both += (size_t)sprintf(pairs + both, "%d\ta\tb\t%.300s\t%.300s\n", i % 2, text + 100 * i, text + 200 * i);
+  }
+  test_file_write(folder, "texts.tsv", lines, single);
+  test_file_write(folder, "pairs.tsv", pairs, both);
+  free(lines);
+  free(pairs);
+}
 
 /* A text of 40,000 letters; a wide one with 6,000 different characters, three bytes each. */
 static void make_texts(void) {
@@ -50,6 +68,7 @@ static void make_texts(void) {
     wide[3 * i + 2] = (char)(0x80 | (code & 0x3f));
   }
   test_file_write_text(folder, "text.txt", text);
+  make_examples(text);
   test_file_write(folder, "wide.txt", wide, 3 * 30000);
   free(text);
   free(wide);

@@ -53,6 +53,7 @@ static const struct {
     {"verify", "hark verify run --json"},
     {"info", "hark info run --json"},
     {"positional", "hark positional decay*periodic --json"},
+    {"data", "hark data make recall --length 24 --pairs 4 --training 2 --out recall --json"},
     {"lab", "hark lab rank-map --quick --json"},
     {"bench", "hark bench attention dense:B1,H1,L8,D4 dense:B1,H1,L9,D4 --rounds 1 --json"},
     {"config", "hark config --json"},

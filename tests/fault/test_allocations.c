@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "data/corpus.h"
+#include "data/make.h"
 #include "fault/child.h"
 #include "models/model.h"
 #include "support/cmocka_all.h"
@@ -213,6 +214,32 @@ static hark_status make_and_step_engine(hark_context *context, void *data) {
   return step_engine(context, data);
 }
 
+/* Packed examples: 2 of 5 and 3 tokens, with classes. */
+static hark_status make_and_step_encoder(hark_context *context, void *data) {
+  model_work *m = data;
+  static int32_t positions[] = {0, 1, 2, 3, 4, 0, 1, 2}, classes[] = {2, 0};
+  static int64_t segments[] = {0, 0, 0, 0, 0, 1, 1, 1}, ranges[] = {0, 5, 5, 8};
+  const hark_learning_task task = {.vocabulary = VOCABULARY, .classes = 3, .parts = 1};
+  const hark_example_batch batch = {.rows = 2,
+                                    .tokens = 8,
+                                    .inputs = inputs,
+                                    .positions = positions,
+                                    .segments = segments,
+                                    .ranges = ranges,
+                                    .targets = classes,
+                                    .real = 2,
+                                    .longest = 5};
+  const int32_t *predicted = NULL;
+  hark_pass_result pass;
+  hark_step_result result;
+  HARK_TRY(hark_engine_create_for(context, &m->config, &task, true, &m->engine));
+  HARK_TRY(hark_parameters_initialise(context, &m->engine->network->parameters, 1));
+  HARK_TRY(hark_engine_begin_step(context, m->engine));
+  HARK_TRY(hark_engine_train_examples(context, m->engine, &batch, 0, 0.5, &pass));
+  HARK_TRY(hark_engine_finish_step(context, m->engine, 1, 1e-3, pass.loss, &result));
+  return hark_engine_evaluate_examples(context, m->engine, &batch, &pass, &predicted);
+}
+
 static void destroy_engine(hark_context *context, void *data) { hark_engine_destroy(context, &((model_work *)data)->engine); }
 
 static void training_steps(void **state) {
@@ -231,6 +258,11 @@ static void training_steps(void **state) {
   what.backend = "cpu";
   m.config.model.recompute = true;
   m.config.model.layers = 2;
+  fail_at_each(&what, &m);
+  what.name = "an encoder, a batch of examples, a step, an evaluation";
+  what.run = make_and_step_encoder;
+  m.config.model.architecture = HARK_ARCHITECTURE_encoder;
+  m.config.model.recompute = false;
   fail_at_each(&what, &m);
 }
 
@@ -465,6 +497,44 @@ static void text(void **state) {
   place.small.config = config;
 }
 
+/* A small task of a generator: made, and read with a part of it to validate. */
+static hark_status make_task(hark_context *context, const hark_task_entry *entry, void *values, hark_text *report) {
+  hark_task_settings settings = {.entry = entry, .values = values, .folder = place.work, .seed = 1};
+  settings.examples[HARK_SPLIT_TRAINING] = 5;
+  settings.examples[HARK_SPLIT_TEST] = 2;
+  test_folder_remove(place.work);
+  return hark_task_make(context, &settings, report);
+}
+
+static hark_status make_and_read_task(hark_context *context, void *data) {
+  const hark_task_entry *const entry = data;
+  void *const values = calloc(1, entry->generator->options->values_size);
+  const hark_option_group group = {entry->generator->options, values};
+  const char *const path = place.work;
+  const hark_examples_settings settings = {.paths = &path, .path_count = 1, .validation_fraction = 0.4};
+  hark_options *options = NULL;
+  hark_examples *examples = NULL;
+  hark_text report = hark_text_empty(context);
+  hark_status status = hark_options_create(context, NULL, &group, 1, &options);
+  if (status == HARK_OK) status = make_task(context, entry, values, &report);
+  if (status == HARK_OK) status = hark_examples_open(context, &settings, &examples);
+  hark_examples_close(context, &examples);
+  hark_text_free(&report);
+  hark_options_destroy(context, &options);
+  free(values);
+  return status;
+}
+
+static void tasks(void **state) {
+  (void)state;
+  child_begin_work(&place, NULL);
+  for (int i = 0; i < hark_task_entry_count; i++) {
+    hark_task_entry entry = hark_task_entries[i];
+    const work what = {.name = entry.name, .run = make_and_read_task, .backend = "reference", .at_least = 15};
+    fail_at_each(&what, &entry);
+  }
+}
+
 typedef struct run_work {
   const char *from;
 } run_work;
@@ -514,7 +584,7 @@ int main(void) {
       cmocka_unit_test(training_steps), cmocka_unit_test(tapes),
       cmocka_unit_test(generation),     cmocka_unit_test(checkpoints),
       cmocka_unit_test(text),           cmocka_unit_test(a_failed_save_leaves_the_last_one),
-      cmocka_unit_test(runs),
+      cmocka_unit_test(runs),           cmocka_unit_test(tasks),
   };
   return cmocka_run_group_tests(tests, begin, end);
 }

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "data/corpus.h"
+#include "data/image_file.h"
 #include "data/tokenizer.h"
 #include "fuzz/fuzz.h"
 #include "io/json.h"
@@ -255,6 +256,29 @@ static void make_tokens(void) {
   need(hark_folder_remove(context, folder));
 }
 
+/* ---- labelled examples ---- */
+
+/* By the generators, and by hand. */
+static void make_examples(void) {
+  static const char *const texts[] = {
+      "1\tgood\n0\tbad \xc3\xa9\n1.0\ttab\there\r\n",
+      "0\ta\tb\tfirst\tsecond\n1\tc\td\tthird\tfourth\n",
+      "Source\tTarget\n( ( ( ( [MAX 2 ) 9 ) 5 ) ] )\t9\n( ( ( [SM 1 ) 2 ) ] )\t3\n4\t4\n",
+      "Words\tk0 k1 v0 v1 _\nk1 v0 k0 v1 _ k0 _\t5:v1\nk0 v1 _ k0\t3:v1\n",
+      "HARKIMGS\1",
+  };
+  unsigned char images[HARK_IMAGE_HEADER_BYTES + 15] = {0}, *const records = calloc(2, 3073);
+  FUZZ_CHECK(records != NULL, "no memory");
+  hark_image_header(2, 2, 2, 3, images);
+  for (int i = 0; i < 15; i++) images[HARK_IMAGE_HEADER_BYTES + i] = (unsigned char)(i % 5 == 0 ? i % 2 : 17 * i);
+  for (int i = 1; i < 3073; i++) records[i] = (unsigned char)i;
+  records[3073] = 9;
+  put_texts("examples", texts, COUNT(texts));
+  put("examples", "images", images, sizeof images);
+  put("examples", "cifar", records, (size_t)2 * 3073);
+  free(records);
+}
+
 /* ---- numbers ---- */
 
 static void make_number(void) {
@@ -326,6 +350,7 @@ int main(int count, char **words) {
   make_json();
   make_tokenizer();
   make_tokens();
+  make_examples();
   make_number();
   make_positional();
   hark_context_destroy(&context);

@@ -242,7 +242,11 @@ static void gradients_agree_with_differences(void **state) {
 
 /* ---- examples and their batch ---- */
 
-/* An example's logits have the same bits whatever lies beside it, on every backend. */
+/* On other backends products choose their order of summation by the number of rows: some dozen roundings of numbers of order 1 through two
+ * blocks, and a head whose weights are .02. */
+#define ROUNDED 1e-6
+
+/* An example's logits have the same bits whatever lies beside it where products do not look at the number of rows, and else up to rounding. */
 static void an_example_does_not_know_its_batch(void **state) {
   (void)state;
   test_setup setups[TEST_MAX_SETUPS];
@@ -252,14 +256,16 @@ static void an_example_does_not_know_its_batch(void **state) {
     for (size_t v = 0; v < VARIANTS; v++) {
       double together[ROWS_LIMIT * CLASSES], alone[CLASSES];
       packed p;
-      open_network(&p, context, &variants[v].config, HARK_F32);
+      hark_network_config config = variants[v].config;
+      config.attention_dropout = 0; /* of the plans, which here are those of training */
+      open_network(&p, context, &config, HARK_F32);
       pack(&p, 0, ROWS_LIMIT);
       logits_of(&p, together);
       for (int64_t row = 0; row < ROWS_LIMIT; row++) {
         pack(&p, row, 1);
         logits_of(&p, alone);
         for (int c = 0; c < CLASSES; c++)
-          if (alone[c] != together[row * CLASSES + c])
+          if (!(fabs(alone[c] - together[row * CLASSES + c]) <= (strcmp(setups[s].backend, "reference") == 0 ? 0 : ROUNDED)))
             fail_msg("%s %s: %s, example %lld: %.9g alone, %.9g in a batch", setups[s].backend, setups[s].instruction_set, variants[v].name,
                      (long long)row, alone[c], together[row * CLASSES + c]);
       }

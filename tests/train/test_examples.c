@@ -171,8 +171,8 @@ static void decoders_learn_targets_of_tokens(void **state) {
   example_run run;
   training_place_open(&p);
   write_recall(p.folder);
-  OPEN(&run, "--format=sequences", "--layers=2", "--width=32", "--context=5", "--batch=27", "--steps=500", "--validation-fraction=0",
-       "--lr=1e-2", "--positions=learned");
+  OPEN(&run, "--format=sequences", "--layers=2", "--width=32", "--context=5", "--batch=27", "--heads=4", "--steps=1000",
+       "--validation-fraction=0", "--lr=4e-3", "--positions=rotary");
   learns(&p, &run, "recall.tsv", "recall");
   close_run(&run);
   training_place_close(&p);
@@ -300,6 +300,66 @@ static void other_examples_are_refused(void **state) {
   training_place_close(&p);
 }
 
+/* Frozen weights keep their bits through steps with decay, and the norm that is clipped does not know them. */
+static void frozen_weights_stay(void **state) {
+  (void)state;
+  static const char *const patterns[] = {"embedding.*", "blocks.*", "final_norm.*"};
+  training_place p;
+  example_run run;
+  training_place_open(&p);
+  OPEN(&run, "--format=text", "--architecture=encoder", "--context=4", "--batch=2", "--weight-decay=0.5", "--bias");
+  static int32_t inputs[] = {3, 7, 8, 3, 9}, positions[] = {0, 1, 2, 0, 1}, classes[] = {1, 0};
+  static int64_t segments[] = {0, 0, 0, 1, 1}, ranges[] = {0, 3, 3, 5};
+  const hark_learning_task task = {.vocabulary = 12, .classes = 2, .parts = 1};
+  const hark_example_batch batch = {.rows = 2,
+                                    .tokens = 5,
+                                    .inputs = inputs,
+                                    .positions = positions,
+                                    .segments = segments,
+                                    .ranges = ranges,
+                                    .targets = classes,
+                                    .real = 2,
+                                    .longest = 3};
+  double norms[2];
+  for (int frozen = 0; frozen < 2; frozen++) {
+    hark_engine *engine = NULL;
+    run.config.train.freeze = (hark_string_list){.items = patterns, .count = frozen != 0 ? 3 : 0};
+    assert_fine(p.context, hark_engine_create_for(p.context, &run.config, &task, true, &engine));
+    hark_parameters *parameters = &engine->network->parameters;
+    assert_fine(p.context, hark_parameters_initialise(p.context, parameters, 1));
+    const size_t bytes = (size_t)hark_tensor_count(&parameters->weights) * sizeof(float);
+    float *const before = malloc(bytes), *const after = malloc(bytes);
+    assert_fine(p.context, hark_tensor_read(p.context, &parameters->weights, before));
+    for (int64_t step = 1; step <= 3; step++) {
+      hark_pass_result pass;
+      hark_step_result result;
+      assert_fine(p.context, hark_engine_begin_step(p.context, engine));
+      assert_fine(p.context, hark_engine_train_examples(p.context, engine, &batch, (uint32_t)step, 0.5, &pass));
+      assert_fine(p.context, hark_engine_finish_step(p.context, engine, step, 1e-2, pass.loss, &result));
+      assert_true(result.applied);
+      if (step == 1) norms[frozen] = result.gradient_norm;
+    }
+    assert_fine(p.context, hark_tensor_read(p.context, &parameters->weights, after));
+    for (int32_t i = 0; i < parameters->count; i++) {
+      const hark_parameter *parameter = &parameters->list[i];
+      const bool stays = frozen != 0 && strncmp(parameter->name, "head", 4) != 0;
+      const bool same = memcmp(before + parameter->first, after + parameter->first, (size_t)parameter->count * sizeof *before) == 0;
+      if (same != stays) fail_msg("%s %s", parameter->name, same ? "has not changed" : "has changed");
+    }
+    free(before);
+    free(after);
+    hark_engine_destroy(p.context, &engine);
+  }
+  assert_true(norms[1] < norms[0]);
+  static const char *const nothing[] = {"nothing.*"};
+  hark_engine *engine = NULL;
+  run.config.train.freeze = (hark_string_list){.items = nothing, .count = 1};
+  assert_failure(p.context, hark_engine_create_for(p.context, &run.config, &task, true, &engine), HARK_BAD_CONFIGURATION,
+                 "train.freeze: nothing.* fits no weight of the model");
+  close_run(&run);
+  training_place_close(&p);
+}
+
 /* Long Range Arena's schedules, by its formulas. */
 static void schedules_of_the_arena(void **state) {
   (void)state;
@@ -321,10 +381,15 @@ static void schedules_of_the_arena(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(encoders_learn_classes),           cmocka_unit_test(two_towers_learn_pairs),
-      cmocka_unit_test(decoders_learn_targets_of_tokens), cmocka_unit_test(a_run_in_parts_is_the_run_in_one),
-      cmocka_unit_test(only_real_tokens_are_counted),     cmocka_unit_test(data_that_do_not_fit_are_refused),
-      cmocka_unit_test(other_examples_are_refused),       cmocka_unit_test(schedules_of_the_arena),
+      cmocka_unit_test(encoders_learn_classes),
+      cmocka_unit_test(two_towers_learn_pairs),
+      cmocka_unit_test(decoders_learn_targets_of_tokens),
+      cmocka_unit_test(a_run_in_parts_is_the_run_in_one),
+      cmocka_unit_test(only_real_tokens_are_counted),
+      cmocka_unit_test(data_that_do_not_fit_are_refused),
+      cmocka_unit_test(other_examples_are_refused),
+      cmocka_unit_test(schedules_of_the_arena),
+      cmocka_unit_test(frozen_weights_stay),
   };
   return cmocka_run_group_tests_name("examples", tests, NULL, NULL);
 }

@@ -1,0 +1,206 @@
+/* test_examples.c - the command on labelled examples: train, eval, info, sweep, bench, and what is refused; every recipe is a configuration. */
+#include <dirent.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/common.h"
+#include "io/files.h"
+#include "support/cmocka_all.h"
+#include "support/command_place.h"
+
+#define RUN                                                                                                                                \
+  "--format text --architecture encoder --layers 1 --width 16 --heads 2 --context 12 --batch 8 --steps 40 --log-every 10 --threads 1 "
+#define EXAMPLES 60
+
+static char folder[TEST_PATH_BYTES];
+static test_output output;
+
+static void expect(const char *words, int code, const char *in_out, const char *in_err) {
+  command_expect(folder, words, code, in_out, in_err, &output);
+}
+
+/* Texts whose class is their first letter's, three of them: a b c. */
+static int begin(void **state) {
+  (void)state;
+  char lines[EXAMPLES * 32] = "", two[EXAMPLES * 32] = "";
+  command_place_open(folder);
+  for (int i = 0; i < EXAMPLES; i++) {
+    char *const at = lines + strlen(lines);
+    (void)snprintf(at, 32, "%d\t%c%.*s\n", i % 3, "abc"[i % 3], i % 9, "bcabcabca" + i % 4);
+    if (i % 3 < 2) (void)snprintf(two + strlen(two), 32, "%s", at);
+  }
+  test_file_write_text(folder, "texts.tsv", lines);
+  test_file_write_text(folder, "two.tsv", two);
+  test_file_write_text(folder, "bad.tsv", "0\tabc\n7\tabc\n");
+  test_file_write_text(folder, "long.tsv", "0\tabc\n1\tabcabcabcabcabc\n");
+  test_file_write_text(folder, "words.tsv", "Words\ta b c\na b c\t1:c\nb a\t0:a\nc c a b\t0:a 3:b\n");
+  expect("train --out run --classes 3 --data texts.tsv --validation-fraction 0.25 " RUN, HARK_EXIT_DONE, "step 40", "");
+  return 0;
+}
+
+static int end(void **state) {
+  (void)state;
+  command_place_close(folder, &output);
+  return 0;
+}
+
+/* The table's sums are the counts of the line, and its rows those of the file. */
+static void confusions_add_up(void **state) {
+  (void)state;
+  expect("eval run --json --data texts.tsv --threads 1", HARK_EXIT_DONE, "", "");
+  json_t *const line = command_json(&output), *const table = json_object_get(line, "confusion");
+  double sum = 0, diagonal = 0;
+  assert_int_equal(json_array_size(table), 3);
+  for (size_t i = 0; i < 3; i++) {
+    double row = 0;
+    assert_int_equal(json_array_size(json_array_get(table, i)), 3);
+    for (size_t k = 0; k < 3; k++) row += json_number_value(json_array_get(json_array_get(table, i), k));
+    assert_int_equal(row, EXAMPLES / 3);
+    sum += row;
+    diagonal += json_number_value(json_array_get(json_array_get(table, i), i));
+  }
+  assert_int_equal(sum, EXAMPLES);
+  assert_int_equal(command_number(line, "examples"), EXAMPLES);
+  assert_int_equal(command_number(line, "right"), diagonal);
+  assert_true(fabs(command_number(line, "accuracy") - diagonal / EXAMPLES) < 1e-12);
+  assert_true(fabs(command_number(line, "majority") - 1.0 / 3) < 1e-12);
+  assert_int_equal(json_array_size(json_object_get(line, "classes")), 3);
+  json_decref(line);
+  expect("eval run --threads 1", HARK_EXIT_DONE, "told:", "");
+}
+
+/* The run's own validation examples: the last line of metrics, to the bit. */
+static void eval_is_the_validation_of_training(void **state) {
+  (void)state;
+  expect("eval run --json --checkpoint last --threads 1", HARK_EXIT_DONE, "\"part\": \"validation\"", "");
+  json_t *line = command_json(&output);
+  const double loss = command_number(line, "loss"), accuracy = command_number(line, "accuracy");
+  json_decref(line);
+  expect("info run --json", HARK_EXIT_DONE, "", "");
+  line = command_json(&output);
+  assert_true(loss == command_number(line, "val/loss"));
+  assert_true(accuracy == command_number(line, "val/accuracy"));
+  assert_true(command_number(line, "best_val/accuracy") >= 0);
+  json_decref(line);
+  expect("info run", HARK_EXIT_DONE, "validation accuracy", "");
+}
+
+static void other_attention_and_parts(void **state) {
+  (void)state;
+  expect("eval run --structure window --window 3 --json --threads 1", HARK_EXIT_DONE, "model.attention.window", "");
+  expect("eval run --part training --threads 1", HARK_EXIT_DONE, "training accuracy", "");
+}
+
+static void one_line_says_what_is_wrong(void **state) {
+  (void)state;
+  static const struct {
+    const char *words;
+    int code;
+    const char *message;
+  } cases[] = {
+      {"eval run --part test", HARK_EXIT_USAGE, "there are no test examples"},
+      {"eval run --context 8", HARK_EXIT_USAGE, "the run was trained on labelled examples, which are measured whole"},
+      {"eval run --data two.tsv --classes 2", HARK_EXIT_BAD_INPUT, "vocabulary.json"},
+      {"eval run --data long.tsv", HARK_EXIT_USAGE, "and model.context is 12"},
+      {"eval run --data bad.tsv", HARK_EXIT_BAD_INPUT, "bad.tsv"},
+      {"eval run --data words.tsv --format sequences --classes 0", HARK_EXIT_BAD_INPUT, "vocabulary.json"},
+      {"eval run --data missing.tsv", HARK_EXIT_BAD_INPUT, "missing.tsv"},
+      {"generate run -p abc", HARK_EXIT_USAGE, "labelled examples"},
+      {"train --architecture encoder --data texts.tsv --out nothing", HARK_EXIT_USAGE, "an encoder tells classes of examples"},
+      {"train --format text --tokens 5000 --data texts.tsv --out nothing", HARK_EXIT_USAGE, "examples differ in length"},
+      {"train --test texts.tsv --data texts.tsv --out nothing", HARK_EXIT_USAGE, "a corpus has no test part"},
+      {"train --format text --length-limit 99 --context 12 --data texts.tsv --out nothing", HARK_EXIT_USAGE, "length_limit 99"},
+      {"train --data texts.tsv --out nothing --classes 3 --forget-gate " RUN, HARK_EXIT_USAGE, "forget gates need architecture decoder"},
+      {"train --data texts.tsv --out nothing --attention-width 7 " RUN, HARK_EXIT_USAGE, "attention_width 7 is not divisible by heads 2"},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    expect(cases[i].words, cases[i].code, "", cases[i].message);
+    assert_string_equal(output.out, "");
+  }
+}
+
+/* A run that could not begin leaves no folder, whatever it should have been trained on; a folder that was there stays. */
+static void what_never_began_leaves_no_folder(void **state) {
+  (void)state;
+  static const char *const wrong[] = {
+      "train --data missing.txt --steps 1 " COMMAND_TINY,
+      "train --data missing.tsv " RUN,
+      "train --data bad.tsv " RUN,
+      "train --data long.tsv " RUN,
+      "train --data words.tsv " RUN " --format sequences",
+      "train --data text.txt --steps 1 --init-from run " COMMAND_TINY,
+  };
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+    char words[512];
+    (void)snprintf(words, sizeof words, "%s --out nothing", wrong[i]);
+    test_command_run(folder, "", words, &output);
+    assert_int_not_equal(output.code, HARK_EXIT_DONE);
+    if (hark_path_kind_of(test_path(folder, "nothing")) != HARK_PATH_NONE) fail_msg("%s: the folder is there", words);
+  }
+  expect("train --data missing.txt --out . --steps 1", HARK_EXIT_BAD_INPUT, "", "missing.txt");
+  assert_int_equal(hark_path_kind_of(test_path(folder, "text.txt")), HARK_PATH_FILE);
+}
+
+static void sweeps_and_steps(void **state) {
+  (void)state;
+  test_file_write_text(
+      folder, "plan.yaml",
+      "out: swept\nsettings: {data.paths: texts.tsv, data.format: text, data.classes: 3, model.architecture: encoder, "
+      "model.layers: 1, model.width: 16, model.heads: 2, model.context: 12, train.steps: 2, train.batch: 8, run.threads: 1}\n"
+      "variants:\n  dense: {model.attention.structure: dense}\n  window: {model.attention.structure: window}\n");
+  expect("sweep plan.yaml", HARK_EXIT_DONE, "| window |", "");
+  expect("sweep plan.yaml --metric val/accuracy --table", HARK_EXIT_DONE, "val/accuracy", "");
+  expect("bench step --steps 1 --json " RUN, HARK_EXIT_DONE, "\"tokens_per_second\"", "");
+  expect("bench step --steps 1 --format pairs --architecture encoder --layers 1 --width 16 --heads 2 --context 12 --batch 2 --threads 1",
+         HARK_EXIT_DONE, "tokens/s", "");
+}
+
+/* A warm start takes the blocks and begins a head of its own. */
+static void warm_starts_may_begin_a_new_head(void **state) {
+  (void)state;
+  expect(
+      "train --init-from run --out warm --data two.tsv --classes 2 --format text --steps 1 --allow-missing head.weight --allow-missing "
+      "head.bias --batch 4 --threads 1",
+      HARK_EXIT_DONE, "step 1", "2 of another shape");
+}
+
+/* Every file below recipes/ is read: a plan of a sweep by --list, the others as configurations. */
+static void recipes_are_configurations(void **state) {
+  (void)state;
+  static const char *const folders[] = {"lra", "recall"};
+  int files = 0;
+  for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
+    char path[512], words[1024];
+    (void)snprintf(path, sizeof path, "%s/recipes/%s", HARK_SOURCE_DIR, folders[i]);
+    DIR *const listed = opendir(path);
+    assert_non_null(listed);
+    for (const struct dirent *entry; (entry = readdir(listed)) != NULL;) {
+      if (strstr(entry->d_name, ".yaml") == NULL) continue;
+      const bool plan = strstr(entry->d_name, "structures") != NULL;
+      if (plan)
+        (void)snprintf(words, sizeof words, "sweep %s/%s --list", path, entry->d_name);
+      else
+        (void)snprintf(words, sizeof words, "config --config %s/%s", path, entry->d_name);
+      expect(words, HARK_EXIT_DONE, plan ? "dense" : "format:", "");
+      files++;
+    }
+    (void)closedir(listed);
+  }
+  assert_true(files > 20);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(confusions_add_up),
+      cmocka_unit_test(eval_is_the_validation_of_training),
+      cmocka_unit_test(other_attention_and_parts),
+      cmocka_unit_test(one_line_says_what_is_wrong),
+      cmocka_unit_test(what_never_began_leaves_no_folder),
+      cmocka_unit_test(sweeps_and_steps),
+      cmocka_unit_test(warm_starts_may_begin_a_new_head),
+      cmocka_unit_test(recipes_are_configurations),
+  };
+  return cmocka_run_group_tests_name("examples", tests, begin, end);
+}
