@@ -1,5 +1,6 @@
 # What hark uses of the machine. Sets the targets hark_dependencies (libm, for the trainer jansson and libyaml, and where wanted oneDNN and
-# OpenMP) and, for tests, hark_cmocka; and the definitions HARK_WITH_ONEDNN and HARK_WITH_OPENMP, which exist only when the thing is used.
+# OpenMP), hark_sentencepiece (what learns sub-words, for programs and never for the library; nothing where there is none) and, for tests,
+# hark_cmocka; and the definitions HARK_WITH_ONEDNN, HARK_WITH_OPENMP and HARK_WITH_SENTENCEPIECE, which exist only when the thing is used.
 
 if(HARK_TRAIN OR HARK_BUILD_TESTS)
   find_package(PkgConfig REQUIRED)
@@ -50,4 +51,27 @@ if(HARK_WITH_OPENMP STREQUAL ON OR (HARK_WITH_OPENMP STREQUAL AUTO AND CMAKE_C_C
     target_link_libraries(hark_dependencies INTERFACE OpenMP::OpenMP_C)
     target_compile_definitions(hark_dependencies INTERFACE HARK_WITH_OPENMP=1)
   endif()
+endif()
+
+# SentencePiece is C++: its shim is compiled, and C++ looked for, only where the trainer is built and the library is there.
+set(HARK_SENTENCEPIECE_USED OFF)
+if(HARK_TRAIN AND NOT HARK_WITH_SENTENCEPIECE STREQUAL OFF)
+  include(CheckLanguage)
+  pkg_check_modules(SENTENCEPIECE IMPORTED_TARGET sentencepiece)
+  check_language(CXX)
+  if(SENTENCEPIECE_FOUND AND CMAKE_CXX_COMPILER)
+    enable_language(CXX)
+    set(HARK_SENTENCEPIECE_USED ON)
+  elseif(HARK_WITH_SENTENCEPIECE STREQUAL ON)
+    message(FATAL_ERROR "HARK_WITH_SENTENCEPIECE=ON, but sentencepiece.pc or a C++ compiler was not found (Debian: libsentencepiece-dev, g++)")
+  endif()
+endif()
+add_library(hark_sentencepiece INTERFACE)
+if(HARK_SENTENCEPIECE_USED)
+  add_library(hark_sentencepiece_object OBJECT src/data/subwords_sentencepiece.cc)
+  target_include_directories(hark_sentencepiece_object PRIVATE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
+  target_link_libraries(hark_sentencepiece_object PRIVATE PkgConfig::SENTENCEPIECE)
+  target_sources(hark_sentencepiece INTERFACE $<TARGET_OBJECTS:hark_sentencepiece_object>)
+  target_link_libraries(hark_sentencepiece INTERFACE PkgConfig::SENTENCEPIECE)
+  target_compile_definitions(hark_sentencepiece INTERFACE HARK_WITH_SENTENCEPIECE=1)
 endif()

@@ -17,9 +17,10 @@ libyaml-dev|package|YAML: configuration files
 libcmocka-dev|package|unit tests
 gnuplot-nox|gnuplot|loss curves as SVG and PNG'
 # hark builds and works without these.
-USEFUL='libdnnl-dev|package|fast large matrix products (oneDNN)'
-CHECKING='g++|g++|the headers must compile as C++
-clang|clang|second compiler
+USEFUL='libdnnl-dev|package|fast large matrix products (oneDNN)
+g++|g++|compiles the one file of C++: learning of sub-words
+libsentencepiece-dev|package|learning of sub-words (SentencePiece)'
+CHECKING='clang|clang|second compiler
 clang-format|clang-format|format of the sources
 clang-tidy|clang-tidy|static analysis
 cppcheck|cppcheck|static analysis

@@ -8,6 +8,7 @@
 #include "io/json.h"
 #include "io/number.h"
 #include "io/words.h"
+#include "train/material.h"
 
 #define LENGTHS_LIMIT 64
 #define LENGTH_MAXIMUM ((int64_t)1 << 24) /* of model.context */
@@ -99,8 +100,18 @@ static hark_status read_contexts(hark_invocation *call, const char *words) {
   return read > 0 ? HARK_OK : hark_options_complain(call->context, call->options, "context", "no context given, expected N or N,N,...");
 }
 
+/* Sentences are measured in the windows of their run, each target once. */
+static hark_status refuse_windows(hark_invocation *call) {
+  static const char *const names[] = {"context", "stride", "targets"};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    if (hark_command_is_given(call, names[i]))
+      HARK_TRY(hark_options_complain(call->context, call->options, names[i], "this run is one of sentences, which are measured whole"));
+  return HARK_OK;
+}
+
 static hark_status check_contexts(hark_invocation *call, const hark_config *config) {
   eval_values *values = call->values[0];
+  if (hark_config_has_sentences(config)) HARK_TRY(refuse_windows(call));
   for (int64_t i = 0; i < values->contexts.count; i++) HARK_TRY(read_contexts(call, values->contexts.items[i]));
   if (values->contexts.count == 0) values->lengths[values->length_count++] = config->model.context;
   for (int i = 0; i < values->length_count; i++) {
@@ -205,6 +216,20 @@ static hark_config with_context(const hark_config *own, int64_t length) {
   return config;
 }
 
+/* The loss over all sentences. */
+static hark_status evaluate_sentences(hark_invocation *call, const hark_config *config, hark_engine *engine, measured_text *text,
+                                      hark_evaluation_result *out) {
+  const hark_sentences_settings settings = hark_sentences_settings_of(config, text->split, true);
+  hark_sentences sentences;
+  hark_example_room room = {0};
+  hark_status status = hark_sentences_open(call->context, text->corpus, &settings, &sentences);
+  if (status == HARK_OK) status = hark_example_room_make(call->context, config->train.batch, 1, config->model.context, &room);
+  if (status == HARK_OK) status = hark_evaluate_sentences(call->context, engine, &sentences, &room, show, text, out);
+  hark_example_room_close(call->context, &room);
+  hark_sentences_close(&sentences);
+  return status;
+}
+
 static hark_status evaluate(hark_invocation *call, const hark_opened_run *opened, measured_text *text, hark_eval_report *report) {
   const eval_values *values = call->values[0];
   const hark_config config = with_context(call->values[1], report->context);
@@ -214,11 +239,13 @@ static hark_status evaluate(hark_invocation *call, const hark_opened_run *opened
                                      .progress = show,
                                      .user = text};
   hark_engine *engine = NULL;
-  HARK_TRY(hark_engine_create(call->context, &config, hark_tokenizer_size(text->tokenizer), false, &engine));
+  const hark_learning_task learned = hark_material_task_of_text(&config, hark_tokenizer_size(text->tokenizer));
+  HARK_TRY(hark_engine_create_for(call->context, &config, &learned, false, &engine));
   hark_status status = hark_checkpoint_load(call->context, &opened->run, opened->checkpoint, engine, NULL);
   if (status == HARK_OK) {
     const double begin = hark_progress_clock();
-    status = hark_evaluate(call->context, engine, text->corpus, &task, &report->result);
+    status = hark_config_has_sentences(&config) ? evaluate_sentences(call, &config, engine, text, &report->result)
+                                                : hark_evaluate(call->context, engine, text->corpus, &task, &report->result);
     report->seconds = hark_progress_clock() - begin;
     hark_progress_end(&text->progress);
   }
@@ -254,7 +281,8 @@ static hark_status measure_contexts(hark_invocation *call, const hark_opened_run
                                     .context = values->lengths[i],
                                     .stride = values->stride,
                                     .exchanged = exchanged,
-                                    .counts = hark_corpus_counts(text->corpus, text->split)};
+                                    .counts = hark_corpus_counts(text->corpus, text->split),
+                                    .words = hark_tokenizer_kind_index(text->tokenizer) == HARK_TOKENIZER_SUBWORDS};
     HARK_TRY(evaluate(call, opened, text, &reports[i]));
     HARK_TRY(print(call, &reports[i], contexts));
   }

@@ -11,10 +11,10 @@ void hark_eval_report_print(const hark_eval_report *report, bool contexts, hark_
   const double loss = report->result.loss;
   hark_text_append(text, "%s, %s", report->run, report->checkpoint);
   if (contexts) hark_text_append(text, ", context %" PRId64, report->context);
-  hark_text_append(text,
-                   ": loss %.4f nats a token, perplexity %.3f, %.4f bits a character, %.4f bits a byte; %" PRId64 " targets in %.1f s\n",
-                   loss, exp(loss), hark_bits_per_character(&report->counts, loss), hark_bits_per_byte(&report->counts, loss),
-                   report->result.targets, report->seconds);
+  hark_text_append(text, ": loss %.4f nats a token, perplexity %.3f, %.4f bits a character, %.4f bits a byte", loss, exp(loss),
+                   hark_bits_per_character(&report->counts, loss), hark_bits_per_byte(&report->counts, loss));
+  if (report->words) hark_text_append(text, ", perplexity %.2f a word", hark_word_perplexity(&report->counts, loss));
+  hark_text_append(text, "; %" PRId64 " targets in %.1f s\n", report->result.targets, report->seconds);
 }
 
 /* "positions": [{"first": 8, "last": 9, "loss": 1.5, "targets": 120}, ...], buckets without targets left out. */
@@ -42,6 +42,7 @@ void hark_eval_report_print_json(const hark_eval_report *report, hark_text *text
                  {"perplexity", exp(loss)},
                  {"bits_per_byte", hark_bits_per_byte(&report->counts, loss)},
                  {"bits_per_character", hark_bits_per_character(&report->counts, loss)},
+                 {"word_perplexity", report->words ? hark_word_perplexity(&report->counts, loss) : NAN},
                  {"tokens_per_second", report->seconds > 0 ? targets / report->seconds : 0},
                  {"time", report->seconds}};
   hark_text_append(text, "{\"run\": ");
@@ -51,6 +52,7 @@ void hark_eval_report_print_json(const hark_eval_report *report, hark_text *text
   hark_text_append(text, ", \"context\": %" PRId64 ", \"stride\": %" PRId64, report->context,
                    report->stride != 0 ? report->stride : report->context);
   for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+    if (numbers[i].value != numbers[i].value && !report->words) continue; /* not told: the tokens are no sub-words */
     hark_text_append(text, ", \"%s\": ", numbers[i].name);
     hark_json_append_number(text, numbers[i].value);
   }

@@ -12,6 +12,7 @@ typedef struct hark_eval_report {
   int64_t context, stride; /* stride 0: windows that do not overlap */
   const char *exchanged;   /* members of a JSON object; "": nothing was */
   hark_text_counts counts; /* of the whole text */
+  bool words;              /* tokens are sub-words: the perplexity by words is told too */
   hark_evaluation_result result;
   double seconds;
 } hark_eval_report;

@@ -41,6 +41,7 @@ typedef struct generation {
   size_t token_bytes;
   hark_text text; /* generated */
   size_t written;
+  bool sentence; /* of a run of sentences: one is written, up to the end of its line */
 } generation;
 
 static hark_status check(hark_invocation *call) {
@@ -51,20 +52,23 @@ static hark_status check(hark_invocation *call) {
 
 static hark_status encode_prompt(generation *g) {
   hark_context *context = g->call->context;
-  const char *prompt = g->values->prompt[0] != '\0' ? g->values->prompt : "\n";
   const hark_config *config = g->call->values[1];
+  const bool given = g->values->prompt[0] != '\0';
+  g->sentence = hark_config_has_sentences(config);
+  const char *prompt = given ? g->values->prompt : g->sentence ? "" : "\n";
   const size_t bytes = strlen(prompt);
   size_t token_bytes = 0;
   void *memory = NULL;
-  HARK_TRY(hark_size_multiply(context, bytes + (size_t)g->values->tokens, sizeof *g->tokens, &token_bytes));
+  HARK_TRY(hark_size_multiply(context, 1 + bytes + (size_t)g->values->tokens, sizeof *g->tokens, &token_bytes));
   HARK_TRY(hark_allocate(context, token_bytes, &memory));
   g->token_bytes = token_bytes;
   g->tokens = memory;
   size_t count = 0;
-  const bool given = g->values->prompt[0] != '\0', map_unknown = !given || config->data.unknown == HARK_UNKNOWN_IS_MAPPED;
-  const hark_status status = hark_model_encode(context, g->model, prompt, bytes, map_unknown, g->tokens, &count);
+  const bool map_unknown = !given || config->data.unknown == HARK_UNKNOWN_IS_MAPPED;
+  const hark_status status = hark_model_encode(context, g->model, prompt, bytes, map_unknown, g->tokens + g->sentence, &count);
   if (status == HARK_BAD_FILE) hark_fail_prefix(context, "--prompt: ");
-  g->count = g->prompt_count = (int64_t)count;
+  if (g->sentence) g->tokens[0] = HARK_TOKEN_BEGIN;
+  g->count = g->prompt_count = (int64_t)count + g->sentence;
   return status;
 }
 
@@ -144,6 +148,7 @@ static hark_status generate(generation *g) {
     hark_text_append_bytes(&g->text, text, bytes);
     HARK_TRY(g->text.status);
     write_text(g, false, &stopped);
+    if (g->sentence && bytes == 1 && text[0] == '\n') break;
   }
   if (!stopped) write_text(g, true, &stopped);
   return HARK_OK;
@@ -174,7 +179,8 @@ static hark_status run(hark_invocation *call) {
   if (status == HARK_OK) status = generate(&g);
   const double seconds = hark_progress_clock() - begin;
   if (status == HARK_OK && call->json) status = print_json(&g, seconds);
-  if (status == HARK_OK && !call->json && (fputc('\n', stdout) == EOF || fflush(stdout) != 0))
+  const bool ended = g.sentence && g.text.length > 0 && g.text.data[g.text.length - 1] == '\n';
+  if (status == HARK_OK && !call->json && ((!ended && fputc('\n', stdout) == EOF) || fflush(stdout) != 0))
     status = hark_fail(call->context, HARK_IO_ERROR, "standard output: cannot be written");
   hark_text_free(&g.text);
   hark_release(call->context, g.tokens, g.token_bytes);

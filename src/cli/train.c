@@ -182,6 +182,17 @@ static hark_status find_run(hark_invocation *call, const hark_config *config, ch
   return hark_options_complain(call->context, call->options, "run.directory", "%s holds no run to resume", config->run.directory);
 }
 
+/* Sub-words are learned by a library that this command may have been built without. A run that has its vocabulary needs no learner. */
+static hark_status find_learner(hark_invocation *call, hark_config *config) {
+#ifdef HARK_WITH_SENTENCEPIECE
+  config->data.subwords.learner = &hark_subword_sentencepiece;
+#endif
+  const bool learns = config->data.tokenizer == HARK_TOKENIZER_SUBWORDS && !config->run.resume && config->train.init_from[0] == '\0';
+  if (!learns || config->data.subwords.learner != NULL) return HARK_OK;
+  return hark_options_complain(call->context, call->options, "data.tokenizer",
+                               "sub-words are learned by SentencePiece, and this hark was built without it (HARK_WITH_SENTENCEPIECE)");
+}
+
 static hark_status check(hark_invocation *call) {
   hark_config *config = call->values[VALUES_CONFIG];
   char path[HARK_PATH_BYTES] = "", origin[HARK_PATH_BYTES] = "";
@@ -196,6 +207,7 @@ static hark_status check(hark_invocation *call) {
   if (config->data.paths.count == 0 && !may_have_text)
     HARK_TRY(hark_options_complain(call->context, call->options, "data.paths", "no %s to train on, expected --data PATH",
                                    hark_config_has_examples(config) ? "examples" : "text"));
+  HARK_TRY(find_learner(call, config));
   HARK_TRY(hark_config_finish(call->context, call->options, config));
   if (path[0] != '\0') {
     const hark_status status = hark_command_visit_differences(call, path, config, refuse_change, NULL);
@@ -333,7 +345,7 @@ static hark_status find_task(hark_invocation *call, const hark_config *config, c
   }
   hark_tokenizer *tokenizer = NULL;
   const hark_status status = find_vocabulary(call, config, folder, &tokenizer);
-  if (status == HARK_OK) task->vocabulary = hark_tokenizer_size(tokenizer);
+  if (status == HARK_OK) *task = hark_material_task_of_text(config, hark_tokenizer_size(tokenizer));
   hark_tokenizer_destroy(call->context, &tokenizer);
   return status;
 }

@@ -17,6 +17,11 @@
 #else
 #define OPENMP false
 #endif
+#ifdef HARK_WITH_SENTENCEPIECE
+#define SENTENCEPIECE true
+#else
+#define SENTENCEPIECE false
+#endif
 #if defined(__clang__)
 #define COMPILER "clang " __clang_version__
 #elif defined(__GNUC__)
@@ -52,6 +57,7 @@ static hark_status run(hark_invocation *call) {
   HARK_TRY(hark_command_open(call, NULL, 0, 0, false));
   hark_context *const context = call->context;
   const bool json = call->json;
+  const char *const answer[2] = {json ? "false" : "no", json ? "true" : "yes"};
   hark_text text = hark_text_empty(context);
   hark_text_append(&text, json ? "{\"version\": \"%s\", \"backends\": [" : "hark %s\nbackends: ", hark_version());
   append_backends(&text, json);
@@ -60,9 +66,9 @@ static hark_status run(hark_invocation *call) {
   append_instruction_sets(&text, json);
   hark_text_append(
       &text, json ? "], \"instruction_set\": \"%s\", \"onednn\": " : " (%s is used)\noneDNN: ", hark_context_instruction_set(context));
-  hark_text_append(&text, "%s", json ? (ONEDNN ? "true" : "false") : (ONEDNN ? "yes" : "no"));
-  hark_text_append(&text, json ? ", \"openmp\": %s, \"threads\": " : "\nOpenMP: %s\nthreads: ",
-                   json ? (OPENMP ? "true" : "false") : (OPENMP ? "yes" : "no"));
+  hark_text_append(&text, "%s", answer[ONEDNN]);
+  hark_text_append(&text, json ? ", \"openmp\": %s, \"sentencepiece\": %s, \"threads\": " : "\nOpenMP: %s\nSentencePiece: %s\nthreads: ",
+                   answer[OPENMP], answer[SENTENCEPIECE]);
   hark_text_append(&text, json ? "%d, \"compiler\": " : "%d\ncompiler: ", hark_context_threads(context));
   append_name(&text, json, true, COMPILER);
   hark_text_append(&text, json ? "}\n" : "\n");

@@ -13,7 +13,6 @@
  */
 #include "data/batches.h"
 
-#include <hark/random.h>
 #include <inttypes.h>
 
 #include "core/core.h"
@@ -21,19 +20,6 @@
 
 /* Philox streams of the purpose HARK_RANDOM_DATA, told apart by the layer. */
 enum { STREAM_START = 0, STREAM_OFFSET = 1 };
-
-/* A number uniform in [0, count), number `index` of a stream: floor(u count / 2^64) for a word u of 64 bits, so that no value is more than
- * 2^-64 more likely than it should be. */
-static int64_t uniform_below(uint64_t seed, uint32_t stream_number, uint64_t index, int64_t count) {
-  const hark_random_stream stream = {.seed = seed, .layer_purpose = hark_random_layer_purpose(stream_number, HARK_RANDOM_DATA)};
-  uint32_t words[4];
-  hark_random_words(&stream, index, words);
-  /* The high half of a product of 64 by 64 bits, from products of 32 by 32. */
-  const uint64_t n0 = (uint32_t)count, n1 = (uint64_t)count >> 32, u0 = words[0], u1 = words[1];
-  const uint64_t middle = u1 * n0 + (u0 * n0 >> 32);
-  const uint64_t other = u0 * n1 + (uint32_t)middle;
-  return (int64_t)(u1 * n1 + (middle >> 32) + (other >> 32));
-}
 
 hark_status hark_batches_create(hark_context *context, const hark_corpus *corpus, const hark_batches_settings *settings,
                                 hark_batches *out) {
@@ -66,13 +52,13 @@ static int64_t shuffled_start(const hark_batches *batches, int64_t sample) {
   const int64_t window = hark_permute(settings->seed, epoch, per_epoch, sample % per_epoch);
   if (settings->epoch == HARK_EPOCH_WINDOWS) return window;
   const int64_t slack = batches->tokens - 1 - per_epoch * length;
-  return uniform_below(settings->seed, STREAM_OFFSET, epoch, slack + 1) + window * length;
+  return hark_draw_below(settings->seed, STREAM_OFFSET, epoch, slack + 1) + window * length;
 }
 
 int64_t hark_batches_start(const hark_batches *batches, int64_t sample) {
   const hark_batches_settings *settings = &batches->settings;
   switch (settings->order) {
-    case HARK_ORDER_RANDOM: return uniform_below(settings->seed, STREAM_START, (uint64_t)sample, batches->tokens - settings->context);
+    case HARK_ORDER_RANDOM: return hark_draw_below(settings->seed, STREAM_START, (uint64_t)sample, batches->tokens - settings->context);
     case HARK_ORDER_SHUFFLED: return shuffled_start(batches, sample);
     case HARK_ORDER_SEQUENTIAL: break;
   }

@@ -7,6 +7,7 @@
 #include "data/corpus.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -44,6 +45,15 @@ static hark_status check_settings(hark_context *context, const hark_corpus_setti
   return HARK_OK;
 }
 
+/* What is asked of a vocabulary of sub-words: another one belongs into another file. */
+static uint64_t subwords_sum(uint64_t sum, const hark_subword_settings *subwords) {
+  uint64_t coverage;
+  memcpy(&coverage, &subwords->coverage, sizeof coverage);
+  const uint64_t numbers[] = {(uint64_t)subwords->model, (uint64_t)subwords->vocabulary, subwords->byte_fallback, coverage};
+  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) sum = hark_checksum_number(sum, numbers[i]);
+  return sum;
+}
+
 /* FOLDER/corpus-0123456789abcdef.tokens. `vocabulary` is 0 when it is learned from the text. */
 static hark_status cache_path(hark_context *context, const hark_corpus_settings *settings, const hark_source_list *sources,
                               const char *kind, uint64_t vocabulary, char *out) {
@@ -51,7 +61,9 @@ static hark_status cache_path(hark_context *context, const hark_corpus_settings 
   memcpy(&fraction, &settings->validation_fraction, sizeof fraction);
   sum = hark_checksum_text(sum, kind);
   sum = hark_checksum_number(sum, vocabulary);
+  if (vocabulary == 0 && settings->subwords != NULL) sum = subwords_sum(sum, settings->subwords);
   sum = hark_checksum_number(sum, (uint64_t)settings->unknown);
+  sum = hark_checksum_number(sum, (uint64_t)settings->unit);
   sum = hark_checksum_number(sum, (uint64_t)settings->division);
   sum = hark_checksum_number(sum, settings->division == HARK_DIVIDE_FILES ? 0 : fraction);
   for (int64_t i = 0; i < sources->count; i++) {
@@ -151,9 +163,7 @@ static hark_status open_or_build(hark_context *context, const hark_corpus_settin
   int64_t bytes = 0;
   for (int64_t i = 0; i < sources->count; i++) bytes += sources->items[i].bytes;
   if (bytes == 0) return hark_fail(context, HARK_BAD_FILE, "%s: is empty, and there is no other text", sources->items[0].path);
-  const char *kind = settings->tokenizer != NULL        ? hark_tokenizer_kind_of(settings->tokenizer)
-                     : settings->tokenizer_kind != NULL ? settings->tokenizer_kind
-                                                        : hark_tokenizer_kind_name(0);
+  const char *kind = hark_corpus_kind(settings);
   HARK_TRY(try_cache(context, settings, sources, kind, 0, corpus));
   if (!corpus->was_cached && settings->tokenizer != NULL)
     HARK_TRY(try_cache(context, settings, sources, kind, hark_tokenizer_checksum(settings->tokenizer), corpus));
@@ -206,11 +216,15 @@ static double bits_per(int64_t tokens, int64_t units, double nats_per_token) {
 }
 
 double hark_bits_per_byte(const hark_text_counts *counts, double nats_per_token) {
-  return bits_per(counts->tokens, counts->bytes, nats_per_token);
+  return bits_per(hark_text_targets(counts), counts->bytes, nats_per_token);
 }
 
 double hark_bits_per_character(const hark_text_counts *counts, double nats_per_token) {
-  return bits_per(counts->tokens, counts->characters, nats_per_token);
+  return bits_per(hark_text_targets(counts), counts->characters, nats_per_token);
+}
+
+double hark_word_perplexity(const hark_text_counts *counts, double nats_per_token) {
+  return counts->words > 0 ? exp(nats_per_token * (double)hark_text_targets(counts) / (double)counts->words) : 0.0;
 }
 
 hark_status hark_corpus_read(hark_context *context, const hark_corpus *corpus, hark_split split, int64_t first, int64_t count,

@@ -24,6 +24,13 @@ typedef enum hark_division {
   HARK_DIVIDE_FILES       /* `paths` trains, `validation_paths` validates; one of the two may be empty */
 } hark_division;
 
+/* What a text consists of. */
+typedef enum hark_text_unit {
+  HARK_UNIT_TEXT,     /* its characters in a row */
+  HARK_UNIT_SENTENCES /* lines: of each that is not blank the tokens are HARK_TOKEN_BEGIN, those of the line, and those of its line end, which
+                         is put behind a last line without one */
+} hark_text_unit;
+
 /* Which text, and how to read it. Zero it and fill what applies. Everything is borrowed for the call only, except `tokenizer`. */
 typedef struct hark_corpus_settings {
   const char *const *paths; /* files and folders, taken in this order; a folder gives the files below it, sorted by their path */
@@ -32,13 +39,16 @@ typedef struct hark_corpus_settings {
   int validation_path_count;
   const char *const *suffixes; /* of the files in folders that are text (".txt"); none: every file whose name does not begin with a dot */
   int suffix_count;
+  hark_text_unit unit;
   hark_division division;
-  double validation_fraction;      /* [0, 1); 0: nothing validates. Boundaries move up to the next character's first byte */
-  const char *tokenizer_kind;      /* "characters" when NULL: the vocabulary is built from all the files */
-  const hark_tokenizer *tokenizer; /* given: this vocabulary is used instead (resuming, evaluating); it must outlive the corpus */
-  hark_unknown unknown;            /* characters outside the given vocabulary */
-  const char *cache_folder;        /* made when it is missing; several corpora may share it */
-  size_t buffer_bytes;             /* size of the parts that text is read in; 0: HARK_CORPUS_BUFFER_BYTES */
+  double validation_fraction;            /* [0, 1); 0: nothing validates. Boundaries move up to the next character's first byte,
+                                      or the next line's */
+  const char *tokenizer_kind;            /* "characters" when NULL: the vocabulary is built from all the files */
+  const hark_subword_settings *subwords; /* of a vocabulary of sub-words that is to be built; NULL for other kinds */
+  const hark_tokenizer *tokenizer;       /* given: this vocabulary is used instead (resuming, evaluating); it must outlive the corpus */
+  hark_unknown unknown;                  /* characters outside the given vocabulary */
+  const char *cache_folder;              /* made when it is missing; several corpora may share it */
+  size_t buffer_bytes;                   /* size of the parts that text is read in; 0: HARK_CORPUS_BUFFER_BYTES */
 } hark_corpus_settings;
 
 #define HARK_CORPUS_BUFFER_BYTES ((size_t)1 << 20)
@@ -60,12 +70,20 @@ typedef struct hark_text_counts {
   int64_t bytes;      /* of UTF-8 text: for bits per byte */
   int64_t characters; /* code points: for bits per character */
   int64_t documents;  /* files, or parts of files, that the split consists of; empty ones count */
+  int64_t words;      /* between white space: for word perplexity */
+  int64_t sentences;  /* 0 where the unit is the text */
+  int64_t blank;      /* lines that are no sentences: their bytes and characters do not count */
 } hark_text_counts;
 hark_text_counts hark_corpus_counts(const hark_corpus *corpus, hark_split split);
+
+/* Tokens that something is to be told from: all but those at the beginnings of sentences. */
+static inline int64_t hark_text_targets(const hark_text_counts *counts) { return counts->tokens - counts->sentences; }
 
 /* Mean loss in nats per token, over a text with these counts, as bits per byte and per character; 0 for a text without bytes. */
 double hark_bits_per_byte(const hark_text_counts *counts, double nats_per_token);
 double hark_bits_per_character(const hark_text_counts *counts, double nats_per_token);
+/* exp(nats per word): what the perplexity is when words are counted, as between vocabularies it must be; 0 for a text without words. */
+double hark_word_perplexity(const hark_text_counts *counts, double nats_per_token);
 
 /* Equal for equal tokens: kind, vocabulary, contents and division of the text. What a checkpoint keeps to know its data again. */
 uint64_t hark_corpus_checksum(const hark_corpus *corpus);

@@ -12,6 +12,9 @@ HARK_MUST_CHECK hark_status hark_corpus_learn(hark_context *context, const hark_
 HARK_MUST_CHECK hark_status hark_corpus_build(hark_context *context, const hark_corpus_settings *settings, hark_source_list *sources,
                                               const hark_tokenizer *tokenizer, const char *path);
 
+/* Kind of the tokenizer that is given or asked for. */
+const char *hark_corpus_kind(const hark_corpus_settings *settings);
+
 /* Bytes of text read at once. */
 size_t hark_corpus_part_bytes(const hark_corpus_settings *settings);
 

@@ -38,3 +38,15 @@ int64_t hark_permute(uint64_t seed, uint32_t number, int64_t count, int64_t inde
   } while (value >= (uint64_t)count);
   return (int64_t)value;
 }
+
+/* floor(u count / 2^64) for a word u of 64 bits. */
+int64_t hark_draw_below(uint64_t seed, uint32_t stream_number, uint64_t index, int64_t count) {
+  const hark_random_stream stream = {.seed = seed, .layer_purpose = hark_random_layer_purpose(stream_number, HARK_RANDOM_DATA)};
+  uint32_t words[4];
+  hark_random_words(&stream, index, words);
+  /* The high half of a product of 64 by 64 bits, from products of 32 by 32. */
+  const uint64_t n0 = (uint32_t)count, n1 = (uint64_t)count >> 32, u0 = words[0], u1 = words[1];
+  const uint64_t middle = u1 * n0 + (u0 * n0 >> 32);
+  const uint64_t other = u0 * n1 + (uint32_t)middle;
+  return (int64_t)(u1 * n1 + (middle >> 32) + (other >> 32));
+}

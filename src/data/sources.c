@@ -159,6 +159,26 @@ static hark_status next_character(hark_context *context, const hark_source *sour
   return HARK_OK;
 }
 
+/* First beginning of a line at or behind `at`. */
+static hark_status next_line(hark_context *context, const hark_source *source, int64_t at, int64_t *out) {
+  char bytes[4096];
+  int file;
+  uint64_t size;
+  *out = at;
+  if (at <= 0 || at >= source->bytes) return HARK_OK;
+  HARK_TRY(hark_file_open(context, source->path, &file, &size));
+  hark_status status = HARK_OK;
+  for (int64_t from = at - 1; from < source->bytes && status == HARK_OK; from += (int64_t)sizeof bytes) {
+    const int64_t count = hark_min((int64_t)sizeof bytes, source->bytes - from);
+    status = hark_file_read_at(context, file, source->path, bytes, (size_t)count, (uint64_t)from);
+    const char *end = status == HARK_OK ? memchr(bytes, '\n', (size_t)count) : NULL;
+    *out = end != NULL ? from + (end - bytes) + 1 : source->bytes;
+    if (end != NULL) break;
+  }
+  hark_file_close(&file);
+  return status;
+}
+
 static hark_status add_piece(hark_context *context, hark_piece_list *list, hark_piece piece) {
   HARK_TRY(grow(context, (void **)&list->items, list->count, &list->capacity, sizeof *list->items));
   list->items[list->count++] = piece;
@@ -184,7 +204,7 @@ hark_status hark_sources_divide(hark_context *context, const hark_corpus_setting
       case HARK_DIVIDE_EVERY_FILE: boundary = training_bytes(settings->validation_fraction, source->bytes); break;
       case HARK_DIVIDE_FILES: boundary = source->role == HARK_SPLIT_TRAINING ? source->bytes : 0; break;
     }
-    HARK_TRY(next_character(context, source, boundary, &boundary));
+    HARK_TRY((settings->unit == HARK_UNIT_SENTENCES ? next_line : next_character)(context, source, boundary, &boundary));
     const bool empty_trains = source->bytes == 0 && source->role == HARK_SPLIT_TRAINING;
     if (boundary > 0 || empty_trains) HARK_TRY(add_piece(context, out, (hark_piece){i, HARK_SPLIT_TRAINING, 0, boundary}));
     if (boundary < source->bytes || (source->bytes == 0 && !empty_trains))

@@ -26,7 +26,8 @@ typedef struct counter {
   int32_t *tokens; /* [PART_TOKENS] */
   pair_slot *slot; /* [slots] */
   size_t slots;
-  int64_t pairs; /* distinct */
+  int64_t pairs;    /* distinct */
+  int64_t outcomes; /* tokens that are told: those at the beginnings of sentences are not */
 } counter;
 
 static pair_slot *find_slot(pair_slot *slot, size_t slots, uint64_t pair) {
@@ -64,8 +65,11 @@ static hark_status count_tokens(counter *c, const hark_corpus *corpus, hark_spli
     const int64_t count = hark_min(PART_TOKENS, tokens - first);
     HARK_TRY(hark_corpus_read(c->context, corpus, split, first, count, c->tokens));
     for (int64_t i = 0; i < count; i++) {
-      c->single[c->tokens[i]]++;
-      if (first + i > 0) HARK_TRY(count_pair(c, *last, c->tokens[i]));
+      if (c->tokens[i] != HARK_TOKEN_BEGIN) { /* which nothing tells */
+        c->single[c->tokens[i]]++;
+        c->outcomes++;
+        if (first + i > 0) HARK_TRY(count_pair(c, *last, c->tokens[i]));
+      }
       *last = c->tokens[i];
     }
   }
@@ -75,18 +79,23 @@ static hark_status count_tokens(counter *c, const hark_corpus *corpus, hark_spli
 /* -n log(n / of) for n of `of`, the share of one outcome in an entropy times the number of draws. */
 static double surprise(int64_t n, int64_t of) { return n > 0 ? (double)n * log((double)of / (double)n) : 0.0; }
 
-static void measure(counter *c, int64_t tokens, int32_t last, hark_text_statistics *out) {
+static void measure(counter *c, hark_text_statistics *out) {
   double single = 0, pair = 0;
+  int64_t pairs = 0;
   for (int64_t t = 0; t < c->vocabulary_size; t++) {
     out->distinct_tokens += c->single[t] > 0;
-    single += surprise(c->single[t], tokens);
+    single += surprise(c->single[t], c->outcomes);
+    c->single[t] = 0; /* from here on: how often it is the first of a pair */
   }
-  out->entropy = tokens > 0 ? single / (double)tokens : 0.0;
-  if (tokens < 2) return;
-  c->single[last]--; /* the last token is the first of no pair: now single counts firsts */
+  out->entropy = c->outcomes > 0 ? single / (double)c->outcomes : 0.0;
+  for (size_t i = 0; i < c->slots; i++) {
+    c->single[c->slot[i].pair >> 32] += c->slot[i].count;
+    pairs += c->slot[i].count;
+  }
+  if (pairs == 0) return;
   for (size_t i = 0; i < c->slots; i++) pair += surprise(c->slot[i].count, c->single[c->slot[i].pair >> 32]);
   out->distinct_pairs = c->pairs;
-  out->pair_entropy = pair / (double)(tokens - 1);
+  out->pair_entropy = pair / (double)pairs;
 }
 
 static hark_status allocate_counter(counter *c) {
@@ -104,7 +113,7 @@ hark_status hark_statistics_measure(hark_context *context, const hark_corpus *co
   *out = (hark_text_statistics){.tokens = tokens};
   hark_status status = allocate_counter(&c);
   if (status == HARK_OK) status = count_tokens(&c, corpus, split, tokens, &last);
-  if (status == HARK_OK) measure(&c, tokens, last, out);
+  if (status == HARK_OK) measure(&c, out);
   hark_release(context, c.slot, c.slots * sizeof *c.slot);
   hark_release(context, c.tokens, PART_TOKENS * sizeof *c.tokens);
   hark_release(context, c.single, (size_t)c.vocabulary_size * sizeof *c.single);

@@ -74,6 +74,11 @@ static void visit_trailer(hark_token_file_info *info, unsigned char *trailer, fi
   FIELD(vocabulary_offset);
   FIELD(file_bytes);
   FIELD(index_checksum);
+  for (int s = 0; s < HARK_SPLIT_COUNT; s++) {
+    FIELD(split[s].counts.words);
+    FIELD(split[s].counts.sentences);
+    FIELD(split[s].counts.blank);
+  }
 #undef FIELD
 }
 
@@ -153,6 +158,7 @@ static bool is_consistent(const hark_token_file_info *info, uint64_t size) {
   for (int s = 0; s < HARK_SPLIT_COUNT; s++) {
     const hark_text_counts *counts = &info->split[s].counts;
     if (counts->tokens < 0 || counts->documents < 0 || counts->bytes < 0 || counts->characters < 0) return false;
+    if (counts->words < 0 || counts->sentences < 0 || counts->sentences > counts->tokens || counts->blank < 0) return false;
     if (counts->tokens > info->file_bytes / info->token_bytes) return false;
     if (counts->documents > info->file_bytes / HARK_TOKEN_FILE_DOCUMENT_BYTES) return false;
     if (info->split[s].offset != at) return false;

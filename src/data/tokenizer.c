@@ -19,7 +19,7 @@
 #define VOCABULARY_FORMAT_VERSION 1
 #define CHECKSUM_TEXT_BYTES 17 /* 16 digits and a zero byte */
 
-static const hark_tokenizer_kind *const kinds[] = {&hark_tokenizer_characters, &hark_tokenizer_bytes};
+static const hark_tokenizer_kind *const kinds[] = {&hark_tokenizer_characters, &hark_tokenizer_bytes, &hark_tokenizer_subwords};
 enum { KIND_COUNT = sizeof kinds / sizeof kinds[0] };
 
 static const char *const reserved_names[HARK_TOKEN_RESERVED] = {"<padding>", "<unknown>", "<begin>", "<class>", "<mask>"};
@@ -44,11 +44,20 @@ static hark_status fail_unknown_kind(hark_context *context, const char *kind) {
   return hark_fail(context, HARK_BAD_CONFIGURATION, "no tokenizer is called \"%s\"; there are %s", kind, names);
 }
 
+static const hark_tokenizer_kind *find_kind(const char *name) {
+  for (int i = 0; i < KIND_COUNT; i++)
+    if (strcmp(kinds[i]->name, name) == 0) return kinds[i];
+  return NULL;
+}
+
+size_t hark_tokenizer_kind_part_bytes(const char *kind) {
+  const hark_tokenizer_kind *found = find_kind(kind);
+  return found != NULL ? found->unit_bytes + 1 : 0;
+}
+
 hark_status hark_tokenizer_create(hark_context *context, const char *kind, hark_tokenizer **out) {
   *out = NULL;
-  const hark_tokenizer_kind *found = NULL;
-  for (int i = 0; i < KIND_COUNT; i++)
-    if (strcmp(kinds[i]->name, kind) == 0) found = kinds[i];
+  const hark_tokenizer_kind *found = find_kind(kind);
   if (found == NULL) return fail_unknown_kind(context, kind);
   hark_tokenizer *tokenizer;
   HARK_TRY(hark_allocate_zero(context, sizeof *tokenizer, (void **)&tokenizer));
@@ -89,6 +98,10 @@ void hark_tokenizer_add(hark_tokenizer *tokenizer, const char *text, size_t byte
   tokenizer->text_at[++tokenizer->size] = at + bytes;
 }
 
+hark_status hark_tokenizer_set_subwords(hark_context *context, hark_tokenizer *tokenizer, const hark_subword_settings *settings) {
+  return tokenizer->kind->configure != NULL ? tokenizer->kind->configure(context, tokenizer, settings) : HARK_OK;
+}
+
 bool hark_tokenizer_learns(const hark_tokenizer *tokenizer) { return tokenizer->kind->learns; }
 
 hark_status hark_tokenizer_learn(hark_context *context, hark_tokenizer *tokenizer, const void *text, size_t bytes, bool last,
@@ -97,14 +110,14 @@ hark_status hark_tokenizer_learn(hark_context *context, hark_tokenizer *tokenize
   return tokenizer->kind->learns ? tokenizer->kind->learn(context, tokenizer, text, bytes, last, consumed, fault) : HARK_OK;
 }
 
-/* Over the kind's name and every symbol with its length. */
+/* Over the kind's name, every symbol with its length, and what the kind adds. */
 static uint64_t vocabulary_checksum(const hark_tokenizer *tokenizer) {
   uint64_t sum = hark_checksum_text(HARK_CHECKSUM_START, tokenizer->kind->name);
   for (int32_t token = HARK_TOKEN_RESERVED; token < tokenizer->size; token++) {
     const size_t at = tokenizer->text_at[token], bytes = tokenizer->text_at[token + 1] - at;
     sum = hark_checksum_bytes(hark_checksum_number(sum, bytes), tokenizer->text + at, bytes);
   }
-  return sum;
+  return tokenizer->kind->checksum != NULL ? tokenizer->kind->checksum(tokenizer, sum) : sum;
 }
 
 hark_status hark_tokenizer_finish(hark_context *context, hark_tokenizer *tokenizer) {
@@ -114,6 +127,11 @@ hark_status hark_tokenizer_finish(hark_context *context, hark_tokenizer *tokeniz
 }
 
 const char *hark_tokenizer_kind_of(const hark_tokenizer *tokenizer) { return tokenizer->kind->name; }
+int hark_tokenizer_kind_index(const hark_tokenizer *tokenizer) {
+  int index = 0;
+  while (kinds[index] != tokenizer->kind) index++;
+  return index;
+}
 int32_t hark_tokenizer_size(const hark_tokenizer *tokenizer) { return tokenizer->size; }
 uint64_t hark_tokenizer_checksum(const hark_tokenizer *tokenizer) { return tokenizer->checksum; }
 
@@ -183,6 +201,8 @@ const char *hark_tokenizer_name(const hark_tokenizer *tokenizer, int32_t token, 
   } else if (code < 0x20 || (code >= 0x7F && code < 0xA0)) { /* control characters */
     snprintf(text, size, "U+%04" PRIX32, code);
   } else {
+    if (bytes > size - 1) /* a piece: cut between two characters */
+      for (bytes = size - 1; bytes > 0 && !hark_utf8_is_lead((unsigned char)symbol[bytes]);) bytes--;
     snprintf(text, size, "%.*s", (int)bytes, symbol);
   }
   return text;

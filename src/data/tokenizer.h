@@ -1,7 +1,7 @@
 /* tokenizer.h - text to numbers and back.
  *
- * A tokenizer is a kind (characters, bytes; a table of them) with a vocabulary. Token 0 .. HARK_TOKEN_RESERVED - 1 mean the same in every
- * vocabulary; the symbols of the text follow in sorted order. A vocabulary is stored with the run that used it, as JSON.
+ * A tokenizer is a kind (characters, bytes, subwords; a table of them) with a vocabulary. Token 0 .. HARK_TOKEN_RESERVED - 1 mean the same in every
+ * vocabulary; the symbols of the text follow (characters and bytes in sorted order). A vocabulary is stored with the run that used it, as JSON.
  *
  * Making one:  hark_tokenizer_create, hark_tokenizer_learn over all text, hark_tokenizer_finish;  or  hark_tokenizer_load.
  * (hark_corpus_open does this for files.) After that a tokenizer never changes and any number of threads may use it.
@@ -13,6 +13,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include "data/subwords.h"
 
 /* Of a vocabulary.json: every code point there is, one a line, stays below 20 MiB. */
 #define HARK_VOCABULARY_MAX_BYTES ((size_t)64 << 20)
@@ -32,8 +34,11 @@ typedef enum hark_unknown { HARK_UNKNOWN_IS_ERROR, HARK_UNKNOWN_IS_MAPPED /* to 
 
 typedef struct hark_tokenizer hark_tokenizer;
 
-/* Names of the kinds ("characters": Unicode code points of UTF-8 text; "bytes": every byte, whatever it encodes), in the order of the table;
- * NULL at and behind the end. Static strings. */
+/* The kinds, in the order of the table. */
+enum { HARK_TOKENIZER_CHARACTERS, HARK_TOKENIZER_BYTES, HARK_TOKENIZER_SUBWORDS };
+
+/* Names of the kinds ("characters": Unicode code points of UTF-8 text; "bytes": every byte, whatever it encodes; "subwords": pieces of words
+ * of UTF-8 text), in the order of the table; NULL at and behind the end. Static strings. */
 const char *hark_tokenizer_kind_name(int index);
 /* One line of help on it. */
 const char *hark_tokenizer_kind_summary(int index);
@@ -42,6 +47,15 @@ const char *hark_tokenizer_kind_summary(int index);
  * Errors: HARK_BAD_CONFIGURATION (no such kind; the message lists them), HARK_OUT_OF_MEMORY. */
 HARK_MUST_CHECK hark_status hark_tokenizer_create(hark_context *context, const char *kind, hark_tokenizer **out);
 void hark_tokenizer_destroy(hark_context *context, hark_tokenizer **tokenizer);
+
+/* What a vocabulary of sub-words that is to be learned shall be; needed before learning one, and nothing to other kinds. The learner must
+ * outlive the tokenizer. Errors: HARK_UNSUPPORTED (there is no learner), HARK_BAD_CONFIGURATION. */
+HARK_MUST_CHECK hark_status hark_tokenizer_set_subwords(hark_context *context, hark_tokenizer *tokenizer,
+                                                        const hark_subword_settings *settings);
+
+/* Bytes that a buffer for parts of a text must have at least: those that learning or encoding may leave for the next part, and one more. 0: no
+ * kind is called that. */
+size_t hark_tokenizer_kind_part_bytes(const char *kind);
 
 /* True when the vocabulary depends on the text, so that learning needs a pass over it. */
 bool hark_tokenizer_learns(const hark_tokenizer *tokenizer);
@@ -58,11 +72,14 @@ typedef struct hark_text_fault {
 HARK_MUST_CHECK hark_status hark_tokenizer_learn(hark_context *context, hark_tokenizer *tokenizer, const void *text, size_t bytes,
                                                  bool last, size_t *consumed, hark_text_fault *fault);
 
-/* Fixes the vocabulary. Errors: HARK_BAD_FILE (no text was learned), HARK_OUT_OF_MEMORY. */
+/* Fixes the vocabulary. Errors: HARK_BAD_FILE (no text was learned), HARK_OUT_OF_MEMORY; of sub-words HARK_BAD_CONFIGURATION (the text does not
+ * give such a vocabulary) and HARK_UNSUPPORTED. */
 HARK_MUST_CHECK hark_status hark_tokenizer_finish(hark_context *context, hark_tokenizer *tokenizer);
 
-/* "characters", "bytes". */
+/* "characters", "bytes", "subwords". */
 const char *hark_tokenizer_kind_of(const hark_tokenizer *tokenizer);
+/* HARK_TOKENIZER_CHARACTERS, ... */
+int hark_tokenizer_kind_index(const hark_tokenizer *tokenizer);
 /* Number of tokens, the reserved ones included: every token is in [0, size). */
 int32_t hark_tokenizer_size(const hark_tokenizer *tokenizer);
 /* Equal for equal kind and vocabulary. */
@@ -90,11 +107,12 @@ HARK_MUST_CHECK hark_status hark_tokenizer_encode(hark_context *context, const h
                                                   const char *name, const void *text, size_t bytes, int32_t *tokens, size_t *count);
 
 /* The bytes that a token stands for: `*bytes` of them, not terminated, owned by the tokenizer. Writing them one token after the other gives
- * the text. Unknown gives U+FFFD, the other reserved tokens and numbers outside the vocabulary give nothing. A token of the bytes kind may be
- * a part of a character: hark_utf8_stream in utf8.h holds such parts back. */
+ * the text. Unknown gives U+FFFD, the other reserved tokens and numbers outside the vocabulary give nothing. A token of the kinds
+ * bytes and subwords may be a part of a character: hark_utf8_stream in utf8.h holds such parts back. */
 const char *hark_tokenizer_text(const hark_tokenizer *tokenizer, int32_t token, size_t *bytes);
 
-/* Name for messages and pictures: the symbol itself, "\n", "U+0007", "0xe9", "<padding>"; returns text. 24 bytes hold every name. */
+/* Name for messages and pictures: the symbol itself, "\n", "U+0007", "0xe9", "<padding>"; returns text. 24 bytes hold every
+ * name but those of long pieces, which are cut between two characters. */
 const char *hark_tokenizer_name(const hark_tokenizer *tokenizer, int32_t token, char *text, size_t size);
 
 /* The vocabulary as JSON text (docs/data.md): *bytes bytes, not terminated, to be given to hark_release().

@@ -39,6 +39,7 @@ static hark_status bytes_read(hark_context *context, hark_tokenizer *tokenizer, 
 const hark_tokenizer_kind hark_tokenizer_bytes = {
     .name = "bytes",
     .summary = "every byte, whatever it encodes: 256 symbols, no text is refused",
+    .unit_bytes = 1,
     .learns = false,
     .close = bytes_close,
     .finish = bytes_finish,

@@ -168,6 +168,7 @@ const hark_tokenizer_kind hark_tokenizer_characters = {
     .name = "characters",
     .summary = "Unicode code points of UTF-8 text: one symbol for each that occurs",
     .state_bytes = sizeof(characters_state),
+    .unit_bytes = HARK_UTF8_MAX_BYTES,
     .learns = true,
     .close = characters_close,
     .learn = characters_learn,

@@ -22,9 +22,12 @@ typedef struct hark_tokenizer_kind {
   const char *name;
   const char *summary;
   size_t state_bytes;
-  bool learns; /* the vocabulary depends on the text */
+  size_t unit_bytes; /* encode and learn leave fewer than so many bytes of a part for the next one */
+  bool learns;       /* the vocabulary depends on the text */
   /* Frees what the state points to. Called in every stage of an object's life. */
   void (*close)(hark_context *context, hark_tokenizer *tokenizer);
+  /* As hark_tokenizer_set_subwords; NULL when it has nothing to choose. */
+  hark_status (*configure)(hark_context *context, hark_tokenizer *tokenizer, const hark_subword_settings *settings);
   /* As hark_tokenizer_learn; NULL when the kind does not learn. */
   hark_status (*learn)(hark_context *context, hark_tokenizer *tokenizer, const unsigned char *text, size_t bytes, bool last,
                        size_t *consumed, hark_text_fault *fault);
@@ -33,6 +36,8 @@ typedef struct hark_tokenizer_kind {
   /* As hark_tokenizer_encode_part. */
   hark_status (*encode)(hark_context *context, const hark_tokenizer *tokenizer, hark_unknown unknown, const unsigned char *text,
                         size_t bytes, bool last, int32_t *tokens, size_t *count, size_t *consumed, hark_text_fault *fault);
+  /* Adds what the vocabulary has besides its symbols to their checksum; NULL when that is nothing. */
+  uint64_t (*checksum)(const hark_tokenizer *tokenizer, uint64_t sum);
   /* Appends members to the vocabulary's JSON object, each ",\n \"NAME\": ...". NULL: nothing to add. */
   void (*write)(const hark_tokenizer *tokenizer, hark_text *text);
   /* Reads those members of an object whose other members have been read, and does what learn and finish do. `members` of them were used. */
@@ -41,6 +46,7 @@ typedef struct hark_tokenizer_kind {
 
 extern const hark_tokenizer_kind hark_tokenizer_characters;
 extern const hark_tokenizer_kind hark_tokenizer_bytes;
+extern const hark_tokenizer_kind hark_tokenizer_subwords;
 
 /* Makes room for `symbols` symbols with `text_bytes` bytes of text in all, and puts the reserved tokens in. */
 HARK_MUST_CHECK hark_status hark_tokenizer_reserve(hark_context *context, hark_tokenizer *tokenizer, int32_t symbols, size_t text_bytes);

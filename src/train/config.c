@@ -111,8 +111,12 @@ static const hark_option options[] = {
      "tokens that are kept of a longer sequence of an example, the first ones; 0: all"},
     {"data.classes", "classes", HARK_OPTION_INT, AT(data.classes), "0", "[0, 1000000]", READS, NULL,
      "classes of formats whose files do not tell; 0: 2"},
-    {"data.tokenizer", "tokenizer", HARK_OPTION_ENUM, AT(data.tokenizer), "characters", "characters|bytes", TRAIN, NULL,
-     "tokens: Unicode code points, or bytes"},
+    {"data.tokenizer", "tokenizer", HARK_OPTION_ENUM, AT(data.tokenizer), "characters", "characters|bytes|subwords", TRAIN, NULL,
+     "tokens: Unicode code points, bytes, or pieces of words that SentencePiece learns from the text"},
+    {"data.unit", "unit", HARK_OPTION_ENUM, AT(data.unit), "text", "text|sentences", TRAIN, NULL,
+     "text: windows begin anywhere; sentences: one a line, packed whole into windows, none of which sees another"},
+    {"data.long_sentences", NULL, HARK_OPTION_ENUM, AT(data.long_sentences), "cut", "cut|refuse", TRAIN, NULL,
+     "sentences of more tokens than context: divided, or an error that names the line"},
     {"data.unknown", "unknown", HARK_OPTION_ENUM, AT(data.unknown), "error", "error|map", READS, NULL,
      "characters outside the vocabulary: an error that names the place, or the unknown token"},
     {"data.validation_fraction", "validation-fraction", HARK_OPTION_FLOAT, AT(data.validation_fraction), "0.1", "[0, 1)", TRAIN, NULL,
@@ -123,6 +127,14 @@ static const hark_option options[] = {
      "order of training windows"},
     {"data.epoch", "epoch", HARK_OPTION_ENUM, AT(data.epoch), "tokens", "tokens|windows", TRAIN, NULL,
      "an epoch: as many tokens as the text has, or every window of stride 1 once"},
+    {"data.subwords.vocabulary", "subwords", HARK_OPTION_INT, AT(data.subwords.vocabulary), "8000", "[8, 4000000]", TRAIN, "N",
+     "tokens of a vocabulary of sub-words, those reserved and the bytes included"},
+    {"data.subwords.model", NULL, HARK_OPTION_ENUM, AT(data.subwords.model), "unigram", HARK_SUBWORD_MODEL_WORDS, TRAIN, NULL,
+     "how words are divided: the likeliest pieces (arXiv 1804.10959), or characters joined pair by pair (arXiv 1508.07909)"},
+    {"data.subwords.byte_fallback", NULL, HARK_OPTION_BOOL, AT(data.subwords.byte_fallback), "true", NULL, TRAIN, NULL,
+     "characters that are no pieces become their bytes, so that none is unknown"},
+    {"data.subwords.coverage", NULL, HARK_OPTION_FLOAT, AT(data.subwords.coverage), "0.9995", "(0, 1]", TRAIN, NULL,
+     "part of the text's characters that must be pieces; the rarest others may be left to their bytes"},
     /* train */
     {"train.steps", "steps", HARK_OPTION_INT, AT(train.steps), "0", "[0, inf)", TRAIN, NULL,
      "optimiser steps; 0: from epochs, tokens or examples, or 5000"},
@@ -195,6 +207,7 @@ static const hark_option_section sections[] = {
     {"model.rotary", "Rotary positions"},
     {"model.attention", "Attention"}, /* a list with one entry a layer would be taken where the YAML walk opens this section */
     {"data", "Data"},
+    {"data.subwords", "Sub-words"},
     {"train", "Training"},
     {"run", "Run"},
     {NULL, NULL},
@@ -282,7 +295,7 @@ hark_bond hark_config_bond(const char *option) {
                                          "model.attention.coarse_query",
                                          "model.attention.kernel",
                                          "model.attention.sigma"};
-  if (strcmp(option, "data.tokenizer") == 0) return HARK_BOND_WEIGHTS;
+  if (strcmp(option, "data.tokenizer") == 0 || strncmp(option, "data.subwords.", 14) == 0) return HARK_BOND_WEIGHTS;
   if (strncmp(option, "model.", 6) != 0 || strcmp(option, "model.recompute") == 0 || ends_with(option, "dropout")) return HARK_BOND_NONE;
   for (size_t i = 0; i < sizeof meanings / sizeof meanings[0]; i++)
     if (strcmp(option, meanings[i]) == 0) return HARK_BOND_MEANING;
@@ -363,6 +376,9 @@ static hark_status settle_examples(hark_context *context, hark_options *set, har
   if (config->model.architecture != HARK_ARCHITECTURE_decoder && config->model.attention.forget_gate)
     HARK_TRY(
         hark_options_complain(context, set, "model.attention.forget_gate model.architecture", "forget gates need architecture decoder"));
+  if (config->model.architecture == HARK_ARCHITECTURE_masked_encoder && hark_config_has_sentences(config))
+    HARK_TRY(hark_options_complain(context, set, "model.architecture data.unit",
+                                   "a masked encoder reads windows of text or examples, expected data.unit: text"));
   if (!examples && config->data.test_paths.count > 0)
     HARK_TRY(hark_options_complain(context, set, "data.test_paths data.format",
                                    "a corpus has no test part, expected a data.format of examples"));

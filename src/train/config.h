@@ -26,6 +26,8 @@ typedef enum hark_schedule {
   HARK_SCHEDULE_CYCLE
 } hark_schedule;
 
+typedef enum hark_long_sentences { HARK_LONG_CUT, HARK_LONG_REFUSE } hark_long_sentences;
+
 typedef struct hark_config {
   struct {
     int type;         /* hark_model_type */
@@ -70,7 +72,16 @@ typedef struct hark_config {
     hark_string_list paths, validation_paths, test_paths;
     int64_t length_limit, classes;
     int tokenizer; /* index of hark_tokenizer_kind_name() */
-    int unknown;   /* hark_unknown */
+    struct {
+      int64_t vocabulary;
+      int model; /* hark_subword_model */
+      bool byte_fallback;
+      double coverage;
+      const hark_subword_learner *learner; /* no option: the program's, NULL where it has none */
+    } subwords;
+    int unit;           /* hark_text_unit */
+    int long_sentences; /* hark_long_sentences */
+    int unknown;        /* hark_unknown */
     double validation_fraction;
     int split; /* hark_division */
     int order; /* hark_order */
@@ -107,6 +118,11 @@ extern const hark_option_table hark_config_table;
 HARK_MUST_CHECK hark_status hark_config_finish(hark_context *context, hark_options *options, hark_config *config);
 
 /* Trained on labelled examples, in packed batches; else on windows of a text. */
+/* The data are text as sentences. */
+static inline bool hark_config_has_sentences(const hark_config *config) {
+  return config->data.format == 0 && config->data.unit == HARK_UNIT_SENTENCES;
+}
+
 static inline bool hark_config_has_examples(const hark_config *config) { return config->data.format != 0; }
 
 /* How tokens are hidden from a model that tells hidden ones. */

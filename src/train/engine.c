@@ -237,8 +237,11 @@ static hark_pass_sizes pass_sizes(const hark_engine *engine) {
   const int64_t batch = engine->config->train.batch, length = engine->config->model.context;
   if (!is_packed(engine)) return (hark_pass_sizes){.batch = batch, .queries = length, .keys = length};
   const int64_t tokens = engine->packing->tokens;
-  return (hark_pass_sizes){
-      .batch = 1, .queries = tokens, .keys = tokens, .sequences = batch * engine->task.parts, .longest = engine->network->config.context};
+  return (hark_pass_sizes){.batch = 1,
+                           .queries = tokens,
+                           .keys = tokens,
+                           .sequences = batch * hark_max(engine->task.parts, engine->task.sequences),
+                           .longest = engine->network->config.context};
 }
 
 /* What a batch has of one thing: windows [batch, context], packed tokens [1, tokens], classes [batch]. */

@@ -11,17 +11,21 @@ size_t hark_example_room_bytes(int64_t rows, int64_t parts, int64_t longest) {
   return tokens * TOKEN_BYTES + (size_t)(rows * parts * 2) * sizeof(int64_t);
 }
 
-hark_status hark_example_room_open(hark_context *context, const hark_example_batches *batches, int64_t rows, hark_example_room *out) {
-  const int64_t longest = batches->settings.longest + batches->settings.class_token, tokens = rows * batches->parts * longest;
-  *out = (hark_example_room){.bytes = hark_example_room_bytes(rows, batches->parts, longest)};
+hark_status hark_example_room_make(hark_context *context, int64_t rows, int64_t parts, int64_t longest, hark_example_room *out) {
+  const int64_t tokens = rows * parts * longest;
+  *out = (hark_example_room){.bytes = hark_example_room_bytes(rows, parts, longest)};
   HARK_TRY(hark_allocate(context, out->bytes, &out->memory));
   hark_example_batch *batch = &out->batch;
   batch->segments = out->memory;
   batch->ranges = batch->segments + tokens;
-  batch->inputs = (int32_t *)(batch->ranges + 2 * rows * batches->parts);
+  batch->inputs = (int32_t *)(batch->ranges + 2 * rows * parts);
   batch->positions = batch->inputs + tokens;
   batch->targets = batch->positions + tokens;
   return HARK_OK;
+}
+
+hark_status hark_example_room_open(hark_context *context, const hark_example_batches *batches, int64_t rows, hark_example_room *out) {
+  return hark_example_room_make(context, rows, batches->parts, batches->settings.longest + batches->settings.class_token, out);
 }
 
 void hark_example_room_close(hark_context *context, hark_example_room *room) {

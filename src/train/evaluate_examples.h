@@ -12,6 +12,9 @@ typedef struct hark_example_room {
 } hark_example_room;
 /* Bytes for `rows` examples of `parts` sequences of at most `longest` tokens, what is put in front included. */
 size_t hark_example_room_bytes(int64_t rows, int64_t parts, int64_t longest);
+/* Room for as many. */
+HARK_MUST_CHECK hark_status hark_example_room_make(hark_context *context, int64_t rows, int64_t parts, int64_t longest,
+                                                   hark_example_room *out);
 HARK_MUST_CHECK hark_status hark_example_room_open(hark_context *context, const hark_example_batches *batches, int64_t rows,
                                                    hark_example_room *out);
 void hark_example_room_close(hark_context *context, hark_example_room *room);

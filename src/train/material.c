@@ -29,6 +29,15 @@ hark_learning_task hark_material_task_of(const hark_config *config, const hark_e
                               .parts = hark_examples_parts(examples)};
 }
 
+hark_learning_task hark_material_task_of_text(const hark_config *config, int32_t vocabulary) {
+  hark_learning_task task = {.vocabulary = vocabulary};
+  if (hark_config_has_sentences(config)) {
+    task.parts = 1;
+    task.sequences = hark_sentences_most(config->model.context);
+  }
+  return task;
+}
+
 hark_status hark_material_check_vocabulary(hark_context *context, const hark_examples *examples, const hark_run *run) {
   char path[HARK_PATH_BYTES];
   hark_text text = hark_text_empty(context);
@@ -61,29 +70,42 @@ static hark_status open_examples(hark_context *context, const hark_run *run, boo
   return resume ? hark_material_check_vocabulary(context, m->examples, run) : store_vocabulary(context, m->examples, run);
 }
 
+static hark_status open_sentences(hark_context *context, hark_material *m) {
+  const hark_sentences_settings training = hark_sentences_settings_of(m->config, HARK_SPLIT_TRAINING, false),
+                                validation = hark_sentences_settings_of(m->config, HARK_SPLIT_VALIDATION, true);
+  HARK_TRY(hark_sentences_open(context, m->corpus, &training, &m->sentences));
+  m->has_validation = hark_corpus_counts(m->corpus, HARK_SPLIT_VALIDATION).sentences > 0;
+  if (m->has_validation) HARK_TRY(hark_sentences_open(context, m->corpus, &validation, &m->validation_sentences));
+  m->samples_per_epoch = m->sentences.windows;
+  return HARK_OK;
+}
+
 static hark_status open_text(hark_context *context, const hark_run *run, bool resume, hark_material *m) {
   const hark_config *config = m->config;
   HARK_TRY(hark_run_corpus(context, config, run, !resume, &m->tokenizer, &m->corpus));
+  m->task = hark_material_task_of_text(config, hark_tokenizer_size(m->tokenizer));
+  m->checksum = hark_corpus_checksum(m->corpus);
+  if (hark_config_has_sentences(config)) return open_sentences(context, m);
   const hark_batches_settings settings = {.split = HARK_SPLIT_TRAINING,
                                           .context = config->model.context,
                                           .order = (hark_order)config->data.order,
                                           .epoch = (hark_epoch_unit)config->data.epoch,
                                           .seed = (uint64_t)config->train.seed};
   HARK_TRY(hark_batches_create(context, m->corpus, &settings, &m->batches));
-  m->task = (hark_learning_task){.vocabulary = hark_tokenizer_size(m->tokenizer)};
   m->has_validation = hark_corpus_counts(m->corpus, HARK_SPLIT_VALIDATION).tokens > 1;
   m->samples_per_epoch = m->batches.samples_per_epoch;
-  m->checksum = hark_corpus_checksum(m->corpus);
   return HARK_OK;
 }
 
 hark_status hark_material_open(hark_context *context, const hark_config *config, const hark_run *run, bool resume, hark_material *out) {
-  *out = (hark_material){.config = config};
+  *out = (hark_material){.config = config, .packed = hark_config_has_examples(config) || hark_config_has_sentences(config)};
   return hark_config_has_examples(config) ? open_examples(context, run, resume, out) : open_text(context, run, resume, out);
 }
 
 void hark_material_close(hark_context *context, hark_material *material) {
   hark_release(context, material->inputs, material->host_bytes);
+  hark_sentences_close(&material->sentences);
+  hark_sentences_close(&material->validation_sentences);
   hark_corpus_close(context, &material->corpus);
   hark_tokenizer_destroy(context, &material->tokenizer);
   if (material->opened_room) hark_example_room_close(context, &material->room);
@@ -101,6 +123,11 @@ hark_status hark_material_prepare(hark_context *context, hark_material *material
   const hark_config *config = material->config;
   if (material->examples != NULL) {
     HARK_TRY(hark_example_room_open(context, &material->training, config->train.batch, &material->room));
+    material->opened_room = true;
+    return HARK_OK;
+  }
+  if (material->packed) {
+    HARK_TRY(hark_example_room_make(context, config->train.batch, 1, config->model.context, &material->room));
     material->opened_room = true;
     return HARK_OK;
   }
@@ -136,6 +163,8 @@ hark_status hark_material_weight(hark_context *context, hark_material *material,
   else if (material->examples != NULL)
     HARK_TRY(hark_example_batches_targets(context, &material->training, first_sample, config->train.batch * config->train.accumulate,
                                           material->room.batch.targets, &targets));
+  else if (material->packed)
+    targets = hark_sentences_targets(&material->sentences, first_sample, config->train.batch * config->train.accumulate);
   *weight = targets > 0 ? 1.0 / (double)targets : 0;
   return HARK_OK;
 }
@@ -144,7 +173,7 @@ hark_status hark_material_train(hark_context *context, hark_material *material, 
                                 uint32_t micro_step, double weight, hark_material_pass *pass) {
   const int64_t rows = material->config->train.batch;
   *pass = (hark_material_pass){0};
-  if (material->examples == NULL) {
+  if (!material->packed) {
     pass->tokens = rows * material->config->model.context;
     HARK_TRY(hark_batches_read(context, &material->batches, first_sample, rows, material->inputs, material->targets));
     const hark_masking masking = hark_config_masking(material->config, material->task.vocabulary, HARK_MASKING_TRAINING);
@@ -156,12 +185,19 @@ hark_status hark_material_train(hark_context *context, hark_material *material, 
   }
   hark_pass_result result;
   hark_example_batch *batch = &material->room.batch;
-  HARK_TRY(hark_example_batches_read(context, &material->training, first_sample, rows, batch));
+  if (material->examples != NULL)
+    HARK_TRY(hark_example_batches_read(context, &material->training, first_sample, rows, batch));
+  else
+    HARK_TRY(hark_sentences_read(context, &material->sentences, first_sample, rows, batch));
   if (hides(material->config)) {
     const hark_masking masking = hark_config_masking(material->config, material->task.vocabulary, HARK_MASKING_TRAINING);
     hark_example_batch_mask(&masking, first_sample, material->task.parts, batch);
   }
   HARK_TRY(hark_engine_train_examples(context, engine, batch, micro_step, weight, &result));
+  if (material->examples == NULL) {
+    *pass = (hark_material_pass){.loss = result.loss, .tokens = batch->tokens};
+    return HARK_OK;
+  }
   *pass = (hark_material_pass){.loss = result.loss, .tokens = batch->tokens, .targets = batch->real, .right = result.right};
   return HARK_OK;
 }

@@ -3,6 +3,7 @@
 #define HARK_TRAIN_MATERIAL_H
 
 #include "train/evaluate_examples.h"
+#include "train/evaluate_sentences.h"
 #include "train/run.h"
 
 typedef struct hark_material {
@@ -11,12 +12,14 @@ typedef struct hark_material {
   int64_t samples_per_epoch;
   uint64_t checksum;
   bool has_validation;
+  bool packed; /* steps differ in their tokens: examples, and sentences */
   /* of a text */
   hark_tokenizer *tokenizer;
   hark_corpus *corpus;
   hark_batches batches;
   int32_t *inputs, *targets; /* one micro-batch on the host */
   size_t host_bytes;
+  hark_sentences sentences, validation_sentences; /* closed where the text is none of sentences */
   /* of examples; NULL where it is a text */
   hark_examples *examples;
   hark_example_batches training, validation;
@@ -35,6 +38,8 @@ void hark_material_close(hark_context *context, hark_material *material);
 HARK_MUST_CHECK hark_status hark_material_examples(hark_context *context, const hark_config *config, hark_examples **out);
 /* What examples ask of a model. */
 hark_learning_task hark_material_task_of(const hark_config *config, const hark_examples *examples);
+/* What a text with a vocabulary of so many tokens does. */
+hark_learning_task hark_material_task_of_text(const hark_config *config, int32_t vocabulary);
 /* HARK_OK when the examples are those of the run's vocabulary.json. Errors: HARK_BAD_FILE with the difference, those of files. */
 HARK_MUST_CHECK hark_status hark_material_check_vocabulary(hark_context *context, const hark_examples *examples, const hark_run *run);
 

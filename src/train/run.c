@@ -117,21 +117,29 @@ void hark_run_close(hark_run *run) {
 }
 
 /* What the configuration says of the text. */
-static hark_corpus_settings text_settings(const hark_config *config, const char *cache) {
+static hark_corpus_settings text_settings(const hark_config *config, const char *cache, hark_subword_settings *subwords) {
+  *subwords = (hark_subword_settings){.model = (hark_subword_model)config->data.subwords.model,
+                                      .vocabulary = config->data.subwords.vocabulary,
+                                      .byte_fallback = config->data.subwords.byte_fallback,
+                                      .coverage = config->data.subwords.coverage,
+                                      .learner = config->data.subwords.learner};
   return (hark_corpus_settings){.paths = config->data.paths.items,
                                 .path_count = (int)config->data.paths.count,
                                 .validation_paths = config->data.validation_paths.items,
                                 .validation_path_count = (int)config->data.validation_paths.count,
+                                .unit = (hark_text_unit)config->data.unit,
                                 .division = config->data.validation_paths.count > 0 ? HARK_DIVIDE_FILES : (hark_division)config->data.split,
                                 .validation_fraction = config->data.validation_fraction,
                                 .tokenizer_kind = hark_tokenizer_kind_name(config->data.tokenizer),
+                                .subwords = config->data.tokenizer == HARK_TOKENIZER_SUBWORDS ? subwords : NULL,
                                 .unknown = (hark_unknown)config->data.unknown,
                                 .cache_folder = cache};
 }
 
 hark_status hark_run_learn_vocabulary(hark_context *context, const hark_config *config, hark_tokenizer **out) {
   *out = NULL;
-  const hark_corpus_settings settings = text_settings(config, "");
+  hark_subword_settings subwords;
+  const hark_corpus_settings settings = text_settings(config, "", &subwords);
   hark_source_list sources = {0};
   hark_status status = hark_sources_find(context, &settings, &sources);
   if (status == HARK_OK) status = hark_corpus_learn(context, &settings, &sources, out);
@@ -149,7 +157,8 @@ hark_status hark_run_corpus(hark_context *context, const hark_config *config, co
   HARK_TRY(hark_folder_make(context, cache));
   if (config->data.paths.count == 0 && config->data.validation_paths.count == 0)
     return hark_fail(context, HARK_BAD_CONFIGURATION, "there is no text: --data PATH names a file or a folder");
-  hark_corpus_settings settings = text_settings(config, cache);
+  hark_subword_settings subwords;
+  hark_corpus_settings settings = text_settings(config, cache, &subwords);
   if (!learn) {
     HARK_TRY(hark_tokenizer_load(context, vocabulary, tokenizer));
     settings.tokenizer = *tokenizer;

@@ -161,6 +161,17 @@ static void say_material(const training_run *trainer) {
   }
   const hark_text_counts counts = hark_corpus_counts(material->corpus, HARK_SPLIT_TRAINING);
   const hark_text_counts validation = hark_corpus_counts(material->corpus, HARK_SPLIT_VALIDATION);
+  if (material->packed) {
+    const hark_sentences *s = &material->sentences, *v = &material->validation_sentences;
+    say(trainer,
+        "sentences: %" PRId64 " of %" PRId64 " targets to train on, in %" PRId64 " windows that are %.0f %% full; %" PRId64 " of %" PRId64
+        " to validate with; %d in the vocabulary",
+        counts.sentences, s->positions, s->windows, 100 * (double)s->positions / (double)(s->windows * s->settings.context),
+        validation.sentences, v->positions, (int)material->task.vocabulary);
+    if (s->cut + v->cut > 0)
+      say(trainer, "%" PRId64 " sentences were longer than a window of %" PRId64 " tokens and cut", s->cut + v->cut, s->settings.context);
+    return;
+  }
   say(trainer, "text: %" PRId64 " tokens to train on, %" PRId64 " to validate with, %d in the vocabulary", counts.tokens, validation.tokens,
       (int)material->task.vocabulary);
 }
@@ -182,7 +193,7 @@ static hark_status prepare(training_run *trainer, bool resume) {
     if (damaged[0] != '\0') say(trainer, "%s is damaged: %s", damaged, context->message);
     HARK_TRY(hark_checkpoint_load(context, trainer->run, name, trainer->engine, &trainer->state));
     /* also where the checkpoint is from before tokens were counted */
-    if (trainer->material.examples == NULL) trainer->state.tokens = trainer->state.samples * config->model.context;
+    if (!trainer->material.packed) trainer->state.tokens = trainer->state.samples * config->model.context;
     if (trainer->state.corpus_checksum != checksum)
       return hark_fail(context, HARK_BAD_CONFIGURATION, "the %s not %s that this run was trained on so far",
                        trainer->material.examples != NULL ? "examples are" : "text is",
@@ -225,7 +236,7 @@ static hark_status compute_step(training_run *trainer, hark_material_pass *step)
     step->targets += part.targets;
     step->right += part.right;
     trainer->line_operations += hark_engine_operations(trainer->engine);
-    if (trainer->material.examples != NULL) trainer->state.operations += hark_engine_operations(trainer->engine);
+    if (trainer->material.packed) trainer->state.operations += hark_engine_operations(trainer->engine);
     if (trainer->hooks->gradients != NULL)
       HARK_TRY(trainer->hooks->gradients(trainer->hooks->user, trainer->engine, trainer->state.step + 1, micro));
   }
@@ -261,7 +272,7 @@ static void measure_speed(training_run *trainer) {
 
 /* Windows of a text cost the same in every step, examples what their tokens cost. */
 static double operations_so_far(const training_run *trainer) {
-  if (trainer->material.examples != NULL) return trainer->state.operations;
+  if (trainer->material.packed) return trainer->state.operations;
   return hark_engine_operations(trainer->engine) * (double)(trainer->config->train.accumulate * trainer->state.step);
 }
 
@@ -364,7 +375,11 @@ static hark_status validate(training_run *trainer, validation_result *out) {
   }
   hark_evaluation_result result;
   const hark_evaluation_task task = {.text.split = HARK_SPLIT_VALIDATION, .progress = show_evaluation, .user = trainer};
-  HARK_TRY(hark_evaluate(trainer->context, trainer->engine, material->corpus, &task, &result));
+  if (material->packed)
+    HARK_TRY(hark_evaluate_sentences(trainer->context, trainer->engine, &material->validation_sentences, &material->room, show_evaluation,
+                                     trainer, &result));
+  else
+    HARK_TRY(hark_evaluate(trainer->context, trainer->engine, material->corpus, &task, &result));
   out->loss = result.loss;
   out->complete = result.complete;
   return HARK_OK;
@@ -381,6 +396,8 @@ static hark_status record_validation(training_run *trainer, const validation_res
   hark_jsonl_number(&trainer->metrics, "perplexity", exp(result->loss));
   hark_jsonl_number(&trainer->metrics, "bits_per_byte", hark_bits_per_byte(&counts, result->loss));
   hark_jsonl_number(&trainer->metrics, "bits_per_character", hark_bits_per_character(&counts, result->loss));
+  if (trainer->config->data.tokenizer == HARK_TOKENIZER_SUBWORDS)
+    hark_jsonl_number(&trainer->metrics, "word_perplexity", hark_word_perplexity(&counts, result->loss));
   return end_line(trainer);
 }
 

@@ -14,6 +14,8 @@
 #include "fault/child.h"
 #include "models/model.h"
 #include "support/cmocka_all.h"
+#include "support/learner.h"
+#include "train/material.h"
 
 /* Lets allocation `number` fail, and when `onwards` all later ones too. Returns false when there was no such allocation. */
 typedef bool failure(const void *what, void *data, long number, bool onwards);
@@ -459,6 +461,19 @@ static hark_status open_text(hark_context *context, void *data) {
   return status;
 }
 
+static hark_status open_sentences(hark_context *context, void *data) {
+  (void)data;
+  hark_material material;
+  hark_run run;
+  test_folder_remove(place.work);
+  HARK_TRY(hark_run_open(context, place.work, false, &run));
+  hark_status status = hark_material_open(context, &place.small.config, &run, false, &material);
+  if (status == HARK_OK) status = hark_material_prepare(context, &material);
+  hark_material_close(context, &material);
+  hark_run_close(&run);
+  return status;
+}
+
 static void text(void **state) {
   (void)state;
   bool again = false;
@@ -469,6 +484,17 @@ static void text(void **state) {
   what.name = "opening what is there";
   what.at_least = 10;
   fail_at_each(&what, &again);
+  const hark_config config = place.small.config;
+  place.small.config.data.unit = HARK_UNIT_SENTENCES;
+  place.small.config.data.tokenizer = HARK_TOKENIZER_SUBWORDS;
+  place.small.config.data.subwords.vocabulary = HARK_TOKEN_RESERVED + 256 + 20;
+  place.small.config.data.subwords.learner = &test_learner;
+  again = false;
+  what.name = "learning sub-words, packing sentences";
+  what.run = open_sentences;
+  what.at_least = 40;
+  fail_at_each(&what, &again);
+  place.small.config = config;
 }
 
 /* A small task of a generator: made, and read with a part of it to validate. */

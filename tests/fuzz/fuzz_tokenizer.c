@@ -10,9 +10,11 @@
 #include "data/tokenizer.h"
 #include "data/utf8.h"
 #include "fuzz/fuzz.h"
+#include "support/learner.h"
 
 #define VOCABULARY_BYTES 64                /* of a vocabulary in memory for each of its bytes at most */
 #define CHARACTERS_BYTES ((size_t)2 << 20) /* the bitmap and the table of pages, for two tokenizers */
+#define PIECES 48                          /* of a vocabulary of sub-words, besides the bytes */
 #define PAGE_BYTES ((size_t)2048)          /* of a page, and of a symbol's text and place; each character may need one */
 
 /* ---- UTF-8 ---- */
@@ -100,7 +102,7 @@ static outcome encode(hark_context *context, const hark_tokenizer *tokenizer, ha
     memcpy(o.what, fault.what, sizeof o.what);
     o.tokens += count;
     o.consumed += consumed;
-    const bool taken = o.consumed <= end && end - o.consumed < HARK_UTF8_MAX_BYTES;
+    const bool taken = o.consumed <= end && end - o.consumed < hark_tokenizer_kind_part_bytes(hark_tokenizer_kind_of(tokenizer));
     FUZZ_CHECK(taken || o.status != HARK_OK, "%zu bytes are left over", end - o.consumed);
   }
   return o;
@@ -182,7 +184,9 @@ static hark_tokenizer *learn(hark_context *context, const char *kind, const unsi
   hark_tokenizer *tokenizer;
   size_t at = 0, end = 0;
   hark_status status = HARK_OK;
+  const hark_subword_settings subwords = test_subwords(size % 2 == 0 ? HARK_SUBWORD_UNIGRAM : HARK_SUBWORD_BPE, PIECES);
   FUZZ_CHECK(hark_tokenizer_create(context, kind, &tokenizer) == HARK_OK, "%s", hark_context_message(context));
+  FUZZ_CHECK(hark_tokenizer_set_subwords(context, tokenizer, &subwords) == HARK_OK, "%s", hark_context_message(context));
   while (status == HARK_OK && end < size) {
     size_t consumed = 0;
     hark_text_fault fault = {0};
@@ -199,11 +203,22 @@ static hark_tokenizer *learn(hark_context *context, const char *kind, const unsi
   return tokenizer;
 }
 
+/* A vocabulary of sub-words needs a character of a word. */
+static bool has_word(const unsigned char *text, size_t size) {
+  for (size_t at = 0, length; at < size; at += length) {
+    uint32_t code;
+    length = character(text + at, size - at, &code);
+    if (code > ' ' && code != 0x7F && code != 0x2581 && code != 0x2585) return true;
+  }
+  return false;
+}
+
 static void check_text(hark_context *context, const char *kind, const unsigned char *text, size_t size) {
   hark_tokenizer *tokenizer = learn(context, kind, text, size, size + 1), *parts = learn(context, kind, text, size, 5);
   FUZZ_CHECK((tokenizer != NULL) == (parts != NULL), "parts make a difference");
-  const bool bytes = strcmp(kind, "bytes") == 0;
-  FUZZ_CHECK((tokenizer != NULL) == (bytes || (size > 0 && valid_prefix(text, size) == size)), "the text is refused or accepted wrongly");
+  const bool bytes = strcmp(kind, "bytes") == 0, words = strcmp(kind, "subwords") == 0;
+  const bool good = size > 0 && valid_prefix(text, size) == size;
+  FUZZ_CHECK((tokenizer != NULL) == (bytes || (good && (!words || has_word(text, size)))), "the text is refused or accepted wrongly");
   if (tokenizer != NULL) {
     FUZZ_CHECK(hark_tokenizer_checksum(tokenizer) == hark_tokenizer_checksum(parts), "parts make another vocabulary");
     check_vocabulary(context, tokenizer);

@@ -14,6 +14,7 @@
 #include "io/json.h"
 #include "io/jsonl.h"
 #include "io/safetensors.h"
+#include "support/learner.h"
 #include "train/config.h"
 
 static hark_context *context;
@@ -205,7 +206,10 @@ static void make_tokenizer(void) {
       char *text;
       size_t bytes, consumed;
       hark_text_fault fault;
+      hark_subword_settings subwords = test_subwords(i % 2 == 0 ? HARK_SUBWORD_UNIGRAM : HARK_SUBWORD_BPE, 40);
+      subwords.byte_fallback = i < 2;
       need(hark_tokenizer_create(context, hark_tokenizer_kind_name(kind), &tokenizer));
+      need(hark_tokenizer_set_subwords(context, tokenizer, &subwords));
       need(hark_tokenizer_learn(context, tokenizer, texts[i], strlen(texts[i]) + (i == 0), true, &consumed, &fault));
       need(hark_tokenizer_finish(context, tokenizer));
       need(hark_tokenizer_print(context, tokenizer, &text, &bytes));
@@ -229,11 +233,13 @@ static void make_tokens(void) {
       put("tokens-from", "text.txt", text, sizeof text - 1);
       need(hark_path_join(context, root, "tokens-from", folder));
       const char *const path = source;
+      const hark_subword_settings subwords = test_subwords(HARK_SUBWORD_UNIGRAM, 12);
       const hark_corpus_settings settings = {.paths = &path,
                                              .path_count = 1,
                                              .division = (hark_division)division,
                                              .validation_fraction = 0.25,
                                              .tokenizer_kind = hark_tokenizer_kind_name(kind),
+                                             .subwords = kind == HARK_TOKENIZER_SUBWORDS ? &subwords : NULL,
                                              .cache_folder = folder};
       need(hark_corpus_open(context, &settings, &corpus));
       hark_text tokens = hark_text_empty(context);

@@ -1,0 +1,16 @@
+/* evaluate_sentences.h - the mean loss over the sentences of a split, none of which sees another. */
+#ifndef HARK_TRAIN_EVALUATE_SENTENCES_H
+#define HARK_TRAIN_EVALUATE_SENTENCES_H
+
+#include "data/sentences.h"
+#include "train/evaluate_examples.h"
+
+/* How the run's configuration wants the sentences of a split: evaluation takes them from front to back. */
+hark_sentences_settings hark_sentences_settings_of(const hark_config *config, hark_split split, bool evaluation);
+
+/* Every target once, in batches of train.batch windows; positions are not told apart. Errors: those of data and engine. */
+HARK_MUST_CHECK hark_status hark_evaluate_sentences(hark_context *context, hark_engine *engine, const hark_sentences *sentences,
+                                                    hark_example_room *room, hark_evaluation_progress *progress, void *user,
+                                                    hark_evaluation_result *out);
+
+#endif
