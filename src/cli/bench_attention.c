@@ -20,8 +20,8 @@
 typedef struct attention_case {
   int64_t batch, heads, key_heads, queries, keys, head_dim, value_dim, window, block;
   double dropout;
-  bool causal, rbf, bias, mask, kernel, forget, twice, packed, forward_only, mean, first, exact, sibling, linear, hierarchical_bias,
-      cme, exp, variance;
+  bool causal, rbf, bias, mask, kernel, forget, twice, packed, forward_only, mean, first, exact, sibling, linear, hierarchical_bias, cme,
+      exp, variance;
 } attention_case;
 
 enum {
@@ -131,8 +131,8 @@ static hark_status read_case(hark_context *context, const char *text, attention_
   } else if (head == strlen("dense") && memcmp(text, "dense", head) == 0) {
     desc->structure = HARK_STRUCTURE_DENSE;
   } else {
-    return hark_fail(context, HARK_INVALID_ARGUMENT, "case '%s': structure '%.*s', expected dense, window, hierarchical or cme", text, (int)head,
-                     text);
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "case '%s': structure '%.*s', expected dense, window, hierarchical or cme", text,
+                     (int)head, text);
   }
   desc->type = c->twice ? HARK_F64 : HARK_F32;
   desc->kernel = c->rbf ? HARK_KERNEL_RBF : HARK_KERNEL_EXP;
