@@ -90,8 +90,10 @@ double hark_ridge_pivot(hark_ridge_record *record, int64_t system, int64_t row, 
     hark_ridge_trouble(record, system, HARK_RIDGE_BAD_PIVOT, row, pivot);
     return 1;
   }
-  hark_ridge_mended(record, system, row, floor - pivot);
-  return floor;
+  /* a negative one is turned: a small floor in its place would make the rows behind grow without bound */
+  const double raised = fmax(floor, -pivot);
+  hark_ridge_mended(record, system, row, raised - pivot);
+  return raised;
 }
 
 static hark_status fail(hark_context *context, const hark_attention_run *run, const hark_ridge_record *record) {
@@ -123,10 +125,11 @@ static hark_status fail(hark_context *context, const hark_attention_run *run, co
                        item, head, row, record->value, limit, type);
     default: break;
   }
-  const char *const what = record->kind == HARK_RIDGE_BAD_QUERY   ? "the query of row"
-                           : record->kind == HARK_RIDGE_BAD_KEY   ? "the key of row"
-                           : record->kind == HARK_RIDGE_BAD_VALUE ? "the value of row"
-                                                                  : "the pivot of key row";
+  const char *const what = record->kind == HARK_RIDGE_BAD_QUERY    ? "the query of row"
+                           : record->kind == HARK_RIDGE_BAD_KEY    ? "the key of row"
+                           : record->kind == HARK_RIDGE_BAD_VALUE  ? "the value of row"
+                           : record->kind == HARK_RIDGE_BAD_RESULT ? "the result of query row"
+                                                                   : "the pivot of key row";
   return hark_fail(context, HARK_NOT_FINITE, "attention: item %" PRId64 ", head %" PRId64 ": %s %" PRId64 " is not finite", item, head,
                    what, row);
 }

@@ -10,7 +10,7 @@
 static inline double hark_ridge_exponent_limit(hark_type type) { return type == HARK_F64 ? 300 : 40; }
 
 /* Pivots: with positive definite kernels none is below lambda in exact arithmetic. One below half of the larger of lambda and this part of its
- * diagonal entry is raised to that. The part is what rounding may leave of a zero. */
+ * diagonal entry is raised to that, or to its magnitude where it is negative. The part is what rounding may leave of a zero. */
 #define HARK_RIDGE_PIVOT_F32 (16 * 0x1p-24)
 #define HARK_RIDGE_PIVOT_F64 (16 * 0x1p-53)
 
@@ -26,6 +26,7 @@ typedef enum hark_ridge_kind {
   HARK_RIDGE_BAD_VALUE,
   HARK_RIDGE_BAD_TABLE,
   HARK_RIDGE_BAD_PIVOT,
+  HARK_RIDGE_BAD_RESULT,
   HARK_RIDGE_KEY_RANGE, /* exponents out of range */
   HARK_RIDGE_QUERY_RANGE
 } hark_ridge_kind;

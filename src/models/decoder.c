@@ -17,6 +17,16 @@ static hark_status check_rotary(hark_context *context, const hark_decoder_config
   return HARK_OK;
 }
 
+/* What a file may say that no configuration does. */
+static hark_status check_ridge(hark_context *context, const hark_decoder_config *config) {
+  if (config->normalisation != HARK_NORMALISATION_CME) return HARK_OK; /* configurations carry the fields always */
+  if (!(config->ridge > 0) || !isfinite(config->ridge))
+    return hark_fail(context, HARK_BAD_CONFIGURATION, "model.attention.ridge is %g, expected a finite number above 0", config->ridge);
+  if (config->sigma_learned && config->kernel != HARK_KERNEL_RBF)
+    return hark_fail(context, HARK_BAD_CONFIGURATION, "model.attention.sigma_learned needs model.attention.kernel rbf");
+  return HARK_OK;
+}
+
 static hark_status check(hark_context *context, const hark_decoder_config *config) {
   const struct {
     const char *name;
@@ -38,6 +48,7 @@ static hark_status check(hark_context *context, const hark_decoder_config *confi
     return hark_fail(context, HARK_BAD_CONFIGURATION,
                      "rotary positions turn pairs of features: model.width / model.heads is %" PRId64 ", expected an even number",
                      config->width / config->heads);
+  HARK_TRY(check_ridge(context, config));
   return check_rotary(context, config);
 }
 
@@ -88,6 +99,11 @@ static hark_status declare_block(hark_context *context, hark_decoder *decoder, i
                                               .kernel = config->kernel,
                                               .sigma = config->sigma,
                                               .forget_gate = config->forget_gate,
+                                              .normalisation = config->normalisation,
+                                              .ridge = config->ridge * pow((double)config->context, config->ridge_power),
+                                              .ridge_learned = config->ridge_learned,
+                                              .sigma_learned = config->sigma_learned,
+                                              .unit = config->unit,
                                               .dropout = config->attention_dropout,
                                               .positional = decoder->positional_source.expression != NULL,
                                               .positional_source = has_own_kernels(decoder) ? &decoder->positional_source : NULL};

@@ -5,7 +5,8 @@
  * Names of parameters: embedding.token.weight [V, D], embedding.position.weight [P, D], blocks.N.attention_norm.{weight,bias},
  * blocks.N.attention.{query,key,value,output,forget}.{weight,bias}, blocks.N.feed_forward_norm.{weight,bias},
  * blocks.N.feed_forward.{gate,up,down}.{weight,bias}, positional.parameters or blocks.N.attention.positional.parameters [K, P],
- * rotary.rates or blocks.N.attention.rotary.rates [R, pairs], final_norm.{weight,bias}, head.weight (absent when tied to embedding.token.weight).
+ * rotary.rates or blocks.N.attention.rotary.rates [R, pairs],
+ * blocks.N.attention.{log_ridge,log_sigma} [heads], final_norm.{weight,bias}, head.weight (absent when tied to embedding.token.weight).
  */
 #ifndef HARK_MODELS_DECODER_H
 #define HARK_MODELS_DECODER_H
@@ -36,6 +37,9 @@ typedef struct hark_decoder_config {
   hark_attention_kernel kernel;
   double sigma;
   bool forget_gate;
+  hark_attention_normalisation normalisation;
+  double ridge, ridge_power; /* CME: lambda = ridge context^ridge_power */
+  bool ridge_learned, sigma_learned, unit;
   hark_positional_scope positional_scope;
   const char *positional;    /* expression of a positional kernel (hark/positional.h); NULL or "": none. Read by create alone */
   double positional_stretch; /* s: the kernel is G(distance / s); 0: 1 */

@@ -14,6 +14,7 @@
 #define HARK_PARTITION_WORDS "neighbour|sibling"
 #define HARK_COARSE_QUERY_WORDS "default|mean|first|exact"
 #define HARK_KERNEL_WORDS "exp|rbf"
+#define HARK_NORMALISATION_WORDS "softmax|cme"
 
 typedef enum hark_activation {
   HARK_ACTIVATION_GELU,

@@ -21,6 +21,7 @@ typedef struct hark_engine {
   hark_tensor inputs, targets, square_sum; /* i32 [batch, context] twice; f64 [1] */
   hark_tensor workspace;                   /* of sum_squares */
   hark_value logits, targets_read;         /* of the last hark_engine_predict(); 0: another pass has taken their place */
+  hark_attention_report report;            /* pivots that kernel ridge attention has mended since the engine was made */
   bool training;
 } hark_engine;
 

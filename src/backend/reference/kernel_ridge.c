@@ -221,7 +221,12 @@ static bool forward_row(const ridge_head *h, int64_t row) {
     squares += z[i] * z[i];
   }
   const int64_t out = dense_query_index(&h->at, &args->out, row);
-  for (int64_t c = 0; c < dv; c++) dense_put(&args->out, out + c, sums[c]);
+  for (int64_t c = 0; c < dv; c++) {
+    dense_put(&args->out, out + c, sums[c]);
+    if (isfinite(dense_get(&args->out, out + c))) continue;
+    hark_ridge_trouble(h->record, h->system, HARK_RIDGE_BAD_RESULT, h->at.sequence->query_row + row, 0);
+    return false;
+  }
   if (args->variance.type == HARK_NONE) return true;
   const double own = hark_reference_ridge_exponent(h, h->query, h->query) + hark_reference_ridge_log_kernel(h, 0);
   if (!(own <= hark_ridge_exponent_limit(h->at.desc->type))) {

@@ -102,6 +102,11 @@ static bool forward_tile(ridge_tiles *h, int64_t row, int count, bool down) {
                                   .width = h->dvp};
     hark_ridge_add_columns(&p);
   }
+  for (int r = 0; r < count; r++) {
+    if (hark_rows_finite(h->sums + (ptrdiff_t)r * h->dvp, 0, 1, h->dvp)) continue;
+    hark_ridge_trouble(h->record, h->system, HARK_RIDGE_BAD_RESULT, h->sequence->query_row + row + r, 0);
+    return false;
+  }
   for (int r = 0; r < count; r++)
     memcpy(ridge_row(&args->out, h->sequence, h->head, h->sequence->query_row + row + r), h->sums + (ptrdiff_t)r * h->dvp,
            (size_t)h->desc->value_dim * sizeof(float));
