@@ -209,6 +209,7 @@ static void set_ridge(hark_config *config) {
   config->model.attention.normalisation = HARK_NORMALISATION_CME;
   config->model.attention.kernel = HARK_KERNEL_RBF;
   config->model.attention.ridge_learned = config->model.attention.sigma_learned = true;
+  config->model.attention.dropout = 0; /* there are no normalised weights to drop */
 }
 
 static void train_two_at_once(void (*first)(hark_config *), void (*second)(hark_config *)) {
