@@ -33,6 +33,7 @@ extern "C" {
   X(rotary)                                                                                                                                \
   X(positional)                                                                                                                            \
   X(attention)                                                                                                                             \
+  X(kernel_ridge)                                                                                                                          \
   X(hierarchical_means)                                                                                                                    \
   X(hierarchical_decode)                                                                                                                   \
   X(adamw)                                                                                                                                 \
@@ -157,6 +158,15 @@ typedef struct hark_attention_attributes {
   int64_t query_offset;
   hark_random_stream dropout;
 } hark_attention_attributes;
+
+/* kernel_ridge: attention with normalisation CME as an operator. inputs: query [B, Lq, H*d], key [B, Lk, Hkv*d], value [B, Lk, Hkv*dv], then,
+ * absent where the plan has no use for them: log_ridge [H or 1] and log_sigma [H or 1], logarithms of what calls carry, log_kernel [H or 1, T].
+ * output [B, Lq, H*dv]. Plan, descriptor and report are borrowed until the backward is done. */
+typedef struct hark_kernel_ridge_attributes {
+  const hark_attention_plan *plan;
+  const hark_attention_desc *desc; /* where plan is NULL; its type is that of the query */
+  hark_attention_report *report;   /* adds up what forwards mended; may be NULL */
+} hark_kernel_ridge_attributes;
 
 /* hierarchical_means: what a positional kernel adds to the logits of a hierarchy of Nr 2^levels rows. input log_kernel [K, T], output
  * [K, levels * width], level after level: of cells t tokens of the level apart, width 2 Nr, the logarithm of the mean of G over all pairs of

@@ -8,6 +8,7 @@
 
 #include "cli/attend.h"
 #include "cli/attend_positional.h"
+#include "io/machine.h"
 
 #define AT(field) offsetof(hark_attend_values, field)
 static const hark_option options[] = {
@@ -20,6 +21,13 @@ static const hark_option options[] = {
     {"causal", "causal", HARK_OPTION_BOOL, AT(causal), "false", NULL, NULL, NULL, "a query sees no later key"},
     {"scale", "scale", HARK_OPTION_FLOAT, AT(scale), "0", NULL, NULL, NULL, "exp: factor of q.k; 0: 1 / sqrt(d)"},
     {"sigma", "sigma", HARK_OPTION_FLOAT, AT(sigma), "0", "[0, inf)", NULL, NULL, "rbf: exp(-|q - k|^2 / (2 sigma^2))"},
+    {"ridge", "ridge", HARK_OPTION_FLOAT, AT(ridge), "0", "[0, inf)", NULL, NULL,
+     "cme: lambda, or c of lambda = c L^P with --ridge-power P"},
+    {"ridge-power", "ridge-power", HARK_OPTION_FLOAT, AT(ridge_power), "0", "[0, 1]", NULL, "P",
+     "cme: lambda = ridge L^P, L being the visible keys; not with --causal"},
+    {"bound", "bound", HARK_OPTION_FLOAT, AT(bound), "0", "[0, inf)", NULL, "C",
+     "cme with exp: what q.k never exceeds; keeps exponents in range and changes no result"},
+    {"unit", "unit", HARK_OPTION_BOOL, AT(unit), "false", NULL, NULL, NULL, "cme: divide every query and key by its length first; bound 1"},
     {"hierarchy-block", "hierarchy-block", HARK_OPTION_INT, AT(hierarchy_block), "16", NULL, NULL, "NR",
      "hierarchical: tokens of a block, even"},
     {"partition", "partition", HARK_OPTION_ENUM, AT(partition), "neighbour", "neighbour|sibling", NULL, NULL,
@@ -58,7 +66,11 @@ static hark_status check(hark_invocation *call) {
   for (size_t i = 0; i < sizeof hierarchical / sizeof hierarchical[0]; i++)
     if (v->structure != HARK_ATTEND_HIERARCHICAL && hark_command_is_given(call, hierarchical[i]))
       HARK_TRY(complain(call, hierarchical[i], "applies to --structure hierarchical only"));
-  if (v->normalisation == HARK_ATTEND_CME) HARK_TRY(complain(call, "normalisation", "this build has no cme, expected softmax"));
+  static const char *const ridge[] = {"ridge", "ridge-power", "bound", "unit"};
+  for (size_t i = 0; i < sizeof ridge / sizeof ridge[0]; i++)
+    if (v->normalisation != HARK_ATTEND_CME && hark_command_is_given(call, ridge[i]))
+      HARK_TRY(complain(call, ridge[i], "applies to --normalisation cme only"));
+  if (v->normalisation == HARK_ATTEND_CME && v->ridge == 0) HARK_TRY(complain(call, "normalisation", "cme needs --ridge X above 0"));
   HARK_TRY(hark_attend_positional_check(call));
   if (v->structure != HARK_ATTEND_WINDOW && hark_command_is_given(call, "window"))
     HARK_TRY(complain(call, "window", "applies to --structure window only"));
@@ -90,6 +102,15 @@ static hark_attention_desc describe(const hark_attend_values *v, const hark_atte
     desc.has_hierarchical_bias = t->hierarchical_bias.type != HARK_NONE;
   }
   desc.kernel = v->kernel == HARK_ATTEND_RBF ? HARK_KERNEL_RBF : HARK_KERNEL_EXP;
+  if (v->normalisation == HARK_ATTEND_CME) {
+    desc.normalisation = HARK_NORMALISATION_CME;
+    desc.has_ridge = t->ridge.type != HARK_NONE;
+    desc.has_sigma = t->sigma.type != HARK_NONE;
+    if (!desc.has_ridge) desc.ridge = v->ridge;
+    desc.ridge_power = v->ridge_power;
+    desc.bound = v->bound;
+    desc.unit = v->unit;
+  }
   desc.batch = t->query.shape[0];
   desc.heads = t->query.shape[1];
   desc.key_heads = t->key.shape[1];
@@ -99,7 +120,7 @@ static hark_attention_desc describe(const hark_attend_values *v, const hark_atte
   desc.value_dim = t->value.shape[3];
   desc.causal = v->causal;
   desc.scale = v->scale;
-  desc.sigma = v->sigma;
+  if (!desc.has_sigma) desc.sigma = v->sigma;
   desc.window = v->window;
   desc.dropout = v->dropout;
   desc.has_bias = t->bias.type != HARK_NONE;
@@ -187,6 +208,8 @@ static hark_status backward(hark_context *context, const hark_attend_values *v, 
   HARK_TRY(create_like(context, &t->log_kernel, &t->dlog_kernel));
   HARK_TRY(create_like(context, &t->forget, &t->dforget));
   HARK_TRY(create_like(context, &t->hierarchical_bias, &t->dhierarchical_bias));
+  HARK_TRY(create_like(context, &t->ridge, &t->dridge));
+  HARK_TRY(create_like(context, &t->sigma, &t->dsigma));
   args->dout = t->dout;
   args->dquery = t->dquery;
   args->dkey = t->dkey;
@@ -195,8 +218,11 @@ static hark_status backward(hark_context *context, const hark_attend_values *v, 
   args->dlog_kernel = t->dlog_kernel;
   args->dforget = t->dforget;
   args->dhierarchical_bias = t->dhierarchical_bias;
+  args->dridge = t->dridge;
+  args->dsigma = t->dsigma;
   HARK_TRY(hark_attention_backward(context, plan, args));
-  if (v->kernel == HARK_ATTEND_RBF) HARK_TRY(sigma_gradient(context, v->sigma, &args->query, &args->key, t));
+  if (v->kernel == HARK_ATTEND_RBF && v->normalisation != HARK_ATTEND_CME)
+    HARK_TRY(sigma_gradient(context, v->sigma, &args->query, &args->key, t));
   if (v->rotary == 0) return HARK_OK;
   int64_t query_first, key_first;
   first_positions(v, t, &query_first, &key_first);
@@ -214,7 +240,9 @@ static hark_status execute(hark_context *context, const hark_attend_values *v, h
   const int64_t rows[] = {t->query.shape[0], t->query.shape[1], t->query.shape[2]};
   const int64_t out[] = {rows[0], rows[1], rows[2], t->value.shape[3]};
   HARK_TRY(hark_tensor_create(context, t->query.type, 4, out, &t->out));
-  HARK_TRY(hark_tensor_create(context, t->query.type, 3, rows, &t->log_sum_exp));
+  const bool cme = v->normalisation == HARK_ATTEND_CME;
+  HARK_TRY(hark_tensor_create(context, t->query.type, 3, rows, cme ? &t->variance : &t->log_sum_exp));
+  hark_attention_report report = {0};
   hark_attention_args args = {.struct_size = sizeof args,
                               .query = t->query,
                               .key = t->key,
@@ -231,6 +259,10 @@ static hark_status execute(hark_context *context, const hark_attend_values *v, h
                               .forget = t->forget,
                               .hierarchical_bias = t->hierarchical_bias,
                               .query_mask = t->query_mask,
+                              .ridge = t->ridge,
+                              .sigma = t->sigma,
+                              .variance = t->variance,
+                              .report = cme ? &report : NULL,
                               .dropout = {.seed = (uint64_t)v->seed, .layer_purpose = hark_random_layer_purpose(0, HARK_RANDOM_ATTENTION)},
                               .saved = saved,
                               .workspace = workspace};
@@ -245,18 +277,49 @@ static hark_status execute(hark_context *context, const hark_attend_values *v, h
     args.key = t->turned_key;
   }
   HARK_TRY(hark_attention_forward(context, plan, &args));
+  if (report.pivots > 0)
+    fprintf(stderr,
+            "hark attend: %" PRId64 " pivots were mended, most of all item %" PRId64 ", head %" PRId64 ", key row %" PRId64 ", by %g\n",
+            report.pivots, report.item, report.head, report.row, report.amount);
   return t->dout.type == HARK_NONE ? HARK_OK : backward(context, v, t, plan, &args);
+}
+
+/* [1] <- value, in the type of the tensors. */
+static hark_status create_number(hark_context *context, hark_type type, double value, hark_tensor *out) {
+  const int64_t one = 1;
+  const float rounded = (float)value;
+  HARK_TRY(hark_tensor_create(context, type, 1, &one, out));
+  return hark_tensor_write(context, out, type == HARK_F64 ? (const void *)&value : (const void *)&rounded);
+}
+
+/* Ridge and sigma as inputs, so that they have gradients. */
+static hark_status make_parameters(hark_context *context, const hark_attend_values *v, hark_attend_tensors *t) {
+  if (v->normalisation != HARK_ATTEND_CME || t->dout.type == HARK_NONE) return HARK_OK;
+  HARK_TRY(create_number(context, t->query.type, v->ridge, &t->ridge));
+  return v->kernel == HARK_ATTEND_RBF ? create_number(context, t->query.type, v->sigma, &t->sigma) : HARK_OK;
+}
+
+/* Before anything is allocated: a factor grows with the square of the length. */
+static hark_status check_memory(hark_context *context, const hark_attention_sizes *sizes, size_t scratch) {
+  hark_machine_memory left;
+  HARK_TRY(hark_machine_memory_left(context, "", &left));
+  const double needed = (double)sizes->saved + (double)scratch;
+  if (!left.known || needed <= (double)left.bytes) return HARK_OK;
+  return hark_fail(context, HARK_OUT_OF_MEMORY, "attention needs %.4g GB of scratch memory, and %s has %.4g GB left", needed / 1e9,
+                   left.limit, (double)left.bytes / 1e9);
 }
 
 static hark_status plan_and_execute(hark_invocation *call, const hark_attend_values *v, hark_attend_tensors *t) {
   hark_context *context = call->context;
+  HARK_TRY(make_parameters(context, v, t));
   const hark_attention_desc desc = describe(v, t);
   hark_attention_plan *plan;
   HARK_TRY(hark_attention_plan_create(context, &desc, &plan));
   const hark_attention_sizes sizes = hark_attention_plan_sizes(plan);
   const size_t scratch = sizes.forward_workspace > sizes.backward_workspace ? sizes.forward_workspace : sizes.backward_workspace;
   void *saved = NULL, *workspace = NULL;
-  hark_status status = hark_backend_allocate(context, sizes.saved, &saved);
+  hark_status status = check_memory(context, &sizes, scratch);
+  if (status == HARK_OK) status = hark_backend_allocate(context, sizes.saved, &saved);
   if (status == HARK_OK) status = hark_backend_allocate(context, scratch, &workspace);
   if (status == HARK_OK) status = execute(context, v, t, plan, saved, workspace);
   if (status == HARK_OK) {
@@ -297,8 +360,9 @@ const hark_command hark_command_attend = {
         "log_kernel [H or 1, distances], forget [B,H,Lk], and dout [B,H,Lq,dv], which asks for gradients; hierarchical: query_mask [B or "
         "1,L]\n"
         "(U8 or BOOL, 0: not a query), hierarchical_bias [H or 1,4*NR-1], and mask by key only, [B or 1,1,1,L].\n"
-        "Output: out, log_sum_exp; with dout also dq, dk, dv, dattention_bias, dlog_kernel, dforget, dhierarchical_bias, dsigma [1] with\n"
-        "rbf, and with --positional dpositional [kernels, parameters], by natural values in the order of the expression.\n"
+        "Output: out, log_sum_exp, or variance [B,H,Lq] with cme; with dout also dq, dk, dv, dattention_bias, dlog_kernel, dforget,\n"
+        "dhierarchical_bias, dridge [1] with cme, dsigma [1] with rbf, and with --positional dpositional [kernels, parameters], by natural "
+        "values in the order of the expression.\n"
         "  hark attend --input in.safetensors --output out.safetensors --causal --rotary 10000 --rotary-pairs half\n",
     .tables = {&table},
     .check = check,

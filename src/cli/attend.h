@@ -15,8 +15,8 @@ enum { HARK_ATTEND_SOFTMAX, HARK_ATTEND_CME };
 typedef struct hark_attend_values {
   const char *input, *output, *backend;
   int structure, kernel, normalisation, rotary_pairs, partition, coarse_query, interpolation;
-  bool causal, has_query_offset;
-  double scale, sigma, rotary, dropout;
+  bool causal, has_query_offset, unit;
+  double scale, sigma, rotary, dropout, ridge, ridge_power, bound;
   int64_t window, hierarchy_block, query_offset, seed, threads;
   hark_string_list positional;
 } hark_attend_values;
@@ -28,6 +28,7 @@ typedef struct hark_attend_tensors {
   size_t key_lengths_bytes, segments_bytes;
   hark_tensor turned_query, turned_key; /* by the rotary embedding */
   hark_tensor out, log_sum_exp, dquery, dkey, dvalue, dbias, dlog_kernel, dpositional, dforget, dhierarchical_bias, dsigma;
+  hark_tensor ridge, sigma, variance, dridge; /* cme */
 } hark_attend_tensors;
 
 /* Reads and checks the tensors of a file; free them also after a failure. Errors: HARK_BAD_FILE "PATH: tensor ...", those of files. */

@@ -35,7 +35,16 @@ static hark_status open_kernel(hark_context *context, const hark_attend_values *
   for (int64_t i = 0; i < distances; i++) out->distance[i] = (double)i;
   const hark_positional_start start = {
       .struct_size = sizeof start, .length = hark_max(t->query.shape[2], t->key.shape[2]), .heads = v->positional.count, .head = index};
-  return hark_positional_initial(context, out->expression, &start, out->parameters);
+  HARK_TRY(hark_positional_initial(context, out->expression, &start, out->parameters));
+  int column = 0;
+  const char *reason = NULL;
+  if (v->normalisation != HARK_ATTEND_CME || hark_positional_is_definite(out->expression, out->parameters, &column, &reason))
+    return HARK_OK;
+  return hark_fail(context, HARK_INVALID_ARGUMENT,
+                   "--positional, number %" PRId64
+                   ", column %d: this kernel is not positive definite (positive definite: %s), and "
+                   "--normalisation cme needs one that is",
+                   index + 1, column, reason);
 }
 
 /* More than the largest distance of a query at row + offset and a key. */
@@ -44,7 +53,7 @@ static hark_status count_distances(hark_context *context, const hark_attend_valu
   const int64_t offset = v->has_query_offset ? v->query_offset : v->causal ? keys - queries : 0;
   if (offset > INT64_MAX / 4 || offset < -(INT64_MAX / 4))
     return hark_fail(context, HARK_TOO_LARGE, "--query-offset %" PRId64 " is too far for a table of distances", offset);
-  *out = hark_max(llabs(queries - 1 + offset), llabs(keys - 1 - offset)) + 1;
+  *out = hark_max(hark_max(llabs(queries - 1 + offset), llabs(keys - 1 - offset)), keys - 1) + 1; /* with cme keys meet keys */
   return HARK_OK;
 }
 

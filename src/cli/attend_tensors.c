@@ -165,7 +165,9 @@ hark_status hark_attend_write(hark_context *context, const char *path, const har
                                    {"dpositional", &t->dpositional},
                                    {"dforget", &t->dforget},
                                    {"dhierarchical_bias", &t->dhierarchical_bias},
-                                   {"dsigma", &t->dsigma}};
+                                   {"dsigma", &t->dsigma},
+                                   {"variance", &t->variance},
+                                   {"dridge", &t->dridge}};
   hark_named_tensor there[sizeof all / sizeof all[0]];
   int64_t count = 0;
   for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
@@ -196,7 +198,11 @@ void hark_attend_free(hark_context *context, hark_attend_tensors *t) {
                                   &t->dsigma,
                                   &t->hierarchical_bias,
                                   &t->query_mask,
-                                  &t->dhierarchical_bias};
+                                  &t->dhierarchical_bias,
+                                  &t->ridge,
+                                  &t->sigma,
+                                  &t->variance,
+                                  &t->dridge};
   for (size_t i = 0; i < sizeof tensors / sizeof tensors[0]; i++) hark_tensor_destroy(context, tensors[i]);
   hark_release(context, t->key_lengths, t->key_lengths_bytes);
   hark_release(context, t->segments, t->segments_bytes);

@@ -2,11 +2,13 @@
 #include "cli/learned_kernels.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 #include "io/json.h"
 #include "nn/positional.h"
 #include "nn/rotary.h"
+#include "nn/self_attention.h"
 
 /* The name is "ENDING" or "... .ENDING". */
 static bool ends_with(const char *name, const char *ending) {
@@ -27,12 +29,11 @@ static hark_status check_tensor(hark_context *context, const char *path, const h
   return HARK_OK;
 }
 
-/* parameters[shape[0] * shape[1]] <- the numbers of a tensor. The caller releases them, also after a failure. */
-static hark_status read_parameters(hark_context *context, const hark_safetensors *file, const hark_stored_tensor *stored,
+/* parameters[numbers] <- the numbers of a tensor. The caller releases them, also after a failure. */
+static hark_status read_parameters(hark_context *context, const hark_safetensors *file, const hark_stored_tensor *stored, int64_t numbers,
                                    double **parameters, size_t *bytes) {
   void *memory = NULL;
   *parameters = NULL;
-  const int64_t numbers = stored->shape[0] * stored->shape[1];
   HARK_TRY(hark_size_multiply(context, (size_t)numbers, sizeof(double), bytes));
   HARK_TRY(hark_allocate(context, *bytes, &memory));
   *parameters = memory;
@@ -71,7 +72,7 @@ static hark_status visit_tensor(hark_context *context, const char *path, const h
   double *parameters;
   size_t bytes = 0;
   HARK_TRY(check_tensor(context, path, stored, expression));
-  hark_status status = read_parameters(context, file, stored, &parameters, &bytes);
+  hark_status status = read_parameters(context, file, stored, stored->shape[0] * stored->shape[1], &parameters, &bytes);
   hark_learned_kernel kernel = {
       .tensor = stored->name, .rows = stored->shape[0], .count = stored->shape[1], .expression = expression, .parameters = parameters};
   for (; status == HARK_OK && kernel.row < kernel.rows; kernel.row++, kernel.parameters += kernel.count) status = visit(user, &kernel);
@@ -145,11 +146,40 @@ static hark_status append_all(hark_context *context, const char *path, const har
   return HARK_OK;
 }
 
+/* e^x of every vector of ridges or sigmas, as "  ridge  blocks.0.attention.log_ridge: 0.5 0.25". */
+static hark_status append_vectors(hark_context *context, const char *path, const hark_safetensors *file, const char *ending,
+                                  const char *what, bool json, hark_text *text) {
+  bool begun = false;
+  for (int64_t i = 0; i < hark_safetensors_count(file); i++) {
+    const hark_stored_tensor *stored = hark_safetensors_tensor(file, i);
+    if (!ends_with(stored->name, ending)) continue;
+    if (stored->rank != 1 || (stored->type != HARK_F32 && stored->type != HARK_F64))
+      return hark_fail(context, HARK_BAD_FILE, "%s: tensor %s is no vector of F32 or F64", path, stored->name);
+    double *numbers;
+    size_t bytes = 0;
+    hark_text_append(text, json ? "%s" : "  %s ", json ? (begun ? ", {" : ", \"") : what);
+    if (json && !begun) hark_text_append(text, "%s\": [{", what);
+    if (json) hark_text_append(text, "\"tensor\": ");
+    hark_json_append_string(text, stored->name);
+    hark_text_append(text, json ? ", \"values\": [" : ":");
+    const hark_status status = read_parameters(context, file, stored, stored->shape[0], &numbers, &bytes);
+    for (int64_t k = 0; status == HARK_OK && k < stored->shape[0]; k++)
+      hark_text_append(text, json ? "%s%.6g" : "%s%.4g", json ? (k > 0 ? ", " : "") : " ", exp(numbers[k]));
+    hark_release(context, numbers, bytes);
+    HARK_TRY(status);
+    hark_text_append(text, json ? "]}" : "\n");
+    begun = true;
+  }
+  if (json && begun) hark_text_append(text, "]");
+  return HARK_OK;
+}
+
 hark_status hark_append_learned_kernels(hark_context *context, const char *path, const hark_safetensors *file, bool json, hark_text *text) {
   hark_positional *expression;
   HARK_TRY(open_expression(context, path, file, &expression));
-  if (expression == NULL) return HARK_OK;
-  const hark_status status = append_all(context, path, file, expression, json, text);
+  const hark_status status = expression != NULL ? append_all(context, path, file, expression, json, text) : HARK_OK;
   hark_positional_destroy(context, &expression);
-  return status;
+  HARK_TRY(status);
+  HARK_TRY(append_vectors(context, path, file, HARK_RIDGE_TENSOR, "ridge", json, text));
+  return append_vectors(context, path, file, HARK_SIGMA_TENSOR, "sigma", json, text);
 }

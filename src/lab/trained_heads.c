@@ -119,12 +119,14 @@ static hark_status read_with(reading *r, const char *model, const char *path, in
   HARK_TRY(hark_model_load(r->context, model, NULL, &r->model));
   const hark_decoder_config *const config = &r->model->decoder->config;
   hark_status status = HARK_OK;
-  if (config->forget_gate || r->model->decoder->positional_source.expression != NULL || config->hierarchical_bias)
+  if (config->forget_gate || r->model->decoder->positional_source.expression != NULL || config->hierarchical_bias ||
+      config->normalisation != HARK_NORMALISATION_SOFTMAX)
     status = hark_fail(r->context, HARK_UNSUPPORTED, "%s: its attention knows more than queries and keys (%s), which is not measured here",
                        model,
-                       config->forget_gate         ? "forget gates"
-                       : config->hierarchical_bias ? "a learned bias"
-                                                   : "a positional kernel");
+                       config->forget_gate                                   ? "forget gates"
+                       : config->hierarchical_bias                           ? "a learned bias"
+                       : config->normalisation != HARK_NORMALISATION_SOFTMAX ? "weights of kernel ridge regression"
+                                                                             : "a positional kernel");
   if (status == HARK_OK) status = hark_file_read(r->context, path, TEXT_BYTES_LIMIT, &text);
   if (status == HARK_OK) status = read_text(r, &text, path, least, longest);
   hark_text_free(&text);

@@ -16,7 +16,7 @@ typedef enum field_type { FIELD_WHOLE, FIELD_REAL, FIELD_BOOLEAN, FIELD_WORD, FI
 /* When a field is told. Descriptions of models without a positional kernel, without a hierarchy, or with plain rotary positions do not speak of
  * what they could be. CHANGED: a word other than the first, a number other
  * than 0, a factor other than 1 (or 0, which stands for it). */
-typedef enum field_told { TOLD_ALWAYS, TOLD_CHANGED, TOLD_WITH_KERNEL, TOLD_IN_HIERARCHY } field_told;
+typedef enum field_told { TOLD_ALWAYS, TOLD_CHANGED, TOLD_WITH_KERNEL, TOLD_IN_HIERARCHY, TOLD_WITH_CME } field_told;
 
 /* A key below "model" and the field that it fills. */
 typedef struct field {
@@ -80,6 +80,12 @@ static const field fields[] = {
     REAL("attention.sigma", sigma, 0, 1e300),
     BOOLEAN("attention.forget_gate", forget_gate),
     {"attention.unbiased", FIELD_BOOLEAN, true, TOLD_CHANGED, AT(attention_unbiased), 0, 0, 0, NULL},
+    {"attention.normalisation", FIELD_WORD, true, TOLD_CHANGED, AT(normalisation), 0, 0, 0, HARK_NORMALISATION_WORDS},
+    {"attention.ridge", FIELD_REAL, true, TOLD_WITH_CME, AT(ridge), 0, 0, 1e300, NULL},
+    {"attention.ridge_power", FIELD_REAL, true, TOLD_WITH_CME, AT(ridge_power), -1, 0, 1, NULL},
+    {"attention.ridge_learned", FIELD_BOOLEAN, true, TOLD_WITH_CME, AT(ridge_learned), 0, 0, 0, NULL},
+    {"attention.sigma_learned", FIELD_BOOLEAN, true, TOLD_WITH_CME, AT(sigma_learned), 0, 0, 0, NULL},
+    {"attention.unit", FIELD_BOOLEAN, true, TOLD_WITH_CME, AT(unit), 0, 0, 0, NULL},
 };
 #define FIELDS (sizeof fields / sizeof *fields)
 
@@ -161,6 +167,7 @@ static bool is_told(const hark_decoder_config *config, const field *f) {
     case TOLD_CHANGED: return is_changed(config, f);
     case TOLD_WITH_KERNEL: return config->positional != NULL && config->positional[0] != '\0';
     case TOLD_IN_HIERARCHY: return config->structure == HARK_STRUCTURE_HIERARCHICAL;
+    case TOLD_WITH_CME: return config->normalisation == HARK_NORMALISATION_CME;
   }
   return true;
 }

@@ -2,6 +2,7 @@
 #include "models/network.h"
 
 #include <inttypes.h>
+#include <math.h>
 
 #include "models/stack.h"
 
@@ -20,6 +21,16 @@ static hark_status check_rotary(hark_context *context, const hark_network_config
     return hark_fail(context, HARK_BAD_CONFIGURATION, "model.rotary.%s needs model.positions rotary", learned ? "learned" : "scaling");
   if (learned && scaled)
     return hark_fail(context, HARK_BAD_CONFIGURATION, "model.rotary.scaling is for static rates, and model.rotary.learned asks for others");
+  return HARK_OK;
+}
+
+/* What a file may say that no configuration does. */
+static hark_status check_ridge(hark_context *context, const hark_network_config *config) {
+  if (config->normalisation != HARK_NORMALISATION_CME) return HARK_OK; /* configurations carry the fields always */
+  if (!(config->ridge > 0) || !isfinite(config->ridge))
+    return hark_fail(context, HARK_BAD_CONFIGURATION, "model.attention.ridge is %g, expected a finite number above 0", config->ridge);
+  if (config->sigma_learned && config->kernel != HARK_KERNEL_RBF)
+    return hark_fail(context, HARK_BAD_CONFIGURATION, "model.attention.sigma_learned needs model.attention.kernel rbf");
   return HARK_OK;
 }
 
@@ -46,6 +57,7 @@ static hark_status check(hark_context *context, const hark_network_config *confi
     return hark_fail(context, HARK_BAD_CONFIGURATION,
                      "rotary positions turn pairs of features: model.%s / model.heads is %" PRId64 ", expected an even number",
                      apart ? "attention_width" : "width", hark_network_head_dim(config));
+  HARK_TRY(check_ridge(context, config));
   return check_rotary(context, config);
 }
 

@@ -4,8 +4,9 @@
  * checkpoints, evaluation and the command walk over the table. Most are made of the stack of blocks (stack.h) between an embedding and a head.
  *
  * Names of parameters: embedding.token.weight [V, D], embedding.position.weight [P, D], blocks.N.attention_norm.{weight,bias},
- * blocks.N.attention.{query,key,value,output,forget}.{weight,bias}, blocks.N.feed_forward_norm.{weight,bias},
- * blocks.N.feed_forward.{gate,up,down}.{weight,bias}, positional.parameters or blocks.N.attention.positional.parameters [K, P],
+ * blocks.N.attention.{query,key,value,output,forget}.{weight,bias}, blocks.N.attention.{log_ridge,log_sigma} [heads],
+ * blocks.N.feed_forward_norm.{weight,bias}, blocks.N.feed_forward.{gate,up,down}.{weight,bias},
+ * positional.parameters or blocks.N.attention.positional.parameters [K, P],
  * rotary.rates or blocks.N.attention.rotary.rates [R, pairs], final_norm.{weight,bias}, and those of the architecture's head.
  */
 #ifndef HARK_MODELS_NETWORK_H
@@ -52,6 +53,9 @@ typedef struct hark_network_config {
   hark_attention_kernel kernel;
   double sigma;
   bool forget_gate;
+  hark_attention_normalisation normalisation;
+  double ridge, ridge_power; /* CME: lambda = ridge context^ridge_power */
+  bool ridge_learned, sigma_learned, unit;
   bool attention_unbiased; /* no biases in its projections, whatever `bias` says */
   hark_positional_scope positional_scope;
   const char *positional;    /* expression of a positional kernel (hark/positional.h); NULL or "": none. Read by create alone */

@@ -54,6 +54,11 @@ static hark_status declare_block(hark_context *context, hark_network *network, i
                                               .kernel = config->kernel,
                                               .sigma = config->sigma,
                                               .forget_gate = config->forget_gate,
+                                              .normalisation = config->normalisation,
+                                              .ridge = config->ridge * pow((double)config->context, config->ridge_power),
+                                              .ridge_learned = config->ridge_learned,
+                                              .sigma_learned = config->sigma_learned,
+                                              .unit = config->unit,
                                               .dropout = config->attention_dropout,
                                               .positional = network->positional_source.expression != NULL,
                                               .positional_source = has_own_kernels(network) ? &network->positional_source : NULL};

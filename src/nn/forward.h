@@ -38,6 +38,7 @@ typedef struct hark_forward {
   const hark_tensor *log_kernels;
   hark_attention_observer *observe; /* is told what every layer's attention gets; NULL: nobody */
   void *observe_user;
+  hark_attention_report *report; /* of kernel ridge attention: counts what forwards mended; NULL: nobody asks */
 } hark_forward;
 
 /* A parameter as a value of the tape; 0 for id 0. */

@@ -15,6 +15,7 @@
 #define HARK_COARSE_QUERY_WORDS "default|mean|first|exact"
 #define HARK_KERNEL_WORDS "exp|rbf"
 #define HARK_POOLING_WORDS "class|mean|first"
+#define HARK_NORMALISATION_WORDS "softmax|cme"
 
 typedef enum hark_activation {
   HARK_ACTIVATION_GELU,

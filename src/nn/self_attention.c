@@ -15,6 +15,9 @@
 /* Shifts of the row and column numbers in the counter of attention dropout (attention.h). */
 #define DROPOUT_HEAD_SHIFT 44
 
+static hark_status declare_ridge(hark_context *context, hark_parameters *parameters, const hark_self_attention_spec *spec,
+                                 const char *prefix, hark_self_attention *out);
+
 static hark_status declare_part(hark_context *context, hark_parameters *parameters, const hark_self_attention_spec *spec, int64_t out,
                                 double deviation, const char *prefix, const char *part, hark_linear *layer) {
   char name[HARK_PARAMETER_NAME_BYTES];
@@ -43,6 +46,7 @@ hark_status hark_self_attention_declare(hark_context *context, hark_parameters *
                                        .value = HIERARCHICAL_BIAS_DEVIATION};
     HARK_TRY(hark_parameters_add(context, parameters, &table, &out->hierarchical_bias, "%s.hierarchical_bias", prefix));
   }
+  HARK_TRY(declare_ridge(context, parameters, spec, prefix, out));
   if (!spec->forget_gate) return HARK_OK;
   const hark_parameter_spec weight = {
       .rank = 2, .shape = {spec->heads, spec->width}, .initial = HARK_INITIAL_NORMAL, .value = spec->deviation, .decays = true};
@@ -57,6 +61,18 @@ static double scale_of(const hark_self_attention_spec *spec) {
   return magnitude * magnitude / sqrt((double)spec->head_dim);
 }
 static double sigma_of(const hark_self_attention_spec *spec) { return spec->sigma / hark_rotary_magnitude(&spec->rotary); }
+
+/* Logarithms of what a head learns: positive by construction. */
+static hark_status declare_ridge(hark_context *context, hark_parameters *parameters, const hark_self_attention_spec *spec,
+                                 const char *prefix, hark_self_attention *out) {
+  hark_parameter_spec vector = {.rank = 1, .shape = {spec->heads}, .initial = HARK_INITIAL_CONSTANT, .rate = HARK_RATE_POSITIONAL};
+  if (spec->normalisation != HARK_NORMALISATION_CME) return HARK_OK;
+  vector.value = log(spec->ridge);
+  if (spec->ridge_learned) HARK_TRY(hark_parameters_add(context, parameters, &vector, &out->log_ridge, "%s." HARK_RIDGE_TENSOR, prefix));
+  if (!spec->sigma_learned) return HARK_OK;
+  vector.value = log(sigma_of(spec));
+  return hark_parameters_add(context, parameters, &vector, &out->log_sigma, "%s." HARK_SIGMA_TENSOR, prefix);
+}
 
 static void set_width(const hark_self_attention_spec *spec, hark_attention_desc *desc) {
   if (spec->kernel == HARK_KERNEL_RBF)
@@ -78,7 +94,14 @@ hark_status hark_self_attention_plan(hark_context *context, const hark_self_atte
     desc.has_hierarchical_bias = spec->hierarchical_bias;
   }
   desc.kernel = spec->kernel;
-  set_width(spec, &desc);
+  if (!spec->sigma_learned) set_width(spec, &desc);
+  if (spec->normalisation == HARK_NORMALISATION_CME) {
+    desc.normalisation = HARK_NORMALISATION_CME;
+    desc.has_ridge = spec->ridge_learned;
+    desc.has_sigma = spec->sigma_learned;
+    if (!spec->ridge_learned) desc.ridge = spec->ridge;
+    desc.unit = spec->unit;
+  }
   desc.batch = sizes->batch;
   desc.has_segments = sizes->sequences > 0;
   desc.max_sequences = sizes->sequences;
@@ -190,6 +213,18 @@ static hark_status decode(const hark_forward *forward, const hark_self_attention
                          out);
 }
 
+/* Kernel ridge attention of the query, key and value at the front of `rows`, which are consumed. */
+static hark_status apply_ridge(const hark_forward *forward, const hark_self_attention *layer, const hark_value *rows, hark_value log_kernel,
+                               bool own_table, hark_value *out) {
+  enum { QUERY, KEY, VALUE, LOG_RIDGE, LOG_SIGMA, LOG_KERNEL, INPUTS }; /* the record's */
+  hark_value inputs[INPUTS] = {rows[QUERY], rows[KEY], rows[VALUE], [LOG_KERNEL] = log_kernel};
+  const hark_kernel_ridge_attributes attributes = {.plan = forward->plans[layer->layer], .report = forward->report};
+  HARK_TRY(hark_forward_parameter(forward, layer->log_ridge, &inputs[LOG_RIDGE]));
+  HARK_TRY(hark_forward_parameter(forward, layer->log_sigma, &inputs[LOG_SIGMA]));
+  return hark_tape_apply(forward->tape, &hark_op_kernel_ridge, &attributes, INPUTS, inputs,
+                         1u << QUERY | 1u << KEY | 1u << VALUE | (own_table ? 1u << LOG_KERNEL : 0u), out);
+}
+
 hark_status hark_self_attention_apply(hark_context *context, const hark_forward *forward, const hark_self_attention *layer, hark_value x,
                                       hark_value log_kernel, hark_value *out) {
   const hark_self_attention_spec *spec = &layer->spec;
@@ -230,6 +265,12 @@ hark_status hark_self_attention_apply(hark_context *context, const hark_forward 
     const int64_t length =
         forward->packing != NULL ? forward->packing->longest : forward->first_position + hark_tape_tensor(tape, x)->shape[1];
     HARK_TRY(hark_positional_apply(forward, &layer->positional, hark_self_attention_distances(spec, length), &log_kernel));
+  }
+  if (spec->normalisation == HARK_NORMALISATION_CME) {
+    HARK_TRY(apply_ridge(forward, layer, inputs, log_kernel, own_table, &mixed));
+    HARK_TRY(hark_linear_apply(forward, &layer->output, mixed, out));
+    hark_tape_release(tape, mixed);
+    return HARK_OK;
   }
   inputs[LOG_KERNEL] = log_kernel;
   const hark_attention_attributes attributes = {

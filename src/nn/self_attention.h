@@ -11,6 +11,10 @@
 #include "nn/positional.h"
 #include "nn/rotary.h"
 
+/* What files call the learned logarithms of kernel ridge attention: the end of the tensors' names. */
+#define HARK_RIDGE_TENSOR "log_ridge"
+#define HARK_SIGMA_TENSOR "log_sigma"
+
 typedef struct hark_self_attention_spec {
   int64_t width, heads, key_heads;
   int64_t head_dim;
@@ -30,6 +34,9 @@ typedef struct hark_self_attention_spec {
   double dropout;                                  /* of attention weights */
   const hark_positional_source *positional_source; /* of parameters of the layer's own; NULL: the table is given to every pass */
   bool bias, forget_gate;
+  hark_attention_normalisation normalisation;
+  double ridge; /* CME: lambda, where every head starts when it is learned */
+  bool ridge_learned, sigma_learned, unit;
   bool positional; /* a table of log G multiplies the similarity */
 } hark_self_attention_spec;
 
@@ -39,7 +46,8 @@ typedef struct hark_self_attention {
   hark_linear query, key, value, forget, output;
   hark_positional_layer positional;
   hark_parameter_id hierarchical_bias;
-  hark_parameter_id rotary_rates; /* the layer's own or the model's; 0: they are not learned */
+  hark_parameter_id log_ridge, log_sigma; /* [heads]; 0: not learned */
+  hark_parameter_id rotary_rates;         /* the layer's own or the model's; 0: they are not learned */
 } hark_self_attention;
 
 /* What a layer keeps of the tokens that it has seen. Dense and window: a row for each, keys and values [1, capacity, key_heads * head_dim],

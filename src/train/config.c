@@ -97,6 +97,18 @@ static const hark_option options[] = {
      "learned forget gates add to the logits (FoX, arXiv 2503.02130)"},
     {"model.attention.unbiased", NULL, HARK_OPTION_BOOL, AT(model.attention.unbiased), "false", NULL, TRAIN, NULL,
      "no biases in attention's projections where model.bias has them elsewhere"},
+    {"model.attention.normalisation", "normalisation", HARK_OPTION_ENUM, AT(model.attention.normalisation), "softmax",
+     HARK_NORMALISATION_WORDS, SWAPS, NULL, "kernel smoothing, or kernel ridge regression of the values on the keys (structure dense)"},
+    {"model.attention.ridge", "ridge", HARK_OPTION_FLOAT, AT(model.attention.ridge), "1", "(0, inf)", SWAPS, NULL,
+     "lambda of normalisation cme, or c of lambda = c context^ridge_power"},
+    {"model.attention.ridge_power", "ridge-power", HARK_OPTION_FLOAT, AT(model.attention.ridge_power), "0", "[0, 1]", SWAPS, NULL,
+     "power of the context in the ridge of normalisation cme"},
+    {"model.attention.ridge_learned", "ridge-learned", HARK_OPTION_BOOL, AT(model.attention.ridge_learned), "false", NULL, TRAIN, NULL,
+     "every head learns a ridge of its own, at train.positional_rate"},
+    {"model.attention.sigma_learned", "sigma-learned", HARK_OPTION_BOOL, AT(model.attention.sigma_learned), "false", NULL, TRAIN, NULL,
+     "every head learns a sigma of its own, for normalisation cme and kernel rbf"},
+    {"model.attention.unit", "unit-norm", HARK_OPTION_BOOL, AT(model.attention.unit), "false", NULL, SWAPS, NULL,
+     "divide queries and keys by their lengths before the kernel of normalisation cme"},
     {"model.attention.dropout", "attention-dropout", HARK_OPTION_FLOAT, AT(model.attention.dropout), "0", "[0, 1)", TRAIN, NULL,
      "dropout on the attention weights"},
     /* data */
@@ -294,7 +306,11 @@ hark_bond hark_config_bond(const char *option) {
                                          "model.attention.partition",
                                          "model.attention.coarse_query",
                                          "model.attention.kernel",
-                                         "model.attention.sigma"};
+                                         "model.attention.sigma",
+                                         "model.attention.normalisation",
+                                         "model.attention.ridge",
+                                         "model.attention.ridge_power",
+                                         "model.attention.unit"};
   if (strcmp(option, "data.tokenizer") == 0 || strncmp(option, "data.subwords.", 14) == 0) return HARK_BOND_WEIGHTS;
   if (strncmp(option, "model.", 6) != 0 || strcmp(option, "model.recompute") == 0 || ends_with(option, "dropout")) return HARK_BOND_NONE;
   for (size_t i = 0; i < sizeof meanings / sizeof meanings[0]; i++)
@@ -323,6 +339,23 @@ bool hark_config_agree(const hark_option *option, const hark_config *a, const ha
   return false;
 }
 
+/* HARK_INVALID_ARGUMENT for a kernel that is not positive definite where it starts. */
+static hark_status check_definite(hark_context *context, const hark_positional *expression, int64_t length) {
+  const size_t bytes = (size_t)hark_positional_parameter_count(expression) * sizeof(double);
+  const hark_positional_start start = {.struct_size = sizeof start, .length = length, .heads = 1};
+  void *parameters = NULL;
+  int column = 0;
+  const char *reason = NULL;
+  HARK_TRY(hark_allocate(context, bytes, &parameters));
+  hark_status status = hark_positional_initial(context, expression, &start, parameters);
+  if (status == HARK_OK && !hark_positional_is_definite(expression, parameters, &column, &reason))
+    status = hark_fail(context, HARK_INVALID_ARGUMENT,
+                       "column %d: this kernel is not positive definite (positive definite: %s), and normalisation cme needs one that is",
+                       column, reason);
+  hark_release(context, parameters, bytes);
+  return status;
+}
+
 /* The expression of the positional kernel is read here for its mistakes alone. */
 static hark_status check_positional(hark_context *context, hark_options *set, const hark_config *config) {
   hark_positional *expression = NULL;
@@ -330,7 +363,9 @@ static hark_status check_positional(hark_context *context, hark_options *set, co
     if (config->model.positional_stretch == 1) return HARK_OK;
     return hark_options_complain(context, set, "model.positional_stretch", "a stretch needs a positional kernel");
   }
-  const hark_status status = hark_positional_create(context, config->model.positional, &expression);
+  hark_status status = hark_positional_create(context, config->model.positional, &expression);
+  if (status == HARK_OK && config->model.attention.normalisation == HARK_NORMALISATION_CME)
+    status = check_definite(context, expression, config->model.context);
   hark_positional_destroy(context, &expression);
   if (status != HARK_INVALID_ARGUMENT) return status;
   char message[HARK_MESSAGE_BYTES];
@@ -394,6 +429,29 @@ static hark_status settle_examples(hark_context *context, hark_options *set, har
   return HARK_OK;
 }
 
+/* Kernel ridge attention is dense, has no weights to drop and no gates, and needs a positive definite kernel. */
+static hark_status check_ridge(hark_context *context, hark_options *set, const hark_config *config) {
+  const bool cme = config->model.attention.normalisation == HARK_NORMALISATION_CME;
+  const struct {
+    const char *option, *message;
+    bool wrong;
+  } rules[] = {
+      {"model.attention.ridge_learned", "a learned ridge needs normalisation cme", !cme && config->model.attention.ridge_learned},
+      {"model.attention.sigma_learned", "a learned sigma needs normalisation cme", !cme && config->model.attention.sigma_learned},
+      {"model.attention.unit", "unit needs normalisation cme", !cme && config->model.attention.unit},
+      {"model.attention.structure", "normalisation cme needs structure dense",
+       cme && config->model.attention.structure != HARK_STRUCTURE_DENSE},
+      {"model.attention.forget_gate", "normalisation cme needs a symmetric kernel, which forget gates do not leave",
+       cme && config->model.attention.forget_gate},
+      {"model.attention.dropout", "normalisation cme has no normalised weights to drop", cme && config->model.attention.dropout > 0},
+      {"model.attention.sigma_learned", "a learned sigma needs kernel rbf",
+       cme && config->model.attention.sigma_learned && config->model.attention.kernel != HARK_KERNEL_RBF},
+  };
+  for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++)
+    if (rules[i].wrong) HARK_TRY(hark_options_complain(context, set, rules[i].option, "%s", rules[i].message));
+  return HARK_OK;
+}
+
 hark_status hark_config_finish(hark_context *context, hark_options *set, hark_config *config) {
   if (config->model.key_heads == 0) config->model.key_heads = config->model.heads;
   if (config->model.feed_forward_width == 0) config->model.feed_forward_width = 4 * config->model.width;
@@ -414,6 +472,7 @@ hark_status hark_config_finish(hark_context *context, hark_options *set, hark_co
                                    heads, key_heads));
   }
   HARK_TRY(check_hierarchy(context, set, config));
+  HARK_TRY(check_ridge(context, set, config));
   HARK_TRY(settle_examples(context, set, config));
   if (config->data.validation_paths.count > 0 && config->data.split != HARK_DIVIDE_FILES &&
       !hark_config_has_examples(config)) { /* files of their own */

@@ -64,6 +64,9 @@ typedef struct hark_config {
       int kernel; /* hark_attention_kernel */
       double sigma;
       bool forget_gate, unbiased;
+      int normalisation; /* hark_attention_normalisation */
+      double ridge, ridge_power;
+      bool ridge_learned, sigma_learned, unit;
       double dropout;
     } attention;
   } model;

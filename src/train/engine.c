@@ -56,6 +56,12 @@ hark_network_config hark_engine_network_config(const hark_config *config, const 
                                .sigma = config->model.attention.sigma,
                                .forget_gate = config->model.attention.forget_gate,
                                .attention_unbiased = config->model.attention.unbiased,
+                               .normalisation = (hark_attention_normalisation)config->model.attention.normalisation,
+                               .ridge = config->model.attention.ridge,
+                               .ridge_power = config->model.attention.ridge_power,
+                               .ridge_learned = config->model.attention.ridge_learned,
+                               .sigma_learned = config->model.attention.sigma_learned,
+                               .unit = config->model.attention.unit,
                                .positional = config->model.positional,
                                .positional_scope = (hark_positional_scope)config->model.positional_scope,
                                .positional_stretch = config->model.positional_stretch};
@@ -87,7 +93,8 @@ static hark_status training_pass(hark_context *context, hark_engine *engine, int
                                 .seed = (uint64_t)engine->config->train.seed,
                                 .first_sample = first_sample,
                                 .micro_step = micro_step,
-                                .plans = engine->training_plans};
+                                .plans = engine->training_plans,
+                                .report = &engine->report};
   HARK_TRY(begin_pass(engine, rows, true, &tokens, &targets));
   HARK_TRY(hark_decoder_loss(context, engine->network, &forward, tokens, targets, weight, engine->config->train.label_smoothing, loss));
   return hark_tape_backward(engine->tape, *loss, 1.0);
@@ -96,7 +103,8 @@ static hark_status training_pass(hark_context *context, hark_engine *engine, int
 /* Leaves engine->logits. */
 static hark_status prediction_pass(hark_context *context, hark_engine *engine, int64_t rows) {
   hark_value tokens = 0;
-  const hark_forward forward = {.tape = engine->tape, .parameters = &engine->network->parameters, .plans = engine->evaluation_plans};
+  const hark_forward forward = {
+      .tape = engine->tape, .parameters = &engine->network->parameters, .plans = engine->evaluation_plans, .report = &engine->report};
   HARK_TRY(begin_pass(engine, rows, false, &tokens, &engine->targets_read));
   return hark_decoder_logits(context, engine->network, &forward, tokens, false, &engine->logits);
 }

@@ -1,6 +1,7 @@
 /* kernel_metrics.c - see kernel_metrics.h. */
 #include "train/kernel_metrics.h"
 
+#include <math.h>
 #include <stdio.h>
 
 /* Tensors of parameters that a scope makes. */
@@ -35,7 +36,15 @@ static int64_t rate_count(const hark_network *decoder) {
   return within_limit(owners(decoder, rates_scope(decoder)) * source->rows * source->pairs); /* 0 rows: static */
 }
 
-int64_t hark_kernel_metrics_count(const hark_network *decoder) { return kernel_count(decoder) + rate_count(decoder); }
+/* With kernel ridge attention a line is written even where nothing is learned: it counts the pivots. */
+static int64_t ridge_count(const hark_network *decoder) {
+  const hark_network_config *config = &decoder->config;
+  return config->normalisation == HARK_NORMALISATION_CME ? 1 + within_limit(2 * config->layers * config->heads) : 0;
+}
+
+int64_t hark_kernel_metrics_count(const hark_network *decoder) {
+  return kernel_count(decoder) + rate_count(decoder) + ridge_count(decoder);
+}
 
 static double number_at(const hark_tensor *weight, const void *numbers, int64_t i) {
   return weight->type == HARK_F64 ? ((const double *)numbers)[i] : (double)((const float *)numbers)[i];
@@ -111,7 +120,37 @@ static hark_status append_rates(hark_context *context, const hark_network *decod
   return status;
 }
 
+/* e^x of a vector by head. */
+static hark_status append_vector(hark_context *context, const hark_network *decoder, const char *what, int64_t layer, hark_parameter_id id,
+                                 void *numbers, hark_jsonl *line) {
+  if (id == 0) return HARK_OK;
+  const hark_tensor *weight = &hark_parameters_at(&decoder->parameters, id)->weight;
+  HARK_TRY(hark_tensor_read(context, weight, numbers));
+  for (int64_t head = 0; head < decoder->config.heads; head++) {
+    char name[96];
+    (void)snprintf(name, sizeof name, "%s/layer%lld.head%lld", what, (long long)layer, (long long)head);
+    hark_jsonl_number(line, name, exp(number_at(weight, numbers, head)));
+  }
+  return HARK_OK;
+}
+
+static hark_status append_ridges(hark_context *context, const hark_network *decoder, hark_jsonl *line) {
+  if (ridge_count(decoder) <= 1) return HARK_OK;
+  const size_t bytes = (size_t)decoder->config.heads * sizeof(double);
+  void *memory = NULL;
+  HARK_TRY(hark_allocate(context, bytes, &memory));
+  hark_status status = HARK_OK;
+  for (int64_t layer = 0; layer < decoder->config.layers && status == HARK_OK; layer++) {
+    const hark_self_attention *attention = &decoder->blocks[layer].attention;
+    status = append_vector(context, decoder, "ridge", layer, attention->log_ridge, memory, line);
+    if (status == HARK_OK) status = append_vector(context, decoder, "sigma", layer, attention->log_sigma, memory, line);
+  }
+  hark_release(context, memory, bytes);
+  return status;
+}
+
 hark_status hark_kernel_metrics_append(hark_context *context, const hark_network *decoder, hark_jsonl *line) {
   HARK_TRY(append_kernels(context, decoder, line));
-  return append_rates(context, decoder, line);
+  HARK_TRY(append_rates(context, decoder, line));
+  return append_ridges(context, decoder, line);
 }

@@ -272,6 +272,55 @@ static void test_sigma_gradient(void **state) {
   attention_problem_free(&p);
 }
 
+/* <out, dout> of kernel ridge attention, and its gradients by ridge, sigma and the kernel's length. */
+static double loss_of_ridge(const attention_problem *p, const double values[3], double gradients[3]) {
+  char words[256], output[OUTPUT_BYTES];
+  snprintf(words, sizeof words,
+           "--normalisation cme --kernel rbf --ridge %.17g --sigma %.17g --positional 'rbf(l=%.17g)' --ridge-power 0.5 --backend reference",
+           values[0], values[1], values[2]);
+  if (attend(words, output) != 0) fail_msg("%s", output);
+  hark_safetensors *file;
+  assert_int_equal(hark_safetensors_open(context, OUTPUT, &file), HARK_OK);
+  assert_null(hark_safetensors_find(file, "log_sum_exp"));
+  static const char *const names[] = {"dridge", "dsigma", "dpositional"};
+  hark_tensor out = load(file, "out", HARK_F64), variance = load(file, "variance", HARK_F64);
+  double sum = 0;
+  for (int64_t i = 0; i < hark_tensor_count(&out); i++) sum += number(&out, i) * p->array[ARRAY_DOUT].data[i];
+  for (int64_t i = 0; i < hark_tensor_count(&variance); i++) assert_true(number(&variance, i) >= 0 && number(&variance, i) < 1);
+  for (int i = 0; i < 3; i++) {
+    hark_tensor gradient = load(file, names[i], HARK_F64);
+    gradients[i] = number(&gradient, i == 2 ? hark_tensor_count(&gradient) - 1 : 0);
+    hark_tensor_destroy(context, &gradient);
+  }
+  hark_tensor_destroy(context, &out);
+  hark_tensor_destroy(context, &variance);
+  hark_safetensors_close(context, &file);
+  return sum;
+}
+
+static void test_ridge(void **state) {
+  (void)state;
+  const double step = 1e-3;
+  attention_problem p;
+  attention_problem_make("dense:B2,H2,L6,S7,D3", &p);
+  write_problem(HARK_F64, &p);
+  double values[3] = {0.5, 1.25, 4}, gradients[3], unused[3];
+  (void)loss_of_ridge(&p, values, gradients);
+  for (int i = 0; i < 3; i++) {
+    static const double steps[] = {-2, -1, 1, 2}, weights[] = {1, -8, 8, -1};
+    const double kept = values[i];
+    double want = 0;
+    for (int s = 0; s < 4; s++) {
+      values[i] = kept + steps[s] * step;
+      want += weights[s] * loss_of_ridge(&p, values, unused) / (12 * step);
+    }
+    values[i] = kept;
+    if (!(fabs(gradients[i] - want) < 1e-8 * (1 + fabs(want))))
+      fail_msg("gradient %d is %.12g, differences give %.12g", i, gradients[i], want);
+  }
+  attention_problem_free(&p);
+}
+
 static const char *const kernels[2] = {"bank[2](decay(sigma2=[1.5,0.4],l=[30,8])*periodic(alpha=[0.7,1.3],tau=[5,2.5]))",
                                        "kerple_log(r1=0.5,r2=0.3)"};
 
@@ -385,7 +434,17 @@ static void test_refused_options(void **state) {
                {"--structure hierarchical --interpolation linear --causal", "interpolation is linear"},
                {"--structure hierarchical --window 3", "--structure window only"},
                {"--coarse-query first", "--structure hierarchical only"},
-               {"--normalisation cme", "no cme"},
+               {"--normalisation cme", "--ridge X above 0"},
+               {"--ridge 1", "--normalisation cme only"},
+               {"--unit", "--normalisation cme only"},
+               {"--normalisation cme --ridge -1", "ridge"},
+               {"--normalisation cme --ridge 1 --causal --ridge-power 0.75", "ridge_power is 0.75 and causal is set"},
+               {"--normalisation cme --ridge 1 --kernel rbf --sigma 1 --bound 2", "bound is 2 with kernel rbf"},
+               {"--normalisation cme --ridge 1 --structure window --window 2", "structure is window with normalisation cme"},
+               {"--normalisation cme --ridge 1 --dropout 0.5", "dropout with normalisation cme"},
+               {"--normalisation cme --ridge 1 --positional 'window(w=3)'", "not positive definite"},
+               {"--normalisation cme --ridge 1 --positional t5", "not positive definite"},
+               {"--normalisation cme --ridge 1 --scale -2", "scale is -2 with normalisation cme"},
                {"--positional 'decay(l=3)+'", "number 1: positional kernel, column 12: found the end"},
                {"--positional decay --positional decay --positional decay", "given 3 times, expected once for all heads or 2 times"},
                {"--window 3", "--structure window only"},
@@ -453,10 +512,9 @@ static void test_refused_files(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_same_as_library),     cmocka_unit_test(test_rotary),
-      cmocka_unit_test(test_sigma_gradient),      cmocka_unit_test(test_positional),
-      cmocka_unit_test(test_positional_gradient), cmocka_unit_test(test_forward_alone),
-      cmocka_unit_test(test_refused_options),     cmocka_unit_test(test_refused_files),
+      cmocka_unit_test(test_same_as_library), cmocka_unit_test(test_rotary),          cmocka_unit_test(test_sigma_gradient),
+      cmocka_unit_test(test_ridge),           cmocka_unit_test(test_positional),      cmocka_unit_test(test_positional_gradient),
+      cmocka_unit_test(test_forward_alone),   cmocka_unit_test(test_refused_options), cmocka_unit_test(test_refused_files),
   };
   return cmocka_run_group_tests(tests, open_context, close_context);
 }

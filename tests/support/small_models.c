@@ -14,7 +14,9 @@ const char *const small_model_descriptions[] = {PLAIN,
                                                 MODEL(KERNEL("rbf+constant(0.5)", "layer"), ATTENTION("window", "true")),
                                                 MODEL(KERNEL("t5*alibi", "head"), ATTENTION("dense", "true")),
                                                 MODEL("rotary", HIERARCHY("2", "neighbour", "first")),
-                                                MODEL(KERNEL("decay", "layer"), HIERARCHY("4", "sibling", "exact"))};
+                                                MODEL(KERNEL("decay", "layer"), HIERARCHY("4", "sibling", "exact")),
+                                                MODEL("rotary", RIDGE("true")),
+                                                MODEL(KERNEL("decay", "model"), RIDGE("false"))};
 
 bool small_model_reads_again(const char *description) { return strstr(description, "hierarchical") != NULL; }
 

@@ -15,12 +15,17 @@
 #define HIERARCHY(block, partition, query)                                                                                                 \
   ATTENTION("hierarchical", "false")                                                                                                       \
   ", \"hierarchy_block\": " block ", \"partition\": \"" partition "\", \"coarse_query\": \"" query "\""
+/* Kernel ridge attention; `learned`: ridge and sigma. */
+#define RIDGE(learned)                                                                                                                     \
+  "\"structure\": \"dense\", \"window\": 5, \"kernel\": \"rbf\", \"sigma\": 1, \"forget_gate\": false, \"normalisation\": \"cme\", "       \
+  "\"ridge\": 0.5, "                                                                                                                       \
+  "\"ridge_power\": 0.25, \"unit\": true, \"ridge_learned\": " learned ", \"sigma_learned\": " learned
 /* In the place of positions: none of them, and a positional kernel. */
 #define KERNEL(expression, scope) "none\", \"positional\": \"" expression "\", \"positional_scope\": \"" scope
 #define PLAIN MODEL("rotary", ATTENTION("dense", "false"))
 extern const char *const small_model_descriptions[];
-#define DESCRIPTIONS 8 /* small_model_descriptions[0] is PLAIN */
-#define VOCABULARY 261 /* bytes, and the reserved tokens */
+#define DESCRIPTIONS 10 /* small_model_descriptions[0] is PLAIN */
+#define VOCABULARY 261  /* bytes, and the reserved tokens */
 #define CONTEXT 40
 
 /* Caches of the model keep a part of the tokens only: what was cut off is read again, in other passes than before. */

@@ -67,6 +67,8 @@ static void words_mean_what_the_code_compares_with(void **state) {
       {"model.attention.structure", "window", &config.model.attention.structure, HARK_STRUCTURE_WINDOW},
       {"model.attention.kernel", "exp", &config.model.attention.kernel, HARK_KERNEL_EXP},
       {"model.attention.kernel", "rbf", &config.model.attention.kernel, HARK_KERNEL_RBF},
+      {"model.attention.normalisation", "softmax", &config.model.attention.normalisation, HARK_NORMALISATION_SOFTMAX},
+      {"model.attention.normalisation", "cme", &config.model.attention.normalisation, HARK_NORMALISATION_CME},
       {"data.unknown", "error", &config.data.unknown, HARK_UNKNOWN_IS_ERROR},
       {"data.unknown", "map", &config.data.unknown, HARK_UNKNOWN_IS_MAPPED},
       {"data.split", "tail", &config.data.split, HARK_DIVIDE_TAIL},
@@ -206,8 +208,9 @@ static void options_that_leave_the_weights_alone_do(void **state) {
   }
   free(expected);
   assert_true(compared > 20);
-  /* structure, window, hierarchy_block, partition, coarse_query, kernel, sigma; rotary.scaling, its factor and context, positional_stretch */
-  assert_int_equal(exchangeable, 11);
+  /* structure, window, hierarchy_block, partition, coarse_query, kernel, sigma; rotary.scaling, its factor and context, positional_stretch;
+   * normalisation, ridge, ridge_power, unit */
+  assert_int_equal(exchangeable, 15);
 }
 
 static void configurations_agree_by_value(void **state) {

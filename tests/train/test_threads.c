@@ -205,6 +205,13 @@ static void set_hierarchy(hark_config *config) {
   config->model.attention.hierarchical_bias = true;
 }
 
+static void set_ridge(hark_config *config) {
+  config->model.attention.normalisation = HARK_NORMALISATION_CME;
+  config->model.attention.kernel = HARK_KERNEL_RBF;
+  config->model.attention.ridge_learned = config->model.attention.sigma_learned = true;
+  config->model.attention.dropout = 0; /* there are no normalised weights to drop */
+}
+
 static void train_two_at_once(void (*first)(hark_config *), void (*second)(hark_config *)) {
   char folder[TEST_PATH_BYTES], paths[4][TEST_PATH_BYTES + 8];
   const test_setup setup = {"cpu", "generic"};
@@ -245,6 +252,7 @@ static void test_two_contexts_at_once(void **state) {
   (void)state;
   train_two_at_once(set_nothing, set_forget_gate);
   train_two_at_once(set_kernel, set_hierarchy);
+  train_two_at_once(set_ridge, set_nothing);
 }
 
 int main(void) {

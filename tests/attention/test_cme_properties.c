@@ -1,0 +1,438 @@
+/* test_cme_properties.c - what kernel ridge attention must keep to whatever the numbers: causality by bits, also behind a mended pivot; sequences
+ * of a batch as if alone; limits of the ridge; hidden keys; and that nothing wrong passes in silence.
+ */
+#include "kernel_ridge.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void expect_bits(const char *what, const ridge_problem *p, const attention_machine *machine, double have, double want) {
+  if (memcmp(&have, &want, sizeof have) != 0) fail_msg("%s on %s: %s: %.17g, and %.17g before", p->text, machine->name, what, have, want);
+}
+
+/* Rows of queries, keys and values from `first` on become others. */
+static void change_future(ridge_problem *p, int64_t first) {
+  const struct {
+    ridge_array array;
+    int64_t heads, rows, dim;
+  } arrays[] = {{RIDGE_QUERY, p->heads, p->queries, p->head_dim},
+                {RIDGE_KEY, p->key_heads, p->keys, p->head_dim},
+                {RIDGE_VALUE, p->key_heads, p->keys, p->value_dim}};
+  for (size_t a = 0; a < sizeof arrays / sizeof arrays[0]; a++)
+    for (int64_t i = 0; i < p->batch * arrays[a].heads; i++)
+      for (int64_t r = first; r < arrays[a].rows; r++)
+        for (int64_t c = 0; c < arrays[a].dim; c++)
+          p->array[arrays[a].array][(i * arrays[a].rows + r) * arrays[a].dim + c] = 0.125 * (double)((r * 5 + c * 3) % 11) - 0.5;
+}
+
+/* Copies key row `from` of every head to row `to`: the second of the two pivots fails where the ridge is below rounding. */
+static void repeat_key(ridge_problem *p, int64_t from, int64_t to) {
+  for (int64_t i = 0; i < p->batch * p->key_heads; i++)
+    memcpy(p->array[RIDGE_KEY] + (i * p->keys + to) * p->head_dim, p->array[RIDGE_KEY] + (i * p->keys + from) * p->head_dim,
+           (size_t)p->head_dim * sizeof(double));
+}
+
+static void check_causality(const char *text, int64_t first, bool mended) {
+  for (int m = 0; m < attention_machine_count; m++) {
+    ridge_problem p;
+    ridge_results before, after;
+    ridge_problem_make(text, &p);
+    if (mended) repeat_key(&p, first - 3, first + 1);
+    if (!ridge_run_on(&attention_machines[m], &p, &before)) {
+      ridge_problem_free(&p);
+      continue;
+    }
+    if (before.status != HARK_OK) fail_msg("%s on %s: %s", text, attention_machines[m].name, before.message);
+    if (mended && before.report.pivots == 0) fail_msg("%s on %s: no pivot was mended", text, attention_machines[m].name);
+    change_future(&p, first);
+    if (mended) repeat_key(&p, first, first + 2);
+    assert_true(ridge_run_on(&attention_machines[m], &p, &after));
+    if (after.status != HARK_OK) fail_msg("%s on %s: %s", text, attention_machines[m].name, after.message);
+    for (int64_t h = 0; h < p.batch * p.heads; h++)
+      for (int64_t r = 0; r < first; r++) {
+        const int64_t row = h * p.queries + r;
+        expect_bits("variance", &p, &attention_machines[m], after.array[RIDGE_VARIANCE][row], before.array[RIDGE_VARIANCE][row]);
+        for (int64_t c = 0; c < p.value_dim; c++)
+          expect_bits("out", &p, &attention_machines[m], after.array[RIDGE_OUT][row * p.value_dim + c],
+                      before.array[RIDGE_OUT][row * p.value_dim + c]);
+      }
+    ridge_results_free(&before);
+    ridge_results_free(&after);
+    ridge_problem_free(&p);
+  }
+}
+
+static void test_causality(void **state) {
+  (void)state;
+  check_causality("cme:B1,H2,L20,D4,causal", 7, false);
+  check_causality("cme:B2,H2,L90,D5,V3,causal,rbf,kernel,heads", 41, false);
+  check_causality("cme:B1,H1,L140,D8,causal,unit", 64, false);
+  check_causality("cme:B1,H1,L140,D8,causal,bound,mask", 65, false);
+  check_causality("cme:B1,H1,L90,D8,causal,rbf,ridge=1e-30", 50, true);
+  check_causality("cme:B1,H2,L140,D8,causal,rbf,ridge=1e-30", 100, true);
+}
+
+/* Duplicates beyond rounding: mended, reported with head and row, finite, and near the values where they were asked for. */
+static void test_duplicates(void **state) {
+  (void)state;
+  for (int m = 0; m < attention_machine_count; m++) {
+    ridge_problem p;
+    ridge_results r;
+    ridge_problem_make("cme:B2,H2,L70,D6,rbf,equal,ridge=1e-30", &p);
+    if (ridge_run_on(&attention_machines[m], &p, &r)) {
+      assert_int_equal(r.status, HARK_OK);
+      assert_true(r.report.pivots >= 2 * 2 * 35);
+      assert_true(r.report.row >= 0 && r.report.row < 70 && r.report.head < 2 && r.report.item < 2 && r.report.amount > 0);
+      for (int a = RIDGE_OUT; a < RIDGE_ARRAYS; a++)
+        for (int64_t i = 0; r.array[a] != NULL && i < (a == RIDGE_VARIANCE ? 280 : 280 * 6); i++) assert_true(isfinite(r.array[a][i]));
+      ridge_results_free(&r);
+    }
+    ridge_problem_free(&p);
+  }
+}
+
+/* A table of log G that is no positive definite kernel: pivots fail and are counted; nothing is silent. */
+static void test_indefinite_table(void **state) {
+  (void)state;
+  for (int m = 0; m < attention_machine_count; m++) {
+    ridge_problem p;
+    ridge_results r;
+    ridge_problem_make("cme:B1,H1,L40,D4,rbf,causal,shared,ridge=0.001", &p);
+    for (int64_t i = 0; i < p.distances; i++) p.array[RIDGE_LOG_KERNEL][i] = i < 3 ? 0 : -INFINITY; /* a window */
+    memset(p.array[RIDGE_KEY], 0, (size_t)p.count[RIDGE_KEY] * sizeof(double));
+    if (ridge_run_on(&attention_machines[m], &p, &r)) {
+      assert_int_equal(r.status, HARK_OK);
+      assert_true(r.report.pivots > 0);
+      for (int64_t i = 0; i < p.count[RIDGE_DOUT]; i++) assert_true(isfinite(r.array[RIDGE_OUT][i]));
+      for (int64_t i = 0; i < p.count[RIDGE_KEY]; i++) assert_true(isfinite(r.array[RIDGE_DKEY][i]));
+      ridge_results_free(&r);
+    }
+    ridge_problem_free(&p);
+  }
+}
+
+/* lambda -> infinity: lambda y_n -> sum of kappa(k_i, q_n) v_i, the error being of the order 1 / lambda. lambda -> 0 at a query that is a key:
+ * y -> its value and variance -> 0, the error being of the order lambda over the least eigenvalue. */
+static void test_limits(void **state) {
+  (void)state;
+  ridge_problem p;
+  ridge_results large, r;
+  ridge_problem_make("cme:B1,H1,L12,D5,V2,rbf,ridge=1e7", &p);
+  assert_true(ridge_run_on(ATTENTION_ORACLE, &p, &large));
+  for (int64_t n = 0; n < 12; n++)
+    for (int64_t c = 0; c < 2; c++) {
+      double sum = 0;
+      for (int64_t i = 0; i < 12; i++) {
+        double square = 0;
+        for (int64_t k = 0; k < 5; k++) {
+          const double difference = p.array[RIDGE_QUERY][n * 5 + k] - p.array[RIDGE_KEY][i * 5 + k];
+          square += difference * difference;
+        }
+        sum += exp(-square / (2 * p.sigma * p.sigma)) * p.array[RIDGE_VALUE][i * 2 + c];
+      }
+      assert_true(fabs(1e7 * large.array[RIDGE_OUT][n * 2 + c] - sum) < 12 * 12 / 1e7);
+    }
+  ridge_results_free(&large);
+  p.ridge = 1e-11;
+  memcpy(p.array[RIDGE_QUERY], p.array[RIDGE_KEY], (size_t)p.count[RIDGE_KEY] * sizeof(double));
+  assert_true(ridge_run_on(ATTENTION_ORACLE, &p, &r));
+  assert_int_equal(r.report.pivots, 0);
+  for (int64_t i = 0; i < 24; i++) assert_true(fabs(r.array[RIDGE_OUT][i] - p.array[RIDGE_VALUE][i]) < 1e-7);
+  for (int64_t i = 0; i < 12; i++) assert_true(r.array[RIDGE_VARIANCE][i] < 1e-9);
+  ridge_results_free(&r);
+  ridge_problem_free(&p);
+}
+
+/* A part of a batch of one item as a problem of its own: key rows [first, first + keys), queries likewise. */
+static void cut(const ridge_problem *from, int64_t query, int64_t queries, int64_t first, int64_t keys, ridge_problem *out) {
+  char text[ATTENTION_CASE_BYTES];
+  snprintf(text, sizeof text, "cme:B1,H%" PRId64 ",L%" PRId64 ",S%" PRId64 ",D%" PRId64 "%s%s", from->heads, queries, keys, from->head_dim,
+           from->causal ? ",causal" : "", from->rbf ? ",rbf" : "");
+  ridge_problem_make(text, out);
+  const struct {
+    ridge_array array;
+    int64_t from_rows, at, rows;
+  } arrays[] = {{RIDGE_QUERY, from->queries, query, queries},
+                {RIDGE_DOUT, from->queries, query, queries},
+                {RIDGE_KEY, from->keys, first, keys},
+                {RIDGE_VALUE, from->keys, first, keys}};
+  const int64_t d = from->head_dim;
+  for (size_t a = 0; a < sizeof arrays / sizeof arrays[0]; a++)
+    for (int64_t h = 0; h < from->heads; h++)
+      memcpy(out->array[arrays[a].array] + h * arrays[a].rows * d,
+             from->array[arrays[a].array] + (h * arrays[a].from_rows + arrays[a].at) * d, (size_t)(arrays[a].rows * d) * sizeof(double));
+}
+
+static void expect_part(const char *text, int64_t query, int64_t queries, int64_t first, int64_t keys) {
+  for (int m = 0; m < attention_machine_count; m++) {
+    ridge_problem whole, part;
+    ridge_results have, want;
+    ridge_problem_make(text, &whole);
+    cut(&whole, query, queries, first, keys, &part);
+    if (ridge_run_on(&attention_machines[m], &whole, &have)) {
+      assert_true(ridge_run_on(&attention_machines[m], &part, &want));
+      const int64_t d = whole.head_dim;
+      for (int64_t h = 0; h < whole.heads; h++)
+        for (int64_t i = 0; i < queries * d; i++) {
+          const int64_t at = (h * whole.queries + query) * d + i;
+          expect_bits("out alone", &whole, &attention_machines[m], have.array[RIDGE_OUT][at], want.array[RIDGE_OUT][h * queries * d + i]);
+          expect_bits("dquery alone", &whole, &attention_machines[m], have.array[RIDGE_DQUERY][at],
+                      want.array[RIDGE_DQUERY][h * queries * d + i]);
+        }
+      for (int64_t h = 0; h < whole.heads; h++)
+        for (int64_t i = 0; i < keys * d; i++)
+          expect_bits("dkey alone", &whole, &attention_machines[m], have.array[RIDGE_DKEY][(h * whole.keys + first) * d + i],
+                      want.array[RIDGE_DKEY][h * keys * d + i]);
+      ridge_results_free(&have);
+      ridge_results_free(&want);
+    }
+    ridge_problem_free(&whole);
+    ridge_problem_free(&part);
+  }
+}
+
+/* Every sequence begins with a tile of its own: the same bits. */
+static void test_alone(void **state) {
+  (void)state;
+  expect_part("cme:B1,H2,L150,S150,D4,ragged,causal,rbf", 0, 75, 0, 75);
+  expect_part("cme:B1,H2,L150,S150,D4,ragged", 76, 74, 75, 74);
+  expect_part("cme:B1,H2,L100,D4,segments,causal", 35, 64, 35, 64);
+  expect_part("cme:B1,H2,L100,D4,segments,rbf", 0, 33, 0, 33);
+  expect_part("cme:B1,H2,L90,D4,lengths,rbf", 0, 90, 0, 60);
+}
+
+static void test_threads(void **state) {
+  (void)state;
+  for (int m = 0; m < attention_machine_count; m++) {
+    ridge_problem p;
+    ridge_results one, four;
+    ridge_problem_make("cme:B3,H4,K2,L70,D8,causal,rbf,learned,shared", &p);
+    p.threads = 1;
+    if (ridge_run_on(&attention_machines[m], &p, &one)) {
+      p.threads = 4;
+      assert_true(ridge_run_on(&attention_machines[m], &p, &four));
+      for (int64_t i = 0; i < p.count[RIDGE_DOUT]; i++)
+        expect_bits("out", &p, &attention_machines[m], four.array[RIDGE_OUT][i], one.array[RIDGE_OUT][i]);
+      for (int64_t i = 0; i < p.count[RIDGE_KEY]; i++)
+        expect_bits("dkey", &p, &attention_machines[m], four.array[RIDGE_DKEY][i], one.array[RIDGE_DKEY][i]);
+      for (int64_t i = 0; i < p.distances; i++)
+        expect_bits("dlog_kernel", &p, &attention_machines[m], four.array[RIDGE_DLOG_KERNEL][i], one.array[RIDGE_DLOG_KERNEL][i]);
+      expect_bits("dridge", &p, &attention_machines[m], four.array[RIDGE_DRIDGE][0], one.array[RIDGE_DRIDGE][0]);
+      expect_bits("dsigma", &p, &attention_machines[m], four.array[RIDGE_DSIGMA][0], one.array[RIDGE_DSIGMA][0]);
+      ridge_results_free(&one);
+      ridge_results_free(&four);
+    }
+    ridge_problem_free(&p);
+  }
+}
+
+/* Hidden keys and values may hold anything. */
+static void test_hidden_keys(void **state) {
+  (void)state;
+  static const char *const cases[] = {"cme:B2,H2,L70,D4,mask,causal,rbf", "cme:B2,H2,L70,D4,mask,perhead,learned",
+                                      "cme:B1,H2,L70,D4,lengths"};
+  for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++)
+    for (int m = 0; m < attention_machine_count; m++) {
+      ridge_problem p;
+      ridge_results clean, dirty;
+      ridge_problem_make(cases[k], &p);
+      if (p.mask_heads) /* hide row 5 from both heads */
+        for (int64_t i = 0; i < p.batch * p.heads; i++) p.hidden[i * p.keys + 5] = 0;
+      else if (p.mask)
+        for (int64_t i = 0; i < p.batch; i++) p.hidden[i * p.keys + 5] = 0;
+      const int64_t row = p.lengths ? p.keys - 1 : 5;
+      if (ridge_run_on(&attention_machines[m], &p, &clean)) {
+        for (int64_t i = 0; i < p.batch * p.heads; i++)
+          for (int64_t c = 0; c < p.head_dim; c++) {
+            p.array[RIDGE_KEY][(i * p.keys + row) * p.head_dim + c] = NAN;
+            p.array[RIDGE_VALUE][(i * p.keys + row) * p.head_dim + c] = INFINITY;
+          }
+        assert_true(ridge_run_on(&attention_machines[m], &p, &dirty));
+        assert_int_equal(dirty.status, HARK_OK);
+        for (int64_t i = 0; i < p.count[RIDGE_DOUT]; i++)
+          expect_bits("out", &p, &attention_machines[m], dirty.array[RIDGE_OUT][i], clean.array[RIDGE_OUT][i]);
+        for (int64_t i = 0; i < p.count[RIDGE_KEY]; i++) {
+          expect_bits("dkey", &p, &attention_machines[m], dirty.array[RIDGE_DKEY][i], clean.array[RIDGE_DKEY][i]);
+          if (i / p.head_dim % p.keys == row) assert_true(dirty.array[RIDGE_DKEY][i] == 0 && dirty.array[RIDGE_DVALUE][i] == 0);
+        }
+        ridge_results_free(&clean);
+        ridge_results_free(&dirty);
+      }
+      ridge_problem_free(&p);
+    }
+}
+
+/* A number in an input of "cme:B2,H3,L66,D4,learned,rbf,shared", and what the failure says. */
+static const struct {
+  ridge_array array;
+  int64_t at;
+  double value;
+  hark_status status;
+  const char *says;
+} wrong_numbers[] = {
+    {RIDGE_QUERY, ((1 * 3 + 2) * 66 + 65) * 4 + 1, NAN, HARK_NOT_FINITE, "item 1, head 2: the query of row 65 is not finite"},
+    {RIDGE_KEY, ((1 * 3 + 0) * 66 + 3) * 4, INFINITY, HARK_NOT_FINITE, "item 1, head 0: the key of row 3 is not finite"},
+    {RIDGE_VALUE, ((0 * 3 + 1) * 66 + 64) * 4 + 3, NAN, HARK_NOT_FINITE, "item 0, head 1: the value of row 64 is not finite"},
+    {RIDGE_RIDGE, 0, 0, HARK_INVALID_ARGUMENT, "ridge of head 0 is 0, expected a finite number above 0"},
+    {RIDGE_RIDGE, 0, -1, HARK_INVALID_ARGUMENT, "ridge of head 0 is -1"},
+    {RIDGE_RIDGE, 0, NAN, HARK_INVALID_ARGUMENT, "ridge of head 0 is nan"},
+    {RIDGE_SIGMA, 0, 0, HARK_INVALID_ARGUMENT, "sigma of head 0 is 0, expected a finite number above 0"},
+    {RIDGE_SIGMA, 0, INFINITY, HARK_INVALID_ARGUMENT, "sigma of head 0 is inf"},
+    {RIDGE_LOG_KERNEL, 7, NAN, HARK_NOT_FINITE, "log_kernel of head 0 is nan at distance 7"},
+    {RIDGE_LOG_KERNEL, 0, 301, HARK_NOT_FINITE, "log_kernel of head 0 is 301 at distance 0"},
+};
+
+static void test_wrong_numbers(void **state) {
+  (void)state;
+  for (size_t k = 0; k < sizeof wrong_numbers / sizeof wrong_numbers[0]; k++)
+    for (int m = 0; m < attention_machine_count; m++) {
+      ridge_problem p;
+      ridge_results r;
+      ridge_problem_make("cme:B2,H3,L66,D4,learned,rbf,shared", &p);
+      p.array[wrong_numbers[k].array][wrong_numbers[k].at] = wrong_numbers[k].value;
+      if (ridge_run_on(&attention_machines[m], &p, &r)) {
+        assert_int_equal(r.status, wrong_numbers[k].status);
+        if (strstr(r.message, wrong_numbers[k].says) == NULL)
+          fail_msg("%s on %s: \"%s\", expected \"%s\"", p.text, attention_machines[m].name, r.message, wrong_numbers[k].says);
+        ridge_results_free(&r);
+      }
+      ridge_problem_free(&p);
+    }
+}
+
+/* Values whose weighted sums leave f32. */
+static void test_overflow(void **state) {
+  (void)state;
+  for (int m = 0; m < attention_machine_count; m++) {
+    ridge_problem p;
+    ridge_results r;
+    ridge_problem_make("cme:B1,H1,L9,D4,ridge=0.001", &p);
+    for (int64_t i = 0; i < p.count[RIDGE_VALUE]; i++) p.array[RIDGE_VALUE][i] = i / 4 % 2 == 0 ? 0x1.8p127 : -0x1.8p127;
+    if (attention_machines[m].type == HARK_F32 && ridge_run_on(&attention_machines[m], &p, &r)) {
+      assert_int_equal(r.status, HARK_NOT_FINITE);
+      assert_non_null(strstr(r.message, "item 0, head 0: the result of query row "));
+      ridge_results_free(&r);
+    }
+    ridge_problem_free(&p);
+  }
+}
+
+/* Exponentials that leave the range name head and row; the same with a bound or unit rows is fine. */
+static void test_unbounded_exponential(void **state) {
+  (void)state;
+  static const struct {
+    const char *text, *says;
+    double query, key;
+  } cases[] = {{"cme:B1,H2,L9,D4", "item 0, head 1, key row 6: the kernel's exponent is", 1, 40},
+               {"cme:B1,H2,L9,D4,causal", "item 0, head 1, query row 6: the kernel's exponent is", 4000, 1},
+               {"cme:B1,H2,L9,D4,unit", NULL, 4000, 40}};
+  for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++)
+    for (int m = 0; m < attention_machine_count; m++) {
+      ridge_problem p;
+      ridge_results r;
+      ridge_problem_make(cases[k].text, &p);
+      for (int64_t c = 0; c < 4; c++) {
+        const double sign = p.array[RIDGE_KEY][(9 + 6) * 4 + c] < 0 ? -1 : 1;
+        p.array[RIDGE_KEY][(9 + 6) * 4 + c] = sign * 0.5 * cases[k].key;
+        p.array[RIDGE_QUERY][(9 + 6) * 4 + c] = sign * cases[k].query;
+      }
+      if (ridge_run_on(&attention_machines[m], &p, &r)) {
+        assert_int_equal(r.status, cases[k].says == NULL ? HARK_OK : HARK_NOT_FINITE);
+        if (cases[k].says != NULL && strstr(r.message, cases[k].says) == NULL)
+          fail_msg("%s on %s: \"%s\", expected \"%s\"", p.text, attention_machines[m].name, r.message, cases[k].says);
+        ridge_results_free(&r);
+      }
+      ridge_problem_free(&p);
+    }
+}
+
+/* Descriptors that are refused, one wrong field each. */
+static void test_refused_descriptors(void **state) {
+  (void)state;
+  const hark_attention_desc good = {.struct_size = sizeof good,
+                                    .type = HARK_F32,
+                                    .normalisation = HARK_NORMALISATION_CME,
+                                    .batch = 1,
+                                    .heads = 2,
+                                    .query_length = 4,
+                                    .key_length = 4,
+                                    .head_dim = 4,
+                                    .ridge = 1};
+  hark_attention_desc wrong[18];
+  const char *says[18];
+  int count = 0;
+#define WRONG(text, ...)                                                                                                                   \
+  do {                                                                                                                                     \
+    hark_attention_desc d = good;                                                                                                          \
+    __VA_ARGS__;                                                                                                                           \
+    says[count] = (text);                                                                                                                  \
+    wrong[count++] = d;                                                                                                                    \
+  } while (0)
+  WRONG("ridge is 0 with normalisation cme", d.ridge = 0);
+  WRONG("ridge is -1 with normalisation cme", d.ridge = -1);
+  WRONG("ridge is inf with normalisation cme", d.ridge = INFINITY);
+  WRONG("ridge is 1 with has_ridge", d.has_ridge = true);
+  WRONG("ridge_power is 2, expected 0 to 1", d.ridge_power = 2);
+  WRONG("ridge_power is 0.5 and causal is set", (d.ridge_power = 0.5, d.causal = true));
+  WRONG("has_sigma and kernel exp", d.has_sigma = true);
+  WRONG("sigma is 1 with has_sigma", (d.kernel = HARK_KERNEL_RBF, d.has_sigma = true, d.sigma = 1));
+  WRONG("bound is 1 with kernel rbf", (d.kernel = HARK_KERNEL_RBF, d.sigma = 1, d.bound = 1));
+  WRONG("bound is -1, expected a finite number", d.bound = -1);
+  WRONG("bound is 2 with unit", (d.unit = true, d.bound = 2));
+  WRONG("is beyond 80, the range", (d.scale = 100, d.bound = 1));
+  WRONG("scale is -1 with normalisation cme", d.scale = -1);
+  WRONG("structure is window with normalisation cme", (d.structure = HARK_STRUCTURE_WINDOW, d.window = 1));
+  WRONG("has_bias with normalisation cme", d.has_bias = true);
+  WRONG("has_forget with normalisation cme", (d.has_forget = true, d.causal = true));
+  WRONG("dropout with normalisation cme", d.dropout = 0.5);
+  WRONG("ridge is 1 with normalisation softmax", d.normalisation = HARK_NORMALISATION_SOFTMAX);
+#undef WRONG
+  hark_context *context = attention_machine_open(&attention_machines[2], 1);
+  for (int i = 0; i < count; i++) {
+    assert_true(hark_attention_supports(context, &wrong[i]) != HARK_OK);
+    if (strstr(hark_context_message(context), says[i]) == NULL) fail_msg("\"%s\", expected \"%s\"", hark_context_message(context), says[i]);
+  }
+  assert_int_equal(hark_attention_supports(context, &good), HARK_OK);
+  hark_context_destroy(&context);
+}
+
+/* The plan says what a triangle takes; a length beyond what memory can be is refused when it is made. */
+static void test_plan(void **state) {
+  (void)state;
+  hark_context *context = attention_machine_open(&attention_machines[2], 1);
+  ridge_problem p;
+  ridge_problem_make("cme:B1,H2,L130,D4,causal", &p);
+  hark_attention_desc desc = ridge_problem_desc(&p, HARK_F32);
+  hark_attention_plan *plan;
+  char text[512];
+  assert_int_equal(hark_attention_plan_create(context, &desc, &plan), HARK_OK);
+  hark_attention_plan_print(plan, text, sizeof text);
+  assert_non_null(strstr(text, "exp cme f32"));
+  assert_non_null(strstr(text, "a triangle of 98304 bytes a worker, two in the backward")); /* 3 (3 + 1) / 2 tiles of 64 x 64 x 4 bytes */
+  hark_attention_plan_destroy(context, &plan);
+  desc.key_length = desc.query_length = (int64_t)1 << 36;
+  assert_int_equal(hark_attention_plan_create(context, &desc, &plan), HARK_TOO_LARGE);
+  ridge_problem_free(&p);
+  hark_context_destroy(&context);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_causality),
+      cmocka_unit_test(test_duplicates),
+      cmocka_unit_test(test_indefinite_table),
+      cmocka_unit_test(test_limits),
+      cmocka_unit_test(test_alone),
+      cmocka_unit_test(test_threads),
+      cmocka_unit_test(test_hidden_keys),
+      cmocka_unit_test(test_wrong_numbers),
+      cmocka_unit_test(test_unbounded_exponential),
+      cmocka_unit_test(test_overflow),
+      cmocka_unit_test(test_refused_descriptors),
+      cmocka_unit_test(test_plan),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
