@@ -142,7 +142,9 @@ static void wrong_cases_are_answered(void **state) {
   } wrong[] = {
       {"attention dense:B1,Q3", "there is no 'Q3'; expected words are B<n>"},
       {"attention dense", "expected dense:WORD"},
-      {"attention dens:L8", "structure 'dens', expected dense, window or hierarchical"},
+      {"attention dens:L8", "structure 'dens', expected dense, window, hierarchical or cme"},
+      {"attention dense:L8,variance", "belong to cases 'cme:...'"},
+      {"attention cme:L8,window=3", "belongs to cases 'window:...'"},
       {"attention window:L8", "window=<n> was expected"},
       {"attention dense:L8,window=3", "belongs to cases 'window:...'"},
       {"attention dense:L8,first", "belong to cases 'hierarchical:...'"},
