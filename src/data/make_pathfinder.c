@@ -269,8 +269,10 @@ static bool add_ends(canvas *c) {
 static bool grow_path(canvas *c, int dashes, bool has_ends) {
   path *const p = &c->trial;
   for (int attempt = 0; attempt < PATHS; attempt++) {
-    point at = {uniform(c, 0, c->side), uniform(c, 0, c->side)};
     double direction = uniform(c, 0, 2 * PI);
+    point at; /* one draw after the other: the order of initialisers is the compiler's choice */
+    at.x = uniform(c, 0, c->side);
+    at.y = uniform(c, 0, c->side);
     p->dashes = 0;
     if (!is_open(c, at)) continue;
     while (p->dashes < dashes && add_dash(c, &at, &direction)) continue;

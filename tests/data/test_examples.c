@@ -7,33 +7,11 @@
 #include "data/examples.h"
 #include "data/image_file.h"
 #include "support/cmocka_all.h"
-#include "support/text_files.h"
+#include "support/task_place.h"
 
 enum { RECORD = 3073, PIXELS = 1024 };
 
-typedef struct fixture {
-  test_memory memory;
-  hark_context *context;
-  char folder[TEST_PATH_BYTES];
-} fixture;
-
-static int begin(void **state) {
-  fixture *const f = calloc(1, sizeof *f);
-  f->context = test_memory_context(&f->memory);
-  test_folder_make(f->folder);
-  *state = f;
-  return 0;
-}
-
-static int end(void **state) {
-  fixture *const f = *state;
-  test_folder_remove(f->folder);
-  test_memory_context_end(f->context, &f->memory);
-  free(f);
-  return 0;
-}
-
-static hark_examples *open_one(const fixture *f, const char *format, const char *path, int64_t limit) {
+static hark_examples *open_one(const task_place *f, const char *format, const char *path, int64_t limit) {
   const hark_examples_settings settings = {.format = format, .paths = &path, .path_count = 1, .length_limit = limit};
   hark_examples *examples;
   assert_fine(f->context, hark_examples_open(f->context, &settings, &examples));
@@ -41,7 +19,7 @@ static hark_examples *open_one(const fixture *f, const char *format, const char 
 }
 
 /* The tokens of a sequence, less the reserved ones, must be these. */
-static void assert_symbols(const fixture *f, const hark_examples *e, hark_split split, int64_t index, int part, const int32_t *expected,
+static void assert_symbols(const task_place *f, const hark_examples *e, hark_split split, int64_t index, int part, const int32_t *expected,
                            int64_t count) {
   int32_t tokens[4096];
   assert_int_equal(hark_examples_length(e, split, index, part), count);
@@ -49,7 +27,7 @@ static void assert_symbols(const fixture *f, const hark_examples *e, hark_split 
   for (int64_t i = 0; i < count; i++) assert_int_equal(tokens[i], HARK_TOKEN_RESERVED + expected[i]);
 }
 
-static void assert_bytes(const fixture *f, const hark_examples *e, int64_t index, int part, const char *text) {
+static void assert_bytes(const task_place *f, const hark_examples *e, int64_t index, int part, const char *text) {
   int32_t symbols[4096];
   for (size_t i = 0; i < strlen(text); i++) symbols[i] = (unsigned char)text[i];
   assert_symbols(f, e, HARK_SPLIT_TRAINING, index, part, symbols, (int64_t)strlen(text));
@@ -58,7 +36,7 @@ static void assert_bytes(const fixture *f, const hark_examples *e, int64_t index
 /* ---- what is read ---- */
 
 static void text_and_pairs(void **state) {
-  const fixture *const f = *state;
+  const task_place *const f = *state;
   hark_examples *e = open_one(f, "text",
                               test_file_write_text(f->folder, "a.tsv",
                                                    "1\tgood\tand tab\r\n0\tb\xC3\xA4"
@@ -104,7 +82,7 @@ static void text_and_pairs(void **state) {
 }
 
 static void listops(void **state) {
-  const fixture *const f = *state;
+  const task_place *const f = *state;
   hark_examples *e =
       open_one(f, "listops",
                test_file_write_text(f->folder, "l.tsv",
@@ -130,7 +108,7 @@ static void listops(void **state) {
 }
 
 static void images(void **state) {
-  const fixture *const f = *state;
+  const task_place *const f = *state;
   unsigned char *const records = calloc(2, RECORD);
   records[0] = 3;
   records[RECORD] = 9;
@@ -166,7 +144,7 @@ static void images(void **state) {
 }
 
 static void sequences(void **state) {
-  const fixture *const f = *state;
+  const task_place *const f = *state;
   const char *const text = "Words\tk0 k1 v0 _\nk1 v0 _ k1\t3:v0\nk0 v0 k0 k0\t2:v0 3:k1\n";
   hark_examples *e = open_one(f, "sequences", test_file_write_text(f->folder, "s.tsv", text), 0);
   static const int32_t first[] = {1, 2, 3, 1};
@@ -198,7 +176,7 @@ static void sequences(void **state) {
 
 /* More than 256 and more than 65,536 words take 2 and 4 bytes a token. */
 static void wide_vocabularies(void **state) {
-  const fixture *const f = *state;
+  const task_place *const f = *state;
   static const int sizes[] = {256, 257, 65536, 65537};
   for (int s = 0; s < 4; s++) {
     char *const text = malloc((size_t)sizes[s] * 8 + 64);
@@ -276,7 +254,7 @@ static const refusal refusals[] = {
 };
 
 static void bad_files(void **state) {
-  const fixture *const f = *state;
+  const task_place *const f = *state;
   for (size_t i = 0; i < sizeof refusals / sizeof refusals[0]; i++) {
     const char *const path = test_file_write_text(f->folder, "f", refusals[i].text);
     const hark_examples_settings settings = {.format = refusals[i].format, .paths = &path, .path_count = 1};
@@ -286,7 +264,7 @@ static void bad_files(void **state) {
   }
 }
 
-static void refuse_images(const fixture *f, const char *format, const unsigned char *data, size_t bytes, const char *message) {
+static void refuse_images(const task_place *f, const char *format, const unsigned char *data, size_t bytes, const char *message) {
   const char *const path = test_file_write(f->folder, "f", data, bytes);
   const hark_examples_settings settings = {.format = format, .paths = &path, .path_count = 1};
   hark_examples *e;
@@ -294,7 +272,7 @@ static void refuse_images(const fixture *f, const char *format, const unsigned c
 }
 
 static void bad_images(void **state) {
-  const fixture *const f = *state;
+  const task_place *const f = *state;
   unsigned char *const records = calloc(2, RECORD);
   records[RECORD] = 10;
   refuse_images(f, "image", records, (size_t)2 * RECORD, "f: label 10 at byte offset 3073 is out of range, expected 0 to 9");
@@ -319,7 +297,7 @@ static void bad_images(void **state) {
 }
 
 static void bad_settings(void **state) {
-  const fixture *const f = *state;
+  const task_place *const f = *state;
   const char *const path = test_file_write_text(f->folder, "t.tsv", "1\ta\n0\tb\n"), *const folder = f->folder;
   const char *const missing = test_path(f->folder, "missing"), *const both[] = {folder, path};
   const struct {
@@ -346,7 +324,7 @@ static void bad_settings(void **state) {
 
 /* The files of one task have one vocabulary. */
 static void files_that_differ(void **state) {
-  const fixture *const f = *state;
+  const task_place *const f = *state;
   const char *const words[] = {test_file_write_text(f->folder, "1", "Words\ta b\na\t0:b\n"),
                                test_file_write_text(f->folder, "2", "Words\tb a\na\t0:b\n")};
   hark_examples_settings settings = {.format = "sequences", .paths = words, .path_count = 2};
@@ -366,7 +344,7 @@ static void files_that_differ(void **state) {
 /* ---- splits, cutting, sums ---- */
 
 static void cutting(void **state) {
-  const fixture *const f = *state;
+  const task_place *const f = *state;
   hark_examples *e = open_one(f, "pairs", test_file_write_text(f->folder, "p", "0\t\t\tabcdef\tgh\n1\t\t\tij\tklmnop\n"), 4);
   const hark_examples_counts counts = hark_examples_count(e, HARK_SPLIT_TRAINING);
   assert_int_equal(counts.cut, 2);
@@ -388,7 +366,7 @@ static char *numbered(int count) {
 
 /* Of N examples floor(f N) validate; each is in one split, in the order of the file, whatever else is asked for. */
 static void division(void **state) {
-  const fixture *const f = *state;
+  const task_place *const f = *state;
   char *const text = numbered(101);
   const char *const path = test_file_write_text(f->folder, "n", text);
   hark_examples_settings settings = {.format = "text", .paths = &path, .path_count = 1, .validation_fraction = 0.1};
@@ -424,7 +402,7 @@ static void division(void **state) {
 
 /* Equal for equal examples, wherever they are and however the file writes them; another for anything else. */
 static void sums(void **state) {
-  const fixture *const f = *state;
+  const task_place *const f = *state;
   static const struct {
     const char *text;
     bool same;
@@ -443,7 +421,7 @@ static void sums(void **state) {
 }
 
 static void vocabularies(void **state) {
-  const fixture *const f = *state;
+  const task_place *const f = *state;
   hark_examples *a = open_one(f, "text", test_file_write_text(f->folder, "a", "1\tab\n0\tc\n"), 0);
   hark_examples *b = open_one(f, "text", test_file_write_text(f->folder, "b", "0\tx\n1\ty\n"), 0);
   hark_examples *c = open_one(f, "sequences", test_file_write_text(f->folder, "c", "Words\ta b\na\t0:b\n"), 0);
@@ -463,7 +441,7 @@ static void vocabularies(void **state) {
 /* ---- folders ---- */
 
 static void folders(void **state) {
-  const fixture *const f = *state;
+  const task_place *const f = *state;
   static const struct {
     const char *json, *message;
   } wrong[] = {
@@ -500,7 +478,7 @@ static void folders(void **state) {
 
 /* Lines longer than the parts that a file is read in, and line ends where parts end. */
 static void long_lines(void **state) {
-  const fixture *const f = *state;
+  const task_place *const f = *state;
   enum { PART = 1 << 18 };
   static const int64_t lengths[] = {PART - 3, PART - 2, PART - 1, PART, 3 * PART + 17, 1};
   enum { LINES = sizeof lengths / sizeof lengths[0] };
@@ -527,10 +505,9 @@ static void long_lines(void **state) {
 }
 
 int main(void) {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
-  const struct CMUnitTest tests[] = {TEST(text_and_pairs),    TEST(listops),   TEST(images),     TEST(sequences),
-                                     TEST(wide_vocabularies), TEST(bad_files), TEST(bad_images), TEST(bad_settings),
-                                     TEST(files_that_differ), TEST(cutting),   TEST(division),   TEST(sums),
-                                     TEST(vocabularies),      TEST(folders),   TEST(long_lines)};
+  const struct CMUnitTest tests[] = {TASK_TEST(text_and_pairs),    TASK_TEST(listops),   TASK_TEST(images),     TASK_TEST(sequences),
+                                     TASK_TEST(wide_vocabularies), TASK_TEST(bad_files), TASK_TEST(bad_images), TASK_TEST(bad_settings),
+                                     TASK_TEST(files_that_differ), TASK_TEST(cutting),   TASK_TEST(division),   TASK_TEST(sums),
+                                     TASK_TEST(vocabularies),      TASK_TEST(folders),   TASK_TEST(long_lines)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

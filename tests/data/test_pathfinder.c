@@ -1,0 +1,107 @@
+/* test_pathfinder.c - images of paths: classes by following lit pixels from one disc, and their balance. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "support/cmocka_all.h"
+#include "support/task_place.h"
+
+#define LIT 32 /* of the documentation: an eighth of 255, rounded */
+
+typedef struct picture {
+  int side;
+  const int32_t *pixel; /* tokens */
+} picture;
+
+static int grey(const picture *p, int x, int y) {
+  return x < 0 || y < 0 || x >= p->side || y >= p->side ? 0 : p->pixel[y * p->side + x] - HARK_TOKEN_RESERVED;
+}
+
+/* A disc is the only thing that covers blocks of pixels that are wider than a dash. */
+static bool in_disc(const picture *p, int x, int y, int block) {
+  for (int dy = 0; dy < block; dy++)
+    for (int dx = 0; dx < block; dx++)
+      if (grey(p, x + dx, y + dy) != 255) return false;
+  return true;
+}
+
+/* Follows lit pixels from (x, y) by steps of at most `reach`; marks them. */
+static void follow(const picture *p, int x, int y, double reach, unsigned char *marked) {
+  int *const stack = malloc((size_t)p->side * (size_t)p->side * sizeof *stack), width = (int)reach;
+  int count = 0;
+  stack[count++] = y * p->side + x;
+  marked[y * p->side + x] = 1;
+  while (count > 0) {
+    const int at = stack[--count], from_x = at % p->side, from_y = at / p->side;
+    for (int dy = -width; dy <= width; dy++)
+      for (int dx = -width; dx <= width; dx++) {
+        const int to = (from_y + dy) * p->side + from_x + dx;
+        if (dx * dx + dy * dy > reach * reach || grey(p, from_x + dx, from_y + dy) < LIT || marked[to]) continue;
+        marked[to] = 1;
+        stack[count++] = to;
+      }
+  }
+  free(stack);
+}
+
+/* Whether the disc found first in the order of the pixels is joined with one that is not part of it. */
+static bool discs_are_joined(const picture *p, int block, double radius, double reach) {
+  unsigned char *const marked = calloc(1, (size_t)p->side * (size_t)p->side);
+  int first_x = -1, first_y = -1, second_x = -1, second_y = -1;
+  for (int y = 0; y < p->side; y++)
+    for (int x = 0; x < p->side; x++) {
+      if (!in_disc(p, x, y, block)) continue;
+      if (first_x < 0) {
+        first_x = x;
+        first_y = y;
+      } else if (hypot(x - first_x, y - first_y) > 2 * radius + 1) {
+        if (second_x >= 0 && hypot(x - second_x, y - second_y) > 2 * radius + 1) fail_msg("a third disc at %d, %d", x, y);
+        if (second_x < 0) {
+          second_x = x;
+          second_y = y;
+        }
+      }
+    }
+  if (second_x < 0) fail_msg("fewer than two discs");
+  follow(p, first_x, first_y, reach, marked);
+  const bool joined = marked[second_y * p->side + second_x];
+  free(marked);
+  return joined;
+}
+
+static void check_pathfinder(const task_place *f, const char *name, const char *size, int block, double radius, double reach,
+                             int64_t count) {
+  const made_task t = {.name = "pathfinder", .seed = 5, .examples = {count, 2, 0}, .options = {"size", size}};
+  task_make(f, name, &t);
+  hark_examples *e = task_open(f, name);
+  int32_t side, width;
+  int64_t positive = 0;
+  assert_true(hark_examples_image(e, &side, &width) && side == width && side == atoi(size));
+  int32_t *const tokens = malloc((size_t)side * (size_t)side * sizeof *tokens);
+  const picture p = {side, tokens};
+  for (int64_t i = 0; i < count; i++) {
+    const int32_t label = hark_examples_label(e, HARK_SPLIT_TRAINING, i);
+    assert_fine(f->context, hark_examples_read(f->context, e, HARK_SPLIT_TRAINING, i, 0, tokens));
+    positive += label;
+    if (discs_are_joined(&p, block, radius, reach) != (label == 1))
+      fail_msg("size %s, image %" PRId64 " is of class %d", size, i, (int)label);
+  }
+  assert_int_equal(2 * positive, count);
+  free(tokens);
+  hark_examples_close(f->context, &e);
+}
+
+/* HARK_TEST_IMAGES sets how many of 32 pixels (the others: a tenth); 1,000 have been checked and take some seconds. */
+static void pathfinder_has_right_classes(void **state) {
+  const task_place *const f = *state;
+  const char *const asked = getenv("HARK_TEST_IMAGES");
+  const int64_t count = asked != NULL ? atoll(asked) : 300;
+  check_pathfinder(f, "p32", "32", 1, 1.5, 2.3, count);
+  check_pathfinder(f, "p64", "64", 2, 2, 2.9, count / 5 * 2);
+  check_pathfinder(f, "p128", "128", 2, 3, 3.2, count / 10 / 2 * 2);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {TASK_TEST(pathfinder_has_right_classes)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
