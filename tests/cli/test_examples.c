@@ -28,7 +28,7 @@ static int begin(void **state) {
   command_place_open(folder);
   for (int i = 0; i < EXAMPLES; i++) {
     char *const at = lines + strlen(lines);
-    (void)snprintf(at, 32, "%d\t%c%.*s\n", i % 3, "abc"[i % 3], i % 9, "bcabcabca" + i % 4);
+    (void)snprintf(at, 32, "%d\t%c%.*s\n", i % 3, "abc"[i % 3], i % 9, &"bcabcabcabcabc"[i % 4]);
     if (i % 3 < 2) (void)snprintf(two + strlen(two), 32, "%s", at);
   }
   test_file_write_text(folder, "texts.tsv", lines);
