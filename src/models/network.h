@@ -44,6 +44,7 @@ typedef struct hark_network_config {
   double rotary_fraction;          /* of the pairs that turn; 0: 1 */
   bool tie_embeddings, bias, recompute;
   double dropout, embedding_dropout, attention_dropout;
+  double embedding_deviation; /* of initial embeddings of tokens; 0: HARK_INITIAL_DEVIATION. Only training has it */
   hark_attention_structure structure;
   int64_t hierarchy_block;
   hark_hierarchy_partition partition;

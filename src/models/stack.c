@@ -104,13 +104,14 @@ static hark_status open_rotary(hark_context *context, hark_network *network) {
 static hark_status declare_parts(hark_context *context, hark_network *network) {
   const hark_network_config *config = &network->config;
   hark_parameters *parameters = &network->parameters;
-  const hark_parameter_spec tokens = {.rank = 2,
-                                      .shape = {config->vocabulary, config->width},
-                                      .initial = HARK_INITIAL_NORMAL,
-                                      .value = HARK_INITIAL_DEVIATION,
-                                      .decays = true};
+  hark_parameter_spec tokens = {.rank = 2,
+                                .shape = {config->vocabulary, config->width},
+                                .initial = HARK_INITIAL_NORMAL,
+                                .value = HARK_INITIAL_DEVIATION,
+                                .decays = true};
   hark_parameter_spec positions = tokens;
   positions.shape[0] = config->context;
+  if (config->embedding_deviation != 0) tokens.value = config->embedding_deviation;
   HARK_TRY(hark_parameters_add(context, parameters, &tokens, &network->token_table, "embedding.token.weight"));
   if (config->positions == HARK_POSITIONS_LEARNED)
     HARK_TRY(hark_parameters_add(context, parameters, &positions, &network->position_table, "embedding.position.weight"));

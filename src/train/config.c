@@ -62,6 +62,8 @@ static const hark_option options[] = {
     {"model.dropout", "dropout", HARK_OPTION_FLOAT, AT(model.dropout), "0", "[0, 1)", TRAIN, NULL, "dropout on the residual branches"},
     {"model.embedding_dropout", NULL, HARK_OPTION_FLOAT, AT(model.embedding_dropout), "0", "[0, 1)", TRAIN, NULL,
      "dropout on the sum of embeddings"},
+    {"model.embedding_deviation", NULL, HARK_OPTION_FLOAT, AT(model.embedding_deviation), "0.02", "(0, inf)", TRAIN, NULL,
+     "deviation of the initial embeddings of tokens; sinusoidal positions are of size 1"},
     {"model.recompute", "recompute", HARK_OPTION_BOOL, AT(model.recompute), "false", NULL, TRAIN, NULL,
      "recompute each block in the backward: less memory, a third more work"},
     {"model.rotary.base", NULL, HARK_OPTION_FLOAT, AT(model.rotary.base), "10000", "(1, inf)", TRAIN, NULL,
@@ -312,7 +314,9 @@ hark_bond hark_config_bond(const char *option) {
                                          "model.attention.ridge_power",
                                          "model.attention.unit"};
   if (strcmp(option, "data.tokenizer") == 0 || strncmp(option, "data.subwords.", 14) == 0) return HARK_BOND_WEIGHTS;
-  if (strncmp(option, "model.", 6) != 0 || strcmp(option, "model.recompute") == 0 || ends_with(option, "dropout")) return HARK_BOND_NONE;
+  if (strncmp(option, "model.", 6) != 0 || strcmp(option, "model.recompute") == 0 || strcmp(option, "model.embedding_deviation") == 0 ||
+      ends_with(option, "dropout"))
+    return HARK_BOND_NONE;
   for (size_t i = 0; i < sizeof meanings / sizeof meanings[0]; i++)
     if (strcmp(option, meanings[i]) == 0) return HARK_BOND_MEANING;
   return HARK_BOND_WEIGHTS;

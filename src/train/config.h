@@ -53,7 +53,7 @@ typedef struct hark_config {
       int64_t original_context; /* 0: context */
     } rotary;
     bool tie_embeddings, bias, recompute;
-    double dropout, embedding_dropout;
+    double dropout, embedding_dropout, embedding_deviation;
     struct {
       int structure; /* hark_attention_structure */
       int64_t window;
