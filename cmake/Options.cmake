@@ -2,6 +2,7 @@
 
 set(HARK_WITH_ONEDNN AUTO CACHE STRING "Large matrix products by oneDNN: AUTO, ON or OFF")
 set(HARK_WITH_OPENMP AUTO CACHE STRING "Threads by OpenMP: AUTO (with gcc, when there), ON or OFF")
+set(HARK_WITH_GSL AUTO CACHE STRING "Closed forms of the laboratory (Bessel functions, quadrature) by GSL: AUTO, ON or OFF")
 option(HARK_TRAIN "The trainer and the command, which need jansson and libyaml. OFF: the library for programs that embed models, which needs neither" ON)
 option(HARK_BUILD_TESTS "Build the tests, and for them a copy of the library that has the guard backend" ON)
 option(HARK_BUILD_EXAMPLES "Build the examples" ON)
@@ -9,7 +10,7 @@ option(HARK_SHARED "Build and install the shared library besides the static one"
 option(HARK_WERROR "Treat warnings as errors" OFF)
 option(HARK_BUILD_FUZZERS "Build the fuzz targets of tests/fuzz with libFuzzer and the address and undefined-behaviour sanitizers (clang)" OFF)
 set(HARK_SANITIZE "" CACHE STRING "Sanitizers, for instance address,undefined")
-foreach(choice HARK_WITH_ONEDNN HARK_WITH_OPENMP)
+foreach(choice HARK_WITH_ONEDNN HARK_WITH_OPENMP HARK_WITH_GSL)
   set_property(CACHE ${choice} PROPERTY STRINGS AUTO ON OFF)
   if(NOT ${choice} MATCHES "^(AUTO|ON|OFF)$")
     message(FATAL_ERROR "${choice} is '${${choice}}', expected AUTO, ON or OFF")

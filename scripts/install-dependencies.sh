@@ -17,7 +17,8 @@ libyaml-dev|package|YAML: configuration files
 libcmocka-dev|package|unit tests
 gnuplot-nox|gnuplot|loss curves as SVG and PNG'
 # hark builds and works without these.
-USEFUL='libdnnl-dev|package|fast large matrix products (oneDNN)'
+USEFUL='libdnnl-dev|package|fast large matrix products (oneDNN)
+libgsl-dev|package|closed forms of hark lab (GSL)'
 CHECKING='g++|g++|the headers must compile as C++
 clang|clang|second compiler
 clang-format|clang-format|format of the sources

@@ -134,10 +134,21 @@ static hark_status show(hark_invocation *call, const hark_lab *lab, const hark_l
   return v->out[0] != 0 ? write_all(call, lab, entry) : HARK_OK;
 }
 
+/* Of `hark lab all`: what this build cannot run, in a line. */
+static hark_status tell_left_out(hark_invocation *call, const hark_lab_entry *entry) {
+  hark_text text = hark_text_empty(call->context);
+  if (call->json)
+    hark_text_append(&text, "{\"experiment\": \"%s\", \"left_out\": \"%s\"}\n", entry->name, hark_lab_missing(entry->experiment));
+  else
+    hark_text_append(&text, "%s: left out: this build does not have %s\n", entry->name, hark_lab_missing(entry->experiment));
+  return hark_command_print(call, &text);
+}
+
 static hark_status run_one(hark_invocation *call, int experiment, bool *passed) {
   const lab_values *const v = call->values[0];
   const hark_lab_entry *const entry = &hark_lab_entries[experiment];
   hark_lab *lab;
+  if (is_all(hark_options_argument(call->options, 0)) && hark_lab_missing(entry->experiment) != NULL) return tell_left_out(call, entry);
   HARK_TRY(hark_lab_create(call->context, v->quick, (uint64_t)v->seed, call->values[experiment + 1], &lab));
   hark_status status = hark_lab_run(lab, entry->experiment);
   if (status != HARK_OK) hark_fail_prefix(call->context, "%s: ", entry->name);

@@ -6,17 +6,20 @@ static hark_status wrap(hark_context *context, const void *data, hark_type type,
   return hark_tensor_wrap(context, (void *)data, type, 4, shape, NULL, out);
 }
 
+static int64_t queries_of(const hark_lab_head *head) { return head->queries > 0 ? head->queries : head->length; }
+
 static hark_status execute(hark_context *context, const hark_attention_plan *plan, const hark_lab_head *head, void *saved, void *workspace,
                            double *out) {
-  const int64_t length = head->length, distances[] = {1, length};
+  const int64_t length = head->length, queries = queries_of(head), distances[] = {1, length}, rows[] = {1, 1, queries};
   hark_attention_args args = {.struct_size = sizeof args, .saved = saved, .workspace = workspace};
-  HARK_TRY(wrap(context, head->query, HARK_F64, length, head->head_dim, &args.query));
+  HARK_TRY(wrap(context, head->query, HARK_F64, queries, head->head_dim, &args.query));
   HARK_TRY(wrap(context, head->key, HARK_F64, length, head->head_dim, &args.key));
   HARK_TRY(wrap(context, head->value, HARK_F64, length, head->value_dim, &args.value));
-  HARK_TRY(wrap(context, out, HARK_F64, length, head->value_dim, &args.out));
-  if (head->mask != NULL) HARK_TRY(wrap(context, head->mask, HARK_U8, length, length, &args.mask));
+  HARK_TRY(wrap(context, out, HARK_F64, queries, head->value_dim, &args.out));
+  if (head->mask != NULL) HARK_TRY(wrap(context, head->mask, HARK_U8, queries, length, &args.mask));
   if (head->log_kernel != NULL)
     HARK_TRY(hark_tensor_wrap(context, (void *)head->log_kernel, HARK_F64, 2, distances, NULL, &args.log_kernel));
+  if (head->log_sum_exp != NULL) HARK_TRY(hark_tensor_wrap(context, head->log_sum_exp, HARK_F64, 3, rows, NULL, &args.log_sum_exp));
   return hark_attention_forward(context, plan, &args);
 }
 
@@ -24,7 +27,8 @@ hark_status hark_lab_attend(hark_context *context, const hark_attention_desc *ch
   hark_attention_desc desc = *choice;
   desc.type = HARK_F64;
   desc.batch = desc.heads = 1;
-  desc.query_length = desc.key_length = head->length;
+  desc.query_length = queries_of(head);
+  desc.key_length = head->length;
   desc.head_dim = head->head_dim;
   desc.value_dim = head->value_dim;
   desc.has_mask = head->mask != NULL;

@@ -6,16 +6,19 @@
 
 #include "lab/lab.h"
 
-/* Arrays of L rows. */
+/* L keys and values, N queries. */
 typedef struct hark_lab_head {
   int64_t length, head_dim, value_dim;
-  const double *query, *key; /* [L, head_dim] */
-  const double *value;       /* [L, value_dim] */
-  const double *log_kernel;  /* [L], log G at distances 0 .. L - 1; NULL: none */
-  const uint8_t *mask;       /* [L, L], 0 hides; NULL: none */
+  const double *query;      /* [N, head_dim] */
+  const double *key;        /* [L, head_dim] */
+  const double *value;      /* [L, value_dim] */
+  const double *log_kernel; /* [L], log G at distances 0 .. L - 1; NULL: none */
+  const uint8_t *mask;      /* [N, L], 0 hides; NULL: none */
+  int64_t queries;          /* N; 0: L */
+  double *log_sum_exp;      /* [N], written; NULL: not wanted */
 } hark_lab_head;
 
-/* out [L, value_dim]. `choice` says structure, kernel and the rest; type and extents are the head's. Errors: those of attention. */
+/* out [N, value_dim]. `choice` says structure, kernel and the rest; type and extents are the head's. Errors: those of attention. */
 HARK_MUST_CHECK hark_status hark_lab_attend(hark_context *context, const hark_attention_desc *choice, const hark_lab_head *head,
                                             double *out);
 

@@ -248,7 +248,8 @@ static hark_status draw_terms(hark_lab *lab) {
     for (int n = 0; n < GRID; n++) mask[n * GRID + i * STEPS] = 1;
   }
   const hark_attention_desc dense = hark_attention_desc_default();
-  const hark_lab_head head = {GRID, 1, FEW, zeros, zeros, values, table, mask};
+  const hark_lab_head head = {
+      .length = GRID, .head_dim = 1, .value_dim = FEW, .query = zeros, .key = zeros, .value = values, .log_kernel = table, .mask = mask};
   HARK_TRY(hark_lab_attend(lab->context, &dense, &head, terms));
   HARK_TRY(hark_lab_add_panel(lab, axes, &panel));
   HARK_TRY(hark_lab_add_curve(lab, panel, HARK_LAB_POINTS, &points, "points"));
