@@ -26,6 +26,8 @@
   X(head_sum, "head-sum", NULL)                                                                                                            \
   X(sphere, "sphere", NULL)                                                                                                                \
   X(misspecification, "misspecification", NULL)                                                                                            \
+  X(lipschitz, "lipschitz", NULL)                                                                                                          \
+  X(covering, "covering", NULL)                                                                                                            \
   X(transfer, "transfer", NULL)
 
 /* X: https://arxiv.org/abs/2212.14852, whose statements most experiments measure. */
