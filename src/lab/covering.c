@@ -115,7 +115,7 @@ static hark_status measure_ratios(hark_lab *lab) {
 /* ---- which weights have a net ---- */
 
 /* d = d_sigma = 8, two heads: D = 8. The aggregation is a class query, a mean with d_agg = d weights. */
-enum { WIDTH = 8, HEAD_COUNT = 2, HEAD_DIM = WIDTH / HEAD_COUNT, TOKENS = 6, MOST_LAYERS = 4 };
+enum { WIDTH = 8, HEAD_COUNT = 2, HEAD_DIM = WIDTH / HEAD_COUNT, TOKENS = 6, ENTRIES = TOKENS * WIDTH, MOST_LAYERS = 4 };
 
 /* X* <- ffn, then mha, each with its skip connection, T times (X C.4). */
 typedef struct transformer {
@@ -155,18 +155,18 @@ static hark_status make_transformer(hark_lab *lab, transformer *t) {
 }
 
 static hark_status run_transformer(hark_lab *lab, const transformer *t, int layers, const double *input, double *x) {
-  double hidden[TOKENS * WIDTH], change[TOKENS * WIDTH];
+  double hidden[ENTRIES], change[ENTRIES];
   hark_attention_desc choice = hark_attention_desc_default();
   choice.kernel = HARK_KERNEL_RBF;
   choice.sigma = sqrt(HEAD_DIM);
-  for (int64_t i = 0; i < TOKENS * WIDTH; i++) x[i] = input[i];
+  for (int64_t i = 0; i < ENTRIES; i++) x[i] = input[i];
   for (int layer = 0; layer < layers; layer++) {
     hark_lab_multiply(TOKENS, WIDTH, WIDTH, x, t->in[layer], hidden);
-    for (int64_t i = 0; i < TOKENS * WIDTH; i++) hidden[i] = fmax(hidden[i], 0);
+    for (int64_t i = 0; i < ENTRIES; i++) hidden[i] = fmax(hidden[i], 0);
     hark_lab_multiply(TOKENS, WIDTH, WIDTH, hidden, t->out[layer], change);
-    for (int64_t i = 0; i < TOKENS * WIDTH; i++) x[i] += change[i];
+    for (int64_t i = 0; i < ENTRIES; i++) x[i] += change[i];
     HARK_TRY(hark_lab_sum_heads(lab->context, &choice, &t->heads[layer], x, change));
-    for (int64_t i = 0; i < TOKENS * WIDTH; i++) x[i] += change[i];
+    for (int64_t i = 0; i < ENTRIES; i++) x[i] += change[i];
   }
   return HARK_OK;
 }
@@ -174,22 +174,22 @@ static hark_status run_transformer(hark_lab *lab, const transformer *t, int laye
 /* Largest change of an output entry when one array of weights is put to its negative. */
 static hark_status moved_by(hark_lab *lab, const transformer *t, int layers, const double *input, double *array, int64_t count,
                             double *out) {
-  double plain[TOKENS * WIDTH], moved[TOKENS * WIDTH];
+  double plain[ENTRIES], moved[ENTRIES];
   HARK_TRY(run_transformer(lab, t, layers, input, plain));
   for (int64_t i = 0; i < count; i++) array[i] = -array[i];
   HARK_TRY(run_transformer(lab, t, layers, input, moved));
   for (int64_t i = 0; i < count; i++) array[i] = -array[i];
   *out = 0;
-  for (int64_t i = 0; i < TOKENS * WIDTH; i++) *out = fmax(*out, fabs(moved[i] - plain[i]));
+  for (int64_t i = 0; i < ENTRIES; i++) *out = fmax(*out, fabs(moved[i] - plain[i]));
   return HARK_OK;
 }
 
 static hark_status measure_weights(hark_lab *lab) {
   transformer t;
-  double input[TOKENS * WIDTH];
+  double input[ENTRIES];
   hark_lab_table *table;
   HARK_TRY(make_transformer(lab, &t));
-  hark_lab_normal(lab, 8999, (int64_t)TOKENS * WIDTH, input);
+  hark_lab_normal(lab, 8999, ENTRIES, input);
   HARK_TRY(hark_lab_add_table(lab, "weights of a transformer, d = d_sigma = 8, h = 2, d_agg = 8", weight_columns, WEIGHT_COLUMNS, &table));
   for (int layers = 1; layers <= MOST_LAYERS; layers++) {
     double row[WEIGHT_COLUMNS] = {

@@ -61,7 +61,7 @@ static hark_status measure_instance(hark_lab *lab, hark_lab_table *table, const 
 
 /* ---- G.3 ---- */
 
-enum { SMALL = 3, NUMBERS = 2 * SMALL * SMALL };
+enum { SMALL = 3, SQUARE = SMALL * SMALL, NUMBERS = 2 * SQUARE };
 
 typedef struct norm_pair {
   int norm, part;
@@ -85,8 +85,8 @@ static double mixed_norm(const double *m, int64_t rows, int64_t width, int r, in
 }
 
 static double operator_norm(const double *m, int r) {
-  double copy[SMALL * SMALL], values[SMALL], largest = 0;
-  for (int i = 0; i < SMALL * SMALL; i++) copy[i] = m[i];
+  double copy[SQUARE], values[SMALL], largest = 0;
+  for (int i = 0; i < SQUARE; i++) copy[i] = m[i];
   if (r == 1) {
     hark_singular_values(SMALL, SMALL, copy, values);
     return values[0];
@@ -99,8 +99,8 @@ static double operator_norm(const double *m, int r) {
 /* log of left / right: norms 0, 1, 2 stand for r = 1, 2, infinity, whose conjugates are 2, 1, 0. */
 static hark_status product_ratio(void *user, const double *x, double *out) {
   const norm_pair *const p = user;
-  const double *const m = x, *const u = x + SMALL * SMALL;
-  double mu[SMALL * SMALL];
+  const double *const m = x, *const u = x + SQUARE;
+  double mu[SQUARE];
   hark_lab_multiply(SMALL, SMALL, SMALL, m, u, mu);
   const double of_product = mixed_norm(mu, SMALL, SMALL, p->norm, 2), of_u = mixed_norm(u, SMALL, SMALL, p->norm, 2);
   if (p->part == 0)

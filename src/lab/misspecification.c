@@ -12,12 +12,11 @@
 #include "lab/fit.h"
 #include "lab/special.h"
 
-#define TOKENS 4
+enum { TOKENS = 4, PER_SAMPLE = 2 * TOKENS + 2, Z_AT = 2 * TOKENS, NOISE_AT };
 #define VARIANCE 0.25
 #define FREQUENCY 3
 #define NOISE 0.1
 #define BATCH 4096
-#define PER_SAMPLE (2 * TOKENS + 2)
 #define LARGEST_SQUARE 120. /* of t: the rest has a weight of 1e-24 */
 #define NODES 400
 #define WITHIN 3 /* standard errors */
@@ -62,14 +61,14 @@ static double integrate_sine(const hark_lab_rule *rule, double m, double v) {
 
 /* One draw of everything: the squared distance of the two predictors, and the difference of their squared losses. */
 static void sample(const double normal[PER_SAMPLE], double a, double *between, double *risk) {
-  const double z = normal[2 * TOKENS], *const c = normal, *const noise = normal + TOKENS;
+  const double z = normal[Z_AT], *const c = normal, *const noise = normal + TOKENS;
   double cc = 0, rc = 0;
   for (int l = 0; l < TOKENS; l++) {
     cc += c[l] * c[l];
     rc += (z * c[l] + sqrt(VARIANCE) * noise[l]) * c[l];
   }
   const double m = rc / (cc + VARIANCE), v = VARIANCE / (cc + VARIANCE), best = m + a * sine_of_posterior(m, v);
-  const double y = latent_to_target(z, a) + NOISE * normal[2 * TOKENS + 1];
+  const double y = latent_to_target(z, a) + NOISE * normal[NOISE_AT];
   *between = (best - m) * (best - m);
   *risk = (y - m) * (y - m) - (y - best) * (y - best);
 }

@@ -122,7 +122,7 @@ static void make_instance(problem *p, const double *from) {
 static int64_t count_numbers(const problem *p) {
   const int64_t d = p->width, heads = p->layer.heads, inputs = p->layer.length * d;
   if (is_softmax(p->lemma)) return 2 * (p->layer.head_dim + p->layer.length * p->layer.head_dim);
-  return 2 * inputs + 2 * (is_ffn(p->lemma) ? 2 * HIDDEN * d * d : heads * (2 * d * p->layer.head_dim + d * d));
+  return 2 * inputs + 2 * (is_ffn(p->lemma) ? d * d * 2 * HIDDEN : heads * (2 * d * p->layer.head_dim + d * d));
 }
 
 /* ---- right sides ---- */

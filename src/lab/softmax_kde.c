@@ -111,7 +111,7 @@ static hark_status measure_one(hark_lab *lab, hark_lab_table *table, const quadr
   hark_lab_put_on_sphere(KEYS, dim, key);
   hark_lab_put_on_sphere(KEYS, dim, value);
   HARK_TRY(hark_lab_attend(lab->context, &choice, &head, out));
-  for (int i = 0; i < KEYS; i++) identity[i * (KEYS + 1)] = 1; /* the weights themselves, for the density */
+  for (int64_t i = 0; i < KEYS; i++) identity[i * (KEYS + 1)] = 1; /* the weights themselves, for the density */
   head.value = identity;
   head.value_dim = KEYS;
   HARK_TRY(hark_lab_attend(lab->context, &choice, &head, p));

@@ -17,12 +17,11 @@
 #include "lab/singular.h"
 #include "lab/special.h"
 
-#define TOKENS 8
+enum { TOKENS = 8, PER_SAMPLE = 3 * TOKENS + 2 + 3, Z_AT = 3 * TOKENS };
 #define VARIANCE 0.25
 #define NOISE 0.1
 #define STRONG 1.2
 #define FREQUENCY 3
-#define PER_SAMPLE (TOKENS + 2 * TOKENS + 2 + 3)
 #define BATCH 1000
 #define LARGEST_RADIUS 1000.
 
@@ -55,19 +54,19 @@ typedef struct data {
 
 /* f*_PT(X) = M m + a e^(-9v/2) sin 3m */
 static void regression(const task *t, const double m[2], double v, double out[2]) {
-  for (int i = 0; i < 2; i++)
+  for (int64_t i = 0; i < 2; i++)
     out[i] = t->map[2 * i] * m[0] + t->map[2 * i + 1] * m[1] + t->bend * exp(-FREQUENCY * FREQUENCY * v / 2) * sin(FREQUENCY * m[i]);
 }
 
 static void make_sample(const task *t, const double normal[PER_SAMPLE], int64_t at, data *d) {
-  const double *const c = normal, *const noise = normal + TOKENS, *const z = normal + 3 * TOKENS, *const of_targets = z + 2;
+  const double *const c = normal, *const noise = normal + TOKENS, *const z = normal + Z_AT, *const of_targets = z + 2;
   double cc = 0, rc[2] = {0};
-  for (int l = 0; l < TOKENS; l++) {
+  for (int64_t l = 0; l < TOKENS; l++) {
     cc += c[l] * c[l];
-    for (int i = 0; i < 2; i++) rc[i] += (z[i] * c[l] + sqrt(VARIANCE) * noise[2 * l + i]) * c[l];
+    for (int64_t i = 0; i < 2; i++) rc[i] += (z[i] * c[l] + sqrt(VARIANCE) * noise[2 * l + i]) * c[l];
   }
   d->variance[at] = VARIANCE / (cc + VARIANCE);
-  for (int i = 0; i < 2; i++) {
+  for (int64_t i = 0; i < 2; i++) {
     d->mean[2 * at + i] = rc[i] / (cc + VARIANCE);
     d->pre_training[2 * at + i] = t->map[2 * i] * z[0] + t->map[2 * i + 1] * z[1] + t->bend * sin(FREQUENCY * z[i]) + NOISE * of_targets[i];
   }
@@ -86,8 +85,8 @@ static void make_data(const hark_lab *lab, const task *t, uint32_t stream, data 
 static void train_rank_one(const data *d, double w[2], double p[2]) {
   double gram[4] = {0}, cross[4] = {0}, fitted[4], half[4], values[2], vectors[4];
   for (int64_t n = 0; n < d->count; n++)
-    for (int i = 0; i < 2; i++)
-      for (int j = 0; j < 2; j++) {
+    for (int64_t i = 0; i < 2; i++)
+      for (int64_t j = 0; j < 2; j++) {
         gram[2 * i + j] += d->mean[2 * n + i] * d->mean[2 * n + j];
         cross[2 * i + j] += d->mean[2 * n + i] * d->pre_training[2 * n + j];
       }
@@ -98,10 +97,10 @@ static void train_rank_one(const data *d, double w[2], double p[2]) {
   }
   hark_lab_cholesky_solve(2, l, 2, b);
   hark_lab_multiply(2, 2, 2, gram, b, half);
-  for (int i = 0; i < 2; i++)
-    for (int j = 0; j < 2; j++) fitted[2 * i + j] = b[i] * half[j] + b[2 + i] * half[2 + j]; /* b' gram b */
+  for (int64_t i = 0; i < 2; i++)
+    for (int64_t j = 0; j < 2; j++) fitted[2 * i + j] = b[i] * half[j] + b[2 + i] * half[2 + j]; /* b' gram b */
   hark_lab_eigen(2, fitted, values, vectors);
-  for (int i = 0; i < 2; i++) {
+  for (int64_t i = 0; i < 2; i++) {
     p[i] = vectors[i];
     w[i] = b[2 * i] * vectors[0] + b[2 * i + 1] * vectors[1];
   }
@@ -121,7 +120,7 @@ static void excess_risks(const task *t, const data *d, double *pre_training, dou
     const double *const m = d->mean + 2 * n, feature = hark_lab_dot(w, m, 2);
     double best[2];
     regression(t, m, d->variance[n], best);
-    for (int i = 0; i < 2; i++) *pre_training += (p[i] * feature - best[i]) * (p[i] * feature - best[i]) / (double)d->count;
+    for (int64_t i = 0; i < 2; i++) *pre_training += (p[i] * feature - best[i]) * (p[i] * feature - best[i]) / (double)d->count;
     const double error = top / bottom * feature - hark_lab_dot(t->downstream, m, 2);
     *downstream += error * error / (double)d->count;
   }
