@@ -1,6 +1,7 @@
 # What hark uses of the machine. Sets the targets hark_dependencies (libm, for the trainer jansson and libyaml, and where wanted oneDNN and
-# OpenMP), hark_sentencepiece (what learns sub-words, for programs and never for the library; nothing where there is none) and, for tests,
-# hark_cmocka; and the definitions HARK_WITH_ONEDNN, HARK_WITH_OPENMP and HARK_WITH_SENTENCEPIECE, which exist only when the thing is used.
+# OpenMP), hark_command_dependencies (GSL, which only the laboratory of the command asks for), hark_sentencepiece (what learns sub-words, for
+# programs and never for the library; nothing where there is none) and, for tests, hark_cmocka; and the definitions HARK_WITH_ONEDNN,
+# HARK_WITH_OPENMP, HARK_WITH_GSL and HARK_WITH_SENTENCEPIECE, which exist only when the thing is used.
 
 if(HARK_TRAIN OR HARK_BUILD_TESTS)
   find_package(PkgConfig REQUIRED)
@@ -74,4 +75,18 @@ if(HARK_SENTENCEPIECE_USED)
   target_sources(hark_sentencepiece INTERFACE $<TARGET_OBJECTS:hark_sentencepiece_object>)
   target_link_libraries(hark_sentencepiece INTERFACE PkgConfig::SENTENCEPIECE)
   target_compile_definitions(hark_sentencepiece INTERFACE HARK_WITH_SENTENCEPIECE=1)
+endif()
+
+# GSL computes what experiments of the laboratory are compared with. Those that need it are left out of a build without it.
+add_library(hark_command_dependencies INTERFACE)
+set(HARK_GSL_USED OFF)
+if(HARK_TRAIN AND NOT HARK_WITH_GSL STREQUAL OFF)
+  pkg_check_modules(GSL QUIET IMPORTED_TARGET gsl>=2.5)
+  if(GSL_FOUND)
+    set(HARK_GSL_USED ON)
+    target_link_libraries(hark_command_dependencies INTERFACE PkgConfig::GSL)
+    target_compile_definitions(hark_command_dependencies INTERFACE HARK_WITH_GSL=1)
+  elseif(HARK_WITH_GSL STREQUAL ON)
+    message(FATAL_ERROR "HARK_WITH_GSL=ON, but pkg-config knows no gsl of 2.5 or later (Debian: libgsl-dev)")
+  endif()
 endif()

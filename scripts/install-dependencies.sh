@@ -19,7 +19,8 @@ gnuplot-nox|gnuplot|loss curves as SVG and PNG'
 # hark builds and works without these.
 USEFUL='libdnnl-dev|package|fast large matrix products (oneDNN)
 g++|g++|compiles the one file of C++: learning of sub-words
-libsentencepiece-dev|package|learning of sub-words (SentencePiece)'
+libsentencepiece-dev|package|learning of sub-words (SentencePiece)
+libgsl-dev|package|closed forms of hark lab (GSL)'
 CHECKING='clang|clang|second compiler
 clang-format|clang-format|format of the sources
 clang-tidy|clang-tidy|static analysis

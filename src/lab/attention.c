@@ -1,22 +1,29 @@
 /* attention.c - see attention.h. */
 #include "lab/attention.h"
 
+#include <string.h>
+
+#include "lab/matrix.h"
+
 static hark_status wrap(hark_context *context, const void *data, hark_type type, int64_t rows, int64_t columns, hark_tensor *out) {
   const int64_t shape[] = {1, 1, rows, columns};
   return hark_tensor_wrap(context, (void *)data, type, 4, shape, NULL, out);
 }
 
+static int64_t queries_of(const hark_lab_head *head) { return head->queries > 0 ? head->queries : head->length; }
+
 static hark_status execute(hark_context *context, const hark_attention_plan *plan, const hark_lab_head *head, void *saved, void *workspace,
                            double *out) {
-  const int64_t length = head->length, distances[] = {1, length};
+  const int64_t length = head->length, queries = queries_of(head), distances[] = {1, length}, rows[] = {1, 1, queries};
   hark_attention_args args = {.struct_size = sizeof args, .saved = saved, .workspace = workspace};
-  HARK_TRY(wrap(context, head->query, HARK_F64, length, head->head_dim, &args.query));
+  HARK_TRY(wrap(context, head->query, HARK_F64, queries, head->head_dim, &args.query));
   HARK_TRY(wrap(context, head->key, HARK_F64, length, head->head_dim, &args.key));
   HARK_TRY(wrap(context, head->value, HARK_F64, length, head->value_dim, &args.value));
-  HARK_TRY(wrap(context, out, HARK_F64, length, head->value_dim, &args.out));
-  if (head->mask != NULL) HARK_TRY(wrap(context, head->mask, HARK_U8, length, length, &args.mask));
+  HARK_TRY(wrap(context, out, HARK_F64, queries, head->value_dim, &args.out));
+  if (head->mask != NULL) HARK_TRY(wrap(context, head->mask, HARK_U8, queries, length, &args.mask));
   if (head->log_kernel != NULL)
     HARK_TRY(hark_tensor_wrap(context, (void *)head->log_kernel, HARK_F64, 2, distances, NULL, &args.log_kernel));
+  if (head->log_sum_exp != NULL) HARK_TRY(hark_tensor_wrap(context, head->log_sum_exp, HARK_F64, 3, rows, NULL, &args.log_sum_exp));
   return hark_attention_forward(context, plan, &args);
 }
 
@@ -24,7 +31,8 @@ hark_status hark_lab_attend(hark_context *context, const hark_attention_desc *ch
   hark_attention_desc desc = *choice;
   desc.type = HARK_F64;
   desc.batch = desc.heads = 1;
-  desc.query_length = desc.key_length = head->length;
+  desc.query_length = queries_of(head);
+  desc.key_length = head->length;
   desc.head_dim = head->head_dim;
   desc.value_dim = head->value_dim;
   desc.has_mask = head->mask != NULL;
@@ -41,4 +49,30 @@ hark_status hark_lab_attend(hark_context *context, const hark_attention_desc *ch
   hark_release(context, saved, sizes.saved);
   hark_attention_plan_destroy(context, &plan);
   return status;
+}
+
+hark_status hark_lab_make_heads(hark_lab *lab, hark_lab_heads *heads) {
+  const int64_t narrow = heads->heads * heads->width * heads->head_dim, wide = heads->heads * heads->width * heads->width;
+  HARK_TRY(hark_lab_numbers(lab, narrow, &heads->query));
+  HARK_TRY(hark_lab_numbers(lab, narrow, &heads->key));
+  HARK_TRY(hark_lab_numbers(lab, wide, &heads->value));
+  return hark_lab_numbers(lab, heads->length * 2 * (heads->head_dim + heads->width), &heads->scratch);
+}
+
+hark_status hark_lab_sum_heads(hark_context *context, const hark_attention_desc *choice, const hark_lab_heads *heads, const double *x,
+                               double *out) {
+  const int64_t length = heads->length, d = heads->width, narrow = heads->head_dim;
+  double *const query = heads->scratch, *const key = query + length * narrow, *const value = key + length * narrow;
+  double *const one = value + length * d;
+  const hark_lab_head head = {
+      .length = length, .head_dim = narrow, .value_dim = d, .query = query, .key = key, .value = value, .log_kernel = heads->log_kernel};
+  memset(out, 0, (size_t)(length * d) * sizeof *out);
+  for (int64_t h = 0; h < heads->heads; h++) {
+    hark_lab_multiply(length, d, narrow, x, heads->query + h * d * narrow, query);
+    hark_lab_multiply(length, d, narrow, x, heads->key + h * d * narrow, key);
+    hark_lab_multiply(length, d, d, x, heads->value + h * d * d, value);
+    HARK_TRY(hark_lab_attend(context, choice, &head, one));
+    for (int64_t i = 0; i < length * d; i++) out[i] += one[i];
+  }
+  return HARK_OK;
 }

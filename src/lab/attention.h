@@ -6,17 +6,35 @@
 
 #include "lab/lab.h"
 
-/* Arrays of L rows. */
+/* L keys and values, N queries. */
 typedef struct hark_lab_head {
   int64_t length, head_dim, value_dim;
-  const double *query, *key; /* [L, head_dim] */
-  const double *value;       /* [L, value_dim] */
-  const double *log_kernel;  /* [L], log G at distances 0 .. L - 1; NULL: none */
-  const uint8_t *mask;       /* [L, L], 0 hides; NULL: none */
+  const double *query;      /* [N, head_dim] */
+  const double *key;        /* [L, head_dim] */
+  const double *value;      /* [L, value_dim] */
+  const double *log_kernel; /* [L], log G at distances 0 .. L - 1; NULL: none */
+  const uint8_t *mask;      /* [N, L], 0 hides; NULL: none */
+  int64_t queries;          /* N; 0: L */
+  double *log_sum_exp;      /* [N], written; NULL: not wanted */
 } hark_lab_head;
 
-/* out [L, value_dim]. `choice` says structure, kernel and the rest; type and extents are the head's. Errors: those of attention. */
+/* out [N, value_dim]. `choice` says structure, kernel and the rest; type and extents are the head's. Errors: those of attention. */
 HARK_MUST_CHECK hark_status hark_lab_attend(hark_context *context, const hark_attention_desc *choice, const hark_lab_head *head,
                                             double *out);
+
+/* h heads whose values have all d features, over L tokens (X eq. C.3):  sum_i attn(X W^q_i, X W^k_i, X W^v_i). */
+typedef struct hark_lab_heads {
+  int64_t heads, width, head_dim, length;
+  double *query, *key; /* [h, d, head_dim] */
+  double *value;       /* [h, d, d] */
+  double *log_kernel;  /* [L] or NULL */
+  double *scratch;     /* of hark_lab_make_heads() */
+} hark_lab_heads;
+
+/* Memory of the lab for the extents that are set: weights of zeros, and scratch. */
+HARK_MUST_CHECK hark_status hark_lab_make_heads(hark_lab *lab, hark_lab_heads *heads);
+/* out [L, d] from x [L, d]. */
+HARK_MUST_CHECK hark_status hark_lab_sum_heads(hark_context *context, const hark_attention_desc *choice, const hark_lab_heads *heads,
+                                               const double *x, double *out);
 
 #endif

@@ -18,6 +18,15 @@ int hark_lab_find(const char *name) {
   return -1;
 }
 
+const char *hark_lab_missing(const hark_experiment *experiment) {
+#ifdef HARK_WITH_GSL
+  (void)experiment;
+  return NULL;
+#else
+  return experiment->needs_gsl ? "GSL (Debian: libgsl-dev)" : NULL;
+#endif
+}
+
 /* ---- memory ---- */
 
 /* In front of a piece of memory, which begins HARK_ALIGNMENT bytes behind it. */
@@ -78,9 +87,27 @@ hark_status hark_lab_numbers(hark_lab *lab, int64_t count, double **out) {
   return HARK_OK;
 }
 
-void hark_lab_normal(const hark_lab *lab, uint32_t stream, int64_t count, double *out) {
-  const hark_random_stream numbers = {.seed = lab->seed, .layer_purpose = hark_random_layer_purpose(stream, HARK_RANDOM_LAB)};
-  hark_random_normal(&numbers, 0, count, out);
+static hark_random_stream stream_of(const hark_lab *lab, uint32_t stream) {
+  return (hark_random_stream){.seed = lab->seed, .layer_purpose = hark_random_layer_purpose(stream, HARK_RANDOM_LAB)};
+}
+
+void hark_lab_normal_from(const hark_lab *lab, uint32_t stream, uint64_t first, int64_t count, double *out) {
+  const hark_random_stream numbers = stream_of(lab, stream);
+  hark_random_normal(&numbers, first, count, out);
+}
+
+void hark_lab_normal(const hark_lab *lab, uint32_t stream, int64_t count, double *out) { hark_lab_normal_from(lab, stream, 0, count, out); }
+
+void hark_lab_uniform(const hark_lab *lab, uint32_t stream, int64_t count, double *out) {
+  const hark_random_stream numbers = stream_of(lab, stream);
+  hark_random_uniform(&numbers, 0, count, out);
+}
+
+hark_status hark_lab_draw_normal(hark_lab *lab, uint32_t stream, int64_t count, double deviation, double **out) {
+  HARK_TRY(hark_lab_numbers(lab, count, out));
+  hark_lab_normal(lab, stream, count, *out);
+  for (int64_t i = 0; i < count; i++) (*out)[i] *= deviation;
+  return HARK_OK;
 }
 
 /* ---- filling ---- */
@@ -184,6 +211,8 @@ hark_status hark_lab_judge(hark_lab *lab, const hark_experiment *experiment) {
 }
 
 hark_status hark_lab_run(hark_lab *lab, const hark_experiment *experiment) {
+  const char *const missing = hark_lab_missing(experiment);
+  if (missing != NULL) return hark_fail(lab->context, HARK_UNSUPPORTED, "needs %s, which this build does not have", missing);
   HARK_TRY(experiment->measure(lab));
   HARK_TRY(hark_lab_judge(lab, experiment));
   if (lab->table_count == 0 || lab->criterion_count == 0)

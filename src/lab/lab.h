@@ -17,7 +17,22 @@
 #define HARK_EXPERIMENTS(X)                                                                                                                \
   X(nadaraya_watson, "nadaraya-watson", NULL)                                                                                              \
   X(rank_map, "rank-map", NULL)                                                                                                            \
-  X(approximation, "approximation", &hark_lab_approximation_options)
+  X(approximation, "approximation", &hark_lab_approximation_options)                                                                       \
+  X(definetti, "definetti", NULL)                                                                                                          \
+  X(sufficiency, "sufficiency", NULL)                                                                                                      \
+  X(exchangeability, "exchangeability", NULL)                                                                                              \
+  X(softmax_kde, "softmax-kde", NULL)                                                                                                      \
+  X(softmax_limit, "softmax-limit", NULL)                                                                                                  \
+  X(head_sum, "head-sum", NULL)                                                                                                            \
+  X(sphere, "sphere", NULL)                                                                                                                \
+  X(misspecification, "misspecification", NULL)                                                                                            \
+  X(lipschitz, "lipschitz", NULL)                                                                                                          \
+  X(covering, "covering", NULL)                                                                                                            \
+  X(transfer, "transfer", NULL)
+
+/* X: https://arxiv.org/abs/2212.14852, whose statements most experiments measure. */
+#define HARK_LAB_PAPER_X                                                                                                                   \
+  "Zhang, Liu, Cai, Wang, Wang: An Analysis of Attention via the Lens of Exchangeability and Latent Variable Models, "
 
 #define HARK_LAB_TABLES 6    /* of an experiment, at most */
 #define HARK_LAB_COLUMNS 12  /* of a table */
@@ -90,9 +105,13 @@ typedef struct hark_lab {
 } hark_lab;
 
 typedef struct hark_experiment {
-  const char *summary;                                              /* one line for --list */
-  const char *paper;                                                /* whose statement it is, and where it stands */
-  const char *statement;                                            /* what is measured */
+  const char *summary;   /* one line for --list */
+  const char *paper;     /* whose statement it is, and where it stands */
+  const char *statement; /* what is measured */
+  const char *printed;   /* the paper's formula where it is wrong, or NULL */
+  const char *corrected; /* what it should be; NULL where `printed` is */
+  const char *notes;     /* for docs/lab.md, in Markdown: equations, why the criteria are what they are, the figure; NULL: none */
+  bool needs_gsl;        /* compares with closed forms of lab/special.h */
   hark_status (*check)(hark_context *context, const void *options); /* refuses options before any experiment runs; optional */
   hark_status (*measure)(hark_lab *lab);                            /* fills tables and figure */
   /* Adds the criteria, from the tables alone: whoever has the tables can judge again, and the tests do so with other numbers. */
@@ -110,13 +129,15 @@ extern const hark_lab_entry hark_lab_entries[];
 extern const int hark_lab_entry_count;
 /* The index of an experiment, or -1. */
 int hark_lab_find(const char *name);
+/* What this build lacks for an experiment, or NULL when it can be run. */
+const char *hark_lab_missing(const hark_experiment *experiment);
 
 /* ---- running ---- */
 
 /* Makes an empty one; freed by the caller, also after a failure of the experiment. */
 HARK_MUST_CHECK hark_status hark_lab_create(hark_context *context, bool quick, uint64_t seed, const void *options, hark_lab **out);
 void hark_lab_destroy(hark_lab **lab);
-/* Measures and judges. HARK_INTERNAL_ERROR when that gives no table or no criterion. */
+/* Measures and judges. HARK_UNSUPPORTED when the build lacks something; HARK_INTERNAL_ERROR when that gives no table or no criterion. */
 HARK_MUST_CHECK hark_status hark_lab_run(hark_lab *lab, const hark_experiment *experiment);
 /* Forgets the criteria and judges the tables as they are now. */
 HARK_MUST_CHECK hark_status hark_lab_judge(hark_lab *lab, const hark_experiment *experiment);
@@ -136,8 +157,14 @@ const hark_lab_cell *hark_lab_cells(const hark_lab_panel *panel);
 HARK_MUST_CHECK hark_status hark_lab_allocate(hark_lab *lab, size_t bytes, void **out);
 HARK_MUST_CHECK hark_status hark_lab_numbers(hark_lab *lab, int64_t count, double **out);
 
-/* Standard normal numbers 0 .. count - 1 of stream number `stream` of this seed. */
+/* Standard normal numbers 0 .. count - 1 of stream number `stream` of this seed; uniform ones in [0, 1). A stream serves one of the two. */
 void hark_lab_normal(const hark_lab *lab, uint32_t stream, int64_t count, double *out);
+void hark_lab_uniform(const hark_lab *lab, uint32_t stream, int64_t count, double *out);
+/* Normal numbers first .. first + count - 1 of a stream: draw after draw of one that is too long to be held at once. */
+void hark_lab_normal_from(const hark_lab *lab, uint32_t stream, uint64_t first, int64_t count, double *out);
+
+/* Numbers of a stream of normal ones, times `deviation`, in memory of the lab. */
+HARK_MUST_CHECK hark_status hark_lab_draw_normal(hark_lab *lab, uint32_t stream, int64_t count, double deviation, double **out);
 
 /* Title and columns live as long as the program. */
 HARK_MUST_CHECK hark_status hark_lab_add_table(hark_lab *lab, const char *title, const hark_lab_column *columns, int count,

@@ -132,6 +132,38 @@ static void attention_of_a_head_is_the_formula(void **state) {
   }
 }
 
+/* Fewer queries than keys; log_sum_exp is the logarithm of the sum of the kernel. */
+static void attention_takes_queries_of_their_own(void **state) {
+  (void)state;
+  enum { QUERIES = 2 };
+  double query[QUERIES * DIM], key[LENGTH * DIM], value[LENGTH], have[QUERIES], log_sum_exp[QUERIES];
+  normal_numbers(1, (int64_t)QUERIES * DIM, query);
+  normal_numbers(2, (int64_t)LENGTH * DIM, key);
+  normal_numbers(3, LENGTH, value);
+  hark_attention_desc choice = hark_attention_desc_default();
+  choice.kernel = HARK_KERNEL_RBF;
+  choice.sigma = 0.8;
+  const hark_lab_head head = {.length = LENGTH,
+                              .queries = QUERIES,
+                              .head_dim = DIM,
+                              .value_dim = 1,
+                              .query = query,
+                              .key = key,
+                              .value = value,
+                              .log_sum_exp = log_sum_exp};
+  assert_fine(context, hark_lab_attend(context, &choice, &head, have));
+  for (int n = 0; n < QUERIES; n++) {
+    double sum = 0, top = 0;
+    for (int i = 0; i < LENGTH; i++) {
+      double square = 0;
+      for (int x = 0; x < DIM; x++) square += (query[n * DIM + x] - key[i * DIM + x]) * (query[n * DIM + x] - key[i * DIM + x]);
+      sum += exp(-square / (2 * 0.64));
+      top += exp(-square / (2 * 0.64)) * value[i];
+    }
+    assert_true(fabs(have[n] - top / sum) < 1e-14 && fabs(log_sum_exp[n] - log(sum)) < 1e-14);
+  }
+}
+
 /* ---- heads of a trained model ---- */
 
 #define TEXT "To be, or not to be, that is the question: whether 'tis nobler in the mind"
@@ -216,11 +248,10 @@ static void heads_that_cannot_be_measured_are_refused(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(singular_values_are_roots_of_eigenvalues),
-                                     cmocka_unit_test(singular_values_of_known_matrices),
-                                     cmocka_unit_test(numerical_ranks_are_tails_below_the_tolerance),
-                                     cmocka_unit_test(attention_of_a_head_is_the_formula),
-                                     cmocka_unit_test(heads_are_those_of_the_model),
-                                     cmocka_unit_test(heads_that_cannot_be_measured_are_refused)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(singular_values_are_roots_of_eigenvalues),      cmocka_unit_test(singular_values_of_known_matrices),
+      cmocka_unit_test(numerical_ranks_are_tails_below_the_tolerance), cmocka_unit_test(attention_of_a_head_is_the_formula),
+      cmocka_unit_test(attention_takes_queries_of_their_own),          cmocka_unit_test(heads_are_those_of_the_model),
+      cmocka_unit_test(heads_that_cannot_be_measured_are_refused)};
   return cmocka_run_group_tests(tests, begin, end);
 }

@@ -1,0 +1,49 @@
+/* fit.c - see fit.h. */
+#include "lab/fit.h"
+
+#include <math.h>
+
+void hark_lab_line_add(hark_lab_line *line, double x, double y) {
+  if (line->count == 0) {
+    line->first_x = x;
+    line->first_y = y;
+  }
+  x -= line->first_x;
+  y -= line->first_y;
+  line->count += 1;
+  line->x += x;
+  line->y += y;
+  line->xx += x * x;
+  line->xy += x * y;
+  line->yy += y * y;
+}
+
+void hark_lab_line_add_power(hark_lab_line *line, double x, double y) {
+  hark_lab_line_add(line, x > 0 ? log(x) : NAN, y > 0 ? log(y) : NAN);
+}
+
+/* Sum of squares of x about its mean. */
+static double spread(const hark_lab_line *line) { return line->xx - line->x * line->x / line->count; }
+
+hark_lab_fit hark_lab_line_fit(const hark_lab_line *line) {
+  const double n = line->count, across = spread(line), both = line->xy - line->x * line->y / n, up = line->yy - line->y * line->y / n;
+  hark_lab_fit fit = {NAN, NAN, NAN};
+  if (n < 2 || !(across > 0)) return fit;
+  fit.slope = both / across;
+  fit.intercept = line->first_y + line->y / n - fit.slope * (line->first_x + line->x / n);
+  if (n > 2) fit.error = sqrt(fmax(up - fit.slope * both, 0) / ((n - 2) * across));
+  return fit;
+}
+
+double hark_lab_line_error(const hark_lab_line *line, double deviation) { return deviation / sqrt(spread(line)); }
+
+void hark_lab_mean_add(hark_lab_mean *mean, double value) {
+  const double from = value - mean->mean;
+  mean->count += 1;
+  mean->mean += from / mean->count;
+  mean->squares += from * (value - mean->mean);
+}
+
+double hark_lab_mean_error(const hark_lab_mean *mean) {
+  return mean->count > 1 ? sqrt(mean->squares / (mean->count - 1) / mean->count) : NAN;
+}

@@ -1,0 +1,33 @@
+/* fit.h - straight lines through points, for slopes of errors over lengths. */
+#ifndef HARK_LAB_FIT_H
+#define HARK_LAB_FIT_H
+
+/* Points that have been added; starts as zeros. */
+typedef struct hark_lab_line {
+  double count, x, y, xx, xy, yy; /* sums, taken about the first point */
+  double first_x, first_y;
+} hark_lab_line;
+
+void hark_lab_line_add(hark_lab_line *line, double x, double y);
+/* Adds (log x, log y): the slope is the power of x. What is not positive makes the fit NaN, which fails every criterion. */
+void hark_lab_line_add_power(hark_lab_line *line, double x, double y);
+
+/* Least squares y = intercept + slope x. `error` is the slope's standard error as the residuals tell it (NaN below three points, NaN also for
+ * the slope below two). */
+typedef struct hark_lab_fit {
+  double slope, intercept, error;
+} hark_lab_fit;
+hark_lab_fit hark_lab_line_fit(const hark_lab_line *line);
+
+/* The slope's standard error when every y has the deviation `deviation`, independently. */
+double hark_lab_line_error(const hark_lab_line *line, double deviation);
+
+/* Mean and standard error of the mean of what has been added; starts as zeros. */
+typedef struct hark_lab_mean {
+  double count, mean, squares; /* squares: sum of squares about the mean (Welford) */
+} hark_lab_mean;
+
+void hark_lab_mean_add(hark_lab_mean *mean, double value);
+double hark_lab_mean_error(const hark_lab_mean *mean);
+
+#endif
