@@ -17,7 +17,14 @@
 #define HARK_EXPERIMENTS(X)                                                                                                                \
   X(nadaraya_watson, "nadaraya-watson", NULL)                                                                                              \
   X(rank_map, "rank-map", NULL)                                                                                                            \
-  X(approximation, "approximation", &hark_lab_approximation_options)
+  X(approximation, "approximation", &hark_lab_approximation_options)                                                                       \
+  X(finite, "finite", NULL)                                                                                                                \
+  X(variance, "variance", NULL)                                                                                                            \
+  X(cme_rate, "cme-rate", NULL)                                                                                                            \
+  X(information_gain, "information-gain", NULL)                                                                                            \
+  X(heads, "heads", NULL)                                                                                                                  \
+  X(instrument, "instrument", NULL)                                                                                                        \
+  X(posterior, "posterior", NULL)
 
 #define HARK_LAB_TABLES 6    /* of an experiment, at most */
 #define HARK_LAB_COLUMNS 12  /* of a table */
