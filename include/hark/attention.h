@@ -50,7 +50,10 @@ typedef enum hark_attention_kernel {
   HARK_KERNEL_RBF  /* exp(-|q - k|^2 / (2 sigma^2)) */
 } hark_attention_kernel;
 
-typedef enum hark_attention_normalisation { HARK_NORMALISATION_SOFTMAX } hark_attention_normalisation;
+typedef enum hark_attention_normalisation {
+  HARK_NORMALISATION_SOFTMAX, /* kernel smoothing: kappa(q, k_i) / sum over visible j of kappa(q, k_j) */
+  HARK_NORMALISATION_CME      /* kernel ridge regression of the values on the keys (docs/mathematics/kernel-ridge.md); cost O(L^3) */
+} hark_attention_normalisation;
 
 /* What to compute, at most how large. Start from hark_attention_desc_default(). Fields left zero that do not apply must stay zero: a sigma
  * without RBF, a scale with it, a window without WINDOW are refused by name. */
@@ -81,6 +84,14 @@ typedef struct hark_attention_desc {
   hark_coarse_query coarse_query;
   hark_hierarchy_interpolation interpolation;
   bool has_hierarchical_bias; /* calls carry hierarchical_bias */
+  /* CME. Dense; masks by key only; no attention_bias, forget gates or dropout. kernel EXP is computed as exp(scale (q.k - bound)) with the ridge
+   * and the variance scaled alike, which changes no result and keeps numbers in range where scale q.k is large. */
+  double ridge;       /* lambda > 0, or c of lambda = c L^ridge_power; 0 with has_ridge */
+  double ridge_power; /* p in [0, 1], L the visible keys of a sequence; not when causal: a row would know how many keys come after it */
+  double bound;       /* EXP: what q.k never exceeds; 0 is right where scale q.k is small. With unit it is 1 */
+  bool unit;          /* every query and key is divided by its length first */
+  bool has_ridge;     /* calls carry ridge */
+  bool has_sigma;     /* RBF: calls carry sigma */
 } hark_attention_desc;
 
 /* f32, dense, exp, softmax; everything else zero. Inline, so that the struct has the size that the caller was built with. */
@@ -122,7 +133,7 @@ HARK_API hark_attention_sizes hark_attention_plan_sizes(const hark_attention_pla
 HARK_API const hark_attention_desc *hark_attention_plan_desc(const hark_attention_plan *plan);
 
 /* Useful floating-point operations at the maximum sizes: forward two products over the visible pairs, backward five. Causal counts
- * L(L+1)/2 pairs; HIERARCHICAL counts the Nr^2 pairs of every block. The first takes any descriptor whose extents are set; 0 when its
+ * L(L+1)/2 pairs; HIERARCHICAL counts the Nr^2 pairs of every block; CME the products and solves of docs/mathematics/kernel-ridge.md. The first takes any descriptor whose extents are set; 0 when its
  * struct_size is refused. */
 HARK_API double hark_attention_desc_operations(const hark_attention_desc *desc, bool backward);
 HARK_API double hark_attention_plan_operations(const hark_attention_plan *plan, bool backward);
@@ -157,6 +168,20 @@ HARK_API int hark_attention_plan_print(const hark_attention_plan *plan, char *te
  * each sequence were alone give a query_mask as well. log_kernel: a coarse entry takes the mean of G over the distances between its two cells
  * (exact: between the query and the key cell), as far as the table has them; a table of Nr 2^M distances has all that a hierarchy of M
  * levels asks for. Dropout takes out a coarse entry as a whole, with the word of its first row and first key. */
+/* CME: what a forward had to mend. A pivot of the factorisation that is not positive, because keys are duplicates beyond the type's precision
+ * or the kernel is not positive definite, is raised alone. Calls add to `pivots` and keep the largest amount; the caller zeroes it. */
+typedef struct hark_attention_report {
+  int64_t pivots;          /* mended so far */
+  int64_t item, head, row; /* of the largest amount: batch item, query head, key row of the item */
+  double amount;           /* that was added to the pivot */
+} hark_attention_report;
+
+/* CME: out[n] = sum over visible i of w[n,i] value[i] with w[n,:] = kappa(q_n, K) (kappa(K, K) + lambda I)^-1 over the keys that the query
+ * sees: all of them, or when causal those up to its position. kappa includes G. Errors of a forward, each naming item, head and row:
+ * HARK_INVALID_ARGUMENT (a ridge or sigma that is not a positive number), HARK_NOT_FINITE (a visible query, key or value that is no finite
+ * number, or a kernel beyond the range of the type: results are then undefined). There is no log_sum_exp. The backward takes no dvariance;
+ * amounts added to mended pivots are constants to it. A query that sees no key has zeros in out and the prior's variance, a
+ * row of no sequence zero in both. */
 typedef struct hark_attention_args {
   size_t struct_size;
   hark_tensor query, key, value;
@@ -199,6 +224,12 @@ typedef struct hark_attention_args {
   hark_tensor hierarchical_bias;
   hark_tensor query_mask;         /* HIERARCHICAL, with has_mask: U8 [1 or B, Lq], zero: not a query */
   hark_tensor dhierarchical_bias; /* backward: shape of hierarchical_bias */
+
+  hark_tensor ridge;    /* CME, with has_ridge: [H] or [1], positive; lambda, or c with ridge_power */
+  hark_tensor sigma;    /* CME, with has_sigma: [H] or [1], positive, in place of the descriptor's */
+  hark_tensor variance; /* CME, optional: [B, H, Lq] contiguous: kappa(q,q) G(0) - kappa(q,K) (kappa(K,K) + lambda I)^-1 kappa(K,q) >= 0 */
+  hark_tensor dridge, dsigma;    /* backward: shapes of ridge and sigma */
+  hark_attention_report *report; /* CME, or NULL */
 } hark_attention_args;
 
 enum {
@@ -208,7 +239,9 @@ enum {
   HARK_ACCUMULATE_BIAS = 8,
   HARK_ACCUMULATE_LOG_KERNEL = 16,
   HARK_ACCUMULATE_FORGET = 32,
-  HARK_ACCUMULATE_HIERARCHICAL_BIAS = 64
+  HARK_ACCUMULATE_HIERARCHICAL_BIAS = 64,
+  HARK_ACCUMULATE_RIDGE = 128,
+  HARK_ACCUMULATE_SIGMA = 256
 };
 
 /* Executes a plan. Errors: HARK_SHAPE_MISMATCH, HARK_INVALID_ARGUMENT with a message that names the argument; nothing was written then. */

@@ -120,6 +120,10 @@ static hark_status check_main(hark_context *context, const hark_attention_desc *
       return hark_fail(context, HARK_SHAPE_MISMATCH, "attention: %s is %" PRId64 ", expected at most the plan's %" PRId64, limits[i].text,
                        limits[i].actual, limits[i].maximum);
   const expectation lse = {"log_sum_exp", &args->log_sum_exp, type, 3, {batch, desc->heads, queries}, !backward};
+  if (desc->normalisation == HARK_NORMALISATION_CME) {
+    if (!present(&args->log_sum_exp)) return HARK_OK;
+    return hark_fail(context, HARK_UNSUPPORTED, "attention: log_sum_exp is given with normalisation cme, which has none");
+  }
   return present(&args->log_sum_exp) || backward ? check_exact(context, &lse, CONTIGUOUS) : HARK_OK;
 }
 
@@ -167,6 +171,10 @@ static hark_status check_terms(hark_context *context, const hark_attention_desc 
     if (!desc->has_mask) return refuse_extra(context, "mask", "has_mask");
     const expectation mask = {"mask", &args->mask, HARK_U8, 4, {batch, desc->heads, queries, keys}, false};
     HARK_TRY(check_broadcast(context, &mask, &checked->mask));
+    if (desc->normalisation == HARK_NORMALISATION_CME && checked->mask.stride[2] != 0)
+      return hark_fail(context, HARK_UNSUPPORTED,
+                       "attention: mask has %" PRId64 " query rows with normalisation cme, expected 1: all queries share one factorisation",
+                       args->mask.shape[2]);
   }
   if (present(&args->attention_bias)) {
     if (!desc->has_bias) return refuse_extra(context, "attention_bias", "has_bias");
@@ -260,12 +268,19 @@ static hark_status check_sequences(hark_context *context, const hark_attention_d
     int64_t distance = last;                                                                    /* to key 0 */
     if (!desc->causal) distance = hark_max(distance, sequence.key_count - 1 - sequence.offset); /* of the first query to the last key */
     if (desc->structure == HARK_STRUCTURE_WINDOW) distance = hark_min(distance, desc->window);
+    if (desc->normalisation == HARK_NORMALISATION_CME) distance = hark_max(distance, sequence.key_count - 1); /* keys meet keys */
     farthest = hark_max(farthest, distance);
   }
   if (count > desc->max_sequences)
     return hark_fail(context, HARK_SHAPE_MISMATCH,
                      "attention: the batch has %" PRId64 " sequences, expected at most the plan's max_sequences = %" PRId64, count,
                      desc->max_sequences);
+  if (desc->normalisation == HARK_NORMALISATION_CME && farthest >= desc->query_length + desc->key_length)
+    return hark_fail(context, HARK_UNSUPPORTED,
+                     "attention: a query is %" PRId64
+                     " positions from a key with normalisation cme, expected fewer than query_length + "
+                     "key_length = %" PRId64,
+                     farthest, desc->query_length + desc->key_length);
   if (desc->has_log_kernel && args->log_kernel.shape[1] <= farthest)
     return hark_fail(context, HARK_SHAPE_MISMATCH,
                      "attention: log_kernel has %" PRId64 " distances, expected at least %" PRId64 ": a query and a key are %" PRId64
@@ -353,6 +368,7 @@ hark_status hark_attention_check(hark_context *context, const hark_attention_pla
   const hark_attention_args args = *checked;
   HARK_TRY(check_main(context, desc, &args, backward));
   HARK_TRY(check_terms(context, desc, &args, checked));
+  HARK_TRY(hark_attention_check_ridge(context, desc, &args, backward));
   HARK_TRY(check_division(context, desc, &args));
   HARK_TRY(check_sequences(context, desc, &args));
   if (backward) HARK_TRY(check_gradients(context, desc, &args, checked));

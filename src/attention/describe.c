@@ -71,6 +71,13 @@ static hark_status check_kernel(hark_context *context, hark_attention_desc *desc
       if (desc->scale == 0) desc->scale = 1 / sqrt((double)desc->head_dim);
       return HARK_OK;
     case HARK_KERNEL_RBF:
+      if (desc->has_sigma) { /* of the calls' own; with softmax refused below */
+        if (desc->sigma != 0)
+          return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: sigma is %g with has_sigma, expected 0: calls carry sigma",
+                           desc->sigma);
+        desc->scale = 1;
+        return HARK_OK;
+      }
       if (!isfinite(desc->sigma) || desc->sigma <= 0)
         return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: sigma is %g with kernel rbf, expected a finite number above 0",
                          desc->sigma);
@@ -196,12 +203,10 @@ hark_status hark_attention_resolve(hark_context *context, const hark_attention_d
   HARK_TRY(hark_take_struct(context, "hark_attention_desc", given, HARK_LEAST_ATTENTION_DESC, &desc, sizeof desc));
   if (desc.type != HARK_F32 && desc.type != HARK_F64)
     return hark_fail(context, HARK_UNSUPPORTED, "attention: type is %s, expected f32 or f64", hark_type_name(desc.type));
-  if (desc.normalisation != HARK_NORMALISATION_SOFTMAX)
-    return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: normalisation is %d, expected HARK_NORMALISATION_SOFTMAX",
-                     (int)desc.normalisation);
   HARK_TRY(check_extents(context, &desc));
   HARK_TRY(check_kernel(context, &desc));
   HARK_TRY(check_structure(context, &desc));
+  HARK_TRY(hark_attention_resolve_ridge(context, &desc));
   HARK_TRY(check_dropout(context, &desc));
   if (desc.has_forget && !desc.causal)
     return hark_fail(context, HARK_UNSUPPORTED,

@@ -10,6 +10,16 @@ const char *hark_attention_structure_name(hark_attention_structure structure);
 /* Checks a caller's descriptor field by field and fills in its defaults. */
 hark_status hark_attention_resolve(hark_context *context, const hark_attention_desc *given, hark_attention_desc *resolved);
 
+/* The fields of normalisation CME: refused with softmax, checked with it. Part of hark_attention_resolve(). */
+hark_status hark_attention_resolve_ridge(hark_context *context, hark_attention_desc *desc);
+
+/* The arguments of CME against the plan; part of hark_attention_check(). */
+hark_status hark_attention_check_ridge(hark_context *context, const hark_attention_desc *desc, const hark_attention_args *args,
+                                       bool backward);
+
+/* Useful operations of CME at a descriptor's maxima. */
+double hark_attention_ridge_operations(const hark_attention_desc *desc, bool backward);
+
 /* The first algorithm of the context's backend that computes a resolved descriptor; else HARK_UNSUPPORTED with every algorithm's reason. */
 hark_status hark_attention_choose(hark_context *context, const hark_attention_desc *resolved, const hark_attention_algorithm **out);
 

@@ -110,6 +110,7 @@ static double visible_pairs(const hark_attention_desc *desc) {
 }
 
 static double operations(const hark_attention_desc *desc, bool backward) {
+  if (desc->normalisation == HARK_NORMALISATION_CME) return hark_attention_ridge_operations(desc, backward);
   const double pairs = visible_pairs(desc) * (double)desc->batch * (double)desc->heads;
   const double head_dim = (double)desc->head_dim, value_dim = desc->value_dim == 0 ? head_dim : (double)desc->value_dim;
   /* Forward: Q K^T, P V. Backward: Q K^T again, dS K, dS^T Q; dO V^T, P^T dO. */
@@ -153,19 +154,32 @@ static void print_hierarchy(text_buffer *buffer, const hark_attention_desc *desc
   if (desc->has_hierarchical_bias) append(buffer, ", hierarchical bias");
 }
 
+static void print_ridge(text_buffer *buffer, const hark_attention_desc *desc) {
+  if (desc->unit) append(buffer, ", unit length");
+  if (desc->bound != 0) append(buffer, ", bound %g", desc->bound);
+  if (desc->has_ridge)
+    append(buffer, ", ridge of the calls");
+  else
+    append(buffer, ", ridge %g", desc->ridge);
+  if (desc->ridge_power != 0) append(buffer, " x keys^%g", desc->ridge_power);
+}
+
 int hark_attention_plan_print(const hark_attention_plan *plan, char *text, size_t size) {
   const hark_attention_desc *desc = &plan->desc;
   text_buffer buffer = {text, size, 0};
-  append(&buffer, "%s on %s: %s %s softmax %s, batch %" PRId64 ", heads %" PRId64, plan->algorithm->name, plan->backend->name,
-         hark_attention_structure_name(desc->structure), desc->kernel == HARK_KERNEL_RBF ? "rbf" : "exp", hark_type_name(desc->type),
-         desc->batch, desc->heads);
+  append(&buffer, "%s on %s: %s %s %s %s, batch %" PRId64 ", heads %" PRId64, plan->algorithm->name, plan->backend->name,
+         hark_attention_structure_name(desc->structure), desc->kernel == HARK_KERNEL_RBF ? "rbf" : "exp",
+         desc->normalisation == HARK_NORMALISATION_CME ? "cme" : "softmax", hark_type_name(desc->type), desc->batch, desc->heads);
   if (desc->key_heads != desc->heads) append(&buffer, "/%" PRId64, desc->key_heads);
   append(&buffer, ", lengths %" PRId64 "x%" PRId64 ", dims %" PRId64 "/%" PRId64, desc->query_length, desc->key_length, desc->head_dim,
          desc->value_dim);
-  if (desc->kernel == HARK_KERNEL_RBF)
+  if (desc->has_sigma)
+    append(&buffer, ", sigma of the calls");
+  else if (desc->kernel == HARK_KERNEL_RBF)
     append(&buffer, ", sigma %g", desc->sigma);
   else
     append(&buffer, ", scale %g", desc->scale);
+  if (desc->normalisation == HARK_NORMALISATION_CME) print_ridge(&buffer, desc);
   if (desc->structure == HARK_STRUCTURE_WINDOW) append(&buffer, ", window %" PRId64, desc->window);
   if (desc->causal) append(&buffer, ", causal");
   if (desc->structure == HARK_STRUCTURE_HIERARCHICAL) print_hierarchy(&buffer, desc);

@@ -88,15 +88,15 @@ static hark_status clear_rows(hark_context *context, const hark_tensor *tensor, 
   return HARK_OK;
 }
 
-/* -infinity in rows [from, to) of all heads of an item of log_sum_exp [B, H, L]. */
-static hark_status clear_log_sum_exp(hark_context *context, const hark_tensor *tensor, int64_t item, int64_t from, int64_t to) {
+/* `value` in rows [from, to) of all heads of an item of log_sum_exp or variance [B, H, L]. */
+static hark_status clear_statistic(hark_context *context, const hark_tensor *tensor, double value, int64_t item, int64_t from, int64_t to) {
   enum { PIECE = 64 };
   if (tensor->type == HARK_NONE || from >= to) return HARK_OK;
   float singles[PIECE];
   double doubles[PIECE];
   for (int i = 0; i < PIECE; i++) {
-    singles[i] = -INFINITY;
-    doubles[i] = -INFINITY;
+    singles[i] = (float)value;
+    doubles[i] = value;
   }
   const void *source = tensor->type == HARK_F64 ? (const void *)doubles : (const void *)singles;
   const int64_t element = (int64_t)hark_type_bytes(tensor->type), heads = tensor->shape[1], length = tensor->shape[2];
@@ -128,14 +128,15 @@ static hark_status clear_term(hark_context *context, const hark_tensor *tensor, 
 
 /* The tensors whose gaps are cleared: rows of the query side and of the key side. */
 typedef struct gap_tensors {
-  hark_tensor query_side, log_sum_exp, key_side[2];
+  hark_tensor query_side, log_sum_exp, variance, key_side[2];
   int64_t query_rows, key_rows;
 } gap_tensors;
 
 static hark_status clear_gap(hark_context *context, const gap_tensors *tensors, int64_t item, int64_t query_from, int64_t query_to,
                              int64_t key_from, int64_t key_to) {
   HARK_TRY(clear_rows(context, &tensors->query_side, item, query_from, query_to));
-  HARK_TRY(clear_log_sum_exp(context, &tensors->log_sum_exp, item, query_from, query_to));
+  HARK_TRY(clear_statistic(context, &tensors->log_sum_exp, -INFINITY, item, query_from, query_to));
+  HARK_TRY(clear_statistic(context, &tensors->variance, 0, item, query_from, query_to));
   HARK_TRY(clear_rows(context, &tensors->key_side[0], item, key_from, key_to));
   return clear_rows(context, &tensors->key_side[1], item, key_from, key_to);
 }
@@ -147,12 +148,15 @@ hark_status hark_attention_clear(hark_context *context, const hark_attention_arg
     HARK_TRY(clear_term(context, &args->dlog_kernel, args->accumulate & HARK_ACCUMULATE_LOG_KERNEL));
     HARK_TRY(clear_term(context, &args->dforget, args->accumulate & HARK_ACCUMULATE_FORGET));
     HARK_TRY(clear_term(context, &args->dhierarchical_bias, args->accumulate & HARK_ACCUMULATE_HIERARCHICAL_BIAS));
+    HARK_TRY(clear_term(context, &args->dridge, args->accumulate & HARK_ACCUMULATE_RIDGE));
+    HARK_TRY(clear_term(context, &args->dsigma, args->accumulate & HARK_ACCUMULATE_SIGMA));
     if (!(args->accumulate & HARK_ACCUMULATE_QUERY)) tensors.query_side = args->dquery;
     if (!(args->accumulate & HARK_ACCUMULATE_KEY)) tensors.key_side[0] = args->dkey;
     if (!(args->accumulate & HARK_ACCUMULATE_VALUE)) tensors.key_side[1] = args->dvalue;
   } else {
     tensors.query_side = args->out;
     tensors.log_sum_exp = args->log_sum_exp;
+    tensors.variance = args->variance;
   }
   hark_attention_walk walk = hark_attention_walk_start(args, causal);
   hark_attention_sequence sequence;

@@ -12,6 +12,10 @@
 
 static bool supports(const hark_context *context, const hark_attention_desc *desc, char *why, size_t size) {
   (void)context;
+  if (desc->normalisation != HARK_NORMALISATION_SOFTMAX) {
+    snprintf(why, size, "normalisation is not softmax");
+    return false;
+  }
   if (desc->structure == HARK_STRUCTURE_DENSE || desc->structure == HARK_STRUCTURE_WINDOW) return true;
   snprintf(why, size, "structure is neither dense nor window");
   return false;

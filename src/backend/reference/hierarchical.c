@@ -17,8 +17,8 @@
 
 static bool supports(const hark_context *context, const hark_attention_desc *desc, char *why, size_t size) {
   (void)context;
-  if (desc->structure == HARK_STRUCTURE_HIERARCHICAL) return true;
-  snprintf(why, size, "structure is not hierarchical");
+  if (desc->structure == HARK_STRUCTURE_HIERARCHICAL && desc->normalisation == HARK_NORMALISATION_SOFTMAX) return true;
+  snprintf(why, size, desc->structure != HARK_STRUCTURE_HIERARCHICAL ? "structure is not hierarchical" : "normalisation is not softmax");
   return false;
 }
 

@@ -1,0 +1,164 @@
+/* kernel_ridge.c - see kernel_ridge.h. */
+#include "backend/kernel_ridge.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+#define PIECES 32 /* of backward work, at least, where there are that many sequences */
+
+static double get(const hark_tensor *tensor, int64_t i) {
+  return tensor->type == HARK_F64 ? ((const double *)tensor->data)[i] : (double)((const float *)tensor->data)[i];
+}
+
+static void add(const hark_tensor *tensor, int64_t i, double value) {
+  if (tensor->type == HARK_F64)
+    ((double *)tensor->data)[i] += value;
+  else
+    ((float *)tensor->data)[i] = (float)((double)((float *)tensor->data)[i] + value);
+}
+
+/* An element of a vector [heads] or [1]. */
+static int64_t of_head(const hark_tensor *vector, int64_t head) { return vector->shape[0] == 1 ? 0 : head; }
+
+double hark_ridge_slope(const hark_attention_desc *desc, int64_t keys) {
+  return desc->ridge_power == 0 ? 1 : pow((double)keys, desc->ridge_power);
+}
+
+double hark_ridge_lambda(const hark_attention_run *run, int64_t head, int64_t keys) {
+  const hark_attention_desc *desc = &run->plan->desc;
+  const double ridge = desc->has_ridge ? get(&run->args->ridge, of_head(&run->args->ridge, head)) : desc->ridge;
+  return ridge * hark_ridge_slope(desc, keys);
+}
+
+double hark_ridge_sigma(const hark_attention_run *run, int64_t head) {
+  return run->plan->desc.has_sigma ? get(&run->args->sigma, of_head(&run->args->sigma, head)) : run->plan->desc.sigma;
+}
+
+void hark_ridge_records_clear(hark_ridge_record *records, int workers) {
+  for (int i = 0; i < workers; i++) records[i] = (hark_ridge_record){.system = INT64_MAX};
+}
+
+void hark_ridge_trouble(hark_ridge_record *record, int64_t system, hark_ridge_kind kind, int64_t row, double value) {
+  if (system >= record->system) return;
+  record->system = system;
+  record->kind = kind;
+  record->row = row;
+  record->value = value;
+}
+
+static bool worse(double amount, int64_t system, const hark_ridge_record *than) {
+  return than->pivots == 0 || amount > than->amount || (amount == than->amount && system < than->pivot_system);
+}
+
+void hark_ridge_mended(hark_ridge_record *record, int64_t system, int64_t row, double amount) {
+  if (worse(amount, system, record)) {
+    record->amount = amount;
+    record->pivot_system = system;
+    record->pivot_row = row;
+  }
+  record->pivots++;
+}
+
+double hark_ridge_pivot(hark_ridge_record *record, int64_t system, int64_t row, double pivot, double diagonal, double lambda, double part) {
+  const double floor = fmax(lambda, part * diagonal);
+  if (pivot >= floor / 2 && pivot <= diagonal * 2) return pivot;
+  if (!isfinite(pivot) || !isfinite(floor)) {
+    hark_ridge_trouble(record, system, HARK_RIDGE_BAD_PIVOT, row, pivot);
+    return 1;
+  }
+  hark_ridge_mended(record, system, row, floor - pivot);
+  return floor;
+}
+
+static hark_status fail(hark_context *context, const hark_attention_run *run, const hark_ridge_record *record) {
+  const hark_attention_desc *desc = &run->plan->desc;
+  const int64_t item = run->sequences[record->system / desc->heads].item, head = record->system % desc->heads, row = record->row;
+  const char *type = hark_type_name(desc->type);
+  const double limit = hark_ridge_exponent_limit(desc->type);
+  switch (record->kind) {
+    case HARK_RIDGE_FINE: return HARK_OK;
+    case HARK_RIDGE_BAD_RIDGE:
+      return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: ridge of head %" PRId64 " is %g, expected a finite number above 0", head,
+                       record->value);
+    case HARK_RIDGE_BAD_SIGMA:
+      return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: sigma of head %" PRId64 " is %g, expected a finite number above 0", head,
+                       record->value);
+    case HARK_RIDGE_BAD_TABLE:
+      return hark_fail(context, HARK_NOT_FINITE,
+                       "attention: log_kernel of head %" PRId64 " is %g at distance %" PRId64 ", expected at most %g", head, record->value,
+                       row, limit);
+    case HARK_RIDGE_KEY_RANGE:
+      return hark_fail(context, HARK_NOT_FINITE,
+                       "attention: item %" PRId64 ", head %" PRId64 ", key row %" PRId64
+                       ": the kernel's exponent is %g, beyond %g, the range of %s: smaller or unit keys, or a bound",
+                       item, head, row, record->value, limit, type);
+    case HARK_RIDGE_QUERY_RANGE:
+      return hark_fail(context, HARK_NOT_FINITE,
+                       "attention: item %" PRId64 ", head %" PRId64 ", query row %" PRId64
+                       ": the kernel's exponent is %g, beyond %g, the range of %s: smaller or unit queries and keys, or a bound",
+                       item, head, row, record->value, limit, type);
+    default: break;
+  }
+  const char *const what = record->kind == HARK_RIDGE_BAD_QUERY   ? "the query of row"
+                           : record->kind == HARK_RIDGE_BAD_KEY   ? "the key of row"
+                           : record->kind == HARK_RIDGE_BAD_VALUE ? "the value of row"
+                                                                  : "the pivot of key row";
+  return hark_fail(context, HARK_NOT_FINITE, "attention: item %" PRId64 ", head %" PRId64 ": %s %" PRId64 " is not finite", item, head,
+                   what, row);
+}
+
+hark_status hark_ridge_conclude(hark_context *context, const hark_attention_run *run, const hark_ridge_record *records, bool reporting) {
+  hark_ridge_record all = {.system = INT64_MAX};
+  for (int i = 0; i < run->plan->workers; i++) {
+    const hark_ridge_record *one = &records[i];
+    if (one->system < all.system) hark_ridge_trouble(&all, one->system, one->kind, one->row, one->value);
+    if (one->pivots > 0 && worse(one->amount, one->pivot_system, &all)) {
+      all.amount = one->amount;
+      all.pivot_system = one->pivot_system;
+      all.pivot_row = one->pivot_row;
+    }
+    all.pivots += one->pivots;
+  }
+  hark_attention_report *report = run->args->report;
+  if (reporting && report != NULL && all.pivots > 0) {
+    if (report->pivots == 0 || all.amount > report->amount) {
+      report->item = run->sequences[all.pivot_system / run->plan->desc.heads].item;
+      report->head = all.pivot_system % run->plan->desc.heads;
+      report->row = all.pivot_row;
+      report->amount = all.amount;
+    }
+    report->pivots += all.pivots;
+  }
+  return all.kind == HARK_RIDGE_FINE ? HARK_OK : fail(context, run, &all);
+}
+
+int64_t hark_ridge_slices(const hark_attention_desc *desc) { return hark_min(desc->max_sequences, hark_ceil_div(PIECES, desc->key_heads)); }
+
+int64_t hark_ridge_distances(const hark_attention_desc *desc) { return desc->has_log_kernel ? desc->query_length + desc->key_length : 0; }
+
+hark_status hark_ridge_partials_bytes(hark_context *context, const hark_attention_desc *desc, size_t *out) {
+  const size_t systems = (size_t)hark_ridge_slices(desc) * (size_t)desc->heads;
+  return hark_size_multiply(context, systems * sizeof(double), (size_t)hark_ridge_partial(desc), out);
+}
+
+void hark_ridge_slice(const hark_attention_run *run, int64_t slice, int64_t *first, int64_t *end) {
+  const int64_t slices = hark_ridge_slices(&run->plan->desc), each = hark_ceil_div(run->sequence_count, slices);
+  *first = hark_min(slice * each, run->sequence_count);
+  *end = hark_min(*first + each, run->sequence_count);
+}
+
+void hark_ridge_collect(const hark_attention_run *run, const double *partials) {
+  const hark_attention_desc *desc = &run->plan->desc;
+  const hark_attention_args *args = run->args;
+  const int64_t width = hark_ridge_partial(desc), slices = hark_ridge_slices(desc);
+  for (int64_t head = 0; head < desc->heads; head++)
+    for (int64_t slice = 0; slice < slices; slice++) {
+      const double *sums = partials + (slice * desc->heads + head) * width;
+      if (args->dridge.type != HARK_NONE) add(&args->dridge, of_head(&args->dridge, head), sums[0]);
+      if (args->dsigma.type != HARK_NONE) add(&args->dsigma, of_head(&args->dsigma, head), sums[1]);
+      if (args->dlog_kernel.type == HARK_NONE) continue;
+      const int64_t distances = hark_min(width - 2, args->dlog_kernel.shape[1]);
+      for (int64_t t = 0; t < distances; t++)
+        if (sums[2 + t] != 0) add(&args->dlog_kernel, head * args->dlog_kernel.stride[0] + t, sums[2 + t]);
+    }
+}

@@ -1,0 +1,54 @@
+/* kernel_ridge.h - one head of one sequence of kernel ridge attention in double: its factorisation, shared by forward and backward.
+ *
+ *     M = kappa(K, K) + lambda I = R R^T,   U = R^-1 V       over the m visible keys of the sequence, in order
+ */
+#ifndef HARK_BACKEND_REFERENCE_KERNEL_RIDGE_H
+#define HARK_BACKEND_REFERENCE_KERNEL_RIDGE_H
+
+#include "backend/kernel_ridge.h"
+#include "backend/reference/dense_entry.h"
+
+typedef struct ridge_head {
+  dense_head at;
+  hark_ridge_record *record;
+  int64_t system;                     /* sequence * heads + head */
+  int64_t keys, *place;               /* m; position of each among the sequence's keys */
+  double lambda, sigma, scale, shift; /* lambda as it stands beside the shifted kernel */
+  double *key, *value;                /* [m, d] of unit length where asked for, [m, dv] */
+  double *factor, *solved;            /* R [m, m], row by row, zero above the diagonal; U [m, dv] */
+  double *rows[6];                    /* scratch: [m] each */
+  double *query, *sums;               /* scratch: [d], [max(d, dv)] */
+} ridge_head;
+
+/* Doubles of one worker's memory, for the forward alone; the backward adds hark_reference_ridge_more(). */
+hark_status hark_reference_ridge_doubles(hark_context *context, const hark_attention_desc *desc, size_t *out);
+
+/* Reads, checks and factorises. False: there was trouble, which has been noted. */
+bool hark_reference_ridge_factorise(const hark_attention_run *run, int64_t sequence, int64_t head, double *memory,
+                                    hark_ridge_record *record, ridge_head *out);
+
+/* The query of a row into h->query; false with a note when it is not finite. */
+bool hark_reference_ridge_query(const ridge_head *h, int64_t row);
+/* How many of the visible keys a row sees: those come first. */
+int64_t hark_reference_ridge_seen(const ridge_head *h, int64_t row);
+/* log kappa(x, y) less log G: the exponent of the similarity, shifted. */
+double hark_reference_ridge_exponent(const ridge_head *h, const double *x, const double *y);
+double hark_reference_ridge_log_kernel(const ridge_head *h, int64_t distance);
+/* kappa(q, k_i) for the keys that the row sees, into `out`; false with a note when one is out of range. */
+bool hark_reference_ridge_kernels(const ridge_head *h, int64_t row, int64_t seen, double *out);
+/* x <- R^-1 x and x <- R^-T x with the leading n rows and columns of R. */
+void hark_reference_ridge_solve(const ridge_head *h, int64_t n, double *x);
+void hark_reference_ridge_solve_transposed(const ridge_head *h, int64_t n, double *x);
+
+/* Workspace:  [ records of workers | partial sums, in the backward | doubles of workers ]. */
+typedef struct ridge_memory {
+  hark_ridge_record *records;
+  double *partials, *scratch;
+  size_t per_worker; /* doubles */
+} ridge_memory;
+ridge_memory hark_reference_ridge_memory(hark_context *context, const hark_attention_run *run, bool backward);
+
+hark_status hark_reference_ridge_backward_doubles(hark_context *context, const hark_attention_desc *desc, size_t *out);
+hark_status hark_reference_ridge_backward(hark_context *context, const hark_attention_run *run);
+
+#endif
