@@ -76,7 +76,7 @@ static void print_criterion(const hark_lab_criterion *criterion, hark_text *text
     (void)snprintf(bounds, sizeof bounds, "= %g", criterion->low);
   else
     (void)snprintf(bounds, sizeof bounds, "[%g, %g]", criterion->low, criterion->high);
-  hark_text_append(text, "%-18s%s\n", bounds, criterion->name);
+  hark_text_append(text, "%-17s %s\n", bounds, criterion->name);
 }
 
 void hark_lab_print_text(const hark_lab *lab, const hark_lab_entry *entry, hark_text *text) {

@@ -9,7 +9,7 @@
  *     E |out - q / 2|^2 = (mu / (2 (l_1 + mu)))^2 + N_2(mu) / (8 L),      N_p(mu) = sum_j (l_j / (l_j + mu))^p
  *
  * without a parameter. Printed (X prop. 4.1): sqrt(L / lambda) (2 / lambda + sqrt(N_1(mu) / lambda)) + lambda / L. Draws of the noise stand side
- * by side as columns of the values. Source: Zhang et al. (X), proposition 4.1 and appendix B.4.
+ * by side as columns of the values. Source: X (Zhang et al.), proposition 4.1 and appendix B.4.
  */
 #include <stdio.h>
 
@@ -213,7 +213,7 @@ static hark_status judge(hark_lab *lab) {
 
 const hark_experiment hark_experiment_cme_rate = {
     .summary = "CME attention comes to the conditional mean as a ridge regression of its spectrum must, and faster than the bound says",
-    .paper = "Zhang et al.: An Analysis of Attention via the Lens of Exchangeability, proposition 4.1 and appendix B.4",
+    .paper = HARK_LAB_PAPER_X "proposition 4.1 and appendix B.4",
     .statement = "on a circle the error of CME attention is (mu / (2 (l_1 + mu)))^2 + N_2(mu) / (8 L) with mu = lambda / L and the kernel's "
                  "eigenvalues l_j, without a parameter: L^-.44 with lambda = 1, and a floor with lambda = L / 10",
     .printed = "sqrt(L / lambda) (2 / lambda + sqrt(Gamma(lambda / L) / lambda)) + lambda / L, which grows with L where lambda is fixed",

@@ -8,7 +8,7 @@
  *
  * Printed (X 3.7): z ~ N(0, lambda I) and rho = lambda, whatever the noise; and a variance of y that does not depend on X (3.8), where it is
  * s2 (1 + c^T (G + rho I)^-1 c). Measured by a recursion over the tokens (recursive least squares), which has every length on its way; expected
- * from the eigenvalues of the same C. What is not here: predictors (c_theta, r_theta) that were trained. Source: Zhang et al. (X), section 3.1.
+ * from the eigenvalues of the same C. What is not here: predictors (c_theta, r_theta) that were trained. Source: X (Zhang et al.), section 3.1.
  */
 #include "lab/fit.h"
 #include "lab/lab.h"
@@ -237,7 +237,7 @@ static hark_status judge(hark_lab *lab) {
 
 const hark_experiment hark_experiment_finite = {
     .summary = "the finite-dimensional example: its Bayes ridge is noise over prior variance",
-    .paper = "Zhang et al.: An Analysis of Attention via the Lens of Exchangeability, equations 3.4 to 3.8",
+    .paper = HARK_LAB_PAPER_X "equations 3.4 to 3.8",
     .statement = "with z ~ N(0, t2 I) and noise s2 the posterior mean is the ridge regression with s2 / t2, its excess is dr s2 E tr (C'C + s2/t2 "
                  "I)^-1, which falls like 1 / L, and its predictive interval holds what it says; the part with a trained predictor is not measured here",
     .printed = "prior N(0, lambda I) and ridge lambda (3.7); a predictive variance that does not depend on X (3.8)",

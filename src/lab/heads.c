@@ -9,7 +9,7 @@
  *     R^2(a) = cov^2 / (var u var sin),  cov = (sin(2a) / 2 - a cos(2a)) / (2a),  var u = a^2 / 3,  var sin = 1/2 - sin(4a) / (8a)
  *
  * .092 where the queries are those of the tokens (a = 2), .445 on (-1.7, 1.7). For normal tokens, (u, .6 u + .8 N), every such mean is linear: a
- * head says nothing about this there. Source: Zhang et al. (X), appendix B.2.
+ * head says nothing about this there. Source: X (Zhang et al.), appendix B.2.
  */
 #include "lab/attention.h"
 #include "lab/fit.h"
@@ -209,7 +209,7 @@ static hark_status judge(hark_lab *lab) {
 
 const hark_experiment hark_experiment_heads = {
     .summary = "one head whose keys are the whole token is a linear map; a head that sees part of it is not",
-    .paper = "Zhang et al.: An Analysis of Attention via the Lens of Exchangeability, appendix B.2, necessity of multiple heads",
+    .paper = HARK_LAB_PAPER_X "appendix B.2, necessity of multiple heads",
     .statement = "with an invertible W^k CME attention comes to q (W^k)^-1 W^v, whatever the tokens; with k = u, v = x_2 it comes to sin 2q, of which "
                  "the best linear map explains 9 % (45 % within 1.7). For normal tokens every head is linear",
     .measure = measure,

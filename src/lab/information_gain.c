@@ -8,7 +8,7 @@
  *     with the unit matrix as values its outputs are K (K + lambda I)^-1 itself.
  *
  * Printed (X below prop. 4.1): Gamma <= O(L / lambda). Eigenvalues that fall like 1 / j! leave about log L / log log L of them above 1 / L.
- * Source: Zhang et al. (X), proposition 4.1.
+ * Source: X (Zhang et al.), proposition 4.1.
  */
 #include "lab/attention.h"
 #include "lab/circle.h"
@@ -146,7 +146,7 @@ static hark_status judge(hark_lab *lab) {
 
 const hark_experiment hark_experiment_information_gain = {
     .summary = "the effective dimension of CME attention grows like log L, not like L / lambda",
-    .paper = "Zhang et al.: An Analysis of Attention via the Lens of Exchangeability, proposition 4.1 and the remark below it",
+    .paper = HARK_LAB_PAPER_X "proposition 4.1 and the remark below it",
     .statement = "tr K (K + lambda I)^-1 of keys on a circle is the sum of l_j / (l_j + lambda / L) over the kernel's eigenvalues: 6.6 at 64 tokens, "
                  "11.8 at 4096",
     .printed = "Gamma(lambda / L) <= O(L / lambda)",

@@ -15,7 +15,7 @@
  *
  *     cov b = A^-1 E[p p^T (v_2 + v_1)] A^-1 / h,   p = E[psi | W],  A = E p p^T,  v_1 = var(b psi | W),  v_2 = var(Y | W)
  *
- * Source: Zhang et al. (X), appendix B.2 (connection to instrumental variables) and assumption B.1.
+ * Source: X (Zhang et al.), appendix B.2 (connection to instrumental variables) and assumption B.1.
  */
 #include "lab/attention.h"
 #include "lab/fit.h"
@@ -243,7 +243,7 @@ static hark_status judge(hark_lab *lab) {
 
 const hark_experiment hark_experiment_instrument = {
     .summary = "attention with an instrument for its key frees a regression of its confounder",
-    .paper = "Zhang et al.: An Analysis of Attention via the Lens of Exchangeability, appendix B.2 and assumption B.1",
+    .paper = HARK_LAB_PAPER_X "appendix B.2 and assumption B.1",
     .statement = "keys W, values psi(X) = (1, X, X^2), a linear second stage on the other half: the error falls like L^-1/2 where regression on X keeps "
                  ".41; a second stage that is not linear in attention's output keeps .29",
     .printed = "y is regressed on g_theta(E[V | K = q]) for a function g_theta, linear or of a kernel (below B.4)",

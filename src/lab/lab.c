@@ -103,6 +103,13 @@ void hark_lab_uniform(const hark_lab *lab, uint32_t stream, int64_t count, doubl
   hark_random_uniform(&numbers, 0, count, out);
 }
 
+hark_status hark_lab_draw_normal(hark_lab *lab, uint32_t stream, int64_t count, double deviation, double **out) {
+  HARK_TRY(hark_lab_numbers(lab, count, out));
+  hark_lab_normal(lab, stream, count, *out);
+  for (int64_t i = 0; i < count; i++) (*out)[i] *= deviation;
+  return HARK_OK;
+}
+
 /* ---- filling ---- */
 
 static hark_status too_many(const hark_lab *lab, const char *what, int limit) {

@@ -18,13 +18,26 @@
   X(nadaraya_watson, "nadaraya-watson", NULL)                                                                                              \
   X(rank_map, "rank-map", NULL)                                                                                                            \
   X(approximation, "approximation", &hark_lab_approximation_options)                                                                       \
+  X(definetti, "definetti", NULL)                                                                                                          \
+  X(sufficiency, "sufficiency", NULL)                                                                                                      \
   X(finite, "finite", NULL)                                                                                                                \
   X(variance, "variance", NULL)                                                                                                            \
+  X(exchangeability, "exchangeability", NULL)                                                                                              \
   X(cme_rate, "cme-rate", NULL)                                                                                                            \
   X(information_gain, "information-gain", NULL)                                                                                            \
+  X(softmax_kde, "softmax-kde", NULL)                                                                                                      \
+  X(softmax_limit, "softmax-limit", NULL)                                                                                                  \
   X(heads, "heads", NULL)                                                                                                                  \
+  X(head_sum, "head-sum", NULL)                                                                                                            \
   X(instrument, "instrument", NULL)                                                                                                        \
-  X(posterior, "posterior", NULL)
+  X(sphere, "sphere", NULL)                                                                                                                \
+  X(misspecification, "misspecification", NULL)                                                                                            \
+  X(posterior, "posterior", NULL)                                                                                                          \
+  X(transfer, "transfer", NULL)
+
+/* X: https://arxiv.org/abs/2212.14852, whose statements most experiments measure. */
+#define HARK_LAB_PAPER_X                                                                                                                   \
+  "Zhang, Liu, Cai, Wang, Wang: An Analysis of Attention via the Lens of Exchangeability and Latent Variable Models, "
 
 #define HARK_LAB_TABLES 6    /* of an experiment, at most */
 #define HARK_LAB_COLUMNS 12  /* of a table */
@@ -154,6 +167,9 @@ void hark_lab_normal(const hark_lab *lab, uint32_t stream, int64_t count, double
 void hark_lab_uniform(const hark_lab *lab, uint32_t stream, int64_t count, double *out);
 /* Normal numbers first .. first + count - 1 of a stream: draw after draw of one that is too long to be held at once. */
 void hark_lab_normal_from(const hark_lab *lab, uint32_t stream, uint64_t first, int64_t count, double *out);
+
+/* Numbers of a stream of normal ones, times `deviation`, in memory of the lab. */
+HARK_MUST_CHECK hark_status hark_lab_draw_normal(hark_lab *lab, uint32_t stream, int64_t count, double deviation, double **out);
 
 /* Title and columns live as long as the program. */
 HARK_MUST_CHECK hark_status hark_lab_add_table(hark_lab *lab, const char *title, const hark_lab_column *columns, int count,

@@ -15,6 +15,20 @@ void hark_lab_multiply(int64_t rows, int64_t inner, int64_t columns, const doubl
   }
 }
 
+double hark_lab_dot(const double *a, const double *b, int64_t count) {
+  double sum = 0;
+  for (int64_t i = 0; i < count; i++) sum += a[i] * b[i];
+  return sum;
+}
+
+void hark_lab_put_on_sphere(int64_t count, int64_t dim, double *rows) {
+  for (int64_t i = 0; i < count; i++) {
+    double *const row = rows + i * dim;
+    const double length = sqrt(hark_lab_dot(row, row, dim));
+    for (int64_t c = 0; c < dim; c++) row[c] /= length;
+  }
+}
+
 bool hark_lab_cholesky(int64_t n, double *a) {
   for (int64_t i = 0; i < n; i++)
     for (int64_t j = 0; j <= i; j++) {

@@ -10,6 +10,11 @@
 /* out [rows, columns] <- a [rows, inner] b [inner, columns]. */
 void hark_lab_multiply(int64_t rows, int64_t inner, int64_t columns, const double *a, const double *b, double *out);
 
+double hark_lab_dot(const double *a, const double *b, int64_t count);
+
+/* Every row of [count, dim] divided by its length. */
+void hark_lab_put_on_sphere(int64_t count, int64_t dim, double *rows);
+
 /* The lower triangle of the symmetric matrix a [n, n] becomes L with a = L L^T; false when it is not positive definite up to rounding. What
  * stands above the diagonal is neither read nor written. */
 HARK_MUST_CHECK bool hark_lab_cholesky(int64_t n, double *a);

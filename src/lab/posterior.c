@@ -5,7 +5,7 @@
  *
  * The left side is attention on the tokens; the right side is worked out in the space of the latent variable (gaussian_process.h), where the
  * posterior of z given X is normal with precision A = Phi^T Phi / s2 + I and mean A^-1 Phi^T r / s2: draws of z, and the mean and the variance
- * that they scatter about. The operator's variance is that of psi. Source: Zhang et al. (X), equations 5.7, 5.8 and appendix E.1.
+ * that they scatter about. The operator's variance is that of psi. Source: X (Zhang et al.), equations 5.7, 5.8 and appendix E.1.
  */
 #include "lab/attention.h"
 #include "lab/fit.h"
@@ -226,7 +226,7 @@ static hark_status judge(hark_lab *lab) {
 
 const hark_experiment hark_experiment_posterior = {
     .summary = "CME attention is the mean of the value over the latent posterior",
-    .paper = "Zhang et al.: An Analysis of Attention via the Lens of Exchangeability, equations 5.7, 5.8 and appendix E.1",
+    .paper = HARK_LAB_PAPER_X "equations 5.7, 5.8 and appendix E.1",
     .statement = "where r = z phi(c) + noise with a normal z, reweighted CME attention with lambda = s2 is E[W' psi(z) | X], and its variance that of "
                  "psi: draws of z from its posterior, and the posterior worked out in the space of z, agree with it",
     .measure = measure,

@@ -6,7 +6,7 @@
  * is the posterior of f(q): E (f - m)^2 = E var, and a new response has the variance var + s2, which E (r - m)^2 / (var + s2) = 1 tells. t2 = 1
  * is X B.1; where the prior's scale is another one, both lambda and a factor of the variance follow it. The smoother is softmax attention with
  * an RBF (Nadaraya-Watson), its width the best of many, found with the true f. Functions are drawn as the sums that they are
- * (gaussian_process.h); draws of f and of the noise stand side by side as columns of the values. Source: Zhang et al. (X), equations 4.1 to 4.3
+ * (gaussian_process.h); draws of f and of the noise stand side by side as columns of the values. Source: X (Zhang et al.), equations 4.1 to 4.3
  * and appendix B.1.
  */
 #include "lab/attention.h"
@@ -226,7 +226,7 @@ static hark_status judge(hark_lab *lab) {
 
 const hark_experiment hark_experiment_variance = {
     .summary = "CME attention knows its variance, and beats every smoother where a Gaussian process is the truth",
-    .paper = "Zhang et al.: An Analysis of Attention via the Lens of Exchangeability, equations 4.1 to 4.3 and appendix B.1",
+    .paper = HARK_LAB_PAPER_X "equations 4.1 to 4.3 and appendix B.1",
     .statement = "in the Gaussian process model CME attention with lambda = s2 / t2 has less error than softmax attention of the best width, and "
                  "t2 var + s2 is the variance of a new response; var alone is that of the function",
     .measure = measure,

@@ -1,0 +1,222 @@
+/* exchangeability.c - an encoder does not see the order of its tokens once their positions are part of them.
+ *
+ *     x_l = token_l + position_l;     X <- X + sum over heads attn(X W^q, X W^k, X W^v),   X <- X + relu(X A) B,   some layers
+ *     encoder(P X) = P encoder(X)  for every permutation P of the rows
+ *
+ * Not so when the tokens alone are permuted and positions stay in place: then order matters, which is what positions are for; nor with a
+ * positional kernel inside of attention, which reads the row numbers themselves. Source: X section 3, figure 1.
+ */
+#include <string.h>
+
+#include "lab/attention.h"
+#include "lab/matrix.h"
+
+#define WIDTH 16
+#define HEADS 2
+#define HEAD_DIM (WIDTH / HEADS)
+#define HIDDEN 32
+#define LAYERS 2
+
+enum { LENGTH, KERNEL, TOGETHER, MEAN, TOKENS_ALONE, WITH_KERNEL, COLUMNS };
+static const hark_lab_column columns[COLUMNS] = {{"L", "tokens", NULL},
+                                                 {"kernel", NULL, "exp|rbf"},
+                                                 {"with positions", "largest difference", NULL},
+                                                 {"mean over tokens", "largest difference", NULL},
+                                                 {"tokens alone", "largest difference", NULL},
+                                                 {"positional kernel", "largest difference", NULL}};
+
+typedef struct layer {
+  double *query[HEADS], *key[HEADS], *value[HEADS]; /* [WIDTH, HEAD_DIM] and [WIDTH, WIDTH] */
+  double *in, *out;                                 /* of the feed-forward part */
+} layer;
+
+typedef struct encoder {
+  hark_lab *lab;
+  int64_t length;
+  hark_attention_desc attention;
+  const double *log_kernel; /* or NULL */
+  layer layers[LAYERS];
+  double *query, *key, *value, *head, *hidden, *change; /* [L, ..] */
+} encoder;
+
+static hark_status draw_matrix(hark_lab *lab, uint32_t *stream, int64_t inputs, int64_t outputs, double **out) {
+  return hark_lab_draw_normal(lab, (*stream)++, inputs * outputs, 1 / sqrt((double)inputs), out);
+}
+
+static hark_status make_encoder(hark_lab *lab, int64_t length, bool rbf, encoder *e) {
+  uint32_t stream = 2; /* 0 and 1: tokens and positions */
+  *e = (encoder){.lab = lab, .length = length, .attention = hark_attention_desc_default()};
+  if (rbf) {
+    e->attention.kernel = HARK_KERNEL_RBF;
+    e->attention.sigma = sqrt(HEAD_DIM);
+  }
+  for (int i = 0; i < LAYERS; i++) {
+    layer *const l = &e->layers[i];
+    for (int h = 0; h < HEADS; h++) {
+      HARK_TRY(draw_matrix(lab, &stream, WIDTH, HEAD_DIM, &l->query[h]));
+      HARK_TRY(draw_matrix(lab, &stream, WIDTH, HEAD_DIM, &l->key[h]));
+      HARK_TRY(draw_matrix(lab, &stream, WIDTH, WIDTH, &l->value[h]));
+    }
+    HARK_TRY(draw_matrix(lab, &stream, WIDTH, HIDDEN, &l->in));
+    HARK_TRY(draw_matrix(lab, &stream, HIDDEN, WIDTH, &l->out));
+  }
+  HARK_TRY(hark_lab_numbers(lab, length * HEAD_DIM, &e->query));
+  HARK_TRY(hark_lab_numbers(lab, length * HEAD_DIM, &e->key));
+  HARK_TRY(hark_lab_numbers(lab, length * WIDTH, &e->value));
+  HARK_TRY(hark_lab_numbers(lab, length * WIDTH, &e->head));
+  HARK_TRY(hark_lab_numbers(lab, length * HIDDEN, &e->hidden));
+  return hark_lab_numbers(lab, length * WIDTH, &e->change);
+}
+
+static hark_status attend(const encoder *e, const layer *l, double *x) {
+  const int64_t length = e->length;
+  memset(e->change, 0, (size_t)(length * WIDTH) * sizeof *e->change);
+  for (int h = 0; h < HEADS; h++) {
+    const hark_lab_head head = {.length = length,
+                                .head_dim = HEAD_DIM,
+                                .value_dim = WIDTH,
+                                .query = e->query,
+                                .key = e->key,
+                                .value = e->value,
+                                .log_kernel = e->log_kernel};
+    hark_lab_multiply(length, WIDTH, HEAD_DIM, x, l->query[h], e->query);
+    hark_lab_multiply(length, WIDTH, HEAD_DIM, x, l->key[h], e->key);
+    hark_lab_multiply(length, WIDTH, WIDTH, x, l->value[h], e->value);
+    HARK_TRY(hark_lab_attend(e->lab->context, &e->attention, &head, e->head));
+    for (int64_t i = 0; i < length * WIDTH; i++) e->change[i] += e->head[i];
+  }
+  for (int64_t i = 0; i < length * WIDTH; i++) x[i] += e->change[i];
+  return HARK_OK;
+}
+
+/* x [L, WIDTH] becomes the encoder's output. */
+static hark_status encode(const encoder *e, double *x) {
+  for (int i = 0; i < LAYERS; i++) {
+    HARK_TRY(attend(e, &e->layers[i], x));
+    hark_lab_multiply(e->length, WIDTH, HIDDEN, x, e->layers[i].in, e->hidden);
+    for (int64_t j = 0; j < e->length * HIDDEN; j++) e->hidden[j] = fmax(e->hidden[j], 0);
+    hark_lab_multiply(e->length, HIDDEN, WIDTH, e->hidden, e->layers[i].out, e->change);
+    for (int64_t j = 0; j < e->length * WIDTH; j++) x[j] += e->change[j];
+  }
+  return HARK_OK;
+}
+
+/* Row l of out <- row order[l] of tokens + row order_of_positions[l] of positions. */
+static void make_input(const encoder *e, const double *tokens, const double *positions, const int64_t *order, bool positions_too,
+                       double *out) {
+  for (int64_t l = 0; l < e->length; l++)
+    for (int64_t c = 0; c < WIDTH; c++)
+      out[l * WIDTH + c] = tokens[order[l] * WIDTH + c] + positions[(positions_too ? order[l] : l) * WIDTH + c];
+}
+
+/* Largest |permuted[l] - plain[order[l]]|. */
+static double difference(const encoder *e, const double *plain, const double *permuted, const int64_t *order) {
+  double largest = 0;
+  for (int64_t l = 0; l < e->length; l++)
+    for (int64_t c = 0; c < WIDTH; c++) largest = hark_lab_larger(largest, fabs(permuted[l * WIDTH + c] - plain[order[l] * WIDTH + c]));
+  return largest;
+}
+
+static double difference_of_means(const encoder *e, const double *a, const double *b) {
+  double largest = 0;
+  for (int64_t c = 0; c < WIDTH; c++) {
+    double sum = 0;
+    for (int64_t l = 0; l < e->length; l++) sum += a[l * WIDTH + c] - b[l * WIDTH + c];
+    largest = hark_lab_larger(largest, fabs(sum) / (double)e->length);
+  }
+  return largest;
+}
+
+/* A permutation that no token survives in its place more than by chance (Fisher, Yates). */
+static hark_status draw_order(hark_lab *lab, uint32_t stream, int64_t length, int64_t **out) {
+  double *uniform;
+  void *memory;
+  HARK_TRY(hark_lab_numbers(lab, length, &uniform));
+  HARK_TRY(hark_lab_allocate(lab, (size_t)length * sizeof **out, &memory));
+  *out = memory;
+  hark_lab_uniform(lab, stream, length, uniform);
+  for (int64_t i = 0; i < length; i++) {
+    const int64_t at = (int64_t)(uniform[i] * (double)(i + 1));
+    (*out)[i] = (*out)[at];
+    (*out)[at] = i;
+  }
+  return HARK_OK;
+}
+
+static hark_status measure_length(hark_lab *lab, hark_lab_table *table, int64_t length, bool rbf) {
+  encoder e;
+  double *tokens, *positions, *plain, *permuted, *log_kernel;
+  double row[COLUMNS] = {[LENGTH] = (double)length, [KERNEL] = rbf};
+  int64_t *order, *in_place;
+  void *memory;
+  HARK_TRY(make_encoder(lab, length, rbf, &e));
+  HARK_TRY(hark_lab_numbers(lab, length * WIDTH, &tokens));
+  HARK_TRY(hark_lab_numbers(lab, length * WIDTH, &positions));
+  HARK_TRY(hark_lab_numbers(lab, length * WIDTH, &plain));
+  HARK_TRY(hark_lab_numbers(lab, length * WIDTH, &permuted));
+  HARK_TRY(hark_lab_numbers(lab, length, &log_kernel));
+  HARK_TRY(hark_lab_allocate(lab, (size_t)length * sizeof *in_place, &memory));
+  in_place = memory;
+  HARK_TRY(draw_order(lab, 1000 + (uint32_t)length, length, &order));
+  hark_lab_normal(lab, 0, length * WIDTH, tokens);
+  hark_lab_normal(lab, 1, length * WIDTH, positions);
+  for (int64_t l = 0; l < length; l++) {
+    in_place[l] = l;
+    log_kernel[l] = -(double)l / 4;
+  }
+  make_input(&e, tokens, positions, in_place, true, plain);
+  HARK_TRY(encode(&e, plain));
+  make_input(&e, tokens, positions, order, true, permuted);
+  HARK_TRY(encode(&e, permuted));
+  row[TOGETHER] = difference(&e, plain, permuted, order);
+  row[MEAN] = difference_of_means(&e, plain, permuted);
+  make_input(&e, tokens, positions, order, false, permuted);
+  HARK_TRY(encode(&e, permuted));
+  row[TOKENS_ALONE] = difference(&e, plain, permuted, order);
+  e.log_kernel = log_kernel;
+  make_input(&e, tokens, positions, in_place, true, plain);
+  HARK_TRY(encode(&e, plain));
+  make_input(&e, tokens, positions, order, true, permuted);
+  HARK_TRY(encode(&e, permuted));
+  row[WITH_KERNEL] = difference(&e, plain, permuted, order);
+  return hark_lab_add_row(lab, table, row);
+}
+
+static hark_status measure(hark_lab *lab) {
+  const int64_t longest = lab->quick ? 64 : 512;
+  hark_lab_table *table;
+  HARK_TRY(hark_lab_add_table(lab, "an encoder of two layers, its rows permuted and the output permuted back", columns, COLUMNS, &table));
+  for (int64_t length = 4; length <= longest; length *= 4)
+    for (int rbf = 0; rbf < 2; rbf++) HARK_TRY(measure_length(lab, table, length, rbf == 1));
+  return HARK_OK;
+}
+
+/* Activations are of size ten at most: rounding of a few hundred sums gives 1e-13 or less. Without positions moved, entries of size one change. */
+static hark_status judge(hark_lab *lab) {
+  double together = 0, mean = 0, alone = INFINITY, kernel = INFINITY;
+  for (int64_t i = 0; i < hark_lab_row_count(&lab->tables[0]); i++) {
+    const double *const row = hark_lab_row(&lab->tables[0], i);
+    together = hark_lab_larger(together, row[TOGETHER]);
+    mean = hark_lab_larger(mean, row[MEAN]);
+    alone = hark_lab_smaller(alone, row[TOKENS_ALONE]);
+    kernel = hark_lab_smaller(kernel, row[WITH_KERNEL]);
+  }
+  HARK_TRY(hark_lab_require(lab, together, 0, 1e-12, "tokens permuted with their positions, largest difference"));
+  HARK_TRY(hark_lab_require(lab, mean, 0, 1e-12, "the mean over tokens is the same, largest difference"));
+  HARK_TRY(hark_lab_require(lab, alone, 0.1, INFINITY, "tokens permuted without their positions, least difference"));
+  return hark_lab_require(lab, kernel, 0.1, INFINITY, "with a positional kernel in attention, least difference");
+}
+
+const hark_experiment hark_experiment_exchangeability = {
+    .summary = "an encoder treats tokens with their positions as a set",
+    .paper = HARK_LAB_PAPER_X "section 3, figure 1",
+    .statement =
+        "permuting tokens together with their positions permutes the encoder's output and leaves its mean as it is, to rounding; "
+        "permuting tokens alone does not, nor does a positional kernel inside of attention allow it",
+    .notes =
+        "    encoder(P X) = P encoder(X),      X = tokens + positions, P any permutation of the rows\n\n"
+        "Two layers of attention (two heads, hark's operator) and a feed-forward part with ReLU, each with a skip connection. The two "
+        "counter-checks must show a difference: positions that stay where they are give order a meaning, and a kernel G(|n - i|) of "
+        "row numbers is not part of the token.",
+    .measure = measure,
+    .judge = judge};

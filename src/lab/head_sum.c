@@ -1,0 +1,112 @@
+/* head_sum.c - heads that are concatenated and projected are a sum of heads.
+ *
+ *     concat(head_1 .. head_h) W^o = sum_i attn(q, K_i, X W~_i W^o_i),   head_i = attn(q, K_i, X W~_i),  W^o = (W^o_1; ..; W^o_h)      (B.2 = B.3)
+ *
+ * so the sum's values are X W^v_i with W^v_i = W~_i W^o_i, of rank d_p at most: a sum with free W^v_i says more. Source: X section B.2.
+ */
+#include <string.h>
+
+#include "lab/attention.h"
+#include "lab/matrix.h"
+#include "lab/singular.h"
+
+enum { WIDTH, HEADS, LENGTH, KERNEL, DIFFERENCE, RANK, COLUMNS };
+static const hark_lab_column columns[COLUMNS] = {
+    {"d", NULL, NULL},           {"heads", NULL, NULL},           {"L", "tokens", NULL},
+    {"kernel", NULL, "exp|rbf"}, {"difference", "largest", NULL}, {"rank of W^v", "largest", NULL}};
+
+typedef struct shape {
+  int64_t width, heads, length;
+} shape;
+
+/* Entries of variance 1 / inputs, so that outputs are of size one. */
+static hark_status draw_weights(hark_lab *lab, uint32_t stream, int64_t inputs, int64_t outputs, double **out) {
+  return hark_lab_draw_normal(lab, stream, inputs * outputs, 1 / sqrt((double)inputs), out);
+}
+
+/* One head, both ways: its part of the concatenation and its term of the sum. */
+static hark_status add_head(hark_lab *lab, const shape *s, int64_t number, const hark_attention_desc *choice, const double *tokens,
+                            const double *output_weights, double *concatenated, double *sum, double *rank) {
+  const int64_t d = s->width, dp = d / s->heads, L = s->length;
+  const uint32_t stream = 4 * (uint32_t)number + 2;
+  double *wq, *wk, *small, *wv, *query, *key, *value, *narrow, *out, *values;
+  HARK_TRY(draw_weights(lab, stream, d, dp, &wq));
+  HARK_TRY(draw_weights(lab, stream + 1, d, dp, &wk));
+  HARK_TRY(draw_weights(lab, stream + 2, d, dp, &small));
+  HARK_TRY(hark_lab_numbers(lab, d * d, &wv));
+  HARK_TRY(hark_lab_numbers(lab, L * dp, &query));
+  HARK_TRY(hark_lab_numbers(lab, L * dp, &key));
+  HARK_TRY(hark_lab_numbers(lab, L * d, &value));
+  HARK_TRY(hark_lab_numbers(lab, L * dp, &narrow));
+  HARK_TRY(hark_lab_numbers(lab, L * d, &out));
+  HARK_TRY(hark_lab_numbers(lab, d, &values));
+  hark_lab_multiply(L, d, dp, tokens, wq, query);
+  hark_lab_multiply(L, d, dp, tokens, wk, key);
+  hark_lab_head head = {.length = L, .head_dim = dp, .value_dim = dp, .query = query, .key = key, .value = value};
+  hark_lab_multiply(L, d, dp, tokens, small, value);
+  HARK_TRY(hark_lab_attend(lab->context, choice, &head, narrow));
+  for (int64_t l = 0; l < L; l++) memcpy(concatenated + l * d + number * dp, narrow + l * dp, (size_t)dp * sizeof *narrow);
+  head.value_dim = d;
+  hark_lab_multiply(d, dp, d, small, output_weights + number * dp * d, wv);
+  hark_lab_multiply(L, d, d, tokens, wv, value);
+  HARK_TRY(hark_lab_attend(lab->context, choice, &head, out));
+  for (int64_t i = 0; i < L * d; i++) sum[i] += out[i];
+  hark_singular_values(d, d, wv, values);
+  *rank = fmax(*rank, (double)hark_numerical_rank(values, d, 1e-10 * values[0]));
+  return HARK_OK;
+}
+
+static hark_status measure_shape(hark_lab *lab, hark_lab_table *table, const shape *s, bool rbf) {
+  const int64_t d = s->width, L = s->length;
+  double *tokens, *output_weights, *concatenated, *projected, *sum;
+  double row[COLUMNS] = {[WIDTH] = (double)d, [HEADS] = (double)s->heads, [LENGTH] = (double)L, [KERNEL] = rbf};
+  hark_attention_desc choice = hark_attention_desc_default();
+  if (rbf) {
+    choice.kernel = HARK_KERNEL_RBF;
+    choice.sigma = sqrt((double)(d / s->heads));
+  }
+  HARK_TRY(hark_lab_numbers(lab, L * d, &tokens));
+  HARK_TRY(draw_weights(lab, 0, d, d, &output_weights));
+  HARK_TRY(hark_lab_numbers(lab, L * d, &concatenated));
+  HARK_TRY(hark_lab_numbers(lab, L * d, &projected));
+  HARK_TRY(hark_lab_numbers(lab, L * d, &sum));
+  hark_lab_normal(lab, 1, L * d, tokens);
+  for (int64_t i = 0; i < s->heads; i++) HARK_TRY(add_head(lab, s, i, &choice, tokens, output_weights, concatenated, sum, &row[RANK]));
+  hark_lab_multiply(L, d, d, concatenated, output_weights, projected);
+  for (int64_t i = 0; i < L * d; i++) row[DIFFERENCE] = hark_lab_larger(row[DIFFERENCE], fabs(sum[i] - projected[i]));
+  return hark_lab_add_row(lab, table, row);
+}
+
+static hark_status measure(hark_lab *lab) {
+  static const shape shapes[] = {{4, 1, 8}, {4, 4, 8}, {16, 4, 64}, {32, 2, 128}, {64, 8, 256}};
+  const size_t count = sizeof shapes / sizeof shapes[0] - (lab->quick ? 2 : 0);
+  hark_lab_table *table;
+  HARK_TRY(hark_lab_add_table(lab, "concatenation and projection against the sum", columns, COLUMNS, &table));
+  for (size_t i = 0; i < count; i++)
+    for (int rbf = 0; rbf < 2; rbf++) HARK_TRY(measure_shape(lab, table, &shapes[i], rbf == 1));
+  return HARK_OK;
+}
+
+static hark_status judge(hark_lab *lab) {
+  double difference = 0, rank = 0;
+  for (int64_t i = 0; i < hark_lab_row_count(&lab->tables[0]); i++) {
+    const double *const row = hark_lab_row(&lab->tables[0], i);
+    difference = hark_lab_larger(difference, row[DIFFERENCE]);
+    rank = hark_lab_larger(rank, row[RANK] * row[HEADS] / row[WIDTH]);
+  }
+  HARK_TRY(hark_lab_require(lab, difference, 0, 1e-12, "the sum of heads equals the concatenation, largest difference"));
+  return hark_lab_require(lab, rank, 0, 1, "rank of W^v / d_p, largest");
+}
+
+const hark_experiment hark_experiment_head_sum = {
+    .summary = "heads concatenated and projected are a sum of heads",
+    .paper = HARK_LAB_PAPER_X "section B.2, equations B.2 and B.3",
+    .statement =
+        "with W^v_i = W~_i W^o_i the sum of h heads whose values have all d features equals the projected concatenation of heads "
+        "whose values have d/h, for both kernels",
+    .notes =
+        "    concat(head_1 .. head_h) W^o = sum_i attn(Q_i, K_i, X W^v_i),      W^v_i = W~_i W^o_i\n\n"
+        "Attention is linear in its values. The W^v_i that come out have rank d/h at most, so the sum with free d x d matrices, as the "
+        "paper's section C uses it, is the larger class: every concatenation is such a sum, and not the reverse.",
+    .measure = measure,
+    .judge = judge};

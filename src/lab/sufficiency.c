@@ -1,0 +1,226 @@
+/* sufficiency.c - the posterior of the latent variable is a sufficient statistic, and minimal when T is injective.
+ *
+ * A latent variable of three values, six binary tokens, a target of three classes, all independent given z; 64 sequences, enumerated:
+ *
+ *     b(X) = P(z | X),   P(y | X) = T b(X),  T[y, z] = P(y | z)                                                         (X eq. 3.1, Lemma 3.2)
+ *     I(b(X); y) = I(X; y)                                                                                              (sufficient)
+ *     |T (b - b')| >= sigma_3(T) |b - b'|                                                                               (minimal, when T has rank 3)
+ *
+ * With T of rank 2 two posteriors can have one predictive: g = P(y = 0 | z) is chosen orthogonal to the difference of two of them, which sums to
+ * zero, and the other two classes share the rest. The predictive alone is then sufficient for y, and coarser. Source: X Lemma 3.2.
+ */
+#include <string.h>
+
+#include "lab/lab.h"
+#include "lab/singular.h"
+
+enum { LATENTS = 3, CLASSES = 3, TOKENS = 6, SEQUENCES = 1 << TOKENS };
+#define SAME 1e-12 /* probabilities closer than that are one */
+
+enum { MODEL, RANK, OF_SEQUENCES, OF_POSTERIORS, OF_PREDICTIVES, POSTERIORS, PREDICTIVES, CONTRACTION, SMALLEST, COLUMNS };
+static const hark_lab_column columns[COLUMNS] = {{"model", NULL, NULL},
+                                                 {"rank of T", NULL, "two|three"},
+                                                 {"I(X; y)", "nats", NULL},
+                                                 {"I(posterior; y)", "nats", NULL},
+                                                 {"I(predictive; y)", "nats", NULL},
+                                                 {"posteriors", "distinct", NULL},
+                                                 {"predictives", "distinct", NULL},
+                                                 {"contraction", "least", NULL},
+                                                 {"sigma_3(T)", NULL, NULL}};
+
+typedef struct model {
+  double prior[LATENTS], one[LATENTS]; /* P(z), P(x = 1 | z) */
+  double target[CLASSES * LATENTS];    /* T */
+  double sequence[SEQUENCES];          /* P(X) */
+  double posterior[SEQUENCES][LATENTS], predictive[SEQUENCES][CLASSES];
+} model;
+
+static void normalise(int64_t count, double *values) {
+  double sum = 0;
+  for (int64_t i = 0; i < count; i++) sum += values[i];
+  for (int64_t i = 0; i < count; i++) values[i] /= sum;
+}
+
+static void draw_model(const hark_lab *lab, uint32_t number, model *m) {
+  double uniform[LATENTS * (2 + CLASSES)];
+  hark_lab_uniform(lab, number, (int64_t)(sizeof uniform / sizeof uniform[0]), uniform);
+  for (int z = 0; z < LATENTS; z++) {
+    m->prior[z] = 0.2 + uniform[z];
+    m->one[z] = 0.15 + 0.3 * z + 0.1 * uniform[LATENTS + z];
+    double column[CLASSES];
+    for (int y = 0; y < CLASSES; y++) column[y] = 0.1 + uniform[2 * LATENTS + z * CLASSES + y] + (y == z);
+    normalise(CLASSES, column);
+    for (int y = 0; y < CLASSES; y++) m->target[y * LATENTS + z] = column[y];
+  }
+  normalise(LATENTS, m->prior);
+}
+
+static void enumerate_posteriors(model *m) {
+  for (int x = 0; x < SEQUENCES; x++) {
+    m->sequence[x] = 0;
+    for (int z = 0; z < LATENTS; z++) {
+      double likelihood = m->prior[z];
+      for (int l = 0; l < TOKENS; l++) likelihood *= (x >> l & 1) != 0 ? m->one[z] : 1 - m->one[z];
+      m->posterior[x][z] = likelihood;
+      m->sequence[x] += likelihood;
+    }
+    for (int z = 0; z < LATENTS; z++) m->posterior[x][z] /= m->sequence[x];
+  }
+}
+
+/* From the joint distribution, not from the posterior: P(X, y) / P(X). */
+static void enumerate_predictives(model *m) {
+  for (int x = 0; x < SEQUENCES; x++)
+    for (int y = 0; y < CLASSES; y++) {
+      double joint = 0;
+      for (int z = 0; z < LATENTS; z++) {
+        double likelihood = m->prior[z] * m->target[y * LATENTS + z];
+        for (int l = 0; l < TOKENS; l++) likelihood *= (x >> l & 1) != 0 ? m->one[z] : 1 - m->one[z];
+        joint += likelihood;
+      }
+      m->predictive[x][y] = joint / m->sequence[x];
+    }
+}
+
+/* T of rank 2, for which the sequences with one and with four ones have the same predictive: g is orthogonal to the difference of their
+ * posteriors, a vector product with (1, 1, 1). */
+static void lose_a_rank(model *m) {
+  double difference[LATENTS], g[LATENTS], largest = 0;
+  for (int z = 0; z < LATENTS; z++) difference[z] = m->posterior[1][z] - m->posterior[15][z];
+  for (int z = 0; z < LATENTS; z++) {
+    g[z] = difference[(z + 1) % LATENTS] - difference[(z + 2) % LATENTS];
+    largest = fmax(largest, fabs(g[z]));
+  }
+  for (int z = 0; z < LATENTS; z++) {
+    m->target[z] = 0.5 + 0.4 * g[z] / largest;
+    m->target[LATENTS + z] = 0.3 * (1 - m->target[z]);
+    m->target[2 * LATENTS + z] = 0.7 * (1 - m->target[z]);
+  }
+}
+
+static double distance(const double *a, const double *b, int count) {
+  double sum = 0;
+  for (int i = 0; i < count; i++) sum += (a[i] - b[i]) * (a[i] - b[i]);
+  return sqrt(sum);
+}
+
+/* group[x] <- the first sequence whose statistic is that of x; returns how many there are. */
+static int group_by(const double *statistic, int size, int group[SEQUENCES]) {
+  int count = 0;
+  for (int x = 0; x < SEQUENCES; x++) {
+    group[x] = 0;
+    while (distance(statistic + (int64_t)group[x] * size, statistic + (int64_t)x * size, size) > SAME) group[x]++;
+    count += group[x] == x;
+  }
+  return count;
+}
+
+/* I(group; y) = sum P(group, y) log (P(group, y) / (P(group) P(y))) */
+static double information(const model *m, const int group[SEQUENCES]) {
+  double joint[SEQUENCES][CLASSES] = {{0}}, of_group[SEQUENCES] = {0}, of_class[CLASSES] = {0}, sum = 0;
+  for (int x = 0; x < SEQUENCES; x++)
+    for (int y = 0; y < CLASSES; y++) {
+      const double p = m->sequence[x] * m->predictive[x][y];
+      joint[group[x]][y] += p;
+      of_group[group[x]] += p;
+      of_class[y] += p;
+    }
+  for (int x = 0; x < SEQUENCES; x++)
+    for (int y = 0; y < CLASSES; y++)
+      if (joint[x][y] > 0) sum += joint[x][y] * log(joint[x][y] / (of_group[x] * of_class[y]));
+  return sum;
+}
+
+static hark_status measure_model(hark_lab *lab, hark_lab_table *table, int number, bool full_rank) {
+  model m;
+  int each[SEQUENCES], by_posterior[SEQUENCES], by_predictive[SEQUENCES];
+  double copy[CLASSES * LATENTS], values[CLASSES], row[COLUMNS] = {[MODEL] = number, [RANK] = full_rank, [CONTRACTION] = INFINITY};
+  draw_model(lab, (uint32_t)number, &m);
+  enumerate_posteriors(&m);
+  if (!full_rank) lose_a_rank(&m);
+  enumerate_predictives(&m);
+  for (int x = 0; x < SEQUENCES; x++) each[x] = x;
+  row[POSTERIORS] = group_by(&m.posterior[0][0], LATENTS, by_posterior);
+  row[PREDICTIVES] = group_by(&m.predictive[0][0], CLASSES, by_predictive);
+  row[OF_SEQUENCES] = information(&m, each);
+  row[OF_POSTERIORS] = information(&m, by_posterior);
+  row[OF_PREDICTIVES] = information(&m, by_predictive);
+  for (int x = 0; x < SEQUENCES; x++)
+    for (int other = 0; other < x; other++)
+      if (by_posterior[x] != by_posterior[other])
+        row[CONTRACTION] = fmin(row[CONTRACTION], distance(m.predictive[x], m.predictive[other], CLASSES) /
+                                                      distance(m.posterior[x], m.posterior[other], LATENTS));
+  memcpy(copy, m.target, sizeof copy);
+  hark_singular_values(CLASSES, LATENTS, copy, values);
+  row[SMALLEST] = values[CLASSES - 1];
+  return hark_lab_add_row(lab, table, row);
+}
+
+/* How far pairs of posteriors come apart in their predictives, over models. */
+static hark_status draw(hark_lab *lab) {
+  static const hark_lab_axes axes = {
+      .title = "least |P(y | X) - P(y | X')| / |b - b'| over pairs of posteriors", .x = "model", .y = "ratio"};
+  static const char *const names[] = {"T of rank 2", "T of rank 3"};
+  hark_lab_panel *panel;
+  hark_lab_curve *curves[2], *bound;
+  HARK_TRY(hark_lab_add_panel(lab, axes, &panel));
+  for (int rank = 0; rank < 2; rank++) HARK_TRY(hark_lab_add_curve(lab, panel, HARK_LAB_POINTS, &curves[rank], "%s", names[rank]));
+  HARK_TRY(hark_lab_add_curve(lab, panel, HARK_LAB_DASHES, &bound, "sigma_3 of rank 3"));
+  for (int64_t i = 0; i < hark_lab_row_count(&lab->tables[0]); i++) {
+    const double *const row = hark_lab_row(&lab->tables[0], i);
+    HARK_TRY(hark_lab_add_point(curves[(int)row[RANK]], row[MODEL], row[CONTRACTION]));
+    if (row[RANK] != 0) HARK_TRY(hark_lab_add_point(bound, row[MODEL], row[SMALLEST]));
+  }
+  return HARK_OK;
+}
+
+static hark_status measure(hark_lab *lab) {
+  const int models = lab->quick ? 10 : 100;
+  hark_lab_table *table;
+  HARK_TRY(hark_lab_add_table(lab, "64 sequences, enumerated", columns, COLUMNS, &table));
+  for (int number = 0; number < models; number++)
+    for (int rank = 1; rank >= 0; rank--) HARK_TRY(measure_model(lab, table, number, rank == 1));
+  return draw(lab);
+}
+
+static hark_status judge(hark_lab *lab) {
+  const hark_lab_table *const table = &lab->tables[0];
+  double lost = 0, coarser = 0, merged = 0, ratio = INFINITY, apart = INFINITY, collision = 0;
+  for (int64_t i = 0; i < hark_lab_row_count(table); i++) {
+    const double *const row = hark_lab_row(table, i);
+    lost = hark_lab_larger(lost, fabs(row[OF_POSTERIORS] - row[OF_SEQUENCES]));
+    coarser = hark_lab_larger(coarser, fabs(row[OF_PREDICTIVES] - row[OF_SEQUENCES]));
+    if (row[RANK] != 0) {
+      merged = hark_lab_larger(merged, fabs(row[POSTERIORS] - row[PREDICTIVES]));
+      ratio = hark_lab_smaller(ratio, row[CONTRACTION] / row[SMALLEST]);
+    } else {
+      apart = hark_lab_smaller(apart, row[POSTERIORS] - row[PREDICTIVES]);
+      collision = hark_lab_larger(collision, row[CONTRACTION]);
+    }
+  }
+  HARK_TRY(hark_lab_require(lab, lost, 0, SAME, "I(posterior; y) equals I(X; y), largest difference (nats)"));
+  HARK_TRY(hark_lab_require(lab, coarser, 0, SAME, "I(predictive; y) equals I(X; y), largest difference (nats)"));
+  HARK_TRY(hark_lab_require(lab, merged, 0, 0, "rank 3: posteriors that lose their own predictive"));
+  HARK_TRY(hark_lab_require(lab, ratio, 1 - 1e-9, INFINITY, "rank 3: contraction / sigma_3(T), least"));
+  HARK_TRY(hark_lab_require(lab, apart, 1, INFINITY, "rank 2: posteriors that share a predictive, least over models"));
+  return hark_lab_require(lab, collision, 0, SAME, "rank 2: their distance / that of the posteriors, largest over models");
+}
+
+const hark_experiment hark_experiment_sufficiency = {
+    .summary = "the latent posterior keeps all information about the target, and is minimal when T is injective",
+    .paper = HARK_LAB_PAPER_X "Lemma 3.2",
+    .statement =
+        "with a latent variable of three values and six binary tokens, by enumeration: the posterior has the mutual information of "
+        "the sequence with the target; distinct posteriors have distinct predictives when T = P(y | z) has rank 3, and need not "
+        "when it has rank 2",
+    .notes =
+        "With b(X) = P(z | X) and T[y, z] = P(y | z), the predictive is P(y | X) = T b(X). Posteriors are told apart by their values, "
+        "not by the number of ones, and predictives come from the joint distribution:\n\n"
+        "    I(b(X); y) = I(X; y),      |T (b - b')| >= sigma_3(T) |b - b'|\n\n"
+        "Minimality needs T injective, as the lemma assumes: for a T of rank 2 whose first row is orthogonal to the difference of two "
+        "posteriors, those two have the same predictive, and the seven classes of sequences become six, with no information about y "
+        "lost. So the posterior is then sufficient for y and not minimal.\n\n"
+        "*Figure.* How close predictives of distinct posteriors come, over models: on zero with rank 2, above the singular value with "
+        "rank 3.",
+    .measure = measure,
+    .judge = judge};

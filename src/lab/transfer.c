@@ -1,0 +1,310 @@
+/* transfer.c - what is lost by a frozen pre-trained predictor is lost in a new task times a condition number.
+ *
+ *     r_l = z c_l + N/2, l = 1 .. 8,  z in R^2, c_l scalar;  posterior mean m = sum r_l c_l / (c.c + 1/4), variance v = 1/4 / (c.c + 1/4)
+ *     pre-training:  y = M z + N/10,  M = diag(1.2, s),  f*_PT = M m;  its trained predictor has a value of rank one: y^ = p (w.m)
+ *     downstream:    y = z_2 + N/10,  f*_DS = m_2;      only u in y^ = u (w.m) is trained, w frozen
+ *     W_SSL = M',  W_DS = e_2,   B = W_DS' (W_SSL W_SSL')^-1 W_SSL,   mu = |B|_2^2 = s^-2                                       (X eq. 6.10)
+ *
+ * The best rank-one predictor keeps the first coordinate and loses the second: E_PT = s^2 E m_2^2, and E_DS = E m_2^2 = mu E_PT. Columns of W
+ * are the w_i, as X's text says; (6.10) prints a transpose that makes them rows, which changes B unless M is symmetric.
+ *
+ * The general inequality  E_DS <= 6 mu (E_PT + eps_SSL^2) + 3 eps_g^2 + 3 eps_agg^2  is measured with random M and a target that is not linear.
+ * eps_SSL asks that the pre-training target be a function of what the downstream mask sees: with other covariates it is infinite.
+ * Source: X Theorem 6.3, Assumptions 6.1, 6.2.
+ */
+#include "lab/fit.h"
+#include "lab/matrix.h"
+#include "lab/singular.h"
+#include "lab/special.h"
+
+#define TOKENS 8
+#define VARIANCE 0.25
+#define NOISE 0.1
+#define STRONG 1.2
+#define FREQUENCY 3
+#define PER_SAMPLE (TOKENS + 2 * TOKENS + 2 + 3)
+#define BATCH 1000
+
+enum { WEAK, MU, PRE_TRAINING, PRE_TRAINING_CLOSED, DOWNSTREAM, RATIO, COLUMNS };
+static const hark_lab_column columns[COLUMNS] = {{"s", NULL, NULL},         {"mu", "|B|^2", NULL},
+                                                 {"E_PT", "trained", NULL}, {"E_PT", "closed form", NULL},
+                                                 {"E_DS", "trained", NULL}, {"E_DS / (mu E_PT)", NULL, NULL}};
+
+enum { MAP, BEND, MAP_MU, MAP_PRE_TRAINING, SSL_GAP, MAP_DOWNSTREAM, RIGHT_SIDE, PRINTED_MU, MAP_COLUMNS };
+static const hark_lab_column map_columns[MAP_COLUMNS] = {
+    {"M", "number", NULL},     {"a", NULL, NULL},         {"mu", NULL, NULL},         {"E_PT", "trained", NULL},
+    {"eps_SSL^2", NULL, NULL}, {"E_DS", "trained", NULL}, {"right side", NULL, NULL}, {"mu, w_i as rows", NULL, NULL}};
+
+enum { ANGLE, RADIUS, GAP, GAP_CLOSED, GAP_COLUMNS };
+static const hark_lab_column gap_columns[GAP_COLUMNS] = {
+    {"angle", "of the covariates", NULL}, {"|z|", "at most", NULL}, {"eps_SSL", "least over w", NULL}, {"sqrt(2) |z| sin", NULL, NULL}};
+
+/* A task: the pre-training target M z + a sin 3z (each coordinate), the downstream target d.z. */
+typedef struct task {
+  double map[4], bend, downstream[2];
+} task;
+
+typedef struct data {
+  int64_t count;
+  double *mean, *variance; /* [n, 2], [n] */
+  double *pre_training;    /* [n, 2] targets with noise */
+  double *downstream;      /* [n] */
+  double *normal;          /* [BATCH, PER_SAMPLE] */
+} data;
+
+/* f*_PT(X) = M m + a e^(-9v/2) sin 3m */
+static void regression(const task *t, const double m[2], double v, double out[2]) {
+  for (int i = 0; i < 2; i++)
+    out[i] = t->map[2 * i] * m[0] + t->map[2 * i + 1] * m[1] + t->bend * exp(-FREQUENCY * FREQUENCY * v / 2) * sin(FREQUENCY * m[i]);
+}
+
+static void make_sample(const task *t, const double normal[PER_SAMPLE], int64_t at, data *d) {
+  const double *const c = normal, *const noise = normal + TOKENS, *const z = normal + 3 * TOKENS, *const of_targets = z + 2;
+  double cc = 0, rc[2] = {0};
+  for (int l = 0; l < TOKENS; l++) {
+    cc += c[l] * c[l];
+    for (int i = 0; i < 2; i++) rc[i] += (z[i] * c[l] + sqrt(VARIANCE) * noise[2 * l + i]) * c[l];
+  }
+  d->variance[at] = VARIANCE / (cc + VARIANCE);
+  for (int i = 0; i < 2; i++) {
+    d->mean[2 * at + i] = rc[i] / (cc + VARIANCE);
+    d->pre_training[2 * at + i] = t->map[2 * i] * z[0] + t->map[2 * i + 1] * z[1] + t->bend * sin(FREQUENCY * z[i]) + NOISE * of_targets[i];
+  }
+  d->downstream[at] = t->downstream[0] * z[0] + t->downstream[1] * z[1] + NOISE * of_targets[2];
+}
+
+static void make_data(const hark_lab *lab, const task *t, uint32_t stream, data *d) {
+  for (int64_t first = 0; first < d->count; first += BATCH) {
+    hark_lab_normal_from(lab, stream, (uint64_t)(first * PER_SAMPLE), (int64_t)BATCH * PER_SAMPLE, d->normal);
+    for (int64_t i = 0; i < BATCH; i++) make_sample(t, d->normal + i * PER_SAMPLE, first + i, d);
+  }
+}
+
+/* Reduced-rank regression of the targets on m: b [2, 2] (rows: inputs) is least squares, its fitted values are projected to their first principal
+ * direction p. The value is then m -> w.m with w = b p. */
+static void train_rank_one(const data *d, double w[2], double p[2]) {
+  double gram[4] = {0}, cross[4] = {0}, fitted[4], half[4], values[2], vectors[4];
+  for (int64_t n = 0; n < d->count; n++)
+    for (int i = 0; i < 2; i++)
+      for (int j = 0; j < 2; j++) {
+        gram[2 * i + j] += d->mean[2 * n + i] * d->mean[2 * n + j];
+        cross[2 * i + j] += d->mean[2 * n + i] * d->pre_training[2 * n + j];
+      }
+  double l[4] = {gram[0], gram[1], gram[2], gram[3]}, b[4] = {cross[0], cross[1], cross[2], cross[3]};
+  if (!hark_lab_cholesky(2, l)) {
+    w[0] = w[1] = p[0] = p[1] = NAN;
+    return;
+  }
+  hark_lab_cholesky_solve(2, l, 2, b);
+  hark_lab_multiply(2, 2, 2, gram, b, half);
+  for (int i = 0; i < 2; i++)
+    for (int j = 0; j < 2; j++) fitted[2 * i + j] = b[i] * half[j] + b[2 + i] * half[2 + j]; /* b' gram b */
+  hark_lab_eigen(2, fitted, values, vectors);
+  for (int i = 0; i < 2; i++) {
+    p[i] = vectors[i];
+    w[i] = b[2 * i] * vectors[0] + b[2 * i + 1] * vectors[1];
+  }
+}
+
+/* Excess risks of the trained rank-one predictor and of the downstream one on the same features, over the same inputs. */
+static void excess_risks(const task *t, const data *d, double *pre_training, double *downstream) {
+  double w[2], p[2], top = 0, bottom = 0;
+  train_rank_one(d, w, p);
+  for (int64_t n = 0; n < d->count; n++) {
+    const double feature = hark_lab_dot(w, d->mean + 2 * n, 2);
+    top += feature * d->downstream[n];
+    bottom += feature * feature;
+  }
+  *pre_training = *downstream = 0;
+  for (int64_t n = 0; n < d->count; n++) {
+    const double *const m = d->mean + 2 * n, feature = hark_lab_dot(w, m, 2);
+    double best[2];
+    regression(t, m, d->variance[n], best);
+    for (int i = 0; i < 2; i++) *pre_training += (p[i] * feature - best[i]) * (p[i] * feature - best[i]) / (double)d->count;
+    const double error = top / bottom * feature - hark_lab_dot(t->downstream, m, 2);
+    *downstream += error * error / (double)d->count;
+  }
+}
+
+/* |B|_2^2 with B = w_ds' (W W')^-1 W, which for a square W is w_ds' W'^-1. The w_i are the rows of M: with them as columns W = M', with them as
+ * rows, as printed, W = M. */
+static double condition_number(const double w[4], const double w_ds[2]) {
+  const double determinant = w[0] * w[3] - w[1] * w[2];
+  const double b[2] = {(w[3] * w_ds[0] - w[1] * w_ds[1]) / determinant, (w[0] * w_ds[1] - w[2] * w_ds[0]) / determinant};
+  return hark_lab_dot(b, b, 2);
+}
+
+/* E m_2^2 = E (1 - v), t = c.c chi-squared of 8: density t^3 e^(-t/2) / 96. */
+static hark_status square_of_mean(hark_lab *lab, double *out) {
+  hark_lab_rule rule;
+  HARK_TRY(hark_lab_legendre(lab, 200, 0, 160, &rule));
+  *out = 0;
+  for (int64_t i = 0; i < rule.count; i++) {
+    const double t = rule.nodes[i];
+    *out += rule.weights[i] * t * t * t * exp(-t / 2) / 96 * t / (t + VARIANCE);
+  }
+  return HARK_OK;
+}
+
+static hark_status measure_weak(hark_lab *lab, data *d) {
+  static const double weak[] = {1, 0.5, 0.2, 0.1, 0.05};
+  hark_lab_table *table;
+  double square;
+  HARK_TRY(square_of_mean(lab, &square));
+  HARK_TRY(hark_lab_add_table(lab, "M = diag(1.2, s), a value of rank one", columns, COLUMNS, &table));
+  for (uint32_t i = 0; i < sizeof weak / sizeof weak[0]; i++) {
+    const task t = {.map = {STRONG, 0, 0, weak[i]}, .downstream = {0, 1}};
+    const double mu = condition_number(t.map, t.downstream);
+    double row[COLUMNS] = {[WEAK] = weak[i], [MU] = mu, [PRE_TRAINING_CLOSED] = weak[i] * weak[i] * square};
+    make_data(lab, &t, i, d);
+    excess_risks(&t, d, &row[PRE_TRAINING], &row[DOWNSTREAM]);
+    row[RATIO] = row[DOWNSTREAM] / (mu * row[PRE_TRAINING]);
+    HARK_TRY(hark_lab_add_row(lab, table, row));
+  }
+  return HARK_OK;
+}
+
+/* Random M, d, a. g*_PT is bent by a in each coordinate, so eps_SSL^2 = 2 a^2 at most; the downstream target is linear: eps_g = 0; the aggregation
+ * B f_PT is one of the downstream class: eps_agg = 0. The first M is diag(1.2, 0.1) turned by 90 degrees, the downstream target z_2: mu is 100, and 0.69
+ * with the w_i as rows. */
+static hark_status measure_maps(hark_lab *lab, data *d) {
+  static const double turned[] = {0, -0.1, STRONG, 0};
+  const int maps = lab->quick ? 8 : 60;
+  hark_lab_table *table;
+  HARK_TRY(hark_lab_add_table(lab, "E_DS <= 6 mu (E_PT + eps_SSL^2)", map_columns, MAP_COLUMNS, &table));
+  for (int i = 0; i < maps; i++) {
+    task t = {.bend = i % 2 == 0 ? 0 : 0.1 * (i % 5)};
+    double normal[6], row[MAP_COLUMNS] = {[MAP] = i, [BEND] = t.bend, [SSL_GAP] = 2 * t.bend * t.bend};
+    hark_lab_normal_from(lab, 1000, 6 * (uint64_t)i, 6, normal);
+    for (int c = 0; c < 4; c++) t.map[c] = i == 0 ? turned[c] : normal[c];
+    for (int c = 0; c < 2; c++) t.downstream[c] = i == 0 ? c : normal[4 + c];
+    const double transposed[] = {t.map[0], t.map[2], t.map[1], t.map[3]};
+    row[MAP_MU] = condition_number(transposed, t.downstream);
+    row[PRINTED_MU] = condition_number(t.map, t.downstream);
+    make_data(lab, &t, 2000 + (uint32_t)i, d);
+    excess_risks(&t, d, &row[MAP_PRE_TRAINING], &row[MAP_DOWNSTREAM]);
+    row[RIGHT_SIDE] = 6 * row[MAP_MU] * (row[MAP_PRE_TRAINING] + row[SSL_GAP]);
+    HARK_TRY(hark_lab_add_row(lab, table, row));
+  }
+  return HARK_OK;
+}
+
+/* z is 2 x 2, the pre-training mask has the covariate c_PT = (1, 0), the downstream one c_DS = (cos f, sin f). Targets (z c_PT)_i against functions
+ * w'z c_DS over |z| <= R: the difference is linear in z, its largest value R |e_i c_PT' - w c_DS'|. The best w is a multiple of e_i, another entry
+ * only adds to the norm; it is searched by golden sections. */
+static double gap_of(double angle, double radius) {
+  const double cosine = cos(angle), sine = sin(angle);
+  double sum = 0;
+  for (int i = 0; i < 2; i++) {
+    double low = -2, high = 2;
+    for (int step = 0; step < 100; step++) {
+      const double a = low + (high - low) * 0.381966011250105, b = high - (high - low) * 0.381966011250105;
+      const double at_a = hypot(1 - a * cosine, a * sine), at_b = hypot(1 - b * cosine, b * sine);
+      if (at_a < at_b)
+        high = b;
+      else
+        low = a;
+    }
+    const double w = (low + high) / 2, norm = hypot(1 - w * cosine, w * sine);
+    sum += norm * norm;
+  }
+  return radius * sqrt(sum);
+}
+
+static hark_status measure_gap(hark_lab *lab) {
+  hark_lab_table *table;
+  HARK_TRY(hark_lab_add_table(lab, "masks with covariates of their own: eps_SSL grows with the latent", gap_columns, GAP_COLUMNS, &table));
+  for (int i = 0; i <= 3; i++)
+    for (double radius = 1; radius <= 1000; radius *= 10) {
+      const double angle = 0.4 * i;
+      const double row[] = {angle, radius, gap_of(angle, radius), sqrt(2) * radius * sin(angle)};
+      HARK_TRY(hark_lab_add_row(lab, table, row));
+    }
+  return HARK_OK;
+}
+
+static hark_status draw(hark_lab *lab) {
+  static const hark_lab_axes axes = {
+      .title = "loss downstream and in pre-training, M = diag(1.2, s)", .x = "mu", .y = "excess risk", .log_x = true, .log_y = true};
+  hark_lab_panel *panel;
+  hark_lab_curve *pre_training, *downstream, *expected;
+  HARK_TRY(hark_lab_add_panel(lab, axes, &panel));
+  HARK_TRY(hark_lab_add_curve(lab, panel, HARK_LAB_POINTS, &pre_training, "E_PT"));
+  HARK_TRY(hark_lab_add_curve(lab, panel, HARK_LAB_POINTS, &downstream, "E_DS"));
+  HARK_TRY(hark_lab_add_curve(lab, panel, HARK_LAB_DASHES, &expected, "mu E_PT"));
+  for (int64_t i = 0; i < hark_lab_row_count(&lab->tables[0]); i++) {
+    const double *const row = hark_lab_row(&lab->tables[0], i);
+    HARK_TRY(hark_lab_add_point(pre_training, row[MU], row[PRE_TRAINING]));
+    HARK_TRY(hark_lab_add_point(downstream, row[MU], row[DOWNSTREAM]));
+    HARK_TRY(hark_lab_add_point(expected, row[MU], row[MU] * row[PRE_TRAINING]));
+  }
+  return HARK_OK;
+}
+
+static hark_status measure(hark_lab *lab) {
+  data d = {.count = lab->quick ? 20000 : 200000};
+  HARK_TRY(hark_lab_numbers(lab, 2 * d.count, &d.mean));
+  HARK_TRY(hark_lab_numbers(lab, d.count, &d.variance));
+  HARK_TRY(hark_lab_numbers(lab, 2 * d.count, &d.pre_training));
+  HARK_TRY(hark_lab_numbers(lab, d.count, &d.downstream));
+  HARK_TRY(hark_lab_numbers(lab, (int64_t)BATCH * PER_SAMPLE, &d.normal));
+  HARK_TRY(measure_weak(lab, &d));
+  d.count /= 4;
+  HARK_TRY(measure_maps(lab, &d));
+  HARK_TRY(measure_gap(lab));
+  return draw(lab);
+}
+
+/* E_PT against its closed form: a mean of n squares of normal numbers, relative deviation sqrt(2/n), .01 with 20,000 draws. */
+static hark_status judge(hark_lab *lab) {
+  double ratio[2] = {INFINITY, 0}, closed = 0, bound = 0, gap = 0, least = INFINITY, printed = NAN;
+  for (int64_t i = 0; i < hark_lab_row_count(&lab->tables[0]); i++) {
+    const double *const row = hark_lab_row(&lab->tables[0], i);
+    ratio[0] = hark_lab_smaller(ratio[0], row[DOWNSTREAM] / (row[MU] * row[PRE_TRAINING]));
+    ratio[1] = hark_lab_larger(ratio[1], row[DOWNSTREAM] / (row[MU] * row[PRE_TRAINING]));
+    closed = hark_lab_larger(closed, fabs(row[PRE_TRAINING] / row[PRE_TRAINING_CLOSED] - 1));
+  }
+  for (int64_t i = 0; i < hark_lab_row_count(&lab->tables[1]); i++) {
+    const double *const row = hark_lab_row(&lab->tables[1], i);
+    bound = hark_lab_larger(bound, row[MAP_DOWNSTREAM] / row[RIGHT_SIDE]);
+    if (row[MAP] == 0) printed = row[MAP_DOWNSTREAM] / (6 * row[PRINTED_MU] * (row[MAP_PRE_TRAINING] + row[SSL_GAP]));
+  }
+  for (int64_t i = 0; i < hark_lab_row_count(&lab->tables[2]); i++) {
+    const double *const row = hark_lab_row(&lab->tables[2], i);
+    gap = hark_lab_larger(gap, fabs(row[GAP] - row[GAP_CLOSED]) / row[RADIUS]);
+    if (row[ANGLE] > 0 && row[RADIUS] == 1000) least = hark_lab_smaller(least, row[GAP] / (row[RADIUS] * sin(row[ANGLE])));
+  }
+  HARK_TRY(hark_lab_require(lab, ratio[0], 0.98, INFINITY, "E_DS / (mu E_PT), least over s"));
+  HARK_TRY(hark_lab_require(lab, ratio[1], 0, 1.02, "E_DS / (mu E_PT), largest over s"));
+  HARK_TRY(hark_lab_require(lab, closed, 0, lab->quick ? 0.05 : 0.015, "E_PT from its closed form, largest relative difference"));
+  HARK_TRY(hark_lab_require(lab, bound, 0, 1, "E_DS / (6 mu (E_PT + eps_SSL^2)), largest over random tasks"));
+  HARK_TRY(hark_lab_require(lab, printed, 1, INFINITY, "the same with the w_i as rows, diag(1.2, .1) turned by 90 degrees"));
+  HARK_TRY(hark_lab_require(lab, gap, 0, 1e-7, "eps_SSL from sqrt(2) R sin of the covariates' angle, / R, largest"));
+  return hark_lab_require(lab, least, 1, INFINITY, "eps_SSL / (R sin) at R = 1000, least: no bound when covariates differ");
+}
+
+const hark_experiment hark_experiment_transfer = {
+    .summary = "a new task on frozen features loses the pre-training loss times a condition number",
+    .paper = HARK_LAB_PAPER_X "Theorem 6.3",
+    .statement =
+        "with M = diag(1.2, s), a value of rank one and the downstream target z_2, the trained predictors have E_DS = mu E_PT with "
+        "mu = |B|^2 = s^-2; with random M and bent targets E_DS <= 6 mu (E_PT + eps_SSL^2); with other covariates downstream than "
+        "in pre-training eps_SSL is infinite",
+    .printed = "W_SSL = [w_1, ..]' in (6.10): the w_i as rows",
+    .corrected =
+        "the w_i as columns, so that B W_SSL' = W_DS'; for diag(1.2, 0.1) turned by 90 degrees and z_2 that is mu = 100, with rows "
+        "0.69, and the inequality fails",
+    .notes =
+        "    E_DS = mu E_PT,   mu = |B|_2^2,   B = W_DS'(W_SSL W_SSL')^-1 W_SSL;      E_DS <= 6 mu (E_PT + eps_SSL^2) + 3 eps_g^2 + 3 "
+        "eps_agg^2\n\n"
+        "Tokens r_l = z c_l + N/2 determine the posterior mean m of z in R^2. Pre-training targets are M z; the best value of rank one "
+        "keeps the first coordinate and loses the second, s^2 E m_2^2. Downstream only the factor in front of the frozen feature is "
+        "trained, and E m_2^2 is lost: 1/s^2 times as much, so the condition number of the theorem is attained. E_PT is the excess risk of "
+        "the predictor that was trained (reduced-rank regression), not of the best one. In the second table targets are bent by "
+        "a sin 3z, whence eps_SSL^2 <= 2 a^2; eps_g and eps_agg are zero. The third table: when the downstream mask has another "
+        "covariate than that of pre-training, no function of it equals the pre-training target, and the largest difference over |z| <= R "
+        "is sqrt(2) R sin(angle), which has no bound.\n\n"
+        "*Figure.* Both losses over mu.",
+    .needs_gsl = true,
+    .measure = measure,
+    .judge = judge};
