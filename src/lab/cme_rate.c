@@ -35,16 +35,11 @@ static const rule rules[RULES] = {{1, 0}, {1, 0.5}, {1, 0.75}, {0.1, 1}};
 static const char *const rule_names[RULES] = {"1", "L^1/2", "L^3/4", "L/10"};
 
 enum { RULE, TOKENS, KEY_SETS, MEASURED, STANDARD_ERROR, PREDICTED, RATIO, BIAS, DEVIATION, BOUND, COLUMNS };
-static const hark_lab_column columns[COLUMNS] = {{"lambda", NULL, RULE_WORDS},
-                                                 {"tokens", NULL, NULL},
-                                                 {"key sets", NULL, NULL},
-                                                 {"error", "root mean square", NULL},
-                                                 {"standard error", NULL, NULL},
-                                                 {"predicted", "root mean square", NULL},
-                                                 {"error / predicted", NULL, NULL},
-                                                 {"bias", "predicted", NULL},
-                                                 {"deviation", "predicted", NULL},
-                                                 {"printed bound", NULL, NULL}};
+static const hark_lab_column columns[COLUMNS] = {{"lambda", NULL, RULE_WORDS},      {"tokens", NULL, NULL},
+                                                 {"key sets", NULL, NULL},          {"error", "root mean square", NULL},
+                                                 {"standard error", NULL, NULL},    {"predicted", "root mean square", NULL},
+                                                 {"error / predicted", NULL, NULL}, {"bias", "predicted", NULL},
+                                                 {"deviation", "predicted", NULL},  {"printed bound", NULL, NULL}};
 
 typedef struct sample {
   hark_lab *lab;
@@ -214,10 +209,12 @@ static hark_status judge(hark_lab *lab) {
 const hark_experiment hark_experiment_cme_rate = {
     .summary = "CME attention comes to the conditional mean as a ridge regression of its spectrum must, and faster than the bound says",
     .paper = HARK_LAB_PAPER_X "proposition 4.1 and appendix B.4",
-    .statement = "on a circle the error of CME attention is (mu / (2 (l_1 + mu)))^2 + N_2(mu) / (8 L) with mu = lambda / L and the kernel's "
-                 "eigenvalues l_j, without a parameter: L^-.44 with lambda = 1, and a floor with lambda = L / 10",
+    .statement =
+        "on a circle the error of CME attention is (mu / (2 (l_1 + mu)))^2 + N_2(mu) / (8 L) with mu = lambda / L and the kernel's "
+        "eigenvalues l_j, without a parameter: L^-.44 with lambda = 1, and a floor with lambda = L / 10",
     .printed = "sqrt(L / lambda) (2 / lambda + sqrt(Gamma(lambda / L) / lambda)) + lambda / L, which grows with L where lambda is fixed",
-    .corrected = "sqrt(Gamma_2(lambda / L) s2 / L) + bias, Gamma_2 = sum_j (l_j / (l_j + lambda / L))^2: the variance of a ridge regression",
+    .corrected =
+        "sqrt(Gamma_2(lambda / L) s2 / L) + bias, Gamma_2 = sum_j (l_j / (l_j + lambda / L))^2: the variance of a ridge regression",
     .needs_gsl = true,
     .measure = measure,
     .judge = judge};

@@ -15,8 +15,8 @@
 #include "lab/matrix.h"
 
 enum { RESPONSES = 2, COVARIATES = 8, TOKEN_NUMBERS = COVARIATES + RESPONSES }; /* dr, dc */
-#define NOISE 0.25                                                             /* s2 */
-#define PRIOR 4.                                                               /* t2 */
+#define NOISE 0.25                                                              /* s2 */
+#define PRIOR 4.                                                                /* t2 */
 #define LEAST_LENGTH 4
 #define SLOPE_FROM 64
 #define QUICK_LONGEST 512
@@ -141,11 +141,8 @@ static void run_draw(const double *numbers, int64_t longest, tally *tallies) {
 }
 
 static hark_status draw_figure(hark_lab *lab, const hark_lab_table *table) {
-  static const hark_lab_axes axes = {.title = "excess error: points measured, lines expected",
-                                     .x = "tokens",
-                                     .y = "mean square",
-                                     .log_x = true,
-                                     .log_y = true};
+  static const hark_lab_axes axes = {
+      .title = "excess error: points measured, lines expected", .x = "tokens", .y = "mean square", .log_x = true, .log_y = true};
   static const struct {
     int column;
     hark_lab_style style;
@@ -174,7 +171,8 @@ static hark_status measure(hark_lab *lab) {
   HARK_TRY(hark_lab_numbers(lab, count, &numbers));
   HARK_TRY(hark_lab_allocate(lab, LENGTHS * sizeof(tally), &memory));
   tally *const tallies = memory;
-  HARK_TRY(hark_lab_add_table(lab, "excess error and coverage of the predictive interval over the number of tokens", columns, COLUMNS, &table));
+  HARK_TRY(
+      hark_lab_add_table(lab, "excess error and coverage of the predictive interval over the number of tokens", columns, COLUMNS, &table));
   for (int64_t draw = 0; draw < draws; draw++) {
     hark_lab_normal(lab, (uint32_t)draw, count, numbers);
     run_draw(numbers, longest, tallies);
@@ -182,14 +180,9 @@ static hark_status measure(hark_lab *lab) {
   const tally *at = tallies;
   for (int64_t length = LEAST_LENGTH; length <= longest; length *= 2, at++) {
     const double all = (double)(draws * RESPONSES);
-    const double row[COLUMNS] = {(double)length,
-                                 at->excess[BAYES].mean,
-                                 hark_lab_mean_error(&at->excess[BAYES]),
-                                 at->expected[BAYES].mean,
-                                 at->excess[PRINTED].mean,
-                                 at->expected[PRINTED].mean,
-                                 at->covered / all,
-                                 at->covered_constant / all};
+    const double row[COLUMNS] = {(double)length,           at->excess[BAYES].mean,    hark_lab_mean_error(&at->excess[BAYES]),
+                                 at->expected[BAYES].mean, at->excess[PRINTED].mean,  at->expected[PRINTED].mean,
+                                 at->covered / all,        at->covered_constant / all};
     HARK_TRY(hark_lab_add_row(lab, table, row));
   }
   return draw_figure(lab, table);
@@ -227,19 +220,23 @@ static hark_status judge(hark_lab *lab) {
   }
   HARK_TRY(require_expected(lab, EXCESS, EXPECTED, within, "excess"));
   HARK_TRY(require_expected(lab, EXCESS_PRINTED, EXPECTED_PRINTED, within, "excess with the printed ridge"));
-  HARK_TRY(hark_lab_require(lab, hark_lab_line_fit(&line).slope, -1.1 - slack, -0.9 + slack, "slope of the excess from 64 tokens on, log-log"));
+  HARK_TRY(
+      hark_lab_require(lab, hark_lab_line_fit(&line).slope, -1.1 - slack, -0.9 + slack, "slope of the excess from 64 tokens on, log-log"));
   HARK_TRY(hark_lab_require(lab, least_gain, 1, INFINITY, "printed ridge's excess / Bayes ridge's, least over the lengths"));
   HARK_TRY(hark_lab_require(lab, largest_gain, 2, INFINITY, "printed ridge's excess / Bayes ridge's, largest over the lengths"));
   HARK_TRY(hark_lab_require(lab, least_covered, 0.95 - coverage, 1, "coverage of the .95 interval, least over the lengths"));
   HARK_TRY(hark_lab_require(lab, most_covered, 0, 0.95 + coverage, "coverage of the .95 interval, largest over the lengths"));
-  return hark_lab_require(lab, hark_lab_row(table, 0)[COVERAGE_CONSTANT], 0, 0.9, "coverage of four tokens when the variance is s2 (X 3.8)");
+  return hark_lab_require(lab, hark_lab_row(table, 0)[COVERAGE_CONSTANT], 0, 0.9,
+                          "coverage of four tokens when the variance is s2 (X 3.8)");
 }
 
 const hark_experiment hark_experiment_finite = {
     .summary = "the finite-dimensional example: its Bayes ridge is noise over prior variance",
     .paper = HARK_LAB_PAPER_X "equations 3.4 to 3.8",
-    .statement = "with z ~ N(0, t2 I) and noise s2 the posterior mean is the ridge regression with s2 / t2, its excess is dr s2 E tr (C'C + s2/t2 "
-                 "I)^-1, which falls like 1 / L, and its predictive interval holds what it says; the part with a trained predictor is not measured here",
+    .statement =
+        "with z ~ N(0, t2 I) and noise s2 the posterior mean is the ridge regression with s2 / t2, its excess is dr s2 E tr (C'C + s2/t2 "
+        "I)^-1, which falls like 1 / L, and its predictive interval holds what it says; the part with a trained predictor is not measured "
+        "here",
     .printed = "prior N(0, lambda I) and ridge lambda (3.7); a predictive variance that does not depend on X (3.8)",
     .corrected = "prior N(0, lambda I) and ridge s2 / lambda; predictive variance s2 (1 + c' (C'C + s2/lambda I)^-1 c)",
     .measure = measure,

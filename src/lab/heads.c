@@ -153,7 +153,11 @@ static hark_status draw_curve(const sample *s, int64_t length) {
 
 static const struct {
   int kind, head, range;
-} ways[] = {{BOUNDED, WHOLE, LIKE_TOKENS}, {BOUNDED, FIRST, LIKE_TOKENS}, {BOUNDED, FIRST, INNER}, {NORMAL, WHOLE, LIKE_TOKENS}, {NORMAL, FIRST, LIKE_TOKENS}};
+} ways[] = {{BOUNDED, WHOLE, LIKE_TOKENS},
+            {BOUNDED, FIRST, LIKE_TOKENS},
+            {BOUNDED, FIRST, INNER},
+            {NORMAL, WHOLE, LIKE_TOKENS},
+            {NORMAL, FIRST, LIKE_TOKENS}};
 enum { WAYS = sizeof ways / sizeof ways[0] };
 
 static hark_status measure(hark_lab *lab) {
@@ -210,7 +214,9 @@ static hark_status judge(hark_lab *lab) {
 const hark_experiment hark_experiment_heads = {
     .summary = "one head whose keys are the whole token is a linear map; a head that sees part of it is not",
     .paper = HARK_LAB_PAPER_X "appendix B.2, necessity of multiple heads",
-    .statement = "with an invertible W^k CME attention comes to q (W^k)^-1 W^v, whatever the tokens; with k = u, v = x_2 it comes to sin 2q, of which "
-                 "the best linear map explains 9 % (45 % within 1.7). For normal tokens every head is linear",
+    .statement =
+        "with an invertible W^k CME attention comes to q (W^k)^-1 W^v, whatever the tokens; with k = u, v = x_2 it comes to sin 2q, of "
+        "which "
+        "the best linear map explains 9 % (45 % within 1.7). For normal tokens every head is linear",
     .measure = measure,
     .judge = judge};

@@ -21,8 +21,12 @@
 #define LONGEST_IDENTITY 256 /* as values */
 
 enum { TOKENS, KEY_SETS, TRACE, STANDARD_ERROR, PREDICTED, RATIO, PRINTED, COLUMNS };
-static const hark_lab_column columns[COLUMNS] = {{"tokens", NULL, NULL},    {"key sets", NULL, NULL},          {"trace", NULL, NULL},
-                                                 {"standard error", NULL, NULL}, {"predicted", "Bessel sum", NULL}, {"trace / predicted", NULL, NULL},
+static const hark_lab_column columns[COLUMNS] = {{"tokens", NULL, NULL},
+                                                 {"key sets", NULL, NULL},
+                                                 {"trace", NULL, NULL},
+                                                 {"standard error", NULL, NULL},
+                                                 {"predicted", "Bessel sum", NULL},
+                                                 {"trace / predicted", NULL, NULL},
                                                  {"printed rate", "L / lambda", NULL}};
 
 enum { WAY_TOKENS, BY_VARIANCE, BY_WEIGHTS, WAY_DIFFERENCE, WAY_COLUMNS };
@@ -84,13 +88,9 @@ static hark_status measure_length(const sample *s, hark_lab_table *table, hark_l
     HARK_TRY(hark_lab_add_row(s->lab, ways, row));
   }
   const double predicted = hark_circle_dimension(RIDGE / (double)length, 1);
-  const double row[COLUMNS] = {(double)length,
-                               traces.count,
-                               traces.mean,
-                               traces.count > 1 ? hark_lab_mean_error(&traces) : 0,
-                               predicted,
-                               traces.mean / predicted,
-                               (double)length / RIDGE};
+  const double row[COLUMNS] = {
+      (double)length,          traces.count,          traces.mean, traces.count > 1 ? hark_lab_mean_error(&traces) : 0, predicted,
+      traces.mean / predicted, (double)length / RIDGE};
   return hark_lab_add_row(s->lab, table, row);
 }
 
@@ -147,8 +147,10 @@ static hark_status judge(hark_lab *lab) {
 const hark_experiment hark_experiment_information_gain = {
     .summary = "the effective dimension of CME attention grows like log L, not like L / lambda",
     .paper = HARK_LAB_PAPER_X "proposition 4.1 and the remark below it",
-    .statement = "tr K (K + lambda I)^-1 of keys on a circle is the sum of l_j / (l_j + lambda / L) over the kernel's eigenvalues: 6.6 at 64 tokens, "
-                 "11.8 at 4096",
+    .statement =
+        "tr K (K + lambda I)^-1 of keys on a circle is the sum of l_j / (l_j + lambda / L) over the kernel's eigenvalues: 6.6 at 64 "
+        "tokens, "
+        "11.8 at 4096",
     .printed = "Gamma(lambda / L) <= O(L / lambda)",
     .corrected = "Gamma(lambda / L) = O(log L / log log L) for an RBF on a bounded set of one dimension",
     .needs_gsl = true,

@@ -25,8 +25,8 @@
 
 #define KERNEL_VARIANCE 0.5
 #define RIDGE 1.
-#define REACH 2.       /* of W */
-#define OWN_NOISE 0.3  /* of Y, besides U */
+#define REACH 2.      /* of W */
+#define OWN_NOISE 0.3 /* of Y, besides U */
 #define LINEAR_SLOPE 1.5
 #define QUICK_LEAST 125
 #define QUICK_LONGEST 500
@@ -34,13 +34,13 @@
 #define FULL_LONGEST 4000
 #define QUICK_SEEDS 60
 #define FULL_SEEDS 40
-#define NODES 40 /* of the quadrature, on each side of 0, where |W| has its corner */
+#define NODES 40              /* of the quadrature, on each side of 0, where |W| has its corner */
 enum { PSI = 3, VALUES = 4 }; /* 1, X, X^2, and the X of the linear check */
 static const double structural[PSI] = {0, 1, 0.5};
 
-static const double naive_limit = 1 / (4. / 3 + 1.12);            /* E s^2 = .16 + .48 + .48 */
-static const double plug_in_limit = 0.18 + 0.24 * 15. / 32;       /* |W| projected on (1, W^2): cov 2/3 over var 64/45 */
-static const double linear_limit = 3. / 7;                        /* cov(U, X) / var X = 1 / (4/3 + 1) */
+static const double naive_limit = 1 / (4. / 3 + 1.12);      /* E s^2 = .16 + .48 + .48 */
+static const double plug_in_limit = 0.18 + 0.24 * 15. / 32; /* |W| projected on (1, W^2): cov 2/3 over var 64/45 */
+static const double linear_limit = 3. / 7;                  /* cov(U, X) / var X = 1 / (4/3 + 1) */
 
 enum { TOKENS, SEEDS, INSTRUMENT, PREDICTED, NAIVE, PLUG_IN, LINEAR_INSTRUMENT, LINEAR_NAIVE, COLUMNS };
 static const hark_lab_column columns[COLUMNS] = {{"tokens", NULL, NULL},
@@ -190,13 +190,14 @@ static hark_status measure_length(const sample *s, hark_lab_table *table, int64_
     hark_lab_mean_add(&linear, o.linear_instrument);
     hark_lab_mean_add(&linear_naive, o.linear_naive);
   }
-  const double row[COLUMNS] = {(double)length,     instrument.count,   sqrt(instrument.mean), sqrt(2 * variance / (double)length),
-                               sqrt(naive.mean),   sqrt(plug_in.mean), sqrt(linear.mean),     linear_naive.mean};
+  const double row[COLUMNS] = {(double)length,   instrument.count,   sqrt(instrument.mean), sqrt(2 * variance / (double)length),
+                               sqrt(naive.mean), sqrt(plug_in.mean), sqrt(linear.mean),     linear_naive.mean};
   return hark_lab_add_row(s->lab, table, row);
 }
 
 static hark_status draw_figure(hark_lab *lab, const hark_lab_table *table) {
-  static const hark_lab_axes axes = {.title = "error of the structural coefficients", .x = "tokens", .y = "error", .log_x = true, .log_y = true};
+  static const hark_lab_axes axes = {
+      .title = "error of the structural coefficients", .x = "tokens", .y = "error", .log_x = true, .log_y = true};
   static const hark_lab_style styles[COLUMNS] = {
       [INSTRUMENT] = HARK_LAB_POINTS, [PREDICTED] = HARK_LAB_LINE, [NAIVE] = HARK_LAB_DASHES, [PLUG_IN] = HARK_LAB_DASHES};
   hark_lab_panel *panel;
@@ -244,8 +245,10 @@ static hark_status judge(hark_lab *lab) {
 const hark_experiment hark_experiment_instrument = {
     .summary = "attention with an instrument for its key frees a regression of its confounder",
     .paper = HARK_LAB_PAPER_X "appendix B.2 and assumption B.1",
-    .statement = "keys W, values psi(X) = (1, X, X^2), a linear second stage on the other half: the error falls like L^-1/2 where regression on X keeps "
-                 ".41; a second stage that is not linear in attention's output keeps .29",
+    .statement =
+        "keys W, values psi(X) = (1, X, X^2), a linear second stage on the other half: the error falls like L^-1/2 where regression on X "
+        "keeps "
+        ".41; a second stage that is not linear in attention's output keeps .29",
     .printed = "y is regressed on g_theta(E[V | K = q]) for a function g_theta, linear or of a kernel (below B.4)",
     .corrected = "V = psi(X) and g_theta linear: E[g(X) | W] is g(E[X | W]) for no other",
     .needs_gsl = true,

@@ -158,7 +158,8 @@ static void fill_row(const sequence *s, int query, const hark_lab_mean *draws, d
 
 /* The mean, and two deviations to each side. */
 static hark_status draw_band(hark_lab *lab, const hark_lab_table *table, int64_t length) {
-  static const hark_lab_axes axes = {.title = "posterior of W psi(z, q): attention, twice its deviation, means of draws", .x = "query", .y = "f_W"};
+  static const hark_lab_axes axes = {
+      .title = "posterior of W psi(z, q): attention, twice its deviation, means of draws", .x = "query", .y = "f_W"};
   hark_lab_panel *panel;
   HARK_TRY(hark_lab_add_panel(lab, axes, &panel));
   for (int side = -1; side <= 1; side++) {
@@ -218,7 +219,8 @@ static hark_status judge(hark_lab *lab) {
       means = hark_lab_larger(means, fabs(row[ATTENTION] - row[EXACT]));
       variances = hark_lab_larger(variances, fabs(row[VARIANCE] - row[EXACT_VARIANCE]));
     }
-    HARK_TRY(hark_lab_require(lab, away, 0, 3, "attention - mean of draws in standard errors, largest, %lld tokens", (long long)lengths[i]));
+    HARK_TRY(
+        hark_lab_require(lab, away, 0, 3, "attention - mean of draws in standard errors, largest, %lld tokens", (long long)lengths[i]));
   }
   HARK_TRY(hark_lab_require(lab, means, 0, ROUNDING, "attention - posterior mean in latent space, largest"));
   return hark_lab_require(lab, variances, 0, ROUNDING, "attention's variance - posterior variance in latent space, largest");
@@ -227,7 +229,9 @@ static hark_status judge(hark_lab *lab) {
 const hark_experiment hark_experiment_posterior = {
     .summary = "CME attention is the mean of the value over the latent posterior",
     .paper = HARK_LAB_PAPER_X "equations 5.7, 5.8 and appendix E.1",
-    .statement = "where r = z phi(c) + noise with a normal z, reweighted CME attention with lambda = s2 is E[W' psi(z) | X], and its variance that of "
-                 "psi: draws of z from its posterior, and the posterior worked out in the space of z, agree with it",
+    .statement =
+        "where r = z phi(c) + noise with a normal z, reweighted CME attention with lambda = s2 is E[W' psi(z) | X], and its variance that "
+        "of "
+        "psi: draws of z from its posterior, and the posterior worked out in the space of z, agree with it",
     .measure = measure,
     .judge = judge};

@@ -149,15 +149,9 @@ static hark_status measure_length(sample *s, hark_lab_table *table) {
   for (int w = 1; w < WIDTHS; w++)
     if (t.smoother[w].mean < t.smoother[best].mean) best = w;
   const double smoother = t.smoother[best].mean;
-  const double row[COLUMNS] = {(double)s->length,
-                               t.cme.mean,
-                               t.variance.mean,
-                               smoother,
-                               width_of(best),
-                               smoother / t.cme.mean,
-                               t.calibration[0].mean,
-                               t.calibration[1].mean,
-                               t.latent.mean};
+  const double row[COLUMNS] = {
+      (double)s->length,     t.cme.mean,   t.variance.mean, smoother, width_of(best), smoother / t.cme.mean, t.calibration[0].mean,
+      t.calibration[1].mean, t.latent.mean};
   return hark_lab_add_row(s->lab, table, row);
 }
 
@@ -227,7 +221,8 @@ static hark_status judge(hark_lab *lab) {
 const hark_experiment hark_experiment_variance = {
     .summary = "CME attention knows its variance, and beats every smoother where a Gaussian process is the truth",
     .paper = HARK_LAB_PAPER_X "equations 4.1 to 4.3 and appendix B.1",
-    .statement = "in the Gaussian process model CME attention with lambda = s2 / t2 has less error than softmax attention of the best width, and "
-                 "t2 var + s2 is the variance of a new response; var alone is that of the function",
+    .statement =
+        "in the Gaussian process model CME attention with lambda = s2 / t2 has less error than softmax attention of the best width, and "
+        "t2 var + s2 is the variance of a new response; var alone is that of the function",
     .measure = measure,
     .judge = judge};

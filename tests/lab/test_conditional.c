@@ -152,8 +152,7 @@ static void kernel_ridge_of_a_head_is_the_formula(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(features_give_the_kernel),
                                      cmocka_unit_test(the_circle_has_the_spectrum_of_its_kernel),
-                                     cmocka_unit_test(points_of_the_circle_lie_on_it),
-                                     cmocka_unit_test(regressions_find_what_is_there),
+                                     cmocka_unit_test(points_of_the_circle_lie_on_it), cmocka_unit_test(regressions_find_what_is_there),
                                      cmocka_unit_test(kernel_ridge_of_a_head_is_the_formula)};
   return cmocka_run_group_tests(tests, begin, end);
 }
