@@ -19,6 +19,7 @@ enum { RESPONSES = 2, COVARIATES = 8, TOKEN_NUMBERS = COVARIATES + RESPONSES }; 
 #define PRIOR 4.                                                                /* t2 */
 #define LEAST_LENGTH 4
 #define SLOPE_FROM 64
+#define SHOWN_LENGTH 16
 #define QUICK_LONGEST 512
 #define FULL_LONGEST 1024
 #define LENGTHS 9 /* at most: 4, 8, .. 1024 */
@@ -209,21 +210,21 @@ static hark_status judge(hark_lab *lab) {
   const hark_lab_table *const table = &lab->tables[0];
   const double within = lab->quick ? 0.18 : 0.05, slack = lab->quick ? 0.05 : 0, coverage = lab->quick ? 0.014 : 0.005;
   hark_lab_line line = {0};
-  double least_covered = INFINITY, most_covered = 0, least_gain = INFINITY, largest_gain = 0;
+  double least_covered = INFINITY, most_covered = 0, least_gain = INFINITY, shown_gain = NAN;
   for (int64_t i = 0; i < hark_lab_row_count(table); i++) {
     const double *const row = hark_lab_row(table, i), gain = row[EXCESS_PRINTED] / row[EXCESS];
     if (row[TOKENS] >= SLOPE_FROM) hark_lab_line_add_power(&line, row[TOKENS], row[EXCESS]);
     least_covered = hark_lab_smaller(least_covered, row[COVERAGE]);
     most_covered = hark_lab_larger(most_covered, row[COVERAGE]);
     least_gain = hark_lab_smaller(least_gain, gain);
-    largest_gain = hark_lab_larger(largest_gain, gain);
+    if (row[TOKENS] == SHOWN_LENGTH) shown_gain = gain;
   }
   HARK_TRY(require_expected(lab, EXCESS, EXPECTED, within, "excess"));
   HARK_TRY(require_expected(lab, EXCESS_PRINTED, EXPECTED_PRINTED, within, "excess with the printed ridge"));
   HARK_TRY(
       hark_lab_require(lab, hark_lab_line_fit(&line).slope, -1.1 - slack, -0.9 + slack, "slope of the excess from 64 tokens on, log-log"));
   HARK_TRY(hark_lab_require(lab, least_gain, 1, INFINITY, "printed ridge's excess / Bayes ridge's, least over the lengths"));
-  HARK_TRY(hark_lab_require(lab, largest_gain, 2, INFINITY, "printed ridge's excess / Bayes ridge's, largest over the lengths"));
+  HARK_TRY(hark_lab_require(lab, shown_gain, 2, INFINITY, "printed ridge's excess / Bayes ridge's, 16 tokens"));
   HARK_TRY(hark_lab_require(lab, least_covered, 0.95 - coverage, 1, "coverage of the .95 interval, least over the lengths"));
   HARK_TRY(hark_lab_require(lab, most_covered, 0, 0.95 + coverage, "coverage of the .95 interval, largest over the lengths"));
   return hark_lab_require(lab, hark_lab_row(table, 0)[COVERAGE_CONSTANT], 0, 0.9,
@@ -239,5 +240,17 @@ const hark_experiment hark_experiment_finite = {
         "here",
     .printed = "prior N(0, lambda I) and ridge lambda (3.7); a predictive variance that does not depend on X (3.8)",
     .corrected = "prior N(0, lambda I) and ridge s2 / lambda; predictive variance s2 (1 + c' (C'C + s2/lambda I)^-1 c)",
+    .notes =
+        "    zbar = R^T C (C^T C + rho I)^-1,   E |zbar c - z c|^2 = dr E sum_i (rho^2 t2 + s2 e_i) / (e_i + rho)^2,   e_i the "
+        "eigenvalues of C^T C\n"
+        "\n"
+        "least for rho = s2 / t2, where it is dr s2 E sum_i 1 / (e_i + rho). dr = 2, dc = 8, s2 = .25, t2 = 4, c normal. The "
+        "mean is followed from token to token by recursive least squares; what is expected comes from the eigenvalues of the "
+        "same C. At 16 tokens the printed ridge costs fourteen times the error. The slope is that of 1 / (L - 9). An interval "
+        "made with the constant variance of (3.8) holds 23 % instead of 95 % after four tokens. The part of the example with "
+        "trained c_theta and r_theta is not measured. Derivation: "
+        "[conditional-expectation.md](mathematics/conditional-expectation.md).\n"
+        "\n"
+        "*Figure.* Excess errors over L with the two ridges, and what is expected of them.",
     .measure = measure,
     .judge = judge};

@@ -233,5 +233,16 @@ const hark_experiment hark_experiment_posterior = {
         "where r = z phi(c) + noise with a normal z, reweighted CME attention with lambda = s2 is E[W' psi(z) | X], and its variance that "
         "of "
         "psi: draws of z from its posterior, and the posterior worked out in the space of z, agree with it",
+    .notes =
+        "    f_W(X, q) = W^T attention(q, c, r) = E[W^T psi(z, q) | X],   psi(z, q) = z phi(q),   lambda = s2\n"
+        "\n"
+        "phi are the 32 functions exp(-x^2 / 2 w^2) (x / w)^n / sqrt(n!), whose products are the RBF: the latent variable z is "
+        "a vector, and its posterior is worked out and drawn from in its own space. Mean and variance agree with attention up "
+        "to rounding; that is the statement. The means of 10,000 draws scatter about it. That all of them lie within three "
+        "standard errors, at 20 queries and three lengths, was fixed beforehand; functions with about seven free directions go "
+        "beyond in some two of a hundred sequences, so that one full run of seventeen fails by chance: seed 1 does, with 3.03 "
+        "at one query of 256 tokens, seeds 2 to 12 do not.\n"
+        "\n"
+        "*Figures.* Attention over the query with twice its deviation, and the means of the draws, for each length.",
     .measure = measure,
     .judge = judge};
