@@ -24,14 +24,38 @@ double hark_ridge_slope(const hark_attention_desc *desc, int64_t keys) {
   return desc->ridge_power == 0 ? 1 : pow((double)keys, desc->ridge_power);
 }
 
-double hark_ridge_lambda(const hark_attention_run *run, int64_t head, int64_t keys) {
-  const hark_attention_desc *desc = &run->plan->desc;
-  const double ridge = desc->has_ridge ? get(&run->args->ridge, of_head(&run->args->ridge, head)) : desc->ridge;
-  return ridge * hark_ridge_slope(desc, keys);
-}
+static double vector_of_head(const hark_tensor *vector, int64_t head) { return get(vector, of_head(vector, head)); }
 
-double hark_ridge_sigma(const hark_attention_run *run, int64_t head) {
-  return run->plan->desc.has_sigma ? get(&run->args->sigma, of_head(&run->args->sigma, head)) : run->plan->desc.sigma;
+bool hark_ridge_read(const hark_attention_run *run, int64_t head, int64_t keys, int64_t system, hark_ridge_record *record,
+                     hark_ridge_parameters *out) {
+  const hark_attention_desc *desc = &run->plan->desc;
+  const hark_attention_args *args = run->args;
+  const bool rbf = desc->kernel == HARK_KERNEL_RBF;
+  const double ridge = desc->has_ridge ? vector_of_head(&args->ridge, head) : desc->ridge;
+  const double sigma = desc->has_sigma ? vector_of_head(&args->sigma, head) : desc->sigma;
+  *out = (hark_ridge_parameters){
+      .sigma = sigma, .scale = rbf ? 1 / (sigma * sigma) : desc->scale, .shift = rbf ? 0 : desc->scale * desc->bound};
+  out->lambda = ridge * hark_ridge_slope(desc, hark_max(keys, 1)) * exp(-out->shift);
+  if (!isfinite(ridge) || !(ridge > 0)) {
+    hark_ridge_trouble(record, system, HARK_RIDGE_BAD_RIDGE, 0, ridge);
+    return false;
+  }
+  if (rbf && (!(sigma > 0) || !isfinite(out->scale) || out->scale == 0)) {
+    hark_ridge_trouble(record, system, HARK_RIDGE_BAD_SIGMA, 0, sigma);
+    return false;
+  }
+  if (!desc->has_log_kernel) return true;
+  const int64_t distances = hark_min(args->log_kernel.shape[1], hark_ridge_distances(desc));
+  out->top = -INFINITY;
+  for (int64_t t = 0; t < distances; t++) {
+    const double value = get(&args->log_kernel, head * args->log_kernel.stride[0] + t);
+    if (!(value <= hark_ridge_exponent_limit(desc->type))) {
+      hark_ridge_trouble(record, system, HARK_RIDGE_BAD_TABLE, t, value);
+      return false;
+    }
+    out->top = fmax(out->top, value);
+  }
+  return true;
 }
 
 void hark_ridge_records_clear(hark_ridge_record *records, int workers) {

@@ -14,9 +14,6 @@ static inline double hark_ridge_exponent_limit(hark_type type) { return type == 
 #define HARK_RIDGE_PIVOT_F32 (16 * 0x1p-24)
 #define HARK_RIDGE_PIVOT_F64 (16 * 0x1p-53)
 
-/* lambda of a head of a sequence with that many visible keys, and sigma; as they stand in the call, not checked. */
-double hark_ridge_lambda(const hark_attention_run *run, int64_t head, int64_t keys);
-double hark_ridge_sigma(const hark_attention_run *run, int64_t head);
 /* keys^ridge_power: d lambda / d ridge. */
 double hark_ridge_slope(const hark_attention_desc *desc, int64_t keys);
 
@@ -32,6 +29,19 @@ typedef enum hark_ridge_kind {
   HARK_RIDGE_KEY_RANGE, /* exponents out of range */
   HARK_RIDGE_QUERY_RANGE
 } hark_ridge_kind;
+
+struct hark_ridge_record;
+
+/* What one head of a sequence computes with. */
+typedef struct hark_ridge_parameters {
+  double lambda; /* as it stands beside the shifted kernel: lambda e^-shift */
+  double sigma, scale, shift;
+  double top; /* the largest log G, 0 without a table */
+} hark_ridge_parameters;
+
+/* Reads and checks them; false with a note of what is out of range. `keys`: the visible ones. */
+bool hark_ridge_read(const hark_attention_run *run, int64_t head, int64_t keys, int64_t system, struct hark_ridge_record *record,
+                     hark_ridge_parameters *out);
 
 /* What one worker met, one cache line apart from the next. `system` is sequence * heads + head; rows count in the batch item. */
 typedef struct hark_ridge_record {

@@ -1,9 +1,11 @@
-/* bench_attention.c - one attention, forward and backward: 'dense:B1,H8,L4096,D64,causal', 'hierarchical:L16384,D64,N16,causal,exact'.
+/* bench_attention.c - one attention, forward and backward: 'dense:B1,H8,L4096,D64,causal', 'hierarchical:L16384,D64,N16,causal,exact',
+ * 'cme:B1,H8,L1024,D64,causal'.
  *
  * B batch, H heads, K key/value heads (H), L queries, M keys (L), D head_dim, E value_dim (D); causal; window=W; dropout=P; rbf (sigma
  * D^(1/4), the width that exp's scale has); bias [1,H,L,M]; mask [B,1,1,M]; kernel: a table [H,T] of log G; forget gates; f64; packed: q, k
  * and v as [B, L, H, D]; forward: no backward.
  * hierarchical: N block (16), mean, first or exact queries (first when causal, else mean), sibling, linear, hbias (a table per head).
+ * cme (kernel ridge, ridge 0.01): rbf unless exp, variance; a table of log G is that of a constant.
  * Operations are those of hark_attention_plan_operations(); bytes count every operand once.
  */
 #include <hark/attention.h>
@@ -13,10 +15,13 @@
 #include "backend/backend.h"
 #include "cli/bench.h"
 
+#define CME_RIDGE 0.01
+
 typedef struct attention_case {
   int64_t batch, heads, key_heads, queries, keys, head_dim, value_dim, window, block;
   double dropout;
-  bool causal, rbf, bias, mask, kernel, forget, twice, packed, forward_only, mean, first, exact, sibling, linear, hierarchical_bias;
+  bool causal, rbf, bias, mask, kernel, forget, twice, packed, forward_only, mean, first, exact, sibling, linear, hierarchical_bias, cme,
+      exp, variance;
 } attention_case;
 
 enum {
@@ -38,6 +43,7 @@ enum {
   DFORGET,
   HIERARCHICAL_BIAS,
   DHIERARCHICAL_BIAS,
+  VARIANCE,
   SAVED,
   WORKSPACE,
   TENSORS
@@ -86,6 +92,8 @@ static hark_status read_case(hark_context *context, const char *text, attention_
       {.name = "forget", .type = HARK_BENCH_FLAG, .flag = &c->forget},
       {.name = "f64", .type = HARK_BENCH_FLAG, .flag = &c->twice},
       {.name = "packed", .type = HARK_BENCH_FLAG, .flag = &c->packed},
+      {.name = "exp", .type = HARK_BENCH_FLAG, .flag = &c->exp},
+      {.name = "variance", .type = HARK_BENCH_FLAG, .flag = &c->variance},
       {.name = "forward", .type = HARK_BENCH_FLAG, .flag = &c->forward_only},
   };
   HARK_TRY(hark_bench_case_read(context, text, fields, sizeof fields / sizeof fields[0]));
@@ -95,6 +103,7 @@ static hark_status read_case(hark_context *context, const char *text, attention_
 
   *desc = hark_attention_desc_default();
   const size_t head = hark_bench_case_head(text);
+  c->cme = head == strlen("cme") && memcmp(text, "cme", head) == 0;
   if (head == strlen("hierarchical") && memcmp(text, "hierarchical", head) == 0) {
     if (c->window != 0) return hark_fail(context, HARK_INVALID_ARGUMENT, "case '%s': window=<n> belongs to cases 'window:...'", text);
     desc->structure = HARK_STRUCTURE_HIERARCHICAL;
@@ -111,11 +120,19 @@ static hark_status read_case(hark_context *context, const char *text, attention_
   } else if (head == strlen("window") && memcmp(text, "window", head) == 0) {
     desc->structure = HARK_STRUCTURE_WINDOW;
     if (c->window == 0) return hark_fail(context, HARK_INVALID_ARGUMENT, "case '%s': window=<n> was expected among the words", text);
+  } else if (c->window != 0) {
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "case '%s': window=<n> belongs to cases 'window:...'", text);
+  } else if (c->cme) {
+    desc->normalisation = HARK_NORMALISATION_CME;
+    desc->ridge = CME_RIDGE;
+    c->rbf = !c->exp;
+  } else if (c->exp || c->variance) {
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "case '%s': exp and variance belong to cases 'cme:...'", text);
   } else if (head == strlen("dense") && memcmp(text, "dense", head) == 0) {
-    if (c->window != 0) return hark_fail(context, HARK_INVALID_ARGUMENT, "case '%s': window=<n> belongs to cases 'window:...'", text);
+    desc->structure = HARK_STRUCTURE_DENSE;
   } else {
-    return hark_fail(context, HARK_INVALID_ARGUMENT, "case '%s': structure '%.*s', expected dense, window or hierarchical", text, (int)head,
-                     text);
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "case '%s': structure '%.*s', expected dense, window, hierarchical or cme", text,
+                     (int)head, text);
   }
   desc->type = c->twice ? HARK_F64 : HARK_F32;
   desc->kernel = c->rbf ? HARK_KERNEL_RBF : HARK_KERNEL_EXP;
@@ -176,7 +193,7 @@ static hark_status make_terms(hark_context *context, attention_work *work, const
     const int64_t shape[] = {c->heads, c->queries + c->keys};
     HARK_TRY(make(context, work, TABLE, type, 2, shape));
     HARK_TRY(make(context, work, DTABLE, type, 2, shape));
-    HARK_TRY(hark_bench_fill(context, &t[TABLE], TABLE, 1));
+    if (!c->cme) HARK_TRY(hark_bench_fill(context, &t[TABLE], TABLE, 1));
     args->log_kernel = t[TABLE];
     args->dlog_kernel = t[DTABLE];
   }
@@ -218,8 +235,11 @@ static hark_status prepare(hark_context *context, attention_work *work, const at
   HARK_TRY(make_rows(context, work, KEY, c, c->key_heads, c->keys, c->head_dim, 1, &args->key));
   HARK_TRY(make_rows(context, work, VALUE, c, c->key_heads, c->keys, c->value_dim, 1, &args->value));
   HARK_TRY(make_rows(context, work, OUT, c, c->heads, c->queries, c->value_dim, 0, &args->out));
-  HARK_TRY(make(context, work, LOG_SUM_EXP, desc->type, 3, (int64_t[]){c->batch, c->heads, c->queries}));
+  const int64_t rows[] = {c->batch, c->heads, c->queries};
+  if (!c->cme) HARK_TRY(make(context, work, LOG_SUM_EXP, desc->type, 3, rows));
+  if (c->variance) HARK_TRY(make(context, work, VARIANCE, desc->type, 3, rows));
   args->log_sum_exp = work->tensors[LOG_SUM_EXP];
+  args->variance = work->tensors[VARIANCE];
   if (!c->forward_only) {
     HARK_TRY(make_rows(context, work, DOUT, c, c->heads, c->queries, c->value_dim, 1, &args->dout));
     HARK_TRY(make_rows(context, work, DQUERY, c, c->heads, c->queries, c->head_dim, 0, &args->dquery));
@@ -257,7 +277,7 @@ static double held_bytes(const attention_work *work, bool workspace) {
 
 hark_status hark_bench_attention(hark_context *context, hark_bench_machine *machine, const hark_bench_settings *settings,
                                  const char *text) {
-  static const int forward_operands[] = {QUERY, KEY, VALUE, OUT, LOG_SUM_EXP, MASK, BIAS, TABLE, FORGET, HIERARCHICAL_BIAS};
+  static const int forward_operands[] = {QUERY, KEY, VALUE, OUT, LOG_SUM_EXP, MASK, BIAS, TABLE, FORGET, HIERARCHICAL_BIAS, VARIANCE};
   static const int backward_operands[] = {QUERY,
                                           KEY,
                                           VALUE,

@@ -61,7 +61,7 @@ double hark_reference_ridge_exponent(const ridge_head *h, const double *x, const
     const double difference = x[c] - y[c];
     sum += h->at.desc->kernel == HARK_KERNEL_RBF ? difference * difference : x[c] * y[c];
   }
-  return h->at.desc->kernel == HARK_KERNEL_RBF ? -sum * h->scale / 2 : h->scale * sum - h->shift;
+  return h->at.desc->kernel == HARK_KERNEL_RBF ? -sum * h->is.scale / 2 : h->is.scale * sum - h->is.shift;
 }
 
 double hark_reference_ridge_log_kernel(const ridge_head *h, int64_t distance) {
@@ -114,34 +114,6 @@ static bool read_keys(ridge_head *h) {
   return true;
 }
 
-/* sigma, lambda and the table of this head; false when one is out of range. */
-static bool read_parameters(const hark_attention_run *run, ridge_head *h) {
-  const hark_attention_desc *desc = h->at.desc;
-  const double limit = hark_ridge_exponent_limit(desc->type);
-  h->lambda = hark_ridge_lambda(run, h->at.head, hark_max(h->keys, 1));
-  h->sigma = hark_ridge_sigma(run, h->at.head);
-  h->scale = desc->kernel == HARK_KERNEL_RBF ? 1 / (h->sigma * h->sigma) : desc->scale;
-  h->shift = desc->scale * desc->bound;
-  if (!isfinite(h->lambda) || h->lambda <= 0) {
-    hark_ridge_trouble(h->record, h->system, HARK_RIDGE_BAD_RIDGE, 0, h->lambda);
-    return false;
-  }
-  if (desc->kernel == HARK_KERNEL_RBF && (!isfinite(h->scale) || !(h->sigma > 0) || h->scale == 0)) {
-    hark_ridge_trouble(h->record, h->system, HARK_RIDGE_BAD_SIGMA, 0, h->sigma);
-    return false;
-  }
-  h->lambda *= exp(-h->shift);
-  if (!desc->has_log_kernel) return true;
-  const int64_t distances = hark_min(h->at.args->log_kernel.shape[1], hark_ridge_distances(desc));
-  for (int64_t t = 0; t < distances; t++) {
-    const double value = hark_reference_ridge_log_kernel(h, t);
-    if (value <= limit) continue;
-    hark_ridge_trouble(h->record, h->system, HARK_RIDGE_BAD_TABLE, t, value);
-    return false;
-  }
-  return true;
-}
-
 /* Eight sums side by side, so that each need not wait for the one before it. The order depends on count alone, as causal rows ask for. */
 static double dot(const double *a, const double *b, int64_t count) {
   double sums[8] = {0}, rest = 0;
@@ -165,7 +137,7 @@ static bool fill(const ridge_head *h) {
         hark_ridge_trouble(h->record, h->system, HARK_RIDGE_KEY_RANGE, h->at.sequence->key_row + h->place[i], exponent);
         return false;
       }
-      row[j] = exp(exponent) + (i == j ? h->lambda : 0);
+      row[j] = exp(exponent) + (i == j ? h->is.lambda : 0);
     }
     for (int64_t j = i + 1; j < m; j++) row[j] = 0;
   }
@@ -182,8 +154,8 @@ static void factorise(const ridge_head *h) {
       double *pivot_row = h->factor + j * m;
       if (j >= first) {
         const double diagonal = pivot_row[j], left = diagonal - dot(pivot_row, pivot_row, j);
-        pivot_row[j] = sqrt(
-            hark_ridge_pivot(h->record, h->system, h->at.sequence->key_row + h->place[j], left, diagonal, h->lambda, HARK_RIDGE_PIVOT_F64));
+        pivot_row[j] = sqrt(hark_ridge_pivot(h->record, h->system, h->at.sequence->key_row + h->place[j], left, diagonal, h->is.lambda,
+                                             HARK_RIDGE_PIVOT_F64));
       }
       for (int64_t i = hark_max(first, j + 1); i < end; i++) {
         double *row = h->factor + i * m;
@@ -221,7 +193,7 @@ bool hark_reference_ridge_factorise(const hark_attention_run *run, int64_t seque
   h->place = (int64_t *)(void *)(h->rows[5] + length);
   h->query = h->rows[5] + 2 * length;
   h->sums = h->query + d;
-  if (!read_keys(h) || !read_parameters(run, h) || !fill(h)) return false;
+  if (!read_keys(h) || !hark_ridge_read(run, head, h->keys, h->system, record, &h->is) || !fill(h)) return false;
   factorise(h);
   for (int64_t i = 0; i < h->keys; i++) { /* U = R^-1 V */
     const double *row = h->factor + i * h->keys;
@@ -280,7 +252,7 @@ static bool forward_row(const ridge_head *h, int64_t row) {
   }
   dense_put(&args->variance,
             (h->at.sequence->item * h->at.desc->heads + h->at.head) * args->query.shape[2] + h->at.sequence->query_row + row,
-            fmax(exp(own) - squares, 0) * exp(h->shift));
+            fmax(exp(own) - squares, 0) * exp(h->is.shift));
   return true;
 }
 

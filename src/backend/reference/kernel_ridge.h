@@ -11,13 +11,13 @@
 typedef struct ridge_head {
   dense_head at;
   hark_ridge_record *record;
-  int64_t system;                     /* sequence * heads + head */
-  int64_t keys, *place;               /* m; position of each among the sequence's keys */
-  double lambda, sigma, scale, shift; /* lambda as it stands beside the shifted kernel */
-  double *key, *value;                /* [m, d] of unit length where asked for, [m, dv] */
-  double *factor, *solved;            /* R [m, m], row by row, zero above the diagonal; U [m, dv] */
-  double *rows[6];                    /* scratch: [m] each */
-  double *query, *sums;               /* scratch: [d], [max(d, dv)] */
+  int64_t system;       /* sequence * heads + head */
+  int64_t keys, *place; /* m; position of each among the sequence's keys */
+  hark_ridge_parameters is;
+  double *key, *value;     /* [m, d] of unit length where asked for, [m, dv] */
+  double *factor, *solved; /* R [m, m], row by row, zero above the diagonal; U [m, dv] */
+  double *rows[6];         /* scratch: [m] each */
+  double *query, *sums;    /* scratch: [d], [max(d, dv)] */
 } ridge_head;
 
 /* Doubles of one worker's memory, for the forward alone; the backward adds hark_reference_ridge_more(). */

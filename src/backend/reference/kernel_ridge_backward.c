@@ -41,11 +41,11 @@ static void kernel_gradient(const ridge_head *h, double dkernel, const double *x
   const double ds = dkernel * exp(exponent + log_kernel);
   const bool rbf = h->at.desc->kernel == HARK_KERNEL_RBF;
   for (int64_t c = 0; c < h->at.desc->head_dim; c++) {
-    const double to_x = h->scale * ds * (rbf ? y[c] - x[c] : y[c]), to_y = h->scale * ds * (rbf ? x[c] - y[c] : x[c]);
+    const double to_x = h->is.scale * ds * (rbf ? y[c] - x[c] : y[c]), to_y = h->is.scale * ds * (rbf ? x[c] - y[c] : x[c]);
     dx[c] += to_x;
     dy[c] += to_y;
   }
-  if (rbf) partial[1] += -2 * exponent * ds / h->sigma;
+  if (rbf) partial[1] += -2 * exponent * ds / h->is.sigma;
   if (h->at.desc->has_log_kernel) partial[2 + distance] += ds;
 }
 
@@ -103,7 +103,7 @@ static void matrix_gradients(const ridge_head *h, const double *dmatrix, double 
       kernel_gradient(h, (i == j ? 1 : 2) * dmatrix[i * m + j], h->key + i * d, h->key + j * d, h->place[i] - h->place[j], dkeys + i * d,
                       dkeys + j * d, partial);
   }
-  partial[0] += trace * exp(-h->shift) * hark_ridge_slope(h->at.desc, hark_max(m, 1));
+  partial[0] += trace * exp(-h->is.shift) * hark_ridge_slope(h->at.desc, hark_max(m, 1));
 }
 
 /* One query head of a sequence; `first` of its key head, whose gradients the others of the group add to. */

@@ -23,6 +23,8 @@ static bool supports(const hark_context *context, const hark_attention_desc *des
   const char *reason = NULL;
   if (desc->structure != HARK_STRUCTURE_HIERARCHICAL)
     reason = "structure is not hierarchical";
+  else if (desc->normalisation != HARK_NORMALISATION_SOFTMAX)
+    reason = "normalisation is not softmax";
   else if (desc->type != HARK_F32)
     reason = "type is not f32";
   else if (desc->interpolation != HARK_INTERPOLATION_CONSTANT)

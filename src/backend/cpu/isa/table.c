@@ -7,7 +7,7 @@
 #define TEXT(x) TEXT_(x)
 
 bool HARK_ISA(hark_cpu_has)(void); /* in isas.c, compiled without this instruction set */
-extern const hark_attention_algorithm HARK_ISA(hark_cpu_dense), HARK_ISA(hark_cpu_hierarchical);
+extern const hark_attention_algorithm HARK_ISA(hark_cpu_dense), HARK_ISA(hark_cpu_hierarchical), HARK_ISA(hark_cpu_kernel_ridge);
 extern const hark_cpu_isa HARK_ISA(hark_cpu_isa);
 
 static const hark_backend_kernel kernels[] = {
@@ -32,7 +32,8 @@ static const hark_backend_kernel kernels[] = {
     {"sum_squares", HARK_ISA(hark_cpu_sum_squares_forward), NULL},
 };
 
-static const hark_attention_algorithm *const attention[] = {&HARK_ISA(hark_cpu_dense), &HARK_ISA(hark_cpu_hierarchical), NULL};
+static const hark_attention_algorithm *const attention[] = {&HARK_ISA(hark_cpu_dense), &HARK_ISA(hark_cpu_hierarchical),
+                                                            &HARK_ISA(hark_cpu_kernel_ridge), NULL};
 
 const hark_cpu_isa HARK_ISA(hark_cpu_isa) = {
     .name = TEXT(HARK_ISA_NAME),

@@ -1,0 +1,150 @@
+/* kernel_ridge_attention.c - kernel ridge (CME) attention in f32, blocked: the algorithm's record and its forward.
+ *
+ *     full    alpha = U^-1 X,  y_n = sum over i of alpha_i kappa(k_i, q_n)
+ *     causal  Z = U'^-1 kappa(K, Q),  y_n = sum over i <= p_n of Z[i, n] X_i,  var_n = kappa(q_n, q_n) - sum over i <= p_n of Z[i, n]^2
+ *
+ * with M = U'U and X = U'^-1 V (kernel_ridge_tile.h). A panel of 64 queries is solved down to its diagonal tile. The variance of full attention
+ * needs Z too and is then computed as the causal one, without an end.
+ * Tasks are heads of sequences: one triangle a worker, whatever the batch. Cost: docs/mathematics/kernel-ridge.md.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "kernel_ridge_tile.h"
+
+static bool supports(const hark_context *context, const hark_attention_desc *desc, char *why, size_t size) {
+  (void)context;
+  const char *reason = NULL;
+  if (desc->normalisation != HARK_NORMALISATION_CME)
+    reason = "normalisation is not cme";
+  else if (desc->type != HARK_F32)
+    reason = "type is not f32";
+  else if (desc->head_dim > INT32_MAX / HARK_RIDGE_TILE || desc->value_dim > INT32_MAX / HARK_RIDGE_TILE)
+    reason = "head_dim or value_dim is too large";
+  if (reason != NULL && size > 0) snprintf(why, size, "%s", reason);
+  return reason == NULL;
+}
+
+static hark_status workspace(hark_context *context, const hark_attention_desc *desc, int workers, bool backward, size_t *out) {
+  size_t floats, bytes, partials = 0;
+  HARK_TRY(HARK_ISA(hark_cpu_ridge_floats)(context, desc, backward, &floats));
+  HARK_TRY(hark_size_multiply(context, floats * sizeof(float), (size_t)workers, &bytes));
+  if (backward) HARK_TRY(hark_ridge_partials_bytes(context, desc, &partials));
+  HARK_TRY(hark_size_add(context, bytes, hark_align_up(partials), &bytes));
+  return hark_size_add(context, bytes, (size_t)workers * sizeof(hark_ridge_record), out);
+}
+
+static hark_status sizes(hark_context *context, const hark_attention_desc *desc, int workers, hark_attention_sizes *out) {
+  out->saved = 0;
+  HARK_TRY(workspace(context, desc, workers, false, &out->forward_workspace));
+  return workspace(context, desc, workers, true, &out->backward_workspace);
+}
+
+/* A tile of Z below the ones before it. */
+static void solve_down(const ridge_tiles *h, int64_t tile, int64_t first) {
+  float *z = h->panel + tile * HARK_RIDGE_TILE_FLOATS;
+  for (int64_t p = 0; p < tile; p++)
+    hark_ridge_update(h->factor + ridge_tile(h, p, tile), h->panel + p * HARK_RIDGE_TILE_FLOATS, HARK_RIDGE_TILE, z, HARK_RIDGE_TILE,
+                      HARK_RIDGE_TILE);
+  hark_ridge_solve_tile(h->factor + ridge_tile(h, tile, tile), h->reciprocal + tile * HARK_RIDGE_TILE, z, HARK_RIDGE_TILE, HARK_RIDGE_TILE);
+  if (h->desc->causal && (tile + 1) * HARK_RIDGE_TILE - 1 > first) HARK_ISA(hark_cpu_ridge_hide)(tile, first, z, HARK_RIDGE_TILE);
+}
+
+static void add_squares(const float *z, float *squares) {
+  for (int lane = 0; lane < HARK_RIDGE_TILE; lane += HARK_LANES) {
+    vf sum = vf_zero();
+    for (int i = 0; i < HARK_RIDGE_TILE; i++)
+      sum = vf_fma(vf_load(z + i * HARK_RIDGE_TILE + lane), vf_load(z + i * HARK_RIDGE_TILE + lane), sum);
+    vf_store(squares + lane, vf_load(squares + lane) + sum);
+  }
+}
+
+/* var = kappa(q, q) G(0) - explained, scaled back; false with a note when kappa(q, q) is out of range. */
+static bool store_variance(const ridge_tiles *h, int64_t row, int count, const float *explained) {
+  const hark_attention_args *args = h->run->args;
+  float *out =
+      (float *)args->variance.data + (h->sequence->item * h->desc->heads + h->head) * args->query.shape[2] + h->sequence->query_row + row;
+  for (int r = 0; r < count; r++) {
+    double own = 0;
+    for (int c = 0; !h->rbf && c < (int)h->desc->head_dim; c++) own += (double)h->query_rows[r * h->dp + c] * h->query_rows[r * h->dp + c];
+    if (!h->rbf) own = h->is.scale * own - h->is.shift;
+    if (h->desc->has_log_kernel) own += (double)((const float *)args->log_kernel.data)[h->head * args->log_kernel.stride[0]];
+    if (!(own <= hark_ridge_exponent_limit(HARK_F32))) {
+      hark_ridge_trouble(h->record, h->system, HARK_RIDGE_QUERY_RANGE, h->sequence->query_row + row + r, own);
+      return false;
+    }
+    out[r] = (float)(fmax(exp(own) - (double)explained[r], 0) * exp(h->is.shift));
+  }
+  return true;
+}
+
+/* Rows [row, row + count) of out and variance. `down`: through Z. */
+static bool forward_tile(ridge_tiles *h, int64_t row, int count, bool down) {
+  const hark_attention_args *args = h->run->args;
+  const int64_t first = row + h->sequence->offset, tiles = ridge_seen_tiles(h, row + count - 1);
+  float explained[HARK_RIDGE_TILE] = {0};
+  if (!HARK_ISA(hark_cpu_ridge_queries)(h, row, count)) return false;
+  memset(h->sums, 0, (size_t)(HARK_RIDGE_TILE * h->dvp) * sizeof(float));
+  for (int64_t tile = 0; tile < tiles; tile++) {
+    float *z = h->panel + (down ? tile * HARK_RIDGE_TILE_FLOATS : 0);
+    HARK_ISA(hark_cpu_ridge_gram)(h, h->query_lanes, h->query_squares, tile, first - tile * HARK_RIDGE_TILE, z);
+    if (down) solve_down(h, tile, first);
+    if (down && args->variance.type != HARK_NONE) add_squares(z, explained);
+    const hark_ridge_product p = {.a = h->solved + tile * HARK_RIDGE_TILE * h->dvp,
+                                  .a_row = h->dvp,
+                                  .b = z,
+                                  .b_row = 1,
+                                  .b_step = HARK_RIDGE_TILE,
+                                  .c = h->sums,
+                                  .c_row = h->dvp,
+                                  .rows = count,
+                                  .depth = HARK_RIDGE_TILE,
+                                  .width = h->dvp};
+    hark_ridge_add_columns(&p);
+  }
+  for (int r = 0; r < count; r++)
+    memcpy(ridge_row(&args->out, h->sequence, h->head, h->sequence->query_row + row + r), h->sums + (ptrdiff_t)r * h->dvp,
+           (size_t)h->desc->value_dim * sizeof(float));
+  return args->variance.type == HARK_NONE || store_variance(h, row, count, explained);
+}
+
+typedef struct forward_task {
+  const hark_attention_run *run;
+  ridge_workspace memory;
+} forward_task;
+
+static void forward_head(void *data, int64_t index, int worker) {
+  const forward_task *task = data;
+  const hark_attention_desc *desc = &task->run->plan->desc;
+  const bool down = desc->causal || task->run->args->variance.type != HARK_NONE;
+  ridge_tiles h;
+  if (!HARK_ISA(hark_cpu_ridge_begin)(task->run, index / desc->heads, index % desc->heads, false,
+                                      task->memory.floats + task->memory.per_worker * (size_t)worker, &task->memory.records[worker], &h))
+    return;
+  if (!down) HARK_ISA(hark_cpu_ridge_solve_back)(&h, h.tiles, h.solved, h.dvp, h.dvp);
+  for (int64_t row = 0; row < h.sequence->query_count; row += HARK_RIDGE_TILE)
+    if (!forward_tile(&h, row, (int)hark_min(HARK_RIDGE_TILE, h.sequence->query_count - row), down)) return;
+}
+
+static hark_status forward(hark_context *context, const hark_attention_run *run) {
+  forward_task task = {run, HARK_ISA(hark_cpu_ridge_workspace)(context, run, false)};
+  hark_parallel_for(context, run->sequence_count * run->plan->desc.heads, forward_head, &task);
+  return hark_ridge_conclude(context, run, task.memory.records, true);
+}
+
+static int print(const hark_attention_plan *plan, char *text, size_t size) {
+  const int64_t tiles = hark_ceil_div(plan->desc.key_length, HARK_RIDGE_TILE);
+  const int64_t triangle = tiles * (tiles + 1) / 2 * HARK_RIDGE_TILE_FLOATS * (int64_t)sizeof(float);
+  return snprintf(text, size, "tiles of %d x %d, lanes %d, %d workers, a triangle of %" PRId64 " bytes a worker, %s in the backward",
+                  HARK_RIDGE_TILE, HARK_RIDGE_TILE, HARK_LANES, plan->workers, triangle, plan->desc.causal ? "two" : "one");
+}
+
+extern const hark_attention_algorithm HARK_ISA(hark_cpu_kernel_ridge);
+const hark_attention_algorithm HARK_ISA(hark_cpu_kernel_ridge) = {
+    .name = "kernel ridge tiled",
+    .supports = supports,
+    .sizes = sizes,
+    .forward = forward,
+    .backward = HARK_ISA(hark_cpu_ridge_backward),
+    .print = print,
+};

@@ -1,0 +1,347 @@
+/* kernel_ridge_backward.c - gradients of kernel ridge attention in f32, blocked. The factorisation is made again; nothing is saved.
+ *
+ * Full, with alpha = M^-1 V:
+ *     dalpha = kappa(K, Q) dY,  dV = M^-1 dalpha,  dkappa(K, Q) = alpha dY',  -2 dM = dV alpha' + alpha dV'
+ * Causal, for a panel of 64 queries at a time, hidden entries of z and of X dY' being zero:
+ *     z = U'^-1 kappa(K, Q),  w = U^-1 z,  dkappa(K, Q) = db = U^-1 (X dY'),  dV += w dY,  -2 dM += w db' + db w'
+ * Then, with s the exponent of kappa = exp(s) and ds = dkappa kappa,
+ *     exp: dq = scale sum ds k, dk = scale sum ds q;   rbf: dq = scale sum ds (k - q), dk = scale sum ds (q - k),  scale = 1 / sigma^2
+ *     dlogG[t] = sum of ds at distance t;   dlambda = trace dM;   dsigma = -(<q, dq> + <k, dk>) / sigma, s being of degree -2 in sigma and
+ *     of degree 2 in (q, k);   unit: dx0 = (dx - x (x . dx)) / |x0|
+ * Pieces of work are key heads over slices of sequences (kernel_ridge.h): every element is written by one piece, in one order.
+ * Cost: causal, beside the forward's factor and panel, for a query that sees p keys 2 p^2 multiply-adds. Sources: kernel-ridge.md.
+ */
+#include "kernel_ridge_tile.h"
+
+static void clear(float *x, int64_t count) { memset(x, 0, (size_t)count * sizeof *x); }
+
+/* dout of rows [row, row + count) into padded rows and transposed. */
+static void read_dout(const ridge_tiles *h, int64_t row, int count) {
+  const int dv = (int)h->desc->value_dim;
+  clear(h->dout_rows, (int64_t)HARK_RIDGE_TILE * h->dvp);
+  for (int r = 0; r < count; r++)
+    hark_pack_rows(ridge_row(&h->run->args->dout, h->sequence, h->head, h->sequence->query_row + row + r), 0, 1, dv, h->dvp, 1.0f,
+                   h->dout_rows + (ptrdiff_t)r * h->dvp);
+  hark_pack_transposed(h->dout_rows, h->dvp, HARK_RIDGE_TILE, dv, 1.0f, h->dout_lanes);
+}
+
+/* ds = dkappa kappa over a tile in place of kappa, with a factor; its sums by row, by lane and by distance as far as they are wanted. */
+HARK_SIMD_NOINLINE void weigh(const float *dkernel, ptrdiff_t d_row, float factor, float *kernel, float *row_sums, float *lane_sums,
+                              float *distances) {
+  const vf gain = vf_set(factor);
+  for (int i = 0; i < HARK_RIDGE_TILE; i++) {
+    vf sum = vf_zero();
+    for (int lane = 0; lane < HARK_RIDGE_TILE; lane += HARK_LANES) {
+      float *at = kernel + i * HARK_RIDGE_TILE + lane;
+      const vf ds = gain * vf_load(dkernel + i * d_row + lane) * vf_load(at);
+      vf_store(at, ds);
+      sum = sum + ds;
+      if (lane_sums != NULL) vf_store(lane_sums + lane, vf_load(lane_sums + lane) + ds);
+      if (distances != NULL) {
+        float *to = distances + HARK_RIDGE_TILE - 1 - i + lane;
+        vf_store(to, vf_load(to) + ds);
+      }
+    }
+    if (row_sums != NULL) row_sums[i] += vf_sum(sum);
+  }
+}
+
+/* Adds sums by distance of a tile to the partial sums: entry t of them stands at the distance delta + t - 63. */
+static void pass_distances(const ridge_tiles *h, int64_t delta, double factor, double *partial) {
+  for (int t = 0; t < 2 * HARK_RIDGE_TILE - 1; t++) {
+    const int64_t at = delta + t - (HARK_RIDGE_TILE - 1), distance = at < 0 ? -at : at;
+    if (h->distances[t] != 0 && distance < hark_ridge_distances(h->desc)) partial[2 + distance] += factor * (double)h->distances[t];
+  }
+  clear(h->distances, (int64_t)2 * HARK_RIDGE_TILE);
+}
+
+/* C += sum over rows k of A of W(j, k) A[k]; turned: W[k][j] stands for W(j, k). */
+static void spread(const float *w, bool turned, const float *a, int width, float *c) {
+  const hark_ridge_product p = {.a = a,
+                                .a_row = width,
+                                .b = w,
+                                .b_row = turned ? 1 : HARK_RIDGE_TILE,
+                                .b_step = turned ? HARK_RIDGE_TILE : 1,
+                                .c = c,
+                                .c_row = width,
+                                .rows = HARK_RIDGE_TILE,
+                                .depth = HARK_RIDGE_TILE,
+                                .width = width};
+  if (turned)
+    hark_ridge_add_columns(&p);
+  else
+    hark_ridge_add(&p);
+}
+
+/* What a tile of dkappa(K, Q) gives to queries, keys and distances; `kernel` is used up. */
+static void query_gradients(const ridge_tiles *h, int64_t tile, int64_t delta, const float *dkernel, ptrdiff_t d_row, float *kernel,
+                            double *partial) {
+  const int64_t first = tile * HARK_RIDGE_TILE;
+  weigh(dkernel, d_row, 1.0f, kernel, h->rbf ? h->key_sums + first : NULL, h->rbf ? h->query_sums : NULL,
+        h->desc->has_log_kernel ? h->distances : NULL);
+  if (h->desc->has_log_kernel) pass_distances(h, delta, 1, partial);
+  spread(kernel, true, h->key_rows + first * h->dp, h->dp, h->dquery);
+  spread(kernel, false, h->query_rows, h->dp, h->dkeys + first * h->dp);
+}
+
+/* A row's gradient, times scale and less what belongs to the row itself, to where it goes; returns <x, dx>. */
+static double store_row(const ridge_tiles *h, const float *given, const float *row, float *gradient, float own, bool add, float *to) {
+  const int d = (int)h->desc->head_dim;
+  double along = 0, squares = 0;
+  for (int c = 0; c < d; c++) {
+    gradient[c] = (float)h->is.scale * (gradient[c] - own * row[c]);
+    along += (double)row[c] * gradient[c];
+    squares += (double)given[c] * given[c];
+  }
+  if (to == NULL) return along;
+  const double gain = !h->desc->unit ? 1 : squares > 0 ? 1 / sqrt(squares) : 0;
+  for (int c = 0; c < d; c++) {
+    const double value = h->desc->unit ? gain * ((double)gradient[c] - along * (double)row[c]) : (double)gradient[c];
+    to[c] = add ? to[c] + (float)value : (float)value;
+  }
+  return along;
+}
+
+/* dquery of rows [row, row + count). */
+static double store_queries(const ridge_tiles *h, int64_t row, int count) {
+  const hark_attention_args *args = h->run->args;
+  double along = 0;
+  for (int r = 0; r < count; r++) {
+    const int64_t at = h->sequence->query_row + row + r;
+    float *to = args->dquery.type != HARK_NONE ? ridge_row(&args->dquery, h->sequence, h->head, at) : NULL;
+    along += store_row(h, ridge_row(&args->query, h->sequence, h->head, at), h->query_rows + (ptrdiff_t)r * h->dp,
+                       h->dquery + (ptrdiff_t)r * h->dp, h->rbf ? h->query_sums[r] : 0, args->accumulate & HARK_ACCUMULATE_QUERY, to);
+  }
+  return along;
+}
+
+/* dkey and dvalue; `first` of its key head, whose gradients the others of the group add to. */
+static double store_keys(const ridge_tiles *h, bool first) {
+  const hark_attention_args *args = h->run->args;
+  const bool add_key = !first || (args->accumulate & HARK_ACCUMULATE_KEY), add_value = !first || (args->accumulate & HARK_ACCUMULATE_VALUE);
+  const int64_t d = h->desc->head_dim, dv = h->desc->value_dim;
+  double along = 0;
+  for (int64_t i = 0; i < h->keys; i++) {
+    const int64_t at = h->sequence->key_row + i;
+    float *dk = args->dkey.type != HARK_NONE ? ridge_row(&args->dkey, h->sequence, h->key_head, at) : NULL;
+    float *dvalue = args->dvalue.type != HARK_NONE ? ridge_row(&args->dvalue, h->sequence, h->key_head, at) : NULL;
+    if (h->seen[i] == 0) {
+      if (dk != NULL && !add_key) clear(dk, d);
+      if (dvalue != NULL && !add_value) clear(dvalue, dv);
+      continue;
+    }
+    along += store_row(h, ridge_row(&args->key, h->sequence, h->key_head, at), h->key_rows + i * h->dp, h->dkeys + i * h->dp,
+                       h->rbf ? h->key_sums[i] : 0, add_key, dk);
+    const float *from = h->dvalues + i * h->dvp;
+    for (int64_t c = 0; dvalue != NULL && c < dv; c++) dvalue[c] = add_value ? dvalue[c] + from[c] : from[c];
+  }
+  return along;
+}
+
+/* Tiles of rows [n][width] transposed, [dim][64] each. */
+static void turn_tiles(const ridge_tiles *h, const float *rows, float *lanes) {
+  const int64_t dv = h->desc->value_dim;
+  for (int64_t t = 0; t < h->tiles; t++)
+    hark_pack_transposed(rows + t * HARK_RIDGE_TILE * h->dvp, h->dvp, HARK_RIDGE_TILE, (int)dv, 1.0f, lanes + t * HARK_RIDGE_TILE * dv);
+}
+
+/* C (= or +=) rows A': one lane a row of the tile that was transposed. */
+static void product_of_rows(const ridge_tiles *h, const float *rows, const float *lanes, bool add, float *c, ptrdiff_t c_row) {
+  const hark_ridge_product p = {.a = lanes,
+                                .a_row = HARK_RIDGE_TILE,
+                                .b = rows,
+                                .b_row = h->dvp,
+                                .b_step = 1,
+                                .c = c,
+                                .c_row = c_row,
+                                .rows = HARK_RIDGE_TILE,
+                                .depth = (int)h->desc->value_dim,
+                                .width = HARK_RIDGE_TILE};
+  if (add)
+    hark_ridge_add(&p);
+  else
+    hark_ridge_store(&p);
+}
+
+/* ---- full ---- */
+
+/* alpha is in h->solved. */
+static bool full_tile(ridge_tiles *h, int64_t row, int count, double *partial, double *along) {
+  const int64_t first = row + h->sequence->offset;
+  if (!HARK_ISA(hark_cpu_ridge_queries)(h, row, count)) return false;
+  read_dout(h, row, count);
+  clear(h->dquery, (int64_t)HARK_RIDGE_TILE * h->dp);
+  clear(h->query_sums, HARK_RIDGE_TILE);
+  for (int64_t tile = 0; tile < h->tiles; tile++) {
+    const int64_t key = tile * HARK_RIDGE_TILE, delta = first - key;
+    HARK_ISA(hark_cpu_ridge_gram)(h, h->query_lanes, h->query_squares, tile, delta, h->kernels);
+    spread(h->kernels, false, h->dout_rows, h->dvp, h->dvalues + key * h->dvp);
+    product_of_rows(h, h->solved + key * h->dvp, h->dout_lanes, false, h->work, HARK_RIDGE_TILE);
+    query_gradients(h, tile, delta, h->work, HARK_RIDGE_TILE, h->kernels, partial);
+  }
+  *along += store_queries(h, row, count);
+  return true;
+}
+
+/* ---- causal ---- */
+
+/* z and dz of a panel, in h->pair: [n][128], z beside dz. */
+static void fill_pair(const ridge_tiles *h, int64_t tiles, int64_t first) {
+  const ptrdiff_t row = 2 * HARK_RIDGE_TILE;
+  for (int64_t tile = 0; tile < tiles; tile++) {
+    const int64_t key = tile * HARK_RIDGE_TILE;
+    const float *kernel = h->kernels + tile * HARK_RIDGE_TILE_FLOATS;
+    float *z = h->pair + key * row, *dz = z + HARK_RIDGE_TILE;
+    for (int i = 0; i < HARK_RIDGE_TILE; i++) memcpy(z + i * row, kernel + i * HARK_RIDGE_TILE, HARK_RIDGE_TILE * sizeof *z);
+    for (int64_t p = 0; p < tile; p++)
+      hark_ridge_update(h->factor + ridge_tile(h, p, tile), h->pair + p * HARK_RIDGE_TILE * row, row, z, row, HARK_RIDGE_TILE);
+    hark_ridge_solve_tile(h->factor + ridge_tile(h, tile, tile), h->reciprocal + key, z, row, HARK_RIDGE_TILE);
+    product_of_rows(h, h->solved + key * h->dvp, h->dout_lanes, false, dz, row);
+    if (key + HARK_RIDGE_TILE - 1 <= first) continue;
+    HARK_ISA(hark_cpu_ridge_hide)(tile, first, z, row);
+    HARK_ISA(hark_cpu_ridge_hide)(tile, first, dz, row);
+  }
+}
+
+/* -2 dM += w db' + db w', tiles i <= j: for each j its columns transposed, [db_j'; w_j']. */
+static void add_matrix(const ridge_tiles *h, int64_t tiles) {
+  const ptrdiff_t row = 2 * HARK_RIDGE_TILE;
+  for (int64_t j = 0; j < tiles; j++) {
+    const float *w = h->pair + j * HARK_RIDGE_TILE * row;
+    hark_pack_transposed(w + HARK_RIDGE_TILE, row, HARK_RIDGE_TILE, HARK_RIDGE_TILE, 1.0f, h->turned);
+    hark_pack_transposed(w, row, HARK_RIDGE_TILE, HARK_RIDGE_TILE, 1.0f, h->turned + HARK_RIDGE_TILE_FLOATS);
+    for (int64_t i = 0; i <= j; i++) {
+      const hark_ridge_product p = {.a = h->turned,
+                                    .a_row = HARK_RIDGE_TILE,
+                                    .b = h->pair + i * HARK_RIDGE_TILE * row,
+                                    .b_row = row,
+                                    .b_step = 1,
+                                    .c = h->matrix + ridge_tile(h, i, j),
+                                    .c_row = HARK_RIDGE_TILE,
+                                    .rows = HARK_RIDGE_TILE,
+                                    .depth = 2 * HARK_RIDGE_TILE,
+                                    .width = HARK_RIDGE_TILE};
+      hark_ridge_add(&p);
+    }
+  }
+}
+
+static bool causal_tile(ridge_tiles *h, int64_t row, int count, double *partial, double *along) {
+  const int64_t first = row + h->sequence->offset, tiles = ridge_seen_tiles(h, row + count - 1);
+  const ptrdiff_t pair_row = 2 * HARK_RIDGE_TILE;
+  if (!HARK_ISA(hark_cpu_ridge_queries)(h, row, count)) return false;
+  read_dout(h, row, count);
+  clear(h->dquery, (int64_t)HARK_RIDGE_TILE * h->dp);
+  clear(h->query_sums, HARK_RIDGE_TILE);
+  for (int64_t tile = 0; tile < tiles; tile++) HARK_ISA(hark_cpu_ridge_gram)
+  (h, h->query_lanes, h->query_squares, tile, first - tile * HARK_RIDGE_TILE, h->kernels + tile * HARK_RIDGE_TILE_FLOATS);
+  fill_pair(h, tiles, first);
+  HARK_ISA(hark_cpu_ridge_solve_back)(h, tiles, h->pair, pair_row, (int)pair_row);
+  add_matrix(h, tiles);
+  for (int64_t tile = 0; tile < tiles; tile++) {
+    const int64_t key = tile * HARK_RIDGE_TILE;
+    const float *w = h->pair + key * pair_row;
+    const hark_ridge_product p = {.a = h->dout_rows,
+                                  .a_row = h->dvp,
+                                  .b = w,
+                                  .b_row = pair_row,
+                                  .b_step = 1,
+                                  .c = h->dvalues + key * h->dvp,
+                                  .c_row = h->dvp,
+                                  .rows = HARK_RIDGE_TILE,
+                                  .depth = HARK_RIDGE_TILE,
+                                  .width = h->dvp};
+    hark_ridge_add(&p);
+    query_gradients(h, tile, first - key, w + HARK_RIDGE_TILE, pair_row, h->kernels + tile * HARK_RIDGE_TILE_FLOATS, partial);
+  }
+  *along += store_queries(h, row, count);
+  return true;
+}
+
+/* ---- both ---- */
+
+/* What dM gives to keys, ridge and distances. A tile off the diagonal stands in M twice, so that dkappa is 2 dM; on the diagonal the two
+ * keys of an entry are both in the tile's rows, which again makes 2 dM for a key and dM for a distance. */
+static void matrix_gradients(const ridge_tiles *h, double *partial) {
+  double trace = 0;
+  for (int64_t j = 0; j < h->tiles; j++)
+    for (int64_t i = 0; i <= j; i++) {
+      const int64_t row = i * HARK_RIDGE_TILE, lane = j * HARK_RIDGE_TILE, dv = h->desc->value_dim;
+      const float *matrix = h->work;
+      if (h->matrix != NULL) {
+        matrix = h->matrix + ridge_tile(h, i, j);
+      } else {
+        product_of_rows(h, h->dvalues + row * h->dvp, h->lanes_solved + lane * dv, false, h->work, HARK_RIDGE_TILE);
+        product_of_rows(h, h->solved + row * h->dvp, h->lanes_dvalues + lane * dv, true, h->work, HARK_RIDGE_TILE);
+      }
+      for (int r = 0; i == j && r < HARK_RIDGE_TILE; r++)
+        if (h->seen[row + r] != 0) trace -= 0.5 * (double)matrix[r * (HARK_RIDGE_TILE + 1)];
+      HARK_ISA(hark_cpu_ridge_key_gram)(h, i, j, h->kernels);
+      weigh(matrix, HARK_RIDGE_TILE, -1.0f, h->kernels, h->rbf ? h->key_sums + row : NULL, h->rbf && i != j ? h->key_sums + lane : NULL,
+            h->desc->has_log_kernel ? h->distances : NULL);
+      if (h->desc->has_log_kernel) pass_distances(h, lane - row, i == j ? 0.5 : 1, partial);
+      spread(h->kernels, false, h->key_rows + lane * h->dp, h->dp, h->dkeys + row * h->dp);
+      if (i != j) spread(h->kernels, true, h->key_rows + row * h->dp, h->dp, h->dkeys + lane * h->dp);
+    }
+  partial[0] += trace * exp(-h->is.shift) * hark_ridge_slope(h->desc, hark_max(h->visible, 1));
+}
+
+static void backward_head(const hark_attention_run *run, int64_t sequence, int64_t head, bool first, float *memory,
+                          hark_ridge_record *record, double *partial) {
+  ridge_tiles h;
+  if (!HARK_ISA(hark_cpu_ridge_begin)(run, sequence, head, true, memory, record, &h)) return;
+  const bool causal = h.desc->causal;
+  const int64_t keys = h.tiles * HARK_RIDGE_TILE;
+  clear(h.dkeys, keys * h.dp);
+  clear(h.dvalues, keys * h.dvp);
+  clear(h.key_sums, keys);
+  clear(h.distances, (int64_t)2 * HARK_RIDGE_TILE);
+  if (causal)
+    clear(h.matrix, h.tiles * (h.tiles + 1) / 2 * HARK_RIDGE_TILE_FLOATS);
+  else
+    HARK_ISA(hark_cpu_ridge_solve_back)(&h, h.tiles, h.solved, h.dvp, h.dvp);
+  double along = 0;
+  for (int64_t row = 0; row < h.sequence->query_count; row += HARK_RIDGE_TILE) {
+    const int count = (int)hark_min(HARK_RIDGE_TILE, h.sequence->query_count - row);
+    if (!(causal ? causal_tile : full_tile)(&h, row, count, partial, &along)) return;
+  }
+  if (!causal) {
+    HARK_ISA(hark_cpu_ridge_solve)(&h, h.tiles, h.dvalues, h.dvp, h.dvp);
+    HARK_ISA(hark_cpu_ridge_solve_back)(&h, h.tiles, h.dvalues, h.dvp, h.dvp);
+    turn_tiles(&h, h.solved, h.lanes_solved);
+    turn_tiles(&h, h.dvalues, h.lanes_dvalues);
+  }
+  matrix_gradients(&h, partial);
+  along += store_keys(&h, first);
+  if (h.rbf) partial[1] -= along / h.is.sigma;
+}
+
+typedef struct backward_task {
+  const hark_attention_run *run;
+  ridge_workspace memory;
+} backward_task;
+
+/* A key head over a slice of sequences. */
+static void backward_piece(void *data, int64_t index, int worker) {
+  const backward_task *task = data;
+  const hark_attention_desc *desc = &task->run->plan->desc;
+  const int64_t slice = index / desc->key_heads, key_head = index % desc->key_heads, group = desc->heads / desc->key_heads;
+  const int64_t width = hark_ridge_partial(desc);
+  int64_t first, end;
+  hark_ridge_slice(task->run, slice, &first, &end);
+  for (int64_t head = key_head * group; head < (key_head + 1) * group; head++) {
+    double *partial = task->memory.partials + (slice * desc->heads + head) * width;
+    memset(partial, 0, (size_t)width * sizeof *partial);
+    for (int64_t s = first; s < end; s++)
+      backward_head(task->run, s, head, head == key_head * group, task->memory.floats + task->memory.per_worker * (size_t)worker,
+                    &task->memory.records[worker], partial);
+  }
+}
+
+hark_status HARK_ISA(hark_cpu_ridge_backward)(hark_context *context, const hark_attention_run *run) {
+  backward_task task = {run, HARK_ISA(hark_cpu_ridge_workspace)(context, run, true)};
+  hark_parallel_for(context, hark_ridge_slices(&run->plan->desc) * run->plan->desc.key_heads, backward_piece, &task);
+  const hark_status status = hark_ridge_conclude(context, run, task.memory.records, false);
+  if (status == HARK_OK) hark_ridge_collect(run, task.memory.partials);
+  return status;
+}

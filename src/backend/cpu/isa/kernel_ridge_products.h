@@ -1,0 +1,202 @@
+/* kernel_ridge_products.h - products and triangular solves on tiles for kernel ridge attention, accumulators in registers.
+ *
+ * A tile is HARK_TILE_KEYS rows of lanes. The upper factor R^T = U, M = U'U, is kept in tiles of 64 x 64, each contiguous, so that every update of
+ * the factorisation and of the solves with U' is C -= A'B of whole tiles: lanes of C and A run along, one element of B is broadcast at a time.
+ *
+ *     products   C[j][lane] (=, +=, -=) sum_k A[k][lane] B(j, k)
+ *     factor     C -> U with U'U = C           of a diagonal tile, four rows at a time
+ *     solve      C <- U'^-1 C,  C <- U^-1 C    with a diagonal tile
+ *
+ * A sum starts from zero and meets what is in C at its end: rounding errors grow with the tile. Every element's sum has one order. What lies
+ * below the diagonal of a factored tile is not used.
+ */
+#ifndef HARK_BACKEND_CPU_ISA_KERNEL_RIDGE_PRODUCTS_H
+#define HARK_BACKEND_CPU_ISA_KERNEL_RIDGE_PRODUCTS_H
+
+#include "dense_pack.h"
+
+#define HARK_RIDGE_TILE HARK_TILE_KEYS
+#define HARK_RIDGE_TILE_FLOATS (HARK_RIDGE_TILE * HARK_RIDGE_TILE)
+#define HARK_RIDGE_BLOCK_ROWS 6 /* of C in registers, beside HARK_BLOCK_VECTORS vectors a row */
+#define HARK_RIDGE_GROUP 4      /* rows of a triangle that are solved one by one */
+
+typedef enum hark_ridge_mode { HARK_RIDGE_STORE, HARK_RIDGE_ADD, HARK_RIDGE_LESS } hark_ridge_mode;
+
+typedef struct hark_ridge_product {
+  const float *a;
+  ptrdiff_t a_row; /* from one k to the next */
+  const float *b;
+  ptrdiff_t b_row, b_step; /* from one j, one k to the next */
+  float *c;
+  ptrdiff_t c_row;
+  int rows, depth, width; /* j, k, lanes: a multiple of HARK_LANES */
+} hark_ridge_product;
+
+/* Rows and vectors are constants after inlining; so is `columns`: b_row is 1. */
+HARK_SIMD void hark_ridge_block(const hark_ridge_mode mode, const bool columns, const int vectors, const int rows,
+                                const hark_ridge_product *p, ptrdiff_t j, ptrdiff_t lane) {
+  vf c[8][HARK_BLOCK_VECTORS];
+  HARK_UNROLL
+  for (int r = 0; r < rows; r++) {
+    HARK_UNROLL
+    for (int m = 0; m < vectors; m++) c[r][m] = vf_zero();
+  }
+  const ptrdiff_t a_row = p->a_row, b_row = columns ? 1 : p->b_row, b_step = p->b_step;
+  const float *a = p->a + lane;
+  const float *quad[2]; /* a pointer for four rows, so that the addresses of all rows fit into registers */
+  quad[0] = p->b + j * b_row;
+  quad[1] = quad[0] + 4 * b_row;
+  const int depth = p->depth;
+  HARK_ROLLED
+  for (int k = 0; k < depth; k++) {
+    vf av[HARK_BLOCK_VECTORS];
+    HARK_UNROLL
+    for (int m = 0; m < vectors; m++) av[m] = vf_load(a + m * HARK_LANES);
+    a += a_row;
+    HARK_UNROLL
+    for (int r = 0; r < rows; r++) {
+      if (!columns && r % 4 == 0) HARK_OPAQUE(quad[r / 4]);
+      const vf bv = columns ? vf_set(quad[0][r]) : vf_set(quad[r / 4][r % 4 * b_row]);
+      HARK_UNROLL
+      for (int m = 0; m < vectors; m++) c[r][m] = vf_fma(av[m], bv, c[r][m]);
+    }
+    quad[0] += b_step;
+    if (!columns && rows > 4) quad[1] += b_step;
+  }
+  float *to = p->c + j * p->c_row + lane;
+  HARK_UNROLL
+  for (int r = 0; r < rows; r++, to += p->c_row) {
+    HARK_UNROLL
+    for (int m = 0; m < vectors; m++) {
+      const vf sum = c[r][m];
+      vf_store(to + m * HARK_LANES, mode == HARK_RIDGE_STORE ? sum
+                                    : mode == HARK_RIDGE_ADD ? vf_load(to + m * HARK_LANES) + sum
+                                                             : vf_load(to + m * HARK_LANES) - sum);
+    }
+  }
+}
+
+HARK_SIMD void hark_ridge_panel(const hark_ridge_mode mode, const bool columns, const int vectors, const hark_ridge_product *p,
+                                ptrdiff_t lane) {
+  const int rows = vectors == HARK_BLOCK_VECTORS ? HARK_RIDGE_BLOCK_ROWS : 8;
+  int j = 0;
+  for (; j + rows <= p->rows; j += rows) hark_ridge_block(mode, columns, vectors, rows, p, j, lane);
+  for (; j + 4 <= p->rows; j += 4) hark_ridge_block(mode, columns, vectors, 4, p, j, lane);
+  for (; j < p->rows; j++) hark_ridge_block(mode, columns, vectors, 1, p, j, lane);
+}
+
+HARK_SIMD void hark_ridge_lanes(const hark_ridge_mode mode, const bool columns, const hark_ridge_product *p) {
+  const int count = p->width / HARK_LANES;
+  int at = 0;
+  for (; at + HARK_BLOCK_VECTORS <= count; at += HARK_BLOCK_VECTORS)
+    hark_ridge_panel(mode, columns, HARK_BLOCK_VECTORS, p, (ptrdiff_t)at * HARK_LANES);
+  for (; at < count; at++) hark_ridge_panel(mode, columns, 1, p, (ptrdiff_t)at * HARK_LANES);
+}
+
+HARK_SIMD_NOINLINE void hark_ridge_store(const hark_ridge_product *p) { hark_ridge_lanes(HARK_RIDGE_STORE, false, p); }
+HARK_SIMD_NOINLINE void hark_ridge_add(const hark_ridge_product *p) { hark_ridge_lanes(HARK_RIDGE_ADD, false, p); }
+HARK_SIMD_NOINLINE void hark_ridge_add_columns(const hark_ridge_product *p) { hark_ridge_lanes(HARK_RIDGE_ADD, true, p); }
+HARK_SIMD_NOINLINE void hark_ridge_less(const hark_ridge_product *p) { hark_ridge_lanes(HARK_RIDGE_LESS, false, p); }
+HARK_SIMD_NOINLINE void hark_ridge_less_columns(const hark_ridge_product *p) { hark_ridge_lanes(HARK_RIDGE_LESS, true, p); }
+
+/* C -= U'A: rows of C by the columns of a tile of the factor. */
+HARK_SIMD void hark_ridge_update(const float *factor, const float *a, ptrdiff_t a_row, float *c, ptrdiff_t c_row, int width) {
+  const hark_ridge_product p = {.a = a,
+                                .a_row = a_row,
+                                .b = factor,
+                                .b_row = 1,
+                                .b_step = HARK_RIDGE_TILE,
+                                .c = c,
+                                .c_row = c_row,
+                                .rows = HARK_RIDGE_TILE,
+                                .depth = HARK_RIDGE_TILE,
+                                .width = width};
+  hark_ridge_less_columns(&p);
+}
+
+/* C -= U A. */
+HARK_SIMD void hark_ridge_update_back(const float *factor, const float *a, ptrdiff_t a_row, float *c, ptrdiff_t c_row, int width) {
+  const hark_ridge_product p = {.a = a,
+                                .a_row = a_row,
+                                .b = factor,
+                                .b_row = HARK_RIDGE_TILE,
+                                .b_step = 1,
+                                .c = c,
+                                .c_row = c_row,
+                                .rows = HARK_RIDGE_TILE,
+                                .depth = HARK_RIDGE_TILE,
+                                .width = width};
+  hark_ridge_less(&p);
+}
+
+/* row -= factor other, and row *= factor. */
+HARK_SIMD void hark_ridge_row_less(float *row, const float *other, float factor, int width) {
+  const vf f = vf_set(-factor);
+  for (int lane = 0; lane < width; lane += HARK_LANES) vf_store(row + lane, vf_fma(vf_load(other + lane), f, vf_load(row + lane)));
+}
+HARK_SIMD void hark_ridge_row_times(float *row, float factor, int width) {
+  const vf f = vf_set(factor);
+  for (int lane = 0; lane < width; lane += HARK_LANES) vf_store(row + lane, f * vf_load(row + lane));
+}
+
+/* C <- U'^-1 C with a factored diagonal tile; reciprocal: of its diagonal. */
+HARK_SIMD_NOINLINE void hark_ridge_solve_tile(const float *factor, const float *reciprocal, float *c, ptrdiff_t c_row, int width) {
+  for (int g = 0; g < HARK_RIDGE_TILE; g += HARK_RIDGE_GROUP) {
+    const hark_ridge_product p = {.a = c,
+                                  .a_row = c_row,
+                                  .b = factor + g,
+                                  .b_row = 1,
+                                  .b_step = HARK_RIDGE_TILE,
+                                  .c = c + g * c_row,
+                                  .c_row = c_row,
+                                  .rows = HARK_RIDGE_GROUP,
+                                  .depth = g,
+                                  .width = width};
+    if (g > 0) hark_ridge_lanes(HARK_RIDGE_LESS, true, &p);
+    for (int i = g; i < g + HARK_RIDGE_GROUP; i++) {
+      hark_ridge_row_times(c + i * c_row, reciprocal[i], width);
+      for (int r = i + 1; r < g + HARK_RIDGE_GROUP; r++)
+        hark_ridge_row_less(c + r * c_row, c + i * c_row, factor[i * HARK_RIDGE_TILE + r], width);
+    }
+  }
+}
+
+/* C <- U^-1 C. */
+HARK_SIMD_NOINLINE void hark_ridge_solve_back_tile(const float *factor, const float *reciprocal, float *c, ptrdiff_t c_row, int width) {
+  for (int g = HARK_RIDGE_TILE - HARK_RIDGE_GROUP; g >= 0; g -= HARK_RIDGE_GROUP) {
+    const int next = g + HARK_RIDGE_GROUP;
+    const hark_ridge_product p = {.a = c + next * c_row,
+                                  .a_row = c_row,
+                                  .b = factor + g * HARK_RIDGE_TILE + next,
+                                  .b_row = HARK_RIDGE_TILE,
+                                  .b_step = 1,
+                                  .c = c + g * c_row,
+                                  .c_row = c_row,
+                                  .rows = HARK_RIDGE_GROUP,
+                                  .depth = HARK_RIDGE_TILE - next,
+                                  .width = width};
+    if (p.depth > 0) hark_ridge_lanes(HARK_RIDGE_LESS, false, &p);
+    for (int i = next - 1; i >= g; i--) {
+      hark_ridge_row_times(c + i * c_row, reciprocal[i], width);
+      for (int r = g; r < i; r++) hark_ridge_row_less(c + r * c_row, c + i * c_row, factor[r * HARK_RIDGE_TILE + i], width);
+    }
+  }
+}
+
+/* Row i of a diagonal tile becomes a row of U, whose first `g` rows are there, i in [g, g + HARK_RIDGE_GROUP): its sums first. */
+HARK_SIMD void hark_ridge_factor_group(float *c, int g) {
+  const int lane = g / HARK_LANES * HARK_LANES;
+  const hark_ridge_product p = {.a = c + lane,
+                                .a_row = HARK_RIDGE_TILE,
+                                .b = c + g,
+                                .b_row = 1,
+                                .b_step = HARK_RIDGE_TILE,
+                                .c = c + g * HARK_RIDGE_TILE + lane,
+                                .c_row = HARK_RIDGE_TILE,
+                                .rows = HARK_RIDGE_GROUP,
+                                .depth = g,
+                                .width = HARK_RIDGE_TILE - lane};
+  if (g > 0) hark_ridge_lanes(HARK_RIDGE_LESS, true, &p);
+}
+
+#endif

@@ -1,0 +1,365 @@
+/* kernel_ridge_tile.c - see kernel_ridge_tile.h: memory, keys, kernels and the factorisation of one head, in tiles of 64 x 64.
+ *
+ * Exponents of rbf are scale (k.q - |k|^2 / 2 - |q|^2 / 2), at most 0 by a clamp; all exponents are of 2. Whether they are in range is decided by
+ * the lengths of queries and keys; only where those do not suffice, entry by entry.
+ * Cost: Gram n^2 d / 2, factor n^3 / 6, X n^2 dv / 2 multiply-adds. The factor is one triangle of tiles, 2 n (n + 64) bytes.
+ */
+#include "kernel_ridge_tile.h"
+
+typedef struct carver {
+  float *memory;
+  size_t used;
+} carver;
+
+static float *carve(carver *c, bool wanted, int64_t count) {
+  if (!wanted) return NULL;
+  float *at = c->memory != NULL ? c->memory + c->used : NULL;
+  c->used += hark_align_up((size_t)count * sizeof(float)) / sizeof(float);
+  return at;
+}
+
+size_t HARK_ISA(hark_cpu_ridge_carve)(const hark_attention_desc *desc, bool backward, float *memory, ridge_tiles *h) {
+  const int64_t tiles = hark_ceil_div(desc->key_length, HARK_RIDGE_TILE), keys = tiles * HARK_RIDGE_TILE, lanes = HARK_RIDGE_TILE;
+  const int64_t triangle = tiles * (tiles + 1) / 2 * HARK_RIDGE_TILE_FLOATS;
+  const int64_t dp = ridge_padded(desc->head_dim), dvp = ridge_padded(desc->value_dim), d = desc->head_dim, dv = desc->value_dim;
+  const bool causal_backward = backward && desc->causal, full_backward = backward && !desc->causal;
+  carver c = {memory, 0};
+  h->dp = (int)dp;
+  h->dvp = (int)dvp;
+  h->factor = carve(&c, true, triangle);
+  h->reciprocal = carve(&c, true, keys);
+  h->key_rows = carve(&c, true, keys * dp);
+  h->key_lanes = carve(&c, true, keys * d);
+  h->key_squares = carve(&c, true, keys);
+  h->seen = carve(&c, true, keys);
+  h->solved = carve(&c, true, keys * dvp);
+  h->tables = carve(&c, desc->has_log_kernel, 2 * hark_ridge_distances(desc) + 2 * lanes + HARK_LANES);
+  h->panel = carve(&c, !backward, keys * lanes);
+  h->query_rows = carve(&c, true, lanes * dp);
+  h->query_lanes = carve(&c, true, lanes * d);
+  h->query_squares = carve(&c, true, lanes);
+  h->sums = carve(&c, true, lanes * dvp);
+  h->matrix = carve(&c, causal_backward, triangle);
+  h->kernels = carve(&c, backward, desc->causal ? keys * lanes : HARK_RIDGE_TILE_FLOATS);
+  h->pair = carve(&c, causal_backward, 2 * keys * lanes);
+  h->turned = carve(&c, causal_backward, 2 * HARK_RIDGE_TILE_FLOATS);
+  h->work = carve(&c, backward, HARK_RIDGE_TILE_FLOATS);
+  h->dout_rows = carve(&c, backward, lanes * dvp);
+  h->dout_lanes = carve(&c, backward, lanes * dv);
+  h->dquery = carve(&c, backward, lanes * dp);
+  h->dkeys = carve(&c, backward, keys * dp);
+  h->dvalues = carve(&c, backward, keys * dvp);
+  h->key_sums = carve(&c, backward, keys);
+  h->query_sums = carve(&c, backward, lanes);
+  h->distances = carve(&c, backward, 2 * lanes);
+  h->lanes_solved = carve(&c, full_backward, keys * dv);
+  h->lanes_dvalues = carve(&c, full_backward, keys * dv);
+  return c.used;
+}
+
+hark_status HARK_ISA(hark_cpu_ridge_floats)(hark_context *context, const hark_attention_desc *desc, bool backward, size_t *out) {
+  const double keys = (double)desc->key_length + 2 * HARK_RIDGE_TILE, dims = (double)desc->head_dim + (double)desc->value_dim + 64;
+  if (4 * keys * (2 * keys + 8 * dims + 512) + 8 * (double)desc->query_length > (double)(PTRDIFF_MAX / 64))
+    return hark_fail(context, HARK_TOO_LARGE, "attention: key_length %lld with normalisation cme makes a factor larger than memory can be",
+                     (long long)desc->key_length);
+  ridge_tiles h;
+  *out = HARK_ISA(hark_cpu_ridge_carve)(desc, backward, NULL, &h);
+  return HARK_OK;
+}
+
+ridge_workspace HARK_ISA(hark_cpu_ridge_workspace)(hark_context *context, const hark_attention_run *run, bool backward) {
+  const hark_attention_desc *desc = &run->plan->desc;
+  ridge_workspace w = {.records = run->scratch};
+  ridge_tiles h;
+  size_t partials = 0; /* sizes() has found that it does not overflow */
+  const hark_status status = backward ? hark_ridge_partials_bytes(context, desc, &partials) : HARK_OK;
+  (void)status;
+  w.per_worker = HARK_ISA(hark_cpu_ridge_carve)(desc, backward, NULL, &h);
+  w.partials = (double *)(void *)(w.records + run->plan->workers);
+  w.floats = (float *)(void *)((char *)w.partials + hark_align_up(partials));
+  hark_ridge_records_clear(w.records, run->plan->workers);
+  return w;
+}
+
+/* A row of d numbers into dp, of unit length where asked for; returns its squares, NaN or infinite when a number is. */
+static double read_row(const ridge_tiles *h, const float *from, float *to) {
+  const int d = (int)h->desc->head_dim;
+  double squares = 0;
+  for (int c = 0; c < d; c++) squares += (double)from[c] * from[c];
+  const float gain = h->desc->unit && squares > 0 ? (float)(1 / sqrt(squares)) : 1.0f;
+  for (int c = 0; c < d; c++) to[c] = gain * from[c];
+  for (int c = d; c < h->dp; c++) to[c] = 0;
+  return h->desc->unit && squares > 0 && isfinite(squares) ? 1 : squares;
+}
+
+/* What a row's length adds to exponents of 2 with rbf. */
+static float square_term(const ridge_tiles *h, double squares) { return h->rbf ? (float)(0.5 * (double)h->scale2 * squares) : 0; }
+
+static bool is_seen(const ridge_tiles *h, int64_t i) {
+  const hark_tensor *mask = &h->run->args->mask;
+  if (mask->type == HARK_NONE) return true;
+  const int64_t at = h->sequence->item * mask->stride[0] + h->head * mask->stride[1] + (h->sequence->key_row + i) * mask->stride[3];
+  return ((const uint8_t *)mask->data)[at] != 0;
+}
+
+static bool read_keys(ridge_tiles *h) {
+  const hark_attention_args *args = h->run->args;
+  const int d = (int)h->desc->head_dim, dv = (int)h->desc->value_dim;
+  for (int64_t i = 0; i < h->tiles * HARK_RIDGE_TILE; i++) {
+    float *row = h->key_rows + i * h->dp, *value = h->solved + i * h->dvp;
+    if (h->seen[i] == 0) {
+      memset(row, 0, (size_t)h->dp * sizeof *row);
+      memset(value, 0, (size_t)h->dvp * sizeof *value);
+      h->key_squares[i] = 0;
+      continue;
+    }
+    const int64_t at = h->sequence->key_row + i;
+    const double squares = read_row(h, ridge_row(&args->key, h->sequence, h->key_head, at), row);
+    if (!(squares <= FLT_MAX)) {
+      hark_ridge_trouble(h->record, h->system, HARK_RIDGE_BAD_KEY, at, 0);
+      return false;
+    }
+    h->key_squares[i] = square_term(h, squares);
+    h->longest = fmax(h->longest, sqrt(squares));
+    const float *from = ridge_row(&args->value, h->sequence, h->key_head, at);
+    if (!hark_rows_finite(from, 0, 1, dv)) {
+      hark_ridge_trouble(h->record, h->system, HARK_RIDGE_BAD_VALUE, at, 0);
+      return false;
+    }
+    hark_pack_rows(from, 0, 1, dv, h->dvp, 1.0f, value);
+  }
+  for (int64_t t = 0; t < h->tiles; t++)
+    hark_pack_transposed(h->key_rows + t * HARK_RIDGE_TILE * h->dp, h->dp, HARK_RIDGE_TILE, d, 1.0f,
+                         h->key_lanes + t * HARK_RIDGE_TILE * d);
+  return true;
+}
+
+/* The exponent of two rows at a distance, in double. */
+static double exponent(const ridge_tiles *h, const float *x, const float *y, int64_t distance) {
+  double product = 0, square = 0;
+  for (int c = 0; c < (int)h->desc->head_dim; c++) {
+    product += (double)x[c] * y[c];
+    square += ((double)x[c] - y[c]) * ((double)x[c] - y[c]);
+  }
+  const double positional = h->table != NULL ? (double)h->table[distance] / (double)HARK_LOG2_E : 0;
+  return (h->rbf ? -square * h->is.scale / 2 : h->is.scale * product - h->is.shift) + positional;
+}
+
+/* The largest that an exponent between a row of that length and the keys can be. */
+static double highest(const ridge_tiles *h, double length) {
+  return (h->rbf ? 0 : h->is.scale * length * h->longest - h->is.shift) + h->is.top;
+}
+
+static bool keys_in_range(const ridge_tiles *h) {
+  const double limit = hark_ridge_exponent_limit(HARK_F32);
+  if (highest(h, h->longest) <= limit) return true;
+  for (int64_t i = 0; i < h->keys; i++)
+    for (int64_t j = 0; j <= i && h->seen[i] != 0; j++) {
+      if (h->seen[j] == 0) continue;
+      const double value = exponent(h, h->key_rows + i * h->dp, h->key_rows + j * h->dp, i - j);
+      if (value <= limit) continue;
+      hark_ridge_trouble(h->record, h->system, HARK_RIDGE_KEY_RANGE, h->sequence->key_row + i, value);
+      return false;
+    }
+  return true;
+}
+
+static bool query_in_range(const ridge_tiles *h, int64_t row, const float *query, double length) {
+  const double limit = hark_ridge_exponent_limit(HARK_F32);
+  if (highest(h, length) <= limit) return true;
+  const int64_t position = row + h->sequence->offset, end = h->desc->causal ? hark_min(h->keys, position + 1) : h->keys;
+  for (int64_t i = 0; i < end; i++) {
+    if (h->seen[i] == 0) continue;
+    const double value = exponent(h, query, h->key_rows + i * h->dp, position - i);
+    if (value <= limit) continue;
+    hark_ridge_trouble(h->record, h->system, HARK_RIDGE_QUERY_RANGE, h->sequence->query_row + row, value);
+    return false;
+  }
+  return true;
+}
+
+bool HARK_ISA(hark_cpu_ridge_queries)(ridge_tiles *h, int64_t row, int count) {
+  const hark_attention_args *args = h->run->args;
+  for (int r = 0; r < HARK_RIDGE_TILE; r++) {
+    float *to = h->query_rows + (ptrdiff_t)r * h->dp;
+    if (r >= count) {
+      memset(to, 0, (size_t)h->dp * sizeof *to);
+      h->query_squares[r] = 0;
+      continue;
+    }
+    const int64_t at = h->sequence->query_row + row + r;
+    const double squares = read_row(h, ridge_row(&args->query, h->sequence, h->head, at), to);
+    if (!(squares <= FLT_MAX)) {
+      hark_ridge_trouble(h->record, h->system, HARK_RIDGE_BAD_QUERY, at, 0);
+      return false;
+    }
+    h->query_squares[r] = square_term(h, squares);
+    if (!query_in_range(h, row + r, to, sqrt(squares))) return false;
+  }
+  hark_pack_transposed(h->query_rows, h->dp, HARK_RIDGE_TILE, (int)h->desc->head_dim, 1.0f, h->query_lanes);
+  return true;
+}
+
+/* kappa from products: 2^(scale2 product - squares), with the table. */
+HARK_SIMD void exponentiate(const ridge_tiles *h, const float *squares, const float *row_squares, const float *table, const bool rbf,
+                            const bool positional, float *out) {
+  const vf scale2 = vf_set(h->scale2), shift2 = vf_set(h->shift2);
+  for (int i = 0; i < HARK_RIDGE_TILE; i++) {
+    const vf own = vf_set(row_squares[i]);
+    for (int lane = 0; lane < HARK_RIDGE_TILE; lane += HARK_LANES) {
+      float *at = out + i * HARK_RIDGE_TILE + lane;
+      vf x = vf_load(at) * scale2 - (rbf ? own + vf_load(squares + lane) : shift2);
+      if (rbf) x = vf_min(x, vf_zero());
+      if (positional) x = x + vf_load(table - i + lane);
+      vf_store(at, vf_exp2(x));
+    }
+  }
+}
+
+HARK_SIMD_NOINLINE void exponentiate_tile(const ridge_tiles *h, const float *squares, const float *row_squares, const float *table,
+                                          float *out) {
+  if (h->rbf && table != NULL)
+    exponentiate(h, squares, row_squares, table, true, true, out);
+  else if (h->rbf)
+    exponentiate(h, squares, row_squares, table, true, false, out);
+  else if (table != NULL)
+    exponentiate(h, squares, row_squares, table, false, true, out);
+  else
+    exponentiate(h, squares, row_squares, table, false, false, out);
+}
+
+void HARK_ISA(hark_cpu_ridge_gram)(const ridge_tiles *h, const float *lanes, const float *squares, int64_t tile, int64_t delta,
+                                   float *out) {
+  const int64_t first = tile * HARK_RIDGE_TILE;
+  const hark_ridge_product p = {.a = lanes,
+                                .a_row = HARK_RIDGE_TILE,
+                                .b = h->key_rows + first * h->dp,
+                                .b_row = h->dp,
+                                .b_step = 1,
+                                .c = out,
+                                .c_row = HARK_RIDGE_TILE,
+                                .rows = HARK_RIDGE_TILE,
+                                .depth = (int)h->desc->head_dim,
+                                .width = HARK_RIDGE_TILE};
+  hark_ridge_store(&p);
+  exponentiate_tile(h, squares, h->key_squares + first, h->table != NULL ? h->table + delta : NULL, out);
+  if (h->visible == h->keys && first + HARK_RIDGE_TILE <= h->keys) return;
+  for (int i = 0; i < HARK_RIDGE_TILE; i++)
+    if (h->seen[first + i] == 0) memset(out + i * HARK_RIDGE_TILE, 0, HARK_RIDGE_TILE * sizeof *out);
+}
+
+void HARK_ISA(hark_cpu_ridge_key_gram)(const ridge_tiles *h, int64_t first, int64_t second, float *out) {
+  const int64_t lane = second * HARK_RIDGE_TILE;
+  HARK_ISA(hark_cpu_ridge_gram)
+  (h, h->key_lanes + lane * h->desc->head_dim, h->key_squares + lane, first, (second - first) * HARK_RIDGE_TILE, out);
+  if (h->visible == h->keys && lane + HARK_RIDGE_TILE <= h->keys) return;
+  for (int i = 0; i < HARK_RIDGE_TILE; i++)
+    for (int l = 0; l < HARK_RIDGE_TILE; l += HARK_LANES) {
+      float *at = out + i * HARK_RIDGE_TILE + l;
+      vf_store(at, vf_load(at) * vf_load(h->seen + lane + l));
+    }
+}
+
+/* A diagonal tile of M, that all tiles above it have been taken from, becomes its factor. */
+static void factor_diagonal(const ridge_tiles *h, int64_t tile, const float *diagonal, float *c) {
+  for (int g = 0; g < HARK_RIDGE_TILE; g += HARK_RIDGE_GROUP) {
+    hark_ridge_factor_group(c, g);
+    for (int i = g; i < g + HARK_RIDGE_GROUP; i++) {
+      const int64_t key = tile * HARK_RIDGE_TILE + i;
+      float *row = c + i * HARK_RIDGE_TILE;
+      const double pivot = h->seen[key] == 0 ? 1
+                                             : hark_ridge_pivot(h->record, h->system, h->sequence->key_row + key, (double)row[i],
+                                                                (double)diagonal[i], h->is.lambda, HARK_RIDGE_PIVOT_F32);
+      const int lane = i / HARK_LANES * HARK_LANES;
+      h->reciprocal[key] = (float)(1 / sqrt(pivot));
+      hark_ridge_row_times(row + lane, h->reciprocal[key], HARK_RIDGE_TILE - lane);
+      row[i] = (float)sqrt(pivot);
+      for (int r = i + 1; r < g + HARK_RIDGE_GROUP; r++)
+        hark_ridge_row_less(c + r * HARK_RIDGE_TILE + lane, row + lane, row[r], HARK_RIDGE_TILE - lane);
+    }
+  }
+}
+
+static void factorise(const ridge_tiles *h) {
+  for (int64_t i = 0; i < h->tiles; i++)
+    for (int64_t j = i; j < h->tiles; j++) {
+      float *c = h->factor + ridge_tile(h, i, j);
+      float diagonal[HARK_RIDGE_TILE];
+      HARK_ISA(hark_cpu_ridge_key_gram)(h, i, j, c);
+      for (int r = 0; i == j && r < HARK_RIDGE_TILE; r++) {
+        float *entry = c + r * (HARK_RIDGE_TILE + 1);
+        *entry = h->seen[i * HARK_RIDGE_TILE + r] == 0 ? 1.0f : *entry + (float)h->is.lambda;
+        diagonal[r] = *entry;
+      }
+      for (int64_t p = 0; p < i; p++)
+        hark_ridge_update(h->factor + ridge_tile(h, p, i), h->factor + ridge_tile(h, p, j), HARK_RIDGE_TILE, c, HARK_RIDGE_TILE,
+                          HARK_RIDGE_TILE);
+      if (i == j)
+        factor_diagonal(h, i, diagonal, c);
+      else
+        hark_ridge_solve_tile(h->factor + ridge_tile(h, i, i), h->reciprocal + i * HARK_RIDGE_TILE, c, HARK_RIDGE_TILE, HARK_RIDGE_TILE);
+    }
+}
+
+void HARK_ISA(hark_cpu_ridge_solve)(const ridge_tiles *h, int64_t tiles, float *x, ptrdiff_t x_row, int width) {
+  for (int64_t i = 0; i < tiles; i++) {
+    float *row = x + i * HARK_RIDGE_TILE * x_row;
+    for (int64_t p = 0; p < i; p++)
+      hark_ridge_update(h->factor + ridge_tile(h, p, i), x + p * HARK_RIDGE_TILE * x_row, x_row, row, x_row, width);
+    hark_ridge_solve_tile(h->factor + ridge_tile(h, i, i), h->reciprocal + i * HARK_RIDGE_TILE, row, x_row, width);
+  }
+}
+
+void HARK_ISA(hark_cpu_ridge_solve_back)(const ridge_tiles *h, int64_t tiles, float *x, ptrdiff_t x_row, int width) {
+  for (int64_t i = tiles - 1; i >= 0; i--) {
+    float *row = x + i * HARK_RIDGE_TILE * x_row;
+    for (int64_t p = i + 1; p < tiles; p++)
+      hark_ridge_update_back(h->factor + ridge_tile(h, i, p), x + p * HARK_RIDGE_TILE * x_row, x_row, row, x_row, width);
+    hark_ridge_solve_back_tile(h->factor + ridge_tile(h, i, i), h->reciprocal + i * HARK_RIDGE_TILE, row, x_row, width);
+  }
+}
+
+void HARK_ISA(hark_cpu_ridge_hide)(int64_t tile, int64_t first, float *z, ptrdiff_t z_row) {
+  for (int i = 0; i < HARK_RIDGE_TILE; i++) {
+    const int64_t hidden = hark_max(0, hark_min(HARK_RIDGE_TILE, tile * HARK_RIDGE_TILE + i - first)); /* lanes before the key's position */
+    if (hidden > 0) memset(z + i * z_row, 0, (size_t)hidden * sizeof *z);
+  }
+}
+
+/* log2 G in both directions, zero where it has no distances; its middle. */
+static const float *mirror_table(const ridge_tiles *h) {
+  const hark_tensor *given = &h->run->args->log_kernel;
+  const int64_t bound = hark_ridge_distances(h->desc), there = hark_min(bound, given->shape[1]);
+  const float *from = (const float *)given->data + h->head * given->stride[0];
+  float *middle = h->tables + bound + HARK_RIDGE_TILE;
+  for (int64_t t = 0; t < bound + HARK_RIDGE_TILE; t++) middle[t] = middle[-t] = t < there ? HARK_LOG2_E * from[t] : 0;
+  return middle;
+}
+
+bool HARK_ISA(hark_cpu_ridge_begin)(const hark_attention_run *run, int64_t sequence, int64_t head, bool backward, float *memory,
+                                    hark_ridge_record *record, ridge_tiles *h) {
+  const hark_attention_desc *desc = &run->plan->desc;
+  *h = (ridge_tiles){.run = run,
+                     .desc = desc,
+                     .sequence = &run->sequences[sequence],
+                     .record = record,
+                     .head = head,
+                     .key_head = head / (desc->heads / desc->key_heads),
+                     .system = sequence * desc->heads + head,
+                     .rbf = desc->kernel == HARK_KERNEL_RBF};
+  HARK_ISA(hark_cpu_ridge_carve)(desc, backward, memory, h);
+  h->keys = h->sequence->key_count;
+  h->tiles = hark_ceil_div(h->keys, HARK_RIDGE_TILE);
+  for (int64_t i = 0; i < h->tiles * HARK_RIDGE_TILE; i++) {
+    h->seen[i] = i < h->keys && is_seen(h, i);
+    h->visible += h->seen[i] != 0;
+  }
+  if (!hark_ridge_read(run, head, h->visible, h->system, record, &h->is)) return false;
+  h->scale2 = (float)(h->is.scale * (double)HARK_LOG2_E);
+  h->shift2 = (float)(h->is.shift * (double)HARK_LOG2_E);
+  if (desc->has_log_kernel) h->table = mirror_table(h);
+  if (!read_keys(h) || !keys_in_range(h)) return false;
+  factorise(h);
+  HARK_ISA(hark_cpu_ridge_solve)(h, h->tiles, h->solved, h->dvp, h->dvp);
+  return true;
+}
