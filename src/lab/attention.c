@@ -1,6 +1,10 @@
 /* attention.c - see attention.h. */
 #include "lab/attention.h"
 
+#include <string.h>
+
+#include "lab/matrix.h"
+
 static hark_status wrap(hark_context *context, const void *data, hark_type type, int64_t rows, int64_t columns, hark_tensor *out) {
   const int64_t shape[] = {1, 1, rows, columns};
   return hark_tensor_wrap(context, (void *)data, type, 4, shape, NULL, out);
@@ -55,4 +59,30 @@ hark_status hark_lab_attend(hark_context *context, const hark_attention_desc *ch
   hark_release(context, saved, sizes.saved);
   hark_attention_plan_destroy(context, &plan);
   return status;
+}
+
+hark_status hark_lab_make_heads(hark_lab *lab, hark_lab_heads *heads) {
+  const int64_t narrow = heads->heads * heads->width * heads->head_dim, wide = heads->heads * heads->width * heads->width;
+  HARK_TRY(hark_lab_numbers(lab, narrow, &heads->query));
+  HARK_TRY(hark_lab_numbers(lab, narrow, &heads->key));
+  HARK_TRY(hark_lab_numbers(lab, wide, &heads->value));
+  return hark_lab_numbers(lab, heads->length * 2 * (heads->head_dim + heads->width), &heads->scratch);
+}
+
+hark_status hark_lab_sum_heads(hark_context *context, const hark_attention_desc *choice, const hark_lab_heads *heads, const double *x,
+                               double *out) {
+  const int64_t length = heads->length, d = heads->width, narrow = heads->head_dim;
+  double *const query = heads->scratch, *const key = query + length * narrow, *const value = key + length * narrow;
+  double *const one = value + length * d;
+  const hark_lab_head head = {
+      .length = length, .head_dim = narrow, .value_dim = d, .query = query, .key = key, .value = value, .log_kernel = heads->log_kernel};
+  memset(out, 0, (size_t)(length * d) * sizeof *out);
+  for (int64_t h = 0; h < heads->heads; h++) {
+    hark_lab_multiply(length, d, narrow, x, heads->query + h * d * narrow, query);
+    hark_lab_multiply(length, d, narrow, x, heads->key + h * d * narrow, key);
+    hark_lab_multiply(length, d, d, x, heads->value + h * d * d, value);
+    HARK_TRY(hark_lab_attend(context, choice, &head, one));
+    for (int64_t i = 0; i < length * d; i++) out[i] += one[i];
+  }
+  return HARK_OK;
 }

@@ -26,4 +26,19 @@ hark_attention_desc hark_lab_kernel_ridge(double variance, double ridge);
 HARK_MUST_CHECK hark_status hark_lab_attend(hark_context *context, const hark_attention_desc *choice, const hark_lab_head *head,
                                             double *out);
 
+/* h heads whose values have all d features, over L tokens (X eq. C.3):  sum_i attn(X W^q_i, X W^k_i, X W^v_i). */
+typedef struct hark_lab_heads {
+  int64_t heads, width, head_dim, length;
+  double *query, *key; /* [h, d, head_dim] */
+  double *value;       /* [h, d, d] */
+  double *log_kernel;  /* [L] or NULL */
+  double *scratch;     /* of hark_lab_make_heads() */
+} hark_lab_heads;
+
+/* Memory of the lab for the extents that are set: weights of zeros, and scratch. */
+HARK_MUST_CHECK hark_status hark_lab_make_heads(hark_lab *lab, hark_lab_heads *heads);
+/* out [L, d] from x [L, d]. */
+HARK_MUST_CHECK hark_status hark_lab_sum_heads(hark_context *context, const hark_attention_desc *choice, const hark_lab_heads *heads,
+                                               const double *x, double *out);
+
 #endif

@@ -6,8 +6,6 @@
  * Not so when the tokens alone are permuted and positions stay in place: then order matters, which is what positions are for; nor with a
  * positional kernel inside of attention, which reads the row numbers themselves. Source: X section 3, figure 1.
  */
-#include <string.h>
-
 #include "lab/attention.h"
 #include "lab/matrix.h"
 
@@ -26,21 +24,22 @@ static const hark_lab_column columns[COLUMNS] = {{"L", "tokens", NULL},
                                                  {"positional kernel", "largest difference", NULL}};
 
 typedef struct layer {
-  double *query[HEADS], *key[HEADS], *value[HEADS]; /* [WIDTH, HEAD_DIM] and [WIDTH, WIDTH] */
-  double *in, *out;                                 /* of the feed-forward part */
+  hark_lab_heads heads;
+  double *in, *out; /* of the feed-forward part */
 } layer;
 
 typedef struct encoder {
   hark_lab *lab;
   int64_t length;
   hark_attention_desc attention;
-  const double *log_kernel; /* or NULL */
   layer layers[LAYERS];
-  double *query, *key, *value, *head, *hidden, *change; /* [L, ..] */
+  double *hidden, *change; /* [L, HIDDEN], [L, WIDTH] */
 } encoder;
 
-static hark_status draw_matrix(hark_lab *lab, uint32_t *stream, int64_t inputs, int64_t outputs, double **out) {
-  return hark_lab_draw_normal(lab, (*stream)++, inputs * outputs, 1 / sqrt((double)inputs), out);
+/* Entries of variance 1 / inputs. */
+static void draw_weights(const hark_lab *lab, uint32_t *stream, int64_t inputs, int64_t count, double *out) {
+  hark_lab_normal(lab, (*stream)++, count, out);
+  for (int64_t i = 0; i < count; i++) out[i] /= sqrt((double)inputs);
 }
 
 static hark_status make_encoder(hark_lab *lab, int64_t length, bool rbf, encoder *e) {
@@ -52,51 +51,33 @@ static hark_status make_encoder(hark_lab *lab, int64_t length, bool rbf, encoder
   }
   for (int i = 0; i < LAYERS; i++) {
     layer *const l = &e->layers[i];
-    for (int h = 0; h < HEADS; h++) {
-      HARK_TRY(draw_matrix(lab, &stream, WIDTH, HEAD_DIM, &l->query[h]));
-      HARK_TRY(draw_matrix(lab, &stream, WIDTH, HEAD_DIM, &l->key[h]));
-      HARK_TRY(draw_matrix(lab, &stream, WIDTH, WIDTH, &l->value[h]));
-    }
-    HARK_TRY(draw_matrix(lab, &stream, WIDTH, HIDDEN, &l->in));
-    HARK_TRY(draw_matrix(lab, &stream, HIDDEN, WIDTH, &l->out));
+    l->heads = (hark_lab_heads){.heads = HEADS, .width = WIDTH, .head_dim = HEAD_DIM, .length = length};
+    HARK_TRY(hark_lab_make_heads(lab, &l->heads));
+    HARK_TRY(hark_lab_numbers(lab, WIDTH * HIDDEN, &l->in));
+    HARK_TRY(hark_lab_numbers(lab, HIDDEN * WIDTH, &l->out));
+    draw_weights(lab, &stream, WIDTH, HEADS * WIDTH * HEAD_DIM, l->heads.query);
+    draw_weights(lab, &stream, WIDTH, HEADS * WIDTH * HEAD_DIM, l->heads.key);
+    draw_weights(lab, &stream, WIDTH, HEADS * WIDTH * WIDTH, l->heads.value);
+    draw_weights(lab, &stream, WIDTH, WIDTH * HIDDEN, l->in);
+    draw_weights(lab, &stream, HIDDEN, HIDDEN * WIDTH, l->out);
   }
-  HARK_TRY(hark_lab_numbers(lab, length * HEAD_DIM, &e->query));
-  HARK_TRY(hark_lab_numbers(lab, length * HEAD_DIM, &e->key));
-  HARK_TRY(hark_lab_numbers(lab, length * WIDTH, &e->value));
-  HARK_TRY(hark_lab_numbers(lab, length * WIDTH, &e->head));
   HARK_TRY(hark_lab_numbers(lab, length * HIDDEN, &e->hidden));
   return hark_lab_numbers(lab, length * WIDTH, &e->change);
 }
 
-static hark_status attend(const encoder *e, const layer *l, double *x) {
-  const int64_t length = e->length;
-  memset(e->change, 0, (size_t)(length * WIDTH) * sizeof *e->change);
-  for (int h = 0; h < HEADS; h++) {
-    const hark_lab_head head = {.length = length,
-                                .head_dim = HEAD_DIM,
-                                .value_dim = WIDTH,
-                                .query = e->query,
-                                .key = e->key,
-                                .value = e->value,
-                                .log_kernel = e->log_kernel};
-    hark_lab_multiply(length, WIDTH, HEAD_DIM, x, l->query[h], e->query);
-    hark_lab_multiply(length, WIDTH, HEAD_DIM, x, l->key[h], e->key);
-    hark_lab_multiply(length, WIDTH, WIDTH, x, l->value[h], e->value);
-    HARK_TRY(hark_lab_attend(e->lab->context, &e->attention, &head, e->head));
-    for (int64_t i = 0; i < length * WIDTH; i++) e->change[i] += e->head[i];
-  }
-  for (int64_t i = 0; i < length * WIDTH; i++) x[i] += e->change[i];
-  return HARK_OK;
+static void add(int64_t count, const double *change, double *x) {
+  for (int64_t i = 0; i < count; i++) x[i] += change[i];
 }
 
 /* x [L, WIDTH] becomes the encoder's output. */
 static hark_status encode(const encoder *e, double *x) {
   for (int i = 0; i < LAYERS; i++) {
-    HARK_TRY(attend(e, &e->layers[i], x));
+    HARK_TRY(hark_lab_sum_heads(e->lab->context, &e->attention, &e->layers[i].heads, x, e->change));
+    add(e->length * WIDTH, e->change, x);
     hark_lab_multiply(e->length, WIDTH, HIDDEN, x, e->layers[i].in, e->hidden);
     for (int64_t j = 0; j < e->length * HIDDEN; j++) e->hidden[j] = fmax(e->hidden[j], 0);
     hark_lab_multiply(e->length, HIDDEN, WIDTH, e->hidden, e->layers[i].out, e->change);
-    for (int64_t j = 0; j < e->length * WIDTH; j++) x[j] += e->change[j];
+    add(e->length * WIDTH, e->change, x);
   }
   return HARK_OK;
 }
@@ -173,7 +154,7 @@ static hark_status measure_length(hark_lab *lab, hark_lab_table *table, int64_t 
   make_input(&e, tokens, positions, order, false, permuted);
   HARK_TRY(encode(&e, permuted));
   row[TOKENS_ALONE] = difference(&e, plain, permuted, order);
-  e.log_kernel = log_kernel;
+  for (int i = 0; i < LAYERS; i++) e.layers[i].heads.log_kernel = log_kernel;
   make_input(&e, tokens, positions, in_place, true, plain);
   HARK_TRY(encode(&e, plain));
   make_input(&e, tokens, positions, order, true, permuted);

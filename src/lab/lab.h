@@ -33,6 +33,8 @@
   X(sphere, "sphere", NULL)                                                                                                                \
   X(misspecification, "misspecification", NULL)                                                                                            \
   X(posterior, "posterior", NULL)                                                                                                          \
+  X(lipschitz, "lipschitz", NULL)                                                                                                          \
+  X(covering, "covering", NULL)                                                                                                            \
   X(transfer, "transfer", NULL)
 
 /* X: https://arxiv.org/abs/2212.14852, whose statements most experiments measure. */

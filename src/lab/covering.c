@@ -1,0 +1,300 @@
+/* covering.c - counts behind the covering numbers: what holds, what lacks a factor, and which weights are not covered at all.
+ *
+ *     C.10   a ball of radius R in n dimensions has an e-net of (1 + 2 R / e)^n points: greedy packings of a disc, a square and a diamond
+ *     C.11   weights moved by the net's resolutions move the ffn by at most e: the ratio of the two, driven up by an adversary
+ *     C.13   the same for attention, R_mha = sum R^v + R^2 sum (w^q + w^k) (R^q + R^k) as printed, with w^v / s2 in the second sum corrected
+ *     C.15   sums the attention of layers 0 .. T - 2 and the ffn of layers 0 .. T - 1: the last layer's attention and the aggregation have no net
+ *     C.9    repaired: exponent (4 + h) D^2 T + d_agg
+ *
+ * Source: X appendix C.5.
+ */
+#include "lab/attention.h"
+#include "lab/matrix.h"
+#include "lab/ratios.h"
+
+enum { BALL, RESOLUTION, ORDER, PACKED, COUNT_BOUND, LOWER, PACKING_COLUMNS };
+static const hark_lab_column packing_columns[PACKING_COLUMNS] = {{"norm", NULL, "1|2|inf"},      {"e / R", NULL, NULL},
+                                                                 {"order", NULL, "rows|random"}, {"packed", "points", NULL},
+                                                                 {"(1 + 2 R/e)^2", NULL, NULL},  {"(R/e)^2", NULL, NULL}};
+
+enum { LEMMA, VALUE_NORM, VARIANCE, PRINTED, CORRECTED, RATIO_COLUMNS };
+static const hark_lab_column ratio_columns[RATIO_COLUMNS] = {{"lemma", NULL, HARK_LAB_LEMMAS},
+                                                             {"w^v", NULL, NULL},
+                                                             {"sigma^2", NULL, NULL},
+                                                             {"printed", "ratio", NULL},
+                                                             {"corrected", "ratio", NULL}};
+
+enum { LAYERS, WEIGHTS, COVERED, LEFT_OUT_HEADS, LEFT_OUT_AGGREGATION, REPAIRED, MOVED_BY_COVERED, MOVED, WEIGHT_COLUMNS };
+static const hark_lab_column weight_columns[WEIGHT_COLUMNS] = {{"T", "layers", NULL},
+                                                               {"weights", NULL, NULL},
+                                                               {"in C.15", "weights", NULL},
+                                                               {"last attention", "left out", NULL},
+                                                               {"aggregation", "left out", NULL},
+                                                               {"(4 + h) D^2 T + d_agg", "exponent", NULL},
+                                                               {"output moved by those in C.15", "least of them", NULL},
+                                                               {"by the last attention", "in C.15: 0", NULL}};
+
+/* ---- packings ---- */
+
+static double length_of(double x, double y, int norm) {
+  x = fabs(x);
+  y = fabs(y);
+  return norm == 0 ? x + y : norm == 1 ? hypot(x, y) : fmax(x, y);
+}
+
+/* Points of a fine grid in the unit ball are taken when they are farther than e from all that were taken: maximal on the grid, so a net of it. */
+static hark_status pack(hark_lab *lab, hark_lab_table *table, int norm, double e, bool shuffled, uint32_t stream) {
+  enum { PER_RESOLUTION = 8 };
+  const int64_t side = 2 * (int64_t)ceil(PER_RESOLUTION / e) + 1, bound = (int64_t)floor(pow(1 + 2 / e, 2));
+  int64_t count = 0, packed = 0;
+  double *points, *taken, *uniform;
+  HARK_TRY(hark_lab_numbers(lab, 2 * side * side, &points));
+  HARK_TRY(hark_lab_numbers(lab, side * side, &uniform));
+  HARK_TRY(hark_lab_numbers(lab, 4 * (bound + 1), &taken));
+  for (int64_t i = 0; i < side * side; i++) {
+    const double x = 2 * (double)(i / side) / (double)(side - 1) - 1, y = 2 * (double)(i % side) / (double)(side - 1) - 1;
+    if (length_of(x, y, norm) > 1) continue;
+    points[2 * count] = x;
+    points[2 * count + 1] = y;
+    count++;
+  }
+  hark_lab_uniform(lab, stream, count, uniform);
+  for (int64_t i = count - 1; i > 0 && shuffled; i--) { /* Fisher, Yates */
+    const int64_t other = (int64_t)(uniform[i] * (double)(i + 1));
+    for (int c = 0; c < 2; c++) {
+      const double kept = points[2 * i + c];
+      points[2 * i + c] = points[2 * other + c];
+      points[2 * other + c] = kept;
+    }
+  }
+  for (int64_t i = 0; i < count && packed < 2 * bound; i++) {
+    int64_t near = 0;
+    while (near < packed && length_of(points[2 * i] - taken[2 * near], points[2 * i + 1] - taken[2 * near + 1], norm) > e) near++;
+    if (near < packed) continue;
+    taken[2 * packed] = points[2 * i];
+    taken[2 * packed + 1] = points[2 * i + 1];
+    packed++;
+  }
+  const double row[] = {norm, e, shuffled, (double)packed, pow(1 + 2 / e, 2), pow(1 / e, 2)};
+  return hark_lab_add_row(lab, table, row);
+}
+
+static hark_status measure_packings(hark_lab *lab) {
+  hark_lab_table *table;
+  uint32_t stream = 0;
+  HARK_TRY(hark_lab_add_table(lab, "greedy packings of two-dimensional balls, C.10", packing_columns, PACKING_COLUMNS, &table));
+  for (int norm = 0; norm < 3; norm++)
+    for (double e = 1; e >= (lab->quick ? 0.125 : 0.03125); e /= 2)
+      for (int shuffled = 0; shuffled < 2; shuffled++) HARK_TRY(pack(lab, table, norm, e, shuffled == 1, stream++));
+  return HARK_OK;
+}
+
+/* ---- resolutions ---- */
+
+static hark_status measure_ratios(hark_lab *lab) {
+  static const struct {
+    hark_lab_lemma lemma;
+    hark_lab_layer layer;
+  } all[] = {{HARK_LAB_C11, {1, 3, 2, 1, 2, 1, 1}},  {HARK_LAB_C13, {1, 2, 4, 1, 20, 1, 2}}, {HARK_LAB_C13, {1, 2, 4, 1, 1, 1, 0.1}},
+             {HARK_LAB_C11, {1, 4, 4, 3, 1, 5, 1}},  {HARK_LAB_C11, {2, 2, 4, 1, 5, 5, 1}},  {HARK_LAB_C13, {1, 4, 8, 1, 1, 1, 4}},
+             {HARK_LAB_C13, {2, 2, 8, 1, 20, 1, 2}}, {HARK_LAB_C13, {2, 2, 4, 2, 1, 1, 4}}};
+  const size_t count = lab->quick ? 3 : sizeof all / sizeof all[0];
+  hark_lab_table *table;
+  HARK_TRY(
+      hark_lab_add_table(lab, "outputs moved by weights that move by their resolutions, over e", ratio_columns, RATIO_COLUMNS, &table));
+  for (size_t i = 0; i < count; i++) {
+    hark_lab_ratio ratio;
+    HARK_TRY(hark_lab_largest_ratio(lab, all[i].lemma, &all[i].layer, lab->quick ? 1 : 4, lab->quick ? 60 : 200, 1000 + 100 * (uint32_t)i,
+                                    &ratio));
+    const double row[] = {all[i].lemma, all[i].layer.value_norm, all[i].layer.variance, ratio.printed, ratio.corrected};
+    HARK_TRY(hark_lab_add_row(lab, table, row));
+  }
+  return HARK_OK;
+}
+
+/* ---- which weights have a net ---- */
+
+/* d = d_sigma = 8, two heads: D = 8. The aggregation is a class query, a mean with d_agg = d weights. */
+enum { WIDTH = 8, HEAD_COUNT = 2, HEAD_DIM = WIDTH / HEAD_COUNT, TOKENS = 6, MOST_LAYERS = 4 };
+
+/* X* <- ffn, then mha, each with its skip connection, T times (X C.4). */
+typedef struct transformer {
+  double *in[MOST_LAYERS], *out[MOST_LAYERS]; /* [d, d_sigma], [d_sigma, d] */
+  hark_lab_heads heads[MOST_LAYERS];
+} transformer;
+
+/* Weights in the order of the layers; returns how many there are. */
+static int64_t weights_of(const transformer *t, int layer, double *arrays[5], int64_t counts[5]) {
+  double *const all[] = {t->in[layer], t->out[layer], t->heads[layer].query, t->heads[layer].key, t->heads[layer].value};
+  static const int64_t sizes[] = {WIDTH * WIDTH, WIDTH * WIDTH, HEAD_COUNT * WIDTH * HEAD_DIM, HEAD_COUNT * WIDTH * HEAD_DIM,
+                                  HEAD_COUNT * WIDTH * WIDTH};
+  int64_t sum = 0;
+  for (int a = 0; a < 5; a++) {
+    arrays[a] = all[a];
+    counts[a] = sizes[a];
+    sum += sizes[a];
+  }
+  return sum;
+}
+
+static hark_status make_transformer(hark_lab *lab, transformer *t) {
+  for (int layer = 0; layer < MOST_LAYERS; layer++) {
+    double *arrays[5];
+    int64_t counts[5];
+    HARK_TRY(hark_lab_numbers(lab, WIDTH * WIDTH, &t->in[layer]));
+    HARK_TRY(hark_lab_numbers(lab, WIDTH * WIDTH, &t->out[layer]));
+    t->heads[layer] = (hark_lab_heads){.heads = HEAD_COUNT, .width = WIDTH, .head_dim = HEAD_DIM, .length = TOKENS};
+    HARK_TRY(hark_lab_make_heads(lab, &t->heads[layer]));
+    (void)weights_of(t, layer, arrays, counts);
+    for (int a = 0; a < 5; a++) {
+      hark_lab_normal(lab, 9000 + 10 * (uint32_t)layer + (uint32_t)a, counts[a], arrays[a]);
+      for (int64_t i = 0; i < counts[a]; i++) arrays[a][i] /= sqrt(WIDTH);
+    }
+  }
+  return HARK_OK;
+}
+
+static hark_status run_transformer(hark_lab *lab, const transformer *t, int layers, const double *input, double *x) {
+  double hidden[TOKENS * WIDTH], change[TOKENS * WIDTH];
+  hark_attention_desc choice = hark_attention_desc_default();
+  choice.kernel = HARK_KERNEL_RBF;
+  choice.sigma = sqrt(HEAD_DIM);
+  for (int64_t i = 0; i < TOKENS * WIDTH; i++) x[i] = input[i];
+  for (int layer = 0; layer < layers; layer++) {
+    hark_lab_multiply(TOKENS, WIDTH, WIDTH, x, t->in[layer], hidden);
+    for (int64_t i = 0; i < TOKENS * WIDTH; i++) hidden[i] = fmax(hidden[i], 0);
+    hark_lab_multiply(TOKENS, WIDTH, WIDTH, hidden, t->out[layer], change);
+    for (int64_t i = 0; i < TOKENS * WIDTH; i++) x[i] += change[i];
+    HARK_TRY(hark_lab_sum_heads(lab->context, &choice, &t->heads[layer], x, change));
+    for (int64_t i = 0; i < TOKENS * WIDTH; i++) x[i] += change[i];
+  }
+  return HARK_OK;
+}
+
+/* Largest change of an output entry when one array of weights is put to its negative. */
+static hark_status moved_by(hark_lab *lab, const transformer *t, int layers, const double *input, double *array, int64_t count,
+                            double *out) {
+  double plain[TOKENS * WIDTH], moved[TOKENS * WIDTH];
+  HARK_TRY(run_transformer(lab, t, layers, input, plain));
+  for (int64_t i = 0; i < count; i++) array[i] = -array[i];
+  HARK_TRY(run_transformer(lab, t, layers, input, moved));
+  for (int64_t i = 0; i < count; i++) array[i] = -array[i];
+  *out = 0;
+  for (int64_t i = 0; i < TOKENS * WIDTH; i++) *out = fmax(*out, fabs(moved[i] - plain[i]));
+  return HARK_OK;
+}
+
+static hark_status measure_weights(hark_lab *lab) {
+  transformer t;
+  double input[TOKENS * WIDTH];
+  hark_lab_table *table;
+  HARK_TRY(make_transformer(lab, &t));
+  hark_lab_normal(lab, 8999, (int64_t)TOKENS * WIDTH, input);
+  HARK_TRY(hark_lab_add_table(lab, "weights of a transformer, d = d_sigma = 8, h = 2, d_agg = 8", weight_columns, WEIGHT_COLUMNS, &table));
+  for (int layers = 1; layers <= MOST_LAYERS; layers++) {
+    double row[WEIGHT_COLUMNS] = {
+        [LAYERS] = layers, [LEFT_OUT_AGGREGATION] = WIDTH, [REPAIRED] = (4 + HEAD_COUNT) * WIDTH * WIDTH * layers + WIDTH};
+    row[MOVED_BY_COVERED] = row[MOVED] = INFINITY;
+    for (int layer = 0; layer < layers; layer++) {
+      double *arrays[5];
+      int64_t counts[5];
+      row[WEIGHTS] += (double)weights_of(&t, layer, arrays, counts);
+      for (int a = 0; a < 5; a++) {
+        const bool covered = a < 2 || layer < layers - 1; /* C.15: ffn of 0 .. T - 1, attention of 0 .. T - 2 */
+        double moved;
+        HARK_TRY(moved_by(lab, &t, layers, input, arrays[a], counts[a], &moved));
+        row[covered ? COVERED : LEFT_OUT_HEADS] += (double)counts[a];
+        row[covered ? MOVED_BY_COVERED : MOVED] = fmin(row[covered ? MOVED_BY_COVERED : MOVED], moved);
+      }
+    }
+    row[WEIGHTS] += WIDTH;
+    HARK_TRY(hark_lab_add_row(lab, table, row));
+  }
+  return HARK_OK;
+}
+
+static hark_status draw(hark_lab *lab) {
+  static const hark_lab_axes axes = {
+      .title = "greedy packings of a ball in the plane", .x = "e / R", .y = "points", .log_x = true, .log_y = true};
+  static const char *const names[] = {"1-norm", "2-norm", "max-norm"};
+  hark_lab_panel *panel;
+  hark_lab_curve *bound, *curve = NULL;
+  HARK_TRY(hark_lab_add_panel(lab, axes, &panel));
+  HARK_TRY(hark_lab_add_curve(lab, panel, HARK_LAB_DASHES, &bound, "(1 + 2 R/e)^2"));
+  for (int norm = 0; norm < 3; norm++) {
+    HARK_TRY(hark_lab_add_curve(lab, panel, HARK_LAB_POINTS, &curve, "%s", names[norm]));
+    for (int64_t i = 0; i < hark_lab_row_count(&lab->tables[0]); i++) {
+      const double *const row = hark_lab_row(&lab->tables[0], i);
+      if (row[BALL] != norm) continue;
+      HARK_TRY(hark_lab_add_point(curve, row[RESOLUTION], row[PACKED]));
+      if (norm == 0 && row[ORDER] == 0) HARK_TRY(hark_lab_add_point(bound, row[RESOLUTION], row[COUNT_BOUND]));
+    }
+  }
+  return HARK_OK;
+}
+
+static hark_status measure(hark_lab *lab) {
+  HARK_TRY(measure_packings(lab));
+  HARK_TRY(measure_ratios(lab));
+  HARK_TRY(measure_weights(lab));
+  return draw(lab);
+}
+
+/* Points of a packing that is maximal on a grid of steps e/8 have the whole ball within 1.1 e of them: at least (R / 1.2 e)^2. */
+static hark_status judge(hark_lab *lab) {
+  double upper = 0, lower = INFINITY, ffn = 0, printed = 0, corrected = 0, uncovered = INFINITY, moved = INFINITY, repaired = INFINITY;
+  for (int64_t i = 0; i < hark_lab_row_count(&lab->tables[0]); i++) {
+    const double *const row = hark_lab_row(&lab->tables[0], i);
+    upper = hark_lab_larger(upper, row[PACKED] / row[COUNT_BOUND]);
+    lower = hark_lab_smaller(lower, row[PACKED] / row[LOWER]);
+  }
+  for (int64_t i = 0; i < hark_lab_row_count(&lab->tables[1]); i++) {
+    const double *const row = hark_lab_row(&lab->tables[1], i);
+    if (row[LEMMA] == HARK_LAB_C11) {
+      ffn = hark_lab_larger(ffn, row[CORRECTED]);
+      continue;
+    }
+    printed = hark_lab_larger(printed, row[PRINTED]);
+    corrected = hark_lab_larger(corrected, row[CORRECTED]);
+  }
+  for (int64_t i = 0; i < hark_lab_row_count(&lab->tables[2]); i++) {
+    const double *const row = hark_lab_row(&lab->tables[2], i);
+    uncovered = hark_lab_smaller(uncovered, row[WEIGHTS] - row[COVERED]);
+    moved = hark_lab_smaller(moved, row[MOVED]);
+    repaired = hark_lab_smaller(repaired, row[REPAIRED] / row[WEIGHTS]);
+  }
+  HARK_TRY(hark_lab_require(lab, upper, 0, 1, "C.10: points of a packing / (1 + 2 R/e)^2, largest"));
+  HARK_TRY(hark_lab_require(lab, lower, 1 / 1.44, INFINITY, "points of a maximal packing / (R/e)^2, least"));
+  HARK_TRY(hark_lab_require(lab, ffn, 0, 1 + 1e-9, "C.11: output moved / e, largest"));
+  HARK_TRY(hark_lab_require(lab, corrected, 0, 1 + 1e-9, "C.13 corrected: output moved / e, largest"));
+  HARK_TRY(hark_lab_require(lab, printed, 1, INFINITY, "C.13 as printed: output moved / e, largest: it fails"));
+  HARK_TRY(hark_lab_require(lab, uncovered, 1, INFINITY, "C.15: weights without a net, least over T"));
+  HARK_TRY(hark_lab_require(lab, moved, 0.01, INFINITY, "C.15: output moved by attention without a net, least over T"));
+  return hark_lab_require(lab, repaired, 1, INFINITY, "repaired exponent / number of weights, least over T");
+}
+
+const hark_experiment hark_experiment_covering = {
+    .summary = "covering numbers: the count of a ball, resolutions of layers, and weights without a net",
+    .paper = HARK_LAB_PAPER_X "Lemmas C.9 to C.11, C.13, C.15",
+    .statement =
+        "greedy packings of plane balls stay below (1 + 2 R/e)^2; weights moved by the resolutions of C.11 and of C.13 with w^v / sigma^2 "
+        "move the output by at most e, with C.13 as printed by more; C.15 has no net for the last layer's attention nor for the "
+        "aggregation",
+    .printed =
+        "C.13: R_mha = sum R^v + R^2 sum (w^q + w^k)(R^q + R^k); C.9: (4 + h) D^2 T log(1 + 2 R R_trans/e), by a sum of C.15 that ends at "
+        "the attention of layer T - 2",
+    .corrected =
+        "C.13: R_mha = sum R^v + (R^2/sigma^2) sum (w^q + w^k) w^v (R^q + R^k); C.9: ((4 + h) D^2 T + d_agg) log(..), R_trans with the "
+        "terms of the last attention and of the aggregation",
+    .notes =
+        "A packing that no point can be added to is a net, so its size bounds the covering number from above, and disjoint balls of half "
+        "the distance bound it by (1 + 2 R/e)^n: C.10. In the maximum norm packings nearly attain the count.\n\n"
+        "The ratios are those of `lipschitz` with every weight moved at once, as the proofs of C.11 and C.13 choose their resolutions.\n\n"
+        "The third table goes through the weights of a transformer of T layers (feed-forward first, then attention, as in C.4) and puts "
+        "each array to its negative: the output moves for the last layer's attention as for the others, while the sum of C.15 has no "
+        "net for it, nor for the aggregation; with T = 1 no attention is covered at all. The exponent (4 + h) D^2 T that C.9 prints is "
+        "large enough for the layers, since the sum of C.15 falls short of it by just (2 + h) D^2; d_agg and the resolution of the last "
+        "attention are missing.\n\n"
+        "*Figure.* Points of packings over the resolution, and the bound.",
+    .measure = measure,
+    .judge = judge};
