@@ -13,6 +13,7 @@
 #include "lab/fit.h"
 #include "lab/lab.h"
 #include "lab/matrix.h"
+#include "lab/tables.h"
 
 enum { RESPONSES = 2, COVARIATES = 8, TOKEN_NUMBERS = COVARIATES + RESPONSES }; /* dr, dc */
 #define NOISE 0.25                                                              /* s2 */
@@ -144,23 +145,11 @@ static void run_draw(const double *numbers, int64_t longest, tally *tallies) {
 static hark_status draw_figure(hark_lab *lab, const hark_lab_table *table) {
   static const hark_lab_axes axes = {
       .title = "excess error: points measured, lines expected", .x = "tokens", .y = "mean square", .log_x = true, .log_y = true};
-  static const struct {
-    int column;
-    hark_lab_style style;
-    const char *label;
-  } curves[] = {{EXCESS, HARK_LAB_POINTS, "ridge s2 / t2"},
-                {EXPECTED, HARK_LAB_LINE, ""},
-                {EXCESS_PRINTED, HARK_LAB_POINTS, "ridge t2 (printed)"},
-                {EXPECTED_PRINTED, HARK_LAB_LINE, ""}};
-  hark_lab_panel *panel;
-  HARK_TRY(hark_lab_add_panel(lab, axes, &panel));
-  for (size_t c = 0; c < sizeof curves / sizeof curves[0]; c++) {
-    hark_lab_curve *curve;
-    HARK_TRY(hark_lab_add_curve(lab, panel, curves[c].style, &curve, "%s", curves[c].label));
-    for (int64_t i = 0; i < hark_lab_row_count(table); i++)
-      HARK_TRY(hark_lab_add_point(curve, hark_lab_row(table, i)[TOKENS], hark_lab_row(table, i)[curves[c].column]));
-  }
-  return HARK_OK;
+  static const hark_lab_drawn drawn[] = {{EXCESS, HARK_LAB_POINTS, "ridge s2 / t2"},
+                                         {EXPECTED, HARK_LAB_LINE, ""},
+                                         {EXCESS_PRINTED, HARK_LAB_POINTS, "ridge t2 (printed)"},
+                                         {EXPECTED_PRINTED, HARK_LAB_LINE, ""}};
+  return hark_lab_draw_columns(lab, table, axes, TOKENS, drawn, sizeof drawn / sizeof drawn[0]);
 }
 
 static hark_status measure(hark_lab *lab) {
@@ -189,19 +178,6 @@ static hark_status measure(hark_lab *lab) {
   return draw_figure(lab, table);
 }
 
-/* measured / expected, least and largest over the lengths. */
-static hark_status require_expected(hark_lab *lab, int measured, int expected, double within, const char *name) {
-  const hark_lab_table *const table = &lab->tables[0];
-  double least = INFINITY, largest = 0;
-  for (int64_t i = 0; i < hark_lab_row_count(table); i++) {
-    const double ratio = hark_lab_row(table, i)[measured] / hark_lab_row(table, i)[expected];
-    least = hark_lab_smaller(least, ratio);
-    largest = hark_lab_larger(largest, ratio);
-  }
-  HARK_TRY(hark_lab_require(lab, least, 1 - within, INFINITY, "%s / expected, least over the lengths", name));
-  return hark_lab_require(lab, largest, 0, 1 + within, "%s / expected, largest over the lengths", name);
-}
-
 /* An excess is a square with two degrees of freedom times a factor that scatters as much again with few tokens: its relative deviation is 1.2 for
  * long sequences and about 2 at 8 tokens, so that 20000 draws have .014 and 2000 have .045: the intervals are .05 (fixed beforehand) and
  * four of these. The slope's deviation is .006 and .017; what is expected is 1 / (L - 9), -1.04 over 64 .. 1024 and -1.06 over 64 .. 512.
@@ -209,24 +185,23 @@ static hark_status require_expected(hark_lab *lab, int measured, int expected, d
 static hark_status judge(hark_lab *lab) {
   const hark_lab_table *const table = &lab->tables[0];
   const double within = lab->quick ? 0.18 : 0.05, slack = lab->quick ? 0.05 : 0, coverage = lab->quick ? 0.014 : 0.005;
+  const hark_lab_range excess = hark_lab_column_range(table, EXCESS, EXPECTED);
+  const hark_lab_range printed = hark_lab_column_range(table, EXCESS_PRINTED, EXPECTED_PRINTED);
   hark_lab_line line = {0};
-  double least_covered = INFINITY, most_covered = 0, least_gain = INFINITY, shown_gain = NAN;
+  double shown = NAN;
   for (int64_t i = 0; i < hark_lab_row_count(table); i++) {
-    const double *const row = hark_lab_row(table, i), gain = row[EXCESS_PRINTED] / row[EXCESS];
+    const double *const row = hark_lab_row(table, i);
     if (row[TOKENS] >= SLOPE_FROM) hark_lab_line_add_power(&line, row[TOKENS], row[EXCESS]);
-    least_covered = hark_lab_smaller(least_covered, row[COVERAGE]);
-    most_covered = hark_lab_larger(most_covered, row[COVERAGE]);
-    least_gain = hark_lab_smaller(least_gain, gain);
-    if (row[TOKENS] == SHOWN_LENGTH) shown_gain = gain;
+    if (row[TOKENS] == SHOWN_LENGTH) shown = row[EXCESS_PRINTED] / row[EXCESS];
   }
-  HARK_TRY(require_expected(lab, EXCESS, EXPECTED, within, "excess"));
-  HARK_TRY(require_expected(lab, EXCESS_PRINTED, EXPECTED_PRINTED, within, "excess with the printed ridge"));
-  HARK_TRY(
-      hark_lab_require(lab, hark_lab_line_fit(&line).slope, -1.1 - slack, -0.9 + slack, "slope of the excess from 64 tokens on, log-log"));
-  HARK_TRY(hark_lab_require(lab, least_gain, 1, INFINITY, "printed ridge's excess / Bayes ridge's, least over the lengths"));
-  HARK_TRY(hark_lab_require(lab, shown_gain, 2, INFINITY, "printed ridge's excess / Bayes ridge's, 16 tokens"));
-  HARK_TRY(hark_lab_require(lab, least_covered, 0.95 - coverage, 1, "coverage of the .95 interval, least over the lengths"));
-  HARK_TRY(hark_lab_require(lab, most_covered, 0, 0.95 + coverage, "coverage of the .95 interval, largest over the lengths"));
+  const double slope = hark_lab_line_fit(&line).slope, least_loss = hark_lab_column_range(table, EXCESS_PRINTED, EXCESS).least;
+  HARK_TRY(hark_lab_require_range(lab, excess, 1 - within, 1 + within, "excess / expected"));
+  HARK_TRY(hark_lab_require_range(lab, printed, 1 - within, 1 + within, "excess with the printed ridge / expected"));
+  HARK_TRY(hark_lab_require(lab, slope, -1.1 - slack, -0.9 + slack, "slope of the excess from 64 tokens on, log-log"));
+  HARK_TRY(hark_lab_require(lab, least_loss, 1, INFINITY, "printed ridge's excess / Bayes ridge's, least over the lengths"));
+  HARK_TRY(hark_lab_require(lab, shown, 2, INFINITY, "printed ridge's excess / Bayes ridge's, 16 tokens"));
+  HARK_TRY(hark_lab_require_range(lab, hark_lab_column_range(table, COVERAGE, HARK_LAB_ALONE), 0.95 - coverage, 0.95 + coverage,
+                                  "coverage of the .95 interval"));
   return hark_lab_require(lab, hark_lab_row(table, 0)[COVERAGE_CONSTANT], 0, 0.9,
                           "coverage of four tokens when the variance is s2 (X 3.8)");
 }

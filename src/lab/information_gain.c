@@ -13,6 +13,7 @@
 #include "lab/attention.h"
 #include "lab/circle.h"
 #include "lab/fit.h"
+#include "lab/tables.h"
 
 #define RIDGE 1.
 #define LEAST_LENGTH 64
@@ -96,17 +97,8 @@ static hark_status measure_length(const sample *s, hark_lab_table *table, hark_l
 
 static hark_status draw_figure(hark_lab *lab, const hark_lab_table *table) {
   static const hark_lab_axes axes = {.title = "tr K (K + I)^-1", .x = "tokens", .y = "effective dimension", .log_x = true};
-  hark_lab_panel *panel;
-  hark_lab_curve *measured, *predicted;
-  HARK_TRY(hark_lab_add_panel(lab, axes, &panel));
-  HARK_TRY(hark_lab_add_curve(lab, panel, HARK_LAB_POINTS, &measured, "trace"));
-  HARK_TRY(hark_lab_add_curve(lab, panel, HARK_LAB_LINE, &predicted, "sum of l_j / (l_j + 1 / L)"));
-  for (int64_t i = 0; i < hark_lab_row_count(table); i++) {
-    const double *const row = hark_lab_row(table, i);
-    HARK_TRY(hark_lab_add_point(measured, row[TOKENS], row[TRACE]));
-    HARK_TRY(hark_lab_add_point(predicted, row[TOKENS], row[PREDICTED]));
-  }
-  return HARK_OK;
+  static const hark_lab_drawn drawn[] = {{TRACE, HARK_LAB_POINTS, "trace"}, {PREDICTED, HARK_LAB_LINE, "sum of l_j / (l_j + 1 / L)"}};
+  return hark_lab_draw_columns(lab, table, axes, TOKENS, drawn, sizeof drawn / sizeof drawn[0]);
 }
 
 static hark_status measure(hark_lab *lab) {
@@ -127,18 +119,11 @@ static hark_status judge(hark_lab *lab) {
   const hark_lab_table *const table = &lab->tables[0], *const ways = &lab->tables[1];
   const int64_t count = hark_lab_row_count(table);
   hark_lab_line growth = {0};
-  double least = INFINITY, largest = 0, difference = 0;
-  for (int64_t i = 0; i < count; i++) {
-    const double *const row = hark_lab_row(table, i);
-    least = hark_lab_smaller(least, row[TRACE] / row[PREDICTED]);
-    largest = hark_lab_larger(largest, row[TRACE] / row[PREDICTED]);
-    hark_lab_line_add_power(&growth, row[TOKENS], row[TRACE]);
-  }
-  for (int64_t i = 0; i < hark_lab_row_count(ways); i++) difference = hark_lab_larger(difference, hark_lab_row(ways, i)[WAY_DIFFERENCE]);
+  for (int64_t i = 0; i < count; i++) hark_lab_line_add_power(&growth, hark_lab_row(table, i)[TOKENS], hark_lab_row(table, i)[TRACE]);
+  const double difference = hark_lab_column_range(ways, WAY_DIFFERENCE, HARK_LAB_ALONE).largest;
   const double first = hark_lab_row(table, 1)[TRACE] - hark_lab_row(table, 0)[TRACE];
   const double last = hark_lab_row(table, count - 1)[TRACE] - hark_lab_row(table, count - 2)[TRACE];
-  HARK_TRY(hark_lab_require(lab, least, 0.95, INFINITY, "trace / Bessel sum, least over the lengths"));
-  HARK_TRY(hark_lab_require(lab, largest, 0, 1.05, "trace / Bessel sum, largest over the lengths"));
+  HARK_TRY(hark_lab_require_range(lab, hark_lab_column_range(table, TRACE, PREDICTED), 0.95, 1.05, "trace / Bessel sum"));
   HARK_TRY(hark_lab_require(lab, hark_lab_line_fit(&growth).slope, 0, 0.25, "slope of the trace, log-log (L / lambda: 1)"));
   HARK_TRY(hark_lab_require(lab, last / first, 0.5, 1.5, "what the last doubling of L adds, over what the first one does"));
   return hark_lab_require(lab, difference, 0, 1e-9, "trace by variances - trace by weights, largest");

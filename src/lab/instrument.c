@@ -22,6 +22,7 @@
 #include "lab/matrix.h"
 #include "lab/regression.h"
 #include "lab/special.h"
+#include "lab/tables.h"
 
 #define KERNEL_VARIANCE 0.5
 #define RIDGE 1.
@@ -198,17 +199,11 @@ static hark_status measure_length(const sample *s, hark_lab_table *table, int64_
 static hark_status draw_figure(hark_lab *lab, const hark_lab_table *table) {
   static const hark_lab_axes axes = {
       .title = "error of the structural coefficients", .x = "tokens", .y = "error", .log_x = true, .log_y = true};
-  static const hark_lab_style styles[COLUMNS] = {
-      [INSTRUMENT] = HARK_LAB_POINTS, [PREDICTED] = HARK_LAB_LINE, [NAIVE] = HARK_LAB_DASHES, [PLUG_IN] = HARK_LAB_DASHES};
-  hark_lab_panel *panel;
-  HARK_TRY(hark_lab_add_panel(lab, axes, &panel));
-  for (int column = INSTRUMENT; column <= PLUG_IN; column++) {
-    hark_lab_curve *curve;
-    HARK_TRY(hark_lab_add_curve(lab, panel, styles[column], &curve, "%s", columns[column].name));
-    for (int64_t i = 0; i < hark_lab_row_count(table); i++)
-      HARK_TRY(hark_lab_add_point(curve, hark_lab_row(table, i)[TOKENS], hark_lab_row(table, i)[column]));
-  }
-  return HARK_OK;
+  static const hark_lab_drawn drawn[] = {{INSTRUMENT, HARK_LAB_POINTS, "instrument"},
+                                         {PREDICTED, HARK_LAB_LINE, "predicted"},
+                                         {NAIVE, HARK_LAB_DASHES, "naive"},
+                                         {PLUG_IN, HARK_LAB_DASHES, "plug-in"}};
+  return hark_lab_draw_columns(lab, table, axes, TOKENS, drawn, sizeof drawn / sizeof drawn[0]);
 }
 
 static hark_status measure(hark_lab *lab) {

@@ -12,6 +12,7 @@
 #include "lab/attention.h"
 #include "lab/fit.h"
 #include "lab/gaussian_process.h"
+#include "lab/tables.h"
 
 #define WIDTH 0.5 /* of the kernel: its square is 1/4 */
 #define NOISE 0.1 /* s2 */
@@ -157,22 +158,10 @@ static hark_status measure_length(sample *s, hark_lab_table *table) {
 
 static hark_status draw_figure(hark_lab *lab, const hark_lab_table *table) {
   static const hark_lab_axes axes = {.title = "error at a new covariate", .x = "tokens", .y = "mean square", .log_x = true, .log_y = true};
-  static const struct {
-    int column;
-    hark_lab_style style;
-    const char *label;
-  } curves[] = {{CME, HARK_LAB_POINTS, "CME attention"},
-                {EXPECTED, HARK_LAB_LINE, "its mean variance"},
-                {SMOOTHER, HARK_LAB_POINTS, "softmax attention of the best width"}};
-  hark_lab_panel *panel;
-  HARK_TRY(hark_lab_add_panel(lab, axes, &panel));
-  for (size_t c = 0; c < sizeof curves / sizeof curves[0]; c++) {
-    hark_lab_curve *curve;
-    HARK_TRY(hark_lab_add_curve(lab, panel, curves[c].style, &curve, "%s", curves[c].label));
-    for (int64_t i = 0; i < hark_lab_row_count(table); i++)
-      HARK_TRY(hark_lab_add_point(curve, hark_lab_row(table, i)[TOKENS], hark_lab_row(table, i)[curves[c].column]));
-  }
-  return HARK_OK;
+  static const hark_lab_drawn drawn[] = {{CME, HARK_LAB_POINTS, "CME attention"},
+                                         {EXPECTED, HARK_LAB_LINE, "its mean variance"},
+                                         {SMOOTHER, HARK_LAB_POINTS, "softmax attention of the best width"}};
+  return hark_lab_draw_columns(lab, table, axes, TOKENS, drawn, sizeof drawn / sizeof drawn[0]);
 }
 
 static hark_status measure(hark_lab *lab) {
@@ -185,36 +174,21 @@ static hark_status measure(hark_lab *lab) {
   return draw_figure(lab, table);
 }
 
-/* Least and largest of a column, or of its ratio to another (a column number >= 0). */
-static hark_status require_one(hark_lab *lab, int column, int over, double within, const char *name) {
-  const hark_lab_table *const table = &lab->tables[0];
-  double least = INFINITY, largest = 0;
-  for (int64_t i = 0; i < hark_lab_row_count(table); i++) {
-    const double *const row = hark_lab_row(table, i);
-    const double value = over < 0 ? row[column] : row[column] / row[over];
-    least = hark_lab_smaller(least, value);
-    largest = hark_lab_larger(largest, value);
-  }
-  HARK_TRY(hark_lab_require(lab, least, 1 - within, INFINITY, "%s, least over the lengths", name));
-  return hark_lab_require(lab, largest, 0, 1 + within, "%s, largest over the lengths", name);
-}
-
 /* 2000 independent draws of f (1000 quick) give squares with a relative deviation of at most sqrt(2 / 2000) = .032 (.045): [.9, 1.1], fixed
  * beforehand, is three of these, .18 four. At the keys var < lambda = s2 (its sum over them is lambda tr K (K + lambda I)^-1), so that without s2
  * the variance of a response comes out more than twice too small. */
 static hark_status judge(hark_lab *lab) {
   const hark_lab_table *const table = &lab->tables[0];
   const double within = lab->quick ? 0.18 : 0.1;
-  double gain = INFINITY, latent = INFINITY;
-  for (int64_t i = 0; i < hark_lab_row_count(table); i++) {
-    const double *const row = hark_lab_row(table, i);
-    gain = hark_lab_smaller(gain, row[SMOOTHER] / row[CME]);
-    latent = hark_lab_smaller(latent, row[LATENT_CALIBRATION]);
-  }
+  const hark_lab_range one = hark_lab_column_range(table, CALIBRATION, HARK_LAB_ALONE);
+  const hark_lab_range scaled = hark_lab_column_range(table, SCALED_CALIBRATION, HARK_LAB_ALONE);
+  const double gain = hark_lab_column_range(table, SMOOTHER, CME).least;
+  const double latent = hark_lab_column_range(table, LATENT_CALIBRATION, HARK_LAB_ALONE).least;
   HARK_TRY(hark_lab_require(lab, gain, 1, INFINITY, "error of the best smoother / error of CME, least over the lengths"));
-  HARK_TRY(require_one(lab, CALIBRATION, -1, within, "E (r - m)^2 / (var + s2)"));
-  HARK_TRY(require_one(lab, SCALED_CALIBRATION, -1, within, "the same, prior of scale 4, lambda = s2 / 4"));
-  HARK_TRY(require_one(lab, CME, EXPECTED, within, "error of CME / mean of its variance"));
+  HARK_TRY(hark_lab_require_range(lab, one, 1 - within, 1 + within, "E (r - m)^2 / (var + s2)"));
+  HARK_TRY(hark_lab_require_range(lab, scaled, 1 - within, 1 + within, "the same, prior of scale 4, lambda = s2 / 4"));
+  HARK_TRY(hark_lab_require_range(lab, hark_lab_column_range(table, CME, EXPECTED), 1 - within, 1 + within,
+                                  "error of CME / mean of its variance"));
   return hark_lab_require(lab, latent, 2, INFINITY, "E (r - m)^2 / var, without the noise, least over the lengths");
 }
 

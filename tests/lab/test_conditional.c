@@ -1,5 +1,5 @@
 /* test_conditional.c - what the experiments on conditional expectations are made of: features of Gaussian functions, the spectrum on a circle,
- * small regressions, and CME attention on plain arrays. */
+ * small regressions, CME attention on plain arrays, columns of tables. */
 #include <math.h>
 
 #include "lab/attention.h"
@@ -7,6 +7,7 @@
 #include "lab/gaussian_process.h"
 #include "lab/matrix.h"
 #include "lab/regression.h"
+#include "lab/tables.h"
 #include "support/cmocka_all.h"
 #include "support/setups.h"
 #include "support/text_files.h"
@@ -149,10 +150,42 @@ static void kernel_ridge_of_a_head_is_the_formula(void **state) {
   }
 }
 
+/* Columns as ranges and curves; a NaN, which add_row refuses, would be both ends of a range. */
+static void columns_are_ranges_and_curves(void **state) {
+  (void)state;
+  static const hark_lab_column columns[] = {{"x", NULL, NULL}, {"y", NULL, NULL}};
+  static const double rows[3][2] = {{1, 4}, {2, -6}, {4, 2}};
+  static const hark_lab_drawn drawn[] = {{1, HARK_LAB_LINE, "y"}, {0, HARK_LAB_POINTS, ""}};
+  hark_lab *own;
+  hark_lab_table *table;
+  assert_fine(context, hark_lab_create(context, true, 1, NULL, &own));
+  assert_fine(context, hark_lab_add_table(own, "numbers", columns, 2, &table));
+  for (int i = 0; i < 3; i++) assert_fine(context, hark_lab_add_row(own, table, rows[i]));
+  const hark_lab_range alone = hark_lab_column_range(table, 1, HARK_LAB_ALONE), over = hark_lab_column_range(table, 1, 0);
+  assert_true(alone.least == -6 && alone.largest == 4);
+  assert_true(over.least == -3 && over.largest == 4);
+  assert_fine(context, hark_lab_require_range(own, alone, -6, 3, "y"));
+  assert_int_equal(own->criterion_count, 2);
+  assert_true(hark_lab_passes(&own->criteria[0]));
+  assert_false(hark_lab_passes(&own->criteria[1]));
+  assert_string_equal(own->criteria[1].name, "y, largest");
+  assert_fine(context, hark_lab_draw_columns(own, table, (hark_lab_axes){.title = "t", .x = "x", .y = "y"}, 0, drawn, 2));
+  assert_int_equal(own->panels[0].curve_count, 2);
+  assert_int_equal(hark_lab_point_count(&own->panels[0].curves[0]), 3);
+  const double *const points = hark_lab_points(&own->panels[0].curves[0]);
+  assert_true(points[2] == 2 && points[3] == -6);
+  ((double *)hark_lab_row(table, 1))[1] = NAN;
+  const hark_lab_range none = hark_lab_column_range(table, 1, HARK_LAB_ALONE);
+  assert_true(isnan(none.least) && isnan(none.largest));
+  hark_lab_destroy(&own);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(features_give_the_kernel),
                                      cmocka_unit_test(the_circle_has_the_spectrum_of_its_kernel),
-                                     cmocka_unit_test(points_of_the_circle_lie_on_it), cmocka_unit_test(regressions_find_what_is_there),
-                                     cmocka_unit_test(kernel_ridge_of_a_head_is_the_formula)};
+                                     cmocka_unit_test(points_of_the_circle_lie_on_it),
+                                     cmocka_unit_test(regressions_find_what_is_there),
+                                     cmocka_unit_test(kernel_ridge_of_a_head_is_the_formula),
+                                     cmocka_unit_test(columns_are_ranges_and_curves)};
   return cmocka_run_group_tests(tests, begin, end);
 }
