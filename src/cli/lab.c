@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "cli/common.h"
+#include "cli/lab_markdown.h"
 #include "cli/lab_print.h"
 #include "io/files.h"
 #include "io/json_write.h"
@@ -9,7 +10,7 @@
 typedef struct lab_values {
   bool list, quick, strict, terminal;
   int64_t seed, threads;
-  const char *figure, *out;
+  const char *figure, *out, *markdown;
 } lab_values;
 
 #define AT(field) offsetof(lab_values, field)
@@ -22,6 +23,8 @@ static const hark_option options[] = {
     {"figure", "figure", HARK_OPTION_STRING, AT(figure), "", NULL, NULL, "FILE", "draw the figure as SVG, or as PNG where FILE ends so"},
     {"terminal", NULL, HARK_OPTION_BOOL, AT(terminal), "false", NULL, NULL, NULL, "draw the curves on the terminal, without gnuplot"},
     {"out", "out o", HARK_OPTION_STRING, AT(out), "", NULL, NULL, "FOLDER", "write NAME.txt, NAME.json and NAME.svg there"},
+    {"markdown", "markdown", HARK_OPTION_STRING, AT(markdown), "", NULL, NULL, "FILE.md",
+     "write a document of what was found, figures into the folder FILE beside it"},
     {"threads", "threads", HARK_OPTION_INT, AT(threads), "0", "[0, 4096]", NULL, NULL, "threads; 0: as many as the machine offers"},
 };
 #undef AT
@@ -35,6 +38,15 @@ static bool is_all(const char *name) { return strcmp(name, "all") == 0; }
 
 static bool is_chosen(const char *chosen, int experiment) {
   return is_all(chosen) || strcmp(chosen, hark_lab_entries[experiment].name) == 0;
+}
+
+/* Where the document's figures lie: its path without the ending. */
+static bool figures_folder(const char *markdown, char out[HARK_PATH_BYTES]) {
+  const size_t length = strlen(markdown);
+  if (length <= 3 || length >= HARK_PATH_BYTES || strcmp(markdown + length - 3, ".md") != 0) return false;
+  memcpy(out, markdown, length - 3);
+  out[length - 3] = 0;
+  return markdown[length - 4] != '/';
 }
 
 /* Options of experiments that are not run. */
@@ -58,6 +70,9 @@ static hark_status check(hark_invocation *call) {
   const char *const chosen = hark_options_argument(call->options, 0);
   if (v->figure[0] != 0 && is_all(chosen))
     HARK_TRY(hark_options_complain(call->context, call->options, "figure", "draws one experiment; --out FOLDER writes the figures of all"));
+  char folder[HARK_PATH_BYTES];
+  if (v->markdown[0] != 0 && !figures_folder(v->markdown, folder))
+    HARK_TRY(hark_options_complain(call->context, call->options, "markdown", "'%s' is not a name that ends in .md", v->markdown));
   if (v->terminal && call->json) HARK_TRY(hark_options_complain(call->context, call->options, "terminal", "--json leaves no place for it"));
   return refuse_others(call, chosen);
 }
@@ -135,30 +150,65 @@ static hark_status show(hark_invocation *call, const hark_lab *lab, const hark_l
 }
 
 /* Of `hark lab all`: what this build cannot run, in a line. */
-static hark_status tell_left_out(hark_invocation *call, const hark_lab_entry *entry) {
+static hark_status tell_left_out(hark_invocation *call, const hark_lab_entry *entry, hark_text *document) {
   hark_text text = hark_text_empty(call->context);
   if (call->json)
     hark_text_append(&text, "{\"experiment\": \"%s\", \"left_out\": \"%s\"}\n", entry->name, hark_lab_missing(entry->experiment));
   else
     hark_text_append(&text, "%s: left out: this build does not have %s\n", entry->name, hark_lab_missing(entry->experiment));
+  hark_lab_markdown_left_out(entry, hark_lab_missing(entry->experiment), document);
   return hark_command_print(call, &text);
 }
 
-static hark_status run_one(hark_invocation *call, int experiment, bool *passed) {
+/* The document's section, and its figure. */
+static hark_status describe(hark_invocation *call, const hark_lab *lab, const hark_lab_entry *entry, hark_text *document) {
+  const lab_values *const v = call->values[0];
+  char folder[HARK_PATH_BYTES], path[HARK_PATH_BYTES];
+  if (!figures_folder(v->markdown, folder)) return HARK_OK;
+  const char *const slash = strrchr(folder, '/');
+  hark_text link = hark_text_empty(call->context);
+  hark_text_append(&link, "%s/%s.svg", slash != NULL ? slash + 1 : folder, entry->name);
+  hark_status status = link.status;
+  if (status == HARK_OK) hark_lab_markdown_section(lab, entry, lab->panel_count > 0 ? hark_text_get(&link) : NULL, document);
+  hark_text_free(&link);
+  if (status == HARK_OK) status = document->status;
+  if (status != HARK_OK || lab->panel_count == 0) return status;
+  HARK_TRY(path_of(call->context, folder, entry->name, "svg", path));
+  return hark_lab_draw(call, lab, path);
+}
+
+static hark_status run_one(hark_invocation *call, int experiment, bool *passed, hark_text *document) {
   const lab_values *const v = call->values[0];
   const hark_lab_entry *const entry = &hark_lab_entries[experiment];
   hark_lab *lab;
-  if (is_all(hark_options_argument(call->options, 0)) && hark_lab_missing(entry->experiment) != NULL) return tell_left_out(call, entry);
+  if (is_all(hark_options_argument(call->options, 0)) && hark_lab_missing(entry->experiment) != NULL)
+    return tell_left_out(call, entry, document);
   HARK_TRY(hark_lab_create(call->context, v->quick, (uint64_t)v->seed, call->values[experiment + 1], &lab));
   hark_status status = hark_lab_run(lab, entry->experiment);
   if (status != HARK_OK) hark_fail_prefix(call->context, "%s: ", entry->name);
   if (status == HARK_OK) status = show(call, lab, entry);
+  if (status == HARK_OK) status = describe(call, lab, entry, document);
   *passed = *passed && hark_lab_all_pass(lab);
   hark_lab_destroy(&lab);
   return status;
 }
 
 int hark_lab_exit_code(bool passed, bool strict) { return passed || !strict ? HARK_EXIT_DONE : HARK_EXIT_FAILED; }
+
+/* All that is chosen, one after the other, and the document. */
+static hark_status run_chosen(hark_invocation *call, const char *chosen, bool *passed) {
+  const lab_values *const v = call->values[0];
+  hark_text document = hark_text_empty(call->context);
+  hark_status status = HARK_OK;
+  hark_lab_markdown_begin(&document);
+  for (int i = 0; i < hark_lab_entry_count && status == HARK_OK; i++)
+    if (is_chosen(chosen, i)) status = run_one(call, i, passed, &document);
+  if (status == HARK_OK) status = document.status;
+  if (status == HARK_OK && v->markdown[0] != 0)
+    status = hark_file_write(call->context, v->markdown, hark_text_get(&document), document.length);
+  hark_text_free(&document);
+  return status;
+}
 
 static hark_status run(hark_invocation *call) {
   const lab_values *const v = call->values[0];
@@ -174,8 +224,9 @@ static hark_status run(hark_invocation *call) {
     HARK_TRY(status);
   }
   if (v->out[0] != 0) HARK_TRY(hark_folder_make(call->context, v->out)); /* fails before the work, not after it */
-  for (int i = 0; i < hark_lab_entry_count; i++)
-    if (is_chosen(chosen, i)) HARK_TRY(run_one(call, i, &passed));
+  char folder[HARK_PATH_BYTES];
+  if (figures_folder(v->markdown, folder)) HARK_TRY(hark_folder_make(call->context, folder));
+  HARK_TRY(run_chosen(call, chosen, &passed));
   call->exit_code = hark_lab_exit_code(passed, v->strict);
   return HARK_OK;
 }
@@ -189,6 +240,7 @@ const hark_command hark_command_lab = {
         "  hark lab --list\n"
         "  hark lab rank-map --figure rank-map.svg\n"
         "  hark lab all --quick --strict --out lab\n"
+        "  hark lab all --markdown docs/lab.md\n"
         "  hark lab approximation --run runs/book --text book.txt\n"
         "\n"
         "  A criterion that fails is a result, told with its numbers: exit code 0, with --strict 1. docs/lab.md tells what each shows.\n",

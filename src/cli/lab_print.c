@@ -8,12 +8,11 @@
 #include "io/json_write.h"
 
 #define LINE_WIDTH 110
-#define CELL_BYTES HARK_OPTION_WORD_BYTES
+#define CELL_BYTES HARK_LAB_CELL_BYTES
 
 /* ---- text ---- */
 
-/* What stands in a table: a word, or six digits. */
-static void cell_text(const hark_lab_column *column, double value, char out[CELL_BYTES]) {
+void hark_lab_cell_text(const hark_lab_column *column, double value, char out[CELL_BYTES]) {
   if (column->words != NULL && hark_option_choice_at(column->words, (int)value, out)) return;
   (void)snprintf(out, CELL_BYTES, "%.6g", value);
 }
@@ -24,7 +23,7 @@ static size_t widest(const hark_lab_table *table, int c) {
   char cell[CELL_BYTES];
   if (column->unit != NULL && strlen(column->unit) > width) width = strlen(column->unit);
   for (int64_t i = 0; i < hark_lab_row_count(table); i++) {
-    cell_text(column, hark_lab_row(table, i)[c], cell);
+    hark_lab_cell_text(column, hark_lab_row(table, i)[c], cell);
     if (strlen(cell) > width) width = strlen(cell);
   }
   return width;
@@ -44,7 +43,7 @@ static void print_table(const hark_lab_table *table, hark_text *text) {
   hark_text_append(text, "\n");
   for (int64_t i = 0; i < hark_lab_row_count(table); i++) {
     for (int c = 0; c < table->column_count; c++) {
-      cell_text(&table->columns[c], hark_lab_row(table, i)[c], cell);
+      hark_lab_cell_text(&table->columns[c], hark_lab_row(table, i)[c], cell);
       hark_text_append(text, "  %*s", width[c], cell);
     }
     hark_text_append(text, "\n");

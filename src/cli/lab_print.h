@@ -5,6 +5,10 @@
 #include "cli/common.h"
 #include "lab/lab.h"
 
+#define HARK_LAB_CELL_BYTES HARK_OPTION_WORD_BYTES
+/* What stands in a table: a word, or six digits. */
+void hark_lab_cell_text(const hark_lab_column *column, double value, char out[HARK_LAB_CELL_BYTES]);
+
 /* Tables and criteria for people: numbers with six digits. */
 void hark_lab_print_text(const hark_lab *lab, const hark_lab_entry *entry, hark_text *text);
 

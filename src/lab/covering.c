@@ -84,8 +84,8 @@ static hark_status measure_packings(hark_lab *lab) {
   uint32_t stream = 0;
   HARK_TRY(hark_lab_add_table(lab, "greedy packings of two-dimensional balls, C.10", packing_columns, PACKING_COLUMNS, &table));
   for (int norm = 0; norm < 3; norm++)
-    for (double e = 1; e >= (lab->quick ? 0.125 : 0.03125); e /= 2)
-      for (int shuffled = 0; shuffled < 2; shuffled++) HARK_TRY(pack(lab, table, norm, e, shuffled == 1, stream++));
+    for (int halvings = 0; halvings <= (lab->quick ? 3 : 5); halvings++)
+      for (int shuffled = 0; shuffled < 2; shuffled++) HARK_TRY(pack(lab, table, norm, ldexp(1, -halvings), shuffled == 1, stream++));
   return HARK_OK;
 }
 
@@ -126,8 +126,8 @@ typedef struct transformer {
 /* Weights in the order of the layers; returns how many there are. */
 static int64_t weights_of(const transformer *t, int layer, double *arrays[5], int64_t counts[5]) {
   double *const all[] = {t->in[layer], t->out[layer], t->heads[layer].query, t->heads[layer].key, t->heads[layer].value};
-  static const int64_t sizes[] = {WIDTH * WIDTH, WIDTH * WIDTH, HEAD_COUNT * WIDTH * HEAD_DIM, HEAD_COUNT * WIDTH * HEAD_DIM,
-                                  HEAD_COUNT * WIDTH * WIDTH};
+  enum { SQUARE = WIDTH * WIDTH, NARROW = HEAD_COUNT * WIDTH * HEAD_DIM, WIDE = HEAD_COUNT * WIDTH * WIDTH };
+  static const int64_t sizes[] = {SQUARE, SQUARE, NARROW, NARROW, WIDE};
   int64_t sum = 0;
   for (int a = 0; a < 5; a++) {
     arrays[a] = all[a];
@@ -141,8 +141,8 @@ static hark_status make_transformer(hark_lab *lab, transformer *t) {
   for (int layer = 0; layer < MOST_LAYERS; layer++) {
     double *arrays[5];
     int64_t counts[5];
-    HARK_TRY(hark_lab_numbers(lab, WIDTH * WIDTH, &t->in[layer]));
-    HARK_TRY(hark_lab_numbers(lab, WIDTH * WIDTH, &t->out[layer]));
+    HARK_TRY(hark_lab_numbers(lab, (int64_t)WIDTH * WIDTH, &t->in[layer]));
+    HARK_TRY(hark_lab_numbers(lab, (int64_t)WIDTH * WIDTH, &t->out[layer]));
     t->heads[layer] = (hark_lab_heads){.heads = HEAD_COUNT, .width = WIDTH, .head_dim = HEAD_DIM, .length = TOKENS};
     HARK_TRY(hark_lab_make_heads(lab, &t->heads[layer]));
     (void)weights_of(t, layer, arrays, counts);
@@ -254,7 +254,7 @@ static hark_status judge(hark_lab *lab) {
       ffn = hark_lab_larger(ffn, row[CORRECTED]);
       continue;
     }
-    printed = hark_lab_larger(printed, row[PRINTED]);
+    if (row[VALUE_NORM] > 1) printed = hark_lab_larger(printed, row[PRINTED]);
     corrected = hark_lab_larger(corrected, row[CORRECTED]);
   }
   for (int64_t i = 0; i < hark_lab_row_count(&lab->tables[2]); i++) {
@@ -267,9 +267,9 @@ static hark_status judge(hark_lab *lab) {
   HARK_TRY(hark_lab_require(lab, lower, 1 / 1.44, INFINITY, "points of a maximal packing / (R/e)^2, least"));
   HARK_TRY(hark_lab_require(lab, ffn, 0, 1 + 1e-9, "C.11: output moved / e, largest"));
   HARK_TRY(hark_lab_require(lab, corrected, 0, 1 + 1e-9, "C.13 corrected: output moved / e, largest"));
-  HARK_TRY(hark_lab_require(lab, printed, 1, INFINITY, "C.13 as printed: output moved / e, largest: it fails"));
+  HARK_TRY(hark_lab_require(lab, printed, 1, INFINITY, "C.13 as printed, w^v > 1: output moved / e, largest: it fails"));
   HARK_TRY(hark_lab_require(lab, uncovered, 1, INFINITY, "C.15: weights without a net, least over T"));
-  HARK_TRY(hark_lab_require(lab, moved, 0.01, INFINITY, "C.15: output moved by attention without a net, least over T"));
+  HARK_TRY(hark_lab_require(lab, moved, 0.1, INFINITY, "C.15: output moved by attention without a net, least over T"));
   return hark_lab_require(lab, repaired, 1, INFINITY, "repaired exponent / number of weights, least over T");
 }
 

@@ -127,8 +127,8 @@ static hark_status measure(hark_lab *lab) {
   for (int64_t length = 2; length <= LONGEST; length *= 2)
     for (int i = 0; i < sequences; i++) HARK_TRY(measure_sequence(lab, length, stream++, table));
   HARK_TRY(hark_lab_add_table(lab, "an urn without replacement: the first 8 draws", urn_columns, URN_COLUMNS, &table));
-  for (double balls = FIRST_FITTED / 4.; balls <= LAST_URN; balls *= 2) {
-    const double row[] = {balls, distance_to_binomial(balls), DRAWS * (DRAWS - 1) / (2 * balls)};
+  for (int64_t urn = FIRST_FITTED / 4; urn <= LAST_URN; urn *= 2) {
+    const double balls = (double)urn, row[] = {balls, distance_to_binomial(balls), DRAWS * (DRAWS - 1) / (2 * balls)};
     HARK_TRY(hark_lab_add_row(lab, table, row));
   }
   return draw(lab);

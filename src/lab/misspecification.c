@@ -96,8 +96,8 @@ static hark_status check_regression(hark_lab *lab) {
   HARK_TRY(hark_lab_legendre(lab, NODES, -9, 9, &rule));
   HARK_TRY(hark_lab_add_table(lab, "the regression function, a = 1", regression_columns, REGRESSION_COLUMNS, &table));
   for (int i = 0; i < 4; i++)
-    for (double v = 0.01; v < 1; v *= 4) {
-      const double m = -1.3 + 0.9 * i;
+    for (int j = 0; j < 4; j++) {
+      const double m = -1.3 + 0.9 * i, v = ldexp(0.01, 2 * j);
       const double row[] = {m, v, sine_of_posterior(m, v), integrate_sine(&rule, m, v)};
       HARK_TRY(hark_lab_add_row(lab, table, row));
     }

@@ -11,7 +11,7 @@
 #define CHANGE 1e-4 /* of weights and inputs: the inequalities are sharpest where they are derivatives */
 #define HIDDEN 2    /* of the ffn, times d */
 #define RATE 0.05
-#define SPAN 16 /* largest L or d of weights_distance() and of operator norms */
+#define SPAN HARK_LAB_LARGEST_LAYER
 
 typedef struct problem {
   hark_lab *lab;

@@ -20,6 +20,8 @@ typedef enum hark_lab_lemma {
 } hark_lab_lemma;
 #define HARK_LAB_LEMMAS "C.11|C.12|C.13|C.14|F.5|F.6|G.6 heads|G.6 ffn"
 
+#define HARK_LAB_LARGEST_LAYER 16 /* of L and of d */
+
 typedef struct hark_lab_layer {
   int64_t heads, head_dim, length;
   double radius;     /* R */
@@ -34,11 +36,13 @@ typedef struct hark_lab_ratio {
 } hark_lab_ratio;
 
 /* The largest ratios that `restarts` searches of `steps` steps from normal numbers meet (streams first, first + 1, ..); the search follows the
- * corrected one. Weights are scaled to their bounds on the way, so that every point that is met is an instance of the lemma. */
+ * corrected one. Weights are scaled to their bounds on the way, so that every point that is met is an instance of the lemma.
+ * HARK_TOO_LARGE beyond HARK_LAB_LARGEST_LAYER. */
 HARK_MUST_CHECK hark_status hark_lab_largest_ratio(hark_lab *lab, hark_lab_lemma lemma, const hark_lab_layer *layer, int restarts,
                                                    int steps, uint32_t first, hark_lab_ratio *out);
 
-/* |p(q, K) - p(q, K^)|_1 of softmax weights of the kernel exp(-|q - k|^2 / (2 s2)); K, K^ [L, dim]. */
+/* |p(q, K) - p(q, K^)|_1 of softmax weights of the kernel exp(-|q - k|^2 / (2 s2)); K, K^ [L, dim], L at most
+ * HARK_LAB_LARGEST_LAYER. */
 HARK_MUST_CHECK hark_status hark_lab_weights_distance(hark_lab *lab, double variance, int64_t length, int64_t dim, const double *q,
                                                       const double *q_changed, const double *k, const double *k_changed, double *out);
 

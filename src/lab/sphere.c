@@ -71,7 +71,8 @@ static hark_status measure(hark_lab *lab) {
   return HARK_OK;
 }
 
-/* Off the sphere the weights of half the keys change by a factor, 17 % at the widest g: a million times the rounding is a difference that is there. */
+/* Off the sphere a stretched key has the constant e^(13/8 / g), so that g times the logarithm moves by 5/8 times their share of the weight, .3 when they
+ * have half of it: a twentieth is a good part of that. The weights of half the keys change by a factor, 17 % at the widest g: a million times the rounding is a difference that is there. */
 static hark_status judge(hark_lab *lab) {
   double outputs = 0, constant = 0, outputs_off = INFINITY, constant_off = INFINITY;
   for (int64_t i = 0; i < hark_lab_row_count(&lab->tables[0]); i++) {
@@ -84,7 +85,7 @@ static hark_status judge(hark_lab *lab) {
   HARK_TRY(hark_lab_require(lab, outputs, 0, 1e-12, "outputs on the sphere, largest difference"));
   HARK_TRY(hark_lab_require(lab, constant, 0, 1e-12, "g log of the kernels' quotient is 1 on the sphere, largest difference"));
   HARK_TRY(hark_lab_require(lab, outputs_off, 1e-6, INFINITY, "outputs with half the keys off the sphere, least difference"));
-  return hark_lab_require(lab, constant_off, 1e-6, INFINITY, "the quotient with half the keys off the sphere, least difference");
+  return hark_lab_require(lab, constant_off, 0.05, INFINITY, "the quotient with half the keys off the sphere, least difference");
 }
 
 const hark_experiment hark_experiment_sphere = {

@@ -24,6 +24,7 @@
 #define FREQUENCY 3
 #define PER_SAMPLE (TOKENS + 2 * TOKENS + 2 + 3)
 #define BATCH 1000
+#define LARGEST_RADIUS 1000.
 
 enum { WEAK, MU, PRE_TRAINING, PRE_TRAINING_CLOSED, DOWNSTREAM, RATIO, COLUMNS };
 static const hark_lab_column columns[COLUMNS] = {{"s", NULL, NULL},         {"mu", "|B|^2", NULL},
@@ -215,8 +216,9 @@ static hark_status measure_gap(hark_lab *lab) {
   hark_lab_table *table;
   HARK_TRY(hark_lab_add_table(lab, "masks with covariates of their own: eps_SSL grows with the latent", gap_columns, GAP_COLUMNS, &table));
   for (int i = 0; i <= 3; i++)
-    for (double radius = 1; radius <= 1000; radius *= 10) {
-      const double angle = 0.4 * i;
+    for (int j = 0; j < 4; j++) {
+      static const double radii[] = {1, 10, 100, LARGEST_RADIUS};
+      const double angle = 0.4 * i, radius = radii[j];
       const double row[] = {angle, radius, gap_of(angle, radius), sqrt(2) * radius * sin(angle)};
       HARK_TRY(hark_lab_add_row(lab, table, row));
     }
@@ -272,7 +274,7 @@ static hark_status judge(hark_lab *lab) {
   for (int64_t i = 0; i < hark_lab_row_count(&lab->tables[2]); i++) {
     const double *const row = hark_lab_row(&lab->tables[2], i);
     gap = hark_lab_larger(gap, fabs(row[GAP] - row[GAP_CLOSED]) / row[RADIUS]);
-    if (row[ANGLE] > 0 && row[RADIUS] == 1000) least = hark_lab_smaller(least, row[GAP] / (row[RADIUS] * sin(row[ANGLE])));
+    if (row[ANGLE] > 0 && row[RADIUS] == LARGEST_RADIUS) least = hark_lab_smaller(least, row[GAP] / (row[RADIUS] * sin(row[ANGLE])));
   }
   HARK_TRY(hark_lab_require(lab, ratio[0], 0.98, INFINITY, "E_DS / (mu E_PT), least over s"));
   HARK_TRY(hark_lab_require(lab, ratio[1], 0, 1.02, "E_DS / (mu E_PT), largest over s"));

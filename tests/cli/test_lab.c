@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "cli/commands.h"
+#include "cli/lab_markdown.h"
 #include "cli/lab_print.h"
 #include "io/json.h"
 #include "support/cmocka_all.h"
@@ -184,6 +185,37 @@ static void files_and_figures_are_written(void **state) {
   assert_non_null(strstr(output.out, "error over the bandwidth: log10 of mean square\n"));
 }
 
+/* The document has the section, its formulas, every criterion with its verdict, and a link to a figure that is there. */
+static void a_document_is_written(void **state) {
+  (void)state;
+  const hark_experiment *const experiment = hark_lab_entries[hark_lab_find("covering")].experiment;
+  hark_lab *lab;
+  assert_fine(context, hark_lab_create(context, true, 1, NULL, &lab));
+  assert_fine(context, hark_lab_run(lab, experiment));
+  hark("hark lab covering --quick --markdown paper.md", 0);
+  char *const document = test_file_text(folder, "paper.md");
+  const char *at = strstr(document, "\n## covering\n");
+  assert_non_null(at);
+  assert_non_null(strstr(at, experiment->statement));
+  assert_non_null(strstr(at, experiment->printed));
+  assert_non_null(strstr(at, experiment->corrected));
+  assert_non_null(strstr(at, "](paper/covering.svg)"));
+  assert_non_null(strstr(at, "\nPassed: `hark lab covering --seed 1 --quick`\n"));
+  int verdicts = 0;
+  for (const char *row = at; (row = strstr(row, " | pass |\n")) != NULL; row++) verdicts++;
+  assert_int_equal(verdicts, lab->criterion_count);
+  assert_true(is_file("paper/covering.svg") || is_file("paper/covering.svg.gp"));
+  free(document);
+  /* one that fails is told so */
+  hark_text text = hark_text_empty(context);
+  lab->criteria[0].measured = NAN;
+  hark_lab_markdown_section(lab, &hark_lab_entries[hark_lab_find("covering")], NULL, &text);
+  assert_non_null(strstr(hark_text_get(&text), "| nan | **fail** |\n"));
+  assert_non_null(strstr(hark_text_get(&text), "\n**Failed**: `hark lab covering"));
+  hark_text_free(&text);
+  hark_lab_destroy(&lab);
+}
+
 static void wrong_words_are_refused(void **state) {
   (void)state;
   static const struct {
@@ -192,6 +224,9 @@ static void wrong_words_are_refused(void **state) {
                {"hark lab rank-mop", "did you mean rank-map?"},
                {"hark lab nothing", "expected one of nadaraya-watson, rank-map"},
                {"hark lab all --figure all.svg", "--out FOLDER"},
+               {"hark lab rank-map --markdown lab.txt", "'lab.txt' is not a name that ends in .md"},
+               {"hark lab all --markdown .md", "ends in .md"},
+               {"hark lab softmax-kda", "did you mean softmax-kde?"},
                {"hark lab rank-map --run run", "applies to approximation only"},
                {"hark lab rank-map --terminal --json", "no place"},
                {"hark lab all --quick --text text.txt", "--run RUN"},
@@ -226,6 +261,6 @@ int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(the_list_is_the_table),         cmocka_unit_test(json_holds_what_was_measured),
                                      cmocka_unit_test(words_and_failures_are_told),   cmocka_unit_test(only_strict_runs_fail),
                                      cmocka_unit_test(files_and_figures_are_written), cmocka_unit_test(wrong_words_are_refused),
-                                     cmocka_unit_test(trained_heads_are_measured)};
+                                     cmocka_unit_test(a_document_is_written),         cmocka_unit_test(trained_heads_are_measured)};
   return cmocka_run_group_tests(tests, begin, end);
 }

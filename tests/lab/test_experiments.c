@@ -233,11 +233,34 @@ static void memory_may_run_out(void **state) {
   assert_true(fail_at > 5);
 }
 
+/* Whole experiments: the first, second, fourth, .. request for memory fails. */
+static void experiments_end_when_memory_does(void **state) {
+  (void)state;
+  static const char *const names[] = {"definetti", "sufficiency", "exchangeability", "head-sum", "sphere", "covering", "lipschitz"};
+  for (size_t n = 0; n < sizeof names / sizeof names[0]; n++) {
+    const hark_experiment *const experiment = hark_lab_entries[hark_lab_find(names[n])].experiment;
+    if (hark_lab_missing(experiment) != NULL) continue;
+    for (long fail_at = 2; fail_at <= 64; fail_at *= 2) {
+      test_memory memory;
+      hark_lab *lab = NULL;
+      hark_context *const tight = test_memory_context(&memory);
+      memory.fail_at = memory.allocations + fail_at;
+      assert_fine(tight, hark_lab_create(tight, true, 1, NULL, &lab));
+      const hark_status status = hark_lab_run(lab, experiment);
+      if (status != HARK_OK) assert_int_equal(status, HARK_OUT_OF_MEMORY);
+      assert_true(status != HARK_OK || fail_at > 2);
+      hark_lab_destroy(&lab);
+      test_memory_context_end(tight, &memory);
+    }
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_experiment_passes),      cmocka_unit_test(every_criterion_can_fail),
       cmocka_unit_test(the_seed_decides_all_numbers), cmocka_unit_test(criteria_are_intervals),
       cmocka_unit_test(tables_hold_numbers),          cmocka_unit_test(an_experiment_without_criteria_is_none),
-      cmocka_unit_test(memory_may_run_out),           cmocka_unit_test(nothing_over_nothing_fails)};
+      cmocka_unit_test(memory_may_run_out),           cmocka_unit_test(experiments_end_when_memory_does),
+      cmocka_unit_test(nothing_over_nothing_fails)};
   return cmocka_run_group_tests(tests, begin, end);
 }

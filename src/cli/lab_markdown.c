@@ -1,0 +1,115 @@
+/* lab_markdown.c - see lab_markdown.h. */
+#include "cli/lab_markdown.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "cli/lab_print.h"
+
+#define MOST_ROWS 16 /* of a table that is shown whole; of longer ones every so many, first and last included */
+
+static const char introduction[] =
+    "# The laboratory\n\n"
+    "Papers state things that can be measured. `hark lab NAME` measures one of them: it prints tables, says pass or fail by criteria that "
+    "stand in the code and were fixed before the first run, draws a figure, and writes JSON. This document is what `hark lab all "
+    "--markdown "
+    "docs/lab.md` wrote.\n\n"
+    "    hark lab --list\n"
+    "    hark lab rank-map                                  # tables and criteria\n"
+    "    hark lab approximation --figure approximation.svg  # by gnuplot; --terminal draws the curves here\n"
+    "    hark lab all --quick --out lab                     # NAME.txt, NAME.json and NAME.svg of each\n"
+    "    hark lab all --markdown docs/lab.md                # this document, figures in docs/lab/\n\n"
+    "`--quick` (at most 40 seconds each) takes smaller sizes and wider intervals; without it an experiment may take ten minutes. A "
+    "criterion "
+    "that fails is a result: it is told with its numbers and never tuned away. The exit code is then 0, and 1 with `--strict`. Experiments "
+    "that compare with closed forms of GSL (Bessel functions, quadrature) are left out of a build without it, and refused by name.\n\n"
+    "All mathematics is in float64: attention is that of the reference backend. Random numbers are Philox streams of `--seed` (default 1), "
+    "so "
+    "the same seed gives the same numbers on any machine with the same C library, whatever the number of threads. A model that an "
+    "experiment is given (`--run`) computes its queries, keys and values in f32, as it does elsewhere; they differ between instruction "
+    "sets.\n\n"
+    "How to read the output: a table's second line has units; a criterion's line has what was measured, the interval in which it must lie "
+    "(its ends count), and what it is. The JSON object of an experiment has `experiment`, `paper`, `statement`, `seed`, `quick`, `tables` "
+    "(`title`, `columns` with `name` and `unit`, `rows`), `criteria` (`name`, `measured`, `low`, `high`, `passed`) and `passed`; a bound "
+    "that is infinite is null. Criteria are made from the tables alone, so whoever has the JSON can judge again.\n\n"
+    "Derivations of corrected formulas, and the statements that cannot be measured: "
+    "[mathematics/latent-variables.md](mathematics/latent-variables.md). A new experiment: "
+    "[adding-an-experiment.md](adding-an-experiment.md).\n";
+
+void hark_lab_markdown_begin(hark_text *text) { hark_text_append(text, "%s", introduction); }
+
+/* Text of a table's cell: a bar would end it. */
+static void append_cell_text(const char *words, hark_text *text) {
+  for (; *words != 0; words++) hark_text_append(text, *words == '|' ? "\\%c" : "%c", *words);
+}
+
+static void append_table(const hark_lab_table *table, hark_text *text) {
+  const int64_t rows = hark_lab_row_count(table), step = (rows + MOST_ROWS - 1) / MOST_ROWS;
+  char cell[HARK_LAB_CELL_BYTES];
+  hark_text_append(text, "\n%s%s\n\n|", table->title, step > 1 ? " (some of the rows)" : "");
+  for (int c = 0; c < table->column_count; c++) {
+    hark_text_append(text, " ");
+    append_cell_text(table->columns[c].name, text);
+    if (table->columns[c].unit != NULL) {
+      hark_text_append(text, " (");
+      append_cell_text(table->columns[c].unit, text);
+      hark_text_append(text, ")");
+    }
+    hark_text_append(text, " |");
+  }
+  hark_text_append(text, "\n|");
+  for (int c = 0; c < table->column_count; c++) hark_text_append(text, table->columns[c].words != NULL ? "---|" : "--:|");
+  for (int64_t i = 0; i < rows; i++) {
+    if (i % step != 0 && i != rows - 1) continue;
+    hark_text_append(text, "\n|");
+    for (int c = 0; c < table->column_count; c++) {
+      hark_lab_cell_text(&table->columns[c], hark_lab_row(table, i)[c], cell);
+      hark_text_append(text, " ");
+      append_cell_text(cell, text);
+      hark_text_append(text, " |");
+    }
+  }
+  hark_text_append(text, "\n");
+}
+
+static void append_bounds(const hark_lab_criterion *criterion, hark_text *text) {
+  if (criterion->low == criterion->high)
+    hark_text_append(text, "= %g", criterion->low);
+  else if (isinf(criterion->high))
+    hark_text_append(text, ">= %g", criterion->low);
+  else
+    hark_text_append(text, "[%g, %g]", criterion->low, criterion->high);
+}
+
+static void append_criteria(const hark_lab *lab, hark_text *text) {
+  hark_text_append(text, "\n| criterion | bound | measured | |\n|---|---|--:|---|\n");
+  for (int i = 0; i < lab->criterion_count; i++) {
+    const hark_lab_criterion *const criterion = &lab->criteria[i];
+    hark_text_append(text, "| ");
+    append_cell_text(criterion->name, text);
+    hark_text_append(text, " | ");
+    append_bounds(criterion, text);
+    hark_text_append(text, " | %.4g | %s |\n", criterion->measured, hark_lab_passes(criterion) ? "pass" : "**fail**");
+  }
+}
+
+static void begin_section(const hark_lab_entry *entry, hark_text *text) {
+  const hark_experiment *const e = entry->experiment;
+  hark_text_append(text, "\n## %s\n\n%s.\n\n*Statement.* %s.\n", entry->name, e->paper, e->statement);
+  if (e->printed != NULL) hark_text_append(text, "\n*As printed, wrong.* `%s`\n\n*Corrected.* `%s`\n", e->printed, e->corrected);
+  if (e->notes != NULL) hark_text_append(text, "\n%s\n", e->notes);
+}
+
+void hark_lab_markdown_section(const hark_lab *lab, const hark_lab_entry *entry, const char *figure, hark_text *text) {
+  begin_section(entry, text);
+  append_criteria(lab, text);
+  for (int i = 0; i < lab->table_count; i++) append_table(&lab->tables[i], text);
+  if (figure != NULL) hark_text_append(text, "\n![%s](%s)\n", entry->experiment->summary, figure);
+  hark_text_append(text, "\n%s: `hark lab %s --seed %" PRIu64 "%s`\n", hark_lab_all_pass(lab) ? "Passed" : "**Failed**", entry->name,
+                   lab->seed, lab->quick ? " --quick" : "");
+}
+
+void hark_lab_markdown_left_out(const hark_lab_entry *entry, const char *missing, hark_text *text) {
+  begin_section(entry, text);
+  hark_text_append(text, "\nNot measured: the build does not have %s.\n", missing);
+}

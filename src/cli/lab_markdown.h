@@ -1,0 +1,18 @@
+/* lab_markdown.h - docs/lab.md from what experiments found. */
+#ifndef HARK_CLI_LAB_MARKDOWN_H
+#define HARK_CLI_LAB_MARKDOWN_H
+
+#include "cli/common.h"
+#include "lab/lab.h"
+
+/* The document's beginning: how to run, how to read. */
+void hark_lab_markdown_begin(hark_text *text);
+
+/* A section: statement, formulas as printed and corrected, what was measured, criteria with verdicts, the figure's link (figure: its path from the
+ * document, NULL: none), and the command that makes it again. */
+void hark_lab_markdown_section(const hark_lab *lab, const hark_lab_entry *entry, const char *figure, hark_text *text);
+
+/* A section of an experiment that this build cannot run. */
+void hark_lab_markdown_left_out(const hark_lab_entry *entry, const char *missing, hark_text *text);
+
+#endif
