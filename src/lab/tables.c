@@ -26,6 +26,6 @@ hark_lab_range hark_lab_column_range(const hark_lab_table *table, int column, in
 }
 
 hark_status hark_lab_require_range(hark_lab *lab, hark_lab_range range, double low, double high, const char *name) {
-  HARK_TRY(hark_lab_require(lab, range.least, low, INFINITY, "%s, least", name));
-  return hark_lab_require(lab, range.largest, -INFINITY, high, "%s, largest", name);
+  HARK_TRY(hark_lab_require(lab, range.least, low, high, "%s, least", name));
+  return hark_lab_require(lab, range.largest, low, high, "%s, largest", name);
 }

@@ -23,7 +23,7 @@ typedef struct hark_lab_range {
 } hark_lab_range;
 hark_lab_range hark_lab_column_range(const hark_lab_table *table, int column, int over);
 
-/* Two criteria: the least is at least `low`, the largest at most `high`. `name` is followed by which of the two it is. */
+/* Two criteria: the least and the largest lie in [low, high]. `name` is followed by which of the two it is. */
 HARK_MUST_CHECK hark_status hark_lab_require_range(hark_lab *lab, hark_lab_range range, double low, double high, const char *name);
 
 #endif
