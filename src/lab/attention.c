@@ -10,6 +10,15 @@ static hark_status wrap(hark_context *context, const void *data, hark_type type,
   return hark_tensor_wrap(context, (void *)data, type, 4, shape, NULL, out);
 }
 
+hark_attention_desc hark_lab_kernel_ridge(double variance, double ridge) {
+  hark_attention_desc desc = hark_attention_desc_default();
+  desc.kernel = HARK_KERNEL_RBF;
+  desc.normalisation = HARK_NORMALISATION_CME;
+  desc.sigma = sqrt(variance);
+  desc.ridge = ridge;
+  return desc;
+}
+
 static int64_t queries_of(const hark_lab_head *head) { return head->queries > 0 ? head->queries : head->length; }
 
 static hark_status execute(hark_context *context, const hark_attention_plan *plan, const hark_lab_head *head, void *saved, void *workspace,
@@ -24,6 +33,7 @@ static hark_status execute(hark_context *context, const hark_attention_plan *pla
   if (head->log_kernel != NULL)
     HARK_TRY(hark_tensor_wrap(context, (void *)head->log_kernel, HARK_F64, 2, distances, NULL, &args.log_kernel));
   if (head->log_sum_exp != NULL) HARK_TRY(hark_tensor_wrap(context, head->log_sum_exp, HARK_F64, 3, rows, NULL, &args.log_sum_exp));
+  if (head->variance != NULL) HARK_TRY(hark_tensor_wrap(context, head->variance, HARK_F64, 3, rows, NULL, &args.variance));
   return hark_attention_forward(context, plan, &args);
 }
 

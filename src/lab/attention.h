@@ -16,7 +16,11 @@ typedef struct hark_lab_head {
   const uint8_t *mask;      /* [N, L], 0 hides; NULL: none */
   int64_t queries;          /* N; 0: L */
   double *log_sum_exp;      /* [N], written; NULL: not wanted */
+  double *variance;         /* [N], written by CME; NULL: not wanted */
 } hark_lab_head;
+
+/* CME attention with the kernel exp(-|q - k|^2 / (2 variance)): kernel ridge regression of the values on the keys. */
+hark_attention_desc hark_lab_kernel_ridge(double variance, double ridge);
 
 /* out [N, value_dim]. `choice` says structure, kernel and the rest; type and extents are the head's. Errors: those of attention. */
 HARK_MUST_CHECK hark_status hark_lab_attend(hark_context *context, const hark_attention_desc *choice, const hark_lab_head *head,

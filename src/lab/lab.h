@@ -20,12 +20,19 @@
   X(approximation, "approximation", &hark_lab_approximation_options)                                                                       \
   X(definetti, "definetti", NULL)                                                                                                          \
   X(sufficiency, "sufficiency", NULL)                                                                                                      \
+  X(finite, "finite", NULL)                                                                                                                \
+  X(variance, "variance", NULL)                                                                                                            \
   X(exchangeability, "exchangeability", NULL)                                                                                              \
+  X(cme_rate, "cme-rate", NULL)                                                                                                            \
+  X(information_gain, "information-gain", NULL)                                                                                            \
   X(softmax_kde, "softmax-kde", NULL)                                                                                                      \
   X(softmax_limit, "softmax-limit", NULL)                                                                                                  \
+  X(heads, "heads", NULL)                                                                                                                  \
   X(head_sum, "head-sum", NULL)                                                                                                            \
+  X(instrument, "instrument", NULL)                                                                                                        \
   X(sphere, "sphere", NULL)                                                                                                                \
   X(misspecification, "misspecification", NULL)                                                                                            \
+  X(posterior, "posterior", NULL)                                                                                                          \
   X(lipschitz, "lipschitz", NULL)                                                                                                          \
   X(covering, "covering", NULL)                                                                                                            \
   X(transfer, "transfer", NULL)

@@ -15,6 +15,7 @@
 #include <stdio.h>
 
 #include "lab/attention.h"
+#include "lab/tables.h"
 
 #define POSITIONS 256
 #define NOISE 0.3 /* its deviation; the function's is about 0.8 */
@@ -212,17 +213,11 @@ static hark_status draw_samples(const regression *r, hark_lab_panel **panel) {
 static hark_status draw_errors(hark_lab *lab, const hark_lab_table *table) {
   static const hark_lab_axes axes = {
       .title = "error over the bandwidth", .x = "bandwidth (tokens)", .y = "mean square", .log_x = true, .log_y = true};
-  static const hark_lab_style styles[COLUMNS] = {
-      [ERROR] = HARK_LAB_POINTS, [ERROR_EXPECTED] = HARK_LAB_LINE, [LEFT_OUT] = HARK_LAB_POINTS, [LEFT_OUT_EXPECTED] = HARK_LAB_DASHES};
-  hark_lab_panel *panel;
-  HARK_TRY(hark_lab_add_panel(lab, axes, &panel));
-  for (int column = ERROR; column <= LEFT_OUT_EXPECTED; column++) {
-    hark_lab_curve *curve;
-    HARK_TRY(hark_lab_add_curve(lab, panel, styles[column], &curve, "%s", columns[column].name));
-    for (int64_t i = 0; i < hark_lab_row_count(table); i++)
-      HARK_TRY(hark_lab_add_point(curve, hark_lab_row(table, i)[BANDWIDTH], hark_lab_row(table, i)[column]));
-  }
-  return HARK_OK;
+  static const hark_lab_drawn drawn[] = {{ERROR, HARK_LAB_POINTS, "error"},
+                                         {ERROR_EXPECTED, HARK_LAB_LINE, "error expected"},
+                                         {LEFT_OUT, HARK_LAB_POINTS, "leave-one-out"},
+                                         {LEFT_OUT_EXPECTED, HARK_LAB_DASHES, "leave-one-out expected"}};
+  return hark_lab_draw_columns(lab, table, axes, BANDWIDTH, drawn, sizeof drawn / sizeof drawn[0]);
 }
 
 /* Figure 1 of the paper: tokens are the points of a fine grid, of which every STEPS-th is a key; value column i holds y_i alone, so that it
@@ -268,18 +263,6 @@ static hark_status draw_terms(hark_lab *lab) {
   return HARK_OK;
 }
 
-/* Least and largest of measured / expected over the bandwidths. */
-static hark_status require_expected(hark_lab *lab, const hark_lab_table *table, int measured, int expected, double within) {
-  double least = INFINITY, largest = 0;
-  for (int64_t i = 0; i < hark_lab_row_count(table); i++) {
-    const double ratio = hark_lab_row(table, i)[measured] / hark_lab_row(table, i)[expected];
-    least = hark_lab_smaller(least, ratio);
-    largest = hark_lab_larger(largest, ratio);
-  }
-  HARK_TRY(hark_lab_require(lab, least, 1 - within, INFINITY, "%s / expected, least over bandwidths", columns[measured].name));
-  return hark_lab_require(lab, largest, 0, 1 + within, "%s / expected, largest over bandwidths", columns[measured].name);
-}
-
 /* The statistical bounds follow from 256 R independent draws of the noise. Near the best bandwidth about 25 of 256 directions are left in the
  * estimate, so that its mean square has a relative deviation of about sqrt(2 / (25 R)): .063 and .02 for 20 and 200 draws. What is left out
  * is dominated by the noise itself: sqrt(2 / (256 R)), .02 and .006, half as much again where neighbours share samples. The intervals are four of these. */
@@ -296,8 +279,10 @@ static hark_status judge(hark_lab *lab) {
   HARK_TRY(hark_lab_require(lab, hark_lab_row(table, 0)[TO_SAMPLES], 0, ROUNDING, "the least bandwidth interpolates, largest difference"));
   HARK_TRY(hark_lab_require(lab, hark_lab_row(table, last)[TO_MEAN], 0, 1e-6, "the largest bandwidth gives the mean, largest difference"));
   HARK_TRY(hark_lab_require(lab, best / ends, 0, 0.5, "least error / the smaller of those at the ends of the bandwidths"));
-  HARK_TRY(require_expected(lab, table, ERROR, ERROR_EXPECTED, lab->quick ? 0.25 : 0.08));
-  return require_expected(lab, table, LEFT_OUT, LEFT_OUT_EXPECTED, lab->quick ? 0.12 : 0.04);
+  const double within = lab->quick ? 0.25 : 0.08, within_left_out = lab->quick ? 0.12 : 0.04;
+  HARK_TRY(hark_lab_require_range(lab, hark_lab_column_range(table, ERROR, ERROR_EXPECTED), 1 - within, 1 + within, "error / expected"));
+  return hark_lab_require_range(lab, hark_lab_column_range(table, LEFT_OUT, LEFT_OUT_EXPECTED), 1 - within_left_out, 1 + within_left_out,
+                                "leave-one-out / expected");
 }
 
 static hark_status sweep(const regression *r, hark_lab_table *table, hark_lab_panel *panel) {

@@ -114,39 +114,61 @@ static bool read_keys(ridge_head *h) {
   return true;
 }
 
-/* M's lower triangle, then R in its place, row by row. */
-static bool factorise(const ridge_head *h) {
+/* Eight sums side by side, so that each need not wait for the one before it. The order depends on count alone, as causal rows ask for. */
+static double dot(const double *a, const double *b, int64_t count) {
+  double sums[8] = {0}, rest = 0;
+  int64_t i = 0;
+  for (; i + 8 <= count; i += 8)
+    for (int k = 0; k < 8; k++) sums[k] += a[i + k] * b[i + k];
+  for (; i < count; i++) rest += a[i] * b[i];
+  return ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7])) + rest;
+}
+
+/* M's lower triangle. */
+static bool fill(const ridge_head *h) {
   const int64_t m = h->keys, d = h->at.desc->head_dim;
-  const double limit = hark_ridge_exponent_limit(h->at.desc->type), part = HARK_RIDGE_PIVOT_F64;
+  const double limit = hark_ridge_exponent_limit(h->at.desc->type);
   for (int64_t i = 0; i < m; i++) {
-    const int64_t key_row = h->at.sequence->key_row + h->place[i];
     double *row = h->factor + i * m;
     for (int64_t j = 0; j <= i; j++) {
       const double exponent =
           hark_reference_ridge_exponent(h, h->key + i * d, h->key + j * d) + hark_reference_ridge_log_kernel(h, h->place[i] - h->place[j]);
       if (!(exponent <= limit)) {
-        hark_ridge_trouble(h->record, h->system, HARK_RIDGE_KEY_RANGE, key_row, exponent);
+        hark_ridge_trouble(h->record, h->system, HARK_RIDGE_KEY_RANGE, h->at.sequence->key_row + h->place[i], exponent);
         return false;
       }
       row[j] = exp(exponent) + (i == j ? h->is.lambda : 0);
     }
     for (int64_t j = i + 1; j < m; j++) row[j] = 0;
-    const double diagonal = row[i];
-    for (int64_t j = 0; j <= i; j++) {
-      const double *other = h->factor + j * m;
-      for (int64_t k = 0; k < j; k++) row[j] -= row[k] * other[k];
-      if (j < i) row[j] /= other[j];
-    }
-    row[i] = sqrt(hark_ridge_pivot(h->record, h->system, key_row, row[i], diagonal, h->is.lambda, part));
   }
   return true;
+}
+
+/* R in the place of M: R[i, j] = (M[i, j] - R[i, :j] . R[j, :j]) / R[j, j]. Rows go by groups, which read every row above them once. */
+static void factorise(const ridge_head *h) {
+  enum { GROUP = 8 };
+  const int64_t m = h->keys;
+  for (int64_t first = 0; first < m; first += GROUP) {
+    const int64_t end = hark_min(first + GROUP, m);
+    for (int64_t j = 0; j < end; j++) {
+      double *pivot_row = h->factor + j * m;
+      if (j >= first) {
+        const double diagonal = pivot_row[j], left = diagonal - dot(pivot_row, pivot_row, j);
+        pivot_row[j] = sqrt(hark_ridge_pivot(h->record, h->system, h->at.sequence->key_row + h->place[j], left, diagonal, h->is.lambda,
+                                             HARK_RIDGE_PIVOT_F64));
+      }
+      for (int64_t i = hark_max(first, j + 1); i < end; i++) {
+        double *row = h->factor + i * m;
+        row[j] = (row[j] - dot(row, pivot_row, j)) / pivot_row[j];
+      }
+    }
+  }
 }
 
 void hark_reference_ridge_solve(const ridge_head *h, int64_t n, double *x) {
   for (int64_t i = 0; i < n; i++) {
     const double *row = h->factor + i * h->keys;
-    for (int64_t k = 0; k < i; k++) x[i] -= row[k] * x[k];
-    x[i] /= row[i];
+    x[i] = (x[i] - dot(row, x, i)) / row[i];
   }
 }
 
@@ -171,15 +193,15 @@ bool hark_reference_ridge_factorise(const hark_attention_run *run, int64_t seque
   h->place = (int64_t *)(void *)(h->rows[5] + length);
   h->query = h->rows[5] + 2 * length;
   h->sums = h->query + d;
-  if (!read_keys(h) || !hark_ridge_read(run, head, h->keys, h->system, record, &h->is) || !factorise(h)) return false;
+  if (!read_keys(h) || !hark_ridge_read(run, head, h->keys, h->system, record, &h->is) || !fill(h)) return false;
+  factorise(h);
   for (int64_t i = 0; i < h->keys; i++) { /* U = R^-1 V */
     const double *row = h->factor + i * h->keys;
     double *u = h->solved + i * dv;
-    for (int64_t c = 0; c < dv; c++) {
-      u[c] = h->value[i * dv + c];
-      for (int64_t k = 0; k < i; k++) u[c] -= row[k] * h->solved[k * dv + c];
-      u[c] /= row[i];
-    }
+    for (int64_t c = 0; c < dv; c++) u[c] = h->value[i * dv + c];
+    for (int64_t k = 0; k < i; k++)
+      for (int64_t c = 0; c < dv; c++) u[c] -= row[k] * h->solved[k * dv + c];
+    for (int64_t c = 0; c < dv; c++) u[c] /= row[i];
   }
   return true;
 }
