@@ -14,9 +14,9 @@ static void open_small(small_run *small, const char *folder, hark_text_unit unit
   small_run_open(small, folder);
   small->config.data.unit = unit;
   small->config.data.tokenizer = HARK_TOKENIZER_SUBWORDS;
-  small->config.data.subwords.vocabulary = HARK_TOKEN_RESERVED + 256 + 30;
+  small->config.data.subwords.vocabulary = HARK_TOKEN_RESERVED + 256 + 60;
   small->config.data.subwords.learner = &test_learner;
-  small->config.model.context = 24;
+  small->config.model.context = 60;
 }
 
 /* The loss over a batch of several windows of several sentences is the sum of the losses of each sentence alone, whatever tells positions and
