@@ -158,8 +158,9 @@ typedef struct hark_positional_attributes {
 
 /* attention: hark_attention_forward() and _backward() as an operator. inputs: query [B, Lq, H*d], key [B, Lk, Hkv*d], value [B, Lk, Hkv*dv],
  * then, absent where the plan has no use for them: attention_bias (rank 4, broadcastable), log_kernel [H or 1, T], forget [B, Lk, H],
- * mask (u8, rank 4, broadcastable), hierarchical_bias [H or 1, 4 Nr - 1], query_mask (u8, [B or 1, Lq]). output [B, Lq, H*dv]; saved:
- * log_sum_exp [B, H, Lq] and what the plan asks for. The plan, or the descriptor, and the host arrays are borrowed until the backward is done. */
+ * mask (u8, rank 4, broadcastable), hierarchical_bias [H or 1, 4 Nr - 1], query_mask (u8, [B or 1, Lq]), query_offsets and key_offsets (i64
+ * [sequences + 1]). output [B, Lq, H*dv]; saved: log_sum_exp [B, H, Lq] and what the plan asks for. With offsets the batch is ragged: all leading
+ * dimensions of query, key and value, of any number, are packed rows, and a term by key is an attention_bias [1, 1, 1, rows of key]. The plan, or the descriptor, and the host arrays are borrowed until the backward is done. */
 typedef struct hark_attention_attributes {
   const hark_attention_plan *plan;
   const hark_attention_desc *desc; /* where plan is NULL: what to compute, of the query's type; planned anew by every call */
@@ -168,6 +169,7 @@ typedef struct hark_attention_attributes {
   bool has_query_offset;
   int64_t query_offset;
   hark_random_stream dropout;
+  int64_t keys_of_a_query; /* ragged: the most keys that a query meets, for the count of operations alone; 0: all */
 } hark_attention_attributes;
 
 /* hierarchical_means: what a positional kernel adds to the logits of a hierarchy of Nr 2^levels rows. input log_kernel [K, T], output
