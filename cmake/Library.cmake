@@ -17,7 +17,7 @@ endforeach()
 # What only training needs: configurations, text as data, runs.
 if(NOT HARK_TRAIN)
   list(FILTER HARK_SOURCES EXCLUDE REGEX "/src/train/")
-  list(FILTER HARK_SOURCES EXCLUDE REGEX "/src/data/(batches|corpus|corpus_build|permutation|sources|statistics|token_file)\\.c$")
+  list(FILTER HARK_SOURCES EXCLUDE REGEX "/src/data/(batches|corpus|corpus_build|example_folder|example_store|examples|format_[a-z]*|line_reader|make|make_[a-z]*|permutation|sources|statistics|token_file)\\.c$")
   list(FILTER HARK_SOURCES EXCLUDE REGEX "/src/io/(json|jsonl|options|options_print|options_words|yaml)\\.c$")
 endif()
 set(HARK_ISA_SOURCES ${HARK_SOURCES})

@@ -81,6 +81,7 @@ typedef struct hark_attention_desc {
   hark_coarse_query coarse_query;
   hark_hierarchy_interpolation interpolation;
   bool has_hierarchical_bias; /* calls carry hierarchical_bias */
+  int64_t longest;            /* rows of the longest sequence of a segmented or ragged call; 0: query_length or key_length */
 } hark_attention_desc;
 
 /* f32, dense, exp, softmax; everything else zero. Inline, so that the struct has the size that the caller was built with. */

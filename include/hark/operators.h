@@ -41,6 +41,7 @@ extern "C" {
   X(log_sigmoid)                                                                                                                           \
   X(row_norm)                                                                                                                              \
   X(pack)                                                                                                                                  \
+  X(range_offsets)                                                                                                                         \
   X(segment_slots)                                                                                                                         \
   X(segment_index)                                                                                                                         \
   X(segment_pool)                                                                                                                          \
@@ -56,7 +57,8 @@ extern "C" {
   X(ponder_loss)                                                                                                                           \
   X(select_tokens)                                                                                                                         \
   X(chunk_depth)                                                                                                                           \
-  X(chunks_at_depth)
+  X(chunks_at_depth)                                                                                                                       \
+  X(argmax)
 
 #define HARK_OPERATOR_DECLARE(name) HARK_API extern const hark_operator hark_op_##name;
 HARK_OPERATORS(HARK_OPERATOR_DECLARE)
@@ -76,7 +78,8 @@ typedef struct hark_position_embedding_attributes {
   int64_t first_position;
 } hark_position_embedding_attributes;
 
-/* sinusoidal_positions: y = x + s, s[l, 2j] = sin(p w_j), s[l, 2j+1] = cos(p w_j), p = first_position + l, w_j = base^(-2j/D); x [B, L, D]. */
+/* sinusoidal_positions: y = x + s, s[l, 2j] = sin(p w_j), s[l, 2j+1] = cos(p w_j), p = first_position + l, w_j = base^(-2j/D); x [B, L, D],
+ * then, where positions are given, p = positions i32 [L] of every row (first_position is not used). */
 typedef struct hark_sinusoidal_positions_attributes {
   int64_t first_position;
   double base; /* 10000 */
@@ -104,7 +107,12 @@ typedef struct hark_dropout_attributes {
   hark_random_stream stream;
 } hark_dropout_attributes;
 
+/* argmax: y[n] = the v of the largest x[n, v]; of equal ones the first, and a NaN counts as largest. inputs x [..., V]; output i32 [...].
+ * No backward. No attributes. */
+
 /* pool: over the rows of each sequence. inputs x [B, L, D], lengths i64 [B] (optional: all L rows are real). y [B, D].
+ * In place of lengths: ranges i64 [N, P, 2] of the rows of x [1, L, D], from the first number on to before the second, which may overlap;
+ * y [N, P * D]. A range with a number outside [0, L] is HARK_INVALID_ARGUMENT.
  * A sequence of length 0 gives zeros. Of equal maxima the first gets the gradient. A length outside [0, L] is HARK_INVALID_ARGUMENT.
  * Saved by HARK_POOL_MAX alone: the row of each maximum, i64 [B, D], -1 where the length is 0. */
 typedef enum hark_pool_kind { HARK_POOL_MEAN, HARK_POOL_MAX, HARK_POOL_FIRST, HARK_POOL_LAST } hark_pool_kind;
@@ -125,7 +133,7 @@ typedef struct hark_cross_entropy_attributes {
 } hark_cross_entropy_attributes;
 
 /* rotary: turns pairs of features by the angle position * rate of the pair. inputs x [B, L, H*d], then absent where the rates are not learned
- * rates [R, pairs], R a divisor of H: heads h R / H .. share a row. y of x's shape. Without rates they are base^(-2j/d).
+ * rates [R, pairs], R a divisor of H: heads h R / H .. share a row; then absent, or positions i32 [L] in place of first_position + l. y of x's shape. Without rates they are base^(-2j/d).
  * interleaved: pairs (2j, 2j+1); half: pairs (j, j + d/2). Odd d is refused. RoFormer (arXiv 2104.09864).
  * Contexts longer than those of training: stretch s divides every rate (position interpolation, arXiv 2306.15595), or with original_length N
  * and no rates given those of pairs that turn seldom within N tokens (NTK by parts of YaRN, arXiv 2309.00071; hark_rotary_rate). */
@@ -160,7 +168,7 @@ typedef struct hark_positional_attributes {
  * then, absent where the plan has no use for them: attention_bias (rank 4, broadcastable), log_kernel [H or 1, T], forget [B, Lk, H],
  * mask (u8, rank 4, broadcastable), hierarchical_bias [H or 1, 4 Nr - 1], query_mask (u8, [B or 1, Lq]), query_offsets and key_offsets (i64
  * [sequences + 1]). output [B, Lq, H*dv]; saved: log_sum_exp [B, H, Lq] and what the plan asks for. With offsets the batch is ragged: all leading
- * dimensions of query, key and value, of any number, are packed rows, and a term by key is an attention_bias [1, 1, 1, rows of key]. The plan, or the descriptor, and the host arrays are borrowed until the backward is done. */
+ * dimensions of query, key and value, of any number, are packed rows, and attention_bias may have one number for each row of key, in any shape. The plan, or the descriptor, and the host arrays are borrowed until the backward is done. */
 typedef struct hark_attention_attributes {
   const hark_attention_plan *plan;
   const hark_attention_desc *desc; /* where plan is NULL: what to compute, of the query's type; planned anew by every call */
@@ -169,6 +177,7 @@ typedef struct hark_attention_attributes {
   bool has_query_offset;
   int64_t query_offset;
   hark_random_stream dropout;
+  hark_attention_desc own; /* where plan and desc are NULL: what to compute, copied with the attributes */
   int64_t keys_of_a_query; /* ragged: the most keys that a query meets, for the count of operations alone; 0: all */
 } hark_attention_attributes;
 
@@ -223,6 +232,9 @@ typedef struct hark_scale_attributes {
 
 /* pack: the real ids of rows padded on the right, one after the other. inputs ids i32 [B, L], lengths i64 [B] (optional: all L are real);
  * outputs ids i32 [B L], zeros at the end, and offsets i64 [B + 1]. No backward. No attributes. */
+
+/* range_offsets: offsets i64 [S + 1] of packed sequences from ranges i64 [.., 2] (first row, the row behind the last), each of which begins where the
+ * one before ends. No backward. No attributes. */
 
 /* segment_slots: offsets of `slots` rows for every segment, C min(slots, length of the segment) of them with `fewer`. input offsets i64 [S + 1];
  * output i64 [S + 1], from 0. With it, embedding of segment_index's positions and ragged attention, learned queries pool every segment. No

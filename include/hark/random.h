@@ -21,7 +21,8 @@ typedef enum hark_random_purpose {
   HARK_RANDOM_DATA,        /* order of training windows */
   HARK_RANDOM_SAMPLE,      /* generated tokens */
   HARK_RANDOM_TEST,
-  HARK_RANDOM_LAB /* experiments of hark lab */
+  HARK_RANDOM_LAB, /* experiments of hark lab */
+  HARK_RANDOM_TASK /* examples that hark data makes */
 } hark_random_purpose;
 
 /* Names one sequence of random numbers. */

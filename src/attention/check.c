@@ -249,6 +249,10 @@ static hark_status check_sequences(hark_context *context, const hark_attention_d
   int64_t count = 0, farthest = -1;
   while (hark_attention_walk_next(&walk, &sequence)) {
     count++;
+    if (hark_max(sequence.query_count, sequence.key_count) > desc->longest)
+      return hark_fail(context, HARK_SHAPE_MISMATCH,
+                       "attention: a sequence has %" PRId64 " rows, expected at most the plan's longest = %" PRId64,
+                       hark_max(sequence.query_count, sequence.key_count), desc->longest);
     /* Rows at and behind a key length are masked keys; rows of other sequences are as many of one as of the other. */
     const int64_t keys = args->key_lengths != NULL ? args->key.shape[2] : sequence.key_count;
     if (desc->structure == HARK_STRUCTURE_HIERARCHICAL && (sequence.query_count != keys || sequence.offset != 0))

@@ -55,6 +55,10 @@ static hark_status check_extents(hark_context *context, hark_attention_desc *des
                      "attention: batch %" PRId64 ", heads %" PRId64 ", query_length %" PRId64 ", key_length %" PRId64 ", head_dim %" PRId64
                      ", value_dim %" PRId64 " together make a tensor larger than memory can be",
                      desc->batch, desc->heads, desc->query_length, desc->key_length, desc->head_dim, desc->value_dim);
+  if (desc->longest < 0 || desc->longest > MAXIMUM_EXTENT)
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: longest is %" PRId64 ", expected 0 (the default) to 2^40", desc->longest);
+  const int64_t rows = hark_max(desc->query_length, desc->key_length);
+  desc->longest = desc->longest == 0 ? rows : hark_min(desc->longest, rows);
   if (desc->max_sequences == 0) desc->max_sequences = desc->has_segments ? desc->batch * desc->key_length : desc->batch;
   return HARK_OK;
 }

@@ -4,29 +4,44 @@
 #include <sys/resource.h>
 
 #include "cli/bench.h"
-#include "train/engine.h"
+#include "data/example_format.h"
+#include "train/evaluate_examples.h"
 
 #define WARM_STEPS 2
 #define STEPS_DEFAULT 10
 
+#define BENCH_CLASSES 10
+
 typedef struct step_work {
   const hark_config *config;
   hark_engine *engine;
+  hark_example_room room; /* of examples: all of the full length */
+  int64_t targets_of_batch;
   int32_t *inputs, *targets;
   int64_t tokens; /* of a micro-batch */
   int64_t step;
 } step_work;
 
+static hark_status run_pass(hark_context *context, step_work *work, uint64_t sample, uint32_t micro_step, double weight, double *loss) {
+  if (work->room.memory == NULL)
+    return hark_engine_micro_batch(context, work->engine, work->inputs, work->targets, work->config->train.batch, sample, micro_step,
+                                   weight, loss);
+  hark_pass_result result;
+  HARK_TRY(hark_engine_train_examples(context, work->engine, &work->room.batch, micro_step, weight, &result));
+  *loss = result.loss;
+  return HARK_OK;
+}
+
 static hark_status run_step(hark_context *context, step_work *work) {
   const hark_config *config = work->config;
   const int64_t accumulate = config->train.accumulate, batch = config->train.batch;
-  const double weight = 1.0 / (double)(work->tokens * accumulate);
+  const double weight = 1.0 / (double)(work->targets_of_batch * accumulate);
   double loss = 0;
   HARK_TRY(hark_engine_begin_step(context, work->engine));
   for (int64_t i = 0; i < accumulate; i++) {
     const uint64_t sample = (uint64_t)((work->step * accumulate + i) * batch);
     double part = 0;
-    HARK_TRY(hark_engine_micro_batch(context, work->engine, work->inputs, work->targets, batch, sample, (uint32_t)i, weight, &part));
+    HARK_TRY(run_pass(context, work, sample, (uint32_t)i, weight, &part));
     loss += part;
   }
   hark_step_result result;
@@ -102,26 +117,61 @@ static hark_status print(hark_context *context, const hark_bench_settings *setti
   return hark_bench_print_json(context, object);
 }
 
+static int32_t random_below(uint64_t i, int32_t count) {
+  const hark_random_stream stream = {.layer_purpose = hark_random_layer_purpose(0, HARK_RANDOM_TEST)};
+  return (int32_t)(hark_random_word(&stream, i) % (uint32_t)count);
+}
+
+/* Random windows: targets are inputs, one on. */
+static hark_status make_windows(hark_context *context, step_work *work, int32_t vocabulary) {
+  void *memory = NULL;
+  work->targets_of_batch = work->tokens = work->config->train.batch * work->config->model.context;
+  HARK_TRY(hark_allocate(context, (size_t)(work->tokens + 1) * sizeof(int32_t), &memory));
+  work->inputs = memory;
+  work->targets = work->inputs + 1;
+  for (int64_t i = 0; i <= work->tokens; i++) work->inputs[i] = random_below((uint64_t)i, vocabulary);
+  return HARK_OK;
+}
+
+/* Random examples of the full length. */
+static hark_status make_examples(hark_context *context, step_work *work, const hark_learning_task *task) {
+  const hark_example_batches shape = {.settings = hark_example_settings(work->config, HARK_SPLIT_TRAINING, true), .parts = task->parts};
+  const int64_t longest = shape.settings.longest + shape.settings.class_token;
+  HARK_TRY(hark_example_room_open(context, &shape, work->config->train.batch, &work->room));
+  hark_example_batch *batch = &work->room.batch;
+  batch->rows = work->config->train.batch;
+  batch->tokens = batch->rows * task->parts * longest;
+  batch->longest = longest;
+  for (int64_t i = 0; i < batch->tokens; i++) {
+    batch->inputs[i] = random_below((uint64_t)i, task->vocabulary);
+    batch->positions[i] = (int32_t)(i % longest);
+    batch->segments[i] = i / longest;
+    batch->targets[i] = random_below((uint64_t)i, task->classes > 0 ? task->classes : task->vocabulary);
+  }
+  for (int64_t i = 0; i < 2 * batch->rows * task->parts; i++) batch->ranges[i] = (i + 1) / 2 * longest;
+  batch->real = task->classes > 0 ? batch->rows : batch->tokens;
+  work->tokens = batch->tokens;
+  work->targets_of_batch = batch->real;
+  return HARK_OK;
+}
+
 hark_status hark_bench_step(hark_context *context, hark_bench_machine *machine, const hark_bench_settings *settings,
                             const hark_config *config, int32_t vocabulary) {
-  step_work work = {.config = config, .tokens = config->train.batch * config->model.context};
+  step_work work = {.config = config};
   step_result result;
-  HARK_TRY(hark_engine_create(context, config, vocabulary, true, &work.engine));
-  hark_status status = hark_parameters_initialise(context, &work.engine->decoder->parameters, (uint64_t)config->train.seed);
-  const size_t bytes = (size_t)(work.tokens + 1) * sizeof(int32_t); /* targets are inputs, one on */
-  void *memory = NULL;
-  if (status == HARK_OK) status = hark_allocate(context, bytes, &memory);
-  if (status == HARK_OK) {
-    const hark_random_stream stream = {.layer_purpose = hark_random_layer_purpose(0, HARK_RANDOM_TEST)};
-    work.inputs = memory;
-    work.targets = work.inputs + 1;
-    for (int64_t i = 0; i <= work.tokens; i++) {
-      work.inputs[i] = (int32_t)(hark_random_word(&stream, (uint64_t)i) % (uint32_t)vocabulary);
-    }
-    status = measure(context, machine, settings, &work, &result);
+  hark_learning_task task = {.vocabulary = vocabulary};
+  const hark_example_format *format = hark_example_format_find(hark_config_format(config));
+  if (hark_config_has_examples(config)) {
+    task.parts = format != NULL ? format->parts : 1;
+    task.classes = hark_architecture_of(config->model.architecture)->predicts_classes ? BENCH_CLASSES : 0;
   }
+  hark_status status = hark_engine_create_for(context, config, &task, true, &work.engine);
+  if (status == HARK_OK) status = hark_parameters_initialise(context, &work.engine->network->parameters, (uint64_t)config->train.seed);
+  if (status == HARK_OK) status = task.parts > 0 ? make_examples(context, &work, &task) : make_windows(context, &work, vocabulary);
+  if (status == HARK_OK) status = measure(context, machine, settings, &work, &result);
   if (status == HARK_OK) status = print(context, settings, config, &result);
-  if (memory != NULL) hark_release(context, memory, bytes);
+  hark_release(context, work.inputs, work.inputs != NULL ? (size_t)(work.tokens + 1) * sizeof(int32_t) : 0);
+  hark_example_room_close(context, &work.room);
   hark_engine_destroy(context, &work.engine);
   return status;
 }

@@ -1,6 +1,7 @@
 /* eval.c - hark eval: the loss of a trained model over a whole text, at one context or at several. */
 #include <inttypes.h>
 
+#include "cli/eval_examples.h"
 #include "cli/eval_report.h"
 #include "cli/model.h"
 #include "cli/progress.h"
@@ -23,8 +24,8 @@ typedef struct eval_values {
 #define AT(field) offsetof(eval_values, field)
 static const hark_option options[] = {
     {"checkpoint", "checkpoint", HARK_OPTION_STRING, AT(checkpoint), "", NULL, NULL, "NAME", "best (default), last, or step-N"},
-    {"part", "part", HARK_OPTION_ENUM, AT(part), "validation", "training|validation", NULL, NULL,
-     "which part of the run's own text; text given with --data is read whole"},
+    {"part", "part", HARK_OPTION_ENUM, AT(part), "validation", "training|validation|test", NULL, NULL,
+     "which part of the run's own text or examples (test: of examples); text given with --data is read whole"},
     {"context", NULL, HARK_OPTION_LIST, AT(contexts), "", NULL, NULL, "N,...",
      "lengths of the windows, each measured on the same targets; none: the run's own"},
     {"stride", NULL, HARK_OPTION_INT, AT(stride), "0", "[0, 16777216]", NULL, NULL,
@@ -115,10 +116,36 @@ static hark_status check_contexts(hark_invocation *call, const hark_config *conf
   return HARK_OK;
 }
 
+/* Windows, and what is told of them, are of texts; only examples have a test part. */
+static hark_status check_part(hark_invocation *call, const hark_config *config) {
+  const eval_values *values = call->values[0];
+  if (!hark_config_has_examples(config)) {
+    if (values->part != HARK_SPLIT_TEST) return HARK_OK;
+    return hark_options_complain(call->context, call->options, "part", "a text has no test part; --data measures another text");
+  }
+  if (values->contexts.count > 0 || values->stride > 0 || values->targets > 0)
+    return hark_options_complain(call->context, call->options, "context stride targets",
+                                 "the run was trained on labelled examples, which are measured whole");
+  return HARK_OK;
+}
+
+/* Other examples than the run's: none of its files stay. */
+static void take_other_examples(hark_invocation *call, hark_config *config) {
+  if (hark_options_source(call->options, "data.validation_paths") != HARK_SOURCE_COMMAND)
+    config->data.validation_paths = (hark_string_list){0};
+  if (hark_options_source(call->options, "data.test_paths") != HARK_SOURCE_COMMAND) config->data.test_paths = (hark_string_list){0};
+  config->data.validation_fraction = 0;
+}
+
 static hark_status check(hark_invocation *call) {
   hark_config *config = call->values[1];
   HARK_TRY(hark_command_read_run(call, config));
   HARK_TRY(check_swaps(call, config));
+  HARK_TRY(check_part(call, config));
+  if (hark_config_has_examples(config)) {
+    if (hark_options_source(call->options, "data.paths") == HARK_SOURCE_COMMAND) take_other_examples(call, config);
+    return HARK_OK;
+  }
   HARK_TRY(check_contexts(call, config));
   if (hark_options_source(call->options, "data.paths") == HARK_SOURCE_COMMAND) {
     /* Another text than the run's: all of it is what is measured. */
@@ -234,6 +261,12 @@ static hark_status measure_contexts(hark_invocation *call, const hark_opened_run
   return call->json ? HARK_OK : print_end(call, reports, values->length_count, contexts);
 }
 
+static hark_status measure_examples(hark_invocation *call, const hark_opened_run *opened, const char *exchanged) {
+  const eval_values *values = call->values[0];
+  const bool other = hark_options_source(call->options, "data.paths") == HARK_SOURCE_COMMAND;
+  return hark_eval_examples(call, call->values[1], opened, (hark_split)values->part, other, exchanged);
+}
+
 static hark_status measure(hark_invocation *call, const hark_opened_run *opened) {
   const eval_values *values = call->values[0];
   const size_t bytes = (size_t)values->length_count * sizeof(hark_eval_report);
@@ -245,6 +278,11 @@ static hark_status measure(hark_invocation *call, const hark_opened_run *opened)
   HARK_TRY(find_stored(call, stored));
   hark_status status = hark_command_visit_differences(call, stored, call->values[1], append_swap, &swaps);
   if (status == HARK_OK) status = swaps.status;
+  if (status == HARK_OK && hark_config_has_examples(call->values[1])) {
+    status = measure_examples(call, opened, hark_text_get(&swaps));
+    hark_text_free(&swaps);
+    return status;
+  }
   if (status == HARK_OK) status = open_text(call, opened, &text);
   if (status == HARK_OK) status = check_lengths(call, &text);
   if (status == HARK_OK) status = hark_allocate(call->context, bytes, &reports);
@@ -268,7 +306,7 @@ static hark_status run(hark_invocation *call) {
 const hark_command hark_command_eval = {
     .name = "eval",
     .arguments = "RUN",
-    .summary = "measure the loss of a trained model over a whole text",
+    .summary = "measure a trained model over a whole text, or over labelled examples",
     .notes =
         "  hark eval runs/book                     the run's own validation text\n"
         "  hark eval runs/book --data other.txt    any other text, with the run's vocabulary\n"
@@ -276,6 +314,7 @@ const hark_command hark_command_eval = {
         "  hark eval runs/book --context 256,512,1024             at longer contexts, on the same targets, and by position\n"
         "  hark eval runs/book --context 256,1024 --stride 64     every target but those of the first window with 192 tokens or more\n"
         "  hark eval runs/book --context 1024 --rotary-scaling yarn --rotary-factor 4 --json >>lengths.jsonl\n"
+        "  hark eval runs/listops --part test      labelled examples: accuracy, and which class is taken for which\n"
         "  hark plot --evaluation lengths.jsonl                   loss over context and over position\n"
         "\n"
         "  The checkpoint is compared with its manifest first. docs/evaluation.md says what is measured.\n",

@@ -106,10 +106,10 @@ static hark_status show_file(hark_invocation *call, const char *path) {
 /* ---- runs ---- */
 
 typedef struct run_summary {
-  double step, tokens, train_loss, validation_loss, best_loss, best_step, time; /* NaN: not there */
-  char last[HARK_NAME_BYTES], best[HARK_NAME_BYTES];                            /* checkpoints; "": none */
-  uint64_t parameters;                                                          /* of the last checkpoint; 0: none */
-  hark_text positional;                                                         /* what it has learned of positional kernels */
+  double step, tokens, train_loss, validation_loss, best_loss, best_step, time, accuracy, best_accuracy; /* NaN: not there */
+  char last[HARK_NAME_BYTES], best[HARK_NAME_BYTES];                                                     /* checkpoints; "": none */
+  uint64_t parameters;  /* of the last checkpoint; 0: none */
+  hark_text positional; /* what it has learned of positional kernels */
 } run_summary;
 
 static void take_number(const json_t *object, const char *name, double *out) {
@@ -128,9 +128,11 @@ static hark_status take_line(void *user, const json_t *object, int64_t line) {
   take_number(object, "val/loss", &loss);
   if (isnan(loss)) return HARK_OK;
   s->validation_loss = loss;
+  take_number(object, "val/accuracy", &s->accuracy);
   if (!(s->best_loss <= loss)) {
     s->best_loss = loss;
     s->best_step = s->step;
+    s->best_accuracy = s->accuracy;
   }
   return HARK_OK;
 }
@@ -171,7 +173,7 @@ static hark_status read_checkpoint(hark_context *context, const char *run, bool 
 /* The text in `s` is the caller's to free, whatever happens. */
 static hark_status summarise(hark_context *context, const char *run, bool json, run_summary *s) {
   char path[HARK_PATH_BYTES];
-  *s = (run_summary){NAN, NAN, NAN, NAN, NAN, NAN, NAN, "", "", 0, hark_text_empty(context)};
+  *s = (run_summary){NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, "", "", 0, hark_text_empty(context)};
   HARK_TRY(hark_path_join(context, run, "metrics.jsonl", path));
   if (hark_path_kind_of(path) != HARK_PATH_NONE) HARK_TRY(hark_jsonl_read(context, path, take_line, s));
   HARK_TRY(read_pointer(context, run, "last", s->last));
@@ -196,6 +198,10 @@ static void print_run_json(const char *run, const run_summary *s, const hark_opt
   append_member(text, "val/loss", s->validation_loss);
   append_member(text, "best_val/loss", s->best_loss);
   append_member(text, "best_step", s->best_step);
+  if (isfinite(s->accuracy)) {
+    append_member(text, "val/accuracy", s->accuracy);
+    append_member(text, "best_val/accuracy", s->best_accuracy);
+  }
   append_member(text, "parameters", s->parameters > 0 ? (double)s->parameters : NAN);
   hark_text_append(text, "\"last\": ");
   hark_json_append_string(text, s->last);
@@ -223,6 +229,8 @@ static void print_run(const char *run, const run_summary *s, const hark_options 
   append_line(text, "validation loss", s->validation_loss);
   append_line(text, "best validation loss", s->best_loss);
   append_line(text, "  at step", s->best_step);
+  append_line(text, "  with the accuracy", s->best_accuracy);
+  append_line(text, "validation accuracy", s->accuracy);
   if (s->last[0] != 0) hark_text_append(text, "  %-22s %s\n", "last checkpoint", s->last);
   if (s->best[0] != 0) hark_text_append(text, "  %-22s %s\n", "best checkpoint", s->best);
   hark_text_append(text, "%s", hark_text_get(&s->positional));

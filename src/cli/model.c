@@ -43,6 +43,7 @@ hark_status hark_command_open_run(hark_invocation *call, const hark_config *conf
   char path[HARK_PATH_BYTES];
   HARK_TRY(hark_run_open_reading(call->context, hark_options_argument(call->options, 0), &out->run, out->checkpoint));
   if (out->checkpoint[0] == '\0') HARK_TRY(hark_checkpoint_choose(call->context, &out->run, checkpoint, out->checkpoint));
+  if (hark_config_has_examples(config)) return HARK_OK; /* whose vocabulary is compared, not read */
   HARK_TRY(hark_run_path(call->context, &out->run, "vocabulary.json", path));
   return hark_tokenizer_load(call->context, path, &out->tokenizer);
 }
@@ -67,6 +68,9 @@ static hark_status load_checkpoint(hark_invocation *call, const hark_opened_run 
                                    hark_model **out) {
   hark_context *context = call->context;
   char path[HARK_PATH_BYTES], folder[HARK_PATH_BYTES];
+  if (opened->tokenizer == NULL)
+    return hark_fail(context, HARK_UNSUPPORTED,
+                     "%s: was trained on labelled examples, and there is no text to continue: hark eval measures it", opened->run.path);
   hark_options_print_json(call->options, description);
   HARK_TRY(description->status);
   HARK_TRY(hark_run_path(context, &opened->run, "vocabulary.json", path));

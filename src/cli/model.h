@@ -10,7 +10,7 @@
 typedef struct hark_opened_run {
   hark_run run;
   char checkpoint[HARK_NAME_BYTES];
-  hark_tokenizer *tokenizer;
+  hark_tokenizer *tokenizer; /* NULL: trained on labelled examples */
 } hark_opened_run;
 
 /* For check: reads the run's configuration (the first argument names the run, or a checkpoint in it) below everything that is given. */

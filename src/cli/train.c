@@ -11,6 +11,7 @@
 #include "cli/model.h"
 #include "cli/progress.h"
 #include "io/json.h"
+#include "train/material.h"
 #include "train/preflight.h"
 #include "train/trainer.h"
 #include "train/warm_start.h"
@@ -193,7 +194,8 @@ static hark_status check(hark_invocation *call) {
   }
   const bool may_have_text = config->run.resume && path[0] == '\0'; /* the run that was not found would say */
   if (config->data.paths.count == 0 && !may_have_text)
-    HARK_TRY(hark_options_complain(call->context, call->options, "data.paths", "no text to train on, expected --data PATH"));
+    HARK_TRY(hark_options_complain(call->context, call->options, "data.paths", "no %s to train on, expected --data PATH",
+                                   hark_config_has_examples(config) ? "examples" : "text"));
   HARK_TRY(hark_config_finish(call->context, call->options, config));
   if (path[0] != '\0') {
     const hark_status status = hark_command_visit_differences(call, path, config, refuse_change, NULL);
@@ -320,21 +322,35 @@ static hark_status print_needs(hark_invocation *call, const hark_config *config,
   return config->run.preflight ? hark_preflight_check(call->context, needs) : HARK_OK;
 }
 
+/* What the data ask of the model. Examples stay open, as they do in training. */
+static hark_status find_task(hark_invocation *call, const hark_config *config, const hark_run *folder, hark_examples **examples,
+                             hark_learning_task *task) {
+  *task = (hark_learning_task){0};
+  if (hark_config_has_examples(config)) {
+    HARK_TRY(hark_material_examples(call->context, config, examples));
+    *task = hark_material_task_of(*examples);
+    return HARK_OK;
+  }
+  hark_tokenizer *tokenizer = NULL;
+  const hark_status status = find_vocabulary(call, config, folder, &tokenizer);
+  if (status == HARK_OK) task->vocabulary = hark_tokenizer_size(tokenizer);
+  hark_tokenizer_destroy(call->context, &tokenizer);
+  return status;
+}
+
 /* What the trainer would say before its first step, without a run. */
 static hark_status estimate(hark_invocation *call, const hark_config *config, const hark_run *folder) {
-  hark_tokenizer *tokenizer = NULL;
+  hark_examples *examples = NULL;
+  hark_learning_task task;
   hark_needs needs;
-  hark_status status = find_vocabulary(call, config, folder, &tokenizer);
+  hark_status status = find_task(call, config, folder, &examples, &task);
   if (status == HARK_OK) {
-    const bool knows_steps = config->train.epochs <= 0 && config->train.tokens <= 0;
-    const hark_preflight wanted = {.config = config,
-                                   .vocabulary = hark_tokenizer_size(tokenizer),
-                                   .steps = knows_steps ? config->train.steps : INT64_MAX,
-                                   .has_validation = true,
-                                   .folder = folder};
+    const bool knows_steps = config->train.epochs <= 0 && config->train.tokens <= 0 && config->train.examples <= 0;
+    const hark_preflight wanted = {
+        .config = config, .task = task, .steps = knows_steps ? config->train.steps : INT64_MAX, .has_validation = true, .folder = folder};
     status = hark_preflight_estimate(call->context, &wanted, &needs);
   }
-  hark_tokenizer_destroy(call->context, &tokenizer);
+  hark_examples_close(call->context, &examples);
   HARK_TRY(status);
   return print_needs(call, config, &needs);
 }
@@ -357,6 +373,7 @@ static hark_status run(hark_invocation *call) {
   HARK_TRY(hark_run_open(call->context, path, config->run.resume, &folder));
   fprintf(stderr, "run folder %s\n", folder.path);
   const hark_status status = train_in(call, config, &folder);
+  if (status != HARK_OK) hark_run_abandon(call->context, &folder);
   hark_run_close(&folder);
   return status;
 }
@@ -364,11 +381,12 @@ static hark_status run(hark_invocation *call) {
 const hark_command hark_command_train = {
     .name = "train",
     .arguments = "",
-    .summary = "train a language model on text",
+    .summary = "train a model on text or on labelled examples",
     .notes =
         "  hark train --data book.txt --out runs/book                      a small model on your own text\n"
         "  hark train --resume --out runs/book --steps 10000               go on, for longer\n"
         "  hark train --config recipes/kernel-composition/rotary.yaml --data texts/\n"
+        "  hark train --config recipes/lra/listops-small.yaml --data tasks/listops      classes of labelled examples\n"
         "  hark train --init-from runs/book --data letters.txt --out runs/letters      begin with trained weights\n"
         "  hark train --init-from runs/book --structure window --window 64 ...         with another attention\n"
         "  hark train --data book.txt --width 1024 --estimate              what it would need\n"

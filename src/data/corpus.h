@@ -9,7 +9,13 @@
 
 #include "data/tokenizer.h"
 
-typedef enum hark_split { HARK_SPLIT_TRAINING, HARK_SPLIT_VALIDATION, HARK_SPLIT_COUNT } hark_split;
+typedef enum hark_split {
+  HARK_SPLIT_TRAINING,
+  HARK_SPLIT_VALIDATION,
+  HARK_SPLIT_COUNT,                   /* of a text */
+  HARK_SPLIT_TEST = HARK_SPLIT_COUNT, /* labelled examples have a third one (examples.h) */
+  HARK_SPLIT_ALL
+} hark_split;
 
 /* How text is divided into the two splits. */
 typedef enum hark_division {

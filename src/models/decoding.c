@@ -111,7 +111,7 @@ static hark_status describe_tables(hark_decoding *decoding) {
   decoding->tables = tables;
   hark_tensor described;
   HARK_TRY(hark_tensor_describe(context, decoder->parameters.type, 2, shape, &described));
-  HARK_TRY(hark_positional_fill_bytes(context, &decoder->parameters, hark_decoder_positional(decoder, 0), &described, &bytes));
+  HARK_TRY(hark_positional_fill_bytes(context, &decoder->parameters, hark_stack_positional(decoder, 0), &described, &bytes));
   if (hark_self_attention_means(attention_of(decoding, 0), decoding->capacity, &means)) {
     decoding->table = described;
     HARK_TRY(describe_means(decoding, &means, &call));
@@ -130,7 +130,7 @@ static hark_status fill_tables(hark_decoding *decoding) {
   hark_call call;
   for (int64_t i = 0; i < decoding->tables; i++) {
     const bool takes_means = hark_self_attention_means(attention_of(decoding, i), decoding->capacity, &means);
-    HARK_TRY(hark_positional_fill(decoding->context, &decoder->parameters, hark_decoder_positional(decoder, i), &decoding->table_workspace,
+    HARK_TRY(hark_positional_fill(decoding->context, &decoder->parameters, hark_stack_positional(decoder, i), &decoding->table_workspace,
                                   takes_means ? &decoding->table : &decoding->log_kernels[i]));
     if (!takes_means) continue;
     HARK_TRY(describe_means(decoding, &means, &call));

@@ -96,6 +96,12 @@ static hark_status declare(hark_context *context, hark_model *model, const char 
   hark_description description;
   HARK_TRY(hark_description_parse(context, name, options->description, options->description_bytes, &description));
   hark_decoder_config config = description.config;
+  if (config.architecture != HARK_ARCHITECTURE_decoder) {
+    const hark_architecture *architecture = hark_architecture_of(config.architecture);
+    hark_description_close(context, &description);
+    return hark_fail(context, HARK_UNSUPPORTED, "%s: is of architecture %s, and only a decoder continues texts; hark eval measures others",
+                     name, architecture != NULL ? architecture->name : "?");
+  }
   hark_status status = find_vocabulary(context, model, name, options, &config);
   if (status == HARK_OK) status = hark_decoder_declare(context, &config, HARK_F32, &model->decoder);
   hark_description_close(context, &description);

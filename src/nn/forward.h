@@ -12,6 +12,14 @@
 typedef hark_status hark_attention_observer(void *user, int64_t layer, const hark_tensor *query, const hark_tensor *key,
                                             const hark_tensor *value);
 
+/* Sequences one behind the other in [1, T] tokens, in place of rows of one length. */
+typedef struct hark_packing {
+  const int64_t
+      *segments; /* host, [T]: a run of equal numbers is a sequence; borrowed until the backward is done. NULL in a shape-only run */
+  const hark_tensor *positions; /* i32 [T]: of every token in its sequence, from 0 */
+  int64_t longest;              /* tokens of a sequence, at most */
+} hark_packing;
+
 typedef struct hark_forward {
   hark_tape *tape;
   const hark_parameters *parameters;
@@ -19,6 +27,7 @@ typedef struct hark_forward {
   uint64_t seed;         /* of dropout */
   uint64_t first_sample; /* global number of this pass's first row */
   uint32_t micro_step;
+  const hark_packing *packing;         /* NULL: rectangular */
   int64_t first_position;              /* of the first token: more than 0 when caches hold those before */
   hark_attention_plan *const *plans;   /* one a layer, for the sizes of this pass */
   struct hark_attention_cache *caches; /* one a layer, or NULL: keys and values of this pass alone */

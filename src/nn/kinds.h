@@ -14,6 +14,7 @@
 #define HARK_PARTITION_WORDS "neighbour|sibling"
 #define HARK_COARSE_QUERY_WORDS "default|mean|first|exact"
 #define HARK_KERNEL_WORDS "exp|rbf"
+#define HARK_POOLING_WORDS "class|mean|first"
 
 typedef enum hark_activation {
   HARK_ACTIVATION_GELU,
@@ -31,6 +32,9 @@ typedef enum hark_positions {
   HARK_POSITIONS_SINUSOIDAL,
   HARK_POSITIONS_ROTARY
 } hark_positions;
+
+/* What stands for a sequence: the row of HARK_TOKEN_CLASS, which is put in front, the mean over its tokens, the row of its first token. */
+typedef enum hark_pooling { HARK_POOLING_CLASS, HARK_POOLING_MEAN, HARK_POOLING_FIRST } hark_pooling;
 
 /* Who has parameters of a positional kernel of their own: the model as a whole, every layer, every head of every layer. */
 typedef enum hark_positional_scope { HARK_SCOPE_MODEL, HARK_SCOPE_LAYER, HARK_SCOPE_HEAD } hark_positional_scope;

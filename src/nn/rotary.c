@@ -58,6 +58,9 @@ hark_status hark_rotary_apply(const hark_forward *forward, const hark_rotary_spe
   hark_rotary_attributes attributes = hark_rotary_attributes_of(spec);
   attributes.heads = heads;
   attributes.first_position = forward->first_position;
-  const hark_value inputs[] = {*value, rates};
-  return hark_tape_apply(forward->tape, &hark_op_rotary, &attributes, rates != 0 ? 2 : 1, inputs, 1, value);
+  enum { X, RATES, POSITIONS, INPUTS }; /* the record's */
+  hark_value inputs[INPUTS] = {*value, rates};
+  if (forward->packing != NULL) HARK_TRY(hark_tape_leaf(forward->tape, forward->packing->positions, NULL, &inputs[POSITIONS]));
+  const int count = forward->packing != NULL ? INPUTS : rates != 0 ? RATES + 1 : X + 1;
+  return hark_tape_apply(forward->tape, &hark_op_rotary, &attributes, count, inputs, 1, value);
 }

@@ -25,11 +25,13 @@ static hark_status declare_part(hark_context *context, hark_parameters *paramete
 hark_status hark_self_attention_declare(hark_context *context, hark_parameters *parameters, const hark_self_attention_spec *spec,
                                         int64_t layer, const char *prefix, hark_self_attention *out) {
   *out = (hark_self_attention){.spec = *spec, .layer = layer};
-  const int64_t key_width = spec->width / spec->heads * spec->key_heads;
-  HARK_TRY(declare_part(context, parameters, spec, spec->width, spec->deviation, prefix, "query", &out->query));
+  const int64_t query_width = spec->head_dim * spec->heads, key_width = spec->head_dim * spec->key_heads;
+  char name[HARK_PARAMETER_NAME_BYTES];
+  HARK_TRY(declare_part(context, parameters, spec, query_width, spec->deviation, prefix, "query", &out->query));
   HARK_TRY(declare_part(context, parameters, spec, key_width, spec->deviation, prefix, "key", &out->key));
   HARK_TRY(declare_part(context, parameters, spec, key_width, spec->deviation, prefix, "value", &out->value));
-  HARK_TRY(declare_part(context, parameters, spec, spec->width, spec->output_deviation, prefix, "output", &out->output));
+  hark_join_name(name, prefix, "output");
+  HARK_TRY(hark_linear_declare(context, parameters, query_width, spec->width, spec->bias, spec->output_deviation, name, &out->output));
   if (spec->positional_source != NULL)
     HARK_TRY(hark_positional_declare(context, parameters, spec->positional_source, prefix, &out->positional));
   out->rotary_rates = spec->rotary_rates;
@@ -52,7 +54,7 @@ hark_status hark_self_attention_declare(hark_context *context, hark_parameters *
 /* Scale of q.k, or sigma of |q - k|, for queries and keys that are larger by the magnitude of their positions. */
 static double scale_of(const hark_self_attention_spec *spec) {
   const double magnitude = hark_rotary_magnitude(&spec->rotary);
-  return magnitude * magnitude / sqrt((double)(spec->width / spec->heads));
+  return magnitude * magnitude / sqrt((double)spec->head_dim);
 }
 static double sigma_of(const hark_self_attention_spec *spec) { return spec->sigma / hark_rotary_magnitude(&spec->rotary); }
 
@@ -63,8 +65,8 @@ static void set_width(const hark_self_attention_spec *spec, hark_attention_desc 
     desc->scale = scale_of(spec);
 }
 
-hark_status hark_self_attention_plan(hark_context *context, const hark_self_attention_spec *spec, hark_type type, int64_t batch,
-                                     int64_t queries, int64_t keys, bool training, hark_attention_plan **out) {
+hark_status hark_self_attention_plan(hark_context *context, const hark_self_attention_spec *spec, hark_type type,
+                                     const hark_pass_sizes *sizes, bool training, hark_attention_plan **out) {
   hark_attention_desc desc = hark_attention_desc_default();
   desc.type = type;
   desc.structure = spec->structure;
@@ -77,13 +79,16 @@ hark_status hark_self_attention_plan(hark_context *context, const hark_self_atte
   }
   desc.kernel = spec->kernel;
   set_width(spec, &desc);
-  desc.batch = batch;
+  desc.batch = sizes->batch;
+  desc.has_segments = sizes->sequences > 0;
+  desc.max_sequences = sizes->sequences;
+  desc.longest = sizes->longest;
   desc.heads = spec->heads;
   desc.key_heads = spec->key_heads;
-  desc.query_length = queries;
-  desc.key_length = keys;
-  desc.head_dim = desc.value_dim = spec->width / spec->heads;
-  desc.causal = true;
+  desc.query_length = sizes->queries;
+  desc.key_length = sizes->keys;
+  desc.head_dim = desc.value_dim = spec->head_dim;
+  desc.causal = spec->causal;
   desc.has_forget = spec->forget_gate;
   desc.has_log_kernel = spec->positional;
   desc.dropout = training ? spec->dropout : 0;
@@ -93,8 +98,10 @@ hark_status hark_self_attention_plan(hark_context *context, const hark_self_atte
 
 /* Of the tokens that a hierarchical cache has room for. */
 static hark_hierarchy hierarchy_of(const hark_self_attention_spec *spec, int64_t length) {
-  const hark_attention_desc desc = {
-      .structure = HARK_STRUCTURE_HIERARCHICAL, .hierarchy_block = spec->hierarchy_block, .partition = spec->partition, .causal = true};
+  const hark_attention_desc desc = {.structure = HARK_STRUCTURE_HIERARCHICAL,
+                                    .hierarchy_block = spec->hierarchy_block,
+                                    .partition = spec->partition,
+                                    .causal = spec->causal};
   return hark_hierarchy_make(&desc, length);
 }
 
@@ -115,7 +122,7 @@ bool hark_self_attention_means(const hark_self_attention_spec *spec, int64_t cap
 hark_status hark_attention_cache_describe(hark_context *context, const hark_self_attention_spec *spec, hark_type type, int64_t capacity,
                                           hark_attention_cache *out) {
   *out = (hark_attention_cache){0};
-  const int64_t head_dim = spec->width / spec->heads;
+  const int64_t head_dim = spec->head_dim;
   int64_t shape[] = {1, capacity, head_dim * spec->key_heads};
   if (spec->structure == HARK_STRUCTURE_HIERARCHICAL) {
     const int64_t levels = hierarchy_of(spec, capacity).levels, partial[] = {levels, spec->heads, head_dim + 2};
@@ -220,12 +227,14 @@ hark_status hark_self_attention_apply(hark_context *context, const hark_forward 
   if (own_table && forward->log_kernels != NULL) {
     HARK_TRY(hark_tape_leaf(tape, &forward->log_kernels[layer->layer], NULL, &log_kernel));
   } else if (own_table) {
-    const int64_t length = forward->first_position + hark_tape_tensor(tape, x)->shape[1];
+    const int64_t length =
+        forward->packing != NULL ? forward->packing->longest : forward->first_position + hark_tape_tensor(tape, x)->shape[1];
     HARK_TRY(hark_positional_apply(forward, &layer->positional, hark_self_attention_distances(spec, length), &log_kernel));
   }
   inputs[LOG_KERNEL] = log_kernel;
   const hark_attention_attributes attributes = {
       .plan = forward->plans[layer->layer],
+      .segments = forward->packing != NULL ? forward->packing->segments : NULL,
       .dropout = {.seed = forward->seed,
                   .first_index = (forward->first_sample * (uint64_t)spec->heads) << DROPOUT_HEAD_SHIFT,
                   .micro_step = forward->micro_step,

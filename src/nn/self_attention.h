@@ -1,4 +1,4 @@
-/* self_attention.h - multi-head causal self-attention with its projections, rotary embedding and forget gate, and its cache for decoding.
+/* self_attention.h - multi-head self-attention, causal or not, with its projections, rotary embedding and forget gate, and its cache for decoding.
  *
  *   q = x Wq^T + bq, k = x Wk^T + bk, v = x Wv^T + bv;   y = attention(rotary(q), rotary(k), v) Wo^T + bo
  */
@@ -12,7 +12,9 @@
 #include "nn/rotary.h"
 
 typedef struct hark_self_attention_spec {
-  int64_t width, heads, key_heads;    /* head_dim = width / heads */
+  int64_t width, heads, key_heads;
+  int64_t head_dim;
+  bool causal;
   double deviation, output_deviation; /* of the initial weights */
   hark_rotary_spec rotary;
   const hark_rotary_source *rotary_source; /* of rates of the layer's own; NULL: it has none */
@@ -52,10 +54,16 @@ HARK_MUST_CHECK hark_status hark_self_attention_declare(hark_context *context, h
                                                         const hark_self_attention_spec *spec, int64_t layer, const char *prefix,
                                                         hark_self_attention *out);
 
-/* Plans passes of at most `batch` sequences, `queries` new tokens and `keys` tokens in all. Destroyed by the caller. */
+/* At most so large are the passes that plans are made for. */
+typedef struct hark_pass_sizes {
+  int64_t batch, queries, keys; /* rectangular: sequences, new tokens, tokens in all */
+  int64_t sequences;            /* packed: how many, of `queries` = `keys` tokens together in a batch of 1; 0: rectangular */
+  int64_t longest;              /* packed: tokens of one of them */
+} hark_pass_sizes;
+
+/* Destroyed by the caller. */
 HARK_MUST_CHECK hark_status hark_self_attention_plan(hark_context *context, const hark_self_attention_spec *spec, hark_type type,
-                                                     int64_t batch, int64_t queries, int64_t keys, bool training,
-                                                     hark_attention_plan **out);
+                                                     const hark_pass_sizes *sizes, bool training, hark_attention_plan **out);
 
 /* Type and shapes of a cache, without memory: enough for shape-only runs. */
 HARK_MUST_CHECK hark_status hark_attention_cache_describe(hark_context *context, const hark_self_attention_spec *spec, hark_type type,

@@ -36,11 +36,13 @@ static hark_status find_plan(hark_context *context, const hark_attention_attribu
                              const hark_attention_plan **out) {
   *out = attributes->plan;
   if (attributes->plan != NULL) return HARK_OK;
-  if (attributes->desc == NULL) {
-    return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: plan and desc are NULL, expected one of them in the attributes");
+  const hark_attention_desc *given = attributes->desc != NULL ? attributes->desc : &attributes->own;
+  if (given->struct_size == 0) {
+    return hark_fail(context, HARK_INVALID_ARGUMENT,
+                     "attention: plan and desc are NULL and own has no struct_size, expected one of them in the attributes");
   }
   hark_attention_desc desc = hark_attention_desc_default();
-  HARK_TRY(hark_take_struct(context, "hark_attention_desc", attributes->desc, HARK_LEAST_ATTENTION_DESC, &desc, sizeof desc));
+  HARK_TRY(hark_take_struct(context, "hark_attention_desc", given, HARK_LEAST_ATTENTION_DESC, &desc, sizeof desc));
   desc.type = type;
   hark_attention_plan *plan;
   HARK_TRY(hark_attention_plan_place(context, &desc, place->bytes, sizeof place->bytes, &plan));
@@ -107,7 +109,7 @@ static hark_status infer(hark_context *context, const void *attributes, const ha
   static const hark_input_rule rules[INPUT_COUNT] = {{"query", HARK_F32, 2, HARK_MAX_RANK},
                                                      {"key", HARK_F32, 2, HARK_MAX_RANK},
                                                      {"value", HARK_F32, 2, HARK_MAX_RANK},
-                                                     {"attention_bias", HARK_F32, 4, 4},
+                                                     {"attention_bias", HARK_F32, 1, 4},
                                                      {"log_kernel", HARK_F32, 2, 2},
                                                      {"forget", HARK_F32, 3, 3},
                                                      {"mask", HARK_U8, 4, 4},
@@ -159,6 +161,13 @@ static hark_status infer(hark_context *context, const void *attributes, const ha
   return HARK_OK;
 }
 
+/* In a ragged batch a bias of as many numbers as there are keys is one by key. */
+static hark_tensor bias_of(const hark_tensor *given, const hark_tensor *keys, bool ragged) {
+  const int64_t count = hark_row_count(keys);
+  if (!ragged || !hark_present(given) || given->rank == 4 || hark_tensor_count(given) != count) return *given;
+  return (hark_tensor){.data = given->data, .type = given->type, .rank = 4, .shape = {1, 1, 1, count}, .stride = {count, count, count, 1}};
+}
+
 static hark_attention_args arguments(const hark_call *call, const hark_attention_desc *desc) {
   const hark_attention_attributes *attributes = call->attributes;
   const hark_tensor absent = {0};
@@ -177,7 +186,7 @@ static hark_attention_args arguments(const hark_call *call, const hark_attention
       .sequences = ragged ? call->inputs[INPUT_QUERY_OFFSETS].shape[0] - 1 : 0,
       .has_query_offset = attributes->has_query_offset,
       .query_offset = attributes->query_offset,
-      .attention_bias = call->input_count > INPUT_BIAS ? call->inputs[INPUT_BIAS] : absent,
+      .attention_bias = call->input_count > INPUT_BIAS ? bias_of(&call->inputs[INPUT_BIAS], &call->inputs[INPUT_KEY], ragged) : absent,
       .log_kernel = call->input_count > INPUT_LOG_KERNEL ? call->inputs[INPUT_LOG_KERNEL] : absent,
       .forget = call->input_count > INPUT_FORGET ? turn_gates(&call->inputs[INPUT_FORGET]) : absent,
       .mask = call->input_count > INPUT_MASK ? call->inputs[INPUT_MASK] : absent,
@@ -229,7 +238,7 @@ static hark_status backward(hark_context *context, const hark_call *call) {
   args.dquery = split_heads(&call->input_gradients[INPUT_QUERY], ragged, desc->heads);
   args.dkey = split_heads(&call->input_gradients[INPUT_KEY], ragged, desc->key_heads);
   args.dvalue = split_heads(&call->input_gradients[INPUT_VALUE], ragged, desc->key_heads);
-  args.dattention_bias = call->input_gradients[INPUT_BIAS];
+  args.dattention_bias = bias_of(&call->input_gradients[INPUT_BIAS], &call->inputs[INPUT_KEY], ragged);
   args.dlog_kernel = call->input_gradients[INPUT_LOG_KERNEL];
   args.dforget = turn_gates(&call->input_gradients[INPUT_FORGET]);
   args.dhierarchical_bias = call->input_gradients[INPUT_HIERARCHICAL_BIAS];
@@ -238,7 +247,9 @@ static hark_status backward(hark_context *context, const hark_call *call) {
 }
 
 static hark_attention_desc sizes_of_call(const hark_attention_attributes *attributes, const hark_tensor *inputs, int input_count) {
-  hark_attention_desc desc = attributes->plan != NULL ? *hark_attention_plan_desc(attributes->plan) : *attributes->desc;
+  hark_attention_desc desc = attributes->plan != NULL   ? *hark_attention_plan_desc(attributes->plan)
+                             : attributes->desc != NULL ? *attributes->desc
+                                                        : attributes->own;
   const bool ragged = is_ragged(inputs, input_count);
   const hark_tensor query = activations(&inputs[INPUT_QUERY], ragged), key = activations(&inputs[INPUT_KEY], ragged);
   desc.batch = query.shape[0];
@@ -247,11 +258,27 @@ static hark_attention_desc sizes_of_call(const hark_attention_attributes *attrib
   return desc;
 }
 
+/* Every run of equal ids on its own. */
+static double segment_operations(hark_attention_desc desc, const int64_t *ids, bool is_backward) {
+  const int64_t items = desc.batch, length = desc.key_length;
+  double sum = 0;
+  desc.batch = 1;
+  for (int64_t item = 0; item < items; item++, ids += length)
+    for (int64_t row = 0, first; row < length;) {
+      for (first = row; row < length && ids[row] == ids[first]; row++) continue;
+      if (ids[first] < 0) continue;
+      desc.query_length = desc.key_length = row - first;
+      sum += hark_attention_desc_operations(&desc, is_backward);
+    }
+  return sum;
+}
+
 static double operations(const void *attributes, const hark_tensor *inputs, int input_count, bool is_backward) {
+  const int64_t *segments = ((const hark_attention_attributes *)attributes)->segments;
   const int64_t met = ((const hark_attention_attributes *)attributes)->keys_of_a_query;
   hark_attention_desc desc = sizes_of_call(attributes, inputs, input_count);
   if (met > 0 && is_ragged(inputs, input_count)) desc.key_length = hark_min(met, desc.key_length);
-  return hark_attention_desc_operations(&desc, is_backward);
+  return segments != NULL ? segment_operations(desc, segments, is_backward) : hark_attention_desc_operations(&desc, is_backward);
 }
 
 static int64_t terms(const void *attributes, const hark_tensor *inputs, int input_count) {
@@ -363,7 +390,7 @@ static const hark_sample samples[] = {
      {{HARK_F32, 3, {6, 4, 8}, -1, 1},
       {HARK_F32, 2, {19, 8}, -1, 1},
       {HARK_F32, 2, {19, 6}, -1, 1},
-      {HARK_F32, 4, {1, 1, 1, 19}, -3, 0},
+      {HARK_F32, 2, {19, 1}, -3, 0},
       ABSENT,
       ABSENT,
       ABSENT,

@@ -22,7 +22,7 @@ int64_t hark_depth_capacity(double capacity, int64_t chunks, int64_t sequences) 
 }
 
 static hark_status infer(hark_context *context, const void *attributes, const hark_tensor *inputs, int input_count, hark_inferred *out) {
-  static const hark_input_rule rules[INPUT_COUNT] = {{"score", HARK_F32, 1, 1}, {"sequences", HARK_I64, 1, 1}};
+  static const hark_input_rule rules[INPUT_COUNT] = {{"score", HARK_F32, 1, HARK_MAX_RANK}, {"sequences", HARK_I64, 1, 1}};
   const hark_operator *op = &hark_op_chunk_depth;
   HARK_TRY(hark_check_inputs(context, op, rules, attributes, inputs, input_count));
   HARK_TRY(hark_check_offsets_shape(context, op, "sequences", &inputs[INPUT_SEQUENCES]));
@@ -39,7 +39,7 @@ static hark_status infer(hark_context *context, const void *attributes, const ha
                        options->capacity[l], most);
     }
   }
-  const int64_t chunks = inputs[INPUT_SCORE].shape[0];
+  const int64_t chunks = hark_tensor_count(&inputs[INPUT_SCORE]);
   HARK_TRY(hark_size_multiply(context, (size_t)chunks, sizeof(double) + 2 * sizeof(int64_t), &out->forward_workspace));
   return hark_tensor_describe(context, HARK_I32, 1, &chunks, &out->outputs[0]);
 }
@@ -67,7 +67,7 @@ static void forward_sequences(const hark_call *call, int64_t first, int64_t last
   const hark_chunk_depth_attributes *options = call->attributes;
   const hark_segments sequences = hark_segments_of(&call->inputs[INPUT_SEQUENCES], 1);
   const hark_numbers from = hark_numbers_of(&call->inputs[INPUT_SCORE]);
-  const int64_t count = call->inputs[INPUT_SCORE].shape[0];
+  const int64_t count = hark_tensor_count(&call->inputs[INPUT_SCORE]);
   double *score = call->workspace;
   int64_t *order = (int64_t *)(score + count), *scratch = order + count;
   int32_t *depth = call->outputs[0].data;
@@ -84,7 +84,7 @@ static void forward_sequences(const hark_call *call, int64_t first, int64_t last
 }
 
 static hark_status forward(hark_context *context, const hark_call *call) {
-  const int64_t count = call->inputs[INPUT_SCORE].shape[0];
+  const int64_t count = hark_tensor_count(&call->inputs[INPUT_SCORE]);
   HARK_TRY(hark_check_offsets(context, &hark_op_chunk_depth, "sequences", &call->inputs[INPUT_SEQUENCES], 1, count));
   const hark_segments sequences = hark_segments_of(&call->inputs[INPUT_SEQUENCES], 1);
   int32_t *depth = call->outputs[0].data;

@@ -8,7 +8,7 @@
 enum { INPUT_SCORE, INPUT_SEQUENCES, INPUT_COUNT };
 
 static hark_status infer(hark_context *context, const void *attributes, const hark_tensor *inputs, int input_count, hark_inferred *out) {
-  static const hark_input_rule rules[INPUT_COUNT] = {{"score", HARK_F32, 1, 1}, {"sequences", HARK_I64, 1, 1}};
+  static const hark_input_rule rules[INPUT_COUNT] = {{"score", HARK_F32, 1, HARK_MAX_RANK}, {"sequences", HARK_I64, 1, 1}};
   HARK_TRY(hark_check_inputs(context, &hark_op_ponder_loss, rules, attributes, inputs, input_count));
   HARK_TRY(hark_check_offsets_shape(context, &hark_op_ponder_loss, "sequences", &inputs[INPUT_SEQUENCES]));
   const double weight = ((const hark_ponder_loss_attributes *)attributes)->weight;
@@ -22,7 +22,7 @@ static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
 
 static hark_status forward(hark_context *context, const hark_call *call) {
   const hark_tensor *score = &call->inputs[INPUT_SCORE], *sequences = &call->inputs[INPUT_SEQUENCES];
-  HARK_TRY(hark_check_offsets(context, &hark_op_ponder_loss, "sequences", sequences, 1, score->shape[0]));
+  HARK_TRY(hark_check_offsets(context, &hark_op_ponder_loss, "sequences", sequences, 1, hark_tensor_count(score)));
   const hark_segments chunks = hark_segments_of(sequences, 1);
   const hark_numbers s = hark_numbers_of(score);
   double loss = 0;
@@ -39,12 +39,12 @@ static hark_status forward(hark_context *context, const hark_call *call) {
 static hark_status backward(hark_context *context, const hark_call *call) {
   if (hark_gradient_is_absent(call) || !hark_present(&call->input_gradients[INPUT_SCORE])) return HARK_OK;
   const hark_tensor *score = &call->inputs[INPUT_SCORE], *sequences = &call->inputs[INPUT_SEQUENCES];
-  HARK_TRY(hark_check_offsets(context, &hark_op_ponder_loss, "sequences", sequences, 1, score->shape[0]));
+  HARK_TRY(hark_check_offsets(context, &hark_op_ponder_loss, "sequences", sequences, 1, hark_tensor_count(score)));
   const hark_segments chunks = hark_segments_of(sequences, 1);
   const hark_numbers s = hark_numbers_of(score), ds = hark_gradient_of(call, INPUT_SCORE);
   const double weight = ((const hark_ponder_loss_attributes *)call->attributes)->weight;
   const double dloss = weight * hark_get(hark_numbers_of(&call->output_gradients[0]), 0);
-  hark_clear_gaps(&chunks, ds, score->shape[0], 1);
+  hark_clear_gaps(&chunks, ds, hark_tensor_count(score), 1);
   for (int64_t b = 0; b < chunks.count; b++) {
     for (int64_t k = chunks.offsets[b]; k < chunks.offsets[b + 1]; k++) {
       const double gate = sigmoid(hark_get(s, k));
@@ -56,12 +56,12 @@ static hark_status backward(hark_context *context, const hark_call *call) {
 
 static double operations(const void *attributes, const hark_tensor *inputs, int input_count, bool is_backward) {
   (void)attributes, (void)input_count, (void)is_backward;
-  return 4 * (double)inputs[INPUT_SCORE].shape[0];
+  return 4 * (double)hark_tensor_count(&inputs[INPUT_SCORE]);
 }
 
 static int64_t terms(const void *attributes, const hark_tensor *inputs, int input_count) {
   (void)attributes, (void)input_count;
-  return hark_max(1, inputs[INPUT_SCORE].shape[0]);
+  return hark_max(1, hark_tensor_count(&inputs[INPUT_SCORE]));
 }
 
 static const hark_ponder_loss_attributes usual = {0.02};

@@ -1,6 +1,6 @@
 /* rotary.c - turns pairs of features by an angle that grows with the position: y0 = x0 cos a - x1 sin a, y1 = x0 sin a + x1 cos a.
  *
- * x, y [B, L, H d], d even; pair j of a head turns by a = p theta_j at position p = first_position + l. interleaved: the pair is
+ * x, y [B, L, H d], d even; pair j of a head turns by a = p theta_j at position p = first_position + l, or positions[l]. interleaved: the pair is
  * (2j, 2j + 1); half: (j, j + d/2). theta_j = base^(-2j/d), or rates[h R / H][j] / stretch of rates [R, pairs]. The dot product of two turned
  * rows depends on the difference of their positions only.
  * Gradients: of x the inverse turn, by -a; of a rate the sum over all pairs that turn by it of p / stretch (dy1 y0 - dy0 y1), in parts of
@@ -11,7 +11,7 @@
 
 #include "ops/definition.h"
 
-enum { INPUT_X, INPUT_RATES, INPUT_COUNT };
+enum { INPUT_X, INPUT_RATES, INPUT_POSITIONS, INPUT_COUNT };
 
 /* Positions that one piece of work takes. */
 #define POSITIONS 4
@@ -82,7 +82,7 @@ static hark_status check_rates(hark_context *context, const hark_rotary_attribut
 }
 
 static hark_status infer(hark_context *context, const void *attributes, const hark_tensor *inputs, int input_count, hark_inferred *out) {
-  static const hark_input_rule rules[INPUT_COUNT] = {{"x", HARK_F32, 3, 3}, {"rates", HARK_F32, 2, 2}};
+  static const hark_input_rule rules[INPUT_COUNT] = {{"x", HARK_F32, 3, 3}, {"rates", HARK_F32, 2, 2}, {"positions", HARK_I32, 1, 1}};
   HARK_TRY(hark_check_inputs(context, &hark_op_rotary, rules, attributes, inputs, input_count));
   const hark_tensor *x = &inputs[INPUT_X], *rates = &inputs[INPUT_RATES];
   const bool has_rates = hark_has_input(inputs, input_count, INPUT_RATES);
@@ -91,7 +91,15 @@ static hark_status infer(hark_context *context, const void *attributes, const ha
     HARK_TRY(check_rates(context, attributes, x, rates));
     HARK_TRY(hark_partials_bytes(context, hark_tensor_count(rates), &out->backward_workspace));
   }
+  if (hark_has_input(inputs, input_count, INPUT_POSITIONS))
+    HARK_TRY(hark_check_vector(context, &hark_op_rotary, "positions", &inputs[INPUT_POSITIONS], x->shape[1], "the rows of x"));
   return hark_tensor_describe(context, x->type, 3, x->shape, &out->outputs[0]);
+}
+
+/* The position of row l of every sequence. */
+static int64_t position_of(const hark_call *call, int64_t l) {
+  if (hark_has_input(call->inputs, call->input_count, INPUT_POSITIONS)) return ((const int32_t *)call->inputs[INPUT_POSITIONS].data)[l];
+  return ((const hark_rotary_attributes *)call->attributes)->first_position + l;
 }
 
 static double stretch_of(const hark_rotary_attributes *rotary) { return rotary->stretch != 0 ? rotary->stretch : 1; }
@@ -129,7 +137,7 @@ static void turn_heads(const hark_call *call, hark_numbers to, hark_numbers from
     int64_t place_0, place_1;
     places(rotary, width, j, &place_0, &place_1);
     for (int64_t l = first; l < last; l++) {
-      const double angle = (double)(rotary->first_position + l) * rate;
+      const double angle = (double)position_of(call, l) * rate;
       const double cosine = cos(angle), sine = direction * sin(angle);
       for (int64_t b = 0; b < batch; b++) {
         for (int64_t h = row * heads; h < (row + 1) * heads; h++) {
@@ -174,7 +182,7 @@ static double rate_gradient(const hark_call *call, int64_t row, int64_t j, int64
   places(rotary, width, j, &place_0, &place_1);
   double sum = 0;
   for (int64_t l = first; l < last; l++) {
-    const double position = (double)(rotary->first_position + l) / stretch_of(rotary);
+    const double position = (double)position_of(call, l) / stretch_of(rotary);
     for (int64_t b = 0; b < x->shape[0]; b++) {
       for (int64_t h = row * heads; h < (row + 1) * heads; h++) {
         const int64_t head = (b * x->shape[1] + l) * x->shape[2] + h * width;
@@ -255,6 +263,9 @@ static const hark_sample samples[] = {
     {"rates_of_some", &some, {{HARK_F32, 3, {1, 37, 20}, -2, 2}, {HARK_F32, 2, {2, 3}, -1, 1}}},
     {"rates_many_positions", &interleaved, {{HARK_F32, 3, {1, 131, 6}, -2, 2}, {HARK_F32, 2, {1, 1}, -1, 1}}},
     {"wide", &wide, {{HARK_F32, 3, {2, 3, 256}, -2, 2}}},
+    {"positions", &halves, {{HARK_F32, 3, {1, 37, 30}, -2, 2}, {.type = HARK_NONE}, {HARK_I32, 1, {37}, 0, 40}}},
+    {"positions_rates", &grouped, {{HARK_F32, 3, {2, 19, 160}, -2, 2}, {HARK_F32, 2, {2, 17}, -1, 1}, {HARK_I32, 1, {19}, 0, 9}}},
+    {"positions_some_pairs", &some, {{HARK_F32, 3, {1, 70, 20}, -2, 2}, {.type = HARK_NONE}, {HARK_I32, 1, {70}, 0, 2000}}},
 };
 
 const hark_operator hark_op_rotary = {
@@ -265,7 +276,7 @@ const hark_operator hark_op_rotary = {
     .input_maximum = INPUT_COUNT,
     .output_count = 1,
     .differentiable = 1u << INPUT_X | 1u << INPUT_RATES,
-    .backward_inputs = 1u << INPUT_RATES,
+    .backward_inputs = 1u << INPUT_RATES | 1u << INPUT_POSITIONS,
     .backward_outputs = 1u << 0,
     .in_place = 1u << INPUT_X,
     .infer = infer,

@@ -15,8 +15,10 @@ static int64_t width_of(const hark_tensor *x) {
 }
 
 static hark_status infer(hark_context *context, const void *attributes, const hark_tensor *inputs, int input_count, hark_inferred *out) {
-  static const hark_input_rule rules[INPUT_COUNT] = {
-      {"h", HARK_F32, 2, HARK_MAX_RANK}, {"update", HARK_F32, 2, HARK_MAX_RANK}, {"index", HARK_I32, 1, 1}, {"score", HARK_F32, 1, 1}};
+  static const hark_input_rule rules[INPUT_COUNT] = {{"h", HARK_F32, 2, HARK_MAX_RANK},
+                                                     {"update", HARK_F32, 2, HARK_MAX_RANK},
+                                                     {"index", HARK_I32, 1, 1},
+                                                     {"score", HARK_F32, 1, HARK_MAX_RANK}};
   HARK_TRY(hark_check_inputs(context, &hark_op_scatter_gated, rules, attributes, inputs, input_count));
   const hark_tensor *h = &inputs[INPUT_H], *update = &inputs[INPUT_UPDATE], *index = &inputs[INPUT_INDEX];
   char text[HARK_SHAPE_TEXT_BYTES], text_h[HARK_SHAPE_TEXT_BYTES];
@@ -28,7 +30,7 @@ static hark_status infer(hark_context *context, const void *attributes, const ha
   }
   HARK_TRY(hark_check_vector(context, &hark_op_scatter_gated, "index", index, update->shape[0], "the rows of update"));
   if (hark_has_input(inputs, input_count, INPUT_SCORE)) {
-    HARK_TRY(hark_check_vector(context, &hark_op_scatter_gated, "score", &inputs[INPUT_SCORE], h->shape[0], "the rows of h"));
+    HARK_TRY(hark_check_numbers(context, &hark_op_scatter_gated, "score", &inputs[INPUT_SCORE], h->shape[0], "the rows of h"));
   }
   HARK_TRY(hark_check_number(context, &hark_op_scatter_gated, "rows of h", h->shape[0], 0, INT32_MAX));
   HARK_TRY(hark_tensor_describe(context, h->type, h->rank, h->shape, &out->outputs[0]));

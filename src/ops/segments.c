@@ -48,6 +48,14 @@ hark_status hark_check_rows(hark_context *context, const hark_operator *op, cons
                    hark_shape_text(tensor, text, sizeof text), rows, origin);
 }
 
+hark_status hark_check_numbers(hark_context *context, const hark_operator *op, const char *name, const hark_tensor *tensor, int64_t count,
+                               const char *origin) {
+  char text[HARK_SHAPE_TEXT_BYTES];
+  if (hark_tensor_count(tensor) == count) return HARK_OK;
+  return hark_fail(context, HARK_SHAPE_MISMATCH, "%s: %s has %s, expected %" PRId64 " numbers (%s)", op->name, name,
+                   hark_shape_text(tensor, text, sizeof text), count, origin);
+}
+
 hark_status hark_check_index(hark_context *context, const hark_operator *op, const hark_tensor *index, int64_t rows) {
   const int32_t *at = index->data;
   const int64_t count = hark_tensor_count(index);

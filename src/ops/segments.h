@@ -35,6 +35,9 @@ HARK_MUST_CHECK hark_status hark_check_number(hark_context *context, const hark_
 /* Refuses a tensor of other than `rows` rows, all its dimensions but the last together. Errors: HARK_SHAPE_MISMATCH. */
 HARK_MUST_CHECK hark_status hark_check_rows(hark_context *context, const hark_operator *op, const char *name, const hark_tensor *tensor,
                                             int64_t rows, const char *origin);
+/* Refuses a tensor of other than `count` numbers, in whatever shape. Errors: HARK_SHAPE_MISMATCH. */
+HARK_MUST_CHECK hark_status hark_check_numbers(hark_context *context, const hark_operator *op, const char *name, const hark_tensor *tensor,
+                                               int64_t count, const char *origin);
 /* Refuses an index outside [0, rows) that is not -1. Errors: HARK_INVALID_ARGUMENT. */
 HARK_MUST_CHECK hark_status hark_check_index(hark_context *context, const hark_operator *op, const hark_tensor *index, int64_t rows);
 

@@ -17,9 +17,9 @@
 enum { INPUT_OFFSETS, INPUT_X, INPUT_SCORE, INPUT_QUERY, INPUT_QUERY_OFFSETS, INPUT_INDEX, INPUT_COUNT };
 enum { OUTPUT_INDEX, OUTPUT_OFFSETS, OUTPUT_COUNT };
 
-static const hark_input_rule rules[INPUT_COUNT] = {{"offsets", HARK_I64, 1, 1},       {"x", HARK_F32, 2, HARK_MAX_RANK},
-                                                   {"score", HARK_F32, 1, 1},         {"query", HARK_F32, 2, HARK_MAX_RANK},
-                                                   {"query_offsets", HARK_I64, 1, 1}, {"index", HARK_I32, 2, 2}};
+static const hark_input_rule rules[INPUT_COUNT] = {{"offsets", HARK_I64, 1, 1},           {"x", HARK_F32, 2, HARK_MAX_RANK},
+                                                   {"score", HARK_F32, 1, HARK_MAX_RANK}, {"query", HARK_F32, 2, HARK_MAX_RANK},
+                                                   {"query_offsets", HARK_I64, 1, 1},     {"index", HARK_I32, 2, 2}};
 
 static const unsigned needed[] = {[HARK_SELECTION_NORM] = 1u << INPUT_X,
                                   [HARK_SELECTION_SCORE] = 1u << INPUT_SCORE,
@@ -67,7 +67,7 @@ static hark_status infer(hark_context *context, const void *attributes, const ha
   if (hark_has_input(inputs, input_count, INPUT_X))
     HARK_TRY(hark_check_rows(context, op, "x", &inputs[INPUT_X], options->rows, "attributes"));
   if (options->kind == HARK_SELECTION_SCORE)
-    HARK_TRY(hark_check_vector(context, op, "score", &inputs[INPUT_SCORE], options->rows, "the rows"));
+    HARK_TRY(hark_check_numbers(context, op, "score", &inputs[INPUT_SCORE], options->rows, "the rows"));
   if (options->kind == HARK_SELECTION_QUERY) {
     HARK_TRY(hark_check_vector(context, op, "query_offsets", &inputs[INPUT_QUERY_OFFSETS], sequences + 1, "as many as offsets"));
     if (hark_row_length(&inputs[INPUT_QUERY]) != hark_row_length(&inputs[INPUT_X])) {

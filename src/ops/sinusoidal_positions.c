@@ -1,4 +1,4 @@
-/* sinusoidal_positions.c - y[b, l, :] = x[b, l, :] + s[first_position + l, :]: fixed absolute positions.
+/* sinusoidal_positions.c - y[b, l, :] = x[b, l, :] + s[p, :], p = first_position + l or positions[l]: fixed absolute positions.
  *
  * s[p, 2j] = sin(p w_j), s[p, 2j + 1] = cos(p w_j), w_j = base^(-2j / D). x, y [B, L, D]; an odd D ends with a sine.
  * L D sines and cosines for a whole batch. Gradient: dx = dy. Vaswani et al., arXiv 1706.03762, section 3.5.
@@ -7,13 +7,13 @@
 
 #include "ops/definition.h"
 
-enum { INPUT_X, INPUT_COUNT };
+enum { INPUT_X, INPUT_POSITIONS, INPUT_COUNT };
 
 /* Positions that one piece of work takes. */
 #define POSITIONS 8
 
 static hark_status infer(hark_context *context, const void *attributes, const hark_tensor *inputs, int input_count, hark_inferred *out) {
-  static const hark_input_rule rules[INPUT_COUNT] = {{"x", HARK_F32, 3, 3}};
+  static const hark_input_rule rules[INPUT_COUNT] = {{"x", HARK_F32, 3, 3}, {"positions", HARK_I32, 1, 1}};
   HARK_TRY(hark_check_inputs(context, &hark_op_sinusoidal_positions, rules, attributes, inputs, input_count));
   const hark_sinusoidal_positions_attributes *positions = attributes;
   if (positions->first_position < 0) {
@@ -23,7 +23,16 @@ static hark_status infer(hark_context *context, const void *attributes, const ha
   if (!(positions->base > 0) || !isfinite(positions->base)) {
     return hark_fail(context, HARK_INVALID_ARGUMENT, "sinusoidal_positions: base is %g, expected a positive number", positions->base);
   }
+  if (hark_has_input(inputs, input_count, INPUT_POSITIONS))
+    HARK_TRY(hark_check_vector(context, &hark_op_sinusoidal_positions, "positions", &inputs[INPUT_POSITIONS], inputs[INPUT_X].shape[1],
+                               "the rows of x"));
   return hark_tensor_describe(context, inputs[INPUT_X].type, 3, inputs[INPUT_X].shape, &out->outputs[0]);
+}
+
+/* The position of row l of every sequence. */
+static int64_t position_of(const hark_call *call, int64_t l) {
+  if (hark_has_input(call->inputs, call->input_count, INPUT_POSITIONS)) return ((const int32_t *)call->inputs[INPUT_POSITIONS].data)[l];
+  return ((const hark_sinusoidal_positions_attributes *)call->attributes)->first_position + l;
 }
 
 static void forward_positions(const hark_call *call, int64_t first, int64_t last) {
@@ -34,7 +43,7 @@ static void forward_positions(const hark_call *call, int64_t first, int64_t last
   for (int64_t d = 0; d < width; d++) {
     const double rate = pow(attributes->base, -(double)(d - d % 2) / (double)width);
     for (int64_t l = first; l < last; l++) {
-      const double angle = (double)(attributes->first_position + l) * rate;
+      const double angle = (double)position_of(call, l) * rate;
       const double s = d % 2 == 0 ? sin(angle) : cos(angle);
       for (int64_t b = 0; b < batch; b++) {
         const int64_t i = (b * length + l) * width + d;
@@ -79,13 +88,15 @@ static const hark_sample samples[] = {
     {"odd_width", &usual, {{HARK_F32, 3, {3, 5, 19}, -1, 1}}},
     {"later", &later, {{HARK_F32, 3, {1, 257, 16}, -1, 1}}},
     {"small_base", &small_base, {{HARK_F32, 3, {2, 13, 65}, -1, 1}}},
+    {"positions", &usual, {{HARK_F32, 3, {1, 41, 34}, -1, 1}, {HARK_I32, 1, {41}, 0, 50}}},
+    {"positions_odd_width", &small_base, {{HARK_F32, 3, {2, 70, 19}, -1, 1}, {HARK_I32, 1, {70}, 0, 1000}}},
 };
 
 const hark_operator hark_op_sinusoidal_positions = {
     .name = "sinusoidal_positions",
     .formula = "y = x + s, s[l,2j] = sin(p w_j), s[l,2j+1] = cos(p w_j), p = first_position + l, w_j = base^(-2j/D)",
     .attributes_size = sizeof(hark_sinusoidal_positions_attributes),
-    .input_minimum = INPUT_COUNT,
+    .input_minimum = 1,
     .input_maximum = INPUT_COUNT,
     .output_count = 1,
     .differentiable = 1u << INPUT_X,

@@ -63,7 +63,7 @@ typedef struct moment_list {
 } moment_list;
 
 static hark_status list_moments(hark_context *context, const hark_engine *engine, moment_list *out) {
-  const hark_parameters *parameters = &engine->decoder->parameters;
+  const hark_parameters *parameters = &engine->network->parameters;
   const size_t count = 2 * (size_t)parameters->count;
   out->bytes = count * (sizeof(hark_named_tensor) + sizeof(hark_tensor) + MOMENT_NAME_BYTES);
   HARK_TRY(hark_allocate(context, out->bytes, &out->memory));
@@ -84,7 +84,7 @@ static hark_status write_optimizer(hark_context *context, const char *path, cons
   HARK_TRY(list_moments(context, engine, &list));
   const hark_metadata_entry metadata[] = {{"format", "hark"}, {"format_version", "1"}};
   const hark_status status =
-      hark_safetensors_write(context, path, list.tensors, 2 * (int64_t)engine->decoder->parameters.count, metadata, 2, summary);
+      hark_safetensors_write(context, path, list.tensors, 2 * (int64_t)engine->network->parameters.count, metadata, 2, summary);
   hark_release(context, list.memory, list.bytes);
   return status;
 }
@@ -93,17 +93,33 @@ static hark_status write_optimizer(hark_context *context, const char *path, cons
 typedef struct state_field {
   const char *name;
   size_t offset;
-  bool whole; /* int64_t or uint64_t; else double */
+  bool whole;    /* int64_t or uint64_t; else double */
+  bool optional; /* not in the first files: 0 where it is not told */
 } state_field;
 
 #define WHOLE(field)                                                                                                                       \
-  { #field, offsetof(hark_run_state, field), true }
+  { #field, offsetof(hark_run_state, field), true, false }
 #define REAL(field)                                                                                                                        \
-  { #field, offsetof(hark_run_state, field), false }
-static const state_field state_fields[] = {WHOLE(step),      WHOLE(updates),        WHOLE(samples),
-                                           REAL(loss_sum),   WHOLE(loss_count),     REAL(best_loss),
-                                           WHOLE(best_step), WHOLE(evaluated_step), WHOLE(evaluations_without_improvement),
-                                           WHOLE(bad_steps), REAL(seconds),         WHOLE(metrics_bytes)};
+  { #field, offsetof(hark_run_state, field), false, false }
+#define LATER(field, whole)                                                                                                                \
+  { #field, offsetof(hark_run_state, field), whole, true }
+static const state_field state_fields[] = {WHOLE(step),
+                                           WHOLE(updates),
+                                           WHOLE(samples),
+                                           REAL(loss_sum),
+                                           WHOLE(loss_count),
+                                           REAL(best_loss),
+                                           WHOLE(best_step),
+                                           WHOLE(evaluated_step),
+                                           WHOLE(evaluations_without_improvement),
+                                           WHOLE(bad_steps),
+                                           REAL(seconds),
+                                           WHOLE(metrics_bytes),
+                                           LATER(tokens, true),
+                                           LATER(line_targets, true),
+                                           LATER(line_right, true),
+                                           LATER(operations, false)};
+#undef LATER
 #undef WHOLE
 #undef REAL
 #define STATE_FIELDS (sizeof state_fields / sizeof *state_fields)
@@ -226,7 +242,7 @@ static hark_status write_checkpoint(hark_context *context, const hark_run *run, 
   HARK_TRY(remove_folder(context, path));
   HARK_TRY(hark_folder_make(context, path));
   HARK_TRY(path_in(context, run, partial, file_names[FILE_MODEL], path));
-  HARK_TRY(write_model(context, run, path, engine->decoder, &summaries[FILE_MODEL]));
+  HARK_TRY(write_model(context, run, path, engine->network, &summaries[FILE_MODEL]));
   HARK_TRY(path_in(context, run, partial, file_names[FILE_OPTIMIZER], path));
   HARK_TRY(write_optimizer(context, path, engine, &summaries[FILE_OPTIMIZER]));
   HARK_TRY(path_in(context, run, partial, file_names[FILE_STATE], path));
@@ -378,6 +394,10 @@ hark_status hark_checkpoint_read_state(hark_context *context, const hark_run *ru
   for (size_t i = 0; i < STATE_FIELDS && status == HARK_OK; i++) {
     char *field = (char *)state + state_fields[i].offset;
     const json_t *value = json_object_get(object, state_fields[i].name);
+    if (value == NULL && state_fields[i].optional) {
+      memset(field, 0, sizeof(double));
+      continue;
+    }
     if (state_fields[i].whole) {
       const int64_t whole = json_integer_value(value);
       if (!json_is_integer(value) || whole < 0)
@@ -416,7 +436,7 @@ static hark_status load_moments(hark_context *context, const hark_run *run, cons
   HARK_TRY(path_in(context, run, name, file_names[FILE_OPTIMIZER], path));
   HARK_TRY(list_moments(context, engine, &list));
   hark_status status = hark_safetensors_open(context, path, &file);
-  const int64_t count = 2 * (int64_t)engine->decoder->parameters.count;
+  const int64_t count = 2 * (int64_t)engine->network->parameters.count;
   for (int64_t i = 0; i < count && status == HARK_OK; i++)
     status = hark_safetensors_load_into(context, file, list.names[i], &list.views[i]);
   if (status == HARK_OK && hark_safetensors_count(file) != count)
@@ -428,7 +448,7 @@ static hark_status load_moments(hark_context *context, const hark_run *run, cons
 }
 
 hark_status hark_checkpoint_load(hark_context *context, const hark_run *run, const char *name, hark_engine *engine, hark_run_state *state) {
-  HARK_TRY(hark_checkpoint_load_weights(context, run, name, &engine->decoder->parameters));
+  HARK_TRY(hark_checkpoint_load_weights(context, run, name, &engine->network->parameters));
   if (!engine->training) return HARK_OK;
   HARK_TRY(load_moments(context, run, name, engine));
   return state != NULL ? hark_checkpoint_read_state(context, run, name, state) : HARK_OK;

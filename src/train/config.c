@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "data/example_format.h"
 #include "io/number.h"
 
 #define STEPS_DEFAULT 5000                   /* when neither steps, epochs nor tokens are given */
@@ -18,9 +19,14 @@
 #define SWAPS "train eval bench config"          /* what of a trained model may be exchanged when it is evaluated */
 #define READS "train eval generate bench config" /* subcommands that open a model and its data */
 
+#define FORMAT_WORD(id, name) "|" name
+#define FORMAT_WORDS "corpus|examples" HARK_EXAMPLE_FORMATS(FORMAT_WORD)
+
 static const hark_option options[] = {
     /* model */
     {"model.type", NULL, HARK_OPTION_ENUM, AT(model.type), "gpt", "gpt", TRAIN, NULL, "family of the model: decoder with pre-norm blocks"},
+    {"model.architecture", "architecture", HARK_OPTION_ENUM, AT(model.architecture), "decoder", HARK_ARCHITECTURE_WORDS, TRAIN, NULL,
+     "decoder: causal, tells tokens; encoder: every token sees all others, tells the class of an example"},
     {"model.layers", "layers", HARK_OPTION_INT, AT(model.layers), "4", "[1, 10000]", TRAIN, NULL, "number of blocks"},
     {"model.heads", "heads", HARK_OPTION_INT, AT(model.heads), "4", "[1, 65536]", TRAIN, NULL, "attention heads of a block"},
     {"model.key_heads", "key-heads", HARK_OPTION_INT, AT(model.key_heads), "0", "[0, 65536]", TRAIN, NULL,
@@ -28,12 +34,19 @@ static const hark_option options[] = {
     {"model.width", "width", HARK_OPTION_INT, AT(model.width), "512", "[1, 1048576]", TRAIN, NULL, "features of a token"},
     {"model.feed_forward_width", NULL, HARK_OPTION_INT, AT(model.feed_forward_width), "0", "[0, 16777216]", TRAIN, NULL,
      "hidden features of the feed-forward layer; 0: four times width"},
-    {"model.context", "context", HARK_OPTION_INT, AT(model.context), "256", "[1, 16777216]", TRAIN, NULL, "tokens of a training window"},
+    {"model.context", "context", HARK_OPTION_INT, AT(model.context), "256", "[1, 16777216]", TRAIN, NULL,
+     "tokens of a training window, or of the longest example"},
     {"model.activation", "activation", HARK_OPTION_ENUM, AT(model.activation), "gelu", HARK_ACTIVATION_WORDS, TRAIN, NULL,
      "activation of the feed-forward layer"},
     {"model.norm", "norm", HARK_OPTION_ENUM, AT(model.norm), "layer_norm", HARK_NORM_WORDS, TRAIN, NULL, "normalisation layers"},
     {"model.norm_epsilon", NULL, HARK_OPTION_FLOAT, AT(model.norm_epsilon), "1e-5", "(0, 1]", TRAIN, NULL,
      "added to the variance in normalisation layers"},
+    {"model.attention_width", "attention-width", HARK_OPTION_INT, AT(model.attention_width), "0", "[0, 1048576]", TRAIN, NULL,
+     "features of the queries of all heads together, a multiple of heads; 0: width"},
+    {"model.pooling", "pooling", HARK_OPTION_ENUM, AT(model.pooling), "class", HARK_POOLING_WORDS, TRAIN, NULL,
+     "what stands for a sequence in an encoder: a token put in front, the mean over its tokens, or its first token"},
+    {"model.head_width", "head-width", HARK_OPTION_INT, AT(model.head_width), "0", "[0, 16777216]", TRAIN, NULL,
+     "hidden features of an encoder's head; 0: feed_forward_width"},
     {"model.positions", "positions", HARK_OPTION_ENUM, AT(model.positions), "rotary", HARK_POSITIONS_WORDS, TRAIN, NULL,
      "how positions enter"},
     {"model.positional", "positional", HARK_OPTION_STRING, AT(model.positional), "", NULL, TRAIN, "EXPR",
@@ -84,9 +97,17 @@ static const hark_option options[] = {
     {"model.attention.dropout", "attention-dropout", HARK_OPTION_FLOAT, AT(model.attention.dropout), "0", "[0, 1)", TRAIN, NULL,
      "dropout on the attention weights"},
     /* data */
-    {"data.paths", "data", HARK_OPTION_LIST, AT(data.paths), "", NULL, READS, "PATH", "text: files, or folders of files; may be repeated"},
+    {"data.format", "format", HARK_OPTION_ENUM, AT(data.format), "corpus", FORMAT_WORDS, READS, NULL,
+     "corpus: text to continue; else labelled examples: a folder that hark data make wrote (examples), or files of a format"},
+    {"data.paths", "data", HARK_OPTION_LIST, AT(data.paths), "", NULL, READS, "PATH",
+     "text: files, or folders of files; or files of examples; may be repeated"},
     {"data.validation_paths", "validation", HARK_OPTION_LIST, AT(data.validation_paths), "", NULL, READS, "PATH",
-     "text for validation; none: split off the training text"},
+     "text or examples for validation; none: split off those for training"},
+    {"data.test_paths", "test", HARK_OPTION_LIST, AT(data.test_paths), "", NULL, READS, "PATH", "examples for the test at the end"},
+    {"data.length_limit", "length-limit", HARK_OPTION_INT, AT(data.length_limit), "0", "[0, 16777216]", READS, NULL,
+     "tokens that are kept of a longer sequence of an example, the first ones; 0: all"},
+    {"data.classes", "classes", HARK_OPTION_INT, AT(data.classes), "0", "[0, 1000000]", READS, NULL,
+     "classes of formats whose files do not tell; 0: 2"},
     {"data.tokenizer", "tokenizer", HARK_OPTION_ENUM, AT(data.tokenizer), "characters", "characters|bytes", TRAIN, NULL,
      "tokens: Unicode code points, or bytes"},
     {"data.unknown", "unknown", HARK_OPTION_ENUM, AT(data.unknown), "error", "error|map", READS, NULL,
@@ -101,10 +122,12 @@ static const hark_option options[] = {
      "an epoch: as many tokens as the text has, or every window of stride 1 once"},
     /* train */
     {"train.steps", "steps", HARK_OPTION_INT, AT(train.steps), "0", "[0, inf)", TRAIN, NULL,
-     "optimiser steps; 0: from epochs or tokens, or 5000"},
+     "optimiser steps; 0: from epochs, tokens or examples, or 5000"},
     {"train.epochs", "epochs", HARK_OPTION_FLOAT, AT(train.epochs), "0", "[0, inf)", TRAIN, NULL, "length in epochs; 0: not asked"},
     {"train.tokens", "tokens", HARK_OPTION_INT, AT(train.tokens), "0", "[0, inf)", TRAIN, NULL, "length in tokens; 0: not asked"},
-    {"train.batch", "batch", HARK_OPTION_INT, AT(train.batch), "16", "[1, 1048576]", READS, NULL, "windows of a micro-batch"},
+    {"train.examples", "examples", HARK_OPTION_INT, AT(train.examples), "0", "[0, inf)", TRAIN, NULL,
+     "length in examples (of text: windows); 0: not asked"},
+    {"train.batch", "batch", HARK_OPTION_INT, AT(train.batch), "16", "[1, 1048576]", READS, NULL, "windows or examples of a micro-batch"},
     {"train.accumulate", "accumulate", HARK_OPTION_INT, AT(train.accumulate), "1", "[1, 1048576]", TRAIN, NULL, "micro-batches of a step"},
     {"train.learning_rate", "learning-rate lr", HARK_OPTION_FLOAT, AT(train.learning_rate), "1e-3", "(0, inf)", TRAIN, NULL,
      "highest learning rate"},
@@ -114,8 +137,8 @@ static const hark_option options[] = {
      "learning rate of the positional kernel's parameters, over that of the others; 0: they stay as they start"},
     {"train.rotary_rate", NULL, HARK_OPTION_FLOAT, AT(train.rotary_rate), "1", "[0, inf)", TRAIN, NULL,
      "learning rate of learned rotary rates, over that of the others; 0: they stay as they start"},
-    {"train.schedule", "schedule", HARK_OPTION_ENUM, AT(train.schedule), "cosine", "constant|cosine|linear|rsqrt", TRAIN, NULL,
-     "learning rate after the warm-up"},
+    {"train.schedule", "schedule", HARK_OPTION_ENUM, AT(train.schedule), "cosine", "constant|cosine|linear|rsqrt|base_rsqrt|cycle", TRAIN,
+     NULL, "learning rate after the warm-up; base_rsqrt: learning_rate / sqrt(step); cycle: a cosine whose period is the whole run"},
     {"train.warmup", "warmup", HARK_OPTION_INT, AT(train.warmup), "100", "[0, inf)", TRAIN, NULL, "steps over which the rate rises from 0"},
     {"train.beta1", "beta1", HARK_OPTION_FLOAT, AT(train.beta1), "0.9", "[0, 1)", TRAIN, NULL, "AdamW: decay of the first moment"},
     {"train.beta2", "beta2", HARK_OPTION_FLOAT, AT(train.beta2), "0.99", "[0, 1)", TRAIN, NULL, "AdamW: decay of the second moment"},
@@ -174,13 +197,15 @@ const hark_option_table hark_config_table = {
     options, (int)(sizeof options / sizeof options[0]), sections, sizeof(hark_config), true,
 };
 
-/* Steps, epochs and tokens each say how long to train. What the command line says replaces what a file says; of one source, one only. */
+/* Steps, epochs, tokens and examples each say how long to train. What the command line says replaces what a file says; of one source, one only. */
 static hark_status settle_length(hark_context *context, hark_options *set, hark_config *config) {
   const struct {
     const char *name;
     bool given;
-  } lengths[] = {
-      {"train.steps", config->train.steps > 0}, {"train.epochs", config->train.epochs > 0}, {"train.tokens", config->train.tokens > 0}};
+  } lengths[] = {{"train.steps", config->train.steps > 0},
+                 {"train.epochs", config->train.epochs > 0},
+                 {"train.tokens", config->train.tokens > 0},
+                 {"train.examples", config->train.examples > 0}};
   hark_option_source highest = HARK_SOURCE_DEFAULT;
   int count = 0;
   for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
@@ -192,9 +217,10 @@ static hark_status settle_length(hark_context *context, hark_options *set, hark_
   if (hark_options_source(set, lengths[0].name) < highest) config->train.steps = 0;
   if (hark_options_source(set, lengths[1].name) < highest) config->train.epochs = 0;
   if (hark_options_source(set, lengths[2].name) < highest) config->train.tokens = 0;
+  if (hark_options_source(set, lengths[3].name) < highest) config->train.examples = 0;
   if (count > 1) {
-    HARK_TRY(hark_options_complain(context, set, "train.steps train.epochs train.tokens",
-                                   "only one of steps, epochs and tokens can give the length, %d do", count));
+    HARK_TRY(hark_options_complain(context, set, "train.steps train.epochs train.tokens train.examples",
+                                   "only one of steps, epochs, tokens and examples can give the length, %d do", count));
   }
   if (count == 0) config->train.steps = STEPS_DEFAULT;
   return HARK_OK;
@@ -223,6 +249,10 @@ static hark_status check_counts(hark_context *context, hark_options *set, const 
   return HARK_OK;
 }
 
+const char *hark_config_format(const hark_config *config) {
+  return config->data.format > 1 ? hark_examples_format_name(config->data.format - 2) : "";
+}
+
 static bool ends_with(const char *text, const char *ending) {
   const size_t length = strlen(text), part = strlen(ending);
   return length >= part && strcmp(text + length - part, ending) == 0;
@@ -237,6 +267,7 @@ hark_bond hark_config_bond(const char *option) {
                                          "model.rotary.scaling_factor",
                                          "model.rotary.original_context",
                                          "model.positional_stretch",
+                                         "model.pooling",
                                          "model.attention.structure",
                                          "model.attention.window",
                                          "model.attention.hierarchy_block",
@@ -307,7 +338,7 @@ static hark_status check_hierarchy(hark_context *context, hark_options *set, con
   if (config->model.attention.hierarchy_block % 2 != 0)
     HARK_TRY(hark_options_complain(context, set, "model.attention.hierarchy_block",
                                    "hierarchy_block is %" PRId64 ", expected an even number", config->model.attention.hierarchy_block));
-  if (config->model.attention.coarse_query == HARK_COARSE_QUERY_MEAN)
+  if (config->model.attention.coarse_query == HARK_COARSE_QUERY_MEAN && config->model.architecture == HARK_ARCHITECTURE_decoder)
     HARK_TRY(hark_options_complain(context, set, "model.attention.coarse_query",
                                    "a decoder is causal and a mean of queries knows later ones, expected first or exact"));
   if (config->model.attention.forget_gate)
@@ -316,15 +347,41 @@ static hark_status check_hierarchy(hark_context *context, hark_options *set, con
   return HARK_OK;
 }
 
+/* Labelled examples, and models that need them. */
+static hark_status settle_examples(hark_context *context, hark_options *set, hark_config *config) {
+  const bool examples = hark_config_has_examples(config), encoder = config->model.architecture == HARK_ARCHITECTURE_encoder;
+  if (encoder && !examples)
+    HARK_TRY(hark_options_complain(context, set, "model.architecture data.format",
+                                   "an encoder tells classes of examples, expected a data.format other than corpus"));
+  if (encoder && config->model.attention.forget_gate)
+    HARK_TRY(
+        hark_options_complain(context, set, "model.attention.forget_gate model.architecture", "forget gates need architecture decoder"));
+  if (!examples && config->data.test_paths.count > 0)
+    HARK_TRY(hark_options_complain(context, set, "data.test_paths data.format",
+                                   "a corpus has no test part, expected a data.format of examples"));
+  if (!examples) return HARK_OK;
+  if (hark_options_source(set, "data.order") == HARK_SOURCE_DEFAULT) config->data.order = HARK_ORDER_SHUFFLED;
+  if (config->train.tokens > 0)
+    HARK_TRY(hark_options_complain(context, set, "train.tokens data.format",
+                                   "examples differ in length: expected steps, epochs or examples to give the length of the run"));
+  if (config->data.length_limit > config->model.context)
+    HARK_TRY(hark_options_complain(context, set, "data.length_limit model.context",
+                                   "length_limit %" PRId64 " keeps more tokens than the model's context of %" PRId64,
+                                   config->data.length_limit, config->model.context));
+  return HARK_OK;
+}
+
 hark_status hark_config_finish(hark_context *context, hark_options *set, hark_config *config) {
   if (config->model.key_heads == 0) config->model.key_heads = config->model.heads;
   if (config->model.feed_forward_width == 0) config->model.feed_forward_width = 4 * config->model.width;
   if (config->train.minimum_rate < 0) config->train.minimum_rate = MINIMUM_RATE_PART * config->train.learning_rate;
 
-  const int64_t heads = config->model.heads, key_heads = config->model.key_heads, width = config->model.width;
+  const bool apart = config->model.attention_width != 0;
+  const int64_t heads = config->model.heads, key_heads = config->model.key_heads;
+  const int64_t width = apart ? config->model.attention_width : config->model.width;
   if (width % heads != 0) {
-    HARK_TRY(hark_options_complain(context, set, "model.width model.heads", "width %" PRId64 " is not divisible by heads %" PRId64, width,
-                                   heads));
+    HARK_TRY(hark_options_complain(context, set, apart ? "model.attention_width model.heads" : "model.width model.heads",
+                                   "%s %" PRId64 " is not divisible by heads %" PRId64, apart ? "attention_width" : "width", width, heads));
   } else if (config->model.positions == HARK_POSITIONS_ROTARY && width / heads % 2 != 0) {
     HARK_TRY(hark_options_complain(context, set, "model.positions model.width model.heads",
                                    "rotary positions need an even head dimension, width / heads is %" PRId64, width / heads));
@@ -334,7 +391,9 @@ hark_status hark_config_finish(hark_context *context, hark_options *set, hark_co
                                    heads, key_heads));
   }
   HARK_TRY(check_hierarchy(context, set, config));
-  if (config->data.validation_paths.count > 0 && config->data.split != HARK_DIVIDE_FILES) { /* files of their own */
+  HARK_TRY(settle_examples(context, set, config));
+  if (config->data.validation_paths.count > 0 && config->data.split != HARK_DIVIDE_FILES &&
+      !hark_config_has_examples(config)) { /* files of their own */
     const hark_option_source split = hark_options_source(set, "data.split");
     if (split != HARK_SOURCE_DEFAULT && split == hark_options_source(set, "data.validation_paths")) {
       HARK_TRY(hark_options_complain(context, set, "data.split data.validation_paths", "files for validation need split files"));

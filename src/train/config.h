@@ -12,19 +12,30 @@
 #include "data/batches.h"
 #include "data/corpus.h"
 #include "io/options.h"
-#include "nn/kinds.h"
+#include "models/network.h"
 
 /* The words of the enums stand in the table in this order. */
 typedef enum hark_model_type { HARK_MODEL_GPT } hark_model_type;
-typedef enum hark_schedule { HARK_SCHEDULE_CONSTANT, HARK_SCHEDULE_COSINE, HARK_SCHEDULE_LINEAR, HARK_SCHEDULE_RSQRT } hark_schedule;
+typedef enum hark_schedule {
+  HARK_SCHEDULE_CONSTANT,
+  HARK_SCHEDULE_COSINE,
+  HARK_SCHEDULE_LINEAR,
+  HARK_SCHEDULE_RSQRT,
+  HARK_SCHEDULE_BASE_RSQRT,
+  HARK_SCHEDULE_CYCLE
+} hark_schedule;
 
 typedef struct hark_config {
   struct {
-    int type; /* hark_model_type */
+    int type;         /* hark_model_type */
+    int architecture; /* hark_architecture_kind */
     int64_t layers, heads, key_heads /* 0: heads */, width, feed_forward_width /* 0: 4 * width */, context;
     int activation; /* hark_activation */
     int norm;       /* hark_norm */
     double norm_epsilon;
+    int64_t attention_width /* 0: width */;
+    int pooling; /* hark_pooling */
+    int64_t head_width /* 0: feed_forward_width */;
     int positions;          /* hark_positions */
     const char *positional; /* an expression of hark/positional.h; "": none */
     int positional_scope;   /* hark_positional_scope */
@@ -54,7 +65,9 @@ typedef struct hark_config {
     } attention;
   } model;
   struct {
-    hark_string_list paths, validation_paths;
+    int format; /* 0: a corpus; 1: examples in a folder that says their format; then the formats in their order */
+    hark_string_list paths, validation_paths, test_paths;
+    int64_t length_limit, classes;
     int tokenizer; /* index of hark_tokenizer_kind_name() */
     int unknown;   /* hark_unknown */
     double validation_fraction;
@@ -63,7 +76,7 @@ typedef struct hark_config {
     int epoch; /* hark_epoch_unit */
   } data;
   struct {
-    int64_t steps /* 0: from epochs or tokens */, tokens;
+    int64_t steps /* 0: from epochs, tokens or examples */, tokens, examples;
     double epochs;
     int64_t batch, accumulate;
     double learning_rate, minimum_rate /* a rate; below 0: a tenth of learning_rate */, positional_rate /* a factor */, rotary_rate;
@@ -90,6 +103,12 @@ extern const hark_option_table hark_config_table;
 /* Puts derived values in place (key_heads, feed_forward_width, minimum_rate, split where files for validation are given, steps where neither
  * epochs nor tokens are) and adds a problem for every combination that cannot work. Errors: HARK_OUT_OF_MEMORY; problems are found by hark_options_finish(). */
 HARK_MUST_CHECK hark_status hark_config_finish(hark_context *context, hark_options *options, hark_config *config);
+
+/* Trained on labelled examples, in packed batches; else on windows of a text. */
+static inline bool hark_config_has_examples(const hark_config *config) { return config->data.format != 0; }
+
+/* The format that data.format names; "": the folder of the examples says. */
+const char *hark_config_format(const hark_config *config);
 
 /* What an option says about weights that are there already. */
 typedef enum hark_bond {

@@ -2,17 +2,32 @@
 #include "train/engine.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "backend/backend.h"
+#include "models/encoder.h"
 
 hark_decoder_config hark_engine_decoder_config(const hark_config *config, int32_t vocabulary) {
-  return (hark_decoder_config){.vocabulary = vocabulary,
+  const hark_learning_task task = {.vocabulary = vocabulary};
+  return hark_engine_network_config(config, &task);
+}
+
+hark_network_config hark_engine_network_config(const hark_config *config, const hark_learning_task *task) {
+  const bool encoder = config->model.architecture == HARK_ARCHITECTURE_encoder;
+  const hark_pooling pooling = (hark_pooling)config->model.pooling;
+  return (hark_network_config){.architecture = config->model.architecture,
+                               .attention_width = config->model.attention_width,
+                               .pooling = encoder ? pooling : HARK_POOLING_CLASS,
+                               .head_width = encoder ? config->model.head_width : 0,
+                               .classes = encoder ? task->classes : 0,
+                               .parts = encoder ? task->parts : 0,
+                               .vocabulary = task->vocabulary,
                                .layers = config->model.layers,
                                .heads = config->model.heads,
                                .key_heads = config->model.key_heads,
                                .width = config->model.width,
                                .feed_forward_width = config->model.feed_forward_width,
-                               .context = config->model.context,
+                               .context = encoder ? hark_encoder_rows(pooling, config->model.context) : config->model.context,
                                .activation = (hark_activation)config->model.activation,
                                .norm = (hark_norm)config->model.norm,
                                .norm_epsilon = config->model.norm_epsilon,
@@ -44,6 +59,9 @@ hark_decoder_config hark_engine_decoder_config(const hark_config *config, int32_
                                .positional_stretch = config->model.positional_stretch};
 }
 
+static bool is_packed(const hark_engine *engine) { return engine->task.parts > 0; }
+static bool has_classes(const hark_engine *engine) { return engine->network->architecture->predicts_classes; }
+
 /* Forgets the pass before; the new one's tokens and targets are the first `rows` windows of engine->inputs and engine->targets. */
 static hark_status begin_pass(hark_engine *engine, int64_t rows, bool recording, hark_value *tokens, hark_value *targets) {
   hark_tensor windows[] = {engine->inputs, engine->targets};
@@ -62,37 +80,104 @@ static hark_status training_pass(hark_context *context, hark_engine *engine, int
                                  double weight, hark_value *loss) {
   hark_value tokens = 0, targets = 0;
   const hark_forward forward = {.tape = engine->tape,
-                                .parameters = &engine->decoder->parameters,
+                                .parameters = &engine->network->parameters,
                                 .training = true,
                                 .seed = (uint64_t)engine->config->train.seed,
                                 .first_sample = first_sample,
                                 .micro_step = micro_step,
                                 .plans = engine->training_plans};
   HARK_TRY(begin_pass(engine, rows, true, &tokens, &targets));
-  HARK_TRY(hark_decoder_loss(context, engine->decoder, &forward, tokens, targets, weight, engine->config->train.label_smoothing, loss));
+  HARK_TRY(hark_decoder_loss(context, engine->network, &forward, tokens, targets, weight, engine->config->train.label_smoothing, loss));
   return hark_tape_backward(engine->tape, *loss, 1.0);
 }
 
 /* Leaves engine->logits. */
 static hark_status prediction_pass(hark_context *context, hark_engine *engine, int64_t rows) {
   hark_value tokens = 0;
-  const hark_forward forward = {.tape = engine->tape, .parameters = &engine->decoder->parameters, .plans = engine->evaluation_plans};
+  const hark_forward forward = {.tape = engine->tape, .parameters = &engine->network->parameters, .plans = engine->evaluation_plans};
   HARK_TRY(begin_pass(engine, rows, false, &tokens, &engine->targets_read));
-  return hark_decoder_logits(context, engine->decoder, &forward, tokens, false, &engine->logits);
+  return hark_decoder_logits(context, engine->network, &forward, tokens, false, &engine->logits);
 }
 
 static hark_status loss_of_logits(hark_engine *engine, hark_value *loss) {
-  return hark_decoder_loss_of_logits(engine->tape, engine->logits, engine->targets_read, 1, 0, loss);
+  return hark_network_loss(engine->tape, engine->logits, engine->targets_read, 1, 0, loss);
+}
+
+static hark_tensor first_rows(const hark_tensor *whole, int rank, const int64_t *shape) {
+  hark_tensor tensor = *whole;
+  tensor.owned_bytes = 0;
+  tensor.rank = rank;
+  for (int i = rank - 1, one = 1; i >= 0; i--) {
+    tensor.shape[i] = shape[i];
+    tensor.stride[i] = i == rank - 1 ? one : tensor.stride[i + 1] * shape[i + 1];
+  }
+  return tensor;
+}
+
+/* Records a pass over `rows` examples of `tokens` tokens together, of which a sequence has at most `longest`: logits, the likeliest of each
+ * row of them, and the loss. What the pass reads lies in the engine. */
+static hark_status packed_pass(hark_context *context, hark_engine *engine, const hark_example_batch *batch, hark_forward *forward,
+                               double weight, hark_value *loss, hark_value *predicted) {
+  hark_engine_packing *packing = engine->packing;
+  const bool classes = has_classes(engine);
+  const int64_t one_row[] = {1, batch->tokens}, ranges[] = {batch->rows, engine->task.parts, 2};
+  const hark_tensor tokens = first_rows(&engine->inputs, 2, one_row);
+  const hark_tensor targets = first_rows(&engine->targets, classes ? 1 : 2, classes ? &batch->rows : one_row);
+  packing->positions_now = first_rows(&packing->positions, 1, &batch->tokens);
+  packing->ranges_now = first_rows(&packing->ranges, 3, ranges);
+  packing->now = (hark_packing){.segments = packing->segments, .positions = &packing->positions_now, .longest = batch->longest};
+  forward->tape = engine->tape;
+  forward->parameters = &engine->network->parameters;
+  forward->packing = &packing->now;
+  hark_value logits = 0, wanted = 0;
+  hark_network_input input = {.ranges = &packing->ranges_now};
+  engine->logits = 0;
+  hark_tape_reset(engine->tape);
+  hark_tape_set_recording(engine->tape, forward->training);
+  HARK_TRY(hark_tape_leaf(engine->tape, &tokens, NULL, &input.tokens));
+  HARK_TRY(hark_tape_leaf(engine->tape, &targets, NULL, &wanted));
+  HARK_TRY(engine->network->architecture->logits(context, engine->network, forward, &input, &logits));
+  HARK_TRY(hark_tape_apply(engine->tape, &hark_op_argmax, NULL, 1, &logits, 0, predicted));
+  HARK_TRY(hark_network_loss(engine->tape, logits, wanted, weight, forward->training ? engine->config->train.label_smoothing : 0, loss));
+  hark_tape_release(engine->tape, logits);
+  return HARK_OK;
+}
+
+static hark_status training_packed_pass(hark_context *context, hark_engine *engine, const hark_example_batch *batch, uint32_t micro_step,
+                                        double weight, hark_value *loss, hark_value *predicted) {
+  hark_forward forward = {
+      .training = true, .seed = (uint64_t)engine->config->train.seed, .micro_step = micro_step, .plans = engine->training_plans};
+  HARK_TRY(packed_pass(context, engine, batch, &forward, weight, loss, predicted));
+  return hark_tape_backward(engine->tape, *loss, 1.0);
+}
+
+static hark_status evaluation_packed_pass(hark_context *context, hark_engine *engine, const hark_example_batch *batch, hark_value *loss,
+                                          hark_value *predicted) {
+  hark_forward forward = {.plans = engine->evaluation_plans};
+  return packed_pass(context, engine, batch, &forward, 1, loss, predicted);
+}
+
+/* The largest packed step. */
+static hark_status measure_packed(hark_context *context, hark_engine *engine) {
+  const hark_engine_packing *packing = engine->packing;
+  const hark_example_batch most = {.rows = packing->rows, .tokens = packing->tokens, .longest = engine->network->config.context};
+  hark_value loss = 0, predicted = 0;
+  HARK_TRY(evaluation_packed_pass(context, engine, &most, &loss, &predicted));
+  return engine->training ? training_packed_pass(context, engine, &most, 0, 1, &loss, &predicted) : HARK_OK;
+}
+
+static hark_status measure_rectangular(hark_context *context, hark_engine *engine) {
+  const int64_t rows = engine->config->train.batch;
+  hark_value loss = 0;
+  HARK_TRY(prediction_pass(context, engine, rows));
+  HARK_TRY(loss_of_logits(engine, &loss));
+  return engine->training ? training_pass(context, engine, rows, 0, 0, 1, &loss) : HARK_OK;
 }
 
 /* Goes through a step without computing, so that its memory is known. */
 static hark_status measure_step(hark_context *context, hark_engine *engine) {
-  const int64_t rows = engine->config->train.batch;
-  hark_value loss = 0;
   hark_tape_set_shape_only(engine->tape, true);
-  hark_status status = prediction_pass(context, engine, rows);
-  if (status == HARK_OK) status = loss_of_logits(engine, &loss);
-  if (status == HARK_OK && engine->training) status = training_pass(context, engine, rows, 0, 0, 1, &loss);
+  const hark_status status = is_packed(engine) ? measure_packed(context, engine) : measure_rectangular(context, engine);
   engine->logits = 0;
   hark_tape_set_shape_only(engine->tape, false);
   return status;
@@ -102,24 +187,72 @@ static hark_status make_tensor(hark_context *context, bool memory, hark_type typ
   return memory ? hark_tensor_create(context, type, rank, shape, out) : hark_tensor_describe(context, type, rank, shape, out);
 }
 
+/* Room for packed examples. */
+static hark_status build_packing(hark_context *context, hark_engine *engine, bool memory) {
+  void *allocated = NULL;
+  HARK_TRY(hark_allocate_zero(context, sizeof *engine->packing, &allocated));
+  hark_engine_packing *packing = engine->packing = allocated;
+  packing->rows = engine->config->train.batch;
+  packing->tokens = packing->rows * engine->task.parts * engine->network->config.context;
+  const int64_t ranges[] = {packing->rows, engine->task.parts, 2};
+  HARK_TRY(make_tensor(context, memory, HARK_I32, 1, &packing->tokens, &packing->positions));
+  HARK_TRY(make_tensor(context, memory, HARK_I64, 3, ranges, &packing->ranges));
+  if (!memory) return HARK_OK;
+  packing->host_bytes = (size_t)packing->tokens * (sizeof *packing->segments + sizeof *packing->predicted);
+  HARK_TRY(hark_allocate(context, packing->host_bytes, &allocated));
+  packing->segments = allocated;
+  packing->predicted = (int32_t *)(packing->segments + packing->tokens);
+  return HARK_OK;
+}
+
+static void destroy_packing(hark_context *context, hark_engine_packing *packing) {
+  if (packing == NULL) return;
+  hark_tensor_destroy(context, &packing->positions);
+  hark_tensor_destroy(context, &packing->ranges);
+  hark_release(context, packing->segments, packing->host_bytes);
+  hark_release(context, packing, sizeof *packing);
+}
+
+/* The largest passes. */
+static hark_pass_sizes pass_sizes(const hark_engine *engine) {
+  const int64_t batch = engine->config->train.batch, length = engine->config->model.context;
+  if (!is_packed(engine)) return (hark_pass_sizes){.batch = batch, .queries = length, .keys = length};
+  const int64_t tokens = engine->packing->tokens;
+  return (hark_pass_sizes){
+      .batch = 1, .queries = tokens, .keys = tokens, .sequences = batch * engine->task.parts, .longest = engine->network->config.context};
+}
+
+/* What a batch has of one thing: windows [batch, context], packed tokens [1, tokens], classes [batch]. */
+static hark_status make_batch(hark_context *context, hark_engine *engine, bool memory, bool targets, hark_tensor *out) {
+  const int64_t windows[] = {engine->config->train.batch, engine->config->model.context};
+  if (!is_packed(engine)) return make_tensor(context, memory, HARK_I32, 2, windows, out);
+  const int64_t packed[] = {1, engine->packing->tokens};
+  return targets && has_classes(engine) ? make_tensor(context, memory, HARK_I32, 1, windows, out)
+                                        : make_tensor(context, memory, HARK_I32, 2, packed, out);
+}
+
 /* Without `memory` everything is described only: such an engine tells sizes and cannot run. */
-static hark_status build(hark_context *context, hark_engine *engine, int32_t vocabulary, bool memory) {
-  const hark_config *config = engine->config;
-  const int64_t batch = config->train.batch, length = config->model.context, shape[] = {batch, length}, one = 1;
-  const hark_decoder_config decoder = hark_engine_decoder_config(config, vocabulary);
-  HARK_TRY(hark_decoder_declare(context, &decoder, HARK_F32, &engine->decoder));
-  HARK_TRY((memory ? hark_parameters_finish : hark_parameters_lay_out)(context, &engine->decoder->parameters, engine->training));
-  HARK_TRY(hark_decoder_plans_create(context, engine->decoder, batch, length, length, false, &engine->evaluation_plans));
-  if (engine->training) HARK_TRY(hark_decoder_plans_create(context, engine->decoder, batch, length, length, true, &engine->training_plans));
-  HARK_TRY(make_tensor(context, memory, HARK_I32, 2, shape, &engine->inputs));
-  HARK_TRY(make_tensor(context, memory, HARK_I32, 2, shape, &engine->targets));
+static hark_status build(hark_context *context, hark_engine *engine, bool memory) {
+  const int64_t one = 1;
+  const hark_network_config network = hark_engine_network_config(engine->config, &engine->task);
+  HARK_TRY(hark_network_declare(context, &network, HARK_F32, &engine->network));
+  if (has_classes(engine) != (engine->task.classes > 0) || (has_classes(engine) && !is_packed(engine)))
+    return hark_fail(context, HARK_BAD_CONFIGURATION, "model.architecture %s %s, and the data have %s", engine->network->architecture->name,
+                     has_classes(engine) ? "tells classes" : "tells tokens", engine->task.classes > 0 ? "classes" : "tokens as targets");
+  if (is_packed(engine)) HARK_TRY(build_packing(context, engine, memory));
+  HARK_TRY((memory ? hark_parameters_finish : hark_parameters_lay_out)(context, &engine->network->parameters, engine->training));
+  const hark_pass_sizes sizes = pass_sizes(engine);
+  HARK_TRY(hark_network_plans_create(context, engine->network, &sizes, false, &engine->evaluation_plans));
+  if (engine->training) HARK_TRY(hark_network_plans_create(context, engine->network, &sizes, true, &engine->training_plans));
+  HARK_TRY(make_batch(context, engine, memory, false, &engine->inputs));
+  HARK_TRY(make_batch(context, engine, memory, true, &engine->targets));
   if (engine->training) {
-    const hark_tensor *weights = &engine->decoder->parameters.weights;
+    const hark_tensor *weights = &engine->network->parameters.weights;
     HARK_TRY(make_tensor(context, memory, weights->type, 1, weights->shape, &engine->first_moment));
     HARK_TRY(make_tensor(context, memory, weights->type, 1, weights->shape, &engine->second_moment));
     HARK_TRY(make_tensor(context, memory, HARK_F64, 1, &one, &engine->square_sum));
     hark_inferred inferred = {0};
-    HARK_TRY(hark_op_sum_squares.infer(context, NULL, &engine->decoder->parameters.gradients, 1, &inferred));
+    HARK_TRY(hark_op_sum_squares.infer(context, NULL, &engine->network->parameters.gradients, 1, &inferred));
     const int64_t bytes = (int64_t)inferred.forward_workspace;
     HARK_TRY(make_tensor(context, memory, HARK_U8, 1, &bytes, &engine->workspace));
   }
@@ -128,15 +261,16 @@ static hark_status build(hark_context *context, hark_engine *engine, int32_t voc
   return memory ? hark_tape_reserve(engine->tape) : HARK_OK;
 }
 
-static hark_status make(hark_context *context, const hark_config *config, int32_t vocabulary, bool training, bool memory_too,
+static hark_status make(hark_context *context, const hark_config *config, const hark_learning_task *task, bool training, bool memory_too,
                         hark_engine **out) {
   *out = NULL;
   void *memory = NULL;
   HARK_TRY(hark_allocate_zero(context, sizeof(hark_engine), &memory));
   hark_engine *engine = memory;
   engine->config = config;
+  engine->task = *task;
   engine->training = training;
-  const hark_status status = build(context, engine, vocabulary, memory_too);
+  const hark_status status = build(context, engine, memory_too);
   if (status != HARK_OK) {
     hark_engine_destroy(context, &engine);
     return status;
@@ -146,16 +280,28 @@ static hark_status make(hark_context *context, const hark_config *config, int32_
 }
 
 hark_status hark_engine_create(hark_context *context, const hark_config *config, int32_t vocabulary, bool training, hark_engine **out) {
-  return make(context, config, vocabulary, training, true, out);
+  const hark_learning_task task = {.vocabulary = vocabulary};
+  return make(context, config, &task, training, true, out);
+}
+
+hark_status hark_engine_create_for(hark_context *context, const hark_config *config, const hark_learning_task *task, bool training,
+                                   hark_engine **out) {
+  return make(context, config, task, training, true, out);
 }
 
 hark_status hark_engine_estimate(hark_context *context, const hark_config *config, int32_t vocabulary, bool training,
                                  hark_engine_memory *memory, int64_t *parameters, int64_t *tensors) {
+  const hark_learning_task task = {.vocabulary = vocabulary};
+  return hark_engine_estimate_for(context, config, &task, training, memory, parameters, tensors);
+}
+
+hark_status hark_engine_estimate_for(hark_context *context, const hark_config *config, const hark_learning_task *task, bool training,
+                                     hark_engine_memory *memory, int64_t *parameters, int64_t *tensors) {
   hark_engine *engine = NULL;
-  HARK_TRY(make(context, config, vocabulary, training, false, &engine));
+  HARK_TRY(make(context, config, task, training, false, &engine));
   *memory = hark_engine_memory_of(engine);
-  *parameters = hark_parameters_total(&engine->decoder->parameters);
-  *tensors = engine->decoder->parameters.count;
+  *parameters = hark_parameters_total(&engine->network->parameters);
+  *tensors = engine->network->parameters.count;
   hark_engine_destroy(context, &engine);
   return HARK_OK;
 }
@@ -165,14 +311,15 @@ void hark_engine_destroy(hark_context *context, hark_engine **engine_pointer) {
   hark_engine *engine = *engine_pointer;
   *engine_pointer = NULL;
   hark_tape_destroy(&engine->tape);
-  if (engine->decoder != NULL) {
-    hark_decoder_plans_destroy(context, engine->decoder, &engine->training_plans);
-    hark_decoder_plans_destroy(context, engine->decoder, &engine->evaluation_plans);
+  if (engine->network != NULL) {
+    hark_network_plans_destroy(context, engine->network, &engine->training_plans);
+    hark_network_plans_destroy(context, engine->network, &engine->evaluation_plans);
   }
   hark_tensor *const owned[] = {&engine->first_moment, &engine->second_moment, &engine->inputs,
                                 &engine->targets,      &engine->square_sum,    &engine->workspace};
   for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) hark_tensor_destroy(context, owned[i]);
-  hark_decoder_destroy(context, &engine->decoder);
+  destroy_packing(context, engine->packing);
+  hark_network_destroy(context, &engine->network);
   hark_release(context, engine, sizeof *engine);
 }
 
@@ -180,16 +327,23 @@ static size_t bytes_of(const hark_tensor *tensor) {
   return tensor->type != HARK_NONE ? (size_t)hark_tensor_count(tensor) * hark_type_bytes(tensor->type) : 0;
 }
 
+static size_t packing_bytes(const hark_engine_packing *packing) {
+  if (packing == NULL) return 0;
+  const size_t host = (size_t)packing->tokens * (sizeof *packing->segments + sizeof *packing->predicted);
+  return bytes_of(&packing->positions) + bytes_of(&packing->ranges) + host;
+}
+
 hark_engine_memory hark_engine_memory_of(const hark_engine *engine) {
-  return (hark_engine_memory){.weights = bytes_of(&engine->decoder->parameters.weights),
-                              .gradients = bytes_of(&engine->decoder->parameters.gradients),
-                              .moments = bytes_of(&engine->first_moment) + bytes_of(&engine->second_moment),
-                              .step = hark_tape_peak_bytes(engine->tape),
-                              .batch = bytes_of(&engine->inputs) + bytes_of(&engine->targets) + bytes_of(&engine->workspace)};
+  return (hark_engine_memory){
+      .weights = bytes_of(&engine->network->parameters.weights),
+      .gradients = bytes_of(&engine->network->parameters.gradients),
+      .moments = bytes_of(&engine->first_moment) + bytes_of(&engine->second_moment),
+      .step = hark_tape_peak_bytes(engine->tape),
+      .batch = bytes_of(&engine->inputs) + bytes_of(&engine->targets) + bytes_of(&engine->workspace) + packing_bytes(engine->packing)};
 }
 
 hark_status hark_engine_begin_step(hark_context *context, hark_engine *engine) {
-  return hark_tensor_zero(context, &engine->decoder->parameters.gradients);
+  return hark_tensor_zero(context, &engine->network->parameters.gradients);
 }
 
 /* The first rows of engine->inputs or engine->targets <- windows of tokens. */
@@ -232,6 +386,51 @@ hark_status hark_engine_loss(hark_context *context, hark_engine *engine, const i
   return HARK_OK;
 }
 
+/* The batch's numbers to where the pass reads them. */
+static hark_status write_examples(hark_context *context, hark_engine *engine, const hark_example_batch *batch) {
+  hark_engine_packing *packing = engine->packing;
+  if (packing == NULL || batch->rows < 1 || batch->rows > packing->rows || batch->tokens > packing->tokens)
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "engine: %lld examples of %lld tokens given, more than there is room for",
+                     (long long)batch->rows, (long long)batch->tokens);
+  const size_t tokens = (size_t)batch->tokens;
+  const size_t targets = has_classes(engine) ? (size_t)batch->rows : tokens;
+  memcpy(packing->segments, batch->segments, tokens * sizeof *packing->segments);
+  HARK_TRY(hark_backend_write(context, engine->inputs.data, batch->inputs, tokens * sizeof *batch->inputs));
+  HARK_TRY(hark_backend_write(context, engine->targets.data, batch->targets, targets * sizeof *batch->targets));
+  HARK_TRY(hark_backend_write(context, packing->positions.data, batch->positions, tokens * sizeof *batch->positions));
+  const size_t ranges = 2 * (size_t)(batch->rows * engine->task.parts);
+  return hark_backend_write(context, packing->ranges.data, batch->ranges, ranges * sizeof *batch->ranges);
+}
+
+static hark_status read_examples(hark_context *context, hark_engine *engine, const hark_example_batch *batch, hark_value loss,
+                                 hark_value predicted, hark_pass_result *result) {
+  int32_t *const likeliest = engine->packing->predicted;
+  const hark_tensor *rows = hark_tape_tensor(engine->tape, predicted);
+  HARK_TRY(read_loss(context, engine, loss, &result->loss));
+  HARK_TRY(hark_tensor_read(context, rows, likeliest));
+  for (int64_t i = 0; i < hark_tensor_count(rows); i++) result->right += likeliest[i] == batch->targets[i]; /* none is ignored's number */
+  return HARK_OK;
+}
+
+hark_status hark_engine_train_examples(hark_context *context, hark_engine *engine, const hark_example_batch *batch, uint32_t micro_step,
+                                       double weight, hark_pass_result *result) {
+  hark_value loss = 0, predicted = 0;
+  *result = (hark_pass_result){0};
+  HARK_TRY(write_examples(context, engine, batch));
+  HARK_TRY(training_packed_pass(context, engine, batch, micro_step, weight, &loss, &predicted));
+  return read_examples(context, engine, batch, loss, predicted, result);
+}
+
+hark_status hark_engine_evaluate_examples(hark_context *context, hark_engine *engine, const hark_example_batch *batch,
+                                          hark_pass_result *result, const int32_t **predicted_rows) {
+  hark_value loss = 0, predicted = 0;
+  *result = (hark_pass_result){0};
+  HARK_TRY(write_examples(context, engine, batch));
+  HARK_TRY(evaluation_packed_pass(context, engine, batch, &loss, &predicted));
+  *predicted_rows = engine->packing->predicted;
+  return read_examples(context, engine, batch, loss, predicted, result);
+}
+
 /* Norm of a flat buffer of the size of the weights. */
 static hark_status norm_of(hark_context *context, hark_engine *engine, const hark_tensor *flat, double *norm) {
   const hark_call call = {.op = &hark_op_sum_squares,
@@ -250,7 +449,7 @@ hark_status hark_engine_check_finite(hark_context *context, hark_engine *engine)
   const struct {
     const char *what;
     const hark_tensor *flat;
-  } state[] = {{"weights", &engine->decoder->parameters.weights},
+  } state[] = {{"weights", &engine->network->parameters.weights},
                {"first moments", &engine->first_moment},
                {"second moments", &engine->second_moment}};
   for (size_t i = 0; i < sizeof state / sizeof *state; i++) {
@@ -274,7 +473,7 @@ hark_status hark_engine_finish_step(hark_context *context, hark_engine *engine, 
                                     hark_step_result *result) {
   *result = (hark_step_result){0};
   const hark_config *config = engine->config;
-  const hark_parameters *parameters = &engine->decoder->parameters;
+  const hark_parameters *parameters = &engine->network->parameters;
   HARK_TRY(norm_of(context, engine, &parameters->gradients, &result->gradient_norm));
   if (!isfinite(loss) || !isfinite(result->gradient_norm)) return HARK_OK;
   const double clip = config->train.clip;

@@ -9,28 +9,55 @@
 #ifndef HARK_TRAIN_ENGINE_H
 #define HARK_TRAIN_ENGINE_H
 
+#include "data/example_batches.h"
 #include "models/decoder.h"
 #include "train/config.h"
 
+/* What the data say of the model. */
+typedef struct hark_learning_task {
+  int32_t vocabulary;
+  int32_t classes; /* 0: targets are tokens */
+  int parts;       /* sequences of an example; 0: windows of a text, in rectangular batches */
+} hark_learning_task;
+
+/* Packed examples: what a pass reads besides tokens and targets. Absent where batches are rectangular. */
+typedef struct hark_engine_packing {
+  int64_t tokens, rows;  /* most of a batch */
+  hark_tensor positions; /* i32 [tokens] */
+  hark_tensor ranges;    /* i64 [rows, parts, 2] */
+  int64_t *segments;     /* host, [tokens] */
+  int32_t *predicted;    /* host, of the last pass: the likeliest of every row of logits */
+  hark_packing now;      /* of this pass */
+  hark_tensor positions_now, ranges_now;
+  size_t host_bytes;
+} hark_engine_packing;
+
 typedef struct hark_engine {
   const hark_config *config; /* borrowed */
-  hark_decoder *decoder;
+  hark_learning_task task;
+  hark_network *network;
   hark_attention_plan **training_plans, **evaluation_plans;
   hark_tape *tape;
   hark_tensor first_moment, second_moment; /* flat, like the weights; absent without training */
   hark_tensor inputs, targets, square_sum; /* i32 [batch, context] twice; f64 [1] */
   hark_tensor workspace;                   /* of sum_squares */
+  hark_engine_packing *packing;            /* NULL: batches are rectangular */
   hark_value logits, targets_read;         /* of the last hark_engine_predict(); 0: another pass has taken their place */
   bool training;
 } hark_engine;
 
-/* The decoder's configuration as the run's configuration says. */
+/* The network's configuration as the run's configuration and its data say. */
+hark_network_config hark_engine_network_config(const hark_config *config, const hark_learning_task *task);
+/* The same of a decoder of text. */
 hark_decoder_config hark_engine_decoder_config(const hark_config *config, int32_t vocabulary);
 
 /* Makes model, optimiser and, by a shape-only run of a step, the memory that a step needs. Weights are zero. Without `training` only
  * hark_engine_predict() and hark_engine_loss() may be called. Errors: those of the model and of attention plans; HARK_OUT_OF_MEMORY. */
 HARK_MUST_CHECK hark_status hark_engine_create(hark_context *context, const hark_config *config, int32_t vocabulary, bool training,
                                                hark_engine **out);
+/* The same for any task; examples come in packed batches of at most train.batch examples. */
+HARK_MUST_CHECK hark_status hark_engine_create_for(hark_context *context, const hark_config *config, const hark_learning_task *task,
+                                                   bool training, hark_engine **out);
 void hark_engine_destroy(hark_context *context, hark_engine **engine);
 
 /* Bytes by use. */
@@ -43,6 +70,8 @@ hark_engine_memory hark_engine_memory_of(const hark_engine *engine);
  * for the model is not asked for. */
 HARK_MUST_CHECK hark_status hark_engine_estimate(hark_context *context, const hark_config *config, int32_t vocabulary, bool training,
                                                  hark_engine_memory *memory, int64_t *parameters, int64_t *tensors);
+HARK_MUST_CHECK hark_status hark_engine_estimate_for(hark_context *context, const hark_config *config, const hark_learning_task *task,
+                                                     bool training, hark_engine_memory *memory, int64_t *parameters, int64_t *tensors);
 
 /* Forgets the gradients of the step before. */
 HARK_MUST_CHECK hark_status hark_engine_begin_step(hark_context *context, hark_engine *engine);
@@ -51,6 +80,16 @@ HARK_MUST_CHECK hark_status hark_engine_begin_step(hark_context *context, hark_e
 HARK_MUST_CHECK hark_status hark_engine_micro_batch(hark_context *context, hark_engine *engine, const int32_t *inputs,
                                                     const int32_t *targets, int64_t rows, uint64_t first_sample, uint32_t micro_step,
                                                     double weight, double *loss);
+
+/* What came of a pass over packed examples. */
+typedef struct hark_pass_result {
+  double loss;
+  int64_t right; /* targets that are the likeliest */
+} hark_pass_result;
+
+/* hark_engine_micro_batch() with packed examples. */
+HARK_MUST_CHECK hark_status hark_engine_train_examples(hark_context *context, hark_engine *engine, const hark_example_batch *batch,
+                                                       uint32_t micro_step, double weight, hark_pass_result *result);
 
 /* What came of a step. */
 typedef struct hark_step_result {
@@ -73,6 +112,11 @@ HARK_MUST_CHECK hark_status hark_engine_predict(hark_context *context, hark_engi
  * targets cost next to nothing: a sum for each of several parts of the targets costs as much as one for all. Errors: HARK_INVALID_ARGUMENT
  * when another pass came between. */
 HARK_MUST_CHECK hark_status hark_engine_loss(hark_context *context, hark_engine *engine, const int32_t *targets, double *sum);
+
+/* Loss (a sum, natural logarithm, without smoothing) and predictions of packed examples; *predicted [rows or tokens] is the engine's, good until
+ * the next pass. */
+HARK_MUST_CHECK hark_status hark_engine_evaluate_examples(hark_context *context, hark_engine *engine, const hark_example_batch *batch,
+                                                          hark_pass_result *result, const int32_t **predicted);
 
 /* Useful operations of the last micro-batch, forward and backward. */
 double hark_engine_operations(const hark_engine *engine);

@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 /* Tensors of parameters that a scope makes. */
-static int64_t owners(const hark_decoder *decoder, hark_positional_scope scope) {
+static int64_t owners(const hark_network *decoder, hark_positional_scope scope) {
   return scope == HARK_SCOPE_MODEL ? 1 : decoder->config.layers;
 }
 
@@ -16,7 +16,7 @@ static void name_owner(hark_positional_scope scope, int64_t layer, int64_t row, 
 
 static int64_t within_limit(int64_t count) { return count <= HARK_KERNEL_METRICS_LIMIT ? count : 0; }
 
-static int64_t kernel_count(const hark_decoder *decoder) {
+static int64_t kernel_count(const hark_network *decoder) {
   const hark_positional_source *source = &decoder->positional_source;
   if (source->expression == NULL) return 0;
   return within_limit(owners(decoder, decoder->config.positional_scope) * source->rows *
@@ -24,24 +24,24 @@ static int64_t kernel_count(const hark_decoder *decoder) {
 }
 
 /* The scope of learned rates, where there are some. */
-static hark_positional_scope rates_scope(const hark_decoder *decoder) {
+static hark_positional_scope rates_scope(const hark_network *decoder) {
   return decoder->config.rotary_learned == HARK_ROTARY_OF_MODEL   ? HARK_SCOPE_MODEL
          : decoder->config.rotary_learned == HARK_ROTARY_OF_LAYER ? HARK_SCOPE_LAYER
                                                                   : HARK_SCOPE_HEAD;
 }
 
-static int64_t rate_count(const hark_decoder *decoder) {
+static int64_t rate_count(const hark_network *decoder) {
   const hark_rotary_source *source = &decoder->rotary_source;
   return within_limit(owners(decoder, rates_scope(decoder)) * source->rows * source->pairs); /* 0 rows: static */
 }
 
-int64_t hark_kernel_metrics_count(const hark_decoder *decoder) { return kernel_count(decoder) + rate_count(decoder); }
+int64_t hark_kernel_metrics_count(const hark_network *decoder) { return kernel_count(decoder) + rate_count(decoder); }
 
 static double number_at(const hark_tensor *weight, const void *numbers, int64_t i) {
   return weight->type == HARK_F64 ? ((const double *)numbers)[i] : (double)((const float *)numbers)[i];
 }
 
-static void append_kernel(const hark_decoder *decoder, int64_t layer, int64_t row, const double *natural, hark_jsonl *line) {
+static void append_kernel(const hark_network *decoder, int64_t layer, int64_t row, const double *natural, hark_jsonl *line) {
   const hark_positional *expression = decoder->positional_source.expression;
   char owner[64], name[160];
   name_owner(decoder->config.positional_scope, layer, row, owner, sizeof owner);
@@ -55,10 +55,10 @@ static void append_kernel(const hark_decoder *decoder, int64_t layer, int64_t ro
 }
 
 /* The rows of one tensor of parameters; `numbers` has room for them as they are stored and, behind, for one row of doubles. */
-static hark_status append_layer(hark_context *context, const hark_decoder *decoder, int64_t layer, void *numbers, double *row_values,
+static hark_status append_layer(hark_context *context, const hark_network *decoder, int64_t layer, void *numbers, double *row_values,
                                 hark_jsonl *line) {
   const hark_positional_source *source = &decoder->positional_source;
-  const hark_tensor *weight = &hark_parameters_at(&decoder->parameters, hark_decoder_positional(decoder, layer)->parameters)->weight;
+  const hark_tensor *weight = &hark_parameters_at(&decoder->parameters, hark_stack_positional(decoder, layer)->parameters)->weight;
   const int64_t count = hark_positional_parameter_count(source->expression);
   HARK_TRY(hark_tensor_read(context, weight, numbers));
   for (int64_t row = 0; row < source->rows; row++) {
@@ -69,7 +69,7 @@ static hark_status append_layer(hark_context *context, const hark_decoder *decod
   return HARK_OK;
 }
 
-static hark_status append_kernels(hark_context *context, const hark_decoder *decoder, hark_jsonl *line) {
+static hark_status append_kernels(hark_context *context, const hark_network *decoder, hark_jsonl *line) {
   if (kernel_count(decoder) == 0) return HARK_OK;
   const int64_t count = hark_positional_parameter_count(decoder->positional_source.expression);
   const int64_t rows = decoder->positional_source.rows;
@@ -85,10 +85,10 @@ static hark_status append_kernels(hark_context *context, const hark_decoder *dec
 }
 
 /* The rates of one tensor; `numbers` has room for them. */
-static hark_status append_rates_of_layer(hark_context *context, const hark_decoder *decoder, int64_t layer, void *numbers,
+static hark_status append_rates_of_layer(hark_context *context, const hark_network *decoder, int64_t layer, void *numbers,
                                          hark_jsonl *line) {
   const hark_rotary_source *source = &decoder->rotary_source;
-  const hark_tensor *weight = &hark_parameters_at(&decoder->parameters, hark_decoder_rates(decoder, layer))->weight;
+  const hark_tensor *weight = &hark_parameters_at(&decoder->parameters, hark_stack_rates(decoder, layer))->weight;
   HARK_TRY(hark_tensor_read(context, weight, numbers));
   for (int64_t i = 0; i < source->rows * source->pairs; i++) {
     char owner[64], name[160];
@@ -99,7 +99,7 @@ static hark_status append_rates_of_layer(hark_context *context, const hark_decod
   return HARK_OK;
 }
 
-static hark_status append_rates(hark_context *context, const hark_decoder *decoder, hark_jsonl *line) {
+static hark_status append_rates(hark_context *context, const hark_network *decoder, hark_jsonl *line) {
   if (rate_count(decoder) == 0) return HARK_OK;
   const size_t bytes = decoder->rotary_source.bytes;
   void *memory = NULL;
@@ -111,7 +111,7 @@ static hark_status append_rates(hark_context *context, const hark_decoder *decod
   return status;
 }
 
-hark_status hark_kernel_metrics_append(hark_context *context, const hark_decoder *decoder, hark_jsonl *line) {
+hark_status hark_kernel_metrics_append(hark_context *context, const hark_network *decoder, hark_jsonl *line) {
   HARK_TRY(append_kernels(context, decoder, line));
   return append_rates(context, decoder, line);
 }

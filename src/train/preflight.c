@@ -18,6 +18,7 @@
 #include "backend/backend.h"
 #include "io/checkpoint_files.h"
 #include "io/machine.h"
+#include "train/material.h"
 
 #define MEBIBYTE ((uint64_t)1 << 20)
 #if HARK_WITH_OPENMP || HARK_WITH_ONEDNN
@@ -36,13 +37,13 @@ static hark_status estimate_memory(hark_context *context, const hark_preflight *
   hark_process_memory process;
   hark_machine_memory machine;
   int64_t tensors = 0;
-  HARK_TRY(hark_engine_estimate(context, config, run->vocabulary, true, &out->engine, &out->parameters, &tensors));
+  HARK_TRY(hark_engine_estimate_for(context, config, &run->task, true, &out->engine, &out->parameters, &tensors));
   HARK_TRY(hark_process_memory_use(context, &process));
   HARK_TRY(hark_machine_memory_left(context, "", &machine));
-  /* inputs and targets of a micro-batch on the host, for training and for evaluation */
-  const uint64_t batches = 4 * (uint64_t)(config->train.batch * config->model.context) * sizeof(int32_t);
-  const double products = 2.0 * (double)(config->train.batch * config->model.context) * (double)config->model.width *
-                          (double)hark_max(config->model.feed_forward_width, run->vocabulary);
+  const uint64_t batches = hark_material_room_bytes(config, &run->task);
+  const double rows = (double)(config->train.batch * config->model.context) * (double)hark_max(1, run->task.parts);
+  const double products =
+      2.0 * rows * (double)config->model.width * (double)hark_max(config->model.feed_forward_width, run->task.vocabulary);
   const uint64_t kernels = context->backend->kernel_bytes != NULL ? context->backend->kernel_bytes(context, products) : 0;
   out->program = process.resident + PROGRAM_BYTES + (uint64_t)hark_workers(context) * THREAD_BYTES + batches + kernels;
   const hark_engine_memory *engine = &out->engine;

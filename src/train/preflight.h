@@ -7,7 +7,7 @@
 /* What is estimated for. */
 typedef struct hark_preflight {
   const hark_config *config;
-  int32_t vocabulary;
+  hark_learning_task task;
   int64_t steps;          /* still to do; INT64_MAX: not known */
   bool has_validation;    /* evaluations may add checkpoints */
   const hark_run *folder; /* of the run; it need not exist */

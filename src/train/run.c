@@ -55,11 +55,28 @@ hark_status hark_run_open(hark_context *context, const char *path, bool resume, 
   *out = (hark_run){.lock = -1};
   HARK_TRY(copy_path(context, path, out));
   HARK_TRY(check_holds(context, out, resume)); /* a folder that is refused is not touched */
+  hark_path_kind kind;
+  HARK_TRY(hark_path_examine(context, path, &kind));
   HARK_TRY(hark_folder_make(context, path));
   HARK_TRY(hark_folder_lock(context, path, &out->lock));
+  out->made = kind == HARK_PATH_NONE;
   const hark_status status = prepare_folder(context, out, resume);
-  if (status != HARK_OK) hark_run_close(out);
+  if (status != HARK_OK) {
+    hark_run_abandon(context, out);
+    hark_run_close(out);
+  }
   return status;
+}
+
+void hark_run_abandon(hark_context *context, const hark_run *run) {
+  char message[HARK_MESSAGE_BYTES];
+  bool holds = true;
+  if (!run->made) return;
+  memcpy(message, context->message, sizeof message);
+  hark_status status = holds_run(context, run, &holds);
+  if (status == HARK_OK && !holds) status = hark_folder_remove(context, run->path);
+  (void)status; /* the failure that is told is the one before */
+  memcpy(context->message, message, sizeof message);
 }
 
 bool hark_run_cut_checkpoint(char *path, char checkpoint[HARK_NAME_BYTES]) {

@@ -18,7 +18,8 @@
 
 typedef struct hark_run {
   char path[HARK_PATH_BYTES];
-  int lock; /* descriptor; -1: opened for reading only */
+  int lock;  /* descriptor; -1: opened for reading only */
+  bool made; /* the folder was not there before */
 } hark_run;
 
 /* Makes the folder (fresh) or opens one that is there (resume), and locks it. A fresh run refuses a folder that holds a run already.
@@ -27,6 +28,9 @@ HARK_MUST_CHECK hark_status hark_run_open(hark_context *context, const char *pat
 /* Opens a run for reading. `path` may also be a checkpoint inside a run: then *checkpoint gets its name, else "". */
 HARK_MUST_CHECK hark_status hark_run_open_reading(hark_context *context, const char *path, hark_run *out, char checkpoint[HARK_NAME_BYTES]);
 void hark_run_close(hark_run *run);
+/* After a failure, before the run is closed: a folder that hark_run_open() made and in which no run has begun (no config.yaml) goes, with what
+ * is in it. The context's message stays. */
+void hark_run_abandon(hark_context *context, const hark_run *run);
 /* Cuts "RUN/checkpoints/step-N" to "RUN", in place, and puts the last part into `checkpoint`; false when the path does not look like that. */
 bool hark_run_cut_checkpoint(char *path, char checkpoint[HARK_NAME_BYTES]);
 
@@ -37,10 +41,13 @@ HARK_MUST_CHECK hark_status hark_run_path(hark_context *context, const hark_run 
 typedef struct hark_run_state {
   int64_t step;    /* steps done, skipped ones included */
   int64_t updates; /* of the optimiser */
-  int64_t samples; /* windows used */
+  int64_t samples; /* windows or examples used */
+  int64_t tokens;  /* in them */
   double loss_sum; /* of the steps since the last line of metrics */
   int64_t loss_count;
-  double best_loss; /* validation; infinity before the first */
+  int64_t line_targets, line_right; /* of examples, in those steps: targets, and those that the model told */
+  double operations;                /* of steps with examples */
+  double best_loss;                 /* validation; infinity before the first */
   int64_t best_step;
   int64_t evaluated_step; /* of the last evaluation; 0: none yet */
   int64_t evaluations_without_improvement;

@@ -13,6 +13,7 @@
 #include "data/statistics.h"
 #include "io/jsonl.h"
 #include "train/kernel_metrics.h"
+#include "train/material.h"
 #include "train/preflight.h"
 #include "train/schedule.h"
 #include "train/warm_start.h"
@@ -22,20 +23,15 @@ typedef struct training_run {
   const hark_config *config;
   const hark_run *run;
   const hark_train_hooks *hooks;
-  hark_tokenizer *tokenizer;
-  hark_corpus *corpus;
-  hark_batches batches;
+  hark_material material;
   hark_engine *engine;
   hark_jsonl metrics;
-  int32_t *inputs, *targets; /* one micro-batch on the host */
-  size_t host_bytes;
   hark_run_state state;
-  int64_t steps; /* in all */
-  bool has_validation;
+  int64_t steps;                     /* in all */
   bool checkpoint_asked, stop_asked; /* since the last checkpoint; at all */
   double started, seconds_before;    /* clock at the start; seconds of training before it */
   double line_clock;                 /* clock at the last line of metrics */
-  int64_t line_tokens;               /* tokens since then */
+  int64_t line_tokens, line_steps;   /* since then */
   double line_operations;
   hark_train_progress progress;
 } training_run;
@@ -68,10 +64,12 @@ static hark_status count_steps(training_run *trainer) {
   const double per_step = (double)(config->train.batch * config->train.accumulate);
   trainer->steps = config->train.steps;
   if (config->train.epochs > 0) {
-    const double steps = ceil(config->train.epochs * (double)trainer->batches.samples_per_epoch / per_step);
+    const double steps = ceil(config->train.epochs * (double)trainer->material.samples_per_epoch / per_step);
     trainer->steps = steps < (double)most ? (int64_t)steps : INT64_MAX;
   } else if (config->train.tokens > 0) {
     trainer->steps = config->train.tokens / tokens + (config->train.tokens % tokens > 0);
+  } else if (config->train.examples > 0) {
+    trainer->steps = hark_ceil_div(config->train.examples, config->train.batch * config->train.accumulate);
   }
   if (trainer->steps <= most) return HARK_OK;
   return hark_fail(trainer->context, HARK_BAD_CONFIGURATION,
@@ -92,7 +90,7 @@ static hark_status open_metrics(training_run *trainer) {
 static void begin_line(training_run *trainer) {
   hark_jsonl_begin(&trainer->metrics);
   hark_jsonl_integer(&trainer->metrics, "step", trainer->state.step);
-  hark_jsonl_integer(&trainer->metrics, "tokens", trainer->state.samples * trainer->config->model.context);
+  hark_jsonl_integer(&trainer->metrics, "tokens", trainer->state.tokens);
 }
 
 static hark_status end_line(training_run *trainer) {
@@ -103,7 +101,7 @@ static hark_status end_line(training_run *trainer) {
 /* What a model has to beat: the entropies of the validation text, as a first line of metrics. */
 static hark_status record_text(training_run *trainer) {
   hark_text_statistics statistics;
-  HARK_TRY(hark_statistics_measure(trainer->context, trainer->corpus, HARK_SPLIT_VALIDATION, &statistics));
+  HARK_TRY(hark_statistics_measure(trainer->context, trainer->material.corpus, HARK_SPLIT_VALIDATION, &statistics));
   begin_line(trainer);
   hark_jsonl_number(&trainer->metrics, "val/entropy", statistics.entropy);
   hark_jsonl_number(&trainer->metrics, "val/pair_entropy", statistics.pair_entropy);
@@ -115,7 +113,7 @@ static hark_status record_text(training_run *trainer) {
 
 /* What positional kernels and learned rates are: a line at the beginning and at every evaluation. */
 static hark_status record_kernels(training_run *trainer) {
-  const hark_decoder *decoder = trainer->engine->decoder;
+  const hark_decoder *decoder = trainer->engine->network;
   if (hark_kernel_metrics_count(decoder) == 0) return HARK_OK;
   begin_line(trainer);
   HARK_TRY(hark_kernel_metrics_append(trainer->context, decoder, &trainer->metrics));
@@ -125,9 +123,9 @@ static hark_status record_kernels(training_run *trainer) {
 /* Says what the run will need, before anything large is allocated, and refuses what the machine does not have. */
 static hark_status preflight(training_run *trainer) {
   const hark_preflight run = {.config = trainer->config,
-                              .vocabulary = hark_tokenizer_size(trainer->tokenizer),
+                              .task = trainer->material.task,
                               .steps = trainer->steps,
-                              .has_validation = trainer->has_validation,
+                              .has_validation = trainer->material.has_validation,
                               .folder = trainer->run};
   const double mebibyte = 1024.0 * 1024.0;
   hark_needs needs;
@@ -142,36 +140,53 @@ static hark_status preflight(training_run *trainer) {
   return trainer->config->run.preflight ? hark_preflight_check(trainer->context, &needs) : HARK_OK;
 }
 
+static void say_material(const training_run *trainer) {
+  const hark_material *material = &trainer->material;
+  if (trainer->config->train.warmup > trainer->steps)
+    say(trainer, "the warm-up of %" PRId64 " steps is longer than the run of %" PRId64 ": the rate rises to its end",
+        trainer->config->train.warmup, trainer->steps);
+  if (material->examples != NULL) {
+    const hark_examples_counts training = hark_examples_count(material->examples, HARK_SPLIT_TRAINING);
+    const hark_examples_counts validation = hark_examples_count(material->examples, HARK_SPLIT_VALIDATION);
+    say(trainer,
+        "examples: %" PRId64 " of %" PRId64 " tokens to train on, the longest of %" PRId64 ", %" PRId64
+        " to validate with, %d tokens in the "
+        "vocabulary, %d classes",
+        training.examples, training.tokens, training.longest, validation.examples, (int)material->task.vocabulary,
+        (int)material->task.classes);
+    if (training.cut + validation.cut > 0)
+      say(trainer, "%" PRId64 " sequences were longer than data.length_limit, the longest had %" PRId64 " tokens",
+          training.cut + validation.cut, hark_max(training.longest_whole, validation.longest_whole));
+    return;
+  }
+  const hark_text_counts counts = hark_corpus_counts(material->corpus, HARK_SPLIT_TRAINING);
+  const hark_text_counts validation = hark_corpus_counts(material->corpus, HARK_SPLIT_VALIDATION);
+  say(trainer, "text: %" PRId64 " tokens to train on, %" PRId64 " to validate with, %d in the vocabulary", counts.tokens, validation.tokens,
+      (int)material->task.vocabulary);
+}
+
 /* Opens text and model and brings both to where the run is. */
 static hark_status prepare(training_run *trainer, bool resume) {
   hark_context *context = trainer->context;
   const hark_config *config = trainer->config;
-  HARK_TRY(hark_run_corpus(context, config, trainer->run, !resume, &trainer->tokenizer, &trainer->corpus));
-  const hark_batches_settings settings = {.split = HARK_SPLIT_TRAINING,
-                                          .context = config->model.context,
-                                          .order = (hark_order)config->data.order,
-                                          .epoch = (hark_epoch_unit)config->data.epoch,
-                                          .seed = (uint64_t)config->train.seed};
-  HARK_TRY(hark_batches_create(context, trainer->corpus, &settings, &trainer->batches));
-  trainer->has_validation = hark_corpus_counts(trainer->corpus, HARK_SPLIT_VALIDATION).tokens > 1;
+  HARK_TRY(hark_material_open(context, config, trainer->run, resume, &trainer->material));
   HARK_TRY(count_steps(trainer));
   HARK_TRY(preflight(trainer));
-  HARK_TRY(hark_engine_create(context, config, hark_tokenizer_size(trainer->tokenizer), true, &trainer->engine));
-  const int64_t window_numbers = config->train.batch * config->model.context;
-  trainer->host_bytes = (size_t)(2 * window_numbers) * sizeof(int32_t);
-  void *memory = NULL;
-  HARK_TRY(hark_allocate(context, trainer->host_bytes, &memory));
-  trainer->inputs = memory;
-  trainer->targets = trainer->inputs + window_numbers;
+  HARK_TRY(hark_engine_create_for(context, config, &trainer->material.task, true, &trainer->engine));
+  HARK_TRY(hark_material_prepare(context, &trainer->material));
 
-  const uint64_t checksum = hark_corpus_checksum(trainer->corpus);
+  const uint64_t checksum = trainer->material.checksum;
   char name[HARK_NAME_BYTES], damaged[HARK_NAME_BYTES] = "";
   const hark_status found = resume ? hark_checkpoint_newest(context, trainer->run, name, damaged) : HARK_NOT_FOUND;
   if (found == HARK_OK) {
     if (damaged[0] != '\0') say(trainer, "%s is damaged: %s", damaged, context->message);
     HARK_TRY(hark_checkpoint_load(context, trainer->run, name, trainer->engine, &trainer->state));
+    /* also where the checkpoint is from before tokens were counted */
+    if (trainer->material.examples == NULL) trainer->state.tokens = trainer->state.samples * config->model.context;
     if (trainer->state.corpus_checksum != checksum)
-      return hark_fail(context, HARK_BAD_CONFIGURATION, "the text is not the one that this run was trained on so far");
+      return hark_fail(context, HARK_BAD_CONFIGURATION, "the %s not %s that this run was trained on so far",
+                       trainer->material.examples != NULL ? "examples are" : "text is",
+                       trainer->material.examples != NULL ? "those" : "the one");
     say(trainer, "going on from %s", name);
     /* damaged checkpoints stay until there is a new one */
     const bool settles = damaged[0] == '\0' || strcmp(damaged, "last") == 0;
@@ -179,39 +194,38 @@ static hark_status prepare(training_run *trainer, bool resume) {
   } else {
     if (found != HARK_NOT_FOUND) return found;
     if (resume) say(trainer, "there is no checkpoint yet: beginning again");
-    HARK_TRY(hark_parameters_initialise(context, &trainer->engine->decoder->parameters, (uint64_t)config->train.seed));
+    HARK_TRY(hark_parameters_initialise(context, &trainer->engine->network->parameters, (uint64_t)config->train.seed));
     if (config->train.init_from[0] != '\0')
-      HARK_TRY(hark_warm_start_load(context, config, trainer->run, &trainer->engine->decoder->parameters, trainer->hooks->say,
+      HARK_TRY(hark_warm_start_load(context, config, trainer->run, &trainer->engine->network->parameters, trainer->hooks->say,
                                     trainer->hooks->user));
     trainer->state = (hark_run_state){.best_loss = INFINITY, .corpus_checksum = checksum};
   }
   HARK_TRY(open_metrics(trainer));
-  const hark_text_counts counts = hark_corpus_counts(trainer->corpus, HARK_SPLIT_TRAINING);
-  const hark_text_counts validation = hark_corpus_counts(trainer->corpus, HARK_SPLIT_VALIDATION);
-  say(trainer, "text: %" PRId64 " tokens to train on, %" PRId64 " to validate with, %d in the vocabulary", counts.tokens, validation.tokens,
-      (int)hark_tokenizer_size(trainer->tokenizer));
+  say_material(trainer);
   if (found == HARK_OK) return HARK_OK;
   HARK_TRY(record_kernels(trainer));
-  return trainer->has_validation ? record_text(trainer) : HARK_OK;
+  return trainer->material.has_validation && trainer->material.corpus != NULL ? record_text(trainer) : HARK_OK;
 }
 
-/* Loss and gradients of one step's windows. */
-static hark_status compute_step(training_run *trainer, double *loss) {
+/* Loss and gradients of one step's windows or examples. */
+static hark_status compute_step(training_run *trainer, hark_material_pass *step) {
   hark_context *context = trainer->context;
   const hark_config *config = trainer->config;
-  const double weight = 1.0 / (double)hark_config_step_tokens(config);
-  *loss = 0;
+  double weight = 0;
+  *step = (hark_material_pass){0};
+  HARK_TRY(hark_material_weight(context, &trainer->material, trainer->state.samples, &weight));
   HARK_TRY(hark_engine_begin_step(context, trainer->engine));
   for (int64_t micro = 0; micro < config->train.accumulate; micro++) {
     const int64_t first = trainer->state.samples + micro * config->train.batch;
-    double part = 0;
-    HARK_TRY(hark_batches_read(context, &trainer->batches, first, config->train.batch, trainer->inputs, trainer->targets));
-    /* Dropout: the rows of a micro-batch are numbered from 0, the micro-step tells the batches apart. */
+    hark_material_pass part;
     const uint32_t micro_step = (uint32_t)(trainer->state.step * config->train.accumulate + micro);
-    HARK_TRY(hark_engine_micro_batch(context, trainer->engine, trainer->inputs, trainer->targets, config->train.batch, 0, micro_step,
-                                     weight, &part));
-    *loss += part;
+    HARK_TRY(hark_material_train(context, &trainer->material, trainer->engine, first, micro_step, weight, &part));
+    step->loss += part.loss;
+    step->tokens += part.tokens;
+    step->targets += part.targets;
+    step->right += part.right;
     trainer->line_operations += hark_engine_operations(trainer->engine);
+    if (trainer->material.examples != NULL) trainer->state.operations += hark_engine_operations(trainer->engine);
     if (trainer->hooks->gradients != NULL)
       HARK_TRY(trainer->hooks->gradients(trainer->hooks->user, trainer->engine, trainer->state.step + 1, micro));
   }
@@ -241,25 +255,33 @@ static void measure_speed(training_run *trainer) {
   trainer->progress.tokens_per_second = (double)trainer->line_tokens / elapsed;
   if (trainer->hooks->peak_operations > 0)
     trainer->progress.peak_fraction = trainer->line_operations / elapsed / trainer->hooks->peak_operations;
-  const double per_step = elapsed * (double)hark_config_step_tokens(trainer->config) / (double)hark_max(trainer->line_tokens, 1);
+  const double per_step = elapsed / (double)hark_max(trainer->line_steps, 1);
   trainer->progress.seconds_left = per_step * (double)(trainer->steps - trainer->state.step);
+}
+
+/* Windows of a text cost the same in every step, examples what their tokens cost. */
+static double operations_so_far(const training_run *trainer) {
+  if (trainer->material.examples != NULL) return trainer->state.operations;
+  return hark_engine_operations(trainer->engine) * (double)(trainer->config->train.accumulate * trainer->state.step);
 }
 
 static hark_status record_line(training_run *trainer) {
   measure_speed(trainer);
   begin_line(trainer);
   hark_jsonl_number(&trainer->metrics, "train/loss", trainer->state.loss_sum / (double)trainer->state.loss_count);
+  if (trainer->state.line_targets > 0)
+    hark_jsonl_number(&trainer->metrics, "train/accuracy", (double)trainer->state.line_right / (double)trainer->state.line_targets);
   hark_jsonl_number(&trainer->metrics, "lr", trainer->progress.rate);
   hark_jsonl_number(&trainer->metrics, "grad_norm", trainer->progress.gradient_norm);
   hark_jsonl_number(&trainer->metrics, "tokens_per_second", trainer->progress.tokens_per_second);
-  hark_jsonl_number(&trainer->metrics, "operations",
-                    hark_engine_operations(trainer->engine) * (double)(trainer->config->train.accumulate * trainer->state.step));
+  hark_jsonl_number(&trainer->metrics, "operations", operations_so_far(trainer));
   if (trainer->hooks->peak_operations > 0) hark_jsonl_number(&trainer->metrics, "mfu", trainer->progress.peak_fraction);
   HARK_TRY(end_line(trainer));
   trainer->state.loss_sum = 0;
   trainer->state.loss_count = 0;
+  trainer->state.line_targets = trainer->state.line_right = 0;
   trainer->line_clock = clock_seconds();
-  trainer->line_tokens = 0;
+  trainer->line_tokens = trainer->line_steps = 0;
   trainer->line_operations = 0;
   return HARK_OK;
 }
@@ -267,20 +289,25 @@ static hark_status record_line(training_run *trainer) {
 static hark_status run_step(training_run *trainer) {
   const hark_config *config = trainer->config;
   hark_run_state *state = &trainer->state;
-  double loss = 0;
-  HARK_TRY(compute_step(trainer, &loss));
+  hark_material_pass step;
+  HARK_TRY(compute_step(trainer, &step));
+  const double loss = step.loss;
   hark_step_result result;
   const double rate = hark_schedule_rate(config, state->step + 1, trainer->steps);
   HARK_TRY(hark_engine_finish_step(trainer->context, trainer->engine, state->updates + 1, rate, loss, &result));
   state->step++;
   state->samples += config->train.batch * config->train.accumulate;
-  trainer->line_tokens += hark_config_step_tokens(config);
+  state->tokens += step.tokens;
+  trainer->line_tokens += step.tokens;
+  trainer->line_steps++;
   trainer->progress.rate = rate;
   if (!result.applied) return record_skipped(trainer, loss, result.gradient_norm);
   state->updates++;
   state->bad_steps = 0;
   state->loss_sum += loss;
   state->loss_count++;
+  state->line_targets += step.targets;
+  state->line_right += step.right;
   trainer->progress.loss = loss;
   trainer->progress.gradient_norm = result.gradient_norm;
   return HARK_OK;
@@ -289,7 +316,7 @@ static hark_status run_step(training_run *trainer) {
 static void update_progress(training_run *trainer) {
   trainer->progress.step = trainer->state.step;
   trainer->progress.steps = trainer->steps;
-  trainer->progress.tokens = trainer->state.samples * trainer->config->model.context;
+  trainer->progress.tokens = trainer->state.tokens;
   trainer->progress.seconds = seconds_so_far(trainer);
   if (trainer->line_tokens > 0) measure_speed(trainer);
   trainer->progress.evaluating = -1;
@@ -319,17 +346,54 @@ static bool evaluation_is_due(const training_run *trainer) {
   return is_due(step, trainer->config->train.evaluate_every) || step == trainer->steps;
 }
 
+typedef struct validation_result {
+  double loss, accuracy; /* the latter of examples; NaN: of a text */
+  bool complete;
+} validation_result;
+
+static hark_status validate(training_run *trainer, validation_result *out) {
+  hark_material *material = &trainer->material;
+  *out = (validation_result){.accuracy = NAN};
+  if (material->examples != NULL) {
+    hark_examples_result result;
+    HARK_TRY(hark_evaluate_examples(trainer->context, trainer->engine, &material->validation, &material->room, NULL, show_evaluation,
+                                    trainer, &result));
+    *out = (validation_result){.loss = result.loss, .complete = result.complete};
+    out->accuracy = result.targets > 0 ? (double)result.right / (double)result.targets : NAN;
+    return HARK_OK;
+  }
+  hark_evaluation_result result;
+  const hark_evaluation_task task = {.text.split = HARK_SPLIT_VALIDATION, .progress = show_evaluation, .user = trainer};
+  HARK_TRY(hark_evaluate(trainer->context, trainer->engine, material->corpus, &task, &result));
+  out->loss = result.loss;
+  out->complete = result.complete;
+  return HARK_OK;
+}
+
+static hark_status record_validation(training_run *trainer, const validation_result *result) {
+  begin_line(trainer);
+  hark_jsonl_number(&trainer->metrics, "val/loss", result->loss);
+  if (trainer->material.examples != NULL) {
+    hark_jsonl_number(&trainer->metrics, "val/accuracy", result->accuracy);
+    return end_line(trainer);
+  }
+  const hark_text_counts counts = hark_corpus_counts(trainer->material.corpus, HARK_SPLIT_VALIDATION);
+  hark_jsonl_number(&trainer->metrics, "perplexity", exp(result->loss));
+  hark_jsonl_number(&trainer->metrics, "bits_per_byte", hark_bits_per_byte(&counts, result->loss));
+  hark_jsonl_number(&trainer->metrics, "bits_per_character", hark_bits_per_character(&counts, result->loss));
+  return end_line(trainer);
+}
+
 /* *best: this is the lowest loss so far. Time spent here does not count as training time in tokens per second. */
 static hark_status evaluate(training_run *trainer, bool *best) {
   *best = false;
-  if (!trainer->has_validation) {
+  if (!trainer->material.has_validation) {
     trainer->state.evaluated_step = trainer->state.step;
     return record_kernels(trainer);
   }
   const double before = clock_seconds();
-  hark_evaluation_result result;
-  const hark_evaluation_task task = {.text.split = HARK_SPLIT_VALIDATION, .progress = show_evaluation, .user = trainer};
-  HARK_TRY(hark_evaluate(trainer->context, trainer->engine, trainer->corpus, &task, &result));
+  validation_result result;
+  HARK_TRY(validate(trainer, &result));
   trainer->line_clock += clock_seconds() - before;
   if (!result.complete) return HARK_OK;
   trainer->progress.validation_loss = result.loss;
@@ -343,15 +407,11 @@ static hark_status evaluate(training_run *trainer, bool *best) {
   } else if (evaluation_is_due(trainer)) { /* not one that a stop brought forward: a run in parts has as much patience as one in one */
     state->evaluations_without_improvement++;
   }
-  const hark_text_counts counts = hark_corpus_counts(trainer->corpus, HARK_SPLIT_VALIDATION);
-  begin_line(trainer);
-  hark_jsonl_number(&trainer->metrics, "val/loss", result.loss);
-  hark_jsonl_number(&trainer->metrics, "perplexity", exp(result.loss));
-  hark_jsonl_number(&trainer->metrics, "bits_per_byte", hark_bits_per_byte(&counts, result.loss));
-  hark_jsonl_number(&trainer->metrics, "bits_per_character", hark_bits_per_character(&counts, result.loss));
-  HARK_TRY(end_line(trainer));
+  HARK_TRY(record_validation(trainer, &result));
   HARK_TRY(record_kernels(trainer));
-  say(trainer, "step %" PRId64 ": validation loss %.4f%s", state->step, result.loss, *best ? ", the best so far" : "");
+  char accuracy[48] = "";
+  if (isfinite(result.accuracy)) (void)snprintf(accuracy, sizeof accuracy, ", accuracy %.2f %%", 100 * result.accuracy);
+  say(trainer, "step %" PRId64 ": validation loss %.4f%s%s", state->step, result.loss, accuracy, *best ? ", the best so far" : "");
   return HARK_OK;
 }
 
@@ -442,10 +502,8 @@ hark_status hark_train(hark_context *context, const hark_config *config, const h
   char message[HARK_MESSAGE_BYTES];
   (void)snprintf(message, sizeof message, "%s", context->message);
   const hark_status closed = hark_jsonl_close(context, &trainer.metrics);
-  hark_release(context, trainer.inputs, trainer.host_bytes);
   hark_engine_destroy(context, &trainer.engine);
-  hark_corpus_close(context, &trainer.corpus);
-  hark_tokenizer_destroy(context, &trainer.tokenizer);
+  hark_material_close(context, &trainer.material);
   if (status == HARK_OK) return closed;
   return hark_fail(context, status, "%s", message);
 }

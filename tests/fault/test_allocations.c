@@ -191,7 +191,7 @@ static void fill_tokens(void) {
 static hark_status make_engine(hark_context *context, void *data) {
   model_work *m = data;
   HARK_TRY(hark_engine_create(context, &m->config, VOCABULARY, true, &m->engine));
-  return hark_parameters_initialise(context, &m->engine->decoder->parameters, 1);
+  return hark_parameters_initialise(context, &m->engine->network->parameters, 1);
 }
 
 static hark_status step_engine(hark_context *context, model_work *m) {

@@ -382,7 +382,7 @@ static void test_rotary_original_context(void **state) {
   config.rotary_factor = 4;
   for (int given = 0; given < 2; given++) {
     config.rotary_original_context = given ? 256 : 0;
-    const hark_rotary_spec spec = hark_decoder_rotary(&config);
+    const hark_rotary_spec spec = hark_stack_rotary(&config);
     const hark_rotary_attributes attributes = hark_rotary_attributes_of(&spec);
     for (int j = 0; j < 32; j++) {
       const double rate = pow(10000, -j / 32.0), turns = (given ? 256 : 1024) * rate / (2 * acos(-1));

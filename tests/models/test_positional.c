@@ -51,7 +51,7 @@ static void counts_are_those_of_the_paper(void **state) {
       if (scope > 0) snprintf(name, sizeof name, "blocks.%d.attention.positional.parameters", (int)layer);
       const hark_parameter *parameter = hark_parameters_find(&decoder->parameters, name);
       assert_non_null(parameter);
-      assert_ptr_equal(parameter, hark_parameters_at(&decoder->parameters, hark_decoder_positional(decoder, layer)->parameters));
+      assert_ptr_equal(parameter, hark_parameters_at(&decoder->parameters, hark_stack_positional(decoder, layer)->parameters));
       assert_int_equal(parameter->weight.shape[0], scope == HARK_SCOPE_HEAD ? 2 : 1);
       assert_int_equal(parameter->weight.shape[1], 32);
       assert_false(parameter->spec.decays);
@@ -59,7 +59,7 @@ static void counts_are_those_of_the_paper(void **state) {
     }
     hark_decoder_destroy(context, &decoder);
   }
-  assert_null(hark_decoder_positional(without, 0)->source);
+  assert_null(hark_stack_positional(without, 0)->source);
   hark_decoder_destroy(context, &without);
   test_setup_close(context);
 }
@@ -114,8 +114,8 @@ static void gradient_of(hark_context *context, hark_decoder *decoder, double *gr
   assert_fine(context, hark_decoder_loss(context, decoder, &forward, inputs[0], inputs[1], 1, 0, &loss));
   assert_fine(context, hark_tape_backward(tape, loss, 1));
   assert_fine(context,
-              hark_tensor_read(
-                  context, &hark_parameters_at(&decoder->parameters, hark_decoder_positional(decoder, 0)->parameters)->gradient, gradient));
+              hark_tensor_read(context, &hark_parameters_at(&decoder->parameters, hark_stack_positional(decoder, 0)->parameters)->gradient,
+                               gradient));
   hark_decoder_plans_destroy(context, decoder, &plans);
   hark_tape_destroy(&tape);
   hark_tensor_destroy(context, &token_rows);

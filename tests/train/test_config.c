@@ -122,7 +122,7 @@ static void combinations_that_cannot_work_are_told(void **state) {
       {{{"model.rotary.scaling_factor", "2"}}, "a factor needs scaling linear, ntk or yarn"},
       {{{"model.positional_stretch", "2"}}, "a stretch needs a positional kernel"},
       {{{"model.heads", "4"}, {"model.key_heads", "3"}}, "heads 4 is not divisible by key_heads 3"},
-      {{{"train.steps", "4"}, {"train.epochs", "1"}}, "only one of steps, epochs and tokens"},
+      {{{"train.steps", "4"}, {"train.epochs", "1"}}, "only one of steps, epochs, tokens and examples"},
       {{{"data.split", "tail"}, {"data.validation_paths", "a"}}, "files for validation need split files"},
       {{{"train.minimum_rate", "1"}}, "minimum_rate 1 is above learning_rate 0.001"},
       {{{"train.batch", "1048576"}, {"train.accumulate", "1048576"}, {"model.context", "16777216"}}, "expected at most 2^48"},

@@ -35,7 +35,7 @@ typedef struct snapshot {
 } snapshot;
 
 static snapshot take(hark_context *context, const hark_engine *engine) {
-  const hark_tensor *flats[] = {&engine->decoder->parameters.weights, &engine->first_moment, &engine->second_moment};
+  const hark_tensor *flats[] = {&engine->network->parameters.weights, &engine->first_moment, &engine->second_moment};
   const size_t one = (size_t)hark_tensor_count(flats[0]);
   snapshot s = {.bytes = 3 * one * sizeof(float)};
   s.numbers = malloc(s.bytes);
@@ -46,7 +46,7 @@ static snapshot take(hark_context *context, const hark_engine *engine) {
 
 /* Puts a value into one element of the gradients. */
 static void poison(hark_context *context, hark_engine *engine, int64_t element, float value) {
-  const hark_tensor *gradients = &engine->decoder->parameters.gradients;
+  const hark_tensor *gradients = &engine->network->parameters.gradients;
   const int64_t one = 1;
   hark_tensor place;
   assert_fine(context, hark_tensor_describe(context, HARK_F32, 1, &one, &place));
@@ -82,12 +82,12 @@ static void one_bad_element_changes_no_bit(void **state) {
     double loss = 0;
     hark_step_result result;
     assert_fine(context, hark_engine_create(context, &small.config, 7, true, &engine));
-    assert_fine(context, hark_parameters_initialise(context, &engine->decoder->parameters, 3));
+    assert_fine(context, hark_parameters_initialise(context, &engine->network->parameters, 3));
     make_gradients(context, engine, 0, &loss); /* one good step, so that moments are not zero */
     assert_fine(context, hark_engine_finish_step(context, engine, 1, 1e-2, loss, &result));
     assert_true(result.applied);
     snapshot before = take(context, engine);
-    const int64_t elements = hark_tensor_count(&engine->decoder->parameters.weights);
+    const int64_t elements = hark_tensor_count(&engine->network->parameters.weights);
     const int64_t places[] = {0, 1, elements / 2, elements / 3, elements - 1};
     for (size_t b = 0; b < sizeof bad / sizeof *bad; b++) {
       for (size_t p = 0; p < sizeof places / sizeof *places; p++) {

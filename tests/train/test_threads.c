@@ -86,7 +86,7 @@ static outcome train_steps(hark_context *context, const hark_config *config) {
   outcome out = {0};
   hark_engine *engine = NULL;
   assert_fine(context, hark_engine_create(context, config, VOCABULARY, true, &engine));
-  assert_fine(context, hark_parameters_initialise(context, &engine->decoder->parameters, 7));
+  assert_fine(context, hark_parameters_initialise(context, &engine->network->parameters, 7));
   const int64_t tokens = config->train.batch * config->model.context;
   int32_t *inputs = malloc(2 * (size_t)tokens * sizeof *inputs);
   assert_non_null(inputs);
@@ -106,7 +106,7 @@ static outcome train_steps(hark_context *context, const hark_config *config) {
     out.norms[step] = result.gradient_norm;
   }
   free(inputs);
-  const hark_tensor *flats[] = {&engine->decoder->parameters.weights, &engine->first_moment, &engine->second_moment};
+  const hark_tensor *flats[] = {&engine->network->parameters.weights, &engine->first_moment, &engine->second_moment};
   const size_t one = (size_t)hark_tensor_count(flats[0]);
   out.elements = 3 * one;
   out.numbers = malloc(out.elements * sizeof(float));

@@ -45,7 +45,8 @@ static hark_status partial_floats(hark_context *context, const hark_attention_de
   size_t most = 0;
   for (int64_t sequences = 1; pieces_of(sequences * desc->key_heads) > 1; sequences++) {
     size_t rows, floats;
-    HARK_TRY(hark_size_multiply(context, (size_t)hark_min(sequences, desc->batch), (size_t)desc->query_length, &rows));
+    const int64_t each = hark_min(desc->longest, desc->query_length), all = desc->batch * desc->query_length;
+    rows = (size_t)(sequences < all / each ? sequences * each : all);
     HARK_TRY(hark_size_multiply(context, rows / HARK_TILE_QUERIES + 1 + (size_t)sequences,
                                 (size_t)(pieces_of(sequences * desc->key_heads) * HARK_TILE_QUERIES), &floats));
     HARK_TRY(hark_size_multiply(context, floats, (size_t)desc->heads, &floats));

@@ -68,7 +68,7 @@ static bool may_spread(bool backward, bool tables) { return !backward || !tables
 /* Trees that are worked on at a time at the descriptor's maxima. */
 static int64_t count_trees(const hark_attention_desc *desc, int workers, bool backward) {
   const int64_t pairs = desc->max_sequences < workers ? hark_min(workers, desc->max_sequences * desc->key_heads) : workers;
-  const bool spread = may_spread(backward, hark_has_terms(desc)) && spread_threads(desc, desc->key_length, workers, backward) > pairs;
+  const bool spread = may_spread(backward, hark_has_terms(desc)) && spread_threads(desc, desc->longest, workers, backward) > pairs;
   return spread ? 1 : pairs;
 }
 
@@ -89,7 +89,7 @@ static hark_status add_part(hark_context *context, size_t count, size_t size, si
 static hark_status lay_out(hark_context *context, const hark_attention_desc *desc, int workers, bool backward, scratch_layout *out) {
   size_t tree, tables;
   *out = (scratch_layout){.worker_bytes = hark_align_up(HARK_ISA(hark_hierarchical_worker_floats)(desc, backward) * sizeof(float))};
-  HARK_TRY(count_tree(context, desc, desc->key_length, backward, &tree));
+  HARK_TRY(count_tree(context, desc, desc->longest, backward, &tree));
   HARK_TRY(HARK_ISA(hark_hierarchical_tables_bytes)(context, desc, workers, backward, &tables));
   HARK_TRY(add_part(context, (size_t)count_trees(desc, workers, backward), tree, &out->workers));
   out->tables = out->workers;
@@ -623,7 +623,7 @@ static hark_status backward(hark_context *context, const hark_attention_run *run
 static int print(const hark_attention_plan *plan, char *text, size_t size) {
   const bool backward = !plan->desc.forward_only;
   size_t tree = 0;
-  if (count_tree(NULL, &plan->desc, plan->desc.key_length, backward, &tree) != HARK_OK) return 0;
+  if (count_tree(NULL, &plan->desc, plan->desc.longest, backward, &tree) != HARK_OK) return 0;
   return snprintf(text, size, "tiles of %d queries, %d lanes, trees of %.4g MB, at most %" PRId64 " at a time", HARK_TILE_QUERIES,
                   HARK_LANES, (double)tree / 1e6, count_trees(&plan->desc, plan->workers, backward));
 }

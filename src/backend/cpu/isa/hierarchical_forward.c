@@ -27,7 +27,7 @@ size_t HARK_ISA(hark_hierarchical_worker_floats)(const hark_attention_desc *desc
   const size_t head_pad = (size_t)hark_ceil_div(desc->head_dim, HARK_LANES) * HARK_LANES;
   const size_t value_pad = (size_t)hark_ceil_div(desc->value_dim, HARK_LANES) * HARK_LANES;
   const size_t wide = head_pad > value_pad ? head_pad : value_pad;
-  const hark_hierarchy h = hark_hierarchy_make(desc, desc->key_length);
+  const hark_hierarchy h = hark_hierarchy_make(desc, desc->longest);
   const size_t work = hark_align_up(sizeof(forward_work)) / sizeof(float);
   const size_t forward =
       work + (head_pad + HARK_CHUNK_KEYS + HARK_GROUP_KEYS + (size_t)h.levels * value_pad) * HARK_TILE_QUERIES + HARK_CHUNK_KEYS * wide;

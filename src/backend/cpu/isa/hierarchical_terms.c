@@ -20,7 +20,7 @@
 static int64_t head_sums(const hark_hierarchy *h) { return h->levels * (4 * h->block - 1); }
 
 static int64_t slots_of(const hark_attention_desc *desc, int64_t sequences) {
-  const hark_hierarchy h = hark_hierarchy_make(desc, desc->key_length);
+  const hark_hierarchy h = hark_hierarchy_make(desc, desc->longest);
   const int64_t room = hark_max(1, SLOT_DOUBLES_MOST / head_sums(&h) / desc->heads);
   return hark_min(sequences, hark_min(room, hark_ceil_div(TABLE_TASKS, desc->key_heads)));
 }
@@ -39,7 +39,7 @@ static hark_status add_doubles(hark_context *context, size_t count, size_t times
 
 hark_status HARK_ISA(hark_hierarchical_tables_bytes)(hark_context *context, const hark_attention_desc *desc, int workers, bool backward,
                                                      size_t *bytes) {
-  const hark_hierarchy h = hark_hierarchy_make(desc, desc->key_length);
+  const hark_hierarchy h = hark_hierarchy_make(desc, desc->longest);
   const size_t heads = (size_t)desc->heads;
   *bytes = 0;
   if (!hark_has_terms(desc)) return HARK_OK;

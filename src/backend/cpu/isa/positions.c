@@ -7,7 +7,8 @@
  *     learned     y = x + table[first_position + l]. dx = dy, dtable[p] = sum over the batch of dy.
  *
  * One piece of work takes POSITIONS positions of all sequences: sines and cosines are computed for the first of them and turned on in double,
- * c' + i s' = (c + i s)(cos w + i sin w), which loses less than POSITIONS units in the last place of a double.
+ * c' + i s' = (c + i s)(cos w + i sin w), which loses less than POSITIONS units in the last place of a double. Where positions are given they are
+ * computed at multiples of POSITIONS, so that a row's bits depend on its position alone.
  */
 #include "backend/cpu/isa/elements.h"
 
@@ -39,6 +40,25 @@ static void advance(angles *a, int64_t pairs) {
   }
 }
 
+/* At row `first`: its position is positions[first], or without those first_position + first. */
+static void start_row(angles *a, const double *rate, int64_t pairs, const int32_t *positions, int64_t first_position, int64_t first) {
+  if (positions == NULL) {
+    start(a, rate, pairs, first_position + first);
+    return;
+  }
+  const int64_t steps = (positions[first] % POSITIONS + POSITIONS) % POSITIONS;
+  start(a, rate, pairs, positions[first] - steps);
+  for (int64_t i = 0; i < steps; i++) advance(a, pairs);
+}
+
+/* From row l - 1 to row l. */
+static void next_row(angles *a, const double *rate, int64_t pairs, const int32_t *positions, int64_t l) {
+  if (positions == NULL || (positions[l] == positions[l - 1] + 1 && positions[l] % POSITIONS != 0))
+    advance(a, pairs);
+  else
+    start_row(a, rate, pairs, positions, 0, l);
+}
+
 /* ---- rotary ------------------------------------------------------------------------------------------------------------------------ */
 /* Pairs side by side: `to` and `from` at the first of `pairs` of them. */
 HARK_SIMD void turn_interleaved(float *to, const float *from, const float *cosine, const float *sine, int64_t pairs, bool add) {
@@ -67,13 +87,19 @@ HARK_SIMD void turn_halves(float *to, const float *from, const float *cosine, co
 /* What the turns of a call share. Without rates there is one row of them for all heads. */
 typedef struct rotation {
   const hark_rotary_attributes *rotary;
-  const float *rates; /* [rows, turned], or NULL */
+  const float *rates;       /* [rows, turned], or NULL */
+  const int32_t *positions; /* [length], or NULL */
   int64_t batch, length, width;
   int64_t features, turned; /* of a head: numbers, pairs that turn */
   int64_t rows, row_heads;
 } rotation;
 
-enum { ROTARY_X, ROTARY_RATES };
+enum { ROTARY_X, ROTARY_RATES, ROTARY_POSITIONS };
+
+/* NULL where they are not given. */
+static const int32_t *positions_of(const hark_call *call, int input) {
+  return call->input_count > input && call->inputs[input].type != HARK_NONE ? call->inputs[input].data : NULL;
+}
 
 static rotation rotation_of(const hark_call *call) {
   const hark_rotary_attributes *rotary = call->attributes;
@@ -81,6 +107,7 @@ static rotation rotation_of(const hark_call *call) {
   const bool given = call->input_count > ROTARY_RATES && rates->type != HARK_NONE;
   rotation r = {.rotary = rotary, .batch = x->shape[0], .length = x->shape[1], .width = x->shape[2], .rows = given ? rates->shape[0] : 1};
   r.rates = given ? rates->data : NULL;
+  r.positions = positions_of(call, ROTARY_POSITIONS);
   r.features = r.width / rotary->heads;
   r.turned = rotary->turned > 0 ? rotary->turned : r.features / 2;
   r.row_heads = rotary->heads / r.rows;
@@ -101,8 +128,11 @@ static void turn_pairs(const rotation *r, float *to, bool add, const float *from
   double rate[PAIRS];
   float cosine[PAIRS] = {0}, sine[PAIRS] = {0};
   read_rates(r, row, first_pair, pairs, rate);
-  start(&a, rate, pairs, r->rotary->first_position + first);
   for (int64_t l = first; l < last; l++) {
+    if (l == first)
+      start_row(&a, rate, pairs, r->positions, r->rotary->first_position, first);
+    else
+      next_row(&a, rate, pairs, r->positions, l);
     for (int64_t j = 0; j < pairs; j++) {
       cosine[j] = (float)a.cosine[j];
       sine[j] = direction * (float)a.sine[j];
@@ -115,7 +145,6 @@ static void turn_pairs(const rotation *r, float *to, bool add, const float *from
         else
           turn_halves(to + head + first_pair, from + head + first_pair, cosine, sine, pairs, r->features / 2, add);
       }
-    advance(&a, pairs);
   }
 }
 
@@ -180,12 +209,14 @@ static void rotary_rates_positions(const hark_call *call, int64_t first, int64_t
   const double stretch = r.rotary->stretch != 0 ? r.rotary->stretch : 1;
   double *sums = (double *)call->workspace + first / part_positions(r.length) * r.rows * r.turned;
   for (int64_t i = 0; i < r.rows * r.turned; i++) sums[i] = 0;
-  for (int64_t l = first; l < last; l++)
+  for (int64_t l = first; l < last; l++) {
+    const int64_t position = r.positions != NULL ? r.positions[l] : r.rotary->first_position + l;
     for (int64_t b = 0; b < r.batch; b++)
       for (int64_t h = 0; h < r.rotary->heads; h++) {
         const int64_t head = (b * r.length + l) * r.width + h * r.features;
-        add_rate_gradients(&r, sums + h / r.row_heads * r.turned, y + head, dy + head, (double)(r.rotary->first_position + l) / stretch);
+        add_rate_gradients(&r, sums + h / r.row_heads * r.turned, y + head, dy + head, (double)position / stretch);
       }
+  }
 }
 
 static void add_rate_parts(const hark_call *call) {
@@ -227,6 +258,7 @@ static void sinusoidal_positions(const hark_call *call, int64_t first, int64_t l
   const hark_sinusoidal_positions_attributes *attributes = call->attributes;
   const hark_tensor *shape = &call->inputs[0];
   const int64_t batch = shape->shape[0], length = shape->shape[1], width = shape->shape[2], all_pairs = (width + 1) / 2;
+  const int32_t *positions = positions_of(call, 1);
   const float *x = call->inputs[0].data;
   float *y = call->outputs[0].data;
   angles a;
@@ -235,8 +267,11 @@ static void sinusoidal_positions(const hark_call *call, int64_t first, int64_t l
   for (int64_t first_pair = 0; first_pair < all_pairs; first_pair += PAIRS) {
     const int64_t pairs = hark_min(PAIRS, all_pairs - first_pair), count = hark_min(2 * pairs, width - 2 * first_pair);
     for (int64_t j = 0; j < pairs; j++) rate[j] = pow(attributes->base, -2 * (double)(first_pair + j) / (double)width);
-    start(&a, rate, pairs, attributes->first_position + first);
     for (int64_t l = first; l < last; l++) {
+      if (l == first)
+        start_row(&a, rate, pairs, positions, attributes->first_position, first);
+      else
+        next_row(&a, rate, pairs, positions, l);
       for (int64_t j = 0; j < pairs; j++) {
         added[2 * j] = (float)a.sine[j];
         added[2 * j + 1] = (float)a.cosine[j];
@@ -245,7 +280,6 @@ static void sinusoidal_positions(const hark_call *call, int64_t first, int64_t l
         const int64_t at = (b * length + l) * width + 2 * first_pair;
         for (int64_t d = 0; d < count; d++) y[at + d] = x[at + d] + added[d];
       }
-      advance(&a, pairs);
     }
   }
 }

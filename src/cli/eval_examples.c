@@ -1,0 +1,148 @@
+/* eval_examples.c - see eval_examples.h. */
+#include "cli/eval_examples.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "cli/progress.h"
+#include "io/json.h"
+#include "train/material.h"
+
+#define SHOWN_CLASSES 20 /* a larger table does not fit on a terminal; --json has it */
+
+static const char *const split_names[HARK_SPLIT_ALL] = {"training", "validation", "test"};
+
+/* What is measured, and what came of it. */
+typedef struct measurement {
+  hark_examples *examples;
+  hark_example_batches batches;
+  hark_example_room room;
+  int64_t classes, *confusion; /* [classes, classes], or NULL */
+  hark_examples_result result;
+  double seconds;
+  hark_progress progress;
+} measurement;
+
+static bool show(void *user, double part) {
+  hark_progress_update(&((measurement *)user)->progress, "evaluating %3.0f %%", 100 * part);
+  return true;
+}
+
+static size_t confusion_bytes(const measurement *m) { return (size_t)(m->classes * m->classes) * sizeof *m->confusion; }
+
+/* Part of the targets; of an empty split 0. */
+static double part_of(int64_t count, int64_t all) { return all > 0 ? (double)count / (double)all : 0; }
+
+/* Examples of the most frequent class. */
+static int64_t majority(const measurement *m) {
+  int64_t most = 0;
+  for (int64_t actual = 0; actual < m->classes; actual++) {
+    int64_t count = 0;
+    for (int64_t told = 0; told < m->classes; told++) count += m->confusion[actual * m->classes + told];
+    most = hark_max(most, count);
+  }
+  return most;
+}
+
+static void print_json(const measurement *m, const hark_opened_run *opened, hark_split split, const char *exchanged, hark_text *text) {
+  const hark_examples_result *r = &m->result;
+  hark_text_append(text, "{\"run\": ");
+  hark_json_append_string(text, opened->run.path);
+  hark_text_append(text, ", \"checkpoint\": ");
+  hark_json_append_string(text, opened->checkpoint);
+  hark_text_append(text, ", \"part\": \"%s\", \"loss\": ", split_names[split]);
+  hark_json_append_number(text, r->loss);
+  hark_text_append(text, ", \"accuracy\": ");
+  hark_json_append_number(text, part_of(r->right, r->targets));
+  if (m->classes > 0) {
+    hark_text_append(text, ", \"majority\": ");
+    hark_json_append_number(text, part_of(majority(m), r->targets));
+  }
+  hark_text_append(
+      text, ", \"right\": %" PRId64 ", \"targets\": %" PRId64 ", \"examples\": %" PRId64 ", \"tokens\": %" PRId64 ", \"time\": ", r->right,
+      r->targets, r->examples, r->tokens);
+  hark_json_append_number(text, m->seconds);
+  hark_text_append(text, ", \"exchanged\": {%s}", exchanged);
+  if (m->classes > 0) hark_text_append(text, ", \"classes\": [");
+  for (int64_t c = 0; c < m->classes; c++) {
+    if (c > 0) hark_text_append(text, ", ");
+    hark_json_append_string(text, hark_examples_class_name(m->examples, (int32_t)c));
+  }
+  if (m->classes > 0) hark_text_append(text, "], \"confusion\": [");
+  for (int64_t i = 0; i < m->classes * m->classes; i++) {
+    if (i % m->classes == 0) hark_text_append(text, i > 0 ? "], [" : "[");
+    hark_text_append(text, i % m->classes == 0 ? "%" PRId64 : ", %" PRId64, m->confusion[i]);
+  }
+  hark_text_append(text, m->classes > 0 ? "]]}\n" : "}\n");
+}
+
+static void print_confusion(const measurement *m, hark_text *text) {
+  hark_text_append(text, "\n%-16s told:", "class");
+  for (int64_t told = 0; told < m->classes; told++) hark_text_append(text, " %8.8s", hark_examples_class_name(m->examples, (int32_t)told));
+  for (int64_t actual = 0; actual < m->classes; actual++) {
+    hark_text_append(text, "\n%-22.22s", hark_examples_class_name(m->examples, (int32_t)actual));
+    for (int64_t told = 0; told < m->classes; told++) hark_text_append(text, " %8" PRId64, m->confusion[actual * m->classes + told]);
+  }
+  hark_text_append(text, "\n");
+}
+
+static void print(const measurement *m, const hark_opened_run *opened, hark_split split, const char *exchanged, hark_text *text) {
+  const hark_examples_result *r = &m->result;
+  hark_text_append(text,
+                   "%s, %s: %s accuracy %.2f %% (%" PRId64 " of %" PRId64 "), loss %.4f nats; %" PRId64 " examples, %" PRId64
+                   " tokens in %.1f s\n",
+                   opened->run.path, opened->checkpoint, split_names[split], 100 * part_of(r->right, r->targets), r->right, r->targets,
+                   r->loss, r->examples, r->tokens, m->seconds);
+  if (m->classes > 0) hark_text_append(text, "the most frequent class has %.2f %%\n", 100 * part_of(majority(m), r->targets));
+  if (exchanged[0] != '\0') hark_text_append(text, "exchanged: %s\n", exchanged);
+  if (m->classes > 0 && m->classes <= SHOWN_CLASSES) print_confusion(m, text);
+}
+
+/* Examples given with --data as files are all measured; a folder has its splits, and the one that is asked for is. */
+static hark_status open_examples(hark_invocation *call, const hark_config *config, const hark_opened_run *opened, bool other_data,
+                                 hark_split *split, measurement *m) {
+  HARK_TRY(hark_material_examples(call->context, config, &m->examples));
+  HARK_TRY(hark_material_check_vocabulary(call->context, m->examples, &opened->run));
+  if (other_data && hark_examples_count(m->examples, *split).examples == 0) *split = HARK_SPLIT_TRAINING;
+  const hark_example_batches_settings settings = hark_example_settings(config, *split, true);
+  HARK_TRY(hark_example_batches_create(call->context, m->examples, &settings, &m->batches));
+  HARK_TRY(hark_example_room_open(call->context, &m->batches, config->train.batch, &m->room));
+  const hark_learning_task task = hark_material_task_of(m->examples);
+  m->classes = task.classes;
+  if (m->classes == 0) return HARK_OK;
+  void *memory = NULL;
+  HARK_TRY(hark_allocate_zero(call->context, confusion_bytes(m), &memory));
+  m->confusion = memory;
+  return HARK_OK;
+}
+
+static hark_status measure(hark_invocation *call, const hark_config *config, const hark_opened_run *opened, measurement *m) {
+  const hark_learning_task task = hark_material_task_of(m->examples);
+  hark_engine *engine = NULL;
+  HARK_TRY(hark_engine_create_for(call->context, config, &task, false, &engine));
+  hark_status status = hark_checkpoint_load(call->context, &opened->run, opened->checkpoint, engine, NULL);
+  if (status == HARK_OK) {
+    const double begin = hark_progress_clock();
+    status = hark_evaluate_examples(call->context, engine, &m->batches, &m->room, m->confusion, show, m, &m->result);
+    m->seconds = hark_progress_clock() - begin;
+    hark_progress_end(&m->progress);
+  }
+  hark_engine_destroy(call->context, &engine);
+  return status;
+}
+
+hark_status hark_eval_examples(hark_invocation *call, const hark_config *config, const hark_opened_run *opened, hark_split split,
+                               bool other_data, const char *exchanged) {
+  measurement m = {.progress = hark_progress_begin()};
+  hark_text text = hark_text_empty(call->context);
+  hark_status status = open_examples(call, config, opened, other_data, &split, &m);
+  if (status == HARK_OK) status = measure(call, config, opened, &m);
+  if (status == HARK_OK) {
+    (call->json ? print_json : print)(&m, opened, split, exchanged, &text);
+    status = hark_command_print(call, &text);
+  }
+  hark_release(call->context, m.confusion, m.confusion != NULL ? confusion_bytes(&m) : 0);
+  hark_example_room_close(call->context, &m.room);
+  hark_examples_close(call->context, &m.examples);
+  return status;
+}

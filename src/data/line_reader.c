@@ -1,0 +1,81 @@
+/* line_reader.c - see line_reader.h. The buffer holds a part of the file; a line that does not end in it is moved to its front and the buffer
+ * grows, so that memory is that of the longest line. */
+#include "data/line_reader.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "io/files.h"
+
+#define PART_BYTES ((size_t)1 << 18)
+#define WHAT_BYTES 256
+
+hark_status hark_lines_open(hark_context *context, hark_line_reader *lines, const char *path) {
+  *lines = (hark_line_reader){.path = path, .descriptor = -1, .buffer = hark_text_empty(context)};
+  return hark_file_open(context, path, &lines->descriptor, &lines->size);
+}
+
+void hark_lines_close(hark_line_reader *lines) {
+  if (lines->path == NULL) return; /* was never opened */
+  hark_file_close(&lines->descriptor);
+  hark_text_free(&lines->buffer);
+}
+
+/* Drops what lies before the next line and reads a part behind what is left. */
+static hark_status fill(hark_context *context, hark_line_reader *lines) {
+  hark_text *const buffer = &lines->buffer;
+  const size_t left = buffer->length - lines->used;
+  const size_t part = (size_t)hark_min((int64_t)PART_BYTES, (int64_t)(lines->size - lines->offset));
+  if (left > 0) memmove(buffer->data, buffer->data + lines->used, left);
+  lines->used = 0;
+  buffer->length = left;
+  hark_text_resize(buffer, left + part);
+  HARK_TRY(buffer->status);
+  HARK_TRY(hark_file_read_at(context, lines->descriptor, lines->path, buffer->data + left, part, lines->offset));
+  lines->offset += part;
+  return HARK_OK;
+}
+
+/* Takes `whole` bytes of the buffer, of which `length` are the line. */
+static void take(hark_line_reader *lines, size_t length, size_t whole) {
+  lines->line = lines->buffer.data + lines->used;
+  lines->length = length > 0 && lines->line[length - 1] == '\r' ? length - 1 : length;
+  lines->used += whole;
+}
+
+hark_status hark_lines_next(hark_context *context, hark_line_reader *lines, bool *more) {
+  size_t searched = 0;
+  *more = true;
+  lines->at = (int64_t)(lines->offset - (lines->buffer.length - lines->used));
+  lines->number++;
+  for (;;) {
+    const size_t there = lines->buffer.length - lines->used;
+    const char *const from = there > 0 ? lines->buffer.data + lines->used : NULL;
+    const char *const end = there > searched ? memchr(from + searched, '\n', there - searched) : NULL;
+    if (end != NULL) {
+      take(lines, (size_t)(end - from), (size_t)(end - from) + 1);
+      return HARK_OK;
+    }
+    if (lines->offset == lines->size) {
+      *more = there > 0;
+      if (there > 0) take(lines, there, there);
+      return HARK_OK;
+    }
+    if (there > HARK_LINE_BYTES)
+      return hark_fail(context, HARK_BAD_FILE, "%s:%lld: a line of more than %zu bytes", lines->path, (long long)lines->number,
+                       HARK_LINE_BYTES);
+    searched = there;
+    HARK_TRY(fill(context, lines));
+  }
+}
+
+hark_status hark_lines_fail(hark_context *context, const hark_line_reader *lines, size_t at, const char *format, ...) {
+  char what[WHAT_BYTES];
+  va_list arguments;
+  va_start(arguments, format);
+  (void)vsnprintf(what, sizeof what, format, arguments);
+  va_end(arguments);
+  hark_text_place place = {lines->at, lines->number, 1};
+  if (at > 0) hark_text_place_advance(&place, lines->line, at);
+  return hark_text_fail(context, lines->path, &place, what);
+}

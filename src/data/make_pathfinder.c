@@ -1,0 +1,341 @@
+/* make_pathfinder.c - two discs and dashed paths; the class is 1 when one path joins both discs. Linsley et al. (2018), and the task of Long
+ * Range Arena (Tay et al., 2020), by a construction of its own:
+ *
+ * A path is a chain of dashes, segments of `dash` pixels with `gap` pixels between the end of one and the beginning of the next; directions turn by
+ * angles drawn uniformly from +- 45 / continuity degrees. Every image has two long paths of `contour` dashes, and `distractors` paths of
+ * contour / 3 (rounded). A disc of radius `marker` stands on both ends of one long path (class 1, image 1, 3, ...) or on an end of each (class 0,
+ * image 0, 2, ...); all four ends have room for one, so that nothing but the discs depends on the class.
+ *
+ * A pixel's value is the part of it that is covered, of 4 x 4 points, times 255. A pixel is lit when at least 1/8 of it is. Guaranteed, with
+ * distances between centres of lit pixels:
+ *
+ *     dashes that follow each other, and a disc and its path        <= separation
+ *     different paths, with their discs                              > separation
+ *
+ * so that whoever goes from lit pixel to lit pixel by steps of at most `separation` from one disc reaches the other one when the class is 1, and
+ * never otherwise. What does not satisfy it while a path grows is drawn anew.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "data/image_file.h"
+#include "data/make.h"
+
+#define PI 3.14159265358979323846
+#define SIDE_MAX 128
+#define PIXELS_MAX (SIDE_MAX * SIDE_MAX)
+#define SAMPLES 4       /* by SAMPLES points in a pixel */
+#define LIT 32          /* 255 / 8, rounded */
+#define CONTOUR_MAX 64  /* dashes */
+#define DASH_PIXELS 256 /* lit ones of a dash or a disc, at most */
+#define TURNS 8         /* tries for the next dash */
+#define PATHS 400       /* tries for a path */
+#define IMAGES 1000     /* tries for an image */
+#define REACH_MAX 8     /* largest separation */
+#define LONG_PATHS 2
+
+typedef struct pathfinder_values {
+  int size; /* index of sizes[] */
+  int64_t contour, distractors;
+  double dash, gap, thickness, marker, continuity, separation;
+} pathfinder_values;
+
+#define AT(field) offsetof(pathfinder_values, field)
+static const hark_option options[] = {
+    {"size", "size", HARK_OPTION_ENUM, AT(size), "32", "32|64|128", NULL, NULL,
+     "pathfinder: pixels a side; it sets what is left at 0 below"},
+    {"contour", "contour", HARK_OPTION_INT, AT(contour), "14", "[2, 64]", NULL, NULL, "pathfinder: dashes of a long path"},
+    {"distractors", "distractors", HARK_OPTION_INT, AT(distractors), "-1", "[-1, 200]", NULL, NULL,
+     "pathfinder: short paths; -1: by the size"},
+    {"dash", "dash", HARK_OPTION_FLOAT, AT(dash), "0", "[0, 32]", NULL, NULL, "pathfinder: length of a dash, pixels"},
+    {"gap", "gap", HARK_OPTION_FLOAT, AT(gap), "0", "[0, 8]", NULL, NULL, "pathfinder: between dashes, pixels"},
+    {"thickness", "thickness", HARK_OPTION_FLOAT, AT(thickness), "0", "[0, 4]", NULL, NULL, "pathfinder: of a dash, pixels"},
+    {"marker", "marker", HARK_OPTION_FLOAT, AT(marker), "0", "[0, 8]", NULL, NULL, "pathfinder: radius of a disc, pixels"},
+    {"continuity", "continuity", HARK_OPTION_FLOAT, AT(continuity), "0", "[0, 100]", NULL, NULL,
+     "pathfinder: paths turn by at most 45 degrees divided by it"},
+    {"separation", "separation", HARK_OPTION_FLOAT, AT(separation), "0", "[0, 8]", NULL, NULL,
+     "pathfinder: different paths are farther apart, pixels; dashes of one are not"},
+};
+#undef AT
+const hark_option_table hark_task_pathfinder_options = {options, (int)(sizeof options / sizeof *options), NULL, sizeof(pathfinder_values),
+                                                        false};
+
+/* Side, and what stands for the options that are left open. */
+typedef struct preset {
+  int side;
+  int64_t distractors;
+  double dash, gap, thickness, marker, continuity, separation;
+} preset;
+static const preset presets[] = {
+    {32, 4, 2, 1, 0.5, 1.5, 1, 2.3},
+    {64, 12, 3, 1.5, 1, 2, 1.4, 2.9},
+    {128, 35, 5, 2, 1.5, 3, 1.8, 3.2},
+};
+
+static int side_of(const pathfinder_values *v) { return presets[v->size].side; }
+
+static void settle_number(double *value, double by_size) {
+  if (*value == 0) *value = by_size;
+}
+
+static hark_status settle(hark_context *context, void *values) {
+  pathfinder_values *const v = values;
+  const preset *const p = &presets[v->size];
+  if (v->distractors < 0) v->distractors = p->distractors;
+  settle_number(&v->dash, p->dash);
+  settle_number(&v->gap, p->gap);
+  settle_number(&v->thickness, p->thickness);
+  settle_number(&v->marker, p->marker);
+  settle_number(&v->continuity, p->continuity);
+  settle_number(&v->separation, p->separation);
+  if (v->separation < 1.5) return hark_fail(context, HARK_BAD_CONFIGURATION, "--separation: %g, expected at least 1.5", v->separation);
+  if (v->marker < v->thickness)
+    return hark_fail(context, HARK_BAD_CONFIGURATION, "--marker: radius %g, expected at least the thickness %g", v->marker, v->thickness);
+  return HARK_OK;
+}
+
+/* ---- drawing ---- */
+
+typedef struct point {
+  double x, y;
+} point;
+
+/* Lit and less lit pixels of one dash or disc. */
+typedef struct shape {
+  int count, lit; /* pixels; of them the first `lit` are lit */
+  int16_t x[DASH_PIXELS], y[DASH_PIXELS];
+  unsigned char value[DASH_PIXELS];
+} shape;
+
+/* Covers the points p with |p - centre| <= radius, or within half a thickness of the segment from a to b (with straight ends). */
+typedef struct figure {
+  point a, b;    /* a disc's centre is a = b */
+  double radius; /* half of the thickness */
+} figure;
+
+static bool covers(const figure *f, double x, double y) {
+  const double dx = f->b.x - f->a.x, dy = f->b.y - f->a.y, length = dx * dx + dy * dy;
+  const double px = x - f->a.x, py = y - f->a.y;
+  if (length == 0) return px * px + py * py <= f->radius * f->radius;
+  const double along = px * dx + py * dy, across = px * dy - py * dx;
+  return along >= 0 && along <= length && across * across <= f->radius * f->radius * length;
+}
+
+static void swap_pixels(shape *s, int i, int j) {
+  const int16_t x = s->x[i], y = s->y[i];
+  const unsigned char value = s->value[i];
+  s->x[i] = s->x[j];
+  s->y[i] = s->y[j];
+  s->value[i] = s->value[j];
+  s->x[j] = x;
+  s->y[j] = y;
+  s->value[j] = value;
+}
+
+/* False when the figure does not lie inside the image, or lights nothing. */
+static bool draw(const figure *f, int side, shape *out) {
+  const double margin = f->radius + 0.5; /* the outermost half pixel stays empty */
+  if (fmin(f->a.x, f->b.x) < margin || fmax(f->a.x, f->b.x) > side - margin) return false;
+  if (fmin(f->a.y, f->b.y) < margin || fmax(f->a.y, f->b.y) > side - margin) return false;
+  const int left = (int)(fmin(f->a.x, f->b.x) - f->radius), right = (int)(fmax(f->a.x, f->b.x) + f->radius);
+  const int top = (int)(fmin(f->a.y, f->b.y) - f->radius), bottom = (int)(fmax(f->a.y, f->b.y) + f->radius);
+  out->count = out->lit = 0;
+  for (int y = top; y <= bottom; y++)
+    for (int x = left; x <= right; x++) {
+      int covered = 0;
+      for (int i = 0; i < SAMPLES * SAMPLES; i++)
+        covered += covers(f, x + (i % SAMPLES + 0.5) / SAMPLES, y + ((double)(i / SAMPLES) + 0.5) / SAMPLES);
+      if (covered == 0) continue;
+      if (out->count == DASH_PIXELS) return false;
+      out->x[out->count] = (int16_t)x;
+      out->y[out->count] = (int16_t)y;
+      out->value[out->count] = (unsigned char)((255 * covered + SAMPLES * SAMPLES / 2) / (SAMPLES * SAMPLES));
+      if (out->value[out->count++] >= LIT) swap_pixels(out, out->lit++, out->count - 1);
+    }
+  return out->lit > 0;
+}
+
+/* Least squared distance between lit pixels. */
+static int distance(const shape *a, const shape *b) {
+  int least = 2 * SIDE_MAX * SIDE_MAX;
+  for (int i = 0; i < a->lit; i++)
+    for (int j = 0; j < b->lit; j++) {
+      const int dx = a->x[i] - b->x[j], dy = a->y[i] - b->y[j], square = dx * dx + dy * dy;
+      if (square < least) least = square;
+    }
+  return least;
+}
+
+/* ---- an image that grows ---- */
+
+typedef struct path {
+  int dashes;
+  shape dash[CONTOUR_MAX];
+  shape end[2]; /* discs for its ends, of long paths */
+  point first, last;
+} path;
+
+typedef struct canvas {
+  const pathfinder_values *values;
+  hark_task_random *random;
+  int side;
+  int reach;                         /* squared separation, rounded down */
+  unsigned char taken[PIXELS_MAX];   /* no lit pixel of another path may come here */
+  path long_path[LONG_PATHS], trial; /* the trial is the path that grows */
+} canvas;
+
+static bool is_free(const canvas *c, const shape *s) {
+  for (int i = 0; i < s->lit; i++)
+    if (c->taken[s->y[i] * c->side + s->x[i]]) return false;
+  return true;
+}
+
+/* Everything within the separation of a lit pixel is taken. */
+static void take(canvas *c, const shape *s) {
+  const int reach = (int)c->values->separation;
+  for (int i = 0; i < s->lit; i++)
+    for (int dy = -reach; dy <= reach; dy++)
+      for (int dx = -reach; dx <= reach; dx++) {
+        const int x = s->x[i] + dx, y = s->y[i] + dy;
+        if (dx * dx + dy * dy <= c->reach && x >= 0 && x < c->side && y >= 0 && y < c->side) c->taken[y * c->side + x] = 1;
+      }
+}
+
+static double uniform(canvas *c, double low, double high) { return low + (high - low) * hark_task_random_uniform(c->random); }
+
+/* Whether a dash may follow those of the trial: near the last one, not touching the one before, apart from all earlier ones. */
+static bool fits_path(const canvas *c, const shape *s) {
+  const path *const p = &c->trial;
+  for (int i = 0; i < p->dashes; i++) {
+    const int square = distance(s, &p->dash[i]), back = p->dashes - i;
+    if (back == 1 && square > c->reach) return false;
+    if (back == 2 && square <= 2) return false;
+    if (back > 2 && square <= c->reach) return false;
+  }
+  return true;
+}
+
+/* Adds the next dash to the trial. */
+static bool add_dash(canvas *c, point *at, double *direction) {
+  const pathfinder_values *const v = c->values;
+  const double turn = PI / 4 / v->continuity;
+  path *const p = &c->trial;
+  for (int i = 0; i < TURNS; i++) {
+    const double angle = *direction + uniform(c, -turn, turn);
+    const point along = {cos(angle), sin(angle)};
+    const double gap = p->dashes > 0 ? v->gap : 0;
+    figure f = {.a = {at->x + gap * along.x, at->y + gap * along.y}, .radius = v->thickness / 2};
+    f.b = (point){f.a.x + v->dash * along.x, f.a.y + v->dash * along.y};
+    shape *const next = &p->dash[p->dashes];
+    if (!draw(&f, c->side, next) || !is_free(c, next) || !fits_path(c, next)) continue;
+    if (p->dashes == 0) p->first = f.a;
+    p->dashes++;
+    *at = p->last = f.b;
+    *direction = angle;
+    return true;
+  }
+  return false;
+}
+
+/* Discs on both ends: free of other paths, apart from each other and from the dashes of the path that are not next to them. */
+static bool add_ends(canvas *c) {
+  path *const p = &c->trial;
+  for (int e = 0; e < 2; e++) {
+    const point at = e == 0 ? p->first : p->last;
+    const figure f = {at, at, c->values->marker};
+    shape *const disc = &p->end[e];
+    if (!draw(&f, c->side, disc) || !is_free(c, disc)) return false;
+    if (distance(disc, &p->dash[e == 0 ? 0 : p->dashes - 1]) > c->reach) return false;
+    for (int i = 0; i < p->dashes; i++)
+      if ((e == 0 ? i : p->dashes - 1 - i) > 2 && distance(disc, &p->dash[i]) <= c->reach) return false;
+  }
+  return distance(&p->end[0], &p->end[1]) > c->reach;
+}
+
+/* Grows a path of `dashes` dashes in the trial, and takes its place. */
+static bool grow_path(canvas *c, int dashes, bool has_ends) {
+  path *const p = &c->trial;
+  for (int attempt = 0; attempt < PATHS; attempt++) {
+    point at = {uniform(c, 0, c->side), uniform(c, 0, c->side)};
+    double direction = uniform(c, 0, 2 * PI);
+    p->dashes = 0;
+    if (c->taken[(int)at.y * c->side + (int)at.x]) continue;
+    while (p->dashes < dashes && add_dash(c, &at, &direction)) continue;
+    if (p->dashes < dashes || (has_ends && !add_ends(c))) continue;
+    for (int i = 0; i < dashes; i++) take(c, &p->dash[i]);
+    for (int e = 0; e < 2 && has_ends; e++) take(c, &p->end[e]);
+    return true;
+  }
+  return false;
+}
+
+static void paint(const canvas *c, const shape *s, unsigned char *pixels) {
+  for (int i = 0; i < s->count; i++) {
+    unsigned char *const pixel = &pixels[s->y[i] * c->side + s->x[i]];
+    if (s->value[i] > *pixel) *pixel = s->value[i];
+  }
+}
+
+static void paint_path(const canvas *c, const path *p, unsigned char *pixels) {
+  for (int i = 0; i < p->dashes; i++) paint(c, &p->dash[i], pixels);
+}
+
+/* Long paths first, while there is room; the ends of both are kept free, whatever the class. */
+static bool try_image(canvas *c, unsigned char *pixels) {
+  const pathfinder_values *const v = c->values;
+  const int short_dashes = (int)((v->contour + 1) / 3);
+  memset(c->taken, 0, sizeof c->taken);
+  memset(pixels, 0, (size_t)c->side * (size_t)c->side);
+  for (int i = 0; i < LONG_PATHS; i++) {
+    if (!grow_path(c, (int)v->contour, true)) return false;
+    c->long_path[i] = c->trial;
+    paint_path(c, &c->trial, pixels);
+  }
+  for (int64_t i = 0; i < v->distractors; i++) {
+    if (!grow_path(c, short_dashes > 0 ? short_dashes : 1, false)) return false;
+    paint_path(c, &c->trial, pixels);
+  }
+  return true;
+}
+
+static hark_task_sizes sizes(const void *values) {
+  const int side = side_of(values);
+  return (hark_task_sizes){.example_bytes = 1 + (size_t)side * (size_t)side, .scratch_bytes = sizeof(canvas)};
+}
+
+static size_t make(hark_task_order *order, unsigned char *out) {
+  canvas *const c = order->scratch;
+  const pathfinder_values *const v = order->values;
+  c->values = v;
+  c->random = &order->random;
+  c->side = side_of(v);
+  c->reach = (int)(v->separation * v->separation);
+  const bool joined = order->index % 2 == 1;
+  for (int attempt = 0; attempt < IMAGES; attempt++) {
+    if (!try_image(c, out + 1)) continue;
+    const int end = hark_task_random_below(c->random, 2);
+    paint(c, &c->long_path[0].end[end], out + 1);
+    paint(c, joined ? &c->long_path[0].end[1 - end] : &c->long_path[1].end[hark_task_random_below(c->random, 2)], out + 1);
+    out[0] = joined;
+    return 1 + (size_t)c->side * (size_t)c->side;
+  }
+  return 0;
+}
+
+static hark_status header(const void *values, int64_t count, hark_text *out) {
+  unsigned char bytes[HARK_IMAGE_HEADER_BYTES];
+  hark_image_header(side_of(values), side_of(values), 2, count, bytes);
+  hark_text_append_bytes(out, (const char *)bytes, sizeof bytes);
+  return out->status;
+}
+
+const hark_task_generator hark_task_pathfinder = {
+    .summary = "images of two discs and dashed paths: does one path join the discs?",
+    .format = "pathfinder",
+    .options = &hark_task_pathfinder_options,
+    .examples = {160000, 20000, 20000},
+    .settle = settle,
+    .sizes = sizes,
+    .header = header,
+    .make = make,
+};

@@ -1,0 +1,38 @@
+/* make_sequences.h - what the generators of recall, copy and passkey share: their options, and writing sequences of words with targets. */
+#ifndef HARK_DATA_MAKE_SEQUENCES_H
+#define HARK_DATA_MAKE_SEQUENCES_H
+
+#include "data/make.h"
+
+#define HARK_SEQUENCE_LENGTH_MAX 1048576
+#define HARK_SEQUENCE_WORDS_MAX 100000 /* of one sort */
+
+typedef struct hark_sequence_values {
+  int64_t length, pairs, queries, keys, values, symbols, gap, digits;
+  int filler; /* blank|random */
+  int answer; /* shown|blank */
+} hark_sequence_values;
+enum { HARK_FILLER_BLANK, HARK_FILLER_RANDOM };
+enum { HARK_ANSWER_SHOWN, HARK_ANSWER_BLANK };
+
+/* A sequence as it is put together: words by their numbers in the generator's list, and a target or -1 for each. */
+typedef struct hark_sequence {
+  int32_t *words, *targets; /* [length] */
+} hark_sequence;
+
+/* Name of word number `word`: at most HARK_SEQUENCE_WORD_BYTES with its zero byte; returns text. */
+#define HARK_SEQUENCE_WORD_BYTES 16
+typedef const char *hark_sequence_namer(const hark_sequence_values *values, int32_t word, char text[HARK_SEQUENCE_WORD_BYTES]);
+
+/* For hark_task_generator.sizes: of sequences of values->length words. */
+hark_task_sizes hark_sequence_sizes(const void *values);
+/* The sequence in an order's scratch memory, without targets. */
+hark_sequence hark_sequence_begin(hark_task_order *order);
+/* Writes it as a line; returns its bytes. */
+size_t hark_sequence_write(const hark_sequence *sequence, const hark_sequence_values *values, hark_sequence_namer *name,
+                           unsigned char *out);
+/* The first line of a file: `count` words. */
+HARK_MUST_CHECK hark_status hark_sequence_header(const hark_sequence_values *values, int32_t count, hark_sequence_namer *name,
+                                                 hark_text *out);
+
+#endif

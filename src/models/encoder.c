@@ -1,0 +1,73 @@
+/* encoder.c - see encoder.h. */
+#include "models/encoder.h"
+
+#include <inttypes.h>
+
+static int64_t parts_of(const hark_network_config *config) { return config->parts != 0 ? config->parts : 1; }
+static int64_t head_width(const hark_network_config *config) {
+  return config->head_width != 0 ? config->head_width : config->feed_forward_width;
+}
+
+static hark_status check(hark_context *context, const hark_network_config *config) {
+  if (config->classes < 2)
+    return hark_fail(context, HARK_BAD_CONFIGURATION, "an encoder tells classes apart: there are %" PRId64 ", expected at least 2",
+                     config->classes);
+  if (parts_of(config) < 1 || parts_of(config) > 2)
+    return hark_fail(context, HARK_BAD_CONFIGURATION, "an encoder reads %" PRId64 " sequences an example, expected 1 or 2",
+                     parts_of(config));
+  if (parts_of(config) == 2 && head_width(config) < 2)
+    return hark_fail(context, HARK_BAD_CONFIGURATION, "model.head_width is 1, expected at least 2 for pairs");
+  if (config->forget_gate)
+    return hark_fail(context, HARK_BAD_CONFIGURATION, "model.attention.forget_gate needs model.architecture decoder");
+  return HARK_OK;
+}
+
+static hark_status declare(hark_context *context, hark_network *network) {
+  const hark_network_config *config = &network->config;
+  hark_parameters *parameters = &network->parameters;
+  const int64_t parts = parts_of(config), width = head_width(config);
+  HARK_TRY(hark_stack_declare(context, network));
+  HARK_TRY(hark_linear_declare(context, parameters, parts * config->width, width, true, HARK_INITIAL_DEVIATION, "head.hidden",
+                               &network->hidden[0]));
+  if (parts == 2)
+    HARK_TRY(hark_linear_declare(context, parameters, width, width / 2, true, HARK_INITIAL_DEVIATION, "head.second", &network->hidden[1]));
+  return hark_linear_declare(context, parameters, parts == 2 ? width / 2 : width, config->classes, true, HARK_INITIAL_DEVIATION, "head",
+                             &network->head);
+}
+
+/* *x <- relu(W *x + b) */
+static hark_status hidden_layer(const hark_forward *forward, const hark_linear *layer, hark_value *x) {
+  hark_value y = 0;
+  HARK_TRY(hark_linear_apply(forward, layer, *x, &y));
+  hark_tape_release(forward->tape, *x);
+  return hark_tape_apply(forward->tape, &hark_op_relu, NULL, 1, &y, 1, x);
+}
+
+static hark_status logits(hark_context *context, const hark_network *network, const hark_forward *forward, const hark_network_input *input,
+                          hark_value *out) {
+  enum { ROWS, LENGTHS, RANGES, INPUTS }; /* of pool */
+  const bool mean = network->config.pooling == HARK_POOLING_MEAN;
+  const hark_pool_attributes pooling = {.kind = mean ? HARK_POOL_MEAN : HARK_POOL_FIRST};
+  hark_tape *tape = forward->tape;
+  hark_value x = 0, pooled[INPUTS] = {0};
+  if (input->ranges == NULL) return hark_fail(context, HARK_INVALID_ARGUMENT, "encoder: no ranges of examples, expected [N, parts, 2]");
+  HARK_TRY(hark_stack_apply(context, network, forward, input->tokens, &x));
+  HARK_TRY(hark_norm_apply(forward, &network->final_norm, x, &pooled[ROWS]));
+  hark_tape_release(tape, x);
+  HARK_TRY(hark_tape_leaf(tape, input->ranges, NULL, &pooled[RANGES]));
+  HARK_TRY(hark_tape_apply(tape, &hark_op_pool, &pooling, INPUTS, pooled, 1u << ROWS, &x));
+  HARK_TRY(hidden_layer(forward, &network->hidden[0], &x));
+  if (network->hidden[1].weight != 0) HARK_TRY(hidden_layer(forward, &network->hidden[1], &x));
+  HARK_TRY(hark_linear_apply(forward, &network->head, x, out));
+  hark_tape_release(tape, x);
+  return HARK_OK;
+}
+
+const hark_architecture hark_architecture_encoder = {
+    .name = "encoder",
+    .summary = "every token sees all others; tells the class of a sequence, or of a pair of them",
+    .predicts_classes = true,
+    .check = check,
+    .declare = declare,
+    .logits = logits,
+};

@@ -1,0 +1,135 @@
+/* network.h - what the trainer knows of a model: a network is a configuration, parameters, and an architecture, which says how they are used.
+ *
+ * An architecture is one file with a hark_architecture hark_architecture_NAME and one row of the table below; configuration, trainer,
+ * checkpoints, evaluation and the command walk over the table. Most are made of the stack of blocks (stack.h) between an embedding and a head.
+ *
+ * Names of parameters: embedding.token.weight [V, D], embedding.position.weight [P, D], blocks.N.attention_norm.{weight,bias},
+ * blocks.N.attention.{query,key,value,output,forget}.{weight,bias}, blocks.N.feed_forward_norm.{weight,bias},
+ * blocks.N.feed_forward.{gate,up,down}.{weight,bias}, positional.parameters or blocks.N.attention.positional.parameters [K, P],
+ * rotary.rates or blocks.N.attention.rotary.rates [R, pairs], final_norm.{weight,bias}, and those of the architecture's head.
+ */
+#ifndef HARK_MODELS_NETWORK_H
+#define HARK_MODELS_NETWORK_H
+
+#include "nn/self_attention.h"
+
+/* The table: X(name in C and in configurations). Numbers are stored nowhere, words are. */
+#define HARK_ARCHITECTURES(X)                                                                                                              \
+  X(decoder)                                                                                                                               \
+  X(encoder)
+
+#define HARK_ARCHITECTURE_WORDS "decoder|encoder"
+typedef enum hark_architecture_kind {
+#define HARK_ARCHITECTURE_KIND(name) HARK_ARCHITECTURE_##name,
+  HARK_ARCHITECTURES(HARK_ARCHITECTURE_KIND)
+#undef HARK_ARCHITECTURE_KIND
+      HARK_ARCHITECTURE_COUNT
+} hark_architecture_kind;
+
+typedef struct hark_network_config {
+  int architecture; /* hark_architecture_kind */
+  int64_t vocabulary, layers, heads, key_heads, width, feed_forward_width, context;
+  hark_activation activation;
+  hark_norm norm;
+  double norm_epsilon;
+  hark_positions positions;
+  double rotary_base; /* of rotary and of sinusoidal positions */
+  hark_rotary_pairs rotary_pairs;
+  hark_rotary_learned rotary_learned;
+  hark_rotary_scaling rotary_scaling;
+  double rotary_factor;            /* of the scaling; 0: 1 */
+  int64_t rotary_original_context; /* that it refers to; 0: context */
+  double rotary_fraction;          /* of the pairs that turn; 0: 1 */
+  bool tie_embeddings, bias, recompute;
+  double dropout, embedding_dropout, attention_dropout;
+  hark_attention_structure structure;
+  int64_t hierarchy_block;
+  hark_hierarchy_partition partition;
+  hark_coarse_query coarse_query;
+  bool hierarchical_bias;
+  int64_t window;
+  hark_attention_kernel kernel;
+  double sigma;
+  bool forget_gate;
+  hark_positional_scope positional_scope;
+  const char *positional;    /* expression of a positional kernel (hark/positional.h); NULL or "": none. Read by create alone */
+  double positional_stretch; /* s: the kernel is G(distance / s); 0: 1 */
+  int64_t attention_width;   /* features of the queries of all heads, head_dim * heads; 0: width */
+  /* of encoders */
+  hark_pooling pooling;
+  int64_t head_width;     /* hidden features of the head; 0: feed_forward_width */
+  int64_t classes, parts; /* what is told apart; sequences of an example, 0: 1 */
+} hark_network_config;
+
+typedef struct hark_block {
+  hark_norm_layer attention_norm, feed_forward_norm;
+  hark_self_attention attention;
+  hark_feed_forward feed_forward;
+} hark_block;
+
+#define HARK_HEAD_LAYERS 3
+
+typedef struct hark_network {
+  const struct hark_architecture *architecture;
+  hark_network_config config;
+  hark_parameters parameters;
+  hark_block *blocks; /* [layers] */
+  hark_positional_source positional_source;
+  hark_positional_layer positional; /* of the whole model; absent in other scopes */
+  hark_rotary_source rotary_source;
+  hark_parameter_id rotary_rates; /* of the whole model; 0 in other scopes */
+  hark_parameter_id token_table, position_table;
+  hark_norm_layer final_norm;
+  hark_linear head, hidden[HARK_HEAD_LAYERS - 1];
+} hark_network;
+
+/* What a pass reads. Rectangular: tokens [B, L], every row a sequence. Packed (hark_forward.packing): tokens [1, T], sequences one behind the
+ * other; `ranges` says where those of each example lie. */
+typedef struct hark_network_input {
+  hark_value tokens;         /* i32 */
+  const hark_tensor *ranges; /* i64 [N, parts, 2]: first row of a sequence and the row behind its last; NULL: nobody asks for examples */
+} hark_network_input;
+
+typedef struct hark_architecture {
+  const char *name, *summary;
+  bool causal;           /* a token sees those before it alone */
+  bool predicts_classes; /* logits [N, classes] of examples; else [B, L, V] or [1, T, V] of tokens */
+  /* Refuses a configuration that this architecture cannot have, beyond what all refuse. NULL: none. */
+  hark_status (*check)(hark_context *context, const hark_network_config *config);
+  /* Declares all parameters. */
+  hark_status (*declare)(hark_context *context, hark_network *network);
+  hark_status (*logits)(hark_context *context, const hark_network *network, const hark_forward *forward, const hark_network_input *input,
+                        hark_value *logits);
+} hark_architecture;
+
+#define HARK_ARCHITECTURE_DECLARE(name) extern const hark_architecture hark_architecture_##name;
+HARK_ARCHITECTURES(HARK_ARCHITECTURE_DECLARE)
+#undef HARK_ARCHITECTURE_DECLARE
+
+/* The row of a kind; NULL outside of the table. */
+const hark_architecture *hark_architecture_of(int kind);
+
+/* Features of a head of attention. */
+static inline int64_t hark_network_head_dim(const hark_network_config *config) {
+  return (config->attention_width != 0 ? config->attention_width : config->width) / config->heads;
+}
+
+/* Declares a network: its parameters have names and shapes and no memory yet, which hark_parameters_finish() gives them. Errors: as create. */
+HARK_MUST_CHECK hark_status hark_network_declare(hark_context *context, const hark_network_config *config, hark_type type,
+                                                 hark_network **out);
+/* Declares and allocates a network; weights are zero until hark_parameters_initialise() or a checkpoint fills them.
+ * Errors: HARK_BAD_CONFIGURATION with what does not fit together, HARK_OUT_OF_MEMORY. */
+HARK_MUST_CHECK hark_status hark_network_create(hark_context *context, const hark_network_config *config, hark_type type, bool training,
+                                                hark_network **out);
+void hark_network_destroy(hark_context *context, hark_network **network);
+
+/* One attention plan a layer. Destroyed with the network that they were made for. */
+HARK_MUST_CHECK hark_status hark_network_plans_create(hark_context *context, const hark_network *network, const hark_pass_sizes *sizes,
+                                                      bool training, hark_attention_plan ***out);
+void hark_network_plans_destroy(hark_context *context, const hark_network *network, hark_attention_plan ***plans);
+
+/* Loss of targets i32 by logits [..., V]: weight * sum over the targets that are not -1 (see cross_entropy). Logits and targets stay. */
+HARK_MUST_CHECK hark_status hark_network_loss(hark_tape *tape, hark_value logits, hark_value targets, double weight, double smoothing,
+                                              hark_value *loss);
+
+#endif

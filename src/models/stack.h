@@ -1,0 +1,31 @@
+/* stack.h - what most architectures are made of: an embedding, pre-norm blocks, a last norm.
+ *
+ *   x = embedding[token] (+ positions);   x += attention(norm(x));   x += feed_forward(norm(x));   y = norm(x)
+ *
+ * Attention is causal where the architecture says so. The blocks of packed sequences (hark_forward.packing) compute nothing for padding.
+ */
+#ifndef HARK_MODELS_STACK_H
+#define HARK_MODELS_STACK_H
+
+#include "models/network.h"
+
+/* Deviation of initial weights: GPT-2's (Radford et al. 2019). */
+#define HARK_INITIAL_DEVIATION 0.02
+
+/* Declares the parameters of embedding, blocks and last norm. Errors: those of parameters; HARK_BAD_CONFIGURATION, HARK_OUT_OF_MEMORY. */
+HARK_MUST_CHECK hark_status hark_stack_declare(hark_context *context, hark_network *network);
+
+/* tokens -> what the last block leaves, [B, L, D], before the last norm. */
+HARK_MUST_CHECK hark_status hark_stack_apply(hark_context *context, const hark_network *network, const hark_forward *forward,
+                                             hark_value tokens, hark_value *out);
+
+/* The layer that holds the positional kernel's parameters for a block; its source is NULL where the model has no kernel. */
+const hark_positional_layer *hark_stack_positional(const hark_network *network, int64_t block);
+
+/* How a configured stack turns queries and keys. */
+hark_rotary_spec hark_stack_rotary(const hark_network_config *config);
+
+/* The learned rates that a block turns by; 0 where they are static. */
+hark_parameter_id hark_stack_rates(const hark_network *network, int64_t block);
+
+#endif

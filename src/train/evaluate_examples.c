@@ -1,0 +1,70 @@
+/* evaluate_examples.c - see evaluate_examples.h. */
+#include "train/evaluate_examples.h"
+
+#include "models/encoder.h"
+
+/* inputs, positions, targets i32; segments i64 */
+#define TOKEN_BYTES (3 * sizeof(int32_t) + sizeof(int64_t))
+
+size_t hark_example_room_bytes(int64_t rows, int64_t parts, int64_t longest) {
+  const size_t tokens = (size_t)(rows * parts * longest);
+  return tokens * TOKEN_BYTES + (size_t)(rows * parts * 2) * sizeof(int64_t);
+}
+
+hark_status hark_example_room_open(hark_context *context, const hark_example_batches *batches, int64_t rows, hark_example_room *out) {
+  const int64_t longest = batches->settings.longest + batches->settings.class_token, tokens = rows * batches->parts * longest;
+  *out = (hark_example_room){.bytes = hark_example_room_bytes(rows, batches->parts, longest)};
+  HARK_TRY(hark_allocate(context, out->bytes, &out->memory));
+  hark_example_batch *batch = &out->batch;
+  batch->segments = out->memory;
+  batch->ranges = batch->segments + tokens;
+  batch->inputs = (int32_t *)(batch->ranges + 2 * rows * batches->parts);
+  batch->positions = batch->inputs + tokens;
+  batch->targets = batch->positions + tokens;
+  return HARK_OK;
+}
+
+void hark_example_room_close(hark_context *context, hark_example_room *room) {
+  hark_release(context, room->memory, room->bytes);
+  *room = (hark_example_room){0};
+}
+
+hark_example_batches_settings hark_example_settings(const hark_config *config, hark_split split, bool evaluation) {
+  const bool encoder = config->model.architecture == HARK_ARCHITECTURE_encoder;
+  return (hark_example_batches_settings){.split = split,
+                                         .order = evaluation ? HARK_ORDER_SEQUENTIAL : (hark_order)config->data.order,
+                                         .seed = (uint64_t)config->train.seed,
+                                         .class_token = encoder && config->model.pooling == HARK_POOLING_CLASS,
+                                         .longest = config->model.context,
+                                         .named_for = "model.context"};
+}
+
+/* Adds a batch to the result and the table. */
+static void count_batch(const hark_example_batch *batch, const hark_pass_result *pass, const int32_t *predicted, int64_t classes,
+                        int64_t *confusion, hark_examples_result *out) {
+  out->loss += pass->loss;
+  out->right += pass->right;
+  out->targets += batch->real;
+  out->examples += batch->rows;
+  out->tokens += batch->tokens;
+  for (int64_t i = 0; i < batch->rows && confusion != NULL && classes > 0; i++) confusion[batch->targets[i] * classes + predicted[i]]++;
+}
+
+hark_status hark_evaluate_examples(hark_context *context, hark_engine *engine, const hark_example_batches *batches, hark_example_room *room,
+                                   int64_t *confusion, hark_evaluation_progress *progress, void *user, hark_examples_result *out) {
+  *out = (hark_examples_result){.complete = true};
+  const int64_t rows = engine->config->train.batch;
+  for (int64_t first = 0; first < batches->count; first += rows) {
+    const int64_t here = hark_min(rows, batches->count - first), done = first + here;
+    const int32_t *predicted = NULL;
+    hark_pass_result pass;
+    HARK_TRY(hark_example_batches_read(context, batches, first, here, &room->batch));
+    HARK_TRY(hark_engine_evaluate_examples(context, engine, &room->batch, &pass, &predicted));
+    count_batch(&room->batch, &pass, predicted, engine->task.classes, confusion, out);
+    if (progress == NULL || progress(user, (double)done / (double)batches->count)) continue;
+    out->complete = done >= batches->count;
+    break;
+  }
+  if (out->targets > 0) out->loss /= (double)out->targets;
+  return HARK_OK;
+}

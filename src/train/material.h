@@ -1,0 +1,57 @@
+/* material.h - what a run learns from: windows of a text, or labelled examples. The trainer knows no more of data than this. */
+#ifndef HARK_TRAIN_MATERIAL_H
+#define HARK_TRAIN_MATERIAL_H
+
+#include "train/evaluate_examples.h"
+#include "train/run.h"
+
+typedef struct hark_material {
+  const hark_config *config; /* borrowed */
+  hark_learning_task task;
+  int64_t samples_per_epoch;
+  uint64_t checksum;
+  bool has_validation;
+  /* of a text */
+  hark_tokenizer *tokenizer;
+  hark_corpus *corpus;
+  hark_batches batches;
+  int32_t *inputs, *targets; /* one micro-batch on the host */
+  size_t host_bytes;
+  /* of examples; NULL where it is a text */
+  hark_examples *examples;
+  hark_example_batches training, validation;
+  hark_example_room room;
+  bool opened_room;
+} hark_material;
+
+/* Opens the data of a run and says what they ask of the model. A fresh run gets its vocabulary.json, a resumed one is compared with it. *out is
+ * to be closed whatever happens.
+ * Errors: those of text and examples; HARK_BAD_FILE where a run was trained on another vocabulary. */
+HARK_MUST_CHECK hark_status hark_material_open(hark_context *context, const hark_config *config, const hark_run *run, bool resume,
+                                               hark_material *out);
+void hark_material_close(hark_context *context, hark_material *material);
+
+/* Examples that the configuration names, as training, eval and estimates open them. The caller closes. */
+HARK_MUST_CHECK hark_status hark_material_examples(hark_context *context, const hark_config *config, hark_examples **out);
+/* What examples ask of a model. */
+hark_learning_task hark_material_task_of(const hark_examples *examples);
+/* HARK_OK when the examples are those of the run's vocabulary.json. Errors: HARK_BAD_FILE with the difference, those of files. */
+HARK_MUST_CHECK hark_status hark_material_check_vocabulary(hark_context *context, const hark_examples *examples, const hark_run *run);
+
+/* Room for batches: after the memory of the run was estimated. */
+HARK_MUST_CHECK hark_status hark_material_prepare(hark_context *context, hark_material *material);
+/* What it will take. */
+size_t hark_material_room_bytes(const hark_config *config, const hark_learning_task *task);
+
+/* 1 / the targets of a step's samples. A step without any has weight 0. */
+HARK_MUST_CHECK hark_status hark_material_weight(hark_context *context, hark_material *material, int64_t first_sample, double *weight);
+
+/* Loss and gradients of one micro-batch. */
+typedef struct hark_material_pass {
+  double loss;
+  int64_t tokens, targets, right; /* the last two of examples only */
+} hark_material_pass;
+HARK_MUST_CHECK hark_status hark_material_train(hark_context *context, hark_material *material, hark_engine *engine, int64_t first_sample,
+                                                uint32_t micro_step, double weight, hark_material_pass *pass);
+
+#endif
