@@ -248,6 +248,7 @@ typedef struct hark_segment_slots_attributes {
  * units from the start of the segment, at most limit - 1), slot (row % unit) and segment; 0, 0 and -1 for rows of no segment. No backward. */
 typedef struct hark_segment_index_attributes {
   int64_t rows, unit, limit; /* limit 0: none */
+  bool packed;               /* [1, rows], as packed tokens are */
 } hark_segment_index_attributes;
 
 /* segment_pool: y[s, i, :] = mean or maximum of rows floor(i M / C) .. ceil((i + 1) M / C) - 1 of segment s, of M rows; C = slots, or

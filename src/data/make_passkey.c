@@ -15,10 +15,13 @@
 #define WORDS(X)                                                                                                                           \
   X(THE, "the")                                                                                                                            \
   X(IS, "is")                                                                                                                              \
-  X(IT, "it") X(PASS, "pass") X(KEY, "key") X(KEEP, "keep") X(WHAT, "what") X(STOP, ".") X(ASK, "?") X(RIVER, "river") X(BENDS, "bends")   \
-      X(SOUTH, "south") X(WIND, "wind") X(TURNS, "turns") X(BOATS, "boats") X(WAIT, "wait") X(RAIN, "rain") X(FALLS, "falls") X(ON, "on")  \
-          X(ROOFS, "roofs") X(A, "a") X(BELL, "bell") X(RINGS, "rings") X(TWICE, "twice") X(SNOW, "snow") X(HIDES, "hides")                \
-              X(ROAD, "road") X(BREAD, "bread") X(WARM, "warm") X(AND, "and") X(LIGHT, "light")
+  X(IT, "it")                                                                                                                              \
+  X(PASS, "pass")                                                                                                                          \
+  X(KEY, "key")                                                                                                                            \
+  X(KEEP, "keep") X(WHAT, "what") X(STOP, ".") X(ASK, "?") X(RIVER, "river") X(BENDS, "bends") X(SOUTH, "south") X(WIND, "wind")           \
+      X(TURNS, "turns") X(BOATS, "boats") X(WAIT, "wait") X(RAIN, "rain") X(FALLS, "falls") X(ON, "on") X(ROOFS, "roofs") X(A, "a")        \
+          X(BELL, "bell") X(RINGS, "rings") X(TWICE, "twice") X(SNOW, "snow") X(HIDES, "hides") X(ROAD, "road") X(BREAD, "bread")          \
+              X(WARM, "warm") X(AND, "and") X(LIGHT, "light")
 #define WORD_NUMBER(id, text) WORD_##id,
 #define WORD_TEXT(id, text) text,
 enum { WORD_BLANK = 10, WORDS(WORD_NUMBER) WORD_COUNT };

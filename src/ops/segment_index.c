@@ -1,6 +1,6 @@
 /* segment_index.c - where every row of a ragged batch stands: position in its segment, slot in its unit, and the segment.
  *
- * offsets i64 [S + 1] -> position, slot, segment, i32 [rows / unit, unit], or [rows] with a unit of 0. Segment s has rows offsets[s] u ..
+ * offsets i64 [S + 1] -> position, slot, segment, i32 [rows / unit, unit], [rows] with a unit of 0, [1, rows] where packed. Segment s has rows offsets[s] u ..
  * offsets[s + 1] u - 1, u = max(unit, 1); position counts units and stops at limit - 1, so that it can look up a table of `limit` rows. Rows of no
  * segment: 0, their slot, and -1.
  */
@@ -17,9 +17,10 @@ static hark_status infer(hark_context *context, const void *attributes, const ha
   HARK_TRY(hark_check_number(context, &hark_op_segment_index, "rows", options->rows, 0, INT32_MAX));
   HARK_TRY(hark_check_number(context, &hark_op_segment_index, "limit", options->limit, 0, INT32_MAX));
   HARK_TRY(hark_check_unit(context, &hark_op_segment_index, options->unit, options->rows));
-  const int64_t unit = hark_max(1, options->unit), shape[] = {options->rows / unit, unit};
+  const int64_t unit = hark_max(1, options->unit), units[] = {options->rows / unit, unit}, packed[] = {1, options->rows};
+  const int rank = options->unit == 0 && !options->packed ? 1 : 2;
   for (int i = 0; i < OUTPUT_COUNT; i++) {
-    HARK_TRY(hark_tensor_describe(context, HARK_I32, options->unit == 0 ? 1 : 2, shape, &out->outputs[i]));
+    HARK_TRY(hark_tensor_describe(context, HARK_I32, rank, options->packed ? packed : units, &out->outputs[i]));
   }
   return HARK_OK;
 }
@@ -56,7 +57,8 @@ static int64_t terms(const void *attributes, const hark_tensor *inputs, int inpu
   return 1;
 }
 
-static const hark_segment_index_attributes plain = {30, 0, 0}, limited = {30, 0, 3}, units = {60, 2, 0}, one = {1, 1, 1};
+static const hark_segment_index_attributes plain = {30, 0, 0, false}, limited = {30, 0, 3, true}, units = {60, 2, 0, false},
+                                           one = {1, 1, 1, false};
 
 static const hark_sample samples[] = {
     {"one", &one, {{HARK_I64, 1, {2}, 1, 0}}},

@@ -76,7 +76,7 @@ static void of_equal_maxima_the_first_gets_the_gradient(void **state) {
 
 static void rows_know_where_they_stand(void **state) {
   (void)state;
-  static const hark_segment_index_attributes options = {12, 2, 3};
+  static const hark_segment_index_attributes options = {12, 2, 3, false};
   test_single s;
   test_single_open(&s, &hark_op_segment_index, &options, 1, (const hark_sample_input[]){whole(HARK_I64, 4)});
   test_single_set(&s, 0, (const double[]){0, 4, 4, 5});
