@@ -47,7 +47,8 @@ typedef struct hark_inferred {
   size_t backward_workspace;
 } hark_inferred;
 
-/* How the suite makes an input of a sample: uniform numbers in [low, high], whole numbers in [low, high] for integer types. */
+/* How the suite makes an input of a sample: uniform numbers in [low, high], whole numbers in [low, high] for integer types; these with low > high:
+ * offsets, whole numbers that do not fall, the first one `high` and the last one `low`. */
 typedef struct hark_sample_input {
   hark_type type; /* HARK_NONE: left out. HARK_F32 stands for the type under test, f32 or f64 */
   int rank;

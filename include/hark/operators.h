@@ -39,6 +39,26 @@ extern "C" {
   X(adamw)                                                                                                                                 \
   X(sum_squares)                                                                                                                           \
   X(scale)                                                                                                                                 \
+  X(log_sigmoid)                                                                                                                           \
+  X(row_norm)                                                                                                                              \
+  X(pack)                                                                                                                                  \
+  X(range_offsets)                                                                                                                         \
+  X(segment_slots)                                                                                                                         \
+  X(segment_index)                                                                                                                         \
+  X(segment_pool)                                                                                                                          \
+  X(gather_rows)                                                                                                                           \
+  X(scatter_gated)                                                                                                                         \
+  X(boundary_probability)                                                                                                                  \
+  X(depth_scores)                                                                                                                          \
+  X(chunk_boundaries)                                                                                                                      \
+  X(settled_probability)                                                                                                                   \
+  X(smooth_chunks)                                                                                                                         \
+  X(straight_through)                                                                                                                      \
+  X(ratio_loss)                                                                                                                            \
+  X(ponder_loss)                                                                                                                           \
+  X(select_tokens)                                                                                                                         \
+  X(chunk_depth)                                                                                                                           \
+  X(chunks_at_depth)                                                                                                                       \
   X(argmax)
 
 #define HARK_OPERATOR_DECLARE(name) HARK_API extern const hark_operator hark_op_##name;
@@ -147,8 +167,9 @@ typedef struct hark_positional_attributes {
 
 /* attention: hark_attention_forward() and _backward() as an operator. inputs: query [B, Lq, H*d], key [B, Lk, Hkv*d], value [B, Lk, Hkv*dv],
  * then, absent where the plan has no use for them: attention_bias (rank 4, broadcastable), log_kernel [H or 1, T], forget [B, Lk, H],
- * mask (u8, rank 4, broadcastable), hierarchical_bias [H or 1, 4 Nr - 1], query_mask (u8, [B or 1, Lq]). output [B, Lq, H*dv]; saved:
- * log_sum_exp [B, H, Lq] and what the plan asks for. The plan, or the descriptor, and the host arrays are borrowed until the backward is done. */
+ * mask (u8, rank 4, broadcastable), hierarchical_bias [H or 1, 4 Nr - 1], query_mask (u8, [B or 1, Lq]), query_offsets and key_offsets (i64
+ * [sequences + 1]). output [B, Lq, H*dv]; saved: log_sum_exp [B, H, Lq] and what the plan asks for. With offsets the batch is ragged: all leading
+ * dimensions of query, key and value, of any number, are packed rows, and attention_bias may have one number for each row of key, in any shape. The plan, or the descriptor, and the host arrays are borrowed until the backward is done. */
 typedef struct hark_attention_attributes {
   const hark_attention_plan *plan;
   const hark_attention_desc *desc; /* where plan is NULL: what to compute, of the query's type; planned anew by every call */
@@ -157,6 +178,8 @@ typedef struct hark_attention_attributes {
   bool has_query_offset;
   int64_t query_offset;
   hark_random_stream dropout;
+  hark_attention_desc own; /* where plan and desc are NULL: what to compute, copied with the attributes */
+  int64_t keys_of_a_query; /* ragged: the most keys that a query meets, for the count of operations alone; 0: all */
 } hark_attention_attributes;
 
 /* kernel_ridge: attention with normalisation CME as an operator. inputs: query [B, Lq, H*d], key [B, Lk, Hkv*d], value [B, Lk, Hkv*dv], then,
@@ -206,6 +229,160 @@ typedef struct hark_adamw_attributes {
 typedef struct hark_scale_attributes {
   double factor;
 } hark_scale_attributes;
+
+/* log_sigmoid: y = log sigmoid(x) = -log(1 + exp(-x)), finite for every finite x. No attributes. */
+
+/* Ragged batches. A list of segments is offsets i64 [S + 1], non-decreasing, from 0 or more: segment s has the rows offsets[s] ..
+ * offsets[s + 1] - 1 of a tensor whose rows are all its leading dimensions together, or `unit` rows for each number (0: 1). Rows of no segment give and
+ * get zeros. Sequences of a batch and chunks of a sequence are both such lists; lists of chunks are as long as the most that may occur, and the
+ * segments behind the last chunk are empty. Offsets that decrease or reach beyond the rows are HARK_INVALID_ARGUMENT.
+ * docs/mathematics/ahca.md */
+
+/* row_norm: y[k] = sqrt(sum of squares of x[k, ...]); x [K, ...] of rank 2 or more. The gradient at a row of zeros is zero. No attributes. */
+
+/* pack: the real ids of rows padded on the right, one after the other. inputs ids i32 [B, L], lengths i64 [B] (optional: all L are real);
+ * outputs ids i32 [B L], zeros at the end, and offsets i64 [B + 1]. No backward. No attributes. */
+
+/* range_offsets: offsets i64 [S + 1] of packed sequences from ranges i64 [.., 2] (first row, the row behind the last), each of which begins where the
+ * one before ends. No backward. No attributes. */
+
+/* segment_slots: offsets of `slots` rows for every segment, C min(slots, length of the segment) of them with `fewer`. input offsets i64 [S + 1];
+ * output i64 [S + 1], from 0. With it, embedding of segment_index's positions and ragged attention, learned queries pool every segment. No
+ * backward. */
+typedef struct hark_segment_slots_attributes {
+  int64_t slots, unit;
+  bool fewer;
+} hark_segment_slots_attributes;
+
+/* segment_index: where every row stands. input offsets i64 [S + 1]; outputs, i32 [rows / unit, unit] or with a unit of 0 [rows]: position (in
+ * units from the start of the segment, at most limit - 1), slot (row % unit) and segment; 0, 0 and -1 for rows of no segment. No backward. */
+typedef struct hark_segment_index_attributes {
+  int64_t rows, unit, limit; /* limit 0: none */
+  bool packed;               /* [1, rows], as packed tokens are */
+} hark_segment_index_attributes;
+
+/* segment_pool: y[s, i, :] = mean or maximum of rows floor(i M / C) .. ceil((i + 1) M / C) - 1 of segment s, of M rows; C = slots, or
+ * min(slots, M) with `fewer`, and then rows of y follow each other as in segment_slots. inputs x [..., D], offsets i64 [S + 1]; y [S, slots, D].
+ * An empty segment gives zeros. Of equal maxima the first gets the gradient. Saved by the maximum alone: its row, i64 [S, slots, D]. */
+typedef enum hark_segment_pool_kind { HARK_SEGMENT_POOL_AVERAGE, HARK_SEGMENT_POOL_MAX } hark_segment_pool_kind;
+typedef struct hark_segment_pool_attributes {
+  hark_segment_pool_kind kind;
+  int64_t slots, unit;
+  bool fewer;
+} hark_segment_pool_attributes;
+
+/* gather_rows: y[i, ...] = x[index[i], ...], zeros where the index is -1. inputs x of rank 2 or more, whose `leading` first dimensions (0: 1)
+ * number the rows together; index i32 [I]. Any other index outside the rows is HARK_INVALID_ARGUMENT. */
+typedef struct hark_gather_rows_attributes {
+  int leading;
+} hark_gather_rows_attributes;
+
+/* scatter_gated: y = h, y[index[i], ...] += sigmoid(score[index[i]]) update[i, ...]. inputs h [K, ...], update [I, ...], index i32 [I] (-1: that
+ * update goes nowhere), score [K] (optional: a factor of 1). Updates of one row are added in their order. No attributes. */
+
+/* boundary_probability: p[t] = (1 - cos(query[t], key[t - 1])) / 2, 1 for the first row of a sequence. inputs query, key [..., D], offsets i64
+ * [B + 1]; p [rows]. The cosine with a row of zeros is 0, and its gradient too. (H-Net, arXiv 2507.07955, eq. 4.) No attributes. */
+
+/* depth_scores: how much less like each other the rows on both sides of a gap are than those around (TextTiling: Hearst 1997). inputs x [..., D],
+ * offsets i64 [B + 1]; y [rows], of the gap in front of the row, 0 for the first row of a sequence. With g(t) the cosine of the means of up to
+ * `window` rows on each side: y[t] = l + r - 2 g(t), l and r the values reached from t to the left and right as long as g does not fall. No backward. */
+typedef struct hark_depth_scores_attributes {
+  int64_t window;
+} hark_depth_scores_attributes;
+
+/* chunk_boundaries: cuts every sequence of a batch into chunks. inputs offsets i64 [B + 1]; then, where the rule has use for it, ids i32 (`rows`
+ * of them), score [rows], starts i64 [K + 1]; outputs chunks i64 [capacity + 1], whose segments behind the last chunk are empty, and sequences
+ * i64 [B + 1], offsets into the chunks. A cut is made in front of row t where
+ *   FIXED      the chunk has `maximum` rows
+ *   DELIMITER  ids[t - 1] is one of the delimiters
+ *   GIVEN      starts has t: chunks as the caller wants them, all starts of sequences among them and no longer than `maximum`
+ *   SCORE      score[t] >= threshold
+ *   PEAK       score[t] > 0 is no smaller than its neighbours and at least mean + threshold * standard deviation of the sequence's rows but the first
+ * and the chunk has `minimum` rows, and in any case where it has `maximum`. Only the last chunk of a sequence may be shorter than the
+ * minimum. capacity: hark_chunk_capacity(). No backward. */
+typedef enum hark_chunk_rule {
+  HARK_CHUNK_FIXED,
+  HARK_CHUNK_DELIMITER,
+  HARK_CHUNK_GIVEN,
+  HARK_CHUNK_SCORE,
+  HARK_CHUNK_PEAK
+} hark_chunk_rule;
+typedef struct hark_chunk_boundaries_attributes {
+  hark_chunk_rule rule;
+  int64_t rows;             /* in all */
+  int64_t minimum, maximum; /* 1 <= minimum <= maximum; FIXED: equal */
+  double threshold;
+  const int32_t *delimiters; /* borrowed until the call is done */
+  int64_t delimiter_count;
+} hark_chunk_boundaries_attributes;
+
+/* The most chunks that `sequences` sequences of `rows` rows together can have: floor((rows + sequences (minimum - 1)) / minimum). */
+HARK_API int64_t hark_chunk_capacity(int64_t rows, int64_t sequences, int64_t minimum);
+
+/* settled_probability: y[t] = p[t] where the chunks agree with p[t] >= 1/2, else the decision (1 in front of a chunk, 0 within), which has no
+ * gradient. inputs p [rows], chunks i64 [K + 1]; y [rows]. No attributes. */
+
+/* smooth_chunks: y[k, ...] = p_k c[k, ...] + (1 - p_k) y[k - 1, ...] within each sequence, p_k = p at the chunk's first row. inputs c [K, ...], p
+ * [rows], chunks i64 [K + 1], sequences i64 [B + 1] (H-Net, arXiv 2507.07955, eq. 5). In front of a sequence y is zero. No attributes. */
+
+/* straight_through: y[t, :] = x[t, :] (1 + c(p[t]) - c(reference[t])), c(q) = q for the first row of a chunk, 1 - q for the others. inputs x
+ * [..., D], p [rows], chunks i64 [K + 1], reference [rows] (optional: p itself without its gradient, so that y = x). No attributes. */
+
+/* ratio_loss: weight * sum over sequences of N / (N - 1) ((N - 1) F G + (1 - F) (1 - G)), F the share of rows that begin a chunk, a constant, G the
+ * mean of p over the sequence's rows. inputs p [rows], offsets i64 [B + 1], sequences i64 [B + 1] (offsets into the chunks). output of rank 0.
+ * Empty sequences count nothing. (H-Net, eq. 10.) */
+typedef struct hark_ratio_loss_attributes {
+  double weight;
+  double target; /* N > 1, rows of a chunk */
+} hark_ratio_loss_attributes;
+
+/* ponder_loss: weight * sum over sequences of the mean of sigmoid(score) over their chunks. inputs score [K], sequences i64 [B + 1]. output of
+ * rank 0. */
+typedef struct hark_ponder_loss_attributes {
+  double weight;
+} hark_ponder_loss_attributes;
+
+/* select_tokens: `count` rows of every sequence, all of them where it has fewer. inputs offsets i64 [B + 1], counted in `unit` rows; then, where
+ * the kind has use for it, x [..., D], score [rows], query [..., D] with query_offsets i64 [B + 1], index i32 [B, count]. outputs index i32
+ * [B count], row numbers, ascending within a sequence, one sequence after the other and -1 at the end; and offsets i64 [B + 1] into it.
+ *   NORM     largest norm of x
+ *   SCORE    largest score
+ *   QUERY    largest product of x with the mean of the sequence's rows of query
+ *   MEDOIDS  rows nearest to the centres of k-means, started from the row nearest to the mean and then the farthest ones, `iterations` rounds
+ *   GIVEN    index (-1: none), by whatever function the caller likes
+ * Of equal rows the first is taken; a NaN counts as lowest. No backward. */
+typedef enum hark_selection {
+  HARK_SELECTION_NORM,
+  HARK_SELECTION_SCORE,
+  HARK_SELECTION_QUERY,
+  HARK_SELECTION_MEDOIDS,
+  HARK_SELECTION_GIVEN
+} hark_selection;
+typedef struct hark_select_tokens_attributes {
+  hark_selection kind;
+  int64_t rows; /* in all */
+  int64_t count, unit;
+  int64_t iterations; /* MEDOIDS */
+} hark_select_tokens_attributes;
+
+/* chunk_depth: how many of `layers` layers each chunk goes through. inputs score [K], sequences i64 [B + 1]; output i32 [K], 0 for rows of no
+ * sequence. CAPACITY: 1 + number of l >= 2 with rank < ceil(capacity[l - 1] K_b), rank 0 the largest score of the sequence, of equal ones the first
+ * (Mixture-of-Depths, arXiv 2404.02258). PAPER: floor(score / largest score * layers), kept within 1 and layers; 1 where the largest is not
+ * positive. A NaN counts as lowest. No backward. */
+typedef enum hark_depth_rule { HARK_DEPTH_CAPACITY, HARK_DEPTH_PAPER } hark_depth_rule;
+#define HARK_MAX_DEPTH 64
+typedef struct hark_chunk_depth_attributes {
+  hark_depth_rule rule;
+  int64_t layers;
+  double capacity[HARK_MAX_DEPTH]; /* of layers 1 .. layers, within [0, 1], never larger than the one before; the first is not read */
+} hark_chunk_depth_attributes;
+
+/* chunks_at_depth: the rows of depth >= `depth`, in their order. input depth i32 [K]; output i32 [rows], -1 at the end. More than `rows` is
+ * HARK_INVALID_ARGUMENT. No backward. hark_depth_capacity(): the most that chunk_depth gives a layer of that capacity. */
+typedef struct hark_chunks_at_depth_attributes {
+  int64_t depth, rows;
+} hark_chunks_at_depth_attributes;
+HARK_API int64_t hark_depth_capacity(double capacity, int64_t chunks, int64_t sequences);
 
 #ifdef __cplusplus
 }

@@ -16,7 +16,7 @@ typedef enum field_type { FIELD_WHOLE, FIELD_REAL, FIELD_BOOLEAN, FIELD_WORD, FI
 /* When a field is told. Descriptions of models without a positional kernel, without a hierarchy, or with plain rotary positions do not speak of
  * what they could be. CHANGED: a word other than the first, a number other
  * than 0, a factor other than 1 (or 0, which stands for it). */
-typedef enum field_told { TOLD_ALWAYS, TOLD_CHANGED, TOLD_WITH_KERNEL, TOLD_IN_HIERARCHY, TOLD_WITH_CME } field_told;
+typedef enum field_told { TOLD_ALWAYS, TOLD_CHANGED, TOLD_WITH_KERNEL, TOLD_IN_HIERARCHY, TOLD_WITH_CME, TOLD_WITH_AHCA } field_told;
 
 /* A key below "model" and the field that it fills. */
 typedef struct field {
@@ -86,6 +86,27 @@ static const field fields[] = {
     {"attention.ridge_learned", FIELD_BOOLEAN, true, TOLD_WITH_CME, AT(ridge_learned), 0, 0, 0, NULL},
     {"attention.sigma_learned", FIELD_BOOLEAN, true, TOLD_WITH_CME, AT(sigma_learned), 0, 0, 0, NULL},
     {"attention.unit", FIELD_BOOLEAN, true, TOLD_WITH_CME, AT(unit), 0, 0, 0, NULL},
+    {"ahca.chunk", FIELD_WORD, true, TOLD_WITH_AHCA, AT(ahca.chunk), 0, 0, 0, HARK_AHCA_CHUNK_WORDS},
+    {"ahca.chunk_size", FIELD_WHOLE, true, TOLD_WITH_AHCA, AT(ahca.chunk_size), -1, 1, INT32_MAX, NULL},
+    {"ahca.chunk_minimum", FIELD_WHOLE, true, TOLD_WITH_AHCA, AT(ahca.chunk_minimum), -1, 0, INT32_MAX, NULL},
+    {"ahca.chunk_maximum", FIELD_WHOLE, true, TOLD_WITH_AHCA, AT(ahca.chunk_maximum), -1, 0, INT32_MAX, NULL},
+    {"ahca.delimiter", FIELD_WHOLE, true, TOLD_WITH_AHCA, AT(ahca.delimiter), -1, 0, INT32_MAX, NULL},
+    {"ahca.window", FIELD_WHOLE, true, TOLD_WITH_AHCA, AT(ahca.window), -1, 1, INT32_MAX, NULL},
+    {"ahca.threshold", FIELD_REAL, true, TOLD_WITH_AHCA, AT(ahca.threshold), -1e300, -1e300, 1e300, NULL},
+    {"ahca.primary_slots", FIELD_WHOLE, true, TOLD_WITH_AHCA, AT(ahca.primary_slots), -1, 1, INT32_MAX, NULL},
+    {"ahca.secondary_slots", FIELD_WHOLE, true, TOLD_WITH_AHCA, AT(ahca.secondary_slots), -1, 1, INT32_MAX, NULL},
+    {"ahca.selected", FIELD_WHOLE, true, TOLD_WITH_AHCA, AT(ahca.selected), -1, 1, INT32_MAX, NULL},
+    {"ahca.primary_pool", FIELD_WORD, true, TOLD_WITH_AHCA, AT(ahca.primary_pool), 0, 0, 0, HARK_AHCA_POOL_WORDS},
+    {"ahca.secondary_pool", FIELD_WORD, true, TOLD_WITH_AHCA, AT(ahca.secondary_pool), 0, 0, 0, HARK_AHCA_POOL_WORDS},
+    {"ahca.primary_width", FIELD_WHOLE, true, TOLD_WITH_AHCA, AT(ahca.primary_width), -1, 0, INT32_MAX, NULL},
+    {"ahca.secondary_width", FIELD_WHOLE, true, TOLD_WITH_AHCA, AT(ahca.secondary_width), -1, 0, INT32_MAX, NULL},
+    {"ahca.select", FIELD_WORD, true, TOLD_WITH_AHCA, AT(ahca.select), 0, 0, 0, HARK_AHCA_SELECT_WORDS},
+    {"ahca.join", FIELD_WORD, true, TOLD_WITH_AHCA, AT(ahca.join), 0, 0, 0, HARK_AHCA_JOIN_WORDS},
+    {"ahca.depth", FIELD_WORD, true, TOLD_WITH_AHCA, AT(ahca.depth), 0, 0, 0, HARK_AHCA_DEPTH_WORDS},
+    {"ahca.depth_score", FIELD_WORD, true, TOLD_WITH_AHCA, AT(ahca.depth_score), 0, 0, 0, HARK_AHCA_DEPTH_SCORE_WORDS},
+    {"ahca.capacity", FIELD_REAL, true, TOLD_WITH_AHCA, AT(ahca.capacity), -1e300, 0, 1e300, NULL},
+    {"ahca.ratio_weight", FIELD_REAL, true, TOLD_WITH_AHCA, AT(ahca.ratio_weight), -1e300, 0, 1e300, NULL},
+    {"ahca.ponder_weight", FIELD_REAL, true, TOLD_WITH_AHCA, AT(ahca.ponder_weight), -1e300, 0, 1e300, NULL},
 };
 #define FIELDS (sizeof fields / sizeof *fields)
 
@@ -168,6 +189,7 @@ static bool is_told(const hark_decoder_config *config, const field *f) {
     case TOLD_WITH_KERNEL: return config->positional != NULL && config->positional[0] != '\0';
     case TOLD_IN_HIERARCHY: return config->structure == HARK_STRUCTURE_HIERARCHICAL;
     case TOLD_WITH_CME: return config->normalisation == HARK_NORMALISATION_CME;
+    case TOLD_WITH_AHCA: return config->architecture == HARK_ARCHITECTURE_ahca;
   }
   return true;
 }

@@ -97,6 +97,7 @@ void hark_network_destroy(hark_context *context, hark_network **network_pointer)
   hark_network *network = *network_pointer;
   *network_pointer = NULL;
   hark_parameters_close(context, &network->parameters);
+  if (network->architecture->close != NULL) network->architecture->close(context, network);
   hark_positional_source_close(context, &network->positional_source);
   hark_rotary_source_close(context, &network->rotary_source);
   hark_release(context, network->blocks, (size_t)network->config.layers * sizeof *network->blocks);
@@ -109,7 +110,7 @@ hark_status hark_network_plans_create(hark_context *context, const hark_network 
   void *memory = NULL;
   HARK_TRY(hark_allocate_zero(context, (size_t)network->config.layers * sizeof **out, &memory));
   hark_attention_plan **plans = memory;
-  for (int64_t layer = 0; layer < network->config.layers; layer++) {
+  for (int64_t layer = 0; network->blocks != NULL && layer < network->config.layers; layer++) {
     const hark_status status =
         hark_self_attention_plan(context, &network->blocks[layer].attention.spec, network->parameters.type, sizes, training, &plans[layer]);
     if (status != HARK_OK) {

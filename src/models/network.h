@@ -12,15 +12,17 @@
 #ifndef HARK_MODELS_NETWORK_H
 #define HARK_MODELS_NETWORK_H
 
+#include "models/ahca_config.h"
 #include "nn/self_attention.h"
 
 /* The table: X(name in C and in configurations). Numbers are stored nowhere, words are. */
 #define HARK_ARCHITECTURES(X)                                                                                                              \
   X(decoder)                                                                                                                               \
   X(encoder)                                                                                                                               \
-  X(masked_encoder)
+  X(masked_encoder)                                                                                                                        \
+  X(ahca)
 
-#define HARK_ARCHITECTURE_WORDS "decoder|encoder|masked_encoder"
+#define HARK_ARCHITECTURE_WORDS "decoder|encoder|masked_encoder|ahca"
 typedef enum hark_architecture_kind {
 #define HARK_ARCHITECTURE_KIND(name) HARK_ARCHITECTURE_##name,
   HARK_ARCHITECTURES(HARK_ARCHITECTURE_KIND)
@@ -66,6 +68,7 @@ typedef struct hark_network_config {
   hark_pooling pooling;
   int64_t head_width;     /* hidden features of the head; 0: feed_forward_width */
   int64_t classes, parts; /* what is told apart; sequences of an example, 0: 1 */
+  hark_ahca_config ahca;  /* of architecture ahca */
 } hark_network_config;
 
 typedef struct hark_block {
@@ -88,6 +91,7 @@ typedef struct hark_network {
   hark_parameter_id token_table, position_table;
   hark_norm_layer final_norm;
   hark_linear head, hidden[HARK_HEAD_LAYERS - 1];
+  struct hark_ahca_layers *ahca; /* of architecture ahca, which has no blocks; else NULL */
 } hark_network;
 
 /* What a pass reads. Rectangular: tokens [B, L], every row a sequence. Packed (hark_forward.packing): tokens [1, T], sequences one behind the
@@ -95,6 +99,9 @@ typedef struct hark_network {
 typedef struct hark_network_input {
   hark_value tokens;         /* i32 */
   const hark_tensor *ranges; /* i64 [N, parts, 2]: first row of a sequence and the row behind its last; NULL: nobody asks for examples */
+  double remaining;          /* part of the training that is to come, 1 to 0; 0 in evaluation */
+  double weight;             /* of an example in the loss, with a penalty */
+  hark_value *penalty;       /* what the architecture adds to the loss (0: nothing); NULL: nobody asks for it */
 } hark_network_input;
 
 typedef struct hark_architecture {
@@ -106,6 +113,8 @@ typedef struct hark_architecture {
   hark_status (*check)(hark_context *context, const hark_network_config *config);
   /* Declares all parameters. */
   hark_status (*declare)(hark_context *context, hark_network *network);
+  /* Gives back what declare allocated for the architecture alone, also after a declare that failed. NULL: nothing. */
+  void (*close)(hark_context *context, hark_network *network);
   hark_status (*logits)(hark_context *context, const hark_network *network, const hark_forward *forward, const hark_network_input *input,
                         hark_value *logits);
 } hark_architecture;
@@ -131,7 +140,7 @@ HARK_MUST_CHECK hark_status hark_network_create(hark_context *context, const har
                                                 hark_network **out);
 void hark_network_destroy(hark_context *context, hark_network **network);
 
-/* One attention plan a layer. Destroyed with the network that they were made for. */
+/* One attention plan a layer of the stack; NULL for architectures without one. Destroyed with the network that they were made for. */
 HARK_MUST_CHECK hark_status hark_network_plans_create(hark_context *context, const hark_network *network, const hark_pass_sizes *sizes,
                                                       bool training, hark_attention_plan ***out);
 void hark_network_plans_destroy(hark_context *context, const hark_network *network, hark_attention_plan ***plans);

@@ -2,9 +2,10 @@
  *
  * The record only rearranges: heads are strided views of the activations, so nothing is copied, and the work is the plan's. With a descriptor
  * in place of a plan, the plan is made on the stack for every call.
- * query [B, Lq, H*d], key [B, Lk, Hkv*d], value [B, Lk, Hkv*dv] -> out [B, Lq, H*dv]. Mathematics: docs/mathematics/attention.md.
+ * query [B, Lq, H*d], key [B, Lk, Hkv*d], value [B, Lk, Hkv*dv] -> out [B, Lq, H*dv]; with offsets, of packed rows in any leading dimensions,
+ * the sequences of a ragged batch, whose bounds may be results of the same step. Mathematics: docs/mathematics/attention.md.
  */
-#include "ops/definition.h"
+#include "ops/segments.h"
 
 #include <inttypes.h>
 
@@ -20,6 +21,8 @@ enum {
   INPUT_MASK,
   INPUT_HIERARCHICAL_BIAS,
   INPUT_QUERY_MASK,
+  INPUT_QUERY_OFFSETS,
+  INPUT_KEY_OFFSETS,
   INPUT_COUNT
 };
 enum { SAVED_LOG_SUM_EXP, SAVED_PLAN };
@@ -33,11 +36,13 @@ static hark_status find_plan(hark_context *context, const hark_attention_attribu
                              const hark_attention_plan **out) {
   *out = attributes->plan;
   if (attributes->plan != NULL) return HARK_OK;
-  if (attributes->desc == NULL) {
-    return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: plan and desc are NULL, expected one of them in the attributes");
+  const hark_attention_desc *given = attributes->desc != NULL ? attributes->desc : &attributes->own;
+  if (given->struct_size == 0) {
+    return hark_fail(context, HARK_INVALID_ARGUMENT,
+                     "attention: plan and desc are NULL and own has no struct_size, expected one of them in the attributes");
   }
   hark_attention_desc desc = hark_attention_desc_default();
-  HARK_TRY(hark_take_struct(context, "hark_attention_desc", attributes->desc, HARK_LEAST_ATTENTION_DESC, &desc, sizeof desc));
+  HARK_TRY(hark_take_struct(context, "hark_attention_desc", given, HARK_LEAST_ATTENTION_DESC, &desc, sizeof desc));
   desc.type = type;
   hark_attention_plan *plan;
   HARK_TRY(hark_attention_plan_place(context, &desc, place->bytes, sizeof place->bytes, &plan));
@@ -45,9 +50,22 @@ static hark_status find_plan(hark_context *context, const hark_attention_attribu
   return HARK_OK;
 }
 
-/* [B, L, H*d], contiguous, as [B, H, L, d]. */
-static hark_tensor split_heads(const hark_tensor *tensor, int64_t heads) {
-  if (!hark_present(tensor)) return (hark_tensor){0};
+static bool is_ragged(const hark_tensor *inputs, int input_count) {
+  return hark_has_input(inputs, input_count, INPUT_QUERY_OFFSETS) || hark_has_input(inputs, input_count, INPUT_KEY_OFFSETS);
+}
+
+/* Activations as [B, L, width]; those of a ragged batch, of any leading dimensions, as [1, rows, width]. */
+static hark_tensor activations(const hark_tensor *tensor, bool ragged) {
+  if (!ragged || !hark_present(tensor)) return *tensor;
+  const int64_t rows = hark_row_count(tensor), width = hark_row_length(tensor);
+  return (hark_tensor){
+      .data = tensor->data, .type = tensor->type, .rank = 3, .shape = {1, rows, width}, .stride = {rows * width, width, 1}};
+}
+
+/* Activations, contiguous, as [B, H, L, d]. */
+static hark_tensor split_heads(const hark_tensor *given, bool ragged, int64_t heads) {
+  if (!hark_present(given)) return (hark_tensor){0};
+  const hark_tensor rows = activations(given, ragged), *tensor = &rows;
   const int64_t length = tensor->shape[1], width = tensor->shape[2], dim = width / heads;
   return (hark_tensor){.data = tensor->data,
                        .type = tensor->type,
@@ -76,21 +94,49 @@ static hark_status check_shape(hark_context *context, const char *name, const ha
                    name, hark_shape_text(tensor, text, sizeof text), batch, length, heads * dim, heads, dim);
 }
 
+/* A ragged batch has offsets on both sides, for as many sequences, and no other division. */
+static hark_status check_division(hark_context *context, const hark_tensor *inputs, int input_count) {
+  const hark_tensor *queries = &inputs[INPUT_QUERY_OFFSETS], *keys = &inputs[INPUT_KEY_OFFSETS];
+  if (input_count <= INPUT_KEY_OFFSETS || !hark_present(queries) || !hark_present(keys)) {
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: %s is absent, expected both query_offsets and key_offsets",
+                     hark_present(queries) ? "key_offsets" : "query_offsets");
+  }
+  HARK_TRY(hark_check_offsets_shape(context, &hark_op_attention, "query_offsets", queries));
+  return hark_check_vector(context, &hark_op_attention, "key_offsets", keys, queries->shape[0], "as many as query_offsets");
+}
+
 static hark_status infer(hark_context *context, const void *attributes, const hark_tensor *inputs, int input_count, hark_inferred *out) {
-  static const hark_input_rule rules[INPUT_COUNT] = {
-      {"query", HARK_F32, 3, 3},      {"key", HARK_F32, 3, 3},    {"value", HARK_F32, 3, 3}, {"attention_bias", HARK_F32, 4, 4},
-      {"log_kernel", HARK_F32, 2, 2}, {"forget", HARK_F32, 3, 3}, {"mask", HARK_U8, 4, 4},   {"hierarchical_bias", HARK_F32, 2, 2},
-      {"query_mask", HARK_U8, 2, 2}};
+  static const hark_input_rule rules[INPUT_COUNT] = {{"query", HARK_F32, 2, HARK_MAX_RANK},
+                                                     {"key", HARK_F32, 2, HARK_MAX_RANK},
+                                                     {"value", HARK_F32, 2, HARK_MAX_RANK},
+                                                     {"attention_bias", HARK_F32, 1, 4},
+                                                     {"log_kernel", HARK_F32, 2, 2},
+                                                     {"forget", HARK_F32, 3, 3},
+                                                     {"mask", HARK_U8, 4, 4},
+                                                     {"hierarchical_bias", HARK_F32, 2, 2},
+                                                     {"query_mask", HARK_U8, 2, 2},
+                                                     {"query_offsets", HARK_I64, 1, 1},
+                                                     {"key_offsets", HARK_I64, 1, 1}};
   HARK_TRY(hark_check_inputs(context, &hark_op_attention, rules, attributes, inputs, input_count));
-  const hark_tensor *query = &inputs[INPUT_QUERY];
+  const bool ragged = is_ragged(inputs, input_count);
+  if (ragged) HARK_TRY(check_division(context, inputs, input_count));
+  for (int i = INPUT_QUERY; !ragged && i <= INPUT_VALUE; i++) {
+    char text[HARK_SHAPE_TEXT_BYTES];
+    if (inputs[i].rank == 3) continue;
+    return hark_fail(context, HARK_SHAPE_MISMATCH, "attention: %s has %s, expected rank 3 without offsets", rules[i].name,
+                     hark_shape_text(&inputs[i], text, sizeof text));
+  }
+  const hark_tensor rows[] = {activations(&inputs[INPUT_QUERY], ragged), activations(&inputs[INPUT_KEY], ragged),
+                              activations(&inputs[INPUT_VALUE], ragged)};
+  const hark_tensor *query = &rows[INPUT_QUERY];
   plan_place place;
   const hark_attention_plan *plan;
   HARK_TRY(find_plan(context, attributes, query->type, &place, &plan));
   const hark_attention_desc *desc = hark_attention_plan_desc(plan);
-  const int64_t batch = query->shape[0], queries = query->shape[1], keys = inputs[INPUT_KEY].shape[1];
+  const int64_t batch = query->shape[0], queries = query->shape[1], keys = rows[INPUT_KEY].shape[1];
   HARK_TRY(check_shape(context, "query", query, batch, queries, desc->heads, desc->head_dim));
-  HARK_TRY(check_shape(context, "key", &inputs[INPUT_KEY], batch, keys, desc->key_heads, desc->head_dim));
-  HARK_TRY(check_shape(context, "value", &inputs[INPUT_VALUE], batch, keys, desc->key_heads, desc->value_dim));
+  HARK_TRY(check_shape(context, "key", &rows[INPUT_KEY], batch, keys, desc->key_heads, desc->head_dim));
+  HARK_TRY(check_shape(context, "value", &rows[INPUT_VALUE], batch, keys, desc->key_heads, desc->value_dim));
   if (hark_has_input(inputs, input_count, INPUT_FORGET)) {
     HARK_TRY(check_shape(context, "forget", &inputs[INPUT_FORGET], batch, keys, desc->heads, 1));
   }
@@ -101,8 +147,10 @@ static hark_status infer(hark_context *context, const void *attributes, const ha
                      batch, queries, keys, desc->batch, desc->query_length, desc->key_length);
   }
   const hark_attention_sizes sizes = hark_attention_plan_sizes(plan);
-  const int64_t out_shape[] = {batch, queries, desc->heads * desc->value_dim}, row_shape[] = {batch, desc->heads, queries};
-  HARK_TRY(hark_tensor_describe(context, query->type, 3, out_shape, &out->outputs[0]));
+  const int64_t row_shape[] = {batch, desc->heads, queries};
+  hark_tensor shape = inputs[INPUT_QUERY];
+  shape.shape[shape.rank - 1] = desc->heads * desc->value_dim;
+  HARK_TRY(hark_tensor_describe(context, query->type, shape.rank, shape.shape, &out->outputs[0]));
   HARK_TRY(hark_tensor_describe(context, query->type, 3, row_shape, &out->saved[SAVED_LOG_SUM_EXP]));
   if (sizes.saved > 0) {
     const int64_t bytes = (int64_t)sizes.saved;
@@ -113,21 +161,32 @@ static hark_status infer(hark_context *context, const void *attributes, const ha
   return HARK_OK;
 }
 
+/* In a ragged batch a bias of as many numbers as there are keys is one by key. */
+static hark_tensor bias_of(const hark_tensor *given, const hark_tensor *keys, bool ragged) {
+  const int64_t count = hark_row_count(keys);
+  if (!ragged || !hark_present(given) || given->rank == 4 || hark_tensor_count(given) != count) return *given;
+  return (hark_tensor){.data = given->data, .type = given->type, .rank = 4, .shape = {1, 1, 1, count}, .stride = {count, count, count, 1}};
+}
+
 static hark_attention_args arguments(const hark_call *call, const hark_attention_desc *desc) {
   const hark_attention_attributes *attributes = call->attributes;
   const hark_tensor absent = {0};
+  const bool ragged = is_ragged(call->inputs, call->input_count);
   hark_attention_args args = {
       .struct_size = sizeof args,
-      .query = split_heads(&call->inputs[INPUT_QUERY], desc->heads),
-      .key = split_heads(&call->inputs[INPUT_KEY], desc->key_heads),
-      .value = split_heads(&call->inputs[INPUT_VALUE], desc->key_heads),
-      .out = split_heads(&call->outputs[0], desc->heads),
+      .query = split_heads(&call->inputs[INPUT_QUERY], ragged, desc->heads),
+      .key = split_heads(&call->inputs[INPUT_KEY], ragged, desc->key_heads),
+      .value = split_heads(&call->inputs[INPUT_VALUE], ragged, desc->key_heads),
+      .out = split_heads(&call->outputs[0], ragged, desc->heads),
       .log_sum_exp = call->saved[SAVED_LOG_SUM_EXP],
       .key_lengths = attributes->key_lengths,
       .segments = attributes->segments,
+      .query_offsets = ragged ? call->inputs[INPUT_QUERY_OFFSETS].data : NULL,
+      .key_offsets = ragged ? call->inputs[INPUT_KEY_OFFSETS].data : NULL,
+      .sequences = ragged ? call->inputs[INPUT_QUERY_OFFSETS].shape[0] - 1 : 0,
       .has_query_offset = attributes->has_query_offset,
       .query_offset = attributes->query_offset,
-      .attention_bias = call->input_count > INPUT_BIAS ? call->inputs[INPUT_BIAS] : absent,
+      .attention_bias = call->input_count > INPUT_BIAS ? bias_of(&call->inputs[INPUT_BIAS], &call->inputs[INPUT_KEY], ragged) : absent,
       .log_kernel = call->input_count > INPUT_LOG_KERNEL ? call->inputs[INPUT_LOG_KERNEL] : absent,
       .forget = call->input_count > INPUT_FORGET ? turn_gates(&call->inputs[INPUT_FORGET]) : absent,
       .mask = call->input_count > INPUT_MASK ? call->inputs[INPUT_MASK] : absent,
@@ -173,12 +232,13 @@ static hark_status backward(hark_context *context, const hark_call *call) {
   const hark_attention_plan *plan;
   HARK_TRY(find_plan(context, call->attributes, call->inputs[INPUT_QUERY].type, &place, &plan));
   const hark_attention_desc *desc = hark_attention_plan_desc(plan);
+  const bool ragged = is_ragged(call->inputs, call->input_count);
   hark_attention_args args = arguments(call, desc);
-  args.dout = split_heads(&call->output_gradients[0], desc->heads);
-  args.dquery = split_heads(&call->input_gradients[INPUT_QUERY], desc->heads);
-  args.dkey = split_heads(&call->input_gradients[INPUT_KEY], desc->key_heads);
-  args.dvalue = split_heads(&call->input_gradients[INPUT_VALUE], desc->key_heads);
-  args.dattention_bias = call->input_gradients[INPUT_BIAS];
+  args.dout = split_heads(&call->output_gradients[0], ragged, desc->heads);
+  args.dquery = split_heads(&call->input_gradients[INPUT_QUERY], ragged, desc->heads);
+  args.dkey = split_heads(&call->input_gradients[INPUT_KEY], ragged, desc->key_heads);
+  args.dvalue = split_heads(&call->input_gradients[INPUT_VALUE], ragged, desc->key_heads);
+  args.dattention_bias = bias_of(&call->input_gradients[INPUT_BIAS], &call->inputs[INPUT_KEY], ragged);
   args.dlog_kernel = call->input_gradients[INPUT_LOG_KERNEL];
   args.dforget = turn_gates(&call->input_gradients[INPUT_FORGET]);
   args.dhierarchical_bias = call->input_gradients[INPUT_HIERARCHICAL_BIAS];
@@ -186,11 +246,15 @@ static hark_status backward(hark_context *context, const hark_call *call) {
   return hark_attention_backward(context, plan, &args);
 }
 
-static hark_attention_desc sizes_of_call(const hark_attention_attributes *attributes, const hark_tensor *inputs) {
-  hark_attention_desc desc = attributes->plan != NULL ? *hark_attention_plan_desc(attributes->plan) : *attributes->desc;
-  desc.batch = inputs[INPUT_QUERY].shape[0];
-  desc.query_length = inputs[INPUT_QUERY].shape[1];
-  desc.key_length = inputs[INPUT_KEY].shape[1];
+static hark_attention_desc sizes_of_call(const hark_attention_attributes *attributes, const hark_tensor *inputs, int input_count) {
+  hark_attention_desc desc = attributes->plan != NULL   ? *hark_attention_plan_desc(attributes->plan)
+                             : attributes->desc != NULL ? *attributes->desc
+                                                        : attributes->own;
+  const bool ragged = is_ragged(inputs, input_count);
+  const hark_tensor query = activations(&inputs[INPUT_QUERY], ragged), key = activations(&inputs[INPUT_KEY], ragged);
+  desc.batch = query.shape[0];
+  desc.query_length = query.shape[1];
+  desc.key_length = key.shape[1];
   return desc;
 }
 
@@ -210,14 +274,15 @@ static double segment_operations(hark_attention_desc desc, const int64_t *ids, b
 }
 
 static double operations(const void *attributes, const hark_tensor *inputs, int input_count, bool is_backward) {
-  (void)input_count;
   const int64_t *segments = ((const hark_attention_attributes *)attributes)->segments;
-  const hark_attention_desc desc = sizes_of_call(attributes, inputs);
+  const int64_t met = ((const hark_attention_attributes *)attributes)->keys_of_a_query;
+  hark_attention_desc desc = sizes_of_call(attributes, inputs, input_count);
+  if (met > 0 && is_ragged(inputs, input_count)) desc.key_length = hark_min(met, desc.key_length);
   return segments != NULL ? segment_operations(desc, segments, is_backward) : hark_attention_desc_operations(&desc, is_backward);
 }
 
 static int64_t terms(const void *attributes, const hark_tensor *inputs, int input_count) {
-  const hark_attention_desc desc = sizes_of_call(attributes, inputs);
+  const hark_attention_desc desc = sizes_of_call(attributes, inputs, input_count);
   const int64_t group = desc.key_heads == 0 ? 1 : desc.heads / desc.key_heads, pairs = desc.query_length * desc.key_length;
   int64_t longest = hark_max(hark_max(desc.head_dim, desc.value_dim), hark_max(desc.key_length, group * desc.query_length));
   if (hark_has_input(inputs, input_count, INPUT_BIAS)) {
@@ -270,6 +335,9 @@ static const hark_attention_desc linear_desc =
          .structure = HARK_STRUCTURE_HIERARCHICAL, .hierarchy_block = 2, .partition = HARK_PARTITION_SIBLING,
          .interpolation = HARK_INTERPOLATION_LINEAR, .has_hierarchical_bias = true);
 
+static const hark_attention_desc ragged_desc =
+    DESC(.batch = 1, .heads = 2, .query_length = 24, .key_length = 19, .head_dim = 4, .value_dim = 3, .has_bias = true, .max_sequences = 4);
+
 static const int64_t lengths[] = {4, 0}, ids[] = {3, 3, 3, 3, 5, -1, -1, 0, 0, 0};
 static const hark_attention_attributes plain = {.desc = &plain_desc}, one = {.desc = &one_desc}, causal = {.desc = &causal_desc},
                                        longer = {.desc = &long_desc}, rbf = {.desc = &rbf_desc}, window = {.desc = &window_desc},
@@ -278,7 +346,8 @@ static const hark_attention_attributes plain = {.desc = &plain_desc}, one = {.de
                                        hierarchical = {.desc = &hierarchical_desc}, first = {.desc = &first_desc},
                                        exact = {.desc = &exact_desc, .dropout = {.seed = 7, .layer_purpose = HARK_RANDOM_ATTENTION}},
                                        linear = {.desc = &linear_desc}, masked = {.desc = &mask_desc},
-                                       segmented = {.desc = &segments_desc, .segments = ids};
+                                       segmented = {.desc = &segments_desc, .segments = ids},
+                                       ragged_rows = {.desc = &ragged_desc, .keys_of_a_query = 5};
 
 #define ROWS(length, width)                                                                                                                \
   { HARK_F32, 3, {2, length, width}, -1, 1 }
@@ -316,6 +385,19 @@ static const hark_sample samples[] = {
       {HARK_U8, 4, {2, 1, 1, 21}, 0, 1},
       {HARK_F32, 2, {2, 7}, -1, 1},
       {HARK_U8, 2, {2, 21}, 0, 1}}},
+    {"ragged_bias_by_key",
+     &ragged_rows,
+     {{HARK_F32, 3, {6, 4, 8}, -1, 1},
+      {HARK_F32, 2, {19, 8}, -1, 1},
+      {HARK_F32, 2, {19, 6}, -1, 1},
+      {HARK_F32, 2, {19, 1}, -3, 0},
+      ABSENT,
+      ABSENT,
+      ABSENT,
+      ABSENT,
+      ABSENT,
+      {HARK_I64, 1, {5}, 23, 1},
+      {HARK_I64, 1, {5}, 18, 0}}},
 };
 
 const hark_operator hark_op_attention = {

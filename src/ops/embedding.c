@@ -7,7 +7,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "ops/definition.h"
+#include "ops/segments.h"
 
 enum { INPUT_IDS, INPUT_TABLE, INPUT_COUNT };
 
@@ -19,9 +19,7 @@ static hark_status infer(hark_context *context, const void *attributes, const ha
   for (int i = 0; i < ids->rank; i++) shape[i] = ids->shape[i];
   shape[ids->rank] = table->shape[1];
   HARK_TRY(hark_tensor_describe(context, table->type, ids->rank + 1, shape, &out->outputs[0]));
-  size_t numbers = 0; /* begin[V + 1], row[N] */
-  HARK_TRY(hark_size_add(context, (size_t)table->shape[0] + 1, (size_t)hark_tensor_count(ids), &numbers));
-  return hark_size_multiply(context, numbers, sizeof(int64_t), &out->backward_workspace);
+  return hark_places_bytes(context, table->shape[0], hark_tensor_count(ids), &out->backward_workspace);
 }
 
 static hark_status check_ids(hark_context *context, const hark_tensor *ids, int64_t vocabulary) {
@@ -53,16 +51,16 @@ static hark_status forward(hark_context *context, const hark_call *call) {
   return HARK_OK;
 }
 
-/* y[n] = table[id[n]]: dtable[v] = sum of dy[row] over row[begin[v]] .. row[begin[v + 1] - 1], for v in [first, last) */
+/* y[n] = table[id[n]]: dtable[v] = sum of dy[row] over rows.place[begin[v]] .. place[begin[v + 1] - 1], for v in [first, last) */
 static void backward_rows(const hark_call *call, int64_t first, int64_t last) {
   const hark_tensor *gradient = &call->input_gradients[INPUT_TABLE];
   const hark_numbers dy = hark_numbers_of(&call->output_gradients[0]), dtable = hark_gradient_of(call, INPUT_TABLE);
   const int64_t vocabulary = gradient->shape[0], width = gradient->shape[1];
-  const int64_t *begin = call->workspace, *row = begin + vocabulary + 1;
+  const hark_places rows = hark_places_at(call->workspace, vocabulary);
   for (int64_t v = first; v < last; v++) {
     for (int64_t d = 0; d < width; d++) {
       double sum = 0;
-      for (int64_t i = begin[v]; i < begin[v + 1]; i++) sum += hark_get(dy, row[i] * width + d);
+      for (int64_t i = rows.begin[v]; i < rows.begin[v + 1]; i++) sum += hark_get(dy, rows.place[i] * width + d);
       hark_give(dtable, v * width + d, sum);
     }
   }
@@ -73,15 +71,7 @@ static hark_status backward(hark_context *context, const hark_call *call) {
   const hark_tensor *gradient = &call->input_gradients[INPUT_TABLE], *ids = &call->inputs[INPUT_IDS];
   const int64_t vocabulary = gradient->shape[0], width = gradient->shape[1], count = hark_tensor_count(ids);
   HARK_TRY(check_ids(context, ids, vocabulary));
-  const int32_t *id = ids->data;
-  int64_t *begin = call->workspace, *row = begin + vocabulary + 1;
-  /* A counting sort: begin[v] is first where the rows of v start, then where its next row goes, which ends as the start of v + 1. */
-  memset(begin, 0, (size_t)(vocabulary + 1) * sizeof *begin);
-  for (int64_t n = 0; n < count; n++) begin[id[n] + 1]++;
-  for (int64_t v = 0; v < vocabulary; v++) begin[v + 1] += begin[v];
-  for (int64_t n = 0; n < count; n++) row[begin[id[n]]++] = n;
-  for (int64_t v = vocabulary; v > 0; v--) begin[v] = begin[v - 1];
-  begin[0] = 0;
+  (void)hark_places_make(ids->data, count, vocabulary, call->workspace);
   hark_range_for(context, call, vocabulary, hark_row_grain(width), backward_rows);
   return HARK_OK;
 }

@@ -27,7 +27,7 @@ static const hark_option options[] = {
     {"model.type", NULL, HARK_OPTION_ENUM, AT(model.type), "gpt", "gpt", TRAIN, NULL, "family of the model: decoder with pre-norm blocks"},
     {"model.architecture", "architecture", HARK_OPTION_ENUM, AT(model.architecture), "decoder", HARK_ARCHITECTURE_WORDS, TRAIN, NULL,
      "decoder: causal, tells tokens; encoder: every token sees all others, tells the class of an example; masked_encoder: tells hidden "
-     "tokens"},
+     "tokens; ahca: tells classes by compressed chunks"},
     {"model.layers", "layers", HARK_OPTION_INT, AT(model.layers), "4", "[1, 10000]", TRAIN, NULL, "number of blocks"},
     {"model.heads", "heads", HARK_OPTION_INT, AT(model.heads), "4", "[1, 65536]", TRAIN, NULL, "attention heads of a block"},
     {"model.key_heads", "key-heads", HARK_OPTION_INT, AT(model.key_heads), "0", "[0, 65536]", TRAIN, NULL,
@@ -113,6 +113,49 @@ static const hark_option options[] = {
      "divide queries and keys by their lengths before the kernel of normalisation cme"},
     {"model.attention.dropout", "attention-dropout", HARK_OPTION_FLOAT, AT(model.attention.dropout), "0", "[0, 1)", TRAIN, NULL,
      "dropout on the attention weights"},
+    {"model.ahca.chunk", "chunk", HARK_OPTION_ENUM, AT(model.ahca.chunk), "fixed", HARK_AHCA_CHUNK_WORDS, TRAIN, NULL,
+     "how ahca cuts a sequence: chunks of chunk_size tokens, behind a delimiter, at valleys of similarity, or where a learned probability "
+     "says"},
+    {"model.ahca.chunk_size", "chunk-size", HARK_OPTION_INT, AT(model.ahca.chunk_size), "64", "[1, 16777216]", TRAIN, NULL,
+     "tokens of a fixed chunk, and what learned ones have on average"},
+    {"model.ahca.chunk_minimum", NULL, HARK_OPTION_INT, AT(model.ahca.chunk_minimum), "0", "[0, 16777216]", TRAIN, NULL,
+     "fewest tokens of a chunk that is not fixed, for which memory is made; 0: a quarter of chunk_size"},
+    {"model.ahca.chunk_maximum", NULL, HARK_OPTION_INT, AT(model.ahca.chunk_maximum), "0", "[0, 16777216]", TRAIN, NULL,
+     "most tokens of a chunk that is not fixed; 0: four times chunk_size"},
+    {"model.ahca.delimiter", NULL, HARK_OPTION_INT, AT(model.ahca.delimiter), "0", "[0, 2147483647]", TRAIN, "ID",
+     "token behind which a chunk ends, with chunk delimiter"},
+    {"model.ahca.window", NULL, HARK_OPTION_INT, AT(model.ahca.window), "8", "[1, 16777216]", TRAIN, NULL,
+     "tokens to each side that chunk semantic compares"},
+    {"model.ahca.threshold", NULL, HARK_OPTION_FLOAT, AT(model.ahca.threshold), "0.5", "[-10, 10]", TRAIN, NULL,
+     "standard deviations above the mean depth from which chunk semantic cuts"},
+    {"model.ahca.primary_slots", "primary-slots", HARK_OPTION_INT, AT(model.ahca.primary_slots), "4", "[1, 65536]", TRAIN, "C1",
+     "tokens that a chunk is compressed to"},
+    {"model.ahca.secondary_slots", "secondary-slots", HARK_OPTION_INT, AT(model.ahca.secondary_slots), "64", "[1, 1048576]", TRAIN, "C2",
+     "tokens that all chunks of a sequence together are compressed to"},
+    {"model.ahca.selected", "selected", HARK_OPTION_INT, AT(model.ahca.selected), "16", "[1, 1048576]", TRAIN, "CS",
+     "of these, those that every chunk attends to"},
+    {"model.ahca.primary_pool", NULL, HARK_OPTION_ENUM, AT(model.ahca.primary_pool), "attention", HARK_AHCA_POOL_WORDS, TRAIN, NULL,
+     "how a chunk's tokens become slots"},
+    {"model.ahca.secondary_pool", NULL, HARK_OPTION_ENUM, AT(model.ahca.secondary_pool), "average", HARK_AHCA_POOL_WORDS, TRAIN, NULL,
+     "how the slots of a sequence become global tokens"},
+    {"model.ahca.primary_width", NULL, HARK_OPTION_INT, AT(model.ahca.primary_width), "0", "[0, 1048576]", TRAIN, NULL,
+     "features of a slot, a multiple of heads; 0: width"},
+    {"model.ahca.secondary_width", NULL, HARK_OPTION_INT, AT(model.ahca.secondary_width), "0", "[0, 1048576]", TRAIN, NULL,
+     "features of a global token; 0: primary_width"},
+    {"model.ahca.select", "select", HARK_OPTION_ENUM, AT(model.ahca.select), "score", HARK_AHCA_SELECT_WORDS, TRAIN, NULL,
+     "which global tokens are selected: largest learned score, norm or product with the mean query, or medoids of clusters"},
+    {"model.ahca.join", NULL, HARK_OPTION_ENUM, AT(model.ahca.join), "once", HARK_AHCA_JOIN_WORDS, TRAIN, NULL,
+     "chunks attend to the selected tokens once, or before every layer"},
+    {"model.ahca.depth", NULL, HARK_OPTION_ENUM, AT(model.ahca.depth), "capacity", HARK_AHCA_DEPTH_WORDS, TRAIN, NULL,
+     "layers of a chunk: by rank within a capacity, or the paper's share of the largest score"},
+    {"model.ahca.depth_score", NULL, HARK_OPTION_ENUM, AT(model.ahca.depth_score), "chunk", HARK_AHCA_DEPTH_SCORE_WORDS, TRAIN, NULL,
+     "what tells the depth: the chunk, or the norm of what it got from the selected tokens"},
+    {"model.ahca.capacity", "capacity", HARK_OPTION_FLOAT, AT(model.ahca.capacity), "0.5", "[0, 1]", TRAIN, NULL,
+     "part of the chunks that goes on from each layer to the next, with depth capacity"},
+    {"model.ahca.ratio_weight", NULL, HARK_OPTION_FLOAT, AT(model.ahca.ratio_weight), "0.03", "[0, inf)", TRAIN, NULL,
+     "of the loss that keeps learned chunks near chunk_size"},
+    {"model.ahca.ponder_weight", NULL, HARK_OPTION_FLOAT, AT(model.ahca.ponder_weight), "0.02", "[0, inf)", TRAIN, NULL,
+     "of the loss for depth, with depth capacity"},
     /* data */
     {"data.format", "format", HARK_OPTION_ENUM, AT(data.format), "corpus", FORMAT_WORDS, READS, NULL,
      "corpus: text to continue; else labelled examples: a folder that hark data make wrote (examples), or files of a format"},
@@ -409,6 +452,16 @@ static hark_status check_hierarchy(hark_context *context, hark_options *set, con
 /* Labelled examples, and models that need them. */
 static hark_status settle_examples(hark_context *context, hark_options *set, hark_config *config) {
   const bool examples = hark_config_has_examples(config), encoder = config->model.architecture == HARK_ARCHITECTURE_encoder;
+  const bool ahca = config->model.architecture == HARK_ARCHITECTURE_ahca;
+  if (ahca && !examples)
+    HARK_TRY(
+        hark_options_complain(context, set, "model.architecture data.format",
+                              "ahca cannot continue a text: pools, selection and ranks over a sequence tell a token of those behind it; "
+                              "expected a data.format other than corpus"));
+  if (ahca && config->model.ahca.selected > config->model.ahca.secondary_slots)
+    HARK_TRY(hark_options_complain(context, set, "model.ahca.selected model.ahca.secondary_slots",
+                                   "selected %" PRId64 " is more than the secondary_slots %" PRId64, config->model.ahca.selected,
+                                   config->model.ahca.secondary_slots));
   if (encoder && !examples)
     HARK_TRY(hark_options_complain(context, set, "model.architecture data.format",
                                    "an encoder tells classes of examples, expected a data.format other than corpus"));
@@ -418,6 +471,9 @@ static hark_status settle_examples(hark_context *context, hark_options *set, har
   if (config->model.architecture == HARK_ARCHITECTURE_masked_encoder && hark_config_has_sentences(config))
     HARK_TRY(hark_options_complain(context, set, "model.architecture data.unit",
                                    "a masked encoder reads windows of text or examples, expected data.unit: text"));
+  if (config->model.architecture == HARK_ARCHITECTURE_ahca && hark_options_source(set, "model.pooling") != HARK_SOURCE_DEFAULT)
+    HARK_TRY(
+        hark_options_complain(context, set, "model.pooling model.architecture", "ahca pools chunks in its own way, expected no pooling"));
   if (!examples && config->data.test_paths.count > 0)
     HARK_TRY(hark_options_complain(context, set, "data.test_paths data.format",
                                    "a corpus has no test part, expected a data.format of examples"));
@@ -458,6 +514,8 @@ static hark_status check_ridge(hark_context *context, hark_options *set, const h
 
 hark_status hark_config_finish(hark_context *context, hark_options *set, hark_config *config) {
   if (config->model.key_heads == 0) config->model.key_heads = config->model.heads;
+  if (config->model.architecture == HARK_ARCHITECTURE_ahca && hark_options_source(set, "model.positions") == HARK_SOURCE_DEFAULT)
+    config->model.positions = HARK_POSITIONS_LEARNED;
   if (config->model.feed_forward_width == 0) config->model.feed_forward_width = 4 * config->model.width;
   if (config->train.minimum_rate < 0) config->train.minimum_rate = MINIMUM_RATE_PART * config->train.learning_rate;
 

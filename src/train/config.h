@@ -69,6 +69,7 @@ typedef struct hark_config {
       bool ridge_learned, sigma_learned, unit;
       double dropout;
     } attention;
+    hark_ahca_config ahca;
   } model;
   struct {
     int format; /* 0: a corpus; 1: examples in a folder that says their format; then the formats in their order */

@@ -15,13 +15,14 @@ hark_decoder_config hark_engine_decoder_config(const hark_config *config, int32_
 
 hark_network_config hark_engine_network_config(const hark_config *config, const hark_learning_task *task) {
   const bool encoder = config->model.architecture == HARK_ARCHITECTURE_encoder;
+  const bool ahca = config->model.architecture == HARK_ARCHITECTURE_ahca, classes = encoder || ahca;
   const hark_pooling pooling = (hark_pooling)config->model.pooling;
   return (hark_network_config){.architecture = config->model.architecture,
                                .attention_width = config->model.attention_width,
                                .pooling = encoder ? pooling : HARK_POOLING_CLASS,
-                               .head_width = encoder ? config->model.head_width : 0,
-                               .classes = encoder ? task->classes : 0,
-                               .parts = encoder ? task->parts : 0,
+                               .head_width = classes ? config->model.head_width : 0,
+                               .classes = classes ? task->classes : 0,
+                               .parts = classes ? task->parts : 0,
                                .vocabulary = task->vocabulary,
                                .layers = config->model.layers,
                                .heads = config->model.heads,
@@ -65,7 +66,8 @@ hark_network_config hark_engine_network_config(const hark_config *config, const 
                                .unit = config->model.attention.unit,
                                .positional = config->model.positional,
                                .positional_scope = (hark_positional_scope)config->model.positional_scope,
-                               .positional_stretch = config->model.positional_stretch};
+                               .positional_stretch = config->model.positional_stretch,
+                               .ahca = ahca ? config->model.ahca : (hark_ahca_config){0}};
 }
 
 static bool is_packed(const hark_engine *engine) { return engine->task.parts > 0; }
@@ -129,6 +131,7 @@ static hark_tensor first_rows(const hark_tensor *whole, int rank, const int64_t 
  * row of them, and the loss. What the pass reads lies in the engine. */
 static hark_status packed_pass(hark_context *context, hark_engine *engine, const hark_example_batch *batch, hark_forward *forward,
                                double weight, hark_value *loss, hark_value *predicted) {
+  const double micro_steps = (double)engine->config->train.steps * (double)hark_max(1, engine->config->train.accumulate);
   hark_engine_packing *packing = engine->packing;
   const bool classes = has_classes(engine);
   const int64_t one_row[] = {1, batch->tokens}, ranges[] = {batch->rows, engine->task.parts, 2};
@@ -140,8 +143,12 @@ static hark_status packed_pass(hark_context *context, hark_engine *engine, const
   forward->tape = engine->tape;
   forward->parameters = &engine->network->parameters;
   forward->packing = &packing->now;
-  hark_value logits = 0, wanted = 0;
-  hark_network_input input = {.ranges = &packing->ranges_now};
+  hark_value logits = 0, wanted = 0, penalty = 0;
+  hark_network_input input = {.ranges = &packing->ranges_now, .weight = weight};
+  if (forward->training) {
+    input.remaining = 1 - fmin(1, forward->micro_step / fmax(1, micro_steps));
+    input.penalty = &penalty;
+  }
   engine->logits = 0;
   hark_tape_reset(engine->tape);
   hark_tape_set_recording(engine->tape, forward->training);
@@ -151,6 +158,7 @@ static hark_status packed_pass(hark_context *context, hark_engine *engine, const
   HARK_TRY(hark_tape_apply(engine->tape, &hark_op_argmax, NULL, 1, &logits, 0, predicted));
   HARK_TRY(hark_network_loss(engine->tape, logits, wanted, weight, forward->training ? engine->config->train.label_smoothing : 0, loss));
   hark_tape_release(engine->tape, logits);
+  if (penalty != 0) return hark_forward_add(forward, *loss, penalty, loss);
   return HARK_OK;
 }
 

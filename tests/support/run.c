@@ -149,13 +149,25 @@ void test_run_write(test_run *run, test_role role, int i, const double *values) 
   free(bytes);
 }
 
+static int by_size(const void *a, const void *b) {
+  const double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
 static void write_random(test_run *run, test_role role, int i, double low, double high, uint32_t draw) {
   const hark_tensor *tensor = test_run_tensor(run, role, i);
   const int64_t count = hark_tensor_count(tensor);
   const bool whole = tensor->type != HARK_F32 && tensor->type != HARK_F64;
   double *values = host_memory((size_t)count * sizeof *values);
-  test_random(values, count, low, whole ? high + 1 : high, draw, (uint32_t)((int)role * HARK_MAX_INPUTS + i));
-  for (int64_t n = 0; whole && n < count; n++) values[n] = fmin(floor(values[n]), high);
+  const bool rising = whole && low > high; /* offsets, from high to low */
+  const double least = rising ? high : low, most = rising ? low : high;
+  test_random(values, count, least, whole ? most + 1 : most, draw, (uint32_t)((int)role * HARK_MAX_INPUTS + i));
+  for (int64_t n = 0; whole && n < count; n++) values[n] = fmin(floor(values[n]), most);
+  if (rising && count > 0) {
+    qsort(values, (size_t)count, sizeof *values, by_size);
+    values[0] = least;
+    values[count - 1] = count > 1 ? most : least;
+  }
   test_run_write(run, role, i, values);
   free(values);
 }

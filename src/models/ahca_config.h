@@ -1,0 +1,39 @@
+/* ahca_config.h - what an AHCA model may be, apart from what all networks have. The words stand in the order of the operators' enums. */
+#ifndef HARK_MODELS_AHCA_CONFIG_H
+#define HARK_MODELS_AHCA_CONFIG_H
+
+#include <stdint.h>
+
+#define HARK_AHCA_CHUNK_WORDS "fixed|delimiter|semantic|learned"
+#define HARK_AHCA_POOL_WORDS "average|max|attention"
+#define HARK_AHCA_SELECT_WORDS "score|norm|query|medoids"
+#define HARK_AHCA_JOIN_WORDS "once|every"
+#define HARK_AHCA_DEPTH_WORDS "capacity|paper"
+#define HARK_AHCA_DEPTH_SCORE_WORDS "chunk|attention"
+
+typedef enum hark_ahca_chunk { HARK_AHCA_FIXED, HARK_AHCA_DELIMITER, HARK_AHCA_SEMANTIC, HARK_AHCA_LEARNED } hark_ahca_chunk;
+typedef enum hark_ahca_pool { HARK_AHCA_AVERAGE, HARK_AHCA_MAX, HARK_AHCA_ATTENTION } hark_ahca_pool;
+typedef enum hark_ahca_select { HARK_AHCA_SCORE, HARK_AHCA_NORM, HARK_AHCA_QUERY, HARK_AHCA_MEDOIDS } hark_ahca_select;
+typedef enum hark_ahca_join { HARK_AHCA_ONCE, HARK_AHCA_EVERY } hark_ahca_join;
+typedef enum hark_ahca_depth { HARK_AHCA_CAPACITY, HARK_AHCA_PAPER } hark_ahca_depth;
+typedef enum hark_ahca_depth_score { HARK_AHCA_OF_CHUNK, HARK_AHCA_OF_ATTENTION } hark_ahca_depth_score;
+
+typedef struct hark_ahca_config {
+  int chunk;             /* hark_ahca_chunk */
+  int64_t chunk_size;    /* of fixed chunks; what learned ones are to have on average */
+  int64_t chunk_minimum; /* rows, of the other rules; 0: a quarter of chunk_size */
+  int64_t chunk_maximum; /* 0: four times chunk_size */
+  int64_t delimiter;     /* id */
+  int64_t window;        /* SEMANTIC: rows on each side of a gap */
+  double threshold;      /* SEMANTIC: standard deviations above the mean */
+  int64_t primary_slots, secondary_slots, selected;
+  int primary_pool, secondary_pool;       /* hark_ahca_pool */
+  int64_t primary_width, secondary_width; /* 0: width; 0: primary_width */
+  int select;                             /* hark_ahca_select */
+  int join;                               /* hark_ahca_join */
+  int depth, depth_score;                 /* hark_ahca_depth, hark_ahca_depth_score */
+  double capacity;                        /* part of the chunks that goes on to the next layer */
+  double ratio_weight, ponder_weight;
+} hark_ahca_config;
+
+#endif

@@ -1,0 +1,182 @@
+/* segment_pool.c - mean or maximum of C bins of every segment's rows, after adaptive pooling.
+ *
+ *     y[s, i, :] = mean or max of x[first_s + n, :], n in [floor(i M / C), ceil((i + 1) M / C)),  M rows of segment s
+ *
+ * Every bin has a row for M > 0, also where C > M (rows are then in several bins), and the bins overlap where C does not divide M. x [..., D];
+ * offsets i64 [S + 1]; y [S, C, D], of which an empty segment gets zeros; with `fewer` C is min(slots, M) for that segment and the rows of y follow each
+ * other (segment_slots). The maximum saves the row that it was found in, i64 [S, C, D] (of equal ones the first; a NaN counts as largest).
+ * Gradients: dx[n] = sum over the bins i that have n, floor(n C / M) .. floor(((n + 1) C - 1) / M), of dy[i] / rows of the bin, or of dy[i] where n
+ * was chosen. M + C additions a feature, forward and backward.
+ */
+#include "ops/segments.h"
+
+enum { INPUT_X, INPUT_OFFSETS, INPUT_COUNT };
+
+static hark_status infer(hark_context *context, const void *attributes, const hark_tensor *inputs, int input_count, hark_inferred *out) {
+  static const hark_input_rule rules[INPUT_COUNT] = {{"x", HARK_F32, 2, HARK_MAX_RANK}, {"offsets", HARK_I64, 1, 1}};
+  HARK_TRY(hark_check_inputs(context, &hark_op_segment_pool, rules, attributes, inputs, input_count));
+  HARK_TRY(hark_check_offsets_shape(context, &hark_op_segment_pool, "offsets", &inputs[INPUT_OFFSETS]));
+  const hark_segment_pool_attributes *options = attributes;
+  const hark_tensor *x = &inputs[INPUT_X];
+  if (options->kind != HARK_SEGMENT_POOL_AVERAGE && options->kind != HARK_SEGMENT_POOL_MAX) {
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "segment_pool: kind is %d, expected one of hark_segment_pool_kind",
+                     (int)options->kind);
+  }
+  HARK_TRY(hark_check_number(context, &hark_op_segment_pool, "slots", options->slots, 1, INT32_MAX));
+  HARK_TRY(hark_check_unit(context, &hark_op_segment_pool, options->unit, hark_row_count(x)));
+  HARK_TRY(hark_check_number(context, &hark_op_segment_pool, "rows of x", hark_row_count(x), 0, INT32_MAX)); /* products of two fit */
+  const int64_t shape[] = {inputs[INPUT_OFFSETS].shape[0] - 1, options->slots, hark_row_length(x)};
+  HARK_TRY(hark_tensor_describe(context, x->type, 3, shape, &out->outputs[0]));
+  size_t starts = 0; /* the first row of y of every segment */
+  HARK_TRY(hark_size_multiply(context, (size_t)shape[0] + 1, sizeof(int64_t), &starts));
+  out->forward_workspace = out->backward_workspace = starts;
+  return options->kind == HARK_SEGMENT_POOL_MAX ? hark_tensor_describe(context, HARK_I64, 3, shape, &out->saved[0]) : HARK_OK;
+}
+
+/* Writes the first row of y of every segment to the workspace. */
+static void place_slots(const hark_call *call, const hark_segments *segments) {
+  const hark_segment_pool_attributes *options = call->attributes;
+  int64_t *starts = call->workspace;
+  starts[0] = 0;
+  for (int64_t s = 0; s < segments->count; s++) {
+    starts[s + 1] = starts[s] + (options->fewer ? hark_min(options->slots, hark_segment_rows(segments, s)) : options->slots);
+  }
+}
+
+static int64_t bin_first(int64_t bin, int64_t rows, int64_t bins) { return bin * rows / bins; }
+static int64_t bin_last(int64_t bin, int64_t rows, int64_t bins) { return hark_ceil_div((bin + 1) * rows, bins); } /* one behind it */
+
+static void forward_segments(const hark_call *call, int64_t first, int64_t last) {
+  const hark_segment_pool_attributes *options = call->attributes;
+  const hark_segments segments = hark_segments_of(&call->inputs[INPUT_OFFSETS], options->unit);
+  const hark_numbers x = hark_numbers_of(&call->inputs[INPUT_X]), y = hark_numbers_of(&call->outputs[0]);
+  const int64_t width = hark_row_length(&call->outputs[0]), *starts = call->workspace;
+  int64_t *chosen = call->saved[0].data;
+  for (int64_t s = first; s < last; s++) {
+    const int64_t from = hark_segment_first(&segments, s), rows = hark_segment_rows(&segments, s), bins = starts[s + 1] - starts[s];
+    for (int64_t i = 0; i < bins; i++) {
+      const int64_t begin = from + bin_first(i, rows, bins), end = from + bin_last(i, rows, bins);
+      for (int64_t d = 0; d < width; d++) {
+        const int64_t at = (starts[s] + i) * width + d;
+        double sum = 0;
+        int64_t best = begin;
+        for (int64_t n = begin; n < end; n++) {
+          const double value = hark_get(x, n * width + d);
+          sum += value;
+          if (value > hark_get(x, best * width + d) || isnan(value)) best = n;
+        }
+        const bool empty = begin == end, maximum = options->kind == HARK_SEGMENT_POOL_MAX;
+        hark_put(y, at, empty ? 0 : maximum ? hark_get(x, best * width + d) : sum / (double)(end - begin));
+        if (maximum) chosen[at] = empty ? -1 : best;
+      }
+    }
+  }
+}
+
+static hark_status forward(hark_context *context, const hark_call *call) {
+  const hark_segment_pool_attributes *options = call->attributes;
+  const hark_tensor *x = &call->inputs[INPUT_X], *offsets = &call->inputs[INPUT_OFFSETS], *y = &call->outputs[0];
+  HARK_TRY(hark_check_offsets(context, &hark_op_segment_pool, "offsets", offsets, options->unit, hark_row_count(x)));
+  const hark_segments segments = hark_segments_of(offsets, options->unit);
+  place_slots(call, &segments);
+  const int64_t used = ((const int64_t *)call->workspace)[segments.count] * hark_row_length(y), count = hark_tensor_count(y);
+  int64_t *chosen = call->saved[0].data;
+  for (int64_t i = used; i < count; i++) {
+    hark_put(hark_numbers_of(y), i, 0);
+    if (options->kind == HARK_SEGMENT_POOL_MAX) chosen[i] = -1;
+  }
+  const int64_t per_segment = hark_row_count(x) / hark_max(1, segments.count) * hark_row_length(x);
+  hark_range_for(context, call, segments.count, hark_row_grain(per_segment), forward_segments);
+  return HARK_OK;
+}
+
+/* y[i] = mean or maximum of the bin's rows: dx[n] = sum over bins of dy[i] / rows, or of dy[i] where n was chosen */
+static void backward_segments(const hark_call *call, int64_t first, int64_t last) {
+  const hark_segment_pool_attributes *options = call->attributes;
+  const hark_segments segments = hark_segments_of(&call->inputs[INPUT_OFFSETS], options->unit);
+  const hark_numbers dy = hark_numbers_of(&call->output_gradients[0]), dx = hark_gradient_of(call, INPUT_X);
+  const int64_t width = hark_row_length(&call->output_gradients[0]), *starts = call->workspace, *chosen = call->saved[0].data;
+  for (int64_t s = first; s < last; s++) {
+    const int64_t from = hark_segment_first(&segments, s), rows = hark_segment_rows(&segments, s), bins = starts[s + 1] - starts[s];
+    for (int64_t n = 0; n < rows; n++) {
+      const int64_t low = n * bins / rows, high = ((n + 1) * bins - 1) / rows;
+      for (int64_t d = 0; d < width; d++) {
+        double sum = 0;
+        for (int64_t i = low; i <= high; i++) {
+          const int64_t at = (starts[s] + i) * width + d;
+          if (options->kind == HARK_SEGMENT_POOL_AVERAGE) {
+            sum += hark_get(dy, at) / (double)(bin_last(i, rows, bins) - bin_first(i, rows, bins));
+          } else if (chosen[at] == from + n) {
+            sum += hark_get(dy, at);
+          }
+        }
+        hark_give(dx, (from + n) * width + d, sum);
+      }
+    }
+  }
+}
+
+static hark_status backward(hark_context *context, const hark_call *call) {
+  if (hark_gradient_is_absent(call) || !hark_present(&call->input_gradients[INPUT_X])) return HARK_OK;
+  const hark_segment_pool_attributes *options = call->attributes;
+  const hark_tensor *dx = &call->input_gradients[INPUT_X], *offsets = &call->inputs[INPUT_OFFSETS];
+  HARK_TRY(hark_check_offsets(context, &hark_op_segment_pool, "offsets", offsets, options->unit, hark_row_count(dx)));
+  const hark_segments segments = hark_segments_of(offsets, options->unit);
+  place_slots(call, &segments);
+  hark_clear_gaps(&segments, hark_gradient_of(call, INPUT_X), hark_row_count(dx), hark_row_length(dx));
+  const int64_t per_segment = hark_row_count(dx) / hark_max(1, segments.count) * hark_row_length(dx);
+  hark_range_for(context, call, segments.count, hark_row_grain(per_segment), backward_segments);
+  return HARK_OK;
+}
+
+static double operations(const void *attributes, const hark_tensor *inputs, int input_count, bool is_backward) {
+  (void)input_count;
+  const hark_segment_pool_attributes *options = attributes;
+  const hark_tensor *x = &inputs[INPUT_X];
+  if (is_backward && options->kind == HARK_SEGMENT_POOL_MAX) return 0;
+  return (double)hark_tensor_count(x) + (double)(inputs[INPUT_OFFSETS].shape[0] - 1) * (double)options->slots * (double)hark_row_length(x);
+}
+
+static int64_t terms(const void *attributes, const hark_tensor *inputs, int input_count) {
+  (void)input_count;
+  const hark_segment_pool_attributes *options = attributes;
+  return options->kind == HARK_SEGMENT_POOL_MAX ? options->slots : hark_max(options->slots, hark_max(1, hark_row_count(&inputs[INPUT_X])));
+}
+
+static const hark_segment_pool_attributes average = {HARK_SEGMENT_POOL_AVERAGE, 4, 0, false},
+                                          average_fewer = {HARK_SEGMENT_POOL_AVERAGE, 4, 0, true},
+                                          average_units = {HARK_SEGMENT_POOL_AVERAGE, 5, 3, true},
+                                          average_one = {HARK_SEGMENT_POOL_AVERAGE, 1, 0, false},
+                                          max = {HARK_SEGMENT_POOL_MAX, 4, 0, false}, max_fewer = {HARK_SEGMENT_POOL_MAX, 4, 0, true},
+                                          max_units = {HARK_SEGMENT_POOL_MAX, 5, 3, false};
+
+static const hark_sample samples[] = {
+    {"one", &average_one, {{HARK_F32, 2, {1, 1}, -2, 2}, {HARK_I64, 1, {2}, 1, 0}}},
+    {"empty", &average, {{HARK_F32, 2, {3, 5}, -2, 2}, {HARK_I64, 1, {4}, 0, 0}}},
+    {"average", &average, {{HARK_F32, 2, {33, 17}, -2, 2}, {HARK_I64, 1, {6}, 31, 0}}},
+    {"average_short", &average, {{HARK_F32, 2, {17, 5}, -2, 2}, {HARK_I64, 1, {10}, 17, 1}}},
+    {"average_fewer", &average_fewer, {{HARK_F32, 2, {17, 5}, -2, 2}, {HARK_I64, 1, {10}, 16, 0}}},
+    {"average_units", &average_units, {{HARK_F32, 3, {11, 3, 7}, -2, 2}, {HARK_I64, 1, {4}, 10, 0}}},
+    {"average_many", &average, {{HARK_F32, 2, {257, 33}, -2, 2}, {HARK_I64, 1, {40}, 257, 0}}},
+    {"max", &max, {{HARK_F32, 2, {33, 17}, -2, 2}, {HARK_I64, 1, {6}, 31, 0}}},
+    {"max_fewer", &max_fewer, {{HARK_F32, 2, {17, 5}, -2, 2}, {HARK_I64, 1, {10}, 16, 0}}},
+    {"max_units", &max_units, {{HARK_F32, 3, {11, 3, 7}, -2, 2}, {HARK_I64, 1, {4}, 10, 0}}},
+};
+
+const hark_operator hark_op_segment_pool = {
+    .name = "segment_pool",
+    .formula = "y[s, i] = mean or maximum of rows floor(i M / C) .. ceil((i + 1) M / C) - 1 of segment s",
+    .attributes_size = sizeof(hark_segment_pool_attributes),
+    .input_minimum = INPUT_COUNT,
+    .input_maximum = INPUT_COUNT,
+    .output_count = 1,
+    .differentiable = 1u << INPUT_X,
+    .backward_inputs = 1u << INPUT_OFFSETS,
+    .infer = infer,
+    .forward = forward,
+    .backward = backward,
+    .operations = operations,
+    .terms = terms,
+    .samples = samples,
+    .sample_count = sizeof samples / sizeof samples[0],
+};

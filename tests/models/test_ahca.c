@@ -1,0 +1,335 @@
+/* test_ahca.c - adaptive hierarchical compressed attention as a whole: every parameter's gradient against differences, a sequence alone and among
+ * others, degenerate lengths, what is refused.
+ */
+#include <hark/hark.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "models/ahca.h"
+#include "support/cmocka_all.h"
+#include "support/setups.h"
+
+#define VOCABULARY 9
+#define CLASSES 3
+#define SEQUENCES 3
+#define CONTEXT 17
+#define WITHIN 1e-6f
+
+/* One row a variant: every word of the configuration occurs in at least one. Medoids are all selected: of a cluster of two, both are as near to its
+ * centre, and the least step decides. */
+typedef struct variant {
+  const char *name;
+  hark_network_config config;
+} variant;
+
+#define BASE                                                                                                                               \
+  .architecture = HARK_ARCHITECTURE_ahca, .vocabulary = VOCABULARY, .layers = 3, .heads = 2, .key_heads = 2, .width = 6,                   \
+  .feed_forward_width = 10, .context = CONTEXT, .norm_epsilon = 1e-5, .classes = CLASSES, .positions = HARK_POSITIONS_LEARNED,             \
+  .structure = HARK_STRUCTURE_DENSE
+#define CHUNKS(rule, size) .chunk = rule, .chunk_size = size, .chunk_minimum = 2, .chunk_maximum = 6, .delimiter = 4, .window = 2
+#define SLOTS(first, second, count) .primary_slots = first, .secondary_slots = second, .selected = count
+
+static const variant variants[] = {
+    {"fixed_average_score",
+     {BASE, .norm = HARK_NORM_RMS, .ahca = {CHUNKS(HARK_AHCA_FIXED, 4), SLOTS(2, 5, 2), .capacity = 0.5, .ponder_weight = 0.02}}},
+    {"learned_attention_every",
+     {BASE, .bias = true,
+      .ahca = {CHUNKS(HARK_AHCA_LEARNED, 4), SLOTS(2, 4, 3), .primary_pool = HARK_AHCA_ATTENTION, .secondary_pool = HARK_AHCA_ATTENTION,
+               .primary_width = 8, .secondary_width = 10, .join = HARK_AHCA_EVERY, .capacity = 0.4, .ratio_weight = 0.03,
+               .ponder_weight = 0.02}}},
+    {"delimiter_max_norm_paper",
+     {BASE, .ahca = {CHUNKS(HARK_AHCA_DELIMITER, 4), SLOTS(3, 7, 7), .primary_pool = HARK_AHCA_MAX, .secondary_pool = HARK_AHCA_MAX,
+                     .select = HARK_AHCA_NORM, .depth = HARK_AHCA_PAPER, .depth_score = HARK_AHCA_OF_ATTENTION}}},
+    {"semantic_query_attention_score",
+     {BASE, .activation = HARK_ACTIVATION_SILU,
+      .ahca = {CHUNKS(HARK_AHCA_SEMANTIC, 4), SLOTS(2, 3, 2), .select = HARK_AHCA_QUERY, .depth_score = HARK_AHCA_OF_ATTENTION,
+               .capacity = 0.7, .ponder_weight = 0.1}}},
+    {"medoids_paper", {BASE, .ahca = {CHUNKS(HARK_AHCA_FIXED, 3), SLOTS(4, 3, 3), .select = HARK_AHCA_MEDOIDS, .depth = HARK_AHCA_PAPER}}},
+};
+#define VARIANTS (sizeof variants / sizeof *variants)
+
+/* A network and a packed batch of sequences for it. */
+typedef struct model {
+  hark_context *context;
+  hark_network *network;
+  hark_tape *tape;
+  hark_tensor tokens, targets, ranges;
+  int64_t sequences;
+} model;
+
+static int32_t token_at(int64_t sequence, int64_t i) {
+  const hark_random_stream stream = {.seed = 3, .layer_purpose = hark_random_layer_purpose(0, HARK_RANDOM_TEST)};
+  return (int32_t)(hark_random_word(&stream, (uint64_t)(100 * sequence + i)) % VOCABULARY);
+}
+
+/* Sequences `first` .. of the lengths. */
+static void batch_open(model *m, int64_t first, const int64_t *lengths, int64_t sequences) {
+  int64_t total = 0;
+  int32_t tokens[SEQUENCES * CONTEXT + 1] = {0}, targets[SEQUENCES];
+  int64_t ranges[2 * SEQUENCES];
+  for (int64_t s = 0; s < sequences; s++) {
+    ranges[2 * s] = total;
+    for (int64_t i = 0; i < lengths[s]; i++) tokens[total++] = token_at(first + s, i);
+    ranges[2 * s + 1] = total;
+    targets[s] = (int32_t)((first + s) % CLASSES);
+  }
+  const int64_t token_shape[] = {1, total}, range_shape[] = {sequences, 1, 2};
+  m->sequences = sequences;
+  assert_int_equal(hark_tensor_create(m->context, HARK_I32, 2, token_shape, &m->tokens), HARK_OK);
+  assert_int_equal(hark_tensor_create(m->context, HARK_I32, 1, &sequences, &m->targets), HARK_OK);
+  assert_int_equal(hark_tensor_create(m->context, HARK_I64, 3, range_shape, &m->ranges), HARK_OK);
+  assert_int_equal(hark_tensor_write(m->context, &m->tokens, tokens), HARK_OK);
+  assert_int_equal(hark_tensor_write(m->context, &m->targets, targets), HARK_OK);
+  assert_int_equal(hark_tensor_write(m->context, &m->ranges, ranges), HARK_OK);
+}
+
+static void batch_close(model *m) {
+  hark_tensor_destroy(m->context, &m->tokens);
+  hark_tensor_destroy(m->context, &m->targets);
+  hark_tensor_destroy(m->context, &m->ranges);
+}
+
+static void model_open(model *m, hark_context *context, const hark_network_config *config, hark_type type) {
+  *m = (model){.context = context};
+  if (hark_network_create(context, config, type, true, &m->network) != HARK_OK) fail_msg("%s", hark_context_message(context));
+  assert_int_equal(hark_parameters_initialise(context, &m->network->parameters, 5), HARK_OK);
+  assert_int_equal(hark_tape_create(context, &m->tape), HARK_OK);
+}
+
+static void model_close(model *m) {
+  hark_tape_destroy(&m->tape);
+  hark_network_destroy(m->context, &m->network);
+}
+
+static double read_number(hark_context *context, const hark_tensor *tensor) {
+  double wide = 0;
+  assert_int_equal(tensor->type, HARK_F64);
+  assert_int_equal(hark_tensor_read(context, tensor, &wide), HARK_OK);
+  return wide;
+}
+
+/* The loss with what the model adds to it; with `backward` the gradients are written. */
+static double loss_of(const model *m, double remaining, bool backward) {
+  const hark_forward forward = {.tape = m->tape, .parameters = &m->network->parameters, .training = true};
+  hark_value tokens = 0, targets = 0, logits = 0, loss = 0, penalty = 0;
+  hark_tape_reset(m->tape);
+  assert_int_equal(hark_tape_leaf(m->tape, &m->tokens, NULL, &tokens), HARK_OK);
+  assert_int_equal(hark_tape_leaf(m->tape, &m->targets, NULL, &targets), HARK_OK);
+  const hark_network_input input = {
+      .tokens = tokens, .ranges = &m->ranges, .remaining = remaining, .weight = 1.0 / (double)m->sequences, .penalty = &penalty};
+  if (m->network->architecture->logits(m->context, m->network, &forward, &input, &logits) != HARK_OK)
+    fail_msg("%s", hark_context_message(m->context));
+  assert_int_equal(hark_network_loss(m->tape, logits, targets, 1.0 / (double)m->sequences, 0, &loss), HARK_OK);
+  if (penalty != 0) assert_int_equal(hark_forward_add(&forward, loss, penalty, &loss), HARK_OK);
+  const double value = read_number(m->context, hark_tape_tensor(m->tape, loss));
+  if (backward) assert_int_equal(hark_tape_backward(m->tape, loss, 1), HARK_OK);
+  return value;
+}
+
+/* Weights of a size at which nothing is nearly linear; norms' gains stay near one. */
+static void draw_weights(const model *m) {
+  const hark_random_stream stream = {.seed = 11, .layer_purpose = hark_random_layer_purpose(1, HARK_RANDOM_TEST)};
+  uint64_t number = 0;
+  for (int32_t i = 0; i < m->network->parameters.count; i++) {
+    hark_parameter *parameter = &m->network->parameters.list[i];
+    double *weights = parameter->weight.data;
+    for (int64_t n = 0; n < parameter->count; n++, number++) {
+      double draw;
+      hark_random_uniform(&stream, number, 1, &draw);
+      weights[n] = (parameter->spec.initial == HARK_INITIAL_ONE ? 1 : 0) + 0.8 * (2 * draw - 1);
+    }
+  }
+}
+
+#define TOLERANCE 2e-6 /* of the gradient's size */
+
+/* Along a random direction in each parameter, by four-point differences. */
+static void check_gradients(const model *m, const char *name, double remaining) {
+  static const double steps[] = {1e-3, 1e-4, 1e-5};
+  const hark_parameters *parameters = &m->network->parameters;
+  const hark_random_stream stream = {.seed = 23, .layer_purpose = hark_random_layer_purpose(2, HARK_RANDOM_TEST)};
+  memset(parameters->gradients.data, 0, (size_t)hark_tensor_count(&parameters->gradients) * sizeof(double));
+  (void)loss_of(m, remaining, true);
+  for (int32_t i = 0; i < parameters->count; i++) {
+    const hark_parameter *parameter = &parameters->list[i];
+    double *weights = parameter->weight.data, square = 0, expected = 0, found = 0;
+    const double *gradient = parameter->gradient.data;
+    double *point = malloc((size_t)parameter->count * sizeof *point), *direction = malloc((size_t)parameter->count * sizeof *direction);
+    assert_non_null(point);
+    assert_non_null(direction);
+    memcpy(point, weights, (size_t)parameter->count * sizeof *point);
+    hark_random_uniform(&stream, (uint64_t)i * 1000, parameter->count, direction);
+    for (int64_t n = 0; n < parameter->count; n++) {
+      direction[n] = 2 * direction[n] - 1;
+      expected += gradient[n] * direction[n];
+      square += gradient[n] * gradient[n];
+    }
+    if (!(square > 0)) fail_msg("%s: %s has no gradient", name, parameter->name);
+    bool agrees = false;
+    for (size_t s = 0; s < sizeof steps / sizeof *steps && !agrees; s++) {
+      static const double factors[] = {-2, -1, 1, 2}, shares[] = {1, -8, 8, -1};
+      double sum = 0;
+      for (int f = 0; f < 4; f++) {
+        for (int64_t n = 0; n < parameter->count; n++) weights[n] = point[n] + factors[f] * steps[s] * direction[n];
+        sum += shares[f] * loss_of(m, remaining, false);
+      }
+      found = sum / (12 * steps[s]);
+      agrees = fabs(found - expected) <= TOLERANCE * fmax(sqrt(square), 1e-3);
+    }
+    if (!agrees) fail_msg("%s: gradient of %s is %.12g, differences say %.12g", name, parameter->name, expected, found);
+    memcpy(weights, point, (size_t)parameter->count * sizeof *point);
+    free(direction);
+    free(point);
+  }
+}
+
+static void every_parameter_has_the_gradient_of_differences(void **state) {
+  (void)state;
+  static const int64_t lengths[SEQUENCES] = {17, 5, 11};
+  for (size_t v = 0; v < VARIANTS; v++) {
+    for (int full = 0; full < 2; full++) {
+      hark_context *context = test_reference_open();
+      model m;
+      model_open(&m, context, &variants[v].config, HARK_F64);
+      draw_weights(&m);
+      batch_open(&m, 0, lengths, SEQUENCES);
+      check_gradients(&m, variants[v].name, full);
+      batch_close(&m);
+      model_close(&m);
+      test_setup_close(context);
+    }
+  }
+}
+
+static void logits_of(const model *m, float *out) {
+  const hark_forward forward = {.tape = m->tape, .parameters = &m->network->parameters};
+  hark_value tokens = 0, logits = 0;
+  hark_tape_reset(m->tape);
+  hark_tape_set_recording(m->tape, false);
+  assert_int_equal(hark_tape_leaf(m->tape, &m->tokens, NULL, &tokens), HARK_OK);
+  const hark_network_input input = {.tokens = tokens, .ranges = &m->ranges};
+  if (m->network->architecture->logits(m->context, m->network, &forward, &input, &logits) != HARK_OK)
+    fail_msg("%s", hark_context_message(m->context));
+  assert_int_equal(hark_tensor_count(hark_tape_tensor(m->tape, logits)), m->sequences * CLASSES);
+  assert_int_equal(hark_tensor_read(m->context, hark_tape_tensor(m->tape, logits), out), HARK_OK);
+}
+
+/* Bit for bit on the reference backend; elsewhere products of other extents take other kernels at their edges, and the bound is that of logits of order
+ * 0.1 after some dozen sums. Lengths 1 to 9 and those around multiples of a chunk among them. */
+static void a_sequence_alone_has_the_logits_that_it_has_among_others(void **state) {
+  (void)state;
+  static const int64_t batches[][SEQUENCES] = {{1, 2, 3}, {4, 5, 6}, {7, 8, 9}, {17, 1, 16}, {11, 12, 13}};
+  test_setup setups[TEST_MAX_SETUPS];
+  const int count = test_setups_guard_once(setups);
+  for (int i = 0; i < count; i++) {
+    for (size_t v = 0; v < VARIANTS; v++) {
+      hark_context *context = test_setup_open(&setups[i], 2);
+      model m;
+      model_open(&m, context, &variants[v].config, HARK_F32);
+      for (size_t b = 0; b < sizeof batches / sizeof *batches; b++) {
+        float together[SEQUENCES * CLASSES], alone[CLASSES];
+        batch_open(&m, 0, batches[b], SEQUENCES);
+        logits_of(&m, together);
+        batch_close(&m);
+        for (int s = 0; s < SEQUENCES; s++) {
+          batch_open(&m, s, &batches[b][s], 1);
+          logits_of(&m, alone);
+          batch_close(&m);
+          const bool exact = strcmp(setups[i].backend, "reference") == 0;
+          float apart = 0;
+          for (int c = 0; c < CLASSES; c++) apart = fmaxf(apart, fabsf(alone[c] - together[s * CLASSES + c]));
+          for (int c = 0; c < CLASSES; c++) assert_true(isfinite(alone[c]));
+          if (exact ? memcmp(alone, &together[s * CLASSES], sizeof alone) != 0 : !(apart <= WITHIN))
+            fail_msg("%s:%s: %s, a sequence of %d tokens", setups[i].backend, setups[i].instruction_set, variants[v].name,
+                     (int)batches[b][s]);
+        }
+      }
+      model_close(&m);
+      test_setup_close(context);
+    }
+  }
+}
+
+/* Layers run on the chunks that have them: a capacity of 0 costs what one layer costs. */
+static void depth_saves_the_work_of_the_layers_that_are_not_run(void **state) {
+  (void)state;
+  static const int64_t lengths[SEQUENCES] = {16, 16, 16};
+  double operations[3];
+  static const double capacities[] = {0, 0.5, 1};
+  for (int i = 0; i < 3; i++) {
+    hark_context *context = test_reference_open();
+    hark_network_config config = variants[0].config;
+    config.ahca.capacity = capacities[i];
+    config.ahca.ponder_weight = 0;
+    model m;
+    float logits[SEQUENCES * CLASSES];
+    model_open(&m, context, &config, HARK_F32);
+    batch_open(&m, 0, lengths, SEQUENCES);
+    logits_of(&m, logits);
+    operations[i] = hark_tape_operations(m.tape);
+    batch_close(&m);
+    model_close(&m);
+    test_setup_close(context);
+  }
+  /* 12 or 15 chunks: capacity 1/2 leaves 9 (a chunk more a sequence at most) and 6 of them to layers 2 and 3 */
+  const double half = (operations[1] - operations[0]) / (operations[2] - operations[0]);
+  assert_true(operations[0] < operations[1] && operations[1] < operations[2]);
+  assert_true(half > 0.35 && half < 0.75);
+}
+
+static void refused(void (*change)(hark_network_config *), const char *word) {
+  hark_context *context = test_reference_open();
+  hark_network_config config = variants[0].config;
+  hark_network *network = NULL;
+  change(&config);
+  assert_int_equal(hark_network_create(context, &config, HARK_F32, false, &network), HARK_BAD_CONFIGURATION);
+  if (strstr(hark_context_message(context), word) == NULL) fail_msg("'%s' without '%s'", hark_context_message(context), word);
+  assert_null(network);
+  test_setup_close(context);
+}
+
+static void no_chunk(hark_network_config *config) { config->ahca.chunk_size = 0; }
+static void crossed(hark_network_config *config) {
+  config->ahca.chunk = HARK_AHCA_SEMANTIC;
+  config->ahca.chunk_minimum = 9;
+}
+static void more_selected(hark_network_config *config) { config->ahca.selected = 6; }
+static void wide_capacity(hark_network_config *config) { config->ahca.capacity = 1.5; }
+static void deep(hark_network_config *config) { config->layers = 65; }
+static void odd_width(hark_network_config *config) { config->ahca.primary_width = 7; }
+static void rotary(hark_network_config *config) { config->positions = HARK_POSITIONS_ROTARY; }
+static void pairs(hark_network_config *config) { config->parts = 2; }
+static void no_slots(hark_network_config *config) { config->ahca.primary_slots = 0; }
+static void unequal(hark_network_config *config) {
+  config->ahca.select = HARK_AHCA_QUERY;
+  config->ahca.secondary_width = 4;
+}
+static void recomputed(hark_network_config *config) { config->recompute = true; }
+static void windowed(hark_network_config *config) { config->structure = HARK_STRUCTURE_WINDOW; }
+
+static void what_cannot_be_is_refused_by_name(void **state) {
+  (void)state;
+  refused(no_chunk, "model.ahca.chunk_size");
+  refused(crossed, "model.ahca.chunk_minimum");
+  refused(more_selected, "model.ahca.selected");
+  refused(wide_capacity, "model.ahca.capacity");
+  refused(deep, "model.layers");
+  refused(odd_width, "model.ahca.primary_width");
+  refused(rotary, "rotary positions");
+  refused(pairs, "one sequence");
+  refused(no_slots, "model.ahca.primary_slots");
+  refused(unequal, "model.ahca.select");
+  refused(recomputed, "model.recompute");
+  refused(windowed, "model.attention.structure");
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(every_parameter_has_the_gradient_of_differences),
+      cmocka_unit_test(a_sequence_alone_has_the_logits_that_it_has_among_others),
+      cmocka_unit_test(depth_saves_the_work_of_the_layers_that_are_not_run),
+      cmocka_unit_test(what_cannot_be_is_refused_by_name),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
