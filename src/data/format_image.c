@@ -12,8 +12,7 @@
 #include "io/files.h"
 
 #define CIFAR_SIDE 32
-#define CIFAR_PIXELS (CIFAR_SIDE * CIFAR_SIDE)
-#define CIFAR_BYTES (1 + 3 * CIFAR_PIXELS)
+enum { CIFAR_PIXELS = CIFAR_SIDE * CIFAR_SIDE, CIFAR_BYTES = 1 + 3 * CIFAR_PIXELS };
 #define CIFAR_CLASSES 10
 #define GREY_SYMBOLS 256
 #define READ_BYTES ((size_t)1 << 20) /* at once, and at least a record */

@@ -30,7 +30,7 @@ static hark_status settle(hark_context *context, void *values) {
                      (long long)v->keys);
   if (2 * v->pairs + v->queries > v->length)
     return hark_fail(context, HARK_BAD_CONFIGURATION, "--length: %lld words, %lld pairs and %lld queries take %lld", (long long)v->length,
-                     (long long)v->pairs, (long long)v->queries, (long long)(2 * v->pairs + v->queries));
+                     (long long)v->pairs, (long long)v->queries, 2 * (long long)v->pairs + v->queries);
   return HARK_OK;
 }
 

@@ -35,7 +35,7 @@ class Words : public sentencepiece::SentenceIterator {
 
  private:
   void Read() {
-    if (done()) return;
+    if (Words::done()) return;
     const size_t from = job_->at[word_];
     line_.assign(job_->text + from, job_->at[word_ + 1] - from);
     line_ += '\t';

@@ -59,7 +59,7 @@ static int64_t set_count(bool quick, int64_t length) {
 static hark_status prepare(hark_lab *lab, sample *s) {
   const int64_t longest = lab->quick ? QUICK_LONGEST : FULL_LONGEST;
   *s = (sample){.lab = lab, .draws = lab->quick ? 16 : 32};
-  HARK_TRY(hark_lab_numbers(lab, QUERIES * 2, &s->query));
+  HARK_TRY(hark_lab_numbers(lab, (int64_t)QUERIES * 2, &s->query));
   HARK_TRY(hark_lab_numbers(lab, longest * 2, &s->key));
   HARK_TRY(hark_lab_numbers(lab, longest, &s->scratch));
   HARK_TRY(hark_lab_numbers(lab, longest * s->draws * 2, &s->noise));

@@ -60,7 +60,7 @@ static double dot(const double *a, const double *b) {
 
 static posterior prior_of(double ridge) {
   posterior p = {{0}, {0}};
-  for (int i = 0; i < COVARIATES; i++) p.covariance[i * (COVARIATES + 1)] = 1 / ridge;
+  for (int i = 0; i < COVARIATES; i++) p.covariance[(ptrdiff_t)i * (COVARIATES + 1)] = 1 / ridge;
   return p;
 }
 
@@ -123,12 +123,12 @@ static void score(const posterior ways[RIDGES], const double *gram, const target
 static void run_draw(const double *numbers, int64_t longest, tally *tallies) {
   double z[RESPONSES * COVARIATES], gram[COVARIATES * COVARIATES] = {0}, response[RESPONSES];
   posterior ways[RIDGES];
-  target t = {.covariate = numbers + RESPONSES * COVARIATES};
+  target t = {.covariate = numbers + (ptrdiff_t)RESPONSES * COVARIATES};
   for (int i = 0; i < RESPONSES * COVARIATES; i++) z[i] = sqrt(PRIOR) * numbers[i];
   predict(z, t.covariate, t.mean);
   for (int r = 0; r < RESPONSES; r++) t.y[r] = t.mean[r] + sqrt(NOISE) * numbers[(RESPONSES + 1) * COVARIATES + r];
   for (int w = 0; w < RIDGES; w++) ways[w] = prior_of(ridges[w]);
-  const double *token = numbers + (RESPONSES + 1) * COVARIATES + RESPONSES;
+  const double *token = numbers + (ptrdiff_t)(RESPONSES + 1) * COVARIATES + RESPONSES;
   int64_t next = LEAST_LENGTH;
   for (int64_t length = 1; length <= longest; length++, token += TOKEN_NUMBERS) {
     predict(z, token, response);

@@ -61,10 +61,10 @@ static hark_status allocate(hark_lab *lab, int64_t longest, sample *s) {
   HARK_TRY(hark_lab_numbers(lab, most * 2, &s->token));
   HARK_TRY(hark_lab_numbers(lab, longest * 2, &s->key));
   HARK_TRY(hark_lab_numbers(lab, longest * 2, &s->value));
-  HARK_TRY(hark_lab_numbers(lab, QUERIES * 2, &s->query));
-  HARK_TRY(hark_lab_numbers(lab, QUERIES * 2, &s->limit));
-  HARK_TRY(hark_lab_numbers(lab, QUERIES * 2, &s->out));
-  return hark_lab_numbers(lab, QUERIES * 3, &s->features);
+  HARK_TRY(hark_lab_numbers(lab, (int64_t)QUERIES * 2, &s->query));
+  HARK_TRY(hark_lab_numbers(lab, (int64_t)QUERIES * 2, &s->limit));
+  HARK_TRY(hark_lab_numbers(lab, (int64_t)QUERIES * 2, &s->out));
+  return hark_lab_numbers(lab, (int64_t)QUERIES * 3, &s->features);
 }
 
 static void draw_tokens(const sample *s, uint32_t stream, int kind, int64_t count, double reach) {
@@ -171,7 +171,8 @@ static hark_status measure(hark_lab *lab) {
       const double reach = ways[w].range == INNER ? INNER_REACH : REACH;
       outcome o = {.squares = {0}};
       for (int draw = 0; draw < (lab->quick ? 1 : DRAWS); draw++)
-        HARK_TRY(run_head(&s, (uint32_t)(length * 64 + w * 32 + draw * 4), ways[w].kind, ways[w].head, reach, length, &o));
+        HARK_TRY(
+            run_head(&s, (uint32_t)(length * 64 + (int64_t)w * 32 + (int64_t)draw * 4), ways[w].kind, ways[w].head, reach, length, &o));
       const double row[COLUMNS] = {ways[w].kind,
                                    ways[w].head,
                                    ways[w].range,

@@ -45,13 +45,13 @@ typedef struct sequence {
 
 static hark_status allocate(hark_lab *lab, sequence *s) {
   HARK_TRY(hark_lab_numbers(lab, LONGEST, &s->covariate));
-  HARK_TRY(hark_lab_numbers(lab, LONGEST * OUTPUTS, &s->response));
-  HARK_TRY(hark_lab_numbers(lab, LONGEST * N, &s->features));
+  HARK_TRY(hark_lab_numbers(lab, (int64_t)LONGEST * OUTPUTS, &s->response));
+  HARK_TRY(hark_lab_numbers(lab, (int64_t)LONGEST * N, &s->features));
   HARK_TRY(hark_lab_numbers(lab, QUERIES, &s->query));
-  HARK_TRY(hark_lab_numbers(lab, QUERIES * N, &s->at_query));
-  HARK_TRY(hark_lab_numbers(lab, N * N, &s->factor));
-  HARK_TRY(hark_lab_numbers(lab, N * OUTPUTS, &s->mean));
-  HARK_TRY(hark_lab_numbers(lab, QUERIES * OUTPUTS, &s->attention));
+  HARK_TRY(hark_lab_numbers(lab, (int64_t)QUERIES * N, &s->at_query));
+  HARK_TRY(hark_lab_numbers(lab, (int64_t)N * N, &s->factor));
+  HARK_TRY(hark_lab_numbers(lab, (int64_t)N * OUTPUTS, &s->mean));
+  HARK_TRY(hark_lab_numbers(lab, (int64_t)QUERIES * OUTPUTS, &s->attention));
   HARK_TRY(hark_lab_numbers(lab, QUERIES, &s->variance));
   return hark_lab_numbers(lab, N, &s->solution);
 }

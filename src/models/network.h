@@ -31,44 +31,43 @@ typedef enum hark_architecture_kind {
 } hark_architecture_kind;
 
 typedef struct hark_network_config {
-  int architecture; /* hark_architecture_kind */
   int64_t vocabulary, layers, heads, key_heads, width, feed_forward_width, context;
+  int architecture; /* hark_architecture_kind */
   hark_activation activation;
-  hark_norm norm;
   double norm_epsilon;
+  hark_norm norm;
   hark_positions positions;
   double rotary_base; /* of rotary and of sinusoidal positions */
   hark_rotary_pairs rotary_pairs;
   hark_rotary_learned rotary_learned;
   hark_rotary_scaling rotary_scaling;
+  bool tie_embeddings, bias, recompute;
   double rotary_factor;            /* of the scaling; 0: 1 */
   int64_t rotary_original_context; /* that it refers to; 0: context */
   double rotary_fraction;          /* of the pairs that turn; 0: 1 */
-  bool tie_embeddings, bias, recompute;
   double dropout, embedding_dropout, attention_dropout;
   double embedding_deviation; /* of initial embeddings of tokens; 0: HARK_INITIAL_DEVIATION. Only training has it */
+  /* of attention */
   hark_attention_structure structure;
-  int64_t hierarchy_block;
   hark_hierarchy_partition partition;
   hark_coarse_query coarse_query;
-  bool hierarchical_bias;
-  int64_t window;
+  bool hierarchical_bias, forget_gate;
+  bool attention_unbiased; /* no biases in its projections, whatever `bias` says */
+  int64_t hierarchy_block, window;
   hark_attention_kernel kernel;
-  double sigma;
-  bool forget_gate;
   hark_attention_normalisation normalisation;
+  double sigma;
   double ridge, ridge_power; /* CME: lambda = ridge context^ridge_power */
   bool ridge_learned, sigma_learned, unit;
-  bool attention_unbiased; /* no biases in its projections, whatever `bias` says */
   hark_positional_scope positional_scope;
   const char *positional;    /* expression of a positional kernel (hark/positional.h); NULL or "": none. Read by create alone */
   double positional_stretch; /* s: the kernel is G(distance / s); 0: 1 */
   int64_t attention_width;   /* features of the queries of all heads, head_dim * heads; 0: width */
   /* of encoders */
-  hark_pooling pooling;
   int64_t head_width;     /* hidden features of the head; 0: feed_forward_width */
   int64_t classes, parts; /* what is told apart; sequences of an example, 0: 1 */
-  hark_ahca_config ahca;  /* of architecture ahca */
+  hark_pooling pooling;
+  hark_ahca_config ahca; /* of architecture ahca */
 } hark_network_config;
 
 typedef struct hark_block {
