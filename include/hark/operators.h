@@ -189,6 +189,7 @@ typedef struct hark_kernel_ridge_attributes {
   const hark_attention_plan *plan;
   const hark_attention_desc *desc; /* where plan is NULL; its type is that of the query */
   hark_attention_report *report;   /* adds up what forwards mended; may be NULL */
+  const int64_t *segments;         /* as in hark_attention_args, where the plan has them */
 } hark_kernel_ridge_attributes;
 
 /* hierarchical_means: what a positional kernel adds to the logits of a hierarchy of Nr 2^levels rows. input log_kernel [K, T], output
@@ -255,7 +256,7 @@ typedef struct hark_segment_slots_attributes {
 } hark_segment_slots_attributes;
 
 /* segment_index: where every row stands. input offsets i64 [S + 1]; outputs, i32 [rows / unit, unit] or with a unit of 0 [rows]: position (in
- * units from the start of the segment, at most limit - 1), slot (row % unit) and segment; 0, 0 and -1 for rows of no segment. No backward. */
+ * units from the start of the segment, at most limit - 1), slot (row % unit) and segment; 0, row % unit and -1 for rows of no segment. No backward. */
 typedef struct hark_segment_index_attributes {
   int64_t rows, unit, limit; /* limit 0: none */
   bool packed;               /* [1, rows], as packed tokens are */
@@ -316,7 +317,8 @@ typedef struct hark_chunk_boundaries_attributes {
   int64_t delimiter_count;
 } hark_chunk_boundaries_attributes;
 
-/* The most chunks that `sequences` sequences of `rows` rows together can have: floor((rows + sequences (minimum - 1)) / minimum). */
+/* The most chunks that `sequences` sequences of `rows` rows together can have: floor((rows + S (minimum - 1)) / minimum), S =
+ * min(sequences, rows). 0 where rows or minimum is below 1. */
 HARK_API int64_t hark_chunk_capacity(int64_t rows, int64_t sequences, int64_t minimum);
 
 /* settled_probability: y[t] = p[t] where the chunks agree with p[t] >= 1/2, else the decision (1 in front of a chunk, 0 within), which has no

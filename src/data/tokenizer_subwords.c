@@ -7,6 +7,7 @@
  * Text is divided unit by unit (subwords.h), so that it is encoded in parts and whole alike. A unit's pieces are the bytes of the text: spaces
  * and line ends come back as they were, and what no piece is becomes its bytes.
  */
+#include <float.h>
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -336,7 +337,7 @@ static hark_status read_piece(hark_context *context, const hark_json_node *item,
   if (!hark_json_is(text, HARK_JSON_TEXT) || (!whole && !hark_json_is(score, HARK_JSON_REAL)))
     return hark_fail(context, HARK_BAD_FILE, "piece %zu is not a list of a string and a number", pieces->count);
   const double value = whole ? (double)score->integer : score->real;
-  if (value != (double)(float)value)
+  if (!(fabs(value) <= FLT_MAX) || value != (double)(float)value)
     return hark_fail(context, HARK_BAD_FILE, "piece %zu has a score that is no number of 32 bits", pieces->count);
   return put_piece(pieces, text->text, text->bytes, value, HARK_BAD_FILE);
 }

@@ -14,6 +14,8 @@
 #define HEAD_DIM (WIDTH / HEADS)
 #define HIDDEN 32
 #define LAYERS 2
+#define FIRST_ORDER_STREAM 1000 /* one for each length, and as far apart as that for each order that is drawn again */
+#define ORDER_STREAMS 65536
 
 enum { LENGTH, KERNEL, TOGETHER, MEAN, TOKENS_ALONE, WITH_KERNEL, COLUMNS };
 static const hark_lab_column columns[COLUMNS] = {{"L", "tokens", NULL},
@@ -108,19 +110,32 @@ static double difference_of_means(const encoder *e, const double *a, const doubl
   return largest;
 }
 
-/* A permutation that no token survives in its place more than by chance (Fisher, Yates). */
+/* Neither the order as it was nor its reverse, which kernels of the distance do not tell from it. */
+static bool moves_tokens(const int64_t *order, int64_t length) {
+  bool same = true, reversed = true;
+  for (int64_t l = 0; l < length; l++) {
+    same = same && order[l] == l;
+    reversed = reversed && order[l] == length - 1 - l;
+  }
+  return !same && !reversed;
+}
+
+/* A permutation (Fisher, Yates), drawn again until it moves tokens; three tokens at least. */
 static hark_status draw_order(hark_lab *lab, uint32_t stream, int64_t length, int64_t **out) {
   double *uniform;
   void *memory;
   HARK_TRY(hark_lab_numbers(lab, length, &uniform));
   HARK_TRY(hark_lab_allocate(lab, (size_t)length * sizeof **out, &memory));
   *out = memory;
-  hark_lab_uniform(lab, stream, length, uniform);
-  for (int64_t i = 0; i < length; i++) {
-    const int64_t at = (int64_t)(uniform[i] * (double)(i + 1));
-    (*out)[i] = (*out)[at];
-    (*out)[at] = i;
-  }
+  do {
+    hark_lab_uniform(lab, stream, length, uniform);
+    for (int64_t i = 0; i < length; i++) {
+      const int64_t at = (int64_t)(uniform[i] * (double)(i + 1));
+      (*out)[i] = (*out)[at];
+      (*out)[at] = i;
+    }
+    stream += ORDER_STREAMS;
+  } while (!moves_tokens(*out, length));
   return HARK_OK;
 }
 
@@ -138,7 +153,7 @@ static hark_status measure_length(hark_lab *lab, hark_lab_table *table, int64_t 
   HARK_TRY(hark_lab_numbers(lab, length, &log_kernel));
   HARK_TRY(hark_lab_allocate(lab, (size_t)length * sizeof *in_place, &memory));
   in_place = memory;
-  HARK_TRY(draw_order(lab, 1000 + (uint32_t)length, length, &order));
+  HARK_TRY(draw_order(lab, FIRST_ORDER_STREAM + (uint32_t)length, length, &order));
   hark_lab_normal(lab, 0, length * WIDTH, tokens);
   hark_lab_normal(lab, 1, length * WIDTH, positions);
   for (int64_t l = 0; l < length; l++) {

@@ -218,8 +218,8 @@ static hark_status measure(hark_lab *lab) {
   return draw_figure(lab, table);
 }
 
-/* Slope <= -.4 (and above -1: faster than 1 / L would be a mistake) and final error < .3 naive were fixed beforehand, for 250 .. 4000 tokens; the first-order prediction is .246 naive there. An error has
- * about 1.5 degrees of freedom a seed, so that a root mean square of 40 seeds has a relative deviation of .09, of 60 seeds .075, and a slope over
+/* Slope <= -.4 (and above -1: faster than 1 / L would be a mistake) and final error < .3 naive were fixed beforehand, for 250 .. 4000 tokens;
+ * the first-order prediction is .246 naive there. An error has about 1.5 degrees of freedom a seed, so that a root mean square of 40 seeds has a relative deviation of .09, of 60 seeds .075, and a slope over
  * three lengths .1: quick asks for -.4 + .2. At L^(-1/2), .3 at 4000 tokens is .85 at 500. The limits of the biased ones are met within 5 %
  * by the naive ones (their own deviation is about 1 / sqrt(L seeds)) and within 25 % by the plug-in one, whose error has the scatter of a
  * two-stage estimate too: sqrt(.2925^2 + .1^2) / .2925 = 1.06 at 4000 tokens, sqrt(.2925^2 + .28^2) / .2925 = 1.4 at 500. */

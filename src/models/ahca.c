@@ -86,6 +86,9 @@ static hark_status check(hark_context *context, const hark_network_config *confi
         "pooled slots have no position of their own: expected model.positions learned (in chunks, of chunks and of slots) or none");
   if (config->positional != NULL && config->positional[0] != '\0')
     return hark_fail(context, HARK_BAD_CONFIGURATION, "model.positional needs attention between tokens, expected none with ahca");
+  if (config->attention_unbiased)
+    return hark_fail(context, HARK_BAD_CONFIGURATION,
+                     "ahca's attention has the biases of model.bias, expected no model.attention.unbiased");
   if (config->normalisation != HARK_NORMALISATION_SOFTMAX || config->attention_dropout > 0 || config->key_heads != config->heads ||
       config->attention_width != 0)
     return hark_fail(context, HARK_BAD_CONFIGURATION,
@@ -208,7 +211,7 @@ static hark_status declare(hark_context *context, hark_network *network) {
   const hark_parameter_spec tokens = {.rank = 2,
                                       .shape = {config->vocabulary, config->width},
                                       .initial = HARK_INITIAL_NORMAL,
-                                      .value = HARK_INITIAL_DEVIATION,
+                                      .value = config->embedding_deviation != 0 ? config->embedding_deviation : HARK_INITIAL_DEVIATION,
                                       .decays = true};
   void *memory = NULL;
   HARK_TRY(hark_allocate_zero(context, sizeof *network->ahca, &memory));

@@ -27,7 +27,8 @@ typedef struct pass {
   hark_value slot_rows, sequence_slots;        /* of chunks and of sequences in the K C1 slots */
   hark_value chunk_number, slot_number;        /* i32 [K, C1] */
   hark_value probability;                      /* of learned boundaries, settled */
-  hark_value global, global_offsets;           /* C2 [S, C2, d''], of sequences in its rows */
+  hark_value pooled;                           /* C2 [S, C2, d''], as pooled: what norm, query and medoids select by */
+  hark_value global, global_offsets;           /* its norm, and offsets of sequences in its rows */
   hark_value selected, selected_offsets, term; /* Cs of C2 [S Cs, d''], of sequences, log sigmoid of their scores */
   hark_value index;                            /* of the selected */
   hark_value depth_score, depth;
@@ -236,9 +237,8 @@ static hark_status compress_sequences(pass *p, hark_value c) {
     HARK_TRY(pool_segments(p, p->options->secondary_pool, slots, unit, true, z, p->chunk_offsets, &pooled));
   }
   hark_tape_release(p->tape, z);
-  HARK_TRY(hark_norm_apply(p->forward, &layers->secondary_norm, pooled, &p->global));
-  hark_tape_release(p->tape, pooled);
-  return HARK_OK;
+  p->pooled = pooled;
+  return hark_norm_apply(p->forward, &layers->secondary_norm, pooled, &p->global);
 }
 
 static hark_status gather(const pass *p, int leading, hark_value x, hark_value index, hark_value *out) {
@@ -258,7 +258,7 @@ static hark_status select_tokens(pass *p, hark_value c) {
   if (options->select == HARK_AHCA_SCORE) {
     HARK_TRY(hark_linear_apply(p->forward, &p->layers->select, p->global, &inputs[SCORE]));
   } else {
-    inputs[X] = p->global;
+    inputs[X] = p->pooled;
   }
   if (options->select == HARK_AHCA_QUERY) {
     inputs[QUERY] = c;
@@ -267,6 +267,7 @@ static hark_status select_tokens(pass *p, hark_value c) {
   HARK_TRY(apply(p, &hark_op_select_tokens, &attributes, INPUTS, inputs, outputs));
   p->index = outputs[0];
   p->selected_offsets = outputs[1];
+  hark_tape_release(p->tape, p->pooled);
   HARK_TRY(gather(p, leading, p->global, p->index, &p->selected));
   if (options->select != HARK_AHCA_SCORE) return HARK_OK;
   hark_value chosen = 0;

@@ -218,7 +218,9 @@ static hark_status apply_ridge(const hark_forward *forward, const hark_self_atte
                                bool own_table, hark_value *out) {
   enum { QUERY, KEY, VALUE, LOG_RIDGE, LOG_SIGMA, LOG_KERNEL, INPUTS }; /* the record's */
   hark_value inputs[INPUTS] = {rows[QUERY], rows[KEY], rows[VALUE], [LOG_KERNEL] = log_kernel};
-  const hark_kernel_ridge_attributes attributes = {.plan = forward->plans[layer->layer], .report = forward->report};
+  const hark_kernel_ridge_attributes attributes = {.plan = forward->plans[layer->layer],
+                                                   .report = forward->report,
+                                                   .segments = forward->packing != NULL ? forward->packing->segments : NULL};
   HARK_TRY(hark_forward_parameter(forward, layer->log_ridge, &inputs[LOG_RIDGE]));
   HARK_TRY(hark_forward_parameter(forward, layer->log_sigma, &inputs[LOG_SIGMA]));
   return hark_tape_apply(forward->tape, &hark_op_kernel_ridge, &attributes, INPUTS, inputs,

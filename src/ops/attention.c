@@ -258,27 +258,12 @@ static hark_attention_desc sizes_of_call(const hark_attention_attributes *attrib
   return desc;
 }
 
-/* Every run of equal ids on its own. */
-static double segment_operations(hark_attention_desc desc, const int64_t *ids, bool is_backward) {
-  const int64_t items = desc.batch, length = desc.key_length;
-  double sum = 0;
-  desc.batch = 1;
-  for (int64_t item = 0; item < items; item++, ids += length)
-    for (int64_t row = 0, first; row < length;) {
-      for (first = row; row < length && ids[row] == ids[first]; row++) continue;
-      if (ids[first] < 0) continue;
-      desc.query_length = desc.key_length = row - first;
-      sum += hark_attention_desc_operations(&desc, is_backward);
-    }
-  return sum;
-}
-
 static double operations(const void *attributes, const hark_tensor *inputs, int input_count, bool is_backward) {
   const int64_t *segments = ((const hark_attention_attributes *)attributes)->segments;
   const int64_t met = ((const hark_attention_attributes *)attributes)->keys_of_a_query;
   hark_attention_desc desc = sizes_of_call(attributes, inputs, input_count);
   if (met > 0 && is_ragged(inputs, input_count)) desc.key_length = hark_min(met, desc.key_length);
-  return segments != NULL ? segment_operations(desc, segments, is_backward) : hark_attention_desc_operations(&desc, is_backward);
+  return hark_segment_operations(&desc, segments, is_backward);
 }
 
 static int64_t terms(const void *attributes, const hark_tensor *inputs, int input_count) {

@@ -45,7 +45,8 @@ static void forward_sequences(const hark_call *call, int64_t first, int64_t last
   for (int64_t b = first; b < last; b++) {
     for (int64_t t = sequences.offsets[b]; t < sequences.offsets[b + 1]; t++) {
       const bool begins = t == sequences.offsets[b];
-      hark_put(p, t, begins ? 1 : fmin(fmax((1 - pair_at(query, key, t, width).cosine) / 2, 0), 1));
+      const double apart = begins ? 1 : (1 - pair_at(query, key, t, width).cosine) / 2;
+      hark_put(p, t, apart < 0 ? 0 : apart > 1 ? 1 : apart); /* a NaN stays one */
     }
   }
 }

@@ -18,7 +18,8 @@ enum { OUTPUT_CHUNKS, OUTPUT_SEQUENCES, OUTPUT_COUNT };
 
 int64_t hark_chunk_capacity(int64_t rows, int64_t sequences, int64_t minimum) {
   if (rows < 1 || minimum < 1) return 0;
-  return hark_min(rows, rows / minimum + hark_min(sequences, rows)); /* no more than that even where all lengths leave a rest */
+  const int64_t some = hark_min(sequences, rows); /* that have rows */
+  return rows / minimum + (rows % minimum + some * (minimum - 1)) / minimum;
 }
 
 static hark_status check_rule(hark_context *context, const hark_chunk_boundaries_attributes *options) {

@@ -17,7 +17,8 @@ static hark_status infer(hark_context *context, const void *attributes, const ha
   HARK_TRY(hark_check_number(context, &hark_op_depth_scores, "window", ((const hark_depth_scores_attributes *)attributes)->window, 1,
                              INT32_MAX));
   const int64_t rows = hark_row_count(&inputs[INPUT_X]);
-  HARK_TRY(hark_size_multiply(context, (size_t)rows, sizeof(double), &out->forward_workspace)); /* g */
+  HARK_TRY(
+      hark_size_multiply(context, (size_t)rows, 2 * sizeof(double), &out->forward_workspace)); /* g, and what it rises to on the right */
   return hark_tensor_describe(context, inputs[INPUT_X].type, 1, &rows, &out->outputs[0]);
 }
 
@@ -40,21 +41,18 @@ static void forward_sequences(const hark_call *call, int64_t first, int64_t last
   const hark_segments sequences = hark_segments_of(&call->inputs[INPUT_OFFSETS], 1);
   const hark_numbers x = hark_numbers_of(&call->inputs[INPUT_X]), y = hark_numbers_of(&call->outputs[0]);
   const int64_t width = hark_row_length(&call->inputs[INPUT_X]);
-  double *g = call->workspace;
+  double *g = call->workspace, *right = g + hark_tensor_count(&call->outputs[0]);
   for (int64_t b = first; b < last; b++) {
     const int64_t begin = sequences.offsets[b], end = sequences.offsets[b + 1];
     for (int64_t t = begin + 1; t < end; t++) {
       g[t] = similarity(x, width, hark_max(begin, t - window), t, hark_min(end, t + window));
     }
-    for (int64_t t = begin; t < end; t++) {
-      if (t == begin) {
-        hark_put(y, t, 0);
-        continue;
-      }
-      int64_t left = t, right = t;
-      while (left - 1 > begin && g[left - 1] >= g[left]) left--;
-      while (right + 1 < end && g[right + 1] >= g[right]) right++;
-      hark_put(y, t, g[left] + g[right] - 2 * g[t]);
+    for (int64_t t = end - 1; t > begin; t--) right[t] = t + 1 < end && g[t + 1] >= g[t] ? right[t + 1] : g[t];
+    if (begin < end) hark_put(y, begin, 0);
+    double left = 0;
+    for (int64_t t = begin + 1; t < end; t++) {
+      left = t - 1 > begin && g[t - 1] >= g[t] ? left : g[t];
+      hark_put(y, t, left + right[t] - 2 * g[t]);
     }
   }
 }

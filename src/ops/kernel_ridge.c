@@ -4,7 +4,7 @@
  * construction: lambda = e^x, so that dx = lambda dlambda.
  * query [B, Lq, H*d], key [B, Lk, Hkv*d], value [B, Lk, Hkv*dv] -> out [B, Lq, H*dv]. Mathematics: docs/mathematics/kernel-ridge.md.
  */
-#include "ops/definition.h"
+#include "ops/segments.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -126,6 +126,7 @@ static hark_attention_args arguments(const hark_call *call, const hark_attention
                                .log_kernel = call->input_count > INPUT_LOG_KERNEL ? call->inputs[INPUT_LOG_KERNEL] : absent,
                                .ridge = exponential(call, desc, INPUT_LOG_RIDGE, SLOT_RIDGE),
                                .sigma = exponential(call, desc, INPUT_LOG_SIGMA, SLOT_SIGMA),
+                               .segments = attributes->segments,
                                .report = attributes->report,
                                .workspace = (char *)call->workspace + SLOTS * slot_bytes(desc)};
 }
@@ -183,7 +184,7 @@ static hark_attention_desc sizes_of_call(const hark_kernel_ridge_attributes *att
 static double operations(const void *attributes, const hark_tensor *inputs, int input_count, bool is_backward) {
   (void)input_count;
   const hark_attention_desc desc = sizes_of_call(attributes, inputs);
-  return hark_attention_desc_operations(&desc, is_backward);
+  return hark_segment_operations(&desc, ((const hark_kernel_ridge_attributes *)attributes)->segments, is_backward);
 }
 
 /* Sums of n terms, made larger by solves whose condition is at most n times the kernel's largest value with a ridge of 1 or more. */

@@ -121,3 +121,18 @@ void hark_mark_starts(const hark_segments *chunks, int64_t rows, unsigned char *
   for (int64_t k = 0; k < chunks->count; k++)
     if (hark_segment_rows(chunks, k) > 0) is_start[hark_segment_first(chunks, k)] = 1;
 }
+
+double hark_segment_operations(const hark_attention_desc *desc, const int64_t *ids, bool backward) {
+  if (ids == NULL) return hark_attention_desc_operations(desc, backward);
+  hark_attention_desc one = *desc;
+  double sum = 0;
+  one.batch = 1;
+  for (int64_t item = 0; item < desc->batch; item++, ids += desc->key_length)
+    for (int64_t row = 0, first; row < desc->key_length;) {
+      for (first = row; row < desc->key_length && ids[row] == ids[first]; row++) continue;
+      if (ids[first] < 0) continue;
+      one.query_length = one.key_length = row - first;
+      sum += hark_attention_desc_operations(&one, backward);
+    }
+  return sum;
+}

@@ -20,6 +20,10 @@ static inline int64_t hark_segment_rows(const hark_segments *segments, int64_t s
   return (segments->offsets[s + 1] - segments->offsets[s]) * segments->unit;
 }
 
+/* Operations of attention over rows with segment ids [batch, key_length]: every run of equal ids on its own, those below 0 not at all. NULL: all
+ * rows of an item are one. */
+double hark_segment_operations(const hark_attention_desc *desc, const int64_t *ids, bool backward);
+
 /* Refuses a list of segments, called `name`, without its first number. Errors: HARK_SHAPE_MISMATCH. */
 HARK_MUST_CHECK hark_status hark_check_offsets_shape(hark_context *context, const hark_operator *op, const char *name,
                                                      const hark_tensor *offsets);

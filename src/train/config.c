@@ -166,7 +166,7 @@ static const hark_option options[] = {
     {"data.test_paths", "test", HARK_OPTION_LIST, AT(data.test_paths), "", NULL, READS, "PATH", "examples for the test at the end"},
     {"data.length_limit", "length-limit", HARK_OPTION_INT, AT(data.length_limit), "0", "[0, 16777216]", READS, NULL,
      "tokens that are kept of a longer sequence of an example, the first ones; 0: all"},
-    {"data.classes", "classes", HARK_OPTION_INT, AT(data.classes), "0", "[0, 1000000]", READS, NULL,
+    {"data.classes", "classes", HARK_OPTION_INT, AT(data.classes), "0", "[0, 65536]", READS, NULL,
      "classes of formats whose files do not tell; 0: 2"},
     {"data.tokenizer", "tokenizer", HARK_OPTION_ENUM, AT(data.tokenizer), "characters", "characters|bytes|subwords", TRAIN, NULL,
      "tokens: Unicode code points, bytes, or pieces of words that SentencePiece learns from the text"},
@@ -471,7 +471,7 @@ static hark_status settle_examples(hark_context *context, hark_options *set, har
   if (config->model.architecture == HARK_ARCHITECTURE_masked_encoder && hark_config_has_sentences(config))
     HARK_TRY(hark_options_complain(context, set, "model.architecture data.unit",
                                    "a masked encoder reads windows of text or examples, expected data.unit: text"));
-  if (config->model.architecture == HARK_ARCHITECTURE_ahca && hark_options_source(set, "model.pooling") != HARK_SOURCE_DEFAULT)
+  if (config->model.architecture == HARK_ARCHITECTURE_ahca && config->model.pooling != HARK_POOLING_CLASS)
     HARK_TRY(
         hark_options_complain(context, set, "model.pooling model.architecture", "ahca pools chunks in its own way, expected no pooling"));
   if (!examples && config->data.test_paths.count > 0)

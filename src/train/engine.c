@@ -131,7 +131,7 @@ static hark_tensor first_rows(const hark_tensor *whole, int rank, const int64_t 
  * row of them, and the loss. What the pass reads lies in the engine. */
 static hark_status packed_pass(hark_context *context, hark_engine *engine, const hark_example_batch *batch, hark_forward *forward,
                                double weight, hark_value *loss, hark_value *predicted) {
-  const double micro_steps = (double)engine->config->train.steps * (double)hark_max(1, engine->config->train.accumulate);
+  const double micro_steps = (double)engine->steps * (double)hark_max(1, engine->config->train.accumulate);
   hark_engine_packing *packing = engine->packing;
   const bool classes = has_classes(engine);
   const int64_t one_row[] = {1, batch->tokens}, ranges[] = {batch->rows, engine->task.parts, 2};
@@ -164,15 +164,18 @@ static hark_status packed_pass(hark_context *context, hark_engine *engine, const
 
 static hark_status training_packed_pass(hark_context *context, hark_engine *engine, const hark_example_batch *batch, uint32_t micro_step,
                                         double weight, hark_value *loss, hark_value *predicted) {
-  hark_forward forward = {
-      .training = true, .seed = (uint64_t)engine->config->train.seed, .micro_step = micro_step, .plans = engine->training_plans};
+  hark_forward forward = {.training = true,
+                          .seed = (uint64_t)engine->config->train.seed,
+                          .micro_step = micro_step,
+                          .plans = engine->training_plans,
+                          .report = &engine->report};
   HARK_TRY(packed_pass(context, engine, batch, &forward, weight, loss, predicted));
   return hark_tape_backward(engine->tape, *loss, 1.0);
 }
 
 static hark_status evaluation_packed_pass(hark_context *context, hark_engine *engine, const hark_example_batch *batch, hark_value *loss,
                                           hark_value *predicted) {
-  hark_forward forward = {.plans = engine->evaluation_plans};
+  hark_forward forward = {.plans = engine->evaluation_plans, .report = &engine->report};
   return packed_pass(context, engine, batch, &forward, 1, loss, predicted);
 }
 

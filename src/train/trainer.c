@@ -186,6 +186,7 @@ static hark_status prepare(training_run *trainer, bool resume) {
   HARK_TRY(count_steps(trainer));
   HARK_TRY(preflight(trainer));
   HARK_TRY(hark_engine_create_for(context, config, &trainer->material.task, true, &trainer->engine));
+  trainer->engine->steps = trainer->steps;
   HARK_TRY(hark_material_prepare(context, &trainer->material));
 
   const uint64_t checksum = trainer->material.checksum;
@@ -221,12 +222,13 @@ static hark_status prepare(training_run *trainer, bool resume) {
 }
 
 /* Loss and gradients of one step's windows or examples. */
-static hark_status compute_step(training_run *trainer, hark_material_pass *step) {
+static hark_status compute_step(training_run *trainer, hark_material_pass *step, bool *has_targets) {
   hark_context *context = trainer->context;
   const hark_config *config = trainer->config;
   double weight = 0;
   *step = (hark_material_pass){0};
   HARK_TRY(hark_material_weight(context, &trainer->material, trainer->state.samples, &weight));
+  *has_targets = weight > 0;
   HARK_TRY(hark_engine_begin_step(context, trainer->engine));
   for (int64_t micro = 0; micro < config->train.accumulate; micro++) {
     const int64_t first = trainer->state.samples + micro * config->train.batch;
@@ -303,17 +305,21 @@ static hark_status run_step(training_run *trainer) {
   const hark_config *config = trainer->config;
   hark_run_state *state = &trainer->state;
   hark_material_pass step;
-  HARK_TRY(compute_step(trainer, &step));
-  const double loss = step.loss;
-  hark_step_result result;
+  bool has_targets = false;
+  const hark_status computed = compute_step(trainer, &step, &has_targets);
+  if (computed != HARK_OK && computed != HARK_NOT_FINITE) return computed; /* attention may refuse numbers that are not finite */
+  const double loss = computed == HARK_OK ? step.loss : NAN;
+  hark_step_result result = {.applied = false, .gradient_norm = NAN};
   const double rate = hark_schedule_rate(config, state->step + 1, trainer->steps);
-  HARK_TRY(hark_engine_finish_step(trainer->context, trainer->engine, state->updates + 1, rate, loss, &result));
+  if (computed == HARK_OK && has_targets)
+    HARK_TRY(hark_engine_finish_step(trainer->context, trainer->engine, state->updates + 1, rate, loss, &result));
   state->step++;
   state->samples += config->train.batch * config->train.accumulate;
   state->tokens += step.tokens;
   trainer->line_tokens += step.tokens;
   trainer->line_steps++;
   trainer->progress.rate = rate;
+  if (computed == HARK_OK && !has_targets) return HARK_OK; /* nothing to learn from: no update */
   if (!result.applied) return record_skipped(trainer, loss, result.gradient_norm);
   state->updates++;
   state->bad_steps = 0;
@@ -371,7 +377,7 @@ static hark_status validate(training_run *trainer, validation_result *out) {
     hark_examples_result result;
     HARK_TRY(hark_evaluate_examples(trainer->context, trainer->engine, &material->validation, &material->room, NULL, show_evaluation,
                                     trainer, &result));
-    *out = (validation_result){.loss = result.loss, .complete = result.complete};
+    *out = (validation_result){.loss = result.targets > 0 ? result.loss : NAN, .complete = result.complete}; /* NaN is never the best */
     out->accuracy = result.targets > 0 ? (double)result.right / (double)result.targets : NAN;
     return HARK_OK;
   }

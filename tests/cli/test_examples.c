@@ -197,6 +197,44 @@ static void hidden_tokens_come_first(void **state) {
 }
 
 /* Every file below recipes/ is read: a plan of a sweep by --list, the others as configurations. */
+/* Numbers behind a word of a run's metrics.jsonl, one line after the other. */
+static void read_metrics(const char *run, char *metrics, size_t size) {
+  char path[TEST_PATH_BYTES + 64];
+  size_t bytes = 0;
+  (void)snprintf(path, sizeof path, "%s/%.32s/metrics.jsonl", folder, run);
+  unsigned char *const file = test_file_read(path, &bytes);
+  assert_true(bytes < size);
+  memcpy(metrics, file, bytes);
+  metrics[bytes] = '\0';
+  free(file);
+}
+
+/* The depth of chunks changes in the course of a run, of which any unit may tell the length; its configuration is read back by all commands. */
+static void compressed_chunks_go_on(void **state) {
+  (void)state;
+#define AHCA                                                                                                                               \
+  "--format text --classes 3 --data texts.tsv --validation-fraction 0.25 --architecture ahca --layers 3 --width 16 --heads 2 --context "   \
+  "12 "                                                                                                                                    \
+  "--chunk-size 3 --primary-slots 2 --secondary-slots 4 --selected 2 --batch 4 --threads 1 --log-every 1 "
+  char steps[16384], examples[16384];
+  expect("train --out steps " AHCA "--steps 10", HARK_EXIT_DONE, "", "");
+  expect("train --out examples " AHCA "--examples 40", HARK_EXIT_DONE, "", "");
+  read_metrics("steps", steps, sizeof steps);
+  read_metrics("examples", examples, sizeof examples);
+  const char *a = steps, *b = examples;
+  int lines = 0;
+  for (; (a = strstr(a, "\"train/loss\": ")) != NULL; lines++, a++, b++) {
+    b = strstr(b, "\"train/loss\": ");
+    assert_non_null(b);
+    assert_true(strtod(a + 14, NULL) == strtod(b + 14, NULL));
+  }
+  assert_int_equal(lines, 10);
+  expect("train --out steps --resume --steps 12", HARK_EXIT_DONE, "step 12 of 12", "");
+  expect("eval steps --threads 1", HARK_EXIT_DONE, "told:", "");
+  expect("info steps", HARK_EXIT_DONE, "validation accuracy", "");
+  expect("train --out none " AHCA "--steps 2 --pooling mean", HARK_EXIT_USAGE, "", "ahca pools chunks in its own way");
+}
+
 static void recipes_are_configurations(void **state) {
   (void)state;
   static const char *const folders[] = {"lra", "recall"};
@@ -232,6 +270,7 @@ int main(void) {
       cmocka_unit_test(warm_starts_may_begin_a_new_head),
       cmocka_unit_test(recipes_are_configurations),
       cmocka_unit_test(hidden_tokens_come_first),
+      cmocka_unit_test(compressed_chunks_go_on),
   };
   return cmocka_run_group_tests_name("examples", tests, begin, end);
 }

@@ -47,6 +47,16 @@ static int finish(const term *t) {
   return (int)floor((low + high) / 2.0);
 }
 
+/* Of a text of megabytes, whose end the C library's functions would look for at every word under a sanitizer. */
+static bool begins(const char *at, const char *word) {
+  while (*word != '\0' && *at == *word) at++, word++;
+  return *word == '\0';
+}
+static const char *end_of_word(const char *at) {
+  while (*at != ' ' && *at != '\t' && *at != '\0') at++;
+  return at;
+}
+
 static term read_term(scan *s) {
   term t = {0};
   while (*s->at == ' ') s->at++;
@@ -66,14 +76,14 @@ static term read_term(scan *s) {
     return t;
   }
   s->words++;
-  if (strncmp(s->at, "[MAX ", 5) == 0) t.operator= 'A';
-  if (strncmp(s->at, "[MIN ", 5) == 0) t.operator= 'I';
-  if (strncmp(s->at, "[MED ", 5) == 0) t.operator= 'E';
-  if (strncmp(s->at, "[SM ", 4) == 0) t.operator= 'S';
+  if (begins(s->at, "[MAX ")) t.operator= 'A';
+  if (begins(s->at, "[MIN ")) t.operator= 'I';
+  if (begins(s->at, "[MED ")) t.operator= 'E';
+  if (begins(s->at, "[SM ")) t.operator= 'S';
   if (*s->at == ']') t.operator= ']';
   if (t.operator== 0 &&(*s->at < '0' || *s->at > '9')) fail_msg("what is \"%.20s\"?", s->at);
   if (t.operator== 0) t.digit = *s->at - '0';
-  s->at += strcspn(s->at, " \t");
+  s->at = end_of_word(s->at);
   return t;
 }
 
@@ -87,7 +97,7 @@ static void count_expression(const char *from, const char *to, listops_counts *c
   static const char names[] = "AEIS"; /* the letter behind "[M", or 'S' */
   int depth = 0, deepest = 0;
   int64_t words = 0;
-  for (const char *at = from; at < to; at += strcspn(at, " \t") + 1) {
+  for (const char *at = from; at < to; at = end_of_word(at) + 1) {
     if (*at == '(' || *at == ')') continue;
     words++;
     if (*at != ']' && depth > 0) c->arguments++;
@@ -111,9 +121,10 @@ static void count_expression(const char *from, const char *to, listops_counts *c
 
 static void check_listops_file(const task_place *f, const char *file, listops_counts *counts) {
   char *const text = task_file(f, "listops", file);
-  assert_int_equal(strncmp(text, "Source\tTarget\n", 14), 0);
+  assert_true(begins(text, "Source\tTarget\n"));
   for (char *line = text + 14; *line != '\0';) {
-    char *const tab = strchr(line, '\t');
+    char *tab = line;
+    while (*tab != '\t' && *tab != '\0') tab++;
     scan s = {.at = line};
     const term value = read_term(&s);
     assert_ptr_equal(s.at, tab);

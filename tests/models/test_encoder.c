@@ -46,6 +46,9 @@ static const variant variants[] = {
     {"rbf_dropout_recompute",
      {BASE(2), .positions = HARK_POSITIONS_SINUSOIDAL, .kernel = HARK_KERNEL_RBF, .dropout = 0.2, .embedding_dropout = 0.1,
       .attention_dropout = 0.3, .recompute = true}},
+    {"kernel_ridge_learned_kernel",
+     {BASE(1), .positions = HARK_POSITIONS_LEARNED, .normalisation = HARK_NORMALISATION_CME, .kernel = HARK_KERNEL_RBF, .ridge = 0.5,
+      .ridge_learned = true, .sigma_learned = true, .positional = "decay", .parts = 2, .pooling = HARK_POOLING_MEAN}},
 };
 #define VARIANTS (sizeof variants / sizeof *variants)
 

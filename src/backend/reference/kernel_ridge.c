@@ -30,7 +30,8 @@ hark_status hark_reference_ridge_doubles(hark_context *context, const hark_atten
 static hark_status workspace(hark_context *context, const hark_attention_desc *desc, int workers, bool backward, size_t *out) {
   size_t doubles = 0, bytes, partials = 0;
   HARK_TRY((backward ? hark_reference_ridge_backward_doubles : hark_reference_ridge_doubles)(context, desc, &doubles));
-  HARK_TRY(hark_size_multiply(context, doubles * sizeof(double), (size_t)workers, &bytes));
+  HARK_TRY(hark_size_multiply(context, doubles, sizeof(double), &bytes));
+  HARK_TRY(hark_size_multiply(context, bytes, (size_t)workers, &bytes));
   if (backward) HARK_TRY(hark_ridge_partials_bytes(context, desc, &partials));
   HARK_TRY(hark_size_add(context, bytes, hark_align_up(partials), &bytes));
   return hark_size_add(context, bytes, (size_t)workers * sizeof(hark_ridge_record), out);

@@ -211,7 +211,7 @@ HARK_SIMD void exponentiate(const ridge_tiles *h, const float *squares, const fl
       vf x = vf_load(at) * scale2 - (rbf ? own + vf_load(squares + lane) : shift2);
       if (rbf) x = vf_min(x, vf_zero());
       if (positional) x = x + vf_load(table - i + lane);
-      vf_store(at, vf_exp2(x));
+      vf_store(at, vf_exp2(vf_min(x, vf_set(127)))); /* hidden entries may be any number, and are multiplied by zero later */
     }
   }
 }
