@@ -9,7 +9,7 @@
 #include "data/tokenizer.h"
 #include "io/files.h"
 
-#define STREAM_WINDOW 4 /* of HARK_RANDOM_DATA; 0 to 3: batches.c, permutation.c, example_batches.c */
+#define STREAM_WINDOW 6 /* of HARK_RANDOM_DATA; 0 to 5: batches.c, permutation.c, example_batches.c, masking.c */
 #define PART_TOKENS 65536
 #define FIRST_CAPACITY 1024
 #define READ_TOKENS 256 /* of a window at once */

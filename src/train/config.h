@@ -121,12 +121,12 @@ extern const hark_option_table hark_config_table;
  * epochs nor tokens are) and adds a problem for every combination that cannot work. Errors: HARK_OUT_OF_MEMORY; problems are found by hark_options_finish(). */
 HARK_MUST_CHECK hark_status hark_config_finish(hark_context *context, hark_options *options, hark_config *config);
 
-/* Trained on labelled examples, in packed batches; else on windows of a text. */
 /* The data are text as sentences. */
 static inline bool hark_config_has_sentences(const hark_config *config) {
   return config->data.format == 0 && config->data.unit == HARK_UNIT_SENTENCES;
 }
 
+/* Trained on labelled examples, in packed batches; else on a text. */
 static inline bool hark_config_has_examples(const hark_config *config) { return config->data.format != 0; }
 
 /* How tokens are hidden from a model that tells hidden ones. */
