@@ -274,6 +274,7 @@ static hark_status print_end(hark_invocation *call, const hark_eval_report *repo
 static hark_status measure_contexts(hark_invocation *call, const hark_opened_run *opened, measured_text *text, const char *exchanged,
                                     hark_eval_report *reports) {
   const eval_values *values = call->values[0];
+  const hark_config *config = call->values[1];
   const bool contexts = values->contexts.count > 0;
   for (int i = 0; i < values->length_count; i++) {
     reports[i] = (hark_eval_report){.run = opened->run.path,
@@ -282,7 +283,8 @@ static hark_status measure_contexts(hark_invocation *call, const hark_opened_run
                                     .stride = values->stride,
                                     .exchanged = exchanged,
                                     .counts = hark_corpus_counts(text->corpus, text->split),
-                                    .words = hark_tokenizer_kind_index(text->tokenizer) == HARK_TOKENIZER_SUBWORDS};
+                                    .words = hark_tokenizer_kind_index(text->tokenizer) == HARK_TOKENIZER_SUBWORDS,
+                                    .hidden = hark_architecture_of(config->model.architecture)->predicts_hidden};
     HARK_TRY(evaluate(call, opened, text, &reports[i]));
     HARK_TRY(print(call, &reports[i], contexts));
   }

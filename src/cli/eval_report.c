@@ -7,10 +7,20 @@
 
 #include "io/json.h"
 
+/* Part of the hidden tokens that the model told. */
+static double accuracy(const hark_evaluation_result *result) {
+  return result->targets > 0 ? (double)result->right / (double)result->targets : NAN;
+}
+
 void hark_eval_report_print(const hark_eval_report *report, bool contexts, hark_text *text) {
   const double loss = report->result.loss;
   hark_text_append(text, "%s, %s", report->run, report->checkpoint);
   if (contexts) hark_text_append(text, ", context %" PRId64, report->context);
+  if (report->hidden) {
+    hark_text_append(text, ": loss %.4f nats a hidden token, accuracy %.2f %% (%" PRId64 " of %" PRId64 ") in %.1f s\n", loss,
+                     100 * accuracy(&report->result), report->result.right, report->result.targets, report->seconds);
+    return;
+  }
   hark_text_append(text, ": loss %.4f nats a token, perplexity %.3f, %.4f bits a character, %.4f bits a byte", loss, exp(loss),
                    hark_bits_per_character(&report->counts, loss), hark_bits_per_byte(&report->counts, loss));
   if (report->words) hark_text_append(text, ", perplexity %.2f a word", hark_word_perplexity(&report->counts, loss));
@@ -35,16 +45,20 @@ static void print_positions_json(const hark_eval_report *report, hark_text *text
 
 void hark_eval_report_print_json(const hark_eval_report *report, hark_text *text) {
   const double loss = report->result.loss, targets = (double)report->result.targets;
+  const bool hidden = report->hidden;
   const struct {
     const char *name;
     double value;
-  } numbers[] = {{"loss", loss},
-                 {"perplexity", exp(loss)},
-                 {"bits_per_byte", hark_bits_per_byte(&report->counts, loss)},
-                 {"bits_per_character", hark_bits_per_character(&report->counts, loss)},
-                 {"word_perplexity", report->words ? hark_word_perplexity(&report->counts, loss) : NAN},
-                 {"tokens_per_second", report->seconds > 0 ? targets / report->seconds : 0},
-                 {"time", report->seconds}};
+    bool told;
+  } numbers[] = {{"loss", loss, true},
+                 {"accuracy", accuracy(&report->result), hidden},
+                 {"right", (double)report->result.right, hidden},
+                 {"perplexity", exp(loss), !hidden},
+                 {"bits_per_byte", hark_bits_per_byte(&report->counts, loss), !hidden},
+                 {"bits_per_character", hark_bits_per_character(&report->counts, loss), !hidden},
+                 {"word_perplexity", hark_word_perplexity(&report->counts, loss), !hidden && report->words},
+                 {"tokens_per_second", report->seconds > 0 ? targets / report->seconds : 0, true},
+                 {"time", report->seconds, true}};
   hark_text_append(text, "{\"run\": ");
   hark_json_append_string(text, report->run);
   hark_text_append(text, ", \"checkpoint\": ");
@@ -52,7 +66,7 @@ void hark_eval_report_print_json(const hark_eval_report *report, hark_text *text
   hark_text_append(text, ", \"context\": %" PRId64 ", \"stride\": %" PRId64, report->context,
                    report->stride != 0 ? report->stride : report->context);
   for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
-    if (numbers[i].value != numbers[i].value && !report->words) continue; /* not told: the tokens are no sub-words */
+    if (!numbers[i].told) continue;
     hark_text_append(text, ", \"%s\": ", numbers[i].name);
     hark_json_append_number(text, numbers[i].value);
   }

@@ -13,6 +13,7 @@ typedef struct hark_eval_report {
   const char *exchanged;   /* members of a JSON object; "": nothing was */
   hark_text_counts counts; /* of the whole text */
   bool words;              /* tokens are sub-words: the perplexity by words is told too */
+  bool hidden;             /* the targets are hidden tokens: loss and accuracy of those, which are no measure of a text */
   hark_evaluation_result result;
   double seconds;
 } hark_eval_report;

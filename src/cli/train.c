@@ -339,7 +339,7 @@ static hark_status find_task(hark_invocation *call, const hark_config *config, c
                              hark_learning_task *task) {
   *task = (hark_learning_task){0};
   if (hark_config_has_examples(config)) {
-    HARK_TRY(hark_material_examples(call->context, config, examples));
+    HARK_TRY(hark_material_examples(call->context, config, true, examples));
     *task = hark_material_task_of(config, *examples);
     return HARK_OK;
   }

@@ -200,7 +200,8 @@ static hark_status fill(hark_context *context, const hark_examples_settings *set
   HARK_TRY(read_files(context, examples, paths));
   HARK_TRY(make_class_names(context, examples));
   if (divides) HARK_TRY(divide(context, examples, settings->validation_fraction));
-  if (paths->count[HARK_SPLIT_TRAINING] > 0) HARK_TRY(check_classes(context, examples, paths->paths[HARK_SPLIT_TRAINING][0]));
+  if (settings->teaches_classes && paths->count[HARK_SPLIT_TRAINING] > 0)
+    HARK_TRY(check_classes(context, examples, paths->paths[HARK_SPLIT_TRAINING][0]));
   for (int split = 0; split < HARK_SPLIT_ALL; split++) examples->counts[split] = count(examples, (hark_split)split);
   HARK_TRY(print_vocabulary(examples));
   examples->checksum = make_checksum(examples);

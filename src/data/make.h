@@ -29,7 +29,8 @@
 
 /* ---- random numbers of one example ---- */
 
-#define HARK_TASK_COUNTERS ((uint64_t)1 << 24) /* of four words each: what one example may use */
+#define HARK_TASK_COUNTERS ((uint64_t)1 << 24) /* of four words each: what one example may use; making refuses one that took more */
+#define HARK_TASK_EXAMPLES ((int64_t)1 << 40)  /* of a split, at most: as many have counters of their own */
 
 typedef struct hark_task_random {
   hark_random_stream stream;

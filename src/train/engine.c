@@ -73,13 +73,22 @@ hark_network_config hark_engine_network_config(const hark_config *config, const 
 static bool is_packed(const hark_engine *engine) { return engine->task.parts > 0; }
 static bool has_classes(const hark_engine *engine) { return engine->network->architecture->predicts_classes; }
 
-/* Forgets the pass before; the new one's tokens and targets are the first `rows` windows of engine->inputs and engine->targets. */
-static hark_status begin_pass(hark_engine *engine, int64_t rows, bool recording, hark_value *tokens, hark_value *targets) {
-  hark_tensor windows[] = {engine->inputs, engine->targets};
-  for (int i = 0; i < 2; i++) {
-    windows[i].shape[0] = rows;
-    windows[i].owned_bytes = 0;
+static hark_tensor first_rows(const hark_tensor *whole, int rank, const int64_t *shape) {
+  hark_tensor tensor = *whole;
+  tensor.owned_bytes = 0;
+  tensor.rank = rank;
+  for (int i = rank - 1, one = 1; i >= 0; i--) {
+    tensor.shape[i] = shape[i];
+    tensor.stride[i] = i == rank - 1 ? one : tensor.stride[i + 1] * shape[i + 1];
   }
+  return tensor;
+}
+
+/* Forgets the pass before; the new one's tokens and targets are `rows` windows of `length` tokens at the front of engine->inputs and
+ * engine->targets. */
+static hark_status begin_pass(hark_engine *engine, int64_t rows, int64_t length, bool recording, hark_value *tokens, hark_value *targets) {
+  const int64_t shape[] = {rows, length};
+  const hark_tensor windows[] = {first_rows(&engine->inputs, 2, shape), first_rows(&engine->targets, 2, shape)};
   engine->logits = 0;
   hark_tape_reset(engine->tape);
   hark_tape_set_recording(engine->tape, recording);
@@ -98,33 +107,26 @@ static hark_status training_pass(hark_context *context, hark_engine *engine, int
                                 .micro_step = micro_step,
                                 .plans = engine->training_plans,
                                 .report = &engine->report};
-  HARK_TRY(begin_pass(engine, rows, true, &tokens, &targets));
+  HARK_TRY(begin_pass(engine, rows, engine->config->model.context, true, &tokens, &targets));
   HARK_TRY(hark_decoder_loss(context, engine->network, &forward, tokens, targets, weight, engine->config->train.label_smoothing, loss));
   return hark_tape_backward(engine->tape, *loss, 1.0);
 }
 
 /* Leaves engine->logits. */
-static hark_status prediction_pass(hark_context *context, hark_engine *engine, int64_t rows) {
+static hark_status prediction_pass(hark_context *context, hark_engine *engine, int64_t rows, int64_t length) {
   hark_value tokens = 0;
   const hark_forward forward = {
       .tape = engine->tape, .parameters = &engine->network->parameters, .plans = engine->evaluation_plans, .report = &engine->report};
-  HARK_TRY(begin_pass(engine, rows, false, &tokens, &engine->targets_read));
+  HARK_TRY(begin_pass(engine, rows, length, false, &tokens, &engine->targets_read));
   return hark_decoder_logits(context, engine->network, &forward, tokens, false, &engine->logits);
+}
+
+static hark_status likeliest_of_logits(hark_engine *engine, hark_value *predicted) {
+  return hark_tape_apply(engine->tape, &hark_op_argmax, NULL, 1, &engine->logits, 0, predicted);
 }
 
 static hark_status loss_of_logits(hark_engine *engine, hark_value *loss) {
   return hark_network_loss(engine->tape, engine->logits, engine->targets_read, 1, 0, loss);
-}
-
-static hark_tensor first_rows(const hark_tensor *whole, int rank, const int64_t *shape) {
-  hark_tensor tensor = *whole;
-  tensor.owned_bytes = 0;
-  tensor.rank = rank;
-  for (int i = rank - 1, one = 1; i >= 0; i--) {
-    tensor.shape[i] = shape[i];
-    tensor.stride[i] = i == rank - 1 ? one : tensor.stride[i + 1] * shape[i + 1];
-  }
-  return tensor;
 }
 
 /* Records a pass over `rows` examples of `tokens` tokens together, of which a sequence has at most `longest`: logits, the likeliest of each
@@ -190,8 +192,9 @@ static hark_status measure_packed(hark_context *context, hark_engine *engine) {
 
 static hark_status measure_rectangular(hark_context *context, hark_engine *engine) {
   const int64_t rows = engine->config->train.batch;
-  hark_value loss = 0;
-  HARK_TRY(prediction_pass(context, engine, rows));
+  hark_value loss = 0, predicted = 0;
+  HARK_TRY(prediction_pass(context, engine, rows, engine->config->model.context));
+  if (engine->network->architecture->predicts_hidden) HARK_TRY(likeliest_of_logits(engine, &predicted));
   HARK_TRY(loss_of_logits(engine, &loss));
   return engine->training ? training_pass(context, engine, rows, 0, 0, 1, &loss) : HARK_OK;
 }
@@ -389,12 +392,12 @@ hark_status hark_engine_begin_step(hark_context *context, hark_engine *engine) {
   return hark_tensor_zero(context, &engine->network->parameters.gradients);
 }
 
-/* The first rows of engine->inputs or engine->targets <- windows of tokens. */
-static hark_status write_windows(hark_context *context, const hark_tensor *to, const int32_t *tokens, int64_t rows) {
-  if (rows < 1 || rows > to->shape[0])
-    return hark_fail(context, HARK_INVALID_ARGUMENT, "engine: %lld rows given, expected 1 to %lld", (long long)rows,
-                     (long long)to->shape[0]);
-  return hark_backend_write(context, to->data, tokens, (size_t)(rows * to->shape[1]) * sizeof(int32_t));
+/* The front of engine->inputs or engine->targets <- windows of tokens. */
+static hark_status write_windows(hark_context *context, const hark_tensor *to, const int32_t *tokens, int64_t rows, int64_t length) {
+  if (rows < 1 || rows > to->shape[0] || length < 1 || length > to->shape[1])
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "engine: %lld rows of %lld tokens given, expected 1 to %lld of 1 to %lld",
+                     (long long)rows, (long long)length, (long long)to->shape[0], (long long)to->shape[1]);
+  return hark_backend_write(context, to->data, tokens, (size_t)(rows * length) * sizeof(int32_t));
 }
 
 static hark_status read_loss(hark_context *context, const hark_engine *engine, hark_value value, double *loss) {
@@ -407,25 +410,38 @@ static hark_status read_loss(hark_context *context, const hark_engine *engine, h
 hark_status hark_engine_micro_batch(hark_context *context, hark_engine *engine, const int32_t *inputs, const int32_t *targets, int64_t rows,
                                     uint64_t first_sample, uint32_t micro_step, double weight, double *loss) {
   hark_value value = 0;
-  HARK_TRY(write_windows(context, &engine->inputs, inputs, rows));
-  HARK_TRY(write_windows(context, &engine->targets, targets, rows));
+  const int64_t length = engine->config->model.context;
+  HARK_TRY(write_windows(context, &engine->inputs, inputs, rows, length));
+  HARK_TRY(write_windows(context, &engine->targets, targets, rows, length));
   HARK_TRY(training_pass(context, engine, rows, first_sample, micro_step, weight, &value));
   return read_loss(context, engine, value, loss);
 }
 
-hark_status hark_engine_predict(hark_context *context, hark_engine *engine, const int32_t *inputs, int64_t rows) {
-  HARK_TRY(write_windows(context, &engine->inputs, inputs, rows));
-  return prediction_pass(context, engine, rows);
+hark_status hark_engine_predict(hark_context *context, hark_engine *engine, const int32_t *inputs, int64_t rows, int64_t length) {
+  HARK_TRY(write_windows(context, &engine->inputs, inputs, rows, length));
+  return prediction_pass(context, engine, rows, length);
 }
 
 hark_status hark_engine_loss(hark_context *context, hark_engine *engine, const int32_t *targets, double *sum) {
   hark_value loss = 0;
   if (engine->logits == 0) return hark_fail(context, HARK_INVALID_ARGUMENT, "engine: a loss is asked for where nothing was predicted");
-  const int64_t rows = hark_tape_tensor(engine->tape, engine->logits)->shape[0];
-  HARK_TRY(write_windows(context, &engine->targets, targets, rows));
+  const int64_t *shape = hark_tape_tensor(engine->tape, engine->logits)->shape;
+  HARK_TRY(write_windows(context, &engine->targets, targets, shape[0], shape[1]));
   HARK_TRY(loss_of_logits(engine, &loss));
   HARK_TRY(read_loss(context, engine, loss, sum));
   hark_tape_release(engine->tape, loss);
+  return HARK_OK;
+}
+
+hark_status hark_engine_right(hark_context *context, hark_engine *engine, const int32_t *targets, int32_t *likeliest, int64_t *right) {
+  hark_value predicted = 0;
+  if (engine->logits == 0) return hark_fail(context, HARK_INVALID_ARGUMENT, "engine: what is right is asked where nothing was predicted");
+  HARK_TRY(likeliest_of_logits(engine, &predicted));
+  const hark_tensor *rows = hark_tape_tensor(engine->tape, predicted);
+  HARK_TRY(hark_tensor_read(context, rows, likeliest));
+  *right = 0;
+  for (int64_t i = 0; i < hark_tensor_count(rows); i++) *right += likeliest[i] == targets[i]; /* none is ignored's number */
+  hark_tape_release(engine->tape, predicted);
   return HARK_OK;
 }
 

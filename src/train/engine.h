@@ -108,13 +108,20 @@ HARK_MUST_CHECK hark_status hark_engine_finish_step(hark_context *context, hark_
 /* HARK_NOT_FINITE when a weight or a moment is not finite: such a state does not recover and is not worth keeping. */
 HARK_MUST_CHECK hark_status hark_engine_check_finite(hark_context *context, hark_engine *engine);
 
-/* Computes the logits of `rows` windows, which stay until the next pass. */
-HARK_MUST_CHECK hark_status hark_engine_predict(hark_context *context, hark_engine *engine, const int32_t *inputs, int64_t rows);
+/* Computes the logits of `rows` windows, which stay until the next pass. `length` [1, context]: the tokens of these windows, which lie one
+ * behind the other in `inputs`, and the targets that are given later too. */
+HARK_MUST_CHECK hark_status hark_engine_predict(hark_context *context, hark_engine *engine, const int32_t *inputs, int64_t rows,
+                                                int64_t length);
 
 /* Sum of the losses (natural logarithm, without smoothing) of those targets of the windows read last that are not ignored. Rows of ignored
  * targets cost next to nothing: a sum for each of several parts of the targets costs as much as one for all. Errors: HARK_INVALID_ARGUMENT
  * when another pass came between. */
 HARK_MUST_CHECK hark_status hark_engine_loss(hark_context *context, hark_engine *engine, const int32_t *targets, double *sum);
+
+/* How many of those targets are the likeliest tokens, which `likeliest` gets: room for rows times length numbers. For engines whose architecture
+ * tells hidden tokens. Errors: as hark_engine_loss. */
+HARK_MUST_CHECK hark_status hark_engine_right(hark_context *context, hark_engine *engine, const int32_t *targets, int32_t *likeliest,
+                                              int64_t *right);
 
 /* Loss (a sum, natural logarithm, without smoothing) and predictions of packed examples; *predicted [rows or tokens] is the engine's, good until
  * the next pass. */

@@ -1,12 +1,18 @@
 /* material.c - see material.h. */
 #include "train/material.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "models/encoder.h"
 #include "train/trainer.h"
 
-hark_status hark_material_examples(hark_context *context, const hark_config *config, hark_examples **out) {
+#define RANDOM_WINDOWS ((double)(1 << 24)) /* that are drawn beforehand to count their tokens */
+#define SAMPLES_MOST (INT64_MAX / 2)
+
+static bool hides(const hark_config *config) { return hark_architecture_of(config->model.architecture)->predicts_hidden; }
+
+hark_status hark_material_examples(hark_context *context, const hark_config *config, bool training, hark_examples **out) {
   const hark_examples_settings settings = {.format = hark_config_format(config),
                                            .paths = config->data.paths.items,
                                            .path_count = (int)config->data.paths.count,
@@ -16,11 +22,10 @@ hark_status hark_material_examples(hark_context *context, const hark_config *con
                                            .test_path_count = (int)config->data.test_paths.count,
                                            .validation_fraction = config->data.validation_fraction,
                                            .length_limit = config->data.length_limit,
-                                           .classes = (int32_t)config->data.classes};
+                                           .classes = (int32_t)config->data.classes,
+                                           .teaches_classes = training && !hides(config)};
   return hark_examples_open(context, &settings, out);
 }
-
-static bool hides(const hark_config *config) { return hark_architecture_of(config->model.architecture)->predicts_hidden; }
 
 hark_learning_task hark_material_task_of(const hark_config *config, const hark_examples *examples) {
   const bool classes = hark_examples_target_kind(examples) == HARK_TARGET_CLASS && !hides(config);
@@ -58,7 +63,7 @@ static hark_status store_vocabulary(hark_context *context, const hark_examples *
 
 static hark_status open_examples(hark_context *context, const hark_run *run, bool resume, hark_material *m) {
   const hark_config *config = m->config;
-  HARK_TRY(hark_material_examples(context, config, &m->examples));
+  HARK_TRY(hark_material_examples(context, config, true, &m->examples));
   const hark_example_batches_settings training = hark_example_settings(config, HARK_SPLIT_TRAINING, false),
                                       validation = hark_example_settings(config, HARK_SPLIT_VALIDATION, true);
   m->task = hark_material_task_of(config, m->examples);
@@ -114,8 +119,8 @@ void hark_material_close(hark_context *context, hark_material *material) {
 
 size_t hark_material_room_bytes(const hark_config *config, const hark_learning_task *task) {
   const int64_t batch = config->train.batch, length = config->model.context;
-  /* inputs and targets of a micro-batch of windows, for training and for evaluation */
-  if (task->parts == 0) return 4 * (size_t)(batch * length) * sizeof(int32_t);
+  /* inputs and targets of a micro-batch of windows, for training and for evaluation, and there the likeliest tokens */
+  if (task->parts == 0) return (size_t)((hides(config) ? 5 : 4) * batch * length) * sizeof(int32_t);
   return hark_example_room_bytes(batch, task->parts, hark_encoder_rows((hark_pooling)config->model.pooling, length));
 }
 
@@ -138,6 +143,24 @@ hark_status hark_material_prepare(hark_context *context, hark_material *material
   material->inputs = memory;
   material->targets = material->inputs + window_numbers;
   return HARK_OK;
+}
+
+int64_t hark_material_samples(const hark_material *material, int64_t tokens) {
+  const hark_sentences *const s = &material->sentences;
+  const double mean = (double)s->positions / (double)s->windows;
+  int64_t samples = 0, seen = 0;
+  if (s->settings.order == HARK_ORDER_RANDOM && (double)tokens / mean > RANDOM_WINDOWS) {
+    const double guess = ceil((double)tokens / mean);
+    return guess < (double)SAMPLES_MOST ? (int64_t)guess : SAMPLES_MOST;
+  }
+  if (s->settings.order != HARK_ORDER_RANDOM) { /* whole epochs, of each window once, and a part of one */
+    const int64_t epochs = (tokens - 1) / s->positions;
+    if (epochs > SAMPLES_MOST / s->windows - 1) return SAMPLES_MOST;
+    samples = epochs * s->windows;
+    seen = epochs * s->positions;
+  }
+  while (seen < tokens) seen += hark_sentences_targets(s, samples++, 1);
+  return samples;
 }
 
 /* Tokens that will be hidden in a step's samples. */

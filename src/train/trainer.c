@@ -33,6 +33,7 @@ typedef struct training_run {
   double line_clock;                 /* clock at the last line of metrics */
   int64_t line_tokens, line_steps;   /* since then */
   double line_operations;
+  double pass_operations; /* of the last micro-batch; before the first one of this part of the run, of the largest there can be */
   hark_train_progress progress;
 } training_run;
 
@@ -61,15 +62,17 @@ static void show(training_run *trainer) {
 static hark_status count_steps(training_run *trainer) {
   const hark_config *config = trainer->config;
   const int64_t tokens = hark_config_step_tokens(config), most = INT64_MAX / 2 / tokens;
-  const double per_step = (double)(config->train.batch * config->train.accumulate);
+  const int64_t samples = config->train.batch * config->train.accumulate;
   trainer->steps = config->train.steps;
   if (config->train.epochs > 0) {
-    const double steps = ceil(config->train.epochs * (double)trainer->material.samples_per_epoch / per_step);
+    const double steps = ceil(config->train.epochs * (double)trainer->material.samples_per_epoch / (double)samples);
     trainer->steps = steps < (double)most ? (int64_t)steps : INT64_MAX;
+  } else if (config->train.tokens > 0 && trainer->material.packed) {
+    trainer->steps = hark_ceil_div(hark_material_samples(&trainer->material, config->train.tokens), samples);
   } else if (config->train.tokens > 0) {
     trainer->steps = config->train.tokens / tokens + (config->train.tokens % tokens > 0);
   } else if (config->train.examples > 0) {
-    trainer->steps = hark_ceil_div(config->train.examples, config->train.batch * config->train.accumulate);
+    trainer->steps = hark_ceil_div(config->train.examples, samples);
   }
   if (trainer->steps <= most) return HARK_OK;
   return hark_fail(trainer->context, HARK_BAD_CONFIGURATION,
@@ -98,16 +101,21 @@ static hark_status end_line(training_run *trainer) {
   return hark_jsonl_end(trainer->context, &trainer->metrics);
 }
 
-/* What a model has to beat: the entropies of the validation text, as a first line of metrics. */
+static bool tells_hidden(const training_run *trainer) { return trainer->engine->network->architecture->predicts_hidden; }
+
+/* What a model has to beat: the entropies of the validation text, as a first line of metrics. That of pairs is of next tokens. */
 static hark_status record_text(training_run *trainer) {
   hark_text_statistics statistics;
   HARK_TRY(hark_statistics_measure(trainer->context, trainer->material.corpus, HARK_SPLIT_VALIDATION, &statistics));
   begin_line(trainer);
   hark_jsonl_number(&trainer->metrics, "val/entropy", statistics.entropy);
-  hark_jsonl_number(&trainer->metrics, "val/pair_entropy", statistics.pair_entropy);
+  if (!tells_hidden(trainer)) hark_jsonl_number(&trainer->metrics, "val/pair_entropy", statistics.pair_entropy);
   HARK_TRY(end_line(trainer));
-  say(trainer, "the validation text's frequencies alone reach a loss of %.3f, those of pairs %.3f", statistics.entropy,
-      statistics.pair_entropy);
+  if (tells_hidden(trainer))
+    say(trainer, "the validation text's frequencies alone reach a loss of %.3f a hidden token", statistics.entropy);
+  else
+    say(trainer, "the validation text's frequencies alone reach a loss of %.3f, those of pairs %.3f", statistics.entropy,
+        statistics.pair_entropy);
   return HARK_OK;
 }
 
@@ -187,6 +195,7 @@ static hark_status prepare(training_run *trainer, bool resume) {
   HARK_TRY(preflight(trainer));
   HARK_TRY(hark_engine_create_for(context, config, &trainer->material.task, true, &trainer->engine));
   trainer->engine->steps = trainer->steps;
+  trainer->pass_operations = hark_engine_operations(trainer->engine);
   HARK_TRY(hark_material_prepare(context, &trainer->material));
 
   const uint64_t checksum = trainer->material.checksum;
@@ -239,8 +248,9 @@ static hark_status compute_step(training_run *trainer, hark_material_pass *step,
     step->tokens += part.tokens;
     step->targets += part.targets;
     step->right += part.right;
-    trainer->line_operations += hark_engine_operations(trainer->engine);
-    if (trainer->material.packed) trainer->state.operations += hark_engine_operations(trainer->engine);
+    trainer->pass_operations = hark_engine_operations(trainer->engine);
+    trainer->line_operations += trainer->pass_operations;
+    if (trainer->material.packed) trainer->state.operations += trainer->pass_operations;
     if (trainer->hooks->gradients != NULL)
       HARK_TRY(trainer->hooks->gradients(trainer->hooks->user, trainer->engine, trainer->state.step + 1, micro));
   }
@@ -277,7 +287,7 @@ static void measure_speed(training_run *trainer) {
 /* Windows of a text cost the same in every step, examples what their tokens cost. */
 static double operations_so_far(const training_run *trainer) {
   if (trainer->material.packed) return trainer->state.operations;
-  return hark_engine_operations(trainer->engine) * (double)(trainer->config->train.accumulate * trainer->state.step);
+  return trainer->pass_operations * (double)(trainer->config->train.accumulate * trainer->state.step);
 }
 
 static hark_status record_line(training_run *trainer) {
@@ -287,7 +297,7 @@ static hark_status record_line(training_run *trainer) {
   if (trainer->state.line_targets > 0)
     hark_jsonl_number(&trainer->metrics, "train/accuracy", (double)trainer->state.line_right / (double)trainer->state.line_targets);
   hark_jsonl_number(&trainer->metrics, "lr", trainer->progress.rate);
-  hark_jsonl_number(&trainer->metrics, "grad_norm", trainer->progress.gradient_norm);
+  hark_jsonl_number(&trainer->metrics, "grad_norm", trainer->state.gradient_norm);
   hark_jsonl_number(&trainer->metrics, "tokens_per_second", trainer->progress.tokens_per_second);
   hark_jsonl_number(&trainer->metrics, "operations", operations_so_far(trainer));
   if (trainer->hooks->peak_operations > 0) hark_jsonl_number(&trainer->metrics, "mfu", trainer->progress.peak_fraction);
@@ -328,7 +338,7 @@ static hark_status run_step(training_run *trainer) {
   state->line_targets += step.targets;
   state->line_right += step.right;
   trainer->progress.loss = loss;
-  trainer->progress.gradient_norm = result.gradient_norm;
+  trainer->progress.gradient_norm = state->gradient_norm = result.gradient_norm;
   return HARK_OK;
 }
 
@@ -366,7 +376,7 @@ static bool evaluation_is_due(const training_run *trainer) {
 }
 
 typedef struct validation_result {
-  double loss, accuracy; /* the latter of examples; NaN: of a text */
+  double loss, accuracy; /* the latter of examples and of hidden tokens; else NaN */
   bool complete;
 } validation_result;
 
@@ -390,13 +400,16 @@ static hark_status validate(training_run *trainer, validation_result *out) {
     HARK_TRY(hark_evaluate(trainer->context, trainer->engine, material->corpus, &task, &result));
   out->loss = result.loss;
   out->complete = result.complete;
+  if (tells_hidden(trainer)) out->accuracy = result.targets > 0 ? (double)result.right / (double)result.targets : NAN;
   return HARK_OK;
 }
 
 static hark_status record_validation(training_run *trainer, const validation_result *result) {
   begin_line(trainer);
+  const double operations = operations_so_far(trainer);
+  if (operations > 0) hark_jsonl_number(&trainer->metrics, "operations", operations);
   hark_jsonl_number(&trainer->metrics, "val/loss", result->loss);
-  if (trainer->material.examples != NULL) {
+  if (trainer->material.examples != NULL || tells_hidden(trainer)) { /* of hidden tokens there is no perplexity of a text */
     hark_jsonl_number(&trainer->metrics, "val/accuracy", result->accuracy);
     return end_line(trainer);
   }

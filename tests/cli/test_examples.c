@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "cli/common.h"
 #include "io/files.h"
@@ -33,6 +34,7 @@ static int begin(void **state) {
   }
   test_file_write_text(folder, "texts.tsv", lines);
   test_file_write_text(folder, "two.tsv", two);
+  test_file_write_text(folder, "one.tsv", "1\tabc\n1\tbca\n1\tcab\n");
   test_file_write_text(folder, "bad.tsv", "0\tabc\n7\tabc\n");
   test_file_write_text(folder, "long.tsv", "0\tabc\n1\tabcabcabcabcabc\n");
   test_file_write_text(folder, "words.tsv", "Words\ta b c\na b c\t1:c\nb a\t0:a\nc c a b\t0:a 3:b\n");
@@ -91,6 +93,64 @@ static void other_attention_and_parts(void **state) {
   (void)state;
   expect("eval run --structure window --window 3 --json --threads 1", HARK_EXIT_DONE, "model.attention.window", "");
   expect("eval run --part training --threads 1", HARK_EXIT_DONE, "training accuracy", "");
+}
+
+/* One class is too little to learn from, and enough to be measured. */
+static void one_class_is_measured(void **state) {
+  (void)state;
+  expect("eval run --json --data one.tsv --threads 1", HARK_EXIT_DONE, "\"part\": \"data\"", "");
+  json_t *const line = command_json(&output);
+  assert_int_equal(command_number(line, "examples"), 3);
+  assert_true(command_number(line, "majority") == 1);
+  json_decref(line);
+  expect("eval run --part test --data one.tsv --threads 1", HARK_EXIT_DONE, "data accuracy", "");
+  expect("train --classes 3 --data one.tsv --out nothing " RUN, HARK_EXIT_BAD_INPUT, "", "expected at least two classes");
+  expect(
+      "train --classes 3 --data one.tsv --out hidden --architecture masked_encoder --format text --layers 1 --width 8 --heads 1 "
+      "--context 12 --batch 2 --steps 1 --threads 1",
+      HARK_EXIT_DONE, "step 1", "");
+}
+
+/* A folder has its splits, and no other stands for one that is not there. */
+static void a_folder_has_its_parts(void **state) {
+  (void)state;
+  assert_int_equal(mkdir(test_path(folder, "task"), 0700), 0);
+  char *const texts = test_file_text(folder, "texts.tsv");
+  test_file_write_text(folder, "task/texts.tsv", texts);
+  free(texts);
+  test_file_write_text(folder, "task/task.json",
+                       "{\"format_version\": 1, \"format\": \"text\", \"files\": {\"training\": {\"name\": \"texts.tsv\"}}}");
+  expect("eval run --data task --part test", HARK_EXIT_USAGE, "", "task: has no test examples");
+  assert_int_equal(test_line_count(output.err), 1);
+  expect("eval run --data task", HARK_EXIT_USAGE, "", "task: has no validation examples");
+  expect("eval run --data task --part training --threads 1", HARK_EXIT_DONE, "training accuracy", "");
+}
+
+/* Tables of classes: on a terminal, in JSON alone, not at all. */
+static void many_classes(void **state) {
+  (void)state;
+  static const struct {
+    int classes;
+    bool table;
+    const char *told;
+  } cases[] = {{30, true, "in --json alone"}, {1025, false, "no table of so many classes"}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    char words[512];
+    (void)snprintf(words, sizeof words,
+                   "train --out many-%d --classes %d --data texts.tsv --format text --architecture encoder --layers 1 --width 8 --heads 1 "
+                   "--context 12 --batch 8 --steps 1 --threads 1",
+                   cases[i].classes, cases[i].classes);
+    expect(words, HARK_EXIT_DONE, "", "");
+    (void)snprintf(words, sizeof words, "eval many-%d --data texts.tsv --threads 1", cases[i].classes);
+    expect(words, HARK_EXIT_DONE, cases[i].told, "");
+    strcat(words, " --json");
+    expect(words, HARK_EXIT_DONE, "", "");
+    json_t *const line = command_json(&output);
+    assert_true(fabs(command_number(line, "majority") - 1.0 / 3) < 1e-12);
+    assert_int_equal(json_array_size(json_object_get(line, "classes")), cases[i].classes);
+    assert_int_equal(json_array_size(json_object_get(line, "confusion")), cases[i].table ? cases[i].classes : 0);
+    json_decref(line);
+  }
 }
 
 static void one_line_says_what_is_wrong(void **state) {
@@ -152,6 +212,7 @@ static void sweeps_and_steps(void **state) {
       "variants:\n  dense: {model.attention.structure: dense}\n  window: {model.attention.structure: window}\n");
   expect("sweep plan.yaml", HARK_EXIT_DONE, "| window |", "");
   expect("sweep plan.yaml --metric val/accuracy --table", HARK_EXIT_DONE, "val/accuracy", "");
+  expect("sweep plan.yaml --metric val/accuracy --table --json", HARK_EXIT_DONE, "\"better\": \"more\"", "");
   expect("bench step --steps 1 --json " RUN, HARK_EXIT_DONE, "\"tokens_per_second\"", "");
   expect("bench step --steps 1 --format pairs --architecture encoder --layers 1 --width 16 --heads 2 --context 12 --batch 2 --threads 1",
          HARK_EXIT_DONE, "tokens/s", "");
@@ -166,6 +227,30 @@ static void warm_starts_may_begin_a_new_head(void **state) {
       HARK_EXIT_DONE, "step 1", "2 of another shape");
 }
 
+static double told_accuracy(const test_output *told) {
+  json_t *const line = command_json(told);
+  const double accuracy = command_number(line, "val/accuracy");
+  json_decref(line);
+  return accuracy;
+}
+
+/* A text that fills a part of a window is measured as in a window of just its length, whose masks are the same. */
+static void the_end_of_a_text_sees_no_padding(void) {
+  static const char *const commands[] = {"eval masked --data short.txt --json --threads 1",
+                                         "eval masked --data short.txt --context 21 --json --threads 1"};
+  double losses[2], targets[2];
+  test_file_write_text(folder, "short.txt", "the quick brown fox ju"); /* 21 inputs; the run's windows have 32 */
+  for (int i = 0; i < 2; i++) {
+    expect(commands[i], HARK_EXIT_DONE, "", "");
+    json_t *const line = command_json(&output);
+    losses[i] = command_number(line, "loss");
+    targets[i] = command_number(line, "targets");
+    json_decref(line);
+  }
+  assert_true(targets[0] > 0 && targets[0] == targets[1]);
+  assert_true(fabs(losses[0] - losses[1]) <= 1e-6 * losses[0]);
+}
+
 /* An encoder that guessed hidden bytes of a text, then one for classes that begins with its blocks, which stay as they are. */
 static void hidden_tokens_come_first(void **state) {
   (void)state;
@@ -178,10 +263,18 @@ static void hidden_tokens_come_first(void **state) {
   const double loss = command_number(line, "val/loss");
   assert_true(loss < 2); /* a text of few words; 261 tokens at random are 5.6 */
   json_decref(line);
+  const double accuracy = told_accuracy(&output);
   expect("eval masked --json --checkpoint last --threads 1", HARK_EXIT_DONE, "", ""); /* the same masks every time */
   line = command_json(&output);
   assert_true(loss == command_number(line, "loss"));
+  assert_true(accuracy == command_number(line, "accuracy"));
+  assert_true(accuracy > 0.3 && accuracy <= 1);
+  assert_true(fabs(command_number(line, "right") - accuracy * command_number(line, "targets")) < 1e-9);
+  assert_null(json_object_get(line, "perplexity")); /* hidden tokens are no text */
+  assert_null(json_object_get(line, "bits_per_byte"));
   json_decref(line);
+  expect("eval masked --threads 1", HARK_EXIT_DONE, "nats a hidden token, accuracy", "");
+  the_end_of_a_text_sees_no_padding();
   expect(
       "train --init-from masked --architecture encoder --format text --classes 2 --data two.tsv --out tuned --steps 2 --batch 4 "
       "--threads 1 --allow-missing head* --allow-unexpected head* --freeze blocks.*",
@@ -264,6 +357,9 @@ int main(void) {
       cmocka_unit_test(confusions_add_up),
       cmocka_unit_test(eval_is_the_validation_of_training),
       cmocka_unit_test(other_attention_and_parts),
+      cmocka_unit_test(one_class_is_measured),
+      cmocka_unit_test(a_folder_has_its_parts),
+      cmocka_unit_test(many_classes),
       cmocka_unit_test(one_line_says_what_is_wrong),
       cmocka_unit_test(what_never_began_leaves_no_folder),
       cmocka_unit_test(sweeps_and_steps),

@@ -8,11 +8,65 @@
 #include <sys/stat.h>
 
 #include "core/core.h"
+#include "data/make_sequences.h"
 #include "io/files.h"
 #include "support/cmocka_all.h"
 #include "support/task_place.h"
 
 #define NAMES_BYTES 64
+
+/* ---- random numbers of an example ---- */
+
+static int64_t words_taken;
+
+static size_t take_words(hark_task_order *order, unsigned char *out) {
+  uint32_t sum = 0;
+  for (int64_t i = 0; i < words_taken; i++) sum ^= hark_task_random_word(&order->random);
+  memcpy(out, sum == 0 ? "a\ta:0\n" : "b\tb:0\n", 6);
+  return 6;
+}
+
+static hark_status settle_nothing(hark_context *context, void *values) {
+  (void)context, (void)values;
+  return HARK_OK;
+}
+
+static hark_task_sizes six_bytes(const void *values) {
+  (void)values;
+  return (hark_task_sizes){.example_bytes = 6};
+}
+
+static hark_status no_header(const void *values, int64_t count, hark_text *out) {
+  (void)values, (void)count;
+  return out->status;
+}
+
+/* An example that went on into the numbers of the next one is refused; so are more examples than there are numbers for. */
+static void examples_keep_to_their_random_numbers(void **state) {
+  const task_place *const f = *state;
+  const hark_task_generator generator = {.format = "sequences",
+                                         .options = &hark_task_sequences_options,
+                                         .settle = settle_nothing,
+                                         .sizes = six_bytes,
+                                         .header = no_header,
+                                         .make = take_words};
+  const hark_task_entry entry = {"taker", 99, &generator};
+  hark_sequence_values values = {0};
+  hark_text report = hark_text_empty(f->context);
+  char path[TEST_PATH_BYTES];
+  (void)snprintf(path, sizeof path, "%s", test_path(f->folder, "taken"));
+  hark_task_settings settings = {.entry = &entry, .values = &values, .folder = path, .seed = 1, .examples = {1, 0, 0}};
+  words_taken = (int64_t)(4 * HARK_TASK_COUNTERS) + 1;
+  assert_failure(f->context, hark_task_make(f->context, &settings, &report), HARK_BAD_CONFIGURATION,
+                 "training example 0 takes more than the 67108864 random numbers");
+  assert_int_equal(hark_path_kind_of(path), HARK_PATH_NONE);
+  settings.examples[HARK_SPLIT_TEST] = HARK_TASK_EXAMPLES + 1;
+  assert_failure(f->context, hark_task_make(f->context, &settings, &report), HARK_BAD_CONFIGURATION, "--test: 1099511627777 examples");
+  settings.examples[HARK_SPLIT_TEST] = 0;
+  words_taken = 3;
+  assert_fine(f->context, hark_task_make(f->context, &settings, &report));
+  hark_text_free(&report);
+}
 
 /* ---- sequences ---- */
 
@@ -278,6 +332,7 @@ static void numbers_are_uniform(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
 
+      TASK_TEST(examples_keep_to_their_random_numbers),
       TASK_TEST(recall_targets_are_the_values),
       TASK_TEST(copy_targets_are_the_symbols),
       TASK_TEST(passkey_is_in_the_text),
