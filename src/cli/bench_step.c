@@ -92,12 +92,24 @@ static hark_status measure(hark_context *context, hark_bench_machine *machine, c
   return HARK_OK;
 }
 
+/* What of the model is no dense decoder: ",encoder,hierarchical". */
+static const char *describe(const hark_config *config, char *out, size_t size) {
+  char structure[HARK_OPTION_WORD_BYTES] = "";
+  const bool decoder = config->model.architecture == HARK_ARCHITECTURE_decoder,
+             dense = config->model.attention.structure == HARK_STRUCTURE_DENSE;
+  if (!dense) (void)hark_option_choice_at(HARK_STRUCTURE_WORDS, config->model.attention.structure, structure);
+  (void)snprintf(out, size, "%s%s%s%.40s", decoder ? "" : ",", decoder ? "" : hark_architecture_of(config->model.architecture)->name,
+                 dense ? "" : ",", structure);
+  return out;
+}
+
 static hark_status print(hark_context *context, const hark_bench_settings *settings, const hark_config *config, const step_result *r) {
   const double fraction = r->operations / r->time.median / r->peak.median;
   const int threads = hark_context_threads(context);
-  char name[160];
-  snprintf(name, sizeof name, "step:layers=%" PRId64 ",heads=%" PRId64 ",width=%" PRId64 ",context=%" PRId64 ",batch=%" PRId64,
-           config->model.layers, config->model.heads, config->model.width, config->model.context, config->train.batch);
+  char name[160], what[80];
+  snprintf(name, sizeof name, "step:layers=%" PRId64 ",heads=%" PRId64 ",width=%" PRId64 ",context=%" PRId64 ",batch=%" PRId64 "%s",
+           config->model.layers, config->model.heads, config->model.width, config->model.context, config->train.batch,
+           describe(config, what, sizeof what));
   if (!settings->json) {
     printf("%s\n", name);
     printf("  step     %9.1f ms (least %.1f, spread %.1f)  %.0f tokens/s  %.1f GFLOP/s  %.1f %% of peak\n", r->time.median * 1e3,
