@@ -236,14 +236,16 @@ static hark_status write_configuration(hark_invocation *call, const hark_run *ru
   return status;
 }
 
-/* The configuration that the steps to come are made with; a file that always says "resume" could not begin another run. */
+/* The configuration that the steps to come are made with; a file that always says "resume" could not begin another run. What could not begin
+ * says what is wrong and nothing of a folder, which is not there then. */
 static hark_status ready(void *user) {
-  const training_view *view = user;
+  training_view *view = user;
   hark_config *config = view->call->values[VALUES_CONFIG];
   const bool resume = config->run.resume;
   config->run.resume = false;
   const hark_status status = write_configuration(view->call, view->run);
   config->run.resume = resume;
+  if (status == HARK_OK) hark_progress_line(&view->progress, "run folder %s", view->run->path);
   return status;
 }
 
@@ -383,7 +385,6 @@ static hark_status run(hark_invocation *call) {
     return estimate(call, config, &folder);
   }
   HARK_TRY(hark_run_open(call->context, path, config->run.resume, &folder));
-  fprintf(stderr, "run folder %s\n", folder.path);
   const hark_status status = train_in(call, config, &folder);
   if (status != HARK_OK) hark_run_abandon(call->context, &folder);
   hark_run_close(&folder);

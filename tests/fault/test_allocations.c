@@ -565,6 +565,16 @@ static void runs(void **state) {
   fail_at_each(&what, &r);
 }
 
+static void runs_over_examples(void **state) {
+  (void)state;
+  run_work r = {.from = NULL};
+  work what = {.name = "a fresh run over examples", .run = train, .failed = go_on, .backend = "cpu", .at_least = 100};
+  child_place_take_examples(&place);
+  place.small.config.train.steps = 2;
+  child_make_whole(&place);
+  fail_at_each(&what, &r);
+}
+
 static int begin(void **state) {
   (void)state;
   child_place_open(&place);
@@ -580,11 +590,17 @@ static int end(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(contexts),       cmocka_unit_test(attention_of_each_structure),
-      cmocka_unit_test(training_steps), cmocka_unit_test(tapes),
-      cmocka_unit_test(generation),     cmocka_unit_test(checkpoints),
-      cmocka_unit_test(text),           cmocka_unit_test(a_failed_save_leaves_the_last_one),
-      cmocka_unit_test(runs),           cmocka_unit_test(tasks),
+      cmocka_unit_test(contexts),
+      cmocka_unit_test(attention_of_each_structure),
+      cmocka_unit_test(training_steps),
+      cmocka_unit_test(tapes),
+      cmocka_unit_test(generation),
+      cmocka_unit_test(checkpoints),
+      cmocka_unit_test(text),
+      cmocka_unit_test(a_failed_save_leaves_the_last_one),
+      cmocka_unit_test(runs),
+      cmocka_unit_test(tasks),
+      cmocka_unit_test(runs_over_examples), /* which the place keeps */
   };
   return cmocka_run_group_tests(tests, begin, end);
 }
