@@ -28,9 +28,8 @@ static double vector_of_head(const hark_tensor *vector, int64_t head) { return g
 
 bool hark_ridge_parameters_make(const hark_ridge_given *given, int64_t system, hark_ridge_record *record, hark_ridge_parameters *out) {
   const double ridge = given->ridge, sigma = given->sigma;
-  *out = (hark_ridge_parameters){.sigma = sigma,
-                                 .scale = given->rbf ? 1 / (sigma * sigma) : given->scale,
-                                 .shift = given->rbf ? 0 : given->scale * given->bound};
+  *out = (hark_ridge_parameters){
+      .sigma = sigma, .scale = given->rbf ? 1 / (sigma * sigma) : given->scale, .shift = given->rbf ? 0 : given->scale * given->bound};
   out->lambda = ridge * given->slope * exp(-out->shift);
   if (!isfinite(ridge) || !(ridge > 0)) {
     hark_ridge_trouble(record, system, HARK_RIDGE_BAD_RIDGE, 0, ridge);

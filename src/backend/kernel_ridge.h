@@ -17,6 +17,12 @@ static inline double hark_ridge_exponent_limit(hark_type type) { return type == 
 /* keys^ridge_power: d lambda / d ridge. */
 double hark_ridge_slope(const hark_attention_desc *desc, int64_t keys);
 
+/* Keys of a sequence that some query sees, masks aside: the others take no part. */
+static inline int64_t hark_ridge_keys(const hark_attention_desc *desc, const hark_attention_sequence *sequence) {
+  if (!desc->causal) return sequence->key_count;
+  return hark_max(0, hark_min(sequence->key_count, sequence->query_count + sequence->offset));
+}
+
 typedef enum hark_ridge_kind {
   HARK_RIDGE_FINE,
   HARK_RIDGE_BAD_RIDGE,
@@ -44,8 +50,8 @@ typedef struct hark_ridge_parameters {
 typedef struct hark_ridge_given {
   hark_type type;
   bool rbf;
-  double ridge, slope;         /* lambda = ridge slope, before the shift */
-  double sigma, scale, bound;  /* as in a descriptor */
+  double ridge, slope;           /* lambda = ridge slope, before the shift */
+  double sigma, scale, bound;    /* as in a descriptor */
   const hark_tensor *log_kernel; /* NULL: none */
   int64_t table_row, distances;  /* where the head's part of it begins, and how many of its numbers may be asked for */
 } hark_ridge_given;

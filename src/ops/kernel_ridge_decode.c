@@ -60,7 +60,7 @@ static hark_status check_vector(hark_context *context, const char *name, const h
 
 static hark_status infer(hark_context *context, const void *attributes, const hark_tensor *inputs, int input_count, hark_inferred *out) {
   static const hark_input_rule rules[HARK_RIDGE_DECODE_INPUTS] = {
-      {"query", HARK_F32, 3, 3},  {"key", HARK_F32, 3, 3},       {"value", HARK_F32, 3, 3},
+      {"query", HARK_F32, 3, 3},      {"key", HARK_F32, 3, 3},       {"value", HARK_F32, 3, 3},
       {"cached_key", HARK_F32, 3, 3}, {"solved", HARK_F32, 3, 3},    {"factor", HARK_F32, 3, 3},
       {"log_ridge", HARK_F32, 1, 1},  {"log_sigma", HARK_F32, 1, 1}, {"log_kernel", HARK_F32, 2, 2}};
   const hark_operator *op = &hark_op_kernel_ridge_decode;
@@ -158,7 +158,8 @@ static bool solve_row(const hark_ridge_decode *d, int64_t n, hark_numbers query,
     pivot -= r[i] * r[i];
     z[n] -= r[i] * z[i];
   }
-  pivot = hark_ridge_pivot(d->record, d->head, n, pivot, diagonal, d->parameters.lambda, wide ? HARK_RIDGE_PIVOT_F64 : HARK_RIDGE_PIVOT_F32);
+  pivot =
+      hark_ridge_pivot(d->record, d->head, n, pivot, diagonal, d->parameters.lambda, wide ? HARK_RIDGE_PIVOT_F64 : HARK_RIDGE_PIVOT_F32);
   r[n] = sqrt(pivot);
   z[n] /= r[n];
   hark_put(row, n, r[n]);
@@ -239,7 +240,8 @@ static double operations(const void *attributes, const hark_tensor *inputs, int 
   (void)input_count;
   if (is_backward) return 0;
   const double rows = (double)inputs[HARK_RIDGE_DECODE_QUERY].shape[1], n = (double)is->first_position + rows / 2;
-  const double features = (double)(inputs[HARK_RIDGE_DECODE_QUERY].shape[2] / is->heads + inputs[HARK_RIDGE_DECODE_VALUE].shape[2] / is->key_heads);
+  const double features =
+      (double)(inputs[HARK_RIDGE_DECODE_QUERY].shape[2] / is->heads + inputs[HARK_RIDGE_DECODE_VALUE].shape[2] / is->key_heads);
   return 2 * (double)is->heads * rows * (n * n + rows * rows / 12 + 2 * n * features);
 }
 
@@ -253,13 +255,11 @@ static int64_t terms(const void *attributes, const hark_tensor *inputs, int inpu
 
 #define DECODE(...)                                                                                                                        \
   { .kernel = HARK_KERNEL_RBF, .ridge = 1.5, .sigma = 1.25, __VA_ARGS__ }
-static const hark_kernel_ridge_decode_attributes beginning = DECODE(.heads = 1, .key_heads = 1),
-                                                 grouped = DECODE(.heads = 4, .key_heads = 2),
-                                                 later = DECODE(.heads = 2, .key_heads = 1, .first_position = 19),
-                                                 unit = {.heads = 2, .key_heads = 2, .kernel = HARK_KERNEL_EXP, .unit = true, .ridge = 1,
-                                                         .scale = 1.5},
-                                                 plain = {.heads = 1, .key_heads = 1, .first_position = 3, .kernel = HARK_KERNEL_EXP,
-                                                          .ridge = 4, .scale = 0.25};
+static const hark_kernel_ridge_decode_attributes
+    beginning = DECODE(.heads = 1, .key_heads = 1),
+    grouped = DECODE(.heads = 4, .key_heads = 2), later = DECODE(.heads = 2, .key_heads = 1, .first_position = 19),
+    unit = {.heads = 2, .key_heads = 2, .kernel = HARK_KERNEL_EXP, .unit = true, .ridge = 1, .scale = 1.5},
+    plain = {.heads = 1, .key_heads = 1, .first_position = 3, .kernel = HARK_KERNEL_EXP, .ridge = 4, .scale = 0.25};
 
 #define REAL(low, high, ...)                                                                                                               \
   { HARK_F32, 3, {__VA_ARGS__}, low, high }
@@ -290,7 +290,8 @@ static const hark_sample samples[] = {
       TRIANGLE(10, 2, 256)}},
     {"one_later",
      &later,
-     {REAL(-1, 1, 1, 1, 6), REAL(-1, 1, 1, 1, 3), REAL(-1, 1, 1, 1, 3), REAL(-1, 1, 1, 33, 3), REAL(-1, 1, 1, 33, 32), TRIANGLE(6, 2, 256)}},
+     {REAL(-1, 1, 1, 1, 6), REAL(-1, 1, 1, 1, 3), REAL(-1, 1, 1, 1, 3), REAL(-1, 1, 1, 33, 3), REAL(-1, 1, 1, 33, 32),
+      TRIANGLE(6, 2, 256)}},
     {"many_later",
      &later,
      {REAL(-1, 1, 1, 9, 6),

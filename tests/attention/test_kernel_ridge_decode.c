@@ -206,7 +206,8 @@ static void mended_pivots_are_those_of_the_parallel_attention(void **state) {
   static const struct {
     const char *text;
     double within_f64, within_f32;
-  } problems[] = {{"cme:B1,H2,L20,D4,causal,rbf,shared,ridge=0.1", 1e-9, 1e-2}, {"cme:B1,H2,L40,D4,causal,rbf,equal,ridge=1e-30", 1e-7, 5e-2}};
+  } problems[] = {{"cme:B1,H2,L20,D4,causal,rbf,shared,ridge=0.1", 1e-9, 1e-2},
+                  {"cme:B1,H2,L40,D4,causal,rbf,equal,ridge=1e-30", 1e-7, 5e-2}};
   static double out[MOST_NUMBERS];
   for (size_t k = 0; k < sizeof problems / sizeof *problems; k++)
     for (int m = 0; m < attention_machine_count; m++)
@@ -291,9 +292,11 @@ static void wrong_numbers_name_head_and_row(void **state) {
       {"cme:B1,H3,L40,D4,causal,rbf,shared,learned", RIDGE_RIDGE, 0, 0, HARK_INVALID_ARGUMENT,
        "ridge of head 0 is 0, expected a finite number above 0"},
       {"cme:B1,H3,L40,D4,causal,rbf,shared,learned", RIDGE_SIGMA, 0, INFINITY, HARK_INVALID_ARGUMENT, "sigma of head 0 is inf"},
-      {"cme:B1,H3,L40,D4,causal,rbf,shared,learned", RIDGE_LOG_KERNEL, 5, 301, HARK_NOT_FINITE, "log_kernel of head 0 is 301 at distance 5"},
+      {"cme:B1,H3,L40,D4,causal,rbf,shared,learned", RIDGE_LOG_KERNEL, 5, 301, HARK_NOT_FINITE,
+       "log_kernel of head 0 is 301 at distance 5"},
       {"cme:B1,H2,L40,D4,causal", RIDGE_KEY, (40 + 21) * 4, 100, HARK_NOT_FINITE, "item 0, head 1, key row 21: the kernel's exponent is"},
-      {"cme:B1,H2,L40,D4,causal", RIDGE_QUERY, (40 + 30) * 4, 1e4, HARK_NOT_FINITE, "item 0, head 1, query row 30: the kernel's exponent is"},
+      {"cme:B1,H2,L40,D4,causal", RIDGE_QUERY, (40 + 30) * 4, 1e4, HARK_NOT_FINITE,
+       "item 0, head 1, query row 30: the kernel's exponent is"},
   };
   static double out[MOST_NUMBERS];
   for (size_t k = 0; k < sizeof wrong / sizeof *wrong; k++)
@@ -384,10 +387,8 @@ static void wrong_calls_are_refused(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(rows_equal_the_definition),
-      cmocka_unit_test(mended_pivots_are_those_of_the_parallel_attention),
-      cmocka_unit_test(tokens_can_be_forgotten),
-      cmocka_unit_test(wrong_numbers_name_head_and_row),
+      cmocka_unit_test(rows_equal_the_definition), cmocka_unit_test(mended_pivots_are_those_of_the_parallel_attention),
+      cmocka_unit_test(tokens_can_be_forgotten),   cmocka_unit_test(wrong_numbers_name_head_and_row),
       cmocka_unit_test(wrong_calls_are_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

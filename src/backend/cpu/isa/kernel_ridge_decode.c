@@ -378,8 +378,7 @@ static bool mix_block(const hark_ridge_decode *d, const block *b) {
   hark_ridge_less_columns(&p);
   for (int64_t r = 0; r < b->count; r++) {
     float *u = fresh + r * d->solved_step;
-    for (int64_t k = 0; k < r; k++)
-      hark_ridge_row_less(u, fresh + k * d->solved_step, b->x[(b->n + k) * COLUMNS + r], (int)d->value_width);
+    for (int64_t k = 0; k < r; k++) hark_ridge_row_less(u, fresh + k * d->solved_step, b->x[(b->n + k) * COLUMNS + r], (int)d->value_width);
     hark_ridge_row_times(u, 1 / b->x[(b->n + r) * COLUMNS + r], (int)d->value_width);
     memset(u + d->value_dim, 0, (size_t)(d->value_width - d->value_dim) * sizeof *u);
   }
