@@ -34,6 +34,7 @@ extern "C" {
   X(positional)                                                                                                                            \
   X(attention)                                                                                                                             \
   X(kernel_ridge)                                                                                                                          \
+  X(kernel_ridge_decode)                                                                                                                   \
   X(hierarchical_means)                                                                                                                    \
   X(hierarchical_decode)                                                                                                                   \
   X(adamw)                                                                                                                                 \
@@ -191,6 +192,24 @@ typedef struct hark_kernel_ridge_attributes {
   hark_attention_report *report;   /* adds up what forwards mended; may be NULL */
   const int64_t *segments;         /* as in hark_attention_args, where the plan has them */
 } hark_kernel_ridge_attributes;
+
+/* kernel_ridge_decode: causal attention with normalisation CME for new rows first_position .. behind those that the caches have seen, at the cost
+ * of a row of the factor each (docs/mathematics/kernel-ridge.md). inputs: query [1, R, H*d], key [1, R, Hkv*d], value [1, R, Hkv*dv]; the caches,
+ * which are changed: cached_key [1, C, Hkv*d], solved [1, C, H*dv'] with dv' = dv rounded up to 16, factor [b (b + 1) / 2, H, 256] with
+ * b = C / 16 rounded up, for first_position + R <= C; then, where they apply, log_ridge [H or 1] and log_sigma [H or 1] in place of the
+ * attributes' constants, and log_kernel [H or 1, T] with T >= first_position + R. output [1, R, H*dv]. Nothing has to be set before position 0; to
+ * forget the last tokens go on from a lower position. Errors of the forward: as hark_attention_forward() for the same rows. No backward.
+ * Report is borrowed. */
+typedef struct hark_kernel_ridge_decode_attributes {
+  int64_t heads, key_heads, first_position;
+  hark_attention_kernel kernel;
+  bool unit;                     /* every query and key is divided by its length first */
+  double ridge;                  /* lambda, without log_ridge */
+  double scale;                  /* exp: of q.k */
+  double sigma;                  /* rbf, without log_sigma */
+  double bound;                  /* as in hark_attention_desc; with unit it is 1 */
+  hark_attention_report *report; /* adds up what was mended; may be NULL */
+} hark_kernel_ridge_decode_attributes;
 
 /* hierarchical_means: what a positional kernel adds to the logits of a hierarchy of Nr 2^levels rows. input log_kernel [K, T], output
  * [K, levels * width], level after level: of cells t tokens of the level apart, width 2 Nr, the logarithm of the mean of G over all pairs of

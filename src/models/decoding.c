@@ -58,11 +58,11 @@ struct hark_decoding {
 
 static const hark_decoder_config *config_of(const hark_model *model) { return &model->decoder->config; }
 
-static bool has_history(const hark_decoding *decoding) { return config_of(decoding->model)->structure == HARK_STRUCTURE_HIERARCHICAL; }
-
 static const hark_self_attention_spec *attention_of(const hark_decoding *decoding, int64_t layer) {
   return &decoding->model->decoder->blocks[layer].attention.spec;
 }
+
+static bool has_history(const hark_decoding *decoding) { return !hark_attention_cache_goes_back(attention_of(decoding, 0)); }
 
 /* ---- making ---- */
 
@@ -153,7 +153,7 @@ static hark_status make_small(hark_decoding *decoding) {
     HARK_TRY(hark_attention_cache_describe(context, attention_of(decoding, layer), decoder->parameters.type, decoding->capacity,
                                            &decoding->caches[layer]));
   HARK_TRY(describe_tables(decoding));
-  if (!has_history(decoding)) { /* a hierarchical cache is attention and plan in one */
+  if (!hark_self_attention_has_record(attention_of(decoding, 0))) {
     HARK_TRY(hark_decoder_plans_create(context, decoder, 1, decoding->prefill, decoding->capacity, false, &decoding->prefill_plans));
     HARK_TRY(hark_decoder_plans_create(context, decoder, 1, 1, decoding->capacity, false, &decoding->step_plans));
   }
@@ -415,8 +415,10 @@ static uint64_t cache_levels(const hark_decoding *decoding) { return (uint64_t)c
 static size_t part_bytes(const hark_decoding *decoding, const saved_header *header, int64_t number) {
   const hark_tensor *part = cache_part(decoding, number);
   if (part->type == HARK_NONE || header->levels == 0) return 0;
-  const int64_t rows = has_history(decoding) ? (int64_t)header->levels * part->shape[1] : (int64_t)header->length;
-  return (size_t)(rows * part->shape[2]) * hark_type_bytes(part->type);
+  const int64_t front = has_history(decoding) ? (int64_t)header->levels * part->shape[1] * part->shape[2]
+                                              : hark_attention_cache_front(&decoding->caches[number / HARK_CACHE_PARTS],
+                                                                           (int)(number % HARK_CACHE_PARTS), (int64_t)header->length);
+  return (size_t)front * hark_type_bytes(part->type);
 }
 
 static size_t history_bytes(const hark_decoding *decoding, const saved_header *header) {

@@ -144,16 +144,20 @@ typedef struct block_closure {
   const hark_network *network;
   const hark_forward *forward;
   int64_t layer;
+  bool built; /* this is not the first time: what is reported has been */
 } block_closure;
 
 /* inputs: x, and where the model shares one the table of a positional kernel.
  * x' = x + attention(norm(x)); y = x' + feed_forward(norm(x')). x is released where it is not an input of a segment. */
 static hark_status build_block(void *data, hark_tape *tape, const hark_value *inputs, hark_value *outputs) {
-  const block_closure *closure = data;
+  block_closure *closure = data;
   const hark_network_config *config = &closure->network->config;
   const hark_block *block = &closure->network->blocks[closure->layer];
-  const hark_forward *forward = closure->forward;
+  hark_forward own = *closure->forward;
+  const hark_forward *forward = &own;
   hark_value normed = 0, branch = 0, x = inputs[0];
+  if (closure->built) own.report = NULL;
+  closure->built = true;
   HARK_TRY(hark_norm_apply(forward, &block->attention_norm, x, &normed));
   const hark_value log_kernel = shares_kernel(closure->network) ? inputs[1] : 0;
   HARK_TRY(hark_self_attention_apply(closure->context, forward, &block->attention, normed, log_kernel, &branch));
@@ -240,13 +244,11 @@ hark_status hark_stack_apply(hark_context *context, const hark_network *network,
   for (int64_t layer = 0; layer < config->layers; layer++) {
     if (forward->cancel != NULL && forward->cancel(forward->cancel_user)) return hark_fail(context, HARK_CANCELLED, "cancelled");
     inputs[0] = x;
-    const block_closure closure = {.context = context, .network = network, .forward = forward, .layer = layer};
+    block_closure closure = {.context = context, .network = network, .forward = forward, .layer = layer};
     if (config->recompute && forward->training)
       HARK_TRY(hark_tape_segment(tape, build_block, &closure, sizeof closure, inputs[1] != 0 ? 2 : 1, inputs, 1, &y));
-    else {
-      block_closure own = closure;
-      HARK_TRY(build_block(&own, tape, inputs, &y));
-    }
+    else
+      HARK_TRY(build_block(&closure, tape, inputs, &y));
     hark_tape_release(tape, x);
     x = y;
   }

@@ -119,7 +119,8 @@ static const state_field state_fields[] = {WHOLE(step),
                                            LATER(line_targets, true),
                                            LATER(line_right, true),
                                            LATER(operations, false),
-                                           LATER(gradient_norm, false)};
+                                           LATER(gradient_norm, false),
+                                           LATER(mended_pivots, true)};
 #undef LATER
 #undef WHOLE
 #undef REAL

@@ -45,7 +45,7 @@ typedef struct hark_engine {
   hark_engine_packing *packing;            /* NULL: batches are rectangular */
   hark_value logits, targets_read;         /* of the last hark_engine_predict(); 0: another pass has taken their place */
   int64_t steps;                           /* of the whole run, for what changes in its course; 0: nothing does */
-  hark_attention_report report;            /* pivots that kernel ridge attention has mended since the engine was made */
+  hark_attention_report report;            /* pivots that kernel ridge attention has mended */
   bool training;
 } hark_engine;
 

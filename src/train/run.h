@@ -55,6 +55,7 @@ typedef struct hark_run_state {
   int64_t bad_steps; /* in a row */
   double seconds;    /* of training so far */
   uint64_t metrics_bytes;
+  int64_t mended_pivots; /* of kernel ridge attention, evaluations included */
   uint64_t corpus_checksum;
 } hark_run_state;
 

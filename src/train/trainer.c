@@ -204,6 +204,7 @@ static hark_status prepare(training_run *trainer, bool resume) {
   if (found == HARK_OK) {
     if (damaged[0] != '\0') say(trainer, "%s is damaged: %s", damaged, context->message);
     HARK_TRY(hark_checkpoint_load(context, trainer->run, name, trainer->engine, &trainer->state));
+    trainer->engine->report.pivots = trainer->state.mended_pivots;
     /* also where the checkpoint is from before tokens were counted */
     if (!trainer->material.packed) trainer->state.tokens = trainer->state.samples * config->model.context;
     if (trainer->state.corpus_checksum != checksum)
@@ -458,6 +459,7 @@ static hark_status save(training_run *trainer) {
   HARK_TRY(hark_engine_check_finite(trainer->context, trainer->engine));
   HARK_TRY(hark_jsonl_flush(trainer->context, &trainer->metrics, &trainer->state.metrics_bytes));
   trainer->state.seconds = seconds_so_far(trainer);
+  trainer->state.mended_pivots = trainer->engine->report.pivots;
   HARK_TRY(hark_checkpoint_save(trainer->context, trainer->run, trainer->engine, &trainer->state, trainer->config->train.keep));
   trainer->checkpoint_asked = false;
   trainer->line_clock += clock_seconds() - before;

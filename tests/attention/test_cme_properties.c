@@ -233,7 +233,7 @@ static void test_threads(void **state) {
 static void test_hidden_keys(void **state) {
   (void)state;
   static const char *const cases[] = {"cme:B2,H2,L70,D4,mask,causal,rbf", "cme:B2,H2,L70,D4,mask,perhead,learned",
-                                      "cme:B1,H2,L70,D4,lengths"};
+                                      "cme:B1,H2,L70,D4,lengths", "cme:B1,H2,L40,S70,D4,causal,offset=3,rbf,learned"};
   for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++)
     for (int m = 0; m < attention_machine_count; m++) {
       ridge_problem p;
@@ -243,7 +243,7 @@ static void test_hidden_keys(void **state) {
         for (int64_t i = 0; i < p.batch * p.heads; i++) p.hidden[i * p.keys + 5] = 0;
       else if (p.mask)
         for (int64_t i = 0; i < p.batch; i++) p.hidden[i * p.keys + 5] = 0;
-      const int64_t row = p.lengths ? p.keys - 1 : 5;
+      const int64_t row = p.lengths ? p.keys - 1 : p.keys > p.queries ? 43 : 5; /* the first one behind the last query */
       if (ridge_run_on(&attention_machines[m], &p, &clean)) {
         for (int64_t i = 0; i < p.batch * p.heads; i++)
           for (int64_t c = 0; c < p.head_dim; c++) {
@@ -260,6 +260,24 @@ static void test_hidden_keys(void **state) {
         }
         ridge_results_free(&clean);
         ridge_results_free(&dirty);
+      }
+      ridge_problem_free(&p);
+    }
+}
+
+/* Keys that no query sees are not factorised: duplicates among them mend nothing. */
+static void test_unseen_keys(void **state) {
+  (void)state;
+  for (int m = 0; m < attention_machine_count; m++)
+    for (int64_t last = 42; last < 44; last++) { /* the last query stands at 42 */
+      ridge_problem p;
+      ridge_results r;
+      ridge_problem_make("cme:B1,H2,L40,S70,D4,causal,offset=3,rbf,ridge=1e-30", &p);
+      for (int64_t to = last; to < 70; to++) repeat_key(&p, 0, to);
+      if (ridge_run_on(&attention_machines[m], &p, &r)) {
+        assert_int_equal(r.status, HARK_OK);
+        assert_int_equal(r.report.pivots, last == 42 ? 2 : 0);
+        ridge_results_free(&r);
       }
       ridge_problem_free(&p);
     }
@@ -399,6 +417,29 @@ static void test_refused_descriptors(void **state) {
   hark_context_destroy(&context);
 }
 
+/* Counted operations against a count row by row. */
+static void test_operations(void **state) {
+  (void)state;
+  static const int64_t sizes[][2] = {{1, 1}, {5, 5}, {3, 9}, {9, 3}, {1, 40}, {40, 1}};
+  for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+    hark_attention_desc desc = hark_attention_desc_default();
+    const int64_t m = desc.query_length = sizes[i][0], n = desc.key_length = sizes[i][1];
+    const double length = (double)n, d = 3, dv = 2;
+    desc.normalisation = HARK_NORMALISATION_CME;
+    desc.batch = desc.heads = 1;
+    desc.head_dim = 3;
+    desc.value_dim = 2;
+    desc.ridge = 1;
+    desc.causal = true;
+    double products = length * length * d / 2 + length * length * length / 6 + length * length * dv / 2;
+    for (int64_t row = 0; row < m; row++) {
+      const double seen = (double)(row + n - m + 1 > 0 ? row + n - m + 1 : 0);
+      products += seen * (d + dv) + seen * seen / 2;
+    }
+    assert_true(fabs(hark_attention_desc_operations(&desc, false) - 2 * products) < 1e-9 * products);
+  }
+}
+
 /* The plan says what a triangle takes; a length beyond what memory can be is refused when it is made. */
 static void test_plan(void **state) {
   (void)state;
@@ -428,10 +469,12 @@ int main(void) {
       cmocka_unit_test(test_alone),
       cmocka_unit_test(test_threads),
       cmocka_unit_test(test_hidden_keys),
+      cmocka_unit_test(test_unseen_keys),
       cmocka_unit_test(test_wrong_numbers),
       cmocka_unit_test(test_unbounded_exponential),
       cmocka_unit_test(test_overflow),
       cmocka_unit_test(test_refused_descriptors),
+      cmocka_unit_test(test_operations),
       cmocka_unit_test(test_plan),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

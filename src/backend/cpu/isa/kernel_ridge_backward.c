@@ -84,19 +84,21 @@ static void query_gradients(const ridge_tiles *h, int64_t tile, int64_t delta, c
   spread(kernel, false, h->query_rows, h->dp, h->dkeys + first * h->dp);
 }
 
-/* A row's gradient, times scale and less what belongs to the row itself, to where it goes; returns <x, dx>. */
+/* A row's gradient, times scale and less what belongs to the row itself, to where it goes; returns <x, dx> of the row as it was computed with:
+ * less the centre, which no gradient notices. */
 static double store_row(const ridge_tiles *h, const float *given, const float *row, float *gradient, float own, bool add, float *to) {
   const int d = (int)h->desc->head_dim;
-  double along = 0, squares = 0;
+  double along = 0, along_given = 0, squares = 0;
   for (int c = 0; c < d; c++) {
     gradient[c] = (float)h->is.scale * (gradient[c] - own * row[c]);
     along += (double)row[c] * gradient[c];
+    along_given += (double)given[c] * gradient[c];
     squares += (double)given[c] * given[c];
   }
   if (to == NULL) return along;
-  const double gain = !h->desc->unit ? 1 : squares > 0 ? 1 / sqrt(squares) : 0;
   for (int c = 0; c < d; c++) {
-    const double value = h->desc->unit ? gain * ((double)gradient[c] - along * (double)row[c]) : (double)gradient[c];
+    double value = (double)gradient[c];
+    if (h->desc->unit) value = squares > 0 ? (value - along_given / squares * (double)given[c]) / sqrt(squares) : 0;
     to[c] = add ? to[c] + (float)value : (float)value;
   }
   return along;
@@ -121,11 +123,11 @@ static double store_keys(const ridge_tiles *h, bool first) {
   const bool add_key = !first || (args->accumulate & HARK_ACCUMULATE_KEY), add_value = !first || (args->accumulate & HARK_ACCUMULATE_VALUE);
   const int64_t d = h->desc->head_dim, dv = h->desc->value_dim;
   double along = 0;
-  for (int64_t i = 0; i < h->keys; i++) {
+  for (int64_t i = 0; i < h->sequence->key_count; i++) {
     const int64_t at = h->sequence->key_row + i;
     float *dk = args->dkey.type != HARK_NONE ? ridge_row(&args->dkey, h->sequence, h->key_head, at) : NULL;
     float *dvalue = args->dvalue.type != HARK_NONE ? ridge_row(&args->dvalue, h->sequence, h->key_head, at) : NULL;
-    if (h->seen[i] == 0) {
+    if (i >= h->keys || h->seen[i] == 0) {
       if (dk != NULL && !add_key) clear(dk, d);
       if (dvalue != NULL && !add_value) clear(dvalue, dv);
       continue;

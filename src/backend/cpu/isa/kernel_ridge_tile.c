@@ -1,6 +1,8 @@
 /* kernel_ridge_tile.c - see kernel_ridge_tile.h: memory, keys, kernels and the factorisation of one head, in tiles of 64 x 64.
  *
- * Exponents of rbf are scale (k.q - |k|^2 / 2 - |q|^2 / 2), at most 0 by a clamp; all exponents are of 2. Whether they are in range is decided by
+ * Exponents of rbf are scale (k.q - |k|^2 / 2 - |q|^2 / 2), at most 0 by a clamp; all exponents are of 2. These lose digits where rows are long in
+ * units of sigma, so the first visible key is taken from all keys and queries: rbf does not notice, and no row that sees a key stands before it,
+ * so that nothing of the future comes in. Squares are summed as products are: equal rows have a kernel of exactly G. Whether they are in range is decided by
  * the lengths of queries and keys; only where those do not suffice, entry by entry.
  * Cost: Gram n^2 d / 2, factor n^3 / 6, X n^2 dv / 2 multiply-adds. The factor is one triangle of tiles, 2 n (n + 64) bytes.
  */
@@ -31,6 +33,7 @@ size_t HARK_ISA(hark_cpu_ridge_carve)(const hark_attention_desc *desc, bool back
   h->key_rows = carve(&c, true, keys * dp);
   h->key_lanes = carve(&c, true, keys * d);
   h->key_squares = carve(&c, true, keys);
+  h->centre = carve(&c, true, dp);
   h->seen = carve(&c, true, keys);
   h->solved = carve(&c, true, keys * dvp);
   h->tables = carve(&c, desc->has_log_kernel, 2 * hark_ridge_distances(desc) + 2 * lanes + HARK_LANES);
@@ -81,19 +84,36 @@ ridge_workspace HARK_ISA(hark_cpu_ridge_workspace)(hark_context *context, const 
   return w;
 }
 
-/* A row of d numbers into dp, of unit length where asked for; returns its squares, NaN or infinite when a number is. */
+/* A row of d numbers into dp, of unit length where asked for, less the centre; returns its squares, NaN or infinite when a number is. */
 static double read_row(const ridge_tiles *h, const float *from, float *to) {
   const int d = (int)h->desc->head_dim;
-  double squares = 0;
+  double squares = 0, centred = 0;
   for (int c = 0; c < d; c++) squares += (double)from[c] * from[c];
   const float gain = h->desc->unit && squares > 0 ? (float)(1 / sqrt(squares)) : 1.0f;
-  for (int c = 0; c < d; c++) to[c] = gain * from[c];
+  for (int c = 0; c < d; c++) {
+    to[c] = gain * from[c] - h->centre[c];
+    centred += (double)to[c] * to[c];
+  }
   for (int c = d; c < h->dp; c++) to[c] = 0;
-  return h->desc->unit && squares > 0 && isfinite(squares) ? 1 : squares;
+  return h->rbf || !isfinite(squares) ? centred + 0 * squares : h->desc->unit && squares > 0 ? 1 : squares;
 }
 
-/* What a row's length adds to exponents of 2 with rbf. */
-static float square_term(const ridge_tiles *h, double squares) { return h->rbf ? (float)(0.5 * (double)h->scale2 * squares) : 0; }
+/* 64 rows transposed, times scale2; with rbf half of their squares times scale2, by the sums that products make. */
+HARK_SIMD_NOINLINE void pack_lanes(const ridge_tiles *h, const float *rows, float *lanes, float *squares) {
+  const int d = (int)h->desc->head_dim;
+  const vf gain = vf_set(h->scale2);
+  hark_pack_transposed(rows, h->dp, HARK_RIDGE_TILE, d, 1.0f, lanes);
+  for (int lane = 0; lane < HARK_RIDGE_TILE; lane += HARK_LANES) {
+    vf sum = vf_zero();
+    for (int c = 0; c < d; c++) {
+      float *at = lanes + c * HARK_RIDGE_TILE + lane;
+      const vf x = vf_load(at), scaled = gain * x;
+      vf_store(at, scaled);
+      sum = vf_fma(scaled, x, sum);
+    }
+    vf_store(squares + lane, h->rbf ? vf_set(0.5f) * sum : vf_zero());
+  }
+}
 
 static bool is_seen(const ridge_tiles *h, int64_t i) {
   const hark_tensor *mask = &h->run->args->mask;
@@ -102,15 +122,25 @@ static bool is_seen(const ridge_tiles *h, int64_t i) {
   return ((const uint8_t *)mask->data)[at] != 0;
 }
 
+/* The first visible key with rbf, else zeros. */
+static void read_centre(const ridge_tiles *h) {
+  memset(h->centre, 0, (size_t)h->dp * sizeof *h->centre);
+  for (int64_t i = 0; i < h->keys && h->rbf; i++) {
+    if (h->seen[i] == 0) continue;
+    (void)read_row(h, ridge_row(&h->run->args->key, h->sequence, h->key_head, h->sequence->key_row + i), h->centre);
+    return;
+  }
+}
+
 static bool read_keys(ridge_tiles *h) {
   const hark_attention_args *args = h->run->args;
-  const int d = (int)h->desc->head_dim, dv = (int)h->desc->value_dim;
+  read_centre(h);
+  const int dv = (int)h->desc->value_dim;
   for (int64_t i = 0; i < h->tiles * HARK_RIDGE_TILE; i++) {
     float *row = h->key_rows + i * h->dp, *value = h->solved + i * h->dvp;
     if (h->seen[i] == 0) {
       memset(row, 0, (size_t)h->dp * sizeof *row);
       memset(value, 0, (size_t)h->dvp * sizeof *value);
-      h->key_squares[i] = 0;
       continue;
     }
     const int64_t at = h->sequence->key_row + i;
@@ -119,7 +149,6 @@ static bool read_keys(ridge_tiles *h) {
       hark_ridge_trouble(h->record, h->system, HARK_RIDGE_BAD_KEY, at, 0);
       return false;
     }
-    h->key_squares[i] = square_term(h, squares);
     h->longest = fmax(h->longest, sqrt(squares));
     const float *from = ridge_row(&args->value, h->sequence, h->key_head, at);
     if (!hark_rows_finite(from, 0, 1, dv)) {
@@ -128,9 +157,10 @@ static bool read_keys(ridge_tiles *h) {
     }
     hark_pack_rows(from, 0, 1, dv, h->dvp, 1.0f, value);
   }
-  for (int64_t t = 0; t < h->tiles; t++)
-    hark_pack_transposed(h->key_rows + t * HARK_RIDGE_TILE * h->dp, h->dp, HARK_RIDGE_TILE, d, 1.0f,
-                         h->key_lanes + t * HARK_RIDGE_TILE * d);
+  for (int64_t t = 0; t < h->tiles; t++) {
+    const int64_t first = t * HARK_RIDGE_TILE;
+    pack_lanes(h, h->key_rows + first * h->dp, h->key_lanes + first * h->desc->head_dim, h->key_squares + first);
+  }
   return true;
 }
 
@@ -184,7 +214,6 @@ bool HARK_ISA(hark_cpu_ridge_queries)(ridge_tiles *h, int64_t row, int count) {
     float *to = h->query_rows + (ptrdiff_t)r * h->dp;
     if (r >= count) {
       memset(to, 0, (size_t)h->dp * sizeof *to);
-      h->query_squares[r] = 0;
       continue;
     }
     const int64_t at = h->sequence->query_row + row + r;
@@ -193,22 +222,21 @@ bool HARK_ISA(hark_cpu_ridge_queries)(ridge_tiles *h, int64_t row, int count) {
       hark_ridge_trouble(h->record, h->system, HARK_RIDGE_BAD_QUERY, at, 0);
       return false;
     }
-    h->query_squares[r] = square_term(h, squares);
     if (!query_in_range(h, row + r, to, sqrt(squares))) return false;
   }
-  hark_pack_transposed(h->query_rows, h->dp, HARK_RIDGE_TILE, (int)h->desc->head_dim, 1.0f, h->query_lanes);
+  pack_lanes(h, h->query_rows, h->query_lanes, h->query_squares);
   return true;
 }
 
-/* kappa from products: 2^(scale2 product - squares), with the table. */
+/* kappa from products: 2^(product - squares), with the table. */
 HARK_SIMD void exponentiate(const ridge_tiles *h, const float *squares, const float *row_squares, const float *table, const bool rbf,
                             const bool positional, float *out) {
-  const vf scale2 = vf_set(h->scale2), shift2 = vf_set(h->shift2);
+  const vf shift2 = vf_set(h->shift2);
   for (int i = 0; i < HARK_RIDGE_TILE; i++) {
     const vf own = vf_set(row_squares[i]);
     for (int lane = 0; lane < HARK_RIDGE_TILE; lane += HARK_LANES) {
       float *at = out + i * HARK_RIDGE_TILE + lane;
-      vf x = vf_load(at) * scale2 - (rbf ? own + vf_load(squares + lane) : shift2);
+      vf x = vf_load(at) - (rbf ? own + vf_load(squares + lane) : shift2);
       if (rbf) x = vf_min(x, vf_zero());
       if (positional) x = x + vf_load(table - i + lane);
       vf_store(at, vf_exp2(vf_min(x, vf_set(127)))); /* hidden entries may be any number, and are multiplied by zero later */
@@ -348,7 +376,7 @@ bool HARK_ISA(hark_cpu_ridge_begin)(const hark_attention_run *run, int64_t seque
                      .system = sequence * desc->heads + head,
                      .rbf = desc->kernel == HARK_KERNEL_RBF};
   HARK_ISA(hark_cpu_ridge_carve)(desc, backward, memory, h);
-  h->keys = h->sequence->key_count;
+  h->keys = hark_ridge_keys(desc, h->sequence);
   h->tiles = hark_ceil_div(h->keys, HARK_RIDGE_TILE);
   for (int64_t i = 0; i < h->tiles * HARK_RIDGE_TILE; i++) {
     h->seen[i] = i < h->keys && is_seen(h, i);

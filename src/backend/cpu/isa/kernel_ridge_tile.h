@@ -31,8 +31,9 @@ typedef struct ridge_tiles {
   const float *table;   /* log2 G(|t|) at t, which may be negative; or NULL */
 
   float *factor, *reciprocal;  /* upper tiles; 1 / diagonal */
-  float *key_rows, *key_lanes; /* [n][dp]; a tile [d][64] each */
-  float *key_squares, *seen;   /* [n]: scale2 / 2 |k|^2; 1 or 0 */
+  float *key_rows, *key_lanes; /* [n][dp]; scale2 times that, a tile [d][64] each; likewise queries */
+  float *key_squares, *seen;   /* [n]: scale2 / 2 |k|^2 with rbf; 1 or 0 */
+  float *centre;               /* [dp]: what has been taken from keys and queries */
   float *solved;               /* X or alpha, [n][dvp] */
   float *tables, *panel;       /* panel: [n][64], one column of tiles */
   float *query_rows, *query_lanes, *query_squares, *sums;
