@@ -18,6 +18,7 @@ typedef struct measurement {
   hark_example_batches batches;
   hark_example_room room;
   int64_t classes, *confusion; /* [classes, classes], or NULL */
+  bool vectors;                /* numbers are told, none of which is right or wrong */
   hark_examples_result result;
   double seconds;
   hark_progress progress;
@@ -52,8 +53,13 @@ static void print_json(const measurement *m, const hark_opened_run *opened, hark
   hark_json_append_string(text, opened->checkpoint);
   hark_text_append(text, ", \"part\": \"%s\", \"loss\": ", split_names[split]);
   hark_json_append_number(text, r->loss);
-  hark_text_append(text, ", \"accuracy\": ");
-  hark_json_append_number(text, part_of(r->right, r->targets));
+  if (m->vectors) {
+    hark_text_append(text, ", \"squared_error\": ");
+    hark_json_append_number(text, r->loss);
+  } else {
+    hark_text_append(text, ", \"accuracy\": ");
+    hark_json_append_number(text, part_of(r->right, r->targets));
+  }
   if (m->classes > 0) {
     hark_text_append(text, ", \"majority\": ");
     hark_json_append_number(text, part_of(majority(m), r->targets));
@@ -88,6 +94,12 @@ static void print_confusion(const measurement *m, hark_text *text) {
 
 static void print(const measurement *m, const hark_opened_run *opened, hark_split split, const char *exchanged, hark_text *text) {
   const hark_examples_result *r = &m->result;
+  if (m->vectors) {
+    hark_text_append(text, "%s, %s: %s squared error %.6f an example; %" PRId64 " examples, %" PRId64 " tokens in %.1f s\n",
+                     opened->run.path, opened->checkpoint, split_names[split], r->loss, r->examples, r->tokens, m->seconds);
+    if (exchanged[0] != '\0') hark_text_append(text, "exchanged: %s\n", exchanged);
+    return;
+  }
   hark_text_append(text,
                    "%s, %s: %s accuracy %.2f %% (%" PRId64 " of %" PRId64 "), loss %.4f nats; %" PRId64 " examples, %" PRId64
                    " tokens in %.1f s\n",
@@ -104,11 +116,13 @@ static hark_status open_examples(hark_invocation *call, const hark_config *confi
   HARK_TRY(hark_material_examples(call->context, config, &m->examples));
   HARK_TRY(hark_material_check_vocabulary(call->context, m->examples, &opened->run));
   if (other_data && hark_examples_count(m->examples, *split).examples == 0) *split = HARK_SPLIT_TRAINING;
-  const hark_example_batches_settings settings = hark_example_settings(config, *split, true);
+  hark_example_batches_settings settings = hark_example_settings(config, *split, true);
+  if (other_data) settings.limit = 0; /* of what was trained on */
   HARK_TRY(hark_example_batches_create(call->context, m->examples, &settings, &m->batches));
   HARK_TRY(hark_example_room_open(call->context, &m->batches, config->train.batch, &m->room));
   const hark_learning_task task = hark_material_task_of(config, m->examples);
   m->classes = task.classes;
+  m->vectors = task.features > 0;
   if (m->classes == 0) return HARK_OK;
   void *memory = NULL;
   HARK_TRY(hark_allocate_zero(call->context, confusion_bytes(m), &memory));

@@ -11,6 +11,7 @@ typedef struct hark_example_entry {
   int64_t at, target_at;
   int32_t length[HARK_EXAMPLE_PARTS], whole[HARK_EXAMPLE_PARTS]; /* after and before cutting */
   int32_t label, target_count;
+  int64_t numbers_at; /* of its tokens, those to be told behind them */
 } hark_example_entry;
 
 typedef struct hark_example_aim {
@@ -37,6 +38,7 @@ struct hark_examples {
   hark_text words;            /* of the symbols, a zero byte behind each; empty where the format knows them */
   hark_example_array symbols; /* 1, 2 or 4 bytes each, the fewest that hold the shape's */
   hark_example_array aims;
+  hark_example_array numbers; /* float */
   hark_example_array entries[HARK_SPLIT_ALL];
   hark_examples_counts counts[HARK_SPLIT_ALL];
   hark_example_entry open; /* the example that is being put together */
