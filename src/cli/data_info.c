@@ -147,9 +147,8 @@ hark_status hark_data_print_info(hark_context *context, const hark_examples *exa
                      "{\"format\": \"%s\", \"parts\": %d, \"targets\": \"%s\", \"vocabulary\": %" PRId32 ", \"height\": %" PRId32
                      ", \"width\": %" PRId32 ", \"features\": %" PRId32 ", \"responses\": %" PRId32 ", \"checksum\": \"%016" PRIx64
                      "\", \"splits\": {",
-                     hark_examples_format(examples), hark_examples_parts(examples), kinds[kind],
-                     hark_examples_vocabulary_size(examples), height, width, hark_examples_features(examples), hark_examples_responses(examples),
-                     hark_examples_checksum(examples));
+                     hark_examples_format(examples), hark_examples_parts(examples), kinds[kind], hark_examples_vocabulary_size(examples),
+                     height, width, hark_examples_features(examples), hark_examples_responses(examples), hark_examples_checksum(examples));
   } else {
     hark_text_append(text, "format %s: %s with %s, vocabulary of %" PRId32 " tokens", hark_examples_format(examples),
                      hark_examples_parts(examples) == 2 ? "pairs of sequences" : "sequences", words[kind],

@@ -15,7 +15,7 @@
 #include "data/tokenizer.h"
 
 #define SUBSET_SEED UINT64_C(0x73756273) /* of which examples a limit leaves: fixed for ever */
-#define STREAM_EXAMPLE 3 /* Philox stream of the purpose HARK_RANDOM_DATA; batches.c and permutation.c have 0 to 2 */
+#define STREAM_EXAMPLE 3                 /* Philox stream of the purpose HARK_RANDOM_DATA; batches.c and permutation.c have 0 to 2 */
 
 hark_status hark_example_batches_create(hark_context *context, const hark_examples *examples, const hark_example_batches_settings *settings,
                                         hark_example_batches *out) {

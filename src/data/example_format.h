@@ -28,9 +28,9 @@
 
 /* What a format says of its files, or finds in the first one and then expects of the others. */
 typedef struct hark_example_shape {
-  int32_t symbols;       /* >= 1 */
-  int32_t classes;       /* 0 with targets */
-  int32_t height, width; /* of images */
+  int32_t symbols;             /* >= 1 */
+  int32_t classes;             /* 0 with targets */
+  int32_t height, width;       /* of images */
   int32_t features, responses; /* numbers of a token, and to be told of an example; 0: there are none */
 } hark_example_shape;
 

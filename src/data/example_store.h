@@ -6,12 +6,12 @@
 
 #define HARK_CLASS_NAME_BYTES 12
 
-/* An example: its symbols lie part behind part from number `at` of the symbols on, its targets from number target_at of the targets. */
+/* An example: its symbols lie part behind part from number `at` of the symbols on, its targets from number target_at of
+ * the targets; the numbers of vectors from there on of the numbers, those of its tokens and then those that are to be told. */
 typedef struct hark_example_entry {
   int64_t at, target_at;
   int32_t length[HARK_EXAMPLE_PARTS], whole[HARK_EXAMPLE_PARTS]; /* after and before cutting */
   int32_t label, target_count;
-  int64_t numbers_at; /* of its tokens, those to be told behind them */
 } hark_example_entry;
 
 typedef struct hark_example_aim {

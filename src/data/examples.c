@@ -144,8 +144,7 @@ static hark_status print_vocabulary(hark_examples *examples) {
   const hark_example_shape *const shape = &examples->shape;
   static const char *const kinds[] = {"class", "tokens", "vector"};
   hark_text_append(text, "{\n \"format_version\": %d,\n \"format\": \"%s\",\n \"parts\": %d,\n \"targets\": \"%s\",\n \"classes\": [",
-                   VOCABULARY_FORMAT_VERSION, examples->format->name, examples->format->parts,
-                   kinds[examples->format->target_kind]);
+                   VOCABULARY_FORMAT_VERSION, examples->format->name, examples->format->parts, kinds[examples->format->target_kind]);
   for (int32_t i = 0; i < shape->classes; i++) {
     hark_text_append(text, "%s", i > 0 ? ", " : "");
     hark_json_append_string(text, hark_examples_class_name(examples, i));
@@ -179,7 +178,7 @@ static uint64_t make_checksum(const hark_examples *examples) {
       }
       sum = hark_checksum_block(sum, symbols + (size_t)entry->at * width, (size_t)length * width);
       const size_t own = (size_t)(length * examples->shape.features + examples->shape.responses);
-      if (own > 0) sum = hark_checksum_block(sum, (const float *)examples->numbers.items + entry->numbers_at, own * sizeof(float));
+      if (own > 0) sum = hark_checksum_block(sum, (const float *)examples->numbers.items + entry->target_at, own * sizeof(float));
       sum = hark_checksum_number(sum, (uint64_t)(int64_t)entry->label);
       for (int32_t t = 0; t < entry->target_count; t++) {
         const hark_example_aim *const aim = &aims[entry->target_at + t];
@@ -385,7 +384,7 @@ hark_status hark_examples_numbers(hark_context *context, const hark_examples *ex
   if (entry == NULL) return no_example(context, index, 0);
   const hark_example_shape *const shape = &examples->shape;
   const size_t own = (size_t)entry->length[0] * (size_t)shape->features, told = (size_t)shape->responses;
-  const float *const numbers = (const float *)examples->numbers.items + entry->numbers_at;
+  const float *const numbers = (const float *)examples->numbers.items + entry->target_at;
   if (features != NULL && own > 0) memcpy(features, numbers, own * sizeof *features);
   if (responses != NULL && told > 0) memcpy(responses, numbers + own, told * sizeof *responses);
   return HARK_OK;

@@ -18,9 +18,9 @@
 
 /* What is to be predicted. */
 typedef enum hark_example_target_kind {
-  HARK_TARGET_CLASS, /* one class for the example */
+  HARK_TARGET_CLASS,  /* one class for the example */
   HARK_TARGET_TOKENS, /* a token at some of its tokens; HARK_TARGET_IGNORED at the others */
-  HARK_TARGET_VECTOR /* numbers for the example */
+  HARK_TARGET_VECTOR  /* numbers for the example */
 } hark_example_target_kind;
 
 /* Which files, and how to read them. Zero it and fill what applies. Everything is borrowed for the call only. */

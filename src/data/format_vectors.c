@@ -34,6 +34,7 @@ static hark_status check_numbers(const hark_example_reader *reader, const float 
 static hark_status read_records(hark_example_reader *reader, int file, int32_t length, uint64_t count) {
   const hark_example_shape *const shape = hark_example_reader_shape(reader);
   const size_t numbers = hark_vectors_record(length, shape->features, shape->responses), bytes = numbers * sizeof(float);
+  if (count == 0) return HARK_OK; /* else a record is no larger than the file */
   hark_text_resize(&reader->scratch, bytes);
   HARK_TRY(reader->scratch.status);
   float *const record = (float *)(void *)reader->scratch.data;
@@ -56,7 +57,8 @@ static hark_status read_open(hark_example_reader *reader, int file, uint64_t siz
     return hark_fail(reader->context, HARK_BAD_FILE, "%s: %" PRIu64 " bytes, the header alone has %zu", reader->path, size, sizeof header);
   HARK_TRY(hark_file_read_at(reader->context, file, reader->path, header, sizeof header, 0));
   if (memcmp(header, HARK_VECTORS_MAGIC, VERSION) != 0)
-    return hark_fail(reader->context, HARK_BAD_FILE, "%s: does not begin with \"" HARK_VECTORS_MAGIC "\": no file of vectors", reader->path);
+    return hark_fail(reader->context, HARK_BAD_FILE, "%s: does not begin with \"" HARK_VECTORS_MAGIC "\": no file of vectors",
+                     reader->path);
   HARK_TRY(hark_header_number(reader, header, VERSION, "version", HARK_VECTORS_VERSION, HARK_VECTORS_VERSION, &version));
   HARK_TRY(hark_header_number(reader, header, LENGTH, "length", 1, HARK_VECTORS_LENGTH_MAX, &length));
   HARK_TRY(hark_header_number(reader, header, FEATURES, "number of features", 1, HARK_VECTORS_FEATURES_MAX, &shape.features));

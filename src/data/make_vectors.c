@@ -22,7 +22,8 @@ static const hark_option options[] = {
     {"prior", "prior", HARK_OPTION_FLOAT, AT(prior), "4", "(0, inf)", NULL, NULL, "regression: variance of the entries of z"},
 };
 #undef AT
-const hark_option_table hark_task_vectors_options = {options, (int)(sizeof options / sizeof *options), NULL, sizeof(hark_vector_values), false};
+const hark_option_table hark_task_vectors_options = {options, (int)(sizeof options / sizeof *options), NULL, sizeof(hark_vector_values),
+                                                     false};
 
 void hark_task_random_normals(hark_task_random *random, double out[2]) {
   const double length = sqrt(-2 * log1p(-hark_task_random_uniform(random))), angle = TWO_PI * hark_task_random_uniform(random);

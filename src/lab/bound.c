@@ -44,22 +44,28 @@ enum { M_KIND, M_LAYER, M_HEAD, M_OPERATOR, M_OPERATOR_BOUND, M_MATRIX, M_MATRIX
 #define KIND_WORDS "features|output|query|key|value"
 enum { KIND_FEATURES, KIND_OUTPUT, KIND_QUERY, KIND_KEY, KIND_VALUE };
 static const hark_lab_column matrix_columns[M_COLUMNS] = {
-    {"matrix", NULL, KIND_WORDS}, {"layer", NULL, NULL}, {"head", NULL, NULL},   {"operator norm", "|.|_r", NULL},
+    {"matrix", NULL, KIND_WORDS}, {"layer", NULL, NULL},       {"head", NULL, NULL},     {"operator norm", "|.|_r", NULL},
     {"bound", NULL, NULL},        {"norm", "|.|_(r,s)", NULL}, {"its bound", NULL, NULL}};
 
-enum { L_OF, L_SKIP, L_NORM, L_LAYER, L_RADIUS, L_GAMMA, L_KAPPA_PRINTED, L_KAPPA, L_ZETA_PRINTED, L_ZETA, L_RHO_PRINTED, L_RHO, L_COLUMNS };
-static const hark_lab_column layer_columns[L_COLUMNS] = {{"of", NULL, SOURCE_WORDS},
-                                                         {"skips", NULL, "no|yes"},
-                                                         {"layer norm", NULL, "no|yes"},
-                                                         {"layer", NULL, NULL},
-                                                         {"R", NULL, NULL},
-                                                         {"gamma", NULL, NULL},
-                                                         {"kappa", "printed", NULL},
-                                                         {"kappa", NULL, NULL},
-                                                         {"zeta", "printed", NULL},
-                                                         {"zeta", NULL, NULL},
-                                                         {"rho", "printed", NULL},
-                                                         {"rho", NULL, NULL}};
+enum {
+  L_OF,
+  L_SKIP,
+  L_NORM,
+  L_LAYER,
+  L_RADIUS,
+  L_GAMMA,
+  L_KAPPA_PRINTED,
+  L_KAPPA,
+  L_ZETA_PRINTED,
+  L_ZETA,
+  L_RHO_PRINTED,
+  L_RHO,
+  L_COLUMNS
+};
+static const hark_lab_column layer_columns[L_COLUMNS] = {
+    {"of", NULL, SOURCE_WORDS}, {"skips", NULL, "no|yes"}, {"layer norm", NULL, "no|yes"}, {"layer", NULL, NULL},
+    {"R", NULL, NULL},          {"gamma", NULL, NULL},     {"kappa", "printed", NULL},     {"kappa", NULL, NULL},
+    {"zeta", "printed", NULL},  {"zeta", NULL, NULL},      {"rho", "printed", NULL},       {"rho", NULL, NULL}};
 
 enum { S_OF, S_SKIP, S_NORM, S_GAMMA, S_KAPPA, S_ZETA, S_PRINTED, S_CORRECTED, S_COVERING_PRINTED, S_COVERING, S_AGGREGATION, S_COLUMNS };
 static const hark_lab_column sum_columns[S_COLUMNS] = {{"of", NULL, SOURCE_WORDS},
@@ -113,8 +119,8 @@ static hark_status take_matrix(measurement *m, int kind, int64_t layer, int64_t 
 static hark_status take_heads(measurement *m, const char *prefix, int64_t layer, hark_bound_head *own, hark_bound_head *bound) {
   static const char *const parts[] = {"query", "key", "value"};
   for (int64_t i = 0; i < m->config.heads; i++) {
-    hark_bound_pair *const owns[] = {&own[i].query, &own[i].key, &own[i].value},
-                           *const bounds[] = {&bound[i].query, &bound[i].key, &bound[i].value};
+    hark_bound_pair *const owns[] = {&own[i].query, &own[i].key, &own[i].value}, *const bounds[] = {&bound[i].query, &bound[i].key,
+                                                                                                    &bound[i].value};
     for (int part = 0; part < 3; part++) {
       char name[HARK_PARAMETER_NAME_BYTES];
       (void)snprintf(name, sizeof name, "%s.heads.%" PRId64 ".%s.weight", prefix, i, parts[part]);
@@ -171,12 +177,12 @@ static hark_status add_layers(measurement *m, hark_lab_table *layers, hark_lab_t
   const double last = hark_bound_layers(network, v->radius, skip, layer_norm, terms);
   for (int64_t t = 0; t < network->layers; t++) {
     const hark_bound_layer *const l = &terms[t];
-    const double row[L_COLUMNS] = {source,           skip,     layer_norm,       (double)t, l->radius,      l->gamma,
+    const double row[L_COLUMNS] = {source,           skip,     layer_norm,      (double)t, l->radius,      l->gamma,
                                    l->kappa_printed, l->kappa, l->zeta_printed, l->zeta,   l->rho_printed, l->rho};
     HARK_TRY(hark_lab_add_row(m->lab, layers, row));
   }
   const hark_bound_sum s = hark_bound_all(network, terms, last, (double)v->examples);
-  const double row[S_COLUMNS] = {source,    skip,        layer_norm,         s.gamma,    s.kappa,       s.zeta,
+  const double row[S_COLUMNS] = {source,    skip,        layer_norm,         s.gamma,    s.kappa,      s.zeta,
                                  s.printed, s.corrected, s.covering_printed, s.covering, s.aggregation};
   return hark_lab_add_row(m->lab, sums, row);
 }
@@ -190,8 +196,7 @@ static hark_status measure_network(hark_lab *lab, const hark_network *network) {
   HARK_TRY(take_network(&m));
   for (int source = 0; source < SOURCES; source++)
     for (int skip = 0; skip < (m.networks[0].single ? 1 : 2); skip++)
-      for (int layer_norm = 0; layer_norm < 2; layer_norm++)
-        HARK_TRY(add_layers(&m, layers, sums, source, skip == 1, layer_norm == 1));
+      for (int layer_norm = 0; layer_norm < 2; layer_norm++) HARK_TRY(add_layers(&m, layers, sums, source, skip == 1, layer_norm == 1));
   return HARK_OK;
 }
 
@@ -209,25 +214,22 @@ static hark_status enlarge(hark_lab *lab, hark_parameters *parameters) {
 }
 
 static hark_status measure_drawn(hark_lab *lab) {
-  const hark_network_config config = {.architecture = HARK_ARCHITECTURE_latent,
-                                      .vocabulary = 1,
-                                      .layers = DRAWN_LAYERS,
-                                      .heads = DRAWN_HEADS,
-                                      .key_heads = DRAWN_HEADS,
-                                      .width = DRAWN_WIDTH,
-                                      .feed_forward_width = 2 * DRAWN_WIDTH,
-                                      .context = 1,
-                                      .activation = HARK_ACTIVATION_RELU,
-                                      .positions = HARK_POSITIONS_NONE,
-                                      .kernel = HARK_KERNEL_RBF,
-                                      .sigma = sqrt((double)DRAWN_WIDTH / DRAWN_HEADS),
-                                      .features = DRAWN_WIDTH,
-                                      .responses = 1,
-                                      .latent = {.skip = true,
-                                                 .norm = HARK_BOUND_TWO,
-                                                 .operator_norm = DRAWN_BOUND,
-                                                 .matrix_norm = DRAWN_BOUND,
-                                                 .range = 0.5}};
+  const hark_network_config config = {
+      .architecture = HARK_ARCHITECTURE_latent,
+      .vocabulary = 1,
+      .layers = DRAWN_LAYERS,
+      .heads = DRAWN_HEADS,
+      .key_heads = DRAWN_HEADS,
+      .width = DRAWN_WIDTH,
+      .feed_forward_width = 2 * DRAWN_WIDTH,
+      .context = 1,
+      .activation = HARK_ACTIVATION_RELU,
+      .positions = HARK_POSITIONS_NONE,
+      .kernel = HARK_KERNEL_RBF,
+      .sigma = sqrt((double)DRAWN_WIDTH / DRAWN_HEADS),
+      .features = DRAWN_WIDTH,
+      .responses = 1,
+      .latent = {.skip = true, .norm = HARK_BOUND_TWO, .operator_norm = DRAWN_BOUND, .matrix_norm = DRAWN_BOUND, .range = 0.5}};
   hark_network *network = NULL;
   HARK_TRY(hark_network_create(lab->context, &config, HARK_F64, false, &network));
   hark_status status = hark_parameters_initialise(lab->context, &network->parameters, lab->seed);
@@ -345,16 +347,20 @@ static hark_status judge(hark_lab *lab) {
 const hark_experiment hark_experiment_bound = {
     .summary = "terms of the generalisation bound: R, gamma, kappa, zeta of every layer; of a trained network with --model",
     .paper = HARK_LAB_PAPER_X "theorem C.4, lemma C.9",
-    .statement = "The generalisation error of a network with bounded matrices is of order D^2 / sqrt(n) [T sqrt(log(1 + gamma)) + sqrt(T) "
-                 "sqrt(log(1 + zeta R)) + sqrt(log(1 + kappa / zeta))] sqrt(h T).",
+    .statement =
+        "The generalisation error of a network with bounded matrices is of order D^2 / sqrt(n) [T sqrt(log(1 + gamma)) + sqrt(T) "
+        "sqrt(log(1 + zeta R)) + sqrt(log(1 + kappa / zeta))] sqrt(h T).",
     .printed = "rho = omega + (w^qk)^2 w^v R^2,  kappa = max(.., R^qk / (w^qk w^v)),  zeta = (w^qk)^2 R^v / omega",
-    .corrected = "rho = omega + sum (w^q + w^k)^2 w^v (alpha R)^2 / sigma^2,  kappa = max(.., sum (w^q + w^k) w^v (R^q + R^k) / sum (w^q + "
-                 "w^k)^2 w^v),  zeta = sum (w^q + w^k)^2 w^v / (sigma^2 omega)",
+    .corrected =
+        "rho = omega + sum (w^q + w^k)^2 w^v (alpha R)^2 / sigma^2,  kappa = max(.., sum (w^q + w^k) w^v (R^q + R^k) / sum (w^q + "
+        "w^k)^2 w^v),  zeta = sum (w^q + w^k)^2 w^v / (sigma^2 omega)",
     .notes =
         "Norms are r-norms of the transposed matrices, `class` the bounds that training keeps by projection and `weights` the norms that "
-        "there are. The rows without skips and with layer norm say what the same matrices would give in such a network: skips add 1 to alpha "
+        "there are. The rows without skips and with layer norm say what the same matrices would give in such a network: skips add 1 to "
+        "alpha "
         "and omega, layer norm puts the size of a normed row in the place of R, which otherwise grows as the product of omega alpha. The "
-        "second bound is twice the complexity term, because the loss is 2-Lipschitz where the proof takes 1. `aggregation` is the Lipschitz "
+        "second bound is twice the complexity term, because the loss is 2-Lipschitz where the proof takes 1. `aggregation` is the "
+        "Lipschitz "
         "constant of the aggregation, which assumption C.2 sets to 1: it holds for the mean, and for a class query only where its matrices "
         "are small. (C.20) has R where attention reads rows of size alpha R.\n\n"
         "The bound is an upper bound without its constant: it says how terms grow, not how large an error is.",

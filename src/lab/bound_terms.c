@@ -17,9 +17,9 @@ hark_status hark_bound_make(hark_lab *lab, hark_bound_network *network) {
 
 /* What a sum over the heads of a layer gives. */
 typedef struct heads_sum {
-  double values, value_norms;         /* sum w^v, sum R^v */
-  double largest, query_key_norms;    /* max (w^q + w^k), sum (R^q + R^k) */
-  double squares, mixed;              /* sum (w^q + w^k)^2 w^v, sum (w^q + w^k) w^v (R^q + R^k) */
+  double values, value_norms;      /* sum w^v, sum R^v */
+  double largest, query_key_norms; /* max (w^q + w^k), sum (R^q + R^k) */
+  double squares, mixed;           /* sum (w^q + w^k)^2 w^v, sum (w^q + w^k) w^v (R^q + R^k) */
 } heads_sum;
 
 static heads_sum sum_heads(const hark_bound_head *heads, int64_t count) {
@@ -114,20 +114,20 @@ hark_bound_sum hark_bound_all(const hark_bound_network *network, const hark_boun
     inner = hark_lab_larger(inner, layers[i].inner_radius);
   }
   const double scale = widest * widest / root * sqrt(h * t);
-  const double printed = t * sqrt(log1p(gamma)) + sqrt(t) * sqrt(log1p(zeta_printed * layers[0].radius)) +
-                         sqrt(log1p(quotient(kappa_printed, zeta_printed)));
+  const double printed =
+      t * sqrt(log1p(gamma)) + sqrt(t) * sqrt(log1p(zeta_printed * layers[0].radius)) + sqrt(log1p(quotient(kappa_printed, zeta_printed)));
   const double corrected = t * sqrt(log1p(gamma)) + sqrt(t) * sqrt(log1p(zeta * inner * inner)) +
                            sqrt(log1p(kappa * hark_lab_smaller(t, 1 / (zeta * inner * inner)))); /* a geometric sum of T terms */
   const double aggregated = d * (double)network->responses + (network->query && !network->single ? (2 + h) * d * d + d : 0);
   const double matrices = (network->single ? d * d : 2 * d * (double)network->inner * t) + (2 + h) * d * d * t;
-  return (hark_bound_sum){.gamma = gamma,
-                          .kappa = kappa,
-                          .zeta = zeta,
-                          .printed = scale * printed,
-                          .corrected = 2 * scale * corrected,
-                          .covering_printed = (4 + h) * widest * widest * t *
-                                              log1p(2 * last_radius * propagated(network, layers, false, network->layers - 1) * root),
-                          .covering = (matrices + aggregated) *
-                                      log1p(2 * last_radius * (propagated(network, layers, true, network->layers) + 1) * root),
-                          .aggregation = aggregation_constant(network, last_radius)};
+  return (hark_bound_sum){
+      .gamma = gamma,
+      .kappa = kappa,
+      .zeta = zeta,
+      .printed = scale * printed,
+      .corrected = 2 * scale * corrected,
+      .covering_printed =
+          (4 + h) * widest * widest * t * log1p(2 * last_radius * propagated(network, layers, false, network->layers - 1) * root),
+      .covering = (matrices + aggregated) * log1p(2 * last_radius * (propagated(network, layers, true, network->layers) + 1) * root),
+      .aggregation = aggregation_constant(network, last_radius)};
 }

@@ -36,10 +36,10 @@ typedef struct hark_bound_head {
 
 /* All that is read of a network: norms of its matrices, or the bounds of its class. */
 typedef struct hark_bound_network {
-  int64_t layers, heads;        /* T, h */
+  int64_t layers, heads;                     /* T, h */
   int64_t width, inner, head_dim, responses; /* d, d_sigma, d_p, d_y */
-  bool single;                  /* section 5.1: the attention is the aggregation's, and there is no A^s */
-  bool query;                   /* aggregated by a class query */
+  bool single;                               /* section 5.1: the attention is the aggregation's, and there is no A^s */
+  bool query;                                /* aggregated by a class query */
   double sigma_square;
   hark_bound_norm norm;         /* r */
   hark_bound_pair *up, *down;   /* [layers]: A^x', A^s' */
@@ -59,8 +59,8 @@ HARK_MUST_CHECK hark_status hark_bound_make(hark_lab *lab, hark_bound_network *n
 double hark_bound_layers(const hark_bound_network *network, double radius, bool skip, bool layer_norm, hark_bound_layer *out);
 
 typedef struct hark_bound_sum {
-  double gamma, kappa, zeta;         /* corrected, the largest of all layers */
-  double printed, corrected;         /* D^2 / sqrt(n) [...] sqrt(h T), without the constant; corrected: twice that, as the loss is 2-Lipschitz */
+  double gamma, kappa, zeta; /* corrected, the largest of all layers */
+  double printed, corrected; /* D^2 / sqrt(n) [...] sqrt(h T), without the constant; corrected: twice that, as the loss is 2-Lipschitz */
   double covering_printed, covering; /* log of the covering number at 1 / sqrt(n) */
   double aggregation;                /* Lipschitz constant of the aggregation, where assumption C.2 has 1 */
 } hark_bound_sum;

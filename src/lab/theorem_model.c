@@ -46,9 +46,9 @@ static const hark_lab_column columns[COLUMNS] = {{"form", NULL, HARK_LATENT_FORM
 typedef struct model {
   hark_lab *lab;
   hark_network *network;
-  int64_t length;       /* tokens, without their copies */
+  int64_t length;        /* tokens, without their copies */
   double *x, *z, *inner; /* rows of a layer, [2 L, ..] */
-  double size;          /* largest |X(t)| / R(t) */
+  double size;           /* largest |X(t)| / R(t) */
 } model;
 
 /* ---- the trainer's network ---- */
@@ -354,8 +354,8 @@ static hark_status judge(hark_lab *lab) {
   HARK_TRY(hark_lab_require(lab, hark_lab_column_range(table, FORMULA, HARK_LAB_ALONE).largest, 0, 1e-10, "network less formula"));
   HARK_TRY(hark_lab_require(lab, hark_lab_column_range(table, ORDER, HARK_LAB_ALONE).largest, 0, 1e-10, "tokens in another order"));
   HARK_TRY(hark_lab_require(lab, hark_lab_column_range(table, TWICE, HARK_LAB_ALONE).largest, 0, 1e-10, "every token twice"));
-  HARK_TRY(hark_lab_require(lab, hark_lab_column_range(table, SUM, HARK_LAB_ALONE).largest, 1e-3, INFINITY,
-                            "every token twice, rows summed"));
+  HARK_TRY(
+      hark_lab_require(lab, hark_lab_column_range(table, SUM, HARK_LAB_ALONE).largest, 1e-3, INFINITY, "every token twice, rows summed"));
   HARK_TRY(hark_lab_require(lab, hark_lab_column_range(table, SIZE_RATIO, HARK_LAB_ALONE).largest, 0, 1, "rows of a layer over R(t)"));
   return hark_lab_require(lab, hark_lab_column_range(table, BOUNDS, HARK_LAB_ALONE).largest, 0, 1 + 1e-12, "norms over their bounds");
 }
@@ -363,11 +363,13 @@ static hark_status judge(hark_lab *lab) {
 const hark_experiment hark_experiment_theorem_model = {
     .summary = "the trainer's bounded networks are those of the theorems: formula, order, length, size of layers",
     .paper = HARK_LAB_PAPER_X "sections 5.1 and C.1, (C.18)",
-    .statement = "model.architecture latent computes (C.1) to (C.5), or (5.1); its output does not depend on the order of tokens nor on their "
-                 "number when each is repeated; rows of layer t are of size R(t) at most; projections keep the bounds of assumption C.3.",
-    .notes = "Networks with weights far above their bounds, projected; in `single` the layers' rows are not measured, since there are none. "
-             "The column `sum` has the rows' sum where the network has a mean or a query: then the number of tokens matters, and the "
-             "aggregation is not 1-Lipschitz (assumption C.2).",
+    .statement =
+        "model.architecture latent computes (C.1) to (C.5), or (5.1); its output does not depend on the order of tokens nor on their "
+        "number when each is repeated; rows of layer t are of size R(t) at most; projections keep the bounds of assumption C.3.",
+    .notes =
+        "Networks with weights far above their bounds, projected; in `single` the layers' rows are not measured, since there are none. "
+        "The column `sum` has the rows' sum where the network has a mean or a query: then the number of tokens matters, and the "
+        "aggregation is not 1-Lipschitz (assumption C.2).",
     .measure = measure,
     .judge = judge,
 };

@@ -16,7 +16,16 @@ typedef enum field_type { FIELD_WHOLE, FIELD_REAL, FIELD_BOOLEAN, FIELD_WORD, FI
 /* When a field is told. Descriptions of models without a positional kernel, without a hierarchy, or with plain rotary positions do not speak of
  * what they could be. CHANGED: a word other than the first, a number other
  * than 0, a factor other than 1 (or 0, which stands for it). */
-typedef enum field_told { TOLD_ALWAYS, TOLD_CHANGED, TOLD_WITH_KERNEL, TOLD_IN_HIERARCHY, TOLD_WITH_CME, TOLD_WITH_AHCA, TOLD_WITH_LATENT, TOLD_WITH_FINITE } field_told;
+typedef enum field_told {
+  TOLD_ALWAYS,
+  TOLD_CHANGED,
+  TOLD_WITH_KERNEL,
+  TOLD_IN_HIERARCHY,
+  TOLD_WITH_CME,
+  TOLD_WITH_AHCA,
+  TOLD_WITH_LATENT,
+  TOLD_WITH_FINITE
+} field_told;
 
 /* A key below "model" and the field that it fills. */
 typedef struct field {

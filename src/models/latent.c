@@ -16,8 +16,8 @@ hark_status hark_vectors_check(hark_context *context, const hark_network_config 
   if (config->bias || config->dropout > 0 || config->embedding_dropout > 0 || config->attention_dropout > 0)
     return hark_fail(context, HARK_BAD_CONFIGURATION, "%s has neither biases nor dropout: expected model.bias false and no dropout", name);
   if (config->positions != HARK_POSITIONS_NONE || (config->positional != NULL && config->positional[0] != '\0'))
-    return hark_fail(context, HARK_BAD_CONFIGURATION,
-                     "%s reads exchangeable tokens: expected model.positions none and no model.positional", name);
+    return hark_fail(context, HARK_BAD_CONFIGURATION, "%s reads exchangeable tokens: expected model.positions none and no model.positional",
+                     name);
   if (config->forget_gate || config->recompute || config->structure != HARK_STRUCTURE_DENSE ||
       config->normalisation != HARK_NORMALISATION_SOFTMAX)
     return hark_fail(context, HARK_BAD_CONFIGURATION,
@@ -58,8 +58,7 @@ static hark_status check(hark_context *context, const hark_network_config *confi
 static hark_status declare_matrix(hark_context *context, hark_network *network, int64_t in, int64_t out, double operator_norm,
                                   const char *name, hark_linear *layer) {
   const hark_latent_config *latent = &network->config.latent;
-  hark_parameter_spec spec = {
-      .rank = 2, .shape = {out, in}, .initial = HARK_INITIAL_NORMAL, .value = 1 / sqrt((double)in), .decays = true};
+  hark_parameter_spec spec = {.rank = 2, .shape = {out, in}, .initial = HARK_INITIAL_NORMAL, .value = 1 / sqrt((double)in), .decays = true};
   if (operator_norm > 0 && latent->norm != HARK_BOUND_FREE)
     spec.bound = (hark_norm_bound){(hark_bound_norm)latent->norm, operator_norm, 0};
   else if (latent->operator_norm > 0 || latent->matrix_norm > 0)
@@ -116,8 +115,7 @@ static hark_status allocate_layers(hark_context *context, hark_network *network)
   size_t bytes = 0, head_bytes = 0;
   void *memory = NULL;
   HARK_TRY(hark_size_multiply(context, (size_t)heads, sizeof(hark_latent_head), &head_bytes));
-  HARK_TRY(
-      hark_size_add(context, sizeof(hark_latent_layers) + (size_t)layers * sizeof(hark_latent_layer), head_bytes, &bytes));
+  HARK_TRY(hark_size_add(context, sizeof(hark_latent_layers) + (size_t)layers * sizeof(hark_latent_layer), head_bytes, &bytes));
   HARK_TRY(hark_allocate_zero(context, bytes, &memory));
   hark_latent_layers *own = network->latent = memory;
   own->bytes = bytes;

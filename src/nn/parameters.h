@@ -32,8 +32,8 @@ typedef struct hark_parameter_spec {
   double value; /* standard deviation of NORMAL, value of CONSTANT */
   bool decays;  /* weight decay: matrices; not norms, biases, kernel parameters */
   hark_rate_kind rate;
-  bool noted;          /* numbers of another meaning where the notes of the parameters differ */
-  const double *given; /* values of GIVEN, borrowed until the parameters are initialised */
+  bool noted;            /* numbers of another meaning where the notes of the parameters differ */
+  const double *given;   /* values of GIVEN, borrowed until the parameters are initialised */
   hark_norm_bound bound; /* of a matrix: kept by hark_parameters_project() */
 } hark_parameter_spec;
 

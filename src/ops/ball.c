@@ -78,10 +78,10 @@ static int64_t terms(const void *attributes, const hark_tensor *inputs, int inpu
 static const hark_ball_attributes half = {0.5}, wide = {100}, tenth = {0.1};
 
 static const hark_sample samples[] = {
-    {"one", &half, {{HARK_F32, 1, {1}, 0.75, 1}}},         {"within", &wide, {{HARK_F32, 2, {7, 33}, -1, 1}}},
-    {"outside", &tenth, {{HARK_F32, 2, {5, 17}, -1, 1}}},  {"some", &half, {{HARK_F32, 2, {40, 2}, -1, 1}}},
-    {"blocks", &half, {{HARK_F32, 3, {5, 4, 3}, -1, 1}}},  {"many", &tenth, {{HARK_F32, 2, {131, 129}, -1, 1}}},
-    {"zeros", &half, {{HARK_F32, 2, {3, 5}, 0, 0}}},       {"none", &half, {{HARK_F32, 2, {0, 5}, -1, 1}}},
+    {"one", &half, {{HARK_F32, 1, {1}, 0.75, 1}}},        {"within", &wide, {{HARK_F32, 2, {7, 33}, -1, 1}}},
+    {"outside", &tenth, {{HARK_F32, 2, {5, 17}, -1, 1}}}, {"some", &half, {{HARK_F32, 2, {40, 2}, -1, 1}}},
+    {"blocks", &half, {{HARK_F32, 3, {5, 4, 3}, -1, 1}}}, {"many", &tenth, {{HARK_F32, 2, {131, 129}, -1, 1}}},
+    {"zeros", &half, {{HARK_F32, 2, {3, 5}, 0, 0}}},      {"none", &half, {{HARK_F32, 2, {0, 5}, -1, 1}}},
 };
 
 const hark_operator hark_op_ball = {

@@ -178,8 +178,7 @@ static void give_rows(const hark_call *call, const regression *g, hark_numbers d
     double rg = 0;
     for (int64_t j = 0; j < g->r; j++) rg += hark_get(g->response, l * g->r + j) * hark_get(dy, j);
     for (int64_t j = 0; dresponse.data != NULL && j < g->r; j++) hark_give(dresponse, l * g->r + j, cu * hark_get(dy, j));
-    for (int64_t i = 0; dcovariate.data != NULL && i < g->c; i++)
-      hark_give(dcovariate, l * g->c + i, (rg - cs) * g->u[i] - cu * g->s[i]);
+    for (int64_t i = 0; dcovariate.data != NULL && i < g->c; i++) hark_give(dcovariate, l * g->c + i, (rg - cs) * g->u[i] - cu * g->s[i]);
   }
   for (int64_t l = g->first + g->rows; l < g->first + g->all; l++) {
     for (int64_t j = 0; dresponse.data != NULL && j < g->r; j++) hark_give(dresponse, l * g->r + j, 0);

@@ -479,8 +479,8 @@ static void settle_vectors(const hark_options *set, hark_config *config) {
   const bool latent = config->model.architecture == HARK_ARCHITECTURE_latent;
   if (!hark_architecture_of(config->model.architecture)->predicts_vectors) return;
   if (hark_options_source(set, "model.positions") == HARK_SOURCE_DEFAULT) config->model.positions = HARK_POSITIONS_NONE;
-  if (!latent) return;
   if (hark_options_source(set, "model.activation") == HARK_SOURCE_DEFAULT) config->model.activation = HARK_ACTIVATION_RELU;
+  if (!latent) return;
   if (hark_options_source(set, "model.attention.kernel") == HARK_SOURCE_DEFAULT) config->model.attention.kernel = HARK_KERNEL_RBF;
   if (hark_options_source(set, "model.attention.sigma") == HARK_SOURCE_DEFAULT)
     config->model.attention.sigma = sqrt((double)hark_max(1, config->model.width / hark_max(1, config->model.heads)));

@@ -16,7 +16,8 @@ hark_decoder_config hark_engine_decoder_config(const hark_config *config, int32_
 hark_network_config hark_engine_network_config(const hark_config *config, const hark_learning_task *task) {
   const bool encoder = config->model.architecture == HARK_ARCHITECTURE_encoder;
   const bool ahca = config->model.architecture == HARK_ARCHITECTURE_ahca, classes = encoder || ahca;
-  const bool latent = config->model.architecture == HARK_ARCHITECTURE_latent, finite = config->model.architecture == HARK_ARCHITECTURE_finite;
+  const bool latent = config->model.architecture == HARK_ARCHITECTURE_latent,
+             finite = config->model.architecture == HARK_ARCHITECTURE_finite;
   const hark_pooling pooling = (hark_pooling)config->model.pooling;
   return (hark_network_config){.architecture = config->model.architecture,
                                .attention_width = config->model.attention_width,
@@ -303,18 +304,24 @@ static hark_status make_batch(hark_context *context, hark_engine *engine, bool m
                                         : make_tensor(context, memory, HARK_I32, 2, packed, out);
 }
 
+/* Tokens of a vocabulary or real vectors: of one kind in the data and in the model. */
+static hark_status check_vectors(hark_context *context, const hark_engine *engine) {
+  const hark_architecture *const architecture = hark_architecture_of(engine->config->model.architecture);
+  const bool given = engine->task.features > 0;
+  if (architecture == NULL || architecture->predicts_vectors == given) return HARK_OK;
+  return hark_fail(context, HARK_BAD_CONFIGURATION, "model.architecture %s reads %s, and the data are %s", architecture->name,
+                   given ? "tokens of a vocabulary" : "real vectors", given ? "real vectors" : "tokens of a vocabulary");
+}
+
 /* Without `memory` everything is described only: such an engine tells sizes and cannot run. */
 static hark_status build(hark_context *context, hark_engine *engine, bool memory) {
   const int64_t one = 1;
   const hark_network_config network = hark_engine_network_config(engine->config, &engine->task);
+  HARK_TRY(check_vectors(context, engine));
   HARK_TRY(hark_network_declare(context, &network, HARK_F32, &engine->network));
   if (has_classes(engine) != (engine->task.classes > 0) || (has_classes(engine) && !is_packed(engine)))
     return hark_fail(context, HARK_BAD_CONFIGURATION, "model.architecture %s %s, and the data have %s", engine->network->architecture->name,
                      has_classes(engine) ? "tells classes" : "tells tokens", engine->task.classes > 0 ? "classes" : "tokens as targets");
-  if (has_vectors(engine) != (engine->task.features > 0))
-    return hark_fail(context, HARK_BAD_CONFIGURATION, "model.architecture %s reads %s, and the data are %s",
-                     engine->network->architecture->name, has_vectors(engine) ? "real vectors" : "tokens of a vocabulary",
-                     has_vectors(engine) ? "tokens of a vocabulary" : "real vectors");
   HARK_TRY(freeze_parameters(context, engine));
   if (is_packed(engine)) HARK_TRY(build_packing(context, engine, memory));
   HARK_TRY((memory ? hark_parameters_finish : hark_parameters_lay_out)(context, &engine->network->parameters, engine->training));

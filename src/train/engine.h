@@ -16,9 +16,9 @@
 /* What the data say of the model. */
 typedef struct hark_learning_task {
   int32_t vocabulary;
-  int32_t classes;   /* 0: targets are tokens */
-  int parts;         /* sequences of an example; 0: windows of a text, in rectangular batches */
-  int64_t sequences; /* of packed sentences: most in a window; 0: parts */
+  int32_t classes;             /* 0: targets are tokens */
+  int parts;                   /* sequences of an example; 0: windows of a text, in rectangular batches */
+  int64_t sequences;           /* of packed sentences: most in a window; 0: parts */
   int64_t features, responses; /* of real vectors; 0: there are none */
 } hark_learning_task;
 

@@ -158,11 +158,11 @@ static void say_material(const training_run *trainer) {
           (int)material->task.responses);
     else
       say(trainer,
-        "examples: %" PRId64 " of %" PRId64 " tokens to train on, the longest of %" PRId64 ", %" PRId64
-        " to validate with, %d tokens in the "
-        "vocabulary, %d classes",
-        training.examples, training.tokens, training.longest, validation.examples, (int)material->task.vocabulary,
-        (int)material->task.classes);
+          "examples: %" PRId64 " of %" PRId64 " tokens to train on, the longest of %" PRId64 ", %" PRId64
+          " to validate with, %d tokens in the "
+          "vocabulary, %d classes",
+          training.examples, training.tokens, training.longest, validation.examples, (int)material->task.vocabulary,
+          (int)material->task.classes);
     if (training.cut + validation.cut > 0)
       say(trainer, "%" PRId64 " sequences were longer than data.length_limit, the longest had %" PRId64 " tokens",
           training.cut + validation.cut, hark_max(training.longest_whole, validation.longest_whole));

@@ -9,7 +9,7 @@
 #include "support/command_place.h"
 
 #define RUN "--format examples --batch 8 --threads 1 --log-every 10 --evaluate-every 20 --warmup 5 "
-#define LATENT RUN "--architecture latent --data latent --context 6 --width 4 --heads 2 --layers 1 --feed-forward-width 6 --lr 1e-2 "
+#define LATENT RUN "--architecture latent --data latent --context 6 --width 4 --heads 2 --layers 1 --model.feed_forward_width 6 --lr 1e-2 "
 #define FINITE RUN "--architecture finite --data regression --context 13 --covariates 2 --lr 5e-2 --weight-decay 0 "
 
 static char folder[TEST_PATH_BYTES];
@@ -23,7 +23,8 @@ static int begin(void **state) {
   (void)state;
   command_place_open(folder);
   expect("data make latent --tokens 6 --features 4 --training 80 --validation 20 --test 20 --out latent", HARK_EXIT_DONE, "", "");
-  expect("data make regression --tokens 12 --covariates 2 --training 400 --validation 100 --test 0 --out regression", HARK_EXIT_DONE, "", "");
+  expect("data make regression --tokens 12 --covariates 2 --training 400 --validation 100 --test 0 --out regression", HARK_EXIT_DONE, "",
+         "");
   expect("train --out run --steps 40 " LATENT, HARK_EXIT_DONE, "step 40", "");
   return 0;
 }
@@ -60,7 +61,7 @@ static void eval_is_the_validation_of_training(void **state) {
 static void a_resumed_run_is_the_same_run(void **state) {
   (void)state;
   expect("train --out parts --steps 20 --schedule constant " LATENT, HARK_EXIT_DONE, "step 20", "");
-  expect("train --out parts --resume --steps 40", HARK_EXIT_DONE, "going on", "");
+  expect("train --out parts --resume --steps 40", HARK_EXIT_DONE, "step 40", "going on");
   expect("train --out whole --steps 40 --schedule constant " LATENT, HARK_EXIT_DONE, "step 40", "");
   assert_true(number_of("eval parts --json --checkpoint last --threads 1", "squared_error") ==
               number_of("eval whole --json --checkpoint last --threads 1", "squared_error"));
@@ -80,7 +81,8 @@ static void the_bound_reads_a_run(void **state) {
   expect("lab bound --model run/checkpoints/step-40 --strict", HARK_EXIT_DONE, "kappa", "");
   expect("train --out single --latent-form single --steps 2 " LATENT, HARK_EXIT_DONE, "", "");
   expect("lab bound --model single --strict", HARK_EXIT_DONE, "kappa", "");
-  expect("train --out infinity --latent-norm inf --aggregate mean --operator-norm 0.25 --matrix-norm 0.5 --steps 2 " LATENT, HARK_EXIT_DONE, "", "");
+  expect("train --out infinity --latent-norm inf --aggregate mean --operator-norm 0.25 --matrix-norm 0.5 --steps 2 " LATENT, HARK_EXIT_DONE,
+         "", "");
   expect("lab bound --model infinity --strict", HARK_EXIT_DONE, "kappa", "");
 }
 
@@ -114,7 +116,8 @@ static void one_line_says_what_is_wrong(void **state) {
       {"train --out no --architecture latent --data text.txt", HARK_EXIT_USAGE, "latent reads real vectors, expected data.format: vectors"},
       {"train --out no --architecture encoder --format vectors --data latent/training.vectors", HARK_EXIT_USAGE,
        "encoder reads tokens of a vocabulary"},
-      {"train --out no --architecture encoder --width 4 --heads 2 --context 6 --data latent --format examples", HARK_EXIT_USAGE, "tokens"},
+      {"train --out no --architecture encoder --width 4 --heads 2 --context 6 --data latent --format examples", HARK_EXIT_USAGE,
+       "encoder reads tokens of a vocabulary, and the data are real vectors"},
       {"train --out no --width 6 --heads 2 --architecture latent --format examples --data latent --context 6", HARK_EXIT_USAGE,
        "they have 4 features, and model.width is 6"},
       {"train --out no --positions rotary " LATENT, HARK_EXIT_USAGE, "exchangeable tokens"},
@@ -138,10 +141,10 @@ static void a_limit_trains_on_fewer_examples(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(data_info_tells_numbers),         cmocka_unit_test(eval_is_the_validation_of_training),
-      cmocka_unit_test(a_resumed_run_is_the_same_run),   cmocka_unit_test(a_finite_model_learns_the_regression),
-      cmocka_unit_test(the_bound_reads_a_run),           cmocka_unit_test(the_bound_refuses_others_with_the_reason),
-      cmocka_unit_test(one_line_says_what_is_wrong),     cmocka_unit_test(a_limit_trains_on_fewer_examples),
+      cmocka_unit_test(data_info_tells_numbers),       cmocka_unit_test(eval_is_the_validation_of_training),
+      cmocka_unit_test(a_resumed_run_is_the_same_run), cmocka_unit_test(a_finite_model_learns_the_regression),
+      cmocka_unit_test(the_bound_reads_a_run),         cmocka_unit_test(the_bound_refuses_others_with_the_reason),
+      cmocka_unit_test(one_line_says_what_is_wrong),   cmocka_unit_test(a_limit_trains_on_fewer_examples),
   };
   return cmocka_run_group_tests(tests, begin, end);
 }

@@ -24,11 +24,8 @@ static size_t fill(unsigned char *bytes) {
 #define FILE_BYTES (HARK_VECTORS_HEADER_BYTES + COUNT * RECORD * sizeof(float))
 
 static hark_status open_file(const task_place *f, const char *name, const void *bytes, size_t count, int64_t limit, hark_examples **out) {
-  char path[TEST_PATH_BYTES];
-  const char *const paths = path;
-  (void)snprintf(path, sizeof path, "%s/%s", f->folder, name);
-  test_file_write(f->folder, name, bytes, count);
-  const hark_examples_settings settings = {.format = "vectors", .paths = &paths, .path_count = 1, .length_limit = limit};
+  const char *const path = test_file_write(f->folder, name, bytes, count);
+  const hark_examples_settings settings = {.format = "vectors", .paths = &path, .path_count = 1, .length_limit = limit};
   return hark_examples_open(f->context, &settings, out);
 }
 
@@ -81,8 +78,7 @@ static void batches_carry_their_numbers(void **state) {
   for (int n = 0; n < ROWS; n++) {
     assert_int_equal(ranges[2 * n], n * LENGTH);
     for (int i = 0; i < LENGTH * FEATURES; i++) assert_true(features[n * LENGTH * FEATURES + i] == (float)(16 * (3 + n) + i));
-    for (int i = 0; i < RESPONSES; i++)
-      assert_true(responses[n * RESPONSES + i] == (float)(16 * (3 + n) + LENGTH * FEATURES + i));
+    for (int i = 0; i < RESPONSES; i++) assert_true(responses[n * RESPONSES + i] == (float)(16 * (3 + n) + LENGTH * FEATURES + i));
   }
   assert_fine(f->context, hark_example_batches_targets(f->context, &batches, 0, 4, targets, &real));
   assert_int_equal(real, 4);
@@ -228,8 +224,8 @@ static void regressions_have_their_noise(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {TASK_TEST(numbers_come_back),          TASK_TEST(batches_carry_their_numbers),
-                                     TASK_TEST(a_limit_leaves_the_same_examples), TASK_TEST(damaged_files_are_refused),
-                                     TASK_TEST(latent_tokens_lie_in_the_ball), TASK_TEST(regressions_have_their_noise)};
+  const struct CMUnitTest tests[] = {
+      TASK_TEST(numbers_come_back),         TASK_TEST(batches_carry_their_numbers),   TASK_TEST(a_limit_leaves_the_same_examples),
+      TASK_TEST(damaged_files_are_refused), TASK_TEST(latent_tokens_lie_in_the_ball), TASK_TEST(regressions_have_their_noise)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

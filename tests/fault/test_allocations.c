@@ -300,7 +300,8 @@ static void training_steps(void **state) {
   m.config.model.width = 4;
   m.config.model.heads = m.config.model.key_heads = 2;
   m.config.model.dropout = m.config.model.embedding_dropout = m.config.model.attention.dropout = 0;
-  m.config.model.latent = (hark_latent_config){.skip = true, .norm = HARK_BOUND_TWO, .operator_norm = 0.5, .matrix_norm = 0.5, .range = 0.5};
+  m.config.model.latent =
+      (hark_latent_config){.skip = true, .norm = HARK_BOUND_TWO, .operator_norm = 0.5, .matrix_norm = 0.5, .range = 0.5};
   fail_at_each(&what, &m);
   what.name = "a regression in every sequence, a batch of vectors, a step, an evaluation";
   m.config.model.architecture = HARK_ARCHITECTURE_finite;

@@ -23,9 +23,9 @@ typedef struct variant {
   hark_network_config config;
 } variant;
 
-#define BASE(kind, layer_count, head_count, similarity) \
-  .architecture = HARK_ARCHITECTURE_##kind, .vocabulary = 6, .layers = (layer_count), .heads = (head_count), .key_heads = (head_count), \
-  .width = FEATURES, .feed_forward_width = 6, .context = LONGEST, .norm_epsilon = 1e-5, .positions = HARK_POSITIONS_NONE, \
+#define BASE(kind, layer_count, head_count, similarity)                                                                                    \
+  .architecture = HARK_ARCHITECTURE_##kind, .vocabulary = 6, .layers = (layer_count), .heads = (head_count), .key_heads = (head_count),    \
+  .width = FEATURES, .feed_forward_width = 6, .context = LONGEST, .norm_epsilon = 1e-5, .positions = HARK_POSITIONS_NONE,                  \
   .features = FEATURES, .responses = RESPONSES, .activation = HARK_ACTIVATION_RELU, .kernel = HARK_KERNEL_##similarity, .sigma = 1.25
 #define BOUNDS .norm = HARK_BOUND_TWO, .operator_norm = 3, .matrix_norm = 3
 
@@ -184,8 +184,8 @@ static void attend(const packed *p, const char *prefix, int64_t asking, const do
           square += (q[n * dim + i] - k[l * dim + i]) * (q[n * dim + i] - k[l * dim + i]);
           product += q[n * dim + i] * k[l * dim + i];
         }
-        const double kernel = config->kernel == HARK_KERNEL_RBF ? exp(-square / (2 * config->sigma * config->sigma))
-                                                                : exp(product / sqrt((double)dim));
+        const double kernel =
+            config->kernel == HARK_KERNEL_RBF ? exp(-square / (2 * config->sigma * config->sigma)) : exp(product / sqrt((double)dim));
         all += kernel;
         for (int f = 0; f < FEATURES; f++) sum[f] += kernel * v[l * FEATURES + f];
       }
@@ -240,10 +240,8 @@ static void finite_by_hand(const packed *p, int64_t length, const double *tokens
       (void)snprintf(name, sizeof name, "%s.up.weight", names[m]);
       width = apply(p, name, length, FEATURES, tokens, true, inner);
       from = inner;
-      (void)snprintf(name, sizeof name, "%s.down.weight", names[m]);
-    } else {
-      (void)snprintf(name, sizeof name, "%s.weight", names[m]);
     }
+    (void)snprintf(name, sizeof name, "%s.weight", names[m]);
     (void)apply(p, name, length, width, from, false, maps[m]);
   }
   if (finite->ridge_learned) (void)read_parameter(p, "log_ridge", &ridge);
@@ -385,8 +383,8 @@ static void an_example_does_not_know_its_batch(void **state) {
         outputs_of(&p, alone);
         for (int r = 0; r < RESPONSES; r++)
           if (!(fabs(alone[r] - together[row * RESPONSES + r]) <= (strcmp(setups[s].backend, "reference") == 0 ? 0 : ROUNDED)))
-            fail_msg("%s %s: %s, example %lld: %.9g alone, %.9g in a batch", setups[s].backend, setups[s].instruction_set,
-                     variants[v].name, (long long)row, alone[r], together[row * RESPONSES + r]);
+            fail_msg("%s %s: %s, example %lld: %.9g alone, %.9g in a batch", setups[s].backend, setups[s].instruction_set, variants[v].name,
+                     (long long)row, alone[r], together[row * RESPONSES + r]);
       }
       close_network(&p);
     }
@@ -473,8 +471,10 @@ static void what_they_cannot_be_is_refused(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(outputs_are_as_defined),         cmocka_unit_test(gradients_agree_with_differences),
-      cmocka_unit_test(an_example_does_not_know_its_batch), cmocka_unit_test(a_projection_keeps_every_bound),
+      cmocka_unit_test(outputs_are_as_defined),
+      cmocka_unit_test(gradients_agree_with_differences),
+      cmocka_unit_test(an_example_does_not_know_its_batch),
+      cmocka_unit_test(a_projection_keeps_every_bound),
       cmocka_unit_test(what_they_cannot_be_is_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -66,8 +66,7 @@ static void a_ridge_of_one_covariate_is_a_quotient(void **state) {
   static const hark_linear_ridge_attributes ridge = {0.5, 1};
   static const double c[] = {1, 2, 9, -1, 3, 9, 9}, r[] = {2, 1, 9, 4, 0, 9, 9}, q[] = {3, 2, 5}, offsets[] = {0, 3, 6, 7};
   test_single s;
-  test_single_open(&s, &hark_op_linear_ridge, &ridge, 4,
-                   (const hark_sample_input[]){real(7, 1), real(7, 1), real(3, 1), offsets_of(3, 7)});
+  test_single_open(&s, &hark_op_linear_ridge, &ridge, 4, (const hark_sample_input[]){real(7, 1), real(7, 1), real(3, 1), offsets_of(3, 7)});
   test_single_set(&s, 0, c);
   test_single_set(&s, 1, r);
   test_single_set(&s, 2, q);
@@ -86,8 +85,7 @@ static void without_a_ridge_responses_come_back(void **state) {
   static const hark_linear_ridge_attributes ridge = {1e-13, 0};
   static const double c[] = {1, 0, 0, -2}, q[] = {1, 0}, offsets[] = {0, 2};
   test_single s;
-  test_single_open(&s, &hark_op_linear_ridge, &ridge, 4,
-                   (const hark_sample_input[]){real(2, 2), real(2, 3), real(1, 2), offsets_of(1, 2)});
+  test_single_open(&s, &hark_op_linear_ridge, &ridge, 4, (const hark_sample_input[]){real(2, 2), real(2, 3), real(1, 2), offsets_of(1, 2)});
   test_single_set(&s, 0, c);
   test_single_set(&s, 2, q);
   test_single_set(&s, 3, offsets);
@@ -115,8 +113,8 @@ static void a_ridge_that_is_no_positive_number_is_refused(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(squared_error_of_whole_numbers_is_exact), cmocka_unit_test(a_ball_moves_no_rows_apart),
-      cmocka_unit_test(a_ridge_of_one_covariate_is_a_quotient),  cmocka_unit_test(without_a_ridge_responses_come_back),
+      cmocka_unit_test(squared_error_of_whole_numbers_is_exact),       cmocka_unit_test(a_ball_moves_no_rows_apart),
+      cmocka_unit_test(a_ridge_of_one_covariate_is_a_quotient),        cmocka_unit_test(without_a_ridge_responses_come_back),
       cmocka_unit_test(a_ridge_that_is_no_positive_number_is_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
