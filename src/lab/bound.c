@@ -202,17 +202,6 @@ static hark_status measure_network(hark_lab *lab, const hark_network *network) {
 
 /* ---- a network that is drawn ---- */
 
-/* Weights that all lie on their bounds. */
-static hark_status enlarge(hark_lab *lab, hark_parameters *parameters) {
-  const int64_t count = hark_tensor_count(&parameters->weights);
-  double *numbers;
-  HARK_TRY(hark_lab_numbers(lab, count, &numbers));
-  HARK_TRY(hark_tensor_read(lab->context, &parameters->weights, numbers));
-  for (int64_t i = 0; i < count; i++) numbers[i] *= DRAWN_SIZE;
-  HARK_TRY(hark_tensor_write(lab->context, &parameters->weights, numbers));
-  return hark_parameters_project(lab->context, parameters, true);
-}
-
 static hark_status measure_drawn(hark_lab *lab) {
   const hark_network_config config = {
       .architecture = HARK_ARCHITECTURE_latent,
@@ -233,7 +222,7 @@ static hark_status measure_drawn(hark_lab *lab) {
   hark_network *network = NULL;
   HARK_TRY(hark_network_create(lab->context, &config, HARK_F64, false, &network));
   hark_status status = hark_parameters_initialise(lab->context, &network->parameters, lab->seed);
-  if (status == HARK_OK) status = enlarge(lab, &network->parameters);
+  if (status == HARK_OK) status = hark_bound_press(lab, &network->parameters, DRAWN_SIZE);
   if (status == HARK_OK) status = measure_network(lab, network);
   hark_network_destroy(lab->context, &network);
   return status;

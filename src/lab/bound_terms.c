@@ -15,6 +15,16 @@ hark_status hark_bound_make(hark_lab *lab, hark_bound_network *network) {
   return HARK_OK;
 }
 
+hark_status hark_bound_press(hark_lab *lab, hark_parameters *parameters, double factor) {
+  const int64_t count = hark_tensor_count(&parameters->weights);
+  double *numbers;
+  HARK_TRY(hark_lab_numbers(lab, count, &numbers));
+  HARK_TRY(hark_tensor_read(lab->context, &parameters->weights, numbers));
+  for (int64_t i = 0; i < count; i++) numbers[i] *= factor;
+  HARK_TRY(hark_tensor_write(lab->context, &parameters->weights, numbers));
+  return hark_parameters_project(lab->context, parameters, true);
+}
+
 /* What a sum over the heads of a layer gives. */
 typedef struct heads_sum {
   double values, value_norms;      /* sum w^v, sum R^v */

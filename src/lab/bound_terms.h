@@ -23,7 +23,7 @@
 #define HARK_LAB_BOUND_TERMS_H
 
 #include "lab/lab.h"
-#include "nn/norm_bound.h"
+#include "nn/parameters.h"
 
 /* An operator norm and an (r, s)-norm. */
 typedef struct hark_bound_pair {
@@ -54,6 +54,9 @@ typedef struct hark_bound_layer {
 
 /* Memory of the lab for the extents that are set; the norms are 0. */
 HARK_MUST_CHECK hark_status hark_bound_make(hark_lab *lab, hark_bound_network *network);
+
+/* Weights in f64 times `factor`, and then projected: a factor large enough puts every matrix on its bounds. */
+HARK_MUST_CHECK hark_status hark_bound_press(hark_lab *lab, hark_parameters *parameters, double factor);
 
 /* The terms of every layer: out [layers]. radius: of the tokens. Returns R(T). */
 double hark_bound_layers(const hark_bound_network *network, double radius, bool skip, bool layer_norm, hark_bound_layer *out);

@@ -251,18 +251,6 @@ static hark_status draw_tokens(const model *m, double *tokens) {
   return HARK_OK;
 }
 
-/* Weights large enough that every bound binds. */
-static hark_status enlarge(const model *m) {
-  hark_parameters *const parameters = &m->network->parameters;
-  const int64_t count = hark_tensor_count(&parameters->weights);
-  double *numbers;
-  HARK_TRY(hark_lab_numbers(m->lab, count, &numbers));
-  HARK_TRY(hark_tensor_read(m->lab->context, &parameters->weights, numbers));
-  for (int64_t i = 0; i < count; i++) numbers[i] *= SIZE;
-  HARK_TRY(hark_tensor_write(m->lab->context, &parameters->weights, numbers));
-  return hark_parameters_project(m->lab->context, parameters, true);
-}
-
 static hark_status measure_model(model *m, double *row) {
   hark_lab *const lab = m->lab;
   double *tokens, *others, *uniform, *radius, plain[RESPONSES], formula[RESPONSES], other[RESPONSES], sums[2][RESPONSES];
@@ -271,7 +259,7 @@ static hark_status measure_model(model *m, double *row) {
   HARK_TRY(hark_lab_numbers(lab, 2 * length * WIDTH, &others));
   HARK_TRY(hark_lab_numbers(lab, length, &uniform));
   HARK_TRY(hark_lab_numbers(lab, layers + 1, &radius));
-  HARK_TRY(enlarge(m));
+  HARK_TRY(hark_bound_press(lab, &m->network->parameters, SIZE));
   HARK_TRY(draw_tokens(m, tokens));
   HARK_TRY(radii(m, radius));
   HARK_TRY(pass_network(m, length, tokens, plain));
