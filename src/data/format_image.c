@@ -130,17 +130,8 @@ static hark_status read_own_records(hark_example_reader *reader, int file, uint6
 
 /* ---- both ---- */
 
-static hark_status read_file(hark_example_reader *reader, hark_status (*read)(hark_example_reader *reader, int file, uint64_t size)) {
-  int file;
-  uint64_t size;
-  HARK_TRY(hark_file_open(reader->context, reader->path, &file, &size));
-  const hark_status status = read(reader, file, size);
-  hark_file_close(&file);
-  return status;
-}
-
-static hark_status read_cifar(hark_example_reader *reader) { return read_file(reader, read_cifar_records); }
-static hark_status read_own(hark_example_reader *reader) { return read_file(reader, read_own_records); }
+static hark_status read_cifar(hark_example_reader *reader) { return hark_read_binary(reader, read_cifar_records); }
+static hark_status read_own(hark_example_reader *reader) { return hark_read_binary(reader, read_own_records); }
 
 static int64_t cifar_symbols(uint64_t file_bytes) { return (int64_t)(file_bytes / CIFAR_BYTES) * CIFAR_PIXELS; }
 static int64_t own_symbols(uint64_t file_bytes) { return (int64_t)file_bytes; }

@@ -76,14 +76,7 @@ static hark_status read_open(hark_example_reader *reader, int file, uint64_t siz
   return read_records(reader, file, length, count);
 }
 
-static hark_status read_file(hark_example_reader *reader) {
-  int file;
-  uint64_t size;
-  HARK_TRY(hark_file_open(reader->context, reader->path, &file, &size));
-  const hark_status status = read_open(reader, file, size);
-  hark_file_close(&file);
-  return status;
-}
+static hark_status read_file(hark_example_reader *reader) { return hark_read_binary(reader, read_open); }
 
 /* A token has four bytes at least. */
 static int64_t symbols_at_most(uint64_t file_bytes) { return (int64_t)(file_bytes / sizeof(float)) + 1; }

@@ -214,6 +214,18 @@ static hark_status make_and_step_engine(hark_context *context, void *data) {
   return step_engine(context, data);
 }
 
+static hark_status make_and_step(hark_context *context, model_work *m, const hark_learning_task *task, const hark_example_batch *batch) {
+  const int32_t *predicted = NULL;
+  hark_pass_result pass;
+  hark_step_result result;
+  HARK_TRY(hark_engine_create_for(context, &m->config, task, true, &m->engine));
+  HARK_TRY(hark_parameters_initialise(context, &m->engine->network->parameters, 1));
+  HARK_TRY(hark_engine_begin_step(context, m->engine));
+  HARK_TRY(hark_engine_train_examples(context, m->engine, batch, 0, 0.5, &pass));
+  HARK_TRY(hark_engine_finish_step(context, m->engine, 1, 1e-3, pass.loss, &result));
+  return hark_engine_evaluate_examples(context, m->engine, batch, &pass, &predicted);
+}
+
 /* Packed examples: 2 of 5 and 3 tokens, with classes. */
 static hark_status make_and_step_encoder(hark_context *context, void *data) {
   model_work *m = data;
@@ -229,15 +241,7 @@ static hark_status make_and_step_encoder(hark_context *context, void *data) {
                                     .targets = classes,
                                     .real = 2,
                                     .longest = 5};
-  const int32_t *predicted = NULL;
-  hark_pass_result pass;
-  hark_step_result result;
-  HARK_TRY(hark_engine_create_for(context, &m->config, &task, true, &m->engine));
-  HARK_TRY(hark_parameters_initialise(context, &m->engine->network->parameters, 1));
-  HARK_TRY(hark_engine_begin_step(context, m->engine));
-  HARK_TRY(hark_engine_train_examples(context, m->engine, &batch, 0, 0.5, &pass));
-  HARK_TRY(hark_engine_finish_step(context, m->engine, 1, 1e-3, pass.loss, &result));
-  return hark_engine_evaluate_examples(context, m->engine, &batch, &pass, &predicted);
+  return make_and_step(context, m, &task, &batch);
 }
 
 /* The same with vectors. */
@@ -257,15 +261,7 @@ static hark_status make_and_step_vectors(hark_context *context, void *data) {
                                     .responses = responses,
                                     .real = 2,
                                     .longest = 3};
-  const int32_t *predicted = NULL;
-  hark_pass_result pass;
-  hark_step_result result;
-  HARK_TRY(hark_engine_create_for(context, &m->config, &task, true, &m->engine));
-  HARK_TRY(hark_parameters_initialise(context, &m->engine->network->parameters, 1));
-  HARK_TRY(hark_engine_begin_step(context, m->engine));
-  HARK_TRY(hark_engine_train_examples(context, m->engine, &batch, 0, 0.5, &pass));
-  HARK_TRY(hark_engine_finish_step(context, m->engine, 1, 1e-3, pass.loss, &result));
-  return hark_engine_evaluate_examples(context, m->engine, &batch, &pass, &predicted);
+  return make_and_step(context, m, &task, &batch);
 }
 
 static void destroy_engine(hark_context *context, void *data) { hark_engine_destroy(context, &((model_work *)data)->engine); }
