@@ -60,7 +60,10 @@ extern "C" {
   X(select_tokens)                                                                                                                         \
   X(chunk_depth)                                                                                                                           \
   X(chunks_at_depth)                                                                                                                       \
-  X(argmax)
+  X(argmax)                                                                                                                                \
+  X(squared_error)                                                                                                                         \
+  X(ball)                                                                                                                                  \
+  X(linear_ridge)
 
 #define HARK_OPERATOR_DECLARE(name) HARK_API extern const hark_operator hark_op_##name;
 HARK_OPERATORS(HARK_OPERATOR_DECLARE)
@@ -121,6 +124,26 @@ typedef enum hark_pool_kind { HARK_POOL_MEAN, HARK_POOL_MAX, HARK_POOL_FIRST, HA
 typedef struct hark_pool_attributes {
   hark_pool_kind kind;
 } hark_pool_attributes;
+
+/* squared_error: loss = weight * sum of (prediction - target)^2. inputs prediction and target of one shape; output of rank 0, summed in f64. The
+ * target has no gradient. The backward may be written over the prediction. */
+typedef struct hark_squared_error_attributes {
+  double weight;
+} hark_squared_error_attributes;
+
+/* ball: y[n,:] = x[n,:] min(1, radius / |x[n,:]|), the nearest point of a ball around 0. */
+typedef struct hark_ball_attributes {
+  double radius; /* > 0 */
+} hark_ball_attributes;
+
+/* linear_ridge: y[s,:] = R' C (C'C + lambda I)^-1 query[s,:], linear ridge regression of the responses R on the covariates C within each
+ * sequence s, read at a query. inputs covariate [..., c], response [..., r] (their rows packed), query [S, c], offsets i64 [S + 1], then, where
+ * the ridge is learned, log_ridge [1], its logarithm. y [S, r]; a sequence without rows gives zeros. Cost O(L c (c + r) + c^3) a sequence.
+ * A ridge that is no positive number is HARK_INVALID_ARGUMENT. */
+typedef struct hark_linear_ridge_attributes {
+  double ridge;     /* lambda > 0; not read with log_ridge */
+  int64_t held_out; /* rows at the end of every sequence that have no part in it */
+} hark_linear_ridge_attributes;
 
 /* cross_entropy: loss = weight * sum over rows n with target[n] != ignore of
  *   (1 - smoothing) (lse_n - x[n, target]) + smoothing (lse_n - mean_v x[n, v]).

@@ -147,9 +147,14 @@ static hark_status make_windows(hark_context *context, step_work *work, int32_t 
 
 /* Random examples of the full length. */
 static hark_status make_examples(hark_context *context, step_work *work, const hark_learning_task *task) {
-  const hark_example_batches shape = {.settings = hark_example_settings(work->config, HARK_SPLIT_TRAINING, true), .parts = task->parts};
-  const int64_t longest = shape.settings.longest + shape.settings.class_token;
-  HARK_TRY(hark_example_room_open(context, &shape, work->config->train.batch, &work->room));
+  const hark_example_batches_settings settings = hark_example_settings(work->config, HARK_SPLIT_TRAINING, true);
+  const int64_t longest = settings.longest + settings.class_token;
+  const hark_example_extents extents = {.rows = work->config->train.batch,
+                                        .parts = task->parts,
+                                        .longest = longest,
+                                        .features = task->features,
+                                        .responses = task->responses};
+  HARK_TRY(hark_example_room_make(context, &extents, &work->room));
   hark_example_batch *batch = &work->room.batch;
   batch->rows = work->config->train.batch;
   batch->tokens = batch->rows * task->parts * longest;
@@ -160,6 +165,8 @@ static hark_status make_examples(hark_context *context, step_work *work, const h
     batch->segments[i] = i / longest;
     batch->targets[i] = random_below((uint64_t)i, task->classes > 0 ? task->classes : task->vocabulary);
   }
+  for (int64_t i = 0; i < batch->tokens * task->features; i++) batch->features[i] = (float)random_below((uint64_t)i, 256) / 256;
+  for (int64_t i = 0; i < batch->rows * task->responses; i++) batch->responses[i] = (float)random_below((uint64_t)i, 256) / 256;
   for (int64_t i = 0; i < 2 * batch->rows * task->parts; i++) batch->ranges[i] = (i + 1) / 2 * longest;
   batch->real = task->classes > 0 ? batch->rows : batch->tokens;
   work->tokens = batch->tokens;
@@ -176,6 +183,10 @@ hark_status hark_bench_step(hark_context *context, hark_bench_machine *machine, 
   if (hark_config_has_examples(config)) {
     task.parts = format != NULL ? format->parts : 1;
     task.classes = hark_architecture_of(config->model.architecture)->predicts_classes ? BENCH_CLASSES : 0;
+    if (hark_architecture_of(config->model.architecture)->predicts_vectors) {
+      task.features = config->model.width;
+      task.responses = 1;
+    }
   }
   hark_status status = hark_engine_create_for(context, config, &task, true, &work.engine);
   if (status == HARK_OK) status = hark_parameters_initialise(context, &work.engine->network->parameters, (uint64_t)config->train.seed);

@@ -221,9 +221,10 @@ static hark_status evaluate_sentences(hark_invocation *call, const hark_config *
                                       hark_evaluation_result *out) {
   const hark_sentences_settings settings = hark_sentences_settings_of(config, text->split, true);
   hark_sentences sentences;
+  const hark_example_extents extents = {.rows = config->train.batch, .parts = 1, .longest = config->model.context};
   hark_example_room room = {0};
   hark_status status = hark_sentences_open(call->context, text->corpus, &settings, &sentences);
-  if (status == HARK_OK) status = hark_example_room_make(call->context, config->train.batch, 1, config->model.context, &room);
+  if (status == HARK_OK) status = hark_example_room_make(call->context, &extents, &room);
   if (status == HARK_OK) status = hark_evaluate_sentences(call->context, engine, &sentences, &room, show, text, out);
   hark_example_room_close(call->context, &room);
   hark_sentences_close(&sentences);

@@ -22,6 +22,7 @@ typedef struct measurement {
   int64_t classes, *confusion; /* [classes, classes]; NULL: there are none, or too many */
   int64_t majority;            /* examples of the most frequent class */
   bool whole;                  /* all examples of files, which have no splits */
+  bool vectors;                /* numbers are told, none of which is right or wrong */
   hark_examples_result result;
   double seconds;
   hark_progress progress;
@@ -60,8 +61,13 @@ static void print_json(const measurement *m, const hark_opened_run *opened, hark
   hark_json_append_string(text, opened->checkpoint);
   hark_text_append(text, ", \"part\": \"%s\", \"loss\": ", part_name(m, split));
   hark_json_append_number(text, r->loss);
-  hark_text_append(text, ", \"accuracy\": ");
-  hark_json_append_number(text, part_of(r->right, r->targets));
+  if (m->vectors) {
+    hark_text_append(text, ", \"squared_error\": ");
+    hark_json_append_number(text, r->loss);
+  } else {
+    hark_text_append(text, ", \"accuracy\": ");
+    hark_json_append_number(text, part_of(r->right, r->targets));
+  }
   if (m->classes > 0) {
     hark_text_append(text, ", \"majority\": ");
     hark_json_append_number(text, part_of(m->majority, r->targets));
@@ -97,6 +103,12 @@ static void print_confusion(const measurement *m, hark_text *text) {
 
 static void print(const measurement *m, const hark_opened_run *opened, hark_split split, const char *exchanged, hark_text *text) {
   const hark_examples_result *r = &m->result;
+  if (m->vectors) {
+    hark_text_append(text, "%s, %s: %s squared error %.6f an example; %" PRId64 " examples, %" PRId64 " tokens in %.1f s\n",
+                     opened->run.path, opened->checkpoint, split_names[split], r->loss, r->examples, r->tokens, m->seconds);
+    if (exchanged[0] != '\0') hark_text_append(text, "exchanged: %s\n", exchanged);
+    return;
+  }
   hark_text_append(text,
                    "%s, %s: %s accuracy %.2f %% (%" PRId64 " of %" PRId64 "), loss %.4f nats; %" PRId64 " examples, %" PRId64
                    " tokens in %.1f s\n",
@@ -127,11 +139,13 @@ static hark_status open_examples(hark_invocation *call, const hark_config *confi
   if (folder) HARK_TRY(check_split(call, config->data.paths.items[0], *split, m));
   m->whole = other_data && !folder && hark_examples_count(m->examples, *split).examples == 0;
   if (m->whole) *split = HARK_SPLIT_TRAINING;
-  const hark_example_batches_settings settings = hark_example_settings(config, *split, true);
+  hark_example_batches_settings settings = hark_example_settings(config, *split, true);
+  if (other_data) settings.limit = 0; /* of what was trained on */
   HARK_TRY(hark_example_batches_create(call->context, m->examples, &settings, &m->batches));
   HARK_TRY(hark_example_room_open(call->context, &m->batches, config->train.batch, &m->room));
   const hark_learning_task task = hark_material_task_of(config, m->examples);
   m->classes = task.classes;
+  m->vectors = task.features > 0;
   if (m->classes > 0) HARK_TRY(count_majority(call->context, *split, m));
   if (m->classes == 0 || m->classes > TABLE_CLASSES) return HARK_OK;
   void *memory = NULL;

@@ -19,13 +19,16 @@
   X(pathfinder, "pathfinder", 2)                                                                                                           \
   X(recall, "recall", 3)                                                                                                                   \
   X(copy, "copy", 4)                                                                                                                       \
-  X(passkey, "passkey", 5)
+  X(passkey, "passkey", 5)                                                                                                                 \
+  X(latent, "latent", 6)                                                                                                                   \
+  X(regression, "regression", 7)
 
 /* Tables of options of generators; several generators may share one. */
 #define HARK_TASK_TABLES(X)                                                                                                                \
   X(listops)                                                                                                                               \
   X(pathfinder)                                                                                                                            \
-  X(sequences)
+  X(sequences)                                                                                                                             \
+  X(vectors)
 
 /* ---- random numbers of one example ---- */
 

@@ -35,7 +35,9 @@
   X(posterior, "posterior", NULL)                                                                                                          \
   X(lipschitz, "lipschitz", NULL)                                                                                                          \
   X(covering, "covering", NULL)                                                                                                            \
-  X(transfer, "transfer", NULL)
+  X(transfer, "transfer", NULL)                                                                                                            \
+  X(theorem_model, "theorem-model", NULL)                                                                                                  \
+  X(bound, "bound", &hark_lab_bound_options)
 
 /* X: https://arxiv.org/abs/2212.14852, whose statements most experiments measure. */
 #define HARK_LAB_PAPER_X                                                                                                                   \
@@ -199,5 +201,6 @@ HARK_MUST_CHECK hark_status hark_lab_add_cell(hark_lab_panel *panel, const hark_
 HARK_EXPERIMENTS(HARK_EXPERIMENT_DECLARE)
 #undef HARK_EXPERIMENT_DECLARE
 extern const hark_option_table hark_lab_approximation_options;
+extern const hark_option_table hark_lab_bound_options;
 
 #endif

@@ -13,6 +13,7 @@
 #define HARK_MODELS_NETWORK_H
 
 #include "models/ahca_config.h"
+#include "models/latent_config.h"
 #include "nn/self_attention.h"
 
 /* The table: X(name in C and in configurations). Numbers are stored nowhere, words are. */
@@ -20,9 +21,11 @@
   X(decoder)                                                                                                                               \
   X(encoder)                                                                                                                               \
   X(masked_encoder)                                                                                                                        \
-  X(ahca)
+  X(ahca)                                                                                                                                  \
+  X(latent)                                                                                                                                \
+  X(finite)
 
-#define HARK_ARCHITECTURE_WORDS "decoder|encoder|masked_encoder|ahca"
+#define HARK_ARCHITECTURE_WORDS "decoder|encoder|masked_encoder|ahca|latent|finite"
 typedef enum hark_architecture_kind {
 #define HARK_ARCHITECTURE_KIND(name) HARK_ARCHITECTURE_##name,
   HARK_ARCHITECTURES(HARK_ARCHITECTURE_KIND)
@@ -68,6 +71,10 @@ typedef struct hark_network_config {
   int64_t classes, parts; /* what is told apart; sequences of an example, 0: 1 */
   hark_pooling pooling;
   hark_ahca_config ahca; /* of architecture ahca */
+  /* of real vectors */
+  int64_t features, responses; /* of a token; to be told of an example */
+  hark_latent_config latent;   /* of architecture latent */
+  hark_finite_config finite;   /* of architecture finite */
 } hark_network_config;
 
 typedef struct hark_block {
@@ -90,13 +97,17 @@ typedef struct hark_network {
   hark_parameter_id token_table, position_table;
   hark_norm_layer final_norm;
   hark_linear head, hidden[HARK_HEAD_LAYERS - 1];
-  struct hark_ahca_layers *ahca; /* of architecture ahca, which has no blocks; else NULL */
+  /* Of the architectures of these names, which have no blocks; else NULL. */
+  struct hark_ahca_layers *ahca;
+  struct hark_latent_layers *latent;
+  struct hark_finite_layers *finite;
 } hark_network;
 
 /* What a pass reads. Rectangular: tokens [B, L], every row a sequence. Packed (hark_forward.packing): tokens [1, T], sequences one behind the
  * other; `ranges` says where those of each example lie. */
 typedef struct hark_network_input {
   hark_value tokens;         /* i32 */
+  hark_value vectors;        /* f32 [1, T, features] of packed real vectors; 0: there are none */
   const hark_tensor *ranges; /* i64 [N, parts, 2]: first row of a sequence and the row behind its last; NULL: nobody asks for examples */
   double remaining;          /* part of the training that is to come, 1 to 0; 0 in evaluation */
   double weight;             /* of an example in the loss, with a penalty */
@@ -108,6 +119,7 @@ typedef struct hark_architecture {
   bool causal;           /* a token sees those before it alone */
   bool predicts_hidden;  /* tokens of the input that are hidden from it (data/masking.h) */
   bool predicts_classes; /* logits [N, classes] of examples; else [B, L, V] or [1, T, V] of tokens */
+  bool predicts_vectors; /* reads vectors, and its logits are numbers [N, responses] of examples */
   /* Refuses a configuration that this architecture cannot have, beyond what all refuse. NULL: none. */
   hark_status (*check)(hark_context *context, const hark_network_config *config);
   /* Declares all parameters. */
@@ -144,6 +156,9 @@ HARK_MUST_CHECK hark_status hark_network_plans_create(hark_context *context, con
                                                       bool training, hark_attention_plan ***out);
 void hark_network_plans_destroy(hark_context *context, const hark_network *network, hark_attention_plan ***plans);
 
+/* Loss of predicted numbers [N, responses]: weight * sum of squared errors. Both stay. */
+HARK_MUST_CHECK hark_status hark_network_squared_error(hark_tape *tape, hark_value predictions, hark_value targets, double weight,
+                                                       hark_value *loss);
 /* Loss of targets i32 by logits [..., V]: weight * sum over the targets that are not -1 (see cross_entropy). Logits and targets stay. */
 HARK_MUST_CHECK hark_status hark_network_loss(hark_tape *tape, hark_value logits, hark_value targets, double weight, double smoothing,
                                               hark_value *loss);

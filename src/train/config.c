@@ -3,6 +3,7 @@
 
 #include <hark/positional.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -27,7 +28,7 @@ static const hark_option options[] = {
     {"model.type", NULL, HARK_OPTION_ENUM, AT(model.type), "gpt", "gpt", TRAIN, NULL, "family of the model: decoder with pre-norm blocks"},
     {"model.architecture", "architecture", HARK_OPTION_ENUM, AT(model.architecture), "decoder", HARK_ARCHITECTURE_WORDS, TRAIN, NULL,
      "decoder: causal, tells tokens; encoder: every token sees all others, tells the class of an example; masked_encoder: tells hidden "
-     "tokens; ahca: tells classes by compressed chunks"},
+     "tokens; ahca: tells classes by compressed chunks; latent, finite: from real vectors to a real vector"},
     {"model.layers", "layers", HARK_OPTION_INT, AT(model.layers), "4", "[1, 10000]", TRAIN, NULL, "number of blocks"},
     {"model.heads", "heads", HARK_OPTION_INT, AT(model.heads), "4", "[1, 65536]", TRAIN, NULL, "attention heads of a block"},
     {"model.key_heads", "key-heads", HARK_OPTION_INT, AT(model.key_heads), "0", "[0, 65536]", TRAIN, NULL,
@@ -156,6 +157,27 @@ static const hark_option options[] = {
      "of the loss that keeps learned chunks near chunk_size"},
     {"model.ahca.ponder_weight", NULL, HARK_OPTION_FLOAT, AT(model.ahca.ponder_weight), "0.02", "[0, inf)", TRAIN, NULL,
      "of the loss for depth, with depth capacity"},
+    {"model.latent.form", "latent-form", HARK_OPTION_ENUM, AT(model.latent.form), "transformer", HARK_LATENT_FORM_WORDS, TRAIN, NULL,
+     "latent: layers of features and attention (X, C.1), or one layer of features that a class query asks (X, 5.1)"},
+    {"model.latent.skip", NULL, HARK_OPTION_BOOL, AT(model.latent.skip), "true", NULL, TRAIN, NULL, "skip connections of form transformer"},
+    {"model.latent.aggregate", "aggregate", HARK_OPTION_ENUM, AT(model.latent.aggregate), "query", HARK_LATENT_AGGREGATE_WORDS, TRAIN, NULL,
+     "what stands for a sequence in latent: attention of a learned class encoding, or the mean of its rows"},
+    {"model.latent.norm", "latent-norm", HARK_OPTION_ENUM, AT(model.latent.norm), "2", HARK_BOUND_WORDS, TRAIN, NULL,
+     "r of the norms that are bounded: every matrix is projected after each step; none: free"},
+    {"model.latent.operator_norm", "operator-norm", HARK_OPTION_FLOAT, AT(model.latent.operator_norm), "3", "[0, inf)", TRAIN, NULL,
+     "largest operator norm of a matrix of latent; 0: free"},
+    {"model.latent.matrix_norm", "matrix-norm", HARK_OPTION_FLOAT, AT(model.latent.matrix_norm), "3", "[0, inf)", TRAIN, NULL,
+     "largest (r, s)-norm of a matrix of latent, with r 2 the Frobenius norm; 0: free"},
+    {"model.latent.range", NULL, HARK_OPTION_FLOAT, AT(model.latent.range), "0.5", "[0, inf)", TRAIN, NULL,
+     "radius of the ball that latent's outputs are brought to; 0: none"},
+    {"model.finite.map", "finite-map", HARK_OPTION_ENUM, AT(model.finite.map), "linear", HARK_FINITE_MAP_WORDS, TRAIN, NULL,
+     "how finite makes covariates and responses of tokens: linearly, or with a hidden layer of feed_forward_width"},
+    {"model.finite.covariates", "covariates", HARK_OPTION_INT, AT(model.finite.covariates), "8", "[1, 32768]", TRAIN, NULL,
+     "features of a covariate of finite"},
+    {"model.finite.ridge", NULL, HARK_OPTION_FLOAT, AT(model.finite.ridge), "1", "(0, inf)", TRAIN, NULL,
+     "ridge of finite's regression, or where it starts"},
+    {"model.finite.ridge_learned", NULL, HARK_OPTION_BOOL, AT(model.finite.ridge_learned), "true", NULL, TRAIN, NULL,
+     "the ridge is learned"},
     /* data */
     {"data.format", "format", HARK_OPTION_ENUM, AT(data.format), "corpus", FORMAT_WORDS, READS, NULL,
      "corpus: text to continue; else labelled examples: a folder that hark data make wrote (examples), or files of a format"},
@@ -166,6 +188,8 @@ static const hark_option options[] = {
     {"data.test_paths", "test", HARK_OPTION_LIST, AT(data.test_paths), "", NULL, READS, "PATH", "examples for the test at the end"},
     {"data.length_limit", "length-limit", HARK_OPTION_INT, AT(data.length_limit), "0", "[0, 16777216]", READS, NULL,
      "tokens that are kept of a longer sequence of an example, the first ones; 0: all"},
+    {"data.example_limit", "example-limit", HARK_OPTION_INT, AT(data.example_limit), "0", "[0, inf)", TRAIN, "N",
+     "training examples that are used, the same ones whatever the seed, and those of a smaller number among them; 0: all"},
     {"data.classes", "classes", HARK_OPTION_INT, AT(data.classes), "0", "[0, 65536]", READS, NULL,
      "classes of formats whose files do not tell; 0: 2"},
     {"data.tokenizer", "tokenizer", HARK_OPTION_ENUM, AT(data.tokenizer), "characters", "characters|bytes|subwords", TRAIN, NULL,
@@ -358,7 +382,8 @@ hark_bond hark_config_bond(const char *option) {
                                          "model.attention.unit"};
   if (strcmp(option, "data.tokenizer") == 0 || strncmp(option, "data.subwords.", 14) == 0) return HARK_BOND_WEIGHTS;
   if (strncmp(option, "model.", 6) != 0 || strcmp(option, "model.recompute") == 0 || strcmp(option, "model.embedding_deviation") == 0 ||
-      ends_with(option, "dropout"))
+      ends_with(option, "dropout") || ends_with(option, "latent.norm") || ends_with(option, "operator_norm") ||
+      ends_with(option, "matrix_norm"))
     return HARK_BOND_NONE;
   for (size_t i = 0; i < sizeof meanings / sizeof meanings[0]; i++)
     if (strcmp(option, meanings[i]) == 0) return HARK_BOND_MEANING;
@@ -449,6 +474,32 @@ static hark_status check_hierarchy(hark_context *context, hark_options *set, con
   return HARK_OK;
 }
 
+/* Models of real vectors have what their theorems say where nothing else is asked for. */
+static void settle_vectors(const hark_options *set, hark_config *config) {
+  const bool latent = config->model.architecture == HARK_ARCHITECTURE_latent;
+  if (!hark_architecture_of(config->model.architecture)->predicts_vectors) return;
+  if (hark_options_source(set, "model.positions") == HARK_SOURCE_DEFAULT) config->model.positions = HARK_POSITIONS_NONE;
+  if (hark_options_source(set, "model.activation") == HARK_SOURCE_DEFAULT) config->model.activation = HARK_ACTIVATION_RELU;
+  if (!latent) return;
+  if (hark_options_source(set, "model.attention.kernel") == HARK_SOURCE_DEFAULT) config->model.attention.kernel = HARK_KERNEL_RBF;
+  if (hark_options_source(set, "model.attention.sigma") == HARK_SOURCE_DEFAULT)
+    config->model.attention.sigma = sqrt((double)hark_max(1, config->model.width / hark_max(1, config->model.heads)));
+}
+
+/* Real vectors and the models that read them. */
+static hark_status check_vectors(hark_context *context, hark_options *set, const hark_config *config) {
+  const hark_architecture *const architecture = hark_architecture_of(config->model.architecture);
+  const bool named = strcmp(hark_config_format(config), "vectors") == 0;
+  if (architecture->predicts_vectors && !named && (!hark_config_has_examples(config) || hark_config_format(config)[0] != '\0'))
+    return hark_options_complain(context, set, "model.architecture data.format", "%s reads real vectors, expected data.format: vectors",
+                                 architecture->name);
+  if (!architecture->predicts_vectors && named)
+    return hark_options_complain(context, set, "model.architecture data.format",
+                                 "real vectors are for architectures latent and finite, %s reads tokens of a vocabulary",
+                                 architecture->name);
+  return HARK_OK;
+}
+
 /* Labelled examples, and models that need them. */
 static hark_status settle_examples(hark_context *context, hark_options *set, hark_config *config) {
   const bool examples = hark_config_has_examples(config), encoder = config->model.architecture == HARK_ARCHITECTURE_encoder;
@@ -474,6 +525,10 @@ static hark_status settle_examples(hark_context *context, hark_options *set, har
   if (config->model.architecture == HARK_ARCHITECTURE_ahca && config->model.pooling != HARK_POOLING_CLASS)
     HARK_TRY(
         hark_options_complain(context, set, "model.pooling model.architecture", "ahca pools chunks in its own way, expected no pooling"));
+  HARK_TRY(check_vectors(context, set, config));
+  if (!examples && config->data.example_limit > 0)
+    HARK_TRY(hark_options_complain(context, set, "data.example_limit data.format",
+                                   "a corpus has no examples, expected a data.format of examples"));
   if (!examples && config->data.test_paths.count > 0)
     HARK_TRY(hark_options_complain(context, set, "data.test_paths data.format",
                                    "a corpus has no test part, expected a data.format of examples"));
@@ -516,6 +571,7 @@ hark_status hark_config_finish(hark_context *context, hark_options *set, hark_co
   if (config->model.key_heads == 0) config->model.key_heads = config->model.heads;
   if (config->model.architecture == HARK_ARCHITECTURE_ahca && hark_options_source(set, "model.positions") == HARK_SOURCE_DEFAULT)
     config->model.positions = HARK_POSITIONS_LEARNED;
+  settle_vectors(set, config);
   if (config->model.feed_forward_width == 0) config->model.feed_forward_width = 4 * config->model.width;
   if (config->train.minimum_rate < 0) config->train.minimum_rate = MINIMUM_RATE_PART * config->train.learning_rate;
 

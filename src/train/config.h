@@ -70,11 +70,13 @@ typedef struct hark_config {
       double dropout;
     } attention;
     hark_ahca_config ahca;
+    hark_latent_config latent;
+    hark_finite_config finite;
   } model;
   struct {
     int format; /* 0: a corpus; 1: examples in a folder that says their format; then the formats in their order */
     hark_string_list paths, validation_paths, test_paths;
-    int64_t length_limit, classes;
+    int64_t length_limit, example_limit, classes;
     int tokenizer; /* index of hark_tokenizer_kind_name() */
     struct {
       int64_t vocabulary;

@@ -16,6 +16,8 @@ hark_decoder_config hark_engine_decoder_config(const hark_config *config, int32_
 hark_network_config hark_engine_network_config(const hark_config *config, const hark_learning_task *task) {
   const bool encoder = config->model.architecture == HARK_ARCHITECTURE_encoder;
   const bool ahca = config->model.architecture == HARK_ARCHITECTURE_ahca, classes = encoder || ahca;
+  const bool latent = config->model.architecture == HARK_ARCHITECTURE_latent,
+             finite = config->model.architecture == HARK_ARCHITECTURE_finite;
   const hark_pooling pooling = (hark_pooling)config->model.pooling;
   return (hark_network_config){.architecture = config->model.architecture,
                                .attention_width = config->model.attention_width,
@@ -67,11 +69,16 @@ hark_network_config hark_engine_network_config(const hark_config *config, const 
                                .positional = config->model.positional,
                                .positional_scope = (hark_positional_scope)config->model.positional_scope,
                                .positional_stretch = config->model.positional_stretch,
-                               .ahca = ahca ? config->model.ahca : (hark_ahca_config){0}};
+                               .ahca = ahca ? config->model.ahca : (hark_ahca_config){0},
+                               .features = task->features,
+                               .responses = task->responses,
+                               .latent = latent ? config->model.latent : (hark_latent_config){0},
+                               .finite = finite ? config->model.finite : (hark_finite_config){0}};
 }
 
 static bool is_packed(const hark_engine *engine) { return engine->task.parts > 0; }
 static bool has_classes(const hark_engine *engine) { return engine->network->architecture->predicts_classes; }
+static bool has_vectors(const hark_engine *engine) { return engine->network->architecture->predicts_vectors; }
 
 static hark_tensor first_rows(const hark_tensor *whole, int rank, const int64_t *shape) {
   hark_tensor tensor = *whole;
@@ -129,6 +136,15 @@ static hark_status loss_of_logits(hark_engine *engine, hark_value *loss) {
   return hark_network_loss(engine->tape, engine->logits, engine->targets_read, 1, 0, loss);
 }
 
+/* The numbers of a batch of vectors, as values. */
+static hark_status vector_leaves(hark_engine *engine, const hark_example_batch *batch, hark_value *vectors, hark_value *wanted) {
+  const hark_engine_packing *packing = engine->packing;
+  const int64_t features[] = {1, batch->tokens, engine->task.features}, responses[] = {batch->rows, engine->task.responses};
+  const hark_tensor numbers = first_rows(&packing->features, 3, features), told = first_rows(&packing->responses, 2, responses);
+  HARK_TRY(hark_tape_leaf(engine->tape, &numbers, NULL, vectors));
+  return hark_tape_leaf(engine->tape, &told, NULL, wanted);
+}
+
 /* Records a pass over `rows` examples of `tokens` tokens together, of which a sequence has at most `longest`: logits, the likeliest of each
  * row of them, and the loss. What the pass reads lies in the engine. */
 static hark_status packed_pass(hark_context *context, hark_engine *engine, const hark_example_batch *batch, hark_forward *forward,
@@ -155,6 +171,14 @@ static hark_status packed_pass(hark_context *context, hark_engine *engine, const
   hark_tape_reset(engine->tape);
   hark_tape_set_recording(engine->tape, forward->training);
   HARK_TRY(hark_tape_leaf(engine->tape, &tokens, NULL, &input.tokens));
+  *predicted = 0;
+  if (has_vectors(engine)) {
+    HARK_TRY(vector_leaves(engine, batch, &input.vectors, &wanted));
+    HARK_TRY(engine->network->architecture->logits(context, engine->network, forward, &input, &logits));
+    HARK_TRY(hark_network_squared_error(engine->tape, logits, wanted, weight, loss));
+    hark_tape_release(engine->tape, logits);
+    return HARK_OK;
+  }
   HARK_TRY(hark_tape_leaf(engine->tape, &targets, NULL, &wanted));
   HARK_TRY(engine->network->architecture->logits(context, engine->network, forward, &input, &logits));
   HARK_TRY(hark_tape_apply(engine->tape, &hark_op_argmax, NULL, 1, &logits, 0, predicted));
@@ -239,6 +263,11 @@ static hark_status build_packing(hark_context *context, hark_engine *engine, boo
   const int64_t ranges[] = {packing->rows, engine->task.parts, 2};
   HARK_TRY(make_tensor(context, memory, HARK_I32, 1, &packing->tokens, &packing->positions));
   HARK_TRY(make_tensor(context, memory, HARK_I64, 3, ranges, &packing->ranges));
+  if (has_vectors(engine)) {
+    const int64_t features[] = {1, packing->tokens, engine->task.features}, responses[] = {packing->rows, engine->task.responses};
+    HARK_TRY(make_tensor(context, memory, HARK_F32, 3, features, &packing->features));
+    HARK_TRY(make_tensor(context, memory, HARK_F32, 2, responses, &packing->responses));
+  }
   if (!memory) return HARK_OK;
   packing->host_bytes = (size_t)packing->tokens * (sizeof *packing->segments + sizeof *packing->predicted);
   HARK_TRY(hark_allocate(context, packing->host_bytes, &allocated));
@@ -251,6 +280,8 @@ static void destroy_packing(hark_context *context, hark_engine_packing *packing)
   if (packing == NULL) return;
   hark_tensor_destroy(context, &packing->positions);
   hark_tensor_destroy(context, &packing->ranges);
+  hark_tensor_destroy(context, &packing->features);
+  hark_tensor_destroy(context, &packing->responses);
   hark_release(context, packing->segments, packing->host_bytes);
   hark_release(context, packing, sizeof *packing);
 }
@@ -276,10 +307,20 @@ static hark_status make_batch(hark_context *context, hark_engine *engine, bool m
                                         : make_tensor(context, memory, HARK_I32, 2, packed, out);
 }
 
+/* Tokens of a vocabulary or real vectors: of one kind in the data and in the model. */
+static hark_status check_vectors(hark_context *context, const hark_engine *engine) {
+  const hark_architecture *const architecture = hark_architecture_of(engine->config->model.architecture);
+  const bool given = engine->task.features > 0;
+  if (architecture == NULL || architecture->predicts_vectors == given) return HARK_OK;
+  return hark_fail(context, HARK_BAD_CONFIGURATION, "model.architecture %s reads %s, and the data are %s", architecture->name,
+                   given ? "tokens of a vocabulary" : "real vectors", given ? "real vectors" : "tokens of a vocabulary");
+}
+
 /* Without `memory` everything is described only: such an engine tells sizes and cannot run. */
 static hark_status build(hark_context *context, hark_engine *engine, bool memory) {
   const int64_t one = 1;
   const hark_network_config network = hark_engine_network_config(engine->config, &engine->task);
+  HARK_TRY(check_vectors(context, engine));
   HARK_TRY(hark_network_declare(context, &network, HARK_F32, &engine->network));
   if (has_classes(engine) != (engine->task.classes > 0) || (has_classes(engine) && !is_packed(engine)))
     return hark_fail(context, HARK_BAD_CONFIGURATION, "model.architecture %s %s, and the data have %s", engine->network->architecture->name,
@@ -376,7 +417,7 @@ static size_t bytes_of(const hark_tensor *tensor) {
 static size_t packing_bytes(const hark_engine_packing *packing) {
   if (packing == NULL) return 0;
   const size_t host = (size_t)packing->tokens * (sizeof *packing->segments + sizeof *packing->predicted);
-  return bytes_of(&packing->positions) + bytes_of(&packing->ranges) + host;
+  return bytes_of(&packing->positions) + bytes_of(&packing->ranges) + bytes_of(&packing->features) + bytes_of(&packing->responses) + host;
 }
 
 hark_engine_memory hark_engine_memory_of(const hark_engine *engine) {
@@ -455,7 +496,13 @@ static hark_status write_examples(hark_context *context, hark_engine *engine, co
   const size_t targets = has_classes(engine) ? (size_t)batch->rows : tokens;
   memcpy(packing->segments, batch->segments, tokens * sizeof *packing->segments);
   HARK_TRY(hark_backend_write(context, engine->inputs.data, batch->inputs, tokens * sizeof *batch->inputs));
-  HARK_TRY(hark_backend_write(context, engine->targets.data, batch->targets, targets * sizeof *batch->targets));
+  if (has_vectors(engine)) {
+    const size_t features = tokens * (size_t)engine->task.features, responses = (size_t)(batch->rows * engine->task.responses);
+    HARK_TRY(hark_backend_write(context, packing->features.data, batch->features, features * sizeof *batch->features));
+    HARK_TRY(hark_backend_write(context, packing->responses.data, batch->responses, responses * sizeof *batch->responses));
+  } else {
+    HARK_TRY(hark_backend_write(context, engine->targets.data, batch->targets, targets * sizeof *batch->targets));
+  }
   HARK_TRY(hark_backend_write(context, packing->positions.data, batch->positions, tokens * sizeof *batch->positions));
   const size_t ranges = 2 * (size_t)(batch->rows * engine->task.parts);
   return hark_backend_write(context, packing->ranges.data, batch->ranges, ranges * sizeof *batch->ranges);
@@ -464,8 +511,9 @@ static hark_status write_examples(hark_context *context, hark_engine *engine, co
 static hark_status read_examples(hark_context *context, hark_engine *engine, const hark_example_batch *batch, hark_value loss,
                                  hark_value predicted, hark_pass_result *result) {
   int32_t *const likeliest = engine->packing->predicted;
-  const hark_tensor *rows = hark_tape_tensor(engine->tape, predicted);
   HARK_TRY(read_loss(context, engine, loss, &result->loss));
+  if (predicted == 0) return HARK_OK; /* numbers, of which none is the likeliest */
+  const hark_tensor *rows = hark_tape_tensor(engine->tape, predicted);
   HARK_TRY(hark_tensor_read(context, rows, likeliest));
   for (int64_t i = 0; i < hark_tensor_count(rows); i++) result->right += likeliest[i] == batch->targets[i]; /* none is ignored's number */
   return HARK_OK;
@@ -561,6 +609,7 @@ hark_status hark_engine_finish_step(hark_context *context, hark_engine *engine, 
                                        part(&engine->first_moment, group), part(&engine->second_moment, group)}};
     HARK_TRY(hark_operator_forward(context, &call));
   }
+  HARK_TRY(hark_parameters_project(context, parameters, false));
   result->applied = true;
   return HARK_OK;
 }

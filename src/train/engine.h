@@ -16,9 +16,10 @@
 /* What the data say of the model. */
 typedef struct hark_learning_task {
   int32_t vocabulary;
-  int32_t classes;   /* 0: targets are tokens */
-  int parts;         /* sequences of an example; 0: windows of a text, in rectangular batches */
-  int64_t sequences; /* of packed sentences: most in a window; 0: parts */
+  int32_t classes;             /* 0: targets are tokens */
+  int parts;                   /* sequences of an example; 0: windows of a text, in rectangular batches */
+  int64_t sequences;           /* of packed sentences: most in a window; 0: parts */
+  int64_t features, responses; /* of real vectors; 0: there are none */
 } hark_learning_task;
 
 /* Packed examples: what a pass reads besides tokens and targets. Absent where batches are rectangular. */
@@ -26,8 +27,10 @@ typedef struct hark_engine_packing {
   int64_t tokens, rows;  /* most of a batch */
   hark_tensor positions; /* i32 [tokens] */
   hark_tensor ranges;    /* i64 [rows, parts, 2] */
+  hark_tensor features;  /* f32 [1, tokens, features] */
+  hark_tensor responses; /* f32 [rows, responses] */
   int64_t *segments;     /* host, [tokens] */
-  int32_t *predicted;    /* host, of the last pass: the likeliest of every row of logits */
+  int32_t *predicted;    /* host, of the last pass: the likeliest of every row of logits; 0 for vectors */
   hark_packing now;      /* of this pass */
   hark_tensor positions_now, ranges_now;
   size_t host_bytes;
@@ -100,7 +103,7 @@ typedef struct hark_step_result {
   bool applied;         /* false: loss or gradients were not finite, nothing was changed */
 } hark_step_result;
 
-/* Clips and updates. Unless `loss` and all gradients are finite it returns before it touches weights or moments, which so keep their bits.
+/* Clips and updates; matrices with bounds are then projected (nn/norm_bound.h). Unless `loss` and all gradients are finite it returns before it touches weights or moments, which so keep their bits.
  * `step` counts updates from 1. */
 HARK_MUST_CHECK hark_status hark_engine_finish_step(hark_context *context, hark_engine *engine, int64_t step, double rate, double loss,
                                                     hark_step_result *result);
@@ -123,7 +126,8 @@ HARK_MUST_CHECK hark_status hark_engine_loss(hark_context *context, hark_engine 
 HARK_MUST_CHECK hark_status hark_engine_right(hark_context *context, hark_engine *engine, const int32_t *targets, int32_t *likeliest,
                                               int64_t *right);
 
-/* Loss (a sum, natural logarithm, without smoothing) and predictions of packed examples; *predicted [rows or tokens] is the engine's, good until
+/* Loss (a sum, natural logarithm, without smoothing; of vectors the squared errors) and predictions of packed examples; *predicted [rows or
+ * tokens] is the engine's, good until
  * the next pass. */
 HARK_MUST_CHECK hark_status hark_engine_evaluate_examples(hark_context *context, hark_engine *engine, const hark_example_batch *batch,
                                                           hark_pass_result *result, const int32_t **predicted);

@@ -31,6 +31,8 @@ hark_learning_task hark_material_task_of(const hark_config *config, const hark_e
   const bool classes = hark_examples_target_kind(examples) == HARK_TARGET_CLASS && !hides(config);
   return (hark_learning_task){.vocabulary = hark_examples_vocabulary_size(examples),
                               .classes = classes ? hark_examples_classes(examples) : 0,
+                              .features = hark_examples_features(examples),
+                              .responses = hark_examples_responses(examples),
                               .parts = hark_examples_parts(examples)};
 }
 
@@ -121,7 +123,12 @@ size_t hark_material_room_bytes(const hark_config *config, const hark_learning_t
   const int64_t batch = config->train.batch, length = config->model.context;
   /* inputs and targets of a micro-batch of windows, for training and for evaluation, and there the likeliest tokens */
   if (task->parts == 0) return (size_t)((hides(config) ? 5 : 4) * batch * length) * sizeof(int32_t);
-  return hark_example_room_bytes(batch, task->parts, hark_encoder_rows((hark_pooling)config->model.pooling, length));
+  const hark_example_extents extents = {.rows = batch,
+                                        .parts = task->parts,
+                                        .longest = hark_encoder_rows((hark_pooling)config->model.pooling, length),
+                                        .features = task->features,
+                                        .responses = task->responses};
+  return hark_example_room_bytes(&extents);
 }
 
 hark_status hark_material_prepare(hark_context *context, hark_material *material) {
@@ -132,7 +139,8 @@ hark_status hark_material_prepare(hark_context *context, hark_material *material
     return HARK_OK;
   }
   if (material->packed) {
-    HARK_TRY(hark_example_room_make(context, config->train.batch, 1, config->model.context, &material->room));
+    const hark_example_extents extents = {.rows = config->train.batch, .parts = 1, .longest = config->model.context};
+    HARK_TRY(hark_example_room_make(context, &extents, &material->room));
     material->opened_room = true;
     return HARK_OK;
   }
@@ -221,6 +229,7 @@ hark_status hark_material_train(hark_context *context, hark_material *material, 
     *pass = (hark_material_pass){.loss = result.loss, .tokens = batch->tokens};
     return HARK_OK;
   }
-  *pass = (hark_material_pass){.loss = result.loss, .tokens = batch->tokens, .targets = batch->real, .right = result.right};
+  *pass = (hark_material_pass){
+      .loss = result.loss, .tokens = batch->tokens, .targets = material->task.features > 0 ? 0 : batch->real, .right = result.right};
   return HARK_OK;
 }

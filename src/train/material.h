@@ -58,7 +58,7 @@ HARK_MUST_CHECK hark_status hark_material_weight(hark_context *context, hark_mat
 /* Loss and gradients of one micro-batch. */
 typedef struct hark_material_pass {
   double loss;
-  int64_t tokens, targets, right; /* the last two of examples only */
+  int64_t tokens, targets, right; /* the last two of examples only; of vectors 0 */
 } hark_material_pass;
 HARK_MUST_CHECK hark_status hark_material_train(hark_context *context, hark_material *material, hark_engine *engine, int64_t first_sample,
                                                 uint32_t micro_step, double weight, hark_material_pass *pass);

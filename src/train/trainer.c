@@ -158,12 +158,19 @@ static void say_material(const training_run *trainer) {
   if (material->examples != NULL) {
     const hark_examples_counts training = hark_examples_count(material->examples, HARK_SPLIT_TRAINING);
     const hark_examples_counts validation = hark_examples_count(material->examples, HARK_SPLIT_VALIDATION);
-    say(trainer,
-        "examples: %" PRId64 " of %" PRId64 " tokens to train on, the longest of %" PRId64 ", %" PRId64
-        " to validate with, %d tokens in the "
-        "vocabulary, %d classes",
-        training.examples, training.tokens, training.longest, validation.examples, (int)material->task.vocabulary,
-        (int)material->task.classes);
+    if (material->task.features > 0)
+      say(trainer,
+          "examples: %" PRId64 " of %" PRId64 " vectors to train on, the longest of %" PRId64 ", %" PRId64
+          " to validate with; %d numbers a vector, %d to be told",
+          training.examples, training.tokens, training.longest, validation.examples, (int)material->task.features,
+          (int)material->task.responses);
+    else
+      say(trainer,
+          "examples: %" PRId64 " of %" PRId64 " tokens to train on, the longest of %" PRId64 ", %" PRId64
+          " to validate with, %d tokens in the "
+          "vocabulary, %d classes",
+          training.examples, training.tokens, training.longest, validation.examples, (int)material->task.vocabulary,
+          (int)material->task.classes);
     if (training.cut + validation.cut > 0)
       say(trainer, "%" PRId64 " sequences were longer than data.length_limit, the longest had %" PRId64 " tokens",
           training.cut + validation.cut, hark_max(training.longest_whole, validation.longest_whole));
@@ -222,6 +229,7 @@ static hark_status prepare(training_run *trainer, bool resume) {
     if (config->train.init_from[0] != '\0')
       HARK_TRY(hark_warm_start_load(context, config, trainer->run, &trainer->engine->network->parameters, trainer->hooks->say,
                                     trainer->hooks->user));
+    HARK_TRY(hark_parameters_project(context, &trainer->engine->network->parameters, true));
     trainer->state = (hark_run_state){.best_loss = INFINITY, .corpus_checksum = checksum};
   }
   HARK_TRY(open_metrics(trainer));
@@ -389,7 +397,7 @@ static hark_status validate(training_run *trainer, validation_result *out) {
     HARK_TRY(hark_evaluate_examples(trainer->context, trainer->engine, &material->validation, &material->room, NULL, show_evaluation,
                                     trainer, &result));
     *out = (validation_result){.loss = result.targets > 0 ? result.loss : NAN, .complete = result.complete}; /* NaN is never the best */
-    out->accuracy = result.targets > 0 ? (double)result.right / (double)result.targets : NAN;
+    out->accuracy = result.targets > 0 && material->task.features == 0 ? (double)result.right / (double)result.targets : NAN;
     return HARK_OK;
   }
   hark_evaluation_result result;
@@ -411,7 +419,7 @@ static hark_status record_validation(training_run *trainer, const validation_res
   if (operations > 0) hark_jsonl_number(&trainer->metrics, "operations", operations);
   hark_jsonl_number(&trainer->metrics, "val/loss", result->loss);
   if (trainer->material.examples != NULL || tells_hidden(trainer)) { /* of hidden tokens there is no perplexity of a text */
-    hark_jsonl_number(&trainer->metrics, "val/accuracy", result->accuracy);
+    if (trainer->material.task.features == 0) hark_jsonl_number(&trainer->metrics, "val/accuracy", result->accuracy);
     return end_line(trainer);
   }
   const hark_text_counts counts = hark_corpus_counts(trainer->material.corpus, HARK_SPLIT_VALIDATION);

@@ -214,6 +214,18 @@ static hark_status make_and_step_engine(hark_context *context, void *data) {
   return step_engine(context, data);
 }
 
+static hark_status make_and_step(hark_context *context, model_work *m, const hark_learning_task *task, const hark_example_batch *batch) {
+  const int32_t *predicted = NULL;
+  hark_pass_result pass;
+  hark_step_result result;
+  HARK_TRY(hark_engine_create_for(context, &m->config, task, true, &m->engine));
+  HARK_TRY(hark_parameters_initialise(context, &m->engine->network->parameters, 1));
+  HARK_TRY(hark_engine_begin_step(context, m->engine));
+  HARK_TRY(hark_engine_train_examples(context, m->engine, batch, 0, 0.5, &pass));
+  HARK_TRY(hark_engine_finish_step(context, m->engine, 1, 1e-3, pass.loss, &result));
+  return hark_engine_evaluate_examples(context, m->engine, batch, &pass, &predicted);
+}
+
 /* Packed examples: 2 of 5 and 3 tokens, with classes. */
 static hark_status make_and_step_encoder(hark_context *context, void *data) {
   model_work *m = data;
@@ -229,15 +241,27 @@ static hark_status make_and_step_encoder(hark_context *context, void *data) {
                                     .targets = classes,
                                     .real = 2,
                                     .longest = 5};
-  const int32_t *predicted = NULL;
-  hark_pass_result pass;
-  hark_step_result result;
-  HARK_TRY(hark_engine_create_for(context, &m->config, &task, true, &m->engine));
-  HARK_TRY(hark_parameters_initialise(context, &m->engine->network->parameters, 1));
-  HARK_TRY(hark_engine_begin_step(context, m->engine));
-  HARK_TRY(hark_engine_train_examples(context, m->engine, &batch, 0, 0.5, &pass));
-  HARK_TRY(hark_engine_finish_step(context, m->engine, 1, 1e-3, pass.loss, &result));
-  return hark_engine_evaluate_examples(context, m->engine, &batch, &pass, &predicted);
+  return make_and_step(context, m, &task, &batch);
+}
+
+/* The same with vectors. */
+static hark_status make_and_step_vectors(hark_context *context, void *data) {
+  model_work *m = data;
+  static int32_t positions[] = {0, 1, 2, 0, 1};
+  static int64_t segments[] = {0, 0, 0, 1, 1}, ranges[] = {0, 3, 3, 5};
+  static float features[5 * 4] = {1, 0, 0, 0, 0, 1, 0, 0, 0.5f}, responses[2] = {0.25f, -0.25f};
+  const hark_learning_task task = {.vocabulary = VOCABULARY, .parts = 1, .features = 4, .responses = 1};
+  const hark_example_batch batch = {.rows = 2,
+                                    .tokens = 5,
+                                    .inputs = inputs,
+                                    .positions = positions,
+                                    .segments = segments,
+                                    .ranges = ranges,
+                                    .features = features,
+                                    .responses = responses,
+                                    .real = 2,
+                                    .longest = 3};
+  return make_and_step(context, m, &task, &batch);
 }
 
 static void destroy_engine(hark_context *context, void *data) { hark_engine_destroy(context, &((model_work *)data)->engine); }
@@ -263,6 +287,21 @@ static void training_steps(void **state) {
   what.run = make_and_step_encoder;
   m.config.model.architecture = HARK_ARCHITECTURE_encoder;
   m.config.model.recompute = false;
+  fail_at_each(&what, &m);
+  what.name = "a network of bounded matrices, a batch of vectors, a step, an evaluation";
+  what.run = make_and_step_vectors;
+  m.config.model.architecture = HARK_ARCHITECTURE_latent;
+  m.config.model.positions = HARK_POSITIONS_NONE;
+  m.config.model.activation = HARK_ACTIVATION_RELU;
+  m.config.model.width = 4;
+  m.config.model.heads = m.config.model.key_heads = 2;
+  m.config.model.dropout = m.config.model.embedding_dropout = m.config.model.attention.dropout = 0;
+  m.config.model.latent =
+      (hark_latent_config){.skip = true, .norm = HARK_BOUND_TWO, .operator_norm = 0.5, .matrix_norm = 0.5, .range = 0.5};
+  fail_at_each(&what, &m);
+  what.name = "a regression in every sequence, a batch of vectors, a step, an evaluation";
+  m.config.model.architecture = HARK_ARCHITECTURE_finite;
+  m.config.model.finite = (hark_finite_config){.map = HARK_FINITE_NETWORK, .covariates = 3, .ridge = 0.5, .ridge_learned = true};
   fail_at_each(&what, &m);
 }
 
