@@ -35,7 +35,8 @@
   X(posterior, "posterior", NULL)                                                                                                          \
   X(lipschitz, "lipschitz", NULL)                                                                                                          \
   X(covering, "covering", NULL)                                                                                                            \
-  X(transfer, "transfer", NULL)
+  X(transfer, "transfer", NULL)                                                                                                            \
+  X(generalisation, "generalisation", NULL)
 
 /* X: https://arxiv.org/abs/2212.14852, whose statements most experiments measure. */
 #define HARK_LAB_PAPER_X                                                                                                                   \
