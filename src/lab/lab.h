@@ -36,7 +36,11 @@
   X(lipschitz, "lipschitz", NULL)                                                                                                          \
   X(covering, "covering", NULL)                                                                                                            \
   X(transfer, "transfer", NULL)                                                                                                            \
-  X(generalisation, "generalisation", NULL)
+  X(generalisation, "generalisation", NULL)                                                                                                \
+  X(optimisation, "optimisation", NULL)                                                                                                    \
+  X(decomposition, "decomposition", NULL)                                                                                                  \
+  X(downstream, "downstream", NULL)                                                                                                        \
+  X(calibration, "calibration", NULL)
 
 /* X: https://arxiv.org/abs/2212.14852, whose statements most experiments measure. */
 #define HARK_LAB_PAPER_X                                                                                                                   \
