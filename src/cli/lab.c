@@ -160,8 +160,9 @@ static hark_status tell_left_out(hark_invocation *call, const hark_lab_entry *en
   return hark_command_print(call, &text);
 }
 
-/* The document's section, and its figure. */
-static hark_status describe(hark_invocation *call, const hark_lab *lab, const hark_lab_entry *entry, hark_text *document) {
+/* The document's section, and its figure. `second`: as for hark_lab_markdown_section(). */
+static hark_status describe(hark_invocation *call, const hark_lab *lab, const hark_lab *second, const hark_lab_entry *entry,
+                            hark_text *document) {
   const lab_values *const v = call->values[0];
   char folder[HARK_PATH_BYTES], path[HARK_PATH_BYTES];
   if (!figures_folder(v->markdown, folder)) return HARK_OK;
@@ -169,12 +170,28 @@ static hark_status describe(hark_invocation *call, const hark_lab *lab, const ha
   hark_text link = hark_text_empty(call->context);
   hark_text_append(&link, "%s/%s.svg", slash != NULL ? slash + 1 : folder, entry->name);
   hark_status status = link.status;
-  if (status == HARK_OK) hark_lab_markdown_section(lab, entry, lab->panel_count > 0 ? hark_text_get(&link) : NULL, document);
+  if (status == HARK_OK) hark_lab_markdown_section(lab, second, entry, lab->panel_count > 0 ? hark_text_get(&link) : NULL, document);
   hark_text_free(&link);
   if (status == HARK_OK) status = document->status;
   if (status != HARK_OK || lab->panel_count == 0) return status;
   HARK_TRY(path_of(call->context, folder, entry->name, "svg", path));
   return hark_lab_draw(call, lab, path);
+}
+
+/* Where a criterion fails the document has another seed's figures too. */
+static hark_status describe_twice(hark_invocation *call, const hark_lab *lab, int experiment, hark_text *document) {
+  const lab_values *const v = call->values[0];
+  const hark_lab_entry *const entry = &hark_lab_entries[experiment];
+  hark_lab *second = NULL;
+  hark_status status = HARK_OK;
+  if (v->markdown[0] != 0 && !hark_lab_all_pass(lab)) {
+    status = hark_lab_create(call->context, v->quick, lab->seed + 1, lab->options, &second);
+    if (status == HARK_OK) status = hark_lab_run(second, entry->experiment);
+    if (status != HARK_OK) hark_fail_prefix(call->context, "%s: second seed: ", entry->name);
+  }
+  if (status == HARK_OK) status = describe(call, lab, second, entry, document);
+  hark_lab_destroy(&second);
+  return status;
 }
 
 static hark_status run_one(hark_invocation *call, int experiment, bool *passed, hark_text *document) {
@@ -187,7 +204,7 @@ static hark_status run_one(hark_invocation *call, int experiment, bool *passed, 
   hark_status status = hark_lab_run(lab, entry->experiment);
   if (status != HARK_OK) hark_fail_prefix(call->context, "%s: ", entry->name);
   if (status == HARK_OK) status = show(call, lab, entry);
-  if (status == HARK_OK) status = describe(call, lab, entry, document);
+  if (status == HARK_OK) status = describe_twice(call, lab, experiment, document);
   *passed = *passed && hark_lab_all_pass(lab);
   hark_lab_destroy(&lab);
   return status;

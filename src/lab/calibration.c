@@ -45,7 +45,7 @@ static const hark_lab_column columns[COLUMNS] = {{"task", NULL, "process|jumps|h
 typedef struct sizes {
   int64_t learning, responses, longer; /* sequences learned from, tested with; tokens of the longer test */
 } sizes;
-static const sizes quick_sizes = {512, 2048, 64}, full_sizes = {2048, 8192, 128};
+static const sizes quick_sizes = {4096, 2048, 64}, full_sizes = {16384, 8192, 128};
 
 /* Sequences of one shape. */
 typedef struct problem {
@@ -120,6 +120,7 @@ static hark_status new_responses(void *user, const double *x, double *value, dou
 
 static hark_status learn(problem *p, task kind, hark_lab_descent *descent, double parameters[LEARNED]) {
   const hark_lab_objective objective = {.dims = LEARNED, .evaluate = new_responses, .user = p};
+  p->count = kind == PROCESS ? p->batch.batch : p->batch.batch / 4; /* where no criterion depends on it */
   draw(p, kind, (uint32_t)kind << 16);
   descent->x[0] = descent->x[1] = 0;
   HARK_TRY(hark_lab_quasi_newton(&objective, EVALUATIONS, TOLERANCE, descent));
@@ -188,9 +189,11 @@ static hark_status measure(hark_lab *lab) {
 
 /* Rows of the process alone. Coverage p of n independent responses has the standard error sqrt(p (1 - p) / n), the mean of n squares of normal numbers
  * sqrt(2 / n): three of these, with true and with learned parameters, at two lengths. Twelve comparisons: all hold in 97 of 100 runs.
- * Two learned parameters cost 2 / n of the error where n independent responses were learned from; those of one sequence are not independent, so n is
- * between 2048 and 16384 (quick 512): at most 1 / 1000 (1 / 256), and three deviations of .0007 (.0028), which the same test sequences leave to the
- * ratio: a difference of two means of squares e^2 with d = m - m', 2 e d / sqrt(n) over e^2, d^2 = e^2 2 / n. */
+ * Learned parameters move the variance a little: the error is flat in the ridge, d^2 E / d(log ridge)^2 = 2 sum s^2 (1 - s)^2 (l + ridge) / L with the
+ * filter s = l / (l + ridge) of the kernel matrix' eigenvalues l, about .001, of which one is near the ridge: from n independent responses its logarithm
+ * has a deviation of sqrt(.12 / .0005 n), .24 with 4096 and .12 with 16384, and a calibration is off by a tenth of that: half a standard error at most.
+ * Two learned parameters cost 2 / n of the error, and the ratio of errors on the same N test sequences scatters by 2 sqrt(2 / n N): 1.0005 +- .0030
+ * (three deviations; quick) and 1.0001 +- .0008. */
 static hark_status judge(hark_lab *lab) {
   const hark_lab_table *const table = &lab->tables[0];
   double away[LEVELS] = {0}, calibration = 0, errors[2] = {NAN, NAN};
@@ -206,7 +209,7 @@ static hark_status judge(hark_lab *lab) {
   for (int level = 0; level < LEVELS; level++)
     HARK_TRY(hark_lab_require(lab, away[level], 0, 3, "process: coverage - %g in standard errors, largest", levels[level]));
   HARK_TRY(hark_lab_require(lab, calibration, 0, 3, "process: E (r - m)^2 / (var + s2) - 1 in standard errors, largest"));
-  return hark_lab_require(lab, errors[1] / errors[0], lab->quick ? 0.9916 : 0.9979, lab->quick ? 1.0123 : 1.0031,
+  return hark_lab_require(lab, errors[1] / errors[0], lab->quick ? 0.9975 : 0.9993, lab->quick ? 1.0035 : 1.0009,
                           "process: error with learned / with true ridge and sigma");
 }
 
@@ -229,5 +232,10 @@ const hark_experiment hark_experiment_calibration = {
         "the nearest process, right in the mean at best.\n"
         "\n"
         "*Figure.* Coverage minus what was said, for the four tasks.",
+    .failure =
+        "Twelve comparisons of at most three standard errors: .0027 x 12 = 3 % of the runs go beyond by chance where all parameters are "
+        "true. Learned ones are the same for all rows that they are tested in, so that these fail together. The mean square error knows the "
+        "ridge badly (its second derivative by log ridge is .001 beside an error of .12), so that the learned ridge scatters by about an "
+        "eighth of itself, which moves E (r - m)^2 / (var + s2) by a hundredth.",
     .measure = measure,
     .judge = judge};

@@ -68,6 +68,7 @@ typedef struct model {
   hark_lab_network network;
   hark_lab_sequences sequences;
   hark_lab_descent descent;
+  masses sample;        /* that is trained on */
   const masses *target; /* whose risk is minimised */
   double scratch[SEQUENCES];
   double *best, *trained, *lowest; /* weights of f0, f^, f~ */
@@ -272,19 +273,18 @@ static hark_status add_terms(model *m, int64_t n, int steps, uint32_t stream, ha
   hark_context *const context = w->lab->context;
   const hark_lab_objective objective = objective_of(m);
   const hark_lab_adam how = {.steps = steps, .rate = RATE, .last = true};
-  masses sample;
   double least = INFINITY;
-  draw_sample(w, stream, n, &sample);
-  m->target = &sample;
+  draw_sample(w, stream, n, &m->sample);
+  m->target = &m->sample;
   hark_lab_normal(w->lab, stream + 1, m->network.weights, m->descent.x);
   HARK_TRY(hark_lab_descend(w->lab, &objective, how, &m->descent));
   memcpy(m->trained, m->descent.x, (size_t)m->network.weights * sizeof *m->trained);
   HARK_TRY(hark_lab_network_forward(context, &m->network, &m->sequences, m->trained));
-  const double on_sample = risk_of(&sample, m->network.f), on_population = risk_of(&w->population, m->network.f);
+  const double on_sample = risk_of(&m->sample, m->network.f), on_population = risk_of(&w->population, m->network.f);
   const double distance = distance_of(w, m->network.f);
   HARK_TRY(go_down_from(m, m->trained, m->lowest, &least));
   HARK_TRY(go_down_from(m, m->best, m->lowest, &least));
-  HARK_TRY(search(m, &sample, w->lab->quick ? 2 : 5, stream + 2, m->lowest, &least));
+  HARK_TRY(search(m, &m->sample, w->lab->quick ? 2 : 5, stream + 2, m->lowest, &least));
   const double each[3] = {m->best_risk - w->best_risk, on_population - on_sample + least - m->best_risk, on_sample - least};
   for (int t = 0; t < 3; t++) hark_lab_mean_add(&terms[t], each[t]);
   hark_lab_mean_add(excess, distance);

@@ -123,6 +123,7 @@ typedef struct hark_experiment {
   const char *printed;   /* the paper's formula where it is wrong, or NULL */
   const char *corrected; /* what it should be; NULL where `printed` is */
   const char *notes;     /* for docs/lab.md, in Markdown: equations, why the criteria are what they are, the figure; NULL: none */
+  const char *failure;   /* why a criterion may fail, as derived; told in docs/lab.md beside a second seed where one does; NULL: nothing known */
   bool needs_gsl;        /* compares with closed forms of lab/special.h */
   hark_status (*check)(hark_context *context, const void *options); /* refuses options before any experiment runs; optional */
   hark_status (*measure)(hark_lab *lab);                            /* fills tables and figure */
@@ -165,7 +166,7 @@ const hark_lab_cell *hark_lab_cells(const hark_lab_panel *panel);
 
 /* ---- for experiments ---- */
 
-/* Zero bytes, or numbers, that live as long as the lab. */
+/* Zero bytes, or numbers, that live as long as the lab. HARK_OUT_OF_MEMORY, in a line with both figures, for more than the machine has left. */
 HARK_MUST_CHECK hark_status hark_lab_allocate(hark_lab *lab, size_t bytes, void **out);
 HARK_MUST_CHECK hark_status hark_lab_numbers(hark_lab *lab, int64_t count, double **out);
 

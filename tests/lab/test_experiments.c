@@ -233,10 +233,23 @@ static void memory_may_run_out(void **state) {
   assert_true(fail_at > 5);
 }
 
+/* More than any machine has, and more than a size can count: a line each, before memory is asked for. */
+static void sizes_beyond_memory_are_refused(void **state) {
+  (void)state;
+  hark_lab *lab;
+  double *numbers;
+  assert_fine(context, hark_lab_create(context, true, 1, NULL, &lab));
+  assert_failure(context, hark_lab_numbers(lab, INT64_C(1) << 47, &numbers), HARK_OUT_OF_MEMORY, "");
+  assert_null(numbers);
+  assert_null(strchr(hark_context_message(context), '\n'));
+  assert_failure(context, hark_lab_numbers(lab, INT64_MAX, &numbers), HARK_TOO_LARGE, "");
+  hark_lab_destroy(&lab);
+}
+
 /* Whole experiments: the first, second, fourth, .. request for memory fails. */
 static void experiments_end_when_memory_does(void **state) {
   (void)state;
-  static const char *const names[] = {"definetti", "sufficiency", "exchangeability", "head-sum", "sphere", "covering", "lipschitz"};
+  static const char *const names[] = {"definetti", "sufficiency", "exchangeability", "head-sum", "sphere", "covering", "lipschitz", "optimisation"};
   for (size_t n = 0; n < sizeof names / sizeof names[0]; n++) {
     const hark_experiment *const experiment = hark_lab_entries[hark_lab_find(names[n])].experiment;
     if (hark_lab_missing(experiment) != NULL) continue;
@@ -261,6 +274,6 @@ int main(void) {
       cmocka_unit_test(the_seed_decides_all_numbers), cmocka_unit_test(criteria_are_intervals),
       cmocka_unit_test(tables_hold_numbers),          cmocka_unit_test(an_experiment_without_criteria_is_none),
       cmocka_unit_test(memory_may_run_out),           cmocka_unit_test(experiments_end_when_memory_does),
-      cmocka_unit_test(nothing_over_nothing_fails)};
+      cmocka_unit_test(nothing_over_nothing_fails),   cmocka_unit_test(sizes_beyond_memory_are_refused)};
   return cmocka_run_group_tests(tests, begin, end);
 }
