@@ -78,11 +78,12 @@ hark_status hark_lab_make_batch(hark_lab *lab, const hark_attention_desc *choice
   batch->plan = plan;
   const hark_attention_sizes sizes = hark_attention_plan_sizes(plan);
   HARK_TRY(hark_lab_allocate(lab, sizes.saved, &batch->saved));
-  HARK_TRY(hark_lab_allocate(
-      lab, sizes.forward_workspace > sizes.backward_workspace ? sizes.forward_workspace : sizes.backward_workspace, &batch->workspace));
-  double **const arrays[] = {&batch->query,  &batch->key,  &batch->value,  &batch->out,         &batch->dquery,
-                             &batch->dkey,   &batch->dvalue, &batch->dout, &batch->log_sum_exp, &batch->variance};
-  const int64_t counts[] = {queries * d, keys * d, keys * dv, queries * dv, queries * d, keys * d, keys * dv, queries * dv, queries, queries};
+  HARK_TRY(hark_lab_allocate(lab, sizes.forward_workspace > sizes.backward_workspace ? sizes.forward_workspace : sizes.backward_workspace,
+                             &batch->workspace));
+  double **const arrays[] = {&batch->query, &batch->key,    &batch->value, &batch->out,         &batch->dquery,
+                             &batch->dkey,  &batch->dvalue, &batch->dout,  &batch->log_sum_exp, &batch->variance};
+  const int64_t counts[] = {queries * d, keys * d,  keys * dv,    queries * dv, queries * d,
+                            keys * d,    keys * dv, queries * dv, queries,      queries};
   for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++) HARK_TRY(hark_lab_numbers(lab, counts[i], arrays[i]));
   return HARK_OK;
 }

@@ -130,20 +130,16 @@ static hark_status learn(problem *p, task kind, hark_lab_descent *descent, doubl
 }
 
 static hark_status test(problem *p, task kind, bool learned, const double parameters[LEARNED], hark_lab_table *table) {
-  double row[COLUMNS] = {[TASK] = kind,
-                         [PARAMETERS] = learned,
-                         [TOKENS] = (double)p->batch.length,
-                         [RESPONSES] = (double)p->count,
-                         [RIDGE] = parameters[0],
-                         [SIGMA] = parameters[1]};
+  double row[COLUMNS] = {
+      [TASK] = kind,           [PARAMETERS] = learned, [TOKENS] = (double)p->batch.length, [RESPONSES] = (double)p->count,
+      [RIDGE] = parameters[0], [SIGMA] = parameters[1]};
   draw(p, kind, (UINT32_C(1) << 20) + ((uint32_t)kind << 16)); /* the same for true and learned ones */
   p->batch.ridge = parameters[0];
   p->batch.sigma = parameters[1];
   HARK_TRY(hark_lab_batch_forward(p->lab->context, &p->batch, p->count));
   for (int64_t i = 0; i < p->count; i++) {
     const double error = fabs(p->response[i] - p->batch.out[i]), variance = p->batch.variance[i] + NOISE;
-    for (int level = 0; level < LEVELS; level++)
-      row[COVERAGE + level] += (error <= deviations[level] * sqrt(variance)) / (double)p->count;
+    for (int level = 0; level < LEVELS; level++) row[COVERAGE + level] += (error <= deviations[level] * sqrt(variance)) / (double)p->count;
     row[CALIBRATION] += error * error / variance / (double)p->count;
     row[BY_RIDGE] += error * error / (p->batch.variance[i] + parameters[0]) / (double)p->count;
     row[ERROR] += error * error / (double)p->count;
@@ -161,8 +157,7 @@ static hark_status draw_figure(hark_lab *lab, const hark_lab_table *table) {
     hark_lab_curve *curve;
     if (row[PARAMETERS] == 0 || row[TOKENS] != LENGTH) continue;
     HARK_TRY(hark_lab_add_curve(lab, panel, HARK_LAB_POINTS, &curve, "%s", names[(int)row[TASK]]));
-    for (int level = 0; level < LEVELS; level++)
-      HARK_TRY(hark_lab_add_point(curve, levels[level], row[COVERAGE + level] - levels[level]));
+    for (int level = 0; level < LEVELS; level++) HARK_TRY(hark_lab_add_point(curve, levels[level], row[COVERAGE + level] - levels[level]));
   }
   return HARK_OK;
 }
@@ -223,7 +218,8 @@ const hark_experiment hark_experiment_calibration = {
         "    interval m +- x sqrt(var + s2),   x = 0.674, 1.282, 1.960;      calibration E (r - m)^2 / (var + s2)\n"
         "\n"
         "32 tokens, covariates U(-1, 1), noise of variance s2 = 0.1 (known to the intervals, not to what is learned), functions from a "
-        "Gaussian process with an RBF of width 1/2. The mean square error is least at ridge = s2 and sigma = 1/2, where m is the conditional "
+        "Gaussian process with an RBF of width 1/2. The mean square error is least at ridge = s2 and sigma = 1/2, where m is the "
+        "conditional "
         "mean. Gradients are those of hark's operator. The column var + ridge takes the learned ridge for the noise, as one must where the "
         "noise is not known; errors of a tenth in the ridge are errors of a tenth there.\n"
         "\n"
@@ -234,7 +230,8 @@ const hark_experiment hark_experiment_calibration = {
         "*Figure.* Coverage minus what was said, for the four tasks.",
     .failure =
         "Twelve comparisons of at most three standard errors: .0027 x 12 = 3 % of the runs go beyond by chance where all parameters are "
-        "true. Learned ones are the same for all rows that they are tested in, so that these fail together. The mean square error knows the "
+        "true. Learned ones are the same for all rows that they are tested in, so that these fail together. The mean square error knows "
+        "the "
         "ridge badly (its second derivative by log ridge is .001 beside an error of .12), so that the learned ridge scatters by about an "
         "eighth of itself, which moves E (r - m)^2 / (var + s2) by a hundredth.",
     .measure = measure,

@@ -244,7 +244,8 @@ static hark_status measure(hark_lab *lab) {
 /* In the max-norm points that are taken row by row stand nine steps of e/8 apart both ways: (floor(16 R / 9 e) + 1)^2 of them.
  * Points of a packing that is maximal on a grid of steps e/8 have the whole ball within 1.1 e of them: at least (R / 1.2 e)^2. */
 static hark_status judge(hark_lab *lab) {
-  double upper = 0, lower = INFINITY, squares = 0, ffn = 0, printed = 0, corrected = 0, uncovered = INFINITY, moved = INFINITY, repaired = INFINITY;
+  double upper = 0, lower = INFINITY, squares = 0, ffn = 0, printed = 0, corrected = 0, uncovered = INFINITY, moved = INFINITY,
+         repaired = INFINITY;
   for (int64_t i = 0; i < hark_lab_row_count(&lab->tables[0]); i++) {
     const double *const row = hark_lab_row(&lab->tables[0], i);
     upper = hark_lab_larger(upper, row[PACKED] / row[COUNT_BOUND]);

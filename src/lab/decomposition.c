@@ -34,16 +34,11 @@ enum { LETTERS = 4, TOKENS = 4, SEQUENCES = 35, DIM = 2, PER_SAMPLE = TOKENS + 2
 #define MOST_SAMPLES 1024
 
 enum { SWEEP, COUNT, WIDTH, STEPS, APPROXIMATION, GENERALISATION, OPTIMISATION, EXCESS, DIFFERENCE, APPROXIMATION_DIFFERENCE, COLUMNS };
-static const hark_lab_column columns[COLUMNS] = {{"over", NULL, "n|width|steps"},
-                                                 {"n", "sequences", NULL},
-                                                 {"width", NULL, NULL},
-                                                 {"steps", "of Adam", NULL},
-                                                 {"E_approx", NULL, NULL},
-                                                 {"E_gen", "mean", NULL},
-                                                 {"E_opt", "mean", NULL},
-                                                 {"E (f^ - f*)^2", "mean", NULL},
-                                                 {"sum - it", "largest", NULL},
-                                                 {"E_approx - E (f0 - f*)^2", NULL, NULL}};
+static const hark_lab_column columns[COLUMNS] = {{"over", NULL, "n|width|steps"}, {"n", "sequences", NULL},
+                                                 {"width", NULL, NULL},           {"steps", "of Adam", NULL},
+                                                 {"E_approx", NULL, NULL},        {"E_gen", "mean", NULL},
+                                                 {"E_opt", "mean", NULL},         {"E (f^ - f*)^2", "mean", NULL},
+                                                 {"sum - it", "largest", NULL},   {"E_approx - E (f0 - f*)^2", NULL, NULL}};
 enum { OVER_COUNT, OVER_WIDTH, OVER_STEPS };
 
 /* Masses of (X, y = 1/2) and (X, y = -1/2), of the population or of a sample. */
@@ -135,11 +130,11 @@ static hark_status make_world(hark_lab *lab, world *w) {
   double p[LETTERS];
   *w = (world){.lab = lab, .mask = {1, 0}};
   for (int k = 0; k < LETTERS; k++) {
-    w->letters[k * DIM] = cos(angle_of(k));
+    w->letters[(ptrdiff_t)k * DIM] = cos(angle_of(k));
     w->letters[k * DIM + 1] = sin(angle_of(k));
   }
   enumerate_sequences(w);
-  HARK_TRY(hark_lab_numbers(lab, MOST_SAMPLES * PER_SAMPLE, &w->uniform));
+  HARK_TRY(hark_lab_numbers(lab, (int64_t)MOST_SAMPLES * PER_SAMPLE, &w->uniform));
   HARK_TRY(hark_lab_legendre(lab, RISK_NODES, -1, 1, &rule));
   for (int64_t i = 0; i < rule.count; i++) {
     const double plus = 0.5 + mean_of_label(rule.nodes[i]); /* P(y = 1/2 | z) */
@@ -195,9 +190,7 @@ static hark_status risk(void *user, const double *weights, double *value, double
   return hark_lab_network_backward(context, &m->network, &m->sequences, weights, m->scratch, gradient);
 }
 
-static hark_lab_objective objective_of(model *m) {
-  return (hark_lab_objective){.dims = m->network.weights, .evaluate = risk, .user = m};
-}
+static hark_lab_objective objective_of(model *m) { return (hark_lab_objective){.dims = m->network.weights, .evaluate = risk, .user = m}; }
 
 /* L-BFGS from descent->x; weights and *least where it finds less. */
 static hark_status go_down(model *m, double *weights, double *least) {
@@ -344,8 +337,7 @@ static hark_status measure(hark_lab *lab) {
   HARK_TRY(hark_lab_add_table(lab, "the three terms, means over samples", columns, COLUMNS, &table));
   for (int64_t n = 32; n <= (lab->quick ? 512 : MOST_SAMPLES); n *= 2, stream += 1024)
     HARK_TRY(measure_point(table, base, OVER_COUNT, n, BASE_STEPS, stream));
-  for (int i = 0; i < models; i++, stream += 1024)
-    HARK_TRY(measure_point(table, &all[i], OVER_WIDTH, BASE_COUNT, BASE_STEPS, stream));
+  for (int i = 0; i < models; i++, stream += 1024) HARK_TRY(measure_point(table, &all[i], OVER_WIDTH, BASE_COUNT, BASE_STEPS, stream));
   for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++, stream += 1024)
     HARK_TRY(measure_point(table, base, OVER_STEPS, BASE_COUNT, steps[i], stream));
   return draw(lab);
@@ -397,7 +389,8 @@ const hark_experiment hark_experiment_decomposition = {
         "conditional mean passes, and one tenth of a per cent in it would not.\n"
         "\n"
         "Tokens are four points of the circle, P(x_k | z) in proportion to exp(1.5 cos(phi_k - pi z)); labels are -1/2 or 1/2 with mean "
-        "0.35 sin(pi z) + 0.1 cos(2 pi z). f^ is the last point of Adam from random weights; f~ and f0 are the lowest points of L-BFGS from "
+        "0.35 sin(pi z) + 0.1 cos(2 pi z). f^ is the last point of Adam from random weights; f~ and f0 are the lowest points of L-BFGS "
+        "from "
         "many, f^ and f0 among them, so that they are bounds of the minima from above. n = 256, width 4 and 800 steps where they do not "
         "vary. At few steps E_gen can be negative, because f~ fits the sample better than f^ does.\n"
         "\n"

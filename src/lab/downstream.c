@@ -303,10 +303,13 @@ const hark_experiment hark_experiment_downstream = {
         "networks of width 8, 32 and 128 pre-trained on masked tokens and frozen: the gap of a new aggregation of eight weights between "
         "new sequences and those it was fitted on is the same for all, and falls with their number n between n^-0.4 and n^-1.2",
     .notes =
-        "    y^ = theta.o,   o [8] frozen attention over (cos t, sin t, z.(cos t, sin t) + 0.3 N);      gap = s2 (p/n + p/(n - p - 1)), p = 8\n"
+        "    y^ = theta.o,   o [8] frozen attention over (cos t, sin t, z.(cos t, sin t) + 0.3 N);      gap = s2 (p/n + p/(n - p - 1)), p "
+        "= 8\n"
         "\n"
-        "Theorem 5.3 for the class of downstream networks has only the aggregation's parameters free. Each network is trained as a whole on "
-        "the response of a masked token; then all but the aggregation is frozen, which is fitted by least squares to y = tanh z_1 + N(0, 1). "
+        "Theorem 5.3 for the class of downstream networks has only the aggregation's parameters free. Each network is trained as a whole "
+        "on "
+        "the response of a masked token; then all but the aggregation is frozen, which is fitted by least squares to y = tanh z_1 + N(0, "
+        "1). "
         "Gaps are means over pieces of one pool of sequences; the loss of the best theta, found on as many other sequences, is taken from "
         "both losses, which leaves the mean as it is and removes most of the scatter. The expected gap is that of normal features; those "
         "here are bounded, and what they miss of tanh z_1 is not independent of them. The last column is the loss that the same "

@@ -183,7 +183,7 @@ static hark_status measure(hark_lab *lab) {
  * long sequences and about 2 at 8 tokens, so that 20000 draws have .014 and 2000 have .045: the intervals are .05 (fixed beforehand) and
  * four of these. The slope's deviation is .006 and .017; what is expected is 1 / (L - 9), -1.04 over 64 .. 1024 and -1.06 over 64 .. 512.
  * 40000 covered or not have a deviation of .0011, 4000 one of .0034. The trained predictor: 1.1, fixed beforehand. What training on samples leaves
- * falls like their number, of which --quick has a quarter: .4 in place of .1. */
+ * falls like their number, of which --quick has an eighth: .8 in place of .1. */
 static hark_status judge(hark_lab *lab) {
   const hark_lab_table *const table = &lab->tables[0];
   const double within = lab->quick ? 0.18 : 0.05, slack = lab->quick ? 0.05 : 0, coverage = lab->quick ? 0.014 : 0.005;
@@ -204,8 +204,8 @@ static hark_status judge(hark_lab *lab) {
   HARK_TRY(hark_lab_require(lab, shown, 2, INFINITY, "printed ridge's excess / Bayes ridge's, 16 tokens"));
   HARK_TRY(hark_lab_require_range(lab, hark_lab_column_range(table, COVERAGE, HARK_LAB_ALONE), 0.95 - coverage, 0.95 + coverage,
                                   "coverage of the .95 interval"));
-  HARK_TRY(hark_lab_require(lab, hark_lab_column_range(&lab->tables[1], HARK_FINITE_RATIO, HARK_LAB_ALONE).largest, 0, lab->quick ? 1.4 : 1.1,
-                            "trained predictor's excess / Bayes predictor's, largest over the lengths"));
+  HARK_TRY(hark_lab_require(lab, hark_lab_column_range(&lab->tables[1], HARK_FINITE_RATIO, HARK_LAB_ALONE).largest, 0,
+                            lab->quick ? 1.8 : 1.1, "trained predictor's excess / Bayes predictor's, largest over the lengths"));
   return hark_lab_require(lab, hark_lab_row(table, 0)[COVERAGE_CONSTANT], 0, 0.9,
                           "coverage of four tokens when the variance is s2 (X 3.8)");
 }
@@ -229,8 +229,10 @@ const hark_experiment hark_experiment_finite = {
         "made with the constant variance of (3.8) holds 23 % instead of 95 % after four tokens. Derivation: "
         "[conditional-expectation.md](mathematics/conditional-expectation.md).\n"
         "\n"
-        "The second table has a predictor whose c_theta, r_theta and mask are linear maps of tokens (c, r) M and masks c M' with unknown M; their "
-        "entries are trained by L-BFGS on sequences of 32 tokens and sixteen masks. Features are identified only up to maps that keep the kernel, so "
+        "The second table has a predictor whose c_theta, r_theta and mask are linear maps of tokens (c, r) M and masks c M' with unknown "
+        "M; their "
+        "entries are trained by Adam, then L-BFGS, on 16384 sequences of 32 tokens and sixteen masks. Features are identified only up to "
+        "maps that keep the kernel, so "
         "predictions are compared, with those of the Bayes predictor on c and r themselves, over the same sequences.\n"
         "\n"
         "*Figure.* Excess errors over L with the two ridges, and what is expected of them.",

@@ -16,7 +16,7 @@ enum {
   DR = HARK_FINITE_RESPONSES,
   DC = HARK_FINITE_COVARIATES,
   TOKEN = DC + DR,
-  AT_RESPONSE = TOKEN * DC,          /* where in the weights W_r [TOKEN, dr] begins, behind W_c [TOKEN, dc] */
+  AT_RESPONSE = TOKEN * DC,           /* where in the weights W_r [TOKEN, dr] begins, behind W_c [TOKEN, dc] */
   AT_MASK = AT_RESPONSE + TOKEN * DR, /* W_m [dc, dc] */
   WEIGHTS = AT_MASK + DC * DC,
   MASKS = 16, /* of a sequence that is trained on; one that is tested has one */
@@ -24,14 +24,18 @@ enum {
   PER_SEQUENCE = DR * DC + (LONGEST + MASKS) * TOKEN /* normal numbers, at most */
 };
 #define TOLERANCE 1e-6 /* of the gradient */
-#define MIXING 0.5 /* of M: the identity and MIXING / sqrt(size) times normal numbers */
+#define MIXING 0.5     /* of M: the identity and MIXING / sqrt(size) times normal numbers */
 
-/* L-BFGS on a few sequences, and from there on many. */
+#define FEW 128 /* sequences for Adam, which finds the valley that L-BFGS follows */
+#define RATE 0.02
+
+/* L-BFGS on some more sequences, and from there on many. */
 typedef struct sizes {
-  int64_t few, many;
-  int few_evaluations, many_evaluations;
+  int adam_steps;
+  int64_t more, many;
+  int evaluations; /* of each */
 } sizes;
-static const sizes quick_sizes = {512, 2048, 300, 60}, full_sizes = {1024, 8192, 400, 120};
+static const sizes quick_sizes = {900, 512, 2048, 60}, full_sizes = {1500, 1024, 16384, 80};
 
 static const hark_lab_column columns[HARK_FINITE_COLUMNS] = {{"tokens", NULL, NULL},
                                                              {"excess", "trained", NULL},
@@ -43,13 +47,13 @@ static const hark_lab_column columns[HARK_FINITE_COLUMNS] = {{"tokens", NULL, NU
 typedef struct sequence {
   int64_t length, masks;
   double covariate[LONGEST * DC], response[LONGEST * DR], token[LONGEST * TOKEN]; /* c_l, r_l, x_l */
-  double at[MASKS * DC], mask[MASKS * DC], mean[MASKS * DR], y[MASKS * DR];        /* c_q, msk_q, z c_q, y_q */
+  double at[MASKS * DC], mask[MASKS * DC], mean[MASKS * DR], y[MASKS * DR];       /* c_q, msk_q, z c_q, y_q */
 } sequence;
 
 /* The solution at one sequence. */
 typedef struct solution {
-  double factor[DC * DC], moments[DC * DR];   /* G = factor factor', C'R */
-  double a[MASKS * DC], guess[MASKS * DR];    /* a_q, y^_q */
+  double factor[DC * DC], moments[DC * DR]; /* G = factor factor', C'R */
+  double a[MASKS * DC], guess[MASKS * DR];  /* a_q, y^_q */
 } solution;
 
 typedef struct trainer {
@@ -93,7 +97,7 @@ static bool solve(int64_t length, int64_t masks, const double *c, const double *
   memset(out, 0, sizeof *out);
   hark_lab_add_left_transposed(DC, length, DC, c, c, out->factor);
   hark_lab_add_left_transposed(DC, length, DR, c, r, out->moments);
-  for (int i = 0; i < DC; i++) out->factor[i * (DC + 1)] += ridge;
+  for (int i = 0; i < DC; i++) out->factor[(ptrdiff_t)i * (DC + 1)] += ridge;
   memcpy(out->a, at, (size_t)(masks * DC) * sizeof *at);
   if (!hark_lab_cholesky(DC, out->factor)) return false;
   for (int64_t q = 0; q < masks; q++) hark_lab_cholesky_solve(DC, out->factor, 1, out->a + q * DC);
@@ -186,10 +190,12 @@ static hark_status train(trainer *t, const sizes *s, hark_lab_descent *descent) 
   HARK_TRY(hark_lab_make_descent(t->lab, WEIGHTS, descent));
   hark_lab_normal(t->lab, (1 << 20) - 3, WEIGHTS, descent->x);
   for (int i = 0; i < WEIGHTS; i++) descent->x[i] /= sqrt(i < AT_MASK ? TOKEN : DC);
-  t->count = s->few;
-  HARK_TRY(hark_lab_quasi_newton(&objective, s->few_evaluations, TOLERANCE, descent));
+  t->count = FEW;
+  HARK_TRY(hark_lab_descend(t->lab, &objective, (hark_lab_adam){.steps = s->adam_steps, .rate = RATE}, descent));
+  t->count = s->more;
+  HARK_TRY(hark_lab_quasi_newton(&objective, s->evaluations, TOLERANCE, descent));
   t->count = s->many;
-  return hark_lab_quasi_newton(&objective, s->many_evaluations, TOLERANCE, descent);
+  return hark_lab_quasi_newton(&objective, s->evaluations, TOLERANCE, descent);
 }
 
 static double square_distance(const double a[DR], const double b[DR]) {

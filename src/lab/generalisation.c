@@ -26,15 +26,10 @@ enum { DIM = 4 };
 #define SHIFT 1e-3         /* of rows, for the aggregations */
 
 enum { SWEEP, COUNT, LENGTH, COMPLEXITY, COMPLEXITY_ERROR, TRAIN, NEW, GAP, GAP_ERROR, COLUMNS };
-static const hark_lab_column columns[COLUMNS] = {{"over", NULL, "n|L"},
-                                                 {"n", "sequences", NULL},
-                                                 {"L", "tokens", NULL},
-                                                 {"complexity", "R_n", NULL},
-                                                 {"standard error", NULL, NULL},
-                                                 {"loss", "trained on", NULL},
-                                                 {"loss", "new", NULL},
-                                                 {"gap", NULL, NULL},
-                                                 {"standard error", NULL, NULL}};
+static const hark_lab_column columns[COLUMNS] = {
+    {"over", NULL, "n|L"},          {"n", "sequences", NULL},     {"L", "tokens", NULL}, {"complexity", "R_n", NULL},
+    {"standard error", NULL, NULL}, {"loss", "trained on", NULL}, {"loss", "new", NULL}, {"gap", NULL, NULL},
+    {"standard error", NULL, NULL}};
 enum { OVER_COUNT, OVER_LENGTH };
 
 enum { ROWS, OF_SUM, OF_MEAN, OF_QUERY, AGGREGATION_COLUMNS };
@@ -45,7 +40,7 @@ typedef struct sizes {
   int64_t most_count, most_length, length; /* of the sweeps; L while n varies */
   int draws, restarts, steps, sets, fitting_steps;
 } sizes;
-static const sizes quick_sizes = {256, 64, 8, 8, 1, 60, 12, 100}, full_sizes = {512, 256, 16, 24, 2, 120, 24, 160};
+static const sizes quick_sizes = {256, 64, 8, 8, 1, 60, 6, 80}, full_sizes = {512, 256, 16, 24, 2, 120, 24, 160};
 #define RATE 0.1
 
 /* One n and one L. */
@@ -112,8 +107,7 @@ static void draw_data(problem *p) {
 }
 
 static hark_status measure_complexity(problem *p, const sizes *s, hark_lab_mean *complexity) {
-  const hark_lab_objective objective = {
-      .dims = p->network.weights, .evaluate = follow_signs, .project = project, .user = p};
+  const hark_lab_objective objective = {.dims = p->network.weights, .evaluate = follow_signs, .project = project, .user = p};
   const hark_lab_adam how = {.steps = s->steps, .rate = RATE};
   for (int draw = 0; draw < s->draws; draw++) {
     double best = 0; /* f = 0 is one of them */
@@ -262,14 +256,12 @@ static hark_status draw(hark_lab *lab, int sweep, hark_lab_axes axes, double pow
 static hark_status measure(hark_lab *lab) {
   static const hark_lab_axes over_count = {
       .title = "complexity and gap over the number of sequences", .x = "n", .y = "", .log_x = true, .log_y = true};
-  static const hark_lab_axes over_length = {
-      .title = "complexity and gap over the length", .x = "L", .y = "", .log_x = true, .log_y = true};
+  static const hark_lab_axes over_length = {.title = "complexity and gap over the length", .x = "L", .y = "", .log_x = true, .log_y = true};
   const sizes *const s = lab->quick ? &quick_sizes : &full_sizes;
   hark_lab_table *table;
   uint32_t number = 0;
   HARK_TRY(hark_lab_add_table(lab, "complexity and gap of attention networks with norms of at most 3", columns, COLUMNS, &table));
-  for (int64_t n = LEAST_COUNT; n <= s->most_count; n *= 2)
-    HARK_TRY(measure_point(lab, table, OVER_COUNT, n, s->length, number++));
+  for (int64_t n = LEAST_COUNT; n <= s->most_count; n *= 2) HARK_TRY(measure_point(lab, table, OVER_COUNT, n, s->length, number++));
   for (int64_t length = LEAST_LENGTH; length <= s->most_length; length *= 4)
     HARK_TRY(measure_point(lab, table, OVER_LENGTH, FIXED_COUNT, length, number++));
   HARK_TRY(measure_aggregations(lab));

@@ -11,10 +11,13 @@
 #include "lab/singular.h"
 
 enum { WIDTH, HEADS, LENGTH, KERNEL, DIFFERENCE, DISPLACED, RANK, COLUMNS };
-static const hark_lab_column columns[COLUMNS] = {
-    {"d", NULL, NULL},           {"heads", NULL, NULL},           {"L", "tokens", NULL},
-    {"kernel", NULL, "exp|rbf"}, {"difference", "largest", NULL}, {"difference, W^o displaced", "largest", NULL},
-    {"rank of W^v", "largest", NULL}};
+static const hark_lab_column columns[COLUMNS] = {{"d", NULL, NULL},
+                                                 {"heads", NULL, NULL},
+                                                 {"L", "tokens", NULL},
+                                                 {"kernel", NULL, "exp|rbf"},
+                                                 {"difference", "largest", NULL},
+                                                 {"difference, W^o displaced", "largest", NULL},
+                                                 {"rank of W^v", "largest", NULL}};
 
 typedef struct shape {
   int64_t width, heads, length;

@@ -73,8 +73,8 @@ static hark_status refuse_beyond_memory(hark_context *context, size_t bytes) {
   hark_machine_memory left;
   HARK_TRY(hark_machine_memory_left(context, "", &left));
   if (!left.known || bytes <= left.bytes) return HARK_OK;
-  return hark_fail(context, HARK_OUT_OF_MEMORY, "an experiment needs %.4g GB of memory at once, and %s has %.4g GB left", (double)bytes / 1e9,
-                   left.limit, (double)left.bytes / 1e9);
+  return hark_fail(context, HARK_OUT_OF_MEMORY, "an experiment needs %.4g GB of memory at once, and %s has %.4g GB left",
+                   (double)bytes / 1e9, left.limit, (double)left.bytes / 1e9);
 }
 
 hark_status hark_lab_allocate(hark_lab *lab, size_t bytes, void **out) {

@@ -25,8 +25,8 @@ hark_status hark_lab_make_network(hark_lab *lab, hark_lab_network *network) {
   choice.kernel = HARK_KERNEL_RBF;
   choice.sigma = sqrt(network->variance);
   network->weights = last.first + last.columns;
-  network->batch = (hark_lab_batch){
-      .batch = n, .queries = 1, .length = network->length, .head_dim = network->head_dim, .value_dim = network->value_dim};
+  network->batch =
+      (hark_lab_batch){.batch = n, .queries = 1, .length = network->length, .head_dim = network->head_dim, .value_dim = network->value_dim};
   HARK_TRY(hark_lab_make_batch(lab, &choice, &network->batch));
   HARK_TRY(hark_lab_numbers(lab, tokens * network->width, &network->features));
   HARK_TRY(hark_lab_numbers(lab, tokens * network->width, &network->slopes));
@@ -64,7 +64,8 @@ hark_status hark_lab_network_forward(hark_context *context, hark_lab_network *ne
 static void add_to_features(const hark_lab_network *network, int64_t rows, const double *x, const double *features, double *dfeatures,
                             double *gradient) {
   for (int64_t i = 0; i < rows * network->width; i++) dfeatures[i] = features[i] > 0 ? network->feature_scale * dfeatures[i] : 0;
-  hark_lab_add_left_transposed(network->dim, rows, network->width, x, dfeatures, gradient + hark_lab_weight_place(network, HARK_LAB_A).first);
+  hark_lab_add_left_transposed(network->dim, rows, network->width, x, dfeatures,
+                               gradient + hark_lab_weight_place(network, HARK_LAB_A).first);
 }
 
 hark_status hark_lab_network_backward(hark_context *context, hark_lab_network *network, const hark_lab_sequences *data,

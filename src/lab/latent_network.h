@@ -51,7 +51,8 @@ HARK_MUST_CHECK hark_status hark_lab_network_backward(hark_context *context, har
 
 /* Mean square error against y, and its gradient. `residuals` [n] is scratch. */
 HARK_MUST_CHECK hark_status hark_lab_network_loss(hark_context *context, hark_lab_network *network, const hark_lab_sequences *data,
-                                                  const double *y, const double *weights, double *residuals, double *loss, double *gradient);
+                                                  const double *y, const double *weights, double *residuals, double *loss,
+                                                  double *gradient);
 
 /* The 2-norm of A and of every W cut at `bound`, that of u at 1: the parameters of Assumption 5.1. */
 void hark_lab_network_project(const hark_lab_network *network, double bound, double *weights);

@@ -31,7 +31,8 @@ void hark_lab_add_left_transposed(int64_t rows, int64_t inner, int64_t columns, 
 void hark_lab_add_right_transposed(int64_t rows, int64_t inner, int64_t columns, const double *a, const double *b, double *out) {
   for (int64_t first = 0; first < columns; first += BLOCK)
     for (int64_t i = 0; i < rows; i++)
-      for (int64_t j = first; j < columns && j < first + BLOCK; j++) out[i * columns + j] += hark_lab_dot(a + i * inner, b + j * inner, inner);
+      for (int64_t j = first; j < columns && j < first + BLOCK; j++)
+        out[i * columns + j] += hark_lab_dot(a + i * inner, b + j * inner, inner);
 }
 
 double hark_lab_dot(const double *a, const double *b, int64_t count) {

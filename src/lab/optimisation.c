@@ -90,8 +90,7 @@ static hark_status risk(void *user, const double *weights, double *value, double
 /* gradient [weights] <- d f_i / d weights */
 static hark_status gradient_of(problem *p, int64_t i, const double *weights, double *gradient) {
   const double one = 1;
-  const hark_lab_sequences sequence = {
-      .count = 1, .tokens = p->data.tokens + i * p->data.length * DIM, .masks = p->mask, .one_mask = true};
+  const hark_lab_sequences sequence = {.count = 1, .tokens = p->data.tokens + i * p->data.length * DIM, .masks = p->mask, .one_mask = true};
   HARK_TRY(hark_lab_network_forward(p->lab->context, &p->single, &sequence, weights));
   return hark_lab_network_backward(p->lab->context, &p->single, &sequence, weights, &one, gradient);
 }
@@ -120,7 +119,7 @@ static double right_side(const point *at, const double *target, double *residual
   double factor[N * N], a[N], left[N], least = 0, trace = 0;
   for (int i = 0; i < N; i++) {
     least += 2 * fabs(target[i] - at->f[i]) / N; /* d = 0 */
-    trace += at->gram[i * (N + 1)] / N;
+    trace += at->gram[(ptrdiff_t)i * (N + 1)] / N;
   }
   *residual = least / 2;
   for (double ridge = 1e-10; trace > 0 && ridge < 20; ridge *= 100) {
@@ -129,7 +128,7 @@ static double right_side(const point *at, const double *target, double *residual
       double sum = 0, squares = 0;
       memcpy(factor, at->gram, sizeof factor);
       for (int i = 0; i < N; i++) {
-        factor[i * (N + 1)] += ridge * trace * fmax(fabs(left[i]), 1e-8);
+        factor[(ptrdiff_t)i * (N + 1)] += ridge * trace * fmax(fabs(left[i]), 1e-8);
         a[i] = target[i] - at->f[i];
       }
       if (!hark_lab_cholesky(N, factor)) break;
@@ -207,13 +206,13 @@ static hark_status measure_dead(hark_lab *lab) {
   HARK_TRY(hark_lab_numbers(lab, p.network.weights, &gradient));
   HARK_TRY(hark_lab_numbers(lab, SEQUENCES, &dead.f));
   HARK_TRY(hark_lab_numbers(lab, (int64_t)SEQUENCES * SEQUENCES, &dead.gram));
-  for (int64_t i = 0; i < DIM * DIM; i++) weights[i] = -fabs(weights[i]);
+  for (int i = 0; i < DIM * DIM; i++) weights[i] = -fabs(weights[i]);
   for (int set = 0; set < sets; set++) {
     const uint32_t stream = 1024 + 64 * (uint32_t)set;
     int best;
     double row[DEAD_COLUMNS] = {[LABELS] = set}, residual;
     hark_lab_draw_latent_data(lab, stream, SEQUENCES, &p.data);
-    for (int64_t i = 0; i < SEQUENCES * LENGTH * DIM; i++) p.data.tokens[i] = fabs(p.data.tokens[i]);
+    for (int i = 0; i < SEQUENCES * LENGTH * DIM; i++) p.data.tokens[i] = fabs(p.data.tokens[i]);
     hark_lab_uniform(lab, stream + 4, SEQUENCES, p.data.y);
     for (int i = 0; i < SEQUENCES; i++) p.data.y[i] = p.data.y[i] < 0.5 ? -0.5 : 0.5;
     HARK_TRY(find_points(&p, restarts, stream + 8, points, &best));
@@ -343,14 +342,18 @@ const hark_experiment hark_experiment_optimisation = {
     .notes =
         "    E_opt = E^ (y - f^)^2 - E^ (y - f~)^2 <= 2 E^ |f^ + grad f^.(theta - theta^) - f~| + |grad| |theta - theta^|\n"
         "\n"
-        "64 sequences of 8 tokens, networks of (5.1) with d = 4 and free norms; f~ is the best of the restarts. ReLU networks have minima on "
+        "64 sequences of 8 tokens, networks of (5.1) with d = 4 and free norms; f~ is the best of the restarts. ReLU networks have minima "
+        "on "
         "kinks, where L-BFGS ends with a gradient that is not small: its norm stands in the table and in the bound, which holds for any "
-        "theta. The right side is made small by reweighted least squares. The counterexample has tokens with positive entries and a matrix A "
-        "with negative ones: no ReLU passes anything, whatever nearby weights do, and the labels -1/2 and 1/2 are fitted by other weights.\n"
+        "theta. The right side is made small by reweighted least squares. The counterexample has tokens with positive entries and a matrix "
+        "A "
+        "with negative ones: no ReLU passes anything, whatever nearby weights do, and the labels -1/2 and 1/2 are fitted by other "
+        "weights.\n"
         "\n"
         "In 5.3 the residual is o(1) because wide networks are linear in their parameters. Here all of A, W^q, W^k, W^v, u are trained by "
         "eight steps of gradient descent from normal weights, features and output divided by the root of the width, d_p = d_v = width, "
-        "the output not bent into Y; the table compares the network with its linearisation about the beginning. The paper states no rate; -1/2 would be expected.\n"
+        "the output not bent into Y; the table compares the network with its linearisation about the beginning. The paper states no rate; "
+        "-1/2 would be expected.\n"
         "\n"
         "*Figures.* E_opt and its bound at every point; what linearisation leaves over the width.",
     .measure = measure,

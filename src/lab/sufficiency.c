@@ -17,7 +17,20 @@
 enum { LATENTS = 3, CLASSES = 3, TOKENS = 6, SEQUENCES = 1 << TOKENS };
 #define SAME 1e-12 /* probabilities closer than that are one */
 
-enum { MODEL, RANK, OF_SEQUENCES, OF_COUNTS, OF_FIVE, OF_POSTERIORS, OF_PREDICTIVES, POSTERIORS, PREDICTIVES, CONTRACTION, SMALLEST, COLUMNS };
+enum {
+  MODEL,
+  RANK,
+  OF_SEQUENCES,
+  OF_COUNTS,
+  OF_FIVE,
+  OF_POSTERIORS,
+  OF_PREDICTIVES,
+  POSTERIORS,
+  PREDICTIVES,
+  CONTRACTION,
+  SMALLEST,
+  COLUMNS
+};
 static const hark_lab_column columns[COLUMNS] = {{"model", NULL, NULL},
                                                  {"rank of T", NULL, "two|three"},
                                                  {"I(X; y)", "nats", NULL},
@@ -250,7 +263,8 @@ const hark_experiment hark_experiment_sufficiency = {
         "    I(b(X); y) = I(X; y),      |T (b - b')| >= sigma_3(T) |b - b'|\n\n"
         "Minimality needs T injective, as the lemma assumes: for a T of rank 2 whose first row is orthogonal to the difference of two "
         "posteriors, those two have the same predictive, and the seven classes of sequences become six, with no information about y "
-        "lost. So the posterior is then sufficient for y and not minimal. Sufficiency is an identity; that the figures would show its failure "
+        "lost. So the posterior is then sufficient for y and not minimal. Sufficiency is an identity; that the figures would show its "
+        "failure "
         "is seen from five of the six tokens, which are not sufficient, and I(X; y) itself is worked out once more from binomial "
         "probabilities of the number of ones.\n\n"
         "*Figure.* How close predictives of distinct posteriors come, over models: on zero with rank 2, above the singular value with "

@@ -264,11 +264,15 @@ static void other_models_are_refused(void **state) {
   (void)state;
   static const struct {
     const char *options, *part;
-  } others[] = {{"--forget-gate true", "forget gates"}, {"--positional rbf(l=4)", "a positional kernel"}, {"--architecture masked_encoder", "only a decoder"}};
+  } others[] = {{"--forget-gate true", "forget gates"},
+                {"--positional rbf(l=4)", "a positional kernel"},
+                {"--architecture masked_encoder", "only a decoder"}};
   for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
     char line[512];
-    (void)snprintf(line, sizeof line, "hark train --data text.txt --out other%zu --steps 1 --layers 1 --width 16 --heads 2 --context 192 "
-                   "--batch 1 --threads 1 %s", i, others[i].options);
+    (void)snprintf(line, sizeof line,
+                   "hark train --data text.txt --out other%zu --steps 1 --layers 1 --width 16 --heads 2 --context 192 "
+                   "--batch 1 --threads 1 %s",
+                   i, others[i].options);
     hark(line, 0);
     (void)snprintf(line, sizeof line, "hark lab all --quick --run other%zu --text text.txt", i);
     test_command_line(hark_main, line, &output);

@@ -249,12 +249,40 @@ static void projections_are_kept(void **state) {
   assert_failure(context, hark_lab_descend(lab, &broken, how, &d), HARK_NOT_FINITE, "a loss is nan after");
 }
 
+/* The n-th request for memory fails, for every n. */
+static void memory_may_run_out(void **state) {
+  (void)state;
+  hark_status status = HARK_OUT_OF_MEMORY;
+  long fail_at = 0;
+  while (status != HARK_OK) {
+    test_memory memory;
+    hark_lab *tight_lab = NULL;
+    hark_lab_network network = {.dim = 2, .width = 2, .head_dim = 2, .value_dim = 2, .length = 2, .most = 1, .variance = 1};
+    hark_lab_latent_data data = {.count = 1, .length = 2, .dim = 2};
+    hark_lab_descent descent;
+    hark_context *const tight = test_memory_context(&memory);
+    memory.fail_at = memory.allocations + ++fail_at;
+    status = hark_lab_create(tight, true, 1, NULL, &tight_lab);
+    if (status == HARK_OK) status = hark_lab_make_network(tight_lab, &network);
+    if (status == HARK_OK) status = hark_lab_make_latent_data(tight_lab, &data);
+    if (status == HARK_OK) status = hark_lab_make_descent(tight_lab, network.weights, &descent);
+    if (status != HARK_OK) assert_int_equal(status, HARK_OUT_OF_MEMORY);
+    hark_lab_destroy(&tight_lab);
+    test_memory_context_end(tight, &memory);
+  }
+  assert_true(fail_at > 20);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(products_are_sums_of_products),      cmocka_unit_test(norms_are_cut),
-      cmocka_unit_test(gradients_are_slopes),               cmocka_unit_test(one_token_is_a_plain_network),
-      cmocka_unit_test(projected_weights_have_their_norms), cmocka_unit_test(labels_and_tokens_are_within_their_bounds),
-      cmocka_unit_test(valleys_are_followed),               cmocka_unit_test(kinks_are_come_near_to),
-      cmocka_unit_test(projections_are_kept)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(products_are_sums_of_products),
+                                     cmocka_unit_test(norms_are_cut),
+                                     cmocka_unit_test(gradients_are_slopes),
+                                     cmocka_unit_test(one_token_is_a_plain_network),
+                                     cmocka_unit_test(projected_weights_have_their_norms),
+                                     cmocka_unit_test(labels_and_tokens_are_within_their_bounds),
+                                     cmocka_unit_test(valleys_are_followed),
+                                     cmocka_unit_test(kinks_are_come_near_to),
+                                     cmocka_unit_test(projections_are_kept),
+                                     cmocka_unit_test(memory_may_run_out)};
   return cmocka_run_group_tests(tests, begin, end);
 }
