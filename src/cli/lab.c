@@ -34,10 +34,13 @@ static const hark_option_table table = {options, (int)(sizeof options / sizeof *
 #define EXPERIMENT_OPTIONS(id, name, options) options,
 #define EXPERIMENT_WORD(id, name, options) name "|"
 
-static bool is_all(const char *name) { return strcmp(name, "all") == 0; }
+#define EXPERIMENT_WORDS HARK_EXPERIMENTS(EXPERIMENT_WORD) "all"
+
+/* By the reader of options, which takes other spellings of a name too. */
+static bool is_all(const char *name) { return hark_option_choice(EXPERIMENT_WORDS, name) == hark_lab_entry_count; }
 
 static bool is_chosen(const char *chosen, int experiment) {
-  return is_all(chosen) || strcmp(chosen, hark_lab_entries[experiment].name) == 0;
+  return is_all(chosen) || hark_option_choice(EXPERIMENT_WORDS, chosen) == experiment;
 }
 
 /* Where the document's figures lie: its path without the ending. */
@@ -251,7 +254,7 @@ static hark_status run(hark_invocation *call) {
 const hark_command hark_command_lab = {
     .name = "lab",
     .arguments = "[NAME|all]",
-    .words = HARK_EXPERIMENTS(EXPERIMENT_WORD) "all",
+    .words = EXPERIMENT_WORDS,
     .summary = "run an experiment: what a paper states, measured against criteria fixed beforehand",
     .notes =
         "  hark lab --list\n"

@@ -33,9 +33,9 @@ enum {
 typedef struct sizes {
   int adam_steps;
   int64_t more, many;
-  int evaluations; /* of each */
+  int evaluations, last_evaluations;
 } sizes;
-static const sizes quick_sizes = {900, 512, 2048, 60}, full_sizes = {1500, 1024, 16384, 80};
+static const sizes quick_sizes = {900, 512, 2048, 60, 60}, full_sizes = {1500, 2048, 16384, 200, 160};
 
 static const hark_lab_column columns[HARK_FINITE_COLUMNS] = {{"tokens", NULL, NULL},
                                                              {"excess", "trained", NULL},
@@ -195,7 +195,7 @@ static hark_status train(trainer *t, const sizes *s, hark_lab_descent *descent) 
   t->count = s->more;
   HARK_TRY(hark_lab_quasi_newton(&objective, s->evaluations, TOLERANCE, descent));
   t->count = s->many;
-  return hark_lab_quasi_newton(&objective, s->evaluations, TOLERANCE, descent);
+  return hark_lab_quasi_newton(&objective, s->last_evaluations, TOLERANCE, descent);
 }
 
 static double square_distance(const double a[DR], const double b[DR]) {
