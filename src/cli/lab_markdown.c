@@ -21,7 +21,8 @@ static const char introduction[] =
     "    hark lab all --markdown docs/lab.md                # this document, figures in docs/lab/\n\n"
     "`--quick` (at most 40 seconds each) takes smaller sizes and wider intervals; without it an experiment may take ten minutes. A "
     "criterion "
-    "that fails is a result: it is told with its numbers and never tuned away. The exit code is then 0, and 1 with `--strict`. Experiments "
+    "that fails is a result: it is told with its numbers, those of a second seed and an explanation, and never tuned away. The exit code "
+    "is then 0, and 1 with `--strict`. Experiments "
     "that compare with closed forms of GSL (Bessel functions, quadrature) are left out of a build without it, and refused by name.\n\n"
     "All mathematics is in float64: attention is that of the reference backend. Random numbers are Philox streams of `--seed` (default 1), "
     "so "
@@ -100,9 +101,28 @@ static void begin_section(const hark_lab_entry *entry, hark_text *text) {
   if (e->notes != NULL) hark_text_append(text, "\n%s\n", e->notes);
 }
 
-void hark_lab_markdown_section(const hark_lab *lab, const hark_lab_entry *entry, const char *figure, hark_text *text) {
+/* Criteria that fail, with what another seed gives for them. */
+static void append_failures(const hark_lab *lab, const hark_lab *second, const hark_lab_entry *entry, hark_text *text) {
+  hark_text_append(text, "\n| criterion that fails | bound | seed %" PRIu64 " | seed %" PRIu64 " | |\n|---|---|--:|--:|---|\n", lab->seed,
+                   second->seed);
+  for (int i = 0; i < lab->criterion_count && i < second->criterion_count; i++) {
+    const hark_lab_criterion *const criterion = &lab->criteria[i];
+    if (hark_lab_passes(criterion)) continue;
+    hark_text_append(text, "| ");
+    append_cell_text(criterion->name, text);
+    hark_text_append(text, " | ");
+    append_bounds(criterion, text);
+    hark_text_append(text, " | %.4g | %.4g | %s |\n", criterion->measured, second->criteria[i].measured,
+                     hark_lab_passes(&second->criteria[i]) ? "passes with the second seed" : "**fails with both**");
+  }
+  if (entry->experiment->failure != NULL) hark_text_append(text, "\n*Why.* %s\n", entry->experiment->failure);
+}
+
+void hark_lab_markdown_section(const hark_lab *lab, const hark_lab *second, const hark_lab_entry *entry, const char *figure,
+                               hark_text *text) {
   begin_section(entry, text);
   append_criteria(lab, text);
+  if (second != NULL && !hark_lab_all_pass(lab)) append_failures(lab, second, entry, text);
   for (int i = 0; i < lab->table_count; i++) append_table(&lab->tables[i], text);
   if (figure != NULL) hark_text_append(text, "\n![%s](%s)\n", entry->experiment->summary, figure);
   hark_text_append(text, "\n%s: `hark lab %s --seed %" PRIu64 "%s`\n", hark_lab_all_pass(lab) ? "Passed" : "**Failed**", entry->name,

@@ -37,7 +37,12 @@
   X(covering, "covering", NULL)                                                                                                            \
   X(transfer, "transfer", NULL)                                                                                                            \
   X(theorem_model, "theorem-model", NULL)                                                                                                  \
-  X(bound, "bound", &hark_lab_bound_options)
+  X(bound, "bound", &hark_lab_bound_options)                                                                                               \
+  X(generalisation, "generalisation", NULL)                                                                                                \
+  X(optimisation, "optimisation", NULL)                                                                                                    \
+  X(decomposition, "decomposition", NULL)                                                                                                  \
+  X(downstream, "downstream", NULL)                                                                                                        \
+  X(calibration, "calibration", NULL)
 
 /* X: https://arxiv.org/abs/2212.14852, whose statements most experiments measure. */
 #define HARK_LAB_PAPER_X                                                                                                                   \
@@ -120,7 +125,9 @@ typedef struct hark_experiment {
   const char *printed;   /* the paper's formula where it is wrong, or NULL */
   const char *corrected; /* what it should be; NULL where `printed` is */
   const char *notes;     /* for docs/lab.md, in Markdown: equations, why the criteria are what they are, the figure; NULL: none */
-  bool needs_gsl;        /* compares with closed forms of lab/special.h */
+  const char
+      *failure;   /* why a criterion may fail, as derived; told in docs/lab.md beside a second seed where one does; NULL: nothing known */
+  bool needs_gsl; /* compares with closed forms of lab/special.h */
   hark_status (*check)(hark_context *context, const void *options); /* refuses options before any experiment runs; optional */
   hark_status (*measure)(hark_lab *lab);                            /* fills tables and figure */
   /* Adds the criteria, from the tables alone: whoever has the tables can judge again, and the tests do so with other numbers. */
@@ -162,7 +169,7 @@ const hark_lab_cell *hark_lab_cells(const hark_lab_panel *panel);
 
 /* ---- for experiments ---- */
 
-/* Zero bytes, or numbers, that live as long as the lab. */
+/* Zero bytes, or numbers, that live as long as the lab. HARK_OUT_OF_MEMORY, in a line with both figures, for more than the machine has left. */
 HARK_MUST_CHECK hark_status hark_lab_allocate(hark_lab *lab, size_t bytes, void **out);
 HARK_MUST_CHECK hark_status hark_lab_numbers(hark_lab *lab, int64_t count, double **out);
 

@@ -1,0 +1,90 @@
+/* laboratory.c - see laboratory.h. */
+#include "laboratory.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/cmocka_all.h"
+#include "support/text_files.h"
+
+static const hark_option_table *const own_tables[] = {
+#define OWN(id, name, options) options,
+    HARK_EXPERIMENTS(OWN)
+#undef OWN
+};
+
+static const char *const trained[] = {"finite", "generalisation", "optimisation", "decomposition", "downstream", "calibration"};
+
+bool test_laboratory_trains(const char *name) {
+  for (size_t i = 0; i < sizeof trained / sizeof trained[0]; i++)
+    if (strcmp(trained[i], name) == 0) return true;
+  return false;
+}
+
+laboratory test_laboratory_run(hark_context *context, int experiment, uint64_t seed) {
+  laboratory l = {NULL, NULL, NULL};
+  if (own_tables[experiment] != NULL) {
+    l.values = calloc(1, own_tables[experiment]->values_size);
+    const hark_option_group group = {own_tables[experiment], l.values};
+    assert_fine(context, hark_options_create(context, "lab", &group, 1, &l.options));
+  }
+  assert_fine(context, hark_lab_create(context, true, seed, l.values, &l.lab));
+  assert_fine(context, hark_lab_run(l.lab, hark_lab_entries[experiment].experiment));
+  return l;
+}
+
+void test_laboratory_stop(hark_context *context, laboratory *l) {
+  hark_lab_destroy(&l->lab);
+  hark_options_destroy(context, &l->options);
+  free(l->values);
+}
+
+static void all_pass(const laboratory *l, const char *name) {
+  for (int c = 0; c < l->lab->criterion_count; c++)
+    if (!hark_lab_passes(&l->lab->criteria[c]))
+      fail_msg("%s: %s: %g, expected [%g, %g]", name, l->lab->criteria[c].name, l->lab->criteria[c].measured, l->lab->criteria[c].low,
+               l->lab->criteria[c].high);
+  assert_true(hark_lab_all_pass(l->lab));
+  for (int t = 0; t < l->lab->table_count; t++)
+    if (hark_lab_row_count(&l->lab->tables[t]) == 0) fail_msg("%s: table \"%s\" is empty", name, l->lab->tables[t].title);
+  for (int p = 0; p < l->lab->panel_count; p++)
+    if (l->lab->panels[p].curve_count == 0 && hark_lab_cell_count(&l->lab->panels[p]) == 0)
+      fail_msg("%s: panel \"%s\" is empty", name, l->lab->panels[p].axes.title);
+}
+
+/* Puts `value` into a number of a table and judges: bit c of *failed is set where criterion c fails. */
+static void judge_changed(hark_context *context, laboratory *l, int experiment, double *number, double value, uint64_t *failed) {
+  const double before = *number;
+  *number = value;
+  assert_fine(context, hark_lab_judge(l->lab, hark_lab_entries[experiment].experiment));
+  for (int c = 0; c < l->lab->criterion_count; c++)
+    if (!hark_lab_passes(&l->lab->criteria[c])) *failed |= UINT64_C(1) << c;
+  *number = before;
+}
+
+static void all_can_fail(hark_context *context, laboratory *l, int experiment) {
+  uint64_t failed = 0;
+  for (int t = 0; t < l->lab->table_count; t++) {
+    const hark_lab_table *const table = &l->lab->tables[t];
+    for (int64_t row = 0; row < hark_lab_row_count(table); row++)
+      for (int column = 0; column < table->column_count; column++) {
+        double *const number = (double *)hark_lab_row(table, row) + column;
+        if (table->columns[column].words != NULL) continue;
+        judge_changed(context, l, experiment, number, 20 * fabs(*number) + 3, &failed);
+        judge_changed(context, l, experiment, number, *number / 20 - 1e-3, &failed);
+      }
+  }
+  assert_fine(context, hark_lab_judge(l->lab, hark_lab_entries[experiment].experiment));
+  for (int c = 0; c < l->lab->criterion_count; c++)
+    if ((failed >> c & 1) == 0)
+      fail_msg("%s: no number of its tables fails \"%s\"", hark_lab_entries[experiment].name, l->lab->criteria[c].name);
+  assert_true(hark_lab_all_pass(l->lab));
+}
+
+void test_laboratory_holds(hark_context *context, int experiment) {
+  laboratory l = test_laboratory_run(context, experiment, 1);
+  all_pass(&l, hark_lab_entries[experiment].name);
+  all_can_fail(context, &l, experiment);
+  test_laboratory_stop(context, &l);
+}
