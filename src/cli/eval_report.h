@@ -4,6 +4,7 @@
 
 #include "data/corpus.h"
 #include "io/text.h"
+#include "train/ahca_statistics.h"
 #include "train/evaluate.h"
 
 /* One model at one context. */
@@ -14,6 +15,7 @@ typedef struct hark_eval_report {
   hark_text_counts counts; /* of the whole text */
   bool words;              /* tokens are sub-words: the perplexity by words is told too */
   hark_evaluation_result result;
+  hark_ahca_statistics statistics; /* zeros: the model has none */
   double seconds;
 } hark_eval_report;
 
