@@ -163,7 +163,11 @@ hark_status hark_bench_step(hark_context *context, hark_bench_machine *machine, 
   const hark_example_format *format = hark_example_format_find(hark_config_format(config));
   if (hark_config_has_examples(config)) {
     task.parts = format != NULL ? format->parts : 1;
-    task.classes = hark_architecture_of(config->model.architecture)->predicts_classes ? BENCH_CLASSES : 0;
+    const bool labels = config->model.architecture == HARK_ARCHITECTURE_ahca && config->model.ahca.head == HARK_AHCA_LABELS;
+    const bool classes = hark_architecture_of(config->model.architecture)->predicts_classes && !labels && !hark_config_reconstructs(config);
+    task.classes = classes ? BENCH_CLASSES : 0;
+  } else if (hark_config_reconstructs(config)) {
+    task.parts = 1;
   }
   hark_status status = hark_engine_create_for(context, config, &task, true, &work.engine);
   if (status == HARK_OK) status = hark_parameters_initialise(context, &work.engine->network->parameters, (uint64_t)config->train.seed);

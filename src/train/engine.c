@@ -294,6 +294,9 @@ static hark_status build(hark_context *context, hark_engine *engine, bool memory
   if (has_classes(engine) != (engine->task.classes > 0) || (has_classes(engine) && !is_packed(engine)))
     return hark_fail(context, HARK_BAD_CONFIGURATION, "model.architecture %s %s, and the data have %s", engine->network->architecture->name,
                      has_classes(engine) ? "tells classes" : "tells tokens", engine->task.classes > 0 ? "classes" : "tokens as targets");
+  if (engine->network->blocks == NULL && !is_packed(engine))
+    return hark_fail(context, HARK_BAD_CONFIGURATION, "model.architecture %s reads sequences that end, and the data are windows of a text",
+                     engine->network->architecture->name);
   HARK_TRY(freeze_parameters(context, engine));
   if (is_packed(engine)) HARK_TRY(build_packing(context, engine, memory));
   HARK_TRY((memory ? hark_parameters_finish : hark_parameters_lay_out)(context, &engine->network->parameters, engine->training));

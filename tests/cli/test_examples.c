@@ -244,7 +244,7 @@ static void compressed_chunks_tell_tokens(void **state) {
   (void)state;
 #define SMALL                                                                                                                              \
   "--architecture ahca --layers 2 --width 32 --heads 2 --context 16 --chunk-size 4 --primary-slots 4 --secondary-slots 8 --selected 4 "    \
-  "--batch 8 --threads 1 --log-every 10 --lr 0.01 --warmup 10 "
+  "--batch 8 --threads 1 --lr 0.01 --warmup 10 "
   expect("data make recall --length 16 --pairs 2 --training 64 --validation 16 --test 1 --out pairs", HARK_EXIT_DONE, "", "");
   expect("train --out labels --data pairs --format examples --steps 20 " SMALL, HARK_EXIT_DONE, "step 20", "");
   expect("eval labels --threads 1 --json", HARK_EXIT_DONE, "\"accuracy\"", "");
@@ -263,6 +263,8 @@ static void compressed_chunks_tell_tokens(void **state) {
   if (!(loss < 0.8 * strtod(entropy + 15, NULL))) fail_msg("a loss of %g, the frequencies alone have %s", loss, entropy);
   expect("eval own --threads 1 --stride 4", HARK_EXIT_USAGE, "", "windows that do not overlap");
   expect("generate own --prompt a", HARK_EXIT_USAGE, "", "only a decoder continues texts: here pools, selection and ranks");
+  expect("bench step --rounds 1 --vocabulary 32 --model.ahca.head reconstruction " SMALL, HARK_EXIT_DONE, "of peak", "");
+  expect("bench step --rounds 1 --vocabulary 32 --format sequences --model.ahca.head labels " SMALL, HARK_EXIT_DONE, "of peak", "");
   expect("train --out texts_again " SMALL
          "--format text --classes 3 --data texts.tsv --validation-fraction 0.25 --model.ahca.head "
          "reconstruction --steps 5",
@@ -299,7 +301,7 @@ static void options_of_chunks_that_say_nothing_are_refused(void **state) {
 
 static void recipes_are_configurations(void **state) {
   (void)state;
-  static const char *const folders[] = {"lra", "recall"};
+  static const char *const folders[] = {"lra", "recall", "ahca"};
   int files = 0;
   for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
     char path[512], words[1024];
@@ -313,7 +315,7 @@ static void recipes_are_configurations(void **state) {
         (void)snprintf(words, sizeof words, "sweep %s/%s --list", path, entry->d_name);
       else
         (void)snprintf(words, sizeof words, "config --config %s/%s", path, entry->d_name);
-      expect(words, HARK_EXIT_DONE, plan ? "dense" : "format:", "");
+      expect(words, HARK_EXIT_DONE, plan ? "dense" : "architecture:", "");
       files++;
     }
     (void)closedir(listed);
