@@ -41,7 +41,8 @@ static hark_status run_step(hark_context *context, step_work *work) {
   for (int64_t i = 0; i < accumulate; i++) {
     const uint64_t sample = (uint64_t)((work->step * accumulate + i) * batch);
     double part = 0;
-    HARK_TRY(run_pass(context, work, sample, (uint32_t)i, weight, &part));
+    HARK_TRY(run_pass(context, work, sample, (uint32_t)i + 1, weight,
+                      &part)); /* from 1: what changes in the course of a run has come to its end */
     loss += part;
   }
   hark_step_result result;

@@ -166,6 +166,7 @@ static hark_status declare(hark_context *context, hark_network *network) {
   HARK_TRY(hark_parameters_add(context, &network->parameters, &tokens, &network->token_table, "embedding.token.weight"));
   HARK_TRY(declare_compression(context, network, network->ahca));
   for (int64_t layer = 0; layer < config->layers; layer++) HARK_TRY(declare_layer(context, network, layer, &network->ahca->layers[layer]));
+  HARK_TRY(hark_ahca_declare_positional(context, network));
   return hark_ahca_declare_head(context, network);
 }
 

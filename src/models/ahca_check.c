@@ -80,6 +80,31 @@ static hark_status check_parts(hark_context *context, const hark_network_config 
   return check_delimiters(context, config);
 }
 
+/* Attention among a chunk's slots has the structure of the configuration; everybody else attends densely. */
+static hark_status check_attention(hark_context *context, const hark_network_config *config) {
+  const hark_ahca_config *ahca = &config->ahca;
+  const bool slots = ahca->output == HARK_AHCA_OF_CHUNKS && ahca->layer == HARK_AHCA_BLOCK;
+  if (config->kernel != HARK_KERNEL_EXP || config->forget_gate || config->hierarchical_bias)
+    return hark_fail(context, HARK_BAD_CONFIGURATION,
+                     "ahca attends by exp(q.k): expected model.attention.kernel exp, no forget gate and no hierarchical_bias");
+  if (config->structure != HARK_STRUCTURE_DENSE && !slots)
+    return hark_fail(context, HARK_BAD_CONFIGURATION,
+                     "model.attention.structure is that of attention among a chunk's slots, expected dense with model.ahca.output selected "
+                     "or model.ahca.layer linear");
+  if (config->positional == NULL || config->positional[0] == '\0') return HARK_OK;
+  if (!slots)
+    return hark_fail(
+        context, HARK_BAD_CONFIGURATION,
+        "model.positional is of the distance in chunks, expected none with model.ahca.output selected or model.ahca.layer linear");
+  if (ahca->secondary_pool == HARK_AHCA_ATTENTION)
+    return hark_fail(context, HARK_BAD_CONFIGURATION,
+                     "model.positional asks where global tokens lie, expected model.ahca.secondary_pool average or max: those pooled by "
+                     "learned queries are of the whole sequence");
+  if (config->positional_scope != HARK_SCOPE_MODEL)
+    return hark_fail(context, HARK_BAD_CONFIGURATION, "model.positional_scope is of layers or heads, expected model with ahca");
+  return HARK_OK;
+}
+
 hark_status hark_ahca_check(hark_context *context, const hark_network_config *config) {
   const hark_ahca_config *ahca = &config->ahca;
   HARK_TRY(check_sizes(context, config));
@@ -97,17 +122,11 @@ hark_status hark_ahca_check(hark_context *context, const hark_network_config *co
                      ahca->threshold, ahca->ratio_weight, ahca->ponder_weight);
   if (ahca->chunk == HARK_AHCA_LEARNED && ahca->chunk_size < 2)
     return hark_fail(context, HARK_BAD_CONFIGURATION, "model.ahca.chunk_size is 1, expected at least 2 for learned chunks");
-  if (config->structure != HARK_STRUCTURE_DENSE || config->kernel != HARK_KERNEL_EXP || config->forget_gate)
-    return hark_fail(
-        context, HARK_BAD_CONFIGURATION,
-        "ahca attends densely to a chunk's slots and to selected tokens: expected model.attention.structure dense, kernel exp and "
-        "no forget gate");
+  HARK_TRY(check_attention(context, config));
   if (config->positions == HARK_POSITIONS_ROTARY || config->positions == HARK_POSITIONS_SINUSOIDAL)
     return hark_fail(
         context, HARK_BAD_CONFIGURATION,
         "pooled slots have no position of their own: expected model.positions learned (in chunks, of chunks and of slots) or none");
-  if (config->positional != NULL && config->positional[0] != '\0')
-    return hark_fail(context, HARK_BAD_CONFIGURATION, "model.positional needs attention between tokens, expected none with ahca");
   if (config->attention_unbiased)
     return hark_fail(context, HARK_BAD_CONFIGURATION,
                      "ahca's attention has the biases of model.bias, expected no model.attention.unbiased");

@@ -98,19 +98,27 @@ static hark_status settle_depth(hark_ahca_pass *p, hark_value begin, hark_value 
 
 /* Attention among the slots of each unit; of one slot that is its value. */
 static hark_status attend_within(const hark_ahca_pass *p, const hark_ahca_layer *layer, hark_value normed, hark_value *out) {
-  hark_value parts[3] = {0}, mixed = 0;
-  HARK_TRY(hark_linear_apply(p->forward, &layer->attention.value, normed, &parts[2]));
+  enum { QUERY, KEY, VALUE, BIAS, LOG_KERNEL, PARTS }; /* the record's */
+  const hark_network_config *config = &p->network->config;
+  hark_value parts[PARTS] = {[LOG_KERNEL] = p->slot_kernel}, mixed = 0;
+  HARK_TRY(hark_linear_apply(p->forward, &layer->attention.value, normed, &parts[VALUE]));
   if (layer->attention.query.weight != 0) {
     const hark_tensor *shape = hark_tape_tensor(p->tape, normed);
     hark_attention_attributes attributes = {.own = hark_ahca_describe(p, p->sizes.primary_width, p->sizes.primary_width)};
     attributes.own.batch = shape->shape[0];
     attributes.own.query_length = attributes.own.key_length = shape->shape[1];
-    HARK_TRY(hark_linear_apply(p->forward, &layer->attention.query, normed, &parts[0]));
-    HARK_TRY(hark_linear_apply(p->forward, &layer->attention.key, normed, &parts[1]));
-    HARK_TRY(hark_ahca_apply(p, &hark_op_attention, &attributes, 3, parts, &mixed));
-    for (int i = 0; i < 3; i++) hark_tape_release(p->tape, parts[i]);
+    attributes.own.structure = config->structure;
+    attributes.own.window = config->window;
+    attributes.own.hierarchy_block = config->hierarchy_block;
+    attributes.own.partition = config->partition;
+    attributes.own.coarse_query = config->coarse_query;
+    attributes.own.has_log_kernel = p->slot_kernel != 0;
+    HARK_TRY(hark_linear_apply(p->forward, &layer->attention.query, normed, &parts[QUERY]));
+    HARK_TRY(hark_linear_apply(p->forward, &layer->attention.key, normed, &parts[KEY]));
+    HARK_TRY(hark_ahca_apply(p, &hark_op_attention, &attributes, PARTS, parts, &mixed));
+    for (int i = 0; i < BIAS; i++) hark_tape_release(p->tape, parts[i]);
   } else {
-    mixed = parts[2];
+    mixed = parts[VALUE];
   }
   HARK_TRY(hark_linear_apply(p->forward, &layer->attention.output, mixed, out));
   hark_tape_release(p->tape, mixed);

@@ -64,7 +64,8 @@ typedef struct hark_ahca_layers {
 /* Refuses what does not fit together. Errors: HARK_BAD_CONFIGURATION. */
 HARK_MUST_CHECK hark_status hark_ahca_check(hark_context *context, const hark_network_config *config);
 
-/* What ahca.c declares of the head, and what it and the others share. */
+/* What ahca.c declares of positional kernel and head, and what these share. */
+HARK_MUST_CHECK hark_status hark_ahca_declare_positional(hark_context *context, hark_network *network);
 HARK_MUST_CHECK hark_status hark_ahca_declare_head(hark_context *context, hark_network *network);
 HARK_MUST_CHECK hark_status hark_ahca_declare_table(hark_context *context, hark_network *network, const char *name, int64_t rows,
                                                     int64_t width, hark_parameter_id *out);

@@ -56,11 +56,14 @@ hark_status hark_ahca_shorten(const hark_ahca_pass *p, int64_t count, hark_value
   return hark_tape_leaf(p->tape, &part, NULL, list);
 }
 
+hark_status hark_ahca_offset_at(const hark_ahca_pass *p, hark_value offsets, int64_t index, int64_t *out) {
+  return hark_backend_read(p->context, out, (const int64_t *)hark_tape_tensor(p->tape, offsets)->data + index, sizeof *out);
+}
+
 hark_status hark_ahca_last_offset(const hark_ahca_pass *p, hark_value offsets, int64_t most, int64_t *out) {
   const hark_tensor *list = hark_tape_tensor(p->tape, offsets);
   *out = most;
-  if (list->data == NULL) return HARK_OK;
-  return hark_backend_read(p->context, out, (const int64_t *)list->data + list->shape[0] - 1, sizeof *out);
+  return list->data != NULL ? hark_ahca_offset_at(p, offsets, list->shape[0] - 1, out) : HARK_OK;
 }
 
 int64_t hark_ahca_rows(const hark_ahca_pass *p, hark_value value) {
@@ -97,12 +100,24 @@ hark_status hark_ahca_attend(const hark_ahca_pass *p, const hark_ahca_ragged *r,
   return hark_ahca_apply(p, &hark_op_attention, &attributes, INPUTS, inputs, out);
 }
 
+/* *x <- the rows of it that `place` names. */
+static hark_status take_places(const hark_ahca_pass *p, hark_value place, hark_value *x) {
+  hark_value taken = 0;
+  if (place == 0) return HARK_OK;
+  HARK_TRY(hark_ahca_gather(p, hark_tape_tensor(p->tape, *x)->rank - 1, *x, place, &taken));
+  hark_tape_release(p->tape, *x);
+  *x = taken;
+  return HARK_OK;
+}
+
 hark_status hark_ahca_ask(const hark_ahca_pass *p, const hark_ahca_attention *attention, const hark_ahca_ragged *r, hark_value *out) {
   hark_ahca_ragged projected = *r;
   hark_value mixed = 0;
   HARK_TRY(hark_linear_apply(p->forward, &attention->query, r->query, &projected.query));
   HARK_TRY(hark_linear_apply(p->forward, &attention->key, r->key, &projected.key));
   HARK_TRY(hark_linear_apply(p->forward, &attention->value, r->key, &projected.value));
+  HARK_TRY(take_places(p, r->place, &projected.key));
+  HARK_TRY(take_places(p, r->place, &projected.value));
   HARK_TRY(hark_ahca_attend(p, &projected, &mixed));
   hark_tape_release(p->tape, projected.query);
   hark_tape_release(p->tape, projected.key);

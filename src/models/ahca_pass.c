@@ -270,6 +270,7 @@ hark_status hark_ahca_logits(hark_context *context, const hark_network *network,
   if (network->config.ahca.head != HARK_AHCA_LABELS) hark_tape_release(p.tape, x);
   HARK_TRY(compress_sequences(&p, c));
   HARK_TRY(select_tokens(&p, c));
+  HARK_TRY(hark_ahca_place_selected(&p));
   HARK_TRY(take_units(&p, c, &begin));
   HARK_TRY(hark_ahca_run_layers(&p, begin, &h));
   hark_tape_release(p.tape, begin);

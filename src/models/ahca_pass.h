@@ -36,6 +36,8 @@ typedef struct hark_ahca_pass {
   /* What units attend to: the selected tokens, or for these all of C2. */
   hark_value asked, asked_offsets, term; /* log sigmoid of their scores; 0: they have none */
   int64_t asked_rows;                    /* of a sequence, at most */
+  /* With a positional kernel: log G among the slots of a chunk; and of every chunk the places of the selected tokens, their terms, its first pair. */
+  hark_value slot_kernel, pair_place, pair_bias, pair_offsets;
   /* Units. */
   hark_value unit_offsets, unit_rows; /* of sequences in units and in their rows */
   int64_t units, unit_slots;
@@ -60,7 +62,8 @@ HARK_MUST_CHECK hark_status hark_ahca_pool_segments(const hark_ahca_pass *p, int
 
 /* *list, of rank 1, <- its first `count` elements; where the run has no data it stays as long as it is. */
 HARK_MUST_CHECK hark_status hark_ahca_shorten(const hark_ahca_pass *p, int64_t count, hark_value *list);
-/* The last of a list of offsets; `most` where the run has no data. */
+/* A number of a list of offsets, which has data; and the last one, `most` where the run has no data. */
+HARK_MUST_CHECK hark_status hark_ahca_offset_at(const hark_ahca_pass *p, hark_value offsets, int64_t index, int64_t *out);
 HARK_MUST_CHECK hark_status hark_ahca_last_offset(const hark_ahca_pass *p, hark_value offsets, int64_t most, int64_t *out);
 
 /* Rows and features of a value. */
@@ -70,6 +73,7 @@ int64_t hark_ahca_width(const hark_ahca_pass *p, hark_value value);
 /* Attention over ragged rows: what it is over, and between whom. */
 typedef struct hark_ahca_ragged {
   hark_value query, key, value, bias, query_offsets, key_offsets;
+  hark_value place; /* of hark_ahca_ask: i32, the rows of keys and values that are taken once they are projected; 0: all as they are */
   int64_t keys_of_a_query;
 } hark_ahca_ragged;
 HARK_MUST_CHECK hark_status hark_ahca_attend(const hark_ahca_pass *p, const hark_ahca_ragged *r, hark_value *out);
@@ -83,6 +87,10 @@ HARK_MUST_CHECK hark_status hark_ahca_ask(const hark_ahca_pass *p, const hark_ah
 
 /* H of the units from what they begin with, which stays. */
 HARK_MUST_CHECK hark_status hark_ahca_run_layers(hark_ahca_pass *p, hark_value begin, hark_value *out);
+
+/* ---- ahca_positional.c: nothing where the model has no kernel ---- */
+
+HARK_MUST_CHECK hark_status hark_ahca_place_selected(hark_ahca_pass *p);
 
 /* ---- ahca_heads.c ---- */
 

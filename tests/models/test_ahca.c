@@ -24,10 +24,11 @@ typedef struct variant {
   hark_network_config config;
 } variant;
 
-#define LABELS                                                                                                                             \
+#define ANY                                                                                                                                \
   .architecture = HARK_ARCHITECTURE_ahca, .vocabulary = VOCABULARY, .layers = 3, .heads = 2, .key_heads = 2, .width = 6,                   \
-  .feed_forward_width = 10, .context = CONTEXT, .norm_epsilon = 1e-5, .positions = HARK_POSITIONS_LEARNED,                                 \
-  .structure = HARK_STRUCTURE_DENSE
+  .feed_forward_width = 10, .context = CONTEXT, .norm_epsilon = 1e-5, .positions = HARK_POSITIONS_LEARNED
+#define LABELS ANY, .structure = HARK_STRUCTURE_DENSE
+#define HIERARCHICAL ANY, .structure = HARK_STRUCTURE_HIERARCHICAL, .hierarchy_block = 2
 #define BASE LABELS, .classes = CLASSES
 #define CHUNKS(rule, size) .chunk = rule, .chunk_size = size, .chunk_minimum = 2, .chunk_maximum = 6, .delimiter = 4, .window = 2
 #define SLOTS(first, second, count) .primary_slots = first, .secondary_slots = second, .selected = count
@@ -66,6 +67,13 @@ static const variant variants[] = {
     {"selected_norm_paper_linear",
      {BASE, .ahca = {CHUNKS(HARK_AHCA_SEMANTIC, 4), SLOTS(2, 5, 3), .output = HARK_AHCA_OF_SELECTED, .layer = HARK_AHCA_LINEAR,
                      .join = HARK_AHCA_EVERY, .select = HARK_AHCA_NORM, .depth = HARK_AHCA_PAPER, .depth_score = HARK_AHCA_OF_ATTENTION}}},
+    {"kernel_every",
+     {BASE, .positional = "bank[2](decay*periodic)",
+      .ahca = {CHUNKS(HARK_AHCA_FIXED, 3), SLOTS(3, 5, 3), .join = HARK_AHCA_EVERY, .capacity = 0.5, .ponder_weight = 0.02}}},
+    {"kernel_hierarchical_labels",
+     {HIERARCHICAL, .positional = "decay",
+      .ahca = {CHUNKS(HARK_AHCA_LEARNED, 4), SLOTS(5, 6, 4), .head = HARK_AHCA_LABELS, .select = HARK_AHCA_NORM, .capacity = 0.7,
+               .secondary_width = 8, .ratio_weight = 0.03}}},
     {"medoids_paper", {BASE, .ahca = {CHUNKS(HARK_AHCA_FIXED, 3), SLOTS(4, 3, 3), .select = HARK_AHCA_MEDOIDS, .depth = HARK_AHCA_PAPER}}},
 };
 #define VARIANTS (sizeof variants / sizeof *variants)
@@ -480,7 +488,23 @@ static void unequal(hark_network_config *config) {
   config->ahca.secondary_width = 4;
 }
 static void recomputed(hark_network_config *config) { config->recompute = true; }
-static void windowed(hark_network_config *config) { config->structure = HARK_STRUCTURE_WINDOW; }
+static void windowed(hark_network_config *config) {
+  config->structure = HARK_STRUCTURE_WINDOW;
+  config->ahca.output = HARK_AHCA_OF_SELECTED;
+}
+static void kernel_of_selected(hark_network_config *config) {
+  config->positional = "decay";
+  config->ahca.output = HARK_AHCA_OF_SELECTED;
+}
+static void kernel_of_queries(hark_network_config *config) {
+  config->positional = "decay";
+  config->ahca.secondary_pool = HARK_AHCA_ATTENTION;
+}
+static void kernel_of_layers(hark_network_config *config) {
+  config->positional = "decay";
+  config->positional_scope = HARK_SCOPE_LAYER;
+}
+static void other_kernel(hark_network_config *config) { config->kernel = HARK_KERNEL_RBF; }
 
 static void beyond(hark_network_config *config) {
   config->ahca.chunk = HARK_AHCA_DELIMITER;
@@ -518,6 +542,10 @@ static void what_cannot_be_is_refused_by_name(void **state) {
   refused(unequal, "model.ahca.select");
   refused(recomputed, "model.recompute");
   refused(windowed, "model.attention.structure");
+  refused(kernel_of_selected, "model.positional");
+  refused(kernel_of_queries, "model.ahca.secondary_pool");
+  refused(kernel_of_layers, "model.positional_scope");
+  refused(other_kernel, "model.attention.kernel");
   refused(beyond, "model.ahca.delimiter is 9, expected a token, 0 to 8");
   refused(also_beyond, "model.ahca.more_delimiters is 9, expected a token, 0 to 8");
   refused(tokens_of_selected, "model.ahca.output selected");
