@@ -60,6 +60,7 @@ extern "C" {
   X(select_tokens)                                                                                                                         \
   X(chunk_depth)                                                                                                                           \
   X(chunks_at_depth)                                                                                                                       \
+  X(chunk_bias)                                                                                                                            \
   X(argmax)                                                                                                                                \
   X(squared_error)                                                                                                                         \
   X(ball)                                                                                                                                  \
@@ -427,6 +428,15 @@ typedef struct hark_chunks_at_depth_attributes {
   int64_t depth, rows;
 } hark_chunks_at_depth_attributes;
 HARK_API int64_t hark_depth_capacity(double capacity, int64_t chunks, int64_t sequences);
+
+/* chunk_bias: what a kernel of the distance in chunks adds to the logits of each chunk for tokens that stand for its whole sequence. inputs log_kernel
+ * [1, D]; sequences i64 [B + 1], offsets into the chunks; index i32 [I], rows of the second compression, index_offsets i64 [B + 1] into it and
+ * row_offsets i64 [B + 1] of sequences in those rows; term [I] (optional). outputs bias [pairs] = log_kernel[min(|k - c|, D - 1)] + term, c the middle
+ * of the row's bin in chunks, the distance rounded; place i32 [pairs], the entry of the index, -1 behind the last; and offsets i64 [chunks + 1]: the
+ * pairs of every chunk, one behind the other. Ragged attention takes keys gathered by place. docs/mathematics/ahca.md */
+typedef struct hark_chunk_bias_attributes {
+  int64_t chunks, pairs; /* at most: the sum over sequences of chunks times entries */
+} hark_chunk_bias_attributes;
 
 #ifdef __cplusplus
 }

@@ -41,7 +41,8 @@ static hark_status run_step(hark_context *context, step_work *work) {
   for (int64_t i = 0; i < accumulate; i++) {
     const uint64_t sample = (uint64_t)((work->step * accumulate + i) * batch);
     double part = 0;
-    HARK_TRY(run_pass(context, work, sample, (uint32_t)i, weight, &part));
+    HARK_TRY(run_pass(context, work, sample, (uint32_t)i + 1, weight,
+                      &part)); /* from 1: what changes in the course of a run has come to its end */
     loss += part;
   }
   hark_step_result result;
@@ -182,11 +183,15 @@ hark_status hark_bench_step(hark_context *context, hark_bench_machine *machine, 
   const hark_example_format *format = hark_example_format_find(hark_config_format(config));
   if (hark_config_has_examples(config)) {
     task.parts = format != NULL ? format->parts : 1;
-    task.classes = hark_architecture_of(config->model.architecture)->predicts_classes ? BENCH_CLASSES : 0;
+    const bool labels = config->model.architecture == HARK_ARCHITECTURE_ahca && config->model.ahca.head == HARK_AHCA_LABELS;
+    const bool classes = hark_architecture_of(config->model.architecture)->predicts_classes && !labels && !hark_config_reconstructs(config);
+    task.classes = classes ? BENCH_CLASSES : 0;
     if (hark_architecture_of(config->model.architecture)->predicts_vectors) {
       task.features = config->model.width;
       task.responses = 1;
     }
+  } else if (hark_config_reconstructs(config)) {
+    task.parts = 1;
   }
   hark_status status = hark_engine_create_for(context, config, &task, true, &work.engine);
   if (status == HARK_OK) status = hark_parameters_initialise(context, &work.engine->network->parameters, (uint64_t)config->train.seed);

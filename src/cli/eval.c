@@ -9,6 +9,7 @@
 #include "io/number.h"
 #include "io/words.h"
 #include "train/material.h"
+#include "train/own_tokens.h"
 
 #define LENGTHS_LIMIT 64
 #define LENGTH_MAXIMUM ((int64_t)1 << 24) /* of model.context */
@@ -112,6 +113,9 @@ static hark_status refuse_windows(hark_invocation *call) {
 static hark_status check_contexts(hark_invocation *call, const hark_config *config) {
   eval_values *values = call->values[0];
   if (hark_config_has_sentences(config)) HARK_TRY(refuse_windows(call));
+  if (hark_config_reconstructs(config) && values->stride > 0)
+    return hark_options_complain(call->context, call->options, "stride",
+                                 "this run tells the tokens that it reads, all of a window, expected windows that do not overlap");
   for (int64_t i = 0; i < values->contexts.count; i++) HARK_TRY(read_contexts(call, values->contexts.items[i]));
   if (values->contexts.count == 0) values->lengths[values->length_count++] = config->model.context;
   for (int i = 0; i < values->length_count; i++) {
@@ -231,12 +235,22 @@ static hark_status evaluate_sentences(hark_invocation *call, const hark_config *
   return status;
 }
 
+/* The loss over all windows, whose own tokens are told. */
+static hark_status evaluate_own(hark_invocation *call, const hark_config *config, hark_engine *engine, measured_text *text,
+                                const hark_evaluation_settings *settings, hark_evaluation_result *out) {
+  hark_example_room room = {0};
+  hark_status status = hark_example_room_make(call->context, config->train.batch, 1, config->model.context, &room);
+  if (status == HARK_OK) status = hark_evaluate_own(call->context, engine, text->corpus, settings, &room, show, text, out);
+  hark_example_room_close(call->context, &room);
+  return status;
+}
+
 static hark_status evaluate(hark_invocation *call, const hark_opened_run *opened, measured_text *text, hark_eval_report *report) {
   const eval_values *values = call->values[0];
   const hark_config config = with_context(call->values[1], report->context);
   text->context = report->context;
   const hark_evaluation_task task = {.text = {.split = text->split, .stride = report->stride, .targets = values->targets},
-                                     .positions = call->json || values->contexts.count > 0,
+                                     .positions = !hark_config_reconstructs(&config) && (call->json || values->contexts.count > 0),
                                      .progress = show,
                                      .user = text};
   hark_engine *engine = NULL;
@@ -245,8 +259,13 @@ static hark_status evaluate(hark_invocation *call, const hark_opened_run *opened
   hark_status status = hark_checkpoint_load(call->context, &opened->run, opened->checkpoint, engine, NULL);
   if (status == HARK_OK) {
     const double begin = hark_progress_clock();
-    status = hark_config_has_sentences(&config) ? evaluate_sentences(call, &config, engine, text, &report->result)
-                                                : hark_evaluate(call->context, engine, text->corpus, &task, &report->result);
+    if (config.model.architecture == HARK_ARCHITECTURE_ahca) engine->statistics = &report->statistics;
+    if (hark_config_reconstructs(&config))
+      status = evaluate_own(call, &config, engine, text, &task.text, &report->result);
+    else if (hark_config_has_sentences(&config))
+      status = evaluate_sentences(call, &config, engine, text, &report->result);
+    else
+      status = hark_evaluate(call->context, engine, text->corpus, &task, &report->result);
     report->seconds = hark_progress_clock() - begin;
     hark_progress_end(&text->progress);
   }

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "cli/ahca_text.h"
 #include "cli/progress.h"
 #include "io/files.h"
 #include "io/json.h"
@@ -24,6 +25,7 @@ typedef struct measurement {
   bool whole;                  /* all examples of files, which have no splits */
   bool vectors;                /* numbers are told, none of which is right or wrong */
   hark_examples_result result;
+  hark_ahca_statistics statistics; /* zeros: the model has none */
   double seconds;
   hark_progress progress;
 } measurement;
@@ -77,6 +79,8 @@ static void print_json(const measurement *m, const hark_opened_run *opened, hark
       r->targets, r->examples, r->tokens);
   hark_json_append_number(text, m->seconds);
   hark_text_append(text, ", \"exchanged\": {%s}", exchanged);
+  const hark_ahca_report chunks = hark_ahca_report_of(&m->statistics);
+  hark_ahca_text_append(&chunks, true, text);
   if (m->classes > 0) hark_text_append(text, ", \"classes\": [");
   for (int64_t c = 0; c < m->classes; c++) {
     if (c > 0) hark_text_append(text, ", ");
@@ -116,6 +120,8 @@ static void print(const measurement *m, const hark_opened_run *opened, hark_spli
                    r->loss, r->examples, r->tokens, m->seconds);
   if (m->classes > 0) hark_text_append(text, "the most frequent class has %.2f %%\n", 100 * part_of(m->majority, r->targets));
   if (exchanged[0] != '\0') hark_text_append(text, "exchanged: %s\n", exchanged);
+  const hark_ahca_report chunks = hark_ahca_report_of(&m->statistics);
+  hark_ahca_text_append(&chunks, false, text);
   if (m->classes > 0 && m->classes <= SHOWN_CLASSES)
     print_confusion(m, text);
   else if (m->classes > 0)
@@ -161,6 +167,7 @@ static hark_status measure(hark_invocation *call, const hark_config *config, con
   hark_status status = hark_checkpoint_load(call->context, &opened->run, opened->checkpoint, engine, NULL);
   if (status == HARK_OK) {
     const double begin = hark_progress_clock();
+    if (config->model.architecture == HARK_ARCHITECTURE_ahca) engine->statistics = &m->statistics;
     status = hark_evaluate_examples(call->context, engine, &m->batches, &m->room, m->confusion, show, m, &m->result);
     m->seconds = hark_progress_clock() - begin;
     hark_progress_end(&m->progress);

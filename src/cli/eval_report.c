@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "cli/ahca_text.h"
 #include "io/json.h"
 
 /* Part of the hidden tokens that the model told. */
@@ -25,6 +26,8 @@ void hark_eval_report_print(const hark_eval_report *report, bool contexts, hark_
                    hark_bits_per_character(&report->counts, loss), hark_bits_per_byte(&report->counts, loss));
   if (report->words) hark_text_append(text, ", perplexity %.2f a word", hark_word_perplexity(&report->counts, loss));
   hark_text_append(text, "; %" PRId64 " targets in %.1f s\n", report->result.targets, report->seconds);
+  const hark_ahca_report chunks = hark_ahca_report_of(&report->statistics);
+  hark_ahca_text_append(&chunks, false, text);
 }
 
 /* "positions": [{"first": 8, "last": 9, "loss": 1.5, "targets": 120}, ...], buckets without targets left out. */
@@ -72,6 +75,8 @@ void hark_eval_report_print_json(const hark_eval_report *report, hark_text *text
   }
   hark_text_append(text, ", \"exchanged\": {%s}, \"targets\": %" PRId64, report->exchanged, report->result.targets);
   print_positions_json(report, text);
+  const hark_ahca_report chunks = hark_ahca_report_of(&report->statistics);
+  hark_ahca_text_append(&chunks, true, text);
   hark_text_append(text, "}\n");
 }
 

@@ -4,6 +4,7 @@
 
 #include "data/corpus.h"
 #include "io/text.h"
+#include "train/ahca_statistics.h"
 #include "train/evaluate.h"
 
 /* One model at one context. */
@@ -15,6 +16,7 @@ typedef struct hark_eval_report {
   bool words;              /* tokens are sub-words: the perplexity by words is told too */
   bool hidden;             /* the targets are hidden tokens: loss and accuracy of those, which are no measure of a text */
   hark_evaluation_result result;
+  hark_ahca_statistics statistics; /* zeros: the model has none */
   double seconds;
 } hark_eval_report;
 

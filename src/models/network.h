@@ -110,16 +110,19 @@ typedef struct hark_network_input {
   hark_value vectors;        /* f32 [1, T, features] of packed real vectors; 0: there are none */
   const hark_tensor *ranges; /* i64 [N, parts, 2]: first row of a sequence and the row behind its last; NULL: nobody asks for examples */
   double remaining;          /* part of the training that is to come, 1 to 0; 0 in evaluation */
-  double weight;             /* of an example in the loss, with a penalty */
+  double weight;             /* of a sequence in what the architecture adds to the loss */
   hark_value *penalty;       /* what the architecture adds to the loss (0: nothing); NULL: nobody asks for it */
+  const struct hark_ahca_given *given; /* of architecture ahca (ahca.h): what the caller decides; NULL: nothing */
+  struct hark_ahca_trace *trace;       /* of architecture ahca: is told what was decided; NULL: nobody asks */
 } hark_network_input;
 
 typedef struct hark_architecture {
   const char *name, *summary;
-  bool causal;           /* a token sees those before it alone */
-  bool predicts_hidden;  /* tokens of the input that are hidden from it (data/masking.h) */
-  bool predicts_classes; /* logits [N, classes] of examples; else [B, L, V] or [1, T, V] of tokens */
-  bool predicts_vectors; /* reads vectors, and its logits are numbers [N, responses] of examples */
+  const char *looks_ahead; /* what tells a token of those behind it, besides attention; NULL: nothing */
+  bool causal;             /* a token sees those before it alone */
+  bool predicts_hidden;    /* tokens of the input that are hidden from it (data/masking.h) */
+  bool predicts_classes;   /* logits [N, classes] of examples where the configuration has classes; else [B, L, V] or [1, T, V] of tokens */
+  bool predicts_vectors;   /* reads vectors, and its logits are numbers [N, responses] of examples */
   /* Refuses a configuration that this architecture cannot have, beyond what all refuse. NULL: none. */
   hark_status (*check)(hark_context *context, const hark_network_config *config);
   /* Declares all parameters. */

@@ -76,12 +76,12 @@ static hark_status declare_block(hark_context *context, hark_network *network, i
                                    HARK_INITIAL_DEVIATION, output_deviation, name, &block->feed_forward);
 }
 
-/* Reads the expression; weights of one expression are no weights of another. */
-static hark_status open_positional(hark_context *context, hark_network *network) {
+/* Weights of one expression are no weights of another. */
+hark_status hark_stack_open_positional(hark_context *context, hark_network *network, int64_t length) {
   static const char *const scopes[] = {"model", "layer", "head"};
   hark_network_config *config = &network->config;
   const int64_t rows = config->positional_scope == HARK_SCOPE_HEAD ? config->heads : 1;
-  HARK_TRY(hark_positional_source_open(context, config->positional, rows, config->context, &network->positional_source));
+  HARK_TRY(hark_positional_source_open(context, config->positional, rows, length, &network->positional_source));
   config->positional = network->positional_source.text;
   network->positional_source.stretch = config->positional_stretch;
   const bool present = network->positional_source.expression != NULL;
@@ -127,7 +127,7 @@ hark_status hark_stack_declare(hark_context *context, hark_network *network) {
   void *memory = NULL;
   HARK_TRY(hark_allocate_zero(context, (size_t)network->config.layers * sizeof *network->blocks, &memory));
   network->blocks = memory;
-  HARK_TRY(open_positional(context, network));
+  HARK_TRY(hark_stack_open_positional(context, network, network->config.context));
   HARK_TRY(open_rotary(context, network));
   return declare_parts(context, network);
 }

@@ -9,6 +9,7 @@
 
 #include "data/example_format.h"
 #include "io/number.h"
+#include "train/config_ahca.h"
 
 #define STEPS_DEFAULT 5000                   /* when neither steps, epochs nor tokens are given */
 #define MINIMUM_RATE_PART 0.1                /* of the learning rate */
@@ -125,6 +126,8 @@ static const hark_option options[] = {
      "most tokens of a chunk that is not fixed; 0: four times chunk_size"},
     {"model.ahca.delimiter", NULL, HARK_OPTION_INT, AT(model.ahca.delimiter), "0", "[0, 2147483647]", TRAIN, "ID",
      "token behind which a chunk ends, with chunk delimiter"},
+    {"model.ahca.more_delimiters", NULL, HARK_OPTION_LIST, AT(model.ahca_delimiters), "", NULL, TRAIN, "ID",
+     "further tokens behind which a chunk ends, with chunk delimiter; at most 16"},
     {"model.ahca.window", NULL, HARK_OPTION_INT, AT(model.ahca.window), "8", "[1, 16777216]", TRAIN, NULL,
      "tokens to each side that chunk semantic compares"},
     {"model.ahca.threshold", NULL, HARK_OPTION_FLOAT, AT(model.ahca.threshold), "0.5", "[-10, 10]", TRAIN, NULL,
@@ -178,6 +181,16 @@ static const hark_option options[] = {
      "ridge of finite's regression, or where it starts"},
     {"model.finite.ridge_learned", NULL, HARK_OPTION_BOOL, AT(model.finite.ridge_learned), "true", NULL, TRAIN, NULL,
      "the ridge is learned"},
+    {"model.ahca.head", NULL, HARK_OPTION_ENUM, AT(model.ahca.head), "data", HARK_AHCA_HEAD_WORDS, TRAIN, NULL,
+     "what ahca tells: what the data have (classes of sequences, or labels of tokens), or with reconstruction the tokens that it read"},
+    {"model.ahca.output", NULL, HARK_OPTION_ENUM, AT(model.ahca.output), "chunks", HARK_AHCA_OUTPUT_WORDS, TRAIN, NULL,
+     "what goes through the layers: the chunks' slots, or the selected tokens, which then attend to all global ones"},
+    {"model.ahca.layer", NULL, HARK_OPTION_ENUM, AT(model.ahca.layer), "block", HARK_AHCA_LAYER_WORDS, TRAIN, NULL,
+     "attention among a chunk's slots and a feed-forward layer, or relu(W h + b)"},
+    {"model.ahca.primary_depth", NULL, HARK_OPTION_INT, AT(model.ahca.primary_depth), "1", "[1, 2]", TRAIN, NULL,
+     "linear layers in front of the primary pool"},
+    {"model.ahca.secondary_depth", NULL, HARK_OPTION_INT, AT(model.ahca.secondary_depth), "1", "[1, 2]", TRAIN, NULL,
+     "linear layers in front of the secondary pool"},
     /* data */
     {"data.format", "format", HARK_OPTION_ENUM, AT(data.format), "corpus", FORMAT_WORDS, READS, NULL,
      "corpus: text to continue; else labelled examples: a folder that hark data make wrote (examples), or files of a format"},
@@ -286,6 +299,7 @@ static const hark_option options[] = {
 static const hark_option_section sections[] = {
     {"model", "Model"},
     {"model.rotary", "Rotary positions"},
+    {"model.ahca", "Compressed chunks"},
     {"model.attention", "Attention"}, /* a list with one entry a layer would be taken where the YAML walk opens this section */
     {"data", "Data"},
     {"data.subwords", "Sub-words"},
@@ -503,16 +517,6 @@ static hark_status check_vectors(hark_context *context, hark_options *set, const
 /* Labelled examples, and models that need them. */
 static hark_status settle_examples(hark_context *context, hark_options *set, hark_config *config) {
   const bool examples = hark_config_has_examples(config), encoder = config->model.architecture == HARK_ARCHITECTURE_encoder;
-  const bool ahca = config->model.architecture == HARK_ARCHITECTURE_ahca;
-  if (ahca && !examples)
-    HARK_TRY(
-        hark_options_complain(context, set, "model.architecture data.format",
-                              "ahca cannot continue a text: pools, selection and ranks over a sequence tell a token of those behind it; "
-                              "expected a data.format other than corpus"));
-  if (ahca && config->model.ahca.selected > config->model.ahca.secondary_slots)
-    HARK_TRY(hark_options_complain(context, set, "model.ahca.selected model.ahca.secondary_slots",
-                                   "selected %" PRId64 " is more than the secondary_slots %" PRId64, config->model.ahca.selected,
-                                   config->model.ahca.secondary_slots));
   if (encoder && !examples)
     HARK_TRY(hark_options_complain(context, set, "model.architecture data.format",
                                    "an encoder tells classes of examples, expected a data.format other than corpus"));
@@ -522,9 +526,6 @@ static hark_status settle_examples(hark_context *context, hark_options *set, har
   if (config->model.architecture == HARK_ARCHITECTURE_masked_encoder && hark_config_has_sentences(config))
     HARK_TRY(hark_options_complain(context, set, "model.architecture data.unit",
                                    "a masked encoder reads windows of text or examples, expected data.unit: text"));
-  if (config->model.architecture == HARK_ARCHITECTURE_ahca && config->model.pooling != HARK_POOLING_CLASS)
-    HARK_TRY(
-        hark_options_complain(context, set, "model.pooling model.architecture", "ahca pools chunks in its own way, expected no pooling"));
   HARK_TRY(check_vectors(context, set, config));
   if (!examples && config->data.example_limit > 0)
     HARK_TRY(hark_options_complain(context, set, "data.example_limit data.format",
@@ -592,6 +593,7 @@ hark_status hark_config_finish(hark_context *context, hark_options *set, hark_co
   HARK_TRY(check_hierarchy(context, set, config));
   HARK_TRY(check_ridge(context, set, config));
   HARK_TRY(settle_examples(context, set, config));
+  HARK_TRY(hark_config_settle_ahca(context, set, config));
   if (config->data.validation_paths.count > 0 && config->data.split != HARK_DIVIDE_FILES &&
       !hark_config_has_examples(config)) { /* files of their own */
     const hark_option_source split = hark_options_source(set, "data.split");

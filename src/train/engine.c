@@ -13,6 +13,13 @@ hark_decoder_config hark_engine_decoder_config(const hark_config *config, int32_
   return hark_engine_network_config(config, &task);
 }
 
+/* With the head that the data ask for, where none is. */
+static hark_ahca_config ahca_config(const hark_config *config, const hark_learning_task *task) {
+  hark_ahca_config ahca = config->model.ahca;
+  if (ahca.head == HARK_AHCA_DATA) ahca.head = task->classes > 0 ? HARK_AHCA_CLASSES : HARK_AHCA_LABELS;
+  return ahca;
+}
+
 hark_network_config hark_engine_network_config(const hark_config *config, const hark_learning_task *task) {
   const bool encoder = config->model.architecture == HARK_ARCHITECTURE_encoder;
   const bool ahca = config->model.architecture == HARK_ARCHITECTURE_ahca, classes = encoder || ahca;
@@ -69,7 +76,7 @@ hark_network_config hark_engine_network_config(const hark_config *config, const 
                                .positional = config->model.positional,
                                .positional_scope = (hark_positional_scope)config->model.positional_scope,
                                .positional_stretch = config->model.positional_stretch,
-                               .ahca = ahca ? config->model.ahca : (hark_ahca_config){0},
+                               .ahca = ahca ? ahca_config(config, task) : (hark_ahca_config){0},
                                .features = task->features,
                                .responses = task->responses,
                                .latent = latent ? config->model.latent : (hark_latent_config){0},
@@ -77,7 +84,9 @@ hark_network_config hark_engine_network_config(const hark_config *config, const 
 }
 
 static bool is_packed(const hark_engine *engine) { return engine->task.parts > 0; }
-static bool has_classes(const hark_engine *engine) { return engine->network->architecture->predicts_classes; }
+static bool has_classes(const hark_engine *engine) {
+  return engine->network->architecture->predicts_classes && engine->network->config.classes > 0;
+}
 static bool has_vectors(const hark_engine *engine) { return engine->network->architecture->predicts_vectors; }
 
 static hark_tensor first_rows(const hark_tensor *whole, int rank, const int64_t *shape) {
@@ -162,10 +171,14 @@ static hark_status packed_pass(hark_context *context, hark_engine *engine, const
   forward->parameters = &engine->network->parameters;
   forward->packing = &packing->now;
   hark_value logits = 0, wanted = 0, penalty = 0;
-  hark_network_input input = {.ranges = &packing->ranges_now, .weight = weight};
+  const double sequences = (double)(engine->config->train.batch * engine->config->train.accumulate);
+  hark_network_input input = {.ranges = &packing->ranges_now, .weight = classes ? weight : 1 / sequences};
   if (forward->training) {
     input.remaining = 1 - fmin(1, forward->micro_step / fmax(1, micro_steps));
     input.penalty = &penalty;
+  } else if (engine->statistics != NULL) {
+    engine->trace = (hark_ahca_trace){0};
+    input.trace = &engine->trace;
   }
   engine->logits = 0;
   hark_tape_reset(engine->tape);
@@ -325,6 +338,9 @@ static hark_status build(hark_context *context, hark_engine *engine, bool memory
   if (has_classes(engine) != (engine->task.classes > 0) || (has_classes(engine) && !is_packed(engine)))
     return hark_fail(context, HARK_BAD_CONFIGURATION, "model.architecture %s %s, and the data have %s", engine->network->architecture->name,
                      has_classes(engine) ? "tells classes" : "tells tokens", engine->task.classes > 0 ? "classes" : "tokens as targets");
+  if (engine->network->blocks == NULL && !is_packed(engine))
+    return hark_fail(context, HARK_BAD_CONFIGURATION, "model.architecture %s reads sequences that end, and the data are windows of a text",
+                     engine->network->architecture->name);
   HARK_TRY(freeze_parameters(context, engine));
   if (is_packed(engine)) HARK_TRY(build_packing(context, engine, memory));
   HARK_TRY((memory ? hark_parameters_finish : hark_parameters_lay_out)(context, &engine->network->parameters, engine->training));
@@ -535,6 +551,8 @@ hark_status hark_engine_evaluate_examples(hark_context *context, hark_engine *en
   HARK_TRY(write_examples(context, engine, batch));
   HARK_TRY(evaluation_packed_pass(context, engine, batch, &loss, &predicted));
   *predicted_rows = engine->packing->predicted;
+  if (engine->statistics != NULL)
+    HARK_TRY(hark_ahca_statistics_add(context, engine->tape, &engine->trace, batch->tokens, engine->statistics));
   return read_examples(context, engine, batch, loss, predicted, result);
 }
 

@@ -11,6 +11,7 @@
 
 #include "data/example_batches.h"
 #include "models/decoder.h"
+#include "train/ahca_statistics.h"
 #include "train/config.h"
 
 /* What the data say of the model. */
@@ -49,6 +50,8 @@ typedef struct hark_engine {
   hark_value logits, targets_read;         /* of the last hark_engine_predict(); 0: another pass has taken their place */
   int64_t steps;                           /* of the whole run, for what changes in its course; 0: nothing does */
   hark_attention_report report;            /* pivots that kernel ridge attention has mended */
+  hark_ahca_statistics *statistics;        /* of architecture ahca: what passes of evaluation decide is added to it; NULL: nobody asks */
+  hark_ahca_trace trace;
   bool training;
 } hark_engine;
 

@@ -2,6 +2,7 @@
 #include "train/evaluate_examples.h"
 
 #include "models/encoder.h"
+#include "train/own_tokens.h"
 
 /* inputs, positions, targets i32; segments i64 */
 #define TOKEN_BYTES (3 * sizeof(int32_t) + sizeof(int64_t))
@@ -78,6 +79,7 @@ hark_status hark_evaluate_examples(hark_context *context, hark_engine *engine, c
       const hark_masking masking = hark_config_masking(engine->config, engine->task.vocabulary, HARK_MASKING_EVALUATION);
       hark_example_batch_mask(&masking, first, batches->parts, &room->batch);
     }
+    if (hark_config_reconstructs(engine->config)) hark_own_tokens(&room->batch);
     HARK_TRY(hark_engine_evaluate_examples(context, engine, &room->batch, &pass, &predicted));
     count_batch(&room->batch, &pass, predicted, engine->task.classes, confusion, out);
     if (progress == NULL || progress(user, (double)done / (double)batches->count)) continue;

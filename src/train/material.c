@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "models/encoder.h"
+#include "train/delimiters.h"
+#include "train/own_tokens.h"
 #include "train/trainer.h"
 
 #define RANDOM_WINDOWS ((double)(1 << 24)) /* that are drawn beforehand to count their tokens */
@@ -28,7 +30,7 @@ hark_status hark_material_examples(hark_context *context, const hark_config *con
 }
 
 hark_learning_task hark_material_task_of(const hark_config *config, const hark_examples *examples) {
-  const bool classes = hark_examples_target_kind(examples) == HARK_TARGET_CLASS && !hides(config);
+  const bool classes = hark_examples_target_kind(examples) == HARK_TARGET_CLASS && !hides(config) && !hark_config_reconstructs(config);
   return (hark_learning_task){.vocabulary = hark_examples_vocabulary_size(examples),
                               .classes = classes ? hark_examples_classes(examples) : 0,
                               .features = hark_examples_features(examples),
@@ -41,6 +43,8 @@ hark_learning_task hark_material_task_of_text(const hark_config *config, int32_t
   if (hark_config_has_sentences(config)) {
     task.parts = 1;
     task.sequences = hark_sentences_most(config->model.context);
+  } else if (hark_config_reconstructs(config)) {
+    task.parts = 1;
   }
   return task;
 }
@@ -105,8 +109,11 @@ static hark_status open_text(hark_context *context, const hark_run *run, bool re
 }
 
 hark_status hark_material_open(hark_context *context, const hark_config *config, const hark_run *run, bool resume, hark_material *out) {
-  *out = (hark_material){.config = config, .packed = hark_config_has_examples(config) || hark_config_has_sentences(config)};
-  return hark_config_has_examples(config) ? open_examples(context, run, resume, out) : open_text(context, run, resume, out);
+  *out =
+      (hark_material){.config = config,
+                      .packed = hark_config_has_examples(config) || hark_config_has_sentences(config) || hark_config_reconstructs(config)};
+  HARK_TRY((hark_config_has_examples(config) ? open_examples : open_text)(context, run, resume, out));
+  return hark_delimiters_check(context, config, out->examples, out->corpus);
 }
 
 void hark_material_close(hark_context *context, hark_material *material) {
@@ -186,11 +193,22 @@ static int64_t count_hidden(const hark_material *m, int64_t first_sample, int64_
   return count;
 }
 
+/* Tokens of a step's samples. */
+static int64_t count_tokens(const hark_material *m, int64_t first_sample, int64_t samples) {
+  if (m->examples == NULL) return samples * m->config->model.context;
+  int64_t count = 0;
+  for (int64_t sample = first_sample; sample < first_sample + samples; sample++)
+    count += hark_examples_length(m->examples, HARK_SPLIT_TRAINING, hark_example_batches_index(&m->training, sample), 0);
+  return count;
+}
+
 hark_status hark_material_weight(hark_context *context, hark_material *material, int64_t first_sample, double *weight) {
   const hark_config *config = material->config;
   int64_t targets = hark_config_step_tokens(config);
   if (hides(config))
     targets = count_hidden(material, first_sample, config->train.batch * config->train.accumulate);
+  else if (hark_config_reconstructs(config))
+    targets = count_tokens(material, first_sample, config->train.batch * config->train.accumulate);
   else if (material->examples != NULL)
     HARK_TRY(hark_example_batches_targets(context, &material->training, first_sample, config->train.batch * config->train.accumulate,
                                           material->room.batch.targets, &targets));
@@ -218,12 +236,15 @@ hark_status hark_material_train(hark_context *context, hark_material *material, 
   hark_example_batch *batch = &material->room.batch;
   if (material->examples != NULL)
     HARK_TRY(hark_example_batches_read(context, &material->training, first_sample, rows, batch));
+  else if (hark_config_reconstructs(material->config))
+    HARK_TRY(hark_own_windows_read(context, &material->batches, first_sample, rows, batch));
   else
     HARK_TRY(hark_sentences_read(context, &material->sentences, first_sample, rows, batch));
   if (hides(material->config)) {
     const hark_masking masking = hark_config_masking(material->config, material->task.vocabulary, HARK_MASKING_TRAINING);
     hark_example_batch_mask(&masking, first_sample, material->task.parts, batch);
   }
+  if (hark_config_reconstructs(material->config)) hark_own_tokens(batch);
   HARK_TRY(hark_engine_train_examples(context, engine, batch, micro_step, weight, &result));
   if (material->examples == NULL) {
     *pass = (hark_material_pass){.loss = result.loss, .tokens = batch->tokens};

@@ -14,6 +14,7 @@
 #include "io/jsonl.h"
 #include "train/kernel_metrics.h"
 #include "train/material.h"
+#include "train/own_tokens.h"
 #include "train/preflight.h"
 #include "train/schedule.h"
 #include "train/warm_start.h"
@@ -35,6 +36,7 @@ typedef struct training_run {
   double line_operations;
   double pass_operations; /* of the last micro-batch; before the first one of this part of the run, of the largest there can be */
   hark_train_progress progress;
+  hark_ahca_statistics statistics; /* of the last evaluation */
 } training_run;
 
 static double clock_seconds(void) {
@@ -130,6 +132,20 @@ static hark_status record_kernels(training_run *trainer) {
   return end_line(trainer);
 }
 
+/* What was decided over the validation data. */
+static hark_status record_chunks(training_run *trainer) {
+  hark_ahca_report report = hark_ahca_report_of(&trainer->statistics);
+  char name[HARK_AHCA_NAME_BYTES];
+  if (trainer->statistics.chunks == 0) return HARK_OK;
+  begin_line(trainer);
+  for (int i = 0;; i++) {
+    const double *number = hark_ahca_report_number(&report, i, name);
+    if (number == NULL) break;
+    if (!isnan(*number)) hark_jsonl_number(&trainer->metrics, name, *number);
+  }
+  return end_line(trainer);
+}
+
 /* Says what the run will need, before anything large is allocated, and refuses what the machine does not have. */
 static hark_status preflight(training_run *trainer) {
   const hark_preflight run = {.config = trainer->config,
@@ -178,7 +194,7 @@ static void say_material(const training_run *trainer) {
   }
   const hark_text_counts counts = hark_corpus_counts(material->corpus, HARK_SPLIT_TRAINING);
   const hark_text_counts validation = hark_corpus_counts(material->corpus, HARK_SPLIT_VALIDATION);
-  if (material->packed) {
+  if (hark_config_has_sentences(trainer->config)) {
     const hark_sentences *s = &material->sentences, *v = &material->validation_sentences;
     say(trainer,
         "sentences: %" PRId64 " of %" PRId64 " targets to train on, in %" PRId64 " windows that are %.0f %% full; %" PRId64 " of %" PRId64
@@ -203,6 +219,7 @@ static hark_status prepare(training_run *trainer, bool resume) {
   HARK_TRY(hark_engine_create_for(context, config, &trainer->material.task, true, &trainer->engine));
   trainer->engine->steps = trainer->steps;
   trainer->pass_operations = hark_engine_operations(trainer->engine);
+  if (config->model.architecture == HARK_ARCHITECTURE_ahca) trainer->engine->statistics = &trainer->statistics;
   HARK_TRY(hark_material_prepare(context, &trainer->material));
 
   const uint64_t checksum = trainer->material.checksum;
@@ -402,7 +419,10 @@ static hark_status validate(training_run *trainer, validation_result *out) {
   }
   hark_evaluation_result result;
   const hark_evaluation_task task = {.text.split = HARK_SPLIT_VALIDATION, .progress = show_evaluation, .user = trainer};
-  if (material->packed)
+  if (hark_config_reconstructs(trainer->config))
+    HARK_TRY(hark_evaluate_own(trainer->context, trainer->engine, material->corpus, &task.text, &material->room, show_evaluation, trainer,
+                               &result));
+  else if (material->packed)
     HARK_TRY(hark_evaluate_sentences(trainer->context, trainer->engine, &material->validation_sentences, &material->room, show_evaluation,
                                      trainer, &result));
   else
@@ -440,6 +460,7 @@ static hark_status evaluate(training_run *trainer, bool *best) {
   }
   const double before = clock_seconds();
   validation_result result;
+  trainer->statistics = (hark_ahca_statistics){0};
   HARK_TRY(validate(trainer, &result));
   trainer->line_clock += clock_seconds() - before;
   if (!result.complete) return HARK_OK;
@@ -456,6 +477,7 @@ static hark_status evaluate(training_run *trainer, bool *best) {
   }
   HARK_TRY(record_validation(trainer, &result));
   HARK_TRY(record_kernels(trainer));
+  HARK_TRY(record_chunks(trainer));
   char accuracy[48] = "";
   if (isfinite(result.accuracy)) (void)snprintf(accuracy, sizeof accuracy, ", accuracy %.2f %%", 100 * result.accuracy);
   say(trainer, "step %" PRId64 ": validation loss %.4f%s%s", state->step, result.loss, accuracy, *best ? ", the best so far" : "");

@@ -324,13 +324,77 @@ static void compressed_chunks_go_on(void **state) {
   assert_int_equal(lines, 10);
   expect("train --out steps --resume --steps 12", HARK_EXIT_DONE, "step 12 of 12", "");
   expect("eval steps --threads 1", HARK_EXIT_DONE, "told:", "");
+  expect("eval steps --threads 1", HARK_EXIT_DONE, "chunks a sequence", "");
+  expect("eval steps --threads 1 --json", HARK_EXIT_DONE, "\"ahca\": {\"chunks\": ", "");
   expect("info steps", HARK_EXIT_DONE, "validation accuracy", "");
+  expect("info steps", HARK_EXIT_DONE, "selected from place", "");
+  expect("info steps --json", HARK_EXIT_DONE, "\"depth_1\": ", "");
   expect("train --out none " AHCA "--steps 2 --pooling mean", HARK_EXIT_USAGE, "", "ahca pools chunks in its own way");
+}
+
+/* Tokens are labelled, and reconstructed from examples and from text: trained, resumed, measured; the frequencies of the tokens alone are beaten. */
+static void compressed_chunks_tell_tokens(void **state) {
+  (void)state;
+#define SMALL                                                                                                                              \
+  "--architecture ahca --layers 2 --width 32 --heads 2 --context 16 --chunk-size 4 --primary-slots 4 --secondary-slots 8 --selected 4 "    \
+  "--batch 8 --threads 1 --lr 0.01 --warmup 10 "
+  expect("data make recall --length 16 --pairs 2 --training 64 --validation 16 --test 1 --out pairs", HARK_EXIT_DONE, "", "");
+  expect("train --out labels --data pairs --format examples --steps 20 " SMALL, HARK_EXIT_DONE, "step 20", "");
+  expect("eval labels --threads 1 --json", HARK_EXIT_DONE, "\"accuracy\"", "");
+  expect("train --out own " SMALL "--data text.txt --tokenizer bytes --model.ahca.head reconstruction --steps 300 --evaluate-every 150",
+         HARK_EXIT_DONE, "step 300", "");
+  expect("train --out own --resume --steps 320", HARK_EXIT_DONE, "step 320 of 320", "");
+  expect("eval own --threads 1", HARK_EXIT_DONE, "chunks a sequence", "");
+  expect("eval own --threads 1 --json", HARK_EXIT_DONE, "", "");
+  json_t *line = command_json(&output);
+  const double loss = command_number(line, "loss");
+  json_decref(line);
+  char metrics[65536];
+  read_metrics("own", metrics, sizeof metrics);
+  const char *const entropy = strstr(metrics, "\"val/entropy\": ");
+  assert_non_null(entropy);
+  if (!(loss < 0.8 * strtod(entropy + 15, NULL))) fail_msg("a loss of %g, the frequencies alone have %s", loss, entropy);
+  expect("eval own --threads 1 --stride 4", HARK_EXIT_USAGE, "", "windows that do not overlap");
+  expect("generate own --prompt a", HARK_EXIT_USAGE, "", "only a decoder continues texts: here pools, selection and ranks");
+  expect("bench step --rounds 1 --vocabulary 32 --model.ahca.head reconstruction " SMALL, HARK_EXIT_DONE, "of peak", "");
+  expect("bench step --rounds 1 --vocabulary 32 --format sequences --model.ahca.head labels " SMALL, HARK_EXIT_DONE, "of peak", "");
+  expect("train --out texts_again " SMALL
+         "--format text --classes 3 --data texts.tsv --validation-fraction 0.25 --model.ahca.head "
+         "reconstruction --steps 5",
+         HARK_EXIT_DONE, "step 5", "");
+}
+
+/* One line that names the option and says what is allowed. */
+static void options_of_chunks_that_say_nothing_are_refused(void **state) {
+  (void)state;
+  static const struct {
+    const char *words, *message;
+  } cases[] = {
+      {"--chunk fixed --model.ahca.delimiter 9", "it needs model.ahca.chunk delimiter"},
+      {"--chunk fixed --model.ahca.more_delimiters 9", "it needs model.ahca.chunk delimiter"},
+      {"--model.ahca.window 3", "it needs model.ahca.chunk semantic"},
+      {"--model.ahca.chunk_minimum 2", "it needs a model.ahca.chunk other than fixed"},
+      {"--model.ahca.ratio_weight 0.1", "it needs model.ahca.chunk learned"},
+      {"--model.ahca.depth paper --capacity 0.25", "it needs model.ahca.depth capacity"},
+      {"--layers 1 --model.ahca.depth paper", "it needs model.layers of 2 or more"},
+      {"--chunk delimiter --model.ahca.delimiter 1000", "expected a token, 0 to"},
+      {"--chunk delimiter --model.ahca.delimiter 5", "token 5 never occurs in the training data"},
+      {"--chunk delimiter --model.ahca.more_delimiters x", "expected numbers of tokens"},
+      {"--architecture encoder --chunk-size 5", "it needs model.architecture ahca"},
+      {"--model.ahca.head labels --model.ahca.output selected", "expected chunks"},
+      {"--model.ahca.head labels", "tells tokens, and the data have classes"},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    char words[1024];
+    (void)snprintf(words, sizeof words, "train --out none " AHCA "--steps 2 %s", cases[i].words);
+    expect(words, HARK_EXIT_USAGE, "", cases[i].message);
+  }
+  expect("train --out none --architecture ahca --data text.txt --steps 2", HARK_EXIT_USAGE, "", "ahca cannot continue a text");
 }
 
 static void recipes_are_configurations(void **state) {
   (void)state;
-  static const char *const folders[] = {"lra", "recall"};
+  static const char *const folders[] = {"lra", "recall", "ahca"};
   int files = 0;
   for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
     char path[512], words[1024];
@@ -344,7 +408,7 @@ static void recipes_are_configurations(void **state) {
         (void)snprintf(words, sizeof words, "sweep %s/%s --list", path, entry->d_name);
       else
         (void)snprintf(words, sizeof words, "config --config %s/%s", path, entry->d_name);
-      expect(words, HARK_EXIT_DONE, plan ? "dense" : "format:", "");
+      expect(words, HARK_EXIT_DONE, plan ? "dense" : "architecture:", "");
       files++;
     }
     (void)closedir(listed);
@@ -364,6 +428,8 @@ int main(void) {
       cmocka_unit_test(what_never_began_leaves_no_folder),
       cmocka_unit_test(sweeps_and_steps),
       cmocka_unit_test(warm_starts_may_begin_a_new_head),
+      cmocka_unit_test(compressed_chunks_tell_tokens),
+      cmocka_unit_test(options_of_chunks_that_say_nothing_are_refused),
       cmocka_unit_test(recipes_are_configurations),
       cmocka_unit_test(hidden_tokens_come_first),
       cmocka_unit_test(compressed_chunks_go_on),
