@@ -7,6 +7,7 @@
 #ifndef HARK_LAB_LAB_H
 #define HARK_LAB_LAB_H
 
+#include <hark/random.h>
 #include <math.h>
 
 #include "io/options.h"
@@ -35,11 +36,15 @@
   X(posterior, "posterior", NULL)                                                                                                          \
   X(lipschitz, "lipschitz", NULL)                                                                                                          \
   X(covering, "covering", NULL)                                                                                                            \
-  X(transfer, "transfer", NULL)
+  X(transfer, "transfer", NULL)                                                                                                            \
+  X(ahca_cost, "ahca-cost", NULL)
 
 /* X: https://arxiv.org/abs/2212.14852, whose statements most experiments measure. */
 #define HARK_LAB_PAPER_X                                                                                                                   \
   "Zhang, Liu, Cai, Wang, Wang: An Analysis of Attention via the Lens of Exchangeability and Latent Variable Models, "
+
+/* The paper that the experiments ahca-* measure. */
+#define HARK_LAB_PAPER_AHCA "Horner: Adaptive Hierarchical Compressed Attention (2024), "
 
 #define HARK_LAB_TABLES 6    /* of an experiment, at most */
 #define HARK_LAB_COLUMNS 12  /* of a table */
@@ -104,6 +109,7 @@ typedef struct hark_lab {
   bool quick;            /* at most 40 seconds instead of ten minutes, with wider intervals */
   uint64_t seed;
   const void *options; /* the struct of the experiment's own table */
+  int64_t most_steps;  /* of a training, where tests want what is around it alone; 0: as many as the experiment wants */
   int table_count, criterion_count, panel_count;
   hark_lab_table tables[HARK_LAB_TABLES];
   hark_lab_criterion criteria[HARK_LAB_CRITERIA];
@@ -163,6 +169,9 @@ const hark_lab_cell *hark_lab_cells(const hark_lab_panel *panel);
 /* Zero bytes, or numbers, that live as long as the lab. */
 HARK_MUST_CHECK hark_status hark_lab_allocate(hark_lab *lab, size_t bytes, void **out);
 HARK_MUST_CHECK hark_status hark_lab_numbers(hark_lab *lab, int64_t count, double **out);
+
+/* Stream number `stream` of this seed, less than 2^24, for hark_random_word() and the like. */
+hark_random_stream hark_lab_stream(const hark_lab *lab, uint32_t stream);
 
 /* Standard normal numbers 0 .. count - 1 of stream number `stream` of this seed; uniform ones in [0, 1). A stream serves one of the two. */
 void hark_lab_normal(const hark_lab *lab, uint32_t stream, int64_t count, double *out);
