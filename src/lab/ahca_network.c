@@ -4,14 +4,19 @@
 #include <stdio.h>
 
 #define NORM_EPSILON 1e-5
-#define INNER 4               /* feed-forward width over d */
-#define BRANCH_DEVIATION 0.5  /* of a branch's last linear layer, over that of the others */
-#define FULL_DEPTH_UNTIL 0.4  /* of the training: all chunks have all layers .. */
-#define CAPACITY_FROM 0.7     /* .. and the capacity is reached here */
-#define LONGEST_CHUNK 4       /* of learned chunks, over `chunk` */
-#define STREAMS 65536u        /* of a run */
-#define TEST_STREAM 0x7000u   /* of a run: where those of tests begin */
+#define TABLE_DEVIATION 0.1 /* of embeddings: small, so that their directions follow the task soon */
+#define BOUNDARY_CONSTANT TABLE_DEVIATION
+#define INNER 4                /* feed-forward width over d */
+#define BRANCH_DEVIATION 0.5   /* of a branch's last linear layer, over that of the others */
+#define FULL_DEPTH_UNTIL 0.4   /* of the training: all chunks have all layers .. */
+#define CAPACITY_FROM 0.7      /* .. and the capacity is reached here */
+#define LONGEST_CHUNK 4        /* of learned chunks, over `chunk` */
+#define STREAMS 65536u         /* of a run */
+#define TEST_STREAM 0x7000u    /* of a run: where those of tests begin */
 #define RANDOM_STREAMS 0x8000u /* and what the network itself draws */
+
+static int64_t shortest_chunk(const hark_lab_ahca_config *c) { return c->learned ? 1 : c->chunk; }
+static int64_t longest_chunk(const hark_lab_ahca_config *c) { return c->learned ? LONGEST_CHUNK * c->chunk : c->chunk; }
 
 /* ---- parameters ---- */
 
@@ -25,8 +30,8 @@ static hark_status declare_norm(hark_lab_ahca *n, const char *name, hark_norm_la
   return hark_norm_declare(n->training.context, &n->training.parameters, HARK_NORM_RMS, NORM_EPSILON, n->config.width, false, name, layer);
 }
 
-static hark_status declare_table(hark_lab_ahca *n, const char *name, int64_t rows, hark_parameter_id *out) {
-  const hark_parameter_spec spec = {.rank = 2, .shape = {rows, n->config.width}, .initial = HARK_INITIAL_NORMAL, .value = 1};
+static hark_status declare_table(hark_lab_ahca *n, const char *name, int64_t rows, double deviation, hark_parameter_id *out) {
+  const hark_parameter_spec spec = {.rank = 2, .shape = {rows, n->config.width}, .initial = HARK_INITIAL_NORMAL, .value = deviation};
   return hark_parameters_add(n->training.context, &n->training.parameters, &spec, out, "%s.weight", name);
 }
 
@@ -73,15 +78,22 @@ static hark_status declare_score(hark_lab_ahca *n, const char *name, hark_linear
   return hark_linear_declare(n->training.context, &n->training.parameters, n->config.width, 1, true, 0, name, layer);
 }
 
-/* Query and key of a boundary begin as the identity: neighbours that are alike are one chunk. */
+/* Query and key of a boundary begin as x plus one constant, as large as x: neighbours are alike, and boundaries are the exception that has to be
+ * learned. Without the constant every other token would begin a chunk, and a network that cuts everywhere labels everything right. */
 static hark_status declare_boundary(hark_lab_ahca *n) {
   const int64_t d = n->config.width;
+  static const char *const names[] = {"boundary.query", "boundary.key"};
+  hark_linear *const layers[] = {&n->boundary_query, &n->boundary_key};
   double *identity;
   HARK_TRY(hark_lab_numbers(n->training.lab, d * d, &identity));
   for (int64_t i = 0; i < d; i++) identity[i * d + i] = 1;
-  const hark_parameter_spec spec = {.rank = 2, .shape = {d, d}, .initial = HARK_INITIAL_GIVEN, .given = identity};
-  HARK_TRY(hark_parameters_add(n->training.context, &n->training.parameters, &spec, &n->boundary_query.weight, "boundary.query.weight"));
-  return hark_parameters_add(n->training.context, &n->training.parameters, &spec, &n->boundary_key.weight, "boundary.key.weight");
+  const hark_parameter_spec weight = {.rank = 2, .shape = {d, d}, .initial = HARK_INITIAL_GIVEN, .given = identity};
+  const hark_parameter_spec bias = {.rank = 1, .shape = {d}, .initial = HARK_INITIAL_CONSTANT, .value = BOUNDARY_CONSTANT};
+  for (int i = 0; i < 2; i++) {
+    HARK_TRY(hark_parameters_add(n->training.context, &n->training.parameters, &weight, &layers[i]->weight, "%s.weight", names[i]));
+    HARK_TRY(hark_parameters_add(n->training.context, &n->training.parameters, &bias, &layers[i]->bias, "%s.bias", names[i]));
+  }
+  return HARK_OK;
 }
 
 static hark_status declare_second_level(hark_lab_ahca *n) {
@@ -89,7 +101,7 @@ static hark_status declare_second_level(hark_lab_ahca *n) {
   HARK_TRY(declare_linear(n, "secondary", d, d, &n->secondary));
   HARK_TRY(declare_norm(n, "secondary_norm", &n->secondary_norm));
   if (n->config.secondary_attention) {
-    HARK_TRY(declare_table(n, "secondary.queries", n->config.secondary, &n->pool_queries));
+    HARK_TRY(declare_table(n, "secondary.queries", n->config.secondary, 1, &n->pool_queries));
     HARK_TRY(declare_linear(n, "secondary.key", d, d, &n->pool_key));
   }
   if (n->config.select == HARK_LAB_SELECT_SCORE) HARK_TRY(declare_score(n, "select", &n->score));
@@ -100,7 +112,7 @@ static hark_status declare_second_level(hark_lab_ahca *n) {
 static hark_status declare_reading(hark_lab_ahca *n) {
   const hark_lab_ahca_config *c = &n->config;
   if (c->reading == HARK_LAB_READ_POSITIONS) {
-    HARK_TRY(declare_table(n, "read.position", c->learned ? LONGEST_CHUNK * c->chunk : c->chunk, &n->reading_table));
+    HARK_TRY(declare_table(n, "read.position", longest_chunk(c), TABLE_DEVIATION, &n->reading_table));
     HARK_TRY(declare_attention(n, "read", &n->read));
     HARK_TRY(declare_norm(n, "read_norm", &n->reading_norm));
     HARK_TRY(declare_feed_forward(n, "read.feed_forward", &n->read_forward));
@@ -111,11 +123,15 @@ static hark_status declare_reading(hark_lab_ahca *n) {
 
 static hark_status declare(hark_lab_ahca *n) {
   const hark_lab_ahca_config *c = &n->config;
-  HARK_TRY(declare_table(n, "token", c->vocabulary, &n->token_table));
-  if (c->positions) HARK_TRY(declare_table(n, "position", c->learned ? LONGEST_CHUNK * c->chunk : c->chunk, &n->position_table));
+  HARK_TRY(declare_table(n, "token", c->vocabulary, TABLE_DEVIATION, &n->token_table));
+  if (c->positions) HARK_TRY(declare_table(n, "position", longest_chunk(c), TABLE_DEVIATION, &n->position_table));
   if (c->learned) HARK_TRY(declare_boundary(n));
   HARK_TRY(declare_linear(n, "primary", c->width, c->width, &n->primary));
   if (c->two_layers) HARK_TRY(declare_linear(n, "primary.inner", c->width, c->width, &n->primary_inner));
+  if (c->primary_attention) {
+    HARK_TRY(declare_table(n, "primary.queries", c->slots, 1, &n->primary_queries));
+    HARK_TRY(declare_linear(n, "primary.key", c->width, c->width, &n->primary_key));
+  }
   if (c->selected > 0) HARK_TRY(declare_second_level(n));
   if (c->depth == HARK_LAB_DEPTH_LEARNED) {
     HARK_TRY(declare_norm(n, "depth_norm", &n->depth_norm));
@@ -164,9 +180,6 @@ static hark_status add_penalty(pass *p, hark_value penalty) {
   return sum_of(p, p->penalty, penalty, &p->penalty);
 }
 
-static int64_t shortest_chunk(const hark_lab_ahca_config *c) { return c->learned ? 1 : c->chunk; }
-static int64_t longest_chunk(const hark_lab_ahca_config *c) { return c->learned ? LONGEST_CHUNK * c->chunk : c->chunk; }
-
 /* Boundaries; learned ones with the loss of their share. */
 static hark_status cut(pass *p, hark_value x) {
   hark_lab_ahca *const n = p->n;
@@ -203,9 +216,7 @@ typedef struct ragged {
   int64_t keys_of_a_query;
 } ragged;
 
-static int64_t rows_of(const pass *p, hark_value value) {
-  return hark_tensor_count(hark_tape_tensor(p->tape, value)) / p->n->config.width;
-}
+static int64_t rows_of(const pass *p, hark_value value) { return hark_tensor_count(hark_tape_tensor(p->tape, value)) / p->n->config.width; }
 
 static hark_attention_desc describe(const pass *p) {
   hark_attention_desc desc = hark_attention_desc_default();
@@ -239,30 +250,24 @@ static hark_status join(const pass *p, const hark_lab_ahca_attention *layer, har
   return sum_of(p, *h, a, h);
 }
 
-/* C1 [K, C1, d] */
-static hark_status compress_chunks(pass *p, hark_value x, hark_value *out) {
-  hark_lab_ahca *const n = p->n;
-  const hark_lab_ahca_config *c = &n->config;
-  const hark_segment_pool_attributes average = {HARK_SEGMENT_POOL_AVERAGE, c->slots, 0, false};
-  hark_value u = x;
-  if (c->positions) {
-    const hark_segment_index_attributes rows = {n->tokens, 0, longest_chunk(c), false};
-    hark_value outputs[HARK_MAX_OUTPUTS] = {0}, positions = 0;
-    HARK_TRY(apply(p, &hark_op_segment_index, &rows, 1, &n->chunk_rows, outputs));
-    HARK_TRY(look_up(p, n->position_table, outputs[0], &positions));
-    HARK_TRY(sum_of(p, u, positions, &u));
+/* *x <- f(x) of every token. */
+static hark_status encode(const pass *p, hark_value *x) {
+  static const hark_gelu_attributes exact = {false};
+  if (p->n->config.two_layers) {
+    HARK_TRY(hark_linear_apply(p->forward, &p->n->primary_inner, *x, x));
+    HARK_TRY(apply(p, &hark_op_gelu, &exact, 1, x, x));
   }
-  if (c->two_layers) {
-    static const hark_gelu_attributes exact = {false};
-    HARK_TRY(hark_linear_apply(p->forward, &n->primary_inner, u, &u));
-    HARK_TRY(apply(p, &hark_op_gelu, &exact, 1, &u, &u));
-  }
-  HARK_TRY(hark_linear_apply(p->forward, &n->primary, u, &u));
-  const hark_value pooled[] = {u, n->chunk_rows};
-  HARK_TRY(apply(p, &hark_op_segment_pool, &average, 2, pooled, out));
-  if (!c->smooth) return HARK_OK;
-  const hark_value inputs[] = {*out, n->probability, n->chunk_rows, n->chunk_offsets};
-  return apply(p, &hark_op_smooth_chunks, NULL, 4, inputs, out);
+  return hark_linear_apply(p->forward, &p->n->primary, *x, x);
+}
+
+/* *x <- x + embedding of the position in the chunk. */
+static hark_status add_positions(const pass *p, hark_value *x) {
+  const hark_segment_index_attributes rows = {p->n->tokens, 0, longest_chunk(&p->n->config), false};
+  hark_value outputs[HARK_MAX_OUTPUTS] = {0}, positions = 0;
+  if (!p->n->config.positions) return HARK_OK;
+  HARK_TRY(apply(p, &hark_op_segment_index, &rows, 1, &p->n->chunk_rows, outputs));
+  HARK_TRY(look_up(p, p->n->position_table, outputs[0], &positions));
+  return sum_of(p, *x, positions, x);
 }
 
 /* Where slots of chunks and of sequences lie. */
@@ -270,6 +275,33 @@ static hark_status place_slots(pass *p) {
   const hark_segment_slots_attributes of_chunk = {p->n->config.slots, 0, false}, of_sequence = {INT32_MAX, p->n->config.slots, true};
   HARK_TRY(apply(p, &hark_op_segment_slots, &of_chunk, 1, &p->n->chunk_rows, &p->slot_rows));
   return apply(p, &hark_op_segment_slots, &of_sequence, 1, &p->n->chunk_offsets, &p->slot_offsets);
+}
+
+/* C1 [K, C1, d] of what the tokens are; learned boundaries are told from f(x), whose rows the task teaches to be alike or not. */
+static hark_status compress_chunks(pass *p, hark_value x, hark_value *out) {
+  hark_lab_ahca *const n = p->n;
+  const hark_lab_ahca_config *c = &n->config;
+  const hark_segment_pool_attributes average = {HARK_SEGMENT_POOL_AVERAGE, c->slots, 0, false};
+  if (c->learned) HARK_TRY(encode(p, &x));
+  HARK_TRY(cut(p, x));
+  HARK_TRY(place_slots(p));
+  HARK_TRY(add_positions(p, &x));
+  if (!c->learned) HARK_TRY(encode(p, &x));
+  if (c->primary_attention) {
+    const hark_segment_index_attributes index = {n->chunks * c->slots, c->slots, 0, false};
+    hark_value outputs[HARK_MAX_OUTPUTS] = {0};
+    ragged r = {.value = x, .query_offsets = p->slot_rows, .key_offsets = n->chunk_rows, .keys_of_a_query = longest_chunk(c)};
+    HARK_TRY(apply(p, &hark_op_segment_index, &index, 1, &n->chunk_offsets, outputs));
+    HARK_TRY(look_up(p, n->primary_queries, outputs[1], &r.query));
+    HARK_TRY(hark_linear_apply(p->forward, &n->primary_key, x, &r.key));
+    HARK_TRY(attend(p, &r, out));
+  } else {
+    const hark_value pooled[] = {x, n->chunk_rows};
+    HARK_TRY(apply(p, &hark_op_segment_pool, &average, 2, pooled, out));
+  }
+  if (!c->smooth) return HARK_OK;
+  const hark_value inputs[] = {*out, n->probability, n->chunk_rows, n->chunk_offsets};
+  return apply(p, &hark_op_smooth_chunks, NULL, 4, inputs, out);
 }
 
 /* C2, normed, with its offsets. */
@@ -286,7 +318,7 @@ static hark_status compress_sequences(pass *p, hark_value slots, hark_value *poo
     ragged r = {.value = z,
                 .query_offsets = *global_offsets,
                 .key_offsets = p->slot_offsets,
-                .keys_of_a_query = n->chunks / c->sequences * c->slots};
+                .keys_of_a_query = n->real_chunks / c->sequences * c->slots};
     HARK_TRY(apply(p, &hark_op_segment_index, &index, 1, global_offsets, outputs));
     HARK_TRY(look_up(p, n->pool_queries, outputs[0], &r.query));
     HARK_TRY(hark_linear_apply(p->forward, &n->pool_key, z, &r.key));
@@ -326,10 +358,8 @@ static hark_status second_level(pass *p, hark_value *h) {
   hark_value pooled = 0, global = 0, offsets = 0, normed = 0;
   HARK_TRY(compress_sequences(p, *h, &pooled, &global, &offsets));
   HARK_TRY(select_tokens(p, pooled, global, offsets));
-  ragged r = {.bias = p->term,
-              .query_offsets = p->slot_offsets,
-              .key_offsets = p->selected_offsets,
-              .keys_of_a_query = p->n->config.selected};
+  ragged r = {
+      .bias = p->term, .query_offsets = p->slot_offsets, .key_offsets = p->selected_offsets, .keys_of_a_query = p->n->config.selected};
   HARK_TRY(hark_norm_apply(p->forward, &p->n->join_norm, *h, &normed));
   return join(p, &p->n->join, normed, p->selected, &r, h);
 }
@@ -391,11 +421,12 @@ static hark_status settle_depth(pass *p, hark_value h, hark_value *score) {
   return add_penalty(p, loss);
 }
 
-/* Layer `number` on the chunks that have it: all sequences have as many chunks, so that how many is known. */
+/* Layer `number` on the chunks that have it. Fixed chunks are as many in every sequence, so that how many run is known; of learned ones the most are. */
 static hark_status deep_layer(const pass *p, int64_t number, hark_value score, hark_value *h) {
   hark_lab_ahca *const n = p->n;
-  const double of_sequence = (double)(n->chunks / n->config.sequences);
-  const int64_t rows = n->config.sequences * (int64_t)ceil(capacity_of(n) * of_sequence * (1 - 1e-9));
+  const hark_lab_ahca_config *c = &n->config;
+  const int64_t of_sequence = hark_depth_capacity(capacity_of(n), n->real_chunks / c->sequences, 0);
+  const int64_t rows = c->learned ? hark_depth_capacity(capacity_of(n), n->chunks, c->sequences) : c->sequences * of_sequence;
   const hark_chunks_at_depth_attributes attributes = {number + 1, rows};
   hark_value index = 0, gathered = 0, branch = 0;
   HARK_TRY(apply(p, &hark_op_chunks_at_depth, &attributes, 1, &n->depth_of_chunks, &index));
@@ -475,9 +506,7 @@ hark_status hark_lab_ahca_record(void *user, const hark_forward *forward, hark_v
   HARK_TRY(hark_tape_leaf(p.tape, &n->token_ids, NULL, &tokens));
   HARK_TRY(hark_tape_leaf(p.tape, &n->offsets, NULL, &p.offsets));
   HARK_TRY(look_up(&p, n->token_table, tokens, &x));
-  HARK_TRY(cut(&p, x));
   HARK_TRY(compress_chunks(&p, x, &h));
-  HARK_TRY(place_slots(&p));
   if (n->config.selected > 0) HARK_TRY(second_level(&p, &h));
   HARK_TRY(run_layers(&p, &h));
   if (n->permute) {
@@ -512,7 +541,7 @@ static hark_status write_constants(hark_lab_ahca *n) {
   HARK_TRY(make_host(n, n->config.sequences + 1, sizeof *offsets, &offsets));
   HARK_TRY(make_host(n, n->chunks, sizeof *order, &order));
   for (int64_t b = 0; b <= n->config.sequences; b++) offsets[b] = b * n->config.rows;
-  for (int64_t k = 0; k < n->chunks; k++) order[k] = (int32_t)(n->chunks - 1 - k);
+  for (int64_t k = 0; k < n->chunks; k++) order[k] = (int32_t)(k < n->real_chunks ? n->real_chunks - 1 - k : k);
   HARK_TRY(hark_tensor_write(n->training.context, &n->offsets, offsets));
   return hark_tensor_write(n->training.context, &n->permutation, order);
 }
@@ -522,17 +551,19 @@ static hark_status build(hark_lab_ahca *n) {
   const bool of_tokens = c->reading == HARK_LAB_READ_TOKENS || c->reading == HARK_LAB_READ_POSITIONS;
   n->tokens = c->sequences * c->rows;
   n->chunks = hark_chunk_capacity(n->tokens, c->sequences, shortest_chunk(c));
-  n->targets = of_tokens ? n->tokens : n->chunks;
+  n->real_chunks = c->learned ? n->chunks : c->sequences * (c->rows / c->chunk);
+  n->targets = of_tokens ? n->tokens : n->real_chunks;
   HARK_TRY(declare(n));
   HARK_TRY(make_tensor(n, HARK_I32, 1, n->tokens, 0, &n->token_ids));
-  HARK_TRY(make_tensor(n, HARK_I32, 1, n->targets, 0, &n->target_ids));
+  HARK_TRY(make_tensor(n, HARK_I32, 1, of_tokens ? n->tokens : n->chunks, 0, &n->target_ids));
   HARK_TRY(make_tensor(n, HARK_I64, 1, c->sequences + 1, 0, &n->offsets));
   HARK_TRY(make_tensor(n, HARK_I32, 1, n->chunks, 0, &n->permutation));
   HARK_TRY(make_tensor(n, HARK_F32, 1, n->chunks, 0, &n->random_depth));
   HARK_TRY(make_tensor(n, HARK_I32, 2, c->sequences, hark_max(c->selected, 1), &n->random_index));
   HARK_TRY(make_host(n, n->tokens, sizeof(int32_t), &n->host_tokens));
-  HARK_TRY(make_host(n, n->targets, sizeof(int32_t), &n->host_targets));
-  HARK_TRY(make_host(n, n->targets, sizeof(int32_t), &n->host_predicted));
+  HARK_TRY(make_host(n, hark_max(n->tokens, n->chunks), sizeof(int32_t), &n->host_targets));
+  HARK_TRY(make_host(n, hark_max(n->tokens, n->chunks), sizeof(int32_t), &n->host_predicted));
+  for (int64_t i = n->targets; i < n->chunks; i++) n->host_targets[i] = -1; /* segments behind the last chunk */
   HARK_TRY(make_host(n, c->sequences * c->selected, sizeof(int32_t), &n->host_index));
   HARK_TRY(make_host(n, n->chunks, sizeof(float), &n->host_depth));
   return write_constants(n);
@@ -608,8 +639,7 @@ hark_status hark_lab_ahca_train(hark_lab_ahca *n, int64_t steps, double peak, ha
 hark_status hark_lab_ahca_pass(hark_lab_ahca *n) { return hark_lab_training_predict(&n->training, hark_lab_ahca_record, n); }
 
 hark_status hark_lab_ahca_read(hark_lab_ahca *n, hark_value value, void *out) {
-  return hark_lab_training_failed(&n->training,
-                                  hark_tensor_read(n->training.context, hark_tape_tensor(n->training.tape, value), out));
+  return hark_lab_training_failed(&n->training, hark_tensor_read(n->training.context, hark_tape_tensor(n->training.tape, value), out));
 }
 
 hark_status hark_lab_ahca_test(hark_lab_ahca *n, uint32_t batch, hark_lab_ahca_draw *draw, void *user, double *loss) {

@@ -33,10 +33,10 @@ typedef enum hark_lab_select {
 } hark_lab_select;
 
 typedef enum hark_lab_reading {
-  HARK_LAB_READ_MEAN,      /* a class of every chunk, from the mean of its slots */
-  HARK_LAB_READ_FIRST,     /* a class of every chunk, from its first slot */
-  HARK_LAB_READ_TOKENS,    /* a class of every token, from the first slot of its chunk */
-  HARK_LAB_READ_POSITIONS  /* of every token, from its position in the chunk, which asks the chunk's slots */
+  HARK_LAB_READ_MEAN,     /* a class of every chunk, from the mean of its slots */
+  HARK_LAB_READ_FIRST,    /* a class of every chunk, from its first slot */
+  HARK_LAB_READ_TOKENS,   /* a class of every token, from the first slot of its chunk */
+  HARK_LAB_READ_POSITIONS /* of every token, from its position in the chunk, which asks the chunk's slots */
 } hark_lab_reading;
 
 typedef struct hark_lab_ahca_config {
@@ -44,11 +44,12 @@ typedef struct hark_lab_ahca_config {
   int64_t vocabulary, classes, width, heads, layers;
   int64_t chunk; /* rows of a fixed chunk; of learned ones what they shall have on average */
   bool learned, smooth, straight;
-  bool positions;    /* in the chunk, added to the tokens */
-  bool two_layers;   /* f = linear, gelu, linear; else linear */
-  int64_t slots;     /* C1 */
-  int64_t secondary; /* C2 */
-  int64_t selected;  /* Cs; 0: no second level, chunks see themselves alone */
+  bool positions;           /* in the chunk, added to the tokens */
+  bool two_layers;          /* f = linear, gelu, linear; else linear */
+  int64_t slots;            /* C1 */
+  int64_t secondary;        /* C2 */
+  int64_t selected;         /* Cs; 0: no second level, chunks see themselves alone */
+  bool primary_attention;   /* C1 learned queries pool a chunk; else averages */
   bool secondary_attention; /* C2 learned queries pool the second level; else averages */
   hark_lab_select select;
   hark_lab_depth depth;
@@ -71,11 +72,12 @@ typedef struct hark_lab_ahca {
   hark_lab_ahca_config config;
   hark_lab_training training;
   uint32_t run;
-  int64_t tokens, targets, chunks, steps; /* T, how many targets, K at most, steps of the training */
-  double progress;                        /* of the training, 0 to 1: what the capacity follows */
+  int64_t tokens, targets, chunks; /* T, how many targets, K at most */
+  int64_t real_chunks;             /* K of fixed chunks */
+  double progress;                 /* of the training, 0 to 1: what the capacity follows */
   /* parameters */
-  hark_parameter_id token_table, position_table, pool_queries, reading_table;
-  hark_linear boundary_query, boundary_key, primary, primary_inner, secondary, pool_key, score, depth_score, classes;
+  hark_parameter_id token_table, position_table, primary_queries, pool_queries, reading_table;
+  hark_linear boundary_query, boundary_key, primary, primary_inner, primary_key, secondary, pool_key, score, depth_score, classes;
   hark_norm_layer secondary_norm, join_norm, depth_norm, reading_norm, final_norm;
   hark_lab_ahca_attention join, read;
   hark_feed_forward read_forward;

@@ -10,7 +10,8 @@
 #define TOPIC_TOKENS 4
 #define SHORTEST_RUN 3
 #define LONGEST_RUN 13
-#define PEAK 3e-3
+#define PEAK 3e-3      /* of the rate */
+#define RUNS_PEAK 1e-2 /* boundaries are told from directions of embeddings, which have to turn */
 
 static int64_t below(const hark_random_stream *words, uint64_t *drawn, int64_t limit) {
   return (int64_t)hark_random_word(words, (*drawn)++) % limit;
@@ -28,13 +29,14 @@ hark_lab_ahca_config hark_lab_needle_config(void) {
                                 .layers = 1,
                                 .chunk = 16,
                                 .slots = 2,
+                                .primary_attention = true,
                                 .secondary = 32,
                                 .selected = 4,
                                 .select = HARK_LAB_SELECT_SCORE,
                                 .reading = HARK_LAB_READ_MEAN};
 }
 
-static hark_status draw_needle(hark_lab_ahca *n, uint32_t stream, void *user) {
+hark_status hark_lab_draw_needle(hark_lab_ahca *n, uint32_t stream, void *user) {
   const hark_random_stream words = hark_lab_stream(n->training.lab, stream);
   const int64_t rows = n->config.rows, chunks = rows / n->config.chunk;
   uint64_t drawn = 0;
@@ -63,16 +65,15 @@ static hark_status count_selected(hark_lab_ahca *n, const int64_t *where, int64_
   if (c->selected == 0) return HARK_OK;
   HARK_TRY(hark_lab_ahca_read(n, n->index, chosen));
   for (int64_t b = 0; b < c->sequences; b++)
-    for (int64_t i = 0; i < c->selected; i++)
-      *count += chosen[b * c->selected + i] == b * c->secondary + where[b] * c->secondary / c->rows;
+    for (int64_t i = 0; i < c->selected; i++) *count += chosen[b * c->selected + i] == b * c->secondary + where[b] * c->secondary / c->rows;
   return HARK_OK;
 }
 
 static hark_status study_needle(hark_lab_ahca *n, const hark_lab_study *study, int64_t *where, hark_lab_needle_result *out) {
   int64_t right = 0, selected = 0;
-  HARK_TRY(hark_lab_ahca_train(n, study->steps, PEAK, draw_needle, where, NULL));
+  HARK_TRY(hark_lab_ahca_train(n, study->steps, PEAK, hark_lab_draw_needle, where, NULL));
   for (int64_t i = 0; i < study->tests; i++) {
-    HARK_TRY(hark_lab_ahca_test(n, (uint32_t)i, draw_needle, where, NULL));
+    HARK_TRY(hark_lab_ahca_test(n, (uint32_t)i, hark_lab_draw_needle, where, NULL));
     right += count_right(n);
     HARK_TRY(count_selected(n, where, &selected));
   }
@@ -113,7 +114,7 @@ hark_lab_ahca_config hark_lab_maps_config(void) {
 }
 
 /* The hard ones are a quarter of the chunks of every sequence, anywhere among them. */
-static hark_status draw_maps(hark_lab_ahca *n, uint32_t stream, void *user) {
+hark_status hark_lab_draw_maps(hark_lab_ahca *n, uint32_t stream, void *user) {
   const hark_random_stream words = hark_lab_stream(n->training.lab, stream);
   const int64_t chunks = n->config.rows / n->config.chunk;
   uint64_t drawn = 0;
@@ -154,9 +155,9 @@ static hark_status study_maps(hark_lab_ahca *n, const hark_lab_study *study, har
   void *memory;
   HARK_TRY(hark_lab_allocate(n->training.lab, (size_t)n->chunks * sizeof(int32_t), &memory));
   int32_t *const depth = n->config.depth != HARK_LAB_DEPTH_FULL ? memory : NULL;
-  HARK_TRY(hark_lab_ahca_train(n, study->steps, PEAK, draw_maps, NULL, NULL));
+  HARK_TRY(hark_lab_ahca_train(n, study->steps, PEAK, hark_lab_draw_maps, NULL, NULL));
   for (int64_t i = 0; i < study->tests; i++) {
-    HARK_TRY(hark_lab_ahca_test(n, (uint32_t)i, draw_maps, NULL, NULL));
+    HARK_TRY(hark_lab_ahca_test(n, (uint32_t)i, hark_lab_draw_maps, NULL, NULL));
     if (depth != NULL) HARK_TRY(hark_lab_ahca_read(n, n->depth_of_chunks, depth));
     count_maps(n, depth, &counts);
   }
@@ -195,7 +196,7 @@ hark_lab_ahca_config hark_lab_runs_config(void) {
                                 .reading = HARK_LAB_READ_TOKENS};
 }
 
-static hark_status draw_runs(hark_lab_ahca *n, uint32_t stream, void *user) {
+hark_status hark_lab_draw_runs(hark_lab_ahca *n, uint32_t stream, void *user) {
   const hark_random_stream words = hark_lab_stream(n->training.lab, stream);
   const int64_t rows = n->config.rows;
   uint64_t drawn = 0;
@@ -239,9 +240,9 @@ static hark_status study_runs(hark_lab_ahca *n, const hark_lab_study *study, har
   runs_counts counts = {0};
   void *chunks;
   HARK_TRY(hark_lab_allocate(n->training.lab, (size_t)(n->chunks + 1) * sizeof(int64_t), &chunks));
-  HARK_TRY(hark_lab_ahca_train(n, study->steps, PEAK, draw_runs, NULL, NULL));
+  HARK_TRY(hark_lab_ahca_train(n, study->steps, RUNS_PEAK, hark_lab_draw_runs, NULL, NULL));
   for (int64_t i = 0; i < study->tests; i++) {
-    HARK_TRY(hark_lab_ahca_test(n, (uint32_t)i, draw_runs, NULL, NULL));
+    HARK_TRY(hark_lab_ahca_test(n, (uint32_t)i, hark_lab_draw_runs, NULL, NULL));
     HARK_TRY(hark_lab_ahca_read(n, n->chunk_rows, chunks));
     count_runs(n, chunks, &counts);
   }

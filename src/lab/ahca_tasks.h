@@ -21,6 +21,11 @@ hark_lab_ahca_config hark_lab_needle_config(void);
 hark_lab_ahca_config hark_lab_maps_config(void);
 hark_lab_ahca_config hark_lab_runs_config(void);
 
+/* Batches, as hark_lab_ahca_draw. needle: `user` is an int64_t a sequence, where the place of its needle is written. */
+hark_status hark_lab_draw_needle(hark_lab_ahca *network, uint32_t stream, void *user);
+hark_status hark_lab_draw_maps(hark_lab_ahca *network, uint32_t stream, void *user);
+hark_status hark_lab_draw_runs(hark_lab_ahca *network, uint32_t stream, void *user);
+
 /* Shares of the tests. */
 typedef struct hark_lab_needle_result {
   double accuracy; /* of chunks */

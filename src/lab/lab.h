@@ -37,7 +37,13 @@
   X(lipschitz, "lipschitz", NULL)                                                                                                          \
   X(covering, "covering", NULL)                                                                                                            \
   X(transfer, "transfer", NULL)                                                                                                            \
-  X(ahca_cost, "ahca-cost", NULL)
+  X(ahca_cost, "ahca-cost", NULL)                                                                                                          \
+  X(ahca_compression, "ahca-compression", NULL)                                                                                            \
+  X(ahca_information, "ahca-information", &hark_lab_ahca_information_options)                                                              \
+  X(ahca_depth, "ahca-depth", NULL)                                                                                                        \
+  X(ahca_chunks, "ahca-chunks", NULL)                                                                                                      \
+  X(ahca_ablations, "ahca-ablations", NULL)                                                                                                \
+  X(ahca_figures, "ahca-figures", NULL)
 
 /* X: https://arxiv.org/abs/2212.14852, whose statements most experiments measure. */
 #define HARK_LAB_PAPER_X                                                                                                                   \
@@ -125,6 +131,7 @@ typedef struct hark_experiment {
   const char *corrected; /* what it should be; NULL where `printed` is */
   const char *notes;     /* for docs/lab.md, in Markdown: equations, why the criteria are what they are, the figure; NULL: none */
   bool needs_gsl;        /* compares with closed forms of lab/special.h */
+  bool trains;           /* networks, on the backend cpu in f32: its numbers are the same bits on one instruction set alone */
   hark_status (*check)(hark_context *context, const void *options); /* refuses options before any experiment runs; optional */
   hark_status (*measure)(hark_lab *lab);                            /* fills tables and figure */
   /* Adds the criteria, from the tables alone: whoever has the tables can judge again, and the tests do so with other numbers. */
@@ -208,5 +215,6 @@ HARK_MUST_CHECK hark_status hark_lab_add_cell(hark_lab_panel *panel, const hark_
 HARK_EXPERIMENTS(HARK_EXPERIMENT_DECLARE)
 #undef HARK_EXPERIMENT_DECLARE
 extern const hark_option_table hark_lab_approximation_options;
+extern const hark_option_table hark_lab_ahca_information_options;
 
 #endif
