@@ -1,7 +1,6 @@
 /* lab.c - see lab.h. */
 #include "lab/lab.h"
 
-#include <hark/random.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -101,19 +100,19 @@ hark_status hark_lab_numbers(hark_lab *lab, int64_t count, double **out) {
   return HARK_OK;
 }
 
-static hark_random_stream stream_of(const hark_lab *lab, uint32_t stream) {
+hark_random_stream hark_lab_stream(const hark_lab *lab, uint32_t stream) {
   return (hark_random_stream){.seed = lab->seed, .layer_purpose = hark_random_layer_purpose(stream, HARK_RANDOM_LAB)};
 }
 
 void hark_lab_normal_from(const hark_lab *lab, uint32_t stream, uint64_t first, int64_t count, double *out) {
-  const hark_random_stream numbers = stream_of(lab, stream);
+  const hark_random_stream numbers = hark_lab_stream(lab, stream);
   hark_random_normal(&numbers, first, count, out);
 }
 
 void hark_lab_normal(const hark_lab *lab, uint32_t stream, int64_t count, double *out) { hark_lab_normal_from(lab, stream, 0, count, out); }
 
 void hark_lab_uniform(const hark_lab *lab, uint32_t stream, int64_t count, double *out) {
-  const hark_random_stream numbers = stream_of(lab, stream);
+  const hark_random_stream numbers = hark_lab_stream(lab, stream);
   hark_random_uniform(&numbers, 0, count, out);
 }
 

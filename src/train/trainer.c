@@ -8,10 +8,10 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "data/statistics.h"
 #include "io/jsonl.h"
+#include "io/machine.h"
 #include "train/kernel_metrics.h"
 #include "train/material.h"
 #include "train/own_tokens.h"
@@ -38,12 +38,6 @@ typedef struct training_run {
   hark_train_progress progress;
   hark_ahca_statistics statistics; /* of the last evaluation */
 } training_run;
-
-static double clock_seconds(void) {
-  struct timespec now;
-  (void)clock_gettime(CLOCK_MONOTONIC, &now);
-  return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
 
 static void say(const training_run *trainer, const char *format, ...) HARK_PRINTF(2, 3);
 static void say(const training_run *trainer, const char *format, ...) {
@@ -81,7 +75,7 @@ static hark_status count_steps(training_run *trainer) {
                    "the run is longer than tokens can be counted, expected at most %" PRId64 " steps of %" PRId64 " tokens", most, tokens);
 }
 
-static double seconds_so_far(const training_run *trainer) { return trainer->seconds_before + clock_seconds() - trainer->started; }
+static double seconds_so_far(const training_run *trainer) { return trainer->seconds_before + hark_machine_seconds() - trainer->started; }
 
 /* Behind the lines of the checkpoint: what was written after it, or by a run that never began, goes. */
 static hark_status open_metrics(training_run *trainer) {
@@ -301,7 +295,7 @@ static hark_status record_skipped(training_run *trainer, double loss, double nor
 }
 
 static void measure_speed(training_run *trainer) {
-  const double now = clock_seconds(), elapsed = now - trainer->line_clock;
+  const double now = hark_machine_seconds(), elapsed = now - trainer->line_clock;
   if (elapsed <= 0) return;
   trainer->progress.tokens_per_second = (double)trainer->line_tokens / elapsed;
   if (trainer->hooks->peak_operations > 0)
@@ -331,7 +325,7 @@ static hark_status record_line(training_run *trainer) {
   trainer->state.loss_sum = 0;
   trainer->state.loss_count = 0;
   trainer->state.line_targets = trainer->state.line_right = 0;
-  trainer->line_clock = clock_seconds();
+  trainer->line_clock = hark_machine_seconds();
   trainer->line_tokens = trainer->line_steps = 0;
   trainer->line_operations = 0;
   return HARK_OK;
@@ -458,11 +452,11 @@ static hark_status evaluate(training_run *trainer, bool *best) {
     trainer->state.evaluated_step = trainer->state.step;
     return record_kernels(trainer);
   }
-  const double before = clock_seconds();
+  const double before = hark_machine_seconds();
   validation_result result;
   trainer->statistics = (hark_ahca_statistics){0};
   HARK_TRY(validate(trainer, &result));
-  trainer->line_clock += clock_seconds() - before;
+  trainer->line_clock += hark_machine_seconds() - before;
   if (!result.complete) return HARK_OK;
   trainer->progress.validation_loss = result.loss;
   hark_run_state *state = &trainer->state;
@@ -485,14 +479,14 @@ static hark_status evaluate(training_run *trainer, bool *best) {
 }
 
 static hark_status save(training_run *trainer) {
-  const double before = clock_seconds();
+  const double before = hark_machine_seconds();
   HARK_TRY(hark_engine_check_finite(trainer->context, trainer->engine));
   HARK_TRY(hark_jsonl_flush(trainer->context, &trainer->metrics, &trainer->state.metrics_bytes));
   trainer->state.seconds = seconds_so_far(trainer);
   trainer->state.mended_pivots = trainer->engine->report.pivots;
   HARK_TRY(hark_checkpoint_save(trainer->context, trainer->run, trainer->engine, &trainer->state, trainer->config->train.keep));
   trainer->checkpoint_asked = false;
-  trainer->line_clock += clock_seconds() - before;
+  trainer->line_clock += hark_machine_seconds() - before;
   return HARK_OK;
 }
 
@@ -535,7 +529,7 @@ static hark_status loop(training_run *trainer, hark_stop_reason *reason) {
     HARK_TRY(run_step(trainer));
     if (ask(trainer) == HARK_REQUEST_STOP)
       *reason = HARK_STOP_REQUEST;
-    else if (deadline > 0 && clock_seconds() - trainer->started >= deadline)
+    else if (deadline > 0 && hark_machine_seconds() - trainer->started >= deadline)
       *reason = HARK_STOP_TIME;
     const bool finished = state->step == trainer->steps;
     if (state->loss_count > 0 && (is_due(state->step, config->train.log_every) || finished)) HARK_TRY(record_line(trainer));
@@ -557,13 +551,13 @@ hark_status hark_train(hark_context *context, const hark_config *config, const h
   static const hark_train_hooks none = {0};
   training_run trainer = {.context = context, .config = config, .run = run, .hooks = hooks != NULL ? hooks : &none};
   trainer.progress.loss = trainer.progress.validation_loss = trainer.progress.gradient_norm = NAN;
-  trainer.started = clock_seconds();
+  trainer.started = hark_machine_seconds();
   *result = (hark_train_result){.validation_loss = NAN};
   hark_status status = prepare(&trainer, config->run.resume);
   if (status == HARK_OK && trainer.hooks->ready != NULL) status = trainer.hooks->ready(trainer.hooks->user);
   if (status == HARK_OK) {
     trainer.seconds_before = trainer.state.seconds;
-    trainer.line_clock = clock_seconds();
+    trainer.line_clock = hark_machine_seconds();
     status = loop(&trainer, &result->reason);
   }
   result->state = trainer.state;
