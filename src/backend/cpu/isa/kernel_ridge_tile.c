@@ -43,7 +43,7 @@ size_t HARK_ISA(hark_cpu_ridge_carve)(const hark_attention_desc *desc, bool back
   h->query_squares = carve(&c, true, lanes);
   h->sums = carve(&c, true, lanes * dvp);
   h->matrix = carve(&c, causal_backward, triangle);
-  h->kernels = carve(&c, backward, desc->causal ? keys * lanes : HARK_RIDGE_TILE_FLOATS);
+  h->kernels = carve(&c, backward, keys * lanes);
   h->pair = carve(&c, causal_backward, 2 * keys * lanes);
   h->turned = carve(&c, causal_backward, 2 * HARK_RIDGE_TILE_FLOATS);
   h->work = carve(&c, backward, HARK_RIDGE_TILE_FLOATS);
@@ -72,7 +72,7 @@ hark_status HARK_ISA(hark_cpu_ridge_floats)(hark_context *context, const hark_at
 
 ridge_workspace HARK_ISA(hark_cpu_ridge_workspace)(hark_context *context, const hark_attention_run *run, bool backward) {
   const hark_attention_desc *desc = &run->plan->desc;
-  ridge_workspace w = {.records = run->scratch};
+  ridge_workspace w = {.records = run->scratch, .backward = backward};
   ridge_tiles h;
   size_t partials = 0; /* sizes() has found that it does not overflow */
   const hark_status status = backward ? hark_ridge_partials_bytes(context, desc, &partials) : HARK_OK;
@@ -308,37 +308,84 @@ static void factor_diagonal(const ridge_tiles *h, int64_t tile, const float *dia
   }
 }
 
-static void factorise(const ridge_tiles *h) {
-  for (int64_t i = 0; i < h->tiles; i++)
-    for (int64_t j = i; j < h->tiles; j++) {
-      float *c = h->factor + ridge_tile(h, i, j);
-      float diagonal[HARK_RIDGE_TILE];
-      HARK_ISA(hark_cpu_ridge_key_gram)(h, i, j, c);
-      for (int r = 0; i == j && r < HARK_RIDGE_TILE; r++) {
-        float *entry = c + r * (HARK_RIDGE_TILE + 1);
-        *entry = h->seen[i * HARK_RIDGE_TILE + r] == 0 ? 1.0f : *entry + (float)h->is.lambda;
-        diagonal[r] = *entry;
-      }
-      for (int64_t p = 0; p < i; p++)
-        hark_ridge_update(h->factor + ridge_tile(h, p, i), h->factor + ridge_tile(h, p, j), HARK_RIDGE_TILE, c, HARK_RIDGE_TILE,
-                          HARK_RIDGE_TILE);
-      if (i == j)
-        factor_diagonal(h, i, diagonal, c);
-      else
-        hark_ridge_solve_tile(h->factor + ridge_tile(h, i, i), h->reciprocal + i * HARK_RIDGE_TILE, c, HARK_RIDGE_TILE, HARK_RIDGE_TILE);
-    }
+/* Tile (i, j) of M less what the rows above account for; on the diagonal its factor. */
+static void update_tile(const ridge_tiles *h, int64_t i, int64_t j) {
+  float *c = h->factor + ridge_tile(h, i, j), diagonal[HARK_RIDGE_TILE];
+  HARK_ISA(hark_cpu_ridge_key_gram)(h, i, j, c);
+  for (int r = 0; i == j && r < HARK_RIDGE_TILE; r++) {
+    float *entry = c + r * (HARK_RIDGE_TILE + 1);
+    *entry = h->seen[i * HARK_RIDGE_TILE + r] == 0 ? 1.0f : *entry + (float)h->is.lambda;
+    diagonal[r] = *entry;
+  }
+  for (int64_t p = 0; p < i; p++)
+    hark_ridge_update(h->factor + ridge_tile(h, p, i), h->factor + ridge_tile(h, p, j), HARK_RIDGE_TILE, c, HARK_RIDGE_TILE,
+                      HARK_RIDGE_TILE);
+  if (i == j) factor_diagonal(h, i, diagonal, c);
 }
 
-void HARK_ISA(hark_cpu_ridge_solve)(const ridge_tiles *h, int64_t tiles, float *x, ptrdiff_t x_row, int width) {
-  for (int64_t i = 0; i < tiles; i++) {
-    float *row = x + i * HARK_RIDGE_TILE * x_row;
-    for (int64_t p = 0; p < i; p++)
-      hark_ridge_update(h->factor + ridge_tile(h, p, i), x + p * HARK_RIDGE_TILE * x_row, x_row, row, x_row, width);
-    hark_ridge_solve_tile(h->factor + ridge_tile(h, i, i), h->reciprocal + i * HARK_RIDGE_TILE, row, x_row, width);
+/* C <- U'^-1 C with the diagonal tile of row i. */
+static void close_rows(const ridge_tiles *h, int64_t i, float *c, ptrdiff_t c_row, int width) {
+  hark_ridge_solve_tile(h->factor + ridge_tile(h, i, i), h->reciprocal + i * HARK_RIDGE_TILE, c, c_row, width);
+}
+
+/* Rows of tile i less what those above account for. */
+static void update_rows(const ridge_tiles *h, int64_t i, float *x, ptrdiff_t x_row, int width) {
+  for (int64_t p = 0; p < i; p++)
+    hark_ridge_update(h->factor + ridge_tile(h, p, i), x + p * HARK_RIDGE_TILE * x_row, x_row, x + i * HARK_RIDGE_TILE * x_row, x_row,
+                      width);
+}
+
+static float *solved_rows(const ridge_tiles *h, int64_t i) { return h->solved + i * HARK_RIDGE_TILE * h->dvp; }
+
+/* A row of tiles at a time; the values stand in it as one tile more. */
+typedef struct factor_row {
+  const ridge_tiles *h;
+  int64_t i;
+} factor_row;
+
+static void update_column(void *data, int64_t index, int worker) {
+  const factor_row *row = data;
+  (void)worker;
+  if (row->i + index < row->h->tiles)
+    update_tile(row->h, row->i, row->i + index);
+  else
+    update_rows(row->h, row->i, row->h->solved, row->h->dvp, row->h->dvp);
+}
+
+static void close_column(void *data, int64_t index, int worker) {
+  const factor_row *row = data;
+  const int64_t i = row->i, j = i + 1 + index;
+  (void)worker;
+  if (j < row->h->tiles)
+    close_rows(row->h, i, row->h->factor + ridge_tile(row->h, i, j), HARK_RIDGE_TILE, HARK_RIDGE_TILE);
+  else
+    close_rows(row->h, i, solved_rows(row->h, i), row->h->dvp, row->h->dvp);
+}
+
+static void factorise(const ridge_tiles *h) {
+  for (int64_t i = 0; i < h->tiles; i++) {
+    factor_row row = {h, i};
+    const int64_t columns = h->tiles - i + 1;
+    if (h->context != NULL) {
+      hark_parallel_for(h->context, columns, update_column, &row);
+      hark_parallel_for(h->context, columns - 1, close_column, &row);
+      continue;
+    }
+    for (int64_t index = 0; index < columns; index++) {
+      update_column(&row, index, 0);
+      if (index > 0) close_column(&row, index - 1, 0);
+    }
   }
 }
 
-void HARK_ISA(hark_cpu_ridge_solve_back)(const ridge_tiles *h, int64_t tiles, float *x, ptrdiff_t x_row, int width) {
+static void solve_columns(const ridge_tiles *h, int64_t tiles, float *x, ptrdiff_t x_row, int width) {
+  for (int64_t i = 0; i < tiles; i++) {
+    update_rows(h, i, x, x_row, width);
+    close_rows(h, i, x + i * HARK_RIDGE_TILE * x_row, x_row, width);
+  }
+}
+
+static void solve_columns_back(const ridge_tiles *h, int64_t tiles, float *x, ptrdiff_t x_row, int width) {
   for (int64_t i = tiles - 1; i >= 0; i--) {
     float *row = x + i * HARK_RIDGE_TILE * x_row;
     for (int64_t p = i + 1; p < tiles; p++)
@@ -347,9 +394,41 @@ void HARK_ISA(hark_cpu_ridge_solve_back)(const ridge_tiles *h, int64_t tiles, fl
   }
 }
 
-void HARK_ISA(hark_cpu_ridge_hide)(int64_t tile, int64_t first, float *z, ptrdiff_t z_row) {
+/* A solve whose columns are spread over the threads. */
+typedef struct solve_task {
+  const ridge_tiles *h;
+  void (*solve)(const ridge_tiles *h, int64_t tiles, float *x, ptrdiff_t x_row, int width);
+  int64_t tiles;
+  float *x;
+  ptrdiff_t x_row;
+  int width;
+} solve_task;
+
+static void solve_block(void *data, int64_t index, int worker) {
+  const solve_task *task = data;
+  const int first = (int)index * RIDGE_BLOCK_LANES;
+  (void)worker;
+  task->solve(task->h, task->tiles, task->x + first, task->x_row, (int)hark_min(RIDGE_BLOCK_LANES, task->width - first));
+}
+
+static void solve_in_blocks(solve_task task) {
+  if (task.h->context == NULL)
+    task.solve(task.h, task.tiles, task.x, task.x_row, task.width);
+  else
+    hark_parallel_for(task.h->context, hark_ceil_div(task.width, RIDGE_BLOCK_LANES), solve_block, &task);
+}
+
+void HARK_ISA(hark_cpu_ridge_solve)(const ridge_tiles *h, int64_t tiles, float *x, ptrdiff_t x_row, int width) {
+  solve_in_blocks((solve_task){h, solve_columns, tiles, x, x_row, width});
+}
+
+void HARK_ISA(hark_cpu_ridge_solve_back)(const ridge_tiles *h, int64_t tiles, float *x, ptrdiff_t x_row, int width) {
+  solve_in_blocks((solve_task){h, solve_columns_back, tiles, x, x_row, width});
+}
+
+void HARK_ISA(hark_cpu_ridge_hide)(int64_t tile, int64_t first, float *z, ptrdiff_t z_row, int width) {
   for (int i = 0; i < HARK_RIDGE_TILE; i++) {
-    const int64_t hidden = hark_max(0, hark_min(HARK_RIDGE_TILE, tile * HARK_RIDGE_TILE + i - first)); /* lanes before the key's position */
+    const int64_t hidden = hark_max(0, hark_min(width, tile * HARK_RIDGE_TILE + i - first)); /* lanes before the key's position */
     if (hidden > 0) memset(z + i * z_row, 0, (size_t)hidden * sizeof *z);
   }
 }
@@ -364,18 +443,21 @@ static const float *mirror_table(const ridge_tiles *h) {
   return middle;
 }
 
-bool HARK_ISA(hark_cpu_ridge_begin)(const hark_attention_run *run, int64_t sequence, int64_t head, bool backward, float *memory,
-                                    hark_ridge_record *record, ridge_tiles *h) {
+bool HARK_ISA(hark_cpu_ridge_begin)(hark_context *context, const hark_attention_run *run, const ridge_workspace *memory, int64_t sequence,
+                                    int64_t head, int worker, ridge_tiles *h) {
   const hark_attention_desc *desc = &run->plan->desc;
+  hark_ridge_record *record = &memory->records[worker];
   *h = (ridge_tiles){.run = run,
                      .desc = desc,
+                     .context = context,
+                     .memory = memory,
                      .sequence = &run->sequences[sequence],
                      .record = record,
                      .head = head,
                      .key_head = head / (desc->heads / desc->key_heads),
                      .system = sequence * desc->heads + head,
                      .rbf = desc->kernel == HARK_KERNEL_RBF};
-  HARK_ISA(hark_cpu_ridge_carve)(desc, backward, memory, h);
+  HARK_ISA(hark_cpu_ridge_carve)(desc, memory->backward, memory->floats + memory->per_worker * (size_t)worker, h);
   h->keys = hark_ridge_keys(desc, h->sequence);
   h->tiles = hark_ceil_div(h->keys, HARK_RIDGE_TILE);
   for (int64_t i = 0; i < h->tiles * HARK_RIDGE_TILE; i++) {
@@ -388,6 +470,20 @@ bool HARK_ISA(hark_cpu_ridge_begin)(const hark_attention_run *run, int64_t seque
   if (desc->has_log_kernel) h->table = mirror_table(h);
   if (!read_keys(h) || !keys_in_range(h)) return false;
   factorise(h);
-  HARK_ISA(hark_cpu_ridge_solve)(h, h->tiles, h->solved, h->dvp, h->dvp);
-  return true;
+  return record->system != h->system; /* a pivot that is no number */
+}
+
+void HARK_ISA(hark_cpu_ridge_join)(const ridge_tiles *owner, int worker, ridge_tiles *h) {
+  *h = *owner;
+  if (owner->context == NULL) return;
+  ridge_tiles own = {0};
+  HARK_ISA(hark_cpu_ridge_carve)(h->desc, h->memory->backward, h->memory->floats + h->memory->per_worker * (size_t)worker, &own);
+  h->record = &h->memory->records[worker];
+  h->panel = own.panel;
+  h->query_rows = own.query_rows;
+  h->query_lanes = own.query_lanes;
+  h->query_squares = own.query_squares;
+  h->sums = own.sums;
+  h->turned = own.turned;
+  h->work = own.work;
 }
