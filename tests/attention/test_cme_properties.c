@@ -207,9 +207,9 @@ static void test_alone(void **state) {
 /* More heads than threads, and fewer, which threads then share. */
 static void test_threads(void **state) {
   (void)state;
-  static const char *const cases[] = {"cme:B3,H4,K2,L70,D8,causal,rbf,learned,shared", "cme:B1,H1,L150,S140,D40,V33,causal,rbf,learned,kernel,accumulate",
-                                      "cme:B1,H2,K1,L200,D17,V70,learned,kernel,rbf", "cme:B1,H1,L130,D8,causal,unit,heads,mask",
-                                      "cme:B1,H1,L65,D3,bound,heads"};
+  static const char *const cases[] = {
+      "cme:B3,H4,K2,L70,D8,causal,rbf,learned,shared", "cme:B1,H1,L150,S140,D40,V33,causal,rbf,learned,kernel,accumulate",
+      "cme:B1,H2,K1,L200,D17,V70,learned,kernel,rbf", "cme:B1,H1,L130,D8,causal,unit,heads,mask", "cme:B1,H1,L65,D3,bound,heads"};
   for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++)
     for (int m = 0; m < attention_machine_count; m++) {
       ridge_problem p;
@@ -221,8 +221,8 @@ static void test_threads(void **state) {
         assert_true(ridge_run_on(&attention_machines[m], &p, &four));
         assert_int_equal(one.status, HARK_OK);
         static const ridge_array like[RIDGE_ARRAYS] = {
-            [RIDGE_OUT] = RIDGE_DOUT,       [RIDGE_DQUERY] = RIDGE_QUERY,           [RIDGE_DKEY] = RIDGE_KEY,
-            [RIDGE_DVALUE] = RIDGE_VALUE,   [RIDGE_DLOG_KERNEL] = RIDGE_LOG_KERNEL, [RIDGE_DRIDGE] = RIDGE_RIDGE,
+            [RIDGE_OUT] = RIDGE_DOUT,     [RIDGE_DQUERY] = RIDGE_QUERY,           [RIDGE_DKEY] = RIDGE_KEY,
+            [RIDGE_DVALUE] = RIDGE_VALUE, [RIDGE_DLOG_KERNEL] = RIDGE_LOG_KERNEL, [RIDGE_DRIDGE] = RIDGE_RIDGE,
             [RIDGE_DSIGMA] = RIDGE_SIGMA};
         for (int a = RIDGE_OUT; a < RIDGE_ARRAYS; a++) {
           const int64_t count = a == RIDGE_VARIANCE ? p.batch * p.heads * p.queries : p.count[like[a]];

@@ -48,7 +48,8 @@ static void solve_down(const ridge_tiles *h, int64_t tile, int64_t first) {
     hark_ridge_update(h->factor + ridge_tile(h, p, tile), h->panel + p * HARK_RIDGE_TILE_FLOATS, HARK_RIDGE_TILE, z, HARK_RIDGE_TILE,
                       HARK_RIDGE_TILE);
   hark_ridge_solve_tile(h->factor + ridge_tile(h, tile, tile), h->reciprocal + tile * HARK_RIDGE_TILE, z, HARK_RIDGE_TILE, HARK_RIDGE_TILE);
-  if (h->desc->causal && (tile + 1) * HARK_RIDGE_TILE - 1 > first) HARK_ISA(hark_cpu_ridge_hide)(tile, first, z, HARK_RIDGE_TILE, HARK_RIDGE_TILE);
+  if (h->desc->causal && (tile + 1) * HARK_RIDGE_TILE - 1 > first)
+    HARK_ISA(hark_cpu_ridge_hide)(tile, first, z, HARK_RIDGE_TILE, HARK_RIDGE_TILE);
 }
 
 static void add_squares(const float *z, float *squares) {

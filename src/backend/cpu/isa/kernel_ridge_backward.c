@@ -30,8 +30,7 @@ HARK_SIMD_NOINLINE void weigh(const float *dkernel, ptrdiff_t d_row, float facto
   const vf gain = vf_set(factor);
   for (int i = 0; i < HARK_RIDGE_TILE; i++)
     for (int lane = 0; lane < HARK_RIDGE_TILE; lane += HARK_LANES)
-      vf_store(ds + i * HARK_RIDGE_TILE + lane,
-               gain * vf_load(dkernel + i * d_row + lane) * vf_load(kernel + i * HARK_RIDGE_TILE + lane));
+      vf_store(ds + i * HARK_RIDGE_TILE + lane, gain * vf_load(dkernel + i * d_row + lane) * vf_load(kernel + i * HARK_RIDGE_TILE + lane));
 }
 
 /* Sums of a tile, added to what is there: by row, by lane, and by distance. */
