@@ -485,6 +485,57 @@ static void test_plan(void **state) {
   hark_context_destroy(&context);
 }
 
+/* Scratch memory of a plan less the triangles that it says it has in flight. */
+static double beside_triangles(hark_context *context, const hark_attention_desc *desc, bool backward) {
+  hark_attention_plan *plan;
+  char text[512];
+  long long triangle = 0;
+  int workers = 0;
+  assert_int_equal(hark_attention_plan_create(context, desc, &plan), HARK_OK);
+  hark_attention_plan_print(plan, text, sizeof text);
+  assert_int_equal(sscanf(strstr(text, " workers, a triangle of ") - 1, "%d workers, a triangle of %lld bytes a worker", &workers, &triangle),
+                   2);
+  assert_int_equal(workers, hark_context_threads(context));
+  const hark_attention_sizes sizes = hark_attention_plan_sizes(plan);
+  const int triangles = workers * (backward && desc->causal ? 2 : 1);
+  hark_attention_plan_destroy(context, &plan);
+  const double rest = (double)(backward ? sizes.backward_workspace : sizes.forward_workspace) - (double)triangles * (double)triangle;
+  assert_true(rest > 0);
+  return rest;
+}
+
+/* One triangle a worker and no more, two in the causal backward: what is left over is a line in L, whatever batch and heads (a sequence's entry
+ * and a partial sum apart). Runs have this memory and a fence behind it (kernel_ridge.c). */
+static void test_memory(void **state) {
+  (void)state;
+  for (int m = 0; m < attention_machine_count; m++) {
+    hark_context *context = attention_machine_open(&attention_machines[m], 3);
+    if (context == NULL || attention_machines[m].type != HARK_F32 || strcmp(attention_machines[m].backend, "cpu") != 0) {
+      if (context != NULL) hark_context_destroy(&context);
+      continue;
+    }
+    for (int causal = 0; causal < 2; causal++)
+      for (int backward = 0; backward < 2; backward++) {
+        hark_attention_desc desc = hark_attention_desc_default();
+        desc.normalisation = HARK_NORMALISATION_CME;
+        desc.ridge = 1;
+        desc.batch = desc.heads = 1;
+        desc.head_dim = 32;
+        desc.causal = causal != 0;
+        double at[3];
+        for (int i = 0; i < 3; i++) {
+          desc.query_length = desc.key_length = (int64_t)1024 * (i + 1);
+          at[i] = beside_triangles(context, &desc, backward != 0);
+        }
+        assert_true(at[2] - at[1] == at[1] - at[0]);
+        desc.batch = 16;
+        desc.heads = 8;
+        assert_true(beside_triangles(context, &desc, backward != 0) - at[2] < 16 * 8 * 64);
+      }
+    hark_context_destroy(&context);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_causality),
@@ -502,6 +553,7 @@ int main(void) {
       cmocka_unit_test(test_refused_descriptors),
       cmocka_unit_test(test_operations),
       cmocka_unit_test(test_plan),
+      cmocka_unit_test(test_memory),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

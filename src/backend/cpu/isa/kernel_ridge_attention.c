@@ -139,8 +139,8 @@ static void forward_head(void *data, int64_t index, int worker) {
   ridge_tiles h;
   if (!HARK_ISA(hark_cpu_ridge_begin)(task->shared, task->run, &task->memory, index / desc->heads, index % desc->heads, worker, &h)) return;
   if (!down) HARK_ISA(hark_cpu_ridge_solve_back)(&h, h.tiles, h.solved, h.dvp, h.dvp);
-  if (task->shared != NULL) {
-    hark_parallel_for(task->shared, hark_ceil_div(h.sequence->query_count, HARK_RIDGE_TILE), forward_part, &h);
+  if (h.context != NULL) {
+    hark_parallel_for(h.context, hark_ceil_div(h.sequence->query_count, HARK_RIDGE_TILE), forward_part, &h);
     return;
   }
   for (int64_t row = 0; row < h.sequence->query_count; row += HARK_RIDGE_TILE)

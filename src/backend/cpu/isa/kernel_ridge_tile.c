@@ -460,6 +460,7 @@ bool HARK_ISA(hark_cpu_ridge_begin)(hark_context *context, const hark_attention_
   HARK_ISA(hark_cpu_ridge_carve)(desc, memory->backward, memory->floats + memory->per_worker * (size_t)worker, h);
   h->keys = hark_ridge_keys(desc, h->sequence);
   h->tiles = hark_ceil_div(h->keys, HARK_RIDGE_TILE);
+  if (h->tiles < RIDGE_LEAST_SHARED) h->context = NULL;
   for (int64_t i = 0; i < h->tiles * HARK_RIDGE_TILE; i++) {
     h->seen[i] = i < h->keys && is_seen(h, i);
     h->visible += h->seen[i] != 0;

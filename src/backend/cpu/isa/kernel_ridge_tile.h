@@ -18,6 +18,8 @@
 
 /* Columns of a solve that a thread takes at a time, where threads share a head. */
 #define RIDGE_BLOCK_LANES 32
+/* Tiles of keys from which on threads share a head: for fewer they would wait longer than they work. */
+#define RIDGE_LEAST_SHARED 3
 
 /* The memory of one worker and what it holds. Arrays that a plan has no use for are NULL. */
 typedef struct ridge_tiles {
