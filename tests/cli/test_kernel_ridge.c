@@ -93,8 +93,8 @@ static void wrong_options_are_one_line(void **state) {
   (void)state;
   static const struct {
     const char *words, *says;
-  } wrong[] = {{"--ridge 0 --normalisation cme", "model.attention.ridge"},
-               {"--ridge -1 --normalisation cme", "model.attention.ridge"},
+  } wrong[] = {{"--ridge 0 --normalisation cme", "--ridge: "},
+               {"--ridge -1 --normalisation cme", "--ridge: "},
                {"--normalisation cme --positional 'window(w=3)' --positions none", "not positive definite"},
                {"--normalisation cme --positional t5 --positions none", "not positive definite"},
                {"--normalisation cme --structure window", "normalisation cme needs structure dense"},
@@ -107,7 +107,7 @@ static void wrong_options_are_one_line(void **state) {
   expect(ATTEND, HARK_EXIT_USAGE, "", "cme needs --ridge X above 0");
   expect(ATTEND "--ridge 1 --positional 'window(w=3)'", HARK_EXIT_USAGE, "", "not positive definite");
   for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-    (void)snprintf(words, sizeof words, "train --data text.txt --output run " COMMAND_TINY "--steps 1 %s", wrong[i].words);
+    (void)snprintf(words, sizeof words, "train --data text.txt --out run " COMMAND_TINY "--steps 1 %s", wrong[i].words);
     command_expect(folder, words, HARK_EXIT_USAGE, "", wrong[i].says, &output);
   }
 }
@@ -136,7 +136,7 @@ static void lengths_beyond_memory_are_told_beforehand(void **state) {
 /* A run with learned ridges and sigmas, what hark info tells of it, and text from it, token by token. */
 static void a_run_tells_its_ridges(void **state) {
   (void)state;
-  expect("train --data text.txt --output run --layers 2 " COMMAND_SMALL
+  expect("train --data text.txt --out run --layers 2 " COMMAND_SMALL
          "--steps 2 --normalisation cme --kernel rbf --sigma 1.5 --ridge 0.25 --ridge-learned --sigma-learned",
          HARK_EXIT_DONE, "", "");
   expect("info run", HARK_EXIT_DONE, "ridge  blocks.1.attention.log_ridge: 0.2", "");
