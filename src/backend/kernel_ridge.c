@@ -76,7 +76,7 @@ void hark_ridge_records_clear(hark_ridge_record *records, int64_t count) {
 }
 
 void hark_ridge_trouble(hark_ridge_record *record, int64_t system, hark_ridge_kind kind, int64_t row, double value) {
-  if (system >= record->system) return;
+  if (system > record->system || (system == record->system && row >= record->row)) return; /* threads may come upon the rows in any order */
   record->system = system;
   record->kind = kind;
   record->row = row;
@@ -151,7 +151,7 @@ static hark_ridge_record gather(const hark_ridge_record *records, int64_t count)
   hark_ridge_record all = {.system = INT64_MAX};
   for (int64_t i = 0; i < count; i++) {
     const hark_ridge_record *one = &records[i];
-    if (one->system < all.system) hark_ridge_trouble(&all, one->system, one->kind, one->row, one->value);
+    if (one->kind != HARK_RIDGE_FINE) hark_ridge_trouble(&all, one->system, one->kind, one->row, one->value);
     if (one->pivots > 0 && worse(one->amount, one->pivot_system, &all)) {
       all.amount = one->amount;
       all.pivot_system = one->pivot_system;

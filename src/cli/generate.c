@@ -84,6 +84,9 @@ static hark_status open_model(generation *g) {
     HARK_TRY(hark_command_open(call, config->run.backend, config->run.threads, (uint64_t)config->train.seed, config->run.deterministic));
     HARK_TRY(hark_model_load(call->context, g->source, NULL, &g->model));
   }
+  size_t bytes = 0;
+  HARK_TRY(hark_decoding_size(call->context, g->model, NULL, &bytes));
+  HARK_TRY(hark_command_check_memory(call->context, "the model's cache", (double)bytes));
   HARK_TRY(hark_decoding_create(call->context, g->model, NULL, &g->decoding));
   g->text = hark_text_empty(call->context);
   return encode_prompt(g);

@@ -204,29 +204,36 @@ static void test_alone(void **state) {
   expect_part("cme:B1,H2,L90,D4,lengths,rbf", 0, 90, 0, 60);
 }
 
+/* More heads than threads, and fewer, which threads then share. */
 static void test_threads(void **state) {
   (void)state;
-  for (int m = 0; m < attention_machine_count; m++) {
-    ridge_problem p;
-    ridge_results one, four;
-    ridge_problem_make("cme:B3,H4,K2,L70,D8,causal,rbf,learned,shared", &p);
-    p.threads = 1;
-    if (ridge_run_on(&attention_machines[m], &p, &one)) {
-      p.threads = 4;
-      assert_true(ridge_run_on(&attention_machines[m], &p, &four));
-      for (int64_t i = 0; i < p.count[RIDGE_DOUT]; i++)
-        expect_bits("out", &p, &attention_machines[m], four.array[RIDGE_OUT][i], one.array[RIDGE_OUT][i]);
-      for (int64_t i = 0; i < p.count[RIDGE_KEY]; i++)
-        expect_bits("dkey", &p, &attention_machines[m], four.array[RIDGE_DKEY][i], one.array[RIDGE_DKEY][i]);
-      for (int64_t i = 0; i < p.distances; i++)
-        expect_bits("dlog_kernel", &p, &attention_machines[m], four.array[RIDGE_DLOG_KERNEL][i], one.array[RIDGE_DLOG_KERNEL][i]);
-      expect_bits("dridge", &p, &attention_machines[m], four.array[RIDGE_DRIDGE][0], one.array[RIDGE_DRIDGE][0]);
-      expect_bits("dsigma", &p, &attention_machines[m], four.array[RIDGE_DSIGMA][0], one.array[RIDGE_DSIGMA][0]);
-      ridge_results_free(&one);
-      ridge_results_free(&four);
+  static const char *const cases[] = {
+      "cme:B3,H4,K2,L70,D8,causal,rbf,learned,shared", "cme:B1,H1,L150,S140,D40,V33,causal,rbf,learned,kernel,accumulate",
+      "cme:B1,H2,K1,L200,D17,V70,learned,kernel,rbf", "cme:B1,H1,L130,D8,causal,unit,heads,mask", "cme:B1,H1,L65,D3,bound,heads"};
+  for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++)
+    for (int m = 0; m < attention_machine_count; m++) {
+      ridge_problem p;
+      ridge_results one, four;
+      ridge_problem_make(cases[k], &p);
+      p.threads = 1;
+      if (ridge_run_on(&attention_machines[m], &p, &one)) {
+        p.threads = 4;
+        assert_true(ridge_run_on(&attention_machines[m], &p, &four));
+        assert_int_equal(one.status, HARK_OK);
+        static const ridge_array like[RIDGE_ARRAYS] = {
+            [RIDGE_OUT] = RIDGE_DOUT,     [RIDGE_DQUERY] = RIDGE_QUERY,           [RIDGE_DKEY] = RIDGE_KEY,
+            [RIDGE_DVALUE] = RIDGE_VALUE, [RIDGE_DLOG_KERNEL] = RIDGE_LOG_KERNEL, [RIDGE_DRIDGE] = RIDGE_RIDGE,
+            [RIDGE_DSIGMA] = RIDGE_SIGMA};
+        for (int a = RIDGE_OUT; a < RIDGE_ARRAYS; a++) {
+          const int64_t count = a == RIDGE_VARIANCE ? p.batch * p.heads * p.queries : p.count[like[a]];
+          for (int64_t i = 0; one.array[a] != NULL && i < count; i++)
+            expect_bits(ridge_array_names[a], &p, &attention_machines[m], four.array[a][i], one.array[a][i]);
+        }
+        ridge_results_free(&one);
+        ridge_results_free(&four);
+      }
+      ridge_problem_free(&p);
     }
-    ridge_problem_free(&p);
-  }
 }
 
 /* Hidden keys and values may hold anything. */
@@ -302,6 +309,24 @@ static const struct {
     {RIDGE_LOG_KERNEL, 7, NAN, HARK_NOT_FINITE, "log_kernel of head 0 is nan at distance 7"},
     {RIDGE_LOG_KERNEL, 0, 301, HARK_NOT_FINITE, "log_kernel of head 0 is 301 at distance 0"},
 };
+
+/* Of several wrong rows of a head that threads share the first one is told, whichever thread comes upon it. */
+static void test_first_wrong_row(void **state) {
+  (void)state;
+  for (int m = 0; m < attention_machine_count; m++)
+    for (int round = 0; round < 4; round++) {
+      ridge_problem p;
+      ridge_results r;
+      ridge_problem_make("cme:B1,H1,L300,D4,causal,rbf,threads=4", &p);
+      for (int64_t row = 70; row < 300; row += 11) p.array[RIDGE_QUERY][row * 4] = NAN;
+      if (ridge_run_on(&attention_machines[m], &p, &r)) {
+        assert_int_equal(r.status, HARK_NOT_FINITE);
+        assert_non_null(strstr(r.message, "item 0, head 0: the query of row 70 is not finite"));
+        ridge_results_free(&r);
+      }
+      ridge_problem_free(&p);
+    }
+}
 
 static void test_wrong_numbers(void **state) {
   (void)state;
@@ -460,6 +485,57 @@ static void test_plan(void **state) {
   hark_context_destroy(&context);
 }
 
+/* Scratch memory of a plan less the triangles that it says it has in flight. */
+static double beside_triangles(hark_context *context, const hark_attention_desc *desc, bool backward) {
+  hark_attention_plan *plan;
+  char text[512];
+  long long triangle = 0;
+  int workers = 0;
+  assert_int_equal(hark_attention_plan_create(context, desc, &plan), HARK_OK);
+  hark_attention_plan_print(plan, text, sizeof text);
+  assert_int_equal(
+      sscanf(strstr(text, " workers, a triangle of ") - 1, "%d workers, a triangle of %lld bytes a worker", &workers, &triangle), 2);
+  assert_int_equal(workers, hark_context_threads(context));
+  const hark_attention_sizes sizes = hark_attention_plan_sizes(plan);
+  const int triangles = workers * (backward && desc->causal ? 2 : 1);
+  hark_attention_plan_destroy(context, &plan);
+  const double rest = (double)(backward ? sizes.backward_workspace : sizes.forward_workspace) - (double)triangles * (double)triangle;
+  assert_true(rest > 0);
+  return rest;
+}
+
+/* One triangle a worker and no more, two in the causal backward: what is left over is a line in L, whatever batch and heads (a sequence's entry
+ * and a partial sum apart). Runs have this memory and a fence behind it (kernel_ridge.c). */
+static void test_memory(void **state) {
+  (void)state;
+  for (int m = 0; m < attention_machine_count; m++) {
+    hark_context *context = attention_machine_open(&attention_machines[m], 3);
+    if (context == NULL || attention_machines[m].type != HARK_F32 || strcmp(attention_machines[m].backend, "cpu") != 0) {
+      if (context != NULL) hark_context_destroy(&context);
+      continue;
+    }
+    for (int causal = 0; causal < 2; causal++)
+      for (int backward = 0; backward < 2; backward++) {
+        hark_attention_desc desc = hark_attention_desc_default();
+        desc.normalisation = HARK_NORMALISATION_CME;
+        desc.ridge = 1;
+        desc.batch = desc.heads = 1;
+        desc.head_dim = 32;
+        desc.causal = causal != 0;
+        double at[3];
+        for (int i = 0; i < 3; i++) {
+          desc.query_length = desc.key_length = (int64_t)1024 * (i + 1);
+          at[i] = beside_triangles(context, &desc, backward != 0);
+        }
+        assert_true(at[2] - at[1] == at[1] - at[0]);
+        desc.batch = 16;
+        desc.heads = 8;
+        assert_true(beside_triangles(context, &desc, backward != 0) - at[2] < 16 * 8 * 64);
+      }
+    hark_context_destroy(&context);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_causality),
@@ -471,11 +547,13 @@ int main(void) {
       cmocka_unit_test(test_hidden_keys),
       cmocka_unit_test(test_unseen_keys),
       cmocka_unit_test(test_wrong_numbers),
+      cmocka_unit_test(test_first_wrong_row),
       cmocka_unit_test(test_unbounded_exponential),
       cmocka_unit_test(test_overflow),
       cmocka_unit_test(test_refused_descriptors),
       cmocka_unit_test(test_operations),
       cmocka_unit_test(test_plan),
+      cmocka_unit_test(test_memory),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

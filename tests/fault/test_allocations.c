@@ -110,7 +110,10 @@ static hark_status attend_with(hark_context *context, const hark_attention_desc 
   hark_tensor *const like_query[] = {&args->query, &args->key,    &args->value, &args->out,
                                      &args->dout,  &args->dquery, &args->dkey,  &args->dvalue};
   for (size_t i = 0; i < sizeof like_query / sizeof *like_query; i++) HARK_TRY(make(context, desc->type, 4, shape, like_query[i]));
-  HARK_TRY(make(context, desc->type, 3, gates, &args->log_sum_exp));
+  if (desc->normalisation == HARK_NORMALISATION_CME)
+    HARK_TRY(make(context, desc->type, 3, gates, &args->variance));
+  else
+    HARK_TRY(make(context, desc->type, 3, gates, &args->log_sum_exp));
   if (desc->has_bias) {
     HARK_TRY(make(context, desc->type, 4, bias, &args->attention_bias));
     HARK_TRY(make(context, desc->type, 4, bias, &args->dattention_bias));
@@ -133,9 +136,9 @@ static hark_status attend(hark_context *context, void *data) {
   const hark_attention_sizes sizes = hark_attention_plan_sizes(plan);
   hark_attention_args args = {.struct_size = sizeof args};
   const hark_status status = attend_with(context, desc, plan, &args);
-  hark_tensor *const all[] = {&args.query,           &args.key,    &args.value,  &args.out,         &args.dout,
-                              &args.dquery,          &args.dkey,   &args.dvalue, &args.log_sum_exp, &args.attention_bias,
-                              &args.dattention_bias, &args.forget, &args.dforget};
+  hark_tensor *const all[] = {&args.query,           &args.key,    &args.value,   &args.out,         &args.dout,
+                              &args.dquery,          &args.dkey,   &args.dvalue,  &args.log_sum_exp, &args.attention_bias,
+                              &args.dattention_bias, &args.forget, &args.dforget, &args.variance};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) hark_tensor_destroy(context, all[i]);
   hark_release(context, args.workspace,
                sizes.forward_workspace > sizes.backward_workspace ? sizes.forward_workspace : sizes.backward_workspace);
@@ -154,7 +157,7 @@ static void attention_of_each_structure(void **state) {
   desc.head_dim = HEAD_DIM;
   for (size_t b = 0; b < sizeof backends / sizeof *backends; b++) {
     work plain = {.run = attend, .backend = backends[b], .at_least = 10};
-    hark_attention_desc dense = desc, window = desc, gated = desc;
+    hark_attention_desc dense = desc, window = desc, gated = desc, ridge = desc;
     plain.name = "dense attention with bias and dropout";
     dense.has_bias = true;
     dense.dropout = 0.1;
@@ -166,6 +169,11 @@ static void attention_of_each_structure(void **state) {
     plain.name = "forget gates";
     gated.causal = gated.has_forget = true;
     fail_at_each(&plain, &gated);
+    plain.name = "kernel ridge attention";
+    ridge.normalisation = HARK_NORMALISATION_CME;
+    ridge.ridge = 0.5;
+    ridge.causal = true;
+    fail_at_each(&plain, &ridge);
   }
 }
 
@@ -283,6 +291,13 @@ static void training_steps(void **state) {
   m.config.model.recompute = true;
   m.config.model.layers = 2;
   fail_at_each(&what, &m);
+  what.name = "kernel ridge attention, with ridge and sigma learned, computed again";
+  m.config.model.attention.normalisation = HARK_NORMALISATION_CME;
+  m.config.model.attention.kernel = HARK_KERNEL_RBF;
+  m.config.model.attention.ridge_learned = m.config.model.attention.sigma_learned = true;
+  m.config.model.attention.dropout = 0;
+  fail_at_each(&what, &m);
+  m.config.model.attention = place.small.config.model.attention;
   what.name = "an encoder, a batch of examples, a step, an evaluation";
   what.run = make_and_step_encoder;
   m.config.model.architecture = HARK_ARCHITECTURE_encoder;
@@ -406,7 +421,11 @@ static void generation(void **state) {
   (void)state;
   model_work m = {.config = place.small.config};
   m.config.model.layers = 2;
-  const work what = {.name = "generation", .run = generate, .end = end_generation, .backend = "cpu", .at_least = 15};
+  work what = {.name = "generation", .run = generate, .end = end_generation, .backend = "cpu", .at_least = 15};
+  fail_at_each(&what, &m);
+  what.name = "generation with kernel ridge attention";
+  m.config.model.attention.normalisation = HARK_NORMALISATION_CME;
+  m.config.model.attention.dropout = 0;
   fail_at_each(&what, &m);
 }
 

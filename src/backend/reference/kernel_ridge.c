@@ -196,7 +196,8 @@ bool hark_reference_ridge_factorise(const hark_attention_run *run, int64_t seque
   h->sums = h->query + d;
   if (!read_keys(h) || !hark_ridge_read(run, head, h->keys, h->system, record, &h->is) || !fill(h)) return false;
   factorise(h);
-  for (int64_t i = 0; i < h->keys; i++) { /* U = R^-1 V */
+  if (record->system == h->system) return false; /* a pivot that is no number */
+  for (int64_t i = 0; i < h->keys; i++) {        /* U = R^-1 V */
     const double *row = h->factor + i * h->keys;
     double *u = h->solved + i * dv;
     for (int64_t c = 0; c < dv; c++) u[c] = h->value[i * dv + c];

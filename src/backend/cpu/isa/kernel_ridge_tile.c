@@ -1,4 +1,4 @@
-/* kernel_ridge_tile.c - see kernel_ridge_tile.h: memory, keys, kernels and the factorisation of one head, in tiles of 64 x 64.
+/* kernel_ridge_tile.c - see kernel_ridge_tile.h: memory, keys, queries and kernels of one head, in tiles of 64 x 64.
  *
  * Exponents of rbf are scale (k.q - |k|^2 / 2 - |q|^2 / 2), at most 0 by a clamp; all exponents are of 2. These lose digits where rows are long in
  * units of sigma, so the first visible key is taken from all keys and queries: rbf does not notice, and no row that sees a key stands before it,
@@ -43,7 +43,7 @@ size_t HARK_ISA(hark_cpu_ridge_carve)(const hark_attention_desc *desc, bool back
   h->query_squares = carve(&c, true, lanes);
   h->sums = carve(&c, true, lanes * dvp);
   h->matrix = carve(&c, causal_backward, triangle);
-  h->kernels = carve(&c, backward, desc->causal ? keys * lanes : HARK_RIDGE_TILE_FLOATS);
+  h->kernels = carve(&c, backward, keys * lanes);
   h->pair = carve(&c, causal_backward, 2 * keys * lanes);
   h->turned = carve(&c, causal_backward, 2 * HARK_RIDGE_TILE_FLOATS);
   h->work = carve(&c, backward, HARK_RIDGE_TILE_FLOATS);
@@ -72,7 +72,7 @@ hark_status HARK_ISA(hark_cpu_ridge_floats)(hark_context *context, const hark_at
 
 ridge_workspace HARK_ISA(hark_cpu_ridge_workspace)(hark_context *context, const hark_attention_run *run, bool backward) {
   const hark_attention_desc *desc = &run->plan->desc;
-  ridge_workspace w = {.records = run->scratch};
+  ridge_workspace w = {.records = run->scratch, .backward = backward};
   ridge_tiles h;
   size_t partials = 0; /* sizes() has found that it does not overflow */
   const hark_status status = backward ? hark_ridge_partials_bytes(context, desc, &partials) : HARK_OK;
@@ -288,68 +288,9 @@ void HARK_ISA(hark_cpu_ridge_key_gram)(const ridge_tiles *h, int64_t first, int6
     }
 }
 
-/* A diagonal tile of M, that all tiles above it have been taken from, becomes its factor. */
-static void factor_diagonal(const ridge_tiles *h, int64_t tile, const float *diagonal, float *c) {
-  for (int g = 0; g < HARK_RIDGE_TILE; g += HARK_RIDGE_GROUP) {
-    hark_ridge_factor_group(c, g);
-    for (int i = g; i < g + HARK_RIDGE_GROUP; i++) {
-      const int64_t key = tile * HARK_RIDGE_TILE + i;
-      float *row = c + i * HARK_RIDGE_TILE;
-      const double pivot = h->seen[key] == 0 ? 1
-                                             : hark_ridge_pivot(h->record, h->system, h->sequence->key_row + key, (double)row[i],
-                                                                (double)diagonal[i], h->is.lambda, HARK_RIDGE_PIVOT_F32);
-      const int lane = i / HARK_LANES * HARK_LANES;
-      h->reciprocal[key] = (float)(1 / sqrt(pivot));
-      hark_ridge_row_times(row + lane, h->reciprocal[key], HARK_RIDGE_TILE - lane);
-      row[i] = (float)sqrt(pivot);
-      for (int r = i + 1; r < g + HARK_RIDGE_GROUP; r++)
-        hark_ridge_row_less(c + r * HARK_RIDGE_TILE + lane, row + lane, row[r], HARK_RIDGE_TILE - lane);
-    }
-  }
-}
-
-static void factorise(const ridge_tiles *h) {
-  for (int64_t i = 0; i < h->tiles; i++)
-    for (int64_t j = i; j < h->tiles; j++) {
-      float *c = h->factor + ridge_tile(h, i, j);
-      float diagonal[HARK_RIDGE_TILE];
-      HARK_ISA(hark_cpu_ridge_key_gram)(h, i, j, c);
-      for (int r = 0; i == j && r < HARK_RIDGE_TILE; r++) {
-        float *entry = c + r * (HARK_RIDGE_TILE + 1);
-        *entry = h->seen[i * HARK_RIDGE_TILE + r] == 0 ? 1.0f : *entry + (float)h->is.lambda;
-        diagonal[r] = *entry;
-      }
-      for (int64_t p = 0; p < i; p++)
-        hark_ridge_update(h->factor + ridge_tile(h, p, i), h->factor + ridge_tile(h, p, j), HARK_RIDGE_TILE, c, HARK_RIDGE_TILE,
-                          HARK_RIDGE_TILE);
-      if (i == j)
-        factor_diagonal(h, i, diagonal, c);
-      else
-        hark_ridge_solve_tile(h->factor + ridge_tile(h, i, i), h->reciprocal + i * HARK_RIDGE_TILE, c, HARK_RIDGE_TILE, HARK_RIDGE_TILE);
-    }
-}
-
-void HARK_ISA(hark_cpu_ridge_solve)(const ridge_tiles *h, int64_t tiles, float *x, ptrdiff_t x_row, int width) {
-  for (int64_t i = 0; i < tiles; i++) {
-    float *row = x + i * HARK_RIDGE_TILE * x_row;
-    for (int64_t p = 0; p < i; p++)
-      hark_ridge_update(h->factor + ridge_tile(h, p, i), x + p * HARK_RIDGE_TILE * x_row, x_row, row, x_row, width);
-    hark_ridge_solve_tile(h->factor + ridge_tile(h, i, i), h->reciprocal + i * HARK_RIDGE_TILE, row, x_row, width);
-  }
-}
-
-void HARK_ISA(hark_cpu_ridge_solve_back)(const ridge_tiles *h, int64_t tiles, float *x, ptrdiff_t x_row, int width) {
-  for (int64_t i = tiles - 1; i >= 0; i--) {
-    float *row = x + i * HARK_RIDGE_TILE * x_row;
-    for (int64_t p = i + 1; p < tiles; p++)
-      hark_ridge_update_back(h->factor + ridge_tile(h, i, p), x + p * HARK_RIDGE_TILE * x_row, x_row, row, x_row, width);
-    hark_ridge_solve_back_tile(h->factor + ridge_tile(h, i, i), h->reciprocal + i * HARK_RIDGE_TILE, row, x_row, width);
-  }
-}
-
-void HARK_ISA(hark_cpu_ridge_hide)(int64_t tile, int64_t first, float *z, ptrdiff_t z_row) {
+void HARK_ISA(hark_cpu_ridge_hide)(int64_t tile, int64_t first, float *z, ptrdiff_t z_row, int width) {
   for (int i = 0; i < HARK_RIDGE_TILE; i++) {
-    const int64_t hidden = hark_max(0, hark_min(HARK_RIDGE_TILE, tile * HARK_RIDGE_TILE + i - first)); /* lanes before the key's position */
+    const int64_t hidden = hark_max(0, hark_min(width, tile * HARK_RIDGE_TILE + i - first)); /* lanes before the key's position */
     if (hidden > 0) memset(z + i * z_row, 0, (size_t)hidden * sizeof *z);
   }
 }
@@ -364,20 +305,24 @@ static const float *mirror_table(const ridge_tiles *h) {
   return middle;
 }
 
-bool HARK_ISA(hark_cpu_ridge_begin)(const hark_attention_run *run, int64_t sequence, int64_t head, bool backward, float *memory,
-                                    hark_ridge_record *record, ridge_tiles *h) {
+bool HARK_ISA(hark_cpu_ridge_begin)(hark_context *context, const hark_attention_run *run, const ridge_workspace *memory, int64_t sequence,
+                                    int64_t head, int worker, ridge_tiles *h) {
   const hark_attention_desc *desc = &run->plan->desc;
+  hark_ridge_record *record = &memory->records[worker];
   *h = (ridge_tiles){.run = run,
                      .desc = desc,
+                     .context = context,
+                     .memory = memory,
                      .sequence = &run->sequences[sequence],
                      .record = record,
                      .head = head,
                      .key_head = head / (desc->heads / desc->key_heads),
                      .system = sequence * desc->heads + head,
                      .rbf = desc->kernel == HARK_KERNEL_RBF};
-  HARK_ISA(hark_cpu_ridge_carve)(desc, backward, memory, h);
+  HARK_ISA(hark_cpu_ridge_carve)(desc, memory->backward, memory->floats + memory->per_worker * (size_t)worker, h);
   h->keys = hark_ridge_keys(desc, h->sequence);
   h->tiles = hark_ceil_div(h->keys, HARK_RIDGE_TILE);
+  if (h->tiles < RIDGE_LEAST_SHARED) h->context = NULL;
   for (int64_t i = 0; i < h->tiles * HARK_RIDGE_TILE; i++) {
     h->seen[i] = i < h->keys && is_seen(h, i);
     h->visible += h->seen[i] != 0;
@@ -387,7 +332,21 @@ bool HARK_ISA(hark_cpu_ridge_begin)(const hark_attention_run *run, int64_t seque
   h->shift2 = (float)(h->is.shift * (double)HARK_LOG2_E);
   if (desc->has_log_kernel) h->table = mirror_table(h);
   if (!read_keys(h) || !keys_in_range(h)) return false;
-  factorise(h);
-  HARK_ISA(hark_cpu_ridge_solve)(h, h->tiles, h->solved, h->dvp, h->dvp);
-  return true;
+  HARK_ISA(hark_cpu_ridge_factorise)(h);
+  return record->system != h->system; /* a pivot that is no number */
+}
+
+void HARK_ISA(hark_cpu_ridge_join)(const ridge_tiles *owner, int worker, ridge_tiles *h) {
+  *h = *owner;
+  if (owner->context == NULL) return;
+  ridge_tiles own = {0};
+  HARK_ISA(hark_cpu_ridge_carve)(h->desc, h->memory->backward, h->memory->floats + h->memory->per_worker * (size_t)worker, &own);
+  h->record = &h->memory->records[worker];
+  h->panel = own.panel;
+  h->query_rows = own.query_rows;
+  h->query_lanes = own.query_lanes;
+  h->query_squares = own.query_squares;
+  h->sums = own.sums;
+  h->turned = own.turned;
+  h->work = own.work;
 }
