@@ -343,7 +343,7 @@ static hark_status judge(hark_lab *lab) {
   HARK_TRY(hark_lab_require(lab, hark_lab_column_range(table, ORDER, HARK_LAB_ALONE).largest, 0, 1e-10, "tokens in another order"));
   HARK_TRY(hark_lab_require(lab, hark_lab_column_range(table, TWICE, HARK_LAB_ALONE).largest, 0, 1e-10, "every token twice"));
   HARK_TRY(
-      hark_lab_require(lab, hark_lab_column_range(table, SUM, HARK_LAB_ALONE).largest, 1e-3, INFINITY, "every token twice, rows summed"));
+      hark_lab_require(lab, hark_lab_column_range(table, SUM, HARK_LAB_ALONE).least, 1e-6, INFINITY, "every token twice, rows summed"));
   HARK_TRY(hark_lab_require(lab, hark_lab_column_range(table, SIZE_RATIO, HARK_LAB_ALONE).largest, 0, 1, "rows of a layer over R(t)"));
   return hark_lab_require(lab, hark_lab_column_range(table, BOUNDS, HARK_LAB_ALONE).largest, 0, 1 + 1e-12, "norms over their bounds");
 }

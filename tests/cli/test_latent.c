@@ -9,7 +9,9 @@
 #include "support/command_place.h"
 
 #define RUN "--format examples --threads 1 --log-every 10 "
-#define LATENT RUN "--batch 8 --evaluate-every 20 --warmup 5 --architecture latent --data latent --context 6 --width 4 --heads 2 --layers 1 --model.feed_forward_width 6 --lr 1e-2 "
+#define LATENT                                                                                                                             \
+  RUN "--batch 8 --evaluate-every 20 --warmup 5 --architecture latent --data latent --context 6 --width 4 --heads 2 --layers 1 "           \
+      "--model.feed_forward_width 6 --lr 1e-2 "
 #define FINITE RUN "--architecture finite --data regression --context 13 --covariates 2 --lr 1e-2 --weight-decay 0 --batch 16 --warmup 100 "
 
 static char folder[TEST_PATH_BYTES];
