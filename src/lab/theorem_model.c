@@ -39,7 +39,7 @@ static const hark_lab_column columns[COLUMNS] = {{"form", NULL, HARK_LATENT_FORM
                                                  {"formula", "difference", NULL},
                                                  {"order", "difference", NULL},
                                                  {"length", "difference", NULL},
-                                                 {"sum", "difference", NULL},
+                                                 {"sum", "relative", NULL},
                                                  {"size", "|X(t)| / R(t)", NULL},
                                                  {"bounds", "norm / bound", NULL}};
 
@@ -271,7 +271,8 @@ static hark_status measure_model(model *m, double *row) {
   HARK_TRY(pass_formula(m, 2 * length, others, radius, true, sums[1]));
   row[FORMULA] = difference(plain, formula);
   row[TWICE] = difference(plain, other);
-  row[SUM] = difference(sums[0], sums[1]);
+  const double size = difference(sums[0], (const double[RESPONSES]){0});
+  row[SUM] = size > 0 ? difference(sums[0], sums[1]) / size : 0;
   hark_lab_uniform(lab, ORDER_STREAM, length, uniform);
   for (int64_t l = 0; l < length; l++) { /* Fisher, Yates */
     const int64_t at = (int64_t)(uniform[l] * (double)(l + 1));
@@ -342,8 +343,8 @@ static hark_status judge(hark_lab *lab) {
   HARK_TRY(hark_lab_require(lab, hark_lab_column_range(table, FORMULA, HARK_LAB_ALONE).largest, 0, 1e-10, "network less formula"));
   HARK_TRY(hark_lab_require(lab, hark_lab_column_range(table, ORDER, HARK_LAB_ALONE).largest, 0, 1e-10, "tokens in another order"));
   HARK_TRY(hark_lab_require(lab, hark_lab_column_range(table, TWICE, HARK_LAB_ALONE).largest, 0, 1e-10, "every token twice"));
-  HARK_TRY(
-      hark_lab_require(lab, hark_lab_column_range(table, SUM, HARK_LAB_ALONE).largest, 1e-3, INFINITY, "every token twice, rows summed"));
+  HARK_TRY(hark_lab_require_range(lab, hark_lab_column_range(table, SUM, HARK_LAB_ALONE), 1 - 1e-9, 1 + 1e-9,
+                                  "every token twice, rows summed, relative"));
   HARK_TRY(hark_lab_require(lab, hark_lab_column_range(table, SIZE_RATIO, HARK_LAB_ALONE).largest, 0, 1, "rows of a layer over R(t)"));
   return hark_lab_require(lab, hark_lab_column_range(table, BOUNDS, HARK_LAB_ALONE).largest, 0, 1 + 1e-12, "norms over their bounds");
 }

@@ -9,7 +9,9 @@
 #include "support/command_place.h"
 
 #define RUN "--format examples --threads 1 --log-every 10 "
-#define LATENT RUN "--batch 8 --evaluate-every 20 --warmup 5 --architecture latent --data latent --context 6 --width 4 --heads 2 --layers 1 --model.feed_forward_width 6 --lr 1e-2 "
+#define LATENT                                                                                                                             \
+  RUN "--batch 8 --evaluate-every 20 --warmup 5 --architecture latent --data latent --context 6 --width 4 --heads 2 --layers 1 "           \
+      "--model.feed_forward_width 6 --lr 1e-2 "
 #define FINITE RUN "--architecture finite --data regression --context 13 --covariates 2 --lr 1e-2 --weight-decay 0 --batch 16 --warmup 100 "
 
 static char folder[TEST_PATH_BYTES];
@@ -124,8 +126,8 @@ static void one_line_says_what_is_wrong(void **state) {
       {"train --out no --activation gelu " LATENT, HARK_EXIT_USAGE, "model.activation relu"},
       {"train --out no --example-limit 81 " LATENT, HARK_EXIT_USAGE, "data.example_limit is 81, and there are 80 training examples"},
       {"train --out no --example-limit 3 --data text.txt", HARK_EXIT_USAGE, "a corpus has no examples"},
-      {"train --out no --latent-norm 3 " LATENT, HARK_EXIT_USAGE, "model.latent.norm"},
-      {"train --out no --operator-norm -1 " LATENT, HARK_EXIT_USAGE, "model.latent.operator_norm"},
+      {"train --out no --latent-norm 3 " LATENT, HARK_EXIT_USAGE, "expected one of none, 1, 2, inf"},
+      {"train --out no --operator-norm -1 " LATENT, HARK_EXIT_USAGE, "--operator-norm"},
       {"data make latent --tokens 1048575 --features 1024 --out no", HARK_EXIT_USAGE, "--tokens"},
       {"generate run -p abc", HARK_EXIT_USAGE, "labelled examples"},
   };
