@@ -170,7 +170,7 @@ static hark_status measure(hark_lab *lab) {
   HARK_TRY(make_problem(lab, s->learning, LENGTH, QUERIES, &learning));
   HARK_TRY(make_problem(lab, s->responses, LENGTH, 1, &testing));
   HARK_TRY(make_problem(lab, s->responses, s->longer, 1, &longer));
-  HARK_TRY(hark_lab_make_descent(lab, LEARNED, &descent));
+  HARK_TRY(hark_lab_make_descent(lab, LEARNED, HARK_LAB_PAIRS, &descent));
   HARK_TRY(hark_lab_add_table(lab, "intervals for new responses", columns, COLUMNS, &table));
   HARK_TRY(test(&testing, PROCESS, false, true_parameters, table));
   for (int kind = PROCESS; kind <= UNEQUAL_NOISE; kind++) {

@@ -247,7 +247,7 @@ static hark_status make_model(world *w, int64_t width, const model *smaller, mod
                                   .output_scale = 1};
   m->sequences = (hark_lab_sequences){.count = SEQUENCES, .tokens = w->tokens, .masks = w->mask, .one_mask = true};
   HARK_TRY(hark_lab_make_network(w->lab, &m->network));
-  HARK_TRY(hark_lab_make_descent(w->lab, m->network.weights, &m->descent));
+  HARK_TRY(hark_lab_make_descent(w->lab, m->network.weights, HARK_LAB_PAIRS, &m->descent));
   HARK_TRY(hark_lab_numbers(w->lab, m->network.weights, &m->best));
   HARK_TRY(hark_lab_numbers(w->lab, m->network.weights, &m->trained));
   HARK_TRY(hark_lab_numbers(w->lab, m->network.weights, &m->lowest));

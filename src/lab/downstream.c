@@ -90,7 +90,7 @@ static hark_status make_problem(hark_lab *lab, int64_t width, int64_t most, prob
                                   .output_scale = 1,
                                   .unbounded = true};
   HARK_TRY(hark_lab_make_network(lab, &p->network));
-  HARK_TRY(hark_lab_make_descent(lab, p->network.weights, &p->descent));
+  HARK_TRY(hark_lab_make_descent(lab, p->network.weights, HARK_LAB_PAIRS, &p->descent));
   HARK_TRY(hark_lab_numbers(lab, most * LENGTH * DIM, &p->tokens));
   HARK_TRY(hark_lab_numbers(lab, most * DIM, &p->masks));
   HARK_TRY(hark_lab_numbers(lab, most, &p->targets));

@@ -187,7 +187,7 @@ static hark_status make_trainer(hark_lab *lab, int64_t many, trainer *t) {
 
 static hark_status train(trainer *t, const sizes *s, hark_lab_descent *descent) {
   const hark_lab_objective objective = {.dims = WEIGHTS, .evaluate = loss, .user = t};
-  HARK_TRY(hark_lab_make_descent(t->lab, WEIGHTS, descent));
+  HARK_TRY(hark_lab_make_descent(t->lab, WEIGHTS, HARK_LAB_MOST_PAIRS, descent));
   hark_lab_normal(t->lab, (1 << 20) - 3, WEIGHTS, descent->x);
   for (int i = 0; i < WEIGHTS; i++) descent->x[i] /= sqrt(i < AT_MASK ? TOKEN : DC);
   t->count = FEW;

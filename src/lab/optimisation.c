@@ -154,7 +154,7 @@ static hark_status find_points(problem *p, int restarts, uint32_t stream, point 
   const hark_lab_objective objective = {.dims = p->network.weights, .evaluate = risk, .user = p};
   hark_lab_descent descent;
   double *jacobian, *gradient;
-  HARK_TRY(hark_lab_make_descent(p->lab, p->network.weights, &descent));
+  HARK_TRY(hark_lab_make_descent(p->lab, p->network.weights, HARK_LAB_PAIRS, &descent));
   HARK_TRY(hark_lab_numbers(p->lab, SEQUENCES * p->network.weights, &jacobian));
   HARK_TRY(hark_lab_numbers(p->lab, p->network.weights, &gradient));
   *best = 0;
