@@ -35,7 +35,7 @@ typedef struct sizes {
   int64_t more, many;
   int evaluations, last_evaluations;
 } sizes;
-static const sizes quick_sizes = {800, 512, 2048, 60, 40}, full_sizes = {1500, 2048, 16384, 200, 160};
+static const sizes quick_sizes = {800, 512, 2048, 60, 40}, full_sizes = {1500, 1024, 16384, 100, 200};
 
 static const hark_lab_column columns[HARK_FINITE_COLUMNS] = {{"tokens", NULL, NULL},
                                                              {"excess", "trained", NULL},
