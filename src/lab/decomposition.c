@@ -247,7 +247,7 @@ static hark_status make_model(world *w, int64_t width, const model *smaller, mod
                                   .output_scale = 1};
   m->sequences = (hark_lab_sequences){.count = SEQUENCES, .tokens = w->tokens, .masks = w->mask, .one_mask = true};
   HARK_TRY(hark_lab_make_network(w->lab, &m->network));
-  HARK_TRY(hark_lab_make_descent(w->lab, m->network.weights, &m->descent));
+  HARK_TRY(hark_lab_make_descent(w->lab, m->network.weights, HARK_LAB_PAIRS, &m->descent));
   HARK_TRY(hark_lab_numbers(w->lab, m->network.weights, &m->best));
   HARK_TRY(hark_lab_numbers(w->lab, m->network.weights, &m->trained));
   HARK_TRY(hark_lab_numbers(w->lab, m->network.weights, &m->lowest));
@@ -277,7 +277,7 @@ static hark_status add_terms(model *m, int64_t n, int steps, uint32_t stream, ha
   const double distance = distance_of(w, m->network.f);
   HARK_TRY(go_down_from(m, m->trained, m->lowest, &least));
   HARK_TRY(go_down_from(m, m->best, m->lowest, &least));
-  HARK_TRY(search(m, &m->sample, w->lab->quick ? 2 : 5, stream + 2, m->lowest, &least));
+  HARK_TRY(search(m, &m->sample, w->lab->quick ? 1 : 5, stream + 2, m->lowest, &least));
   const double each[3] = {m->best_risk - w->best_risk, on_population - on_sample + least - m->best_risk, on_sample - least};
   for (int t = 0; t < 3; t++) hark_lab_mean_add(&terms[t], each[t]);
   hark_lab_mean_add(excess, distance);

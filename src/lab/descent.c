@@ -8,15 +8,15 @@
 #define MOMENTUM 0.9
 #define SQUARES 0.999
 #define TINY 1e-12
-#define SUFFICIENT 1e-4 /* of the decrease that the slope promises */
-#define CURVATURE 0.9   /* of the slope, which a step must leave behind */
-enum { PAIRS = 20, HALVINGS = 60, ARRAYS = 2 * PAIRS + 4 };
+#define SUFFICIENT 1e-4             /* of the decrease that the slope promises */
+#define CURVATURE 0.9               /* of the slope, which a step must leave behind */
+enum { HALVINGS = 60, ARRAYS = 4 }; /* arrays beside the pairs */
 
-hark_status hark_lab_make_descent(hark_lab *lab, int64_t dims, hark_lab_descent *descent) {
-  *descent = (hark_lab_descent){.dims = dims};
+hark_status hark_lab_make_descent(hark_lab *lab, int64_t dims, int pairs, hark_lab_descent *descent) {
+  *descent = (hark_lab_descent){.dims = dims, .pairs = pairs < HARK_LAB_MOST_PAIRS ? pairs : HARK_LAB_MOST_PAIRS};
   HARK_TRY(hark_lab_numbers(lab, dims, &descent->x));
   HARK_TRY(hark_lab_numbers(lab, dims, &descent->gradient));
-  return hark_lab_numbers(lab, dims * ARRAYS, &descent->memory);
+  return hark_lab_numbers(lab, dims * (ARRAYS + 2 * descent->pairs), &descent->memory);
 }
 
 static void copy(int64_t count, const double *from, double *to) { memcpy(to, from, (size_t)count * sizeof *to); }
@@ -62,12 +62,12 @@ hark_status hark_lab_descend(hark_lab *lab, const hark_lab_objective *objective,
 /* The last changes of x and of the gradient, the newest last. */
 typedef struct history {
   int count;
-  double *steps[PAIRS], *changes[PAIRS];
+  double *steps[HARK_LAB_MOST_PAIRS], *changes[HARK_LAB_MOST_PAIRS];
 } history;
 
 /* direction <- -H gradient, the recursion over the pairs */
 static void find_direction(int64_t dims, const history *h, const double *gradient, double *direction) {
-  double along[PAIRS];
+  double along[HARK_LAB_MOST_PAIRS];
   for (int64_t i = 0; i < dims; i++) direction[i] = -gradient[i];
   if (h->count == 0) return;
   for (int p = h->count - 1; p >= 0; p--) {
@@ -85,12 +85,12 @@ static void find_direction(int64_t dims, const history *h, const double *gradien
 
 /* A new pair of x - from and gradient - was; the oldest leaves when there are too many. One without curvature is left out. */
 static void remember(hark_lab_descent *d, history *h, const double *from, const double *was) {
-  if (h->count == PAIRS) {
+  if (h->count == d->pairs) {
     double *const step = h->steps[0], *const change = h->changes[0];
-    memmove(h->steps, h->steps + 1, (PAIRS - 1) * sizeof h->steps[0]);
-    memmove(h->changes, h->changes + 1, (PAIRS - 1) * sizeof h->changes[0]);
-    h->steps[PAIRS - 1] = step;
-    h->changes[PAIRS - 1] = change;
+    memmove(h->steps, h->steps + 1, (size_t)(d->pairs - 1) * sizeof h->steps[0]);
+    memmove(h->changes, h->changes + 1, (size_t)(d->pairs - 1) * sizeof h->changes[0]);
+    h->steps[d->pairs - 1] = step;
+    h->changes[d->pairs - 1] = change;
     h->count--;
   }
   double *const step = h->steps[h->count], *const change = h->changes[h->count];
@@ -131,7 +131,7 @@ hark_status hark_lab_quasi_newton(const hark_lab_objective *objective, int evalu
   const int64_t dims = d->dims;
   double *const direction = d->memory, *const from = direction + dims, *const was = from + dims;
   history h = {.count = 0};
-  for (int p = 0; p < PAIRS; p++) {
+  for (int p = 0; p < d->pairs; p++) {
     h.steps[p] = was + dims * (1 + 2 * p);
     h.changes[p] = h.steps[p] + dims;
   }

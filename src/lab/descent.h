@@ -18,10 +18,14 @@ typedef struct hark_lab_descent {
   double *x, *gradient; /* [dims] */
   double value, norm;   /* norm: of the gradient */
   int evaluations;
+  int pairs; /* that L-BFGS remembers */
   double *memory;
 } hark_lab_descent;
 
-HARK_MUST_CHECK hark_status hark_lab_make_descent(hark_lab *lab, int64_t dims, hark_lab_descent *descent);
+/* `pairs`, 1 or more: HARK_LAB_PAIRS as a rule; as many as there are numbers, at most HARK_LAB_MOST_PAIRS, for narrow valleys of few numbers. */
+#define HARK_LAB_PAIRS 20
+#define HARK_LAB_MOST_PAIRS 200
+HARK_MUST_CHECK hark_status hark_lab_make_descent(hark_lab *lab, int64_t dims, int pairs, hark_lab_descent *descent);
 
 /* Adam (Kingma, Ba 2015) from descent->x, every step projected; the rate falls to zero in a straight line. x and value become the best point that
  * was met, or with `last` the last one. HARK_NOT_FINITE when a value is none. Errors: those of `evaluate`. */

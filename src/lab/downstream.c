@@ -42,7 +42,7 @@ typedef struct sizes {
   int64_t pre_training, pool; /* sequences; the pool is trained on downstream, in pieces, and as many more are the population */
   int steps;
 } sizes;
-static const sizes quick_sizes = {512, 12288, 120}, full_sizes = {2048, 49152, 400};
+static const sizes quick_sizes = {512, 12288, 80}, full_sizes = {2048, 49152, 400};
 
 typedef struct problem {
   hark_lab *lab;
@@ -90,7 +90,7 @@ static hark_status make_problem(hark_lab *lab, int64_t width, int64_t most, prob
                                   .output_scale = 1,
                                   .unbounded = true};
   HARK_TRY(hark_lab_make_network(lab, &p->network));
-  HARK_TRY(hark_lab_make_descent(lab, p->network.weights, &p->descent));
+  HARK_TRY(hark_lab_make_descent(lab, p->network.weights, HARK_LAB_PAIRS, &p->descent));
   HARK_TRY(hark_lab_numbers(lab, most * LENGTH * DIM, &p->tokens));
   HARK_TRY(hark_lab_numbers(lab, most * DIM, &p->masks));
   HARK_TRY(hark_lab_numbers(lab, most, &p->targets));

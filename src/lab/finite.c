@@ -231,7 +231,7 @@ const hark_experiment hark_experiment_finite = {
         "\n"
         "The second table has a predictor whose c_theta, r_theta and mask are linear maps of tokens (c, r) M and masks c M' with unknown "
         "M; their "
-        "entries are trained by Adam, then L-BFGS, on 16384 sequences of 32 tokens and sixteen masks. Features are identified only up to "
+        "entries are trained by Adam, then L-BFGS, on 24576 sequences of 32 tokens and sixteen masks. Features are identified only up to "
         "maps that keep the kernel, so "
         "predictions are compared, with those of the Bayes predictor on c and r themselves, over the same sequences.\n"
         "\n"

@@ -89,7 +89,7 @@ static hark_status make_problem(hark_lab *lab, int64_t n, int64_t length, uint32
   for (int c = 0; c < DIM; c++) p->mask[c] = 1 / sqrt(DIM);
   HARK_TRY(hark_lab_make_network(lab, &p->network));
   HARK_TRY(hark_lab_make_latent_data(lab, &p->data));
-  HARK_TRY(hark_lab_make_descent(lab, p->network.weights, &p->descent));
+  HARK_TRY(hark_lab_make_descent(lab, p->network.weights, HARK_LAB_PAIRS, &p->descent));
   HARK_TRY(hark_lab_numbers(lab, n, &p->signs));
   HARK_TRY(hark_lab_numbers(lab, n, &p->scratch));
   p->sequences = (hark_lab_sequences){.count = n, .tokens = p->data.tokens, .masks = p->mask, .one_mask = true};

@@ -211,7 +211,7 @@ static void valleys_are_followed(void **state) {
   (void)state;
   const hark_lab_objective objective = {.dims = 2, .evaluate = valley};
   hark_lab_descent d;
-  assert_fine(context, hark_lab_make_descent(lab, 2, &d));
+  assert_fine(context, hark_lab_make_descent(lab, 2, HARK_LAB_PAIRS, &d));
   d.x[0] = -1.2;
   d.x[1] = 1;
   assert_fine(context, hark_lab_quasi_newton(&objective, 200, 1e-9, &d));
@@ -228,7 +228,7 @@ static void kinks_are_come_near_to(void **state) {
   (void)state;
   const hark_lab_objective objective = {.dims = 2, .evaluate = roof};
   hark_lab_descent d;
-  assert_fine(context, hark_lab_make_descent(lab, 2, &d));
+  assert_fine(context, hark_lab_make_descent(lab, 2, HARK_LAB_PAIRS, &d));
   d.x[0] = 3.3;
   d.x[1] = -4.1;
   assert_fine(context, hark_lab_quasi_newton(&objective, 1000, 1e-9, &d));
@@ -241,7 +241,7 @@ static void projections_are_kept(void **state) {
   const hark_lab_objective broken = {.dims = 2, .evaluate = cliff};
   const hark_lab_adam how = {.steps = 4000, .rate = 0.05};
   hark_lab_descent d;
-  assert_fine(context, hark_lab_make_descent(lab, 2, &d));
+  assert_fine(context, hark_lab_make_descent(lab, 2, HARK_LAB_PAIRS, &d));
   d.x[0] = -1.2;
   assert_fine(context, hark_lab_descend(lab, &objective, how, &d));
   assert_true(d.x[0] == 2 && fabs(d.x[1] - 4) < 1e-3 && fabs(d.value - 1) < 1e-3); /* least for x >= 2: (2, 4) */
@@ -265,7 +265,7 @@ static void memory_may_run_out(void **state) {
     status = hark_lab_create(tight, true, 1, NULL, &tight_lab);
     if (status == HARK_OK) status = hark_lab_make_network(tight_lab, &network);
     if (status == HARK_OK) status = hark_lab_make_latent_data(tight_lab, &data);
-    if (status == HARK_OK) status = hark_lab_make_descent(tight_lab, network.weights, &descent);
+    if (status == HARK_OK) status = hark_lab_make_descent(tight_lab, network.weights, HARK_LAB_PAIRS, &descent);
     if (status != HARK_OK) assert_int_equal(status, HARK_OUT_OF_MEMORY);
     hark_lab_destroy(&tight_lab);
     test_memory_context_end(tight, &memory);
