@@ -220,15 +220,20 @@ static hark_config with_context(const hark_config *own, int64_t length) {
   return config;
 }
 
+/* Room for a batch of windows as examples. */
+static hark_status make_room(hark_invocation *call, const hark_config *config, hark_example_room *room) {
+  const hark_example_extents extents = {.rows = config->train.batch, .parts = 1, .longest = config->model.context};
+  return hark_example_room_make(call->context, &extents, room);
+}
+
 /* The loss over all sentences. */
 static hark_status evaluate_sentences(hark_invocation *call, const hark_config *config, hark_engine *engine, measured_text *text,
                                       hark_evaluation_result *out) {
   const hark_sentences_settings settings = hark_sentences_settings_of(config, text->split, true);
   hark_sentences sentences;
-  const hark_example_extents extents = {.rows = config->train.batch, .parts = 1, .longest = config->model.context};
   hark_example_room room = {0};
   hark_status status = hark_sentences_open(call->context, text->corpus, &settings, &sentences);
-  if (status == HARK_OK) status = hark_example_room_make(call->context, &extents, &room);
+  if (status == HARK_OK) status = make_room(call, config, &room);
   if (status == HARK_OK) status = hark_evaluate_sentences(call->context, engine, &sentences, &room, show, text, out);
   hark_example_room_close(call->context, &room);
   hark_sentences_close(&sentences);
@@ -239,7 +244,7 @@ static hark_status evaluate_sentences(hark_invocation *call, const hark_config *
 static hark_status evaluate_own(hark_invocation *call, const hark_config *config, hark_engine *engine, measured_text *text,
                                 const hark_evaluation_settings *settings, hark_evaluation_result *out) {
   hark_example_room room = {0};
-  hark_status status = hark_example_room_make(call->context, config->train.batch, 1, config->model.context, &room);
+  hark_status status = make_room(call, config, &room);
   if (status == HARK_OK) status = hark_evaluate_own(call->context, engine, text->corpus, settings, &room, show, text, out);
   hark_example_room_close(call->context, &room);
   return status;

@@ -191,10 +191,8 @@ static hark_status measure(sweep *s, int run, const hark_sweep_budget *budget) {
   if (!there) return HARK_OK;
   const hark_sweep_choice choice = {s->values->metric, s->values->choose, s->results.more};
   HARK_TRY(hark_sweep_value_of(s->context, path, &choice, budget, &s->results.values[run]));
-  const hark_sweep_choice last = {.choose = HARK_SWEEP_LAST};
   for (int i = 0; i < s->results.beside_count; i++) {
-    hark_sweep_choice beside = last;
-    beside.metric = s->results.beside_names[i];
+    const hark_sweep_choice beside = {.metric = s->results.beside_names[i], .choose = HARK_SWEEP_LAST};
     HARK_TRY(hark_sweep_value_of(s->context, path, &beside, budget, &s->results.beside[i][run]));
   }
   return HARK_OK;
@@ -202,14 +200,13 @@ static hark_status measure(sweep *s, int run, const hark_sweep_budget *budget) {
 
 /* What the run that has least of the budget's metric has of it. */
 static hark_status find_least(sweep *s, hark_sweep_budget *budget) {
-  const hark_sweep_choice last = {.metric = s->values->metric, .choose = HARK_SWEEP_LAST};
   budget->limit = INFINITY;
   for (int run = 0; run < s->runs; run++) {
     char path[HARK_PATH_BYTES];
     bool there = false;
     double total = NAN;
     HARK_TRY(find_metrics(s, run, path, &there));
-    if (there) HARK_TRY(hark_sweep_total_of(s->context, path, &last, budget->name, &total));
+    if (there) HARK_TRY(hark_sweep_total_of(s->context, path, budget->name, s->values->metric, &total));
     budget->limit = fmin(budget->limit, total);
   }
   if (isfinite(budget->limit)) return HARK_OK;

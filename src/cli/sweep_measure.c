@@ -73,9 +73,9 @@ hark_status hark_sweep_value_of(hark_context *context, const char *run, const ha
   return status;
 }
 
-hark_status hark_sweep_total_of(hark_context *context, const char *run, const hark_sweep_choice *choice, const char *name, double *total) {
+hark_status hark_sweep_total_of(hark_context *context, const char *run, const char *name, const char *metric, double *total) {
   hark_series series = {0};
-  const hark_status status = hark_series_read(context, run, name, choice->metric, &series);
+  const hark_status status = hark_series_read(context, run, name, metric, &series);
   if (status == HARK_OK && series.count > 0) *total = series.last_x;
   hark_series_free(context, &series);
   return status;

@@ -33,8 +33,8 @@ bool hark_sweep_more_is_better(const char *metric);
 /* The number of a run's folder; *value stays where it has none. Errors: those of files. */
 HARK_MUST_CHECK hark_status hark_sweep_value_of(hark_context *context, const char *run, const hark_sweep_choice *choice,
                                                 const hark_sweep_budget *budget, double *value);
-/* How much of a metric that grows a run has where it is measured last; *total stays where it is nowhere measured. */
-HARK_MUST_CHECK hark_status hark_sweep_total_of(hark_context *context, const char *run, const hark_sweep_choice *choice, const char *name,
+/* How much of `name`, which grows, a run has where `metric` was measured last; *total stays where it never was. */
+HARK_MUST_CHECK hark_status hark_sweep_total_of(hark_context *context, const char *run, const char *name, const char *metric,
                                                 double *total);
 
 #endif

@@ -142,7 +142,8 @@ static const field fields[] = {
 #define TYPE_WORD "gpt"
 
 /* Keys of configurations that a trained model has no use for. */
-static const char *const training_keys[] = {"dropout", "embedding_dropout", "embedding_deviation", "recompute", "attention.dropout"};
+static const char *const training_keys[] = {"dropout",   "embedding_dropout", "initialisation", "embedding_deviation",
+                                            "recompute", "attention.dropout"};
 
 /* ---- printing ---- */
 

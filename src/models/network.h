@@ -33,6 +33,13 @@ typedef enum hark_architecture_kind {
       HARK_ARCHITECTURE_COUNT
 } hark_architecture_kind;
 
+/* Deviation of the initial weights of linear layers. */
+#define HARK_INITIALISATION_WORDS "gpt2|xavier"
+typedef enum hark_initialisation {
+  HARK_INITIALISATION_GPT2,  /* 0.02, and 0.02 / sqrt(2 layers) into the residual stream (Radford et al. 2019) */
+  HARK_INITIALISATION_XAVIER /* sqrt(2 / (in + out)) */
+} hark_initialisation;
+
 typedef struct hark_network_config {
   int64_t vocabulary, layers, heads, key_heads, width, feed_forward_width, context;
   int architecture; /* hark_architecture_kind */
@@ -49,7 +56,8 @@ typedef struct hark_network_config {
   int64_t rotary_original_context; /* that it refers to; 0: context */
   double rotary_fraction;          /* of the pairs that turn; 0: 1 */
   double dropout, embedding_dropout, attention_dropout;
-  double embedding_deviation; /* of initial embeddings of tokens; 0: HARK_INITIAL_DEVIATION. Only training has it */
+  hark_initialisation initialisation; /* only training has it */
+  double embedding_deviation;         /* of initial embeddings of tokens; 0: HARK_INITIAL_DEVIATION. Only training has it */
   /* of attention */
   hark_attention_structure structure;
   hark_hierarchy_partition partition;

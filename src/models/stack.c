@@ -33,14 +33,14 @@ static hark_status declare_block(hark_context *context, hark_network *network, i
   const hark_network_config *config = &network->config;
   hark_block *block = &network->blocks[layer];
   hark_parameters *parameters = &network->parameters;
-  const double output_deviation = HARK_INITIAL_DEVIATION / sqrt(2.0 * (double)config->layers);
+  const double deviation = hark_stack_deviation(config), output_deviation = deviation / sqrt(2.0 * (double)config->layers);
   const hark_self_attention_spec attention = {.width = config->width,
                                               .head_dim = hark_network_head_dim(config),
                                               .causal = network->architecture->causal,
                                               .heads = config->heads,
                                               .key_heads = config->key_heads,
                                               .bias = config->bias && !config->attention_unbiased,
-                                              .deviation = HARK_INITIAL_DEVIATION,
+                                              .deviation = deviation,
                                               .output_deviation = output_deviation,
                                               .rotary = hark_stack_rotary(config),
                                               .rotary_source = has_own_rates(config) ? &network->rotary_source : NULL,
@@ -73,7 +73,7 @@ static hark_status declare_block(hark_context *context, hark_network *network, i
                              &block->feed_forward_norm));
   (void)snprintf(name, sizeof name, "blocks.%" PRId64 ".feed_forward", layer);
   return hark_feed_forward_declare(context, parameters, config->activation, config->width, config->feed_forward_width, config->bias,
-                                   HARK_INITIAL_DEVIATION, output_deviation, name, &block->feed_forward);
+                                   deviation, output_deviation, name, &block->feed_forward);
 }
 
 /* Weights of one expression are no weights of another. */

@@ -12,6 +12,11 @@
 /* Deviation of initial weights: GPT-2's (Radford et al. 2019). */
 #define HARK_INITIAL_DEVIATION 0.02
 
+/* Deviation of a linear layer's initial weights as the configuration says, for hark_linear_declare(). */
+static inline double hark_stack_deviation(const hark_network_config *config) {
+  return config->initialisation == HARK_INITIALISATION_XAVIER ? HARK_DEVIATION_XAVIER : HARK_INITIAL_DEVIATION;
+}
+
 /* Declares the parameters of embedding, blocks and last norm. Errors: those of parameters; HARK_BAD_CONFIGURATION, HARK_OUT_OF_MEMORY. */
 HARK_MUST_CHECK hark_status hark_stack_declare(hark_context *context, hark_network *network);
 

@@ -64,6 +64,9 @@ static const hark_option options[] = {
     {"model.dropout", "dropout", HARK_OPTION_FLOAT, AT(model.dropout), "0", "[0, 1)", TRAIN, NULL, "dropout on the residual branches"},
     {"model.embedding_dropout", NULL, HARK_OPTION_FLOAT, AT(model.embedding_dropout), "0", "[0, 1)", TRAIN, NULL,
      "dropout on the sum of embeddings"},
+    {"model.initialisation", NULL, HARK_OPTION_ENUM, AT(model.initialisation), "gpt2", HARK_INITIALISATION_WORDS, TRAIN, NULL,
+     "deviation of initial weights: 0.02, and 0.02 / sqrt(2 layers) into the residual stream; or sqrt(2 / (in + out)), larger in narrow "
+     "models"},
     {"model.embedding_deviation", NULL, HARK_OPTION_FLOAT, AT(model.embedding_deviation), "0.02", "(0, inf)", TRAIN, NULL,
      "deviation of the initial embeddings of tokens; sinusoidal positions are of size 1"},
     {"model.recompute", "recompute", HARK_OPTION_BOOL, AT(model.recompute), "false", NULL, TRAIN, NULL,
@@ -396,8 +399,8 @@ hark_bond hark_config_bond(const char *option) {
                                          "model.attention.unit"};
   if (strcmp(option, "data.tokenizer") == 0 || strncmp(option, "data.subwords.", 14) == 0) return HARK_BOND_WEIGHTS;
   if (strncmp(option, "model.", 6) != 0 || strcmp(option, "model.recompute") == 0 || strcmp(option, "model.embedding_deviation") == 0 ||
-      ends_with(option, "dropout") || ends_with(option, "latent.norm") || ends_with(option, "operator_norm") ||
-      ends_with(option, "matrix_norm"))
+      strcmp(option, "model.initialisation") == 0 || ends_with(option, "dropout") || ends_with(option, "latent.norm") ||
+      ends_with(option, "operator_norm") || ends_with(option, "matrix_norm"))
     return HARK_BOND_NONE;
   for (size_t i = 0; i < sizeof meanings / sizeof meanings[0]; i++)
     if (strcmp(option, meanings[i]) == 0) return HARK_BOND_MEANING;
@@ -526,6 +529,8 @@ static hark_status settle_examples(hark_context *context, hark_options *set, har
   if (config->model.architecture == HARK_ARCHITECTURE_masked_encoder && hark_config_has_sentences(config))
     HARK_TRY(hark_options_complain(context, set, "model.architecture data.unit",
                                    "a masked encoder reads windows of text or examples, expected data.unit: text"));
+  if (ahca && config->model.initialisation != HARK_INITIALISATION_GPT2)
+    HARK_TRY(hark_options_complain(context, set, "model.initialisation model.architecture", "ahca has initial weights as gpt2 alone"));
   HARK_TRY(check_vectors(context, set, config));
   if (!examples && config->data.example_limit > 0)
     HARK_TRY(hark_options_complain(context, set, "data.example_limit data.format",

@@ -53,6 +53,7 @@ typedef struct hark_config {
       int64_t original_context; /* 0: context */
     } rotary;
     bool tie_embeddings, bias, recompute;
+    int initialisation; /* hark_initialisation */
     double dropout, embedding_dropout, embedding_deviation;
     struct {
       int structure; /* hark_attention_structure */

@@ -55,6 +55,7 @@ hark_network_config hark_engine_network_config(const hark_config *config, const 
                                .recompute = config->model.recompute,
                                .dropout = config->model.dropout,
                                .embedding_dropout = config->model.embedding_dropout,
+                               .initialisation = (hark_initialisation)config->model.initialisation,
                                .embedding_deviation = config->model.embedding_deviation,
                                .attention_dropout = config->model.attention.dropout,
                                .structure = (hark_attention_structure)config->model.attention.structure,
