@@ -329,6 +329,33 @@ static void a_sequence_alone_has_the_logits_that_it_has_among_others(void **stat
   }
 }
 
+/* A sequence of no tokens has no chunks: what it tells is finite, and the others do not notice it. */
+static void a_sequence_without_tokens_changes_nothing(void **state) {
+  (void)state;
+  static const int64_t lengths[SEQUENCES] = {7, 0, 12};
+  for (size_t v = 0; v < VARIANTS; v++) {
+    hark_context *context = test_reference_open();
+    model m;
+    float together[SEQUENCES * CONTEXT * VOCABULARY], alone[CONTEXT * VOCABULARY];
+    model_open(&m, context, &variants[v].config, HARK_F32);
+    batch_open(&m, 0, lengths, SEQUENCES);
+    logits_of(&m, together);
+    const int64_t all = m.answers * choices(&m);
+    for (int64_t i = 0; i < all; i++) assert_true(isfinite(together[i]));
+    batch_close(&m);
+    for (int s = 0; s < SEQUENCES; s += 2) {
+      batch_open(&m, s, &lengths[s], 1);
+      logits_of(&m, alone);
+      const int64_t numbers = m.answers * choices(&m);
+      if (memcmp(alone, together + (s == 0 ? 0 : all - numbers), (size_t)numbers * sizeof *alone) != 0)
+        fail_msg("%s: sequence %d", variants[v].name, s);
+      batch_close(&m);
+    }
+    model_close(&m);
+    test_setup_close(context);
+  }
+}
+
 /* Layers run on the chunks that have them: a capacity of 0 costs what one layer costs. */
 static void depth_saves_the_work_of_the_layers_that_are_not_run(void **state) {
   (void)state;
@@ -558,6 +585,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_parameter_has_the_gradient_of_differences),
       cmocka_unit_test(a_sequence_alone_has_the_logits_that_it_has_among_others),
+      cmocka_unit_test(a_sequence_without_tokens_changes_nothing),
       cmocka_unit_test(depth_saves_the_work_of_the_layers_that_are_not_run),
       cmocka_unit_test(work_is_counted_for_the_chunks_that_there_are),
       cmocka_unit_test(callers_chunks_and_selection_take_the_place_of_the_rules),
