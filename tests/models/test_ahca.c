@@ -26,8 +26,9 @@ typedef struct variant {
 
 #define ANY                                                                                                                                \
   .architecture = HARK_ARCHITECTURE_ahca, .vocabulary = VOCABULARY, .layers = 3, .heads = 2, .key_heads = 2, .width = 6,                   \
-  .feed_forward_width = 10, .context = CONTEXT, .norm_epsilon = 1e-5, .positions = HARK_POSITIONS_LEARNED
+  .feed_forward_width = 10, .context = CONTEXT, .norm_epsilon = 1e-5, .positions = HARK_POSITIONS_LEARNED, .window = 2
 #define LABELS ANY, .structure = HARK_STRUCTURE_DENSE
+#define WINDOW ANY, .structure = HARK_STRUCTURE_WINDOW, .classes = CLASSES
 #define HIERARCHICAL ANY, .structure = HARK_STRUCTURE_HIERARCHICAL, .hierarchy_block = 2
 #define BASE LABELS, .classes = CLASSES
 #define CHUNKS(rule, size) .chunk = rule, .chunk_size = size, .chunk_minimum = 2, .chunk_maximum = 6, .delimiter = 4, .window = 2
@@ -68,7 +69,7 @@ static const variant variants[] = {
      {BASE, .ahca = {CHUNKS(HARK_AHCA_SEMANTIC, 4), SLOTS(2, 5, 3), .output = HARK_AHCA_OF_SELECTED, .layer = HARK_AHCA_LINEAR,
                      .join = HARK_AHCA_EVERY, .select = HARK_AHCA_NORM, .depth = HARK_AHCA_PAPER, .depth_score = HARK_AHCA_OF_ATTENTION}}},
     {"kernel_every",
-     {BASE, .positional = "bank[2](decay*periodic)",
+     {WINDOW, .positional = "bank[2](decay*periodic)",
       .ahca = {CHUNKS(HARK_AHCA_FIXED, 3), SLOTS(3, 5, 3), .join = HARK_AHCA_EVERY, .capacity = 0.5, .ponder_weight = 0.02}}},
     {"kernel_hierarchical_labels",
      {HIERARCHICAL, .positional = "decay",
