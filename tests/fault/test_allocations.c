@@ -272,6 +272,7 @@ static void training_steps(void **state) {
   what.name = "learned chunks that label tokens, with a positional kernel";
   m.config.model.architecture = HARK_ARCHITECTURE_ahca;
   m.config.model.positions = HARK_POSITIONS_LEARNED;
+  m.config.model.attention.dropout = 0;
   m.config.model.positional = "decay";
   m.config.model.ahca = (hark_ahca_config){.head = HARK_AHCA_LABELS,
                                            .chunk = HARK_AHCA_LEARNED,
