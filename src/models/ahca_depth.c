@@ -108,10 +108,12 @@ static hark_status attend_within(const hark_ahca_pass *p, const hark_ahca_layer 
     attributes.own.batch = shape->shape[0];
     attributes.own.query_length = attributes.own.key_length = shape->shape[1];
     attributes.own.structure = config->structure;
-    attributes.own.window = config->window;
-    attributes.own.hierarchy_block = config->hierarchy_block;
-    attributes.own.partition = config->partition;
-    attributes.own.coarse_query = config->coarse_query;
+    if (config->structure == HARK_STRUCTURE_WINDOW) attributes.own.window = config->window;
+    if (config->structure == HARK_STRUCTURE_HIERARCHICAL) {
+      attributes.own.hierarchy_block = config->hierarchy_block;
+      attributes.own.partition = config->partition;
+      attributes.own.coarse_query = config->coarse_query;
+    }
     attributes.own.has_log_kernel = p->slot_kernel != 0;
     HARK_TRY(hark_linear_apply(p->forward, &layer->attention.query, normed, &parts[QUERY]));
     HARK_TRY(hark_linear_apply(p->forward, &layer->attention.key, normed, &parts[KEY]));

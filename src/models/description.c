@@ -141,9 +141,9 @@ static const field fields[] = {
 #define TYPE_KEY "type"
 #define TYPE_WORD "gpt"
 
-/* Keys of configurations that a trained model has no use for. */
-static const char *const training_keys[] = {"dropout",   "embedding_dropout", "initialisation", "embedding_deviation",
-                                            "recompute", "attention.dropout"};
+/* Keys of configurations that a model which is loaded has no use for: of training, and of chunks, which no decoder has. */
+static const char *const training_keys[] = {"ahca.more_delimiters", "dropout",   "embedding_dropout", "initialisation",
+                                            "embedding_deviation",  "recompute", "attention.dropout"};
 
 /* ---- printing ---- */
 

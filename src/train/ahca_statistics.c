@@ -8,12 +8,17 @@
 #include "backend/backend.h"
 #include "core/core.h"
 
+#define PIECE 128
+
 /* Reads a list piece by piece. */
 typedef struct list_reader {
   hark_context *context;
   const hark_tensor *list; /* i32 or i64, of rank 1 */
   int64_t first, count;    /* of the piece */
-  int64_t numbers[128];
+  union {
+    int64_t wide[PIECE];
+    int32_t narrow[PIECE];
+  } numbers;
 } list_reader;
 
 static list_reader reader_of(hark_context *context, const hark_tape *tape, hark_value list) {
@@ -21,16 +26,15 @@ static list_reader reader_of(hark_context *context, const hark_tape *tape, hark_
 }
 
 static hark_status read_at(list_reader *r, int64_t index, int64_t *out) {
-  enum { PIECE = 128 };
   if (index < r->first || index >= r->first + r->count) {
     const size_t bytes = hark_type_bytes(r->list->type);
     r->first = index;
     r->count = hark_min(PIECE, r->list->shape[0] - index);
-    HARK_TRY(hark_backend_read(r->context, r->numbers, (const char *)r->list->data + (size_t)index * bytes, (size_t)r->count * bytes));
+    HARK_TRY(hark_backend_read(r->context, &r->numbers, (const char *)r->list->data + (size_t)index * bytes, (size_t)r->count * bytes));
     if (r->list->type == HARK_I32) /* to the wider ones from the end */
-      for (int64_t i = r->count - 1; i >= 0; i--) r->numbers[i] = ((const int32_t *)r->numbers)[i];
+      for (int64_t i = r->count - 1; i >= 0; i--) r->numbers.wide[i] = r->numbers.narrow[i];
   }
-  *out = r->numbers[index - r->first];
+  *out = r->numbers.wide[index - r->first];
   return HARK_OK;
 }
 

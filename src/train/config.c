@@ -529,7 +529,7 @@ static hark_status settle_examples(hark_context *context, hark_options *set, har
   if (config->model.architecture == HARK_ARCHITECTURE_masked_encoder && hark_config_has_sentences(config))
     HARK_TRY(hark_options_complain(context, set, "model.architecture data.unit",
                                    "a masked encoder reads windows of text or examples, expected data.unit: text"));
-  if (ahca && config->model.initialisation != HARK_INITIALISATION_GPT2)
+  if (config->model.architecture == HARK_ARCHITECTURE_ahca && config->model.initialisation != HARK_INITIALISATION_GPT2)
     HARK_TRY(hark_options_complain(context, set, "model.initialisation model.architecture", "ahca has initial weights as gpt2 alone"));
   HARK_TRY(check_vectors(context, set, config));
   if (!examples && config->data.example_limit > 0)

@@ -231,15 +231,20 @@ static hark_status make_and_step(hark_context *context, model_work *m, const har
   HARK_TRY(hark_engine_begin_step(context, m->engine));
   HARK_TRY(hark_engine_train_examples(context, m->engine, batch, 0, 0.5, &pass));
   HARK_TRY(hark_engine_finish_step(context, m->engine, 1, 1e-3, pass.loss, &result));
-  return hark_engine_evaluate_examples(context, m->engine, batch, &pass, &predicted);
+  static hark_ahca_statistics statistics;
+  if (m->config.model.architecture == HARK_ARCHITECTURE_ahca) m->engine->statistics = &statistics;
+  const hark_status status = hark_engine_evaluate_examples(context, m->engine, batch, &pass, &predicted);
+  m->engine->statistics = NULL;
+  return status;
 }
 
-/* Packed examples: 2 of 5 and 3 tokens, with classes. */
+/* Packed examples: 2 of 5 and 3 tokens, with classes, or with labels where the configuration asks for such. */
 static hark_status make_and_step_encoder(hark_context *context, void *data) {
   model_work *m = data;
-  static int32_t positions[] = {0, 1, 2, 3, 4, 0, 1, 2}, classes[] = {2, 0};
+  static int32_t positions[] = {0, 1, 2, 3, 4, 0, 1, 2}, classes[] = {2, 0, 1, 3, 4, 5, 6, 7};
   static int64_t segments[] = {0, 0, 0, 0, 0, 1, 1, 1}, ranges[] = {0, 5, 5, 8};
-  const hark_learning_task task = {.vocabulary = VOCABULARY, .classes = 3, .parts = 1};
+  const bool labels = m->config.model.ahca.head == HARK_AHCA_LABELS;
+  const hark_learning_task task = {.vocabulary = VOCABULARY, .classes = labels ? 0 : 3, .parts = 1};
   const hark_example_batch batch = {.rows = 2,
                                     .tokens = 8,
                                     .inputs = inputs,
@@ -247,7 +252,7 @@ static hark_status make_and_step_encoder(hark_context *context, void *data) {
                                     .segments = segments,
                                     .ranges = ranges,
                                     .targets = classes,
-                                    .real = 2,
+                                    .real = labels ? 8 : 2,
                                     .longest = 5};
   return make_and_step(context, m, &task, &batch);
 }
@@ -303,9 +308,26 @@ static void training_steps(void **state) {
   m.config.model.architecture = HARK_ARCHITECTURE_encoder;
   m.config.model.recompute = false;
   fail_at_each(&what, &m);
+  what.name = "learned chunks that label tokens, with a positional kernel";
+  m.config.model.architecture = HARK_ARCHITECTURE_ahca;
+  m.config.model.positions = HARK_POSITIONS_LEARNED;
+  m.config.model.attention.dropout = 0;
+  m.config.model.positional = "decay";
+  m.config.model.ahca = (hark_ahca_config){.head = HARK_AHCA_LABELS,
+                                           .chunk = HARK_AHCA_LEARNED,
+                                           .chunk_size = 2,
+                                           .window = 1,
+                                           .primary_slots = 2,
+                                           .secondary_slots = 3,
+                                           .selected = 2,
+                                           .capacity = 0.5,
+                                           .ratio_weight = 0.03,
+                                           .ponder_weight = 0.02};
+  fail_at_each(&what, &m);
   what.name = "a network of bounded matrices, a batch of vectors, a step, an evaluation";
   what.run = make_and_step_vectors;
   m.config.model.architecture = HARK_ARCHITECTURE_latent;
+  m.config.model.positional = "";
   m.config.model.positions = HARK_POSITIONS_NONE;
   m.config.model.activation = HARK_ACTIVATION_RELU;
   m.config.model.width = 4;

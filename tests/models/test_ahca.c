@@ -26,8 +26,9 @@ typedef struct variant {
 
 #define ANY                                                                                                                                \
   .architecture = HARK_ARCHITECTURE_ahca, .vocabulary = VOCABULARY, .layers = 3, .heads = 2, .key_heads = 2, .width = 6,                   \
-  .feed_forward_width = 10, .context = CONTEXT, .norm_epsilon = 1e-5, .positions = HARK_POSITIONS_LEARNED
+  .feed_forward_width = 10, .context = CONTEXT, .norm_epsilon = 1e-5, .positions = HARK_POSITIONS_LEARNED, .window = 2
 #define LABELS ANY, .structure = HARK_STRUCTURE_DENSE
+#define WINDOW ANY, .structure = HARK_STRUCTURE_WINDOW, .classes = CLASSES
 #define HIERARCHICAL ANY, .structure = HARK_STRUCTURE_HIERARCHICAL, .hierarchy_block = 2
 #define BASE LABELS, .classes = CLASSES
 #define CHUNKS(rule, size) .chunk = rule, .chunk_size = size, .chunk_minimum = 2, .chunk_maximum = 6, .delimiter = 4, .window = 2
@@ -68,7 +69,7 @@ static const variant variants[] = {
      {BASE, .ahca = {CHUNKS(HARK_AHCA_SEMANTIC, 4), SLOTS(2, 5, 3), .output = HARK_AHCA_OF_SELECTED, .layer = HARK_AHCA_LINEAR,
                      .join = HARK_AHCA_EVERY, .select = HARK_AHCA_NORM, .depth = HARK_AHCA_PAPER, .depth_score = HARK_AHCA_OF_ATTENTION}}},
     {"kernel_every",
-     {BASE, .positional = "bank[2](decay*periodic)",
+     {WINDOW, .positional = "bank[2](decay*periodic)",
       .ahca = {CHUNKS(HARK_AHCA_FIXED, 3), SLOTS(3, 5, 3), .join = HARK_AHCA_EVERY, .capacity = 0.5, .ponder_weight = 0.02}}},
     {"kernel_hierarchical_labels",
      {HIERARCHICAL, .positional = "decay",
@@ -329,6 +330,33 @@ static void a_sequence_alone_has_the_logits_that_it_has_among_others(void **stat
   }
 }
 
+/* A sequence of no tokens has no chunks: what it tells is finite, and the others do not notice it. */
+static void a_sequence_without_tokens_changes_nothing(void **state) {
+  (void)state;
+  static const int64_t lengths[SEQUENCES] = {7, 0, 12};
+  for (size_t v = 0; v < VARIANTS; v++) {
+    hark_context *context = test_reference_open();
+    model m;
+    float together[SEQUENCES * CONTEXT * VOCABULARY], alone[CONTEXT * VOCABULARY];
+    model_open(&m, context, &variants[v].config, HARK_F32);
+    batch_open(&m, 0, lengths, SEQUENCES);
+    logits_of(&m, together);
+    const int64_t all = m.answers * choices(&m);
+    for (int64_t i = 0; i < all; i++) assert_true(isfinite(together[i]));
+    batch_close(&m);
+    for (int s = 0; s < SEQUENCES; s += 2) {
+      batch_open(&m, s, &lengths[s], 1);
+      logits_of(&m, alone);
+      const int64_t numbers = m.answers * choices(&m);
+      if (memcmp(alone, together + (s == 0 ? 0 : all - numbers), (size_t)numbers * sizeof *alone) != 0)
+        fail_msg("%s: sequence %d", variants[v].name, s);
+      batch_close(&m);
+    }
+    model_close(&m);
+    test_setup_close(context);
+  }
+}
+
 /* Layers run on the chunks that have them: a capacity of 0 costs what one layer costs. */
 static void depth_saves_the_work_of_the_layers_that_are_not_run(void **state) {
   (void)state;
@@ -558,6 +586,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_parameter_has_the_gradient_of_differences),
       cmocka_unit_test(a_sequence_alone_has_the_logits_that_it_has_among_others),
+      cmocka_unit_test(a_sequence_without_tokens_changes_nothing),
       cmocka_unit_test(depth_saves_the_work_of_the_layers_that_are_not_run),
       cmocka_unit_test(work_is_counted_for_the_chunks_that_there_are),
       cmocka_unit_test(callers_chunks_and_selection_take_the_place_of_the_rules),
