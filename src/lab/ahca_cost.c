@@ -19,7 +19,7 @@
 #define LONGEST 32768
 #define LEAST_CROSSING 64
 #define MOST_CROSSING 2048
-#define REPEATS_LONG 3
+#define REPEATS_LONG 2
 #define REPEATS_SHORT 40 /* times of less than a millisecond */
 #define DEEP_CAPACITY 0.25
 #define DEPTH_LENGTH 16384

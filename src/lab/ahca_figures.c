@@ -23,6 +23,7 @@
 #define SECONDARY 16
 #define SELECTED 4
 #define CAPACITY 0.5
+#define RATIO_WEIGHT 0.5 /* what is read back from more slots is read better: the price of boundaries has to hold against that */
 #define SEQUENCES 4
 #define FULL_STEPS 1000
 #define QUICK_STEPS 300
@@ -278,7 +279,7 @@ static hark_status measure(hark_lab *lab) {
                                        .learned = true,
                                        .smooth = true,
                                        .straight = true,
-                                       .ratio_weight = 0.03,
+                                       .ratio_weight = RATIO_WEIGHT,
                                        .positions = true,
                                        .two_layers = true,
                                        .slots = SLOTS,

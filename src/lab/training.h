@@ -23,7 +23,7 @@ typedef struct hark_lab_training {
 HARK_MUST_CHECK hark_status hark_lab_training_open(hark_lab *lab, hark_lab_training *out);
 void hark_lab_training_close(hark_lab_training *training);
 
-/* After a failure on the training's context: its message becomes that of the lab's. Returns the status. */
+/* After a failure: the message of the training's context, where there is one, becomes that of the lab's. Returns the status. */
 hark_status hark_lab_training_failed(const hark_lab_training *training, hark_status status);
 
 /* Lays the declared parameters out and gives them their initial values, which depend on the lab's seed and `run`. */

@@ -327,7 +327,7 @@ static void training_steps(void **state) {
   what.name = "a network of bounded matrices, a batch of vectors, a step, an evaluation";
   what.run = make_and_step_vectors;
   m.config.model.architecture = HARK_ARCHITECTURE_latent;
-  m.config.model.positional = "";
+  m.config.model.positional = NULL;
   m.config.model.positions = HARK_POSITIONS_NONE;
   m.config.model.activation = HARK_ACTIVATION_RELU;
   m.config.model.width = 4;

@@ -124,8 +124,13 @@ static void the_clock_goes_forward(void **state) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
 int main(void) {
   const struct CMUnitTest tests[] = {
-      TEST(the_machine_alone),          TEST(version_2),    TEST(version_1), TEST(a_path_that_is_not_there),
-      TEST(damaged_files_set_no_limit), TEST(this_process), TEST(the_clock_goes_forward),
+      TEST(the_machine_alone),
+      TEST(version_2),
+      TEST(version_1),
+      TEST(a_path_that_is_not_there),
+      TEST(damaged_files_set_no_limit),
+      TEST(this_process),
+      TEST(the_clock_goes_forward),
   };
   return cmocka_run_group_tests_name("machine", tests, NULL, NULL);
 }
