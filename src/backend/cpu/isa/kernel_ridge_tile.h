@@ -92,9 +92,7 @@ void HARK_ISA(hark_cpu_ridge_gram)(const ridge_tiles *h, const float *lanes, con
 /* Kernels of two tiles of keys, first <= second. */
 void HARK_ISA(hark_cpu_ridge_key_gram)(const ridge_tiles *h, int64_t first, int64_t second, float *out);
 
-/* The factor, and X in the place of the values. */
-void HARK_ISA(hark_cpu_ridge_factorise)(const ridge_tiles *h);
-/* X <- U^-1 X and X <- U'^-1 X over the first tiles of keys. */
+/* X <- U^-1 X over all keys. */
 void HARK_ISA(hark_cpu_ridge_solve_back)(const ridge_tiles *h, int64_t tiles, float *x, ptrdiff_t x_row, int width);
 void HARK_ISA(hark_cpu_ridge_solve)(const ridge_tiles *h, int64_t tiles, float *x, ptrdiff_t x_row, int width);
 
