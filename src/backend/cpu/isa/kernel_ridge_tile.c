@@ -289,7 +289,7 @@ void HARK_ISA(hark_cpu_ridge_key_gram)(const ridge_tiles *h, int64_t first, int6
 }
 
 /* A diagonal tile of M, that all tiles above it have been taken from, becomes its factor. */
-static void factor_diagonal(const ridge_tiles *h, int64_t tile, float *c) {
+static void factor_diagonal(const ridge_tiles *h, int64_t tile, const float *diagonal, float *c) {
   for (int g = 0; g < HARK_RIDGE_TILE; g += HARK_RIDGE_GROUP) {
     hark_ridge_factor_group(c, g);
     for (int i = g; i < g + HARK_RIDGE_GROUP; i++) {
@@ -297,7 +297,7 @@ static void factor_diagonal(const ridge_tiles *h, int64_t tile, float *c) {
       float *row = c + i * HARK_RIDGE_TILE;
       const double pivot = h->seen[key] == 0 ? 1
                                              : hark_ridge_pivot(h->record, h->system, h->sequence->key_row + key, (double)row[i],
-                                                                (double)h->reciprocal[key], h->is.lambda, HARK_RIDGE_PIVOT_F32);
+                                                                (double)diagonal[i], h->is.lambda, HARK_RIDGE_PIVOT_F32);
       const int lane = i / HARK_LANES * HARK_LANES;
       h->reciprocal[key] = (float)(1 / sqrt(pivot));
       hark_ridge_row_times(row + lane, h->reciprocal[key], HARK_RIDGE_TILE - lane);
@@ -306,6 +306,21 @@ static void factor_diagonal(const ridge_tiles *h, int64_t tile, float *c) {
         hark_ridge_row_less(c + r * HARK_RIDGE_TILE + lane, row + lane, row[r], HARK_RIDGE_TILE - lane);
     }
   }
+}
+
+/* Tile (i, j) of M less what the rows above account for; on the diagonal its factor. */
+static void update_tile(const ridge_tiles *h, int64_t i, int64_t j) {
+  float *c = h->factor + ridge_tile(h, i, j), diagonal[HARK_RIDGE_TILE];
+  HARK_ISA(hark_cpu_ridge_key_gram)(h, i, j, c);
+  for (int r = 0; i == j && r < HARK_RIDGE_TILE; r++) {
+    float *entry = c + r * (HARK_RIDGE_TILE + 1);
+    *entry = h->seen[i * HARK_RIDGE_TILE + r] == 0 ? 1.0f : *entry + (float)h->is.lambda;
+    diagonal[r] = *entry;
+  }
+  for (int64_t p = 0; p < i; p++)
+    hark_ridge_update(h->factor + ridge_tile(h, p, i), h->factor + ridge_tile(h, p, j), HARK_RIDGE_TILE, c, HARK_RIDGE_TILE,
+                      HARK_RIDGE_TILE);
+  if (i == j) factor_diagonal(h, i, diagonal, c);
 }
 
 /* C <- U'^-1 C with the diagonal tile of row i. */
@@ -320,99 +335,46 @@ static void update_rows(const ridge_tiles *h, int64_t i, float *x, ptrdiff_t x_r
                       width);
 }
 
-/* Some rows of tiles are factorised together, [i, i + rows): a tile above them is read once for all of them. Column `tiles` is the values. */
-typedef struct factor_band {
+static float *solved_rows(const ridge_tiles *h, int64_t i) { return h->solved + i * HARK_RIDGE_TILE * h->dvp; }
+
+/* A row of tiles at a time; the values stand in it as one tile more. */
+typedef struct factor_row {
   const ridge_tiles *h;
-  int64_t i, rows, columns; /* columns of a task */
-} factor_band;
+  int64_t i;
+} factor_row;
 
-/* Tile (r, j), with its columns and their number. */
-static float *band_tile(const ridge_tiles *h, int64_t r, int64_t j, ptrdiff_t *row, int *width) {
-  *row = j < h->tiles ? HARK_RIDGE_TILE : h->dvp;
-  *width = (int)*row;
-  return j < h->tiles ? h->factor + ridge_tile(h, r, j) : h->solved + r * HARK_RIDGE_TILE * h->dvp;
-}
-
-/* Tile (r, j) -= U(p, r)' U(p, j). */
-static void band_update(const ridge_tiles *h, int64_t p, int64_t r, int64_t j) {
-  ptrdiff_t row;
-  int width;
-  const float *above = band_tile(h, p, j, &row, &width);
-  hark_ridge_update(h->factor + ridge_tile(h, p, r), above, row, band_tile(h, r, j, &row, &width), row, width);
-}
-
-/* A tile of M; the diagonal entries stand in `reciprocal` until they have their pivots. */
-static void band_fill(const ridge_tiles *h, int64_t r, int64_t j) {
-  float *c = h->factor + ridge_tile(h, r, j);
-  HARK_ISA(hark_cpu_ridge_key_gram)(h, r, j, c);
-  for (int k = 0; r == j && k < HARK_RIDGE_TILE; k++) {
-    float *entry = c + k * (HARK_RIDGE_TILE + 1);
-    *entry = h->seen[r * HARK_RIDGE_TILE + k] == 0 ? 1.0f : *entry + (float)h->is.lambda;
-    h->reciprocal[r * HARK_RIDGE_TILE + k] = *entry;
-  }
-}
-
-/* The band's tiles of columns [first, end) less what the rows above the band account for, a few of those at a time: they stay in the cache. */
-static void band_update_columns(const factor_band *band, int64_t first, int64_t end) {
-  const ridge_tiles *h = band->h;
-  for (int64_t j = first; j < end && j < h->tiles; j++)
-    for (int64_t r = band->i; r < band->i + band->rows && r <= j; r++) band_fill(h, r, j);
-  for (int64_t above = 0; above < band->i; above += RIDGE_ABOVE)
-    for (int64_t j = first; j < end; j++)
-      for (int64_t p = above; p < hark_min(above + RIDGE_ABOVE, band->i); p++)
-        for (int64_t r = band->i; r < band->i + band->rows && r <= j; r++) band_update(h, p, r, j);
-}
-
-/* The rest: what the band's own rows account for, and the solve or the factor. */
-static void band_close_columns(const factor_band *band, int64_t first, int64_t end) {
-  const ridge_tiles *h = band->h;
-  for (int64_t j = first; j < end; j++)
-    for (int64_t r = band->i; r < band->i + band->rows && r <= j; r++) {
-      ptrdiff_t row;
-      int width;
-      float *c = band_tile(h, r, j, &row, &width);
-      for (int64_t p = band->i; p < r; p++) band_update(h, p, r, j);
-      if (r == j)
-        factor_diagonal(h, r, c);
-      else
-        close_rows(h, r, c, row, width);
-    }
-}
-
-/* Task 0 has the band's own columns, and closes them; the others some of those behind. */
-static void band_first_part(void *data, int64_t index, int worker) {
-  const factor_band *band = data;
-  const int64_t behind = band->i + band->rows, first = behind + (index - 1) * band->columns;
+static void update_column(void *data, int64_t index, int worker) {
+  const factor_row *row = data;
   (void)worker;
-  if (index > 0) {
-    band_update_columns(band, first, hark_min(first + band->columns, band->h->tiles + 1));
-    return;
-  }
-  band_update_columns(band, band->i, behind);
-  band_close_columns(band, band->i, behind);
+  if (row->i + index < row->h->tiles)
+    update_tile(row->h, row->i, row->i + index);
+  else
+    update_rows(row->h, row->i, row->h->solved, row->h->dvp, row->h->dvp);
 }
 
-static void band_second_part(void *data, int64_t index, int worker) {
-  const factor_band *band = data;
-  const int64_t first = band->i + band->rows + index * band->columns;
+static void close_column(void *data, int64_t index, int worker) {
+  const factor_row *row = data;
+  const int64_t i = row->i, j = i + 1 + index;
   (void)worker;
-  band_close_columns(band, first, hark_min(first + band->columns, band->h->tiles + 1));
+  if (j < row->h->tiles)
+    close_rows(row->h, i, row->h->factor + ridge_tile(row->h, i, j), HARK_RIDGE_TILE, HARK_RIDGE_TILE);
+  else
+    close_rows(row->h, i, solved_rows(row->h, i), row->h->dvp, row->h->dvp);
 }
 
 static void factorise(const ridge_tiles *h) {
-  const bool shared = h->context != NULL;
-  const int64_t most = shared && h->tiles < RIDGE_LONG ? 1 : RIDGE_BAND;
-  for (int64_t i = 0; i < h->tiles; i += most) {
-    const int64_t rows = hark_min(most, h->tiles - i), behind = h->tiles + 1 - i - rows;
-    factor_band band = {h, i, rows, shared ? (most == 1 ? 1 : RIDGE_BAND) : behind};
-    if (!shared) {
-      band_update_columns(&band, i, h->tiles + 1);
-      band_close_columns(&band, i, h->tiles + 1);
+  for (int64_t i = 0; i < h->tiles; i++) {
+    factor_row row = {h, i};
+    const int64_t columns = h->tiles - i + 1;
+    if (h->context != NULL) {
+      hark_parallel_for(h->context, columns, update_column, &row);
+      hark_parallel_for(h->context, columns - 1, close_column, &row);
       continue;
     }
-    const int64_t parts = hark_ceil_div(behind, band.columns);
-    hark_parallel_for(h->context, 1 + parts, band_first_part, &band);
-    hark_parallel_for(h->context, parts, band_second_part, &band);
+    for (int64_t index = 0; index < columns; index++) {
+      update_column(&row, index, 0);
+      if (index > 0) close_column(&row, index - 1, 0);
+    }
   }
 }
 

@@ -18,11 +18,6 @@
 
 /* Columns of a solve that a thread takes at a time, where threads share a head. */
 #define RIDGE_BLOCK_LANES 32
-/* Rows of tiles that are factorised together; rows above them that are taken together; tiles from which on that pays where threads share a head,
- * who otherwise would wait for the first columns of a band. */
-#define RIDGE_BAND 4
-#define RIDGE_ABOVE 8
-#define RIDGE_LONG 32
 /* Tiles of keys from which on threads share a head: for fewer they would wait longer than they work. */
 #define RIDGE_LEAST_SHARED 3
 
