@@ -493,8 +493,8 @@ static double beside_triangles(hark_context *context, const hark_attention_desc 
   int workers = 0;
   assert_int_equal(hark_attention_plan_create(context, desc, &plan), HARK_OK);
   hark_attention_plan_print(plan, text, sizeof text);
-  assert_int_equal(sscanf(strstr(text, " workers, a triangle of ") - 1, "%d workers, a triangle of %lld bytes a worker", &workers, &triangle),
-                   2);
+  assert_int_equal(
+      sscanf(strstr(text, " workers, a triangle of ") - 1, "%d workers, a triangle of %lld bytes a worker", &workers, &triangle), 2);
   assert_int_equal(workers, hark_context_threads(context));
   const hark_attention_sizes sizes = hark_attention_plan_sizes(plan);
   const int triangles = workers * (backward && desc->causal ? 2 : 1);
