@@ -139,8 +139,8 @@ static void a_run_tells_its_ridges(void **state) {
   expect("train --data text.txt --out run --layers 2 " COMMAND_SMALL
          "--steps 2 --normalisation cme --kernel rbf --sigma 1.5 --ridge 0.25 --ridge-learned --sigma-learned",
          HARK_EXIT_DONE, "", "");
-  expect("info run", HARK_EXIT_DONE, "ridge  blocks.1.attention.log_ridge: 0.2", "");
-  assert_non_null(strstr(output.out, "sigma  blocks.0.attention.log_sigma: 1."));
+  expect("info run", HARK_EXIT_DONE, "ridge \"blocks.1.attention.log_ridge\": 0.2", "");
+  assert_non_null(strstr(output.out, "sigma \"blocks.0.attention.log_sigma\": 1."));
   expect("info run --json", HARK_EXIT_DONE, "", "");
   json_t *object = command_json(&output);
   assert_non_null(strstr(output.out, "log_ridge"));

@@ -25,27 +25,15 @@ static void read_dout(const ridge_tiles *h, int64_t row, int count) {
   hark_pack_transposed(h->dout_rows, h->dvp, HARK_RIDGE_TILE, dv, 1.0f, h->dout_lanes);
 }
 
-/* ds = dkappa kappa over a tile, with a factor; its sums by row, by lane and by distance as far as they are wanted. */
-HARK_SIMD_NOINLINE void weigh(const float *dkernel, ptrdiff_t d_row, float factor, const float *kernel, float *ds, float *row_sums,
-                              float *lane_sums, float *distances) {
+/* ds = dkappa kappa over a tile, with a factor. */
+HARK_SIMD_NOINLINE void weigh(const float *dkernel, ptrdiff_t d_row, float factor, const float *kernel, float *ds) {
   const vf gain = vf_set(factor);
-  for (int i = 0; i < HARK_RIDGE_TILE; i++) {
-    vf sum = vf_zero();
-    for (int lane = 0; lane < HARK_RIDGE_TILE; lane += HARK_LANES) {
-      const vf x = gain * vf_load(dkernel + i * d_row + lane) * vf_load(kernel + i * HARK_RIDGE_TILE + lane);
-      vf_store(ds + i * HARK_RIDGE_TILE + lane, x);
-      sum = sum + x;
-      if (lane_sums != NULL) vf_store(lane_sums + lane, vf_load(lane_sums + lane) + x);
-      if (distances != NULL) {
-        float *to = distances + HARK_RIDGE_TILE - 1 - i + lane;
-        vf_store(to, vf_load(to) + x);
-      }
-    }
-    if (row_sums != NULL) row_sums[i] += vf_sum(sum);
-  }
+  for (int i = 0; i < HARK_RIDGE_TILE; i++)
+    for (int lane = 0; lane < HARK_RIDGE_TILE; lane += HARK_LANES)
+      vf_store(ds + i * HARK_RIDGE_TILE + lane, gain * vf_load(dkernel + i * d_row + lane) * vf_load(kernel + i * HARK_RIDGE_TILE + lane));
 }
 
-/* The same sums of a ds that is there. */
+/* Sums of a tile, added to what is there: by row, by lane, and by distance. */
 HARK_SIMD_NOINLINE void add_rows(const float *ds, float *row_sums) {
   for (int i = 0; i < HARK_RIDGE_TILE; i++) {
     vf sum = vf_zero();
@@ -69,8 +57,9 @@ HARK_SIMD_NOINLINE void add_distances(const float *ds, float *distances) {
 }
 
 /* Adds sums by distance of a tile to the partial sums: entry t of them stands at the distance delta + t - 63. */
-static void pass_distances(const ridge_tiles *h, int64_t delta, double factor, double *partial) {
+static void pass_distances(const ridge_tiles *h, const float *ds, int64_t delta, double factor, double *partial) {
   if (!h->desc->has_log_kernel) return;
+  add_distances(ds, h->distances);
   for (int t = 0; t < 2 * HARK_RIDGE_TILE - 1; t++) {
     const int64_t at = delta + t - (HARK_RIDGE_TILE - 1), distance = at < 0 ? -at : at;
     if (h->distances[t] != 0 && distance < hark_ridge_distances(h->desc)) partial[2 + distance] += factor * (double)h->distances[t];
@@ -112,24 +101,12 @@ typedef struct panel {
   double *partial;
 } panel;
 
-/* kappa, then ds, of a tile of keys: where one thread has the head, full attention takes the same place for all of them. */
-static float *kernel_tile(const ridge_tiles *h, int64_t tile) {
-  return h->kernels + (h->context != NULL || h->desc->causal ? tile * HARK_RIDGE_TILE_FLOATS : 0);
-}
-
-/* dkappa(K, Q) of a tile of keys becomes ds in the place of kappa, and goes to the keys; where threads share the head the queries take it later,
- * else at once. */
-static void give(const panel *at, int64_t tile, const float *dkernel, ptrdiff_t d_row) {
-  const ridge_tiles *h = at->h;
+/* dkappa(K, Q) of a tile of keys becomes ds in the place of kappa, and goes to the keys. */
+static void give_keys(const ridge_tiles *h, int64_t tile, const float *dkernel, ptrdiff_t d_row) {
   const int64_t key = tile * HARK_RIDGE_TILE;
-  const bool at_once = h->context == NULL;
-  float *ds = kernel_tile(h, tile);
-  weigh(dkernel, d_row, 1.0f, ds, ds, h->rbf ? h->key_sums + key : NULL, h->rbf && at_once ? h->query_sums : NULL,
-        h->desc->has_log_kernel && at_once ? h->distances : NULL);
-  if (at_once) {
-    pass_distances(h, at->first - key, 1, at->partial);
-    spread(ds, true, h->key_rows + key * h->dp, h->dp, h->dp, h->dquery);
-  }
+  float *ds = h->kernels + tile * HARK_RIDGE_TILE_FLOATS;
+  weigh(dkernel, d_row, 1.0f, ds, ds);
+  if (h->rbf) add_rows(ds, h->key_sums + key);
   spread(ds, false, h->query_rows, h->dp, h->dp, h->dkeys + key * h->dp);
 }
 
@@ -141,18 +118,27 @@ static void give_queries(void *data, int64_t index, int worker) {
   (void)worker;
   for (int64_t tile = 0; tile < at->tiles; tile++) {
     const int64_t key = tile * HARK_RIDGE_TILE;
-    const float *ds = kernel_tile(h, tile);
+    const float *ds = h->kernels + tile * HARK_RIDGE_TILE_FLOATS;
     spread(ds, true, h->key_rows + key * h->dp + first, h->dp, width, h->dquery + first);
     if (index > 0) continue;
     if (h->rbf) add_lanes(ds, h->query_sums);
-    if (h->desc->has_log_kernel) add_distances(ds, h->distances);
-    pass_distances(h, at->first - key, 1, at->partial);
+    pass_distances(h, ds, at->first - key, 1, at->partial);
   }
 }
 
 static void give_all_queries(panel *at) {
+  if (at->h->context != NULL) {
+    hark_parallel_for(at->h->context, hark_ceil_div(at->h->dp, RIDGE_BLOCK_LANES), give_queries, at);
+    return;
+  }
   const ridge_tiles *h = at->h;
-  if (h->context != NULL) hark_parallel_for(h->context, hark_ceil_div(h->dp, RIDGE_BLOCK_LANES), give_queries, at);
+  for (int64_t tile = 0; tile < at->tiles; tile++) { /* whole rows at once are faster */
+    const int64_t key = tile * HARK_RIDGE_TILE;
+    const float *ds = h->kernels + tile * HARK_RIDGE_TILE_FLOATS;
+    spread(ds, true, h->key_rows + key * h->dp, h->dp, h->dp, h->dquery);
+    if (h->rbf) add_lanes(ds, h->query_sums);
+    pass_distances(h, ds, at->first - key, 1, at->partial);
+  }
 }
 
 /* A row's gradient, times scale and less what belongs to the row itself, to where it goes; returns <x, dx> of the row as it was computed with:
@@ -248,7 +234,8 @@ static bool take_queries(ridge_tiles *h, int64_t row, int count) {
 /* kappa of a tile of keys and the panel's queries. */
 static void fill_kernels(const panel *at, int64_t tile) {
   HARK_ISA(hark_cpu_ridge_gram)
-  (at->h, at->h->query_lanes, at->h->query_squares, tile, at->first - tile * HARK_RIDGE_TILE, kernel_tile(at->h, tile));
+  (at->h, at->h->query_lanes, at->h->query_squares, tile, at->first - tile * HARK_RIDGE_TILE,
+   at->h->kernels + tile * HARK_RIDGE_TILE_FLOATS);
 }
 
 /* ---- full ---- */
@@ -260,9 +247,10 @@ static void full_keys(void *data, int64_t tile, int worker) {
   HARK_ISA(hark_cpu_ridge_join)(at->h, worker, &h);
   const int64_t key = tile * HARK_RIDGE_TILE;
   fill_kernels(at, tile);
-  spread(kernel_tile(&h, tile), false, h.dout_rows, h.dvp, h.dvp, h.dvalues + key * h.dvp);
+  spread(h.kernels + tile * HARK_RIDGE_TILE_FLOATS, false, at->h->dout_rows, h.dvp, h.dvp, h.dvalues + key * h.dvp);
   product_of_rows(&h, h.solved + key * h.dvp, h.dout_lanes, false, h.work, HARK_RIDGE_TILE);
-  give(at, tile, h.work, HARK_RIDGE_TILE);
+  h.query_rows = at->h->query_rows;
+  give_keys(&h, tile, h.work, HARK_RIDGE_TILE);
 }
 
 static bool full_tile(ridge_tiles *h, int64_t row, int count, double *partial, double *along) {
@@ -352,7 +340,7 @@ static void causal_keys(void *data, int64_t tile, int worker) {
                                 .depth = HARK_RIDGE_TILE,
                                 .width = h->dvp};
   hark_ridge_add(&p);
-  give(at, tile, w + HARK_RIDGE_TILE, pair_row);
+  give_keys(h, tile, w + HARK_RIDGE_TILE, pair_row);
 }
 
 static bool causal_tile(ridge_tiles *h, int64_t row, int count, double *partial, double *along) {
@@ -374,37 +362,31 @@ static bool causal_tile(ridge_tiles *h, int64_t row, int count, double *partial,
 
 /* ---- both ---- */
 
-/* A tile of -2 dM. */
-static const float *matrix_tile(const ridge_tiles *h, int64_t i, int64_t j) {
-  const int64_t row = i * HARK_RIDGE_TILE, lane = j * HARK_RIDGE_TILE, dv = h->desc->value_dim;
-  if (h->matrix != NULL) return h->matrix + ridge_tile(h, i, j);
-  product_of_rows(h, h->dvalues + row * h->dvp, h->lanes_solved + lane * dv, false, h->work, HARK_RIDGE_TILE);
-  product_of_rows(h, h->solved + row * h->dvp, h->lanes_dvalues + lane * dv, true, h->work, HARK_RIDGE_TILE);
-  return h->work;
-}
-
-/* The diagonal of -2 dM, where the pivots were. */
-static void keep_diagonal(const ridge_tiles *h, int64_t tile, const float *matrix) {
-  const int64_t row = tile * HARK_RIDGE_TILE;
-  for (int r = 0; r < HARK_RIDGE_TILE; r++) h->reciprocal[row + r] = h->seen[row + r] * matrix[r * (HARK_RIDGE_TILE + 1)];
-}
-
-/* Where threads share the head: ds of all tiles first, kept where the factor was, which is no longer needed; then every tile of keys takes from all
- * that it meets, in their order. */
+/* What dM gives to keys, ridge and distances. A tile off the diagonal stands in M twice, so that dkappa is 2 dM; on the diagonal the two
+ * keys of an entry are both in the tile's rows, which again makes 2 dM for a key and dM for a distance. ds of the tiles is kept where the
+ * factor was, which is no longer needed. */
 static void matrix_column(void *data, int64_t index, int worker) {
   const panel *at = data;
-  const int64_t j = at->h->tiles - 1 - index;
+  const int64_t j = at->h->tiles - 1 - index, dv = at->h->desc->value_dim, lane = j * HARK_RIDGE_TILE;
   ridge_tiles h;
   HARK_ISA(hark_cpu_ridge_join)(at->h, worker, &h);
   for (int64_t i = 0; i <= j; i++) {
-    const float *matrix = matrix_tile(&h, i, j);
+    const int64_t row = i * HARK_RIDGE_TILE;
+    const float *matrix = h.work;
     float *ds = h.factor + ridge_tile(&h, i, j);
-    if (i == j) keep_diagonal(&h, i, matrix);
+    if (h.matrix != NULL) {
+      matrix = h.matrix + ridge_tile(&h, i, j);
+    } else {
+      product_of_rows(&h, h.dvalues + row * h.dvp, h.lanes_solved + lane * dv, false, h.work, HARK_RIDGE_TILE);
+      product_of_rows(&h, h.solved + row * h.dvp, h.lanes_dvalues + lane * dv, true, h.work, HARK_RIDGE_TILE);
+    }
+    for (int r = 0; i == j && r < HARK_RIDGE_TILE; r++) h.reciprocal[row + r] = h.seen[row + r] * matrix[r * (HARK_RIDGE_TILE + 1)];
     HARK_ISA(hark_cpu_ridge_key_gram)(&h, i, j, ds);
-    weigh(matrix, HARK_RIDGE_TILE, -1.0f, ds, ds, NULL, NULL, NULL);
+    weigh(matrix, HARK_RIDGE_TILE, -1.0f, ds, ds);
   }
 }
 
+/* A tile of keys takes from all tiles that it meets, in their order. */
 static void matrix_keys(void *data, int64_t tile, int worker) {
   const panel *at = data;
   const ridge_tiles *h = at->h;
@@ -418,39 +400,15 @@ static void matrix_keys(void *data, int64_t tile, int worker) {
   }
 }
 
-/* By one thread: both sides of a tile at once. */
-static void matrix_both(const ridge_tiles *h, int64_t i, int64_t j, double *partial) {
-  const int64_t row = i * HARK_RIDGE_TILE, lane = j * HARK_RIDGE_TILE;
-  const float *matrix = matrix_tile(h, i, j);
-  float *ds = h->kernels;
-  if (i == j) keep_diagonal(h, i, matrix);
-  HARK_ISA(hark_cpu_ridge_key_gram)(h, i, j, ds);
-  weigh(matrix, HARK_RIDGE_TILE, -1.0f, ds, ds, h->rbf ? h->key_sums + row : NULL, h->rbf && i != j ? h->key_sums + lane : NULL,
-        h->desc->has_log_kernel ? h->distances : NULL);
-  pass_distances(h, lane - row, i == j ? 0.5 : 1, partial);
-  spread(ds, false, h->key_rows + lane * h->dp, h->dp, h->dp, h->dkeys + row * h->dp);
-  if (i != j) spread(ds, true, h->key_rows + row * h->dp, h->dp, h->dp, h->dkeys + lane * h->dp);
-}
-
-/* What dM gives to keys, ridge and distances. A tile off the diagonal stands in M twice, so that dkappa is 2 dM; on the diagonal the two
- * keys of an entry are both in the tile's rows, which again makes 2 dM for a key and dM for a distance. */
 static void matrix_gradients(const ridge_tiles *h, double *partial) {
   panel at = {h, 0, h->tiles, partial};
   double trace = 0;
-  if (h->context != NULL) {
-    hark_parallel_for(h->context, h->tiles, matrix_column, &at);
-    hark_parallel_for(h->context, h->tiles, matrix_keys, &at);
-  }
-  for (int64_t j = 0; j < h->tiles; j++)
-    for (int64_t i = 0; i <= j; i++) {
-      if (h->context == NULL) {
-        matrix_both(h, i, j, partial);
-      } else if (h->desc->has_log_kernel) {
-        add_distances(h->factor + ridge_tile(h, i, j), h->distances);
-        pass_distances(h, (j - i) * HARK_RIDGE_TILE, i == j ? 0.5 : 1, partial);
-      }
-    }
-  for (int64_t i = 0; i < h->tiles * HARK_RIDGE_TILE; i++) trace -= 0.5 * (double)h->reciprocal[i];
+  run_all(h, h->tiles, matrix_column, &at);
+  run_all(h, h->tiles, matrix_keys, &at);
+  for (int64_t i = 0; i < h->tiles * HARK_RIDGE_TILE; i++) trace -= 0.5 * (double)h->reciprocal[i]; /* half of the diagonal of 2 dM */
+  for (int64_t j = 0; j < h->tiles && h->desc->has_log_kernel; j++)
+    for (int64_t i = 0; i <= j; i++)
+      pass_distances(h, h->factor + ridge_tile(h, i, j), (j - i) * HARK_RIDGE_TILE, i == j ? 0.5 : 1, partial);
   partial[0] += trace * exp(-h->is.shift) * hark_ridge_slope(h->desc, hark_max(h->visible, 1));
 }
 

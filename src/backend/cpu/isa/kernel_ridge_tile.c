@@ -1,4 +1,4 @@
-/* kernel_ridge_tile.c - see kernel_ridge_tile.h: memory, keys, queries and kernels of one head, in tiles of 64 x 64.
+/* kernel_ridge_tile.c - see kernel_ridge_tile.h: memory, keys, kernels and the factorisation of one head, in tiles of 64 x 64.
  *
  * Exponents of rbf are scale (k.q - |k|^2 / 2 - |q|^2 / 2), at most 0 by a clamp; all exponents are of 2. These lose digits where rows are long in
  * units of sigma, so the first visible key is taken from all keys and queries: rbf does not notice, and no row that sees a key stands before it,
@@ -288,6 +288,144 @@ void HARK_ISA(hark_cpu_ridge_key_gram)(const ridge_tiles *h, int64_t first, int6
     }
 }
 
+/* A diagonal tile of M, that all tiles above it have been taken from, becomes its factor. */
+static void factor_diagonal(const ridge_tiles *h, int64_t tile, const float *diagonal, float *c) {
+  for (int g = 0; g < HARK_RIDGE_TILE; g += HARK_RIDGE_GROUP) {
+    hark_ridge_factor_group(c, g);
+    for (int i = g; i < g + HARK_RIDGE_GROUP; i++) {
+      const int64_t key = tile * HARK_RIDGE_TILE + i;
+      float *row = c + i * HARK_RIDGE_TILE;
+      const double pivot = h->seen[key] == 0 ? 1
+                                             : hark_ridge_pivot(h->record, h->system, h->sequence->key_row + key, (double)row[i],
+                                                                (double)diagonal[i], h->is.lambda, HARK_RIDGE_PIVOT_F32);
+      const int lane = i / HARK_LANES * HARK_LANES;
+      h->reciprocal[key] = (float)(1 / sqrt(pivot));
+      hark_ridge_row_times(row + lane, h->reciprocal[key], HARK_RIDGE_TILE - lane);
+      row[i] = (float)sqrt(pivot);
+      for (int r = i + 1; r < g + HARK_RIDGE_GROUP; r++)
+        hark_ridge_row_less(c + r * HARK_RIDGE_TILE + lane, row + lane, row[r], HARK_RIDGE_TILE - lane);
+    }
+  }
+}
+
+/* Tile (i, j) of M less what the rows above account for; on the diagonal its factor. */
+static void update_tile(const ridge_tiles *h, int64_t i, int64_t j) {
+  float *c = h->factor + ridge_tile(h, i, j), diagonal[HARK_RIDGE_TILE];
+  HARK_ISA(hark_cpu_ridge_key_gram)(h, i, j, c);
+  for (int r = 0; i == j && r < HARK_RIDGE_TILE; r++) {
+    float *entry = c + r * (HARK_RIDGE_TILE + 1);
+    *entry = h->seen[i * HARK_RIDGE_TILE + r] == 0 ? 1.0f : *entry + (float)h->is.lambda;
+    diagonal[r] = *entry;
+  }
+  for (int64_t p = 0; p < i; p++)
+    hark_ridge_update(h->factor + ridge_tile(h, p, i), h->factor + ridge_tile(h, p, j), HARK_RIDGE_TILE, c, HARK_RIDGE_TILE,
+                      HARK_RIDGE_TILE);
+  if (i == j) factor_diagonal(h, i, diagonal, c);
+}
+
+/* C <- U'^-1 C with the diagonal tile of row i. */
+static void close_rows(const ridge_tiles *h, int64_t i, float *c, ptrdiff_t c_row, int width) {
+  hark_ridge_solve_tile(h->factor + ridge_tile(h, i, i), h->reciprocal + i * HARK_RIDGE_TILE, c, c_row, width);
+}
+
+/* Rows of tile i less what those above account for. */
+static void update_rows(const ridge_tiles *h, int64_t i, float *x, ptrdiff_t x_row, int width) {
+  for (int64_t p = 0; p < i; p++)
+    hark_ridge_update(h->factor + ridge_tile(h, p, i), x + p * HARK_RIDGE_TILE * x_row, x_row, x + i * HARK_RIDGE_TILE * x_row, x_row,
+                      width);
+}
+
+static float *solved_rows(const ridge_tiles *h, int64_t i) { return h->solved + i * HARK_RIDGE_TILE * h->dvp; }
+
+/* A row of tiles at a time; the values stand in it as one tile more. */
+typedef struct factor_row {
+  const ridge_tiles *h;
+  int64_t i;
+} factor_row;
+
+static void update_column(void *data, int64_t index, int worker) {
+  const factor_row *row = data;
+  (void)worker;
+  if (row->i + index < row->h->tiles)
+    update_tile(row->h, row->i, row->i + index);
+  else
+    update_rows(row->h, row->i, row->h->solved, row->h->dvp, row->h->dvp);
+}
+
+static void close_column(void *data, int64_t index, int worker) {
+  const factor_row *row = data;
+  const int64_t i = row->i, j = i + 1 + index;
+  (void)worker;
+  if (j < row->h->tiles)
+    close_rows(row->h, i, row->h->factor + ridge_tile(row->h, i, j), HARK_RIDGE_TILE, HARK_RIDGE_TILE);
+  else
+    close_rows(row->h, i, solved_rows(row->h, i), row->h->dvp, row->h->dvp);
+}
+
+static void factorise(const ridge_tiles *h) {
+  for (int64_t i = 0; i < h->tiles; i++) {
+    factor_row row = {h, i};
+    const int64_t columns = h->tiles - i + 1;
+    if (h->context != NULL) {
+      hark_parallel_for(h->context, columns, update_column, &row);
+      hark_parallel_for(h->context, columns - 1, close_column, &row);
+      continue;
+    }
+    for (int64_t index = 0; index < columns; index++) {
+      update_column(&row, index, 0);
+      if (index > 0) close_column(&row, index - 1, 0);
+    }
+  }
+}
+
+static void solve_columns(const ridge_tiles *h, int64_t tiles, float *x, ptrdiff_t x_row, int width) {
+  for (int64_t i = 0; i < tiles; i++) {
+    update_rows(h, i, x, x_row, width);
+    close_rows(h, i, x + i * HARK_RIDGE_TILE * x_row, x_row, width);
+  }
+}
+
+static void solve_columns_back(const ridge_tiles *h, int64_t tiles, float *x, ptrdiff_t x_row, int width) {
+  for (int64_t i = tiles - 1; i >= 0; i--) {
+    float *row = x + i * HARK_RIDGE_TILE * x_row;
+    for (int64_t p = i + 1; p < tiles; p++)
+      hark_ridge_update_back(h->factor + ridge_tile(h, i, p), x + p * HARK_RIDGE_TILE * x_row, x_row, row, x_row, width);
+    hark_ridge_solve_back_tile(h->factor + ridge_tile(h, i, i), h->reciprocal + i * HARK_RIDGE_TILE, row, x_row, width);
+  }
+}
+
+/* A solve whose columns are spread over the threads. */
+typedef struct solve_task {
+  const ridge_tiles *h;
+  void (*solve)(const ridge_tiles *h, int64_t tiles, float *x, ptrdiff_t x_row, int width);
+  int64_t tiles;
+  float *x;
+  ptrdiff_t x_row;
+  int width;
+} solve_task;
+
+static void solve_block(void *data, int64_t index, int worker) {
+  const solve_task *task = data;
+  const int first = (int)index * RIDGE_BLOCK_LANES;
+  (void)worker;
+  task->solve(task->h, task->tiles, task->x + first, task->x_row, (int)hark_min(RIDGE_BLOCK_LANES, task->width - first));
+}
+
+static void solve_in_blocks(solve_task task) {
+  if (task.h->context == NULL)
+    task.solve(task.h, task.tiles, task.x, task.x_row, task.width);
+  else
+    hark_parallel_for(task.h->context, hark_ceil_div(task.width, RIDGE_BLOCK_LANES), solve_block, &task);
+}
+
+void HARK_ISA(hark_cpu_ridge_solve)(const ridge_tiles *h, int64_t tiles, float *x, ptrdiff_t x_row, int width) {
+  solve_in_blocks((solve_task){h, solve_columns, tiles, x, x_row, width});
+}
+
+void HARK_ISA(hark_cpu_ridge_solve_back)(const ridge_tiles *h, int64_t tiles, float *x, ptrdiff_t x_row, int width) {
+  solve_in_blocks((solve_task){h, solve_columns_back, tiles, x, x_row, width});
+}
+
 void HARK_ISA(hark_cpu_ridge_hide)(int64_t tile, int64_t first, float *z, ptrdiff_t z_row, int width) {
   for (int i = 0; i < HARK_RIDGE_TILE; i++) {
     const int64_t hidden = hark_max(0, hark_min(width, tile * HARK_RIDGE_TILE + i - first)); /* lanes before the key's position */
@@ -332,7 +470,7 @@ bool HARK_ISA(hark_cpu_ridge_begin)(hark_context *context, const hark_attention_
   h->shift2 = (float)(h->is.shift * (double)HARK_LOG2_E);
   if (desc->has_log_kernel) h->table = mirror_table(h);
   if (!read_keys(h) || !keys_in_range(h)) return false;
-  HARK_ISA(hark_cpu_ridge_factorise)(h);
+  factorise(h);
   return record->system != h->system; /* a pivot that is no number */
 }
 

@@ -18,11 +18,6 @@
 
 /* Columns of a solve that a thread takes at a time, where threads share a head. */
 #define RIDGE_BLOCK_LANES 32
-/* Rows of tiles that are factorised together; rows above them that are taken together; tiles from which on that pays where threads share a head,
- * who otherwise would wait for the first columns of a band. */
-#define RIDGE_BAND 4
-#define RIDGE_ABOVE 8
-#define RIDGE_LONG 32
 /* Tiles of keys from which on threads share a head: for fewer they would wait longer than they work. */
 #define RIDGE_LEAST_SHARED 3
 
@@ -92,9 +87,7 @@ void HARK_ISA(hark_cpu_ridge_gram)(const ridge_tiles *h, const float *lanes, con
 /* Kernels of two tiles of keys, first <= second. */
 void HARK_ISA(hark_cpu_ridge_key_gram)(const ridge_tiles *h, int64_t first, int64_t second, float *out);
 
-/* The factor, and X in the place of the values. */
-void HARK_ISA(hark_cpu_ridge_factorise)(const ridge_tiles *h);
-/* X <- U^-1 X and X <- U'^-1 X over the first tiles of keys. */
+/* X <- U^-1 X over all keys. */
 void HARK_ISA(hark_cpu_ridge_solve_back)(const ridge_tiles *h, int64_t tiles, float *x, ptrdiff_t x_row, int width);
 void HARK_ISA(hark_cpu_ridge_solve)(const ridge_tiles *h, int64_t tiles, float *x, ptrdiff_t x_row, int width);
 
