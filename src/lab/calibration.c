@@ -20,7 +20,7 @@
 #define LENGTH 32
 #define QUERIES 8 /* of a sequence that is learned from; one that is tested has one, so that responses are independent */
 #define EVALUATIONS 60
-#define TOLERANCE 1e-5 /* of the gradient by log ridge, whose slope is .001: a hundredth of the ridge */
+#define TOLERANCE 1e-7
 enum { N = HARK_GAUSSIAN_FEATURES, LEVELS = 3, PER_NOISE = 4, LEARNED = 2 };
 static const double levels[LEVELS] = {0.5, 0.8, 0.95};
 static const double deviations[LEVELS] = {0.6744897501960817, 1.2815515655446004, 1.959963984540054};
@@ -120,7 +120,7 @@ static hark_status new_responses(void *user, const double *x, double *value, dou
 
 static hark_status learn(problem *p, task kind, hark_lab_descent *descent, double parameters[LEARNED]) {
   const hark_lab_objective objective = {.dims = LEARNED, .evaluate = new_responses, .user = p};
-  p->count = kind == PROCESS ? p->batch.batch : p->batch.batch / 8; /* where no criterion depends on it */
+  p->count = kind == PROCESS ? p->batch.batch : p->batch.batch / 4; /* where no criterion depends on it */
   draw(p, kind, (uint32_t)kind << 16);
   descent->x[0] = descent->x[1] = 0;
   HARK_TRY(hark_lab_quasi_newton(&objective, EVALUATIONS, TOLERANCE, descent));

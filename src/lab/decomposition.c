@@ -277,7 +277,7 @@ static hark_status add_terms(model *m, int64_t n, int steps, uint32_t stream, ha
   const double distance = distance_of(w, m->network.f);
   HARK_TRY(go_down_from(m, m->trained, m->lowest, &least));
   HARK_TRY(go_down_from(m, m->best, m->lowest, &least));
-  HARK_TRY(search(m, &m->sample, w->lab->quick ? 1 : 5, stream + 2, m->lowest, &least));
+  HARK_TRY(search(m, &m->sample, w->lab->quick ? 2 : 5, stream + 2, m->lowest, &least));
   const double each[3] = {m->best_risk - w->best_risk, on_population - on_sample + least - m->best_risk, on_sample - least};
   for (int t = 0; t < 3; t++) hark_lab_mean_add(&terms[t], each[t]);
   hark_lab_mean_add(excess, distance);

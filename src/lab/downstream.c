@@ -42,7 +42,7 @@ typedef struct sizes {
   int64_t pre_training, pool; /* sequences; the pool is trained on downstream, in pieces, and as many more are the population */
   int steps;
 } sizes;
-static const sizes quick_sizes = {512, 12288, 80}, full_sizes = {2048, 49152, 400};
+static const sizes quick_sizes = {512, 12288, 120}, full_sizes = {2048, 49152, 400};
 
 typedef struct problem {
   hark_lab *lab;

@@ -36,7 +36,7 @@ typedef struct sizes {
   int64_t more, many;
   int evaluations, last_evaluations;
 } sizes;
-static const sizes quick_sizes = {800, 512, 2048, 60, 40}, full_sizes = {1500, 512, 24576, 60, 200};
+static const sizes quick_sizes = {900, 512, 2048, 60, 60}, full_sizes = {1500, 512, 24576, 60, 200};
 
 static const hark_lab_column columns[HARK_FINITE_COLUMNS] = {{"tokens", NULL, NULL},
                                                              {"excess", "trained", NULL},
@@ -188,7 +188,7 @@ static hark_status make_trainer(hark_lab *lab, int64_t many, trainer *t) {
 
 static hark_status train(trainer *t, const sizes *s, hark_lab_descent *descent) {
   const hark_lab_objective objective = {.dims = WEIGHTS, .evaluate = loss, .user = t};
-  HARK_TRY(hark_lab_make_descent(t->lab, WEIGHTS, HARK_LAB_MOST_PAIRS, descent));
+  HARK_TRY(hark_lab_make_descent(t->lab, WEIGHTS, t->lab->quick ? HARK_LAB_PAIRS : HARK_LAB_MOST_PAIRS, descent));
   hark_lab_normal(t->lab, (1 << 20) - 3, WEIGHTS, descent->x);
   for (int i = 0; i < WEIGHTS; i++) descent->x[i] /= sqrt(i < AT_MASK ? TOKEN : DC);
   t->count = FEW;
