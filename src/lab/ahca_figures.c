@@ -155,7 +155,7 @@ static hark_status draw_weights(const passage *s, const hark_lab_axes *axes, int
     double sum = 0;
     for (int64_t n = 0; n < rows; n++) {
       sum += weights[i * rows + n];
-      if (i < SHOWN && n < SHOWN) HARK_TRY(add_cell(panel, (double)n, (double)i, weights[i * rows + n], ""));
+      if (i < SHOWN && n < SHOWN && weights[i * rows + n] > 0) HARK_TRY(add_cell(panel, (double)n, (double)i, weights[i * rows + n], ""));
     }
     row[LEAST_SUM] = hark_lab_smaller(row[LEAST_SUM], sum);
     row[LARGEST_SUM] = hark_lab_larger(row[LARGEST_SUM], sum);
