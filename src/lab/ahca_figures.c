@@ -117,7 +117,8 @@ static hark_status draw_text(const passage *s) {
   for (int64_t k = 0; k < s->chunks; k++)
     for (int64_t t = s->chunk_rows[k]; t < s->chunk_rows[k + 1]; t++) {
       const unsigned char letter = s->text.letter[s->network.host_tokens[t]];
-      const char label[] = {letter >= 0x20 && letter < 0x7F ? (char)letter : ' ', 0};
+      const bool shown = letter >= 0x20 && letter < 0x7F && letter != '\''; /* which gnuplot cannot have alone between quotes */
+      const char label[] = {shown ? (char)letter : ' ', 0};
       HARK_TRY(add_cell(panel, (double)(t % ACROSS), (double)(t / ACROSS), k % 2 == 0 ? 0.1 : 0.6, label));
     }
   return HARK_OK;
@@ -154,7 +155,7 @@ static hark_status draw_weights(const passage *s, const hark_lab_axes *axes, int
     double sum = 0;
     for (int64_t n = 0; n < rows; n++) {
       sum += weights[i * rows + n];
-      if (i < SHOWN && n < SHOWN) HARK_TRY(add_cell(panel, (double)n, (double)i, weights[i * rows + n], ""));
+      if (i < SHOWN && n < SHOWN && weights[i * rows + n] > 0) HARK_TRY(add_cell(panel, (double)n, (double)i, weights[i * rows + n], ""));
     }
     row[LEAST_SUM] = hark_lab_smaller(row[LEAST_SUM], sum);
     row[LARGEST_SUM] = hark_lab_larger(row[LARGEST_SUM], sum);

@@ -186,7 +186,7 @@ hark_lab_ahca_config hark_lab_runs_config(void) {
                                 .classes = TOPICS,
                                 .width = 32,
                                 .heads = 1,
-                                .layers = 1,
+                                .layers = 0,
                                 .chunk = (SHORTEST_RUN + LONGEST_RUN) / 2,
                                 .learned = true,
                                 .smooth = true,
