@@ -136,7 +136,9 @@ static hark_status read_origin(hark_invocation *call, const char *path) {
     hark_text value = hark_text_empty(call->context);
     hark_options_print_value(stored_options, name, &value);
     status = value.status;
-    if (status == HARK_OK) status = hark_options_set(call->context, call->options, name, hark_text_get(&value), path, HARK_SOURCE_RUN);
+    const bool nothing = hark_config_table.options[i].type == HARK_OPTION_LIST && value.length == 0; /* an item "" would be something */
+    if (status == HARK_OK && !nothing)
+      status = hark_options_set(call->context, call->options, name, hark_text_get(&value), path, HARK_SOURCE_RUN);
     hark_text_free(&value);
   }
   hark_options_destroy(call->context, &stored_options);

@@ -308,10 +308,27 @@ static void training_steps(void **state) {
   m.config.model.architecture = HARK_ARCHITECTURE_encoder;
   m.config.model.recompute = false;
   fail_at_each(&what, &m);
+  what.name = "learned chunks that label tokens, with a positional kernel";
+  m.config.model.architecture = HARK_ARCHITECTURE_ahca;
+  m.config.model.positions = HARK_POSITIONS_LEARNED;
+  m.config.model.attention.dropout = 0;
+  m.config.model.positional = "decay";
+  m.config.model.ahca = (hark_ahca_config){.head = HARK_AHCA_LABELS,
+                                           .chunk = HARK_AHCA_LEARNED,
+                                           .chunk_size = 2,
+                                           .window = 1,
+                                           .primary_slots = 2,
+                                           .secondary_slots = 3,
+                                           .selected = 2,
+                                           .capacity = 0.5,
+                                           .ratio_weight = 0.03,
+                                           .ponder_weight = 0.02};
+  fail_at_each(&what, &m);
   what.name = "a network of bounded matrices, a batch of vectors, a step, an evaluation";
   what.run = make_and_step_vectors;
   m.config.model.architecture = HARK_ARCHITECTURE_latent;
   m.config.model.positions = HARK_POSITIONS_NONE;
+  m.config.model.positional = NULL;
   m.config.model.activation = HARK_ACTIVATION_RELU;
   m.config.model.width = 4;
   m.config.model.heads = m.config.model.key_heads = 2;
