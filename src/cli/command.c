@@ -127,7 +127,8 @@ static hark_status check_arguments(hark_invocation *call) {
     }
     if (hark_option_near_choice(command->words, first, near)) hark_text_append(&words, "; did you mean %s?", near);
     hark_status status = words.status;
-    if (status == HARK_OK) status = hark_options_complain(call->context, call->options, first, "unknown argument, %s", hark_text_get(&words));
+    if (status == HARK_OK)
+      status = hark_options_complain(call->context, call->options, first, "unknown argument, %s", hark_text_get(&words));
     hark_text_free(&words);
     return status;
   }
