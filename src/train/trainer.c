@@ -63,7 +63,7 @@ static hark_status count_steps(training_run *trainer) {
   if (config->train.epochs > 0) {
     const double steps = ceil(config->train.epochs * (double)trainer->material.samples_per_epoch / (double)samples);
     trainer->steps = steps < (double)most ? (int64_t)steps : INT64_MAX;
-  } else if (config->train.tokens > 0 && trainer->material.packed) {
+  } else if (config->train.tokens > 0 && hark_config_has_sentences(config)) {
     trainer->steps = hark_ceil_div(hark_material_samples(&trainer->material, config->train.tokens), samples);
   } else if (config->train.tokens > 0) {
     trainer->steps = config->train.tokens / tokens + (config->train.tokens % tokens > 0);
