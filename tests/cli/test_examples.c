@@ -93,6 +93,18 @@ static void other_attention_and_parts(void **state) {
   (void)state;
   expect("eval run --structure window --window 3 --json --threads 1", HARK_EXIT_DONE, "model.attention.window", "");
   expect("eval run --part training --threads 1", HARK_EXIT_DONE, "training accuracy", "");
+  expect("train --out limited --classes 3 --data texts.tsv --example-limit 7 " RUN, HARK_EXIT_DONE, "step 40", "");
+  expect("eval limited --part training --json --threads 1", HARK_EXIT_DONE, "", "");
+  json_t *const line = command_json(&output), *const table = json_object_get(line, "confusion");
+  double most = 0;
+  for (size_t i = 0; i < 3; i++) {
+    double row = 0;
+    for (size_t k = 0; k < 3; k++) row += json_number_value(json_array_get(json_array_get(table, i), k));
+    most = fmax(most, row);
+  }
+  assert_int_equal(command_number(line, "examples"), 7);
+  assert_true(fabs(command_number(line, "majority") - most / 7) < 1e-12); /* of those seven */
+  json_decref(line);
 }
 
 /* One class is too little to learn from, and enough to be measured. */
