@@ -360,9 +360,14 @@ static void compressed_chunks_tell_tokens(void **state) {
   expect("eval own --threads 1 --json", HARK_EXIT_DONE, "", "");
   json_t *line = command_json(&output);
   const double loss = command_number(line, "loss");
+  assert_true(command_number(line, "accuracy") > 0.1);
+  assert_null(json_object_get(line, "perplexity")); /* what was read is no prediction */
+  assert_null(json_object_get(line, "bits_per_byte"));
   json_decref(line);
   char metrics[65536];
   read_metrics("own", metrics, sizeof metrics);
+  assert_null(strstr(metrics, "perplexity"));
+  assert_null(strstr(metrics, "pair_entropy"));
   const char *const entropy = strstr(metrics, "\"val/entropy\": ");
   assert_non_null(entropy);
   if (!(loss < 0.8 * strtod(entropy + 15, NULL))) fail_msg("a loss of %g, the frequencies alone have %s", loss, entropy);
