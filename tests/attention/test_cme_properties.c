@@ -350,6 +350,26 @@ static void test_wrong_numbers(void **state) {
 static void test_overflow(void **state) {
   (void)state;
   for (int m = 0; m < attention_machine_count; m++) {
+/* Finite keys whose distances have no square in f32: what counts is their distance in units of sigma. */
+static void test_far_apart(void **state) {
+  (void)state;
+  for (int m = 0; m < attention_machine_count; m++)
+    for (int wide = 0; wide < 2; wide++) {
+      ridge_problem p;
+      ridge_results r;
+      ridge_problem_make("cme:B1,H1,L9,D1,rbf,learned", &p);
+      p.array[RIDGE_KEY][0] = -1.5e19;
+      p.array[RIDGE_KEY][4] = 1.5e19;
+      if (wide) p.array[RIDGE_SIGMA][0] = 1e19;
+      if (attention_machines[m].type == HARK_F32 && ridge_run_on(&attention_machines[m], &p, &r)) {
+        if (wide) assert_int_equal(r.status, HARK_OK);
+        assert_null(strstr(r.message, "is not finite"));
+        ridge_results_free(&r);
+      }
+      ridge_problem_free(&p);
+    }
+}
+
     ridge_problem p;
     ridge_results r;
     ridge_problem_make("cme:B1,H1,L9,D4,ridge=0.001", &p);
@@ -554,6 +574,7 @@ int main(void) {
       cmocka_unit_test(test_operations),
       cmocka_unit_test(test_plan),
       cmocka_unit_test(test_memory),
+      cmocka_unit_test(test_far_apart),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
