@@ -207,9 +207,13 @@ static void test_alone(void **state) {
 /* More heads than threads, and fewer, which threads then share. */
 static void test_threads(void **state) {
   (void)state;
-  static const char *const cases[] = {
-      "cme:B3,H4,K2,L70,D8,causal,rbf,learned,shared", "cme:B1,H1,L150,S140,D40,V33,causal,rbf,learned,kernel,accumulate",
-      "cme:B1,H2,K1,L200,D17,V70,learned,kernel,rbf", "cme:B1,H1,L130,D8,causal,unit,heads,mask", "cme:B1,H1,L65,D3,bound,heads"};
+  static const char *const cases[] = {"cme:B3,H4,K2,L70,D8,causal,rbf,learned,shared",
+                                      "cme:B1,H1,L150,S140,D40,V33,causal,rbf,learned,kernel,accumulate",
+                                      "cme:B1,H2,K1,L200,D17,V70,learned,kernel,rbf",
+                                      "cme:B1,H1,L130,D8,causal,unit,heads,mask",
+                                      "cme:B1,H1,L65,D3,bound,heads",
+                                      "cme:B1,H2,L600,D4,rbf,learned",
+                                      "cme:B1,H1,L300,D4,V3,causal,rbf,learned,kernel"};
   for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++)
     for (int m = 0; m < attention_machine_count; m++) {
       ridge_problem p;
@@ -346,10 +350,6 @@ static void test_wrong_numbers(void **state) {
     }
 }
 
-/* Values whose weighted sums leave f32. */
-static void test_overflow(void **state) {
-  (void)state;
-  for (int m = 0; m < attention_machine_count; m++) {
 /* Finite keys whose distances have no square in f32: what counts is their distance in units of sigma. */
 static void test_far_apart(void **state) {
   (void)state;
@@ -370,6 +370,10 @@ static void test_far_apart(void **state) {
     }
 }
 
+/* Values whose weighted sums leave f32. */
+static void test_overflow(void **state) {
+  (void)state;
+  for (int m = 0; m < attention_machine_count; m++) {
     ridge_problem p;
     ridge_results r;
     ridge_problem_make("cme:B1,H1,L9,D4,ridge=0.001", &p);
@@ -570,11 +574,11 @@ int main(void) {
       cmocka_unit_test(test_first_wrong_row),
       cmocka_unit_test(test_unbounded_exponential),
       cmocka_unit_test(test_overflow),
+      cmocka_unit_test(test_far_apart),
       cmocka_unit_test(test_refused_descriptors),
       cmocka_unit_test(test_operations),
       cmocka_unit_test(test_plan),
       cmocka_unit_test(test_memory),
-      cmocka_unit_test(test_far_apart),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
