@@ -136,6 +136,7 @@ def compare_step(arguments, report):
         peer = Peer(arguments)
         if peer.ask(do="step", compiled=compiled, repetitions=3) is None:
             print(f"PyTorch, {'compiled' if compiled else 'eager'}: failed, see above")
+            peer.close()
             continue
         ours, theirs, fractions = [], [], []
         for _ in range(arguments.rounds):
@@ -182,13 +183,22 @@ def compare_encoder(arguments, report):
         peers = {}
         for compiled in (False, True) if arguments.compile else (False,):
             peer = Peer(arguments)
-            if peer.ask(do="encoder", shape=shape, batch=batch, compiled=compiled, repetitions=2) is not None:
-                peers["compiled" if compiled else "eager"] = peer
+            answer = peer.ask(do="encoder", shape=shape, batch=batch, compiled=compiled, repetitions=2)
+            if answer is None:
+                print(f"{name}: PyTorch, {'compiled' if compiled else 'eager'}: failed, see above")
+                peer.close()
+                continue
+            peers["compiled" if compiled else "eager"] = peer
+            parameters = answer["parameters"]
+        if not peers:
+            continue
         ours, fractions = {s: [] for s in STRUCTURES}, {s: [] for s in STRUCTURES}
         theirs = {p: [] for p in peers}
         for _ in range(arguments.rounds):
             for structure, words in STRUCTURES.items():
                 mine = hark(arguments, "step", *flags, *words)
+                if mine["parameters"] != parameters:
+                    raise SystemExit(f"{name}: hark's {structure} encoder has {mine['parameters']} parameters, PyTorch's {parameters}")
                 ours[structure].append(mine["step_ms"])
                 fractions[structure].append(mine["peak_fraction"])
             for which, peer in peers.items():

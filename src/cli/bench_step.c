@@ -57,7 +57,7 @@ typedef struct step_result {
   hark_bench_summary peak, time;
   double operations, tokens;
   uint64_t allocations; /* through hark's allocator, in the measured steps */
-  int64_t rounds, resident_bytes, peak_resident_bytes;
+  int64_t rounds, resident_bytes, peak_resident_bytes, parameters;
 } step_result;
 
 static int64_t peak_resident(void) {
@@ -89,6 +89,7 @@ static hark_status measure(hark_context *context, hark_bench_machine *machine, c
       .rounds = rounds,
       .resident_bytes = peak_resident() - warm_resident,
       .peak_resident_bytes = peak_resident(),
+      .parameters = hark_parameters_total(&work->engine->network->parameters),
   };
   return HARK_OK;
 }
@@ -120,12 +121,13 @@ static hark_status print(hark_context *context, const hark_bench_settings *setti
     printf("  machine  %.1f GFLOP/s; %d threads\n", r->peak.median * 1e-9, threads);
     return HARK_OK;
   }
-  json_t *object = json_pack(
-      "{s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:I, s:I, s:i, s:s}", "case", name, "step_ms", r->time.median * 1e3,
-      "step_min_ms", r->time.least * 1e3, "step_iqr_ms", r->time.spread * 1e3, "tokens_per_second", r->tokens / r->time.median, "gflops",
-      r->operations / r->time.median * 1e-9, "peak_fraction", fraction, "peak_gflops", r->peak.median * 1e-9, "peak_memory_bytes",
-      (json_int_t)r->peak_resident_bytes, "memory_growth_bytes", (json_int_t)r->resident_bytes, "allocations", (json_int_t)r->allocations,
-      "steps", (json_int_t)r->rounds, "threads", threads, "instruction_set", hark_context_instruction_set(context));
+  json_t *object =
+      json_pack("{s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:I, s:I, s:I, s:i, s:s}", "case", name, "step_ms",
+                r->time.median * 1e3, "step_min_ms", r->time.least * 1e3, "step_iqr_ms", r->time.spread * 1e3, "tokens_per_second",
+                r->tokens / r->time.median, "gflops", r->operations / r->time.median * 1e-9, "peak_fraction", fraction, "peak_gflops",
+                r->peak.median * 1e-9, "peak_memory_bytes", (json_int_t)r->peak_resident_bytes, "memory_growth_bytes",
+                (json_int_t)r->resident_bytes, "allocations", (json_int_t)r->allocations, "steps", (json_int_t)r->rounds, "parameters",
+                (json_int_t)r->parameters, "threads", threads, "instruction_set", hark_context_instruction_set(context));
   if (object == NULL) return hark_fail(context, HARK_OUT_OF_MEMORY, "bench: no memory for the result");
   return hark_bench_print_json(context, object);
 }

@@ -309,7 +309,8 @@ static hark_status measure_contexts(hark_invocation *call, const hark_opened_run
                                     .exchanged = exchanged,
                                     .counts = hark_corpus_counts(text->corpus, text->split),
                                     .words = hark_tokenizer_kind_index(text->tokenizer) == HARK_TOKENIZER_SUBWORDS,
-                                    .hidden = hark_architecture_of(config->model.architecture)->predicts_hidden};
+                                    .hidden = hark_architecture_of(config->model.architecture)->predicts_hidden,
+                                    .own = hark_config_reconstructs(config)};
     HARK_TRY(evaluate(call, opened, text, &reports[i]));
     HARK_TRY(print(call, &reports[i], contexts));
   }

@@ -46,7 +46,8 @@ static hark_status count_majority(hark_context *context, hark_split split, measu
   HARK_TRY(hark_allocate_zero(context, bytes, &memory));
   int64_t *const counts = memory;
   for (int64_t i = 0; i < m->batches.count; i++) {
-    const int64_t count = ++counts[hark_examples_label(m->examples, split, i)];
+    const int64_t index = hark_example_batches_index(&m->batches, i);
+    const int64_t count = ++counts[hark_examples_label(m->examples, split, index)];
     m->majority = hark_max(m->majority, count);
   }
   hark_release(context, memory, bytes);
@@ -109,7 +110,7 @@ static void print(const measurement *m, const hark_opened_run *opened, hark_spli
   const hark_examples_result *r = &m->result;
   if (m->vectors) {
     hark_text_append(text, "%s, %s: %s squared error %.6f an example; %" PRId64 " examples, %" PRId64 " tokens in %.1f s\n",
-                     opened->run.path, opened->checkpoint, split_names[split], r->loss, r->examples, r->tokens, m->seconds);
+                     opened->run.path, opened->checkpoint, part_name(m, split), r->loss, r->examples, r->tokens, m->seconds);
     if (exchanged[0] != '\0') hark_text_append(text, "exchanged: %s\n", exchanged);
     return;
   }

@@ -15,6 +15,7 @@ typedef struct hark_eval_report {
   hark_text_counts counts; /* of the whole text */
   bool words;              /* tokens are sub-words: the perplexity by words is told too */
   bool hidden;             /* the targets are hidden tokens: loss and accuracy of those, which are no measure of a text */
+  bool own;                /* they are the tokens that the model reads: likewise */
   hark_evaluation_result result;
   hark_ahca_statistics statistics; /* zeros: the model has none */
   double seconds;

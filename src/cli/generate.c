@@ -166,6 +166,8 @@ static hark_status print_json(generation *g, double seconds) {
   hark_json_append_bytes(&line, hark_text_get(&g->text), g->written);
   hark_text_append(&line, ", \"tokens\": %" PRId64 ", \"checkpoint\": ", made);
   hark_json_append_string(&line, g->source);
+  if (hark_decoding_mended_pivots(g->decoding) > 0)
+    hark_text_append(&line, ", \"mended_pivots\": %" PRId64, hark_decoding_mended_pivots(g->decoding));
   hark_text_append(&line, ", \"seconds\": ");
   hark_json_append_number(&line, seconds);
   hark_text_append(&line, ", \"tokens_per_second\": ");
@@ -185,6 +187,8 @@ static hark_status run(hark_invocation *call) {
   const bool ended = g.sentence && g.text.length > 0 && g.text.data[g.text.length - 1] == '\n';
   if (status == HARK_OK && !call->json && ((!ended && fputc('\n', stdout) == EOF) || fflush(stdout) != 0))
     status = hark_fail(call->context, HARK_IO_ERROR, "standard output: cannot be written");
+  if (status == HARK_OK && hark_decoding_mended_pivots(g.decoding) > 0)
+    (void)fprintf(stderr, "hark generate: %" PRId64 " pivots were mended\n", hark_decoding_mended_pivots(g.decoding));
   hark_text_free(&g.text);
   hark_release(call->context, g.tokens, g.token_bytes);
   hark_decoding_destroy(&g.decoding);

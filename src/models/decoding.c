@@ -52,6 +52,7 @@ struct hark_decoding {
   bool has_logits;
   bool stale; /* caches hold something else than `length` tokens of the history */
   int64_t capacity, length, prefill;
+  hark_attention_report report; /* pivots that kernel ridge attention has mended */
   hark_cancel *cancel;
   void *cancel_user;
 };
@@ -76,7 +77,8 @@ static hark_status run_pass(hark_decoding *decoding, int64_t first, int64_t coun
                                 .caches = decoding->caches,
                                 .cancel = decoding->cancel,
                                 .cancel_user = decoding->cancel_user,
-                                .log_kernels = decoding->log_kernels};
+                                .log_kernels = decoding->log_kernels,
+                                .report = &decoding->report};
   hark_tensor rows = decoding->tokens;
   rows.owned_bytes = 0;
   rows.shape[1] = count;
@@ -389,6 +391,8 @@ hark_status hark_decoding_truncate(hark_decoding *decoding, int64_t length) {
 int64_t hark_decoding_length(const hark_decoding *decoding) { return decoding->length; }
 
 int64_t hark_decoding_capacity(const hark_decoding *decoding) { return decoding->capacity; }
+
+int64_t hark_decoding_mended_pivots(const hark_decoding *decoding) { return decoding->report.pivots; }
 
 /* ---- saving ----
  *

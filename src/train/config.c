@@ -547,6 +547,9 @@ static hark_status settle_examples(hark_context *context, hark_options *set, har
     HARK_TRY(hark_options_complain(context, set, "data.length_limit model.context",
                                    "length_limit %" PRId64 " keeps more tokens than the model's context of %" PRId64,
                                    config->data.length_limit, config->model.context));
+  if (config->data.length_limit > 0 && config->model.architecture == HARK_ARCHITECTURE_finite)
+    HARK_TRY(hark_options_complain(context, set, "data.length_limit model.architecture",
+                                   "finite reads the mask as a sequence's last token, which length_limit would cut off"));
   return HARK_OK;
 }
 

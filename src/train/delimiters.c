@@ -4,6 +4,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "train/evaluate_examples.h"
+
 #define PIECE 4096
 
 static bool has_delimiter(const hark_ahca_config *ahca, const int32_t *tokens, int64_t count) {
@@ -26,15 +28,21 @@ static hark_status search_text(hark_context *context, const hark_ahca_config *ah
   return HARK_OK;
 }
 
-static hark_status search_examples(hark_context *context, const hark_ahca_config *ahca, const hark_examples *examples, bool *found) {
+/* Those that data.example_limit leaves. */
+static hark_status search_examples(hark_context *context, const hark_config *config, const hark_examples *examples, bool *found) {
+  const hark_example_batches_settings settings = hark_example_settings(config, HARK_SPLIT_TRAINING, true);
   const hark_examples_counts counts = hark_examples_count(examples, HARK_SPLIT_TRAINING);
   const size_t bytes = (size_t)counts.longest * sizeof(int32_t);
+  hark_example_batches batches;
   void *tokens = NULL;
+  HARK_TRY(hark_example_batches_create(context, examples, &settings, &batches));
   HARK_TRY(hark_allocate(context, bytes, &tokens));
   hark_status status = HARK_OK;
-  for (int64_t i = 0; i < counts.examples && !*found && status == HARK_OK; i++) {
-    status = hark_examples_read(context, examples, HARK_SPLIT_TRAINING, i, 0, tokens);
-    if (status == HARK_OK) *found = has_delimiter(ahca, tokens, hark_examples_length(examples, HARK_SPLIT_TRAINING, i, 0));
+  for (int64_t i = 0; i < batches.count && !*found && status == HARK_OK; i++) {
+    const int64_t index = hark_example_batches_index(&batches, i);
+    status = hark_examples_read(context, examples, HARK_SPLIT_TRAINING, index, 0, tokens);
+    if (status == HARK_OK)
+      *found = has_delimiter(&config->model.ahca, tokens, hark_examples_length(examples, HARK_SPLIT_TRAINING, index, 0));
   }
   hark_release(context, tokens, bytes);
   return status;
@@ -47,7 +55,7 @@ hark_status hark_delimiters_check(hark_context *context, const hark_config *conf
       examples != NULL ? hark_examples_vocabulary_size(examples) : hark_tokenizer_size(hark_corpus_tokenizer(corpus));
   bool found = ahca->delimiter >= vocabulary; /* which the model refuses with what may be */
   if (config->model.architecture != HARK_ARCHITECTURE_ahca || ahca->chunk != HARK_AHCA_DELIMITER) return HARK_OK;
-  HARK_TRY(examples != NULL ? search_examples(context, ahca, examples, &found) : search_text(context, ahca, corpus, &found));
+  HARK_TRY(examples != NULL ? search_examples(context, config, examples, &found) : search_text(context, ahca, corpus, &found));
   if (found) return HARK_OK;
   return hark_fail(context, HARK_BAD_CONFIGURATION,
                    "model.ahca.delimiter: token %" PRId64 "%s never occurs in the training data, expected one that does", ahca->delimiter,

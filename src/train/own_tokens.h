@@ -13,7 +13,7 @@ void hark_own_tokens(hark_example_batch *batch);
 HARK_MUST_CHECK hark_status hark_own_windows_read(hark_context *context, const hark_batches *batches, int64_t first, int64_t rows,
                                                   hark_example_batch *batch);
 
-/* The mean loss over the windows of a split of a text, one behind the other; the last is as long as the text leaves it. Of `settings` split and
+/* The mean loss over the windows of a split of a text, one behind the other, and how many tokens were told right; the last is as long as the text leaves it. Of `settings` split and
  * targets are read. The split's last token, which is no input of a window, is not told. */
 HARK_MUST_CHECK hark_status hark_evaluate_own(hark_context *context, hark_engine *engine, const hark_corpus *corpus,
                                               const hark_evaluation_settings *settings, hark_example_room *room,

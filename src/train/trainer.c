@@ -63,7 +63,7 @@ static hark_status count_steps(training_run *trainer) {
   if (config->train.epochs > 0) {
     const double steps = ceil(config->train.epochs * (double)trainer->material.samples_per_epoch / (double)samples);
     trainer->steps = steps < (double)most ? (int64_t)steps : INT64_MAX;
-  } else if (config->train.tokens > 0 && trainer->material.packed) {
+  } else if (config->train.tokens > 0 && hark_config_has_sentences(config)) {
     trainer->steps = hark_ceil_div(hark_material_samples(&trainer->material, config->train.tokens), samples);
   } else if (config->train.tokens > 0) {
     trainer->steps = config->train.tokens / tokens + (config->train.tokens % tokens > 0);
@@ -99,16 +99,20 @@ static hark_status end_line(training_run *trainer) {
 
 static bool tells_hidden(const training_run *trainer) { return trainer->engine->network->architecture->predicts_hidden; }
 
+/* Its loss is a measure of the text: it tells what comes next. */
+static bool tells_next(const training_run *trainer) { return !tells_hidden(trainer) && !hark_config_reconstructs(trainer->config); }
+
 /* What a model has to beat: the entropies of the validation text, as a first line of metrics. That of pairs is of next tokens. */
 static hark_status record_text(training_run *trainer) {
   hark_text_statistics statistics;
   HARK_TRY(hark_statistics_measure(trainer->context, trainer->material.corpus, HARK_SPLIT_VALIDATION, &statistics));
   begin_line(trainer);
   hark_jsonl_number(&trainer->metrics, "val/entropy", statistics.entropy);
-  if (!tells_hidden(trainer)) hark_jsonl_number(&trainer->metrics, "val/pair_entropy", statistics.pair_entropy);
+  if (tells_next(trainer)) hark_jsonl_number(&trainer->metrics, "val/pair_entropy", statistics.pair_entropy);
   HARK_TRY(end_line(trainer));
-  if (tells_hidden(trainer))
-    say(trainer, "the validation text's frequencies alone reach a loss of %.3f a hidden token", statistics.entropy);
+  if (!tells_next(trainer))
+    say(trainer, "the validation text's frequencies alone reach a loss of %.3f a%s token", statistics.entropy,
+        tells_hidden(trainer) ? " hidden" : "");
   else
     say(trainer, "the validation text's frequencies alone reach a loss of %.3f, those of pairs %.3f", statistics.entropy,
         statistics.pair_entropy);
@@ -396,7 +400,7 @@ static bool evaluation_is_due(const training_run *trainer) {
 }
 
 typedef struct validation_result {
-  double loss, accuracy; /* the latter of examples and of hidden tokens; else NaN */
+  double loss, accuracy; /* the latter of examples, of hidden tokens and of a model's own; else NaN */
   bool complete;
 } validation_result;
 
@@ -423,7 +427,7 @@ static hark_status validate(training_run *trainer, validation_result *out) {
     HARK_TRY(hark_evaluate(trainer->context, trainer->engine, material->corpus, &task, &result));
   out->loss = result.loss;
   out->complete = result.complete;
-  if (tells_hidden(trainer)) out->accuracy = result.targets > 0 ? (double)result.right / (double)result.targets : NAN;
+  if (!tells_next(trainer)) out->accuracy = result.targets > 0 ? (double)result.right / (double)result.targets : NAN;
   return HARK_OK;
 }
 
@@ -432,7 +436,7 @@ static hark_status record_validation(training_run *trainer, const validation_res
   const double operations = operations_so_far(trainer);
   if (operations > 0) hark_jsonl_number(&trainer->metrics, "operations", operations);
   hark_jsonl_number(&trainer->metrics, "val/loss", result->loss);
-  if (trainer->material.examples != NULL || tells_hidden(trainer)) { /* of hidden tokens there is no perplexity of a text */
+  if (trainer->material.examples != NULL || !tells_next(trainer)) { /* only next tokens have the perplexity of a text */
     if (trainer->material.task.features == 0) hark_jsonl_number(&trainer->metrics, "val/accuracy", result->accuracy);
     return end_line(trainer);
   }

@@ -207,9 +207,13 @@ static void test_alone(void **state) {
 /* More heads than threads, and fewer, which threads then share. */
 static void test_threads(void **state) {
   (void)state;
-  static const char *const cases[] = {
-      "cme:B3,H4,K2,L70,D8,causal,rbf,learned,shared", "cme:B1,H1,L150,S140,D40,V33,causal,rbf,learned,kernel,accumulate",
-      "cme:B1,H2,K1,L200,D17,V70,learned,kernel,rbf", "cme:B1,H1,L130,D8,causal,unit,heads,mask", "cme:B1,H1,L65,D3,bound,heads"};
+  static const char *const cases[] = {"cme:B3,H4,K2,L70,D8,causal,rbf,learned,shared",
+                                      "cme:B1,H1,L150,S140,D40,V33,causal,rbf,learned,kernel,accumulate",
+                                      "cme:B1,H2,K1,L200,D17,V70,learned,kernel,rbf",
+                                      "cme:B1,H1,L130,D8,causal,unit,heads,mask",
+                                      "cme:B1,H1,L65,D3,bound,heads",
+                                      "cme:B1,H2,L600,D4,rbf,learned",
+                                      "cme:B1,H1,L300,D4,V3,causal,rbf,learned,kernel"};
   for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++)
     for (int m = 0; m < attention_machine_count; m++) {
       ridge_problem p;
@@ -340,6 +344,26 @@ static void test_wrong_numbers(void **state) {
         assert_int_equal(r.status, wrong_numbers[k].status);
         if (strstr(r.message, wrong_numbers[k].says) == NULL)
           fail_msg("%s on %s: \"%s\", expected \"%s\"", p.text, attention_machines[m].name, r.message, wrong_numbers[k].says);
+        ridge_results_free(&r);
+      }
+      ridge_problem_free(&p);
+    }
+}
+
+/* Finite keys whose distances have no square in f32: what counts is their distance in units of sigma. */
+static void test_far_apart(void **state) {
+  (void)state;
+  for (int m = 0; m < attention_machine_count; m++)
+    for (int wide = 0; wide < 2; wide++) {
+      ridge_problem p;
+      ridge_results r;
+      ridge_problem_make("cme:B1,H1,L9,D1,rbf,learned", &p);
+      p.array[RIDGE_KEY][0] = -1.5e19;
+      p.array[RIDGE_KEY][4] = 1.5e19;
+      if (wide) p.array[RIDGE_SIGMA][0] = 1e19;
+      if (attention_machines[m].type == HARK_F32 && ridge_run_on(&attention_machines[m], &p, &r)) {
+        if (wide) assert_int_equal(r.status, HARK_OK);
+        assert_null(strstr(r.message, "is not finite"));
         ridge_results_free(&r);
       }
       ridge_problem_free(&p);
@@ -550,6 +574,7 @@ int main(void) {
       cmocka_unit_test(test_first_wrong_row),
       cmocka_unit_test(test_unbounded_exponential),
       cmocka_unit_test(test_overflow),
+      cmocka_unit_test(test_far_apart),
       cmocka_unit_test(test_refused_descriptors),
       cmocka_unit_test(test_operations),
       cmocka_unit_test(test_plan),

@@ -93,6 +93,18 @@ static void other_attention_and_parts(void **state) {
   (void)state;
   expect("eval run --structure window --window 3 --json --threads 1", HARK_EXIT_DONE, "model.attention.window", "");
   expect("eval run --part training --threads 1", HARK_EXIT_DONE, "training accuracy", "");
+  expect("train --out limited --classes 3 --data texts.tsv --example-limit 7 " RUN, HARK_EXIT_DONE, "step 40", "");
+  expect("eval limited --part training --json --threads 1", HARK_EXIT_DONE, "", "");
+  json_t *const line = command_json(&output), *const table = json_object_get(line, "confusion");
+  double most = 0;
+  for (size_t i = 0; i < 3; i++) {
+    double row = 0;
+    for (size_t k = 0; k < 3; k++) row += json_number_value(json_array_get(json_array_get(table, i), k));
+    most = fmax(most, row);
+  }
+  assert_int_equal(command_number(line, "examples"), 7);
+  assert_true(fabs(command_number(line, "majority") - most / 7) < 1e-12); /* of those seven */
+  json_decref(line);
 }
 
 /* One class is too little to learn from, and enough to be measured. */
@@ -348,9 +360,14 @@ static void compressed_chunks_tell_tokens(void **state) {
   expect("eval own --threads 1 --json", HARK_EXIT_DONE, "", "");
   json_t *line = command_json(&output);
   const double loss = command_number(line, "loss");
+  assert_true(command_number(line, "accuracy") > 0.1);
+  assert_null(json_object_get(line, "perplexity")); /* what was read is no prediction */
+  assert_null(json_object_get(line, "bits_per_byte"));
   json_decref(line);
   char metrics[65536];
   read_metrics("own", metrics, sizeof metrics);
+  assert_null(strstr(metrics, "perplexity"));
+  assert_null(strstr(metrics, "pair_entropy"));
   const char *const entropy = strstr(metrics, "\"val/entropy\": ");
   assert_non_null(entropy);
   if (!(loss < 0.8 * strtod(entropy + 15, NULL))) fail_msg("a loss of %g, the frequencies alone have %s", loss, entropy);
@@ -362,6 +379,8 @@ static void compressed_chunks_tell_tokens(void **state) {
          "--format text --classes 3 --data texts.tsv --validation-fraction 0.25 --model.ahca.head "
          "reconstruction --steps 5",
          HARK_EXIT_DONE, "step 5", "");
+  expect("train --out counted " SMALL "--data text.txt --tokenizer bytes --model.ahca.head reconstruction --tokens 600", HARK_EXIT_DONE,
+         "step 5 of 5", ""); /* of 8 x 16 tokens */
 }
 
 /* One line that names the option and says what is allowed. */
@@ -390,6 +409,12 @@ static void options_of_chunks_that_say_nothing_are_refused(void **state) {
     expect(words, HARK_EXIT_USAGE, "", cases[i].message);
   }
   expect("train --out none --architecture ahca --data text.txt --steps 2", HARK_EXIT_USAGE, "", "ahca cannot continue a text");
+#define RARE                                                                                                                               \
+  "--format text --classes 3 --data rare.tsv --architecture ahca --layers 2 --width 16 --heads 2 --context 12 --chunk-size 3 "             \
+  "--primary-slots 2 --secondary-slots 4 --selected 2 --batch 2 --threads 1 --steps 1 --chunk delimiter --model.ahca.delimiter 127 "
+  test_file_write_text(folder, "rare.tsv", "0\tabc\n1\tbca\n2\tcab\n0\tabcb\n1\tbcac\n2\tcazb\n"); /* z is token 127 */
+  expect("train --out rare " RARE, HARK_EXIT_DONE, "step 1", "");
+  expect("train --out none " RARE "--example-limit 2", HARK_EXIT_USAGE, "", "token 127 never occurs in the training data");
 }
 
 static void recipes_are_configurations(void **state) {

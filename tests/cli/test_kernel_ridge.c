@@ -148,6 +148,14 @@ static void a_run_tells_its_ridges(void **state) {
   expect("generate run --max-new-tokens 20 --temperature 0 --json", HARK_EXIT_DONE, "", ""); /* more than the context of 8 */
   object = command_json(&output);
   assert_true(command_number(object, "tokens") == 20);
+  assert_null(json_object_get(object, "mended_pivots"));
+  json_decref(object);
+  expect("train --data text.txt --out mended --layers 1 " COMMAND_SMALL
+         "--steps 1 --normalisation cme --kernel rbf --sigma 1.5 --ridge 1e-30 --positions none",
+         HARK_EXIT_DONE, "", "");
+  expect("generate mended --prompt eeee --max-new-tokens 1 --temperature 0 --json", HARK_EXIT_DONE, "", "pivots were mended");
+  object = command_json(&output);
+  assert_true(command_number(object, "mended_pivots") >= 3); /* equal keys */
   json_decref(object);
 }
 

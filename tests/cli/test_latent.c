@@ -122,6 +122,8 @@ static void one_line_says_what_is_wrong(void **state) {
        "encoder reads tokens of a vocabulary, and the data are real vectors"},
       {"train --out no --width 6 --heads 2 --architecture latent --format examples --data latent --context 6", HARK_EXIT_USAGE,
        "they have 4 features, and model.width is 6"},
+      {"train --out no --length-limit 3 --architecture finite --format vectors --data latent/training.vectors", HARK_EXIT_USAGE,
+       "length_limit would cut off"},
       {"train --out no --positions rotary " LATENT, HARK_EXIT_USAGE, "exchangeable tokens"},
       {"train --out no --activation gelu " LATENT, HARK_EXIT_USAGE, "model.activation relu"},
       {"train --out no --example-limit 81 " LATENT, HARK_EXIT_USAGE, "data.example_limit is 81, and there are 80 training examples"},

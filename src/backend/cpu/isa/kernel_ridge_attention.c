@@ -5,8 +5,8 @@
  *
  * with M = U'U and X = U'^-1 V (kernel_ridge_tile.h). A panel of 64 queries is solved down to its diagonal tile. The variance of full attention
  * needs Z too and is then computed as the causal one, without an end.
- * Tasks are heads of sequences: one triangle a worker, whatever the batch. Where there are fewer of them than threads, all threads share one after
- * the other: columns of tiles of the factor, then tiles of queries. Cost: docs/mathematics/kernel-ridge.md.
+ * Tasks are heads of sequences: one triangle a worker, whatever the batch. Where there are fewer of them than threads, and a
+ * sequence has three tiles of keys or more, all threads share one after the other: columns of tiles of the factor, then tiles of queries. Cost: docs/mathematics/kernel-ridge.md.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -149,7 +149,7 @@ static void forward_head(void *data, int64_t index, int worker) {
 
 static hark_status forward(hark_context *context, const hark_attention_run *run) {
   const int64_t systems = run->sequence_count * run->plan->desc.heads;
-  forward_task task = {run, HARK_ISA(hark_cpu_ridge_workspace)(context, run, false), ridge_shares(context, systems) ? context : NULL};
+  forward_task task = {run, HARK_ISA(hark_cpu_ridge_workspace)(context, run, false), ridge_shares(context, run, systems) ? context : NULL};
   for (int64_t index = 0; index < systems && task.shared != NULL; index++) forward_head(&task, index, 0);
   if (task.shared == NULL) hark_parallel_for(context, systems, forward_head, &task);
   return hark_ridge_conclude(context, run, task.memory.records, true);

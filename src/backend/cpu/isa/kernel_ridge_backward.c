@@ -464,7 +464,7 @@ static void backward_piece(void *data, int64_t index, int worker) {
 
 hark_status HARK_ISA(hark_cpu_ridge_backward)(hark_context *context, const hark_attention_run *run) {
   const int64_t slices = hark_ridge_slices(&run->plan->desc), pieces = slices * run->plan->desc.key_heads;
-  const bool shares = ridge_shares(context, hark_min(slices, run->sequence_count) * run->plan->desc.key_heads);
+  const bool shares = ridge_shares(context, run, hark_min(slices, run->sequence_count) * run->plan->desc.key_heads);
   backward_task task = {run, HARK_ISA(hark_cpu_ridge_workspace)(context, run, true), shares ? context : NULL};
   for (int64_t index = 0; index < pieces && shares; index++) backward_piece(&task, index, 0);
   if (!shares) hark_parallel_for(context, pieces, backward_piece, &task);

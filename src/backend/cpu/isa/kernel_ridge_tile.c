@@ -8,6 +8,9 @@
  */
 #include "kernel_ridge_tile.h"
 
+/* Exponents of a distance to the centre whose products still fit into f32. */
+#define FARTHEST (FLT_MAX / 8)
+
 typedef struct carver {
   float *memory;
   size_t used;
@@ -84,8 +87,9 @@ ridge_workspace HARK_ISA(hark_cpu_ridge_workspace)(hark_context *context, const 
   return w;
 }
 
-/* A row of d numbers into dp, of unit length where asked for, less the centre; returns its squares, NaN or infinite when a number is. */
-static double read_row(const ridge_tiles *h, const float *from, float *to) {
+/* A row of d numbers into dp, of unit length where asked for, less the centre; returns its squares as it was given, NaN or infinite when a
+ * number is. *far: the exponent of its distance to the centre, with rbf. */
+static double read_row(const ridge_tiles *h, const float *from, float *to, double *far) {
   const int d = (int)h->desc->head_dim;
   double squares = 0, centred = 0;
   for (int c = 0; c < d; c++) squares += (double)from[c] * from[c];
@@ -95,7 +99,8 @@ static double read_row(const ridge_tiles *h, const float *from, float *to) {
     centred += (double)to[c] * to[c];
   }
   for (int c = d; c < h->dp; c++) to[c] = 0;
-  return h->rbf || !isfinite(squares) ? centred + 0 * squares : h->desc->unit && squares > 0 ? 1 : squares;
+  *far = h->rbf ? -h->is.scale * centred / 2 : 0;
+  return h->desc->unit && squares > 0 && isfinite(squares) ? 1 : squares;
 }
 
 /* 64 rows transposed, times scale2; with rbf half of their squares times scale2, by the sums that products make. */
@@ -124,10 +129,11 @@ static bool is_seen(const ridge_tiles *h, int64_t i) {
 
 /* The first visible key with rbf, else zeros. */
 static void read_centre(const ridge_tiles *h) {
+  double far;
   memset(h->centre, 0, (size_t)h->dp * sizeof *h->centre);
   for (int64_t i = 0; i < h->keys && h->rbf; i++) {
     if (h->seen[i] == 0) continue;
-    (void)read_row(h, ridge_row(&h->run->args->key, h->sequence, h->key_head, h->sequence->key_row + i), h->centre);
+    (void)read_row(h, ridge_row(&h->run->args->key, h->sequence, h->key_head, h->sequence->key_row + i), h->centre, &far);
     return;
   }
 }
@@ -144,9 +150,10 @@ static bool read_keys(ridge_tiles *h) {
       continue;
     }
     const int64_t at = h->sequence->key_row + i;
-    const double squares = read_row(h, ridge_row(&args->key, h->sequence, h->key_head, at), row);
-    if (!(squares <= FLT_MAX)) {
-      hark_ridge_trouble(h->record, h->system, HARK_RIDGE_BAD_KEY, at, 0);
+    double far;
+    const double squares = read_row(h, ridge_row(&args->key, h->sequence, h->key_head, at), row, &far);
+    if (!(squares <= FLT_MAX) || far < -FARTHEST) {
+      hark_ridge_trouble(h->record, h->system, squares <= FLT_MAX ? HARK_RIDGE_KEY_RANGE : HARK_RIDGE_BAD_KEY, at, far);
       return false;
     }
     h->longest = fmax(h->longest, sqrt(squares));
@@ -217,9 +224,10 @@ bool HARK_ISA(hark_cpu_ridge_queries)(ridge_tiles *h, int64_t row, int count) {
       continue;
     }
     const int64_t at = h->sequence->query_row + row + r;
-    const double squares = read_row(h, ridge_row(&args->query, h->sequence, h->head, at), to);
-    if (!(squares <= FLT_MAX)) {
-      hark_ridge_trouble(h->record, h->system, HARK_RIDGE_BAD_QUERY, at, 0);
+    double far;
+    const double squares = read_row(h, ridge_row(&args->query, h->sequence, h->head, at), to, &far);
+    if (!(squares <= FLT_MAX) || far < -FARTHEST) {
+      hark_ridge_trouble(h->record, h->system, squares <= FLT_MAX ? HARK_RIDGE_QUERY_RANGE : HARK_RIDGE_BAD_QUERY, at, far);
       return false;
     }
     if (!query_in_range(h, row + r, to, sqrt(squares))) return false;

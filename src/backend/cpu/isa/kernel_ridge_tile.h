@@ -76,8 +76,13 @@ bool HARK_ISA(hark_cpu_ridge_begin)(hark_context *context, const hark_attention_
                                     int64_t head, int worker, ridge_tiles *h);
 /* The same head for a worker that helps: with its record and its memory for one tile of queries. */
 void HARK_ISA(hark_cpu_ridge_join)(const ridge_tiles *owner, int worker, ridge_tiles *h);
-/* Whether there are fewer heads to compute than threads, which then share each of them. */
-static inline bool ridge_shares(const hark_context *context, int64_t pieces) { return pieces < hark_workers(context); }
+/* Whether there are fewer heads to compute than threads, which then share each of them: where any is long enough for that. */
+static inline bool ridge_shares(const hark_context *context, const hark_attention_run *run, int64_t pieces) {
+  if (pieces >= hark_workers(context)) return false;
+  for (int64_t s = 0; s < run->sequence_count; s++)
+    if (hark_ridge_keys(&run->plan->desc, &run->sequences[s]) > (RIDGE_LEAST_SHARED - 1) * HARK_RIDGE_TILE) return true;
+  return false;
+}
 
 /* Queries [row, row + count) of the sequence; false with a note when one is not finite or out of range. */
 bool HARK_ISA(hark_cpu_ridge_queries)(ridge_tiles *h, int64_t row, int count);
