@@ -14,7 +14,6 @@
 #include "lab/fit.h"
 
 #define FULL_SEEDS 3
-#define FULL_STEPS 1200
 #define QUICK_STEPS 800
 #define FULL_TESTS 8
 #define QUICK_TESTS 4
@@ -49,7 +48,7 @@ static hark_status measure(hark_lab *lab) {
     HARK_TRY(hark_lab_add_curve(lab, panel, HARK_LAB_POINTS, &curve, "%s", names[way]));
     for (int seed = 0; seed < (lab->quick ? 1 : FULL_SEEDS); seed++) {
       const hark_lab_study study = {.run = (uint32_t)(way * FULL_SEEDS + seed),
-                                    .steps = lab->quick ? QUICK_STEPS : FULL_STEPS,
+                                    .steps = lab->quick ? QUICK_STEPS : HARK_LAB_RUNS_STEPS,
                                     .tests = lab->quick ? QUICK_TESTS : FULL_TESTS};
       hark_lab_runs_result r;
       HARK_TRY(hark_lab_learn_runs(lab, &config, &study, &r));
@@ -91,8 +90,8 @@ const hark_experiment hark_experiment_ahca_chunks = {
         "\n"
         "Tokens are labelled from the one slot of their chunk. The straight-through factor stands behind the norm of that slot: in front "
         "of it "
-        "the norm would take the factor away again, and its gradient with it. Minimum and maximum length are 2 and 32, "
-        "as the model has them for chunks of 8. F1 leaves out the boundaries that begin sequences.\n"
+        "the norm would take the factor away again, and its gradient with it. Minimum and maximum length are 1 and 32; "
+        "the model has 2 and 32 for chunks of 8. F1 leaves out the boundaries that begin sequences.\n"
         "\n"
         "*Figure.* Accuracy of tokens over F1 of boundaries, a point a seed.",
     .trains = true,

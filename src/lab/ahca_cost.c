@@ -279,14 +279,16 @@ static double last_slope(const hark_lab_table *table, int column) {
   return log(last[column] / before[column]) / log(last[LENGTH] / before[LENGTH]);
 }
 
-/* All bounds were fixed beforehand (1 %, 1.1, 1.8, a factor of 2, 1.3, 15 %). The control's power is that of the last doubling: its two parts, b M and
- * 4 d (M / 16)^2, are as large as each other near M = 37,000 only, so that the power over all lengths is that of b M mostly. */
+/* Fixed beforehand were 1 %, 1.1 and 1.8 of time, a factor of 2, 1.3 for the control over all lengths, and 15 %. Bounds of memory, of what dense attention
+ * counts, of the other ends, and of the control's last doubling were added with the code. The control's two parts, b M and 4 d (M / 16)^2, are as large as
+ * each other near M = 37,000 only, so that its power over all lengths, about 1.18, is mostly that of b M: it fails, and stays as it was fixed. */
 static hark_status judge(hark_lab *lab) {
   const hark_lab_table *const counts = &lab->tables[COUNTS];
   const double counted = crossing(&lab->tables[SHORT_COUNTS], OPERATIONS, DENSE);
   HARK_TRY(hark_lab_require(lab, affine_residual(counts, OPERATIONS), 0, 0.01, "operations - (a + b M), largest, relative"));
   HARK_TRY(hark_lab_require(lab, slope_of(counts, BYTES), 0.9, 1.05, "memory of a training step: power of M"));
-  HARK_TRY(hark_lab_require(lab, last_slope(counts, CONTROL), 1.3, 2, "control C2 = M/16: power of M of operations, last doubling"));
+  HARK_TRY(hark_lab_require(lab, slope_of(counts, CONTROL), 1.3, 2, "control C2 = M/16: power of M of operations, 2^10 .. 2^15"));
+  HARK_TRY(hark_lab_require(lab, last_slope(counts, CONTROL), 1.3, 2, "the same, last doubling (added later)"));
   HARK_TRY(hark_lab_require(lab, slope_of(counts, DENSE), 1.8, 2.01, "dense attention: power of M of operations"));
   HARK_TRY(hark_lab_require(lab, counted, LEAST_CROSSING, MOST_CROSSING, "counted crossing with dense attention, tokens"));
   if (lab->quick) return HARK_OK;
@@ -314,6 +316,13 @@ const hark_experiment hark_experiment_ahca_cost = {
         "with them there is nothing to cross. The control has C2 = M / 16 and pools by attention. Times are taken in the full "
         "run only: the least of a few passes, in one process.\n"
         "\n"
+        "Fixed beforehand were the bounds of the residual, of times, of the crossing, of what depth saves and of the control over all "
+        "lengths; those of memory, of what dense attention counts and of the control's last doubling came with the code.\n"
+        "\n"
         "*Figure.* Operations over the length; in a full run times.",
+    .failure =
+        "Of the control's operations the part that grows with M, b M, is as large as that of M^2, 4 d (M / 16)^2, near M = 37,000 only: "
+        "over M = 2^10 .. 2^15 the power comes to 1.18, although that of the last doubling is 1.39 and still rises. The bound was "
+        "fixed for lengths at which it cannot be met.",
     .measure = measure,
     .judge = judge};

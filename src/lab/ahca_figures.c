@@ -333,7 +333,7 @@ const hark_experiment hark_experiment_ahca_figures = {
         "\n"
         "The text is what the experiments of `hark lab` say of themselves; the passage is one that is held out. The weights of figures 2 "
         "and 3 are "
-        "what `segment_pool` makes of the identity with the run's boundaries.\n"
+        "what `segment_pool` makes of the identity with the run's boundaries: averages without the smoothing of chunks.\n"
         "\n"
         "*Figure.* 1: letters in reading order, chunks shaded in turn. 2: the first letters and slots. 3: slots and global tokens. 4: "
         "scores, with those "

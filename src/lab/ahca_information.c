@@ -139,7 +139,6 @@ static hark_status study_noise(hark_lab *lab) {
 
 /* ---- a needle ---- */
 
-#define NEEDLE_FULL_STEPS 2500
 #define NEEDLE_QUICK_STEPS 1000
 #define NEEDLE_TESTS 16
 
@@ -156,7 +155,7 @@ static hark_status study_needle(hark_lab *lab) {
   for (int selection = 0; selection < SELECTIONS; selection++)
     for (int seed = 0; seed < (lab->quick ? 1 : FULL_SEEDS); seed++) {
       const hark_lab_study study = {.run = (uint32_t)(selection * FULL_SEEDS + seed),
-                                    .steps = lab->quick ? NEEDLE_QUICK_STEPS : NEEDLE_FULL_STEPS,
+                                    .steps = lab->quick ? NEEDLE_QUICK_STEPS : HARK_LAB_NEEDLE_STEPS,
                                     .tests = NEEDLE_TESTS};
       hark_lab_ahca_config config = hark_lab_needle_config();
       hark_lab_needle_result result;

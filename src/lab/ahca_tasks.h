@@ -15,6 +15,11 @@ typedef struct hark_lab_study {
   int64_t steps, tests;
 } hark_lab_study;
 
+/* Steps of a full run. */
+#define HARK_LAB_NEEDLE_STEPS 2500
+#define HARK_LAB_MAPS_STEPS 1500
+#define HARK_LAB_RUNS_STEPS 1200
+
 /* What experiments begin with: learned selection; learned depth of capacity 1/4 of 4 layers; learned boundaries, smoothed, with token outputs that carry
  * their gradient. */
 hark_lab_ahca_config hark_lab_needle_config(void);

@@ -15,6 +15,12 @@ static hark_status join(const hark_ahca_pass *p, const hark_ahca_join_layer *lay
   hark_value a = 0, sum = 0;
   hark_ahca_ragged r = {
       .key = p->asked, .bias = p->term, .query_offsets = p->unit_rows, .key_offsets = p->asked_offsets, .keys_of_a_query = p->asked_rows};
+  if (p->pair_bias != 0) { /* a positional kernel: selected tokens once for every chunk */
+    r.bias = p->pair_bias;
+    r.place = p->pair_place;
+    r.query_offsets = p->slot_rows;
+    r.key_offsets = p->pair_offsets;
+  }
   HARK_TRY(hark_norm_apply(p->forward, &layer->norm, *h, &r.query));
   HARK_TRY(hark_ahca_ask(p, &layer->attention, &r, &a));
   hark_tape_release(p->tape, r.query);

@@ -36,6 +36,14 @@ static hark_status compare(hark_context *context, const hark_options *set, const
   return status;
 }
 
+/* Complains of an option that was asked for and has another value than its default. */
+static hark_status refuse(hark_context *context, hark_options *set, const hark_options *defaults, const char *name, const char *needs) {
+  bool changed = false;
+  if (!is_asked(set, name)) return HARK_OK;
+  HARK_TRY(compare(context, set, defaults, name, &changed));
+  return changed ? hark_options_complain(context, set, name, "says nothing here: it needs %s", needs) : HARK_OK;
+}
+
 /* Options that would say nothing are refused where they ask for more than they have by themselves: whoever gives them expects something of them. */
 static hark_status refuse_idle(hark_context *context, hark_options *set, const hark_config *config, const hark_options *defaults) {
   const hark_ahca_config *ahca = &config->model.ahca;
@@ -43,6 +51,7 @@ static hark_status refuse_idle(hark_context *context, hark_options *set, const h
   const bool fixed = ahca->chunk == HARK_AHCA_FIXED, semantic = ahca->chunk == HARK_AHCA_SEMANTIC,
              delimiter = ahca->chunk == HARK_AHCA_DELIMITER, learned = ahca->chunk == HARK_AHCA_LEARNED,
              capacity = ahca->depth == HARK_AHCA_CAPACITY, deep = config->model.layers > 1;
+  const char *const of_capacity = capacity ? "model.layers of 2 or more" : "model.ahca.depth capacity";
   const own_option options[] = {
       {"chunk_minimum", "a model.ahca.chunk other than fixed", !fixed},
       {"chunk_maximum", "a model.ahca.chunk other than fixed", !fixed},
@@ -51,8 +60,8 @@ static hark_status refuse_idle(hark_context *context, hark_options *set, const h
       {"window", "model.ahca.chunk semantic", semantic},
       {"threshold", "model.ahca.chunk semantic", semantic},
       {"ratio_weight", "model.ahca.chunk learned", learned},
-      {"capacity", "model.ahca.depth capacity", capacity},
-      {"ponder_weight", "model.ahca.depth capacity", capacity},
+      {"capacity", of_capacity, capacity && deep},
+      {"ponder_weight", of_capacity, capacity && deep},
       {"depth", "model.layers of 2 or more", deep},
       {"depth_score", "model.layers of 2 or more", deep},
       {"chunk", NULL, true},
@@ -74,15 +83,12 @@ static hark_status refuse_idle(hark_context *context, hark_options *set, const h
   };
   for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
     char name[NAME_BYTES];
-    bool changed = false;
     (void)snprintf(name, sizeof name, "model.ahca.%s", options[i].name);
-    if ((is_ahca && options[i].applies) || !is_asked(set, name)) continue;
-    HARK_TRY(compare(context, set, defaults, name, &changed));
-    if (!changed) continue;
-    HARK_TRY(hark_options_complain(context, set, name, "says nothing here: it needs %s",
-                                   is_ahca ? options[i].needs : "model.architecture ahca"));
+    if (!is_ahca || !options[i].applies)
+      HARK_TRY(refuse(context, set, defaults, name, is_ahca ? options[i].needs : "model.architecture ahca"));
   }
-  return HARK_OK;
+  if (!is_ahca || ahca->layer != HARK_AHCA_LINEAR) return HARK_OK;
+  return refuse(context, set, defaults, "model.activation", "model.ahca.layer block: linear layers have a relu");
 }
 
 static hark_status check_idle(hark_context *context, hark_options *set, const hark_config *config) {

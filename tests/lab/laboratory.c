@@ -40,12 +40,22 @@ void test_laboratory_stop(hark_context *context, laboratory *l) {
   free(l->values);
 }
 
+/* Criteria whose bounds were fixed beforehand and are not met, by numbers that nothing random changes: they are to fail. */
+static const struct {
+  const char *experiment, *criterion;
+} failing[] = {{"ahca-cost", "control C2 = M/16: power of M of operations, 2^10 .. 2^15"}};
+
+static bool is_failing(const char *experiment, const char *criterion) {
+  for (size_t i = 0; i < sizeof failing / sizeof failing[0]; i++)
+    if (strcmp(failing[i].experiment, experiment) == 0 && strcmp(failing[i].criterion, criterion) == 0) return true;
+  return false;
+}
+
 static void all_pass(const laboratory *l, const char *name) {
   for (int c = 0; c < l->lab->criterion_count; c++)
-    if (!hark_lab_passes(&l->lab->criteria[c]))
+    if (hark_lab_passes(&l->lab->criteria[c]) == is_failing(name, l->lab->criteria[c].name))
       fail_msg("%s: %s: %g, expected [%g, %g]", name, l->lab->criteria[c].name, l->lab->criteria[c].measured, l->lab->criteria[c].low,
                l->lab->criteria[c].high);
-  assert_true(hark_lab_all_pass(l->lab));
   for (int t = 0; t < l->lab->table_count; t++)
     if (hark_lab_row_count(&l->lab->tables[t]) == 0) fail_msg("%s: table \"%s\" is empty", name, l->lab->tables[t].title);
   for (int p = 0; p < l->lab->panel_count; p++)
@@ -79,7 +89,7 @@ static void all_can_fail(hark_context *context, laboratory *l, int experiment) {
   for (int c = 0; c < l->lab->criterion_count; c++)
     if ((failed >> c & 1) == 0)
       fail_msg("%s: no number of its tables fails \"%s\"", hark_lab_entries[experiment].name, l->lab->criteria[c].name);
-  assert_true(hark_lab_all_pass(l->lab));
+  all_pass(l, hark_lab_entries[experiment].name);
 }
 
 void test_laboratory_holds(hark_context *context, int experiment) {

@@ -75,6 +75,10 @@ static const variant variants[] = {
      {HIERARCHICAL, .positional = "decay",
       .ahca = {CHUNKS(HARK_AHCA_LEARNED, 4), SLOTS(5, 6, 4), .head = HARK_AHCA_LABELS, .select = HARK_AHCA_NORM, .capacity = 0.7,
                .secondary_width = 8, .ratio_weight = 0.03}}},
+    /* one slot a chunk: the kernel is between chunks and selected tokens, or nowhere */
+    {"kernel_one_slot",
+     {BASE, .positional = "decay",
+      .ahca = {CHUNKS(HARK_AHCA_FIXED, 3), SLOTS(1, 5, 3), .join = HARK_AHCA_EVERY, .capacity = 0.5, .ponder_weight = 0.02}}},
     {"medoids_paper", {BASE, .ahca = {CHUNKS(HARK_AHCA_FIXED, 3), SLOTS(4, 3, 3), .select = HARK_AHCA_MEDOIDS, .depth = HARK_AHCA_PAPER}}},
 };
 #define VARIANTS (sizeof variants / sizeof *variants)
@@ -279,7 +283,7 @@ static void every_parameter_has_the_gradient_of_differences(void **state) {
   }
 }
 
-static void logits_of(const model *m, float *out) {
+static void logits_of(const model *m, void *out) {
   const hark_forward forward = {.tape = m->tape, .parameters = &m->network->parameters};
   hark_value tokens = 0, logits = 0;
   hark_tape_reset(m->tape);
@@ -352,6 +356,43 @@ static void a_sequence_without_tokens_changes_nothing(void **state) {
         fail_msg("%s: sequence %d", variants[v].name, s);
       batch_close(&m);
     }
+    model_close(&m);
+    test_setup_close(context);
+  }
+}
+
+/* weights <- factor weights + value */
+static void shift_weights(const model *m, const char *name, double factor, double value) {
+  const hark_parameter *parameter = hark_parameters_find(&m->network->parameters, name);
+  assert_non_null(parameter);
+  double *weights = parameter->weight.data;
+  for (int64_t n = 0; n < parameter->count; n++) weights[n] = factor * weights[n] + value;
+}
+
+/* One slot a chunk, all of C2 selected, no number of the chunk in it, and a head that is linear at this point: log G(1) = -e^5 between two chunks leaves
+ * each with its own global token, as if it were a sequence of its own, and the logits of both are the mean of the logits of each. With G = 1 they are not. */
+static void a_kernel_that_ends_within_a_chunk_leaves_chunks_alone(void **state) {
+  (void)state;
+  static const int64_t lengths[SEQUENCES] = {8, 4, 4};
+  static const int32_t tokens[] = {1, 5, 2, 7, 3, 0, 8, 6, 1, 5, 2, 7, 3, 0, 8, 6};
+  for (int steep = 0; steep < 2; steep++) {
+    hark_context *context = test_reference_open();
+    hark_network_config config = {BASE, .positional = "decay",
+                                  .ahca = {CHUNKS(HARK_AHCA_FIXED, 4), SLOTS(1, 3, 3), .select = HARK_AHCA_NORM}};
+    config.layers = 1;
+    model m;
+    double logits[SEQUENCES][CLASSES], apart = 0;
+    model_open(&m, context, &config, HARK_F64);
+    draw_weights(&m);
+    shift_weights(&m, "embedding.chunk.weight", 0, 0);
+    shift_weights(&m, "head.hidden.bias", 1, 20);
+    shift_weights(&m, "positional.parameters", 0, steep ? -5 : 20); /* logarithms */
+    batch_open(&m, 0, lengths, SEQUENCES);
+    assert_int_equal(hark_tensor_write(context, &m.tokens, tokens), HARK_OK);
+    logits_of(&m, logits);
+    for (int c = 0; c < CLASSES; c++) apart = fmax(apart, fabs(logits[0][c] - (logits[1][c] + logits[2][c]) / 2));
+    if ((apart < 1e-10) != (steep == 1)) fail_msg("%s kernel: %g apart", steep ? "steep" : "flat", apart);
+    batch_close(&m);
     model_close(&m);
     test_setup_close(context);
   }
@@ -587,6 +628,7 @@ int main(void) {
       cmocka_unit_test(every_parameter_has_the_gradient_of_differences),
       cmocka_unit_test(a_sequence_alone_has_the_logits_that_it_has_among_others),
       cmocka_unit_test(a_sequence_without_tokens_changes_nothing),
+      cmocka_unit_test(a_kernel_that_ends_within_a_chunk_leaves_chunks_alone),
       cmocka_unit_test(depth_saves_the_work_of_the_layers_that_are_not_run),
       cmocka_unit_test(work_is_counted_for_the_chunks_that_there_are),
       cmocka_unit_test(callers_chunks_and_selection_take_the_place_of_the_rules),
