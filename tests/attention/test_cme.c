@@ -46,8 +46,6 @@ static const char *const forward_cases[] = {
     "cme:B1,H1,L128,D16,V8,causal,rbf",
     "cme:B1,H1,L130,D16,V70,causal,learned",
     "cme:B1,H1,L40,S130,D16,V8,rbf,ridge=0.01",
-    "cme:B1,H2,L520,D4,V3,causal,rbf",
-    "cme:B1,H1,L3,S1990,D4,V3,causal,rbf",
     "cme:B1,H1,L130,S70,D16,V8,causal,rbf,offset=-40",
     "cme:B1,H1,L20,S6,D4,rbf,offset=300",
     "cme:B1,H1,L20,S70,D4,causal,offset=3,heads",
