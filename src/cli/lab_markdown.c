@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "cli/lab_print.h"
 
@@ -11,9 +12,9 @@
 static const char introduction[] =
     "# The laboratory\n\n"
     "Papers state things that can be measured. `hark lab NAME` measures one of them: it prints tables, says pass or fail by criteria that "
-    "stand in the code and were fixed before the first run, draws a figure, and writes JSON. This document is what `hark lab all "
-    "--markdown "
-    "docs/lab.md` wrote.\n\n"
+    "stand in the code, draws a figure, and writes JSON. The criteria of the papers' statements were fixed before the first run of the "
+    "full experiment; where one, or what it is measured with, was changed later, the experiment's notes say so. Intervals of `--quick` are "
+    "wider and serve as tests. This document is what `hark lab all --markdown docs/lab.md` wrote.\n\n"
     "    hark lab --list\n"
     "    hark lab rank-map                                  # tables and criteria\n"
     "    hark lab approximation --figure approximation.svg  # by gnuplot; --terminal draws the curves here\n"
@@ -101,21 +102,47 @@ static void begin_section(const hark_lab_entry *entry, hark_text *text) {
   if (e->notes != NULL) hark_text_append(text, "\n%s\n", e->notes);
 }
 
-/* Criteria that fail, with what another seed gives for them. */
+static bool fails_in_either(const hark_lab *lab, const hark_lab *second, int criterion) {
+  return !hark_lab_passes(&lab->criteria[criterion]) || !hark_lab_passes(&second->criteria[criterion]);
+}
+
+static bool is_explained(const hark_experiment *experiment, const hark_lab_criterion *criterion) {
+  return experiment->failure != NULL && experiment->failure_of != NULL && strstr(criterion->name, experiment->failure_of) != NULL;
+}
+
+/* Names of the criteria that fail and are explained, or are not. Returns how many. */
+static int append_names(const hark_lab *lab, const hark_lab *second, const hark_experiment *experiment, bool explained, hark_text *text) {
+  int count = 0;
+  for (int i = 0; i < lab->criterion_count && i < second->criterion_count; i++) {
+    if (!fails_in_either(lab, second, i) || is_explained(experiment, &lab->criteria[i]) != explained) continue;
+    hark_text_append(text, "%s\"%s\"",
+                     count > 0   ? ", "
+                     : explained ? "\n*Why*, of "
+                                 : "\n*No explanation is known* of ",
+                     lab->criteria[i].name);
+    count++;
+  }
+  return count;
+}
+
+/* Criteria that fail with one seed or the other, and the explanation of those that have one. */
 static void append_failures(const hark_lab *lab, const hark_lab *second, const hark_lab_entry *entry, hark_text *text) {
   hark_text_append(text, "\n| criterion that fails | bound | seed %" PRIu64 " | seed %" PRIu64 " | |\n|---|---|--:|--:|---|\n", lab->seed,
                    second->seed);
   for (int i = 0; i < lab->criterion_count && i < second->criterion_count; i++) {
     const hark_lab_criterion *const criterion = &lab->criteria[i];
-    if (hark_lab_passes(criterion)) continue;
+    if (!fails_in_either(lab, second, i)) continue;
     hark_text_append(text, "| ");
     append_cell_text(criterion->name, text);
     hark_text_append(text, " | ");
     append_bounds(criterion, text);
     hark_text_append(text, " | %.4g | %.4g | %s |\n", criterion->measured, second->criteria[i].measured,
-                     hark_lab_passes(&second->criteria[i]) ? "passes with the second seed" : "**fails with both**");
+                     hark_lab_passes(&second->criteria[i]) ? "passes with the second seed"
+                     : hark_lab_passes(criterion)          ? "passes with the first seed"
+                                                           : "**fails with both**");
   }
-  if (entry->experiment->failure != NULL) hark_text_append(text, "\n*Why.* %s\n", entry->experiment->failure);
+  if (append_names(lab, second, entry->experiment, true, text) > 0) hark_text_append(text, ". %s\n", entry->experiment->failure);
+  if (append_names(lab, second, entry->experiment, false, text) > 0) hark_text_append(text, ".\n");
 }
 
 void hark_lab_markdown_section(const hark_lab *lab, const hark_lab *second, const hark_lab_entry *entry, const char *figure,

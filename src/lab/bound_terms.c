@@ -56,14 +56,20 @@ static double normed_radius(const hark_bound_network *network) {
   return network->norm == HARK_BOUND_ONE ? d : network->norm == HARK_BOUND_TWO ? sqrt(d) : sqrt(d - 1);
 }
 
+/* What scores divide by: |(q - k).dk| <= |q - k|_2 |dk|_2, where the r-norm is no less than the 2-norm for r = 1 and 2, and for r = infinity
+ * |(q - k).dk| <= d_p |q - k| |dk|. */
+static double score_scale(const hark_bound_network *network) {
+  return network->norm == HARK_BOUND_INFINITY ? network->sigma_square / (double)network->head_dim : network->sigma_square;
+}
+
 double hark_bound_layers(const hark_bound_network *network, double radius, bool skip, bool layer_norm, hark_bound_layer *out) {
-  const double one = skip && !network->single ? 1 : 0, sigma_square = network->sigma_square;
+  const double one = skip && !network->single ? 1 : 0, scale = score_scale(network);
   if (layer_norm) radius = normed_radius(network);
   for (int64_t t = 0; t < network->layers; t++) {
     const hark_bound_pair x = network->up[t], s = network->single ? (hark_bound_pair){1, 0} : network->down[t];
     const heads_sum h = sum_heads(network->attention + t * network->heads, network->heads);
     const double alpha = one + x.a * s.a, omega = one + h.values, inner = layer_norm ? radius : alpha * radius;
-    const double features = quotient(x.a * s.b + s.a * x.b, alpha), square = radius * radius, inner_square = inner * inner / sigma_square;
+    const double features = quotient(x.a * s.b + s.a * x.b, alpha), square = radius * radius, inner_square = inner * inner / scale;
     hark_bound_layer *const layer = &out[t];
     *layer = (hark_bound_layer){.radius = radius,
                                 .alpha = alpha,
@@ -76,7 +82,7 @@ double hark_bound_layers(const hark_bound_network *network, double radius, bool 
                                 .mha_printed = h.value_norms + h.largest * h.query_key_norms * square,
                                 .mha = h.value_norms + h.mixed * inner_square,
                                 .zeta_printed = quotient(h.largest * h.largest * h.value_norms, omega),
-                                .zeta = quotient(h.squares, sigma_square * omega)};
+                                .zeta = quotient(h.squares, scale * omega)};
     const double both = hark_lab_larger(features, quotient(h.value_norms, omega));
     layer->kappa_printed = hark_lab_larger(both, quotient(h.query_key_norms, h.largest * h.values));
     layer->kappa = hark_lab_larger(both, quotient(h.mixed, h.squares));
@@ -105,7 +111,7 @@ static double aggregation_constant(const hark_bound_network *network, double rad
   if (!network->query || network->single) return 1; /* the mean; in single it is the layer itself */
   for (int64_t i = 0; i < network->heads; i++) {
     const hark_bound_head *const h = &network->aggregation[i];
-    sum += h->value.a * (1 + radius / network->sigma_square * (h->query.a + h->key.a * radius) * h->key.a);
+    sum += h->value.a * (1 + radius / score_scale(network) * (h->query.a + h->key.a * radius) * h->key.a);
   }
   return sum;
 }

@@ -15,6 +15,7 @@
  *                    sum (R^q + R^k) / (max(w^q + w^k) sum w^v))
  *   zeta         max(w^q + w^k)^2 sum R^v / omega                   sum (w^q + w^k)^2 w^v / (sigma^2 omega)
  *
+ * where sigma^2 is divided by d_p for r = infinity: the kernel is Euclidean, and only for r <= 2 is the r-norm no less than the 2-norm;
  * so that R_mha <= kappa rho and rho = omega (1 + zeta (alpha R)^2). With layer norm in front of both parts their inputs have a norm of at most nu, which
  * takes the place of R and of alpha R. (C.20) has R where lemma C.14 is applied to rows of size alpha R (C.44); the other corrections:
  * docs/mathematics/latent-variables.md.

@@ -228,6 +228,7 @@ const hark_experiment hark_experiment_calibration = {
         "the nearest process, right in the mean at best.\n"
         "\n"
         "*Figure.* Coverage minus what was said, for the four tasks.",
+    .failure_of = "in standard errors",
     .failure =
         "Twelve comparisons of at most three standard errors: .0027 x 12 = 3 % of the runs go beyond by chance where all parameters are "
         "true. Learned ones are the same for all rows that they are tested in, so that these fail together. The mean square error knows "

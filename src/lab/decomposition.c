@@ -379,8 +379,9 @@ const hark_experiment hark_experiment_decomposition = {
     .paper = HARK_LAB_PAPER_X "equation 5.3",
     .statement =
         "for attention networks on 35 enumerated sequences of a latent angle the three terms of (5.3) add up to E (f^ - f*)^2, with f* by "
-        "quadrature of the posterior; approximation falls with the width, generalisation with the number of sequences, optimisation with "
-        "the steps of training",
+        "quadrature of the posterior; approximation does not rise with the width, generalisation falls with the number of sequences, "
+        "optimisation "
+        "with the steps of training",
     .notes =
         "    E_gen = E L(f^) - E^ L(f^) + E^ L(f~) - E L(f0),   E_approx = E L(f0) - E L(f*),   E_opt = E^ L(f^) - E^ L(f~)\n"
         "\n"
@@ -393,6 +394,9 @@ const hark_experiment hark_experiment_decomposition = {
         "from "
         "many, f^ and f0 among them, so that they are bounds of the minima from above. n = 256, width 4 and 800 steps where they do not "
         "vary. At few steps E_gen can be negative, because f~ fits the sample better than f^ does.\n"
+        "\n"
+        "E_approx saturates: with seed 1 it is 0.00149497 at widths 2, 4, 8 and 16, below that of width 1. What is left there is not the "
+        "width's, so that the widths show no more than that it does not rise.\n"
         "\n"
         "*Figures.* The terms and the excess risk over n, width and steps; what is negative is not drawn.",
     .needs_gsl = true,

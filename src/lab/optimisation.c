@@ -28,14 +28,16 @@ enum { DIM = 4, SEQUENCES = 64, LENGTH = 8, WIDE_LENGTH = 4, STEPS = 8 };
 #define REWEIGHTINGS 12
 #define LEAST_WIDTH 16
 
-enum { RESTART, LOSS, NORM, LOST, RESIDUAL, RIGHT_SIDE, RATIO, STATIONARY_COLUMNS };
+enum { RESTART, LOSS, NORM, LOST, RESIDUAL, RIGHT_SIDE, RATIO, STOPPED, STATIONARY_COLUMNS };
+enum { BY_GRADIENT, BY_LINE_SEARCH, BY_EVALUATIONS };
 static const hark_lab_column stationary_columns[STATIONARY_COLUMNS] = {{"restart", NULL, NULL},
                                                                        {"empirical risk", NULL, NULL},
                                                                        {"|grad|", NULL, NULL},
                                                                        {"E_opt", NULL, NULL},
                                                                        {"residual", "against f~", NULL},
                                                                        {"right side", NULL, NULL},
-                                                                       {"E_opt / right side", NULL, NULL}};
+                                                                       {"E_opt / right side", NULL, NULL},
+                                                                       {"ended by", NULL, "gradient|line search|evaluations"}};
 
 enum { LABELS, DEAD_NORM, DEAD_LOST, PRINTED, CORRECTED, DEAD_COLUMNS };
 static const hark_lab_column dead_columns[DEAD_COLUMNS] = {{"labels", "number", NULL},
@@ -101,6 +103,7 @@ static hark_status gradient_of(problem *p, int64_t i, const double *weights, dou
 typedef struct point {
   double *f, *gram; /* [n], [n, n] */
   double loss, norm;
+  int stopped; /* what ended the search */
 } point;
 
 static hark_status look_at(problem *p, const double *weights, double *jacobian, double *gradient, point *out) {
@@ -164,6 +167,7 @@ static hark_status find_points(problem *p, int restarts, uint32_t stream, point 
     hark_lab_normal(p->lab, stream + (uint32_t)r, p->network.weights, descent.x);
     HARK_TRY(hark_lab_quasi_newton(&objective, EVALUATIONS, TOLERANCE, &descent));
     HARK_TRY(look_at(p, descent.x, jacobian, gradient, &points[r]));
+    points[r].stopped = points[r].norm <= TOLERANCE ? BY_GRADIENT : descent.evaluations < EVALUATIONS ? BY_LINE_SEARCH : BY_EVALUATIONS;
     if (points[r].loss < points[*best].loss) *best = r;
   }
   return HARK_OK;
@@ -182,8 +186,11 @@ static hark_status measure_points(hark_lab *lab) {
   hark_lab_draw_latent_data(lab, 0, SEQUENCES, &p.data);
   HARK_TRY(find_points(&p, restarts, 16, points, &best));
   for (int r = 0; r < restarts; r++) {
-    double row[STATIONARY_COLUMNS] = {
-        [RESTART] = r, [LOSS] = points[r].loss, [NORM] = points[r].norm, [LOST] = points[r].loss - points[best].loss};
+    double row[STATIONARY_COLUMNS] = {[RESTART] = r,
+                                      [LOSS] = points[r].loss,
+                                      [NORM] = points[r].norm,
+                                      [LOST] = points[r].loss - points[best].loss,
+                                      [STOPPED] = points[r].stopped};
     row[RIGHT_SIDE] = right_side(&points[r], points[best].f, &row[RESIDUAL]);
     row[RATIO] = r == best ? 0 : row[LOST] / row[RIGHT_SIDE];
     HARK_TRY(hark_lab_add_row(lab, table, row));
@@ -301,14 +308,16 @@ static hark_status measure(hark_lab *lab) {
   return draw(lab);
 }
 
-/* Rounding: risks are of size .05 with errors of 1e-17, a ratio is held to 1 + 1e-9. With labels of +-1/2 that are noise, least squares on p features
+/* Restarts that all ended at one point would leave nothing to bound: some E_opt is to be 1e-6. None exceeds 1, the largest |y - f|^2.
+ * Rounding: risks are of size .05 with errors of 1e-17, a ratio is held to 1 + 1e-9. With labels of +-1/2 that are noise, least squares on p features
  * takes p / n of the risk 1/4: u alone, on the four features of any network that is not dead, 4/64 of it, .016; the best network takes more. */
 static hark_status judge(hark_lab *lab) {
-  double ratio = 0, dead = INFINITY, printed = 0, corrected = 0;
+  double ratio = 0, lost = 0, dead = INFINITY, printed = 0, corrected = 0;
   hark_lab_line line = {0};
   for (int64_t i = 0; i < hark_lab_row_count(&lab->tables[0]); i++) {
     const double *const row = hark_lab_row(&lab->tables[0], i);
     ratio = hark_lab_larger(ratio, row[RATIO]);
+    lost = hark_lab_larger(lost, row[LOST]);
   }
   for (int64_t i = 0; i < hark_lab_row_count(&lab->tables[1]); i++) {
     const double *const row = hark_lab_row(&lab->tables[1], i);
@@ -321,6 +330,7 @@ static hark_status judge(hark_lab *lab) {
     hark_lab_line_add_power(&line, row[WIDTH], row[LINEARISATION]);
   }
   HARK_TRY(hark_lab_require(lab, ratio, 0, 1 + 1e-9, "E_opt / (2 residual(f~) + |grad| |theta - theta^|), largest"));
+  HARK_TRY(hark_lab_require(lab, lost, 1e-6, 1, "E_opt, largest over the restarts: the bound is not empty"));
   HARK_TRY(hark_lab_require(lab, dead, 0.01, INFINITY, "dead ReLUs, noise as labels: E_opt, least"));
   HARK_TRY(hark_lab_require(lab, printed, 0, 1e-12, "dead ReLUs: right side as printed, with f*, largest: it fails"));
   HARK_TRY(hark_lab_require(lab, corrected, 0, 1 + 1e-9, "dead ReLUs: E_opt / right side with f~, largest"));
@@ -341,9 +351,12 @@ const hark_experiment hark_experiment_optimisation = {
         "\n"
         "64 sequences of 8 tokens, networks of (5.1) with d = 4 and free norms; f~ is the best of the restarts. ReLU networks have minima "
         "on "
-        "kinks, where L-BFGS ends with a gradient that is not small: its norm, which did not come to the 1e-7 that was asked for in any "
-        "restart, stands in the table and in the bound, which holds for any "
-        "theta. The right side is made small by reweighted least squares. The counterexample has tokens with positive entries and a matrix "
+        "kinks, where L-BFGS may end with a gradient that is not small: searches are to end with a norm of 1e-7, the table has the norm "
+        "that "
+        "each came to and what ended it (that norm, a line search that finds no lower point, or 2000 evaluations), and the norm stands in "
+        "the "
+        "bound, which holds for any theta, stationary or not. The right side is made small by reweighted least squares. The counterexample "
+        "has tokens with positive entries and a matrix "
         "A "
         "with negative ones: no ReLU passes anything, whatever nearby weights do, and the labels -1/2 and 1/2 are fitted by other "
         "weights.\n"

@@ -242,6 +242,7 @@ const hark_experiment hark_experiment_posterior = {
         "standard errors, at 20 queries and three lengths, was fixed beforehand.\n"
         "\n"
         "*Figures.* Attention over the query with twice its deviation, and the means of the draws, for each length.",
+    .failure_of = "in standard errors",
     .failure =
         "Each of the 60 comparisons is a normal number of deviation one, if attention is the posterior mean: the draws are normal, and "
         "10,000 of them know their own deviation to 0.7 %. One lies beyond three with probability .0027, so .162 of the 60 are expected "

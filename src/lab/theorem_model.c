@@ -210,7 +210,8 @@ static double difference(const double *a, const double *b) {
 /* R(t) of the class that the bounds describe, t = 0 .. T. */
 static hark_status radii(const model *m, double *out) {
   const hark_network_config *const config = &m->network->config;
-  hark_bound_network network = {.layers = config->layers, .heads = HEADS, .width = WIDTH, .sigma_square = 1, .norm = HARK_BOUND_TWO};
+  hark_bound_network network = {
+      .layers = config->layers, .heads = HEADS, .width = WIDTH, .head_dim = HEAD_DIM, .sigma_square = 1, .norm = HARK_BOUND_TWO};
   const hark_bound_pair bound = {OPERATOR_BOUND, MATRIX_BOUND};
   /* with r 1 both norms are one number, and the smaller bound holds */
   HARK_TRY(hark_bound_make(m->lab, &network));

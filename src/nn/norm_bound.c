@@ -8,7 +8,6 @@
 
 #include <math.h>
 #include <stdbool.h>
-#include <stdlib.h>
 
 #include "core/orthogonal.h"
 
@@ -40,9 +39,26 @@ static double maximum_of(line x) {
   return most;
 }
 
-static int falling(const void *a, const void *b) {
-  const double x = *(const double *)a, y = *(const double *)b;
-  return (x < y) - (x > y);
+/* Below `at` of a heap whose parents are no larger than their children, in x [count], there is one but for x[at]: make it one. */
+static void sift(double *x, int64_t at, int64_t count) {
+  const double moved = x[at];
+  for (int64_t child; (child = 2 * at + 1) < count; at = child) {
+    if (child + 1 < count && x[child + 1] < x[child]) child++;
+    if (!(x[child] < moved)) break;
+    x[at] = x[child];
+  }
+  x[at] = moved;
+}
+
+/* x falling, in place: qsort may allocate. */
+static void sort_falling(double *x, int64_t count) {
+  for (int64_t i = count / 2; i-- > 0;) sift(x, i, count);
+  for (int64_t last = count - 1; last > 0; last--) { /* the least one goes to the end */
+    const double least = x[0];
+    x[0] = x[last];
+    x[last] = least;
+    sift(x, 0, last);
+  }
 }
 
 /* u for the 1-ball of a radius: 0 for what lies within. scratch [count] */
@@ -50,7 +66,7 @@ static double ball_threshold(line x, double radius, double *scratch) {
   double sum = 0, threshold = 0;
   if (!(sum_of(x) > radius)) return 0;
   for (int64_t i = 0; i < x.count; i++) scratch[i] = fabs(x.first[i * x.step]);
-  qsort(scratch, (size_t)x.count, sizeof *scratch, falling);
+  sort_falling(scratch, x.count);
   for (int64_t i = 0; i < x.count; i++) {
     sum += scratch[i];
     const double u = (sum - radius) / (double)(i + 1);

@@ -10,6 +10,7 @@
  * since dA = - s u'. The last `held_out` rows of a sequence have no part in C and R. Cholesky in double; nothing is saved, the backward factors again. About 2 L c (c + r) + c^3 / 3 operations a sequence, four
  * times that backward.
  */
+#include <float.h>
 #include <inttypes.h>
 
 #include "ops/segments.h"
@@ -87,13 +88,17 @@ static regression regression_of(const hark_call *call, int64_t s) {
   return g;
 }
 
-/* The lower triangle of A becomes L with A = L L'; A is positive definite by the ridge. */
+/* The lower triangle of A becomes L with A = L L'. A is positive definite by the ridge, but for rounding: of large covariates that depend on each
+ * other a pivot may come out at zero or below. None is taken to be less than the rounding of the trace. */
 static void factor(const regression *g) {
+  double trace = 0;
+  for (int64_t i = 0; i < g->c; i++) trace += g->a[i * g->c + i];
+  const double least = DBL_EPSILON * trace;
   for (int64_t i = 0; i < g->c; i++) {
     for (int64_t j = 0; j <= i; j++) {
       double sum = g->a[i * g->c + j];
       for (int64_t k = 0; k < j; k++) sum -= g->a[i * g->c + k] * g->a[j * g->c + k];
-      g->a[i * g->c + j] = i == j ? sqrt(sum) : sum / g->a[j * g->c + j];
+      g->a[i * g->c + j] = i == j ? sqrt(fmax(sum, least)) : sum / g->a[j * g->c + j];
     }
   }
 }

@@ -297,16 +297,27 @@ static void failures_have_a_second_seed(void **state) {
   hark_text text = hark_text_empty(context), passing = hark_text_empty(context);
   for (int i = 0; i < 2; i++) {
     assert_fine(context, hark_lab_create(context, true, 8 + (uint64_t)i, NULL, &labs[i]));
-    assert_fine(context, hark_lab_require(labs[i], 3.5 - i, 0, 3, "by chance"));
+    assert_fine(context, hark_lab_require(labs[i], 3.5 - i, 0, 3, "by chance, in standard errors"));
     assert_fine(context, hark_lab_require(labs[i], 2, 0, 1, "always"));
     assert_fine(context, hark_lab_require(labs[i], 0.5, 0, 1, "never"));
+    assert_fine(context, hark_lab_require(labs[i], i, 0, 0.5, "later"));
   }
   hark_lab_markdown_section(labs[0], labs[1], entry, NULL, &text);
-  assert_non_null(strstr(hark_text_get(&text), "| by chance | [0, 3] | 3.5 | 2.5 | passes with the second seed |\n"));
+  assert_non_null(strstr(hark_text_get(&text), "| by chance, in standard errors | [0, 3] | 3.5 | 2.5 | passes with the second seed |\n"));
   assert_non_null(strstr(hark_text_get(&text), "| always | [0, 1] | 2 | 2 | **fails with both** |\n"));
   assert_non_null(strstr(hark_text_get(&text), "| seed 8 | seed 9 |"));
   assert_null(strstr(hark_text_get(&text), "| never | [0, 1] | 0.5 | 0.5 |"));
+  assert_non_null(strstr(hark_text_get(&text), "| later | [0, 0.5] | 0 | 1 | passes with the first seed |\n"));
+  assert_non_null(strstr(hark_text_get(&text), "*Why*, of \"by chance, in standard errors\". Each of the 60"));
+  assert_non_null(strstr(hark_text_get(&text), "*No explanation is known* of \"always\", \"later\".\n"));
   assert_non_null(strstr(hark_text_get(&text), entry->experiment->failure));
+  labs[0]->criteria[0].measured = 0; /* what is left has no explanation */
+  labs[1]->criteria[0].measured = 0;
+  hark_lab_markdown_section(labs[0], labs[1], entry, NULL, &passing);
+  assert_non_null(strstr(hark_text_get(&passing), "*No explanation is known* of"));
+  assert_null(strstr(hark_text_get(&passing), entry->experiment->failure));
+  hark_text_free(&passing);
+  passing = hark_text_empty(context);
   labs[0]->criteria[0].measured = labs[0]->criteria[1].measured = 0;
   hark_lab_markdown_section(labs[0], labs[1], entry, NULL, &passing);
   assert_null(strstr(hark_text_get(&passing), "criterion that fails"));

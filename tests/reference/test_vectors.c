@@ -96,6 +96,23 @@ static void without_a_ridge_responses_come_back(void **state) {
   test_single_close(&s);
 }
 
+/* Twice the same large covariate, and a ridge that is lost beside it: finite, and the response of the covariate. */
+static void covariates_may_be_the_same(void **state) {
+  (void)state;
+  static const hark_linear_ridge_attributes ridge = {1e-6, 0};
+  static const double c[] = {1e6, 1e6, -1e6, -1e6, 1.1e6, 1.1e6}, r[] = {1, -1, 1.1}, q[] = {1e6, 1e6}, offsets[] = {0, 3};
+  test_single s;
+  test_single_open(&s, &hark_op_linear_ridge, &ridge, 4, (const hark_sample_input[]){real(3, 2), real(3, 1), real(1, 2), offsets_of(1, 3)});
+  test_single_set(&s, 0, c);
+  test_single_set(&s, 1, r);
+  test_single_set(&s, 2, q);
+  test_single_set(&s, 3, offsets);
+  double *const y = test_single_forward(&s);
+  test_near(y[0], 1, 1e-3);
+  free(y);
+  test_single_close(&s);
+}
+
 static void a_ridge_that_is_no_positive_number_is_refused(void **state) {
   (void)state;
   static const hark_linear_ridge_attributes one = {1, 0};
@@ -115,7 +132,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(squared_error_of_whole_numbers_is_exact),       cmocka_unit_test(a_ball_moves_no_rows_apart),
       cmocka_unit_test(a_ridge_of_one_covariate_is_a_quotient),        cmocka_unit_test(without_a_ridge_responses_come_back),
-      cmocka_unit_test(a_ridge_that_is_no_positive_number_is_refused),
+      cmocka_unit_test(a_ridge_that_is_no_positive_number_is_refused), cmocka_unit_test(covariates_may_be_the_same),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
