@@ -18,8 +18,8 @@ static const hark_option options[] = {
      "latent, regression: numbers that are to be told"},
     {"spread", "spread", HARK_OPTION_FLOAT, AT(spread), "0.25", "[0, inf)", NULL, NULL, "latent: deviation of tokens around z"},
     {"frequency", "frequency", HARK_OPTION_FLOAT, AT(frequency), "3", "[0, inf)", NULL, NULL, "latent: of the sines that are to be told"},
-    {"noise", "noise", HARK_OPTION_FLOAT, AT(noise), "0.25", "[0, 1e30]", NULL, NULL, "regression: variance of the noise of responses"},
-    {"prior", "prior", HARK_OPTION_FLOAT, AT(prior), "4", "(0, 1e30]", NULL, NULL, "regression: variance of the entries of z"},
+    {"noise", "noise", HARK_OPTION_FLOAT, AT(noise), "0.25", "[0, 1e12]", NULL, NULL, "regression: variance of the noise of responses"},
+    {"prior", "prior", HARK_OPTION_FLOAT, AT(prior), "4", "(0, 1e12]", NULL, NULL, "regression: variance of the entries of z"},
 };
 #undef AT
 const hark_option_table hark_task_vectors_options = {options, (int)(sizeof options / sizeof *options), NULL, sizeof(hark_vector_values),

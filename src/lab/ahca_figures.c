@@ -16,7 +16,7 @@
 
 #define ACROSS 12
 #define DOWN 11
-#define LETTERS (ACROSS * DOWN)
+#define LETTERS ((int64_t)ACROSS * DOWN)
 #define CHUNK 8
 #define LONGEST (4 * CHUNK) /* of a learned chunk */
 #define SLOTS 2

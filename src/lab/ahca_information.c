@@ -117,7 +117,7 @@ static hark_status fill_noise(hark_lab *lab, hark_tape *tape, hark_lab_table *ta
   noise s;
   HARK_TRY(open_noise(lab, tape, &s));
   for (int64_t slots = 1; slots <= 8; slots *= 2)
-    for (int64_t width = WIDTH / 2; width <= 2 * WIDTH; width *= 2) {
+    for (int64_t width = WIDTH / 2; width <= (int64_t)2 * WIDTH; width *= 2) {
       double row[NOISE_COLUMNS] = {(double)slots, (double)width};
       HARK_TRY(compress_noise(&s, slots, width));
       HARK_TRY(decode_noise(&s, slots * width, &row[MEASURED]));
@@ -300,8 +300,8 @@ static hark_status judge(hark_lab *lab) {
     const double *const row = hark_lab_row(noise_table, i);
     away = hark_lab_larger(away, fabs(row[MEASURED] - row[PREDICTED]));
   }
-  for (double slots = 2; slots <= 8; slots *= 2)
-    growth = hark_lab_larger(growth, mean_of(text, SLOTS, slots, LOSS) / mean_of(text, SLOTS, slots / 2, LOSS));
+  for (int slots = 2; slots <= 8; slots *= 2)
+    growth = hark_lab_larger(growth, mean_of(text, SLOTS, slots, LOSS) / mean_of(text, SLOTS, slots / 2.0, LOSS));
   for (int64_t i = 0; i < hark_lab_row_count(text); i++)
     exchanged = hark_lab_smaller(exchanged, hark_lab_row(text, i)[EXCHANGED] / hark_lab_row(text, i)[ENTROPY]);
   const double least = mean_of(text, SLOTS, 8, LOSS) / mean_of(text, SLOTS, 8, ENTROPY);

@@ -182,7 +182,7 @@ hark_status hark_lab_learn_maps(hark_lab *lab, const hark_lab_ahca_config *confi
 hark_lab_ahca_config hark_lab_runs_config(void) {
   return (hark_lab_ahca_config){.sequences = 16,
                                 .rows = 128,
-                                .vocabulary = TOPICS * TOPIC_TOKENS,
+                                .vocabulary = (int64_t)TOPICS * TOPIC_TOKENS,
                                 .classes = TOPICS,
                                 .width = 32,
                                 .heads = 1,

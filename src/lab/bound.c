@@ -210,7 +210,7 @@ static hark_status measure_drawn(hark_lab *lab) {
       .heads = DRAWN_HEADS,
       .key_heads = DRAWN_HEADS,
       .width = DRAWN_WIDTH,
-      .feed_forward_width = 2 * DRAWN_WIDTH,
+      .feed_forward_width = (int64_t)2 * DRAWN_WIDTH,
       .context = 1,
       .activation = HARK_ACTIVATION_RELU,
       .positions = HARK_POSITIONS_NONE,

@@ -70,8 +70,8 @@ typedef struct trainer {
 /* Tokens, then masks, of stream number `stream`. */
 static void draw(trainer *t, uint32_t stream, int64_t length, int64_t masks) {
   sequence *const s = t->s;
-  const double *const z = t->normal, *normal = z + DR * DC, spread = sqrt(HARK_FINITE_PRIOR * DC);
-  hark_lab_normal(t->lab, stream, DR * DC + (length + masks) * TOKEN, t->normal);
+  const double *const z = t->normal, *normal = z + (ptrdiff_t)DR * DC, spread = sqrt(HARK_FINITE_PRIOR * DC);
+  hark_lab_normal(t->lab, stream, (int64_t)DR * DC + (length + masks) * TOKEN, t->normal);
   s->length = length;
   s->masks = masks;
   for (int64_t l = 0; l < length + masks; l++, normal += TOKEN) {

@@ -216,7 +216,7 @@ static hark_status measure_aggregations(hark_lab *lab) {
     HARK_TRY(hark_lab_numbers(lab, length * DIM, &moved));
     HARK_TRY(hark_lab_numbers(lab, length * DIM, &change));
     for (int i = 0; i < 2 * TRIES; i++) {
-      const uint32_t stream = (UINT32_C(1) << 22) + (uint32_t)(length * 256 + 8 * i);
+      const uint32_t stream = (UINT32_C(1) << 22) + (uint32_t)(length * 256 + (int64_t)8 * i);
       hark_lab_draw_latent_data(lab, stream, 1, &data);
       hark_lab_normal(lab, stream + 4, length * DIM, change);
       for (int64_t j = 0; j < length * DIM; j++) moved[j] = data.tokens[j] + SHIFT * change[i % 2 == 0 ? j % DIM : j];

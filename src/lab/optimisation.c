@@ -125,7 +125,9 @@ static double right_side(const point *at, const double *target, double *residual
     trace += at->gram[(ptrdiff_t)i * (N + 1)] / N;
   }
   *residual = least / 2;
-  for (double ridge = 1e-10; trace > 0 && ridge < 20; ridge *= 100) {
+  double ridge = 1e-12;
+  for (int power = 0; trace > 0 && power <= 5; power++) { /* ridges from 1e-10 to 1 */
+    ridge *= 100;
     for (int i = 0; i < N; i++) left[i] = 1;
     for (int round = 0; round < REWEIGHTINGS; round++) {
       double sum = 0, squares = 0;

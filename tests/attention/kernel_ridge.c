@@ -268,7 +268,8 @@ static void expect_row(const ridge_problem *p, int64_t item, int64_t head, int64
   const double *q = p->array[RIDGE_QUERY] + index * d;
   const double *keys = p->array[RIDGE_KEY] + ((item * p->key_heads + key_head) * p->keys + at->first) * d;
   const double *values = p->array[RIDGE_VALUE] + ((item * p->key_heads + key_head) * p->keys + at->first) * dv;
-  int64_t seen[512], visible = 0, n = 0;
+  int64_t seen[4096], visible = 0, n = 0;
+  assert_true(at->keys <= 4096);
   for (int64_t i = 0; i < at->keys; i++) {
     const int64_t h = p->mask_heads ? head : 0, heads = p->mask_heads ? p->heads : 1;
     if (p->mask && p->hidden[(item * heads + h) * p->keys + at->first + i] == 0) continue;
