@@ -133,13 +133,7 @@ static hark_status read_origin(hark_invocation *call, const char *path) {
   for (int i = 0; i < hark_config_table.count && status == HARK_OK; i++) {
     const char *name = hark_config_table.options[i].name;
     if (strncmp(name, "model.", 6) != 0 && hark_config_bond(name) == HARK_BOND_NONE) continue;
-    hark_text value = hark_text_empty(call->context);
-    hark_options_print_value(stored_options, name, &value);
-    status = value.status;
-    const bool nothing = hark_config_table.options[i].type == HARK_OPTION_LIST && value.length == 0; /* an item "" would be something */
-    if (status == HARK_OK && !nothing)
-      status = hark_options_set(call->context, call->options, name, hark_text_get(&value), path, HARK_SOURCE_RUN);
-    hark_text_free(&value);
+    status = hark_options_copy(call->context, call->options, stored_options, name, path, HARK_SOURCE_RUN);
   }
   hark_options_destroy(call->context, &stored_options);
   return status;

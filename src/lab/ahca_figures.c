@@ -10,8 +10,7 @@
  */
 #include <stdio.h>
 
-#include "lab/ahca_network.h"
-#include "lab/lab_text.h"
+#include "lab/ahca_tasks.h"
 #include "lab/tables.h"
 
 #define ACROSS 12
@@ -53,28 +52,13 @@ static const hark_lab_column pooling_columns[POOLING_COLUMNS] = {
 /* The passage, and what the network made of it. */
 typedef struct passage {
   hark_lab *lab;
-  hark_lab_text text;
-  bool held_out;
+  hark_lab_text_part reading;
   hark_lab_ahca network;
   int64_t *chunk_rows, *chunk_offsets; /* of all sequences */
   int64_t chunks;                      /* of the passage, which is the first sequence */
   float *probability, *score;
   int32_t *depth, *index;
 } passage;
-
-static hark_status draw_windows(hark_lab_ahca *n, uint32_t stream, void *user) {
-  const passage *s = user;
-  const hark_random_stream words = hark_lab_stream(n->training.lab, stream);
-  uint64_t drawn = 0;
-  for (int64_t b = 0; b < n->config.sequences; b++) {
-    const int64_t first = hark_lab_text_window(&s->text, s->held_out, LETTERS, &words, &drawn);
-    for (int64_t t = 0; t < LETTERS; t++) {
-      n->host_tokens[b * LETTERS + t] = s->text.numbers[first + t];
-      n->host_targets[b * LETTERS + t] = s->text.numbers[first + t];
-    }
-  }
-  return HARK_OK;
-}
 
 static hark_status room(const passage *s, int64_t count, size_t element, void *out) {
   void *memory;
@@ -116,7 +100,7 @@ static hark_status draw_text(const passage *s) {
   HARK_TRY(hark_lab_add_panel(s->lab, axes, &panel));
   for (int64_t k = 0; k < s->chunks; k++)
     for (int64_t t = s->chunk_rows[k]; t < s->chunk_rows[k + 1]; t++) {
-      const unsigned char letter = s->text.letter[s->network.host_tokens[t]];
+      const unsigned char letter = s->reading.text.letter[s->network.host_tokens[t]];
       const bool shown = letter >= 0x20 && letter < 0x7F && letter != '\''; /* which gnuplot cannot have alone between quotes */
       const char label[] = {shown ? (char)letter : ' ', 0};
       HARK_TRY(add_cell(panel, (double)(t % ACROSS), (double)(t / ACROSS), k % 2 == 0 ? 0.1 : 0.6, label));
@@ -240,13 +224,13 @@ static hark_status draw_flow(const passage *s) {
 
 static hark_status learn(passage *s) {
   hark_lab_ahca *const n = &s->network;
-  double row[RUN_COLUMNS] = {0, s->text.entropy};
+  double row[RUN_COLUMNS] = {0, s->reading.text.entropy};
   hark_lab_table *table;
-  HARK_TRY(hark_lab_ahca_train(n, s->lab->quick ? QUICK_STEPS : FULL_STEPS, PEAK, draw_windows, s, NULL));
-  s->held_out = true;
+  HARK_TRY(hark_lab_ahca_train(n, s->lab->quick ? QUICK_STEPS : FULL_STEPS, PEAK, hark_lab_draw_text, &s->reading, NULL));
+  s->reading.held_out = true;
   for (int i = 0; i < TESTS; i++) { /* the last one is drawn */
     double loss = 0;
-    HARK_TRY(hark_lab_ahca_test(n, (uint32_t)i, draw_windows, s, &loss));
+    HARK_TRY(hark_lab_ahca_test(n, (uint32_t)i, hark_lab_draw_text, &s->reading, &loss));
     row[LOSS] += loss / TESTS;
   }
   HARK_TRY(hark_lab_add_table(s->lab, "chunks of the passage", chunk_columns, CHUNK_COLUMNS, &table));
@@ -268,11 +252,11 @@ static hark_status draw_all(passage *s) {
 
 static hark_status measure(hark_lab *lab) {
   passage s = {.lab = lab};
-  HARK_TRY(hark_lab_text_read(lab, "", LETTERS, &s.text));
+  HARK_TRY(hark_lab_text_read(lab, "", LETTERS, &s.reading.text));
   const hark_lab_ahca_config config = {.sequences = SEQUENCES,
                                        .rows = LETTERS,
-                                       .vocabulary = s.text.letters,
-                                       .classes = s.text.letters,
+                                       .vocabulary = s.reading.text.letters,
+                                       .classes = s.reading.text.letters,
                                        .width = 32,
                                        .heads = 2,
                                        .layers = HARK_LAB_AHCA_LAYERS,

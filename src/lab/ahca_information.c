@@ -15,7 +15,6 @@
  */
 #include "lab/ahca_tasks.h"
 #include "lab/fit.h"
-#include "lab/lab_text.h"
 #include "lab/matrix.h"
 
 #include "io/files.h"
@@ -185,45 +184,26 @@ static const hark_lab_column text_columns[TEXT_COLUMNS] = {{"C1", "slots of 16 l
                                                            {"slots exchanged", "nats a letter", NULL},
                                                            {"single letters", "nats", NULL}};
 
-typedef struct reading {
-  hark_lab_text text;
-  bool held_out;
-} reading;
-
-static hark_status draw_windows(hark_lab_ahca *n, uint32_t stream, void *user) {
-  const reading *r = user;
-  const hark_random_stream words = hark_lab_stream(n->training.lab, stream);
-  uint64_t drawn = 0;
-  for (int64_t b = 0; b < n->config.sequences; b++) {
-    const int64_t first = hark_lab_text_window(&r->text, r->held_out, WINDOW, &words, &drawn);
-    for (int64_t t = 0; t < WINDOW; t++) {
-      n->host_tokens[b * WINDOW + t] = r->text.numbers[first + t];
-      n->host_targets[b * WINDOW + t] = r->text.numbers[first + t];
-    }
-  }
-  return HARK_OK;
-}
-
-static hark_status test_text(hark_lab_ahca *n, reading *r, bool exchanged, double *out) {
+static hark_status test_text(hark_lab_ahca *n, hark_lab_text_part *r, bool exchanged, double *out) {
   n->permute = exchanged;
   *out = 0;
   for (int i = 0; i < TEXT_TESTS; i++) {
     double loss = 0;
-    HARK_TRY(hark_lab_ahca_test(n, (uint32_t)i, draw_windows, r, &loss));
+    HARK_TRY(hark_lab_ahca_test(n, (uint32_t)i, hark_lab_draw_text, r, &loss));
     *out += loss / TEXT_TESTS;
   }
   return HARK_OK;
 }
 
-static hark_status read_text(hark_lab *lab, hark_lab_ahca *n, reading *r, double *row) {
+static hark_status read_text(hark_lab *lab, hark_lab_ahca *n, hark_lab_text_part *r, double *row) {
   r->held_out = false;
-  HARK_TRY(hark_lab_ahca_train(n, lab->quick ? TEXT_QUICK_STEPS : TEXT_FULL_STEPS, TEXT_PEAK, draw_windows, r, NULL));
+  HARK_TRY(hark_lab_ahca_train(n, lab->quick ? TEXT_QUICK_STEPS : TEXT_FULL_STEPS, TEXT_PEAK, hark_lab_draw_text, r, NULL));
   r->held_out = true;
   HARK_TRY(test_text(n, r, false, &row[LOSS]));
   return test_text(n, r, true, &row[EXCHANGED]);
 }
 
-static hark_status learn_text(hark_lab *lab, reading *r, int64_t slots, int seed, hark_lab_table *table) {
+static hark_status learn_text(hark_lab *lab, hark_lab_text_part *r, int64_t slots, int seed, hark_lab_table *table) {
   const hark_lab_ahca_config config = {.sequences = WINDOWS,
                                        .rows = WINDOW,
                                        .vocabulary = r->text.letters,
@@ -244,7 +224,7 @@ static hark_status learn_text(hark_lab *lab, reading *r, int64_t slots, int seed
   return status != HARK_OK ? status : hark_lab_add_row(lab, table, row);
 }
 
-static hark_status study_text(hark_lab *lab, reading *r) {
+static hark_status study_text(hark_lab *lab, hark_lab_text_part *r) {
   static const hark_lab_axes axes = {
       .title = "a text, from the slots of its chunks", .x = "C1 (slots of 16 letters)", .y = "nats a letter", .log_x = true};
   hark_lab_table *table;
@@ -276,7 +256,7 @@ static hark_status check(hark_context *context, const void *own) {
 
 static hark_status measure(hark_lab *lab) {
   const information_values *const values = lab->options;
-  reading r = {.held_out = false};
+  hark_lab_text_part r = {.held_out = false};
   HARK_TRY(hark_lab_text_read(lab, values != NULL ? values->data : "", WINDOW, &r.text)); /* what can fail comes first */
   HARK_TRY(study_noise(lab));
   HARK_TRY(study_needle(lab));

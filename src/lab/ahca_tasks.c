@@ -1,6 +1,8 @@
 /* ahca_tasks.c - see ahca_tasks.h. */
 #include "lab/ahca_tasks.h"
 
+#include <string.h>
+
 #define NEEDLE_NOISE 32
 #define NEEDLE_LABELS 16
 #define SYMBOLS 8
@@ -266,4 +268,20 @@ hark_status hark_lab_learn_runs(hark_lab *lab, const hark_lab_ahca_config *confi
   if (status == HARK_OK) status = study_runs(&network, study, out);
   hark_lab_ahca_close(&network);
   return status;
+}
+
+/* ---- text ---- */
+
+hark_status hark_lab_draw_text(hark_lab_ahca *n, uint32_t stream, void *user) {
+  const hark_lab_text_part *reading = user;
+  const hark_random_stream words = hark_lab_stream(n->training.lab, stream);
+  const int64_t length = n->config.rows;
+  uint64_t drawn = 0;
+  for (int64_t b = 0; b < n->config.sequences; b++) {
+    const int64_t first = hark_lab_text_window(&reading->text, reading->held_out, length, &words, &drawn);
+    const size_t bytes = (size_t)length * sizeof *n->host_tokens;
+    memcpy(n->host_tokens + b * length, reading->text.numbers + first, bytes);
+    memcpy(n->host_targets + b * length, reading->text.numbers + first, bytes);
+  }
+  return HARK_OK;
 }

@@ -8,6 +8,7 @@
 #define HARK_LAB_AHCA_TASKS_H
 
 #include "lab/ahca_network.h"
+#include "lab/lab_text.h"
 
 /* How long a network learns and how much is tested. `run` as in hark_lab_ahca_open(). */
 typedef struct hark_lab_study {
@@ -30,6 +31,13 @@ hark_lab_ahca_config hark_lab_runs_config(void);
 hark_status hark_lab_draw_needle(hark_lab_ahca *network, uint32_t stream, void *user);
 hark_status hark_lab_draw_maps(hark_lab_ahca *network, uint32_t stream, void *user);
 hark_status hark_lab_draw_runs(hark_lab_ahca *network, uint32_t stream, void *user);
+
+/* Windows of a text that are to be read back, of as many letters as the network has rows. `user` is a hark_lab_text_part. */
+typedef struct hark_lab_text_part {
+  hark_lab_text text;
+  bool held_out; /* of what is held out */
+} hark_lab_text_part;
+hark_status hark_lab_draw_text(hark_lab_ahca *network, uint32_t stream, void *user);
 
 /* Shares of the tests. */
 typedef struct hark_lab_needle_result {
