@@ -1,14 +1,15 @@
 /* hierarchical_attention.c - the algorithm "hierarchical tiled": hierarchical attention in f32, O(length) time and memory.
  *
- * This file: what is supported, how memory is laid out, how tokens of coarse levels are made, how the work is cut. hierarchical_forward.c and
- * hierarchical_backward.c hold the loops over tiles, dense_products.h the micro-kernels, hierarchical_terms.c what is added by distance.
+ * This file: what is supported, how memory is laid out, how the work is cut. hierarchical_tokens.c makes tokens of coarse levels and windows,
+ * hierarchical_forward.c and hierarchical_backward.c hold the loops over tiles, dense_products.h the micro-kernels, hierarchical_terms.c what is
+ * added by distance.
  *
  * A (sequence, key head) is worked on by one thread with a tree of its own, which stays in its caches, as long as that keeps as many threads
  * busy as the other way does: one after another, each by all threads, tokens in pieces of a level, the forward in subtrees, the backward in
- * pieces of a level of which every second one touches keys of its own, or with exact queries in parts of the rows. The cuts depend on sizes
+ * pieces of a level, or windows, of which every second one touches keys of its own, or with exact queries in parts of the rows. The cuts depend on sizes
  * alone and every sum has one order, so that the bits do not depend on the way or on the number of threads.
  *
- * Scratch: trees, one or as many as (sequence, key head)s are worked on at a time | tiles a worker | the tables' (hierarchical_terms.c).
+ * Scratch: trees, one or as many as (sequence, key head)s are worked on at a time | tiles and a window a worker | the tables' (hierarchical_terms.c).
  */
 #include <inttypes.h>
 #include <math.h>

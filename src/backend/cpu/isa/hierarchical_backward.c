@@ -10,6 +10,8 @@
  * P and dS, features in what they are multiplied with; nothing is transposed but q and g. Cost: three times 2 (d + dv) / 2 multiply-adds an
  * entry and two exponentials' worth of the rest. Memory: tiles.
  *
+ * Of long sequences the lowest levels are done in windows of rows (hierarchical_tokens.c), whose coarse gradients never leave the caches.
+ *
  * With exact queries the rows of all levels are those of the sequence: a tile of rows goes through all levels, and what levels hand down comes at
  * the end (hark_part_rows()).
  */
