@@ -11,7 +11,7 @@ list(FILTER HARK_TEST_SOURCES EXCLUDE REGEX "/tests/support/")
 if(NOT HARK_TRAIN)
   list(FILTER HARK_SUPPORT_SOURCES EXCLUDE REGEX "/(small_run|command_place|task_place|training_place)\\.c$")
   list(FILTER HARK_TEST_SOURCES EXCLUDE REGEX "/tests/(train|lab|cli|fault)/")
-  list(FILTER HARK_TEST_SOURCES EXCLUDE REGEX "/tests/data/test_(batches|corpus|corpus_cache|example_batches|examples|listops|make|masking|pathfinder|sentences|statistics)\\.c$")
+  list(FILTER HARK_TEST_SOURCES EXCLUDE REGEX "/tests/data/test_(batches|corpus|corpus_cache|example_batches|examples|listops|make|masking|pathfinder|sentences|statistics|vectors)\\.c$")
   list(FILTER HARK_TEST_SOURCES EXCLUDE REGEX "/tests/io/test_(json|json_tree|jsonl|options|yaml)\\.c$")
 endif()
 

@@ -33,6 +33,17 @@ HIERARCHICAL = [
     "hierarchical:B1,H8,L16384,D64,N16,exact,causal",
 ]
 
+# Long Range Arena's Text, its model and a reduced one, about 4,096 tokens a step: layers, heads, width, feed-forward, context, batch.
+ENCODERS = {
+    "encoder:exact,L1024": (4, 4, 256, 1024, 1024, 4),
+    "encoder:exact,L4096": (4, 4, 256, 1024, 4096, 1),
+    "encoder:reduced,L1024": (2, 4, 128, 512, 1024, 4),
+    "encoder:reduced,L4096": (2, 4, 128, 512, 4096, 1),
+}
+BYTES = 261  # tokens: bytes and the reserved ones
+CLASSES = 10  # that bench step has
+STRUCTURES = {"dense": [], "hierarchical": ["--structure", "hierarchical", "--hierarchy-block", "16"]}
+
 # What --case belongs to, by its head: the peer and the built-in cases.
 ATTENTIONS = {"attention": ("dense", "PyTorch", ATTENTION), "hierarchical": ("hierarchical", "h-transformer-1d", HIERARCHICAL)}
 
@@ -125,6 +136,7 @@ def compare_step(arguments, report):
         peer = Peer(arguments)
         if peer.ask(do="step", compiled=compiled, repetitions=3) is None:
             print(f"PyTorch, {'compiled' if compiled else 'eager'}: failed, see above")
+            peer.close()
             continue
         ours, theirs, fractions = [], [], []
         for _ in range(arguments.rounds):
@@ -148,20 +160,82 @@ def compare_step(arguments, report):
         )  # fmt: skip
 
 
+def encoder_flags(layers, heads, width, feed_forward, context, batch):
+    sizes = {"layers": layers, "heads": heads, "width": width, "model.feed_forward_width": feed_forward, "context": context, "batch": batch}
+    flags = ["--format", "text", "--architecture", "encoder", "--positions", "sinusoidal", "--bias", "--model.attention.unbiased"]
+    flags += ["--vocabulary", str(BYTES), "--steps", "3"]
+    for name, value in sizes.items():
+        flags += [f"--{name}", str(value)]
+    return flags
+
+
+def compare_encoder(arguments, report):
+    """Steps of the same encoder: hark's, dense and hierarchical, in turn with PyTorch's, which is dense; the better of eager and compiled."""
+    print(f"\n{'training step of an encoder':34} {'dense ms':>9} {'of peak':>8} {'tokens/s':>9} {'hierarchical ms':>16} {'of peak':>8} {'tokens/s':>9} {'PyTorch ms':>17}  dense, hierarchical are faster by")
+    for name, sizes in ENCODERS.items():
+        if arguments.case and name not in arguments.case:
+            continue
+        layers, heads, width, feed_forward, context, batch = sizes
+        shape = {
+            "vocabulary": BYTES, "classes": CLASSES, "layers": layers, "heads": heads, "width": width, "feed_forward": feed_forward, "context": context,
+        }  # fmt: skip
+        flags = encoder_flags(*sizes)
+        peers = {}
+        for compiled in (False, True) if arguments.compile else (False,):
+            peer = Peer(arguments)
+            answer = peer.ask(do="encoder", shape=shape, batch=batch, compiled=compiled, repetitions=2)
+            if answer is None:
+                print(f"{name}: PyTorch, {'compiled' if compiled else 'eager'}: failed, see above")
+                peer.close()
+                continue
+            peers["compiled" if compiled else "eager"] = peer
+            parameters = answer["parameters"]
+        if not peers:
+            continue
+        ours, fractions = {s: [] for s in STRUCTURES}, {s: [] for s in STRUCTURES}
+        theirs = {p: [] for p in peers}
+        for _ in range(arguments.rounds):
+            for structure, words in STRUCTURES.items():
+                mine = hark(arguments, "step", *flags, *words)
+                if mine["parameters"] != parameters:
+                    raise SystemExit(f"{name}: hark's {structure} encoder has {mine['parameters']} parameters, PyTorch's {parameters}")
+                ours[structure].append(mine["step_ms"])
+                fractions[structure].append(mine["peak_fraction"])
+            for which, peer in peers.items():
+                other = peer.ask(do="encoder", shape=shape, batch=batch, compiled=which == "compiled", repetitions=3)
+                theirs[which].append(statistics.median(other["step_ms"]))
+        for peer in peers.values():
+            peer.close()
+        best = min(theirs, key=lambda which: statistics.median(theirs[which]))
+        middle, share = ({s: statistics.median(v[s]) for s in STRUCTURES} for v in (ours, fractions))
+        speed = {s: 1e3 * batch * (context + 1) / middle[s] for s in STRUCTURES}
+        ratios = {s: [b / a for a, b in zip(ours[s], theirs[best])] for s in STRUCTURES}
+        told = ", ".join(f"{statistics.median(r):.2f} ({min(r):.2f}-{max(r):.2f})" for r in ratios.values())
+        own = " ".join(f"{middle[s]:{w}.1f} {100 * share[s]:6.0f} % {speed[s]:9.0f}" for s, w in (("dense", 9), ("hierarchical", 16)))
+        label = f"{name}, batch {batch}"
+        report.line(
+            f"{label:34} {own} {statistics.median(theirs[best]):8.1f} {best:8}  {told}",
+            what="encoder", shape=shape, batch=batch, hark_ms=middle, hark_peak_fraction=share, hark_tokens_per_second=speed,
+            torch_ms={p: statistics.median(v) for p, v in theirs.items()}, ratio={s: statistics.median(r) for s, r in ratios.items()},
+        )  # fmt: skip
+
+
 def main():
     parser = argparse.ArgumentParser(description="hark against its peers, in turn")
-    parser.add_argument("what", nargs="*", default=["attention", "step"], help="attention, hierarchical, step (default: attention, step)")
+    parser.add_argument("what", nargs="*", default=["attention", "step"], help="attention, hierarchical, step, encoder (default: attention, step)")
     parser.add_argument("--hark", required=True, help="path of the command")
     parser.add_argument("--results", type=Path, required=True, help="where results.jsonl is written")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--case", action="append", help="an attention case instead of the built-in list; may be repeated")
+    parser.add_argument("--case", action="append", help="an attention case instead of the built-in list, or one of the encoders; may be repeated")
+    parser.add_argument("--no-compile", dest="compile", action="store_false", help="encoders: PyTorch as it is, not compiled too")
     parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--vocabulary", type=int, default=96)
     arguments = parser.parse_args()
-    asked = {head + ":" for what, (head, _, _) in ATTENTIONS.items() if what in arguments.what}
+    asked = {"encoder:"} if "encoder" in arguments.what else set()
+    asked |= {head + ":" for what, (head, _, _) in ATTENTIONS.items() if what in arguments.what}
     for case in arguments.case or []:
-        if not case.startswith(tuple(asked)):
+        if not case.startswith(tuple(asked)) or (case.startswith("encoder:") and case not in ENCODERS):
             parser.error(f"case '{case}': expected one of {', '.join(sorted(asked)) or 'none'} for {' '.join(arguments.what)}")
 
     peer = Peer(arguments)
@@ -181,6 +255,8 @@ def main():
             compare_attention(arguments, report, [c for c in arguments.case or built_in if c.startswith(head + ":")], name)
     if "step" in arguments.what:
         compare_step(arguments, report)
+    if "encoder" in arguments.what:
+        compare_encoder(arguments, report)
 
 
 if __name__ == "__main__":

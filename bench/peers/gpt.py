@@ -4,11 +4,35 @@ Pre-norm blocks, rotary positions in halves, exact GELU, tied embeddings, no bia
 that way. load_hark() takes weights under hark's names, where the three lie apart.
 """
 
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import nn
+
+
+def adamw(model, rate, betas, epsilon, decay):
+    """AdamW, decaying matrices only."""
+    matrices = [p for p in model.parameters() if p.dim() == 2]
+    vectors = [p for p in model.parameters() if p.dim() != 2]
+    groups = [{"params": matrices, "weight_decay": decay}, {"params": vectors, "weight_decay": 0.0}]
+    return torch.optim.AdamW(groups, lr=rate, betas=betas, eps=epsilon, fused=True)
+
+
+@contextmanager
+def take_all(tensors):
+    """Gives a function that takes tensors by name; at the end none may be left."""
+    left = dict(tensors)
+
+    def take(name):
+        if name not in left:
+            raise SystemExit(f"the checkpoint has no {name}; it has {', '.join(sorted(tensors))}")
+        return left.pop(name)
+
+    yield take
+    if left:
+        raise SystemExit(f"the checkpoint has weights that this model has not: {', '.join(sorted(left))}")
 
 
 @dataclass
@@ -87,32 +111,20 @@ class GPT(nn.Module):
         return F.cross_entropy(logits.view(-1, logits.shape[-1]), targets.reshape(-1))
 
     def optimizer(self, rate=1e-3, betas=(0.9, 0.99), epsilon=1e-8, decay=0.1):
-        """AdamW, decaying matrices only."""
-        matrices = [p for p in self.parameters() if p.dim() == 2]
-        vectors = [p for p in self.parameters() if p.dim() != 2]
-        groups = [{"params": matrices, "weight_decay": decay}, {"params": vectors, "weight_decay": 0.0}]
-        return torch.optim.AdamW(groups, lr=rate, betas=betas, eps=epsilon, fused=True)
+        return adamw(self, rate, betas, epsilon, decay)
 
     @torch.no_grad()
     def load_hark(self, tensors):
         """Copies the weights of hark's model.safetensors (a dictionary of tensors); every tensor must be used and every weight be there."""
-        left = dict(tensors)
-
-        def take(name):
-            if name not in left:
-                raise SystemExit(f"the checkpoint has no {name}; it has {', '.join(sorted(tensors))}")
-            return left.pop(name)
-
-        self.embedding.weight.copy_(take("embedding.token.weight"))
-        self.norm.weight.copy_(take("final_norm.weight"))
-        for number, block in enumerate(self.blocks):
-            name = f"blocks.{number}"
-            block.attention_norm.weight.copy_(take(f"{name}.attention_norm.weight"))
-            parts = [take(f"{name}.attention.{part}.weight") for part in ("query", "key", "value")]
-            block.attention_in.weight.copy_(torch.cat(parts))
-            block.attention_out.weight.copy_(take(f"{name}.attention.output.weight"))
-            block.feed_forward_norm.weight.copy_(take(f"{name}.feed_forward_norm.weight"))
-            block.feed_forward_in.weight.copy_(take(f"{name}.feed_forward.up.weight"))
-            block.feed_forward_out.weight.copy_(take(f"{name}.feed_forward.down.weight"))
-        if left:
-            raise SystemExit(f"the checkpoint has weights that this model has not: {', '.join(sorted(left))}")
+        with take_all(tensors) as take:
+            self.embedding.weight.copy_(take("embedding.token.weight"))
+            self.norm.weight.copy_(take("final_norm.weight"))
+            for number, block in enumerate(self.blocks):
+                name = f"blocks.{number}"
+                block.attention_norm.weight.copy_(take(f"{name}.attention_norm.weight"))
+                parts = [take(f"{name}.attention.{part}.weight") for part in ("query", "key", "value")]
+                block.attention_in.weight.copy_(torch.cat(parts))
+                block.attention_out.weight.copy_(take(f"{name}.attention.output.weight"))
+                block.feed_forward_norm.weight.copy_(take(f"{name}.feed_forward_norm.weight"))
+                block.feed_forward_in.weight.copy_(take(f"{name}.feed_forward.up.weight"))
+                block.feed_forward_out.weight.copy_(take(f"{name}.feed_forward.down.weight"))

@@ -1,10 +1,11 @@
 """Kernel ridge (CME) attention beside others: scikit-learn's GaussianProcessRegressor for the numbers, PyTorch's batched Cholesky for the time.
 
-    python bench/peers/kernel_ridge.py build/hark
+    python bench/peers/kernel_ridge.py build/hark [numbers|times]
 
 Equality: `hark attend` in f32 against one regressor a head (full) and a prefix (causal), mean and variance, to 1e-4 of the largest value.
-Time: one factorisation of 8 matrices of 1024, with two threads, beside hark's whole forward (`hark bench attention cme:...`). Needs numpy,
-scikit-learn, safetensors and torch in an environment of its own (requirements.txt).
+Time: one factorisation of a batch of matrices, with two threads, beside hark's with one query (kernels of the keys and the factor, little else)
+and hark's whole forward (`hark bench attention cme:...`). `times` or `numbers` behind the program: that part alone. Needs numpy, scikit-learn,
+safetensors and torch in an environment of its own (requirements.txt).
 """
 import json
 import subprocess
@@ -17,6 +18,7 @@ import numpy as np
 
 TOLERANCE = 1e-4
 HEADS, LENGTH, DIM, RIDGE, SIGMA = 2, 96, 8, 0.05, 1.5
+SIZES = ((8, 256), (8, 1024), (2, 4096))  # heads, length
 
 
 def attend(hark, folder, tensors, *words):
@@ -61,19 +63,26 @@ def compare_times(hark):
     import torch
 
     torch.set_num_threads(2)
-    x = torch.randn(8, 1024, 64)
-    gram = torch.exp(-torch.cdist(x, x) ** 2 / 16) + 0.01 * torch.eye(1024)
-    times = []
-    for _ in range(9):
-        start = time.perf_counter()
-        torch.linalg.cholesky(gram)
-        times.append(1e3 * (time.perf_counter() - start))
-    print(json.dumps({"case": "cholesky 8 x 1024", "peer": "torch " + torch.__version__, "ms": float(np.median(times)), "min_ms": min(times)}))
-    subprocess.run([hark, "bench", "attention", "cme:B1,H8,L1024,D64", "cme:B1,H8,L1024,D64,causal", "--json"], check=True)
+    for heads, length in SIZES:
+        x = torch.randn(heads, length, 64)
+        gram = torch.exp(-torch.cdist(x, x) ** 2 / 16) + 0.01 * torch.eye(length)
+        times = []
+        for _ in range(5 if length > 2048 else 9):
+            start = time.perf_counter()
+            torch.linalg.cholesky(gram)
+            times.append(1e3 * (time.perf_counter() - start))
+        print(json.dumps({"case": f"cholesky {heads} x {length}", "peer": "torch " + torch.__version__, "ms": float(np.median(times)),
+                          "min_ms": min(times)}), flush=True)
+        # one query: kernels of the keys, the factor, and little else; then the whole forward
+        subprocess.run([hark, "bench", "--seconds", "1", "attention", f"cme:B1,H{heads},L1,M{length},D16,forward",
+                        f"cme:B1,H{heads},L{length},D64,forward", f"cme:B1,H{heads},L{length},D64,causal,forward", "--json"], check=True)
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
+    if len(sys.argv) not in (2, 3):
         sys.exit(__doc__)
-    compare_numbers(sys.argv[1])
-    compare_times(sys.argv[1])
+    part = sys.argv[2] if len(sys.argv) == 3 else ""
+    if part != "times":
+        compare_numbers(sys.argv[1])
+    if part != "numbers":
+        compare_times(sys.argv[1])

@@ -1,5 +1,5 @@
 #!/bin/sh
-# hark against its peers: run.sh BUILD [attention|hierarchical|step|parity ...]
+# hark against its peers: run.sh BUILD [attention|hierarchical|step|encoder|parity ...]
 # Makes a virtual environment with PyTorch (from PyPI; several gigabytes at worst) in $HARK_PEERS_VENV or BUILD/peers-venv. Nothing else of
 # hark needs it. HARK_PEERS_PYTHON names the python to make it with.
 set -eu
@@ -21,15 +21,15 @@ if ! "$venv/bin/python" -c 'import torch, numpy, safetensors, h_transformer_1d' 
   "$venv/bin/pip" install -q -r "$here/requirements.txt"
 fi
 
-[ $# -gt 0 ] || set -- attention hierarchical step parity
+[ $# -gt 0 ] || set -- attention hierarchical step encoder parity
 parity=no
 compare=
 for what in "$@"; do
   case "$what" in
-    attention | hierarchical | step) compare="$compare $what" ;;
+    attention | hierarchical | step | encoder) compare="$compare $what" ;;
     parity) parity=yes ;;
     *)
-      echo "run.sh: '$what' is not known, expected attention, hierarchical, step or parity" >&2
+      echo "run.sh: '$what' is not known, expected attention, hierarchical, step, encoder or parity" >&2
       exit 2
       ;;
   esac
@@ -40,4 +40,5 @@ if [ -n "$compare" ]; then
 fi
 if [ "$parity" = yes ]; then
   "$venv/bin/python" "$here/parity.py" --hark "$build/hark" --folder "$build/peers/parity"
+  "$venv/bin/python" "$here/parity.py" --hark "$build/hark" --folder "$build/peers/parity-encoder" --model encoder
 fi

@@ -4,6 +4,7 @@
     {"do": "attention", "case": "dense:B1,H8,L4096,D64,causal", "repetitions": 3}  -> forward_ms, backward_ms: lists
     {"do": "attention", "case": "hierarchical:B1,H8,L16384,D64,N16,mean", ...}     the same, of the package h-transformer-1d
     {"do": "step", "compiled": false, "repetitions": 3}                           -> step_ms: list, memory_bytes
+    {"do": "encoder", "shape": {"vocabulary": 261, ...}, "batch": 4, "compiled": false, "repetitions": 3}   the same of Long Range Arena's encoder
 """
 
 import argparse
@@ -17,6 +18,7 @@ import time
 import torch
 import torch.nn.functional as F
 
+import encoder
 from gpt import GPT, Shape
 
 
@@ -107,15 +109,30 @@ class Worker:
         a = self.arguments
         if self.model is None:
             shape = Shape(a.vocabulary, a.layers, a.heads, a.width, a.context)
-            self.model = GPT(shape)
-            self.optimizer = self.model.optimizer()
-            self.run = torch.compile(self.model) if request["compiled"] else self.model
-            self.tokens = torch.randint(a.vocabulary, (a.batch, a.context + 1))
+            self.begin(GPT(shape), request["compiled"])
+            tokens = torch.randint(a.vocabulary, (a.batch, a.context + 1))
+            self.batch = tokens[:, :-1], tokens[:, 1:]
+        return self.measure(request["repetitions"])
+
+    def encoder(self, request):
+        if self.model is None:
+            shape = encoder.Shape(**request["shape"])
+            self.begin(encoder.Encoder(shape), request["compiled"])
+            self.batch = torch.randint(shape.vocabulary, (request["batch"], shape.context)), torch.randint(shape.classes, (request["batch"],))
+        return {**self.measure(request["repetitions"]), "parameters": sum(p.numel() for p in self.model.parameters())}
+
+    def begin(self, model, compiled):
+        self.model = model
+        self.optimizer = model.optimizer()
+        self.run = torch.compile(model) if compiled else model
+
+    def measure(self, repetitions):
+        """Whole training steps on the same batch again and again."""
         times = []
-        for _ in range(request["repetitions"]):
+        for _ in range(repetitions):
             start = time.perf_counter()
             self.optimizer.zero_grad(set_to_none=True)
-            loss = self.run(self.tokens[:, :-1], self.tokens[:, 1:])
+            loss = self.run(*self.batch)
             loss.backward()
             torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
             self.optimizer.step()

@@ -189,6 +189,10 @@ HARK_API HARK_MUST_CHECK hark_status hark_decoding_truncate(hark_decoding *decod
 HARK_API int64_t hark_decoding_length(const hark_decoding *decoding);
 HARK_API int64_t hark_decoding_capacity(const hark_decoding *decoding);
 
+/* Pivots that kernel ridge attention (normalisation CME) has mended in all that this decoding has read since it was made, what it has
+ * forgotten included: equal keys under a ridge that is too small for the type. 0 with other attention. */
+HARK_API int64_t hark_decoding_mended_pivots(const hark_decoding *decoding);
+
 /* What has been read, as bytes that can be stored: hark_decoding_saved_bytes() of them now. What follows after restoring them has the same
  * bits as if nothing had happened in between, where the model, the capacity, the instruction set and the version of hark are the same.
  * Any capacity that has room for the tokens will do. A model of structure hierarchical whose new capacity has another number of levels

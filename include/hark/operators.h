@@ -34,6 +34,7 @@ extern "C" {
   X(positional)                                                                                                                            \
   X(attention)                                                                                                                             \
   X(kernel_ridge)                                                                                                                          \
+  X(kernel_ridge_decode)                                                                                                                   \
   X(hierarchical_means)                                                                                                                    \
   X(hierarchical_decode)                                                                                                                   \
   X(adamw)                                                                                                                                 \
@@ -59,7 +60,11 @@ extern "C" {
   X(select_tokens)                                                                                                                         \
   X(chunk_depth)                                                                                                                           \
   X(chunks_at_depth)                                                                                                                       \
-  X(argmax)
+  X(chunk_bias)                                                                                                                            \
+  X(argmax)                                                                                                                                \
+  X(squared_error)                                                                                                                         \
+  X(ball)                                                                                                                                  \
+  X(linear_ridge)
 
 #define HARK_OPERATOR_DECLARE(name) HARK_API extern const hark_operator hark_op_##name;
 HARK_OPERATORS(HARK_OPERATOR_DECLARE)
@@ -120,6 +125,26 @@ typedef enum hark_pool_kind { HARK_POOL_MEAN, HARK_POOL_MAX, HARK_POOL_FIRST, HA
 typedef struct hark_pool_attributes {
   hark_pool_kind kind;
 } hark_pool_attributes;
+
+/* squared_error: loss = weight * sum of (prediction - target)^2. inputs prediction and target of one shape; output of rank 0, summed in f64. The
+ * target has no gradient. The backward may be written over the prediction. */
+typedef struct hark_squared_error_attributes {
+  double weight;
+} hark_squared_error_attributes;
+
+/* ball: y[n,:] = x[n,:] min(1, radius / |x[n,:]|), the nearest point of a ball around 0. */
+typedef struct hark_ball_attributes {
+  double radius; /* > 0 */
+} hark_ball_attributes;
+
+/* linear_ridge: y[s,:] = R' C (C'C + lambda I)^-1 query[s,:], linear ridge regression of the responses R on the covariates C within each
+ * sequence s, read at a query. inputs covariate [..., c], response [..., r] (their rows packed), query [S, c], offsets i64 [S + 1], then, where
+ * the ridge is learned, log_ridge [1], its logarithm. y [S, r]; a sequence without rows gives zeros. Cost O(L c (c + r) + c^3) a sequence.
+ * A ridge that is no positive number is HARK_INVALID_ARGUMENT. */
+typedef struct hark_linear_ridge_attributes {
+  double ridge;     /* lambda > 0; not read with log_ridge */
+  int64_t held_out; /* rows at the end of every sequence that have no part in it */
+} hark_linear_ridge_attributes;
 
 /* cross_entropy: loss = weight * sum over rows n with target[n] != ignore of
  *   (1 - smoothing) (lse_n - x[n, target]) + smoothing (lse_n - mean_v x[n, v]).
@@ -191,6 +216,24 @@ typedef struct hark_kernel_ridge_attributes {
   hark_attention_report *report;   /* adds up what forwards mended; may be NULL */
   const int64_t *segments;         /* as in hark_attention_args, where the plan has them */
 } hark_kernel_ridge_attributes;
+
+/* kernel_ridge_decode: causal attention with normalisation CME for new rows first_position .. behind those that the caches have seen, at the cost
+ * of a row of the factor each (docs/mathematics/kernel-ridge.md). inputs: query [1, R, H*d], key [1, R, Hkv*d], value [1, R, Hkv*dv]; the caches,
+ * which are changed: cached_key [1, C, Hkv*d], solved [1, C, H*dv'] with dv' = dv rounded up to 16, factor [b (b + 1) / 2, H, 256] with
+ * b = C / 16 rounded up, for first_position + R <= C; then, where they apply, log_ridge [H or 1] and log_sigma [H or 1] in place of the
+ * attributes' constants, and log_kernel [H or 1, T] with T >= first_position + R. output [1, R, H*dv]. Nothing has to be set before position 0; to
+ * forget the last tokens go on from a lower position. Errors of the forward: as hark_attention_forward() for the same rows. No backward.
+ * Report is borrowed. */
+typedef struct hark_kernel_ridge_decode_attributes {
+  int64_t heads, key_heads, first_position;
+  hark_attention_kernel kernel;
+  bool unit;                     /* every query and key is divided by its length first */
+  double ridge;                  /* lambda, without log_ridge */
+  double scale;                  /* exp: of q.k */
+  double sigma;                  /* rbf, without log_sigma */
+  double bound;                  /* as in hark_attention_desc; with unit it is 1 */
+  hark_attention_report *report; /* adds up what was mended; may be NULL */
+} hark_kernel_ridge_decode_attributes;
 
 /* hierarchical_means: what a positional kernel adds to the logits of a hierarchy of Nr 2^levels rows. input log_kernel [K, T], output
  * [K, levels * width], level after level: of cells t tokens of the level apart, width 2 Nr, the logarithm of the mean of G over all pairs of
@@ -385,6 +428,15 @@ typedef struct hark_chunks_at_depth_attributes {
   int64_t depth, rows;
 } hark_chunks_at_depth_attributes;
 HARK_API int64_t hark_depth_capacity(double capacity, int64_t chunks, int64_t sequences);
+
+/* chunk_bias: what a kernel of the distance in chunks adds to the logits of each chunk for tokens that stand for its whole sequence. inputs log_kernel
+ * [1, D]; sequences i64 [B + 1], offsets into the chunks; index i32 [I], rows of the second compression, index_offsets i64 [B + 1] into it and
+ * row_offsets i64 [B + 1] of sequences in those rows; term [I] (optional). outputs bias [pairs] = log_kernel[min(|k - c|, D - 1)] + term, c the middle
+ * of the row's bin in chunks, the distance rounded; place i32 [pairs], the entry of the index, -1 behind the last; and offsets i64 [chunks + 1]: the
+ * pairs of every chunk, one behind the other. Ragged attention takes keys gathered by place. docs/mathematics/ahca.md */
+typedef struct hark_chunk_bias_attributes {
+  int64_t chunks, pairs; /* at most: the sum over sequences of chunks times entries */
+} hark_chunk_bias_attributes;
 
 #ifdef __cplusplus
 }

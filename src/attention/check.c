@@ -279,10 +279,10 @@ static hark_status check_sequences(hark_context *context, const hark_attention_d
     return hark_fail(context, HARK_SHAPE_MISMATCH,
                      "attention: the batch has %" PRId64 " sequences, expected at most the plan's max_sequences = %" PRId64, count,
                      desc->max_sequences);
-  if (desc->normalisation == HARK_NORMALISATION_CME && farthest >= desc->query_length + desc->key_length)
+  if (desc->normalisation == HARK_NORMALISATION_CME && desc->has_log_kernel && farthest >= desc->query_length + desc->key_length)
     return hark_fail(context, HARK_UNSUPPORTED,
                      "attention: a query is %" PRId64
-                     " positions from a key with normalisation cme, expected fewer than query_length + "
+                     " positions from a key with normalisation cme and log_kernel, expected fewer than query_length + "
                      "key_length = %" PRId64,
                      farthest, desc->query_length + desc->key_length);
   if (desc->has_log_kernel && args->log_kernel.shape[1] <= farthest)

@@ -153,18 +153,20 @@ hark_status hark_attention_check_ridge(hark_context *context, const hark_attenti
  *               full: dalpha = kappa dY pairs dv, two solves n^2 dv, dM = dV alpha^T n^2 dv / 2
  *               causal: two solves with R^T a query p^2, dM = - sum of z dB^T p^2
  *               both: dY products pairs (2 dv), gradients of logits to q and k pairs 2 d and n^2 d */
+/* Keys seen by all causal rows together, and their squares: row r sees r + Lk - Lq + 1 of them, as far as there are so many. */
+static void count_causal(const hark_attention_desc *desc, double *seen, double *squares) {
+  const int64_t n = desc->key_length, first = n - desc->query_length + 1;
+  const double from = (double)hark_max(first, 1), to = (double)n; /* the last row sees all */
+  const double ends = to - from + 1;
+  *seen = ends * (from + to) / 2;
+  *squares = (to * (to + 1) * (2 * to + 1) - (from - 1) * from * (2 * from - 1)) / 6;
+}
+
 double hark_attention_ridge_operations(const hark_attention_desc *desc, bool backward) {
   const double n = (double)desc->key_length, m = (double)desc->query_length, d = (double)desc->head_dim,
                dv = desc->value_dim == 0 ? d : (double)desc->value_dim;
   double pairs = n * m, squares = 0;
-  if (desc->causal) {
-    pairs = 0;
-    for (int64_t row = 0; row < desc->query_length; row++) {
-      const double seen = (double)hark_max(0, hark_min(desc->key_length, row + desc->key_length - desc->query_length + 1));
-      pairs += seen;
-      squares += seen * seen;
-    }
-  }
+  if (desc->causal) count_causal(desc, &pairs, &squares);
   const double factor = n * n * d / 2 + n * n * n / 6 + n * n * dv / 2 + pairs * d;
   double total = factor + (desc->causal ? squares / 2 : n * n * dv / 2);
   if (!backward)

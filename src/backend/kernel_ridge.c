@@ -26,30 +26,24 @@ double hark_ridge_slope(const hark_attention_desc *desc, int64_t keys) {
 
 static double vector_of_head(const hark_tensor *vector, int64_t head) { return get(vector, of_head(vector, head)); }
 
-bool hark_ridge_read(const hark_attention_run *run, int64_t head, int64_t keys, int64_t system, hark_ridge_record *record,
-                     hark_ridge_parameters *out) {
-  const hark_attention_desc *desc = &run->plan->desc;
-  const hark_attention_args *args = run->args;
-  const bool rbf = desc->kernel == HARK_KERNEL_RBF;
-  const double ridge = desc->has_ridge ? vector_of_head(&args->ridge, head) : desc->ridge;
-  const double sigma = desc->has_sigma ? vector_of_head(&args->sigma, head) : desc->sigma;
+bool hark_ridge_parameters_make(const hark_ridge_given *given, int64_t system, hark_ridge_record *record, hark_ridge_parameters *out) {
+  const double ridge = given->ridge, sigma = given->sigma;
   *out = (hark_ridge_parameters){
-      .sigma = sigma, .scale = rbf ? 1 / (sigma * sigma) : desc->scale, .shift = rbf ? 0 : desc->scale * desc->bound};
-  out->lambda = ridge * hark_ridge_slope(desc, hark_max(keys, 1)) * exp(-out->shift);
+      .sigma = sigma, .scale = given->rbf ? 1 / (sigma * sigma) : given->scale, .shift = given->rbf ? 0 : given->scale * given->bound};
+  out->lambda = ridge * given->slope * exp(-out->shift);
   if (!isfinite(ridge) || !(ridge > 0)) {
     hark_ridge_trouble(record, system, HARK_RIDGE_BAD_RIDGE, 0, ridge);
     return false;
   }
-  if (rbf && (!(sigma > 0) || !isfinite(out->scale) || out->scale == 0)) {
+  if (given->rbf && (!(sigma > 0) || !isfinite(out->scale) || out->scale == 0)) {
     hark_ridge_trouble(record, system, HARK_RIDGE_BAD_SIGMA, 0, sigma);
     return false;
   }
-  if (!desc->has_log_kernel) return true;
-  const int64_t distances = hark_min(args->log_kernel.shape[1], hark_ridge_distances(desc));
+  if (given->log_kernel == NULL) return true;
   out->top = -INFINITY;
-  for (int64_t t = 0; t < distances; t++) {
-    const double value = get(&args->log_kernel, head * args->log_kernel.stride[0] + t);
-    if (!(value <= hark_ridge_exponent_limit(desc->type))) {
+  for (int64_t t = 0; t < given->distances; t++) {
+    const double value = get(given->log_kernel, given->table_row + t);
+    if (!(value <= hark_ridge_exponent_limit(given->type))) {
       hark_ridge_trouble(record, system, HARK_RIDGE_BAD_TABLE, t, value);
       return false;
     }
@@ -58,12 +52,31 @@ bool hark_ridge_read(const hark_attention_run *run, int64_t head, int64_t keys, 
   return true;
 }
 
-void hark_ridge_records_clear(hark_ridge_record *records, int workers) {
-  for (int i = 0; i < workers; i++) records[i] = (hark_ridge_record){.system = INT64_MAX};
+bool hark_ridge_read(const hark_attention_run *run, int64_t head, int64_t keys, int64_t system, hark_ridge_record *record,
+                     hark_ridge_parameters *out) {
+  const hark_attention_desc *desc = &run->plan->desc;
+  const hark_attention_args *args = run->args;
+  hark_ridge_given given = {.type = desc->type,
+                            .rbf = desc->kernel == HARK_KERNEL_RBF,
+                            .ridge = desc->has_ridge ? vector_of_head(&args->ridge, head) : desc->ridge,
+                            .sigma = desc->has_sigma ? vector_of_head(&args->sigma, head) : desc->sigma,
+                            .scale = desc->scale,
+                            .bound = desc->bound,
+                            .slope = hark_ridge_slope(desc, hark_max(keys, 1))};
+  if (desc->has_log_kernel) {
+    given.log_kernel = &args->log_kernel;
+    given.table_row = head * args->log_kernel.stride[0];
+    given.distances = hark_min(args->log_kernel.shape[1], hark_ridge_distances(desc));
+  }
+  return hark_ridge_parameters_make(&given, system, record, out);
+}
+
+void hark_ridge_records_clear(hark_ridge_record *records, int64_t count) {
+  for (int64_t i = 0; i < count; i++) records[i] = (hark_ridge_record){.system = INT64_MAX};
 }
 
 void hark_ridge_trouble(hark_ridge_record *record, int64_t system, hark_ridge_kind kind, int64_t row, double value) {
-  if (system >= record->system) return;
+  if (system > record->system || (system == record->system && row >= record->row)) return; /* threads may come upon the rows in any order */
   record->system = system;
   record->kind = kind;
   record->row = row;
@@ -96,11 +109,10 @@ double hark_ridge_pivot(hark_ridge_record *record, int64_t system, int64_t row, 
   return raised;
 }
 
-static hark_status fail(hark_context *context, const hark_attention_run *run, const hark_ridge_record *record) {
-  const hark_attention_desc *desc = &run->plan->desc;
-  const int64_t item = run->sequences[record->system / desc->heads].item, head = record->system % desc->heads, row = record->row;
-  const char *type = hark_type_name(desc->type);
-  const double limit = hark_ridge_exponent_limit(desc->type);
+static hark_status fail(hark_context *context, hark_type storage, int64_t item, int64_t head, const hark_ridge_record *record) {
+  const int64_t row = record->row;
+  const char *type = hark_type_name(storage);
+  const double limit = hark_ridge_exponent_limit(storage);
   switch (record->kind) {
     case HARK_RIDGE_FINE: return HARK_OK;
     case HARK_RIDGE_BAD_RIDGE:
@@ -134,11 +146,12 @@ static hark_status fail(hark_context *context, const hark_attention_run *run, co
                    what, row);
 }
 
-hark_status hark_ridge_conclude(hark_context *context, const hark_attention_run *run, const hark_ridge_record *records, bool reporting) {
+/* All of what workers met: the first trouble, the largest amount. */
+static hark_ridge_record gather(const hark_ridge_record *records, int64_t count) {
   hark_ridge_record all = {.system = INT64_MAX};
-  for (int i = 0; i < run->plan->workers; i++) {
+  for (int64_t i = 0; i < count; i++) {
     const hark_ridge_record *one = &records[i];
-    if (one->system < all.system) hark_ridge_trouble(&all, one->system, one->kind, one->row, one->value);
+    if (one->kind != HARK_RIDGE_FINE) hark_ridge_trouble(&all, one->system, one->kind, one->row, one->value);
     if (one->pivots > 0 && worse(one->amount, one->pivot_system, &all)) {
       all.amount = one->amount;
       all.pivot_system = one->pivot_system;
@@ -146,17 +159,34 @@ hark_status hark_ridge_conclude(hark_context *context, const hark_attention_run 
     }
     all.pivots += one->pivots;
   }
-  hark_attention_report *report = run->args->report;
-  if (reporting && report != NULL && all.pivots > 0) {
-    if (report->pivots == 0 || all.amount > report->amount) {
-      report->item = run->sequences[all.pivot_system / run->plan->desc.heads].item;
-      report->head = all.pivot_system % run->plan->desc.heads;
-      report->row = all.pivot_row;
-      report->amount = all.amount;
-    }
-    report->pivots += all.pivots;
+  return all;
+}
+
+static void add_to_report(const hark_ridge_record *all, int64_t item, int64_t head, hark_attention_report *report) {
+  if (report == NULL || all->pivots == 0) return;
+  if (report->pivots == 0 || all->amount > report->amount) {
+    report->item = item;
+    report->head = head;
+    report->row = all->pivot_row;
+    report->amount = all->amount;
   }
-  return all.kind == HARK_RIDGE_FINE ? HARK_OK : fail(context, run, &all);
+  report->pivots += all->pivots;
+}
+
+hark_status hark_ridge_conclude(hark_context *context, const hark_attention_run *run, const hark_ridge_record *records, bool reporting) {
+  const int64_t heads = run->plan->desc.heads;
+  const hark_ridge_record all = gather(records, run->plan->workers);
+  if (reporting && all.pivots > 0)
+    add_to_report(&all, run->sequences[all.pivot_system / heads].item, all.pivot_system % heads, run->args->report);
+  if (all.kind == HARK_RIDGE_FINE) return HARK_OK;
+  return fail(context, run->plan->desc.type, run->sequences[all.system / heads].item, all.system % heads, &all);
+}
+
+hark_status hark_ridge_conclude_heads(hark_context *context, hark_type type, const hark_ridge_record *records, int64_t heads,
+                                      hark_attention_report *report) {
+  const hark_ridge_record all = gather(records, heads);
+  add_to_report(&all, 0, all.pivot_system, report);
+  return all.kind == HARK_RIDGE_FINE ? HARK_OK : fail(context, type, 0, all.system, &all);
 }
 
 int64_t hark_ridge_slices(const hark_attention_desc *desc) { return hark_min(desc->max_sequences, hark_ceil_div(PIECES, desc->key_heads)); }

@@ -17,6 +17,12 @@ static inline double hark_ridge_exponent_limit(hark_type type) { return type == 
 /* keys^ridge_power: d lambda / d ridge. */
 double hark_ridge_slope(const hark_attention_desc *desc, int64_t keys);
 
+/* Keys of a sequence that some query sees, masks aside: the others take no part. */
+static inline int64_t hark_ridge_keys(const hark_attention_desc *desc, const hark_attention_sequence *sequence) {
+  if (!desc->causal) return sequence->key_count;
+  return hark_max(0, hark_min(sequence->key_count, sequence->query_count + sequence->offset));
+}
+
 typedef enum hark_ridge_kind {
   HARK_RIDGE_FINE,
   HARK_RIDGE_BAD_RIDGE,
@@ -40,7 +46,21 @@ typedef struct hark_ridge_parameters {
   double top; /* the largest log G, 0 without a table */
 } hark_ridge_parameters;
 
-/* Reads and checks them; false with a note of what is out of range. `keys`: the visible ones. */
+/* What a call says of one head. */
+typedef struct hark_ridge_given {
+  hark_type type;
+  bool rbf;
+  double ridge, slope;           /* lambda = ridge slope, before the shift */
+  double sigma, scale, bound;    /* as in a descriptor */
+  const hark_tensor *log_kernel; /* NULL: none */
+  int64_t table_row, distances;  /* where the head's part of it begins, and how many of its numbers may be asked for */
+} hark_ridge_given;
+
+/* Checks them; false with a note of what is out of range. */
+bool hark_ridge_parameters_make(const hark_ridge_given *given, int64_t system, struct hark_ridge_record *record,
+                                hark_ridge_parameters *out);
+
+/* Those of a run; false with a note of what is out of range. `keys`: the visible ones. */
 bool hark_ridge_read(const hark_attention_run *run, int64_t head, int64_t keys, int64_t system, struct hark_ridge_record *record,
                      hark_ridge_parameters *out);
 
@@ -54,13 +74,16 @@ typedef struct hark_ridge_record {
   double amount;
 } hark_ridge_record;
 
-void hark_ridge_records_clear(hark_ridge_record *records, int workers);
+void hark_ridge_records_clear(hark_ridge_record *records, int64_t count);
 void hark_ridge_trouble(hark_ridge_record *record, int64_t system, hark_ridge_kind kind, int64_t row, double value);
 void hark_ridge_mended(hark_ridge_record *record, int64_t system, int64_t row, double amount);
 /* The pivot to go on with; notes what was mended, and a pivot that is no number. `part` is HARK_RIDGE_PIVOT_*. */
 double hark_ridge_pivot(hark_ridge_record *record, int64_t system, int64_t row, double pivot, double diagonal, double lambda, double part);
 /* Fills the call's report when `reporting`, and fails with the first trouble there was. */
 hark_status hark_ridge_conclude(hark_context *context, const hark_attention_run *run, const hark_ridge_record *records, bool reporting);
+/* The same of one sequence in one item, a record a head. */
+hark_status hark_ridge_conclude_heads(hark_context *context, hark_type type, const hark_ridge_record *records, int64_t heads,
+                                      hark_attention_report *report);
 
 /* Backward work is cut into slices of sequences times key heads, by sizes alone; what heads or sequences share is summed slice by slice:
  * partial sums of dridge, dsigma and dlog_kernel, [slices][heads][2 + distances] doubles. */

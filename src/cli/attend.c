@@ -8,7 +8,6 @@
 
 #include "cli/attend.h"
 #include "cli/attend_positional.h"
-#include "io/machine.h"
 
 #define AT(field) offsetof(hark_attend_values, field)
 static const hark_option options[] = {
@@ -299,16 +298,6 @@ static hark_status make_parameters(hark_context *context, const hark_attend_valu
   return v->kernel == HARK_ATTEND_RBF ? create_number(context, t->query.type, v->sigma, &t->sigma) : HARK_OK;
 }
 
-/* Before anything is allocated: a factor grows with the square of the length. */
-static hark_status check_memory(hark_context *context, const hark_attention_sizes *sizes, size_t scratch) {
-  hark_machine_memory left;
-  HARK_TRY(hark_machine_memory_left(context, "", &left));
-  const double needed = (double)sizes->saved + (double)scratch;
-  if (!left.known || needed <= (double)left.bytes) return HARK_OK;
-  return hark_fail(context, HARK_OUT_OF_MEMORY, "attention needs %.4g GB of scratch memory, and %s has %.4g GB left", needed / 1e9,
-                   left.limit, (double)left.bytes / 1e9);
-}
-
 static hark_status plan_and_execute(hark_invocation *call, const hark_attend_values *v, hark_attend_tensors *t) {
   hark_context *context = call->context;
   HARK_TRY(make_parameters(context, v, t));
@@ -318,7 +307,7 @@ static hark_status plan_and_execute(hark_invocation *call, const hark_attend_val
   const hark_attention_sizes sizes = hark_attention_plan_sizes(plan);
   const size_t scratch = sizes.forward_workspace > sizes.backward_workspace ? sizes.forward_workspace : sizes.backward_workspace;
   void *saved = NULL, *workspace = NULL;
-  hark_status status = check_memory(context, &sizes, scratch);
+  hark_status status = hark_command_check_memory(context, "attention", (double)sizes.saved + (double)scratch); /* a factor grows with L^2 */
   if (status == HARK_OK) status = hark_backend_allocate(context, sizes.saved, &saved);
   if (status == HARK_OK) status = hark_backend_allocate(context, scratch, &workspace);
   if (status == HARK_OK) status = execute(context, v, t, plan, saved, workspace);

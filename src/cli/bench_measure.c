@@ -4,10 +4,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "backend/cpu/cpu.h"
 #include "cli/bench.h"
+#include "io/machine.h"
 
 #define MEMORY_BYTES ((size_t)256 << 20) /* more than any last-level cache that we know of gives one program */
 #define PEAK_SECONDS 0.03
@@ -34,11 +34,7 @@ double hark_bench_bytes(const hark_tensor *tensors, int count) {
   return bytes;
 }
 
-double hark_bench_now(void) {
-  struct timespec time;
-  clock_gettime(CLOCK_MONOTONIC, &time);
-  return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
+double hark_bench_now(void) { return hark_machine_seconds(); }
 
 static int compare(const void *a, const void *b) {
   const double x = *(const double *)a, y = *(const double *)b;

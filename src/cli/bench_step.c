@@ -41,7 +41,8 @@ static hark_status run_step(hark_context *context, step_work *work) {
   for (int64_t i = 0; i < accumulate; i++) {
     const uint64_t sample = (uint64_t)((work->step * accumulate + i) * batch);
     double part = 0;
-    HARK_TRY(run_pass(context, work, sample, (uint32_t)i, weight, &part));
+    HARK_TRY(run_pass(context, work, sample, (uint32_t)i + 1, weight,
+                      &part)); /* from 1: what changes in the course of a run has come to its end */
     loss += part;
   }
   hark_step_result result;
@@ -56,7 +57,7 @@ typedef struct step_result {
   hark_bench_summary peak, time;
   double operations, tokens;
   uint64_t allocations; /* through hark's allocator, in the measured steps */
-  int64_t rounds, resident_bytes, peak_resident_bytes;
+  int64_t rounds, resident_bytes, peak_resident_bytes, parameters;
 } step_result;
 
 static int64_t peak_resident(void) {
@@ -88,16 +89,29 @@ static hark_status measure(hark_context *context, hark_bench_machine *machine, c
       .rounds = rounds,
       .resident_bytes = peak_resident() - warm_resident,
       .peak_resident_bytes = peak_resident(),
+      .parameters = hark_parameters_total(&work->engine->network->parameters),
   };
   return HARK_OK;
+}
+
+/* What of the model is no dense decoder: ",encoder,hierarchical". */
+static const char *describe(const hark_config *config, char *out, size_t size) {
+  char structure[HARK_OPTION_WORD_BYTES] = "";
+  const bool decoder = config->model.architecture == HARK_ARCHITECTURE_decoder,
+             dense = config->model.attention.structure == HARK_STRUCTURE_DENSE;
+  if (!dense) (void)hark_option_choice_at(HARK_STRUCTURE_WORDS, config->model.attention.structure, structure);
+  (void)snprintf(out, size, "%s%s%s%.40s", decoder ? "" : ",", decoder ? "" : hark_architecture_of(config->model.architecture)->name,
+                 dense ? "" : ",", structure);
+  return out;
 }
 
 static hark_status print(hark_context *context, const hark_bench_settings *settings, const hark_config *config, const step_result *r) {
   const double fraction = r->operations / r->time.median / r->peak.median;
   const int threads = hark_context_threads(context);
-  char name[160];
-  snprintf(name, sizeof name, "step:layers=%" PRId64 ",heads=%" PRId64 ",width=%" PRId64 ",context=%" PRId64 ",batch=%" PRId64,
-           config->model.layers, config->model.heads, config->model.width, config->model.context, config->train.batch);
+  char name[160], what[80];
+  snprintf(name, sizeof name, "step:layers=%" PRId64 ",heads=%" PRId64 ",width=%" PRId64 ",context=%" PRId64 ",batch=%" PRId64 "%s",
+           config->model.layers, config->model.heads, config->model.width, config->model.context, config->train.batch,
+           describe(config, what, sizeof what));
   if (!settings->json) {
     printf("%s\n", name);
     printf("  step     %9.1f ms (least %.1f, spread %.1f)  %.0f tokens/s  %.1f GFLOP/s  %.1f %% of peak\n", r->time.median * 1e3,
@@ -107,12 +121,13 @@ static hark_status print(hark_context *context, const hark_bench_settings *setti
     printf("  machine  %.1f GFLOP/s; %d threads\n", r->peak.median * 1e-9, threads);
     return HARK_OK;
   }
-  json_t *object = json_pack(
-      "{s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:I, s:I, s:i, s:s}", "case", name, "step_ms", r->time.median * 1e3,
-      "step_min_ms", r->time.least * 1e3, "step_iqr_ms", r->time.spread * 1e3, "tokens_per_second", r->tokens / r->time.median, "gflops",
-      r->operations / r->time.median * 1e-9, "peak_fraction", fraction, "peak_gflops", r->peak.median * 1e-9, "peak_memory_bytes",
-      (json_int_t)r->peak_resident_bytes, "memory_growth_bytes", (json_int_t)r->resident_bytes, "allocations", (json_int_t)r->allocations,
-      "steps", (json_int_t)r->rounds, "threads", threads, "instruction_set", hark_context_instruction_set(context));
+  json_t *object =
+      json_pack("{s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:I, s:I, s:I, s:i, s:s}", "case", name, "step_ms",
+                r->time.median * 1e3, "step_min_ms", r->time.least * 1e3, "step_iqr_ms", r->time.spread * 1e3, "tokens_per_second",
+                r->tokens / r->time.median, "gflops", r->operations / r->time.median * 1e-9, "peak_fraction", fraction, "peak_gflops",
+                r->peak.median * 1e-9, "peak_memory_bytes", (json_int_t)r->peak_resident_bytes, "memory_growth_bytes",
+                (json_int_t)r->resident_bytes, "allocations", (json_int_t)r->allocations, "steps", (json_int_t)r->rounds, "parameters",
+                (json_int_t)r->parameters, "threads", threads, "instruction_set", hark_context_instruction_set(context));
   if (object == NULL) return hark_fail(context, HARK_OUT_OF_MEMORY, "bench: no memory for the result");
   return hark_bench_print_json(context, object);
 }
@@ -135,9 +150,14 @@ static hark_status make_windows(hark_context *context, step_work *work, int32_t 
 
 /* Random examples of the full length. */
 static hark_status make_examples(hark_context *context, step_work *work, const hark_learning_task *task) {
-  const hark_example_batches shape = {.settings = hark_example_settings(work->config, HARK_SPLIT_TRAINING, true), .parts = task->parts};
-  const int64_t longest = shape.settings.longest + shape.settings.class_token;
-  HARK_TRY(hark_example_room_open(context, &shape, work->config->train.batch, &work->room));
+  const hark_example_batches_settings settings = hark_example_settings(work->config, HARK_SPLIT_TRAINING, true);
+  const int64_t longest = settings.longest + settings.class_token;
+  const hark_example_extents extents = {.rows = work->config->train.batch,
+                                        .parts = task->parts,
+                                        .longest = longest,
+                                        .features = task->features,
+                                        .responses = task->responses};
+  HARK_TRY(hark_example_room_make(context, &extents, &work->room));
   hark_example_batch *batch = &work->room.batch;
   batch->rows = work->config->train.batch;
   batch->tokens = batch->rows * task->parts * longest;
@@ -148,6 +168,8 @@ static hark_status make_examples(hark_context *context, step_work *work, const h
     batch->segments[i] = i / longest;
     batch->targets[i] = random_below((uint64_t)i, task->classes > 0 ? task->classes : task->vocabulary);
   }
+  for (int64_t i = 0; i < batch->tokens * task->features; i++) batch->features[i] = (float)random_below((uint64_t)i, 256) / 256;
+  for (int64_t i = 0; i < batch->rows * task->responses; i++) batch->responses[i] = (float)random_below((uint64_t)i, 256) / 256;
   for (int64_t i = 0; i < 2 * batch->rows * task->parts; i++) batch->ranges[i] = (i + 1) / 2 * longest;
   batch->real = task->classes > 0 ? batch->rows : batch->tokens;
   work->tokens = batch->tokens;
@@ -163,7 +185,15 @@ hark_status hark_bench_step(hark_context *context, hark_bench_machine *machine, 
   const hark_example_format *format = hark_example_format_find(hark_config_format(config));
   if (hark_config_has_examples(config)) {
     task.parts = format != NULL ? format->parts : 1;
-    task.classes = hark_architecture_of(config->model.architecture)->predicts_classes ? BENCH_CLASSES : 0;
+    const bool labels = config->model.architecture == HARK_ARCHITECTURE_ahca && config->model.ahca.head == HARK_AHCA_LABELS;
+    const bool classes = hark_architecture_of(config->model.architecture)->predicts_classes && !labels && !hark_config_reconstructs(config);
+    task.classes = classes ? BENCH_CLASSES : 0;
+    if (hark_architecture_of(config->model.architecture)->predicts_vectors) {
+      task.features = config->model.width;
+      task.responses = 1;
+    }
+  } else if (hark_config_reconstructs(config)) {
+    task.parts = 1;
   }
   hark_status status = hark_engine_create_for(context, config, &task, true, &work.engine);
   if (status == HARK_OK) status = hark_parameters_initialise(context, &work.engine->network->parameters, (uint64_t)config->train.seed);

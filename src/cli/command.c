@@ -8,6 +8,7 @@
 
 #define GROUPS (HARK_COMMAND_TABLES + 3)
 #define LINE_WIDTH 110
+#define WORDS_BYTES 300 /* of a list of words in a message */
 
 #define HARK_COMMAND_ROW(name) &hark_command_##name,
 const hark_command *const hark_commands[] = {HARK_COMMANDS(HARK_COMMAND_ROW) NULL};
@@ -117,12 +118,17 @@ static hark_status check_arguments(hark_invocation *call) {
   if (first != NULL && command->words != NULL && hark_option_choice(command->words, first) < 0) {
     char near[HARK_OPTION_WORD_BYTES], word[HARK_OPTION_WORD_BYTES];
     hark_text words = hark_text_empty(call->context);
-    for (int i = 0; hark_option_choice_at(command->words, i, word); i++) hark_text_append(&words, "%s%s", i > 0 ? ", " : "", word);
+    hark_text_append(&words, "expected one of ");
+    int known = 0;
+    for (; hark_option_choice_at(command->words, known, word); known++) hark_text_append(&words, "%s%s", known > 0 ? ", " : "", word);
+    if (words.length > WORDS_BYTES) { /* a message would be cut before its end */
+      hark_text_resize(&words, 0);
+      hark_text_append(&words, "expected one of %d words (hark %s --help)", known, command->name);
+    }
     if (hark_option_near_choice(command->words, first, near)) hark_text_append(&words, "; did you mean %s?", near);
     hark_status status = words.status;
-    if (status == HARK_OK) {
-      status = hark_options_complain(call->context, call->options, first, "unknown argument, expected one of %s", hark_text_get(&words));
-    }
+    if (status == HARK_OK)
+      status = hark_options_complain(call->context, call->options, first, "unknown argument, %s", hark_text_get(&words));
     hark_text_free(&words);
     return status;
   }

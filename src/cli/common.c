@@ -9,6 +9,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "io/machine.h"
 #include "io/number.h"
 
 #define TERMINAL_COLUMNS 80
@@ -116,4 +117,12 @@ const char *hark_human(double value, char text[HARK_HUMAN_BYTES]) {
   char number[HARK_NUMBER_BYTES];
   snprintf(text, HARK_HUMAN_BYTES, "%.15s%s", hark_number_print(round(value * step) / step, number), factors[factor]);
   return text;
+}
+
+hark_status hark_command_check_memory(hark_context *context, const char *what, double bytes) {
+  hark_machine_memory left;
+  HARK_TRY(hark_machine_memory_left(context, "", &left));
+  if (!left.known || bytes <= (double)left.bytes) return HARK_OK;
+  return hark_fail(context, HARK_OUT_OF_MEMORY, "%s needs %.4g GB of memory, and %s has %.4g GB left", what, bytes / 1e9, left.limit,
+                   (double)left.bytes / 1e9);
 }

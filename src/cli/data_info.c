@@ -138,19 +138,24 @@ static hark_status print_split(summary *s, bool json, hark_text *text) {
 }
 
 hark_status hark_data_print_info(hark_context *context, const hark_examples *examples, bool json, hark_text *text) {
-  const bool by_class = hark_examples_target_kind(examples) == HARK_TARGET_CLASS;
+  static const char *const kinds[] = {"class", "tokens", "vector"}, *const words[] = {"a class", "targets", "a vector"};
+  const hark_example_target_kind kind = hark_examples_target_kind(examples);
   int32_t height, width;
   const bool images = hark_examples_image(examples, &height, &width);
   if (json) {
     hark_text_append(text,
                      "{\"format\": \"%s\", \"parts\": %d, \"targets\": \"%s\", \"vocabulary\": %" PRId32 ", \"height\": %" PRId32
-                     ", \"width\": %" PRId32 ", \"checksum\": \"%016" PRIx64 "\", \"splits\": {",
-                     hark_examples_format(examples), hark_examples_parts(examples), by_class ? "class" : "tokens",
-                     hark_examples_vocabulary_size(examples), height, width, hark_examples_checksum(examples));
+                     ", \"width\": %" PRId32 ", \"features\": %" PRId32 ", \"responses\": %" PRId32 ", \"checksum\": \"%016" PRIx64
+                     "\", \"splits\": {",
+                     hark_examples_format(examples), hark_examples_parts(examples), kinds[kind], hark_examples_vocabulary_size(examples),
+                     height, width, hark_examples_features(examples), hark_examples_responses(examples), hark_examples_checksum(examples));
   } else {
     hark_text_append(text, "format %s: %s with %s, vocabulary of %" PRId32 " tokens", hark_examples_format(examples),
-                     hark_examples_parts(examples) == 2 ? "pairs of sequences" : "sequences", by_class ? "a class" : "targets",
+                     hark_examples_parts(examples) == 2 ? "pairs of sequences" : "sequences", words[kind],
                      hark_examples_vocabulary_size(examples));
+    if (hark_examples_features(examples) > 0)
+      hark_text_append(text, ", %" PRId32 " numbers a token, %" PRId32 " to be told", hark_examples_features(examples),
+                       hark_examples_responses(examples));
     if (images) hark_text_append(text, ", images of %" PRId32 " x %" PRId32, height, width);
     hark_text_append(text, ", checksum %016" PRIx64 "\n", hark_examples_checksum(examples));
   }

@@ -9,6 +9,7 @@
 #include "io/number.h"
 #include "io/words.h"
 #include "train/material.h"
+#include "train/own_tokens.h"
 
 #define LENGTHS_LIMIT 64
 #define LENGTH_MAXIMUM ((int64_t)1 << 24) /* of model.context */
@@ -112,6 +113,9 @@ static hark_status refuse_windows(hark_invocation *call) {
 static hark_status check_contexts(hark_invocation *call, const hark_config *config) {
   eval_values *values = call->values[0];
   if (hark_config_has_sentences(config)) HARK_TRY(refuse_windows(call));
+  if (hark_config_reconstructs(config) && values->stride > 0)
+    return hark_options_complain(call->context, call->options, "stride",
+                                 "this run tells the tokens that it reads, all of a window, expected windows that do not overlap");
   for (int64_t i = 0; i < values->contexts.count; i++) HARK_TRY(read_contexts(call, values->contexts.items[i]));
   if (values->contexts.count == 0) values->lengths[values->length_count++] = config->model.context;
   for (int i = 0; i < values->length_count; i++) {
@@ -216,6 +220,12 @@ static hark_config with_context(const hark_config *own, int64_t length) {
   return config;
 }
 
+/* Room for a batch of windows as examples. */
+static hark_status make_room(hark_invocation *call, const hark_config *config, hark_example_room *room) {
+  const hark_example_extents extents = {.rows = config->train.batch, .parts = 1, .longest = config->model.context};
+  return hark_example_room_make(call->context, &extents, room);
+}
+
 /* The loss over all sentences. */
 static hark_status evaluate_sentences(hark_invocation *call, const hark_config *config, hark_engine *engine, measured_text *text,
                                       hark_evaluation_result *out) {
@@ -223,10 +233,20 @@ static hark_status evaluate_sentences(hark_invocation *call, const hark_config *
   hark_sentences sentences;
   hark_example_room room = {0};
   hark_status status = hark_sentences_open(call->context, text->corpus, &settings, &sentences);
-  if (status == HARK_OK) status = hark_example_room_make(call->context, config->train.batch, 1, config->model.context, &room);
+  if (status == HARK_OK) status = make_room(call, config, &room);
   if (status == HARK_OK) status = hark_evaluate_sentences(call->context, engine, &sentences, &room, show, text, out);
   hark_example_room_close(call->context, &room);
   hark_sentences_close(&sentences);
+  return status;
+}
+
+/* The loss over all windows, whose own tokens are told. */
+static hark_status evaluate_own(hark_invocation *call, const hark_config *config, hark_engine *engine, measured_text *text,
+                                const hark_evaluation_settings *settings, hark_evaluation_result *out) {
+  hark_example_room room = {0};
+  hark_status status = make_room(call, config, &room);
+  if (status == HARK_OK) status = hark_evaluate_own(call->context, engine, text->corpus, settings, &room, show, text, out);
+  hark_example_room_close(call->context, &room);
   return status;
 }
 
@@ -235,7 +255,7 @@ static hark_status evaluate(hark_invocation *call, const hark_opened_run *opened
   const hark_config config = with_context(call->values[1], report->context);
   text->context = report->context;
   const hark_evaluation_task task = {.text = {.split = text->split, .stride = report->stride, .targets = values->targets},
-                                     .positions = call->json || values->contexts.count > 0,
+                                     .positions = !hark_config_reconstructs(&config) && (call->json || values->contexts.count > 0),
                                      .progress = show,
                                      .user = text};
   hark_engine *engine = NULL;
@@ -244,8 +264,13 @@ static hark_status evaluate(hark_invocation *call, const hark_opened_run *opened
   hark_status status = hark_checkpoint_load(call->context, &opened->run, opened->checkpoint, engine, NULL);
   if (status == HARK_OK) {
     const double begin = hark_progress_clock();
-    status = hark_config_has_sentences(&config) ? evaluate_sentences(call, &config, engine, text, &report->result)
-                                                : hark_evaluate(call->context, engine, text->corpus, &task, &report->result);
+    if (config.model.architecture == HARK_ARCHITECTURE_ahca) engine->statistics = &report->statistics;
+    if (hark_config_reconstructs(&config))
+      status = evaluate_own(call, &config, engine, text, &task.text, &report->result);
+    else if (hark_config_has_sentences(&config))
+      status = evaluate_sentences(call, &config, engine, text, &report->result);
+    else
+      status = hark_evaluate(call->context, engine, text->corpus, &task, &report->result);
     report->seconds = hark_progress_clock() - begin;
     hark_progress_end(&text->progress);
   }
@@ -274,6 +299,7 @@ static hark_status print_end(hark_invocation *call, const hark_eval_report *repo
 static hark_status measure_contexts(hark_invocation *call, const hark_opened_run *opened, measured_text *text, const char *exchanged,
                                     hark_eval_report *reports) {
   const eval_values *values = call->values[0];
+  const hark_config *config = call->values[1];
   const bool contexts = values->contexts.count > 0;
   for (int i = 0; i < values->length_count; i++) {
     reports[i] = (hark_eval_report){.run = opened->run.path,
@@ -282,7 +308,9 @@ static hark_status measure_contexts(hark_invocation *call, const hark_opened_run
                                     .stride = values->stride,
                                     .exchanged = exchanged,
                                     .counts = hark_corpus_counts(text->corpus, text->split),
-                                    .words = hark_tokenizer_kind_index(text->tokenizer) == HARK_TOKENIZER_SUBWORDS};
+                                    .words = hark_tokenizer_kind_index(text->tokenizer) == HARK_TOKENIZER_SUBWORDS,
+                                    .hidden = hark_architecture_of(config->model.architecture)->predicts_hidden,
+                                    .own = hark_config_reconstructs(config)};
     HARK_TRY(evaluate(call, opened, text, &reports[i]));
     HARK_TRY(print(call, &reports[i], contexts));
   }

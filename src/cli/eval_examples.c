@@ -4,11 +4,14 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "cli/ahca_text.h"
 #include "cli/progress.h"
+#include "io/files.h"
 #include "io/json.h"
 #include "train/material.h"
 
-#define SHOWN_CLASSES 20 /* a larger table does not fit on a terminal; --json has it */
+#define SHOWN_CLASSES 20   /* a larger table does not fit on a terminal; --json has it */
+#define TABLE_CLASSES 1024 /* more have no table, which would be 8 MiB and soon all memory */
 
 static const char *const split_names[HARK_SPLIT_ALL] = {"training", "validation", "test"};
 
@@ -17,8 +20,12 @@ typedef struct measurement {
   hark_examples *examples;
   hark_example_batches batches;
   hark_example_room room;
-  int64_t classes, *confusion; /* [classes, classes], or NULL */
+  int64_t classes, *confusion; /* [classes, classes]; NULL: there are none, or too many */
+  int64_t majority;            /* examples of the most frequent class */
+  bool whole;                  /* all examples of files, which have no splits */
+  bool vectors;                /* numbers are told, none of which is right or wrong */
   hark_examples_result result;
+  hark_ahca_statistics statistics; /* zeros: the model has none */
   double seconds;
   hark_progress progress;
 } measurement;
@@ -33,16 +40,21 @@ static size_t confusion_bytes(const measurement *m) { return (size_t)(m->classes
 /* Part of the targets; of an empty split 0. */
 static double part_of(int64_t count, int64_t all) { return all > 0 ? (double)count / (double)all : 0; }
 
-/* Examples of the most frequent class. */
-static int64_t majority(const measurement *m) {
-  int64_t most = 0;
-  for (int64_t actual = 0; actual < m->classes; actual++) {
-    int64_t count = 0;
-    for (int64_t told = 0; told < m->classes; told++) count += m->confusion[actual * m->classes + told];
-    most = hark_max(most, count);
+static hark_status count_majority(hark_context *context, hark_split split, measurement *m) {
+  const size_t bytes = (size_t)m->classes * sizeof(int64_t);
+  void *memory = NULL;
+  HARK_TRY(hark_allocate_zero(context, bytes, &memory));
+  int64_t *const counts = memory;
+  for (int64_t i = 0; i < m->batches.count; i++) {
+    const int64_t index = hark_example_batches_index(&m->batches, i);
+    const int64_t count = ++counts[hark_examples_label(m->examples, split, index)];
+    m->majority = hark_max(m->majority, count);
   }
-  return most;
+  hark_release(context, memory, bytes);
+  return HARK_OK;
 }
+
+static const char *part_name(const measurement *m, hark_split split) { return m->whole ? "data" : split_names[split]; }
 
 static void print_json(const measurement *m, const hark_opened_run *opened, hark_split split, const char *exchanged, hark_text *text) {
   const hark_examples_result *r = &m->result;
@@ -50,30 +62,38 @@ static void print_json(const measurement *m, const hark_opened_run *opened, hark
   hark_json_append_string(text, opened->run.path);
   hark_text_append(text, ", \"checkpoint\": ");
   hark_json_append_string(text, opened->checkpoint);
-  hark_text_append(text, ", \"part\": \"%s\", \"loss\": ", split_names[split]);
+  hark_text_append(text, ", \"part\": \"%s\", \"loss\": ", part_name(m, split));
   hark_json_append_number(text, r->loss);
-  hark_text_append(text, ", \"accuracy\": ");
-  hark_json_append_number(text, part_of(r->right, r->targets));
+  if (m->vectors) {
+    hark_text_append(text, ", \"squared_error\": ");
+    hark_json_append_number(text, r->loss);
+  } else {
+    hark_text_append(text, ", \"accuracy\": ");
+    hark_json_append_number(text, part_of(r->right, r->targets));
+  }
   if (m->classes > 0) {
     hark_text_append(text, ", \"majority\": ");
-    hark_json_append_number(text, part_of(majority(m), r->targets));
+    hark_json_append_number(text, part_of(m->majority, r->targets));
   }
   hark_text_append(
       text, ", \"right\": %" PRId64 ", \"targets\": %" PRId64 ", \"examples\": %" PRId64 ", \"tokens\": %" PRId64 ", \"time\": ", r->right,
       r->targets, r->examples, r->tokens);
   hark_json_append_number(text, m->seconds);
   hark_text_append(text, ", \"exchanged\": {%s}", exchanged);
+  const hark_ahca_report chunks = hark_ahca_report_of(&m->statistics);
+  hark_ahca_text_append(&chunks, true, text);
   if (m->classes > 0) hark_text_append(text, ", \"classes\": [");
   for (int64_t c = 0; c < m->classes; c++) {
     if (c > 0) hark_text_append(text, ", ");
     hark_json_append_string(text, hark_examples_class_name(m->examples, (int32_t)c));
   }
-  if (m->classes > 0) hark_text_append(text, "], \"confusion\": [");
-  for (int64_t i = 0; i < m->classes * m->classes; i++) {
+  hark_text_append(text, m->classes > 0 ? "]" : "");
+  if (m->confusion != NULL) hark_text_append(text, ", \"confusion\": [");
+  for (int64_t i = 0; m->confusion != NULL && i < m->classes * m->classes; i++) {
     if (i % m->classes == 0) hark_text_append(text, i > 0 ? "], [" : "[");
     hark_text_append(text, i % m->classes == 0 ? "%" PRId64 : ", %" PRId64, m->confusion[i]);
   }
-  hark_text_append(text, m->classes > 0 ? "]]}\n" : "}\n");
+  hark_text_append(text, m->confusion != NULL ? "]]}\n" : "}\n");
 }
 
 static void print_confusion(const measurement *m, hark_text *text) {
@@ -88,28 +108,53 @@ static void print_confusion(const measurement *m, hark_text *text) {
 
 static void print(const measurement *m, const hark_opened_run *opened, hark_split split, const char *exchanged, hark_text *text) {
   const hark_examples_result *r = &m->result;
+  if (m->vectors) {
+    hark_text_append(text, "%s, %s: %s squared error %.6f an example; %" PRId64 " examples, %" PRId64 " tokens in %.1f s\n",
+                     opened->run.path, opened->checkpoint, part_name(m, split), r->loss, r->examples, r->tokens, m->seconds);
+    if (exchanged[0] != '\0') hark_text_append(text, "exchanged: %s\n", exchanged);
+    return;
+  }
   hark_text_append(text,
                    "%s, %s: %s accuracy %.2f %% (%" PRId64 " of %" PRId64 "), loss %.4f nats; %" PRId64 " examples, %" PRId64
                    " tokens in %.1f s\n",
-                   opened->run.path, opened->checkpoint, split_names[split], 100 * part_of(r->right, r->targets), r->right, r->targets,
+                   opened->run.path, opened->checkpoint, part_name(m, split), 100 * part_of(r->right, r->targets), r->right, r->targets,
                    r->loss, r->examples, r->tokens, m->seconds);
-  if (m->classes > 0) hark_text_append(text, "the most frequent class has %.2f %%\n", 100 * part_of(majority(m), r->targets));
+  if (m->classes > 0) hark_text_append(text, "the most frequent class has %.2f %%\n", 100 * part_of(m->majority, r->targets));
   if (exchanged[0] != '\0') hark_text_append(text, "exchanged: %s\n", exchanged);
-  if (m->classes > 0 && m->classes <= SHOWN_CLASSES) print_confusion(m, text);
+  const hark_ahca_report chunks = hark_ahca_report_of(&m->statistics);
+  hark_ahca_text_append(&chunks, false, text);
+  if (m->classes > 0 && m->classes <= SHOWN_CLASSES)
+    print_confusion(m, text);
+  else if (m->classes > 0)
+    hark_text_append(text, "which class is taken for which: %s\n",
+                     m->confusion != NULL ? "a table of so many classes is in --json alone" : "there is no table of so many classes");
+}
+
+/* The split of a folder that --data names. */
+static hark_status check_split(hark_invocation *call, const char *folder, hark_split split, const measurement *m) {
+  if (hark_examples_count(m->examples, split).examples > 0) return HARK_OK;
+  return hark_fail(call->context, HARK_BAD_CONFIGURATION, "%s: has no %s examples; --part says which are measured", folder,
+                   split_names[split]);
 }
 
 /* Examples given with --data as files are all measured; a folder has its splits, and the one that is asked for is. */
 static hark_status open_examples(hark_invocation *call, const hark_config *config, const hark_opened_run *opened, bool other_data,
                                  hark_split *split, measurement *m) {
-  HARK_TRY(hark_material_examples(call->context, config, &m->examples));
+  HARK_TRY(hark_material_examples(call->context, config, false, &m->examples));
   HARK_TRY(hark_material_check_vocabulary(call->context, m->examples, &opened->run));
-  if (other_data && hark_examples_count(m->examples, *split).examples == 0) *split = HARK_SPLIT_TRAINING;
-  const hark_example_batches_settings settings = hark_example_settings(config, *split, true);
+  const bool folder = other_data && hark_path_kind_of(config->data.paths.items[0]) == HARK_PATH_FOLDER;
+  if (folder) HARK_TRY(check_split(call, config->data.paths.items[0], *split, m));
+  m->whole = other_data && !folder && hark_examples_count(m->examples, *split).examples == 0;
+  if (m->whole) *split = HARK_SPLIT_TRAINING;
+  hark_example_batches_settings settings = hark_example_settings(config, *split, true);
+  if (other_data) settings.limit = 0; /* of what was trained on */
   HARK_TRY(hark_example_batches_create(call->context, m->examples, &settings, &m->batches));
   HARK_TRY(hark_example_room_open(call->context, &m->batches, config->train.batch, &m->room));
   const hark_learning_task task = hark_material_task_of(config, m->examples);
   m->classes = task.classes;
-  if (m->classes == 0) return HARK_OK;
+  m->vectors = task.features > 0;
+  if (m->classes > 0) HARK_TRY(count_majority(call->context, *split, m));
+  if (m->classes == 0 || m->classes > TABLE_CLASSES) return HARK_OK;
   void *memory = NULL;
   HARK_TRY(hark_allocate_zero(call->context, confusion_bytes(m), &memory));
   m->confusion = memory;
@@ -123,6 +168,7 @@ static hark_status measure(hark_invocation *call, const hark_config *config, con
   hark_status status = hark_checkpoint_load(call->context, &opened->run, opened->checkpoint, engine, NULL);
   if (status == HARK_OK) {
     const double begin = hark_progress_clock();
+    if (config->model.architecture == HARK_ARCHITECTURE_ahca) engine->statistics = &m->statistics;
     status = hark_evaluate_examples(call->context, engine, &m->batches, &m->room, m->confusion, show, m, &m->result);
     m->seconds = hark_progress_clock() - begin;
     hark_progress_end(&m->progress);

@@ -5,16 +5,36 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "cli/ahca_text.h"
 #include "io/json.h"
 
-void hark_eval_report_print(const hark_eval_report *report, bool contexts, hark_text *text) {
+/* Part of the tokens that the model told. */
+static double accuracy(const hark_evaluation_result *result) {
+  return result->targets > 0 ? (double)result->right / (double)result->targets : NAN;
+}
+
+/* The loss is a measure of the text. */
+static bool tells_next(const hark_eval_report *report) { return !report->hidden && !report->own; }
+
+static void print_text(const hark_eval_report *report, hark_text *text) {
   const double loss = report->result.loss;
-  hark_text_append(text, "%s, %s", report->run, report->checkpoint);
-  if (contexts) hark_text_append(text, ", context %" PRId64, report->context);
   hark_text_append(text, ": loss %.4f nats a token, perplexity %.3f, %.4f bits a character, %.4f bits a byte", loss, exp(loss),
                    hark_bits_per_character(&report->counts, loss), hark_bits_per_byte(&report->counts, loss));
   if (report->words) hark_text_append(text, ", perplexity %.2f a word", hark_word_perplexity(&report->counts, loss));
   hark_text_append(text, "; %" PRId64 " targets in %.1f s\n", report->result.targets, report->seconds);
+}
+
+void hark_eval_report_print(const hark_eval_report *report, bool contexts, hark_text *text) {
+  hark_text_append(text, "%s, %s", report->run, report->checkpoint);
+  if (contexts) hark_text_append(text, ", context %" PRId64, report->context);
+  if (tells_next(report))
+    print_text(report, text);
+  else
+    hark_text_append(text, ": loss %.4f nats a%s token, accuracy %.2f %% (%" PRId64 " of %" PRId64 ") in %.1f s\n", report->result.loss,
+                     report->hidden ? " hidden" : "", 100 * accuracy(&report->result), report->result.right, report->result.targets,
+                     report->seconds);
+  const hark_ahca_report chunks = hark_ahca_report_of(&report->statistics);
+  hark_ahca_text_append(&chunks, false, text);
 }
 
 /* "positions": [{"first": 8, "last": 9, "loss": 1.5, "targets": 120}, ...], buckets without targets left out. */
@@ -35,16 +55,20 @@ static void print_positions_json(const hark_eval_report *report, hark_text *text
 
 void hark_eval_report_print_json(const hark_eval_report *report, hark_text *text) {
   const double loss = report->result.loss, targets = (double)report->result.targets;
+  const bool next = tells_next(report);
   const struct {
     const char *name;
     double value;
-  } numbers[] = {{"loss", loss},
-                 {"perplexity", exp(loss)},
-                 {"bits_per_byte", hark_bits_per_byte(&report->counts, loss)},
-                 {"bits_per_character", hark_bits_per_character(&report->counts, loss)},
-                 {"word_perplexity", report->words ? hark_word_perplexity(&report->counts, loss) : NAN},
-                 {"tokens_per_second", report->seconds > 0 ? targets / report->seconds : 0},
-                 {"time", report->seconds}};
+    bool told;
+  } numbers[] = {{"loss", loss, true},
+                 {"accuracy", accuracy(&report->result), !next},
+                 {"right", (double)report->result.right, !next},
+                 {"perplexity", exp(loss), next},
+                 {"bits_per_byte", hark_bits_per_byte(&report->counts, loss), next},
+                 {"bits_per_character", hark_bits_per_character(&report->counts, loss), next},
+                 {"word_perplexity", hark_word_perplexity(&report->counts, loss), next && report->words},
+                 {"tokens_per_second", report->seconds > 0 ? targets / report->seconds : 0, true},
+                 {"time", report->seconds, true}};
   hark_text_append(text, "{\"run\": ");
   hark_json_append_string(text, report->run);
   hark_text_append(text, ", \"checkpoint\": ");
@@ -52,12 +76,14 @@ void hark_eval_report_print_json(const hark_eval_report *report, hark_text *text
   hark_text_append(text, ", \"context\": %" PRId64 ", \"stride\": %" PRId64, report->context,
                    report->stride != 0 ? report->stride : report->context);
   for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
-    if (numbers[i].value != numbers[i].value && !report->words) continue; /* not told: the tokens are no sub-words */
+    if (!numbers[i].told) continue;
     hark_text_append(text, ", \"%s\": ", numbers[i].name);
     hark_json_append_number(text, numbers[i].value);
   }
   hark_text_append(text, ", \"exchanged\": {%s}, \"targets\": %" PRId64, report->exchanged, report->result.targets);
   print_positions_json(report, text);
+  const hark_ahca_report chunks = hark_ahca_report_of(&report->statistics);
+  hark_ahca_text_append(&chunks, true, text);
   hark_text_append(text, "}\n");
 }
 

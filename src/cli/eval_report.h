@@ -4,6 +4,7 @@
 
 #include "data/corpus.h"
 #include "io/text.h"
+#include "train/ahca_statistics.h"
 #include "train/evaluate.h"
 
 /* One model at one context. */
@@ -13,7 +14,10 @@ typedef struct hark_eval_report {
   const char *exchanged;   /* members of a JSON object; "": nothing was */
   hark_text_counts counts; /* of the whole text */
   bool words;              /* tokens are sub-words: the perplexity by words is told too */
+  bool hidden;             /* the targets are hidden tokens: loss and accuracy of those, which are no measure of a text */
+  bool own;                /* they are the tokens that the model reads: likewise */
   hark_evaluation_result result;
+  hark_ahca_statistics statistics; /* zeros: the model has none */
   double seconds;
 } hark_eval_report;
 

@@ -84,6 +84,9 @@ static hark_status open_model(generation *g) {
     HARK_TRY(hark_command_open(call, config->run.backend, config->run.threads, (uint64_t)config->train.seed, config->run.deterministic));
     HARK_TRY(hark_model_load(call->context, g->source, NULL, &g->model));
   }
+  size_t bytes = 0;
+  HARK_TRY(hark_decoding_size(call->context, g->model, NULL, &bytes));
+  HARK_TRY(hark_command_check_memory(call->context, "the model's cache", (double)bytes));
   HARK_TRY(hark_decoding_create(call->context, g->model, NULL, &g->decoding));
   g->text = hark_text_empty(call->context);
   return encode_prompt(g);
@@ -163,6 +166,8 @@ static hark_status print_json(generation *g, double seconds) {
   hark_json_append_bytes(&line, hark_text_get(&g->text), g->written);
   hark_text_append(&line, ", \"tokens\": %" PRId64 ", \"checkpoint\": ", made);
   hark_json_append_string(&line, g->source);
+  if (hark_decoding_mended_pivots(g->decoding) > 0)
+    hark_text_append(&line, ", \"mended_pivots\": %" PRId64, hark_decoding_mended_pivots(g->decoding));
   hark_text_append(&line, ", \"seconds\": ");
   hark_json_append_number(&line, seconds);
   hark_text_append(&line, ", \"tokens_per_second\": ");
@@ -182,6 +187,8 @@ static hark_status run(hark_invocation *call) {
   const bool ended = g.sentence && g.text.length > 0 && g.text.data[g.text.length - 1] == '\n';
   if (status == HARK_OK && !call->json && ((!ended && fputc('\n', stdout) == EOF) || fflush(stdout) != 0))
     status = hark_fail(call->context, HARK_IO_ERROR, "standard output: cannot be written");
+  if (status == HARK_OK && hark_decoding_mended_pivots(g.decoding) > 0)
+    (void)fprintf(stderr, "hark generate: %" PRId64 " pivots were mended\n", hark_decoding_mended_pivots(g.decoding));
   hark_text_free(&g.text);
   hark_release(call->context, g.tokens, g.token_bytes);
   hark_decoding_destroy(&g.decoding);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/ahca_text.h"
 #include "cli/common.h"
 #include "cli/learned_kernels.h"
 #include "io/checkpoint_files.h"
@@ -108,8 +109,9 @@ static hark_status show_file(hark_invocation *call, const char *path) {
 typedef struct run_summary {
   double step, tokens, train_loss, validation_loss, best_loss, best_step, time, accuracy, best_accuracy; /* NaN: not there */
   char last[HARK_NAME_BYTES], best[HARK_NAME_BYTES];                                                     /* checkpoints; "": none */
-  uint64_t parameters;  /* of the last checkpoint; 0: none */
-  hark_text positional; /* what it has learned of positional kernels */
+  uint64_t parameters;     /* of the last checkpoint; 0: none */
+  hark_text positional;    /* what it has learned of positional kernels */
+  hark_ahca_report chunks; /* of the last evaluation; NaN where the model has none */
 } run_summary;
 
 static void take_number(const json_t *object, const char *name, double *out) {
@@ -117,9 +119,22 @@ static void take_number(const json_t *object, const char *name, double *out) {
   if (json_is_number(value)) *out = json_number_value(value);
 }
 
+/* Shares that the line does not tell are none. */
+static void take_chunks(const json_t *object, hark_ahca_report *chunks) {
+  char name[HARK_AHCA_NAME_BYTES];
+  for (int i = 0;; i++) {
+    double *number = hark_ahca_report_number(chunks, i, name);
+    if (number == NULL) return;
+    if (i == 0 && !json_is_number(json_object_get(object, name))) return; /* no line of these */
+    *number = NAN;
+    take_number(object, name, number);
+  }
+}
+
 static hark_status take_line(void *user, const json_t *object, int64_t line) {
   run_summary *const s = user;
   double loss = NAN;
+  take_chunks(object, &s->chunks);
   (void)line;
   take_number(object, "step", &s->step);
   take_number(object, "tokens", &s->tokens);
@@ -173,7 +188,8 @@ static hark_status read_checkpoint(hark_context *context, const char *run, bool 
 /* The text in `s` is the caller's to free, whatever happens. */
 static hark_status summarise(hark_context *context, const char *run, bool json, run_summary *s) {
   char path[HARK_PATH_BYTES];
-  *s = (run_summary){NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, "", "", 0, hark_text_empty(context)};
+  const hark_ahca_statistics none = {0};
+  *s = (run_summary){NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, "", "", 0, hark_text_empty(context), hark_ahca_report_of(&none)};
   HARK_TRY(hark_path_join(context, run, "metrics.jsonl", path));
   if (hark_path_kind_of(path) != HARK_PATH_NONE) HARK_TRY(hark_jsonl_read(context, path, take_line, s));
   HARK_TRY(read_pointer(context, run, "last", s->last));
@@ -208,6 +224,7 @@ static void print_run_json(const char *run, const run_summary *s, const hark_opt
   hark_text_append(text, ", \"best\": ");
   hark_json_append_string(text, s->best);
   hark_text_append(text, "%s", hark_text_get(&s->positional));
+  hark_ahca_text_append(&s->chunks, true, text);
   hark_text_append(text, ", \"configuration\": ");
   hark_options_print_json(configuration, text);
   hark_text_append(text, "}\n");
@@ -234,6 +251,7 @@ static void print_run(const char *run, const run_summary *s, const hark_options 
   if (s->last[0] != 0) hark_text_append(text, "  %-22s %s\n", "last checkpoint", s->last);
   if (s->best[0] != 0) hark_text_append(text, "  %-22s %s\n", "best checkpoint", s->best);
   hark_text_append(text, "%s", hark_text_get(&s->positional));
+  hark_ahca_text_append(&s->chunks, false, text);
   hark_text_append(text, "configuration\n");
   hark_text yaml = hark_text_empty(text->context);
   hark_options_print_yaml(configuration, false, &yaml);

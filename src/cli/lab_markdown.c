@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "cli/lab_print.h"
 
@@ -11,9 +12,9 @@
 static const char introduction[] =
     "# The laboratory\n\n"
     "Papers state things that can be measured. `hark lab NAME` measures one of them: it prints tables, says pass or fail by criteria that "
-    "stand in the code and were fixed before the first run, draws a figure, and writes JSON. This document is what `hark lab all "
-    "--markdown "
-    "docs/lab.md` wrote.\n\n"
+    "stand in the code, draws a figure, and writes JSON. The criteria of the papers' statements were fixed before the first run of the "
+    "full experiment; where one, or what it is measured with, was changed later, the experiment's notes say so. Intervals of `--quick` are "
+    "wider and serve as tests. This document is what `hark lab all --markdown docs/lab.md` wrote.\n\n"
     "    hark lab --list\n"
     "    hark lab rank-map                                  # tables and criteria\n"
     "    hark lab approximation --figure approximation.svg  # by gnuplot; --terminal draws the curves here\n"
@@ -21,13 +22,14 @@ static const char introduction[] =
     "    hark lab all --markdown docs/lab.md                # this document, figures in docs/lab/\n\n"
     "`--quick` (at most 40 seconds each) takes smaller sizes and wider intervals; without it an experiment may take ten minutes. A "
     "criterion "
-    "that fails is a result: it is told with its numbers and never tuned away. The exit code is then 0, and 1 with `--strict`. Experiments "
+    "that fails is a result: it is told with its numbers, those of a second seed and an explanation, and never tuned away. The exit code "
+    "is then 0, and 1 with `--strict`. Experiments "
     "that compare with closed forms of GSL (Bessel functions, quadrature) are left out of a build without it, and refused by name.\n\n"
     "All mathematics is in float64: attention is that of the reference backend. Random numbers are Philox streams of `--seed` (default 1), "
     "so "
     "the same seed gives the same numbers on any machine with the same C library, whatever the number of threads. A model that an "
-    "experiment is given (`--run`) computes its queries, keys and values in f32, as it does elsewhere; they differ between instruction "
-    "sets.\n\n"
+    "experiment is given (`--run`), and networks that it trains, compute in f32, as they do elsewhere; their numbers differ between "
+    "instruction sets.\n\n"
     "How to read the output: a table's second line has units; a criterion's line has what was measured, the interval in which it must lie "
     "(its ends count), and what it is. The JSON object of an experiment has `experiment`, `paper`, `statement`, `seed`, `quick`, `tables` "
     "(`title`, `columns` with `name` and `unit`, `rows`), `criteria` (`name`, `measured`, `low`, `high`, `passed`) and `passed`; a bound "
@@ -100,9 +102,54 @@ static void begin_section(const hark_lab_entry *entry, hark_text *text) {
   if (e->notes != NULL) hark_text_append(text, "\n%s\n", e->notes);
 }
 
-void hark_lab_markdown_section(const hark_lab *lab, const hark_lab_entry *entry, const char *figure, hark_text *text) {
+static bool fails_in_either(const hark_lab *lab, const hark_lab *second, int criterion) {
+  return !hark_lab_passes(&lab->criteria[criterion]) || !hark_lab_passes(&second->criteria[criterion]);
+}
+
+static bool is_explained(const hark_experiment *experiment, const hark_lab_criterion *criterion) {
+  return experiment->failure != NULL && experiment->failure_of != NULL && strstr(criterion->name, experiment->failure_of) != NULL;
+}
+
+/* Names of the criteria that fail and are explained, or are not. Returns how many. */
+static int append_names(const hark_lab *lab, const hark_lab *second, const hark_experiment *experiment, bool explained, hark_text *text) {
+  int count = 0;
+  for (int i = 0; i < lab->criterion_count && i < second->criterion_count; i++) {
+    if (!fails_in_either(lab, second, i) || is_explained(experiment, &lab->criteria[i]) != explained) continue;
+    hark_text_append(text, "%s\"%s\"",
+                     count > 0   ? ", "
+                     : explained ? "\n*Why*, of "
+                                 : "\n*No explanation is known* of ",
+                     lab->criteria[i].name);
+    count++;
+  }
+  return count;
+}
+
+/* Criteria that fail with one seed or the other, and the explanation of those that have one. */
+static void append_failures(const hark_lab *lab, const hark_lab *second, const hark_lab_entry *entry, hark_text *text) {
+  hark_text_append(text, "\n| criterion that fails | bound | seed %" PRIu64 " | seed %" PRIu64 " | |\n|---|---|--:|--:|---|\n", lab->seed,
+                   second->seed);
+  for (int i = 0; i < lab->criterion_count && i < second->criterion_count; i++) {
+    const hark_lab_criterion *const criterion = &lab->criteria[i];
+    if (!fails_in_either(lab, second, i)) continue;
+    hark_text_append(text, "| ");
+    append_cell_text(criterion->name, text);
+    hark_text_append(text, " | ");
+    append_bounds(criterion, text);
+    hark_text_append(text, " | %.4g | %.4g | %s |\n", criterion->measured, second->criteria[i].measured,
+                     hark_lab_passes(&second->criteria[i]) ? "passes with the second seed"
+                     : hark_lab_passes(criterion)          ? "passes with the first seed"
+                                                           : "**fails with both**");
+  }
+  if (append_names(lab, second, entry->experiment, true, text) > 0) hark_text_append(text, ". %s\n", entry->experiment->failure);
+  if (append_names(lab, second, entry->experiment, false, text) > 0) hark_text_append(text, ".\n");
+}
+
+void hark_lab_markdown_section(const hark_lab *lab, const hark_lab *second, const hark_lab_entry *entry, const char *figure,
+                               hark_text *text) {
   begin_section(entry, text);
   append_criteria(lab, text);
+  if (second != NULL && !hark_lab_all_pass(lab)) append_failures(lab, second, entry, text);
   for (int i = 0; i < lab->table_count; i++) append_table(&lab->tables[i], text);
   if (figure != NULL) hark_text_append(text, "\n![%s](%s)\n", entry->experiment->summary, figure);
   hark_text_append(text, "\n%s: `hark lab %s --seed %" PRIu64 "%s`\n", hark_lab_all_pass(lab) ? "Passed" : "**Failed**", entry->name,

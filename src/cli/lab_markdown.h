@@ -9,8 +9,10 @@
 void hark_lab_markdown_begin(hark_text *text);
 
 /* A section: statement, formulas as printed and corrected, what was measured, criteria with verdicts, the figure's link (figure: its path from the
- * document, NULL: none), and the command that makes it again. */
-void hark_lab_markdown_section(const hark_lab *lab, const hark_lab_entry *entry, const char *figure, hark_text *text);
+ * document, NULL: none), and the command that makes it again. `second`, NULL or the same experiment with another seed: what it measured where a
+ * criterion fails, with the experiment's explanation. */
+void hark_lab_markdown_section(const hark_lab *lab, const hark_lab *second, const hark_lab_entry *entry, const char *figure,
+                               hark_text *text);
 
 /* A section of an experiment that this build cannot run. */
 void hark_lab_markdown_left_out(const hark_lab_entry *entry, const char *missing, hark_text *text);

@@ -6,19 +6,16 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "io/machine.h"
 
 #define LINE_BYTES 512
 #define COLUMNS_DEFAULT 80
 #define CLEAR_LINE "\r\x1b[K"
 #define LONGEST_TIME 3.6e9 /* seconds; shown as "-" from there on */
 
-double hark_progress_clock(void) {
-  struct timespec now;
-  (void)clock_gettime(CLOCK_MONOTONIC, &now);
-  return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
+double hark_progress_clock(void) { return hark_machine_seconds(); }
 
 hark_progress hark_progress_begin(void) {
   const char *const kind = getenv("TERM");

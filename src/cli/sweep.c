@@ -18,6 +18,7 @@
 #include "cli/common.h"
 #include "cli/gnuplot.h"
 #include "cli/metrics.h"
+#include "cli/sweep_measure.h"
 #include "cli/sweep_table.h"
 #include "io/jsonl.h"
 
@@ -26,16 +27,23 @@
 #define COLOURS 8       /* of gnuplot's own list */
 
 typedef struct sweep_values {
-  const char *metric, *baseline, *beside;
+  const char *metric, *baseline, *beside, *at;
   bool list, table, picture;
-  int choose;
+  int choose, better;
 } sweep_values;
-enum { CHOOSE_BEST, CHOOSE_LAST };
+enum { BETTER_BY_NAME, BETTER_LESS, BETTER_MORE };
 
 #define AT(field) offsetof(sweep_values, field)
 static const hark_option options[] = {
-    {"metric", "metric m", HARK_OPTION_STRING, AT(metric), "val/loss", NULL, NULL, "NAME", "what is compared; less is better"},
-    {"choose", "choose", HARK_OPTION_ENUM, AT(choose), "best", "best|last", NULL, NULL, "the least value of a run, or its last"},
+    {"metric", "metric m", HARK_OPTION_STRING, AT(metric), "val/loss", NULL, NULL, "NAME", "what is compared"},
+    {"better", "better", HARK_OPTION_ENUM, AT(better), "auto", "auto|less|more", NULL, NULL,
+     "which values of it are better; auto: more of an accuracy, of tokens_per_second and of mfu, less of everything else"},
+    {"choose", "choose", HARK_OPTION_ENUM, AT(choose), "best", HARK_SWEEP_CHOICE_WORDS, NULL, NULL,
+     "the best value of a run, its last, or that of its checkpoint `best`: where val/loss is least"},
+    {"at", "at", HARK_OPTION_STRING, AT(at), "", NULL, NULL, "NAME=X|least",
+     "compare runs where they have cost equally: at evaluations up to NAME X (operations, tokens, time, step), or up to what the run that "
+     "has "
+     "least of it has"},
     {"baseline", "baseline", HARK_OPTION_STRING, AT(baseline), "", NULL, NULL, "CELL",
      "what the others are compared with, as the table names it; none: the first"},
     {"beside", "beside", HARK_OPTION_STRING, AT(beside), "operations,time", NULL, NULL, "NAMES",
@@ -164,25 +172,55 @@ static hark_status read_results(sweep *s, const char *path) {
   return hark_jsonl_read(s->context, path, take_result, s);
 }
 
-/* The metric of a run, NaN where it has none. */
-static hark_status measure(sweep *s, int run) {
-  char path[HARK_PATH_BYTES], metrics[HARK_PATH_BYTES];
-  hark_series series = {0};
-  s->results.values[run] = NAN;
-  for (int i = 0; i < s->results.beside_count; i++) s->results.beside[i][run] = NAN;
+/* Whether a run came to its end and has metrics; where it lies. */
+static hark_status find_metrics(const sweep *s, int run, char *path, bool *there) {
+  char metrics[HARK_PATH_BYTES];
   HARK_TRY(run_path(s, run, path));
   HARK_TRY(hark_path_join(s->context, path, "metrics.jsonl", metrics));
-  if (!s->whole[run] || hark_path_kind_of(metrics) == HARK_PATH_NONE) return HARK_OK;
-  hark_status status = hark_series_read(s->context, path, "step", s->values->metric, &series);
-  if (status == HARK_OK && series.count > 0)
-    s->results.values[run] = s->values->choose == CHOOSE_LAST ? series.points[2 * series.count - 1] : series.low;
-  hark_series_free(s->context, &series);
-  for (int i = 0; i < s->results.beside_count && status == HARK_OK; i++) {
-    status = hark_series_read(s->context, path, "step", s->results.beside_names[i], &series);
-    if (status == HARK_OK && series.count > 0) s->results.beside[i][run] = series.points[2 * series.count - 1];
-    hark_series_free(s->context, &series);
+  *there = s->whole[run] && hark_path_kind_of(metrics) != HARK_PATH_NONE;
+  return HARK_OK;
+}
+
+/* The metric of a run, and what stands beside it, within a budget; NaN where it has none. */
+static hark_status measure(sweep *s, int run, const hark_sweep_budget *budget) {
+  char path[HARK_PATH_BYTES];
+  bool there = false;
+  s->results.values[run] = NAN;
+  for (int i = 0; i < s->results.beside_count; i++) s->results.beside[i][run] = NAN;
+  HARK_TRY(find_metrics(s, run, path, &there));
+  if (!there) return HARK_OK;
+  const hark_sweep_choice choice = {s->values->metric, s->values->choose, s->results.more};
+  HARK_TRY(hark_sweep_value_of(s->context, path, &choice, budget, &s->results.values[run]));
+  for (int i = 0; i < s->results.beside_count; i++) {
+    const hark_sweep_choice beside = {.metric = s->results.beside_names[i], .choose = HARK_SWEEP_LAST};
+    HARK_TRY(hark_sweep_value_of(s->context, path, &beside, budget, &s->results.beside[i][run]));
   }
-  return status;
+  return HARK_OK;
+}
+
+/* What the run that has least of the budget's metric has of it. */
+static hark_status find_least(sweep *s, hark_sweep_budget *budget) {
+  budget->limit = INFINITY;
+  for (int run = 0; run < s->runs; run++) {
+    char path[HARK_PATH_BYTES];
+    bool there = false;
+    double total = NAN;
+    HARK_TRY(find_metrics(s, run, path, &there));
+    if (there) HARK_TRY(hark_sweep_total_of(s->context, path, budget->name, s->values->metric, &total));
+    budget->limit = fmin(budget->limit, total);
+  }
+  if (isfinite(budget->limit)) return HARK_OK;
+  return hark_fail(s->context, HARK_BAD_CONFIGURATION, "--at: no run has %s in a line of metrics.jsonl with %s", budget->name,
+                   s->values->metric);
+}
+
+/* Measures all runs again within the budget of --at. */
+static hark_status measure_at(sweep *s) {
+  hark_sweep_budget *budget = &s->results.budget;
+  if (budget->name[0] == '\0') return HARK_OK;
+  if (isnan(budget->limit)) HARK_TRY(find_least(s, budget));
+  for (int run = 0; run < s->runs; run++) HARK_TRY(measure(s, run, budget));
+  return HARK_OK;
 }
 
 /* The words of --beside. */
@@ -190,7 +228,7 @@ static hark_status read_beside(sweep *s) {
   const char *at = s->values->beside;
   while (*at != '\0') {
     const size_t length = strcspn(at, ",");
-    if (length == 0 || length >= HARK_SWEEP_BESIDE_BYTES || s->results.beside_count == HARK_SWEEP_BESIDE)
+    if (length == 0 || length >= HARK_SWEEP_METRIC_BYTES || s->results.beside_count == HARK_SWEEP_BESIDE)
       return hark_fail(s->context, HARK_BAD_CONFIGURATION, "--beside: '%s' is not up to %d names of metrics between commas",
                        s->values->beside, HARK_SWEEP_BESIDE);
     char *name = s->results.beside_names[s->results.beside_count];
@@ -347,7 +385,7 @@ static hark_status run_one(sweep *s, hark_jsonl *file, int run, bool *stopped) {
     return hark_fail(s->context, HARK_BUSY, "%s: another process trains this run; wait for it, or end it", folder);
   s->whole[run] = exit_code == HARK_EXIT_DONE;
   s->failed += exit_code != HARK_EXIT_DONE;
-  HARK_TRY(measure(s, run));
+  HARK_TRY(measure(s, run, &hark_sweep_whole));
   return record(s, file, run, exit_code);
 }
 
@@ -397,6 +435,7 @@ static hark_status draw(sweep *s) {
 
 static hark_status report(sweep *s) {
   hark_text text = hark_text_empty(s->context);
+  HARK_TRY(measure_at(s));
   if (s->call->json)
     hark_sweep_print_json(&s->results, &text);
   else
@@ -425,12 +464,14 @@ static hark_status work(sweep *s) {
     return hark_fail(s->context, HARK_BAD_CONFIGURATION, "%s: 'out' is missing, expected the sweep's folder", s->plan->path);
   HARK_TRY(find_baseline(s));
   HARK_TRY(read_beside(s));
+  HARK_TRY(hark_sweep_budget_read(s->context, s->values->at, &s->results.budget));
+  s->results.more = s->values->better == BETTER_BY_NAME ? hark_sweep_more_is_better(s->values->metric) : s->values->better == BETTER_MORE;
   HARK_TRY(check_runs(s));
   HARK_TRY(path_in(s, "results.jsonl", path));
   HARK_TRY(read_results(s, path));
   if (s->values->list) return print_runs(s);
   for (int run = 0; run < s->runs; run++) HARK_TRY(compare_configuration(s, run));
-  for (int run = 0; run < s->runs; run++) HARK_TRY(measure(s, run));
+  for (int run = 0; run < s->runs; run++) HARK_TRY(measure(s, run, &hark_sweep_whole));
   if (!s->values->table) {
     HARK_TRY(hark_folder_make(s->context, s->plan->out));
     handle_signals(on_signal);

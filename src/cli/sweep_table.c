@@ -45,13 +45,13 @@ hark_spread hark_sweep_difference(const hark_sweep_results *results, int cell) {
 
 int hark_sweep_best(const hark_sweep_results *results, int variant) {
   int best = -1;
-  double least = INFINITY;
+  double best_mean = results->more ? -INFINITY : INFINITY;
   for (int cell = 0; cell < hark_sweep_cells(results->plan); cell++) {
     if (hark_sweep_variant(results->plan, cell) != variant) continue;
     const double mean = hark_sweep_cell_spread(results, cell).mean;
-    if (!(mean < least)) continue;
+    if (!(results->more ? mean > best_mean : mean < best_mean)) continue;
     best = cell;
-    least = mean;
+    best_mean = mean;
   }
   return best;
 }
@@ -111,6 +111,8 @@ void hark_sweep_print_table(const hark_sweep_results *results, hark_text *text) 
     hark_text_append(text, "\n");
   }
   print_edges(results, text);
+  if (results->budget.name[0] != '\0')
+    hark_text_append(text, "Each run at its last evaluation of no more than %.6g %s.\n", results->budget.limit, results->budget.name);
 }
 
 static void print_spread(const char *prefix, hark_spread spread, hark_text *text) {
@@ -126,6 +128,14 @@ void hark_sweep_print_json(const hark_sweep_results *results, hark_text *text) {
   hark_text_append(text, "{\"metric\": ");
   hark_json_append_string(text, results->metric);
   hark_sweep_cell_name(plan, results->baseline, name);
+  hark_text_append(text, ", \"better\": \"%s\"", results->more ? "more" : "less");
+  if (results->budget.name[0] != '\0') {
+    hark_text_append(text, ", \"at\": {\"metric\": ");
+    hark_json_append_string(text, results->budget.name);
+    hark_text_append(text, ", \"limit\": ");
+    hark_json_append_number(text, results->budget.limit);
+    hark_text_append(text, "}");
+  }
   hark_text_append(text, ", \"baseline\": ");
   hark_json_append_string(text, name);
   hark_text_append(text, ", \"cells\": [");

@@ -2,21 +2,23 @@
 #ifndef HARK_CLI_SWEEP_TABLE_H
 #define HARK_CLI_SWEEP_TABLE_H
 
+#include "cli/sweep_measure.h"
 #include "cli/sweep_plan.h"
 #include "io/text.h"
 
 /* Numbers of a run that are shown beside what is compared, as its costs are. */
 #define HARK_SWEEP_BESIDE 6
-#define HARK_SWEEP_BESIDE_BYTES 96
 
-/* Results by run (cell * seeds + seed); NaN: not there. Lower is better. */
+/* Results by run (cell * seeds + seed); NaN: not there. */
 typedef struct hark_sweep_results {
   const hark_sweep_plan *plan;
   const char *metric;
-  int baseline; /* cell that the others are compared with */
+  bool more;                /* is better; else less */
+  hark_sweep_budget budget; /* that the numbers were reached within */
+  int baseline;             /* cell that the others are compared with */
   double *values;
   int beside_count;
-  char beside_names[HARK_SWEEP_BESIDE][HARK_SWEEP_BESIDE_BYTES];
+  char beside_names[HARK_SWEEP_BESIDE][HARK_SWEEP_METRIC_BYTES];
   double *beside[HARK_SWEEP_BESIDE]; /* each by run, as values */
 } hark_sweep_results;
 
@@ -32,7 +34,7 @@ hark_spread hark_sweep_cell_beside(const hark_sweep_results *results, int cell, 
 /* Of the differences to the baseline, seed by seed, where both are there. */
 hark_spread hark_sweep_difference(const hark_sweep_results *results, int cell);
 
-/* The cell of a variant with the lowest mean, or -1; whether its value on an axis of numbers is the least or greatest of three or more. */
+/* The cell of a variant with the best mean, or -1; whether its value on an axis of numbers is the least or greatest of three or more. */
 int hark_sweep_best(const hark_sweep_results *results, int variant);
 bool hark_sweep_on_edge(const hark_sweep_results *results, int cell, int axis);
 

@@ -133,11 +133,7 @@ static hark_status read_origin(hark_invocation *call, const char *path) {
   for (int i = 0; i < hark_config_table.count && status == HARK_OK; i++) {
     const char *name = hark_config_table.options[i].name;
     if (strncmp(name, "model.", 6) != 0 && hark_config_bond(name) == HARK_BOND_NONE) continue;
-    hark_text value = hark_text_empty(call->context);
-    hark_options_print_value(stored_options, name, &value);
-    status = value.status;
-    if (status == HARK_OK) status = hark_options_set(call->context, call->options, name, hark_text_get(&value), path, HARK_SOURCE_RUN);
-    hark_text_free(&value);
+    status = hark_options_copy(call->context, call->options, stored_options, name, path, HARK_SOURCE_RUN);
   }
   hark_options_destroy(call->context, &stored_options);
   return status;
@@ -236,14 +232,16 @@ static hark_status write_configuration(hark_invocation *call, const hark_run *ru
   return status;
 }
 
-/* The configuration that the steps to come are made with; a file that always says "resume" could not begin another run. */
+/* The configuration that the steps to come are made with; a file that always says "resume" could not begin another run. What could not begin
+ * says what is wrong and nothing of a folder, which is not there then. */
 static hark_status ready(void *user) {
-  const training_view *view = user;
+  training_view *view = user;
   hark_config *config = view->call->values[VALUES_CONFIG];
   const bool resume = config->run.resume;
   config->run.resume = false;
   const hark_status status = write_configuration(view->call, view->run);
   config->run.resume = resume;
+  if (status == HARK_OK) hark_progress_line(&view->progress, "run folder %s", view->run->path);
   return status;
 }
 
@@ -339,7 +337,7 @@ static hark_status find_task(hark_invocation *call, const hark_config *config, c
                              hark_learning_task *task) {
   *task = (hark_learning_task){0};
   if (hark_config_has_examples(config)) {
-    HARK_TRY(hark_material_examples(call->context, config, examples));
+    HARK_TRY(hark_material_examples(call->context, config, true, examples));
     *task = hark_material_task_of(config, *examples);
     return HARK_OK;
   }
@@ -383,7 +381,6 @@ static hark_status run(hark_invocation *call) {
     return estimate(call, config, &folder);
   }
   HARK_TRY(hark_run_open(call->context, path, config->run.resume, &folder));
-  fprintf(stderr, "run folder %s\n", folder.path);
   const hark_status status = train_in(call, config, &folder);
   if (status != HARK_OK) hark_run_abandon(call->context, &folder);
   hark_run_close(&folder);

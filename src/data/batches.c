@@ -100,6 +100,10 @@ hark_status hark_evaluation_create(hark_context *context, const hark_corpus *cor
   return HARK_OK;
 }
 
+int64_t hark_evaluation_tokens(const hark_evaluation *evaluation, int64_t window) {
+  return hark_min(evaluation->settings.context, evaluation->targets - window * evaluation->settings.stride);
+}
+
 /* Fills the row of a window; *real grows by the targets that count. */
 static hark_status read_window(hark_context *context, const hark_evaluation *evaluation, int64_t window, int32_t *input, int32_t *target,
                                int64_t *real) {

@@ -92,6 +92,9 @@ typedef struct hark_evaluation {
 HARK_MUST_CHECK hark_status hark_evaluation_create(hark_context *context, const hark_corpus *corpus,
                                                    const hark_evaluation_settings *settings, hark_evaluation *out);
 
+/* Inputs of a window (in [0, windows)): L, or fewer where the text ends before. */
+int64_t hark_evaluation_tokens(const hark_evaluation *evaluation, int64_t window);
+
 /* Fills rows with windows first_window .. first_window + rows: inputs [rows, L], targets [rows, L], host memory. Targets that are not counted
  * are HARK_TARGET_IGNORED; behind the last target, in the last window and in rows after it, inputs are HARK_TOKEN_PADDING. *real: number of
  * targets that are counted. Errors: those of hark_corpus_read. */

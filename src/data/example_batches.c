@@ -14,7 +14,8 @@
 #include "data/permutation.h"
 #include "data/tokenizer.h"
 
-#define STREAM_EXAMPLE 3 /* Philox stream of the purpose HARK_RANDOM_DATA; batches.c and permutation.c have 0 to 2 */
+#define SUBSET_SEED UINT64_C(0x73756273) /* of which examples a limit leaves: fixed for ever */
+#define STREAM_EXAMPLE 3                 /* Philox stream of the purpose HARK_RANDOM_DATA; batches.c and permutation.c have 0 to 2 */
 
 hark_status hark_example_batches_create(hark_context *context, const hark_examples *examples, const hark_example_batches_settings *settings,
                                         hark_example_batches *out) {
@@ -28,8 +29,14 @@ hark_status hark_example_batches_create(hark_context *context, const hark_exampl
                      "the longest of the %s examples has %" PRId64 " tokens, and %s is %" PRId64
                      "; data.length_limit keeps the first tokens of each",
                      names[settings->split], counts.longest, settings->named_for, settings->longest);
-  *out =
-      (hark_example_batches){.examples = examples, .settings = *settings, .count = counts.examples, .parts = hark_examples_parts(examples)};
+  if (settings->limit > counts.examples)
+    return hark_fail(context, HARK_BAD_CONFIGURATION, "data.example_limit is %" PRId64 ", and there are %" PRId64 " %s examples",
+                     settings->limit, counts.examples, names[settings->split]);
+  *out = (hark_example_batches){.examples = examples,
+                                .settings = *settings,
+                                .count = settings->limit > 0 ? settings->limit : counts.examples,
+                                .all = counts.examples,
+                                .parts = hark_examples_parts(examples)};
   return HARK_OK;
 }
 
@@ -43,7 +50,8 @@ static int64_t drawn(const hark_example_batches *batches, int64_t sample) {
   return hark_min(batches->count - 1, (int64_t)(part * (double)batches->count));
 }
 
-int64_t hark_example_batches_index(const hark_example_batches *batches, int64_t sample) {
+/* In [0, N). */
+static int64_t place_of(const hark_example_batches *batches, int64_t sample) {
   switch (batches->settings.order) {
     case HARK_ORDER_RANDOM: return drawn(batches, sample);
     case HARK_ORDER_SHUFFLED:
@@ -51,6 +59,11 @@ int64_t hark_example_batches_index(const hark_example_batches *batches, int64_t 
     case HARK_ORDER_SEQUENTIAL: break;
   }
   return sample % batches->count;
+}
+
+int64_t hark_example_batches_index(const hark_example_batches *batches, int64_t sample) {
+  const int64_t place = place_of(batches, sample);
+  return batches->count < batches->all ? hark_permute(SUBSET_SEED, 0, batches->all, place) : place;
 }
 
 int64_t hark_example_batches_most_tokens(const hark_example_batches *batches, int64_t rows) {
@@ -66,7 +79,7 @@ hark_status hark_example_batches_targets(hark_context *context, const hark_examp
                                          int32_t *scratch, int64_t *real) {
   HARK_TRY(check_samples(context, "hark_example_batches_targets", first, count));
   *real = count;
-  if (hark_examples_target_kind(batches->examples) == HARK_TARGET_CLASS) return HARK_OK;
+  if (hark_examples_target_kind(batches->examples) != HARK_TARGET_TOKENS) return HARK_OK;
   *real = 0;
   for (int64_t i = 0; i < count; i++) {
     int64_t here = 0;
@@ -93,7 +106,11 @@ static hark_status add_sequence(hark_context *context, const hark_example_batche
   batch->ranges[2 * sequence + 1] = begin + length;
   batch->tokens += length;
   batch->longest = hark_max(batch->longest, length);
-  if (hark_examples_target_kind(batches->examples) == HARK_TARGET_CLASS) return HARK_OK;
+  if (batch->features != NULL && hark_examples_features(batches->examples) > 0)
+    HARK_TRY(hark_examples_numbers(context, batches->examples, split, index,
+                                   batch->features + begin * hark_examples_features(batches->examples),
+                                   batch->responses + batch->rows * hark_examples_responses(batches->examples)));
+  if (hark_examples_target_kind(batches->examples) != HARK_TARGET_TOKENS) return HARK_OK;
   int64_t real = 0;
   if (front > 0) batch->targets[begin] = HARK_TARGET_IGNORED;
   HARK_TRY(hark_examples_targets(context, batches->examples, split, index, batch->targets + begin + front, &real));
@@ -104,12 +121,12 @@ static hark_status add_sequence(hark_context *context, const hark_example_batche
 hark_status hark_example_batches_read(hark_context *context, const hark_example_batches *batches, int64_t first, int64_t rows,
                                       hark_example_batch *batch) {
   HARK_TRY(check_samples(context, "hark_example_batches_read", first, rows));
-  const bool classes = hark_examples_target_kind(batches->examples) == HARK_TARGET_CLASS;
+  const bool one_each = hark_examples_target_kind(batches->examples) != HARK_TARGET_TOKENS;
   batch->tokens = batch->longest = batch->real = 0;
   for (batch->rows = 0; batch->rows < rows; batch->rows++) {
     const int64_t index = hark_example_batches_index(batches, first + batch->rows);
     for (int part = 0; part < batches->parts; part++) HARK_TRY(add_sequence(context, batches, index, part, batch));
-    if (!classes) continue;
+    if (!one_each) continue;
     batch->targets[batch->rows] = hark_examples_label(batches->examples, batches->settings.split, index);
     batch->real++;
   }

@@ -22,6 +22,7 @@ typedef struct hark_example_batches_settings {
   bool class_token;      /* HARK_TOKEN_CLASS in front of every sequence */
   int64_t longest;       /* tokens a sequence may have, without that one */
   const char *named_for; /* what has no more: "model.context" */
+  int64_t limit;         /* examples that are used, the first of a fixed permutation, whatever the seed; 0: all */
 } hark_example_batches_settings;
 
 /* A plain description; copy it freely. */
@@ -29,6 +30,7 @@ typedef struct hark_example_batches {
   const hark_examples *examples;
   hark_example_batches_settings settings;
   int64_t count; /* N, samples of an epoch */
+  int64_t all;   /* examples of the split */
   int parts;     /* P */
 } hark_example_batches;
 
@@ -39,12 +41,14 @@ typedef struct hark_example_batch {
   int64_t *segments;           /* [T] */
   int64_t *ranges;             /* [rows, P, 2] */
   int32_t *targets;            /* [rows] or [T] */
+  float *features;             /* [T, features] of vectors */
+  float *responses;            /* [rows, responses], in place of targets */
   int64_t real;                /* targets that count */
   int64_t longest;             /* tokens of a sequence here */
 } hark_example_batch;
 
 /* Describes the samples of examples, which must outlive them.
- * Errors: HARK_BAD_CONFIGURATION (the split is empty, or has a sequence of more than `longest` tokens), HARK_INVALID_ARGUMENT. */
+ * Errors: HARK_BAD_CONFIGURATION (the split is empty, has fewer examples than the limit, or a sequence of more than `longest` tokens), HARK_INVALID_ARGUMENT. */
 HARK_MUST_CHECK hark_status hark_example_batches_create(hark_context *context, const hark_examples *examples,
                                                         const hark_example_batches_settings *settings, hark_example_batches *out);
 
@@ -54,7 +58,7 @@ int64_t hark_example_batches_index(const hark_example_batches *batches, int64_t 
 /* Tokens that a batch of so many examples has at most, what is put in front included. */
 int64_t hark_example_batches_most_tokens(const hark_example_batches *batches, int64_t rows);
 
-/* Targets of the samples first .. first + count that count: `count` where every example has its class. */
+/* Targets of the samples first .. first + count that count: `count` where every example has one. */
 HARK_MUST_CHECK hark_status hark_example_batches_targets(hark_context *context, const hark_example_batches *batches, int64_t first,
                                                          int64_t count, int32_t *scratch, int64_t *real);
 

@@ -20,16 +20,18 @@
   X(pairs, "pairs")                                                                                                                        \
   X(image, "image")                                                                                                                        \
   X(pathfinder, "pathfinder")                                                                                                              \
-  X(sequences, "sequences")
+  X(sequences, "sequences")                                                                                                                \
+  X(vectors, "vectors")
 
 /* Bytes are symbols 0 .. 255, as grey values are. */
 #define HARK_BYTE_SYMBOLS 256
 
 /* What a format says of its files, or finds in the first one and then expects of the others. */
 typedef struct hark_example_shape {
-  int32_t symbols;       /* >= 1 */
-  int32_t classes;       /* 0 with targets */
-  int32_t height, width; /* of images */
+  int32_t symbols;             /* >= 1 */
+  int32_t classes;             /* 0 with targets */
+  int32_t height, width;       /* of images */
+  int32_t features, responses; /* numbers of a token, and to be told of an example; 0: there are none */
 } hark_example_shape;
 
 /* A file being read. */
@@ -79,6 +81,8 @@ HARK_MUST_CHECK hark_status hark_example_shape_set(hark_example_reader *reader, 
 /* The next sequence of the example, from bytes or from wider symbols. Empty ones are the format's to refuse. */
 HARK_MUST_CHECK hark_status hark_example_part(hark_example_reader *reader, const void *bytes, size_t count);
 HARK_MUST_CHECK hark_status hark_example_part_wide(hark_example_reader *reader, const int32_t *symbols, size_t count);
+/* The next sequence of the example, of tokens with `features` numbers each, and the `responses` numbers that are to be told of it. */
+HARK_MUST_CHECK hark_status hark_example_vectors(hark_example_reader *reader, const float *numbers, size_t count, const float *responses);
 /* A target at a position of part 0; positions of an example increase. One that was cut away is passed over. */
 HARK_MUST_CHECK hark_status hark_example_target(hark_example_reader *reader, int64_t position, int32_t symbol);
 /* The example is complete. */

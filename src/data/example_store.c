@@ -36,8 +36,8 @@ const hark_example_shape *hark_example_reader_shape(const hark_example_reader *r
 static bool is_same_shape(const hark_examples *examples, const hark_example_shape *shape, const char *words, size_t word_bytes) {
   const hark_example_shape *const have = &examples->shape;
   return have->symbols == shape->symbols && have->classes == shape->classes && have->height == shape->height &&
-         have->width == shape->width && examples->words.length == word_bytes &&
-         (word_bytes == 0 || memcmp(hark_text_get(&examples->words), words, word_bytes) == 0);
+         have->width == shape->width && have->features == shape->features && have->responses == shape->responses &&
+         examples->words.length == word_bytes && (word_bytes == 0 || memcmp(hark_text_get(&examples->words), words, word_bytes) == 0);
 }
 
 hark_status hark_example_shape_set(hark_example_reader *reader, const hark_example_shape *shape, const char *words, size_t word_bytes,
@@ -94,6 +94,22 @@ hark_status hark_example_part_wide(hark_example_reader *reader, const int32_t *s
       ((int32_t *)(void *)to)[i] = symbols[i];
     }
   }
+  return HARK_OK;
+}
+
+hark_status hark_example_vectors(hark_example_reader *reader, const float *numbers, size_t count, const float *responses) {
+  const hark_example_shape *const shape = &reader->examples->shape;
+  hark_example_array *const all = &reader->examples->numbers;
+  int64_t kept;
+  unsigned char *to;
+  HARK_TRY(begin_part(reader, count, &kept, &to));
+  memset(to, 0, (size_t)kept);
+  const int64_t own = kept * shape->features;
+  HARK_TRY(hark_example_reserve(reader->context, all, all->count + own + shape->responses));
+  reader->examples->open.target_at = all->count;
+  memcpy((float *)all->items + all->count, numbers, (size_t)own * sizeof *numbers);
+  memcpy((float *)all->items + all->count + own, responses, (size_t)shape->responses * sizeof *responses);
+  all->count += own + shape->responses;
   return HARK_OK;
 }
 

@@ -6,7 +6,8 @@
 
 #define HARK_CLASS_NAME_BYTES 12
 
-/* An example: its symbols lie part behind part from number `at` of the symbols on, its targets from number target_at of the targets. */
+/* An example: its symbols lie part behind part from number `at` of the symbols on, its targets from number target_at of
+ * the targets; the numbers of vectors from there on of the numbers, those of its tokens and then those that are to be told. */
 typedef struct hark_example_entry {
   int64_t at, target_at;
   int32_t length[HARK_EXAMPLE_PARTS], whole[HARK_EXAMPLE_PARTS]; /* after and before cutting */
@@ -37,6 +38,7 @@ struct hark_examples {
   hark_text words;            /* of the symbols, a zero byte behind each; empty where the format knows them */
   hark_example_array symbols; /* 1, 2 or 4 bytes each, the fewest that hold the shape's */
   hark_example_array aims;
+  hark_example_array numbers; /* float */
   hark_example_array entries[HARK_SPLIT_ALL];
   hark_examples_counts counts[HARK_SPLIT_ALL];
   hark_example_entry open; /* the example that is being put together */

@@ -142,9 +142,9 @@ static void print_symbols(const hark_examples *examples, hark_text *text) {
 static hark_status print_vocabulary(hark_examples *examples) {
   hark_text *const text = &examples->vocabulary;
   const hark_example_shape *const shape = &examples->shape;
+  static const char *const kinds[] = {"class", "tokens", "vector"};
   hark_text_append(text, "{\n \"format_version\": %d,\n \"format\": \"%s\",\n \"parts\": %d,\n \"targets\": \"%s\",\n \"classes\": [",
-                   VOCABULARY_FORMAT_VERSION, examples->format->name, examples->format->parts,
-                   examples->format->target_kind == HARK_TARGET_CLASS ? "class" : "tokens");
+                   VOCABULARY_FORMAT_VERSION, examples->format->name, examples->format->parts, kinds[examples->format->target_kind]);
   for (int32_t i = 0; i < shape->classes; i++) {
     hark_text_append(text, "%s", i > 0 ? ", " : "");
     hark_json_append_string(text, hark_examples_class_name(examples, i));
@@ -156,6 +156,8 @@ static hark_status print_vocabulary(hark_examples *examples) {
   }
   hark_text_append(text, "],\n \"size\": %" PRId32 ",\n \"symbols\": ", hark_examples_vocabulary_size(examples));
   print_symbols(examples, text);
+  if (shape->features > 0)
+    hark_text_append(text, ",\n \"features\": %" PRId32 ",\n \"responses\": %" PRId32, shape->features, shape->responses);
   hark_text_append(text, "\n}\n");
   return text->status;
 }
@@ -175,6 +177,8 @@ static uint64_t make_checksum(const hark_examples *examples) {
         length += entry->length[part];
       }
       sum = hark_checksum_block(sum, symbols + (size_t)entry->at * width, (size_t)length * width);
+      const size_t own = (size_t)(length * examples->shape.features + examples->shape.responses);
+      if (own > 0) sum = hark_checksum_block(sum, (const float *)examples->numbers.items + entry->target_at, own * sizeof(float));
       sum = hark_checksum_number(sum, (uint64_t)(int64_t)entry->label);
       for (int32_t t = 0; t < entry->target_count; t++) {
         const hark_example_aim *const aim = &aims[entry->target_at + t];
@@ -200,7 +204,8 @@ static hark_status fill(hark_context *context, const hark_examples_settings *set
   HARK_TRY(read_files(context, examples, paths));
   HARK_TRY(make_class_names(context, examples));
   if (divides) HARK_TRY(divide(context, examples, settings->validation_fraction));
-  if (paths->count[HARK_SPLIT_TRAINING] > 0) HARK_TRY(check_classes(context, examples, paths->paths[HARK_SPLIT_TRAINING][0]));
+  if (settings->teaches_classes && paths->count[HARK_SPLIT_TRAINING] > 0)
+    HARK_TRY(check_classes(context, examples, paths->paths[HARK_SPLIT_TRAINING][0]));
   for (int split = 0; split < HARK_SPLIT_ALL; split++) examples->counts[split] = count(examples, (hark_split)split);
   HARK_TRY(print_vocabulary(examples));
   examples->checksum = make_checksum(examples);
@@ -233,6 +238,7 @@ static hark_status create(hark_context *context, const hark_examples_settings *s
   examples->words = examples->vocabulary = hark_text_empty(context);
   examples->symbols.item_bytes = 1;
   examples->aims.item_bytes = sizeof(hark_example_aim);
+  examples->numbers.item_bytes = sizeof(float);
   for (int split = 0; split < HARK_SPLIT_ALL; split++) examples->entries[split].item_bytes = sizeof(hark_example_entry);
   *out = examples;
   return HARK_OK;
@@ -264,6 +270,7 @@ void hark_examples_close(hark_context *context, hark_examples **pointer) {
   hark_release(context, examples->class_names, (size_t)examples->shape.classes * sizeof *examples->class_names);
   hark_example_array_free(context, &examples->symbols);
   hark_example_array_free(context, &examples->aims);
+  hark_example_array_free(context, &examples->numbers);
   for (int split = 0; split < HARK_SPLIT_ALL; split++) hark_example_array_free(context, &examples->entries[split]);
   hark_release(context, examples, sizeof *examples);
 }
@@ -275,6 +282,8 @@ int hark_examples_parts(const hark_examples *examples) { return examples->format
 hark_example_target_kind hark_examples_target_kind(const hark_examples *examples) { return examples->format->target_kind; }
 int32_t hark_examples_vocabulary_size(const hark_examples *examples) { return HARK_TOKEN_RESERVED + examples->shape.symbols; }
 int32_t hark_examples_classes(const hark_examples *examples) { return examples->shape.classes; }
+int32_t hark_examples_features(const hark_examples *examples) { return examples->shape.features; }
+int32_t hark_examples_responses(const hark_examples *examples) { return examples->shape.responses; }
 uint64_t hark_examples_checksum(const hark_examples *examples) { return examples->checksum; }
 
 const char *hark_examples_class_name(const hark_examples *examples, int32_t index) {
@@ -367,6 +376,18 @@ hark_status hark_examples_read(hark_context *context, const hark_examples *examp
     }
     tokens[i] = HARK_TOKEN_RESERVED + symbol;
   }
+  return HARK_OK;
+}
+
+hark_status hark_examples_numbers(hark_context *context, const hark_examples *examples, hark_split split, int64_t index, float *features,
+                                  float *responses) {
+  const hark_example_entry *const entry = find(examples, split, index);
+  if (entry == NULL) return no_example(context, index, 0);
+  const hark_example_shape *const shape = &examples->shape;
+  const size_t own = (size_t)entry->length[0] * (size_t)shape->features, told = (size_t)shape->responses;
+  const float *const numbers = (const float *)examples->numbers.items + entry->target_at;
+  if (features != NULL && own > 0) memcpy(features, numbers, own * sizeof *features);
+  if (responses != NULL && told > 0) memcpy(responses, numbers + own, told * sizeof *responses);
   return HARK_OK;
 }
 

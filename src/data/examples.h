@@ -1,6 +1,6 @@
 /* examples.h - labelled examples: one or two sequences of tokens with a class, or with targets at their tokens.
  *
- * A format (listops, text, pairs, image, pathfinder, sequences: the table of example_format.h) says how a file holds them. All files are read
+ * A format (listops, text, pairs, image, pathfinder, sequences, vectors: the table of example_format.h) says how a file holds them. All files are read
  * when examples are opened, checked to the last byte, and kept in memory with 1, 2 or 4 bytes a token; after that nothing can fail, and any
  * number of threads may read. Formats of files: docs/tasks.md.
  *
@@ -18,8 +18,9 @@
 
 /* What is to be predicted. */
 typedef enum hark_example_target_kind {
-  HARK_TARGET_CLASS, /* one class for the example */
-  HARK_TARGET_TOKENS /* a token at some of its tokens; HARK_TARGET_IGNORED at the others */
+  HARK_TARGET_CLASS,  /* one class for the example */
+  HARK_TARGET_TOKENS, /* a token at some of its tokens; HARK_TARGET_IGNORED at the others */
+  HARK_TARGET_VECTOR  /* numbers for the example */
 } hark_example_target_kind;
 
 /* Which files, and how to read them. Zero it and fill what applies. Everything is borrowed for the call only. */
@@ -36,13 +37,14 @@ typedef struct hark_examples_settings {
   double validation_fraction;
   int64_t length_limit; /* longer sequences keep their first length_limit tokens; 0: no limit */
   int32_t classes;      /* of text and pairs, whose files do not tell: labels are 0 .. classes - 1; 0: 2 */
+  bool teaches_classes; /* a model is to learn the classes of the training examples: of one class only they are refused */
 } hark_examples_settings;
 
 typedef struct hark_examples hark_examples;
 
 /* Reads everything. The caller closes.
  * Errors: HARK_NOT_FOUND (no such file), HARK_BAD_FILE (file, line, column and byte offset, or file and byte offset: malformed, a label out of
- * range, a wrong size, an empty sequence, text that is not UTF-8, files whose vocabularies differ, no example, examples of one class only),
+ * range, a wrong size, an empty sequence, text that is not UTF-8, files whose vocabularies differ, no example, where they teach classes: one only),
  * HARK_BAD_CONFIGURATION (settings: no such format; the message lists them), HARK_IO_ERROR, HARK_OUT_OF_MEMORY. */
 HARK_MUST_CHECK hark_status hark_examples_open(hark_context *context, const hark_examples_settings *settings, hark_examples **out);
 void hark_examples_close(hark_context *context, hark_examples **examples);
@@ -60,9 +62,12 @@ int hark_examples_parts(const hark_examples *examples);
 hark_example_target_kind hark_examples_target_kind(const hark_examples *examples);
 /* Tokens, the reserved ones included: every token is in [HARK_TOKEN_RESERVED, size). */
 int32_t hark_examples_vocabulary_size(const hark_examples *examples);
-/* Classes, at least 2; 0 for HARK_TARGET_TOKENS. And the name of one: "7", "positive". NULL outside of [0, classes). */
+/* Classes, at least 2; 0 where the target is no class. And the name of one: "7", "positive". NULL outside of [0, classes). */
 int32_t hark_examples_classes(const hark_examples *examples);
 const char *hark_examples_class_name(const hark_examples *examples, int32_t index);
+/* Numbers that a token has besides its place, and numbers that are to be told of an example; 0 but for format vectors. */
+int32_t hark_examples_features(const hark_examples *examples);
+int32_t hark_examples_responses(const hark_examples *examples);
 /* Side lengths of images, whose pixels are the tokens row by row; false, and zeros, where examples are no images. */
 bool hark_examples_image(const hark_examples *examples, int32_t *height, int32_t *width);
 /* A token for messages and pictures: "[MAX", "k17", "a", "0x0a", "grey 255", "<padding>"; returns text. 32 bytes hold every name. */
@@ -98,10 +103,14 @@ int64_t hark_examples_length(const hark_examples *examples, hark_split split, in
 /* Writes the hark_examples_length() tokens of a sequence. Errors: HARK_INVALID_ARGUMENT (no such example or part). */
 HARK_MUST_CHECK hark_status hark_examples_read(hark_context *context, const hark_examples *examples, hark_split split, int64_t index,
                                                int part, int32_t *tokens);
-/* The class, in [0, classes); HARK_TARGET_IGNORED outside of the examples and for HARK_TARGET_TOKENS. */
+/* Writes the numbers of a sequence's tokens [length, features], and those that are to be told of the example [responses]; either may be NULL.
+ * Errors: as hark_examples_read. */
+HARK_MUST_CHECK hark_status hark_examples_numbers(hark_context *context, const hark_examples *examples, hark_split split, int64_t index,
+                                                  float *features, float *responses);
+/* The class, in [0, classes); HARK_TARGET_IGNORED outside of the examples and where the target is no class. */
 int32_t hark_examples_label(const hark_examples *examples, hark_split split, int64_t index);
 /* Writes hark_examples_length() targets of part 0: target[t] is the token that is to be predicted from tokens 0 .. t (the token that follows
- * token t, or the answer to it: docs/tasks.md), or HARK_TARGET_IGNORED, which all are for HARK_TARGET_CLASS. *real: how many are none of those
+ * token t, or the answer to it: docs/tasks.md), or HARK_TARGET_IGNORED, which all are for the other kinds. *real: how many are none of those
  * (may be NULL). Errors: as hark_examples_read. */
 HARK_MUST_CHECK hark_status hark_examples_targets(hark_context *context, const hark_examples *examples, hark_split split, int64_t index,
                                                   int32_t *targets, int64_t *real);

@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "data/example_format.h"
 #include "data/image_file.h"
+#include "data/little_endian.h"
 #include "io/files.h"
 
 #define CIFAR_SIDE 32
@@ -84,36 +84,16 @@ static hark_status read_cifar_records(hark_example_reader *reader, int file, uin
 
 /* ---- hark's own ---- */
 
-static void put_number(unsigned char *to, uint64_t number, int bytes) {
-  for (int i = 0; i < bytes; i++) to[i] = (unsigned char)(number >> (8 * i));
-}
-static uint64_t get_number(const unsigned char *from, int bytes) {
-  uint64_t number = 0;
-  for (int i = 0; i < bytes; i++) number |= (uint64_t)from[i] << (8 * i);
-  return number;
-}
-
 /* Where the numbers of the header stand. */
 enum { VERSION = 8, HEIGHT = 12, WIDTH = 16, CLASSES = 20, COUNT = 24 };
 
 void hark_image_header(int32_t height, int32_t width, int32_t classes, int64_t count, unsigned char out[HARK_IMAGE_HEADER_BYTES]) {
   memcpy(out, HARK_IMAGE_MAGIC, VERSION);
-  put_number(out + VERSION, HARK_IMAGE_VERSION, 4);
-  put_number(out + HEIGHT, (uint64_t)height, 4);
-  put_number(out + WIDTH, (uint64_t)width, 4);
-  put_number(out + CLASSES, (uint64_t)classes, 4);
-  put_number(out + COUNT, (uint64_t)count, 8);
-}
-
-/* A number of the header within its bounds. */
-static hark_status header_number(const hark_example_reader *reader, const unsigned char *header, int at, const char *what, uint64_t low,
-                                 uint64_t high, int32_t *out) {
-  const uint64_t number = get_number(header + at, 4);
-  if (number < low || number > high)
-    return hark_fail(reader->context, HARK_BAD_FILE, "%s: %s is %" PRIu64 " at byte offset %d, expected %" PRIu64 " to %" PRIu64,
-                     reader->path, what, number, at, low, high);
-  *out = (int32_t)number;
-  return HARK_OK;
+  hark_number_put(out + VERSION, HARK_IMAGE_VERSION, 4);
+  hark_number_put(out + HEIGHT, (uint64_t)height, 4);
+  hark_number_put(out + WIDTH, (uint64_t)width, 4);
+  hark_number_put(out + CLASSES, (uint64_t)classes, 4);
+  hark_number_put(out + COUNT, (uint64_t)count, 8);
 }
 
 static hark_status use_pixels(hark_example_reader *reader, const unsigned char *pixels, size_t count) {
@@ -131,11 +111,11 @@ static hark_status read_own_records(hark_example_reader *reader, int file, uint6
   if (memcmp(header, HARK_IMAGE_MAGIC, VERSION) != 0)
     return hark_fail(reader->context, HARK_BAD_FILE, "%s: does not begin with \"" HARK_IMAGE_MAGIC "\": no file of hark's images",
                      reader->path);
-  HARK_TRY(header_number(reader, header, VERSION, "version", HARK_IMAGE_VERSION, HARK_IMAGE_VERSION, &version));
-  HARK_TRY(header_number(reader, header, HEIGHT, "height", 1, HARK_IMAGE_SIDE_MAX, &shape.height));
-  HARK_TRY(header_number(reader, header, WIDTH, "width", 1, HARK_IMAGE_SIDE_MAX, &shape.width));
-  HARK_TRY(header_number(reader, header, CLASSES, "number of classes", 2, HARK_IMAGE_CLASSES_MAX, &shape.classes));
-  const uint64_t count = get_number(header + COUNT, 8);
+  HARK_TRY(hark_header_number(reader, header, VERSION, "version", HARK_IMAGE_VERSION, HARK_IMAGE_VERSION, &version));
+  HARK_TRY(hark_header_number(reader, header, HEIGHT, "height", 1, HARK_IMAGE_SIDE_MAX, &shape.height));
+  HARK_TRY(hark_header_number(reader, header, WIDTH, "width", 1, HARK_IMAGE_SIDE_MAX, &shape.width));
+  HARK_TRY(hark_header_number(reader, header, CLASSES, "number of classes", 2, HARK_IMAGE_CLASSES_MAX, &shape.classes));
+  const uint64_t count = hark_number_get(header + COUNT, 8);
   records r = {.file = file, .at = sizeof header, .record_bytes = 1 + (size_t)shape.height * (size_t)shape.width};
   if (count > size / r.record_bytes || size - sizeof header != count * r.record_bytes)
     return hark_fail(reader->context, HARK_BAD_FILE,
@@ -150,17 +130,8 @@ static hark_status read_own_records(hark_example_reader *reader, int file, uint6
 
 /* ---- both ---- */
 
-static hark_status read_file(hark_example_reader *reader, hark_status (*read)(hark_example_reader *reader, int file, uint64_t size)) {
-  int file;
-  uint64_t size;
-  HARK_TRY(hark_file_open(reader->context, reader->path, &file, &size));
-  const hark_status status = read(reader, file, size);
-  hark_file_close(&file);
-  return status;
-}
-
-static hark_status read_cifar(hark_example_reader *reader) { return read_file(reader, read_cifar_records); }
-static hark_status read_own(hark_example_reader *reader) { return read_file(reader, read_own_records); }
+static hark_status read_cifar(hark_example_reader *reader) { return hark_read_binary(reader, read_cifar_records); }
+static hark_status read_own(hark_example_reader *reader) { return hark_read_binary(reader, read_own_records); }
 
 static int64_t cifar_symbols(uint64_t file_bytes) { return (int64_t)(file_bytes / CIFAR_BYTES) * CIFAR_PIXELS; }
 static int64_t own_symbols(uint64_t file_bytes) { return (int64_t)file_bytes; }

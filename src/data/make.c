@@ -17,6 +17,7 @@
 #define BLOCK_BYTES ((size_t)64 << 20) /* of the slots, about */
 #define ROUNDS_MAX 100                 /* for one example that is to be different from all before */
 #define FIRST_SLOTS 4096               /* a power of two */
+#define TOO_RANDOM SIZE_MAX            /* bytes of an example that took the random numbers of the next one */
 
 #define ROW(id, name, number) {name, number, &hark_task_##id},
 const hark_task_entry hark_task_entries[] = {HARK_TASK_GENERATORS(ROW)};
@@ -131,6 +132,7 @@ static void make_example(maker *m, int64_t slot, uint32_t round) {
                            .random = hark_task_random_begin(s->seed, s->entry->number, m->split, m->first + slot, round),
                            .scratch = out + hark_align_up(m->sizes.example_bytes)};
   m->bytes[slot] = m->generator->make(&order, out);
+  if (order.random.next > 4 * HARK_TASK_COUNTERS) m->bytes[slot] = TOO_RANDOM;
 }
 
 static void make_task(void *data, int64_t index, int worker) {
@@ -146,6 +148,10 @@ static hark_status finish_example(maker *m, hark_writer *writer, int64_t slot) {
     if (m->bytes[slot] == 0)
       return hark_fail(m->context, HARK_BAD_CONFIGURATION, "no %s example %" PRId64 " was found with these options",
                        hark_example_split_names[m->split], m->first + slot);
+    if (m->bytes[slot] == TOO_RANDOM)
+      return hark_fail(m->context, HARK_BAD_CONFIGURATION,
+                       "%s example %" PRId64 " takes more than the %" PRIu64 " random numbers that an example has with these options",
+                       hark_example_split_names[m->split], m->first + slot, 4 * HARK_TASK_COUNTERS);
     if (m->generator->distinct) HARK_TRY(seen_add(&m->seen, example, m->bytes[slot], &is_new));
     if (is_new) return hark_writer_append(m->context, writer, example, m->bytes[slot]);
     if (round == ROUNDS_MAX)
@@ -285,6 +291,10 @@ hark_status hark_task_make(hark_context *context, const hark_task_settings *sett
   memcpy(folder, settings->folder, length);
   folder[length] = '\0';
   if (settings->examples[HARK_SPLIT_TRAINING] < 1) return hark_fail(context, HARK_BAD_CONFIGURATION, "--training: at least one example");
+  for (int split = 0; split < HARK_SPLIT_ALL; split++)
+    if (settings->examples[split] > HARK_TASK_EXAMPLES)
+      return hark_fail(context, HARK_BAD_CONFIGURATION, "--%s: %" PRId64 " examples, expected at most 2^40",
+                       hark_example_split_names[split], settings->examples[split]);
   HARK_TRY(m.generator->settle(context, settings->values));
   HARK_TRY(check_folder(context, folder));
   m.sizes = m.generator->sizes(settings->values);

@@ -19,17 +19,21 @@
   X(pathfinder, "pathfinder", 2)                                                                                                           \
   X(recall, "recall", 3)                                                                                                                   \
   X(copy, "copy", 4)                                                                                                                       \
-  X(passkey, "passkey", 5)
+  X(passkey, "passkey", 5)                                                                                                                 \
+  X(latent, "latent", 6)                                                                                                                   \
+  X(regression, "regression", 7)
 
 /* Tables of options of generators; several generators may share one. */
 #define HARK_TASK_TABLES(X)                                                                                                                \
   X(listops)                                                                                                                               \
   X(pathfinder)                                                                                                                            \
-  X(sequences)
+  X(sequences)                                                                                                                             \
+  X(vectors)
 
 /* ---- random numbers of one example ---- */
 
-#define HARK_TASK_COUNTERS ((uint64_t)1 << 24) /* of four words each: what one example may use */
+#define HARK_TASK_COUNTERS ((uint64_t)1 << 24) /* of four words each: what one example may use; making refuses one that took more */
+#define HARK_TASK_EXAMPLES ((int64_t)1 << 40)  /* of a split, at most: as many have counters of their own */
 
 typedef struct hark_task_random {
   hark_random_stream stream;

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "io/files.h"
 
@@ -140,4 +141,10 @@ hark_status hark_process_memory_use(hark_context *context, hark_process_memory *
   HARK_TRY(read_number(context, "/proc/self", "status", "VmHWM:", &peak, &there));
   *out = (hark_process_memory){.resident = resident * KIBIBYTE, .peak = peak * KIBIBYTE};
   return HARK_OK;
+}
+
+double hark_machine_seconds(void) {
+  struct timespec now;
+  (void)clock_gettime(CLOCK_MONOTONIC, &now);
+  return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }

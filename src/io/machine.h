@@ -1,4 +1,4 @@
-/* machine.h - how much memory there is, and how much of it this process has, as Linux tells. Elsewhere nothing is known: all fields zero. */
+/* machine.h - how much memory there is, and how much of it this process has, as Linux tells. Elsewhere nothing is known: all fields zero. And a clock. */
 #ifndef HARK_IO_MACHINE_H
 #define HARK_IO_MACHINE_H
 
@@ -21,5 +21,8 @@ typedef struct hark_process_memory {
   uint64_t resident, peak;
 } hark_process_memory;
 HARK_MUST_CHECK hark_status hark_process_memory_use(hark_context *context, hark_process_memory *out);
+
+/* Seconds of a clock that only goes forward. */
+double hark_machine_seconds(void);
 
 #endif

@@ -434,6 +434,25 @@ hark_status hark_options_set(hark_context *context, hark_options *options, const
   return take_value(context, options, entry, value, where, source, false);
 }
 
+hark_status hark_options_copy(hark_context *context, hark_options *options, const hark_options *from, const char *name, const char *where,
+                              hark_option_source source) {
+  const hark_option_entry *const there = hark_options_entry(from, name);
+  hark_option_entry *const here = (hark_option_entry *)hark_options_entry(options, name);
+  if (there == NULL || here == NULL) return unknown_word(context, options, where, name, false);
+  if (there->option->type == HARK_OPTION_LIST) {
+    const hark_string_list *const list = there->field;
+    if (list->count == 0 && source >= here->source) *(hark_string_list *)here->field = (hark_string_list){0};
+    for (int64_t i = 0; i < list->count; i++) HARK_TRY(take_value(context, options, here, list->items[i], where, source, i == 0));
+    return HARK_OK;
+  }
+  hark_text value = hark_text_empty(context);
+  hark_options_print_value(from, name, &value);
+  hark_status status = value.status;
+  if (status == HARK_OK) status = take_value(context, options, here, hark_text_get(&value), where, source, true);
+  hark_text_free(&value);
+  return status;
+}
+
 /* ---- the set ---- */
 
 /* Refuses a table that contradicts itself: a programming error that the first use shows. */

@@ -101,6 +101,10 @@ HARK_MUST_CHECK hark_status hark_options_read_yaml(hark_context *context, hark_o
 HARK_MUST_CHECK hark_status hark_options_set(hark_context *context, hark_options *options, const char *name, const char *value,
                                              const char *where, hark_option_source source);
 
+/* Sets one option to what it is in another set of the same tables: of a list, every item. */
+HARK_MUST_CHECK hark_status hark_options_copy(hark_context *context, hark_options *options, const hark_options *from, const char *name,
+                                              const char *where, hark_option_source source);
+
 /* HARK_OK, or HARK_BAD_CONFIGURATION with the first problem (and the number of the others) as the message. */
 HARK_MUST_CHECK hark_status hark_options_finish(hark_context *context, const hark_options *options);
 

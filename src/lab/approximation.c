@@ -359,7 +359,7 @@ static hark_status check(hark_context *context, const void *own) {
     if (kind == HARK_PATH_NONE)
       return hark_fail(context, HARK_NOT_FOUND, "%s: there is no such %s", paths[i], i == 0 ? "run, checkpoint or file" : "file");
   }
-  return HARK_OK;
+  return values->run[0] != 0 ? hark_trained_heads_check(context, values->run) : HARK_OK;
 }
 
 static hark_status measure(hark_lab *lab) {

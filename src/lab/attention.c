@@ -61,6 +61,76 @@ hark_status hark_lab_attend(hark_context *context, const hark_attention_desc *ch
   return status;
 }
 
+hark_status hark_lab_make_batch(hark_lab *lab, const hark_attention_desc *choice, hark_lab_batch *batch) {
+  const int64_t queries = batch->batch * batch->queries, keys = batch->batch * batch->length, d = batch->head_dim, dv = batch->value_dim;
+  hark_attention_desc desc = *choice;
+  void *memory;
+  hark_attention_plan *plan;
+  desc.type = HARK_F64;
+  desc.batch = batch->batch;
+  desc.heads = 1;
+  desc.query_length = batch->queries;
+  desc.key_length = batch->length;
+  desc.head_dim = d;
+  desc.value_dim = dv;
+  HARK_TRY(hark_lab_allocate(lab, HARK_ATTENTION_PLAN_BYTES, &memory));
+  HARK_TRY(hark_attention_plan_place(lab->context, &desc, memory, HARK_ATTENTION_PLAN_BYTES, &plan));
+  batch->plan = plan;
+  const hark_attention_sizes sizes = hark_attention_plan_sizes(plan);
+  HARK_TRY(hark_lab_allocate(lab, sizes.saved, &batch->saved));
+  HARK_TRY(hark_lab_allocate(lab, sizes.forward_workspace > sizes.backward_workspace ? sizes.forward_workspace : sizes.backward_workspace,
+                             &batch->workspace));
+  double **const arrays[] = {&batch->query, &batch->key,    &batch->value, &batch->out,         &batch->dquery,
+                             &batch->dkey,  &batch->dvalue, &batch->dout,  &batch->log_sum_exp, &batch->variance};
+  const int64_t counts[] = {queries * d, keys * d,  keys * dv,    queries * dv, queries * d,
+                            keys * d,    keys * dv, queries * dv, queries,      queries};
+  for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++) HARK_TRY(hark_lab_numbers(lab, counts[i], arrays[i]));
+  return HARK_OK;
+}
+
+/* [count, 1, rows, columns] */
+static hark_status wrap_batch(hark_context *context, double *data, int64_t count, int64_t rows, int64_t columns, hark_tensor *out) {
+  const int64_t shape[] = {count, 1, rows, columns};
+  return hark_tensor_wrap(context, data, HARK_F64, 4, shape, NULL, out);
+}
+
+static hark_status wrap_inputs(hark_context *context, hark_lab_batch *batch, int64_t count, hark_attention_args *args) {
+  const hark_attention_desc *const desc = hark_attention_plan_desc(batch->plan);
+  const int64_t rows[] = {count, 1, batch->queries}, one[] = {1};
+  *args = (hark_attention_args){.struct_size = sizeof *args, .saved = batch->saved, .workspace = batch->workspace};
+  HARK_TRY(wrap_batch(context, batch->query, count, batch->queries, batch->head_dim, &args->query));
+  HARK_TRY(wrap_batch(context, batch->key, count, batch->length, batch->head_dim, &args->key));
+  HARK_TRY(wrap_batch(context, batch->value, count, batch->length, batch->value_dim, &args->value));
+  HARK_TRY(wrap_batch(context, batch->out, count, batch->queries, batch->value_dim, &args->out));
+  if (desc->normalisation == HARK_NORMALISATION_SOFTMAX)
+    HARK_TRY(hark_tensor_wrap(context, batch->log_sum_exp, HARK_F64, 3, rows, NULL, &args->log_sum_exp));
+  if (desc->has_ridge) HARK_TRY(hark_tensor_wrap(context, &batch->ridge, HARK_F64, 1, one, NULL, &args->ridge));
+  return desc->has_sigma ? hark_tensor_wrap(context, &batch->sigma, HARK_F64, 1, one, NULL, &args->sigma) : HARK_OK;
+}
+
+hark_status hark_lab_batch_forward(hark_context *context, hark_lab_batch *batch, int64_t count) {
+  const int64_t rows[] = {count, 1, batch->queries};
+  hark_attention_args args;
+  HARK_TRY(wrap_inputs(context, batch, count, &args));
+  if (hark_attention_plan_desc(batch->plan)->normalisation == HARK_NORMALISATION_CME)
+    HARK_TRY(hark_tensor_wrap(context, batch->variance, HARK_F64, 3, rows, NULL, &args.variance));
+  return hark_attention_forward(context, batch->plan, &args);
+}
+
+hark_status hark_lab_batch_backward(hark_context *context, hark_lab_batch *batch, int64_t count) {
+  const hark_attention_desc *const desc = hark_attention_plan_desc(batch->plan);
+  const int64_t one[] = {1};
+  hark_attention_args args;
+  HARK_TRY(wrap_inputs(context, batch, count, &args));
+  HARK_TRY(wrap_batch(context, batch->dout, count, batch->queries, batch->value_dim, &args.dout));
+  HARK_TRY(wrap_batch(context, batch->dquery, count, batch->queries, batch->head_dim, &args.dquery));
+  HARK_TRY(wrap_batch(context, batch->dkey, count, batch->length, batch->head_dim, &args.dkey));
+  HARK_TRY(wrap_batch(context, batch->dvalue, count, batch->length, batch->value_dim, &args.dvalue));
+  if (desc->has_ridge) HARK_TRY(hark_tensor_wrap(context, &batch->dridge, HARK_F64, 1, one, NULL, &args.dridge));
+  if (desc->has_sigma) HARK_TRY(hark_tensor_wrap(context, &batch->dsigma, HARK_F64, 1, one, NULL, &args.dsigma));
+  return hark_attention_backward(context, batch->plan, &args);
+}
+
 hark_status hark_lab_make_heads(hark_lab *lab, hark_lab_heads *heads) {
   const int64_t narrow = heads->heads * heads->width * heads->head_dim, wide = heads->heads * heads->width * heads->width;
   HARK_TRY(hark_lab_numbers(lab, narrow, &heads->query));

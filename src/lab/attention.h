@@ -26,6 +26,24 @@ hark_attention_desc hark_lab_kernel_ridge(double variance, double ridge);
 HARK_MUST_CHECK hark_status hark_lab_attend(hark_context *context, const hark_attention_desc *choice, const hark_lab_head *head,
                                             double *out);
 
+/* Many sequences of one length, one head, with gradients: at most `batch` sequences in a call, whose arrays lie one behind the other. */
+typedef struct hark_lab_batch {
+  int64_t batch, queries, length, head_dim, value_dim;
+  double *query, *key, *value, *out;     /* [B, N, d], [B, L, d], [B, L, dv], [B, N, dv]; all arrays are those of hark_lab_make_batch() */
+  double *dquery, *dkey, *dvalue, *dout; /* dout is the caller's to fill, the others are written */
+  double *log_sum_exp;                   /* [B, N], softmax */
+  double *variance;                      /* [B, N], CME */
+  double ridge, sigma, dridge, dsigma;   /* of a choice with has_ridge, has_sigma: summed over the batch */
+  const hark_attention_plan *plan;
+  void *saved, *workspace;
+} hark_lab_batch;
+
+/* Memory of the lab for the extents that are set, and the plan. `choice` as in hark_lab_attend(). */
+HARK_MUST_CHECK hark_status hark_lab_make_batch(hark_lab *lab, const hark_attention_desc *choice, hark_lab_batch *batch);
+/* The first `count` sequences. The backward follows a forward of the same numbers. */
+HARK_MUST_CHECK hark_status hark_lab_batch_forward(hark_context *context, hark_lab_batch *batch, int64_t count);
+HARK_MUST_CHECK hark_status hark_lab_batch_backward(hark_context *context, hark_lab_batch *batch, int64_t count);
+
 /* h heads whose values have all d features, over L tokens (X eq. C.3):  sum_i attn(X W^q_i, X W^k_i, X W^v_i). */
 typedef struct hark_lab_heads {
   int64_t heads, width, head_dim, length;

@@ -36,6 +36,8 @@ static const hark_lab_column weight_columns[WEIGHT_COLUMNS] = {{"T", "layers", N
 
 /* ---- packings ---- */
 
+enum { MAX_NORM = 2, PER_RESOLUTION = 8 }; /* steps of the grid in a resolution */
+
 static double length_of(double x, double y, int norm) {
   x = fabs(x);
   y = fabs(y);
@@ -44,7 +46,6 @@ static double length_of(double x, double y, int norm) {
 
 /* Points of a fine grid in the unit ball are taken when they are farther than e from all that were taken: maximal on the grid, so a net of it. */
 static hark_status pack(hark_lab *lab, hark_lab_table *table, int norm, double e, bool shuffled, uint32_t stream) {
-  enum { PER_RESOLUTION = 8 };
   const int64_t side = 2 * (int64_t)ceil(PER_RESOLUTION / e) + 1, bound = (int64_t)floor(pow(1 + 2 / e, 2));
   int64_t count = 0, packed = 0;
   double *points, *taken, *uniform;
@@ -240,13 +241,18 @@ static hark_status measure(hark_lab *lab) {
   return draw(lab);
 }
 
-/* Points of a packing that is maximal on a grid of steps e/8 have the whole ball within 1.1 e of them: at least (R / 1.2 e)^2. */
+/* In the max-norm points that are taken row by row stand nine steps of e/8 apart both ways: (floor(16 R / 9 e) + 1)^2 of them.
+ * Points of a packing that is maximal on a grid of steps e/8 have the whole ball within 1.1 e of them: at least (R / 1.2 e)^2. */
 static hark_status judge(hark_lab *lab) {
-  double upper = 0, lower = INFINITY, ffn = 0, printed = 0, corrected = 0, uncovered = INFINITY, moved = INFINITY, repaired = INFINITY;
+  double upper = 0, lower = INFINITY, squares = 0, ffn = 0, printed = 0, corrected = 0, uncovered = INFINITY, moved = INFINITY,
+         repaired = INFINITY;
   for (int64_t i = 0; i < hark_lab_row_count(&lab->tables[0]); i++) {
     const double *const row = hark_lab_row(&lab->tables[0], i);
     upper = hark_lab_larger(upper, row[PACKED] / row[COUNT_BOUND]);
     lower = hark_lab_smaller(lower, row[PACKED] / row[LOWER]);
+    if (row[BALL] != MAX_NORM || row[ORDER] != 0) continue;
+    const double side = floor(2. * PER_RESOLUTION / row[RESOLUTION] / (PER_RESOLUTION + 1)) + 1;
+    squares = hark_lab_larger(squares, fabs(row[PACKED] - side * side));
   }
   for (int64_t i = 0; i < hark_lab_row_count(&lab->tables[1]); i++) {
     const double *const row = hark_lab_row(&lab->tables[1], i);
@@ -265,6 +271,7 @@ static hark_status judge(hark_lab *lab) {
   }
   HARK_TRY(hark_lab_require(lab, upper, 0, 1, "C.10: points of a packing / (1 + 2 R/e)^2, largest"));
   HARK_TRY(hark_lab_require(lab, lower, 1 / 1.44, INFINITY, "points of a maximal packing / (R/e)^2, least"));
+  HARK_TRY(hark_lab_require(lab, squares, 0, 0, "max-norm, row by row: points - (floor(16 R / 9 e) + 1)^2, largest"));
   HARK_TRY(hark_lab_require(lab, ffn, 0, 1 + 1e-9, "C.11: output moved / e, largest"));
   HARK_TRY(hark_lab_require(lab, corrected, 0, 1 + 1e-9, "C.13 corrected: output moved / e, largest"));
   HARK_TRY(hark_lab_require(lab, printed, 1, INFINITY, "C.13 as printed, w^v > 1: output moved / e, largest: it fails"));

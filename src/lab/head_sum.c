@@ -10,10 +10,14 @@
 #include "lab/matrix.h"
 #include "lab/singular.h"
 
-enum { WIDTH, HEADS, LENGTH, KERNEL, DIFFERENCE, RANK, COLUMNS };
-static const hark_lab_column columns[COLUMNS] = {
-    {"d", NULL, NULL},           {"heads", NULL, NULL},           {"L", "tokens", NULL},
-    {"kernel", NULL, "exp|rbf"}, {"difference", "largest", NULL}, {"rank of W^v", "largest", NULL}};
+enum { WIDTH, HEADS, LENGTH, KERNEL, DIFFERENCE, DISPLACED, RANK, COLUMNS };
+static const hark_lab_column columns[COLUMNS] = {{"d", NULL, NULL},
+                                                 {"heads", NULL, NULL},
+                                                 {"L", "tokens", NULL},
+                                                 {"kernel", NULL, "exp|rbf"},
+                                                 {"difference", "largest", NULL},
+                                                 {"difference, W^o displaced", "largest", NULL},
+                                                 {"rank of W^v", "largest", NULL}};
 
 typedef struct shape {
   int64_t width, heads, length;
@@ -74,6 +78,14 @@ static hark_status measure_shape(hark_lab *lab, hark_lab_table *table, const sha
   for (int64_t i = 0; i < s->heads; i++) HARK_TRY(add_head(lab, s, i, &choice, tokens, output_weights, concatenated, sum, &row[RANK]));
   hark_lab_multiply(L, d, d, concatenated, output_weights, projected);
   for (int64_t i = 0; i < L * d; i++) row[DIFFERENCE] = hark_lab_larger(row[DIFFERENCE], fabs(sum[i] - projected[i]));
+  /* the same with the rows of W^o one place on: a head that meets another one's output weights */
+  for (int64_t i = 0; i < d; i++) {
+    const double first = output_weights[i];
+    for (int64_t r = 0; r + 1 < d; r++) output_weights[r * d + i] = output_weights[(r + 1) * d + i];
+    output_weights[(d - 1) * d + i] = first;
+  }
+  hark_lab_multiply(L, d, d, concatenated, output_weights, projected);
+  for (int64_t i = 0; i < L * d; i++) row[DISPLACED] = hark_lab_larger(row[DISPLACED], fabs(sum[i] - projected[i]));
   return hark_lab_add_row(lab, table, row);
 }
 
@@ -87,14 +99,18 @@ static hark_status measure(hark_lab *lab) {
   return HARK_OK;
 }
 
+/* The equality is an identity of sums that are taken in another order: outputs of size one, differences of 1e-15. With output weights displaced
+ * they are of size one, which shows that the equality could fail. */
 static hark_status judge(hark_lab *lab) {
-  double difference = 0, rank = 0;
+  double difference = 0, rank = 0, displaced = INFINITY;
   for (int64_t i = 0; i < hark_lab_row_count(&lab->tables[0]); i++) {
     const double *const row = hark_lab_row(&lab->tables[0], i);
     difference = hark_lab_larger(difference, row[DIFFERENCE]);
+    displaced = hark_lab_smaller(displaced, row[DISPLACED]);
     rank = hark_lab_larger(rank, row[RANK] * row[HEADS] / row[WIDTH]);
   }
   HARK_TRY(hark_lab_require(lab, difference, 0, 1e-12, "the sum of heads equals the concatenation, largest difference"));
+  HARK_TRY(hark_lab_require(lab, displaced, 0.1, INFINITY, "the same with the rows of W^o one place on, least over the shapes"));
   return hark_lab_require(lab, rank, 0, 1, "rank of W^v / d_p, largest");
 }
 
@@ -103,7 +119,7 @@ const hark_experiment hark_experiment_head_sum = {
     .paper = HARK_LAB_PAPER_X "section B.2, equations B.2 and B.3",
     .statement =
         "with W^v_i = W~_i W^o_i the sum of h heads whose values have all d features equals the projected concatenation of heads "
-        "whose values have d/h, for both kernels",
+        "whose values have d/h, for both kernels: an identity, which output weights that are one row off break",
     .notes =
         "    concat(head_1 .. head_h) W^o = sum_i attn(Q_i, K_i, X W^v_i),      W^v_i = W~_i W^o_i\n\n"
         "Attention is linear in its values. The W^v_i that come out have rank d/h at most, so the sum with free d x d matrices, as the "

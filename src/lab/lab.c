@@ -1,11 +1,14 @@
 /* lab.c - see lab.h. */
 #include "lab/lab.h"
 
-#include <hark/random.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "io/machine.h"
+
+#define LOOK_AT_THE_MACHINE ((size_t)1 << 26) /* bytes of a request: smaller ones are not compared with what there is */
 
 #define HARK_EXPERIMENT_ROW(id, name, options) {name, &hark_experiment_##id},
 const hark_lab_entry hark_lab_entries[] = {HARK_EXPERIMENTS(HARK_EXPERIMENT_ROW)};
@@ -64,11 +67,21 @@ void hark_lab_destroy(hark_lab **pointer) {
   hark_release(lab->context, lab, sizeof *lab);
 }
 
+/* Memory that is granted and not there ends the process when it is written to. */
+static hark_status refuse_beyond_memory(hark_context *context, size_t bytes) {
+  hark_machine_memory left;
+  HARK_TRY(hark_machine_memory_left(context, "", &left));
+  if (!left.known || bytes <= left.bytes) return HARK_OK;
+  return hark_fail(context, HARK_OUT_OF_MEMORY, "an experiment needs %.4g GB of memory at once, and %s has %.4g GB left",
+                   (double)bytes / 1e9, left.limit, (double)left.bytes / 1e9);
+}
+
 hark_status hark_lab_allocate(hark_lab *lab, size_t bytes, void **out) {
   size_t all;
   void *memory = NULL;
   *out = NULL;
   HARK_TRY(hark_size_add(lab->context, bytes, HARK_ALIGNMENT, &all));
+  if (all >= LOOK_AT_THE_MACHINE) HARK_TRY(refuse_beyond_memory(lab->context, all));
   HARK_TRY(hark_allocate_zero(lab->context, all, &memory));
   hark_lab_block *const block = memory;
   *block = (hark_lab_block){.next = lab->blocks, .bytes = all};
@@ -87,19 +100,19 @@ hark_status hark_lab_numbers(hark_lab *lab, int64_t count, double **out) {
   return HARK_OK;
 }
 
-static hark_random_stream stream_of(const hark_lab *lab, uint32_t stream) {
+hark_random_stream hark_lab_stream(const hark_lab *lab, uint32_t stream) {
   return (hark_random_stream){.seed = lab->seed, .layer_purpose = hark_random_layer_purpose(stream, HARK_RANDOM_LAB)};
 }
 
 void hark_lab_normal_from(const hark_lab *lab, uint32_t stream, uint64_t first, int64_t count, double *out) {
-  const hark_random_stream numbers = stream_of(lab, stream);
+  const hark_random_stream numbers = hark_lab_stream(lab, stream);
   hark_random_normal(&numbers, first, count, out);
 }
 
 void hark_lab_normal(const hark_lab *lab, uint32_t stream, int64_t count, double *out) { hark_lab_normal_from(lab, stream, 0, count, out); }
 
 void hark_lab_uniform(const hark_lab *lab, uint32_t stream, int64_t count, double *out) {
-  const hark_random_stream numbers = stream_of(lab, stream);
+  const hark_random_stream numbers = hark_lab_stream(lab, stream);
   hark_random_uniform(&numbers, 0, count, out);
 }
 

@@ -7,6 +7,7 @@
 #ifndef HARK_LAB_LAB_H
 #define HARK_LAB_LAB_H
 
+#include <hark/random.h>
 #include <math.h>
 
 #include "io/options.h"
@@ -35,11 +36,28 @@
   X(posterior, "posterior", NULL)                                                                                                          \
   X(lipschitz, "lipschitz", NULL)                                                                                                          \
   X(covering, "covering", NULL)                                                                                                            \
-  X(transfer, "transfer", NULL)
+  X(transfer, "transfer", NULL)                                                                                                            \
+  X(theorem_model, "theorem-model", NULL)                                                                                                  \
+  X(bound, "bound", &hark_lab_bound_options)                                                                                               \
+  X(generalisation, "generalisation", NULL)                                                                                                \
+  X(optimisation, "optimisation", NULL)                                                                                                    \
+  X(decomposition, "decomposition", NULL)                                                                                                  \
+  X(downstream, "downstream", NULL)                                                                                                        \
+  X(calibration, "calibration", NULL)                                                                                                      \
+  X(ahca_cost, "ahca-cost", NULL)                                                                                                          \
+  X(ahca_compression, "ahca-compression", NULL)                                                                                            \
+  X(ahca_information, "ahca-information", &hark_lab_ahca_information_options)                                                              \
+  X(ahca_depth, "ahca-depth", NULL)                                                                                                        \
+  X(ahca_chunks, "ahca-chunks", NULL)                                                                                                      \
+  X(ahca_ablations, "ahca-ablations", NULL)                                                                                                \
+  X(ahca_figures, "ahca-figures", NULL)
 
 /* X: https://arxiv.org/abs/2212.14852, whose statements most experiments measure. */
 #define HARK_LAB_PAPER_X                                                                                                                   \
   "Zhang, Liu, Cai, Wang, Wang: An Analysis of Attention via the Lens of Exchangeability and Latent Variable Models, "
+
+/* The paper that the experiments ahca-* measure. */
+#define HARK_LAB_PAPER_AHCA "Horner: Adaptive Hierarchical Compressed Attention (2024), "
 
 #define HARK_LAB_TABLES 6    /* of an experiment, at most */
 #define HARK_LAB_COLUMNS 12  /* of a table */
@@ -104,6 +122,7 @@ typedef struct hark_lab {
   bool quick;            /* at most 40 seconds instead of ten minutes, with wider intervals */
   uint64_t seed;
   const void *options; /* the struct of the experiment's own table */
+  int64_t most_steps;  /* of a training, where tests want what is around it alone; 0: as many as the experiment wants */
   int table_count, criterion_count, panel_count;
   hark_lab_table tables[HARK_LAB_TABLES];
   hark_lab_criterion criteria[HARK_LAB_CRITERIA];
@@ -112,13 +131,16 @@ typedef struct hark_lab {
 } hark_lab;
 
 typedef struct hark_experiment {
-  const char *summary;   /* one line for --list */
-  const char *paper;     /* whose statement it is, and where it stands */
-  const char *statement; /* what is measured */
-  const char *printed;   /* the paper's formula where it is wrong, or NULL */
-  const char *corrected; /* what it should be; NULL where `printed` is */
-  const char *notes;     /* for docs/lab.md, in Markdown: equations, why the criteria are what they are, the figure; NULL: none */
-  bool needs_gsl;        /* compares with closed forms of lab/special.h */
+  const char *summary;    /* one line for --list */
+  const char *paper;      /* whose statement it is, and where it stands */
+  const char *statement;  /* what is measured */
+  const char *printed;    /* the paper's formula where it is wrong, or NULL */
+  const char *corrected;  /* what it should be; NULL where `printed` is */
+  const char *notes;      /* for docs/lab.md, in Markdown: equations, why the criteria are what they are, the figure; NULL: none */
+  const char *failure_of; /* words in the names of the criteria that `failure` is about; NULL where it is */
+  const char *failure;    /* why these may fail, as derived; told in docs/lab.md beside a second seed where one does; NULL: nothing known */
+  bool needs_gsl;         /* compares with closed forms of lab/special.h */
+  bool trains;            /* networks, on the backend cpu in f32: its numbers are the same bits on one instruction set alone */
   hark_status (*check)(hark_context *context, const void *options); /* refuses options before any experiment runs; optional */
   hark_status (*measure)(hark_lab *lab);                            /* fills tables and figure */
   /* Adds the criteria, from the tables alone: whoever has the tables can judge again, and the tests do so with other numbers. */
@@ -160,9 +182,12 @@ const hark_lab_cell *hark_lab_cells(const hark_lab_panel *panel);
 
 /* ---- for experiments ---- */
 
-/* Zero bytes, or numbers, that live as long as the lab. */
+/* Zero bytes, or numbers, that live as long as the lab. HARK_OUT_OF_MEMORY, in a line with both figures, for more than the machine has left. */
 HARK_MUST_CHECK hark_status hark_lab_allocate(hark_lab *lab, size_t bytes, void **out);
 HARK_MUST_CHECK hark_status hark_lab_numbers(hark_lab *lab, int64_t count, double **out);
+
+/* Stream number `stream` of this seed, less than 2^24, for hark_random_word() and the like. */
+hark_random_stream hark_lab_stream(const hark_lab *lab, uint32_t stream);
 
 /* Standard normal numbers 0 .. count - 1 of stream number `stream` of this seed; uniform ones in [0, 1). A stream serves one of the two. */
 void hark_lab_normal(const hark_lab *lab, uint32_t stream, int64_t count, double *out);
@@ -199,5 +224,7 @@ HARK_MUST_CHECK hark_status hark_lab_add_cell(hark_lab_panel *panel, const hark_
 HARK_EXPERIMENTS(HARK_EXPERIMENT_DECLARE)
 #undef HARK_EXPERIMENT_DECLARE
 extern const hark_option_table hark_lab_approximation_options;
+extern const hark_option_table hark_lab_bound_options;
+extern const hark_option_table hark_lab_ahca_information_options;
 
 #endif

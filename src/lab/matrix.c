@@ -5,14 +5,34 @@
 #include <math.h>
 
 #define SWEEPS 60
+#define BLOCK 32
 
+/* Sums run over `inner` in its order, a block at a time, whose rows of b stay in the cache. */
 void hark_lab_multiply(int64_t rows, int64_t inner, int64_t columns, const double *a, const double *b, double *out) {
-  for (int64_t i = 0; i < rows; i++) {
-    double *const row = out + i * columns;
-    for (int64_t j = 0; j < columns; j++) row[j] = 0;
-    for (int64_t k = 0; k < inner; k++)
-      for (int64_t j = 0; j < columns; j++) row[j] += a[i * inner + k] * b[k * columns + j];
-  }
+  for (int64_t i = 0; i < rows * columns; i++) out[i] = 0;
+  for (int64_t first = 0; first < inner; first += BLOCK)
+    for (int64_t i = 0; i < rows; i++) {
+      double *const row = out + i * columns;
+      for (int64_t k = first; k < inner && k < first + BLOCK; k++)
+        for (int64_t j = 0; j < columns; j++) row[j] += a[i * inner + k] * b[k * columns + j];
+    }
+}
+
+void hark_lab_add_left_transposed(int64_t rows, int64_t inner, int64_t columns, const double *a, const double *b, double *out) {
+  for (int64_t first = 0; first < inner; first += BLOCK)
+    for (int64_t i = 0; i < rows; i++)
+      for (int64_t k = first; k < inner && k < first + BLOCK; k++) {
+        const double factor = a[k * rows + i];
+        if (factor == 0) continue; /* behind a ReLU half of them are */
+        for (int64_t j = 0; j < columns; j++) out[i * columns + j] += factor * b[k * columns + j];
+      }
+}
+
+void hark_lab_add_right_transposed(int64_t rows, int64_t inner, int64_t columns, const double *a, const double *b, double *out) {
+  for (int64_t first = 0; first < columns; first += BLOCK)
+    for (int64_t i = 0; i < rows; i++)
+      for (int64_t j = first; j < columns && j < first + BLOCK; j++)
+        out[i * columns + j] += hark_lab_dot(a + i * inner, b + j * inner, inner);
 }
 
 double hark_lab_dot(const double *a, const double *b, int64_t count) {
@@ -108,5 +128,24 @@ void hark_lab_eigen(int64_t n, double *a, double *values, double *vectors) {
     if (largest == i) continue;
     exchange(&values[i], &values[largest]);
     for (int64_t k = 0; k < n; k++) exchange(&vectors[i * n + k], &vectors[largest * n + k]);
+  }
+}
+
+/* w = U S V^T becomes w V D V^T with D = min(1, bound / s); V and s^2 are those of w^T w. */
+void hark_lab_cut_norm(int64_t rows, int64_t columns, double bound, double *w) {
+  double gram[HARK_LAB_CUT_COLUMNS * HARK_LAB_CUT_COLUMNS] = {0}, values[HARK_LAB_CUT_COLUMNS], all = 0;
+  double vectors[HARK_LAB_CUT_COLUMNS * HARK_LAB_CUT_COLUMNS], change[HARK_LAB_CUT_COLUMNS], along;
+  hark_lab_add_left_transposed(columns, rows, columns, w, w, gram);
+  for (int64_t c = 0; c < columns; c++) all += gram[c * columns + c];
+  if (all <= bound * bound) return; /* the Frobenius norm is within it */
+  hark_lab_eigen(columns, gram, values, vectors);
+  if (values[0] <= bound * bound) return;
+  for (int64_t i = 0; i < rows; i++) {
+    for (int64_t c = 0; c < columns; c++) change[c] = 0;
+    for (int64_t v = 0; v < columns && values[v] > bound * bound; v++) {
+      along = hark_lab_dot(w + i * columns, vectors + v * columns, columns) * (1 - bound / sqrt(values[v]));
+      for (int64_t c = 0; c < columns; c++) change[c] += along * vectors[v * columns + c];
+    }
+    for (int64_t c = 0; c < columns; c++) w[i * columns + c] -= change[c];
   }
 }

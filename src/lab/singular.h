@@ -5,8 +5,7 @@
 #include <stdint.h>
 
 /* values[rows] <- the singular values of matrix [rows, columns], largest first; the matrix is overwritten. With more rows than columns those
- * behind the first `columns` are zero up to rounding. One-sided Jacobi rotations of rows (Hestenes 1958): errors of about eps times the
- * columns times the largest value. Cost O(rows^2 columns) a sweep, of which about ten are needed. */
+ * behind the first `columns` are zero up to rounding. Accuracy and cost: core/orthogonal.h. */
 void hark_singular_values(int64_t rows, int64_t columns, double *matrix, double *values);
 
 /* The least r with sum_{i > r} values[i] < tolerance (H below eq. 7); values from the largest. */

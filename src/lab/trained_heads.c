@@ -114,35 +114,54 @@ static hark_status read_text(reading *r, const hark_text *text, const char *path
   return status;
 }
 
-static hark_status read_with(reading *r, const char *model, const char *path, int64_t least, int64_t longest) {
-  hark_text text = hark_text_empty(r->context);
+/* Refuses a model whose logits have terms besides queries and keys. r->model is the caller's to destroy, also after a failure. */
+static hark_status load(reading *r, const char *model) {
   HARK_TRY(hark_model_load(r->context, model, NULL, &r->model));
   const hark_decoder_config *const config = &r->model->decoder->config;
-  hark_status status = HARK_OK;
-  if (config->forget_gate || r->model->decoder->positional_source.expression != NULL || config->hierarchical_bias ||
-      config->normalisation != HARK_NORMALISATION_SOFTMAX)
-    status = hark_fail(r->context, HARK_UNSUPPORTED, "%s: its attention knows more than queries and keys (%s), which is not measured here",
-                       model,
-                       config->forget_gate                                   ? "forget gates"
-                       : config->hierarchical_bias                           ? "a learned bias"
-                       : config->normalisation != HARK_NORMALISATION_SOFTMAX ? "weights of kernel ridge regression"
-                                                                             : "a positional kernel");
+  const char *const reason = config->forget_gate                                       ? "forget gates"
+                             : config->hierarchical_bias                               ? "a learned bias"
+                             : config->normalisation != HARK_NORMALISATION_SOFTMAX     ? "weights of kernel ridge regression"
+                             : r->model->decoder->positional_source.expression != NULL ? "a positional kernel"
+                                                                                       : NULL;
+  if (reason == NULL) return HARK_OK;
+  return hark_fail(r->context, HARK_UNSUPPORTED, "%s: its attention knows more than queries and keys (%s), which is not measured here",
+                   model, reason);
+}
+
+static hark_status read_with(reading *r, const char *model, const char *path, int64_t least, int64_t longest) {
+  hark_text text = hark_text_empty(r->context);
+  hark_status status = load(r, model);
   if (status == HARK_OK) status = hark_file_read(r->context, path, TEXT_BYTES_LIMIT, &text);
   if (status == HARK_OK) status = read_text(r, &text, path, least, longest);
   hark_text_free(&text);
-  hark_model_destroy(r->context, &r->model);
   return status;
+}
+
+/* The model's own context, on the backend cpu. */
+static hark_status open_context(hark_context *caller, hark_context **out) {
+  const hark_context_options options = {
+      .struct_size = sizeof options, .allocator = &caller->allocator, .threads = hark_context_threads(caller)};
+  const hark_status made = hark_context_create(&options, out);
+  return made == HARK_OK ? HARK_OK : hark_fail(caller, made, "%s", hark_status_text(made));
+}
+
+/* Passes a failure's message on, and ends what `load` began. */
+static hark_status close_context(hark_context *caller, reading *r, hark_status status) {
+  if (status != HARK_OK) status = hark_fail(caller, status, "%s", hark_context_message(r->context));
+  hark_model_destroy(r->context, &r->model);
+  hark_context_destroy(&r->context);
+  return status;
+}
+
+hark_status hark_trained_heads_check(hark_context *context, const char *model) {
+  reading r = {.model = NULL};
+  HARK_TRY(open_context(context, &r.context));
+  return close_context(context, &r, load(&r, model));
 }
 
 hark_status hark_trained_heads_read(hark_lab *lab, const char *model, const char *text, int64_t least, int64_t longest,
                                     hark_trained_heads *out) {
-  const hark_context_options options = {
-      .struct_size = sizeof options, .allocator = &lab->context->allocator, .threads = hark_context_threads(lab->context)};
   reading r = {.lab = lab, .heads = out};
-  const hark_status made = hark_context_create(&options, &r.context);
-  if (made != HARK_OK) return hark_fail(lab->context, made, "%s", hark_status_text(made));
-  hark_status status = read_with(&r, model, text, least, longest);
-  if (status != HARK_OK) status = hark_fail(lab->context, status, "%s", hark_context_message(r.context));
-  hark_context_destroy(&r.context);
-  return status;
+  HARK_TRY(open_context(lab->context, &r.context));
+  return close_context(lab->context, &r, read_with(&r, model, text, least, longest));
 }

@@ -10,6 +10,9 @@
 #define HARK_AHCA_JOIN_WORDS "once|every"
 #define HARK_AHCA_DEPTH_WORDS "capacity|paper"
 #define HARK_AHCA_DEPTH_SCORE_WORDS "chunk|attention"
+#define HARK_AHCA_HEAD_WORDS "data|classes|labels|reconstruction" /* and REGRESSION, which no data of the trainer have */
+#define HARK_AHCA_OUTPUT_WORDS "chunks|selected"
+#define HARK_AHCA_LAYER_WORDS "block|linear"
 
 typedef enum hark_ahca_chunk { HARK_AHCA_FIXED, HARK_AHCA_DELIMITER, HARK_AHCA_SEMANTIC, HARK_AHCA_LEARNED } hark_ahca_chunk;
 typedef enum hark_ahca_pool { HARK_AHCA_AVERAGE, HARK_AHCA_MAX, HARK_AHCA_ATTENTION } hark_ahca_pool;
@@ -17,15 +20,29 @@ typedef enum hark_ahca_select { HARK_AHCA_SCORE, HARK_AHCA_NORM, HARK_AHCA_QUERY
 typedef enum hark_ahca_join { HARK_AHCA_ONCE, HARK_AHCA_EVERY } hark_ahca_join;
 typedef enum hark_ahca_depth { HARK_AHCA_CAPACITY, HARK_AHCA_PAPER } hark_ahca_depth;
 typedef enum hark_ahca_depth_score { HARK_AHCA_OF_CHUNK, HARK_AHCA_OF_ATTENTION } hark_ahca_depth_score;
+/* What is told. DATA: classes here; the trainer puts what its data ask for in its place. */
+typedef enum hark_ahca_head {
+  HARK_AHCA_DATA,
+  HARK_AHCA_CLASSES,        /* logits [S, classes] of sequences */
+  HARK_AHCA_LABELS,         /* logits [1, T, V] of tokens that ask with themselves */
+  HARK_AHCA_RECONSTRUCTION, /* of tokens that ask with their place alone, for themselves */
+  HARK_AHCA_REGRESSION      /* `classes` numbers [S, classes] of sequences */
+} hark_ahca_head;
+typedef enum hark_ahca_output { HARK_AHCA_OF_CHUNKS, HARK_AHCA_OF_SELECTED } hark_ahca_output;
+typedef enum hark_ahca_layer_kind { HARK_AHCA_BLOCK, HARK_AHCA_LINEAR } hark_ahca_layer_kind;
+
+#define HARK_AHCA_DELIMITERS 16
 
 typedef struct hark_ahca_config {
-  int chunk;             /* hark_ahca_chunk */
-  int64_t chunk_size;    /* of fixed chunks; what learned ones are to have on average */
-  int64_t chunk_minimum; /* rows, of the other rules; 0: a quarter of chunk_size */
-  int64_t chunk_maximum; /* 0: four times chunk_size */
-  int64_t delimiter;     /* id */
-  int64_t window;        /* SEMANTIC: rows on each side of a gap */
-  double threshold;      /* SEMANTIC: standard deviations above the mean */
+  int chunk;                                     /* hark_ahca_chunk */
+  int64_t chunk_size;                            /* of fixed chunks; what learned ones are to have on average */
+  int64_t chunk_minimum;                         /* rows, of the other rules; 0: a quarter of chunk_size */
+  int64_t chunk_maximum;                         /* 0: four times chunk_size */
+  int64_t delimiter;                             /* id */
+  int32_t more_delimiters[HARK_AHCA_DELIMITERS]; /* other ids */
+  int32_t more_delimiter_count;
+  int64_t window;   /* SEMANTIC: rows on each side of a gap */
+  double threshold; /* SEMANTIC: standard deviations above the mean */
   int64_t primary_slots, secondary_slots, selected;
   int primary_pool, secondary_pool;       /* hark_ahca_pool */
   int64_t primary_width, secondary_width; /* 0: width; 0: primary_width */
@@ -34,6 +51,10 @@ typedef struct hark_ahca_config {
   int depth, depth_score;                 /* hark_ahca_depth, hark_ahca_depth_score */
   double capacity;                        /* part of the chunks that goes on to the next layer */
   double ratio_weight, ponder_weight;
+  int head;                               /* hark_ahca_head */
+  int output;                             /* hark_ahca_output: what goes through the layers */
+  int layer;                              /* hark_ahca_layer_kind */
+  int64_t primary_depth, secondary_depth; /* linear layers of both compressions, 1 or 2; 0: 1 */
 } hark_ahca_config;
 
 #endif

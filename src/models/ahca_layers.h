@@ -14,6 +14,14 @@ typedef struct hark_ahca_sizes {
 } hark_ahca_sizes;
 hark_ahca_sizes hark_ahca_sizes_of(const hark_network_config *config);
 
+/* HARK_AHCA_DATA put in its place. */
+static inline hark_ahca_head hark_ahca_head_of(const hark_network_config *config) {
+  return config->ahca.head == HARK_AHCA_DATA ? HARK_AHCA_CLASSES : (hark_ahca_head)config->ahca.head;
+}
+static inline bool hark_ahca_has_token_head(const hark_network_config *config) {
+  return config->ahca.head == HARK_AHCA_LABELS || config->ahca.head == HARK_AHCA_RECONSTRUCTION;
+}
+
 typedef struct hark_ahca_attention {
   hark_linear query, key, value, output;
 } hark_ahca_attention;
@@ -26,16 +34,51 @@ typedef struct hark_ahca_join_layer {
 
 typedef struct hark_ahca_layer {
   hark_ahca_join_layer join;
+  hark_linear linear; /* of HARK_AHCA_LINEAR, which has nothing of what follows */
   hark_norm_layer attention_norm, feed_forward_norm;
   hark_ahca_attention attention;
   hark_feed_forward feed_forward;
 } hark_ahca_layer;
 
+/* A linear layer, or two with an activation between them. */
+typedef struct hark_ahca_compressor {
+  hark_linear first, second; /* the latter absent in one of one */
+} hark_ahca_compressor;
+
+/* Tokens ask the slots of their chunk and the selected tokens of their sequence. */
+typedef struct hark_ahca_token_head {
+  hark_norm_layer query_norm, norm; /* norm: of what came of it */
+  hark_parameter_id position_table, chunk_table;
+  hark_ahca_attention slots, selected;
+} hark_ahca_token_head;
+
 typedef struct hark_ahca_layers {
-  hark_linear boundary_query, boundary_key, primary, primary_key, secondary, secondary_key, select, depth;
+  hark_ahca_compressor primary, secondary;
+  hark_linear boundary_query, boundary_key, primary_key, secondary_key, select, depth, from_selected;
+  hark_ahca_token_head token;
   hark_parameter_id in_chunk_table, chunk_table, slot_table, primary_queries, secondary_queries;
   hark_norm_layer secondary_norm, depth_norm;
   hark_ahca_layer layers[HARK_MAX_DEPTH];
 } hark_ahca_layers;
+
+/* Refuses what does not fit together. Errors: HARK_BAD_CONFIGURATION. */
+HARK_MUST_CHECK hark_status hark_ahca_check(hark_context *context, const hark_network_config *config);
+
+/* What ahca.c declares of positional kernel and head, and what these share. */
+HARK_MUST_CHECK hark_status hark_ahca_declare_positional(hark_context *context, hark_network *network);
+HARK_MUST_CHECK hark_status hark_ahca_declare_head(hark_context *context, hark_network *network);
+HARK_MUST_CHECK hark_status hark_ahca_declare_table(hark_context *context, hark_network *network, const char *name, int64_t rows,
+                                                    int64_t width, hark_parameter_id *out);
+HARK_MUST_CHECK hark_status hark_ahca_declare_linear(hark_context *context, hark_network *network, const char *name, int64_t in,
+                                                     int64_t out, double deviation, hark_linear *layer);
+HARK_MUST_CHECK hark_status hark_ahca_declare_norm(hark_context *context, hark_network *network, const char *name, int64_t width,
+                                                   hark_norm_layer *layer);
+/* Features of what asks, of what is asked, and of what comes of it; between them lie those of a slot. */
+typedef struct hark_ahca_widths {
+  int64_t query, key, output;
+} hark_ahca_widths;
+/* A query of width 0 is left out with the key: nobody asks where there is one key. */
+HARK_MUST_CHECK hark_status hark_ahca_declare_attention(hark_context *context, hark_network *network, const char *prefix,
+                                                        const hark_ahca_widths *widths, hark_ahca_attention *attention);
 
 #endif

@@ -8,7 +8,7 @@ static hark_status declare(hark_context *context, hark_network *network) {
     network->head.weight = network->token_table;
     return HARK_OK;
   }
-  return hark_linear_declare(context, &network->parameters, config->width, config->vocabulary, false, HARK_INITIAL_DEVIATION, "head",
+  return hark_linear_declare(context, &network->parameters, config->width, config->vocabulary, false, hark_stack_deviation(config), "head",
                              &network->head);
 }
 

@@ -52,17 +52,18 @@ struct hark_decoding {
   bool has_logits;
   bool stale; /* caches hold something else than `length` tokens of the history */
   int64_t capacity, length, prefill;
+  hark_attention_report report; /* pivots that kernel ridge attention has mended */
   hark_cancel *cancel;
   void *cancel_user;
 };
 
 static const hark_decoder_config *config_of(const hark_model *model) { return &model->decoder->config; }
 
-static bool has_history(const hark_decoding *decoding) { return config_of(decoding->model)->structure == HARK_STRUCTURE_HIERARCHICAL; }
-
 static const hark_self_attention_spec *attention_of(const hark_decoding *decoding, int64_t layer) {
   return &decoding->model->decoder->blocks[layer].attention.spec;
 }
+
+static bool has_history(const hark_decoding *decoding) { return !hark_attention_cache_goes_back(attention_of(decoding, 0)); }
 
 /* ---- making ---- */
 
@@ -76,7 +77,8 @@ static hark_status run_pass(hark_decoding *decoding, int64_t first, int64_t coun
                                 .caches = decoding->caches,
                                 .cancel = decoding->cancel,
                                 .cancel_user = decoding->cancel_user,
-                                .log_kernels = decoding->log_kernels};
+                                .log_kernels = decoding->log_kernels,
+                                .report = &decoding->report};
   hark_tensor rows = decoding->tokens;
   rows.owned_bytes = 0;
   rows.shape[1] = count;
@@ -153,7 +155,7 @@ static hark_status make_small(hark_decoding *decoding) {
     HARK_TRY(hark_attention_cache_describe(context, attention_of(decoding, layer), decoder->parameters.type, decoding->capacity,
                                            &decoding->caches[layer]));
   HARK_TRY(describe_tables(decoding));
-  if (!has_history(decoding)) { /* a hierarchical cache is attention and plan in one */
+  if (!hark_self_attention_has_record(attention_of(decoding, 0))) {
     HARK_TRY(hark_decoder_plans_create(context, decoder, 1, decoding->prefill, decoding->capacity, false, &decoding->prefill_plans));
     HARK_TRY(hark_decoder_plans_create(context, decoder, 1, 1, decoding->capacity, false, &decoding->step_plans));
   }
@@ -390,6 +392,8 @@ int64_t hark_decoding_length(const hark_decoding *decoding) { return decoding->l
 
 int64_t hark_decoding_capacity(const hark_decoding *decoding) { return decoding->capacity; }
 
+int64_t hark_decoding_mended_pivots(const hark_decoding *decoding) { return decoding->report.pivots; }
+
 /* ---- saving ----
  *
  *     header | tokens (i32), where caches cannot go back | of every layer the caches: rows of what was read, or where they cannot go back and
@@ -415,8 +419,10 @@ static uint64_t cache_levels(const hark_decoding *decoding) { return (uint64_t)c
 static size_t part_bytes(const hark_decoding *decoding, const saved_header *header, int64_t number) {
   const hark_tensor *part = cache_part(decoding, number);
   if (part->type == HARK_NONE || header->levels == 0) return 0;
-  const int64_t rows = has_history(decoding) ? (int64_t)header->levels * part->shape[1] : (int64_t)header->length;
-  return (size_t)(rows * part->shape[2]) * hark_type_bytes(part->type);
+  const int64_t front = has_history(decoding) ? (int64_t)header->levels * part->shape[1] * part->shape[2]
+                                              : hark_attention_cache_front(&decoding->caches[number / HARK_CACHE_PARTS],
+                                                                           (int)(number % HARK_CACHE_PARTS), (int64_t)header->length);
+  return (size_t)front * hark_type_bytes(part->type);
 }
 
 static size_t history_bytes(const hark_decoding *decoding, const saved_header *header) {

@@ -16,7 +16,16 @@ typedef enum field_type { FIELD_WHOLE, FIELD_REAL, FIELD_BOOLEAN, FIELD_WORD, FI
 /* When a field is told. Descriptions of models without a positional kernel, without a hierarchy, or with plain rotary positions do not speak of
  * what they could be. CHANGED: a word other than the first, a number other
  * than 0, a factor other than 1 (or 0, which stands for it). */
-typedef enum field_told { TOLD_ALWAYS, TOLD_CHANGED, TOLD_WITH_KERNEL, TOLD_IN_HIERARCHY, TOLD_WITH_CME, TOLD_WITH_AHCA } field_told;
+typedef enum field_told {
+  TOLD_ALWAYS,
+  TOLD_CHANGED,
+  TOLD_WITH_KERNEL,
+  TOLD_IN_HIERARCHY,
+  TOLD_WITH_CME,
+  TOLD_WITH_AHCA,
+  TOLD_WITH_LATENT,
+  TOLD_WITH_FINITE
+} field_told;
 
 /* A key below "model" and the field that it fills. */
 typedef struct field {
@@ -61,6 +70,8 @@ static const field fields[] = {
     {"head_width", FIELD_WHOLE, true, TOLD_CHANGED, AT(head_width), -1, 0, 1 << 24, NULL},
     {"classes", FIELD_WHOLE, true, TOLD_CHANGED, AT(classes), -1, 0, 1 << 20, NULL},
     {"parts", FIELD_WHOLE, true, TOLD_CHANGED, AT(parts), -1, 0, 2, NULL},
+    {"features", FIELD_WHOLE, true, TOLD_CHANGED, AT(features), -1, 0, INT32_MAX, NULL},
+    {"responses", FIELD_WHOLE, true, TOLD_CHANGED, AT(responses), -1, 0, INT32_MAX, NULL},
     BOOLEAN("tie_embeddings", tie_embeddings),
     BOOLEAN("bias", bias),
     REAL("rotary.base", rotary_base, 1, 1e300),
@@ -106,7 +117,23 @@ static const field fields[] = {
     {"ahca.depth_score", FIELD_WORD, true, TOLD_WITH_AHCA, AT(ahca.depth_score), 0, 0, 0, HARK_AHCA_DEPTH_SCORE_WORDS},
     {"ahca.capacity", FIELD_REAL, true, TOLD_WITH_AHCA, AT(ahca.capacity), -1e300, 0, 1e300, NULL},
     {"ahca.ratio_weight", FIELD_REAL, true, TOLD_WITH_AHCA, AT(ahca.ratio_weight), -1e300, 0, 1e300, NULL},
+    {"ahca.head", FIELD_WORD, true, TOLD_WITH_AHCA, AT(ahca.head), 0, 0, 0, HARK_AHCA_HEAD_WORDS "|regression"},
+    {"ahca.output", FIELD_WORD, true, TOLD_WITH_AHCA, AT(ahca.output), 0, 0, 0, HARK_AHCA_OUTPUT_WORDS},
+    {"ahca.layer", FIELD_WORD, true, TOLD_WITH_AHCA, AT(ahca.layer), 0, 0, 0, HARK_AHCA_LAYER_WORDS},
+    {"ahca.primary_depth", FIELD_WHOLE, true, TOLD_WITH_AHCA, AT(ahca.primary_depth), -1, 0, 2, NULL},
+    {"ahca.secondary_depth", FIELD_WHOLE, true, TOLD_WITH_AHCA, AT(ahca.secondary_depth), -1, 0, 2, NULL},
     {"ahca.ponder_weight", FIELD_REAL, true, TOLD_WITH_AHCA, AT(ahca.ponder_weight), -1e300, 0, 1e300, NULL},
+    {"latent.form", FIELD_WORD, true, TOLD_WITH_LATENT, AT(latent.form), 0, 0, 0, HARK_LATENT_FORM_WORDS},
+    {"latent.skip", FIELD_BOOLEAN, true, TOLD_WITH_LATENT, AT(latent.skip), 0, 0, 0, NULL},
+    {"latent.aggregate", FIELD_WORD, true, TOLD_WITH_LATENT, AT(latent.aggregate), 0, 0, 0, HARK_LATENT_AGGREGATE_WORDS},
+    {"latent.norm", FIELD_WORD, true, TOLD_WITH_LATENT, AT(latent.norm), 0, 0, 0, HARK_BOUND_WORDS},
+    {"latent.operator_norm", FIELD_REAL, true, TOLD_WITH_LATENT, AT(latent.operator_norm), -1, 0, 1e300, NULL},
+    {"latent.matrix_norm", FIELD_REAL, true, TOLD_WITH_LATENT, AT(latent.matrix_norm), -1, 0, 1e300, NULL},
+    {"latent.range", FIELD_REAL, true, TOLD_WITH_LATENT, AT(latent.range), -1, 0, 1e300, NULL},
+    {"finite.map", FIELD_WORD, true, TOLD_WITH_FINITE, AT(finite.map), 0, 0, 0, HARK_FINITE_MAP_WORDS},
+    {"finite.covariates", FIELD_WHOLE, true, TOLD_WITH_FINITE, AT(finite.covariates), -1, 1, INT32_MAX, NULL},
+    {"finite.ridge", FIELD_REAL, true, TOLD_WITH_FINITE, AT(finite.ridge), 0, 0, 1e300, NULL},
+    {"finite.ridge_learned", FIELD_BOOLEAN, true, TOLD_WITH_FINITE, AT(finite.ridge_learned), 0, 0, 0, NULL},
 };
 #define FIELDS (sizeof fields / sizeof *fields)
 
@@ -114,8 +141,9 @@ static const field fields[] = {
 #define TYPE_KEY "type"
 #define TYPE_WORD "gpt"
 
-/* Keys of configurations that a trained model has no use for. */
-static const char *const training_keys[] = {"dropout", "embedding_dropout", "embedding_deviation", "recompute", "attention.dropout"};
+/* Keys of configurations that a model which is loaded has no use for: of training, and of chunks, which no decoder has. */
+static const char *const training_keys[] = {"ahca.more_delimiters", "dropout",   "embedding_dropout", "initialisation",
+                                            "embedding_deviation",  "recompute", "attention.dropout"};
 
 /* ---- printing ---- */
 
@@ -190,6 +218,8 @@ static bool is_told(const hark_decoder_config *config, const field *f) {
     case TOLD_IN_HIERARCHY: return config->structure == HARK_STRUCTURE_HIERARCHICAL;
     case TOLD_WITH_CME: return config->normalisation == HARK_NORMALISATION_CME;
     case TOLD_WITH_AHCA: return config->architecture == HARK_ARCHITECTURE_ahca;
+    case TOLD_WITH_LATENT: return config->architecture == HARK_ARCHITECTURE_latent;
+    case TOLD_WITH_FINITE: return config->architecture == HARK_ARCHITECTURE_finite;
   }
   return true;
 }

@@ -26,13 +26,11 @@ static hark_status declare(hark_context *context, hark_network *network) {
   const hark_network_config *config = &network->config;
   hark_parameters *parameters = &network->parameters;
   const int64_t parts = parts_of(config), width = head_width(config);
+  const double deviation = hark_stack_deviation(config);
   HARK_TRY(hark_stack_declare(context, network));
-  HARK_TRY(hark_linear_declare(context, parameters, parts * config->width, width, true, HARK_INITIAL_DEVIATION, "head.hidden",
-                               &network->hidden[0]));
-  if (parts == 2)
-    HARK_TRY(hark_linear_declare(context, parameters, width, width / 2, true, HARK_INITIAL_DEVIATION, "head.second", &network->hidden[1]));
-  return hark_linear_declare(context, parameters, parts == 2 ? width / 2 : width, config->classes, true, HARK_INITIAL_DEVIATION, "head",
-                             &network->head);
+  HARK_TRY(hark_linear_declare(context, parameters, parts * config->width, width, true, deviation, "head.hidden", &network->hidden[0]));
+  if (parts == 2) HARK_TRY(hark_linear_declare(context, parameters, width, width / 2, true, deviation, "head.second", &network->hidden[1]));
+  return hark_linear_declare(context, parameters, parts == 2 ? width / 2 : width, config->classes, true, deviation, "head", &network->head);
 }
 
 /* *x <- relu(W *x + b) */

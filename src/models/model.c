@@ -99,8 +99,10 @@ static hark_status declare(hark_context *context, hark_model *model, const char 
   if (config.architecture != HARK_ARCHITECTURE_decoder) {
     const hark_architecture *architecture = hark_architecture_of(config.architecture);
     hark_description_close(context, &description);
-    return hark_fail(context, HARK_UNSUPPORTED, "%s: is of architecture %s, and only a decoder continues texts; hark eval measures others",
-                     name, architecture != NULL ? architecture->name : "?");
+    const char *reason = architecture != NULL ? architecture->looks_ahead : NULL;
+    return hark_fail(context, HARK_UNSUPPORTED,
+                     "%s: is of architecture %s, and only a decoder continues texts%s%s; hark eval measures others", name,
+                     architecture != NULL ? architecture->name : "?", reason != NULL ? ": here " : "", reason != NULL ? reason : "");
   }
   hark_status status = find_vocabulary(context, model, name, options, &config);
   if (status == HARK_OK) status = hark_decoder_declare(context, &config, HARK_F32, &model->decoder);

@@ -131,6 +131,12 @@ void hark_network_plans_destroy(hark_context *context, const hark_network *netwo
   hark_release(context, plans, (size_t)network->config.layers * sizeof *plans);
 }
 
+hark_status hark_network_squared_error(hark_tape *tape, hark_value predictions, hark_value targets, double weight, hark_value *loss) {
+  const hark_value inputs[] = {predictions, targets};
+  const hark_squared_error_attributes attributes = {.weight = weight};
+  return hark_tape_apply(tape, &hark_op_squared_error, &attributes, 2, inputs, 0, loss);
+}
+
 hark_status hark_network_loss(hark_tape *tape, hark_value logits, hark_value targets, double weight, double smoothing, hark_value *loss) {
   const hark_value inputs[] = {logits, targets};
   hark_value outputs[HARK_MAX_OUTPUTS] = {0};

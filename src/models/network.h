@@ -13,6 +13,7 @@
 #define HARK_MODELS_NETWORK_H
 
 #include "models/ahca_config.h"
+#include "models/latent_config.h"
 #include "nn/self_attention.h"
 
 /* The table: X(name in C and in configurations). Numbers are stored nowhere, words are. */
@@ -20,15 +21,24 @@
   X(decoder)                                                                                                                               \
   X(encoder)                                                                                                                               \
   X(masked_encoder)                                                                                                                        \
-  X(ahca)
+  X(ahca)                                                                                                                                  \
+  X(latent)                                                                                                                                \
+  X(finite)
 
-#define HARK_ARCHITECTURE_WORDS "decoder|encoder|masked_encoder|ahca"
+#define HARK_ARCHITECTURE_WORDS "decoder|encoder|masked_encoder|ahca|latent|finite"
 typedef enum hark_architecture_kind {
 #define HARK_ARCHITECTURE_KIND(name) HARK_ARCHITECTURE_##name,
   HARK_ARCHITECTURES(HARK_ARCHITECTURE_KIND)
 #undef HARK_ARCHITECTURE_KIND
       HARK_ARCHITECTURE_COUNT
 } hark_architecture_kind;
+
+/* Deviation of the initial weights of linear layers. */
+#define HARK_INITIALISATION_WORDS "gpt2|xavier"
+typedef enum hark_initialisation {
+  HARK_INITIALISATION_GPT2,  /* 0.02, and 0.02 / sqrt(2 layers) into the residual stream (Radford et al. 2019) */
+  HARK_INITIALISATION_XAVIER /* sqrt(2 / (in + out)) */
+} hark_initialisation;
 
 typedef struct hark_network_config {
   int64_t vocabulary, layers, heads, key_heads, width, feed_forward_width, context;
@@ -46,7 +56,8 @@ typedef struct hark_network_config {
   int64_t rotary_original_context; /* that it refers to; 0: context */
   double rotary_fraction;          /* of the pairs that turn; 0: 1 */
   double dropout, embedding_dropout, attention_dropout;
-  double embedding_deviation; /* of initial embeddings of tokens; 0: HARK_INITIAL_DEVIATION. Only training has it */
+  hark_initialisation initialisation; /* only training has it */
+  double embedding_deviation;         /* of initial embeddings of tokens; 0: HARK_INITIAL_DEVIATION. Only training has it */
   /* of attention */
   hark_attention_structure structure;
   hark_hierarchy_partition partition;
@@ -68,6 +79,10 @@ typedef struct hark_network_config {
   int64_t classes, parts; /* what is told apart; sequences of an example, 0: 1 */
   hark_pooling pooling;
   hark_ahca_config ahca; /* of architecture ahca */
+  /* of real vectors */
+  int64_t features, responses; /* of a token; to be told of an example */
+  hark_latent_config latent;   /* of architecture latent */
+  hark_finite_config finite;   /* of architecture finite */
 } hark_network_config;
 
 typedef struct hark_block {
@@ -90,24 +105,32 @@ typedef struct hark_network {
   hark_parameter_id token_table, position_table;
   hark_norm_layer final_norm;
   hark_linear head, hidden[HARK_HEAD_LAYERS - 1];
-  struct hark_ahca_layers *ahca; /* of architecture ahca, which has no blocks; else NULL */
+  /* Of the architectures of these names, which have no blocks; else NULL. */
+  struct hark_ahca_layers *ahca;
+  struct hark_latent_layers *latent;
+  struct hark_finite_layers *finite;
 } hark_network;
 
 /* What a pass reads. Rectangular: tokens [B, L], every row a sequence. Packed (hark_forward.packing): tokens [1, T], sequences one behind the
  * other; `ranges` says where those of each example lie. */
 typedef struct hark_network_input {
   hark_value tokens;         /* i32 */
+  hark_value vectors;        /* f32 [1, T, features] of packed real vectors; 0: there are none */
   const hark_tensor *ranges; /* i64 [N, parts, 2]: first row of a sequence and the row behind its last; NULL: nobody asks for examples */
   double remaining;          /* part of the training that is to come, 1 to 0; 0 in evaluation */
-  double weight;             /* of an example in the loss, with a penalty */
+  double weight;             /* of a sequence in what the architecture adds to the loss */
   hark_value *penalty;       /* what the architecture adds to the loss (0: nothing); NULL: nobody asks for it */
+  const struct hark_ahca_given *given; /* of architecture ahca (ahca.h): what the caller decides; NULL: nothing */
+  struct hark_ahca_trace *trace;       /* of architecture ahca: is told what was decided; NULL: nobody asks */
 } hark_network_input;
 
 typedef struct hark_architecture {
   const char *name, *summary;
-  bool causal;           /* a token sees those before it alone */
-  bool predicts_hidden;  /* tokens of the input that are hidden from it (data/masking.h) */
-  bool predicts_classes; /* logits [N, classes] of examples; else [B, L, V] or [1, T, V] of tokens */
+  const char *looks_ahead; /* what tells a token of those behind it, besides attention; NULL: nothing */
+  bool causal;             /* a token sees those before it alone */
+  bool predicts_hidden;    /* tokens of the input that are hidden from it (data/masking.h) */
+  bool predicts_classes;   /* logits [N, classes] of examples where the configuration has classes; else [B, L, V] or [1, T, V] of tokens */
+  bool predicts_vectors;   /* reads vectors, and its logits are numbers [N, responses] of examples */
   /* Refuses a configuration that this architecture cannot have, beyond what all refuse. NULL: none. */
   hark_status (*check)(hark_context *context, const hark_network_config *config);
   /* Declares all parameters. */
@@ -144,6 +167,9 @@ HARK_MUST_CHECK hark_status hark_network_plans_create(hark_context *context, con
                                                       bool training, hark_attention_plan ***out);
 void hark_network_plans_destroy(hark_context *context, const hark_network *network, hark_attention_plan ***plans);
 
+/* Loss of predicted numbers [N, responses]: weight * sum of squared errors. Both stay. */
+HARK_MUST_CHECK hark_status hark_network_squared_error(hark_tape *tape, hark_value predictions, hark_value targets, double weight,
+                                                       hark_value *loss);
 /* Loss of targets i32 by logits [..., V]: weight * sum over the targets that are not -1 (see cross_entropy). Logits and targets stay. */
 HARK_MUST_CHECK hark_status hark_network_loss(hark_tape *tape, hark_value logits, hark_value targets, double weight, double smoothing,
                                               hark_value *loss);

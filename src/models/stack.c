@@ -33,14 +33,14 @@ static hark_status declare_block(hark_context *context, hark_network *network, i
   const hark_network_config *config = &network->config;
   hark_block *block = &network->blocks[layer];
   hark_parameters *parameters = &network->parameters;
-  const double output_deviation = HARK_INITIAL_DEVIATION / sqrt(2.0 * (double)config->layers);
+  const double deviation = hark_stack_deviation(config), output_deviation = deviation / sqrt(2.0 * (double)config->layers);
   const hark_self_attention_spec attention = {.width = config->width,
                                               .head_dim = hark_network_head_dim(config),
                                               .causal = network->architecture->causal,
                                               .heads = config->heads,
                                               .key_heads = config->key_heads,
                                               .bias = config->bias && !config->attention_unbiased,
-                                              .deviation = HARK_INITIAL_DEVIATION,
+                                              .deviation = deviation,
                                               .output_deviation = output_deviation,
                                               .rotary = hark_stack_rotary(config),
                                               .rotary_source = has_own_rates(config) ? &network->rotary_source : NULL,
@@ -73,15 +73,15 @@ static hark_status declare_block(hark_context *context, hark_network *network, i
                              &block->feed_forward_norm));
   (void)snprintf(name, sizeof name, "blocks.%" PRId64 ".feed_forward", layer);
   return hark_feed_forward_declare(context, parameters, config->activation, config->width, config->feed_forward_width, config->bias,
-                                   HARK_INITIAL_DEVIATION, output_deviation, name, &block->feed_forward);
+                                   deviation, output_deviation, name, &block->feed_forward);
 }
 
-/* Reads the expression; weights of one expression are no weights of another. */
-static hark_status open_positional(hark_context *context, hark_network *network) {
+/* Weights of one expression are no weights of another. */
+hark_status hark_stack_open_positional(hark_context *context, hark_network *network, int64_t length) {
   static const char *const scopes[] = {"model", "layer", "head"};
   hark_network_config *config = &network->config;
   const int64_t rows = config->positional_scope == HARK_SCOPE_HEAD ? config->heads : 1;
-  HARK_TRY(hark_positional_source_open(context, config->positional, rows, config->context, &network->positional_source));
+  HARK_TRY(hark_positional_source_open(context, config->positional, rows, length, &network->positional_source));
   config->positional = network->positional_source.text;
   network->positional_source.stretch = config->positional_stretch;
   const bool present = network->positional_source.expression != NULL;
@@ -127,7 +127,7 @@ hark_status hark_stack_declare(hark_context *context, hark_network *network) {
   void *memory = NULL;
   HARK_TRY(hark_allocate_zero(context, (size_t)network->config.layers * sizeof *network->blocks, &memory));
   network->blocks = memory;
-  HARK_TRY(open_positional(context, network));
+  HARK_TRY(hark_stack_open_positional(context, network, network->config.context));
   HARK_TRY(open_rotary(context, network));
   return declare_parts(context, network);
 }
@@ -144,16 +144,20 @@ typedef struct block_closure {
   const hark_network *network;
   const hark_forward *forward;
   int64_t layer;
+  bool built; /* this is not the first time: what is reported has been */
 } block_closure;
 
 /* inputs: x, and where the model shares one the table of a positional kernel.
  * x' = x + attention(norm(x)); y = x' + feed_forward(norm(x')). x is released where it is not an input of a segment. */
 static hark_status build_block(void *data, hark_tape *tape, const hark_value *inputs, hark_value *outputs) {
-  const block_closure *closure = data;
+  block_closure *closure = data;
   const hark_network_config *config = &closure->network->config;
   const hark_block *block = &closure->network->blocks[closure->layer];
-  const hark_forward *forward = closure->forward;
+  hark_forward own = *closure->forward;
+  const hark_forward *forward = &own;
   hark_value normed = 0, branch = 0, x = inputs[0];
+  if (closure->built) own.report = NULL;
+  closure->built = true;
   HARK_TRY(hark_norm_apply(forward, &block->attention_norm, x, &normed));
   const hark_value log_kernel = shares_kernel(closure->network) ? inputs[1] : 0;
   HARK_TRY(hark_self_attention_apply(closure->context, forward, &block->attention, normed, log_kernel, &branch));
@@ -240,13 +244,11 @@ hark_status hark_stack_apply(hark_context *context, const hark_network *network,
   for (int64_t layer = 0; layer < config->layers; layer++) {
     if (forward->cancel != NULL && forward->cancel(forward->cancel_user)) return hark_fail(context, HARK_CANCELLED, "cancelled");
     inputs[0] = x;
-    const block_closure closure = {.context = context, .network = network, .forward = forward, .layer = layer};
+    block_closure closure = {.context = context, .network = network, .forward = forward, .layer = layer};
     if (config->recompute && forward->training)
       HARK_TRY(hark_tape_segment(tape, build_block, &closure, sizeof closure, inputs[1] != 0 ? 2 : 1, inputs, 1, &y));
-    else {
-      block_closure own = closure;
-      HARK_TRY(build_block(&own, tape, inputs, &y));
-    }
+    else
+      HARK_TRY(build_block(&closure, tape, inputs, &y));
     hark_tape_release(tape, x);
     x = y;
   }

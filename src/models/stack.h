@@ -12,8 +12,17 @@
 /* Deviation of initial weights: GPT-2's (Radford et al. 2019). */
 #define HARK_INITIAL_DEVIATION 0.02
 
+/* Deviation of a linear layer's initial weights as the configuration says, for hark_linear_declare(). */
+static inline double hark_stack_deviation(const hark_network_config *config) {
+  return config->initialisation == HARK_INITIALISATION_XAVIER ? HARK_DEVIATION_XAVIER : HARK_INITIAL_DEVIATION;
+}
+
 /* Declares the parameters of embedding, blocks and last norm. Errors: those of parameters; HARK_BAD_CONFIGURATION, HARK_OUT_OF_MEMORY. */
 HARK_MUST_CHECK hark_status hark_stack_declare(hark_context *context, hark_network *network);
+
+/* Reads the expression of the positional kernel, whose parameters start for distances up to `length`, into the network's source. Errors: those of
+ * hark_positional_source_open(). */
+HARK_MUST_CHECK hark_status hark_stack_open_positional(hark_context *context, hark_network *network, int64_t length);
 
 /* tokens -> what the last block leaves, [B, L, D], before the last norm. */
 HARK_MUST_CHECK hark_status hark_stack_apply(hark_context *context, const hark_network *network, const hark_forward *forward,

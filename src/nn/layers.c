@@ -6,7 +6,8 @@
 hark_status hark_linear_declare(hark_context *context, hark_parameters *parameters, int64_t in, int64_t out, bool bias, double deviation,
                                 const char *prefix, hark_linear *layer) {
   *layer = (hark_linear){0};
-  const hark_parameter_spec weight = {.rank = 2, .shape = {out, in}, .initial = HARK_INITIAL_NORMAL, .value = deviation, .decays = true};
+  const hark_parameter_spec weight = {
+      .rank = 2, .shape = {out, in}, .initial = HARK_INITIAL_NORMAL, .value = hark_deviation_for(deviation, in, out), .decays = true};
   HARK_TRY(hark_parameters_add(context, parameters, &weight, &layer->weight, "%s.weight", prefix));
   if (!bias) return HARK_OK;
   const hark_parameter_spec offset = {.rank = 1, .shape = {out}, .initial = HARK_INITIAL_ZERO};

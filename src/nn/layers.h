@@ -6,8 +6,16 @@
 #ifndef HARK_NN_LAYERS_H
 #define HARK_NN_LAYERS_H
 
+#include <math.h>
+
 #include "nn/forward.h"
 #include "nn/kinds.h"
+
+/* As the deviation of initial weights: Xavier's for the layer, sqrt(2 / (in + out)) (Glorot and Bengio 2010). */
+#define HARK_DEVIATION_XAVIER 0.0
+static inline double hark_deviation_for(double deviation, int64_t in, int64_t out) {
+  return deviation != HARK_DEVIATION_XAVIER ? deviation : sqrt(2.0 / (double)(in + out));
+}
 
 /* y = x W^T + b */
 typedef struct hark_linear {

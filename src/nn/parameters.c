@@ -16,6 +16,7 @@ void hark_parameters_close(hark_context *context, hark_parameters *parameters) {
   hark_tensor_destroy(context, &parameters->weights);
   hark_tensor_destroy(context, &parameters->gradients);
   hark_release(context, parameters->list, (size_t)parameters->capacity * sizeof *parameters->list);
+  hark_release(context, parameters->projection, parameters->projection_bytes);
   hark_parameters_open(parameters, parameters->type);
 }
 
@@ -93,8 +94,53 @@ hark_status hark_parameters_lay_out(hark_context *context, hark_parameters *para
   return HARK_OK;
 }
 
+static bool is_bounded(const hark_parameter *parameter) { return parameter->spec.bound.norm != HARK_BOUND_FREE; }
+
+/* The bytes of the parameter's numbers as they are stored, then in double, then the projection's own. */
+static size_t projection_bytes(const hark_parameter *parameter) {
+  const int64_t *const shape = parameter->spec.shape;
+  return (2 * (size_t)parameter->count + hark_norm_bound_scratch(shape[0], shape[1])) * sizeof(double);
+}
+
+static hark_status make_room_to_project(hark_context *context, hark_parameters *parameters) {
+  size_t bytes = 0;
+  for (int32_t i = 0; i < parameters->count; i++)
+    if (is_bounded(&parameters->list[i])) bytes = (size_t)hark_max((int64_t)bytes, (int64_t)projection_bytes(&parameters->list[i]));
+  if (bytes == 0) return HARK_OK;
+  HARK_TRY(hark_allocate(context, bytes, &parameters->projection));
+  parameters->projection_bytes = bytes;
+  return HARK_OK;
+}
+
+static hark_status project(hark_context *context, const hark_parameters *parameters, hark_parameter *parameter) {
+  const int64_t rows = parameter->spec.shape[0], columns = parameter->spec.shape[1], count = parameter->count;
+  void *const stored = parameters->projection;
+  double *const numbers = (double *)stored + count, *const scratch = numbers + count;
+  const bool wide = parameter->weight.type == HARK_F64;
+  HARK_TRY(hark_tensor_read(context, &parameter->weight, stored));
+  for (int64_t i = 0; i < count; i++) numbers[i] = wide ? ((const double *)stored)[i] : (double)((const float *)stored)[i];
+  hark_norm_bound_project(&parameter->spec.bound, rows, columns, numbers, scratch);
+  for (int64_t i = 0; i < count; i++) {
+    if (wide)
+      ((double *)stored)[i] = numbers[i];
+    else
+      ((float *)stored)[i] = (float)numbers[i];
+  }
+  return hark_tensor_write(context, &parameter->weight, stored);
+}
+
+hark_status hark_parameters_project(hark_context *context, const hark_parameters *parameters, bool frozen_too) {
+  for (int32_t i = 0; parameters->projection != NULL && i < parameters->count; i++) {
+    hark_parameter *const parameter = &parameters->list[i];
+    if (!is_bounded(parameter) || (parameter->spec.rate == HARK_RATE_FROZEN && !frozen_too)) continue;
+    HARK_TRY(project(context, parameters, parameter));
+  }
+  return HARK_OK;
+}
+
 hark_status hark_parameters_finish(hark_context *context, hark_parameters *parameters, bool training) {
   HARK_TRY(hark_parameters_lay_out(context, parameters, training));
+  HARK_TRY(make_room_to_project(context, parameters));
   const int64_t elements = hark_tensor_count(&parameters->weights);
   HARK_TRY(hark_tensor_create(context, parameters->type, 1, &elements, &parameters->weights));
   if (training) HARK_TRY(hark_tensor_create(context, parameters->type, 1, &elements, &parameters->gradients));
@@ -151,7 +197,7 @@ hark_status hark_parameters_initialise(hark_context *context, hark_parameters *p
                                values + INITIAL_ELEMENTS);
   }
   hark_release(context, scratch, bytes);
-  return status;
+  return status == HARK_OK ? hark_parameters_project(context, parameters, true) : status;
 }
 
 void hark_join_name(char name[HARK_PARAMETER_NAME_BYTES], const char *prefix, const char *part) {

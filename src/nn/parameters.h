@@ -9,6 +9,7 @@
 #include <hark/tape.h>
 
 #include "core/core.h"
+#include "nn/norm_bound.h"
 
 #define HARK_PARAMETER_NAME_BYTES 96
 
@@ -31,8 +32,9 @@ typedef struct hark_parameter_spec {
   double value; /* standard deviation of NORMAL, value of CONSTANT */
   bool decays;  /* weight decay: matrices; not norms, biases, kernel parameters */
   hark_rate_kind rate;
-  bool noted;          /* numbers of another meaning where the notes of the parameters differ */
-  const double *given; /* values of GIVEN, borrowed until the parameters are initialised */
+  bool noted;            /* numbers of another meaning where the notes of the parameters differ */
+  const double *given;   /* values of GIVEN, borrowed until the parameters are initialised */
+  hark_norm_bound bound; /* of a matrix: kept by hark_parameters_project() */
 } hark_parameter_spec;
 
 typedef struct hark_parameter {
@@ -67,6 +69,8 @@ typedef struct hark_parameters {
   hark_tensor weights, gradients; /* flat, [elements] */
   hark_parameter_note notes[HARK_PARAMETER_NOTES];
   int note_count;
+  void *projection; /* host memory of hark_parameters_project(); NULL: nothing is bounded */
+  size_t projection_bytes;
 } hark_parameters;
 
 typedef int32_t hark_parameter_id; /* 0: none */
@@ -85,8 +89,12 @@ HARK_MUST_CHECK hark_status hark_parameters_lay_out(hark_context *context, hark_
 /* Lays out and allocates; the weights are zero. Errors: HARK_INVALID_ARGUMENT for a name that is there twice, HARK_OUT_OF_MEMORY. */
 HARK_MUST_CHECK hark_status hark_parameters_finish(hark_context *context, hark_parameters *parameters, bool training);
 
-/* Initial values: they depend on seed, the parameter's name and the place in it alone. */
+/* Initial values: they depend on seed, the parameter's name and the place in it alone, up to the projection of what has a bound. */
 HARK_MUST_CHECK hark_status hark_parameters_initialise(hark_context *context, hark_parameters *parameters, uint64_t seed);
+
+/* Brings every matrix with a bound back to where it keeps it (norm_bound.h); of frozen ones only with `frozen_too`. What is within its bounds
+ * keeps its bits. After hark_parameters_finish(); allocates nothing. Errors: those of the backend. */
+HARK_MUST_CHECK hark_status hark_parameters_project(hark_context *context, const hark_parameters *parameters, bool frozen_too);
 
 static inline hark_parameter *hark_parameters_at(const hark_parameters *parameters, hark_parameter_id id) {
   return &parameters->list[id - 1];

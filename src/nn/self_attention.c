@@ -5,6 +5,7 @@
 
 #include "backend/backend.h"
 #include "backend/hierarchy.h"
+#include "backend/kernel_ridge_decode.h"
 
 /* Gates start open: sigmoid(3) = .95, a memory of about twenty tokens that training lengthens or shortens. */
 #define FORGET_INITIAL 3.0
@@ -48,8 +49,11 @@ hark_status hark_self_attention_declare(hark_context *context, hark_parameters *
   }
   HARK_TRY(declare_ridge(context, parameters, spec, prefix, out));
   if (!spec->forget_gate) return HARK_OK;
-  const hark_parameter_spec weight = {
-      .rank = 2, .shape = {spec->heads, spec->width}, .initial = HARK_INITIAL_NORMAL, .value = spec->deviation, .decays = true};
+  const hark_parameter_spec weight = {.rank = 2,
+                                      .shape = {spec->heads, spec->width},
+                                      .initial = HARK_INITIAL_NORMAL,
+                                      .value = hark_deviation_for(spec->deviation, spec->width, spec->heads),
+                                      .decays = true};
   const hark_parameter_spec bias = {.rank = 1, .shape = {spec->heads}, .initial = HARK_INITIAL_CONSTANT, .value = FORGET_INITIAL};
   HARK_TRY(hark_parameters_add(context, parameters, &weight, &out->forget.weight, "%s.forget.weight", prefix));
   return hark_parameters_add(context, parameters, &bias, &out->forget.bias, "%s.forget.bias", prefix);
@@ -142,21 +146,50 @@ bool hark_self_attention_means(const hark_self_attention_spec *spec, int64_t cap
   return true;
 }
 
+bool hark_self_attention_has_record(const hark_self_attention_spec *spec) {
+  return spec->structure == HARK_STRUCTURE_HIERARCHICAL || spec->normalisation == HARK_NORMALISATION_CME;
+}
+
+bool hark_attention_cache_goes_back(const hark_self_attention_spec *spec) { return spec->structure != HARK_STRUCTURE_HIERARCHICAL; }
+
+int64_t hark_attention_cache_front(const hark_attention_cache *cache, int part, int64_t tokens) {
+  const hark_tensor *tensor = &cache->part[part];
+  if (tensor->type == HARK_NONE) return 0;
+  return part == HARK_CACHE_FACTOR ? hark_ridge_decode_tiles(tokens) * tensor->shape[1] * tensor->shape[2] : tokens * tensor->shape[2];
+}
+
+static hark_status describe_hierarchical(hark_context *context, const hark_self_attention_spec *spec, hark_type type, int64_t capacity,
+                                         hark_attention_cache *out) {
+  const int64_t levels = hierarchy_of(spec, capacity).levels, partial[] = {levels, spec->heads, spec->head_dim + 2};
+  const int64_t shape[] = {levels, 2 * spec->hierarchy_block, spec->head_dim * spec->key_heads};
+  HARK_TRY(hark_tensor_describe(context, type, 3, partial, &out->part[HARK_CACHE_PARTIAL]));
+  HARK_TRY(hark_tensor_describe(context, type, 3, shape, &out->part[HARK_CACHE_KEY]));
+  out->part[HARK_CACHE_VALUE] = out->part[HARK_CACHE_KEY];
+  return HARK_OK;
+}
+
+static hark_status describe_ridge(hark_context *context, const hark_self_attention_spec *spec, hark_type type, int64_t capacity,
+                                  hark_attention_cache *out) {
+  if (capacity > HARK_RIDGE_DECODE_CAPACITY)
+    return hark_fail(context, HARK_TOO_LARGE, "cache: the factor of %lld tokens with normalisation cme, expected at most %lld",
+                     (long long)capacity, (long long)HARK_RIDGE_DECODE_CAPACITY);
+  const int64_t key[] = {1, capacity, spec->head_dim * spec->key_heads};
+  const int64_t solved[] = {1, capacity, hark_ridge_decode_width(spec->head_dim) * spec->heads};
+  const int64_t factor[] = {hark_ridge_decode_tiles(capacity), spec->heads, HARK_RIDGE_BAND_TILE};
+  HARK_TRY(hark_tensor_describe(context, type, 3, key, &out->part[HARK_CACHE_KEY]));
+  HARK_TRY(hark_tensor_describe(context, type, 3, solved, &out->part[HARK_CACHE_VALUE]));
+  return hark_tensor_describe(context, type, 3, factor, &out->part[HARK_CACHE_FACTOR]);
+}
+
 hark_status hark_attention_cache_describe(hark_context *context, const hark_self_attention_spec *spec, hark_type type, int64_t capacity,
                                           hark_attention_cache *out) {
   *out = (hark_attention_cache){0};
-  const int64_t head_dim = spec->head_dim;
-  int64_t shape[] = {1, capacity, head_dim * spec->key_heads};
-  if (spec->structure == HARK_STRUCTURE_HIERARCHICAL) {
-    const int64_t levels = hierarchy_of(spec, capacity).levels, partial[] = {levels, spec->heads, head_dim + 2};
-    shape[0] = levels;
-    shape[1] = 2 * spec->hierarchy_block;
-    HARK_TRY(hark_tensor_describe(context, type, 3, partial, &out->part[HARK_CACHE_PARTIAL]));
-  }
-  HARK_TRY(hark_tensor_describe(context, type, 3, shape, &out->part[HARK_CACHE_KEY]));
+  if (spec->structure == HARK_STRUCTURE_HIERARCHICAL) return describe_hierarchical(context, spec, type, capacity, out);
+  if (spec->normalisation == HARK_NORMALISATION_CME) return describe_ridge(context, spec, type, capacity, out);
+  const int64_t key[] = {1, capacity, spec->head_dim * spec->key_heads}, gates[] = {1, capacity, spec->heads};
+  HARK_TRY(hark_tensor_describe(context, type, 3, key, &out->part[HARK_CACHE_KEY]));
   out->part[HARK_CACHE_VALUE] = out->part[HARK_CACHE_KEY];
-  shape[2] = spec->heads;
-  return spec->forget_gate ? hark_tensor_describe(context, type, 3, shape, &out->part[HARK_CACHE_FORGET]) : HARK_OK;
+  return spec->forget_gate ? hark_tensor_describe(context, type, 3, gates, &out->part[HARK_CACHE_FORGET]) : HARK_OK;
 }
 
 hark_status hark_attention_cache_create(hark_context *context, hark_attention_cache *cache) {
@@ -184,22 +217,34 @@ static hark_status through_cache(hark_context *context, const hark_forward *forw
   return hark_tape_leaf(forward->tape, &all, NULL, value);
 }
 
-/* One pass through a hierarchical cache, which changes it. */
-static hark_status decode(const hark_forward *forward, const hark_self_attention *layer, hark_value query, hark_value key, hark_value value,
-                          hark_value *out) {
-  enum { QUERY, KEY, VALUE, CACHED_KEY, CACHED_VALUE, PARTIAL, BIAS, MEANS, INPUTS }; /* the record's */
-  const hark_self_attention_spec *spec = &layer->spec;
+enum { QUERY, KEY, VALUE, ROWS }; /* where every record's inputs begin */
+
+/* Parts of the layer's cache as inputs of a record, from input ROWS on. */
+static hark_status take_parts(const hark_forward *forward, const hark_self_attention *layer, const int *parts, int count,
+                              hark_value *inputs) {
   const hark_attention_cache *cache = &forward->caches[layer->layer];
+  for (int i = 0; i < count; i++) HARK_TRY(hark_tape_leaf(forward->tape, &cache->part[parts[i]], NULL, &inputs[ROWS + i]));
+  return HARK_OK;
+}
+
+/* The table that the layer's positional kernel has in decoding. */
+static hark_status take_table(const hark_forward *forward, const hark_self_attention *layer, hark_value *table) {
+  const hark_self_attention_spec *spec = &layer->spec;
+  if (!spec->positional) return HARK_OK;
+  return hark_tape_leaf(forward->tape, &forward->log_kernels[spec->positional_source != NULL ? layer->layer : 0], NULL, table);
+}
+
+/* One pass through a hierarchical cache, which changes it; the rows are consumed. */
+static hark_status decode_hierarchical(const hark_forward *forward, const hark_self_attention *layer, const hark_value *rows,
+                                       hark_value *out) {
+  enum { BIAS = ROWS + 3, MEANS, INPUTS }; /* the record's */
+  static const int parts[] = {HARK_CACHE_KEY, HARK_CACHE_VALUE, HARK_CACHE_PARTIAL};
+  const hark_self_attention_spec *spec = &layer->spec;
   const double sigma = sigma_of(spec);
-  hark_value inputs[INPUTS] = {query, key, value};
-  HARK_TRY(hark_tape_leaf(forward->tape, &cache->part[HARK_CACHE_KEY], NULL, &inputs[CACHED_KEY]));
-  HARK_TRY(hark_tape_leaf(forward->tape, &cache->part[HARK_CACHE_VALUE], NULL, &inputs[CACHED_VALUE]));
-  HARK_TRY(hark_tape_leaf(forward->tape, &cache->part[HARK_CACHE_PARTIAL], NULL, &inputs[PARTIAL]));
+  hark_value inputs[INPUTS] = {rows[QUERY], rows[KEY], rows[VALUE]};
+  HARK_TRY(take_parts(forward, layer, parts, BIAS - ROWS, inputs));
   HARK_TRY(hark_forward_parameter(forward, layer->hierarchical_bias, &inputs[BIAS]));
-  if (spec->positional) {
-    const hark_tensor *means = &forward->log_kernels[spec->positional_source != NULL ? layer->layer : 0];
-    HARK_TRY(hark_tape_leaf(forward->tape, means, NULL, &inputs[MEANS]));
-  }
+  HARK_TRY(take_table(forward, layer, &inputs[MEANS]));
   const hark_hierarchical_decode_attributes attributes = {
       .heads = spec->heads,
       .key_heads = spec->key_heads,
@@ -209,14 +254,39 @@ static hark_status decode(const hark_forward *forward, const hark_self_attention
       .coarse_query = spec->coarse_query == HARK_COARSE_QUERY_EXACT ? HARK_COARSE_QUERY_EXACT : HARK_COARSE_QUERY_FIRST,
       .kernel = spec->kernel,
       .scale = spec->kernel == HARK_KERNEL_RBF ? 1 / (sigma * sigma) : scale_of(spec)};
-  return hark_tape_apply(forward->tape, &hark_op_hierarchical_decode, &attributes, INPUTS, inputs, 1u << QUERY | 1u << KEY | 1u << VALUE,
-                         out);
+  return hark_tape_apply(forward->tape, &hark_op_hierarchical_decode, &attributes, INPUTS, inputs, (1u << ROWS) - 1, out);
+}
+
+/* The same through the cache of kernel ridge attention. */
+static hark_status decode_ridge(const hark_forward *forward, const hark_self_attention *layer, const hark_value *rows, hark_value *out) {
+  enum { LOG_RIDGE = ROWS + 3, LOG_SIGMA, LOG_KERNEL, INPUTS }; /* the record's */
+  static const int parts[] = {HARK_CACHE_KEY, HARK_CACHE_VALUE, HARK_CACHE_FACTOR};
+  const hark_self_attention_spec *spec = &layer->spec;
+  hark_value inputs[INPUTS] = {rows[QUERY], rows[KEY], rows[VALUE]};
+  HARK_TRY(take_parts(forward, layer, parts, LOG_RIDGE - ROWS, inputs));
+  HARK_TRY(hark_forward_parameter(forward, layer->log_ridge, &inputs[LOG_RIDGE]));
+  HARK_TRY(hark_forward_parameter(forward, layer->log_sigma, &inputs[LOG_SIGMA]));
+  HARK_TRY(take_table(forward, layer, &inputs[LOG_KERNEL]));
+  const hark_kernel_ridge_decode_attributes attributes = {.heads = spec->heads,
+                                                          .key_heads = spec->key_heads,
+                                                          .first_position = forward->first_position,
+                                                          .kernel = spec->kernel,
+                                                          .unit = spec->unit,
+                                                          .ridge = spec->ridge,
+                                                          .scale = scale_of(spec),
+                                                          .sigma = spec->kernel == HARK_KERNEL_RBF ? sigma_of(spec) : 0,
+                                                          .report = forward->report};
+  return hark_tape_apply(forward->tape, &hark_op_kernel_ridge_decode, &attributes, INPUTS, inputs, (1u << ROWS) - 1, out);
+}
+
+static hark_status decode(const hark_forward *forward, const hark_self_attention *layer, const hark_value *rows, hark_value *out) {
+  return (layer->spec.structure == HARK_STRUCTURE_HIERARCHICAL ? decode_hierarchical : decode_ridge)(forward, layer, rows, out);
 }
 
 /* Kernel ridge attention of the query, key and value at the front of `rows`, which are consumed. */
 static hark_status apply_ridge(const hark_forward *forward, const hark_self_attention *layer, const hark_value *rows, hark_value log_kernel,
                                bool own_table, hark_value *out) {
-  enum { QUERY, KEY, VALUE, LOG_RIDGE, LOG_SIGMA, LOG_KERNEL, INPUTS }; /* the record's */
+  enum { LOG_RIDGE = ROWS, LOG_SIGMA, LOG_KERNEL, INPUTS }; /* the record's */
   hark_value inputs[INPUTS] = {rows[QUERY], rows[KEY], rows[VALUE], [LOG_KERNEL] = log_kernel};
   const hark_kernel_ridge_attributes attributes = {.plan = forward->plans[layer->layer],
                                                    .report = forward->report,
@@ -231,7 +301,7 @@ hark_status hark_self_attention_apply(hark_context *context, const hark_forward 
                                       hark_value log_kernel, hark_value *out) {
   const hark_self_attention_spec *spec = &layer->spec;
   hark_tape *tape = forward->tape;
-  enum { QUERY, KEY, VALUE, BIAS, LOG_KERNEL, FORGET, MASK, HIERARCHICAL_BIAS, INPUTS }; /* the record's, as far as they are used */
+  enum { BIAS = ROWS, LOG_KERNEL, FORGET, MASK, HIERARCHICAL_BIAS, INPUTS }; /* the record's, as far as they are used */
   hark_value inputs[INPUTS] = {0};
   HARK_TRY(hark_linear_apply(forward, &layer->query, x, &inputs[QUERY]));
   HARK_TRY(hark_linear_apply(forward, &layer->key, x, &inputs[KEY]));
@@ -247,8 +317,8 @@ hark_status hark_self_attention_apply(hark_context *context, const hark_forward 
     HARK_TRY(forward->observe(forward->observe_user, layer->layer, hark_tape_tensor(tape, inputs[QUERY]),
                               hark_tape_tensor(tape, inputs[KEY]), hark_tape_tensor(tape, inputs[VALUE])));
   hark_value mixed = 0;
-  if (forward->caches != NULL && spec->structure == HARK_STRUCTURE_HIERARCHICAL) {
-    HARK_TRY(decode(forward, layer, inputs[QUERY], inputs[KEY], inputs[VALUE], &mixed));
+  if (forward->caches != NULL && hark_self_attention_has_record(spec)) {
+    HARK_TRY(decode(forward, layer, inputs, &mixed));
     HARK_TRY(hark_linear_apply(forward, &layer->output, mixed, out));
     hark_tape_release(tape, mixed);
     return HARK_OK;

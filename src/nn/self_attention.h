@@ -51,9 +51,16 @@ typedef struct hark_self_attention {
 } hark_self_attention;
 
 /* What a layer keeps of the tokens that it has seen. Dense and window: a row for each, keys and values [1, capacity, key_heads * head_dim],
- * gate logits [1, capacity, heads]. Hierarchical: keys and values [M, 2 Nr, key_heads * head_dim] of the last tokens of every level, and the
+ * gate logits [1, capacity, heads]. Kernel ridge: keys, rows of U and the factor (kernel_ridge_decode in hark/operators.h). Hierarchical: keys and values [M, 2 Nr, key_heads * head_dim] of the last tokens of every level, and the
  * sums [M, heads, head_dim + 2] that rows to come share (hierarchical_decode in hark/operators.h). Absent parts have type HARK_NONE. */
-enum { HARK_CACHE_KEY, HARK_CACHE_VALUE, HARK_CACHE_FORGET, HARK_CACHE_PARTIAL, HARK_CACHE_PARTS };
+enum {
+  HARK_CACHE_KEY,
+  HARK_CACHE_VALUE, /* kernel ridge: rows of U */
+  HARK_CACHE_FORGET,
+  HARK_CACHE_PARTIAL,
+  HARK_CACHE_FACTOR, /* kernel ridge */
+  HARK_CACHE_PARTS
+};
 typedef struct hark_attention_cache {
   hark_tensor part[HARK_CACHE_PARTS];
 } hark_attention_cache;
@@ -79,6 +86,13 @@ HARK_MUST_CHECK hark_status hark_attention_cache_describe(hark_context *context,
 /* Gives a described cache its memory, of zeros. */
 HARK_MUST_CHECK hark_status hark_attention_cache_create(hark_context *context, hark_attention_cache *cache);
 void hark_attention_cache_destroy(hark_context *context, hark_attention_cache *cache);
+
+/* Whether a record of its own attends to the cache: then passes with caches have no plan. */
+bool hark_self_attention_has_record(const hark_self_attention_spec *spec);
+/* Whether the first n tokens of a cache are what a cache of n tokens holds: those behind them can be forgotten. */
+bool hark_attention_cache_goes_back(const hark_self_attention_spec *spec);
+/* Numbers at the front of a part that belong to its first `tokens` tokens, with caches that go back. */
+int64_t hark_attention_cache_front(const hark_attention_cache *cache, int part, int64_t tokens);
 
 /* Distances that a table of log G needs for `length` tokens: more than there are between tokens where cells reach farther. */
 int64_t hark_self_attention_distances(const hark_self_attention_spec *spec, int64_t length);

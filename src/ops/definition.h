@@ -93,6 +93,10 @@ HARK_MUST_CHECK hark_status hark_check_inputs(hark_context *context, const hark_
 HARK_MUST_CHECK hark_status hark_check_vector(hark_context *context, const hark_operator *op, const char *name, const hark_tensor *tensor,
                                               int64_t length, const char *origin);
 
+/* Refuses `tensor`, called `name`, unless it has this shape. Errors: HARK_SHAPE_MISMATCH. */
+HARK_MUST_CHECK hark_status hark_check_shape(hark_context *context, const hark_operator *op, const char *name, const hark_tensor *tensor,
+                                             int rank, const int64_t *expected);
+
 /* Refuses two inputs of different shapes. Errors: HARK_SHAPE_MISMATCH. */
 HARK_MUST_CHECK hark_status hark_check_same_shape(hark_context *context, const hark_operator *op, const char *name_a, const hark_tensor *a,
                                                   const char *name_b, const hark_tensor *b);

@@ -11,7 +11,6 @@
  * HARK_STRUCTURE_HIERARCHICAL up to rounding. H-Transformer-1D, sections 5-7, eq. 25-29 and 73; docs/mathematics/hierarchical.md.
  */
 #include <inttypes.h>
-#include <string.h>
 
 #include "backend/hierarchy.h"
 #include "ops/definition.h"
@@ -31,23 +30,10 @@ static hark_hierarchy hierarchy_of(const hark_hierarchical_decode_attributes *de
                           .levels = (int)levels};
 }
 
-static hark_status refuse_shape(hark_context *context, const char *name, const hark_tensor *tensor, int rank, const int64_t *expected) {
-  hark_tensor wanted;
-  char is[HARK_SHAPE_TEXT_BYTES], text[HARK_SHAPE_TEXT_BYTES];
-  HARK_TRY(hark_tensor_describe(context, tensor->type, rank, expected, &wanted));
-  return hark_fail(context, HARK_SHAPE_MISMATCH, "hierarchical_decode: %s has %s, expected %s", name,
-                   hark_shape_text(tensor, is, sizeof is), hark_shape_text(&wanted, text, sizeof text));
-}
-
-static hark_status check_shape(hark_context *context, const char *name, const hark_tensor *tensor, int rank, const int64_t *expected) {
-  if (tensor->rank == rank && memcmp(tensor->shape, expected, (size_t)rank * sizeof *expected) == 0) return HARK_OK;
-  return refuse_shape(context, name, tensor, rank, expected);
-}
-
 /* One table, or one a head. */
 static hark_status check_table(hark_context *context, const char *name, const hark_tensor *tensor, int64_t heads, int64_t width) {
   const int64_t expected[] = {tensor->shape[0] == 1 ? 1 : heads, width};
-  return check_shape(context, name, tensor, 2, expected);
+  return hark_check_shape(context, &hark_op_hierarchical_decode, name, tensor, 2, expected);
 }
 
 static hark_status check_attributes(hark_context *context, const hark_hierarchical_decode_attributes *decode) {
@@ -96,17 +82,17 @@ static hark_status infer(hark_context *context, const void *attributes, const ha
                      hark_shape_text(value, text, sizeof text), decode->key_heads);
   const int64_t head_dim = query->shape[2] / decode->heads, value_dim = value->shape[2] / decode->key_heads;
   const int64_t keys[] = {1, rows, head_dim * decode->key_heads}, values[] = {1, rows, value->shape[2]};
-  HARK_TRY(check_shape(context, "key", key, 3, keys));
-  HARK_TRY(check_shape(context, "value", value, 3, values));
+  HARK_TRY(hark_check_shape(context, &hark_op_hierarchical_decode, "key", key, 3, keys));
+  HARK_TRY(hark_check_shape(context, &hark_op_hierarchical_decode, "value", value, 3, values));
   if (levels < 1 || levels > HARK_HIERARCHY_MAX_LEVELS || decode->first_position > (decode->hierarchy_block << levels) - rows)
     return hark_fail(context, HARK_SHAPE_MISMATCH,
                      "hierarchical_decode: cached_key has %s, which is no cache of %" PRId64 " + %" PRId64 " tokens in blocks of %" PRId64,
                      hark_shape_text(&inputs[INPUT_CACHED_KEY], text, sizeof text), decode->first_position, rows, decode->hierarchy_block);
   const int64_t cached_keys[] = {levels, ring, keys[2]}, cached_values[] = {levels, ring, values[2]};
   const int64_t partials[] = {levels, decode->heads, value_dim + 2};
-  HARK_TRY(check_shape(context, "cached_key", &inputs[INPUT_CACHED_KEY], 3, cached_keys));
-  HARK_TRY(check_shape(context, "cached_value", &inputs[INPUT_CACHED_VALUE], 3, cached_values));
-  HARK_TRY(check_shape(context, "partial", &inputs[INPUT_PARTIAL], 3, partials));
+  HARK_TRY(hark_check_shape(context, &hark_op_hierarchical_decode, "cached_key", &inputs[INPUT_CACHED_KEY], 3, cached_keys));
+  HARK_TRY(hark_check_shape(context, &hark_op_hierarchical_decode, "cached_value", &inputs[INPUT_CACHED_VALUE], 3, cached_values));
+  HARK_TRY(hark_check_shape(context, &hark_op_hierarchical_decode, "partial", &inputs[INPUT_PARTIAL], 3, partials));
   if (hark_has_input(inputs, input_count, INPUT_BIAS))
     HARK_TRY(check_table(context, "bias", &inputs[INPUT_BIAS], decode->heads, 2 * ring - 1));
   if (hark_has_input(inputs, input_count, INPUT_MEANS)) {

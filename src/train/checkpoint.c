@@ -118,7 +118,9 @@ static const state_field state_fields[] = {WHOLE(step),
                                            LATER(tokens, true),
                                            LATER(line_targets, true),
                                            LATER(line_right, true),
-                                           LATER(operations, false)};
+                                           LATER(operations, false),
+                                           LATER(gradient_norm, false),
+                                           LATER(mended_pivots, true)};
 #undef LATER
 #undef WHOLE
 #undef REAL

@@ -3,11 +3,13 @@
 
 #include <hark/positional.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "data/example_format.h"
 #include "io/number.h"
+#include "train/config_ahca.h"
 
 #define STEPS_DEFAULT 5000                   /* when neither steps, epochs nor tokens are given */
 #define MINIMUM_RATE_PART 0.1                /* of the learning rate */
@@ -27,7 +29,7 @@ static const hark_option options[] = {
     {"model.type", NULL, HARK_OPTION_ENUM, AT(model.type), "gpt", "gpt", TRAIN, NULL, "family of the model: decoder with pre-norm blocks"},
     {"model.architecture", "architecture", HARK_OPTION_ENUM, AT(model.architecture), "decoder", HARK_ARCHITECTURE_WORDS, TRAIN, NULL,
      "decoder: causal, tells tokens; encoder: every token sees all others, tells the class of an example; masked_encoder: tells hidden "
-     "tokens; ahca: tells classes by compressed chunks"},
+     "tokens; ahca: tells classes by compressed chunks; latent, finite: from real vectors to a real vector"},
     {"model.layers", "layers", HARK_OPTION_INT, AT(model.layers), "4", "[1, 10000]", TRAIN, NULL, "number of blocks"},
     {"model.heads", "heads", HARK_OPTION_INT, AT(model.heads), "4", "[1, 65536]", TRAIN, NULL, "attention heads of a block"},
     {"model.key_heads", "key-heads", HARK_OPTION_INT, AT(model.key_heads), "0", "[0, 65536]", TRAIN, NULL,
@@ -62,6 +64,9 @@ static const hark_option options[] = {
     {"model.dropout", "dropout", HARK_OPTION_FLOAT, AT(model.dropout), "0", "[0, 1)", TRAIN, NULL, "dropout on the residual branches"},
     {"model.embedding_dropout", NULL, HARK_OPTION_FLOAT, AT(model.embedding_dropout), "0", "[0, 1)", TRAIN, NULL,
      "dropout on the sum of embeddings"},
+    {"model.initialisation", NULL, HARK_OPTION_ENUM, AT(model.initialisation), "gpt2", HARK_INITIALISATION_WORDS, TRAIN, NULL,
+     "deviation of initial weights: 0.02, and 0.02 / sqrt(2 layers) into the residual stream; or sqrt(2 / (in + out)), larger in narrow "
+     "models"},
     {"model.embedding_deviation", NULL, HARK_OPTION_FLOAT, AT(model.embedding_deviation), "0.02", "(0, inf)", TRAIN, NULL,
      "deviation of the initial embeddings of tokens; sinusoidal positions are of size 1"},
     {"model.recompute", "recompute", HARK_OPTION_BOOL, AT(model.recompute), "false", NULL, TRAIN, NULL,
@@ -124,6 +129,8 @@ static const hark_option options[] = {
      "most tokens of a chunk that is not fixed; 0: four times chunk_size"},
     {"model.ahca.delimiter", NULL, HARK_OPTION_INT, AT(model.ahca.delimiter), "0", "[0, 2147483647]", TRAIN, "ID",
      "token behind which a chunk ends, with chunk delimiter"},
+    {"model.ahca.more_delimiters", NULL, HARK_OPTION_LIST, AT(model.ahca_delimiters), "", NULL, TRAIN, "ID",
+     "further tokens behind which a chunk ends, with chunk delimiter; at most 16"},
     {"model.ahca.window", NULL, HARK_OPTION_INT, AT(model.ahca.window), "8", "[1, 16777216]", TRAIN, NULL,
      "tokens to each side that chunk semantic compares"},
     {"model.ahca.threshold", NULL, HARK_OPTION_FLOAT, AT(model.ahca.threshold), "0.5", "[-10, 10]", TRAIN, NULL,
@@ -156,6 +163,37 @@ static const hark_option options[] = {
      "of the loss that keeps learned chunks near chunk_size"},
     {"model.ahca.ponder_weight", NULL, HARK_OPTION_FLOAT, AT(model.ahca.ponder_weight), "0.02", "[0, inf)", TRAIN, NULL,
      "of the loss for depth, with depth capacity"},
+    {"model.ahca.head", NULL, HARK_OPTION_ENUM, AT(model.ahca.head), "data", HARK_AHCA_HEAD_WORDS, TRAIN, NULL,
+     "what ahca tells: what the data have (classes of sequences, or labels of tokens), or with reconstruction the tokens that it read"},
+    {"model.ahca.output", NULL, HARK_OPTION_ENUM, AT(model.ahca.output), "chunks", HARK_AHCA_OUTPUT_WORDS, TRAIN, NULL,
+     "what goes through the layers: the chunks' slots, or the selected tokens, which then attend to all global ones"},
+    {"model.ahca.layer", NULL, HARK_OPTION_ENUM, AT(model.ahca.layer), "block", HARK_AHCA_LAYER_WORDS, TRAIN, NULL,
+     "attention among a chunk's slots and a feed-forward layer, or relu(W h + b)"},
+    {"model.ahca.primary_depth", NULL, HARK_OPTION_INT, AT(model.ahca.primary_depth), "1", "[1, 2]", TRAIN, NULL,
+     "linear layers in front of the primary pool"},
+    {"model.ahca.secondary_depth", NULL, HARK_OPTION_INT, AT(model.ahca.secondary_depth), "1", "[1, 2]", TRAIN, NULL,
+     "linear layers in front of the secondary pool"},
+    {"model.latent.form", "latent-form", HARK_OPTION_ENUM, AT(model.latent.form), "transformer", HARK_LATENT_FORM_WORDS, TRAIN, NULL,
+     "latent: layers of features and attention (X, C.1), or one layer of features that a class query asks (X, 5.1)"},
+    {"model.latent.skip", NULL, HARK_OPTION_BOOL, AT(model.latent.skip), "true", NULL, TRAIN, NULL, "skip connections of form transformer"},
+    {"model.latent.aggregate", "aggregate", HARK_OPTION_ENUM, AT(model.latent.aggregate), "query", HARK_LATENT_AGGREGATE_WORDS, TRAIN, NULL,
+     "what stands for a sequence in latent: attention of a learned class encoding, or the mean of its rows"},
+    {"model.latent.norm", "latent-norm", HARK_OPTION_ENUM, AT(model.latent.norm), "2", HARK_BOUND_WORDS, TRAIN, NULL,
+     "r of the norms that are bounded: every matrix is projected after each step; none: free"},
+    {"model.latent.operator_norm", "operator-norm", HARK_OPTION_FLOAT, AT(model.latent.operator_norm), "3", "[0, inf)", TRAIN, NULL,
+     "largest operator norm of a matrix of latent; 0: free"},
+    {"model.latent.matrix_norm", "matrix-norm", HARK_OPTION_FLOAT, AT(model.latent.matrix_norm), "3", "[0, inf)", TRAIN, NULL,
+     "largest (r, s)-norm of a matrix of latent, with r 2 the Frobenius norm; 0: free"},
+    {"model.latent.range", NULL, HARK_OPTION_FLOAT, AT(model.latent.range), "0.5", "[0, inf)", TRAIN, NULL,
+     "radius of the ball that latent's outputs are brought to; 0: none"},
+    {"model.finite.map", "finite-map", HARK_OPTION_ENUM, AT(model.finite.map), "linear", HARK_FINITE_MAP_WORDS, TRAIN, NULL,
+     "how finite makes covariates and responses of tokens: linearly, or with a hidden layer of feed_forward_width"},
+    {"model.finite.covariates", "covariates", HARK_OPTION_INT, AT(model.finite.covariates), "8", "[1, 32768]", TRAIN, NULL,
+     "features of a covariate of finite"},
+    {"model.finite.ridge", NULL, HARK_OPTION_FLOAT, AT(model.finite.ridge), "1", "(0, inf)", TRAIN, NULL,
+     "ridge of finite's regression, or where it starts"},
+    {"model.finite.ridge_learned", NULL, HARK_OPTION_BOOL, AT(model.finite.ridge_learned), "true", NULL, TRAIN, NULL,
+     "the ridge is learned"},
     /* data */
     {"data.format", "format", HARK_OPTION_ENUM, AT(data.format), "corpus", FORMAT_WORDS, READS, NULL,
      "corpus: text to continue; else labelled examples: a folder that hark data make wrote (examples), or files of a format"},
@@ -166,6 +204,8 @@ static const hark_option options[] = {
     {"data.test_paths", "test", HARK_OPTION_LIST, AT(data.test_paths), "", NULL, READS, "PATH", "examples for the test at the end"},
     {"data.length_limit", "length-limit", HARK_OPTION_INT, AT(data.length_limit), "0", "[0, 16777216]", READS, NULL,
      "tokens that are kept of a longer sequence of an example, the first ones; 0: all"},
+    {"data.example_limit", "example-limit", HARK_OPTION_INT, AT(data.example_limit), "0", "[0, inf)", TRAIN, "N",
+     "training examples that are used, the same ones whatever the seed, and those of a smaller number among them; 0: all"},
     {"data.classes", "classes", HARK_OPTION_INT, AT(data.classes), "0", "[0, 65536]", READS, NULL,
      "classes of formats whose files do not tell; 0: 2"},
     {"data.tokenizer", "tokenizer", HARK_OPTION_ENUM, AT(data.tokenizer), "characters", "characters|bytes|subwords", TRAIN, NULL,
@@ -262,6 +302,7 @@ static const hark_option options[] = {
 static const hark_option_section sections[] = {
     {"model", "Model"},
     {"model.rotary", "Rotary positions"},
+    {"model.ahca", "Compressed chunks"},
     {"model.attention", "Attention"}, /* a list with one entry a layer would be taken where the YAML walk opens this section */
     {"data", "Data"},
     {"data.subwords", "Sub-words"},
@@ -358,7 +399,8 @@ hark_bond hark_config_bond(const char *option) {
                                          "model.attention.unit"};
   if (strcmp(option, "data.tokenizer") == 0 || strncmp(option, "data.subwords.", 14) == 0) return HARK_BOND_WEIGHTS;
   if (strncmp(option, "model.", 6) != 0 || strcmp(option, "model.recompute") == 0 || strcmp(option, "model.embedding_deviation") == 0 ||
-      ends_with(option, "dropout"))
+      strcmp(option, "model.initialisation") == 0 || ends_with(option, "dropout") || ends_with(option, "latent.norm") ||
+      ends_with(option, "operator_norm") || ends_with(option, "matrix_norm"))
     return HARK_BOND_NONE;
   for (size_t i = 0; i < sizeof meanings / sizeof meanings[0]; i++)
     if (strcmp(option, meanings[i]) == 0) return HARK_BOND_MEANING;
@@ -449,19 +491,35 @@ static hark_status check_hierarchy(hark_context *context, hark_options *set, con
   return HARK_OK;
 }
 
+/* Models of real vectors have what their theorems say where nothing else is asked for. */
+static void settle_vectors(const hark_options *set, hark_config *config) {
+  const bool latent = config->model.architecture == HARK_ARCHITECTURE_latent;
+  if (!hark_architecture_of(config->model.architecture)->predicts_vectors) return;
+  if (hark_options_source(set, "model.positions") == HARK_SOURCE_DEFAULT) config->model.positions = HARK_POSITIONS_NONE;
+  if (hark_options_source(set, "model.activation") == HARK_SOURCE_DEFAULT) config->model.activation = HARK_ACTIVATION_RELU;
+  if (!latent) return;
+  if (hark_options_source(set, "model.attention.kernel") == HARK_SOURCE_DEFAULT) config->model.attention.kernel = HARK_KERNEL_RBF;
+  if (hark_options_source(set, "model.attention.sigma") == HARK_SOURCE_DEFAULT)
+    config->model.attention.sigma = sqrt((double)hark_max(1, config->model.width / hark_max(1, config->model.heads)));
+}
+
+/* Real vectors and the models that read them. */
+static hark_status check_vectors(hark_context *context, hark_options *set, const hark_config *config) {
+  const hark_architecture *const architecture = hark_architecture_of(config->model.architecture);
+  const bool named = strcmp(hark_config_format(config), "vectors") == 0;
+  if (architecture->predicts_vectors && !named && (!hark_config_has_examples(config) || hark_config_format(config)[0] != '\0'))
+    return hark_options_complain(context, set, "model.architecture data.format", "%s reads real vectors, expected data.format: vectors",
+                                 architecture->name);
+  if (!architecture->predicts_vectors && named)
+    return hark_options_complain(context, set, "model.architecture data.format",
+                                 "real vectors are for architectures latent and finite, %s reads tokens of a vocabulary",
+                                 architecture->name);
+  return HARK_OK;
+}
+
 /* Labelled examples, and models that need them. */
 static hark_status settle_examples(hark_context *context, hark_options *set, hark_config *config) {
   const bool examples = hark_config_has_examples(config), encoder = config->model.architecture == HARK_ARCHITECTURE_encoder;
-  const bool ahca = config->model.architecture == HARK_ARCHITECTURE_ahca;
-  if (ahca && !examples)
-    HARK_TRY(
-        hark_options_complain(context, set, "model.architecture data.format",
-                              "ahca cannot continue a text: pools, selection and ranks over a sequence tell a token of those behind it; "
-                              "expected a data.format other than corpus"));
-  if (ahca && config->model.ahca.selected > config->model.ahca.secondary_slots)
-    HARK_TRY(hark_options_complain(context, set, "model.ahca.selected model.ahca.secondary_slots",
-                                   "selected %" PRId64 " is more than the secondary_slots %" PRId64, config->model.ahca.selected,
-                                   config->model.ahca.secondary_slots));
   if (encoder && !examples)
     HARK_TRY(hark_options_complain(context, set, "model.architecture data.format",
                                    "an encoder tells classes of examples, expected a data.format other than corpus"));
@@ -471,9 +529,12 @@ static hark_status settle_examples(hark_context *context, hark_options *set, har
   if (config->model.architecture == HARK_ARCHITECTURE_masked_encoder && hark_config_has_sentences(config))
     HARK_TRY(hark_options_complain(context, set, "model.architecture data.unit",
                                    "a masked encoder reads windows of text or examples, expected data.unit: text"));
-  if (config->model.architecture == HARK_ARCHITECTURE_ahca && config->model.pooling != HARK_POOLING_CLASS)
-    HARK_TRY(
-        hark_options_complain(context, set, "model.pooling model.architecture", "ahca pools chunks in its own way, expected no pooling"));
+  if (config->model.architecture == HARK_ARCHITECTURE_ahca && config->model.initialisation != HARK_INITIALISATION_GPT2)
+    HARK_TRY(hark_options_complain(context, set, "model.initialisation model.architecture", "ahca has initial weights as gpt2 alone"));
+  HARK_TRY(check_vectors(context, set, config));
+  if (!examples && config->data.example_limit > 0)
+    HARK_TRY(hark_options_complain(context, set, "data.example_limit data.format",
+                                   "a corpus has no examples, expected a data.format of examples"));
   if (!examples && config->data.test_paths.count > 0)
     HARK_TRY(hark_options_complain(context, set, "data.test_paths data.format",
                                    "a corpus has no test part, expected a data.format of examples"));
@@ -486,6 +547,9 @@ static hark_status settle_examples(hark_context *context, hark_options *set, har
     HARK_TRY(hark_options_complain(context, set, "data.length_limit model.context",
                                    "length_limit %" PRId64 " keeps more tokens than the model's context of %" PRId64,
                                    config->data.length_limit, config->model.context));
+  if (config->data.length_limit > 0 && config->model.architecture == HARK_ARCHITECTURE_finite)
+    HARK_TRY(hark_options_complain(context, set, "data.length_limit model.architecture",
+                                   "finite reads the mask as a sequence's last token, which length_limit would cut off"));
   return HARK_OK;
 }
 
@@ -516,6 +580,7 @@ hark_status hark_config_finish(hark_context *context, hark_options *set, hark_co
   if (config->model.key_heads == 0) config->model.key_heads = config->model.heads;
   if (config->model.architecture == HARK_ARCHITECTURE_ahca && hark_options_source(set, "model.positions") == HARK_SOURCE_DEFAULT)
     config->model.positions = HARK_POSITIONS_LEARNED;
+  settle_vectors(set, config);
   if (config->model.feed_forward_width == 0) config->model.feed_forward_width = 4 * config->model.width;
   if (config->train.minimum_rate < 0) config->train.minimum_rate = MINIMUM_RATE_PART * config->train.learning_rate;
 
@@ -536,6 +601,7 @@ hark_status hark_config_finish(hark_context *context, hark_options *set, hark_co
   HARK_TRY(check_hierarchy(context, set, config));
   HARK_TRY(check_ridge(context, set, config));
   HARK_TRY(settle_examples(context, set, config));
+  HARK_TRY(hark_config_settle_ahca(context, set, config));
   if (config->data.validation_paths.count > 0 && config->data.split != HARK_DIVIDE_FILES &&
       !hark_config_has_examples(config)) { /* files of their own */
     const hark_option_source split = hark_options_source(set, "data.split");

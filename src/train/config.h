@@ -53,6 +53,7 @@ typedef struct hark_config {
       int64_t original_context; /* 0: context */
     } rotary;
     bool tie_embeddings, bias, recompute;
+    int initialisation; /* hark_initialisation */
     double dropout, embedding_dropout, embedding_deviation;
     struct {
       int structure; /* hark_attention_structure */
@@ -70,11 +71,14 @@ typedef struct hark_config {
       double dropout;
     } attention;
     hark_ahca_config ahca;
+    hark_latent_config latent;
+    hark_finite_config finite;
+    hark_string_list ahca_delimiters; /* of ahca.more_delimiters, as they are written */
   } model;
   struct {
     int format; /* 0: a corpus; 1: examples in a folder that says their format; then the formats in their order */
     hark_string_list paths, validation_paths, test_paths;
-    int64_t length_limit, classes;
+    int64_t length_limit, example_limit, classes;
     int tokenizer; /* index of hark_tokenizer_kind_name() */
     struct {
       int64_t vocabulary;
@@ -128,6 +132,11 @@ static inline bool hark_config_has_sentences(const hark_config *config) {
 
 /* Trained on labelled examples, in packed batches; else on a text. */
 static inline bool hark_config_has_examples(const hark_config *config) { return config->data.format != 0; }
+
+/* Learns to tell the tokens that it reads. */
+static inline bool hark_config_reconstructs(const hark_config *config) {
+  return config->model.architecture == HARK_ARCHITECTURE_ahca && config->model.ahca.head == HARK_AHCA_RECONSTRUCTION;
+}
 
 /* How tokens are hidden from a model that tells hidden ones. */
 static inline hark_masking hark_config_masking(const hark_config *config, int32_t vocabulary, hark_masking_stream stream) {

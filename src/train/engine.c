@@ -13,9 +13,18 @@ hark_decoder_config hark_engine_decoder_config(const hark_config *config, int32_
   return hark_engine_network_config(config, &task);
 }
 
+/* With the head that the data ask for, where none is. */
+static hark_ahca_config ahca_config(const hark_config *config, const hark_learning_task *task) {
+  hark_ahca_config ahca = config->model.ahca;
+  if (ahca.head == HARK_AHCA_DATA) ahca.head = task->classes > 0 ? HARK_AHCA_CLASSES : HARK_AHCA_LABELS;
+  return ahca;
+}
+
 hark_network_config hark_engine_network_config(const hark_config *config, const hark_learning_task *task) {
   const bool encoder = config->model.architecture == HARK_ARCHITECTURE_encoder;
   const bool ahca = config->model.architecture == HARK_ARCHITECTURE_ahca, classes = encoder || ahca;
+  const bool latent = config->model.architecture == HARK_ARCHITECTURE_latent,
+             finite = config->model.architecture == HARK_ARCHITECTURE_finite;
   const hark_pooling pooling = (hark_pooling)config->model.pooling;
   return (hark_network_config){.architecture = config->model.architecture,
                                .attention_width = config->model.attention_width,
@@ -46,6 +55,7 @@ hark_network_config hark_engine_network_config(const hark_config *config, const 
                                .recompute = config->model.recompute,
                                .dropout = config->model.dropout,
                                .embedding_dropout = config->model.embedding_dropout,
+                               .initialisation = (hark_initialisation)config->model.initialisation,
                                .embedding_deviation = config->model.embedding_deviation,
                                .attention_dropout = config->model.attention.dropout,
                                .structure = (hark_attention_structure)config->model.attention.structure,
@@ -67,19 +77,35 @@ hark_network_config hark_engine_network_config(const hark_config *config, const 
                                .positional = config->model.positional,
                                .positional_scope = (hark_positional_scope)config->model.positional_scope,
                                .positional_stretch = config->model.positional_stretch,
-                               .ahca = ahca ? config->model.ahca : (hark_ahca_config){0}};
+                               .ahca = ahca ? ahca_config(config, task) : (hark_ahca_config){0},
+                               .features = task->features,
+                               .responses = task->responses,
+                               .latent = latent ? config->model.latent : (hark_latent_config){0},
+                               .finite = finite ? config->model.finite : (hark_finite_config){0}};
 }
 
 static bool is_packed(const hark_engine *engine) { return engine->task.parts > 0; }
-static bool has_classes(const hark_engine *engine) { return engine->network->architecture->predicts_classes; }
+static bool has_classes(const hark_engine *engine) {
+  return engine->network->architecture->predicts_classes && engine->network->config.classes > 0;
+}
+static bool has_vectors(const hark_engine *engine) { return engine->network->architecture->predicts_vectors; }
 
-/* Forgets the pass before; the new one's tokens and targets are the first `rows` windows of engine->inputs and engine->targets. */
-static hark_status begin_pass(hark_engine *engine, int64_t rows, bool recording, hark_value *tokens, hark_value *targets) {
-  hark_tensor windows[] = {engine->inputs, engine->targets};
-  for (int i = 0; i < 2; i++) {
-    windows[i].shape[0] = rows;
-    windows[i].owned_bytes = 0;
+static hark_tensor first_rows(const hark_tensor *whole, int rank, const int64_t *shape) {
+  hark_tensor tensor = *whole;
+  tensor.owned_bytes = 0;
+  tensor.rank = rank;
+  for (int i = rank - 1, one = 1; i >= 0; i--) {
+    tensor.shape[i] = shape[i];
+    tensor.stride[i] = i == rank - 1 ? one : tensor.stride[i + 1] * shape[i + 1];
   }
+  return tensor;
+}
+
+/* Forgets the pass before; the new one's tokens and targets are `rows` windows of `length` tokens at the front of engine->inputs and
+ * engine->targets. */
+static hark_status begin_pass(hark_engine *engine, int64_t rows, int64_t length, bool recording, hark_value *tokens, hark_value *targets) {
+  const int64_t shape[] = {rows, length};
+  const hark_tensor windows[] = {first_rows(&engine->inputs, 2, shape), first_rows(&engine->targets, 2, shape)};
   engine->logits = 0;
   hark_tape_reset(engine->tape);
   hark_tape_set_recording(engine->tape, recording);
@@ -98,33 +124,35 @@ static hark_status training_pass(hark_context *context, hark_engine *engine, int
                                 .micro_step = micro_step,
                                 .plans = engine->training_plans,
                                 .report = &engine->report};
-  HARK_TRY(begin_pass(engine, rows, true, &tokens, &targets));
+  HARK_TRY(begin_pass(engine, rows, engine->config->model.context, true, &tokens, &targets));
   HARK_TRY(hark_decoder_loss(context, engine->network, &forward, tokens, targets, weight, engine->config->train.label_smoothing, loss));
   return hark_tape_backward(engine->tape, *loss, 1.0);
 }
 
 /* Leaves engine->logits. */
-static hark_status prediction_pass(hark_context *context, hark_engine *engine, int64_t rows) {
+static hark_status prediction_pass(hark_context *context, hark_engine *engine, int64_t rows, int64_t length) {
   hark_value tokens = 0;
   const hark_forward forward = {
       .tape = engine->tape, .parameters = &engine->network->parameters, .plans = engine->evaluation_plans, .report = &engine->report};
-  HARK_TRY(begin_pass(engine, rows, false, &tokens, &engine->targets_read));
+  HARK_TRY(begin_pass(engine, rows, length, false, &tokens, &engine->targets_read));
   return hark_decoder_logits(context, engine->network, &forward, tokens, false, &engine->logits);
+}
+
+static hark_status likeliest_of_logits(hark_engine *engine, hark_value *predicted) {
+  return hark_tape_apply(engine->tape, &hark_op_argmax, NULL, 1, &engine->logits, 0, predicted);
 }
 
 static hark_status loss_of_logits(hark_engine *engine, hark_value *loss) {
   return hark_network_loss(engine->tape, engine->logits, engine->targets_read, 1, 0, loss);
 }
 
-static hark_tensor first_rows(const hark_tensor *whole, int rank, const int64_t *shape) {
-  hark_tensor tensor = *whole;
-  tensor.owned_bytes = 0;
-  tensor.rank = rank;
-  for (int i = rank - 1, one = 1; i >= 0; i--) {
-    tensor.shape[i] = shape[i];
-    tensor.stride[i] = i == rank - 1 ? one : tensor.stride[i + 1] * shape[i + 1];
-  }
-  return tensor;
+/* The numbers of a batch of vectors, as values. */
+static hark_status vector_leaves(hark_engine *engine, const hark_example_batch *batch, hark_value *vectors, hark_value *wanted) {
+  const hark_engine_packing *packing = engine->packing;
+  const int64_t features[] = {1, batch->tokens, engine->task.features}, responses[] = {batch->rows, engine->task.responses};
+  const hark_tensor numbers = first_rows(&packing->features, 3, features), told = first_rows(&packing->responses, 2, responses);
+  HARK_TRY(hark_tape_leaf(engine->tape, &numbers, NULL, vectors));
+  return hark_tape_leaf(engine->tape, &told, NULL, wanted);
 }
 
 /* Records a pass over `rows` examples of `tokens` tokens together, of which a sequence has at most `longest`: logits, the likeliest of each
@@ -144,15 +172,27 @@ static hark_status packed_pass(hark_context *context, hark_engine *engine, const
   forward->parameters = &engine->network->parameters;
   forward->packing = &packing->now;
   hark_value logits = 0, wanted = 0, penalty = 0;
-  hark_network_input input = {.ranges = &packing->ranges_now, .weight = weight};
+  const double sequences = (double)(engine->config->train.batch * engine->config->train.accumulate);
+  hark_network_input input = {.ranges = &packing->ranges_now, .weight = classes ? weight : 1 / sequences};
   if (forward->training) {
     input.remaining = 1 - fmin(1, forward->micro_step / fmax(1, micro_steps));
     input.penalty = &penalty;
+  } else if (engine->statistics != NULL) {
+    engine->trace = (hark_ahca_trace){0};
+    input.trace = &engine->trace;
   }
   engine->logits = 0;
   hark_tape_reset(engine->tape);
   hark_tape_set_recording(engine->tape, forward->training);
   HARK_TRY(hark_tape_leaf(engine->tape, &tokens, NULL, &input.tokens));
+  *predicted = 0;
+  if (has_vectors(engine)) {
+    HARK_TRY(vector_leaves(engine, batch, &input.vectors, &wanted));
+    HARK_TRY(engine->network->architecture->logits(context, engine->network, forward, &input, &logits));
+    HARK_TRY(hark_network_squared_error(engine->tape, logits, wanted, weight, loss));
+    hark_tape_release(engine->tape, logits);
+    return HARK_OK;
+  }
   HARK_TRY(hark_tape_leaf(engine->tape, &targets, NULL, &wanted));
   HARK_TRY(engine->network->architecture->logits(context, engine->network, forward, &input, &logits));
   HARK_TRY(hark_tape_apply(engine->tape, &hark_op_argmax, NULL, 1, &logits, 0, predicted));
@@ -190,8 +230,9 @@ static hark_status measure_packed(hark_context *context, hark_engine *engine) {
 
 static hark_status measure_rectangular(hark_context *context, hark_engine *engine) {
   const int64_t rows = engine->config->train.batch;
-  hark_value loss = 0;
-  HARK_TRY(prediction_pass(context, engine, rows));
+  hark_value loss = 0, predicted = 0;
+  HARK_TRY(prediction_pass(context, engine, rows, engine->config->model.context));
+  if (engine->network->architecture->predicts_hidden) HARK_TRY(likeliest_of_logits(engine, &predicted));
   HARK_TRY(loss_of_logits(engine, &loss));
   return engine->training ? training_pass(context, engine, rows, 0, 0, 1, &loss) : HARK_OK;
 }
@@ -236,6 +277,11 @@ static hark_status build_packing(hark_context *context, hark_engine *engine, boo
   const int64_t ranges[] = {packing->rows, engine->task.parts, 2};
   HARK_TRY(make_tensor(context, memory, HARK_I32, 1, &packing->tokens, &packing->positions));
   HARK_TRY(make_tensor(context, memory, HARK_I64, 3, ranges, &packing->ranges));
+  if (has_vectors(engine)) {
+    const int64_t features[] = {1, packing->tokens, engine->task.features}, responses[] = {packing->rows, engine->task.responses};
+    HARK_TRY(make_tensor(context, memory, HARK_F32, 3, features, &packing->features));
+    HARK_TRY(make_tensor(context, memory, HARK_F32, 2, responses, &packing->responses));
+  }
   if (!memory) return HARK_OK;
   packing->host_bytes = (size_t)packing->tokens * (sizeof *packing->segments + sizeof *packing->predicted);
   HARK_TRY(hark_allocate(context, packing->host_bytes, &allocated));
@@ -248,6 +294,8 @@ static void destroy_packing(hark_context *context, hark_engine_packing *packing)
   if (packing == NULL) return;
   hark_tensor_destroy(context, &packing->positions);
   hark_tensor_destroy(context, &packing->ranges);
+  hark_tensor_destroy(context, &packing->features);
+  hark_tensor_destroy(context, &packing->responses);
   hark_release(context, packing->segments, packing->host_bytes);
   hark_release(context, packing, sizeof *packing);
 }
@@ -273,14 +321,27 @@ static hark_status make_batch(hark_context *context, hark_engine *engine, bool m
                                         : make_tensor(context, memory, HARK_I32, 2, packed, out);
 }
 
+/* Tokens of a vocabulary or real vectors: of one kind in the data and in the model. */
+static hark_status check_vectors(hark_context *context, const hark_engine *engine) {
+  const hark_architecture *const architecture = hark_architecture_of(engine->config->model.architecture);
+  const bool given = engine->task.features > 0;
+  if (architecture == NULL || architecture->predicts_vectors == given) return HARK_OK;
+  return hark_fail(context, HARK_BAD_CONFIGURATION, "model.architecture %s reads %s, and the data are %s", architecture->name,
+                   given ? "tokens of a vocabulary" : "real vectors", given ? "real vectors" : "tokens of a vocabulary");
+}
+
 /* Without `memory` everything is described only: such an engine tells sizes and cannot run. */
 static hark_status build(hark_context *context, hark_engine *engine, bool memory) {
   const int64_t one = 1;
   const hark_network_config network = hark_engine_network_config(engine->config, &engine->task);
+  HARK_TRY(check_vectors(context, engine));
   HARK_TRY(hark_network_declare(context, &network, HARK_F32, &engine->network));
   if (has_classes(engine) != (engine->task.classes > 0) || (has_classes(engine) && !is_packed(engine)))
     return hark_fail(context, HARK_BAD_CONFIGURATION, "model.architecture %s %s, and the data have %s", engine->network->architecture->name,
                      has_classes(engine) ? "tells classes" : "tells tokens", engine->task.classes > 0 ? "classes" : "tokens as targets");
+  if (engine->network->blocks == NULL && !is_packed(engine))
+    return hark_fail(context, HARK_BAD_CONFIGURATION, "model.architecture %s reads sequences that end, and the data are windows of a text",
+                     engine->network->architecture->name);
   HARK_TRY(freeze_parameters(context, engine));
   if (is_packed(engine)) HARK_TRY(build_packing(context, engine, memory));
   HARK_TRY((memory ? hark_parameters_finish : hark_parameters_lay_out)(context, &engine->network->parameters, engine->training));
@@ -373,7 +434,7 @@ static size_t bytes_of(const hark_tensor *tensor) {
 static size_t packing_bytes(const hark_engine_packing *packing) {
   if (packing == NULL) return 0;
   const size_t host = (size_t)packing->tokens * (sizeof *packing->segments + sizeof *packing->predicted);
-  return bytes_of(&packing->positions) + bytes_of(&packing->ranges) + host;
+  return bytes_of(&packing->positions) + bytes_of(&packing->ranges) + bytes_of(&packing->features) + bytes_of(&packing->responses) + host;
 }
 
 hark_engine_memory hark_engine_memory_of(const hark_engine *engine) {
@@ -389,12 +450,12 @@ hark_status hark_engine_begin_step(hark_context *context, hark_engine *engine) {
   return hark_tensor_zero(context, &engine->network->parameters.gradients);
 }
 
-/* The first rows of engine->inputs or engine->targets <- windows of tokens. */
-static hark_status write_windows(hark_context *context, const hark_tensor *to, const int32_t *tokens, int64_t rows) {
-  if (rows < 1 || rows > to->shape[0])
-    return hark_fail(context, HARK_INVALID_ARGUMENT, "engine: %lld rows given, expected 1 to %lld", (long long)rows,
-                     (long long)to->shape[0]);
-  return hark_backend_write(context, to->data, tokens, (size_t)(rows * to->shape[1]) * sizeof(int32_t));
+/* The front of engine->inputs or engine->targets <- windows of tokens. */
+static hark_status write_windows(hark_context *context, const hark_tensor *to, const int32_t *tokens, int64_t rows, int64_t length) {
+  if (rows < 1 || rows > to->shape[0] || length < 1 || length > to->shape[1])
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "engine: %lld rows of %lld tokens given, expected 1 to %lld of 1 to %lld",
+                     (long long)rows, (long long)length, (long long)to->shape[0], (long long)to->shape[1]);
+  return hark_backend_write(context, to->data, tokens, (size_t)(rows * length) * sizeof(int32_t));
 }
 
 static hark_status read_loss(hark_context *context, const hark_engine *engine, hark_value value, double *loss) {
@@ -407,25 +468,38 @@ static hark_status read_loss(hark_context *context, const hark_engine *engine, h
 hark_status hark_engine_micro_batch(hark_context *context, hark_engine *engine, const int32_t *inputs, const int32_t *targets, int64_t rows,
                                     uint64_t first_sample, uint32_t micro_step, double weight, double *loss) {
   hark_value value = 0;
-  HARK_TRY(write_windows(context, &engine->inputs, inputs, rows));
-  HARK_TRY(write_windows(context, &engine->targets, targets, rows));
+  const int64_t length = engine->config->model.context;
+  HARK_TRY(write_windows(context, &engine->inputs, inputs, rows, length));
+  HARK_TRY(write_windows(context, &engine->targets, targets, rows, length));
   HARK_TRY(training_pass(context, engine, rows, first_sample, micro_step, weight, &value));
   return read_loss(context, engine, value, loss);
 }
 
-hark_status hark_engine_predict(hark_context *context, hark_engine *engine, const int32_t *inputs, int64_t rows) {
-  HARK_TRY(write_windows(context, &engine->inputs, inputs, rows));
-  return prediction_pass(context, engine, rows);
+hark_status hark_engine_predict(hark_context *context, hark_engine *engine, const int32_t *inputs, int64_t rows, int64_t length) {
+  HARK_TRY(write_windows(context, &engine->inputs, inputs, rows, length));
+  return prediction_pass(context, engine, rows, length);
 }
 
 hark_status hark_engine_loss(hark_context *context, hark_engine *engine, const int32_t *targets, double *sum) {
   hark_value loss = 0;
   if (engine->logits == 0) return hark_fail(context, HARK_INVALID_ARGUMENT, "engine: a loss is asked for where nothing was predicted");
-  const int64_t rows = hark_tape_tensor(engine->tape, engine->logits)->shape[0];
-  HARK_TRY(write_windows(context, &engine->targets, targets, rows));
+  const int64_t *shape = hark_tape_tensor(engine->tape, engine->logits)->shape;
+  HARK_TRY(write_windows(context, &engine->targets, targets, shape[0], shape[1]));
   HARK_TRY(loss_of_logits(engine, &loss));
   HARK_TRY(read_loss(context, engine, loss, sum));
   hark_tape_release(engine->tape, loss);
+  return HARK_OK;
+}
+
+hark_status hark_engine_right(hark_context *context, hark_engine *engine, const int32_t *targets, int32_t *likeliest, int64_t *right) {
+  hark_value predicted = 0;
+  if (engine->logits == 0) return hark_fail(context, HARK_INVALID_ARGUMENT, "engine: what is right is asked where nothing was predicted");
+  HARK_TRY(likeliest_of_logits(engine, &predicted));
+  const hark_tensor *rows = hark_tape_tensor(engine->tape, predicted);
+  HARK_TRY(hark_tensor_read(context, rows, likeliest));
+  *right = 0;
+  for (int64_t i = 0; i < hark_tensor_count(rows); i++) *right += likeliest[i] == targets[i]; /* none is ignored's number */
+  hark_tape_release(engine->tape, predicted);
   return HARK_OK;
 }
 
@@ -439,7 +513,13 @@ static hark_status write_examples(hark_context *context, hark_engine *engine, co
   const size_t targets = has_classes(engine) ? (size_t)batch->rows : tokens;
   memcpy(packing->segments, batch->segments, tokens * sizeof *packing->segments);
   HARK_TRY(hark_backend_write(context, engine->inputs.data, batch->inputs, tokens * sizeof *batch->inputs));
-  HARK_TRY(hark_backend_write(context, engine->targets.data, batch->targets, targets * sizeof *batch->targets));
+  if (has_vectors(engine)) {
+    const size_t features = tokens * (size_t)engine->task.features, responses = (size_t)(batch->rows * engine->task.responses);
+    HARK_TRY(hark_backend_write(context, packing->features.data, batch->features, features * sizeof *batch->features));
+    HARK_TRY(hark_backend_write(context, packing->responses.data, batch->responses, responses * sizeof *batch->responses));
+  } else {
+    HARK_TRY(hark_backend_write(context, engine->targets.data, batch->targets, targets * sizeof *batch->targets));
+  }
   HARK_TRY(hark_backend_write(context, packing->positions.data, batch->positions, tokens * sizeof *batch->positions));
   const size_t ranges = 2 * (size_t)(batch->rows * engine->task.parts);
   return hark_backend_write(context, packing->ranges.data, batch->ranges, ranges * sizeof *batch->ranges);
@@ -448,8 +528,9 @@ static hark_status write_examples(hark_context *context, hark_engine *engine, co
 static hark_status read_examples(hark_context *context, hark_engine *engine, const hark_example_batch *batch, hark_value loss,
                                  hark_value predicted, hark_pass_result *result) {
   int32_t *const likeliest = engine->packing->predicted;
-  const hark_tensor *rows = hark_tape_tensor(engine->tape, predicted);
   HARK_TRY(read_loss(context, engine, loss, &result->loss));
+  if (predicted == 0) return HARK_OK; /* numbers, of which none is the likeliest */
+  const hark_tensor *rows = hark_tape_tensor(engine->tape, predicted);
   HARK_TRY(hark_tensor_read(context, rows, likeliest));
   for (int64_t i = 0; i < hark_tensor_count(rows); i++) result->right += likeliest[i] == batch->targets[i]; /* none is ignored's number */
   return HARK_OK;
@@ -471,6 +552,8 @@ hark_status hark_engine_evaluate_examples(hark_context *context, hark_engine *en
   HARK_TRY(write_examples(context, engine, batch));
   HARK_TRY(evaluation_packed_pass(context, engine, batch, &loss, &predicted));
   *predicted_rows = engine->packing->predicted;
+  if (engine->statistics != NULL)
+    HARK_TRY(hark_ahca_statistics_add(context, engine->tape, &engine->trace, batch->tokens, engine->statistics));
   return read_examples(context, engine, batch, loss, predicted, result);
 }
 
@@ -545,6 +628,7 @@ hark_status hark_engine_finish_step(hark_context *context, hark_engine *engine, 
                                        part(&engine->first_moment, group), part(&engine->second_moment, group)}};
     HARK_TRY(hark_operator_forward(context, &call));
   }
+  HARK_TRY(hark_parameters_project(context, parameters, false));
   result->applied = true;
   return HARK_OK;
 }

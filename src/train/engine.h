@@ -11,14 +11,16 @@
 
 #include "data/example_batches.h"
 #include "models/decoder.h"
+#include "train/ahca_statistics.h"
 #include "train/config.h"
 
 /* What the data say of the model. */
 typedef struct hark_learning_task {
   int32_t vocabulary;
-  int32_t classes;   /* 0: targets are tokens */
-  int parts;         /* sequences of an example; 0: windows of a text, in rectangular batches */
-  int64_t sequences; /* of packed sentences: most in a window; 0: parts */
+  int32_t classes;             /* 0: targets are tokens */
+  int parts;                   /* sequences of an example; 0: windows of a text, in rectangular batches */
+  int64_t sequences;           /* of packed sentences: most in a window; 0: parts */
+  int64_t features, responses; /* of real vectors; 0: there are none */
 } hark_learning_task;
 
 /* Packed examples: what a pass reads besides tokens and targets. Absent where batches are rectangular. */
@@ -26,8 +28,10 @@ typedef struct hark_engine_packing {
   int64_t tokens, rows;  /* most of a batch */
   hark_tensor positions; /* i32 [tokens] */
   hark_tensor ranges;    /* i64 [rows, parts, 2] */
+  hark_tensor features;  /* f32 [1, tokens, features] */
+  hark_tensor responses; /* f32 [rows, responses] */
   int64_t *segments;     /* host, [tokens] */
-  int32_t *predicted;    /* host, of the last pass: the likeliest of every row of logits */
+  int32_t *predicted;    /* host, of the last pass: the likeliest of every row of logits; 0 for vectors */
   hark_packing now;      /* of this pass */
   hark_tensor positions_now, ranges_now;
   size_t host_bytes;
@@ -45,7 +49,9 @@ typedef struct hark_engine {
   hark_engine_packing *packing;            /* NULL: batches are rectangular */
   hark_value logits, targets_read;         /* of the last hark_engine_predict(); 0: another pass has taken their place */
   int64_t steps;                           /* of the whole run, for what changes in its course; 0: nothing does */
-  hark_attention_report report;            /* pivots that kernel ridge attention has mended since the engine was made */
+  hark_attention_report report;            /* pivots that kernel ridge attention has mended */
+  hark_ahca_statistics *statistics;        /* of architecture ahca: what passes of evaluation decide is added to it; NULL: nobody asks */
+  hark_ahca_trace trace;
   bool training;
 } hark_engine;
 
@@ -100,7 +106,7 @@ typedef struct hark_step_result {
   bool applied;         /* false: loss or gradients were not finite, nothing was changed */
 } hark_step_result;
 
-/* Clips and updates. Unless `loss` and all gradients are finite it returns before it touches weights or moments, which so keep their bits.
+/* Clips and updates; matrices with bounds are then projected (nn/norm_bound.h). Unless `loss` and all gradients are finite it returns before it touches weights or moments, which so keep their bits.
  * `step` counts updates from 1. */
 HARK_MUST_CHECK hark_status hark_engine_finish_step(hark_context *context, hark_engine *engine, int64_t step, double rate, double loss,
                                                     hark_step_result *result);
@@ -108,15 +114,23 @@ HARK_MUST_CHECK hark_status hark_engine_finish_step(hark_context *context, hark_
 /* HARK_NOT_FINITE when a weight or a moment is not finite: such a state does not recover and is not worth keeping. */
 HARK_MUST_CHECK hark_status hark_engine_check_finite(hark_context *context, hark_engine *engine);
 
-/* Computes the logits of `rows` windows, which stay until the next pass. */
-HARK_MUST_CHECK hark_status hark_engine_predict(hark_context *context, hark_engine *engine, const int32_t *inputs, int64_t rows);
+/* Computes the logits of `rows` windows, which stay until the next pass. `length` [1, context]: the tokens of these windows, which lie one
+ * behind the other in `inputs`, and the targets that are given later too. */
+HARK_MUST_CHECK hark_status hark_engine_predict(hark_context *context, hark_engine *engine, const int32_t *inputs, int64_t rows,
+                                                int64_t length);
 
 /* Sum of the losses (natural logarithm, without smoothing) of those targets of the windows read last that are not ignored. Rows of ignored
  * targets cost next to nothing: a sum for each of several parts of the targets costs as much as one for all. Errors: HARK_INVALID_ARGUMENT
  * when another pass came between. */
 HARK_MUST_CHECK hark_status hark_engine_loss(hark_context *context, hark_engine *engine, const int32_t *targets, double *sum);
 
-/* Loss (a sum, natural logarithm, without smoothing) and predictions of packed examples; *predicted [rows or tokens] is the engine's, good until
+/* How many of those targets are the likeliest tokens, which `likeliest` gets: room for rows times length numbers. For engines whose architecture
+ * tells hidden tokens. Errors: as hark_engine_loss. */
+HARK_MUST_CHECK hark_status hark_engine_right(hark_context *context, hark_engine *engine, const int32_t *targets, int32_t *likeliest,
+                                              int64_t *right);
+
+/* Loss (a sum, natural logarithm, without smoothing; of vectors the squared errors) and predictions of packed examples; *predicted [rows or
+ * tokens] is the engine's, good until
  * the next pass. */
 HARK_MUST_CHECK hark_status hark_engine_evaluate_examples(hark_context *context, hark_engine *engine, const hark_example_batch *batch,
                                                           hark_pass_result *result, const int32_t **predicted);

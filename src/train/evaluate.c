@@ -5,6 +5,8 @@
  */
 #include "train/evaluate.h"
 
+#include <math.h>
+
 #define PARTS 4 /* buckets from one power of two to the next */
 
 int64_t hark_position_first(int bucket) { return bucket < PARTS ? bucket : (int64_t)(PARTS + bucket % PARTS) << (bucket / PARTS - 1); }
@@ -21,7 +23,7 @@ int64_t hark_position_last(int bucket, int64_t length) { return hark_min(hark_po
 typedef struct window_batch {
   int64_t length, rows;
   int32_t *inputs, *targets; /* [rows, length] */
-  int32_t *some;             /* the targets of one bucket; NULL: positions are not asked for */
+  int32_t *some;             /* the targets of one bucket, or the likeliest tokens; NULL: neither is asked for */
 } window_batch;
 
 /* some <- the targets at positions [first, last] of all windows; returns how many of them count. */
@@ -64,18 +66,33 @@ static int64_t hide_tokens(const hark_engine *engine, int64_t first, const windo
   return real;
 }
 
-/* *sum and what is in *out grow by the batch of windows from `first` on. */
+/* *sum and what is in *out grow by the batch of windows from `first` on. A model that sees all of its window would see padding behind the end of
+ * the text: there the batch is one window, cut where the text ends. */
 static hark_status add_batch(hark_context *context, hark_engine *engine, const hark_evaluation *evaluation, int64_t first,
-                             const window_batch *batch, double *sum, hark_evaluation_result *out) {
-  int64_t real = 0;
+                             const hark_evaluation_task *task, window_batch *batch, double *sum, hark_evaluation_result *out) {
+  const bool hides = engine->network->architecture->predicts_hidden;
+  int64_t real = 0, right = 0;
   double part = 0;
   HARK_TRY(hark_evaluation_read(context, evaluation, first, batch->rows, batch->inputs, batch->targets, &real));
-  if (engine->network->architecture->predicts_hidden) real = hide_tokens(engine, first, batch);
-  HARK_TRY(hark_engine_predict(context, engine, batch->inputs, batch->rows));
+  if (hides) {
+    batch->length = hark_min(batch->length, hark_evaluation_tokens(evaluation, first));
+    real = hide_tokens(engine, first, batch);
+    if (real == 0) return HARK_OK;
+  }
+  HARK_TRY(hark_engine_predict(context, engine, batch->inputs, batch->rows, batch->length));
   HARK_TRY(hark_engine_loss(context, engine, batch->targets, &part));
+  if (hides) HARK_TRY(hark_engine_right(context, engine, batch->targets, batch->some, &right));
   *sum += part;
   out->targets += real;
-  return batch->some != NULL ? add_positions(context, engine, batch, out->positions) : HARK_OK;
+  out->right += right;
+  return task->positions ? add_positions(context, engine, batch, out->positions) : HARK_OK;
+}
+
+/* Windows of the batch from `first` on: `most`, or fewer at the end, and one that the text does not fill alone. */
+static int64_t batch_rows(const hark_engine *engine, const hark_evaluation *evaluation, int64_t first, int64_t most) {
+  const int64_t rows = hark_min(most, evaluation->windows - first), last = first + rows - 1;
+  const bool full = hark_evaluation_tokens(evaluation, last) == evaluation->settings.context;
+  return engine->network->architecture->predicts_hidden && !full && rows > 1 ? rows - 1 : rows;
 }
 
 hark_status hark_evaluate(hark_context *context, hark_engine *engine, const hark_corpus *corpus, const hark_evaluation_task *task,
@@ -86,25 +103,27 @@ hark_status hark_evaluate(hark_context *context, hark_engine *engine, const hark
   const int64_t rows = engine->config->train.batch, length = engine->config->model.context;
   settings.context = length;
   HARK_TRY(hark_evaluation_create(context, corpus, &settings, &evaluation));
-  const size_t bytes = (size_t)((task->positions ? 3 : 2) * rows * length) * sizeof(int32_t);
+  const bool some = task->positions || engine->network->architecture->predicts_hidden;
+  const size_t bytes = (size_t)((some ? 3 : 2) * rows * length) * sizeof(int32_t);
   void *memory = NULL;
   HARK_TRY(hark_allocate(context, bytes, &memory));
-  window_batch batch = {.length = length, .inputs = memory};
+  window_batch batch = {.inputs = memory};
   batch.targets = batch.inputs + rows * length;
-  batch.some = task->positions ? batch.targets + rows * length : NULL;
+  batch.some = some ? batch.targets + rows * length : NULL;
   double sum = 0;
   hark_status status = HARK_OK;
   out->complete = true;
-  for (int64_t first = 0; first < evaluation.windows && status == HARK_OK; first += rows) {
-    batch.rows = hark_min(rows, evaluation.windows - first);
-    const int64_t done = first + batch.rows;
-    status = add_batch(context, engine, &evaluation, first, &batch, &sum, out);
+  for (int64_t first = 0, done = 0; first < evaluation.windows && status == HARK_OK; first = done) {
+    batch.rows = batch_rows(engine, &evaluation, first, rows);
+    batch.length = length;
+    done = first + batch.rows;
+    status = add_batch(context, engine, &evaluation, first, task, &batch, &sum, out);
     if (task->progress != NULL && status == HARK_OK && !task->progress(task->user, (double)done / (double)evaluation.windows)) {
       out->complete = done >= evaluation.windows;
       break;
     }
   }
   hark_release(context, memory, bytes);
-  if (out->targets > 0) out->loss = sum / (double)out->targets;
+  out->loss = out->targets > 0 ? sum / (double)out->targets : NAN;
   return status;
 }

@@ -22,8 +22,9 @@ typedef struct hark_position_loss {
 } hark_position_loss;
 
 typedef struct hark_evaluation_result {
-  double loss; /* nats a token */
+  double loss; /* nats a target: a token, or a hidden one; NaN: there was none */
   int64_t targets;
+  int64_t right;                                       /* of a model that tells hidden tokens: those that it told; else 0 */
   bool complete;                                       /* false: given up, the loss is that of the part seen */
   hark_position_loss positions[HARK_POSITION_BUCKETS]; /* zeros where they are not asked for */
 } hark_evaluation_result;

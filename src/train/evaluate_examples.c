@@ -2,30 +2,41 @@
 #include "train/evaluate_examples.h"
 
 #include "models/encoder.h"
+#include "train/own_tokens.h"
 
 /* inputs, positions, targets i32; segments i64 */
 #define TOKEN_BYTES (3 * sizeof(int32_t) + sizeof(int64_t))
 
-size_t hark_example_room_bytes(int64_t rows, int64_t parts, int64_t longest) {
-  const size_t tokens = (size_t)(rows * parts * longest);
-  return tokens * TOKEN_BYTES + (size_t)(rows * parts * 2) * sizeof(int64_t);
+size_t hark_example_room_bytes(const hark_example_extents *e) {
+  const int64_t sequences = e->rows * e->parts, tokens = sequences * e->longest;
+  return (size_t)tokens * TOKEN_BYTES + (size_t)(sequences * 2) * sizeof(int64_t) +
+         (size_t)(tokens * e->features + e->rows * e->responses) * sizeof(float);
 }
 
-hark_status hark_example_room_make(hark_context *context, int64_t rows, int64_t parts, int64_t longest, hark_example_room *out) {
-  const int64_t tokens = rows * parts * longest;
-  *out = (hark_example_room){.bytes = hark_example_room_bytes(rows, parts, longest)};
+hark_status hark_example_room_make(hark_context *context, const hark_example_extents *e, hark_example_room *out) {
+  const int64_t sequences = e->rows * e->parts, tokens = sequences * e->longest;
+  *out = (hark_example_room){.bytes = hark_example_room_bytes(e)};
   HARK_TRY(hark_allocate(context, out->bytes, &out->memory));
   hark_example_batch *batch = &out->batch;
   batch->segments = out->memory;
   batch->ranges = batch->segments + tokens;
-  batch->inputs = (int32_t *)(batch->ranges + 2 * rows * parts);
+  batch->inputs = (int32_t *)(batch->ranges + 2 * sequences);
   batch->positions = batch->inputs + tokens;
   batch->targets = batch->positions + tokens;
+  if (e->features > 0) {
+    batch->features = (float *)(batch->targets + tokens);
+    batch->responses = batch->features + tokens * e->features;
+  }
   return HARK_OK;
 }
 
 hark_status hark_example_room_open(hark_context *context, const hark_example_batches *batches, int64_t rows, hark_example_room *out) {
-  return hark_example_room_make(context, rows, batches->parts, batches->settings.longest + batches->settings.class_token, out);
+  const hark_example_extents extents = {.rows = rows,
+                                        .parts = batches->parts,
+                                        .longest = batches->settings.longest + batches->settings.class_token,
+                                        .features = hark_examples_features(batches->examples),
+                                        .responses = hark_examples_responses(batches->examples)};
+  return hark_example_room_make(context, &extents, out);
 }
 
 void hark_example_room_close(hark_context *context, hark_example_room *room) {
@@ -40,6 +51,7 @@ hark_example_batches_settings hark_example_settings(const hark_config *config, h
                                          .seed = (uint64_t)config->train.seed,
                                          .class_token = encoder && config->model.pooling == HARK_POOLING_CLASS,
                                          .longest = config->model.context,
+                                         .limit = split == HARK_SPLIT_TRAINING ? config->data.example_limit : 0,
                                          .named_for = "model.context"};
 }
 
@@ -67,6 +79,7 @@ hark_status hark_evaluate_examples(hark_context *context, hark_engine *engine, c
       const hark_masking masking = hark_config_masking(engine->config, engine->task.vocabulary, HARK_MASKING_EVALUATION);
       hark_example_batch_mask(&masking, first, batches->parts, &room->batch);
     }
+    if (hark_config_reconstructs(engine->config)) hark_own_tokens(&room->batch);
     HARK_TRY(hark_engine_evaluate_examples(context, engine, &room->batch, &pass, &predicted));
     count_batch(&room->batch, &pass, predicted, engine->task.classes, confusion, out);
     if (progress == NULL || progress(user, (double)done / (double)batches->count)) continue;

@@ -10,11 +10,15 @@ typedef struct hark_example_room {
   void *memory;
   size_t bytes;
 } hark_example_room;
-/* Bytes for `rows` examples of `parts` sequences of at most `longest` tokens, what is put in front included. */
-size_t hark_example_room_bytes(int64_t rows, int64_t parts, int64_t longest);
+/* Most that a batch holds. */
+typedef struct hark_example_extents {
+  int64_t rows, parts, longest; /* examples; sequences of one; tokens of one of those, what is put in front included */
+  int64_t features, responses;  /* of vectors; 0: there are none */
+} hark_example_extents;
+/* Bytes that it takes. */
+size_t hark_example_room_bytes(const hark_example_extents *extents);
 /* Room for as many. */
-HARK_MUST_CHECK hark_status hark_example_room_make(hark_context *context, int64_t rows, int64_t parts, int64_t longest,
-                                                   hark_example_room *out);
+HARK_MUST_CHECK hark_status hark_example_room_make(hark_context *context, const hark_example_extents *extents, hark_example_room *out);
 HARK_MUST_CHECK hark_status hark_example_room_open(hark_context *context, const hark_example_batches *batches, int64_t rows,
                                                    hark_example_room *out);
 void hark_example_room_close(hark_context *context, hark_example_room *room);
@@ -23,7 +27,7 @@ void hark_example_room_close(hark_context *context, hark_example_room *room);
 hark_example_batches_settings hark_example_settings(const hark_config *config, hark_split split, bool evaluation);
 
 typedef struct hark_examples_result {
-  double loss; /* nats a target */
+  double loss; /* nats a target; of vectors the squared error of an example */
   int64_t examples, tokens, targets, right;
   bool complete;
 } hark_examples_result;

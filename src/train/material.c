@@ -1,12 +1,20 @@
 /* material.c - see material.h. */
 #include "train/material.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "models/encoder.h"
+#include "train/delimiters.h"
+#include "train/own_tokens.h"
 #include "train/trainer.h"
 
-hark_status hark_material_examples(hark_context *context, const hark_config *config, hark_examples **out) {
+#define RANDOM_WINDOWS ((double)(1 << 24)) /* that are drawn beforehand to count their tokens */
+#define SAMPLES_MOST (INT64_MAX / 2)
+
+static bool hides(const hark_config *config) { return hark_architecture_of(config->model.architecture)->predicts_hidden; }
+
+hark_status hark_material_examples(hark_context *context, const hark_config *config, bool training, hark_examples **out) {
   const hark_examples_settings settings = {.format = hark_config_format(config),
                                            .paths = config->data.paths.items,
                                            .path_count = (int)config->data.paths.count,
@@ -16,16 +24,17 @@ hark_status hark_material_examples(hark_context *context, const hark_config *con
                                            .test_path_count = (int)config->data.test_paths.count,
                                            .validation_fraction = config->data.validation_fraction,
                                            .length_limit = config->data.length_limit,
-                                           .classes = (int32_t)config->data.classes};
+                                           .classes = (int32_t)config->data.classes,
+                                           .teaches_classes = training && !hides(config)};
   return hark_examples_open(context, &settings, out);
 }
 
-static bool hides(const hark_config *config) { return hark_architecture_of(config->model.architecture)->predicts_hidden; }
-
 hark_learning_task hark_material_task_of(const hark_config *config, const hark_examples *examples) {
-  const bool classes = hark_examples_target_kind(examples) == HARK_TARGET_CLASS && !hides(config);
+  const bool classes = hark_examples_target_kind(examples) == HARK_TARGET_CLASS && !hides(config) && !hark_config_reconstructs(config);
   return (hark_learning_task){.vocabulary = hark_examples_vocabulary_size(examples),
                               .classes = classes ? hark_examples_classes(examples) : 0,
+                              .features = hark_examples_features(examples),
+                              .responses = hark_examples_responses(examples),
                               .parts = hark_examples_parts(examples)};
 }
 
@@ -34,6 +43,8 @@ hark_learning_task hark_material_task_of_text(const hark_config *config, int32_t
   if (hark_config_has_sentences(config)) {
     task.parts = 1;
     task.sequences = hark_sentences_most(config->model.context);
+  } else if (hark_config_reconstructs(config)) {
+    task.parts = 1;
   }
   return task;
 }
@@ -58,7 +69,7 @@ static hark_status store_vocabulary(hark_context *context, const hark_examples *
 
 static hark_status open_examples(hark_context *context, const hark_run *run, bool resume, hark_material *m) {
   const hark_config *config = m->config;
-  HARK_TRY(hark_material_examples(context, config, &m->examples));
+  HARK_TRY(hark_material_examples(context, config, true, &m->examples));
   const hark_example_batches_settings training = hark_example_settings(config, HARK_SPLIT_TRAINING, false),
                                       validation = hark_example_settings(config, HARK_SPLIT_VALIDATION, true);
   m->task = hark_material_task_of(config, m->examples);
@@ -98,8 +109,11 @@ static hark_status open_text(hark_context *context, const hark_run *run, bool re
 }
 
 hark_status hark_material_open(hark_context *context, const hark_config *config, const hark_run *run, bool resume, hark_material *out) {
-  *out = (hark_material){.config = config, .packed = hark_config_has_examples(config) || hark_config_has_sentences(config)};
-  return hark_config_has_examples(config) ? open_examples(context, run, resume, out) : open_text(context, run, resume, out);
+  *out =
+      (hark_material){.config = config,
+                      .packed = hark_config_has_examples(config) || hark_config_has_sentences(config) || hark_config_reconstructs(config)};
+  HARK_TRY((hark_config_has_examples(config) ? open_examples : open_text)(context, run, resume, out));
+  return hark_delimiters_check(context, config, out->examples, out->corpus);
 }
 
 void hark_material_close(hark_context *context, hark_material *material) {
@@ -114,9 +128,14 @@ void hark_material_close(hark_context *context, hark_material *material) {
 
 size_t hark_material_room_bytes(const hark_config *config, const hark_learning_task *task) {
   const int64_t batch = config->train.batch, length = config->model.context;
-  /* inputs and targets of a micro-batch of windows, for training and for evaluation */
-  if (task->parts == 0) return 4 * (size_t)(batch * length) * sizeof(int32_t);
-  return hark_example_room_bytes(batch, task->parts, hark_encoder_rows((hark_pooling)config->model.pooling, length));
+  /* inputs and targets of a micro-batch of windows, for training and for evaluation, and there the likeliest tokens */
+  if (task->parts == 0) return (size_t)((hides(config) ? 5 : 4) * batch * length) * sizeof(int32_t);
+  const hark_example_extents extents = {.rows = batch,
+                                        .parts = task->parts,
+                                        .longest = hark_encoder_rows((hark_pooling)config->model.pooling, length),
+                                        .features = task->features,
+                                        .responses = task->responses};
+  return hark_example_room_bytes(&extents);
 }
 
 hark_status hark_material_prepare(hark_context *context, hark_material *material) {
@@ -127,7 +146,8 @@ hark_status hark_material_prepare(hark_context *context, hark_material *material
     return HARK_OK;
   }
   if (material->packed) {
-    HARK_TRY(hark_example_room_make(context, config->train.batch, 1, config->model.context, &material->room));
+    const hark_example_extents extents = {.rows = config->train.batch, .parts = 1, .longest = config->model.context};
+    HARK_TRY(hark_example_room_make(context, &extents, &material->room));
     material->opened_room = true;
     return HARK_OK;
   }
@@ -138,6 +158,24 @@ hark_status hark_material_prepare(hark_context *context, hark_material *material
   material->inputs = memory;
   material->targets = material->inputs + window_numbers;
   return HARK_OK;
+}
+
+int64_t hark_material_samples(const hark_material *material, int64_t tokens) {
+  const hark_sentences *const s = &material->sentences;
+  const double mean = (double)s->positions / (double)s->windows;
+  int64_t samples = 0, seen = 0;
+  if (s->settings.order == HARK_ORDER_RANDOM && (double)tokens / mean > RANDOM_WINDOWS) {
+    const double guess = ceil((double)tokens / mean);
+    return guess < (double)SAMPLES_MOST ? (int64_t)guess : SAMPLES_MOST;
+  }
+  if (s->settings.order != HARK_ORDER_RANDOM) { /* whole epochs, of each window once, and a part of one */
+    const int64_t epochs = (tokens - 1) / s->positions;
+    if (epochs > SAMPLES_MOST / s->windows - 1) return SAMPLES_MOST;
+    samples = epochs * s->windows;
+    seen = epochs * s->positions;
+  }
+  while (seen < tokens) seen += hark_sentences_targets(s, samples++, 1);
+  return samples;
 }
 
 /* Tokens that will be hidden in a step's samples. */
@@ -155,11 +193,22 @@ static int64_t count_hidden(const hark_material *m, int64_t first_sample, int64_
   return count;
 }
 
+/* Tokens of a step's samples. */
+static int64_t count_tokens(const hark_material *m, int64_t first_sample, int64_t samples) {
+  if (m->examples == NULL) return samples * m->config->model.context;
+  int64_t count = 0;
+  for (int64_t sample = first_sample; sample < first_sample + samples; sample++)
+    count += hark_examples_length(m->examples, HARK_SPLIT_TRAINING, hark_example_batches_index(&m->training, sample), 0);
+  return count;
+}
+
 hark_status hark_material_weight(hark_context *context, hark_material *material, int64_t first_sample, double *weight) {
   const hark_config *config = material->config;
   int64_t targets = hark_config_step_tokens(config);
   if (hides(config))
     targets = count_hidden(material, first_sample, config->train.batch * config->train.accumulate);
+  else if (hark_config_reconstructs(config))
+    targets = count_tokens(material, first_sample, config->train.batch * config->train.accumulate);
   else if (material->examples != NULL)
     HARK_TRY(hark_example_batches_targets(context, &material->training, first_sample, config->train.batch * config->train.accumulate,
                                           material->room.batch.targets, &targets));
@@ -187,17 +236,21 @@ hark_status hark_material_train(hark_context *context, hark_material *material, 
   hark_example_batch *batch = &material->room.batch;
   if (material->examples != NULL)
     HARK_TRY(hark_example_batches_read(context, &material->training, first_sample, rows, batch));
+  else if (hark_config_reconstructs(material->config))
+    HARK_TRY(hark_own_windows_read(context, &material->batches, first_sample, rows, batch));
   else
     HARK_TRY(hark_sentences_read(context, &material->sentences, first_sample, rows, batch));
   if (hides(material->config)) {
     const hark_masking masking = hark_config_masking(material->config, material->task.vocabulary, HARK_MASKING_TRAINING);
     hark_example_batch_mask(&masking, first_sample, material->task.parts, batch);
   }
+  if (hark_config_reconstructs(material->config)) hark_own_tokens(batch);
   HARK_TRY(hark_engine_train_examples(context, engine, batch, micro_step, weight, &result));
   if (material->examples == NULL) {
     *pass = (hark_material_pass){.loss = result.loss, .tokens = batch->tokens};
     return HARK_OK;
   }
-  *pass = (hark_material_pass){.loss = result.loss, .tokens = batch->tokens, .targets = batch->real, .right = result.right};
+  *pass = (hark_material_pass){
+      .loss = result.loss, .tokens = batch->tokens, .targets = material->task.features > 0 ? 0 : batch->real, .right = result.right};
   return HARK_OK;
 }

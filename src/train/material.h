@@ -34,8 +34,8 @@ HARK_MUST_CHECK hark_status hark_material_open(hark_context *context, const hark
                                                hark_material *out);
 void hark_material_close(hark_context *context, hark_material *material);
 
-/* Examples that the configuration names, as training, eval and estimates open them. The caller closes. */
-HARK_MUST_CHECK hark_status hark_material_examples(hark_context *context, const hark_config *config, hark_examples **out);
+/* Examples that the configuration names, as training, eval and estimates open them; `training`: to learn from. The caller closes. */
+HARK_MUST_CHECK hark_status hark_material_examples(hark_context *context, const hark_config *config, bool training, hark_examples **out);
 /* What examples ask of a model. */
 hark_learning_task hark_material_task_of(const hark_config *config, const hark_examples *examples);
 /* What a text with a vocabulary of so many tokens does. */
@@ -48,13 +48,17 @@ HARK_MUST_CHECK hark_status hark_material_prepare(hark_context *context, hark_ma
 /* What it will take. */
 size_t hark_material_room_bytes(const hark_config *config, const hark_learning_task *task);
 
+/* Samples until so many tokens of sentences have been used, whose windows are rarely full. Of random order a guess from the mean where they are
+ * more than 2^24. */
+int64_t hark_material_samples(const hark_material *material, int64_t tokens);
+
 /* 1 / the targets of a step's samples. A step without any has weight 0. */
 HARK_MUST_CHECK hark_status hark_material_weight(hark_context *context, hark_material *material, int64_t first_sample, double *weight);
 
 /* Loss and gradients of one micro-batch. */
 typedef struct hark_material_pass {
   double loss;
-  int64_t tokens, targets, right; /* the last two of examples only */
+  int64_t tokens, targets, right; /* the last two of examples only; of vectors 0 */
 } hark_material_pass;
 HARK_MUST_CHECK hark_status hark_material_train(hark_context *context, hark_material *material, hark_engine *engine, int64_t first_sample,
                                                 uint32_t micro_step, double weight, hark_material_pass *pass);

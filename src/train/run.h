@@ -47,6 +47,7 @@ typedef struct hark_run_state {
   int64_t loss_count;
   int64_t line_targets, line_right; /* of examples, in those steps: targets, and those that the model told */
   double operations;                /* of steps with examples */
+  double gradient_norm;             /* of the last step that was not skipped; 0: none yet */
   double best_loss;                 /* validation; infinity before the first */
   int64_t best_step;
   int64_t evaluated_step; /* of the last evaluation; 0: none yet */
@@ -54,6 +55,7 @@ typedef struct hark_run_state {
   int64_t bad_steps; /* in a row */
   double seconds;    /* of training so far */
   uint64_t metrics_bytes;
+  int64_t mended_pivots; /* of kernel ridge attention, evaluations included */
   uint64_t corpus_checksum;
 } hark_run_state;
 

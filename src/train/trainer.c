@@ -8,12 +8,13 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "data/statistics.h"
 #include "io/jsonl.h"
+#include "io/machine.h"
 #include "train/kernel_metrics.h"
 #include "train/material.h"
+#include "train/own_tokens.h"
 #include "train/preflight.h"
 #include "train/schedule.h"
 #include "train/warm_start.h"
@@ -33,14 +34,10 @@ typedef struct training_run {
   double line_clock;                 /* clock at the last line of metrics */
   int64_t line_tokens, line_steps;   /* since then */
   double line_operations;
+  double pass_operations; /* of the last micro-batch; before the first one of this part of the run, of the largest there can be */
   hark_train_progress progress;
+  hark_ahca_statistics statistics; /* of the last evaluation */
 } training_run;
-
-static double clock_seconds(void) {
-  struct timespec now;
-  (void)clock_gettime(CLOCK_MONOTONIC, &now);
-  return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
 
 static void say(const training_run *trainer, const char *format, ...) HARK_PRINTF(2, 3);
 static void say(const training_run *trainer, const char *format, ...) {
@@ -61,22 +58,24 @@ static void show(training_run *trainer) {
 static hark_status count_steps(training_run *trainer) {
   const hark_config *config = trainer->config;
   const int64_t tokens = hark_config_step_tokens(config), most = INT64_MAX / 2 / tokens;
-  const double per_step = (double)(config->train.batch * config->train.accumulate);
+  const int64_t samples = config->train.batch * config->train.accumulate;
   trainer->steps = config->train.steps;
   if (config->train.epochs > 0) {
-    const double steps = ceil(config->train.epochs * (double)trainer->material.samples_per_epoch / per_step);
+    const double steps = ceil(config->train.epochs * (double)trainer->material.samples_per_epoch / (double)samples);
     trainer->steps = steps < (double)most ? (int64_t)steps : INT64_MAX;
+  } else if (config->train.tokens > 0 && hark_config_has_sentences(config)) {
+    trainer->steps = hark_ceil_div(hark_material_samples(&trainer->material, config->train.tokens), samples);
   } else if (config->train.tokens > 0) {
     trainer->steps = config->train.tokens / tokens + (config->train.tokens % tokens > 0);
   } else if (config->train.examples > 0) {
-    trainer->steps = hark_ceil_div(config->train.examples, config->train.batch * config->train.accumulate);
+    trainer->steps = hark_ceil_div(config->train.examples, samples);
   }
   if (trainer->steps <= most) return HARK_OK;
   return hark_fail(trainer->context, HARK_BAD_CONFIGURATION,
                    "the run is longer than tokens can be counted, expected at most %" PRId64 " steps of %" PRId64 " tokens", most, tokens);
 }
 
-static double seconds_so_far(const training_run *trainer) { return trainer->seconds_before + clock_seconds() - trainer->started; }
+static double seconds_so_far(const training_run *trainer) { return trainer->seconds_before + hark_machine_seconds() - trainer->started; }
 
 /* Behind the lines of the checkpoint: what was written after it, or by a run that never began, goes. */
 static hark_status open_metrics(training_run *trainer) {
@@ -98,16 +97,25 @@ static hark_status end_line(training_run *trainer) {
   return hark_jsonl_end(trainer->context, &trainer->metrics);
 }
 
-/* What a model has to beat: the entropies of the validation text, as a first line of metrics. */
+static bool tells_hidden(const training_run *trainer) { return trainer->engine->network->architecture->predicts_hidden; }
+
+/* Its loss is a measure of the text: it tells what comes next. */
+static bool tells_next(const training_run *trainer) { return !tells_hidden(trainer) && !hark_config_reconstructs(trainer->config); }
+
+/* What a model has to beat: the entropies of the validation text, as a first line of metrics. That of pairs is of next tokens. */
 static hark_status record_text(training_run *trainer) {
   hark_text_statistics statistics;
   HARK_TRY(hark_statistics_measure(trainer->context, trainer->material.corpus, HARK_SPLIT_VALIDATION, &statistics));
   begin_line(trainer);
   hark_jsonl_number(&trainer->metrics, "val/entropy", statistics.entropy);
-  hark_jsonl_number(&trainer->metrics, "val/pair_entropy", statistics.pair_entropy);
+  if (tells_next(trainer)) hark_jsonl_number(&trainer->metrics, "val/pair_entropy", statistics.pair_entropy);
   HARK_TRY(end_line(trainer));
-  say(trainer, "the validation text's frequencies alone reach a loss of %.3f, those of pairs %.3f", statistics.entropy,
-      statistics.pair_entropy);
+  if (!tells_next(trainer))
+    say(trainer, "the validation text's frequencies alone reach a loss of %.3f a%s token", statistics.entropy,
+        tells_hidden(trainer) ? " hidden" : "");
+  else
+    say(trainer, "the validation text's frequencies alone reach a loss of %.3f, those of pairs %.3f", statistics.entropy,
+        statistics.pair_entropy);
   return HARK_OK;
 }
 
@@ -119,6 +127,20 @@ static hark_status record_kernels(training_run *trainer) {
   HARK_TRY(hark_kernel_metrics_append(trainer->context, decoder, &trainer->metrics));
   if (decoder->config.normalisation == HARK_NORMALISATION_CME)
     hark_jsonl_number(&trainer->metrics, "ridge/mended_pivots", (double)trainer->engine->report.pivots);
+  return end_line(trainer);
+}
+
+/* What was decided over the validation data. */
+static hark_status record_chunks(training_run *trainer) {
+  hark_ahca_report report = hark_ahca_report_of(&trainer->statistics);
+  char name[HARK_AHCA_NAME_BYTES];
+  if (trainer->statistics.chunks == 0) return HARK_OK;
+  begin_line(trainer);
+  for (int i = 0;; i++) {
+    const double *number = hark_ahca_report_number(&report, i, name);
+    if (number == NULL) break;
+    if (!isnan(*number)) hark_jsonl_number(&trainer->metrics, name, *number);
+  }
   return end_line(trainer);
 }
 
@@ -150,12 +172,19 @@ static void say_material(const training_run *trainer) {
   if (material->examples != NULL) {
     const hark_examples_counts training = hark_examples_count(material->examples, HARK_SPLIT_TRAINING);
     const hark_examples_counts validation = hark_examples_count(material->examples, HARK_SPLIT_VALIDATION);
-    say(trainer,
-        "examples: %" PRId64 " of %" PRId64 " tokens to train on, the longest of %" PRId64 ", %" PRId64
-        " to validate with, %d tokens in the "
-        "vocabulary, %d classes",
-        training.examples, training.tokens, training.longest, validation.examples, (int)material->task.vocabulary,
-        (int)material->task.classes);
+    if (material->task.features > 0)
+      say(trainer,
+          "examples: %" PRId64 " of %" PRId64 " vectors to train on, the longest of %" PRId64 ", %" PRId64
+          " to validate with; %d numbers a vector, %d to be told",
+          training.examples, training.tokens, training.longest, validation.examples, (int)material->task.features,
+          (int)material->task.responses);
+    else
+      say(trainer,
+          "examples: %" PRId64 " of %" PRId64 " tokens to train on, the longest of %" PRId64 ", %" PRId64
+          " to validate with, %d tokens in the "
+          "vocabulary, %d classes",
+          training.examples, training.tokens, training.longest, validation.examples, (int)material->task.vocabulary,
+          (int)material->task.classes);
     if (training.cut + validation.cut > 0)
       say(trainer, "%" PRId64 " sequences were longer than data.length_limit, the longest had %" PRId64 " tokens",
           training.cut + validation.cut, hark_max(training.longest_whole, validation.longest_whole));
@@ -163,7 +192,7 @@ static void say_material(const training_run *trainer) {
   }
   const hark_text_counts counts = hark_corpus_counts(material->corpus, HARK_SPLIT_TRAINING);
   const hark_text_counts validation = hark_corpus_counts(material->corpus, HARK_SPLIT_VALIDATION);
-  if (material->packed) {
+  if (hark_config_has_sentences(trainer->config)) {
     const hark_sentences *s = &material->sentences, *v = &material->validation_sentences;
     say(trainer,
         "sentences: %" PRId64 " of %" PRId64 " targets to train on, in %" PRId64 " windows that are %.0f %% full; %" PRId64 " of %" PRId64
@@ -187,6 +216,8 @@ static hark_status prepare(training_run *trainer, bool resume) {
   HARK_TRY(preflight(trainer));
   HARK_TRY(hark_engine_create_for(context, config, &trainer->material.task, true, &trainer->engine));
   trainer->engine->steps = trainer->steps;
+  trainer->pass_operations = hark_engine_operations(trainer->engine);
+  if (config->model.architecture == HARK_ARCHITECTURE_ahca) trainer->engine->statistics = &trainer->statistics;
   HARK_TRY(hark_material_prepare(context, &trainer->material));
 
   const uint64_t checksum = trainer->material.checksum;
@@ -195,6 +226,7 @@ static hark_status prepare(training_run *trainer, bool resume) {
   if (found == HARK_OK) {
     if (damaged[0] != '\0') say(trainer, "%s is damaged: %s", damaged, context->message);
     HARK_TRY(hark_checkpoint_load(context, trainer->run, name, trainer->engine, &trainer->state));
+    trainer->engine->report.pivots = trainer->state.mended_pivots;
     /* also where the checkpoint is from before tokens were counted */
     if (!trainer->material.packed) trainer->state.tokens = trainer->state.samples * config->model.context;
     if (trainer->state.corpus_checksum != checksum)
@@ -212,6 +244,7 @@ static hark_status prepare(training_run *trainer, bool resume) {
     if (config->train.init_from[0] != '\0')
       HARK_TRY(hark_warm_start_load(context, config, trainer->run, &trainer->engine->network->parameters, trainer->hooks->say,
                                     trainer->hooks->user));
+    HARK_TRY(hark_parameters_project(context, &trainer->engine->network->parameters, true));
     trainer->state = (hark_run_state){.best_loss = INFINITY, .corpus_checksum = checksum};
   }
   HARK_TRY(open_metrics(trainer));
@@ -239,8 +272,9 @@ static hark_status compute_step(training_run *trainer, hark_material_pass *step,
     step->tokens += part.tokens;
     step->targets += part.targets;
     step->right += part.right;
-    trainer->line_operations += hark_engine_operations(trainer->engine);
-    if (trainer->material.packed) trainer->state.operations += hark_engine_operations(trainer->engine);
+    trainer->pass_operations = hark_engine_operations(trainer->engine);
+    trainer->line_operations += trainer->pass_operations;
+    if (trainer->material.packed) trainer->state.operations += trainer->pass_operations;
     if (trainer->hooks->gradients != NULL)
       HARK_TRY(trainer->hooks->gradients(trainer->hooks->user, trainer->engine, trainer->state.step + 1, micro));
   }
@@ -265,7 +299,7 @@ static hark_status record_skipped(training_run *trainer, double loss, double nor
 }
 
 static void measure_speed(training_run *trainer) {
-  const double now = clock_seconds(), elapsed = now - trainer->line_clock;
+  const double now = hark_machine_seconds(), elapsed = now - trainer->line_clock;
   if (elapsed <= 0) return;
   trainer->progress.tokens_per_second = (double)trainer->line_tokens / elapsed;
   if (trainer->hooks->peak_operations > 0)
@@ -277,7 +311,7 @@ static void measure_speed(training_run *trainer) {
 /* Windows of a text cost the same in every step, examples what their tokens cost. */
 static double operations_so_far(const training_run *trainer) {
   if (trainer->material.packed) return trainer->state.operations;
-  return hark_engine_operations(trainer->engine) * (double)(trainer->config->train.accumulate * trainer->state.step);
+  return trainer->pass_operations * (double)(trainer->config->train.accumulate * trainer->state.step);
 }
 
 static hark_status record_line(training_run *trainer) {
@@ -287,7 +321,7 @@ static hark_status record_line(training_run *trainer) {
   if (trainer->state.line_targets > 0)
     hark_jsonl_number(&trainer->metrics, "train/accuracy", (double)trainer->state.line_right / (double)trainer->state.line_targets);
   hark_jsonl_number(&trainer->metrics, "lr", trainer->progress.rate);
-  hark_jsonl_number(&trainer->metrics, "grad_norm", trainer->progress.gradient_norm);
+  hark_jsonl_number(&trainer->metrics, "grad_norm", trainer->state.gradient_norm);
   hark_jsonl_number(&trainer->metrics, "tokens_per_second", trainer->progress.tokens_per_second);
   hark_jsonl_number(&trainer->metrics, "operations", operations_so_far(trainer));
   if (trainer->hooks->peak_operations > 0) hark_jsonl_number(&trainer->metrics, "mfu", trainer->progress.peak_fraction);
@@ -295,7 +329,7 @@ static hark_status record_line(training_run *trainer) {
   trainer->state.loss_sum = 0;
   trainer->state.loss_count = 0;
   trainer->state.line_targets = trainer->state.line_right = 0;
-  trainer->line_clock = clock_seconds();
+  trainer->line_clock = hark_machine_seconds();
   trainer->line_tokens = trainer->line_steps = 0;
   trainer->line_operations = 0;
   return HARK_OK;
@@ -328,7 +362,7 @@ static hark_status run_step(training_run *trainer) {
   state->line_targets += step.targets;
   state->line_right += step.right;
   trainer->progress.loss = loss;
-  trainer->progress.gradient_norm = result.gradient_norm;
+  trainer->progress.gradient_norm = state->gradient_norm = result.gradient_norm;
   return HARK_OK;
 }
 
@@ -366,7 +400,7 @@ static bool evaluation_is_due(const training_run *trainer) {
 }
 
 typedef struct validation_result {
-  double loss, accuracy; /* the latter of examples; NaN: of a text */
+  double loss, accuracy; /* the latter of examples, of hidden tokens and of a model's own; else NaN */
   bool complete;
 } validation_result;
 
@@ -378,26 +412,32 @@ static hark_status validate(training_run *trainer, validation_result *out) {
     HARK_TRY(hark_evaluate_examples(trainer->context, trainer->engine, &material->validation, &material->room, NULL, show_evaluation,
                                     trainer, &result));
     *out = (validation_result){.loss = result.targets > 0 ? result.loss : NAN, .complete = result.complete}; /* NaN is never the best */
-    out->accuracy = result.targets > 0 ? (double)result.right / (double)result.targets : NAN;
+    out->accuracy = result.targets > 0 && material->task.features == 0 ? (double)result.right / (double)result.targets : NAN;
     return HARK_OK;
   }
   hark_evaluation_result result;
   const hark_evaluation_task task = {.text.split = HARK_SPLIT_VALIDATION, .progress = show_evaluation, .user = trainer};
-  if (material->packed)
+  if (hark_config_reconstructs(trainer->config))
+    HARK_TRY(hark_evaluate_own(trainer->context, trainer->engine, material->corpus, &task.text, &material->room, show_evaluation, trainer,
+                               &result));
+  else if (material->packed)
     HARK_TRY(hark_evaluate_sentences(trainer->context, trainer->engine, &material->validation_sentences, &material->room, show_evaluation,
                                      trainer, &result));
   else
     HARK_TRY(hark_evaluate(trainer->context, trainer->engine, material->corpus, &task, &result));
   out->loss = result.loss;
   out->complete = result.complete;
+  if (!tells_next(trainer)) out->accuracy = result.targets > 0 ? (double)result.right / (double)result.targets : NAN;
   return HARK_OK;
 }
 
 static hark_status record_validation(training_run *trainer, const validation_result *result) {
   begin_line(trainer);
+  const double operations = operations_so_far(trainer);
+  if (operations > 0) hark_jsonl_number(&trainer->metrics, "operations", operations);
   hark_jsonl_number(&trainer->metrics, "val/loss", result->loss);
-  if (trainer->material.examples != NULL) {
-    hark_jsonl_number(&trainer->metrics, "val/accuracy", result->accuracy);
+  if (trainer->material.examples != NULL || !tells_next(trainer)) { /* only next tokens have the perplexity of a text */
+    if (trainer->material.task.features == 0) hark_jsonl_number(&trainer->metrics, "val/accuracy", result->accuracy);
     return end_line(trainer);
   }
   const hark_text_counts counts = hark_corpus_counts(trainer->material.corpus, HARK_SPLIT_VALIDATION);
@@ -416,10 +456,11 @@ static hark_status evaluate(training_run *trainer, bool *best) {
     trainer->state.evaluated_step = trainer->state.step;
     return record_kernels(trainer);
   }
-  const double before = clock_seconds();
+  const double before = hark_machine_seconds();
   validation_result result;
+  trainer->statistics = (hark_ahca_statistics){0};
   HARK_TRY(validate(trainer, &result));
-  trainer->line_clock += clock_seconds() - before;
+  trainer->line_clock += hark_machine_seconds() - before;
   if (!result.complete) return HARK_OK;
   trainer->progress.validation_loss = result.loss;
   hark_run_state *state = &trainer->state;
@@ -434,6 +475,7 @@ static hark_status evaluate(training_run *trainer, bool *best) {
   }
   HARK_TRY(record_validation(trainer, &result));
   HARK_TRY(record_kernels(trainer));
+  HARK_TRY(record_chunks(trainer));
   char accuracy[48] = "";
   if (isfinite(result.accuracy)) (void)snprintf(accuracy, sizeof accuracy, ", accuracy %.2f %%", 100 * result.accuracy);
   say(trainer, "step %" PRId64 ": validation loss %.4f%s%s", state->step, result.loss, accuracy, *best ? ", the best so far" : "");
@@ -441,13 +483,14 @@ static hark_status evaluate(training_run *trainer, bool *best) {
 }
 
 static hark_status save(training_run *trainer) {
-  const double before = clock_seconds();
+  const double before = hark_machine_seconds();
   HARK_TRY(hark_engine_check_finite(trainer->context, trainer->engine));
   HARK_TRY(hark_jsonl_flush(trainer->context, &trainer->metrics, &trainer->state.metrics_bytes));
   trainer->state.seconds = seconds_so_far(trainer);
+  trainer->state.mended_pivots = trainer->engine->report.pivots;
   HARK_TRY(hark_checkpoint_save(trainer->context, trainer->run, trainer->engine, &trainer->state, trainer->config->train.keep));
   trainer->checkpoint_asked = false;
-  trainer->line_clock += clock_seconds() - before;
+  trainer->line_clock += hark_machine_seconds() - before;
   return HARK_OK;
 }
 
@@ -490,7 +533,7 @@ static hark_status loop(training_run *trainer, hark_stop_reason *reason) {
     HARK_TRY(run_step(trainer));
     if (ask(trainer) == HARK_REQUEST_STOP)
       *reason = HARK_STOP_REQUEST;
-    else if (deadline > 0 && clock_seconds() - trainer->started >= deadline)
+    else if (deadline > 0 && hark_machine_seconds() - trainer->started >= deadline)
       *reason = HARK_STOP_TIME;
     const bool finished = state->step == trainer->steps;
     if (state->loss_count > 0 && (is_due(state->step, config->train.log_every) || finished)) HARK_TRY(record_line(trainer));
@@ -512,13 +555,13 @@ hark_status hark_train(hark_context *context, const hark_config *config, const h
   static const hark_train_hooks none = {0};
   training_run trainer = {.context = context, .config = config, .run = run, .hooks = hooks != NULL ? hooks : &none};
   trainer.progress.loss = trainer.progress.validation_loss = trainer.progress.gradient_norm = NAN;
-  trainer.started = clock_seconds();
+  trainer.started = hark_machine_seconds();
   *result = (hark_train_result){.validation_loss = NAN};
   hark_status status = prepare(&trainer, config->run.resume);
   if (status == HARK_OK && trainer.hooks->ready != NULL) status = trainer.hooks->ready(trainer.hooks->user);
   if (status == HARK_OK) {
     trainer.seconds_before = trainer.state.seconds;
-    trainer.line_clock = clock_seconds();
+    trainer.line_clock = hark_machine_seconds();
     status = loop(&trainer, &result->reason);
   }
   result->state = trainer.state;

@@ -40,7 +40,8 @@ static bool read_word(ridge_problem *p, const char *word) {
                {"segments", &p->segments},
                {"accumulate", &p->accumulate},
                {"equal", &p->equal},
-               {"roomy", &p->roomy}};
+               {"roomy", &p->roomy},
+               {"far", &p->far}};
   for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++)
     if (strcmp(word, flags[i].name) == 0) return *flags[i].flag = true;
   const struct {
@@ -116,6 +117,8 @@ void ridge_problem_make(const char *text, ridge_problem *out) {
       for (int64_t r = 1; r < p->keys; r += 2)
         memcpy(p->array[RIDGE_KEY] + (i * p->keys + r) * p->head_dim, p->array[RIDGE_KEY] + (i * p->keys + r - 1) * p->head_dim,
                (size_t)p->head_dim * sizeof(double));
+  for (int a = RIDGE_QUERY; a <= RIDGE_KEY && p->far; a++)
+    for (int64_t i = 0; i < p->count[a]; i++) p->array[a][i] = (double)(float)(p->array[a][i] + (i % p->head_dim % 2 == 0 ? 750 : -750));
   if (p->bound)
     for (int64_t i = 0; i < p->count[RIDGE_QUERY]; i++) p->array[RIDGE_QUERY][i] = (double)(float)(p->array[RIDGE_QUERY][i] * 0.5);
   p->scale = p->bound || p->unit ? 6 : 0.75; /* exp */
@@ -265,7 +268,8 @@ static void expect_row(const ridge_problem *p, int64_t item, int64_t head, int64
   const double *q = p->array[RIDGE_QUERY] + index * d;
   const double *keys = p->array[RIDGE_KEY] + ((item * p->key_heads + key_head) * p->keys + at->first) * d;
   const double *values = p->array[RIDGE_VALUE] + ((item * p->key_heads + key_head) * p->keys + at->first) * dv;
-  int64_t seen[512], visible = 0, n = 0;
+  int64_t seen[4096], visible = 0, n = 0;
+  assert_true(at->keys <= 4096);
   for (int64_t i = 0; i < at->keys; i++) {
     const int64_t h = p->mask_heads ? head : 0, heads = p->mask_heads ? p->heads : 1;
     if (p->mask && p->hidden[(item * heads + h) * p->keys + at->first + i] == 0) continue;

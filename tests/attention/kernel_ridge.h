@@ -6,7 +6,8 @@
  * B batch, H heads, K key heads, L queries, S keys, D head_dim, V value_dim, then words: causal, rbf, unit, bound (1, keys scaled to fit), kernel
  * (a table of log G per head), shared (one for all heads), heads (a ridge, and with rbf a sigma, per head, given in the call), learned (one of
  * each for all heads), power (lambda = c L^0.75), mask (by key), perhead (the mask differs by head), lengths, ragged, segments, offset=N,
- * layout=0|1, accumulate, ridge=X, equal (every key twice), roomy (a plan for more), seed=N, threads=N.
+ * layout=0|1, accumulate, ridge=X, equal (every key twice), far (queries and keys a
+ * thousand sigmas from the origin), roomy (a plan for more), seed=N, threads=N.
  */
 #ifndef HARK_TESTS_ATTENTION_KERNEL_RIDGE_H
 #define HARK_TESTS_ATTENTION_KERNEL_RIDGE_H
@@ -45,7 +46,7 @@ typedef struct ridge_problem {
   char text[ATTENTION_CASE_BYTES];
   int64_t batch, heads, key_heads, queries, keys, head_dim, value_dim, offset, layout, seed, threads, distances, sequences;
   bool causal, rbf, unit, bound, kernel, shared, per_head, learned, power, mask, mask_heads, lengths, ragged, segments, has_offset,
-      accumulate, equal, roomy;
+      accumulate, equal, roomy, far;
   double ridge, sigma, scale;
   double *array[RIDGE_ARRAYS]; /* inputs, NULL where absent; all of them f32 numbers */
   int64_t count[RIDGE_ARRAYS];

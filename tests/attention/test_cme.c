@@ -47,6 +47,11 @@ static const char *const forward_cases[] = {
     "cme:B1,H1,L130,D16,V70,causal,learned",
     "cme:B1,H1,L40,S130,D16,V8,rbf,ridge=0.01",
     "cme:B1,H1,L130,S70,D16,V8,causal,rbf,offset=-40",
+    "cme:B1,H1,L20,S6,D4,rbf,offset=300",
+    "cme:B1,H1,L20,S70,D4,causal,offset=3,heads",
+    "cme:B1,H2,L70,D6,causal,rbf,far",
+    "cme:B2,H2,L30,D6,rbf,far,kernel,mask",
+    "cme:B1,H2,L90,D5,rbf,far,ragged",
 };
 
 /* Gradients by differences: every option, small. */
@@ -69,6 +74,7 @@ static const char *const gradient_cases[] = {
     "cme:B1,H2,L6,D3,unit,heads",
     "cme:B1,H2,L6,D3,unit,heads,rbf,causal",
     "cme:B1,H2,L6,D3,bound,heads,causal,kernel",
+    "cme:B1,H1,L3,S7,D3,heads,rbf,causal,kernel,offset=1",
 };
 
 /* f32 gradients against f64: sizes around tiles. */
@@ -78,6 +84,8 @@ static const char *const f32_cases[] = {
     "cme:B1,H2,L65,D20,V8,rbf,heads,shared",
     "cme:B1,H4,K2,L70,D16,V17,causal,heads,rbf",
     "cme:B1,H2,L130,D8,V8,causal,learned,rbf,kernel,accumulate",
+    "cme:B1,H1,L300,D4,V3,causal,rbf,learned",
+    "cme:B1,H2,L600,D4,rbf,learned",
     "cme:B1,H2,L129,D8,V8,learned,kernel",
     "cme:B2,H2,L90,S75,D8,causal,heads,rbf,mask,layout=1",
     "cme:B2,H2,L75,S140,D8,causal,heads,shared,lengths",
@@ -86,6 +94,11 @@ static const char *const f32_cases[] = {
     "cme:B1,H2,L100,D8,unit,heads,causal",
     "cme:B1,H2,L100,D8,bound,heads,kernel",
     "cme:B1,H1,L80,S70,D8,causal,offset=-30,learned",
+    "cme:B1,H1,L80,S70,D8,causal,offset=-30,rbf",
+    "cme:B1,H1,L20,S130,D8,causal,offset=3,learned,rbf,kernel",
+    "cme:B1,H2,L70,D6,causal,rbf,far,heads",
+    "cme:B2,H2,L90,D6,rbf,far,learned,mask,kernel",
+    "cme:B1,H2,L70,D6,rbf,unit,learned",
 };
 
 static int compare(const attention_machine *machine, const ridge_problem *p, const char *name, const double *have, const double *want,

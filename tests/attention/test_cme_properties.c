@@ -204,36 +204,47 @@ static void test_alone(void **state) {
   expect_part("cme:B1,H2,L90,D4,lengths,rbf", 0, 90, 0, 60);
 }
 
+/* More heads than threads, and fewer, which threads then share. */
 static void test_threads(void **state) {
   (void)state;
-  for (int m = 0; m < attention_machine_count; m++) {
-    ridge_problem p;
-    ridge_results one, four;
-    ridge_problem_make("cme:B3,H4,K2,L70,D8,causal,rbf,learned,shared", &p);
-    p.threads = 1;
-    if (ridge_run_on(&attention_machines[m], &p, &one)) {
-      p.threads = 4;
-      assert_true(ridge_run_on(&attention_machines[m], &p, &four));
-      for (int64_t i = 0; i < p.count[RIDGE_DOUT]; i++)
-        expect_bits("out", &p, &attention_machines[m], four.array[RIDGE_OUT][i], one.array[RIDGE_OUT][i]);
-      for (int64_t i = 0; i < p.count[RIDGE_KEY]; i++)
-        expect_bits("dkey", &p, &attention_machines[m], four.array[RIDGE_DKEY][i], one.array[RIDGE_DKEY][i]);
-      for (int64_t i = 0; i < p.distances; i++)
-        expect_bits("dlog_kernel", &p, &attention_machines[m], four.array[RIDGE_DLOG_KERNEL][i], one.array[RIDGE_DLOG_KERNEL][i]);
-      expect_bits("dridge", &p, &attention_machines[m], four.array[RIDGE_DRIDGE][0], one.array[RIDGE_DRIDGE][0]);
-      expect_bits("dsigma", &p, &attention_machines[m], four.array[RIDGE_DSIGMA][0], one.array[RIDGE_DSIGMA][0]);
-      ridge_results_free(&one);
-      ridge_results_free(&four);
+  static const char *const cases[] = {"cme:B3,H4,K2,L70,D8,causal,rbf,learned,shared",
+                                      "cme:B1,H1,L150,S140,D40,V33,causal,rbf,learned,kernel,accumulate",
+                                      "cme:B1,H2,K1,L200,D17,V70,learned,kernel,rbf",
+                                      "cme:B1,H1,L130,D8,causal,unit,heads,mask",
+                                      "cme:B1,H1,L65,D3,bound,heads",
+                                      "cme:B1,H2,L600,D4,rbf,learned",
+                                      "cme:B1,H1,L300,D4,V3,causal,rbf,learned,kernel"};
+  for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++)
+    for (int m = 0; m < attention_machine_count; m++) {
+      ridge_problem p;
+      ridge_results one, four;
+      ridge_problem_make(cases[k], &p);
+      p.threads = 1;
+      if (ridge_run_on(&attention_machines[m], &p, &one)) {
+        p.threads = 4;
+        assert_true(ridge_run_on(&attention_machines[m], &p, &four));
+        assert_int_equal(one.status, HARK_OK);
+        static const ridge_array like[RIDGE_ARRAYS] = {
+            [RIDGE_OUT] = RIDGE_DOUT,     [RIDGE_DQUERY] = RIDGE_QUERY,           [RIDGE_DKEY] = RIDGE_KEY,
+            [RIDGE_DVALUE] = RIDGE_VALUE, [RIDGE_DLOG_KERNEL] = RIDGE_LOG_KERNEL, [RIDGE_DRIDGE] = RIDGE_RIDGE,
+            [RIDGE_DSIGMA] = RIDGE_SIGMA};
+        for (int a = RIDGE_OUT; a < RIDGE_ARRAYS; a++) {
+          const int64_t count = a == RIDGE_VARIANCE ? p.batch * p.heads * p.queries : p.count[like[a]];
+          for (int64_t i = 0; one.array[a] != NULL && i < count; i++)
+            expect_bits(ridge_array_names[a], &p, &attention_machines[m], four.array[a][i], one.array[a][i]);
+        }
+        ridge_results_free(&one);
+        ridge_results_free(&four);
+      }
+      ridge_problem_free(&p);
     }
-    ridge_problem_free(&p);
-  }
 }
 
 /* Hidden keys and values may hold anything. */
 static void test_hidden_keys(void **state) {
   (void)state;
   static const char *const cases[] = {"cme:B2,H2,L70,D4,mask,causal,rbf", "cme:B2,H2,L70,D4,mask,perhead,learned",
-                                      "cme:B1,H2,L70,D4,lengths"};
+                                      "cme:B1,H2,L70,D4,lengths", "cme:B1,H2,L40,S70,D4,causal,offset=3,rbf,learned"};
   for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++)
     for (int m = 0; m < attention_machine_count; m++) {
       ridge_problem p;
@@ -243,7 +254,7 @@ static void test_hidden_keys(void **state) {
         for (int64_t i = 0; i < p.batch * p.heads; i++) p.hidden[i * p.keys + 5] = 0;
       else if (p.mask)
         for (int64_t i = 0; i < p.batch; i++) p.hidden[i * p.keys + 5] = 0;
-      const int64_t row = p.lengths ? p.keys - 1 : 5;
+      const int64_t row = p.lengths ? p.keys - 1 : p.keys > p.queries ? 43 : 5; /* the first one behind the last query */
       if (ridge_run_on(&attention_machines[m], &p, &clean)) {
         for (int64_t i = 0; i < p.batch * p.heads; i++)
           for (int64_t c = 0; c < p.head_dim; c++) {
@@ -260,6 +271,24 @@ static void test_hidden_keys(void **state) {
         }
         ridge_results_free(&clean);
         ridge_results_free(&dirty);
+      }
+      ridge_problem_free(&p);
+    }
+}
+
+/* Keys that no query sees are not factorised: duplicates among them mend nothing. */
+static void test_unseen_keys(void **state) {
+  (void)state;
+  for (int m = 0; m < attention_machine_count; m++)
+    for (int64_t last = 42; last < 44; last++) { /* the last query stands at 42 */
+      ridge_problem p;
+      ridge_results r;
+      ridge_problem_make("cme:B1,H2,L40,S70,D4,causal,offset=3,rbf,ridge=1e-30", &p);
+      for (int64_t to = last; to < 70; to++) repeat_key(&p, 0, to);
+      if (ridge_run_on(&attention_machines[m], &p, &r)) {
+        assert_int_equal(r.status, HARK_OK);
+        assert_int_equal(r.report.pivots, last == 42 ? 2 : 0);
+        ridge_results_free(&r);
       }
       ridge_problem_free(&p);
     }
@@ -285,6 +314,24 @@ static const struct {
     {RIDGE_LOG_KERNEL, 0, 301, HARK_NOT_FINITE, "log_kernel of head 0 is 301 at distance 0"},
 };
 
+/* Of several wrong rows of a head that threads share the first one is told, whichever thread comes upon it. */
+static void test_first_wrong_row(void **state) {
+  (void)state;
+  for (int m = 0; m < attention_machine_count; m++)
+    for (int round = 0; round < 4; round++) {
+      ridge_problem p;
+      ridge_results r;
+      ridge_problem_make("cme:B1,H1,L300,D4,causal,rbf,threads=4", &p);
+      for (int64_t row = 70; row < 300; row += 11) p.array[RIDGE_QUERY][row * 4] = NAN;
+      if (ridge_run_on(&attention_machines[m], &p, &r)) {
+        assert_int_equal(r.status, HARK_NOT_FINITE);
+        assert_non_null(strstr(r.message, "item 0, head 0: the query of row 70 is not finite"));
+        ridge_results_free(&r);
+      }
+      ridge_problem_free(&p);
+    }
+}
+
 static void test_wrong_numbers(void **state) {
   (void)state;
   for (size_t k = 0; k < sizeof wrong_numbers / sizeof wrong_numbers[0]; k++)
@@ -297,6 +344,26 @@ static void test_wrong_numbers(void **state) {
         assert_int_equal(r.status, wrong_numbers[k].status);
         if (strstr(r.message, wrong_numbers[k].says) == NULL)
           fail_msg("%s on %s: \"%s\", expected \"%s\"", p.text, attention_machines[m].name, r.message, wrong_numbers[k].says);
+        ridge_results_free(&r);
+      }
+      ridge_problem_free(&p);
+    }
+}
+
+/* Finite keys whose distances have no square in f32: what counts is their distance in units of sigma. */
+static void test_far_apart(void **state) {
+  (void)state;
+  for (int m = 0; m < attention_machine_count; m++)
+    for (int wide = 0; wide < 2; wide++) {
+      ridge_problem p;
+      ridge_results r;
+      ridge_problem_make("cme:B1,H1,L9,D1,rbf,learned", &p);
+      p.array[RIDGE_KEY][0] = -0x1p63;
+      p.array[RIDGE_KEY][4] = 0x1p63;
+      if (wide) p.array[RIDGE_SIGMA][0] = 0x1p63;
+      if (attention_machines[m].type == HARK_F32 && ridge_run_on(&attention_machines[m], &p, &r)) {
+        if (wide) assert_int_equal(r.status, HARK_OK);
+        assert_null(strstr(r.message, "is not finite"));
         ridge_results_free(&r);
       }
       ridge_problem_free(&p);
@@ -399,6 +466,29 @@ static void test_refused_descriptors(void **state) {
   hark_context_destroy(&context);
 }
 
+/* Counted operations against a count row by row. */
+static void test_operations(void **state) {
+  (void)state;
+  static const int64_t sizes[][2] = {{1, 1}, {5, 5}, {3, 9}, {9, 3}, {1, 40}, {40, 1}};
+  for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+    hark_attention_desc desc = hark_attention_desc_default();
+    const int64_t m = desc.query_length = sizes[i][0], n = desc.key_length = sizes[i][1];
+    const double length = (double)n, d = 3, dv = 2;
+    desc.normalisation = HARK_NORMALISATION_CME;
+    desc.batch = desc.heads = 1;
+    desc.head_dim = 3;
+    desc.value_dim = 2;
+    desc.ridge = 1;
+    desc.causal = true;
+    double products = length * length * d / 2 + length * length * length / 6 + length * length * dv / 2;
+    for (int64_t row = 0; row < m; row++) {
+      const double seen = (double)(row + n - m + 1 > 0 ? row + n - m + 1 : 0);
+      products += seen * (d + dv) + seen * seen / 2;
+    }
+    assert_true(fabs(hark_attention_desc_operations(&desc, false) - 2 * products) < 1e-9 * products);
+  }
+}
+
 /* The plan says what a triangle takes; a length beyond what memory can be is refused when it is made. */
 static void test_plan(void **state) {
   (void)state;
@@ -419,6 +509,57 @@ static void test_plan(void **state) {
   hark_context_destroy(&context);
 }
 
+/* Scratch memory of a plan less the triangles that it says it has in flight. */
+static double beside_triangles(hark_context *context, const hark_attention_desc *desc, bool backward) {
+  hark_attention_plan *plan;
+  char text[512];
+  long long triangle = 0;
+  int workers = 0;
+  assert_int_equal(hark_attention_plan_create(context, desc, &plan), HARK_OK);
+  hark_attention_plan_print(plan, text, sizeof text);
+  assert_int_equal(
+      sscanf(strstr(text, " workers, a triangle of ") - 1, "%d workers, a triangle of %lld bytes a worker", &workers, &triangle), 2);
+  assert_int_equal(workers, hark_context_threads(context));
+  const hark_attention_sizes sizes = hark_attention_plan_sizes(plan);
+  const int triangles = workers * (backward && desc->causal ? 2 : 1);
+  hark_attention_plan_destroy(context, &plan);
+  const double rest = (double)(backward ? sizes.backward_workspace : sizes.forward_workspace) - (double)triangles * (double)triangle;
+  assert_true(rest > 0);
+  return rest;
+}
+
+/* One triangle a worker and no more, two in the causal backward: what is left over is a line in L, whatever batch and heads (a sequence's entry
+ * and a partial sum apart). Runs have this memory and a fence behind it (kernel_ridge.c). */
+static void test_memory(void **state) {
+  (void)state;
+  for (int m = 0; m < attention_machine_count; m++) {
+    hark_context *context = attention_machine_open(&attention_machines[m], 3);
+    if (context == NULL || attention_machines[m].type != HARK_F32 || strcmp(attention_machines[m].backend, "cpu") != 0) {
+      if (context != NULL) hark_context_destroy(&context);
+      continue;
+    }
+    for (int causal = 0; causal < 2; causal++)
+      for (int backward = 0; backward < 2; backward++) {
+        hark_attention_desc desc = hark_attention_desc_default();
+        desc.normalisation = HARK_NORMALISATION_CME;
+        desc.ridge = 1;
+        desc.batch = desc.heads = 1;
+        desc.head_dim = 32;
+        desc.causal = causal != 0;
+        double at[3];
+        for (int i = 0; i < 3; i++) {
+          desc.query_length = desc.key_length = (int64_t)1024 * (i + 1);
+          at[i] = beside_triangles(context, &desc, backward != 0);
+        }
+        assert_true(at[2] - at[1] == at[1] - at[0]);
+        desc.batch = 16;
+        desc.heads = 8;
+        assert_true(beside_triangles(context, &desc, backward != 0) - at[2] < 16 * 8 * 64);
+      }
+    hark_context_destroy(&context);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_causality),
@@ -428,11 +569,16 @@ int main(void) {
       cmocka_unit_test(test_alone),
       cmocka_unit_test(test_threads),
       cmocka_unit_test(test_hidden_keys),
+      cmocka_unit_test(test_unseen_keys),
       cmocka_unit_test(test_wrong_numbers),
+      cmocka_unit_test(test_first_wrong_row),
       cmocka_unit_test(test_unbounded_exponential),
       cmocka_unit_test(test_overflow),
+      cmocka_unit_test(test_far_apart),
       cmocka_unit_test(test_refused_descriptors),
+      cmocka_unit_test(test_operations),
       cmocka_unit_test(test_plan),
+      cmocka_unit_test(test_memory),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

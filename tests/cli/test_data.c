@@ -110,8 +110,9 @@ static void wrong_words(void **state) {
   } wrong[] = {
       {"", 2, "usage: hark data"},
       {"mak", 2, "did you mean make?"},
-      {"make --out x", 2, "TASK: missing, expected one of listops, pathfinder, recall, copy, passkey"},
-      {"make recal --out x", 2, "recal: unknown task, expected one of listops, pathfinder, recall, copy, passkey; did you mean recall?"},
+      {"make --out x", 2, "TASK: missing, expected one of listops, pathfinder, recall, copy, passkey, latent, regression"},
+      {"make recal --out x", 2,
+       "recal: unknown task, expected one of listops, pathfinder, recall, copy, passkey, latent, regression; did you mean recall?"},
       {"make recall copy --out x", 2, "copy: make makes one task at a time"},
       {"make recall", 2, "out: missing, expected a folder"},
       {"make recall --out x --depth 3", 2, "--depth: is not for make recall"},

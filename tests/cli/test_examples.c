@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "cli/common.h"
 #include "io/files.h"
@@ -33,6 +34,7 @@ static int begin(void **state) {
   }
   test_file_write_text(folder, "texts.tsv", lines);
   test_file_write_text(folder, "two.tsv", two);
+  test_file_write_text(folder, "one.tsv", "1\tabc\n1\tbca\n1\tcab\n");
   test_file_write_text(folder, "bad.tsv", "0\tabc\n7\tabc\n");
   test_file_write_text(folder, "long.tsv", "0\tabc\n1\tabcabcabcabcabc\n");
   test_file_write_text(folder, "words.tsv", "Words\ta b c\na b c\t1:c\nb a\t0:a\nc c a b\t0:a 3:b\n");
@@ -91,6 +93,76 @@ static void other_attention_and_parts(void **state) {
   (void)state;
   expect("eval run --structure window --window 3 --json --threads 1", HARK_EXIT_DONE, "model.attention.window", "");
   expect("eval run --part training --threads 1", HARK_EXIT_DONE, "training accuracy", "");
+  expect("train --out limited --classes 3 --data texts.tsv --example-limit 7 " RUN, HARK_EXIT_DONE, "step 40", "");
+  expect("eval limited --part training --json --threads 1", HARK_EXIT_DONE, "", "");
+  json_t *const line = command_json(&output), *const table = json_object_get(line, "confusion");
+  double most = 0;
+  for (size_t i = 0; i < 3; i++) {
+    double row = 0;
+    for (size_t k = 0; k < 3; k++) row += json_number_value(json_array_get(json_array_get(table, i), k));
+    most = fmax(most, row);
+  }
+  assert_int_equal(command_number(line, "examples"), 7);
+  assert_true(fabs(command_number(line, "majority") - most / 7) < 1e-12); /* of those seven */
+  json_decref(line);
+}
+
+/* One class is too little to learn from, and enough to be measured. */
+static void one_class_is_measured(void **state) {
+  (void)state;
+  expect("eval run --json --data one.tsv --threads 1", HARK_EXIT_DONE, "\"part\": \"data\"", "");
+  json_t *const line = command_json(&output);
+  assert_int_equal(command_number(line, "examples"), 3);
+  assert_true(command_number(line, "majority") == 1);
+  json_decref(line);
+  expect("eval run --part test --data one.tsv --threads 1", HARK_EXIT_DONE, "data accuracy", "");
+  expect("train --classes 3 --data one.tsv --out nothing " RUN, HARK_EXIT_BAD_INPUT, "", "expected at least two classes");
+  expect(
+      "train --classes 3 --data one.tsv --out hidden --architecture masked_encoder --format text --layers 1 --width 8 --heads 1 "
+      "--context 12 --batch 2 --steps 1 --threads 1",
+      HARK_EXIT_DONE, "step 1", "");
+}
+
+/* A folder has its splits, and no other stands for one that is not there. */
+static void a_folder_has_its_parts(void **state) {
+  (void)state;
+  assert_int_equal(mkdir(test_path(folder, "task"), 0700), 0);
+  char *const texts = test_file_text(folder, "texts.tsv");
+  test_file_write_text(folder, "task/texts.tsv", texts);
+  free(texts);
+  test_file_write_text(folder, "task/task.json",
+                       "{\"format_version\": 1, \"format\": \"text\", \"files\": {\"training\": {\"name\": \"texts.tsv\"}}}");
+  expect("eval run --data task --part test", HARK_EXIT_USAGE, "", "task: has no test examples");
+  assert_int_equal(test_line_count(output.err), 1);
+  expect("eval run --data task", HARK_EXIT_USAGE, "", "task: has no validation examples");
+  expect("eval run --data task --part training --threads 1", HARK_EXIT_DONE, "training accuracy", "");
+}
+
+/* Tables of classes: on a terminal, in JSON alone, not at all. */
+static void many_classes(void **state) {
+  (void)state;
+  static const struct {
+    int classes;
+    bool table;
+    const char *told;
+  } cases[] = {{30, true, "in --json alone"}, {1025, false, "no table of so many classes"}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    char words[512];
+    (void)snprintf(words, sizeof words,
+                   "train --out many-%d --classes %d --data texts.tsv --format text --architecture encoder --layers 1 --width 8 --heads 1 "
+                   "--context 12 --batch 8 --steps 1 --threads 1",
+                   cases[i].classes, cases[i].classes);
+    expect(words, HARK_EXIT_DONE, "", "");
+    (void)snprintf(words, sizeof words, "eval many-%d --data texts.tsv --threads 1", cases[i].classes);
+    expect(words, HARK_EXIT_DONE, cases[i].told, "");
+    strcat(words, " --json");
+    expect(words, HARK_EXIT_DONE, "", "");
+    json_t *const line = command_json(&output);
+    assert_true(fabs(command_number(line, "majority") - 1.0 / 3) < 1e-12);
+    assert_int_equal(json_array_size(json_object_get(line, "classes")), cases[i].classes);
+    assert_int_equal(json_array_size(json_object_get(line, "confusion")), cases[i].table ? cases[i].classes : 0);
+    json_decref(line);
+  }
 }
 
 static void one_line_says_what_is_wrong(void **state) {
@@ -152,6 +224,7 @@ static void sweeps_and_steps(void **state) {
       "variants:\n  dense: {model.attention.structure: dense}\n  window: {model.attention.structure: window}\n");
   expect("sweep plan.yaml", HARK_EXIT_DONE, "| window |", "");
   expect("sweep plan.yaml --metric val/accuracy --table", HARK_EXIT_DONE, "val/accuracy", "");
+  expect("sweep plan.yaml --metric val/accuracy --table --json", HARK_EXIT_DONE, "\"better\": \"more\"", "");
   expect("bench step --steps 1 --json " RUN, HARK_EXIT_DONE, "\"tokens_per_second\"", "");
   expect("bench step --steps 1 --format pairs --architecture encoder --layers 1 --width 16 --heads 2 --context 12 --batch 2 --threads 1",
          HARK_EXIT_DONE, "tokens/s", "");
@@ -166,6 +239,30 @@ static void warm_starts_may_begin_a_new_head(void **state) {
       HARK_EXIT_DONE, "step 1", "2 of another shape");
 }
 
+static double told_accuracy(const test_output *told) {
+  json_t *const line = command_json(told);
+  const double accuracy = command_number(line, "val/accuracy");
+  json_decref(line);
+  return accuracy;
+}
+
+/* A text that fills a part of a window is measured as in a window of just its length, whose masks are the same. */
+static void the_end_of_a_text_sees_no_padding(void) {
+  static const char *const commands[] = {"eval masked --data short.txt --json --threads 1",
+                                         "eval masked --data short.txt --context 21 --json --threads 1"};
+  double losses[2], targets[2];
+  test_file_write_text(folder, "short.txt", "the quick brown fox ju"); /* 21 inputs; the run's windows have 32 */
+  for (int i = 0; i < 2; i++) {
+    expect(commands[i], HARK_EXIT_DONE, "", "");
+    json_t *const line = command_json(&output);
+    losses[i] = command_number(line, "loss");
+    targets[i] = command_number(line, "targets");
+    json_decref(line);
+  }
+  assert_true(targets[0] > 0 && targets[0] == targets[1]);
+  assert_true(fabs(losses[0] - losses[1]) <= 1e-6 * losses[0]);
+}
+
 /* An encoder that guessed hidden bytes of a text, then one for classes that begins with its blocks, which stay as they are. */
 static void hidden_tokens_come_first(void **state) {
   (void)state;
@@ -178,10 +275,18 @@ static void hidden_tokens_come_first(void **state) {
   const double loss = command_number(line, "val/loss");
   assert_true(loss < 2); /* a text of few words; 261 tokens at random are 5.6 */
   json_decref(line);
+  const double accuracy = told_accuracy(&output);
   expect("eval masked --json --checkpoint last --threads 1", HARK_EXIT_DONE, "", ""); /* the same masks every time */
   line = command_json(&output);
   assert_true(loss == command_number(line, "loss"));
+  assert_true(accuracy == command_number(line, "accuracy"));
+  assert_true(accuracy > 0.3 && accuracy <= 1);
+  assert_true(fabs(command_number(line, "right") - accuracy * command_number(line, "targets")) < 1e-9);
+  assert_null(json_object_get(line, "perplexity")); /* hidden tokens are no text */
+  assert_null(json_object_get(line, "bits_per_byte"));
   json_decref(line);
+  expect("eval masked --threads 1", HARK_EXIT_DONE, "nats a hidden token, accuracy", "");
+  the_end_of_a_text_sees_no_padding();
   expect(
       "train --init-from masked --architecture encoder --format text --classes 2 --data two.tsv --out tuned --steps 2 --batch 4 "
       "--threads 1 --allow-missing head* --allow-unexpected head* --freeze blocks.*",
@@ -231,13 +336,93 @@ static void compressed_chunks_go_on(void **state) {
   assert_int_equal(lines, 10);
   expect("train --out steps --resume --steps 12", HARK_EXIT_DONE, "step 12 of 12", "");
   expect("eval steps --threads 1", HARK_EXIT_DONE, "told:", "");
+  expect("eval steps --threads 1", HARK_EXIT_DONE, "chunks a sequence", "");
+  expect("eval steps --threads 1 --json", HARK_EXIT_DONE, "\"ahca\": {\"chunks\": ", "");
   expect("info steps", HARK_EXIT_DONE, "validation accuracy", "");
+  expect("info steps", HARK_EXIT_DONE, "selected from place", "");
+  expect("info steps --json", HARK_EXIT_DONE, "\"depth_1\": ", "");
   expect("train --out none " AHCA "--steps 2 --pooling mean", HARK_EXIT_USAGE, "", "ahca pools chunks in its own way");
+}
+
+/* Tokens are labelled, and reconstructed from examples and from text: trained, resumed, measured; the frequencies of the tokens alone are beaten. */
+static void compressed_chunks_tell_tokens(void **state) {
+  (void)state;
+#define SMALL                                                                                                                              \
+  "--architecture ahca --layers 2 --width 32 --heads 2 --context 16 --chunk-size 4 --primary-slots 4 --secondary-slots 8 --selected 4 "    \
+  "--batch 8 --threads 1 --lr 0.01 --warmup 10 "
+  expect("data make recall --length 16 --pairs 2 --training 64 --validation 16 --test 1 --out pairs", HARK_EXIT_DONE, "", "");
+  expect("train --out labels --data pairs --format examples --steps 20 " SMALL, HARK_EXIT_DONE, "step 20", "");
+  expect("eval labels --threads 1 --json", HARK_EXIT_DONE, "\"accuracy\"", "");
+  expect("train --out own " SMALL "--data text.txt --tokenizer bytes --model.ahca.head reconstruction --steps 300 --evaluate-every 150",
+         HARK_EXIT_DONE, "step 300", "");
+  expect("train --out own --resume --steps 320", HARK_EXIT_DONE, "step 320 of 320", "");
+  expect("eval own --threads 1", HARK_EXIT_DONE, "chunks a sequence", "");
+  expect("eval own --threads 1 --json", HARK_EXIT_DONE, "", "");
+  json_t *line = command_json(&output);
+  const double loss = command_number(line, "loss");
+  assert_true(command_number(line, "accuracy") > 0.1);
+  assert_null(json_object_get(line, "perplexity")); /* what was read is no prediction */
+  assert_null(json_object_get(line, "bits_per_byte"));
+  json_decref(line);
+  char metrics[65536];
+  read_metrics("own", metrics, sizeof metrics);
+  assert_null(strstr(metrics, "perplexity"));
+  assert_null(strstr(metrics, "pair_entropy"));
+  const char *const entropy = strstr(metrics, "\"val/entropy\": ");
+  assert_non_null(entropy);
+  if (!(loss < 0.8 * strtod(entropy + 15, NULL))) fail_msg("a loss of %g, the frequencies alone have %s", loss, entropy);
+  expect("eval own --threads 1 --stride 4", HARK_EXIT_USAGE, "", "windows that do not overlap");
+  expect("generate own --prompt a", HARK_EXIT_USAGE, "", "only a decoder continues texts: here pools, selection and ranks");
+  expect("bench step --rounds 1 --vocabulary 32 --model.ahca.head reconstruction " SMALL, HARK_EXIT_DONE, "of peak", "");
+  expect("bench step --rounds 1 --vocabulary 32 --format sequences --model.ahca.head labels " SMALL, HARK_EXIT_DONE, "of peak", "");
+  expect("train --out texts_again " SMALL
+         "--format text --classes 3 --data texts.tsv --validation-fraction 0.25 --model.ahca.head "
+         "reconstruction --steps 5",
+         HARK_EXIT_DONE, "step 5", "");
+  expect("train --out counted " SMALL "--data text.txt --tokenizer bytes --model.ahca.head reconstruction --tokens 600", HARK_EXIT_DONE,
+         "step 5 of 5", ""); /* of 8 x 16 tokens */
+}
+
+/* One line that names the option and says what is allowed. */
+static void options_of_chunks_that_say_nothing_are_refused(void **state) {
+  (void)state;
+  static const struct {
+    const char *words, *message;
+  } cases[] = {
+      {"--chunk fixed --model.ahca.delimiter 9", "it needs model.ahca.chunk delimiter"},
+      {"--chunk fixed --model.ahca.more_delimiters 9", "it needs model.ahca.chunk delimiter"},
+      {"--model.ahca.window 3", "it needs model.ahca.chunk semantic"},
+      {"--model.ahca.chunk_minimum 2", "it needs a model.ahca.chunk other than fixed"},
+      {"--model.ahca.ratio_weight 0.1", "it needs model.ahca.chunk learned"},
+      {"--model.ahca.depth paper --capacity 0.25", "it needs model.ahca.depth capacity"},
+      {"--layers 1 --model.ahca.depth paper", "it needs model.layers of 2 or more"},
+      {"--layers 1 --capacity 0.25", "it needs model.layers of 2 or more"},
+      {"--layers 1 --model.ahca.ponder_weight 0.1", "it needs model.layers of 2 or more"},
+      {"--model.ahca.layer linear --activation silu", "it needs model.ahca.layer block"},
+      {"--chunk delimiter --model.ahca.delimiter 1000", "expected a token, 0 to"},
+      {"--chunk delimiter --model.ahca.delimiter 5", "token 5 never occurs in the training data"},
+      {"--chunk delimiter --model.ahca.more_delimiters x", "expected numbers of tokens"},
+      {"--architecture encoder --chunk-size 5", "it needs model.architecture ahca"},
+      {"--model.ahca.head labels --model.ahca.output selected", "expected chunks"},
+      {"--model.ahca.head labels", "tells tokens, and the data have classes"},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    char words[1024];
+    (void)snprintf(words, sizeof words, "train --out none " AHCA "--steps 2 %s", cases[i].words);
+    expect(words, HARK_EXIT_USAGE, "", cases[i].message);
+  }
+  expect("train --out none --architecture ahca --data text.txt --steps 2", HARK_EXIT_USAGE, "", "ahca cannot continue a text");
+#define RARE                                                                                                                               \
+  "--format text --classes 3 --data rare.tsv --architecture ahca --layers 2 --width 16 --heads 2 --context 12 --chunk-size 3 "             \
+  "--primary-slots 2 --secondary-slots 4 --selected 2 --batch 2 --threads 1 --steps 1 --chunk delimiter --model.ahca.delimiter 127 "
+  test_file_write_text(folder, "rare.tsv", "0\tazbc\n1\tbca\n2\tcab\n0\tabcb\n1\tbcac\n2\tcab\n"); /* z is token 127 */
+  expect("train --out rare " RARE, HARK_EXIT_DONE, "step 1", "");
+  expect("train --out none " RARE "--example-limit 2", HARK_EXIT_USAGE, "", "token 127 never occurs in the training data");
 }
 
 static void recipes_are_configurations(void **state) {
   (void)state;
-  static const char *const folders[] = {"lra", "recall"};
+  static const char *const folders[] = {"lra", "recall", "ahca"};
   int files = 0;
   for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
     char path[512], words[1024];
@@ -251,7 +436,7 @@ static void recipes_are_configurations(void **state) {
         (void)snprintf(words, sizeof words, "sweep %s/%s --list", path, entry->d_name);
       else
         (void)snprintf(words, sizeof words, "config --config %s/%s", path, entry->d_name);
-      expect(words, HARK_EXIT_DONE, plan ? "dense" : "format:", "");
+      expect(words, HARK_EXIT_DONE, plan ? "dense" : "architecture:", "");
       files++;
     }
     (void)closedir(listed);
@@ -264,10 +449,15 @@ int main(void) {
       cmocka_unit_test(confusions_add_up),
       cmocka_unit_test(eval_is_the_validation_of_training),
       cmocka_unit_test(other_attention_and_parts),
+      cmocka_unit_test(one_class_is_measured),
+      cmocka_unit_test(a_folder_has_its_parts),
+      cmocka_unit_test(many_classes),
       cmocka_unit_test(one_line_says_what_is_wrong),
       cmocka_unit_test(what_never_began_leaves_no_folder),
       cmocka_unit_test(sweeps_and_steps),
       cmocka_unit_test(warm_starts_may_begin_a_new_head),
+      cmocka_unit_test(compressed_chunks_tell_tokens),
+      cmocka_unit_test(options_of_chunks_that_say_nothing_are_refused),
       cmocka_unit_test(recipes_are_configurations),
       cmocka_unit_test(hidden_tokens_come_first),
       cmocka_unit_test(compressed_chunks_go_on),

@@ -148,6 +148,15 @@ static void words_and_failures_are_told(void **state) {
   hark_lab_destroy(&lab);
 }
 
+/* What the reader of options takes for a name is that experiment, and not none. */
+static void other_spellings_are_the_same(void **state) {
+  (void)state;
+  hark("hark lab generalization --quick --json", 0);
+  json_t *document = parsed(output.out);
+  assert_string_equal(json_string_value(json_object_get(document, "experiment")), "generalisation");
+  json_decref(document);
+}
+
 static void only_strict_runs_fail(void **state) {
   (void)state;
   assert_int_equal(hark_lab_exit_code(true, false), 0);
@@ -209,7 +218,7 @@ static void a_document_is_written(void **state) {
   /* one that fails is told so */
   hark_text text = hark_text_empty(context);
   lab->criteria[0].measured = NAN;
-  hark_lab_markdown_section(lab, &hark_lab_entries[hark_lab_find("covering")], NULL, &text);
+  hark_lab_markdown_section(lab, NULL, &hark_lab_entries[hark_lab_find("covering")], NULL, &text);
   assert_non_null(strstr(hark_text_get(&text), "| nan | **fail** |\n"));
   assert_non_null(strstr(hark_text_get(&text), "\n**Failed**: `hark lab covering"));
   hark_text_free(&text);
@@ -222,7 +231,7 @@ static void wrong_words_are_refused(void **state) {
     const char *line, *part;
   } wrong[] = {{"hark lab", "hark lab --list"},
                {"hark lab rank-mop", "did you mean rank-map?"},
-               {"hark lab nothing", "expected one of nadaraya-watson, rank-map"},
+               {"hark lab nothing", "(hark lab --help)"},
                {"hark lab all --figure all.svg", "--out FOLDER"},
                {"hark lab rank-map --markdown lab.txt", "'lab.txt' is not a name that ends in .md"},
                {"hark lab all --markdown .md", "ends in .md"},
@@ -257,10 +266,73 @@ static void trained_heads_are_measured(void **state) {
   assert_non_null(strstr(output.err, "a context of 8, expected at least 129"));
 }
 
+/* Models whose attention is another one, or that are no decoders: a line that names the file and the reason, before other experiments. */
+static void other_models_are_refused(void **state) {
+  (void)state;
+  static const struct {
+    const char *options, *part;
+  } others[] = {{"--forget-gate", "forget gates"},
+                {"--positional rbf(l=4)", "a positional kernel"},
+                {"--architecture masked_encoder", "only a decoder"}};
+  for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+    char line[512];
+    (void)snprintf(line, sizeof line,
+                   "hark train --data text.txt --out other%zu --steps 1 --layers 1 --width 16 --heads 2 --context 192 "
+                   "--batch 1 --threads 1 %s",
+                   i, others[i].options);
+    hark(line, 0);
+    (void)snprintf(line, sizeof line, "hark lab all --quick --run other%zu --text text.txt", i);
+    test_command_line(hark_main, line, &output);
+    if (output.code == 0 || strstr(output.err, others[i].part) == NULL || test_line_count(output.err) != 1)
+      fail_msg("%s: exit code %d, %s, expected one line with \"%s\"", line, output.code, output.err, others[i].part);
+    assert_string_equal(output.out, "");
+  }
+}
+
+/* Figures of a second seed, and the explanation, where a criterion fails and nowhere else. */
+static void failures_have_a_second_seed(void **state) {
+  (void)state;
+  const hark_lab_entry *const entry = &hark_lab_entries[hark_lab_find("posterior")];
+  hark_lab *labs[2];
+  hark_text text = hark_text_empty(context), passing = hark_text_empty(context);
+  for (int i = 0; i < 2; i++) {
+    assert_fine(context, hark_lab_create(context, true, 8 + (uint64_t)i, NULL, &labs[i]));
+    assert_fine(context, hark_lab_require(labs[i], 3.5 - i, 0, 3, "by chance, in standard errors"));
+    assert_fine(context, hark_lab_require(labs[i], 2, 0, 1, "always"));
+    assert_fine(context, hark_lab_require(labs[i], 0.5, 0, 1, "never"));
+    assert_fine(context, hark_lab_require(labs[i], i, 0, 0.5, "later"));
+  }
+  hark_lab_markdown_section(labs[0], labs[1], entry, NULL, &text);
+  assert_non_null(strstr(hark_text_get(&text), "| by chance, in standard errors | [0, 3] | 3.5 | 2.5 | passes with the second seed |\n"));
+  assert_non_null(strstr(hark_text_get(&text), "| always | [0, 1] | 2 | 2 | **fails with both** |\n"));
+  assert_non_null(strstr(hark_text_get(&text), "| seed 8 | seed 9 |"));
+  assert_null(strstr(hark_text_get(&text), "| never | [0, 1] | 0.5 | 0.5 |"));
+  assert_non_null(strstr(hark_text_get(&text), "| later | [0, 0.5] | 0 | 1 | passes with the first seed |\n"));
+  assert_non_null(strstr(hark_text_get(&text), "*Why*, of \"by chance, in standard errors\". Each of the 60"));
+  assert_non_null(strstr(hark_text_get(&text), "*No explanation is known* of \"always\", \"later\".\n"));
+  assert_non_null(strstr(hark_text_get(&text), entry->experiment->failure));
+  labs[0]->criteria[0].measured = 0; /* what is left has no explanation */
+  labs[1]->criteria[0].measured = 0;
+  hark_lab_markdown_section(labs[0], labs[1], entry, NULL, &passing);
+  assert_non_null(strstr(hark_text_get(&passing), "*No explanation is known* of"));
+  assert_null(strstr(hark_text_get(&passing), entry->experiment->failure));
+  hark_text_free(&passing);
+  passing = hark_text_empty(context);
+  labs[0]->criteria[0].measured = labs[0]->criteria[1].measured = 0;
+  hark_lab_markdown_section(labs[0], labs[1], entry, NULL, &passing);
+  assert_null(strstr(hark_text_get(&passing), "criterion that fails"));
+  assert_null(strstr(hark_text_get(&passing), entry->experiment->failure));
+  hark_text_free(&text);
+  hark_text_free(&passing);
+  for (int i = 0; i < 2; i++) hark_lab_destroy(&labs[i]);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(the_list_is_the_table),         cmocka_unit_test(json_holds_what_was_measured),
                                      cmocka_unit_test(words_and_failures_are_told),   cmocka_unit_test(only_strict_runs_fail),
                                      cmocka_unit_test(files_and_figures_are_written), cmocka_unit_test(wrong_words_are_refused),
-                                     cmocka_unit_test(a_document_is_written),         cmocka_unit_test(trained_heads_are_measured)};
+                                     cmocka_unit_test(a_document_is_written),         cmocka_unit_test(trained_heads_are_measured),
+                                     cmocka_unit_test(other_models_are_refused),      cmocka_unit_test(other_spellings_are_the_same),
+                                     cmocka_unit_test(failures_have_a_second_seed)};
   return cmocka_run_group_tests(tests, begin, end);
 }

@@ -59,6 +59,37 @@ static void sentences_of_characters(void **state) {
          "model.context has room for 16");
 }
 
+/* Windows of sentences are not full: a length in tokens is reached all the same, and not a step later. */
+static void lengths_in_tokens_are_reached(void **state) {
+  (void)state;
+  enum { TOKENS = 3000, BATCH = 4, LONGEST = 16 };
+  static const char *const orders[] = {"shuffled", "random", "sequential"};
+  for (size_t i = 0; i < sizeof orders / sizeof *orders; i++) {
+    char words[512], name[64];
+    (void)snprintf(
+        words, sizeof words,
+        "train --out %s --order %s --data sentences.txt --unit sentences --layers 1 --width 16 --heads 2 --context %d --batch %d "
+        "--tokens %d --log-every 1 --threads 1",
+        orders[i], orders[i], LONGEST, BATCH, TOKENS);
+    expect(words, HARK_EXIT_DONE, "(done)", "");
+    (void)snprintf(name, sizeof name, "%s/metrics.jsonl", orders[i]);
+    char *const metrics = test_file_text(folder, name);
+    double before = 0, last = 0;
+    for (char *line = strtok(metrics, "\n"); line != NULL; line = strtok(NULL, "\n")) {
+      json_error_t error;
+      json_t *const object = json_loads(line, 0, &error);
+      const double tokens = json_number_value(json_object_get(object, "tokens"));
+      if (tokens > last) {
+        before = last;
+        last = tokens;
+      }
+      json_decref(object);
+    }
+    free(metrics);
+    assert_true(before < TOKENS && last >= TOKENS && last < TOKENS + BATCH * LONGEST);
+  }
+}
+
 #ifdef HARK_WITH_SENTENCEPIECE
 static void sentences_of_sub_words(void **state) {
   (void)state;
@@ -101,6 +132,7 @@ static void sentencepiece_is_missing(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(sentences_of_characters),
+      cmocka_unit_test(lengths_in_tokens_are_reached),
 #ifdef HARK_WITH_SENTENCEPIECE
       cmocka_unit_test(sentences_of_sub_words),
       cmocka_unit_test(vocabularies_that_cannot_be),

@@ -378,12 +378,87 @@ static void differences_are_paired_and_edges_found(void **state) {
   assert_int_equal(paired.count, 1);
   assert_true(paired.mean == 0); /* 7 against 7; with the missing seed's it would be another */
   assert_int_equal(hark_sweep_best(&results, 0), 2);
+  results.more = true; /* cell 0 reached 10 and 11, the other end 7 */
+  assert_int_equal(hark_sweep_best(&results, 0), 0);
   assert_false(hark_sweep_on_edge(&results, 2, 0));
   assert_true(hark_sweep_on_edge(&results, 0, 0));
   assert_true(hark_sweep_on_edge(&results, 3, 0));
   assert_false(hark_sweep_on_edge(&results, 0, 1)); /* words */
   free(plan);
   test_setup_close(context);
+}
+
+/* A run whose loss goes 3 1 2 with accuracies .1 .2 .3 at costs 10, 20, 40. */
+static void numbers_of_a_run_are_chosen(void **state) {
+  (void)state;
+  static const struct {
+    hark_sweep_choice choice;
+    double limit, expected;
+  } cases[] = {{{"val/loss", HARK_SWEEP_BEST, false}, INFINITY, 1},
+               {{"val/loss", HARK_SWEEP_LAST, false}, INFINITY, 2},
+               {{"acc", HARK_SWEEP_BEST, true}, INFINITY, .3},
+               {{"acc", HARK_SWEEP_CHECKPOINT, true}, INFINITY, .2},
+               {{"acc", HARK_SWEEP_BEST, true}, 39, .2},
+               {{"acc", HARK_SWEEP_BEST, true}, 40, .3},
+               {{"val/loss", HARK_SWEEP_LAST, false}, 19.5, 3},
+               {{"acc", HARK_SWEEP_CHECKPOINT, true}, 10, .1},
+               {{"operations", HARK_SWEEP_LAST, false}, 15, 12},
+               {{"val/loss", HARK_SWEEP_BEST, false}, 9, NAN},
+               {{"nothing", HARK_SWEEP_BEST, false}, INFINITY, NAN}};
+  hark_context *context = test_reference_open();
+  test_file_write_text(folder, "metrics.jsonl",
+                       "{\"step\": 1, \"operations\": 10, \"val/loss\": 3, \"acc\": 0.1}\n{\"step\": 2, \"operations\": 12}\n"
+                       "{\"step\": 3, \"operations\": 20, \"val/loss\": 1, \"acc\": 0.2}\n"
+                       "{\"step\": 4, \"operations\": 40, \"val/loss\": 2, \"acc\": 0.3}\n");
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    const hark_sweep_budget budget = {"operations", cases[i].limit};
+    double value = NAN;
+    assert_fine(context, hark_sweep_value_of(context, folder, &cases[i].choice, &budget, &value));
+    if (isnan(cases[i].expected) ? !isnan(value) : value != cases[i].expected) fail_msg("case %d: %g", (int)i, value);
+  }
+  double total = NAN;
+  assert_fine(context, hark_sweep_total_of(context, folder, "operations", "val/loss", &total));
+  assert_true(total == 40);
+  assert_true(hark_sweep_more_is_better("val/accuracy") && !hark_sweep_more_is_better("val/loss"));
+  hark_sweep_budget budget;
+  assert_fine(context, hark_sweep_budget_read(context, "tokens=1.5e6", &budget));
+  assert_true(strcmp(budget.name, "tokens") == 0 && budget.limit == 1.5e6);
+  static const char *const wrong[] = {"tokens", "=least", "tokens=most", "tokens=-1", "tokens="};
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+    assert_failure(context, hark_sweep_budget_read(context, wrong[i], &budget), HARK_BAD_CONFIGURATION, "--at: ");
+  test_setup_close(context);
+}
+
+/* Windowed attention costs less a step: at equal operations the dense run is measured at an earlier evaluation, at equal tokens at the same. */
+static void runs_are_compared_at_equal_costs(void **state) {
+  (void)state;
+  test_file_write_text(folder, "base.yaml",
+                       "model: {layers: 1, heads: 1, width: 8, context: 64}\n"
+                       "train: {steps: 8, batch: 1, evaluate_every: 1, log_every: 8}\n"
+                       "data: {paths: [text.txt], validation_fraction: 0.2}\nrun: {threads: 1}\n");
+  test_file_write_text(folder, "plan.yaml",
+                       "config: base.yaml\nout: out\nvariants:\n  dense: {}\n"
+                       "  window: {model.attention.structure: window, model.attention.window: 1}\n");
+  json_t *whole = swept("plan.yaml --choose last"), *equal = swept("plan.yaml --choose last --table --at operations=least"),
+         *tokens = swept("plan.yaml --choose last --table --at tokens=least");
+  const double dense = json_number_value(json_object_get(json_object_get(cell_at(whole, 0), "beside"), "operations"));
+  const double window = json_number_value(json_object_get(json_object_get(cell_at(whole, 1), "beside"), "operations"));
+  assert_true(0 < window && window < dense);
+  const json_t *at = json_object_get(equal, "at");
+  assert_string_equal(json_string_value(json_object_get(at, "metric")), "operations");
+  assert_true(json_number_value(json_object_get(at, "limit")) == window);
+  const double spent = json_number_value(json_object_get(json_object_get(cell_at(equal, 0), "beside"), "operations"));
+  assert_true(spent <= window && spent + dense / 8 > window); /* the last of the eight evaluations that fits */
+  assert_true(json_equal(json_object_get(cell_at(whole, 1), "values"), json_object_get(cell_at(equal, 1), "values")));
+  assert_false(json_equal(json_object_get(cell_at(whole, 0), "values"), json_object_get(cell_at(equal, 0), "values")));
+  for (size_t c = 0; c < 2; c++)
+    assert_true(json_equal(json_object_get(cell_at(whole, c), "values"), json_object_get(cell_at(tokens, c), "values")));
+  json_decref(whole);
+  json_decref(equal);
+  json_decref(tokens);
+  command_expect(folder, "sweep plan.yaml --table --at operations=least", 0, "of no more than", "", &output);
+  command_expect(folder, "sweep plan.yaml --table --at nothing=least", 2, "", "--at: no run has nothing", &output);
+  command_expect(folder, "sweep plan.yaml --table --at operations", 2, "", "--at: 'operations' given", &output);
 }
 
 int main(void) {
@@ -400,6 +475,8 @@ int main(void) {
                                      TEST(a_run_that_fails_leaves_the_others),
                                      TEST(wrong_plans_are_refused),
                                      TEST(spreads_leave_out_what_is_missing),
+                                     TEST(numbers_of_a_run_are_chosen),
+                                     TEST(runs_are_compared_at_equal_costs),
                                      TEST(differences_are_paired_and_edges_found)};
 #undef TEST
   return cmocka_run_group_tests_name("sweep", tests, NULL, NULL);

@@ -216,7 +216,6 @@ static const refusal refusals[] = {
      "d\n",
      "f:1:6: invalid UTF-8"},
     {"text", "1\tcut\xC3\n", "f:1:6: invalid UTF-8"},
-    {"text", "1\tgood\n1\tb\n", "f: all 2 training examples are of class 1, expected at least two classes"},
     {"pairs", "1\ta\tb\tc\n", "f:1:8: 4 of 5 fields"},
     {"pairs", "1\ta\tb\t\td\n", "f:1:7: empty text"},
     {"pairs", "1\ta\tb\tc\t\n", "f:1:9: empty text"},
@@ -262,6 +261,20 @@ static void bad_files(void **state) {
     assert_failure(f->context, hark_examples_open(f->context, &settings, &e), HARK_BAD_FILE, refusals[i].message);
     assert_null(e);
   }
+}
+
+/* Nothing can be learned of one class; it can be measured. */
+static void one_class_teaches_nothing(void **state) {
+  const task_place *const f = *state;
+  const char *const path = test_file_write_text(f->folder, "f", "1\tgood\n1\tb\n");
+  hark_examples_settings settings = {.format = "text", .paths = &path, .path_count = 1, .teaches_classes = true};
+  hark_examples *e;
+  assert_failure(f->context, hark_examples_open(f->context, &settings, &e), HARK_BAD_FILE,
+                 "f: all 2 training examples are of class 1, expected at least two classes");
+  settings.teaches_classes = false;
+  assert_fine(f->context, hark_examples_open(f->context, &settings, &e));
+  assert_int_equal(hark_examples_count(e, HARK_SPLIT_TRAINING).examples, 2);
+  hark_examples_close(f->context, &e);
 }
 
 static void refuse_images(const task_place *f, const char *format, const unsigned char *data, size_t bytes, const char *message) {
@@ -505,9 +518,21 @@ static void long_lines(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {TASK_TEST(text_and_pairs),    TASK_TEST(listops),   TASK_TEST(images),     TASK_TEST(sequences),
-                                     TASK_TEST(wide_vocabularies), TASK_TEST(bad_files), TASK_TEST(bad_images), TASK_TEST(bad_settings),
-                                     TASK_TEST(files_that_differ), TASK_TEST(cutting),   TASK_TEST(division),   TASK_TEST(sums),
-                                     TASK_TEST(vocabularies),      TASK_TEST(folders),   TASK_TEST(long_lines)};
+  const struct CMUnitTest tests[] = {TASK_TEST(text_and_pairs),
+                                     TASK_TEST(listops),
+                                     TASK_TEST(images),
+                                     TASK_TEST(sequences),
+                                     TASK_TEST(wide_vocabularies),
+                                     TASK_TEST(bad_files),
+                                     TASK_TEST(one_class_teaches_nothing),
+                                     TASK_TEST(bad_images),
+                                     TASK_TEST(bad_settings),
+                                     TASK_TEST(files_that_differ),
+                                     TASK_TEST(cutting),
+                                     TASK_TEST(division),
+                                     TASK_TEST(sums),
+                                     TASK_TEST(vocabularies),
+                                     TASK_TEST(folders),
+                                     TASK_TEST(long_lines)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

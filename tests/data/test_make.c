@@ -8,11 +8,65 @@
 #include <sys/stat.h>
 
 #include "core/core.h"
+#include "data/make_sequences.h"
 #include "io/files.h"
 #include "support/cmocka_all.h"
 #include "support/task_place.h"
 
 #define NAMES_BYTES 64
+
+/* ---- random numbers of an example ---- */
+
+static int64_t words_taken;
+
+static size_t take_words(hark_task_order *order, unsigned char *out) {
+  uint32_t sum = 0;
+  for (int64_t i = 0; i < words_taken; i++) sum ^= hark_task_random_word(&order->random);
+  memcpy(out, sum == 0 ? "a\ta:0\n" : "b\tb:0\n", 6);
+  return 6;
+}
+
+static hark_status settle_nothing(hark_context *context, void *values) {
+  (void)context, (void)values;
+  return HARK_OK;
+}
+
+static hark_task_sizes six_bytes(const void *values) {
+  (void)values;
+  return (hark_task_sizes){.example_bytes = 6};
+}
+
+static hark_status no_header(const void *values, int64_t count, hark_text *out) {
+  (void)values, (void)count;
+  return out->status;
+}
+
+/* An example that went on into the numbers of the next one is refused; so are more examples than there are numbers for. */
+static void examples_keep_to_their_random_numbers(void **state) {
+  const task_place *const f = *state;
+  const hark_task_generator generator = {.format = "sequences",
+                                         .options = &hark_task_sequences_options,
+                                         .settle = settle_nothing,
+                                         .sizes = six_bytes,
+                                         .header = no_header,
+                                         .make = take_words};
+  const hark_task_entry entry = {"taker", 99, &generator};
+  hark_sequence_values values = {0};
+  hark_text report = hark_text_empty(f->context);
+  char path[TEST_PATH_BYTES];
+  (void)snprintf(path, sizeof path, "%s", test_path(f->folder, "taken"));
+  hark_task_settings settings = {.entry = &entry, .values = &values, .folder = path, .seed = 1, .examples = {1, 0, 0}};
+  words_taken = (int64_t)(4 * HARK_TASK_COUNTERS) + 1;
+  assert_failure(f->context, hark_task_make(f->context, &settings, &report), HARK_BAD_CONFIGURATION,
+                 "training example 0 takes more than the 67108864 random numbers");
+  assert_int_equal(hark_path_kind_of(path), HARK_PATH_NONE);
+  settings.examples[HARK_SPLIT_TEST] = HARK_TASK_EXAMPLES + 1;
+  assert_failure(f->context, hark_task_make(f->context, &settings, &report), HARK_BAD_CONFIGURATION, "--test: 1099511627777 examples");
+  settings.examples[HARK_SPLIT_TEST] = 0;
+  words_taken = 3;
+  assert_fine(f->context, hark_task_make(f->context, &settings, &report));
+  hark_text_free(&report);
+}
 
 /* ---- sequences ---- */
 
@@ -136,6 +190,8 @@ static const made_task small_tasks[] = {
     {.name = "recall", .seed = 1, .examples = {40, 8, 8}, .options = {"length", "60"}},
     {.name = "copy", .seed = 1, .examples = {40, 8, 8}, .options = {"length", "21"}},
     {.name = "passkey", .seed = 1, .examples = {40, 8, 8}, .options = {"length", "90"}},
+    {.name = "latent", .seed = 1, .examples = {40, 8, 8}},
+    {.name = "regression", .seed = 1, .examples = {40, 8, 8}, .options = {"tokens", "9"}},
 };
 enum { TASKS = sizeof small_tasks / sizeof small_tasks[0] };
 
@@ -146,6 +202,20 @@ static uint64_t sum_of(const task_place *f, const char *name) {
   return sum;
 }
 
+/* The tokens of an example, or for vectors the bits of their numbers. Returns how many. */
+static int64_t read_any(const task_place *f, const hark_examples *e, hark_split split, int64_t i, int32_t *out) {
+  const int64_t length = hark_examples_length(e, split, i, 0), features = hark_examples_features(e);
+  float numbers[2048], told[4];
+  if (features == 0) {
+    assert_fine(f->context, hark_examples_read(f->context, e, split, i, 0, out));
+    return length;
+  }
+  assert_fine(f->context, hark_examples_numbers(f->context, e, split, i, numbers, told));
+  memcpy(out, numbers, (size_t)(length * features) * sizeof *out);
+  memcpy(out + length * features, told, (size_t)hark_examples_responses(e) * sizeof *out);
+  return length * features + hark_examples_responses(e);
+}
+
 /* The first `count` examples of two folders' training are the same. */
 static void assert_same_front(const task_place *f, const char *a_name, const char *b_name, int64_t count) {
   hark_examples *a = task_open(f, a_name), *b = task_open(f, b_name);
@@ -153,9 +223,9 @@ static void assert_same_front(const task_place *f, const char *a_name, const cha
   for (int64_t i = 0; i < count; i++) {
     const int64_t length = hark_examples_length(a, HARK_SPLIT_TRAINING, i, 0);
     assert_int_equal(length, hark_examples_length(b, HARK_SPLIT_TRAINING, i, 0));
-    assert_fine(f->context, hark_examples_read(f->context, a, HARK_SPLIT_TRAINING, i, 0, x));
-    assert_fine(f->context, hark_examples_read(f->context, b, HARK_SPLIT_TRAINING, i, 0, y));
-    assert_memory_equal(x, y, (size_t)length * sizeof *x);
+    const int64_t numbers = read_any(f, a, HARK_SPLIT_TRAINING, i, x);
+    assert_int_equal(numbers, read_any(f, b, HARK_SPLIT_TRAINING, i, y));
+    assert_memory_equal(x, y, (size_t)numbers * sizeof *x);
     assert_int_equal(hark_examples_label(a, HARK_SPLIT_TRAINING, i), hark_examples_label(b, HARK_SPLIT_TRAINING, i));
     assert_fine(f->context, hark_examples_targets(f->context, a, HARK_SPLIT_TRAINING, i, x, NULL));
     assert_fine(f->context, hark_examples_targets(f->context, b, HARK_SPLIT_TRAINING, i, y, NULL));
@@ -196,8 +266,8 @@ static void examples_depend_on_seed_split_and_number(void **state) {
     for (int split = 0; split < HARK_SPLIT_ALL; split++)
       assert_int_equal(hark_examples_count(e, (hark_split)split).examples, small_tasks[i].examples[split]);
     int32_t x[2048] = {0}, y[2048] = {0};
-    assert_fine(f->context, hark_examples_read(f->context, e, HARK_SPLIT_VALIDATION, 0, 0, x));
-    assert_fine(f->context, hark_examples_read(f->context, e, HARK_SPLIT_TEST, 0, 0, y));
+    (void)read_any(f, e, HARK_SPLIT_VALIDATION, 0, x);
+    (void)read_any(f, e, HARK_SPLIT_TEST, 0, y);
     assert_memory_not_equal(x, y, sizeof x);
     hark_examples_close(f->context, &e);
     covered++;
@@ -278,6 +348,7 @@ static void numbers_are_uniform(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
 
+      TASK_TEST(examples_keep_to_their_random_numbers),
       TASK_TEST(recall_targets_are_the_values),
       TASK_TEST(copy_targets_are_the_symbols),
       TASK_TEST(passkey_is_in_the_text),

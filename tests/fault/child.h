@@ -27,6 +27,8 @@ typedef struct child_place {
 /* Makes the place; the shim counts what is done there, and leaves flushes out, as long as it is set to nothing else. */
 void child_place_open(child_place *place);
 void child_place_close(child_place *place);
+/* Runs over labelled examples in place of a text (small_run_open_examples). */
+void child_place_take_examples(child_place *place);
 
 /* Trains `whole`, anew. */
 void child_make_whole(child_place *place);

@@ -110,7 +110,10 @@ static hark_status attend_with(hark_context *context, const hark_attention_desc 
   hark_tensor *const like_query[] = {&args->query, &args->key,    &args->value, &args->out,
                                      &args->dout,  &args->dquery, &args->dkey,  &args->dvalue};
   for (size_t i = 0; i < sizeof like_query / sizeof *like_query; i++) HARK_TRY(make(context, desc->type, 4, shape, like_query[i]));
-  HARK_TRY(make(context, desc->type, 3, gates, &args->log_sum_exp));
+  if (desc->normalisation == HARK_NORMALISATION_CME)
+    HARK_TRY(make(context, desc->type, 3, gates, &args->variance));
+  else
+    HARK_TRY(make(context, desc->type, 3, gates, &args->log_sum_exp));
   if (desc->has_bias) {
     HARK_TRY(make(context, desc->type, 4, bias, &args->attention_bias));
     HARK_TRY(make(context, desc->type, 4, bias, &args->dattention_bias));
@@ -133,9 +136,9 @@ static hark_status attend(hark_context *context, void *data) {
   const hark_attention_sizes sizes = hark_attention_plan_sizes(plan);
   hark_attention_args args = {.struct_size = sizeof args};
   const hark_status status = attend_with(context, desc, plan, &args);
-  hark_tensor *const all[] = {&args.query,           &args.key,    &args.value,  &args.out,         &args.dout,
-                              &args.dquery,          &args.dkey,   &args.dvalue, &args.log_sum_exp, &args.attention_bias,
-                              &args.dattention_bias, &args.forget, &args.dforget};
+  hark_tensor *const all[] = {&args.query,           &args.key,    &args.value,   &args.out,         &args.dout,
+                              &args.dquery,          &args.dkey,   &args.dvalue,  &args.log_sum_exp, &args.attention_bias,
+                              &args.dattention_bias, &args.forget, &args.dforget, &args.variance};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) hark_tensor_destroy(context, all[i]);
   hark_release(context, args.workspace,
                sizes.forward_workspace > sizes.backward_workspace ? sizes.forward_workspace : sizes.backward_workspace);
@@ -154,7 +157,7 @@ static void attention_of_each_structure(void **state) {
   desc.head_dim = HEAD_DIM;
   for (size_t b = 0; b < sizeof backends / sizeof *backends; b++) {
     work plain = {.run = attend, .backend = backends[b], .at_least = 10};
-    hark_attention_desc dense = desc, window = desc, gated = desc;
+    hark_attention_desc dense = desc, window = desc, gated = desc, ridge = desc;
     plain.name = "dense attention with bias and dropout";
     dense.has_bias = true;
     dense.dropout = 0.1;
@@ -166,6 +169,11 @@ static void attention_of_each_structure(void **state) {
     plain.name = "forget gates";
     gated.causal = gated.has_forget = true;
     fail_at_each(&plain, &gated);
+    plain.name = "kernel ridge attention";
+    ridge.normalisation = HARK_NORMALISATION_CME;
+    ridge.ridge = 0.5;
+    ridge.causal = true;
+    fail_at_each(&plain, &ridge);
   }
 }
 
@@ -205,7 +213,7 @@ static hark_status step_engine(hark_context *context, model_work *m) {
   for (uint32_t micro = 0; micro < 2; micro++)
     HARK_TRY(hark_engine_micro_batch(context, m->engine, inputs, targets, rows, 0, micro, 0.01, &loss));
   HARK_TRY(hark_engine_finish_step(context, m->engine, 1, 1e-3, loss, &result));
-  HARK_TRY(hark_engine_predict(context, m->engine, inputs, rows));
+  HARK_TRY(hark_engine_predict(context, m->engine, inputs, rows, m->config.model.context));
   return hark_engine_loss(context, m->engine, targets, &loss);
 }
 
@@ -214,12 +222,29 @@ static hark_status make_and_step_engine(hark_context *context, void *data) {
   return step_engine(context, data);
 }
 
-/* Packed examples: 2 of 5 and 3 tokens, with classes. */
+static hark_status make_and_step(hark_context *context, model_work *m, const hark_learning_task *task, const hark_example_batch *batch) {
+  const int32_t *predicted = NULL;
+  hark_pass_result pass;
+  hark_step_result result;
+  HARK_TRY(hark_engine_create_for(context, &m->config, task, true, &m->engine));
+  HARK_TRY(hark_parameters_initialise(context, &m->engine->network->parameters, 1));
+  HARK_TRY(hark_engine_begin_step(context, m->engine));
+  HARK_TRY(hark_engine_train_examples(context, m->engine, batch, 0, 0.5, &pass));
+  HARK_TRY(hark_engine_finish_step(context, m->engine, 1, 1e-3, pass.loss, &result));
+  static hark_ahca_statistics statistics;
+  if (m->config.model.architecture == HARK_ARCHITECTURE_ahca) m->engine->statistics = &statistics;
+  const hark_status status = hark_engine_evaluate_examples(context, m->engine, batch, &pass, &predicted);
+  m->engine->statistics = NULL;
+  return status;
+}
+
+/* Packed examples: 2 of 5 and 3 tokens, with classes, or with labels where the configuration asks for such. */
 static hark_status make_and_step_encoder(hark_context *context, void *data) {
   model_work *m = data;
-  static int32_t positions[] = {0, 1, 2, 3, 4, 0, 1, 2}, classes[] = {2, 0};
+  static int32_t positions[] = {0, 1, 2, 3, 4, 0, 1, 2}, classes[] = {2, 0, 1, 3, 4, 5, 6, 7};
   static int64_t segments[] = {0, 0, 0, 0, 0, 1, 1, 1}, ranges[] = {0, 5, 5, 8};
-  const hark_learning_task task = {.vocabulary = VOCABULARY, .classes = 3, .parts = 1};
+  const bool labels = m->config.model.ahca.head == HARK_AHCA_LABELS;
+  const hark_learning_task task = {.vocabulary = VOCABULARY, .classes = labels ? 0 : 3, .parts = 1};
   const hark_example_batch batch = {.rows = 2,
                                     .tokens = 8,
                                     .inputs = inputs,
@@ -227,17 +252,29 @@ static hark_status make_and_step_encoder(hark_context *context, void *data) {
                                     .segments = segments,
                                     .ranges = ranges,
                                     .targets = classes,
-                                    .real = 2,
+                                    .real = labels ? 8 : 2,
                                     .longest = 5};
-  const int32_t *predicted = NULL;
-  hark_pass_result pass;
-  hark_step_result result;
-  HARK_TRY(hark_engine_create_for(context, &m->config, &task, true, &m->engine));
-  HARK_TRY(hark_parameters_initialise(context, &m->engine->network->parameters, 1));
-  HARK_TRY(hark_engine_begin_step(context, m->engine));
-  HARK_TRY(hark_engine_train_examples(context, m->engine, &batch, 0, 0.5, &pass));
-  HARK_TRY(hark_engine_finish_step(context, m->engine, 1, 1e-3, pass.loss, &result));
-  return hark_engine_evaluate_examples(context, m->engine, &batch, &pass, &predicted);
+  return make_and_step(context, m, &task, &batch);
+}
+
+/* The same with vectors. */
+static hark_status make_and_step_vectors(hark_context *context, void *data) {
+  model_work *m = data;
+  static int32_t positions[] = {0, 1, 2, 0, 1};
+  static int64_t segments[] = {0, 0, 0, 1, 1}, ranges[] = {0, 3, 3, 5};
+  static float features[5 * 4] = {1, 0, 0, 0, 0, 1, 0, 0, 0.5f}, responses[2] = {0.25f, -0.25f};
+  const hark_learning_task task = {.vocabulary = VOCABULARY, .parts = 1, .features = 4, .responses = 1};
+  const hark_example_batch batch = {.rows = 2,
+                                    .tokens = 5,
+                                    .inputs = inputs,
+                                    .positions = positions,
+                                    .segments = segments,
+                                    .ranges = ranges,
+                                    .features = features,
+                                    .responses = responses,
+                                    .real = 2,
+                                    .longest = 3};
+  return make_and_step(context, m, &task, &batch);
 }
 
 static void destroy_engine(hark_context *context, void *data) { hark_engine_destroy(context, &((model_work *)data)->engine); }
@@ -259,10 +296,49 @@ static void training_steps(void **state) {
   m.config.model.recompute = true;
   m.config.model.layers = 2;
   fail_at_each(&what, &m);
+  what.name = "kernel ridge attention, with ridge and sigma learned, computed again";
+  m.config.model.attention.normalisation = HARK_NORMALISATION_CME;
+  m.config.model.attention.kernel = HARK_KERNEL_RBF;
+  m.config.model.attention.ridge_learned = m.config.model.attention.sigma_learned = true;
+  m.config.model.attention.dropout = 0;
+  fail_at_each(&what, &m);
+  m.config.model.attention = place.small.config.model.attention;
   what.name = "an encoder, a batch of examples, a step, an evaluation";
   what.run = make_and_step_encoder;
   m.config.model.architecture = HARK_ARCHITECTURE_encoder;
   m.config.model.recompute = false;
+  fail_at_each(&what, &m);
+  what.name = "learned chunks that label tokens, with a positional kernel";
+  m.config.model.architecture = HARK_ARCHITECTURE_ahca;
+  m.config.model.positions = HARK_POSITIONS_LEARNED;
+  m.config.model.attention.dropout = 0;
+  m.config.model.positional = "decay";
+  m.config.model.ahca = (hark_ahca_config){.head = HARK_AHCA_LABELS,
+                                           .chunk = HARK_AHCA_LEARNED,
+                                           .chunk_size = 2,
+                                           .window = 1,
+                                           .primary_slots = 2,
+                                           .secondary_slots = 3,
+                                           .selected = 2,
+                                           .capacity = 0.5,
+                                           .ratio_weight = 0.03,
+                                           .ponder_weight = 0.02};
+  fail_at_each(&what, &m);
+  what.name = "a network of bounded matrices, a batch of vectors, a step, an evaluation";
+  what.run = make_and_step_vectors;
+  m.config.model.architecture = HARK_ARCHITECTURE_latent;
+  m.config.model.positions = HARK_POSITIONS_NONE;
+  m.config.model.positional = NULL;
+  m.config.model.activation = HARK_ACTIVATION_RELU;
+  m.config.model.width = 4;
+  m.config.model.heads = m.config.model.key_heads = 2;
+  m.config.model.dropout = m.config.model.embedding_dropout = m.config.model.attention.dropout = 0;
+  m.config.model.latent =
+      (hark_latent_config){.skip = true, .norm = HARK_BOUND_TWO, .operator_norm = 0.5, .matrix_norm = 0.5, .range = 0.5};
+  fail_at_each(&what, &m);
+  what.name = "a regression in every sequence, a batch of vectors, a step, an evaluation";
+  m.config.model.architecture = HARK_ARCHITECTURE_finite;
+  m.config.model.finite = (hark_finite_config){.map = HARK_FINITE_NETWORK, .covariates = 3, .ridge = 0.5, .ridge_learned = true};
   fail_at_each(&what, &m);
 }
 
@@ -367,7 +443,11 @@ static void generation(void **state) {
   (void)state;
   model_work m = {.config = place.small.config};
   m.config.model.layers = 2;
-  const work what = {.name = "generation", .run = generate, .end = end_generation, .backend = "cpu", .at_least = 15};
+  work what = {.name = "generation", .run = generate, .end = end_generation, .backend = "cpu", .at_least = 15};
+  fail_at_each(&what, &m);
+  what.name = "generation with kernel ridge attention";
+  m.config.model.attention.normalisation = HARK_NORMALISATION_CME;
+  m.config.model.attention.dropout = 0;
   fail_at_each(&what, &m);
 }
 
@@ -565,6 +645,16 @@ static void runs(void **state) {
   fail_at_each(&what, &r);
 }
 
+static void runs_over_examples(void **state) {
+  (void)state;
+  run_work r = {.from = NULL};
+  work what = {.name = "a fresh run over examples", .run = train, .failed = go_on, .backend = "cpu", .at_least = 100};
+  child_place_take_examples(&place);
+  place.small.config.train.steps = 2;
+  child_make_whole(&place);
+  fail_at_each(&what, &r);
+}
+
 static int begin(void **state) {
   (void)state;
   child_place_open(&place);
@@ -580,11 +670,17 @@ static int end(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(contexts),       cmocka_unit_test(attention_of_each_structure),
-      cmocka_unit_test(training_steps), cmocka_unit_test(tapes),
-      cmocka_unit_test(generation),     cmocka_unit_test(checkpoints),
-      cmocka_unit_test(text),           cmocka_unit_test(a_failed_save_leaves_the_last_one),
-      cmocka_unit_test(runs),           cmocka_unit_test(tasks),
+      cmocka_unit_test(contexts),
+      cmocka_unit_test(attention_of_each_structure),
+      cmocka_unit_test(training_steps),
+      cmocka_unit_test(tapes),
+      cmocka_unit_test(generation),
+      cmocka_unit_test(checkpoints),
+      cmocka_unit_test(text),
+      cmocka_unit_test(a_failed_save_leaves_the_last_one),
+      cmocka_unit_test(runs),
+      cmocka_unit_test(tasks),
+      cmocka_unit_test(runs_over_examples), /* which the place keeps */
   };
   return cmocka_run_group_tests(tests, begin, end);
 }

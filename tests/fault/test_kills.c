@@ -1,7 +1,7 @@
 /* test_kills.c - SIGKILL at every system call and at random moments: afterwards there is a whole checkpoint, of the last step whose save had
  * ended or of a later one, and the run goes on to the same weights, moments and lines of metrics as one that nobody disturbed, to the bit.
  *
- * HARK_FAULT_KILLS sets the number of random kills (24; with HARK_FAULT_LONG 200). Without HARK_FAULT_LONG only calls that change something are
+ * HARK_FAULT_KILLS sets the number of random kills (24; with HARK_FAULT_LONG 200). Runs over labelled examples are killed at random calls. Without HARK_FAULT_LONG only calls that change something are
  * struck (the others leave the folder as the one before did), some scenarios before a call only, and flushes are left out.
  */
 #include <stdio.h>
@@ -14,6 +14,7 @@
 #define RANDOM_KILLS 24
 #define RANDOM_KILLS_LONG 200
 #define RANDOM_THREADS 2
+#define EXAMPLE_KILLS 16
 
 static child_place place;
 
@@ -139,12 +140,41 @@ static void at_random_moments(void **state) {
   assert_true(kills >= wanted);
 }
 
+/* An encoder over labelled examples: no windows, no tokens' file, packed batches, accuracies in the state. */
+static void over_examples(void **state) {
+  (void)state;
+  const long wanted = child_long() ? RANDOM_KILLS_LONG : EXAMPLE_KILLS;
+  const child_report *report;
+  child_settings settings = {.small = &place.small,
+                             .path = place.work,
+                             .threads = 1,
+                             .plan = {.kind = FAULT_KILL, .groups = child_long() ? FAULT_ON_ALL : FAULT_ON_CHANGE}};
+  uint64_t random = 7;
+  child_place_take_examples(&place);
+  child_make_whole(&place);
+  child_begin_work(&place, NULL);
+  assert_false(child_run(&settings, &report)); /* counts */
+  assert_int_equal(report->status, HARK_OK);
+  const uint64_t calls = (uint64_t)report->calls;
+  assert_true(calls > 100);
+  for (long kill = 0; kill < wanted; kill++) {
+    child_begin_work(&place, NULL);
+    settings.plan.at = 1 + (long)random_below(&random, calls);
+    settings.plan.kind = kill % 2 == 0 ? FAULT_KILL : FAULT_TEAR;
+    assert_true(child_run(&settings, &report));
+    child_check(&place, report->saved);
+    child_finish_and_compare(&place);
+  }
+  print_message("%ld kills at random calls of %d of a run over examples\n", wanted, (int)calls);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(at_every_call_of_a_save),
       cmocka_unit_test(at_every_call_of_a_save_that_replaces),
       cmocka_unit_test(at_every_call_of_a_fresh_run),
       cmocka_unit_test(at_random_moments),
+      cmocka_unit_test(over_examples), /* which the place keeps */
   };
   return cmocka_run_group_tests(tests, begin, end);
 }

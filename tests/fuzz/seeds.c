@@ -10,6 +10,7 @@
 #include "data/corpus.h"
 #include "data/image_file.h"
 #include "data/tokenizer.h"
+#include "data/vector_file.h"
 #include "fuzz/fuzz.h"
 #include "io/json.h"
 #include "io/jsonl.h"
@@ -273,8 +274,12 @@ static void make_examples(void) {
   for (int i = 0; i < 15; i++) images[HARK_IMAGE_HEADER_BYTES + i] = (unsigned char)(i % 5 == 0 ? i % 2 : 17 * i);
   for (int i = 1; i < 3073; i++) records[i] = (unsigned char)i;
   records[3073] = 9;
+  unsigned char vectors[HARK_VECTORS_HEADER_BYTES + 2 * 5 * sizeof(float)] = {0};
+  hark_vectors_header(2, 2, 1, 2, vectors);
+  for (size_t i = HARK_VECTORS_HEADER_BYTES + 3; i < sizeof vectors; i += sizeof(float)) vectors[i] = (unsigned char)(0x3c + i % 3);
   put_texts("examples", texts, COUNT(texts));
   put("examples", "images", images, sizeof images);
+  put("examples", "vectors", vectors, sizeof vectors);
   put("examples", "cifar", records, (size_t)2 * 3073);
   free(records);
 }

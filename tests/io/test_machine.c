@@ -112,11 +112,25 @@ static void this_process(void **state) {
   hark_release(context, memory, BYTES);
 }
 
+static void the_clock_goes_forward(void **state) {
+  const double before = hark_machine_seconds();
+  double after = before;
+  (void)state;
+  assert_true(before > 0);
+  while (after == before) after = hark_machine_seconds();
+  assert_true(after > before && after < before + 60);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
 int main(void) {
   const struct CMUnitTest tests[] = {
-      TEST(the_machine_alone),          TEST(version_2),    TEST(version_1), TEST(a_path_that_is_not_there),
-      TEST(damaged_files_set_no_limit), TEST(this_process),
+      TEST(the_machine_alone),
+      TEST(version_2),
+      TEST(version_1),
+      TEST(a_path_that_is_not_there),
+      TEST(damaged_files_set_no_limit),
+      TEST(this_process),
+      TEST(the_clock_goes_forward),
   };
   return cmocka_run_group_tests_name("machine", tests, NULL, NULL);
 }

@@ -117,6 +117,30 @@ static void flags_have_all_their_forms(void **state) {
   assert_int_equal(hark_options_problem_count(options), 0);
 }
 
+/* Lists are taken item by item, empty ones are nothing, and a higher source has the last word. */
+static void options_are_copied_from_another_set(void **state) {
+  (void)state;
+  static values w;
+  hark_options *from = NULL;
+  const hark_option_group group = {&table, &w};
+  const char *const words[] = {"--count", "7", "--name", "a b"};
+  assert_fine(context, hark_options_create(context, "train", &group, 1, &from));
+  assert_fine(context, hark_options_read_arguments(context, from, 4, words));
+  assert_fine(context, hark_options_copy(context, options, from, "data.paths", "run", HARK_SOURCE_RUN));
+  assert_int_equal(v.paths.count, 0);
+  const char *const paths[] = {"--data", "x", "--data", "y z"};
+  assert_fine(context, hark_options_read_arguments(context, from, 4, paths));
+  arguments("--count 5");
+  for (int i = 0; i < table.count; i++)
+    assert_fine(context, hark_options_copy(context, options, from, table.options[i].name, "run", HARK_SOURCE_RUN));
+  assert_int_equal(v.count, 5);
+  assert_string_equal(v.name, "a b");
+  assert_int_equal(v.paths.count, 2);
+  assert_string_equal(v.paths.items[1], "y z");
+  assert_int_equal(hark_options_problem_count(options), 0);
+  hark_options_destroy(context, &from);
+}
+
 static void the_command_line_wins_over_files_whatever_comes_first(void **state) {
   (void)state;
   arguments("--count 9 --data flag");
@@ -404,6 +428,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       TEST(defaults_are_set),
       TEST(flags_have_all_their_forms),
+      TEST(options_are_copied_from_another_set),
       TEST(the_command_line_wins_over_files_whatever_comes_first),
       TEST(a_long_list_costs_what_it_holds),
       TEST(odd_names_of_files_stay_on_one_line),

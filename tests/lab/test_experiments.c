@@ -1,10 +1,12 @@
-/* test_experiments.c - every experiment of the table: it passes its criteria, each of which can fail; the same seed gives the same bits. */
+/* test_experiments.c - every experiment of the table that trains nothing: it passes its criteria, each of which can fail; the same seed gives the
+ * same bits. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "lab/attention.h"
+#include "laboratory.h"
 #include "support/cmocka_all.h"
 #include "support/setups.h"
 #include "support/text_files.h"
@@ -23,111 +25,38 @@ static int end(void **state) {
   return 0;
 }
 
-static const hark_option_table *const own_tables[] = {
-#define OWN(id, name, options) options,
-    HARK_EXPERIMENTS(OWN)
-#undef OWN
-};
-
-/* A quick run, with the experiment's own options at their defaults. */
-typedef struct laboratory {
-  hark_lab *lab;
-  hark_options *options;
-  void *values;
-} laboratory;
-
-static laboratory run(int experiment, uint64_t seed) {
-  laboratory l = {NULL, NULL, NULL};
-  if (own_tables[experiment] != NULL) {
-    l.values = calloc(1, own_tables[experiment]->values_size);
-    const hark_option_group group = {own_tables[experiment], l.values};
-    assert_fine(context, hark_options_create(context, "lab", &group, 1, &l.options));
-  }
-  assert_fine(context, hark_lab_create(context, true, seed, l.values, &l.lab));
-  assert_fine(context, hark_lab_run(l.lab, hark_lab_entries[experiment].experiment));
-  return l;
+/* What this build cannot run; what trains networks is tested in test_ahca.c and test_trained_experiments.c. */
+static bool is_elsewhere(int experiment) {
+  const hark_lab_entry *entry = &hark_lab_entries[experiment];
+  return hark_lab_missing(entry->experiment) != NULL || entry->experiment->trains || test_laboratory_trains(entry->name);
 }
 
-static void stop(laboratory *l) {
-  hark_lab_destroy(&l->lab);
-  hark_options_destroy(context, &l->options);
-  free(l->values);
-}
-
-static void every_experiment_passes(void **state) {
+static void every_experiment_holds(void **state) {
   (void)state;
   assert_true(hark_lab_entry_count >= 3);
-  for (int i = 0; i < hark_lab_entry_count; i++) {
-    const char *const name = hark_lab_entries[i].name;
-    if (hark_lab_missing(hark_lab_entries[i].experiment) != NULL) continue;
-    laboratory l = run(i, 1);
-    for (int c = 0; c < l.lab->criterion_count; c++)
-      if (!hark_lab_passes(&l.lab->criteria[c]))
-        fail_msg("%s: %s: %g, expected [%g, %g]", name, l.lab->criteria[c].name, l.lab->criteria[c].measured, l.lab->criteria[c].low,
-                 l.lab->criteria[c].high);
-    assert_true(hark_lab_all_pass(l.lab));
-    for (int t = 0; t < l.lab->table_count; t++)
-      if (hark_lab_row_count(&l.lab->tables[t]) == 0) fail_msg("%s: table \"%s\" is empty", name, l.lab->tables[t].title);
-    for (int p = 0; p < l.lab->panel_count; p++)
-      if (l.lab->panels[p].curve_count == 0 && hark_lab_cell_count(&l.lab->panels[p]) == 0)
-        fail_msg("%s: panel \"%s\" is empty", name, l.lab->panels[p].axes.title);
-    stop(&l);
-  }
-}
-
-/* Puts `value` into a number of a table and judges: bit c of *failed is set where criterion c fails. */
-static void judge_changed(laboratory *l, int experiment, double *number, double value, uint64_t *failed) {
-  const double before = *number;
-  *number = value;
-  assert_fine(context, hark_lab_judge(l->lab, hark_lab_entries[experiment].experiment));
-  for (int c = 0; c < l->lab->criterion_count; c++)
-    if (!hark_lab_passes(&l->lab->criteria[c])) *failed |= UINT64_C(1) << c;
-  *number = before;
-}
-
-/* For every criterion there is a number in a table that fails it when it is another one, larger or smaller. */
-static void every_criterion_can_fail(void **state) {
-  (void)state;
-  for (int i = 0; i < hark_lab_entry_count; i++) {
-    if (hark_lab_missing(hark_lab_entries[i].experiment) != NULL) continue;
-    laboratory l = run(i, 1);
-    uint64_t failed = 0;
-    for (int t = 0; t < l.lab->table_count; t++) {
-      const hark_lab_table *const table = &l.lab->tables[t];
-      for (int64_t row = 0; row < hark_lab_row_count(table); row++)
-        for (int column = 0; column < table->column_count; column++) {
-          double *const number = (double *)hark_lab_row(table, row) + column;
-          if (table->columns[column].words != NULL) continue;
-          judge_changed(&l, i, number, 20 * fabs(*number) + 3, &failed);
-          judge_changed(&l, i, number, *number / 20 - 1e-3, &failed);
-        }
-    }
-    assert_fine(context, hark_lab_judge(l.lab, hark_lab_entries[i].experiment));
-    for (int c = 0; c < l.lab->criterion_count; c++)
-      if ((failed >> c & 1) == 0) fail_msg("%s: no number of its tables fails \"%s\"", hark_lab_entries[i].name, l.lab->criteria[c].name);
-    assert_true(hark_lab_all_pass(l.lab));
-    stop(&l);
-  }
+  for (int i = 0; i < hark_lab_entry_count; i++)
+    if (!is_elsewhere(i)) test_laboratory_holds(context, i);
 }
 
 static void the_seed_decides_all_numbers(void **state) {
   (void)state;
   const int experiment = hark_lab_find("nadaraya-watson");
-  laboratory a = run(experiment, 7), b = run(experiment, 7), c = run(experiment, 8);
+  laboratory a = test_laboratory_run(context, experiment, 7), b = test_laboratory_run(context, experiment, 7),
+             c = test_laboratory_run(context, experiment, 8);
   const hark_text *const rows = &a.lab->tables[0].rows;
   assert_int_equal(rows->length, b.lab->tables[0].rows.length);
   assert_memory_equal(rows->data, b.lab->tables[0].rows.data, rows->length);
   assert_memory_not_equal(rows->data, c.lab->tables[0].rows.data, rows->length);
-  stop(&a);
-  stop(&b);
-  stop(&c);
+  test_laboratory_stop(context, &a);
+  test_laboratory_stop(context, &b);
+  test_laboratory_stop(context, &c);
 }
 
 /* Where all errors are zero nothing is said of their ratios: that is no pass. */
 static void nothing_over_nothing_fails(void **state) {
   (void)state;
   const int experiment = hark_lab_find("approximation");
-  laboratory l = run(experiment, 1);
+  laboratory l = test_laboratory_run(context, experiment, 1);
   const hark_lab_table *const table = &l.lab->tables[0];
   int failed = 0;
   for (int64_t i = 0; i < hark_lab_row_count(table); i++)
@@ -136,7 +65,7 @@ static void nothing_over_nothing_fails(void **state) {
   assert_fine(context, hark_lab_judge(l.lab, hark_lab_entries[experiment].experiment));
   for (int c = 0; c < l.lab->criterion_count; c++) failed += isnan(l.lab->criteria[c].measured) && !hark_lab_passes(&l.lab->criteria[c]);
   assert_int_equal(failed, 4);
-  stop(&l);
+  test_laboratory_stop(context, &l);
 }
 
 /* ---- the seam itself ---- */
@@ -233,6 +162,19 @@ static void memory_may_run_out(void **state) {
   assert_true(fail_at > 5);
 }
 
+/* More than any machine has, and more than a size can count: a line each, before memory is asked for. */
+static void sizes_beyond_memory_are_refused(void **state) {
+  (void)state;
+  hark_lab *lab;
+  double *numbers;
+  assert_fine(context, hark_lab_create(context, true, 1, NULL, &lab));
+  assert_failure(context, hark_lab_numbers(lab, INT64_C(1) << 47, &numbers), HARK_OUT_OF_MEMORY, "");
+  assert_null(numbers);
+  assert_null(strchr(hark_context_message(context), '\n'));
+  assert_failure(context, hark_lab_numbers(lab, INT64_MAX, &numbers), HARK_TOO_LARGE, "");
+  hark_lab_destroy(&lab);
+}
+
 /* Whole experiments: the first, second, fourth, .. request for memory fails. */
 static void experiments_end_when_memory_does(void **state) {
   (void)state;
@@ -256,11 +198,14 @@ static void experiments_end_when_memory_does(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(every_experiment_passes),      cmocka_unit_test(every_criterion_can_fail),
-      cmocka_unit_test(the_seed_decides_all_numbers), cmocka_unit_test(criteria_are_intervals),
-      cmocka_unit_test(tables_hold_numbers),          cmocka_unit_test(an_experiment_without_criteria_is_none),
-      cmocka_unit_test(memory_may_run_out),           cmocka_unit_test(experiments_end_when_memory_does),
-      cmocka_unit_test(nothing_over_nothing_fails)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(every_experiment_holds),
+                                     cmocka_unit_test(the_seed_decides_all_numbers),
+                                     cmocka_unit_test(criteria_are_intervals),
+                                     cmocka_unit_test(tables_hold_numbers),
+                                     cmocka_unit_test(an_experiment_without_criteria_is_none),
+                                     cmocka_unit_test(memory_may_run_out),
+                                     cmocka_unit_test(experiments_end_when_memory_does),
+                                     cmocka_unit_test(nothing_over_nothing_fails),
+                                     cmocka_unit_test(sizes_beyond_memory_are_refused)};
   return cmocka_run_group_tests(tests, begin, end);
 }

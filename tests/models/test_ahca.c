@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "models/ahca.h"
+#include "models/ahca_layers.h"
 #include "support/cmocka_all.h"
 #include "support/setups.h"
 
@@ -23,10 +24,13 @@ typedef struct variant {
   hark_network_config config;
 } variant;
 
-#define BASE                                                                                                                               \
+#define ANY                                                                                                                                \
   .architecture = HARK_ARCHITECTURE_ahca, .vocabulary = VOCABULARY, .layers = 3, .heads = 2, .key_heads = 2, .width = 6,                   \
-  .feed_forward_width = 10, .context = CONTEXT, .norm_epsilon = 1e-5, .classes = CLASSES, .positions = HARK_POSITIONS_LEARNED,             \
-  .structure = HARK_STRUCTURE_DENSE
+  .feed_forward_width = 10, .context = CONTEXT, .norm_epsilon = 1e-5, .positions = HARK_POSITIONS_LEARNED, .window = 2
+#define LABELS ANY, .structure = HARK_STRUCTURE_DENSE
+#define WINDOW ANY, .structure = HARK_STRUCTURE_WINDOW, .classes = CLASSES
+#define HIERARCHICAL ANY, .structure = HARK_STRUCTURE_HIERARCHICAL, .hierarchy_block = 2
+#define BASE LABELS, .classes = CLASSES
 #define CHUNKS(rule, size) .chunk = rule, .chunk_size = size, .chunk_minimum = 2, .chunk_maximum = 6, .delimiter = 4, .window = 2
 #define SLOTS(first, second, count) .primary_slots = first, .secondary_slots = second, .selected = count
 
@@ -45,6 +49,36 @@ static const variant variants[] = {
      {BASE, .activation = HARK_ACTIVATION_SILU,
       .ahca = {CHUNKS(HARK_AHCA_SEMANTIC, 4), SLOTS(2, 3, 2), .select = HARK_AHCA_QUERY, .depth_score = HARK_AHCA_OF_ATTENTION,
                .capacity = 0.7, .ponder_weight = 0.1}}},
+    {"labels_every_two_layers",
+     {LABELS, .bias = true,
+      .ahca = {CHUNKS(HARK_AHCA_FIXED, 4), SLOTS(2, 5, 2), .head = HARK_AHCA_LABELS, .join = HARK_AHCA_EVERY, .primary_width = 4,
+               .secondary_width = 8, .primary_depth = 2, .secondary_depth = 2, .capacity = 0.5, .ponder_weight = 0.02}}},
+    {"reconstruction_learned",
+     {LABELS, .ahca = {CHUNKS(HARK_AHCA_LEARNED, 4), SLOTS(3, 4, 3), .head = HARK_AHCA_RECONSTRUCTION, .capacity = 0.4,
+                       .ratio_weight = 0.03, .ponder_weight = 0.02}}},
+    {"labels_learned_linear",
+     {LABELS, .ahca = {CHUNKS(HARK_AHCA_LEARNED, 4), SLOTS(2, 3, 2), .head = HARK_AHCA_LABELS, .layer = HARK_AHCA_LINEAR,
+                       .primary_pool = HARK_AHCA_ATTENTION, .capacity = 0.7, .ratio_weight = 0.03}}},
+    {"regression_delimiters",
+     {BASE, .ahca = {CHUNKS(HARK_AHCA_DELIMITER, 4), SLOTS(2, 5, 3), .head = HARK_AHCA_REGRESSION, .more_delimiters = {1, 7},
+                     .more_delimiter_count = 2, .primary_depth = 2, .capacity = 0.5, .ponder_weight = 0.02}}},
+    {"selected_score",
+     {BASE, .ahca = {CHUNKS(HARK_AHCA_FIXED, 3), SLOTS(2, 6, 3), .output = HARK_AHCA_OF_SELECTED, .secondary_width = 8, .capacity = 0.5,
+                     .ponder_weight = 0.02}}},
+    {"selected_norm_paper_linear",
+     {BASE, .ahca = {CHUNKS(HARK_AHCA_SEMANTIC, 4), SLOTS(2, 5, 3), .output = HARK_AHCA_OF_SELECTED, .layer = HARK_AHCA_LINEAR,
+                     .join = HARK_AHCA_EVERY, .select = HARK_AHCA_NORM, .depth = HARK_AHCA_PAPER, .depth_score = HARK_AHCA_OF_ATTENTION}}},
+    {"kernel_every",
+     {WINDOW, .positional = "bank[2](decay*periodic)",
+      .ahca = {CHUNKS(HARK_AHCA_FIXED, 3), SLOTS(3, 5, 3), .join = HARK_AHCA_EVERY, .capacity = 0.5, .ponder_weight = 0.02}}},
+    {"kernel_hierarchical_labels",
+     {HIERARCHICAL, .positional = "decay",
+      .ahca = {CHUNKS(HARK_AHCA_LEARNED, 4), SLOTS(5, 6, 4), .head = HARK_AHCA_LABELS, .select = HARK_AHCA_NORM, .capacity = 0.7,
+               .secondary_width = 8, .ratio_weight = 0.03}}},
+    /* one slot a chunk: the kernel is between chunks and selected tokens, or nowhere */
+    {"kernel_one_slot",
+     {BASE, .positional = "decay",
+      .ahca = {CHUNKS(HARK_AHCA_FIXED, 3), SLOTS(1, 5, 3), .join = HARK_AHCA_EVERY, .capacity = 0.5, .ponder_weight = 0.02}}},
     {"medoids_paper", {BASE, .ahca = {CHUNKS(HARK_AHCA_FIXED, 3), SLOTS(4, 3, 3), .select = HARK_AHCA_MEDOIDS, .depth = HARK_AHCA_PAPER}}},
 };
 #define VARIANTS (sizeof variants / sizeof *variants)
@@ -55,8 +89,12 @@ typedef struct model {
   hark_network *network;
   hark_tape *tape;
   hark_tensor tokens, targets, ranges;
-  int64_t sequences;
+  hark_tensor reference;      /* of the straight-through estimator; absent where there is none */
+  int64_t sequences, answers; /* what is told: of sequences, or of tokens */
 } model;
+
+static bool tells_tokens(const model *m) { return hark_ahca_has_token_head(&m->network->config); }
+static int64_t choices(const model *m) { return tells_tokens(m) ? VOCABULARY : CLASSES; }
 
 static int32_t token_at(int64_t sequence, int64_t i) {
   const hark_random_stream stream = {.seed = 3, .layer_purpose = hark_random_layer_purpose(0, HARK_RANDOM_TEST)};
@@ -66,7 +104,7 @@ static int32_t token_at(int64_t sequence, int64_t i) {
 /* Sequences `first` .. of the lengths. */
 static void batch_open(model *m, int64_t first, const int64_t *lengths, int64_t sequences) {
   int64_t total = 0;
-  int32_t tokens[SEQUENCES * CONTEXT + 1] = {0}, targets[SEQUENCES];
+  int32_t tokens[SEQUENCES * CONTEXT + 1] = {0}, targets[SEQUENCES * CONTEXT + 1];
   int64_t ranges[2 * SEQUENCES];
   for (int64_t s = 0; s < sequences; s++) {
     ranges[2 * s] = total;
@@ -74,10 +112,13 @@ static void batch_open(model *m, int64_t first, const int64_t *lengths, int64_t 
     ranges[2 * s + 1] = total;
     targets[s] = (int32_t)((first + s) % CLASSES);
   }
-  const int64_t token_shape[] = {1, total}, range_shape[] = {sequences, 1, 2};
+  m->answers = tells_tokens(m) ? total : sequences;
+  for (int64_t i = 0; i < total && tells_tokens(m); i++) targets[i] = i % 4 == 3 ? -1 : (tokens[i] + (int32_t)i) % VOCABULARY;
+  const int64_t token_shape[] = {1, total}, range_shape[] = {sequences, 1, 2}, target_shape[] = {1, m->answers};
   m->sequences = sequences;
   assert_int_equal(hark_tensor_create(m->context, HARK_I32, 2, token_shape, &m->tokens), HARK_OK);
-  assert_int_equal(hark_tensor_create(m->context, HARK_I32, 1, &sequences, &m->targets), HARK_OK);
+  assert_int_equal(
+      hark_tensor_create(m->context, HARK_I32, tells_tokens(m) ? 2 : 1, tells_tokens(m) ? target_shape : &sequences, &m->targets), HARK_OK);
   assert_int_equal(hark_tensor_create(m->context, HARK_I64, 3, range_shape, &m->ranges), HARK_OK);
   assert_int_equal(hark_tensor_write(m->context, &m->tokens, tokens), HARK_OK);
   assert_int_equal(hark_tensor_write(m->context, &m->targets, targets), HARK_OK);
@@ -88,6 +129,7 @@ static void batch_close(model *m) {
   hark_tensor_destroy(m->context, &m->tokens);
   hark_tensor_destroy(m->context, &m->targets);
   hark_tensor_destroy(m->context, &m->ranges);
+  hark_tensor_destroy(m->context, &m->reference);
 }
 
 static void model_open(model *m, hark_context *context, const hark_network_config *config, hark_type type) {
@@ -110,21 +152,58 @@ static double read_number(hark_context *context, const hark_tensor *tensor) {
 }
 
 /* The loss with what the model adds to it; with `backward` the gradients are written. */
-static double loss_of(const model *m, double remaining, bool backward) {
+static double traced_loss(const model *m, double remaining, bool backward, hark_ahca_trace *trace) {
   const hark_forward forward = {.tape = m->tape, .parameters = &m->network->parameters, .training = true};
   hark_value tokens = 0, targets = 0, logits = 0, loss = 0, penalty = 0;
   hark_tape_reset(m->tape);
   assert_int_equal(hark_tape_leaf(m->tape, &m->tokens, NULL, &tokens), HARK_OK);
   assert_int_equal(hark_tape_leaf(m->tape, &m->targets, NULL, &targets), HARK_OK);
-  const hark_network_input input = {
-      .tokens = tokens, .ranges = &m->ranges, .remaining = remaining, .weight = 1.0 / (double)m->sequences, .penalty = &penalty};
+  const hark_ahca_given given = {.reference = m->reference.type != HARK_NONE ? &m->reference : NULL};
+  const hark_network_input input = {.tokens = tokens,
+                                    .ranges = &m->ranges,
+                                    .remaining = remaining,
+                                    .weight = 1.0 / (double)m->sequences,
+                                    .penalty = &penalty,
+                                    .given = &given,
+                                    .trace = trace};
   if (m->network->architecture->logits(m->context, m->network, &forward, &input, &logits) != HARK_OK)
     fail_msg("%s", hark_context_message(m->context));
-  assert_int_equal(hark_network_loss(m->tape, logits, targets, 1.0 / (double)m->sequences, 0, &loss), HARK_OK);
+  assert_int_equal(hark_network_loss(m->tape, logits, targets, 1.0 / (double)m->answers, 0, &loss), HARK_OK);
   if (penalty != 0) assert_int_equal(hark_forward_add(&forward, loss, penalty, &loss), HARK_OK);
   const double value = read_number(m->context, hark_tape_tensor(m->tape, loss));
   if (backward) assert_int_equal(hark_tape_backward(m->tape, loss, 1), HARK_OK);
   return value;
+}
+
+static double loss_of(const model *m, double remaining, bool backward) { return traced_loss(m, remaining, backward, NULL); }
+
+/* The straight-through estimator's gradient is that of its surrogate, which the probabilities of this point make an ordinary function. */
+static void take_reference(model *m) {
+  hark_ahca_trace trace = {0};
+  (void)traced_loss(m, 0, false, &trace);
+  if (trace.probability == 0 || !tells_tokens(m)) return;
+  const hark_tensor *probability = hark_tape_tensor(m->tape, trace.probability);
+  assert_int_equal(hark_tensor_create(m->context, probability->type, 1, probability->shape, &m->reference), HARK_OK);
+  assert_int_equal(hark_tensor_write(m->context, &m->reference, probability->data), HARK_OK);
+}
+
+/* The gradients of all parameters, without the surrogate, are those with it. */
+static void check_straight_through(model *m, const char *name) {
+  if (m->reference.type == HARK_NONE) return;
+  const hark_tensor *gradients = &m->network->parameters.gradients;
+  const size_t bytes = (size_t)hark_tensor_count(gradients) * sizeof(double);
+  double *with = malloc(bytes);
+  assert_non_null(with);
+  memset(gradients->data, 0, bytes);
+  (void)loss_of(m, 0, true);
+  memcpy(with, gradients->data, bytes);
+  hark_tensor_destroy(m->context, &m->reference);
+  memset(gradients->data, 0, bytes);
+  (void)loss_of(m, 0, true);
+  const hark_parameter *boundary = hark_parameters_find(&m->network->parameters, "boundary.query.weight");
+  assert_non_null(boundary);
+  if (memcmp(with, gradients->data, bytes) != 0) fail_msg("%s: the straight-through estimator is not its surrogate", name);
+  free(with);
 }
 
 /* Weights of a size at which nothing is nearly linear; norms' gains stay near one. */
@@ -140,6 +219,12 @@ static void draw_weights(const model *m) {
       weights[n] = (parameter->spec.initial == HARK_INITIAL_ONE ? 1 : 0) + 0.8 * (2 * draw - 1);
     }
   }
+}
+
+/* The one slot of a chunk attends to itself: its queries and keys change nothing. */
+static bool is_alone(const model *m, const char *name) {
+  return m->network->config.ahca.primary_slots == 1 &&
+         (strstr(name, ".attention.query.") != NULL || strstr(name, ".attention.key.") != NULL);
 }
 
 #define TOLERANCE 2e-6 /* of the gradient's size */
@@ -165,7 +250,7 @@ static void check_gradients(const model *m, const char *name, double remaining) 
       expected += gradient[n] * direction[n];
       square += gradient[n] * gradient[n];
     }
-    if (!(square > 0)) fail_msg("%s: %s has no gradient", name, parameter->name);
+    if (!(square > 0) && !is_alone(m, parameter->name)) fail_msg("%s: %s has no gradient", name, parameter->name);
     bool agrees = false;
     for (size_t s = 0; s < sizeof steps / sizeof *steps && !agrees; s++) {
       static const double factors[] = {-2, -1, 1, 2}, shares[] = {1, -8, 8, -1};
@@ -194,7 +279,9 @@ static void every_parameter_has_the_gradient_of_differences(void **state) {
       model_open(&m, context, &variants[v].config, HARK_F64);
       draw_weights(&m);
       batch_open(&m, 0, lengths, SEQUENCES);
+      take_reference(&m);
       check_gradients(&m, variants[v].name, full);
+      check_straight_through(&m, variants[v].name);
       batch_close(&m);
       model_close(&m);
       test_setup_close(context);
@@ -202,7 +289,7 @@ static void every_parameter_has_the_gradient_of_differences(void **state) {
   }
 }
 
-static void logits_of(const model *m, float *out) {
+static void logits_of(const model *m, void *out) {
   const hark_forward forward = {.tape = m->tape, .parameters = &m->network->parameters};
   hark_value tokens = 0, logits = 0;
   hark_tape_reset(m->tape);
@@ -211,7 +298,7 @@ static void logits_of(const model *m, float *out) {
   const hark_network_input input = {.tokens = tokens, .ranges = &m->ranges};
   if (m->network->architecture->logits(m->context, m->network, &forward, &input, &logits) != HARK_OK)
     fail_msg("%s", hark_context_message(m->context));
-  assert_int_equal(hark_tensor_count(hark_tape_tensor(m->tape, logits)), m->sequences * CLASSES);
+  assert_int_equal(hark_tensor_count(hark_tape_tensor(m->tape, logits)), m->answers * choices(m));
   assert_int_equal(hark_tensor_read(m->context, hark_tape_tensor(m->tape, logits), out), HARK_OK);
 }
 
@@ -228,7 +315,7 @@ static void a_sequence_alone_has_the_logits_that_it_has_among_others(void **stat
       model m;
       model_open(&m, context, &variants[v].config, HARK_F32);
       for (size_t b = 0; b < sizeof batches / sizeof *batches; b++) {
-        float together[SEQUENCES * CLASSES], alone[CLASSES];
+        float together[SEQUENCES * CONTEXT * VOCABULARY], alone[CONTEXT * VOCABULARY], *of_one = together;
         batch_open(&m, 0, batches[b], SEQUENCES);
         logits_of(&m, together);
         batch_close(&m);
@@ -237,17 +324,83 @@ static void a_sequence_alone_has_the_logits_that_it_has_among_others(void **stat
           logits_of(&m, alone);
           batch_close(&m);
           const bool exact = strcmp(setups[i].backend, "reference") == 0;
+          const int64_t numbers = m.answers * choices(&m);
           float apart = 0;
-          for (int c = 0; c < CLASSES; c++) apart = fmaxf(apart, fabsf(alone[c] - together[s * CLASSES + c]));
-          for (int c = 0; c < CLASSES; c++) assert_true(isfinite(alone[c]));
-          if (exact ? memcmp(alone, &together[s * CLASSES], sizeof alone) != 0 : !(apart <= WITHIN))
-            fail_msg("%s:%s: %s, a sequence of %d tokens", setups[i].backend, setups[i].instruction_set, variants[v].name,
-                     (int)batches[b][s]);
+          for (int64_t c = 0; c < numbers; c++) apart = fmaxf(apart, fabsf(alone[c] - of_one[c]));
+          for (int64_t c = 0; c < numbers; c++) assert_true(isfinite(alone[c]));
+          if (exact ? memcmp(alone, of_one, (size_t)numbers * sizeof *alone) != 0 : !(apart <= WITHIN))
+            fail_msg("%s:%s: %s, a sequence of %d tokens, %g apart", setups[i].backend, setups[i].instruction_set, variants[v].name,
+                     (int)batches[b][s], (double)apart);
+          of_one += numbers;
         }
       }
       model_close(&m);
       test_setup_close(context);
     }
+  }
+}
+
+/* A sequence of no tokens has no chunks: what it tells is finite, and the others do not notice it. */
+static void a_sequence_without_tokens_changes_nothing(void **state) {
+  (void)state;
+  static const int64_t lengths[SEQUENCES] = {7, 0, 12};
+  for (size_t v = 0; v < VARIANTS; v++) {
+    hark_context *context = test_reference_open();
+    model m;
+    float together[SEQUENCES * CONTEXT * VOCABULARY], alone[CONTEXT * VOCABULARY];
+    model_open(&m, context, &variants[v].config, HARK_F32);
+    batch_open(&m, 0, lengths, SEQUENCES);
+    logits_of(&m, together);
+    const int64_t all = m.answers * choices(&m);
+    for (int64_t i = 0; i < all; i++) assert_true(isfinite(together[i]));
+    batch_close(&m);
+    for (int s = 0; s < SEQUENCES; s += 2) {
+      batch_open(&m, s, &lengths[s], 1);
+      logits_of(&m, alone);
+      const int64_t numbers = m.answers * choices(&m);
+      if (memcmp(alone, together + (s == 0 ? 0 : all - numbers), (size_t)numbers * sizeof *alone) != 0)
+        fail_msg("%s: sequence %d", variants[v].name, s);
+      batch_close(&m);
+    }
+    model_close(&m);
+    test_setup_close(context);
+  }
+}
+
+/* weights <- factor weights + value */
+static void shift_weights(const model *m, const char *name, double factor, double value) {
+  const hark_parameter *parameter = hark_parameters_find(&m->network->parameters, name);
+  assert_non_null(parameter);
+  double *weights = parameter->weight.data;
+  for (int64_t n = 0; n < parameter->count; n++) weights[n] = factor * weights[n] + value;
+}
+
+/* One slot a chunk, all of C2 selected, no number of the chunk in it, and a head that is linear at this point: log G(1) = -e^5 between two chunks leaves
+ * each with its own global token, as if it were a sequence of its own, and the logits of both are the mean of the logits of each. With G = 1 they are not. */
+static void a_kernel_that_ends_within_a_chunk_leaves_chunks_alone(void **state) {
+  (void)state;
+  static const int64_t lengths[SEQUENCES] = {8, 4, 4};
+  static const int32_t tokens[] = {1, 5, 2, 7, 3, 0, 8, 6, 1, 5, 2, 7, 3, 0, 8, 6};
+  for (int steep = 0; steep < 2; steep++) {
+    hark_context *context = test_reference_open();
+    hark_network_config config = {BASE, .positional = "decay",
+                                  .ahca = {CHUNKS(HARK_AHCA_FIXED, 4), SLOTS(1, 3, 3), .select = HARK_AHCA_NORM}};
+    config.layers = 1;
+    model m;
+    double logits[SEQUENCES][CLASSES], apart = 0;
+    model_open(&m, context, &config, HARK_F64);
+    draw_weights(&m);
+    shift_weights(&m, "embedding.chunk.weight", 0, 0);
+    shift_weights(&m, "head.hidden.bias", 1, 20);
+    shift_weights(&m, "positional.parameters", 0, steep ? -5 : 20); /* logarithms */
+    batch_open(&m, 0, lengths, SEQUENCES);
+    assert_int_equal(hark_tensor_write(context, &m.tokens, tokens), HARK_OK);
+    logits_of(&m, logits);
+    for (int c = 0; c < CLASSES; c++) apart = fmax(apart, fabs(logits[0][c] - (logits[1][c] + logits[2][c]) / 2));
+    if ((apart < 1e-10) != (steep == 1)) fail_msg("%s kernel: %g apart", steep ? "steep" : "flat", apart);
+    batch_close(&m);
+    model_close(&m);
+    test_setup_close(context);
   }
 }
 
@@ -278,6 +431,110 @@ static void depth_saves_the_work_of_the_layers_that_are_not_run(void **state) {
   assert_true(half > 0.35 && half < 0.75);
 }
 
+/* Chunks that a rule finds cost what so many given ones cost: the count is of those that there are, whatever the minimum would allow. */
+static void work_is_counted_for_the_chunks_that_there_are(void **state) {
+  (void)state;
+  static const int64_t lengths[SEQUENCES] = {16, 16, 16};
+  double operations[2];
+  for (int i = 0; i < 2; i++) {
+    hark_context *context = test_reference_open();
+    hark_network_config config = variants[0].config;
+    model m;
+    float logits[SEQUENCES * CLASSES];
+    config.ahca.chunk = HARK_AHCA_DELIMITER; /* a token that does not occur: chunks of the maximum */
+    config.vocabulary = VOCABULARY + 1;
+    config.ahca.delimiter = VOCABULARY;
+    config.ahca.chunk_minimum = i == 0 ? 1 : 4;
+    config.ahca.chunk_maximum = 4;
+    model_open(&m, context, &config, HARK_F32);
+    batch_open(&m, 0, lengths, SEQUENCES);
+    logits_of(&m, logits);
+    operations[i] = hark_tape_operations(m.tape);
+    batch_close(&m);
+    model_close(&m);
+    test_setup_close(context);
+  }
+  assert_true(operations[0] == operations[1]);
+}
+
+/* The first and the last global token of every sequence. */
+typedef struct chooser {
+  int64_t asked, rows;
+} chooser;
+
+static hark_status choose_first_and_last(void *user, const hark_tensor *global, const hark_tensor *offsets, hark_tensor *index) {
+  chooser *c = user;
+  const int64_t *first = offsets->data, count = index->shape[1];
+  int32_t *rows = index->data;
+  c->asked++;
+  c->rows = first[offsets->shape[0] - 1];
+  for (int64_t s = 0; s + 1 < offsets->shape[0]; s++)
+    for (int64_t i = 0; i < count; i++)
+      rows[s * count + i] = i == 0 && first[s] < first[s + 1]       ? (int32_t)first[s]
+                            : i == 1 && first[s] + 1 < first[s + 1] ? (int32_t)first[s + 1] - 1
+                                                                    : -1;
+  return global->rank >= 2 ? HARK_OK : HARK_INTERNAL_ERROR;
+}
+
+/* The caller's chunks and the caller's selection; those of the rule, given, make no difference. */
+static void callers_chunks_and_selection_take_the_place_of_the_rules(void **state) {
+  (void)state;
+  static const int64_t lengths[SEQUENCES] = {9, 1, 6}, as_fixed[] = {0, 4, 8, 9, 10, 14, 16}, own[] = {0, 1, 4, 9, 10, 13, 16},
+                       wide[] = {0, 9, 10, 16};
+  hark_context *context = test_reference_open();
+  model m;
+  model_open(&m, context, &variants[0].config, HARK_F32);
+  batch_open(&m, 0, lengths, SEQUENCES);
+  float plain[SEQUENCES * CLASSES], found[SEQUENCES * CLASSES];
+  logits_of(&m, plain);
+  const struct {
+    const int64_t *starts;
+    int64_t count;
+    bool selects, same, refused;
+  } cases[] = {
+      {as_fixed, 7, false, true, false}, {own, 7, false, false, true}, {NULL, 0, true, false, false}, {wide, 4, false, false, true}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    const int64_t shape[] = {SEQUENCES, variants[0].config.ahca.selected};
+    hark_tensor starts = {0}, index = {0};
+    chooser chosen = {0};
+    hark_ahca_trace trace = {0};
+    assert_int_equal(hark_tensor_create(context, HARK_I32, 2, shape, &index), HARK_OK);
+    if (cases[i].count > 0) {
+      assert_int_equal(hark_tensor_create(context, HARK_I64, 1, &cases[i].count, &starts), HARK_OK);
+      assert_int_equal(hark_tensor_write(context, &starts, cases[i].starts), HARK_OK);
+    }
+    const hark_ahca_given given = {.starts = cases[i].count > 0 ? &starts : NULL,
+                                   .choose = cases[i].selects ? choose_first_and_last : NULL,
+                                   .user = &chosen,
+                                   .index = &index};
+    const hark_forward forward = {.tape = m.tape, .parameters = &m.network->parameters};
+    hark_value tokens = 0, logits = 0;
+    hark_tape_reset(m.tape);
+    assert_int_equal(hark_tape_leaf(m.tape, &m.tokens, NULL, &tokens), HARK_OK);
+    const hark_network_input input = {.tokens = tokens, .ranges = &m.ranges, .given = &given, .trace = &trace};
+    const hark_status status = m.network->architecture->logits(context, m.network, &forward, &input, &logits);
+    if (cases[i].refused) { /* five tokens or more, where the configuration has at most four */
+      assert_int_equal(status, HARK_INVALID_ARGUMENT);
+      assert_non_null(strstr(hark_context_message(context), "expected 1 to 4"));
+    } else {
+      assert_int_equal(status, HARK_OK);
+      assert_int_equal(hark_tensor_read(context, hark_tape_tensor(m.tape, logits), found), HARK_OK);
+      assert_int_equal(memcmp(plain, found, sizeof plain) == 0, cases[i].same);
+    }
+    if (cases[i].selects) {
+      static const int32_t expected[] = {0, 4, 5, 6, 7, 10}; /* 6 slots make 5 global tokens, 2 make 2, 4 make 4 */
+      assert_int_equal(chosen.asked, 1);
+      assert_int_equal(hark_tape_tensor(m.tape, trace.selected)->shape[0], 6);
+      assert_memory_equal(hark_tape_tensor(m.tape, trace.selected)->data, expected, sizeof expected);
+    }
+    hark_tensor_destroy(context, &starts);
+    hark_tensor_destroy(context, &index);
+  }
+  batch_close(&m);
+  model_close(&m);
+  test_setup_close(context);
+}
+
 static void refused(void (*change)(hark_network_config *), const char *word) {
   hark_context *context = test_reference_open();
   hark_network_config config = variants[0].config;
@@ -306,7 +563,45 @@ static void unequal(hark_network_config *config) {
   config->ahca.secondary_width = 4;
 }
 static void recomputed(hark_network_config *config) { config->recompute = true; }
-static void windowed(hark_network_config *config) { config->structure = HARK_STRUCTURE_WINDOW; }
+static void windowed(hark_network_config *config) {
+  config->structure = HARK_STRUCTURE_WINDOW;
+  config->ahca.output = HARK_AHCA_OF_SELECTED;
+}
+static void kernel_of_selected(hark_network_config *config) {
+  config->positional = "decay";
+  config->ahca.output = HARK_AHCA_OF_SELECTED;
+}
+static void kernel_of_queries(hark_network_config *config) {
+  config->positional = "decay";
+  config->ahca.secondary_pool = HARK_AHCA_ATTENTION;
+}
+static void kernel_of_layers(hark_network_config *config) {
+  config->positional = "decay";
+  config->positional_scope = HARK_SCOPE_LAYER;
+}
+static void other_kernel(hark_network_config *config) { config->kernel = HARK_KERNEL_RBF; }
+
+static void beyond(hark_network_config *config) {
+  config->ahca.chunk = HARK_AHCA_DELIMITER;
+  config->ahca.delimiter = VOCABULARY;
+}
+static void also_beyond(hark_network_config *config) {
+  config->ahca.chunk = HARK_AHCA_DELIMITER;
+  config->ahca.more_delimiters[0] = VOCABULARY;
+  config->ahca.more_delimiter_count = 1;
+}
+static void tokens_of_selected(hark_network_config *config) {
+  config->classes = 0;
+  config->ahca.head = HARK_AHCA_LABELS;
+  config->ahca.output = HARK_AHCA_OF_SELECTED;
+}
+static void labels_of_classes(hark_network_config *config) { config->ahca.head = HARK_AHCA_LABELS; }
+static void without_positions(hark_network_config *config) {
+  config->classes = 0;
+  config->ahca.head = HARK_AHCA_RECONSTRUCTION;
+  config->positions = HARK_POSITIONS_NONE;
+}
+static void too_deep(hark_network_config *config) { config->ahca.primary_depth = 3; }
 
 static void what_cannot_be_is_refused_by_name(void **state) {
   (void)state;
@@ -322,13 +617,27 @@ static void what_cannot_be_is_refused_by_name(void **state) {
   refused(unequal, "model.ahca.select");
   refused(recomputed, "model.recompute");
   refused(windowed, "model.attention.structure");
+  refused(kernel_of_selected, "model.positional");
+  refused(kernel_of_queries, "model.ahca.secondary_pool");
+  refused(kernel_of_layers, "model.positional_scope");
+  refused(other_kernel, "model.attention.kernel");
+  refused(beyond, "model.ahca.delimiter is 9, expected a token, 0 to 8");
+  refused(also_beyond, "model.ahca.more_delimiters is 9, expected a token, 0 to 8");
+  refused(tokens_of_selected, "model.ahca.output selected");
+  refused(labels_of_classes, "model.ahca.head labels tells tokens");
+  refused(without_positions, "model.positions learned");
+  refused(too_deep, "model.ahca.primary_depth");
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_parameter_has_the_gradient_of_differences),
       cmocka_unit_test(a_sequence_alone_has_the_logits_that_it_has_among_others),
+      cmocka_unit_test(a_sequence_without_tokens_changes_nothing),
+      cmocka_unit_test(a_kernel_that_ends_within_a_chunk_leaves_chunks_alone),
       cmocka_unit_test(depth_saves_the_work_of_the_layers_that_are_not_run),
+      cmocka_unit_test(work_is_counted_for_the_chunks_that_there_are),
+      cmocka_unit_test(callers_chunks_and_selection_take_the_place_of_the_rules),
       cmocka_unit_test(what_cannot_be_is_refused_by_name),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -462,11 +462,62 @@ static void what_an_encoder_cannot_be_is_refused(void **state) {
   test_setup_close(context);
 }
 
+/* Sample deviations of the initial weights of a matrix of n numbers lie within 5 / sqrt(2 n) of what they were drawn with. */
+static void initial_weights_have_their_deviations(void **state) {
+  (void)state;
+  enum { LAYERS = 2, WIDTH = 48, INNER = 80, HIDDEN = 64 };
+  static const struct {
+    const char *name;
+    double in, out;
+    bool residual;
+  } layers[] = {{"blocks.0.attention.query.weight", WIDTH, 32, false},
+                {"blocks.1.attention.output.weight", 32, WIDTH, true},
+                {"blocks.0.feed_forward.up.weight", WIDTH, INNER, false},
+                {"blocks.1.feed_forward.down.weight", INNER, WIDTH, true},
+                {"head.hidden.weight", WIDTH, HIDDEN, false},
+                {"embedding.token.weight", 0, 0, false}};
+  hark_context *context = test_reference_open();
+  hark_network_config config = variants[0].config;
+  config.layers = LAYERS;
+  config.width = WIDTH;
+  config.attention_width = 32;
+  config.feed_forward_width = INNER;
+  config.head_width = HIDDEN;
+  config.vocabulary = 60;
+  config.embedding_deviation = 0.5;
+  for (int kind = 0; kind < 2; kind++) {
+    hark_network *network = NULL;
+    config.initialisation = kind == 0 ? HARK_INITIALISATION_GPT2 : HARK_INITIALISATION_XAVIER;
+    assert_fine(context, hark_network_create(context, &config, HARK_F64, false, &network));
+    assert_fine(context, hark_parameters_initialise(context, &network->parameters, 5));
+    const hark_parameters *parameters = &network->parameters;
+    double *const weights = malloc((size_t)hark_tensor_count(&parameters->weights) * sizeof *weights);
+    assert_fine(context, hark_tensor_read(context, &parameters->weights, weights));
+    for (size_t i = 0; i < sizeof layers / sizeof *layers; i++) {
+      const hark_parameter *parameter = NULL;
+      for (int32_t p = 0; p < parameters->count; p++)
+        if (strcmp(parameters->list[p].name, layers[i].name) == 0) parameter = &parameters->list[p];
+      assert_non_null(parameter);
+      double expected = kind == 0 ? 0.02 / (layers[i].residual ? sqrt(2.0 * LAYERS) : 1) : sqrt(2 / (layers[i].in + layers[i].out));
+      if (layers[i].in == 0) expected = 0.5; /* embeddings have an option of their own */
+      double squares = 0;
+      for (int64_t n = 0; n < parameter->count; n++) squares += weights[parameter->first + n] * weights[parameter->first + n];
+      const double measured = sqrt(squares / (double)parameter->count);
+      if (fabs(measured / expected - 1) > 5 / sqrt(2 * (double)parameter->count))
+        fail_msg("%s, kind %d: deviation %g, expected %g", layers[i].name, kind, measured, expected);
+    }
+    free(weights);
+    hark_network_destroy(context, &network);
+  }
+  test_setup_close(context);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(gradients_agree_with_differences), cmocka_unit_test(an_example_does_not_know_its_batch),
-      cmocka_unit_test(pooling_and_heads_are_as_defined), cmocka_unit_test(towers_share_their_weights),
-      cmocka_unit_test(a_decoder_reads_packed_sequences), cmocka_unit_test(what_an_encoder_cannot_be_is_refused),
+      cmocka_unit_test(gradients_agree_with_differences),      cmocka_unit_test(an_example_does_not_know_its_batch),
+      cmocka_unit_test(pooling_and_heads_are_as_defined),      cmocka_unit_test(towers_share_their_weights),
+      cmocka_unit_test(a_decoder_reads_packed_sequences),      cmocka_unit_test(what_an_encoder_cannot_be_is_refused),
+      cmocka_unit_test(initial_weights_have_their_deviations),
   };
   return cmocka_run_group_tests_name("encoder", tests, NULL, NULL);
 }

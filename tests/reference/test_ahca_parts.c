@@ -189,6 +189,31 @@ static void a_callers_selection_is_checked(void **state) {
   }
 }
 
+/* Two sequences of 4 and 3 chunks; C2 of 2 and 3 rows, whose bins have their middles at 0.5 and 2.5, and at 0, 1, 2. */
+static void chunks_are_as_far_as_the_middles_of_bins(void **state) {
+  (void)state;
+  const hark_chunk_bias_attributes options = {8, 20};
+  static const double table[] = {0.5, -1, -2, -3}, sequences[] = {0, 4, 7}, index[] = {0, 1, 2, 4, -1}, places[] = {0, 2, 4},
+                      rows[] = {0, 2, 5}, term[] = {10, 20, 30, 40, 50};
+  /* distances 0.5, 1.5 and 2.5 are rounded up */
+  static const int distance[] = {1, 3, 1, 2, 2, 1, 3, 1, 0, 2, 1, 1, 2, 0};
+  test_single s;
+  test_single_open(
+      &s, &hark_op_chunk_bias, &options, 6,
+      (const hark_sample_input[]){
+          {HARK_F32, 2, {1, 4}, -1, 1}, whole(HARK_I64, 3), whole(HARK_I32, 5), whole(HARK_I64, 3), whole(HARK_I64, 3), real(5, 0)});
+  const double *const values[] = {table, sequences, index, places, rows, term};
+  for (int i = 0; i < 6; i++) test_single_set(&s, i, values[i]);
+  double *bias = test_single_forward(&s);
+  for (int n = 0; n < 14; n++) {
+    const int place = n < 8 ? n % 2 : 2 + n % 2;
+    test_near(bias[n], table[distance[n]] + term[place], ROUNDING);
+  }
+  for (int n = 14; n < 20; n++) test_near(bias[n], 0, 0);
+  free(bias);
+  test_single_close(&s);
+}
+
 static void check_depth(const hark_chunk_depth_attributes *options, int chunks, const double *scores, const double *expected) {
   test_single s;
   test_single_open(&s, &hark_op_chunk_depth, options, 2, (const hark_sample_input[]){real(chunks, 0), whole(HARK_I64, 2)});
@@ -344,6 +369,7 @@ static void a_sequence_alone_gives_the_bits_that_it_gives_in_a_batch(void **stat
 
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(chunks_are_as_far_as_the_middles_of_bins),
       cmocka_unit_test(pooling_takes_the_bins_of_the_definition),
       cmocka_unit_test(of_equal_maxima_the_first_gets_the_gradient),
       cmocka_unit_test(rows_know_where_they_stand),

@@ -37,22 +37,44 @@ hark_context *small_run_context(int threads) {
   return test_setup_open(&setup, threads);
 }
 
-void small_run_open(small_run *small, const char *folder) {
-  char line[64], *text = calloc(1, 16384);
-  for (int i = 0; i < 60; i++) {
-    (void)snprintf(line, sizeof line, "the %d quick foxes jump over %d lazy dogs\n", i % 7, i % 5);
-    strcat(text, line);
-  }
-  *small = (small_run){.plain = test_reference_open()};
-  (void)snprintf(small->text, sizeof small->text, "%s", test_file_write_text(folder, "text.txt", text));
-  free(text);
+/* The common words, and some more that win over them. */
+static void configure(small_run *small, const char *const *more, int count) {
+  enum { MOST = 48 };
+  const char *words[MOST];
+  assert_true(small_run_word_count + count <= MOST);
+  memcpy(words, small_run_words, sizeof small_run_words);
+  if (count > 0) memcpy(words + small_run_word_count, more, (size_t)count * sizeof *more);
   const hark_option_group group = {&hark_config_table, &small->config};
   assert_fine(small->plain, hark_options_create(small->plain, "train", &group, 1, &small->options));
-  assert_fine(small->plain, hark_options_read_arguments(small->plain, small->options, small_run_word_count, small_run_words));
+  assert_fine(small->plain, hark_options_read_arguments(small->plain, small->options, small_run_word_count + count, words));
   assert_fine(small->plain, hark_config_finish(small->plain, small->options, &small->config));
   for (int i = 0; i < hark_options_problem_count(small->options); i++) fail_msg("%s", hark_options_problem(small->options, i));
   small->paths[0] = small->text;
   small->config.data.paths = (hark_string_list){.items = small->paths, .count = 1};
+}
+
+/* `lines` texts with two numbers each, as a file of the folder. */
+static void write_lines(small_run *small, const char *folder, const char *name, const char *format, int lines) {
+  char line[64], *const text = calloc(1, 16384);
+  for (int i = 0; i < lines; i++) {
+    (void)snprintf(line, sizeof line, format, i % 7, i % 5);
+    strcat(text, line);
+  }
+  *small = (small_run){.plain = test_reference_open()};
+  (void)snprintf(small->text, sizeof small->text, "%s", test_file_write_text(folder, name, text));
+  free(text);
+}
+
+void small_run_open(small_run *small, const char *folder) {
+  write_lines(small, folder, "text.txt", "the %d quick foxes jump over %d lazy dogs\n", 60);
+  configure(small, NULL, 0);
+}
+
+void small_run_open_examples(small_run *small, const char *folder) {
+  static const char *const words[] = {"--format=text",       "--architecture=encoder", "--structure=hierarchical",
+                                      "--hierarchy-block=2", "--context=12",           "--data.classes=7"};
+  write_lines(small, folder, "examples.tsv", "%d\tab%dcdefg\n", 60);
+  configure(small, words, (int)(sizeof words / sizeof *words));
 }
 
 void small_run_close(small_run *small) {

@@ -22,6 +22,8 @@ extern const int small_run_word_count;
 
 /* Writes FOLDER/text.txt and fills the configuration. */
 void small_run_open(small_run *small, const char *folder);
+/* The same over labelled examples: FOLDER/examples.tsv, texts of seven classes, and an encoder with hierarchical attention. */
+void small_run_open_examples(small_run *small, const char *folder);
 void small_run_close(small_run *small);
 
 /* A context as training wants it: the generic kernels of the cpu backend, deterministic. */

@@ -67,6 +67,58 @@ static void test_resume_is_exact(void **state) {
   training_place_close(&p);
 }
 
+typedef struct mended {
+  double counts[16];
+  int count;
+} mended;
+
+static hark_status collect_mended(void *user, const json_t *object, int64_t line) {
+  mended *all = user;
+  (void)line;
+  const json_t *pivots = json_object_get(object, "ridge/mended_pivots");
+  if (pivots != NULL && all->count < 16) all->counts[all->count++] = json_number_value(pivots);
+  return HARK_OK;
+}
+
+static mended mended_of(training_place *p, const char *name) {
+  mended all = {.count = 0};
+  char path[TEST_PATH_BYTES + 64];
+  (void)snprintf(path, sizeof path, "%s/%s/metrics.jsonl", p->folder, name);
+  assert_int_equal(hark_jsonl_read(p->context, path, collect_mended, &all), HARK_OK);
+  return all;
+}
+
+/* Keys that are all nearly one, and no ridge to speak of: pivots are mended. A run in parts counts them as one in one does, and forwards that are
+ * made again for the backward count once. */
+static void test_mended_pivots_are_counted_once(void **state) {
+  (void)state;
+  training_place p;
+  training_place_open(&p);
+  hark_config config = training_configuration(&p);
+  config.model.attention.normalisation = HARK_NORMALISATION_CME;
+  config.model.attention.kernel = HARK_KERNEL_RBF;
+  config.model.attention.sigma = 1e3;
+  config.model.attention.ridge = 1e-30;
+  config.model.attention.dropout = 0;
+  hark_train_result result;
+  assert_fine(p.context, training_run(&p, &config, "whole", NULL, &result));
+  training_interrupter who = {.left = 4};
+  const hark_train_hooks hooks = {.user = &who, .request = training_interrupt};
+  assert_fine(p.context, training_run(&p, &config, "parts", &hooks, &result));
+  config.run.resume = true;
+  assert_fine(p.context, training_run(&p, &config, "parts", NULL, &result));
+  config.run.resume = false;
+  config.model.recompute = true;
+  assert_fine(p.context, training_run(&p, &config, "again", NULL, &result));
+  const mended whole = mended_of(&p, "whole"), parts = mended_of(&p, "parts"), again = mended_of(&p, "again");
+  assert_true(whole.count >= 3 && whole.counts[whole.count - 1] > whole.counts[1] && whole.counts[1] > 0);
+  assert_int_equal(parts.count, whole.count);
+  assert_int_equal(again.count, whole.count);
+  assert_memory_equal(parts.counts, whole.counts, (size_t)whole.count * sizeof *whole.counts);
+  assert_memory_equal(again.counts, whole.counts, (size_t)whole.count * sizeof *whole.counts);
+  training_place_close(&p);
+}
+
 /* An interrupt between two lines of metrics, at a step that an evaluation is due at, or in the middle of an evaluation: the lines of the two
  * parts together are those of the whole run. */
 static void test_interrupts_leave_the_same_lines(void **state) {
@@ -451,6 +503,7 @@ static void test_unexpected_moments(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_resume_is_exact),
+      cmocka_unit_test(test_mended_pivots_are_counted_once),
       cmocka_unit_test(test_run_folders),
       cmocka_unit_test(test_every_backend),
       cmocka_unit_test(test_folder_is_locked),

@@ -57,6 +57,7 @@ static const layout_row layout[] = {
     SIZE(hark_rotary_attributes, 56),
     SIZE(hark_attention_attributes, 280),
     SIZE(hark_kernel_ridge_attributes, 32),
+    SIZE(hark_kernel_ridge_decode_attributes, 72),
     SIZE(hark_hierarchical_means_attributes, 24),
     SIZE(hark_hierarchical_decode_attributes, 56),
     SIZE(hark_adamw_attributes, 56),

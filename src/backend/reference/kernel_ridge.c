@@ -4,7 +4,7 @@
  *
  * with M = kappa(K, K) + lambda I = R R^T and U = R^-1 V. p is the number of visible keys that row n sees; since the leading p rows of R factorise
  * the leading p x p part of M, this is V_p^T M_p^-1 kappa(K_p, q_n) for every p at once, causal or not.
- * A masked key is left out of K: the system is that of the keys that remain, at their own positions.
+ * A masked key, or one behind the last query when causal, is left out of K: the system is that of the keys that remain, at their own positions.
  * Legend: m visible keys, d head_dim, dv value_dim. Cost: m^3 / 6 + Lq m^2 / 2 a head; scratch: m (m + d + 2 dv + 6) doubles a worker.
  * Source: paper X (exchangeability) equations 4.3 to 4.8, A.5 and B.1; the causal identity: docs/mathematics/kernel-ridge.md.
  */
@@ -94,7 +94,7 @@ bool hark_reference_ridge_query(const ridge_head *h, int64_t row) {
 static bool read_keys(ridge_head *h) {
   const hark_attention_args *args = h->at.args;
   const int64_t d = h->at.desc->head_dim, dv = h->at.desc->value_dim;
-  for (int64_t i = 0; i < h->at.sequence->key_count; i++) {
+  for (int64_t i = 0; i < hark_ridge_keys(h->at.desc, h->at.sequence); i++) {
     if (args->mask.type != HARK_NONE && ((const uint8_t *)args->mask.data)[dense_entry_index(&h->at, &args->mask, 0, i)] == 0) continue;
     h->place[h->keys++] = i;
   }
@@ -196,7 +196,8 @@ bool hark_reference_ridge_factorise(const hark_attention_run *run, int64_t seque
   h->sums = h->query + d;
   if (!read_keys(h) || !hark_ridge_read(run, head, h->keys, h->system, record, &h->is) || !fill(h)) return false;
   factorise(h);
-  for (int64_t i = 0; i < h->keys; i++) { /* U = R^-1 V */
+  if (record->system == h->system) return false; /* a pivot that is no number */
+  for (int64_t i = 0; i < h->keys; i++) {        /* U = R^-1 V */
     const double *row = h->factor + i * h->keys;
     double *u = h->solved + i * dv;
     for (int64_t c = 0; c < dv; c++) u[c] = h->value[i * dv + c];

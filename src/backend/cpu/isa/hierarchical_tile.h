@@ -2,7 +2,8 @@
  *
  * Lanes are queries: a tile is HARK_TILE_QUERIES tokens of a level (with exact queries: rows of the sequence), its logits lie as
  * [keys][HARK_TILE_QUERIES] in units of log 2. The keys that a tile meets come in groups of one block: keys of a block are met by nearly the
- * same rows, so that a group needs few vectors of lanes, and only its edges are masked.
+ * same rows, so that a group needs few vectors of lanes, and only its edges are masked. Where blocks are half a vector, groups are what a vector
+ * of rows meets instead: as many products, a quarter of the groups.
  */
 #ifndef HARK_BACKEND_CPU_ISA_HIERARCHICAL_TILE_H
 #define HARK_BACKEND_CPU_ISA_HIERARCHICAL_TILE_H
@@ -122,8 +123,8 @@ void HARK_ISA(hark_hierarchical_tables_give)(hark_hierarchical_call *call);
 
 /* Keys first .. first + count of a level, met by rows of the tile in vectors from .. to. */
 typedef struct hark_group {
-  int level, side;      /* side 0: keys before the rows' blocks, and level 0; 1: keys behind */
-  int64_t first, block; /* keys, all of this block */
+  int level;
+  int64_t first, turn; /* keys of blocks from `turn` on meet rows before them, others rows behind; level 0: both */
   int count, from, to;
 } hark_group;
 
@@ -132,14 +133,16 @@ typedef struct hark_group {
 /* Goes through the groups of a tile of a level. */
 typedef struct hark_group_walk {
   const hark_tree *tree;
-  int level, shift; /* rows are tokens of `level` - shift: 0, exact: level */
-  int side;
+  int level, shift;  /* rows are tokens of `level` - shift: 0, exact: level */
+  bool by_vector;    /* blocks are half a vector: what a vector of rows meets, keys of four blocks in a row, is one group */
+  int side;          /* 0: keys before the rows' blocks, and level 0; 1: keys behind */
   int64_t row, rows; /* of the tile */
   int64_t key, last; /* the next key and the end on this side */
+  int vector;        /* by_vector: the next one */
 } hark_group_walk;
 
-/* Lanes lo .. hi of the tile that meet a key of block `own`. */
-static inline void hark_lanes_of(const hark_group_walk *walk, int64_t own, int64_t key, int *lo, int *hi) {
+/* Lanes lo .. hi of the tile that meet a key of block `own` on a side. */
+static inline void hark_lanes_of(const hark_group_walk *walk, int side, int64_t own, int64_t key, int *lo, int *hi) {
   const hark_hierarchy *h = &walk->tree->hierarchy;
   const int64_t block = h->block;
   int64_t from, to; /* tokens */
@@ -149,12 +152,12 @@ static inline void hark_lanes_of(const hark_group_walk *walk, int64_t own, int64
     if (h->causal) from = hark_max(from, key);
   } else {
     const bool second_half = key - own * block >= block / 2;
-    const int64_t first = walk->side == 0 ? (own + 1) * block : (own - 1) * block;
+    const int64_t first = side == 0 ? (own + 1) * block : (own - 1) * block;
     from = first;
     to = first + block;
-    if (!h->sibling && walk->side == 0 && second_half) from += block / 2;
-    if (!h->sibling && walk->side == 1 && !second_half) to -= block / 2;
-    if (h->sibling && (own & 1) != walk->side) to = from; /* the other side has no sibling */
+    if (!h->sibling && side == 0 && second_half) from += block / 2;
+    if (!h->sibling && side == 1 && !second_half) to -= block / 2;
+    if (h->sibling && (own & 1) != side) to = from; /* the other side has no sibling */
   }
   from = from * ((int64_t)1 << walk->shift) - walk->row; /* may be negative, which has no shift */
   to = to * ((int64_t)1 << walk->shift) - walk->row;
@@ -170,10 +173,16 @@ typedef struct hark_group_lanes {
 static inline void hark_lanes_of_group(const hark_group_walk *walk, const hark_group *group, hark_group_lanes *lanes) {
   const hark_hierarchy *h = &walk->tree->hierarchy;
   const float *count = walk->tree->level[group->level].key_count + group->first;
-  const int half = (int)(group->block * h->block + h->block / 2 - group->first); /* lanes change at the second half of a block */
+  const int64_t half = h->block / 2; /* lanes change there */
+  int64_t own = group->first / h->block, change = group->first;
   int lo = 0, hi = 0;
   for (int k = 0; k < group->count; k++) {
-    if (k == 0 || k == half || (group->level == 0 && h->causal)) hark_lanes_of(walk, group->block, group->first + k, &lo, &hi);
+    const int64_t key = group->first + k;
+    if (key == change || (group->level == 0 && h->causal)) {
+      if (key == (own + 1) * h->block) own++;
+      hark_lanes_of(walk, own >= group->turn, own, key, &lo, &hi);
+      if (key == change) change = own * h->block + (key - own * h->block < half ? half : h->block);
+    }
     lanes->lo[k] = count[k] == 0.0f ? 0 : lo;
     lanes->hi[k] = count[k] == 0.0f ? 0 : hi;
   }
@@ -199,12 +208,32 @@ static inline void hark_group_side(hark_group_walk *walk) {
 
 static inline hark_group_walk hark_groups_of(const hark_tree *tree, int level, int shift, int64_t row, int64_t rows) {
   hark_group_walk walk = {.tree = tree, .level = level, .shift = shift, .row = row, .rows = rows};
-  hark_group_side(&walk);
+  walk.by_vector = shift == 0 && 2 * tree->hierarchy.block == HARK_LANES;
+  if (!walk.by_vector) hark_group_side(&walk);
   return walk;
+}
+
+/* The keys of the next vector: with blocks 2 j and 2 j + 1 of rows, those of blocks 2 j - 1 to 2 j + 2, each of which meets one of them or, on
+ * level 0, rows of the tile in other vectors too. */
+static inline bool hark_group_of_vector(hark_group_walk *walk, hark_group *group) {
+  const hark_hierarchy *h = &walk->tree->hierarchy;
+  while (walk->vector * HARK_LANES < walk->rows) {
+    const int vector = walk->vector++;
+    const int64_t row = walk->row + vector * HARK_LANES, block = row / h->block;
+    const int64_t first = h->sibling ? block : hark_max(block - 1, 0);
+    int64_t end = (h->sibling ? block + 2 : block + 3) * h->block;
+    if (h->causal) end = walk->level == 0 ? hark_min(row + HARK_LANES, walk->row + walk->rows) : (block + 1) * h->block;
+    end = hark_min(end, walk->tree->level[walk->level].keys);
+    if (first * h->block >= end) continue;
+    *group = (hark_group){walk->level, first * h->block, block + 1, (int)(end - first * h->block), vector, vector + 1};
+    return true;
+  }
+  return false;
 }
 
 static inline bool hark_group_next(hark_group_walk *walk, hark_group *group) {
   const int64_t block = walk->tree->hierarchy.block;
+  if (walk->by_vector) return hark_group_of_vector(walk, group);
   for (;;) {
     while (walk->key < walk->last) {
       const int64_t key = walk->key, own = key / block;
@@ -212,8 +241,8 @@ static inline bool hark_group_next(hark_group_walk *walk, hark_group *group) {
       walk->key = end;
       /* The first and the last key of a block are met by the most rows: by those of the first and the second half. */
       int lo, hi, other_lo, other_hi;
-      hark_lanes_of(walk, own, key, &lo, &hi);
-      hark_lanes_of(walk, own, end - 1, &other_lo, &other_hi);
+      hark_lanes_of(walk, walk->side, own, key, &lo, &hi);
+      hark_lanes_of(walk, walk->side, own, end - 1, &other_lo, &other_hi);
       if (lo >= hi) {
         lo = other_lo;
         hi = other_hi;
@@ -222,7 +251,8 @@ static inline bool hark_group_next(hark_group_walk *walk, hark_group *group) {
         hi = other_hi > hi ? other_hi : hi;
       }
       if (lo >= hi) continue;
-      *group = (hark_group){walk->level, walk->side, key, own, (int)(end - key), lo / HARK_LANES, (hi + HARK_LANES - 1) / HARK_LANES};
+      const int64_t turn = walk->side == 0 ? own + 1 : own;
+      *group = (hark_group){walk->level, key, turn, (int)(end - key), lo / HARK_LANES, (hi + HARK_LANES - 1) / HARK_LANES};
       return true;
     }
     if (walk->level == 0 || walk->side == 1 || walk->tree->hierarchy.causal) return false;

@@ -5,7 +5,8 @@
  *
  * with M = U'U and X = U'^-1 V (kernel_ridge_tile.h). A panel of 64 queries is solved down to its diagonal tile. The variance of full attention
  * needs Z too and is then computed as the causal one, without an end.
- * Tasks are heads of sequences: one triangle a worker, whatever the batch. Cost: docs/mathematics/kernel-ridge.md.
+ * Tasks are heads of sequences: one triangle a worker, whatever the batch. Where there are fewer of them than threads, and a
+ * sequence has three tiles of keys or more, all threads share one after the other: columns of tiles of the factor, then tiles of queries. Cost: docs/mathematics/kernel-ridge.md.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -47,7 +48,8 @@ static void solve_down(const ridge_tiles *h, int64_t tile, int64_t first) {
     hark_ridge_update(h->factor + ridge_tile(h, p, tile), h->panel + p * HARK_RIDGE_TILE_FLOATS, HARK_RIDGE_TILE, z, HARK_RIDGE_TILE,
                       HARK_RIDGE_TILE);
   hark_ridge_solve_tile(h->factor + ridge_tile(h, tile, tile), h->reciprocal + tile * HARK_RIDGE_TILE, z, HARK_RIDGE_TILE, HARK_RIDGE_TILE);
-  if (h->desc->causal && (tile + 1) * HARK_RIDGE_TILE - 1 > first) HARK_ISA(hark_cpu_ridge_hide)(tile, first, z, HARK_RIDGE_TILE);
+  if (h->desc->causal && (tile + 1) * HARK_RIDGE_TILE - 1 > first)
+    HARK_ISA(hark_cpu_ridge_hide)(tile, first, z, HARK_RIDGE_TILE, HARK_RIDGE_TILE);
 }
 
 static void add_squares(const float *z, float *squares) {
@@ -116,24 +118,40 @@ static bool forward_tile(ridge_tiles *h, int64_t row, int count, bool down) {
 typedef struct forward_task {
   const hark_attention_run *run;
   ridge_workspace memory;
+  hark_context *shared; /* NULL: a head a thread */
 } forward_task;
+
+static bool goes_down(const hark_attention_run *run) { return run->plan->desc.causal || run->args->variance.type != HARK_NONE; }
+
+/* A tile of queries of a head that threads share, the last one first: when causal it is the longest. */
+static void forward_part(void *data, int64_t index, int worker) {
+  const ridge_tiles *owner = data;
+  const int64_t queries = owner->sequence->query_count, row = (hark_ceil_div(queries, HARK_RIDGE_TILE) - 1 - index) * HARK_RIDGE_TILE;
+  ridge_tiles h;
+  HARK_ISA(hark_cpu_ridge_join)(owner, worker, &h);
+  (void)forward_tile(&h, row, (int)hark_min(HARK_RIDGE_TILE, queries - row), goes_down(h.run)); /* trouble has been noted */
+}
 
 static void forward_head(void *data, int64_t index, int worker) {
   const forward_task *task = data;
   const hark_attention_desc *desc = &task->run->plan->desc;
-  const bool down = desc->causal || task->run->args->variance.type != HARK_NONE;
+  const bool down = goes_down(task->run);
   ridge_tiles h;
-  if (!HARK_ISA(hark_cpu_ridge_begin)(task->run, index / desc->heads, index % desc->heads, false,
-                                      task->memory.floats + task->memory.per_worker * (size_t)worker, &task->memory.records[worker], &h))
-    return;
+  if (!HARK_ISA(hark_cpu_ridge_begin)(task->shared, task->run, &task->memory, index / desc->heads, index % desc->heads, worker, &h)) return;
   if (!down) HARK_ISA(hark_cpu_ridge_solve_back)(&h, h.tiles, h.solved, h.dvp, h.dvp);
+  if (h.context != NULL) {
+    hark_parallel_for(h.context, hark_ceil_div(h.sequence->query_count, HARK_RIDGE_TILE), forward_part, &h);
+    return;
+  }
   for (int64_t row = 0; row < h.sequence->query_count; row += HARK_RIDGE_TILE)
     if (!forward_tile(&h, row, (int)hark_min(HARK_RIDGE_TILE, h.sequence->query_count - row), down)) return;
 }
 
 static hark_status forward(hark_context *context, const hark_attention_run *run) {
-  forward_task task = {run, HARK_ISA(hark_cpu_ridge_workspace)(context, run, false)};
-  hark_parallel_for(context, run->sequence_count * run->plan->desc.heads, forward_head, &task);
+  const int64_t systems = run->sequence_count * run->plan->desc.heads;
+  forward_task task = {run, HARK_ISA(hark_cpu_ridge_workspace)(context, run, false), ridge_shares(context, run, systems) ? context : NULL};
+  for (int64_t index = 0; index < systems && task.shared != NULL; index++) forward_head(&task, index, 0);
+  if (task.shared == NULL) hark_parallel_for(context, systems, forward_head, &task);
   return hark_ridge_conclude(context, run, task.memory.records, true);
 }
 

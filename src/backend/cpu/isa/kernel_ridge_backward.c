@@ -25,29 +25,41 @@ static void read_dout(const ridge_tiles *h, int64_t row, int count) {
   hark_pack_transposed(h->dout_rows, h->dvp, HARK_RIDGE_TILE, dv, 1.0f, h->dout_lanes);
 }
 
-/* ds = dkappa kappa over a tile in place of kappa, with a factor; its sums by row, by lane and by distance as far as they are wanted. */
-HARK_SIMD_NOINLINE void weigh(const float *dkernel, ptrdiff_t d_row, float factor, float *kernel, float *row_sums, float *lane_sums,
-                              float *distances) {
+/* ds = dkappa kappa over a tile, with a factor. */
+HARK_SIMD_NOINLINE void weigh(const float *dkernel, ptrdiff_t d_row, float factor, const float *kernel, float *ds) {
   const vf gain = vf_set(factor);
+  for (int i = 0; i < HARK_RIDGE_TILE; i++)
+    for (int lane = 0; lane < HARK_RIDGE_TILE; lane += HARK_LANES)
+      vf_store(ds + i * HARK_RIDGE_TILE + lane, gain * vf_load(dkernel + i * d_row + lane) * vf_load(kernel + i * HARK_RIDGE_TILE + lane));
+}
+
+/* Sums of a tile, added to what is there: by row, by lane, and by distance. */
+HARK_SIMD_NOINLINE void add_rows(const float *ds, float *row_sums) {
   for (int i = 0; i < HARK_RIDGE_TILE; i++) {
     vf sum = vf_zero();
-    for (int lane = 0; lane < HARK_RIDGE_TILE; lane += HARK_LANES) {
-      float *at = kernel + i * HARK_RIDGE_TILE + lane;
-      const vf ds = gain * vf_load(dkernel + i * d_row + lane) * vf_load(at);
-      vf_store(at, ds);
-      sum = sum + ds;
-      if (lane_sums != NULL) vf_store(lane_sums + lane, vf_load(lane_sums + lane) + ds);
-      if (distances != NULL) {
-        float *to = distances + HARK_RIDGE_TILE - 1 - i + lane;
-        vf_store(to, vf_load(to) + ds);
-      }
-    }
-    if (row_sums != NULL) row_sums[i] += vf_sum(sum);
+    for (int lane = 0; lane < HARK_RIDGE_TILE; lane += HARK_LANES) sum = sum + vf_load(ds + i * HARK_RIDGE_TILE + lane);
+    row_sums[i] += vf_sum(sum);
   }
+}
+HARK_SIMD_NOINLINE void add_lanes(const float *ds, float *lane_sums) {
+  for (int lane = 0; lane < HARK_RIDGE_TILE; lane += HARK_LANES) {
+    vf sum = vf_load(lane_sums + lane);
+    for (int i = 0; i < HARK_RIDGE_TILE; i++) sum = sum + vf_load(ds + i * HARK_RIDGE_TILE + lane);
+    vf_store(lane_sums + lane, sum);
+  }
+}
+HARK_SIMD_NOINLINE void add_distances(const float *ds, float *distances) {
+  for (int i = 0; i < HARK_RIDGE_TILE; i++)
+    for (int lane = 0; lane < HARK_RIDGE_TILE; lane += HARK_LANES) {
+      float *to = distances + HARK_RIDGE_TILE - 1 - i + lane;
+      vf_store(to, vf_load(to) + vf_load(ds + i * HARK_RIDGE_TILE + lane));
+    }
 }
 
 /* Adds sums by distance of a tile to the partial sums: entry t of them stands at the distance delta + t - 63. */
-static void pass_distances(const ridge_tiles *h, int64_t delta, double factor, double *partial) {
+static void pass_distances(const ridge_tiles *h, const float *ds, int64_t delta, double factor, double *partial) {
+  if (!h->desc->has_log_kernel) return;
+  add_distances(ds, h->distances);
   for (int t = 0; t < 2 * HARK_RIDGE_TILE - 1; t++) {
     const int64_t at = delta + t - (HARK_RIDGE_TILE - 1), distance = at < 0 ? -at : at;
     if (h->distances[t] != 0 && distance < hark_ridge_distances(h->desc)) partial[2 + distance] += factor * (double)h->distances[t];
@@ -55,15 +67,15 @@ static void pass_distances(const ridge_tiles *h, int64_t delta, double factor, d
   clear(h->distances, (int64_t)2 * HARK_RIDGE_TILE);
 }
 
-/* C += sum over rows k of A of W(j, k) A[k]; turned: W[k][j] stands for W(j, k). */
-static void spread(const float *w, bool turned, const float *a, int width, float *c) {
+/* C += sum over rows k of A of W(j, k) A[k], both `a_row` numbers a row and `width` of them taken; turned: W[k][j] stands for W(j, k). */
+static void spread(const float *w, bool turned, const float *a, ptrdiff_t a_row, int width, float *c) {
   const hark_ridge_product p = {.a = a,
-                                .a_row = width,
+                                .a_row = a_row,
                                 .b = w,
                                 .b_row = turned ? 1 : HARK_RIDGE_TILE,
                                 .b_step = turned ? HARK_RIDGE_TILE : 1,
                                 .c = c,
-                                .c_row = width,
+                                .c_row = a_row,
                                 .rows = HARK_RIDGE_TILE,
                                 .depth = HARK_RIDGE_TILE,
                                 .width = width};
@@ -73,30 +85,77 @@ static void spread(const float *w, bool turned, const float *a, int width, float
     hark_ridge_add(&p);
 }
 
-/* What a tile of dkappa(K, Q) gives to queries, keys and distances; `kernel` is used up. */
-static void query_gradients(const ridge_tiles *h, int64_t tile, int64_t delta, const float *dkernel, ptrdiff_t d_row, float *kernel,
-                            double *partial) {
-  const int64_t first = tile * HARK_RIDGE_TILE;
-  weigh(dkernel, d_row, 1.0f, kernel, h->rbf ? h->key_sums + first : NULL, h->rbf ? h->query_sums : NULL,
-        h->desc->has_log_kernel ? h->distances : NULL);
-  if (h->desc->has_log_kernel) pass_distances(h, delta, 1, partial);
-  spread(kernel, true, h->key_rows + first * h->dp, h->dp, h->dquery);
-  spread(kernel, false, h->query_rows, h->dp, h->dkeys + first * h->dp);
+/* ---- tasks of a head that threads may share ---- */
+
+static void run_all(const ridge_tiles *h, int64_t count, hark_task *task, void *data) {
+  if (h->context != NULL)
+    hark_parallel_for(h->context, count, task, data);
+  else
+    for (int64_t index = 0; index < count; index++) task(data, index, 0);
 }
 
-/* A row's gradient, times scale and less what belongs to the row itself, to where it goes; returns <x, dx>. */
+/* A tile of queries: what its tasks need to know. */
+typedef struct panel {
+  const ridge_tiles *h;
+  int64_t first, tiles; /* position of the first query; tiles of keys that it meets */
+  double *partial;
+} panel;
+
+/* dkappa(K, Q) of a tile of keys becomes ds in the place of kappa, and goes to the keys. */
+static void give_keys(const ridge_tiles *h, int64_t tile, const float *dkernel, ptrdiff_t d_row) {
+  const int64_t key = tile * HARK_RIDGE_TILE;
+  float *ds = h->kernels + tile * HARK_RIDGE_TILE_FLOATS;
+  weigh(dkernel, d_row, 1.0f, ds, ds);
+  if (h->rbf) add_rows(ds, h->key_sums + key);
+  spread(ds, false, h->query_rows, h->dp, h->dp, h->dkeys + key * h->dp);
+}
+
+/* ds of all tiles goes to the queries, a block of features at a time; the first one takes the sums with it. */
+static void give_queries(void *data, int64_t index, int worker) {
+  const panel *at = data;
+  const ridge_tiles *h = at->h;
+  const int first = (int)index * RIDGE_BLOCK_LANES, width = (int)hark_min(RIDGE_BLOCK_LANES, h->dp - first);
+  (void)worker;
+  for (int64_t tile = 0; tile < at->tiles; tile++) {
+    const int64_t key = tile * HARK_RIDGE_TILE;
+    const float *ds = h->kernels + tile * HARK_RIDGE_TILE_FLOATS;
+    spread(ds, true, h->key_rows + key * h->dp + first, h->dp, width, h->dquery + first);
+    if (index > 0) continue;
+    if (h->rbf) add_lanes(ds, h->query_sums);
+    pass_distances(h, ds, at->first - key, 1, at->partial);
+  }
+}
+
+static void give_all_queries(panel *at) {
+  if (at->h->context != NULL) {
+    hark_parallel_for(at->h->context, hark_ceil_div(at->h->dp, RIDGE_BLOCK_LANES), give_queries, at);
+    return;
+  }
+  const ridge_tiles *h = at->h;
+  for (int64_t tile = 0; tile < at->tiles; tile++) { /* whole rows at once are faster */
+    const int64_t key = tile * HARK_RIDGE_TILE;
+    const float *ds = h->kernels + tile * HARK_RIDGE_TILE_FLOATS;
+    spread(ds, true, h->key_rows + key * h->dp, h->dp, h->dp, h->dquery);
+    if (h->rbf) add_lanes(ds, h->query_sums);
+    pass_distances(h, ds, at->first - key, 1, at->partial);
+  }
+}
+
+/* A row's gradient, times scale and less what belongs to the row itself, to where it goes; returns <x, dx> of the row as it was computed with:
+ * less the centre, which no gradient notices. */
 static double store_row(const ridge_tiles *h, const float *given, const float *row, float *gradient, float own, bool add, float *to) {
   const int d = (int)h->desc->head_dim;
-  double along = 0, squares = 0;
+  double along = 0, along_given = 0, squares = 0;
   for (int c = 0; c < d; c++) {
     gradient[c] = (float)h->is.scale * (gradient[c] - own * row[c]);
     along += (double)row[c] * gradient[c];
+    along_given += (double)given[c] * gradient[c];
     squares += (double)given[c] * given[c];
   }
   if (to == NULL) return along;
-  const double gain = !h->desc->unit ? 1 : squares > 0 ? 1 / sqrt(squares) : 0;
   for (int c = 0; c < d; c++) {
-    const double value = h->desc->unit ? gain * ((double)gradient[c] - along * (double)row[c]) : (double)gradient[c];
+    double value = (double)gradient[c];
+    if (h->desc->unit) value = squares > 0 ? (value - along_given / squares * (double)given[c]) / sqrt(squares) : 0;
     to[c] = add ? to[c] + (float)value : (float)value;
   }
   return along;
@@ -121,11 +180,11 @@ static double store_keys(const ridge_tiles *h, bool first) {
   const bool add_key = !first || (args->accumulate & HARK_ACCUMULATE_KEY), add_value = !first || (args->accumulate & HARK_ACCUMULATE_VALUE);
   const int64_t d = h->desc->head_dim, dv = h->desc->value_dim;
   double along = 0;
-  for (int64_t i = 0; i < h->keys; i++) {
+  for (int64_t i = 0; i < h->sequence->key_count; i++) {
     const int64_t at = h->sequence->key_row + i;
     float *dk = args->dkey.type != HARK_NONE ? ridge_row(&args->dkey, h->sequence, h->key_head, at) : NULL;
     float *dvalue = args->dvalue.type != HARK_NONE ? ridge_row(&args->dvalue, h->sequence, h->key_head, at) : NULL;
-    if (h->seen[i] == 0) {
+    if (i >= h->keys || h->seen[i] == 0) {
       if (dk != NULL && !add_key) clear(dk, d);
       if (dvalue != NULL && !add_value) clear(dvalue, dv);
       continue;
@@ -163,22 +222,42 @@ static void product_of_rows(const ridge_tiles *h, const float *rows, const float
     hark_ridge_store(&p);
 }
 
-/* ---- full ---- */
-
-/* alpha is in h->solved. */
-static bool full_tile(ridge_tiles *h, int64_t row, int count, double *partial, double *along) {
-  const int64_t first = row + h->sequence->offset;
+/* Rows [row, row + count) of queries and dout, with nothing given to them yet. */
+static bool take_queries(ridge_tiles *h, int64_t row, int count) {
   if (!HARK_ISA(hark_cpu_ridge_queries)(h, row, count)) return false;
   read_dout(h, row, count);
   clear(h->dquery, (int64_t)HARK_RIDGE_TILE * h->dp);
   clear(h->query_sums, HARK_RIDGE_TILE);
-  for (int64_t tile = 0; tile < h->tiles; tile++) {
-    const int64_t key = tile * HARK_RIDGE_TILE, delta = first - key;
-    HARK_ISA(hark_cpu_ridge_gram)(h, h->query_lanes, h->query_squares, tile, delta, h->kernels);
-    spread(h->kernels, false, h->dout_rows, h->dvp, h->dvalues + key * h->dvp);
-    product_of_rows(h, h->solved + key * h->dvp, h->dout_lanes, false, h->work, HARK_RIDGE_TILE);
-    query_gradients(h, tile, delta, h->work, HARK_RIDGE_TILE, h->kernels, partial);
-  }
+  return true;
+}
+
+/* kappa of a tile of keys and the panel's queries. */
+static void fill_kernels(const panel *at, int64_t tile) {
+  HARK_ISA(hark_cpu_ridge_gram)
+  (at->h, at->h->query_lanes, at->h->query_squares, tile, at->first - tile * HARK_RIDGE_TILE,
+   at->h->kernels + tile * HARK_RIDGE_TILE_FLOATS);
+}
+
+/* ---- full ---- */
+
+/* alpha is in h->solved. */
+static void full_keys(void *data, int64_t tile, int worker) {
+  const panel *at = data;
+  ridge_tiles h;
+  HARK_ISA(hark_cpu_ridge_join)(at->h, worker, &h);
+  const int64_t key = tile * HARK_RIDGE_TILE;
+  fill_kernels(at, tile);
+  spread(h.kernels + tile * HARK_RIDGE_TILE_FLOATS, false, at->h->dout_rows, h.dvp, h.dvp, h.dvalues + key * h.dvp);
+  product_of_rows(&h, h.solved + key * h.dvp, h.dout_lanes, false, h.work, HARK_RIDGE_TILE);
+  h.query_rows = at->h->query_rows;
+  give_keys(&h, tile, h.work, HARK_RIDGE_TILE);
+}
+
+static bool full_tile(ridge_tiles *h, int64_t row, int count, double *partial, double *along) {
+  panel at = {h, row + h->sequence->offset, h->tiles, partial};
+  if (!take_queries(h, row, count)) return false;
+  run_all(h, h->tiles, full_keys, &at);
+  give_all_queries(&at);
   *along += store_queries(h, row, count);
   return true;
 }
@@ -186,74 +265,97 @@ static bool full_tile(ridge_tiles *h, int64_t row, int count, double *partial, d
 /* ---- causal ---- */
 
 /* z and dz of a panel, in h->pair: [n][128], z beside dz. */
-static void fill_pair(const ridge_tiles *h, int64_t tiles, int64_t first) {
+static void fill_z(const panel *at, int lane, int width) {
+  const ridge_tiles *h = at->h;
   const ptrdiff_t row = 2 * HARK_RIDGE_TILE;
-  for (int64_t tile = 0; tile < tiles; tile++) {
+  for (int64_t tile = 0; tile < at->tiles; tile++) {
     const int64_t key = tile * HARK_RIDGE_TILE;
-    const float *kernel = h->kernels + tile * HARK_RIDGE_TILE_FLOATS;
-    float *z = h->pair + key * row, *dz = z + HARK_RIDGE_TILE;
-    for (int i = 0; i < HARK_RIDGE_TILE; i++) memcpy(z + i * row, kernel + i * HARK_RIDGE_TILE, HARK_RIDGE_TILE * sizeof *z);
+    const float *kernel = h->kernels + tile * HARK_RIDGE_TILE_FLOATS + lane;
+    float *z = h->pair + key * row + lane;
+    for (int i = 0; i < HARK_RIDGE_TILE; i++) memcpy(z + i * row, kernel + i * HARK_RIDGE_TILE, (size_t)width * sizeof *z);
     for (int64_t p = 0; p < tile; p++)
-      hark_ridge_update(h->factor + ridge_tile(h, p, tile), h->pair + p * HARK_RIDGE_TILE * row, row, z, row, HARK_RIDGE_TILE);
-    hark_ridge_solve_tile(h->factor + ridge_tile(h, tile, tile), h->reciprocal + key, z, row, HARK_RIDGE_TILE);
-    product_of_rows(h, h->solved + key * h->dvp, h->dout_lanes, false, dz, row);
-    if (key + HARK_RIDGE_TILE - 1 <= first) continue;
-    HARK_ISA(hark_cpu_ridge_hide)(tile, first, z, row);
-    HARK_ISA(hark_cpu_ridge_hide)(tile, first, dz, row);
+      hark_ridge_update(h->factor + ridge_tile(h, p, tile), h->pair + p * HARK_RIDGE_TILE * row + lane, row, z, row, width);
+    hark_ridge_solve_tile(h->factor + ridge_tile(h, tile, tile), h->reciprocal + key, z, row, width);
+    HARK_ISA(hark_cpu_ridge_hide)(tile, at->first + lane, z, row, width);
   }
 }
 
-/* -2 dM += w db' + db w', tiles i <= j: for each j its columns transposed, [db_j'; w_j']. */
-static void add_matrix(const ridge_tiles *h, int64_t tiles) {
+static void causal_fill(void *data, int64_t tile, int worker) {
+  const panel *at = data;
+  const ridge_tiles *h = at->h;
+  const int64_t key = tile * HARK_RIDGE_TILE;
   const ptrdiff_t row = 2 * HARK_RIDGE_TILE;
-  for (int64_t j = 0; j < tiles; j++) {
-    const float *w = h->pair + j * HARK_RIDGE_TILE * row;
-    hark_pack_transposed(w + HARK_RIDGE_TILE, row, HARK_RIDGE_TILE, HARK_RIDGE_TILE, 1.0f, h->turned);
-    hark_pack_transposed(w, row, HARK_RIDGE_TILE, HARK_RIDGE_TILE, 1.0f, h->turned + HARK_RIDGE_TILE_FLOATS);
-    for (int64_t i = 0; i <= j; i++) {
-      const hark_ridge_product p = {.a = h->turned,
-                                    .a_row = HARK_RIDGE_TILE,
-                                    .b = h->pair + i * HARK_RIDGE_TILE * row,
-                                    .b_row = row,
-                                    .b_step = 1,
-                                    .c = h->matrix + ridge_tile(h, i, j),
-                                    .c_row = HARK_RIDGE_TILE,
-                                    .rows = HARK_RIDGE_TILE,
-                                    .depth = 2 * HARK_RIDGE_TILE,
-                                    .width = HARK_RIDGE_TILE};
-      hark_ridge_add(&p);
-    }
+  float *dz = h->pair + key * row + HARK_RIDGE_TILE;
+  (void)worker;
+  fill_kernels(at, tile);
+  product_of_rows(h, h->solved + key * h->dvp, h->dout_lanes, false, dz, row);
+  HARK_ISA(hark_cpu_ridge_hide)(tile, at->first, dz, row, HARK_RIDGE_TILE);
+}
+
+static void causal_z(void *data, int64_t index, int worker) {
+  (void)worker;
+  fill_z(data, (int)index * RIDGE_BLOCK_LANES, RIDGE_BLOCK_LANES);
+}
+
+/* Columns j of -2 dM += w db' + db w', tiles i <= j, transposed: [db_j'; w_j']. The last columns are the longest. */
+static void causal_matrix(void *data, int64_t index, int worker) {
+  const panel *at = data;
+  const int64_t j = at->tiles - 1 - index;
+  const ptrdiff_t row = 2 * HARK_RIDGE_TILE;
+  ridge_tiles h;
+  HARK_ISA(hark_cpu_ridge_join)(at->h, worker, &h);
+  const float *w = h.pair + j * HARK_RIDGE_TILE * row;
+  hark_pack_transposed(w + HARK_RIDGE_TILE, row, HARK_RIDGE_TILE, HARK_RIDGE_TILE, 1.0f, h.turned);
+  hark_pack_transposed(w, row, HARK_RIDGE_TILE, HARK_RIDGE_TILE, 1.0f, h.turned + HARK_RIDGE_TILE_FLOATS);
+  for (int64_t i = 0; i <= j; i++) {
+    const hark_ridge_product p = {.a = h.turned,
+                                  .a_row = HARK_RIDGE_TILE,
+                                  .b = h.pair + i * HARK_RIDGE_TILE * row,
+                                  .b_row = row,
+                                  .b_step = 1,
+                                  .c = h.matrix + ridge_tile(&h, i, j),
+                                  .c_row = HARK_RIDGE_TILE,
+                                  .rows = HARK_RIDGE_TILE,
+                                  .depth = 2 * HARK_RIDGE_TILE,
+                                  .width = HARK_RIDGE_TILE};
+    hark_ridge_add(&p);
   }
+}
+
+static void causal_keys(void *data, int64_t tile, int worker) {
+  const panel *at = data;
+  const ridge_tiles *h = at->h;
+  const int64_t key = tile * HARK_RIDGE_TILE;
+  const ptrdiff_t pair_row = 2 * HARK_RIDGE_TILE;
+  const float *w = h->pair + key * pair_row;
+  (void)worker;
+  const hark_ridge_product p = {.a = h->dout_rows,
+                                .a_row = h->dvp,
+                                .b = w,
+                                .b_row = pair_row,
+                                .b_step = 1,
+                                .c = h->dvalues + key * h->dvp,
+                                .c_row = h->dvp,
+                                .rows = HARK_RIDGE_TILE,
+                                .depth = HARK_RIDGE_TILE,
+                                .width = h->dvp};
+  hark_ridge_add(&p);
+  give_keys(h, tile, w + HARK_RIDGE_TILE, pair_row);
 }
 
 static bool causal_tile(ridge_tiles *h, int64_t row, int count, double *partial, double *along) {
-  const int64_t first = row + h->sequence->offset, tiles = ridge_seen_tiles(h, row + count - 1);
+  panel at = {h, row + h->sequence->offset, ridge_seen_tiles(h, row + count - 1), partial};
   const ptrdiff_t pair_row = 2 * HARK_RIDGE_TILE;
-  if (!HARK_ISA(hark_cpu_ridge_queries)(h, row, count)) return false;
-  read_dout(h, row, count);
-  clear(h->dquery, (int64_t)HARK_RIDGE_TILE * h->dp);
-  clear(h->query_sums, HARK_RIDGE_TILE);
-  for (int64_t tile = 0; tile < tiles; tile++) HARK_ISA(hark_cpu_ridge_gram)
-  (h, h->query_lanes, h->query_squares, tile, first - tile * HARK_RIDGE_TILE, h->kernels + tile * HARK_RIDGE_TILE_FLOATS);
-  fill_pair(h, tiles, first);
-  HARK_ISA(hark_cpu_ridge_solve_back)(h, tiles, h->pair, pair_row, (int)pair_row);
-  add_matrix(h, tiles);
-  for (int64_t tile = 0; tile < tiles; tile++) {
-    const int64_t key = tile * HARK_RIDGE_TILE;
-    const float *w = h->pair + key * pair_row;
-    const hark_ridge_product p = {.a = h->dout_rows,
-                                  .a_row = h->dvp,
-                                  .b = w,
-                                  .b_row = pair_row,
-                                  .b_step = 1,
-                                  .c = h->dvalues + key * h->dvp,
-                                  .c_row = h->dvp,
-                                  .rows = HARK_RIDGE_TILE,
-                                  .depth = HARK_RIDGE_TILE,
-                                  .width = h->dvp};
-    hark_ridge_add(&p);
-    query_gradients(h, tile, first - key, w + HARK_RIDGE_TILE, pair_row, h->kernels + tile * HARK_RIDGE_TILE_FLOATS, partial);
-  }
+  if (!take_queries(h, row, count)) return false;
+  run_all(h, at.tiles, causal_fill, &at);
+  if (h->context != NULL)
+    hark_parallel_for(h->context, HARK_RIDGE_TILE / RIDGE_BLOCK_LANES, causal_z, &at);
+  else
+    fill_z(&at, 0, HARK_RIDGE_TILE);
+  HARK_ISA(hark_cpu_ridge_solve_back)(h, at.tiles, h->pair, pair_row, (int)pair_row);
+  run_all(h, at.tiles, causal_matrix, &at);
+  run_all(h, at.tiles, causal_keys, &at);
+  give_all_queries(&at);
   *along += store_queries(h, row, count);
   return true;
 }
@@ -261,35 +363,64 @@ static bool causal_tile(ridge_tiles *h, int64_t row, int count, double *partial,
 /* ---- both ---- */
 
 /* What dM gives to keys, ridge and distances. A tile off the diagonal stands in M twice, so that dkappa is 2 dM; on the diagonal the two
- * keys of an entry are both in the tile's rows, which again makes 2 dM for a key and dM for a distance. */
-static void matrix_gradients(const ridge_tiles *h, double *partial) {
-  double trace = 0;
-  for (int64_t j = 0; j < h->tiles; j++)
-    for (int64_t i = 0; i <= j; i++) {
-      const int64_t row = i * HARK_RIDGE_TILE, lane = j * HARK_RIDGE_TILE, dv = h->desc->value_dim;
-      const float *matrix = h->work;
-      if (h->matrix != NULL) {
-        matrix = h->matrix + ridge_tile(h, i, j);
-      } else {
-        product_of_rows(h, h->dvalues + row * h->dvp, h->lanes_solved + lane * dv, false, h->work, HARK_RIDGE_TILE);
-        product_of_rows(h, h->solved + row * h->dvp, h->lanes_dvalues + lane * dv, true, h->work, HARK_RIDGE_TILE);
-      }
-      for (int r = 0; i == j && r < HARK_RIDGE_TILE; r++)
-        if (h->seen[row + r] != 0) trace -= 0.5 * (double)matrix[r * (HARK_RIDGE_TILE + 1)];
-      HARK_ISA(hark_cpu_ridge_key_gram)(h, i, j, h->kernels);
-      weigh(matrix, HARK_RIDGE_TILE, -1.0f, h->kernels, h->rbf ? h->key_sums + row : NULL, h->rbf && i != j ? h->key_sums + lane : NULL,
-            h->desc->has_log_kernel ? h->distances : NULL);
-      if (h->desc->has_log_kernel) pass_distances(h, lane - row, i == j ? 0.5 : 1, partial);
-      spread(h->kernels, false, h->key_rows + lane * h->dp, h->dp, h->dkeys + row * h->dp);
-      if (i != j) spread(h->kernels, true, h->key_rows + row * h->dp, h->dp, h->dkeys + lane * h->dp);
+ * keys of an entry are both in the tile's rows, which again makes 2 dM for a key and dM for a distance. ds of the tiles is kept where the
+ * factor was, which is no longer needed. */
+static void matrix_column(void *data, int64_t index, int worker) {
+  const panel *at = data;
+  const int64_t j = at->h->tiles - 1 - index, dv = at->h->desc->value_dim, lane = j * HARK_RIDGE_TILE;
+  ridge_tiles h;
+  HARK_ISA(hark_cpu_ridge_join)(at->h, worker, &h);
+  for (int64_t i = 0; i <= j; i++) {
+    const int64_t row = i * HARK_RIDGE_TILE;
+    const float *matrix = h.work;
+    float *ds = h.factor + ridge_tile(&h, i, j);
+    if (h.matrix != NULL) {
+      matrix = h.matrix + ridge_tile(&h, i, j);
+    } else {
+      product_of_rows(&h, h.dvalues + row * h.dvp, h.lanes_solved + lane * dv, false, h.work, HARK_RIDGE_TILE);
+      product_of_rows(&h, h.solved + row * h.dvp, h.lanes_dvalues + lane * dv, true, h.work, HARK_RIDGE_TILE);
     }
+    for (int r = 0; i == j && r < HARK_RIDGE_TILE; r++) h.reciprocal[row + r] = h.seen[row + r] * matrix[r * (HARK_RIDGE_TILE + 1)];
+    HARK_ISA(hark_cpu_ridge_key_gram)(&h, i, j, ds);
+    weigh(matrix, HARK_RIDGE_TILE, -1.0f, ds, ds);
+  }
+}
+
+/* A tile of keys takes from all tiles that it meets, in their order. */
+static void matrix_keys(void *data, int64_t tile, int worker) {
+  const panel *at = data;
+  const ridge_tiles *h = at->h;
+  const int64_t row = tile * HARK_RIDGE_TILE;
+  (void)worker;
+  for (int64_t other = 0; other < h->tiles; other++) {
+    const bool turned = other < tile;
+    const float *ds = h->factor + (turned ? ridge_tile(h, other, tile) : ridge_tile(h, tile, other));
+    if (h->rbf) (turned ? add_lanes : add_rows)(ds, h->key_sums + row);
+    spread(ds, turned, h->key_rows + other * HARK_RIDGE_TILE * h->dp, h->dp, h->dp, h->dkeys + row * h->dp);
+  }
+}
+
+static void matrix_gradients(const ridge_tiles *h, double *partial) {
+  panel at = {h, 0, h->tiles, partial};
+  double trace = 0;
+  run_all(h, h->tiles, matrix_column, &at);
+  run_all(h, h->tiles, matrix_keys, &at);
+  for (int64_t i = 0; i < h->tiles * HARK_RIDGE_TILE; i++) trace -= 0.5 * (double)h->reciprocal[i]; /* half of the diagonal of 2 dM */
+  for (int64_t j = 0; j < h->tiles && h->desc->has_log_kernel; j++)
+    for (int64_t i = 0; i <= j; i++)
+      pass_distances(h, h->factor + ridge_tile(h, i, j), (j - i) * HARK_RIDGE_TILE, i == j ? 0.5 : 1, partial);
   partial[0] += trace * exp(-h->is.shift) * hark_ridge_slope(h->desc, hark_max(h->visible, 1));
 }
 
-static void backward_head(const hark_attention_run *run, int64_t sequence, int64_t head, bool first, float *memory,
-                          hark_ridge_record *record, double *partial) {
+typedef struct backward_task {
+  const hark_attention_run *run;
+  ridge_workspace memory;
+  hark_context *shared; /* NULL: a key head of a slice a thread */
+} backward_task;
+
+static void backward_head(const backward_task *task, int64_t sequence, int64_t head, bool first, int worker, double *partial) {
   ridge_tiles h;
-  if (!HARK_ISA(hark_cpu_ridge_begin)(run, sequence, head, true, memory, record, &h)) return;
+  if (!HARK_ISA(hark_cpu_ridge_begin)(task->shared, task->run, &task->memory, sequence, head, worker, &h)) return;
   const bool causal = h.desc->causal;
   const int64_t keys = h.tiles * HARK_RIDGE_TILE;
   clear(h.dkeys, keys * h.dp);
@@ -316,11 +447,6 @@ static void backward_head(const hark_attention_run *run, int64_t sequence, int64
   if (h.rbf) partial[1] -= along / h.is.sigma;
 }
 
-typedef struct backward_task {
-  const hark_attention_run *run;
-  ridge_workspace memory;
-} backward_task;
-
 /* A key head over a slice of sequences. */
 static void backward_piece(void *data, int64_t index, int worker) {
   const backward_task *task = data;
@@ -332,15 +458,16 @@ static void backward_piece(void *data, int64_t index, int worker) {
   for (int64_t head = key_head * group; head < (key_head + 1) * group; head++) {
     double *partial = task->memory.partials + (slice * desc->heads + head) * width;
     memset(partial, 0, (size_t)width * sizeof *partial);
-    for (int64_t s = first; s < end; s++)
-      backward_head(task->run, s, head, head == key_head * group, task->memory.floats + task->memory.per_worker * (size_t)worker,
-                    &task->memory.records[worker], partial);
+    for (int64_t s = first; s < end; s++) backward_head(task, s, head, head == key_head * group, worker, partial);
   }
 }
 
 hark_status HARK_ISA(hark_cpu_ridge_backward)(hark_context *context, const hark_attention_run *run) {
-  backward_task task = {run, HARK_ISA(hark_cpu_ridge_workspace)(context, run, true)};
-  hark_parallel_for(context, hark_ridge_slices(&run->plan->desc) * run->plan->desc.key_heads, backward_piece, &task);
+  const int64_t slices = hark_ridge_slices(&run->plan->desc), pieces = slices * run->plan->desc.key_heads;
+  const bool shares = ridge_shares(context, run, hark_min(slices, run->sequence_count) * run->plan->desc.key_heads);
+  backward_task task = {run, HARK_ISA(hark_cpu_ridge_workspace)(context, run, true), shares ? context : NULL};
+  for (int64_t index = 0; index < pieces && shares; index++) backward_piece(&task, index, 0);
+  if (!shares) hark_parallel_for(context, pieces, backward_piece, &task);
   const hark_status status = hark_ridge_conclude(context, run, task.memory.records, false);
   if (status == HARK_OK) hark_ridge_collect(run, task.memory.partials);
   return status;

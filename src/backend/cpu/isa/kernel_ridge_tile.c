@@ -1,10 +1,15 @@
 /* kernel_ridge_tile.c - see kernel_ridge_tile.h: memory, keys, kernels and the factorisation of one head, in tiles of 64 x 64.
  *
- * Exponents of rbf are scale (k.q - |k|^2 / 2 - |q|^2 / 2), at most 0 by a clamp; all exponents are of 2. Whether they are in range is decided by
+ * Exponents of rbf are scale (k.q - |k|^2 / 2 - |q|^2 / 2), at most 0 by a clamp; all exponents are of 2. These lose digits where rows are long in
+ * units of sigma, so the first visible key is taken from all keys and queries: rbf does not notice, and no row that sees a key stands before it,
+ * so that nothing of the future comes in. Squares are summed as products are: equal rows have a kernel of exactly G. Whether they are in range is decided by
  * the lengths of queries and keys; only where those do not suffice, entry by entry.
  * Cost: Gram n^2 d / 2, factor n^3 / 6, X n^2 dv / 2 multiply-adds. The factor is one triangle of tiles, 2 n (n + 64) bytes.
  */
 #include "kernel_ridge_tile.h"
+
+/* Exponents of a distance to the centre whose products still fit into f32. */
+#define FARTHEST (FLT_MAX / 8)
 
 typedef struct carver {
   float *memory;
@@ -31,6 +36,7 @@ size_t HARK_ISA(hark_cpu_ridge_carve)(const hark_attention_desc *desc, bool back
   h->key_rows = carve(&c, true, keys * dp);
   h->key_lanes = carve(&c, true, keys * d);
   h->key_squares = carve(&c, true, keys);
+  h->centre = carve(&c, true, dp);
   h->seen = carve(&c, true, keys);
   h->solved = carve(&c, true, keys * dvp);
   h->tables = carve(&c, desc->has_log_kernel, 2 * hark_ridge_distances(desc) + 2 * lanes + HARK_LANES);
@@ -40,7 +46,7 @@ size_t HARK_ISA(hark_cpu_ridge_carve)(const hark_attention_desc *desc, bool back
   h->query_squares = carve(&c, true, lanes);
   h->sums = carve(&c, true, lanes * dvp);
   h->matrix = carve(&c, causal_backward, triangle);
-  h->kernels = carve(&c, backward, desc->causal ? keys * lanes : HARK_RIDGE_TILE_FLOATS);
+  h->kernels = carve(&c, backward, keys * lanes);
   h->pair = carve(&c, causal_backward, 2 * keys * lanes);
   h->turned = carve(&c, causal_backward, 2 * HARK_RIDGE_TILE_FLOATS);
   h->work = carve(&c, backward, HARK_RIDGE_TILE_FLOATS);
@@ -69,7 +75,7 @@ hark_status HARK_ISA(hark_cpu_ridge_floats)(hark_context *context, const hark_at
 
 ridge_workspace HARK_ISA(hark_cpu_ridge_workspace)(hark_context *context, const hark_attention_run *run, bool backward) {
   const hark_attention_desc *desc = &run->plan->desc;
-  ridge_workspace w = {.records = run->scratch};
+  ridge_workspace w = {.records = run->scratch, .backward = backward};
   ridge_tiles h;
   size_t partials = 0; /* sizes() has found that it does not overflow */
   const hark_status status = backward ? hark_ridge_partials_bytes(context, desc, &partials) : HARK_OK;
@@ -81,19 +87,38 @@ ridge_workspace HARK_ISA(hark_cpu_ridge_workspace)(hark_context *context, const 
   return w;
 }
 
-/* A row of d numbers into dp, of unit length where asked for; returns its squares, NaN or infinite when a number is. */
-static double read_row(const ridge_tiles *h, const float *from, float *to) {
+/* A row of d numbers into dp, of unit length where asked for, less the centre; returns its squares as it was given, NaN or infinite when a
+ * number is. *far: the exponent of its distance to the centre, with rbf. */
+static double read_row(const ridge_tiles *h, const float *from, float *to, double *far) {
   const int d = (int)h->desc->head_dim;
-  double squares = 0;
+  double squares = 0, centred = 0;
   for (int c = 0; c < d; c++) squares += (double)from[c] * from[c];
   const float gain = h->desc->unit && squares > 0 ? (float)(1 / sqrt(squares)) : 1.0f;
-  for (int c = 0; c < d; c++) to[c] = gain * from[c];
+  for (int c = 0; c < d; c++) {
+    to[c] = gain * from[c] - h->centre[c];
+    centred += (double)to[c] * to[c];
+  }
   for (int c = d; c < h->dp; c++) to[c] = 0;
+  *far = h->rbf ? -h->is.scale * centred / 2 : 0;
   return h->desc->unit && squares > 0 && isfinite(squares) ? 1 : squares;
 }
 
-/* What a row's length adds to exponents of 2 with rbf. */
-static float square_term(const ridge_tiles *h, double squares) { return h->rbf ? (float)(0.5 * (double)h->scale2 * squares) : 0; }
+/* 64 rows transposed, times scale2; with rbf half of their squares times scale2, by the sums that products make. */
+HARK_SIMD_NOINLINE void pack_lanes(const ridge_tiles *h, const float *rows, float *lanes, float *squares) {
+  const int d = (int)h->desc->head_dim;
+  const vf gain = vf_set(h->scale2);
+  hark_pack_transposed(rows, h->dp, HARK_RIDGE_TILE, d, 1.0f, lanes);
+  for (int lane = 0; lane < HARK_RIDGE_TILE; lane += HARK_LANES) {
+    vf sum = vf_zero();
+    for (int c = 0; c < d; c++) {
+      float *at = lanes + c * HARK_RIDGE_TILE + lane;
+      const vf x = vf_load(at), scaled = gain * x;
+      vf_store(at, scaled);
+      sum = vf_fma(scaled, x, sum);
+    }
+    vf_store(squares + lane, h->rbf ? vf_set(0.5f) * sum : vf_zero());
+  }
+}
 
 static bool is_seen(const ridge_tiles *h, int64_t i) {
   const hark_tensor *mask = &h->run->args->mask;
@@ -102,24 +127,35 @@ static bool is_seen(const ridge_tiles *h, int64_t i) {
   return ((const uint8_t *)mask->data)[at] != 0;
 }
 
+/* The first visible key with rbf, else zeros. */
+static void read_centre(const ridge_tiles *h) {
+  double far;
+  memset(h->centre, 0, (size_t)h->dp * sizeof *h->centre);
+  for (int64_t i = 0; i < h->keys && h->rbf; i++) {
+    if (h->seen[i] == 0) continue;
+    (void)read_row(h, ridge_row(&h->run->args->key, h->sequence, h->key_head, h->sequence->key_row + i), h->centre, &far);
+    return;
+  }
+}
+
 static bool read_keys(ridge_tiles *h) {
   const hark_attention_args *args = h->run->args;
-  const int d = (int)h->desc->head_dim, dv = (int)h->desc->value_dim;
+  read_centre(h);
+  const int dv = (int)h->desc->value_dim;
   for (int64_t i = 0; i < h->tiles * HARK_RIDGE_TILE; i++) {
     float *row = h->key_rows + i * h->dp, *value = h->solved + i * h->dvp;
     if (h->seen[i] == 0) {
       memset(row, 0, (size_t)h->dp * sizeof *row);
       memset(value, 0, (size_t)h->dvp * sizeof *value);
-      h->key_squares[i] = 0;
       continue;
     }
     const int64_t at = h->sequence->key_row + i;
-    const double squares = read_row(h, ridge_row(&args->key, h->sequence, h->key_head, at), row);
-    if (!(squares <= FLT_MAX)) {
-      hark_ridge_trouble(h->record, h->system, HARK_RIDGE_BAD_KEY, at, 0);
+    double far;
+    const double squares = read_row(h, ridge_row(&args->key, h->sequence, h->key_head, at), row, &far);
+    if (!(squares <= FLT_MAX) || far < -FARTHEST) {
+      hark_ridge_trouble(h->record, h->system, squares <= FLT_MAX ? HARK_RIDGE_KEY_RANGE : HARK_RIDGE_BAD_KEY, at, far);
       return false;
     }
-    h->key_squares[i] = square_term(h, squares);
     h->longest = fmax(h->longest, sqrt(squares));
     const float *from = ridge_row(&args->value, h->sequence, h->key_head, at);
     if (!hark_rows_finite(from, 0, 1, dv)) {
@@ -128,9 +164,10 @@ static bool read_keys(ridge_tiles *h) {
     }
     hark_pack_rows(from, 0, 1, dv, h->dvp, 1.0f, value);
   }
-  for (int64_t t = 0; t < h->tiles; t++)
-    hark_pack_transposed(h->key_rows + t * HARK_RIDGE_TILE * h->dp, h->dp, HARK_RIDGE_TILE, d, 1.0f,
-                         h->key_lanes + t * HARK_RIDGE_TILE * d);
+  for (int64_t t = 0; t < h->tiles; t++) {
+    const int64_t first = t * HARK_RIDGE_TILE;
+    pack_lanes(h, h->key_rows + first * h->dp, h->key_lanes + first * h->desc->head_dim, h->key_squares + first);
+  }
   return true;
 }
 
@@ -184,31 +221,30 @@ bool HARK_ISA(hark_cpu_ridge_queries)(ridge_tiles *h, int64_t row, int count) {
     float *to = h->query_rows + (ptrdiff_t)r * h->dp;
     if (r >= count) {
       memset(to, 0, (size_t)h->dp * sizeof *to);
-      h->query_squares[r] = 0;
       continue;
     }
     const int64_t at = h->sequence->query_row + row + r;
-    const double squares = read_row(h, ridge_row(&args->query, h->sequence, h->head, at), to);
-    if (!(squares <= FLT_MAX)) {
-      hark_ridge_trouble(h->record, h->system, HARK_RIDGE_BAD_QUERY, at, 0);
+    double far;
+    const double squares = read_row(h, ridge_row(&args->query, h->sequence, h->head, at), to, &far);
+    if (!(squares <= FLT_MAX) || far < -FARTHEST) {
+      hark_ridge_trouble(h->record, h->system, squares <= FLT_MAX ? HARK_RIDGE_QUERY_RANGE : HARK_RIDGE_BAD_QUERY, at, far);
       return false;
     }
-    h->query_squares[r] = square_term(h, squares);
     if (!query_in_range(h, row + r, to, sqrt(squares))) return false;
   }
-  hark_pack_transposed(h->query_rows, h->dp, HARK_RIDGE_TILE, (int)h->desc->head_dim, 1.0f, h->query_lanes);
+  pack_lanes(h, h->query_rows, h->query_lanes, h->query_squares);
   return true;
 }
 
-/* kappa from products: 2^(scale2 product - squares), with the table. */
+/* kappa from products: 2^(product - squares), with the table. */
 HARK_SIMD void exponentiate(const ridge_tiles *h, const float *squares, const float *row_squares, const float *table, const bool rbf,
                             const bool positional, float *out) {
-  const vf scale2 = vf_set(h->scale2), shift2 = vf_set(h->shift2);
+  const vf shift2 = vf_set(h->shift2);
   for (int i = 0; i < HARK_RIDGE_TILE; i++) {
     const vf own = vf_set(row_squares[i]);
     for (int lane = 0; lane < HARK_RIDGE_TILE; lane += HARK_LANES) {
       float *at = out + i * HARK_RIDGE_TILE + lane;
-      vf x = vf_load(at) * scale2 - (rbf ? own + vf_load(squares + lane) : shift2);
+      vf x = vf_load(at) - (rbf ? own + vf_load(squares + lane) : shift2);
       if (rbf) x = vf_min(x, vf_zero());
       if (positional) x = x + vf_load(table - i + lane);
       vf_store(at, vf_exp2(vf_min(x, vf_set(127)))); /* hidden entries may be any number, and are multiplied by zero later */
@@ -280,37 +316,84 @@ static void factor_diagonal(const ridge_tiles *h, int64_t tile, const float *dia
   }
 }
 
-static void factorise(const ridge_tiles *h) {
-  for (int64_t i = 0; i < h->tiles; i++)
-    for (int64_t j = i; j < h->tiles; j++) {
-      float *c = h->factor + ridge_tile(h, i, j);
-      float diagonal[HARK_RIDGE_TILE];
-      HARK_ISA(hark_cpu_ridge_key_gram)(h, i, j, c);
-      for (int r = 0; i == j && r < HARK_RIDGE_TILE; r++) {
-        float *entry = c + r * (HARK_RIDGE_TILE + 1);
-        *entry = h->seen[i * HARK_RIDGE_TILE + r] == 0 ? 1.0f : *entry + (float)h->is.lambda;
-        diagonal[r] = *entry;
-      }
-      for (int64_t p = 0; p < i; p++)
-        hark_ridge_update(h->factor + ridge_tile(h, p, i), h->factor + ridge_tile(h, p, j), HARK_RIDGE_TILE, c, HARK_RIDGE_TILE,
-                          HARK_RIDGE_TILE);
-      if (i == j)
-        factor_diagonal(h, i, diagonal, c);
-      else
-        hark_ridge_solve_tile(h->factor + ridge_tile(h, i, i), h->reciprocal + i * HARK_RIDGE_TILE, c, HARK_RIDGE_TILE, HARK_RIDGE_TILE);
-    }
+/* Tile (i, j) of M less what the rows above account for; on the diagonal its factor. */
+static void update_tile(const ridge_tiles *h, int64_t i, int64_t j) {
+  float *c = h->factor + ridge_tile(h, i, j), diagonal[HARK_RIDGE_TILE];
+  HARK_ISA(hark_cpu_ridge_key_gram)(h, i, j, c);
+  for (int r = 0; i == j && r < HARK_RIDGE_TILE; r++) {
+    float *entry = c + r * (HARK_RIDGE_TILE + 1);
+    *entry = h->seen[i * HARK_RIDGE_TILE + r] == 0 ? 1.0f : *entry + (float)h->is.lambda;
+    diagonal[r] = *entry;
+  }
+  for (int64_t p = 0; p < i; p++)
+    hark_ridge_update(h->factor + ridge_tile(h, p, i), h->factor + ridge_tile(h, p, j), HARK_RIDGE_TILE, c, HARK_RIDGE_TILE,
+                      HARK_RIDGE_TILE);
+  if (i == j) factor_diagonal(h, i, diagonal, c);
 }
 
-void HARK_ISA(hark_cpu_ridge_solve)(const ridge_tiles *h, int64_t tiles, float *x, ptrdiff_t x_row, int width) {
-  for (int64_t i = 0; i < tiles; i++) {
-    float *row = x + i * HARK_RIDGE_TILE * x_row;
-    for (int64_t p = 0; p < i; p++)
-      hark_ridge_update(h->factor + ridge_tile(h, p, i), x + p * HARK_RIDGE_TILE * x_row, x_row, row, x_row, width);
-    hark_ridge_solve_tile(h->factor + ridge_tile(h, i, i), h->reciprocal + i * HARK_RIDGE_TILE, row, x_row, width);
+/* C <- U'^-1 C with the diagonal tile of row i. */
+static void close_rows(const ridge_tiles *h, int64_t i, float *c, ptrdiff_t c_row, int width) {
+  hark_ridge_solve_tile(h->factor + ridge_tile(h, i, i), h->reciprocal + i * HARK_RIDGE_TILE, c, c_row, width);
+}
+
+/* Rows of tile i less what those above account for. */
+static void update_rows(const ridge_tiles *h, int64_t i, float *x, ptrdiff_t x_row, int width) {
+  for (int64_t p = 0; p < i; p++)
+    hark_ridge_update(h->factor + ridge_tile(h, p, i), x + p * HARK_RIDGE_TILE * x_row, x_row, x + i * HARK_RIDGE_TILE * x_row, x_row,
+                      width);
+}
+
+static float *solved_rows(const ridge_tiles *h, int64_t i) { return h->solved + i * HARK_RIDGE_TILE * h->dvp; }
+
+/* A row of tiles at a time; the values stand in it as one tile more. */
+typedef struct factor_row {
+  const ridge_tiles *h;
+  int64_t i;
+} factor_row;
+
+static void update_column(void *data, int64_t index, int worker) {
+  const factor_row *row = data;
+  (void)worker;
+  if (row->i + index < row->h->tiles)
+    update_tile(row->h, row->i, row->i + index);
+  else
+    update_rows(row->h, row->i, row->h->solved, row->h->dvp, row->h->dvp);
+}
+
+static void close_column(void *data, int64_t index, int worker) {
+  const factor_row *row = data;
+  const int64_t i = row->i, j = i + 1 + index;
+  (void)worker;
+  if (j < row->h->tiles)
+    close_rows(row->h, i, row->h->factor + ridge_tile(row->h, i, j), HARK_RIDGE_TILE, HARK_RIDGE_TILE);
+  else
+    close_rows(row->h, i, solved_rows(row->h, i), row->h->dvp, row->h->dvp);
+}
+
+static void factorise(const ridge_tiles *h) {
+  for (int64_t i = 0; i < h->tiles; i++) {
+    factor_row row = {h, i};
+    const int64_t columns = h->tiles - i + 1;
+    if (h->context != NULL) {
+      hark_parallel_for(h->context, columns, update_column, &row);
+      hark_parallel_for(h->context, columns - 1, close_column, &row);
+      continue;
+    }
+    for (int64_t index = 0; index < columns; index++) {
+      update_column(&row, index, 0);
+      if (index > 0) close_column(&row, index - 1, 0);
+    }
   }
 }
 
-void HARK_ISA(hark_cpu_ridge_solve_back)(const ridge_tiles *h, int64_t tiles, float *x, ptrdiff_t x_row, int width) {
+static void solve_columns(const ridge_tiles *h, int64_t tiles, float *x, ptrdiff_t x_row, int width) {
+  for (int64_t i = 0; i < tiles; i++) {
+    update_rows(h, i, x, x_row, width);
+    close_rows(h, i, x + i * HARK_RIDGE_TILE * x_row, x_row, width);
+  }
+}
+
+static void solve_columns_back(const ridge_tiles *h, int64_t tiles, float *x, ptrdiff_t x_row, int width) {
   for (int64_t i = tiles - 1; i >= 0; i--) {
     float *row = x + i * HARK_RIDGE_TILE * x_row;
     for (int64_t p = i + 1; p < tiles; p++)
@@ -319,9 +402,41 @@ void HARK_ISA(hark_cpu_ridge_solve_back)(const ridge_tiles *h, int64_t tiles, fl
   }
 }
 
-void HARK_ISA(hark_cpu_ridge_hide)(int64_t tile, int64_t first, float *z, ptrdiff_t z_row) {
+/* A solve whose columns are spread over the threads. */
+typedef struct solve_task {
+  const ridge_tiles *h;
+  void (*solve)(const ridge_tiles *h, int64_t tiles, float *x, ptrdiff_t x_row, int width);
+  int64_t tiles;
+  float *x;
+  ptrdiff_t x_row;
+  int width;
+} solve_task;
+
+static void solve_block(void *data, int64_t index, int worker) {
+  const solve_task *task = data;
+  const int first = (int)index * RIDGE_BLOCK_LANES;
+  (void)worker;
+  task->solve(task->h, task->tiles, task->x + first, task->x_row, (int)hark_min(RIDGE_BLOCK_LANES, task->width - first));
+}
+
+static void solve_in_blocks(solve_task task) {
+  if (task.h->context == NULL)
+    task.solve(task.h, task.tiles, task.x, task.x_row, task.width);
+  else
+    hark_parallel_for(task.h->context, hark_ceil_div(task.width, RIDGE_BLOCK_LANES), solve_block, &task);
+}
+
+void HARK_ISA(hark_cpu_ridge_solve)(const ridge_tiles *h, int64_t tiles, float *x, ptrdiff_t x_row, int width) {
+  solve_in_blocks((solve_task){h, solve_columns, tiles, x, x_row, width});
+}
+
+void HARK_ISA(hark_cpu_ridge_solve_back)(const ridge_tiles *h, int64_t tiles, float *x, ptrdiff_t x_row, int width) {
+  solve_in_blocks((solve_task){h, solve_columns_back, tiles, x, x_row, width});
+}
+
+void HARK_ISA(hark_cpu_ridge_hide)(int64_t tile, int64_t first, float *z, ptrdiff_t z_row, int width) {
   for (int i = 0; i < HARK_RIDGE_TILE; i++) {
-    const int64_t hidden = hark_max(0, hark_min(HARK_RIDGE_TILE, tile * HARK_RIDGE_TILE + i - first)); /* lanes before the key's position */
+    const int64_t hidden = hark_max(0, hark_min(width, tile * HARK_RIDGE_TILE + i - first)); /* lanes before the key's position */
     if (hidden > 0) memset(z + i * z_row, 0, (size_t)hidden * sizeof *z);
   }
 }
@@ -336,20 +451,24 @@ static const float *mirror_table(const ridge_tiles *h) {
   return middle;
 }
 
-bool HARK_ISA(hark_cpu_ridge_begin)(const hark_attention_run *run, int64_t sequence, int64_t head, bool backward, float *memory,
-                                    hark_ridge_record *record, ridge_tiles *h) {
+bool HARK_ISA(hark_cpu_ridge_begin)(hark_context *context, const hark_attention_run *run, const ridge_workspace *memory, int64_t sequence,
+                                    int64_t head, int worker, ridge_tiles *h) {
   const hark_attention_desc *desc = &run->plan->desc;
+  hark_ridge_record *record = &memory->records[worker];
   *h = (ridge_tiles){.run = run,
                      .desc = desc,
+                     .context = context,
+                     .memory = memory,
                      .sequence = &run->sequences[sequence],
                      .record = record,
                      .head = head,
                      .key_head = head / (desc->heads / desc->key_heads),
                      .system = sequence * desc->heads + head,
                      .rbf = desc->kernel == HARK_KERNEL_RBF};
-  HARK_ISA(hark_cpu_ridge_carve)(desc, backward, memory, h);
-  h->keys = h->sequence->key_count;
+  HARK_ISA(hark_cpu_ridge_carve)(desc, memory->backward, memory->floats + memory->per_worker * (size_t)worker, h);
+  h->keys = hark_ridge_keys(desc, h->sequence);
   h->tiles = hark_ceil_div(h->keys, HARK_RIDGE_TILE);
+  if (h->tiles < RIDGE_LEAST_SHARED) h->context = NULL;
   for (int64_t i = 0; i < h->tiles * HARK_RIDGE_TILE; i++) {
     h->seen[i] = i < h->keys && is_seen(h, i);
     h->visible += h->seen[i] != 0;
@@ -360,6 +479,20 @@ bool HARK_ISA(hark_cpu_ridge_begin)(const hark_attention_run *run, int64_t seque
   if (desc->has_log_kernel) h->table = mirror_table(h);
   if (!read_keys(h) || !keys_in_range(h)) return false;
   factorise(h);
-  HARK_ISA(hark_cpu_ridge_solve)(h, h->tiles, h->solved, h->dvp, h->dvp);
-  return true;
+  return record->system != h->system; /* a pivot that is no number */
+}
+
+void HARK_ISA(hark_cpu_ridge_join)(const ridge_tiles *owner, int worker, ridge_tiles *h) {
+  *h = *owner;
+  if (owner->context == NULL) return;
+  ridge_tiles own = {0};
+  HARK_ISA(hark_cpu_ridge_carve)(h->desc, h->memory->backward, h->memory->floats + h->memory->per_worker * (size_t)worker, &own);
+  h->record = &h->memory->records[worker];
+  h->panel = own.panel;
+  h->query_rows = own.query_rows;
+  h->query_lanes = own.query_lanes;
+  h->query_squares = own.query_squares;
+  h->sums = own.sums;
+  h->turned = own.turned;
+  h->work = own.work;
 }

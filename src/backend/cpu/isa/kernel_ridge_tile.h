@@ -16,10 +16,17 @@
 #include "backend/kernel_ridge.h"
 #include "kernel_ridge_products.h"
 
+/* Columns of a solve that a thread takes at a time, where threads share a head. */
+#define RIDGE_BLOCK_LANES 32
+/* Tiles of keys from which on threads share a head: for fewer they would wait longer than they work. */
+#define RIDGE_LEAST_SHARED 3
+
 /* The memory of one worker and what it holds. Arrays that a plan has no use for are NULL. */
 typedef struct ridge_tiles {
   const hark_attention_run *run;
   const hark_attention_desc *desc;
+  hark_context *context; /* NULL, or where threads share the head */
+  const struct ridge_workspace *memory;
   const hark_attention_sequence *sequence;
   hark_ridge_record *record;
   int64_t head, key_head, system, keys, tiles, visible;
@@ -31,14 +38,15 @@ typedef struct ridge_tiles {
   const float *table;   /* log2 G(|t|) at t, which may be negative; or NULL */
 
   float *factor, *reciprocal;  /* upper tiles; 1 / diagonal */
-  float *key_rows, *key_lanes; /* [n][dp]; a tile [d][64] each */
-  float *key_squares, *seen;   /* [n]: scale2 / 2 |k|^2; 1 or 0 */
+  float *key_rows, *key_lanes; /* [n][dp]; scale2 times that, a tile [d][64] each; likewise queries */
+  float *key_squares, *seen;   /* [n]: scale2 / 2 |k|^2 with rbf; 1 or 0 */
+  float *centre;               /* [dp]: what has been taken from keys and queries */
   float *solved;               /* X or alpha, [n][dvp] */
   float *tables, *panel;       /* panel: [n][64], one column of tiles */
   float *query_rows, *query_lanes, *query_squares, *sums;
   /* backward */
   float *matrix;         /* upper tiles of -2 dM; causal */
-  float *kernels, *pair; /* [n][64]; [n][128]: z and db, causal */
+  float *kernels, *pair; /* [n][64]: kappa(K, Q), then ds; [n][128]: z and db, causal */
   float *turned, *work;  /* [128 or 2 dv][64]; a tile */
   float *dout_rows, *dout_lanes, *dquery;
   float *dkeys, *dvalues, *key_sums;   /* [n][dp], [n][dvp], [n]: sums of dkappa kappa by key */
@@ -58,12 +66,23 @@ typedef struct ridge_workspace {
   double *partials;
   float *floats;
   size_t per_worker;
+  bool backward;
 } ridge_workspace;
 ridge_workspace HARK_ISA(hark_cpu_ridge_workspace)(hark_context *context, const hark_attention_run *run, bool backward);
 
-/* Reads keys and values, factorises, solves for X. False: there was trouble, which has been noted. */
-bool HARK_ISA(hark_cpu_ridge_begin)(const hark_attention_run *run, int64_t sequence, int64_t head, bool backward, float *memory,
-                                    hark_ridge_record *record, ridge_tiles *h);
+/* Reads keys and values, factorises, solves for X, in a worker's memory. With a context by all its threads, for the same bits. False: there was
+ * trouble, which has been noted. */
+bool HARK_ISA(hark_cpu_ridge_begin)(hark_context *context, const hark_attention_run *run, const ridge_workspace *memory, int64_t sequence,
+                                    int64_t head, int worker, ridge_tiles *h);
+/* The same head for a worker that helps: with its record and its memory for one tile of queries. */
+void HARK_ISA(hark_cpu_ridge_join)(const ridge_tiles *owner, int worker, ridge_tiles *h);
+/* Whether there are fewer heads to compute than threads, which then share each of them: where any is long enough for that. */
+static inline bool ridge_shares(const hark_context *context, const hark_attention_run *run, int64_t pieces) {
+  if (pieces >= hark_workers(context)) return false;
+  for (int64_t s = 0; s < run->sequence_count; s++)
+    if (hark_ridge_keys(&run->plan->desc, &run->sequences[s]) > (RIDGE_LEAST_SHARED - 1) * HARK_RIDGE_TILE) return true;
+  return false;
+}
 
 /* Queries [row, row + count) of the sequence; false with a note when one is not finite or out of range. */
 bool HARK_ISA(hark_cpu_ridge_queries)(ridge_tiles *h, int64_t row, int count);
@@ -77,8 +96,8 @@ void HARK_ISA(hark_cpu_ridge_key_gram)(const ridge_tiles *h, int64_t first, int6
 void HARK_ISA(hark_cpu_ridge_solve_back)(const ridge_tiles *h, int64_t tiles, float *x, ptrdiff_t x_row, int width);
 void HARK_ISA(hark_cpu_ridge_solve)(const ridge_tiles *h, int64_t tiles, float *x, ptrdiff_t x_row, int width);
 
-/* Zeros where key tile 64 + i stands behind the position `first` + lane of a query. */
-void HARK_ISA(hark_cpu_ridge_hide)(int64_t tile, int64_t first, float *z, ptrdiff_t z_row);
+/* Zeros where key tile 64 + i stands behind the position `first` + lane of a query, of `width` lanes. */
+void HARK_ISA(hark_cpu_ridge_hide)(int64_t tile, int64_t first, float *z, ptrdiff_t z_row, int width);
 
 hark_status HARK_ISA(hark_cpu_ridge_backward)(hark_context *context, const hark_attention_run *run);
 

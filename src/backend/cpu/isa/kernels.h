@@ -25,7 +25,7 @@ hark_kernel HARK_ISA(hark_cpu_rotary_forward), HARK_ISA(hark_cpu_rotary_backward
 hark_kernel HARK_ISA(hark_cpu_sinusoidal_positions_forward), HARK_ISA(hark_cpu_sinusoidal_positions_backward);
 hark_kernel HARK_ISA(hark_cpu_position_embedding_forward), HARK_ISA(hark_cpu_position_embedding_backward);
 hark_kernel HARK_ISA(hark_cpu_scale_forward), HARK_ISA(hark_cpu_scale_backward);
-hark_kernel HARK_ISA(hark_cpu_hierarchical_decode_forward);
+hark_kernel HARK_ISA(hark_cpu_hierarchical_decode_forward), HARK_ISA(hark_cpu_kernel_ridge_decode_forward);
 hark_kernel HARK_ISA(hark_cpu_embedding_backward), HARK_ISA(hark_cpu_adamw_forward), HARK_ISA(hark_cpu_sum_squares_forward);
 
 #endif

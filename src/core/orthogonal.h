@@ -1,0 +1,12 @@
+/* orthogonal.h - a small matrix with rows that are orthogonal to each other, in float64. */
+#ifndef HARK_CORE_ORTHOGONAL_H
+#define HARK_CORE_ORTHOGONAL_H
+
+#include <stdint.h>
+
+/* Turns the rows of matrix [rows, columns] until they are orthogonal: their lengths are then its singular values, in no order. One-sided Jacobi
+ * rotations (Hestenes 1958): errors of about eps times the columns times the largest value. Cost O(rows^2 columns) a sweep, of which about ten are
+ * needed. turn [rows, rows] (NULL: not wanted) <- the orthogonal matrix with (matrix after) = turn (matrix before). */
+void hark_orthogonal_rows(int64_t rows, int64_t columns, double *matrix, double *turn);
+
+#endif

@@ -1,0 +1,322 @@
+/* ahca_information.c - what compression keeps: of noise, of one token, of a text.
+ *
+ * 1. White noise. A chunk of m rows of d standard normal numbers -> C1 averages of W x with W [d', d]. What a linear decoder gets back of the chunk is its
+ *    part in the rows' space, of dimension C1 min(d', d) of m d:
+ *
+ *        R^2 = C1 min(d', d) / (m d)
+ *
+ *    by least squares on one half of the draws, judged on the other. "Information is preserved" is thus a statement about the data.
+ * 2. One token of 512 (task `needle` of ahca_tasks.h) has to reach all chunks, through 4 of 32 global tokens: selected by a learned score, by their norm, at
+ *    random. At random it is among them with probability 1/8, and 1/16 of the rest is guessed: 1/8 + 7/8 / 16 = .18, and a thirty-second chunk knows.
+ * 3. A text, from the slots of its chunks and positions alone: its cross-entropy for C1 = 1, 2, 4, 8 slots of 16 letters, over the entropy of single letters;
+ *    and with the slots of chunks exchanged, where nothing is left to know.
+ *
+ * Source: A, sections 10.2.2 and 12.2, which take for granted what is measured here.
+ */
+#include "lab/ahca_tasks.h"
+#include "lab/fit.h"
+#include "lab/matrix.h"
+
+#include "io/files.h"
+
+typedef struct information_values {
+  const char *data;
+} information_values;
+
+static const hark_option options[] = {
+    {"data", "data", HARK_OPTION_STRING, offsetof(information_values, data), "", NULL, NULL, "FILE",
+     "ahca-information: the text to compress; default: what the experiments say of themselves"},
+};
+const hark_option_table hark_lab_ahca_information_options = {options, 1, NULL, sizeof(information_values), false};
+
+#define FULL_SEEDS 3
+
+enum { NOISE, NEEDLE, TEXT };
+
+/* ---- white noise ---- */
+
+#define ROWS 16    /* m */
+#define WIDTH 8    /* d */
+#define RIDGE 1e-9 /* of features that depend on each other, d' > d */
+
+enum { NOISE_SLOTS, NOISE_WIDTH, MEASURED, PREDICTED, NOISE_COLUMNS };
+static const hark_lab_column noise_columns[NOISE_COLUMNS] = {
+    {"C1", NULL, NULL}, {"d'", NULL, NULL}, {"R^2", "of a linear decoder", NULL}, {"C1 min(d', d) / (m d)", NULL, NULL}};
+
+typedef struct noise {
+  hark_lab *lab;
+  hark_tape *tape;
+  int64_t chunks;             /* in each half */
+  double *x, *map, *features; /* [2 chunks, m d], [d', d], [2 chunks, C1 d'] */
+  double *gram, *cross;
+  int64_t *offsets;
+} noise;
+
+/* features <- averages of W x, by the operators. */
+static hark_status compress_noise(const noise *s, int64_t slots, int64_t width) {
+  const hark_segment_pool_attributes average = {HARK_SEGMENT_POOL_AVERAGE, slots, 0, false};
+  const int64_t all = 2 * s->chunks, x_shape[] = {all * ROWS, WIDTH}, map_shape[] = {width, WIDTH}, offsets_shape = all + 1;
+  hark_tensor x, map, offsets;
+  hark_value inputs[2], u, pooled[2], out;
+  HARK_TRY(hark_tensor_wrap(s->lab->context, s->x, HARK_F64, 2, x_shape, NULL, &x));
+  HARK_TRY(hark_tensor_wrap(s->lab->context, s->map, HARK_F64, 2, map_shape, NULL, &map));
+  HARK_TRY(hark_tensor_wrap(s->lab->context, s->offsets, HARK_I64, 1, &offsets_shape, NULL, &offsets));
+  hark_tape_reset(s->tape);
+  HARK_TRY(hark_tape_leaf(s->tape, &x, NULL, &inputs[0]));
+  HARK_TRY(hark_tape_leaf(s->tape, &map, NULL, &inputs[1]));
+  HARK_TRY(hark_tape_leaf(s->tape, &offsets, NULL, &pooled[1]));
+  HARK_TRY(hark_tape_apply(s->tape, &hark_op_linear, NULL, 2, inputs, 0, &u));
+  pooled[0] = u;
+  HARK_TRY(hark_tape_apply(s->tape, &hark_op_segment_pool, &average, 2, pooled, 0, &out));
+  return hark_tensor_read(s->lab->context, hark_tape_tensor(s->tape, out), s->features);
+}
+
+/* R^2 on the second half of the map that is best on the first. Both means are zero. */
+static hark_status decode_noise(const noise *s, int64_t count, double *out) {
+  const int64_t outputs = (int64_t)ROWS * WIDTH;
+  for (int64_t i = 0; i < count * count; i++) s->gram[i] = 0;
+  for (int64_t i = 0; i < count * outputs; i++) s->cross[i] = 0;
+  for (int64_t n = 0; n < s->chunks; n++)
+    for (int64_t i = 0; i < count; i++) {
+      const double f = s->features[n * count + i];
+      for (int64_t j = 0; j <= i; j++) s->gram[i * count + j] += f * s->features[n * count + j];
+      for (int64_t o = 0; o < outputs; o++) s->cross[i * outputs + o] += f * s->x[n * outputs + o];
+    }
+  for (int64_t i = 0; i < count; i++) s->gram[i * count + i] += RIDGE * (double)s->chunks;
+  if (!hark_lab_cholesky(count, s->gram)) return hark_fail(s->lab->context, HARK_INTERNAL_ERROR, "ahca-information: dependent features");
+  hark_lab_cholesky_solve(count, s->gram, outputs, s->cross);
+  double wrong = 0, all = 0;
+  for (int64_t n = s->chunks; n < 2 * s->chunks; n++)
+    for (int64_t o = 0; o < outputs; o++) {
+      double guess = 0;
+      for (int64_t i = 0; i < count; i++) guess += s->features[n * count + i] * s->cross[i * outputs + o];
+      wrong += (s->x[n * outputs + o] - guess) * (s->x[n * outputs + o] - guess);
+      all += s->x[n * outputs + o] * s->x[n * outputs + o];
+    }
+  *out = 1 - wrong / all;
+  return HARK_OK;
+}
+
+static hark_status open_noise(hark_lab *lab, hark_tape *tape, noise *s) {
+  const int64_t largest = (int64_t)8 * 2 * WIDTH;
+  void *memory;
+  *s = (noise){.lab = lab, .tape = tape, .chunks = lab->quick ? 4096 : 12288};
+  HARK_TRY(hark_lab_draw_normal(lab, 0xFE0000, 2 * s->chunks * ROWS * WIDTH, 1, &s->x));
+  HARK_TRY(hark_lab_draw_normal(lab, 0xFE0001, (int64_t)2 * WIDTH * WIDTH, 1, &s->map));
+  HARK_TRY(hark_lab_numbers(lab, 2 * s->chunks * largest, &s->features));
+  HARK_TRY(hark_lab_numbers(lab, largest * largest, &s->gram));
+  HARK_TRY(hark_lab_numbers(lab, largest * ROWS * WIDTH, &s->cross));
+  HARK_TRY(hark_lab_allocate(lab, (size_t)(2 * s->chunks + 1) * sizeof(int64_t), &memory));
+  s->offsets = memory;
+  for (int64_t k = 0; k <= 2 * s->chunks; k++) s->offsets[k] = k * ROWS;
+  return HARK_OK;
+}
+
+static hark_status fill_noise(hark_lab *lab, hark_tape *tape, hark_lab_table *table) {
+  noise s;
+  HARK_TRY(open_noise(lab, tape, &s));
+  for (int64_t slots = 1; slots <= 8; slots *= 2)
+    for (int64_t width = WIDTH / 2; width <= (int64_t)2 * WIDTH; width *= 2) {
+      double row[NOISE_COLUMNS] = {(double)slots, (double)width};
+      HARK_TRY(compress_noise(&s, slots, width));
+      HARK_TRY(decode_noise(&s, slots * width, &row[MEASURED]));
+      row[PREDICTED] = (double)(slots * hark_min(width, WIDTH)) / (ROWS * WIDTH);
+      HARK_TRY(hark_lab_add_row(lab, table, row));
+    }
+  return HARK_OK;
+}
+
+static hark_status study_noise(hark_lab *lab) {
+  hark_lab_table *table;
+  hark_tape *tape;
+  HARK_TRY(hark_lab_add_table(lab, "white noise, m = 16 rows of d = 8", noise_columns, NOISE_COLUMNS, &table));
+  HARK_TRY(hark_tape_create(lab->context, &tape));
+  const hark_status status = fill_noise(lab, tape, table);
+  hark_tape_destroy(&tape);
+  return status;
+}
+
+/* ---- a needle ---- */
+
+#define NEEDLE_QUICK_STEPS 1000
+#define NEEDLE_TESTS 16
+
+enum { SCORE, NORM, RANDOM, SELECTIONS };
+enum { SELECTION, NEEDLE_SEED, ACCURACY, SELECTED, NEEDLE_COLUMNS };
+static const hark_lab_column needle_columns[NEEDLE_COLUMNS] = {{"selection", NULL, "learned score|norm|random"},
+                                                               {"seed", NULL, NULL},
+                                                               {"accuracy", "of chunks", NULL},
+                                                               {"needle selected", "share", NULL}};
+
+static hark_status study_needle(hark_lab *lab) {
+  hark_lab_table *table;
+  HARK_TRY(hark_lab_add_table(lab, "one token of 512, through 4 of 32 global ones", needle_columns, NEEDLE_COLUMNS, &table));
+  for (int selection = 0; selection < SELECTIONS; selection++)
+    for (int seed = 0; seed < (lab->quick ? 1 : FULL_SEEDS); seed++) {
+      const hark_lab_study study = {.run = (uint32_t)(selection * FULL_SEEDS + seed),
+                                    .steps = lab->quick ? NEEDLE_QUICK_STEPS : HARK_LAB_NEEDLE_STEPS,
+                                    .tests = NEEDLE_TESTS};
+      hark_lab_ahca_config config = hark_lab_needle_config();
+      hark_lab_needle_result result;
+      config.select = (hark_lab_select)selection;
+      HARK_TRY(hark_lab_learn_needle(lab, &config, &study, &result));
+      const double row[NEEDLE_COLUMNS] = {selection, seed, result.accuracy, result.selected};
+      HARK_TRY(hark_lab_add_row(lab, table, row));
+    }
+  return HARK_OK;
+}
+
+/* ---- a text ---- */
+
+#define CHUNK 16
+#define WINDOW 256
+#define WINDOWS 4
+#define TEXT_FULL_STEPS 1200
+#define TEXT_QUICK_STEPS 800
+#define TEXT_PEAK 4e-3
+#define TEXT_TESTS 8
+#define TEXT_RUNS 64 /* where the numbers of these networks begin */
+
+enum { SLOTS, TEXT_SEED, LOSS, EXCHANGED, ENTROPY, TEXT_COLUMNS };
+static const hark_lab_column text_columns[TEXT_COLUMNS] = {{"C1", "slots of 16 letters", NULL},
+                                                           {"seed", NULL, NULL},
+                                                           {"cross-entropy", "nats a letter", NULL},
+                                                           {"slots exchanged", "nats a letter", NULL},
+                                                           {"single letters", "nats", NULL}};
+
+static hark_status test_text(hark_lab_ahca *n, hark_lab_text_part *r, bool exchanged, double *out) {
+  n->permute = exchanged;
+  *out = 0;
+  for (int i = 0; i < TEXT_TESTS; i++) {
+    double loss = 0;
+    HARK_TRY(hark_lab_ahca_test(n, (uint32_t)i, hark_lab_draw_text, r, &loss));
+    *out += loss / TEXT_TESTS;
+  }
+  return HARK_OK;
+}
+
+static hark_status read_text(hark_lab *lab, hark_lab_ahca *n, hark_lab_text_part *r, double *row) {
+  r->held_out = false;
+  HARK_TRY(hark_lab_ahca_train(n, lab->quick ? TEXT_QUICK_STEPS : TEXT_FULL_STEPS, TEXT_PEAK, hark_lab_draw_text, r, NULL));
+  r->held_out = true;
+  HARK_TRY(test_text(n, r, false, &row[LOSS]));
+  return test_text(n, r, true, &row[EXCHANGED]);
+}
+
+static hark_status learn_text(hark_lab *lab, hark_lab_text_part *r, int64_t slots, int seed, hark_lab_table *table) {
+  const hark_lab_ahca_config config = {.sequences = WINDOWS,
+                                       .rows = WINDOW,
+                                       .vocabulary = r->text.letters,
+                                       .classes = r->text.letters,
+                                       .width = 32,
+                                       .heads = 2,
+                                       .layers = 1,
+                                       .chunk = CHUNK,
+                                       .positions = true,
+                                       .two_layers = true,
+                                       .slots = slots,
+                                       .reading = HARK_LAB_READ_POSITIONS};
+  double row[TEXT_COLUMNS] = {(double)slots, seed, 0, 0, r->text.entropy};
+  hark_lab_ahca network;
+  hark_status status = hark_lab_ahca_open(lab, &config, (uint32_t)(TEXT_RUNS + slots * FULL_SEEDS + seed), &network);
+  if (status == HARK_OK) status = read_text(lab, &network, r, row);
+  hark_lab_ahca_close(&network);
+  return status != HARK_OK ? status : hark_lab_add_row(lab, table, row);
+}
+
+static hark_status study_text(hark_lab *lab, hark_lab_text_part *r) {
+  static const hark_lab_axes axes = {
+      .title = "a text, from the slots of its chunks", .x = "C1 (slots of 16 letters)", .y = "nats a letter", .log_x = true};
+  hark_lab_table *table;
+  hark_lab_panel *panel;
+  hark_lab_curve *loss, *entropy;
+  HARK_TRY(hark_lab_add_table(lab, "reconstruction of a text from slots and positions", text_columns, TEXT_COLUMNS, &table));
+  for (int64_t slots = 1; slots <= 8; slots *= 2)
+    for (int seed = 0; seed < (lab->quick ? 1 : FULL_SEEDS); seed++) HARK_TRY(learn_text(lab, r, slots, seed, table));
+  HARK_TRY(hark_lab_add_panel(lab, axes, &panel));
+  HARK_TRY(hark_lab_add_curve(lab, panel, HARK_LAB_POINTS, &loss, "cross-entropy"));
+  HARK_TRY(hark_lab_add_curve(lab, panel, HARK_LAB_DASHES, &entropy, "single letters"));
+  for (int64_t i = 0; i < hark_lab_row_count(table); i++) {
+    const double *const row = hark_lab_row(table, i);
+    HARK_TRY(hark_lab_add_point(loss, row[SLOTS], row[LOSS]));
+    HARK_TRY(hark_lab_add_point(entropy, row[SLOTS], row[ENTROPY]));
+  }
+  return HARK_OK;
+}
+
+/* ---- all ---- */
+
+static hark_status check(hark_context *context, const void *own) {
+  const information_values *const values = own;
+  hark_path_kind kind;
+  if (values->data[0] == 0) return HARK_OK;
+  HARK_TRY(hark_path_examine(context, values->data, &kind));
+  return kind != HARK_PATH_NONE ? HARK_OK : hark_fail(context, HARK_NOT_FOUND, "%s: there is no such file", values->data);
+}
+
+static hark_status measure(hark_lab *lab) {
+  const information_values *const values = lab->options;
+  hark_lab_text_part r = {.held_out = false};
+  HARK_TRY(hark_lab_text_read(lab, values != NULL ? values->data : "", WINDOW, &r.text)); /* what can fail comes first */
+  HARK_TRY(study_noise(lab));
+  HARK_TRY(study_needle(lab));
+  return study_text(lab, &r);
+}
+
+static double mean_of(const hark_lab_table *table, int key, double value, int column) {
+  hark_lab_mean mean = {0};
+  for (int64_t i = 0; i < hark_lab_row_count(table); i++)
+    if (hark_lab_row(table, i)[key] == value) hark_lab_mean_add(&mean, hark_lab_row(table, i)[column]);
+  return mean.count > 0 ? mean.mean : NAN;
+}
+
+/* .01, .90, .95, .25, one half and .98 were fixed beforehand. Least squares of f features on n chunks lose f / n of what is not explained, .003 with full
+ * draws and .01 with quick ones. Quick learns one seed, needles for 2/5 and texts for 2/3 as long: .6 in place of one half; and .4, above what random
+ * selection may have, of the norm, which learns late, because nothing tells it what a selection was good for. */
+static hark_status judge(hark_lab *lab) {
+  const hark_lab_table *const noise_table = &lab->tables[NOISE], *const needle = &lab->tables[NEEDLE], *const text = &lab->tables[TEXT];
+  double away = 0, growth = 0, exchanged = INFINITY;
+  for (int64_t i = 0; i < hark_lab_row_count(noise_table); i++) {
+    const double *const row = hark_lab_row(noise_table, i);
+    away = hark_lab_larger(away, fabs(row[MEASURED] - row[PREDICTED]));
+  }
+  for (int slots = 2; slots <= 8; slots *= 2)
+    growth = hark_lab_larger(growth, mean_of(text, SLOTS, slots, LOSS) / mean_of(text, SLOTS, slots / 2.0, LOSS));
+  for (int64_t i = 0; i < hark_lab_row_count(text); i++)
+    exchanged = hark_lab_smaller(exchanged, hark_lab_row(text, i)[EXCHANGED] / hark_lab_row(text, i)[ENTROPY]);
+  const double least = mean_of(text, SLOTS, 8, LOSS) / mean_of(text, SLOTS, 8, ENTROPY);
+  HARK_TRY(hark_lab_require(lab, away, 0, lab->quick ? 0.02 : 0.01, "white noise: R^2 - C1 min(d', d) / (m d), largest"));
+  HARK_TRY(hark_lab_require(lab, mean_of(needle, SELECTION, SCORE, ACCURACY), 0.9, 1, "needle, learned selection: accuracy"));
+  HARK_TRY(
+      hark_lab_require(lab, mean_of(needle, SELECTION, NORM, ACCURACY), lab->quick ? 0.4 : 0.95, 1, "needle, selection by norm: accuracy"));
+  HARK_TRY(hark_lab_require(lab, mean_of(needle, SELECTION, RANDOM, ACCURACY), 0, 0.25, "needle, random selection: accuracy"));
+  HARK_TRY(hark_lab_require(lab, growth, 0, 1, "text: cross-entropy with 2 C1 slots / with C1, largest"));
+  HARK_TRY(hark_lab_require(lab, least, 0, lab->quick ? 0.6 : 0.5, "text: cross-entropy with 8 slots / entropy of single letters"));
+  return hark_lab_require(lab, exchanged, 0.98, INFINITY, "text: cross-entropy with slots exchanged / entropy of single letters, least");
+}
+
+const hark_experiment hark_experiment_ahca_information = {
+    .summary = "what compression keeps of noise, of one token among many, of a text",
+    .paper = HARK_LAB_PAPER_AHCA "sections 10.2.2 and 12.2",
+    .statement =
+        "a linear decoder gets C1 min(d', d) of m d dimensions of noise back, no more; one token reaches all chunks through 4 of 32 global "
+        "ones "
+        "where selection learns which; a text comes back from its slots the better the more there are, and from those of others not at all",
+    .printed = "hierarchical compression preserves the essential information (10.2.2, 12.2), which is also the premise of its proof",
+    .corrected =
+        "what is kept is C1 d' numbers of M_k d: all where the data have no more degrees of freedom, and a selection where they have",
+    .notes =
+        "    R^2 = C1 min(d', d) / (m d)      m = 16, d = 8, white noise, least squares\n"
+        "\n"
+        "*Needle.* M = 512, chunks of 16, C1 = 2 by attention, C2 = 32, Cs = 4: every chunk has to tell the one label that stands "
+        "somewhere.\n"
+        "\n"
+        "*Text.* 16 letters a chunk; a query made of the position alone asks the chunk's slots. No second level, so that slots are all "
+        "there is. "
+        "Held out is the last tenth. Without `--data` the text is what the experiments of `hark lab` say of themselves.\n"
+        "\n"
+        "*Figure.* Cross-entropy of the text over the slots of a chunk.",
+    .trains = true,
+    .check = check,
+    .measure = measure,
+    .judge = judge};

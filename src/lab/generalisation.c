@@ -1,0 +1,330 @@
+/* generalisation.c - how much a class of attention networks can follow noise, over the number of sequences and over their length.
+ *
+ *     R_n = E sup over f of (1/n) sum_i s_i f(X_i),  s_i = -1 or 1 evenly          (Rademacher complexity; Theorem 5.3 bounds E_gen by it)
+ *     gap = E (y - f^)^2 - (1/n) sum_i (y_i - f^(X_i))^2,   f^ the empirical minimiser
+ *
+ * over the networks of X 5.1 (latent_network.h), d = m = d_p = d_v = 4, norms of all matrices at most 3, sigma^2 = d_p. The theorem has n^-1/2 and no
+ * L. The supremum is searched by Adam with every step projected onto the norms; it and f^ are what such searches find. y as in latent_data.h,
+ * whose noise is known, so that the loss on new sequences is taken against E[y | z].
+ *
+ * Assumption C.2, that the aggregation moves by no more than the largest row does, is measured for a sum, a mean and a class query.
+ * Source: X Theorems 5.3 and C.4.
+ */
+#include "lab/descent.h"
+#include "lab/fit.h"
+#include "lab/latent_data.h"
+#include "lab/latent_network.h"
+#include "lab/matrix.h"
+
+enum { DIM = 4 };
+#define BOUND 3. /* of the 2-norms */
+#define INITIAL 0.7
+#define FIXED_COUNT 64 /* n while L varies */
+#define LEAST_COUNT 32
+#define LEAST_LENGTH 4
+#define NEW_SEQUENCES 2048 /* for the loss on new ones */
+#define SHIFT 1e-3         /* of rows, for the aggregations */
+
+enum { SWEEP, COUNT, LENGTH, COMPLEXITY, COMPLEXITY_ERROR, TRAIN, NEW, GAP, GAP_ERROR, COLUMNS };
+static const hark_lab_column columns[COLUMNS] = {
+    {"over", NULL, "n|L"},          {"n", "sequences", NULL},     {"L", "tokens", NULL}, {"complexity", "R_n", NULL},
+    {"standard error", NULL, NULL}, {"loss", "trained on", NULL}, {"loss", "new", NULL}, {"gap", NULL, NULL},
+    {"standard error", NULL, NULL}};
+enum { OVER_COUNT, OVER_LENGTH };
+
+enum { ROWS, OF_SUM, OF_MEAN, OF_QUERY, AGGREGATION_COLUMNS };
+static const hark_lab_column aggregation_columns[AGGREGATION_COLUMNS] = {
+    {"L", "tokens", NULL}, {"sum", "largest ratio", NULL}, {"mean", "largest ratio", NULL}, {"class query", "largest ratio", NULL}};
+
+typedef struct sizes {
+  int64_t most_count, most_length, length; /* of the sweeps; L while n varies */
+  int draws, restarts, steps, sets, fitting_steps;
+} sizes;
+static const sizes quick_sizes = {256, 64, 8, 8, 1, 60, 6, 80}, full_sizes = {512, 256, 16, 24, 2, 120, 24, 160};
+#define RATE 0.1
+
+/* One n and one L. */
+typedef struct problem {
+  hark_lab *lab;
+  hark_lab_network network;
+  hark_lab_latent_data data;
+  hark_lab_sequences sequences;
+  hark_lab_descent descent;
+  double mask[DIM], *signs, *scratch; /* [n] */
+  uint32_t stream;                    /* the next one */
+} problem;
+
+/* -(1/n) sum s_i f(X_i) */
+static hark_status follow_signs(void *user, const double *weights, double *value, double *gradient) {
+  problem *const p = user;
+  const double n = (double)p->sequences.count;
+  HARK_TRY(hark_lab_network_forward(p->lab->context, &p->network, &p->sequences, weights));
+  *value = -hark_lab_dot(p->signs, p->network.f, p->sequences.count) / n;
+  for (int64_t i = 0; i < p->sequences.count; i++) p->scratch[i] = -p->signs[i] / n;
+  return hark_lab_network_backward(p->lab->context, &p->network, &p->sequences, weights, p->scratch, gradient);
+}
+
+static hark_status fit_labels(void *user, const double *weights, double *value, double *gradient) {
+  problem *const p = user;
+  return hark_lab_network_loss(p->lab->context, &p->network, &p->sequences, p->data.y, weights, p->scratch, value, gradient);
+}
+
+static void project(void *user, double *weights) {
+  const problem *const p = user;
+  hark_lab_network_project(&p->network, BOUND, weights);
+}
+
+static hark_status make_problem(hark_lab *lab, int64_t n, int64_t length, uint32_t stream, problem *p) {
+  *p = (problem){.lab = lab, .stream = stream};
+  p->network = (hark_lab_network){.dim = DIM,
+                                  .width = DIM,
+                                  .head_dim = DIM,
+                                  .value_dim = DIM,
+                                  .length = length,
+                                  .most = n,
+                                  .variance = DIM,
+                                  .feature_scale = 1,
+                                  .output_scale = 1};
+  p->data = (hark_lab_latent_data){.count = n, .length = length, .dim = DIM};
+  for (int c = 0; c < DIM; c++) p->mask[c] = 1 / sqrt(DIM);
+  HARK_TRY(hark_lab_make_network(lab, &p->network));
+  HARK_TRY(hark_lab_make_latent_data(lab, &p->data));
+  HARK_TRY(hark_lab_make_descent(lab, p->network.weights, HARK_LAB_PAIRS, &p->descent));
+  HARK_TRY(hark_lab_numbers(lab, n, &p->signs));
+  HARK_TRY(hark_lab_numbers(lab, n, &p->scratch));
+  p->sequences = (hark_lab_sequences){.count = n, .tokens = p->data.tokens, .masks = p->mask, .one_mask = true};
+  return HARK_OK;
+}
+
+static void draw_weights(problem *p) {
+  hark_lab_normal(p->lab, p->stream++, p->network.weights, p->descent.x);
+  for (int64_t i = 0; i < p->network.weights; i++) p->descent.x[i] *= INITIAL;
+}
+
+static void draw_data(problem *p) {
+  hark_lab_draw_latent_data(p->lab, p->stream, p->sequences.count, &p->data);
+  p->stream += 3;
+}
+
+static hark_status measure_complexity(problem *p, const sizes *s, hark_lab_mean *complexity) {
+  const hark_lab_objective objective = {.dims = p->network.weights, .evaluate = follow_signs, .project = project, .user = p};
+  const hark_lab_adam how = {.steps = s->steps, .rate = RATE};
+  for (int draw = 0; draw < s->draws; draw++) {
+    double best = 0; /* f = 0 is one of them */
+    draw_data(p);
+    hark_lab_uniform(p->lab, p->stream++, p->sequences.count, p->signs);
+    for (int64_t i = 0; i < p->sequences.count; i++) p->signs[i] = p->signs[i] < 0.5 ? -1 : 1;
+    for (int restart = 0; restart < s->restarts; restart++) {
+      draw_weights(p);
+      HARK_TRY(hark_lab_descend(p->lab, &objective, how, &p->descent));
+      best = fmax(best, -p->descent.value);
+    }
+    hark_lab_mean_add(complexity, best);
+  }
+  return HARK_OK;
+}
+
+/* The loss on new sequences, n at a time. */
+static hark_status loss_on_new(problem *p, double *out) {
+  hark_lab_mean squares = {0};
+  while (squares.count < NEW_SEQUENCES) {
+    draw_data(p);
+    HARK_TRY(hark_lab_network_forward(p->lab->context, &p->network, &p->sequences, p->descent.x));
+    for (int64_t i = 0; i < p->sequences.count; i++)
+      hark_lab_mean_add(&squares, (p->network.f[i] - p->data.means[i]) * (p->network.f[i] - p->data.means[i]));
+  }
+  *out = HARK_LAB_LABEL_NOISE + squares.mean;
+  return HARK_OK;
+}
+
+static hark_status measure_gap(problem *p, const sizes *s, double *row) {
+  const hark_lab_objective objective = {.dims = p->network.weights, .evaluate = fit_labels, .project = project, .user = p};
+  const hark_lab_adam how = {.steps = s->fitting_steps, .rate = RATE};
+  hark_lab_mean train = {0}, new = {0}, gap = {0};
+  for (int set = 0; set < s->sets; set++) {
+    double loss;
+    draw_data(p);
+    draw_weights(p);
+    HARK_TRY(hark_lab_descend(p->lab, &objective, how, &p->descent));
+    HARK_TRY(loss_on_new(p, &loss));
+    hark_lab_mean_add(&train, p->descent.value);
+    hark_lab_mean_add(&new, loss);
+    hark_lab_mean_add(&gap, loss - p->descent.value);
+  }
+  row[TRAIN] = train.mean;
+  row[NEW] = new.mean;
+  row[GAP] = gap.mean;
+  row[GAP_ERROR] = hark_lab_mean_error(&gap);
+  return HARK_OK;
+}
+
+static hark_status measure_point(hark_lab *lab, hark_lab_table *table, int sweep, int64_t n, int64_t length, uint32_t number) {
+  const sizes *const s = lab->quick ? &quick_sizes : &full_sizes;
+  double row[COLUMNS] = {[SWEEP] = sweep, [COUNT] = (double)n, [LENGTH] = (double)length};
+  hark_lab_mean complexity = {0};
+  problem p;
+  HARK_TRY(make_problem(lab, n, length, number << 16, &p));
+  HARK_TRY(measure_complexity(&p, s, &complexity));
+  row[COMPLEXITY] = complexity.mean;
+  row[COMPLEXITY_ERROR] = hark_lab_mean_error(&complexity);
+  HARK_TRY(measure_gap(&p, s, row));
+  return hark_lab_add_row(lab, table, row);
+}
+
+/* ---- aggregations ---- */
+
+/* |agg(X + D) - agg(X)| over the largest row of D; the class query is attention with one query, whose keys and values are the rows. */
+static hark_status move_rows(hark_lab *lab, int64_t length, const double *x, const double *moved, double *row) {
+  static const double query[DIM] = {0.5, 0.5, 0.5, 0.5};
+  double sums[2][DIM] = {{0}}, outs[2][DIM], largest = 0;
+  const double *const all[] = {x, moved};
+  hark_attention_desc choice = hark_attention_desc_default();
+  choice.kernel = HARK_KERNEL_RBF;
+  choice.sigma = sqrt(DIM);
+  for (int side = 0; side < 2; side++) {
+    const hark_lab_head head = {
+        .length = length, .head_dim = DIM, .value_dim = DIM, .query = query, .key = all[side], .value = all[side], .queries = 1};
+    HARK_TRY(hark_lab_attend(lab->context, &choice, &head, outs[side]));
+    for (int64_t l = 0; l < length; l++)
+      for (int c = 0; c < DIM; c++) sums[side][c] += all[side][l * DIM + c];
+  }
+  double of_sum = 0, of_query = 0;
+  for (int c = 0; c < DIM; c++) {
+    of_sum += (sums[1][c] - sums[0][c]) * (sums[1][c] - sums[0][c]);
+    of_query += (outs[1][c] - outs[0][c]) * (outs[1][c] - outs[0][c]);
+  }
+  for (int64_t l = 0; l < length; l++) {
+    double norm = 0;
+    for (int c = 0; c < DIM; c++) norm += (moved[l * DIM + c] - x[l * DIM + c]) * (moved[l * DIM + c] - x[l * DIM + c]);
+    largest = fmax(largest, sqrt(norm));
+  }
+  row[OF_SUM] = fmax(row[OF_SUM], sqrt(of_sum) / largest);
+  row[OF_MEAN] = fmax(row[OF_MEAN], sqrt(of_sum) / largest / (double)length);
+  row[OF_QUERY] = fmax(row[OF_QUERY], sqrt(of_query) / largest);
+  return HARK_OK;
+}
+
+/* Every row moved alike, and every row on its own. */
+static hark_status measure_aggregations(hark_lab *lab) {
+  enum { TRIES = 10 };
+  hark_lab_table *table;
+  HARK_TRY(hark_lab_add_table(lab, "how far aggregations move when rows do", aggregation_columns, AGGREGATION_COLUMNS, &table));
+  for (int64_t length = LEAST_LENGTH; length <= 256; length *= 4) {
+    double row[AGGREGATION_COLUMNS] = {[ROWS] = (double)length}, *moved, *change;
+    hark_lab_latent_data data = {.count = 1, .length = length, .dim = DIM};
+    HARK_TRY(hark_lab_make_latent_data(lab, &data));
+    HARK_TRY(hark_lab_numbers(lab, length * DIM, &moved));
+    HARK_TRY(hark_lab_numbers(lab, length * DIM, &change));
+    for (int i = 0; i < 2 * TRIES; i++) {
+      const uint32_t stream = (UINT32_C(1) << 22) + (uint32_t)(length * 256 + (int64_t)8 * i);
+      hark_lab_draw_latent_data(lab, stream, 1, &data);
+      hark_lab_normal(lab, stream + 4, length * DIM, change);
+      for (int64_t j = 0; j < length * DIM; j++) moved[j] = data.tokens[j] + SHIFT * change[i % 2 == 0 ? j % DIM : j];
+      HARK_TRY(move_rows(lab, length, data.tokens, moved, row));
+    }
+    HARK_TRY(hark_lab_add_row(lab, table, row));
+  }
+  return HARK_OK;
+}
+
+/* Points with the columns `drawn` of one sweep, and the power that the theorem has, through the first point. */
+static hark_status draw(hark_lab *lab, int sweep, hark_lab_axes axes, double power) {
+  static const int drawn[] = {COMPLEXITY, GAP};
+  static const char *const names[] = {"complexity", "gap"};
+  hark_lab_panel *panel;
+  hark_lab_curve *curve, *expected;
+  const int x = sweep == OVER_COUNT ? COUNT : LENGTH;
+  HARK_TRY(hark_lab_add_panel(lab, axes, &panel));
+  for (int i = 0; i < 2; i++) {
+    double first[2] = {0};
+    HARK_TRY(hark_lab_add_curve(lab, panel, HARK_LAB_POINTS, &curve, "%s", names[i]));
+    HARK_TRY(hark_lab_add_curve(lab, panel, HARK_LAB_DASHES, &expected, "%s", i > 0 ? "" : sweep == OVER_COUNT ? "n^-1/2" : "constant"));
+    for (int64_t r = 0; r < hark_lab_row_count(&lab->tables[0]); r++) {
+      const double *const row = hark_lab_row(&lab->tables[0], r);
+      if (row[SWEEP] != sweep || !(row[drawn[i]] > 0)) continue;
+      if (first[0] == 0) {
+        first[0] = row[x];
+        first[1] = row[drawn[i]];
+      }
+      HARK_TRY(hark_lab_add_point(curve, row[x], row[drawn[i]]));
+      HARK_TRY(hark_lab_add_point(expected, row[x], first[1] * pow(row[x] / first[0], power)));
+    }
+  }
+  return HARK_OK;
+}
+
+static hark_status measure(hark_lab *lab) {
+  static const hark_lab_axes over_count = {
+      .title = "complexity and gap over the number of sequences", .x = "n", .y = "", .log_x = true, .log_y = true};
+  static const hark_lab_axes over_length = {.title = "complexity and gap over the length", .x = "L", .y = "", .log_x = true, .log_y = true};
+  const sizes *const s = lab->quick ? &quick_sizes : &full_sizes;
+  hark_lab_table *table;
+  uint32_t number = 0;
+  HARK_TRY(hark_lab_add_table(lab, "complexity and gap of attention networks with norms of at most 3", columns, COLUMNS, &table));
+  for (int64_t n = LEAST_COUNT; n <= s->most_count; n *= 2) HARK_TRY(measure_point(lab, table, OVER_COUNT, n, s->length, number++));
+  for (int64_t length = LEAST_LENGTH; length <= s->most_length; length *= 4)
+    HARK_TRY(measure_point(lab, table, OVER_LENGTH, FIXED_COUNT, length, number++));
+  HARK_TRY(measure_aggregations(lab));
+  HARK_TRY(draw(lab, OVER_COUNT, over_count, -0.5));
+  return draw(lab, OVER_LENGTH, over_length, 0);
+}
+
+static double slope_of(const hark_lab_table *table, int sweep, int column) {
+  hark_lab_line line = {0};
+  for (int64_t i = 0; i < hark_lab_row_count(table); i++) {
+    const double *const row = hark_lab_row(table, i);
+    if (row[SWEEP] == sweep) hark_lab_line_add_power(&line, row[sweep == OVER_COUNT ? COUNT : LENGTH], row[column]);
+  }
+  return hark_lab_line_fit(&line).slope;
+}
+
+/* The intervals of the slopes were fixed beforehand. A sign that turns moves a supremum by at most 1 / n, so that its deviation is at most
+ * 1 / (2 sqrt n) (Efron, Stein), .4 at most of a complexity of 1.2 / sqrt n or more. The means of 24 draws have .08, slopes over five n .037 and over four L
+ * .026. With 8 draws (quick) it is .14, over four n .09 and three L .07: three of these more on both sides. The gap of a minimiser with p free
+ * parameters is of order p / n where the minimum is regular, and at most of order n^-1/2: only an upper end.
+ * A class query of length 1 over rows in the unit ball moves by at most 1 + (|q| + |k|) / sigma^2 = 1.5 (docs/mathematics/latent-variables.md). */
+static hark_status judge(hark_lab *lab) {
+  const hark_lab_table *const table = &lab->tables[0];
+  const double over_count = lab->quick ? 0.27 : 0, over_length = lab->quick ? 0.21 : 0;
+  double mean = 0, query = 0;
+  hark_lab_line sum = {0};
+  for (int64_t i = 0; i < hark_lab_row_count(&lab->tables[1]); i++) {
+    const double *const row = hark_lab_row(&lab->tables[1], i);
+    hark_lab_line_add_power(&sum, row[ROWS], row[OF_SUM]);
+    mean = hark_lab_larger(mean, row[OF_MEAN]);
+    query = hark_lab_larger(query, row[OF_QUERY]);
+  }
+  HARK_TRY(hark_lab_require(lab, slope_of(table, OVER_COUNT, COMPLEXITY), -0.6 - over_count, -0.4 + over_count,
+                            "slope of the complexity in n, log-log"));
+  HARK_TRY(hark_lab_require(lab, slope_of(table, OVER_LENGTH, COMPLEXITY), -0.2 - over_length, 0.05 + over_length,
+                            "slope of the complexity in L, log-log"));
+  HARK_TRY(hark_lab_require(lab, slope_of(table, OVER_COUNT, GAP), -INFINITY, -0.4 + over_count, "slope of the gap in n, log-log"));
+  HARK_TRY(hark_lab_require(lab, slope_of(table, OVER_LENGTH, GAP), -INFINITY, 0.05 + over_length, "slope of the gap in L, log-log"));
+  HARK_TRY(hark_lab_require(lab, mean, 0, 1 + 1e-9, "the mean over rows / the rows' largest change, largest"));
+  HARK_TRY(hark_lab_require(lab, query, 0, 1.5, "a class query / the rows' largest change, largest"));
+  return hark_lab_require(lab, hark_lab_line_fit(&sum).slope, 0.99, 1.01, "slope in L of the sum over rows / the rows' largest change");
+}
+
+const hark_experiment hark_experiment_generalisation = {
+    .summary = "attention networks follow noise like n^-1/2, whatever the number of tokens",
+    .paper = HARK_LAB_PAPER_X "Theorems 5.3 and C.4",
+    .statement =
+        "the Rademacher complexity of attention networks with norms of at most 3, and the gap between the loss on new sequences and on "
+        "those trained on, fall with the number of sequences n at least like n^-1/2 and do not grow with the number of tokens L; a mean "
+        "moves no more than its rows do, a class query without matrices by 1.5 times that at most, a sum by a factor of L",
+    .notes =
+        "    R_n = E sup_f (1/n) sum_i s_i f(X_i),   s_i = -1 or 1;      gap = E (y - f^)^2 - (1/n) sum_i (y_i - f^(X_i))^2\n"
+        "\n"
+        "Networks of (5.1) with d = 4, tokens z + N in the unit ball, labels 0.3 tanh z_1 with noise of 0.2 to either side. Suprema and "
+        "minimisers are searched by Adam, every step projected onto the norms (singular values cut at 3), so that what is found is a lower "
+        "bound of the complexity. The theorem is an upper bound: that the gap falls faster than n^-1/2 (a regular minimum has 1/n) agrees "
+        "with it, and nothing is said of its growth in heads or layers, which such a bound cannot be tested by.\n"
+        "\n"
+        "Aggregations are measured without matrices, W^q = W^k = W^v = I and a query of length 1; the 1.5 of the class query is analytic, "
+        "1 "
+        "+ (|q| + |k|) / sigma^2 with rows in the unit ball and sigma^2 = 4. Assumption C.2 does not hold for the query of the class whose "
+        "norms are at most 3: with W^v = 3 I and scores that are all alike it is three times the mean, and moves so.\n"
+        "\n"
+        "*Figures.* Complexity and gap over n and over L; the dashes have the theorem's slope.",
+    .measure = measure,
+    .judge = judge};

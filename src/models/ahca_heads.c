@@ -1,0 +1,129 @@
+/* ahca_heads.c - what an AHCA model tells of H, the slots of all units after their layers. See ahca_pass.h.
+ *
+ *   classes, numbers  logits = W2 relu(W1 mean(norm(H)) + b1) + b2 over a sequence's rows
+ *   tokens            y_t = q_t + attention(norm(q_t), norm(H_k)) Wo + attention(norm(q_t), C2_S) Wo',   k the chunk of t
+ *                     logits = W2 relu(W1 norm(y_t) + b1) + b2
+ *
+ * q_t is the embedded token where it is to be labelled. Where it is to be reconstructed q_t knows its place in its chunk and its chunk's number alone,
+ * as x_t would tell itself. Of learned chunks the attention's outputs go through the straight-through estimator of how certain the boundaries are.
+ */
+#include "models/ahca_pass.h"
+#include "models/stack.h"
+
+static hark_status declare_token_head(hark_context *context, hark_network *network, hark_ahca_token_head *head) {
+  const hark_network_config *config = &network->config;
+  const hark_ahca_sizes sizes = hark_ahca_sizes_of(config);
+  const hark_ahca_widths slots = {config->width, sizes.primary_width, config->width},
+                         selected = {config->width, sizes.secondary_width, config->width};
+  HARK_TRY(hark_ahca_declare_norm(context, network, "head.query_norm", config->width, &head->query_norm));
+  if (config->ahca.head == HARK_AHCA_RECONSTRUCTION) {
+    HARK_TRY(hark_ahca_declare_table(context, network, "head.position", hark_min(sizes.maximum, config->context), config->width,
+                                     &head->position_table));
+    HARK_TRY(hark_ahca_declare_table(context, network, "head.chunk", sizes.chunks, config->width, &head->chunk_table));
+  }
+  HARK_TRY(hark_ahca_declare_attention(context, network, "head.slots", &slots, &head->slots));
+  HARK_TRY(hark_ahca_declare_attention(context, network, "head.selected", &selected, &head->selected));
+  return hark_ahca_declare_norm(context, network, "head.norm", config->width, &head->norm);
+}
+
+hark_status hark_ahca_declare_head(hark_context *context, hark_network *network) {
+  const hark_network_config *config = &network->config;
+  const int64_t width = hark_ahca_sizes_of(config).primary_width,
+                hidden = config->head_width != 0 ? config->head_width : config->feed_forward_width;
+  const bool tokens = hark_ahca_has_token_head(config);
+  HARK_TRY(hark_ahca_declare_norm(context, network, "final_norm", width, &network->final_norm));
+  if (tokens) HARK_TRY(declare_token_head(context, network, &network->ahca->token));
+  HARK_TRY(hark_linear_declare(context, &network->parameters, tokens ? config->width : width, hidden, true, HARK_INITIAL_DEVIATION,
+                               "head.hidden", &network->hidden[0]));
+  return hark_linear_declare(context, &network->parameters, hidden, tokens ? config->vocabulary : config->classes, true,
+                             HARK_INITIAL_DEVIATION, "head", &network->head);
+}
+
+/* *out <- W2 relu(W1 x + b1) + b2; x stays. */
+static hark_status tell(const hark_ahca_pass *p, hark_value x, hark_value *out) {
+  hark_value hidden = 0, active = 0;
+  HARK_TRY(hark_linear_apply(p->forward, &p->network->hidden[0], x, &hidden));
+  HARK_TRY(hark_tape_apply(p->tape, &hark_op_relu, NULL, 1, &hidden, 1, &active));
+  HARK_TRY(hark_linear_apply(p->forward, &p->network->head, active, out));
+  hark_tape_release(p->tape, active);
+  return HARK_OK;
+}
+
+static hark_status tell_sequences(const hark_ahca_pass *p, hark_value normed, hark_value *out) {
+  static const hark_pool_attributes mean = {HARK_POOL_MEAN};
+  hark_value pooled = 0, vectors = 0;
+  HARK_TRY(hark_ahca_pool_segments(p, HARK_AHCA_AVERAGE, 1, p->unit_slots, false, normed, p->unit_offsets, &pooled));
+  HARK_TRY(hark_ahca_apply_one(p, &hark_op_pool, &mean, pooled, &vectors)); /* [S, 1, d'] -> [S, d'] */
+  hark_tape_release(p->tape, pooled);
+  HARK_TRY(tell(p, vectors, out));
+  hark_tape_release(p->tape, vectors);
+  return HARK_OK;
+}
+
+/* What tokens ask with [1, T, D]. */
+static hark_status ask_tokens(const hark_ahca_pass *p, hark_value x, hark_value *out) {
+  const hark_ahca_token_head *head = &p->layers->token;
+  static const hark_scale_attributes same = {1};
+  if (p->network->config.ahca.head == HARK_AHCA_LABELS) return hark_ahca_apply_one(p, &hark_op_scale, &same, x, out);
+  const hark_segment_index_attributes places = {p->tokens, 0, 0, true}, chunks = {p->chunks, 0, p->sizes.chunks, false};
+  hark_value of_token[HARK_MAX_OUTPUTS] = {0}, of_chunk[HARK_MAX_OUTPUTS] = {0}, rows = 0, numbers = 0;
+  HARK_TRY(hark_ahca_apply_one(p, &hark_op_segment_index, &places, p->chunk_rows, of_token));
+  HARK_TRY(hark_ahca_apply_one(p, &hark_op_segment_index, &chunks, p->chunk_offsets, of_chunk));
+  HARK_TRY(hark_ahca_look_up(p, head->position_table, p->in_chunk, out));
+  /* the row of every chunk's number, and of these the one of the token's chunk */
+  HARK_TRY(hark_ahca_look_up(p, head->chunk_table, of_chunk[0], &rows));
+  const hark_value inputs[] = {of_token[2], rows};
+  HARK_TRY(hark_ahca_apply(p, &hark_op_embedding, NULL, 2, inputs, &numbers));
+  hark_tape_release(p->tape, rows);
+  return hark_forward_add(p->forward, *out, numbers, out);
+}
+
+/* normed: H's norm. */
+static hark_status tell_tokens(const hark_ahca_pass *p, hark_value x, hark_value normed, hark_value *out) {
+  const hark_ahca_token_head *head = &p->layers->token;
+  const int64_t slots = p->options->primary_slots;
+  hark_value q = 0, query = 0, of_chunk = 0, of_sequence = 0, a = 0, y = 0;
+  HARK_TRY(ask_tokens(p, x, &q));
+  HARK_TRY(hark_norm_apply(p->forward, &head->query_norm, q, &query));
+  const hark_ahca_ragged chunk = {.query = query,
+                                  .key = normed,
+                                  .query_offsets = p->chunk_rows,
+                                  .key_offsets = p->slot_rows,
+                                  .keys_of_a_query = slots},
+                         sequence = {.query = query,
+                                     .key = p->asked,
+                                     .bias = p->term,
+                                     .query_offsets = p->offsets,
+                                     .key_offsets = p->asked_offsets,
+                                     .keys_of_a_query = p->asked_rows};
+  HARK_TRY(hark_ahca_ask(p, &head->slots, &chunk, &of_chunk));
+  HARK_TRY(hark_ahca_ask(p, &head->selected, &sequence, &of_sequence));
+  hark_tape_release(p->tape, query);
+  HARK_TRY(hark_forward_add(p->forward, of_chunk, of_sequence, &a));
+  if (p->probability != 0) {
+    const hark_tensor *reference = p->input->given != NULL ? p->input->given->reference : NULL;
+    hark_value inputs[] = {a, p->probability, p->chunk_rows, 0}, through = 0;
+    if (reference != NULL) HARK_TRY(hark_tape_leaf(p->tape, reference, NULL, &inputs[3]));
+    HARK_TRY(hark_ahca_apply(p, &hark_op_straight_through, NULL, 4, inputs, &through));
+    hark_tape_release(p->tape, a);
+    a = through;
+  }
+  HARK_TRY(hark_forward_add(p->forward, q, a, &y));
+  HARK_TRY(hark_norm_apply(p->forward, &head->norm, y, &query));
+  hark_tape_release(p->tape, y);
+  HARK_TRY(tell(p, query, out));
+  hark_tape_release(p->tape, query);
+  return HARK_OK;
+}
+
+hark_status hark_ahca_head_apply(const hark_ahca_pass *p, hark_value x, hark_value h, hark_value *out) {
+  hark_value normed = 0;
+  HARK_TRY(hark_norm_apply(p->forward, &p->network->final_norm, h, &normed));
+  if (hark_ahca_has_token_head(&p->network->config)) {
+    HARK_TRY(tell_tokens(p, x, normed, out));
+  } else {
+    HARK_TRY(tell_sequences(p, normed, out));
+  }
+  hark_tape_release(p->tape, normed);
+  return HARK_OK;
+}

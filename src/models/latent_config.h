@@ -1,0 +1,32 @@
+/* latent_config.h - what the models of the latent-variable paper (X, arXiv 2212.14852) may be, apart from what all networks have. */
+#ifndef HARK_MODELS_LATENT_CONFIG_H
+#define HARK_MODELS_LATENT_CONFIG_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define HARK_LATENT_FORM_WORDS "transformer|single"
+#define HARK_LATENT_AGGREGATE_WORDS "query|mean"
+typedef enum hark_latent_form { HARK_LATENT_TRANSFORMER, HARK_LATENT_SINGLE } hark_latent_form;
+typedef enum hark_latent_aggregate { HARK_LATENT_QUERY, HARK_LATENT_MEAN } hark_latent_aggregate;
+
+typedef struct hark_latent_config {
+  int form;                          /* hark_latent_form */
+  int aggregate;                     /* hark_latent_aggregate */
+  bool skip;                         /* of TRANSFORMER: skip connections */
+  int norm;                          /* hark_bound_norm */
+  double operator_norm, matrix_norm; /* bounds of every matrix; 0: free */
+  double range;                      /* radius of the ball that outputs are brought to; 0: none */
+} hark_latent_config;
+
+#define HARK_FINITE_MAP_WORDS "linear|network"
+typedef enum hark_finite_map { HARK_FINITE_LINEAR, HARK_FINITE_NETWORK } hark_finite_map;
+
+typedef struct hark_finite_config {
+  int map;            /* hark_finite_map, of tokens to covariates and responses */
+  int64_t covariates; /* features of a covariate */
+  double ridge;       /* where it starts when it is learned */
+  bool ridge_learned;
+} hark_finite_config;
+
+#endif

@@ -1,0 +1,150 @@
+/* ahca_statistics.c - see ahca_statistics.h. */
+#include "train/ahca_statistics.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+
+#include "backend/backend.h"
+#include "core/core.h"
+
+#define PIECE 128
+
+/* Reads a list piece by piece. */
+typedef struct list_reader {
+  hark_context *context;
+  const hark_tensor *list; /* i32 or i64, of rank 1 */
+  int64_t first, count;    /* of the piece */
+  union {
+    int64_t wide[PIECE];
+    int32_t narrow[PIECE];
+  } numbers;
+} list_reader;
+
+static list_reader reader_of(hark_context *context, const hark_tape *tape, hark_value list) {
+  return (list_reader){.context = context, .list = hark_tape_tensor(tape, list)};
+}
+
+static hark_status read_at(list_reader *r, int64_t index, int64_t *out) {
+  if (index < r->first || index >= r->first + r->count) {
+    const size_t bytes = hark_type_bytes(r->list->type);
+    r->first = index;
+    r->count = hark_min(PIECE, r->list->shape[0] - index);
+    HARK_TRY(hark_backend_read(r->context, &r->numbers, (const char *)r->list->data + (size_t)index * bytes, (size_t)r->count * bytes));
+    if (r->list->type == HARK_I32) /* to the wider ones from the end */
+      for (int64_t i = r->count - 1; i >= 0; i--) r->numbers.wide[i] = r->numbers.narrow[i];
+  }
+  *out = r->numbers.wide[index - r->first];
+  return HARK_OK;
+}
+
+static int length_bucket(int64_t length) {
+  int bucket = 0;
+  while (length > 1 && bucket < HARK_AHCA_LENGTHS - 1) {
+    length /= 2;
+    bucket++;
+  }
+  return bucket;
+}
+
+static hark_status add_chunks(hark_context *context, const hark_tape *tape, const hark_ahca_trace *trace, hark_ahca_statistics *s) {
+  list_reader chunks = reader_of(context, tape, trace->chunks);
+  int64_t begin = 0;
+  HARK_TRY(read_at(&chunks, 0, &begin));
+  for (int64_t k = 1; k < chunks.list->shape[0]; k++) {
+    int64_t end = 0;
+    HARK_TRY(read_at(&chunks, k, &end));
+    const int64_t length = end - begin;
+    begin = end;
+    if (length < 1) continue;
+    s->shortest = s->chunks == 0 ? length : hark_min(s->shortest, length);
+    s->longest = hark_max(s->longest, length);
+    s->lengths[length_bucket(length)]++;
+    s->chunks++;
+  }
+  return HARK_OK;
+}
+
+static hark_status add_selected(hark_context *context, const hark_tape *tape, const hark_ahca_trace *trace, hark_ahca_statistics *s) {
+  list_reader index = reader_of(context, tape, trace->selected), offsets = reader_of(context, tape, trace->selected_offsets),
+              globals = reader_of(context, tape, trace->global_offsets);
+  for (int64_t b = 0; b + 1 < offsets.list->shape[0]; b++) {
+    int64_t from = 0, to = 0, first = 0, end = 0;
+    HARK_TRY(read_at(&offsets, b, &from));
+    HARK_TRY(read_at(&offsets, b + 1, &to));
+    HARK_TRY(read_at(&globals, b, &first));
+    HARK_TRY(read_at(&globals, b + 1, &end));
+    for (int64_t i = from; i < to; i++) {
+      int64_t row = 0;
+      HARK_TRY(read_at(&index, i, &row));
+      if (row < first || row >= end) continue;
+      s->places[(row - first) * HARK_AHCA_PLACES / (end - first)]++;
+      s->selected++;
+    }
+  }
+  return HARK_OK;
+}
+
+static hark_status add_depths(hark_context *context, const hark_tape *tape, const hark_ahca_trace *trace, hark_ahca_statistics *s) {
+  if (trace->depth == 0) return HARK_OK;
+  list_reader depth = reader_of(context, tape, trace->depth);
+  for (int64_t k = 0; k < depth.list->shape[0]; k++) {
+    int64_t layers = 0;
+    HARK_TRY(read_at(&depth, k, &layers));
+    if (layers < 1 || layers > HARK_MAX_DEPTH) continue; /* rows of no sequence */
+    s->depths[layers]++;
+    s->units++;
+  }
+  return HARK_OK;
+}
+
+hark_status hark_ahca_statistics_add(hark_context *context, const hark_tape *tape, const hark_ahca_trace *trace, int64_t tokens,
+                                     hark_ahca_statistics *statistics) {
+  if (trace->chunks == 0) return HARK_OK;
+  statistics->sequences += hark_tape_tensor(tape, trace->sequences)->shape[0] - 1;
+  statistics->tokens += tokens;
+  HARK_TRY(add_chunks(context, tape, trace, statistics));
+  HARK_TRY(add_selected(context, tape, trace, statistics));
+  return add_depths(context, tape, trace, statistics);
+}
+
+static double share(int64_t part, int64_t all) { return all > 0 ? (double)part / (double)all : NAN; }
+
+hark_ahca_report hark_ahca_report_of(const hark_ahca_statistics *s) {
+  hark_ahca_report report = {.chunks = share(s->chunks, s->sequences), .tokens = share(s->tokens, s->chunks), .depth = NAN};
+  report.shortest = s->chunks > 0 ? (double)s->shortest : NAN;
+  report.longest = s->chunks > 0 ? (double)s->longest : NAN;
+  int64_t layers = 0;
+  for (int d = 1; d <= HARK_MAX_DEPTH; d++) {
+    report.depths[d - 1] = s->depths[d] > 0 ? share(s->depths[d], s->units) : NAN;
+    layers += d * s->depths[d];
+  }
+  report.depth = share(layers, s->units);
+  for (int i = 0; i < HARK_AHCA_LENGTHS; i++) report.lengths[i] = s->lengths[i] > 0 ? share(s->lengths[i], s->chunks) : NAN;
+  for (int i = 0; i < HARK_AHCA_PLACES; i++) report.places[i] = share(s->places[i], s->selected);
+  return report;
+}
+
+double *hark_ahca_report_number(hark_ahca_report *report, int index, char name[HARK_AHCA_NAME_BYTES]) {
+  static const char *const names[] = {"chunks", "tokens", "shortest", "longest", "depth"};
+  enum { SINGLE = sizeof names / sizeof *names };
+  double *const singles[SINGLE] = {&report->chunks, &report->tokens, &report->shortest, &report->longest, &report->depth};
+  if (index < SINGLE) {
+    (void)snprintf(name, HARK_AHCA_NAME_BYTES, "ahca/%s", names[index]);
+    return singles[index];
+  }
+  index -= SINGLE;
+  if (index < HARK_MAX_DEPTH) {
+    (void)snprintf(name, HARK_AHCA_NAME_BYTES, "ahca/depth_%d", index + 1);
+    return &report->depths[index];
+  }
+  index -= HARK_MAX_DEPTH;
+  if (index < HARK_AHCA_LENGTHS) {
+    (void)snprintf(name, HARK_AHCA_NAME_BYTES, "ahca/length_%" PRId64, (int64_t)1 << index);
+    return &report->lengths[index];
+  }
+  index -= HARK_AHCA_LENGTHS;
+  if (index >= HARK_AHCA_PLACES) return NULL;
+  (void)snprintf(name, HARK_AHCA_NAME_BYTES, "ahca/place_%d", index);
+  return &report->places[index];
+}
