@@ -166,16 +166,16 @@ static void test_pieces(void **state) {
   CHECK_ALL(cases);
 }
 
-/* So many rows that the backward of a head works in windows (hierarchical_tile.h: from 4096 rows on, of 1024 each): an odd and an even number of
- * them, of which the last has less rows than those beside it reach, and blocks of all sizes. The forward has the same bits with windows and
- * without: test_threads(). */
+/* So many rows that the backward of a head works in windows (hierarchical_tile.h: from 8192 rows on, of 1024 each): an odd and an even number of
+ * them, of which the last has less rows than those beside it reach, and even windows at once. test_threads() has more of them: equal bits with one
+ * thread, many, and a forward without windows. */
 static void test_windows(void **state) {
   (void)state;
   static const char *const cases[] = {
-      "hierarchical:B1,H1,L4100,D4,N16,threads=2",
-      "hierarchical:B1,H1,L4100,D3,V5,N8,first,mask,qmask,threads=2",
-      "hierarchical:B1,H1,L5130,D4,N64,causal,rbf,dropout=0.2,accumulate,threads=1",
-      "hierarchical:B1,H1,L4100,D16,N2,sibling,hbias,kernel,threads=1",
+      "hierarchical:B1,H1,L8196,D4,N16,threads=2",
+      "hierarchical:B1,H1,L8195,D3,V5,N8,first,mask,qmask,threads=2",
+      "hierarchical:B1,H1,L9218,D2,N64,causal,rbf,dropout=0.2,accumulate,threads=3",
+      "hierarchical:B1,H1,L8193,D2,N2,sibling,hbias,kernel,threads=1",
   };
   CHECK_ALL(cases);
 }
@@ -458,8 +458,10 @@ static void test_threads(void **state) {
       "hierarchical:B1,H1,L12500,D20,N16,sibling", /* the forward in windows but for 7 threads, as the next */
       "hierarchical:B1,H1,L13000,D16,N8,first,causal,accumulate",
       "hierarchical:B1,H1,L8700,D4,N2,mask,qmask",
-      "hierarchical:B2,H2,K1,L6200,D4,N8,lengths,mask,qmask,rbf",
-      "hierarchical:B1,H1,L5200,D4,N64,causal,hbias,kernel,dropout=0.2",
+      "hierarchical:B1,H1,L10241,D4,N64,causal",
+      "hierarchical:B1,H1,L9300,D4,N32,accumulate",
+      "hierarchical:B2,H2,K1,L10200,D4,N8,lengths,mask,qmask,rbf",
+      "hierarchical:B1,H1,L9200,D4,N64,causal,hbias,kernel,dropout=0.2",
   };
   for (size_t k = 0; k < KINDS; k++) {
     char text[ATTENTION_CASE_BYTES];

@@ -6,10 +6,12 @@
  *
  * A (sequence, key head) is worked on by one thread with a tree of its own, which stays in its caches, as long as that keeps as many threads
  * busy as the other way does: one after another, each by all threads, tokens in pieces of a level, the forward in subtrees, the backward in
- * pieces of a level, or windows, of which every second one touches keys of its own, or with exact queries in parts of the rows. The cuts depend on sizes
- * alone and every sum has one order, so that the bits do not depend on the way or on the number of threads.
+ * pieces of a level, or windows, of which every second one touches keys of its own, or with exact queries in parts of the rows. The backward's
+ * cuts depend on sizes alone, the forward's change no bits, and every sum has one order, so that the bits do not depend on the way or on the
+ * number of threads.
  *
- * Scratch: trees, one or as many as (sequence, key head)s are worked on at a time | tiles and a window a worker | the tables' (hierarchical_terms.c).
+ * Scratch: trees, one or as many as (sequence, key head)s are worked on at a time | tiles and a window a worker, busy or not | the tables'
+ * (hierarchical_terms.c).
  */
 #include <inttypes.h>
 #include <math.h>
@@ -44,8 +46,9 @@ static size_t padded(int64_t features) { return (size_t)hark_ceil_div(features, 
  * itself, costs little. */
 static int64_t least_roots(int workers) { return hark_max(2 * workers, hark_min(4 * workers, 16)); }
 
-/* Sequences from this length on are worked on in windows. The forward's bits are the same without them, so that a head that is to be cut into more
- * subtrees than it has windows does without. */
+/* Sequences from this length on are worked on in windows. The forward's bits are the same without them, so that it does without where all threads
+ * on one head would ask for more subtrees than it has windows. The backward's are not: there the length alone decides, and a head of n windows
+ * keeps n / 2 threads busy. */
 static int64_t windowed_from(const hark_attention_desc *desc, int workers, bool backward) {
   if (desc->coarse_query == HARK_COARSE_QUERY_EXACT || !hark_windows_fit(desc->hierarchy_block)) return INT64_MAX;
   return backward ? HARK_WINDOWED_ROWS : hark_max(HARK_WINDOWED_ROWS, least_roots(workers) * HARK_WINDOW_ROWS);

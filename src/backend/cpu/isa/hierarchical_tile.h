@@ -320,12 +320,13 @@ void HARK_ISA(hark_hierarchical_backward_piece)(const hark_tree *tree, int level
  * first .. last, before and behind them lie the keys that they meet on these levels, hark_window_reach() rows at most. */
 #define HARK_WINDOW_LEVELS 2
 #define HARK_WINDOW_ROWS (HARK_TILE_QUERIES << (HARK_WINDOW_LEVELS + 2)) /* of a tile of the second level above them */
-#define HARK_WINDOWED_ROWS (4 * HARK_WINDOW_ROWS)                        /* the shortest windowed tree's */
+#define HARK_WINDOWED_ROWS (8 * HARK_WINDOW_ROWS)                        /* the shortest windowed tree's */
 typedef struct hark_window {
   hark_tree tree;
   hark_attention_sequence sequence;
   int64_t first, last;
 } hark_window;
+/* The keys that rows meet on these levels lie within half of it; twice as far pairs of blocks begin where they do in the whole tree. */
 static inline int64_t hark_window_reach(int64_t block) { return 2 * block << HARK_WINDOW_LEVELS; }
 /* What neighbours reach does not overlap, and windows begin where pairs of blocks do. */
 static inline bool hark_windows_fit(int64_t block) {

@@ -3,9 +3,9 @@
  *     level l + 1 from level l: keys and queries are means by real rows (queries also the first real one), values sums; gradients are sums
  *     weighted by e^(m - lse) (hierarchical_backward.c)
  *
- * Of a long sequence the tokens of levels 1 .. HARK_WINDOW_LEVELS are not kept: they are made twice, once to make the level above them from and
- * once more, window after window, just before the backward needs them, in memory of the worker that stays in its caches. A window is a tree
- * itself, of which row 0 is its first one.
+ * Of a long sequence the tokens of levels 1 .. HARK_WINDOW_LEVELS are not kept: they are made once to make the level above them from and again,
+ * window after window, just before the walk over the window's rows needs them, in memory of the worker that stays in its caches: keys once more
+ * for every head of a group, and those that two windows reach in both. A window is a tree itself, of which row 0 is its first one.
  */
 #include <math.h>
 
@@ -192,8 +192,9 @@ size_t HARK_ISA(hark_hierarchical_window_floats)(int64_t block, size_t head_pad,
 
 void HARK_ISA(hark_hierarchical_open_window)(const hark_tree *tree, int64_t index, float *memory, hark_window *window) {
   const int64_t row = index * HARK_WINDOW_ROWS, reach = hark_window_reach(tree->hierarchy.block), origin = hark_max(row - reach, 0);
-  place_window(tree, origin, HARK_WINDOW_ROWS + 2 * reach, memory, window);
-  window->first = row - origin;
+  const int64_t first = row - origin; /* 0 of the first window, which has nothing before it */
+  place_window(tree, origin, first + HARK_WINDOW_ROWS + reach, memory, window);
+  window->first = first;
   window->last = hark_min(window->first + HARK_WINDOW_ROWS, window->tree.level[0].queries);
   for (int level = 1; level <= HARK_WINDOW_LEVELS; level++) {
     const int64_t last = hark_ceil_div(window->last, (int64_t)1 << level);
