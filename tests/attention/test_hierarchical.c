@@ -166,6 +166,20 @@ static void test_pieces(void **state) {
   CHECK_ALL(cases);
 }
 
+/* So many rows that the backward of a head works in windows (hierarchical_tile.h: from 8192 rows on, of 1024 each): an odd and an even number of
+ * them, of which the last has less rows than those beside it reach, and even windows at once. test_threads() has more of them: equal bits with one
+ * thread, many, and a forward without windows. */
+static void test_windows(void **state) {
+  (void)state;
+  static const char *const cases[] = {
+      "hierarchical:B1,H1,L8196,D4,N16,threads=2",
+      "hierarchical:B1,H1,L8195,D3,V5,N8,first,mask,qmask,threads=2",
+      "hierarchical:B1,H1,L9218,D2,N64,causal,rbf,dropout=0.2,accumulate,threads=3",
+      "hierarchical:B1,H1,L8193,D2,N2,sibling,hbias,kernel,threads=1",
+  };
+  CHECK_ALL(cases);
+}
+
 /* Every pair of a query and a key in one level and one entry of it, seen on the layout and seen from outside: without logits, and with values
  * that tell keys apart, every visible key weighs the same. */
 static void test_cover(void **state) {
@@ -441,6 +455,13 @@ static void test_threads(void **state) {
       "hierarchical:H2,K1,L2100,D9,V17,N6,causal,exact,rbf,dropout=0.2,accumulate",
       "hierarchical:B4,H1,L300,D8,N8,roomy=9000",
       "hierarchical:B4,H1,L2000,D8,N8,roomy=5000,causal",
+      "hierarchical:B1,H1,L12500,D20,N16,sibling", /* the forward in windows but for 7 threads, as the next */
+      "hierarchical:B1,H1,L13000,D16,N8,first,causal,accumulate",
+      "hierarchical:B1,H1,L8700,D4,N2,mask,qmask",
+      "hierarchical:B1,H1,L10241,D4,N64,causal",
+      "hierarchical:B1,H1,L9300,D4,N32,accumulate",
+      "hierarchical:B2,H2,K1,L10200,D4,N8,lengths,mask,qmask,rbf",
+      "hierarchical:B1,H1,L9200,D4,N64,causal,hbias,kernel,dropout=0.2",
   };
   for (size_t k = 0; k < KINDS; k++) {
     char text[ATTENTION_CASE_BYTES];
@@ -450,7 +471,7 @@ static void test_threads(void **state) {
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) same_with_threads(cases[i], true);
 }
 
-/* More threads than there are heads take more memory for their tiles, but none for trees that none of them works on. */
+/* More threads than there are heads take more memory for their tiles and windows, but none for trees that none of them works on. */
 static void test_workspace(void **state) {
   (void)state;
   hark_attention_sizes sizes[2];
@@ -461,7 +482,7 @@ static void test_workspace(void **state) {
     hark_attention_desc desc = hark_attention_desc_default();
     desc.structure = HARK_STRUCTURE_HIERARCHICAL;
     desc.batch = desc.heads = 1;
-    desc.query_length = desc.key_length = 16384;
+    desc.query_length = desc.key_length = 65536;
     desc.head_dim = 64;
     assert_int_equal(hark_context_create(&options, &context), HARK_OK);
     assert_int_equal(hark_attention_plan_create(context, &desc, &plan), HARK_OK);
@@ -633,7 +654,7 @@ int main(int argument_count, char **arguments) {
       cmocka_unit_test(test_equal_weights),   cmocka_unit_test(test_rows_sum_to_one), cmocka_unit_test(test_adjoint),
       cmocka_unit_test(test_one_level),       cmocka_unit_test(test_constant_cells),  cmocka_unit_test(test_low_rows),
       cmocka_unit_test(test_table_gradients), cmocka_unit_test(test_threads),         cmocka_unit_test(test_pieces),
-      cmocka_unit_test(test_workspace),       cmocka_unit_test(test_rows_after),
+      cmocka_unit_test(test_windows),         cmocka_unit_test(test_workspace),       cmocka_unit_test(test_rows_after),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

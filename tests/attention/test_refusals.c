@@ -182,7 +182,7 @@ static void test_too_much_scratch(void **state) {
     desc.structure = HARK_STRUCTURE_HIERARCHICAL;
     desc.batch = desc.heads = 1;
     desc.query_length = desc.key_length = (int64_t)1 << 40;
-    desc.head_dim = desc.value_dim = (int64_t)1 << 20;
+    desc.head_dim = desc.value_dim = (int64_t)3 << 19;
     desc.forward_only = (k & 1) != 0;
     desc.has_log_kernel = (k & 2) != 0;
     desc.has_hierarchical_bias = (k & 4) != 0;

@@ -1,14 +1,17 @@
 /* hierarchical_attention.c - the algorithm "hierarchical tiled": hierarchical attention in f32, O(length) time and memory.
  *
- * This file: what is supported, how memory is laid out, how tokens of coarse levels are made, how the work is cut. hierarchical_forward.c and
- * hierarchical_backward.c hold the loops over tiles, dense_products.h the micro-kernels, hierarchical_terms.c what is added by distance.
+ * This file: what is supported, how memory is laid out, how the work is cut. hierarchical_tokens.c makes tokens of coarse levels and windows,
+ * hierarchical_forward.c and hierarchical_backward.c hold the loops over tiles, dense_products.h the micro-kernels, hierarchical_terms.c what is
+ * added by distance.
  *
  * A (sequence, key head) is worked on by one thread with a tree of its own, which stays in its caches, as long as that keeps as many threads
  * busy as the other way does: one after another, each by all threads, tokens in pieces of a level, the forward in subtrees, the backward in
- * pieces of a level of which every second one touches keys of its own, or with exact queries in parts of the rows. The cuts depend on sizes
- * alone and every sum has one order, so that the bits do not depend on the way or on the number of threads.
+ * pieces of a level, or windows, of which every second one touches keys of its own, or with exact queries in parts of the rows. The backward's
+ * cuts depend on sizes alone, the forward's change no bits, and every sum has one order, so that the bits do not depend on the way or on the
+ * number of threads.
  *
- * Scratch: trees, one or as many as (sequence, key head)s are worked on at a time | tiles a worker | the tables' (hierarchical_terms.c).
+ * Scratch: trees, one or as many as (sequence, key head)s are worked on at a time | tiles and a window a worker, busy or not | the tables'
+ * (hierarchical_terms.c).
  */
 #include <inttypes.h>
 #include <math.h>
@@ -39,13 +42,33 @@ static bool supports(const hark_context *context, const hark_attention_desc *des
 
 static size_t padded(int64_t features) { return (size_t)hark_ceil_div(features, HARK_LANES) * HARK_LANES; }
 
-/* Bytes of a tree over `length` rows. */
-static hark_status count_tree(hark_context *context, const hark_attention_desc *desc, int64_t length, bool backward, size_t *out) {
+/* Subtrees of a head that is spread: so many that no thread waits long for another, so few that what is above them, which each computes for
+ * itself, costs little. */
+static int64_t least_roots(int workers) { return hark_max(2 * workers, hark_min(4 * workers, 16)); }
+
+/* Sequences from this length on are worked on in windows. The forward's bits are the same without them, so that it does without where all threads
+ * on one head would ask for more subtrees than it has windows. The backward's are not: there the length alone decides, and a head of n windows
+ * keeps n / 2 threads busy. */
+static int64_t windowed_from(const hark_attention_desc *desc, int workers, bool backward) {
+  if (desc->coarse_query == HARK_COARSE_QUERY_EXACT || !hark_windows_fit(desc->hierarchy_block)) return INT64_MAX;
+  return backward ? HARK_WINDOWED_ROWS : hark_max(HARK_WINDOWED_ROWS, least_roots(workers) * HARK_WINDOW_ROWS);
+}
+
+/* At most so many tokens are kept of a hierarchy over at most `length` rows. */
+static int64_t kept_tokens(int64_t length, int64_t windowed) {
+  if (length < windowed) return hark_hierarchy_most_tokens(length);
+  const int64_t above = ((length - 1) >> HARK_WINDOW_LEVELS) + 1 + HARK_HIERARCHY_MAX_LEVELS; /* of the levels above those of windows */
+  return hark_max(length + above, hark_hierarchy_most_tokens(windowed - 1));
+}
+
+/* Bytes of a tree over at most `length` rows. */
+static hark_status count_tree(hark_context *context, const hark_attention_desc *desc, int64_t length, int workers, bool backward,
+                              size_t *out) {
   const hark_hierarchy h = hark_hierarchy_make(desc, length);
   const size_t d = padded(desc->head_dim), dv = padded(desc->value_dim);
   size_t token = 2 * d + dv + 3; /* floats */
   if (backward) token += 2 * d + 2 * dv + 2;
-  HARK_TRY(hark_size_multiply(context, token, (size_t)hark_hierarchy_most_tokens(length), out));
+  HARK_TRY(hark_size_multiply(context, token, (size_t)kept_tokens(length, windowed_from(desc, workers, backward)), out));
   if (backward && desc->coarse_query == HARK_COARSE_QUERY_EXACT)
     HARK_TRY(hark_size_add(context, *out, HARK_ISA(hark_hierarchical_reach_floats)(&h, (int)d, (int)dv), out));
   if (hark_has_terms(desc)) HARK_TRY(hark_size_add(context, *out, (size_t)(h.levels * hark_term_width(h.block)), out));
@@ -55,11 +78,12 @@ static hark_status count_tree(hark_context *context, const hark_attention_desc *
   return HARK_OK;
 }
 
-/* Threads that a (sequence, key head) keeps busy when it is spread over them: pieces of its rows, every second one in the backward, or its parts
- * with exact queries. */
+/* Threads that a (sequence, key head) keeps busy when it is spread over them: pieces of its rows or windows, every second one in the backward, or
+ * its parts with exact queries. */
 static int64_t spread_threads(const hark_attention_desc *desc, int64_t length, int workers, bool backward) {
   const hark_hierarchy h = hark_hierarchy_make(desc, length);
-  const int64_t pieces = hark_ceil_div(length, hark_piece_rows(desc->hierarchy_block));
+  const bool windowed = length >= windowed_from(desc, workers, backward);
+  const int64_t pieces = hark_ceil_div(length, windowed ? HARK_WINDOW_ROWS : hark_piece_rows(desc->hierarchy_block));
   if (backward && desc->coarse_query == HARK_COARSE_QUERY_EXACT) return hark_min(workers, hark_part_count(&h));
   return hark_min(workers, backward ? hark_ceil_div(pieces, 2) : pieces);
 }
@@ -75,7 +99,7 @@ static int64_t count_trees(const hark_attention_desc *desc, int workers, bool ba
 }
 
 typedef struct scratch_layout {
-  size_t worker_bytes;
+  size_t tile_bytes, worker_bytes;
   size_t workers, tables, bytes; /* where the parts begin, the trees being the first */
 } scratch_layout;
 
@@ -90,8 +114,12 @@ static hark_status add_part(hark_context *context, size_t count, size_t size, si
 
 static hark_status lay_out(hark_context *context, const hark_attention_desc *desc, int workers, bool backward, scratch_layout *out) {
   size_t tree, tables;
-  *out = (scratch_layout){.worker_bytes = hark_align_up(HARK_ISA(hark_hierarchical_worker_floats)(desc, backward) * sizeof(float))};
-  HARK_TRY(count_tree(context, desc, desc->longest, backward, &tree));
+  const size_t d = padded(desc->head_dim), dv = padded(desc->value_dim);
+  *out = (scratch_layout){.tile_bytes = hark_align_up(HARK_ISA(hark_hierarchical_worker_floats)(desc, backward) * sizeof(float))};
+  out->worker_bytes = out->tile_bytes;
+  if (desc->longest >= windowed_from(desc, workers, backward))
+    out->worker_bytes += hark_align_up(HARK_ISA(hark_hierarchical_window_floats)(desc->hierarchy_block, d, dv, backward) * sizeof(float));
+  HARK_TRY(count_tree(context, desc, desc->longest, workers, backward, &tree));
   HARK_TRY(HARK_ISA(hark_hierarchical_tables_bytes)(context, desc, workers, backward, &tables));
   HARK_TRY(add_part(context, (size_t)count_trees(desc, workers, backward), tree, &out->workers));
   out->tables = out->workers;
@@ -124,12 +152,13 @@ static bool spreads(const hark_hierarchical_call *call, int64_t longest, size_t 
 static hark_status begin(hark_context *context, const hark_attention_run *run, bool backward, hark_hierarchical_call *call) {
   const hark_attention_desc *desc = &run->plan->desc;
   scratch_layout layout;
-  HARK_TRY(lay_out(context, desc, run->plan->workers, backward, &layout));
+  const int workers = run->plan->workers;
+  HARK_TRY(lay_out(context, desc, workers, backward, &layout));
   char *scratch = run->scratch;
   int64_t longest = 0;
   for (int64_t s = 0; s < run->sequence_count; s++) longest = hark_max(longest, run->sequences[s].query_count);
   size_t tree;
-  HARK_TRY(count_tree(context, desc, longest, backward, &tree));
+  HARK_TRY(count_tree(context, desc, longest, workers, backward, &tree));
   *call = (hark_hierarchical_call){.context = context,
                                    .run = run,
                                    .desc = desc,
@@ -143,9 +172,11 @@ static hark_status begin(hark_context *context, const hark_attention_run *run, b
                                    .head_pad = (int)padded(desc->head_dim),
                                    .value_pad = (int)padded(desc->value_dim),
                                    .scale = (float)desc->scale,
-                                   .tokens = hark_hierarchy_most_tokens(longest),
+                                   .windowed = windowed_from(desc, workers, backward),
+                                   .tokens = kept_tokens(longest, windowed_from(desc, workers, backward)),
                                    .tree_floats = tree / sizeof(float),
                                    .worker_bytes = layout.worker_bytes,
+                                   .tile_bytes = layout.tile_bytes,
                                    .trees = (float *)(void *)scratch,
                                    .workers = scratch + layout.workers,
                                    .tables.longest = hark_hierarchy_make(desc, longest)};
@@ -166,10 +197,14 @@ static float *take(float **next, size_t count) {
   return taken;
 }
 
+/* Levels 1 .. HARK_WINDOW_LEVELS of a windowed tree have no memory. */
+static bool is_kept(const hark_tree *tree, int level) { return !tree->windowed || level == 0 || level > HARK_WINDOW_LEVELS; }
+
 /* Rows of `width` of every level, one level after another. */
 static void take_rows(hark_tree *tree, float **next, size_t offset, int width) {
   float *rows = take(next, (size_t)tree->call->tokens * (size_t)width);
   for (int level = 0; level < tree->hierarchy.levels; level++) {
+    if (!is_kept(tree, level)) continue;
     const hark_rows at = {rows, width};
     memcpy((char *)&tree->level[level] + offset, &at, sizeof at);
     rows += hark_hierarchy_tokens(&tree->hierarchy, level) * width;
@@ -178,34 +213,12 @@ static void take_rows(hark_tree *tree, float **next, size_t offset, int width) {
 static void take_numbers(hark_tree *tree, float **next, size_t offset) {
   float *numbers = take(next, (size_t)tree->call->tokens);
   for (int level = 0; level < tree->hierarchy.levels; level++) {
+    if (!is_kept(tree, level)) continue;
     memcpy((char *)&tree->level[level] + offset, &numbers, sizeof numbers);
     numbers += hark_hierarchy_tokens(&tree->hierarchy, level);
   }
 }
 
-/* Row `row` of a head of a tensor [B, H, L, d]. */
-static hark_rows rows_of(const hark_tensor *tensor, int64_t item, int64_t head, int64_t row) {
-  return (hark_rows){(float *)tensor->data + item * tensor->stride[0] + head * tensor->stride[1] + row * tensor->stride[2],
-                     tensor->stride[2]};
-}
-
-static bool keys_as_they_lie(const hark_tree *tree) {
-  return tree->call->args->mask.type == HARK_NONE && tree->call->head_dim == tree->call->head_pad;
-}
-static bool values_as_they_lie(const hark_tree *tree) {
-  return tree->call->args->mask.type == HARK_NONE && tree->call->value_dim == tree->call->value_pad;
-}
-static bool queries_as_they_lie(const hark_tree *tree) {
-  return tree->call->args->query_mask.type == HARK_NONE && tree->call->head_dim == tree->call->head_pad;
-}
-/* The first query of a cell is that of its first row. */
-static bool first_queries_as_they_lie(const hark_tree *tree) { return tree->call->first && queries_as_they_lie(tree); }
-/* Masked keys and hidden distances may leave a row that sees nothing, whose gradient then must not be looked at. */
-static bool gradients_as_they_lie(const hark_tree *tree) {
-  const hark_attention_args *args = tree->call->args;
-  return args->query_mask.type == HARK_NONE && args->mask.type == HARK_NONE && !tree->hides &&
-         tree->call->value_dim == tree->call->value_pad;
-}
 /* A gradient that is wanted, in memory that whole vectors fit. */
 static bool written_in_place(const hark_tensor *gradient, int width, int pad) { return gradient->type != HARK_NONE && width == pad; }
 
@@ -213,6 +226,7 @@ static hark_tree place_tree(const hark_hierarchical_call *call, int64_t sequence
   hark_tree tree = {.call = call, .sequence = &call->run->sequences[sequence], .key_head = key_head, .finite = true};
   float *next = call->trees + (size_t)slot * call->tree_floats;
   tree.hierarchy = hark_hierarchy_make(call->desc, tree.sequence->query_count);
+  tree.windowed = tree.hierarchy.length >= call->windowed;
   take_rows(&tree, &next, offsetof(hark_level, key), call->head_pad);
   take_rows(&tree, &next, offsetof(hark_level, value), call->value_pad);
   take_rows(&tree, &next, offsetof(hark_level, query), call->head_pad);
@@ -240,144 +254,13 @@ static hark_tree place_tree(const hark_hierarchical_call *call, int64_t sequence
   const hark_attention_args *args = call->args;
   const int64_t item = tree.sequence->item, row = tree.sequence->key_row;
   hark_level *rows = &tree.level[0];
-  if (keys_as_they_lie(&tree)) rows->key = rows_of(&args->key, item, key_head, row);
-  if (values_as_they_lie(&tree)) rows->value = rows_of(&args->value, item, key_head, row);
+  if (hark_keys_as_they_lie(&tree)) rows->key = hark_rows_of(&args->key, item, key_head, row);
+  if (hark_values_as_they_lie(&tree)) rows->value = hark_rows_of(&args->value, item, key_head, row);
   if (call->backward && written_in_place(&args->dkey, call->head_dim, call->head_pad))
-    rows->dkey = rows_of(&args->dkey, item, key_head, row);
+    rows->dkey = hark_rows_of(&args->dkey, item, key_head, row);
   if (call->backward && written_in_place(&args->dvalue, call->value_dim, call->value_pad))
-    rows->dvalue = rows_of(&args->dvalue, item, key_head, row);
+    rows->dvalue = hark_rows_of(&args->dvalue, item, key_head, row);
   return tree;
-}
-
-/* ---- tokens ---- */
-
-/* Weighted sum of the two rows under a token; a weight of 0: that row is not looked at. */
-static void join_rows(const hark_rows *below, int64_t token, float first, float second, int width, float *to) {
-  const float *a = below->data + 2 * token * below->stride, *b = a + below->stride;
-  const vf x = vf_set(first), y = vf_set(second);
-  for (int c = 0; c < width; c += HARK_LANES) {
-    vf sum = vf_zero();
-    if (first != 0.0f) sum = x * vf_load(a + c);
-    if (second != 0.0f) sum = vf_fma(y, vf_load(b + c), sum);
-    vf_store(to + c, sum);
-  }
-}
-
-static float square_of(const float *row, int width) {
-  vf sum = vf_zero();
-  for (int c = 0; c < width; c += HARK_LANES) sum = vf_fma(vf_load(row + c), vf_load(row + c), sum);
-  return vf_sum(sum);
-}
-
-static void copy_row(const hark_rows *from, int64_t row, int width, bool real, int pad, float *to) {
-  if (real)
-    hark_pack_rows(from->data + row * from->stride, from->stride, 1, width, pad, 1.0f, to);
-  else
-    memset(to, 0, (size_t)pad * sizeof *to);
-}
-
-/* Keys and values from .. to of a level. */
-static void make_keys(const hark_tree *tree, int level, int64_t from, int64_t to) {
-  const hark_hierarchical_call *call = tree->call;
-  const hark_level *at = &tree->level[level], *below = at - (level > 0);
-  const hark_tensor *mask = &call->args->mask;
-  const int64_t item = tree->sequence->item;
-  for (int64_t b = from; b < to; b++) {
-    float *key = at->key.data + b * at->key.stride, *value = at->value.data + b * at->value.stride;
-    if (level == 0) {
-      const int64_t row = tree->sequence->key_row + b;
-      const bool real = mask->type == HARK_NONE || ((const uint8_t *)mask->data)[item * mask->stride[0] + row * mask->stride[3]] != 0;
-      at->key_count[b] = real ? 1.0f : 0.0f;
-      if (!keys_as_they_lie(tree)) {
-        const hark_rows source = rows_of(&call->args->key, item, tree->key_head, row);
-        copy_row(&source, 0, call->head_dim, real, call->head_pad, key);
-      }
-      if (!values_as_they_lie(tree)) {
-        const hark_rows source = rows_of(&call->args->value, item, tree->key_head, row);
-        copy_row(&source, 0, call->value_dim, real, call->value_pad, value);
-      }
-    } else {
-      const float a = below->key_count[2 * b], c = 2 * b + 1 < below->keys ? below->key_count[2 * b + 1] : 0.0f;
-      at->key_count[b] = a + c;
-      const float inverse = a + c > 0.0f ? 1.0f / (a + c) : 0.0f;
-      join_rows(&below->key, b, a * inverse, c * inverse, call->head_pad, key);
-      join_rows(&below->value, b, a > 0.0f ? 1.0f : 0.0f, c > 0.0f ? 1.0f : 0.0f, call->value_pad, value);
-    }
-    /* |k|^2 scale / 2 in units of log 2 */
-    if (call->rbf) at->key_square[b] = square_of(key, call->head_pad) * (float)(0.5 * call->desc->scale * HARK_LOG2_E);
-  }
-}
-
-/* What level 0 brings to the backward: dout, lse, and D = dout . out. */
-static void begin_gradients(const hark_tree *tree, int64_t row, bool real) {
-  const hark_hierarchical_call *call = tree->call;
-  const hark_attention_args *args = call->args;
-  const hark_level *at = &tree->level[0];
-  const int64_t item = tree->sequence->item, n = tree->sequence->query_row + row;
-  const hark_rows dout = rows_of(&args->dout, item, tree->head, n), out = rows_of(&args->out, item, tree->head, n);
-  const float lse = ((const float *)args->log_sum_exp.data)[(item * call->desc->heads + tree->head) * args->query.shape[2] + n];
-  real = real && lse != -INFINITY;
-  at->least[row] = real ? lse : INFINITY;
-  at->mean_gradient[row] = 0.0f;
-  if (!gradients_as_they_lie(tree)) copy_row(&dout, 0, call->value_dim, real, call->value_pad, at->g.data + row * at->g.stride);
-  if (!real) return;
-  vf sum = vf_zero();
-  int c = 0;
-  for (; c + HARK_LANES <= call->value_dim; c += HARK_LANES) sum = vf_fma(vf_load(dout.data + c), vf_load(out.data + c), sum);
-  if (c < call->value_dim)
-    sum = vf_fma(vf_load_part(dout.data + c, call->value_dim - c), vf_load_part(out.data + c, call->value_dim - c), sum);
-  at->mean_gradient[row] = vf_sum(sum);
-}
-
-static void join_gradients(const hark_tree *tree, int level, int64_t token) {
-  const hark_level *at = &tree->level[level], *below = at - 1;
-  const int64_t a = 2 * token, b = 2 * token + 1;
-  const float second = b < below->queries ? below->least[b] : INFINITY, least = fminf(below->least[a], second);
-  float factors[2] = {0.0f, 0.0f}; /* e^(least - lse), of which one is 1 */
-  at->least[token] = least;
-  if (below->least[a] != INFINITY) factors[0] = least == below->least[a] ? 1.0f : expf(least - below->least[a]);
-  if (second != INFINITY) factors[1] = least == second ? 1.0f : expf(least - second);
-  at->mean_gradient[token] = 0.0f;
-  if (factors[0] != 0.0f) at->mean_gradient[token] += factors[0] * below->mean_gradient[a];
-  if (factors[1] != 0.0f) at->mean_gradient[token] += factors[1] * below->mean_gradient[b];
-  join_rows(&below->g, token, factors[0], factors[1], tree->call->value_pad, at->g.data + token * at->g.stride);
-}
-
-/* The first or the mean of the real queries under a token; `first` and `second` are how many the two below stand for. */
-static void join_queries(const hark_tree *tree, int level, int64_t token, float first, float second) {
-  const hark_level *at = &tree->level[level];
-  float a = first > 0.0f ? 1.0f : 0.0f, b = first > 0.0f || second == 0.0f ? 0.0f : 1.0f;
-  if (!tree->call->first) {
-    const float inverse = first + second > 0.0f ? 1.0f / (first + second) : 0.0f;
-    a = first * inverse;
-    b = second * inverse;
-  }
-  join_rows(&(at - 1)->query, token, a, b, tree->call->head_pad, at->query.data + token * at->query.stride);
-}
-
-static void make_queries(const hark_tree *tree, int level, int64_t from, int64_t to) {
-  const hark_hierarchical_call *call = tree->call;
-  const hark_level *at = &tree->level[level], *below = at - (level > 0);
-  const hark_tensor *mask = &call->args->query_mask;
-  const int64_t item = tree->sequence->item;
-  for (int64_t a = from; a < to; a++) {
-    float *query = at->query.data + a * at->query.stride;
-    if (level == 0) {
-      const int64_t row = tree->sequence->query_row + a;
-      const bool real = mask->type == HARK_NONE || ((const uint8_t *)mask->data)[item * mask->stride[0] + row * mask->stride[1]] != 0;
-      at->query_count[a] = real ? 1.0f : 0.0f;
-      if (!queries_as_they_lie(tree)) {
-        const hark_rows source = rows_of(&call->args->query, item, tree->head, row);
-        copy_row(&source, 0, call->head_dim, real, call->head_pad, query);
-      }
-      if (call->backward) begin_gradients(tree, a, real);
-      continue;
-    }
-    const float first = below->query_count[2 * a], second = 2 * a + 1 < below->queries ? below->query_count[2 * a + 1] : 0.0f;
-    at->query_count[a] = first + second;
-    if (!first_queries_as_they_lie(tree)) join_queries(tree, level, a, first, second);
-    if (call->backward) join_gradients(tree, level, a);
-  }
 }
 
 /* ---- the work ---- */
@@ -385,8 +268,11 @@ static void make_queries(const hark_tree *tree, int level, int64_t from, int64_t
 typedef enum stage_kind {
   MAKE_KEYS,
   MAKE_QUERIES,
+  MAKE_KEYS_THROUGH, /* all levels up to the first one above the windows */
+  MAKE_QUERIES_THROUGH,
   FORWARD,
   BACKWARD,
+  BACKWARD_WINDOW,
   EXACT_BEGIN,
   EXACT_PART,
   EXACT_GATHER, /* of the level that the piece's number is */
@@ -408,7 +294,7 @@ static void give_queries(const hark_tree *tree, int64_t begin, int64_t end) {
   const hark_hierarchical_call *call = tree->call;
   const hark_tensor *dquery = &call->args->dquery;
   if (dquery->type == HARK_NONE || call->head_dim == call->head_pad) return;
-  const hark_rows to = rows_of(dquery, tree->sequence->item, tree->head, tree->sequence->query_row);
+  const hark_rows to = hark_rows_of(dquery, tree->sequence->item, tree->head, tree->sequence->query_row);
   give_rows(&tree->level[0].dquery, begin, end, call->head_dim, call->args->accumulate & HARK_ACCUMULATE_QUERY, &to);
 }
 
@@ -417,11 +303,11 @@ static void give_keys(const hark_tree *tree, int64_t begin, int64_t end) {
   const hark_attention_args *args = call->args;
   const int64_t item = tree->sequence->item, row = tree->sequence->key_row;
   if (args->dkey.type != HARK_NONE && call->head_dim != call->head_pad) {
-    const hark_rows to = rows_of(&args->dkey, item, tree->key_head, row);
+    const hark_rows to = hark_rows_of(&args->dkey, item, tree->key_head, row);
     give_rows(&tree->level[0].dkey, begin, end, call->head_dim, args->accumulate & HARK_ACCUMULATE_KEY, &to);
   }
   if (args->dvalue.type != HARK_NONE && call->value_dim != call->value_pad) {
-    const hark_rows to = rows_of(&args->dvalue, item, tree->key_head, row);
+    const hark_rows to = hark_rows_of(&args->dvalue, item, tree->key_head, row);
     give_rows(&tree->level[0].dvalue, begin, end, call->value_dim, args->accumulate & HARK_ACCUMULATE_VALUE, &to);
   }
 }
@@ -440,10 +326,14 @@ static void run_piece(const stage *s, int64_t index, int worker) {
   const int64_t piece = s->first + index * s->step, token = piece * TOKEN_PIECE;
   const int64_t keys = hark_min(token + TOKEN_PIECE, level->keys), queries = hark_min(token + TOKEN_PIECE, level->queries);
   void *memory = tree->call->workers + (size_t)worker * tree->call->worker_bytes;
+  float *window = (float *)(void *)((char *)memory + tree->call->tile_bytes);
   switch (s->kind) {
-    case MAKE_KEYS: make_keys(tree, s->level, token, keys); break;
-    case MAKE_QUERIES: make_queries(tree, s->level, token, queries); break;
-    case FORWARD: HARK_ISA(hark_hierarchical_forward_tiles)(tree, piece, s->level, memory); break;
+    case MAKE_KEYS: HARK_ISA(hark_hierarchical_make_keys)(tree, s->level, token, keys); break;
+    case MAKE_QUERIES: HARK_ISA(hark_hierarchical_make_queries)(tree, s->level, token, queries); break;
+    case MAKE_KEYS_THROUGH: HARK_ISA(hark_hierarchical_make_through)(tree, true, token, keys, window); break;
+    case MAKE_QUERIES_THROUGH: HARK_ISA(hark_hierarchical_make_through)(tree, false, token, queries, window); break;
+    case BACKWARD_WINDOW: HARK_ISA(hark_hierarchical_backward_window)(tree, piece, memory, window); break;
+    case FORWARD: HARK_ISA(hark_hierarchical_forward_tiles)(tree, piece, s->level, memory, window); break;
     case BACKWARD: HARK_ISA(hark_hierarchical_backward_piece)(tree, s->level, piece, memory); break;
     case EXACT_BEGIN: HARK_ISA(hark_hierarchical_exact_begin)(tree, s->level, token, keys); break;
     case EXACT_PART: HARK_ISA(hark_hierarchical_exact_part)(tree, piece, memory); break;
@@ -467,12 +357,15 @@ static void run_stage(const hark_tree *tree, stage_kind kind, int level, int64_t
 
 static int64_t token_pieces(int64_t tokens) { return hark_ceil_div(tokens, TOKEN_PIECE); }
 
+static stage_kind made_through(stage_kind kind) { return kind == MAKE_KEYS ? MAKE_KEYS_THROUGH : MAKE_QUERIES_THROUGH; }
+
 /* A piece of a level after the two under it, while what they wrote is in the caches. */
 static void make_piece(const stage *s, int level, int64_t piece, int worker) {
   const hark_level *at = &s->tree->level[level];
   if (piece >= token_pieces(s->kind == MAKE_KEYS ? at->keys : at->queries)) return;
-  for (int64_t below = 2 * piece; level > 0 && below < 2 * piece + 2; below++) make_piece(s, level - 1, below, worker);
-  const stage own = {.tree = s->tree, .kind = s->kind, .level = level, .step = 1};
+  const bool through = s->tree->windowed && level == HARK_WINDOW_LEVELS + 1;
+  for (int64_t below = 2 * piece; !through && level > 0 && below < 2 * piece + 2; below++) make_piece(s, level - 1, below, worker);
+  const stage own = {.tree = s->tree, .kind = through ? made_through(s->kind) : s->kind, .level = level, .step = 1};
   run_piece(&own, piece, worker);
 }
 
@@ -480,9 +373,11 @@ static void make_piece(const stage *s, int level, int64_t piece, int worker) {
 static void make_tokens(const hark_tree *tree, stage_kind kind, int levels, int worker) {
   const hark_level *top = &tree->level[levels - 1];
   const stage s = {.tree = tree, .kind = kind};
-  for (int level = 0; tree->call->spread && level < levels; level++) {
+  const int first = tree->windowed ? HARK_WINDOW_LEVELS + 1 : 0;
+  for (int level = first; tree->call->spread && level < levels; level++) {
     const hark_level *at = &tree->level[level];
-    run_stage(tree, kind, level, 0, 1, token_pieces(kind == MAKE_KEYS ? at->keys : at->queries), worker);
+    run_stage(tree, tree->windowed && level == first ? made_through(kind) : kind, level, 0, 1,
+              token_pieces(kind == MAKE_KEYS ? at->keys : at->queries), worker);
   }
   if (tree->call->spread) return;
   const int64_t pieces = token_pieces(kind == MAKE_KEYS ? top->keys : top->queries);
@@ -499,30 +394,26 @@ static bool all_finite(const hark_tree *tree) {
   return true;
 }
 
-/* Subtrees of a head that is spread: so many that no thread waits long for another, so few that what is above them, which each computes for
- * itself, costs little. */
-static int64_t least_roots(int workers) { return hark_max(2 * workers, hark_min(4 * workers, 16)); }
-
 static void forward_head(const hark_tree *tree, int worker) {
   const bool spread = tree->call->spread;
   const int64_t roots = spread ? least_roots(hark_workers(tree->call->context)) : 0;
   int level = tree->call->exact && !spread ? 0 : tree->hierarchy.levels - 1;
-  while (level > 0 && hark_ceil_div(tree->level[level].queries, HARK_TILE_QUERIES) < roots) level--;
+  const int lowest = tree->windowed ? HARK_WINDOW_LEVELS + 2 : 0; /* whose tiles are windows */
+  while (level > lowest && hark_ceil_div(tree->level[level].queries, HARK_TILE_QUERIES) < roots) level--;
   run_stage(tree, FORWARD, level, 0, 1, hark_ceil_div(tree->level[level].queries, HARK_TILE_QUERIES), worker);
 }
 
-/* All pieces of a level: what an odd one adds to comes after both of its neighbours. One thread goes through them from left to right, which
- * gives the same sums. */
-static void backward_level(const hark_tree *tree, int level, int worker) {
-  const int64_t pieces = hark_ceil_div(tree->level[level].queries, hark_piece_rows(tree->hierarchy.block));
+/* Pieces of which every second one may run at the same time: what an odd one adds to comes after both of its neighbours. One thread goes through
+ * them from left to right, which gives the same sums. */
+static void run_alternating(const hark_tree *tree, stage_kind kind, int level, int64_t pieces, int worker) {
   if (tree->call->spread) {
-    run_stage(tree, BACKWARD, level, 0, 2, (pieces + 1) / 2, worker);
-    run_stage(tree, BACKWARD, level, 1, 2, pieces / 2, worker);
+    run_stage(tree, kind, level, 0, 2, (pieces + 1) / 2, worker);
+    run_stage(tree, kind, level, 1, 2, pieces / 2, worker);
     return;
   }
   for (int64_t even = 0; even <= pieces; even += 2) {
-    if (even < pieces) run_stage(tree, BACKWARD, level, even, 1, 1, worker);
-    if (even > 0) run_stage(tree, BACKWARD, level, even - 1, 1, 1, worker);
+    if (even < pieces) run_stage(tree, kind, level, even, 1, 1, worker);
+    if (even > 0) run_stage(tree, kind, level, even - 1, 1, 1, worker);
   }
 }
 
@@ -535,7 +426,11 @@ static void backward_head(const hark_tree *tree, int worker) {
     for (int level = levels - 2; level >= 0; level--)
       run_stage(tree, EXACT_HAND_DOWN, level, 0, 1, token_pieces(tree->level[level].keys), worker);
   } else {
-    for (int level = levels - 1; level >= 0; level--) backward_level(tree, level, worker);
+    const int lowest = tree->windowed ? HARK_WINDOW_LEVELS + 1 : 0;
+    const int64_t rows = hark_piece_rows(tree->hierarchy.block);
+    for (int level = levels - 1; level >= lowest; level--)
+      run_alternating(tree, BACKWARD, level, hark_ceil_div(tree->level[level].queries, rows), worker);
+    if (tree->windowed) run_alternating(tree, BACKWARD_WINDOW, 0, hark_ceil_div(tree->hierarchy.length, HARK_WINDOW_ROWS), worker);
   }
   run_stage(tree, GIVE_QUERIES, 0, 0, 1, token_pieces(tree->level[0].queries), worker);
 }
@@ -546,12 +441,13 @@ static void place_head(hark_tree *tree, const hark_level *own) {
   const hark_attention_args *args = call->args;
   const int64_t item = tree->sequence->item, row = tree->sequence->query_row, head = tree->head;
   hark_level *rows = &tree->level[0];
-  rows->query = queries_as_they_lie(tree) ? rows_of(&args->query, item, head, row) : own->query;
-  for (int level = 1; first_queries_as_they_lie(tree) && level < tree->hierarchy.levels; level++)
+  rows->query = hark_queries_as_they_lie(tree) ? hark_rows_of(&args->query, item, head, row) : own->query;
+  for (int level = 1; hark_first_queries_as_they_lie(tree) && level < tree->hierarchy.levels; level++)
     tree->level[level].query = (hark_rows){rows->query.data, rows->query.stride * ((int64_t)1 << level)};
   if (!call->backward) return;
-  rows->g = gradients_as_they_lie(tree) ? rows_of(&args->dout, item, head, row) : own->g;
-  rows->dquery = written_in_place(&args->dquery, call->head_dim, call->head_pad) ? rows_of(&args->dquery, item, head, row) : own->dquery;
+  rows->g = hark_gradients_as_they_lie(tree) ? hark_rows_of(&args->dout, item, head, row) : own->g;
+  rows->dquery =
+      written_in_place(&args->dquery, call->head_dim, call->head_pad) ? hark_rows_of(&args->dquery, item, head, row) : own->dquery;
 }
 
 /* Where a (sequence, key head) is worked on: a tree's memory, a slot of the tables' gradients, a worker's tiles. */
@@ -625,7 +521,7 @@ static hark_status backward(hark_context *context, const hark_attention_run *run
 static int print(const hark_attention_plan *plan, char *text, size_t size) {
   const bool backward = !plan->desc.forward_only;
   size_t tree = 0;
-  if (count_tree(NULL, &plan->desc, plan->desc.longest, backward, &tree) != HARK_OK) return 0;
+  if (count_tree(NULL, &plan->desc, plan->desc.longest, plan->workers, backward, &tree) != HARK_OK) return 0;
   return snprintf(text, size, "tiles of %d queries, %d lanes, trees of %.4g MB, at most %" PRId64 " at a time", HARK_TILE_QUERIES,
                   HARK_LANES, (double)tree / 1e6, count_trees(&plan->desc, plan->workers, backward));
 }

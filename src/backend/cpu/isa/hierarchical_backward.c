@@ -10,6 +10,8 @@
  * P and dS, features in what they are multiplied with; nothing is transposed but q and g. Cost: three times 2 (d + dv) / 2 multiply-adds an
  * entry and two exponentials' worth of the rest. Memory: tiles.
  *
+ * Of long sequences the lowest levels are done in windows of rows (hierarchical_tokens.c), whose coarse gradients never leave the caches.
+ *
  * With exact queries the rows of all levels are those of the sequence: a tile of rows goes through all levels, and what levels hand down comes at
  * the end (hark_part_rows()).
  */
@@ -79,14 +81,22 @@ static void hand_down(const hark_rows *rows, int64_t row, const hark_rows *paren
     for (int c = 0; c < width; c += HARK_LANES) vf_store(to + c, factor * vf_load(from + c));
 }
 
-/* What is handed down to rows from .. to of a level: share of the parent's gradient, and on level 0 what is there already. */
-static void begin_keys(const hark_tree *tree, int level, int64_t from, int64_t to) {
+/* What is handed down to rows from .. to of a level: share of the parent's gradient, and on level 0 what is there already, as everywhere with
+ * `add`. */
+static void begin_keys(const hark_tree *tree, int level, int64_t from, int64_t to, bool add) {
   const hark_level *at = &tree->level[level], *above = level + 1 < tree->hierarchy.levels ? at + 1 : at;
-  const bool add_keys = adds_to_keys(tree, level), add_values = adds_to_values(tree, level);
+  const bool add_keys = add || adds_to_keys(tree, level), add_values = add || adds_to_values(tree, level);
   for (int64_t b = from; b < to; b++) {
     const bool real = above != at && at->key_count[b] > 0.0f;
     hand_down(&at->dkey, b, &above->dkey, real ? at->key_count[b] / above->key_count[b / 2] : 0.0f, add_keys, tree->call->head_pad);
     hand_down(&at->dvalue, b, &above->dvalue, real ? 1.0f : 0.0f, add_values, tree->call->value_pad);
+  }
+}
+
+static void clear_keys(const hark_tree *tree, const hark_level *at, int64_t from, int64_t to) {
+  for (int64_t b = from; b < to; b++) {
+    memset(at->dkey.data + b * at->dkey.stride, 0, (size_t)tree->call->head_pad * sizeof(float));
+    memset(at->dvalue.data + b * at->dvalue.stride, 0, (size_t)tree->call->value_pad * sizeof(float));
   }
 }
 
@@ -356,6 +366,15 @@ static void own_part_of_queries(const backward_work *work, const hark_level *lev
   }
 }
 
+/* A tile of a level whose keys have begun. */
+static void tile_of_level(backward_work *work, int level, int64_t row, int64_t rows) {
+  const hark_level *at = &work->tree->level[level];
+  begin_queries(work->tree, level, row, row + rows);
+  begin_tile(work, at, row, rows);
+  tile_gradients(work, level, 0, at, row, rows);
+  if (work->tree->call->rbf) own_part_of_queries(work, at, row, rows);
+}
+
 /* Even pieces begin the keys that their rows reach beyond them too, odd ones the rest of their own. */
 void HARK_ISA(hark_hierarchical_backward_piece)(const hark_tree *tree, int level, int64_t piece, void *memory) {
   backward_work work = open_work(tree, memory);
@@ -369,15 +388,53 @@ void HARK_ISA(hark_hierarchical_backward_piece)(const hark_tree *tree, int level
   for (int64_t row = first; row < last; row += HARK_TILE_QUERIES) {
     const int64_t rows = hark_min(HARK_TILE_QUERIES, last - row), needed = hark_min(end, row + rows + reach);
     if (begun < needed) {
-      begin_keys(tree, level, begun, needed);
+      begin_keys(tree, level, begun, needed, false);
       begun = needed;
     }
-    begin_queries(tree, level, row, row + rows);
-    begin_tile(&work, at, row, rows);
-    tile_gradients(&work, level, 0, at, row, rows);
-    if (tree->call->rbf) own_part_of_queries(&work, at, row, rows);
+    tile_of_level(&work, level, row, rows);
   }
-  if (begun < end) begin_keys(tree, level, begun, end);
+  if (begun < end) begin_keys(tree, level, begun, end, false);
+}
+
+/* Keys from .. to of a level of a window. On its highest level those beyond its own get nothing from above, because their own window hands it
+ * down; on level 0 an odd window adds to what its neighbours gave to the keys that they share. */
+static void begin_window_keys(const hark_window *window, int level, int64_t from, int64_t to, bool odd, bool final) {
+  const hark_tree *tree = &window->tree;
+  const hark_level *at = &tree->level[level];
+  const int64_t own = window->first >> level, behind = (window->first + HARK_WINDOW_ROWS) >> level;
+  const int64_t shared = 2 * hark_window_reach(tree->hierarchy.block), last = final ? to : HARK_WINDOW_ROWS;
+  if (level == HARK_WINDOW_LEVELS) {
+    clear_keys(tree, at, from, hark_min(to, own));
+    begin_keys(tree, level, hark_max(from, own), hark_min(to, behind), false);
+    clear_keys(tree, at, hark_max(from, behind), to);
+  } else if (level > 0 || !odd) {
+    begin_keys(tree, level, from, to, false);
+  } else {
+    begin_keys(tree, level, from, hark_min(to, shared), true);
+    begin_keys(tree, level, hark_max(from, shared), hark_min(to, last), false);
+    begin_keys(tree, level, hark_max(from, last), to, true);
+  }
+}
+
+void HARK_ISA(hark_hierarchical_backward_window)(const hark_tree *tree, int64_t index, void *memory, float *window_memory) {
+  const bool odd = (index & 1) != 0, final = (index + 1) * HARK_WINDOW_ROWS >= tree->level[0].queries;
+  hark_window window;
+  HARK_ISA(hark_hierarchical_open_window)(tree, index, window_memory, &window);
+  backward_work work = open_work(&window.tree, memory);
+  for (int level = HARK_WINDOW_LEVELS; level >= 0; level--) {
+    const hark_level *at = &window.tree.level[level];
+    const int64_t last = hark_ceil_div(window.last, (int64_t)1 << level), end = at->keys;
+    int64_t begun = 0;
+    for (int64_t row = window.first >> level; row < last; row += HARK_TILE_QUERIES) {
+      const int64_t rows = hark_min(HARK_TILE_QUERIES, last - row), needed = hark_min(end, row + rows + 2 * tree->hierarchy.block);
+      if (begun < needed) {
+        begin_window_keys(&window, level, begun, needed, odd, final);
+        begun = needed;
+      }
+      tile_of_level(&work, level, row, rows);
+    }
+    if (begun < end) begin_window_keys(&window, level, begun, end, odd, final);
+  }
 }
 
 /* ---- exact queries ---- */

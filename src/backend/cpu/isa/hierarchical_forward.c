@@ -15,10 +15,12 @@ typedef struct tile_state {
 
 typedef struct forward_work {
   const hark_tree *tree;
-  float *queries;                 /* [d][lanes] */
-  float *logits;                  /* [HARK_CHUNK_KEYS][lanes] */
-  float *kept;                    /* dropout's factors, [HARK_GROUP_KEYS][lanes] */
-  float *clean;                   /* [HARK_CHUNK_KEYS][padded] */
+  float *queries;     /* [d][lanes] */
+  float *logits;      /* [HARK_CHUNK_KEYS][lanes] */
+  float *kept;        /* dropout's factors, [HARK_GROUP_KEYS][lanes] */
+  float *clean;       /* [HARK_CHUNK_KEYS][padded] */
+  hark_window window; /* the one that is open, in window_memory */
+  float *window_memory;
   float start[HARK_TILE_QUERIES]; /* what is added to all logits of a lane */
   tile_state levels[HARK_HIERARCHY_MAX_LEVELS];
 } forward_work;
@@ -313,20 +315,30 @@ static void begin_state(tile_state *state, const tile_state *parent, int half, i
   }
 }
 
-/* A tile of a level, and the tiles under it where `below`. */
-static void visit_tile(forward_work *work, int level, int64_t tile, const tile_state *parent, bool below) {
-  const hark_level *at = &work->tree->level[level];
-  const int64_t row = tile * HARK_TILE_QUERIES, rows = hark_min(HARK_TILE_QUERIES, at->queries - row);
+/* The tile of a level from `row` on, half `half` of its parent's rows, and the tiles under it where `below`: in a windowed tree those of the
+ * lowest levels in a window, which has the rows of one tile of the second level above them. */
+static void visit_tile(forward_work *work, int level, int64_t row, const tile_state *parent, int half, bool below) {
+  const hark_tree *tree = work->tree;
+  const hark_level *at = &tree->level[level];
+  const int64_t rows = hark_min(HARK_TILE_QUERIES, at->queries - row);
   tile_state *state = &work->levels[level];
   begin_tile(work, at, row, rows);
-  begin_state(state, parent, (int)(tile & 1), rows);
-  add_levels(work, state, level, level, false, row, rows, parent, (int)(tile & 1));
+  begin_state(state, parent, half, rows);
+  add_levels(work, state, level, level, false, row, rows, parent, half);
   if (level == 0) {
     finish_tile(work, state, row, rows);
     return;
   }
-  for (int64_t child = 2 * tile; below && child < 2 * tile + 2; child++)
-    if (child * HARK_TILE_QUERIES < work->tree->level[level - 1].queries) visit_tile(work, level - 1, child, state, true);
+  int64_t child = 2 * row;
+  if (below && tree->windowed && level == HARK_WINDOW_LEVELS + 2)
+    HARK_ISA(hark_hierarchical_open_window)(tree, row / HARK_TILE_QUERIES, work->window_memory, &work->window);
+  if (below && tree->windowed && level == HARK_WINDOW_LEVELS + 1) {
+    work->tree = &work->window.tree;
+    child = (work->window.first >> (level - 1)) + 2 * half * HARK_TILE_QUERIES;
+  }
+  for (int second = 0; below && second < 2; second++, child += HARK_TILE_QUERIES)
+    if (child < work->tree->level[level - 1].queries) visit_tile(work, level - 1, child, state, second, true);
+  work->tree = tree;
 }
 
 static void visit_exact(forward_work *work, int64_t tile) {
@@ -339,11 +351,12 @@ static void visit_exact(forward_work *work, int64_t tile) {
 }
 
 /* The tile `root` of level `root_level` with all under it; what is above it is computed on the way to it, again for every root. */
-void HARK_ISA(hark_hierarchical_forward_tiles)(const hark_tree *tree, int64_t root, int root_level, void *memory) {
+void HARK_ISA(hark_hierarchical_forward_tiles)(const hark_tree *tree, int64_t root, int root_level, void *memory, float *window_memory) {
   const hark_hierarchical_call *call = tree->call;
   forward_work *work = memory;
   float *next = (float *)((char *)memory + hark_align_up(sizeof *work));
   work->tree = tree;
+  work->window_memory = window_memory;
   work->queries = next;
   next += (ptrdiff_t)call->head_pad * HARK_TILE_QUERIES;
   work->logits = next;
@@ -360,7 +373,10 @@ void HARK_ISA(hark_hierarchical_forward_tiles)(const hark_tree *tree, int64_t ro
       visit_exact(work, tile);
     return;
   }
-  for (int level = tree->hierarchy.levels - 1; level > root_level; level--)
-    visit_tile(work, level, root >> (level - root_level), level == tree->hierarchy.levels - 1 ? NULL : &work->levels[level + 1], false);
-  visit_tile(work, root_level, root, root_level == tree->hierarchy.levels - 1 ? NULL : &work->levels[root_level + 1], true);
+  const tile_state *parent = NULL;
+  for (int level = tree->hierarchy.levels - 1; level >= root_level; level--) {
+    const int64_t tile = root >> (level - root_level);
+    visit_tile(work, level, tile * HARK_TILE_QUERIES, parent, (int)(tile & 1), level == root_level);
+    parent = &work->levels[level];
+  }
 }

@@ -50,9 +50,10 @@ typedef struct hark_hierarchical_call {
   float scale;
   uint32_t dropout_threshold;
   float dropout_gain;
-  bool spread;    /* a (sequence, key head) after the other, each by all threads */
-  int64_t tokens; /* of the longest hierarchy: extent of the arrays of a tree */
-  size_t tree_floats, worker_bytes;
+  bool spread;                                  /* a (sequence, key head) after the other, each by all threads */
+  int64_t windowed;                             /* trees of so many rows and more are */
+  int64_t tokens;                               /* that are kept of the longest hierarchy: extent of the arrays of a tree */
+  size_t tree_floats, tile_bytes, worker_bytes; /* of a worker: tiles, then a window */
   float *trees;
   char *workers;
   hark_hierarchical_tables tables;
@@ -66,12 +67,37 @@ typedef struct hark_tree {
   hark_hierarchy hierarchy;
   bool finite;    /* all keys and values are */
   bool hides;     /* some terms are -infinity */
+  bool windowed;  /* levels 1 .. HARK_WINDOW_LEVELS are not kept */
   bool add_first; /* gradients of keys and values add to those of the heads before in the group */
   /* Backward with exact queries: hark_part_rows(), how many of them the rows are, and memory for what they give beyond their own. Otherwise 1 part. */
   int64_t part_rows, parts;
   float *reach;
   hark_level level[HARK_HIERARCHY_MAX_LEVELS];
 } hark_tree;
+
+/* Row `row` of a head of a tensor [B, H, L, d]. */
+static inline hark_rows hark_rows_of(const hark_tensor *tensor, int64_t item, int64_t head, int64_t row) {
+  return (hark_rows){(float *)tensor->data + item * tensor->stride[0] + head * tensor->stride[1] + row * tensor->stride[2],
+                     tensor->stride[2]};
+}
+
+static inline bool hark_keys_as_they_lie(const hark_tree *tree) {
+  return tree->call->args->mask.type == HARK_NONE && tree->call->head_dim == tree->call->head_pad;
+}
+static inline bool hark_values_as_they_lie(const hark_tree *tree) {
+  return tree->call->args->mask.type == HARK_NONE && tree->call->value_dim == tree->call->value_pad;
+}
+static inline bool hark_queries_as_they_lie(const hark_tree *tree) {
+  return tree->call->args->query_mask.type == HARK_NONE && tree->call->head_dim == tree->call->head_pad;
+}
+/* The first query of a cell is that of its first row. */
+static inline bool hark_first_queries_as_they_lie(const hark_tree *tree) { return tree->call->first && hark_queries_as_they_lie(tree); }
+/* Masked keys and hidden distances may leave a row that sees nothing, whose gradient then must not be looked at. */
+static inline bool hark_gradients_as_they_lie(const hark_tree *tree) {
+  const hark_attention_args *args = tree->call->args;
+  return args->query_mask.type == HARK_NONE && args->mask.type == HARK_NONE && !tree->hides &&
+         tree->call->value_dim == tree->call->value_pad;
+}
 
 /* Margin of the tables of terms on both sides: hidden lanes of a tile may look beyond the distances that occur. */
 #define HARK_TERM_MARGIN (2 * HARK_TILE_QUERIES + 16)
@@ -278,7 +304,7 @@ static inline void hark_look_ahead(const hark_group *group, int64_t row, int64_t
   *ahead = (hark_product_ahead){from->data + next * from->stride, from->stride, (int)hark_min(group->count, count - next), features};
 }
 
-void HARK_ISA(hark_hierarchical_forward_tiles)(const hark_tree *tree, int64_t root, int root_level, void *memory);
+void HARK_ISA(hark_hierarchical_forward_tiles)(const hark_tree *tree, int64_t root, int root_level, void *memory, float *window_memory);
 size_t HARK_ISA(hark_hierarchical_worker_floats)(const hark_attention_desc *desc, bool backward);
 
 /* The rows of a level are cut into pieces so long that every second one touches keys of its own, those within two blocks of it being at most half
@@ -288,6 +314,36 @@ static inline int64_t hark_piece_rows(int64_t block) {
   return hark_ceil_div(hark_max(HARK_PIECE_ROWS, 4 * block), HARK_TILE_QUERIES) * HARK_TILE_QUERIES;
 }
 void HARK_ISA(hark_hierarchical_backward_piece)(const hark_tree *tree, int level, int64_t piece, void *memory);
+
+/* A windowed tree does not keep levels 1 .. HARK_WINDOW_LEVELS: they are made once to make the next level from, and again in windows of
+ * HARK_WINDOW_ROWS rows where they are needed. A window is a tree whose row 0 is row `origin` of the sequence's; its own rows are
+ * first .. last, before and behind them lie the keys that they meet on these levels, hark_window_reach() rows at most. */
+#define HARK_WINDOW_LEVELS 2
+#define HARK_WINDOW_ROWS (HARK_TILE_QUERIES << (HARK_WINDOW_LEVELS + 2)) /* of a tile of the second level above them */
+#define HARK_WINDOWED_ROWS (8 * HARK_WINDOW_ROWS)                        /* the shortest windowed tree's */
+typedef struct hark_window {
+  hark_tree tree;
+  hark_attention_sequence sequence;
+  int64_t first, last;
+} hark_window;
+/* The keys that rows meet on these levels lie within half of it; twice as far pairs of blocks begin where they do in the whole tree. */
+static inline int64_t hark_window_reach(int64_t block) { return 2 * block << HARK_WINDOW_LEVELS; }
+/* What neighbours reach does not overlap, and windows begin where pairs of blocks do. */
+static inline bool hark_windows_fit(int64_t block) {
+  return block <= HARK_WINDOW_ROWS && HARK_WINDOW_ROWS % (2 * hark_window_reach(block)) == 0;
+}
+size_t HARK_ISA(hark_hierarchical_window_floats)(int64_t block, size_t head_pad, size_t value_pad, bool backward);
+/* The window `index` with its tokens. */
+void HARK_ISA(hark_hierarchical_open_window)(const hark_tree *tree, int64_t index, float *memory, hark_window *window);
+
+/* Keys and values, or queries and what the backward knows of their rows, from .. to of a level, from the level below. */
+void HARK_ISA(hark_hierarchical_make_keys)(const hark_tree *tree, int level, int64_t from, int64_t to);
+void HARK_ISA(hark_hierarchical_make_queries)(const hark_tree *tree, int level, int64_t from, int64_t to);
+/* The same of the first level above the windows, with all below, of which level 0 alone is kept. */
+void HARK_ISA(hark_hierarchical_make_through)(const hark_tree *tree, bool keys, int64_t from, int64_t to, float *memory);
+
+/* All levels of windows' rows: as the pieces of a level, even windows first, then odd ones. */
+void HARK_ISA(hark_hierarchical_backward_window)(const hark_tree *tree, int64_t index, void *memory, float *window_memory);
 
 /* Exact queries: a tile of rows adds to keys of all levels. The rows are cut into parts, so long that every token of every level is of one part;
  * all parts may be worked on at the same time, because what they give to tokens beyond their own is gathered in memory of theirs,

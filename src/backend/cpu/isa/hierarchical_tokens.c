@@ -1,0 +1,221 @@
+/* hierarchical_tokens.c - tokens of coarse levels, and windows: the lowest levels of a stretch of rows, made where they are needed.
+ *
+ *     level l + 1 from level l: keys and queries are means by real rows (queries also the first real one), values sums; gradients are sums
+ *     weighted by e^(m - lse) (hierarchical_backward.c)
+ *
+ * Of a long sequence the tokens of levels 1 .. HARK_WINDOW_LEVELS are not kept: they are made once to make the level above them from and again,
+ * window after window, just before the walk over the window's rows needs them, in memory of the worker that stays in its caches: keys once more
+ * for every head of a group, and those that two windows reach in both. A window is a tree itself, of which row 0 is its first one.
+ */
+#include <math.h>
+
+#include "hierarchical_tile.h"
+
+/* Weighted sum of the two rows under a token; a weight of 0: that row is not looked at. */
+static void join_rows(const hark_rows *below, int64_t token, float first, float second, int width, float *to) {
+  const float *a = below->data + 2 * token * below->stride, *b = a + below->stride;
+  const vf x = vf_set(first), y = vf_set(second);
+  for (int c = 0; c < width; c += HARK_LANES) {
+    vf sum = vf_zero();
+    if (first != 0.0f) sum = x * vf_load(a + c);
+    if (second != 0.0f) sum = vf_fma(y, vf_load(b + c), sum);
+    vf_store(to + c, sum);
+  }
+}
+
+static float square_of(const float *row, int width) {
+  vf sum = vf_zero();
+  for (int c = 0; c < width; c += HARK_LANES) sum = vf_fma(vf_load(row + c), vf_load(row + c), sum);
+  return vf_sum(sum);
+}
+
+static void copy_row(const hark_rows *from, int64_t row, int width, bool real, int pad, float *to) {
+  if (real)
+    hark_pack_rows(from->data + row * from->stride, from->stride, 1, width, pad, 1.0f, to);
+  else
+    memset(to, 0, (size_t)pad * sizeof *to);
+}
+
+/* Keys and values from .. to of a level. */
+void HARK_ISA(hark_hierarchical_make_keys)(const hark_tree *tree, int level, int64_t from, int64_t to) {
+  const hark_hierarchical_call *call = tree->call;
+  const hark_level *at = &tree->level[level], *below = at - (level > 0);
+  const hark_tensor *mask = &call->args->mask;
+  const int64_t item = tree->sequence->item;
+  for (int64_t b = from; b < to; b++) {
+    float *key = at->key.data + b * at->key.stride, *value = at->value.data + b * at->value.stride;
+    if (level == 0) {
+      const int64_t row = tree->sequence->key_row + b;
+      const bool real = mask->type == HARK_NONE || ((const uint8_t *)mask->data)[item * mask->stride[0] + row * mask->stride[3]] != 0;
+      at->key_count[b] = real ? 1.0f : 0.0f;
+      if (!hark_keys_as_they_lie(tree)) {
+        const hark_rows source = hark_rows_of(&call->args->key, item, tree->key_head, row);
+        copy_row(&source, 0, call->head_dim, real, call->head_pad, key);
+      }
+      if (!hark_values_as_they_lie(tree)) {
+        const hark_rows source = hark_rows_of(&call->args->value, item, tree->key_head, row);
+        copy_row(&source, 0, call->value_dim, real, call->value_pad, value);
+      }
+    } else {
+      const float a = below->key_count[2 * b], c = 2 * b + 1 < below->keys ? below->key_count[2 * b + 1] : 0.0f;
+      at->key_count[b] = a + c;
+      const float inverse = a + c > 0.0f ? 1.0f / (a + c) : 0.0f;
+      join_rows(&below->key, b, a * inverse, c * inverse, call->head_pad, key);
+      join_rows(&below->value, b, a > 0.0f ? 1.0f : 0.0f, c > 0.0f ? 1.0f : 0.0f, call->value_pad, value);
+    }
+    /* |k|^2 scale / 2 in units of log 2 */
+    if (call->rbf) at->key_square[b] = square_of(key, call->head_pad) * (float)(0.5 * call->desc->scale * HARK_LOG2_E);
+  }
+}
+
+/* What level 0 brings to the backward: dout, lse, and D = dout . out. */
+static void begin_gradients(const hark_tree *tree, int64_t row, bool real) {
+  const hark_hierarchical_call *call = tree->call;
+  const hark_attention_args *args = call->args;
+  const hark_level *at = &tree->level[0];
+  const int64_t item = tree->sequence->item, n = tree->sequence->query_row + row;
+  const hark_rows dout = hark_rows_of(&args->dout, item, tree->head, n), out = hark_rows_of(&args->out, item, tree->head, n);
+  const float lse = ((const float *)args->log_sum_exp.data)[(item * call->desc->heads + tree->head) * args->query.shape[2] + n];
+  real = real && lse != -INFINITY;
+  at->least[row] = real ? lse : INFINITY;
+  at->mean_gradient[row] = 0.0f;
+  if (!hark_gradients_as_they_lie(tree)) copy_row(&dout, 0, call->value_dim, real, call->value_pad, at->g.data + row * at->g.stride);
+  if (!real) return;
+  vf sum = vf_zero();
+  int c = 0;
+  for (; c + HARK_LANES <= call->value_dim; c += HARK_LANES) sum = vf_fma(vf_load(dout.data + c), vf_load(out.data + c), sum);
+  if (c < call->value_dim)
+    sum = vf_fma(vf_load_part(dout.data + c, call->value_dim - c), vf_load_part(out.data + c, call->value_dim - c), sum);
+  at->mean_gradient[row] = vf_sum(sum);
+}
+
+static void join_gradients(const hark_tree *tree, int level, int64_t token) {
+  const hark_level *at = &tree->level[level], *below = at - 1;
+  const int64_t a = 2 * token, b = 2 * token + 1;
+  const float second = b < below->queries ? below->least[b] : INFINITY, least = fminf(below->least[a], second);
+  float factors[2] = {0.0f, 0.0f}; /* e^(least - lse), of which one is 1 */
+  at->least[token] = least;
+  if (below->least[a] != INFINITY) factors[0] = least == below->least[a] ? 1.0f : expf(least - below->least[a]);
+  if (second != INFINITY) factors[1] = least == second ? 1.0f : expf(least - second);
+  at->mean_gradient[token] = 0.0f;
+  if (factors[0] != 0.0f) at->mean_gradient[token] += factors[0] * below->mean_gradient[a];
+  if (factors[1] != 0.0f) at->mean_gradient[token] += factors[1] * below->mean_gradient[b];
+  join_rows(&below->g, token, factors[0], factors[1], tree->call->value_pad, at->g.data + token * at->g.stride);
+}
+
+/* The first or the mean of the real queries under a token; `first` and `second` are how many the two below stand for. */
+static void join_queries(const hark_tree *tree, int level, int64_t token, float first, float second) {
+  const hark_level *at = &tree->level[level];
+  float a = first > 0.0f ? 1.0f : 0.0f, b = first > 0.0f || second == 0.0f ? 0.0f : 1.0f;
+  if (!tree->call->first) {
+    const float inverse = first + second > 0.0f ? 1.0f / (first + second) : 0.0f;
+    a = first * inverse;
+    b = second * inverse;
+  }
+  join_rows(&(at - 1)->query, token, a, b, tree->call->head_pad, at->query.data + token * at->query.stride);
+}
+
+void HARK_ISA(hark_hierarchical_make_queries)(const hark_tree *tree, int level, int64_t from, int64_t to) {
+  const hark_hierarchical_call *call = tree->call;
+  const hark_level *at = &tree->level[level], *below = at - (level > 0);
+  const hark_tensor *mask = &call->args->query_mask;
+  const int64_t item = tree->sequence->item;
+  for (int64_t a = from; a < to; a++) {
+    float *query = at->query.data + a * at->query.stride;
+    if (level == 0) {
+      const int64_t row = tree->sequence->query_row + a;
+      const bool real = mask->type == HARK_NONE || ((const uint8_t *)mask->data)[item * mask->stride[0] + row * mask->stride[1]] != 0;
+      at->query_count[a] = real ? 1.0f : 0.0f;
+      if (!hark_queries_as_they_lie(tree)) {
+        const hark_rows source = hark_rows_of(&call->args->query, item, tree->head, row);
+        copy_row(&source, 0, call->head_dim, real, call->head_pad, query);
+      }
+      if (call->backward) begin_gradients(tree, a, real);
+      continue;
+    }
+    const float first = below->query_count[2 * a], second = 2 * a + 1 < below->queries ? below->query_count[2 * a + 1] : 0.0f;
+    at->query_count[a] = first + second;
+    if (!hark_first_queries_as_they_lie(tree)) join_queries(tree, level, a, first, second);
+    if (call->backward) join_gradients(tree, level, a);
+  }
+}
+
+/* ---- windows ---- */
+
+static void take_rows(hark_rows *rows, int64_t tokens, int width, float **next) {
+  *rows = (hark_rows){*next, width};
+  *next += tokens * width;
+}
+static void take_numbers(float **numbers, int64_t tokens, float **next) {
+  *numbers = *next;
+  *next += tokens;
+}
+
+/* Levels 1 .. HARK_WINDOW_LEVELS in memory of their own, everything else where it lies. */
+static void place_window(const hark_tree *tree, int64_t origin, int64_t rows, float *memory, hark_window *window) {
+  const hark_hierarchical_call *call = tree->call;
+  const int head_pad = call->head_pad, value_pad = call->value_pad;
+  window->tree = *tree;
+  window->sequence = *tree->sequence;
+  window->sequence.query_row += origin;
+  window->sequence.key_row += origin;
+  window->tree.sequence = &window->sequence;
+  for (int level = 0; level < tree->hierarchy.levels; level++) {
+    hark_level *at = &window->tree.level[level];
+    const int64_t by = origin >> level, tokens = hark_ceil_div(rows, (int64_t)1 << level);
+    at->queries = hark_max(0, hark_min(at->queries - by, tokens));
+    at->keys = hark_max(0, hark_min(at->keys - by, tokens));
+    hark_rows *const shifted[] = {&at->query, &at->key, &at->value, &at->g, &at->dquery, &at->dkey, &at->dvalue};
+    const int width[] = {head_pad, head_pad, value_pad, value_pad, head_pad, head_pad, value_pad};
+    float **const numbers[] = {&at->query_count, &at->key_count, &at->key_square, &at->least, &at->mean_gradient};
+    const bool wanted[] = {true, true, call->rbf, call->backward, call->backward};
+    for (int i = 0; i < (call->backward ? 7 : 3); i++) { /* first queries lie at the caller's on all levels */
+      if (shifted[i]->data != NULL)
+        shifted[i]->data += by * shifted[i]->stride;
+      else
+        take_rows(shifted[i], tokens, width[i], &memory);
+    }
+    for (int i = 0; i < 5; i++) {
+      if (*numbers[i] != NULL)
+        *numbers[i] += by;
+      else if (wanted[i])
+        take_numbers(numbers[i], tokens, &memory);
+    }
+  }
+}
+
+size_t HARK_ISA(hark_hierarchical_window_floats)(int64_t block, size_t head_pad, size_t value_pad, bool backward) {
+  size_t tokens = 0;
+  for (int level = 1; level <= HARK_WINDOW_LEVELS; level++) tokens += (size_t)((HARK_WINDOW_ROWS + 2 * hark_window_reach(block)) >> level);
+  return tokens * (backward ? 4 * head_pad + 3 * value_pad + 5 : 2 * head_pad + value_pad + 3);
+}
+
+void HARK_ISA(hark_hierarchical_open_window)(const hark_tree *tree, int64_t index, float *memory, hark_window *window) {
+  const int64_t row = index * HARK_WINDOW_ROWS, reach = hark_window_reach(tree->hierarchy.block), origin = hark_max(row - reach, 0);
+  const int64_t first = row - origin; /* 0 of the first window, which has nothing before it */
+  place_window(tree, origin, first + HARK_WINDOW_ROWS + reach, memory, window);
+  window->first = first;
+  window->last = hark_min(window->first + HARK_WINDOW_ROWS, window->tree.level[0].queries);
+  for (int level = 1; level <= HARK_WINDOW_LEVELS; level++) {
+    const int64_t last = hark_ceil_div(window->last, (int64_t)1 << level);
+    HARK_ISA(hark_hierarchical_make_keys)(&window->tree, level, 0, window->tree.level[level].keys);
+    HARK_ISA(hark_hierarchical_make_queries)(&window->tree, level, window->first >> level, last);
+  }
+}
+
+#define THROUGH_TOKENS 64 /* of the level above the windows at once: what is made on the way to them stays in the caches */
+
+void HARK_ISA(hark_hierarchical_make_through)(const hark_tree *tree, bool keys, int64_t from, int64_t to, float *memory) {
+  const int above = HARK_WINDOW_LEVELS + 1;
+  for (int64_t token = from; token < to; token += THROUGH_TOKENS) {
+    hark_window window;
+    place_window(tree, token << above, THROUGH_TOKENS << above, memory, &window);
+    for (int level = 0; level <= above; level++) {
+      const hark_level *at = &window.tree.level[level];
+      if (keys)
+        HARK_ISA(hark_hierarchical_make_keys)(&window.tree, level, 0, at->keys);
+      else
+        HARK_ISA(hark_hierarchical_make_queries)(&window.tree, level, 0, at->queries);
+    }
+  }
+}
