@@ -325,9 +325,13 @@ static void update_tile(const ridge_tiles *h, int64_t i, int64_t j) {
     *entry = h->seen[i * HARK_RIDGE_TILE + r] == 0 ? 1.0f : *entry + (float)h->is.lambda;
     diagonal[r] = *entry;
   }
-  for (int64_t p = 0; p < i; p++)
-    hark_ridge_update(h->factor + ridge_tile(h, p, i), h->factor + ridge_tile(h, p, j), HARK_RIDGE_TILE, c, HARK_RIDGE_TILE,
-                      HARK_RIDGE_TILE);
+  for (int64_t p = 0; p < i; p++) {
+    const float *above = h->factor + ridge_tile(h, p, i);
+    if (i == j)
+      hark_ridge_update_above(above, above, HARK_RIDGE_TILE, c, HARK_RIDGE_TILE, HARK_RIDGE_TILE, 0);
+    else
+      hark_ridge_update(above, h->factor + ridge_tile(h, p, j), HARK_RIDGE_TILE, c, HARK_RIDGE_TILE, HARK_RIDGE_TILE);
+  }
   if (i == j) factor_diagonal(h, i, diagonal, c);
 }
 
