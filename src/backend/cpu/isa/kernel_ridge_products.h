@@ -219,14 +219,14 @@ HARK_SIMD void hark_ridge_solve_group(const int vectors, const float *factor, co
 
 /* C <- U'^-1 C with a factored diagonal tile, of rows i in lanes from i - above on; those before may be changed or not. reciprocal: of the
  * tile's diagonal. */
-HARK_SIMD_NOINLINE void hark_ridge_solve_above(const float *factor, const float *reciprocal, float *c, ptrdiff_t c_row, int width, int above) {
+HARK_SIMD_NOINLINE void hark_ridge_solve_above(const float *factor, const float *reciprocal, float *c, ptrdiff_t c_row, int width,
+                                               int above) {
   for (int g = 0; g < HARK_RIDGE_TILE; g += HARK_RIDGE_GROUP) {
     int lane = hark_ridge_first_lane(g, above);
     for (; lane + HARK_BLOCK_VECTORS * HARK_LANES <= width; lane += HARK_BLOCK_VECTORS * HARK_LANES)
       hark_ridge_solve_group(HARK_BLOCK_VECTORS, factor, reciprocal, g, c + lane, c_row);
 #if HARK_BLOCK_VECTORS == 4
-    for (; lane + 2 * HARK_LANES <= width; lane += 2 * HARK_LANES)
-      hark_ridge_solve_group(2, factor, reciprocal, g, c + lane, c_row);
+    for (; lane + 2 * HARK_LANES <= width; lane += 2 * HARK_LANES) hark_ridge_solve_group(2, factor, reciprocal, g, c + lane, c_row);
 #endif
     for (; lane < width; lane += HARK_LANES) hark_ridge_solve_group(1, factor, reciprocal, g, c + lane, c_row);
   }
