@@ -488,6 +488,19 @@ void HARK_ISA(hark_cpu_ridge_solve_back)(const ridge_tiles *h, int64_t tiles, fl
   solve_in_blocks((solve_task){h, solve_columns_back, tiles, x, x_row, width});
 }
 
+void HARK_ISA(hark_cpu_ridge_solve_rows)(const ridge_tiles *h, int64_t tile, float *z, ptrdiff_t z_row, int width, int above) {
+  float *c = z + tile * HARK_RIDGE_TILE * z_row;
+  const float *diagonal = h->factor + ridge_tile(h, tile, tile), *reciprocal = h->reciprocal + tile * HARK_RIDGE_TILE;
+  if (above >= HARK_RIDGE_TILE) {
+    update_rows(h, 0, tile, tile, z, z_row, width);
+    hark_ridge_solve_tile(diagonal, reciprocal, c, z_row, width);
+    return;
+  }
+  for (int64_t p = 0; p < tile; p++)
+    hark_ridge_update_above(h->factor + ridge_tile(h, p, tile), z + p * HARK_RIDGE_TILE * z_row, z_row, c, z_row, width, above);
+  hark_ridge_solve_above(diagonal, reciprocal, c, z_row, width, above);
+}
+
 void HARK_ISA(hark_cpu_ridge_hide)(int64_t tile, int64_t first, float *z, ptrdiff_t z_row, int width) {
   for (int i = 0; i < HARK_RIDGE_TILE; i++) {
     const int64_t hidden = hark_max(0, hark_min(width, tile * HARK_RIDGE_TILE + i - first)); /* lanes before the key's position */
