@@ -309,18 +309,21 @@ static void expect_row(const ridge_problem *p, int64_t item, int64_t head, int64
   }
 }
 
-void ridge_expected_make(const ridge_problem *p, ridge_expected *out) {
+void ridge_expected_rows(const ridge_problem *p, int64_t count, const int64_t *chosen, ridge_expected *out) {
   const int64_t rows = p->batch * p->heads * p->queries, n = p->keys;
   *out = (ridge_expected){need(rows * p->value_dim), need(rows), need(rows * p->value_dim), need(rows)};
   double *work = need(n * n + n * (p->value_dim + 2));
   for (int64_t item = 0; item < p->batch; item++)
     for (int64_t head = 0; head < p->heads; head++)
-      for (int64_t row = 0; row < p->queries; row++) {
+      for (int64_t i = 0; i < count; i++) {
+        const int64_t row = chosen != NULL ? chosen[i] : i;
         const place at = place_of(p, item, row);
         if (at.sequence >= 0) expect_row(p, item, head, row, &at, work, out);
       }
   free(work);
 }
+
+void ridge_expected_make(const ridge_problem *p, ridge_expected *out) { ridge_expected_rows(p, p->queries, NULL, out); }
 
 void ridge_expected_free(ridge_expected *expected) {
   free(expected->out);

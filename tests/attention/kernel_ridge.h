@@ -77,6 +77,8 @@ typedef struct ridge_expected {
   double *out, *variance, *out_bound, *variance_bound;
 } ridge_expected;
 void ridge_expected_make(const ridge_problem *problem, ridge_expected *out);
+/* The same of `count` rows of every head alone. */
+void ridge_expected_rows(const ridge_problem *problem, int64_t count, const int64_t *rows, ridge_expected *out);
 void ridge_expected_free(ridge_expected *expected);
 
 /* What a gradient holds before a run with "accumulate". */
