@@ -62,6 +62,8 @@ void ridge_problem_free(ridge_problem *problem);
 typedef struct ridge_results {
   double *array[RIDGE_ARRAYS];
   hark_attention_report report;
+  size_t workspace[2],
+      touched[2];     /* of forward and backward: bytes that the plan asks for, and those of them, in lines of a cache, written to */
   hark_status status; /* of the forward, with its message */
   char message[512];
 } ridge_results;

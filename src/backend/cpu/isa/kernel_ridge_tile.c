@@ -47,12 +47,12 @@ size_t HARK_ISA(hark_cpu_ridge_carve)(const hark_attention_desc *desc, bool back
   h->query_rows = carve(&c, true, lanes * dp);
   h->query_lanes = carve(&c, true, lanes * d);
   h->query_squares = carve(&c, true, lanes);
-  h->sums = carve(&c, true, lanes * dvp);
+  h->sums = carve(&c, !backward, lanes * dvp);
   h->matrix = carve(&c, causal_backward, triangle);
   h->kernels = carve(&c, backward, keys * lanes);
   h->pair = carve(&c, causal_backward, 2 * keys * lanes);
   h->turned = carve(&c, causal_backward, 2 * HARK_RIDGE_TILE_FLOATS);
-  h->work = carve(&c, backward, HARK_RIDGE_TILE_FLOATS);
+  h->work = carve(&c, full_backward, HARK_RIDGE_TILE_FLOATS);
   h->dout_rows = carve(&c, backward, lanes * dvp);
   h->dout_lanes = carve(&c, backward, lanes * dv);
   h->dquery = carve(&c, backward, lanes * dp);

@@ -43,11 +43,12 @@ typedef struct ridge_tiles {
   float *centre;               /* [dp]: what has been taken from keys and queries */
   float *solved;               /* X or alpha, [n][dvp] */
   float *tables, *panel;       /* panel: [n][64], one column of tiles */
-  float *query_rows, *query_lanes, *query_squares, *sums;
+  float *query_rows, *query_lanes, *query_squares;
+  float *sums; /* forward: [64][dvp] */
   /* backward */
   float *matrix;         /* upper tiles of -2 dM; causal */
   float *kernels, *pair; /* [n][64]: kappa(K, Q), then ds; [n][128]: z and db, causal */
-  float *turned, *work;  /* [128 or 2 dv][64]; a tile */
+  float *turned, *work;  /* causal: [128][64]; full: a tile */
   float *dout_rows, *dout_lanes, *dquery;
   float *dkeys, *dvalues, *key_sums;   /* [n][dp], [n][dvp], [n]: sums of dkappa kappa by key */
   float *query_sums, *distances;       /* [64]; [128]: sums by distance in a tile */
