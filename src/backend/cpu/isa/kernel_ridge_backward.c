@@ -315,7 +315,8 @@ static void causal_matrix(void *data, int64_t index, int worker) {
                                   .c_row = HARK_RIDGE_TILE,
                                   .rows = HARK_RIDGE_TILE,
                                   .depth = 2 * HARK_RIDGE_TILE,
-                                  .width = HARK_RIDGE_TILE};
+                                  .width = HARK_RIDGE_TILE,
+                                  .next = i < j ? h.matrix + ridge_tile(&h, i + 1, j) : NULL};
     hark_ridge_add(&p);
   }
 }

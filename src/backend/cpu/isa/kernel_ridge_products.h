@@ -31,6 +31,7 @@ typedef struct hark_ridge_product {
   float *c;
   ptrdiff_t c_row;
   int rows, depth, width; /* j, k, lanes: a multiple of HARK_LANES */
+  const float *next;      /* a tile that is needed after this one, to be asked for meanwhile; or NULL */
 } hark_ridge_product;
 
 /* Rows and vectors are constants after inlining; so is `columns`: b_row is 1. */
@@ -48,6 +49,9 @@ HARK_SIMD void hark_ridge_block(const hark_ridge_mode mode, const bool columns, 
   quad[0] = p->b + j * b_row;
   quad[1] = quad[0] + 4 * b_row;
   const int depth = p->depth;
+  if (p->next != NULL)
+    for (int line = 0; line < rows * HARK_RIDGE_TILE; line += HARK_ALIGNMENT / (int)sizeof(float))
+      HARK_PREFETCH_FAR(p->next + j * HARK_RIDGE_TILE + line);
   HARK_ROLLED
   for (int k = 0; k < depth; k++) {
     vf av[HARK_BLOCK_VECTORS];
@@ -111,7 +115,8 @@ HARK_SIMD_NOINLINE void hark_ridge_less(const hark_ridge_product *p) { hark_ridg
 HARK_SIMD_NOINLINE void hark_ridge_less_columns(const hark_ridge_product *p) { hark_ridge_lanes(HARK_RIDGE_LESS, true, p); }
 
 /* C -= U'A: rows of C by the columns of a tile of the factor. */
-HARK_SIMD void hark_ridge_update(const float *factor, const float *a, ptrdiff_t a_row, float *c, ptrdiff_t c_row, int width) {
+HARK_SIMD void hark_ridge_update(const float *factor, const float *a, ptrdiff_t a_row, float *c, ptrdiff_t c_row, int width,
+                                 const float *next) {
   const hark_ridge_product p = {.a = a,
                                 .a_row = a_row,
                                 .b = factor,
@@ -121,7 +126,8 @@ HARK_SIMD void hark_ridge_update(const float *factor, const float *a, ptrdiff_t 
                                 .c_row = c_row,
                                 .rows = HARK_RIDGE_TILE,
                                 .depth = HARK_RIDGE_TILE,
-                                .width = width};
+                                .width = width,
+                                .next = next};
   hark_ridge_less_columns(&p);
 }
 
@@ -149,7 +155,8 @@ HARK_SIMD_NOINLINE void hark_ridge_update_above(const float *factor, const float
 }
 
 /* C -= U A. */
-HARK_SIMD void hark_ridge_update_back(const float *factor, const float *a, ptrdiff_t a_row, float *c, ptrdiff_t c_row, int width) {
+HARK_SIMD void hark_ridge_update_back(const float *factor, const float *a, ptrdiff_t a_row, float *c, ptrdiff_t c_row, int width,
+                                      const float *next) {
   const hark_ridge_product p = {.a = a,
                                 .a_row = a_row,
                                 .b = factor,
@@ -159,7 +166,8 @@ HARK_SIMD void hark_ridge_update_back(const float *factor, const float *a, ptrdi
                                 .c_row = c_row,
                                 .rows = HARK_RIDGE_TILE,
                                 .depth = HARK_RIDGE_TILE,
-                                .width = width};
+                                .width = width,
+                                .next = next};
   hark_ridge_less(&p);
 }
 

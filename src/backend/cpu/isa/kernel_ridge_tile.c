@@ -332,14 +332,14 @@ static void fill_tile(const ridge_tiles *h, int64_t i, int64_t j) {
   }
 }
 
-/* Tile (i, j) of M less what row p accounts for. */
-static void update_tile(const ridge_tiles *h, int64_t p, int64_t i, int64_t j) {
+/* Tile (i, j) of M less what row p accounts for. next: see hark_ridge_product. */
+static void update_tile(const ridge_tiles *h, int64_t p, int64_t i, int64_t j, const float *next) {
   const float *left = h->factor + ridge_tile(h, p, i), *right = h->factor + ridge_tile(h, p, j);
   float *c = h->factor + ridge_tile(h, i, j);
   if (i == j)
     hark_ridge_update_above(left, right, HARK_RIDGE_TILE, c, HARK_RIDGE_TILE, HARK_RIDGE_TILE, 0);
   else
-    hark_ridge_update(left, right, HARK_RIDGE_TILE, c, HARK_RIDGE_TILE, HARK_RIDGE_TILE);
+    hark_ridge_update(left, right, HARK_RIDGE_TILE, c, HARK_RIDGE_TILE, HARK_RIDGE_TILE, next);
 }
 
 /* C <- U'^-1 C with the diagonal tile of row i. */
@@ -351,7 +351,7 @@ static void close_rows(const ridge_tiles *h, int64_t i, float *c, ptrdiff_t c_ro
 static void update_rows(const ridge_tiles *h, int64_t from, int64_t end, int64_t i, float *x, ptrdiff_t x_row, int width) {
   for (int64_t p = from; p < end; p++)
     hark_ridge_update(h->factor + ridge_tile(h, p, i), x + p * HARK_RIDGE_TILE * x_row, x_row, x + i * HARK_RIDGE_TILE * x_row, x_row,
-                      width);
+                      width, p + 1 < end ? h->factor + ridge_tile(h, p + 1, i) : NULL);
 }
 
 static float *solved_rows(const ridge_tiles *h, int64_t i) { return h->solved + i * HARK_RIDGE_TILE * h->dvp; }
@@ -375,6 +375,12 @@ static bool factor_columns(const factor_rows *rows, int64_t index, int64_t *firs
   return *first < rows->h->tiles;
 }
 
+/* Tiles of row p, those above the rows and those above columns [first, end) in turn, for every second one of the updates before it; or NULL. */
+static const float *next_tile(const factor_rows *rows, int64_t p, int64_t first, int64_t end, int64_t update) {
+  const int64_t above = rows->end - rows->first, index = update / 2 < above ? rows->first + update / 2 : first + update / 2 - above;
+  return update % 2 == 0 && p < rows->first && index < end ? rows->h->factor + ridge_tile(rows->h, p, index) : NULL;
+}
+
 /* A block of M less what the rows before `first` account for. */
 static void update_block(void *data, int64_t index, int worker) {
   const factor_rows *rows = data;
@@ -387,9 +393,11 @@ static void update_block(void *data, int64_t index, int worker) {
   }
   for (int64_t j = first; j < end; j++)
     for (int64_t i = rows->first; i < rows->end && i <= j; i++) fill_tile(h, i, j);
-  for (int64_t p = 0; p < rows->first; p++)
+  for (int64_t p = 0; p < rows->first; p++) {
+    int64_t count = 0;
     for (int64_t j = first; j < end; j++)
-      for (int64_t i = rows->first; i < rows->end && i <= j; i++) update_tile(h, p, i, j);
+      for (int64_t i = rows->first; i < rows->end && i <= j; i++) update_tile(h, p, i, j, next_tile(rows, p + 1, first, end, count++));
+  }
 }
 
 /* The rest: a block becomes one of the factor, that on the diagonal first. */
@@ -407,7 +415,7 @@ static void close_block(void *data, int64_t index, int worker) {
   }
   for (int64_t j = first; j < end; j++)
     for (int64_t i = rows->first; i < rows->end && i <= j; i++) {
-      for (int64_t p = rows->first; p < i; p++) update_tile(h, p, i, j);
+      for (int64_t p = rows->first; p < i; p++) update_tile(h, p, i, j, NULL);
       if (i == j)
         factor_diagonal(h, i);
       else
@@ -451,7 +459,8 @@ static void solve_columns_back(const ridge_tiles *h, int64_t tiles, float *x, pt
   for (int64_t i = tiles - 1; i >= 0; i--) {
     float *row = x + i * HARK_RIDGE_TILE * x_row;
     for (int64_t p = i + 1; p < tiles; p++)
-      hark_ridge_update_back(h->factor + ridge_tile(h, i, p), x + p * HARK_RIDGE_TILE * x_row, x_row, row, x_row, width);
+      hark_ridge_update_back(h->factor + ridge_tile(h, i, p), x + p * HARK_RIDGE_TILE * x_row, x_row, row, x_row, width,
+                             p + 1 < tiles ? h->factor + ridge_tile(h, i, p + 1) : NULL);
     hark_ridge_solve_back_tile(h->factor + ridge_tile(h, i, i), h->reciprocal + i * HARK_RIDGE_TILE, row, x_row, width);
   }
 }
