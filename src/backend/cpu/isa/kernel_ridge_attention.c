@@ -51,7 +51,7 @@ static void solve_down(const ridge_tiles *h, int64_t tile, int64_t first) {
 
 /* Adds Z'X of a tile of keys to the sums of queries; a query sees keys i of the tile up to its row + above. */
 static void add_values(const ridge_tiles *h, int64_t tile, const float *z, int count, int above) {
-  const int band = above < HARK_RIDGE_TILE ? HARK_RIDGE_BAND : HARK_RIDGE_TILE;
+  const int band = above < HARK_RIDGE_TILE ? HARK_RIDGE_ABOVE_ROWS : HARK_RIDGE_TILE;
   for (int row = 0; row < count; row += band) {
     const hark_ridge_product p = {.a = h->solved + tile * HARK_RIDGE_TILE * h->dvp,
                                   .a_row = h->dvp,

@@ -17,9 +17,9 @@
 
 #define HARK_RIDGE_TILE HARK_TILE_KEYS
 #define HARK_RIDGE_TILE_FLOATS (HARK_RIDGE_TILE * HARK_RIDGE_TILE)
-#define HARK_RIDGE_BLOCK_ROWS 6 /* of C in registers, beside HARK_BLOCK_VECTORS vectors a row */
-#define HARK_RIDGE_GROUP 4      /* rows of a triangle that are solved one by one */
-#define HARK_RIDGE_BAND 16      /* rows that begin in the same lane where what lies before a diagonal is not wanted */
+#define HARK_RIDGE_BLOCK_ROWS 6  /* of C in registers, beside HARK_BLOCK_VECTORS vectors a row */
+#define HARK_RIDGE_GROUP 4       /* rows of a triangle that are solved one by one */
+#define HARK_RIDGE_ABOVE_ROWS 16 /* rows that begin in the same lane where what lies before a diagonal is not wanted */
 
 typedef enum hark_ridge_mode { HARK_RIDGE_STORE, HARK_RIDGE_ADD, HARK_RIDGE_LESS } hark_ridge_mode;
 
@@ -137,7 +137,7 @@ HARK_SIMD int hark_ridge_first_lane(int row, int above) { return row > above ? (
 /* The same of rows i in lanes from i - above on; those before may be changed or not. */
 HARK_SIMD_NOINLINE void hark_ridge_update_above(const float *factor, const float *a, ptrdiff_t a_row, float *c, ptrdiff_t c_row, int width,
                                                 int above) {
-  for (int band = 0; band < HARK_RIDGE_TILE; band += HARK_RIDGE_BAND) {
+  for (int band = 0; band < HARK_RIDGE_TILE; band += HARK_RIDGE_ABOVE_ROWS) {
     const int lane = hark_ridge_first_lane(band, above);
     const hark_ridge_product p = {.a = a + lane,
                                   .a_row = a_row,
@@ -146,7 +146,7 @@ HARK_SIMD_NOINLINE void hark_ridge_update_above(const float *factor, const float
                                   .b_step = HARK_RIDGE_TILE,
                                   .c = c + band * c_row + lane,
                                   .c_row = c_row,
-                                  .rows = HARK_RIDGE_BAND,
+                                  .rows = HARK_RIDGE_ABOVE_ROWS,
                                   .depth = HARK_RIDGE_TILE,
                                   .width = width - lane};
     if (p.width <= 0) return;
