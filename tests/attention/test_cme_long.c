@@ -115,10 +115,30 @@ static void test_long(void **state) {
   assert_int_equal(failed, 0);
 }
 
+/* From 2048 keys on threads share squares of tiles: the same bits as those of one thread. */
+static void test_threads(void **state) {
+  (void)state;
+  for (int m = 0; m < attention_machine_count; m++) {
+    ridge_problem p;
+    ridge_results one, three;
+    ridge_problem_make("cme:B1,H1,L20,S2100,D4,V3,causal,rbf,threads=1", &p);
+    if (attention_machines[m].computing_roundoff >= ROUNDOFF && ridge_run_on(&attention_machines[m], &p, &one)) {
+      p.threads = 3;
+      assert_true(ridge_run_on(&attention_machines[m], &p, &three));
+      assert_int_equal(one.status, HARK_OK);
+      assert_memory_equal(one.array[RIDGE_OUT], three.array[RIDGE_OUT], (size_t)p.count[RIDGE_DOUT] * sizeof(double));
+      assert_memory_equal(one.array[RIDGE_DKEY], three.array[RIDGE_DKEY], (size_t)p.count[RIDGE_KEY] * sizeof(double));
+      ridge_results_free(&one);
+      ridge_results_free(&three);
+    }
+    ridge_problem_free(&p);
+  }
+}
+
 int main(int argc, char **argv) {
   int failed = 0;
   for (int i = 1; i < argc; i++) failed += check(argv[i], true);
   if (argc > 1) return failed > 0;
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_long)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_long), cmocka_unit_test(test_threads)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

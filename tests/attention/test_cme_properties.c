@@ -73,6 +73,7 @@ static void test_causality(void **state) {
   check_causality("cme:B1,H1,L140,D8,causal,bound,mask", 65, false);
   check_causality("cme:B1,H1,L90,D8,causal,rbf,ridge=1e-30", 50, true);
   check_causality("cme:B1,H2,L140,D8,causal,rbf,ridge=1e-30", 100, true);
+  check_causality("cme:B1,H1,L330,D8,causal,rbf,ridge=1e-30", 300, true); /* five tiles are factorised in two goes */
 }
 
 /* Duplicates beyond rounding: mended, reported with head and row, finite, and near the values where they were asked for. */
