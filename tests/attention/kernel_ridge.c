@@ -309,18 +309,21 @@ static void expect_row(const ridge_problem *p, int64_t item, int64_t head, int64
   }
 }
 
-void ridge_expected_make(const ridge_problem *p, ridge_expected *out) {
+void ridge_expected_rows(const ridge_problem *p, int64_t count, const int64_t *chosen, ridge_expected *out) {
   const int64_t rows = p->batch * p->heads * p->queries, n = p->keys;
   *out = (ridge_expected){need(rows * p->value_dim), need(rows), need(rows * p->value_dim), need(rows)};
   double *work = need(n * n + n * (p->value_dim + 2));
   for (int64_t item = 0; item < p->batch; item++)
     for (int64_t head = 0; head < p->heads; head++)
-      for (int64_t row = 0; row < p->queries; row++) {
+      for (int64_t i = 0; i < count; i++) {
+        const int64_t row = chosen != NULL ? chosen[i] : i;
         const place at = place_of(p, item, row);
         if (at.sequence >= 0) expect_row(p, item, head, row, &at, work, out);
       }
   free(work);
 }
+
+void ridge_expected_make(const ridge_problem *p, ridge_expected *out) { ridge_expected_rows(p, p->queries, NULL, out); }
 
 void ridge_expected_free(ridge_expected *expected) {
   free(expected->out);
@@ -404,6 +407,20 @@ static void place_all(const ridge_problem *p, hark_type type, place_of_run *run)
   }
 }
 
+/* Bytes of lines that are no longer as memset left them. */
+static size_t touched_bytes(const unsigned char *memory, size_t bytes, unsigned char filling) {
+  size_t touched = 0;
+  for (size_t line = 0; line < bytes; line += HARK_ALIGNMENT) {
+    const size_t length = bytes - line < HARK_ALIGNMENT ? bytes - line : HARK_ALIGNMENT;
+    for (size_t i = 0; i < length; i++)
+      if (memory[line + i] != filling) {
+        touched += length;
+        break;
+      }
+  }
+  return touched;
+}
+
 bool ridge_run_on(const attention_machine *machine, const ridge_problem *p, ridge_results *out) {
   *out = (ridge_results){0};
   hark_context *context = attention_machine_open(machine, p->threads);
@@ -450,6 +467,9 @@ bool ridge_run_on(const attention_machine *machine, const ridge_problem *p, ridg
   for (int i = 0; i < HARK_ALIGNMENT; i++)
     if (canary[i] != 0x5a) fail_msg("%s on %s: the forward wrote behind its workspace", p->text, machine->name);
   snprintf(out->message, sizeof out->message, "%s", hark_context_message(context));
+  out->workspace[0] = sizes.forward_workspace;
+  out->workspace[1] = sizes.backward_workspace;
+  out->touched[0] = touched_bytes(workspace, sizes.forward_workspace, 0xff);
   if (out->status == HARK_OK) {
     args.dout = run.tensor[RIDGE_DOUT];
     args.dquery = run.tensor[RIDGE_DQUERY];
@@ -466,6 +486,7 @@ bool ridge_run_on(const attention_machine *machine, const ridge_problem *p, ridg
     if (hark_attention_backward(context, plan, &args) != HARK_OK)
       fail_msg("%s on %s: %s", p->text, machine->name, hark_context_message(context));
     assert_int_equal(hark_context_memory(context).allocations, before);
+    out->touched[1] = touched_bytes(workspace, sizes.backward_workspace, 0xff);
     for (int i = 0; i < HARK_ALIGNMENT; i++)
       if (canary[i] != 0x5a) fail_msg("%s on %s: the backward wrote behind its workspace", p->text, machine->name);
   }

@@ -62,6 +62,8 @@ void ridge_problem_free(ridge_problem *problem);
 typedef struct ridge_results {
   double *array[RIDGE_ARRAYS];
   hark_attention_report report;
+  size_t workspace[2],
+      touched[2];     /* of forward and backward: bytes that the plan asks for, and those of them, in lines of a cache, written to */
   hark_status status; /* of the forward, with its message */
   char message[512];
 } ridge_results;
@@ -77,6 +79,8 @@ typedef struct ridge_expected {
   double *out, *variance, *out_bound, *variance_bound;
 } ridge_expected;
 void ridge_expected_make(const ridge_problem *problem, ridge_expected *out);
+/* The same of `count` rows of every head alone. */
+void ridge_expected_rows(const ridge_problem *problem, int64_t count, const int64_t *rows, ridge_expected *out);
 void ridge_expected_free(ridge_expected *expected);
 
 /* What a gradient holds before a run with "accumulate". */

@@ -44,12 +44,27 @@ static hark_status sizes(hark_context *context, const hark_attention_desc *desc,
 /* A tile of Z below the ones before it. */
 static void solve_down(const ridge_tiles *h, int64_t tile, int64_t first) {
   float *z = h->panel + tile * HARK_RIDGE_TILE_FLOATS;
-  for (int64_t p = 0; p < tile; p++)
-    hark_ridge_update(h->factor + ridge_tile(h, p, tile), h->panel + p * HARK_RIDGE_TILE_FLOATS, HARK_RIDGE_TILE, z, HARK_RIDGE_TILE,
-                      HARK_RIDGE_TILE);
-  hark_ridge_solve_tile(h->factor + ridge_tile(h, tile, tile), h->reciprocal + tile * HARK_RIDGE_TILE, z, HARK_RIDGE_TILE, HARK_RIDGE_TILE);
-  if (h->desc->causal && (tile + 1) * HARK_RIDGE_TILE - 1 > first)
-    HARK_ISA(hark_cpu_ridge_hide)(tile, first, z, HARK_RIDGE_TILE, HARK_RIDGE_TILE);
+  const int above = ridge_above(h, tile, first);
+  HARK_ISA(hark_cpu_ridge_solve_rows)(h, tile, h->panel, HARK_RIDGE_TILE, HARK_RIDGE_TILE, above);
+  if (above < HARK_RIDGE_TILE) HARK_ISA(hark_cpu_ridge_hide)(tile, first, z, HARK_RIDGE_TILE, HARK_RIDGE_TILE);
+}
+
+/* Adds Z'X of a tile of keys to the sums of queries; a query sees keys i of the tile up to its row + above. */
+static void add_values(const ridge_tiles *h, int64_t tile, const float *z, int count, int above) {
+  const int band = above < HARK_RIDGE_TILE ? HARK_RIDGE_ABOVE_ROWS : HARK_RIDGE_TILE;
+  for (int row = 0; row < count; row += band) {
+    const hark_ridge_product p = {.a = h->solved + tile * HARK_RIDGE_TILE * h->dvp,
+                                  .a_row = h->dvp,
+                                  .b = z + row,
+                                  .b_row = 1,
+                                  .b_step = HARK_RIDGE_TILE,
+                                  .c = h->sums + (ptrdiff_t)row * h->dvp,
+                                  .c_row = h->dvp,
+                                  .rows = (int)hark_min(band, count - row),
+                                  .depth = (int)hark_max(0, hark_min(HARK_RIDGE_TILE, row + band + above)),
+                                  .width = h->dvp};
+    hark_ridge_add_columns(&p);
+  }
 }
 
 static void add_squares(const float *z, float *squares) {
@@ -92,17 +107,7 @@ static bool forward_tile(ridge_tiles *h, int64_t row, int count, bool down) {
     HARK_ISA(hark_cpu_ridge_gram)(h, h->query_lanes, h->query_squares, tile, first - tile * HARK_RIDGE_TILE, z);
     if (down) solve_down(h, tile, first);
     if (down && args->variance.type != HARK_NONE) add_squares(z, explained);
-    const hark_ridge_product p = {.a = h->solved + tile * HARK_RIDGE_TILE * h->dvp,
-                                  .a_row = h->dvp,
-                                  .b = z,
-                                  .b_row = 1,
-                                  .b_step = HARK_RIDGE_TILE,
-                                  .c = h->sums,
-                                  .c_row = h->dvp,
-                                  .rows = count,
-                                  .depth = HARK_RIDGE_TILE,
-                                  .width = h->dvp};
-    hark_ridge_add_columns(&p);
+    add_values(h, tile, z, count, ridge_above(h, tile, first));
   }
   for (int r = 0; r < count; r++) {
     if (hark_rows_finite(h->sums + (ptrdiff_t)r * h->dvp, 0, 1, h->dvp)) continue;

@@ -273,9 +273,7 @@ static void fill_z(const panel *at, int lane, int width) {
     const float *kernel = h->kernels + tile * HARK_RIDGE_TILE_FLOATS + lane;
     float *z = h->pair + key * row + lane;
     for (int i = 0; i < HARK_RIDGE_TILE; i++) memcpy(z + i * row, kernel + i * HARK_RIDGE_TILE, (size_t)width * sizeof *z);
-    for (int64_t p = 0; p < tile; p++)
-      hark_ridge_update(h->factor + ridge_tile(h, p, tile), h->pair + p * HARK_RIDGE_TILE * row + lane, row, z, row, width);
-    hark_ridge_solve_tile(h->factor + ridge_tile(h, tile, tile), h->reciprocal + key, z, row, width);
+    HARK_ISA(hark_cpu_ridge_solve_rows)(h, tile, h->pair + lane, row, width, ridge_above(h, tile, at->first + lane));
     HARK_ISA(hark_cpu_ridge_hide)(tile, at->first + lane, z, row, width);
   }
 }
@@ -317,7 +315,8 @@ static void causal_matrix(void *data, int64_t index, int worker) {
                                   .c_row = HARK_RIDGE_TILE,
                                   .rows = HARK_RIDGE_TILE,
                                   .depth = 2 * HARK_RIDGE_TILE,
-                                  .width = HARK_RIDGE_TILE};
+                                  .width = HARK_RIDGE_TILE,
+                                  .next = i < j ? h.matrix + ridge_tile(&h, i + 1, j) : NULL};
     hark_ridge_add(&p);
   }
 }

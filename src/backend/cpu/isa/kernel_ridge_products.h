@@ -17,8 +17,9 @@
 
 #define HARK_RIDGE_TILE HARK_TILE_KEYS
 #define HARK_RIDGE_TILE_FLOATS (HARK_RIDGE_TILE * HARK_RIDGE_TILE)
-#define HARK_RIDGE_BLOCK_ROWS 6 /* of C in registers, beside HARK_BLOCK_VECTORS vectors a row */
-#define HARK_RIDGE_GROUP 4      /* rows of a triangle that are solved one by one */
+#define HARK_RIDGE_BLOCK_ROWS 6  /* of C in registers, beside HARK_BLOCK_VECTORS vectors a row */
+#define HARK_RIDGE_GROUP 4       /* rows of a triangle that are solved one by one */
+#define HARK_RIDGE_ABOVE_ROWS 16 /* rows that begin in the same lane where what lies before a diagonal is not wanted */
 
 typedef enum hark_ridge_mode { HARK_RIDGE_STORE, HARK_RIDGE_ADD, HARK_RIDGE_LESS } hark_ridge_mode;
 
@@ -30,6 +31,7 @@ typedef struct hark_ridge_product {
   float *c;
   ptrdiff_t c_row;
   int rows, depth, width; /* j, k, lanes: a multiple of HARK_LANES */
+  const float *next;      /* a tile that is needed after this one, to be asked for meanwhile; or NULL */
 } hark_ridge_product;
 
 /* Rows and vectors are constants after inlining; so is `columns`: b_row is 1. */
@@ -47,6 +49,9 @@ HARK_SIMD void hark_ridge_block(const hark_ridge_mode mode, const bool columns, 
   quad[0] = p->b + j * b_row;
   quad[1] = quad[0] + 4 * b_row;
   const int depth = p->depth;
+  if (p->next != NULL)
+    for (int line = 0; line < rows * HARK_RIDGE_TILE; line += HARK_ALIGNMENT / (int)sizeof(float))
+      HARK_PREFETCH_FAR(p->next + j * HARK_RIDGE_TILE + line);
   HARK_ROLLED
   for (int k = 0; k < depth; k++) {
     vf av[HARK_BLOCK_VECTORS];
@@ -78,7 +83,7 @@ HARK_SIMD void hark_ridge_block(const hark_ridge_mode mode, const bool columns, 
 
 HARK_SIMD void hark_ridge_panel(const hark_ridge_mode mode, const bool columns, const int vectors, const hark_ridge_product *p,
                                 ptrdiff_t lane) {
-  const int rows = vectors == HARK_BLOCK_VECTORS ? HARK_RIDGE_BLOCK_ROWS : 8;
+  const int rows = vectors == HARK_BLOCK_VECTORS ? HARK_RIDGE_BLOCK_ROWS : 8; /* of less than HARK_BLOCK_VECTORS vectors */
   int j = 0;
   for (; j + rows <= p->rows; j += rows) hark_ridge_block(mode, columns, vectors, rows, p, j, lane);
   for (; j + 4 <= p->rows; j += 4) hark_ridge_block(mode, columns, vectors, 4, p, j, lane);
@@ -90,6 +95,16 @@ HARK_SIMD void hark_ridge_lanes(const hark_ridge_mode mode, const bool columns, 
   int at = 0;
   for (; at + HARK_BLOCK_VECTORS <= count; at += HARK_BLOCK_VECTORS)
     hark_ridge_panel(mode, columns, HARK_BLOCK_VECTORS, p, (ptrdiff_t)at * HARK_LANES);
+#if HARK_BLOCK_VECTORS == 4
+  if (count - at == 3) {
+    hark_ridge_panel(mode, columns, 3, p, (ptrdiff_t)at * HARK_LANES);
+    return;
+  }
+  if (count - at == 2) {
+    hark_ridge_panel(mode, columns, 2, p, (ptrdiff_t)at * HARK_LANES);
+    return;
+  }
+#endif
   for (; at < count; at++) hark_ridge_panel(mode, columns, 1, p, (ptrdiff_t)at * HARK_LANES);
 }
 
@@ -100,7 +115,8 @@ HARK_SIMD_NOINLINE void hark_ridge_less(const hark_ridge_product *p) { hark_ridg
 HARK_SIMD_NOINLINE void hark_ridge_less_columns(const hark_ridge_product *p) { hark_ridge_lanes(HARK_RIDGE_LESS, true, p); }
 
 /* C -= U'A: rows of C by the columns of a tile of the factor. */
-HARK_SIMD void hark_ridge_update(const float *factor, const float *a, ptrdiff_t a_row, float *c, ptrdiff_t c_row, int width) {
+HARK_SIMD void hark_ridge_update(const float *factor, const float *a, ptrdiff_t a_row, float *c, ptrdiff_t c_row, int width,
+                                 const float *next) {
   const hark_ridge_product p = {.a = a,
                                 .a_row = a_row,
                                 .b = factor,
@@ -110,12 +126,37 @@ HARK_SIMD void hark_ridge_update(const float *factor, const float *a, ptrdiff_t 
                                 .c_row = c_row,
                                 .rows = HARK_RIDGE_TILE,
                                 .depth = HARK_RIDGE_TILE,
-                                .width = width};
+                                .width = width,
+                                .next = next};
   hark_ridge_less_columns(&p);
 }
 
+/* The first lane, of whole vectors, that is wanted of rows from `row` on where row i is wanted in lanes from i - above on. */
+HARK_SIMD int hark_ridge_first_lane(int row, int above) { return row > above ? (row - above) / HARK_LANES * HARK_LANES : 0; }
+
+/* The same of rows i in lanes from i - above on; those before may be changed or not. */
+HARK_SIMD_NOINLINE void hark_ridge_update_above(const float *factor, const float *a, ptrdiff_t a_row, float *c, ptrdiff_t c_row, int width,
+                                                int above) {
+  for (int band = 0; band < HARK_RIDGE_TILE; band += HARK_RIDGE_ABOVE_ROWS) {
+    const int lane = hark_ridge_first_lane(band, above);
+    const hark_ridge_product p = {.a = a + lane,
+                                  .a_row = a_row,
+                                  .b = factor + band,
+                                  .b_row = 1,
+                                  .b_step = HARK_RIDGE_TILE,
+                                  .c = c + band * c_row + lane,
+                                  .c_row = c_row,
+                                  .rows = HARK_RIDGE_ABOVE_ROWS,
+                                  .depth = HARK_RIDGE_TILE,
+                                  .width = width - lane};
+    if (p.width <= 0) return;
+    hark_ridge_lanes(HARK_RIDGE_LESS, true, &p);
+  }
+}
+
 /* C -= U A. */
-HARK_SIMD void hark_ridge_update_back(const float *factor, const float *a, ptrdiff_t a_row, float *c, ptrdiff_t c_row, int width) {
+HARK_SIMD void hark_ridge_update_back(const float *factor, const float *a, ptrdiff_t a_row, float *c, ptrdiff_t c_row, int width,
+                                      const float *next) {
   const hark_ridge_product p = {.a = a,
                                 .a_row = a_row,
                                 .b = factor,
@@ -125,7 +166,8 @@ HARK_SIMD void hark_ridge_update_back(const float *factor, const float *a, ptrdi
                                 .c_row = c_row,
                                 .rows = HARK_RIDGE_TILE,
                                 .depth = HARK_RIDGE_TILE,
-                                .width = width};
+                                .width = width,
+                                .next = next};
   hark_ridge_less(&p);
 }
 
@@ -139,26 +181,66 @@ HARK_SIMD void hark_ridge_row_times(float *row, float factor, int width) {
   for (int lane = 0; lane < width; lane += HARK_LANES) vf_store(row + lane, f * vf_load(row + lane));
 }
 
-/* C <- U'^-1 C with a factored diagonal tile; reciprocal: of its diagonal. */
-HARK_SIMD_NOINLINE void hark_ridge_solve_tile(const float *factor, const float *reciprocal, float *c, ptrdiff_t c_row, int width) {
-  for (int g = 0; g < HARK_RIDGE_TILE; g += HARK_RIDGE_GROUP) {
-    const hark_ridge_product p = {.a = c,
-                                  .a_row = c_row,
-                                  .b = factor + g,
-                                  .b_row = 1,
-                                  .b_step = HARK_RIDGE_TILE,
-                                  .c = c + g * c_row,
-                                  .c_row = c_row,
-                                  .rows = HARK_RIDGE_GROUP,
-                                  .depth = g,
-                                  .width = width};
-    if (g > 0) hark_ridge_lanes(HARK_RIDGE_LESS, true, &p);
-    for (int i = g; i < g + HARK_RIDGE_GROUP; i++) {
-      hark_ridge_row_times(c + i * c_row, reciprocal[i], width);
-      for (int r = i + 1; r < g + HARK_RIDGE_GROUP; r++)
-        hark_ridge_row_less(c + r * c_row, c + i * c_row, factor[i * HARK_RIDGE_TILE + r], width);
+/* Rows [g, g + HARK_RIDGE_GROUP) of C <- U'^-1 C, those before being there; vectors are a constant after inlining. */
+HARK_SIMD void hark_ridge_solve_group(const int vectors, const float *factor, const float *reciprocal, int g, float *c, ptrdiff_t c_row) {
+  vf x[HARK_RIDGE_GROUP][HARK_BLOCK_VECTORS];
+  HARK_UNROLL
+  for (int r = 0; r < HARK_RIDGE_GROUP; r++) {
+    HARK_UNROLL
+    for (int m = 0; m < vectors; m++) x[r][m] = vf_zero();
+  }
+  const float *a = c, *b = factor + g;
+  HARK_ROLLED
+  for (int k = 0; k < g; k++, a += c_row, b += HARK_RIDGE_TILE) {
+    vf av[HARK_BLOCK_VECTORS];
+    HARK_UNROLL
+    for (int m = 0; m < vectors; m++) av[m] = vf_load(a + m * HARK_LANES);
+    HARK_UNROLL
+    for (int r = 0; r < HARK_RIDGE_GROUP; r++) {
+      const vf bv = vf_set(b[r]);
+      HARK_UNROLL
+      for (int m = 0; m < vectors; m++) x[r][m] = vf_fma(av[m], bv, x[r][m]);
     }
   }
+  float *to = c + g * c_row;
+  HARK_UNROLL
+  for (int r = 0; r < HARK_RIDGE_GROUP; r++) {
+    HARK_UNROLL
+    for (int m = 0; m < vectors; m++) x[r][m] = vf_load(to + r * c_row + m * HARK_LANES) - x[r][m];
+  }
+  HARK_UNROLL
+  for (int i = 0; i < HARK_RIDGE_GROUP; i++, b += HARK_RIDGE_TILE) {
+    const vf gain = vf_set(reciprocal[g + i]);
+    HARK_UNROLL
+    for (int m = 0; m < vectors; m++) {
+      x[i][m] = gain * x[i][m];
+      vf_store(to + i * c_row + m * HARK_LANES, x[i][m]);
+    }
+    HARK_UNROLL
+    for (int r = i + 1; r < HARK_RIDGE_GROUP; r++) {
+      const vf bv = vf_set(-b[r]);
+      HARK_UNROLL
+      for (int m = 0; m < vectors; m++) x[r][m] = vf_fma(x[i][m], bv, x[r][m]);
+    }
+  }
+}
+
+/* C <- U'^-1 C with a factored diagonal tile, of rows i in lanes from i - above on; those before may be changed or not. reciprocal: of the
+ * tile's diagonal. */
+HARK_SIMD_NOINLINE void hark_ridge_solve_above(const float *factor, const float *reciprocal, float *c, ptrdiff_t c_row, int width,
+                                               int above) {
+  for (int g = 0; g < HARK_RIDGE_TILE; g += HARK_RIDGE_GROUP) {
+    int lane = hark_ridge_first_lane(g, above);
+    for (; lane + HARK_BLOCK_VECTORS * HARK_LANES <= width; lane += HARK_BLOCK_VECTORS * HARK_LANES)
+      hark_ridge_solve_group(HARK_BLOCK_VECTORS, factor, reciprocal, g, c + lane, c_row);
+#if HARK_BLOCK_VECTORS == 4
+    for (; lane + 2 * HARK_LANES <= width; lane += 2 * HARK_LANES) hark_ridge_solve_group(2, factor, reciprocal, g, c + lane, c_row);
+#endif
+    for (; lane < width; lane += HARK_LANES) hark_ridge_solve_group(1, factor, reciprocal, g, c + lane, c_row);
+  }
+}
+HARK_SIMD void hark_ridge_solve_tile(const float *factor, const float *reciprocal, float *c, ptrdiff_t c_row, int width) {
+  hark_ridge_solve_above(factor, reciprocal, c, c_row, width, HARK_RIDGE_TILE);
 }
 
 /* C <- U^-1 C. */

@@ -10,6 +10,9 @@
 
 /* Exponents of a distance to the centre whose products still fit into f32. */
 #define FARTHEST (FLT_MAX / 8)
+/* Rows of tiles, and columns, that are factorised together: 256 KiB; and tiles of keys from which on threads share such squares. */
+#define RIDGE_SQUARE 4
+#define RIDGE_LEAST_SHARED_SQUARES 32
 
 typedef struct carver {
   float *memory;
@@ -44,12 +47,12 @@ size_t HARK_ISA(hark_cpu_ridge_carve)(const hark_attention_desc *desc, bool back
   h->query_rows = carve(&c, true, lanes * dp);
   h->query_lanes = carve(&c, true, lanes * d);
   h->query_squares = carve(&c, true, lanes);
-  h->sums = carve(&c, true, lanes * dvp);
+  h->sums = carve(&c, !backward, lanes * dvp);
   h->matrix = carve(&c, causal_backward, triangle);
   h->kernels = carve(&c, backward, keys * lanes);
   h->pair = carve(&c, causal_backward, 2 * keys * lanes);
   h->turned = carve(&c, causal_backward, 2 * HARK_RIDGE_TILE_FLOATS);
-  h->work = carve(&c, backward, HARK_RIDGE_TILE_FLOATS);
+  h->work = carve(&c, full_backward, HARK_RIDGE_TILE_FLOATS);
   h->dout_rows = carve(&c, backward, lanes * dvp);
   h->dout_lanes = carve(&c, backward, lanes * dv);
   h->dquery = carve(&c, backward, lanes * dp);
@@ -296,8 +299,9 @@ void HARK_ISA(hark_cpu_ridge_key_gram)(const ridge_tiles *h, int64_t first, int6
     }
 }
 
-/* A diagonal tile of M, that all tiles above it have been taken from, becomes its factor. */
-static void factor_diagonal(const ridge_tiles *h, int64_t tile, const float *diagonal, float *c) {
+/* A diagonal tile of M, that all tiles above it have been taken from, becomes its factor. The diagonal of M is where its reciprocals go. */
+static void factor_diagonal(const ridge_tiles *h, int64_t tile) {
+  float *c = h->factor + ridge_tile(h, tile, tile);
   for (int g = 0; g < HARK_RIDGE_TILE; g += HARK_RIDGE_GROUP) {
     hark_ridge_factor_group(c, g);
     for (int i = g; i < g + HARK_RIDGE_GROUP; i++) {
@@ -305,7 +309,7 @@ static void factor_diagonal(const ridge_tiles *h, int64_t tile, const float *dia
       float *row = c + i * HARK_RIDGE_TILE;
       const double pivot = h->seen[key] == 0 ? 1
                                              : hark_ridge_pivot(h->record, h->system, h->sequence->key_row + key, (double)row[i],
-                                                                (double)diagonal[i], h->is.lambda, HARK_RIDGE_PIVOT_F32);
+                                                                (double)h->reciprocal[key], h->is.lambda, HARK_RIDGE_PIVOT_F32);
       const int lane = i / HARK_LANES * HARK_LANES;
       h->reciprocal[key] = (float)(1 / sqrt(pivot));
       hark_ridge_row_times(row + lane, h->reciprocal[key], HARK_RIDGE_TILE - lane);
@@ -316,19 +320,26 @@ static void factor_diagonal(const ridge_tiles *h, int64_t tile, const float *dia
   }
 }
 
-/* Tile (i, j) of M less what the rows above account for; on the diagonal its factor. */
-static void update_tile(const ridge_tiles *h, int64_t i, int64_t j) {
-  float *c = h->factor + ridge_tile(h, i, j), diagonal[HARK_RIDGE_TILE];
+/* Tile (i, j) of M; its diagonal is kept. */
+static void fill_tile(const ridge_tiles *h, int64_t i, int64_t j) {
+  float *c = h->factor + ridge_tile(h, i, j);
   HARK_ISA(hark_cpu_ridge_key_gram)(h, i, j, c);
   for (int r = 0; i == j && r < HARK_RIDGE_TILE; r++) {
+    const int64_t key = i * HARK_RIDGE_TILE + r;
     float *entry = c + r * (HARK_RIDGE_TILE + 1);
-    *entry = h->seen[i * HARK_RIDGE_TILE + r] == 0 ? 1.0f : *entry + (float)h->is.lambda;
-    diagonal[r] = *entry;
+    *entry = h->seen[key] == 0 ? 1.0f : *entry + (float)h->is.lambda;
+    h->reciprocal[key] = *entry;
   }
-  for (int64_t p = 0; p < i; p++)
-    hark_ridge_update(h->factor + ridge_tile(h, p, i), h->factor + ridge_tile(h, p, j), HARK_RIDGE_TILE, c, HARK_RIDGE_TILE,
-                      HARK_RIDGE_TILE);
-  if (i == j) factor_diagonal(h, i, diagonal, c);
+}
+
+/* Tile (i, j) of M less what row p accounts for. next: see hark_ridge_product. */
+static void update_tile(const ridge_tiles *h, int64_t p, int64_t i, int64_t j, const float *next) {
+  const float *left = h->factor + ridge_tile(h, p, i), *right = h->factor + ridge_tile(h, p, j);
+  float *c = h->factor + ridge_tile(h, i, j);
+  if (i == j)
+    hark_ridge_update_above(left, right, HARK_RIDGE_TILE, c, HARK_RIDGE_TILE, HARK_RIDGE_TILE, 0);
+  else
+    hark_ridge_update(left, right, HARK_RIDGE_TILE, c, HARK_RIDGE_TILE, HARK_RIDGE_TILE, next);
 }
 
 /* C <- U'^-1 C with the diagonal tile of row i. */
@@ -336,59 +347,110 @@ static void close_rows(const ridge_tiles *h, int64_t i, float *c, ptrdiff_t c_ro
   hark_ridge_solve_tile(h->factor + ridge_tile(h, i, i), h->reciprocal + i * HARK_RIDGE_TILE, c, c_row, width);
 }
 
-/* Rows of tile i less what those above account for. */
-static void update_rows(const ridge_tiles *h, int64_t i, float *x, ptrdiff_t x_row, int width) {
-  for (int64_t p = 0; p < i; p++)
+/* Rows of tile i less what tiles [from, end) account for. */
+static void update_rows(const ridge_tiles *h, int64_t from, int64_t end, int64_t i, float *x, ptrdiff_t x_row, int width) {
+  for (int64_t p = from; p < end; p++)
     hark_ridge_update(h->factor + ridge_tile(h, p, i), x + p * HARK_RIDGE_TILE * x_row, x_row, x + i * HARK_RIDGE_TILE * x_row, x_row,
-                      width);
+                      width, p + 1 < end ? h->factor + ridge_tile(h, p + 1, i) : NULL);
 }
 
 static float *solved_rows(const ridge_tiles *h, int64_t i) { return h->solved + i * HARK_RIDGE_TILE * h->dvp; }
 
-/* A row of tiles at a time; the values stand in it as one tile more. */
-typedef struct factor_row {
+/* Rows [first, end) of tiles. Their columns are taken as many at a time: block 0 is on the diagonal, the last one the values.
+ *
+ *     p < first:   . . . b b b b a a a a      a square of C stays in the cache of the core, and every tile above it, a and b, comes there once
+ *     first:             d d d d C C C C      for as many updates as the square is wide. Whatever its width, an element's sum has one order.
+ *                          d d d C C C C
+ *                            d d C C C C
+ *                              d C C C C
+ */
+typedef struct factor_rows {
   const ridge_tiles *h;
-  int64_t i;
-} factor_row;
+  int64_t first, end, width;
+} factor_rows;
 
-static void update_column(void *data, int64_t index, int worker) {
-  const factor_row *row = data;
-  (void)worker;
-  if (row->i + index < row->h->tiles)
-    update_tile(row->h, row->i, row->i + index);
-  else
-    update_rows(row->h, row->i, row->h->solved, row->h->dvp, row->h->dvp);
+static bool factor_columns(const factor_rows *rows, int64_t index, int64_t *first, int64_t *end) {
+  *first = rows->first + index * rows->width;
+  *end = hark_min(*first + rows->width, rows->h->tiles);
+  return *first < rows->h->tiles;
 }
 
-static void close_column(void *data, int64_t index, int worker) {
-  const factor_row *row = data;
-  const int64_t i = row->i, j = i + 1 + index;
-  (void)worker;
-  if (j < row->h->tiles)
-    close_rows(row->h, i, row->h->factor + ridge_tile(row->h, i, j), HARK_RIDGE_TILE, HARK_RIDGE_TILE);
-  else
-    close_rows(row->h, i, solved_rows(row->h, i), row->h->dvp, row->h->dvp);
+/* Tiles of row p, those above the rows and those above columns [first, end) in turn, for every second one of the updates before it; or NULL. */
+static const float *next_tile(const factor_rows *rows, int64_t p, int64_t first, int64_t end, int64_t update) {
+  const int64_t above = rows->end - rows->first, index = update / 2 < above ? rows->first + update / 2 : first + update / 2 - above;
+  return update % 2 == 0 && p < rows->first && index < end ? rows->h->factor + ridge_tile(rows->h, p, index) : NULL;
 }
+
+/* A block of M less what the rows before `first` account for. */
+static void update_block(void *data, int64_t index, int worker) {
+  const factor_rows *rows = data;
+  const ridge_tiles *h = rows->h;
+  int64_t first, end;
+  (void)worker;
+  if (!factor_columns(rows, index, &first, &end)) {
+    for (int64_t i = rows->first; i < rows->end; i++) update_rows(h, 0, rows->first, i, h->solved, h->dvp, h->dvp);
+    return;
+  }
+  for (int64_t j = first; j < end; j++)
+    for (int64_t i = rows->first; i < rows->end && i <= j; i++) fill_tile(h, i, j);
+  for (int64_t p = 0; p < rows->first; p++) {
+    int64_t count = 0;
+    for (int64_t j = first; j < end; j++)
+      for (int64_t i = rows->first; i < rows->end && i <= j; i++) update_tile(h, p, i, j, next_tile(rows, p + 1, first, end, count++));
+  }
+}
+
+/* The rest: a block becomes one of the factor, that on the diagonal first. */
+static void close_block(void *data, int64_t index, int worker) {
+  const factor_rows *rows = data;
+  const ridge_tiles *h = rows->h;
+  int64_t first, end;
+  (void)worker;
+  if (!factor_columns(rows, index, &first, &end)) {
+    for (int64_t i = rows->first; i < rows->end; i++) {
+      update_rows(h, rows->first, i, i, h->solved, h->dvp, h->dvp);
+      close_rows(h, i, solved_rows(h, i), h->dvp, h->dvp);
+    }
+    return;
+  }
+  for (int64_t j = first; j < end; j++)
+    for (int64_t i = rows->first; i < rows->end && i <= j; i++) {
+      for (int64_t p = rows->first; p < i; p++) update_tile(h, p, i, j, NULL);
+      if (i == j)
+        factor_diagonal(h, i);
+      else
+        close_rows(h, i, h->factor + ridge_tile(h, i, j), HARK_RIDGE_TILE, HARK_RIDGE_TILE);
+    }
+}
+
+static void open_block(void *data, int64_t index, int worker) {
+  update_block(data, index, worker);
+  if (index == 0) close_block(data, index, worker);
+}
+
+static void close_other(void *data, int64_t index, int worker) { close_block(data, index + 1, worker); }
 
 static void factorise(const ridge_tiles *h) {
-  for (int64_t i = 0; i < h->tiles; i++) {
-    factor_row row = {h, i};
-    const int64_t columns = h->tiles - i + 1;
+  /* the diagonal's block is the work of one thread: where threads share a short head, one row */
+  const int64_t width = h->context != NULL && h->tiles < RIDGE_LEAST_SHARED_SQUARES ? 1 : RIDGE_SQUARE;
+  for (int64_t first = 0; first < h->tiles; first += width) {
+    factor_rows rows = {h, first, hark_min(first + width, h->tiles), width};
+    const int64_t others = hark_ceil_div(h->tiles - first, width);
     if (h->context != NULL) {
-      hark_parallel_for(h->context, columns, update_column, &row);
-      hark_parallel_for(h->context, columns - 1, close_column, &row);
+      hark_parallel_for(h->context, others + 1, open_block, &rows);
+      hark_parallel_for(h->context, others, close_other, &rows);
       continue;
     }
-    for (int64_t index = 0; index < columns; index++) {
-      update_column(&row, index, 0);
-      if (index > 0) close_column(&row, index - 1, 0);
+    for (int64_t index = 0; index <= others; index++) {
+      update_block(&rows, index, 0);
+      close_block(&rows, index, 0);
     }
   }
 }
 
 static void solve_columns(const ridge_tiles *h, int64_t tiles, float *x, ptrdiff_t x_row, int width) {
   for (int64_t i = 0; i < tiles; i++) {
-    update_rows(h, i, x, x_row, width);
+    update_rows(h, 0, i, i, x, x_row, width);
     close_rows(h, i, x + i * HARK_RIDGE_TILE * x_row, x_row, width);
   }
 }
@@ -397,7 +459,8 @@ static void solve_columns_back(const ridge_tiles *h, int64_t tiles, float *x, pt
   for (int64_t i = tiles - 1; i >= 0; i--) {
     float *row = x + i * HARK_RIDGE_TILE * x_row;
     for (int64_t p = i + 1; p < tiles; p++)
-      hark_ridge_update_back(h->factor + ridge_tile(h, i, p), x + p * HARK_RIDGE_TILE * x_row, x_row, row, x_row, width);
+      hark_ridge_update_back(h->factor + ridge_tile(h, i, p), x + p * HARK_RIDGE_TILE * x_row, x_row, row, x_row, width,
+                             p + 1 < tiles ? h->factor + ridge_tile(h, i, p + 1) : NULL);
     hark_ridge_solve_back_tile(h->factor + ridge_tile(h, i, i), h->reciprocal + i * HARK_RIDGE_TILE, row, x_row, width);
   }
 }
@@ -432,6 +495,19 @@ void HARK_ISA(hark_cpu_ridge_solve)(const ridge_tiles *h, int64_t tiles, float *
 
 void HARK_ISA(hark_cpu_ridge_solve_back)(const ridge_tiles *h, int64_t tiles, float *x, ptrdiff_t x_row, int width) {
   solve_in_blocks((solve_task){h, solve_columns_back, tiles, x, x_row, width});
+}
+
+void HARK_ISA(hark_cpu_ridge_solve_rows)(const ridge_tiles *h, int64_t tile, float *z, ptrdiff_t z_row, int width, int above) {
+  float *c = z + tile * HARK_RIDGE_TILE * z_row;
+  const float *diagonal = h->factor + ridge_tile(h, tile, tile), *reciprocal = h->reciprocal + tile * HARK_RIDGE_TILE;
+  if (above >= HARK_RIDGE_TILE) {
+    update_rows(h, 0, tile, tile, z, z_row, width);
+    hark_ridge_solve_tile(diagonal, reciprocal, c, z_row, width);
+    return;
+  }
+  for (int64_t p = 0; p < tile; p++)
+    hark_ridge_update_above(h->factor + ridge_tile(h, p, tile), z + p * HARK_RIDGE_TILE * z_row, z_row, c, z_row, width, above);
+  hark_ridge_solve_above(diagonal, reciprocal, c, z_row, width, above);
 }
 
 void HARK_ISA(hark_cpu_ridge_hide)(int64_t tile, int64_t first, float *z, ptrdiff_t z_row, int width) {

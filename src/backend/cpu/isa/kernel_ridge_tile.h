@@ -43,11 +43,12 @@ typedef struct ridge_tiles {
   float *centre;               /* [dp]: what has been taken from keys and queries */
   float *solved;               /* X or alpha, [n][dvp] */
   float *tables, *panel;       /* panel: [n][64], one column of tiles */
-  float *query_rows, *query_lanes, *query_squares, *sums;
+  float *query_rows, *query_lanes, *query_squares;
+  float *sums; /* forward: [64][dvp] */
   /* backward */
   float *matrix;         /* upper tiles of -2 dM; causal */
   float *kernels, *pair; /* [n][64]: kappa(K, Q), then ds; [n][128]: z and db, causal */
-  float *turned, *work;  /* [128 or 2 dv][64]; a tile */
+  float *turned, *work;  /* causal: [128][64]; full: a tile */
   float *dout_rows, *dout_lanes, *dquery;
   float *dkeys, *dvalues, *key_sums;   /* [n][dp], [n][dvp], [n]: sums of dkappa kappa by key */
   float *query_sums, *distances;       /* [64]; [128]: sums by distance in a tile */
@@ -96,6 +97,9 @@ void HARK_ISA(hark_cpu_ridge_key_gram)(const ridge_tiles *h, int64_t first, int6
 void HARK_ISA(hark_cpu_ridge_solve_back)(const ridge_tiles *h, int64_t tiles, float *x, ptrdiff_t x_row, int width);
 void HARK_ISA(hark_cpu_ridge_solve)(const ridge_tiles *h, int64_t tiles, float *x, ptrdiff_t x_row, int width);
 
+/* Rows of tile `tile` of Z = U'^-1 Z, those of the tiles before being there; of rows i in lanes from i - above on, the others may be changed. */
+void HARK_ISA(hark_cpu_ridge_solve_rows)(const ridge_tiles *h, int64_t tile, float *z, ptrdiff_t z_row, int width, int above);
+
 /* Zeros where key tile 64 + i stands behind the position `first` + lane of a query, of `width` lanes. */
 void HARK_ISA(hark_cpu_ridge_hide)(int64_t tile, int64_t first, float *z, ptrdiff_t z_row, int width);
 
@@ -113,6 +117,12 @@ static inline int64_t ridge_seen_tiles(const ridge_tiles *h, int64_t row) {
   if (!h->desc->causal) return h->tiles;
   const int64_t keys = hark_max(0, hark_min(h->keys, row + h->sequence->offset + 1));
   return hark_ceil_div(keys, HARK_RIDGE_TILE);
+}
+
+/* Row i of a tile of keys is seen in lanes from i - above on by queries whose first one stands at `first`; HARK_RIDGE_TILE: by all. */
+static inline int ridge_above(const ridge_tiles *h, int64_t tile, int64_t first) {
+  const int64_t above = first - tile * HARK_RIDGE_TILE;
+  return h->desc->causal && above < HARK_RIDGE_TILE - 1 ? (int)hark_max(above, -HARK_RIDGE_TILE) : HARK_RIDGE_TILE;
 }
 
 static inline float *ridge_row(const hark_tensor *tensor, const hark_attention_sequence *s, int64_t head, int64_t row) {

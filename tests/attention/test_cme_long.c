@@ -1,0 +1,144 @@
+/* test_cme_long.c - kernel ridge (CME) attention over more than a thousand keys: the f64 reference against elimination at single rows, and f32
+ * on every machine against the reference, out, variance and gradients.
+ *
+ *     test_cme_long 'cme:B1,H1,L1024,D16,V8,rbf'    these cases alone, with the differences found
+ *
+ * Bounds. Those of test_cme.c take every rounding to be as bad as it can be, which at these lengths says nothing. Roundings that are as good as
+ * random make the error E of M of the order sqrt(n) u instead of n u, and that of a result the same times a constant for the condition of these
+ * cases (lambda of 0.01 to 0.375, rows of length one). 128 sqrt(n) u of the largest element, 2.4e-4 at 1024 and 3.5e-4 at 2048 keys, is four
+ * times what was found; for the variance 4 sqrt(n) u of kappa(q, q).
+ */
+#include "kernel_ridge.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define ROUNDOFF 0x1p-24
+#define RESULT_PART 128
+#define VARIANCE_PART 4
+#define DEFINITION_TOLERANCE 1e-10 /* of the f64 reference: n trace(M) / lambda roundoffs of f64 are 1e-9 and never all come together */
+#define DEFINITION_KEYS 1200       /* elimination over more takes seconds */
+
+static const char *const cases[] = {
+    "cme:B1,H1,L200,S1024,D16,V8,rbf,learned",
+    "cme:B1,H1,L1024,D16,V8,causal,rbf,learned",
+    "cme:B1,H2,K1,L70,S641,D33,V5,causal,unit,heads,kernel",
+    "cme:B1,H1,L20,S2048,D16,V8,rbf,ridge=0.01",
+    "cme:B1,H1,L20,S2048,D16,V8,causal,rbf,learned",
+};
+
+static double largest(const double *x, int64_t count) {
+  double size = 0;
+  for (int64_t i = 0; i < count; i++) size = fmax(size, fabs(x[i]));
+  return size;
+}
+
+static double squares_of_products(const double *x, const double *y, int64_t count) {
+  double sum = 0;
+  for (int64_t i = 0; i < count; i++) sum += x[i] * y[i] * x[i] * y[i];
+  return sum;
+}
+
+/* What results are measured against: the largest element. Two are sums that cancel: dsigma = -(<q, dq> + <k, dk>) / sigma, where errors of the
+ * terms are as good as random, and dridge = trace dM, where four times itself was enough. */
+static double size_of(const ridge_problem *p, const ridge_results *want, ridge_array array, int64_t count) {
+  if (array == RIDGE_VARIANCE) return p->rbf ? 1 : exp(p->scale);
+  if (array == RIDGE_DSIGMA)
+    return sqrt(squares_of_products(p->array[RIDGE_QUERY], want->array[RIDGE_DQUERY], p->count[RIDGE_QUERY]) +
+                squares_of_products(p->array[RIDGE_KEY], want->array[RIDGE_DKEY], p->count[RIDGE_KEY])) /
+           p->array[RIDGE_SIGMA][0];
+  if (array == RIDGE_DRIDGE) return 4 * largest(want->array[array], count);
+  return largest(want->array[array], count);
+}
+
+static int check_definition(const ridge_problem *p, const ridge_results *have) {
+  if (p->keys > DEFINITION_KEYS) return 0;
+  const int64_t row = p->queries - 1;
+  ridge_expected expected;
+  int failed = 0;
+  ridge_expected_rows(p, 1, &row, &expected);
+  for (int64_t head = 0; head < p->heads; head++) {
+    const int64_t at = head * p->queries + row;
+    for (int64_t c = 0; c < p->value_dim; c++)
+      failed += !(fabs(have->array[RIDGE_OUT][at * p->value_dim + c] - expected.out[at * p->value_dim + c]) <= DEFINITION_TOLERANCE);
+    failed += !(fabs(have->array[RIDGE_VARIANCE][at] - expected.variance[at]) <= DEFINITION_TOLERANCE * exp(p->rbf ? 0 : p->scale));
+  }
+  if (failed > 0) print_error("%s: the reference's last rows differ from elimination in %d numbers\n", p->text, failed);
+  ridge_expected_free(&expected);
+  return failed;
+}
+
+static int check(const char *text, bool telling) {
+  static const ridge_array like[RIDGE_ARRAYS] = {
+      [RIDGE_OUT] = RIDGE_DOUT,     [RIDGE_DQUERY] = RIDGE_QUERY,           [RIDGE_DKEY] = RIDGE_KEY,    [RIDGE_DVALUE] = RIDGE_VALUE,
+      [RIDGE_DRIDGE] = RIDGE_RIDGE, [RIDGE_DLOG_KERNEL] = RIDGE_LOG_KERNEL, [RIDGE_DSIGMA] = RIDGE_SIGMA};
+  ridge_problem p;
+  ridge_results want, have;
+  ridge_problem_make(text, &p);
+  ridge_run_on(ATTENTION_ORACLE, &p, &want);
+  if (want.status != HARK_OK) fail_msg("%s: %s", text, want.message);
+  int failed = check_definition(&p, &want);
+  for (int m = 0; m < attention_machine_count; m++) {
+    const attention_machine *machine = &attention_machines[m];
+    if (machine->computing_roundoff < ROUNDOFF || !ridge_run_on(machine, &p, &have)) continue; /* the reference's own arithmetic */
+    if (have.status != HARK_OK) fail_msg("%s on %s: %s", text, machine->name, have.message);
+    assert_int_equal(have.report.pivots, 0);
+    for (int a = RIDGE_OUT; a < RIDGE_ARRAYS; a++) {
+      if (want.array[a] == NULL) continue;
+      const int64_t count = a == RIDGE_VARIANCE ? p.batch * p.heads * p.queries : p.count[like[a]];
+      const double bound = (a == RIDGE_VARIANCE ? VARIANCE_PART : RESULT_PART) * sqrt((double)p.keys) * ROUNDOFF;
+      const double size = size_of(&p, &want, (ridge_array)a, count);
+      double worst = 0;
+      for (int64_t i = 0; i < count; i++) {
+        const double error = fabs(have.array[a][i] - want.array[a][i]);
+        if (!(error <= worst)) worst = isnan(error) ? INFINITY : error;
+      }
+      if (telling) printf("%s on %s: %s differs by %.2g of its bound\n", text, machine->name, ridge_array_names[a], worst / (bound * size));
+      if (worst <= bound * size) continue;
+      print_error("%s on %s: %s differs by %.3g from the reference, expected at most %.3g\n", text, machine->name, ridge_array_names[a],
+                  worst, bound * size);
+      failed++;
+    }
+    ridge_results_free(&have);
+  }
+  ridge_results_free(&want);
+  ridge_problem_free(&p);
+  return failed;
+}
+
+static void test_long(void **state) {
+  (void)state;
+  int failed = 0;
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) failed += check(cases[i], false);
+  assert_int_equal(failed, 0);
+}
+
+/* From 2048 keys on threads share squares of tiles: the same bits as those of one thread. */
+static void test_threads(void **state) {
+  (void)state;
+  for (int m = 0; m < attention_machine_count; m++) {
+    ridge_problem p;
+    ridge_results one, three;
+    ridge_problem_make("cme:B1,H1,L20,S2100,D4,V3,causal,rbf,threads=1", &p);
+    if (attention_machines[m].computing_roundoff >= ROUNDOFF && ridge_run_on(&attention_machines[m], &p, &one)) {
+      p.threads = 3;
+      assert_true(ridge_run_on(&attention_machines[m], &p, &three));
+      assert_int_equal(one.status, HARK_OK);
+      assert_memory_equal(one.array[RIDGE_OUT], three.array[RIDGE_OUT], (size_t)p.count[RIDGE_DOUT] * sizeof(double));
+      assert_memory_equal(one.array[RIDGE_DKEY], three.array[RIDGE_DKEY], (size_t)p.count[RIDGE_KEY] * sizeof(double));
+      ridge_results_free(&one);
+      ridge_results_free(&three);
+    }
+    ridge_problem_free(&p);
+  }
+}
+
+int main(int argc, char **argv) {
+  int failed = 0;
+  for (int i = 1; i < argc; i++) failed += check(argv[i], true);
+  if (argc > 1) return failed > 0;
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_long), cmocka_unit_test(test_threads)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
