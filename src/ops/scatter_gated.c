@@ -4,6 +4,8 @@
  *   dh = dy,   dupdate[i] = g dy[k],   dscore[k] = g (1 - g) sum over i with index[i] = k of dy[k] . update[i]
  * Updates of one row are added in increasing i: they are sorted by row first. 2 I W operations forward, 3 I W backward.
  */
+#include <string.h>
+
 #include "ops/segments.h"
 
 enum { INPUT_H, INPUT_UPDATE, INPUT_INDEX, INPUT_SCORE, INPUT_COUNT };
@@ -39,6 +41,12 @@ static hark_status infer(hark_context *context, const void *attributes, const ha
   return HARK_OK;
 }
 
+/* Row k of `from` to the same place of `to`. */
+static void copy_row(const hark_tensor *from, int64_t k, int64_t width, void *to) {
+  const size_t bytes = (size_t)width * hark_type_bytes(from->type), first = (size_t)k * bytes;
+  memcpy((char *)to + first, (const char *)from->data + first, bytes);
+}
+
 static double gate_of(const hark_call *call, int64_t k) {
   const hark_tensor *score = &call->inputs[INPUT_SCORE];
   return hark_present(score) ? 1 / (1 + exp(-hark_get(hark_numbers_of(score), k))) : 1;
@@ -50,16 +58,18 @@ static void forward_rows(const hark_call *call, int64_t first, int64_t last) {
   const int64_t width = width_of(&call->inputs[INPUT_H]);
   const hark_places places = hark_places_at(call->workspace, call->inputs[INPUT_H].shape[0]);
   for (int64_t k = first; k < last; k++) {
-    const bool none = places.begin[k] == places.begin[k + 1];
-    if (none && y.data == h.data) continue;
-    const double gate = none ? 1 : gate_of(call, k);
+    if (places.begin[k] == places.begin[k + 1]) {
+      if (y.data != h.data) copy_row(&call->inputs[INPUT_H], k, width, y.data);
+      continue;
+    }
+    const double gate = gate_of(call, k);
     for (int64_t d = 0; d < width; d += HARK_BLOCK) {
       const int64_t count = hark_min(HARK_BLOCK, width - d);
       hark_block updates = {{0}}, row = {{0}};
       for (int64_t i = places.begin[k]; i < places.begin[k + 1]; i++)
         hark_block_add(&updates, count, 1, update, places.place[i] * width + d);
       hark_block_add(&row, count, 1, h, k * width + d);
-      for (int64_t j = 0; j < count && !none; j++) row.sum[j] += gate * updates.sum[j];
+      for (int64_t j = 0; j < count; j++) row.sum[j] += gate * updates.sum[j];
       hark_block_give(&row, count, y, k * width + d);
     }
   }
