@@ -260,8 +260,8 @@ static void run_all(hark_context *context, const hark_dense_call *call, int64_t 
   for (int64_t s = 0; s < call->run->sequence_count; s++)
     pairs += (double)call->run->sequences[s].query_count * (double)call->run->sequences[s].key_count;
   const double each = pairs * (double)call->heads * (call->head_dim + call->value_dim) / (double)hark_max(pieces, 1);
-  const piece_work work = {call, piece, pieces, each >= TASK_PRODUCTS ? 1 : (int64_t)(TASK_PRODUCTS / fmax(each, 1)) + 1};
-  hark_parallel_for(context, hark_ceil_div(pieces, work.grain), run_pieces, (void *)&work);
+  piece_work work = {call, piece, pieces, each >= TASK_PRODUCTS ? 1 : (int64_t)(TASK_PRODUCTS / fmax(each, 1)) + 1};
+  hark_parallel_for(context, hark_ceil_div(pieces, work.grain), run_pieces, &work);
 }
 
 typedef struct term_work {
