@@ -1,6 +1,7 @@
 /* bench_step.c - one training step: forward, backward, clipping and update of the configured model on random tokens, without any files. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/resource.h>
 
 #include "cli/bench.h"
@@ -188,7 +189,8 @@ hark_status hark_bench_step(hark_context *context, hark_bench_machine *machine, 
     const bool labels = config->model.architecture == HARK_ARCHITECTURE_ahca && config->model.ahca.head == HARK_AHCA_LABELS;
     const bool classes = hark_architecture_of(config->model.architecture)->predicts_classes && !labels && !hark_config_reconstructs(config);
     task.classes = classes ? BENCH_CLASSES : 0;
-    if (hark_architecture_of(config->model.architecture)->predicts_vectors) {
+    if (strcmp(hark_config_format(config), "vectors") == 0 || hark_architecture_of(config->model.architecture)->predicts_vectors) {
+      task.classes = 0;
       task.features = config->model.width;
       task.responses = 1;
     }

@@ -163,7 +163,12 @@ static hark_status declare(hark_context *context, hark_network *network) {
   void *memory = NULL;
   HARK_TRY(hark_allocate_zero(context, sizeof *network->ahca, &memory));
   network->ahca = memory;
-  HARK_TRY(hark_parameters_add(context, &network->parameters, &tokens, &network->token_table, "embedding.token.weight"));
+  if (config->features > 0) {
+    HARK_TRY(hark_ahca_declare_linear(context, network, "embedding.features", config->features, config->width,
+                                      1 / sqrt((double)config->features), &network->ahca->features));
+  } else {
+    HARK_TRY(hark_parameters_add(context, &network->parameters, &tokens, &network->token_table, "embedding.token.weight"));
+  }
   HARK_TRY(declare_compression(context, network, network->ahca));
   for (int64_t layer = 0; layer < config->layers; layer++) HARK_TRY(declare_layer(context, network, layer, &network->ahca->layers[layer]));
   HARK_TRY(hark_ahca_declare_positional(context, network));
@@ -185,6 +190,7 @@ const hark_architecture hark_architecture_ahca = {
     .summary = "chunks, compressed twice, that attend to selected tokens of the whole; tells the class of a sequence, or its tokens",
     .looks_ahead = "pools, selection and ranks over a sequence tell a token of those behind it",
     .predicts_classes = true,
+    .may_read_vectors = true,
     .check = hark_ahca_check,
     .declare = declare,
     .close = close,

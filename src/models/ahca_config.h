@@ -10,7 +10,7 @@
 #define HARK_AHCA_JOIN_WORDS "once|every"
 #define HARK_AHCA_DEPTH_WORDS "capacity|paper"
 #define HARK_AHCA_DEPTH_SCORE_WORDS "chunk|attention"
-#define HARK_AHCA_HEAD_WORDS "data|classes|labels|reconstruction" /* and REGRESSION, which no data of the trainer have */
+#define HARK_AHCA_HEAD_WORDS "data|classes|labels|reconstruction|regression"
 #define HARK_AHCA_OUTPUT_WORDS "chunks|selected"
 #define HARK_AHCA_LAYER_WORDS "block|linear"
 
@@ -20,13 +20,13 @@ typedef enum hark_ahca_select { HARK_AHCA_SCORE, HARK_AHCA_NORM, HARK_AHCA_QUERY
 typedef enum hark_ahca_join { HARK_AHCA_ONCE, HARK_AHCA_EVERY } hark_ahca_join;
 typedef enum hark_ahca_depth { HARK_AHCA_CAPACITY, HARK_AHCA_PAPER } hark_ahca_depth;
 typedef enum hark_ahca_depth_score { HARK_AHCA_OF_CHUNK, HARK_AHCA_OF_ATTENTION } hark_ahca_depth_score;
-/* What is told. DATA: classes here; the trainer puts what its data ask for in its place. */
+/* What is told. DATA: numbers where there are real vectors, else classes; the trainer puts what its data ask for in its place. */
 typedef enum hark_ahca_head {
   HARK_AHCA_DATA,
   HARK_AHCA_CLASSES,        /* logits [S, classes] of sequences */
   HARK_AHCA_LABELS,         /* logits [1, T, V] of tokens that ask with themselves */
   HARK_AHCA_RECONSTRUCTION, /* of tokens that ask with their place alone, for themselves */
-  HARK_AHCA_REGRESSION      /* `classes` numbers [S, classes] of sequences */
+  HARK_AHCA_REGRESSION      /* numbers of sequences: [S, responses] from real vectors, [S, classes] from tokens */
 } hark_ahca_head;
 typedef enum hark_ahca_output { HARK_AHCA_OF_CHUNKS, HARK_AHCA_OF_SELECTED } hark_ahca_output;
 typedef enum hark_ahca_layer_kind { HARK_AHCA_BLOCK, HARK_AHCA_LINEAR } hark_ahca_layer_kind;

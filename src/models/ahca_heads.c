@@ -35,8 +35,8 @@ hark_status hark_ahca_declare_head(hark_context *context, hark_network *network)
   if (tokens) HARK_TRY(declare_token_head(context, network, &network->ahca->token));
   HARK_TRY(hark_linear_declare(context, &network->parameters, tokens ? config->width : width, hidden, true, HARK_INITIAL_DEVIATION,
                                "head.hidden", &network->hidden[0]));
-  return hark_linear_declare(context, &network->parameters, hidden, tokens ? config->vocabulary : config->classes, true,
-                             HARK_INITIAL_DEVIATION, "head", &network->head);
+  const int64_t told = tokens ? config->vocabulary : config->features > 0 ? config->responses : config->classes;
+  return hark_linear_declare(context, &network->parameters, hidden, told, true, HARK_INITIAL_DEVIATION, "head", &network->head);
 }
 
 /* *out <- W2 relu(W1 x + b1) + b2; x stays. */

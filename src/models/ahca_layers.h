@@ -16,7 +16,8 @@ hark_ahca_sizes hark_ahca_sizes_of(const hark_network_config *config);
 
 /* HARK_AHCA_DATA put in its place. */
 static inline hark_ahca_head hark_ahca_head_of(const hark_network_config *config) {
-  return config->ahca.head == HARK_AHCA_DATA ? HARK_AHCA_CLASSES : (hark_ahca_head)config->ahca.head;
+  if (config->ahca.head != HARK_AHCA_DATA) return (hark_ahca_head)config->ahca.head;
+  return config->features > 0 ? HARK_AHCA_REGRESSION : HARK_AHCA_CLASSES;
 }
 static inline bool hark_ahca_has_token_head(const hark_network_config *config) {
   return config->ahca.head == HARK_AHCA_LABELS || config->ahca.head == HARK_AHCA_RECONSTRUCTION;
@@ -54,6 +55,7 @@ typedef struct hark_ahca_token_head {
 
 typedef struct hark_ahca_layers {
   hark_ahca_compressor primary, secondary;
+  hark_linear features; /* of real vectors, in the place of the table of tokens */
   hark_linear boundary_query, boundary_key, primary_key, secondary_key, select, depth, from_selected;
   hark_ahca_token_head token;
   hark_parameter_id in_chunk_table, chunk_table, slot_table, primary_queries, secondary_queries;

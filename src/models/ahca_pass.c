@@ -242,13 +242,20 @@ static hark_status take_units(hark_ahca_pass *p, hark_value c, hark_value *begin
 }
 
 static hark_status embed(const hark_ahca_pass *p, hark_value *x) {
-  HARK_TRY(hark_ahca_look_up(p, p->network->token_table, p->input->tokens, x));
+  if (p->network->config.features > 0) {
+    HARK_TRY(hark_linear_apply(p->forward, &p->layers->features, p->input->vectors, x));
+  } else {
+    HARK_TRY(hark_ahca_look_up(p, p->network->token_table, p->input->tokens, x));
+  }
   return hark_forward_dropout(p->forward, p->network->config.embedding_dropout, 0, HARK_DROPOUT_EMBEDDING, x);
 }
 
 hark_status hark_ahca_logits(hark_context *context, const hark_network *network, const hark_forward *forward,
                              const hark_network_input *input, hark_value *logits, hark_ahca_trace *trace) {
   if (input->ranges == NULL) return hark_fail(context, HARK_INVALID_ARGUMENT, "ahca: no ranges of examples, expected [N, 1, 2]");
+  if ((network->config.features > 0) != (input->vectors != 0))
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "ahca: the model reads %s, and others are given",
+                     network->config.features > 0 ? "real vectors" : "tokens");
   hark_ahca_pass p = {.context = context,
                       .network = network,
                       .forward = forward,

@@ -117,7 +117,7 @@ static const field fields[] = {
     {"ahca.depth_score", FIELD_WORD, true, TOLD_WITH_AHCA, AT(ahca.depth_score), 0, 0, 0, HARK_AHCA_DEPTH_SCORE_WORDS},
     {"ahca.capacity", FIELD_REAL, true, TOLD_WITH_AHCA, AT(ahca.capacity), -1e300, 0, 1e300, NULL},
     {"ahca.ratio_weight", FIELD_REAL, true, TOLD_WITH_AHCA, AT(ahca.ratio_weight), -1e300, 0, 1e300, NULL},
-    {"ahca.head", FIELD_WORD, true, TOLD_WITH_AHCA, AT(ahca.head), 0, 0, 0, HARK_AHCA_HEAD_WORDS "|regression"},
+    {"ahca.head", FIELD_WORD, true, TOLD_WITH_AHCA, AT(ahca.head), 0, 0, 0, HARK_AHCA_HEAD_WORDS},
     {"ahca.output", FIELD_WORD, true, TOLD_WITH_AHCA, AT(ahca.output), 0, 0, 0, HARK_AHCA_OUTPUT_WORDS},
     {"ahca.layer", FIELD_WORD, true, TOLD_WITH_AHCA, AT(ahca.layer), 0, 0, 0, HARK_AHCA_LAYER_WORDS},
     {"ahca.primary_depth", FIELD_WHOLE, true, TOLD_WITH_AHCA, AT(ahca.primary_depth), -1, 0, 2, NULL},

@@ -131,6 +131,7 @@ typedef struct hark_architecture {
   bool predicts_hidden;    /* tokens of the input that are hidden from it (data/masking.h) */
   bool predicts_classes;   /* logits [N, classes] of examples where the configuration has classes; else [B, L, V] or [1, T, V] of tokens */
   bool predicts_vectors;   /* reads vectors, and its logits are numbers [N, responses] of examples */
+  bool may_read_vectors;   /* the same where the configuration has features, and reads tokens where it has none */
   /* Refuses a configuration that this architecture cannot have, beyond what all refuse. NULL: none. */
   hark_status (*check)(hark_context *context, const hark_network_config *config);
   /* Declares all parameters. */

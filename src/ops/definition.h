@@ -49,6 +49,34 @@ static inline void hark_give(hark_numbers numbers, int64_t i, double value) {
   hark_put(numbers, i, numbers.add ? hark_get(numbers, i) + value : value);
 }
 
+/* A part of a row in double, where sums have rows as their terms: these are then read as they lie, row after row. */
+#define HARK_BLOCK 64
+typedef struct hark_block {
+  double sum[HARK_BLOCK];
+} hark_block;
+
+/* sum[d] += factor x[first + d], d < count */
+static inline void hark_block_add(hark_block *block, int64_t count, double factor, hark_numbers x, int64_t first) {
+  if (x.wide) {
+    const double *from = (const double *)x.data + first;
+    for (int64_t d = 0; d < count; d++) block->sum[d] += factor * from[d];
+  } else {
+    const float *from = (const float *)x.data + first;
+    for (int64_t d = 0; d < count; d++) block->sum[d] += factor * (double)from[d];
+  }
+}
+
+/* numbers[first + d] <- sum[d], or plus that for an accumulated gradient; d < count */
+static inline void hark_block_give(const hark_block *block, int64_t count, hark_numbers numbers, int64_t first) {
+  if (numbers.wide) {
+    double *to = (double *)numbers.data + first;
+    for (int64_t d = 0; d < count; d++) to[d] = numbers.add ? to[d] + block->sum[d] : block->sum[d];
+  } else {
+    float *to = (float *)numbers.data + first;
+    for (int64_t d = 0; d < count; d++) to[d] = (float)(numbers.add ? (double)to[d] + block->sum[d] : block->sum[d]);
+  }
+}
+
 /* The same numbers from element `first` on. */
 static inline hark_numbers hark_numbers_from(hark_numbers numbers, int64_t first) {
   numbers.data = numbers.wide ? (void *)((double *)numbers.data + first) : (void *)((float *)numbers.data + first);

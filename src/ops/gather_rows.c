@@ -66,10 +66,11 @@ static void backward_rows(const hark_call *call, int64_t first, int64_t last) {
   const int64_t width = width_of(call->attributes, gradient);
   const hark_places places = hark_places_at(call->workspace, rows_of(call->attributes, gradient));
   for (int64_t n = first; n < last; n++) {
-    for (int64_t d = 0; d < width; d++) {
-      double sum = 0;
-      for (int64_t i = places.begin[n]; i < places.begin[n + 1]; i++) sum += hark_get(dy, places.place[i] * width + d);
-      hark_give(dx, n * width + d, sum);
+    for (int64_t d = 0; d < width; d += HARK_BLOCK) {
+      const int64_t count = hark_min(HARK_BLOCK, width - d);
+      hark_block block = {{0}};
+      for (int64_t i = places.begin[n]; i < places.begin[n + 1]; i++) hark_block_add(&block, count, 1, dy, places.place[i] * width + d);
+      hark_block_give(&block, count, dx, n * width + d);
     }
   }
 }

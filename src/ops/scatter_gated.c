@@ -4,6 +4,8 @@
  *   dh = dy,   dupdate[i] = g dy[k],   dscore[k] = g (1 - g) sum over i with index[i] = k of dy[k] . update[i]
  * Updates of one row are added in increasing i: they are sorted by row first. 2 I W operations forward, 3 I W backward.
  */
+#include <string.h>
+
 #include "ops/segments.h"
 
 enum { INPUT_H, INPUT_UPDATE, INPUT_INDEX, INPUT_SCORE, INPUT_COUNT };
@@ -39,6 +41,12 @@ static hark_status infer(hark_context *context, const void *attributes, const ha
   return HARK_OK;
 }
 
+/* Row k of `from` to the same place of `to`. */
+static void copy_row(const hark_tensor *from, int64_t k, int64_t width, void *to) {
+  const size_t bytes = (size_t)width * hark_type_bytes(from->type), first = (size_t)k * bytes;
+  memcpy((char *)to + first, (const char *)from->data + first, bytes);
+}
+
 static double gate_of(const hark_call *call, int64_t k) {
   const hark_tensor *score = &call->inputs[INPUT_SCORE];
   return hark_present(score) ? 1 / (1 + exp(-hark_get(hark_numbers_of(score), k))) : 1;
@@ -50,12 +58,19 @@ static void forward_rows(const hark_call *call, int64_t first, int64_t last) {
   const int64_t width = width_of(&call->inputs[INPUT_H]);
   const hark_places places = hark_places_at(call->workspace, call->inputs[INPUT_H].shape[0]);
   for (int64_t k = first; k < last; k++) {
+    if (places.begin[k] == places.begin[k + 1]) {
+      if (y.data != h.data) copy_row(&call->inputs[INPUT_H], k, width, y.data);
+      continue;
+    }
     const double gate = gate_of(call, k);
-    for (int64_t d = 0; d < width; d++) {
-      double sum = 0;
-      for (int64_t i = places.begin[k]; i < places.begin[k + 1]; i++) sum += hark_get(update, places.place[i] * width + d);
-      const bool none = places.begin[k] == places.begin[k + 1];
-      hark_put(y, k * width + d, none ? hark_get(h, k * width + d) : hark_get(h, k * width + d) + gate * sum);
+    for (int64_t d = 0; d < width; d += HARK_BLOCK) {
+      const int64_t count = hark_min(HARK_BLOCK, width - d);
+      hark_block updates = {{0}}, row = {{0}};
+      for (int64_t i = places.begin[k]; i < places.begin[k + 1]; i++)
+        hark_block_add(&updates, count, 1, update, places.place[i] * width + d);
+      hark_block_add(&row, count, 1, h, k * width + d);
+      for (int64_t j = 0; j < count; j++) row.sum[j] += gate * updates.sum[j];
+      hark_block_give(&row, count, y, k * width + d);
     }
   }
 }
@@ -68,6 +83,14 @@ static hark_status forward(hark_context *context, const hark_call *call) {
   return HARK_OK;
 }
 
+/* A block of at most `left` numbers, times a factor; zeros where that is 0. */
+static void give_row(hark_numbers to, int64_t at, double factor, hark_numbers from, int64_t from_at, int64_t left) {
+  const int64_t count = hark_min(HARK_BLOCK, left);
+  hark_block block = {{0}};
+  if (factor != 0) hark_block_add(&block, count, factor, from, from_at);
+  hark_block_give(&block, count, to, at);
+}
+
 /* y[k] = h[k] + g sum of its updates: dh = dy, dscore = g (1 - g) sum of dy . update */
 static void backward_rows(const hark_call *call, int64_t first, int64_t last) {
   const hark_tensor *output = &call->output_gradients[0];
@@ -76,7 +99,7 @@ static void backward_rows(const hark_call *call, int64_t first, int64_t last) {
   const int64_t width = width_of(output);
   const hark_places places = hark_places_at(call->workspace, output->shape[0]);
   for (int64_t k = first; k < last; k++) {
-    for (int64_t d = 0; dh.data != NULL && d < width; d++) hark_give(dh, k * width + d, hark_get(dy, k * width + d));
+    for (int64_t d = 0; dh.data != NULL && d < width; d += HARK_BLOCK) give_row(dh, k * width + d, 1, dy, k * width + d, width - d);
     if (dscore.data == NULL) continue;
     const double gate = gate_of(call, k);
     double sum = 0;
@@ -95,7 +118,7 @@ static void backward_updates(const hark_call *call, int64_t first, int64_t last)
   for (int64_t i = first; i < last; i++) {
     const int64_t k = index[i];
     const double gate = k < 0 ? 0 : gate_of(call, k);
-    for (int64_t d = 0; d < width; d++) hark_give(dupdate, i * width + d, k < 0 ? 0 : gate * hark_get(dy, k * width + d));
+    for (int64_t d = 0; d < width; d += HARK_BLOCK) give_row(dupdate, i * width + d, gate, dy, (k < 0 ? 0 : k) * width + d, width - d);
   }
 }
 

@@ -46,6 +46,29 @@ static void place_slots(const hark_call *call, const hark_segments *segments) {
 static int64_t bin_first(int64_t bin, int64_t rows, int64_t bins) { return bin * rows / bins; }
 static int64_t bin_last(int64_t bin, int64_t rows, int64_t bins) { return hark_ceil_div((bin + 1) * rows, bins); } /* one behind it */
 
+/* Row `at` of y <- the mean of rows [begin, end) of x; zeros of none. */
+static void average_rows(hark_numbers x, int64_t begin, int64_t end, int64_t width, hark_numbers y, int64_t at) {
+  for (int64_t d = 0; d < width; d += HARK_BLOCK) {
+    const int64_t count = hark_min(HARK_BLOCK, width - d);
+    hark_block block = {{0}};
+    for (int64_t n = begin; n < end; n++) hark_block_add(&block, count, 1, x, n * width + d);
+    for (int64_t j = 0; j < count && begin < end; j++) block.sum[j] /= (double)(end - begin);
+    hark_block_give(&block, count, y, at * width + d);
+  }
+}
+
+/* Row `at` of dx <- the sum of rows of dy of bins [low, high], each over its number of rows; `bins` of `rows` rows begin at row `start` of dy. */
+static void spread_average(hark_numbers dy, int64_t start, int64_t low, int64_t high, int64_t rows, int64_t bins, int64_t width,
+                           hark_numbers dx, int64_t at) {
+  for (int64_t d = 0; d < width; d += HARK_BLOCK) {
+    const int64_t count = hark_min(HARK_BLOCK, width - d);
+    hark_block block = {{0}};
+    for (int64_t i = low; i <= high; i++)
+      hark_block_add(&block, count, 1 / (double)(bin_last(i, rows, bins) - bin_first(i, rows, bins)), dy, (start + i) * width + d);
+    hark_block_give(&block, count, dx, at * width + d);
+  }
+}
+
 static void forward_segments(const hark_call *call, int64_t first, int64_t last) {
   const hark_segment_pool_attributes *options = call->attributes;
   const hark_segments segments = hark_segments_of(&call->inputs[INPUT_OFFSETS], options->unit);
@@ -56,18 +79,19 @@ static void forward_segments(const hark_call *call, int64_t first, int64_t last)
     const int64_t from = hark_segment_first(&segments, s), rows = hark_segment_rows(&segments, s), bins = starts[s + 1] - starts[s];
     for (int64_t i = 0; i < bins; i++) {
       const int64_t begin = from + bin_first(i, rows, bins), end = from + bin_last(i, rows, bins);
+      if (options->kind == HARK_SEGMENT_POOL_AVERAGE) {
+        average_rows(x, begin, end, width, y, starts[s] + i);
+        continue;
+      }
       for (int64_t d = 0; d < width; d++) {
         const int64_t at = (starts[s] + i) * width + d;
-        double sum = 0;
         int64_t best = begin;
         for (int64_t n = begin; n < end; n++) {
           const double value = hark_get(x, n * width + d);
-          sum += value;
           if (value > hark_get(x, best * width + d) || isnan(value)) best = n;
         }
-        const bool empty = begin == end, maximum = options->kind == HARK_SEGMENT_POOL_MAX;
-        hark_put(y, at, empty ? 0 : maximum ? hark_get(x, best * width + d) : sum / (double)(end - begin));
-        if (maximum) chosen[at] = empty ? -1 : best;
+        hark_put(y, at, begin == end ? 0 : hark_get(x, best * width + d));
+        chosen[at] = begin == end ? -1 : best;
       }
     }
   }
@@ -100,16 +124,14 @@ static void backward_segments(const hark_call *call, int64_t first, int64_t last
     const int64_t from = hark_segment_first(&segments, s), rows = hark_segment_rows(&segments, s), bins = starts[s + 1] - starts[s];
     for (int64_t n = 0; n < rows; n++) {
       const int64_t low = n * bins / rows, high = ((n + 1) * bins - 1) / rows;
+      if (options->kind == HARK_SEGMENT_POOL_AVERAGE) {
+        spread_average(dy, starts[s], low, high, rows, bins, width, dx, from + n);
+        continue;
+      }
       for (int64_t d = 0; d < width; d++) {
         double sum = 0;
-        for (int64_t i = low; i <= high; i++) {
-          const int64_t at = (starts[s] + i) * width + d;
-          if (options->kind == HARK_SEGMENT_POOL_AVERAGE) {
-            sum += hark_get(dy, at) / (double)(bin_last(i, rows, bins) - bin_first(i, rows, bins));
-          } else if (chosen[at] == from + n) {
-            sum += hark_get(dy, at);
-          }
-        }
+        for (int64_t i = low; i <= high; i++)
+          if (chosen[(starts[s] + i) * width + d] == from + n) sum += hark_get(dy, (starts[s] + i) * width + d);
         hark_give(dx, (from + n) * width + d, sum);
       }
     }

@@ -164,7 +164,8 @@ static const hark_option options[] = {
     {"model.ahca.ponder_weight", NULL, HARK_OPTION_FLOAT, AT(model.ahca.ponder_weight), "0.02", "[0, inf)", TRAIN, NULL,
      "of the loss for depth, with depth capacity"},
     {"model.ahca.head", NULL, HARK_OPTION_ENUM, AT(model.ahca.head), "data", HARK_AHCA_HEAD_WORDS, TRAIN, NULL,
-     "what ahca tells: what the data have (classes of sequences, or labels of tokens), or with reconstruction the tokens that it read"},
+     "what ahca tells: what the data have (classes of sequences, labels of tokens, or with data.format vectors numbers, which is "
+     "regression), or with reconstruction the tokens that it read"},
     {"model.ahca.output", NULL, HARK_OPTION_ENUM, AT(model.ahca.output), "chunks", HARK_AHCA_OUTPUT_WORDS, TRAIN, NULL,
      "what goes through the layers: the chunks' slots, or the selected tokens, which then attend to all global ones"},
     {"model.ahca.layer", NULL, HARK_OPTION_ENUM, AT(model.ahca.layer), "block", HARK_AHCA_LAYER_WORDS, TRAIN, NULL,
@@ -510,9 +511,9 @@ static hark_status check_vectors(hark_context *context, hark_options *set, const
   if (architecture->predicts_vectors && !named && (!hark_config_has_examples(config) || hark_config_format(config)[0] != '\0'))
     return hark_options_complain(context, set, "model.architecture data.format", "%s reads real vectors, expected data.format: vectors",
                                  architecture->name);
-  if (!architecture->predicts_vectors && named)
+  if (!architecture->predicts_vectors && !architecture->may_read_vectors && named)
     return hark_options_complain(context, set, "model.architecture data.format",
-                                 "real vectors are for architectures latent and finite, %s reads tokens of a vocabulary",
+                                 "real vectors are for architectures latent, finite and ahca, %s reads tokens of a vocabulary",
                                  architecture->name);
   return HARK_OK;
 }

@@ -16,7 +16,8 @@ hark_decoder_config hark_engine_decoder_config(const hark_config *config, int32_
 /* With the head that the data ask for, where none is. */
 static hark_ahca_config ahca_config(const hark_config *config, const hark_learning_task *task) {
   hark_ahca_config ahca = config->model.ahca;
-  if (ahca.head == HARK_AHCA_DATA) ahca.head = task->classes > 0 ? HARK_AHCA_CLASSES : HARK_AHCA_LABELS;
+  if (ahca.head == HARK_AHCA_DATA)
+    ahca.head = task->features > 0 ? HARK_AHCA_REGRESSION : task->classes > 0 ? HARK_AHCA_CLASSES : HARK_AHCA_LABELS;
   return ahca;
 }
 
@@ -88,7 +89,7 @@ static bool is_packed(const hark_engine *engine) { return engine->task.parts > 0
 static bool has_classes(const hark_engine *engine) {
   return engine->network->architecture->predicts_classes && engine->network->config.classes > 0;
 }
-static bool has_vectors(const hark_engine *engine) { return engine->network->architecture->predicts_vectors; }
+static bool has_vectors(const hark_engine *engine) { return engine->task.features > 0; }
 
 static hark_tensor first_rows(const hark_tensor *whole, int rank, const int64_t *shape) {
   hark_tensor tensor = *whole;
@@ -173,7 +174,7 @@ static hark_status packed_pass(hark_context *context, hark_engine *engine, const
   forward->packing = &packing->now;
   hark_value logits = 0, wanted = 0, penalty = 0;
   const double sequences = (double)(engine->config->train.batch * engine->config->train.accumulate);
-  hark_network_input input = {.ranges = &packing->ranges_now, .weight = classes ? weight : 1 / sequences};
+  hark_network_input input = {.ranges = &packing->ranges_now, .weight = classes || has_vectors(engine) ? weight : 1 / sequences};
   if (forward->training) {
     input.remaining = 1 - fmin(1, forward->micro_step / fmax(1, micro_steps));
     input.penalty = &penalty;
@@ -191,7 +192,7 @@ static hark_status packed_pass(hark_context *context, hark_engine *engine, const
     HARK_TRY(engine->network->architecture->logits(context, engine->network, forward, &input, &logits));
     HARK_TRY(hark_network_squared_error(engine->tape, logits, wanted, weight, loss));
     hark_tape_release(engine->tape, logits);
-    return HARK_OK;
+    return penalty != 0 ? hark_forward_add(forward, *loss, penalty, loss) : HARK_OK;
   }
   HARK_TRY(hark_tape_leaf(engine->tape, &targets, NULL, &wanted));
   HARK_TRY(engine->network->architecture->logits(context, engine->network, forward, &input, &logits));
@@ -325,7 +326,10 @@ static hark_status make_batch(hark_context *context, hark_engine *engine, bool m
 static hark_status check_vectors(hark_context *context, const hark_engine *engine) {
   const hark_architecture *const architecture = hark_architecture_of(engine->config->model.architecture);
   const bool given = engine->task.features > 0;
-  if (architecture == NULL || architecture->predicts_vectors == given) return HARK_OK;
+  if (engine->config->model.architecture == HARK_ARCHITECTURE_ahca && engine->config->model.ahca.head == HARK_AHCA_REGRESSION && !given)
+    return hark_fail(context, HARK_BAD_CONFIGURATION,
+                     "model.ahca.head regression tells numbers, and the data have none: expected real vectors");
+  if (architecture == NULL || architecture->predicts_vectors == given || (given && architecture->may_read_vectors)) return HARK_OK;
   return hark_fail(context, HARK_BAD_CONFIGURATION, "model.architecture %s reads %s, and the data are %s", architecture->name,
                    given ? "tokens of a vocabulary" : "real vectors", given ? "real vectors" : "tokens of a vocabulary");
 }

@@ -202,6 +202,29 @@ static void test_few_queries(void **state) {
   CHECK_ALL(cases);
 }
 
+/* Sequences of a few queries and a few hundred keys, all of whose logits are made at once, up to the lengths where that ends. */
+static void test_short_sequences(void **state) {
+  (void)state;
+  static const int keys[] = {1, 2, 4, 7, 15, 16, 17, 33, 64, 511, 512, 513}, dims[] = {1, 5, 8, 16, 17, 33};
+  static const char *const options[] = {"", ",accumulate", ",layout=2,misaligned", ",large", ",lengths"};
+  static const char *const cases[] = {"dense:B9,H2,L4,D16,segments",
+                                      "dense:H2,L40,S700,D16,ragged",
+                                      "dense:H3,L12,S40,D9,ragged,accumulate",
+                                      "dense:H2,L16,S600,D16,V5,ragged,threads=3",
+                                      "dense:B40,H4,L4,D16,layout=1,threads=3",
+                                      "dense:B2,H2,L4,S64,D16,roomy"};
+  int failures = 0, number = 0;
+  for (int queries = 1; queries <= 9; queries++)
+    for (size_t k = 0; k < sizeof keys / sizeof keys[0]; k++, number++) {
+      char text[ATTENTION_CASE_BYTES];
+      snprintf(text, sizeof text, "dense:B2,H2,L%d,S%d,D%d,V%d%s,seed=%d", queries, keys[k], dims[number % 6], dims[(number / 5 + 3) % 6],
+               options[number % 5], number);
+      failures += attention_check_case(text, false) > 0;
+    }
+  if (failures > 0) fail_msg("%d cases failed", failures);
+  CHECK_ALL(cases);
+}
+
 static void test_window(void **state) {
   (void)state;
   static const char *const cases[] = {
@@ -239,7 +262,8 @@ int main(int argument_count, char **arguments) {
   }
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_lengths), cmocka_unit_test(test_tile_edges),  cmocka_unit_test(test_dimensions),
-      cmocka_unit_test(test_options), cmocka_unit_test(test_few_queries), cmocka_unit_test(test_window),
+      cmocka_unit_test(test_options), cmocka_unit_test(test_few_queries), cmocka_unit_test(test_short_sequences),
+      cmocka_unit_test(test_window),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -113,8 +113,8 @@ static void check_packed(const attention_machine *machine, const char *text) {
 static void test_packed(void **state) {
   (void)state;
   static const char *const cases[] = {"dense:H4,K2,L130,S100,D8,ragged", "dense:H2,L130,S120,D8,ragged,causal,forget",
-                                      "dense:B2,H2,L130,D8,segments", "dense:B2,H4,K2,L70,D8,segments,causal,forget",
-                                      "dense:B4,H2,L20,S70,D8,lengths"};
+                                      "dense:B2,H2,L130,D8,segments",    "dense:B2,H4,K2,L70,D8,segments,causal,forget",
+                                      "dense:B4,H2,L20,S70,D8,lengths",  "dense:H2,L30,S120,D16,ragged"};
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
     for (int m = 0; m < attention_machine_count; m++) check_packed(&attention_machines[m], cases[i]);
 }
@@ -150,7 +150,8 @@ static void test_threads(void **state) {
                                       "dense:H2,L200,D8,causal,forget,shared",
                                       "dense:H3,L200,S190,D8,ragged,bias,mask",
                                       "window:H2,L200,D8,W20,dropout=0.2,accumulate",
-                                      "dense:H4,K1,L100,D8,bias=7"};
+                                      "dense:H4,K1,L100,D8,bias=7",
+                                      "dense:B30,H4,L4,S20,D16"};
   static const int64_t threads[] = {2, 3, 7};
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
     for (int m = 0; m < attention_machine_count; m++) {
@@ -176,7 +177,8 @@ static void test_threads(void **state) {
 static void test_single_gradients(void **state) {
   (void)state;
   static const char *const cases[] = {"dense:B2,H4,K2,L70,D9,causal,forget,kernel,bias=3", "dense:B3,H2,L50,D8,lengths,shared,bias=15",
-                                      "dense:H2,L90,D9,ragged,bias,kernel", "window:B2,H2,L70,D8,W9,rbf,bias=7,segments"};
+                                      "dense:H2,L90,D9,ragged,bias,kernel", "window:B2,H2,L70,D8,W9,rbf,bias=7,segments",
+                                      "dense:B2,H2,L4,S70,D9"};
   int failures = 0;
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
     attention_problem p;
@@ -208,7 +210,8 @@ static void test_single_gradients(void **state) {
 /* Forward alone, without log_sum_exp. */
 static void test_forward_alone(void **state) {
   (void)state;
-  static const char *const cases[] = {"dense:B2,H2,L70,D9,causal", "dense:B3,H2,L50,D8,lengths", "dense:L1,S100,D64,causal"};
+  static const char *const cases[] = {"dense:B2,H2,L70,D9,causal", "dense:B3,H2,L50,D8,lengths", "dense:L1,S100,D64,causal",
+                                      "dense:B2,H2,L4,S70,D9"};
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
     for (int m = 0; m < attention_machine_count; m++) {
       attention_problem p;

@@ -14,6 +14,10 @@
       "--model.feed_forward_width 6 --lr 1e-2 "
 #define FINITE RUN "--architecture finite --data regression --context 13 --covariates 2 --lr 1e-2 --weight-decay 0 --batch 16 --warmup 100 "
 
+#define AHCA                                                                                                                               \
+  RUN "--batch 16 --warmup 5 --architecture ahca --data latent --context 6 --width 8 --heads 2 --layers 2 --chunk-size 2 "                 \
+      "--primary-slots 2 --secondary-slots 4 --selected 2 --lr 1e-2 "
+
 static char folder[TEST_PATH_BYTES];
 static test_output output;
 
@@ -24,6 +28,7 @@ static void expect(const char *words, int code, const char *in_out, const char *
 static int begin(void **state) {
   (void)state;
   command_place_open(folder);
+  test_file_write_text(folder, "lines.tsv", "0\tabc\n1\tbca\n0\tab\n1\tba\n");
   expect("data make latent --tokens 6 --features 4 --training 80 --validation 20 --test 20 --out latent", HARK_EXIT_DONE, "", "");
   expect("data make regression --tokens 12 --covariates 2 --training 400 --validation 100 --test 0 --out regression", HARK_EXIT_DONE, "",
          "");
@@ -75,6 +80,20 @@ static void a_finite_model_learns_the_regression(void **state) {
   expect("train --out finite --steps 400 --evaluate-every 100 " FINITE, HARK_EXIT_DONE, "step 400", "");
   const double error = number_of("eval finite --json --threads 1", "squared_error");
   if (!(error < 0.6)) fail_msg("squared error %g, expected less than .6", error);
+}
+
+/* Compressed chunks tell numbers too: in two steps nothing is learned, in sixty less than half of what the mean leaves is left. */
+static void ahca_tells_numbers_of_real_vectors(void **state) {
+  (void)state;
+  expect("train --out untold --steps 1 " AHCA, HARK_EXIT_DONE, "step 1", "");
+  expect("train --out told --steps 120 --evaluate-every 40 " AHCA, HARK_EXIT_DONE, "step 120", "");
+  const double before = number_of("eval untold --json --checkpoint last --threads 1", "squared_error"),
+               error = number_of("eval told --json --checkpoint last --threads 1", "squared_error");
+  if (!(error > 0 && error < before / 2)) fail_msg("squared error %g, and after one step %g", error, before);
+  assert_true(error == number_of("info told --json", "val/loss"));
+  expect("info told", HARK_EXIT_DONE, "chunks", "");
+  expect("train --out resumed --steps 60 --schedule constant " AHCA, HARK_EXIT_DONE, "step 60", "");
+  expect("train --out resumed --resume --steps 80", HARK_EXIT_DONE, "step 80", "going on");
 }
 
 static void the_bound_reads_a_run(void **state) {
@@ -131,6 +150,10 @@ static void one_line_says_what_is_wrong(void **state) {
       {"train --out no --latent-norm 3 " LATENT, HARK_EXIT_USAGE, "expected one of none, 1, 2, inf"},
       {"train --out no --operator-norm -1 " LATENT, HARK_EXIT_USAGE, "--operator-norm"},
       {"data make latent --tokens 1048575 --features 1024 --out no", HARK_EXIT_USAGE, "--tokens"},
+      {"train --out no --model.ahca.head labels " AHCA, HARK_EXIT_USAGE, "expected model.ahca.head data or regression"},
+      {"train --out no --chunk delimiter " AHCA, HARK_EXIT_USAGE, "model.ahca.delimiter: token 0 never occurs"},
+      {"train --out no --architecture ahca --model.ahca.head regression --format text --data lines.tsv", HARK_EXIT_USAGE,
+       "model.ahca.head regression tells numbers"},
       {"generate run -p abc", HARK_EXIT_USAGE, "labelled examples"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) expect(cases[i].words, cases[i].code, "", cases[i].message);
@@ -145,10 +168,15 @@ static void a_limit_trains_on_fewer_examples(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(data_info_tells_numbers),       cmocka_unit_test(eval_is_the_validation_of_training),
-      cmocka_unit_test(a_resumed_run_is_the_same_run), cmocka_unit_test(a_finite_model_learns_the_regression),
-      cmocka_unit_test(the_bound_reads_a_run),         cmocka_unit_test(the_bound_refuses_others_with_the_reason),
-      cmocka_unit_test(one_line_says_what_is_wrong),   cmocka_unit_test(a_limit_trains_on_fewer_examples),
+      cmocka_unit_test(data_info_tells_numbers),
+      cmocka_unit_test(eval_is_the_validation_of_training),
+      cmocka_unit_test(a_resumed_run_is_the_same_run),
+      cmocka_unit_test(a_finite_model_learns_the_regression),
+      cmocka_unit_test(ahca_tells_numbers_of_real_vectors),
+      cmocka_unit_test(the_bound_reads_a_run),
+      cmocka_unit_test(the_bound_refuses_others_with_the_reason),
+      cmocka_unit_test(one_line_says_what_is_wrong),
+      cmocka_unit_test(a_limit_trains_on_fewer_examples),
   };
   return cmocka_run_group_tests(tests, begin, end);
 }

@@ -1,7 +1,7 @@
 /* test_ahca.c - experiments that train networks of compressed attention: quick runs, tasks, the networks themselves, and memory that runs out.
  *
  * Quick runs of all of them take minutes: held to their criteria are the short ones. The others run with a few steps, which shows that their tables are
- * whole and that every criterion can fail.
+ * whole and that every criterion can fail; of their criteria those are held that nothing has to be learned for.
  */
 #include <math.h>
 #include <stdio.h>
@@ -41,10 +41,18 @@ static hark_lab *open_lab(hark_context *with, int64_t most_steps) {
 
 /* ---- experiments ---- */
 
+/* Criteria of what is counted and solved: they hold however little was learned. */
+static bool is_untaught(const char *criterion) {
+  static const char *const begins[] = {"mean depth", "operations of the layers", "the paper's rule", "white noise"};
+  for (size_t i = 0; i < sizeof begins / sizeof *begins; i++)
+    if (strncmp(criterion, begins[i], strlen(begins[i])) == 0) return true;
+  return false;
+}
+
 static bool is_short(const char *name) { return strcmp(name, "ahca-figures") == 0 || strcmp(name, "ahca-ablations") == 0; }
 
 static void quick_runs(void **state) {
-  int count = 0;
+  int count = 0, untaught_count = 0;
   (void)state;
   for (int i = 0; i < hark_lab_entry_count; i++) {
     const char *const name = hark_lab_entries[i].name;
@@ -53,15 +61,19 @@ static void quick_runs(void **state) {
     if (!experiment->trains || strncmp(name, "ahca-", 5) != 0) continue;
     hark_lab *lab = open_lab(context, held ? 0 : FEW_STEPS);
     assert_fine(context, hark_lab_run(lab, experiment));
-    for (int c = 0; c < lab->criterion_count && held; c++)
-      if (!hark_lab_passes(&lab->criteria[c]))
+    for (int c = 0; c < lab->criterion_count; c++) {
+      const bool untaught = is_untaught(lab->criteria[c].name);
+      untaught_count += untaught;
+      if ((held || untaught) && !hark_lab_passes(&lab->criteria[c]))
         fail_msg("%s: %s: %g, expected [%g, %g]", name, lab->criteria[c].name, lab->criteria[c].measured, lab->criteria[c].low,
                  lab->criteria[c].high);
+    }
     test_laboratory_can_fail(context, lab, i);
     hark_lab_destroy(&lab);
     count++;
   }
   assert_int_equal(count, 5);
+  assert_int_equal(untaught_count, 4);
 }
 
 /* ---- tasks ---- */

@@ -13,6 +13,7 @@
 
 #define VOCABULARY 9
 #define CLASSES 3
+#define FEATURES 3
 #define SEQUENCES 3
 #define CONTEXT 17
 #define WITHIN 1e-6f
@@ -62,6 +63,9 @@ static const variant variants[] = {
     {"regression_delimiters",
      {BASE, .ahca = {CHUNKS(HARK_AHCA_DELIMITER, 4), SLOTS(2, 5, 3), .head = HARK_AHCA_REGRESSION, .more_delimiters = {1, 7},
                      .more_delimiter_count = 2, .primary_depth = 2, .capacity = 0.5, .ponder_weight = 0.02}}},
+    {"regression_vectors",
+     {BASE, .features = FEATURES, .responses = CLASSES,
+      .ahca = {CHUNKS(HARK_AHCA_LEARNED, 4), SLOTS(2, 5, 3), .capacity = 0.5, .ratio_weight = 0.03, .ponder_weight = 0.02}}},
     {"selected_score",
      {BASE, .ahca = {CHUNKS(HARK_AHCA_FIXED, 3), SLOTS(2, 6, 3), .output = HARK_AHCA_OF_SELECTED, .secondary_width = 8, .capacity = 0.5,
                      .ponder_weight = 0.02}}},
@@ -89,6 +93,7 @@ typedef struct model {
   hark_network *network;
   hark_tape *tape;
   hark_tensor tokens, targets, ranges;
+  hark_tensor vectors;        /* of a model that reads these */
   hark_tensor reference;      /* of the straight-through estimator; absent where there is none */
   int64_t sequences, answers; /* what is told: of sequences, or of tokens */
 } model;
@@ -99,6 +104,28 @@ static int64_t choices(const model *m) { return tells_tokens(m) ? VOCABULARY : C
 static int32_t token_at(int64_t sequence, int64_t i) {
   const hark_random_stream stream = {.seed = 3, .layer_purpose = hark_random_layer_purpose(0, HARK_RANDOM_TEST)};
   return (int32_t)(hark_random_word(&stream, (uint64_t)(100 * sequence + i)) % VOCABULARY);
+}
+
+/* Three numbers of every token in the place of its name. */
+static void vectors_open(model *m, const int32_t *tokens, int64_t count) {
+  double numbers[SEQUENCES * CONTEXT * FEATURES];
+  float single[SEQUENCES * CONTEXT * FEATURES];
+  if (m->network->config.features == 0) return;
+  const hark_type type = m->network->parameters.list[0].weight.type;
+  const int64_t shape[] = {1, count, FEATURES};
+  for (int64_t i = 0; i < count * FEATURES; i++) {
+    numbers[i] = sin((double)(1 + tokens[i / FEATURES]) * (double)(1 + i % FEATURES));
+    single[i] = (float)numbers[i];
+  }
+  assert_int_equal(hark_tensor_create(m->context, type, 3, shape, &m->vectors), HARK_OK);
+  assert_int_equal(hark_tensor_write(m->context, &m->vectors, type == HARK_F64 ? (const void *)numbers : single), HARK_OK);
+}
+
+/* The value that is to be the pass's vectors; 0: the model reads tokens. */
+static hark_value vectors_of(const model *m) {
+  hark_value vectors = 0;
+  if (m->vectors.type != HARK_NONE) assert_int_equal(hark_tape_leaf(m->tape, &m->vectors, NULL, &vectors), HARK_OK);
+  return vectors;
 }
 
 /* Sequences `first` .. of the lengths. */
@@ -123,9 +150,11 @@ static void batch_open(model *m, int64_t first, const int64_t *lengths, int64_t 
   assert_int_equal(hark_tensor_write(m->context, &m->tokens, tokens), HARK_OK);
   assert_int_equal(hark_tensor_write(m->context, &m->targets, targets), HARK_OK);
   assert_int_equal(hark_tensor_write(m->context, &m->ranges, ranges), HARK_OK);
+  vectors_open(m, tokens, total);
 }
 
 static void batch_close(model *m) {
+  hark_tensor_destroy(m->context, &m->vectors);
   hark_tensor_destroy(m->context, &m->tokens);
   hark_tensor_destroy(m->context, &m->targets);
   hark_tensor_destroy(m->context, &m->ranges);
@@ -160,6 +189,7 @@ static double traced_loss(const model *m, double remaining, bool backward, hark_
   assert_int_equal(hark_tape_leaf(m->tape, &m->targets, NULL, &targets), HARK_OK);
   const hark_ahca_given given = {.reference = m->reference.type != HARK_NONE ? &m->reference : NULL};
   const hark_network_input input = {.tokens = tokens,
+                                    .vectors = vectors_of(m),
                                     .ranges = &m->ranges,
                                     .remaining = remaining,
                                     .weight = 1.0 / (double)m->sequences,
@@ -295,7 +325,7 @@ static void logits_of(const model *m, void *out) {
   hark_tape_reset(m->tape);
   hark_tape_set_recording(m->tape, false);
   assert_int_equal(hark_tape_leaf(m->tape, &m->tokens, NULL, &tokens), HARK_OK);
-  const hark_network_input input = {.tokens = tokens, .ranges = &m->ranges};
+  const hark_network_input input = {.tokens = tokens, .vectors = vectors_of(m), .ranges = &m->ranges};
   if (m->network->architecture->logits(m->context, m->network, &forward, &input, &logits) != HARK_OK)
     fail_msg("%s", hark_context_message(m->context));
   assert_int_equal(hark_tensor_count(hark_tape_tensor(m->tape, logits)), m->answers * choices(m));

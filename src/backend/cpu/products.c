@@ -20,6 +20,9 @@
 #define PIECES 8
 #define PIECE_ELEMENTS (48 * 64)
 
+#define LONG_SUM 4096
+#define LONG_SUM_ROWS 24
+
 /* From this many rows on packing the other matrix pays. */
 #define FEW_ROWS 16
 #define FEW_ROWS_BYTES (128 << 10) /* of the matrix, a piece */
@@ -60,6 +63,10 @@ static void cut(const hark_cpu_isa *isa, const hark_cpu_products *products, grid
       else
         rows = (rows + 1) / 2;
     }
+    /* a sum over many rows, as of a weight's gradient, is long enough to be cut further; the other matrix is packed once more for it */
+    while (p->k >= LONG_SUM && products->batch * hark_ceil_div(p->m, rows) * hark_ceil_div(n, columns) < PIECES &&
+           rows >= 2 * LONG_SUM_ROWS)
+      rows = (rows + 1) / 2;
     out->rows = round_up(hark_ceil_div(p->m, hark_ceil_div(p->m, rows)), *isa->product_rows);
     out->columns = round_up(hark_ceil_div(n, hark_ceil_div(n, columns)), *isa->product_columns);
   }
@@ -157,23 +164,7 @@ hark_status hark_cpu_linear_backward(hark_context *context, const hark_call *cal
   const bool want_x = wanted(call, LINEAR_X), want_weight = wanted(call, LINEAR_WEIGHT), want_bias = wanted(call, LINEAR_BIAS);
   hark_cpu_products products[2];
   int count = 0;
-  if (want_x) {
-    const hark_tensor *dx = &call->input_gradients[LINEAR_X];
-    const int64_t inputs = dx->shape[dx->rank - 1];
-    products[count++] = (hark_cpu_products){.product = {.m = rows,
-                                                        .n = inputs,
-                                                        .k = outputs,
-                                                        .alpha = 1,
-                                                        .a = dy->data,
-                                                        .lda = outputs,
-                                                        .b = weight->data,
-                                                        .ldb = inputs,
-                                                        .beta = beta_of(call, LINEAR_X),
-                                                        .c = dx->data,
-                                                        .ldc = inputs},
-                                            .batch = 1};
-  }
-  if (want_weight || want_bias) {
+  if (want_weight || want_bias) { /* first: few pieces with long sums, which the others wait for if they begin last */
     hark_cpu_products gradient = {.product = {.transpose_a = true, .m = outputs, .k = rows, .alpha = 1, .a = dy->data, .lda = outputs},
                                   .batch = 1};
     hark_cpu_product *p = &gradient.product;
@@ -189,6 +180,22 @@ hark_status hark_cpu_linear_backward(hark_context *context, const hark_call *cal
       p->add_to_row_sums = beta_of(call, LINEAR_BIAS) != 0;
     }
     products[count++] = gradient;
+  }
+  if (want_x) {
+    const hark_tensor *dx = &call->input_gradients[LINEAR_X];
+    const int64_t inputs = dx->shape[dx->rank - 1];
+    products[count++] = (hark_cpu_products){.product = {.m = rows,
+                                                        .n = inputs,
+                                                        .k = outputs,
+                                                        .alpha = 1,
+                                                        .a = dy->data,
+                                                        .lda = outputs,
+                                                        .b = weight->data,
+                                                        .ldb = inputs,
+                                                        .beta = beta_of(call, LINEAR_X),
+                                                        .c = dx->data,
+                                                        .ldc = inputs},
+                                            .batch = 1};
   }
   hark_cpu_products_run(context, products, count);
   return HARK_OK;

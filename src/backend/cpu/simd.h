@@ -239,7 +239,26 @@ HARK_SIMD vf vf_fma(vf a, vf b, vf c) {
 }
 
 /* ---- across lanes ------------------------------------------------------------------------------------------------------------------ */
-/* Sum and maximum of all lanes, in the order of a binary tree. */
+/* Sum and maximum of all lanes, in the order of a binary tree: lane i and i + HARK_LANES / 2 first. */
+#if defined(HARK_SIMD_AVX512) || defined(HARK_SIMD_AVX2)
+#if defined(HARK_SIMD_AVX512)
+#define HARK_HALVES(operation, x) operation(_mm512_castps512_ps256((__m512)(x)), _mm512_extractf32x8_ps((__m512)(x), 1))
+#else
+#define HARK_HALVES(operation, x) ((__m256)(x))
+#endif
+HARK_SIMD float vf_sum(vf x) {
+  const __m256 eight = HARK_HALVES(_mm256_add_ps, x);
+  __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+  four = _mm_add_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_add_ss(four, _mm_movehdup_ps(four)));
+}
+HARK_SIMD float vf_highest(vf x) {
+  const __m256 eight = HARK_HALVES(_mm256_max_ps, x);
+  __m128 four = _mm_max_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+  four = _mm_max_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_max_ss(four, _mm_movehdup_ps(four)));
+}
+#else
 HARK_SIMD float vf_sum(vf x) {
   float lanes[HARK_LANES];
   vf_store(lanes, x);
@@ -254,6 +273,7 @@ HARK_SIMD float vf_highest(vf x) {
     for (int i = 0; i < width; i++) lanes[i] = lanes[i] > lanes[i + width] ? lanes[i] : lanes[i + width];
   return lanes[0];
 }
+#endif
 
 /* rows[i] lane j <-> rows[j] lane i. */
 HARK_SIMD void vf_transpose(vf rows[HARK_LANES]) {

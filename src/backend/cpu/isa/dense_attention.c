@@ -3,10 +3,11 @@
  *     out[n,:] = sum_i P[n,i] value[i,:],   P[n,:] = softmax over visible i of ( scale query[n].key[i] + terms[n,i] )
  *
  * This file: what is supported, how memory is laid out, and how the work is cut. dense_forward.c and dense_backward.c hold the tiles' loops,
- * dense_products.h the micro-kernels, dense_terms.c what adds to logits.
+ * dense_products.h the micro-kernels, dense_terms.c what adds to logits, dense_short.c sequences of few rows.
  *
  * Scratch: tiles before each sequence | one area a worker | parts of dquery | the terms' memory, one after another.
  */
+#include <math.h>
 #include <stdio.h>
 
 #include "dense_tile.h"
@@ -14,6 +15,9 @@
 /* The backward is cut into at least this many pieces where there are fewer (sequence, key head) pairs: enough for a small machine's threads,
  * few enough that the parts of dquery stay small. */
 #define BACKWARD_PIECES 16
+
+/* Multiply-adds that a task has at least, where there are enough: some microseconds, beside which taking it is not felt. */
+#define TASK_PRODUCTS 2e5
 
 static bool supports(const hark_context *context, const hark_attention_desc *desc, char *why, size_t size) {
   (void)context;
@@ -64,7 +68,9 @@ static hark_status lay_out(hark_context *context, const hark_attention_desc *des
   HARK_TRY(hark_size_multiply(context, sequences + 1, sizeof(int64_t), &bytes));
   bytes = hark_align_up(bytes);
   out->workers = bytes;
-  out->worker_bytes = hark_align_up(backward ? HARK_ISA(hark_dense_backward_bytes)(desc) : HARK_ISA(hark_dense_forward_bytes)(desc));
+  const size_t tile = backward ? HARK_ISA(hark_dense_backward_bytes)(desc) : HARK_ISA(hark_dense_forward_bytes)(desc);
+  const size_t few = HARK_ISA(hark_dense_short_bytes)(desc);
+  out->worker_bytes = hark_align_up(tile > few ? tile : few);
   size_t part;
   HARK_TRY(hark_size_multiply(context, out->worker_bytes, (size_t)workers, &part));
   HARK_TRY(hark_size_add(context, bytes, part, &bytes));
@@ -165,6 +171,8 @@ static hark_status begin(hark_context *context, const hark_attention_run *run, b
     call->general = call->general || term->start == NULL;
   }
   call->general = call->general || call->dropout_threshold > 0;
+  call->plain =
+      call->term_count == 0 && call->dropout_threshold == 0 && !call->causal && call->window < 0 && !call->rbf && call->group == 1;
   return HARK_OK;
 }
 
@@ -205,25 +213,55 @@ static void locate(const hark_dense_call *call, int64_t index, int64_t *sequence
 
 static void *memory_of(const hark_dense_call *call, int worker) { return call->worker_memory + (size_t)worker * call->worker_bytes; }
 
-static void forward_piece(void *data, int64_t index, int worker) {
-  const hark_dense_call *call = data;
+static void forward_piece(const hark_dense_call *call, int64_t index, int worker) {
   int64_t sequence, head, tile;
   locate(call, index, &sequence, &head, &tile);
-  HARK_ISA(hark_dense_forward_tile)(call, sequence, head, tile, memory_of(call, worker));
+  if (HARK_ISA(hark_dense_is_short)(call, call->run->sequences + sequence))
+    HARK_ISA(hark_dense_short_forward)(call, call->run->sequences + sequence, head, memory_of(call, worker));
+  else
+    HARK_ISA(hark_dense_forward_tile)(call, sequence, head, tile, memory_of(call, worker));
 }
 
-static void backward_piece(void *data, int64_t index, int worker) {
-  const hark_dense_call *call = data;
+/* A short sequence is no more than its first range of keys. */
+static void backward_piece(const hark_dense_call *call, int64_t index, int worker) {
   const int64_t pairs = call->run->sequence_count * call->key_heads;
   const int64_t chunk = index / pairs, pair = index % pairs; /* the first keys first: with causality they have most to do */
-  HARK_ISA(hark_dense_backward_range)(call, pair / call->key_heads, pair % call->key_heads, chunk, memory_of(call, worker));
+  const int64_t sequence = pair / call->key_heads, head = pair % call->key_heads;
+  if (!HARK_ISA(hark_dense_is_short)(call, call->run->sequences + sequence))
+    HARK_ISA(hark_dense_backward_range)(call, sequence, head, chunk, memory_of(call, worker));
+  else if (chunk == 0)
+    HARK_ISA(hark_dense_short_backward)(call, call->run->sequences + sequence, head, memory_of(call, worker));
 }
 
-static void gather_piece(void *data, int64_t index, int worker) {
-  const hark_dense_call *call = data;
+static void gather_piece(const hark_dense_call *call, int64_t index, int worker) {
   int64_t sequence, head, tile;
   locate(call, index, &sequence, &head, &tile);
+  if (HARK_ISA(hark_dense_is_short)(call, call->run->sequences + sequence)) return; /* is there already */
   HARK_ISA(hark_dense_gather_dquery)(call, sequence, head, tile, memory_of(call, worker));
+}
+
+typedef void piece_function(const hark_dense_call *call, int64_t index, int worker);
+
+typedef struct piece_work {
+  const hark_dense_call *call;
+  piece_function *piece;
+  int64_t pieces, grain;
+} piece_work;
+
+static void run_pieces(void *data, int64_t index, int worker) {
+  const piece_work *work = data;
+  const int64_t end = hark_min(work->pieces, (index + 1) * work->grain);
+  for (int64_t i = index * work->grain; i < end; i++) work->piece(work->call, i, worker);
+}
+
+/* Small pieces are taken some at a time. */
+static void run_all(hark_context *context, const hark_dense_call *call, int64_t pieces, piece_function *piece) {
+  double pairs = 0; /* as if there were neither causality nor a window */
+  for (int64_t s = 0; s < call->run->sequence_count; s++)
+    pairs += (double)call->run->sequences[s].query_count * (double)call->run->sequences[s].key_count;
+  const double each = pairs * (double)call->heads * (call->head_dim + call->value_dim) / (double)hark_max(pieces, 1);
+  piece_work work = {call, piece, pieces, each >= TASK_PRODUCTS ? 1 : (int64_t)(TASK_PRODUCTS / fmax(each, 1)) + 1};
+  hark_parallel_for(context, hark_ceil_div(pieces, work.grain), run_pieces, &work);
 }
 
 typedef struct term_work {
@@ -261,7 +299,7 @@ static hark_status forward(hark_context *context, const hark_attention_run *run)
   hark_dense_call call;
   HARK_TRY(begin(context, run, false, &call));
   prepare_terms(context, &call);
-  hark_parallel_for(context, call.tile_count * call.heads, forward_piece, &call);
+  run_all(context, &call, call.tile_count * call.heads, forward_piece);
   return HARK_OK;
 }
 
@@ -269,9 +307,8 @@ static hark_status backward(hark_context *context, const hark_attention_run *run
   hark_dense_call call;
   HARK_TRY(begin(context, run, true, &call));
   prepare_terms(context, &call);
-  hark_parallel_for(context, run->sequence_count * call.key_heads * call.chunks, backward_piece, &call);
-  if (call.partial_dquery != NULL && run->args->dquery.data != NULL)
-    hark_parallel_for(context, call.tile_count * call.heads, gather_piece, &call);
+  run_all(context, &call, run->sequence_count * call.key_heads * call.chunks, backward_piece);
+  if (call.partial_dquery != NULL && run->args->dquery.data != NULL) run_all(context, &call, call.tile_count * call.heads, gather_piece);
   finish_terms(context, &call);
   return HARK_OK;
 }

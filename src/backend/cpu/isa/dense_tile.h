@@ -63,6 +63,7 @@ struct hark_dense_call {
   bool general; /* logits need more than a product and its start: other terms or dropout */
   bool hides;   /* a term or dropout may take single entries out, besides what starts hide */
   bool rbf;
+  bool plain;                 /* every query meets every key of its sequence by scale q.k alone, and every head has keys of its own */
   uint32_t dropout_threshold; /* 0: none */
   float dropout_gain;         /* 1 / (1 - p) */
   const hark_dense_term *terms[HARK_DENSE_TERM_COUNT];
@@ -147,6 +148,13 @@ size_t HARK_ISA(hark_dense_backward_bytes)(const hark_attention_desc *desc);
 /* Gives the gradients of the logits of some queries (at most a tile) and keys to one term's collect; writes no other gradient. */
 void HARK_ISA(hark_dense_visit_gradients)(const hark_dense_call *call, const hark_dense_term *term, void *term_memory, int64_t sequence,
                                           int64_t head, int64_t query, int queries, int64_t key_from, int64_t key_to, void *memory);
+/* Of sequences of few rows, whose tiles would be mostly empty: forward and backward of one head (dense_short.c). */
+#define HARK_SHORT_QUERIES 8
+#define HARK_SHORT_KEYS 512
+bool HARK_ISA(hark_dense_is_short)(const hark_dense_call *call, const hark_attention_sequence *sequence);
+size_t HARK_ISA(hark_dense_short_bytes)(const hark_attention_desc *desc);
+void HARK_ISA(hark_dense_short_forward)(const hark_dense_call *call, const hark_attention_sequence *sequence, int64_t head, void *memory);
+void HARK_ISA(hark_dense_short_backward)(const hark_dense_call *call, const hark_attention_sequence *sequence, int64_t head, void *memory);
 /* Sums the key ranges' parts of one tile of dquery. */
 void HARK_ISA(hark_dense_gather_dquery)(const hark_dense_call *call, int64_t sequence, int64_t head, int64_t tile, void *memory);
 

@@ -32,6 +32,10 @@
 #endif
 #define TILE_COLUMNS (TILE_VECTORS * HARK_LANES)
 
+/* A panel of rows is made for so many panels of columns at least; fewer read the rows as they lie, if these do not crowd in few sets of the cache. */
+#define PANELS_THAT_PAY 5
+#define DIRECT_STRIDE 512
+
 #define BLOCK_INNER 384
 #define LINE_FLOATS 16 /* a cache line */
 #define BLOCK_COLUMNS 512
@@ -54,9 +58,10 @@ HARK_SIMD vf updated(const update *u, vf sum, vf before, vf bias) {
   return result;
 }
 
-/* c[0..rows, :] <- updated a[:, 0..rows]^T b; a [inner, TILE_ROWS], b [inner, ldb]. The constant number of rows comes from the callers. */
-HARK_SIMD void multiply(const int rows, int64_t inner, const float *a, const float *b, int64_t ldb, float *c, int64_t ldc,
-                        const update *u) {
+/* c[0..rows, :] <- updated a b; element (i, p) of a lies at i a_row + p a_step, b [inner, ldb]. The constant number of rows comes from the
+ * callers. */
+HARK_SIMD void multiply(const int rows, int64_t inner, const float *a, int64_t a_row, int64_t a_step, const float *b, int64_t ldb, float *c,
+                        int64_t ldc, const update *u) {
   vf sum[TILE_ROWS][TILE_VECTORS];
   HARK_UNROLL
   for (int i = 0; i < rows; i++) {
@@ -70,11 +75,11 @@ HARK_SIMD void multiply(const int rows, int64_t inner, const float *a, const flo
     for (int v = 0; v < TILE_VECTORS; v++) row[v] = vf_load(b + v * HARK_LANES);
     HARK_UNROLL
     for (int i = 0; i < rows; i++) {
-      const vf left = vf_set(a[i]);
+      const vf left = vf_set(a[i * a_row]);
       HARK_UNROLL
       for (int v = 0; v < TILE_VECTORS; v++) sum[i][v] = vf_fma(left, row[v], sum[i][v]);
     }
-    a += TILE_ROWS;
+    a += a_step;
     b += ldb;
   }
   HARK_UNROLL
@@ -88,35 +93,42 @@ HARK_SIMD void multiply(const int rows, int64_t inner, const float *a, const flo
   }
 }
 
-/* One function for each number of steps, so that the compiler knows the accumulators of each. */
-typedef void tile_function(int64_t inner, const float *a, const float *b, int64_t ldb, float *c, int64_t ldc, const update *u);
+/* One function for each number of steps, so that the compiler knows the accumulators of each; of a panel, and of rows as they lie. */
+typedef void tile_function(int64_t inner, const float *a, int64_t lda, const float *b, int64_t ldb, float *c, int64_t ldc, const update *u);
 
-HARK_SIMD_NOINLINE void multiply_1(int64_t inner, const float *a, const float *b, int64_t ldb, float *c, int64_t ldc, const update *u) {
-  multiply(TILE_STEP, inner, a, b, ldb, c, ldc, u);
-}
-HARK_SIMD_NOINLINE void multiply_2(int64_t inner, const float *a, const float *b, int64_t ldb, float *c, int64_t ldc, const update *u) {
-  multiply(2 * TILE_STEP, inner, a, b, ldb, c, ldc, u);
-}
+#define TILE_FUNCTIONS(steps)                                                                                                              \
+  HARK_SIMD_NOINLINE void multiply_##steps(int64_t inner, const float *a, int64_t lda, const float *b, int64_t ldb, float *c, int64_t ldc, \
+                                           const update *u) {                                                                              \
+    (void)lda;                                                                                                                             \
+    multiply((steps)*TILE_STEP, inner, a, 1, TILE_ROWS, b, ldb, c, ldc, u);                                                                \
+  }                                                                                                                                        \
+  HARK_SIMD_NOINLINE void multiply_rows_##steps(int64_t inner, const float *a, int64_t lda, const float *b, int64_t ldb, float *c,         \
+                                                int64_t ldc, const update *u) {                                                            \
+    multiply((steps)*TILE_STEP, inner, a, lda, 1, b, ldb, c, ldc, u);                                                                      \
+  }
+
+TILE_FUNCTIONS(1)
+TILE_FUNCTIONS(2)
 #if TILE_ROWS > 2 * TILE_STEP
-HARK_SIMD_NOINLINE void multiply_3(int64_t inner, const float *a, const float *b, int64_t ldb, float *c, int64_t ldc, const update *u) {
-  multiply(3 * TILE_STEP, inner, a, b, ldb, c, ldc, u);
-}
-static tile_function *const multiply_steps[] = {multiply_1, multiply_2, multiply_3};
+TILE_FUNCTIONS(3)
+static tile_function *const multiply_steps[2][3] = {{multiply_1, multiply_2, multiply_3},
+                                                    {multiply_rows_1, multiply_rows_2, multiply_rows_3}};
 #else
-static tile_function *const multiply_steps[] = {multiply_1, multiply_2};
+static tile_function *const multiply_steps[2][2] = {{multiply_1, multiply_2}, {multiply_rows_1, multiply_rows_2}};
 #endif
 
-/* A tile of any size up to TILE_ROWS x TILE_COLUMNS. */
-static void multiply_tile(int64_t rows, int64_t columns, int64_t inner, const float *a, const float *b, int64_t ldb, float *c, int64_t ldc,
-                          const update *u) {
+/* A tile of any size up to TILE_ROWS x TILE_COLUMNS. lda 0: `a` is a panel, which has whole steps of rows. */
+static void multiply_tile(int64_t rows, int64_t columns, int64_t inner, const float *a, int64_t lda, const float *b, int64_t ldb, float *c,
+                          int64_t ldc, const update *u) {
   const int steps = (int)((rows + TILE_STEP - 1) / TILE_STEP);
+  tile_function *const run = multiply_steps[lda != 0][steps - 1];
   if (rows == steps * TILE_STEP && columns == TILE_COLUMNS) {
-    multiply_steps[steps - 1](inner, a, b, ldb, c, ldc, u);
+    run(inner, a, lda, b, ldb, c, ldc, u);
     return;
   }
   float whole[TILE_ROWS * TILE_COLUMNS];
   const update plain = {.alpha = 1};
-  multiply_steps[steps - 1](inner, a, b, ldb, whole, TILE_COLUMNS, &plain);
+  run(inner, a, lda, b, ldb, whole, TILE_COLUMNS, &plain);
   for (int64_t i = 0; i < rows; i++)
     for (int64_t j = 0; j < columns; j += HARK_LANES) {
       const int count = (int)(columns - j < HARK_LANES ? columns - j : HARK_LANES);
@@ -170,12 +182,16 @@ HARK_SIMD void pack_rows(const int width, float *to, const float *from, int64_t 
   }
 }
 
-/* sums[i] += sum over p of panel[p, i] */
+/* sums[i] += sum over p of panel[p, i]; some p apart, because one sum waits for itself. */
 static void add_panel_sums(float *sums, const float *panel, int64_t rows, int64_t inner) {
-  float slice[TILE_ROWS] = {0};
-  for (int64_t p = 0; p < inner; p++)
+  enum { APART = 4 };
+  float slice[APART * TILE_ROWS] = {0};
+  int64_t p = 0;
+  for (; p + APART <= inner; p += APART)
+    for (int i = 0; i < APART * TILE_ROWS; i++) slice[i] += panel[p * TILE_ROWS + i];
+  for (; p < inner; p++)
     for (int i = 0; i < TILE_ROWS; i++) slice[i] += panel[p * TILE_ROWS + i];
-  for (int64_t i = 0; i < rows; i++) sums[i] += slice[i];
+  for (int64_t i = 0; i < rows; i++) sums[i] += (slice[i] + slice[TILE_ROWS + i]) + (slice[2 * TILE_ROWS + i] + slice[3 * TILE_ROWS + i]);
 }
 
 /* Rows [row, row + rows) of op(A), at most TILE_ROWS. */
@@ -194,7 +210,6 @@ static void fetch(const float *from, int64_t ld, int64_t rows, int64_t count, in
 
 static void fetch_a(const hark_cpu_product *x, int64_t row, int64_t first, int64_t inner, int64_t part, int64_t parts) {
   const int64_t rows = hark_min(TILE_ROWS, x->m - row);
-  if (rows <= 0) return;
   if (x->transpose_a)
     fetch(x->a + first * x->lda + row, x->lda, inner, rows, part, parts);
   else
@@ -225,18 +240,24 @@ static void multiply_block(const hark_cpu_product *x, float *packed_a, const flo
                            int64_t first, int64_t inner) {
   const int64_t panels = (columns + TILE_COLUMNS - 1) / TILE_COLUMNS, tiles = (x->m + TILE_ROWS - 1) / TILE_ROWS * panels;
   const int64_t next = first + inner, next_inner = hark_min(inner, x->k - next);
+  const bool as_they_lie = !x->transpose_a && x->row_sums == NULL && panels < PANELS_THAT_PAY && x->lda <= DIRECT_STRIDE;
   int64_t tile = 0;
   for (int64_t row = 0; row < x->m; row += TILE_ROWS) {
     const int64_t rows = hark_min(TILE_ROWS, x->m - row);
-    pack_a(x, packed_a, row, rows, first, inner);
+    const bool direct = as_they_lie && rows % TILE_STEP == 0;
+    const float *a = direct ? x->a + row * x->lda + first : packed_a;
+    if (!direct) pack_a(x, packed_a, row, rows, first, inner);
     if (x->row_sums != NULL && column == 0) add_panel_sums(x->row_sums + row, packed_a, rows, inner);
     for (int64_t panel = 0; panel < panels; panel++, tile++) {
       const int64_t j = panel * TILE_COLUMNS;
       const update u = {
           .alpha = x->alpha, .beta = first == 0 ? x->beta : 1, .bias = first == 0 && x->bias != NULL ? x->bias + column + j : NULL};
-      fetch_a(x, row + TILE_ROWS, first, inner, panel, panels);
+      if (row + TILE_ROWS < x->m)
+        fetch_a(x, row + TILE_ROWS, first, inner, panel, panels);
+      else if (next_inner > 0)
+        fetch_a(x, 0, next, next_inner, panel, panels);
       if (next_inner > 0) fetch_b(x, column, columns, next, next_inner, tile, tiles);
-      multiply_tile(rows, hark_min(TILE_COLUMNS, columns - j), inner, packed_a, packed_b + j * inner, TILE_COLUMNS,
+      multiply_tile(rows, hark_min(TILE_COLUMNS, columns - j), inner, a, direct ? x->lda : 0, packed_b + j * inner, TILE_COLUMNS,
                     x->c + row * x->ldc + column + j, x->ldc, &u);
     }
   }
