@@ -199,6 +199,29 @@ static hark_status describe_twice(hark_invocation *call, const hark_lab *lab, in
   return status;
 }
 
+/* The experiment's own options that were given, with what stands for their values: a file's name is nobody else's. */
+static void tell_given(const hark_invocation *call, int experiment, hark_text *out) {
+  const hark_option_table *const own = call->command->tables[experiment + 1];
+  for (int o = 0; own != NULL && o < own->count; o++)
+    if (hark_options_source(call->options, own->options[o].name) != HARK_SOURCE_DEFAULT)
+      hark_text_append(out, " --%s %s", own->options[o].name, own->options[o].argument != NULL ? own->options[o].argument : "VALUE");
+}
+
+/* Runs, shows and describes. */
+static hark_status go_through(hark_invocation *call, hark_lab *lab, int experiment, hark_text *document) {
+  hark_text given = hark_text_empty(call->context);
+  tell_given(call, experiment, &given);
+  hark_status status = given.status;
+  lab->given = hark_text_get(&given);
+  if (status == HARK_OK) status = hark_lab_run(lab, hark_lab_entries[experiment].experiment);
+  if (status != HARK_OK) hark_fail_prefix(call->context, "%s: ", hark_lab_entries[experiment].name);
+  if (status == HARK_OK) status = show(call, lab, &hark_lab_entries[experiment]);
+  if (status == HARK_OK) status = describe_twice(call, lab, experiment, document);
+  lab->given = NULL;
+  hark_text_free(&given);
+  return status;
+}
+
 static hark_status run_one(hark_invocation *call, int experiment, bool *passed, hark_text *document) {
   const lab_values *const v = call->values[0];
   const hark_lab_entry *const entry = &hark_lab_entries[experiment];
@@ -206,10 +229,7 @@ static hark_status run_one(hark_invocation *call, int experiment, bool *passed, 
   if (is_all(hark_options_argument(call->options, 0)) && hark_lab_missing(entry->experiment) != NULL)
     return tell_left_out(call, entry, document);
   HARK_TRY(hark_lab_create(call->context, v->quick, (uint64_t)v->seed, call->values[experiment + 1], &lab));
-  hark_status status = hark_lab_run(lab, entry->experiment);
-  if (status != HARK_OK) hark_fail_prefix(call->context, "%s: ", entry->name);
-  if (status == HARK_OK) status = show(call, lab, entry);
-  if (status == HARK_OK) status = describe_twice(call, lab, experiment, document);
+  const hark_status status = go_through(call, lab, experiment, document);
   *passed = *passed && hark_lab_all_pass(lab);
   hark_lab_destroy(&lab);
   return status;

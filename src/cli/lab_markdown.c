@@ -192,8 +192,8 @@ void hark_lab_markdown_section(const hark_lab *lab, const hark_lab *second, cons
   if (second != NULL && !hark_lab_all_pass(lab)) append_failures(lab, second, entry, text);
   for (int i = 0; i < lab->table_count; i++) append_table(&lab->tables[i], text);
   if (figure != NULL) hark_text_append(text, "\n![%s](%s)\n", entry->experiment->summary, figure);
-  hark_text_append(text, "\n%s: `hark lab %s --seed %" PRIu64 "%s`\n", hark_lab_all_pass(lab) ? "Passed" : "**Failed**", entry->name,
-                   lab->seed, lab->quick ? " --quick" : "");
+  hark_text_append(text, "\n%s: `hark lab %s --seed %" PRIu64 "%s%s`\n", hark_lab_all_pass(lab) ? "Passed" : "**Failed**", entry->name,
+                   lab->seed, lab->quick ? " --quick" : "", lab->given != NULL ? lab->given : "");
 }
 
 void hark_lab_markdown_left_out(const hark_lab_entry *entry, const char *missing, hark_text *text) {
