@@ -10,18 +10,13 @@
 #define TINY 1e-12
 #define SUFFICIENT 1e-4             /* of the decrease that the slope promises */
 #define CURVATURE 0.9               /* of the slope, which a step must leave behind */
-enum { HALVINGS = 60, ARRAYS = 3 }; /* arrays beside the pairs */
+enum { HALVINGS = 60, ARRAYS = 4 }; /* arrays beside the pairs */
 
 hark_status hark_lab_make_descent(hark_lab *lab, int64_t dims, int pairs, hark_lab_descent *descent) {
   *descent = (hark_lab_descent){.dims = dims, .pairs = pairs < HARK_LAB_MOST_PAIRS ? pairs : HARK_LAB_MOST_PAIRS};
   HARK_TRY(hark_lab_numbers(lab, dims, &descent->x));
   HARK_TRY(hark_lab_numbers(lab, dims, &descent->gradient));
-  HARK_TRY(hark_lab_numbers(lab, dims * (ARRAYS + 2 * descent->pairs), &descent->memory));
-  for (int p = 0; p < descent->pairs; p++) {
-    descent->steps[p] = descent->memory + dims * (ARRAYS + 2 * p);
-    descent->changes[p] = descent->steps[p] + dims;
-  }
-  return HARK_OK;
+  return hark_lab_numbers(lab, dims * (ARRAYS + 2 * descent->pairs), &descent->memory);
 }
 
 static void copy(int64_t count, const double *from, double *to) { memcpy(to, from, (size_t)count * sizeof *to); }
@@ -64,41 +59,46 @@ hark_status hark_lab_descend(hark_lab *lab, const hark_lab_objective *objective,
 
 /* ---- L-BFGS ---- */
 
+/* The last changes of x and of the gradient, the newest last. */
+typedef struct history {
+  int count;
+  double *steps[HARK_LAB_MOST_PAIRS], *changes[HARK_LAB_MOST_PAIRS];
+} history;
+
 /* direction <- -H gradient, the recursion over the pairs */
-static void find_direction(const hark_lab_descent *d, double *direction) {
-  const int64_t dims = d->dims;
+static void find_direction(int64_t dims, const history *h, const double *gradient, double *direction) {
   double along[HARK_LAB_MOST_PAIRS];
-  for (int64_t i = 0; i < dims; i++) direction[i] = -d->gradient[i];
-  if (d->remembered == 0) return;
-  for (int p = d->remembered - 1; p >= 0; p--) {
-    along[p] = hark_lab_dot(d->steps[p], direction, dims) / hark_lab_dot(d->steps[p], d->changes[p], dims);
-    for (int64_t i = 0; i < dims; i++) direction[i] -= along[p] * d->changes[p][i];
+  for (int64_t i = 0; i < dims; i++) direction[i] = -gradient[i];
+  if (h->count == 0) return;
+  for (int p = h->count - 1; p >= 0; p--) {
+    along[p] = hark_lab_dot(h->steps[p], direction, dims) / hark_lab_dot(h->steps[p], h->changes[p], dims);
+    for (int64_t i = 0; i < dims; i++) direction[i] -= along[p] * h->changes[p][i];
   }
-  const double *const step = d->steps[d->remembered - 1], *const change = d->changes[d->remembered - 1];
+  const double *const step = h->steps[h->count - 1], *const change = h->changes[h->count - 1];
   const double scale = hark_lab_dot(step, change, dims) / hark_lab_dot(change, change, dims);
   for (int64_t i = 0; i < dims; i++) direction[i] *= scale;
-  for (int p = 0; p < d->remembered; p++) {
-    const double back = along[p] - hark_lab_dot(d->changes[p], direction, dims) / hark_lab_dot(d->steps[p], d->changes[p], dims);
-    for (int64_t i = 0; i < dims; i++) direction[i] += back * d->steps[p][i];
+  for (int p = 0; p < h->count; p++) {
+    const double back = along[p] - hark_lab_dot(h->changes[p], direction, dims) / hark_lab_dot(h->steps[p], h->changes[p], dims);
+    for (int64_t i = 0; i < dims; i++) direction[i] += back * h->steps[p][i];
   }
 }
 
 /* A new pair of x - from and gradient - was; the oldest leaves when there are too many. One without curvature is left out. */
-static void remember(hark_lab_descent *d, const double *from, const double *was) {
-  if (d->remembered == d->pairs) {
-    double *const step = d->steps[0], *const change = d->changes[0];
-    memmove(d->steps, d->steps + 1, (size_t)(d->pairs - 1) * sizeof d->steps[0]);
-    memmove(d->changes, d->changes + 1, (size_t)(d->pairs - 1) * sizeof d->changes[0]);
-    d->steps[d->pairs - 1] = step;
-    d->changes[d->pairs - 1] = change;
-    d->remembered--;
+static void remember(hark_lab_descent *d, history *h, const double *from, const double *was) {
+  if (h->count == d->pairs) {
+    double *const step = h->steps[0], *const change = h->changes[0];
+    memmove(h->steps, h->steps + 1, (size_t)(d->pairs - 1) * sizeof h->steps[0]);
+    memmove(h->changes, h->changes + 1, (size_t)(d->pairs - 1) * sizeof h->changes[0]);
+    h->steps[d->pairs - 1] = step;
+    h->changes[d->pairs - 1] = change;
+    h->count--;
   }
-  double *const step = d->steps[d->remembered], *const change = d->changes[d->remembered];
+  double *const step = h->steps[h->count], *const change = h->changes[h->count];
   for (int64_t i = 0; i < d->dims; i++) {
     step[i] = d->x[i] - from[i];
     change[i] = d->gradient[i] - was[i];
   }
-  d->remembered += hark_lab_dot(step, change, d->dims) > 0;
+  h->count += hark_lab_dot(step, change, d->dims) > 0;
 }
 
 /* A step along the direction that fulfils both conditions; false when halving finds no lower point, and then d is at `from` again. */
@@ -130,22 +130,26 @@ static hark_status search_line(const hark_lab_objective *objective, int evaluati
 hark_status hark_lab_quasi_newton(const hark_lab_objective *objective, int evaluations, double tolerance, hark_lab_descent *d) {
   const int64_t dims = d->dims;
   double *const direction = d->memory, *const from = direction + dims, *const was = from + dims;
-  if (!d->keep) d->remembered = 0;
+  history h = {.count = 0};
+  for (int p = 0; p < d->pairs; p++) {
+    h.steps[p] = was + dims * (1 + 2 * p);
+    h.changes[p] = h.steps[p] + dims;
+  }
   d->evaluations = 0;
   HARK_TRY(evaluate(objective, d));
   while (d->norm > tolerance && d->evaluations < evaluations) {
     bool found;
-    const bool plain = d->remembered == 0;
+    const bool plain = h.count == 0;
     copy(dims, d->x, from);
     copy(dims, d->gradient, was);
-    find_direction(d, direction);
+    find_direction(dims, &h, d->gradient, direction);
     HARK_TRY(search_line(objective, evaluations, direction, from, was, plain ? 1 / (1 + d->norm) : 1, d, &found));
     if (found)
-      remember(d, from, was);
+      remember(d, &h, from, was);
     else if (plain)
       break;
     else
-      d->remembered = 0; /* once more, straight down */
+      h.count = 0; /* once more, straight down */
   }
   return HARK_OK;
 }

@@ -12,9 +12,6 @@ typedef struct hark_lab_objective {
   void *user;
 } hark_lab_objective;
 
-#define HARK_LAB_PAIRS 20
-#define HARK_LAB_MOST_PAIRS 200
-
 /* A point, what the function is there, and memory of the lab for the ways to it. */
 typedef struct hark_lab_descent {
   int64_t dims;
@@ -22,13 +19,12 @@ typedef struct hark_lab_descent {
   double value, norm;   /* norm: of the gradient */
   int evaluations;
   int pairs; /* that L-BFGS remembers */
-  bool keep; /* L-BFGS begins with the pairs of the search before it, of a function whose second derivatives are nearly the same */
   double *memory;
-  int remembered; /* the last changes of x and of the gradient, the newest last */
-  double *steps[HARK_LAB_MOST_PAIRS], *changes[HARK_LAB_MOST_PAIRS];
 } hark_lab_descent;
 
 /* `pairs`, 1 or more: HARK_LAB_PAIRS as a rule; as many as there are numbers, at most HARK_LAB_MOST_PAIRS, for narrow valleys of few numbers. */
+#define HARK_LAB_PAIRS 20
+#define HARK_LAB_MOST_PAIRS 200
 HARK_MUST_CHECK hark_status hark_lab_make_descent(hark_lab *lab, int64_t dims, int pairs, hark_lab_descent *descent);
 
 /* Adam (Kingma, Ba 2015) from descent->x, every step projected; the rate falls to zero in a straight line. x and value become the best point that

@@ -246,6 +246,8 @@ const hark_experiment hark_experiment_downstream = {
         "population are different ones; windows of one review are never in one fit with n to 512 of them, and are not independent. The "
         "criteria are the same, and that hidden bytes are told better than by their frequencies; they were fixed before the first run. "
         "The rate and the steps of the training were not: the first quick run, with 0.004 and 300 steps, learned nothing of the bytes. "
+        "With the 25000 training reviews of IMDb the best theta takes less than a hundredth off the loss of zero: such a head tells hardly "
+        "anything of a label, and what is measured is the gap. "
         "`recipes/downstream/` has learning curves of whole models, beside training from scratch.\n"
         "\n"
         "*Figure.* Gaps over n for the three widths, and the expected one.",

@@ -224,39 +224,6 @@ static void valleys_are_followed(void **state) {
   assert_true(d.evaluations <= few + 1 && d.value < 24.2); /* of the start */
 }
 
-/* sum i^2 (x_i - c)^2: of the same second derivatives for every c. */
-enum { BOWL = 12 };
-static hark_status bowl(void *user, const double *x, double *value, double *gradient) {
-  const double centre = *(const double *)user;
-  *value = 0;
-  for (int i = 0; i < BOWL; i++) {
-    const double curvature = (i + 1) * (i + 1);
-    *value += curvature * (x[i] - centre) * (x[i] - centre);
-    gradient[i] = 2 * curvature * (x[i] - centre);
-  }
-  return HARK_OK;
-}
-
-/* With the pairs of another search, what they have seen of the curvature need not be found again. */
-static void kept_pairs_save_evaluations(void **state) {
-  (void)state;
-  int evaluations[2];
-  for (int keep = 0; keep < 2; keep++) {
-    double centre = 1;
-    const hark_lab_objective objective = {.dims = BOWL, .evaluate = bowl, .user = &centre};
-    hark_lab_descent d;
-    assert_fine(context, hark_lab_make_descent(lab, BOWL, HARK_LAB_MOST_PAIRS, &d));
-    assert_fine(context, hark_lab_quasi_newton(&objective, 200, 1e-9, &d));
-    assert_true(d.norm <= 1e-9 && d.remembered > 0);
-    centre = -2;
-    d.keep = keep == 1;
-    assert_fine(context, hark_lab_quasi_newton(&objective, 200, 1e-9, &d));
-    assert_true(d.norm <= 1e-9 && fabs(d.x[0] + 2) < 1e-8);
-    evaluations[keep] = d.evaluations;
-  }
-  assert_true(evaluations[1] < evaluations[0] / 2);
-}
-
 static void kinks_are_come_near_to(void **state) {
   (void)state;
   const hark_lab_objective objective = {.dims = 2, .evaluate = roof};
@@ -314,7 +281,6 @@ int main(void) {
                                      cmocka_unit_test(projected_weights_have_their_norms),
                                      cmocka_unit_test(labels_and_tokens_are_within_their_bounds),
                                      cmocka_unit_test(valleys_are_followed),
-                                     cmocka_unit_test(kept_pairs_save_evaluations),
                                      cmocka_unit_test(kinks_are_come_near_to),
                                      cmocka_unit_test(projections_are_kept),
                                      cmocka_unit_test(memory_may_run_out)};

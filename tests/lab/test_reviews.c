@@ -89,7 +89,41 @@ static void other_files_are_refused(void **state) {
   assert_int_equal(hark_lab_check_reviews(context, "nowhere.tsv"), HARK_NOT_FOUND);
 }
 
+/* The n-th request for memory fails: for every n of reading, for some of measuring, and nothing is left behind. */
+static void memory_may_run_out(void **state) {
+  (void)state;
+  char path[TEST_PATH_BYTES];
+  hark_status status = HARK_OUT_OF_MEMORY;
+  long fail_at = 0;
+  (void)snprintf(path, sizeof path, "%s", write_reviews(REVIEWS, LETTERS));
+  while (status != HARK_OK) {
+    test_memory memory;
+    hark_context *const tight = test_memory_context(&memory);
+    memory.fail_at = memory.allocations + ++fail_at;
+    status = hark_lab_check_reviews(tight, path);
+    if (status != HARK_OK) assert_int_equal(status, HARK_OUT_OF_MEMORY);
+    test_memory_context_end(tight, &memory);
+  }
+  assert_true(fail_at > 5);
+  for (fail_at = 1, status = HARK_OUT_OF_MEMORY; status != HARK_OK; fail_at += 1 + fail_at / 2) {
+    test_memory memory;
+    hark_lab *tight_lab = NULL;
+    hark_context *const tight = test_memory_context(&memory);
+    memory.fail_at = memory.allocations + fail_at;
+    status = hark_lab_create(tight, true, 1, NULL, &tight_lab);
+    if (status == HARK_OK) {
+      tight_lab->most_steps = 1;
+      status = hark_lab_measure_reviews(tight_lab, path);
+    }
+    if (status != HARK_OK) assert_int_equal(status, HARK_OUT_OF_MEMORY);
+    hark_lab_destroy(&tight_lab);
+    test_memory_context_end(tight, &memory);
+  }
+  assert_true(fail_at > 100);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(gaps_of_reviews_are_measured), cmocka_unit_test(other_files_are_refused)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(gaps_of_reviews_are_measured), cmocka_unit_test(other_files_are_refused),
+                                     cmocka_unit_test(memory_may_run_out)};
   return cmocka_run_group_tests(tests, begin, end);
 }
