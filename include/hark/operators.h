@@ -137,10 +137,10 @@ typedef struct hark_ball_attributes {
   double radius; /* > 0 */
 } hark_ball_attributes;
 
-/* linear_ridge: y[s,:] = R' C (C'C + lambda I)^-1 query[s,:], linear ridge regression of the responses R on the covariates C within each
- * sequence s, read at a query. inputs covariate [..., c], response [..., r] (their rows packed), query [S, c], offsets i64 [S + 1], then, where
- * the ridge is learned, log_ridge [1], its logarithm. y [S, r]; a sequence without rows gives zeros. Cost O(L c (c + r) + c^3) a sequence.
- * A ridge that is no positive number is HARK_INVALID_ARGUMENT. */
+/* linear_ridge: y[s,q,:] = R' C (C'C + lambda I)^-1 query[s,q,:], linear ridge regression of the responses R on the covariates C within each
+ * sequence s, read at its queries. inputs covariate [..., c], response [..., r] (their rows packed), query [S, c] or [S, m, c], offsets i64 [S + 1],
+ * then, where the ridge is learned, log_ridge [1], its logarithm. y [S, r] or [S, m, r]; a sequence without rows gives zeros. Cost
+ * O(L c (c + r) + c^3 + m c (c + r)) a sequence. A ridge that is no positive number is HARK_INVALID_ARGUMENT. */
 typedef struct hark_linear_ridge_attributes {
   double ridge;     /* lambda > 0; not read with log_ridge */
   int64_t held_out; /* rows at the end of every sequence that have no part in it */

@@ -7,6 +7,8 @@
 #include "io/files.h"
 #include "io/json_write.h"
 
+#define DOCUMENT_LIMIT ((size_t)1 << 26) /* bytes */
+
 typedef struct lab_values {
   bool list, quick, strict, terminal;
   int64_t seed, threads;
@@ -24,7 +26,7 @@ static const hark_option options[] = {
     {"terminal", NULL, HARK_OPTION_BOOL, AT(terminal), "false", NULL, NULL, NULL, "draw the curves on the terminal, without gnuplot"},
     {"out", "out o", HARK_OPTION_STRING, AT(out), "", NULL, NULL, "FOLDER", "write NAME.txt, NAME.json and NAME.svg there"},
     {"markdown", "markdown", HARK_OPTION_STRING, AT(markdown), "", NULL, NULL, "FILE.md",
-     "write a document of what was found, figures into the folder FILE beside it"},
+     "write a document of what was found, figures into the folder FILE beside it; of one experiment, where it is there: renew its section"},
     {"threads", "threads", HARK_OPTION_INT, AT(threads), "0", "[0, 4096]", NULL, NULL, "threads; 0: as many as the machine offers"},
 };
 #undef AT
@@ -197,6 +199,29 @@ static hark_status describe_twice(hark_invocation *call, const hark_lab *lab, in
   return status;
 }
 
+/* The experiment's own options that were given, with what stands for their values: a file's name is nobody else's. */
+static void tell_given(const hark_invocation *call, int experiment, hark_text *out) {
+  const hark_option_table *const own = call->command->tables[experiment + 1];
+  for (int o = 0; own != NULL && o < own->count; o++)
+    if (hark_options_source(call->options, own->options[o].name) != HARK_SOURCE_DEFAULT)
+      hark_text_append(out, " --%s %s", own->options[o].name, own->options[o].argument != NULL ? own->options[o].argument : "VALUE");
+}
+
+/* Runs, shows and describes. */
+static hark_status go_through(hark_invocation *call, hark_lab *lab, int experiment, hark_text *document) {
+  hark_text given = hark_text_empty(call->context);
+  tell_given(call, experiment, &given);
+  hark_status status = given.status;
+  lab->given = hark_text_get(&given);
+  if (status == HARK_OK) status = hark_lab_run(lab, hark_lab_entries[experiment].experiment);
+  if (status != HARK_OK) hark_fail_prefix(call->context, "%s: ", hark_lab_entries[experiment].name);
+  if (status == HARK_OK) status = show(call, lab, &hark_lab_entries[experiment]);
+  if (status == HARK_OK) status = describe_twice(call, lab, experiment, document);
+  lab->given = NULL;
+  hark_text_free(&given);
+  return status;
+}
+
 static hark_status run_one(hark_invocation *call, int experiment, bool *passed, hark_text *document) {
   const lab_values *const v = call->values[0];
   const hark_lab_entry *const entry = &hark_lab_entries[experiment];
@@ -204,12 +229,37 @@ static hark_status run_one(hark_invocation *call, int experiment, bool *passed, 
   if (is_all(hark_options_argument(call->options, 0)) && hark_lab_missing(entry->experiment) != NULL)
     return tell_left_out(call, entry, document);
   HARK_TRY(hark_lab_create(call->context, v->quick, (uint64_t)v->seed, call->values[experiment + 1], &lab));
-  hark_status status = hark_lab_run(lab, entry->experiment);
-  if (status != HARK_OK) hark_fail_prefix(call->context, "%s: ", entry->name);
-  if (status == HARK_OK) status = show(call, lab, entry);
-  if (status == HARK_OK) status = describe_twice(call, lab, experiment, document);
+  const hark_status status = go_through(call, lab, experiment, document);
   *passed = *passed && hark_lab_all_pass(lab);
   hark_lab_destroy(&lab);
+  return status;
+}
+
+/* Of one experiment: the document that is there, whose other sections stay. */
+static hark_status read_document(hark_invocation *call, const char *chosen, hark_text *out) {
+  const lab_values *const v = call->values[0];
+  hark_path_kind kind = HARK_PATH_NONE;
+  if (v->markdown[0] == 0 || is_all(chosen)) return HARK_OK;
+  HARK_TRY(hark_path_examine(call->context, v->markdown, &kind));
+  if (kind == HARK_PATH_NONE) return HARK_OK;
+  HARK_TRY(hark_file_read(call->context, v->markdown, DOCUMENT_LIMIT, out));
+  return hark_lab_markdown_check(call->context, v->markdown, out);
+}
+
+/* `sections` in the document that was there, or behind a new beginning. */
+static hark_status write_document(hark_invocation *call, const char *chosen, const hark_text *before, const hark_text *sections) {
+  const lab_values *const v = call->values[0];
+  hark_text document = hark_text_empty(call->context);
+  if (v->markdown[0] == 0) return HARK_OK;
+  if (before->length > 0) {
+    hark_lab_markdown_renew(before, &hark_lab_entries[hark_option_choice(EXPERIMENT_WORDS, chosen)], sections, &document);
+  } else {
+    hark_lab_markdown_begin(&document);
+    hark_text_append_bytes(&document, hark_text_get(sections), sections->length);
+  }
+  hark_status status = document.status;
+  if (status == HARK_OK) status = hark_file_write(call->context, v->markdown, hark_text_get(&document), document.length);
+  hark_text_free(&document);
   return status;
 }
 
@@ -217,16 +267,14 @@ int hark_lab_exit_code(bool passed, bool strict) { return passed || !strict ? HA
 
 /* All that is chosen, one after the other, and the document. */
 static hark_status run_chosen(hark_invocation *call, const char *chosen, bool *passed) {
-  const lab_values *const v = call->values[0];
-  hark_text document = hark_text_empty(call->context);
-  hark_status status = HARK_OK;
-  hark_lab_markdown_begin(&document);
+  hark_text before = hark_text_empty(call->context), sections = hark_text_empty(call->context);
+  hark_status status = read_document(call, chosen, &before); /* fails before the work, not after it */
   for (int i = 0; i < hark_lab_entry_count && status == HARK_OK; i++)
-    if (is_chosen(chosen, i)) status = run_one(call, i, passed, &document);
-  if (status == HARK_OK) status = document.status;
-  if (status == HARK_OK && v->markdown[0] != 0)
-    status = hark_file_write(call->context, v->markdown, hark_text_get(&document), document.length);
-  hark_text_free(&document);
+    if (is_chosen(chosen, i)) status = run_one(call, i, passed, &sections);
+  if (status == HARK_OK) status = sections.status;
+  if (status == HARK_OK) status = write_document(call, chosen, &before, &sections);
+  hark_text_free(&before);
+  hark_text_free(&sections);
   return status;
 }
 
@@ -261,6 +309,7 @@ const hark_command hark_command_lab = {
         "  hark lab rank-map --figure rank-map.svg\n"
         "  hark lab all --quick --strict --out lab\n"
         "  hark lab all --markdown docs/lab.md\n"
+        "  hark lab rank-map --markdown docs/lab.md\n"
         "  hark lab approximation --run runs/book --text book.txt\n"
         "\n"
         "  A criterion that fails is a result, told with its numbers: exit code 0, with --strict 1. docs/lab.md tells what each shows.\n",

@@ -7,19 +7,22 @@
 
 #include "cli/lab_print.h"
 
+#define TITLE "# The laboratory\n"
 #define MOST_ROWS 16 /* of a table that is shown whole; of longer ones every so many, first and last included */
 
-static const char introduction[] =
-    "# The laboratory\n\n"
-    "Papers state things that can be measured. `hark lab NAME` measures one of them: it prints tables, says pass or fail by criteria that "
+static const char introduction[] = TITLE
+    "\nPapers state things that can be measured. `hark lab NAME` measures one of them: it prints tables, says pass or fail by criteria "
+    "that "
     "stand in the code, draws a figure, and writes JSON. The criteria of the papers' statements were fixed before the first run of the "
     "full experiment; where one, or what it is measured with, was changed later, the experiment's notes say so. Intervals of `--quick` are "
-    "wider and serve as tests. This document is what `hark lab all --markdown docs/lab.md` wrote.\n\n"
+    "wider and serve as tests. This document is what `hark lab all --markdown docs/lab.md` writes, and `hark lab NAME --markdown "
+    "docs/lab.md` for the section of one experiment.\n\n"
     "    hark lab --list\n"
     "    hark lab rank-map                                  # tables and criteria\n"
     "    hark lab approximation --figure approximation.svg  # by gnuplot; --terminal draws the curves here\n"
     "    hark lab all --quick --out lab                     # NAME.txt, NAME.json and NAME.svg of each\n"
-    "    hark lab all --markdown docs/lab.md                # this document, figures in docs/lab/\n\n"
+    "    hark lab all --markdown docs/lab.md                # this document, figures in docs/lab/\n"
+    "    hark lab rank-map --markdown docs/lab.md           # its section and figure, the others stay\n\n"
     "`--quick` (at most 40 seconds each) takes smaller sizes and wider intervals; without it an experiment may take ten minutes. A "
     "criterion "
     "that fails is a result: it is told with its numbers, those of a second seed and an explanation, and never tuned away. The exit code "
@@ -39,6 +42,43 @@ static const char introduction[] =
     "[adding-an-experiment.md](adding-an-experiment.md).\n";
 
 void hark_lab_markdown_begin(hark_text *text) { hark_text_append(text, "%s", introduction); }
+
+/* ---- one section of a document ---- */
+
+hark_status hark_lab_markdown_check(hark_context *context, const char *path, const hark_text *document) {
+  if (strncmp(hark_text_get(document), TITLE, sizeof TITLE - 1) == 0) return HARK_OK;
+  return hark_fail(context, HARK_BAD_FILE, "%s: is there and is no document of hark lab, which begins with \"# The laboratory\"", path);
+}
+
+/* The beginning of the next section, its empty line included, or the end. */
+static const char *next_section(const char *at) {
+  const char *const found = strstr(at, "\n## ");
+  return found != NULL ? found : at + strlen(at);
+}
+
+/* The experiment whose section begins here, or -1. */
+static int experiment_of(const char *section) {
+  char name[HARK_LAB_LABEL_BYTES];
+  const char *const first = section + strlen("\n## ");
+  const size_t length = strcspn(first, "\n");
+  if (length >= sizeof name) return -1;
+  memcpy(name, first, length);
+  name[length] = 0;
+  return hark_lab_find(name);
+}
+
+void hark_lab_markdown_renew(const hark_text *document, const hark_lab_entry *entry, const hark_text *section, hark_text *text) {
+  const int own = hark_lab_find(entry->name);
+  const char *const first = next_section(hark_text_get(document)), *at = first;
+  while (*at != 0 && experiment_of(at) < own) at = next_section(at + 1);
+  const char *const behind = *at != 0 && experiment_of(at) == own ? next_section(at + 1) : at;
+  hark_lab_markdown_begin(text);
+  hark_text_append_bytes(text, first, (size_t)(at - first));
+  hark_text_append_bytes(text, hark_text_get(section), section->length);
+  hark_text_append(text, "%s", behind);
+}
+
+/* ---- sections ---- */
 
 /* Text of a table's cell: a bar would end it. */
 static void append_cell_text(const char *words, hark_text *text) {
@@ -152,8 +192,8 @@ void hark_lab_markdown_section(const hark_lab *lab, const hark_lab *second, cons
   if (second != NULL && !hark_lab_all_pass(lab)) append_failures(lab, second, entry, text);
   for (int i = 0; i < lab->table_count; i++) append_table(&lab->tables[i], text);
   if (figure != NULL) hark_text_append(text, "\n![%s](%s)\n", entry->experiment->summary, figure);
-  hark_text_append(text, "\n%s: `hark lab %s --seed %" PRIu64 "%s`\n", hark_lab_all_pass(lab) ? "Passed" : "**Failed**", entry->name,
-                   lab->seed, lab->quick ? " --quick" : "");
+  hark_text_append(text, "\n%s: `hark lab %s --seed %" PRIu64 "%s%s`\n", hark_lab_all_pass(lab) ? "Passed" : "**Failed**", entry->name,
+                   lab->seed, lab->quick ? " --quick" : "", lab->given != NULL ? lab->given : "");
 }
 
 void hark_lab_markdown_left_out(const hark_lab_entry *entry, const char *missing, hark_text *text) {

@@ -67,10 +67,9 @@ static const hark_lab_column layer_columns[L_COLUMNS] = {
     {"R", NULL, NULL},          {"gamma", NULL, NULL},     {"kappa", "printed", NULL},     {"kappa", NULL, NULL},
     {"zeta", "printed", NULL},  {"zeta", NULL, NULL},      {"rho", "printed", NULL},       {"rho", NULL, NULL}};
 
-enum { S_OF, S_SKIP, S_NORM, S_GAMMA, S_KAPPA, S_ZETA, S_PRINTED, S_CORRECTED, S_COVERING_PRINTED, S_COVERING, S_AGGREGATION, S_COLUMNS };
+enum { S_OF, S_SKIP, S_GAMMA, S_KAPPA, S_ZETA, S_PRINTED, S_CORRECTED, S_COVERING_PRINTED, S_COVERING, S_AGGREGATION, S_COLUMNS };
 static const hark_lab_column sum_columns[S_COLUMNS] = {{"of", NULL, SOURCE_WORDS},
                                                        {"skips", NULL, "no|yes"},
-                                                       {"layer norm", NULL, "no|yes"},
                                                        {"gamma", NULL, NULL},
                                                        {"kappa", NULL, NULL},
                                                        {"zeta", NULL, NULL},
@@ -181,9 +180,10 @@ static hark_status add_layers(measurement *m, hark_lab_table *layers, hark_lab_t
                                    l->kappa_printed, l->kappa, l->zeta_printed, l->zeta,   l->rho_printed, l->rho};
     HARK_TRY(hark_lab_add_row(m->lab, layers, row));
   }
+  if (layer_norm) return HARK_OK; /* the terms say what its layers would be; nothing bounds how errors pass through it */
   const hark_bound_sum s = hark_bound_all(network, terms, last, (double)v->examples);
-  const double row[S_COLUMNS] = {source,    skip,        layer_norm,         s.gamma,    s.kappa,      s.zeta,
-                                 s.printed, s.corrected, s.covering_printed, s.covering, s.aggregation};
+  const double row[S_COLUMNS] = {source,     skip,         s.gamma, s.kappa, s.zeta, s.printed, s.corrected, s.covering_printed,
+                                 s.covering, s.aggregation};
   return hark_lab_add_row(m->lab, sums, row);
 }
 
@@ -337,21 +337,31 @@ const hark_experiment hark_experiment_bound = {
     .summary = "terms of the generalisation bound: R, gamma, kappa, zeta of every layer; of a trained network with --model",
     .paper = HARK_LAB_PAPER_X "theorem C.4, lemma C.9",
     .statement =
-        "The generalisation error of a network with bounded matrices is of order D^2 / sqrt(n) [T sqrt(log(1 + gamma)) + sqrt(T) "
-        "sqrt(log(1 + zeta R)) + sqrt(log(1 + kappa / zeta))] sqrt(h T).",
-    .printed = "rho = omega + (w^qk)^2 w^v R^2,  kappa = max(.., R^qk / (w^qk w^v)),  zeta = (w^qk)^2 R^v / omega",
+        "the generalisation error of a network with bounded matrices is of order D^2 / sqrt(n) [T sqrt(log(1 + gamma)) + sqrt(T) "
+        "sqrt(log(1 + zeta R)) + sqrt(log(1 + kappa / zeta))] sqrt(h T)",
+    .printed =
+        "rho = omega + (w^qk)^2 w^v R^2,  kappa = max(.., R^qk / (w^qk w^v)),  zeta = (w^qk)^2 R^v / omega,  R_trans with the product "
+        "of rho / omega over the layers behind (C.19)",
     .corrected =
         "rho = omega + sum (w^q + w^k)^2 w^v (alpha R)^2 / sigma^2,  kappa = max(.., sum (w^q + w^k) w^v (R^q + R^k) / sum (w^q + "
-        "w^k)^2 w^v),  zeta = sum (w^q + w^k)^2 w^v / (sigma^2 omega)",
+        "w^k)^2 w^v),  zeta = sum (w^q + w^k)^2 w^v / (sigma^2 omega),  R_trans with the layer's own rho / omega too, and the last "
+        "attention",
     .notes =
         "Norms are r-norms of the transposed matrices, `class` the bounds that training keeps by projection and `weights` the norms that "
-        "there are. The rows without skips and with layer norm say what the same matrices would give in such a network: skips add 1 to "
-        "alpha "
-        "and omega, layer norm puts the size of a normed row in the place of R, which otherwise grows as the product of omega alpha. The "
-        "second bound is twice the complexity term, because the loss is 2-Lipschitz where the proof takes 1. `aggregation` is the "
-        "Lipschitz "
-        "constant of the aggregation, which assumption C.2 sets to 1: it holds for the mean, and for a class query only where its matrices "
-        "are small. (C.20) has R where attention reads rows of size alpha R.\n\n"
+        "there are. The rows of layers without skips and with layer norm say what the same matrices would give in such a network: skips "
+        "add 1 to alpha and omega, layer norm puts the size of a normed row in the place of R, which otherwise grows as the product of "
+        "omega alpha. The last table has no rows with layer norm: it has no Lipschitz constant at rows that hardly vary, so that no net is "
+        "carried through it.\n\n"
+        "`bound` is the complexity term of C.4 without its constant, which is about the layers and takes an aggregation that is "
+        "1-Lipschitz "
+        "and has no weights (assumption C.2); the corrected one is twice that, because the loss is 2-Lipschitz where the proof takes 1. "
+        "`log "
+        "covering` is the log of the covering number at 1 / sqrt(n): as printed in C.9, and corrected for all weights that there are, the "
+        "class query's and the last matrix's too, with the Lipschitz constant `aggregation` that a class query has (1 for the mean). Two "
+        "things are missing in R_trans of (C.19): the last layer's attention, and the factor rho / omega of the layer itself, which (C.35) "
+        "has for the feed-forward and the resolutions of (C.42) give the attention. (C.20) has R where attention reads rows of size alpha "
+        "R. That a "
+        "network's output moves by no more than the corrected sum says is measured by `theorem-model`.\n\n"
         "The bound is an upper bound without its constant: it says how terms grow, not how large an error is.",
     .check = check,
     .measure = measure,

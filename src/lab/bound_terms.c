@@ -68,7 +68,8 @@ double hark_bound_layers(const hark_bound_network *network, double radius, bool 
   for (int64_t t = 0; t < network->layers; t++) {
     const hark_bound_pair x = network->up[t], s = network->single ? (hark_bound_pair){1, 0} : network->down[t];
     const heads_sum h = sum_heads(network->attention + t * network->heads, network->heads);
-    const double alpha = one + x.a * s.a, omega = one + h.values, inner = layer_norm ? radius : alpha * radius;
+    const double read = network->single ? hark_lab_larger(radius, 1) : radius; /* in single the class encoding, of norm 1, asks */
+    const double alpha = one + x.a * s.a, omega = one + h.values, inner = layer_norm ? radius : alpha * read;
     const double features = quotient(x.a * s.b + s.a * x.b, alpha), square = radius * radius, inner_square = inner * inner / scale;
     hark_bound_layer *const layer = &out[t];
     *layer = (hark_bound_layer){.radius = radius,
@@ -91,29 +92,60 @@ double hark_bound_layers(const hark_bound_network *network, double radius, bool 
   return radius;
 }
 
-/* R_trans of (C.19): with attention of `last` layers. */
-static double propagated(const hark_bound_network *network, const hark_bound_layer *layers, bool corrected, int64_t last) {
+/* R_trans: as (C.19) prints it, and with the attention of the last layer and the factor rho / omega of the layer itself, which (C.35) has. */
+static double propagated(const hark_bound_network *network, const hark_bound_layer *layers, bool corrected) {
   double sum = 0;
   for (int64_t t = 0; t < network->layers; t++) {
     const hark_bound_layer *const here = &layers[t];
     double behind = 1;
-    for (int64_t u = t + 1; u < network->layers; u++)
+    for (int64_t u = corrected ? t : t + 1; u < network->layers; u++)
       behind *= quotient(corrected ? layers[u].rho : layers[u].rho_printed, layers[u].omega);
     const double attention = corrected ? quotient(here->mha, here->rho) : quotient(here->mha_printed, here->rho_printed);
-    sum += ((t < last ? attention : 0) + here->features) * behind;
+    sum += ((corrected || t < network->layers - 1 ? attention : 0) + here->features) * behind;
   }
   return sum;
 }
 
-/* |attention(W^q msk, X W^k, X W^v)| moves by at most this times |X - X^|, |msk| <= 1. */
+static bool asks_at_the_end(const hark_bound_network *network) { return network->query && !network->single; }
+
+/* Lambda: |attention(W^q msk, X W^k, X W^v)| moves by at most this times |X - X^|, |msk| <= 1. */
 static double aggregation_constant(const hark_bound_network *network, double radius) {
   double sum = 0;
-  if (!network->query || network->single) return 1; /* the mean; in single it is the layer itself */
+  if (!asks_at_the_end(network)) return 1; /* the mean; in single it is the layer itself */
   for (int64_t i = 0; i < network->heads; i++) {
     const hark_bound_head *const h = &network->aggregation[i];
     sum += h->value.a * (1 + radius / score_scale(network) * (h->query.a + h->key.a * radius) * h->key.a);
   }
   return sum;
+}
+
+/* What the class query's own weights move the pooled row by, each moved by its bound. */
+static double moved_by_query(const hark_bound_network *network, const hark_bound_layer *layers, double radius) {
+  double sum = 0;
+  for (int64_t i = 0; i < network->heads && network->query; i++) {
+    const hark_bound_head *const h = &(network->single ? network->attention : network->aggregation)[i];
+    const double rows = network->single ? layers[0].inner_radius : radius, asking = network->single ? layers[0].alpha : 1;
+    const double size = h->value.a * rows / score_scale(network) * (h->query.a * asking + h->key.a * rows);
+    sum += size * h->query.a * asking; /* msk */
+    if (!network->single) sum += rows * h->value.b + size * (h->query.b + rows * h->key.b);
+  }
+  return sum;
+}
+
+/* |W|_(r,s) of the last W [d_y, d], whose operator norm is at most 1. */
+static double head_norm(const hark_bound_network *network) {
+  const double least = (double)(network->width < network->responses ? network->width : network->responses);
+  return network->norm == HARK_BOUND_ONE ? 1 : network->norm == HARK_BOUND_TWO ? sqrt(least) : least;
+}
+
+/* Largest move of a number of the output when every weight moves by its bound times x, over x. The ball moves no two points apart in the
+ * 2-norm, which is no more than sqrt(d_y) times the largest number. */
+static double moved_by_all(const hark_bound_network *network, const hark_bound_layer *layers, double last_radius) {
+  double values = asks_at_the_end(network) ? 0 : 1; /* the pooled row has a norm of at most this times R(T) */
+  for (int64_t i = 0; i < network->heads && asks_at_the_end(network); i++) values += network->aggregation[i].value.a;
+  const double sum = aggregation_constant(network, last_radius) * last_radius * propagated(network, layers, true) +
+                     moved_by_query(network, layers, last_radius) + values * last_radius * head_norm(network);
+  return network->norm == HARK_BOUND_INFINITY ? sqrt((double)network->responses) * sum : sum;
 }
 
 hark_bound_sum hark_bound_all(const hark_bound_network *network, const hark_bound_layer *layers, double last_radius, double examples) {
@@ -133,8 +165,9 @@ hark_bound_sum hark_bound_all(const hark_bound_network *network, const hark_boun
   const double printed =
       t * sqrt(log1p(gamma)) + sqrt(t) * sqrt(log1p(zeta_printed * layers[0].radius)) + sqrt(log1p(quotient(kappa_printed, zeta_printed)));
   const double corrected = t * sqrt(log1p(gamma)) + sqrt(t) * sqrt(log1p(zeta * inner * inner)) +
-                           sqrt(log1p(kappa * hark_lab_smaller(t, 1 / (zeta * inner * inner)))); /* a geometric sum of T terms */
-  const double aggregated = d * (double)network->responses + (network->query && !network->single ? (2 + h) * d * d + d : 0);
+                           sqrt(log1p(kappa * hark_lab_smaller(t, 1 + 1 / (zeta * inner * inner)))); /* a geometric sum of T terms */
+  const double aggregated = d * (double)network->responses + (asks_at_the_end(network) ? (2 + h) * d * d : 0) + (network->query ? d : 0);
+  const double moved = moved_by_all(network, layers, last_radius);
   const double matrices = (network->single ? d * d : 2 * d * (double)network->inner * t) + (2 + h) * d * d * t;
   return (hark_bound_sum){
       .gamma = gamma,
@@ -142,8 +175,8 @@ hark_bound_sum hark_bound_all(const hark_bound_network *network, const hark_boun
       .zeta = zeta,
       .printed = scale * printed,
       .corrected = 2 * scale * corrected,
-      .covering_printed =
-          (4 + h) * widest * widest * t * log1p(2 * last_radius * propagated(network, layers, false, network->layers - 1) * root),
-      .covering = (matrices + aggregated) * log1p(2 * last_radius * (propagated(network, layers, true, network->layers) + 1) * root),
+      .covering_printed = (4 + h) * widest * widest * t * log1p(2 * last_radius * propagated(network, layers, false) * root),
+      .covering = (matrices + aggregated) * log1p(2 * moved * root),
+      .moved = moved,
       .aggregation = aggregation_constant(network, last_radius)};
 }

@@ -19,6 +19,14 @@
  * so that R_mha <= kappa rho and rho = omega (1 + zeta (alpha R)^2). With layer norm in front of both parts their inputs have a norm of at most nu, which
  * takes the place of R and of alpha R. (C.20) has R where lemma C.14 is applied to rows of size alpha R (C.44); the other corrections:
  * docs/mathematics/latent-variables.md.
+ *
+ * The covering number: with every weight within x times its (r, s)-bound of a net the output is within x M, so that
+ *
+ *     printed    (4 + h) D^2 T log(1 + 2 R(T) R_trans / e),    R_trans = sum over t of (R_mha/rho [t < T - 1] + F) prod over u > t of rho/omega
+ *     corrected  weights log(1 + 2 M / e),   M = Lambda R(T) R_trans + A + P |W|,   the last attention too, prod over u >= t,  F = (ax Rs + as Rx) / alpha
+ *
+ * where Lambda is the aggregation's Lipschitz constant in its rows, A what its own weights move the pooled row by, P the size of that row, W the last
+ * matrix: for the mean 1, 0, R(T). Layer norm has no Lipschitz constant at rows that hardly vary: no covering number follows for it.
  */
 #ifndef HARK_LAB_BOUND_TERMS_H
 #define HARK_LAB_BOUND_TERMS_H
@@ -65,7 +73,8 @@ double hark_bound_layers(const hark_bound_network *network, double radius, bool 
 typedef struct hark_bound_sum {
   double gamma, kappa, zeta; /* corrected, the largest of all layers */
   double printed, corrected; /* D^2 / sqrt(n) [...] sqrt(h T), without the constant; corrected: twice that, as the loss is 2-Lipschitz */
-  double covering_printed, covering; /* log of the covering number at 1 / sqrt(n) */
+  double covering_printed, covering; /* log of the covering number at 1 / sqrt(n), see above */
+  double moved;                      /* M */
   double aggregation;                /* Lipschitz constant of the aggregation, where assumption C.2 has 1 */
 } hark_bound_sum;
 /* Of all layers, with n examples. */

@@ -22,6 +22,7 @@ enum {
   HARK_FINITE_BAYES,    /* the same of the ridge regression on c and r themselves, ridge s2 / t2 */
   HARK_FINITE_EXPECTED, /* dr s2 E tr (C'C + s2/t2 I)^-1 */
   HARK_FINITE_RATIO,    /* trained / Bayes */
+  HARK_FINITE_ERROR,    /* its standard error, by the differences of both on the same sequences */
   HARK_FINITE_COLUMNS
 };
 HARK_MUST_CHECK hark_status hark_finite_measure_trained(hark_lab *lab);

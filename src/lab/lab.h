@@ -42,7 +42,7 @@
   X(generalisation, "generalisation", NULL)                                                                                                \
   X(optimisation, "optimisation", NULL)                                                                                                    \
   X(decomposition, "decomposition", NULL)                                                                                                  \
-  X(downstream, "downstream", NULL)                                                                                                        \
+  X(downstream, "downstream", &hark_lab_downstream_options)                                                                                \
   X(calibration, "calibration", NULL)                                                                                                      \
   X(ahca_cost, "ahca-cost", NULL)                                                                                                          \
   X(ahca_compression, "ahca-compression", NULL)                                                                                            \
@@ -122,6 +122,7 @@ typedef struct hark_lab {
   bool quick;            /* at most 40 seconds instead of ten minutes, with wider intervals */
   uint64_t seed;
   const void *options; /* the struct of the experiment's own table */
+  const char *given;   /* those that were given, as the document tells them: " --reviews FILE"; NULL: none */
   int64_t most_steps;  /* of a training, where tests want what is around it alone; 0: as many as the experiment wants */
   int table_count, criterion_count, panel_count;
   hark_lab_table tables[HARK_LAB_TABLES];
@@ -225,6 +226,7 @@ HARK_EXPERIMENTS(HARK_EXPERIMENT_DECLARE)
 #undef HARK_EXPERIMENT_DECLARE
 extern const hark_option_table hark_lab_approximation_options;
 extern const hark_option_table hark_lab_bound_options;
+extern const hark_option_table hark_lab_downstream_options;
 extern const hark_option_table hark_lab_ahca_information_options;
 
 #endif

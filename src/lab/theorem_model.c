@@ -1,20 +1,23 @@
 /* theorem_model.c - the networks of X's risk analysis (sections 5.1, C.1), as model.architecture latent trains them.
  *
- * Five statements about a network with bounded matrices and tokens in the unit ball, for each form, number of layers, aggregation and norm:
+ * Six statements about a network with bounded matrices and tokens in the unit ball, for each form, number of layers, aggregation and norm:
  *
  *   formula     what the trainer's network computes is (C.1) to (C.5), or (5.1), computed here matrix by matrix
  *   order       tokens in another order give the same output: it is a function of the set of tokens
  *   length      every token twice gives the same output: attention and aggregation are means, so that L enters no bound
  *   size        |X(t)| <= R(t) = prod omega alpha (C.18), for the rows of every layer
  *   bounds      after a projection no norm is above its bound
+ *   moved       weights W + x (V - W), V of the class too, move the output by at most 2 x M (bound_terms.h): what the covering number rests on
  *
- * and for contrast `sum`, the sum of the rows in the place of their mean: every token twice doubles it. Source: X (Zhang et al.).
+ * and for contrast `sum`, the sum of the rows in the place of their mean: every token twice doubles it. The small networks of latent_network.h, which other experiments
+ * train, are held against the form `single` here. Source: X (Zhang et al.).
  */
 #include <stdio.h>
 #include <string.h>
 
 #include "lab/attention.h"
 #include "lab/bound_terms.h"
+#include "lab/latent_network.h"
 #include "lab/matrix.h"
 #include "lab/tables.h"
 #include "models/latent.h"
@@ -29,8 +32,9 @@
 #define SIZE 5.          /* of weights before the projection, over their usual one */
 #define TOKEN_STREAM 900 /* the networks' weights have streams of their own, by their names */
 #define ORDER_STREAM 901
+#define STEP .01 /* x */
 
-enum { FORM, LAYERS_COLUMN, SKIPS, AGGREGATE, NORM, FORMULA, ORDER, TWICE, SUM, SIZE_RATIO, BOUNDS, COLUMNS };
+enum { FORM, LAYERS_COLUMN, SKIPS, AGGREGATE, NORM, FORMULA, ORDER, TWICE, SUM, SIZE_RATIO, BOUNDS, MOVED, COLUMNS };
 static const hark_lab_column columns[COLUMNS] = {{"form", NULL, HARK_LATENT_FORM_WORDS},
                                                  {"T", "layers", NULL},
                                                  {"skips", NULL, "no|yes"},
@@ -41,7 +45,12 @@ static const hark_lab_column columns[COLUMNS] = {{"form", NULL, HARK_LATENT_FORM
                                                  {"length", "difference", NULL},
                                                  {"sum", "relative", NULL},
                                                  {"size", "|X(t)| / R(t)", NULL},
-                                                 {"bounds", "norm / bound", NULL}};
+                                                 {"bounds", "norm / bound", NULL},
+                                                 {"moved", "by weights, over 2 x M", NULL}};
+
+enum { L_NORM, L_TOKENS, L_LARGEST, L_DIFFERENCE, LABORATORY_COLUMNS };
+static const hark_lab_column laboratory_columns[LABORATORY_COLUMNS] = {
+    {"r", NULL, HARK_BOUND_WORDS}, {"tokens", NULL, NULL}, {"|output|", "largest", NULL}, {"difference", "largest", NULL}};
 
 typedef struct model {
   hark_lab *lab;
@@ -207,21 +216,31 @@ static double difference(const double *a, const double *b) {
   return largest;
 }
 
-/* R(t) of the class that the bounds describe, t = 0 .. T. */
-static hark_status radii(const model *m, double *out) {
+/* R(t) of the class that the bounds describe, t = 0 .. T, and M. */
+static hark_status class_terms(const model *m, double *radius, double *moved) {
   const hark_network_config *const config = &m->network->config;
-  hark_bound_network network = {
-      .layers = config->layers, .heads = HEADS, .width = WIDTH, .head_dim = HEAD_DIM, .sigma_square = 1, .norm = HARK_BOUND_TWO};
-  const hark_bound_pair bound = {OPERATOR_BOUND, MATRIX_BOUND};
-  /* with r 1 both norms are one number, and the smaller bound holds */
+  const hark_bound_norm norm = (hark_bound_norm)config->latent.norm;
+  hark_bound_network network = {.layers = config->layers,
+                                .heads = HEADS,
+                                .width = WIDTH,
+                                .inner = INNER,
+                                .head_dim = HEAD_DIM,
+                                .responses = RESPONSES,
+                                .single = config->latent.form == HARK_LATENT_SINGLE,
+                                .query = config->latent.aggregate == HARK_LATENT_QUERY,
+                                .sigma_square = config->sigma * config->sigma,
+                                .norm = norm};
+  const hark_bound_pair bound = {OPERATOR_BOUND, norm == HARK_BOUND_ONE ? OPERATOR_BOUND : MATRIX_BOUND}; /* with r 1 they are one number */
   HARK_TRY(hark_bound_make(m->lab, &network));
   for (int64_t t = 0; t < config->layers; t++) network.up[t] = network.down[t] = bound;
   for (int64_t i = 0; i < config->layers * HEADS; i++) network.attention[i] = (hark_bound_head){bound, bound, bound};
+  for (int64_t i = 0; i < HEADS; i++) network.aggregation[i] = (hark_bound_head){bound, bound, bound};
   void *memory;
   HARK_TRY(hark_lab_allocate(m->lab, (size_t)config->layers * sizeof(hark_bound_layer), &memory));
   hark_bound_layer *const layers = memory;
-  out[config->layers] = hark_bound_layers(&network, 1, config->latent.skip, false, layers);
-  for (int64_t t = 0; t < config->layers; t++) out[t] = layers[t].radius;
+  radius[config->layers] = hark_bound_layers(&network, 1, config->latent.skip, false, layers);
+  for (int64_t t = 0; t < config->layers; t++) radius[t] = layers[t].radius;
+  *moved = hark_bound_all(&network, layers, radius[config->layers], 1).moved;
   return HARK_OK;
 }
 
@@ -252,9 +271,28 @@ static hark_status draw_tokens(const model *m, double *tokens) {
   return HARK_OK;
 }
 
+/* Weights W + x (V - W), both of the class, which is convex: each matrix moves by at most 2 x times its bound. *out <- the output's move. */
+static hark_status move_weights(const model *m, const double *tokens, const double *plain, double *out) {
+  hark_lab *const lab = m->lab;
+  hark_parameters *const parameters = &m->network->parameters;
+  const int64_t count = hark_tensor_count(&parameters->weights);
+  double *weights, *others, moved[RESPONSES];
+  HARK_TRY(hark_lab_numbers(lab, count, &weights));
+  HARK_TRY(hark_lab_numbers(lab, count, &others));
+  HARK_TRY(hark_tensor_read(lab->context, &parameters->weights, weights));
+  HARK_TRY(hark_parameters_initialise(lab->context, parameters, lab->seed + 1));
+  HARK_TRY(hark_bound_press(lab, parameters, SIZE));
+  HARK_TRY(hark_tensor_read(lab->context, &parameters->weights, others));
+  for (int64_t i = 0; i < count; i++) others[i] = weights[i] + STEP * (others[i] - weights[i]);
+  HARK_TRY(hark_tensor_write(lab->context, &parameters->weights, others));
+  HARK_TRY(pass_network(m, m->length, tokens, moved));
+  *out = difference(plain, moved);
+  return hark_tensor_write(lab->context, &parameters->weights, weights);
+}
+
 static hark_status measure_model(model *m, double *row) {
   hark_lab *const lab = m->lab;
-  double *tokens, *others, *uniform, *radius, plain[RESPONSES], formula[RESPONSES], other[RESPONSES], sums[2][RESPONSES];
+  double all_moved, *tokens, *others, *uniform, *radius, plain[RESPONSES], formula[RESPONSES], other[RESPONSES], sums[2][RESPONSES];
   const int64_t length = m->length, layers = m->network->config.layers;
   HARK_TRY(hark_lab_numbers(lab, length * WIDTH, &tokens));
   HARK_TRY(hark_lab_numbers(lab, 2 * length * WIDTH, &others));
@@ -262,7 +300,7 @@ static hark_status measure_model(model *m, double *row) {
   HARK_TRY(hark_lab_numbers(lab, layers + 1, &radius));
   HARK_TRY(hark_bound_press(lab, &m->network->parameters, SIZE));
   HARK_TRY(draw_tokens(m, tokens));
-  HARK_TRY(radii(m, radius));
+  HARK_TRY(class_terms(m, radius, &all_moved));
   HARK_TRY(pass_network(m, length, tokens, plain));
   HARK_TRY(pass_formula(m, length, tokens, radius, false, formula));
   HARK_TRY(pass_formula(m, length, tokens, radius, true, sums[0]));
@@ -283,25 +321,32 @@ static hark_status measure_model(model *m, double *row) {
   HARK_TRY(pass_network(m, length, others, other));
   row[ORDER] = difference(plain, other);
   row[SIZE_RATIO] = m->size;
-  return largest_norm(m, &row[BOUNDS]);
+  HARK_TRY(largest_norm(m, &row[BOUNDS]));
+  HARK_TRY(move_weights(m, tokens, plain, &row[MOVED]));
+  row[MOVED] /= 2 * STEP * all_moved;
+  return HARK_OK;
+}
+
+static hark_network_config config_of(const hark_latent_config *latent, int64_t layers, int64_t heads, int64_t responses) {
+  return (hark_network_config){.architecture = HARK_ARCHITECTURE_latent,
+                               .vocabulary = 1,
+                               .layers = layers,
+                               .heads = heads,
+                               .key_heads = heads,
+                               .width = WIDTH,
+                               .feed_forward_width = INNER,
+                               .context = 1,
+                               .activation = HARK_ACTIVATION_RELU,
+                               .positions = HARK_POSITIONS_NONE,
+                               .kernel = HARK_KERNEL_RBF,
+                               .sigma = sqrt(hark_latent_sigma_square(WIDTH / heads)),
+                               .features = WIDTH,
+                               .responses = responses,
+                               .latent = *latent};
 }
 
 static hark_status measure_config(hark_lab *lab, hark_lab_table *table, const hark_latent_config *latent, int64_t layers) {
-  const hark_network_config config = {.architecture = HARK_ARCHITECTURE_latent,
-                                      .vocabulary = 1,
-                                      .layers = layers,
-                                      .heads = HEADS,
-                                      .key_heads = HEADS,
-                                      .width = WIDTH,
-                                      .feed_forward_width = INNER,
-                                      .context = 1,
-                                      .activation = HARK_ACTIVATION_RELU,
-                                      .positions = HARK_POSITIONS_NONE,
-                                      .kernel = HARK_KERNEL_RBF,
-                                      .sigma = sqrt(hark_latent_sigma_square(HEAD_DIM)),
-                                      .features = WIDTH,
-                                      .responses = RESPONSES,
-                                      .latent = *latent};
+  const hark_network_config config = config_of(latent, layers, HEADS, RESPONSES);
   model m = {.lab = lab, .length = lab->quick ? 12 : 48};
   double row[COLUMNS] = {[FORM] = latent->form,
                          [LAYERS_COLUMN] = (double)layers,
@@ -314,6 +359,61 @@ static hark_status measure_config(hark_lab *lab, hark_lab_table *table, const ha
   HARK_TRY(hark_network_create(lab->context, &config, HARK_F64, false, &m.network));
   hark_status status = hark_parameters_initialise(lab->context, &m.network->parameters, lab->seed);
   if (status == HARK_OK) status = measure_model(&m, row);
+  hark_network_destroy(lab->context, &m.network);
+  return status == HARK_OK ? hark_lab_add_row(lab, table, row) : status;
+}
+
+/* ---- the laboratory's own network ---- */
+
+/* latent_network.h with the weights of the model's form `single`, one head and one number: f = t there, and the ball cuts t here. */
+static hark_status run_laboratory(const model *m, const double *tokens, double *out) {
+  static const char *const names[HARK_LAB_WEIGHTS] = {"features.weight", "aggregate.heads.0.query.weight", "aggregate.heads.0.key.weight",
+                                                      "aggregate.heads.0.value.weight", "head.weight"};
+  const double range = m->network->config.latent.range;
+  hark_lab_network network = {.dim = WIDTH,
+                              .width = WIDTH,
+                              .head_dim = WIDTH,
+                              .value_dim = WIDTH,
+                              .length = m->length,
+                              .most = 1,
+                              .variance = hark_latent_sigma_square(WIDTH),
+                              .feature_scale = 1,
+                              .output_scale = 1,
+                              .unbounded = true};
+  double *weights, *encoding;
+  HARK_TRY(hark_lab_make_network(m->lab, &network));
+  HARK_TRY(hark_lab_numbers(m->lab, network.weights, &weights));
+  for (int w = 0; w < HARK_LAB_WEIGHTS; w++) {
+    const hark_lab_place place = hark_lab_weight_place(&network, (hark_lab_weight)w);
+    double *matrix;
+    HARK_TRY(matrix_of(m, names[w], &matrix));
+    memcpy(weights + place.first, matrix, (size_t)(place.rows * place.columns) * sizeof *weights);
+  }
+  HARK_TRY(matrix_of(m, "aggregate.class.weight", &encoding));
+  const hark_lab_sequences one = {.count = 1, .tokens = tokens, .masks = encoding, .one_mask = true};
+  HARK_TRY(hark_lab_network_forward(m->lab->context, &network, &one, weights));
+  *out = fmax(-range, fmin(network.f[0], range));
+  return HARK_OK;
+}
+
+static hark_status compare_laboratory(const model *m, double *row) {
+  double *tokens, model_says, laboratory_says;
+  HARK_TRY(hark_lab_numbers(m->lab, m->length * WIDTH, &tokens));
+  HARK_TRY(draw_tokens(m, tokens));
+  HARK_TRY(pass_network(m, m->length, tokens, &model_says));
+  HARK_TRY(run_laboratory(m, tokens, &laboratory_says));
+  row[L_LARGEST] = fabs(model_says);
+  row[L_DIFFERENCE] = fabs(model_says - laboratory_says);
+  return HARK_OK;
+}
+
+static hark_status measure_laboratory(hark_lab *lab, hark_lab_table *table, const hark_latent_config *latent, int64_t length) {
+  const hark_network_config config = config_of(latent, 1, 1, 1);
+  model m = {.lab = lab, .length = length};
+  double row[LABORATORY_COLUMNS] = {[L_NORM] = latent->norm, [L_TOKENS] = (double)length};
+  HARK_TRY(hark_network_create(lab->context, &config, HARK_F64, false, &m.network));
+  hark_status status = hark_parameters_initialise(lab->context, &m.network->parameters, lab->seed);
+  if (status == HARK_OK) status = compare_laboratory(&m, row);
   hark_network_destroy(lab->context, &m.network);
   return status == HARK_OK ? hark_lab_add_row(lab, table, row) : status;
 }
@@ -335,6 +435,13 @@ static hark_status measure(hark_lab *lab) {
           HARK_TRY(measure_config(lab, table, &latent, layers));
         }
   }
+  HARK_TRY(hark_lab_add_table(lab, "networks that experiments train (latent_network.h), and the model's form single", laboratory_columns,
+                              LABORATORY_COLUMNS, &table));
+  for (int norm = HARK_BOUND_ONE; norm <= HARK_BOUND_INFINITY; norm++) {
+    const hark_latent_config latent = {
+        .norm = norm, .operator_norm = OPERATOR_BOUND, .matrix_norm = MATRIX_BOUND, .range = 0.5, .form = HARK_LATENT_SINGLE};
+    for (int64_t length = 1; length <= 64; length *= 8) HARK_TRY(measure_laboratory(lab, table, &latent, length));
+  }
   return HARK_OK;
 }
 
@@ -347,7 +454,11 @@ static hark_status judge(hark_lab *lab) {
   HARK_TRY(hark_lab_require_range(lab, hark_lab_column_range(table, SUM, HARK_LAB_ALONE), 1 - 1e-9, 1 + 1e-9,
                                   "every token twice, rows summed, relative"));
   HARK_TRY(hark_lab_require(lab, hark_lab_column_range(table, SIZE_RATIO, HARK_LAB_ALONE).largest, 0, 1, "rows of a layer over R(t)"));
-  return hark_lab_require(lab, hark_lab_column_range(table, BOUNDS, HARK_LAB_ALONE).largest, 0, 1 + 1e-12, "norms over their bounds");
+  HARK_TRY(hark_lab_require(lab, hark_lab_column_range(table, BOUNDS, HARK_LAB_ALONE).largest, 0, 1 + 1e-12, "norms over their bounds"));
+  const hark_lab_range moved = hark_lab_column_range(table, MOVED, HARK_LAB_ALONE),
+                       own = hark_lab_column_range(&lab->tables[1], L_DIFFERENCE, HARK_LAB_ALONE);
+  HARK_TRY(hark_lab_require(lab, moved.largest, 1e-9, 1, "output moved by weights / what the covering number allows, largest"));
+  return hark_lab_require(lab, own.largest, 0, 1e-12, "the laboratory's network of (5.1) less the model's");
 }
 
 const hark_experiment hark_experiment_theorem_model = {
@@ -355,11 +466,21 @@ const hark_experiment hark_experiment_theorem_model = {
     .paper = HARK_LAB_PAPER_X "sections 5.1 and C.1, (C.18)",
     .statement =
         "model.architecture latent computes (C.1) to (C.5), or (5.1); its output does not depend on the order of tokens nor on their "
-        "number when each is repeated; rows of layer t are of size R(t) at most; projections keep the bounds of assumption C.3.",
+        "number when each is repeated; rows of layer t are of size R(t) at most; projections keep the bounds of assumption C.3; the output "
+        "moves by no more than the covering "
+        "number's resolutions allow",
     .notes =
         "Networks with weights far above their bounds, projected; in `single` the layers' rows are not measured, since there are none. "
         "The column `sum` has the rows' sum where the network has a mean or a query: then the number of tokens matters, and the "
-        "aggregation is not 1-Lipschitz (assumption C.2).",
+        "aggregation is not 1-Lipschitz (assumption C.2). The column `moved` is what covering numbers rest on: weights W + x (V - W), x = "
+        "0.01 and V another draw, are in the class too and move by at most 2 x times their bounds, the output by at most 2 x M, with the M "
+        "of `bound` as corrected. Drawn directions are far from the worst, so that the ratios are small.\n\n"
+        "The experiments `generalisation`, `optimisation`, `decomposition` and `downstream` train small networks of (5.1) in float64 by "
+        "L-BFGS and projected Adam on plain vectors of weights. They do not use the trainer's model, because they need the gradient of "
+        "every single "
+        "output (the G of `optimisation`), thousands of sequences with a mask of their own each, widths of queries and values that are not "
+        "those of the model, the scaling of wide networks, and an output that is bent into Y smoothly, where the model's ball has a kink. "
+        "Attention is the same operator in both; the second table has both networks with the same weights.",
     .measure = measure,
     .judge = judge,
 };

@@ -8,6 +8,7 @@
 #include "cli/commands.h"
 #include "cli/lab_markdown.h"
 #include "cli/lab_print.h"
+#include "io/files.h"
 #include "io/json.h"
 #include "support/cmocka_all.h"
 #include "support/command_place.h"
@@ -225,6 +226,42 @@ static void a_document_is_written(void **state) {
   hark_lab_destroy(&lab);
 }
 
+/* One experiment's section is put in its place or replaced; the others keep their bytes, whoever wrote them. */
+static void a_section_is_renewed(void **state) {
+  (void)state;
+  static const char before[] =
+      "# The laboratory\n\nold words\n\n## nadaraya-watson\n\nfirst\n\n## covering\n\nthird\n\n## no experiment\n\nlast\n";
+  static const char behind[] = "\n## covering\n\nthird\n\n## no experiment\n\nlast\n";
+  char *document = NULL;
+  assert_fine(context, hark_file_write(context, "some.md", before, sizeof before - 1));
+  for (int seed = 1; seed <= 2; seed++) {
+    char line[128];
+    (void)snprintf(line, sizeof line, "hark lab rank-map --quick --seed %d --markdown some.md", seed);
+    hark(line, 0);
+    free(document);
+    document = test_file_text(folder, "some.md");
+    const char *const section = strstr(document, "\n## nadaraya-watson\n\nfirst\n\n## rank-map\n");
+    (void)snprintf(line, sizeof line, "\nPassed: `hark lab rank-map --seed %d --quick`\n%s", seed, behind);
+    assert_non_null(section);
+    assert_null(strstr(section + strlen("\n## nadaraya-watson\n\nfirst\n\n## "), "## rank-map"));
+    assert_true(strlen(document) > strlen(line) && strcmp(document + strlen(document) - strlen(line), line) == 0);
+    assert_null(strstr(document, "old words"));
+  }
+  hark_text whole = hark_text_empty(context);
+  hark_lab_markdown_begin(&whole);
+  assert_true(strncmp(document, hark_text_get(&whole), whole.length) == 0);
+  hark_text_free(&whole);
+  free(document);
+  assert_fine(context, hark_file_write(context, "other.md", "# Notes\n", 8)); /* not ours: nothing is run, and it stays */
+  hark("hark lab rank-map --quick --markdown other.md", HARK_EXIT_BAD_INPUT);
+  assert_non_null(strstr(output.err, "other.md: is there and is no document of hark lab"));
+  assert_int_equal(test_line_count(output.err), 1);
+  assert_string_equal(output.out, "");
+  document = test_file_text(folder, "other.md");
+  assert_string_equal(document, "# Notes\n");
+  free(document);
+}
+
 static void wrong_words_are_refused(void **state) {
   (void)state;
   static const struct {
@@ -331,8 +368,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(the_list_is_the_table),         cmocka_unit_test(json_holds_what_was_measured),
                                      cmocka_unit_test(words_and_failures_are_told),   cmocka_unit_test(only_strict_runs_fail),
                                      cmocka_unit_test(files_and_figures_are_written), cmocka_unit_test(wrong_words_are_refused),
-                                     cmocka_unit_test(a_document_is_written),         cmocka_unit_test(trained_heads_are_measured),
-                                     cmocka_unit_test(other_models_are_refused),      cmocka_unit_test(other_spellings_are_the_same),
-                                     cmocka_unit_test(failures_have_a_second_seed)};
+                                     cmocka_unit_test(a_document_is_written),         cmocka_unit_test(a_section_is_renewed),
+                                     cmocka_unit_test(trained_heads_are_measured),    cmocka_unit_test(other_models_are_refused),
+                                     cmocka_unit_test(other_spellings_are_the_same),  cmocka_unit_test(failures_have_a_second_seed)};
   return cmocka_run_group_tests(tests, begin, end);
 }

@@ -79,6 +79,29 @@ static void a_ridge_of_one_covariate_is_a_quotient(void **state) {
   test_single_close(&s);
 }
 
+/* Each query of a sequence is asked of its regression, in the order [S, m]. */
+static void a_sequence_may_have_many_queries(void **state) {
+  (void)state;
+  static const hark_linear_ridge_attributes ridge = {0.5, 0};
+  static const double c[] = {1, 2, -1, 3}, r[] = {2, 1, 4, 0}, q[] = {3, 1, 0, 2, 4, -1}, offsets[] = {0, 2, 4};
+  static const double slopes[] = {4 / 5.5, -4 / 10.5};
+  hark_sample_input queries = real(2, 1);
+  queries.rank = 3;
+  queries.shape[0] = 2;
+  queries.shape[1] = 3;
+  queries.shape[2] = 1;
+  test_single s;
+  test_single_open(&s, &hark_op_linear_ridge, &ridge, 4, (const hark_sample_input[]){real(4, 1), real(4, 1), queries, offsets_of(2, 4)});
+  test_single_set(&s, 0, c);
+  test_single_set(&s, 1, r);
+  test_single_set(&s, 2, q);
+  test_single_set(&s, 3, offsets);
+  double *const y = test_single_forward(&s);
+  for (int i = 0; i < 6; i++) test_near(y[i], q[i] * slopes[i / 3], ROUNDING);
+  free(y);
+  test_single_close(&s);
+}
+
 /* As many orthogonal covariates as tokens and hardly a ridge: the responses themselves. */
 static void without_a_ridge_responses_come_back(void **state) {
   (void)state;
@@ -130,9 +153,13 @@ static void a_ridge_that_is_no_positive_number_is_refused(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(squared_error_of_whole_numbers_is_exact),       cmocka_unit_test(a_ball_moves_no_rows_apart),
-      cmocka_unit_test(a_ridge_of_one_covariate_is_a_quotient),        cmocka_unit_test(without_a_ridge_responses_come_back),
-      cmocka_unit_test(a_ridge_that_is_no_positive_number_is_refused), cmocka_unit_test(covariates_may_be_the_same),
+      cmocka_unit_test(squared_error_of_whole_numbers_is_exact),
+      cmocka_unit_test(a_ball_moves_no_rows_apart),
+      cmocka_unit_test(a_ridge_of_one_covariate_is_a_quotient),
+      cmocka_unit_test(without_a_ridge_responses_come_back),
+      cmocka_unit_test(a_ridge_that_is_no_positive_number_is_refused),
+      cmocka_unit_test(covariates_may_be_the_same),
+      cmocka_unit_test(a_sequence_may_have_many_queries),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,51 @@
+/* aggregation.h - a linear aggregation of eight frozen features, fitted by least squares to n sequences: what its loss on new ones is above that.
+ *
+ *     y^ = theta.o,   o [8];     gap = E (y - y^)^2 - (1/n) sum (y_i - y^_i)^2       (X section 6)
+ *
+ * Expectations are means over another pool of sequences. The loss of the best theta there is taken from both losses: its mean difference is zero, and its
+ * scatter, which is larger than the gap, goes. For normal features that are right up to noise of variance s2:  gap = s2 (p/n + p/(n - p - 1)),  p = 8.
+ */
+#ifndef HARK_LAB_AGGREGATION_H
+#define HARK_LAB_AGGREGATION_H
+
+#include "lab/fit.h"
+#include "lab/lab.h"
+
+enum { HARK_LAB_AGGREGATION = 8 }; /* p */
+
+/* Frozen features of many sequences and what is asked of them. */
+typedef struct hark_lab_pool {
+  int64_t count;
+  double *features, *means, *y; /* [count, p], [count] what is known of y beforehand, [count] */
+  double noise;                 /* E (y - mean)^2; 0 where nothing is known and means are y */
+} hark_lab_pool;
+HARK_MUST_CHECK hark_status hark_lab_make_pool(hark_lab *lab, int64_t count, double noise, hark_lab_pool *out);
+
+/* Least squares of y on features, by eigenvectors of F'F: directions below `count` eps of the largest do not exist. Returns their number. */
+int hark_lab_fit_aggregation(int64_t count, const double *features, const double *y, double theta[HARK_LAB_AGGREGATION]);
+
+/* Second moments of a pool, so that its loss costs p^2 instead of its sequences: E (m - theta.o)^2 = E m^2 - 2 b.theta + theta'G theta */
+typedef struct hark_lab_moments {
+  double square, cross[HARK_LAB_AGGREGATION], gram[HARK_LAB_AGGREGATION * HARK_LAB_AGGREGATION];
+} hark_lab_moments;
+hark_lab_moments hark_lab_moments_of(const hark_lab_pool *population);
+double hark_lab_loss_from(const hark_lab_moments *moments, const double *theta);
+
+/* Adds the gaps of pieces of n sequences. `best`: the theta that is best on the population. */
+void hark_lab_add_gaps(const hark_lab_pool *pieces, const hark_lab_moments *population, const double *best, int64_t n, hark_lab_mean *gap);
+
+/* For normal features, see above. */
+static inline double hark_lab_expected_gap(double loss, double n) {
+  return loss * (HARK_LAB_AGGREGATION / n + HARK_LAB_AGGREGATION / (n - HARK_LAB_AGGREGATION - 1));
+}
+
+/* Columns of a table of gaps over widths and n. Least and largest ratio to those of the least width with the same n; slopes in n of each width. */
+typedef struct hark_lab_gap_columns {
+  int width, count, gap;
+} hark_lab_gap_columns;
+typedef struct hark_lab_gap_verdict {
+  double least, largest, steep, shallow;
+} hark_lab_gap_verdict;
+hark_lab_gap_verdict hark_lab_judge_gaps(const hark_lab_table *table, hark_lab_gap_columns at, double least_width);
+
+#endif
