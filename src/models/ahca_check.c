@@ -58,9 +58,6 @@ static hark_status check_delimiters(hark_context *context, const hark_network_co
 static hark_status check_parts(hark_context *context, const hark_network_config *config) {
   const hark_ahca_config *ahca = &config->ahca;
   const hark_ahca_head head = hark_ahca_head_of(config);
-  if (head == HARK_AHCA_CLASSES && config->classes < 2)
-    return hark_fail(context, HARK_BAD_CONFIGURATION, "ahca tells classes apart: there are %" PRId64 ", expected at least 2",
-                     config->classes);
   if (config->features > 0) {
     if (head != HARK_AHCA_REGRESSION || config->responses < 1)
       return hark_fail(context, HARK_BAD_CONFIGURATION,
@@ -70,6 +67,9 @@ static hark_status check_parts(hark_context *context, const hark_network_config 
                        "real vectors have no delimiters: expected model.ahca.chunk fixed, semantic or learned");
   } else if (head == HARK_AHCA_REGRESSION && config->classes < 1)
     return hark_fail(context, HARK_BAD_CONFIGURATION, "ahca tells numbers: there are %" PRId64 ", expected at least 1", config->classes);
+  if (head == HARK_AHCA_CLASSES && config->classes < 2)
+    return hark_fail(context, HARK_BAD_CONFIGURATION, "ahca tells classes apart: there are %" PRId64 ", expected at least 2",
+                     config->classes);
   if (hark_ahca_has_token_head(config) && config->classes != 0)
     return hark_fail(context, HARK_BAD_CONFIGURATION, "model.ahca.head %s tells tokens, and the data have classes: expected classes",
                      head == HARK_AHCA_LABELS ? "labels" : "reconstruction");

@@ -179,6 +179,7 @@ static const hark_sample samples[] = {
     {"average_short", &average, {{HARK_F32, 2, {17, 5}, -2, 2}, {HARK_I64, 1, {10}, 17, 1}}},
     {"average_fewer", &average_fewer, {{HARK_F32, 2, {17, 5}, -2, 2}, {HARK_I64, 1, {10}, 16, 0}}},
     {"average_units", &average_units, {{HARK_F32, 3, {11, 3, 7}, -2, 2}, {HARK_I64, 1, {4}, 10, 0}}},
+    {"average_wide", &average, {{HARK_F32, 2, {21, 67}, -2, 2}, {HARK_I64, 1, {5}, 21, 0}}},
     {"average_many", &average, {{HARK_F32, 2, {257, 33}, -2, 2}, {HARK_I64, 1, {40}, 257, 0}}},
     {"max", &max, {{HARK_F32, 2, {33, 17}, -2, 2}, {HARK_I64, 1, {6}, 31, 0}}},
     {"max_fewer", &max_fewer, {{HARK_F32, 2, {17, 5}, -2, 2}, {HARK_I64, 1, {10}, 16, 0}}},

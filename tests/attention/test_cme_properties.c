@@ -73,7 +73,7 @@ static void test_causality(void **state) {
   check_causality("cme:B1,H1,L140,D8,causal,bound,mask", 65, false);
   check_causality("cme:B1,H1,L90,D8,causal,rbf,ridge=1e-30", 50, true);
   check_causality("cme:B1,H2,L140,D8,causal,rbf,ridge=1e-30", 100, true);
-  check_causality("cme:B1,H1,L330,D8,causal,rbf,ridge=1e-30", 300, true); /* five tiles are factorised in two goes */
+  check_causality("cme:B1,H1,L330,D8,causal,rbf,ridge=1e-30,threads=1", 300, true); /* six tiles, factorised in two goes */
 }
 
 /* Duplicates beyond rounding: mended, reported with head and row, finite, and near the values where they were asked for. */
@@ -561,8 +561,10 @@ static void test_memory(void **state) {
   }
 }
 
-/* What the plan asks for is what a run takes: all but a hundredth of the workspace is written to by one thread, in both directions (the fence
- * behind it, in kernel_ridge.c, is not; nor is anything allocated beside it). */
+#define ALIGNMENT 64 /* of the parts of a workspace */
+
+/* What the plan asks for is what a run with variances takes: all of the workspace but what aligns its parts is written to by one thread, in both
+ * directions (the fence behind it, in kernel_ridge.c, is not; nor is anything allocated beside it). */
 static void test_measured_memory(void **state) {
   (void)state;
   static const char *const cases[] = {"cme:B1,H2,L512,D16,V24,rbf,threads=1", "cme:B1,H2,L512,D16,V24,rbf,causal,kernel,threads=1"};
@@ -575,7 +577,7 @@ static void test_measured_memory(void **state) {
           ridge_run_on(&attention_machines[m], &p, &r)) {
         assert_int_equal(r.status, HARK_OK);
         for (int backward = 0; backward < 2; backward++)
-          if ((double)r.touched[backward] < 0.99 * (double)r.workspace[backward])
+          if (r.touched[backward] + 2 * ALIGNMENT < r.workspace[backward])
             fail_msg("%s on %s: %s wrote to %zu bytes of a workspace of %zu", p.text, attention_machines[m].name,
                      backward ? "the backward" : "the forward", r.touched[backward], r.workspace[backward]);
         ridge_results_free(&r);

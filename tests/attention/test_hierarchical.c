@@ -175,7 +175,7 @@ static void test_windows(void **state) {
       "hierarchical:B1,H1,L8196,D4,N16,threads=2",
       "hierarchical:B1,H1,L8195,D3,V5,N8,first,mask,qmask,threads=2",
       "hierarchical:B1,H1,L9218,D2,N64,causal,rbf,dropout=0.2,accumulate,threads=3",
-      "hierarchical:B1,H1,L8193,D2,N2,sibling,hbias,kernel,threads=1",
+      "hierarchical:B1,H1,L8193,D2,N4,sibling,hbias,kernel,threads=1",
   };
   CHECK_ALL(cases);
 }

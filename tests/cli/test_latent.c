@@ -82,7 +82,7 @@ static void a_finite_model_learns_the_regression(void **state) {
   if (!(error < 0.6)) fail_msg("squared error %g, expected less than .6", error);
 }
 
-/* Compressed chunks tell numbers too: in two steps nothing is learned, in sixty less than half of what the mean leaves is left. */
+/* Compressed chunks tell numbers too: after 120 steps less than half of the error after one is left. */
 static void ahca_tells_numbers_of_real_vectors(void **state) {
   (void)state;
   expect("train --out untold --steps 1 " AHCA, HARK_EXIT_DONE, "step 1", "");
@@ -151,7 +151,8 @@ static void one_line_says_what_is_wrong(void **state) {
       {"train --out no --operator-norm -1 " LATENT, HARK_EXIT_USAGE, "--operator-norm"},
       {"data make latent --tokens 1048575 --features 1024 --out no", HARK_EXIT_USAGE, "--tokens"},
       {"train --out no --model.ahca.head labels " AHCA, HARK_EXIT_USAGE, "expected model.ahca.head data or regression"},
-      {"train --out no --chunk delimiter " AHCA, HARK_EXIT_USAGE, "model.ahca.delimiter: token 0 never occurs"},
+      {"train --out no --model.ahca.head classes " AHCA, HARK_EXIT_USAGE, "expected model.ahca.head data or regression"},
+      {"train --out no --chunk delimiter " AHCA, HARK_EXIT_USAGE, "real vectors have no delimiters"},
       {"train --out no --architecture ahca --model.ahca.head regression --format text --data lines.tsv", HARK_EXIT_USAGE,
        "model.ahca.head regression tells numbers"},
       {"generate run -p abc", HARK_EXIT_USAGE, "labelled examples"},

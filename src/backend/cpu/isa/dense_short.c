@@ -5,7 +5,8 @@
  *
  * Tiles of dense_forward.c have a lane for every query, of which most would be empty, and cost what preparing a tile costs. Here lanes are keys
  * where logits are made (keys and values turned in blocks of lanes) and features everywhere else. There is one tile, so that nothing is rescaled. Which
- * sequences are short is told from their own rows alone: a sequence has the same bits alone and in a batch.
+ * sequences are short is told from their own rows alone: a sequence has the same bits alone and in a batch. For plain softmax only: without
+ * masks, causality, window, biases, kernels of the distance, gates, dropout and shared key heads.
  *
  * Logits are rows [query][HARK_SHORT_KEYS] in units of log 2. Cost: 2 d + 2 dv multiply-adds a logit, 5 products in the backward, and one vector of
  * loads, shuffles and stores for each row of keys and values. Memory: O(queries (keys + d + dv)) a worker.

@@ -49,7 +49,7 @@ HARK_SIMD void hark_ridge_block(const hark_ridge_mode mode, const bool columns, 
   quad[0] = p->b + j * b_row;
   quad[1] = quad[0] + 4 * b_row;
   const int depth = p->depth;
-  if (p->next != NULL)
+  if (p->next != NULL && lane == 0)
     for (int line = 0; line < rows * HARK_RIDGE_TILE; line += HARK_ALIGNMENT / (int)sizeof(float))
       HARK_PREFETCH_FAR(p->next + j * HARK_RIDGE_TILE + line);
   HARK_ROLLED

@@ -10,9 +10,13 @@
 
 /* Exponents of a distance to the centre whose products still fit into f32. */
 #define FARTHEST (FLT_MAX / 8)
-/* Rows of tiles, and columns, that are factorised together: 256 KiB; and tiles of keys from which on threads share such squares. */
+/* Rows of tiles, and columns, that are factorised together: 256 KiB; and tiles of keys from which on threads share such squares, as many as give
+ * every thread two at the first rows, at least. */
 #define RIDGE_SQUARE 4
 #define RIDGE_LEAST_SHARED_SQUARES 32
+static int64_t least_shared_squares(const ridge_tiles *h) {
+  return hark_max(RIDGE_LEAST_SHARED_SQUARES, 2 * RIDGE_SQUARE * hark_workers(h->context));
+}
 
 typedef struct carver {
   float *memory;
@@ -375,7 +379,8 @@ static bool factor_columns(const factor_rows *rows, int64_t index, int64_t *firs
   return *first < rows->h->tiles;
 }
 
-/* Tiles of row p, those above the rows and those above columns [first, end) in turn, for every second one of the updates before it; or NULL. */
+/* Tiles of row p, those above the rows and those above columns [first, end) in turn, asked for by every second one of the updates before it; or
+ * NULL. Updates of tiles on the diagonal ask for nothing, so that some tiles are not asked for: it is a hint. */
 static const float *next_tile(const factor_rows *rows, int64_t p, int64_t first, int64_t end, int64_t update) {
   const int64_t above = rows->end - rows->first, index = update / 2 < above ? rows->first + update / 2 : first + update / 2 - above;
   return update % 2 == 0 && p < rows->first && index < end ? rows->h->factor + ridge_tile(rows->h, p, index) : NULL;
@@ -432,7 +437,7 @@ static void close_other(void *data, int64_t index, int worker) { close_block(dat
 
 static void factorise(const ridge_tiles *h) {
   /* the diagonal's block is the work of one thread: where threads share a short head, one row */
-  const int64_t width = h->context != NULL && h->tiles < RIDGE_LEAST_SHARED_SQUARES ? 1 : RIDGE_SQUARE;
+  const int64_t width = h->context != NULL && h->tiles < least_shared_squares(h) ? 1 : RIDGE_SQUARE;
   for (int64_t first = 0; first < h->tiles; first += width) {
     factor_rows rows = {h, first, hark_min(first + width, h->tiles), width};
     const int64_t others = hark_ceil_div(h->tiles - first, width);
