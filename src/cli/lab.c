@@ -272,6 +272,9 @@ static hark_status run_chosen(hark_invocation *call, const char *chosen, bool *p
   for (int i = 0; i < hark_lab_entry_count && status == HARK_OK; i++)
     if (is_chosen(chosen, i)) status = run_one(call, i, passed, &sections);
   if (status == HARK_OK) status = sections.status;
+  hark_text_free(&before);
+  before = hark_text_empty(call->context);
+  if (status == HARK_OK) status = read_document(call, chosen, &before); /* as it is now: the work may have taken minutes */
   if (status == HARK_OK) status = write_document(call, chosen, &before, &sections);
   hark_text_free(&before);
   hark_text_free(&sections);

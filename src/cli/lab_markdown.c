@@ -46,21 +46,30 @@ void hark_lab_markdown_begin(hark_text *text) { hark_text_append(text, "%s", int
 /* ---- one section of a document ---- */
 
 hark_status hark_lab_markdown_check(hark_context *context, const char *path, const hark_text *document) {
-  if (strncmp(hark_text_get(document), TITLE, sizeof TITLE - 1) == 0) return HARK_OK;
-  return hark_fail(context, HARK_BAD_FILE, "%s: is there and is no document of hark lab, which begins with \"# The laboratory\"", path);
+  if (strncmp(hark_text_get(document), TITLE, sizeof TITLE - 1) != 0)
+    return hark_fail(context, HARK_BAD_FILE, "%s: is there and is no document of hark lab, which begins with \"# The laboratory\"", path);
+  if (strlen(hark_text_get(document)) != document->length)
+    return hark_fail(context, HARK_BAD_FILE, "%s: has a NUL byte, expected text", path);
+  return HARK_OK;
 }
 
-/* The beginning of the next section, its empty line included, or the end. */
+static bool line_begins(const char *line, const char *with) { return strncmp(line, with, strlen(with)) == 0; }
+
+/* The beginning of the next section, its empty line included, or the end. Headings between ``` are none. */
 static const char *next_section(const char *at) {
-  const char *const found = strstr(at, "\n## ");
-  return found != NULL ? found : at + strlen(at);
+  bool fenced = false;
+  for (const char *end = strchr(at, '\n'); end != NULL; end = strchr(end + 1, '\n')) {
+    if (line_begins(end + 1, "```")) fenced = !fenced;
+    if (!fenced && line_begins(end + 1, "## ")) return end;
+  }
+  return at + strlen(at);
 }
 
 /* The experiment whose section begins here, or -1. */
 static int experiment_of(const char *section) {
   char name[HARK_LAB_LABEL_BYTES];
   const char *const first = section + strlen("\n## ");
-  const size_t length = strcspn(first, "\n");
+  const size_t length = strcspn(first, "\r\n");
   if (length >= sizeof name) return -1;
   memcpy(name, first, length);
   name[length] = 0;
@@ -69,13 +78,20 @@ static int experiment_of(const char *section) {
 
 void hark_lab_markdown_renew(const hark_text *document, const hark_lab_entry *entry, const hark_text *section, hark_text *text) {
   const int own = hark_lab_find(entry->name);
-  const char *const first = next_section(hark_text_get(document)), *at = first;
-  while (*at != 0 && experiment_of(at) < own) at = next_section(at + 1);
-  const char *const behind = *at != 0 && experiment_of(at) == own ? next_section(at + 1) : at;
+  const char *const first = next_section(hark_text_get(document));
+  bool there = false, written = false;
+  for (const char *at = first; *at != 0; at = next_section(at + 1)) there = there || experiment_of(at) == own;
   hark_lab_markdown_begin(text);
-  hark_text_append_bytes(text, first, (size_t)(at - first));
-  hark_text_append_bytes(text, hark_text_get(section), section->length);
-  hark_text_append(text, "%s", behind);
+  for (const char *at = first, *end; *at != 0; at = end) {
+    const int found = experiment_of(at);
+    end = next_section(at + 1);
+    if (!written && (there ? found == own : found > own)) {
+      hark_text_append_bytes(text, hark_text_get(section), section->length);
+      written = true;
+    }
+    if (found != own) hark_text_append_bytes(text, at, (size_t)(end - at));
+  }
+  if (!written) hark_text_append_bytes(text, hark_text_get(section), section->length);
 }
 
 /* ---- sections ---- */

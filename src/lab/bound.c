@@ -361,7 +361,8 @@ const hark_experiment hark_experiment_bound = {
         "things are missing in R_trans of (C.19): the last layer's attention, and the factor rho / omega of the layer itself, which (C.35) "
         "has for the feed-forward and the resolutions of (C.42) give the attention. (C.20) has R where attention reads rows of size alpha "
         "R. That a "
-        "network's output moves by no more than the corrected sum says is measured by `theorem-model`.\n\n"
+        "network's output moves by no more than the corrected sum says is measured by `theorem-model`, for random networks, whose outputs "
+        "stay far below it: that finds a sum that is much too small, and no more.\n\n"
         "The bound is an upper bound without its constant: it says how terms grow, not how large an error is.",
     .check = check,
     .measure = measure,

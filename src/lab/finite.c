@@ -183,7 +183,7 @@ static hark_status measure(hark_lab *lab) {
  * long sequences and about 2 at 8 tokens, so that 20000 draws have .014 and 2000 have .045: the intervals are .05 (fixed beforehand) and
  * four of these. The slope's deviation is .006 and .017; what is expected is 1 / (L - 9), -1.04 over 64 .. 1024 and -1.06 over 64 .. 512.
  * 40000 covered or not have a deviation of .0011, 4000 one of .0034. The trained predictor: 1.1, fixed beforehand.
- * The quick interval was not: 1.33, then 1.4, then 1.8, each set after a run with the sizes of that time. The history of the sizes: notes. */
+ * The quick interval was not: 1.33, then 1.4, 1.8 and 1.3, each set after a run with the sizes and the search of that time. The history of the sizes: notes. */
 static hark_status judge(hark_lab *lab) {
   const hark_lab_table *const table = &lab->tables[0];
   const double within = lab->quick ? 0.18 : 0.05, slack = lab->quick ? 0.05 : 0, coverage = lab->quick ? 0.014 : 0.005;
@@ -205,7 +205,7 @@ static hark_status judge(hark_lab *lab) {
   HARK_TRY(hark_lab_require_range(lab, hark_lab_column_range(table, COVERAGE, HARK_LAB_ALONE), 0.95 - coverage, 0.95 + coverage,
                                   "coverage of the .95 interval"));
   HARK_TRY(hark_lab_require(lab, hark_lab_column_range(&lab->tables[1], HARK_FINITE_RATIO, HARK_LAB_ALONE).largest, 0,
-                            lab->quick ? 1.8 : 1.1, "trained predictor's excess / Bayes predictor's, largest over the lengths"));
+                            lab->quick ? 1.3 : 1.1, "trained predictor's excess / Bayes predictor's, largest over the lengths"));
   return hark_lab_require(lab, hark_lab_row(table, 0)[COVERAGE_CONSTANT], 0, 0.9,
                           "coverage of four tokens when the variance is s2 (X 3.8)");
 }
@@ -243,7 +243,9 @@ const hark_experiment hark_experiment_finite = {
         "(a sandwich of the score's variance and the curvature at 32 tokens, in the 36 directions of the kernel, by simulation at the "
         "truth): 1.55 for 2048 sequences, where searches that went on came to 1.55 to 1.59, and 1.042 +- 0.017 for 24576. So that "
         "the search had not ended, and it was replaced: L-BFGS with 700 evaluations, most on fewer sequences, was still at 1.361. "
-        "The interval of --quick was chosen later than the full one, after its runs: 1.33, then 1.4, then 1.8.\n"
+        "Searches that had ended early on 2048 sequences had come to 1.2 to 1.37, nearer than their minimiser: what ends too early may do "
+        "better than what ends. The simulation is no part of the program. "
+        "The interval of --quick was chosen later than the full one, after its runs: 1.33, then 1.4, 1.8 and 1.3.\n"
         "\n"
         "*Figure.* Excess errors over L with the two ridges, and what is expected of them.",
     .failure_of = "trained predictor's excess",
@@ -251,7 +253,7 @@ const hark_experiment hark_experiment_finite = {
         "The kernel c_theta c_theta' need be right only up to (ridge / eigenvalues of C'C)^2 at 32 tokens, where those are at least 8: a "
         "ridge that is off by a factor of 1 + e costs 0.00066 e^2 there. At 8 tokens some are near zero and the ridge is all there is. "
         "The minimiser on N sequences is off in 36 directions, and loses 4 % at 8 tokens for N = 24576, in proportion to 1 / N (see the "
-        "notes); more is a search that has not ended. A rest of r in c_theta does not go with the number of tokens, and is seen "
+        "notes); more may be a search that has not ended. A rest of r in c_theta does not go with the number of tokens, and is seen "
         "at the largest numbers of them.",
     .measure = measure,
     .judge = judge};

@@ -260,7 +260,10 @@ static hark_status step_down(trainer *t, double *curvature, double *from, double
     }
     *damping = *down ? fmax(*damping / 10, LEAST_DAMPING) : *damping * 10;
   }
-  if (!*down) memcpy(d->x, from, WEIGHTS * sizeof *from);
+  if (*down) return HARK_OK;
+  d->value = before;
+  memcpy(d->x, from, WEIGHTS * sizeof *from);
+  memcpy(d->gradient, slope, WEIGHTS * sizeof *slope);
   return HARK_OK;
 }
 

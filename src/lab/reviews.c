@@ -3,6 +3,8 @@
 
 #include <hark/operators.h>
 
+#include <inttypes.h>
+
 #include "data/line_reader.h"
 #include "lab/aggregation.h"
 #include "lab/tables.h"
@@ -19,6 +21,8 @@ enum {
   BATCH = 64,  /* windows */
   OF_REVIEW = 4,
   LEAST_REVIEWS = 1500, /* so that a fit of 512 windows has 600 reviews to choose from */
+  LEAST_PART = 10,      /* of all reviews a tenth has either label */
+  QUICK_REVIEWS = 5000,
   LEAST_COUNT = 32,
   MOST_COUNT = 512,
   TESTS = 32, /* batches */
@@ -66,13 +70,12 @@ static hark_status read_line(hark_context *context, const hark_line_reader *line
   return out->bytes.status != HARK_OK ? out->bytes.status : out->list.status;
 }
 
-static hark_status read_lines(hark_context *context, hark_line_reader *lines, int64_t most, reviews *out) {
+static hark_status read_lines(hark_context *context, hark_line_reader *lines, reviews *out) {
   for (bool more = true; more;) {
     HARK_TRY(hark_lines_next(context, lines, &more));
     if (more) HARK_TRY(read_line(context, lines, out));
-    out->count = (int64_t)(out->list.length / sizeof(review));
-    if (out->count == most) break;
   }
+  out->count = (int64_t)(out->list.length / sizeof(review));
   if (out->count < LEAST_REVIEWS)
     return hark_fail(context, HARK_BAD_FILE, "%s: %lld texts of %d bytes or more, expected at least %d", lines->path, (long long)out->count,
                      WINDOW, LEAST_REVIEWS);
@@ -85,19 +88,24 @@ static void free_reviews(reviews *r) {
   hark_text_free(&r->list);
 }
 
-/* At most `most` reviews; freed by the caller, also after a failure. */
-static hark_status read_reviews(hark_context *context, const char *path, int64_t most, reviews *out) {
+/* Freed by the caller, also after a failure. */
+static hark_status read_reviews(hark_context *context, const char *path, reviews *out) {
   hark_line_reader lines = {0};
   *out = (reviews){.bytes = hark_text_empty(context), .list = hark_text_empty(context)};
   hark_status status = hark_lines_open(context, &lines, path);
-  if (status == HARK_OK) status = read_lines(context, &lines, most, out);
+  if (status == HARK_OK) status = read_lines(context, &lines, out);
   hark_lines_close(&lines);
   return status;
 }
 
 hark_status hark_lab_check_reviews(hark_context *context, const char *path) {
   reviews r;
-  const hark_status status = read_reviews(context, path, INT64_MAX, &r);
+  hark_status status = read_reviews(context, path, &r);
+  int64_t ones = 0;
+  for (int64_t i = 0; i < r.count && status == HARK_OK; i++) ones += r.all[i].label;
+  if (status == HARK_OK && (ones < r.count / LEAST_PART || r.count - ones < r.count / LEAST_PART))
+    status = hark_fail(context, HARK_BAD_FILE, "%s: %" PRId64 " of %" PRId64 " labels are 1, expected a tenth of each label at least", path,
+                       ones, r.count);
   free_reviews(&r);
   return status;
 }
@@ -317,7 +325,8 @@ static hark_status test(network *n, const part *p, double *out) {
     float one = 0;
     HARK_TRY(hark_lab_training_failed(&n->training, draw_masked(n, p, &words, &drawn)));
     HARK_TRY(hark_lab_training_predict(&n->training, pass, n));
-    HARK_TRY(hark_tensor_read(n->training.context, hark_tape_tensor(n->training.tape, n->loss), &one));
+    HARK_TRY(
+        hark_lab_training_failed(&n->training, hark_tensor_read(n->training.context, hark_tape_tensor(n->training.tape, n->loss), &one)));
     *out += (double)one / TESTS;
   }
   return HARK_OK;
@@ -335,9 +344,10 @@ static hark_status fill_pool(network *n, const part *p, uint32_t stream, hark_la
       take_window(p, number, &words, &drawn, n->host_bytes + b * WINDOW);
       out->y[first + b] = out->means[first + b] = (double)p->from->all[p->first + number].label - 0.5;
     }
-    HARK_TRY(hark_tensor_write(n->training.context, &n->byte_ids, n->host_bytes));
+    HARK_TRY(hark_lab_training_failed(&n->training, hark_tensor_write(n->training.context, &n->byte_ids, n->host_bytes)));
     HARK_TRY(hark_lab_training_predict(&n->training, pass, n));
-    HARK_TRY(hark_tensor_read(n->training.context, hark_tape_tensor(n->training.tape, n->out), read));
+    HARK_TRY(
+        hark_lab_training_failed(&n->training, hark_tensor_read(n->training.context, hark_tape_tensor(n->training.tape, n->out), read)));
     for (int64_t i = 0; i < BATCH * P; i++) out->features[first * P + i] = (double)read[i];
   }
   return HARK_OK;
@@ -410,6 +420,7 @@ static hark_status draw(hark_lab *lab, const hark_lab_table *table) {
 static hark_status measure(hark_lab *lab, reviews *r) {
   study s = {.lab = lab, .entropy = entropy_of(&r->bytes)};
   shuffle(lab, r);
+  if (lab->quick) r->count = hark_min(r->count, QUICK_REVIEWS);
   for (int i = 0; i < PARTS; i++) s.parts[i] = part_of(r, i);
   HARK_TRY(hark_lab_make_pool(lab, s.parts[PIECES].count * OF_REVIEW / BATCH * BATCH, 0, &s.pieces));
   HARK_TRY(hark_lab_make_pool(lab, s.parts[POPULATION].count * OF_REVIEW / BATCH * BATCH, 0, &s.population));
@@ -420,7 +431,7 @@ static hark_status measure(hark_lab *lab, reviews *r) {
 
 hark_status hark_lab_measure_reviews(hark_lab *lab, const char *path) {
   reviews r;
-  hark_status status = read_reviews(lab->context, path, lab->quick ? 5000 : INT64_MAX, &r);
+  hark_status status = read_reviews(lab->context, path, &r);
   if (status == HARK_OK) status = measure(lab, &r);
   free_reviews(&r);
   return status;

@@ -252,6 +252,20 @@ static void a_section_is_renewed(void **state) {
   assert_true(strncmp(document, hark_text_get(&whole), whole.length) == 0);
   hark_text_free(&whole);
   free(document);
+  static const char moved[] =
+      "# The laboratory\n\n## covering\r\n\nthird\n\n## rank-map\n\none\n\n```\n## rank-map\n```\n\n## heads\n\n## rank-map\n\ntwo\n";
+  assert_fine(context, hark_file_write(context, "moved.md", moved, sizeof moved - 1)); /* replaced where it stands, and once */
+  hark("hark lab rank-map --quick --markdown moved.md", 0);
+  document = test_file_text(folder, "moved.md");
+  const char *const own = strstr(document, "\n## covering\r\n\nthird\n\n## rank-map\n");
+  assert_non_null(own);
+  assert_null(strstr(own + strlen("\n## covering\r\n\nthird\n\n## "), "## rank-map"));
+  assert_non_null(strstr(own, "Passed: `hark lab rank-map --seed 1 --quick`\n\n## heads\n"));
+  assert_null(strstr(document, "one\n\n"));
+  free(document);
+  assert_fine(context, hark_file_write(context, "nul.md", "# The laboratory\n\0", 18));
+  hark("hark lab rank-map --quick --markdown nul.md", HARK_EXIT_BAD_INPUT);
+  assert_non_null(strstr(output.err, "nul.md: has a NUL byte"));
   assert_fine(context, hark_file_write(context, "other.md", "# Notes\n", 8)); /* not ours: nothing is run, and it stays */
   hark("hark lab rank-map --quick --markdown other.md", HARK_EXIT_BAD_INPUT);
   assert_non_null(strstr(output.err, "other.md: is there and is no document of hark lab"));

@@ -30,12 +30,12 @@ static int end(void **state) {
   return 0;
 }
 
-/* Labels in turn; a and b as often as each other, b more often in one of them. */
-static const char *write_reviews(int count, int longest) {
+/* One of `every` has label 1; a and b as often as each other, b more often in one of them. */
+static const char *write_reviews(int count, int longest, int every) {
   static char path[TEST_PATH_BYTES];
   hark_text text = hark_text_empty(context);
   for (int i = 0; i < count; i++) {
-    const int label = i % 2;
+    const int label = i % every == 1;
     hark_text_append(&text, "%d\t", label);
     for (int l = 0; l < longest; l++) hark_text_append(&text, "%c", (l + i / 2) % 4 == 0 ? 'a' + (1 - label) : 'a' + label);
     hark_text_append(&text, "\n");
@@ -50,7 +50,7 @@ static void gaps_of_reviews_are_measured(void **state) {
   (void)state;
   enum { WIDTH, COUNT, MASKED, FREQUENCIES, BEST, ZERO, GAP };
   hark_lab *lab;
-  const char *const path = write_reviews(REVIEWS, LETTERS);
+  const char *const path = write_reviews(REVIEWS, LETTERS, 2);
   assert_fine(context, hark_lab_check_reviews(context, path));
   assert_fine(context, hark_lab_create(context, true, 1, NULL, &lab));
   lab->most_steps = 3;
@@ -77,10 +77,12 @@ static void gaps_of_reviews_are_measured(void **state) {
 
 static void other_files_are_refused(void **state) {
   (void)state;
-  assert_int_equal(hark_lab_check_reviews(context, write_reviews(100, LETTERS)), HARK_BAD_FILE);
+  assert_int_equal(hark_lab_check_reviews(context, write_reviews(100, LETTERS, 2)), HARK_BAD_FILE);
   assert_non_null(strstr(hark_context_message(context), "100 texts of 64 bytes or more, expected at least 1500"));
-  assert_int_equal(hark_lab_check_reviews(context, write_reviews(REVIEWS, 63)), HARK_BAD_FILE);
+  assert_int_equal(hark_lab_check_reviews(context, write_reviews(REVIEWS, 63, 2)), HARK_BAD_FILE);
   assert_non_null(strstr(hark_context_message(context), "0 texts of 64 bytes or more"));
+  assert_int_equal(hark_lab_check_reviews(context, write_reviews(REVIEWS, LETTERS, 20)), HARK_BAD_FILE);
+  assert_non_null(strstr(hark_context_message(context), "labels are 1, expected a tenth of each label at least"));
   static const char *const wrong[] = {"0\tshort\n2\ttext\n", "0\tshort\nno label\n", "0\tshort\n1 text\n"};
   for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
     assert_int_equal(hark_lab_check_reviews(context, test_file_write_text(folder, "wrong.tsv", wrong[i])), HARK_BAD_FILE);
@@ -95,7 +97,7 @@ static void memory_may_run_out(void **state) {
   char path[TEST_PATH_BYTES];
   hark_status status = HARK_OUT_OF_MEMORY;
   long fail_at = 0;
-  (void)snprintf(path, sizeof path, "%s", write_reviews(REVIEWS, LETTERS));
+  (void)snprintf(path, sizeof path, "%s", write_reviews(REVIEWS, LETTERS, 2));
   while (status != HARK_OK) {
     test_memory memory;
     hark_context *const tight = test_memory_context(&memory);
