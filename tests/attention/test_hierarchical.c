@@ -167,17 +167,48 @@ static void test_pieces(void **state) {
 }
 
 /* So many rows that the backward of a head works in windows (hierarchical_tile.h: from 8192 rows on, of 1024 each): an odd and an even number of
- * them, of which the last has less rows than those beside it reach, and even windows at once. test_threads() has more of them: equal bits with one
- * thread, many, and a forward without windows. */
+ * them, of which the last has less rows than those beside it reach, even windows at once, blocks of all sizes. The definition takes seconds at such
+ * lengths, so that it is asked for one case, and for the others the reference in f64, which it is compared with at shorter ones; a gradient that is
+ * lost at an edge is an error of its own size. */
+static void agrees_with_reference(const char *text) {
+  attention_problem p;
+  attention_results want, have;
+  attention_problem_make(text, &p);
+  assert_true(attention_run_on(ATTENTION_ORACLE, &p, &want));
+  for (int m = 0; m < attention_machine_count; m++) {
+    if (attention_machines[m].computing_roundoff < FLT_EPSILON / 2 || !attention_run_on(&attention_machines[m], &p, &have)) continue;
+    for (int array = ARRAY_OUT; array < ARRAY_COUNT; array++) {
+      double largest = 0;
+      for (int64_t i = 0; i < want.count[array]; i++)
+        if (isfinite(want.data[array][i])) largest = fmax(largest, fabs(want.data[array][i]));
+      assert_int_equal(have.count[array], want.count[array]);
+      for (int64_t i = 0; i < want.count[array]; i++) {
+        const double a = have.data[array][i], b = want.data[array][i];
+        if (!(a == b || fabs(a - b) <= 1e-4 * largest))
+          fail_msg("'%s' on %s: %s[%lld] is %.9g, expected %.9g", text, attention_machines[m].name, attention_array_names[array],
+                   (long long)i, a, b);
+      }
+    }
+    attention_results_free(&have);
+  }
+  attention_results_free(&want);
+  attention_problem_free(&p);
+}
+
 static void test_windows(void **state) {
   (void)state;
-  static const char *const cases[] = {
+  static const char *const cases[] = {"hierarchical:B1,H1,L8193,D1,N8,causal,rbf,dropout=0.2,accumulate,threads=3"};
+  static const char *const others[] = {
       "hierarchical:B1,H1,L8196,D4,N16,threads=2",
+      "hierarchical:B1,H2,K1,L9218,D2,N64,causal,accumulate,threads=3",
+      "hierarchical:B1,H1,L9226,D2,N64,threads=2",
       "hierarchical:B1,H1,L8195,D3,V5,N8,first,mask,qmask,threads=2",
-      "hierarchical:B1,H1,L9218,D2,N64,causal,rbf,dropout=0.2,accumulate,threads=3",
-      "hierarchical:B1,H1,L8193,D2,N4,sibling,hbias,kernel,threads=1",
+      "hierarchical:B1,H1,L9218,D2,N32,first,causal,threads=3",
+      "hierarchical:B1,H1,L8193,D16,N4,sibling,hbias,kernel,threads=1",
+      "hierarchical:B1,H1,L8200,D2,N2,rbf,threads=2",
   };
   CHECK_ALL(cases);
+  for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) agrees_with_reference(others[i]);
 }
 
 /* Every pair of a query and a key in one level and one entry of it, seen on the layout and seen from outside: without logits, and with values
