@@ -224,7 +224,7 @@ static hark_status measure_curvature(trainer *t, const double *weights, double *
     hark_call call;
     HARK_TRY(predict(t->lab->context, r, weights, t->tokens + first * L * TOKEN, t->masks + first * MASKS * DC, count, L, MASKS, &call));
     for (int64_t asked = 0; asked < (int64_t)MASKS * DR; asked++) { /* of every sequence one number at a time */
-      for (int64_t j = 0; j < count * MASKS * DR; j++) r->dy[j] = j % (MASKS * DR) == asked;
+      for (int64_t j = 0; j < count * MASKS * DR; j++) r->dy[j] = j % ((int64_t)MASKS * DR) == asked;
       HARK_TRY(hark_operator_backward(t->lab->context, &call));
       for (int64_t s = 0; s < count; s++) {
         const double *const tokens = t->tokens + (first + s) * L * TOKEN, *const masks = t->masks + (first + s) * MASKS * DC;

@@ -348,7 +348,7 @@ static hark_status fill_pool(network *n, const part *p, uint32_t stream, hark_la
     HARK_TRY(hark_lab_training_predict(&n->training, pass, n));
     HARK_TRY(
         hark_lab_training_failed(&n->training, hark_tensor_read(n->training.context, hark_tape_tensor(n->training.tape, n->out), read)));
-    for (int64_t i = 0; i < BATCH * P; i++) out->features[first * P + i] = (double)read[i];
+    for (int64_t i = 0; i < (int64_t)BATCH * P; i++) out->features[first * P + i] = (double)read[i];
   }
   return HARK_OK;
 }
