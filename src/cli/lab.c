@@ -235,7 +235,7 @@ static hark_status run_one(hark_invocation *call, int experiment, bool *passed, 
   return status;
 }
 
-/* Of one experiment: the document that is there, whose other sections stay. */
+/* Of one experiment: the document that is there, whose other sections stay; otherwise nothing. */
 static hark_status read_document(hark_invocation *call, const char *chosen, hark_text *out) {
   const lab_values *const v = call->values[0];
   hark_path_kind kind = HARK_PATH_NONE;
@@ -246,19 +246,29 @@ static hark_status read_document(hark_invocation *call, const char *chosen, hark
   return hark_lab_markdown_check(call->context, v->markdown, out);
 }
 
-/* `sections` in the document that was there, or behind a new beginning. */
-static hark_status write_document(hark_invocation *call, const char *chosen, const hark_text *before, const hark_text *sections) {
-  const lab_values *const v = call->values[0];
+/* Before the work, which may take minutes. */
+static hark_status check_document(hark_invocation *call, const char *chosen) {
   hark_text document = hark_text_empty(call->context);
+  const hark_status status = read_document(call, chosen, &document);
+  hark_text_free(&document);
+  return status;
+}
+
+/* `sections` in the document that is there by now, or behind a new beginning. */
+static hark_status write_document(hark_invocation *call, const char *chosen, const hark_text *sections) {
+  const lab_values *const v = call->values[0];
+  hark_text before = hark_text_empty(call->context), document = hark_text_empty(call->context);
   if (v->markdown[0] == 0) return HARK_OK;
-  if (before->length > 0) {
-    hark_lab_markdown_renew(before, &hark_lab_entries[hark_option_choice(EXPERIMENT_WORDS, chosen)], sections, &document);
+  hark_status status = read_document(call, chosen, &before);
+  if (status == HARK_OK && before.length > 0) {
+    hark_lab_markdown_renew(&before, &hark_lab_entries[hark_option_choice(EXPERIMENT_WORDS, chosen)], sections, &document);
   } else {
     hark_lab_markdown_begin(&document);
     hark_text_append_bytes(&document, hark_text_get(sections), sections->length);
   }
-  hark_status status = document.status;
+  if (status == HARK_OK) status = document.status;
   if (status == HARK_OK) status = hark_file_write(call->context, v->markdown, hark_text_get(&document), document.length);
+  hark_text_free(&before);
   hark_text_free(&document);
   return status;
 }
@@ -267,16 +277,12 @@ int hark_lab_exit_code(bool passed, bool strict) { return passed || !strict ? HA
 
 /* All that is chosen, one after the other, and the document. */
 static hark_status run_chosen(hark_invocation *call, const char *chosen, bool *passed) {
-  hark_text before = hark_text_empty(call->context), sections = hark_text_empty(call->context);
-  hark_status status = read_document(call, chosen, &before); /* fails before the work, not after it */
+  hark_text sections = hark_text_empty(call->context);
+  hark_status status = check_document(call, chosen);
   for (int i = 0; i < hark_lab_entry_count && status == HARK_OK; i++)
     if (is_chosen(chosen, i)) status = run_one(call, i, passed, &sections);
   if (status == HARK_OK) status = sections.status;
-  hark_text_free(&before);
-  before = hark_text_empty(call->context);
-  if (status == HARK_OK) status = read_document(call, chosen, &before); /* as it is now: the work may have taken minutes */
-  if (status == HARK_OK) status = write_document(call, chosen, &before, &sections);
-  hark_text_free(&before);
+  if (status == HARK_OK) status = write_document(call, chosen, &sections);
   hark_text_free(&sections);
   return status;
 }

@@ -83,3 +83,24 @@ hark_lab_gap_verdict hark_lab_judge_gaps(const hark_lab_table *table, hark_lab_g
   }
   return v;
 }
+
+hark_status hark_lab_draw_gaps(hark_lab *lab, const char *title, const hark_lab_table *table, hark_lab_gap_columns at,
+                               const int64_t *widths, int width_count) {
+  const hark_lab_axes axes = {.title = title, .x = "n", .y = "gap", .log_x = true, .log_y = true};
+  hark_lab_panel *panel;
+  hark_lab_curve *curve;
+  HARK_TRY(hark_lab_add_panel(lab, axes, &panel));
+  for (int w = 0; w <= width_count; w++) {
+    const bool line = w == width_count;
+    const int64_t width = widths[line ? 0 : w];
+    if (line)
+      HARK_TRY(hark_lab_add_curve(lab, panel, HARK_LAB_LINE, &curve, "expected"));
+    else
+      HARK_TRY(hark_lab_add_curve(lab, panel, HARK_LAB_POINTS, &curve, "width %lld", (long long)width));
+    for (int64_t i = 0; i < hark_lab_row_count(table); i++) {
+      const double *const row = hark_lab_row(table, i), y = row[line ? at.expected : at.gap];
+      if (row[at.width] == (double)width && y > 0) HARK_TRY(hark_lab_add_point(curve, row[at.count], y));
+    }
+  }
+  return HARK_OK;
+}

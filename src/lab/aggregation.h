@@ -39,13 +39,17 @@ static inline double hark_lab_expected_gap(double loss, double n) {
   return loss * (HARK_LAB_AGGREGATION / n + HARK_LAB_AGGREGATION / (n - HARK_LAB_AGGREGATION - 1));
 }
 
-/* Columns of a table of gaps over widths and n. Least and largest ratio to those of the least width with the same n; slopes in n of each width. */
+/* Columns of a table of gaps over widths and n (expected: the one of hark_lab_expected_gap()). Least and largest ratio to those of the least width with the same n; slopes in n of each width. */
 typedef struct hark_lab_gap_columns {
-  int width, count, gap;
+  int width, count, gap, expected;
 } hark_lab_gap_columns;
 typedef struct hark_lab_gap_verdict {
   double least, largest, steep, shallow;
 } hark_lab_gap_verdict;
 hark_lab_gap_verdict hark_lab_judge_gaps(const hark_lab_table *table, hark_lab_gap_columns at, double least_width);
+
+/* A panel of gaps over n: points of every width, the first one's expectation as a line. */
+HARK_MUST_CHECK hark_status hark_lab_draw_gaps(hark_lab *lab, const char *title, const hark_lab_table *table, hark_lab_gap_columns at,
+                                               const int64_t *widths, int width_count);
 
 #endif

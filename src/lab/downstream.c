@@ -45,6 +45,7 @@ static const hark_lab_column columns[COLUMNS] = {{"width", "frozen", NULL},
                                                  {"standard error", NULL, NULL},
                                                  {"gap expected", "normal features", NULL},
                                                  {"loss of the best theta", "random weights", NULL}};
+static const hark_lab_gap_columns gap_columns = {WIDTH, COUNT, GAP, EXPECTED};
 
 typedef struct sizes {
   int64_t pre_training, pool; /* sequences; the pool is trained on downstream, in pieces, and as many more are the population */
@@ -162,27 +163,6 @@ static hark_status measure_width(hark_lab *lab, hark_lab_table *table, int64_t w
   return HARK_OK;
 }
 
-static hark_status draw(hark_lab *lab) {
-  static const hark_lab_axes axes = {
-      .title = "gap of a new aggregation on a frozen network", .x = "n", .y = "gap", .log_x = true, .log_y = true};
-  hark_lab_panel *panel;
-  hark_lab_curve *curve;
-  HARK_TRY(hark_lab_add_panel(lab, axes, &panel));
-  for (int w = 0; w <= WIDTHS; w++) {
-    const int64_t width = widths[w < WIDTHS ? w : 0];
-    if (w < WIDTHS)
-      HARK_TRY(hark_lab_add_curve(lab, panel, HARK_LAB_POINTS, &curve, "width %lld", (long long)width));
-    else
-      HARK_TRY(hark_lab_add_curve(lab, panel, HARK_LAB_LINE, &curve, "expected"));
-    for (int64_t i = 0; i < hark_lab_row_count(&lab->tables[0]); i++) {
-      const double *const row = hark_lab_row(&lab->tables[0], i);
-      const double y = row[w < WIDTHS ? GAP : EXPECTED];
-      if (row[WIDTH] == (double)width && y > 0) HARK_TRY(hark_lab_add_point(curve, row[COUNT], y));
-    }
-  }
-  return HARK_OK;
-}
-
 static hark_status measure(hark_lab *lab) {
   const downstream_values *const v = lab->options;
   const sizes *const s = lab->quick ? &quick_sizes : &full_sizes;
@@ -192,7 +172,7 @@ static hark_status measure(hark_lab *lab) {
   HARK_TRY(hark_lab_make_pool(lab, s->pool, 1, &population));
   HARK_TRY(hark_lab_add_table(lab, "masked pre-training, frozen, and a new aggregation of eight weights", columns, COLUMNS, &table));
   for (int w = 0; w < WIDTHS; w++) HARK_TRY(measure_width(lab, table, widths[w], &pieces, &population));
-  HARK_TRY(draw(lab));
+  HARK_TRY(hark_lab_draw_gaps(lab, "gap of a new aggregation on a frozen network", table, gap_columns, widths, WIDTHS));
   return v != NULL && v->reviews[0] != 0 ? hark_lab_measure_reviews(lab, v->reviews) : HARK_OK;
 }
 
@@ -208,7 +188,7 @@ static hark_status check(hark_context *context, const void *values) {
  * sequences, is something learned. */
 static hark_status judge(hark_lab *lab) {
   const hark_lab_table *const table = &lab->tables[0];
-  const hark_lab_gap_verdict v = hark_lab_judge_gaps(table, (hark_lab_gap_columns){WIDTH, COUNT, GAP}, (double)widths[0]);
+  const hark_lab_gap_verdict v = hark_lab_judge_gaps(table, gap_columns, (double)widths[0]);
   const double trained = hark_lab_column_range(table, MASKED_LOSS, LOSS_OF_ZERO).largest;
   HARK_TRY(hark_lab_require(lab, v.least, lab->quick ? 0.65 : 0.8, INFINITY, "gap / that of width 8 with the same n, least"));
   HARK_TRY(hark_lab_require(lab, v.largest, 0, lab->quick ? 1.5 : 1.25, "gap / that of width 8 with the same n, largest"));

@@ -45,6 +45,7 @@ static const hark_lab_column columns[COLUMNS] = {{"width", "frozen", NULL},
                                                  {"gap", NULL, NULL},
                                                  {"standard error", NULL, NULL},
                                                  {"gap expected", "normal features", NULL}};
+static const hark_lab_gap_columns gap_columns = {WIDTH, COUNT, GAP, EXPECTED};
 
 /* ---- the texts ---- */
 
@@ -397,26 +398,6 @@ static hark_status measure_width(study *s, int w) {
   return status;
 }
 
-static hark_status draw(hark_lab *lab, const hark_lab_table *table) {
-  static const hark_lab_axes axes = {.title = "the same on reviews", .x = "n", .y = "gap", .log_x = true, .log_y = true};
-  hark_lab_panel *panel;
-  hark_lab_curve *curve;
-  HARK_TRY(hark_lab_add_panel(lab, axes, &panel));
-  for (int w = 0; w <= WIDTHS; w++) {
-    const int64_t width = widths[w < WIDTHS ? w : 0];
-    if (w < WIDTHS)
-      HARK_TRY(hark_lab_add_curve(lab, panel, HARK_LAB_POINTS, &curve, "width %lld", (long long)width));
-    else
-      HARK_TRY(hark_lab_add_curve(lab, panel, HARK_LAB_LINE, &curve, "expected"));
-    for (int64_t i = 0; i < hark_lab_row_count(table); i++) {
-      const double *const row = hark_lab_row(table, i);
-      const double y = row[w < WIDTHS ? GAP : EXPECTED];
-      if (row[WIDTH] == (double)width && y > 0) HARK_TRY(hark_lab_add_point(curve, row[COUNT], y));
-    }
-  }
-  return HARK_OK;
-}
-
 static hark_status measure(hark_lab *lab, reviews *r) {
   study s = {.lab = lab, .entropy = entropy_of(&r->bytes)};
   shuffle(lab, r);
@@ -426,7 +407,7 @@ static hark_status measure(hark_lab *lab, reviews *r) {
   HARK_TRY(hark_lab_make_pool(lab, s.parts[POPULATION].count * OF_REVIEW / BATCH * BATCH, 0, &s.population));
   HARK_TRY(hark_lab_add_table(lab, "reviews: masked bytes, frozen, and a new aggregation of eight weights", columns, COLUMNS, &s.table));
   for (int w = 0; w < WIDTHS; w++) HARK_TRY(measure_width(&s, w));
-  return draw(lab, s.table);
+  return hark_lab_draw_gaps(lab, "the same on reviews", s.table, gap_columns, widths, WIDTHS);
 }
 
 hark_status hark_lab_measure_reviews(hark_lab *lab, const char *path) {
@@ -440,7 +421,7 @@ hark_status hark_lab_measure_reviews(hark_lab *lab, const char *path) {
 /* The intervals are those of downstream.c: 25000 reviews give 40000 windows to fit, 78 pieces of 512, whose mean has a deviation of .06. A network that
  * knows no more than how often bytes are has their entropy for its loss, .01 more or less over 16384 hidden bytes. */
 hark_status hark_lab_judge_reviews(hark_lab *lab, const hark_lab_table *table) {
-  const hark_lab_gap_verdict v = hark_lab_judge_gaps(table, (hark_lab_gap_columns){WIDTH, COUNT, GAP}, (double)widths[0]);
+  const hark_lab_gap_verdict v = hark_lab_judge_gaps(table, gap_columns, (double)widths[0]);
   HARK_TRY(hark_lab_require(lab, v.least, lab->quick ? 0.65 : 0.8, INFINITY, "reviews: gap / that of width 8 with the same n, least"));
   HARK_TRY(hark_lab_require(lab, v.largest, 0, lab->quick ? 1.5 : 1.25, "reviews: gap / that of width 8 with the same n, largest"));
   HARK_TRY(hark_lab_require(lab, v.steep, -1.2, INFINITY, "reviews: slope of the gap in n, log-log, least over the widths"));

@@ -238,6 +238,9 @@ HARK_SIMD vf vf_fma(vf a, vf b, vf c) {
 #endif
 }
 
+/* The least whole number of vectors that holds so many features, in features. */
+static inline size_t hark_padded(int64_t features) { return (size_t)((features + HARK_LANES - 1) / HARK_LANES) * HARK_LANES; }
+
 /* ---- across lanes ------------------------------------------------------------------------------------------------------------------ */
 /* Sum and maximum of all lanes, in the order of a binary tree: lane i and i + HARK_LANES / 2 first. */
 #if defined(HARK_SIMD_AVX512) || defined(HARK_SIMD_AVX2)

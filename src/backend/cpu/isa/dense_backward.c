@@ -41,9 +41,7 @@ typedef struct backward_state {
   void *only_memory;
 } backward_state;
 
-static size_t row_bytes(int64_t features) {
-  return HARK_TILE_QUERIES * (size_t)hark_ceil_div(features, HARK_LANES) * HARK_LANES * sizeof(float);
-}
+static size_t row_bytes(int64_t features) { return HARK_TILE_QUERIES * hark_padded(features) * sizeof(float); }
 
 size_t HARK_ISA(hark_dense_backward_bytes)(const hark_attention_desc *desc) {
   const size_t lanes = HARK_TILE_QUERIES * sizeof(float);

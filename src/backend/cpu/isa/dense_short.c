@@ -27,10 +27,8 @@ bool HARK_ISA(hark_dense_is_short)(const hark_dense_call *call, const hark_atten
   return call->plain && sequence->query_count <= HARK_SHORT_QUERIES && sequence->key_count <= HARK_SHORT_KEYS;
 }
 
-static size_t padded(int64_t features) { return (size_t)hark_ceil_div(features, HARK_LANES) * HARK_LANES; }
-
 size_t HARK_ISA(hark_dense_short_bytes)(const hark_attention_desc *desc) {
-  const size_t d = padded(desc->head_dim), dv = padded(desc->value_dim), widest = d > dv ? d : dv;
+  const size_t d = hark_padded(desc->head_dim), dv = hark_padded(desc->value_dim), widest = d > dv ? d : dv;
   return sizeof(float) * (HARK_SHORT_QUERIES * (d + dv + widest + 2 * HARK_SHORT_KEYS) + HARK_LANES * widest);
 }
 

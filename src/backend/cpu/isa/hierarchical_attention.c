@@ -40,8 +40,6 @@ static bool supports(const hark_context *context, const hark_attention_desc *des
   return reason == NULL;
 }
 
-static size_t padded(int64_t features) { return (size_t)hark_ceil_div(features, HARK_LANES) * HARK_LANES; }
-
 /* Subtrees of a head that is spread: so many that no thread waits long for another, so few that what is above them, which each computes for
  * itself, costs little. */
 static int64_t least_roots(int workers) { return hark_max(2 * workers, hark_min(4 * workers, 16)); }
@@ -65,7 +63,7 @@ static int64_t kept_tokens(int64_t length, int64_t windowed) {
 static hark_status count_tree(hark_context *context, const hark_attention_desc *desc, int64_t length, int workers, bool backward,
                               size_t *out) {
   const hark_hierarchy h = hark_hierarchy_make(desc, length);
-  const size_t d = padded(desc->head_dim), dv = padded(desc->value_dim);
+  const size_t d = hark_padded(desc->head_dim), dv = hark_padded(desc->value_dim);
   size_t token = 2 * d + dv + 3; /* floats */
   if (backward) token += 2 * d + 2 * dv + 2;
   HARK_TRY(hark_size_multiply(context, token, (size_t)kept_tokens(length, windowed_from(desc, workers, backward)), out));
@@ -114,7 +112,7 @@ static hark_status add_part(hark_context *context, size_t count, size_t size, si
 
 static hark_status lay_out(hark_context *context, const hark_attention_desc *desc, int workers, bool backward, scratch_layout *out) {
   size_t tree, tables;
-  const size_t d = padded(desc->head_dim), dv = padded(desc->value_dim);
+  const size_t d = hark_padded(desc->head_dim), dv = hark_padded(desc->value_dim);
   *out = (scratch_layout){.tile_bytes = hark_align_up(HARK_ISA(hark_hierarchical_worker_floats)(desc, backward) * sizeof(float))};
   out->worker_bytes = out->tile_bytes;
   if (desc->longest >= windowed_from(desc, workers, backward))
@@ -169,8 +167,8 @@ static hark_status begin(hark_context *context, const hark_attention_run *run, b
                                    .rbf = desc->kernel == HARK_KERNEL_RBF,
                                    .head_dim = (int)desc->head_dim,
                                    .value_dim = (int)desc->value_dim,
-                                   .head_pad = (int)padded(desc->head_dim),
-                                   .value_pad = (int)padded(desc->value_dim),
+                                   .head_pad = (int)hark_padded(desc->head_dim),
+                                   .value_pad = (int)hark_padded(desc->value_dim),
                                    .scale = (float)desc->scale,
                                    .windowed = windowed_from(desc, workers, backward),
                                    .tokens = kept_tokens(longest, windowed_from(desc, workers, backward)),

@@ -26,8 +26,8 @@ typedef struct forward_work {
 } forward_work;
 
 size_t HARK_ISA(hark_hierarchical_worker_floats)(const hark_attention_desc *desc, bool backward) {
-  const size_t head_pad = (size_t)hark_ceil_div(desc->head_dim, HARK_LANES) * HARK_LANES;
-  const size_t value_pad = (size_t)hark_ceil_div(desc->value_dim, HARK_LANES) * HARK_LANES;
+  const size_t head_pad = hark_padded(desc->head_dim);
+  const size_t value_pad = hark_padded(desc->value_dim);
   const size_t wide = head_pad > value_pad ? head_pad : value_pad;
   const hark_hierarchy h = hark_hierarchy_make(desc, desc->longest);
   const size_t work = hark_align_up(sizeof(forward_work)) / sizeof(float);

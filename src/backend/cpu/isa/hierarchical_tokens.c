@@ -29,11 +29,16 @@ static float square_of(const float *row, int width) {
   return vf_sum(sum);
 }
 
-static void copy_row(const hark_rows *from, int64_t row, int width, bool real, int pad, float *to) {
+static void copy_row(const float *from, int width, bool real, int pad, float *to) {
   if (real)
-    hark_pack_rows(from->data + row * from->stride, from->stride, 1, width, pad, 1.0f, to);
+    hark_pack_rows(from, width, 1, width, pad, 1.0f, to);
   else
     memset(to, 0, (size_t)pad * sizeof *to);
+}
+
+/* Whether the row takes part; `axis` of the mask has the rows. */
+static bool is_real(const hark_tensor *mask, int64_t item, int axis, int64_t row) {
+  return mask->type == HARK_NONE || ((const uint8_t *)mask->data)[item * mask->stride[0] + row * mask->stride[axis]] != 0;
 }
 
 /* Keys and values from .. to of a level. */
@@ -46,16 +51,12 @@ void HARK_ISA(hark_hierarchical_make_keys)(const hark_tree *tree, int level, int
     float *key = at->key.data + b * at->key.stride, *value = at->value.data + b * at->value.stride;
     if (level == 0) {
       const int64_t row = tree->sequence->key_row + b;
-      const bool real = mask->type == HARK_NONE || ((const uint8_t *)mask->data)[item * mask->stride[0] + row * mask->stride[3]] != 0;
+      const bool real = is_real(mask, item, 3, row);
       at->key_count[b] = real ? 1.0f : 0.0f;
-      if (!hark_keys_as_they_lie(tree)) {
-        const hark_rows source = hark_rows_of(&call->args->key, item, tree->key_head, row);
-        copy_row(&source, 0, call->head_dim, real, call->head_pad, key);
-      }
-      if (!hark_values_as_they_lie(tree)) {
-        const hark_rows source = hark_rows_of(&call->args->value, item, tree->key_head, row);
-        copy_row(&source, 0, call->value_dim, real, call->value_pad, value);
-      }
+      if (!hark_keys_as_they_lie(tree))
+        copy_row(hark_rows_of(&call->args->key, item, tree->key_head, row).data, call->head_dim, real, call->head_pad, key);
+      if (!hark_values_as_they_lie(tree))
+        copy_row(hark_rows_of(&call->args->value, item, tree->key_head, row).data, call->value_dim, real, call->value_pad, value);
     } else {
       const float a = below->key_count[2 * b], c = 2 * b + 1 < below->keys ? below->key_count[2 * b + 1] : 0.0f;
       at->key_count[b] = a + c;
@@ -79,7 +80,7 @@ static void begin_gradients(const hark_tree *tree, int64_t row, bool real) {
   real = real && lse != -INFINITY;
   at->least[row] = real ? lse : INFINITY;
   at->mean_gradient[row] = 0.0f;
-  if (!hark_gradients_as_they_lie(tree)) copy_row(&dout, 0, call->value_dim, real, call->value_pad, at->g.data + row * at->g.stride);
+  if (!hark_gradients_as_they_lie(tree)) copy_row(dout.data, call->value_dim, real, call->value_pad, at->g.data + row * at->g.stride);
   if (!real) return;
   vf sum = vf_zero();
   int c = 0;
@@ -124,12 +125,10 @@ void HARK_ISA(hark_hierarchical_make_queries)(const hark_tree *tree, int level, 
     float *query = at->query.data + a * at->query.stride;
     if (level == 0) {
       const int64_t row = tree->sequence->query_row + a;
-      const bool real = mask->type == HARK_NONE || ((const uint8_t *)mask->data)[item * mask->stride[0] + row * mask->stride[1]] != 0;
+      const bool real = is_real(mask, item, 1, row);
       at->query_count[a] = real ? 1.0f : 0.0f;
-      if (!hark_queries_as_they_lie(tree)) {
-        const hark_rows source = hark_rows_of(&call->args->query, item, tree->head, row);
-        copy_row(&source, 0, call->head_dim, real, call->head_pad, query);
-      }
+      if (!hark_queries_as_they_lie(tree))
+        copy_row(hark_rows_of(&call->args->query, item, tree->head, row).data, call->head_dim, real, call->head_pad, query);
       if (call->backward) begin_gradients(tree, a, real);
       continue;
     }

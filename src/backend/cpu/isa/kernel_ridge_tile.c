@@ -33,7 +33,7 @@ static float *carve(carver *c, bool wanted, int64_t count) {
 size_t HARK_ISA(hark_cpu_ridge_carve)(const hark_attention_desc *desc, bool backward, float *memory, ridge_tiles *h) {
   const int64_t tiles = hark_ceil_div(desc->key_length, HARK_RIDGE_TILE), keys = tiles * HARK_RIDGE_TILE, lanes = HARK_RIDGE_TILE;
   const int64_t triangle = tiles * (tiles + 1) / 2 * HARK_RIDGE_TILE_FLOATS;
-  const int64_t dp = ridge_padded(desc->head_dim), dvp = ridge_padded(desc->value_dim), d = desc->head_dim, dv = desc->value_dim;
+  const int64_t dp = (int)hark_padded(desc->head_dim), dvp = (int)hark_padded(desc->value_dim), d = desc->head_dim, dv = desc->value_dim;
   const bool causal_backward = backward && desc->causal, full_backward = backward && !desc->causal;
   carver c = {memory, 0};
   h->dp = (int)dp;

@@ -110,8 +110,6 @@ static inline ptrdiff_t ridge_tile(const ridge_tiles *h, int64_t i, int64_t j) {
   return (ptrdiff_t)(i * h->tiles - i * (i - 1) / 2 + (j - i)) * HARK_RIDGE_TILE_FLOATS;
 }
 
-static inline int ridge_padded(int64_t dim) { return (int)(hark_ceil_div(dim, HARK_LANES) * HARK_LANES); }
-
 /* Keys that queries up to `row` of the sequence see, in tiles. */
 static inline int64_t ridge_seen_tiles(const ridge_tiles *h, int64_t row) {
   if (!h->desc->causal) return h->tiles;
