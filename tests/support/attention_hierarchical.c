@@ -48,6 +48,7 @@ typedef struct head {
   int64_t distances;
   double largest_lse;
   term *terms;
+  int32_t *block; /* [2 rows + 2]: the block that a cell is in */
 } head;
 
 static double *numbers(int64_t count) {
@@ -211,6 +212,17 @@ static void coefficients(const head *t, int64_t n, double *all[MOST_LEVELS]) {
   }
 }
 
+static bool blocks_meet(const head *t, int64_t a, int64_t b) {
+  const int32_t difference = t->block[a] - t->block[b];
+  return t->p->is.sibling ? t->block[a] / 2 == t->block[b] / 2 : difference >= -1 && difference <= 1;
+}
+
+/* Whether attention_covering_level() of the first rows of two cells of a level is that level: their blocks meet, and on the level below those of
+ * their first halves do not. Blocks that meet do so on every level above. */
+static bool meet_first(const head *t, int level, int64_t a, int64_t b) {
+  return blocks_meet(t, a, b) && (level == 0 || !blocks_meet(t, 2 * a, 2 * b));
+}
+
 /* The terms of row n: every real key through every cell by which the row sees it. */
 static int64_t make_terms(head *t, int64_t n, double *all[MOST_LEVELS]) {
   const attention_case *c = &t->p->is;
@@ -221,7 +233,7 @@ static int64_t make_terms(head *t, int64_t n, double *all[MOST_LEVELS]) {
     for (int level = 0; level < t->levels; level++)
       for (int64_t a = n >> level; a <= (n >> level) + 1 && a < t->cells[level]; a++) {
         term m = {.key = i, .query_cell = a, .key_cell = i >> level, .level = level, .coefficient = all[level][a]};
-        if (m.coefficient == 0 || attention_covering_level(c->block, c->sibling, a << level, m.key_cell << level) != level) continue;
+        if (m.coefficient == 0 || !meet_first(t, level, a, m.key_cell)) continue;
         if (!make_logit(t, n, &m)) continue;
         m.factor = dropout_factor(t, n, &m);
         t->terms[count++] = m;
@@ -361,6 +373,9 @@ static void do_head(head *t) {
   if (c->kernel || c->shared) make_means(t);
   t->terms = calloc((size_t)(t->rows * (c->linear ? 2 * t->levels : 1) + 1), sizeof *t->terms);
   if (t->terms == NULL) exit(EXIT_FAILURE);
+  t->block = calloc((size_t)(2 * t->rows + 2), sizeof *t->block);
+  if (t->block == NULL) exit(EXIT_FAILURE);
+  for (int64_t cell = 0; cell < 2 * t->rows + 2; cell++) t->block[cell] = (int32_t)(cell / c->block);
   t->largest_lse = 0;
   for (int64_t n = 0; n < t->rows; n++) do_row(t, n, all, out_error);
   hand_down(t);
@@ -379,6 +394,7 @@ static void do_head(head *t) {
     t->mean[level] = t->dmean[level] = t->dmean_size[level] = NULL;
   }
   free(t->terms);
+  free(t->block);
   free(out_error);
 }
 
