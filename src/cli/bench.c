@@ -6,6 +6,7 @@
 #include "cli/common.h"
 
 #define STEPS_DEFAULT 10
+#define PEAK_SECONDS 0.03
 
 typedef struct bench_values {
   int64_t rounds, vocabulary;
@@ -81,7 +82,7 @@ static hark_status run(hark_invocation *call) {
   hark_bench_settings settings = {.rounds = values->rounds, .seconds = values->seconds, .json = call->json};
   HARK_TRY(hark_command_open(call, config->run.backend, config->run.threads, (uint64_t)config->train.seed, config->run.deterministic));
   hark_bench_machine *machine;
-  hark_status status = hark_bench_machine_create(call->context, kind != BENCH_STEP, &machine);
+  hark_status status = hark_bench_machine_create(call->context, PEAK_SECONDS, kind != BENCH_STEP, &machine);
   if (status == HARK_OK) status = run_cases(call, kind, machine, &settings);
   hark_bench_machine_destroy(call->context, &machine);
   return status;

@@ -41,8 +41,9 @@ hark_status hark_bench_case_read(hark_context *context, const char *text, const 
 
 typedef struct hark_bench_machine hark_bench_machine;
 
-/* Without `memory` no buffer for measuring the bandwidth is made. *out is to be destroyed also after a failure. */
-hark_status hark_bench_machine_create(hark_context *context, bool memory, hark_bench_machine **out);
+/* A measurement of the peak takes `seconds_each` and at most twice as long. Without `memory` no buffer for measuring the bandwidth is made. *out is to be
+ * destroyed also after a failure. */
+hark_status hark_bench_machine_create(hark_context *context, double seconds_each, bool memory, hark_bench_machine **out);
 void hark_bench_machine_destroy(hark_context *context, hark_bench_machine **machine);
 
 /* One measurement, a few hundredths of a second long: operations a second of all threads from registers; bytes read from memory a second. */

@@ -10,7 +10,6 @@
 #include "io/machine.h"
 
 #define MEMORY_BYTES ((size_t)256 << 20) /* more than any last-level cache that we know of gives one program */
-#define PEAK_SECONDS 0.03
 #define SHORTEST_SECONDS 0.004 /* a measurement is repeated inside until it lasts as long, so that the clock and the start do not count */
 #define NORMAL_PERIOD 65537
 #define MIB 1048576.0
@@ -101,7 +100,7 @@ double hark_bench_machine_memory(hark_context *context, hark_bench_machine *mach
 
 const char *hark_bench_machine_isa(const hark_bench_machine *machine) { return machine->isa->name; }
 
-hark_status hark_bench_machine_create(hark_context *context, bool memory_too, hark_bench_machine **out) {
+hark_status hark_bench_machine_create(hark_context *context, double seconds_each, bool memory_too, hark_bench_machine **out) {
   *out = NULL;
   void *memory;
   HARK_TRY(hark_allocate_zero(context, sizeof(hark_bench_machine), &memory));
@@ -123,7 +122,7 @@ hark_status hark_bench_machine_create(hark_context *context, bool memory_too, ha
   double seconds = 0;
   for (machine->peak_repetitions = 1000; machine->peak_repetitions < INT64_MAX / 4; machine->peak_repetitions *= 2) {
     peak_once(context, machine, &seconds);
-    if (seconds >= PEAK_SECONDS) break;
+    if (seconds >= seconds_each) break;
   }
   return HARK_OK;
 }

@@ -200,8 +200,9 @@ static bool same_flag(const hark_option *option, const char *word) {
   if (strcmp(option->name, word) == 0) return true;
   size_t length;
   if (option->flags == NULL) return false;
+  const size_t wanted = strlen(word); /* spelling changes no length */
   for (const char *at = option->flags, *first; (first = hark_next_word(&at, ' ', &length)) != NULL;) {
-    if (hark_option_spelling(first, length, true, name) && strcmp(name, word) == 0) return true;
+    if (length == wanted && hark_option_spelling(first, length, true, name) && strcmp(name, word) == 0) return true;
   }
   return false;
 }
@@ -455,6 +456,16 @@ hark_status hark_options_copy(hark_context *context, hark_options *options, cons
 
 /* ---- the set ---- */
 
+/* No option before it has the name or flag of this one. */
+static hark_status check_flag(hark_context *context, const hark_options *options, int index, const char *word) {
+  for (int i = 0; i < index; i++) {
+    const hark_option *const other = options->entries[i].option;
+    if (same_flag(other, word) && hark_option_applies(other, options->command))
+      return hark_fail(context, HARK_INTERNAL_ERROR, "options %s and %s share a flag", other->name, options->entries[index].option->name);
+  }
+  return HARK_OK;
+}
+
 /* Refuses a table that contradicts itself: a programming error that the first use shows. */
 static hark_status check_entry(hark_context *context, const hark_options *options, int index) {
   const hark_option *const option = options->entries[index].option;
@@ -463,17 +474,13 @@ static hark_status check_entry(hark_context *context, const hark_options *option
       (option->type == HARK_OPTION_ENUM && option->range == NULL)) {
     return hark_fail(context, HARK_INTERNAL_ERROR, "option %s: range \"%s\"", option->name, option->range != NULL ? option->range : "");
   }
-  for (int i = 0; i < index; i++) {
-    const hark_option *const other = options->entries[i].option;
-    if (!hark_option_applies(other, options->command) || !hark_option_applies(option, options->command)) continue;
-    bool twice = same_flag(other, option->name);
-    size_t length;
-    char form[HARK_OPTION_WORD_BYTES];
-    for (const char *at = option->flags, *first; at != NULL && (first = hark_next_word(&at, ' ', &length)) != NULL;) {
-      twice = twice || (hark_option_spelling(first, length, true, form) && same_flag(other, form));
-    }
-    if (twice) return hark_fail(context, HARK_INTERNAL_ERROR, "options %s and %s share a flag", other->name, option->name);
-  }
+  if (!hark_option_applies(option, options->command)) return HARK_OK;
+  const char *at = option->flags != NULL ? option->flags : "", *first;
+  char form[HARK_OPTION_WORD_BYTES];
+  size_t length = 0;
+  HARK_TRY(check_flag(context, options, index, option->name));
+  while ((first = hark_next_word(&at, ' ', &length)) != NULL)
+    if (hark_option_spelling(first, length, true, form)) HARK_TRY(check_flag(context, options, index, form));
   return HARK_OK;
 }
 
