@@ -1,8 +1,8 @@
 #!/bin/sh
 # Installs a finished build into temporary folders and uses it as a stranger would: check-install.sh BUILD
 #   prefix              every example (and a C++ program) by pkg-config and by a CMake project, with the shared and the static library
-#   prefix with blanks  the same
-#   DESTDIR             the same, from the staged tree; no installed text may tell of the stage
+#   prefix with blanks  the same with one example: what differs is how the library is found, not what the examples do with it
+#   DESTDIR             the same with one, from the staged tree; no installed text may tell of the stage
 #   what else is there  manual pages and completion of every subcommand, the library's soname, headers that compile alone; uninstalling
 # With BUILD built without the shared library only the static half is done. Prints a line a part.
 set -eu
@@ -40,16 +40,17 @@ run() { # program, library folder: runs it in a folder of its own
   }
 }
 
-# by_pkg_config PREFIX [SYSROOT]: the shell reads what pkg-config prints once more, as make does, for blanks in names
+# by_pkg_config PREFIX EXAMPLES [SYSROOT]: the shell reads what pkg-config prints once more, as make does, for blanks in names
 by_pkg_config() {
   prefix=$1
-  sysroot=${2-}
+  examples=$2
+  sysroot=${3-}
   folder=$(dirname "$(find "$sysroot$prefix" -name hark.pc)")
   export PKG_CONFIG_PATH="$folder" PKG_CONFIG_SYSROOT_DIR="$sysroot"
   [ "$(pkg-config --modversion hark)" = "$version" ] || fail "pkg-config says version $(pkg-config --modversion hark), expected $version"
   [ "$(PKG_CONFIG_SYSROOT_DIR='' pkg-config --variable=prefix hark)" = "$prefix" ] || fail "pkg-config does not say prefix $prefix"
   library=$(dirname "$folder")
-  for example in "$source"/examples/*.c; do
+  for example in "$examples"/*.c; do
     name=$(basename "$example" .c)
     if [ "$shared" = yes ]; then
       eval "$cc -std=c17 $(pkg-config --cflags hark) '$example' -o '$work/$name' $(pkg-config --libs hark) -lm" || fail "$name"
@@ -67,9 +68,9 @@ by_pkg_config() {
   unset PKG_CONFIG_PATH PKG_CONFIG_SYSROOT_DIR
 }
 
-by_cmake() { # ROOT: where the files lie
+by_cmake() { # ROOT, EXAMPLES: where the files lie
   rm -rf "$work/consumer"
-  if ! { cmake -S tests/install -B "$work/consumer" "-DCMAKE_PREFIX_PATH=$1" "-DEXAMPLES=$source/examples" "-DWANTED=${version%.*}" \
+  if ! { cmake -S tests/install -B "$work/consumer" "-DCMAKE_PREFIX_PATH=$1" "-DEXAMPLES=$2" "-DWANTED=${version%.*}" \
     "-DSHARED=$shared" && cmake --build "$work/consumer"; } >"$work/log" 2>&1; then
     cat "$work/log" >&2
     fail "a CMake project cannot use $1"
@@ -114,18 +115,20 @@ shared=no
 
 install_to "" "$work/plain"
 check_files "$work/plain"
-by_pkg_config "$work/plain"
-by_cmake "$work/plain"
+by_pkg_config "$work/plain" "$source/examples"
+by_cmake "$work/plain" "$source/examples"
 echo "prefix: ok"
 
+mkdir "$work/one"
+cp examples/01_attention.c "$work/one/"
 install_to "" "$work/with a blank"
-by_pkg_config "$work/with a blank"
-by_cmake "$work/with a blank"
+by_pkg_config "$work/with a blank" "$work/one"
+by_cmake "$work/with a blank" "$work/one"
 echo "prefix with blanks: ok"
 
 install_to "$work/stage" /opt/hark
-by_pkg_config /opt/hark "$work/stage"
-by_cmake "$work/stage/opt/hark"
+by_pkg_config /opt/hark "$work/one" "$work/stage"
+by_cmake "$work/stage/opt/hark" "$work/one"
 ! grep -rIl "$work" "$work/stage" || fail "these files tell of the stage"
 echo "DESTDIR: ok"
 
