@@ -67,6 +67,14 @@ foreach(source ${HARK_TEST_SOURCES})
   set_tests_properties(${folder}/${short} PROPERTIES TIMEOUT ${HARK_TEST_TIMEOUT_SECONDS} ENVIRONMENT OMP_WAIT_POLICY=passive)
 endforeach()
 
+# Where tests run side by side these begin first, so that none of them is left alone at the end.
+foreach(long lab/trained_experiments attention/hierarchical conformance/conformance cli/table fault/kills fault/disk fault/allocations cli/estimate
+    models/decoding gradient/gradient)
+  if(TEST ${long})
+    set_tests_properties(${long} PROPERTIES COST 100)
+  endif()
+endforeach()
+
 # Rules of the tree itself. Sanitizers add globals of their own to the library.
 add_test(NAME tree/layers COMMAND sh ${PROJECT_SOURCE_DIR}/scripts/check-layers.sh)
 if(NOT HARK_SANITIZE)

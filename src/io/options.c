@@ -197,7 +197,7 @@ static const char *last_part(const char *name) {
 
 static bool same_flag(const hark_option *option, const char *word) {
   char name[HARK_OPTION_WORD_BYTES];
-  if (strcmp(option->name, word) == 0) return true;
+  if (option->name[0] == word[0] && strcmp(option->name, word) == 0) return true; /* most differ in the first letter */
   size_t length;
   if (option->flags == NULL) return false;
   const size_t wanted = strlen(word); /* spelling changes no length */
