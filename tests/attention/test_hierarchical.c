@@ -200,7 +200,7 @@ static void test_windows(void **state) {
   static const char *const cases[] = {"hierarchical:B1,H1,L8193,D1,N8,causal,rbf,dropout=0.2,accumulate,threads=3"};
   static const char *const others[] = {
       "hierarchical:B1,H1,L8196,D4,N16,threads=2",
-      "hierarchical:B1,H2,K1,L9218,D2,N64,causal,accumulate,threads=3",
+      "hierarchical:B1,H2,K1,L9218,D16,N64,causal,accumulate,threads=2",
       "hierarchical:B1,H1,L9226,D2,N64,threads=2",
       "hierarchical:B1,H1,L8195,D3,V5,N8,first,mask,qmask,threads=2",
       "hierarchical:B1,H1,L9218,D2,N32,first,causal,threads=3",
@@ -450,7 +450,8 @@ static void test_table_gradients(void **state) {
 
 /* The same bits whatever the number of threads: where a head is spread over them, where each head has one, and where a plan for longer sequences
  * has memory for one way only. Long cases run on what computes in f32 alone: the rest takes one head a thread always. Those in windows, which are
- * handed out by the same code on every instruction set, run on the generic one and, under guard, on the best one. */
+ * handed out by the same code on every instruction set, run on the generic one and, under guard, on the best one; with the widest blocks, where two
+ * even windows come closest, rows are so long that a window takes longer than a thread takes to begin. */
 enum { ANY_MACHINE, SINGLE_PRECISION, SINGLE_PRECISION_TWO };
 static bool is_chosen(const attention_machine *machine, int which) {
   if (which != ANY_MACHINE && machine->computing_roundoff < FLT_EPSILON / 2) return false;
@@ -458,21 +459,20 @@ static bool is_chosen(const attention_machine *machine, int which) {
 }
 
 static void same_with_threads(const char *text, int which) {
-  static const int threads[] = {1, 2, 7, 3};
-  const int counts = which == SINGLE_PRECISION_TWO ? 3 : 4;
+  static const int threads[] = {1, 2, 3, 7};
   for (int m = 0; m < attention_machine_count; m++) {
     attention_problem p;
     attention_results r[4];
     if (!is_chosen(&attention_machines[m], which)) continue;
     attention_problem_make(text, &p);
     bool there = true;
-    for (int t = 0; t < counts && there; t++) {
+    for (int t = 0; t < 4 && there; t++) {
       p.is.threads = threads[t];
       there = attention_run_on(&attention_machines[m], &p, &r[t]);
       for (int array = ARRAY_OUT; there && t > 0 && array < ARRAY_COUNT; array++)
         attention_same_bits(attention_machines[m].name, text, (attention_array)array, &r[0], &r[t]);
     }
-    for (int t = 0; t < counts && there; t++) attention_results_free(&r[t]);
+    for (int t = 0; t < 4 && there; t++) attention_results_free(&r[t]);
     attention_problem_free(&p);
   }
 }
@@ -499,10 +499,11 @@ static void test_threads(void **state) {
       "hierarchical:B1,H1,L12500,D20,N16,sibling", /* the forward in windows but for 7 threads, as the next */
       "hierarchical:B1,H1,L13000,D16,N8,first,causal,accumulate",
       "hierarchical:B1,H1,L8700,D4,N2,mask,qmask",
-      "hierarchical:B1,H1,L10241,D4,N64,causal",
+      "hierarchical:B1,H1,L10241,D32,N64,causal",
       "hierarchical:B1,H1,L9300,D4,N32,accumulate",
       "hierarchical:B2,H2,K1,L10200,D4,N8,lengths,mask,qmask,rbf",
-      "hierarchical:B1,H1,L9200,D4,N64,causal,hbias,kernel,dropout=0.2",
+      "hierarchical:B1,H1,L9200,D32,N64,causal,hbias,kernel,dropout=0.2",
+      "hierarchical:B1,H1,L10241,D32,N64,causal", /* again, because it takes luck to meet two windows at work */
   };
   for (size_t k = 0; k < KINDS; k++) {
     char text[ATTENTION_CASE_BYTES];
