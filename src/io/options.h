@@ -154,7 +154,7 @@ const char *hark_option_argument(const hark_option *option);
 void hark_option_print_meaning(const hark_option_view *view, hark_text *text);
 /* Choice number `index` of "none|learned"; false when there are no more. */
 bool hark_option_choice_at(const char *choices, int index, char out[HARK_OPTION_WORD_BYTES]);
-/* The index of the value among such choices, or -1; and the nearest choice, false when none is near. */
+/* The index of the value among such choices, or -1; and the nearest choice, or else the only one that begins so; false when there is neither. */
 int hark_option_choice(const char *choices, const char *value);
 bool hark_option_near_choice(const char *choices, const char *value, char out[HARK_OPTION_WORD_BYTES]);
 

@@ -123,17 +123,22 @@ bool hark_option_choice_at(const char *choices, int index, char out[HARK_OPTION_
   return false;
 }
 
+/* From so many letters on the beginning of one choice alone is near it. */
+#define BEGINNING 3
+
 bool hark_option_near_choice(const char *choices, const char *value, char out[HARK_OPTION_WORD_BYTES]) {
   char given[HARK_OPTION_WORD_BYTES], word[HARK_OPTION_WORD_BYTES];
   if (!hark_option_spelling(value, strlen(value), false, given)) return false;
-  int best = hark_word_near(given) + 1;
+  const size_t length = strlen(given);
+  int best = hark_word_near(given) + 1, longer = 0;
   for (int i = 0; hark_option_choice_at(choices, i, word); i++) {
     const int steps = hark_word_distance(given, word);
-    if (steps >= best) continue;
-    best = steps;
-    memcpy(out, word, sizeof word);
+    const bool begun = length >= BEGINNING && strncmp(given, word, length) == 0, near = steps < best;
+    longer += begun;
+    if (near) best = steps;
+    if (near || (begun && longer == 1 && best > hark_word_near(given))) memcpy(out, word, sizeof word);
   }
-  return best <= hark_word_near(given);
+  return best <= hark_word_near(given) || longer == 1;
 }
 
 bool hark_option_read_bool(const char *value, bool *out) {

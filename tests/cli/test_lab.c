@@ -282,7 +282,9 @@ static void wrong_words_are_refused(void **state) {
     const char *line, *part;
   } wrong[] = {{"hark lab", "hark lab --list"},
                {"hark lab rank-mop", "did you mean rank-map?"},
-               {"hark lab nothing", "(hark lab --help)"},
+               {"hark lab nadaraya", "did you mean nadaraya-watson?"},
+               {"hark lab ahca", "(hark lab --help)\n"}, /* the beginning of several */
+               {"hark lab nothing", "(hark lab --help)\n"},
                {"hark lab all --figure all.svg", "--out FOLDER"},
                {"hark lab rank-map --markdown lab.txt", "'lab.txt' is not a name that ends in .md"},
                {"hark lab all --markdown .md", "ends in .md"},
