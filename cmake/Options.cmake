@@ -39,6 +39,17 @@ set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 # Strict C17 hides POSIX, which the files, clocks and signals need; offsets in files are 64 bits everywhere.
 add_compile_definitions(_POSIX_C_SOURCE=200809L _FILE_OFFSET_BITS=64)
 add_compile_options(-Wall -Wextra -Wpedantic -Wshadow "$<$<COMPILE_LANGUAGE:C>:-Wstrict-prototypes;-Wmissing-prototypes>")
+
+# GCC sets and copies a descriptor of a tensor, 152 bytes, by string instructions, which take longer to begin than vectors to finish; what is
+# large goes to the C library, which knows the machine.
+include(CheckCCompilerFlag)
+set(HARK_COPY_FLAGS "-mmemset-strategy=unrolled_loop:512:noalign,libcall:-1:noalign"
+                    "-mmemcpy-strategy=unrolled_loop:512:noalign,libcall:-1:noalign")
+string(REPLACE ";" " " HARK_COPY_FLAGS_TEXT "${HARK_COPY_FLAGS}")
+check_c_compiler_flag("${HARK_COPY_FLAGS_TEXT}" HARK_HAS_COPY_FLAGS)
+if(HARK_HAS_COPY_FLAGS)
+  add_compile_options("$<$<COMPILE_LANGUAGE:C>:${HARK_COPY_FLAGS}>")
+endif()
 if(HARK_WERROR)
   add_compile_options(-Werror)
 endif()

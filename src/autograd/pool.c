@@ -1,4 +1,5 @@
-/* pool.c - first fit with merging of free neighbours. Cost of a request: linear in the pieces, some hundred in a training step. */
+/* pool.c - first fit with merging of free neighbours. Cost of a request: linear in the pieces behind the first free one, some hundred in a training
+ * step. */
 #include "autograd/pool.h"
 
 #include <string.h>
@@ -52,7 +53,7 @@ static hark_status add_block(hark_pool *pool, size_t bytes) {
 static void drop_blocks(hark_pool *pool) {
   for (int32_t i = 0; i < pool->block_count; i++) hark_backend_release(pool->context, pool->blocks[i].memory, pool->blocks[i].bytes);
   pool->block_count = 0;
-  pool->piece_count = 0;
+  pool->piece_count = pool->taken = 0;
 }
 
 void hark_pool_open(hark_pool *pool, hark_context *context, bool shape_only) {
@@ -66,8 +67,9 @@ void hark_pool_close(hark_pool *pool) {
   hark_pool_open(pool, pool->context, pool->shape_only);
 }
 
-static int32_t first_fit(const hark_pool *pool, size_t bytes) {
-  for (int32_t i = 0; i < pool->piece_count; i++)
+static int32_t first_fit(hark_pool *pool, size_t bytes) {
+  while (pool->taken < pool->piece_count && !pool->pieces[pool->taken].free) pool->taken++;
+  for (int32_t i = pool->taken; i < pool->piece_count; i++)
     if (pool->pieces[i].free && pool->pieces[i].bytes >= bytes) return i;
   return -1;
 }
@@ -114,12 +116,13 @@ void hark_pool_give(hark_pool *pool, const hark_pool_memory *memory) {
   }
   if (low > 0 && pool->pieces[low - 1].free && pool->pieces[low - 1].block == pool->pieces[low].block) {
     pool->pieces[low - 1].bytes += pool->pieces[low].bytes;
-    remove_piece(pool, low);
+    remove_piece(pool, low--);
   }
+  pool->taken = (int32_t)hark_min(pool->taken, low);
 }
 
 hark_status hark_pool_reset(hark_pool *pool) {
-  pool->piece_count = 0;
+  pool->piece_count = pool->taken = 0;
   for (int32_t i = 0; i < pool->block_count; i++)
     HARK_TRY(insert_piece(pool, i, (hark_pool_piece){.bytes = pool->blocks[i].bytes, .block = i, .free = true}));
   return HARK_OK;

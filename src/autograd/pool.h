@@ -25,6 +25,7 @@ typedef struct hark_pool {
   bool shape_only;
   hark_pool_piece *pieces; /* by block, then offset */
   int32_t piece_count, piece_capacity;
+  int32_t taken; /* no piece before this one is free */
   hark_pool_block *blocks;
   int32_t block_count, block_capacity;
   size_t peak_end; /* shape_only: the highest byte in use so far */

@@ -170,14 +170,24 @@ static hark_status new_output(hark_tape *tape, const hark_tensor *described, boo
 }
 
 /* Keeps what the backward will read: the storages of the inputs and outputs that the record names. */
-static hark_status record_node(hark_tape *tape, tape_node *node, const hark_operator *op, const void *attributes) {
-  HARK_TRY(hark_tape_copy_bytes(tape, attributes, op->attributes_size, &node->attributes));
-  for (int i = 0; i < node->input_count; i++)
-    if (node->inputs[i] != 0 && (op->backward_inputs >> i & 1u)) node->kept[i] = tape_value_at(tape, node->inputs[i])->storage;
-  for (int i = 0; i < node->output_count; i++)
-    if (op->backward_outputs >> i & 1u) node->kept[HARK_MAX_INPUTS + i] = tape_value_at(tape, node->outputs[i])->storage;
-  for (int i = 0; i < HARK_MAX_INPUTS + HARK_MAX_OUTPUTS; i++) hark_tape_storage_hold(tape, node->kept[i]);
-  return hark_tape_node_add(tape, node);
+static hark_status record_node(hark_tape *tape, const hark_value *inputs, const hark_value *outputs, const int32_t *saved_storage) {
+  const hark_call *call = &tape->call;
+  const hark_operator *op = call->op;
+  tape_node node = {.op = op,
+                    .input_count = call->input_count,
+                    .output_count = op->output_count,
+                    .backward_workspace = tape->inferred.backward_workspace};
+  memcpy(node.inputs, inputs, (size_t)node.input_count * sizeof *inputs);
+  memcpy(node.outputs, outputs, (size_t)node.output_count * sizeof *outputs);
+  memcpy(node.saved, call->saved, sizeof node.saved);
+  memcpy(node.saved_storage, saved_storage, sizeof node.saved_storage);
+  HARK_TRY(hark_tape_copy_bytes(tape, call->attributes, op->attributes_size, &node.attributes));
+  for (int i = 0; i < node.input_count; i++)
+    if (node.inputs[i] != 0 && (op->backward_inputs >> i & 1u)) node.kept[i] = tape_value_at(tape, node.inputs[i])->storage;
+  for (int i = 0; i < node.output_count; i++)
+    if (op->backward_outputs >> i & 1u) node.kept[HARK_MAX_INPUTS + i] = tape_value_at(tape, node.outputs[i])->storage;
+  for (int i = 0; i < HARK_MAX_INPUTS + HARK_MAX_OUTPUTS; i++) hark_tape_storage_hold(tape, node.kept[i]);
+  return hark_tape_node_add(tape, &node);
 }
 
 hark_status hark_tape_node_add(hark_tape *tape, const tape_node *node) {
@@ -191,57 +201,106 @@ void hark_tape_node_drop(hark_tape *tape, tape_node *node) {
   for (int i = 0; i < HARK_MAX_SAVED; i++) hark_tape_storage_drop(tape, node->saved_storage[i]);
 }
 
-hark_status hark_tape_apply(hark_tape *tape, const hark_operator *op, const void *attributes, int input_count, const hark_value *inputs,
-                            unsigned consumed, hark_value *outputs) {
-  hark_context *context = tape->context;
-  if (input_count < op->input_minimum || input_count > op->input_maximum)
-    return hark_fail(context, HARK_INVALID_ARGUMENT, "%s: %d inputs given, expected %d to %d", op->name, input_count, op->input_minimum,
-                     op->input_maximum);
-  hark_call call = {.op = op, .attributes = attributes, .input_count = input_count};
-  bool wants_gradient = false;
-  for (int i = 0; i < input_count; i++) {
+/* The inputs of the call; *wants_gradient: one of them does. */
+static hark_status take_inputs(hark_tape *tape, const hark_value *inputs, bool *wants_gradient) {
+  hark_call *call = &tape->call;
+  const hark_operator *op = call->op;
+  *wants_gradient = false;
+  for (int i = 0; i < call->input_count; i++) {
     if (inputs[i] < 0 || inputs[i] >= tape->value_count || (inputs[i] == 0 && i < op->input_minimum))
-      return hark_fail(context, HARK_INVALID_ARGUMENT, "%s: input %d is not a value of this tape", op->name, i);
+      return hark_fail(tape->context, HARK_INVALID_ARGUMENT, "%s: input %d is not a value of this tape", op->name, i);
     if (inputs[i] == 0) continue;
     const tape_value *value = tape_value_at(tape, inputs[i]);
-    if (!value->held) return hark_fail(context, HARK_INVALID_ARGUMENT, "%s: input %d has been released", op->name, i);
-    call.inputs[i] = value->tensor;
-    wants_gradient = wants_gradient || (value->wants_gradient && (op->differentiable >> i & 1u));
+    if (!value->held) return hark_fail(tape->context, HARK_INVALID_ARGUMENT, "%s: input %d has been released", op->name, i);
+    call->inputs[i] = value->tensor;
+    *wants_gradient = *wants_gradient || (value->wants_gradient && (op->differentiable >> i & 1u));
   }
-  const bool recorded = tape->recording && wants_gradient;
-  hark_inferred inferred = {0};
-  HARK_TRY(op->infer(context, attributes, call.inputs, input_count, &inferred));
+  return HARK_OK;
+}
 
-  tape_node node = {
-      .op = op, .input_count = input_count, .output_count = op->output_count, .backward_workspace = inferred.backward_workspace};
-  memcpy(node.inputs, inputs, (size_t)input_count * sizeof *inputs);
-  for (int i = 0; i < op->output_count; i++) {
-    const hark_value overwrites = i == 0 ? input_to_overwrite(tape, op, input_count, inputs, consumed, &inferred.outputs[0]) : 0;
-    const bool real = inferred.outputs[i].type == HARK_F32 || inferred.outputs[i].type == HARK_F64;
-    HARK_TRY(new_output(tape, &inferred.outputs[i], recorded && real, overwrites, &node.outputs[i]));
-    call.outputs[i] = tape_value_at(tape, node.outputs[i])->tensor;
+/* Memory for outputs and what is saved. */
+static hark_status make_room(hark_tape *tape, const hark_value *inputs, unsigned consumed, bool recorded, hark_value *outputs,
+                             int32_t *saved_storage) {
+  hark_call *call = &tape->call;
+  const hark_inferred *inferred = &tape->inferred;
+  for (int i = 0; i < call->op->output_count; i++) {
+    const hark_tensor *described = &inferred->outputs[i];
+    const hark_value overwrites = i == 0 ? input_to_overwrite(tape, call->op, call->input_count, inputs, consumed, described) : 0;
+    const bool real = described->type == HARK_F32 || described->type == HARK_F64;
+    HARK_TRY(new_output(tape, described, recorded && real, overwrites, &outputs[i]));
+    call->outputs[i] = tape_value_at(tape, outputs[i])->tensor;
   }
   for (int i = 0; i < HARK_MAX_SAVED; i++) {
-    if (inferred.saved[i].type == HARK_NONE) continue;
-    HARK_TRY(hark_tape_storage_take(tape, tape_tensor_bytes(&inferred.saved[i]), &node.saved_storage[i]));
-    node.saved[i] = inferred.saved[i];
-    node.saved[i].data = tape_storage_memory(tape, node.saved_storage[i]);
-    call.saved[i] = node.saved[i];
+    if (inferred->saved[i].type == HARK_NONE) continue;
+    HARK_TRY(hark_tape_storage_take(tape, tape_tensor_bytes(&inferred->saved[i]), &saved_storage[i]));
+    call->saved[i] = inferred->saved[i];
+    call->saved[i].data = tape_storage_memory(tape, saved_storage[i]);
   }
-  hark_pool_memory workspace;
-  HARK_TRY(hark_pool_take(tape->pool, inferred.forward_workspace, &workspace));
-  call.workspace = workspace.memory;
-  call.workspace_bytes = inferred.forward_workspace;
-  if (!tape->pool->shape_only) HARK_TRY(hark_operator_forward(context, &call));
-  hark_pool_give(tape->pool, &workspace);
-  if (op->operations != NULL) tape->operations += op->operations(attributes, call.inputs, input_count, false);
-
-  if (recorded)
-    HARK_TRY(record_node(tape, &node, op, attributes));
-  else
-    for (int i = 0; i < HARK_MAX_SAVED; i++) hark_tape_storage_drop(tape, node.saved_storage[i]);
-  for (int i = 0; i < input_count; i++)
-    if (consumed >> i & 1u) hark_tape_release(tape, inputs[i]);
-  memcpy(outputs, node.outputs, (size_t)op->output_count * sizeof *outputs); /* last: they may stand where the inputs stood */
   return HARK_OK;
+}
+
+static hark_status run_call(hark_tape *tape) {
+  hark_call *call = &tape->call;
+  hark_pool_memory workspace;
+  HARK_TRY(hark_pool_take(tape->pool, tape->inferred.forward_workspace, &workspace));
+  call->workspace = workspace.memory;
+  call->workspace_bytes = tape->inferred.forward_workspace;
+  if (!tape->pool->shape_only) HARK_TRY(hark_operator_forward(tape->context, call));
+  hark_pool_give(tape->pool, &workspace);
+  if (call->op->operations != NULL) tape->operations += call->op->operations(call->attributes, call->inputs, call->input_count, false);
+  return HARK_OK;
+}
+
+static hark_status apply(hark_tape *tape, const hark_value *inputs, unsigned consumed, hark_value *outputs) {
+  const hark_call *call = &tape->call;
+  const hark_operator *op = call->op;
+  bool wants_gradient;
+  hark_value made[HARK_MAX_OUTPUTS] = {0};
+  int32_t saved_storage[HARK_MAX_SAVED] = {0};
+  HARK_TRY(take_inputs(tape, inputs, &wants_gradient));
+  const bool recorded = tape->recording && wants_gradient;
+  HARK_TRY(op->infer(tape->context, call->attributes, call->inputs, call->input_count, &tape->inferred));
+  HARK_TRY(make_room(tape, inputs, consumed, recorded, made, saved_storage));
+  HARK_TRY(run_call(tape));
+  if (recorded)
+    HARK_TRY(record_node(tape, inputs, made, saved_storage));
+  else
+    for (int i = 0; i < HARK_MAX_SAVED; i++) hark_tape_storage_drop(tape, saved_storage[i]);
+  for (int i = 0; i < call->input_count; i++)
+    if (consumed >> i & 1u) hark_tape_release(tape, inputs[i]);
+  memcpy(outputs, made, (size_t)op->output_count * sizeof *outputs); /* last: they may stand where the inputs stood */
+  return HARK_OK;
+}
+
+static void clear_tensors(hark_tensor *tensors, int count) {
+  for (int i = 0; i < count; i++)
+    if (tensors[i].type != HARK_NONE) tensors[i] = (hark_tensor){0};
+}
+
+/* All that an operator that succeeded has filled. */
+static void forget_call(hark_tape *tape) {
+  clear_tensors(tape->call.inputs, tape->call.input_count);
+  clear_tensors(tape->call.outputs, HARK_MAX_OUTPUTS);
+  clear_tensors(tape->call.saved, HARK_MAX_SAVED);
+  clear_tensors(tape->inferred.outputs, HARK_MAX_OUTPUTS);
+  clear_tensors(tape->inferred.saved, HARK_MAX_SAVED);
+  tape->inferred.forward_workspace = tape->inferred.backward_workspace = 0;
+}
+
+hark_status hark_tape_apply(hark_tape *tape, const hark_operator *op, const void *attributes, int input_count, const hark_value *inputs,
+                            unsigned consumed, hark_value *outputs) {
+  if (input_count < op->input_minimum || input_count > op->input_maximum)
+    return hark_fail(tape->context, HARK_INVALID_ARGUMENT, "%s: %d inputs given, expected %d to %d", op->name, input_count,
+                     op->input_minimum, op->input_maximum);
+  tape->call.op = op;
+  tape->call.attributes = attributes;
+  tape->call.input_count = input_count;
+  const hark_status status = apply(tape, inputs, consumed, outputs);
+  if (status == HARK_OK) {
+    forget_call(tape);
+  } else {
+    memset(&tape->call, 0, sizeof tape->call);
+    memset(&tape->inferred, 0, sizeof tape->inferred);
+  }
+  return status;
 }

@@ -60,6 +60,9 @@ struct hark_tape {
   int32_t node_count, node_capacity;
   tape_chunk *chunks;
   double operations;
+  /* Of the operator that is being applied, all zero between two: to clear what one filled is a fraction of clearing all. */
+  hark_call call;
+  hark_inferred inferred;
 };
 
 HARK_MUST_CHECK hark_status hark_tape_storage_take(hark_tape *tape, size_t bytes, int32_t *out);

@@ -48,27 +48,37 @@ bool hark_tensor_is_contiguous(const hark_tensor *tensor) {
   return true;
 }
 
+/* Both below it: the product of two numbers is addressable, whatever the type. */
+#define NO_OVERFLOW ((int64_t)1 << 30)
+
+/* The product of the extents that are not zero must be addressable, so that strides never overflow either. */
+static hark_status lay_out(hark_context *context, hark_type type, int rank, const int64_t *shape, hark_tensor *out) {
+  int64_t elements = 1;
+  out->type = type;
+  out->rank = rank;
+  for (int i = rank - 1; i >= 0; i--) {
+    if (shape[i] < 0)
+      return hark_fail(context, HARK_INVALID_ARGUMENT, "tensor: extent %d is %" PRId64 ", expected at least 0", i, shape[i]);
+    out->shape[i] = shape[i];
+    out->stride[i] = elements;
+    const int64_t extent = hark_max(shape[i], 1);
+    const bool small = elements < NO_OVERFLOW && extent < NO_OVERFLOW; /* a division is felt in small operators */
+    if (!small && elements > PTRDIFF_MAX / (int64_t)hark_type_bytes(type) / extent)
+      return hark_fail(context, HARK_TOO_LARGE, "tensor: the bytes of extents 0..%d overflow at extent %d", rank - 1, i);
+    elements *= extent;
+  }
+  return HARK_OK;
+}
+
 hark_status hark_tensor_describe(hark_context *context, hark_type type, int rank, const int64_t *shape, hark_tensor *out) {
   *out = (hark_tensor){0};
   if (type <= HARK_NONE || type > HARK_BF16)
     return hark_fail(context, HARK_INVALID_ARGUMENT, "tensor: type %d is not a type of elements", (int)type);
   if (rank < 0 || rank > HARK_MAX_RANK)
     return hark_fail(context, HARK_INVALID_ARGUMENT, "tensor: rank %d is outside 0..%d", rank, HARK_MAX_RANK);
-  /* The product of the extents that are not zero must be addressable, so that strides never overflow either. */
-  int64_t span = (int64_t)hark_type_bytes(type);
-  hark_tensor tensor = {.type = type, .rank = rank};
-  for (int i = rank - 1; i >= 0; i--) {
-    if (shape[i] < 0)
-      return hark_fail(context, HARK_INVALID_ARGUMENT, "tensor: extent %d is %" PRId64 ", expected at least 0", i, shape[i]);
-    tensor.shape[i] = shape[i];
-    tensor.stride[i] = span / (int64_t)hark_type_bytes(type);
-    const int64_t extent = hark_max(shape[i], 1);
-    if (span > PTRDIFF_MAX / extent)
-      return hark_fail(context, HARK_TOO_LARGE, "tensor: the bytes of extents 0..%d overflow at extent %d", rank - 1, i);
-    span *= extent;
-  }
-  *out = tensor;
-  return HARK_OK;
+  const hark_status status = lay_out(context, type, rank, shape, out);
+  if (status != HARK_OK) *out = (hark_tensor){0};
+  return status;
 }
 
 hark_status hark_tensor_wrap(hark_context *context, void *data, hark_type type, int rank, const int64_t *shape, const int64_t *strides,
