@@ -43,9 +43,13 @@ static void hold_signals(sigset_t *before) {
   pthread_sigmask(SIG_SETMASK, &held, before);
 }
 
-bool hark_cpu_onednn_product(const hark_cpu_isa *isa, const hark_cpu_product *x) {
+bool hark_cpu_onednn_serves(const hark_cpu_isa *isa, const hark_cpu_product *x) {
   if (isa->vector_bytes < VECTOR_BYTES || x->transpose_b || x->bias != NULL || x->row_sums != NULL) return false;
-  if (2.0 * (double)x->m * (double)x->n * (double)x->k < LEAST_OPERATIONS) return false;
+  return 2.0 * (double)x->m * (double)x->n * (double)x->k >= LEAST_OPERATIONS;
+}
+
+bool hark_cpu_onednn_product(const hark_cpu_isa *isa, const hark_cpu_product *x) {
+  if (!hark_cpu_onednn_serves(isa, x)) return false;
   const int threads = omp_get_max_threads();
   sigset_t before;
   omp_set_num_threads(1); /* of this thread alone */
@@ -57,6 +61,12 @@ bool hark_cpu_onednn_product(const hark_cpu_isa *isa, const hark_cpu_product *x)
   return status == dnnl_success;
 }
 #else
+bool hark_cpu_onednn_serves(const hark_cpu_isa *isa, const hark_cpu_product *product) {
+  (void)isa;
+  (void)product;
+  return false;
+}
+
 bool hark_cpu_onednn_product(const hark_cpu_isa *isa, const hark_cpu_product *product) {
   (void)isa;
   (void)product;

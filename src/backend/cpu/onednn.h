@@ -8,6 +8,9 @@
  * then, as if nothing had happened. */
 bool hark_cpu_onednn_product(const hark_cpu_isa *isa, const hark_cpu_product *product);
 
+/* Whether it computes the product unless it fails. */
+bool hark_cpu_onednn_serves(const hark_cpu_isa *isa, const hark_cpu_product *product);
+
 /* About how many bytes of the process it takes once products of that many operations are computed by `threads` threads; 0 when it does not
  * serve for them. */
 size_t hark_cpu_onednn_bytes(const hark_cpu_isa *isa, double operations, int threads);

@@ -20,15 +20,15 @@
 #define PIECES 8
 #define PIECE_ELEMENTS (48 * 64)
 
+/* What would be one piece is two from this many operations on: handing one over takes a third of a microsecond, a hundred thousand operations. */
+#define SHARED_OPERATIONS 400000
+
 #define LONG_SUM 4096
 #define LONG_SUM_ROWS 24
 
 /* From this many rows on packing the other matrix pays. */
 #define FEW_ROWS 16
 #define FEW_ROWS_BYTES (128 << 10) /* of the matrix, a piece */
-
-/* Work below which other threads would only be waited for. */
-#define SERIAL_OPERATIONS 400000
 
 typedef struct grid {
   const hark_cpu_products *products;
@@ -45,6 +45,23 @@ typedef struct work {
 } work;
 
 static int64_t round_up(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
+
+static double operations_of(const hark_cpu_products *products) {
+  const hark_cpu_product *p = &products->product;
+  return 2.0 * (double)products->batch * (double)p->m * (double)p->n * (double)p->k;
+}
+
+/* Halves a single piece that is long because of its sum: its columns if it can, so that the other matrix is packed once. One that oneDNN computes stays
+ * whole, since its bits are oneDNN's. */
+static void share(const hark_cpu_isa *isa, const hark_cpu_products *products, int64_t *rows, int64_t *columns) {
+  const hark_cpu_product *p = &products->product;
+  if (products->batch > 1 || *rows < p->m || *columns < p->n) return;
+  if (operations_of(products) < SHARED_OPERATIONS || hark_cpu_onednn_serves(isa, p)) return;
+  if (p->n > *isa->product_columns)
+    *columns = (*columns + 1) / 2;
+  else
+    *rows = (*rows + 1) / 2;
+}
 
 static void cut(const hark_cpu_isa *isa, const hark_cpu_products *products, grid *out) {
   const hark_cpu_product *p = &products->product;
@@ -67,6 +84,7 @@ static void cut(const hark_cpu_isa *isa, const hark_cpu_products *products, grid
     while (p->k >= LONG_SUM && products->batch * hark_ceil_div(p->m, rows) * hark_ceil_div(n, columns) < PIECES &&
            rows >= 2 * LONG_SUM_ROWS)
       rows = (rows + 1) / 2;
+    share(isa, products, &rows, &columns);
     out->rows = round_up(hark_ceil_div(p->m, hark_ceil_div(p->m, rows)), *isa->product_rows);
     out->columns = round_up(hark_ceil_div(n, hark_ceil_div(n, columns)), *isa->product_columns);
   }
@@ -109,10 +127,9 @@ void hark_cpu_products_run(hark_context *context, const hark_cpu_products *produ
     cut(hark_cpu_isa_of(context), &products[i], &w.grids[i]);
     w.grids[i].first = pieces;
     pieces += w.grids[i].count;
-    const hark_cpu_product *p = &products[i].product;
-    operations += 2.0 * (double)products[i].batch * (double)p->m * (double)p->n * (double)p->k;
+    operations += operations_of(&products[i]);
   }
-  if (operations >= SERIAL_OPERATIONS)
+  if (operations >= SHARED_OPERATIONS)
     hark_parallel_for(context, pieces, run_task, &w);
   else
     for (int64_t index = 0; index < pieces; index++) run_task(&w, index, 0);

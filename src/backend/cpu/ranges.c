@@ -3,6 +3,9 @@
 
 #include <string.h>
 
+/* Of exponentials: half a microsecond a piece, which is as much as handing it over costs. */
+#define EXPONENTIALS (HARK_CPU_GRAIN / 8)
+
 /* Elements below which another thread would only be waited for: some ten microseconds of work. */
 #define SERIAL_ELEMENTS (2 * HARK_CPU_GRAIN)
 
@@ -29,6 +32,10 @@ void hark_cpu_ranges(hark_context *context, const hark_call *call, int64_t count
 
 void hark_cpu_elements(hark_context *context, const hark_call *call, int64_t count, hark_cpu_range *body) {
   hark_cpu_ranges(context, call, count, HARK_CPU_GRAIN, SERIAL_ELEMENTS, body);
+}
+
+void hark_cpu_exponentials(hark_context *context, const hark_call *call, int64_t count, hark_cpu_range *body) {
+  hark_cpu_ranges(context, call, count, EXPONENTIALS, 2 * EXPONENTIALS, body);
 }
 
 void hark_cpu_rows(hark_context *context, const hark_call *call, int64_t rows, int64_t length, hark_cpu_range *body) {

@@ -60,9 +60,11 @@ static void silu_range(const hark_call *call, int64_t first, int64_t last) { for
 static void silu_backward_range(const hark_call *call, int64_t first, int64_t last) {
   backward_map(silu_backward, NULL, call, &call->inputs[0], first, last);
 }
-hark_status HARK_ISA(hark_cpu_silu_forward)(hark_context *context, const hark_call *call) { return run_forward(context, call, silu_range); }
+hark_status HARK_ISA(hark_cpu_silu_forward)(hark_context *context, const hark_call *call) {
+  return run_forward_exponentials(context, call, silu_range);
+}
 hark_status HARK_ISA(hark_cpu_silu_backward)(hark_context *context, const hark_call *call) {
-  return run_backward(context, call, silu_backward_range);
+  return run_backward_exponentials(context, call, silu_backward_range);
 }
 
 /* ---- gated_silu -------------------------------------------------------------------------------------------------------------------- */
@@ -72,7 +74,7 @@ static void gated_range(const hark_call *call, int64_t first, int64_t last) {
   map2(gated, NULL, call->outputs[0].data, false, call->inputs[0].data, call->inputs[1].data, first, last);
 }
 hark_status HARK_ISA(hark_cpu_gated_silu_forward)(hark_context *context, const hark_call *call) {
-  return run_forward(context, call, gated_range);
+  return run_forward_exponentials(context, call, gated_range);
 }
 
 /* y = a s(a) b: da = dy b s (1 + a (1 - s)), db = dy a s */
@@ -91,7 +93,7 @@ static void gated_backward_range(const hark_call *call, int64_t first, int64_t l
   if (i < last) gated_backward(call, i, (int)(last - i));
 }
 hark_status HARK_ISA(hark_cpu_gated_silu_backward)(hark_context *context, const hark_call *call) {
-  return run_backward(context, call, gated_backward_range);
+  return run_backward_exponentials(context, call, gated_backward_range);
 }
 
 /* ---- gelu -------------------------------------------------------------------------------------------------------------------------- */
@@ -168,7 +170,9 @@ static void gelu_backward_range(const hark_call *call, int64_t first, int64_t la
   else
     backward_map(gelu_backward, NULL, call, &call->inputs[0], first, last);
 }
-hark_status HARK_ISA(hark_cpu_gelu_forward)(hark_context *context, const hark_call *call) { return run_forward(context, call, gelu_range); }
+hark_status HARK_ISA(hark_cpu_gelu_forward)(hark_context *context, const hark_call *call) {
+  return run_forward_exponentials(context, call, gelu_range);
+}
 hark_status HARK_ISA(hark_cpu_gelu_backward)(hark_context *context, const hark_call *call) {
-  return run_backward(context, call, gelu_backward_range);
+  return run_backward_exponentials(context, call, gelu_backward_range);
 }

@@ -59,5 +59,14 @@ static inline hark_status run_backward(hark_context *context, const hark_call *c
   if (!hark_cpu_no_gradient(call)) hark_cpu_elements(context, call, hark_tensor_count(&call->output_gradients[0]), body);
   return HARK_OK;
 }
+/* The same of exponentials. */
+static inline hark_status run_forward_exponentials(hark_context *context, const hark_call *call, hark_cpu_range *body) {
+  hark_cpu_exponentials(context, call, hark_tensor_count(&call->inputs[0]), body);
+  return HARK_OK;
+}
+static inline hark_status run_backward_exponentials(hark_context *context, const hark_call *call, hark_cpu_range *body) {
+  if (!hark_cpu_no_gradient(call)) hark_cpu_exponentials(context, call, hark_tensor_count(&call->output_gradients[0]), body);
+  return HARK_OK;
+}
 
 #endif
