@@ -63,6 +63,10 @@ static void append_member(const hark_ahca_report *report, hark_text *text) {
   hark_text_append(text, "}");
 }
 
+void hark_ahca_decisions_append(const hark_ahca_statistics *statistics, hark_text *text) {
+  if (statistics->list != NULL) hark_text_append(text, ", \"decisions\": [%s]", hark_text_get(statistics->list));
+}
+
 void hark_ahca_text_append(const hark_ahca_report *report, bool json, hark_text *text) {
   if (isnan(report->chunks)) return;
   (json ? append_member : append_lines)(report, text);

@@ -18,7 +18,7 @@ typedef struct eval_values {
   const char *checkpoint;
   int part;
   hark_string_list contexts;
-  int64_t stride, targets;
+  int64_t stride, targets, decisions;
   int64_t lengths[LENGTHS_LIMIT]; /* by check: the contexts, or the run's own */
   int length_count;
 } eval_values;
@@ -33,6 +33,8 @@ static const hark_option options[] = {
     {"stride", NULL, HARK_OPTION_INT, AT(stride), "0", "[0, 16777216]", NULL, NULL,
      "targets between the beginnings of windows, of which but for the first only so many count; 0: windows that do not overlap"},
     {"targets", NULL, HARK_OPTION_INT, AT(targets), "0", "[0, inf)", NULL, NULL, "measure so many, from the front of the text; 0: all"},
+    {"decisions", NULL, HARK_OPTION_INT, AT(decisions), "0", "[0, inf)", NULL, NULL,
+     "of architecture ahca: --json tells chunks, selected tokens and depth of so many examples or windows, from the first, one by one"},
 };
 #undef AT
 static const hark_option_table table = {options, (int)(sizeof options / sizeof options[0]), NULL, sizeof(eval_values), false};
@@ -152,11 +154,21 @@ static void take_other_examples(hark_invocation *call, hark_config *config) {
   config->data.validation_fraction = 0;
 }
 
+/* Only some models decide anything, and only the JSON tells it. */
+static hark_status check_decisions(hark_invocation *call, const hark_config *config) {
+  const eval_values *values = call->values[0];
+  if (values->decisions == 0) return HARK_OK;
+  if (config->model.architecture != HARK_ARCHITECTURE_ahca)
+    return hark_options_complain(call->context, call->options, "decisions", "the run's model.architecture is not ahca");
+  return call->json ? HARK_OK : hark_options_complain(call->context, call->options, "decisions", "they are told with --json alone");
+}
+
 static hark_status check(hark_invocation *call) {
   hark_config *config = call->values[1];
   HARK_TRY(hark_command_read_run(call, config));
   HARK_TRY(check_swaps(call, config));
   HARK_TRY(check_part(call, config));
+  HARK_TRY(check_decisions(call, config));
   if (hark_config_has_examples(config)) {
     if (hark_options_source(call->options, "data.paths") == HARK_SOURCE_COMMAND) take_other_examples(call, config);
     return HARK_OK;
@@ -265,6 +277,7 @@ static hark_status evaluate(hark_invocation *call, const hark_opened_run *opened
   if (status == HARK_OK) {
     const double begin = hark_progress_clock();
     if (config.model.architecture == HARK_ARCHITECTURE_ahca) engine->statistics = &report->statistics;
+    report->statistics.listed = values->decisions;
     if (hark_config_reconstructs(&config))
       status = evaluate_own(call, &config, engine, text, &task.text, &report->result);
     else if (hark_config_has_sentences(&config))
@@ -311,8 +324,13 @@ static hark_status measure_contexts(hark_invocation *call, const hark_opened_run
                                     .words = hark_tokenizer_kind_index(text->tokenizer) == HARK_TOKENIZER_SUBWORDS,
                                     .hidden = hark_architecture_of(config->model.architecture)->predicts_hidden,
                                     .own = hark_config_reconstructs(config)};
-    HARK_TRY(evaluate(call, opened, text, &reports[i]));
-    HARK_TRY(print(call, &reports[i], contexts));
+    hark_text decisions = hark_text_empty(call->context);
+    if (values->decisions > 0) reports[i].statistics.list = &decisions;
+    hark_status status = evaluate(call, opened, text, &reports[i]);
+    if (status == HARK_OK) status = print(call, &reports[i], contexts);
+    hark_text_free(&decisions);
+    reports[i].statistics.list = NULL;
+    HARK_TRY(status);
   }
   return call->json ? HARK_OK : print_end(call, reports, values->length_count, contexts);
 }
@@ -320,7 +338,7 @@ static hark_status measure_contexts(hark_invocation *call, const hark_opened_run
 static hark_status measure_examples(hark_invocation *call, const hark_opened_run *opened, const char *exchanged) {
   const eval_values *values = call->values[0];
   const bool other = hark_options_source(call->options, "data.paths") == HARK_SOURCE_COMMAND;
-  return hark_eval_examples(call, call->values[1], opened, (hark_split)values->part, other, exchanged);
+  return hark_eval_examples(call, call->values[1], opened, (hark_split)values->part, other, exchanged, values->decisions);
 }
 
 static hark_status measure(hark_invocation *call, const hark_opened_run *opened) {
@@ -371,6 +389,7 @@ const hark_command hark_command_eval = {
         "  hark eval runs/book --context 256,1024 --stride 64     every target but those of the first window with 192 tokens or more\n"
         "  hark eval runs/book --context 1024 --rotary-scaling yarn --rotary-factor 4 --json >>lengths.jsonl\n"
         "  hark eval runs/listops --part test      labelled examples: accuracy, and which class is taken for which\n"
+        "  hark eval runs/chunks --decisions 10 --json            chunks, selected tokens and depth of the first ten\n"
         "  hark plot --evaluation lengths.jsonl                   loss over context and over position\n"
         "\n"
         "  The checkpoint is compared with its manifest first. docs/evaluation.md says what is measured.\n",

@@ -82,6 +82,7 @@ static void print_json(const measurement *m, const hark_opened_run *opened, hark
   hark_text_append(text, ", \"exchanged\": {%s}", exchanged);
   const hark_ahca_report chunks = hark_ahca_report_of(&m->statistics);
   hark_ahca_text_append(&chunks, true, text);
+  hark_ahca_decisions_append(&m->statistics, text);
   if (m->classes > 0) hark_text_append(text, ", \"classes\": [");
   for (int64_t c = 0; c < m->classes; c++) {
     if (c > 0) hark_text_append(text, ", ");
@@ -178,15 +179,17 @@ static hark_status measure(hark_invocation *call, const hark_config *config, con
 }
 
 hark_status hark_eval_examples(hark_invocation *call, const hark_config *config, const hark_opened_run *opened, hark_split split,
-                               bool other_data, const char *exchanged) {
-  measurement m = {.progress = hark_progress_begin()};
-  hark_text text = hark_text_empty(call->context);
+                               bool other_data, const char *exchanged, int64_t decisions) {
+  measurement m = {.progress = hark_progress_begin(), .statistics = {.listed = decisions}};
+  hark_text text = hark_text_empty(call->context), list = hark_text_empty(call->context);
+  if (decisions > 0) m.statistics.list = &list;
   hark_status status = open_examples(call, config, opened, other_data, &split, &m);
   if (status == HARK_OK) status = measure(call, config, opened, &m);
   if (status == HARK_OK) {
     (call->json ? print_json : print)(&m, opened, split, exchanged, &text);
     status = hark_command_print(call, &text);
   }
+  hark_text_free(&list);
   hark_release(call->context, m.confusion, m.confusion != NULL ? confusion_bytes(&m) : 0);
   hark_example_room_close(call->context, &m.room);
   hark_examples_close(call->context, &m.examples);

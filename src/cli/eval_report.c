@@ -84,6 +84,7 @@ void hark_eval_report_print_json(const hark_eval_report *report, hark_text *text
   print_positions_json(report, text);
   const hark_ahca_report chunks = hark_ahca_report_of(&report->statistics);
   hark_ahca_text_append(&chunks, true, text);
+  hark_ahca_decisions_append(&report->statistics, text);
   hark_text_append(text, "}\n");
 }
 

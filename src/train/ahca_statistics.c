@@ -98,6 +98,70 @@ static hark_status add_depths(hark_context *context, const hark_tape *tape, cons
   return HARK_OK;
 }
 
+/* Rows `at` and `at + 1` of a list of offsets: where sequence `at` begins and ends. */
+static hark_status read_bounds(list_reader *offsets, int64_t at, int64_t *begin, int64_t *end) {
+  HARK_TRY(read_at(offsets, at, begin));
+  return read_at(offsets, at + 1, end);
+}
+
+static void append_number(const char *name, int64_t at, int64_t number, hark_text *text) {
+  if (at == 0) hark_text_append(text, ", \"%s\": [", name);
+  hark_text_append(text, "%s%" PRId64, at == 0 ? "" : ", ", number);
+}
+
+static void end_numbers(const char *name, int64_t count, hark_text *text) {
+  if (count == 0) hark_text_append(text, ", \"%s\": [", name);
+  hark_text_append(text, "]");
+}
+
+/* , "NAME": [numbers of a list at begin .. end, less `origin`] */
+static hark_status list_numbers(list_reader *list, const char *name, int64_t begin, int64_t end, int64_t origin, hark_text *text) {
+  int64_t number = 0;
+  for (int64_t i = begin; i < end; i++) {
+    HARK_TRY(read_at(list, i, &number));
+    append_number(name, i - begin, number - origin, text);
+  }
+  end_numbers(name, end - begin, text);
+  return HARK_OK;
+}
+
+/* Tokens of the sequence, and of each of its chunks. */
+static hark_status list_chunks(list_reader *chunks, int64_t begin, int64_t end, hark_text *text) {
+  int64_t first = 0, last = 0;
+  HARK_TRY(read_at(chunks, begin, &first));
+  HARK_TRY(read_at(chunks, end, &last));
+  hark_text_append(text, "{\"tokens\": %" PRId64, last - first);
+  for (int64_t k = begin; k < end; k++) {
+    HARK_TRY(read_bounds(chunks, k, &first, &last));
+    append_number("chunks", k - begin, last - first, text);
+  }
+  end_numbers("chunks", end - begin, text);
+  return HARK_OK;
+}
+
+static hark_status list_sequences(hark_context *context, const hark_tape *tape, const hark_ahca_trace *trace, hark_ahca_statistics *s) {
+  list_reader chunks = reader_of(context, tape, trace->chunks), sequences = reader_of(context, tape, trace->sequences);
+  list_reader selected = reader_of(context, tape, trace->selected), selected_of = reader_of(context, tape, trace->selected_offsets);
+  list_reader global_of = reader_of(context, tape, trace->global_offsets), unit_of = reader_of(context, tape, trace->units);
+  list_reader depth = reader_of(context, tape, trace->depth != 0 ? trace->depth : trace->chunks);
+  for (int64_t b = 0; b + 1 < sequences.list->shape[0] && s->listed > 0; b++, s->listed--) {
+    int64_t begin = 0, end = 0, first = 0, last = 0;
+    if (hark_text_get(s->list)[0] != '\0') hark_text_append(s->list, ", ");
+    HARK_TRY(read_bounds(&sequences, b, &begin, &end));
+    HARK_TRY(list_chunks(&chunks, begin, end, s->list));
+    HARK_TRY(read_bounds(&global_of, b, &first, &last));
+    HARK_TRY(read_bounds(&selected_of, b, &begin, &end));
+    hark_text_append(s->list, ", \"global\": %" PRId64, last - first);
+    HARK_TRY(list_numbers(&selected, "selected", begin, end, first, s->list));
+    if (trace->depth != 0) {
+      HARK_TRY(read_bounds(&unit_of, b, &begin, &end));
+      HARK_TRY(list_numbers(&depth, "depth", begin, end, 0, s->list));
+    }
+    hark_text_append(s->list, "}");
+  }
+  return s->list->status;
+}
+
 hark_status hark_ahca_statistics_add(hark_context *context, const hark_tape *tape, const hark_ahca_trace *trace, int64_t tokens,
                                      hark_ahca_statistics *statistics) {
   if (trace->chunks == 0) return HARK_OK;
@@ -105,6 +169,7 @@ hark_status hark_ahca_statistics_add(hark_context *context, const hark_tape *tap
   statistics->tokens += tokens;
   HARK_TRY(add_chunks(context, tape, trace, statistics));
   HARK_TRY(add_selected(context, tape, trace, statistics));
+  if (statistics->list != NULL) HARK_TRY(list_sequences(context, tape, trace, statistics));
   return add_depths(context, tape, trace, statistics);
 }
 

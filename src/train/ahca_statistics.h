@@ -6,6 +6,7 @@
 
 #include <hark/operators.h>
 
+#include "io/text.h"
 #include "models/ahca.h"
 
 #define HARK_AHCA_LENGTHS 25 /* of chunks, by powers of two: 1, 2-3, 4-7, ... up to a context of 2^24 */
@@ -18,6 +19,11 @@ typedef struct hark_ahca_statistics {
   int64_t lengths[HARK_AHCA_LENGTHS];
   int64_t selected, places[HARK_AHCA_PLACES];
   int64_t units, depths[HARK_MAX_DEPTH + 1]; /* units of each depth; a model of one layer has none */
+  /* The first `listed` sequences are told one by one, as members of a JSON list that are appended to `list`; NULL: none is.
+   *     {"tokens": 9, "chunks": [4, 5], "global": 8, "selected": [0, 3], "depth": [1, 2]}
+   * tokens of the chunks, rows of C2, those selected of them (from 0), layers of the units (absent: there is one). */
+  hark_text *list;
+  int64_t listed;
 } hark_ahca_statistics;
 
 /* Adds what a pass over `tokens` tokens found out. Errors: those of the backend. */

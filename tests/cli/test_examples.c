@@ -314,6 +314,43 @@ static void read_metrics(const char *run, char *metrics, size_t size) {
   free(file);
 }
 
+static double sum_of(const json_t *numbers) {
+  double sum = 0;
+  for (size_t i = 0; i < json_array_size(numbers); i++) sum += json_number_value(json_array_get(numbers, i));
+  return sum;
+}
+
+/* What is told of every example adds up to what is told of all: chunks of three tokens, two of four or fewer global tokens, up to three layers. */
+static void decisions_add_up(const char *words, double chunks_wanted, double tokens_wanted, double depth_wanted) {
+  expect(words, HARK_EXIT_DONE, "", "");
+  json_t *const line = command_json(&output), *const list = json_object_get(line, "decisions");
+  double chunks = 0, tokens = 0, depth = 0;
+  const size_t count = json_array_size(list);
+  assert_int_equal(count, command_number(line, "examples"));
+  for (size_t i = 0; i < count; i++) {
+    const json_t *const one = json_array_get(list, i), *const lengths = json_object_get(one, "chunks");
+    const json_t *const selected = json_object_get(one, "selected"), *const layers = json_object_get(one, "depth");
+    const size_t own = json_array_size(lengths);
+    const double global = command_number(one, "global");
+    for (size_t k = 0; k < own; k++) assert_true(json_number_value(json_array_get(lengths, k)) == 3 || k + 1 == own);
+    assert_true(sum_of(lengths) == command_number(one, "tokens"));
+    assert_true(global == fmin(4, 2 * (double)own));
+    assert_true((double)json_array_size(selected) == fmin(2, global));
+    for (size_t k = 0; k < json_array_size(selected); k++) {
+      const double place = json_number_value(json_array_get(selected, k));
+      assert_true(place < global && place > (k == 0 ? -1 : json_number_value(json_array_get(selected, k - 1))));
+    }
+    assert_int_equal(json_array_size(layers), own);
+    chunks += (double)own;
+    tokens += sum_of(lengths);
+    depth += sum_of(layers);
+  }
+  assert_true(fabs(chunks / (double)count - chunks_wanted) < 1e-12);
+  assert_true(tokens == tokens_wanted);
+  assert_true(fabs(depth / chunks - depth_wanted) < 1e-12);
+  json_decref(line);
+}
+
 /* The depth of chunks changes in the course of a run, of which any unit may tell the length; its configuration is read back by all commands. */
 static void compressed_chunks_go_on(void **state) {
   (void)state;
@@ -338,6 +375,18 @@ static void compressed_chunks_go_on(void **state) {
   expect("eval steps --threads 1", HARK_EXIT_DONE, "told:", "");
   expect("eval steps --threads 1", HARK_EXIT_DONE, "chunks a sequence", "");
   expect("eval steps --threads 1 --json", HARK_EXIT_DONE, "\"ahca\": {\"chunks\": ", "");
+  json_t *line = command_json(&output);
+  const json_t *const all = json_object_get(line, "ahca");
+  assert_null(json_object_get(line, "decisions"));
+  decisions_add_up("eval steps --threads 1 --json --decisions 1000", command_number(all, "chunks"), command_number(line, "tokens"),
+                   command_number(all, "depth"));
+  json_decref(line);
+  expect("eval steps --threads 1 --json --decisions 6", HARK_EXIT_DONE, "", ""); /* of batches of four */
+  line = command_json(&output);
+  assert_int_equal(json_array_size(json_object_get(line, "decisions")), 6);
+  json_decref(line);
+  expect("eval steps --decisions 6", HARK_EXIT_USAGE, "", "they are told with --json alone");
+  expect("eval run --json --decisions 6", HARK_EXIT_USAGE, "", "the run's model.architecture is not ahca");
   expect("info steps", HARK_EXIT_DONE, "validation accuracy", "");
   expect("info steps", HARK_EXIT_DONE, "selected from place", "");
   expect("info steps --json", HARK_EXIT_DONE, "\"depth_1\": ", "");
@@ -364,6 +413,7 @@ static void compressed_chunks_tell_tokens(void **state) {
   assert_null(json_object_get(line, "perplexity")); /* what was read is no prediction */
   assert_null(json_object_get(line, "bits_per_byte"));
   json_decref(line);
+  expect("eval own --threads 1 --json --decisions 2", HARK_EXIT_DONE, "\"decisions\": [{\"tokens\": 16, \"chunks\": [4, 4, 4, 4], ", "");
   char metrics[65536];
   read_metrics("own", metrics, sizeof metrics);
   assert_null(strstr(metrics, "perplexity"));
