@@ -12,6 +12,7 @@
 
 #include "backend/cpu/onednn.h"
 #include "backend/cpu/state.h"
+#include "core/parallel.h"
 
 /* A piece of C, when C is large enough to have many: packing costs little beside the product, and the packed parts fit the cache. */
 #define PIECE_ROWS 252
@@ -20,8 +21,9 @@
 #define PIECES 8
 #define PIECE_ELEMENTS (48 * 64)
 
-/* What would be one piece is two from this many operations on: handing one over takes a third of a microsecond, a hundred thousand operations. */
-#define SHARED_OPERATIONS 400000
+/* What would be one piece is two from this many operations on. */
+#define SHARED_OPERATIONS 1200000
+#define OPERATIONS_A_NANOSECOND 200 /* of one thread */
 
 #define LONG_SUM 4096
 #define LONG_SUM_ROWS 24
@@ -129,10 +131,7 @@ void hark_cpu_products_run(hark_context *context, const hark_cpu_products *produ
     pieces += w.grids[i].count;
     operations += operations_of(&products[i]);
   }
-  if (operations >= SHARED_OPERATIONS)
-    hark_parallel_for(context, pieces, run_task, &w);
-  else
-    for (int64_t index = 0; index < pieces; index++) run_task(&w, index, 0);
+  hark_parallel_for_work(context, pieces, operations / OPERATIONS_A_NANOSECOND, run_task, &w);
 }
 
 /* ---- linear ------------------------------------------------------------------------------------------------------------------------ */

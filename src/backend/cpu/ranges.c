@@ -3,8 +3,11 @@
 
 #include <string.h>
 
-/* Of exponentials: half a microsecond a piece, which is as much as handing it over costs. */
-#define EXPONENTIALS (HARK_CPU_GRAIN / 8)
+#include "core/parallel.h"
+
+/* Of exponentials: a piece of a microsecond and a half, so that few of them are shared well. */
+#define EXPONENTIALS (HARK_CPU_GRAIN / 4)
+#define EXPONENTIAL_NANOSECONDS 0.35
 
 /* Elements below which another thread would only be waited for: some ten microseconds of work. */
 #define SERIAL_ELEMENTS (2 * HARK_CPU_GRAIN)
@@ -35,7 +38,8 @@ void hark_cpu_elements(hark_context *context, const hark_call *call, int64_t cou
 }
 
 void hark_cpu_exponentials(hark_context *context, const hark_call *call, int64_t count, hark_cpu_range *body) {
-  hark_cpu_ranges(context, call, count, EXPONENTIALS, 2 * EXPONENTIALS, body);
+  ranges r = {.call = call, .body = body, .count = count, .grain = EXPONENTIALS};
+  hark_parallel_for_work(context, hark_ceil_div(count, EXPONENTIALS), EXPONENTIAL_NANOSECONDS * (double)count, run_range, &r);
 }
 
 void hark_cpu_rows(hark_context *context, const hark_call *call, int64_t rows, int64_t length, hark_cpu_range *body) {

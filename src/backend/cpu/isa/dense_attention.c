@@ -10,6 +10,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "core/parallel.h"
 #include "dense_tile.h"
 
 /* The backward is cut into at least this many pieces where there are fewer (sequence, key head) pairs: enough for a small machine's threads,
@@ -18,6 +19,7 @@
 
 /* Multiply-adds that a task has at least, where there are enough: some microseconds, beside which taking it is not felt. */
 #define TASK_PRODUCTS 2e5
+#define PRODUCTS_A_NANOSECOND 30 /* of one thread and of short sequences; of long ones three times as many */
 
 static bool supports(const hark_context *context, const hark_attention_desc *desc, char *why, size_t size) {
   (void)context;
@@ -261,7 +263,7 @@ static void run_all(hark_context *context, const hark_dense_call *call, int64_t 
     pairs += (double)call->run->sequences[s].query_count * (double)call->run->sequences[s].key_count;
   const double each = pairs * (double)call->heads * (call->head_dim + call->value_dim) / (double)hark_max(pieces, 1);
   piece_work work = {call, piece, pieces, each >= TASK_PRODUCTS ? 1 : (int64_t)(TASK_PRODUCTS / fmax(each, 1)) + 1};
-  hark_parallel_for(context, hark_ceil_div(pieces, work.grain), run_pieces, &work);
+  hark_parallel_for_work(context, hark_ceil_div(pieces, work.grain), each * (double)pieces / PRODUCTS_A_NANOSECOND, run_pieces, &work);
 }
 
 typedef struct term_work {
