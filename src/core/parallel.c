@@ -1,10 +1,33 @@
 /* parallel.c - work spread over the context's threads: the table that a host program may replace, filled with OpenMP by default.
  *
- * Indices are handed out in order to whichever worker is free. What a piece computes must depend on its index alone. */
+ * Every worker has a share of neighbouring indices, which it takes in order, and then takes what is left of the others' shares: operators that follow
+ * each other find their rows in the cache of the thread that wrote them. What a piece computes must depend on its index alone. */
 #include "core/parallel.h"
 
 #ifdef _OPENMP
 #include <omp.h>
+#endif
+
+#ifdef _OPENMP
+#define SHARES 64 /* more threads have some in common */
+
+typedef struct share {
+  _Alignas(HARK_ALIGNMENT) int64_t next; /* a cache line of its own */
+  int64_t end;
+} share;
+
+static void take_shares(share *shares, int count, int worker, hark_task *task, void *data) {
+  for (int k = 0; k < count; k++) {
+    share *from = &shares[(worker + k) % count];
+    for (;;) {
+      int64_t index;
+#pragma omp atomic capture
+      index = from->next++;
+      if (index >= from->end) break;
+      task(data, index, worker);
+    }
+  }
+}
 #endif
 
 static int default_threads(void *user) { return ((const hark_context *)user)->threads; }
@@ -14,8 +37,12 @@ static void default_run(void *user, int64_t count, hark_task *task, void *data) 
   const hark_context *context = user;
   const int threads = (int)hark_min(context->threads, count);
   if (threads > 1 && !omp_in_parallel()) {
-#pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
-    for (int64_t index = 0; index < count; index++) task(data, index, omp_get_thread_num());
+    share shares[SHARES];
+    const int parts = (int)hark_min(threads, SHARES);
+    for (int i = 0; i < parts; i++) shares[i] = (share){.next = count / parts * i + hark_min(i, count % parts)};
+    for (int i = 0; i < parts; i++) shares[i].end = i + 1 < parts ? shares[i + 1].next : count;
+#pragma omp parallel num_threads(threads)
+    take_shares(shares, parts, omp_get_thread_num(), task, data);
     return;
   }
 #else
