@@ -163,7 +163,15 @@ static bool fails_in_either(const hark_lab *lab, const hark_lab *second, int cri
 }
 
 static bool is_explained(const hark_experiment *experiment, const hark_lab_criterion *criterion) {
-  return experiment->failure != NULL && experiment->failure_of != NULL && strstr(criterion->name, experiment->failure_of) != NULL;
+  char words[HARK_LAB_LABEL_BYTES];
+  const char *at = experiment->failure != NULL ? experiment->failure_of : NULL;
+  while (at != NULL) { /* parted by | */
+    const char *const end = strchr(at, '|');
+    (void)snprintf(words, sizeof words, "%.*s", (int)(end != NULL ? end - at : (ptrdiff_t)strlen(at)), at);
+    if (strstr(criterion->name, words) != NULL) return true;
+    at = end != NULL ? end + 1 : NULL;
+  }
+  return false;
 }
 
 /* Names of the criteria that fail and are explained, or are not. Returns how many. */
