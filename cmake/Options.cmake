@@ -40,8 +40,8 @@ set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 add_compile_definitions(_POSIX_C_SOURCE=200809L _FILE_OFFSET_BITS=64)
 add_compile_options(-Wall -Wextra -Wpedantic -Wshadow "$<$<COMPILE_LANGUAGE:C>:-Wstrict-prototypes;-Wmissing-prototypes>")
 
-# GCC sets and copies a descriptor of a tensor, 152 bytes, by string instructions, which take longer to begin than vectors to finish; what is
-# large goes to the C library, which knows the machine.
+# GCC sets and copies a descriptor of a tensor, 152 bytes, by string instructions, which take longer to begin than a loop of words to finish;
+# what is large goes to the C library, which knows the machine.
 include(CheckCCompilerFlag)
 set(HARK_COPY_FLAGS "-mmemset-strategy=unrolled_loop:512:noalign,libcall:-1:noalign"
                     "-mmemcpy-strategy=unrolled_loop:512:noalign,libcall:-1:noalign")

@@ -41,7 +41,8 @@ HARK_API void hark_tape_set_recording(hark_tape *tape, bool recording);
 HARK_API HARK_MUST_CHECK hark_status hark_tape_leaf(hark_tape *tape, const hark_tensor *data, const hark_tensor *gradient, hark_value *out);
 
 /* Applies a record to values (0: input left out) and gives its outputs. Attributes are copied. Bit i of `consumed` releases input i with this
- * call, which lets the output take its memory where the record allows it. Errors: those of infer and forward. */
+ * call, which lets the output take its memory where the record allows it. A record's own functions cannot apply others to the same tape. Errors:
+ * those of infer and forward; HARK_INVALID_ARGUMENT. */
 HARK_API HARK_MUST_CHECK hark_status hark_tape_apply(hark_tape *tape, const hark_operator *op, const void *attributes, int input_count,
                                                      const hark_value *inputs, unsigned consumed, hark_value *outputs);
 

@@ -292,10 +292,14 @@ hark_status hark_tape_apply(hark_tape *tape, const hark_operator *op, const void
   if (input_count < op->input_minimum || input_count > op->input_maximum)
     return hark_fail(tape->context, HARK_INVALID_ARGUMENT, "%s: %d inputs given, expected %d to %d", op->name, input_count,
                      op->input_minimum, op->input_maximum);
+  if (tape->applying)
+    return hark_fail(tape->context, HARK_INVALID_ARGUMENT, "%s: applied while the tape applies %s", op->name, tape->call.op->name);
   tape->call.op = op;
   tape->call.attributes = attributes;
   tape->call.input_count = input_count;
+  tape->applying = true;
   const hark_status status = apply(tape, inputs, consumed, outputs);
+  tape->applying = false;
   if (status == HARK_OK) {
     forget_call(tape);
   } else {

@@ -60,7 +60,8 @@ struct hark_tape {
   int32_t node_count, node_capacity;
   tape_chunk *chunks;
   double operations;
-  /* Of the operator that is being applied, all zero between two: to clear what one filled is a fraction of clearing all. */
+  /* Of the operator that is being applied; all tensors are absent between two: to clear what one filled is a fraction of clearing all. */
+  bool applying;
   hark_call call;
   hark_inferred inferred;
 };

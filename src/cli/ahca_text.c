@@ -64,7 +64,10 @@ static void append_member(const hark_ahca_report *report, hark_text *text) {
 }
 
 void hark_ahca_decisions_append(const hark_ahca_statistics *statistics, hark_text *text) {
-  if (statistics->list != NULL) hark_text_append(text, ", \"decisions\": [%s]", hark_text_get(statistics->list));
+  if (statistics->list == NULL) return;
+  hark_text_append(text, ", \"decisions\": [");
+  hark_text_append_bytes(text, hark_text_get(statistics->list), statistics->list->length);
+  hark_text_append(text, "]");
 }
 
 void hark_ahca_text_append(const hark_ahca_report *report, bool json, hark_text *text) {

@@ -168,7 +168,7 @@ static bool is_explained(const hark_experiment *experiment, const hark_lab_crite
   while (at != NULL) { /* parted by | */
     const char *const end = strchr(at, '|');
     (void)snprintf(words, sizeof words, "%.*s", (int)(end != NULL ? end - at : (ptrdiff_t)strlen(at)), at);
-    if (strstr(criterion->name, words) != NULL) return true;
+    if (words[0] != 0 && strstr(criterion->name, words) != NULL) return true;
     at = end != NULL ? end + 1 : NULL;
   }
   return false;

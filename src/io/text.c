@@ -49,6 +49,7 @@ void hark_text_append(hark_text *text, const char *format, ...) {
   va_start(arguments, format);
   const int length = vsnprintf(NULL, 0, format, arguments);
   va_end(arguments);
+  if (length < 0) text->status = HARK_TOO_LARGE; /* 2^31 bytes at once */
   if (length <= 0 || !reserve(text, text->length + (size_t)length + 1)) return;
   va_start(arguments, format);
   vsnprintf(text->data + text->length, (size_t)length + 1, format, arguments);

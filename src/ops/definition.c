@@ -90,9 +90,6 @@ hark_status hark_partials_bytes(hark_context *context, int64_t length, size_t *o
   return hark_size_multiply(context, (size_t)length, HARK_DEFINITION_PARTIALS * sizeof(double), out);
 }
 
-/* Of HARK_DEFINITION_GRAIN numbers, about. */
-#define PIECE_NANOSECONDS (0.2 * HARK_DEFINITION_GRAIN)
-
 typedef struct range_work {
   const hark_call *call;
   hark_range_body *body;
@@ -109,10 +106,7 @@ static void run_range(void *data, int64_t index, int worker) {
 void hark_range_for(hark_context *context, const hark_call *call, int64_t count, int64_t grain, hark_range_body *body) {
   range_work work = {.call = call, .body = body, .count = count, .grain = grain};
   const int64_t pieces = hark_ceil_div(count, grain);
-  if (grain == 1) /* of any length */
-    hark_parallel_for(context, pieces, run_range, &work);
-  else
-    hark_parallel_for_work(context, pieces, PIECE_NANOSECONDS * (double)count / (double)grain, run_range, &work);
+  hark_parallel_for_alike(context, pieces, run_range, &work);
 }
 
 bool hark_gradient_is_absent(const hark_call *call) {

@@ -363,6 +363,44 @@ static void test_pool(void **state) {
   test_setup_close(context);
 }
 
+/* An operator that applies another one to the tape that applies it. */
+typedef struct nested_attributes {
+  hark_tape *tape;
+  hark_value x;
+} nested_attributes;
+
+static hark_status nested_infer(hark_context *context, const void *attributes, const hark_tensor *inputs, int input_count,
+                                hark_inferred *out) {
+  const nested_attributes *nested = attributes;
+  const hark_value pair[] = {nested->x, nested->x};
+  hark_value sum;
+  (void)context, (void)inputs, (void)input_count, (void)out;
+  return hark_tape_apply(nested->tape, hark_operator_find("add"), NULL, 2, pair, 0, &sum);
+}
+
+static void test_nested_calls_are_refused(void **state) {
+  (void)state;
+  const test_setup setup = {"reference", NULL};
+  hark_context *context = test_setup_open(&setup, 1);
+  graph g;
+  hark_value y;
+  graph_open(&g, context, HARK_F64, false);
+  nested_attributes attributes = {.tape = g.tape};
+  assert_int_equal(hark_tape_leaf(g.tape, &g.leaves[LEAF_X], NULL, &attributes.x), HARK_OK);
+  const hark_operator nested = {.name = "nested",
+                                .input_minimum = 1,
+                                .input_maximum = 1,
+                                .output_count = 1,
+                                .attributes_size = sizeof attributes,
+                                .infer = nested_infer};
+  assert_int_equal(hark_tape_apply(g.tape, &nested, &attributes, 1, &attributes.x, 0, &y), HARK_INVALID_ARGUMENT);
+  assert_non_null(strstr(hark_context_message(context), "nested"));
+  const hark_value pair[] = {attributes.x, attributes.x}; /* and the tape goes on */
+  assert_int_equal(hark_tape_apply(g.tape, hark_operator_find("add"), NULL, 2, pair, 0, &y), HARK_OK);
+  graph_close(&g);
+  hark_context_destroy(&context);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_gradients),
@@ -370,6 +408,7 @@ int main(void) {
       cmocka_unit_test(test_segment_has_same_bits),
       cmocka_unit_test(test_steady_step_allocates_nothing),
       cmocka_unit_test(test_misuse_is_refused),
+      cmocka_unit_test(test_nested_calls_are_refused),
       cmocka_unit_test(test_segment_edges),
       cmocka_unit_test(test_inference),
       cmocka_unit_test(test_pool),

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/core.h"
+#include "core/parallel.h"
 #include "support/cmocka_all.h"
 #include "support/setups.h"
 
@@ -201,19 +202,35 @@ typedef struct piece_counts {
 static void count_piece(void *data, int64_t index, int worker) {
   piece_counts *counts = data;
   counts->seen[index]++; /* its own cell */
+  if (index == 0)        /* long enough for the others to take what is left of this one's share */
+    for (volatile int i = 0; i < 200000;) i++;
   if (worker < 0 || worker >= counts->workers) counts->bad_worker = true;
+}
+
+/* In any order; of like length, in shares; and with work for one thread and for several. */
+enum { IN_ORDER, ALIKE, SHORT, LONG, WAYS };
+
+static void run_pieces(hark_context *context, int way, int64_t count, piece_counts *counts) {
+  switch (way) {
+    case IN_ORDER: hark_parallel_for(context, count, count_piece, counts); break;
+    case ALIKE: hark_parallel_for_alike(context, count, count_piece, counts); break;
+    default: hark_parallel_for_work(context, count, way == SHORT ? 1 : 1e9, count_piece, counts); break;
+  }
 }
 
 static void every_piece_runs_once(void **state) {
   (void)state;
-  for (int threads = 1; threads <= 5; threads += 2) {
+  static const int threads[] = {1, 2, 3, 5, 70}; /* the last: more than have shares of their own */
+  for (size_t t = 0; t < sizeof threads / sizeof threads[0]; t++) {
     const test_setup setup = {"reference", NULL};
-    hark_context *context = test_setup_open(&setup, threads);
-    for (int64_t count = 0; count <= PIECES; count += count < 3 ? 1 : PIECES - 3) {
-      piece_counts counts = {.workers = hark_workers(context)};
-      hark_parallel_for(context, count, count_piece, &counts);
-      for (int i = 0; i < PIECES; i++) assert_int_equal(counts.seen[i], i < count ? 1 : 0);
-      assert_false(counts.bad_worker);
+    hark_context *context = test_setup_open(&setup, threads[t]);
+    for (int way = 0; way < WAYS; way++) {
+      for (int64_t count = 0; count <= PIECES; count += count < 3 ? 1 : PIECES - 3) {
+        piece_counts counts = {.workers = way == SHORT ? 1 : hark_workers(context)};
+        run_pieces(context, way, count, &counts);
+        for (int i = 0; i < PIECES; i++) assert_int_equal(counts.seen[i], i < count ? 1 : 0);
+        assert_false(counts.bad_worker);
+      }
     }
     hark_context_destroy(&context);
   }

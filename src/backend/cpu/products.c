@@ -1,6 +1,6 @@
 /* products.c - matrix products over the context's threads, and the kernels of the records linear and matmul made of them.
  *
- * C is cut into pieces whose sizes depend on m, n and k alone; a piece is computed by one thread with the instruction set's own product,
+ * C is cut into pieces whose sizes depend on the product and on what computes it, not on the threads; a piece is computed by one thread with the instruction set's own product,
  * whose sum over k has one order, or by oneDNN where that is faster. So every number of threads gives the same bits, and no second pool of threads is started.
  * A product of few rows with a transposed matrix (one step of generation) reads that matrix once, without packing it.
  *
@@ -131,7 +131,11 @@ void hark_cpu_products_run(hark_context *context, const hark_cpu_products *produ
     pieces += w.grids[i].count;
     operations += operations_of(&products[i]);
   }
-  hark_parallel_for_work(context, pieces, operations / OPERATIONS_A_NANOSECOND, run_task, &w);
+  const double nanoseconds = operations / OPERATIONS_A_NANOSECOND;
+  if (count > 1 && hark_parallel_pays(nanoseconds)) /* of unlike lengths */
+    hark_parallel_for(context, pieces, run_task, &w);
+  else
+    hark_parallel_for_work(context, pieces, nanoseconds, run_task, &w);
 }
 
 /* ---- linear ------------------------------------------------------------------------------------------------------------------------ */
