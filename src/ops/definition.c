@@ -109,6 +109,14 @@ void hark_range_for(hark_context *context, const hark_call *call, int64_t count,
   hark_parallel_for_alike(context, pieces, run_range, &work);
 }
 
+/* Of HARK_DEFINITION_GRAIN numbers that are read and written. */
+#define COPY_NANOSECONDS (0.2 * HARK_DEFINITION_GRAIN)
+
+void hark_copy_range_for(hark_context *context, const hark_call *call, int64_t count, int64_t grain, hark_range_body *body) {
+  range_work work = {.call = call, .body = body, .count = count, .grain = grain};
+  hark_parallel_for_work(context, hark_ceil_div(count, grain), COPY_NANOSECONDS * (double)count / (double)grain, run_range, &work);
+}
+
 bool hark_gradient_is_absent(const hark_call *call) {
   if (hark_present(&call->output_gradients[0])) return false;
   for (int i = 0; i < call->input_count; i++) {

@@ -135,6 +135,8 @@ HARK_MUST_CHECK hark_status hark_partials_bytes(hark_context *context, int64_t l
 /* Runs body on disjoint ranges [first, last) that cover [0, count), each of `grain` numbers but the last, spread over the threads. */
 typedef void hark_range_body(const hark_call *call, int64_t first, int64_t last);
 void hark_range_for(hark_context *context, const hark_call *call, int64_t count, int64_t grain, hark_range_body *body);
+/* The same for bodies that do little more than copy: `grain` as hark_row_grain() gives it. Few of them stay with the calling thread. */
+void hark_copy_range_for(hark_context *context, const hark_call *call, int64_t count, int64_t grain, hark_range_body *body);
 
 /* The grain for rows that cost `per_row` operations each: about HARK_DEFINITION_GRAIN operations a piece. */
 static inline int64_t hark_row_grain(int64_t per_row) { return hark_max(1, HARK_DEFINITION_GRAIN / hark_max(1, per_row)); }

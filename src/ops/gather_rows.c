@@ -55,7 +55,7 @@ static hark_status forward(hark_context *context, const hark_call *call) {
   const hark_tensor *x = &call->inputs[INPUT_X], *index = &call->inputs[INPUT_INDEX];
   const int64_t width = width_of(call->attributes, x);
   HARK_TRY(hark_check_index(context, &hark_op_gather_rows, index, rows_of(call->attributes, x)));
-  if (width > 0) hark_range_for(context, call, index->shape[0], hark_row_grain(width), forward_rows);
+  if (width > 0) hark_copy_range_for(context, call, index->shape[0], hark_row_grain(width), forward_rows);
   return HARK_OK;
 }
 
@@ -81,7 +81,7 @@ static hark_status backward(hark_context *context, const hark_call *call) {
   const int64_t rows = rows_of(call->attributes, gradient);
   HARK_TRY(hark_check_index(context, &hark_op_gather_rows, index, rows));
   (void)hark_places_make(index->data, index->shape[0], rows, call->workspace);
-  hark_range_for(context, call, rows, hark_row_grain(width_of(call->attributes, gradient)), backward_rows);
+  hark_copy_range_for(context, call, rows, hark_row_grain(width_of(call->attributes, gradient)), backward_rows);
   return HARK_OK;
 }
 

@@ -79,7 +79,7 @@ static hark_status forward(hark_context *context, const hark_call *call) {
   const hark_tensor *h = &call->inputs[INPUT_H], *index = &call->inputs[INPUT_INDEX];
   HARK_TRY(hark_check_index(context, &hark_op_scatter_gated, index, h->shape[0]));
   (void)hark_places_make(index->data, index->shape[0], h->shape[0], call->workspace);
-  hark_range_for(context, call, h->shape[0], hark_row_grain(width_of(h)), forward_rows);
+  hark_copy_range_for(context, call, h->shape[0], hark_row_grain(width_of(h)), forward_rows);
   return HARK_OK;
 }
 
@@ -129,9 +129,9 @@ static hark_status backward(hark_context *context, const hark_call *call) {
   HARK_TRY(hark_check_index(context, &hark_op_scatter_gated, index, rows));
   (void)hark_places_make(index->data, index->shape[0], rows, call->workspace);
   if (hark_present(&call->input_gradients[INPUT_H]) || hark_present(&call->input_gradients[INPUT_SCORE])) {
-    hark_range_for(context, call, rows, grain, backward_rows);
+    hark_copy_range_for(context, call, rows, grain, backward_rows);
   }
-  if (hark_present(&call->input_gradients[INPUT_UPDATE])) hark_range_for(context, call, index->shape[0], grain, backward_updates);
+  if (hark_present(&call->input_gradients[INPUT_UPDATE])) hark_copy_range_for(context, call, index->shape[0], grain, backward_updates);
   return HARK_OK;
 }
 

@@ -263,7 +263,7 @@ static void run_all(hark_context *context, const hark_dense_call *call, int64_t 
     pairs += (double)call->run->sequences[s].query_count * (double)call->run->sequences[s].key_count;
   const double each = pairs * (double)call->heads * (call->head_dim + call->value_dim) / (double)hark_max(pieces, 1);
   piece_work work = {call, piece, pieces, each >= TASK_PRODUCTS ? 1 : (int64_t)(TASK_PRODUCTS / fmax(each, 1)) + 1};
-  if (work.grain == 1) /* long ones, of unlike lengths where there is causality */
+  if (work.grain == 1 && call->causal) /* long ones, of unlike lengths */
     hark_parallel_for(context, pieces, run_pieces, &work);
   else
     hark_parallel_for_work(context, hark_ceil_div(pieces, work.grain), each * (double)pieces / PRODUCTS_A_NANOSECOND, run_pieces, &work);
