@@ -1,5 +1,6 @@
 #!/bin/sh
-# How hierarchical attention grows with the length, where it overtakes dense attention, and what a second thread brings to one head:
+# How hierarchical attention grows with the length, alone and at equal tokens (as many sequences as make 2^18 rows, so that operands come from
+# memory at every length), where it overtakes dense attention, and what a second thread brings to one head:
 # scaling.sh BUILD [CASE...], a case being the words of hark bench behind the length (default: those of docs/performance.md).
 set -eu
 build=${1:-build}
@@ -44,6 +45,18 @@ for words in "$@"; do
     printf "  time over counted operations: most / least %.2f;  slope of memory %.3f;  ahead of dense attention from length %s\n",
       most / least, log(held / memory) / log(last / first), crossing
   }'
+done
+
+echo "equal tokens, hierarchical:B...,H2,L...,D64 with B x L = 2^18: milliseconds a GFLOP"
+for words in "$@"; do
+  for power in 10 12 14 16 18; do
+    measure "hierarchical:B$((1 << (18 - power))),H2,L$((1 << power)),D64,$words" $((1 << power))
+  done | awk -v words="$words" '{
+    a = $2 / $3
+    line = line sprintf(" %9.3f", a)
+    if (NR == 1 || a < least) least = a
+    if (a > most) most = a
+  } END { printf "  %-20s%s   most / least %.2f\n", words, line, most / least }'
 done
 
 echo "one head, L16384: milliseconds with one thread and with two"
