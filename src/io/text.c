@@ -1,6 +1,7 @@
 /* text.c - text that grows by doubling; cost O(length) amortised. */
 #include "io/text.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -49,7 +50,7 @@ void hark_text_append(hark_text *text, const char *format, ...) {
   va_start(arguments, format);
   const int length = vsnprintf(NULL, 0, format, arguments);
   va_end(arguments);
-  if (length < 0) text->status = HARK_TOO_LARGE; /* 2^31 bytes at once */
+  if (length < 0) text->status = hark_fail(text->context, HARK_TOO_LARGE, "text of more than %d bytes at once", INT_MAX);
   if (length <= 0 || !reserve(text, text->length + (size_t)length + 1)) return;
   va_start(arguments, format);
   vsnprintf(text->data + text->length, (size_t)length + 1, format, arguments);

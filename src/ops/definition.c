@@ -114,7 +114,10 @@ void hark_range_for(hark_context *context, const hark_call *call, int64_t count,
 
 void hark_copy_range_for(hark_context *context, const hark_call *call, int64_t count, int64_t grain, hark_range_body *body) {
   range_work work = {.call = call, .body = body, .count = count, .grain = grain};
-  hark_parallel_for_work(context, hark_ceil_div(count, grain), COPY_NANOSECONDS * (double)count / (double)grain, run_range, &work);
+  if (grain == 1) /* of any length */
+    hark_parallel_for_alike(context, count, run_range, &work);
+  else
+    hark_parallel_for_work(context, hark_ceil_div(count, grain), COPY_NANOSECONDS * (double)count / (double)grain, run_range, &work);
 }
 
 bool hark_gradient_is_absent(const hark_call *call) {

@@ -81,7 +81,7 @@ static hark_status backward(hark_context *context, const hark_call *call) {
   const int64_t rows = rows_of(call->attributes, gradient);
   HARK_TRY(hark_check_index(context, &hark_op_gather_rows, index, rows));
   (void)hark_places_make(index->data, index->shape[0], rows, call->workspace);
-  hark_copy_range_for(context, call, rows, hark_row_grain(width_of(call->attributes, gradient)), backward_rows);
+  hark_range_for(context, call, rows, hark_row_grain(width_of(call->attributes, gradient)), backward_rows);
   return HARK_OK;
 }
 

@@ -129,7 +129,7 @@ static hark_status backward(hark_context *context, const hark_call *call) {
   HARK_TRY(hark_check_index(context, &hark_op_scatter_gated, index, rows));
   (void)hark_places_make(index->data, index->shape[0], rows, call->workspace);
   if (hark_present(&call->input_gradients[INPUT_H]) || hark_present(&call->input_gradients[INPUT_SCORE])) {
-    hark_copy_range_for(context, call, rows, grain, backward_rows);
+    hark_range_for(context, call, rows, grain, backward_rows);
   }
   if (hark_present(&call->input_gradients[INPUT_UPDATE])) hark_copy_range_for(context, call, index->shape[0], grain, backward_updates);
   return HARK_OK;

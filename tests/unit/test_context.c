@@ -192,9 +192,12 @@ static void the_logger_hears_what_is_logged(void **state) {
 }
 
 #define PIECES 1000
+#define MOST_WORKERS 70
 
 typedef struct piece_counts {
   int seen[PIECES];
+  int64_t last[MOST_WORKERS]; /* of each worker, plus one */
+  bool bad_order;
   int workers;
   bool bad_worker;
 } piece_counts;
@@ -204,10 +207,15 @@ static void count_piece(void *data, int64_t index, int worker) {
   counts->seen[index]++; /* its own cell */
   if (index == 0)        /* long enough for the others to take what is left of this one's share */
     for (volatile int i = 0; i < 200000;) i++;
-  if (worker < 0 || worker >= counts->workers) counts->bad_worker = true;
+  if (worker < 0 || worker >= counts->workers) {
+    counts->bad_worker = true;
+  } else {
+    counts->bad_order = counts->bad_order || index < counts->last[worker];
+    counts->last[worker] = index + 1;
+  }
 }
 
-/* In any order; of like length, in shares; and with work for one thread and for several. */
+/* The least index first; of like length, in shares; and with work for one thread and for several. */
 enum { IN_ORDER, ALIKE, SHORT, LONG, WAYS };
 
 static void run_pieces(hark_context *context, int way, int64_t count, piece_counts *counts) {
@@ -220,7 +228,7 @@ static void run_pieces(hark_context *context, int way, int64_t count, piece_coun
 
 static void every_piece_runs_once(void **state) {
   (void)state;
-  static const int threads[] = {1, 2, 3, 5, 70}; /* the last: more than have shares of their own */
+  static const int threads[] = {1, 2, 3, 5, MOST_WORKERS}; /* the last: more than have shares of their own */
   for (size_t t = 0; t < sizeof threads / sizeof threads[0]; t++) {
     const test_setup setup = {"reference", NULL};
     hark_context *context = test_setup_open(&setup, threads[t]);
@@ -230,6 +238,7 @@ static void every_piece_runs_once(void **state) {
         run_pieces(context, way, count, &counts);
         for (int i = 0; i < PIECES; i++) assert_int_equal(counts.seen[i], i < count ? 1 : 0);
         assert_false(counts.bad_worker);
+        if (way == IN_ORDER) assert_false(counts.bad_order);
       }
     }
     hark_context_destroy(&context);
@@ -251,14 +260,18 @@ static void a_program_may_bring_its_own_threads(void **state) {
   (void)state;
   int runs = 0;
   const hark_parallel parallel = {four_threads, run_backwards, &runs};
-  const hark_context_options options = {.struct_size = sizeof options, .backend = "reference", .parallel = &parallel};
+  const hark_context_options options = {.struct_size = sizeof options, .backend = "reference", .parallel = &parallel, .threads = 8};
   hark_context *context = NULL;
   assert_int_equal(hark_context_create(&options, &context), HARK_OK);
   assert_int_equal(hark_context_threads(context), 4);
-  piece_counts counts = {.workers = 4};
-  hark_parallel_for(context, PIECES, count_piece, &counts);
-  for (int i = 0; i < PIECES; i++) assert_int_equal(counts.seen[i], 1);
-  assert_int_equal(runs, 1);
+  for (int way = 0; way < WAYS; way++) {
+    piece_counts counts = {.workers = 4};
+    runs = 0;
+    run_pieces(context, way, PIECES, &counts);
+    for (int i = 0; i < PIECES; i++) assert_int_equal(counts.seen[i], 1);
+    assert_int_equal(runs, way == SHORT ? 0 : 1);
+    assert_false(counts.bad_worker);
+  }
   hark_context_destroy(&context);
 }
 

@@ -1,7 +1,8 @@
 /* products.c - matrix products over the context's threads, and the kernels of the records linear and matmul made of them.
  *
- * C is cut into pieces whose sizes depend on the product and on what computes it, not on the threads; a piece is computed by one thread with the instruction set's own product,
- * whose sum over k has one order, or by oneDNN where that is faster. So every number of threads gives the same bits, and no second pool of threads is started.
+ * C is cut into pieces whose sizes depend on the product and on what computes it, not on the threads; a piece is computed by one thread with the
+ * instruction set's own product, whose sum over k has one order, or by oneDNN where that is faster. So every number of threads gives the same bits,
+ * and no second pool of threads is started.
  * A product of few rows with a transposed matrix (one step of generation) reads that matrix once, without packing it.
  *
  * linear: y [N, out] = x [N, in] W [out, in]^T + 1 b^T, 2 N in out operations; matmul: C = op(A) op(B) for each matrix of a batch.
