@@ -17,22 +17,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "attention/hierarchies.h"
 #include "backend/hierarchy.h"
 #include "support/attention_run.h"
-
-static void check_all(const char *const *cases, size_t count) {
-  int failures = 0;
-  for (size_t i = 0; i < count; i++) failures += attention_check_case(cases[i], false) > 0;
-  if (count == 0) fail_msg("there was no case");
-  if (failures > 0) fail_msg("%d of %zu cases failed; run one again with: test_hierarchical 'CASE'", failures, count);
-}
-#define CHECK_ALL(cases) check_all(cases, sizeof cases / sizeof cases[0])
-
-/* Every way to make a hierarchy. */
-static const char *const kinds[] = {"",        ",sibling",        ",first",        ",first,sibling",
-                                    ",exact",  ",exact,sibling",  ",linear",       ",linear,sibling,first",
-                                    ",causal", ",causal,sibling", ",causal,exact", ",causal,exact,sibling"};
-#define KINDS (sizeof kinds / sizeof kinds[0])
 
 /* Every length from 1 to 70, blocks of 2 to 16, kinds and further options taking turns. */
 static void test_lengths(void **state) {
@@ -44,7 +31,8 @@ static void test_lengths(void **state) {
     for (int round = 0; round < 6; round++) {
       char text[ATTENTION_CASE_BYTES];
       snprintf(text, sizeof text, "hierarchical:B1,H2,K1,L%d,D%d,V%d,N%d%s%s,seed=%d", length, 1 + (length * 5) % 19, 1 + (length * 3) % 7,
-               blocks[(length / 2 + round) % 6], kinds[(length + round * 5) % (int)KINDS], options[(length * 3 + round) % 8], length);
+               blocks[(length / 2 + round) % 6], hierarchy_kinds[(length + round * 5) % (int)HIERARCHY_KINDS],
+               options[(length * 3 + round) % 8], length);
       failures += attention_check_case(text, false) > 0;
     }
   if (failures > 0) fail_msg("%d cases failed", failures);
@@ -56,9 +44,9 @@ static void test_block_edges(void **state) {
   static const int lengths[] = {31, 32, 33, 63, 64, 65, 127, 128, 129, 255, 256, 257};
   int failures = 0;
   for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++)
-    for (size_t k = 0; k < KINDS; k++) {
+    for (size_t k = 0; k < HIERARCHY_KINDS; k++) {
       char text[ATTENTION_CASE_BYTES];
-      snprintf(text, sizeof text, "hierarchical:L%d,D8,N%d%s", lengths[i], k % 2 == 0 ? 8 : 16, kinds[k]);
+      snprintf(text, sizeof text, "hierarchical:L%d,D8,N%d%s", lengths[i], k % 2 == 0 ? 8 : 16, hierarchy_kinds[k]);
       failures += attention_check_case(text, false) > 0;
     }
   if (failures > 0) fail_msg("%d cases failed", failures);
@@ -136,79 +124,7 @@ static void test_options(void **state) {
       "hierarchical:B1,H1,L500,D40,N16,causal,threads=3",
       "hierarchical:B1,H3,L500,D40,N16,threads=7",
   };
-  CHECK_ALL(cases);
-}
-
-/* So many rows that a head is cut into several pieces (hierarchical_tile.h: of 256 rows, or four blocks), of which the last has less rows than a
- * block or than two, even and odd ones, and into subtrees with roots above level 0; and keys that end before the last pieces. */
-static void test_pieces(void **state) {
-  (void)state;
-  static const char *const cases[] = {
-      "hierarchical:L1034,D8,N8,threads=7",
-      "hierarchical:L1290,D8,N8,threads=7",
-      "hierarchical:L1290,D8,N8,causal,threads=7",
-      "hierarchical:L1290,D8,N8,threads=1",
-      "hierarchical:L1287,D8,N8,sibling,threads=2",
-      "hierarchical:L1287,D8,N8,causal,sibling,threads=3",
-      "hierarchical:L1290,D8,N8,exact,threads=7",
-      "hierarchical:L1290,D8,N8,causal,exact,threads=7",
-      "hierarchical:H4,K2,L2100,D8,V5,N8,exact,rbf,threads=3", /* hark_part_rows(): three parts, the last shorter than a block */
-      "hierarchical:L2100,D8,N6,causal,exact,dropout=0.2,mask,threads=7",
-      "hierarchical:L2600,D8,N38,exact,sibling,qmask,threads=1",
-      "hierarchical:L2100,D8,N2,causal,exact,sibling,accumulate,threads=2",
-      "hierarchical:B3,L2100,D8,N8,lengths,exact,threads=7",
-      "hierarchical:L1290,D8,N8,mask,qmask,first,threads=7",
-      "hierarchical:B3,L1290,D8,N8,lengths,threads=7",
-      "hierarchical:B3,L1290,D8,N8,lengths,causal,threads=7",
-      "hierarchical:L2100,D8,N8,causal,rbf,dropout=0.2,threads=7",
-      "hierarchical:L2600,D8,N300,causal,threads=7",
-  };
-  CHECK_ALL(cases);
-}
-
-/* So many rows that the backward of a head works in windows (hierarchical_tile.h: from 8192 rows on, of 1024 each): an odd and an even number of
- * them, of which the last has less rows than those beside it reach, even windows at once, blocks of all sizes. The definition takes seconds at such
- * lengths, so that it is asked for one case, and for the others the reference in f64, which it is compared with at shorter ones; a gradient that is
- * lost at an edge is an error of its own size. */
-static void agrees_with_reference(const char *text) {
-  attention_problem p;
-  attention_results want, have;
-  attention_problem_make(text, &p);
-  assert_true(attention_run_on(ATTENTION_ORACLE, &p, &want));
-  for (int m = 0; m < attention_machine_count; m++) {
-    if (attention_machines[m].computing_roundoff < FLT_EPSILON / 2 || !attention_run_on(&attention_machines[m], &p, &have)) continue;
-    for (int array = ARRAY_OUT; array < ARRAY_COUNT; array++) {
-      double largest = 0;
-      for (int64_t i = 0; i < want.count[array]; i++)
-        if (isfinite(want.data[array][i])) largest = fmax(largest, fabs(want.data[array][i]));
-      assert_int_equal(have.count[array], want.count[array]);
-      for (int64_t i = 0; i < want.count[array]; i++) {
-        const double a = have.data[array][i], b = want.data[array][i];
-        if (!(a == b || fabs(a - b) <= 1e-4 * largest))
-          fail_msg("'%s' on %s: %s[%lld] is %.9g, expected %.9g", text, attention_machines[m].name, attention_array_names[array],
-                   (long long)i, a, b);
-      }
-    }
-    attention_results_free(&have);
-  }
-  attention_results_free(&want);
-  attention_problem_free(&p);
-}
-
-static void test_windows(void **state) {
-  (void)state;
-  static const char *const cases[] = {"hierarchical:B1,H1,L8193,D1,N8,causal,rbf,dropout=0.2,accumulate,threads=3"};
-  static const char *const others[] = {
-      "hierarchical:B1,H1,L8196,D4,N16,threads=2",
-      "hierarchical:B1,H2,K1,L9218,D16,N64,causal,accumulate,threads=2",
-      "hierarchical:B1,H1,L9226,D2,N64,threads=2",
-      "hierarchical:B1,H1,L8195,D3,V5,N8,first,mask,qmask,threads=2",
-      "hierarchical:B1,H1,L9218,D2,N32,first,causal,threads=3",
-      "hierarchical:B1,H1,L8193,D16,N4,sibling,hbias,kernel,threads=1",
-      "hierarchical:B1,H1,L8200,D2,N2,rbf,threads=2",
-  };
-  CHECK_ALL(cases);
-  for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) agrees_with_reference(others[i]);
+  check_hierarchies(cases, sizeof cases / sizeof cases[0]);
 }
 
 /* Every pair of a query and a key in one level and one entry of it, seen on the layout and seen from outside: without logits, and with values
@@ -249,13 +165,13 @@ static void test_cover(void **state) {
 /* Opens a case on a machine; the body runs for every kind of hierarchy on every machine that is there. */
 typedef void machine_test(const attention_machine *machine, const char *text);
 static void on_all(machine_test *test, const char *format) {
-  for (size_t k = 0; k < KINDS; k++)
+  for (size_t k = 0; k < HIERARCHY_KINDS; k++)
     for (int m = 0; m < attention_machine_count; m++) {
       hark_context *context = attention_machine_open(&attention_machines[m], 1);
       if (context == NULL) continue;
       hark_context_destroy(&context);
       char text[ATTENTION_CASE_BYTES];
-      snprintf(text, sizeof text, "%s%s", format, kinds[k]);
+      snprintf(text, sizeof text, "%s%s", format, hierarchy_kinds[k]);
       test(&attention_machines[m], text);
     }
 }
@@ -448,95 +364,6 @@ static void test_table_gradients(void **state) {
   on_all(table_gradients, "hierarchical:B2,H2,L77,D7,N4,shared,hshared");
 }
 
-/* The same bits whatever the number of threads: where a head is spread over them, where each head has one, and where a plan for longer sequences
- * has memory for one way only. Long cases run on what computes in f32 alone: the rest takes one head a thread always. Those in windows, which are
- * handed out by the same code on every instruction set, run on the generic one and, under guard, on the best one; with the widest blocks, where two
- * even windows come closest, rows are so long that a window takes longer than a thread takes to begin. */
-enum { ANY_MACHINE, SINGLE_PRECISION, SINGLE_PRECISION_TWO };
-static bool is_chosen(const attention_machine *machine, int which) {
-  if (which != ANY_MACHINE && machine->computing_roundoff < FLT_EPSILON / 2) return false;
-  return which != SINGLE_PRECISION_TWO || strcmp(machine->name, "generic") == 0 || strcmp(machine->name, "guard") == 0;
-}
-
-static void same_with_threads(const char *text, int which) {
-  static const int threads[] = {1, 2, 3, 7};
-  for (int m = 0; m < attention_machine_count; m++) {
-    attention_problem p;
-    attention_results r[4];
-    if (!is_chosen(&attention_machines[m], which)) continue;
-    attention_problem_make(text, &p);
-    bool there = true;
-    for (int t = 0; t < 4 && there; t++) {
-      p.is.threads = threads[t];
-      there = attention_run_on(&attention_machines[m], &p, &r[t]);
-      for (int array = ARRAY_OUT; there && t > 0 && array < ARRAY_COUNT; array++)
-        attention_same_bits(attention_machines[m].name, text, (attention_array)array, &r[0], &r[t]);
-    }
-    for (int t = 0; t < 4 && there; t++) attention_results_free(&r[t]);
-    attention_problem_free(&p);
-  }
-}
-
-static void test_threads(void **state) {
-  (void)state;
-  static const char *const cases[] = {
-      "hierarchical:B3,H1,L1290,D8,N8,lengths",
-      "hierarchical:B3,H2,L1290,D8,N8,lengths,causal,mask,qmask",
-      "hierarchical:B1,H4,K2,L1290,D8,N8,dropout=0.2",
-      "hierarchical:B1,H4,K1,L1034,D8,N8,causal,rbf,dropout=0.2",
-      "hierarchical:B2,H4,K2,L300,D8,N8,kernel,hbias",
-      "hierarchical:B3,H4,K2,L300,D8,N8,shared,hshared,causal,lengths,dropout=0.2",
-      "hierarchical:H2,K1,L300,D8,N4,ragged,kernel,hbias,accumulate",
-      "hierarchical:B2,H2,L700,D20,V7,N8,segments,accumulate",
-      "hierarchical:H1,L2100,D8,N8,causal",
-      "hierarchical:H1,L3200,D8,N300,causal",
-      "hierarchical:H1,L3080,D8,N8,exact",
-      "hierarchical:H2,K1,L2100,D9,V17,N6,causal,exact,rbf,dropout=0.2,accumulate",
-      "hierarchical:B4,H1,L300,D8,N8,roomy=9000",
-      "hierarchical:B4,H1,L2000,D8,N8,roomy=5000,causal",
-  };
-  static const char *const windows[] = {
-      "hierarchical:B1,H1,L12500,D20,N16,sibling", /* the forward in windows but for 7 threads, as the next */
-      "hierarchical:B1,H1,L13000,D16,N8,first,causal,accumulate",
-      "hierarchical:B1,H1,L8700,D4,N2,mask,qmask",
-      "hierarchical:B1,H1,L10241,D32,N64,causal",
-      "hierarchical:B1,H1,L9300,D4,N32,accumulate",
-      "hierarchical:B2,H2,K1,L10200,D4,N8,lengths,mask,qmask,rbf",
-      "hierarchical:B1,H1,L9200,D32,N64,causal,hbias,kernel,dropout=0.2",
-      "hierarchical:B1,H1,L10241,D32,N64,causal", /* again, because it takes luck to meet two windows at work */
-  };
-  for (size_t k = 0; k < KINDS; k++) {
-    char text[ATTENTION_CASE_BYTES];
-    snprintf(text, sizeof text, "hierarchical:H1,L700,D20,N8%s", kinds[k]);
-    same_with_threads(text, ANY_MACHINE);
-  }
-  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) same_with_threads(cases[i], SINGLE_PRECISION);
-  for (size_t i = 0; i < sizeof windows / sizeof windows[0]; i++) same_with_threads(windows[i], SINGLE_PRECISION_TWO);
-}
-
-/* More threads than there are heads take more memory for their tiles and windows, but none for trees that none of them works on. */
-static void test_workspace(void **state) {
-  (void)state;
-  hark_attention_sizes sizes[2];
-  for (int k = 0; k < 2; k++) {
-    const hark_context_options options = {.struct_size = sizeof options, .backend = "cpu", .threads = k == 0 ? 1 : 8};
-    hark_context *context;
-    hark_attention_plan *plan;
-    hark_attention_desc desc = hark_attention_desc_default();
-    desc.structure = HARK_STRUCTURE_HIERARCHICAL;
-    desc.batch = desc.heads = 1;
-    desc.query_length = desc.key_length = 65536;
-    desc.head_dim = 64;
-    assert_int_equal(hark_context_create(&options, &context), HARK_OK);
-    assert_int_equal(hark_attention_plan_create(context, &desc, &plan), HARK_OK);
-    sizes[k] = hark_attention_plan_sizes(plan);
-    hark_attention_plan_destroy(context, &plan);
-    hark_context_destroy(&context);
-  }
-  assert_true(sizes[1].forward_workspace < sizes[0].forward_workspace + sizes[0].forward_workspace / 4);
-  assert_true(sizes[1].backward_workspace < sizes[0].backward_workspace + sizes[0].backward_workspace / 4);
-}
-
 static void copy_first_rows(attention_problem *to, const attention_problem *from, attention_array array) {
   const attention_numbers *source = &from->array[array], *target = &to->array[array];
   const int64_t width = target->shape[3];
@@ -696,8 +523,7 @@ int main(int argument_count, char **arguments) {
       cmocka_unit_test(test_lengths),         cmocka_unit_test(test_block_edges),     cmocka_unit_test(test_options),
       cmocka_unit_test(test_equal_weights),   cmocka_unit_test(test_rows_sum_to_one), cmocka_unit_test(test_adjoint),
       cmocka_unit_test(test_one_level),       cmocka_unit_test(test_constant_cells),  cmocka_unit_test(test_low_rows),
-      cmocka_unit_test(test_table_gradients), cmocka_unit_test(test_threads),         cmocka_unit_test(test_pieces),
-      cmocka_unit_test(test_windows),         cmocka_unit_test(test_workspace),       cmocka_unit_test(test_rows_after),
+      cmocka_unit_test(test_table_gradients), cmocka_unit_test(test_rows_after),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,6 +15,7 @@ typedef void hark_cpu_range(const hark_call *call, int64_t first, int64_t last);
 void hark_cpu_ranges(hark_context *context, const hark_call *call, int64_t count, int64_t grain, int64_t serial, hark_cpu_range *body);
 
 /* Ranges of elements that memory sets the pace of, and of elements of which each takes an exponential: a quarter of them is as long. */
+typedef void hark_cpu_spread(hark_context *context, const hark_call *call, int64_t count, hark_cpu_range *body);
 void hark_cpu_elements(hark_context *context, const hark_call *call, int64_t count, hark_cpu_range *body);
 void hark_cpu_exponentials(hark_context *context, const hark_call *call, int64_t count, hark_cpu_range *body);
 /* Ranges of rows of `length` elements, of about HARK_CPU_GRAIN / 2 elements. */

@@ -61,10 +61,10 @@ static void silu_backward_range(const hark_call *call, int64_t first, int64_t la
   backward_map(silu_backward, NULL, call, &call->inputs[0], first, last);
 }
 hark_status HARK_ISA(hark_cpu_silu_forward)(hark_context *context, const hark_call *call) {
-  return run_forward_exponentials(context, call, silu_range);
+  return spread_forward(context, call, hark_cpu_exponentials, silu_range);
 }
 hark_status HARK_ISA(hark_cpu_silu_backward)(hark_context *context, const hark_call *call) {
-  return run_backward_exponentials(context, call, silu_backward_range);
+  return spread_backward(context, call, hark_cpu_exponentials, silu_backward_range);
 }
 
 /* ---- gated_silu -------------------------------------------------------------------------------------------------------------------- */
@@ -74,7 +74,7 @@ static void gated_range(const hark_call *call, int64_t first, int64_t last) {
   map2(gated, NULL, call->outputs[0].data, false, call->inputs[0].data, call->inputs[1].data, first, last);
 }
 hark_status HARK_ISA(hark_cpu_gated_silu_forward)(hark_context *context, const hark_call *call) {
-  return run_forward_exponentials(context, call, gated_range);
+  return spread_forward(context, call, hark_cpu_exponentials, gated_range);
 }
 
 /* y = a s(a) b: da = dy b s (1 + a (1 - s)), db = dy a s */
@@ -93,7 +93,7 @@ static void gated_backward_range(const hark_call *call, int64_t first, int64_t l
   if (i < last) gated_backward(call, i, (int)(last - i));
 }
 hark_status HARK_ISA(hark_cpu_gated_silu_backward)(hark_context *context, const hark_call *call) {
-  return run_backward_exponentials(context, call, gated_backward_range);
+  return spread_backward(context, call, hark_cpu_exponentials, gated_backward_range);
 }
 
 /* ---- gelu -------------------------------------------------------------------------------------------------------------------------- */
@@ -171,8 +171,8 @@ static void gelu_backward_range(const hark_call *call, int64_t first, int64_t la
     backward_map(gelu_backward, NULL, call, &call->inputs[0], first, last);
 }
 hark_status HARK_ISA(hark_cpu_gelu_forward)(hark_context *context, const hark_call *call) {
-  return run_forward_exponentials(context, call, gelu_range);
+  return spread_forward(context, call, hark_cpu_exponentials, gelu_range);
 }
 hark_status HARK_ISA(hark_cpu_gelu_backward)(hark_context *context, const hark_call *call) {
-  return run_backward_exponentials(context, call, gelu_backward_range);
+  return spread_backward(context, call, hark_cpu_exponentials, gelu_backward_range);
 }

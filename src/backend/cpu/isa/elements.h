@@ -51,22 +51,20 @@ HARK_SIMD void backward_map(binary *g, const void *constants, const hark_call *c
     map2(g, constants, call->input_gradients[0].data, false, of->data, dy, first, last);
 }
 
-static inline hark_status run_forward(hark_context *context, const hark_call *call, hark_cpu_range *body) {
-  hark_cpu_elements(context, call, hark_tensor_count(&call->inputs[0]), body);
+/* `spread`: hark_cpu_elements or hark_cpu_exponentials. */
+static inline hark_status spread_forward(hark_context *context, const hark_call *call, hark_cpu_spread *spread, hark_cpu_range *body) {
+  spread(context, call, hark_tensor_count(&call->inputs[0]), body);
   return HARK_OK;
+}
+static inline hark_status spread_backward(hark_context *context, const hark_call *call, hark_cpu_spread *spread, hark_cpu_range *body) {
+  if (!hark_cpu_no_gradient(call)) spread(context, call, hark_tensor_count(&call->output_gradients[0]), body);
+  return HARK_OK;
+}
+static inline hark_status run_forward(hark_context *context, const hark_call *call, hark_cpu_range *body) {
+  return spread_forward(context, call, hark_cpu_elements, body);
 }
 static inline hark_status run_backward(hark_context *context, const hark_call *call, hark_cpu_range *body) {
-  if (!hark_cpu_no_gradient(call)) hark_cpu_elements(context, call, hark_tensor_count(&call->output_gradients[0]), body);
-  return HARK_OK;
-}
-/* The same of exponentials. */
-static inline hark_status run_forward_exponentials(hark_context *context, const hark_call *call, hark_cpu_range *body) {
-  hark_cpu_exponentials(context, call, hark_tensor_count(&call->inputs[0]), body);
-  return HARK_OK;
-}
-static inline hark_status run_backward_exponentials(hark_context *context, const hark_call *call, hark_cpu_range *body) {
-  if (!hark_cpu_no_gradient(call)) hark_cpu_exponentials(context, call, hark_tensor_count(&call->output_gradients[0]), body);
-  return HARK_OK;
+  return spread_backward(context, call, hark_cpu_elements, body);
 }
 
 #endif
