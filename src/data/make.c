@@ -17,7 +17,8 @@
 #define BLOCK_BYTES ((size_t)64 << 20) /* of the slots, about */
 #define ROUNDS_MAX 100                 /* for one example that is to be different from all before */
 #define FIRST_SLOTS 4096               /* a power of two */
-#define TOO_RANDOM SIZE_MAX            /* bytes of an example that took the random numbers of the next one */
+#define MEBIBYTE 1048576.0
+#define TOO_RANDOM SIZE_MAX /* bytes of an example that took the random numbers of the next one */
 
 #define ROW(id, name, number) {name, number, &hark_task_##id},
 const hark_task_entry hark_task_entries[] = {HARK_TASK_GENERATORS(ROW)};
@@ -161,7 +162,18 @@ static hark_status finish_example(maker *m, hark_writer *writer, int64_t slot) {
   }
 }
 
-static hark_status write_examples(maker *m, hark_writer *writer, int64_t count) {
+/* Whether what is still to come of a split, as large as the examples of its first block on average, will find room. */
+static hark_status check_disk(maker *m, const char *folder, int64_t made, int64_t count) {
+  uint64_t left, bytes = 0;
+  for (int64_t slot = 0; slot < made; slot++) bytes += m->bytes[slot];
+  const double each = (double)bytes / (double)made, needed = each * (double)(count - made);
+  HARK_TRY(hark_disk_free(m->context, folder, &left));
+  if (needed <= (double)left) return HARK_OK;
+  return hark_fail(m->context, HARK_IO_ERROR, "--%s: %" PRId64 " examples of about %.0f bytes need %.0f MiB of disk, and %.0f MiB are free",
+                   hark_example_split_names[m->split], count, each, needed / MEBIBYTE, (double)left / MEBIBYTE);
+}
+
+static hark_status write_examples(maker *m, const char *folder, hark_writer *writer, int64_t count) {
   const hark_task_settings *const s = m->settings;
   hark_text header = hark_text_empty(m->context);
   hark_status status = m->generator->header(s->values, count, &header);
@@ -172,6 +184,7 @@ static hark_status write_examples(maker *m, hark_writer *writer, int64_t count) 
     const int64_t here = hark_min(m->block, count - m->first);
     hark_parallel_for(m->context, here, make_task, m);
     for (int64_t slot = 0; slot < here && status == HARK_OK; slot++) status = finish_example(m, writer, slot);
+    if (m->first == 0 && status == HARK_OK) status = check_disk(m, folder, here, count);
     if (s->progress != NULL) s->progress(s->progress_user, m->split, m->first + here, count);
   }
   return status;
@@ -188,7 +201,7 @@ static hark_status write_split(maker *m, const char *folder, hark_split split, h
   file_name(m, split, name);
   HARK_TRY(hark_path_join(m->context, folder, name, path));
   HARK_TRY(hark_writer_open(m->context, &writer, path));
-  hark_status status = write_examples(m, &writer, m->settings->examples[split]);
+  hark_status status = write_examples(m, folder, &writer, m->settings->examples[split]);
   if (status == HARK_OK) status = hark_writer_commit(m->context, &writer, summary);
   hark_writer_discard(&writer);
   return status;

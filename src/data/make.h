@@ -116,7 +116,8 @@ typedef struct hark_task_settings {
 
 /* Makes the folder: a file for each split, and task.json, a copy of which is appended to `report`. All of it is made under another name beside
  * the folder and renamed at the end: after a failure nothing is left.
- * Errors: HARK_BAD_CONFIGURATION (options; a folder that is not empty; not enough different examples), HARK_IO_ERROR, HARK_OUT_OF_MEMORY. */
+ * Errors: HARK_BAD_CONFIGURATION (options; a folder that is not empty; not enough different examples), HARK_IO_ERROR (also where the disk
+ * has too little room for what the first examples foretell), HARK_OUT_OF_MEMORY. */
 HARK_MUST_CHECK hark_status hark_task_make(hark_context *context, const hark_task_settings *settings, hark_text *report);
 
 #endif

@@ -61,6 +61,7 @@ static void a_task_is_made_and_told_about(void **state) {
   assert_non_null(strstr(output.out, "operator [MED"));
   assert_non_null(strstr(output.out, "class 9"));
   expect("data make listops --out lists", HARK_EXIT_USAGE, "", "lists: is not empty");
+  expect("data make copy --training 1000000000000 --out vast", HARK_EXIT_DISK, "", "MiB are free");
   expect("data make copy --length 12 --out small --training 2 --test 0", HARK_EXIT_DONE,
          "small: 2 training 1000 validation examples of copy", "");
   expect("data info small", HARK_EXIT_DONE, "2 examples, 24 tokens, 12 targets", "");

@@ -321,6 +321,12 @@ static void folders_are_whole_or_not_there(void **state) {
   (void)test_file_write_text(f->folder, "file", "x");
   assert_failure(f->context, task_make_in(f->context, test_path(f->folder, "file"), &t), HARK_BAD_CONFIGURATION, "file: is no folder");
   assert_failure(f->context, task_make_in(f->context, "", &t), HARK_BAD_CONFIGURATION, "no folder");
+  const made_task vast = {.name = "copy", .seed = 1, .examples = {(int64_t)1 << 40, 0, 0}, .options = {"length", "10"}};
+  assert_int_equal(mkdir(test_path(f->folder, "alone"), 0777), 0);
+  assert_failure(f->context, task_make_in(f->context, test_path(f->folder, "alone/vast"), &vast), HARK_IO_ERROR, "MiB are free");
+  assert_fine(f->context, hark_folder_list(f->context, test_path(f->folder, "alone"), &names));
+  assert_int_equal(names.count, 0);
+  hark_names_free(f->context, &names);
   assert_int_equal(mkdir(test_path(f->folder, "empty"), 0777), 0);
   task_make(f, "empty/", &t);
   assert_int_equal(hark_path_kind_of(test_path(f->folder, "empty/task.json")), HARK_PATH_FILE);
