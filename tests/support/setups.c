@@ -26,7 +26,7 @@ int test_setups(test_setup setups[TEST_MAX_SETUPS]) {
   int count = 0;
   for (int i = 0; i < CANDIDATES; i++) {
     hark_context *context = NULL;
-    if (open_context(&candidates[i], 1, true, &context) != HARK_OK) continue;
+    if (open_context(&candidates[i], 1, false, &context) != HARK_OK) continue;
     setups[count++] = candidates[i];
     hark_context_destroy(&context);
   }
@@ -48,9 +48,9 @@ static hark_context *open_or_fail(const test_setup *setup, int threads, bool det
   return context;
 }
 
-hark_context *test_setup_open(const test_setup *setup, int threads) { return open_or_fail(setup, threads, true); }
+hark_context *test_setup_open(const test_setup *setup, int threads) { return open_or_fail(setup, threads, false); }
 
-hark_context *test_setup_open_nondeterministic(const test_setup *setup, int threads) { return open_or_fail(setup, threads, false); }
+hark_context *test_setup_open_deterministic(const test_setup *setup, int threads) { return open_or_fail(setup, threads, true); }
 
 hark_context *test_reference_open(void) { return test_setup_open(&candidates[0], 1); }
 

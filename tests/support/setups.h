@@ -17,11 +17,11 @@ int test_setups(test_setup setups[TEST_MAX_SETUPS]);
 /* The same, the guard with the last of its instruction sets only: for tests of many small calls, whose tensors it opens and closes every time. */
 int test_setups_guard_once(test_setup setups[TEST_MAX_SETUPS]);
 
-/* A context there with deterministic results. A failure to make it fails the test. */
+/* A context there, as a user gets it by default. A failure to make it fails the test. */
 hark_context *test_setup_open(const test_setup *setup, int threads);
 
-/* The same, with results that may depend on the number of threads: what a user gets by default. */
-hark_context *test_setup_open_nondeterministic(const test_setup *setup, int threads);
+/* The same, deterministic. */
+hark_context *test_setup_open_deterministic(const test_setup *setup, int threads);
 
 /* The context of the oracle: reference backend, one thread. */
 hark_context *test_reference_open(void);

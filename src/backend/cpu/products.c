@@ -66,12 +66,15 @@ static void share(const hark_cpu_isa *isa, const hark_cpu_products *products, in
     *rows = (*rows + 1) / 2;
 }
 
-static void cut(const hark_cpu_isa *isa, const hark_cpu_products *products, grid *out) {
+static void cut(const hark_context *context, const hark_cpu_products *products, grid *out) {
+  const hark_cpu_isa *isa = hark_cpu_isa_of(context);
   const hark_cpu_product *p = &products->product;
   *out = (grid){.products = products};
   if (p->m == 0 || (p->n == 0 && p->row_sums == NULL) || products->batch == 0) return;
   const int64_t n = hark_max(p->n, 1); /* without columns there are row sums to be made */
-  out->few_rows = p->m < FEW_ROWS && p->transpose_b && !p->transpose_a && p->alpha == 1 && p->beta == 0 && p->row_sums == NULL;
+  /* Inner products add in lanes, tiles do not: a row would have other bits alone than among others, which deterministic contexts rule out. */
+  out->few_rows = !context->deterministic && p->m < FEW_ROWS && p->transpose_b && !p->transpose_a && p->alpha == 1 && p->beta == 0 &&
+                  p->row_sums == NULL;
   if (out->few_rows) {
     out->rows = p->m;
     out->columns = hark_max(4, FEW_ROWS_BYTES / (int64_t)sizeof(float) / hark_max(p->k, 1) / 4 * 4);
@@ -127,7 +130,7 @@ void hark_cpu_products_run(hark_context *context, const hark_cpu_products *produ
   int64_t pieces = 0;
   double operations = 0;
   for (int i = 0; i < count; i++) {
-    cut(hark_cpu_isa_of(context), &products[i], &w.grids[i]);
+    cut(context, &products[i], &w.grids[i]);
     w.grids[i].first = pieces;
     pieces += w.grids[i].count;
     operations += operations_of(&products[i]);
