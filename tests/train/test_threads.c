@@ -17,6 +17,7 @@
 
 #define STEPS 2
 #define VOCABULARY 61
+#define CLASSES 3
 
 /* Every option that splits work: dropout everywhere, accumulation, gradients of biases, norms, tables, gates, tied and untied heads. */
 static const char *const first_words[] = {"--layers=1",
@@ -43,11 +44,31 @@ static const char *const second_words[] = {"--layers=1",
                                            "--no-tie-embeddings",
                                            "--structure=window",
                                            "--window=20"};
+/* Chunks of ragged batches: learned boundaries, both pools by queries, a selection, layers that some chunks have. */
+static const char *const ahca_words[] = {"--architecture=ahca",
+                                         "--format=text",
+                                         "--layers=3",
+                                         "--heads=4",
+                                         "--batch=5",
+                                         "--accumulate=2",
+                                         "--bias",
+                                         "--dropout=0.1",
+                                         "--model.embedding-dropout=0.1",
+                                         "--chunk=learned",
+                                         "--chunk-size=4",
+                                         "--primary-slots=3",
+                                         "--secondary-slots=9",
+                                         "--selected=5",
+                                         "--model.ahca.secondary-pool=attention",
+                                         "--model.ahca.join=every"};
 static const struct {
   const char *const *words;
   int count;
-} variants[] = {{first_words, sizeof first_words / sizeof *first_words}, {second_words, sizeof second_words / sizeof *second_words}};
-enum { VARIANTS = 2 };
+  bool examples; /* classes of sequences in the place of a text */
+} variants[] = {{first_words, sizeof first_words / sizeof *first_words, false},
+                {second_words, sizeof second_words / sizeof *second_words, false},
+                {ahca_words, sizeof ahca_words / sizeof *ahca_words, true}};
+enum { VARIANTS = 3 };
 
 static hark_config configuration(const char *const *words, int count, bool large) {
   hark_config config;
@@ -82,10 +103,53 @@ static void fill_batch(const hark_config *config, int64_t micro, int32_t *inputs
   }
 }
 
-static outcome train_steps(hark_context *context, const hark_config *config) {
+/* The same numbers as sequences of different lengths: row r is its window without the last 7 r tokens. */
+static void cut_examples(const hark_config *config, hark_example_batch *batch) {
+  const int64_t context = config->model.context;
+  int64_t at = 0;
+  for (int64_t r = 0; r < batch->rows; r++) {
+    const int64_t length = context - 7 * r % context;
+    batch->ranges[2 * r] = at;
+    for (int64_t i = 0; i < length; i++, at++) {
+      batch->inputs[at] = batch->inputs[r * context + i];
+      batch->positions[at] = (int32_t)i;
+      batch->segments[at] = r;
+    }
+    batch->ranges[2 * r + 1] = at;
+    batch->targets[r] %= CLASSES;
+  }
+  batch->tokens = at;
+}
+
+static double train_examples(hark_context *context, hark_engine *engine, int64_t micro, int32_t *inputs, int32_t *targets) {
+  const hark_config *config = engine->config;
+  const int64_t rows = config->train.batch, tokens = rows * config->model.context;
+  int32_t *positions = malloc((size_t)tokens * sizeof *positions);
+  int64_t *segments = malloc((size_t)tokens * sizeof *segments), *ranges = malloc(2 * (size_t)rows * sizeof *ranges);
+  assert_true(positions != NULL && segments != NULL && ranges != NULL);
+  hark_example_batch batch = {.rows = rows,
+                              .inputs = inputs,
+                              .positions = positions,
+                              .segments = segments,
+                              .ranges = ranges,
+                              .targets = targets,
+                              .real = rows,
+                              .longest = config->model.context};
+  hark_pass_result result;
+  cut_examples(config, &batch);
+  assert_fine(context, hark_engine_train_examples(context, engine, &batch, (uint32_t)micro, 1.0 / (double)(rows * config->train.accumulate),
+                                                  &result));
+  free(ranges);
+  free(segments);
+  free(positions);
+  return result.loss;
+}
+
+static outcome train_steps(hark_context *context, const hark_config *config, bool examples) {
   outcome out = {0};
   hark_engine *engine = NULL;
-  assert_fine(context, hark_engine_create(context, config, VOCABULARY, true, &engine));
+  const hark_learning_task task = {.vocabulary = VOCABULARY, .classes = examples ? CLASSES : 0, .parts = examples ? 1 : 0};
+  assert_fine(context, hark_engine_create_for(context, config, &task, true, &engine));
   assert_fine(context, hark_parameters_initialise(context, &engine->network->parameters, 7));
   const int64_t tokens = config->train.batch * config->model.context;
   int32_t *inputs = malloc(2 * (size_t)tokens * sizeof *inputs);
@@ -96,6 +160,10 @@ static outcome train_steps(hark_context *context, const hark_config *config) {
       const int64_t micro = step * config->train.accumulate + m;
       double loss = 0;
       fill_batch(config, micro, inputs, inputs + tokens);
+      if (examples) {
+        out.losses[step] += train_examples(context, engine, micro, inputs, inputs + tokens);
+        continue;
+      }
       assert_fine(context, hark_engine_micro_batch(context, engine, inputs, inputs + tokens, config->train.batch, 0, (uint32_t)micro,
                                                    1.0 / (double)hark_config_step_tokens(config), &loss));
       out.losses[step] += loss;
@@ -156,7 +224,7 @@ static void test_every_number_of_threads(void **state) {
         (void)snprintf(what, sizeof what, "%s, variant %d, %d threads%s", setups[s].instruction_set, v, threads,
                        pool ? " of the host" : "");
         hark_context *context = open_with(&setups[s], threads, pool, deterministic);
-        outcome now = train_steps(context, &config);
+        outcome now = train_steps(context, &config, variants[v].examples);
         hark_context_destroy(&context);
         for (size_t n = 0; n < now.elements; n++)
           if (!isfinite(now.numbers[n])) fail_msg("%s: a number is not finite", what);

@@ -1,0 +1,510 @@
+/* ahca_definition.c - see ahca_definition.h. One function for each step of the definition, in the definition's order.
+ *
+ * Legend: M tokens, K chunks, C1 slots of a chunk, C2 global tokens, Cs of them selected, U units with `slots` rows each (chunks, or selected tokens).
+ */
+#include "models/ahca_definition.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "support/cmocka_all.h"
+
+#define MOST_ROWS 64
+#define MOST_WEIGHTS 1024 /* of one parameter */
+#define MEMORY (1 << 17)
+#define NAME 96
+
+typedef struct matrix {
+  int64_t rows, width;
+  double *at;
+} matrix;
+
+/* All matrices of a sequence. */
+static double memory[MEMORY];
+static int64_t taken;
+
+static matrix make(int64_t rows, int64_t width) {
+  if (taken + rows * width > MEMORY) fail_msg("the definition needs more than %d numbers", MEMORY);
+  const matrix m = {rows, width, memory + taken};
+  memset(m.at, 0, (size_t)(rows * width) * sizeof *m.at);
+  taken += rows * width;
+  return m;
+}
+
+static matrix rows_of(matrix m, int64_t first, int64_t count) { return (matrix){count, m.width, m.at + first * m.width}; }
+static double *row_of(matrix m, int64_t row) { return m.at + row * m.width; }
+
+static void add_row(matrix m, int64_t row, matrix from, int64_t other, double factor) {
+  for (int64_t i = 0; i < m.width; i++) row_of(m, row)[i] += factor * row_of(from, other)[i];
+}
+
+static matrix sum_of(matrix a, matrix b) {
+  const matrix sum = make(a.rows, a.width);
+  for (int64_t i = 0; i < a.rows * a.width; i++) sum.at[i] = a.at[i] + b.at[i];
+  return sum;
+}
+
+static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
+static double relu(double x) { return x > 0 ? x : 0; }
+static double gelu(double x) { return x * 0.5 * (1 + erf(x / sqrt(2))); }
+static double silu(double x) { return x * sigmoid(x); }
+
+static matrix each(matrix m, double (*f)(double)) {
+  for (int64_t i = 0; i < m.rows * m.width; i++) m.at[i] = f(m.at[i]);
+  return m;
+}
+
+/* ---- parameters ---- */
+
+static matrix find(ahca_definition *d, const char *prefix, const char *part) {
+  const hark_parameters *parameters = &d->network->parameters;
+  char name[NAME];
+  (void)snprintf(name, sizeof name, "%s.%s", prefix, part);
+  for (int32_t i = 0; i < parameters->count; i++) {
+    const hark_parameter *parameter = &parameters->list[i];
+    if (strcmp(parameter->name, name) != 0) continue;
+    assert_true(i < AHCA_DEFINITION_PARAMETERS);
+    const int64_t width = parameter->spec.shape[parameter->spec.rank - 1];
+    const matrix m = make(parameter->count / width, width);
+    d->read[i] = true;
+    if (parameter->weight.type == HARK_F64) {
+      assert_int_equal(hark_tensor_read(d->context, &parameter->weight, m.at), HARK_OK);
+      return m;
+    }
+    float single[MOST_WEIGHTS];
+    assert_true(parameter->count <= MOST_WEIGHTS);
+    assert_int_equal(hark_tensor_read(d->context, &parameter->weight, single), HARK_OK);
+    for (int64_t n = 0; n < parameter->count; n++) m.at[n] = (double)single[n];
+    return m;
+  }
+  return (matrix){0};
+}
+
+static matrix weights(ahca_definition *d, const char *prefix) {
+  const matrix m = find(d, prefix, "weight");
+  if (m.at == NULL) fail_msg("the model has no %s.weight", prefix);
+  return m;
+}
+
+/* x W' + b */
+static matrix linear(ahca_definition *d, const char *prefix, matrix x) {
+  const matrix w = weights(d, prefix), b = find(d, prefix, "bias"), y = make(x.rows, w.rows);
+  assert_int_equal(x.width, w.width);
+  for (int64_t n = 0; n < y.rows; n++) {
+    for (int64_t o = 0; o < y.width; o++) {
+      double sum = b.at != NULL ? b.at[o] : 0;
+      for (int64_t i = 0; i < x.width; i++) sum += row_of(x, n)[i] * row_of(w, o)[i];
+      row_of(y, n)[o] = sum;
+    }
+  }
+  return y;
+}
+
+/* (x - mean) / sqrt(variance + epsilon), or x / sqrt(mean square + epsilon), times the gain */
+static matrix norm(ahca_definition *d, const char *prefix, matrix x) {
+  const hark_network_config *config = &d->network->config;
+  const matrix gain = weights(d, prefix), b = find(d, prefix, "bias"), y = make(x.rows, x.width);
+  for (int64_t n = 0; n < x.rows; n++) {
+    double mean = 0, square = 0;
+    for (int64_t i = 0; i < x.width && config->norm == HARK_NORM_LAYER; i++) mean += row_of(x, n)[i] / (double)x.width;
+    for (int64_t i = 0; i < x.width; i++) square += pow(row_of(x, n)[i] - mean, 2) / (double)x.width;
+    for (int64_t i = 0; i < x.width; i++)
+      row_of(y, n)[i] = gain.at[i] * (row_of(x, n)[i] - mean) / sqrt(square + config->norm_epsilon) + (b.at != NULL ? b.at[i] : 0);
+  }
+  return y;
+}
+
+/* ---- attention ---- */
+
+/* Every head: sum_j softmax_j(q_i . k_j / sqrt(width of a head) + term_j) v_j. term: NULL is none. */
+static matrix attention(const ahca_definition *d, matrix q, matrix k, matrix v, const double *term) {
+  const int64_t heads = d->network->config.heads, own = q.width / heads, values = v.width / heads;
+  const matrix out = make(q.rows, v.width);
+  for (int64_t h = 0; h < heads; h++) {
+    for (int64_t n = 0; n < q.rows; n++) {
+      double logit[MOST_ROWS], largest = -INFINITY, total = 0;
+      assert_true(k.rows <= MOST_ROWS);
+      for (int64_t j = 0; j < k.rows; j++) {
+        logit[j] = 0;
+        for (int64_t i = h * own; i < (h + 1) * own; i++) logit[j] += row_of(q, n)[i] * row_of(k, j)[i];
+        logit[j] = logit[j] / sqrt((double)own) + (term != NULL ? term[j] : 0);
+        largest = fmax(largest, logit[j]);
+      }
+      for (int64_t j = 0; j < k.rows; j++) total += exp(logit[j] - largest);
+      for (int64_t j = 0; j < k.rows; j++)
+        for (int64_t i = h * values; i < (h + 1) * values; i++) row_of(out, n)[i] += exp(logit[j] - largest) / total * row_of(v, j)[i];
+    }
+  }
+  return out;
+}
+
+static const char *part_of(char name[NAME], const char *prefix, const char *part) {
+  const int length = snprintf(name, NAME, "%s.%s", prefix, part);
+  assert_true(length > 0 && length < NAME);
+  return name;
+}
+
+/* x asks y by the four projections of `prefix`. */
+static matrix ask(ahca_definition *d, const char *prefix, matrix x, matrix y, const double *term) {
+  char name[NAME];
+  const matrix q = linear(d, part_of(name, prefix, "query"), x), k = linear(d, part_of(name, prefix, "key"), y),
+               v = linear(d, part_of(name, prefix, "value"), y);
+  return linear(d, part_of(name, prefix, "output"), attention(d, q, k, v, term));
+}
+
+/* ---- chunks ---- */
+
+typedef struct chunks {
+  int64_t count, first[MOST_ROWS + 1];
+  double p[MOST_ROWS]; /* of learned ones, settled */
+} chunks;
+
+static void decide(ahca_definition *d, double distance) { d->margin = fmin(d->margin, fabs(distance)); }
+
+/* p_t = (1 - cos(Wq x_t, Wk x_{t-1})) / 2, and 1 of the first */
+static void probabilities(ahca_definition *d, matrix x, double *p) {
+  const matrix q = linear(d, "boundary.query", x), k = linear(d, "boundary.key", x);
+  p[0] = 1;
+  for (int64_t t = 1; t < x.rows; t++) {
+    double product = 0, of_q = 0, of_k = 0;
+    for (int64_t i = 0; i < q.width; i++) {
+      product += row_of(q, t)[i] * row_of(k, t - 1)[i];
+      of_q += row_of(q, t)[i] * row_of(q, t)[i];
+      of_k += row_of(k, t - 1)[i] * row_of(k, t - 1)[i];
+    }
+    p[t] = (1 - product / sqrt(of_q * of_k)) / 2;
+    decide(d, p[t] - 0.5);
+  }
+}
+
+static bool is_delimiter(const hark_ahca_config *ahca, int32_t token) {
+  bool found = token == ahca->delimiter;
+  for (int32_t i = 0; i < ahca->more_delimiter_count; i++) found = found || token == ahca->more_delimiters[i];
+  return found;
+}
+
+/* A chunk ends where its rule says so and it has the minimum of tokens, and where it has the maximum. */
+static chunks cut(ahca_definition *d, const int32_t *tokens, matrix x) {
+  const hark_ahca_config *ahca = &d->network->config.ahca;
+  const bool learned = ahca->chunk == HARK_AHCA_LEARNED, fixed = ahca->chunk == HARK_AHCA_FIXED;
+  chunks c = {.count = 1};
+  assert_true(x.rows <= MOST_ROWS && (learned || fixed || ahca->chunk == HARK_AHCA_DELIMITER));
+  if (learned) probabilities(d, x, c.p);
+  for (int64_t t = 1; t < x.rows; t++) {
+    const int64_t length = t - c.first[c.count - 1];
+    const bool wanted = fixed ? length == ahca->chunk_size : learned ? c.p[t] >= 0.5 : is_delimiter(ahca, tokens[t - 1]);
+    const bool cuts = fixed ? wanted : (wanted && length >= ahca->chunk_minimum) || length == ahca->chunk_maximum;
+    if (cuts) c.first[c.count++] = t;
+    if (cuts == wanted) continue;
+    c.p[t] = cuts ? 1 : 0;
+    d->forced += cuts;
+    d->suppressed += wanted;
+  }
+  c.first[c.count] = x.rows;
+  if (learned && ahca->ratio_weight > 0) { /* N / (N - 1) ((N - 1) F G + (1 - F) (1 - G)) */
+    const double n = (double)ahca->chunk_size, f = (double)c.count / (double)x.rows;
+    double g = 0;
+    for (int64_t t = 0; t < x.rows; t++) g += c.p[t] / (double)x.rows;
+    d->penalty += ahca->ratio_weight * n / (n - 1) * ((n - 1) * f * g + (1 - f) * (1 - g));
+  }
+  return c;
+}
+
+/* ---- both compressions ---- */
+
+/* One linear layer, or two with a gelu between them. */
+static matrix compress(ahca_definition *d, const char *prefix, int64_t depth, matrix x) {
+  char name[NAME];
+  const matrix y = linear(d, prefix, x);
+  return depth < 2 ? y : linear(d, part_of(name, prefix, "second"), each(y, gelu));
+}
+
+/* `count` slots of the rows of x: bins floor(i M / C) .. ceil((i + 1) M / C) - 1, or what as many learned queries find in them. */
+static matrix pool(ahca_definition *d, const char *prefix, int kind, int64_t count, matrix x) {
+  char name[NAME];
+  if (kind == HARK_AHCA_ATTENTION) {
+    const matrix queries = rows_of(weights(d, part_of(name, prefix, "queries")), 0, count);
+    return attention(d, queries, linear(d, part_of(name, prefix, "key"), x), x, NULL);
+  }
+  const matrix y = make(count, x.width);
+  for (int64_t i = 0; i < count; i++) {
+    const int64_t first = i * x.rows / count, behind = ((i + 1) * x.rows + count - 1) / count;
+    for (int64_t w = 0; w < x.width; w++) {
+      double most = -INFINITY, sum = 0;
+      for (int64_t n = first; n < behind; n++) {
+        most = fmax(most, row_of(x, n)[w]);
+        sum += row_of(x, n)[w];
+      }
+      row_of(y, i)[w] = kind == HARK_AHCA_MAX ? most : sum / (double)(behind - first);
+    }
+  }
+  return y;
+}
+
+/* C1 [K C1, d']; of learned chunks y_k = p_k c_k + (1 - p_k) y_{k-1}. */
+static matrix primary(ahca_definition *d, const chunks *c, matrix x) {
+  const hark_network_config *config = &d->network->config;
+  const hark_ahca_config *ahca = &config->ahca;
+  const matrix u = compress(d, "primary", ahca->primary_depth, x), out = make(c->count * ahca->primary_slots, u.width);
+  if (config->positions == HARK_POSITIONS_LEARNED) {
+    const matrix table = weights(d, "embedding.in_chunk");
+    for (int64_t k = 0; k < c->count; k++)
+      for (int64_t t = c->first[k]; t < c->first[k + 1]; t++) add_row(u, t, table, t - c->first[k], 1);
+  }
+  for (int64_t k = 0; k < c->count; k++) {
+    const matrix slots =
+        pool(d, "primary", ahca->primary_pool, ahca->primary_slots, rows_of(u, c->first[k], c->first[k + 1] - c->first[k]));
+    const double p = ahca->chunk == HARK_AHCA_LEARNED ? c->p[c->first[k]] : 1;
+    for (int64_t i = 0; i < slots.rows; i++) {
+      add_row(out, k * slots.rows + i, slots, i, p);
+      if (k > 0) add_row(out, k * slots.rows + i, out, (k - 1) * slots.rows + i, 1 - p);
+    }
+  }
+  return out;
+}
+
+/* C2 as pooled [min(C2, K C1), d'']. */
+static matrix secondary(ahca_definition *d, matrix c1) {
+  const hark_network_config *config = &d->network->config;
+  const hark_ahca_config *ahca = &config->ahca;
+  const matrix z = compress(d, "secondary", ahca->secondary_depth, c1);
+  if (config->positions == HARK_POSITIONS_LEARNED) {
+    const matrix of_chunk = weights(d, "embedding.chunk"), of_slot = weights(d, "embedding.slot");
+    for (int64_t n = 0; n < z.rows; n++) {
+      add_row(z, n, of_chunk, n / ahca->primary_slots, 1);
+      add_row(z, n, of_slot, n % ahca->primary_slots, 1);
+    }
+  }
+  return pool(d, "secondary", ahca->secondary_pool, z.rows < ahca->secondary_slots ? z.rows : ahca->secondary_slots, z);
+}
+
+/* ---- selection ---- */
+
+/* How many of the scores come before number `i`: larger ones, and equal ones in front of it. */
+static int64_t rank_of(const double *score, int64_t count, int64_t i) {
+  int64_t rank = 0;
+  for (int64_t j = 0; j < count; j++) rank += score[j] > score[i] || (score[j] == score[i] && j < i);
+  return rank;
+}
+
+/* How near the first `most` are to the others. */
+static void decide_ranks(ahca_definition *d, const double *score, int64_t count, int64_t most) {
+  for (int64_t i = 0; i < count; i++)
+    for (int64_t j = 0; j < count; j++)
+      if (rank_of(score, count, i) < most && rank_of(score, count, j) >= most) decide(d, score[i] - score[j]);
+}
+
+static double length_of(const double *x, int64_t count) {
+  double square = 0;
+  for (int64_t i = 0; i < count; i++) square += x[i] * x[i];
+  return sqrt(square);
+}
+
+/* What global tokens are selected by. pooled: C2 before its norm, global: behind it. */
+static void score_tokens(ahca_definition *d, matrix c1, matrix pooled, matrix global, double *score) {
+  const int select = d->network->config.ahca.select;
+  assert_true(select == HARK_AHCA_SCORE || select == HARK_AHCA_NORM || select == HARK_AHCA_QUERY);
+  const matrix learned = select == HARK_AHCA_SCORE ? linear(d, "select", global) : (matrix){0};
+  for (int64_t n = 0; n < global.rows; n++) {
+    score[n] = select == HARK_AHCA_SCORE ? learned.at[n] : length_of(row_of(pooled, n), pooled.width);
+    if (select != HARK_AHCA_QUERY) continue;
+    score[n] = 0;
+    for (int64_t m = 0; m < c1.rows; m++)
+      for (int64_t i = 0; i < c1.width; i++) score[n] += row_of(c1, m)[i] / (double)c1.rows * row_of(pooled, n)[i];
+  }
+}
+
+typedef struct selection {
+  matrix tokens; /* of C2's norm */
+  bool scored;   /* their logits have a term: log sigmoid of the score */
+  double term[MOST_ROWS];
+} selection;
+
+static void take(selection *s, int64_t row, matrix global, int64_t n, double score) {
+  add_row(s->tokens, row, global, n, 1);
+  s->term[row] = log(sigmoid(score));
+}
+
+/* *all: every token of C2 with its term. */
+static selection choose(ahca_definition *d, matrix c1, matrix pooled, selection *all) {
+  const hark_ahca_config *ahca = &d->network->config.ahca;
+  const matrix global = norm(d, "secondary_norm", pooled);
+  const int64_t count = global.rows < ahca->selected ? global.rows : ahca->selected;
+  const bool scored = ahca->select == HARK_AHCA_SCORE;
+  selection s = {.tokens = make(count, global.width), .scored = scored};
+  double score[MOST_ROWS] = {0};
+  *all = (selection){.tokens = make(global.rows, global.width), .scored = scored};
+  score_tokens(d, c1, pooled, global, score);
+  decide_ranks(d, score, global.rows, count);
+  for (int64_t n = 0, row = 0; n < global.rows; n++) {
+    take(all, n, global, n, score[n]);
+    if (rank_of(score, global.rows, n) < count) take(&s, row++, global, n, score[n]);
+  }
+  d->left_out += global.rows - count;
+  return s;
+}
+
+static const double *terms_of(const selection *s) { return s->scored ? s->term : NULL; }
+
+/* ---- layers ---- */
+
+typedef struct units {
+  int64_t count, slots;
+  int64_t depth[MOST_ROWS];
+  double gate[MOST_ROWS];
+} units;
+
+static const char *of_layer(char name[NAME], int64_t layer, const char *part) {
+  (void)snprintf(name, NAME, "blocks.%d.%s", (int)layer, part);
+  return name;
+}
+
+/* A = attention(norm(h), asked) Wo */
+static matrix join(ahca_definition *d, int64_t layer, matrix h, const selection *asked) {
+  char name[NAME];
+  const matrix normed = norm(d, of_layer(name, layer, "join_norm"), h);
+  return ask(d, of_layer(name, layer, "join"), normed, asked->tokens, terms_of(asked));
+}
+
+/* All layers for the first 40 % of the training, the capacities from 70 % on, and between them what lies between them. */
+static double capacity_of(const ahca_definition *d, int64_t layer) {
+  const double end = pow(d->network->config.ahca.capacity, (double)layer), way = ((1 - d->remaining) - 0.4) / 0.3;
+  return way <= 0 ? 1 : way >= 1 ? end : 1 + way * (end - 1);
+}
+
+static int64_t depth_by_paper(ahca_definition *d, double share, int64_t layers) {
+  if (share < 1) decide(d, share * (double)layers - round(share * (double)layers));
+  return (int64_t)fmin(fmax(floor(share * (double)layers), 1), (double)layers);
+}
+
+/* Depth and gate of every unit, from what it begins with or from A. */
+static void find_depths(ahca_definition *d, units *u, matrix begin, matrix a) {
+  const hark_network_config *config = &d->network->config;
+  const bool paper = config->ahca.depth == HARK_AHCA_PAPER, of_attention = config->ahca.depth_score == HARK_AHCA_OF_ATTENTION;
+  double score[MOST_ROWS] = {0}, largest = 0;
+  for (int64_t k = 0; k < u->count; k++) u->depth[k] = 1;
+  if (config->layers < 2) return;
+  if (paper || of_attention) {
+    for (int64_t k = 0; k < u->count; k++) score[k] = length_of(row_of(of_attention ? a : begin, k * u->slots), u->slots * begin.width);
+  } else {
+    const matrix each_slot = linear(d, "depth", norm(d, "depth_norm", begin)); /* the mean's score is the mean of the scores */
+    for (int64_t n = 0; n < begin.rows; n++) score[n / u->slots] += each_slot.at[n] / (double)u->slots;
+  }
+  for (int64_t k = 0; k < u->count; k++) largest = fmax(largest, score[k]);
+  for (int64_t k = 0; k < u->count; k++) u->gate[k] = paper ? 1 : sigmoid(score[k]);
+  for (int64_t k = 0; k < u->count && paper; k++) u->depth[k] = depth_by_paper(d, score[k] / largest, config->layers);
+  for (int64_t l = 1; l < config->layers && !paper; l++) {
+    const double have = ceil(capacity_of(d, l) * (double)u->count);
+    decide_ranks(d, score, u->count, (int64_t)have);
+    for (int64_t k = 0; k < u->count; k++) u->depth[k] += (double)rank_of(score, u->count, k) < have;
+  }
+  for (int64_t k = 0; k < u->count; k++) {
+    d->shallow += u->depth[k] < config->layers;
+    d->deep += u->depth[k] == config->layers;
+    if (!paper) d->penalty += config->ahca.ponder_weight * u->gate[k] / (double)u->count;
+  }
+}
+
+static matrix feed_forward(ahca_definition *d, const char *prefix, matrix x) {
+  static double (*const functions[])(double) = {
+      [HARK_ACTIVATION_GELU] = gelu, [HARK_ACTIVATION_RELU] = relu, [HARK_ACTIVATION_SILU] = silu};
+  const hark_activation activation = d->network->config.activation;
+  char name[NAME];
+  assert_true(activation == HARK_ACTIVATION_GELU || activation == HARK_ACTIVATION_RELU || activation == HARK_ACTIVATION_SILU);
+  const matrix inner = linear(d, part_of(name, prefix, "up"), x);
+  return linear(d, part_of(name, prefix, "down"), each(inner, functions[activation]));
+}
+
+/* F(h) of one unit: what attention among its slots and the feed-forward layer add, or relu(W h + b) - h. */
+static matrix branch(ahca_definition *d, int64_t layer, matrix h) {
+  const hark_ahca_config *ahca = &d->network->config.ahca;
+  char name[NAME], part[NAME];
+  if (ahca->layer == HARK_AHCA_LINEAR) {
+    const matrix y = each(linear(d, of_layer(name, layer, "linear"), h), relu);
+    for (int64_t n = 0; n < h.rows; n++) add_row(y, n, h, n, -1);
+    return y;
+  }
+  const matrix normed = norm(d, of_layer(name, layer, "attention_norm"), h);
+  matrix a;
+  of_layer(name, layer, "attention");
+  if (ahca->output == HARK_AHCA_OF_SELECTED) { /* alone: its own value */
+    a = linear(d, part_of(part, name, "value"), normed);
+    a = linear(d, part_of(part, name, "output"), a);
+  } else {
+    a = ask(d, name, normed, normed, NULL);
+  }
+  const matrix behind = norm(d, of_layer(name, layer, "feed_forward_norm"), sum_of(h, a));
+  return sum_of(a, feed_forward(d, of_layer(name, layer, "feed_forward"), behind));
+}
+
+/* h = begin + A;  h += F_1(h);  l = 2 .. L_k: h_k += gate_k F_l(h_k), behind another A where every layer joins */
+static matrix run_layers(ahca_definition *d, units *u, matrix begin, const selection *asked) {
+  const hark_network_config *config = &d->network->config;
+  const matrix a = join(d, 0, begin, asked);
+  matrix h = sum_of(begin, a);
+  find_depths(d, u, begin, a);
+  for (int64_t l = 0; l < config->layers; l++) {
+    if (l > 0 && config->ahca.join == HARK_AHCA_EVERY) h = sum_of(h, join(d, l, h, asked));
+    for (int64_t k = 0; k < u->count; k++) {
+      if (u->depth[k] <= l) continue;
+      const matrix own = rows_of(h, k * u->slots, u->slots), f = branch(d, l, own);
+      for (int64_t i = 0; i < u->slots; i++) add_row(own, i, f, i, l > 0 ? u->gate[k] : 1);
+    }
+  }
+  return h;
+}
+
+/* ---- heads ---- */
+
+static matrix tell(ahca_definition *d, matrix x) { return linear(d, "head", each(linear(d, "head.hidden", x), relu)); }
+
+/* q_t: the embedded token, or its place in its chunk and the chunk's number. */
+static matrix queries_of(ahca_definition *d, const chunks *c, matrix x) {
+  if (d->network->config.ahca.head == HARK_AHCA_LABELS) return x;
+  const matrix q = make(x.rows, x.width), place = weights(d, "head.position"), number = weights(d, "head.chunk");
+  for (int64_t k = 0; k < c->count; k++) {
+    for (int64_t t = c->first[k]; t < c->first[k + 1]; t++) {
+      add_row(q, t, place, t - c->first[k], 1);
+      add_row(q, t, number, k, 1);
+    }
+  }
+  return q;
+}
+
+/* y_t = q_t + attention(norm(q_t), norm(H_k)) Wo + attention(norm(q_t), C2_S) Wo'; the straight-through estimator's value is what it is given. */
+static matrix tell_tokens(ahca_definition *d, const chunks *c, matrix x, matrix normed, const selection *selected) {
+  const int64_t slots = d->network->config.ahca.primary_slots;
+  const matrix q = queries_of(d, c, x), asking = norm(d, "head.query_norm", q);
+  const matrix y = sum_of(q, ask(d, "head.selected", asking, selected->tokens, terms_of(selected)));
+  for (int64_t k = 0; k < c->count; k++) {
+    const int64_t first = c->first[k], count = c->first[k + 1] - first;
+    const matrix told = ask(d, "head.slots", rows_of(asking, first, count), rows_of(normed, k * slots, slots), NULL);
+    for (int64_t i = 0; i < count; i++) add_row(y, first + i, told, i, 1);
+  }
+  return tell(d, norm(d, "head.norm", y));
+}
+
+static matrix tell_sequence(ahca_definition *d, matrix normed) {
+  const matrix mean = make(1, normed.width);
+  for (int64_t n = 0; n < normed.rows; n++) add_row(mean, 0, normed, n, 1 / (double)normed.rows);
+  return tell(d, mean);
+}
+
+void ahca_definition_logits(ahca_definition *d, const int32_t *tokens, int64_t count, double *logits) {
+  const hark_network_config *config = &d->network->config;
+  const bool of_selected = config->ahca.output == HARK_AHCA_OF_SELECTED;
+  taken = 0;
+  const matrix table = weights(d, "embedding.token"), x = make(count, config->width);
+  for (int64_t t = 0; t < count; t++) add_row(x, t, table, tokens[t], 1);
+  const chunks c = cut(d, tokens, x);
+  const matrix c1 = primary(d, &c, x);
+  selection all;
+  const selection selected = choose(d, c1, secondary(d, c1), &all);
+  units u = {.count = of_selected ? selected.tokens.rows : c.count, .slots = of_selected ? 1 : config->ahca.primary_slots};
+  const matrix begin = of_selected ? linear(d, "from_selected", selected.tokens) : c1;
+  const matrix normed = norm(d, "final_norm", run_layers(d, &u, begin, of_selected ? &all : &selected));
+  const bool tells_tokens = config->ahca.head == HARK_AHCA_LABELS || config->ahca.head == HARK_AHCA_RECONSTRUCTION;
+  const matrix told = tells_tokens ? tell_tokens(d, &c, x, normed, &selected) : tell_sequence(d, normed);
+  memcpy(logits, told.at, (size_t)(told.rows * told.width) * sizeof *logits);
+}

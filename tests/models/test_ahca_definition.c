@@ -1,0 +1,327 @@
+/* test_ahca_definition.c - adaptive hierarchical compressed attention as a whole against its definition (ahca_definition.h): what a ragged batch is told
+ * and what is added to the loss; and the gradient of a batch against those of its sequences.
+ */
+#include <hark/hark.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "models/ahca_definition.h"
+#include "models/ahca_layers.h"
+#include "support/cmocka_all.h"
+#include "support/setups.h"
+
+#define VOCABULARY 9
+#define CLASSES 3
+#define SEQUENCES 3
+#define CONTEXT 17
+#define TOKENS (SEQUENCES * CONTEXT)
+#define LOGITS (TOKENS * VOCABULARY)
+#define MOST_WEIGHTS 1024 /* of one parameter */
+
+#define ANY                                                                                                                                \
+  .architecture = HARK_ARCHITECTURE_ahca, .vocabulary = VOCABULARY, .layers = 3, .heads = 2, .key_heads = 2, .width = 6,                   \
+  .feed_forward_width = 10, .context = CONTEXT, .norm_epsilon = 1e-5, .window = 2, .structure = HARK_STRUCTURE_DENSE
+#define PLACED .positions = HARK_POSITIONS_LEARNED
+#define CLASSED ANY, .classes = CLASSES
+#define CHUNKS(rule, size, least, most)                                                                                                    \
+  .chunk = rule, .chunk_size = size, .chunk_minimum = least, .chunk_maximum = most, .delimiter = 4, .window = 2
+#define SLOTS(first, second, count) .primary_slots = first, .secondary_slots = second, .selected = count
+
+typedef struct variant {
+  const char *name;
+  hark_network_config config;
+} variant;
+
+/* Every word of the configuration that the definition has occurs in at least one. */
+static const variant variants[] = {
+    {"fixed_attention_score_once_classes",
+     {CLASSED, PLACED,
+      .ahca = {CHUNKS(HARK_AHCA_FIXED, 4, 0, 0), SLOTS(2, 5, 2), .primary_pool = HARK_AHCA_ATTENTION, .primary_width = 8,
+               .secondary_width = 10, .capacity = 0.5, .ponder_weight = 0.02}}},
+    {"learned_max_attention_norm_every_labels",
+     {ANY, PLACED, .bias = true, .norm = HARK_NORM_RMS,
+      .ahca = {CHUNKS(HARK_AHCA_LEARNED, 4, 2, 3), SLOTS(3, 6, 4), .primary_pool = HARK_AHCA_MAX, .secondary_pool = HARK_AHCA_ATTENTION,
+               .primary_width = 4, .secondary_width = 8, .select = HARK_AHCA_NORM, .join = HARK_AHCA_EVERY, .head = HARK_AHCA_LABELS,
+               .capacity = 0.5, .ratio_weight = 0.03, .ponder_weight = 0.02}}},
+    {"selected_score_once_classes",
+     {CLASSED, PLACED, .bias = true,
+      .ahca = {CHUNKS(HARK_AHCA_FIXED, 3, 0, 0), SLOTS(2, 6, 3), .output = HARK_AHCA_OF_SELECTED, .secondary_width = 8, .capacity = 0.5,
+               .ponder_weight = 0.02}}},
+    {"learned_average_score_reconstruction_full",
+     {ANY, PLACED,
+      .ahca = {CHUNKS(HARK_AHCA_LEARNED, 4, 2, 4), SLOTS(3, 5, 3), .head = HARK_AHCA_RECONSTRUCTION, .capacity = 1, .ratio_weight = 0.03,
+               .ponder_weight = 0.02}}},
+    {"fixed_two_layers_attention_score_labels",
+     {ANY, PLACED, .bias = true, .activation = HARK_ACTIVATION_SILU,
+      .ahca = {CHUNKS(HARK_AHCA_FIXED, 5, 0, 0), SLOTS(3, 6, 3), .secondary_pool = HARK_AHCA_ATTENTION, .primary_depth = 2,
+               .secondary_depth = 2, .head = HARK_AHCA_LABELS, .depth_score = HARK_AHCA_OF_ATTENTION, .capacity = 0.7}}},
+    {"delimiter_max_query_paper_linear_regression",
+     {CLASSED, PLACED,
+      .ahca = {CHUNKS(HARK_AHCA_DELIMITER, 4, 2, 6), SLOTS(2, 5, 3), .more_delimiters = {1, 7}, .more_delimiter_count = 2,
+               .primary_pool = HARK_AHCA_MAX, .secondary_pool = HARK_AHCA_MAX, .select = HARK_AHCA_QUERY, .layer = HARK_AHCA_LINEAR,
+               .join = HARK_AHCA_EVERY, .depth = HARK_AHCA_PAPER, .head = HARK_AHCA_REGRESSION}}},
+    {"learned_without_positions_relu_paper_attention",
+     {CLASSED, .positions = HARK_POSITIONS_NONE, .norm = HARK_NORM_RMS, .activation = HARK_ACTIVATION_RELU,
+      .ahca = {CHUNKS(HARK_AHCA_LEARNED, 4, 1, 3), SLOTS(2, 7, 4), .primary_pool = HARK_AHCA_ATTENTION, .depth = HARK_AHCA_PAPER,
+               .depth_score = HARK_AHCA_OF_ATTENTION, .ratio_weight = 0.03}}},
+    {"selected_norm_every_linear",
+     {CLASSED, PLACED,
+      .ahca = {CHUNKS(HARK_AHCA_LEARNED, 3, 2, 4), SLOTS(2, 6, 4), .output = HARK_AHCA_OF_SELECTED, .select = HARK_AHCA_NORM,
+               .layer = HARK_AHCA_LINEAR, .join = HARK_AHCA_EVERY, .capacity = 0.4, .ponder_weight = 0.02}}},
+};
+#define VARIANTS (sizeof variants / sizeof *variants)
+
+/* Sequences shorter than a chunk, one with a chunk of one token at its end, all of different lengths. */
+static const int64_t batches[][SEQUENCES] = {{17, 2, 11}, {1, 13, 6}};
+#define BATCHES (sizeof batches / sizeof *batches)
+
+/* A network and a packed batch of sequences for it. */
+typedef struct model {
+  hark_context *context;
+  hark_network *network;
+  hark_tape *tape;
+  hark_tensor tokens, targets, ranges;
+  int32_t ids[TOKENS];
+  int64_t answers; /* what is told: of sequences, or of tokens */
+} model;
+
+static bool tells_tokens(const model *m) { return hark_ahca_has_token_head(&m->network->config); }
+static int64_t choices(const model *m) { return tells_tokens(m) ? VOCABULARY : CLASSES; }
+
+static int32_t token_at(int64_t sequence, int64_t i) {
+  const hark_random_stream stream = {.seed = 3, .layer_purpose = hark_random_layer_purpose(0, HARK_RANDOM_TEST)};
+  return (int32_t)(hark_random_word(&stream, (uint64_t)(100 * sequence + i)) % VOCABULARY);
+}
+
+/* Sequences `first` .. of the lengths. */
+static void batch_open(model *m, int64_t first, const int64_t *lengths, int64_t sequences) {
+  int64_t total = 0, ranges[2 * SEQUENCES];
+  int32_t targets[TOKENS];
+  for (int64_t s = 0; s < sequences; s++) {
+    ranges[2 * s] = total;
+    for (int64_t i = 0; i < lengths[s]; i++, total++) {
+      m->ids[total] = token_at(first + s, i);
+      if (tells_tokens(m)) targets[total] = i % 4 == 3 ? -1 : (m->ids[total] + (int32_t)i) % VOCABULARY;
+    }
+    ranges[2 * s + 1] = total;
+    if (!tells_tokens(m)) targets[s] = (int32_t)((first + s) % CLASSES);
+  }
+  m->answers = tells_tokens(m) ? total : sequences;
+  const int64_t token_shape[] = {1, total}, range_shape[] = {sequences, 1, 2};
+  const int rank = tells_tokens(m) ? 2 : 1;
+  assert_int_equal(hark_tensor_create(m->context, HARK_I32, 2, token_shape, &m->tokens), HARK_OK);
+  assert_int_equal(hark_tensor_create(m->context, HARK_I32, rank, rank == 2 ? token_shape : &sequences, &m->targets), HARK_OK);
+  assert_int_equal(hark_tensor_create(m->context, HARK_I64, 3, range_shape, &m->ranges), HARK_OK);
+  assert_int_equal(hark_tensor_write(m->context, &m->tokens, m->ids), HARK_OK);
+  assert_int_equal(hark_tensor_write(m->context, &m->targets, targets), HARK_OK);
+  assert_int_equal(hark_tensor_write(m->context, &m->ranges, ranges), HARK_OK);
+}
+
+static void batch_close(model *m) {
+  hark_tensor_destroy(m->context, &m->tokens);
+  hark_tensor_destroy(m->context, &m->targets);
+  hark_tensor_destroy(m->context, &m->ranges);
+}
+
+/* Weights of a size at which nothing is nearly linear; norms' gains stay near one. */
+static void draw_weights(const model *m) {
+  const hark_random_stream stream = {.seed = 12, .layer_purpose = hark_random_layer_purpose(1, HARK_RANDOM_TEST)};
+  uint64_t number = 0;
+  for (int32_t i = 0; i < m->network->parameters.count; i++) {
+    hark_parameter *parameter = &m->network->parameters.list[i];
+    double draws[MOST_WEIGHTS];
+    float single[MOST_WEIGHTS];
+    assert_true(parameter->count <= MOST_WEIGHTS);
+    hark_random_uniform(&stream, number, parameter->count, draws);
+    number += (uint64_t)parameter->count;
+    for (int64_t n = 0; n < parameter->count; n++) {
+      draws[n] = (parameter->spec.initial == HARK_INITIAL_ONE ? 1 : 0) + 0.8 * (2 * draws[n] - 1);
+      single[n] = (float)draws[n];
+    }
+    const void *weights = parameter->weight.type == HARK_F64 ? (const void *)draws : single;
+    assert_int_equal(hark_tensor_write(m->context, &parameter->weight, weights), HARK_OK);
+  }
+}
+
+static void model_open(model *m, hark_context *context, const hark_network_config *config, hark_type type) {
+  *m = (model){.context = context};
+  if (hark_network_create(context, config, type, true, &m->network) != HARK_OK) fail_msg("%s", hark_context_message(context));
+  draw_weights(m);
+  assert_int_equal(hark_tape_create(context, &m->tape), HARK_OK);
+}
+
+static void model_close(model *m) {
+  hark_tape_destroy(&m->tape);
+  hark_network_destroy(m->context, &m->network);
+}
+
+static void read_numbers(const model *m, hark_value value, int64_t count, double *out) {
+  const hark_tensor *tensor = hark_tape_tensor(m->tape, value);
+  float single[LOGITS];
+  assert_int_equal(hark_tensor_count(tensor), count);
+  if (tensor->type == HARK_F64) {
+    assert_int_equal(hark_tensor_read(m->context, tensor, out), HARK_OK);
+    return;
+  }
+  assert_int_equal(hark_tensor_read(m->context, tensor, single), HARK_OK);
+  for (int64_t i = 0; i < count; i++) out[i] = (double)single[i];
+}
+
+/* Both with weights 1: logits, and what the model adds to the loss (0: nothing). */
+static void apply(const model *m, double remaining, hark_value *logits, hark_value *penalty) {
+  const hark_forward forward = {.tape = m->tape, .parameters = &m->network->parameters, .training = true};
+  hark_value tokens = 0;
+  hark_tape_reset(m->tape);
+  assert_int_equal(hark_tape_leaf(m->tape, &m->tokens, NULL, &tokens), HARK_OK);
+  const hark_network_input input = {.tokens = tokens, .ranges = &m->ranges, .remaining = remaining, .weight = 1, .penalty = penalty};
+  if (m->network->architecture->logits(m->context, m->network, &forward, &input, logits) != HARK_OK)
+    fail_msg("%s", hark_context_message(m->context));
+}
+
+/* ---- the definition ---- */
+
+/* A path from a token to a logit has some 40 sums of at most 24 terms, between them norms, exponentials and what is added up: a few roundings each, of the
+ * size of the largest number that is told. */
+#define ROUNDINGS 200
+#define MARGIN 1e-4 /* scores of order 1 to 10 come no nearer to each other, so that no decision turns on such roundings in f32 */
+
+static double within(const model *m, double size) {
+  return ROUNDINGS * size * (m->network->parameters.list[0].weight.type == HARK_F64 ? 0x1p-53 : 0x1p-24);
+}
+
+static void compare(const model *m, const char *setup, const char *name, const double *found, const double *expected, int64_t count) {
+  double largest = 0;
+  for (int64_t i = 0; i < count; i++) largest = fmax(largest, fabs(expected[i]));
+  for (int64_t i = 0; i < count; i++)
+    if (!(fabs(found[i] - expected[i]) <= within(m, largest)))
+      fail_msg("%s: %s: number %d of %d is %.12g, the definition's %.12g", setup, name, (int)i, (int)count, found[i], expected[i]);
+}
+
+/* What has to occur for a variant to be tested. */
+static void check_decisions(const ahca_definition *d, const char *name) {
+  const hark_network_config *config = &d->network->config;
+  const hark_ahca_config *ahca = &config->ahca;
+  for (int32_t i = 0; i < d->network->parameters.count; i++)
+    if (!d->read[i]) fail_msg("%s: the definition has no use for %s", name, d->network->parameters.list[i].name);
+  if (!(d->margin > MARGIN)) fail_msg("%s: decisions are %g apart", name, d->margin);
+  if (d->left_out == 0) fail_msg("%s: everything is selected", name);
+  if (ahca->chunk == HARK_AHCA_LEARNED && d->forced == 0) fail_msg("%s: no chunk is as long as it may be", name);
+  if (ahca->chunk == HARK_AHCA_LEARNED && ahca->chunk_minimum > 1 && d->suppressed == 0) fail_msg("%s: no chunk is kept long", name);
+  if (d->deep == 0 || (d->shallow == 0 && (ahca->capacity < 1 || ahca->depth == HARK_AHCA_PAPER)))
+    fail_msg("%s: %d units have all layers, %d have fewer", name, (int)d->deep, (int)d->shallow);
+}
+
+static void check_variant(const test_setup *setup, hark_type type, const variant *v) {
+  static const double parts_to_come[] = {1, 0.45, 0};
+  hark_context *context = test_setup_open(setup, 2);
+  model m;
+  char where[64];
+  model_open(&m, context, &v->config, type);
+  (void)snprintf(where, sizeof where, "%s:%s", setup->backend, setup->instruction_set);
+  ahca_definition d = {.context = context, .network = m.network, .margin = INFINITY};
+  for (size_t r = 0; r < sizeof parts_to_come / sizeof *parts_to_come; r++) {
+    for (size_t b = 0; b < BATCHES; b++) {
+      double found[LOGITS], expected[LOGITS], found_penalty = 0, *told = expected;
+      hark_value logits = 0, penalty = 0;
+      batch_open(&m, 0, batches[b], SEQUENCES);
+      apply(&m, parts_to_come[r], &logits, &penalty);
+      const int64_t count = m.answers * choices(&m);
+      read_numbers(&m, logits, count, found);
+      d.remaining = parts_to_come[r];
+      d.penalty = 0;
+      const int32_t *ids = m.ids;
+      for (int s = 0; s < SEQUENCES; ids += batches[b][s], s++) {
+        ahca_definition_logits(&d, ids, batches[b][s], told);
+        told += tells_tokens(&m) ? batches[b][s] * VOCABULARY : CLASSES;
+      }
+      compare(&m, where, v->name, found, expected, count);
+      assert_int_equal(penalty != 0, d.penalty > 0);
+      if (penalty != 0) read_numbers(&m, penalty, 1, &found_penalty);
+      compare(&m, where, v->name, &found_penalty, &d.penalty, 1);
+      batch_close(&m);
+    }
+  }
+  check_decisions(&d, v->name);
+  model_close(&m);
+  test_setup_close(context);
+}
+
+static void a_batch_is_told_what_the_definition_says(void **state) {
+  (void)state;
+  test_setup setups[TEST_MAX_SETUPS];
+  const int count = test_setups_guard_once(setups);
+  int fast = 0;
+  for (size_t v = 0; v < VARIANTS; v++) {
+    check_variant(&setups[0], HARK_F64, &variants[v]);
+    for (int s = 0; s < count; s++) {
+      check_variant(&setups[s], HARK_F32, &variants[v]);
+      fast += strcmp(setups[s].backend, "cpu") == 0;
+    }
+  }
+  assert_true(fast > 0);
+}
+
+/* ---- gradients ---- */
+
+#define OF_THE_LARGEST 1e-12 /* the backward has sums over all tokens besides those of the forward */
+
+/* Adds the gradient of the batch's loss, its sum over all that is told, to those that are there. */
+static void add_gradients(const model *m) {
+  hark_value targets = 0, logits = 0, penalty = 0, loss = 0;
+  const hark_forward forward = {.tape = m->tape, .parameters = &m->network->parameters, .training = true};
+  apply(m, 0, &logits, &penalty);
+  assert_int_equal(hark_tape_leaf(m->tape, &m->targets, NULL, &targets), HARK_OK);
+  assert_int_equal(hark_network_loss(m->tape, logits, targets, 1, 0, &loss), HARK_OK);
+  if (penalty != 0) assert_int_equal(hark_forward_add(&forward, loss, penalty, &loss), HARK_OK);
+  assert_int_equal(hark_tape_backward(m->tape, loss, 1), HARK_OK);
+}
+
+static void the_gradient_of_a_batch_is_the_sum_of_those_of_its_sequences(void **state) {
+  (void)state;
+  for (size_t v = 0; v < VARIANTS; v++) {
+    hark_context *context = test_reference_open();
+    model m;
+    model_open(&m, context, &variants[v].config, HARK_F64);
+    const hark_tensor *gradients = &m.network->parameters.gradients;
+    const size_t bytes = (size_t)hark_tensor_count(gradients) * sizeof(double);
+    double *together = malloc(bytes);
+    assert_non_null(together);
+    for (size_t b = 0; b < BATCHES; b++) {
+      memset(gradients->data, 0, bytes);
+      batch_open(&m, 0, batches[b], SEQUENCES);
+      add_gradients(&m);
+      batch_close(&m);
+      memcpy(together, gradients->data, bytes);
+      memset(gradients->data, 0, bytes);
+      for (int s = 0; s < SEQUENCES; s++) {
+        batch_open(&m, s, &batches[b][s], 1);
+        add_gradients(&m);
+        batch_close(&m);
+      }
+      const double *alone = gradients->data;
+      double largest = 0;
+      for (int64_t n = 0; n < hark_tensor_count(gradients); n++) largest = fmax(largest, fabs(alone[n]));
+      assert_true(largest > 0);
+      for (int32_t i = 0; i < m.network->parameters.count; i++) {
+        const hark_parameter *parameter = &m.network->parameters.list[i];
+        for (int64_t n = parameter->first; n < parameter->first + parameter->count; n++)
+          if (!(fabs(alone[n] - together[n]) <= OF_THE_LARGEST * largest))
+            fail_msg("%s: gradient %d of %s is %.12g of the batch, %.12g of its sequences", variants[v].name, (int)(n - parameter->first),
+                     parameter->name, together[n], alone[n]);
+      }
+    }
+    free(together);
+    model_close(&m);
+    test_setup_close(context);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_batch_is_told_what_the_definition_says),
+      cmocka_unit_test(the_gradient_of_a_batch_is_the_sum_of_those_of_its_sequences),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
