@@ -73,9 +73,8 @@ static hark_status declare_block(hark_lab_ahca *n, int64_t number) {
   return declare_feed_forward(n, name, &block->feed_forward);
 }
 
-/* The score begins at zero. */
 static hark_status declare_score(hark_lab_ahca *n, const char *name, hark_linear *layer) {
-  return hark_linear_declare(n->training.context, &n->training.parameters, n->config.width, 1, true, 0, name, layer);
+  return hark_linear_declare(n->training.context, &n->training.parameters, n->config.width, 1, true, HARK_DEVIATION_XAVIER, name, layer);
 }
 
 /* Query and key of a boundary begin as x plus one constant, as large as x: neighbours are alike, and boundaries are the exception that has to be
@@ -84,10 +83,7 @@ static hark_status declare_boundary(hark_lab_ahca *n) {
   const int64_t d = n->config.width;
   static const char *const names[] = {"boundary.query", "boundary.key"};
   hark_linear *const layers[] = {&n->boundary_query, &n->boundary_key};
-  double *identity;
-  HARK_TRY(hark_lab_numbers(n->training.lab, d * d, &identity));
-  for (int64_t i = 0; i < d; i++) identity[i * d + i] = 1;
-  const hark_parameter_spec weight = {.rank = 2, .shape = {d, d}, .initial = HARK_INITIAL_GIVEN, .given = identity};
+  const hark_parameter_spec weight = {.rank = 2, .shape = {d, d}, .initial = HARK_INITIAL_IDENTITY};
   const hark_parameter_spec bias = {.rank = 1, .shape = {d}, .initial = HARK_INITIAL_CONSTANT, .value = BOUNDARY_CONSTANT};
   for (int i = 0; i < 2; i++) {
     HARK_TRY(hark_parameters_add(n->training.context, &n->training.parameters, &weight, &layers[i]->weight, "%s.weight", names[i]));

@@ -1,4 +1,8 @@
-/* ahca.c - the configuration and parameters of adaptive hierarchical compressed attention; ahca_pass.c has the pass. See ahca.h. */
+/* ahca.c - the configuration and parameters of adaptive hierarchical compressed attention; ahca_pass.c has the pass. See ahca.h.
+ *
+ * Initial weights, those of the laboratory's networks (lab/ahca_network.c): linear layers keep the size of what they read, deviation 1 / sqrt(in), and
+ * 1 / sqrt(2 layers) of that where they write into the residual stream; learned queries have deviation 1, boundaries begin at the identity. Tables of positions are as large as what they are added to. docs/mathematics/ahca.md has the reasons.
+ */
 #include "models/ahca.h"
 
 #include <inttypes.h>
@@ -20,10 +24,32 @@ hark_ahca_sizes hark_ahca_sizes_of(const hark_network_config *config) {
   return sizes;
 }
 
+double hark_ahca_deviation(int64_t in) { return 1 / sqrt((double)in); }
+
+/* Of linear layers that write into the residual stream, to which every layer adds two branches. */
+static double output_deviation_of(const hark_network *network, int64_t in) {
+  return hark_ahca_deviation(in) / sqrt(2.0 * (double)network->config.layers);
+}
+
+/* What an element of x, an embedded token, has; vectors that are of size 1 come out so (`embedding.features`). */
+static double content_deviation(const hark_network_config *config) {
+  if (config->features > 0) return 1;
+  return config->embedding_deviation != 0 ? config->embedding_deviation : HARK_INITIAL_DEVIATION;
+}
+
+/* What an element of a slot has: the mean of n rows of independent elements of deviation e has e / sqrt(n). Learned queries begin with nearly equal
+ * weights, so that a slot is the mean of the chunk. */
+static double slot_deviation(const hark_network_config *config) {
+  const hark_ahca_config *options = &config->ahca;
+  const int64_t rows = options->primary_pool == HARK_AHCA_ATTENTION ? options->chunk_size
+                       : options->primary_pool == HARK_AHCA_AVERAGE ? hark_ceil_div(options->chunk_size, options->primary_slots)
+                                                                    : 1;
+  return content_deviation(config) / sqrt((double)rows);
+}
+
 hark_status hark_ahca_declare_table(hark_context *context, hark_network *network, const char *name, int64_t rows, int64_t width,
-                                    hark_parameter_id *out) {
-  const hark_parameter_spec spec = {
-      .rank = 2, .shape = {rows, width}, .initial = HARK_INITIAL_NORMAL, .value = HARK_INITIAL_DEVIATION, .decays = true};
+                                    double deviation, hark_parameter_id *out) {
+  const hark_parameter_spec spec = {.rank = 2, .shape = {rows, width}, .initial = HARK_INITIAL_NORMAL, .value = deviation, .decays = true};
   return hark_parameters_add(context, &network->parameters, &spec, out, "%s.weight", name);
 }
 
@@ -40,16 +66,15 @@ hark_status hark_ahca_declare_norm(hark_context *context, hark_network *network,
 hark_status hark_ahca_declare_attention(hark_context *context, hark_network *network, const char *prefix, const hark_ahca_widths *widths,
                                         hark_ahca_attention *attention) {
   const int64_t width = hark_ahca_sizes_of(&network->config).primary_width;
-  const double output_deviation = HARK_INITIAL_DEVIATION / sqrt(2.0 * (double)network->config.layers);
   const struct {
     const char *name;
     int64_t in, out;
     double deviation;
     hark_linear *layer;
-  } parts[] = {{"query", widths->query, width, HARK_INITIAL_DEVIATION, &attention->query},
-               {"key", widths->query != 0 ? widths->key : 0, width, HARK_INITIAL_DEVIATION, &attention->key},
-               {"value", widths->key, width, HARK_INITIAL_DEVIATION, &attention->value},
-               {"output", width, widths->output, output_deviation, &attention->output}};
+  } parts[] = {{"query", widths->query, width, hark_ahca_deviation(widths->query), &attention->query},
+               {"key", widths->query != 0 ? widths->key : 0, width, hark_ahca_deviation(widths->key), &attention->key},
+               {"value", widths->key, width, hark_ahca_deviation(widths->key), &attention->value},
+               {"output", width, widths->output, output_deviation_of(network, width), &attention->output}};
   char name[HARK_PARAMETER_NAME_BYTES];
   for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
     if (parts[i].in == 0) continue;
@@ -73,7 +98,6 @@ static hark_status declare_join(hark_context *context, hark_network *network, in
 static hark_status declare_block(hark_context *context, hark_network *network, int64_t number, hark_ahca_layer *layer) {
   const hark_network_config *config = &network->config;
   const int64_t width = hark_ahca_sizes_of(config).primary_width;
-  const double output_deviation = HARK_INITIAL_DEVIATION / sqrt(2.0 * (double)config->layers);
   const hark_ahca_widths widths = {config->ahca.output == HARK_AHCA_OF_SELECTED ? 0 : width, width, width};
   char name[HARK_PARAMETER_NAME_BYTES];
   (void)snprintf(name, sizeof name, "blocks.%" PRId64 ".attention_norm", number);
@@ -84,7 +108,8 @@ static hark_status declare_block(hark_context *context, hark_network *network, i
   HARK_TRY(hark_ahca_declare_norm(context, network, name, width, &layer->feed_forward_norm));
   (void)snprintf(name, sizeof name, "blocks.%" PRId64 ".feed_forward", number);
   return hark_feed_forward_declare(context, &network->parameters, config->activation, width, config->feed_forward_width, config->bias,
-                                   HARK_INITIAL_DEVIATION, output_deviation, name, &layer->feed_forward);
+                                   hark_ahca_deviation(width), output_deviation_of(network, config->feed_forward_width), name,
+                                   &layer->feed_forward);
 }
 
 static hark_status declare_layer(hark_context *context, hark_network *network, int64_t number, hark_ahca_layer *layer) {
@@ -101,54 +126,87 @@ static hark_status declare_layer(hark_context *context, hark_network *network, i
 static hark_status declare_compressor(hark_context *context, hark_network *network, const char *name, int64_t in, int64_t out,
                                       int64_t depth, hark_ahca_compressor *compressor) {
   char second[HARK_PARAMETER_NAME_BYTES];
-  HARK_TRY(hark_ahca_declare_linear(context, network, name, in, out, HARK_INITIAL_DEVIATION, &compressor->first));
+  HARK_TRY(hark_ahca_declare_linear(context, network, name, in, out, hark_ahca_deviation(in), &compressor->first));
   if (depth < 2) return HARK_OK;
   (void)snprintf(second, sizeof second, "%s.second", name);
-  return hark_ahca_declare_linear(context, network, second, out, out, HARK_INITIAL_DEVIATION, &compressor->second);
+  return hark_ahca_declare_linear(context, network, second, out, out, hark_ahca_deviation(out), &compressor->second);
+}
+
+/* Query and key of a boundary begin as x plus one constant, as large as x: q_t = x_t + e, k_{t-1} = x_{t-1} + e. Of elements that are independent and
+ * of deviation e, q . k is about d e^2 and |q|^2 and |k|^2 about 2 d e^2, so that the cosine of neighbours is 1/2, within 0.9 / sqrt(d), and p about
+ * 1/4, whatever e is: boundaries are the exception that has to be learned. Without the constant the cosine is about 0 and p about 1/2, every other token
+ * begins a chunk, and a network that cuts everywhere labels everything right. These two layers have their bias in every model therefore. */
+static hark_status declare_boundary(hark_context *context, hark_network *network, hark_ahca_layers *ahca) {
+  const int64_t width = network->config.width;
+  const hark_parameter_spec weight = {.rank = 2, .shape = {width, width}, .initial = HARK_INITIAL_IDENTITY, .decays = true};
+  const hark_parameter_spec bias = {
+      .rank = 1, .shape = {width}, .initial = HARK_INITIAL_CONSTANT, .value = content_deviation(&network->config)};
+  static const char *const names[] = {"boundary.query", "boundary.key"};
+  hark_linear *const layers[] = {&ahca->boundary_query, &ahca->boundary_key};
+  for (int i = 0; i < 2; i++) {
+    HARK_TRY(hark_parameters_add(context, &network->parameters, &weight, &layers[i]->weight, "%s.weight", names[i]));
+    HARK_TRY(hark_parameters_add(context, &network->parameters, &bias, &layers[i]->bias, "%s.bias", names[i]));
+  }
+  return HARK_OK;
+}
+
+static hark_status declare_score(hark_context *context, hark_network *network, const char *name, int64_t in, hark_linear *layer) {
+  return hark_linear_declare(context, &network->parameters, in, 1, true, hark_ahca_deviation(in), name, layer);
+}
+
+/* Tables of positions are as large as what they are added to: in_chunk to compressed tokens, the other two to slots. */
+static hark_status declare_positions(hark_context *context, hark_network *network, hark_ahca_layers *ahca) {
+  const hark_network_config *config = &network->config;
+  const hark_ahca_sizes sizes = hark_ahca_sizes_of(config);
+  const struct {
+    const char *name;
+    int64_t rows, width;
+    double deviation;
+    hark_parameter_id *table;
+  } tables[] = {{"embedding.in_chunk", hark_min(sizes.maximum, config->context), sizes.primary_width, content_deviation(config),
+                 &ahca->in_chunk_table},
+                {"embedding.chunk", sizes.chunks, sizes.secondary_width, slot_deviation(config), &ahca->chunk_table},
+                {"embedding.slot", config->ahca.primary_slots, sizes.secondary_width, slot_deviation(config), &ahca->slot_table}};
+  if (config->positions != HARK_POSITIONS_LEARNED) return HARK_OK;
+  for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
+    HARK_TRY(
+        hark_ahca_declare_table(context, network, tables[i].name, tables[i].rows, tables[i].width, tables[i].deviation, tables[i].table));
+  return HARK_OK;
+}
+
+/* Learned queries of deviation 1 and the keys that they ask. */
+static hark_status declare_pool(hark_context *context, hark_network *network, const char *prefix, int64_t slots, int64_t width,
+                                hark_parameter_id *queries, hark_linear *key) {
+  char name[HARK_PARAMETER_NAME_BYTES];
+  hark_join_name(name, prefix, "queries");
+  HARK_TRY(hark_ahca_declare_table(context, network, name, slots, width, 1, queries));
+  hark_join_name(name, prefix, "key");
+  return hark_ahca_declare_linear(context, network, name, width, width, hark_ahca_deviation(width), key);
 }
 
 static hark_status declare_compression(hark_context *context, hark_network *network, hark_ahca_layers *ahca) {
   const hark_network_config *config = &network->config;
   const hark_ahca_config *options = &config->ahca;
   const hark_ahca_sizes sizes = hark_ahca_sizes_of(config);
-  if (options->chunk == HARK_AHCA_LEARNED) {
-    HARK_TRY(hark_ahca_declare_linear(context, network, "boundary.query", config->width, config->width, HARK_INITIAL_DEVIATION,
-                                      &ahca->boundary_query));
-    HARK_TRY(hark_ahca_declare_linear(context, network, "boundary.key", config->width, config->width, HARK_INITIAL_DEVIATION,
-                                      &ahca->boundary_key));
-  }
+  if (options->chunk == HARK_AHCA_LEARNED) HARK_TRY(declare_boundary(context, network, ahca));
   HARK_TRY(declare_compressor(context, network, "primary", config->width, sizes.primary_width, options->primary_depth, &ahca->primary));
   HARK_TRY(declare_compressor(context, network, "secondary", sizes.primary_width, sizes.secondary_width, options->secondary_depth,
                               &ahca->secondary));
-  if (config->positions == HARK_POSITIONS_LEARNED) {
-    HARK_TRY(hark_ahca_declare_table(context, network, "embedding.in_chunk", hark_min(sizes.maximum, config->context), sizes.primary_width,
-                                     &ahca->in_chunk_table));
-    HARK_TRY(hark_ahca_declare_table(context, network, "embedding.chunk", sizes.chunks, sizes.secondary_width, &ahca->chunk_table));
-    HARK_TRY(hark_ahca_declare_table(context, network, "embedding.slot", options->primary_slots, sizes.secondary_width, &ahca->slot_table));
-  }
-  if (options->primary_pool == HARK_AHCA_ATTENTION) {
+  HARK_TRY(declare_positions(context, network, ahca));
+  if (options->primary_pool == HARK_AHCA_ATTENTION)
     HARK_TRY(
-        hark_ahca_declare_table(context, network, "primary.queries", options->primary_slots, sizes.primary_width, &ahca->primary_queries));
-    HARK_TRY(hark_ahca_declare_linear(context, network, "primary.key", sizes.primary_width, sizes.primary_width, HARK_INITIAL_DEVIATION,
-                                      &ahca->primary_key));
-  }
-  if (options->secondary_pool == HARK_AHCA_ATTENTION) {
-    HARK_TRY(hark_ahca_declare_table(context, network, "secondary.queries", options->secondary_slots, sizes.secondary_width,
-                                     &ahca->secondary_queries));
-    HARK_TRY(hark_ahca_declare_linear(context, network, "secondary.key", sizes.secondary_width, sizes.secondary_width,
-                                      HARK_INITIAL_DEVIATION, &ahca->secondary_key));
-  }
+        declare_pool(context, network, "primary", options->primary_slots, sizes.primary_width, &ahca->primary_queries, &ahca->primary_key));
+  if (options->secondary_pool == HARK_AHCA_ATTENTION)
+    HARK_TRY(declare_pool(context, network, "secondary", options->secondary_slots, sizes.secondary_width, &ahca->secondary_queries,
+                          &ahca->secondary_key));
   HARK_TRY(hark_ahca_declare_norm(context, network, "secondary_norm", sizes.secondary_width, &ahca->secondary_norm));
-  if (options->select == HARK_AHCA_SCORE)
-    HARK_TRY(hark_linear_declare(context, &network->parameters, sizes.secondary_width, 1, true, HARK_INITIAL_DEVIATION, "select",
-                                 &ahca->select));
+  if (options->select == HARK_AHCA_SCORE) HARK_TRY(declare_score(context, network, "select", sizes.secondary_width, &ahca->select));
   if (options->output == HARK_AHCA_OF_SELECTED)
-    HARK_TRY(hark_ahca_declare_linear(context, network, "from_selected", sizes.secondary_width, sizes.primary_width, HARK_INITIAL_DEVIATION,
-                                      &ahca->from_selected));
+    HARK_TRY(hark_ahca_declare_linear(context, network, "from_selected", sizes.secondary_width, sizes.primary_width,
+                                      hark_ahca_deviation(sizes.secondary_width), &ahca->from_selected));
   if (config->layers > 1 && options->depth == HARK_AHCA_CAPACITY && options->depth_score == HARK_AHCA_OF_CHUNK) {
     HARK_TRY(hark_ahca_declare_norm(context, network, "depth_norm", sizes.primary_width, &ahca->depth_norm));
-    HARK_TRY(
-        hark_linear_declare(context, &network->parameters, sizes.primary_width, 1, true, HARK_INITIAL_DEVIATION, "depth", &ahca->depth));
+    HARK_TRY(declare_score(context, network, "depth", sizes.primary_width, &ahca->depth));
   }
   return HARK_OK;
 }
@@ -158,14 +216,14 @@ static hark_status declare(hark_context *context, hark_network *network) {
   const hark_parameter_spec tokens = {.rank = 2,
                                       .shape = {config->vocabulary, config->width},
                                       .initial = HARK_INITIAL_NORMAL,
-                                      .value = config->embedding_deviation != 0 ? config->embedding_deviation : HARK_INITIAL_DEVIATION,
+                                      .value = content_deviation(config),
                                       .decays = true};
   void *memory = NULL;
   HARK_TRY(hark_allocate_zero(context, sizeof *network->ahca, &memory));
   network->ahca = memory;
   if (config->features > 0) {
     HARK_TRY(hark_ahca_declare_linear(context, network, "embedding.features", config->features, config->width,
-                                      1 / sqrt((double)config->features), &network->ahca->features));
+                                      hark_ahca_deviation(config->features), &network->ahca->features));
   } else {
     HARK_TRY(hark_parameters_add(context, &network->parameters, &tokens, &network->token_table, "embedding.token.weight"));
   }

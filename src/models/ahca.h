@@ -9,9 +9,10 @@
  *   h_k += F_1(h_k);  l = 2 .. L_k: h_k += sigmoid(a_k) F_l(h_k)      F: pre-norm self-attention of a chunk's slots and feed-forward
  *   logits = W2 relu(W1 mean(norm(h)) + b1) + b2        of sequences; ahca_heads.c has those of tokens
  *
- * Layers run on the chunks that have them, gathered: of capacity c, layer l has ceil(c^(l - 1) K) chunks of every sequence. In training all have all
- * layers for the first 40 % of the steps, and the capacity falls until 70 %. Memory is for the most chunks that the minimum length allows; work is
- * that of the chunks that there are. With output selected the Cs selected tokens take the chunks' place: they attend to all of C2 and have layers.
+ * Layers run on the chunks that have them, gathered: of capacity c, layer l has ceil(c^(l - 1) K) chunks of every sequence, or ceil(c_l K) where
+ * every layer has a capacity of its own. In training all have all layers for the first 40 % of the steps, and the capacity falls until 70 %.
+ * Memory is for the most chunks that the minimum length allows; work is that of the chunks that there are. With output selected the Cs selected
+ * tokens take the chunks' place: they attend to all of C2 and have layers.
  *
  * It is no decoder: pools, selection, ranks and maxima over a sequence tell a token of those behind it.
  */
@@ -41,7 +42,8 @@ typedef hark_status hark_ahca_chooser(void *user, const hark_tensor *global, con
 typedef struct hark_ahca_given {
   const hark_tensor
       *starts; /* i64 [K + 1]: first tokens of chunks and the row behind the last, each sequence's first token among them; chunks
-                                within the configuration's minimum (fixed: 1) and maximum. NULL: by the rule */
+                                within the configuration's minimum (fixed: 1) and maximum, and of a sequence no more than the model's context has at
+                                most by the rule where there are tables or a kernel of their positions. NULL: by the rule */
   hark_ahca_chooser *choose; /* NULL: by the configuration's selection */
   void *user;
   hark_tensor *index; /* i32 [S, Cs], which choose fills; the caller's until the backward is done */

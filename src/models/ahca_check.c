@@ -87,6 +87,25 @@ static hark_status check_parts(hark_context *context, const hark_network_config 
   return check_delimiters(context, config);
 }
 
+static hark_status check_capacities(hark_context *context, const hark_network_config *config) {
+  const hark_ahca_config *ahca = &config->ahca;
+  if (!(ahca->capacity >= 0 && ahca->capacity <= 1))
+    return hark_fail(context, HARK_BAD_CONFIGURATION, "model.ahca.capacity is %g, expected 0 to 1", ahca->capacity);
+  if (ahca->capacity_count == 0) return HARK_OK;
+  if (ahca->capacity_count != config->layers - 1)
+    return hark_fail(context, HARK_BAD_CONFIGURATION,
+                     "model.ahca.capacities has %d numbers, expected one for each layer but the first, %" PRId64, (int)ahca->capacity_count,
+                     config->layers - 1);
+  for (int32_t i = 0; i < ahca->capacity_count; i++) {
+    const double most = i > 0 ? ahca->capacities[i - 1] : 1;
+    if (!(ahca->capacities[i] >= 0 && ahca->capacities[i] <= most))
+      return hark_fail(context, HARK_BAD_CONFIGURATION,
+                       "model.ahca.capacities has %g for layer %d, expected 0 to %g: numbers that do not grow from layer to layer",
+                       ahca->capacities[i], (int)i + 2, most);
+  }
+  return HARK_OK;
+}
+
 /* Attention among a chunk's slots has the structure of the configuration; everybody else attends densely. */
 static hark_status check_attention(hark_context *context, const hark_network_config *config) {
   const hark_ahca_config *ahca = &config->ahca;
@@ -121,8 +140,7 @@ hark_status hark_ahca_check(hark_context *context, const hark_network_config *co
   if (config->layers > HARK_MAX_DEPTH)
     return hark_fail(context, HARK_BAD_CONFIGURATION, "model.layers is %" PRId64 ", expected at most %d with ahca", config->layers,
                      HARK_MAX_DEPTH);
-  if (!(ahca->capacity >= 0 && ahca->capacity <= 1))
-    return hark_fail(context, HARK_BAD_CONFIGURATION, "model.ahca.capacity is %g, expected 0 to 1", ahca->capacity);
+  HARK_TRY(check_capacities(context, config));
   if (!isfinite(ahca->threshold) || !(ahca->ratio_weight >= 0) || !(ahca->ponder_weight >= 0))
     return hark_fail(context, HARK_BAD_CONFIGURATION,
                      "model.ahca.threshold is %g, ratio_weight %g, ponder_weight %g, expected finite numbers and weights of 0 or more",

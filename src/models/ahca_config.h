@@ -32,6 +32,7 @@ typedef enum hark_ahca_output { HARK_AHCA_OF_CHUNKS, HARK_AHCA_OF_SELECTED } har
 typedef enum hark_ahca_layer_kind { HARK_AHCA_BLOCK, HARK_AHCA_LINEAR } hark_ahca_layer_kind;
 
 #define HARK_AHCA_DELIMITERS 16
+#define HARK_AHCA_CAPACITIES 63 /* of all layers but the first */
 
 typedef struct hark_ahca_config {
   int chunk;                                     /* hark_ahca_chunk */
@@ -44,12 +45,14 @@ typedef struct hark_ahca_config {
   int64_t window;   /* SEMANTIC: rows on each side of a gap */
   double threshold; /* SEMANTIC: standard deviations above the mean */
   int64_t primary_slots, secondary_slots, selected;
-  int primary_pool, secondary_pool;       /* hark_ahca_pool */
-  int64_t primary_width, secondary_width; /* 0: width; 0: primary_width */
-  int select;                             /* hark_ahca_select */
-  int join;                               /* hark_ahca_join */
-  int depth, depth_score;                 /* hark_ahca_depth, hark_ahca_depth_score */
-  double capacity;                        /* part of the chunks that goes on to the next layer */
+  int primary_pool, secondary_pool;        /* hark_ahca_pool */
+  int64_t primary_width, secondary_width;  /* 0: width; 0: primary_width */
+  int select;                              /* hark_ahca_select */
+  int join;                                /* hark_ahca_join */
+  int depth, depth_score;                  /* hark_ahca_depth, hark_ahca_depth_score */
+  double capacity;                         /* part of the chunks that goes on to the next layer */
+  double capacities[HARK_AHCA_CAPACITIES]; /* parts of the chunks that have layers 2 .., in the place of powers of capacity */
+  int32_t capacity_count;                  /* 0: powers of capacity; else layers - 1 */
   double ratio_weight, ponder_weight;
   int head;                               /* hark_ahca_head */
   int output;                             /* hark_ahca_output: what goes through the layers */

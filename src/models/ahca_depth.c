@@ -43,6 +43,7 @@ static double capacity_of(const hark_ahca_pass *p, int64_t number) {
   reached = reached < 0 ? 0 : reached > 1 ? 1 : reached;
   double capacity = 1;
   for (int64_t l = 0; l < number; l++) capacity *= p->options->capacity;
+  if (p->options->capacity_count > 0 && number > 0) capacity = p->options->capacities[number - 1];
   return 1 + reached * (capacity - 1);
 }
 

@@ -18,8 +18,9 @@ static hark_status declare_token_head(hark_context *context, hark_network *netwo
   HARK_TRY(hark_ahca_declare_norm(context, network, "head.query_norm", config->width, &head->query_norm));
   if (config->ahca.head == HARK_AHCA_RECONSTRUCTION) {
     HARK_TRY(hark_ahca_declare_table(context, network, "head.position", hark_min(sizes.maximum, config->context), config->width,
-                                     &head->position_table));
-    HARK_TRY(hark_ahca_declare_table(context, network, "head.chunk", sizes.chunks, config->width, &head->chunk_table));
+                                     HARK_AHCA_TABLE_DEVIATION, &head->position_table));
+    HARK_TRY(hark_ahca_declare_table(context, network, "head.chunk", sizes.chunks, config->width, HARK_AHCA_TABLE_DEVIATION,
+                                     &head->chunk_table));
   }
   HARK_TRY(hark_ahca_declare_attention(context, network, "head.slots", &slots, &head->slots));
   HARK_TRY(hark_ahca_declare_attention(context, network, "head.selected", &selected, &head->selected));
@@ -33,10 +34,11 @@ hark_status hark_ahca_declare_head(hark_context *context, hark_network *network)
   const bool tokens = hark_ahca_has_token_head(config);
   HARK_TRY(hark_ahca_declare_norm(context, network, "final_norm", width, &network->final_norm));
   if (tokens) HARK_TRY(declare_token_head(context, network, &network->ahca->token));
-  HARK_TRY(hark_linear_declare(context, &network->parameters, tokens ? config->width : width, hidden, true, HARK_INITIAL_DEVIATION,
-                               "head.hidden", &network->hidden[0]));
+  const int64_t read = tokens ? config->width : width;
+  HARK_TRY(hark_linear_declare(context, &network->parameters, read, hidden, true, hark_ahca_deviation(read), "head.hidden",
+                               &network->hidden[0]));
   const int64_t told = tokens ? config->vocabulary : config->features > 0 ? config->responses : config->classes;
-  return hark_linear_declare(context, &network->parameters, hidden, told, true, HARK_INITIAL_DEVIATION, "head", &network->head);
+  return hark_linear_declare(context, &network->parameters, hidden, told, true, hark_ahca_deviation(hidden), "head", &network->head);
 }
 
 /* *out <- W2 relu(W1 x + b1) + b2; x stays. */

@@ -66,11 +66,15 @@ typedef struct hark_ahca_layers {
 /* Refuses what does not fit together. Errors: HARK_BAD_CONFIGURATION. */
 HARK_MUST_CHECK hark_status hark_ahca_check(hark_context *context, const hark_network_config *config);
 
+/* Deviations of initial weights: of a linear layer that keeps the size of what it reads, and of tables that tokens ask with. */
+double hark_ahca_deviation(int64_t in);
+#define HARK_AHCA_TABLE_DEVIATION 0.1
+
 /* What ahca.c declares of positional kernel and head, and what these share. */
 HARK_MUST_CHECK hark_status hark_ahca_declare_positional(hark_context *context, hark_network *network);
 HARK_MUST_CHECK hark_status hark_ahca_declare_head(hark_context *context, hark_network *network);
 HARK_MUST_CHECK hark_status hark_ahca_declare_table(hark_context *context, hark_network *network, const char *name, int64_t rows,
-                                                    int64_t width, hark_parameter_id *out);
+                                                    int64_t width, double deviation, hark_parameter_id *out);
 HARK_MUST_CHECK hark_status hark_ahca_declare_linear(hark_context *context, hark_network *network, const char *name, int64_t in,
                                                      int64_t out, double deviation, hark_linear *layer);
 HARK_MUST_CHECK hark_status hark_ahca_declare_norm(hark_context *context, hark_network *network, const char *name, int64_t width,

@@ -6,6 +6,8 @@
  */
 #include "models/ahca_pass.h"
 
+#include <inttypes.h>
+
 /* Learned boundaries: p = (1 - cos(Wq x_t, Wk x_{t - 1})) / 2. */
 static hark_status boundary_probability(const hark_ahca_pass *p, hark_value x, hark_value *out) {
   hark_value inputs[3] = {0, 0, p->offsets};
@@ -19,6 +21,25 @@ static hark_status boundary_probability(const hark_ahca_pass *p, hark_value x, h
 
 /* The caller's chunks, where it gives them. */
 static const hark_tensor *given_starts(const hark_ahca_pass *p) { return p->input->given != NULL ? p->input->given->starts : NULL; }
+
+/* Tables and kernels of chunks' numbers are for as many as the model's context has by the rule; the caller may cut a sequence into more. */
+static hark_status check_given_numbers(const hark_ahca_pass *p) {
+  const hark_ahca_layers *layers = p->layers;
+  int64_t first = 0;
+  if (given_starts(p) == NULL || hark_tape_tensor(p->tape, p->chunk_offsets)->data == NULL) return HARK_OK;
+  if (layers->chunk_table == 0 && layers->token.chunk_table == 0 && p->network->positional.source == NULL) return HARK_OK;
+  for (int64_t s = 0; s < p->sequences; s++) {
+    int64_t last = 0;
+    HARK_TRY(hark_ahca_offset_at(p, p->chunk_offsets, s + 1, &last));
+    if (last - first > p->sizes.chunks)
+      return hark_fail(p->context, HARK_INVALID_ARGUMENT,
+                       "ahca: sequence %" PRId64 " is given in %" PRId64 " chunks, expected at most the %" PRId64
+                       " that the model has positions for",
+                       s, last - first, p->sizes.chunks);
+    first = last;
+  }
+  return HARK_OK;
+}
 
 /* Chunks by their rule; *score is what a learned one goes by. */
 static hark_status cut(hark_ahca_pass *p, hark_value x, hark_value *score) {
@@ -52,6 +73,7 @@ static hark_status cut(hark_ahca_pass *p, hark_value x, hark_value *score) {
   HARK_TRY(hark_ahca_apply(p, &hark_op_chunk_boundaries, &attributes, INPUTS, inputs, outputs));
   p->chunk_rows = outputs[0];
   p->chunk_offsets = outputs[1];
+  HARK_TRY(check_given_numbers(p));
   HARK_TRY(hark_ahca_last_offset(p, p->chunk_offsets, hark_tape_tensor(p->tape, p->chunk_rows)->shape[0] - 1, &p->chunks));
   return hark_ahca_shorten(p, p->chunks + 1, &p->chunk_rows);
 }

@@ -11,7 +11,7 @@
 
 #define KEY_BYTES 64
 
-typedef enum field_type { FIELD_WHOLE, FIELD_REAL, FIELD_BOOLEAN, FIELD_WORD, FIELD_KERNEL } field_type;
+typedef enum field_type { FIELD_WHOLE, FIELD_REAL, FIELD_BOOLEAN, FIELD_WORD, FIELD_KERNEL, FIELD_CAPACITIES } field_type;
 
 /* When a field is told. Descriptions of models without a positional kernel, without a hierarchy, or with plain rotary positions do not speak of
  * what they could be. CHANGED: a word other than the first, a number other
@@ -23,6 +23,7 @@ typedef enum field_told {
   TOLD_IN_HIERARCHY,
   TOLD_WITH_CME,
   TOLD_WITH_AHCA,
+  TOLD_WITH_CAPACITIES,
   TOLD_WITH_LATENT,
   TOLD_WITH_FINITE
 } field_told;
@@ -116,6 +117,7 @@ static const field fields[] = {
     {"ahca.depth", FIELD_WORD, true, TOLD_WITH_AHCA, AT(ahca.depth), 0, 0, 0, HARK_AHCA_DEPTH_WORDS},
     {"ahca.depth_score", FIELD_WORD, true, TOLD_WITH_AHCA, AT(ahca.depth_score), 0, 0, 0, HARK_AHCA_DEPTH_SCORE_WORDS},
     {"ahca.capacity", FIELD_REAL, true, TOLD_WITH_AHCA, AT(ahca.capacity), -1e300, 0, 1e300, NULL},
+    {"ahca.capacities", FIELD_CAPACITIES, true, TOLD_WITH_CAPACITIES, AT(ahca.capacities), -1, 0, 1, NULL},
     {"ahca.ratio_weight", FIELD_REAL, true, TOLD_WITH_AHCA, AT(ahca.ratio_weight), -1e300, 0, 1e300, NULL},
     {"ahca.head", FIELD_WORD, true, TOLD_WITH_AHCA, AT(ahca.head), 0, 0, 0, HARK_AHCA_HEAD_WORDS},
     {"ahca.output", FIELD_WORD, true, TOLD_WITH_AHCA, AT(ahca.output), 0, 0, 0, HARK_AHCA_OUTPUT_WORDS},
@@ -175,6 +177,13 @@ static void print_value(const field *f, const hark_decoder_config *config, hark_
       hark_text_append(text, "%s", truth ? "true" : "false");
       return;
     case FIELD_KERNEL: hark_json_append_string(text, config->positional); return;
+    case FIELD_CAPACITIES:
+      for (int32_t i = 0; i < config->ahca.capacity_count; i++) {
+        hark_text_append(text, i == 0 ? "[" : ", ");
+        hark_json_append_number(text, config->ahca.capacities[i]);
+      }
+      hark_text_append(text, "]");
+      return;
     case FIELD_WORD: break;
   }
   memcpy(&word, value, sizeof word);
@@ -218,6 +227,7 @@ static bool is_told(const hark_decoder_config *config, const field *f) {
     case TOLD_IN_HIERARCHY: return config->structure == HARK_STRUCTURE_HIERARCHICAL;
     case TOLD_WITH_CME: return config->normalisation == HARK_NORMALISATION_CME;
     case TOLD_WITH_AHCA: return config->architecture == HARK_ARCHITECTURE_ahca;
+    case TOLD_WITH_CAPACITIES: return config->architecture == HARK_ARCHITECTURE_ahca && config->ahca.capacity_count > 0;
     case TOLD_WITH_LATENT: return config->architecture == HARK_ARCHITECTURE_latent;
     case TOLD_WITH_FINITE: return config->architecture == HARK_ARCHITECTURE_finite;
   }
@@ -249,7 +259,8 @@ typedef struct description_reader {
   bool seen[FIELDS], type_seen;
 } description_reader;
 
-static hark_status read_number(const description_reader *r, const field *f, const hark_json_node *node) {
+/* *out <- a number within the field's range. */
+static hark_status take_number(const description_reader *r, const field *f, const hark_json_node *node, double *out) {
   const bool whole = node->kind == HARK_JSON_INTEGER;
   if (!whole && (f->type == FIELD_WHOLE || node->kind != HARK_JSON_REAL))
     return hark_fail(r->context, HARK_BAD_FILE, "%s: model.%s is no %s", r->name, f->key,
@@ -261,6 +272,13 @@ static hark_status read_number(const description_reader *r, const field *f, cons
                      hark_number_print(value, is), f->type == FIELD_WHOLE ? "at least" : "more than", hark_number_print(f->least, least),
                      hark_number_print(f->most, most));
   }
+  *out = value;
+  return HARK_OK;
+}
+
+static hark_status read_number(const description_reader *r, const field *f, const hark_json_node *node) {
+  double value = 0;
+  HARK_TRY(take_number(r, f, node, &value));
   char *to = (char *)r->config + f->offset;
   if (f->type == FIELD_WHOLE)
     memcpy(to, &node->integer, sizeof node->integer);
@@ -285,6 +303,17 @@ static hark_status read_word(const description_reader *r, const field *f, const 
   char text[HARK_SHOWN_BYTES];
   return hark_fail(r->context, HARK_BAD_FILE, "%s: model.%s is \"%s\", expected one of %s", r->name, f->key,
                    hark_text_shown(given != NULL ? given : "?", text), f->words);
+}
+
+static hark_status read_capacities(const description_reader *r, const field *f, const hark_json_node *node) {
+  hark_ahca_config *ahca = &r->config->ahca;
+  if (node->kind != HARK_JSON_LIST) return hark_fail(r->context, HARK_BAD_FILE, "%s: model.%s is no list", r->name, f->key);
+  for (const hark_json_node *item = node->first; item != NULL; item = item->next) {
+    if (ahca->capacity_count == HARK_AHCA_CAPACITIES)
+      return hark_fail(r->context, HARK_BAD_FILE, "%s: model.%s has more than %d numbers", r->name, f->key, HARK_AHCA_CAPACITIES);
+    HARK_TRY(take_number(r, f, item, &ahca->capacities[ahca->capacity_count++]));
+  }
+  return HARK_OK;
 }
 
 /* The expression of a positional kernel is read here for its mistakes alone. */
@@ -317,6 +346,7 @@ static hark_status read_field(description_reader *r, const char *key, const hark
     r->seen[i] = true;
     if (f->type == FIELD_WORD) return read_word(r, f, node);
     if (f->type == FIELD_KERNEL) return read_kernel(r, node);
+    if (f->type == FIELD_CAPACITIES) return read_capacities(r, f, node);
     if (f->type != FIELD_BOOLEAN) return read_number(r, f, node);
     if (node->kind != HARK_JSON_BOOLEAN)
       return hark_fail(r->context, HARK_BAD_FILE, "%s: model.%s is neither true nor false", r->name, key);

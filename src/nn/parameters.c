@@ -160,6 +160,8 @@ static uint32_t name_hash(const char *name) {
   return (hash ^ (hash >> 24)) & 0xFFFFFFu;
 }
 
+static bool is_diagonal(const hark_parameter_spec *spec, int64_t place) { return place / spec->shape[1] == place % spec->shape[1]; }
+
 /* Elements [first, first + count) of a parameter; `host` has room for them in f64. */
 static hark_status initialise_part(hark_context *context, hark_parameter *parameter, uint64_t seed, int64_t first, int64_t count,
                                    double *values, void *host) {
@@ -172,6 +174,7 @@ static hark_status initialise_part(hark_context *context, hark_parameter *parame
                          : spec->initial == HARK_INITIAL_ONE      ? 1.0
                          : spec->initial == HARK_INITIAL_CONSTANT ? spec->value
                          : spec->initial == HARK_INITIAL_GIVEN    ? spec->given[first + i]
+                         : spec->initial == HARK_INITIAL_IDENTITY ? is_diagonal(spec, first + i)
                                                                   : 0.0;
     if (parameter->weight.type == HARK_F64)
       ((double *)host)[i] = value;

@@ -18,6 +18,7 @@ typedef enum hark_initial {
   HARK_INITIAL_ONE,
   HARK_INITIAL_NORMAL,
   HARK_INITIAL_CONSTANT,
+  HARK_INITIAL_IDENTITY, /* of a matrix: ones where row and column have one number */
   HARK_INITIAL_GIVEN
 } hark_initial;
 

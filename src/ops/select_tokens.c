@@ -6,7 +6,8 @@
  *
  * NORM |x|, SCORE, QUERY x . (mean of the sequence's query rows): the largest, of equal ones the first; a NaN counts as lowest. MEDOIDS: Lloyd's
  * iterations from a maximin start (Gonzalez, TCS 38, 1985): first the row nearest to the mean, then the row farthest from all taken; after the
- * iterations, of each centre the nearest row that no centre before it has. GIVEN: the caller's. What is selected is a decision without a gradient;
+ * iterations, of each centre the nearest row that no centre before it has. Rows with a NaN or an infinity have no distance: they are in no cluster, and
+ * selected, the first of them first, where the others are too few. GIVEN: the caller's. What is selected is a decision without a gradient;
  * it gets one through the logits (log_sigmoid of a score). Operations: 2 D a row (NORM, QUERY), 3 D count (iterations + 2) a row (MEDOIDS).
  */
 #include <inttypes.h>
@@ -112,13 +113,28 @@ static void copy_row(const candidates *c, int64_t n, double *centre) {
   for (int64_t d = 0; d < c->width; d++) centre[d] = hark_get(c->x, (c->first + n) * c->width + d);
 }
 
-/* The row nearest to a centre of those that are not taken. */
-static int64_t nearest(const candidates *c, const double *centre, const int64_t *taken) {
+/* Owner of rows that are in no cluster. */
+#define NOBODY (-1)
+
+/* *owner <- the first centre, or NOBODY for rows that are not finite; how many are. */
+static int64_t own_finite_rows(const candidates *c, int64_t *owner) {
+  int64_t count = 0;
+  for (int64_t n = 0; n < c->rows; n++) {
+    bool finite = true;
+    for (int64_t d = 0; d < c->width; d++) finite = finite && isfinite(hark_get(c->x, (c->first + n) * c->width + d));
+    owner[n] = finite ? 0 : NOBODY;
+    count += finite;
+  }
+  return count;
+}
+
+/* The row nearest to a centre of those that are finite and not taken. */
+static int64_t nearest(const candidates *c, const double *centre, const int64_t *owner, const int64_t *taken) {
   int64_t best = -1;
   double least = INFINITY;
   for (int64_t n = 0; n < c->rows; n++) {
     const double here = distance(c, n, centre);
-    if (taken[n] == 0 && (best < 0 || here < least)) {
+    if (owner[n] != NOBODY && taken[n] == 0 && (best < 0 || here < least)) {
       best = n;
       least = here;
     }
@@ -128,29 +144,29 @@ static int64_t nearest(const candidates *c, const double *centre, const int64_t 
 
 static void mean_of_rows(const candidates *c, const int64_t *owner, int64_t centre, double *mean, int64_t *count) {
   *count = 0;
-  for (int64_t n = 0; n < c->rows; n++) *count += owner == NULL || owner[n] == centre;
+  for (int64_t n = 0; n < c->rows; n++) *count += owner[n] == centre;
   if (*count == 0) return; /* a centre without rows stays where it was */
   for (int64_t d = 0; d < c->width; d++) {
     double sum = 0;
     for (int64_t n = 0; n < c->rows; n++)
-      if (owner == NULL || owner[n] == centre) sum += hark_get(c->x, (c->first + n) * c->width + d);
+      if (owner[n] == centre) sum += hark_get(c->x, (c->first + n) * c->width + d);
     mean[d] = sum / (double)*count;
   }
 }
 
 /* The first row nearest to the mean, each next one farthest from those before: c->score holds the distance to the nearest of them. */
-static void start_centres(const candidates *c, int64_t *taken) {
+static void start_centres(const candidates *c, const int64_t *owner, int64_t *taken) {
   double *mean = c->vectors, *centres = c->vectors + c->width;
   int64_t count;
-  mean_of_rows(c, NULL, 0, mean, &count);
+  mean_of_rows(c, owner, 0, mean, &count);
   for (int64_t n = 0; n < c->rows; n++) taken[n] = 0;
   for (int64_t k = 0; k < c->wanted; k++) {
     int64_t next = -1;
     if (k == 0) {
-      next = nearest(c, mean, taken);
+      next = nearest(c, mean, owner, taken);
     } else {
       for (int64_t n = 0; n < c->rows; n++)
-        if (taken[n] == 0 && (next < 0 || c->score[n] > c->score[next])) next = n;
+        if (owner[n] != NOBODY && taken[n] == 0 && (next < 0 || c->score[n] > c->score[next])) next = n;
     }
     taken[next] = 1;
     copy_row(c, next, centres + k * c->width);
@@ -161,13 +177,17 @@ static void start_centres(const candidates *c, int64_t *taken) {
   }
 }
 
-static void find_medoids(const candidates *c) {
-  int64_t *owner = c->order, *taken = c->scratch, count;
-  double *centres = c->vectors + c->width;
-  start_centres(c, taken);
+static void find_medoids(const candidates *all) {
+  int64_t *owner = all->order, *taken = all->scratch, count;
+  double *centres = all->vectors + all->width;
+  candidates finite = *all;
+  const candidates *c = &finite;
+  finite.wanted = hark_min(all->wanted, own_finite_rows(all, owner));
+  start_centres(c, owner, taken);
   for (int64_t i = 0; i < c->options->iterations; i++) {
     for (int64_t n = 0; n < c->rows; n++) {
       double least = INFINITY;
+      if (owner[n] == NOBODY) continue;
       owner[n] = 0;
       for (int64_t k = 0; k < c->wanted; k++) {
         const double here = distance(c, n, centres + k * c->width);
@@ -180,7 +200,12 @@ static void find_medoids(const candidates *c) {
     for (int64_t k = 0; k < c->wanted; k++) mean_of_rows(c, owner, k, centres + k * c->width, &count);
   }
   for (int64_t n = 0; n < c->rows; n++) taken[n] = 0;
-  for (int64_t k = 0; k < c->wanted; k++) taken[nearest(c, centres + k * c->width, taken)] = 1;
+  for (int64_t k = 0; k < c->wanted; k++) taken[nearest(c, centres + k * c->width, owner, taken)] = 1;
+  for (int64_t n = 0, left = all->wanted - c->wanted; left > 0; n++) {
+    if (owner[n] != NOBODY) continue;
+    taken[n] = 1;
+    left--;
+  }
 }
 
 /* Marks the `wanted` rows of largest score. */

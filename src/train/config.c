@@ -66,7 +66,7 @@ static const hark_option options[] = {
      "dropout on the sum of embeddings"},
     {"model.initialisation", NULL, HARK_OPTION_ENUM, AT(model.initialisation), "gpt2", HARK_INITIALISATION_WORDS, TRAIN, NULL,
      "deviation of initial weights: 0.02, and 0.02 / sqrt(2 layers) into the residual stream; or sqrt(2 / (in + out)), larger in narrow "
-     "models"},
+     "models; ahca has its own, 1 / sqrt(in), and refuses xavier"},
     {"model.embedding_deviation", NULL, HARK_OPTION_FLOAT, AT(model.embedding_deviation), "0.02", "(0, inf)", TRAIN, NULL,
      "deviation of the initial embeddings of tokens; sinusoidal positions are of size 1"},
     {"model.recompute", "recompute", HARK_OPTION_BOOL, AT(model.recompute), "false", NULL, TRAIN, NULL,
@@ -159,6 +159,8 @@ static const hark_option options[] = {
      "what tells the depth: the chunk, or the norm of what it got from the selected tokens"},
     {"model.ahca.capacity", "capacity", HARK_OPTION_FLOAT, AT(model.ahca.capacity), "0.5", "[0, 1]", TRAIN, NULL,
      "part of the chunks that goes on from each layer to the next, with depth capacity"},
+    {"model.ahca.capacities", NULL, HARK_OPTION_LIST, AT(model.ahca_capacities), "", NULL, TRAIN, "X",
+     "part of the chunks that has each layer from the second on, numbers from 1 to 0 that do not grow; empty: powers of capacity"},
     {"model.ahca.ratio_weight", NULL, HARK_OPTION_FLOAT, AT(model.ahca.ratio_weight), "0.03", "[0, inf)", TRAIN, NULL,
      "of the loss that keeps learned chunks near chunk_size"},
     {"model.ahca.ponder_weight", NULL, HARK_OPTION_FLOAT, AT(model.ahca.ponder_weight), "0.02", "[0, inf)", TRAIN, NULL,
@@ -531,7 +533,8 @@ static hark_status settle_examples(hark_context *context, hark_options *set, har
     HARK_TRY(hark_options_complain(context, set, "model.architecture data.unit",
                                    "a masked encoder reads windows of text or examples, expected data.unit: text"));
   if (config->model.architecture == HARK_ARCHITECTURE_ahca && config->model.initialisation != HARK_INITIALISATION_GPT2)
-    HARK_TRY(hark_options_complain(context, set, "model.initialisation model.architecture", "ahca has initial weights as gpt2 alone"));
+    HARK_TRY(hark_options_complain(context, set, "model.initialisation model.architecture",
+                                   "ahca has initial weights of its own, expected no initialisation xavier"));
   HARK_TRY(check_vectors(context, set, config));
   if (!examples && config->data.example_limit > 0)
     HARK_TRY(hark_options_complain(context, set, "data.example_limit data.format",

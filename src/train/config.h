@@ -74,6 +74,7 @@ typedef struct hark_config {
     hark_latent_config latent;
     hark_finite_config finite;
     hark_string_list ahca_delimiters; /* of ahca.more_delimiters, as they are written */
+    hark_string_list ahca_capacities; /* of ahca.capacities */
   } model;
   struct {
     int format; /* 0: a corpus; 1: examples in a folder that says their format; then the formats in their order */

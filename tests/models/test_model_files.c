@@ -292,7 +292,17 @@ static const struct {
                  {{BASE, .rotary_factor = 4}, {"\"scaling_factor\": 4"}},
                  {{BASE, .structure = HARK_STRUCTURE_HIERARCHICAL, .hierarchy_block = 2, .partition = HARK_PARTITION_SIBLING,
                    .coarse_query = HARK_COARSE_QUERY_EXACT, .hierarchical_bias = true},
-                  {"\"hierarchy_block\": 2", "\"partition\": \"sibling\"", "\"coarse_query\": \"exact\"", "\"hierarchical_bias\": true"}}};
+                  {"\"hierarchy_block\": 2", "\"partition\": \"sibling\"", "\"coarse_query\": \"exact\"", "\"hierarchical_bias\": true"}},
+                 {{BASE, .architecture = HARK_ARCHITECTURE_ahca,
+                   .ahca = {.chunk_size = 4,
+                            .window = 1,
+                            .primary_slots = 2,
+                            .secondary_slots = 4,
+                            .selected = 2,
+                            .capacity = 0.5,
+                            .capacities = {0.75, 0.25},
+                            .capacity_count = 2}},
+                  {"\"capacities\": [0.75, 0.25]", "\"primary_slots\": 2"}}};
 enum { TOLD_ROWS = sizeof told_rows / sizeof *told_rows };
 
 /* Fails the test unless the key, with this value, is there, or the key is not there at all. */

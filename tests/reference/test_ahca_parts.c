@@ -141,6 +141,19 @@ static void medoids_are_members_one_of_each_cluster(void **state) {
   index = test_single_forward(&s);
   test_numbers(index, 0, 1, 2); /* all alike: the first ones, each once */
   free(index);
+  /* rows that are no numbers are in no cluster, and come after all others */
+  test_single_set(&s, 1, (const double[]){NAN, 0, 0.1, 0.2, 5, 5.1, 5.2, 9, INFINITY});
+  index = test_single_forward(&s);
+  test_numbers(index, 2, 5, 7);
+  free(index);
+  test_single_set(&s, 1, (const double[]){NAN, NAN, 3, -INFINITY, NAN, 2, NAN, NAN, NAN});
+  index = test_single_forward(&s);
+  test_numbers(index, 0, 2, 5);
+  free(index);
+  test_single_set(&s, 1, (const double[]){NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN});
+  index = test_single_forward(&s);
+  test_numbers(index, 0, 1, 2);
+  free(index);
   test_single_close(&s);
 }
 

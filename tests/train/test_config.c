@@ -260,6 +260,19 @@ static void every_option_refuses_bad_values(void **state) {
   assert_true(problems > 200);
 }
 
+/* Several numbers may stand in one item. */
+static void capacities_of_layers_are_numbers(void **state) {
+  (void)state;
+  set("model.architecture", "ahca");
+  set("model.ahca.head", "reconstruction");
+  set("model.layers", "4");
+  set("model.ahca.capacities", "0.75, 0.5,0");
+  assert_fine(context, hark_config_finish(context, options, &config));
+  assert_int_equal(hark_options_problem_count(options), 0);
+  assert_int_equal(config.model.ahca.capacity_count, 3);
+  assert_true(config.model.ahca.capacities[0] == 0.75 && config.model.ahca.capacities[1] == 0.5 && config.model.ahca.capacities[2] == 0);
+}
+
 /* docs/configuration.md is what hark config --markdown prints: run it again after changing the table. */
 static void the_reference_is_up_to_date(void **state) {
   (void)state;
@@ -283,6 +296,7 @@ int main(void) {
                                      TEST(every_option_refuses_bad_values),
                                      TEST(the_command_line_replaces_the_length_of_a_file),
                                      TEST(the_reference_is_up_to_date),
+                                     TEST(capacities_of_layers_are_numbers),
                                      TEST(the_largest_counts_fit),
                                      TEST(options_that_leave_the_weights_alone_do),
                                      TEST(configurations_agree_by_value)};
