@@ -1,10 +1,10 @@
-/* make_runs.c - runs of words of one kind; one word of a run, anywhere in it, tells its label, and every word of the run is asked for that.
+/* make_runs.c - runs of words of one topic, among which stand blanks; every word and every blank is asked for the topic of its run.
  *
- *     k0w2 k0t5 k0w1 k3t1 k3w0         targets: 0:t5 1:t5 2:t5 3:t1 4:t1         runs of 3 and 2 words, labels 5 and 1
- *     the same, asked behind           targets: 1:t5 2:t5 3:t1 4:t1              for causal models: no word in front of the one that tells
+ *     t5w0 _ t5w3 t1w1 _ _ t1w1         targets: 0:t5 1:t5 2:t5 3:t1 4:t1 5:t1 6:t1         runs of 3 and 4 words, topics 5 and 1
  *
- * Lengths are uniform in [shortest, longest]; the last run ends where the example does. Neighbouring runs have different kinds and different labels, so
- * that kinds alone tell where a run begins, and no word but one of it what its label is.
+ * Lengths are uniform in [shortest, longest]; the last run ends where the example does. A run begins and ends with a word of its topic, and each word
+ * between them is a blank with a given probability: so a blank has the topic of the nearest word in front of it, which is that of the nearest one
+ * behind it too. Neighbouring runs have different topics.
  */
 #include <stdio.h>
 
@@ -12,19 +12,18 @@
 
 #define USUAL_LENGTH 128
 
-/* Words: of each kind the plain ones and those that tell a label; then the labels, which are targets alone. */
-static int32_t words_of_kind(const hark_sequence_values *v) { return (int32_t)(v->kind_words + v->labels); }
-static int32_t first_label(const hark_sequence_values *v) { return (int32_t)v->kinds * words_of_kind(v); }
-static int32_t word_count(const hark_sequence_values *v) { return first_label(v) + (int32_t)v->labels; }
+/* Words: those of each topic, the blank, then the topics, which are targets alone. */
+static int32_t blank_of(const hark_sequence_values *v) { return (int32_t)(v->labels * v->topic_words); }
+static int32_t label_of(const hark_sequence_values *v, int32_t topic) { return blank_of(v) + 1 + topic; }
+static int32_t word_count(const hark_sequence_values *v) { return label_of(v, (int32_t)v->labels); }
 
 static const char *word_name(const hark_sequence_values *v, int32_t word, char text[HARK_SEQUENCE_WORD_BYTES]) {
-  const int kind = word / words_of_kind(v), of_kind = word % words_of_kind(v);
-  if (word >= first_label(v))
-    (void)snprintf(text, HARK_SEQUENCE_WORD_BYTES, "t%d", (int)(word - first_label(v)));
-  else if (of_kind < v->kind_words)
-    (void)snprintf(text, HARK_SEQUENCE_WORD_BYTES, "k%dw%d", kind, of_kind);
+  const int of_topic = (int)v->topic_words;
+  if (word == blank_of(v)) return "_";
+  if (word > blank_of(v))
+    (void)snprintf(text, HARK_SEQUENCE_WORD_BYTES, "t%d", (int)(word - label_of(v, 0)));
   else
-    (void)snprintf(text, HARK_SEQUENCE_WORD_BYTES, "k%dt%d", kind, (int)(of_kind - v->kind_words));
+    (void)snprintf(text, HARK_SEQUENCE_WORD_BYTES, "t%dw%d", (int)word / of_topic, (int)word % of_topic);
   return text;
 }
 
@@ -36,26 +35,27 @@ static hark_status settle(hark_context *context, void *values) {
   return hark_sequence_settle_length(context, v, USUAL_LENGTH, 1);
 }
 
-/* Uniform in [0, count), but not `last`. */
-static int32_t another(hark_task_random *random, int32_t last, int64_t count) {
-  return (int32_t)((last + 1 + hark_task_random_below(random, (int32_t)count - 1)) % count);
+static void make_run(const hark_sequence_values *v, hark_task_random *random, const hark_sequence *s, int32_t topic, int64_t begin,
+                     int64_t end) {
+  for (int64_t i = begin; i < end; i++) {
+    const bool within = i > begin && i + 1 < end;
+    s->targets[i] = label_of(v, topic);
+    s->words[i] = within && hark_task_random_uniform(random) < v->blanks
+                      ? blank_of(v)
+                      : topic * (int32_t)v->topic_words + hark_task_random_below(random, (int32_t)v->topic_words);
+  }
 }
 
 static size_t make(hark_task_order *order, unsigned char *out) {
   const hark_sequence_values *const v = order->values;
   hark_task_random *const random = &order->random;
   const hark_sequence s = hark_sequence_begin(order);
-  int32_t kind = hark_task_random_below(random, (int32_t)v->kinds), label = hark_task_random_below(random, (int32_t)v->labels);
+  const int32_t topics = (int32_t)v->labels;
+  int32_t topic = hark_task_random_below(random, topics);
   for (int64_t begin = 0, end; begin < v->length; begin = end) {
     end = hark_min(v->length, begin + v->shortest + hark_task_random_below(random, (int32_t)(v->longest - v->shortest + 1)));
-    kind = another(random, kind, v->kinds);
-    label = another(random, label, v->labels);
-    const int64_t telling = begin + hark_task_random_below(random, (int32_t)(end - begin));
-    for (int64_t i = begin; i < end; i++) {
-      const int32_t of_kind = i == telling ? (int32_t)v->kind_words + label : hark_task_random_below(random, (int32_t)v->kind_words);
-      s.words[i] = kind * words_of_kind(v) + of_kind;
-      if (v->asked == HARK_ASKED_ALL || i >= telling) s.targets[i] = first_label(v) + label;
-    }
+    topic = (topic + 1 + hark_task_random_below(random, topics - 1)) % topics;
+    make_run(v, random, &s, topic, begin, end);
   }
   return hark_sequence_write(&s, v, word_name, out);
 }
@@ -66,10 +66,10 @@ static hark_status header(const void *values, int64_t count, hark_text *out) {
 }
 
 const hark_task_generator hark_task_runs = {
-    .summary = "runs of one kind of words, labelled by one word of each",
+    .summary = "runs of words of one topic among blanks, all asked for it",
     .format = "sequences",
     .options = &hark_task_sequences_options,
-    .parameters = "length labels kinds kind-words shortest longest asked",
+    .parameters = "length labels topic-words blanks shortest longest",
     .examples = {20000, 1000, 1000},
     .distinct = true,
     .settle = settle,

@@ -11,13 +11,14 @@
 
 typedef struct hark_sequence_values {
   int64_t length, pairs, queries, keys, values, symbols, gap, digits;
-  int64_t chunk, plain, labels;                 /* needle; labels of runs, too */
-  int64_t map, hops;                            /* maps */
-  double hard;                                  /* share */
-  int64_t kinds, kind_words, shortest, longest; /* runs */
-  int filler;                                   /* blank|random */
-  int answer;                                   /* shown|blank */
-  int asked;                                    /* all|behind */
+  int64_t chunk, plain, labels;           /* needle; labels of runs, too */
+  int64_t map, hops;                      /* maps */
+  double hard;                            /* share */
+  int64_t topic_words, shortest, longest; /* runs */
+  double blanks;                          /* probability */
+  int filler;                             /* blank|random */
+  int answer;                             /* shown|blank */
+  int asked;                              /* all|behind */
 } hark_sequence_values;
 enum { HARK_FILLER_BLANK, HARK_FILLER_RANDOM };
 enum { HARK_ANSWER_SHOWN, HARK_ANSWER_BLANK };

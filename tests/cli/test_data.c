@@ -122,7 +122,7 @@ static void wrong_words(void **state) {
       {"make copy --out x --pairs 3", 2, "--pairs: is not for make copy"},
       {"make copy --out x --labels 3", 2, "--labels: is not for make copy"},
       {"make needle --out x --hops 3", 2, "--hops: is not for make needle"},
-      {"make maps --out x --asked behind", 2, "--asked: is not for make maps"},
+      {"make runs --out x --asked behind", 2, "--asked: is not for make runs"},
       {"make maps --out x --length 100", 2, "--length: 100 words, expected a whole number of chunks of 9"},
       {"make maps --out x --hard 2", 2, "--hard: "},
       {"make runs --out x --chunk 3", 2, "--chunk: is not for make runs"},

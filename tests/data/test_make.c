@@ -246,51 +246,45 @@ static void maps_are_followed(void **state) {
   hark_examples_close(f->context, &e);
 }
 
-/* Runs are found by the kinds of their words alone, their labels by the one word that tells one. */
-static void runs_have_the_label_of_one_word(void **state) {
+/* A word tells its topic; a blank has that of the words around it, which are of one topic, and the first and the last word are none. */
+static void runs_have_one_topic(void **state) {
   const task_place *const f = *state;
-  enum { LENGTH = 70, KINDS = 3, PLAIN = 2, LABELS = 5, OF_KIND = PLAIN + LABELS, SHORTEST = 2, LONGEST = 6, COUNT = 300 };
-  for (int asked = 0; asked < 2; asked++) {
-    const char *const name = asked ? "behind" : "all";
-    const made_task t = {
-        .name = "runs",
-        .seed = 7,
-        .examples = {COUNT, 0, 0},
-        .options = {"length", "70", "kinds", "3", "kind-words", "2", "labels", "5", "shortest", "2", "longest", "6", "asked", name}};
-    task_make(f, name, &t);
-    hark_examples *e = task_open(f, name);
-    int32_t words[LENGTH], targets[LENGTH];
-    int64_t lengths[LONGEST + 1] = {0}, runs = 0, first_tells = 0;
-    for (int64_t i = 0; i < COUNT; i++) {
-      int32_t before = -1;
-      assert_int_equal(read_sequence(f, e, i, words, targets), LENGTH);
-      for (int begin = 0, end; begin < LENGTH; begin = end) {
-        int telling = -1;
-        for (end = begin; end < LENGTH && words[end] / OF_KIND == words[begin] / OF_KIND; end++) {
-          assert_true(words[end] < KINDS * OF_KIND);
-          if (words[end] % OF_KIND < PLAIN) continue;
-          assert_int_equal(telling, -1);
-          telling = end;
-        }
-        assert_true(telling >= 0);
-        assert_true(end - begin <= LONGEST && (end - begin >= SHORTEST || end == LENGTH));
-        const int32_t label = words[telling] % OF_KIND - PLAIN;
-        assert_int_not_equal(label, before);
-        before = label;
-        for (int at = begin; at < end; at++) assert_int_equal(targets[at], asked && at < telling ? -1 : KINDS * OF_KIND + label);
-        if (begin > LENGTH - LONGEST) continue; /* may have been cut */
-        lengths[end - begin]++;
-        runs++;
-        first_tells += (telling == begin) * (end - begin);
-      }
+  enum { LENGTH = 70, TOPICS = 5, OF_TOPIC = 2, BLANK = TOPICS * OF_TOPIC, SHORTEST = 2, LONGEST = 6, COUNT = 300 };
+  const made_task t = {.name = "runs",
+                       .seed = 7,
+                       .examples = {COUNT, 0, 0},
+                       .options = {"length", "70", "labels", "5", "topic-words", "2", "blanks", "0.4", "shortest", "2", "longest", "6"}};
+  task_make(f, "runs", &t);
+  hark_examples *e = task_open(f, "runs");
+  int32_t words[LENGTH], targets[LENGTH];
+  int64_t lengths[LONGEST + 1] = {0}, runs = 0, blanks = 0, within = 0;
+  for (int64_t i = 0; i < COUNT; i++) {
+    int before[LENGTH], behind[LENGTH]; /* topics of the nearest words */
+    assert_int_equal(read_sequence(f, e, i, words, targets), LENGTH);
+    for (int at = 0; at < LENGTH; at++) before[at] = words[at] < BLANK ? words[at] / OF_TOPIC : at > 0 ? before[at - 1] : -1;
+    for (int at = LENGTH - 1; at >= 0; at--) behind[at] = words[at] < BLANK ? words[at] / OF_TOPIC : at + 1 < LENGTH ? behind[at + 1] : -1;
+    for (int at = 0; at < LENGTH; at++) {
+      assert_true(words[at] <= BLANK);
+      assert_true(before[at] >= 0 && before[at] == behind[at]);
+      assert_int_equal(targets[at], BLANK + 1 + before[at]);
     }
-    const double share = 1.0 / (LONGEST - SHORTEST + 1);
-    for (int n = SHORTEST; n <= LONGEST; n++)
-      task_assert_near((double)lengths[n], share * (double)runs, sqrt(share * (1 - share) * (double)runs), "runs of a length");
-    /* In a run of n words the first one tells with probability 1 / n: n times that is 1 on average, with variance n - 1. */
-    task_assert_near((double)first_tells, (double)runs, sqrt((LONGEST + SHORTEST - 2) / 2.0 * (double)runs), "runs whose first word tells");
-    hark_examples_close(f->context, &e);
+    for (int begin = 0, end; begin < LENGTH; begin = end) {
+      for (end = begin; end < LENGTH && before[end] == before[begin]; end++)
+        if (end > begin && end + 1 < LENGTH && before[end + 1] == before[begin]) {
+          within++;
+          blanks += words[end] == BLANK;
+        }
+      assert_true(end - begin <= LONGEST && (end - begin >= SHORTEST || end == LENGTH));
+      if (begin > LENGTH - LONGEST) continue; /* may have been cut */
+      lengths[end - begin]++;
+      runs++;
+    }
   }
+  const double share = 1.0 / (LONGEST - SHORTEST + 1);
+  for (int n = SHORTEST; n <= LONGEST; n++)
+    task_assert_near((double)lengths[n], share * (double)runs, sqrt(share * (1 - share) * (double)runs), "runs of a length");
+  task_assert_near((double)blanks, 0.4 * (double)within, sqrt(0.4 * 0.6 * (double)within), "blanks within runs");
+  hark_examples_close(f->context, &e);
 }
 
 /* What an option leaves open is in task.json as it was settled, and with it the sizes of the laboratory. */
@@ -521,7 +515,7 @@ int main(void) {
       TASK_TEST(passkey_is_in_the_text),
       TASK_TEST(needle_is_told_by_every_chunk),
       TASK_TEST(maps_are_followed),
-      TASK_TEST(runs_have_the_label_of_one_word),
+      TASK_TEST(runs_have_one_topic),
       TASK_TEST(lengths_by_task),
       TASK_TEST(no_example_is_there_twice),
       TASK_TEST(examples_depend_on_seed_split_and_number),

@@ -21,7 +21,7 @@ typedef struct made_task {
   const char *name;
   uint64_t seed;
   int64_t examples[HARK_SPLIT_ALL];
-  const char *options[16];
+  const char *options[14];
 } made_task;
 
 /* Makes it in a folder; and in the place's folder `name`, where failing fails the test. */
