@@ -240,7 +240,7 @@ const hark_command hark_command_data = {
         "  hark data info --format text reviews.tsv\n"
         "  hark data picture pathfinder --out sheet.svg\n"
         "\n"
-        "  Tasks: listops, pathfinder, recall, copy, passkey, latent, regression.\n"
+        "  Tasks: listops, pathfinder, recall, copy, passkey, latent, regression, needle, maps, runs.\n"
         "  Formats: listops, text, pairs, image, pathfinder, sequences, vectors. docs/tasks.md\n",
     .argument_minimum = 1,
     .argument_maximum = HARK_ANY_NUMBER,

@@ -3,7 +3,7 @@
  *     Words <TAB> k0 k1 v0 v1 _                         the first line: every word there is, in the order of their symbols
  *     k1 v0 k0 v1 _ k0 _ <TAB> 5:v1                     words, and for some positions (from 0, increasing) the word that is to be predicted
  *
- * Fields are separated by tabs, words by one blank. Written by the generators of recall, copy and passkey.
+ * Fields are separated by tabs, words by one blank. Written by the generators that take the options of data/make_sequences.h.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -192,7 +192,7 @@ static int64_t symbols_at_most(uint64_t file_bytes) { return (int64_t)(file_byte
 
 const hark_example_format hark_example_format_sequences = {
     .name = "sequences",
-    .summary = "words, and at some of them the word to be predicted: recall, copy, passkey",
+    .summary = "words, and at some of them the word to be predicted: recall, copy, passkey, needle, maps, runs",
     .ending = "tsv",
     .parts = 1,
     .target_kind = HARK_TARGET_TOKENS,

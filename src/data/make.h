@@ -21,7 +21,10 @@
   X(copy, "copy", 4)                                                                                                                       \
   X(passkey, "passkey", 5)                                                                                                                 \
   X(latent, "latent", 6)                                                                                                                   \
-  X(regression, "regression", 7)
+  X(regression, "regression", 7)                                                                                                           \
+  X(needle, "needle", 8)                                                                                                                   \
+  X(maps, "maps", 9)                                                                                                                       \
+  X(runs, "runs", 10)
 
 /* Tables of options of generators; several generators may share one. */
 #define HARK_TASK_TABLES(X)                                                                                                                \

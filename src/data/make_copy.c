@@ -24,7 +24,8 @@ static const char *word_name(const hark_sequence_values *v, int32_t word, char t
 static int64_t copied(const hark_sequence_values *v) { return (v->length - v->gap) / 2; }
 
 static hark_status settle(hark_context *context, void *values) {
-  const hark_sequence_values *const v = values;
+  hark_sequence_values *const v = values;
+  HARK_TRY(hark_sequence_settle_length(context, v, HARK_SEQUENCE_LENGTH, 1));
   if (v->gap < v->length && copied(v) >= 1) return HARK_OK;
   return hark_fail(context, HARK_BAD_CONFIGURATION, "--gap: %lld blanks leave no symbol of %lld words", (long long)v->gap,
                    (long long)v->length);

@@ -73,7 +73,8 @@ static int64_t fixed_words(const hark_sequence_values *v) {
 }
 
 static hark_status settle(hark_context *context, void *values) {
-  const hark_sequence_values *const v = values;
+  hark_sequence_values *const v = values;
+  HARK_TRY(hark_sequence_settle_length(context, v, HARK_SEQUENCE_LENGTH, 1));
   if (v->length >= fixed_words(v)) return HARK_OK;
   return hark_fail(context, HARK_BAD_CONFIGURATION, "--length: %lld words, the number and the question alone take %lld",
                    (long long)v->length, (long long)fixed_words(v));

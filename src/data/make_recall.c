@@ -24,6 +24,7 @@ static const char *word_name(const hark_sequence_values *v, int32_t word, char t
 
 static hark_status settle(hark_context *context, void *values) {
   hark_sequence_values *const v = values;
+  HARK_TRY(hark_sequence_settle_length(context, v, HARK_SEQUENCE_LENGTH, 1));
   if (v->queries == 0) v->queries = v->pairs;
   if (v->pairs > v->keys)
     return hark_fail(context, HARK_BAD_CONFIGURATION, "--pairs: %lld pairs take as many keys, --keys has %lld", (long long)v->pairs,

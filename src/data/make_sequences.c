@@ -8,7 +8,8 @@
 
 #define AT(field) offsetof(hark_sequence_values, field)
 static const hark_option options[] = {
-    {"length", "length", HARK_OPTION_INT, AT(length), "512", "[4, 1048576]", NULL, NULL, "recall, copy, passkey: words of an example"},
+    {"length", "length", HARK_OPTION_INT, AT(length), "0", "[0, 1048576]", NULL, NULL,
+     "recall, copy, passkey, needle, maps, runs: words of an example; 0: 512, of maps 32 chunks, of runs 128"},
     {"pairs", "pairs", HARK_OPTION_INT, AT(pairs), "16", "[1, 100000]", NULL, NULL, "recall: pairs of a key and its value"},
     {"queries", "queries", HARK_OPTION_INT, AT(queries), "0", "[0, 1000000]", NULL, NULL,
      "recall: keys that are asked for; 0: each pair's once"},
@@ -21,10 +22,30 @@ static const hark_option options[] = {
     {"digits", "digits", HARK_OPTION_INT, AT(digits), "5", "[1, 100]", NULL, NULL, "passkey: digits of the number"},
     {"answer", "answer", HARK_OPTION_ENUM, AT(answer), "shown", "shown|blank", NULL, NULL,
      "copy, passkey: the inputs of the answer: the answer itself, one later, or blanks"},
+    {"chunk", "chunk", HARK_OPTION_INT, AT(chunk), "16", "[1, 1048576]", NULL, NULL, "needle: words of a chunk, whose last one is asked"},
+    {"plain", "plain", HARK_OPTION_INT, AT(plain), "32", "[1, 100000]", NULL, NULL, "needle: different words that tell nothing"},
+    {"labels", "labels", HARK_OPTION_INT, AT(labels), "16", "[2, 1000]", NULL, NULL, "needle: different labels; runs: topics"},
+    {"asked", "asked", HARK_OPTION_ENUM, AT(asked), "all", "all|behind", NULL, NULL,
+     "needle: which chunks are asked: all, or those that hold the label or stand behind it"},
+    {"map", "map", HARK_OPTION_INT, AT(map), "8", "[2, 1000]", NULL, NULL, "maps: symbols that a map is of"},
+    {"hops", "hops", HARK_OPTION_INT, AT(hops), "3", "[1, 1000]", NULL, NULL, "maps: how often a map is to be followed in a hard chunk"},
+    {"hard", "hard", HARK_OPTION_FLOAT, AT(hard), "0.25", "[0, 1]", NULL, NULL, "maps: part of the chunks that are hard"},
+    {"topic-words", "topic-words", HARK_OPTION_INT, AT(topic_words), "4", "[1, 1000]", NULL, NULL, "runs: different words of a topic"},
+    {"blanks", "blanks", HARK_OPTION_FLOAT, AT(blanks), "0.75", "[0, 1]", NULL, NULL,
+     "runs: probability of a word between the first and the last of a run to be a blank"},
+    {"shortest", "shortest", HARK_OPTION_INT, AT(shortest), "3", "[1, 1048576]", NULL, NULL, "runs: words of a run, at least"},
+    {"longest", "longest", HARK_OPTION_INT, AT(longest), "13", "[1, 1048576]", NULL, NULL, "runs: words of a run, at most"},
 };
 #undef AT
 const hark_option_table hark_task_sequences_options = {options, (int)(sizeof options / sizeof *options), NULL, sizeof(hark_sequence_values),
                                                        false};
+
+hark_status hark_sequence_settle_length(hark_context *context, hark_sequence_values *values, int64_t usual, int64_t chunk) {
+  if (values->length == 0) values->length = usual;
+  if (values->length % chunk == 0) return HARK_OK;
+  return hark_fail(context, HARK_BAD_CONFIGURATION, "--length: %lld words, expected a whole number of chunks of %lld",
+                   (long long)values->length, (long long)chunk);
+}
 
 hark_task_sizes hark_sequence_sizes(const void *values) {
   const size_t length = (size_t)((const hark_sequence_values *)values)->length;

@@ -1,5 +1,5 @@
 /* test_make.c - generators of tasks against what they promise, from the files that they write. Recall, copy, passkey: targets from what stands in
- * front. All: equal for equal seeds, whatever the number of threads and of examples; a folder whole or not at all.
+ * front; needle, maps, runs: from the words alone. All: equal for equal seeds, whatever the number of threads and of examples; a folder whole or not at all.
  */
 #include <math.h>
 #include <stdio.h>
@@ -182,6 +182,152 @@ static void passkey_is_in_the_text(void **state) {
   }
 }
 
+static void needle_is_told_by_every_chunk(void **state) {
+  const task_place *const f = *state;
+  enum { LENGTH = 60, CHUNK = 5, PLAIN = 9, LABELS = 4, COUNT = 300 };
+  for (int asked = 0; asked < 2; asked++) {
+    const char *const name = asked ? "behind" : "all";
+    const made_task t = {.name = "needle",
+                         .seed = 5,
+                         .examples = {COUNT, 0, 0},
+                         .options = {"length", "60", "chunk", "5", "plain", "9", "labels", "4", "asked", name}};
+    task_make(f, name, &t);
+    hark_examples *e = task_open(f, name);
+    int32_t words[LENGTH], targets[LENGTH];
+    int64_t labels[LABELS] = {0};
+    double places = 0;
+    for (int64_t i = 0; i < COUNT; i++) {
+      int needle = -1;
+      assert_int_equal(read_sequence(f, e, i, words, targets), LENGTH);
+      for (int at = 0; at < LENGTH; at++) {
+        assert_true(words[at] < PLAIN + LABELS);
+        if (words[at] < PLAIN) continue;
+        assert_int_equal(needle, -1); /* there is one */
+        needle = at;
+      }
+      assert_true(needle >= 0);
+      for (int at = 0; at < LENGTH; at++)
+        assert_int_equal(targets[at], at % CHUNK == CHUNK - 1 && (!asked || at >= needle) ? words[needle] : -1);
+      labels[words[needle] - PLAIN]++;
+      places += needle;
+    }
+    task_assert_near(places / COUNT, (LENGTH - 1) / 2.0, sqrt((LENGTH * LENGTH - 1) / 12.0 / COUNT), "mean place of the needle");
+    for (int k = 0; k < LABELS; k++)
+      task_assert_near((double)labels[k], COUNT / (double)LABELS, sqrt(COUNT * (LABELS - 1.0)) / LABELS, "needles of a label");
+    hark_examples_close(f->context, &e);
+  }
+}
+
+static void maps_are_followed(void **state) {
+  const task_place *const f = *state;
+  enum { MAP = 5, CHUNK = MAP + 1, CHUNKS = 10, LENGTH = CHUNKS * CHUNK, HOPS = 4, HARD = 3, COUNT = 300 };
+  const made_task t = {
+      .name = "maps", .seed = 6, .examples = {COUNT, 0, 0}, .options = {"length", "60", "map", "5", "hops", "4", "hard", "0.3"}};
+  task_make(f, "maps", &t);
+  hark_examples *e = task_open(f, "maps");
+  int32_t words[LENGTH], targets[LENGTH];
+  int64_t hard_at[CHUNKS] = {0};
+  for (int64_t i = 0; i < COUNT; i++) {
+    int hard = 0;
+    assert_int_equal(read_sequence(f, e, i, words, targets), LENGTH);
+    for (int k = 0; k < CHUNKS; k++) {
+      const int32_t *const chunk = words + k * CHUNK, *const asked = targets + k * CHUNK, *const map = chunk + 1;
+      assert_true(chunk[0] == MAP || chunk[0] == MAP + 1);
+      for (int j = 0; j < MAP; j++) assert_true(map[j] < MAP && asked[j] == -1);
+      assert_int_equal(asked[MAP], chunk[0] == MAP ? map[0] : map[map[map[map[0]]]]); /* HOPS */
+      hard += chunk[0] == MAP + 1;
+      hard_at[k] += chunk[0] == MAP + 1;
+    }
+    assert_int_equal(hard, HARD);
+  }
+  const double share = (double)HARD / CHUNKS;
+  for (int k = 0; k < CHUNKS; k++)
+    task_assert_near((double)hard_at[k], share * COUNT, sqrt(share * (1 - share) * COUNT), "hard chunks at a place");
+  hark_examples_close(f->context, &e);
+}
+
+/* A word tells its topic; a blank has that of the words around it, which are of one topic, and the first and the last word are none. */
+static void runs_have_one_topic(void **state) {
+  const task_place *const f = *state;
+  enum { LENGTH = 70, TOPICS = 5, OF_TOPIC = 2, BLANK = TOPICS * OF_TOPIC, SHORTEST = 2, LONGEST = 6, COUNT = 300 };
+  const made_task t = {.name = "runs",
+                       .seed = 7,
+                       .examples = {COUNT, 0, 0},
+                       .options = {"length", "70", "labels", "5", "topic-words", "2", "blanks", "0.4", "shortest", "2", "longest", "6"}};
+  task_make(f, "runs", &t);
+  hark_examples *e = task_open(f, "runs");
+  int32_t words[LENGTH], targets[LENGTH];
+  int64_t lengths[LONGEST + 1] = {0}, runs = 0, blanks = 0, within = 0;
+  for (int64_t i = 0; i < COUNT; i++) {
+    int before[LENGTH], behind[LENGTH]; /* topics of the nearest words */
+    assert_int_equal(read_sequence(f, e, i, words, targets), LENGTH);
+    for (int at = 0; at < LENGTH; at++) before[at] = words[at] < BLANK ? words[at] / OF_TOPIC : at > 0 ? before[at - 1] : -1;
+    for (int at = LENGTH - 1; at >= 0; at--) behind[at] = words[at] < BLANK ? words[at] / OF_TOPIC : at + 1 < LENGTH ? behind[at + 1] : -1;
+    for (int at = 0; at < LENGTH; at++) {
+      assert_true(words[at] <= BLANK);
+      assert_true(before[at] >= 0 && before[at] == behind[at]);
+      assert_int_equal(targets[at], BLANK + 1 + before[at]);
+    }
+    for (int begin = 0, end; begin < LENGTH; begin = end) {
+      for (end = begin; end < LENGTH && before[end] == before[begin]; end++)
+        if (end > begin && end + 1 < LENGTH && before[end + 1] == before[begin]) {
+          within++;
+          blanks += words[end] == BLANK;
+        }
+      assert_true(end - begin <= LONGEST && (end - begin >= SHORTEST || end == LENGTH));
+      if (begin > LENGTH - LONGEST) continue; /* may have been cut */
+      lengths[end - begin]++;
+      runs++;
+    }
+  }
+  const double share = 1.0 / (LONGEST - SHORTEST + 1);
+  for (int n = SHORTEST; n <= LONGEST; n++)
+    task_assert_near((double)lengths[n], share * (double)runs, sqrt(share * (1 - share) * (double)runs), "runs of a length");
+  task_assert_near((double)blanks, 0.4 * (double)within, sqrt(0.4 * 0.6 * (double)within), "blanks within runs");
+  hark_examples_close(f->context, &e);
+}
+
+/* What an option leaves open is in task.json as it was settled, and with it the sizes of the laboratory. */
+static void lengths_by_task(void **state) {
+  const task_place *const f = *state;
+  static const struct {
+    const char *name;
+    int length;
+  } tasks[] = {{"recall", 512}, {"copy", 512}, {"passkey", 512}, {"needle", 512}, {"maps", 288}, {"runs", 128}};
+  for (size_t i = 0; i < sizeof tasks / sizeof tasks[0]; i++) {
+    char expected[NAMES_BYTES];
+    const made_task t = {.name = tasks[i].name, .seed = 1, .examples = {1, 0, 0}};
+    task_make(f, tasks[i].name, &t);
+    hark_examples *e = task_open(f, tasks[i].name);
+    assert_int_equal(hark_examples_length(e, HARK_SPLIT_TRAINING, 0, 0), tasks[i].length);
+    hark_examples_close(f->context, &e);
+    (void)snprintf(expected, sizeof expected, "\"length\": %d", tasks[i].length);
+    char *const json = task_file(f, tasks[i].name, "task.json");
+    assert_non_null(strstr(json, expected));
+    free(json);
+  }
+}
+
+/* Of 24 different examples there are, 12 drawn at random would hardly be all different. */
+static void no_example_is_there_twice(void **state) {
+  const task_place *const f = *state;
+  enum { COUNT = 12, LENGTH = 3 };
+  const made_task t = {.name = "needle",
+                       .seed = 3,
+                       .examples = {COUNT, 0, 0},
+                       .options = {"length", "3", "chunk", "3", "plain", "2", "labels", "2"}}; /* 3 places, 2 labels, 4 pairs of others */
+  task_make(f, "few", &t);
+  hark_examples *e = task_open(f, "few");
+  int32_t a[LENGTH], b[LENGTH], targets[LENGTH];
+  for (int64_t i = 0; i < COUNT; i++)
+    for (int64_t j = 0; j < i; j++) {
+      (void)read_sequence(f, e, i, a, targets);
+      (void)read_sequence(f, e, j, b, targets);
+      assert_memory_not_equal(a, b, sizeof a);
+    }
+  hark_examples_close(f->context, &e);
+}
+
 /* ---- all of them ---- */
 
 static const made_task small_tasks[] = {
@@ -192,6 +338,9 @@ static const made_task small_tasks[] = {
     {.name = "passkey", .seed = 1, .examples = {40, 8, 8}, .options = {"length", "90"}},
     {.name = "latent", .seed = 1, .examples = {40, 8, 8}},
     {.name = "regression", .seed = 1, .examples = {40, 8, 8}, .options = {"tokens", "9"}},
+    {.name = "needle", .seed = 1, .examples = {40, 8, 8}, .options = {"length", "48"}},
+    {.name = "maps", .seed = 1, .examples = {40, 8, 8}, .options = {"length", "45"}},
+    {.name = "runs", .seed = 1, .examples = {40, 8, 8}, .options = {"length", "41"}},
 };
 enum { TASKS = sizeof small_tasks / sizeof small_tasks[0] };
 
@@ -294,6 +443,12 @@ static void what_cannot_be_made(void **state) {
       {{.name = "copy", .examples = {1, 0, 0}, .options = {"length", "8", "gap", "7"}}, "--gap: 7 blanks leave no symbol of 8"},
       {{.name = "passkey", .examples = {1, 0, 0}, .options = {"length", "24"}},
        "--length: 24 words, the number and the question alone take 25"},
+      {{.name = "needle", .examples = {1, 0, 0}, .options = {"length", "40"}},
+       "--length: 40 words, expected a whole number of chunks of 16"},
+      {{.name = "needle", .examples = {25, 0, 0}, .options = {"length", "3", "chunk", "3", "plain", "2", "labels", "2"}},
+       "no training example 24 was found that differs from the 24 before"},
+      {{.name = "maps", .examples = {1, 0, 0}, .options = {"length", "40"}}, "--length: 40 words, expected a whole number of chunks of 9"},
+      {{.name = "runs", .examples = {1, 0, 0}, .options = {"shortest", "14"}}, "--shortest: runs of at least 14 words, --longest is 13"},
   };
   for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
     assert_failure(f->context, task_make_in(f->context, test_path(f->folder, "none"), &wrong[i].task), HARK_BAD_CONFIGURATION,
@@ -358,6 +513,11 @@ int main(void) {
       TASK_TEST(recall_targets_are_the_values),
       TASK_TEST(copy_targets_are_the_symbols),
       TASK_TEST(passkey_is_in_the_text),
+      TASK_TEST(needle_is_told_by_every_chunk),
+      TASK_TEST(maps_are_followed),
+      TASK_TEST(runs_have_one_topic),
+      TASK_TEST(lengths_by_task),
+      TASK_TEST(no_example_is_there_twice),
       TASK_TEST(examples_depend_on_seed_split_and_number),
       TASK_TEST(what_cannot_be_made),
       TASK_TEST(folders_are_whole_or_not_there),
