@@ -134,10 +134,12 @@ static hark_status read_capacities(hark_context *context, hark_options *set, har
       double capacity = 0;
       if (length > 0 && ahca->capacity_count == HARK_AHCA_CAPACITIES)
         return hark_options_complain(context, set, "model.ahca.capacities", "more than %d numbers", HARK_AHCA_CAPACITIES);
-      if (length > 0 && (!hark_number_read(at, length, &capacity) || !(capacity >= 0 && capacity <= most)))
+      if (length > 0 && (!hark_number_read(at, length, &capacity) || !(capacity >= 0 && capacity <= most))) {
+        ahca->capacity_count = 0;
         return hark_options_complain(context, set, "model.ahca.capacities",
                                      "\"%.40s\" given, expected numbers from 1 to 0 that do not grow from layer to layer",
                                      config->model.ahca_capacities.items[i]);
+      }
       if (length > 0) ahca->capacities[ahca->capacity_count++] = capacity;
       at += length + (at[length] != '\0');
     }

@@ -34,7 +34,7 @@ const int small_run_word_count = (int)(sizeof small_run_words / sizeof *small_ru
 
 hark_context *small_run_context(int threads) {
   const test_setup setup = {"cpu", "generic"};
-  return test_setup_open(&setup, threads);
+  return test_setup_open_deterministic(&setup, threads);
 }
 
 /* The common words, and some more that win over them. */

@@ -8,7 +8,7 @@
 #include "support/cmocka_all.h"
 
 void training_place_open_on(training_place *p, const test_setup *setup) {
-  p->context = test_setup_open(setup, 2);
+  p->context = test_setup_open_deterministic(setup, 2);
   test_folder_make(p->folder);
   (void)snprintf(p->text, sizeof p->text, "%s", test_path(p->folder, "text.txt"));
   FILE *file = fopen(p->text, "w");

@@ -204,7 +204,7 @@ static hark_context *open_with(const test_setup *setup, int threads, bool pool, 
 }
 
 /* Full training steps on every instruction set with 1, 2, 3 and 7 threads of OpenMP's and of a host program's, and with --deterministic and
- * without it: one set of bits. */
+ * without it: one set of bits, but for the last variant, which has products of few rows (docs/numbers.md). */
 static void test_every_number_of_threads(void **state) {
   (void)state;
   static const int counts[] = {1, 2, 3, 7};
@@ -216,7 +216,8 @@ static void test_every_number_of_threads(void **state) {
     const bool large = !TEST_SANITIZED && strcmp(setups[s].instruction_set, "avx512") == 0;
     for (int v = 0; v < VARIANTS; v++) {
       const hark_config config = configuration(variants[v].words, variants[v].count, large);
-      outcome first = {0};
+      const bool one_set = !variants[v].examples;
+      outcome first[2] = {{0}, {0}};
       for (int i = 0; i < 8; i++) {
         const int threads = counts[i % 4];
         const bool pool = i >= 4, deterministic = i % 2 == 0;
@@ -228,18 +229,20 @@ static void test_every_number_of_threads(void **state) {
         hark_context_destroy(&context);
         for (size_t n = 0; n < now.elements; n++)
           if (!isfinite(now.numbers[n])) fail_msg("%s: a number is not finite", what);
-        if (i == 0) {
-          first = now;
+        outcome *const expected = &first[!one_set && deterministic];
+        if (expected->numbers == NULL) {
+          *expected = now;
           continue;
         }
-        assert_same_bits(&first, &now, what);
+        assert_same_bits(expected, &now, what);
         free(now.numbers);
         compared++;
       }
-      free(first.numbers);
+      free(first[0].numbers);
+      free(first[1].numbers);
     }
   }
-  assert_true(compared >= 7 * VARIANTS);
+  assert_true(compared >= 7 * VARIANTS - 1);
 }
 
 /* A run in a thread of its own, with a context of its own. */
