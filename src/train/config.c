@@ -297,7 +297,8 @@ static const hark_option options[] = {
      "threads; 0: as many as the machine offers"},
     {"run.backend", "backend", HARK_OPTION_STRING, AT(run.backend), "cpu", NULL, READS, "NAME", "cpu or reference"},
     {"run.deterministic", "deterministic", HARK_OPTION_BOOL, AT(run.deterministic), "false", NULL, READS, NULL,
-     "the same bits for every number of threads (always so on the backends of this build), and for a sequence alone as in a batch"},
+     "the same bits for every number of threads (always so on the backends of this build), and with ahca for a sequence alone as in a "
+     "batch"},
     {"run.preflight", "preflight", HARK_OPTION_BOOL, AT(run.preflight), "true", NULL, RUNS, NULL,
      "refuse a run that needs more memory or disk than there is"},
 };

@@ -1,5 +1,6 @@
 /* test_make.c - generators of tasks against what they promise, from the files that they write. Recall, copy, passkey: targets from what stands in
- * front; needle, maps, runs: from the words alone. All: equal for equal seeds, whatever the number of threads and of examples; a folder whole or not at all.
+ * front; needle, maps, runs: from the words alone. All: equal for equal seeds, whatever the number of threads and of examples; a folder whole or not at
+ * all.
  */
 #include <math.h>
 #include <stdio.h>
@@ -476,7 +477,7 @@ static void folders_are_whole_or_not_there(void **state) {
   (void)test_file_write_text(f->folder, "file", "x");
   assert_failure(f->context, task_make_in(f->context, test_path(f->folder, "file"), &t), HARK_BAD_CONFIGURATION, "file: is no folder");
   assert_failure(f->context, task_make_in(f->context, "", &t), HARK_BAD_CONFIGURATION, "no folder");
-  const made_task vast = {.name = "copy", .seed = 1, .examples = {(int64_t)1 << 40, 0, 0}, .options = {"length", "10"}};
+  const made_task vast = {.name = "copy", .seed = 1, .examples = {(int64_t)1 << 40, 0, 0}};
   assert_int_equal(mkdir(test_path(f->folder, "alone"), 0777), 0);
   assert_failure(f->context, task_make_in(f->context, test_path(f->folder, "alone/vast"), &vast), HARK_IO_ERROR, "MiB are free");
   assert_fine(f->context, hark_folder_list(f->context, test_path(f->folder, "alone"), &names));

@@ -369,7 +369,9 @@ static matrix join(ahca_definition *d, int64_t layer, matrix h, const selection 
 
 /* All layers for the first 40 % of the training, the capacities from 70 % on, and between them what lies between them. */
 static double capacity_of(const ahca_definition *d, int64_t layer) {
-  const double end = pow(d->network->config.ahca.capacity, (double)layer), way = ((1 - d->remaining) - 0.4) / 0.3;
+  const hark_ahca_config *ahca = &d->network->config.ahca;
+  const double end = ahca->capacity_count > 0 && layer > 0 ? ahca->capacities[layer - 1] : pow(ahca->capacity, (double)layer);
+  const double way = ((1 - d->remaining) - 0.4) / 0.3;
   return way <= 0 ? 1 : way >= 1 ? end : 1 + way * (end - 1);
 }
 

@@ -39,7 +39,7 @@ static const variant variants[] = {
     {"fixed_attention_score_once_classes",
      {CLASSED, PLACED,
       .ahca = {CHUNKS(HARK_AHCA_FIXED, 4, 0, 0), SLOTS(2, 5, 2), .primary_pool = HARK_AHCA_ATTENTION, .primary_width = 8,
-               .secondary_width = 10, .capacity = 0.5, .ponder_weight = 0.02}}},
+               .secondary_width = 10, .capacities = {0.7, 0.3}, .capacity_count = 2, .ponder_weight = 0.02}}},
     {"learned_max_attention_norm_every_labels",
      {ANY, PLACED, .bias = true, .norm = HARK_NORM_RMS,
       .ahca = {CHUNKS(HARK_AHCA_LEARNED, 4, 2, 3), SLOTS(3, 6, 4), .primary_pool = HARK_AHCA_MAX, .secondary_pool = HARK_AHCA_ATTENTION,

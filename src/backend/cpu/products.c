@@ -72,7 +72,7 @@ static void cut(const hark_context *context, const hark_cpu_products *products, 
   *out = (grid){.products = products};
   if (p->m == 0 || (p->n == 0 && p->row_sums == NULL) || products->batch == 0) return;
   const int64_t n = hark_max(p->n, 1); /* without columns there are row sums to be made */
-  /* Inner products add in lanes, tiles do not: a row would have other bits alone than among others, which deterministic contexts rule out. */
+  /* Inner products add in lanes, tiles do not: a short sequence would have other bits alone than in a batch, which deterministic contexts rule out. */
   out->few_rows = !context->deterministic && p->m < FEW_ROWS && p->transpose_b && !p->transpose_a && p->alpha == 1 && p->beta == 0 &&
                   p->row_sums == NULL;
   if (out->few_rows) {
