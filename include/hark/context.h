@@ -52,7 +52,7 @@ typedef struct hark_context_options {
   const char *backend;             /* "cpu" (default), "reference"; "guard" in test builds */
   const char *instruction_set;     /* "generic", "avx2", "avx512"; default: HARK_ARCH in the environment, else the best there is */
   uint64_t seed;                   /* key of every random number that is not given a key of its own */
-  bool deterministic;              /* the same bits for every number of threads, and of a sequence alone as in a ragged batch */
+  bool deterministic;              /* the same bits for every number of threads, and of a row of `linear` alone as among others */
   hark_logger *logger;             /* default: none */
   void *logger_user;
 } hark_context_options;
