@@ -18,6 +18,7 @@
 #include "cli/common.h"
 #include "cli/gnuplot.h"
 #include "cli/metrics.h"
+#include "cli/model.h"
 #include "cli/sweep_measure.h"
 #include "cli/sweep_table.h"
 #include "io/jsonl.h"
@@ -277,7 +278,27 @@ static hark_status print_configuration(const sweep *s, int run, hark_text *text)
   return status;
 }
 
-/* A run that was begun must have been begun as the plan says now; one whose file or folder is gone is to be made again. */
+typedef struct begun_run {
+  const char *path;
+  const hark_options *now;
+} begun_run;
+
+static hark_status refuse_difference(hark_invocation *call, const hark_option *option, const hark_options *stored, void *user) {
+  const begun_run *run = user;
+  hark_text before = hark_text_empty(call->context), now = hark_text_empty(call->context);
+  hark_options_print_value(stored, option->name, &before);
+  hark_options_print_value(run->now, option->name, &now);
+  const hark_status status =
+      hark_fail(call->context, HARK_BAD_CONFIGURATION,
+                "%s: this run was begun with %s %s, and the plan says %s; delete it and its folder, or give the sweep "
+                "another 'out'",
+                run->path, option->name, hark_text_get(&before), hark_text_get(&now));
+  hark_text_free(&before);
+  hark_text_free(&now);
+  return status;
+}
+
+/* A run that was begun must have been begun as the plan says now, by value: what was written by a version with fewer options counts as well; one whose file or folder is gone is to be made again. */
 static hark_status compare_configuration(const sweep *s, int run) {
   char path[HARK_PATH_BYTES], folder[HARK_PATH_BYTES], begun[HARK_PATH_BYTES];
   HARK_TRY(configuration_path(s, run, path));
@@ -289,16 +310,15 @@ static hark_status compare_configuration(const sweep *s, int run) {
     return hark_fail(s->context, HARK_BAD_CONFIGURATION, "%s: is missing, and its run is there; delete %s, or give the sweep another 'out'",
                      path, folder);
   if (!has_file) return HARK_OK;
-  hark_text now = hark_text_empty(s->context), before = hark_text_empty(s->context);
-  hark_status status = print_configuration(s, run, &now);
-  if (status == HARK_OK) status = hark_file_read(s->context, path, (size_t)1 << 20, &before);
-  if (status == HARK_OK && strcmp(hark_text_get(&before), hark_text_get(&now)) != 0)
-    status =
-        hark_fail(s->context, HARK_BAD_CONFIGURATION,
-                  "%s: this run was begun with another configuration; delete it and its folder, or give the sweep another 'out'", path);
-  hark_text_free(&now);
-  hark_text_free(&before);
-  return status;
+  hark_config config;
+  hark_options *set = NULL;
+  hark_status status = hark_sweep_configure(s->context, s->plan, cell_of(s, run), seed_of(s, run), &config, &set);
+  if (status == HARK_OK) {
+    begun_run now = {path, set};
+    status = hark_command_visit_differences(s->call, path, &config, refuse_difference, &now);
+  }
+  hark_options_destroy(s->context, &set);
+  return status == HARK_BAD_FILE ? HARK_BAD_CONFIGURATION : status;
 }
 
 static hark_status write_configuration(const sweep *s, int run, char *path) {

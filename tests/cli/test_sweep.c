@@ -270,8 +270,31 @@ static void another_plan_is_refused(void **state) {
   (void)state;
   json_decref(swept("plan.yaml"));
   test_file_write_text(folder, "base.yaml", BASE "model.dropout: 0.1\n");
-  command_expect(folder, "sweep plan.yaml", 2, "", "was begun with another configuration", &output);
+  command_expect(folder, "sweep plan.yaml", 2, "", "was begun with model.dropout 0, and the plan says 0.1", &output);
   command_expect(folder, "sweep plan.yaml --table", 2, "", "", &output);
+}
+
+/* What a run was begun with is compared by value: an option that was not known then has its default, and how the file is written means nothing. */
+static void a_sweep_of_an_earlier_hark_goes_on(void **state) {
+  (void)state;
+  json_decref(swept("plan.yaml"));
+  const char *const path = "out/plain-learning_rate=1e-4-seed=5.yaml";
+  char *text = test_file_text(folder, path), *line = strstr(text, "  dropout:"), *end = strchr(line, '\n');
+  assert_non_null(end);
+  memmove(line, end + 1, strlen(end + 1) + 1); /* as if it had not existed */
+  test_file_write_text(folder, path, text);
+  command_expect(folder, "sweep plan.yaml --table", 0, "", "", &output);
+  json_decref(swept("plan.yaml"));
+  free(text);
+}
+
+static void a_run_whose_configuration_is_damaged_is_refused(void **state) {
+  (void)state;
+  json_decref(swept("plan.yaml"));
+  test_file_write_text(folder, "out/plain-learning_rate=1e-4-seed=5.yaml", "model.layers: many\n");
+  command_expect(folder, "sweep plan.yaml", 2, "", "layers", &output);
+  test_file_write_text(folder, "out/plain-learning_rate=1e-4-seed=5.yaml", "");
+  command_expect(folder, "sweep plan.yaml", 2, "", "was begun with", &output);
 }
 
 /* What was deleted, as the refusal asks for, is made again. */
@@ -470,6 +493,8 @@ int main(void) {
                                      TEST(a_killed_sweep_ends_its_run),
                                      TEST(a_sweep_that_is_killed_after_an_interrupt_saves),
                                      TEST(another_plan_is_refused),
+                                     TEST(a_sweep_of_an_earlier_hark_goes_on),
+                                     TEST(a_run_whose_configuration_is_damaged_is_refused),
                                      TEST(a_deleted_run_is_made_again),
                                      TEST(lists_are_replaced),
                                      TEST(a_run_that_fails_leaves_the_others),
