@@ -199,9 +199,12 @@ static hark_status describe_twice(hark_invocation *call, const hark_lab *lab, in
   return status;
 }
 
-/* The experiment's own options that were given, with what stands for their values: a file's name is nobody else's. */
+/* How many threads were asked for, which times depend on, and the experiment's own options that were given, with what stands for their values: a
+ * file's name is nobody else's. */
 static void tell_given(const hark_invocation *call, int experiment, hark_text *out) {
   const hark_option_table *const own = call->command->tables[experiment + 1];
+  const int threads = (int)((const lab_values *)call->values[0])->threads;
+  if (threads > 0) hark_text_append(out, " --threads %d", threads);
   for (int o = 0; own != NULL && o < own->count; o++)
     if (hark_options_source(call->options, own->options[o].name) != HARK_SOURCE_DEFAULT)
       hark_text_append(out, " --%s %s", own->options[o].name, own->options[o].argument != NULL ? own->options[o].argument : "VALUE");

@@ -166,8 +166,8 @@ static hark_status measure(hark_lab *lab) {
 }
 
 /* Two criteria are identities, no measurements: as the text has it the condition asks M C1 << 1, which no row can meet, and the corrected condition is
- * the comparison of both formulas with terms moved. They show that the tables count rightly. Between M = 2560 C1 C2 and 256 L d^2 the condition holds and the first term of AHCA is larger than all of HTC: at least one such row was fixed
- * beforehand. Dense layers on M / 16 tokens cost 4 d (M / 16)^2 = M^2 each for d = 64, against about 35,000 M for what both have: 4 M / 35,000 is 3.7
+ * the comparison of both formulas with terms moved. They show that the tables count rightly. Between M = 2560 C1 C2 and 256 L (d^2 - 1) the
+ * condition holds and the first term of AHCA is larger than all of HTC: at least one such row was fixed beforehand. Dense layers on M / 16 tokens cost 4 d (M / 16)^2 = M^2 each for d = 64, against about 35,000 M for what both have: 4 M / 35,000 is 3.7
  * at M = 32768, so that twice AHCA's operations is asked for, and a power well above one. */
 static hark_status judge(hark_lab *lab) {
   const hark_lab_table *const conditions = &lab->tables[CONDITIONS], *const networks = &lab->tables[NETWORKS];
@@ -198,15 +198,13 @@ const hark_experiment hark_experiment_ahca_compression = {
     .notes =
         "    HTC: C^2 + M L      AHCA: M L d^2 + M C1 C2      C = M / 16, L = 4, C1 = 4, C2 = 64\n"
         "\n"
-        "Where the condition holds and M < 256 L d^2, the first term of AHCA alone is larger than all of HTC's. Read with an index, as it "
-        "is "
-        "printed, the condition asks M C1 to be much less than 1. The formulas give HTC's layers no d^2, so that they say little about "
-        "networks: "
+        "HTC's attention among C tokens, C_2 in the text of the paper, is read as C^2 in its formula. Where the condition holds and M "
+        "< 256 L (d^2 - 1), the first term of AHCA alone is larger than all of HTC's. Read with an index, as it is printed, the "
+        "condition asks M C1 to be much less than 1. The formulas give HTC's layers no d^2, so that they say little about networks: "
         "counted with the same layers, pooling to M / 16 and dense attention costs 4 d (M / 16)^2 more a layer and nothing less.\n"
         "\n"
         "Two criteria are identities and measure nothing: no M meets the condition of the text, and the corrected condition is the "
-        "comparison "
-        "of both formulas with its terms moved.\n"
+        "comparison of both formulas with its terms moved.\n"
         "\n"
         "*Figure.* The formulas, as in figure 7 of the paper but with numbers on the axes, and the networks.",
     .measure = measure,
