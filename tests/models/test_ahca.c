@@ -177,7 +177,8 @@ static void a_sequence_alone_has_the_logits_that_it_has_among_others(void **stat
   }
 }
 
-/* A sequence of no tokens has no chunks: what it tells is finite, and the others do not notice it. */
+/* A sequence of no tokens has no chunks and no slots, whose mean is zero, and the head's biases are zero at first: so are its logits, and the others do
+ * not notice it. */
 static void a_sequence_without_tokens_changes_nothing(void **state) {
   (void)state;
   static const int64_t lengths[SEQUENCES] = {7, 0, 12};
@@ -190,6 +191,7 @@ static void a_sequence_without_tokens_changes_nothing(void **state) {
     logits_of(&m, together);
     const int64_t all = m.answers * ahca_choices(&m);
     for (int64_t i = 0; i < all; i++) assert_true(isfinite(together[i]));
+    for (int c = 0; c < CLASSES && !ahca_tells_tokens(&m); c++) assert_true(together[CLASSES + c] == 0.0f);
     ahca_batch_close(&m);
     for (int s = 0; s < SEQUENCES; s += 2) {
       ahca_batch_open(&m, s, &lengths[s], 1);
@@ -199,6 +201,76 @@ static void a_sequence_without_tokens_changes_nothing(void **state) {
         fail_msg("%s: sequence %d", ahca_variants[v].name, s);
       ahca_batch_close(&m);
     }
+    ahca_model_close(&m);
+    test_setup_close(context);
+  }
+}
+
+/* Weights a hundred times larger than they begin make logits of attention and scores of some ten thousand, where exponentials overflow that were
+ * not made from differences. */
+static void magnify(const ahca_model *m) {
+  enum { MAGNIFIED = 100, MOST = 4096 };
+  for (int i = 0; i < m->network->parameters.count; i++) {
+    hark_parameter *parameter = &m->network->parameters.list[i];
+    double wide[MOST];
+    float narrow[MOST];
+    void *numbers = parameter->weight.type == HARK_F64 ? (void *)wide : narrow;
+    if (strcmp(parameter->name, "positional.parameters") == 0) continue; /* are logarithms */
+    assert_in_range(parameter->count, 1, MOST);
+    assert_int_equal(hark_tensor_read(m->context, &parameter->weight, numbers), HARK_OK);
+    for (int64_t n = 0; n < parameter->count; n++) {
+      if (numbers == wide)
+        wide[n] *= MAGNIFIED;
+      else
+        narrow[n] *= MAGNIFIED;
+    }
+    assert_int_equal(hark_tensor_write(m->context, &parameter->weight, numbers), HARK_OK);
+  }
+}
+
+static void check_depths(const ahca_model *m, const hark_ahca_trace *trace) {
+  int32_t depth[SEQUENCES * CONTEXT];
+  const hark_tensor *depths = hark_tape_tensor(m->tape, trace->depth);
+  assert_in_range(hark_tensor_count(depths), 1, SEQUENCES * CONTEXT);
+  assert_int_equal(hark_tensor_read(m->context, depths, depth), HARK_OK);
+  for (int64_t k = 0; k < hark_tensor_count(depths); k++) assert_in_range(depth[k], 1, m->network->config.layers);
+}
+
+static void large_weights_overflow_nowhere(void **state) {
+  (void)state;
+  static const int64_t lengths[SEQUENCES] = {17, 1, 8};
+  test_setup setups[TEST_MAX_SETUPS];
+  const int count = test_setups_guard_once(setups);
+  for (size_t v = 0; (int)v < ahca_variant_count; v++) {
+    ahca_model m;
+    for (int i = 0; i < count; i++) { /* f32 */
+      float logits[SEQUENCES * CONTEXT * VOCABULARY];
+      hark_context *context = test_setup_open(&setups[i], 2);
+      ahca_model_open(&m, context, &ahca_variants[v].config, HARK_F32);
+      magnify(&m);
+      ahca_batch_open(&m, 0, lengths, SEQUENCES);
+      logits_of(&m, logits);
+      for (int64_t n = 0; n < m.answers * ahca_choices(&m); n++)
+        if (!isfinite(logits[n]))
+          fail_msg("%s:%s: %s: %g", setups[i].backend, setups[i].instruction_set, ahca_variants[v].name, (double)logits[n]);
+      ahca_batch_close(&m);
+      ahca_model_close(&m);
+      test_setup_close(context);
+    }
+    hark_context *context = test_reference_open();
+    hark_ahca_trace trace = {0};
+    ahca_model_open(&m, context, &ahca_variants[v].config, HARK_F64);
+    magnify(&m);
+    ahca_batch_open(&m, 0, lengths, SEQUENCES);
+    assert_true(isfinite(ahca_traced_loss(&m, 0, true, &trace)));
+    if (trace.depth != 0) check_depths(&m, &trace);
+    for (int i = 0; i < m.network->parameters.count; i++) {
+      const hark_parameter *parameter = &m.network->parameters.list[i];
+      for (int64_t n = 0; n < parameter->count; n++)
+        if (!isfinite(((const double *)parameter->gradient.data)[n]))
+          fail_msg("%s: gradient of %s", ahca_variants[v].name, parameter->name);
+    }
+    ahca_batch_close(&m);
     ahca_model_close(&m);
     test_setup_close(context);
   }
@@ -451,6 +523,7 @@ int main(void) {
       cmocka_unit_test(every_parameter_has_the_gradient_of_differences),
       cmocka_unit_test(a_sequence_alone_has_the_logits_that_it_has_among_others),
       cmocka_unit_test(a_sequence_without_tokens_changes_nothing),
+      cmocka_unit_test(large_weights_overflow_nowhere),
       cmocka_unit_test(a_kernel_that_ends_within_a_chunk_leaves_chunks_alone),
       cmocka_unit_test(depth_saves_the_work_of_the_layers_that_are_not_run),
       cmocka_unit_test(each_layer_has_the_capacity_that_is_given_for_it),
