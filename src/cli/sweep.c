@@ -290,8 +290,7 @@ static hark_status refuse_difference(hark_invocation *call, const hark_option *o
   hark_options_print_value(run->now, option->name, &now);
   const hark_status status =
       hark_fail(call->context, HARK_BAD_CONFIGURATION,
-                "%s: this run was begun with %s %s, and the plan says %s; delete it and its folder, or give the sweep "
-                "another 'out'",
+                "%s: delete it and its folder, or give the sweep another 'out': this run was begun with %s '%s', and the plan says '%s'",
                 run->path, option->name, hark_text_get(&before), hark_text_get(&now));
   hark_text_free(&before);
   hark_text_free(&now);
@@ -318,7 +317,9 @@ static hark_status compare_configuration(const sweep *s, int run) {
     status = hark_command_visit_differences(s->call, path, &config, refuse_difference, &now);
   }
   hark_options_destroy(s->context, &set);
-  return status == HARK_BAD_FILE ? HARK_BAD_CONFIGURATION : status;
+  if (status != HARK_BAD_FILE) return status;
+  hark_fail_prefix(s->context, "delete it and its folder, or give the sweep another 'out': ");
+  return HARK_BAD_CONFIGURATION;
 }
 
 static hark_status write_configuration(const sweep *s, int run, char *path) {

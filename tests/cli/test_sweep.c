@@ -270,7 +270,7 @@ static void another_plan_is_refused(void **state) {
   (void)state;
   json_decref(swept("plan.yaml"));
   test_file_write_text(folder, "base.yaml", BASE "model.dropout: 0.1\n");
-  command_expect(folder, "sweep plan.yaml", 2, "", "was begun with model.dropout 0, and the plan says 0.1", &output);
+  command_expect(folder, "sweep plan.yaml", 2, "", "was begun with model.dropout '0', and the plan says '0.1'", &output);
   command_expect(folder, "sweep plan.yaml --table", 2, "", "", &output);
 }
 
@@ -292,7 +292,7 @@ static void a_run_whose_configuration_is_damaged_is_refused(void **state) {
   (void)state;
   json_decref(swept("plan.yaml"));
   test_file_write_text(folder, "out/plain-learning_rate=1e-4-seed=5.yaml", "model.layers: many\n");
-  command_expect(folder, "sweep plan.yaml", 2, "", "layers", &output);
+  command_expect(folder, "sweep plan.yaml", 2, "", "many", &output);
   test_file_write_text(folder, "out/plain-learning_rate=1e-4-seed=5.yaml", "");
   command_expect(folder, "sweep plan.yaml", 2, "", "was begun with", &output);
 }
