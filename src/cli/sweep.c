@@ -297,7 +297,8 @@ static hark_status refuse_difference(hark_invocation *call, const hark_option *o
   return status;
 }
 
-/* A run that was begun must have been begun as the plan says now, by value: what was written by a version with fewer options counts as well; one whose file or folder is gone is to be made again. */
+/* A run that was begun must have been begun as the plan says now, by value: what was written by a version with fewer options counts as well. One whose
+ * file or folder is gone is to be made again. */
 static hark_status compare_configuration(const sweep *s, int run) {
   char path[HARK_PATH_BYTES], folder[HARK_PATH_BYTES], begun[HARK_PATH_BYTES];
   HARK_TRY(configuration_path(s, run, path));
