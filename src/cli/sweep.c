@@ -278,6 +278,8 @@ static hark_status print_configuration(const sweep *s, int run, hark_text *text)
   return status;
 }
 
+#define BEGIN_AGAIN "delete it and its folder, or give the sweep another 'out': "
+
 typedef struct begun_run {
   const char *path;
   const hark_options *now;
@@ -289,8 +291,7 @@ static hark_status refuse_difference(hark_invocation *call, const hark_option *o
   hark_options_print_value(stored, option->name, &before);
   hark_options_print_value(run->now, option->name, &now);
   const hark_status status =
-      hark_fail(call->context, HARK_BAD_CONFIGURATION,
-                "%s: delete it and its folder, or give the sweep another 'out': this run was begun with %s '%s', and the plan says '%s'",
+      hark_fail(call->context, HARK_BAD_CONFIGURATION, "%s: " BEGIN_AGAIN "this run was begun with %s '%s', and the plan says '%s'",
                 run->path, option->name, hark_text_get(&before), hark_text_get(&now));
   hark_text_free(&before);
   hark_text_free(&now);
@@ -319,7 +320,7 @@ static hark_status compare_configuration(const sweep *s, int run) {
   }
   hark_options_destroy(s->context, &set);
   if (status != HARK_BAD_FILE) return status;
-  hark_fail_prefix(s->context, "delete it and its folder, or give the sweep another 'out': ");
+  hark_fail_prefix(s->context, BEGIN_AGAIN);
   return HARK_BAD_CONFIGURATION;
 }
 
