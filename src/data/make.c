@@ -176,7 +176,7 @@ static hark_status check_disk(maker *m, const char *folder, int64_t made, int64_
 static hark_status write_examples(maker *m, const char *folder, hark_writer *writer, int64_t count) {
   const hark_task_settings *const s = m->settings;
   hark_text header = hark_text_empty(m->context);
-  hark_status status = m->generator->header(s->values, count, &header);
+  hark_status status = m->generator->header(m->generator, s->values, count, &header);
   if (status == HARK_OK) status = header.status;
   if (status == HARK_OK) status = hark_writer_append(m->context, writer, hark_text_get(&header), header.length);
   hark_text_free(&header);

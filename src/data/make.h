@@ -67,7 +67,8 @@ typedef struct hark_task_sizes {
   size_t scratch_bytes; /* that it needs for itself */
 } hark_task_sizes;
 
-typedef struct hark_task_generator {
+typedef struct hark_task_generator hark_task_generator;
+struct hark_task_generator {
   const char *summary;
   const char *format;
   const hark_option_table *options;
@@ -77,11 +78,12 @@ typedef struct hark_task_generator {
   /* Fills in what the options leave open, and refuses what cannot be made: HARK_BAD_CONFIGURATION, the message begins with the flag. */
   hark_status (*settle)(hark_context *context, void *values);
   hark_task_sizes (*sizes)(const void *values);
+  const struct hark_sequence_words *words; /* of generators of sequences (make_sequences.h): what an example is made of */
   /* Appends what stands in front of the examples of a file. */
-  hark_status (*header)(const void *values, int64_t count, hark_text *out);
+  hark_status (*header)(const hark_task_generator *generator, const void *values, int64_t count, hark_text *out);
   /* Writes an example to out and returns its bytes; 0: none was found in so many tries that none will be. Called by several threads. */
   size_t (*make)(hark_task_order *order, unsigned char *out);
-} hark_task_generator;
+};
 
 #define HARK_TASK_DECLARE(id, name, number) extern const hark_task_generator hark_task_##id;
 HARK_TASK_GENERATORS(HARK_TASK_DECLARE)

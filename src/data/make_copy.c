@@ -21,6 +21,8 @@ static const char *word_name(const hark_sequence_values *v, int32_t word, char t
   return text;
 }
 
+static const hark_sequence_words vocabulary = {word_count, word_name};
+
 static int64_t copied(const hark_sequence_values *v) { return (v->length - v->gap) / 2; }
 
 static hark_status settle(hark_context *context, void *values) {
@@ -42,12 +44,7 @@ static size_t make(hark_task_order *order, unsigned char *out) {
     s.targets[mark + i] = s.words[i];
     if (i > 0 && v->answer == HARK_ANSWER_SHOWN) s.words[mark + i] = s.words[i - 1];
   }
-  return hark_sequence_write(&s, v, word_name, out);
-}
-
-static hark_status header(const void *values, int64_t count, hark_text *out) {
-  (void)count;
-  return hark_sequence_header(values, word_count(values), word_name, out);
+  return hark_sequence_write(&s, v, &vocabulary, out);
 }
 
 const hark_task_generator hark_task_copy = {
@@ -58,6 +55,7 @@ const hark_task_generator hark_task_copy = {
     .examples = {20000, 1000, 1000},
     .settle = settle,
     .sizes = hark_sequence_sizes,
-    .header = header,
+    .words = &vocabulary,
+    .header = hark_sequence_header,
     .make = make,
 };

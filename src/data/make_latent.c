@@ -25,7 +25,8 @@ static hark_task_sizes sizes(const void *values) {
                            .scratch_bytes = (size_t)(2 * v->features + v->responses) * sizeof(double)};
 }
 
-static hark_status header(const void *values, int64_t count, hark_text *out) {
+static hark_status header(const hark_task_generator *generator, const void *values, int64_t count, hark_text *out) {
+  (void)generator;
   const hark_vector_values *const v = values;
   return hark_vectors_begin(v->tokens, v->features, v->responses, count, out);
 }

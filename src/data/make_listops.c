@@ -138,7 +138,8 @@ static size_t make(hark_task_order *order, unsigned char *out) {
   return 0;
 }
 
-static hark_status header(const void *values, int64_t count, hark_text *out) {
+static hark_status header(const hark_task_generator *generator, const void *values, int64_t count, hark_text *out) {
+  (void)generator;
   (void)values;
   (void)count;
   hark_text_append(out, "%s\n", HARK_LISTOPS_HEADER);

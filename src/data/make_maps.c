@@ -23,6 +23,8 @@ static const char *word_name(const hark_sequence_values *v, int32_t word, char t
   return text;
 }
 
+static const hark_sequence_words vocabulary = {word_count, word_name};
+
 #define USUAL_CHUNKS 32
 
 static hark_status settle(hark_context *context, void *values) {
@@ -49,12 +51,7 @@ static size_t make(hark_task_order *order, unsigned char *out) {
     make_chunk(v, &order->random, is_hard, s.words + at, s.targets + at);
     hard -= is_hard;
   }
-  return hark_sequence_write(&s, v, word_name, out);
-}
-
-static hark_status header(const void *values, int64_t count, hark_text *out) {
-  (void)count;
-  return hark_sequence_header(values, word_count(values), word_name, out);
+  return hark_sequence_write(&s, v, &vocabulary, out);
 }
 
 const hark_task_generator hark_task_maps = {
@@ -66,6 +63,7 @@ const hark_task_generator hark_task_maps = {
     .distinct = true,
     .settle = settle,
     .sizes = hark_sequence_sizes,
-    .header = header,
+    .words = &vocabulary,
+    .header = hark_sequence_header,
     .make = make,
 };

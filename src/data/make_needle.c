@@ -18,6 +18,8 @@ static const char *word_name(const hark_sequence_values *v, int32_t word, char t
   return text;
 }
 
+static const hark_sequence_words vocabulary = {word_count, word_name};
+
 static hark_status settle(hark_context *context, void *values) {
   hark_sequence_values *const v = values;
   return hark_sequence_settle_length(context, v, HARK_SEQUENCE_LENGTH, v->chunk);
@@ -33,12 +35,7 @@ static size_t make(hark_task_order *order, unsigned char *out) {
   s.words[needle] = label;
   for (int64_t last = v->chunk - 1; last < v->length; last += v->chunk)
     if (v->asked == HARK_ASKED_ALL || last >= needle) s.targets[last] = label;
-  return hark_sequence_write(&s, v, word_name, out);
-}
-
-static hark_status header(const void *values, int64_t count, hark_text *out) {
-  (void)count;
-  return hark_sequence_header(values, word_count(values), word_name, out);
+  return hark_sequence_write(&s, v, &vocabulary, out);
 }
 
 const hark_task_generator hark_task_needle = {
@@ -50,6 +47,7 @@ const hark_task_generator hark_task_needle = {
     .distinct = true,
     .settle = settle,
     .sizes = hark_sequence_sizes,
-    .header = header,
+    .words = &vocabulary,
+    .header = hark_sequence_header,
     .make = make,
 };

@@ -61,11 +61,18 @@ static const unsigned char sentences[SENTENCES][SENTENCE_WORDS] = {
 static const unsigned char before[] = {W(THE), W(PASS), W(KEY), W(IS)}, after[] = {W(STOP), W(KEEP), W(IT), W(STOP)};
 static const unsigned char question[] = {W(WHAT), W(IS), W(THE), W(PASS), W(KEY), W(ASK), W(IT), W(IS)};
 
+static int32_t word_count(const hark_sequence_values *v) {
+  (void)v;
+  return WORD_COUNT;
+}
+
 static const char *word_name(const hark_sequence_values *v, int32_t word, char text[HARK_SEQUENCE_WORD_BYTES]) {
   (void)v;
   (void)text;
   return texts[word];
 }
+
+static const hark_sequence_words vocabulary = {word_count, word_name};
 
 /* Words that are no filler: the statement with its digits, the question, all shown digits but the last. */
 static int64_t fixed_words(const hark_sequence_values *v) {
@@ -108,12 +115,7 @@ static size_t make(hark_task_order *order, unsigned char *out) {
     s.targets[at - 1 + i] = s.words[digits + i];
     if (i > 0) s.words[at - 1 + i] = v->answer == HARK_ANSWER_SHOWN ? s.words[digits + i - 1] : WORD_BLANK;
   }
-  return hark_sequence_write(&s, v, word_name, out);
-}
-
-static hark_status header(const void *values, int64_t count, hark_text *out) {
-  (void)count;
-  return hark_sequence_header(values, WORD_COUNT, word_name, out);
+  return hark_sequence_write(&s, v, &vocabulary, out);
 }
 
 const hark_task_generator hark_task_passkey = {
@@ -124,6 +126,7 @@ const hark_task_generator hark_task_passkey = {
     .examples = {20000, 1000, 1000},
     .settle = settle,
     .sizes = hark_sequence_sizes,
-    .header = header,
+    .words = &vocabulary,
+    .header = hark_sequence_header,
     .make = make,
 };

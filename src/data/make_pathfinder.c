@@ -337,7 +337,8 @@ static size_t make(hark_task_order *order, unsigned char *out) {
   return 0;
 }
 
-static hark_status header(const void *values, int64_t count, hark_text *out) {
+static hark_status header(const hark_task_generator *generator, const void *values, int64_t count, hark_text *out) {
+  (void)generator;
   unsigned char bytes[HARK_IMAGE_HEADER_BYTES];
   hark_image_header(side_of(values), side_of(values), 2, count, bytes);
   hark_text_append_bytes(out, (const char *)bytes, sizeof bytes);

@@ -22,6 +22,8 @@ static const char *word_name(const hark_sequence_values *v, int32_t word, char t
   return text;
 }
 
+static const hark_sequence_words vocabulary = {word_count, word_name};
+
 static hark_status settle(hark_context *context, void *values) {
   hark_sequence_values *const v = values;
   HARK_TRY(hark_sequence_settle_length(context, v, HARK_SEQUENCE_LENGTH, 1));
@@ -61,12 +63,7 @@ static size_t make(hark_task_order *order, unsigned char *out) {
     s.words[place] = s.words[2 * pair];
     s.targets[place] = s.words[2 * pair + 1];
   }
-  return hark_sequence_write(&s, v, word_name, out);
-}
-
-static hark_status header(const void *values, int64_t count, hark_text *out) {
-  (void)count;
-  return hark_sequence_header(values, word_count(values), word_name, out);
+  return hark_sequence_write(&s, v, &vocabulary, out);
 }
 
 const hark_task_generator hark_task_recall = {
@@ -77,6 +74,7 @@ const hark_task_generator hark_task_recall = {
     .examples = {20000, 1000, 1000},
     .settle = settle,
     .sizes = hark_sequence_sizes,
-    .header = header,
+    .words = &vocabulary,
+    .header = hark_sequence_header,
     .make = make,
 };

@@ -27,6 +27,8 @@ static const char *word_name(const hark_sequence_values *v, int32_t word, char t
   return text;
 }
 
+static const hark_sequence_words vocabulary = {word_count, word_name};
+
 static hark_status settle(hark_context *context, void *values) {
   hark_sequence_values *const v = values;
   if (v->shortest > v->longest)
@@ -57,12 +59,7 @@ static size_t make(hark_task_order *order, unsigned char *out) {
     topic = (topic + 1 + hark_task_random_below(random, topics - 1)) % topics;
     make_run(v, random, &s, topic, begin, end);
   }
-  return hark_sequence_write(&s, v, word_name, out);
-}
-
-static hark_status header(const void *values, int64_t count, hark_text *out) {
-  (void)count;
-  return hark_sequence_header(values, word_count(values), word_name, out);
+  return hark_sequence_write(&s, v, &vocabulary, out);
 }
 
 const hark_task_generator hark_task_runs = {
@@ -74,6 +71,7 @@ const hark_task_generator hark_task_runs = {
     .distinct = true,
     .settle = settle,
     .sizes = hark_sequence_sizes,
-    .header = header,
+    .words = &vocabulary,
+    .header = hark_sequence_header,
     .make = make,
 };

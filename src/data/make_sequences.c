@@ -61,20 +61,20 @@ hark_sequence hark_sequence_begin(hark_task_order *order) {
   return sequence;
 }
 
-static size_t write_word(hark_sequence_namer *name, const hark_sequence_values *values, int32_t word, unsigned char *out) {
+static size_t write_word(const hark_sequence_words *words, const hark_sequence_values *values, int32_t word, unsigned char *out) {
   char text[HARK_SEQUENCE_WORD_BYTES];
-  const char *const chosen = name(values, word, text);
-  const size_t length = strlen(chosen);
-  memcpy(out, chosen, length);
+  const char *const name = words->name(values, word, text);
+  const size_t length = strlen(name);
+  memcpy(out, name, length);
   return length;
 }
 
-size_t hark_sequence_write(const hark_sequence *sequence, const hark_sequence_values *values, hark_sequence_namer *name,
+size_t hark_sequence_write(const hark_sequence *sequence, const hark_sequence_values *values, const hark_sequence_words *words,
                            unsigned char *out) {
   size_t at = 0;
   for (int64_t i = 0; i < values->length; i++) {
     if (i > 0) out[at++] = ' ';
-    at += write_word(name, values, sequence->words[i], out + at);
+    at += write_word(words, values, sequence->words[i], out + at);
   }
   char separator = '\t';
   for (int64_t i = 0; i < values->length; i++) {
@@ -83,16 +83,19 @@ size_t hark_sequence_write(const hark_sequence *sequence, const hark_sequence_va
     const int length = snprintf(position, sizeof position, "%c%d:", separator, (int)i);
     memcpy(out + at, position, (size_t)length);
     at += (size_t)length;
-    at += write_word(name, values, sequence->targets[i], out + at);
+    at += write_word(words, values, sequence->targets[i], out + at);
     separator = ' ';
   }
   out[at++] = '\n';
   return at;
 }
 
-hark_status hark_sequence_header(const hark_sequence_values *values, int32_t count, hark_sequence_namer *name, hark_text *out) {
+hark_status hark_sequence_header(const hark_task_generator *generator, const void *values, int64_t count, hark_text *out) {
+  const hark_sequence_words *const words = generator->words;
+  const int32_t word_count = words->count(values);
   char text[HARK_SEQUENCE_WORD_BYTES];
-  for (int32_t i = 0; i < count; i++) hark_text_append(out, "%s%s", i > 0 ? " " : "Words\t", name(values, i, text));
+  (void)count; /* examples: the lines tell */
+  for (int32_t i = 0; i < word_count; i++) hark_text_append(out, "%s%s", i > 0 ? " " : "Words\t", words->name(values, i, text));
   hark_text_append(out, "\n");
   return out->status;
 }

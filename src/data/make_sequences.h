@@ -29,9 +29,13 @@ typedef struct hark_sequence {
   int32_t *words, *targets; /* [length] */
 } hark_sequence;
 
-/* Name of word number `word`: at most HARK_SEQUENCE_WORD_BYTES with its zero byte; returns text. */
-#define HARK_SEQUENCE_WORD_BYTES 16
-typedef const char *hark_sequence_namer(const hark_sequence_values *values, int32_t word, char text[HARK_SEQUENCE_WORD_BYTES]);
+#define HARK_SEQUENCE_WORD_BYTES 16 /* of a name, with its zero byte */
+
+/* The words of a generator, numbered from 0: how many there are, and the name of one, which may be written to text. */
+typedef struct hark_sequence_words {
+  int32_t (*count)(const hark_sequence_values *values);
+  const char *(*name)(const hark_sequence_values *values, int32_t word, char text[HARK_SEQUENCE_WORD_BYTES]);
+} hark_sequence_words;
 
 /* values->length, where it is 0, is `usual`; it is to be a whole number of chunks of `chunk` words. HARK_BAD_CONFIGURATION. */
 HARK_MUST_CHECK hark_status hark_sequence_settle_length(hark_context *context, hark_sequence_values *values, int64_t usual, int64_t chunk);
@@ -40,10 +44,9 @@ hark_task_sizes hark_sequence_sizes(const void *values);
 /* The sequence in an order's scratch memory, without targets. */
 hark_sequence hark_sequence_begin(hark_task_order *order);
 /* Writes it as a line; returns its bytes. */
-size_t hark_sequence_write(const hark_sequence *sequence, const hark_sequence_values *values, hark_sequence_namer *name,
+size_t hark_sequence_write(const hark_sequence *sequence, const hark_sequence_values *values, const hark_sequence_words *words,
                            unsigned char *out);
-/* The first line of a file: `count` words. */
-HARK_MUST_CHECK hark_status hark_sequence_header(const hark_sequence_values *values, int32_t count, hark_sequence_namer *name,
-                                                 hark_text *out);
+/* For hark_task_generator.header: the first line of a file, all words of the generator. */
+HARK_MUST_CHECK hark_status hark_sequence_header(const hark_task_generator *generator, const void *values, int64_t count, hark_text *out);
 
 #endif

@@ -37,8 +37,8 @@ static hark_task_sizes six_bytes(const void *values) {
   return (hark_task_sizes){.example_bytes = 6};
 }
 
-static hark_status no_header(const void *values, int64_t count, hark_text *out) {
-  (void)values, (void)count;
+static hark_status no_header(const hark_task_generator *generator, const void *values, int64_t count, hark_text *out) {
+  (void)generator, (void)values, (void)count;
   return out->status;
 }
 
