@@ -50,7 +50,7 @@ bench-peers: build
 SECONDS ?= 60
 fuzz:
 	@cmake -G "Unix Makefiles" -S . -B $(BUILD)/fuzz -DCMAKE_C_COMPILER=clang -DHARK_BUILD_FUZZERS=ON -DHARK_BUILD_TESTS=OFF -DHARK_BUILD_EXAMPLES=OFF \
-	  -DHARK_WITH_ONEDNN=OFF -DHARK_WITH_OPENMP=OFF $(CMAKE_FLAGS)
+	  -DHARK_WITH_ONEDNN=OFF -DHARK_WITH_THREADS=OFF $(CMAKE_FLAGS)
 	@cmake --build $(BUILD)/fuzz --target fuzzers -j$(JOBS)
 	@sh scripts/fuzz.sh $(BUILD)/fuzz $(SECONDS) $(TARGETS)
 

@@ -1,7 +1,7 @@
-# What hark uses of the machine. Sets the targets hark_dependencies (libm, for the trainer jansson and libyaml, and where wanted oneDNN and
-# OpenMP), hark_command_dependencies (GSL, which only the laboratory of the command asks for), hark_sentencepiece (what learns sub-words, for
+# What hark uses of the machine. Sets the targets hark_dependencies (libm, for the trainer jansson and libyaml, and where wanted threads and
+# oneDNN), hark_command_dependencies (GSL, which only the laboratory of the command asks for), hark_sentencepiece (what learns sub-words, for
 # programs and never for the library; nothing where there is none) and, for tests, hark_cmocka; and the definitions HARK_WITH_ONEDNN,
-# HARK_WITH_OPENMP, HARK_WITH_GSL and HARK_WITH_SENTENCEPIECE, which exist only when the thing is used.
+# HARK_WITH_THREADS, HARK_WITH_GSL and HARK_WITH_SENTENCEPIECE, which exist only when the thing is used.
 
 if(HARK_TRAIN OR HARK_BUILD_TESTS)
   find_package(PkgConfig REQUIRED)
@@ -39,18 +39,26 @@ if(NOT HARK_WITH_ONEDNN STREQUAL OFF)
   endif()
 endif()
 
-# AUTO means gcc's OpenMP only: oneDNN is linked with gcc's runtime, and a second runtime (clang's) in one process fights with it.
+# oneDNN is linked with gcc's OpenMP, which has to be told how many threads it may use (src/backend/cpu/onednn.c); hark itself does not use it. A
+# second OpenMP runtime (clang's) in one process would fight with it.
 set(HARK_OPENMP_USED OFF)
-if(HARK_WITH_OPENMP STREQUAL ON OR (HARK_WITH_OPENMP STREQUAL AUTO AND CMAKE_C_COMPILER_ID STREQUAL GNU))
-  if(HARK_WITH_OPENMP STREQUAL ON)
-    find_package(OpenMP REQUIRED COMPONENTS C)
-  else()
-    find_package(OpenMP COMPONENTS C)
-  endif()
+if(HARK_ONEDNN_USED AND CMAKE_C_COMPILER_ID STREQUAL GNU)
+  find_package(OpenMP COMPONENTS C)
   if(OpenMP_C_FOUND)
     set(HARK_OPENMP_USED ON)
     target_link_libraries(hark_dependencies INTERFACE OpenMP::OpenMP_C)
-    target_compile_definitions(hark_dependencies INTERFACE HARK_WITH_OPENMP=1)
+  endif()
+endif()
+
+set(HARK_THREADS_USED OFF)
+if(NOT HARK_WITH_THREADS STREQUAL OFF)
+  find_package(Threads)
+  if(CMAKE_USE_PTHREADS_INIT)
+    set(HARK_THREADS_USED ON)
+    target_link_libraries(hark_dependencies INTERFACE Threads::Threads)
+    target_compile_definitions(hark_dependencies INTERFACE HARK_WITH_THREADS=1)
+  elseif(HARK_WITH_THREADS STREQUAL ON)
+    message(FATAL_ERROR "HARK_WITH_THREADS=ON, but there are no POSIX threads here")
   endif()
 endif()
 

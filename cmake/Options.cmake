@@ -1,7 +1,7 @@
 # Options of the build and the flags that all of hark is compiled with.
 
 set(HARK_WITH_ONEDNN AUTO CACHE STRING "Large matrix products by oneDNN: AUTO, ON or OFF")
-set(HARK_WITH_OPENMP AUTO CACHE STRING "Threads by OpenMP: AUTO (with gcc, when there), ON or OFF")
+set(HARK_WITH_THREADS AUTO CACHE STRING "Threads of a context's own (POSIX): AUTO (when there), ON or OFF")
 set(HARK_WITH_SENTENCEPIECE AUTO CACHE STRING "Learning of sub-words by SentencePiece, which the command is linked with: AUTO, ON or OFF")
 set(HARK_WITH_GSL AUTO CACHE STRING "Closed forms of the laboratory (Bessel functions, quadrature) by GSL: AUTO, ON or OFF")
 option(HARK_TRAIN "The trainer and the command, which need jansson and libyaml. OFF: the library for programs that embed models, which needs neither" ON)
@@ -11,7 +11,7 @@ option(HARK_SHARED "Build and install the shared library besides the static one"
 option(HARK_WERROR "Treat warnings as errors" OFF)
 option(HARK_BUILD_FUZZERS "Build the fuzz targets of tests/fuzz with libFuzzer and the address and undefined-behaviour sanitizers (clang)" OFF)
 set(HARK_SANITIZE "" CACHE STRING "Sanitizers, for instance address,undefined")
-foreach(choice HARK_WITH_ONEDNN HARK_WITH_OPENMP HARK_WITH_GSL HARK_WITH_SENTENCEPIECE)
+foreach(choice HARK_WITH_ONEDNN HARK_WITH_THREADS HARK_WITH_GSL HARK_WITH_SENTENCEPIECE)
   set_property(CACHE ${choice} PROPERTY STRINGS AUTO ON OFF)
   if(NOT ${choice} MATCHES "^(AUTO|ON|OFF)$")
     message(FATAL_ERROR "${choice} is '${${choice}}', expected AUTO, ON or OFF")

@@ -63,8 +63,7 @@ foreach(source ${HARK_TEST_SOURCES})
     add_dependencies(${target} hark_command)
   endif()
   add_test(NAME ${folder}/${short} COMMAND ${target} WORKING_DIRECTORY ${PROJECT_BINARY_DIR}/tests/${folder})
-  # Tests run side by side, with more threads than cores: waiting threads must not spin.
-  set_tests_properties(${folder}/${short} PROPERTIES TIMEOUT ${HARK_TEST_TIMEOUT_SECONDS} ENVIRONMENT OMP_WAIT_POLICY=passive)
+  set_tests_properties(${folder}/${short} PROPERTIES TIMEOUT ${HARK_TEST_TIMEOUT_SECONDS})
 endforeach()
 
 # Where tests run side by side these begin first, so that none of them is left alone at the end.

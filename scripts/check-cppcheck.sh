@@ -3,7 +3,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 jobs=$(nproc 2>/dev/null || echo 2)
-# One configuration is enough: the macros that choose others (instruction sets, oneDNN, OpenMP) do not change the control flow around them.
+# One configuration is enough: the macros that choose others (instruction sets, oneDNN, threads) do not change the control flow around them.
 # Suppressed: it takes the size of a vector type for that of a pointer (simd.h), any comparison after an index for its check, and the
 # carving of floats out of a block of bytes for a conversion of numbers.
 cppcheck --quiet -j "$jobs" --std=c11 --error-exitcode=1 --enable=warning,performance,portability --inline-suppr \

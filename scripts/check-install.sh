@@ -24,8 +24,6 @@ clean_up() {
 trap clean_up EXIT
 version=$(sed -n 's/^#define HARK_VERSION_STRING "\(.*\)"/\1/p' include/hark/version.h)
 cc=${CC:-cc}
-# Examples run beside other tests: waiting threads must not spin.
-export OMP_WAIT_POLICY=passive
 
 fail() {
   echo "check-install: $*" >&2

@@ -32,8 +32,8 @@ typedef struct hark_allocator {
  * may choose scratch memory. The result must not depend on which worker runs which index. */
 typedef void hark_task(void *data, int64_t index, int worker);
 
-/* The threads that work is given to; OpenMP when hark was built with it, else the calling thread. A host program with a pool of its own
- * fills this table instead. run returns when all pieces are done. It is never called from inside a piece. */
+/* The threads that work is given to; threads of the context's own (POSIX) when hark was built with them, else the calling thread. A host program with
+ * a pool of its own fills this table instead. run returns when all pieces are done. It is never called from inside a piece. */
 typedef struct hark_parallel {
   int (*threads)(void *user);
   void (*run)(void *user, int64_t count, hark_task *task, void *data);
@@ -47,7 +47,7 @@ typedef void hark_logger(void *user, hark_log_level level, const char *message);
 typedef struct hark_context_options {
   size_t struct_size;
   const hark_allocator *allocator; /* copied; default: the C library's */
-  const hark_parallel *parallel;   /* copied; default: OpenMP, or none */
+  const hark_parallel *parallel;   /* copied; default: threads of the context's own */
   int threads;                     /* for the default parallel; 0: as many as the machine offers */
   const char *backend;             /* "cpu" (default), "reference"; "guard" in test builds */
   const char *instruction_set;     /* "generic", "avx2", "avx512"; default: HARK_ARCH in the environment, else the best there is */

@@ -39,18 +39,17 @@ hark_status hark_context_create(const hark_context_options *given, hark_context 
                             .logger = options.logger,
                             .logger_user = options.logger_user};
   context->memory = (hark_memory_use){.live_bytes = sizeof *context, .peak_bytes = sizeof *context, .allocations = 1};
-  context->parallel = options.parallel != NULL ? *options.parallel : hark_parallel_default(context);
-
   context->backend = options.backend != NULL ? hark_backend_find(options.backend) : hark_backends[0];
-  hark_status status = HARK_OK;
-  if (context->backend == NULL)
+  hark_status status = hark_parallel_open(context, options.parallel);
+  if (status == HARK_OK && context->backend == NULL)
     status = hark_fail(context, HARK_NO_BACKEND, "there is no backend \"%s\" in this build", options.backend);
-  else {
+  if (status == HARK_OK) {
     const char *set = options.instruction_set != NULL ? options.instruction_set : getenv("HARK_ARCH");
     status = context->backend->open(context, set, &context->backend_state);
   }
   if (status != HARK_OK) {
     if (options.logger != NULL) options.logger(options.logger_user, HARK_LOG_ERROR, context->message);
+    hark_parallel_close(context);
     allocator.release(allocator.user, context, sizeof *context);
     return status;
   }
@@ -63,6 +62,7 @@ void hark_context_destroy(hark_context **context) {
   hark_context *dead = *context;
   *context = NULL;
   dead->backend->close(dead, dead->backend_state);
+  hark_parallel_close(dead);
   const hark_allocator allocator = dead->allocator;
   allocator.release(allocator.user, dead, sizeof *dead);
 }

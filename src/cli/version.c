@@ -12,11 +12,6 @@
 #else
 #define ONEDNN false
 #endif
-#ifdef HARK_WITH_OPENMP
-#define OPENMP true
-#else
-#define OPENMP false
-#endif
 #ifdef HARK_WITH_SENTENCEPIECE
 #define SENTENCEPIECE true
 #else
@@ -67,8 +62,7 @@ static hark_status run(hark_invocation *call) {
   hark_text_append(
       &text, json ? "], \"instruction_set\": \"%s\", \"onednn\": " : " (%s is used)\noneDNN: ", hark_context_instruction_set(context));
   hark_text_append(&text, "%s", answer[ONEDNN]);
-  hark_text_append(&text, json ? ", \"openmp\": %s, \"sentencepiece\": %s, \"threads\": " : "\nOpenMP: %s\nSentencePiece: %s\nthreads: ",
-                   answer[OPENMP], answer[SENTENCEPIECE]);
+  hark_text_append(&text, json ? ", \"sentencepiece\": %s, \"threads\": " : "\nSentencePiece: %s\nthreads: ", answer[SENTENCEPIECE]);
   hark_text_append(&text, json ? "%d, \"compiler\": " : "%d\ncompiler: ", hark_context_threads(context));
   append_name(&text, json, true, COMPILER);
   hark_text_append(&text, json ? "}\n" : "\n");

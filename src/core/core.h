@@ -13,7 +13,8 @@ struct hark_backend;
 struct hark_context {
   hark_allocator allocator;
   hark_parallel parallel;
-  int threads; /* for the default parallel */
+  int threads;                      /* for the default parallel */
+  struct hark_threads *own_threads; /* of the default parallel; NULL: the calling thread alone */
   uint64_t seed;
   bool deterministic;
   hark_logger *logger;

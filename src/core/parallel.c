@@ -1,47 +1,27 @@
-/* parallel.c - work spread over the context's threads: the table that a host program may replace, filled with OpenMP by default.
+/* parallel.c - work spread over the context's threads: the table that a host program may replace, filled with threads of the context's own
+ * (threads.c) by default.
  *
  * Workers take the least index that is left, so that a caller has its longest pieces first; or, of pieces of like length, each worker has a share of
  * neighbouring indices, which it takes in order, and then takes what is left of the others' shares. What a piece computes must depend on its index
  * alone. */
+#define _GNU_SOURCE /* the cores that this process may run on */
 #include "core/parallel.h"
 
-#ifdef _OPENMP
-#include <omp.h>
+#ifdef HARK_WITH_THREADS
+#include <sched.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "core/threads.h"
 #endif
 
-#define SHARES 64 /* more threads have some in common */
-
-#ifdef _OPENMP
-typedef struct share {
-  _Alignas(HARK_ALIGNMENT) int64_t next; /* a cache line of its own */
-  int64_t end;
-} share;
-
-static void take_shares(share *shares, int count, int worker, hark_task *task, void *data) {
-  for (int k = 0; k < count; k++) {
-    share *from = &shares[(worker + k) % count];
-    for (;;) {
-      int64_t index;
-#pragma omp atomic capture
-      index = from->next++;
-      if (index >= from->end) break;
-      task(data, index, worker);
-    }
-  }
-}
-#endif
+#define THREADS_MAX 1024
 
 /* With `parts` shares; 1: the least index that is left, whoever takes it. */
 static void run_shares(const hark_context *context, int64_t count, int parts, hark_task *task, void *data) {
-#ifdef _OPENMP
-  const int threads = (int)hark_min(context->threads, count);
-  if (threads > 1 && !omp_in_parallel()) {
-    share shares[SHARES];
-    parts = (int)hark_min(hark_min(parts, threads), SHARES);
-    for (int i = 0; i < parts; i++) shares[i] = (share){.next = count / parts * i + hark_min(i, count % parts)};
-    for (int i = 0; i < parts; i++) shares[i].end = i + 1 < parts ? shares[i + 1].next : count;
-#pragma omp parallel num_threads(threads)
-    take_shares(shares, parts, omp_get_thread_num(), task, data);
+#ifdef HARK_WITH_THREADS
+  if (context->own_threads != NULL && count > 1) {
+    hark_threads_run(context->own_threads, count, parts, task, data);
     return;
   }
 #else
@@ -55,13 +35,38 @@ static int default_threads(void *user) { return ((const hark_context *)user)->th
 
 static void default_run(void *user, int64_t count, hark_task *task, void *data) { run_shares(user, count, 1, task, data); }
 
-hark_parallel hark_parallel_default(hark_context *context) {
-  return (hark_parallel){.threads = default_threads, .run = default_run, .user = context};
+hark_status hark_parallel_open(hark_context *context, const hark_parallel *given) {
+  if (given != NULL) {
+    context->parallel = *given;
+    return HARK_OK;
+  }
+  context->parallel = (hark_parallel){.threads = default_threads, .run = default_run, .user = context};
+#ifdef HARK_WITH_THREADS
+  if (context->threads > 1) return hark_threads_create(context, context->threads, &context->own_threads);
+#else
+  context->threads = 1;
+#endif
+  return HARK_OK;
+}
+
+void hark_parallel_close(hark_context *context) {
+#ifdef HARK_WITH_THREADS
+  hark_threads_destroy(context, &context->own_threads);
+#else
+  (void)context;
+#endif
 }
 
 int hark_parallel_machine_threads(void) {
-#ifdef _OPENMP
-  return omp_get_max_threads();
+#ifdef HARK_WITH_THREADS
+  const char *const asked = getenv("OMP_NUM_THREADS");
+  long threads = asked != NULL ? strtol(asked, NULL, 10) : 0;
+#ifdef __linux__
+  cpu_set_t cores;
+  if (threads < 1 && sched_getaffinity(0, sizeof cores, &cores) == 0) threads = CPU_COUNT(&cores);
+#endif
+  if (threads < 1) threads = sysconf(_SC_NPROCESSORS_ONLN);
+  return (int)hark_min(threads > 0 ? threads : 1, THREADS_MAX);
 #else
   return 1;
 #endif
@@ -76,14 +81,14 @@ void hark_parallel_for(hark_context *context, int64_t count, hark_task *task, vo
 
 void hark_parallel_for_alike(hark_context *context, int64_t count, hark_task *task, void *data) {
   if (count > 1 && context->parallel.run == default_run)
-    run_shares(context, count, SHARES, task, data);
+    run_shares(context, count, context->threads, task, data);
   else
     hark_parallel_for(context, count, task, data);
 }
 
-/* Handing work over costs a third of a microsecond to one, and what both threads read and write has to come from the other's cache: one to three
- * microseconds in all, as measured, by how near the two are to each other. Halving less than twice that is a loss. */
-#define SHARED_NANOSECONDS 6000
+/* Handing work over takes some tenths of a microsecond, and what both threads read and write has to come from the other's cache. But the caller begins
+ * at once, and who comes too late takes nothing, so that little is lost where it does not pay (docs/performance.md, Threads). */
+#define SHARED_NANOSECONDS 2000
 
 bool hark_parallel_pays(double nanoseconds) { return nanoseconds >= SHARED_NANOSECONDS; }
 

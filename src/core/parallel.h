@@ -15,8 +15,10 @@ bool hark_parallel_pays(double nanoseconds);
  * same. `nanoseconds`: of all of it. */
 void hark_parallel_for_work(hark_context *context, int64_t count, double nanoseconds, hark_task *task, void *data);
 
-/* OpenMP with context->threads threads, or the calling thread alone in builds without it. */
-hark_parallel hark_parallel_default(hark_context *context);
+/* Fills context->parallel: with the host program's table, or, where that is NULL, with context->threads threads of the context's own; the calling
+ * thread alone in builds without. HARK_OUT_OF_MEMORY. */
+HARK_MUST_CHECK hark_status hark_parallel_open(hark_context *context, const hark_parallel *given);
+void hark_parallel_close(hark_context *context);
 
 /* How many threads the default would use. */
 int hark_parallel_machine_threads(void);

@@ -21,8 +21,8 @@
 #include "train/material.h"
 
 #define MEBIBYTE ((uint64_t)1 << 20)
-#if HARK_WITH_OPENMP || HARK_WITH_ONEDNN
-#define PROGRAM_BYTES MEBIBYTE /* tables of the runtimes too */
+#if HARK_WITH_ONEDNN
+#define PROGRAM_BYTES MEBIBYTE /* tables of its runtime too */
 #else
 #define PROGRAM_BYTES (MEBIBYTE / 2)
 #endif

@@ -1,4 +1,4 @@
-/* thread_pool.h - threads of a host program for hark's parallel work: what a program without OpenMP brings along. */
+/* thread_pool.h - threads of a host program for hark's parallel work: a pool that it brings along. */
 #ifndef HARK_TESTS_SUPPORT_THREAD_POOL_H
 #define HARK_TESTS_SUPPORT_THREAD_POOL_H
 

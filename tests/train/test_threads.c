@@ -1,6 +1,6 @@
 /* test_threads.c - the same bits for every number of threads, whoever brings them; two contexts training at once in one process.
  *
- * Built with -fsanitize=thread and without OpenMP this is also the test that the library's own code has no races (.ci/run threads).
+ * Built with -fsanitize=thread this is also the test that the library's own code has no races (.ci/run threads).
  */
 #include <math.h>
 #include <pthread.h>
@@ -203,7 +203,7 @@ static hark_context *open_with(const test_setup *setup, int threads, bool pool, 
   return context;
 }
 
-/* Full training steps on every instruction set with 1, 2, 3 and 7 threads of OpenMP's and of a host program's, and with --deterministic and
+/* Full training steps on every instruction set with 1, 2, 3 and 7 threads of the context's and of a host program's, and with --deterministic and
  * without it: one set of bits, but for the last variant, which has products of few rows (docs/numbers.md). */
 static void test_every_number_of_threads(void **state) {
   (void)state;

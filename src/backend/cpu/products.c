@@ -23,7 +23,7 @@
 #define PIECE_ELEMENTS (48 * 64)
 
 /* What would be one piece is two from this many operations on. */
-#define SHARED_OPERATIONS 1200000
+#define SHARED_OPERATIONS 300000
 #define OPERATIONS_A_NANOSECOND 200 /* of one thread */
 
 #define LONG_SUM 4096
