@@ -74,7 +74,7 @@ static hark_status declare_ridge(hark_context *context, hark_parameters *paramet
   vector.value = log(spec->ridge);
   if (spec->ridge_learned) HARK_TRY(hark_parameters_add(context, parameters, &vector, &out->log_ridge, "%s." HARK_RIDGE_TENSOR, prefix));
   if (!spec->sigma_learned) return HARK_OK;
-  vector.value = log(sigma_of(spec));
+  vector.value = log(spec->sigma);
   return hark_parameters_add(context, parameters, &vector, &out->log_sigma, "%s." HARK_SIGMA_TENSOR, prefix);
 }
 
@@ -297,6 +297,13 @@ static hark_status apply_ridge(const hark_forward *forward, const hark_self_atte
                          1u << QUERY | 1u << KEY | 1u << VALUE | (own_table ? 1u << LOG_KERNEL : 0u), out);
 }
 
+/* Where sigma is learned it is of features as they are; positions enlarge those themselves. */
+static hark_status enlarge(const hark_forward *forward, const hark_self_attention_spec *spec, hark_value *value) {
+  const hark_scale_attributes attributes = {hark_rotary_magnitude(&spec->rotary)};
+  if (!spec->sigma_learned || attributes.factor == 1) return HARK_OK;
+  return hark_tape_apply(forward->tape, &hark_op_scale, &attributes, 1, value, 1, value);
+}
+
 hark_status hark_self_attention_apply(hark_context *context, const hark_forward *forward, const hark_self_attention *layer, hark_value x,
                                       hark_value log_kernel, hark_value *out) {
   const hark_self_attention_spec *spec = &layer->spec;
@@ -316,6 +323,8 @@ hark_status hark_self_attention_apply(hark_context *context, const hark_forward 
   if (forward->observe != NULL)
     HARK_TRY(forward->observe(forward->observe_user, layer->layer, hark_tape_tensor(tape, inputs[QUERY]),
                               hark_tape_tensor(tape, inputs[KEY]), hark_tape_tensor(tape, inputs[VALUE])));
+  HARK_TRY(enlarge(forward, spec, &inputs[QUERY]));
+  HARK_TRY(enlarge(forward, spec, &inputs[KEY]));
   hark_value mixed = 0;
   if (forward->caches != NULL && hark_self_attention_has_record(spec)) {
     HARK_TRY(decode(forward, layer, inputs, &mixed));

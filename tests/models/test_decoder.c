@@ -51,6 +51,9 @@ static const variant variants[] = {
     {"cme_rbf_learned_recompute",
      {BASE(1), .positions = HARK_POSITIONS_ROTARY, .kernel = HARK_KERNEL_RBF, .normalisation = HARK_NORMALISATION_CME, .ridge = 0.5,
       .ridge_learned = true, .sigma_learned = true, .recompute = true}},
+    {"cme_yarn_learned",
+     {BASE(2), .positions = HARK_POSITIONS_ROTARY, .rotary_scaling = HARK_ROTARY_YARN, .rotary_factor = 8, .kernel = HARK_KERNEL_RBF,
+      .normalisation = HARK_NORMALISATION_CME, .ridge = 0.5, .ridge_learned = true, .sigma_learned = true}},
     {"cme_unit_power_kernel_by_layer",
      {BASE(2), .positions = HARK_POSITIONS_NONE, .normalisation = HARK_NORMALISATION_CME, .ridge = 0.2, .ridge_power = 0.75, .unit = true,
       .positional = "bank[2](decay*periodic)", .positional_scope = HARK_SCOPE_LAYER}},
@@ -433,6 +436,41 @@ static void test_rotary_starts_static(void **state) {
   }
 }
 
+/* What a model has learned, its sigma among it, means the same with other positions: it is that of a model whose sigma is given. Both with the
+ * initial weights of positions as they were trained. */
+static void test_learned_sigma_of_scaled_positions(void **state) {
+  (void)state;
+  const float log_sigma[] = {logf(2), logf(2)};
+  float expected[BATCH * LENGTH * VOCABULARY], logits[BATCH * LENGTH * VOCABULARY];
+  hark_decoder_config config = {BASE(1),
+                                .positions = HARK_POSITIONS_ROTARY,
+                                .rotary_factor = 1e6,
+                                .kernel = HARK_KERNEL_RBF,
+                                .normalisation = HARK_NORMALISATION_CME,
+                                .ridge = 0.5};
+  for (int scaling = HARK_ROTARY_AS_TRAINED; scaling <= HARK_ROTARY_YARN; scaling++) {
+    hark_context *context = test_reference_open();
+    model m;
+    int32_t tokens[BATCH * LENGTH];
+    config.rotary_scaling = (hark_rotary_scaling)scaling;
+    config.sigma_learned = false;
+    logits_with(&config, expected);
+    config.sigma_learned = true;
+    model_open(&m, context, &config, HARK_F32);
+    for (int layer = 0; layer < 2; layer++) {
+      const char *const name = layer == 0 ? "blocks.0.attention.log_sigma" : "blocks.1.attention.log_sigma";
+      hark_parameter *const parameter = hark_parameters_find(&m.decoder->parameters, name);
+      assert_non_null(parameter);
+      assert_int_equal(hark_tensor_write(context, &parameter->weight, log_sigma), HARK_OK);
+    }
+    assert_int_equal(hark_tensor_read(context, &m.tokens, tokens), HARK_OK);
+    logits_of(&m, tokens, logits);
+    for (size_t i = 0; i < sizeof logits / sizeof *logits; i++) assert_true(fabsf(logits[i] - expected[i]) <= 1e-5f);
+    model_close(&m);
+    test_setup_close(context);
+  }
+}
+
 static void test_bad_configurations(void **state) {
   (void)state;
   hark_context *context = test_reference_open();
@@ -509,6 +547,7 @@ int main(void) {
       cmocka_unit_test(test_rotary_scalings),
       cmocka_unit_test(test_rotary_starts_static),
       cmocka_unit_test(test_rotary_original_context),
+      cmocka_unit_test(test_learned_sigma_of_scaled_positions),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
