@@ -13,9 +13,9 @@
 #include "models/description.h"
 #include "models/model_path.h"
 
-#define POINTS 257                /* of a kernel's curve, at most */
+#define POINTS 4097               /* of a kernel's curve, at most: every distance up to 4096, since kernels may be periodic */
 #define DISTANCES_UNDESCRIBED 256 /* of a file that does not tell its model's context */
-#define PANELS 64                 /* kernels and rows of rates that are drawn */
+#define PANELS 1024               /* kernels and rows of rates that are drawn */
 #define TERMS 32                  /* of a kernel, drawn by themselves */
 #define PANEL_WIDTH 420
 #define PANEL_HEIGHT 300
@@ -132,7 +132,7 @@ static hark_status add_curves(drawing *d, const hark_learned_kernel *kernel, pan
 
 static hark_status add_panel(void *user, const hark_learned_kernel *kernel) {
   drawing *d = user;
-  if (d->count == PANELS) return hark_fail(d->context, HARK_TOO_LARGE, "more than %d positional kernels and rates to draw", PANELS);
+  if (d->count == PANELS) return hark_fail(d->context, HARK_BAD_CONFIGURATION, "more than %d positional kernels and rates to draw", PANELS);
   panel *to = &d->panels[d->count];
   name_owner(kernel, to->title, sizeof to->title);
   to->rates = kernel->expression == NULL;

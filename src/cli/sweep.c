@@ -424,13 +424,13 @@ static hark_status run_all(sweep *s, const char *path) {
 
 /* ---- the end ---- */
 
-/* The metric of every whole run over the steps, one colour a cell. */
+/* The metric of every whole run over the steps, one colour a cell; points, since a run may have been evaluated once. */
 static hark_status draw(sweep *s) {
-  char path[HARK_PATH_BYTES], folder[HARK_PATH_BYTES], name[HARK_SWEEP_VALUE_BYTES], style[32];
+  char path[HARK_PATH_BYTES], folder[HARK_PATH_BYTES], name[HARK_SWEEP_VALUE_BYTES], style[64];
   hark_picture picture;
   HARK_TRY(path_in(s, "sweep.svg", path));
   HARK_TRY(hark_picture_begin(s->context, path, false, 1000, 600, &picture));
-  hark_text_append(&picture.script, "set grid\nset key top right\nset xlabel 'step'\nset ylabel ");
+  hark_text_append(&picture.script, "set grid\nset key top right\nset xrange [0:*]\nset xlabel 'step'\nset ylabel ");
   hark_picture_append_quoted(&picture.script, s->values->metric);
   hark_text_append(&picture.script, "\n");
   hark_status status = HARK_OK;
@@ -443,7 +443,8 @@ static hark_status draw(sweep *s) {
     if (status == HARK_OK && series.count > 0) {
       hark_sweep_cell_name(s->plan, cell_of(s, run), name);
       hark_picture_add_curve(&picture, name, series.points, series.count);
-      (void)snprintf(style, sizeof style, "lines lc %d dt %d", cell_of(s, run) % COLOURS + 1, cell_of(s, run) / COLOURS + 1);
+      (void)snprintf(style, sizeof style, "linespoints pt 7 ps 0.4 lc %d dt %d", cell_of(s, run) % COLOURS + 1,
+                     cell_of(s, run) / COLOURS + 1);
       hark_text_append(&picture.script, "%s", picture.curves == 1 ? "plot " : ", \\\n    ");
       hark_picture_append_curve(&picture, picture.curves - 1, style, told == cell_of(s, run) ? "" : name);
       told = cell_of(s, run);

@@ -43,15 +43,18 @@ hark_spread hark_sweep_difference(const hark_sweep_results *results, int cell) {
   return hark_spread_of(differences, results->plan->seed_count);
 }
 
+/* Of a variant's cells with most seeds: where one fails it is not the others that tell how good a value is. */
 int hark_sweep_best(const hark_sweep_results *results, int variant) {
-  int best = -1;
+  int best = -1, most = 0;
   double best_mean = results->more ? -INFINITY : INFINITY;
   for (int cell = 0; cell < hark_sweep_cells(results->plan); cell++) {
     if (hark_sweep_variant(results->plan, cell) != variant) continue;
-    const double mean = hark_sweep_cell_spread(results, cell).mean;
-    if (!(results->more ? mean > best_mean : mean < best_mean)) continue;
+    const hark_spread spread = hark_sweep_cell_spread(results, cell);
+    const bool better = results->more ? spread.mean > best_mean : spread.mean < best_mean;
+    if (spread.count < most || (spread.count == most && !better)) continue;
     best = cell;
-    best_mean = mean;
+    best_mean = spread.mean;
+    most = spread.count;
   }
   return best;
 }

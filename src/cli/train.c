@@ -120,9 +120,17 @@ static void say(void *user, const char *line) { hark_progress_line(&((training_v
 
 /* What the weights depend on, and where they come from, cannot change when a run goes on. Dropout and recomputation may. */
 static hark_status refuse_change(hark_invocation *call, const hark_option *option, const hark_options *stored, void *user) {
-  (void)stored, (void)user;
+  (void)user;
   if (hark_config_bond(option->name) == HARK_BOND_NONE && strcmp(option->name, "train.init_from") != 0) return HARK_OK;
-  return hark_options_complain(call->context, call->options, option->name, "%s cannot change when a run goes on", option->name);
+  char is[HARK_SHOWN_BYTES], was[HARK_SHOWN_BYTES];
+  hark_text given = hark_text_empty(call->context), had = hark_text_empty(call->context);
+  hark_options_print_value(call->options, option->name, &given);
+  hark_options_print_value(stored, option->name, &had);
+  hark_text_shown_both(hark_text_get(&given), hark_text_get(&had), is, was);
+  hark_text_free(&given);
+  hark_text_free(&had);
+  return hark_options_complain(call->context, call->options, option->name,
+                               "%s cannot change when a run goes on: \"%s\" given, the run has \"%s\"", option->name, is, was);
 }
 
 /* The model of the run that the weights come from stands for what neither the command line nor a file says of it. */

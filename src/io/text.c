@@ -85,3 +85,19 @@ const char *hark_text_shown(const char *text, char out[HARK_SHOWN_BYTES]) {
   hark_line_clean(out);
   return out;
 }
+
+#define SHOWN_BEFORE 24 /* bytes, "..." among them, in front of a difference that the beginnings would not show */
+
+void hark_text_shown_both(const char *a, const char *b, char out_a[HARK_SHOWN_BYTES], char out_b[HARK_SHOWN_BYTES]) {
+  size_t same = 0, from = 0;
+  while (a[same] != '\0' && a[same] == b[same]) same++;
+  if (same + SHOWN_BEFORE > HARK_SHOWN_BYTES) {
+    from = same - SHOWN_BEFORE;
+    while (from > 0 && ((unsigned char)a[from + 3] & 0xc0) == 0x80) from--;
+  }
+  (void)hark_text_shown(a + from, out_a);
+  (void)hark_text_shown(b + from, out_b);
+  if (from == 0) return;
+  memcpy(out_a, "...", 3);
+  memcpy(out_b, "...", 3);
+}

@@ -121,8 +121,8 @@ static hark_status check_notes(hark_context *context, const char *name, const ha
     if (hark_model_note_agrees(file, note)) continue;
     const char *there = hark_safetensors_metadata(file, note->key);
     char was[HARK_SHOWN_BYTES], is[HARK_SHOWN_BYTES];
-    return hark_fail(context, HARK_BAD_FILE, "%s: was trained with %s \"%s\", the configuration has \"%s\"", name, note->key,
-                     hark_text_shown(there != NULL ? there : "", was), hark_text_shown(note->text, is));
+    hark_text_shown_both(there != NULL ? there : "", note->text, was, is);
+    return hark_fail(context, HARK_BAD_FILE, "%s: was trained with %s \"%s\", the configuration has \"%s\"", name, note->key, was, is);
   }
   return HARK_OK;
 }

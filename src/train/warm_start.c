@@ -75,11 +75,11 @@ static const char *stored_shape(const hark_stored_tensor *stored, char text[SHAP
   return hark_shape_text(&tensor, text, SHAPE_BYTES);
 }
 
-/* Numbers of a positional kernel are of no other one. */
-static bool means_the_same(const warm_start *start, const hark_parameter *parameter) {
+/* Numbers of a positional kernel are of no other one: the first note that says another thing in the file; NULL: none does. */
+static const hark_parameter_note *other_meaning(const warm_start *start, const hark_parameter *parameter) {
   for (int i = 0; parameter->spec.noted && i < start->parameters->note_count; i++)
-    if (!hark_model_note_agrees(start->file, &start->parameters->notes[i])) return false;
-  return true;
+    if (!hark_model_note_agrees(start->file, &start->parameters->notes[i])) return &start->parameters->notes[i];
+  return NULL;
 }
 
 static bool has_shape(const hark_stored_tensor *stored, const hark_tensor *tensor) {
@@ -90,7 +90,7 @@ static bool has_shape(const hark_stored_tensor *stored, const hark_tensor *tenso
 }
 
 static bool fits(const warm_start *start, const hark_stored_tensor *stored, const hark_parameter *parameter) {
-  return has_shape(stored, &parameter->weight) && means_the_same(start, parameter);
+  return has_shape(stored, &parameter->weight) && other_meaning(start, parameter) == NULL;
 }
 
 static void note(warm_start *start, tensor_fate fate, const char *name, const char *line) {
@@ -116,13 +116,18 @@ static hark_status sort_tensors(warm_start *start) {
     const hark_parameter *parameter = &start->parameters->list[i];
     const hark_stored_tensor *stored = hark_safetensors_find(start->file, parameter->name);
     const char *shape = hark_shape_text(&parameter->weight, here, sizeof here);
+    const hark_parameter_note *other;
     tensor_fate fate = FATE_LOADED;
     if (stored == NULL) {
       fate = FATE_MISSING;
       (void)snprintf(line, sizeof line, "missing: %s %s", parameter->name, shape);
-    } else if (!means_the_same(start, parameter)) {
+    } else if ((other = other_meaning(start, parameter)) != NULL) {
+      const char *const meant = hark_safetensors_metadata(start->file, other->key);
+      char is[HARK_SHOWN_BYTES], was[HARK_SHOWN_BYTES];
+      hark_text_shown_both(other->text, meant != NULL ? meant : "", is, was);
       fate = FATE_OTHER_SHAPE;
-      (void)snprintf(line, sizeof line, "of another kernel: %s %s", parameter->name, shape);
+      (void)snprintf(line, sizeof line, "of another kernel: %s %s, %s \"%s\" here, \"%s\" there", parameter->name, shape, other->key, is,
+                     was);
     } else if (!has_shape(stored, &parameter->weight)) {
       fate = FATE_OTHER_SHAPE;
       (void)snprintf(line, sizeof line, "of another shape: %s %s, there %s %s", parameter->name, shape, stored->type_name,

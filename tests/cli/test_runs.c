@@ -183,13 +183,17 @@ static void kernels_go_with_their_expression(void **state) {
   expect("train --init-from run --data text.txt --out same --steps 1 --threads 1", HARK_EXIT_DONE, "",
          "19 loaded, 0 missing, 0 of another shape, 0 unexpected");
   expect("train --init-from run --data text.txt --out other --steps 1 --threads 1 --positional 'bank[2](decay*rbf)'", HARK_EXIT_BAD_INPUT,
-         "", "of another kernel: positional.parameters [1, 8]: not allowed");
+         "",
+         "of another kernel: positional.parameters [1, 8], positional \"bank[2](decay*rbf)\" here, \"bank[2](decay*periodic)\" "
+         "there: not allowed");
   expect(
       "train --init-from run --data text.txt --out other --steps 1 --threads 1 --positional 'bank[2](decay*rbf)' "
       "--allow-missing 'positional.*'",
-      HARK_EXIT_DONE, "", "of another kernel: positional.parameters [1, 8]: it starts fresh");
+      HARK_EXIT_DONE, "", "\"bank[2](decay*periodic)\" there: it starts fresh");
   expect("train --init-from run --data text.txt --out without --steps 1 --threads 1 --positional ''", HARK_EXIT_BAD_INPUT, "",
          "unexpected: \"positional.parameters\" [1, 8]: not allowed");
+  expect("train --resume --out run --steps 3 --threads 1 --positional 'bank[2](decay*rbf)'", HARK_EXIT_USAGE, "",
+         "model.positional cannot change when a run goes on: \"bank[2](decay*rbf)\" given, the run has \"bank[2](decay*periodic)\"");
   expect("export run --output kernel.safetensors", HARK_EXIT_DONE, "", "");
   expect("info kernel.safetensors", HARK_EXIT_DONE, "positional kernel bank[2](decay*periodic), scope \"model\": 8 parameters", "");
   test_command_run(folder, "", "generate run --max-new-tokens 8 --seed 3 --threads 1", &output);

@@ -401,6 +401,11 @@ static void differences_are_paired_and_edges_found(void **state) {
   assert_int_equal(paired.count, 1);
   assert_true(paired.mean == 0); /* 7 against 7; with the missing seed's it would be another */
   assert_int_equal(hark_sweep_best(&results, 0), 2);
+  values[7] = -100; /* what is left of a cell whose other seed failed is no optimum, however good */
+  values[6] = NAN;
+  assert_int_equal(hark_sweep_best(&results, 0), 2);
+  values[6] = 7;
+  values[7] = NAN;
   results.more = true; /* cell 0 reached 10 and 11, the other end 7 */
   assert_int_equal(hark_sweep_best(&results, 0), 0);
   assert_false(hark_sweep_on_edge(&results, 2, 0));
