@@ -4,7 +4,11 @@
  * A path is a chain of dashes, segments of `dash` pixels with `spacing` pixels between the end of one and the beginning of the next; directions turn by
  * angles drawn uniformly from +- 45 / continuity degrees. Every image has two long paths of `contour` dashes, and `distractors` paths of
  * contour / 3 (rounded). A disc of radius `marker` stands on both ends of one long path (class 1, image 1, 3, ...) or on an end of each (class 0,
- * image 0, 2, ...); all four ends have room for one, so that nothing but the discs depends on the class.
+ * image 0, 2, ...); all four ends have room for one, so that nothing but the discs depends on the class. Nor does the distance between the discs:
+ *
+ *     a0 ------ a1        both ends of a path      a0 a1, b0 b1                        kept are images in which one of the first is as long as
+ *     b0 ------ b1        an end of each           a0 b0, a0 b1, a1 b0, a1 b1          one of the second, but for 1/32 of a side; the class says
+ *                                                                                      which of both gets the discs
  *
  * A pixel's value is the part of it that is covered, of 4 x 4 points, times 255. A pixel is lit when at least 1/8 of it is. Guaranteed, with
  * distances between centres of lit pixels:
@@ -33,6 +37,7 @@
 #define IMAGES 1000     /* tries for an image */
 #define MARKER_MAX 8    /* its pixels fit */
 #define LONG_PATHS 2
+#define ALIKE (1.0 / 32) /* of a side: distances that are the same */
 
 typedef struct pathfinder_values {
   int size; /* index of sizes[] */
@@ -190,6 +195,8 @@ typedef struct canvas {
   int reach;                         /* squared separation, rounded down */
   unsigned char taken[PIXELS_MAX];   /* no lit pixel of another path may come here */
   path long_path[LONG_PATHS], trial; /* the trial is the path that grows */
+  int joined;                        /* the long path, and */
+  int apart[LONG_PATHS];             /* the end of each, whose distances are alike */
 } canvas;
 
 static bool is_free(const canvas *c, const shape *s) {
@@ -295,6 +302,25 @@ static void paint_path(const canvas *c, const path *p, unsigned char *pixels) {
   for (int i = 0; i < p->dashes; i++) paint(c, &p->dash[i], pixels);
 }
 
+static point end_of(const path *p, int end) { return end == 0 ? p->first : p->last; }
+static double between(point a, point b) { return hypot(a.x - b.x, a.y - b.y); }
+
+/* One of the pairs of places for discs of either class that are equally far apart; false: there is none. */
+static bool choose_ends(canvas *c) {
+  const path *const a = &c->long_path[0], *const b = &c->long_path[1];
+  int found = 0;
+  for (int pair = 0; pair < 8; pair++) {
+    const path *const own = &c->long_path[pair & 1];
+    const int ends[LONG_PATHS] = {pair >> 1 & 1, pair >> 2};
+    const double joined = between(own->first, own->last), apart = between(end_of(a, ends[0]), end_of(b, ends[1]));
+    if (fabs(joined - apart) > ALIKE * c->side || hark_task_random_below(c->random, ++found) > 0) continue;
+    c->joined = pair & 1;
+    c->apart[0] = ends[0];
+    c->apart[1] = ends[1];
+  }
+  return found > 0;
+}
+
 /* Long paths first, while there is room; the ends of both are kept free, whatever the class. */
 static bool try_image(canvas *c, unsigned char *pixels) {
   const pathfinder_values *const v = c->values;
@@ -306,6 +332,7 @@ static bool try_image(canvas *c, unsigned char *pixels) {
     c->long_path[i] = c->trial;
     paint_path(c, &c->trial, pixels);
   }
+  if (!choose_ends(c)) return false;
   for (int64_t i = 0; i < v->distractors; i++) {
     if (!grow_path(c, short_dashes > 0 ? short_dashes : 1, false)) return false;
     paint_path(c, &c->trial, pixels);
@@ -328,9 +355,7 @@ static size_t make(hark_task_order *order, unsigned char *out) {
   const bool joined = order->index % 2 == 1;
   for (int attempt = 0; attempt < IMAGES; attempt++) {
     if (!try_image(c, out + 1)) continue;
-    const int end = hark_task_random_below(c->random, 2);
-    paint(c, &c->long_path[0].end[end], out + 1);
-    paint(c, joined ? &c->long_path[0].end[1 - end] : &c->long_path[1].end[hark_task_random_below(c->random, 2)], out + 1);
+    for (int i = 0; i < LONG_PATHS; i++) paint(c, joined ? &c->long_path[c->joined].end[i] : &c->long_path[i].end[c->apart[i]], out + 1);
     out[0] = joined;
     return 1 + (size_t)c->side * (size_t)c->side;
   }

@@ -14,7 +14,6 @@
 #define FORMAT_VERSION "1"
 #define FORMAT_VERSION_KEY "format_version"
 #define DESCRIPTION_KEY "model"
-#define VOCABULARY_KEY "vocabulary"
 #define STAGE_BYTES ((size_t)1 << 18)
 
 static const char type_name[] = "gpt";
@@ -150,7 +149,7 @@ hark_status hark_model_read_weights(hark_context *context, const hark_safetensor
 static hark_status read_metadata(hark_context *context, const hark_safetensors *file, const char *name, hark_model_options *options) {
   const char *version = hark_safetensors_metadata(file, FORMAT_VERSION_KEY),
              *description = hark_safetensors_metadata(file, DESCRIPTION_KEY);
-  const char *vocabulary = hark_safetensors_metadata(file, VOCABULARY_KEY);
+  const char *vocabulary = hark_safetensors_metadata(file, HARK_VOCABULARY_KEY);
   if (version != NULL && strcmp(version, FORMAT_VERSION) != 0)
     return hark_fail(context, HARK_BAD_FILE, "%s: format_version is not %s", name, FORMAT_VERSION);
   if (description != NULL) {
@@ -289,7 +288,7 @@ hark_status hark_model_write(hark_context *context, const char *path, const hark
   for (int i = 0; i < parameters->note_count; i++)
     if (parameters->notes[i].text[0] != '\0')
       metadata[entries++] = (hark_metadata_entry){parameters->notes[i].key, parameters->notes[i].text};
-  if (vocabulary != NULL) metadata[entries++] = (hark_metadata_entry){VOCABULARY_KEY, vocabulary};
+  if (vocabulary != NULL) metadata[entries++] = (hark_metadata_entry){HARK_VOCABULARY_KEY, vocabulary};
   hark_status status = description.status;
   if (status == HARK_OK) status = hark_safetensors_write(context, path, tensors, parameters->count, metadata, entries, summary);
   hark_text_free(&description);

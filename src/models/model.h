@@ -21,6 +21,8 @@ struct hark_model {
 /* A model around a decoder with weights, which stays the caller's and must not change while the model is there. No vocabulary. */
 HARK_MUST_CHECK hark_status hark_model_wrap(hark_context *context, hark_decoder *decoder, hark_model **out);
 
+#define HARK_VOCABULARY_KEY "vocabulary" /* of the metadata: the contents of a vocabulary.json */
+
 /* Writes weights, the model's description and a vocabulary (NULL: none) as safetensors, atomically. `summary` may be NULL. */
 HARK_MUST_CHECK hark_status hark_model_write(hark_context *context, const char *path, const hark_decoder *decoder, const char *vocabulary,
                                              hark_file_summary *summary);

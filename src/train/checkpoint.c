@@ -38,17 +38,22 @@ static hark_tensor moment_of(const hark_parameter *parameter, const hark_tensor 
   return tensor;
 }
 
+/* vocabulary.json, or nothing where there is none. */
+static hark_status read_vocabulary(hark_context *context, const char *path, hark_text *out) {
+  hark_path_kind kind;
+  HARK_TRY(hark_path_examine(context, path, &kind));
+  return kind == HARK_PATH_FILE ? hark_file_read(context, path, HARK_VOCABULARY_MAX_BYTES, out) : HARK_OK;
+}
+
 /* The weights, and with them what model they are of: its description and the run's vocabulary, when there is one. */
 static hark_status write_model(hark_context *context, const hark_run *run, const char *path, const hark_decoder *decoder,
                                hark_file_summary *summary) {
   char vocabulary_path[HARK_PATH_BYTES];
   hark_text vocabulary = hark_text_empty(context);
   HARK_TRY(hark_run_path(context, run, "vocabulary.json", vocabulary_path));
-  hark_path_kind kind;
-  HARK_TRY(hark_path_examine(context, vocabulary_path, &kind));
-  const bool there = kind == HARK_PATH_FILE;
-  hark_status status = there ? hark_file_read(context, vocabulary_path, HARK_VOCABULARY_MAX_BYTES, &vocabulary) : HARK_OK;
-  if (status == HARK_OK) status = hark_model_write(context, path, decoder, there ? hark_text_get(&vocabulary) : NULL, summary);
+  hark_status status = read_vocabulary(context, vocabulary_path, &vocabulary);
+  if (status == HARK_OK)
+    status = hark_model_write(context, path, decoder, vocabulary.length > 0 ? hark_text_get(&vocabulary) : NULL, summary);
   hark_text_free(&vocabulary);
   return status;
 }
@@ -420,9 +425,26 @@ hark_status hark_checkpoint_read_state(hark_context *context, const hark_run *ru
   return status;
 }
 
+hark_status hark_checkpoint_check_vocabulary(hark_context *context, const hark_run *run, const char *name) {
+  char path[HARK_PATH_BYTES], vocabulary_path[HARK_PATH_BYTES];
+  hark_safetensors *file = NULL;
+  hark_text vocabulary = hark_text_empty(context);
+  HARK_TRY(path_in(context, run, name, file_names[FILE_MODEL], path));
+  HARK_TRY(hark_run_path(context, run, "vocabulary.json", vocabulary_path));
+  HARK_TRY(hark_safetensors_open(context, path, &file));
+  hark_status status = read_vocabulary(context, vocabulary_path, &vocabulary);
+  const char *const trained = hark_safetensors_metadata(file, HARK_VOCABULARY_KEY);
+  if (status == HARK_OK && trained != NULL && strcmp(trained, hark_text_get(&vocabulary)) != 0)
+    status = hark_fail(context, HARK_BAD_FILE, "%s: is not the vocabulary that the weights of %s were trained with", vocabulary_path, name);
+  hark_text_free(&vocabulary);
+  hark_safetensors_close(context, &file);
+  return status;
+}
+
 hark_status hark_checkpoint_load_weights(hark_context *context, const hark_run *run, const char *name, hark_parameters *parameters) {
   char path[HARK_PATH_BYTES];
   hark_safetensors *file = NULL;
+  HARK_TRY(hark_checkpoint_check_vocabulary(context, run, name));
   HARK_TRY(path_in(context, run, name, file_names[FILE_MODEL], path));
   HARK_TRY(hark_safetensors_open(context, path, &file));
   hark_status status = hark_model_check_weights(context, path, file, parameters);

@@ -95,6 +95,10 @@ HARK_MUST_CHECK hark_status hark_checkpoint_verify(hark_context *context, const 
 HARK_MUST_CHECK hark_status hark_checkpoint_newest(hark_context *context, const hark_run *run, char name[HARK_NAME_BYTES],
                                                    char damaged[HARK_NAME_BYTES]);
 
+/* Whether the run's vocabulary.json is the one that the checkpoint's weights carry (both may have none): what a token stands for is a part of them.
+ * Errors: HARK_BAD_FILE, which names both; those of files. */
+HARK_MUST_CHECK hark_status hark_checkpoint_check_vocabulary(hark_context *context, const hark_run *run, const char *name);
+
 /* Fills the engine's weights and, when it trains, the moments and the state (which may be NULL). The tensors must be exactly those of the
  * model. Errors: HARK_BAD_FILE, HARK_NOT_FOUND, those of files. */
 HARK_MUST_CHECK hark_status hark_checkpoint_load(hark_context *context, const hark_run *run, const char *name, hark_engine *engine,

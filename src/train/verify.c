@@ -161,6 +161,7 @@ static hark_status verify_tensors(verification *v, const char *name) {
   hark_safetensors *model = NULL, *optimizer = NULL;
   HARK_TRY(hark_checkpoint_path(context, v->run, name, HARK_WEIGHTS_FILE, model_path));
   HARK_TRY(hark_checkpoint_path(context, v->run, name, HARK_OPTIMIZER_FILE, optimizer_path));
+  HARK_TRY(hark_checkpoint_check_vocabulary(context, v->run, name));
   hark_status status = hark_safetensors_open(context, model_path, &model);
   if (status == HARK_OK) status = hark_safetensors_open(context, optimizer_path, &optimizer);
   if (status == HARK_OK) status = verify_moments(v, model, optimizer, optimizer_path);

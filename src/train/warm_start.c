@@ -214,6 +214,7 @@ hark_status hark_warm_start_load(hark_context *context, const hark_config *confi
   char checkpoint[HARK_NAME_BYTES], path[HARK_PATH_BYTES];
   HARK_TRY(open_source(context, config, &source, checkpoint));
   HARK_TRY(hark_checkpoint_verify(context, &source, checkpoint, &summary));
+  HARK_TRY(hark_checkpoint_check_vocabulary(context, &source, checkpoint));
   HARK_TRY(hark_checkpoint_path(context, &source, checkpoint, HARK_WEIGHTS_FILE, path));
   HARK_TRY(hark_safetensors_open(context, path, &file));
   warm_start start = {

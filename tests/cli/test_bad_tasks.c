@@ -184,7 +184,7 @@ static void vocabularies_of_other_runs(void **state) {
   char *const own = test_file_text(folder, "run/vocabulary.json"), *const other = test_file_text(folder, "three/vocabulary.json"),
               *const text = test_file_text(folder, "text/vocabulary.json");
   static const wrong replaced[] = {
-      {"eval run", HARK_EXIT_BAD_INPUT, "run/vocabulary.json: another task's"},
+      {"eval run", HARK_EXIT_BAD_INPUT, "run/vocabulary.json: is not the vocabulary that the weights of step-2 were trained with"},
       {"train --resume --out run --steps 4", HARK_EXIT_BAD_INPUT, "run/vocabulary.json: another task's"},
   };
   test_file_write_text(folder, "run/vocabulary.json", other);

@@ -174,6 +174,34 @@ static void a_run_begins_with_trained_weights(void **state) {
   expect("train --resume --out next --steps 3 --init-from elsewhere", HARK_EXIT_USAGE, "", "train.init_from cannot change");
 }
 
+/* Of as many characters, all of them others: every loss and every text would be another one. */
+static void weights_go_with_their_vocabulary(void **state) {
+  static const char *const commands[] = {"eval one --threads 1",
+                                         "generate one --threads 1",
+                                         "verify one",
+                                         "export one --output one.safetensors",
+                                         "train --resume --out one --steps 3 --threads 1",
+                                         "train --init-from one --data one.txt --out next-one --steps 1 --threads 1"};
+  (void)state;
+  char text[600];
+  for (int file = 0; file < 2; file++) {
+    for (size_t i = 0; i < sizeof text - 1; i++) text[i] = (char)((file == 0 ? 'a' : 'A') + i * 7 % 11);
+    text[sizeof text - 1] = '\0';
+    test_file_write_text(folder, file == 0 ? "one.txt" : "two.txt", text);
+  }
+  expect("train --data one.txt --out one --steps 2 " TINY, HARK_EXIT_DONE, "step 2 of 2", "");
+  expect("train --data two.txt --out two --steps 2 " TINY, HARK_EXIT_DONE, "step 2 of 2", "");
+  char *const own = test_file_text(folder, "one/vocabulary.json"), *const other = test_file_text(folder, "two/vocabulary.json");
+  assert_int_equal(strlen(own), strlen(other));
+  test_file_write_text(folder, "one/vocabulary.json", other);
+  for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) expect(commands[i], HARK_EXIT_BAD_INPUT, "", "");
+  expect(commands[0], HARK_EXIT_BAD_INPUT, "", "one/vocabulary.json: is not the vocabulary that the weights of step-2 were trained with");
+  test_file_write_text(folder, "one/vocabulary.json", own);
+  for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) expect(commands[i], HARK_EXIT_DONE, "", "");
+  free(own);
+  free(other);
+}
+
 /* Numbers of a positional kernel go with their expression, in warm starts and in exported files. */
 static void kernels_go_with_their_expression(void **state) {
   (void)state;
@@ -338,11 +366,11 @@ static void five_errors_are_five_lines(void **state) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
 int main(void) {
   const struct CMUnitTest tests[] = {
-      TEST(verify_finds_what_is_damaged),         TEST(verify_finds_numbers_that_are_not_finite),
-      TEST(a_run_begins_with_trained_weights),    TEST(what_does_not_fit_is_listed_and_refused),
-      TEST(kernels_go_with_their_expression),     TEST(attention_is_exchanged_at_eval),
-      TEST(what_a_run_needs_is_told_and_refused), TEST(a_disk_that_is_too_small_is_exit_4),
-      TEST(five_errors_are_five_lines),
+      TEST(verify_finds_what_is_damaged),       TEST(verify_finds_numbers_that_are_not_finite),
+      TEST(a_run_begins_with_trained_weights),  TEST(what_does_not_fit_is_listed_and_refused),
+      TEST(kernels_go_with_their_expression),   TEST(weights_go_with_their_vocabulary),
+      TEST(attention_is_exchanged_at_eval),     TEST(what_a_run_needs_is_told_and_refused),
+      TEST(a_disk_that_is_too_small_is_exit_4), TEST(five_errors_are_five_lines),
   };
   return cmocka_run_group_tests_name("runs", tests, NULL, NULL);
 }
