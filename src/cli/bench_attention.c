@@ -2,8 +2,8 @@
  * 'cme:B1,H8,L1024,D64,causal'.
  *
  * B batch, H heads, K key/value heads (H), L queries, M keys (L), D head_dim, E value_dim (D); causal; window=W; dropout=P; rbf (sigma
- * D^(1/4), the width that exp's scale has); bias [1,H,L,M]; mask [B,1,1,M]; kernel: a table [H,T] of log G; forget gates; f64; packed: q, k
- * and v as [B, L, H, D]; forward: no backward.
+ * D^(1/4), the width that exp's scale has); bias [1,H,L,M]; mask [B,1,1,M]; kernel: a table [H,T] of log G, shared: [1,T] for all heads; forget
+ * gates; f64; packed: q, k and v as [B, L, H, D]; forward: no backward.
  * hierarchical: N block (16), mean, first or exact queries (first when causal, else mean), sibling, linear, hbias (a table per head).
  * cme (kernel ridge, ridge 0.01): rbf unless exp, variance; a table of log G is that of a constant.
  * Operations are those of hark_attention_plan_operations(); bytes count every operand once.
@@ -20,8 +20,8 @@
 typedef struct attention_case {
   int64_t batch, heads, key_heads, queries, keys, head_dim, value_dim, window, block;
   double dropout;
-  bool causal, rbf, bias, mask, kernel, forget, twice, packed, forward_only, mean, first, exact, sibling, linear, hierarchical_bias, cme,
-      exp, variance;
+  bool causal, rbf, bias, mask, kernel, shared, forget, twice, packed, forward_only, mean, first, exact, sibling, linear, hierarchical_bias,
+      cme, exp, variance;
 } attention_case;
 
 enum {
@@ -89,6 +89,7 @@ static hark_status read_case(hark_context *context, const char *text, attention_
       {.name = "bias", .type = HARK_BENCH_FLAG, .flag = &c->bias},
       {.name = "mask", .type = HARK_BENCH_FLAG, .flag = &c->mask},
       {.name = "kernel", .type = HARK_BENCH_FLAG, .flag = &c->kernel},
+      {.name = "shared", .type = HARK_BENCH_FLAG, .flag = &c->shared},
       {.name = "forget", .type = HARK_BENCH_FLAG, .flag = &c->forget},
       {.name = "f64", .type = HARK_BENCH_FLAG, .flag = &c->twice},
       {.name = "packed", .type = HARK_BENCH_FLAG, .flag = &c->packed},
@@ -97,6 +98,8 @@ static hark_status read_case(hark_context *context, const char *text, attention_
       {.name = "forward", .type = HARK_BENCH_FLAG, .flag = &c->forward_only},
   };
   HARK_TRY(hark_bench_case_read(context, text, fields, sizeof fields / sizeof fields[0]));
+  if (c->shared && !c->kernel)
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "case '%s': shared belongs to kernel, a table for all heads", text);
   if (c->key_heads == 0) c->key_heads = c->heads;
   if (c->keys == 0) c->keys = c->queries;
   if (c->value_dim == 0) c->value_dim = c->head_dim;
@@ -190,7 +193,7 @@ static hark_status make_terms(hark_context *context, attention_work *work, const
     args->dattention_bias = t[DBIAS];
   }
   if (c->kernel) {
-    const int64_t shape[] = {c->heads, c->queries + c->keys};
+    const int64_t shape[] = {c->shared ? 1 : c->heads, c->queries + c->keys};
     HARK_TRY(make(context, work, TABLE, type, 2, shape));
     HARK_TRY(make(context, work, DTABLE, type, 2, shape));
     if (!c->cme) HARK_TRY(hark_bench_fill(context, &t[TABLE], TABLE, 1));
