@@ -13,7 +13,9 @@
 #include "models/description.h"
 #include "models/model_path.h"
 
-#define POINTS 4097               /* of a kernel's curve, at most: every distance up to 4096, since kernels may be periodic */
+#define POINTS 4097        /* of a kernel's curve, at most: every distance up to 4096, since kernels may be periodic */
+#define POINTS_OF_MANY 257 /* of more kernels than */
+#define MANY 64
 #define DISTANCES_UNDESCRIBED 256 /* of a file that does not tell its model's context */
 #define PANELS 1024               /* kernels and rows of rates that are drawn */
 #define TERMS 32                  /* of a kernel, drawn by themselves */
@@ -235,8 +237,8 @@ static hark_status draw(hark_invocation *call, const hark_positional_plot *plot,
   int panels = 0;
   const int64_t context = d->description.config.context > 0 ? d->description.config.context : DISTANCES_UNDESCRIBED;
   d->farthest = (double)(plot->distances > 0 ? plot->distances : context);
-  d->points = (int64_t)fmin(fmax(d->farthest + 1, 2), POINTS);
   HARK_TRY(visit(d, path, file, count_panel, &panels));
+  d->points = (int64_t)fmin(fmax(d->farthest + 1, 2), panels > MANY ? POINTS_OF_MANY : POINTS);
   if (panels == 0)
     return hark_fail(call->context, HARK_BAD_FILE, "%s: this model has no positional kernel and no learned rotary rates", path);
   return plot->picture != NULL ? draw_picture(call, plot, path, file, panels, d) : draw_letters(call, plot, path, file, d);

@@ -1,20 +1,24 @@
 /* threads.c - threads that wait for work, and handing it to them.
  *
- *     job     number of the work, odd while it is open:  caller   job odd ... its own pieces ... job even, wait until inside = 0
- *     inside  threads that may look at it:               worker   inside + 1, job as it was seen? its pieces, inside - 1
+ *     job     number of the work, whether it is open, and for how many:  caller   opens it ... its own pieces ... closes it, waits until inside = 0
+ *     inside  threads that may look at it:                               worker   inside + 1, job as it was seen? its pieces, inside - 1
  *
  * A worker that comes after the work was closed sees that and touches nothing; one that came before is counted, and the caller waits for it. Both
- * rest on one order of all four steps (sequential consistency): either the worker sees the even number or the caller sees the worker. So the caller
+ * rest on one order of all four steps (sequential consistency): either the worker sees the closed job or the caller sees the worker. So the caller
  * waits for pieces that somebody has begun and never for a thread to come, which on a busy machine may take until another program's time is up:
  * whoever is there does the work. (A team of OpenMP's ends with a barrier that all threads have to reach.)
  *
- * Without work a worker looks out for it for a while, so that operators that follow each other find it awake, and then sleeps.
+ * Without work a worker looks out for it for a while, so that operators that follow each other find it awake, and then sleeps, each on a semaphore of
+ * its own: a condition that all wait for may hold up who wakes them until those of the last time have run (glibc before 2.41), and a lock whoever has
+ * it. The same order as above: a worker says that it sleeps and then looks at the job once more, the caller opens the job and then looks who sleeps.
  */
 #include "core/threads.h"
 
 #ifdef HARK_WITH_THREADS
+#include <errno.h>
 #include <pthread.h>
 #include <sched.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <time.h>
@@ -25,6 +29,13 @@
 #define PATIENCE_NANOSECONDS 50000 /* before the caller offers its core to whom it waits for */
 #define LOOKS 64                   /* between two looks at the clock */
 
+/* A job's number: open or not, threads that it is for, count of all jobs. */
+#define OPEN 1
+#define WORKERS_SHIFT 1
+#define WORKERS_BITS 15
+#define COUNT_SHIFT (WORKERS_SHIFT + WORKERS_BITS)
+static int workers_of(uint64_t job) { return (int)(job >> WORKERS_SHIFT & ((1 << WORKERS_BITS) - 1)); }
+
 typedef struct share {
   _Alignas(HARK_ALIGNMENT) _Atomic int64_t next; /* a cache line of its own */
   int64_t end;
@@ -34,6 +45,8 @@ typedef struct worker {
   hark_threads *threads;
   pthread_t thread;
   int number; /* the caller is 0 */
+  sem_t wake;
+  atomic_bool sleeps;
 } worker;
 
 struct hark_threads {
@@ -45,11 +58,10 @@ struct hark_threads {
   /* the open work */
   hark_task *task;
   void *data;
-  int workers, parts; /* that it is for; of its shares */
+  int parts; /* of its shares */
   share shares[SHARES];
-  pthread_mutex_t lock; /* of falling asleep */
-  pthread_cond_t wake;
   int count, started; /* both with the caller */
+  bool tried;         /* to start them: what failed once is not tried again */
   pid_t process;      /* that they were started in */
   worker worker[];    /* [count - 1] */
 };
@@ -73,7 +85,7 @@ static void relax(void) {
 static void take_pieces(hark_threads *t, int number) {
   for (int k = 0; k < t->parts; k++) {
     share *const from = &t->shares[(number + k) % t->parts];
-    for (;;) {
+    while (atomic_load_explicit(&from->next, memory_order_relaxed) < from->end) {
       const int64_t index = atomic_fetch_add_explicit(&from->next, 1, memory_order_relaxed);
       if (index >= from->end) break;
       t->task(t->data, index, number);
@@ -81,34 +93,43 @@ static void take_pieces(hark_threads *t, int number) {
   }
 }
 
-static bool is_news(hark_threads *t, uint64_t seen) {
+/* Open work that the worker has not seen yet and that is for it, or the end. */
+static bool is_news(const worker *w, uint64_t seen) {
+  hark_threads *const t = w->threads;
   const uint64_t job = atomic_load(&t->job);
-  return (job % 2 == 1 && job != seen) || atomic_load(&t->ends);
+  return ((job & OPEN) != 0 && job != seen && w->number < workers_of(job)) || atomic_load(&t->ends);
 }
 
-static void sleep_until_news(hark_threads *t, uint64_t seen) {
-  pthread_mutex_lock(&t->lock);
-  atomic_fetch_add(&t->asleep, 1); /* before looking once more: the caller opens work before it looks who sleeps */
-  while (!is_news(t, seen)) pthread_cond_wait(&t->wake, &t->lock);
-  atomic_fetch_sub(&t->asleep, 1);
-  pthread_mutex_unlock(&t->lock);
+static bool stops_sleeping(worker *w) {
+  if (!atomic_exchange(&w->sleeps, false)) return false;
+  atomic_fetch_sub(&w->threads->asleep, 1);
+  return true;
 }
 
-static void wait_for_news(hark_threads *t, uint64_t seen) {
-  const int64_t begin = now();
-  do
-    for (int i = 0; i < LOOKS; i++) {
-      if (is_news(t, seen)) return;
-      relax();
-    }
-  while (now() - begin < WATCH_NANOSECONDS);
-  sleep_until_news(t, seen);
+static void sleep_until_news(worker *w, uint64_t seen) {
+  atomic_fetch_add(&w->threads->asleep, 1);
+  atomic_store(&w->sleeps, true);
+  if (is_news(w, seen) && stops_sleeping(w)) return;
+  while (sem_wait(&w->wake) != 0 && errno == EINTR) continue; /* also where somebody is about to post */
 }
 
-static void wake_all(hark_threads *t) {
-  pthread_mutex_lock(&t->lock);
-  pthread_cond_broadcast(&t->wake);
-  pthread_mutex_unlock(&t->lock);
+static void wait_for_news(worker *w, uint64_t seen) {
+  while (!is_news(w, seen)) {
+    const int64_t begin = now();
+    do
+      for (int i = 0; i < LOOKS; i++) {
+        if (is_news(w, seen)) return;
+        relax();
+      }
+    while (now() - begin < WATCH_NANOSECONDS);
+    sleep_until_news(w, seen);
+  }
+}
+
+/* Those with numbers below `workers`. */
+static void wake(hark_threads *t, int workers) {
+  for (int i = 1; i < workers && atomic_load(&t->asleep) > 0; i++)
+    if (stops_sleeping(&t->worker[i - 1])) (void)sem_post(&t->worker[i - 1].wake);
 }
 
 static void *work(void *argument) {
@@ -116,27 +137,36 @@ static void *work(void *argument) {
   hark_threads *const t = w->threads;
   uint64_t seen = 0;
   for (;;) {
-    wait_for_news(t, seen);
+    wait_for_news(w, seen);
     if (atomic_load(&t->ends)) return NULL;
     const uint64_t job = atomic_load(&t->job);
-    if (job % 2 == 0) continue;
+    if ((job & OPEN) == 0 || w->number >= workers_of(job)) continue;
     seen = job;
     atomic_fetch_add(&t->inside, 1);
-    if (atomic_load(&t->job) == job && w->number < t->workers) take_pieces(t, w->number);
+    if (atomic_load(&t->job) == job) take_pieces(t, w->number);
     atomic_fetch_sub(&t->inside, 1);
   }
 }
 
-/* Signals are the program's: its own threads handle them. With fewer threads than were asked for the others do more. */
+/* Signals are the program's: its own threads handle them, but for those that a thread brings upon itself. With fewer threads than were asked for the
+ * others do more. */
 static void start(hark_threads *t) {
-  sigset_t all, before;
+  static const int own[] = {SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP};
+  sigset_t others, before;
+  t->tried = true;
   t->process = getpid();
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
+  sigfillset(&others);
+  for (size_t i = 0; i < sizeof own / sizeof *own; i++) sigdelset(&others, own[i]);
+  pthread_sigmask(SIG_SETMASK, &others, &before);
   while (t->started < t->count) {
     worker *const next = &t->worker[t->started - 1];
-    *next = (worker){.threads = t, .number = t->started};
-    if (pthread_create(&next->thread, NULL, work, next) != 0) break;
+    next->threads = t;
+    next->number = t->started;
+    if (sem_init(&next->wake, 0, 0) != 0) break;
+    if (pthread_create(&next->thread, NULL, work, next) != 0) {
+      (void)sem_destroy(&next->wake);
+      break;
+    }
     t->started++;
   }
   pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -146,7 +176,9 @@ static void wait_for_workers(hark_threads *t) {
   const int64_t begin = now();
   while (atomic_load(&t->inside) > 0) {
     for (int i = 0; i < LOOKS && atomic_load(&t->inside) > 0; i++) relax();
-    if (now() - begin > PATIENCE_NANOSECONDS) sched_yield();
+    if (now() - begin <= PATIENCE_NANOSECONDS) continue;
+    if (t->process != getpid()) atomic_store(&t->inside, 0); /* of a thread that a fork left in the parent */
+    (void)sched_yield();
   }
 }
 
@@ -163,15 +195,16 @@ void hark_threads_run(hark_threads *t, int64_t count, int parts, hark_task *task
     for (int64_t index = 0; index < count; index++) task(data, index, 0);
     return;
   }
-  if (t->started == 1) start(t);
+  if (!t->tried) start(t);
+  const int workers = (int)hark_min(t->started, count);
+  const uint64_t closed = atomic_load_explicit(&t->job, memory_order_relaxed);
   t->task = task;
   t->data = data;
-  t->workers = (int)hark_min(t->started, count);
-  divide(t, count, (int)hark_min(hark_min(parts, t->workers), SHARES));
-  atomic_fetch_add(&t->job, 1);
-  if (atomic_load(&t->asleep) > 0) wake_all(t);
+  divide(t, count, (int)hark_min(hark_min(parts, workers), SHARES));
+  atomic_store(&t->job, ((closed >> COUNT_SHIFT) + 1) << COUNT_SHIFT | (uint64_t)workers << WORKERS_SHIFT | OPEN);
+  wake(t, workers);
   take_pieces(t, 0);
-  atomic_fetch_add(&t->job, 1);
+  atomic_fetch_sub(&t->job, OPEN);
   if (atomic_load(&t->inside) > 0) wait_for_workers(t);
   atomic_flag_clear(&t->taken);
 }
@@ -182,8 +215,6 @@ hark_status hark_threads_create(hark_context *context, int count, hark_threads *
   t->count = count;
   t->started = 1;
   atomic_flag_clear(&t->taken);
-  pthread_mutex_init(&t->lock, NULL);
-  pthread_cond_init(&t->wake, NULL);
   *out = t;
   return HARK_OK;
 }
@@ -194,10 +225,11 @@ void hark_threads_destroy(hark_context *context, hark_threads **threads) {
   *threads = NULL;
   if (t->started == 1 || t->process == getpid()) { /* a forked child has the memory of its parent and none of the threads */
     atomic_store(&t->ends, true);
-    wake_all(t);
-    for (int i = 0; i + 1 < t->started; i++) pthread_join(t->worker[i].thread, NULL);
-    pthread_cond_destroy(&t->wake);
-    pthread_mutex_destroy(&t->lock);
+    wake(t, t->started);
+    for (int i = 0; i + 1 < t->started; i++) {
+      pthread_join(t->worker[i].thread, NULL);
+      (void)sem_destroy(&t->worker[i].wake);
+    }
   }
   hark_release(context, t, bytes_of(t->count));
 }

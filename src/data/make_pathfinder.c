@@ -6,9 +6,9 @@
  * contour / 3 (rounded). A disc of radius `marker` stands on both ends of one long path (class 1, image 1, 3, ...) or on an end of each (class 0,
  * image 0, 2, ...); all four ends have room for one, so that nothing but the discs depends on the class. Nor does the distance between the discs:
  *
- *     a0 ------ a1        both ends of a path      a0 a1, b0 b1                        kept are images in which one of the first is as long as
- *     b0 ------ b1        an end of each           a0 b0, a0 b1, a1 b0, a1 b1          one of the second, but for 1/32 of a side; the class says
- *                                                                                      which of both gets the discs
+ *     a0 ------ a1        both ends of a path      a0 a1, b0 b1                        kept are paths of which one of the first is as long as
+ *     b0 ------ b1        an end of each           a0 b0, a0 b1, a1 b0, a1 b1          one of the second, but for a pixel; the class says which of
+ *                                                                                      both gets the discs
  *
  * A pixel's value is the part of it that is covered, of 4 x 4 points, times 255. A pixel is lit when at least 1/8 of it is. Guaranteed, with
  * distances between centres of lit pixels:
@@ -37,7 +37,9 @@
 #define IMAGES 1000     /* tries for an image */
 #define MARKER_MAX 8    /* its pixels fit */
 #define LONG_PATHS 2
-#define ALIKE (1.0 / 32) /* of a side: distances that are the same */
+#define ALIKE 1.0  /* pixels: distances that are the same */
+#define SECONDS 20 /* tries for a second long path to the first */
+#define UNLIKE 10  /* first paths without a second one, after which twice the distance is alike: where options leave little room */
 
 typedef struct pathfinder_values {
   int size; /* index of sizes[] */
@@ -194,9 +196,11 @@ typedef struct canvas {
   int side;
   int reach;                         /* squared separation, rounded down */
   unsigned char taken[PIXELS_MAX];   /* no lit pixel of another path may come here */
+  unsigned char first[PIXELS_MAX];   /* the same by the first long path alone */
   path long_path[LONG_PATHS], trial; /* the trial is the path that grows */
   int joined;                        /* the long path, and */
   int apart[LONG_PATHS];             /* the end of each, whose distances are alike */
+  int unlike;                        /* first paths to which no second one was found */
 } canvas;
 
 static bool is_free(const canvas *c, const shape *s) {
@@ -308,12 +312,13 @@ static double between(point a, point b) { return hypot(a.x - b.x, a.y - b.y); }
 /* One of the pairs of places for discs of either class that are equally far apart; false: there is none. */
 static bool choose_ends(canvas *c) {
   const path *const a = &c->long_path[0], *const b = &c->long_path[1];
+  const double alike = ldexp(ALIKE, c->unlike / UNLIKE);
   int found = 0;
   for (int pair = 0; pair < 8; pair++) {
     const path *const own = &c->long_path[pair & 1];
     const int ends[LONG_PATHS] = {pair >> 1 & 1, pair >> 2};
     const double joined = between(own->first, own->last), apart = between(end_of(a, ends[0]), end_of(b, ends[1]));
-    if (fabs(joined - apart) > ALIKE * c->side || hark_task_random_below(c->random, ++found) > 0) continue;
+    if (fabs(joined - apart) > alike || hark_task_random_below(c->random, ++found) > 0) continue;
     c->joined = pair & 1;
     c->apart[0] = ends[0];
     c->apart[1] = ends[1];
@@ -321,18 +326,30 @@ static bool choose_ends(canvas *c) {
   return found > 0;
 }
 
+/* The second long path is drawn anew until the ends of both suit the classes. */
+static bool grow_long_paths(canvas *c) {
+  const int dashes = (int)c->values->contour;
+  memset(c->taken, 0, sizeof c->taken);
+  if (!grow_path(c, dashes, true)) return false;
+  c->long_path[0] = c->trial;
+  memcpy(c->first, c->taken, sizeof c->first);
+  for (int i = 0; i < SECONDS; i++) {
+    memcpy(c->taken, c->first, sizeof c->taken);
+    if (!grow_path(c, dashes, true)) break;
+    c->long_path[1] = c->trial;
+    if (choose_ends(c)) return true;
+  }
+  c->unlike++;
+  return false;
+}
+
 /* Long paths first, while there is room; the ends of both are kept free, whatever the class. */
 static bool try_image(canvas *c, unsigned char *pixels) {
   const pathfinder_values *const v = c->values;
   const int short_dashes = (int)((v->contour + 1) / 3);
-  memset(c->taken, 0, sizeof c->taken);
   memset(pixels, 0, (size_t)c->side * (size_t)c->side);
-  for (int i = 0; i < LONG_PATHS; i++) {
-    if (!grow_path(c, (int)v->contour, true)) return false;
-    c->long_path[i] = c->trial;
-    paint_path(c, &c->trial, pixels);
-  }
-  if (!choose_ends(c)) return false;
+  if (!grow_long_paths(c)) return false;
+  for (int i = 0; i < LONG_PATHS; i++) paint_path(c, &c->long_path[i], pixels);
   for (int64_t i = 0; i < v->distractors; i++) {
     if (!grow_path(c, short_dashes > 0 ? short_dashes : 1, false)) return false;
     paint_path(c, &c->trial, pixels);
@@ -352,6 +369,7 @@ static size_t make(hark_task_order *order, unsigned char *out) {
   c->random = &order->random;
   c->side = side_of(v);
   c->reach = (int)(v->separation * v->separation);
+  c->unlike = 0;
   const bool joined = order->index % 2 == 1;
   for (int attempt = 0; attempt < IMAGES; attempt++) {
     if (!try_image(c, out + 1)) continue;

@@ -29,6 +29,10 @@ static hark_status check_ridge(hark_context *context, const hark_network_config 
   if (config->normalisation != HARK_NORMALISATION_CME) return HARK_OK; /* configurations carry the fields always */
   if (!(config->ridge > 0) || !isfinite(config->ridge))
     return hark_fail(context, HARK_BAD_CONFIGURATION, "model.attention.ridge is %g, expected a finite number above 0", config->ridge);
+  if (config->sigma_learned && config->unit && config->rotary_scaling == HARK_ROTARY_YARN)
+    return hark_fail(context, HARK_BAD_CONFIGURATION,
+                     "model.rotary.scaling yarn enlarges queries and keys, which model.attention.unit undoes where "
+                     "model.attention.sigma_learned is set");
   if (config->sigma_learned && config->kernel != HARK_KERNEL_RBF)
     return hark_fail(context, HARK_BAD_CONFIGURATION, "model.attention.sigma_learned needs model.attention.kernel rbf");
   return HARK_OK;

@@ -435,7 +435,8 @@ hark_status hark_checkpoint_check_vocabulary(hark_context *context, const hark_r
   hark_status status = read_vocabulary(context, vocabulary_path, &vocabulary);
   const char *const trained = hark_safetensors_metadata(file, HARK_VOCABULARY_KEY);
   if (status == HARK_OK && trained != NULL && strcmp(trained, hark_text_get(&vocabulary)) != 0)
-    status = hark_fail(context, HARK_BAD_FILE, "%s: is not the vocabulary that the weights of %s were trained with", vocabulary_path, name);
+    status = hark_fail(context, HARK_BAD_FILE, "%s: is %s the vocabulary that the weights of %s were trained with", vocabulary_path,
+                       vocabulary.length > 0 ? "not" : "missing,", name);
   hark_text_free(&vocabulary);
   hark_safetensors_close(context, &file);
   return status;

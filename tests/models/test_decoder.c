@@ -491,6 +491,17 @@ static void test_bad_configurations(void **state) {
   config.positions = HARK_POSITIONS_NONE;
   assert_int_equal(hark_decoder_create(context, &config, HARK_F32, true, &decoder), HARK_BAD_CONFIGURATION);
   assert_non_null(strstr(hark_context_message(context), "model.rotary.learned"));
+  config = (hark_decoder_config){BASE(2),
+                                 .positions = HARK_POSITIONS_ROTARY,
+                                 .rotary_scaling = HARK_ROTARY_YARN,
+                                 .rotary_factor = 8,
+                                 .kernel = HARK_KERNEL_RBF,
+                                 .normalisation = HARK_NORMALISATION_CME,
+                                 .ridge = 0.5,
+                                 .sigma_learned = true};
+  config.unit = true; /* whose rows are made as long as before */
+  assert_int_equal(hark_decoder_create(context, &config, HARK_F32, true, &decoder), HARK_BAD_CONFIGURATION);
+  assert_non_null(strstr(hark_context_message(context), "model.attention.unit"));
   config = variants[0].config;
   config.layers = 0;
   assert_int_equal(hark_decoder_create(context, &config, HARK_F32, true, &decoder), HARK_BAD_CONFIGURATION);

@@ -174,21 +174,25 @@ static void assert_child_does_all(pid_t child) {
   assert_int_equal(WEXITSTATUS(status), PIECES);
 }
 
-/* Nobody waits for a thread to come, only for pieces that one has begun. */
-static void a_forked_child_does_the_work_alone(void **state) {
+#define FORKS 300
+
+/* Nobody waits for a thread to come, only for pieces that one has begun: neither while workers look out for work, nor fall asleep, nor sleep. */
+static void forked_children_do_the_work_alone(void **state) {
   (void)state;
-  hark_context *context = open_threads(3);
-  assert_int_equal(pieces_told(context), PIECES);
-  pause_for(20000000); /* its workers sleep */
-  const pid_t child = fork();
-  assert_true(child >= 0);
-  if (child == 0) {
-    (void)alarm(CHILD_SECONDS);
-    const int told = pieces_told(context);
-    hark_context_destroy(&context);
-    _exit(told);
+  hark_context *context = open_threads(4);
+  for (int i = 0; i < FORKS; i++) {
+    assert_int_equal(pieces_told(context), PIECES);
+    if (i % 3 > 0) pause_for(i % 3 == 1 ? 200000 + 1000 * i : 2000000);
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+      (void)alarm(CHILD_SECONDS);
+      const int told = pieces_told(context);
+      hark_context_destroy(&context);
+      _exit(told);
+    }
+    assert_child_does_all(child);
   }
-  assert_child_does_all(child);
   assert_int_equal(pieces_told(context), PIECES);
   hark_context_destroy(&context);
 }
@@ -216,7 +220,7 @@ int main(void) {
     cmocka_unit_test(work_inside_of_a_piece_is_done_there),
     cmocka_unit_test(several_threads_of_the_program_may_ask),
 #if !TEST_SANITIZED
-    cmocka_unit_test(a_forked_child_does_the_work_alone),
+    cmocka_unit_test(forked_children_do_the_work_alone),
     cmocka_unit_test(threads_that_cannot_begin_are_done_without),
 #endif
   };
