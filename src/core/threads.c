@@ -34,7 +34,8 @@
 #define WORKERS_SHIFT 1
 #define WORKERS_BITS 15
 #define COUNT_SHIFT (WORKERS_SHIFT + WORKERS_BITS)
-static int workers_of(uint64_t job) { return (int)(job >> WORKERS_SHIFT & ((1 << WORKERS_BITS) - 1)); }
+#define THREADS_MAX ((1 << WORKERS_BITS) - 1)
+static int workers_of(uint64_t job) { return (int)(job >> WORKERS_SHIFT & THREADS_MAX); }
 
 typedef struct share {
   _Alignas(HARK_ALIGNMENT) _Atomic int64_t next; /* a cache line of its own */
@@ -211,6 +212,7 @@ void hark_threads_run(hark_threads *t, int64_t count, int parts, hark_task *task
 
 hark_status hark_threads_create(hark_context *context, int count, hark_threads **out) {
   hark_threads *t;
+  count = (int)hark_min(count, THREADS_MAX);
   HARK_TRY(hark_allocate_zero(context, bytes_of(count), (void **)&t));
   t->count = count;
   t->started = 1;
