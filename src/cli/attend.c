@@ -27,7 +27,7 @@ static const hark_option options[] = {
     {"bound", "bound", HARK_OPTION_FLOAT, AT(bound), "0", "[0, inf)", NULL, "C",
      "cme with exp: what q.k never exceeds; keeps exponents in range and changes no result"},
     {"unit", "unit", HARK_OPTION_BOOL, AT(unit), "false", NULL, NULL, NULL, "cme: divide every query and key by its length first; bound 1"},
-    {"hierarchy-block", "hierarchy-block", HARK_OPTION_INT, AT(hierarchy_block), "16", NULL, NULL, "NR",
+    {"hierarchy-block", "hierarchy-block", HARK_OPTION_INT, AT(hierarchy_block), "16", "[2, 1048576]", NULL, "NR",
      "hierarchical: tokens of a block, even"},
     {"partition", "partition", HARK_OPTION_ENUM, AT(partition), "neighbour", "neighbour|sibling", NULL, NULL,
      "hierarchical: a block meets those beside it, or the other half of its parent"},
@@ -94,7 +94,7 @@ static hark_attention_desc describe(const hark_attend_values *v, const hark_atte
   desc.type = t->query.type;
   desc.structure = (hark_attention_structure)v->structure;
   if (v->structure == HARK_ATTEND_HIERARCHICAL) {
-    desc.hierarchy_block = v->hierarchy_block == 0 ? -1 : v->hierarchy_block; /* 0 would be the default */
+    desc.hierarchy_block = v->hierarchy_block;
     desc.partition = (hark_hierarchy_partition)v->partition;
     desc.coarse_query = (hark_coarse_query)v->coarse_query;
     desc.interpolation = (hark_hierarchy_interpolation)v->interpolation;

@@ -95,14 +95,17 @@ static hark_status measure(hark_context *context, hark_bench_machine *machine, c
   return HARK_OK;
 }
 
-/* What of the model is no dense decoder: ",encoder,hierarchical". */
+/* What of the model is no dense decoder: ",encoder,hierarchical"; the structures of layers in turn as ",window+hierarchical". */
 static const char *describe(const hark_config *config, char *out, size_t size) {
-  char structure[HARK_OPTION_WORD_BYTES] = "";
-  const bool decoder = config->model.architecture == HARK_ARCHITECTURE_decoder,
-             dense = config->model.attention.structure == HARK_STRUCTURE_DENSE;
-  if (!dense) (void)hark_option_choice_at(HARK_STRUCTURE_WORDS, config->model.attention.structure, structure);
-  (void)snprintf(out, size, "%s%s%s%.40s", decoder ? "" : ",", decoder ? "" : hark_architecture_of(config->model.architecture)->name,
-                 dense ? "" : ",", structure);
+  const hark_layer_choice *const structure = &config->model.attention.structure;
+  const bool decoder = config->model.architecture == HARK_ARCHITECTURE_decoder;
+  int used = snprintf(out, size, "%s%s", decoder ? "" : ",", decoder ? "" : hark_architecture_of(config->model.architecture)->name);
+  if (hark_layer_choice_is(structure, HARK_STRUCTURE_DENSE)) return out;
+  for (int64_t i = 0; i < structure->count && used >= 0 && (size_t)used < size; i++) {
+    char word[HARK_OPTION_WORD_BYTES] = "";
+    (void)hark_option_choice_at(HARK_STRUCTURE_WORDS, structure->words[i], word);
+    used += snprintf(out + used, size - (size_t)used, "%c%.40s", i == 0 ? ',' : '+', word);
+  }
   return out;
 }
 

@@ -135,7 +135,10 @@ static hark_status bad_value(hark_context *context, hark_options *options, hark_
   hark_text_append(&text, "\"%s\" given, expected ", word);
   hark_option_expected(entry->option, &text);
   char near[HARK_OPTION_WORD_BYTES];
-  if (entry->option->type == HARK_OPTION_ENUM && hark_option_near_choice(entry->option->range, value, near)) {
+  char first[HARK_OPTION_WORD_BYTES]; /* that is wrong */
+  hark_layer_choice layers;
+  if (entry->option->type == HARK_OPTION_LAYERS && !hark_option_read_layers(entry->option->range, value, &layers, first)) value = first;
+  if (hark_option_has_choices(entry->option) && hark_option_near_choice(entry->option->range, value, near)) {
     hark_text_append(&text, "; did you mean %s?", near);
   }
   const hark_status status = add_problem(context, options, &text);
@@ -153,12 +156,15 @@ static hark_status take_value(hark_context *context, hark_options *options, hark
   int64_t whole = 0;
   double number = 0;
   int choice = 0;
+  hark_layer_choice layers = {0};
+  char bad[HARK_OPTION_WORD_BYTES];
   switch (option->type) {
     case HARK_OPTION_BOOL: good = hark_option_read_bool(value, &truth); break;
     case HARK_OPTION_INT: good = hark_number_read_whole(value, length, &whole) && hark_option_in_range(option, (double)whole); break;
     case HARK_OPTION_FLOAT: good = hark_number_read(value, length, &number) && hark_option_in_range(option, number); break;
     case HARK_OPTION_DURATION: good = hark_number_read_duration(value, length, &number) && hark_option_in_range(option, number); break;
     case HARK_OPTION_ENUM: good = (choice = hark_option_choice(option->range, value)) >= 0; break;
+    case HARK_OPTION_LAYERS: good = hark_option_read_layers(option->range, value, &layers, bad); break;
     case HARK_OPTION_STRING:
     case HARK_OPTION_LIST: break;
   }
@@ -170,6 +176,7 @@ static hark_status take_value(hark_context *context, hark_options *options, hark
     case HARK_OPTION_FLOAT:
     case HARK_OPTION_DURATION: *(double *)entry->field = number; break;
     case HARK_OPTION_ENUM: *(int *)entry->field = choice; break;
+    case HARK_OPTION_LAYERS: *(hark_layer_choice *)entry->field = layers; break;
     case HARK_OPTION_STRING: HARK_TRY(own_text(context, options, value, length, (const char **)entry->field)); break;
     case HARK_OPTION_LIST: {
       hark_string_list *const list = entry->field;
@@ -372,17 +379,37 @@ typedef struct yaml_reading {
   hark_options *options;
   const char *path;
   hark_option_source source;
+  bool layers_begin,
+      layers_end; /* the next item is the first of a sequence of words for the layers; those behind a wrong one are not read */
 } yaml_reading;
 
+/* An item of such a sequence, behind those before. */
+static hark_status take_layer(yaml_reading *reading, hark_option_entry *entry, const char *item, const char *where) {
+  const int64_t problems = reading->options->problems.count;
+  hark_text words = hark_text_empty(reading->context);
+  if (!reading->layers_begin && reading->layers_end) return HARK_OK;
+  if (!reading->layers_begin) {
+    hark_options_print_value(reading->options, entry->option->name, &words);
+    hark_text_append(&words, ",");
+  }
+  hark_text_append(&words, "%s", item);
+  hark_status status = words.status;
+  if (status == HARK_OK)
+    status = take_value(reading->context, reading->options, entry, hark_text_get(&words), where, reading->source, true);
+  reading->layers_begin = false;
+  reading->layers_end = reading->options->problems.count > problems;
+  hark_text_free(&words);
+  return status;
+}
+
 static hark_status take_yaml(void *user, const hark_yaml_item *item, bool *skip) {
-  const yaml_reading *const reading = user;
+  yaml_reading *const reading = user;
   hark_context *const context = reading->context;
   hark_options *const options = reading->options;
   char where[HARK_PATH_BYTES + 16];
   snprintf(where, sizeof where, "%s:%d", reading->path, item->line);
   hark_option_entry *const entry = find_key(options, item->key);
   if (item->kind == HARK_YAML_SECTION || item->kind == HARK_YAML_LIST) {
-    /* A list of sections, one a layer (model.attention), would be opened here. */
     const bool list = item->kind == HARK_YAML_LIST;
     if (list && entry != NULL && entry->option->type == HARK_OPTION_LIST) {
       if (reading->source >= entry->source) {
@@ -392,6 +419,8 @@ static hark_status take_yaml(void *user, const hark_yaml_item *item, bool *skip)
       }
       return HARK_OK;
     }
+    reading->layers_begin = list;
+    if (list && entry != NULL && entry->option->type == HARK_OPTION_LAYERS) return HARK_OK;
     if (!list && entry == NULL && is_section(options, item->key)) return HARK_OK;
     *skip = true;
     if (entry == NULL && is_section(options, item->key))
@@ -411,13 +440,14 @@ static hark_status take_yaml(void *user, const hark_yaml_item *item, bool *skip)
     if (entry->option->type != HARK_OPTION_STRING) return bad_value(context, options, entry, "", where);
   }
   const bool afresh = item->kind != HARK_YAML_ITEM;
+  if (!afresh && entry->option->type == HARK_OPTION_LAYERS) return take_layer(reading, entry, item->value, where);
   return take_value(context, options, entry, item->kind == HARK_YAML_NULL ? "" : item->value, where, reading->source, afresh);
 }
 
 hark_status hark_options_read_yaml(hark_context *context, hark_options *options, const char *path, hark_option_source source) {
   hark_text text = hark_text_empty(context);
   HARK_TRY(hark_file_read(context, path, HARK_YAML_BYTES, &text));
-  yaml_reading reading = {context, options, path, source};
+  yaml_reading reading = {context, options, path, source, false, false};
   hark_status status = hark_yaml_walk(context, path, hark_text_get(&text), text.length, take_yaml, &reading);
   hark_text_free(&text);
   if (status == HARK_BAD_CONFIGURATION) {
@@ -471,7 +501,7 @@ static hark_status check_entry(hark_context *context, const hark_options *option
   const hark_option *const option = options->entries[index].option;
   const bool number = option->type == HARK_OPTION_INT || option->type == HARK_OPTION_FLOAT || option->type == HARK_OPTION_DURATION;
   if ((number && option->range != NULL && !hark_option_range_is_sound(option->range)) ||
-      (option->type == HARK_OPTION_ENUM && option->range == NULL)) {
+      (hark_option_has_choices(option) && option->range == NULL)) {
     return hark_fail(context, HARK_INTERNAL_ERROR, "option %s: range \"%s\"", option->name, option->range != NULL ? option->range : "");
   }
   if (!hark_option_applies(option, options->command)) return HARK_OK;

@@ -21,6 +21,7 @@
 #define HARK_IO_OPTIONS_H
 
 #include "core/core.h"
+#include "core/layer_choice.h"
 #include "io/text.h"
 
 /* The type of an option, and of the field that holds it. */
@@ -32,6 +33,7 @@ typedef enum hark_option_type {
   HARK_OPTION_ENUM,     /* int: the index of the word in choices */
   HARK_OPTION_LIST,     /* hark_string_list: a flag given several times, a sequence or one scalar in YAML */
   HARK_OPTION_DURATION, /* double, seconds: "90s", "10m", "1h30m" */
+  HARK_OPTION_LAYERS,   /* hark_layer_choice: a word of choices, or several separated by commas, in YAML a sequence too */
 } hark_option_type;
 
 typedef struct hark_string_list {
@@ -45,7 +47,7 @@ typedef struct hark_option {
   hark_option_type type;
   size_t offset;       /* of the field */
   const char *initial; /* default, as one would write it */
-  const char *range;   /* numbers: an interval, "[1, inf)", "[0, 1)"; enums: the words, "none|learned". NULL: any */
+  const char *range;   /* numbers: an interval, "[1, inf)", "[0, 1)"; enums and layers: the words, "none|learned". NULL: any */
   /* Subcommands that take its flag, separated by blanks; NULL: all. Files may hold it for any. Options that no subcommand takes both of may
    * share a flag. */
   const char *commands;

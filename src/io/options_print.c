@@ -53,6 +53,17 @@ static void print_value(const hark_option_entry *entry, value_style style, hark_
       hark_text_append(text, style == STYLE_JSON ? "\"%s\"" : "%s", word);
       break;
     }
+    case HARK_OPTION_LAYERS: {
+      const hark_layer_choice *const layers = entry->field;
+      if (style == STYLE_JSON) hark_text_append(text, "\"");
+      for (int64_t i = 0; i < hark_max(1, layers->count); i++) {
+        char word[HARK_OPTION_WORD_BYTES] = "";
+        (void)hark_option_choice_at(entry->option->range, hark_layer_choice_of(layers, i), word);
+        hark_text_append(text, "%s%s", i > 0 ? "," : "", word);
+      }
+      if (style == STYLE_JSON) hark_text_append(text, "\"");
+      break;
+    }
     case HARK_OPTION_STRING: print_text(*(const char *const *)entry->field, style, text); break;
     case HARK_OPTION_LIST: {
       const hark_string_list *const list = entry->field;
@@ -112,8 +123,8 @@ static const char *section_title(const hark_option_entry *entry) {
 
 const char *hark_option_argument(const hark_option *option) {
   static const char *const words[] = {
-      [HARK_OPTION_BOOL] = "",     [HARK_OPTION_INT] = "N",     [HARK_OPTION_FLOAT] = "X",      [HARK_OPTION_STRING] = "TEXT",
-      [HARK_OPTION_ENUM] = "WORD", [HARK_OPTION_LIST] = "TEXT", [HARK_OPTION_DURATION] = "TIME"};
+      [HARK_OPTION_BOOL] = "",     [HARK_OPTION_INT] = "N",     [HARK_OPTION_FLOAT] = "X",       [HARK_OPTION_STRING] = "TEXT",
+      [HARK_OPTION_ENUM] = "WORD", [HARK_OPTION_LIST] = "TEXT", [HARK_OPTION_DURATION] = "TIME", [HARK_OPTION_LAYERS] = "WORD,..."};
   return option->argument != NULL ? option->argument : words[option->type];
 }
 
@@ -136,7 +147,7 @@ void hark_option_print_meaning(const hark_option_view *view, hark_text *text) {
   const hark_option *const option = view->option;
   char word[HARK_OPTION_WORD_BYTES];
   hark_text_append(text, "%s", option->help);
-  for (int i = 0; option->type == HARK_OPTION_ENUM && hark_option_choice_at(option->range, i, word); i++) {
+  for (int i = 0; hark_option_has_choices(option) && hark_option_choice_at(option->range, i, word); i++) {
     hark_text_append(text, "%s %s", i == 0 ? "; one of" : ",", word);
   }
   if (option->type != HARK_OPTION_BOOL && option->initial != NULL && option->initial[0] != 0) {

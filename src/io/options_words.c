@@ -82,14 +82,17 @@ void hark_option_expected(const hark_option *option, hark_text *text) {
                                       [HARK_OPTION_STRING] = "a text",
                                       [HARK_OPTION_ENUM] = "one of ",
                                       [HARK_OPTION_LIST] = "texts",
-                                      [HARK_OPTION_DURATION] = "a time such as 90s, 10m or 1h30m"};
+                                      [HARK_OPTION_DURATION] = "a time such as 90s, 10m or 1h30m",
+                                      [HARK_OPTION_LAYERS] = "one of "};
   hark_text_append(text, "%s", words[option->type]);
   if (option->range == NULL) return;
-  if (option->type == HARK_OPTION_ENUM) {
+  if (hark_option_has_choices(option)) {
     size_t length;
     for (const char *at = option->range, *word; (word = hark_next_word(&at, '|', &length)) != NULL;) {
       hark_text_append(text, "%s%.*s", word == option->range ? "" : ", ", (int)length, word);
     }
+    if (option->type == HARK_OPTION_LAYERS)
+      hark_text_append(text, ", or up to %d of them for the layers in turn, with commas", HARK_LAYER_CHOICE_WORDS);
     return;
   }
   interval range;
@@ -121,6 +124,25 @@ bool hark_option_choice_at(const char *choices, int index, char out[HARK_OPTION_
     if (index == 0) return hark_option_spelling(word, length, false, out);
   }
   return false;
+}
+
+bool hark_option_read_layers(const char *choices, const char *value, hark_layer_choice *out, char bad[HARK_OPTION_WORD_BYTES]) {
+  size_t length;
+  *out = (hark_layer_choice){0};
+  bad[0] = '\0';
+  for (const char *at = value;; at += length + 1) {
+    length = strcspn(at, ",");
+    size_t from = 0, to = length;
+    while (from < to && at[from] == ' ') from++;
+    while (to > from && at[to - 1] == ' ') to--;
+    if (out->count == HARK_LAYER_CHOICE_WORDS || to - from >= HARK_OPTION_WORD_BYTES) return false;
+    memcpy(bad, at + from, to - from);
+    bad[to - from] = '\0';
+    const int word = hark_option_choice(choices, bad);
+    if (word < 0) return false;
+    out->words[out->count++] = word;
+    if (at[length] == '\0') return true;
+  }
 }
 
 /* From so many letters on the beginning of one choice alone is near it. */

@@ -118,11 +118,11 @@ static hark_status read_text(reading *r, const hark_text *text, const char *path
 static hark_status load(reading *r, const char *model) {
   HARK_TRY(hark_model_load(r->context, model, NULL, &r->model));
   const hark_decoder_config *const config = &r->model->decoder->config;
-  const char *const reason = config->forget_gate                                       ? "forget gates"
-                             : config->hierarchical_bias                               ? "a learned bias"
-                             : config->normalisation != HARK_NORMALISATION_SOFTMAX     ? "weights of kernel ridge regression"
-                             : r->model->decoder->positional_source.expression != NULL ? "a positional kernel"
-                                                                                       : NULL;
+  const char *const reason = config->forget_gate                                                     ? "forget gates"
+                             : config->hierarchical_bias                                             ? "a learned bias"
+                             : hark_layer_choice_has(&config->normalisation, HARK_NORMALISATION_CME) ? "weights of kernel ridge regression"
+                             : r->model->decoder->positional_source.expression != NULL               ? "a positional kernel"
+                                                                                                     : NULL;
   if (reason == NULL) return HARK_OK;
   return hark_fail(r->context, HARK_UNSUPPORTED, "%s: its attention knows more than queries and keys (%s), which is not measured here",
                    model, reason);

@@ -113,7 +113,10 @@ static hark_status check_attention(hark_context *context, const hark_network_con
   if (config->kernel != HARK_KERNEL_EXP || config->forget_gate || config->hierarchical_bias)
     return hark_fail(context, HARK_BAD_CONFIGURATION,
                      "ahca attends by exp(q.k): expected model.attention.kernel exp, no forget gate and no hierarchical_bias");
-  if (config->structure != HARK_STRUCTURE_DENSE && !slots)
+  if (config->structure.count > 1 || config->normalisation.count > 1)
+    return hark_fail(context, HARK_BAD_CONFIGURATION, "ahca attends alike in all layers, expected one word in model.attention.%s",
+                     config->structure.count > 1 ? "structure" : "normalisation");
+  if (!hark_layer_choice_is(&config->structure, HARK_STRUCTURE_DENSE) && !slots)
     return hark_fail(context, HARK_BAD_CONFIGURATION,
                      "model.attention.structure is that of attention among a chunk's slots, expected dense with model.ahca.output selected "
                      "or model.ahca.layer linear");
@@ -155,8 +158,8 @@ hark_status hark_ahca_check(hark_context *context, const hark_network_config *co
   if (config->attention_unbiased)
     return hark_fail(context, HARK_BAD_CONFIGURATION,
                      "ahca's attention has the biases of model.bias, expected no model.attention.unbiased");
-  if (config->normalisation != HARK_NORMALISATION_SOFTMAX || config->attention_dropout > 0 || config->key_heads != config->heads ||
-      config->attention_width != 0)
+  if (!hark_layer_choice_is(&config->normalisation, HARK_NORMALISATION_SOFTMAX) || config->attention_dropout > 0 ||
+      config->key_heads != config->heads || config->attention_width != 0)
     return hark_fail(context, HARK_BAD_CONFIGURATION,
                      "ahca attends by softmax with whole heads: expected model.attention.normalisation softmax and dropout 0, "
                      "model.key_heads as many as model.heads and no model.attention_width");

@@ -114,9 +114,9 @@ static hark_status attend_within(const hark_ahca_pass *p, const hark_ahca_layer 
     hark_attention_attributes attributes = {.own = hark_ahca_describe(p, p->sizes.primary_width, p->sizes.primary_width)};
     attributes.own.batch = shape->shape[0];
     attributes.own.query_length = attributes.own.key_length = shape->shape[1];
-    attributes.own.structure = config->structure;
-    if (config->structure == HARK_STRUCTURE_WINDOW) attributes.own.window = config->window;
-    if (config->structure == HARK_STRUCTURE_HIERARCHICAL) {
+    attributes.own.structure = (hark_attention_structure)hark_layer_choice_of(&config->structure, 0);
+    if (attributes.own.structure == HARK_STRUCTURE_WINDOW) attributes.own.window = config->window;
+    if (attributes.own.structure == HARK_STRUCTURE_HIERARCHICAL) {
       attributes.own.hierarchy_block = config->hierarchy_block;
       attributes.own.partition = config->partition;
       attributes.own.coarse_query = config->coarse_query;

@@ -41,10 +41,9 @@ struct hark_decoding {
   hark_tape *tape;
   hark_attention_plan **prefill_plans, **step_plans;
   hark_attention_cache *caches; /* one a layer */
-  hark_tensor *log_kernels;     /* [tables] of the positional kernel, for `capacity` tokens, or means of them; NULL: there is none */
+  hark_tensor *log_kernels;     /* [layers] of the positional kernel, for `capacity` tokens, or means of them; NULL: there is none */
   hark_tensor table;            /* of which the means are taken, or absent */
   hark_tensor table_workspace;  /* for filling one of them */
-  int64_t tables;               /* one a layer, or 1 that all share */
   hark_tensor tokens;           /* i32 [1, prefill] */
   int32_t *history;             /* host, [capacity]: the tokens read, where caches cannot go back; or NULL */
   float *logits;                /* host */
@@ -63,7 +62,16 @@ static const hark_self_attention_spec *attention_of(const hark_decoding *decodin
   return &decoding->model->decoder->blocks[layer].attention.spec;
 }
 
-static bool has_history(const hark_decoding *decoding) { return !hark_attention_cache_goes_back(attention_of(decoding, 0)); }
+static int64_t layers_of(const hark_decoding *decoding) { return config_of(decoding->model)->layers; }
+
+/* The first layer whose cache cannot go back, or -1. */
+static int64_t forgetful_layer(const hark_decoding *decoding) {
+  for (int64_t layer = 0; layer < layers_of(decoding); layer++)
+    if (!hark_attention_cache_goes_back(attention_of(decoding, layer))) return layer;
+  return -1;
+}
+
+static bool has_history(const hark_decoding *decoding) { return forgetful_layer(decoding) >= 0; }
 
 /* ---- making ---- */
 
@@ -97,32 +105,62 @@ static hark_status describe_means(hark_decoding *decoding, const hark_hierarchic
   return HARK_OK;
 }
 
-/* The positional kernel's tables, without their numbers. */
-static hark_status describe_tables(hark_decoding *decoding) {
+/* The layer whose table this one uses: with one kernel for the model the first that takes the same of it, else itself. */
+static int64_t table_owner(const hark_decoding *decoding, int64_t layer) {
+  hark_hierarchical_means_attributes means;
+  if (config_of(decoding->model)->positional_scope != HARK_SCOPE_MODEL) return layer;
+  const bool takes_means = hark_self_attention_means(attention_of(decoding, layer), decoding->capacity, &means);
+  for (int64_t i = 0; i < layer; i++)
+    if (hark_self_attention_means(attention_of(decoding, i), decoding->capacity, &means) == takes_means) return i;
+  return layer;
+}
+
+static bool owns_table(const hark_decoding *decoding, int64_t layer) {
+  return decoding->log_kernels != NULL && table_owner(decoding, layer) == layer;
+}
+
+static hark_status describe_table(hark_decoding *decoding, int64_t layer, size_t *workspace_bytes) {
   hark_context *context = decoding->context;
   const hark_decoder *decoder = decoding->model->decoder;
+  const int64_t shape[] = {decoder->positional_source.rows,
+                           hark_self_attention_distances(attention_of(decoding, layer), decoding->capacity)};
+  hark_tensor *const table = &decoding->log_kernels[layer];
   hark_hierarchical_means_attributes means;
   hark_call call;
-  if (decoder->positional_source.expression == NULL) return HARK_OK;
-  const int64_t tables = decoder->config.positional_scope == HARK_SCOPE_MODEL ? 1 : decoder->config.layers;
-  const int64_t shape[] = {decoder->positional_source.rows, hark_self_attention_distances(attention_of(decoding, 0), decoding->capacity)};
+  size_t bytes = 0;
+  HARK_TRY(hark_tensor_describe(context, decoder->parameters.type, 2, shape, table));
+  HARK_TRY(hark_positional_fill_bytes(context, &decoder->parameters, hark_stack_positional(decoder, layer), table, &bytes));
+  *workspace_bytes = hark_max(*workspace_bytes, bytes);
+  if (!hark_self_attention_means(attention_of(decoding, layer), decoding->capacity, &means)) return HARK_OK;
+  decoding->table = *table;
+  HARK_TRY(describe_means(decoding, &means, &call));
+  *table = call.outputs[0];
+  *workspace_bytes = hark_max(*workspace_bytes, call.workspace_bytes);
+  return HARK_OK;
+}
+
+/* The positional kernel's tables, without their numbers. */
+static hark_status describe_tables(hark_decoding *decoding) {
+  const int64_t layers = layers_of(decoding);
   size_t bytes = 0;
   void *memory = NULL;
-  HARK_TRY(hark_allocate_zero(context, (size_t)tables * sizeof *decoding->log_kernels, &memory));
+  if (decoding->model->decoder->positional_source.expression == NULL) return HARK_OK;
+  HARK_TRY(hark_allocate_zero(decoding->context, (size_t)layers * sizeof *decoding->log_kernels, &memory));
   decoding->log_kernels = memory;
-  decoding->tables = tables;
-  hark_tensor described;
-  HARK_TRY(hark_tensor_describe(context, decoder->parameters.type, 2, shape, &described));
-  HARK_TRY(hark_positional_fill_bytes(context, &decoder->parameters, hark_stack_positional(decoder, 0), &described, &bytes));
-  if (hark_self_attention_means(attention_of(decoding, 0), decoding->capacity, &means)) {
-    decoding->table = described;
-    HARK_TRY(describe_means(decoding, &means, &call));
-    described = call.outputs[0];
-    if (call.workspace_bytes > bytes) bytes = call.workspace_bytes;
-  }
-  for (int64_t i = 0; i < tables; i++) decoding->log_kernels[i] = described;
+  for (int64_t i = 0; i < layers; i++) HARK_TRY(describe_table(decoding, i, &bytes));
   const int64_t elements = (int64_t)bytes;
-  return hark_tensor_describe(context, HARK_U8, 1, &elements, &decoding->table_workspace);
+  return hark_tensor_describe(decoding->context, HARK_U8, 1, &elements, &decoding->table_workspace);
+}
+
+static hark_status allocate_tables(hark_decoding *decoding) {
+  for (int64_t i = 0; decoding->log_kernels != NULL && i < layers_of(decoding); i++) {
+    if (owns_table(decoding, i))
+      HARK_TRY(hark_tensor_allocate(decoding->context, &decoding->log_kernels[i]));
+    else
+      decoding->log_kernels[i].data = decoding->log_kernels[table_owner(decoding, i)].data;
+  }
+  HARK_TRY(hark_tensor_allocate(decoding->context, &decoding->table));
+  return hark_tensor_allocate(decoding->context, &decoding->table_workspace);
 }
 
 /* The tables follow the weights that are there where a text begins. */
@@ -130,7 +168,8 @@ static hark_status fill_tables(hark_decoding *decoding) {
   const hark_decoder *decoder = decoding->model->decoder;
   hark_hierarchical_means_attributes means;
   hark_call call;
-  for (int64_t i = 0; i < decoding->tables; i++) {
+  for (int64_t i = 0; i < layers_of(decoding); i++) {
+    if (!owns_table(decoding, i)) continue;
     const bool takes_means = hark_self_attention_means(attention_of(decoding, i), decoding->capacity, &means);
     HARK_TRY(hark_positional_fill(decoding->context, &decoder->parameters, hark_stack_positional(decoder, i), &decoding->table_workspace,
                                   takes_means ? &decoding->table : &decoding->log_kernels[i]));
@@ -155,10 +194,10 @@ static hark_status make_small(hark_decoding *decoding) {
     HARK_TRY(hark_attention_cache_describe(context, attention_of(decoding, layer), decoder->parameters.type, decoding->capacity,
                                            &decoding->caches[layer]));
   HARK_TRY(describe_tables(decoding));
-  if (!hark_self_attention_has_record(attention_of(decoding, 0))) {
-    HARK_TRY(hark_decoder_plans_create(context, decoder, 1, decoding->prefill, decoding->capacity, false, &decoding->prefill_plans));
-    HARK_TRY(hark_decoder_plans_create(context, decoder, 1, 1, decoding->capacity, false, &decoding->step_plans));
-  }
+  const hark_pass_sizes prefill = {.batch = 1, .queries = decoding->prefill, .keys = decoding->capacity, .cached = true},
+                        step = {.batch = 1, .queries = 1, .keys = decoding->capacity, .cached = true};
+  HARK_TRY(hark_network_plans_create(context, decoder, &prefill, false, &decoding->prefill_plans));
+  HARK_TRY(hark_network_plans_create(context, decoder, &step, false, &decoding->step_plans));
   HARK_TRY(hark_tensor_create(context, HARK_I32, 2, shape, &decoding->tokens));
   HARK_TRY(hark_allocate(context, (size_t)decoder->config.vocabulary * sizeof *decoding->logits, &memory));
   decoding->logits = memory;
@@ -177,11 +216,9 @@ static hark_status make_large(hark_decoding *decoding) {
   void *memory = NULL;
   if (has_history(decoding)) HARK_TRY(hark_allocate(decoding->context, (size_t)decoding->capacity * sizeof *decoding->history, &memory));
   decoding->history = memory;
-  for (int64_t layer = 0; layer < config_of(decoding->model)->layers; layer++)
+  for (int64_t layer = 0; layer < layers_of(decoding); layer++)
     HARK_TRY(hark_attention_cache_create(decoding->context, &decoding->caches[layer]));
-  for (int64_t i = 0; i < decoding->tables; i++) HARK_TRY(hark_tensor_allocate(decoding->context, &decoding->log_kernels[i]));
-  HARK_TRY(hark_tensor_allocate(decoding->context, &decoding->table));
-  HARK_TRY(hark_tensor_allocate(decoding->context, &decoding->table_workspace));
+  HARK_TRY(allocate_tables(decoding));
   return hark_tape_reserve(decoding->tape);
 }
 
@@ -197,9 +234,10 @@ static hark_status add_large(const hark_decoding *decoding, size_t *total) {
   size_t history = 0;
   if (has_history(decoding)) HARK_TRY(hark_size_multiply(context, (size_t)decoding->capacity, sizeof *decoding->history, &history));
   HARK_TRY(hark_size_add(context, *total, hark_align_up(history), total));
-  for (int64_t layer = 0; layer < config_of(decoding->model)->layers; layer++)
+  for (int64_t layer = 0; layer < layers_of(decoding); layer++)
     for (int i = 0; i < HARK_CACHE_PARTS; i++) HARK_TRY(add_tensor(context, &decoding->caches[layer].part[i], total));
-  for (int64_t i = 0; i < decoding->tables; i++) HARK_TRY(add_tensor(context, &decoding->log_kernels[i], total));
+  for (int64_t i = 0; i < layers_of(decoding); i++)
+    if (owns_table(decoding, i)) HARK_TRY(add_tensor(context, &decoding->log_kernels[i], total));
   HARK_TRY(add_tensor(context, &decoding->table, total));
   HARK_TRY(add_tensor(context, &decoding->table_workspace, total));
   return hark_size_add(context, *total, hark_align_up(hark_tape_peak_bytes(decoding->tape)), total);
@@ -214,10 +252,11 @@ static void release_parts(hark_decoding *decoding) {
   hark_decoder_plans_destroy(context, decoder, &decoding->step_plans);
   if (decoding->caches != NULL)
     for (int64_t layer = 0; layer < layers; layer++) hark_attention_cache_destroy(context, &decoding->caches[layer]);
-  for (int64_t i = 0; i < decoding->tables; i++) hark_tensor_destroy(context, &decoding->log_kernels[i]);
+  for (int64_t i = 0; i < layers; i++)
+    if (owns_table(decoding, i)) hark_tensor_destroy(context, &decoding->log_kernels[i]);
   hark_tensor_destroy(context, &decoding->table);
   hark_tensor_destroy(context, &decoding->table_workspace);
-  hark_release(context, decoding->log_kernels, (size_t)decoding->tables * sizeof *decoding->log_kernels);
+  hark_release(context, decoding->log_kernels, (size_t)layers * sizeof *decoding->log_kernels);
   hark_release(context, decoding->caches, (size_t)layers * sizeof *decoding->caches);
   hark_tensor_destroy(context, &decoding->tokens);
   hark_release(context, decoding->history, (size_t)decoding->capacity * sizeof *decoding->history);
@@ -396,8 +435,8 @@ int64_t hark_decoding_mended_pivots(const hark_decoding *decoding) { return deco
 
 /* ---- saving ----
  *
- *     header | tokens (i32), where caches cannot go back | of every layer the caches: rows of what was read, or where they cannot go back and
- *     are not stale all levels | logits, if there are any | checksum of all before (u64)
+ *     header | tokens (i32), where a cache cannot go back | of every layer, unless they are stale, the caches: rows of what was read, or where
+ *     they cannot go back all levels | logits, if there are any | checksum of all before (u64)
  *
  * A hierarchical cache of another number of levels is no beginning for this one: the tokens are taken over, and read again when the next come.
  * Numbers are little-endian, as everywhere in hark's files. */
@@ -405,7 +444,7 @@ int64_t hark_decoding_mended_pivots(const hark_decoding *decoding) { return deco
 typedef struct saved_header {
   char magic[sizeof saved_magic];
   uint64_t version, fingerprint, bytes, length, has_logits;
-  uint64_t levels; /* of the caches, 1 where they keep every row; 0: there are none */
+  uint64_t levels; /* of the caches that cannot go back, 1 where all keep every row; 0: there are none */
 } saved_header;
 
 static int64_t cache_parts(const hark_decoding *decoding) { return HARK_CACHE_PARTS * config_of(decoding->model)->layers; }
@@ -413,15 +452,20 @@ static const hark_tensor *cache_part(const hark_decoding *decoding, int64_t numb
   return &decoding->caches[number / HARK_CACHE_PARTS].part[number % HARK_CACHE_PARTS];
 }
 
-static uint64_t cache_levels(const hark_decoding *decoding) { return (uint64_t)cache_part(decoding, HARK_CACHE_KEY)->shape[0]; }
+static uint64_t cache_levels(const hark_decoding *decoding) {
+  const int64_t layer = hark_max(0, forgetful_layer(decoding));
+  return (uint64_t)cache_part(decoding, layer * HARK_CACHE_PARTS + HARK_CACHE_KEY)->shape[0];
+}
 
 /* What of a part is saved with this header. */
 static size_t part_bytes(const hark_decoding *decoding, const saved_header *header, int64_t number) {
   const hark_tensor *part = cache_part(decoding, number);
+  const int64_t layer = number / HARK_CACHE_PARTS;
   if (part->type == HARK_NONE || header->levels == 0) return 0;
-  const int64_t front = has_history(decoding) ? (int64_t)header->levels * part->shape[1] * part->shape[2]
-                                              : hark_attention_cache_front(&decoding->caches[number / HARK_CACHE_PARTS],
-                                                                           (int)(number % HARK_CACHE_PARTS), (int64_t)header->length);
+  const int64_t front =
+      hark_attention_cache_goes_back(attention_of(decoding, layer))
+          ? hark_attention_cache_front(&decoding->caches[layer], (int)(number % HARK_CACHE_PARTS), (int64_t)header->length)
+          : (int64_t)header->levels * part->shape[1] * part->shape[2];
   return (size_t)front * hark_type_bytes(part->type);
 }
 

@@ -11,7 +11,7 @@
 
 #define KEY_BYTES 64
 
-typedef enum field_type { FIELD_WHOLE, FIELD_REAL, FIELD_BOOLEAN, FIELD_WORD, FIELD_KERNEL, FIELD_CAPACITIES } field_type;
+typedef enum field_type { FIELD_WHOLE, FIELD_REAL, FIELD_BOOLEAN, FIELD_WORD, FIELD_LAYERS, FIELD_KERNEL, FIELD_CAPACITIES } field_type;
 
 /* When a field is told. Descriptions of models without a positional kernel, without a hierarchy, or with plain rotary positions do not speak of
  * what they could be. CHANGED: a word other than the first, a number other
@@ -36,7 +36,7 @@ typedef struct field {
   field_told told;
   size_t offset;
   double above, least, most; /* numbers: least <= x <= most and x > above */
-  const char *words;         /* WORD: in the order of the enum */
+  const char *words;         /* WORD, LAYERS: in the order of the enum */
 } field;
 
 #define AT(name) offsetof(hark_decoder_config, name)
@@ -82,7 +82,7 @@ static const field fields[] = {
     {"rotary.scaling", FIELD_WORD, true, TOLD_CHANGED, AT(rotary_scaling), 0, 0, 0, HARK_ROTARY_SCALING_WORDS},
     {"rotary.scaling_factor", FIELD_REAL, true, TOLD_CHANGED, AT(rotary_factor), 0, 1, 1e300, NULL},
     {"rotary.original_context", FIELD_WHOLE, true, TOLD_CHANGED, AT(rotary_original_context), -1, 0, 1 << 24, NULL},
-    WORD("attention.structure", structure, HARK_STRUCTURE_WORDS),
+    {"attention.structure", FIELD_LAYERS, false, TOLD_ALWAYS, AT(structure), 0, 0, 0, HARK_STRUCTURE_WORDS},
     {"attention.window", FIELD_WHOLE, false, TOLD_ALWAYS, AT(window), -1, 0, 1 << 24, NULL},
     {"attention.hierarchy_block", FIELD_WHOLE, true, TOLD_IN_HIERARCHY, AT(hierarchy_block), 0, 2, 1 << 20, NULL},
     {"attention.partition", FIELD_WORD, true, TOLD_IN_HIERARCHY, AT(partition), 0, 0, 0, HARK_PARTITION_WORDS},
@@ -92,7 +92,7 @@ static const field fields[] = {
     REAL("attention.sigma", sigma, 0, 1e300),
     BOOLEAN("attention.forget_gate", forget_gate),
     {"attention.unbiased", FIELD_BOOLEAN, true, TOLD_CHANGED, AT(attention_unbiased), 0, 0, 0, NULL},
-    {"attention.normalisation", FIELD_WORD, true, TOLD_CHANGED, AT(normalisation), 0, 0, 0, HARK_NORMALISATION_WORDS},
+    {"attention.normalisation", FIELD_LAYERS, true, TOLD_CHANGED, AT(normalisation), 0, 0, 0, HARK_NORMALISATION_WORDS},
     {"attention.ridge", FIELD_REAL, true, TOLD_WITH_CME, AT(ridge), 0, 0, 1e300, NULL},
     {"attention.ridge_power", FIELD_REAL, true, TOLD_WITH_CME, AT(ridge_power), -1, 0, 1, NULL},
     {"attention.ridge_learned", FIELD_BOOLEAN, true, TOLD_WITH_CME, AT(ridge_learned), 0, 0, 0, NULL},
@@ -156,6 +156,15 @@ static const char *word_at(const char *words, int index, size_t *length) {
   return words;
 }
 
+static void print_layers(const field *f, const hark_layer_choice *layers, hark_text *text) {
+  for (int64_t i = 0; i < hark_max(1, layers->count); i++) {
+    size_t length;
+    const char *name = word_at(f->words, hark_layer_choice_of(layers, i), &length);
+    hark_text_append(text, "%s%.*s", i == 0 ? "\"" : ",", (int)length, name);
+  }
+  hark_text_append(text, "\"");
+}
+
 static void print_value(const field *f, const hark_decoder_config *config, hark_text *text) {
   const char *value = (const char *)config + f->offset;
   int64_t whole;
@@ -184,6 +193,7 @@ static void print_value(const field *f, const hark_decoder_config *config, hark_
       }
       hark_text_append(text, "]");
       return;
+    case FIELD_LAYERS: print_layers(f, (const hark_layer_choice *)value, text); return;
     case FIELD_WORD: break;
   }
   memcpy(&word, value, sizeof word);
@@ -211,6 +221,7 @@ static bool is_changed(const hark_decoder_config *config, const field *f) {
     memcpy(&word, value, sizeof word);
     return word != 0;
   }
+  if (f->type == FIELD_LAYERS) return !hark_layer_choice_is((const hark_layer_choice *)value, 0);
   if (f->type == FIELD_WHOLE) {
     memcpy(&whole, value, sizeof whole);
     return whole != 0;
@@ -224,8 +235,8 @@ static bool is_told(const hark_decoder_config *config, const field *f) {
     case TOLD_ALWAYS: break;
     case TOLD_CHANGED: return is_changed(config, f);
     case TOLD_WITH_KERNEL: return config->positional != NULL && config->positional[0] != '\0';
-    case TOLD_IN_HIERARCHY: return config->structure == HARK_STRUCTURE_HIERARCHICAL;
-    case TOLD_WITH_CME: return config->normalisation == HARK_NORMALISATION_CME;
+    case TOLD_IN_HIERARCHY: return hark_layer_choice_has(&config->structure, HARK_STRUCTURE_HIERARCHICAL);
+    case TOLD_WITH_CME: return hark_layer_choice_has(&config->normalisation, HARK_NORMALISATION_CME);
     case TOLD_WITH_AHCA: return config->architecture == HARK_ARCHITECTURE_ahca;
     case TOLD_WITH_CAPACITIES: return config->architecture == HARK_ARCHITECTURE_ahca && config->ahca.capacity_count > 0;
     case TOLD_WITH_LATENT: return config->architecture == HARK_ARCHITECTURE_latent;
@@ -287,19 +298,38 @@ static hark_status read_number(const description_reader *r, const field *f, cons
   return HARK_OK;
 }
 
-static hark_status read_word(const description_reader *r, const field *f, const hark_json_node *node) {
-  const char *given = hark_json_text(node);
-  const size_t given_length = given != NULL ? strlen(given) : 0;
+/* The number of a word of the field, or -1. */
+static int find_word(const field *f, const char *given, size_t given_length) {
   size_t length = 0;
   int index = 0;
-  for (const char *word = f->words; given != NULL; word += length + 1, index++) {
+  for (const char *word = f->words;; word += length + 1, index++) {
     length = strcspn(word, "|");
-    if (length == given_length && memcmp(word, given, length) == 0) {
-      memcpy((char *)r->config + f->offset, &index, sizeof index);
-      return HARK_OK;
-    }
-    if (word[length] == '\0') break;
+    if (length == given_length && memcmp(word, given, length) == 0) return index;
+    if (word[length] == '\0') return -1;
   }
+}
+
+/* "window" or "window,hierarchical". */
+static bool take_layers(const field *f, const char *given, hark_layer_choice *out) {
+  size_t length = 0;
+  for (const char *word = given;; word += length + 1) {
+    length = strcspn(word, ",");
+    const int index = out->count < HARK_LAYER_CHOICE_WORDS ? find_word(f, word, length) : -1;
+    if (index < 0) return false;
+    out->words[out->count++] = index;
+    if (word[length] == '\0') return true;
+  }
+}
+
+static hark_status read_word(const description_reader *r, const field *f, const hark_json_node *node) {
+  const char *given = hark_json_text(node);
+  char *const to = (char *)r->config + f->offset;
+  const int index = given != NULL && f->type == FIELD_WORD ? find_word(f, given, strlen(given)) : -1;
+  if (index >= 0) {
+    memcpy(to, &index, sizeof index);
+    return HARK_OK;
+  }
+  if (given != NULL && f->type == FIELD_LAYERS && take_layers(f, given, (hark_layer_choice *)to)) return HARK_OK;
   char text[HARK_SHOWN_BYTES];
   return hark_fail(r->context, HARK_BAD_FILE, "%s: model.%s is \"%s\", expected one of %s", r->name, f->key,
                    hark_text_shown(given != NULL ? given : "?", text), f->words);
@@ -344,7 +374,7 @@ static hark_status read_field(description_reader *r, const char *key, const hark
     if (strcmp(f->key, key) != 0) continue;
     if (r->seen[i]) return hark_fail(r->context, HARK_BAD_FILE, "%s: model.%s is there twice", r->name, key);
     r->seen[i] = true;
-    if (f->type == FIELD_WORD) return read_word(r, f, node);
+    if (f->type == FIELD_WORD || f->type == FIELD_LAYERS) return read_word(r, f, node);
     if (f->type == FIELD_KERNEL) return read_kernel(r, node);
     if (f->type == FIELD_CAPACITIES) return read_capacities(r, f, node);
     if (f->type != FIELD_BOOLEAN) return read_number(r, f, node);

@@ -18,8 +18,8 @@ hark_status hark_vectors_check(hark_context *context, const hark_network_config 
   if (config->positions != HARK_POSITIONS_NONE || (config->positional != NULL && config->positional[0] != '\0'))
     return hark_fail(context, HARK_BAD_CONFIGURATION, "%s reads exchangeable tokens: expected model.positions none and no model.positional",
                      name);
-  if (config->forget_gate || config->recompute || config->structure != HARK_STRUCTURE_DENSE ||
-      config->normalisation != HARK_NORMALISATION_SOFTMAX)
+  if (config->forget_gate || config->recompute || !hark_layer_choice_is(&config->structure, HARK_STRUCTURE_DENSE) ||
+      !hark_layer_choice_is(&config->normalisation, HARK_NORMALISATION_SOFTMAX))
     return hark_fail(context, HARK_BAD_CONFIGURATION,
                      "%s attends densely by softmax: expected model.attention.structure dense, normalisation softmax, no forget gates and "
                      "model.recompute false",

@@ -26,7 +26,7 @@ static hark_status check_rotary(hark_context *context, const hark_network_config
 
 /* What a file may say that no configuration does. */
 static hark_status check_ridge(hark_context *context, const hark_network_config *config) {
-  if (config->normalisation != HARK_NORMALISATION_CME) return HARK_OK; /* configurations carry the fields always */
+  if (!hark_layer_choice_has(&config->normalisation, HARK_NORMALISATION_CME)) return HARK_OK; /* configurations carry the fields always */
   if (!(config->ridge > 0) || !isfinite(config->ridge))
     return hark_fail(context, HARK_BAD_CONFIGURATION, "model.attention.ridge is %g, expected a finite number above 0", config->ridge);
   if (config->sigma_learned && config->unit && config->rotary_scaling == HARK_ROTARY_YARN)
@@ -35,6 +35,19 @@ static hark_status check_ridge(hark_context *context, const hark_network_config 
                      "model.attention.sigma_learned is set");
   if (config->sigma_learned && config->kernel != HARK_KERNEL_RBF)
     return hark_fail(context, HARK_BAD_CONFIGURATION, "model.attention.sigma_learned needs model.attention.kernel rbf");
+  return HARK_OK;
+}
+
+static hark_status check_layers(hark_context *context, const hark_network_config *config) {
+  const struct {
+    const char *name;
+    const hark_layer_choice *choice;
+  } patterns[] = {{"structure", &config->structure}, {"normalisation", &config->normalisation}};
+  for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++)
+    if (patterns[i].choice->count > hark_max(1, config->layers))
+      return hark_fail(context, HARK_BAD_CONFIGURATION,
+                       "model.attention.%s has %d words for %" PRId64 " layers, expected one a layer or fewer", patterns[i].name,
+                       (int)patterns[i].choice->count, config->layers);
   return HARK_OK;
 }
 
@@ -61,6 +74,7 @@ static hark_status check(hark_context *context, const hark_network_config *confi
     return hark_fail(context, HARK_BAD_CONFIGURATION,
                      "rotary positions turn pairs of features: model.%s / model.heads is %" PRId64 ", expected an even number",
                      apart ? "attention_width" : "width", hark_network_head_dim(config));
+  HARK_TRY(check_layers(context, config));
   HARK_TRY(check_ridge(context, config));
   return check_rotary(context, config);
 }
@@ -115,8 +129,9 @@ hark_status hark_network_plans_create(hark_context *context, const hark_network 
   HARK_TRY(hark_allocate_zero(context, (size_t)network->config.layers * sizeof **out, &memory));
   hark_attention_plan **plans = memory;
   for (int64_t layer = 0; network->blocks != NULL && layer < network->config.layers; layer++) {
-    const hark_status status =
-        hark_self_attention_plan(context, &network->blocks[layer].attention.spec, network->parameters.type, sizes, training, &plans[layer]);
+    const hark_self_attention_spec *const spec = &network->blocks[layer].attention.spec;
+    if (sizes->cached && hark_self_attention_has_record(spec)) continue;
+    const hark_status status = hark_self_attention_plan(context, spec, network->parameters.type, sizes, training, &plans[layer]);
     if (status != HARK_OK) {
       hark_fail_prefix(context, "layer %" PRId64 ": ", layer);
       hark_network_plans_destroy(context, network, &plans);

@@ -12,6 +12,7 @@
 #ifndef HARK_MODELS_NETWORK_H
 #define HARK_MODELS_NETWORK_H
 
+#include "core/layer_choice.h"
 #include "models/ahca_config.h"
 #include "models/latent_config.h"
 #include "nn/self_attention.h"
@@ -59,14 +60,14 @@ typedef struct hark_network_config {
   hark_initialisation initialisation; /* only training has it */
   double embedding_deviation;         /* of initial embeddings of tokens; 0: HARK_INITIAL_DEVIATION. Only training has it */
   /* of attention */
-  hark_attention_structure structure;
+  hark_layer_choice structure; /* hark_attention_structure */
   hark_hierarchy_partition partition;
   hark_coarse_query coarse_query;
   bool hierarchical_bias, forget_gate;
   bool attention_unbiased; /* no biases in its projections, whatever `bias` says */
   int64_t hierarchy_block, window;
   hark_attention_kernel kernel;
-  hark_attention_normalisation normalisation;
+  hark_layer_choice normalisation; /* hark_attention_normalisation */
   double sigma;
   double ridge, ridge_power; /* CME: lambda = ridge context^ridge_power */
   bool ridge_learned, sigma_learned, unit;

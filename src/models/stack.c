@@ -33,6 +33,7 @@ static hark_status declare_block(hark_context *context, hark_network *network, i
   const hark_network_config *config = &network->config;
   hark_block *block = &network->blocks[layer];
   hark_parameters *parameters = &network->parameters;
+  const hark_attention_normalisation normalisation = (hark_attention_normalisation)hark_layer_choice_of(&config->normalisation, layer);
   const double deviation = hark_stack_deviation(config), output_deviation = deviation / sqrt(2.0 * (double)config->layers);
   const hark_self_attention_spec attention = {.width = config->width,
                                               .head_dim = hark_network_head_dim(config),
@@ -45,7 +46,7 @@ static hark_status declare_block(hark_context *context, hark_network *network, i
                                               .rotary = hark_stack_rotary(config),
                                               .rotary_source = has_own_rates(config) ? &network->rotary_source : NULL,
                                               .rotary_rates = network->rotary_rates,
-                                              .structure = config->structure,
+                                              .structure = (hark_attention_structure)hark_layer_choice_of(&config->structure, layer),
                                               .window = config->window,
                                               .hierarchy_block = config->hierarchy_block,
                                               .partition = config->partition,
@@ -54,10 +55,10 @@ static hark_status declare_block(hark_context *context, hark_network *network, i
                                               .kernel = config->kernel,
                                               .sigma = config->sigma,
                                               .forget_gate = config->forget_gate,
-                                              .normalisation = config->normalisation,
+                                              .normalisation = normalisation,
                                               .ridge = config->ridge * pow((double)config->context, config->ridge_power),
                                               .ridge_learned = config->ridge_learned,
-                                              .sigma_learned = config->sigma_learned,
+                                              .sigma_learned = config->sigma_learned && normalisation == HARK_NORMALISATION_CME,
                                               .unit = config->unit,
                                               .dropout = config->attention_dropout,
                                               .positional = network->positional_source.expression != NULL,
@@ -227,10 +228,11 @@ static hark_status embed(hark_context *context, const hark_network *network, con
   return hark_forward_dropout(forward, config->embedding_dropout, 0, HARK_DROPOUT_EMBEDDING, out);
 }
 
-/* The table of the model's positional kernel for the distances of this pass, or the one that decoding keeps. */
+/* The table of the model's positional kernel for the distances of this pass, of the layer that reaches farthest. */
 static hark_status shared_table(const hark_network *network, const hark_forward *forward, hark_value tokens, hark_value *table) {
-  if (forward->log_kernels != NULL) return hark_tape_leaf(forward->tape, &forward->log_kernels[0], NULL, table);
-  const int64_t distances = hark_self_attention_distances(&network->blocks[0].attention.spec, length_of(forward, tokens));
+  int64_t distances = 0;
+  for (int64_t layer = 0; layer < network->config.layers; layer++)
+    distances = hark_max(distances, hark_self_attention_distances(&network->blocks[layer].attention.spec, length_of(forward, tokens)));
   return hark_positional_apply(forward, &network->positional, distances, table);
 }
 
@@ -240,7 +242,7 @@ hark_status hark_stack_apply(hark_context *context, const hark_network *network,
   hark_tape *tape = forward->tape;
   hark_value inputs[2] = {0}, x = 0, y = 0;
   HARK_TRY(embed(context, network, forward, tokens, &x));
-  if (shares_kernel(network)) HARK_TRY(shared_table(network, forward, tokens, &inputs[1]));
+  if (shares_kernel(network) && forward->log_kernels == NULL) HARK_TRY(shared_table(network, forward, tokens, &inputs[1]));
   for (int64_t layer = 0; layer < config->layers; layer++) {
     if (forward->cancel != NULL && forward->cancel(forward->cancel_user)) return hark_fail(context, HARK_CANCELLED, "cancelled");
     inputs[0] = x;

@@ -231,7 +231,7 @@ static hark_status take_parts(const hark_forward *forward, const hark_self_atten
 static hark_status take_table(const hark_forward *forward, const hark_self_attention *layer, hark_value *table) {
   const hark_self_attention_spec *spec = &layer->spec;
   if (!spec->positional) return HARK_OK;
-  return hark_tape_leaf(forward->tape, &forward->log_kernels[spec->positional_source != NULL ? layer->layer : 0], NULL, table);
+  return hark_tape_leaf(forward->tape, &forward->log_kernels[layer->layer], NULL, table);
 }
 
 /* One pass through a hierarchical cache, which changes it; the rows are consumed. */

@@ -74,6 +74,7 @@ typedef struct hark_pass_sizes {
   int64_t batch, queries, keys; /* rectangular: sequences, new tokens, tokens in all */
   int64_t sequences;            /* packed: how many, of `queries` = `keys` tokens together in a batch of 1; 0: rectangular */
   int64_t longest;              /* packed: tokens of one of them */
+  bool cached;                  /* keys and values lie in caches: layers with a record of their own need no plan */
 } hark_pass_sizes;
 
 /* Destroyed by the caller. */

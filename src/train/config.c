@@ -85,8 +85,8 @@ static const hark_option options[] = {
      "how many times longer, for the scaling"},
     {"model.rotary.original_context", NULL, HARK_OPTION_INT, AT(model.rotary.original_context), "0", "[0, 16777216]", SWAPS, NULL,
      "tokens of the windows that the rates were trained on, which the scaling refers to; 0: model.context"},
-    {"model.attention.structure", "structure", HARK_OPTION_ENUM, AT(model.attention.structure), "dense", HARK_STRUCTURE_WORDS, SWAPS, NULL,
-     "which keys a query sees"},
+    {"model.attention.structure", "structure", HARK_OPTION_LAYERS, AT(model.attention.structure), "dense", HARK_STRUCTURE_WORDS, SWAPS,
+     NULL, "which keys a query sees; several words are those of the layers in turn"},
     {"model.attention.window", "window", HARK_OPTION_INT, AT(model.attention.window), "128", "[0, 16777216]", SWAPS, NULL,
      "positions to each side that structure window sees"},
     {"model.attention.hierarchy_block", "hierarchy-block", HARK_OPTION_INT, AT(model.attention.hierarchy_block), "16", "[2, 1048576]",
@@ -104,7 +104,7 @@ static const hark_option options[] = {
      "learned forget gates add to the logits (FoX, arXiv 2503.02130)"},
     {"model.attention.unbiased", NULL, HARK_OPTION_BOOL, AT(model.attention.unbiased), "false", NULL, TRAIN, NULL,
      "no biases in attention's projections where model.bias has them elsewhere"},
-    {"model.attention.normalisation", "normalisation", HARK_OPTION_ENUM, AT(model.attention.normalisation), "softmax",
+    {"model.attention.normalisation", "normalisation", HARK_OPTION_LAYERS, AT(model.attention.normalisation), "softmax",
      HARK_NORMALISATION_WORDS, SWAPS, NULL, "kernel smoothing, or kernel ridge regression of the values on the keys (structure dense)"},
     {"model.attention.ridge", "ridge", HARK_OPTION_FLOAT, AT(model.attention.ridge), "1", "(0, inf)", SWAPS, NULL,
      "lambda of normalisation cme, or c of lambda = c context^ridge_power"},
@@ -427,6 +427,7 @@ bool hark_config_agree(const hark_option *option, const hark_config *a, const ha
     case HARK_OPTION_FLOAT:
     case HARK_OPTION_DURATION: return memcmp(left, right, sizeof(double)) == 0;
     case HARK_OPTION_STRING: return strcmp(*(const char *const *)left, *(const char *const *)right) == 0;
+    case HARK_OPTION_LAYERS: return hark_layer_choice_same((const hark_layer_choice *)left, (const hark_layer_choice *)right);
     case HARK_OPTION_LIST: return same_list((const hark_string_list *)left, (const hark_string_list *)right);
   }
   return false;
@@ -457,7 +458,7 @@ static hark_status check_positional(hark_context *context, hark_options *set, co
     return hark_options_complain(context, set, "model.positional_stretch", "a stretch needs a positional kernel");
   }
   hark_status status = hark_positional_create(context, config->model.positional, &expression);
-  if (status == HARK_OK && config->model.attention.normalisation == HARK_NORMALISATION_CME)
+  if (status == HARK_OK && hark_layer_choice_has(&config->model.attention.normalisation, HARK_NORMALISATION_CME))
     status = check_definite(context, expression, config->model.context);
   hark_positional_destroy(context, &expression);
   if (status != HARK_INVALID_ARGUMENT) return status;
@@ -482,7 +483,7 @@ static hark_status check_rotary(hark_context *context, hark_options *set, const 
 }
 
 static hark_status check_hierarchy(hark_context *context, hark_options *set, const hark_config *config) {
-  if (config->model.attention.structure != HARK_STRUCTURE_HIERARCHICAL) return HARK_OK;
+  if (!hark_layer_choice_has(&config->model.attention.structure, HARK_STRUCTURE_HIERARCHICAL)) return HARK_OK;
   if (config->model.attention.hierarchy_block % 2 != 0)
     HARK_TRY(hark_options_complain(context, set, "model.attention.hierarchy_block",
                                    "hierarchy_block is %" PRId64 ", expected an even number", config->model.attention.hierarchy_block));
@@ -558,9 +559,35 @@ static hark_status settle_examples(hark_context *context, hark_options *set, har
   return HARK_OK;
 }
 
+/* Whether every layer of kernel ridge attention is dense. */
+static bool regresses_densely(const hark_config *config) {
+  for (int64_t layer = 0; layer < config->model.layers; layer++)
+    if (hark_layer_choice_of(&config->model.attention.normalisation, layer) == HARK_NORMALISATION_CME &&
+        hark_layer_choice_of(&config->model.attention.structure, layer) != HARK_STRUCTURE_DENSE)
+      return false;
+  return true;
+}
+
+/* As many words as layers at most. */
+static hark_status check_layers(hark_context *context, hark_options *set, const hark_config *config) {
+  const struct {
+    const char *name;
+    const hark_layer_choice *choice;
+  } patterns[] = {{"model.attention.structure", &config->model.attention.structure},
+                  {"model.attention.normalisation", &config->model.attention.normalisation}};
+  for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++) {
+    if (patterns[i].choice->count <= hark_max(1, config->model.layers)) continue;
+    char names[80];
+    (void)snprintf(names, sizeof names, "%s model.layers", patterns[i].name);
+    HARK_TRY(hark_options_complain(context, set, names, "%d words for %" PRId64 " layers, expected one a layer or fewer",
+                                   (int)patterns[i].choice->count, config->model.layers));
+  }
+  return HARK_OK;
+}
+
 /* Kernel ridge attention is dense, has no weights to drop and no gates, and needs a positive definite kernel. */
 static hark_status check_ridge(hark_context *context, hark_options *set, const hark_config *config) {
-  const bool cme = config->model.attention.normalisation == HARK_NORMALISATION_CME;
+  const bool cme = hark_layer_choice_has(&config->model.attention.normalisation, HARK_NORMALISATION_CME);
   const struct {
     const char *option, *message;
     bool wrong;
@@ -568,8 +595,7 @@ static hark_status check_ridge(hark_context *context, hark_options *set, const h
       {"model.attention.ridge_learned", "a learned ridge needs normalisation cme", !cme && config->model.attention.ridge_learned},
       {"model.attention.sigma_learned", "a learned sigma needs normalisation cme", !cme && config->model.attention.sigma_learned},
       {"model.attention.unit", "unit needs normalisation cme", !cme && config->model.attention.unit},
-      {"model.attention.structure", "normalisation cme needs structure dense",
-       cme && config->model.attention.structure != HARK_STRUCTURE_DENSE},
+      {"model.attention.structure", "normalisation cme needs structure dense", cme && !regresses_densely(config)},
       {"model.attention.forget_gate", "normalisation cme needs a symmetric kernel, which forget gates do not leave",
        cme && config->model.attention.forget_gate},
       {"model.attention.dropout", "normalisation cme has no normalised weights to drop", cme && config->model.attention.dropout > 0},
@@ -603,6 +629,7 @@ hark_status hark_config_finish(hark_context *context, hark_options *set, hark_co
     HARK_TRY(hark_options_complain(context, set, "model.key_heads model.heads", "heads %" PRId64 " is not divisible by key_heads %" PRId64,
                                    heads, key_heads));
   }
+  HARK_TRY(check_layers(context, set, config));
   HARK_TRY(check_hierarchy(context, set, config));
   HARK_TRY(check_ridge(context, set, config));
   HARK_TRY(settle_examples(context, set, config));

@@ -56,7 +56,7 @@ typedef struct hark_config {
     int initialisation; /* hark_initialisation */
     double dropout, embedding_dropout, embedding_deviation;
     struct {
-      int structure; /* hark_attention_structure */
+      hark_layer_choice structure; /* hark_attention_structure */
       int64_t window;
       int64_t hierarchy_block;
       int partition;    /* hark_hierarchy_partition */
@@ -65,7 +65,7 @@ typedef struct hark_config {
       int kernel; /* hark_attention_kernel */
       double sigma;
       bool forget_gate, unbiased;
-      int normalisation; /* hark_attention_normalisation */
+      hark_layer_choice normalisation; /* hark_attention_normalisation */
       double ridge, ridge_power;
       bool ridge_learned, sigma_learned, unit;
       double dropout;

@@ -125,7 +125,7 @@ static hark_status record_kernels(training_run *trainer) {
   if (hark_kernel_metrics_count(decoder) == 0) return HARK_OK;
   begin_line(trainer);
   HARK_TRY(hark_kernel_metrics_append(trainer->context, decoder, &trainer->metrics));
-  if (decoder->config.normalisation == HARK_NORMALISATION_CME)
+  if (hark_layer_choice_has(&decoder->config.normalisation, HARK_NORMALISATION_CME))
     hark_jsonl_number(&trainer->metrics, "ridge/mended_pivots", (double)trainer->engine->report.pivots);
   return end_line(trainer);
 }

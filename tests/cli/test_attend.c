@@ -429,7 +429,7 @@ static void test_refused_options(void **state) {
     const char *words, *says;
   } cases[] = {{"--structure hierarchical", "query_length is 6 and key_length 5"},
                {"--structure hierarchical --hierarchy-block 15", "hierarchy_block is 15"},
-               {"--structure hierarchical --hierarchy-block 0", "even number"},
+               {"--structure hierarchical --hierarchy-block 0", "--hierarchy-block: \"0\" given, expected a whole number in [2, 1048576]"},
                {"--structure hierarchical --coarse-query mean --causal", "coarse_query is mean"},
                {"--structure hierarchical --interpolation linear --causal", "interpolation is linear"},
                {"--structure hierarchical --window 3", "--structure window only"},

@@ -98,6 +98,8 @@ static void wrong_options_are_one_line(void **state) {
                {"--normalisation cme --positional 'window(w=3)' --positions none", "not positive definite"},
                {"--normalisation cme --positional t5 --positions none", "not positive definite"},
                {"--normalisation cme --structure window", "normalisation cme needs structure dense"},
+               {"--layers 2 --normalisation softmax,cme --structure dense,window", "normalisation cme needs structure dense"},
+               {"--layers 2 --normalisation cme,softmax,softmax", "3 words for 2 layers, expected one a layer or fewer"},
                {"--normalisation cme --forget-gate", "normalisation cme needs a symmetric kernel"},
                {"--normalisation cme --attention-dropout 0.1", "no normalised weights to drop"},
                {"--normalisation cme --sigma-learned", "a learned sigma needs kernel rbf"},

@@ -435,6 +435,7 @@ static void refuse_all_values(const hark_command *command, const hark_option *op
     case HARK_OPTION_DURATION:
       for (size_t i = 0; i < sizeof times / sizeof times[0]; i++) refuse_value(command, option, times[i], "expected a time");
       break;
+    case HARK_OPTION_LAYERS:
     case HARK_OPTION_ENUM: refuse_words(command, option); break;
     case HARK_OPTION_BOOL: {
       char negative[HARK_OPTION_WORD_BYTES + 16], negated[HARK_OPTION_WORD_BYTES + 8];

@@ -297,7 +297,7 @@ static void training_steps(void **state) {
   m.config.model.layers = 2;
   fail_at_each(&what, &m);
   what.name = "kernel ridge attention, with ridge and sigma learned, computed again";
-  m.config.model.attention.normalisation = HARK_NORMALISATION_CME;
+  m.config.model.attention.normalisation = (hark_layer_choice)HARK_EVERY_LAYER(HARK_NORMALISATION_CME);
   m.config.model.attention.kernel = HARK_KERNEL_RBF;
   m.config.model.attention.ridge_learned = m.config.model.attention.sigma_learned = true;
   m.config.model.attention.dropout = 0;
@@ -446,7 +446,7 @@ static void generation(void **state) {
   work what = {.name = "generation", .run = generate, .end = end_generation, .backend = "cpu", .at_least = 15};
   fail_at_each(&what, &m);
   what.name = "generation with kernel ridge attention";
-  m.config.model.attention.normalisation = HARK_NORMALISATION_CME;
+  m.config.model.attention.normalisation = (hark_layer_choice)HARK_EVERY_LAYER(HARK_NORMALISATION_CME);
   m.config.model.attention.dropout = 0;
   fail_at_each(&what, &m);
 }

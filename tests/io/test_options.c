@@ -16,6 +16,7 @@ typedef struct values {
   int normalisation;
   const char *name;
   hark_string_list paths;
+  hark_layer_choice kinds;
 } values;
 
 static const hark_option table_options[] = {
@@ -28,8 +29,9 @@ static const hark_option table_options[] = {
     {"train.other", NULL, HARK_OPTION_BOOL, offsetof(values, other), "false", NULL, NULL, NULL, "another flag"},
     {"data.name", "name", HARK_OPTION_STRING, offsetof(values, name), "none", NULL, NULL, NULL, "a name"},
     {"data.paths", "data", HARK_OPTION_LIST, offsetof(values, paths), "", NULL, NULL, NULL, "paths"},
+    {"data.kinds", "kinds", HARK_OPTION_LAYERS, offsetof(values, kinds), "dense", "dense|window|hierarchical", NULL, NULL, "kinds"},
 };
-static const hark_option_table table = {table_options, 8, NULL, sizeof(values), true};
+static const hark_option_table table = {table_options, sizeof table_options / sizeof *table_options, NULL, sizeof(values), true};
 
 static hark_context *context;
 static hark_options *options;
@@ -139,6 +141,49 @@ static void options_are_copied_from_another_set(void **state) {
   assert_string_equal(v.paths.items[1], "y z");
   assert_int_equal(hark_options_problem_count(options), 0);
   hark_options_destroy(context, &from);
+}
+
+/* One word, several with commas, a sequence; what is written reads back; the last of two flags counts; a flag counts more than a file. */
+static void words_for_the_layers_are_read(void **state) {
+  (void)state;
+  char expected[160];
+  hark_text text = hark_text_empty(context);
+  assert_true(v.kinds.count == 1 && v.kinds.words[0] == 0);
+  yaml("data.kinds: [window, dense, hierarchical, ]\n");
+  assert_true(v.kinds.count == 3 && v.kinds.words[0] == 1 && v.kinds.words[1] == 0 && v.kinds.words[2] == 2);
+  assert_int_equal(hark_layer_choice_of(&v.kinds, 4), 0);
+  hark_options_print_value(options, "data.kinds", &text);
+  assert_string_equal(hark_text_get(&text), "window,dense,hierarchical");
+  hark_text_free(&text);
+  hark_options_print_json(options, &text);
+  assert_non_null(strstr(hark_text_get(&text), "\"kinds\": \"window,dense,hierarchical\""));
+  hark_text_free(&text);
+  hark_options_print_yaml(options, false, &text);
+  assert_non_null(strstr(hark_text_get(&text), "kinds: window,dense,hierarchical\n"));
+  yaml(hark_text_get(&text));
+  hark_text_free(&text);
+  assert_int_equal(v.kinds.count, 3);
+  yaml("data:\n  kinds:\n    - hierarchical\n    - window\n");
+  assert_true(v.kinds.count == 2 && v.kinds.words[0] == 2 && v.kinds.words[1] == 1);
+  yaml("data.kinds: dense , window");
+  assert_true(v.kinds.count == 2 && v.kinds.words[0] == 0 && v.kinds.words[1] == 1);
+  arguments("--kinds window --kinds hierarchical,dense");
+  assert_true(v.kinds.count == 2 && v.kinds.words[0] == 2 && v.kinds.words[1] == 0);
+  yaml("data.kinds: [window, dense, dense]");
+  assert_true(v.kinds.count == 2 && v.kinds.words[0] == 2);
+  assert_int_equal(hark_options_problem_count(options), 0);
+  arguments("--kinds window,hierarchial --kinds= --kinds dense,");
+  yaml("data.kinds: [windw, dense]");
+  yaml("data.kinds: {dense: 1}");
+  char many[8 * (HARK_LAYER_CHOICE_WORDS + 1) + 16] = "--kinds=dense";
+  for (int i = 0; i < HARK_LAYER_CHOICE_WORDS; i++) strcat(many, ",dense");
+  const char *const word = many;
+  assert_fine(context, hark_options_read_arguments(context, options, 1, &word));
+  snprintf(expected, sizeof expected,
+           "expected one of dense, window, hierarchical, or up to %d of them for the layers in turn, with commas", HARK_LAYER_CHOICE_WORDS);
+  const char *const problems[] = {"did you mean hierarchical?", expected, expected, "did you mean window?", "\"{...}\" given", expected};
+  expect_problems(problems, 6);
+  assert_true(v.kinds.count == 2 && v.kinds.words[0] == 2);
 }
 
 static void the_command_line_wins_over_files_whatever_comes_first(void **state) {
@@ -429,6 +474,7 @@ int main(void) {
       TEST(defaults_are_set),
       TEST(flags_have_all_their_forms),
       TEST(options_are_copied_from_another_set),
+      TEST(words_for_the_layers_are_read),
       TEST(the_command_line_wins_over_files_whatever_comes_first),
       TEST(a_long_list_costs_what_it_holds),
       TEST(odd_names_of_files_stay_on_one_line),

@@ -22,7 +22,7 @@
 
 #define ANY                                                                                                                                \
   .architecture = HARK_ARCHITECTURE_ahca, .vocabulary = VOCABULARY, .layers = 3, .heads = 2, .key_heads = 2, .width = 6,                   \
-  .feed_forward_width = 10, .context = CONTEXT, .norm_epsilon = 1e-5, .window = 2, .structure = HARK_STRUCTURE_DENSE
+  .feed_forward_width = 10, .context = CONTEXT, .norm_epsilon = 1e-5, .window = 2, .structure = HARK_EVERY_LAYER(HARK_STRUCTURE_DENSE)
 #define PLACED .positions = HARK_POSITIONS_LEARNED
 #define CLASSED ANY, .classes = CLASSES
 #define CHUNKS(rule, size, least, most)                                                                                                    \

@@ -48,7 +48,7 @@ static void unequal(hark_network_config *config) {
 }
 static void recomputed(hark_network_config *config) { config->recompute = true; }
 static void windowed(hark_network_config *config) {
-  config->structure = HARK_STRUCTURE_WINDOW;
+  config->structure = (hark_layer_choice)HARK_EVERY_LAYER(HARK_STRUCTURE_WINDOW);
   config->ahca.output = HARK_AHCA_OF_SELECTED;
 }
 static void kernel_of_selected(hark_network_config *config) {

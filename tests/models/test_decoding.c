@@ -299,7 +299,8 @@ static void capacities_have_limits(void **state) {
       assert_failure(context, hark_decoding_create(context, model, &options, &decoding), HARK_TOO_LARGE, expected);
       assert_null(decoding);
     }
-    if (small_model_reads_again(small_model_descriptions[d])) { /* its history alone is 4 bytes a token */
+    if (small_model_reads_again(small_model_descriptions[d]) &&
+        strstr(small_model_descriptions[d], "cme") == NULL) { /* its history alone is 4 bytes a token */
       const hark_decoding_options options = {.struct_size = sizeof options, .capacity = (int64_t)1 << 40};
       size_t bytes = 0;
       assert_fine(context, hark_decoding_size(context, model, &options, &bytes));

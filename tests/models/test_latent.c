@@ -450,7 +450,7 @@ static void what_they_cannot_be_is_refused(void **state) {
   cases[0].config.features = 0, cases[0].message = "reads real vectors";
   cases[1].config.bias = true, cases[1].message = "neither biases nor dropout";
   cases[2].config.positions = HARK_POSITIONS_LEARNED, cases[2].message = "exchangeable tokens";
-  cases[3].config.structure = HARK_STRUCTURE_WINDOW, cases[3].message = "densely by softmax";
+  cases[3].config.structure = (hark_layer_choice)HARK_EVERY_LAYER(HARK_STRUCTURE_WINDOW), cases[3].message = "densely by softmax";
   cases[4].config.features = 5, cases[4].message = "they have 5 features, and model.width is 4";
   cases[5].config.activation = HARK_ACTIVATION_GELU, cases[5].message = "model.activation relu";
   cases[6].config.key_heads = 1, cases[6].message = "as many model.key_heads as heads";

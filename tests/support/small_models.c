@@ -7,16 +7,19 @@
 #include "support/setups.h"
 #include "support/text_files.h"
 
-const char *const small_model_descriptions[] = {PLAIN,
-                                                MODEL("learned", ATTENTION("dense", "false")),
-                                                MODEL("none", ATTENTION("window", "true")),
-                                                MODEL(KERNEL("bank[2](decay*periodic)", "model"), ATTENTION("dense", "false")),
-                                                MODEL(KERNEL("rbf+constant(0.5)", "layer"), ATTENTION("window", "true")),
-                                                MODEL(KERNEL("t5*alibi", "head"), ATTENTION("dense", "true")),
-                                                MODEL("rotary", HIERARCHY("2", "neighbour", "first")),
-                                                MODEL(KERNEL("decay", "layer"), HIERARCHY("4", "sibling", "exact")),
-                                                MODEL("rotary", RIDGE("true")),
-                                                MODEL(KERNEL("decay", "model"), RIDGE("false"))};
+const char *const small_model_descriptions[] = {
+    PLAIN,
+    MODEL("learned", ATTENTION("dense", "false")),
+    MODEL("none", ATTENTION("window", "true")),
+    MODEL(KERNEL("bank[2](decay*periodic)", "model"), ATTENTION("dense", "false")),
+    MODEL(KERNEL("rbf+constant(0.5)", "layer"), ATTENTION("window", "true")),
+    MODEL(KERNEL("t5*alibi", "head"), ATTENTION("dense", "true")),
+    MODEL("rotary", HIERARCHY("2", "neighbour", "first")),
+    MODEL(KERNEL("decay", "layer"), HIERARCHY("4", "sibling", "exact")),
+    MODEL("rotary", RIDGE("true")),
+    MODEL(KERNEL("decay", "model"), RIDGE("false")),
+    MODEL(KERNEL("decay", "model"), MIXED),
+    MODEL(KERNEL("bank[2](decay)", "model"), ATTENTION("window,hierarchical", "false") ", \"hierarchy_block\": 2")};
 
 bool small_model_reads_again(const char *description) { return strstr(description, "hierarchical") != NULL; }
 

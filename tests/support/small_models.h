@@ -20,11 +20,15 @@
   "\"structure\": \"dense\", \"window\": 5, \"kernel\": \"rbf\", \"sigma\": 1, \"forget_gate\": false, \"normalisation\": \"cme\", "       \
   "\"ridge\": 0.5, "                                                                                                                       \
   "\"ridge_power\": 0.25, \"unit\": true, \"ridge_learned\": " learned ", \"sigma_learned\": " learned
+/* The first layer hierarchical, the second dense by kernel ridge. */
+#define MIXED                                                                                                                              \
+  "\"structure\": \"hierarchical,dense\", \"window\": 5, \"kernel\": \"exp\", \"sigma\": 1, \"forget_gate\": false, "                      \
+  "\"hierarchy_block\": 4, \"normalisation\": \"softmax,cme\", \"ridge\": 0.5, \"unit\": true"
 /* In the place of positions: none of them, and a positional kernel. */
 #define KERNEL(expression, scope) "none\", \"positional\": \"" expression "\", \"positional_scope\": \"" scope
 #define PLAIN MODEL("rotary", ATTENTION("dense", "false"))
 extern const char *const small_model_descriptions[];
-#define DESCRIPTIONS 10 /* small_model_descriptions[0] is PLAIN */
+#define DESCRIPTIONS 12 /* small_model_descriptions[0] is PLAIN */
 #define VOCABULARY 261  /* bytes, and the reserved tokens */
 #define CONTEXT 40
 

@@ -23,7 +23,10 @@ static void open_small(small_run *small, const char *folder, hark_text_unit unit
  * whatever the attention's structure: none sees another, and each begins at position 0. */
 static void sentences_know_nothing_of_each_other(void **state) {
   (void)state;
-  static const int structures[] = {HARK_STRUCTURE_DENSE, HARK_STRUCTURE_WINDOW, HARK_STRUCTURE_HIERARCHICAL};
+  static const hark_layer_choice structures[] = {HARK_EVERY_LAYER(HARK_STRUCTURE_DENSE),
+                                                 HARK_EVERY_LAYER(HARK_STRUCTURE_WINDOW),
+                                                 HARK_EVERY_LAYER(HARK_STRUCTURE_HIERARCHICAL),
+                                                 {2, {HARK_STRUCTURE_HIERARCHICAL, HARK_STRUCTURE_DENSE}}};
   static const int positions[] = {HARK_POSITIONS_LEARNED, HARK_POSITIONS_SINUSOIDAL, HARK_POSITIONS_ROTARY};
   enum { WINDOWS = 3 };
   char folder[TEST_PATH_BYTES], path[TEST_PATH_BYTES];
@@ -32,10 +35,11 @@ static void sentences_know_nothing_of_each_other(void **state) {
   small_run small;
   open_small(&small, folder, HARK_UNIT_SENTENCES);
   hark_context *context = small_run_context(1);
-  for (size_t s = 0; s < 3; s++)
+  for (size_t s = 0; s < sizeof structures / sizeof *structures; s++)
     for (size_t p = 0; p < 3; p++) {
       hark_config config = small.config;
       config.model.attention.structure = structures[s];
+      config.model.layers = structures[s].count;
       config.model.attention.hierarchy_block = 4;
       config.model.attention.window = 3;
       config.model.positions = positions[p];

@@ -271,13 +271,13 @@ static void set_kernel(hark_config *config) {
 }
 
 static void set_hierarchy(hark_config *config) {
-  config->model.attention.structure = HARK_STRUCTURE_HIERARCHICAL;
+  config->model.attention.structure = (hark_layer_choice)HARK_EVERY_LAYER(HARK_STRUCTURE_HIERARCHICAL);
   config->model.attention.hierarchy_block = 2; /* three levels in a context of 8 */
   config->model.attention.hierarchical_bias = true;
 }
 
 static void set_ridge(hark_config *config) {
-  config->model.attention.normalisation = HARK_NORMALISATION_CME;
+  config->model.attention.normalisation = (hark_layer_choice)HARK_EVERY_LAYER(HARK_NORMALISATION_CME);
   config->model.attention.kernel = HARK_KERNEL_RBF;
   config->model.attention.ridge_learned = config->model.attention.sigma_learned = true;
   config->model.attention.dropout = 0; /* there are no normalised weights to drop */

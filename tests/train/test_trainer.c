@@ -95,7 +95,7 @@ static void test_mended_pivots_are_counted_once(void **state) {
   training_place p;
   training_place_open(&p);
   hark_config config = training_configuration(&p);
-  config.model.attention.normalisation = HARK_NORMALISATION_CME;
+  config.model.attention.normalisation = (hark_layer_choice)HARK_EVERY_LAYER(HARK_NORMALISATION_CME);
   config.model.attention.kernel = HARK_KERNEL_RBF;
   config.model.attention.sigma = 1e3;
   config.model.attention.ridge = 1e-30;

@@ -1,0 +1,46 @@
+/* layer_choice.h - one of several words for every layer of a model: the same for all, or a pattern that is repeated from the first layer on. */
+#ifndef HARK_CORE_LAYER_CHOICE_H
+#define HARK_CORE_LAYER_CHOICE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define HARK_LAYER_CHOICE_WORDS 64 /* of one pattern */
+
+/* The numbers of the words; layer l has number l % count. No words: the first of all, everywhere. */
+typedef struct hark_layer_choice {
+  int32_t count;
+  int32_t words[HARK_LAYER_CHOICE_WORDS];
+} hark_layer_choice;
+
+/* An initialiser. */
+#define HARK_EVERY_LAYER(word)                                                                                                             \
+  {                                                                                                                                        \
+    1, { word }                                                                                                                            \
+  }
+
+static inline int hark_layer_choice_of(const hark_layer_choice *choice, int64_t layer) {
+  return choice->count > 0 ? choice->words[layer % choice->count] : 0;
+}
+
+/* Whether a layer has this word, where there are as many layers as words. */
+static inline bool hark_layer_choice_has(const hark_layer_choice *choice, int word) {
+  for (int32_t i = 0; i < choice->count; i++)
+    if (choice->words[i] == word) return true;
+  return choice->count == 0 && word == 0;
+}
+
+/* Whether every layer has it. */
+static inline bool hark_layer_choice_is(const hark_layer_choice *choice, int word) {
+  for (int32_t i = 0; i < choice->count; i++)
+    if (choice->words[i] != word) return false;
+  return choice->count > 0 || word == 0;
+}
+
+static inline bool hark_layer_choice_same(const hark_layer_choice *a, const hark_layer_choice *b) {
+  for (int32_t i = 0; i < a->count || i < b->count; i++)
+    if (i >= a->count || i >= b->count || a->words[i] != b->words[i]) return false;
+  return true;
+}
+
+#endif
