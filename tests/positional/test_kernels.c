@@ -238,27 +238,40 @@ static void definiteness_depends_on_values(void **state) {
 static void far_distances_are_exact(void **state) {
   (void)state;
   const double far = 1048576; /* 2^20 */
-  static const char *const texts[] = {"decay(sigma2=3,l=50)",
-                                      "periodic(alpha=1.3,tau=5.1)",
-                                      "canonical_periodic(alpha=1.3,tau=5.1)",
-                                      "rbf(sigma2=3,l=1000)",
-                                      "rational_quadratic(sigma2=3,alpha=0.7,l=11)",
-                                      "matern32(sigma2=3,l=70)",
-                                      "matern52(sigma2=3,l=70)",
-                                      "alibi(m=0.01)",
-                                      "kerple_log(r1=2,r2=0.3)",
-                                      "kerple_power(r1=0.2,r2=0.9)"};
+  static const char *const texts[] = {
+      "decay(sigma2=3,l=50)",
+      "periodic(alpha=1.3,tau=5.1)",
+      "canonical_periodic(alpha=1.3,tau=5.1)",
+      "rbf(sigma2=3,l=1000)",
+      "rational_quadratic(sigma2=3,alpha=0.7,l=11)",
+      "matern32(sigma2=3,l=70)",
+      "matern52(sigma2=3,l=70)",
+      "alibi(m=0.01)",
+      "kerple_log(r1=2,r2=0.3)",
+      "kerple_power(r1=0.2,r2=0.9)",
+      "constant(sigma2=0.7)",
+      "t5(factor=[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,31,0.3])",
+      "window(1048576)",
+      "window(1048577)*constant(sigma2=2)+window(1048575)",
+      "bank[2](decay(sigma2=[3,2],l=[50000,90000])*periodic(alpha=1.3,tau=[5.1,7.7]))+kerple_log(r1=2,r2=0.3)"};
   const double x32 = sqrt(3) * far / 70, x52 = sqrt(5) * far / 70, sine = (double)sinl(1048576 / 5.1L);
-  const double expected[] = {log(3) - far / 50,
-                             -2 * 1.69 * sine * sine,
-                             -2 * 1.69 * sine * sine,
-                             log(3) - far * far / 2e6,
-                             log(3) - 0.7 * log(1 + far * far / (1.4 * 121)),
-                             log(3) + log(1 + x32) - x32,
-                             log(3) + log(1 + x52 + x52 * x52 / 3) - x52,
-                             -0.01 * far,
-                             -2 * log(1 + 0.3 * far),
-                             -0.2 * pow(far, 0.9)};
+  const double other = (double)sinl(1048576 / 7.7L);
+  const double expected[] = {
+      log(3) - far / 50,
+      -2 * 1.69 * sine * sine,
+      -2 * 1.69 * sine * sine,
+      log(3) - far * far / 2e6,
+      log(3) - 0.7 * log(1 + far * far / (1.4 * 121)),
+      log(3) + log(1 + x32) - x32,
+      log(3) + log(1 + x52 + x52 * x52 / 3) - x52,
+      -0.01 * far,
+      -2 * log(1 + 0.3 * far),
+      -0.2 * pow(far, 0.9),
+      log(0.7),
+      log(0.3),
+      0,
+      log(2),
+      log(3 * exp(-far / 50000 - 3.38 * sine * sine) + 2 * exp(-far / 90000 - 3.38 * other * other) + pow(1 + 0.3 * far, -2))};
   for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
     test_subject subject;
     open_text(&subject, texts[i]);
