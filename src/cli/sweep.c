@@ -97,6 +97,7 @@ typedef struct sweep {
   hark_sweep_results results;
   bool *whole; /* by run */
   int runs, failed;
+  int failure; /* the exit code of every run that failed; HARK_EXIT_FAILED where they differ */
 } sweep;
 
 static int cell_of(const sweep *s, int run) { return run / s->plan->seed_count; }
@@ -407,7 +408,10 @@ static hark_status run_one(sweep *s, hark_jsonl *file, int run, bool *stopped) {
   if (exit_code == HARK_EXIT_BUSY)
     return hark_fail(s->context, HARK_BUSY, "%s: another process trains this run; wait for it, or end it", folder);
   s->whole[run] = exit_code == HARK_EXIT_DONE;
-  s->failed += exit_code != HARK_EXIT_DONE;
+  if (exit_code != HARK_EXIT_DONE) {
+    s->failure = s->failed == 0 || exit_code == s->failure ? exit_code : HARK_EXIT_FAILED;
+    s->failed++;
+  }
   HARK_TRY(measure(s, run, &hark_sweep_whole));
   return record(s, file, run, exit_code);
 }
@@ -467,7 +471,7 @@ static hark_status report(sweep *s) {
   HARK_TRY(hark_command_print(s->call, &text));
   if (s->failed > 0) {
     hark_command_warn(s->call, "%d of %d runs failed; the sweep tries them again when it is called again", s->failed, s->runs);
-    s->call->exit_code = HARK_EXIT_FAILED;
+    s->call->exit_code = s->failed == s->runs ? s->failure : HARK_EXIT_FAILED; /* all alike: data that are missing, a wrong option */
   }
   return s->values->picture && !s->values->table && !s->call->json ? draw(s) : HARK_OK;
 }

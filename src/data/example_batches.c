@@ -17,6 +17,27 @@
 #define SUBSET_SEED UINT64_C(0x73756273) /* of which examples a limit leaves: fixed for ever */
 #define STREAM_EXAMPLE 3                 /* Philox stream of the purpose HARK_RANDOM_DATA; batches.c and permutation.c have 0 to 2 */
 
+/* Refuses examples that are longer than a pass, by the number of the first one, counted from 1 over its split's files. */
+static hark_status check_longest(hark_context *context, const hark_examples *examples, const hark_example_batches_settings *settings,
+                                 const char *split) {
+  const hark_examples_counts counts = hark_examples_count(examples, settings->split);
+  int64_t first = -1, more = 0, tokens = 0;
+  if (counts.longest <= settings->longest) return HARK_OK;
+  for (int64_t i = 0; i < counts.examples; i++) {
+    int64_t length = 0;
+    for (int part = 0; part < hark_examples_parts(examples); part++)
+      length = hark_max(length, hark_examples_length(examples, settings->split, i, part));
+    more += length > settings->longest;
+    if (first >= 0 || length <= settings->longest) continue;
+    first = i;
+    tokens = length;
+  }
+  return hark_fail(context, HARK_BAD_CONFIGURATION,
+                   "%" PRId64 " of the %s examples have more tokens than %s, %" PRId64 ": the first is number %" PRId64 " with %" PRId64
+                   ", the longest has %" PRId64 "; data.length_limit keeps the first tokens of each",
+                   more, split, settings->named_for, settings->longest, first + 1, tokens, counts.longest);
+}
+
 hark_status hark_example_batches_create(hark_context *context, const hark_examples *examples, const hark_example_batches_settings *settings,
                                         hark_example_batches *out) {
   static const char *const names[HARK_SPLIT_ALL] = {"training", "validation", "test"};
@@ -24,11 +45,7 @@ hark_status hark_example_batches_create(hark_context *context, const hark_exampl
     return hark_fail(context, HARK_INVALID_ARGUMENT, "hark_example_batches_create: split, order or longest is none of its values");
   const hark_examples_counts counts = hark_examples_count(examples, settings->split);
   if (counts.examples == 0) return hark_fail(context, HARK_BAD_CONFIGURATION, "there are no %s examples", names[settings->split]);
-  if (counts.longest > settings->longest)
-    return hark_fail(context, HARK_BAD_CONFIGURATION,
-                     "the longest of the %s examples has %" PRId64 " tokens, and %s is %" PRId64
-                     "; data.length_limit keeps the first tokens of each",
-                     names[settings->split], counts.longest, settings->named_for, settings->longest);
+  HARK_TRY(check_longest(context, examples, settings, names[settings->split]));
   if (settings->limit > counts.examples)
     return hark_fail(context, HARK_BAD_CONFIGURATION, "data.example_limit is %" PRId64 ", and there are %" PRId64 " %s examples",
                      settings->limit, counts.examples, names[settings->split]);

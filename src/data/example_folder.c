@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "io/files.h"
 #include "io/json_tree.h"
@@ -14,6 +15,18 @@ static hark_status keep(hark_text *text, const char *value, size_t *at) {
   *at = text->length;
   hark_text_append_bytes(text, value, strlen(value) + 1);
   return text->status;
+}
+
+/* A file that was cut, or written anew, since the task was made. */
+static hark_status check_size(hark_context *context, const char *path, const char *name, const hark_json_node *bytes) {
+  int descriptor;
+  uint64_t size;
+  if (!hark_json_is(bytes, HARK_JSON_INTEGER)) return HARK_OK;
+  HARK_TRY(hark_file_open(context, path, &descriptor, &size));
+  (void)close(descriptor);
+  if (bytes->integer >= 0 && size == (uint64_t)bytes->integer) return HARK_OK;
+  return hark_fail(context, HARK_BAD_FILE, "%s has %" PRIu64 " bytes, and \"bytes\" is %" PRId64 ": it was cut or changed", name, size,
+                   bytes->integer);
 }
 
 /* The members that reading needs: "format", and in "files" a member for each split there is. at[split] is 0 where there is none. */
@@ -35,6 +48,7 @@ static hark_status read_members(hark_context *context, const char *folder, const
       return hark_fail(context, HARK_BAD_FILE, "\"files\": \"%s\" has no \"name\" of a file in this folder",
                        hark_example_split_names[split]);
     HARK_TRY(hark_path_join(context, folder, name, path));
+    HARK_TRY(check_size(context, path, name, hark_json_member(member, "bytes")));
     HARK_TRY(keep(text, path, &at[split]));
   }
   if (at[HARK_SPLIT_TRAINING] == 0) return hark_fail(context, HARK_BAD_FILE, "\"files\" has no \"training\"");

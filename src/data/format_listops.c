@@ -3,7 +3,7 @@
  *     Source <TAB> Target                                       the first line
  *     ( ( ( ( [MAX 2 ) 9 ) 5 ) ] ) <TAB> 9                       an expression in binary application form, and its value
  *
- * The parentheses only say what is applied to what, which the brackets say too: they are dropped. Symbols have the order of the table below,
+ * The parentheses only say what is applied to what, which the brackets say too: they must close each other, and are dropped. Symbols have the order of the table below,
  * for ever (the original's depends on a hash set).
  */
 #include <stdio.h>
@@ -23,11 +23,13 @@ static int32_t find(const char *word, size_t length) {
   return -1;
 }
 
-/* The symbols of an expression, as bytes, into scratch; brackets must match, and one expression be there. */
+/* The symbols of an expression, as bytes, into scratch; brackets and parentheses must match, and one expression be there, without operators of
+ * nothing. */
 static hark_status read_expression(hark_example_reader *reader, const hark_line_reader *lines, size_t length) {
   hark_context *const context = reader->context;
   const char *const line = lines->line;
-  int64_t depth = 0;
+  int64_t depth = 0, parentheses = 0;
+  int32_t before = -1;
   reader->scratch.length = 0;
   for (size_t at = 0; at < length;) {
     size_t end = at;
@@ -40,10 +42,17 @@ static hark_status read_expression(hark_example_reader *reader, const hark_line_
       return hark_lines_fail(context, lines, at, "\"%s\", expected an operator, a digit, a bracket or a parenthesis",
                              hark_text_shown(word, shown));
     }
+    if (is_parenthesis) {
+      parentheses += line[at] == '(' ? 1 : -1;
+      if (parentheses < 0) return hark_lines_fail(context, lines, at, "\")\" without its \"(\"");
+    }
     if (symbol >= 0) {
       const char byte = (char)symbol;
       if (depth == 0 && reader->scratch.length > 0) return hark_lines_fail(context, lines, at, "behind the end of the expression");
       if (symbol == HARK_LISTOPS_CLOSE && --depth < 0) return hark_lines_fail(context, lines, at, "\"]\" without its operator");
+      if (symbol == HARK_LISTOPS_CLOSE && before >= HARK_LISTOPS_OPERATOR && before < HARK_LISTOPS_CLOSE)
+        return hark_lines_fail(context, lines, at, "%s has no arguments", hark_listops_words[before]);
+      before = symbol;
       depth += symbol >= HARK_LISTOPS_OPERATOR && symbol < HARK_LISTOPS_CLOSE;
       hark_text_append_bytes(&reader->scratch, &byte, 1);
     }
@@ -52,6 +61,7 @@ static hark_status read_expression(hark_example_reader *reader, const hark_line_
   HARK_TRY(reader->scratch.status);
   if (reader->scratch.length == 0) return hark_lines_fail(context, lines, 0, "empty expression");
   if (depth > 0) return hark_lines_fail(context, lines, length, "%lld brackets are not closed", (long long)depth);
+  if (parentheses > 0) return hark_lines_fail(context, lines, length, "%lld parentheses are not closed", (long long)parentheses);
   return HARK_OK;
 }
 

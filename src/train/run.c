@@ -51,15 +51,41 @@ static hark_status prepare_folder(hark_context *context, const hark_run *run, bo
   return hark_folder_clean(context, folder);
 }
 
+static hark_status is_empty(hark_context *context, const char *path, bool *empty) {
+  hark_names names;
+  HARK_TRY(hark_folder_list(context, path, &names));
+  *empty = names.count == 0;
+  hark_names_free(context, &names);
+  return HARK_OK;
+}
+
+/* Removes what is in a folder, and not the folder. */
+static hark_status empty_folder(hark_context *context, const char *path) {
+  hark_names names;
+  hark_status status = hark_folder_list(context, path, &names);
+  for (int64_t i = 0; status == HARK_OK && i < names.count; i++) {
+    char inside[HARK_PATH_BYTES];
+    status = hark_path_join(context, path, names.items[i], inside);
+    if (status != HARK_OK) break;
+    const bool folder = hark_path_kind_of(inside) == HARK_PATH_FOLDER;
+    status = folder ? hark_folder_remove(context, inside) : hark_file_remove(context, inside);
+  }
+  hark_names_free(context, &names);
+  return status;
+}
+
 hark_status hark_run_open(hark_context *context, const char *path, bool resume, hark_run *out) {
   *out = (hark_run){.lock = -1};
   HARK_TRY(copy_path(context, path, out));
   HARK_TRY(check_holds(context, out, resume)); /* a folder that is refused is not touched */
   hark_path_kind kind;
   HARK_TRY(hark_path_examine(context, path, &kind));
+  bool made = kind == HARK_PATH_NONE;
+  if (kind == HARK_PATH_FOLDER) HARK_TRY(is_empty(context, path, &made));
   HARK_TRY(hark_folder_make(context, path));
   HARK_TRY(hark_folder_lock(context, path, &out->lock));
-  out->made = kind == HARK_PATH_NONE;
+  out->made = made;
+  out->kept = kind != HARK_PATH_NONE;
   const hark_status status = prepare_folder(context, out, resume);
   if (status != HARK_OK) {
     hark_run_abandon(context, out);
@@ -74,7 +100,7 @@ void hark_run_abandon(hark_context *context, const hark_run *run) {
   if (!run->made) return;
   memcpy(message, context->message, sizeof message);
   hark_status status = holds_run(context, run, &holds);
-  if (status == HARK_OK && !holds) status = hark_folder_remove(context, run->path);
+  if (status == HARK_OK && !holds) status = run->kept ? empty_folder(context, run->path) : hark_folder_remove(context, run->path);
   (void)status; /* the failure that is told is the one before */
   memcpy(context->message, message, sizeof message);
 }

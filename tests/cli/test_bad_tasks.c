@@ -38,13 +38,15 @@ static void write_paths(const char *name, unsigned char label, size_t bytes) {
 
 static int begin(void **state) {
   (void)state;
-  static const char *const folders[] = {"no-task", "bad-task", "other-version", "no-file", "outside"};
+  static const char *const folders[] = {"no-task", "bad-task", "other-version", "no-file", "outside", "cut", "bare"};
   command_place_open(folder);
   for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) assert_int_equal(mkdir(test_path(folder, folders[i]), 0700), 0);
   test_file_write_text(folder, "bad-task/task.json", "{\"format_version\": 1,");
   test_file_write_text(folder, "other-version/task.json", "{\"format_version\": 2, \"format\": \"text\"}");
   test_file_write_text(folder, "no-file/task.json", TASK("\"training\": {\"name\": \"gone.tsv\"}"));
   test_file_write_text(folder, "outside/task.json", TASK("\"training\": {\"name\": \"../good.tsv\"}"));
+  test_file_write_text(folder, "cut/task.json", TASK("\"training\": {\"name\": \"half.tsv\", \"bytes\": 12}"));
+  test_file_write_text(folder, "cut/half.tsv", "0\tabc\n");
   test_file_write_text(folder, "good.tsv", "0\tabc\n1\tbca\n0\tab\n1\tba\n");
   test_file_write_text(folder, "three.tsv", "0\tabc\n1\tbca\n2\tab\n1\tba\n");
   test_file_write_text(folder, "label.tsv", "0\tabc\n2\tabc\n");
@@ -101,7 +103,7 @@ static int lines_of_error(void) {
 }
 
 static void refuse(const wrong *cases, size_t count) {
-  const int names = count_names("."), inside = count_names("run");
+  const int names = count_names("."), inside = count_names("run"), bare = count_names("bare");
   char *const metrics = test_file_text(folder, "run/metrics.jsonl");
   for (size_t i = 0; i < count; i++) {
     test_command_run(folder, "", cases[i].words, &output);
@@ -109,7 +111,8 @@ static void refuse(const wrong *cases, size_t count) {
       fail_msg("hark %s: exit code %d, %s, expected %d and \"%s\"", cases[i].words, output.code, output.err, cases[i].code,
                cases[i].message);
     if (lines_of_error() != 1 || output.out[0] != '\0') fail_msg("hark %s: %s%s", cases[i].words, output.out, output.err);
-    if (count_names(".") != names || count_names("run") != inside) fail_msg("hark %s: wrote something", cases[i].words);
+    if (count_names(".") != names || count_names("run") != inside || count_names("bare") != bare)
+      fail_msg("hark %s: wrote something", cases[i].words);
   }
   char *const after = test_file_text(folder, "run/metrics.jsonl");
   assert_string_equal(metrics, after);
@@ -127,6 +130,10 @@ static void task_files(void **state) {
       {"train --out nothing --data other-version --format examples " ENCODER, HARK_EXIT_BAD_INPUT, "\"format_version\" is not 1"},
       {"train --out nothing --data no-file --format examples " ENCODER, HARK_EXIT_BAD_INPUT, "gone.tsv"},
       {"train --out nothing --data outside --format examples " ENCODER, HARK_EXIT_BAD_INPUT, "of a file in this folder"},
+      {"train --out nothing --data cut --format examples " ENCODER, HARK_EXIT_BAD_INPUT,
+       "cut/task.json: half.tsv has 6 bytes, and \"bytes\" is 12: it was cut or changed"},
+      {"train --out bare --data fields.tsv --format text " ENCODER, HARK_EXIT_BAD_INPUT, "fields.tsv:2:"},
+      {"train --out bare --data long.tsv --format text " ENCODER, HARK_EXIT_USAGE, "the first is number 2 with 9"},
       {"train --out nothing --data good.tsv --format examples " ENCODER, HARK_EXIT_USAGE, "no format is given"},
       {"train --out nothing --data fields.tsv --format text " ENCODER, HARK_EXIT_BAD_INPUT, "fields.tsv:2:"},
       {"train --out nothing --data empty.tsv --format text " ENCODER, HARK_EXIT_BAD_INPUT, "holds no example"},
@@ -160,12 +167,13 @@ static void sequences_and_sentences(void **state) {
   (void)state;
   static const wrong cases[] = {
       {"train --out nothing --data empty-text.tsv --format text " ENCODER, HARK_EXIT_BAD_INPUT, "empty-text.tsv:2:3: empty text"},
-      {"train --out nothing --data long.tsv --format text " ENCODER, HARK_EXIT_USAGE, "has 9 tokens, and model.context is 8"},
+      {"train --out nothing --data long.tsv --format text " ENCODER, HARK_EXIT_USAGE,
+       "more tokens than model.context, 8: the first is number 2 with 9"},
       {"train --out nothing --data blank.txt --unit sentences " MODEL, HARK_EXIT_BAD_INPUT, "has no sentences"},
       {"train --out nothing --data sentences.txt --unit sentences --data.long-sentences refuse " MODEL, HARK_EXIT_BAD_INPUT,
        "model.context has room for 8"},
       {"eval run --data empty-text.tsv", HARK_EXIT_BAD_INPUT, "empty text"},
-      {"eval run --data long.tsv", HARK_EXIT_USAGE, "and model.context is 8"},
+      {"eval run --data long.tsv", HARK_EXIT_USAGE, "more tokens than model.context, 8: the first is number 2 with 9"},
   };
   REFUSE(cases);
 }

@@ -175,7 +175,7 @@ static void one_line_says_what_is_wrong(void **state) {
       {"eval run --part test", HARK_EXIT_USAGE, "there are no test examples"},
       {"eval run --context 8", HARK_EXIT_USAGE, "the run was trained on labelled examples, which are measured whole"},
       {"eval run --data two.tsv --classes 2", HARK_EXIT_BAD_INPUT, "vocabulary.json"},
-      {"eval run --data long.tsv", HARK_EXIT_USAGE, "and model.context is 12"},
+      {"eval run --data long.tsv", HARK_EXIT_USAGE, "more tokens than model.context, 12: the first is number "},
       {"eval run --data bad.tsv", HARK_EXIT_BAD_INPUT, "bad.tsv"},
       {"eval run --data words.tsv --format sequences --classes 0", HARK_EXIT_BAD_INPUT, "vocabulary.json"},
       {"eval run --data missing.tsv", HARK_EXIT_BAD_INPUT, "missing.tsv"},

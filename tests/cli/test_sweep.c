@@ -337,6 +337,8 @@ static void a_run_that_fails_leaves_the_others(void **state) {
   test_file_write_text(folder, "plan.yaml", "config: base.yaml\nout: out\nvariants: {good: {}, bad: {train.init_from: text.txt}}\n");
   command_expect(folder, "sweep plan.yaml", 1, "| good | 1 | ", "1 of 2 runs failed", &output);
   assert_non_null(strstr(output.out, "| bad | 0 | - | - |"));
+  test_file_write_text(folder, "plan.yaml", "config: base.yaml\nout: gone\nsettings: {data.paths: gone.txt}\nvariants: {a: {}, b: {}}\n");
+  command_expect(folder, "sweep plan.yaml --no-picture", 3, "| a | 0 | ", "2 of 2 runs failed", &output);
 }
 
 static void wrong_plans_are_refused(void **state) {
