@@ -126,7 +126,11 @@ hark_status hark_options_complain(hark_context *context, hark_options *options, 
 /* ---- values ---- */
 
 static hark_status bad_value(hark_context *context, hark_options *options, hark_option_entry *entry, const char *value, const char *where) {
-  char word[HARK_SHOWN_BYTES];
+  char word[HARK_SHOWN_BYTES], first[HARK_OPTION_WORD_BYTES] = ""; /* of several words the first that is wrong */
+  hark_layer_choice layers;
+  if (entry->option->type == HARK_OPTION_LAYERS && !hark_option_read_layers(entry->option->range, value, &layers, first) &&
+      first[0] != '\0')
+    value = first;
   hark_text_shown(value, word);
   entry->bad = true;
   hark_text text = hark_text_empty(context);
@@ -135,9 +139,6 @@ static hark_status bad_value(hark_context *context, hark_options *options, hark_
   hark_text_append(&text, "\"%s\" given, expected ", word);
   hark_option_expected(entry->option, &text);
   char near[HARK_OPTION_WORD_BYTES];
-  char first[HARK_OPTION_WORD_BYTES]; /* that is wrong */
-  hark_layer_choice layers;
-  if (entry->option->type == HARK_OPTION_LAYERS && !hark_option_read_layers(entry->option->range, value, &layers, first)) value = first;
   if (hark_option_has_choices(entry->option) && hark_option_near_choice(entry->option->range, value, near)) {
     hark_text_append(&text, "; did you mean %s?", near);
   }
@@ -379,27 +380,29 @@ typedef struct yaml_reading {
   hark_options *options;
   const char *path;
   hark_option_source source;
-  bool layers_begin,
-      layers_end; /* the next item is the first of a sequence of words for the layers; those behind a wrong one are not read */
+  hark_option_entry *layers;        /* whose sequence of words is read, until one is wrong */
+  hark_text words;                  /* of it, separated by commas */
+  char begun[HARK_PATH_BYTES + 16]; /* where a sequence began that has no word yet, or "" */
 } yaml_reading;
+
+/* A sequence of words for the layers that has none. */
+static hark_status refuse_none(yaml_reading *reading) {
+  if (reading->begun[0] == '\0') return HARK_OK;
+  const hark_status status = bad_value(reading->context, reading->options, reading->layers, "[]", reading->begun);
+  reading->begun[0] = '\0';
+  return status;
+}
 
 /* An item of such a sequence, behind those before. */
 static hark_status take_layer(yaml_reading *reading, hark_option_entry *entry, const char *item, const char *where) {
   const int64_t problems = reading->options->problems.count;
-  hark_text words = hark_text_empty(reading->context);
-  if (!reading->layers_begin && reading->layers_end) return HARK_OK;
-  if (!reading->layers_begin) {
-    hark_options_print_value(reading->options, entry->option->name, &words);
-    hark_text_append(&words, ",");
-  }
-  hark_text_append(&words, "%s", item);
-  hark_status status = words.status;
-  if (status == HARK_OK)
-    status = take_value(reading->context, reading->options, entry, hark_text_get(&words), where, reading->source, true);
-  reading->layers_begin = false;
-  reading->layers_end = reading->options->problems.count > problems;
-  hark_text_free(&words);
-  return status;
+  reading->begun[0] = '\0';
+  if (reading->layers != entry) return HARK_OK;
+  hark_text_append(&reading->words, "%s%s", reading->words.length > 0 ? "," : "", item);
+  HARK_TRY(reading->words.status);
+  HARK_TRY(take_value(reading->context, reading->options, entry, hark_text_get(&reading->words), where, reading->source, true));
+  if (reading->options->problems.count > problems) reading->layers = NULL;
+  return HARK_OK;
 }
 
 static hark_status take_yaml(void *user, const hark_yaml_item *item, bool *skip) {
@@ -409,6 +412,7 @@ static hark_status take_yaml(void *user, const hark_yaml_item *item, bool *skip)
   char where[HARK_PATH_BYTES + 16];
   snprintf(where, sizeof where, "%s:%d", reading->path, item->line);
   hark_option_entry *const entry = find_key(options, item->key);
+  if (item->kind != HARK_YAML_ITEM) HARK_TRY(refuse_none(reading));
   if (item->kind == HARK_YAML_SECTION || item->kind == HARK_YAML_LIST) {
     const bool list = item->kind == HARK_YAML_LIST;
     if (list && entry != NULL && entry->option->type == HARK_OPTION_LIST) {
@@ -419,8 +423,12 @@ static hark_status take_yaml(void *user, const hark_yaml_item *item, bool *skip)
       }
       return HARK_OK;
     }
-    reading->layers_begin = list;
-    if (list && entry != NULL && entry->option->type == HARK_OPTION_LAYERS) return HARK_OK;
+    if (list && entry != NULL && entry->option->type == HARK_OPTION_LAYERS) {
+      reading->layers = entry;
+      hark_text_free(&reading->words);
+      memcpy(reading->begun, where, sizeof where);
+      return HARK_OK;
+    }
     if (!list && entry == NULL && is_section(options, item->key)) return HARK_OK;
     *skip = true;
     if (entry == NULL && is_section(options, item->key))
@@ -447,8 +455,10 @@ static hark_status take_yaml(void *user, const hark_yaml_item *item, bool *skip)
 hark_status hark_options_read_yaml(hark_context *context, hark_options *options, const char *path, hark_option_source source) {
   hark_text text = hark_text_empty(context);
   HARK_TRY(hark_file_read(context, path, HARK_YAML_BYTES, &text));
-  yaml_reading reading = {context, options, path, source, false, false};
+  yaml_reading reading = {.context = context, .options = options, .path = path, .source = source, .words = hark_text_empty(context)};
   hark_status status = hark_yaml_walk(context, path, hark_text_get(&text), text.length, take_yaml, &reading);
+  if (status == HARK_OK) status = refuse_none(&reading);
+  hark_text_free(&reading.words);
   hark_text_free(&text);
   if (status == HARK_BAD_CONFIGURATION) {
     char line[HARK_MESSAGE_BYTES];

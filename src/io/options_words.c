@@ -135,6 +135,7 @@ bool hark_option_read_layers(const char *choices, const char *value, hark_layer_
     size_t from = 0, to = length;
     while (from < to && at[from] == ' ') from++;
     while (to > from && at[to - 1] == ' ') to--;
+    bad[0] = '\0';
     if (out->count == HARK_LAYER_CHOICE_WORDS || to - from >= HARK_OPTION_WORD_BYTES) return false;
     memcpy(bad, at + from, to - from);
     bad[to - from] = '\0';

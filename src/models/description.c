@@ -331,8 +331,10 @@ static hark_status read_word(const description_reader *r, const field *f, const 
   }
   if (given != NULL && f->type == FIELD_LAYERS && take_layers(f, given, (hark_layer_choice *)to)) return HARK_OK;
   char text[HARK_SHOWN_BYTES];
-  return hark_fail(r->context, HARK_BAD_FILE, "%s: model.%s is \"%s\", expected one of %s", r->name, f->key,
-                   hark_text_shown(given != NULL ? given : "?", text), f->words);
+  char several[64] = "";
+  if (f->type == FIELD_LAYERS) (void)snprintf(several, sizeof several, ", or up to %d of them with commas", HARK_LAYER_CHOICE_WORDS);
+  return hark_fail(r->context, HARK_BAD_FILE, "%s: model.%s is \"%s\", expected one of %s%s", r->name, f->key,
+                   hark_text_shown(given != NULL ? given : "?", text), f->words, several);
 }
 
 static hark_status read_capacities(const description_reader *r, const field *f, const hark_json_node *node) {

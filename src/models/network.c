@@ -29,6 +29,11 @@ static hark_status check_ridge(hark_context *context, const hark_network_config 
   if (!hark_layer_choice_has(&config->normalisation, HARK_NORMALISATION_CME)) return HARK_OK; /* configurations carry the fields always */
   if (!(config->ridge > 0) || !isfinite(config->ridge))
     return hark_fail(context, HARK_BAD_CONFIGURATION, "model.attention.ridge is %g, expected a finite number above 0", config->ridge);
+  for (int64_t layer = 0; layer < config->layers; layer++)
+    if (hark_layer_choice_of(&config->normalisation, layer) == HARK_NORMALISATION_CME &&
+        hark_layer_choice_of(&config->structure, layer) != HARK_STRUCTURE_DENSE)
+      return hark_fail(context, HARK_BAD_CONFIGURATION,
+                       "model.attention.normalisation cme needs model.attention.structure dense, in layer %" PRId64, layer);
   if (config->sigma_learned && config->unit && config->rotary_scaling == HARK_ROTARY_YARN)
     return hark_fail(context, HARK_BAD_CONFIGURATION,
                      "model.rotary.scaling yarn enlarges queries and keys, which model.attention.unit undoes where "
@@ -86,6 +91,11 @@ hark_status hark_network_declare(hark_context *context, const hark_network_confi
     return hark_fail(context, HARK_BAD_CONFIGURATION, "model.architecture is %d, expected one of " HARK_ARCHITECTURE_WORDS,
                      config->architecture);
   HARK_TRY(check(context, config));
+  if (architecture->causal && config->coarse_query == HARK_COARSE_QUERY_MEAN &&
+      hark_layer_choice_has(&config->structure, HARK_STRUCTURE_HIERARCHICAL))
+    return hark_fail(
+        context, HARK_BAD_CONFIGURATION,
+        "model.attention.coarse_query is mean, and a causal model's queries know nothing of later ones, expected first or exact");
   if (architecture->check != NULL) HARK_TRY(architecture->check(context, config));
   void *memory = NULL;
   HARK_TRY(hark_allocate_zero(context, sizeof(hark_network), &memory));

@@ -39,7 +39,10 @@ static int64_t rate_count(const hark_network *decoder) {
 /* With kernel ridge attention a line is written even where nothing is learned: it counts the pivots. */
 static int64_t ridge_count(const hark_network *decoder) {
   const hark_network_config *config = &decoder->config;
-  return hark_layer_choice_has(&config->normalisation, HARK_NORMALISATION_CME) ? 1 + within_limit(2 * config->layers * config->heads) : 0;
+  int64_t layers = 0;
+  for (int64_t layer = 0; layer < config->layers; layer++)
+    layers += hark_layer_choice_of(&config->normalisation, layer) == HARK_NORMALISATION_CME;
+  return layers > 0 ? 1 + within_limit(2 * layers * config->heads) : 0;
 }
 
 int64_t hark_kernel_metrics_count(const hark_network *decoder) {

@@ -221,6 +221,26 @@ static void wrong_descriptions_are_refused(void **state) {
     assert_failure(context, hark_model_create(context, &options, 1, &loaded), HARK_BAD_FILE, cases[i].message);
     assert_null(loaded);
   }
+#define KINDS(structure, query, normalisation)                                                                                             \
+  MODEL("none", ATTENTION(structure, "false") ", \"hierarchy_block\": 2, \"coarse_query\": \"" query                                       \
+                                              "\", \"normalisation\": \"" normalisation "\", \"ridge\": 1")
+  static const struct {
+    const char *description;
+    hark_status status;
+    const char *message;
+  } kinds[] = {
+      {KINDS("dense,window", "first", "softmax,cme"), HARK_BAD_CONFIGURATION, "needs model.attention.structure dense, in layer 1"},
+      {KINDS("hierarchical", "first", "cme"), HARK_BAD_CONFIGURATION, "needs model.attention.structure dense, in layer 0"},
+      {KINDS("dense,hierarchical", "mean", "softmax"), HARK_BAD_CONFIGURATION, "coarse_query is mean"},
+      {KINDS("dense,dense,dense", "first", "softmax"), HARK_BAD_CONFIGURATION, "has 3 words for 2 layers"},
+      {KINDS("dense,", "first", "softmax"), HARK_BAD_FILE, "expected one of dense|window|hierarchical, or up to 64 of them with commas"},
+      {KINDS("", "first", "softmax"), HARK_BAD_FILE, "model.attention.structure is \"\""},
+      {KINDS("dense", "first", "softmax;cme"), HARK_BAD_FILE, "model.attention.normalisation is \"softmax;cme\""}};
+  for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+    const hark_model_options options = small_model_options(kinds[i].description);
+    assert_failure(context, hark_model_create(context, &options, 1, &loaded), kinds[i].status, kinds[i].message);
+    assert_null(loaded);
+  }
   assert_failure(context, hark_model_create(context, NULL, 1, &loaded), HARK_INVALID_ARGUMENT, "no description");
   const hark_model_options small = {.struct_size = 4};
   assert_failure(context, hark_model_load(context, folder, &small, &loaded), HARK_INVALID_ARGUMENT, "struct_size");
