@@ -1,4 +1,4 @@
-/* sweep.c - hark sweep: the runs of a plan one after another, each a process of hark train, and a table and a picture of what came of them.
+/* sweep.c - hark sweep: the runs of plans one after another, each a process of hark train, and a table and a picture of what came of them.
  *
  * A run that is whole has a line in results.jsonl of the sweep's folder; a sweep that was interrupted, or killed, goes on with the others.
  * A run that was begun differently from what the plan says now is refused, so that a table never mixes two plans.
@@ -26,6 +26,7 @@
 #define OWN_PROGRAM "/proc/self/exe"
 #define NOT_STARTED 127 /* exit code of a run that could not be started, as a shell's */
 #define COLOURS 8       /* of gnuplot's own list */
+#define PLANS 64        /* of one call */
 
 typedef struct sweep_values {
   const char *metric, *baseline, *beside, *at;
@@ -95,7 +96,8 @@ typedef struct sweep {
   const sweep_values *values;
   hark_sweep_plan *plan;
   hark_sweep_results results;
-  bool *whole; /* by run */
+  bool *whole;        /* by run */
+  int number, sweeps; /* which of how many */
   int runs, failed;
   int failure; /* the exit code of every run that failed; HARK_EXIT_FAILED where they differ */
 } sweep;
@@ -461,9 +463,20 @@ static hark_status draw(sweep *s) {
   return status;
 }
 
+/* Whose the numbers below are, where there are several plans. */
+static hark_status head(const sweep *s) {
+  char name[HARK_SWEEP_VALUE_BYTES];
+  hark_text text = hark_text_empty(s->context);
+  if (s->sweeps == 1 || s->call->json) return HARK_OK;
+  hark_sweep_plan_name(s->plan, name);
+  hark_text_append(&text, "%s## %s\n\n", s->number > 0 ? "\n" : "", name);
+  return hark_command_print(s->call, &text);
+}
+
 static hark_status report(sweep *s) {
   hark_text text = hark_text_empty(s->context);
   HARK_TRY(measure_at(s));
+  HARK_TRY(head(s));
   if (s->call->json)
     hark_sweep_print_json(&s->results, &text);
   else
@@ -471,7 +484,8 @@ static hark_status report(sweep *s) {
   HARK_TRY(hark_command_print(s->call, &text));
   if (s->failed > 0) {
     hark_command_warn(s->call, "%d of %d runs failed; the sweep tries them again when it is called again", s->failed, s->runs);
-    s->call->exit_code = s->failed == s->runs ? s->failure : HARK_EXIT_FAILED; /* all alike: data that are missing, a wrong option */
+    const int code = s->failed == s->runs ? s->failure : HARK_EXIT_FAILED; /* all alike: data that are missing, a wrong option */
+    s->call->exit_code = s->call->exit_code == HARK_EXIT_DONE || s->call->exit_code == code ? code : HARK_EXIT_FAILED;
   }
   return s->values->picture && !s->values->table && !s->call->json ? draw(s) : HARK_OK;
 }
@@ -479,6 +493,7 @@ static hark_status report(sweep *s) {
 static hark_status print_runs(const sweep *s) {
   char name[HARK_SWEEP_VALUE_BYTES];
   hark_text text = hark_text_empty(s->context);
+  HARK_TRY(head(s));
   for (int run = 0; run < s->runs; run++) {
     hark_sweep_run_name(s->plan, cell_of(s, run), seed_of(s, run), name);
     hark_text_append(&text, "%s%s\n", name, s->whole[run] ? "  done" : "");
@@ -486,7 +501,8 @@ static hark_status print_runs(const sweep *s) {
   return hark_command_print(s->call, &text);
 }
 
-static hark_status work(sweep *s) {
+/* What is known of a plan before its first run begins. */
+static hark_status prepare(sweep *s) {
   char path[HARK_PATH_BYTES];
   if (s->plan->out[0] == '\0')
     return hark_fail(s->context, HARK_BAD_CONFIGURATION, "%s: 'out' is missing, expected the sweep's folder", s->plan->path);
@@ -497,53 +513,111 @@ static hark_status work(sweep *s) {
   HARK_TRY(check_runs(s));
   HARK_TRY(path_in(s, "results.jsonl", path));
   HARK_TRY(read_results(s, path));
-  if (s->values->list) return print_runs(s);
+  if (s->values->list) return HARK_OK;
   for (int run = 0; run < s->runs; run++) HARK_TRY(compare_configuration(s, run));
   for (int run = 0; run < s->runs; run++) HARK_TRY(measure(s, run, &hark_sweep_whole));
-  if (!s->values->table) {
-    HARK_TRY(hark_folder_make(s->context, s->plan->out));
-    handle_signals(on_signal);
-    HARK_TRY(run_all(s, path));
-    if (stop_signal != 0) s->call->exit_code = HARK_EXIT_SIGNAL + stop_signal; /* also one that came between two runs */
-    if (s->call->exit_code > HARK_EXIT_SIGNAL) return HARK_OK;
+  return HARK_OK;
+}
+
+/* *stopped: by a signal. */
+static hark_status work(sweep *s, bool *stopped) {
+  char path[HARK_PATH_BYTES];
+  if (s->values->list) return print_runs(s);
+  if (s->values->table) return HARK_OK;
+  HARK_TRY(path_in(s, "results.jsonl", path));
+  HARK_TRY(hark_folder_make(s->context, s->plan->out));
+  handle_signals(on_signal);
+  HARK_TRY(run_all(s, path));
+  if (stop_signal != 0) s->call->exit_code = HARK_EXIT_SIGNAL + stop_signal; /* also one that came between two runs */
+  *stopped = s->call->exit_code > HARK_EXIT_SIGNAL;
+  return HARK_OK;
+}
+
+/* ---- several plans ---- */
+
+#define VALUE_BYTES ((size_t)(1 + HARK_SWEEP_BESIDE) * HARK_SWEEP_RUNS * sizeof(double))
+
+static hark_status open_sweep(sweep *s) {
+  void *plan = NULL, *values = NULL, *whole = NULL;
+  hark_status status = hark_allocate_zero(s->context, sizeof(hark_sweep_plan), &plan);
+  if (status == HARK_OK) status = hark_allocate_zero(s->context, VALUE_BYTES, &values);
+  if (status == HARK_OK) status = hark_allocate_zero(s->context, HARK_SWEEP_RUNS * sizeof(bool), &whole);
+  s->plan = plan;
+  s->whole = whole;
+  s->results = (hark_sweep_results){.plan = plan, .metric = s->values->metric, .values = values};
+  HARK_TRY(status);
+  HARK_TRY(hark_sweep_plan_read(s->context, hark_options_argument(s->call->options, s->number), s->plan));
+  s->runs = hark_sweep_cells(s->plan) * s->plan->seed_count;
+  return HARK_OK;
+}
+
+static void close_sweep(sweep *s) {
+  hark_release(s->context, s->plan, sizeof(hark_sweep_plan));
+  hark_release(s->context, s->results.values, VALUE_BYTES);
+  hark_release(s->context, s->whole, HARK_SWEEP_RUNS * sizeof(bool));
+}
+
+/* Runs of two plans in one folder would be taken for each other. */
+static hark_status check_folders(const sweep *sweeps, int count) {
+  for (int i = 0; i < count; i++)
+    for (int before = 0; before < i; before++)
+      if (strcmp(sweeps[i].plan->out, sweeps[before].plan->out) == 0)
+        return hark_fail(sweeps[i].context, HARK_BAD_CONFIGURATION, "%s: 'out' is %s, which %s has too", sweeps[i].plan->path,
+                         sweeps[i].plan->out, sweeps[before].plan->path);
+  return HARK_OK;
+}
+
+static hark_status report_together(const sweep *sweeps, int count) {
+  const hark_sweep_results *results[PLANS];
+  hark_text text = hark_text_empty(sweeps->context);
+  if (count == 1 || sweeps->call->json) return HARK_OK;
+  for (int i = 0; i < count; i++) results[i] = &sweeps[i].results;
+  hark_text_append(&text, "\n## together\n\n");
+  hark_sweep_print_together(results, count, &text);
+  return hark_command_print(sweeps->call, &text);
+}
+
+/* All plans are read and checked before the first run begins. */
+static hark_status run_plans(sweep *sweeps, int count) {
+  bool stopped = false;
+  for (int i = 0; i < count; i++) {
+    HARK_TRY(open_sweep(&sweeps[i]));
+    HARK_TRY(prepare(&sweeps[i]));
   }
-  return report(s);
+  HARK_TRY(check_folders(sweeps, count));
+  for (int i = 0; i < count && !stopped; i++) HARK_TRY(work(&sweeps[i], &stopped));
+  if (stopped || sweeps->values->list) return HARK_OK;
+  for (int i = 0; i < count; i++) HARK_TRY(report(&sweeps[i]));
+  return report_together(sweeps, count);
 }
 
 static hark_status run(hark_invocation *call) {
-  hark_context *const context = call->context;
-  sweep s = {.call = call, .context = context, .values = call->values[0]};
-  const size_t value_bytes = (size_t)(1 + HARK_SWEEP_BESIDE) * HARK_SWEEP_RUNS * sizeof(double);
-  void *plan = NULL, *values = NULL, *whole = NULL;
-  hark_status status = hark_allocate_zero(context, sizeof(hark_sweep_plan), &plan);
-  if (status == HARK_OK) status = hark_allocate_zero(context, value_bytes, &values);
-  if (status == HARK_OK) status = hark_allocate_zero(context, HARK_SWEEP_RUNS * sizeof(bool), &whole);
-  s.plan = plan;
-  s.whole = whole;
-  s.results = (hark_sweep_results){.plan = plan, .metric = s.values->metric, .values = values};
-  if (status == HARK_OK) status = hark_sweep_plan_read(context, hark_options_argument(call->options, 0), s.plan);
-  if (status == HARK_OK) {
-    s.runs = hark_sweep_cells(s.plan) * s.plan->seed_count;
-    status = work(&s);
-  }
-  hark_release(context, plan, sizeof(hark_sweep_plan));
-  hark_release(context, values, value_bytes);
-  hark_release(context, whole, HARK_SWEEP_RUNS * sizeof(bool));
+  const int count = hark_options_argument_count(call->options);
+  void *memory = NULL;
+  HARK_TRY(hark_allocate_zero(call->context, (size_t)count * sizeof(sweep), &memory));
+  sweep *const sweeps = memory;
+  for (int i = 0; i < count; i++)
+    sweeps[i] = (sweep){.call = call, .context = call->context, .values = call->values[0], .number = i, .sweeps = count};
+  const hark_status status = run_plans(sweeps, count);
+  for (int i = 0; i < count; i++) close_sweep(&sweeps[i]);
+  hark_release(call->context, memory, (size_t)count * sizeof(sweep));
   return status;
 }
 
 const hark_command hark_command_sweep = {
     .name = "sweep",
-    .arguments = "FILE",
+    .arguments = "FILE...",
     .summary = "train the runs of a plan and compare them",
     .notes =
         "FILE is YAML: 'out' (the sweep's folder), and as they are wanted 'config' (a configuration beside it), 'seeds' (a list), "
         "'settings'\n"
         "(of all runs), 'variants' (settings with names) and 'grid' (lists of values): every variant with every combination and seed is a "
         "run.\n"
-        "Called again it goes on where it was interrupted. docs/sweeps.md tells more.\n",
+        "Called again it goes on where it was interrupted. Several plans are trained in turn, and compared in one table too, a column "
+        "each.\n"
+        "docs/sweeps.md tells more.\n",
     .argument_minimum = 1,
-    .argument_maximum = 1,
+    .argument_maximum = PLANS,
     .has_json = true,
     .tables = {&table},
     .run = run,

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "io/files.h"
 #include "io/json.h"
 #include "io/number.h"
 
@@ -170,4 +171,53 @@ void hark_sweep_print_json(const hark_sweep_results *results, hark_text *text) {
     hark_text_append(text, "]}");
   }
   hark_text_append(text, "]}\n");
+}
+
+void hark_sweep_plan_name(const hark_sweep_plan *plan, char out[HARK_SWEEP_VALUE_BYTES]) {
+  const char *const name = hark_path_name(plan->path), *const ending = strrchr(name, '.');
+  (void)snprintf(out, HARK_SWEEP_VALUE_BYTES, "%.*s", (int)(ending != NULL && ending > name ? (size_t)(ending - name) : strlen(name)),
+                 name);
+}
+
+/* The cell of this name, or -1. */
+static int find_cell(const hark_sweep_results *results, const char *name) {
+  char own[HARK_SWEEP_VALUE_BYTES];
+  for (int cell = 0; cell < hark_sweep_cells(results->plan); cell++) {
+    hark_sweep_cell_name(results->plan, cell, own);
+    if (strcmp(own, name) == 0) return cell;
+  }
+  return -1;
+}
+
+static void print_row(const hark_sweep_results *const *sweeps, int count, const char *name, hark_text *text) {
+  char mean[32], deviation[32];
+  hark_text_append(text, "| %s |", name);
+  for (int i = 0; i < count; i++) {
+    const int cell = find_cell(sweeps[i], name);
+    const hark_spread own = cell >= 0 ? hark_sweep_cell_spread(sweeps[i], cell) : (hark_spread){.mean = NAN, .deviation = NAN};
+    hark_text_append(text, " %s", number(own.mean, "%.4f", mean));
+    if (own.count > 1) hark_text_append(text, " \u00b1 %s", number(own.deviation, "%.4f", deviation));
+    hark_text_append(text, " |");
+  }
+  hark_text_append(text, "\n");
+}
+
+void hark_sweep_print_together(const hark_sweep_results *const *sweeps, int count, hark_text *text) {
+  char name[HARK_SWEEP_VALUE_BYTES];
+  hark_text_append(text, "| %s |", sweeps[0]->metric);
+  for (int i = 0; i < count; i++) {
+    hark_sweep_plan_name(sweeps[i]->plan, name);
+    hark_text_append(text, " %s |", name);
+  }
+  hark_text_append(text, "\n|---|");
+  for (int i = 0; i < count; i++) hark_text_append(text, "---|");
+  hark_text_append(text, "\n");
+  for (int i = 0; i < count; i++) {
+    for (int cell = 0; cell < hark_sweep_cells(sweeps[i]->plan); cell++) {
+      bool told = false;
+      hark_sweep_cell_name(sweeps[i]->plan, cell, name);
+      for (int before = 0; before < i && !told; before++) told = find_cell(sweeps[before], name) >= 0;
+      if (!told) print_row(sweeps, count, name, text);
+    }
+  }
 }

@@ -42,4 +42,9 @@ bool hark_sweep_on_edge(const hark_sweep_results *results, int cell, int axis);
 void hark_sweep_print_table(const hark_sweep_results *results, hark_text *text);
 void hark_sweep_print_json(const hark_sweep_results *results, hark_text *text);
 
+/* One table of several sweeps, a column for each: mean and deviation of the cells of the same name. */
+void hark_sweep_print_together(const hark_sweep_results *const *sweeps, int count, hark_text *text);
+/* What a plan is called: the name of its file without the ending. */
+void hark_sweep_plan_name(const hark_sweep_plan *plan, char out[HARK_SWEEP_VALUE_BYTES]);
+
 #endif

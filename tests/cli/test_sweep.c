@@ -341,6 +341,29 @@ static void a_run_that_fails_leaves_the_others(void **state) {
   command_expect(folder, "sweep plan.yaml --no-picture", 3, "| a | 0 | ", "2 of 2 runs failed", &output);
 }
 
+/* All are checked before the first begins; a table each, and one of all with a column for each. */
+static void several_plans_make_one_table(void **state) {
+  (void)state;
+  test_file_write_text(folder, "one.yaml",
+                       "config: base.yaml\nout: out-one\nseeds: [1, 2]\nvariants: {a: {}, b: {train.learning_rate: 2e-3}}\n");
+  test_file_write_text(folder, "two.yaml", "config: base.yaml\nout: out-two\nvariants: {b: {}, c: {model.layers: 0}}\n");
+  command_expect(folder, "sweep one.yaml two.yaml", 2, "", "c-seed=1: ", &output);
+  assert_int_equal(access(test_path(folder, "out-one"), F_OK), -1);
+  test_file_write_text(folder, "two.yaml", "config: base.yaml\nout: out-one\nvariants: {b: {}}\n");
+  command_expect(folder, "sweep one.yaml two.yaml", 2, "", "two.yaml: 'out' is out-one, which one.yaml has too", &output);
+  test_file_write_text(folder, "two.yaml", "config: base.yaml\nout: out-two\nvariants: {b: {}, c: {train.learning_rate: 3e-3}}\n");
+  command_expect(folder, "sweep one.yaml two.yaml --no-picture", 0, "## one\n\n| val/loss | n |", "", &output);
+  assert_non_null(strstr(output.out, "\n## two\n\n| val/loss | n |"));
+  const char *const together = strstr(output.out, "\n## together\n\n| val/loss | one | two |\n|---|---|---|\n| a | ");
+  assert_non_null(together);
+  assert_non_null(strstr(together, " \u00b1 "));
+  assert_non_null(strstr(together, " | - |\n| b | ")); /* the second has no a */
+  assert_non_null(strstr(together, "\n| c | - | "));
+  command_expect(folder, "sweep one.yaml two.yaml --table --json", 0, "", "", &output);
+  assert_int_equal(test_line_count(output.out), 2);
+  command_expect(folder, "sweep one.yaml two.yaml --list", 0, "## two\n\nb-seed=1  done\n", "", &output);
+}
+
 static void wrong_plans_are_refused(void **state) {
   (void)state;
   static const struct {
@@ -505,6 +528,7 @@ int main(void) {
                                      TEST(a_deleted_run_is_made_again),
                                      TEST(lists_are_replaced),
                                      TEST(a_run_that_fails_leaves_the_others),
+                                     TEST(several_plans_make_one_table),
                                      TEST(wrong_plans_are_refused),
                                      TEST(spreads_leave_out_what_is_missing),
                                      TEST(numbers_of_a_run_are_chosen),
