@@ -3,8 +3,8 @@
  *     Source <TAB> Target                                       the first line
  *     ( ( ( ( [MAX 2 ) 9 ) 5 ) ] ) <TAB> 9                       an expression in binary application form, and its value
  *
- * The parentheses only say what is applied to what, which the brackets say too: they must close each other, and are dropped. Symbols have the order of the table below,
- * for ever (the original's depends on a hash set).
+ * The parentheses only say what is applied to what, which the brackets say too: they must close each other, and are dropped. Symbols have the
+ * order of the table below, for ever (the original's depends on a hash set).
  */
 #include <stdio.h>
 #include <string.h>
