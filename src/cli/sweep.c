@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #ifdef __linux__
@@ -465,11 +466,9 @@ static hark_status draw(sweep *s) {
 
 /* Whose the numbers below are, where there are several plans. */
 static hark_status head(const sweep *s) {
-  char name[HARK_SWEEP_VALUE_BYTES];
   hark_text text = hark_text_empty(s->context);
   if (s->sweeps == 1 || s->call->json) return HARK_OK;
-  hark_sweep_plan_name(s->plan, name);
-  hark_text_append(&text, "%s## %s\n\n", s->number > 0 ? "\n" : "", name);
+  hark_text_append(&text, "%s## %s\n\n", s->number > 0 ? "\n" : "", s->results.label);
   return hark_command_print(s->call, &text);
 }
 
@@ -482,11 +481,9 @@ static hark_status report(sweep *s) {
   else
     hark_sweep_print_table(&s->results, &text);
   HARK_TRY(hark_command_print(s->call, &text));
-  if (s->failed > 0) {
-    hark_command_warn(s->call, "%d of %d runs failed; the sweep tries them again when it is called again", s->failed, s->runs);
-    const int code = s->failed == s->runs ? s->failure : HARK_EXIT_FAILED; /* all alike: data that are missing, a wrong option */
-    s->call->exit_code = s->call->exit_code == HARK_EXIT_DONE || s->call->exit_code == code ? code : HARK_EXIT_FAILED;
-  }
+  if (s->failed > 0)
+    hark_command_warn(s->call, "%s%s%d of %d runs failed; the sweep tries them again when it is called again",
+                      s->sweeps > 1 ? s->results.label : "", s->sweeps > 1 ? ": " : "", s->failed, s->runs);
   return s->values->picture && !s->values->table && !s->call->json ? draw(s) : HARK_OK;
 }
 
@@ -525,6 +522,7 @@ static hark_status work(sweep *s, bool *stopped) {
   if (s->values->list) return print_runs(s);
   if (s->values->table) return HARK_OK;
   HARK_TRY(path_in(s, "results.jsonl", path));
+  for (int run = 0; run < s->runs; run++) HARK_TRY(compare_configuration(s, run)); /* again: plans before took their time */
   HARK_TRY(hark_folder_make(s->context, s->plan->out));
   handle_signals(on_signal);
   HARK_TRY(run_all(s, path));
@@ -560,11 +558,21 @@ static void close_sweep(sweep *s) {
 /* Runs of two plans in one folder would be taken for each other. */
 static hark_status check_folders(const sweep *sweeps, int count) {
   for (int i = 0; i < count; i++)
-    for (int before = 0; before < i; before++)
-      if (strcmp(sweeps[i].plan->out, sweeps[before].plan->out) == 0)
-        return hark_fail(sweeps[i].context, HARK_BAD_CONFIGURATION, "%s: 'out' is %s, which %s has too", sweeps[i].plan->path,
-                         sweeps[i].plan->out, sweeps[before].plan->path);
+    for (int before = 0; before < i; before++) {
+      const char *const own = sweeps[i].plan->out, *const other = sweeps[before].plan->out;
+      struct stat here, there;
+      const bool one = stat(own, &here) == 0 && stat(other, &there) == 0 && here.st_dev == there.st_dev && here.st_ino == there.st_ino;
+      if (one || (own[0] != '\0' && strcmp(own, other) == 0))
+        return hark_fail(sweeps[i].context, HARK_BAD_CONFIGURATION, "%s: 'out' is %s, the folder of %s", sweeps[i].plan->path, own,
+                         sweeps[before].plan->path);
+    }
   return HARK_OK;
+}
+
+static void name_plans(sweep *sweeps, int count) {
+  const hark_sweep_plan *plans[PLANS];
+  for (int i = 0; i < count; i++) plans[i] = sweeps[i].plan;
+  for (int i = 0; i < count; i++) hark_sweep_label(plans, count, i, sweeps[i].results.label);
 }
 
 static hark_status report_together(const sweep *sweeps, int count) {
@@ -577,18 +585,39 @@ static hark_status report_together(const sweep *sweeps, int count) {
   return hark_command_print(sweeps->call, &text);
 }
 
+/* That of the runs where all of all plans have failed alike: data that are missing, a wrong option. */
+static int exit_code_of(const sweep *sweeps, int count) {
+  int runs = 0, failed = 0, failure = HARK_EXIT_DONE;
+  for (int i = 0; i < count; i++) {
+    if (sweeps[i].failed > 0) failure = failed == 0 || failure == sweeps[i].failure ? sweeps[i].failure : HARK_EXIT_FAILED;
+    runs += sweeps[i].runs;
+    failed += sweeps[i].failed;
+  }
+  if (failed == 0) return HARK_EXIT_DONE;
+  return failed == runs && failure < HARK_EXIT_SIGNAL ? failure : HARK_EXIT_FAILED;
+}
+
+/* With several plans a message says which of them it is about. */
+static hark_status with_plan(const sweep *s, hark_status status) {
+  const char *const path = s->plan != NULL ? s->plan->path : "";
+  const bool told = strncmp(hark_context_message(s->context), path, strlen(path)) == 0;
+  if (status != HARK_OK && s->sweeps > 1 && !told) hark_fail_prefix(s->context, "%s: ", path);
+  return status;
+}
+
 /* All plans are read and checked before the first run begins. */
 static hark_status run_plans(sweep *sweeps, int count) {
   bool stopped = false;
-  for (int i = 0; i < count; i++) {
-    HARK_TRY(open_sweep(&sweeps[i]));
-    HARK_TRY(prepare(&sweeps[i]));
-  }
+  for (int i = 0; i < count; i++) HARK_TRY(open_sweep(&sweeps[i]));
   HARK_TRY(check_folders(sweeps, count));
-  for (int i = 0; i < count && !stopped; i++) HARK_TRY(work(&sweeps[i], &stopped));
+  name_plans(sweeps, count);
+  for (int i = 0; i < count; i++) HARK_TRY(with_plan(&sweeps[i], prepare(&sweeps[i])));
+  for (int i = 0; i < count && !stopped; i++) HARK_TRY(with_plan(&sweeps[i], work(&sweeps[i], &stopped)));
   if (stopped || sweeps->values->list) return HARK_OK;
-  for (int i = 0; i < count; i++) HARK_TRY(report(&sweeps[i]));
-  return report_together(sweeps, count);
+  for (int i = 0; i < count; i++) HARK_TRY(with_plan(&sweeps[i], report(&sweeps[i])));
+  HARK_TRY(report_together(sweeps, count));
+  sweeps->call->exit_code = exit_code_of(sweeps, count);
+  return HARK_OK;
 }
 
 static hark_status run(hark_invocation *call) {

@@ -129,7 +129,9 @@ static void print_spread(const char *prefix, hark_spread spread, hark_text *text
 void hark_sweep_print_json(const hark_sweep_results *results, hark_text *text) {
   const hark_sweep_plan *plan = results->plan;
   char name[HARK_SWEEP_VALUE_BYTES];
-  hark_text_append(text, "{\"metric\": ");
+  hark_text_append(text, "{\"plan\": ");
+  hark_json_append_string(text, results->label);
+  hark_text_append(text, ", \"metric\": ");
   hark_json_append_string(text, results->metric);
   hark_sweep_cell_name(plan, results->baseline, name);
   hark_text_append(text, ", \"better\": \"%s\"", results->more ? "more" : "less");
@@ -173,10 +175,23 @@ void hark_sweep_print_json(const hark_sweep_results *results, hark_text *text) {
   hark_text_append(text, "]}\n");
 }
 
-void hark_sweep_plan_name(const hark_sweep_plan *plan, char out[HARK_SWEEP_VALUE_BYTES]) {
+/* The name of a plan's file without the ending. */
+static void name_plan(const hark_sweep_plan *plan, char out[HARK_PATH_BYTES]) {
   const char *const name = hark_path_name(plan->path), *const ending = strrchr(name, '.');
-  (void)snprintf(out, HARK_SWEEP_VALUE_BYTES, "%.*s", (int)(ending != NULL && ending > name ? (size_t)(ending - name) : strlen(name)),
-                 name);
+  const size_t length = ending != NULL && ending > name ? (size_t)(ending - name) : strlen(name);
+  (void)snprintf(out, HARK_PATH_BYTES, "%.*s", (int)length, name);
+}
+
+void hark_sweep_label(const hark_sweep_plan *const *plans, int count, int index, char out[HARK_PATH_BYTES]) {
+  char other[HARK_PATH_BYTES];
+  bool alone = true;
+  name_plan(plans[index], out);
+  for (int i = 0; i < count && alone; i++) {
+    if (i == index) continue;
+    name_plan(plans[i], other);
+    alone = strcmp(out, other) != 0;
+  }
+  if (!alone) (void)snprintf(out, HARK_PATH_BYTES, "%s", plans[index]->path);
 }
 
 /* The cell of this name, or -1. */
@@ -197,6 +212,8 @@ static void print_row(const hark_sweep_results *const *sweeps, int count, const 
     const hark_spread own = cell >= 0 ? hark_sweep_cell_spread(sweeps[i], cell) : (hark_spread){.mean = NAN, .deviation = NAN};
     hark_text_append(text, " %s", number(own.mean, "%.4f", mean));
     if (own.count > 1) hark_text_append(text, " \u00b1 %s", number(own.deviation, "%.4f", deviation));
+    if (own.count > 0 && own.count < sweeps[i]->plan->seed_count)
+      hark_text_append(text, " (%d of %d)", own.count, sweeps[i]->plan->seed_count);
     hark_text_append(text, " |");
   }
   hark_text_append(text, "\n");
@@ -205,10 +222,7 @@ static void print_row(const hark_sweep_results *const *sweeps, int count, const 
 void hark_sweep_print_together(const hark_sweep_results *const *sweeps, int count, hark_text *text) {
   char name[HARK_SWEEP_VALUE_BYTES];
   hark_text_append(text, "| %s |", sweeps[0]->metric);
-  for (int i = 0; i < count; i++) {
-    hark_sweep_plan_name(sweeps[i]->plan, name);
-    hark_text_append(text, " %s |", name);
-  }
+  for (int i = 0; i < count; i++) hark_text_append(text, " %s |", sweeps[i]->label);
   hark_text_append(text, "\n|---|");
   for (int i = 0; i < count; i++) hark_text_append(text, "---|");
   hark_text_append(text, "\n");
@@ -220,4 +234,7 @@ void hark_sweep_print_together(const hark_sweep_results *const *sweeps, int coun
       if (!told) print_row(sweeps, count, name, text);
     }
   }
+  for (int i = 0; i < count && sweeps[0]->budget.name[0] != '\0'; i++)
+    hark_text_append(text, "%s: each run at its last evaluation of no more than %.6g %s.\n", sweeps[i]->label, sweeps[i]->budget.limit,
+                     sweeps[i]->budget.name);
 }

@@ -12,6 +12,7 @@
 /* Results by run (cell * seeds + seed); NaN: not there. */
 typedef struct hark_sweep_results {
   const hark_sweep_plan *plan;
+  char label[HARK_PATH_BYTES]; /* of the plan among others */
   const char *metric;
   bool more;                /* is better; else less */
   hark_sweep_budget budget; /* that the numbers were reached within */
@@ -44,7 +45,7 @@ void hark_sweep_print_json(const hark_sweep_results *results, hark_text *text);
 
 /* One table of several sweeps, a column for each: mean and deviation of the cells of the same name. */
 void hark_sweep_print_together(const hark_sweep_results *const *sweeps, int count, hark_text *text);
-/* What a plan is called: the name of its file without the ending. */
-void hark_sweep_plan_name(const hark_sweep_plan *plan, char out[HARK_SWEEP_VALUE_BYTES]);
+/* What plan number `index` of several is called: the name of its file without the ending, where that tells it from the others, else its path. */
+void hark_sweep_label(const hark_sweep_plan *const *plans, int count, int index, char out[HARK_PATH_BYTES]);
 
 #endif

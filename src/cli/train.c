@@ -98,7 +98,7 @@ static hark_request request(void *user) {
 /* What the hooks of the trainer work on. */
 typedef struct training_view {
   hark_invocation *call;
-  const hark_run *run;
+  hark_run *run;
   hark_progress progress;
 } training_view;
 
@@ -249,7 +249,9 @@ static hark_status ready(void *user) {
   config->run.resume = false;
   const hark_status status = write_configuration(view->call, view->run);
   config->run.resume = resume;
-  if (status == HARK_OK) hark_progress_line(&view->progress, "run folder %s", view->run->path);
+  if (status != HARK_OK) return status;
+  view->run->made = false; /* it has begun: what fails from here on leaves it as it is */
+  hark_progress_line(&view->progress, "run folder %s", view->run->path);
   return status;
 }
 
@@ -288,7 +290,7 @@ static hark_status report(hark_invocation *call, const hark_run *run, const hark
   return HARK_OK;
 }
 
-static hark_status train_in(hark_invocation *call, const hark_config *config, const hark_run *run) {
+static hark_status train_in(hark_invocation *call, const hark_config *config, hark_run *run) {
   training_view view = {.call = call, .run = run, .progress = hark_progress_begin()};
   const hark_train_hooks hooks = {
       .user = &view, .show = show, .say = say, .request = request, .ready = ready, .peak_operations = measure_peak(call->context)};

@@ -33,9 +33,9 @@ static hark_status check_longest(hark_context *context, const hark_examples *exa
     tokens = length;
   }
   return hark_fail(context, HARK_BAD_CONFIGURATION,
-                   "%" PRId64 " of the %s examples have more tokens than %s, %" PRId64 ": the first is number %" PRId64 " with %" PRId64
+                   "%" PRId64 " of the %s examples %s more tokens than %s, %" PRId64 ": the first is number %" PRId64 " with %" PRId64
                    ", the longest has %" PRId64 "; data.length_limit keeps the first tokens of each",
-                   more, split, settings->named_for, settings->longest, first + 1, tokens, counts.longest);
+                   more, split, more == 1 ? "has" : "have", settings->named_for, settings->longest, first + 1, tokens, counts.longest);
 }
 
 hark_status hark_example_batches_create(hark_context *context, const hark_examples *examples, const hark_example_batches_settings *settings,

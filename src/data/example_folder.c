@@ -21,10 +21,12 @@ static hark_status keep(hark_text *text, const char *value, size_t *at) {
 static hark_status check_size(hark_context *context, const char *path, const char *name, const hark_json_node *bytes) {
   int descriptor;
   uint64_t size;
-  if (!hark_json_is(bytes, HARK_JSON_INTEGER)) return HARK_OK;
+  if (bytes == NULL) return HARK_OK;
+  if (!hark_json_is(bytes, HARK_JSON_INTEGER) || bytes->integer < 0)
+    return hark_fail(context, HARK_BAD_FILE, "\"bytes\" of %s is no whole number of at least 0", name);
   HARK_TRY(hark_file_open(context, path, &descriptor, &size));
   (void)close(descriptor);
-  if (bytes->integer >= 0 && size == (uint64_t)bytes->integer) return HARK_OK;
+  if (size == (uint64_t)bytes->integer) return HARK_OK;
   return hark_fail(context, HARK_BAD_FILE, "%s has %" PRIu64 " bytes, and \"bytes\" is %" PRId64 ": it was cut or changed", name, size,
                    bytes->integer);
 }

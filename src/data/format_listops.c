@@ -60,8 +60,11 @@ static hark_status read_expression(hark_example_reader *reader, const hark_line_
   }
   HARK_TRY(reader->scratch.status);
   if (reader->scratch.length == 0) return hark_lines_fail(context, lines, 0, "empty expression");
-  if (depth > 0) return hark_lines_fail(context, lines, length, "%lld brackets are not closed", (long long)depth);
-  if (parentheses > 0) return hark_lines_fail(context, lines, length, "%lld parentheses are not closed", (long long)parentheses);
+  if (depth > 0)
+    return hark_lines_fail(context, lines, length, "%lld bracket%s not closed", (long long)depth, depth == 1 ? " is" : "s are");
+  if (parentheses > 0)
+    return hark_lines_fail(context, lines, length, "%lld parenthes%s not closed", (long long)parentheses,
+                           parentheses == 1 ? "is is" : "es are");
   return HARK_OK;
 }
 

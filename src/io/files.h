@@ -106,6 +106,7 @@ HARK_MUST_CHECK hark_status hark_disk_free(hark_context *context, const char *pa
 
 /* Locks a folder against other writers by a lock file in it; the system drops the lock when the process ends, however it ends.
  * HARK_BUSY when another one holds it; the message says which process. `*descriptor` keeps the lock until release. */
+#define HARK_LOCK_NAME ".lock"
 HARK_MUST_CHECK hark_status hark_folder_lock(hark_context *context, const char *path, int *descriptor);
 void hark_folder_unlock(int *descriptor);
 

@@ -16,8 +16,6 @@
 #include "io/number.h"
 #include "io/system_error.h"
 
-#define LOCK_NAME ".lock"
-
 hark_status hark_system_fail(hark_context *context, int error, const char *path, const char *what) {
   char text[128];
   if (strerror_r(error, text, sizeof text) != 0) snprintf(text, sizeof text, "system error %d", error);
@@ -226,7 +224,7 @@ hark_status hark_disk_free(hark_context *context, const char *path, uint64_t *by
 hark_status hark_folder_lock(hark_context *context, const char *path, int *descriptor) {
   char name[HARK_PATH_BYTES], text[32] = "";
   *descriptor = -1;
-  HARK_TRY(hark_path_join(context, path, LOCK_NAME, name));
+  HARK_TRY(hark_path_join(context, path, HARK_LOCK_NAME, name));
   int opened = hark_open_again(name, O_RDWR | O_CREAT, 0666);
   if (opened < 0) return hark_system_fail(context, errno, name, "cannot be opened");
   if (flock(opened, LOCK_EX | LOCK_NB) != 0) {

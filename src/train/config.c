@@ -579,8 +579,9 @@ static hark_status check_layers(hark_context *context, hark_options *set, const 
     if (patterns[i].choice->count <= hark_max(1, config->model.layers)) continue;
     char names[80];
     (void)snprintf(names, sizeof names, "model.layers %s", patterns[i].name);
-    HARK_TRY(hark_options_complain(context, set, names, "%s has %d words for %" PRId64 " layers, expected one a layer or fewer",
-                                   patterns[i].name, (int)patterns[i].choice->count, config->model.layers));
+    HARK_TRY(hark_options_complain(context, set, names, "%s has %d words for %" PRId64 " layer%s, expected one a layer or fewer",
+                                   patterns[i].name, (int)patterns[i].choice->count, config->model.layers,
+                                   config->model.layers == 1 ? "" : "s"));
   }
   return HARK_OK;
 }

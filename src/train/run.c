@@ -59,19 +59,21 @@ static hark_status is_empty(hark_context *context, const char *path, bool *empty
   return HARK_OK;
 }
 
-/* Removes what is in a folder, and not the folder. */
-static hark_status empty_folder(hark_context *context, const char *path) {
-  hark_names names;
-  hark_status status = hark_folder_list(context, path, &names);
-  for (int64_t i = 0; status == HARK_OK && i < names.count; i++) {
-    char inside[HARK_PATH_BYTES];
-    status = hark_path_join(context, path, names.items[i], inside);
-    if (status != HARK_OK) break;
-    const bool folder = hark_path_kind_of(inside) == HARK_PATH_FOLDER;
-    status = folder ? hark_folder_remove(context, inside) : hark_file_remove(context, inside);
+/* Removes what a run that has not begun has in its folder, the lock last, and nothing of anybody else's. */
+static hark_status remove_own(hark_context *context, const hark_run *run) {
+  static const char *const own[] = {"cache", "checkpoints", "vocabulary.json", "origin.json", "metrics.jsonl", HARK_LOCK_NAME};
+  for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
+    char path[HARK_PATH_BYTES];
+    HARK_TRY(hark_run_path(context, run, own[i], path));
+    if (hark_path_kind_of(path) == HARK_PATH_FOLDER)
+      HARK_TRY(hark_folder_remove(context, path));
+    else
+      HARK_TRY(hark_file_remove(context, path));
   }
-  hark_names_free(context, &names);
-  return status;
+  if (run->kept) return HARK_OK;
+  bool empty = false;
+  HARK_TRY(is_empty(context, run->path, &empty));
+  return empty ? hark_folder_remove(context, run->path) : HARK_OK;
 }
 
 hark_status hark_run_open(hark_context *context, const char *path, bool resume, hark_run *out) {
@@ -100,7 +102,7 @@ void hark_run_abandon(hark_context *context, const hark_run *run) {
   if (!run->made) return;
   memcpy(message, context->message, sizeof message);
   hark_status status = holds_run(context, run, &holds);
-  if (status == HARK_OK && !holds) status = run->kept ? empty_folder(context, run->path) : hark_folder_remove(context, run->path);
+  if (status == HARK_OK && !holds) status = remove_own(context, run);
   (void)status; /* the failure that is told is the one before */
   memcpy(context->message, message, sizeof message);
 }

@@ -19,7 +19,7 @@
 typedef struct hark_run {
   char path[HARK_PATH_BYTES];
   int lock;  /* descriptor; -1: opened for reading only */
-  bool made; /* the folder was not there before, or had nothing in it */
+  bool made; /* the folder was not there before, or had nothing in it, and no run has begun */
   bool kept; /* it was there */
 } hark_run;
 
@@ -29,8 +29,8 @@ HARK_MUST_CHECK hark_status hark_run_open(hark_context *context, const char *pat
 /* Opens a run for reading. `path` may also be a checkpoint inside a run: then *checkpoint gets its name, else "". */
 HARK_MUST_CHECK hark_status hark_run_open_reading(hark_context *context, const char *path, hark_run *out, char checkpoint[HARK_NAME_BYTES]);
 void hark_run_close(hark_run *run);
-/* After a failure, before the run is closed: where no run has begun (no config.yaml) what hark_run_open() and others put into a new or an empty
- * folder goes, and the folder if it is new. The context's message stays. */
+/* After a failure, before the run is closed: where `made` and no config.yaml say that no run has begun, what a run puts into its folder goes,
+ * and the folder if it is new and nothing else is in it. The context's message stays. */
 void hark_run_abandon(hark_context *context, const hark_run *run);
 /* Cuts "RUN/checkpoints/step-N" to "RUN", in place, and puts the last part into `checkpoint`; false when the path does not look like that. */
 bool hark_run_cut_checkpoint(char *path, char checkpoint[HARK_NAME_BYTES]);

@@ -38,7 +38,7 @@ static void write_paths(const char *name, unsigned char label, size_t bytes) {
 
 static int begin(void **state) {
   (void)state;
-  static const char *const folders[] = {"no-task", "bad-task", "other-version", "no-file", "outside", "cut", "bare"};
+  static const char *const folders[] = {"no-task", "bad-task", "other-version", "no-file", "outside", "cut", "no-bytes", "bare"};
   command_place_open(folder);
   for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) assert_int_equal(mkdir(test_path(folder, folders[i]), 0700), 0);
   test_file_write_text(folder, "bad-task/task.json", "{\"format_version\": 1,");
@@ -46,6 +46,8 @@ static int begin(void **state) {
   test_file_write_text(folder, "no-file/task.json", TASK("\"training\": {\"name\": \"gone.tsv\"}"));
   test_file_write_text(folder, "outside/task.json", TASK("\"training\": {\"name\": \"../good.tsv\"}"));
   test_file_write_text(folder, "cut/task.json", TASK("\"training\": {\"name\": \"half.tsv\", \"bytes\": 12}"));
+  test_file_write_text(folder, "no-bytes/task.json", TASK("\"training\": {\"name\": \"half.tsv\", \"bytes\": \"6\"}"));
+  test_file_write_text(folder, "no-bytes/half.tsv", "0\tabc\n");
   test_file_write_text(folder, "cut/half.tsv", "0\tabc\n");
   test_file_write_text(folder, "good.tsv", "0\tabc\n1\tbca\n0\tab\n1\tba\n");
   test_file_write_text(folder, "three.tsv", "0\tabc\n1\tbca\n2\tab\n1\tba\n");
@@ -132,13 +134,14 @@ static void task_files(void **state) {
       {"train --out nothing --data outside --format examples " ENCODER, HARK_EXIT_BAD_INPUT, "of a file in this folder"},
       {"train --out nothing --data cut --format examples " ENCODER, HARK_EXIT_BAD_INPUT,
        "cut/task.json: half.tsv has 6 bytes, and \"bytes\" is 12: it was cut or changed"},
+      {"train --out nothing --data no-bytes --format examples " ENCODER, HARK_EXIT_BAD_INPUT, "\"bytes\" of half.tsv is no whole number"},
       {"train --out bare --data fields.tsv --format text " ENCODER, HARK_EXIT_BAD_INPUT, "fields.tsv:2:"},
       {"train --out bare --data long.tsv --format text " ENCODER, HARK_EXIT_USAGE, "the first is number 2 with 9"},
       {"train --out nothing --data good.tsv --format examples " ENCODER, HARK_EXIT_USAGE, "no format is given"},
       {"train --out nothing --data fields.tsv --format text " ENCODER, HARK_EXIT_BAD_INPUT, "fields.tsv:2:"},
       {"train --out nothing --data empty.tsv --format text " ENCODER, HARK_EXIT_BAD_INPUT, "holds no example"},
       {"train --out nothing --data bytes.tsv --format text " ENCODER, HARK_EXIT_BAD_INPUT, "bytes.tsv:2:4: invalid UTF-8"},
-      {"train --out nothing --data open.tsv --format listops " ENCODER, HARK_EXIT_BAD_INPUT, "open.tsv:2:9: 1 brackets"},
+      {"train --out nothing --data open.tsv --format listops " ENCODER, HARK_EXIT_BAD_INPUT, "open.tsv:2:9: 1 bracket is not closed"},
       {"train --out nothing --data words.tsv --format sequences " MODEL, HARK_EXIT_BAD_INPUT, "words.tsv:2:"},
       {"train --out nothing --data pair.tsv --format pairs " ENCODER, HARK_EXIT_BAD_INPUT, "4 of 5 fields"},
       {"eval run --data gone.tsv", HARK_EXIT_BAD_INPUT, "gone.tsv"},

@@ -339,6 +339,8 @@ static void a_run_that_fails_leaves_the_others(void **state) {
   assert_non_null(strstr(output.out, "| bad | 0 | - | - |"));
   test_file_write_text(folder, "plan.yaml", "config: base.yaml\nout: gone\nsettings: {data.paths: gone.txt}\nvariants: {a: {}, b: {}}\n");
   command_expect(folder, "sweep plan.yaml --no-picture", 3, "| a | 0 | ", "2 of 2 runs failed", &output);
+  test_file_write_text(folder, "fine.yaml", "config: base.yaml\nout: fine\nvariants: {a: {}}\n");
+  command_expect(folder, "sweep fine.yaml plan.yaml --no-picture", 1, "| a | ", "plan: 2 of 2 runs failed", &output);
 }
 
 /* All are checked before the first begins; a table each, and one of all with a column for each. */
@@ -350,7 +352,7 @@ static void several_plans_make_one_table(void **state) {
   command_expect(folder, "sweep one.yaml two.yaml", 2, "", "c-seed=1: ", &output);
   assert_int_equal(access(test_path(folder, "out-one"), F_OK), -1);
   test_file_write_text(folder, "two.yaml", "config: base.yaml\nout: out-one\nvariants: {b: {}}\n");
-  command_expect(folder, "sweep one.yaml two.yaml", 2, "", "two.yaml: 'out' is out-one, which one.yaml has too", &output);
+  command_expect(folder, "sweep one.yaml two.yaml", 2, "", "two.yaml: 'out' is out-one, the folder of one.yaml", &output);
   test_file_write_text(folder, "two.yaml", "config: base.yaml\nout: out-two\nvariants: {b: {}, c: {train.learning_rate: 3e-3}}\n");
   command_expect(folder, "sweep one.yaml two.yaml --no-picture", 0, "## one\n\n| val/loss | n |", "", &output);
   assert_non_null(strstr(output.out, "\n## two\n\n| val/loss | n |"));
@@ -361,6 +363,10 @@ static void several_plans_make_one_table(void **state) {
   assert_non_null(strstr(together, "\n| c | - | "));
   command_expect(folder, "sweep one.yaml two.yaml --table --json", 0, "", "", &output);
   assert_int_equal(test_line_count(output.out), 2);
+  assert_non_null(strstr(output.out, "{\"plan\": \"two\", \"metric\": "));
+  test_file_write_text(folder, "two.yaml", "config: base.yaml\nout: ./out-one/\nvariants: {b: {}}\n");
+  command_expect(folder, "sweep one.yaml two.yaml", 2, "", "two.yaml: 'out' is ./out-one/, the folder of one.yaml", &output);
+  test_file_write_text(folder, "two.yaml", "config: base.yaml\nout: out-two\nvariants: {b: {}, c: {train.learning_rate: 3e-3}}\n");
   command_expect(folder, "sweep one.yaml two.yaml --list", 0, "## two\n\nb-seed=1  done\n", "", &output);
 }
 

@@ -172,7 +172,7 @@ static void what_does_not_fit_is_refused(void **state) {
   hark_example_batches batches;
   hark_example_batches_settings settings = {.longest = EXAMPLES - 1, .named_for = "model.context"};
   assert_failure(context, hark_example_batches_create(context, texts, &settings, &batches), HARK_BAD_CONFIGURATION,
-                 "1 of the training examples have more tokens than model.context, 22: the first is number 23 with 23, the longest has 23");
+                 "1 of the training examples has more tokens than model.context, 22: the first is number 23 with 23, the longest has 23");
   settings.split = HARK_SPLIT_TEST;
   assert_failure(context, hark_example_batches_create(context, texts, &settings, &batches), HARK_BAD_CONFIGURATION,
                  "there are no test examples");

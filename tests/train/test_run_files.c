@@ -3,7 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "io/files.h"
 #include "support/cmocka_all.h"
+#include "support/setups.h"
 #include "support/text_files.h"
 #include "train/run.h"
 
@@ -173,11 +175,45 @@ static void pointers_name_checkpoints_only(void **state) {
   fixture_close(&f);
 }
 
+/* A run that could not begin takes what is its own and leaves what is anybody else's, and a folder that was there. */
+static void what_is_not_its_own_stays(void **state) {
+  (void)state;
+  hark_context *context = test_reference_open();
+  char folder[TEST_PATH_BYTES], inside[TEST_PATH_BYTES], file[TEST_PATH_BYTES + 16];
+  test_folder_make(folder);
+  for (int there = 0; there < 2; there++) {
+    for (int others = 0; others < 2; others++) {
+      hark_run run;
+      snprintf(inside, sizeof inside, "%s", test_path(folder, "run"));
+      if (there == 1) assert_fine(context, hark_folder_make(context, inside));
+      assert_fine(context, hark_run_open(context, inside, false, &run));
+      assert_true(run.made);
+      snprintf(file, sizeof file, "%s/notes.txt", inside);
+      if (others == 1) assert_fine(context, hark_file_write(context, file, "mine", 4));
+      assert_int_equal(hark_fail(context, HARK_CANCELLED, "the reason"), HARK_CANCELLED);
+      hark_run_abandon(context, &run);
+      hark_run_close(&run);
+      assert_string_equal(hark_context_message(context), "the reason");
+      assert_int_equal(hark_path_kind_of(inside), there + others > 0 ? HARK_PATH_FOLDER : HARK_PATH_NONE);
+      assert_int_equal(hark_path_kind_of(file), others == 1 ? HARK_PATH_FILE : HARK_PATH_NONE);
+      if (there + others == 0) continue;
+      hark_names names;
+      assert_fine(context, hark_folder_list(context, inside, &names));
+      assert_int_equal(names.count, others);
+      hark_names_free(context, &names);
+      assert_fine(context, hark_folder_remove(context, inside));
+    }
+  }
+  test_folder_remove(folder);
+  test_setup_close(context);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(states_are_read_strictly),
       cmocka_unit_test(damage_ends_with_a_status),
       cmocka_unit_test(pointers_name_checkpoints_only),
+      cmocka_unit_test(what_is_not_its_own_stays),
   };
   return cmocka_run_group_tests_name("run files", tests, NULL, NULL);
 }
