@@ -21,7 +21,7 @@ static value_kind kind_of_path(const char *argument) {
 
 static value_kind kind_of_option(const hark_option *option) {
   if (option->type == HARK_OPTION_BOOL) return VALUE_NONE;
-  return option->type == HARK_OPTION_ENUM || option->type == HARK_OPTION_LAYERS ? VALUE_WORDS : kind_of_path(hark_option_argument(option));
+  return hark_option_has_choices(option) ? VALUE_WORDS : kind_of_path(hark_option_argument(option));
 }
 
 static value_kind kind_of_argument(const hark_command *command) {

@@ -522,7 +522,8 @@ static hark_status work(sweep *s, bool *stopped) {
   if (s->values->list) return print_runs(s);
   if (s->values->table) return HARK_OK;
   HARK_TRY(path_in(s, "results.jsonl", path));
-  for (int run = 0; run < s->runs; run++) HARK_TRY(compare_configuration(s, run)); /* again: plans before took their time */
+  for (int run = 0; s->number > 0 && run < s->runs; run++) /* again: plans before took their time */
+    HARK_TRY(compare_configuration(s, run));
   HARK_TRY(hark_folder_make(s->context, s->plan->out));
   handle_signals(on_signal);
   HARK_TRY(run_all(s, path));

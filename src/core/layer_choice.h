@@ -37,6 +37,14 @@ static inline bool hark_layer_choice_is(const hark_layer_choice *choice, int wor
   return choice->count > 0 || word == 0;
 }
 
+/* The first of `layers` layers that has word `first` of one choice without word `second` of the other, or -1. */
+static inline int64_t hark_layer_choice_without(const hark_layer_choice *one, int first, const hark_layer_choice *other, int second,
+                                                int64_t layers) {
+  for (int64_t layer = 0; layer < layers; layer++)
+    if (hark_layer_choice_of(one, layer) == first && hark_layer_choice_of(other, layer) != second) return layer;
+  return -1;
+}
+
 static inline bool hark_layer_choice_same(const hark_layer_choice *a, const hark_layer_choice *b) {
   for (int32_t i = 0; i < a->count || i < b->count; i++)
     if (i >= a->count || i >= b->count || a->words[i] != b->words[i]) return false;

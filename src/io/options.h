@@ -55,6 +55,11 @@ typedef struct hark_option {
   const char *help;     /* one line */
 } hark_option;
 
+/* Whether the option's value is one of the words of its range, or several. */
+static inline bool hark_option_has_choices(const hark_option *option) {
+  return option->type == HARK_OPTION_ENUM || option->type == HARK_OPTION_LAYERS;
+}
+
 /* Title of a section in --help and in the reference. */
 typedef struct hark_option_section {
   const char *name; /* "model.attention" */

@@ -38,10 +38,6 @@ bool hark_option_range_is_sound(const char *text);
 bool hark_option_read_bool(const char *value, bool *out);
 /* "window, hierarchical". False for what is none of the choices, which is then in `bad` where it is short enough, or for too many words. */
 bool hark_option_read_layers(const char *choices, const char *value, hark_layer_choice *out, char bad[HARK_OPTION_WORD_BYTES]);
-/* Whether the option's value is one of the words of its range, or several. */
-static inline bool hark_option_has_choices(const hark_option *option) {
-  return option->type == HARK_OPTION_ENUM || option->type == HARK_OPTION_LAYERS;
-}
 
 /* Whether the subcommand takes the option as a flag. */
 bool hark_option_applies(const hark_option *option, const char *command);

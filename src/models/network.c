@@ -29,11 +29,11 @@ static hark_status check_ridge(hark_context *context, const hark_network_config 
   if (!hark_layer_choice_has(&config->normalisation, HARK_NORMALISATION_CME)) return HARK_OK; /* configurations carry the fields always */
   if (!(config->ridge > 0) || !isfinite(config->ridge))
     return hark_fail(context, HARK_BAD_CONFIGURATION, "model.attention.ridge is %g, expected a finite number above 0", config->ridge);
-  for (int64_t layer = 0; layer < config->layers; layer++)
-    if (hark_layer_choice_of(&config->normalisation, layer) == HARK_NORMALISATION_CME &&
-        hark_layer_choice_of(&config->structure, layer) != HARK_STRUCTURE_DENSE)
-      return hark_fail(context, HARK_BAD_CONFIGURATION,
-                       "model.attention.normalisation cme needs model.attention.structure dense, in layer %" PRId64, layer);
+  const int64_t apart =
+      hark_layer_choice_without(&config->normalisation, HARK_NORMALISATION_CME, &config->structure, HARK_STRUCTURE_DENSE, config->layers);
+  if (apart >= 0)
+    return hark_fail(context, HARK_BAD_CONFIGURATION,
+                     "model.attention.normalisation cme needs model.attention.structure dense, in layer %" PRId64, apart);
   if (config->sigma_learned && config->unit && config->rotary_scaling == HARK_ROTARY_YARN)
     return hark_fail(context, HARK_BAD_CONFIGURATION,
                      "model.rotary.scaling yarn enlarges queries and keys, which model.attention.unit undoes where "

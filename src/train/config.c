@@ -559,15 +559,6 @@ static hark_status settle_examples(hark_context *context, hark_options *set, har
   return HARK_OK;
 }
 
-/* Whether every layer of kernel ridge attention is dense. */
-static bool regresses_densely(const hark_config *config) {
-  for (int64_t layer = 0; layer < config->model.layers; layer++)
-    if (hark_layer_choice_of(&config->model.attention.normalisation, layer) == HARK_NORMALISATION_CME &&
-        hark_layer_choice_of(&config->model.attention.structure, layer) != HARK_STRUCTURE_DENSE)
-      return false;
-  return true;
-}
-
 /* As many words as layers at most. */
 static hark_status check_layers(hark_context *context, hark_options *set, const hark_config *config) {
   const struct {
@@ -596,7 +587,9 @@ static hark_status check_ridge(hark_context *context, hark_options *set, const h
       {"model.attention.ridge_learned", "a learned ridge needs normalisation cme", !cme && config->model.attention.ridge_learned},
       {"model.attention.sigma_learned", "a learned sigma needs normalisation cme", !cme && config->model.attention.sigma_learned},
       {"model.attention.unit", "unit needs normalisation cme", !cme && config->model.attention.unit},
-      {"model.attention.structure", "normalisation cme needs structure dense", cme && !regresses_densely(config)},
+      {"model.attention.structure", "normalisation cme needs structure dense",
+       hark_layer_choice_without(&config->model.attention.normalisation, HARK_NORMALISATION_CME, &config->model.attention.structure,
+                                 HARK_STRUCTURE_DENSE, config->model.layers) >= 0},
       {"model.attention.forget_gate", "normalisation cme needs a symmetric kernel, which forget gates do not leave",
        cme && config->model.attention.forget_gate},
       {"model.attention.dropout", "normalisation cme has no normalised weights to drop", cme && config->model.attention.dropout > 0},
