@@ -106,7 +106,7 @@ static hark_value linear(hark_tape *tape, hark_value rows, int number) {
 
 /* `slots` averages of every segment of rows; `fewer`: of a segment with fewer rows, as many as it has. */
 static hark_value average(hark_tape *tape, hark_value rows, hark_value offsets, int64_t slots, int64_t unit, bool fewer) {
-  const hark_segment_pool_attributes pool = {HARK_SEGMENT_POOL_AVERAGE, slots, unit, fewer};
+  const hark_segment_pool_attributes pool = {HARK_SEGMENT_POOL_AVERAGE, slots, unit, fewer, 0};
   return apply(tape, &hark_op_segment_pool, &pool, 2, (hark_value[]){rows, offsets});
 }
 

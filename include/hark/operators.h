@@ -306,13 +306,15 @@ typedef struct hark_segment_index_attributes {
 } hark_segment_index_attributes;
 
 /* segment_pool: y[s, i, :] = mean or maximum of rows floor(i M / C) .. ceil((i + 1) M / C) - 1 of segment s, of M rows; C = slots, or
- * min(slots, M) with `fewer`, and then rows of y follow each other as in segment_slots. inputs x [..., D], offsets i64 [S + 1]; y [S, slots, D].
- * An empty segment gives zeros. Of equal maxima the first gets the gradient. Saved by the maximum alone: its row, i64 [S, slots, D]. */
+ * min(slots, M) with `fewer`, and then rows of y follow each other as in segment_slots, zeros behind the last. inputs x [..., D], offsets i64 [S + 1];
+ * y [S, slots, D], or with `fewer` and `rows` > 0 y [rows, D], in which all have to fit (HARK_INVALID_ARGUMENT). An empty segment gives zeros. Of equal
+ * maxima the first gets the gradient. Saved by the maximum alone: its row, i64, of y's shape. */
 typedef enum hark_segment_pool_kind { HARK_SEGMENT_POOL_AVERAGE, HARK_SEGMENT_POOL_MAX } hark_segment_pool_kind;
 typedef struct hark_segment_pool_attributes {
   hark_segment_pool_kind kind;
   int64_t slots, unit;
   bool fewer;
+  int64_t rows; /* of y, with `fewer`; 0: slots for every segment */
 } hark_segment_pool_attributes;
 
 /* gather_rows: y[i, ...] = x[index[i], ...], zeros where the index is -1. inputs x of rank 2 or more, whose `leading` first dimensions (0: 1)

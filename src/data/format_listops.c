@@ -3,8 +3,8 @@
  *     Source <TAB> Target                                       the first line
  *     ( ( ( ( [MAX 2 ) 9 ) 5 ) ] ) <TAB> 9                       an expression in binary application form, and its value
  *
- * The parentheses only say what is applied to what, which the brackets say too: they must close each other, and are dropped. Symbols have the
- * order of the table below, for ever (the original's depends on a hash set).
+ * The parentheses only say what is applied to what, one argument at a time, which the brackets say too: they are dropped, and where there are any they
+ * must say what the brackets say. Symbols have the order of the table below, for ever (the original's depends on a hash set).
  */
 #include <stdio.h>
 #include <string.h>
@@ -23,14 +23,36 @@ static int32_t find(const char *word, size_t length) {
   return -1;
 }
 
+/* What has been read and not been applied yet. */
+enum { OPEN = '(', BARE_OPERATOR = 'o', OPERATOR = 'p' /* with arguments */, VALUE = 'v', END = ']' };
+
+static hark_status push(hark_text *stack, char what) {
+  hark_text_append_bytes(stack, &what, 1);
+  return stack->status;
+}
+
+/* "( operator value )" is an operator with one more argument, "( operator ] )" its value; nothing else is in parentheses. */
+static bool apply(hark_text *stack) {
+  const size_t count = stack->length;
+  if (count < 3 || stack->data[count - 3] != OPEN) return false;
+  const char function = stack->data[count - 2], argument = stack->data[count - 1];
+  const bool one_more = (function == BARE_OPERATOR || function == OPERATOR) && argument == VALUE,
+             last = function == OPERATOR && argument == END;
+  stack->data[count - 3] = one_more ? OPERATOR : VALUE;
+  stack->length = count - 2;
+  return one_more || last;
+}
+
 /* The symbols of an expression, as bytes, into scratch; brackets and parentheses must match, and one expression be there, without operators of
  * nothing. */
-static hark_status read_expression(hark_example_reader *reader, const hark_line_reader *lines, size_t length) {
+static hark_status read_expression(hark_example_reader *reader, const hark_line_reader *lines, size_t length, hark_text *stack) {
   hark_context *const context = reader->context;
   const char *const line = lines->line;
   int64_t depth = 0, parentheses = 0;
   int32_t before = -1;
+  bool has_parentheses = false;
   reader->scratch.length = 0;
+  stack->length = 0;
   for (size_t at = 0; at < length;) {
     size_t end = at;
     while (end < length && line[end] != ' ') end++;
@@ -44,7 +66,11 @@ static hark_status read_expression(hark_example_reader *reader, const hark_line_
     }
     if (is_parenthesis) {
       parentheses += line[at] == '(' ? 1 : -1;
+      has_parentheses = true;
       if (parentheses < 0) return hark_lines_fail(context, lines, at, "\")\" without its \"(\"");
+      if (line[at] == '(') HARK_TRY(push(stack, OPEN));
+      if (line[at] == ')' && !apply(stack))
+        return hark_lines_fail(context, lines, at, "expected an operator and one argument, or its \"]\", between \"(\" and \")\"");
     }
     if (symbol >= 0) {
       const char byte = (char)symbol;
@@ -55,6 +81,7 @@ static hark_status read_expression(hark_example_reader *reader, const hark_line_
       before = symbol;
       depth += symbol >= HARK_LISTOPS_OPERATOR && symbol < HARK_LISTOPS_CLOSE;
       hark_text_append_bytes(&reader->scratch, &byte, 1);
+      HARK_TRY(push(stack, symbol == HARK_LISTOPS_CLOSE ? END : symbol >= HARK_LISTOPS_OPERATOR ? BARE_OPERATOR : VALUE));
     }
     at = end + 1;
   }
@@ -65,21 +92,23 @@ static hark_status read_expression(hark_example_reader *reader, const hark_line_
   if (parentheses > 0)
     return hark_lines_fail(context, lines, length, "%lld parenthes%s not closed", (long long)parentheses,
                            parentheses == 1 ? "is is" : "es are");
+  if (has_parentheses && (stack->length != 1 || stack->data[0] != VALUE))
+    return hark_lines_fail(context, lines, length, "not all that stands there is applied by parentheses, as in ( ( ( [MAX 2 ) 9 ) ] )");
   return HARK_OK;
 }
 
-static hark_status read_line(hark_example_reader *reader, const hark_line_reader *lines) {
+static hark_status read_line(hark_example_reader *reader, const hark_line_reader *lines, hark_text *stack) {
   const char *const tab = lines->length > 0 ? memchr(lines->line, '\t', lines->length) : NULL;
   if (tab == NULL) return hark_lines_fail(reader->context, lines, lines->length, "no tab, expected an expression, a tab and its value");
   const size_t length = (size_t)(tab - lines->line);
   if (lines->length != length + 2 || tab[1] < '0' || tab[1] > '9')
     return hark_lines_fail(reader->context, lines, length + 1, "value out of range, expected 0 to 9");
-  HARK_TRY(read_expression(reader, lines, length));
+  HARK_TRY(read_expression(reader, lines, length, stack));
   HARK_TRY(hark_example_part(reader, hark_text_get(&reader->scratch), reader->scratch.length));
   return hark_example_end(reader, tab[1] - '0');
 }
 
-static hark_status read_lines(hark_example_reader *reader, hark_line_reader *lines) {
+static hark_status read_lines(hark_example_reader *reader, hark_line_reader *lines, hark_text *stack) {
   bool more;
   HARK_TRY(hark_lines_next(reader->context, lines, &more));
   if (!more || lines->length != strlen(HARK_LISTOPS_HEADER) || memcmp(lines->line, HARK_LISTOPS_HEADER, lines->length) != 0)
@@ -87,15 +116,17 @@ static hark_status read_lines(hark_example_reader *reader, hark_line_reader *lin
   for (;;) {
     HARK_TRY(hark_lines_next(reader->context, lines, &more));
     if (!more) return HARK_OK;
-    HARK_TRY(read_line(reader, lines));
+    HARK_TRY(read_line(reader, lines, stack));
   }
 }
 
 static hark_status read_file(hark_example_reader *reader) {
   hark_line_reader lines = {0};
+  hark_text stack = hark_text_empty(reader->context);
   hark_status status = hark_lines_open(reader->context, &lines, reader->path);
-  if (status == HARK_OK) status = read_lines(reader, &lines);
+  if (status == HARK_OK) status = read_lines(reader, &lines, &stack);
   hark_lines_close(&lines);
+  hark_text_free(&stack);
   return status;
 }
 

@@ -155,11 +155,11 @@ static hark_status draw_compression(const passage *s) {
   int64_t of_slots[] = {0, s->chunks};
   double *weights;
   HARK_TRY(hark_lab_numbers(s->lab, hark_max(slots * LETTERS, SECONDARY * slots), &weights));
-  HARK_TRY(pool_identity(s, LETTERS, s->chunks, s->chunk_rows, (hark_segment_pool_attributes){HARK_SEGMENT_POOL_AVERAGE, SLOTS, 0, false},
-                         weights));
+  HARK_TRY(pool_identity(s, LETTERS, s->chunks, s->chunk_rows,
+                         (hark_segment_pool_attributes){HARK_SEGMENT_POOL_AVERAGE, SLOTS, 0, false, 0}, weights));
   HARK_TRY(draw_weights(s, &primary, 0, slots, LETTERS, weights));
   HARK_TRY(
-      pool_identity(s, slots, 1, of_slots, (hark_segment_pool_attributes){HARK_SEGMENT_POOL_AVERAGE, SECONDARY, SLOTS, true}, weights));
+      pool_identity(s, slots, 1, of_slots, (hark_segment_pool_attributes){HARK_SEGMENT_POOL_AVERAGE, SECONDARY, SLOTS, true, 0}, weights));
   return draw_weights(s, &secondary, 1, global, slots, weights);
 }
 

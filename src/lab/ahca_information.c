@@ -54,7 +54,7 @@ typedef struct noise {
 
 /* features <- averages of W x, by the operators. */
 static hark_status compress_noise(const noise *s, int64_t slots, int64_t width) {
-  const hark_segment_pool_attributes average = {HARK_SEGMENT_POOL_AVERAGE, slots, 0, false};
+  const hark_segment_pool_attributes average = {HARK_SEGMENT_POOL_AVERAGE, slots, 0, false, 0};
   const int64_t all = 2 * s->chunks, x_shape[] = {all * ROWS, WIDTH}, map_shape[] = {width, WIDTH}, offsets_shape = all + 1;
   hark_tensor x, map, offsets;
   hark_value inputs[2], u, pooled[2], out;

@@ -277,7 +277,7 @@ static hark_status place_slots(pass *p) {
 static hark_status compress_chunks(pass *p, hark_value x, hark_value *out) {
   hark_lab_ahca *const n = p->n;
   const hark_lab_ahca_config *c = &n->config;
-  const hark_segment_pool_attributes average = {HARK_SEGMENT_POOL_AVERAGE, c->slots, 0, false};
+  const hark_segment_pool_attributes average = {HARK_SEGMENT_POOL_AVERAGE, c->slots, 0, false, 0};
   if (c->learned) HARK_TRY(encode(p, &x));
   HARK_TRY(cut(p, x));
   HARK_TRY(place_slots(p));
@@ -320,7 +320,7 @@ static hark_status compress_sequences(pass *p, hark_value slots, hark_value *poo
     HARK_TRY(hark_linear_apply(p->forward, &n->pool_key, z, &r.key));
     HARK_TRY(attend(p, &r, pooled));
   } else {
-    const hark_segment_pool_attributes average = {HARK_SEGMENT_POOL_AVERAGE, c->secondary, c->slots, true};
+    const hark_segment_pool_attributes average = {HARK_SEGMENT_POOL_AVERAGE, c->secondary, c->slots, true, 0};
     const hark_value inputs[] = {z, n->chunk_offsets};
     HARK_TRY(apply(p, &hark_op_segment_pool, &average, 2, inputs, pooled));
   }

@@ -54,7 +54,8 @@ static hark_status tell(const hark_ahca_pass *p, hark_value x, hark_value *out) 
 static hark_status tell_sequences(const hark_ahca_pass *p, hark_value normed, hark_value *out) {
   static const hark_pool_attributes mean = {HARK_POOL_MEAN};
   hark_value pooled = 0, vectors = 0;
-  HARK_TRY(hark_ahca_pool_segments(p, HARK_AHCA_AVERAGE, 1, p->unit_slots, false, normed, p->unit_offsets, &pooled));
+  HARK_TRY(hark_ahca_pool_segments(p, HARK_AHCA_AVERAGE, (hark_segment_pool_attributes){.slots = 1, .unit = p->unit_slots}, normed,
+                                   p->unit_offsets, &pooled));
   HARK_TRY(hark_ahca_apply_one(p, &hark_op_pool, &mean, pooled, &vectors)); /* [S, 1, d'] -> [S, d'] */
   hark_tape_release(p->tape, pooled);
   HARK_TRY(tell(p, vectors, out));

@@ -153,7 +153,8 @@ static hark_status compress_chunks(hark_ahca_pass *p, hark_value x, hark_value *
     HARK_TRY(pool_by_attention(p, layers->primary_queries, p->slot_number, &layers->primary_key, u, p->slot_rows, p->chunk_rows,
                                keys_of_segment(p->tokens, p->chunks, p->sizes.maximum), &c));
   } else {
-    HARK_TRY(hark_ahca_pool_segments(p, p->options->primary_pool, p->options->primary_slots, 0, false, u, p->chunk_rows, &c));
+    HARK_TRY(hark_ahca_pool_segments(p, p->options->primary_pool, (hark_segment_pool_attributes){.slots = p->options->primary_slots}, u,
+                                     p->chunk_rows, &c));
   }
   hark_tape_release(p->tape, u);
   if (p->probability != 0) {
@@ -167,24 +168,29 @@ static hark_status compress_chunks(hark_ahca_pass *p, hark_value x, hark_value *
   return HARK_OK;
 }
 
-/* C2: min(C2, slots) rows a sequence, normed. */
+/* C2: min(C2, slots) rows a sequence, and no more rows in all than the sequences have, normed. */
 static hark_status compress_sequences(hark_ahca_pass *p, hark_value c) {
   const hark_ahca_layers *layers = p->layers;
   const int64_t slots = p->options->secondary_slots, unit = p->options->primary_slots;
   const hark_segment_slots_attributes of_sequence = {slots, unit, true};
   hark_value z = 0, pooled = 0;
+  int64_t rows = 0;
   HARK_TRY(compress(p, &layers->secondary, c, &z));
   HARK_TRY(hark_ahca_add_table(p, layers->chunk_table, p->chunk_number, &z));
   HARK_TRY(hark_ahca_add_table(p, layers->slot_table, p->slot_number, &z));
   HARK_TRY(hark_ahca_apply_one(p, &hark_op_segment_slots, &of_sequence, p->chunk_offsets, &p->global_offsets));
+  HARK_TRY(hark_ahca_last_offset(p, p->global_offsets, p->sequences * slots, &rows));
+  rows = hark_max(1, rows); /* of sequences without tokens: one of zeros, which nobody has */
   if (p->options->secondary_pool == HARK_AHCA_ATTENTION) {
-    const hark_segment_index_attributes index = {p->sequences * slots, 0, 0, false};
+    const hark_segment_index_attributes index = {rows, 0, 0, false};
     hark_value outputs[HARK_MAX_OUTPUTS] = {0};
     HARK_TRY(hark_ahca_apply_one(p, &hark_op_segment_index, &index, p->global_offsets, outputs));
     HARK_TRY(pool_by_attention(p, layers->secondary_queries, outputs[0], &layers->secondary_key, z, p->global_offsets, p->sequence_slots,
                                keys_of_segment(p->chunks * unit, p->sequences, p->sizes.chunks * unit), &pooled));
   } else {
-    HARK_TRY(hark_ahca_pool_segments(p, p->options->secondary_pool, slots, unit, true, z, p->chunk_offsets, &pooled));
+    HARK_TRY(hark_ahca_pool_segments(p, p->options->secondary_pool,
+                                     (hark_segment_pool_attributes){.slots = slots, .unit = unit, .fewer = true, .rows = rows}, z,
+                                     p->chunk_offsets, &pooled));
   }
   hark_tape_release(p->tape, z);
   p->pooled = pooled;

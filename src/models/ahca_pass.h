@@ -57,7 +57,8 @@ HARK_MUST_CHECK hark_status hark_ahca_look_up(const hark_ahca_pass *p, hark_para
 HARK_MUST_CHECK hark_status hark_ahca_add_table(const hark_ahca_pass *p, hark_parameter_id table, hark_value ids, hark_value *x);
 HARK_MUST_CHECK hark_status hark_ahca_add_penalty(hark_ahca_pass *p, hark_value penalty);
 HARK_MUST_CHECK hark_status hark_ahca_gather(const hark_ahca_pass *p, int leading, hark_value x, hark_value index, hark_value *out);
-HARK_MUST_CHECK hark_status hark_ahca_pool_segments(const hark_ahca_pass *p, int kind, int64_t slots, int64_t unit, bool fewer,
+/* kind: hark_ahca_pool, in the place of the attributes' own. */
+HARK_MUST_CHECK hark_status hark_ahca_pool_segments(const hark_ahca_pass *p, int kind, hark_segment_pool_attributes attributes,
                                                     hark_value x, hark_value offsets, hark_value *out);
 
 /* *list, of rank 1, <- its first `count` elements; where the run has no data it stays as long as it is. */

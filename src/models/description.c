@@ -11,7 +11,16 @@
 
 #define KEY_BYTES 64
 
-typedef enum field_type { FIELD_WHOLE, FIELD_REAL, FIELD_BOOLEAN, FIELD_WORD, FIELD_LAYERS, FIELD_KERNEL, FIELD_CAPACITIES } field_type;
+typedef enum field_type {
+  FIELD_WHOLE,
+  FIELD_REAL,
+  FIELD_BOOLEAN,
+  FIELD_WORD,
+  FIELD_LAYERS,
+  FIELD_KERNEL,
+  FIELD_CAPACITIES,
+  FIELD_DELIMITERS
+} field_type;
 
 /* When a field is told. Descriptions of models without a positional kernel, without a hierarchy, or with plain rotary positions do not speak of
  * what they could be. CHANGED: a word other than the first, a number other
@@ -24,6 +33,7 @@ typedef enum field_told {
   TOLD_WITH_CME,
   TOLD_WITH_AHCA,
   TOLD_WITH_CAPACITIES,
+  TOLD_WITH_DELIMITERS,
   TOLD_WITH_LATENT,
   TOLD_WITH_FINITE
 } field_told;
@@ -103,6 +113,7 @@ static const field fields[] = {
     {"ahca.chunk_minimum", FIELD_WHOLE, true, TOLD_WITH_AHCA, AT(ahca.chunk_minimum), -1, 0, INT32_MAX, NULL},
     {"ahca.chunk_maximum", FIELD_WHOLE, true, TOLD_WITH_AHCA, AT(ahca.chunk_maximum), -1, 0, INT32_MAX, NULL},
     {"ahca.delimiter", FIELD_WHOLE, true, TOLD_WITH_AHCA, AT(ahca.delimiter), -1, 0, INT32_MAX, NULL},
+    {"ahca.more_delimiters", FIELD_DELIMITERS, true, TOLD_WITH_DELIMITERS, AT(ahca.more_delimiters), -1, 0, INT32_MAX, NULL},
     {"ahca.window", FIELD_WHOLE, true, TOLD_WITH_AHCA, AT(ahca.window), -1, 1, INT32_MAX, NULL},
     {"ahca.threshold", FIELD_REAL, true, TOLD_WITH_AHCA, AT(ahca.threshold), -1e300, -1e300, 1e300, NULL},
     {"ahca.primary_slots", FIELD_WHOLE, true, TOLD_WITH_AHCA, AT(ahca.primary_slots), -1, 1, INT32_MAX, NULL},
@@ -143,9 +154,9 @@ static const field fields[] = {
 #define TYPE_KEY "type"
 #define TYPE_WORD "gpt"
 
-/* Keys of configurations that a model which is loaded has no use for: of training, and of chunks, which no decoder has. */
-static const char *const training_keys[] = {"ahca.more_delimiters", "dropout",   "embedding_dropout", "initialisation",
-                                            "embedding_deviation",  "recompute", "attention.dropout"};
+/* Keys of configurations that a model which is loaded has no use for. */
+static const char *const training_keys[] = {"dropout",   "embedding_dropout", "initialisation", "embedding_deviation",
+                                            "recompute", "attention.dropout"};
 
 /* ---- printing ---- */
 
@@ -191,6 +202,11 @@ static void print_value(const field *f, const hark_decoder_config *config, hark_
         hark_text_append(text, i == 0 ? "[" : ", ");
         hark_json_append_number(text, config->ahca.capacities[i]);
       }
+      hark_text_append(text, "]");
+      return;
+    case FIELD_DELIMITERS:
+      for (int32_t i = 0; i < config->ahca.more_delimiter_count; i++)
+        hark_text_append(text, "%s%" PRId32, i == 0 ? "[" : ", ", config->ahca.more_delimiters[i]);
       hark_text_append(text, "]");
       return;
     case FIELD_LAYERS: print_layers(f, (const hark_layer_choice *)value, text); return;
@@ -239,6 +255,9 @@ static bool is_told(const hark_decoder_config *config, const field *f) {
     case TOLD_WITH_CME: return hark_layer_choice_has(&config->normalisation, HARK_NORMALISATION_CME);
     case TOLD_WITH_AHCA: return config->architecture == HARK_ARCHITECTURE_ahca;
     case TOLD_WITH_CAPACITIES: return config->architecture == HARK_ARCHITECTURE_ahca && config->ahca.capacity_count > 0;
+    case TOLD_WITH_DELIMITERS:
+      return config->architecture == HARK_ARCHITECTURE_ahca && config->ahca.chunk == HARK_AHCA_DELIMITER &&
+             config->ahca.more_delimiter_count > 0;
     case TOLD_WITH_LATENT: return config->architecture == HARK_ARCHITECTURE_latent;
     case TOLD_WITH_FINITE: return config->architecture == HARK_ARCHITECTURE_finite;
   }
@@ -272,15 +291,14 @@ typedef struct description_reader {
 
 /* *out <- a number within the field's range. */
 static hark_status take_number(const description_reader *r, const field *f, const hark_json_node *node, double *out) {
-  const bool whole = node->kind == HARK_JSON_INTEGER;
-  if (!whole && (f->type == FIELD_WHOLE || node->kind != HARK_JSON_REAL))
-    return hark_fail(r->context, HARK_BAD_FILE, "%s: model.%s is no %s", r->name, f->key,
-                     f->type == FIELD_WHOLE ? "whole number" : "number");
+  const bool whole = node->kind == HARK_JSON_INTEGER, must_be_whole = f->type == FIELD_WHOLE || f->type == FIELD_DELIMITERS;
+  if (!whole && (must_be_whole || node->kind != HARK_JSON_REAL))
+    return hark_fail(r->context, HARK_BAD_FILE, "%s: model.%s is no %s", r->name, f->key, must_be_whole ? "whole number" : "number");
   const double value = whole ? (double)node->integer : node->real;
   if (!(value >= f->least && value > f->above && value <= f->most)) {
     char least[HARK_NUMBER_BYTES], most[HARK_NUMBER_BYTES], is[HARK_NUMBER_BYTES];
     return hark_fail(r->context, HARK_BAD_FILE, "%s: model.%s is %s, expected %s %s, at most %s", r->name, f->key,
-                     hark_number_print(value, is), f->type == FIELD_WHOLE ? "at least" : "more than", hark_number_print(f->least, least),
+                     hark_number_print(value, is), must_be_whole ? "at least" : "more than", hark_number_print(f->least, least),
                      hark_number_print(f->most, most));
   }
   *out = value;
@@ -337,14 +355,42 @@ static hark_status read_word(const description_reader *r, const field *f, const 
                    hark_text_shown(given != NULL ? given : "?", text), f->words, several);
 }
 
-static hark_status read_capacities(const description_reader *r, const field *f, const hark_json_node *node) {
+/* One more number of a list. */
+static hark_status add_number(const description_reader *r, const field *f, const hark_json_node *node) {
   hark_ahca_config *ahca = &r->config->ahca;
-  if (node->kind != HARK_JSON_LIST) return hark_fail(r->context, HARK_BAD_FILE, "%s: model.%s is no list", r->name, f->key);
-  for (const hark_json_node *item = node->first; item != NULL; item = item->next) {
-    if (ahca->capacity_count == HARK_AHCA_CAPACITIES)
-      return hark_fail(r->context, HARK_BAD_FILE, "%s: model.%s has more than %d numbers", r->name, f->key, HARK_AHCA_CAPACITIES);
-    HARK_TRY(take_number(r, f, item, &ahca->capacities[ahca->capacity_count++]));
+  const bool capacities = f->type == FIELD_CAPACITIES;
+  int32_t *count = capacities ? &ahca->capacity_count : &ahca->more_delimiter_count;
+  const int32_t most = capacities ? HARK_AHCA_CAPACITIES : HARK_AHCA_DELIMITERS;
+  double value = 0;
+  if (*count == most) return hark_fail(r->context, HARK_BAD_FILE, "%s: model.%s has more than %d numbers", r->name, f->key, (int)most);
+  HARK_TRY(take_number(r, f, node, &value));
+  if (capacities)
+    ahca->capacities[*count] = value;
+  else
+    ahca->more_delimiters[*count] = (int32_t)value;
+  (*count)++;
+  return HARK_OK;
+}
+
+/* Numbers that stand in one text, as configurations have them: "10,13". */
+static hark_status add_numbers_of(const description_reader *r, const field *f, const char *text) {
+  for (const char *at = text; *at != '\0';) {
+    const size_t length = strcspn(at, ", ");
+    hark_json_node number = {.kind = HARK_JSON_INTEGER};
+    if (length > 0 && !hark_number_read_whole(at, length, &number.integer)) {
+      number.kind = HARK_JSON_REAL;
+      if (!hark_number_read(at, length, &number.real)) number.kind = HARK_JSON_TEXT;
+    }
+    if (length > 0) HARK_TRY(add_number(r, f, &number));
+    at += length + (at[length] != '\0');
   }
+  return HARK_OK;
+}
+
+static hark_status read_list(const description_reader *r, const field *f, const hark_json_node *node) {
+  if (node->kind != HARK_JSON_LIST) return hark_fail(r->context, HARK_BAD_FILE, "%s: model.%s is no list", r->name, f->key);
+  for (const hark_json_node *item = node->first; item != NULL; item = item->next)
+    HARK_TRY(hark_json_text(item) != NULL ? add_numbers_of(r, f, hark_json_text(item)) : add_number(r, f, item));
   return HARK_OK;
 }
 
@@ -378,7 +424,7 @@ static hark_status read_field(description_reader *r, const char *key, const hark
     r->seen[i] = true;
     if (f->type == FIELD_WORD || f->type == FIELD_LAYERS) return read_word(r, f, node);
     if (f->type == FIELD_KERNEL) return read_kernel(r, node);
-    if (f->type == FIELD_CAPACITIES) return read_capacities(r, f, node);
+    if (f->type == FIELD_CAPACITIES || f->type == FIELD_DELIMITERS) return read_list(r, f, node);
     if (f->type != FIELD_BOOLEAN) return read_number(r, f, node);
     if (node->kind != HARK_JSON_BOOLEAN)
       return hark_fail(r->context, HARK_BAD_FILE, "%s: model.%s is neither true nor false", r->name, key);

@@ -4,13 +4,21 @@
  *
  * Every bin has a row for M > 0, also where C > M (rows are then in several bins), and the bins overlap where C does not divide M. x [..., D];
  * offsets i64 [S + 1]; y [S, C, D], of which an empty segment gets zeros; with `fewer` C is min(slots, M) for that segment and the rows of y follow each
- * other (segment_slots). The maximum saves the row that it was found in, i64 [S, C, D] (of equal ones the first; a NaN counts as largest).
+ * other (segment_slots), and who knows how many they are has y [rows, D]. The maximum saves the row that it was found in, i64, of y's shape (of equal
+ * ones the first; a NaN counts as largest).
  * Gradients: dx[n] = sum over the bins i that have n, floor(n C / M) .. floor(((n + 1) C - 1) / M), of dy[i] / rows of the bin, or of dy[i] where n
  * was chosen. M + C additions a feature, forward and backward.
  */
+#include <inttypes.h>
+
 #include "ops/segments.h"
 
 enum { INPUT_X, INPUT_OFFSETS, INPUT_COUNT };
+
+/* Rows of y. */
+static int64_t pooled_rows(const hark_segment_pool_attributes *options, int64_t segments) {
+  return options->rows > 0 ? options->rows : segments * options->slots;
+}
 
 static hark_status infer(hark_context *context, const void *attributes, const hark_tensor *inputs, int input_count, hark_inferred *out) {
   static const hark_input_rule rules[INPUT_COUNT] = {{"x", HARK_F32, 2, HARK_MAX_RANK}, {"offsets", HARK_I64, 1, 1}};
@@ -25,22 +33,30 @@ static hark_status infer(hark_context *context, const void *attributes, const ha
   HARK_TRY(hark_check_number(context, &hark_op_segment_pool, "slots", options->slots, 1, INT32_MAX));
   HARK_TRY(hark_check_unit(context, &hark_op_segment_pool, options->unit, hark_row_count(x)));
   HARK_TRY(hark_check_number(context, &hark_op_segment_pool, "rows of x", hark_row_count(x), 0, INT32_MAX)); /* products of two fit */
-  const int64_t shape[] = {inputs[INPUT_OFFSETS].shape[0] - 1, options->slots, hark_row_length(x)};
-  HARK_TRY(hark_tensor_describe(context, x->type, 3, shape, &out->outputs[0]));
+  HARK_TRY(hark_check_number(context, &hark_op_segment_pool, "rows", options->rows, 0, options->fewer ? INT32_MAX : 0));
+  const int64_t segments = inputs[INPUT_OFFSETS].shape[0] - 1, width = hark_row_length(x);
+  const int64_t of_segments[] = {segments, options->slots, width}, of_rows[] = {options->rows, width};
+  const int rank = options->rows > 0 ? 2 : 3;
+  const int64_t *shape = options->rows > 0 ? of_rows : of_segments;
+  HARK_TRY(hark_tensor_describe(context, x->type, rank, shape, &out->outputs[0]));
   size_t starts = 0; /* the first row of y of every segment */
-  HARK_TRY(hark_size_multiply(context, (size_t)shape[0] + 1, sizeof(int64_t), &starts));
+  HARK_TRY(hark_size_multiply(context, (size_t)segments + 1, sizeof(int64_t), &starts));
   out->forward_workspace = out->backward_workspace = starts;
-  return options->kind == HARK_SEGMENT_POOL_MAX ? hark_tensor_describe(context, HARK_I64, 3, shape, &out->saved[0]) : HARK_OK;
+  return options->kind == HARK_SEGMENT_POOL_MAX ? hark_tensor_describe(context, HARK_I64, rank, shape, &out->saved[0]) : HARK_OK;
 }
 
 /* Writes the first row of y of every segment to the workspace. */
-static void place_slots(const hark_call *call, const hark_segments *segments) {
+static hark_status place_slots(hark_context *context, const hark_call *call, const hark_segments *segments) {
   const hark_segment_pool_attributes *options = call->attributes;
   int64_t *starts = call->workspace;
   starts[0] = 0;
   for (int64_t s = 0; s < segments->count; s++) {
     starts[s + 1] = starts[s] + (options->fewer ? hark_min(options->slots, hark_segment_rows(segments, s)) : options->slots);
   }
+  const int64_t rows = pooled_rows(options, segments->count);
+  if (starts[segments->count] <= rows) return HARK_OK;
+  return hark_fail(context, HARK_INVALID_ARGUMENT, "segment_pool: rows is %" PRId64 ", and the segments have %" PRId64, rows,
+                   starts[segments->count]);
 }
 
 static int64_t bin_first(int64_t bin, int64_t rows, int64_t bins) { return bin * rows / bins; }
@@ -102,7 +118,7 @@ static hark_status forward(hark_context *context, const hark_call *call) {
   const hark_tensor *x = &call->inputs[INPUT_X], *offsets = &call->inputs[INPUT_OFFSETS], *y = &call->outputs[0];
   HARK_TRY(hark_check_offsets(context, &hark_op_segment_pool, "offsets", offsets, options->unit, hark_row_count(x)));
   const hark_segments segments = hark_segments_of(offsets, options->unit);
-  place_slots(call, &segments);
+  HARK_TRY(place_slots(context, call, &segments));
   const int64_t used = ((const int64_t *)call->workspace)[segments.count] * hark_row_length(y), count = hark_tensor_count(y);
   int64_t *chosen = call->saved[0].data;
   for (int64_t i = used; i < count; i++) {
@@ -144,7 +160,7 @@ static hark_status backward(hark_context *context, const hark_call *call) {
   const hark_tensor *dx = &call->input_gradients[INPUT_X], *offsets = &call->inputs[INPUT_OFFSETS];
   HARK_TRY(hark_check_offsets(context, &hark_op_segment_pool, "offsets", offsets, options->unit, hark_row_count(dx)));
   const hark_segments segments = hark_segments_of(offsets, options->unit);
-  place_slots(call, &segments);
+  HARK_TRY(place_slots(context, call, &segments));
   hark_clear_gaps(&segments, hark_gradient_of(call, INPUT_X), hark_row_count(dx), hark_row_length(dx));
   const int64_t per_segment = hark_row_count(dx) / hark_max(1, segments.count) * hark_row_length(dx);
   hark_range_for(context, call, segments.count, hark_row_grain(per_segment), backward_segments);
@@ -156,7 +172,7 @@ static double operations(const void *attributes, const hark_tensor *inputs, int 
   const hark_segment_pool_attributes *options = attributes;
   const hark_tensor *x = &inputs[INPUT_X];
   if (is_backward && options->kind == HARK_SEGMENT_POOL_MAX) return 0;
-  return (double)hark_tensor_count(x) + (double)(inputs[INPUT_OFFSETS].shape[0] - 1) * (double)options->slots * (double)hark_row_length(x);
+  return (double)hark_tensor_count(x) + (double)pooled_rows(options, inputs[INPUT_OFFSETS].shape[0] - 1) * (double)hark_row_length(x);
 }
 
 static int64_t terms(const void *attributes, const hark_tensor *inputs, int input_count) {
@@ -165,12 +181,14 @@ static int64_t terms(const void *attributes, const hark_tensor *inputs, int inpu
   return options->kind == HARK_SEGMENT_POOL_MAX ? options->slots : hark_max(options->slots, hark_max(1, hark_row_count(&inputs[INPUT_X])));
 }
 
-static const hark_segment_pool_attributes average = {HARK_SEGMENT_POOL_AVERAGE, 4, 0, false},
-                                          average_fewer = {HARK_SEGMENT_POOL_AVERAGE, 4, 0, true},
-                                          average_units = {HARK_SEGMENT_POOL_AVERAGE, 5, 3, true},
-                                          average_one = {HARK_SEGMENT_POOL_AVERAGE, 1, 0, false},
-                                          max = {HARK_SEGMENT_POOL_MAX, 4, 0, false}, max_fewer = {HARK_SEGMENT_POOL_MAX, 4, 0, true},
-                                          max_units = {HARK_SEGMENT_POOL_MAX, 5, 3, false};
+static const hark_segment_pool_attributes average = {HARK_SEGMENT_POOL_AVERAGE, 4, 0, false, 0},
+                                          average_fewer = {HARK_SEGMENT_POOL_AVERAGE, 4, 0, true, 0},
+                                          average_units = {HARK_SEGMENT_POOL_AVERAGE, 5, 3, true, 0},
+                                          average_rows_given = {HARK_SEGMENT_POOL_AVERAGE, 4, 0, true, 21},
+                                          average_one = {HARK_SEGMENT_POOL_AVERAGE, 1, 0, false, 0},
+                                          max = {HARK_SEGMENT_POOL_MAX, 4, 0, false, 0}, max_fewer = {HARK_SEGMENT_POOL_MAX, 4, 0, true, 0},
+                                          max_units = {HARK_SEGMENT_POOL_MAX, 5, 3, false, 0},
+                                          max_rows_given = {HARK_SEGMENT_POOL_MAX, 5, 3, true, 19};
 
 static const hark_sample samples[] = {
     {"one", &average_one, {{HARK_F32, 2, {1, 1}, -2, 2}, {HARK_I64, 1, {2}, 1, 0}}},
@@ -179,11 +197,13 @@ static const hark_sample samples[] = {
     {"average_short", &average, {{HARK_F32, 2, {17, 5}, -2, 2}, {HARK_I64, 1, {10}, 17, 1}}},
     {"average_fewer", &average_fewer, {{HARK_F32, 2, {17, 5}, -2, 2}, {HARK_I64, 1, {10}, 16, 0}}},
     {"average_units", &average_units, {{HARK_F32, 3, {11, 3, 7}, -2, 2}, {HARK_I64, 1, {4}, 10, 0}}},
+    {"average_rows", &average_rows_given, {{HARK_F32, 2, {19, 5}, -2, 2}, {HARK_I64, 1, {10}, 17, 0}}},
     {"average_wide", &average, {{HARK_F32, 2, {21, 67}, -2, 2}, {HARK_I64, 1, {5}, 21, 0}}},
     {"average_many", &average, {{HARK_F32, 2, {257, 33}, -2, 2}, {HARK_I64, 1, {40}, 257, 0}}},
     {"max", &max, {{HARK_F32, 2, {33, 17}, -2, 2}, {HARK_I64, 1, {6}, 31, 0}}},
     {"max_fewer", &max_fewer, {{HARK_F32, 2, {17, 5}, -2, 2}, {HARK_I64, 1, {10}, 16, 0}}},
     {"max_units", &max_units, {{HARK_F32, 3, {11, 3, 7}, -2, 2}, {HARK_I64, 1, {4}, 10, 0}}},
+    {"max_rows", &max_rows_given, {{HARK_F32, 3, {11, 3, 7}, -2, 2}, {HARK_I64, 1, {4}, 10, 0}}},
 };
 
 const hark_operator hark_op_segment_pool = {

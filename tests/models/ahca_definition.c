@@ -117,8 +117,24 @@ static matrix norm(ahca_definition *d, const char *prefix, matrix x) {
 
 /* ---- attention ---- */
 
-/* Every head: sum_j softmax_j(q_i . k_j / sqrt(width of a head) + term_j) v_j. term: NULL is none. */
-static matrix attention(const ahca_definition *d, matrix q, matrix k, matrix v, const double *term) {
+/* What is special between row n of the queries and key j, at n * stride + j: with a stride of 0 between any row and key j. */
+typedef struct pairs {
+  int64_t stride;
+  const double *term; /* added to the logit; NULL: nothing */
+  const int *level;   /* rows and keys meet as means of cells of 2^level; NULL: as they are */
+} pairs;
+static const pairs plain = {0};
+
+/* Features [from, to) of the mean of rows `first` .. of the cell of row n. */
+static double of_cell(matrix m, int64_t n, int level, int64_t feature) {
+  const int64_t first = n >> level << level, behind = first + (1 << level) < m.rows ? first + (1 << level) : m.rows;
+  double sum = 0;
+  for (int64_t i = first; i < behind; i++) sum += row_of(m, i)[feature];
+  return sum / (double)(behind - first);
+}
+
+/* Every head: sum_j softmax_j(q_i . k_j / sqrt(width of a head) + term_ij) v_j. */
+static matrix attention(const ahca_definition *d, matrix q, matrix k, matrix v, pairs p) {
   const int64_t heads = d->network->config.heads, own = q.width / heads, values = v.width / heads;
   const matrix out = make(q.rows, v.width);
   for (int64_t h = 0; h < heads; h++) {
@@ -126,9 +142,10 @@ static matrix attention(const ahca_definition *d, matrix q, matrix k, matrix v, 
       double logit[MOST_ROWS], largest = -INFINITY, total = 0;
       assert_true(k.rows <= MOST_ROWS);
       for (int64_t j = 0; j < k.rows; j++) {
+        const int level = p.level != NULL ? p.level[n * p.stride + j] : 0;
         logit[j] = 0;
-        for (int64_t i = h * own; i < (h + 1) * own; i++) logit[j] += row_of(q, n)[i] * row_of(k, j)[i];
-        logit[j] = logit[j] / sqrt((double)own) + (term != NULL ? term[j] : 0);
+        for (int64_t i = h * own; i < (h + 1) * own; i++) logit[j] += of_cell(q, n, level, i) * of_cell(k, j, level, i);
+        logit[j] = logit[j] / sqrt((double)own) + (p.term != NULL ? p.term[n * p.stride + j] : 0);
         largest = fmax(largest, logit[j]);
       }
       for (int64_t j = 0; j < k.rows; j++) total += exp(logit[j] - largest);
@@ -146,11 +163,11 @@ static const char *part_of(char name[NAME], const char *prefix, const char *part
 }
 
 /* x asks y by the four projections of `prefix`. */
-static matrix ask(ahca_definition *d, const char *prefix, matrix x, matrix y, const double *term) {
+static matrix ask(ahca_definition *d, const char *prefix, matrix x, matrix y, pairs p) {
   char name[NAME];
   const matrix q = linear(d, part_of(name, prefix, "query"), x), k = linear(d, part_of(name, prefix, "key"), y),
                v = linear(d, part_of(name, prefix, "value"), y);
-  return linear(d, part_of(name, prefix, "output"), attention(d, q, k, v, term));
+  return linear(d, part_of(name, prefix, "output"), attention(d, q, k, v, p));
 }
 
 /* ---- chunks ---- */
@@ -184,22 +201,70 @@ static bool is_delimiter(const hark_ahca_config *ahca, int32_t token) {
   return found;
 }
 
-/* A chunk ends where its rule says so and it has the minimum of tokens, and where it has the maximum. */
-static chunks cut(ahca_definition *d, const int32_t *tokens, matrix x) {
+/* Cosine of the means of the up to `window` rows in front of the gap before row t, and behind it. */
+static double similarity(matrix x, int64_t t, int64_t window) {
+  const matrix left = make(1, x.width), right = make(1, x.width);
+  double product = 0, of_left = 0, of_right = 0;
+  for (int64_t n = t > window ? t - window : 0; n < t; n++) add_row(left, 0, x, n, 1);
+  for (int64_t n = t; n < t + window && n < x.rows; n++) add_row(right, 0, x, n, 1);
+  for (int64_t i = 0; i < x.width; i++) {
+    product += left.at[i] * right.at[i];
+    of_left += left.at[i] * left.at[i];
+    of_right += right.at[i] * right.at[i];
+  }
+  return product / sqrt(of_left * of_right);
+}
+
+/* wants[t]: the valley of similarity in front of row t is a deepest one, and at least `threshold` deviations deeper than they are on average. */
+static void find_valleys(ahca_definition *d, matrix x, bool *wants) {
+  const hark_ahca_config *ahca = &d->network->config.ahca;
+  double alike[MOST_ROWS] = {0}, depth[MOST_ROWS] = {0}, mean = 0, square = 0;
+  const double gaps = (double)(x.rows - 1);
+  for (int64_t t = 1; t < x.rows; t++) alike[t] = similarity(x, t, ahca->window);
+  for (int64_t t = 1; t + 1 < x.rows; t++) decide(d, alike[t] - alike[t + 1]);
+  for (int64_t t = 1; t < x.rows; t++) {
+    int64_t left = t, right = t;
+    while (left > 1 && alike[left - 1] >= alike[left]) left--;
+    while (right + 1 < x.rows && alike[right + 1] >= alike[right]) right++;
+    depth[t] = alike[left] + alike[right] - 2 * alike[t];
+    mean += depth[t] / gaps;
+  }
+  for (int64_t t = 1; t < x.rows; t++) square += pow(depth[t] - mean, 2) / gaps;
+  for (int64_t t = 1; t < x.rows; t++) {
+    const double least = mean + ahca->threshold * sqrt(square);
+    wants[t] = depth[t] > 0 && depth[t] >= least && (t == 1 || depth[t] >= depth[t - 1]) && (t + 1 == x.rows || depth[t] >= depth[t + 1]);
+    if (depth[t] == 0) continue;
+    decide(d, depth[t] - least);
+    if (t > 1) decide(d, depth[t] - depth[t - 1]);
+  }
+}
+
+/* A chunk ends where its rule says so and it has the minimum of tokens, and where it has the maximum; or where the caller says so. */
+static chunks cut(ahca_definition *d, const ahca_sequence *sequence, matrix x) {
   const hark_ahca_config *ahca = &d->network->config.ahca;
   const bool learned = ahca->chunk == HARK_AHCA_LEARNED, fixed = ahca->chunk == HARK_AHCA_FIXED;
   chunks c = {.count = 1};
-  assert_true(x.rows <= MOST_ROWS && (learned || fixed || ahca->chunk == HARK_AHCA_DELIMITER));
+  bool wants[MOST_ROWS] = {false};
+  assert_true(x.rows <= MOST_ROWS);
+  if (sequence->starts != NULL) {
+    c.count = sequence->chunks;
+    memcpy(c.first, sequence->starts, (size_t)(c.count + 1) * sizeof *c.first);
+    return c;
+  }
   if (learned) probabilities(d, x, c.p);
+  if (ahca->chunk == HARK_AHCA_SEMANTIC) find_valleys(d, x, wants);
   for (int64_t t = 1; t < x.rows; t++) {
     const int64_t length = t - c.first[c.count - 1];
-    const bool wanted = fixed ? length == ahca->chunk_size : learned ? c.p[t] >= 0.5 : is_delimiter(ahca, tokens[t - 1]);
-    const bool cuts = fixed ? wanted : (wanted && length >= ahca->chunk_minimum) || length == ahca->chunk_maximum;
+    if (learned) wants[t] = c.p[t] >= 0.5;
+    if (fixed) wants[t] = length == ahca->chunk_size;
+    if (ahca->chunk == HARK_AHCA_DELIMITER) wants[t] = is_delimiter(ahca, sequence->tokens[t - 1]);
+    const bool cuts = fixed ? wants[t] : (wants[t] && length >= ahca->chunk_minimum) || length == ahca->chunk_maximum;
     if (cuts) c.first[c.count++] = t;
-    if (cuts == wanted) continue;
+    if (cuts && wants[t]) d->by_rule++;
+    if (cuts == wants[t]) continue;
     c.p[t] = cuts ? 1 : 0;
     d->forced += cuts;
-    d->suppressed += wanted;
+    d->suppressed += wants[t];
   }
   c.first[c.count] = x.rows;
   if (learned && ahca->ratio_weight > 0) { /* N / (N - 1) ((N - 1) F G + (1 - F) (1 - G)) */
@@ -225,7 +290,7 @@ static matrix pool(ahca_definition *d, const char *prefix, int kind, int64_t cou
   char name[NAME];
   if (kind == HARK_AHCA_ATTENTION) {
     const matrix queries = rows_of(weights(d, part_of(name, prefix, "queries")), 0, count);
-    return attention(d, queries, linear(d, part_of(name, prefix, "key"), x), x, NULL);
+    return attention(d, queries, linear(d, part_of(name, prefix, "key"), x), x, plain);
   }
   const matrix y = make(count, x.width);
   for (int64_t i = 0; i < count; i++) {
@@ -304,7 +369,6 @@ static double length_of(const double *x, int64_t count) {
 /* What global tokens are selected by. pooled: C2 before its norm, global: behind it. */
 static void score_tokens(ahca_definition *d, matrix c1, matrix pooled, matrix global, double *score) {
   const int select = d->network->config.ahca.select;
-  assert_true(select == HARK_AHCA_SCORE || select == HARK_AHCA_NORM || select == HARK_AHCA_QUERY);
   const matrix learned = select == HARK_AHCA_SCORE ? linear(d, "select", global) : (matrix){0};
   for (int64_t n = 0; n < global.rows; n++) {
     score[n] = select == HARK_AHCA_SCORE ? learned.at[n] : length_of(row_of(pooled, n), pooled.width);
@@ -315,37 +379,150 @@ static void score_tokens(ahca_definition *d, matrix c1, matrix pooled, matrix gl
   }
 }
 
+static double distance_of(matrix a, int64_t row, matrix b, int64_t other) {
+  double sum = 0;
+  for (int64_t i = 0; i < a.width; i++) sum += pow(row_of(a, row)[i] - row_of(b, other)[i], 2);
+  return sum;
+}
+
+/* The nearest of the rows of m to a point that are not taken; the runner-up tells how near a thing it was. */
+static int64_t nearest_to(ahca_definition *d, matrix m, matrix point, int64_t row, const bool *is_taken) {
+  int64_t best = -1;
+  for (int64_t n = 0; n < m.rows; n++)
+    if (!(is_taken != NULL && is_taken[n]) && (best < 0 || distance_of(m, n, point, row) < distance_of(m, best, point, row))) best = n;
+  for (int64_t n = 0; n < m.rows; n++)
+    if (n != best && !(is_taken != NULL && is_taken[n])) decide(d, distance_of(m, n, point, row) - distance_of(m, best, point, row));
+  return best;
+}
+
+/* is_taken: the rows nearest to the centres of `count` clusters, from the row nearest to the mean and then those farthest from all before, in 8 rounds. */
+static void find_medoids(ahca_definition *d, matrix m, int64_t count, bool *is_taken) {
+  enum { ROUNDS = 8 };
+  const matrix centres = make(count, m.width), mean = make(1, m.width);
+  bool starts[MOST_ROWS] = {false};
+  for (int64_t n = 0; n < m.rows; n++) is_taken[n] = count >= m.rows;
+  if (count >= m.rows) return; /* all, whatever the clusters are */
+  for (int64_t n = 0; n < m.rows; n++) add_row(mean, 0, m, n, 1 / (double)m.rows);
+  for (int64_t k = 0; k < count; k++) {
+    int64_t next = k == 0 ? nearest_to(d, m, mean, 0, NULL) : -1;
+    double far[MOST_ROWS] = {0};
+    for (int64_t n = 0; n < m.rows && k > 0; n++) {
+      far[n] = INFINITY;
+      for (int64_t c = 0; c < k; c++) far[n] = fmin(far[n], distance_of(m, n, centres, c));
+      if (!starts[n] && (next < 0 || far[n] > far[next])) next = n;
+    }
+    for (int64_t n = 0; n < m.rows && k > 0; n++)
+      if (n != next && !starts[n]) decide(d, far[next] - far[n]);
+    starts[next] = true;
+    add_row(centres, k, m, next, 1);
+  }
+  for (int round = 0; round < ROUNDS; round++) {
+    const matrix sums = make(count, m.width);
+    double members[MOST_ROWS] = {0};
+    for (int64_t n = 0; n < m.rows; n++) {
+      const int64_t own = nearest_to(d, centres, m, n, NULL);
+      add_row(sums, own, m, n, 1);
+      members[own]++;
+    }
+    for (int64_t k = 0; k < count; k++)
+      for (int64_t i = 0; i < m.width && members[k] > 0; i++) row_of(centres, k)[i] = row_of(sums, k)[i] / members[k];
+  }
+  for (int64_t k = 0; k < count; k++) is_taken[nearest_to(d, m, centres, k, is_taken)] = true;
+}
+
 typedef struct selection {
   matrix tokens; /* of C2's norm */
   bool scored;   /* their logits have a term: log sigmoid of the score */
   double term[MOST_ROWS];
+  int64_t of[MOST_ROWS], all; /* which rows of C2, and how many that has */
 } selection;
 
 static void take(selection *s, int64_t row, matrix global, int64_t n, double score) {
   add_row(s->tokens, row, global, n, 1);
   s->term[row] = log(sigmoid(score));
+  s->of[row] = n;
 }
 
 /* *all: every token of C2 with its term. */
-static selection choose(ahca_definition *d, matrix c1, matrix pooled, selection *all) {
+static selection choose(ahca_definition *d, const ahca_sequence *sequence, matrix c1, matrix pooled, selection *all) {
   const hark_ahca_config *ahca = &d->network->config.ahca;
   const matrix global = norm(d, "secondary_norm", pooled);
-  const int64_t count = global.rows < ahca->selected ? global.rows : ahca->selected;
+  const int64_t most = sequence->chosen != NULL ? sequence->selected : ahca->selected, count = global.rows < most ? global.rows : most;
   const bool scored = ahca->select == HARK_AHCA_SCORE;
-  selection s = {.tokens = make(count, global.width), .scored = scored};
+  selection s = {.tokens = make(count, global.width), .scored = scored, .all = global.rows};
   double score[MOST_ROWS] = {0};
-  *all = (selection){.tokens = make(global.rows, global.width), .scored = scored};
-  score_tokens(d, c1, pooled, global, score);
-  decide_ranks(d, score, global.rows, count);
+  bool is_taken[MOST_ROWS] = {false};
+  *all = (selection){.tokens = make(global.rows, global.width), .scored = scored, .all = global.rows};
+  if (ahca->select != HARK_AHCA_MEDOIDS) score_tokens(d, c1, pooled, global, score);
+  if (sequence->chosen != NULL) {
+    for (int64_t i = 0; i < count; i++) is_taken[sequence->chosen[i]] = true;
+  } else if (ahca->select == HARK_AHCA_MEDOIDS) {
+    find_medoids(d, pooled, count, is_taken);
+  } else {
+    decide_ranks(d, score, global.rows, count);
+    for (int64_t n = 0; n < global.rows; n++) is_taken[n] = rank_of(score, global.rows, n) < count;
+  }
   for (int64_t n = 0, row = 0; n < global.rows; n++) {
     take(all, n, global, n, score[n]);
-    if (rank_of(score, global.rows, n) < count) take(&s, row++, global, n, score[n]);
+    if (is_taken[n]) take(&s, row++, global, n, score[n]);
   }
   d->left_out += global.rows - count;
   return s;
 }
 
-static const double *terms_of(const selection *s) { return s->scored ? s->term : NULL; }
+static pairs terms_of(const selection *s) { return (pairs){.term = s->scored ? s->term : NULL}; }
+
+/* ---- positional kernels and structures ---- */
+
+static bool has_kernel(const ahca_definition *d) { return d->network->config.positional != NULL; }
+
+/* log G at a distance in chunks: sigma2 exp(-d / l), times exp(-2 alpha^2 sin^2(d / tau)); the parameters are logarithms. */
+static double log_kernel(ahca_definition *d, double distance) {
+  const bool periodic = strcmp(d->network->config.positional, "decay*periodic") == 0;
+  assert_true(periodic || strcmp(d->network->config.positional, "decay") == 0);
+  const matrix parameters = find(d, "positional", "parameters");
+  assert_int_equal(parameters.width, periodic ? 4 : 2);
+  const double *at = parameters.at;
+  const double decay = at[0] - distance / exp(at[1]);
+  return periodic ? decay - 2 * pow(exp(at[2]) * sin(distance / exp(at[3])), 2) : decay;
+}
+
+/* How near chunk k of n is to the middle of the bin of row r of C, in whole chunks, halves upwards: |k - ((2 r + 1) n / (2 C) - 1/2)|. */
+static double chunks_to(int64_t k, int64_t n, int64_t r, int64_t all) {
+  const int64_t twice = 2 * all * k + all - (2 * r + 1) * n; /* of C times the distance */
+  return (double)(((twice < 0 ? -twice : twice) + all) / (2 * all));
+}
+
+/* What is between the rows of one chunk's slots: the level on which they meet, log G of |i - j| / C1 chunks (of cells the mean of G between all of their
+ * rows), and what a window hides. */
+static pairs pairs_of_slots(ahca_definition *d, int64_t slots, double *term, int *level) {
+  const hark_network_config *config = &d->network->config;
+  const bool hierarchical = hark_layer_choice_is(&config->structure, HARK_STRUCTURE_HIERARCHICAL),
+             window = hark_layer_choice_is(&config->structure, HARK_STRUCTURE_WINDOW);
+  assert_true(hierarchical || window || hark_layer_choice_is(&config->structure, HARK_STRUCTURE_DENSE));
+  assert_true(slots * slots <= MOST_ROWS);
+  for (int64_t i = 0; i < slots; i++) {
+    for (int64_t j = 0; j < slots; j++) {
+      const int64_t at = i * slots + j;
+      int64_t a = i / (hierarchical ? config->hierarchy_block : 1), b = j / (hierarchical ? config->hierarchy_block : 1);
+      level[at] = 0;
+      for (; hierarchical && (a - b > 1 || b - a > 1); a /= 2, b /= 2) level[at]++;
+      d->coarse += level[at] > 0;
+      term[at] = 0;
+      if (has_kernel(d)) {
+        const int64_t cell = 1 << level[at], first = i / cell * cell, other = j / cell * cell;
+        double sum = 0;
+        for (int64_t n = first; n < first + cell; n++)
+          for (int64_t m = other; m < other + cell; m++) sum += exp(log_kernel(d, (double)(n > m ? n - m : m - n) / (double)slots));
+        term[at] = log(sum / (double)(cell * cell));
+      }
+      const bool hidden = window && (i - j > config->window || j - i > config->window);
+      d->hidden += hidden;
+      if (hidden) term[at] = -INFINITY;
+    }
+  }
+  return (pairs){.stride = slots, .term = term, .level = level};
+}
 
 /* ---- layers ---- */
 
@@ -360,11 +537,20 @@ static const char *of_layer(char name[NAME], int64_t layer, const char *part) {
   return name;
 }
 
-/* A = attention(norm(h), asked) Wo */
-static matrix join(ahca_definition *d, int64_t layer, matrix h, const selection *asked) {
+/* A = attention(norm(h), asked) Wo; a kernel adds log G of the distance between the unit, a chunk, and where the asked token lies. */
+static matrix join(ahca_definition *d, int64_t layer, const units *u, matrix h, const selection *asked) {
   char name[NAME];
-  const matrix normed = norm(d, of_layer(name, layer, "join_norm"), h);
-  return ask(d, of_layer(name, layer, "join"), normed, asked->tokens, terms_of(asked));
+  const matrix normed = norm(d, of_layer(name, layer, "join_norm"), h), out = make(h.rows, h.width);
+  for (int64_t k = 0; k < u->count; k++) {
+    double term[MOST_ROWS] = {0};
+    for (int64_t j = 0; j < asked->tokens.rows; j++)
+      term[j] =
+          (asked->scored ? asked->term[j] : 0) + (has_kernel(d) ? log_kernel(d, chunks_to(k, u->count, asked->of[j], asked->all)) : 0);
+    const matrix told =
+        ask(d, of_layer(name, layer, "join"), rows_of(normed, k * u->slots, u->slots), asked->tokens, (pairs){.term = term});
+    for (int64_t i = 0; i < u->slots; i++) add_row(out, k * u->slots + i, told, i, 1);
+  }
+  return out;
 }
 
 /* All layers for the first 40 % of the training, the capacities from 70 % on, and between them what lies between them. */
@@ -434,7 +620,9 @@ static matrix branch(ahca_definition *d, int64_t layer, matrix h) {
     a = linear(d, part_of(part, name, "value"), normed);
     a = linear(d, part_of(part, name, "output"), a);
   } else {
-    a = ask(d, name, normed, normed, NULL);
+    double term[MOST_ROWS];
+    int level[MOST_ROWS];
+    a = ask(d, name, normed, normed, pairs_of_slots(d, h.rows, term, level));
   }
   const matrix behind = norm(d, of_layer(name, layer, "feed_forward_norm"), sum_of(h, a));
   return sum_of(a, feed_forward(d, of_layer(name, layer, "feed_forward"), behind));
@@ -443,11 +631,11 @@ static matrix branch(ahca_definition *d, int64_t layer, matrix h) {
 /* h = begin + A;  h += F_1(h);  l = 2 .. L_k: h_k += gate_k F_l(h_k), behind another A where every layer joins */
 static matrix run_layers(ahca_definition *d, units *u, matrix begin, const selection *asked) {
   const hark_network_config *config = &d->network->config;
-  const matrix a = join(d, 0, begin, asked);
+  const matrix a = join(d, 0, u, begin, asked);
   matrix h = sum_of(begin, a);
   find_depths(d, u, begin, a);
   for (int64_t l = 0; l < config->layers; l++) {
-    if (l > 0 && config->ahca.join == HARK_AHCA_EVERY) h = sum_of(h, join(d, l, h, asked));
+    if (l > 0 && config->ahca.join == HARK_AHCA_EVERY) h = sum_of(h, join(d, l, u, h, asked));
     for (int64_t k = 0; k < u->count; k++) {
       if (u->depth[k] <= l) continue;
       const matrix own = rows_of(h, k * u->slots, u->slots), f = branch(d, l, own);
@@ -481,7 +669,7 @@ static matrix tell_tokens(ahca_definition *d, const chunks *c, matrix x, matrix 
   const matrix y = sum_of(q, ask(d, "head.selected", asking, selected->tokens, terms_of(selected)));
   for (int64_t k = 0; k < c->count; k++) {
     const int64_t first = c->first[k], count = c->first[k + 1] - first;
-    const matrix told = ask(d, "head.slots", rows_of(asking, first, count), rows_of(normed, k * slots, slots), NULL);
+    const matrix told = ask(d, "head.slots", rows_of(asking, first, count), rows_of(normed, k * slots, slots), plain);
     for (int64_t i = 0; i < count; i++) add_row(y, first + i, told, i, 1);
   }
   return tell(d, norm(d, "head.norm", y));
@@ -493,16 +681,28 @@ static matrix tell_sequence(ahca_definition *d, matrix normed) {
   return tell(d, mean);
 }
 
-void ahca_definition_logits(ahca_definition *d, const int32_t *tokens, int64_t count, double *logits) {
+/* Rows of the table of tokens, or W v + b of real vectors. */
+static matrix embed(ahca_definition *d, const ahca_sequence *sequence) {
+  const hark_network_config *config = &d->network->config;
+  if (sequence->vectors != NULL) {
+    const matrix v = make(sequence->count, config->features);
+    memcpy(v.at, sequence->vectors, (size_t)(v.rows * v.width) * sizeof *v.at);
+    return linear(d, "embedding.features", v);
+  }
+  const matrix table = weights(d, "embedding.token"), x = make(sequence->count, config->width);
+  for (int64_t t = 0; t < x.rows; t++) add_row(x, t, table, sequence->tokens[t], 1);
+  return x;
+}
+
+void ahca_definition_logits(ahca_definition *d, const ahca_sequence *sequence, double *logits) {
   const hark_network_config *config = &d->network->config;
   const bool of_selected = config->ahca.output == HARK_AHCA_OF_SELECTED;
   taken = 0;
-  const matrix table = weights(d, "embedding.token"), x = make(count, config->width);
-  for (int64_t t = 0; t < count; t++) add_row(x, t, table, tokens[t], 1);
-  const chunks c = cut(d, tokens, x);
+  const matrix x = embed(d, sequence);
+  const chunks c = cut(d, sequence, x);
   const matrix c1 = primary(d, &c, x);
   selection all;
-  const selection selected = choose(d, c1, secondary(d, c1), &all);
+  const selection selected = choose(d, sequence, c1, secondary(d, c1), &all);
   units u = {.count = of_selected ? selected.tokens.rows : c.count, .slots = of_selected ? 1 : config->ahca.primary_slots};
   const matrix begin = of_selected ? linear(d, "from_selected", selected.tokens) : c1;
   const matrix normed = norm(d, "final_norm", run_layers(d, &u, begin, of_selected ? &all : &selected));

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "models/ahca.h"
 #include "models/ahca_definition.h"
 #include "models/ahca_layers.h"
 #include "support/cmocka_all.h"
@@ -14,6 +15,7 @@
 
 #define VOCABULARY 9
 #define CLASSES 3
+#define FEATURES 3
 #define SEQUENCES 3
 #define CONTEXT 17
 #define TOKENS (SEQUENCES * CONTEXT)
@@ -22,7 +24,10 @@
 
 #define ANY                                                                                                                                \
   .architecture = HARK_ARCHITECTURE_ahca, .vocabulary = VOCABULARY, .layers = 3, .heads = 2, .key_heads = 2, .width = 6,                   \
-  .feed_forward_width = 10, .context = CONTEXT, .norm_epsilon = 1e-5, .window = 2, .structure = HARK_EVERY_LAYER(HARK_STRUCTURE_DENSE)
+  .feed_forward_width = 10, .context = CONTEXT, .norm_epsilon = 1e-5, .window = 1
+#define DENSE .structure = HARK_EVERY_LAYER(HARK_STRUCTURE_DENSE)
+#define WINDOW .structure = HARK_EVERY_LAYER(HARK_STRUCTURE_WINDOW)
+#define HIERARCHICAL .structure = HARK_EVERY_LAYER(HARK_STRUCTURE_HIERARCHICAL), .hierarchy_block = 2
 #define PLACED .positions = HARK_POSITIONS_LEARNED
 #define CLASSED ANY, .classes = CLASSES
 #define CHUNKS(rule, size, least, most)                                                                                                    \
@@ -32,44 +37,80 @@
 typedef struct variant {
   const char *name;
   hark_network_config config;
+  enum { RULE, CALLER } decides; /* on chunks and on selected tokens */
 } variant;
 
-/* Every word of the configuration that the definition has occurs in at least one. */
+/* Every word of the configuration occurs in at least one. Medoids have chunks and slots by which no cluster of two comes about: both of its rows are as
+ * near to its centre. */
 static const variant variants[] = {
     {"fixed_attention_score_once_classes",
-     {CLASSED, PLACED,
+     {CLASSED, DENSE, PLACED,
       .ahca = {CHUNKS(HARK_AHCA_FIXED, 4, 0, 0), SLOTS(2, 5, 2), .primary_pool = HARK_AHCA_ATTENTION, .primary_width = 8,
-               .secondary_width = 10, .capacities = {0.7, 0.3}, .capacity_count = 2, .ponder_weight = 0.02}}},
+               .secondary_width = 10, .capacities = {0.7, 0.3}, .capacity_count = 2, .ponder_weight = 0.02}},
+     RULE},
     {"learned_max_attention_norm_every_labels",
-     {ANY, PLACED, .bias = true, .norm = HARK_NORM_RMS,
+     {ANY, DENSE, PLACED, .bias = true, .norm = HARK_NORM_RMS,
       .ahca = {CHUNKS(HARK_AHCA_LEARNED, 4, 2, 3), SLOTS(3, 6, 4), .primary_pool = HARK_AHCA_MAX, .secondary_pool = HARK_AHCA_ATTENTION,
                .primary_width = 4, .secondary_width = 8, .select = HARK_AHCA_NORM, .join = HARK_AHCA_EVERY, .head = HARK_AHCA_LABELS,
-               .capacity = 0.5, .ratio_weight = 0.03, .ponder_weight = 0.02}}},
+               .capacity = 0.5, .ratio_weight = 0.03, .ponder_weight = 0.02}},
+     RULE},
     {"selected_score_once_classes",
-     {CLASSED, PLACED, .bias = true,
+     {CLASSED, DENSE, PLACED, .bias = true,
       .ahca = {CHUNKS(HARK_AHCA_FIXED, 3, 0, 0), SLOTS(2, 6, 3), .output = HARK_AHCA_OF_SELECTED, .secondary_width = 8, .capacity = 0.5,
-               .ponder_weight = 0.02}}},
+               .ponder_weight = 0.02}},
+     RULE},
     {"learned_average_score_reconstruction_full",
-     {ANY, PLACED,
+     {ANY, DENSE, PLACED,
       .ahca = {CHUNKS(HARK_AHCA_LEARNED, 4, 2, 4), SLOTS(3, 5, 3), .head = HARK_AHCA_RECONSTRUCTION, .capacity = 1, .ratio_weight = 0.03,
-               .ponder_weight = 0.02}}},
+               .ponder_weight = 0.02}},
+     RULE},
     {"fixed_two_layers_attention_score_labels",
-     {ANY, PLACED, .bias = true, .activation = HARK_ACTIVATION_SILU,
+     {ANY, DENSE, PLACED, .bias = true, .activation = HARK_ACTIVATION_SILU,
       .ahca = {CHUNKS(HARK_AHCA_FIXED, 5, 0, 0), SLOTS(3, 6, 3), .secondary_pool = HARK_AHCA_ATTENTION, .primary_depth = 2,
-               .secondary_depth = 2, .head = HARK_AHCA_LABELS, .depth_score = HARK_AHCA_OF_ATTENTION, .capacity = 0.7}}},
+               .secondary_depth = 2, .head = HARK_AHCA_LABELS, .depth_score = HARK_AHCA_OF_ATTENTION, .capacity = 0.7}},
+     RULE},
     {"delimiter_max_query_paper_linear_regression",
-     {CLASSED, PLACED,
+     {CLASSED, DENSE, PLACED,
       .ahca = {CHUNKS(HARK_AHCA_DELIMITER, 4, 2, 6), SLOTS(2, 5, 3), .more_delimiters = {1, 7}, .more_delimiter_count = 2,
                .primary_pool = HARK_AHCA_MAX, .secondary_pool = HARK_AHCA_MAX, .select = HARK_AHCA_QUERY, .layer = HARK_AHCA_LINEAR,
-               .join = HARK_AHCA_EVERY, .depth = HARK_AHCA_PAPER, .head = HARK_AHCA_REGRESSION}}},
+               .join = HARK_AHCA_EVERY, .depth = HARK_AHCA_PAPER, .head = HARK_AHCA_REGRESSION}},
+     RULE},
     {"learned_without_positions_relu_paper_attention",
-     {CLASSED, .positions = HARK_POSITIONS_NONE, .norm = HARK_NORM_RMS, .activation = HARK_ACTIVATION_RELU,
+     {CLASSED, DENSE, .positions = HARK_POSITIONS_NONE, .norm = HARK_NORM_RMS, .activation = HARK_ACTIVATION_RELU,
       .ahca = {CHUNKS(HARK_AHCA_LEARNED, 4, 1, 3), SLOTS(2, 7, 4), .primary_pool = HARK_AHCA_ATTENTION, .depth = HARK_AHCA_PAPER,
-               .depth_score = HARK_AHCA_OF_ATTENTION, .ratio_weight = 0.03}}},
+               .depth_score = HARK_AHCA_OF_ATTENTION, .ratio_weight = 0.03}},
+     RULE},
     {"selected_norm_every_linear",
-     {CLASSED, PLACED,
+     {CLASSED, DENSE, PLACED,
       .ahca = {CHUNKS(HARK_AHCA_LEARNED, 3, 2, 4), SLOTS(2, 6, 4), .output = HARK_AHCA_OF_SELECTED, .select = HARK_AHCA_NORM,
-               .layer = HARK_AHCA_LINEAR, .join = HARK_AHCA_EVERY, .capacity = 0.4, .ponder_weight = 0.02}}},
+               .layer = HARK_AHCA_LINEAR, .join = HARK_AHCA_EVERY, .capacity = 0.4, .ponder_weight = 0.02}},
+     RULE},
+    {"semantic_vectors_medoids",
+     {ANY, DENSE, PLACED, .features = FEATURES, .responses = CLASSES,
+      .ahca = {CHUNKS(HARK_AHCA_SEMANTIC, 4, 2, 6), SLOTS(2, 4, 2), .select = HARK_AHCA_MEDOIDS, .capacity = 0.5, .ponder_weight = 0.02}},
+     RULE},
+    {"fixed_vectors_medoids",
+     {ANY, DENSE, PLACED, .features = FEATURES, .responses = CLASSES,
+      .ahca = {CHUNKS(HARK_AHCA_FIXED, 4, 0, 0), SLOTS(3, 5, 3), .select = HARK_AHCA_MEDOIDS, .capacity = 0.5}},
+     RULE},
+    {"given_chunks_and_tokens",
+     {CLASSED, DENSE, PLACED, .bias = true,
+      .ahca = {CHUNKS(HARK_AHCA_DELIMITER, 4, 2, 6), SLOTS(2, 5, 2), .join = HARK_AHCA_EVERY, .secondary_width = 8, .capacity = 0.5}},
+     CALLER},
+    {"kernel_window_every",
+     {CLASSED, WINDOW, PLACED, .positional = "decay*periodic",
+      .ahca = {CHUNKS(HARK_AHCA_FIXED, 3, 0, 0), SLOTS(3, 5, 3), .join = HARK_AHCA_EVERY, .capacity = 0.5, .ponder_weight = 0.02}},
+     RULE},
+    {"kernel_hierarchical_learned_labels",
+     {ANY, HIERARCHICAL, PLACED, .positional = "decay",
+      .ahca = {CHUNKS(HARK_AHCA_LEARNED, 4, 2, 4), SLOTS(7, 6, 4), .select = HARK_AHCA_NORM, .head = HARK_AHCA_LABELS, .secondary_width = 8,
+               .capacity = 0.7, .ratio_weight = 0.03}},
+     RULE},
+    {"hierarchical_delimiter_query",
+     {CLASSED, HIERARCHICAL, PLACED,
+      .ahca = {CHUNKS(HARK_AHCA_DELIMITER, 4, 2, 5), SLOTS(6, 9, 3), .primary_pool = HARK_AHCA_ATTENTION, .select = HARK_AHCA_QUERY,
+               .capacity = 0.6}},
+     RULE},
 };
 #define VARIANTS (sizeof variants / sizeof *variants)
 
@@ -82,9 +123,13 @@ typedef struct model {
   hark_context *context;
   hark_network *network;
   hark_tape *tape;
-  hark_tensor tokens, targets, ranges;
+  bool given;
+  hark_tensor tokens, targets, ranges, vectors, starts, index;
   int32_t ids[TOKENS];
-  int64_t answers; /* what is told: of sequences, or of tokens */
+  double numbers[TOKENS * FEATURES];     /* of a model that reads these */
+  int64_t answers;                       /* what is told: of sequences, or of tokens */
+  int64_t first[SEQUENCES][CONTEXT + 1]; /* the caller's chunks */
+  int64_t chunks[SEQUENCES], chosen[SEQUENCES][2], chosen_count[SEQUENCES];
 } model;
 
 static bool tells_tokens(const model *m) { return hark_ahca_has_token_head(&m->network->config); }
@@ -93,6 +138,66 @@ static int64_t choices(const model *m) { return tells_tokens(m) ? VOCABULARY : C
 static int32_t token_at(int64_t sequence, int64_t i) {
   const hark_random_stream stream = {.seed = 3, .layer_purpose = hark_random_layer_purpose(0, HARK_RANDOM_TEST)};
   return (int32_t)(hark_random_word(&stream, (uint64_t)(100 * sequence + i)) % VOCABULARY);
+}
+
+/* Three numbers of every token in the place of its name, no two alike. */
+static void open_vectors(model *m, int64_t first, const int64_t *lengths, int64_t sequences) {
+  float single[TOKENS * FEATURES];
+  int64_t total = 0;
+  const hark_type type = m->network->parameters.list[0].weight.type;
+  if (m->network->config.features == 0) return;
+  for (int64_t s = 0; s < sequences; s++) {
+    for (int64_t t = 0; t < lengths[s]; t++, total++) {
+      for (int64_t i = 0; i < FEATURES; i++) {
+        const double turn = 0.1 * (double)t + 0.7 * (double)(first + s);
+        single[total * FEATURES + i] = (float)sin((double)(1 + m->ids[total]) * (double)(1 + i) + turn);
+        m->numbers[total * FEATURES + i] = (double)single[total * FEATURES + i];
+      }
+    }
+  }
+  const int64_t shape[] = {1, total, FEATURES};
+  assert_int_equal(hark_tensor_create(m->context, type, 3, shape, &m->vectors), HARK_OK);
+  assert_int_equal(hark_tensor_write(m->context, &m->vectors, type == HARK_F64 ? (const void *)m->numbers : single), HARK_OK);
+}
+
+/* Chunks of 3, 5, 2 and 4 tokens in turn; the first and the last global token. */
+static void open_given(model *m, const int64_t *lengths, int64_t sequences) {
+  static const int64_t sizes[] = {3, 5, 2, 4};
+  const hark_ahca_config *ahca = &m->network->config.ahca;
+  int64_t all[TOKENS + 1], count = 0, total = 0;
+  for (int64_t s = 0; s < sequences; total += lengths[s], s++) {
+    m->chunks[s] = 0;
+    for (int64_t t = 0; t < lengths[s]; t += sizes[m->chunks[s]++ % 4]) {
+      m->first[s][m->chunks[s]] = t;
+      all[count++] = total + t;
+    }
+    m->first[s][m->chunks[s]] = lengths[s];
+    const int64_t slots = m->chunks[s] * ahca->primary_slots, global = slots < ahca->secondary_slots ? slots : ahca->secondary_slots;
+    m->chosen_count[s] = global > 1 ? 2 : 1;
+    m->chosen[s][0] = 0;
+    m->chosen[s][1] = global - 1;
+  }
+  all[count++] = total;
+  const int64_t index_shape[] = {sequences, ahca->selected};
+  assert_int_equal(ahca->selected, 2);
+  assert_int_equal(hark_tensor_create(m->context, HARK_I64, 1, &count, &m->starts), HARK_OK);
+  assert_int_equal(hark_tensor_write(m->context, &m->starts, all), HARK_OK);
+  assert_int_equal(hark_tensor_create(m->context, HARK_I32, 2, index_shape, &m->index), HARK_OK);
+}
+
+/* Writes the rows that open_given() chose; C2 has no more rows than the sequences have. */
+static hark_status choose_given(void *user, const hark_tensor *global, const hark_tensor *offsets, hark_tensor *index) {
+  const model *m = user;
+  const int64_t sequences = index->shape[0];
+  int64_t first[SEQUENCES + 1];
+  int32_t rows[2 * SEQUENCES];
+  HARK_TRY(hark_tensor_read(m->context, offsets, first));
+  assert_int_equal(hark_tensor_count(global), first[sequences] * global->shape[global->rank - 1]);
+  for (int64_t s = 0; s < sequences; s++) {
+    assert_int_equal(first[s + 1] - first[s], m->chosen[s][1] + 1);
+    for (int64_t i = 0; i < 2; i++) rows[2 * s + i] = i < m->chosen_count[s] ? (int32_t)(first[s] + m->chosen[s][i]) : -1;
+  }
+  return hark_tensor_write(m->context, index, rows);
 }
 
 /* Sequences `first` .. of the lengths. */
@@ -117,12 +222,17 @@ static void batch_open(model *m, int64_t first, const int64_t *lengths, int64_t 
   assert_int_equal(hark_tensor_write(m->context, &m->tokens, m->ids), HARK_OK);
   assert_int_equal(hark_tensor_write(m->context, &m->targets, targets), HARK_OK);
   assert_int_equal(hark_tensor_write(m->context, &m->ranges, ranges), HARK_OK);
+  open_vectors(m, first, lengths, sequences);
+  if (m->given) open_given(m, lengths, sequences);
 }
 
 static void batch_close(model *m) {
   hark_tensor_destroy(m->context, &m->tokens);
   hark_tensor_destroy(m->context, &m->targets);
   hark_tensor_destroy(m->context, &m->ranges);
+  hark_tensor_destroy(m->context, &m->vectors);
+  hark_tensor_destroy(m->context, &m->starts);
+  hark_tensor_destroy(m->context, &m->index);
 }
 
 /* Weights of a size at which nothing is nearly linear; norms' gains stay near one. */
@@ -145,9 +255,9 @@ static void draw_weights(const model *m) {
   }
 }
 
-static void model_open(model *m, hark_context *context, const hark_network_config *config, hark_type type) {
-  *m = (model){.context = context};
-  if (hark_network_create(context, config, type, true, &m->network) != HARK_OK) fail_msg("%s", hark_context_message(context));
+static void model_open(model *m, hark_context *context, const variant *v, hark_type type) {
+  *m = (model){.context = context, .given = v->decides == CALLER};
+  if (hark_network_create(context, &v->config, type, true, &m->network) != HARK_OK) fail_msg("%s", hark_context_message(context));
   draw_weights(m);
   assert_int_equal(hark_tape_create(context, &m->tape), HARK_OK);
 }
@@ -170,12 +280,21 @@ static void read_numbers(const model *m, hark_value value, int64_t count, double
 }
 
 /* Both with weights 1: logits, and what the model adds to the loss (0: nothing). */
-static void apply(const model *m, double remaining, hark_value *logits, hark_value *penalty) {
+static void apply(model *m, double remaining, hark_value *logits, hark_value *penalty) {
   const hark_forward forward = {.tape = m->tape, .parameters = &m->network->parameters, .training = true};
   hark_value tokens = 0;
   hark_tape_reset(m->tape);
   assert_int_equal(hark_tape_leaf(m->tape, &m->tokens, NULL, &tokens), HARK_OK);
-  const hark_network_input input = {.tokens = tokens, .ranges = &m->ranges, .remaining = remaining, .weight = 1, .penalty = penalty};
+  hark_value vectors = 0;
+  if (m->vectors.type != HARK_NONE) assert_int_equal(hark_tape_leaf(m->tape, &m->vectors, NULL, &vectors), HARK_OK);
+  const hark_ahca_given given = {.starts = &m->starts, .choose = choose_given, .user = m, .index = &m->index};
+  const hark_network_input input = {.tokens = tokens,
+                                    .vectors = vectors,
+                                    .ranges = &m->ranges,
+                                    .remaining = remaining,
+                                    .weight = 1,
+                                    .penalty = penalty,
+                                    .given = m->given ? &given : NULL};
   if (m->network->architecture->logits(m->context, m->network, &forward, &input, logits) != HARK_OK)
     fail_msg("%s", hark_context_message(m->context));
 }
@@ -191,12 +310,14 @@ static double within(const model *m, double size) {
   return ROUNDINGS * size * (m->network->parameters.list[0].weight.type == HARK_F64 ? 0x1p-53 : 0x1p-24);
 }
 
-static void compare(const model *m, const char *setup, const char *name, const double *found, const double *expected, int64_t count) {
+static void compare(const model *m, const ahca_definition *d, const char *setup, const char *name, const double *found,
+                    const double *expected, int64_t count) {
   double largest = 0;
   for (int64_t i = 0; i < count; i++) largest = fmax(largest, fabs(expected[i]));
   for (int64_t i = 0; i < count; i++)
     if (!(fabs(found[i] - expected[i]) <= within(m, largest)))
-      fail_msg("%s: %s: number %d of %d is %.12g, the definition's %.12g", setup, name, (int)i, (int)count, found[i], expected[i]);
+      fail_msg("%s: %s: number %d of %d is %.12g, the definition's %.12g; its decisions are %g apart", setup, name, (int)i, (int)count,
+               found[i], expected[i], d->margin);
 }
 
 /* What has to occur for a variant to be tested. */
@@ -207,6 +328,9 @@ static void check_decisions(const ahca_definition *d, const char *name) {
     if (!d->read[i]) fail_msg("%s: the definition has no use for %s", name, d->network->parameters.list[i].name);
   if (!(d->margin > MARGIN)) fail_msg("%s: decisions are %g apart", name, d->margin);
   if (d->left_out == 0) fail_msg("%s: everything is selected", name);
+  if (ahca->chunk == HARK_AHCA_SEMANTIC && d->by_rule == 0) fail_msg("%s: no chunk ends in a valley", name);
+  if (hark_layer_choice_is(&config->structure, HARK_STRUCTURE_WINDOW) && d->hidden == 0) fail_msg("%s: no slot is hidden", name);
+  if (hark_layer_choice_is(&config->structure, HARK_STRUCTURE_HIERARCHICAL) && d->coarse == 0) fail_msg("%s: no slots meet coarsely", name);
   if (ahca->chunk == HARK_AHCA_LEARNED && d->forced == 0) fail_msg("%s: no chunk is as long as it may be", name);
   if (ahca->chunk == HARK_AHCA_LEARNED && ahca->chunk_minimum > 1 && d->suppressed == 0) fail_msg("%s: no chunk is kept long", name);
   if (d->deep == 0 || (d->shallow == 0 && (ahca->capacity < 1 || ahca->depth == HARK_AHCA_PAPER)))
@@ -218,7 +342,7 @@ static void check_variant(const test_setup *setup, hark_type type, const variant
   hark_context *context = test_setup_open(setup, 2);
   model m;
   char where[64];
-  model_open(&m, context, &v->config, type);
+  model_open(&m, context, v, type);
   (void)snprintf(where, sizeof where, "%s:%s", setup->backend, setup->instruction_set);
   ahca_definition d = {.context = context, .network = m.network, .margin = INFINITY};
   for (size_t r = 0; r < sizeof parts_to_come / sizeof *parts_to_come; r++) {
@@ -231,15 +355,22 @@ static void check_variant(const test_setup *setup, hark_type type, const variant
       read_numbers(&m, logits, count, found);
       d.remaining = parts_to_come[r];
       d.penalty = 0;
-      const int32_t *ids = m.ids;
-      for (int s = 0; s < SEQUENCES; ids += batches[b][s], s++) {
-        ahca_definition_logits(&d, ids, batches[b][s], told);
+      int64_t first = 0;
+      for (int s = 0; s < SEQUENCES; first += batches[b][s], s++) {
+        const ahca_sequence sequence = {.count = batches[b][s],
+                                        .tokens = m.ids + first,
+                                        .vectors = v->config.features > 0 ? m.numbers + first * FEATURES : NULL,
+                                        .starts = m.given ? m.first[s] : NULL,
+                                        .chunks = m.chunks[s],
+                                        .chosen = m.given ? m.chosen[s] : NULL,
+                                        .selected = m.chosen_count[s]};
+        ahca_definition_logits(&d, &sequence, told);
         told += tells_tokens(&m) ? batches[b][s] * VOCABULARY : CLASSES;
       }
-      compare(&m, where, v->name, found, expected, count);
+      compare(&m, &d, where, v->name, found, expected, count);
       assert_int_equal(penalty != 0, d.penalty > 0);
       if (penalty != 0) read_numbers(&m, penalty, 1, &found_penalty);
-      compare(&m, where, v->name, &found_penalty, &d.penalty, 1);
+      compare(&m, &d, where, v->name, &found_penalty, &d.penalty, 1);
       batch_close(&m);
     }
   }
@@ -268,7 +399,7 @@ static void a_batch_is_told_what_the_definition_says(void **state) {
 #define OF_THE_LARGEST 1e-12 /* the backward has sums over all tokens besides those of the forward */
 
 /* Adds the gradient of the batch's loss, its sum over all that is told, to those that are there. */
-static void add_gradients(const model *m) {
+static void add_gradients(model *m) {
   hark_value targets = 0, logits = 0, penalty = 0, loss = 0;
   const hark_forward forward = {.tape = m->tape, .parameters = &m->network->parameters, .training = true};
   apply(m, 0, &logits, &penalty);
@@ -283,7 +414,7 @@ static void the_gradient_of_a_batch_is_the_sum_of_those_of_its_sequences(void **
   for (size_t v = 0; v < VARIANTS; v++) {
     hark_context *context = test_reference_open();
     model m;
-    model_open(&m, context, &variants[v].config, HARK_F64);
+    model_open(&m, context, &variants[v], HARK_F64);
     const hark_tensor *gradients = &m.network->parameters.gradients;
     const size_t bytes = (size_t)hark_tensor_count(gradients) * sizeof(double);
     double *together = malloc(bytes);

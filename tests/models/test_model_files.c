@@ -314,7 +314,11 @@ static const struct {
                    .partition = HARK_PARTITION_SIBLING, .coarse_query = HARK_COARSE_QUERY_EXACT, .hierarchical_bias = true},
                   {"\"hierarchy_block\": 2", "\"partition\": \"sibling\"", "\"coarse_query\": \"exact\"", "\"hierarchical_bias\": true"}},
                  {{BASE, .architecture = HARK_ARCHITECTURE_ahca,
-                   .ahca = {.chunk_size = 4,
+                   .ahca = {.chunk = HARK_AHCA_DELIMITER,
+                            .chunk_size = 4,
+                            .delimiter = 5,
+                            .more_delimiters = {3, 0, 8},
+                            .more_delimiter_count = 3,
                             .window = 1,
                             .primary_slots = 2,
                             .secondary_slots = 4,
@@ -322,7 +326,7 @@ static const struct {
                             .capacity = 0.5,
                             .capacities = {0.75, 0.25},
                             .capacity_count = 2}},
-                  {"\"capacities\": [0.75, 0.25]", "\"primary_slots\": 2"}}};
+                  {"\"capacities\": [0.75, 0.25]", "\"more_delimiters\": [3, 0, 8]", "\"delimiter\": 5", "\"primary_slots\": 2"}}};
 enum { TOLD_ROWS = sizeof told_rows / sizeof *told_rows };
 
 /* Fails the test unless the key, with this value, is there, or the key is not there at all. */

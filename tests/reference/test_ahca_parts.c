@@ -26,7 +26,7 @@ static void pooling_takes_the_bins_of_the_definition(void **state) {
   enum { LENGTHS = 10, ROWS = 45, SLOTS = 4, WIDTH = 2 };
   for (int kind = 0; kind < 2; kind++) {
     for (int fewer = 0; fewer < 2; fewer++) {
-      const hark_segment_pool_attributes options = {(hark_segment_pool_kind)kind, SLOTS, 0, fewer == 1};
+      const hark_segment_pool_attributes options = {(hark_segment_pool_kind)kind, SLOTS, 0, fewer == 1, 0};
       test_single s;
       test_single_open(&s, &hark_op_segment_pool, &options, 2,
                        (const hark_sample_input[]){real(ROWS, WIDTH), whole(HARK_I64, LENGTHS + 1)});
@@ -58,9 +58,36 @@ static void pooling_takes_the_bins_of_the_definition(void **state) {
   }
 }
 
+/* Segments of 5, 0, 1 and 3 rows into at most 4 bins are 8 rows: exactly as many, more (zeros behind them), too few. */
+static void rows_of_fewer_bins_are_as_many_as_asked_for(void **state) {
+  (void)state;
+  enum { ROWS = 9, WIDTH = 2, POOLED = 8 };
+  for (int64_t rows = POOLED - 1; rows <= POOLED + 2; rows++) {
+    const hark_segment_pool_attributes options = {HARK_SEGMENT_POOL_AVERAGE, 4, 0, true, rows},
+                                       segments = {HARK_SEGMENT_POOL_AVERAGE, 4, 0, true, 0};
+    static const double offsets[] = {0, 5, 5, 6, 9};
+    double *found[2] = {NULL};
+    for (int of_segments = 0; of_segments < 2; of_segments++) {
+      test_single s;
+      test_single_open(&s, &hark_op_segment_pool, of_segments == 1 ? &segments : &options, 2,
+                       (const hark_sample_input[]){real(ROWS, WIDTH), whole(HARK_I64, 5)});
+      test_single_set(&s, 1, offsets);
+      if (of_segments == 0 && rows < POOLED) {
+        assert_int_equal(test_single_refusal(&s), HARK_INVALID_ARGUMENT);
+      } else {
+        found[of_segments] = test_single_forward(&s);
+      }
+      test_single_close(&s);
+    }
+    for (int64_t i = 0; i < rows * WIDTH && found[0] != NULL; i++) test_near(found[0][i], i < POOLED * WIDTH ? found[1][i] : 0, 0);
+    free(found[0]);
+    free(found[1]);
+  }
+}
+
 static void of_equal_maxima_the_first_gets_the_gradient(void **state) {
   (void)state;
-  static const hark_segment_pool_attributes max = {HARK_SEGMENT_POOL_MAX, 1, 0, false};
+  static const hark_segment_pool_attributes max = {HARK_SEGMENT_POOL_MAX, 1, 0, false, 0};
   test_single s;
   test_single_open(&s, &hark_op_segment_pool, &max, 2, (const hark_sample_input[]){real(4, 1), whole(HARK_I64, 2)});
   test_single_set(&s, 0, (const double[]){1, 3, 3, 2});
@@ -340,7 +367,7 @@ static void values_of_one_come_back_as_one(void **state) {
 static void a_sequence_alone_gives_the_bits_that_it_gives_in_a_batch(void **state) {
   (void)state;
   enum { ROWS = 23, WIDTH = 5, FIRST = 7, LAST = 18 };
-  static const hark_segment_pool_attributes average = {HARK_SEGMENT_POOL_AVERAGE, 4, 0, false};
+  static const hark_segment_pool_attributes average = {HARK_SEGMENT_POOL_AVERAGE, 4, 0, false, 0};
   static const hark_select_tokens_attributes in_batch = {HARK_SELECTION_MEDOIDS, ROWS, 3, 0, 4},
                                              alone = {HARK_SELECTION_MEDOIDS, LAST - FIRST, 3, 0, 4};
   static const hark_depth_scores_attributes window = {3};
@@ -384,6 +411,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(chunks_are_as_far_as_the_middles_of_bins),
       cmocka_unit_test(pooling_takes_the_bins_of_the_definition),
+      cmocka_unit_test(rows_of_fewer_bins_are_as_many_as_asked_for),
       cmocka_unit_test(of_equal_maxima_the_first_gets_the_gradient),
       cmocka_unit_test(rows_know_where_they_stand),
       cmocka_unit_test(packing_leaves_out_padding),
