@@ -8,6 +8,7 @@
 #include "operator.h"
 #include "operators.h"
 #include "positional.h"
+#include "predictor.h"
 #include "random.h"
 #include "status.h"
 #include "tape.h"

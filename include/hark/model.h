@@ -1,4 +1,5 @@
-/* model.h - trained models for programs that use them: load, read text in, generate. Nothing here trains.
+/* model.h - trained models for programs that use them: load, read text in, generate. Nothing here trains. What models tell of sequences that they
+ * read whole is in predictor.h; decodings are of decoders alone.
  *
  *     hark_model_load            a run, a checkpoint or a file; hark_model_load_memory: bytes that the caller has
  *     hark_model_encode          text -> tokens; hark_model_token_text, hark_model_decode: tokens -> text
@@ -82,14 +83,15 @@ HARK_API void hark_model_destroy(hark_context *context, hark_model **model);
 typedef struct hark_model_info {
   size_t struct_size;
   const char *type;      /* "gpt" */
-  const char *tokenizer; /* "characters", "bytes"; NULL: no vocabulary */
+  const char *tokenizer; /* "characters", "bytes", "subwords"; NULL: no vocabulary, or that of labelled examples */
   int64_t vocabulary;    /* number of tokens: every token is in [0, vocabulary) */
   int64_t reserved;      /* the first so many tokens stand for no text (padding, unknown, ...) and are never chosen */
   int64_t context;       /* longest text that it was trained on, in tokens */
   int64_t layers, heads, key_heads, width;
-  int64_t parameters;   /* learned numbers */
-  size_t bytes;         /* memory that the model holds */
-  uint64_t fingerprint; /* of description and weights: equal for equal models. Tells models apart; no protection against forgery */
+  int64_t parameters;       /* learned numbers */
+  size_t bytes;             /* memory that the model holds */
+  uint64_t fingerprint;     /* of description and weights: equal for equal models. Tells models apart; no protection against forgery */
+  const char *architecture; /* "decoder", "encoder", "masked_encoder", "ahca", "latent", "finite" */
 } hark_model_info;
 
 /* Fills *info; set info->struct_size to sizeof(hark_model_info) before. Errors: HARK_INVALID_ARGUMENT (struct_size). */
@@ -97,9 +99,13 @@ HARK_API HARK_MUST_CHECK hark_status hark_model_describe(const hark_model *model
 
 /* Text -> tokens. `tokens` has room for `bytes` tokens: there are never more. `*count` is how many there are.
  * What is not in the vocabulary becomes the token "unknown" with `map_unknown`, else HARK_BAD_FILE with line, column and byte offset.
- * HARK_UNSUPPORTED: the model has no vocabulary. */
+ * Of a model that was trained on labelled examples: the bytes of the text where its symbols are bytes, else its words, which blanks divide.
+ * HARK_UNSUPPORTED: the model has no vocabulary, or its symbols are grey values or numbers. */
 HARK_API HARK_MUST_CHECK hark_status hark_model_encode(hark_context *context, const hark_model *model, const char *text, size_t bytes,
                                                        bool map_unknown, int32_t *tokens, size_t *count);
+
+/* Name of class `index` of a model that was trained on labelled examples, owned by the model; NULL where there is none. */
+HARK_API const char *hark_model_class_name(const hark_model *model, int64_t index);
 
 /* The bytes of one token's text: `*bytes` of them, without a zero byte behind them, owned by the model. Put one behind the other they are the
  * text. "Unknown" gives U+FFFD; other reserved tokens, numbers outside the vocabulary and models without one give nothing. A token of the
@@ -134,7 +140,7 @@ HARK_API HARK_MUST_CHECK hark_status hark_decoding_size(hark_context *context, c
 
 /* Makes a decoding that has read nothing. `options` may be NULL. The model must outlive it.
  * Errors: HARK_INVALID_ARGUMENT (struct_size, capacity below 1 or above what learned positions allow, memory too small, a context of another
- * backend than the model's), HARK_UNSUPPORTED (options of a newer hark are set), HARK_OUT_OF_MEMORY, HARK_TOO_LARGE (a capacity above
+ * backend than the model's), HARK_UNSUPPORTED (a model that is no decoder, options of a newer hark are set), HARK_OUT_OF_MEMORY, HARK_TOO_LARGE (a capacity above
  * 2^40, or one whose memory cannot be addressed). When it fails *out is NULL. */
 HARK_API HARK_MUST_CHECK hark_status hark_decoding_create(hark_context *context, const hark_model *model,
                                                           const hark_decoding_options *options, hark_decoding **out);

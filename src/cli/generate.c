@@ -77,6 +77,9 @@ static hark_status open_model(generation *g) {
   const hark_config *config = call->values[1];
   if (hark_command_names_run(call)) {
     HARK_TRY(hark_command_open_run(call, config, g->values->checkpoint, &g->opened));
+    if (g->opened.tokenizer == NULL)
+      return hark_fail(call->context, HARK_UNSUPPORTED,
+                       "%s: was trained on labelled examples, and there is no text to continue: hark eval measures it", g->opened.run.path);
     HARK_TRY(hark_command_load_run(call, &g->opened, &g->model));
     g->source = g->opened.checkpoint;
   } else {

@@ -69,10 +69,8 @@ static hark_status load_checkpoint(hark_invocation *call, const hark_opened_run 
                                    hark_model **out) {
   hark_context *context = call->context;
   char path[HARK_PATH_BYTES], folder[HARK_PATH_BYTES];
-  if (opened->tokenizer == NULL)
-    return hark_fail(context, HARK_UNSUPPORTED,
-                     "%s: was trained on labelled examples, and there is no text to continue: hark eval measures it", opened->run.path);
-  hark_options_print_json(call->options, description);
+  if (opened->tokenizer != NULL)
+    hark_options_print_json(call->options, description); /* of examples the weights' file tells what it is of */
   HARK_TRY(description->status);
   HARK_TRY(hark_run_path(context, &opened->run, "vocabulary.json", path));
   HARK_TRY(hark_file_read(context, path, HARK_VOCABULARY_MAX_BYTES, vocabulary));
@@ -81,7 +79,7 @@ static hark_status load_checkpoint(hark_invocation *call, const hark_opened_run 
   HARK_TRY(hark_manifest_check(context, path, HARK_WEIGHTS_FILE, NULL));
   const hark_model_options options = {.struct_size = sizeof options,
                                       .skip_verification = true, /* it has just been done */
-                                      .description = hark_text_get(description),
+                                      .description = opened->tokenizer != NULL ? hark_text_get(description) : NULL,
                                       .description_bytes = description->length,
                                       .vocabulary = hark_text_get(vocabulary),
                                       .vocabulary_bytes = vocabulary->length};

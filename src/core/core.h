@@ -63,6 +63,9 @@ void hark_parallel_for(hark_context *context, int64_t count, hark_task *task, vo
 /* Upper bound of the worker numbers that tasks see, plus one: how many scratch areas are needed. */
 int hark_workers(const hark_context *context);
 
+/* The first elements of a contiguous tensor, in this shape; it owns nothing. */
+hark_tensor hark_tensor_front(const hark_tensor *whole, int rank, const int64_t *shape);
+
 /* "[2, 3, 64]" for messages; returns text. */
 const char *hark_shape_text(const hark_tensor *tensor, char *text, size_t size);
 

@@ -9,6 +9,7 @@
 #include <hark/attention.h>
 #include <hark/model.h>
 #include <hark/positional.h>
+#include <hark/predictor.h>
 
 #include "core/core.h"
 
@@ -22,6 +23,9 @@
 #define HARK_LEAST_DECODING_OPTIONS offsetof(hark_decoding_options, capacity)
 #define HARK_LEAST_SAMPLING offsetof(hark_sampling, temperature)
 #define HARK_LEAST_POSITIONAL_START offsetof(hark_positional_start, length)
+#define HARK_LEAST_PREDICTION_SHAPE offsetof(hark_prediction_shape, outputs)
+#define HARK_LEAST_PREDICTOR_OPTIONS offsetof(hark_predictor_options, examples)
+#define HARK_LEAST_PREDICTION_INPUT offsetof(hark_prediction_input, chunks)
 
 /* How much larger than what we know a struct may say it is: a size beyond is no size but memory that was never set. */
 #define HARK_STRUCT_GROWTH 4096

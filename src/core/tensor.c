@@ -111,6 +111,17 @@ hark_status hark_tensor_view(hark_context *context, const hark_tensor *tensor, i
   return HARK_OK;
 }
 
+hark_tensor hark_tensor_front(const hark_tensor *whole, int rank, const int64_t *shape) {
+  hark_tensor tensor = *whole;
+  tensor.owned_bytes = 0;
+  tensor.rank = rank;
+  for (int i = rank - 1, one = 1; i >= 0; i--) {
+    tensor.shape[i] = shape[i];
+    tensor.stride[i] = i == rank - 1 ? one : tensor.stride[i + 1] * shape[i + 1];
+  }
+  return tensor;
+}
+
 const char *hark_shape_text(const hark_tensor *tensor, char *text, size_t size) {
   size_t used = 0;
   for (int i = 0; i < tensor->rank && used < size; i++)

@@ -117,6 +117,7 @@ static hark_status read_text(reading *r, const hark_text *text, const char *path
 /* Refuses a model whose logits have terms besides queries and keys. r->model is the caller's to destroy, also after a failure. */
 static hark_status load(reading *r, const char *model) {
   HARK_TRY(hark_model_load(r->context, model, NULL, &r->model));
+  HARK_TRY(hark_model_check_decoder(r->context, model, r->model));
   const hark_decoder_config *const config = &r->model->decoder->config;
   const char *const reason = config->forget_gate                                                     ? "forget gates"
                              : config->hierarchical_bias                                             ? "a learned bias"

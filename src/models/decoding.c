@@ -267,6 +267,7 @@ static void release_parts(hark_decoding *decoding) {
 static hark_status take_options(hark_context *context, const hark_model *model, const hark_decoding_options *given,
                                 hark_decoding_options *out) {
   *out = (hark_decoding_options){.struct_size = sizeof *out};
+  HARK_TRY(hark_model_check_decoder(context, "decoding", model));
   if (given != NULL) HARK_TRY(hark_take_struct(context, "hark_decoding_options", given, HARK_LEAST_DECODING_OPTIONS, out, sizeof *out));
   if (out->capacity == 0) out->capacity = config_of(model)->context;
   if (out->capacity < 1)

@@ -18,4 +18,9 @@
 /* Rows of the longest sequence of an encoder whose data have at most `context` tokens: one more with pooling class. */
 static inline int64_t hark_encoder_rows(hark_pooling pooling, int64_t context) { return context + (pooling == HARK_POOLING_CLASS); }
 
+/* Tokens that are put in front of a sequence: HARK_TOKEN_CLASS, or none. */
+static inline int64_t hark_encoder_front(const hark_network_config *config) {
+  return config->architecture == HARK_ARCHITECTURE_encoder && config->pooling == HARK_POOLING_CLASS;
+}
+
 #endif

@@ -40,6 +40,7 @@ void hark_model_destroy(hark_context *context, hark_model **model_pointer) {
   hark_model *model = *model_pointer;
   *model_pointer = NULL;
   hark_tokenizer_destroy(context, &model->tokenizer);
+  hark_example_vocabulary_destroy(context, &model->examples);
   if (!model->borrowed) hark_decoder_destroy(context, &model->decoder);
   hark_release(context, model, sizeof *model);
 }
@@ -74,39 +75,45 @@ static hark_status take_fingerprint(hark_context *context, hark_model *model) {
 static hark_status find_vocabulary(hark_context *context, hark_model *model, const char *name, const hark_model_options *options,
                                    hark_decoder_config *config) {
   if (options->vocabulary != NULL) {
-    const hark_status status = hark_tokenizer_parse(context, options->vocabulary, options->vocabulary_bytes, &model->tokenizer);
+    const char *text = options->vocabulary;
+    const size_t bytes = options->vocabulary_bytes;
+    bool of_examples = false;
+    HARK_TRY(hark_example_vocabulary_is(context, text, bytes, &of_examples));
+    const hark_status status = of_examples ? hark_example_vocabulary_parse(context, text, bytes, &model->examples)
+                                           : hark_tokenizer_parse(context, text, bytes, &model->tokenizer);
     if (status != HARK_OK) {
       hark_fail_prefix(context, "%s: vocabulary: ", name);
       return status;
     }
-    const int64_t size = hark_tokenizer_size(model->tokenizer);
+    const int64_t size = of_examples ? hark_example_vocabulary_size(model->examples) : hark_tokenizer_size(model->tokenizer);
     if (config->vocabulary != 0 && config->vocabulary != size)
       return hark_fail(context, HARK_BAD_FILE, "%s: the model has %" PRId64 " tokens, its vocabulary %" PRId64, name, config->vocabulary,
                        size);
     config->vocabulary = size;
   }
-  if (config->vocabulary == 0)
+  if (config->vocabulary == 0 && config->features == 0)
     return hark_fail(context, HARK_BAD_FILE, "%s: model.vocabulary, the number of tokens, is missing and there is no vocabulary", name);
   return HARK_OK;
 }
 
-/* Description and vocabulary, and a decoder that is declared. */
+/* Description and vocabulary, and a network that is declared. */
 static hark_status declare(hark_context *context, hark_model *model, const char *name, const hark_model_options *options) {
   hark_description description;
   HARK_TRY(hark_description_parse(context, name, options->description, options->description_bytes, &description));
   hark_decoder_config config = description.config;
-  if (config.architecture != HARK_ARCHITECTURE_decoder) {
-    const hark_architecture *architecture = hark_architecture_of(config.architecture);
-    hark_description_close(context, &description);
-    const char *reason = architecture != NULL ? architecture->looks_ahead : NULL;
-    return hark_fail(context, HARK_UNSUPPORTED,
-                     "%s: is of architecture %s, and only a decoder continues texts%s%s; hark eval measures others", name,
-                     architecture != NULL ? architecture->name : "?", reason != NULL ? ": here " : "", reason != NULL ? reason : "");
-  }
   hark_status status = find_vocabulary(context, model, name, options, &config);
   if (status == HARK_OK) status = hark_decoder_declare(context, &config, HARK_F32, &model->decoder);
   hark_description_close(context, &description);
   return status;
+}
+
+hark_status hark_model_check_decoder(hark_context *context, const char *name, const hark_model *model) {
+  const hark_architecture *architecture = model->decoder->architecture;
+  const char *reason = architecture->looks_ahead;
+  if (model->decoder->config.architecture == HARK_ARCHITECTURE_decoder) return HARK_OK;
+  return hark_fail(context, HARK_UNSUPPORTED,
+                   "%s: the model is of architecture %s, and only a decoder continues texts%s%s; hark eval measures others", name,
+                   architecture->name, reason != NULL ? ": here " : "", reason != NULL ? reason : "");
 }
 
 bool hark_model_note_agrees(const hark_safetensors *file, const hark_parameter_note *note) {
@@ -298,16 +305,19 @@ hark_status hark_model_write(hark_context *context, const char *path, const hark
 
 hark_status hark_model_save(hark_context *context, const hark_model *model, const char *path) {
   hark_text vocabulary = hark_text_empty(context);
+  size_t bytes = 0;
   if (model->tokenizer != NULL) {
     char *text = NULL;
-    size_t bytes = 0;
     HARK_TRY(hark_tokenizer_print(context, model->tokenizer, &text, &bytes));
     hark_text_append_bytes(&vocabulary, text, bytes);
     hark_release(context, text, bytes);
+  } else if (model->examples != NULL) {
+    const char *text = hark_example_vocabulary_text(model->examples, &bytes);
+    hark_text_append_bytes(&vocabulary, text, bytes);
   }
   hark_status status = vocabulary.status;
   if (status == HARK_OK)
-    status = hark_model_write(context, path, model->decoder, model->tokenizer != NULL ? hark_text_get(&vocabulary) : NULL, NULL);
+    status = hark_model_write(context, path, model->decoder, vocabulary.length > 0 ? hark_text_get(&vocabulary) : NULL, NULL);
   hark_text_free(&vocabulary);
   return status;
 }
@@ -328,7 +338,8 @@ hark_status hark_model_describe(const hark_model *model, hark_model_info *info) 
                                 .width = config->width,
                                 .parameters = hark_parameters_total(&model->decoder->parameters),
                                 .bytes = model->bytes,
-                                .fingerprint = model->fingerprint};
+                                .fingerprint = model->fingerprint,
+                                .architecture = model->decoder->architecture->name};
   return hark_give_struct(NULL, "hark_model_info", info, HARK_LEAST_MODEL_INFO, &full, sizeof full);
 }
 
@@ -337,6 +348,7 @@ hark_status hark_model_describe(const hark_model *model, hark_model_info *info) 
 hark_status hark_model_encode(hark_context *context, const hark_model *model, const char *text, size_t bytes, bool map_unknown,
                               int32_t *tokens, size_t *count) {
   *count = 0;
+  if (model->examples != NULL) return hark_example_vocabulary_encode(context, model->examples, map_unknown, text, bytes, tokens, count);
   if (model->tokenizer == NULL) return hark_fail(context, HARK_UNSUPPORTED, "the model has no vocabulary: it knows tokens only");
   return hark_tokenizer_encode(context, model->tokenizer, map_unknown ? HARK_UNKNOWN_IS_MAPPED : HARK_UNKNOWN_IS_ERROR, "text", text, bytes,
                                tokens, count);
@@ -344,7 +356,12 @@ hark_status hark_model_encode(hark_context *context, const hark_model *model, co
 
 const char *hark_model_token_text(const hark_model *model, int32_t token, size_t *bytes) {
   *bytes = 0;
+  if (model->examples != NULL) return hark_example_vocabulary_token(model->examples, token, bytes);
   return model->tokenizer != NULL ? hark_tokenizer_text(model->tokenizer, token, bytes) : "";
+}
+
+const char *hark_model_class_name(const hark_model *model, int64_t index) {
+  return model->examples != NULL ? hark_example_vocabulary_class(model->examples, index) : NULL;
 }
 
 void hark_model_decode(const hark_model *model, const int32_t *tokens, size_t count, char *text, size_t capacity, size_t *bytes) {

@@ -4,14 +4,16 @@
 
 #include <hark/model.h>
 
+#include "data/example_vocabulary.h"
 #include "data/tokenizer.h"
 #include "io/files.h"
 #include "io/safetensors.h"
 #include "models/decoder.h"
 
 struct hark_model {
-  hark_decoder *decoder;
-  hark_tokenizer *tokenizer; /* NULL: none */
+  hark_decoder *decoder;             /* a network of any architecture */
+  hark_tokenizer *tokenizer;         /* NULL: none */
+  hark_example_vocabulary *examples; /* of a model that was trained on labelled examples, in its place; NULL: none */
   const struct hark_backend *backend;
   uint64_t fingerprint;
   size_t bytes;  /* of everything it holds */
@@ -20,6 +22,9 @@ struct hark_model {
 
 /* A model around a decoder with weights, which stays the caller's and must not change while the model is there. No vocabulary. */
 HARK_MUST_CHECK hark_status hark_model_wrap(hark_context *context, hark_decoder *decoder, hark_model **out);
+
+/* Refuses models that continue no texts; `name` stands for the model. Errors: HARK_UNSUPPORTED. */
+HARK_MUST_CHECK hark_status hark_model_check_decoder(hark_context *context, const char *name, const hark_model *model);
 
 #define HARK_VOCABULARY_KEY "vocabulary" /* of the metadata: the contents of a vocabulary.json */
 

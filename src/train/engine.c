@@ -3,7 +3,6 @@
 
 #include <fnmatch.h>
 #include <math.h>
-#include <string.h>
 
 #include "backend/backend.h"
 #include "models/encoder.h"
@@ -91,22 +90,11 @@ static bool has_classes(const hark_engine *engine) {
 }
 static bool has_vectors(const hark_engine *engine) { return engine->task.features > 0; }
 
-static hark_tensor first_rows(const hark_tensor *whole, int rank, const int64_t *shape) {
-  hark_tensor tensor = *whole;
-  tensor.owned_bytes = 0;
-  tensor.rank = rank;
-  for (int i = rank - 1, one = 1; i >= 0; i--) {
-    tensor.shape[i] = shape[i];
-    tensor.stride[i] = i == rank - 1 ? one : tensor.stride[i + 1] * shape[i + 1];
-  }
-  return tensor;
-}
-
 /* Forgets the pass before; the new one's tokens and targets are `rows` windows of `length` tokens at the front of engine->inputs and
  * engine->targets. */
 static hark_status begin_pass(hark_engine *engine, int64_t rows, int64_t length, bool recording, hark_value *tokens, hark_value *targets) {
   const int64_t shape[] = {rows, length};
-  const hark_tensor windows[] = {first_rows(&engine->inputs, 2, shape), first_rows(&engine->targets, 2, shape)};
+  const hark_tensor windows[] = {hark_tensor_front(&engine->inputs, 2, shape), hark_tensor_front(&engine->targets, 2, shape)};
   engine->logits = 0;
   hark_tape_reset(engine->tape);
   hark_tape_set_recording(engine->tape, recording);
@@ -147,15 +135,6 @@ static hark_status loss_of_logits(hark_engine *engine, hark_value *loss) {
   return hark_network_loss(engine->tape, engine->logits, engine->targets_read, 1, 0, loss);
 }
 
-/* The numbers of a batch of vectors, as values. */
-static hark_status vector_leaves(hark_engine *engine, const hark_example_batch *batch, hark_value *vectors, hark_value *wanted) {
-  const hark_engine_packing *packing = engine->packing;
-  const int64_t features[] = {1, batch->tokens, engine->task.features}, responses[] = {batch->rows, engine->task.responses};
-  const hark_tensor numbers = first_rows(&packing->features, 3, features), told = first_rows(&packing->responses, 2, responses);
-  HARK_TRY(hark_tape_leaf(engine->tape, &numbers, NULL, vectors));
-  return hark_tape_leaf(engine->tape, &told, NULL, wanted);
-}
-
 /* Records a pass over `rows` examples of `tokens` tokens together, of which a sequence has at most `longest`: logits, the likeliest of each
  * row of them, and the loss. What the pass reads lies in the engine. */
 static hark_status packed_pass(hark_context *context, hark_engine *engine, const hark_example_batch *batch, hark_forward *forward,
@@ -163,18 +142,12 @@ static hark_status packed_pass(hark_context *context, hark_engine *engine, const
   const double micro_steps = (double)engine->steps * (double)hark_max(1, engine->config->train.accumulate);
   hark_engine_packing *packing = engine->packing;
   const bool classes = has_classes(engine);
-  const int64_t one_row[] = {1, batch->tokens}, ranges[] = {batch->rows, engine->task.parts, 2};
-  const hark_tensor tokens = first_rows(&engine->inputs, 2, one_row);
-  const hark_tensor targets = first_rows(&engine->targets, classes ? 1 : 2, classes ? &batch->rows : one_row);
-  packing->positions_now = first_rows(&packing->positions, 1, &batch->tokens);
-  packing->ranges_now = first_rows(&packing->ranges, 3, ranges);
-  packing->now = (hark_packing){.segments = packing->segments, .positions = &packing->positions_now, .longest = batch->longest};
+  const int64_t one_row[] = {1, batch->tokens}, responses[] = {batch->rows, engine->task.responses};
   forward->tape = engine->tape;
   forward->parameters = &engine->network->parameters;
-  forward->packing = &packing->now;
   hark_value logits = 0, wanted = 0, penalty = 0;
   const double sequences = (double)(engine->config->train.batch * engine->config->train.accumulate);
-  hark_network_input input = {.ranges = &packing->ranges_now, .weight = classes || has_vectors(engine) ? weight : 1 / sequences};
+  hark_network_input input = {.weight = classes || has_vectors(engine) ? weight : 1 / sequences};
   if (forward->training) {
     input.remaining = 1 - fmin(1, forward->micro_step / fmax(1, micro_steps));
     input.penalty = &penalty;
@@ -185,15 +158,17 @@ static hark_status packed_pass(hark_context *context, hark_engine *engine, const
   engine->logits = 0;
   hark_tape_reset(engine->tape);
   hark_tape_set_recording(engine->tape, forward->training);
-  HARK_TRY(hark_tape_leaf(engine->tape, &tokens, NULL, &input.tokens));
+  HARK_TRY(hark_packed_batch_begin(&packing->read, batch, forward, &input));
   *predicted = 0;
   if (has_vectors(engine)) {
-    HARK_TRY(vector_leaves(engine, batch, &input.vectors, &wanted));
+    const hark_tensor told = hark_tensor_front(&packing->responses, 2, responses);
+    HARK_TRY(hark_tape_leaf(engine->tape, &told, NULL, &wanted));
     HARK_TRY(engine->network->architecture->logits(context, engine->network, forward, &input, &logits));
     HARK_TRY(hark_network_squared_error(engine->tape, logits, wanted, weight, loss));
     hark_tape_release(engine->tape, logits);
     return penalty != 0 ? hark_forward_add(forward, *loss, penalty, loss) : HARK_OK;
   }
+  const hark_tensor targets = hark_tensor_front(&engine->targets, classes ? 1 : 2, classes ? &batch->rows : one_row);
   HARK_TRY(hark_tape_leaf(engine->tape, &targets, NULL, &wanted));
   HARK_TRY(engine->network->architecture->logits(context, engine->network, forward, &input, &logits));
   HARK_TRY(hark_tape_apply(engine->tape, &hark_op_argmax, NULL, 1, &logits, 0, predicted));
@@ -222,8 +197,8 @@ static hark_status evaluation_packed_pass(hark_context *context, hark_engine *en
 
 /* The largest packed step. */
 static hark_status measure_packed(hark_context *context, hark_engine *engine) {
-  const hark_engine_packing *packing = engine->packing;
-  const hark_example_batch most = {.rows = packing->rows, .tokens = packing->tokens, .longest = engine->network->config.context};
+  const hark_packed_extents *extents = &engine->packing->read.most;
+  const hark_example_batch most = {.rows = extents->examples, .tokens = extents->tokens, .longest = engine->network->config.context};
   hark_value loss = 0, predicted = 0;
   HARK_TRY(evaluation_packed_pass(context, engine, &most, &loss, &predicted));
   return engine->training ? training_packed_pass(context, engine, &most, 0, 1, &loss, &predicted) : HARK_OK;
@@ -268,36 +243,31 @@ static hark_status freeze_parameters(hark_context *context, hark_engine *engine)
   return HARK_OK;
 }
 
+static size_t predicted_bytes(const hark_engine_packing *packing) { return (size_t)packing->read.most.tokens * sizeof *packing->predicted; }
+
 /* Room for packed examples. */
 static hark_status build_packing(hark_context *context, hark_engine *engine, bool memory) {
   void *allocated = NULL;
   HARK_TRY(hark_allocate_zero(context, sizeof *engine->packing, &allocated));
   hark_engine_packing *packing = engine->packing = allocated;
-  packing->rows = engine->config->train.batch;
-  packing->tokens = packing->rows * engine->task.parts * engine->network->config.context;
-  const int64_t ranges[] = {packing->rows, engine->task.parts, 2};
-  HARK_TRY(make_tensor(context, memory, HARK_I32, 1, &packing->tokens, &packing->positions));
-  HARK_TRY(make_tensor(context, memory, HARK_I64, 3, ranges, &packing->ranges));
-  if (has_vectors(engine)) {
-    const int64_t features[] = {1, packing->tokens, engine->task.features}, responses[] = {packing->rows, engine->task.responses};
-    HARK_TRY(make_tensor(context, memory, HARK_F32, 3, features, &packing->features));
-    HARK_TRY(make_tensor(context, memory, HARK_F32, 2, responses, &packing->responses));
-  }
+  const int64_t rows = engine->config->train.batch, responses[] = {rows, engine->task.responses};
+  const hark_packed_extents most = {.examples = rows,
+                                    .tokens = rows * engine->task.parts * engine->network->config.context,
+                                    .parts = engine->task.parts,
+                                    .features = engine->task.features};
+  HARK_TRY(hark_packed_batch_create(context, &most, memory, &packing->read));
+  if (has_vectors(engine)) HARK_TRY(make_tensor(context, memory, HARK_F32, 2, responses, &packing->responses));
   if (!memory) return HARK_OK;
-  packing->host_bytes = (size_t)packing->tokens * (sizeof *packing->segments + sizeof *packing->predicted);
-  HARK_TRY(hark_allocate(context, packing->host_bytes, &allocated));
-  packing->segments = allocated;
-  packing->predicted = (int32_t *)(packing->segments + packing->tokens);
+  HARK_TRY(hark_allocate(context, predicted_bytes(packing), &allocated));
+  packing->predicted = allocated;
   return HARK_OK;
 }
 
 static void destroy_packing(hark_context *context, hark_engine_packing *packing) {
   if (packing == NULL) return;
-  hark_tensor_destroy(context, &packing->positions);
-  hark_tensor_destroy(context, &packing->ranges);
-  hark_tensor_destroy(context, &packing->features);
+  if (packing->predicted != NULL) hark_release(context, packing->predicted, predicted_bytes(packing));
+  hark_packed_batch_destroy(context, &packing->read);
   hark_tensor_destroy(context, &packing->responses);
-  hark_release(context, packing->segments, packing->host_bytes);
   hark_release(context, packing, sizeof *packing);
 }
 
@@ -305,7 +275,7 @@ static void destroy_packing(hark_context *context, hark_engine_packing *packing)
 static hark_pass_sizes pass_sizes(const hark_engine *engine) {
   const int64_t batch = engine->config->train.batch, length = engine->config->model.context;
   if (!is_packed(engine)) return (hark_pass_sizes){.batch = batch, .queries = length, .keys = length};
-  const int64_t tokens = engine->packing->tokens;
+  const int64_t tokens = engine->packing->read.most.tokens;
   return (hark_pass_sizes){.batch = 1,
                            .queries = tokens,
                            .keys = tokens,
@@ -313,13 +283,13 @@ static hark_pass_sizes pass_sizes(const hark_engine *engine) {
                            .longest = engine->network->config.context};
 }
 
-/* What a batch has of one thing: windows [batch, context], packed tokens [1, tokens], classes [batch]. */
-static hark_status make_batch(hark_context *context, hark_engine *engine, bool memory, bool targets, hark_tensor *out) {
+/* What a batch has of targets: windows [batch, context], one of every packed token [1, tokens], classes [batch]. */
+static hark_status make_targets(hark_context *context, hark_engine *engine, bool memory) {
   const int64_t windows[] = {engine->config->train.batch, engine->config->model.context};
-  if (!is_packed(engine)) return make_tensor(context, memory, HARK_I32, 2, windows, out);
-  const int64_t packed[] = {1, engine->packing->tokens};
-  return targets && has_classes(engine) ? make_tensor(context, memory, HARK_I32, 1, windows, out)
-                                        : make_tensor(context, memory, HARK_I32, 2, packed, out);
+  if (!is_packed(engine)) return make_tensor(context, memory, HARK_I32, 2, windows, &engine->targets);
+  const int64_t packed[] = {1, engine->packing->read.most.tokens};
+  return has_classes(engine) ? make_tensor(context, memory, HARK_I32, 1, windows, &engine->targets)
+                             : make_tensor(context, memory, HARK_I32, 2, packed, &engine->targets);
 }
 
 /* Tokens of a vocabulary or real vectors: of one kind in the data and in the model. */
@@ -352,8 +322,9 @@ static hark_status build(hark_context *context, hark_engine *engine, bool memory
   const hark_pass_sizes sizes = pass_sizes(engine);
   HARK_TRY(hark_network_plans_create(context, engine->network, &sizes, false, &engine->evaluation_plans));
   if (engine->training) HARK_TRY(hark_network_plans_create(context, engine->network, &sizes, true, &engine->training_plans));
-  HARK_TRY(make_batch(context, engine, memory, false, &engine->inputs));
-  HARK_TRY(make_batch(context, engine, memory, true, &engine->targets));
+  const int64_t windows[] = {engine->config->train.batch, engine->config->model.context};
+  if (!is_packed(engine)) HARK_TRY(make_tensor(context, memory, HARK_I32, 2, windows, &engine->inputs));
+  HARK_TRY(make_targets(context, engine, memory));
   if (engine->training) {
     const hark_tensor *weights = &engine->network->parameters.weights;
     HARK_TRY(make_tensor(context, memory, weights->type, 1, weights->shape, &engine->first_moment));
@@ -437,8 +408,7 @@ static size_t bytes_of(const hark_tensor *tensor) {
 
 static size_t packing_bytes(const hark_engine_packing *packing) {
   if (packing == NULL) return 0;
-  const size_t host = (size_t)packing->tokens * (sizeof *packing->segments + sizeof *packing->predicted);
-  return bytes_of(&packing->positions) + bytes_of(&packing->ranges) + bytes_of(&packing->features) + bytes_of(&packing->responses) + host;
+  return hark_packed_batch_bytes(&packing->read) + bytes_of(&packing->responses) + predicted_bytes(packing);
 }
 
 hark_engine_memory hark_engine_memory_of(const hark_engine *engine) {
@@ -510,23 +480,14 @@ hark_status hark_engine_right(hark_context *context, hark_engine *engine, const 
 /* The batch's numbers to where the pass reads them. */
 static hark_status write_examples(hark_context *context, hark_engine *engine, const hark_example_batch *batch) {
   hark_engine_packing *packing = engine->packing;
-  if (packing == NULL || batch->rows < 1 || batch->rows > packing->rows || batch->tokens > packing->tokens)
-    return hark_fail(context, HARK_INVALID_ARGUMENT, "engine: %lld examples of %lld tokens given, more than there is room for",
-                     (long long)batch->rows, (long long)batch->tokens);
-  const size_t tokens = (size_t)batch->tokens;
-  const size_t targets = has_classes(engine) ? (size_t)batch->rows : tokens;
-  memcpy(packing->segments, batch->segments, tokens * sizeof *packing->segments);
-  HARK_TRY(hark_backend_write(context, engine->inputs.data, batch->inputs, tokens * sizeof *batch->inputs));
+  if (packing == NULL) return hark_fail(context, HARK_INVALID_ARGUMENT, "engine: examples given, expected windows of a text");
+  HARK_TRY(hark_packed_batch_write(context, &packing->read, batch));
   if (has_vectors(engine)) {
-    const size_t features = tokens * (size_t)engine->task.features, responses = (size_t)(batch->rows * engine->task.responses);
-    HARK_TRY(hark_backend_write(context, packing->features.data, batch->features, features * sizeof *batch->features));
-    HARK_TRY(hark_backend_write(context, packing->responses.data, batch->responses, responses * sizeof *batch->responses));
-  } else {
-    HARK_TRY(hark_backend_write(context, engine->targets.data, batch->targets, targets * sizeof *batch->targets));
+    const size_t responses = (size_t)(batch->rows * engine->task.responses);
+    return hark_backend_write(context, packing->responses.data, batch->responses, responses * sizeof *batch->responses);
   }
-  HARK_TRY(hark_backend_write(context, packing->positions.data, batch->positions, tokens * sizeof *batch->positions));
-  const size_t ranges = 2 * (size_t)(batch->rows * engine->task.parts);
-  return hark_backend_write(context, packing->ranges.data, batch->ranges, ranges * sizeof *batch->ranges);
+  const size_t targets = (size_t)(has_classes(engine) ? batch->rows : batch->tokens);
+  return hark_backend_write(context, engine->targets.data, batch->targets, targets * sizeof *batch->targets);
 }
 
 static hark_status read_examples(hark_context *context, hark_engine *engine, const hark_example_batch *batch, hark_value loss,

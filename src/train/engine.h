@@ -9,8 +9,8 @@
 #ifndef HARK_TRAIN_ENGINE_H
 #define HARK_TRAIN_ENGINE_H
 
-#include "data/example_batches.h"
 #include "models/decoder.h"
+#include "models/packed_batch.h"
 #include "train/ahca_statistics.h"
 #include "train/config.h"
 
@@ -23,18 +23,11 @@ typedef struct hark_learning_task {
   int64_t features, responses; /* of real vectors; 0: there are none */
 } hark_learning_task;
 
-/* Packed examples: what a pass reads besides tokens and targets. Absent where batches are rectangular. */
+/* Packed examples: what a pass reads besides their targets. Absent where batches are rectangular. */
 typedef struct hark_engine_packing {
-  int64_t tokens, rows;  /* most of a batch */
-  hark_tensor positions; /* i32 [tokens] */
-  hark_tensor ranges;    /* i64 [rows, parts, 2] */
-  hark_tensor features;  /* f32 [1, tokens, features] */
+  hark_packed_batch read;
   hark_tensor responses; /* f32 [rows, responses] */
-  int64_t *segments;     /* host, [tokens] */
-  int32_t *predicted;    /* host, of the last pass: the likeliest of every row of logits; 0 for vectors */
-  hark_packing now;      /* of this pass */
-  hark_tensor positions_now, ranges_now;
-  size_t host_bytes;
+  int32_t *predicted;    /* host, [tokens], of the last pass: the likeliest of every row of logits; 0 for vectors */
 } hark_engine_packing;
 
 typedef struct hark_engine {
@@ -44,7 +37,7 @@ typedef struct hark_engine {
   hark_attention_plan **training_plans, **evaluation_plans;
   hark_tape *tape;
   hark_tensor first_moment, second_moment; /* flat, like the weights; absent without training */
-  hark_tensor inputs, targets, square_sum; /* i32 [batch, context] twice; f64 [1] */
+  hark_tensor inputs, targets, square_sum; /* i32 [batch, context] twice, inputs of rectangular batches alone; f64 [1] */
   hark_tensor workspace;                   /* of sum_squares */
   hark_engine_packing *packing;            /* NULL: batches are rectangular */
   hark_value logits, targets_read;         /* of the last hark_engine_predict(); 0: another pass has taken their place */

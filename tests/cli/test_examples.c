@@ -422,6 +422,8 @@ static void compressed_chunks_tell_tokens(void **state) {
   if (!(loss < 0.8 * strtod(entropy + 15, NULL))) fail_msg("a loss of %g, the frequencies alone have %s", loss, entropy);
   expect("eval own --threads 1 --stride 4", HARK_EXIT_USAGE, "", "windows that do not overlap");
   expect("generate own --prompt a", HARK_EXIT_USAGE, "", "only a decoder continues texts: here pools, selection and ranks");
+  expect("export labels --output labels.safetensors", HARK_EXIT_DONE, "labels.safetensors: ", "");
+  expect("generate labels.safetensors --prompt a", HARK_EXIT_USAGE, "", "only a decoder continues texts: here pools, selection and ranks");
   expect("bench step --rounds 1 --vocabulary 32 --model.ahca.head reconstruction " SMALL, HARK_EXIT_DONE, "of peak", "");
   expect("bench step --rounds 1 --vocabulary 32 --format sequences --model.ahca.head labels " SMALL, HARK_EXIT_DONE, "of peak", "");
   expect("train --out texts_again " SMALL

@@ -249,6 +249,7 @@ static chunks cut(ahca_definition *d, const ahca_sequence *sequence, matrix x) {
   if (sequence->starts != NULL) {
     c.count = sequence->chunks;
     memcpy(c.first, sequence->starts, (size_t)(c.count + 1) * sizeof *c.first);
+    for (int64_t k = 0; k < c.count; k++) c.p[c.first[k]] = 1;
     return c;
   }
   if (learned) probabilities(d, x, c.p);

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <hark/predictor.h>
+
 #include "io/jsonl.h"
 #include "support/cmocka_all.h"
 #include "support/small_run.h"
@@ -136,6 +138,51 @@ static void learns(training_place *p, example_run *run, const char *file, const 
   hark_material_close(p->context, &material);
 }
 
+/* The run's model, loaded as other programs load it, tells the class of every line too. */
+static void predicts(training_place *p, const char *file, const char *name) {
+  enum { FIELDS = 5, LINE = 64, SINGLE = 2 };
+  hark_model *model = NULL;
+  hark_predictor *predictor = NULL;
+  hark_prediction_shape shape = {.struct_size = sizeof shape};
+  const hark_model_options last = {.struct_size = sizeof last, .checkpoint = "last"};
+  assert_fine(p->context, hark_model_load(p->context, test_path(p->folder, name), &last, &model));
+  assert_fine(p->context, hark_predictor_shape(model, &shape));
+  assert_fine(p->context, hark_predictor_create(p->context, model, NULL, &predictor));
+  assert_int_equal(shape.outputs, 2);
+  assert_string_equal(hark_model_class_name(model, 1), "1");
+  FILE *lines = fopen(test_path(p->folder, file), "r");
+  assert_non_null(lines);
+  char line[LINE];
+  int told = 0;
+  while (fgets(line, sizeof line, lines) != NULL) {
+    char *field[FIELDS], *rest = line;
+    int fields = 0;
+    line[strcspn(line, "\n")] = '\0';
+    for (; rest != NULL && fields < FIELDS; fields++) {
+      field[fields] = rest;
+      rest = strchr(rest, '\t');
+      if (rest != NULL) *rest++ = '\0';
+    }
+    const char *const parts[] = {field[fields == SINGLE ? 1 : 3], field[fields == SINGLE ? 1 : 4]};
+    int32_t tokens[LINE];
+    int64_t offsets[3] = {0};
+    float logits[2];
+    for (int64_t s = 0; s < shape.parts; s++) {
+      size_t count = 0;
+      assert_fine(p->context, hark_model_encode(p->context, model, parts[s], strlen(parts[s]), false, tokens + offsets[s], &count));
+      offsets[s + 1] = offsets[s] + (int64_t)count;
+    }
+    const hark_prediction_input input = {.struct_size = sizeof input, .examples = 1, .offsets = offsets, .tokens = tokens};
+    assert_fine(p->context, hark_predictor_run(predictor, &input, logits, 2));
+    if ((logits[1] > logits[0]) != (field[0][0] == '1')) fail_msg("%s: another class than %s", name, line);
+    told++;
+  }
+  assert_int_equal(told, 96);
+  (void)fclose(lines);
+  hark_predictor_destroy(&predictor);
+  hark_model_destroy(p->context, &model);
+}
+
 static void encoders_learn_classes(void **state) {
   (void)state;
   training_place p;
@@ -144,10 +191,12 @@ static void encoders_learn_classes(void **state) {
   write_examples(p.folder);
   OPEN(&run, "--format=text", "--architecture=encoder", "--context=9", "--steps=150", "--validation-fraction=0", "--positions=learned");
   learns(&p, &run, "texts.tsv", "class");
+  predicts(&p, "texts.tsv", "class");
   close_run(&run);
   OPEN(&run, "--format=text", "--architecture=encoder", "--pooling=mean", "--context=9", "--steps=150", "--validation-fraction=0",
        "--structure=hierarchical", "--hierarchy-block=2", "--attention-width=8", "--positions=sinusoidal");
   learns(&p, &run, "texts.tsv", "mean");
+  predicts(&p, "texts.tsv", "mean");
   close_run(&run);
   training_place_close(&p);
 }
@@ -161,6 +210,7 @@ static void two_towers_learn_pairs(void **state) {
   OPEN(&run, "--format=pairs", "--architecture=encoder", "--pooling=first", "--context=3", "--steps=300", "--validation-fraction=0",
        "--positions=learned", "--lr=1e-2");
   learns(&p, &run, "pairs.tsv", "pairs");
+  predicts(&p, "pairs.tsv", "pairs");
   close_run(&run);
   training_place_close(&p);
 }

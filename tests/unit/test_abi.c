@@ -39,10 +39,13 @@ static const layout_row layout[] = {
     SIZE(hark_attention_args, 3768),
     SIZE(hark_attention_report, 40),
     SIZE(hark_model_options, 56),
-    SIZE(hark_model_info, 104),
+    SIZE(hark_model_info, 112),
     SIZE(hark_decoding_options, 48),
     SIZE(hark_sampling, 40),
     SIZE(hark_positional_start, 32),
+    SIZE(hark_prediction_shape, 56),
+    SIZE(hark_predictor_options, 48),
+    SIZE(hark_prediction_input, 56),
     SIZE(hark_positional_parameter, 40),
     SIZE(hark_positional_kernel, 104),
     SIZE(hark_positional_attributes, 32),
@@ -170,6 +173,7 @@ static const layout_row layout[] = {
     FIELD(hark_model_info, parameters, 80),
     FIELD(hark_model_info, bytes, 88),
     FIELD(hark_model_info, fingerprint, 96),
+    FIELD(hark_model_info, architecture, 104),
     FIELD(hark_decoding_options, struct_size, 0),
     FIELD(hark_decoding_options, capacity, 8),
     FIELD(hark_decoding_options, cancel, 16),
@@ -185,6 +189,26 @@ static const layout_row layout[] = {
     FIELD(hark_positional_start, length, 8),
     FIELD(hark_positional_start, heads, 16),
     FIELD(hark_positional_start, head, 24),
+    FIELD(hark_prediction_shape, struct_size, 0),
+    FIELD(hark_prediction_shape, outputs, 8),
+    FIELD(hark_prediction_shape, of_tokens, 16),
+    FIELD(hark_prediction_shape, parts, 24),
+    FIELD(hark_prediction_shape, longest, 32),
+    FIELD(hark_prediction_shape, features, 40),
+    FIELD(hark_prediction_shape, selected, 48),
+    FIELD(hark_predictor_options, struct_size, 0),
+    FIELD(hark_predictor_options, examples, 8),
+    FIELD(hark_predictor_options, tokens, 16),
+    FIELD(hark_predictor_options, select, 24),
+    FIELD(hark_predictor_options, select_user, 32),
+    FIELD(hark_predictor_options, gives_chunks, 40),
+    FIELD(hark_prediction_input, struct_size, 0),
+    FIELD(hark_prediction_input, examples, 8),
+    FIELD(hark_prediction_input, offsets, 16),
+    FIELD(hark_prediction_input, tokens, 24),
+    FIELD(hark_prediction_input, vectors, 32),
+    FIELD(hark_prediction_input, chunks, 40),
+    FIELD(hark_prediction_input, chunk_count, 48),
     FIELD(hark_tensor, data, 0),
     FIELD(hark_tensor, type, 8),
     FIELD(hark_tensor, rank, 12),
@@ -261,6 +285,9 @@ static void growing_structs_begin_with_their_size(void **state) {
   assert_int_equal(offsetof(hark_decoding_options, struct_size), 0);
   assert_int_equal(offsetof(hark_sampling, struct_size), 0);
   assert_int_equal(offsetof(hark_positional_start, struct_size), 0);
+  assert_int_equal(offsetof(hark_prediction_shape, struct_size), 0);
+  assert_int_equal(offsetof(hark_predictor_options, struct_size), 0);
+  assert_int_equal(offsetof(hark_prediction_input, struct_size), 0);
 }
 
 /* ---- structs of other versions ---- */
@@ -400,6 +427,24 @@ static hark_status make_decoding(const void *given) {
   return status;
 }
 
+static hark_status tell_shape(const void *given) { return hark_predictor_shape(of_model.model, (hark_prediction_shape *)given); }
+
+static hark_status make_predictor(const void *given) {
+  hark_predictor *predictor = NULL;
+  const hark_status status = hark_predictor_create(context, of_model.model, given, &predictor);
+  hark_predictor_destroy(&predictor);
+  return status;
+}
+
+static hark_status predict(const void *given) {
+  static float numbers[2 * 261];
+  hark_predictor *predictor = NULL;
+  hark_status status = hark_predictor_create(context, of_model.model, NULL, &predictor);
+  if (status == HARK_OK) status = hark_predictor_run(predictor, given, numbers, sizeof numbers / sizeof *numbers);
+  hark_predictor_destroy(&predictor);
+  return status;
+}
+
 static hark_status choose_token(const void *given) {
   int32_t token = 0;
   return hark_decoding_choose(of_model.decoding, given, 0, &token);
@@ -458,18 +503,23 @@ static void structs_of_other_versions_are_served_or_refused(void **state) {
   const hark_model_info info = {.struct_size = sizeof info};
   const hark_decoding_options room = {.struct_size = sizeof room, .capacity = 4};
   const hark_sampling sampling = hark_sampling_default();
+  const hark_prediction_shape shape = {.struct_size = sizeof shape};
+  const hark_predictor_options at_once = {.struct_size = sizeof at_once, .examples = 2, .tokens = 9};
+  static const int64_t offsets[] = {0, 2};
+  static const int32_t tokens[] = {7, 8};
+  const hark_prediction_input input = {.struct_size = sizeof input, .examples = 1, .offsets = offsets, .tokens = tokens};
 
   /* Extents of 0 are allowed: nothing to compute, every check is made. */
   hark_attention_args args;
   memset(&args, 0, sizeof args);
   args.struct_size = sizeof args;
-  const int64_t shape[] = {0, 1, 2, 4};
+  const int64_t extents[] = {0, 1, 2, 4};
   hark_attention_plan *plan;
   assert_int_equal(hark_attention_plan_create(context, &desc, &plan), HARK_OK);
   const size_t scratch = hark_attention_plan_sizes(plan).forward_workspace;
   hark_attention_plan_destroy(context, &plan);
   hark_tensor *const tensors[] = {&args.query, &args.key, &args.value, &args.out};
-  for (size_t i = 0; i < 4; i++) assert_int_equal(hark_tensor_create(context, HARK_F32, 4, shape, tensors[i]), HARK_OK);
+  for (size_t i = 0; i < 4; i++) assert_int_equal(hark_tensor_create(context, HARK_F32, 4, extents, tensors[i]), HARK_OK);
   assert_int_equal(hark_allocate(context, scratch, &args.workspace), HARK_OK);
 
 #define TAKER(name, take, least, good, unknown)                                                                                            \
@@ -488,6 +538,9 @@ static void structs_of_other_versions_are_served_or_refused(void **state) {
       TAKER("hark_model_describe", describe_model, HARK_LEAST_MODEL_INFO, info, HARK_OK), /* it fills */
       TAKER("hark_decoding_size", size_decoding, HARK_LEAST_DECODING_OPTIONS, room, HARK_UNSUPPORTED),
       TAKER("hark_decoding_create", make_decoding, HARK_LEAST_DECODING_OPTIONS, room, HARK_UNSUPPORTED),
+      TAKER("hark_predictor_shape", tell_shape, HARK_LEAST_PREDICTION_SHAPE, shape, HARK_OK), /* it fills */
+      TAKER("hark_predictor_create", make_predictor, HARK_LEAST_PREDICTOR_OPTIONS, at_once, HARK_UNSUPPORTED),
+      TAKER("hark_predictor_run", predict, HARK_LEAST_PREDICTION_INPUT, input, HARK_UNSUPPORTED),
       TAKER("hark_decoding_choose", choose_token, HARK_LEAST_SAMPLING, sampling, HARK_UNSUPPORTED),
   };
 #undef TAKER

@@ -1,0 +1,74 @@
+/* packed_batch.c - see packed_batch.h. */
+#include "models/packed_batch.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "backend/backend.h"
+
+static size_t segment_bytes(const hark_packed_batch *batch) { return (size_t)batch->most.tokens * sizeof *batch->segments; }
+
+static hark_status make(hark_context *context, bool memory, hark_type type, int rank, const int64_t *shape, hark_tensor *out) {
+  return memory ? hark_tensor_create(context, type, rank, shape, out) : hark_tensor_describe(context, type, rank, shape, out);
+}
+
+hark_status hark_packed_batch_create(hark_context *context, const hark_packed_extents *most, bool memory, hark_packed_batch *out) {
+  const int64_t tokens[] = {1, most->tokens}, ranges[] = {most->examples, most->parts, 2}, vectors[] = {1, most->tokens, most->features};
+  void *segments = NULL;
+  *out = (hark_packed_batch){.most = *most};
+  HARK_TRY(make(context, memory, HARK_I32, 2, tokens, &out->tokens));
+  HARK_TRY(make(context, memory, HARK_I32, 1, &most->tokens, &out->positions));
+  HARK_TRY(make(context, memory, HARK_I64, 3, ranges, &out->ranges));
+  if (most->features > 0) HARK_TRY(make(context, memory, HARK_F32, 3, vectors, &out->vectors));
+  if (!memory) return HARK_OK;
+  HARK_TRY(hark_allocate(context, segment_bytes(out), &segments));
+  out->segments = segments;
+  return HARK_OK;
+}
+
+void hark_packed_batch_destroy(hark_context *context, hark_packed_batch *batch) {
+  hark_tensor_destroy(context, &batch->tokens);
+  hark_tensor_destroy(context, &batch->positions);
+  hark_tensor_destroy(context, &batch->ranges);
+  hark_tensor_destroy(context, &batch->vectors);
+  if (batch->segments != NULL) hark_release(context, batch->segments, segment_bytes(batch));
+  *batch = (hark_packed_batch){0};
+}
+
+size_t hark_packed_batch_bytes(const hark_packed_batch *batch) {
+  const hark_tensor *const parts[] = {&batch->tokens, &batch->positions, &batch->ranges, &batch->vectors};
+  size_t bytes = segment_bytes(batch);
+  for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+    if (parts[i]->type != HARK_NONE) bytes += (size_t)hark_tensor_count(parts[i]) * hark_type_bytes(parts[i]->type);
+  return bytes;
+}
+
+hark_status hark_packed_batch_write(hark_context *context, hark_packed_batch *batch, const hark_example_batch *from) {
+  if (from->rows < 1 || from->rows > batch->most.examples || from->tokens > batch->most.tokens)
+    return hark_fail(context, HARK_INVALID_ARGUMENT,
+                     "%" PRId64 " examples of %" PRId64 " tokens together, expected 1 to %" PRId64 " of at most %" PRId64, from->rows,
+                     from->tokens, batch->most.examples, batch->most.tokens);
+  const size_t tokens = (size_t)from->tokens, ranges = 2 * (size_t)(from->rows * batch->most.parts);
+  const size_t numbers = tokens * (size_t)batch->most.features;
+  memcpy(batch->segments, from->segments, tokens * sizeof *batch->segments);
+  HARK_TRY(hark_backend_write(context, batch->tokens.data, from->inputs, tokens * sizeof *from->inputs));
+  HARK_TRY(hark_backend_write(context, batch->positions.data, from->positions, tokens * sizeof *from->positions));
+  if (numbers > 0) HARK_TRY(hark_backend_write(context, batch->vectors.data, from->features, numbers * sizeof *from->features));
+  return hark_backend_write(context, batch->ranges.data, from->ranges, ranges * sizeof *from->ranges);
+}
+
+hark_status hark_packed_batch_begin(hark_packed_batch *batch, const hark_example_batch *extent, hark_forward *forward,
+                                    hark_network_input *input) {
+  const hark_packed_extents *most = &batch->most;
+  const int64_t one_row[] = {1, extent->tokens}, ranges[] = {extent->rows, most->parts, 2}, numbers[] = {1, extent->tokens, most->features};
+  const hark_tensor tokens = hark_tensor_front(&batch->tokens, 2, one_row);
+  batch->positions_now = hark_tensor_front(&batch->positions, 1, &extent->tokens);
+  batch->ranges_now = hark_tensor_front(&batch->ranges, 3, ranges);
+  batch->packing = (hark_packing){.segments = batch->segments, .positions = &batch->positions_now, .longest = extent->longest};
+  forward->packing = &batch->packing;
+  input->ranges = &batch->ranges_now;
+  HARK_TRY(hark_tape_leaf(forward->tape, &tokens, NULL, &input->tokens));
+  if (most->features == 0) return HARK_OK;
+  const hark_tensor vectors = hark_tensor_front(&batch->vectors, 3, numbers);
+  return hark_tape_leaf(forward->tape, &vectors, NULL, &input->vectors);
+}
