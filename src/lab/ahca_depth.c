@@ -178,9 +178,8 @@ const hark_experiment hark_experiment_ahca_depth = {
         "a "
         "gate a score would have no gradient. Operations are those of the layers with gathering and scattering, as counted.\n"
         "\n"
-        "The paper's rule tells no chunk from another at d = 512: that of the largest norm has 4 of 4 layers, all others 3, whatever is in "
-        "them "
-        "(last table). The design expected the full depth for every chunk; floor() does not give it.\n"
+        "The paper's rule tells no chunk from another at d = 512: norms of so many independent numbers differ by a tenth, and that of the "
+        "largest has 4 of 4 layers, all others 3 (last table).\n"
         "\n"
         "*Figure.* Accuracy on hard chunks.",
     .trains = true,
