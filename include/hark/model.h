@@ -108,8 +108,8 @@ HARK_API HARK_MUST_CHECK hark_status hark_model_encode(hark_context *context, co
 HARK_API const char *hark_model_class_name(const hark_model *model, int64_t index);
 
 /* The bytes of one token's text: `*bytes` of them, without a zero byte behind them, owned by the model. Put one behind the other they are the
- * text. "Unknown" gives U+FFFD; other reserved tokens, numbers outside the vocabulary and models without one give nothing. A token of the
- * tokenizer "bytes" may be a part of a character. */
+ * text; of a model that was trained on labelled examples, its words without blanks. "Unknown" gives U+FFFD, with labelled examples nothing; other
+ * reserved tokens, numbers outside the vocabulary and models without one give nothing. A token that is a byte may be a part of a character. */
 HARK_API const char *hark_model_token_text(const hark_model *model, int32_t token, size_t *bytes);
 
 /* Tokens -> text: as many whole tokens' texts as fit into `capacity` bytes, without a zero byte behind them. *bytes is what all of them need

@@ -5,9 +5,9 @@
  *     hark_predictor_create      memory for calls of at most so many examples and tokens
  *     hark_predictor_run         examples -> numbers
  *
- * Of encoders and ahca models the numbers are logits of classes (the likeliest class is the largest, probabilities are their softmax), of models of
- * real vectors the numbers that are told, of all others logits of the vocabulary, a row for every token: labels, tokens that are hidden, or the next
- * token. Examples of one call do not see each other; they lie one behind the other, and nothing is computed for padding. The numbers of an example are the
+ * Of encoders, and of ahca models whose head tells classes, the numbers are logits of classes (the likeliest class is the largest, probabilities are
+ * their softmax); of models of real vectors, and of ahca's head regression, the numbers that are told; of all others logits of the vocabulary, a row
+ * for every token: labels, tokens that are hidden or were read, or the next token. Examples of one call do not see each other; they lie one behind the other, and nothing is computed for padding. The numbers of an example are the
  * same alone or among others up to rounding, and to the bit in a context made with `deterministic`.
  *
  * Tokens are numbered as in training; hark_model_encode() makes them of texts and of words. Grey values and other symbols, in the order that
@@ -46,7 +46,8 @@ HARK_API HARK_MUST_CHECK hark_status hark_predictor_shape(const hark_model *mode
 
 /* Chooses global tokens of an ahca model in the place of its rule. global [offsets[sequences], width]: the tokens of every sequence as they are pooled,
  * those of sequence s in rows offsets[s] .. offsets[s + 1] - 1. Writes rows into index [sequences, most], each at most once and of its own sequence, in
- * any order; it holds -1 everywhere, which selects nothing. All memory is the library's, good during the call. */
+ * any order, and at least one of each sequence; places that stay -1, which all are before, select nothing. All memory is the library's, good during the
+ * call. */
 typedef void hark_select_global(void *user, const float *global, int64_t width, const int64_t *offsets, int64_t sequences, int64_t most,
                                 int32_t *index);
 

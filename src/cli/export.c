@@ -43,7 +43,7 @@ static hark_status run(hark_invocation *call) {
   hark_opened_run opened = {.run.lock = -1};
   hark_model *model = NULL;
   hark_status status = hark_command_open_run(call, call->values[1], values->checkpoint, &opened);
-  if (status == HARK_OK) status = hark_command_load_run(call, &opened, &model);
+  if (status == HARK_OK) status = hark_command_load_run(call, &opened, call->values[1], &model);
   if (status == HARK_OK) status = hark_model_save(call->context, model, values->output);
   if (status == HARK_OK) status = print(call, &opened, values->output, model);
   hark_model_destroy(call->context, &model);

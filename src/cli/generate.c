@@ -80,7 +80,7 @@ static hark_status open_model(generation *g) {
     if (g->opened.tokenizer == NULL)
       return hark_fail(call->context, HARK_UNSUPPORTED,
                        "%s: was trained on labelled examples, and there is no text to continue: hark eval measures it", g->opened.run.path);
-    HARK_TRY(hark_command_load_run(call, &g->opened, &g->model));
+    HARK_TRY(hark_command_load_run(call, &g->opened, config, &g->model));
     g->source = g->opened.checkpoint;
   } else {
     g->source = hark_options_argument(call->options, 0);
@@ -91,6 +91,11 @@ static hark_status open_model(generation *g) {
   HARK_TRY(hark_decoding_size(call->context, g->model, NULL, &bytes));
   HARK_TRY(hark_command_check_memory(call->context, "the model's cache", (double)bytes));
   HARK_TRY(hark_decoding_create(call->context, g->model, NULL, &g->decoding));
+  hark_model_info info = {.struct_size = sizeof info};
+  HARK_TRY(hark_model_describe(g->model, &info));
+  if (info.tokenizer == NULL)
+    return hark_fail(call->context, HARK_UNSUPPORTED,
+                     "%s: has no vocabulary of a text, as models of labelled examples, and there is none to continue", g->source);
   g->text = hark_text_empty(call->context);
   return encode_prompt(g);
 }

@@ -2,6 +2,7 @@
 #include "cli/model.h"
 
 #include "io/checkpoint_files.h"
+#include "models/model.h"
 
 hark_status hark_command_read_run(hark_invocation *call, hark_config *config) {
   hark_context *context = call->context;
@@ -86,10 +87,25 @@ static hark_status load_checkpoint(hark_invocation *call, const hark_opened_run 
   return hark_model_load(context, path, &options, out);
 }
 
-hark_status hark_command_load_run(hark_invocation *call, const hark_opened_run *opened, hark_model **out) {
+/* Weights of before descriptions told further delimiters would cut at the first one alone. */
+static hark_status check_delimiters(hark_invocation *call, const hark_opened_run *opened, const hark_config *config,
+                                    const hark_model *model) {
+  const hark_ahca_config *asked = &config->model.ahca, *told = &model->decoder->config.ahca;
+  if (config->model.architecture != HARK_ARCHITECTURE_ahca || asked->chunk != HARK_AHCA_DELIMITER) return HARK_OK;
+  if (asked->more_delimiter_count == told->more_delimiter_count) return HARK_OK;
+  return hark_fail(
+      call->context, HARK_UNSUPPORTED,
+      "%s: its weights do not tell model.ahca.more_delimiters, which an earlier hark left out: one more step of hark train --resume "
+      "writes them anew",
+      opened->run.path);
+}
+
+hark_status hark_command_load_run(hark_invocation *call, const hark_opened_run *opened, const hark_config *config, hark_model **out) {
   hark_text description = hark_text_empty(call->context), vocabulary = hark_text_empty(call->context);
   *out = NULL;
-  const hark_status status = load_checkpoint(call, opened, &description, &vocabulary, out);
+  hark_status status = load_checkpoint(call, opened, &description, &vocabulary, out);
+  if (status == HARK_OK) status = check_delimiters(call, opened, config, *out);
+  if (status != HARK_OK) hark_model_destroy(call->context, out);
   hark_text_free(&description);
   hark_text_free(&vocabulary);
   return status;

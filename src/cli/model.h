@@ -37,6 +37,7 @@ bool hark_command_names_run(hark_invocation *call);
 
 /* For run, after hark_command_open_run(): loads the run's model, its checkpoint compared with the manifest. What checkpoints of early versions
  * do not carry comes from the run. The caller destroys it. */
-HARK_MUST_CHECK hark_status hark_command_load_run(hark_invocation *call, const hark_opened_run *opened, hark_model **out);
+HARK_MUST_CHECK hark_status hark_command_load_run(hark_invocation *call, const hark_opened_run *opened, const hark_config *config,
+                                                  hark_model **out);
 
 #endif

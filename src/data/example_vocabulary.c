@@ -25,7 +25,9 @@ struct hark_example_vocabulary {
   int64_t class_count, size;
   word *words; /* [word_count], in the order of their texts; none where symbols are bytes or numbers */
   int64_t word_count;
+  const char **names; /* of the words, in the order of their tokens */
   bool of_bytes;
+  bool has_parentheses;     /* of ListOps: in texts, but no symbols (format_listops.c) */
   unsigned char bytes[256]; /* every byte, as a text of its token */
 };
 
@@ -60,8 +62,12 @@ static hark_status take_words(hark_context *context, const hark_json_node *symbo
   HARK_TRY(expect_texts(context, symbols, "symbols"));
   HARK_TRY(hark_allocate(context, (size_t)symbols->count * sizeof *v->words, &memory));
   v->words = memory;
-  for (const hark_json_node *item = symbols->first; item != NULL; item = item->next, v->word_count++)
+  HARK_TRY(hark_allocate(context, (size_t)symbols->count * sizeof *v->names, &memory));
+  v->names = memory;
+  for (const hark_json_node *item = symbols->first; item != NULL; item = item->next, v->word_count++) {
     v->words[v->word_count] = (word){hark_json_text(item), (int32_t)(HARK_TOKEN_RESERVED + v->word_count)};
+    v->names[v->word_count] = hark_json_text(item);
+  }
   if (v->word_count > 1) qsort(v->words, (size_t)v->word_count, sizeof *v->words, by_text);
   for (int64_t i = 1; i < v->word_count; i++)
     if (strcmp(v->words[i - 1].text, v->words[i].text) == 0) return refuse(context, "symbols", "every word once");
@@ -81,11 +87,13 @@ static hark_status take_members(hark_context *context, hark_example_vocabulary *
   HARK_TRY(hark_allocate(context, (size_t)classes->count * sizeof *v->classes, &memory));
   v->classes = memory;
   for (const hark_json_node *item = classes->first; item != NULL; item = item->next) v->classes[v->class_count++] = hark_json_text(item);
+  const char *format = hark_json_text(hark_json_member(root, "format"));
+  v->has_parentheses = format != NULL && strcmp(format, "listops") == 0;
+  for (int i = 0; i < 256; i++) v->bytes[i] = (unsigned char)i;
   if (!hark_json_is(symbols, HARK_JSON_TEXT)) {
     HARK_TRY(take_words(context, symbols, v));
     return v->size == HARK_TOKEN_RESERVED + v->word_count ? HARK_OK : refuse(context, "size", "the number of tokens");
   }
-  for (int i = 0; i < 256; i++) v->bytes[i] = (unsigned char)i;
   v->of_bytes = hark_json_text(symbols) != NULL && strcmp(hark_json_text(symbols), "bytes") == 0;
   if (v->of_bytes && v->size != HARK_TOKEN_RESERVED + 256) return refuse(context, "size", "256 bytes and the reserved tokens");
   return HARK_OK;
@@ -117,6 +125,7 @@ void hark_example_vocabulary_destroy(hark_context *context, hark_example_vocabul
                                                                                        hark_json_member(v->tree.root, "symbols");
   if (v->classes != NULL) hark_release(context, v->classes, (size_t)classes->count * sizeof *v->classes);
   if (v->words != NULL) hark_release(context, v->words, (size_t)symbols->count * sizeof *v->words);
+  if (v->names != NULL) hark_release(context, v->names, (size_t)symbols->count * sizeof *v->names);
   hark_json_tree_free(context, &v->tree);
   hark_text_free(&v->text);
   hark_release(context, v, sizeof *v);
@@ -129,6 +138,8 @@ const char *hark_example_vocabulary_text(const hark_example_vocabulary *v, size_
 
 int64_t hark_example_vocabulary_size(const hark_example_vocabulary *v) { return v->size; }
 
+int64_t hark_example_vocabulary_class_count(const hark_example_vocabulary *v) { return v->class_count; }
+
 const char *hark_example_vocabulary_class(const hark_example_vocabulary *v, int64_t index) {
   return index >= 0 && index < v->class_count ? v->classes[index] : NULL;
 }
@@ -139,8 +150,7 @@ const char *hark_example_vocabulary_token(const hark_example_vocabulary *v, int6
     *bytes = 1;
     return (const char *)&v->bytes[token - HARK_TOKEN_RESERVED];
   }
-  for (int64_t i = 0; i < v->word_count; i++)
-    if (v->words[i].token == token) text = v->words[i].text;
+  if (token >= HARK_TOKEN_RESERVED && token < HARK_TOKEN_RESERVED + v->word_count) text = v->names[token - HARK_TOKEN_RESERVED];
   *bytes = strlen(text);
   return text;
 }
@@ -174,7 +184,8 @@ hark_status hark_example_vocabulary_encode(hark_context *context, const hark_exa
   for (size_t at = 0; at < bytes; at++) {
     size_t end = at;
     while (end < bytes && text[end] != ' ') end++;
-    if (end == at) continue;
+    const bool is_parenthesis = end == at + 1 && (text[at] == '(' || text[at] == ')');
+    if (end == at || (is_parenthesis && v->has_parentheses)) continue;
     const int32_t token = find(v, text + at, end - at);
     if (token < 0 && !map_unknown) {
       char given[HARK_WORD_BYTES], shown[HARK_SHOWN_BYTES];

@@ -20,6 +20,8 @@ void hark_example_vocabulary_destroy(hark_context *context, hark_example_vocabul
 const char *hark_example_vocabulary_text(const hark_example_vocabulary *vocabulary, size_t *bytes);
 /* Tokens, the reserved ones among them. */
 int64_t hark_example_vocabulary_size(const hark_example_vocabulary *vocabulary);
+/* Classes that have names; 0 where there are none. */
+int64_t hark_example_vocabulary_class_count(const hark_example_vocabulary *vocabulary);
 /* Name of a class; NULL where there is none. */
 const char *hark_example_vocabulary_class(const hark_example_vocabulary *vocabulary, int64_t index);
 /* A token's text: a byte or a word; nothing of others. */

@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define MOST_HEADS 65536 /* of all layers: a description of a few bytes asks for no more */
+
 static bool is_single(const hark_network_config *config) { return config->latent.form == HARK_LATENT_SINGLE; }
 static bool has_query(const hark_network_config *config) { return config->latent.aggregate == HARK_LATENT_QUERY; }
 
@@ -36,6 +38,10 @@ static hark_status check(hark_context *context, const hark_network_config *confi
                      config->width);
   if (config->activation != HARK_ACTIVATION_RELU)
     return hark_fail(context, HARK_BAD_CONFIGURATION, "latent has features relu(x A): expected model.activation relu");
+  if (config->heads > MOST_HEADS / config->layers)
+    return hark_fail(context, HARK_BAD_CONFIGURATION,
+                     "latent has matrices for every head: model.layers %" PRId64 " times model.heads %" PRId64 ", expected at most %d",
+                     config->layers, config->heads, MOST_HEADS);
   if (config->key_heads != config->heads || config->attention_width != 0)
     return hark_fail(context, HARK_BAD_CONFIGURATION,
                      "latent has heads of width / heads features: expected as many model.key_heads as heads and no model.attention_width");

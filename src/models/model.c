@@ -90,8 +90,12 @@ static hark_status find_vocabulary(hark_context *context, hark_model *model, con
       return hark_fail(context, HARK_BAD_FILE, "%s: the model has %" PRId64 " tokens, its vocabulary %" PRId64, name, config->vocabulary,
                        size);
     config->vocabulary = size;
+    const int64_t names = of_examples ? hark_example_vocabulary_class_count(model->examples) : 0;
+    if (names != 0 && config->classes != 0 && names != config->classes)
+      return hark_fail(context, HARK_BAD_FILE, "%s: the model tells %" PRId64 " classes apart, its vocabulary names %" PRId64, name,
+                       config->classes, names);
   }
-  if (config->vocabulary == 0 && config->features == 0)
+  if (config->vocabulary == 0)
     return hark_fail(context, HARK_BAD_FILE, "%s: model.vocabulary, the number of tokens, is missing and there is no vocabulary", name);
   return HARK_OK;
 }

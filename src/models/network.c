@@ -84,6 +84,18 @@ static hark_status check(hark_context *context, const hark_network_config *confi
   return check_rotary(context, config);
 }
 
+/* Real vectors go into some architectures, and numbers come out of these. */
+static hark_status check_vectors(hark_context *context, const hark_network_config *config, const hark_architecture *architecture) {
+  if (config->features < 0 || config->responses < 0 || (config->features > 0) != (config->responses > 0))
+    return hark_fail(context, HARK_BAD_CONFIGURATION,
+                     "vectors of %" PRId64 " features and %" PRId64 " responses, expected both at least 1, or none", config->features,
+                     config->responses);
+  if (config->features == 0 || architecture->predicts_vectors || architecture->may_read_vectors) return HARK_OK;
+  return hark_fail(context, HARK_BAD_CONFIGURATION,
+                   "model.architecture %s reads tokens of a vocabulary, and vectors of %" PRId64 " features are asked for",
+                   architecture->name, config->features);
+}
+
 hark_status hark_network_declare(hark_context *context, const hark_network_config *config, hark_type type, hark_network **out) {
   *out = NULL;
   const hark_architecture *architecture = hark_architecture_of(config->architecture);
@@ -97,6 +109,7 @@ hark_status hark_network_declare(hark_context *context, const hark_network_confi
         context, HARK_BAD_CONFIGURATION,
         "model.attention.coarse_query is mean, and a causal model's queries know nothing of later ones, expected first or exact");
   if (architecture->check != NULL) HARK_TRY(architecture->check(context, config));
+  HARK_TRY(check_vectors(context, config, architecture));
   void *memory = NULL;
   HARK_TRY(hark_allocate_zero(context, sizeof(hark_network), &memory));
   hark_network *network = memory;

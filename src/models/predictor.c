@@ -20,7 +20,8 @@ struct hark_predictor {
   hark_context *context;
   const hark_model *model;
   hark_prediction_shape shape;
-  int64_t front; /* tokens that are put in front of a sequence */
+  int64_t front;  /* tokens that are put in front of a sequence */
+  int64_t tokens; /* most of a call, without these */
   hark_attention_plan **plans;
   hark_tape *tape;
   hark_packed_batch read;
@@ -119,6 +120,13 @@ static hark_status choose(void *user, const hark_tensor *global, const hark_tens
   HARK_TRY(hark_tensor_read(p->context, offsets, p->global_offsets));
   for (int64_t i = 0; i < sequences * most; i++) p->chosen[i] = -1;
   p->select(p->select_user, p->global, width, p->global_offsets, sequences, most, p->chosen);
+  for (int64_t s = 0; s < sequences; s++) {
+    bool any = false;
+    for (int64_t i = 0; i < most; i++) any = any || p->chosen[s * most + i] >= 0;
+    if (!any)
+      return hark_fail(p->context, HARK_INVALID_ARGUMENT,
+                       "predictor: no global token of sequence %" PRId64 " is selected, expected at least one", s);
+  }
   return hark_tensor_write(p->context, index, p->chosen);
 }
 
@@ -176,6 +184,7 @@ static hark_status make(hark_predictor *p, const hark_predictor_options *options
   const hark_network_config *config = &network_of(p)->config;
   p->shape = shape_of(p->model);
   p->front = hark_encoder_front(config);
+  p->tokens = options->tokens;
   p->select = options->select;
   p->select_user = options->select_user;
   p->gives_chunks = options->gives_chunks;
@@ -233,15 +242,17 @@ void hark_predictor_destroy(hark_predictor **predictor) {
 
 /* One sequence behind those that are there, from token `first` of the caller's. */
 static hark_status add_sequence(hark_predictor *p, const hark_prediction_input *input, int64_t sequence) {
-  const int64_t first = input->offsets[sequence], count = input->offsets[sequence + 1] - first, begin = p->host.tokens;
+  const int64_t first = input->offsets[sequence], behind = input->offsets[sequence + 1], begin = p->host.tokens;
   const int64_t vocabulary = network_of(p)->config.vocabulary, features = p->shape.features;
-  if (count < 1 || count > p->shape.longest)
-    return hark_fail(p->context, HARK_INVALID_ARGUMENT, "predictor: sequence %" PRId64 " has %" PRId64 " tokens, expected 1 to %" PRId64,
-                     sequence, count, p->shape.longest);
-  if (count + p->front > p->read.most.tokens - begin)
+  if (behind <= first || behind - first > p->shape.longest)
     return hark_fail(p->context, HARK_INVALID_ARGUMENT,
-                     "predictor: the first %" PRId64 " sequences have %" PRId64 " tokens, there is room for %" PRId64, sequence + 1,
-                     first + count, p->read.most.tokens - p->read.most.examples * p->read.most.parts * p->front);
+                     "predictor: sequence %" PRId64 " begins at %" PRId64 " and ends at %" PRId64 ", expected 1 to %" PRId64 " tokens",
+                     sequence, first, behind, p->shape.longest);
+  if (behind > p->tokens)
+    return hark_fail(p->context, HARK_INVALID_ARGUMENT,
+                     "predictor: the first %" PRId64 " sequences have %" PRId64 " tokens, there is room for %" PRId64, sequence + 1, behind,
+                     p->tokens);
+  const int64_t count = behind - first;
   if (p->front > 0) p->host.inputs[begin] = HARK_TOKEN_CLASS;
   for (int64_t i = 0; i < count; i++) {
     const int32_t token = features == 0 ? input->tokens[first + i] : 0;

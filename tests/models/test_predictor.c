@@ -54,6 +54,11 @@ static const struct {
      true},
     {"ahca", AHCA("\"learned\"}, \"vocabulary\": 9, \"classes\": 5"), 5, 1, CONTEXT, 0, false},
     {"ahca_labels", AHCA("\"fixed\", \"head\": \"labels\"}, \"vocabulary\": 9"), 9, 1, CONTEXT, 0, true},
+    {"ahca_few_values",
+     MODEL("\"architecture\": \"ahca\", \"vocabulary\": 9, \"classes\": 2, \"positions\": \"none\", \"ahca\": {\"chunk\": \"fixed\", "
+           "\"chunk_size\": 4, \"window\": 2, \"primary_slots\": 2, \"secondary_slots\": 5, \"selected\": 2, \"capacity\": 1, "
+           "\"layer\": \"linear\", \"primary_depth\": 2}, " ATTENTION("dense")),
+     2, 1, CONTEXT, 0, false},
     {"ahca_vectors", AHCA("\"semantic\"}, \"vocabulary\": 6, \"features\": 3, \"responses\": 2"), 2, 1, CONTEXT, FEATURES, false},
 };
 enum { MODELS = sizeof models / sizeof *models, CLASS = 0, PAIRS = 3, DECODER = 4, AHCA_CLASSES = 6, VECTORS = MODELS - 1 };
@@ -100,8 +105,8 @@ static hark_model *make(hark_context *context, int model) {
   /* a description with a number of tokens of its own has no vocabulary of bytes */
   const bool is_small = strstr(models[model].description, "\"vocabulary\"") != NULL;
   static const char words[] =
-      "{\"format_version\": 1, \"format\": \"sequences\", \"parts\": 1, \"targets\": \"tokens\", \"classes\": [\"no\", "
-      "\"yes\"], \"height\": 0, \"width\": 0, \"reserved\": [], \"size\": 9, \"symbols\": [\"b\", \"a\", \"ab\", \"_\"]}",
+      "{\"format_version\": 1, \"format\": \"sequences\", \"classes\": [], \"size\": 9, "
+      "\"symbols\": [\"b\", \"a\", \"ab\", \"_\"]}",
                     numbers[] = "{\"format_version\": 1, \"format\": \"vectors\", \"classes\": [], \"size\": 6, \"symbols\": \"numbers\"}";
   hark_model_options own = options;
   own.vocabulary = !is_small ? NULL : models[model].features > 0 ? numbers : words;
@@ -171,6 +176,41 @@ static void near(const char *name, const float *found, const float *expected, in
 }
 
 static float found[MOST * VOCABULARY], expected[MOST * VOCABULARY];
+
+/* Calls of any lengths find room in what was measured, and allocate nothing. */
+static void calls_of_any_lengths_allocate_nothing(void **state) {
+  (void)state;
+  enum { CALLS = 80 };
+  const hark_random_stream stream = {.seed = 8, .layer_purpose = hark_random_layer_purpose(0, HARK_RANDOM_TEST)};
+  hark_context *context = test_setup_open(&(test_setup){"cpu", NULL}, 2);
+  uint64_t dice = 0;
+  for (int m = 0; m < MODELS; m++) {
+    hark_model *model = make(context, m);
+    const hark_predictor_options options = {.struct_size = sizeof options, .examples = SEQUENCES / models[m].parts};
+    hark_predictor *predictor = NULL;
+    call c;
+    fill(m, 0, SEQUENCES, &c);
+    assert_fine(context, hark_predictor_create(context, model, &options, &predictor));
+    const hark_memory_use before = hark_context_memory(context);
+    for (int i = 0; i < CALLS; i++) {
+      const int64_t sequences = models[m].parts * (1 + hark_random_word(&stream, dice++) % (uint32_t)options.examples);
+      for (int64_t s = 0; s < sequences; s++) {
+        const int64_t count = 1 + hark_random_word(&stream, dice++) % (uint32_t)models[m].longest;
+        c.offsets[s + 1] = c.offsets[s] + (i == 0 ? models[m].longest : count);
+      }
+      for (int64_t t = 0; t < c.offsets[sequences]; t++) {
+        c.tokens[t] = token_at(t + i) % (m == VECTORS ? 1 : INT32_MAX);
+        for (int64_t f = 0; f < FEATURES; f++) c.vectors[t * FEATURES + f] = sinf((float)(t + i) * (1 + (float)f));
+      }
+      const hark_prediction_input input = input_of(m, &c, sequences);
+      assert_fine(context, hark_predictor_run(predictor, &input, found, (size_t)(rows_of(m, &c, sequences) * models[m].outputs)));
+    }
+    if (hark_context_memory(context).allocations != before.allocations) fail_msg("%s: allocates", models[m].name);
+    hark_predictor_destroy(&predictor);
+    hark_model_destroy(context, &model);
+  }
+  test_setup_close(context);
+}
 
 /* Six sequences at once are what a pass by hand tells; nothing is allocated meanwhile, and nothing stays. */
 static void it_tells_what_the_network_does(void **state) {
@@ -262,6 +302,7 @@ static void examples_do_not_see_each_other(void **state) {
 /* ---- what the caller decides of ahca ---- */
 
 typedef struct selector {
+  bool nothing; /* of the second sequence */
   int calls;
   int64_t chosen[SEQUENCES][2], count[SEQUENCES];
 } selector;
@@ -279,7 +320,7 @@ static void first_and_last(void *user, const float *global, int64_t width, const
     s->chosen[i][1] = rows - 1;
     for (int64_t k = 0; k < 2; k++) {
       assert_int_equal(index[2 * i + k], -1);
-      if (k < s->count[i]) index[2 * i + k] = (int32_t)(offsets[i] + s->chosen[i][k]);
+      if (k < s->count[i] && !(s->nothing && i == 1)) index[2 * i + k] = (int32_t)(offsets[i] + s->chosen[i][k]);
     }
   }
 }
@@ -331,6 +372,10 @@ static void chunks_and_selection_are_the_callers(void **state) {
     for (int i = 0; i < 5; i++) expected[s * 5 + i] = (float)told[i];
   }
   near("ahca", found, expected, SEQUENCES * 5);
+  chosen.nothing = true;
+  assert_failure(context, hark_predictor_run(predictor, &input, found, SEQUENCES * 5), HARK_INVALID_ARGUMENT,
+                 "no global token of sequence 1 is selected, expected at least one");
+  chosen.nothing = false;
   input.chunk_count = count - 1;
   assert_failure(context, hark_predictor_run(predictor, &input, found, SEQUENCES * 5), HARK_INVALID_ARGUMENT, "chunk");
   input.chunk_count = 0;
@@ -418,26 +463,27 @@ static void inputs_that_do_not_fit_are_refused(void **state) {
     hark_prediction_input input;
     size_t room;
     const char *words; /* NULL: fine */
-  } cases[] = {{CLASS, {.examples = 2, .offsets = two, .tokens = fine}, 6, NULL},
-               {CLASS, {.examples = 2, .offsets = two, .tokens = fine}, 5, "room for 5 numbers, expected 2 rows of 3"},
-               {CLASS, {.examples = 3, .offsets = two, .tokens = fine}, 9, "3 examples, expected 1 to 2"},
-               {CLASS, {.examples = 0, .offsets = two, .tokens = fine}, 9, "0 examples"},
-               {CLASS, {.examples = 2, .tokens = fine}, 6, "no offsets"},
-               {CLASS, {.examples = 2, .offsets = two}, 6, "no tokens"},
-               {CLASS, {.examples = 2, .offsets = two, .vectors = numbers}, 6, "no tokens"},
-               {CLASS, {.examples = 2, .offsets = two, .tokens = fine, .vectors = numbers}, 6, "reads tokens, and real vectors are given"},
-               {CLASS, {.examples = 2, .offsets = late, .tokens = fine}, 6, "begins at 1, expected 0"},
-               {CLASS, {.examples = 2, .offsets = none, .tokens = fine}, 6, "sequence 1 has 0 tokens, expected 1 to 20"},
-               {CLASS, {.examples = 2, .offsets = back, .tokens = fine}, 6, "sequence 1 has -2 tokens"},
-               {CLASS, {.examples = 2, .offsets = far, .tokens = fine}, 6, "sequence 1 has 21 tokens, expected 1 to 20"},
-               {CLASS, {.examples = 2, .offsets = many, .tokens = fine}, 6, "have 7 tokens, there is room for 6"},
-               {CLASS, {.examples = 2, .offsets = two, .tokens = outside}, 6, "token 1 is 261, expected 0 to 260"},
-               {CLASS, {.examples = 2, .offsets = two, .tokens = negative}, 6, "token 2 is -1"},
-               {DECODER, {.examples = 2, .offsets = two, .tokens = fine}, 6 * VOCABULARY, NULL},
-               {DECODER, {.examples = 2, .offsets = two, .tokens = fine}, 6 * VOCABULARY - 1, "expected 6 rows of 261"},
-               {VECTORS, {.examples = 1, .offsets = two, .vectors = numbers}, 2, NULL},
-               {VECTORS, {.examples = 1, .offsets = two, .tokens = fine}, 2, "no vectors"},
-               {VECTORS, {.examples = 1, .offsets = two, .vectors = infinite}, 2, "number 1 of vector 1 is not finite"}};
+  } cases[] = {
+      {CLASS, {.examples = 2, .offsets = two, .tokens = fine}, 6, NULL},
+      {CLASS, {.examples = 2, .offsets = two, .tokens = fine}, 5, "room for 5 numbers, expected 2 rows of 3"},
+      {CLASS, {.examples = 3, .offsets = two, .tokens = fine}, 9, "3 examples, expected 1 to 2"},
+      {CLASS, {.examples = 0, .offsets = two, .tokens = fine}, 9, "0 examples"},
+      {CLASS, {.examples = 2, .tokens = fine}, 6, "no offsets"},
+      {CLASS, {.examples = 2, .offsets = two}, 6, "no tokens"},
+      {CLASS, {.examples = 2, .offsets = two, .vectors = numbers}, 6, "no tokens"},
+      {CLASS, {.examples = 2, .offsets = two, .tokens = fine, .vectors = numbers}, 6, "reads tokens, and real vectors are given"},
+      {CLASS, {.examples = 2, .offsets = late, .tokens = fine}, 6, "begins at 1, expected 0"},
+      {CLASS, {.examples = 2, .offsets = none, .tokens = fine}, 6, "sequence 1 begins at 2 and ends at 2, expected 1 to 20 tokens"},
+      {CLASS, {.examples = 2, .offsets = back, .tokens = fine}, 6, "sequence 1 begins at 4 and ends at 2"},
+      {CLASS, {.examples = 2, .offsets = far, .tokens = fine}, 6, "sequence 1 begins at 2 and ends at 23, expected 1 to 20"},
+      {CLASS, {.examples = 2, .offsets = many, .tokens = fine}, 6, "have 7 tokens, there is room for 6"},
+      {CLASS, {.examples = 2, .offsets = two, .tokens = outside}, 6, "token 1 is 261, expected 0 to 260"},
+      {CLASS, {.examples = 2, .offsets = two, .tokens = negative}, 6, "token 2 is -1"},
+      {DECODER, {.examples = 2, .offsets = two, .tokens = fine}, 6 * VOCABULARY, NULL},
+      {DECODER, {.examples = 2, .offsets = two, .tokens = fine}, 6 * VOCABULARY - 1, "expected 6 rows of 261"},
+      {VECTORS, {.examples = 1, .offsets = two, .vectors = numbers}, 2, NULL},
+      {VECTORS, {.examples = 1, .offsets = two, .tokens = fine}, 2, "no vectors"},
+      {VECTORS, {.examples = 1, .offsets = two, .vectors = infinite}, 2, "number 1 of vector 1 is not finite"}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     hark_model *model = make(context, cases[i].model);
     const hark_predictor_options options = {.struct_size = sizeof options, .examples = 2, .tokens = 6};
@@ -453,6 +499,41 @@ static void inputs_that_do_not_fit_are_refused(void **state) {
     }
     hark_predictor_destroy(&predictor);
     hark_model_destroy(context, &model);
+  }
+  test_setup_close(context);
+}
+
+/* Descriptions that no model can have, of few bytes. */
+static void descriptions_that_do_not_fit_are_refused(void **state) {
+  (void)state;
+#define VECTORS_OF(rest) MODEL("\"vocabulary\": 6, " rest ", " ATTENTION("dense"))
+  static const struct {
+    const char *description, *words;
+  } cases[] = {
+      {VECTORS_OF("\"features\": 4, \"positions\": \"rotary\""), "4 features and 0 responses"},
+      {VECTORS_OF("\"responses\": 4, \"positions\": \"rotary\""), "0 features and 4 responses"},
+      {VECTORS_OF("\"features\": 4, \"responses\": 3, \"architecture\": \"encoder\", \"classes\": 3, \"positions\": \"none\""),
+       "encoder reads tokens"},
+      {"{\"model\": {\"type\": \"gpt\", \"vocabulary\": 6, \"architecture\": \"latent\", \"layers\": 10000, \"heads\": 65536, "
+       "\"key_heads\": "
+       "65536, \"width\": 65536, \"feed_forward_width\": 1, \"context\": 8, \"features\": 65536, \"responses\": 1, \"activation\": "
+       "\"relu\", "
+       "\"norm\": \"layer_norm\", \"norm_epsilon\": 1e-5, \"positions\": \"none\", \"tie_embeddings\": false, \"bias\": false, \"rotary\": "
+       "{\"base\": 10000, \"pairs\": \"half\"}, " ATTENTION("dense") "}}",
+       "10000 times model.heads 65536, expected at most"},
+  };
+  hark_context *context = test_reference_open();
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    static const char numbers[] =
+        "{\"format_version\": 1, \"format\": \"vectors\", \"classes\": [], \"size\": 6, \"symbols\": \"numbers\"}";
+    const hark_model_options options = {.struct_size = sizeof options,
+                                        .description = cases[i].description,
+                                        .description_bytes = strlen(cases[i].description),
+                                        .vocabulary = numbers,
+                                        .vocabulary_bytes = sizeof numbers - 1};
+    hark_model *model = NULL;
+    assert_failure(context, hark_model_create(context, &options, 3, &model), HARK_BAD_CONFIGURATION, cases[i].words);
+    assert_null(model);
   }
   test_setup_close(context);
 }
@@ -524,6 +605,12 @@ static void classes_have_names_and_words_tokens(void **state) {
   (void)hark_model_token_text(words, 9, &bytes);
   assert_int_equal(bytes, 0);
   hark_model_destroy(context, &words);
+  hark_model *lists = with_vocabulary(context, EXAMPLES("listops", "9", "[\"1\", \"[MAX\", \"2\", \"]\"]"));
+  assert_fine(context, hark_model_encode(context, lists, "( ( ( [MAX 1 ) 2 ) ] )", 22, false, tokens, &count));
+  static const int32_t listed[] = {6, 5, 7, 8};
+  assert_int_equal(count, 4);
+  assert_memory_equal(tokens, listed, sizeof listed);
+  hark_model_destroy(context, &lists);
   hark_model *of_bytes = with_vocabulary(context, EXAMPLES("text", "261", "\"bytes\""));
   assert_fine(context, hark_model_encode(context, of_bytes, "\xff\0 a", 4, false, tokens, &count));
   assert_int_equal(count, 4);
@@ -544,7 +631,9 @@ static void damaged_vocabularies_are_refused(void **state) {
   (void)state;
   static const struct {
     const char *vocabulary, *words;
-  } cases[] = {{EXAMPLES("sequences", "8", "[\"b\", \"a\", \"ab\", \"_\"]"), "\"size\" is not"},
+  } cases[] = {{"{\"format\": \"text\", \"format_version\": 1, \"classes\": [\"a\", \"b\"], \"size\": 261, \"symbols\": \"bytes\"}",
+                "tells 3 classes apart, its vocabulary names 2"},
+               {EXAMPLES("sequences", "8", "[\"b\", \"a\", \"ab\", \"_\"]"), "\"size\" is not"},
                {EXAMPLES("sequences", "7", "[\"b\", \"b\"]"), "\"symbols\" is not"},
                {EXAMPLES("sequences", "7", "[\"b\", 3]"), "\"symbols\" is not"},
                {EXAMPLES("sequences", "7", "4"), "\"symbols\" is not"},
@@ -572,11 +661,13 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(shapes_are_told),
       cmocka_unit_test(it_tells_what_the_network_does),
+      cmocka_unit_test(calls_of_any_lengths_allocate_nothing),
       cmocka_unit_test(examples_do_not_see_each_other),
       cmocka_unit_test(chunks_and_selection_are_the_callers),
       cmocka_unit_test(memory_may_run_out),
       cmocka_unit_test(options_that_do_not_fit_are_refused),
       cmocka_unit_test(inputs_that_do_not_fit_are_refused),
+      cmocka_unit_test(descriptions_that_do_not_fit_are_refused),
       cmocka_unit_test(only_decoders_decode),
       cmocka_unit_test(classes_have_names_and_words_tokens),
       cmocka_unit_test(damaged_vocabularies_are_refused),
