@@ -27,7 +27,7 @@ hark_status hark_command_read_stored(hark_invocation *call, const char *path, ha
 
 hark_status hark_command_visit_differences(hark_invocation *call, const char *path, const hark_config *config,
                                            hark_difference_visitor *visit, void *user) {
-  hark_config stored;
+  hark_config stored = {0};
   hark_options *options = NULL;
   hark_status status = hark_command_read_stored(call, path, &stored, &options);
   for (int i = 0; i < hark_config_table.count && status == HARK_OK; i++) {

@@ -135,7 +135,7 @@ static hark_status refuse_change(hark_invocation *call, const hark_option *optio
 
 /* The model of the run that the weights come from stands for what neither the command line nor a file says of it. */
 static hark_status read_origin(hark_invocation *call, const char *path) {
-  hark_config stored;
+  hark_config stored = {0};
   hark_options *stored_options = NULL;
   hark_status status = hark_command_read_stored(call, path, &stored, &stored_options);
   for (int i = 0; i < hark_config_table.count && status == HARK_OK; i++) {
