@@ -111,8 +111,9 @@ static char *read_line(size_t *bytes) {
   *bytes = 0;
   while ((c = getchar()) != EOF && c != '\n') {
     if (*bytes == room) {
-      char *longer = realloc(line, room *= 2);
-      if (longer == NULL) check(HARK_OUT_OF_MEMORY);
+      char *longer = reserve(room *= 2);
+      memcpy(longer, line, *bytes);
+      free(line);
       line = longer;
     }
     line[(*bytes)++] = (char)c;
