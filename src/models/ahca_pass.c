@@ -240,11 +240,9 @@ static hark_status select_tokens(hark_ahca_pass *p, hark_value c) {
   p->asked_offsets = p->selected_offsets;
   p->asked_rows = keys_of_segment(count, p->sequences, options->selected);
   if (options->output == HARK_AHCA_OF_SELECTED) {
-    int64_t all = 0;
-    HARK_TRY(hark_ahca_last_offset(p, p->global_offsets, p->sequences * options->secondary_slots, &all));
     p->asked = p->global;
     p->asked_offsets = p->global_offsets;
-    p->asked_rows = keys_of_segment(all, p->sequences, options->secondary_slots);
+    p->asked_rows = keys_of_segment(hark_ahca_rows(p, p->global), p->sequences, options->secondary_slots);
   }
   if (score == 0) return HARK_OK;
   hark_value chosen = score;

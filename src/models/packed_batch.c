@@ -8,7 +8,7 @@
 
 static size_t segment_bytes(const hark_packed_batch *batch) { return (size_t)batch->most.tokens * sizeof *batch->segments; }
 
-static hark_status make(hark_context *context, bool memory, hark_type type, int rank, const int64_t *shape, hark_tensor *out) {
+hark_status hark_tensor_make(hark_context *context, bool memory, hark_type type, int rank, const int64_t *shape, hark_tensor *out) {
   return memory ? hark_tensor_create(context, type, rank, shape, out) : hark_tensor_describe(context, type, rank, shape, out);
 }
 
@@ -16,10 +16,10 @@ hark_status hark_packed_batch_create(hark_context *context, const hark_packed_ex
   const int64_t tokens[] = {1, most->tokens}, ranges[] = {most->examples, most->parts, 2}, vectors[] = {1, most->tokens, most->features};
   void *segments = NULL;
   *out = (hark_packed_batch){.most = *most};
-  HARK_TRY(make(context, memory, HARK_I32, 2, tokens, &out->tokens));
-  HARK_TRY(make(context, memory, HARK_I32, 1, &most->tokens, &out->positions));
-  HARK_TRY(make(context, memory, HARK_I64, 3, ranges, &out->ranges));
-  if (most->features > 0) HARK_TRY(make(context, memory, HARK_F32, 3, vectors, &out->vectors));
+  HARK_TRY(hark_tensor_make(context, memory, HARK_I32, 2, tokens, &out->tokens));
+  HARK_TRY(hark_tensor_make(context, memory, HARK_I32, 1, &most->tokens, &out->positions));
+  HARK_TRY(hark_tensor_make(context, memory, HARK_I64, 3, ranges, &out->ranges));
+  if (most->features > 0) HARK_TRY(hark_tensor_make(context, memory, HARK_F32, 3, vectors, &out->vectors));
   if (!memory) return HARK_OK;
   HARK_TRY(hark_allocate_zero(context, segment_bytes(out), &segments)); /* runs for shapes count by it */
   out->segments = segments;

@@ -10,6 +10,10 @@
 #include "data/example_batches.h"
 #include "models/network.h"
 
+/* A tensor with its memory, or its description alone, of which only sizes are asked. Errors: those of hark_tensor_create(). */
+HARK_MUST_CHECK hark_status hark_tensor_make(hark_context *context, bool memory, hark_type type, int rank, const int64_t *shape,
+                                             hark_tensor *out);
+
 /* The most that a pass has. */
 typedef struct hark_packed_extents {
   int64_t examples, tokens;

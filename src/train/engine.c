@@ -222,10 +222,6 @@ static hark_status measure_step(hark_context *context, hark_engine *engine) {
   return status;
 }
 
-static hark_status make_tensor(hark_context *context, bool memory, hark_type type, int rank, const int64_t *shape, hark_tensor *out) {
-  return memory ? hark_tensor_create(context, type, rank, shape, out) : hark_tensor_describe(context, type, rank, shape, out);
-}
-
 /* Parameters that train.freeze names get a group of their own, which no step changes. A pattern that fits nothing is a mistake. */
 static hark_status freeze_parameters(hark_context *context, hark_engine *engine) {
   const hark_string_list *patterns = &engine->config->train.freeze;
@@ -256,7 +252,7 @@ static hark_status build_packing(hark_context *context, hark_engine *engine, boo
                                     .parts = engine->task.parts,
                                     .features = engine->task.features};
   HARK_TRY(hark_packed_batch_create(context, &most, memory, &packing->read));
-  if (has_vectors(engine)) HARK_TRY(make_tensor(context, memory, HARK_F32, 2, responses, &packing->responses));
+  if (has_vectors(engine)) HARK_TRY(hark_tensor_make(context, memory, HARK_F32, 2, responses, &packing->responses));
   if (!memory) return HARK_OK;
   HARK_TRY(hark_allocate(context, predicted_bytes(packing), &allocated));
   packing->predicted = allocated;
@@ -286,10 +282,10 @@ static hark_pass_sizes pass_sizes(const hark_engine *engine) {
 /* What a batch has of targets: windows [batch, context], one of every packed token [1, tokens], classes [batch]. */
 static hark_status make_targets(hark_context *context, hark_engine *engine, bool memory) {
   const int64_t windows[] = {engine->config->train.batch, engine->config->model.context};
-  if (!is_packed(engine)) return make_tensor(context, memory, HARK_I32, 2, windows, &engine->targets);
+  if (!is_packed(engine)) return hark_tensor_make(context, memory, HARK_I32, 2, windows, &engine->targets);
   const int64_t packed[] = {1, engine->packing->read.most.tokens};
-  return has_classes(engine) ? make_tensor(context, memory, HARK_I32, 1, windows, &engine->targets)
-                             : make_tensor(context, memory, HARK_I32, 2, packed, &engine->targets);
+  return has_classes(engine) ? hark_tensor_make(context, memory, HARK_I32, 1, windows, &engine->targets)
+                             : hark_tensor_make(context, memory, HARK_I32, 2, packed, &engine->targets);
 }
 
 /* Tokens of a vocabulary or real vectors: of one kind in the data and in the model. */
@@ -323,17 +319,17 @@ static hark_status build(hark_context *context, hark_engine *engine, bool memory
   HARK_TRY(hark_network_plans_create(context, engine->network, &sizes, false, &engine->evaluation_plans));
   if (engine->training) HARK_TRY(hark_network_plans_create(context, engine->network, &sizes, true, &engine->training_plans));
   const int64_t windows[] = {engine->config->train.batch, engine->config->model.context};
-  if (!is_packed(engine)) HARK_TRY(make_tensor(context, memory, HARK_I32, 2, windows, &engine->inputs));
+  if (!is_packed(engine)) HARK_TRY(hark_tensor_make(context, memory, HARK_I32, 2, windows, &engine->inputs));
   HARK_TRY(make_targets(context, engine, memory));
   if (engine->training) {
     const hark_tensor *weights = &engine->network->parameters.weights;
-    HARK_TRY(make_tensor(context, memory, weights->type, 1, weights->shape, &engine->first_moment));
-    HARK_TRY(make_tensor(context, memory, weights->type, 1, weights->shape, &engine->second_moment));
-    HARK_TRY(make_tensor(context, memory, HARK_F64, 1, &one, &engine->square_sum));
+    HARK_TRY(hark_tensor_make(context, memory, weights->type, 1, weights->shape, &engine->first_moment));
+    HARK_TRY(hark_tensor_make(context, memory, weights->type, 1, weights->shape, &engine->second_moment));
+    HARK_TRY(hark_tensor_make(context, memory, HARK_F64, 1, &one, &engine->square_sum));
     hark_inferred inferred = {0};
     HARK_TRY(hark_op_sum_squares.infer(context, NULL, &engine->network->parameters.gradients, 1, &inferred));
     const int64_t bytes = (int64_t)inferred.forward_workspace;
-    HARK_TRY(make_tensor(context, memory, HARK_U8, 1, &bytes, &engine->workspace));
+    HARK_TRY(hark_tensor_make(context, memory, HARK_U8, 1, &bytes, &engine->workspace));
   }
   HARK_TRY(hark_tape_create(context, &engine->tape));
   HARK_TRY(measure_step(context, engine));
