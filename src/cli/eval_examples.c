@@ -162,7 +162,8 @@ static hark_status open_examples(hark_invocation *call, const hark_config *confi
   return HARK_OK;
 }
 
-static hark_status measure(hark_invocation *call, const hark_config *config, const hark_opened_run *opened, measurement *m) {
+static hark_status measure(hark_invocation *call, const hark_config *config, const hark_opened_run *opened, hark_split split,
+                           measurement *m) {
   const hark_learning_task task = hark_material_task_of(config, m->examples);
   hark_engine *engine = NULL;
   HARK_TRY(hark_engine_create_for(call->context, config, &task, false, &engine));
@@ -175,6 +176,9 @@ static hark_status measure(hark_invocation *call, const hark_config *config, con
     hark_progress_end(&m->progress);
   }
   hark_engine_destroy(call->context, &engine);
+  if (status == HARK_OK && m->result.complete && m->result.targets == 0)
+    return hark_fail(call->context, HARK_BAD_CONFIGURATION, "the %s examples have no targets among the tokens that data.length_limit keeps",
+                     part_name(m, split));
   return status;
 }
 
@@ -184,7 +188,7 @@ hark_status hark_eval_examples(hark_invocation *call, const hark_config *config,
   hark_text text = hark_text_empty(call->context), list = hark_text_empty(call->context);
   if (decisions > 0) m.statistics.list = &list;
   hark_status status = open_examples(call, config, opened, other_data, &split, &m);
-  if (status == HARK_OK) status = measure(call, config, opened, &m);
+  if (status == HARK_OK) status = measure(call, config, opened, split, &m);
   if (status == HARK_OK) {
     (call->json ? print_json : print)(&m, opened, split, exchanged, &text);
     status = hark_command_print(call, &text);

@@ -41,7 +41,7 @@ typedef struct generation {
   size_t token_bytes;
   hark_text text; /* generated */
   size_t written;
-  bool sentence; /* of a run of sentences: one is written, up to the end of its line */
+  bool sentence; /* of a model of sentences: one is written, up to the end of its line */
 } generation;
 
 static hark_status check(hark_invocation *call) {
@@ -54,7 +54,6 @@ static hark_status encode_prompt(generation *g) {
   hark_context *context = g->call->context;
   const hark_config *config = g->call->values[1];
   const bool given = g->values->prompt[0] != '\0';
-  g->sentence = hark_config_has_sentences(config);
   const char *prompt = given ? g->values->prompt : g->sentence ? "" : "\n";
   const size_t bytes = strlen(prompt);
   size_t token_bytes = 0;
@@ -96,6 +95,8 @@ static hark_status open_model(generation *g) {
   if (info.tokenizer == NULL)
     return hark_fail(call->context, HARK_UNSUPPORTED,
                      "%s: has no vocabulary of a text, as models of labelled examples, and there is none to continue", g->source);
+  g->sentence =
+      info.begin >= 0 || (hark_command_names_run(call) && hark_config_has_sentences(config)); /* checkpoints of before do not say */
   g->text = hark_text_empty(call->context);
   return encode_prompt(g);
 }

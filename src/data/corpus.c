@@ -107,7 +107,9 @@ static hark_status open_tokenizer(hark_context *context, const hark_tokenizer *g
   if (given == NULL) {
     const char *text = (const char *)corpus->index + (info->vocabulary_offset - info->documents_offset);
     const size_t bytes = (size_t)(info->file_bytes - HARK_TOKEN_FILE_TRAILER_BYTES - info->vocabulary_offset);
-    HARK_TRY(hark_tokenizer_parse(context, text, bytes, &corpus->own_tokenizer));
+    const hark_status status = hark_tokenizer_parse(context, text, bytes, &corpus->own_tokenizer);
+    if (status != HARK_OK) hark_fail_prefix(context, "%s: vocabulary: ", corpus->path);
+    HARK_TRY(status);
     corpus->tokenizer = corpus->own_tokenizer;
   }
   if (hark_tokenizer_checksum(corpus->tokenizer) != info->vocabulary_checksum ||
@@ -224,7 +226,8 @@ double hark_bits_per_character(const hark_text_counts *counts, double nats_per_t
 }
 
 double hark_word_perplexity(const hark_text_counts *counts, double nats_per_token) {
-  return counts->words > 0 ? exp(nats_per_token * (double)hark_text_targets(counts) / (double)counts->words) : 0.0;
+  const int64_t words = counts->words > 0 ? counts->words + counts->sentences : 0;
+  return words > 0 ? exp(nats_per_token * (double)hark_text_targets(counts) / (double)words) : 0.0;
 }
 
 hark_status hark_corpus_read(hark_context *context, const hark_corpus *corpus, hark_split split, int64_t first, int64_t count,

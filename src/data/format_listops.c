@@ -112,7 +112,7 @@ static hark_status read_lines(hark_example_reader *reader, hark_line_reader *lin
   bool more;
   HARK_TRY(hark_lines_next(reader->context, lines, &more));
   if (!more || lines->length != strlen(HARK_LISTOPS_HEADER) || memcmp(lines->line, HARK_LISTOPS_HEADER, lines->length) != 0)
-    return hark_fail(reader->context, HARK_BAD_FILE, "%s:1:1: expected the header \"Source<TAB>Target\"", reader->path);
+    return hark_lines_fail(reader->context, lines, 0, "expected the header \"Source<TAB>Target\"");
   for (;;) {
     HARK_TRY(hark_lines_next(reader->context, lines, &more));
     if (!more) return HARK_OK;

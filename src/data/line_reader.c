@@ -61,9 +61,7 @@ hark_status hark_lines_next(hark_context *context, hark_line_reader *lines, bool
       if (there > 0) take(lines, there, there);
       return HARK_OK;
     }
-    if (there > HARK_LINE_BYTES)
-      return hark_fail(context, HARK_BAD_FILE, "%s:%lld: a line of more than %zu bytes", lines->path, (long long)lines->number,
-                       HARK_LINE_BYTES);
+    if (there > HARK_LINE_BYTES) return hark_lines_fail(context, lines, 0, "a line of more than %zu bytes", HARK_LINE_BYTES);
     searched = there;
     HARK_TRY(fill(context, lines));
   }

@@ -83,6 +83,7 @@ static const field fields[] = {
     {"parts", FIELD_WHOLE, true, TOLD_CHANGED, AT(parts), -1, 0, 2, NULL},
     {"features", FIELD_WHOLE, true, TOLD_CHANGED, AT(features), -1, 0, INT32_MAX, NULL},
     {"responses", FIELD_WHOLE, true, TOLD_CHANGED, AT(responses), -1, 0, INT32_MAX, NULL},
+    {"sentences", FIELD_BOOLEAN, true, TOLD_CHANGED, AT(sentences), 0, 0, 0, NULL},
     BOOLEAN("tie_embeddings", tie_embeddings),
     BOOLEAN("bias", bias),
     REAL("rotary.base", rotary_base, 1, 1e300),

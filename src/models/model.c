@@ -343,7 +343,8 @@ hark_status hark_model_describe(const hark_model *model, hark_model_info *info) 
                                 .parameters = hark_parameters_total(&model->decoder->parameters),
                                 .bytes = model->bytes,
                                 .fingerprint = model->fingerprint,
-                                .architecture = model->decoder->architecture->name};
+                                .architecture = model->decoder->architecture->name,
+                                .begin = config->sentences ? HARK_TOKEN_BEGIN : -1};
   return hark_give_struct(NULL, "hark_model_info", info, HARK_LEAST_MODEL_INFO, &full, sizeof full);
 }
 

@@ -53,6 +53,7 @@ typedef struct hark_network_config {
   hark_rotary_learned rotary_learned;
   hark_rotary_scaling rotary_scaling;
   bool tie_embeddings, bias, recompute;
+  bool sentences;                  /* its texts begin with HARK_TOKEN_BEGIN and end with their line; the network itself has no use for it */
   double rotary_factor;            /* of the scaling; 0: 1 */
   int64_t rotary_original_context; /* that it refers to; 0: context */
   double rotary_fraction;          /* of the pairs that turn; 0: 1 */

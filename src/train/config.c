@@ -227,7 +227,7 @@ static const hark_option options[] = {
      "order of training windows"},
     {"data.epoch", "epoch", HARK_OPTION_ENUM, AT(data.epoch), "tokens", "tokens|windows", TRAIN, NULL,
      "an epoch: as many tokens as the text has, or every window of stride 1 once"},
-    {"data.subwords.vocabulary", "subwords", HARK_OPTION_INT, AT(data.subwords.vocabulary), "8000", "[8, 4000000]", TRAIN, "N",
+    {"data.subwords.vocabulary", "subwords", HARK_OPTION_INT, AT(data.subwords.vocabulary), "8000", "[8, 600000]", TRAIN, "N",
      "tokens of a vocabulary of sub-words, those reserved and the bytes included"},
     {"data.subwords.model", NULL, HARK_OPTION_ENUM, AT(data.subwords.model), "unigram", HARK_SUBWORD_MODEL_WORDS, TRAIN, NULL,
      "how words are divided: the likeliest pieces (arXiv 1804.10959), or characters joined pair by pair (arXiv 1508.07909)"},

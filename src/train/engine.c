@@ -33,6 +33,7 @@ hark_network_config hark_engine_network_config(const hark_config *config, const 
                                .classes = classes ? task->classes : 0,
                                .parts = classes ? task->parts : 0,
                                .vocabulary = task->vocabulary,
+                               .sentences = hark_config_has_sentences(config),
                                .layers = config->model.layers,
                                .heads = config->model.heads,
                                .key_heads = config->model.key_heads,

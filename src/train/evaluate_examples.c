@@ -1,6 +1,8 @@
 /* evaluate_examples.c - see evaluate_examples.h. */
 #include "train/evaluate_examples.h"
 
+#include <math.h>
+
 #include "models/encoder.h"
 #include "train/own_tokens.h"
 
@@ -86,6 +88,6 @@ hark_status hark_evaluate_examples(hark_context *context, hark_engine *engine, c
     out->complete = done >= batches->count;
     break;
   }
-  if (out->targets > 0) out->loss /= (double)out->targets;
+  out->loss = out->targets > 0 ? out->loss / (double)out->targets : NAN;
   return HARK_OK;
 }

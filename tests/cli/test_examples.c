@@ -401,6 +401,7 @@ static void compressed_chunks_tell_tokens(void **state) {
   expect("data make recall --length 16 --pairs 2 --training 64 --validation 16 --test 1 --out pairs", HARK_EXIT_DONE, "", "");
   expect("train --out labels --data pairs --format examples --steps 20 " SMALL, HARK_EXIT_DONE, "step 20", "");
   expect("eval labels --threads 1 --json", HARK_EXIT_DONE, "\"accuracy\"", "");
+  expect("eval labels --threads 1 --length-limit 3", HARK_EXIT_USAGE, "", "the validation examples have no targets among the tokens");
   expect("train --out own " SMALL "--data text.txt --tokenizer bytes --model.ahca.head reconstruction --steps 300 --evaluate-every 150",
          HARK_EXIT_DONE, "step 300", "");
   expect("train --out own --resume --steps 320", HARK_EXIT_DONE, "step 320 of 320", "");

@@ -42,6 +42,23 @@ static int end(void **state) {
   return 0;
 }
 
+/* A file alone, too, begins with BEGIN and stops where the sentence ends. */
+static void files_write_the_sentences_of_their_run(void) {
+#define LONG " --max-new-tokens 4000 --temperature 1 --seed 5 --threads 1 --json"
+  expect("export plain --output plain.safetensors", HARK_EXIT_DONE, "plain.safetensors", "");
+  expect("generate plain" LONG, HARK_EXIT_DONE, "\\n\"", "");
+  json_t *const run = command_json(&output);
+  expect("generate plain.safetensors" LONG, HARK_EXIT_DONE, "\\n\"", "");
+  json_t *const file = command_json(&output);
+  const char *const text = json_string_value(json_object_get(run, "text"));
+  assert_true(command_number(run, "tokens") < 4000);
+  assert_ptr_equal(strchr(text, '\n'), text + strlen(text) - 1);
+  assert_string_equal(json_string_value(json_object_get(file, "text")), text);
+  json_decref(run);
+  json_decref(file);
+#undef LONG
+}
+
 static void sentences_of_characters(void **state) {
   (void)state;
   expect("train --out plain --data sentences.txt " SENTENCES, HARK_EXIT_DONE, "step 8", "sentences: ");
@@ -53,6 +70,7 @@ static void sentences_of_characters(void **state) {
   expect("eval plain --context 32 --stride 4", HARK_EXIT_USAGE, "", "measured whole");
   expect("eval plain --data blank.txt --threads 1", HARK_EXIT_BAD_INPUT, "", "has no sentences");
   expect("generate plain --prompt the --max-new-tokens 5 --threads 1", HARK_EXIT_DONE, "the", "");
+  files_write_the_sentences_of_their_run();
   expect("train --estimate --data sentences.txt " SENTENCES, HARK_EXIT_DONE, "memory", "");
   expect("train --out blank --data blank.txt " SENTENCES, HARK_EXIT_BAD_INPUT, "", "has no sentences");
   expect("train --out long --data sentences.txt --data.long-sentences refuse " SENTENCES, HARK_EXIT_BAD_INPUT, "",

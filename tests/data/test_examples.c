@@ -246,6 +246,8 @@ static const refusal refusals[] = {
     {"sequences", "", "f:1:1: expected \"Words<TAB>\""},
     {"sequences", "Words\t\n", "f:1:1: expected \"Words<TAB>\""},
     {"sequences", "Words\ta b a\na\t0:a\n", "f:1:11: \"a\" stands there twice"},
+    {"sequences", "Words\ta \xFE\na\t0:a\n", "f:1:9: invalid UTF-8: "},
+    {"sequences", "Words\ta \xC3\na\t0:a\n", "f:1:9: invalid UTF-8: "},
     {"sequences", "Words\ta  b\na\t0:a\n", "f:1:9: empty word"},
     {"sequences", "Words\ta b\n", "f: holds no example"},
     {"sequences", "Words\ta b\na b\n", "f:2:4: no tab"},

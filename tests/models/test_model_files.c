@@ -307,6 +307,7 @@ static const struct {
 } told_rows[] = {{{BASE, .positional = "decay"}, {"\"positional\": \"decay\"", "\"positional_scope\": \"model\""}},
                  {{BASE, .positional_stretch = 2}, {"\"positional_stretch\": 2"}},
                  {{BASE, .rotary_learned = HARK_ROTARY_OF_HEAD}, {"\"learned\": \"head\""}},
+                 {{BASE, .sentences = true}, {"\"sentences\": true"}},
                  {{BASE, .rotary_fraction = 0.5}, {"\"fraction\": 0.5"}},
                  {{BASE, .rotary_scaling = HARK_ROTARY_NTK}, {"\"scaling\": \"ntk\""}},
                  {{BASE, .rotary_factor = 4}, {"\"scaling_factor\": 4"}},

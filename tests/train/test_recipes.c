@@ -9,6 +9,7 @@
 #include "support/text_files.h"
 #include "train/config.h"
 #include "train/engine.h"
+#include "train/schedule.h"
 
 #define RESERVED 5 /* tokens of every vocabulary */
 #define BYTES 256
@@ -47,26 +48,46 @@ typedef struct arena_task {
   const char *name;
   int64_t length, symbols, classes, parts, layers, heads, width, qkv, mlp, examples, steps, warmup;
   double rate, decay;
-  bool learned_positions, class_token;
+  bool learned_positions;
+  hark_pooling pooling;
+  double dropout, attention_dropout, clip;
 } arena_task;
 
 static const arena_task tasks[] = {
-    {"listops", 2000, 15, 10, 1, 4, 8, 512, 512, 1024, 32, 5000, 1000, 0.05, 0.1, false, true},
-    {"text", 1000, BYTES, 2, 1, 4, 4, 256, 256, 1024, 32, 20000, 8000, 0.05, 0.1, false, true},
-    {"retrieval", 4000, BYTES, 2, 2, 4, 4, 128, 128, 512, 32, 5000, 8000, 0.05, 0.1, false, false},
-    {"image", 1024, BYTES, 10, 1, 1, 8, 128, 64, 128, 256, 35000, 175, 5e-4, 0, true, true},
-    {"pathfinder", 1024, BYTES, 2, 1, 1, 2, 32, 16, 32, 512, 62400, 312, 1e-3, 0, false, false},
-    {"path-x", 16384, BYTES, 2, 1, 1, 2, 32, 16, 32, 64, 500000, 2500, 1e-3, 0, true, false},
+    {"listops", 2000, 15, 10, 1, 4, 8, 512, 512, 1024, 32, 5000, 1000, 0.05, 0.1, false, HARK_POOLING_CLASS, 0.1, 0.1, 0},
+    {"text", 1000, BYTES, 2, 1, 4, 4, 256, 256, 1024, 32, 20000, 8000, 0.05, 0.1, false, HARK_POOLING_CLASS, 0.1, 0.1, 0},
+    {"retrieval", 4000, BYTES, 2, 2, 4, 4, 128, 128, 512, 32, 5000, 8000, 0.05, 0.1, false, HARK_POOLING_FIRST, 0.1, 0.1, 0},
+    {"image", 1024, BYTES, 10, 1, 1, 8, 128, 64, 128, 256, 35000, 175, 5e-4, 0, true, HARK_POOLING_CLASS, 0.3, 0.2, 0},
+    {"pathfinder", 1024, BYTES, 2, 1, 1, 2, 32, 16, 32, 512, 62400, 312, 1e-3, 0, false, HARK_POOLING_MEAN, 0.2, 0.1, 0},
+    {"path-x", 16384, BYTES, 2, 1, 1, 2, 32, 16, 32, 64, 500000, 2500, 1e-3, 0, true, HARK_POOLING_MEAN, 0.1, 0.1, 1},
 };
 
 /* Embeddings, blocks of two norms, attention without biases and two dense layers, a norm, and the head: hidden layers of mlp features (pairs: another of
  * half as many) and one number a class. */
 static int64_t count_parameters(const arena_task *t) {
-  const int64_t norm = 2 * t->width, rows = t->length + t->class_token;
+  const int64_t norm = 2 * t->width, rows = t->length + (t->pooling == HARK_POOLING_CLASS);
   const int64_t block = 2 * norm + 4 * t->width * t->qkv + t->width * t->mlp + t->mlp + t->mlp * t->width + t->width;
   const int64_t second = t->parts == 2 ? t->mlp * (t->mlp / 2) + t->mlp / 2 : 0, last = t->parts == 2 ? t->mlp / 2 : t->mlp;
   return (RESERVED + t->symbols) * t->width + (t->learned_positions ? rows * t->width : 0) + t->layers * block + norm +
          t->parts * t->width * t->mlp + t->mlp + second + last * t->classes + t->classes;
+}
+
+/* What all tasks have in common, and what they set apart. */
+static void check_training(const arena_task *t, const hark_config *c) {
+  const bool falls = t->decay > 0; /* the rate with one over the root of the steps, of the others as a cosine */
+  assert_true(c->train.learning_rate == t->rate && c->train.weight_decay == t->decay && c->train.clip == t->clip);
+  assert_true(c->train.beta1 == 0.9 && c->train.beta2 == 0.98 && c->train.epsilon == 1e-9 && c->train.label_smoothing == 0);
+  assert_int_equal(c->train.schedule, falls ? HARK_SCHEDULE_BASE_RSQRT : HARK_SCHEDULE_CYCLE);
+  assert_int_equal(c->train.batch * c->train.accumulate, t->examples);
+  assert_int_equal(c->train.steps, t->steps);
+  assert_int_equal(c->train.warmup, t->warmup);
+  assert_int_equal(c->data.length_limit, t->symbols == BYTES && falls ? t->length : 0); /* of what is as long as it is */
+  assert_int_equal(c->model.pooling, t->pooling);
+  assert_int_equal(c->model.positions, t->learned_positions ? HARK_POSITIONS_LEARNED : HARK_POSITIONS_SINUSOIDAL);
+  assert_int_equal(c->model.activation, HARK_ACTIVATION_GELU);
+  assert_int_equal(c->model.initialisation, HARK_INITIALISATION_XAVIER);
+  assert_true(c->model.dropout == t->dropout && c->model.embedding_dropout == t->dropout && c->model.embedding_deviation == 1);
+  assert_true(c->model.bias && c->model.attention.unbiased && c->model.attention.dropout == t->attention_dropout);
 }
 
 static void the_arena_has_its_models(void **state) {
@@ -84,11 +105,7 @@ static void the_arena_has_its_models(void **state) {
     assert_int_equal(r.config.model.context, t->length);
     assert_int_equal(r.config.model.layers, t->layers);
     assert_int_equal(r.config.model.heads, t->heads);
-    assert_int_equal(r.config.train.batch * r.config.train.accumulate, t->examples);
-    assert_int_equal(r.config.train.steps, t->steps);
-    assert_int_equal(r.config.train.warmup, t->warmup);
-    assert_true(r.config.train.learning_rate == t->rate);
-    assert_true(r.config.train.weight_decay == t->decay);
+    check_training(t, &r.config);
     close_recipe(&r);
   }
 }
@@ -108,6 +125,8 @@ static void one_billion_word_has_its_models(void **state) {
     const double found = (double)parameters_of(&r, &task) / 1e6;
     if (!(found >= models[i].millions - 0.5 && found < models[i].millions + 0.5))
       fail_msg("%s: %.2f million parameters", models[i].name, found);
+    assert_false(r.config.model.tie_embeddings);
+    assert_true(r.config.model.embedding_deviation == 1); /* the size of the positions that are added */
     close_recipe(&r);
   }
 }
