@@ -95,8 +95,10 @@ int main(int argc, char **argv) {
   printf("decoding in %zu bytes\n\n", options.memory_bytes);
 
   int32_t *read = reserve((strlen(prompt) + 1) * sizeof *read), tokens[NEW_TOKENS], again[NEW_TOKENS];
-  size_t count;
-  check(hark_model_encode(context, model, prompt, strlen(prompt), true, read, &count));
+  size_t count, begins = info.begin != 0; /* a model of sentences reads this token first */
+  if (begins) read[0] = (int32_t)info.begin;
+  check(hark_model_encode(context, model, prompt, strlen(prompt), true, read + begins, &count));
+  count += begins;
   if (count > 0 && (int64_t)count <= hark_decoding_capacity(decoding)) check(hark_decoding_prefill(decoding, read, (int64_t)count));
 
   hark_sampling sampling = hark_sampling_default();

@@ -92,7 +92,7 @@ typedef struct hark_model_info {
   size_t bytes;             /* memory that the model holds */
   uint64_t fingerprint;     /* of description and weights: equal for equal models. Tells models apart; no protection against forgery */
   const char *architecture; /* "decoder", "encoder", "masked_encoder", "ahca", "latent", "finite" */
-  int64_t begin;            /* the token before the first of every text, of models of sentences, which end with "\n"; -1: there is none */
+  int64_t begin;            /* the token before the first of every text, of models of sentences, which end with "\n"; 0: there is none */
 } hark_model_info;
 
 /* Fills *info; set info->struct_size to sizeof(hark_model_info) before. Errors: HARK_INVALID_ARGUMENT (struct_size). */

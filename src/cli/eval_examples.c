@@ -177,8 +177,8 @@ static hark_status measure(hark_invocation *call, const hark_config *config, con
   }
   hark_engine_destroy(call->context, &engine);
   if (status == HARK_OK && m->result.complete && m->result.targets == 0)
-    return hark_fail(call->context, HARK_BAD_CONFIGURATION, "the %s examples have no targets among the tokens that data.length_limit keeps",
-                     part_name(m, split));
+    return hark_fail(call->context, HARK_BAD_CONFIGURATION, "the %s examples have no targets%s", part_name(m, split),
+                     config->data.length_limit > 0 ? " among the tokens that data.length_limit keeps" : "");
   return status;
 }
 

@@ -41,7 +41,7 @@ typedef struct generation {
   size_t token_bytes;
   hark_text text; /* generated */
   size_t written;
-  bool sentence; /* of a model of sentences: one is written, up to the end of its line */
+  int32_t begin; /* token before a sentence, of a model of those: one is written, up to the end of its line; 0: a text */
 } generation;
 
 static hark_status check(hark_invocation *call) {
@@ -54,7 +54,7 @@ static hark_status encode_prompt(generation *g) {
   hark_context *context = g->call->context;
   const hark_config *config = g->call->values[1];
   const bool given = g->values->prompt[0] != '\0';
-  const char *prompt = given ? g->values->prompt : g->sentence ? "" : "\n";
+  const char *prompt = given ? g->values->prompt : g->begin != 0 ? "" : "\n";
   const size_t bytes = strlen(prompt);
   size_t token_bytes = 0;
   void *memory = NULL;
@@ -64,10 +64,10 @@ static hark_status encode_prompt(generation *g) {
   g->tokens = memory;
   size_t count = 0;
   const bool map_unknown = !given || config->data.unknown == HARK_UNKNOWN_IS_MAPPED;
-  const hark_status status = hark_model_encode(context, g->model, prompt, bytes, map_unknown, g->tokens + g->sentence, &count);
+  const hark_status status = hark_model_encode(context, g->model, prompt, bytes, map_unknown, g->tokens + (g->begin != 0), &count);
   if (status == HARK_BAD_FILE) hark_fail_prefix(context, "--prompt: ");
-  if (g->sentence) g->tokens[0] = HARK_TOKEN_BEGIN;
-  g->count = g->prompt_count = (int64_t)count + g->sentence;
+  if (g->begin != 0) g->tokens[0] = g->begin;
+  g->count = g->prompt_count = (int64_t)count + (g->begin != 0);
   return status;
 }
 
@@ -95,8 +95,7 @@ static hark_status open_model(generation *g) {
   if (info.tokenizer == NULL)
     return hark_fail(call->context, HARK_UNSUPPORTED,
                      "%s: has no vocabulary of a text, as models of labelled examples, and there is none to continue", g->source);
-  g->sentence =
-      info.begin >= 0 || (hark_command_names_run(call) && hark_config_has_sentences(config)); /* checkpoints of before do not say */
+  g->begin = (int32_t)info.begin;
   g->text = hark_text_empty(call->context);
   return encode_prompt(g);
 }
@@ -160,7 +159,7 @@ static hark_status generate(generation *g) {
     hark_text_append_bytes(&g->text, text, bytes);
     HARK_TRY(g->text.status);
     write_text(g, false, &stopped);
-    if (g->sentence && bytes == 1 && text[0] == '\n') break;
+    if (g->begin != 0 && bytes == 1 && text[0] == '\n') break;
   }
   if (!stopped) write_text(g, true, &stopped);
   return HARK_OK;
@@ -193,7 +192,7 @@ static hark_status run(hark_invocation *call) {
   if (status == HARK_OK) status = generate(&g);
   const double seconds = hark_progress_clock() - begin;
   if (status == HARK_OK && call->json) status = print_json(&g, seconds);
-  const bool ended = g.sentence && g.text.length > 0 && g.text.data[g.text.length - 1] == '\n';
+  const bool ended = g.begin != 0 && g.text.length > 0 && g.text.data[g.text.length - 1] == '\n';
   if (status == HARK_OK && !call->json && ((!ended && fputc('\n', stdout) == EOF) || fflush(stdout) != 0))
     status = hark_fail(call->context, HARK_IO_ERROR, "standard output: cannot be written");
   if (status == HARK_OK && hark_decoding_mended_pivots(g.decoding) > 0)

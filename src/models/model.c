@@ -71,6 +71,12 @@ static hark_status take_fingerprint(hark_context *context, hark_model *model) {
   return status;
 }
 
+hark_status hark_model_tell_sentences(hark_context *context, hark_model *model) {
+  if (model->decoder->config.sentences) return HARK_OK;
+  model->decoder->config.sentences = true;
+  return take_fingerprint(context, model);
+}
+
 /* The vocabulary, when there is one, and how many tokens there are. */
 static hark_status find_vocabulary(hark_context *context, hark_model *model, const char *name, const hark_model_options *options,
                                    hark_decoder_config *config) {
@@ -344,7 +350,7 @@ hark_status hark_model_describe(const hark_model *model, hark_model_info *info) 
                                 .bytes = model->bytes,
                                 .fingerprint = model->fingerprint,
                                 .architecture = model->decoder->architecture->name,
-                                .begin = config->sentences ? HARK_TOKEN_BEGIN : -1};
+                                .begin = config->sentences ? HARK_TOKEN_BEGIN : 0};
   return hark_give_struct(NULL, "hark_model_info", info, HARK_LEAST_MODEL_INFO, &full, sizeof full);
 }
 

@@ -23,6 +23,9 @@ struct hark_model {
 /* A model around a decoder with weights, which stays the caller's and must not change while the model is there. No vocabulary. */
 HARK_MUST_CHECK hark_status hark_model_wrap(hark_context *context, hark_decoder *decoder, hark_model **out);
 
+/* Says of a model what files of before did not: that it is one of sentences. Changes the fingerprint where it is new. */
+HARK_MUST_CHECK hark_status hark_model_tell_sentences(hark_context *context, hark_model *model);
+
 /* Refuses models that continue no texts; `name` stands for the model. Errors: HARK_UNSUPPORTED. */
 HARK_MUST_CHECK hark_status hark_model_check_decoder(hark_context *context, const char *name, const hark_model *model);
 

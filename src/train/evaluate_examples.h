@@ -27,7 +27,7 @@ void hark_example_room_close(hark_context *context, hark_example_room *room);
 hark_example_batches_settings hark_example_settings(const hark_config *config, hark_split split, bool evaluation);
 
 typedef struct hark_examples_result {
-  double loss; /* nats a target; of vectors the squared error of an example */
+  double loss; /* nats a target, NaN where there are none; of vectors the squared error of an example */
   int64_t examples, tokens, targets, right;
   bool complete;
 } hark_examples_result;

@@ -9,6 +9,7 @@
 #include "io/files.h"
 #include "io/safetensors.h"
 #include "models/description.h"
+#include "models/model.h"
 #include "support/cmocka_all.h"
 #include "support/setups.h"
 #include "support/small_models.h"
@@ -50,10 +51,16 @@ static void models_say_what_they_are(void **state) {
   assert_int_equal(info.context, CONTEXT);
   assert_int_equal(info.layers, 2);
   assert_int_equal(info.key_heads, 2);
+  assert_int_equal(info.begin, 0);
   /* embedding, and of each block: two norms, queries, keys, values, output, gate, up, down; the last norm */
   assert_int_equal(info.parameters, VOCABULARY * 32 + 2 * (2 * 32 + 32 * 32 + 2 * 16 * 32 + 32 * 32 + 3 * 48 * 32) + 32);
   assert_true(info.bytes > (size_t)info.parameters * sizeof(float));
   assert_int_equal(hark_context_memory(context).live_bytes > info.bytes, 1);
+  const uint64_t of_texts = info.fingerprint;
+  assert_fine(context, hark_model_tell_sentences(context, model));
+  assert_int_equal(hark_model_describe(model, &info), HARK_OK);
+  assert_int_equal(info.begin, 2); /* <begin>, as vocabulary.json numbers it */
+  assert_true(info.fingerprint != of_texts);
   info.struct_size = 0;
   assert_int_equal(hark_model_describe(model, &info), HARK_INVALID_ARGUMENT);
   hark_model_destroy(context, &model);
