@@ -12,7 +12,6 @@
 #include "data/checksum.h"
 #include "data/example_store.h"
 #include "data/line_reader.h"
-#include "data/utf8.h"
 #include "io/words.h"
 
 #define FIRST_WORD "Words\t"
@@ -62,18 +61,6 @@ static size_t word_end(const char *line, size_t at, size_t end) {
   return blank != NULL ? (size_t)(blank - line) : end;
 }
 
-/* Words go into the vocabulary's file, which is text. */
-static hark_status check_utf8(const source *s, size_t at, size_t end) {
-  const unsigned char *const line = (const unsigned char *)s->lines.line;
-  uint32_t code_point;
-  for (size_t length; at < end; at += length) {
-    const hark_utf8_result result = hark_utf8_decode(line + at, end - at, &code_point, &length);
-    if (result != HARK_UTF8_OK)
-      return hark_lines_fail(s->reader->context, &s->lines, at, "invalid UTF-8: %s", hark_utf8_result_text(result));
-  }
-  return HARK_OK;
-}
-
 /* Fills the dictionary from the first line, whose words are copied. */
 static hark_status learn_words(source *s) {
   hark_context *const context = s->reader->context;
@@ -87,7 +74,7 @@ static hark_status learn_words(source *s) {
   hark_text_append_bytes(&s->words, "", 1);
   HARK_TRY(s->words.status);
   if (memchr(line + from, '\0', end - from) != NULL) return hark_lines_fail(context, &s->lines, from, "a zero byte in a word");
-  HARK_TRY(check_utf8(s, from, end));
+  HARK_TRY(hark_lines_check_utf8(context, &s->lines, from, end - from)); /* the vocabulary's file is text */
   d->count = (int32_t)count;
   for (d->slots = 2; d->slots < 2 * (size_t)count; d->slots *= 2) continue;
   HARK_TRY(hark_allocate(context, (size_t)count * sizeof *d->at, (void **)&d->at));

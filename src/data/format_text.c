@@ -12,7 +12,6 @@
 
 #include "data/example_store.h"
 #include "data/line_reader.h"
-#include "data/utf8.h"
 #include "io/number.h"
 
 #define LABEL_FIELD 0
@@ -47,18 +46,8 @@ static hark_status split(hark_context *context, const hark_line_reader *lines, c
 }
 
 static hark_status check_text(hark_context *context, const hark_line_reader *lines, field f) {
-  const unsigned char *const text = (const unsigned char *)lines->line + f.at;
   if (f.length == 0) return hark_lines_fail(context, lines, f.at, "empty text");
-  for (size_t i = 0; i < f.length;) {
-    uint32_t code_point;
-    size_t length = 1;
-    if (text[i] >= 0x80) {
-      const hark_utf8_result result = hark_utf8_decode(text + i, f.length - i, &code_point, &length);
-      if (result != HARK_UTF8_OK) return hark_lines_fail(context, lines, f.at + i, "invalid UTF-8: %s", hark_utf8_result_text(result));
-    }
-    i += length;
-  }
-  return HARK_OK;
+  return hark_lines_check_utf8(context, lines, f.at, f.length);
 }
 
 static hark_status read_line(hark_example_reader *reader, const hark_line_reader *lines, const layout *l) {

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "data/utf8.h"
 #include "io/files.h"
 
 #define PART_BYTES ((size_t)1 << 18)
@@ -76,4 +77,16 @@ hark_status hark_lines_fail(hark_context *context, const hark_line_reader *lines
   hark_text_place place = {lines->at, lines->number, 1};
   if (at > 0) hark_text_place_advance(&place, lines->line, at);
   return hark_text_fail(context, lines->path, &place, what);
+}
+
+hark_status hark_lines_check_utf8(hark_context *context, const hark_line_reader *lines, size_t at, size_t length) {
+  const unsigned char *const text = (const unsigned char *)lines->line;
+  const size_t end = at + length;
+  for (size_t bytes = 1; at < end; at += bytes, bytes = 1) {
+    uint32_t code_point;
+    if (text[at] < 0x80) continue;
+    const hark_utf8_result result = hark_utf8_decode(text + at, end - at, &code_point, &bytes);
+    if (result != HARK_UTF8_OK) return hark_lines_fail(context, lines, at, "invalid UTF-8: %s", hark_utf8_result_text(result));
+  }
+  return HARK_OK;
 }

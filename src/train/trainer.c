@@ -207,10 +207,36 @@ static void say_material(const training_run *trainer) {
       (int)material->task.vocabulary);
 }
 
+/* Where a run goes on. */
+typedef struct resumption {
+  bool there; /* a checkpoint, `name` */
+  char name[HARK_NAME_BYTES];
+  char damaged[HARK_NAME_BYTES], why[HARK_MESSAGE_BYTES]; /* the newest one where that cannot be read; "": none */
+} resumption;
+
+/* Before any text is read: a run that cannot go on leaves nothing in its cache. */
+static hark_status find_checkpoint(hark_context *context, const hark_run *run, resumption *out) {
+  const hark_status found = hark_checkpoint_newest(context, run, out->name, out->damaged);
+  out->there = found == HARK_OK;
+  if (found == HARK_OK && out->damaged[0] != '\0') memcpy(out->why, context->message, sizeof out->why);
+  return found == HARK_NOT_FOUND ? HARK_OK : found;
+}
+
+/* The tokens of a text that was refused are of no use to the run. */
+static hark_status refuse_material(training_run *trainer) {
+  const hark_material *material = &trainer->material;
+  if (material->corpus != NULL && !hark_corpus_was_cached(material->corpus))
+    HARK_TRY(hark_file_remove(trainer->context, hark_corpus_cache_path(material->corpus)));
+  return hark_fail(trainer->context, HARK_BAD_CONFIGURATION, "the %s not %s that this run was trained on so far",
+                   material->examples != NULL ? "examples are" : "text is", material->examples != NULL ? "those" : "the one");
+}
+
 /* Opens text and model and brings both to where the run is. */
 static hark_status prepare(training_run *trainer, bool resume) {
   hark_context *context = trainer->context;
   const hark_config *config = trainer->config;
+  resumption begun = {0};
+  if (resume) HARK_TRY(find_checkpoint(context, trainer->run, &begun));
   HARK_TRY(hark_material_open(context, config, trainer->run, resume, &trainer->material));
   HARK_TRY(count_steps(trainer));
   HARK_TRY(preflight(trainer));
@@ -221,24 +247,18 @@ static hark_status prepare(training_run *trainer, bool resume) {
   HARK_TRY(hark_material_prepare(context, &trainer->material));
 
   const uint64_t checksum = trainer->material.checksum;
-  char name[HARK_NAME_BYTES], damaged[HARK_NAME_BYTES] = "";
-  const hark_status found = resume ? hark_checkpoint_newest(context, trainer->run, name, damaged) : HARK_NOT_FOUND;
-  if (found == HARK_OK) {
-    if (damaged[0] != '\0') say(trainer, "%s is damaged: %s", damaged, context->message);
-    HARK_TRY(hark_checkpoint_load(context, trainer->run, name, trainer->engine, &trainer->state));
+  if (begun.there) {
+    if (begun.damaged[0] != '\0') say(trainer, "%s is damaged: %s", begun.damaged, begun.why);
+    HARK_TRY(hark_checkpoint_load(context, trainer->run, begun.name, trainer->engine, &trainer->state));
     trainer->engine->report.pivots = trainer->state.mended_pivots;
     /* also where the checkpoint is from before tokens were counted */
     if (!trainer->material.packed) trainer->state.tokens = trainer->state.samples * config->model.context;
-    if (trainer->state.corpus_checksum != checksum)
-      return hark_fail(context, HARK_BAD_CONFIGURATION, "the %s not %s that this run was trained on so far",
-                       trainer->material.examples != NULL ? "examples are" : "text is",
-                       trainer->material.examples != NULL ? "those" : "the one");
-    say(trainer, "going on from %s", name);
+    if (trainer->state.corpus_checksum != checksum) return refuse_material(trainer);
+    say(trainer, "going on from %s", begun.name);
     /* damaged checkpoints stay until there is a new one */
-    const bool settles = damaged[0] == '\0' || strcmp(damaged, "last") == 0;
+    const bool settles = begun.damaged[0] == '\0' || strcmp(begun.damaged, "last") == 0;
     if (settles) HARK_TRY(hark_checkpoint_settle(context, trainer->run, &trainer->state, config->train.keep));
   } else {
-    if (found != HARK_NOT_FOUND) return found;
     if (resume) say(trainer, "there is no checkpoint yet: beginning again");
     HARK_TRY(hark_parameters_initialise(context, &trainer->engine->network->parameters, (uint64_t)config->train.seed));
     if (config->train.init_from[0] != '\0')
@@ -249,7 +269,7 @@ static hark_status prepare(training_run *trainer, bool resume) {
   }
   HARK_TRY(open_metrics(trainer));
   say_material(trainer);
-  if (found == HARK_OK) return HARK_OK;
+  if (begun.there) return HARK_OK;
   HARK_TRY(record_kernels(trainer));
   return trainer->material.has_validation && trainer->material.corpus != NULL ? record_text(trainer) : HARK_OK;
 }
@@ -411,7 +431,7 @@ static hark_status validate(training_run *trainer, validation_result *out) {
     hark_examples_result result;
     HARK_TRY(hark_evaluate_examples(trainer->context, trainer->engine, &material->validation, &material->room, NULL, show_evaluation,
                                     trainer, &result));
-    *out = (validation_result){.loss = result.targets > 0 ? result.loss : NAN, .complete = result.complete}; /* NaN is never the best */
+    *out = (validation_result){.loss = result.loss, .complete = result.complete}; /* NaN is never the best */
     out->accuracy = result.targets > 0 && material->task.features == 0 ? (double)result.right / (double)result.targets : NAN;
     return HARK_OK;
   }

@@ -1,5 +1,4 @@
 /* test_bad_tasks.c - what is wrong with a task, in hark train, eval and data info: one line that says it, exit code 2 or 3, nothing written. */
-#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -79,16 +78,6 @@ static int end(void **state) {
   return 0;
 }
 
-/* Names in the folder and in a run. */
-static int count_names(const char *name) {
-  int count = 0;
-  DIR *const listed = opendir(test_path(folder, name));
-  assert_non_null(listed);
-  while (readdir(listed) != NULL) count++;
-  (void)closedir(listed);
-  return count;
-}
-
 typedef struct wrong {
   const char *words;
   int code;
@@ -105,7 +94,7 @@ static int lines_of_error(void) {
 }
 
 static void refuse(const wrong *cases, size_t count) {
-  const int names = count_names("."), inside = count_names("run"), bare = count_names("bare");
+  const int names = test_folder_count(folder, "."), inside = test_folder_count(folder, "run"), bare = test_folder_count(folder, "bare");
   char *const metrics = test_file_text(folder, "run/metrics.jsonl");
   for (size_t i = 0; i < count; i++) {
     test_command_run(folder, "", cases[i].words, &output);
@@ -113,7 +102,7 @@ static void refuse(const wrong *cases, size_t count) {
       fail_msg("hark %s: exit code %d, %s, expected %d and \"%s\"", cases[i].words, output.code, output.err, cases[i].code,
                cases[i].message);
     if (lines_of_error() != 1 || output.out[0] != '\0') fail_msg("hark %s: %s%s", cases[i].words, output.out, output.err);
-    if (count_names(".") != names || count_names("run") != inside || count_names("bare") != bare)
+    if (test_folder_count(folder, ".") != names || test_folder_count(folder, "run") != inside || test_folder_count(folder, "bare") != bare)
       fail_msg("hark %s: wrote something", cases[i].words);
   }
   char *const after = test_file_text(folder, "run/metrics.jsonl");

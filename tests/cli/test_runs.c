@@ -193,10 +193,18 @@ static void weights_go_with_their_vocabulary(void **state) {
   expect("train --data two.txt --out two --steps 2 " TINY, HARK_EXIT_DONE, "step 2 of 2", "");
   char *const own = test_file_text(folder, "one/vocabulary.json"), *const other = test_file_text(folder, "two/vocabulary.json");
   assert_int_equal(strlen(own), strlen(other));
+  const int kept = test_folder_count(folder, "one/cache");
   test_file_write_text(folder, "one/vocabulary.json", other);
   for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) expect(commands[i], HARK_EXIT_BAD_INPUT, "", "");
   expect(commands[0], HARK_EXIT_BAD_INPUT, "", "one/vocabulary.json: is not the vocabulary that the weights of step-2 were trained with");
+  assert_int_equal(test_folder_count(folder, "one/cache"), kept);
   test_file_write_text(folder, "one/vocabulary.json", own);
+  /* another text of the same characters */
+  for (size_t i = 0; i < sizeof text - 1; i++) text[i] = (char)('a' + i * 5 % 11);
+  test_file_write_text(folder, "three.txt", text);
+  expect("train --out one --resume --steps 3 --data three.txt", HARK_EXIT_USAGE, "",
+         "the text is not the one that this run was trained on");
+  assert_int_equal(test_folder_count(folder, "one/cache"), kept); /* what was refused leaves nothing */
   for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) expect(commands[i], HARK_EXIT_DONE, "", "");
   free(own);
   free(other);

@@ -2,6 +2,7 @@
 #define _XOPEN_SOURCE 700 /* nftw */
 #include "support/text_files.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
@@ -161,4 +162,13 @@ void test_memory_context_end(hark_context *context, test_memory *memory) {
   if (memory->blocks != 0 || memory->live_bytes != 0)
     fail_msg("%ld blocks of %zu bytes in all were not released", memory->blocks, memory->live_bytes);
   if (memory->mistakes != 0) fail_msg("%ld blocks were released with another size than they had", memory->mistakes);
+}
+
+int test_folder_count(const char *folder, const char *name) {
+  int count = 0;
+  DIR *const listed = opendir(test_path(folder, name));
+  assert_non_null(listed);
+  while (readdir(listed) != NULL) count++;
+  (void)closedir(listed);
+  return count;
 }

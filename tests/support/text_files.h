@@ -22,6 +22,8 @@ const char *test_file_write_text(const char *folder, const char *name, const cha
 unsigned char *test_file_read(const char *path, size_t *bytes);
 /* The same as text, of a file in a folder. */
 char *test_file_text(const char *folder, const char *name);
+/* Names in folder/name, "." and ".." counted. */
+int test_folder_count(const char *folder, const char *name);
 
 /* Writes CHECKPOINT/manifest.json in `folder`, with the sizes and sums of these files of the checkpoint as they are now. */
 void test_manifest_write(hark_context *context, const char *folder, const char *checkpoint, int count, const char *const *names);
