@@ -219,6 +219,7 @@ static hark_status find_checkpoint(hark_context *context, const hark_run *run, r
   const hark_status found = hark_checkpoint_newest(context, run, out->name, out->damaged);
   out->there = found == HARK_OK;
   if (found == HARK_OK && out->damaged[0] != '\0') memcpy(out->why, context->message, sizeof out->why);
+  if (found == HARK_OK) return hark_checkpoint_check_vocabulary(context, run, out->name);
   return found == HARK_NOT_FOUND ? HARK_OK : found;
 }
 

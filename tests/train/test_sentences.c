@@ -142,9 +142,11 @@ static void another_vocabulary_is_refused(void **state) {
   size_t bytes;
   unsigned char *vocabulary = test_file_read(test_path(other, "vocabulary.json"), &bytes);
   test_file_write(path, "vocabulary.json", vocabulary, bytes);
+  const int kept = test_folder_count(path, "cache");
   small.config.train.steps = 4;
   assert_failure(context, small_run_train(context, &small, path, NULL, &result), HARK_BAD_FILE,
                  "vocabulary.json: is not the vocabulary that the weights of step-2 were trained with");
+  assert_int_equal(test_folder_count(path, "cache"), kept); /* no text was read */
   vocabulary[bytes - 10] ^= 1;
   test_file_write(path, "vocabulary.json", vocabulary, bytes);
   assert_int_equal(small_run_train(context, &small, path, NULL, &result), HARK_BAD_FILE);
