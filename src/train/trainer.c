@@ -215,11 +215,12 @@ typedef struct resumption {
 } resumption;
 
 /* Before any text is read: a run that cannot go on leaves nothing in its cache. */
-static hark_status find_checkpoint(hark_context *context, const hark_run *run, resumption *out) {
+static hark_status find_checkpoint(hark_context *context, const hark_config *config, const hark_run *run, resumption *out) {
   const hark_status found = hark_checkpoint_newest(context, run, out->name, out->damaged);
   out->there = found == HARK_OK;
   if (found == HARK_OK && out->damaged[0] != '\0') memcpy(out->why, context->message, sizeof out->why);
-  if (found == HARK_OK) return hark_checkpoint_check_vocabulary(context, run, out->name);
+  if (found == HARK_OK && !hark_config_has_examples(config)) /* whose tasks are compared, with the first difference, when they are opened */
+    return hark_checkpoint_check_vocabulary(context, run, out->name);
   return found == HARK_NOT_FOUND ? HARK_OK : found;
 }
 
@@ -237,7 +238,7 @@ static hark_status prepare(training_run *trainer, bool resume) {
   hark_context *context = trainer->context;
   const hark_config *config = trainer->config;
   resumption begun = {0};
-  if (resume) HARK_TRY(find_checkpoint(context, trainer->run, &begun));
+  if (resume) HARK_TRY(find_checkpoint(context, config, trainer->run, &begun));
   HARK_TRY(hark_material_open(context, config, trainer->run, resume, &trainer->material));
   HARK_TRY(count_steps(trainer));
   HARK_TRY(preflight(trainer));
