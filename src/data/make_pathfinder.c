@@ -1,14 +1,15 @@
-/* make_pathfinder.c - two discs and dashed paths; the class is 1 when one path joins both discs. Linsley et al. (2018), and the task of Long
- * Range Arena (Tay et al., 2020), by a construction of its own:
+/* make_pathfinder.c - two discs and dashed paths; the class is 1 when one path joins both discs. Linsley et al. (2018, arXiv 1805.08315), with the
+ * numbers of Long Range Arena (Tay et al., 2020, arXiv 2011.04006), by a construction of its own:
  *
- * A path is a chain of dashes, segments of `dash` pixels with `spacing` pixels between the end of one and the beginning of the next; directions turn by
- * angles drawn uniformly from +- 45 / continuity degrees. Every image has two long paths of `contour` dashes, and `distractors` paths of
- * contour / 3 (rounded). A disc of radius `marker` stands on both ends of one long path (class 1, image 1, 3, ...) or on an end of each (class 0,
- * image 0, 2, ...); all four ends have room for one, so that nothing but the discs depends on the class. Nor does the distance between the discs:
+ * A path is a chain of dashes, segments of `dash` pixels with 2 `margin` pixels between the end of one and the beginning of the next. It turns from dash
+ * to dash by an angle t of density proportional to cos(continuity t)^2, at most 90 degrees / continuity. Every image has two long paths of `contour`
+ * dashes, whose first points, the seeds, are `seed-distance` pixels apart, the first seed twice as far from each border where the image is large enough;
+ * and up to `distractors` paths of contour / 3 dashes, as many as find room. A disc of radius `marker` stands on the seed of one long path, another
+ * on the end of the same one (class 1, image 1, 3, ...) or of the other one (class 0, image 0, 2, ...). All four ends have room for one, so that nothing
+ * but the discs depends on the class. Nor does the distance between the discs:
  *
- *     a0 ------ a1        both ends of a path      a0 a1, b0 b1                        kept are paths of which one of the first is as long as
- *     b0 ------ b1        an end of each           a0 b0, a0 b1, a1 b0, a1 b1          one of the second, but for a pixel; the class says which of
- *                                                                                      both gets the discs
+ *     a0 ------ a1        both ends of a path          a0 a1, b0 b1        kept are paths of which one of the first is as long as one of
+ *     b0 ------ b1        a seed and the other's end   a0 b1, b0 a1        the second, but for a pixel; the class says which gets the discs
  *
  * A pixel's value is the part of it that is covered, of 4 x 4 points, times 255. A pixel is lit when at least 1/8 of it is. Guaranteed, with
  * distances between centres of lit pixels:
@@ -19,6 +20,7 @@
  * so that whoever goes from lit pixel to lit pixel by steps of at most `separation` from one disc reaches the other one when the class is 1, and
  * never otherwise. What does not satisfy it while a path grows is drawn anew.
  */
+#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
@@ -26,57 +28,68 @@
 #include "data/make.h"
 
 #define PI 3.14159265358979323846
-#define SIDE_MAX 128
+#define SIDE_MAX 256
 #define PIXELS_MAX (SIDE_MAX * SIDE_MAX)
 #define SAMPLES 4       /* by SAMPLES points in a pixel */
 #define LIT 32          /* 255 / 8, rounded */
 #define CONTOUR_MAX 64  /* dashes */
 #define DASH_PIXELS 256 /* lit ones of a dash or a disc, at most */
 #define TURNS 8         /* tries for the next dash */
+#define RETREATS 20     /* where no next dash fits, this often in a path, the last */
+#define RETREAT 3       /* dashes are drawn anew */
 #define PATHS 400       /* tries for a path */
-#define IMAGES 1000     /* tries for an image */
+#define IMAGES 100      /* tries for an image */
 #define MARKER_MAX 8    /* its pixels fit */
 #define LONG_PATHS 2
-#define ALIKE 1.0  /* pixels: distances that are the same */
-#define SECONDS 20 /* tries for a second long path to the first */
-#define UNLIKE 10  /* first paths without a second one, after which twice the distance is alike: where options leave little room */
+#define ROUNDING 1.3 /* pixels: what the centres of lit pixels may be farther apart than the ends of two dashes */
+#define ALIKE 1.0    /* pixels: distances that are the same */
+#define SECONDS 20   /* tries for a second long path to the first */
+#define UNLIKE 10    /* first paths without a second one, after which twice the distance is alike: where options leave little room */
 
 typedef struct pathfinder_values {
   int size; /* index of sizes[] */
   int64_t contour, distractors;
-  double dash, spacing, thickness, marker, continuity, separation;
+  int64_t margin, largest_margin; /* an image's margin is one of these and those between */
+  double dash, thickness, marker, continuity, seed_distance, separation;
 } pathfinder_values;
 
 #define AT(field) offsetof(pathfinder_values, field)
 static const hark_option options[] = {
-    {"size", "size", HARK_OPTION_ENUM, AT(size), "32", "32|64|128", NULL, NULL,
+    {"size", "size", HARK_OPTION_ENUM, AT(size), "32", "32|64|128|256", NULL, NULL,
      "pathfinder: pixels a side; it sets what is left at 0 below"},
     {"contour", "contour", HARK_OPTION_INT, AT(contour), "14", "[2, 64]", NULL, NULL, "pathfinder: dashes of a long path"},
     {"distractors", "distractors", HARK_OPTION_INT, AT(distractors), "-1", "[-1, 200]", NULL, NULL,
-     "pathfinder: short paths; -1: by the size"},
+     "pathfinder: short paths, as many as find room; -1: by the size"},
     {"dash", "dash", HARK_OPTION_FLOAT, AT(dash), "0", "[0, 32]", NULL, NULL, "pathfinder: length of a dash, pixels"},
-    {"spacing", "spacing", HARK_OPTION_FLOAT, AT(spacing), "0", "[0, 8]", NULL, NULL, "pathfinder: between dashes, pixels"},
+    {"margin", "margin", HARK_OPTION_INT, AT(margin), "0", "[0, 8]", NULL, NULL,
+     "pathfinder: pixels that a dash keeps free before and after it"},
+    {"largest-margin", "largest-margin", HARK_OPTION_INT, AT(largest_margin), "0", "[0, 8]", NULL, NULL,
+     "pathfinder: an image's margin is drawn from --margin to this"},
     {"thickness", "thickness", HARK_OPTION_FLOAT, AT(thickness), "0", "[0, 4]", NULL, NULL, "pathfinder: of a dash, pixels"},
     {"marker", "marker", HARK_OPTION_FLOAT, AT(marker), "0", "[0, 8]", NULL, NULL, "pathfinder: radius of a disc, pixels"},
     {"continuity", "continuity", HARK_OPTION_FLOAT, AT(continuity), "0", "[0, 100]", NULL, NULL,
-     "pathfinder: paths turn by at most 45 degrees divided by it"},
-    {"separation", "separation", HARK_OPTION_FLOAT, AT(separation), "0", "[0, 8]", NULL, NULL,
+     "pathfinder: paths turn by at most 90 degrees divided by it"},
+    {"seed-distance", "seed-distance", HARK_OPTION_FLOAT, AT(seed_distance), "0", "[0, 128]", NULL, NULL,
+     "pathfinder: between the first points of both long paths, pixels"},
+    {"separation", "separation", HARK_OPTION_FLOAT, AT(separation), "0", "[0, 20]", NULL, NULL,
      "pathfinder: different paths are farther apart, pixels; dashes of one are not"},
 };
 #undef AT
 const hark_option_table hark_task_pathfinder_options = {options, (int)(sizeof options / sizeof *options), NULL, sizeof(pathfinder_values),
                                                         false};
 
-/* Side, and what stands for the options that are left open. */
+/* Side, and what stands for the options that are left open: the numbers of Long Range Arena's script for its generator, whose 64 pixels have no margin
+ * of their own. */
 typedef struct preset {
   int side;
-  int64_t distractors;
-  double dash, spacing, thickness, marker, continuity, separation;
+  int64_t distractors, margin, largest_margin;
+  double dash, thickness, marker, continuity, seed_distance;
 } preset;
 static const preset presets[] = {
-    {32, 4, 2, 1, 0.5, 1.5, 1, 2.3},
-    {64, 12, 3, 1.5, 1, 2, 1.4, 2.9},
-    {128, 35, 5, 2, 1.5, 3, 1.8, 3.2},
+    {32, 5, 1, 1, 2, 0.5, 1.5, 1, 7},
+    {64, 5, 1, 1, 5, 1, 2.5, 1.8, 12},
+    {128, 8, 2, 3, 5, 1.5, 3, 1.8, 20},
+    {256, 6, 3, 3, 5, 2, 5, 1.8, 20},
 };
 
 static int side_of(const pathfinder_values *v) { return presets[v->size].side; }
@@ -90,11 +103,19 @@ static hark_status settle(hark_context *context, void *values) {
   const preset *const p = &presets[v->size];
   if (v->distractors < 0) v->distractors = p->distractors;
   settle_number(&v->dash, p->dash);
-  settle_number(&v->spacing, p->spacing);
   settle_number(&v->thickness, p->thickness);
   settle_number(&v->marker, p->marker);
   settle_number(&v->continuity, p->continuity);
-  settle_number(&v->separation, p->separation);
+  settle_number(&v->seed_distance, p->seed_distance);
+  if (v->margin == 0) v->margin = p->margin;
+  if (v->largest_margin == 0) v->largest_margin = v->margin > p->largest_margin ? v->margin : p->largest_margin;
+  settle_number(&v->separation, 2 * (double)v->largest_margin + ROUNDING);
+  if (v->largest_margin < v->margin)
+    return hark_fail(context, HARK_BAD_CONFIGURATION, "--largest-margin: %" PRId64 ", expected at least --margin, which is %" PRId64,
+                     v->largest_margin, v->margin);
+  if (2 * v->seed_distance > side_of(v) - 2)
+    return hark_fail(context, HARK_BAD_CONFIGURATION, "--seed-distance: %g, expected at most %d, half of the image", v->seed_distance,
+                     side_of(v) / 2 - 1);
   if (v->separation < 1.5) return hark_fail(context, HARK_BAD_CONFIGURATION, "--separation: %g, expected at least 1.5", v->separation);
   if (v->marker < v->thickness + 0.75 || v->marker > MARKER_MAX)
     return hark_fail(context, HARK_BAD_CONFIGURATION,
@@ -186,7 +207,9 @@ static int distance(const shape *a, const shape *b, int reach) {
 typedef struct path {
   int dashes;
   shape dash[CONTOUR_MAX];
-  shape end[2]; /* discs for its ends, of long paths */
+  point from[CONTOUR_MAX];     /* where the dash before ends, */
+  double heading[CONTOUR_MAX]; /* and its direction */
+  shape end[2];                /* discs for its ends, of long paths */
   point first, last;
 } path;
 
@@ -194,6 +217,7 @@ typedef struct canvas {
   const pathfinder_values *values;
   hark_task_random *random;
   int side;
+  double spacing;                    /* pixels between dashes */
   int reach;                         /* squared separation, rounded down */
   unsigned char taken[PIXELS_MAX];   /* no lit pixel of another path may come here */
   unsigned char first[PIXELS_MAX];   /* the same by the first long path alone */
@@ -239,21 +263,30 @@ static bool fits_path(const canvas *c, const shape *s) {
   return true;
 }
 
+/* Of density proportional to cos(continuity t)^2 within 90 degrees / continuity. */
+static double turn(canvas *c) {
+  const double largest = PI / 2 / c->values->continuity;
+  for (;;) {
+    const double angle = uniform(c, -largest, largest), weight = cos(angle * c->values->continuity);
+    if (hark_task_random_uniform(c->random) < weight * weight) return angle;
+  }
+}
+
 /* Adds the next dash to the trial. */
 static bool add_dash(canvas *c, point *at, double *direction) {
   const pathfinder_values *const v = c->values;
-  const double turn = PI / 4 / v->continuity;
   path *const p = &c->trial;
   for (int i = 0; i < TURNS; i++) {
-    const double angle = *direction + uniform(c, -turn, turn);
+    const double angle = *direction + turn(c);
     const point along = {cos(angle), sin(angle)};
-    const double gap = p->dashes > 0 ? v->spacing : 0;
+    const double gap = p->dashes > 0 ? c->spacing : 0;
     figure f = {.a = {at->x + gap * along.x, at->y + gap * along.y}, .radius = v->thickness / 2};
     f.b = (point){f.a.x + v->dash * along.x, f.a.y + v->dash * along.y};
     shape *const next = &p->dash[p->dashes];
     if (!is_open(c, f.a) || !is_open(c, f.b) || !draw(&f, c->side, next) || !is_free(c, next) || !fits_path(c, next)) continue;
     if (p->dashes == 0) p->first = f.a;
-    p->dashes++;
+    p->from[p->dashes] = *at;
+    p->heading[p->dashes++] = *direction;
     *at = p->last = f.b;
     *direction = angle;
     return true;
@@ -276,18 +309,49 @@ static bool add_ends(canvas *c) {
   return distance(&p->end[0], &p->end[1], c->reach) > c->reach;
 }
 
+/* Adds dashes to the trial until it has `dashes`; steps back where it has come to a dead end. */
+static bool add_dashes(canvas *c, int dashes, point at, double direction) {
+  path *const p = &c->trial;
+  p->dashes = 0;
+  for (int retreats = 0; p->dashes < dashes;) {
+    if (add_dash(c, &at, &direction)) continue;
+    if (p->dashes == 0 || retreats++ == RETREATS) return false;
+    p->dashes = p->dashes > RETREAT ? p->dashes - RETREAT : 0;
+    at = p->from[p->dashes];
+    direction = p->heading[p->dashes];
+  }
+  return true;
+}
+
+/* Where a path begins. One draw after the other: the order of initialisers is the compiler's choice. */
+static point anywhere(canvas *c) {
+  point at;
+  at.x = uniform(c, 0, c->side);
+  at.y = uniform(c, 0, c->side);
+  return at;
+}
+
+static point first_seed(canvas *c) {
+  const double border = fmin(2 * c->values->seed_distance, c->side / 2.0 - 1);
+  point at;
+  at.x = uniform(c, border, c->side - border);
+  at.y = uniform(c, border, c->side - border);
+  return at;
+}
+
+static point second_seed(canvas *c) {
+  const double angle = uniform(c, 0, 2 * PI), distance = c->values->seed_distance;
+  const point seed = c->long_path[0].first;
+  return (point){seed.x + distance * cos(angle), seed.y + distance * sin(angle)};
+}
+
 /* Grows a path of `dashes` dashes in the trial, and takes its place. */
-static bool grow_path(canvas *c, int dashes, bool has_ends) {
+static bool grow_path(canvas *c, int dashes, bool has_ends, point (*begin)(canvas *)) {
   path *const p = &c->trial;
   for (int attempt = 0; attempt < PATHS; attempt++) {
-    double direction = uniform(c, 0, 2 * PI);
-    point at; /* one draw after the other: the order of initialisers is the compiler's choice */
-    at.x = uniform(c, 0, c->side);
-    at.y = uniform(c, 0, c->side);
-    p->dashes = 0;
-    if (!is_open(c, at)) continue;
-    while (p->dashes < dashes && add_dash(c, &at, &direction)) continue;
-    if (p->dashes < dashes || (has_ends && !add_ends(c))) continue;
+    const double direction = uniform(c, 0, 2 * PI);
+    const point at = begin(c);
+    if (!is_open(c, at) || !add_dashes(c, dashes, at, direction) || (has_ends && !add_ends(c))) continue;
     for (int i = 0; i < dashes; i++) take(c, &p->dash[i]);
     for (int e = 0; e < 2 && has_ends; e++) take(c, &p->end[e]);
     return true;
@@ -306,7 +370,6 @@ static void paint_path(const canvas *c, const path *p, unsigned char *pixels) {
   for (int i = 0; i < p->dashes; i++) paint(c, &p->dash[i], pixels);
 }
 
-static point end_of(const path *p, int end) { return end == 0 ? p->first : p->last; }
 static double between(point a, point b) { return hypot(a.x - b.x, a.y - b.y); }
 
 /* One of the pairs of places for discs of either class that are equally far apart; false: there is none. */
@@ -314,14 +377,14 @@ static bool choose_ends(canvas *c) {
   const path *const a = &c->long_path[0], *const b = &c->long_path[1];
   const double alike = ldexp(ALIKE, c->unlike / UNLIKE);
   int found = 0;
-  for (int pair = 0; pair < 8; pair++) {
+  for (int pair = 0; pair < 4; pair++) {
     const path *const own = &c->long_path[pair & 1];
-    const int ends[LONG_PATHS] = {pair >> 1 & 1, pair >> 2};
-    const double joined = between(own->first, own->last), apart = between(end_of(a, ends[0]), end_of(b, ends[1]));
+    const bool seed_of_first = pair < 2;
+    const double joined = between(own->first, own->last), apart = seed_of_first ? between(a->first, b->last) : between(b->first, a->last);
     if (fabs(joined - apart) > alike || hark_task_random_below(c->random, ++found) > 0) continue;
     c->joined = pair & 1;
-    c->apart[0] = ends[0];
-    c->apart[1] = ends[1];
+    c->apart[0] = seed_of_first ? 0 : 1;
+    c->apart[1] = seed_of_first ? 1 : 0;
   }
   return found > 0;
 }
@@ -330,12 +393,12 @@ static bool choose_ends(canvas *c) {
 static bool grow_long_paths(canvas *c) {
   const int dashes = (int)c->values->contour;
   memset(c->taken, 0, sizeof c->taken);
-  if (!grow_path(c, dashes, true)) return false;
+  if (!grow_path(c, dashes, true, first_seed)) return false;
   c->long_path[0] = c->trial;
   memcpy(c->first, c->taken, sizeof c->first);
   for (int i = 0; i < SECONDS; i++) {
     memcpy(c->taken, c->first, sizeof c->taken);
-    if (!grow_path(c, dashes, true)) break;
+    if (!grow_path(c, dashes, true, second_seed)) break;
     c->long_path[1] = c->trial;
     if (choose_ends(c)) return true;
   }
@@ -346,12 +409,13 @@ static bool grow_long_paths(canvas *c) {
 /* Long paths first, while there is room; the ends of both are kept free, whatever the class. */
 static bool try_image(canvas *c, unsigned char *pixels) {
   const pathfinder_values *const v = c->values;
-  const int short_dashes = (int)((v->contour + 1) / 3);
+  const int short_dashes = (int)(v->contour / 3);
+  c->spacing = 2 * ((double)v->margin + (double)hark_task_random_below(c->random, (int32_t)(v->largest_margin - v->margin + 1)));
   memset(pixels, 0, (size_t)c->side * (size_t)c->side);
   if (!grow_long_paths(c)) return false;
   for (int i = 0; i < LONG_PATHS; i++) paint_path(c, &c->long_path[i], pixels);
   for (int64_t i = 0; i < v->distractors; i++) {
-    if (!grow_path(c, short_dashes > 0 ? short_dashes : 1, false)) return false;
+    if (!grow_path(c, short_dashes > 0 ? short_dashes : 1, false, anywhere)) break;
     paint_path(c, &c->trial, pixels);
   }
   return true;

@@ -58,7 +58,7 @@ static const arena_task tasks[] = {
     {"text", 1000, BYTES, 2, 1, 4, 4, 256, 256, 1024, 32, 20000, 8000, 0.05, 0.1, false, HARK_POOLING_CLASS, 0.1, 0.1, 0},
     {"retrieval", 4000, BYTES, 2, 2, 4, 4, 128, 128, 512, 32, 5000, 8000, 0.05, 0.1, false, HARK_POOLING_FIRST, 0.1, 0.1, 0},
     {"image", 1024, BYTES, 10, 1, 1, 8, 128, 64, 128, 256, 35000, 175, 5e-4, 0, true, HARK_POOLING_CLASS, 0.3, 0.2, 0},
-    {"pathfinder", 1024, BYTES, 2, 1, 1, 2, 32, 16, 32, 512, 62400, 312, 1e-3, 0, false, HARK_POOLING_MEAN, 0.2, 0.1, 0},
+    {"pathfinder", 1024, BYTES, 2, 1, 1, 4, 128, 64, 128, 512, 62400, 312, 1e-3, 0, false, HARK_POOLING_MEAN, 0.2, 0.1, 0},
     {"path-x", 16384, BYTES, 2, 1, 1, 2, 32, 16, 32, 64, 500000, 2500, 1e-3, 0, true, HARK_POOLING_MEAN, 0.1, 0.1, 1},
 };
 
