@@ -125,12 +125,12 @@ static hark_value attend(hark_tape *tape, hark_value c2) {
   inputs[2] = linear(tape, c2, VALUE);
   inputs[QUERY_OFFSETS] = selected[1];
   inputs[KEY_OFFSETS] = sequences;
-  hark_attention_attributes attention = {.own = hark_attention_desc_default()};
-  attention.own.batch = attention.own.heads = 1;
-  attention.own.query_length = SELECTED;
-  attention.own.key_length = SECONDARY;
-  attention.own.head_dim = attention.own.value_dim = WIDTH;
-  attention.own.max_sequences = 2;
+  hark_attention_attributes attention = {.own = {.desc = hark_attention_desc_default()}};
+  attention.own.desc.batch = attention.own.desc.heads = 1;
+  attention.own.desc.query_length = SELECTED;
+  attention.own.desc.key_length = SECONDARY;
+  attention.own.desc.head_dim = attention.own.desc.value_dim = WIDTH;
+  attention.own.desc.max_sequences = 2;
   return apply(tape, &hark_op_attention, &attention, INPUTS, inputs);
 }
 

@@ -190,6 +190,14 @@ typedef struct hark_positional_attributes {
   double stretch; /* 1; more pulls far distances in, as position interpolation does; 0: 1 */
 } hark_positional_attributes;
 
+/* A descriptor inside of attributes, which never grow as descriptors may: set .desc as anywhere else, struct_size too; the rest is room for those of
+ * later versions. */
+#define HARK_ATTENTION_OWN_BYTES 512
+typedef union hark_attention_own {
+  hark_attention_desc desc;
+  unsigned char room[HARK_ATTENTION_OWN_BYTES];
+} hark_attention_own;
+
 /* attention: hark_attention_forward() and _backward() as an operator. inputs: query [B, Lq, H*d], key [B, Lk, Hkv*d], value [B, Lk, Hkv*dv],
  * then, absent where the plan has no use for them: attention_bias (rank 4, broadcastable), log_kernel [H or 1, T], forget [B, Lk, H],
  * mask (u8, rank 4, broadcastable), hierarchical_bias [H or 1, 4 Nr - 1], query_mask (u8, [B or 1, Lq]), query_offsets and key_offsets (i64
@@ -203,8 +211,8 @@ typedef struct hark_attention_attributes {
   bool has_query_offset;
   int64_t query_offset;
   hark_random_stream dropout;
-  hark_attention_desc own; /* where plan and desc are NULL: what to compute, copied with the attributes */
   int64_t keys_of_a_query; /* ragged: the most keys that a query meets, for the count of operations alone; 0: all */
+  hark_attention_own own;  /* where plan and desc are NULL: what to compute, copied with the attributes */
 } hark_attention_attributes;
 
 /* kernel_ridge: attention with normalisation CME as an operator. inputs: query [B, Lq, H*d], key [B, Lk, Hkv*d], value [B, Lk, Hkv*dv], then,

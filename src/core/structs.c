@@ -3,11 +3,12 @@
 
 #include <string.h>
 
-/* Reads a caller's struct_size, the first field of every such struct, and refuses one that can be none. */
+/* Reads a caller's struct_size, the first field of every such struct, and refuses one that can be none: such a struct has the alignment of a size_t
+ * or a larger one, and ends at a multiple of it. */
 static hark_status read_size(hark_context *context, const char *name, const void *given, size_t least, size_t known_size, size_t *out) {
   if (given == NULL) return hark_fail(context, HARK_INVALID_ARGUMENT, "%s: NULL given, expected a struct", name);
   memcpy(out, given, sizeof *out);
-  if (*out >= least && *out <= known_size + HARK_STRUCT_GROWTH) return HARK_OK;
+  if (*out >= least && *out <= known_size + HARK_STRUCT_GROWTH && *out % sizeof(size_t) == 0) return HARK_OK;
   return hark_fail(context, HARK_INVALID_ARGUMENT, "%s: struct_size is %zu, expected sizeof(%s) = %zu", name, *out, name, known_size);
 }
 

@@ -69,14 +69,14 @@ typedef struct dense {
 
 static hark_status dense_pass(void *user, const hark_forward *forward, hark_value *loss) {
   const dense *d = user;
-  hark_attention_attributes attributes = {.own = hark_attention_desc_default()};
+  hark_attention_attributes attributes = {.own = {.desc = hark_attention_desc_default()}};
   hark_value inputs[3], out;
   (void)loss;
-  attributes.own.batch = d->rows.shape[0];
-  attributes.own.heads = 1;
-  attributes.own.query_length = attributes.own.key_length = d->rows.shape[1];
-  attributes.own.head_dim = attributes.own.value_dim = WIDTH;
-  attributes.own.forward_only = true;
+  attributes.own.desc.batch = d->rows.shape[0];
+  attributes.own.desc.heads = 1;
+  attributes.own.desc.query_length = attributes.own.desc.key_length = d->rows.shape[1];
+  attributes.own.desc.head_dim = attributes.own.desc.value_dim = WIDTH;
+  attributes.own.desc.forward_only = true;
   for (int i = 0; i < 3; i++) HARK_TRY(hark_tape_leaf(forward->tape, &d->rows, NULL, &inputs[i]));
   return hark_tape_apply(forward->tape, &hark_op_attention, &attributes, 3, inputs, 0, &out);
 }

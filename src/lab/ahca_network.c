@@ -225,11 +225,11 @@ static hark_attention_desc describe(const pass *p) {
 
 static hark_status attend(const pass *p, const ragged *r, hark_value *out) {
   enum { QUERY_OFFSETS = 9, KEY_OFFSETS, INPUTS };
-  hark_attention_attributes attributes = {.own = describe(p), .keys_of_a_query = r->keys_of_a_query};
-  attributes.own.query_length = rows_of(p, r->query);
-  attributes.own.key_length = rows_of(p, r->key);
-  attributes.own.has_bias = r->bias != 0;
-  attributes.own.max_sequences = hark_tape_tensor(p->tape, r->query_offsets)->shape[0];
+  hark_attention_attributes attributes = {.own = {.desc = describe(p)}, .keys_of_a_query = r->keys_of_a_query};
+  attributes.own.desc.query_length = rows_of(p, r->query);
+  attributes.own.desc.key_length = rows_of(p, r->key);
+  attributes.own.desc.has_bias = r->bias != 0;
+  attributes.own.desc.max_sequences = hark_tape_tensor(p->tape, r->query_offsets)->shape[0];
   const hark_value inputs[INPUTS] = {
       r->query, r->key, r->value, r->bias, [QUERY_OFFSETS] = r->query_offsets, [KEY_OFFSETS] = r->key_offsets};
   return apply(p, &hark_op_attention, &attributes, INPUTS, inputs, out);
@@ -366,10 +366,10 @@ static hark_status layer_branch(const pass *p, int64_t number, hark_value h, har
   hark_value normed = 0, a = 0, sum = h, f = 0;
   if (p->n->config.slots > 1) {
     const hark_tensor *shape = hark_tape_tensor(p->tape, h);
-    hark_attention_attributes attributes = {.own = describe(p)};
+    hark_attention_attributes attributes = {.own = {.desc = describe(p)}};
     hark_value parts[3] = {0}, mixed = 0;
-    attributes.own.batch = shape->shape[0];
-    attributes.own.query_length = attributes.own.key_length = shape->shape[1];
+    attributes.own.desc.batch = shape->shape[0];
+    attributes.own.desc.query_length = attributes.own.desc.key_length = shape->shape[1];
     HARK_TRY(hark_norm_apply(p->forward, &block->attention_norm, h, &normed));
     HARK_TRY(hark_linear_apply(p->forward, &block->attention.query, normed, &parts[0]));
     HARK_TRY(hark_linear_apply(p->forward, &block->attention.key, normed, &parts[1]));

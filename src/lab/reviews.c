@@ -229,8 +229,8 @@ static hark_status features_of(const network *n, const hark_forward *forward, ha
 /* n->out [B each, p] */
 static hark_status attend(network *n, const hark_forward *forward, int64_t each, hark_value of_places, hark_value of_rows) {
   enum { QUERY, KEY, VALUE, QUERY_OFFSETS = 9, KEY_OFFSETS, INPUTS };
-  hark_attention_attributes attributes = {.own = hark_attention_desc_default(), .keys_of_a_query = WINDOW};
-  hark_attention_desc *const desc = &attributes.own;
+  hark_attention_attributes attributes = {.own = {.desc = hark_attention_desc_default()}, .keys_of_a_query = WINDOW};
+  hark_attention_desc *const desc = &attributes.own.desc;
   hark_value inputs[INPUTS] = {0};
   desc->kernel = HARK_KERNEL_RBF;
   desc->sigma = sqrt(HEAD_DIM);

@@ -111,17 +111,18 @@ static hark_status attend_within(const hark_ahca_pass *p, const hark_ahca_layer 
   HARK_TRY(hark_linear_apply(p->forward, &layer->attention.value, normed, &parts[VALUE]));
   if (layer->attention.query.weight != 0) {
     const hark_tensor *shape = hark_tape_tensor(p->tape, normed);
-    hark_attention_attributes attributes = {.own = hark_ahca_describe(p, p->sizes.primary_width, p->sizes.primary_width)};
-    attributes.own.batch = shape->shape[0];
-    attributes.own.query_length = attributes.own.key_length = shape->shape[1];
-    attributes.own.structure = (hark_attention_structure)hark_layer_choice_of(&config->structure, 0);
-    if (attributes.own.structure == HARK_STRUCTURE_WINDOW) attributes.own.window = config->window;
-    if (attributes.own.structure == HARK_STRUCTURE_HIERARCHICAL) {
-      attributes.own.hierarchy_block = config->hierarchy_block;
-      attributes.own.partition = config->partition;
-      attributes.own.coarse_query = config->coarse_query;
+    hark_attention_attributes attributes = {.own = {.desc = hark_ahca_describe(p, p->sizes.primary_width, p->sizes.primary_width)}};
+    hark_attention_desc *const desc = &attributes.own.desc;
+    desc->batch = shape->shape[0];
+    desc->query_length = desc->key_length = shape->shape[1];
+    desc->structure = (hark_attention_structure)hark_layer_choice_of(&config->structure, 0);
+    if (desc->structure == HARK_STRUCTURE_WINDOW) desc->window = config->window;
+    if (desc->structure == HARK_STRUCTURE_HIERARCHICAL) {
+      desc->hierarchy_block = config->hierarchy_block;
+      desc->partition = config->partition;
+      desc->coarse_query = config->coarse_query;
     }
-    attributes.own.has_log_kernel = p->slot_kernel != 0;
+    desc->has_log_kernel = p->slot_kernel != 0;
     HARK_TRY(hark_linear_apply(p->forward, &layer->attention.query, normed, &parts[QUERY]));
     HARK_TRY(hark_linear_apply(p->forward, &layer->attention.key, normed, &parts[KEY]));
     HARK_TRY(hark_ahca_apply(p, &hark_op_attention, &attributes, PARTS, parts, &mixed));

@@ -88,12 +88,14 @@ hark_attention_desc hark_ahca_describe(const hark_ahca_pass *p, int64_t width, i
 
 hark_status hark_ahca_attend(const hark_ahca_pass *p, const hark_ahca_ragged *r, hark_value *out) {
   enum { QUERY_OFFSETS = 9, KEY_OFFSETS, INPUTS };
-  hark_attention_attributes attributes = {.own = hark_ahca_describe(p, hark_ahca_width(p, r->query), hark_ahca_width(p, r->value)),
-                                          .keys_of_a_query = r->keys_of_a_query};
-  attributes.own.query_length = hark_ahca_rows(p, r->query);
-  attributes.own.key_length = hark_ahca_rows(p, r->key);
-  attributes.own.has_bias = r->bias != 0;
-  attributes.own.max_sequences = hark_tape_tensor(p->tape, r->query_offsets)->shape[0];
+  hark_attention_attributes attributes = {
+      .own = {.desc = hark_ahca_describe(p, hark_ahca_width(p, r->query), hark_ahca_width(p, r->value))},
+      .keys_of_a_query = r->keys_of_a_query};
+  hark_attention_desc *const desc = &attributes.own.desc;
+  desc->query_length = hark_ahca_rows(p, r->query);
+  desc->key_length = hark_ahca_rows(p, r->key);
+  desc->has_bias = r->bias != 0;
+  desc->max_sequences = hark_tape_tensor(p->tape, r->query_offsets)->shape[0];
   const hark_value inputs[INPUTS] = {
       r->query, r->key, r->value, r->bias, [QUERY_OFFSETS] = r->query_offsets, [KEY_OFFSETS] = r->key_offsets};
   return hark_ahca_apply(p, &hark_op_attention, &attributes, INPUTS, inputs, out);

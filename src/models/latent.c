@@ -177,8 +177,8 @@ static hark_status attend(const pass *p, const hark_latent_head *head, hark_valu
   enum { QUERY, KEY, VALUE, QUERY_OFFSETS = 9, KEY_OFFSETS, INPUTS }; /* the record's */
   const hark_network_config *config = &p->network->config;
   hark_value inputs[INPUTS] = {[QUERY_OFFSETS] = from_offsets, [KEY_OFFSETS] = p->offsets};
-  hark_attention_attributes attributes = {.own = hark_attention_desc_default(), .keys_of_a_query = p->forward->packing->longest};
-  hark_attention_desc *desc = &attributes.own;
+  hark_attention_attributes attributes = {.own = {.desc = hark_attention_desc_default()}, .keys_of_a_query = p->forward->packing->longest};
+  hark_attention_desc *desc = &attributes.own.desc;
   desc->kernel = config->kernel;
   if (config->kernel == HARK_KERNEL_RBF) desc->sigma = config->sigma;
   desc->batch = desc->heads = 1;

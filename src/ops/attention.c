@@ -5,11 +5,10 @@
  * query [B, Lq, H*d], key [B, Lk, Hkv*d], value [B, Lk, Hkv*dv] -> out [B, Lq, H*dv]; with offsets, of packed rows in any leading dimensions,
  * the sequences of a ragged batch, whose bounds may be results of the same step. Mathematics: docs/mathematics/attention.md.
  */
-#include "ops/segments.h"
-
 #include <inttypes.h>
 
-#include "core/structs.h"
+#include "ops/attention_plan.h"
+#include "ops/segments.h"
 
 enum {
   INPUT_QUERY,
@@ -27,27 +26,14 @@ enum {
 };
 enum { SAVED_LOG_SUM_EXP, SAVED_PLAN };
 
-/* The attributes' plan, or one made from their descriptor in `place`. */
-typedef struct plan_place {
-  _Alignas(HARK_ALIGNMENT) unsigned char bytes[HARK_ATTENTION_PLAN_BYTES];
-} plan_place;
+static hark_attention_source source_of(const hark_attention_attributes *attributes) {
+  return (hark_attention_source){.record = "attention", .plan = attributes->plan, .desc = attributes->desc, .own = &attributes->own};
+}
 
-static hark_status find_plan(hark_context *context, const hark_attention_attributes *attributes, hark_type type, plan_place *place,
+static hark_status find_plan(hark_context *context, const void *attributes, hark_type type, hark_attention_place *place,
                              const hark_attention_plan **out) {
-  *out = attributes->plan;
-  if (attributes->plan != NULL) return HARK_OK;
-  const hark_attention_desc *given = attributes->desc != NULL ? attributes->desc : &attributes->own;
-  if (given->struct_size == 0) {
-    return hark_fail(context, HARK_INVALID_ARGUMENT,
-                     "attention: plan and desc are NULL and own has no struct_size, expected one of them in the attributes");
-  }
-  hark_attention_desc desc = hark_attention_desc_default();
-  HARK_TRY(hark_take_struct(context, "hark_attention_desc", given, HARK_LEAST_ATTENTION_DESC, &desc, sizeof desc));
-  desc.type = type;
-  hark_attention_plan *plan;
-  HARK_TRY(hark_attention_plan_place(context, &desc, place->bytes, sizeof place->bytes, &plan));
-  *out = plan;
-  return HARK_OK;
+  const hark_attention_source source = source_of(attributes);
+  return hark_attention_source_plan(context, &source, type, place, out);
 }
 
 static bool is_ragged(const hark_tensor *inputs, int input_count) {
@@ -129,7 +115,7 @@ static hark_status infer(hark_context *context, const void *attributes, const ha
   const hark_tensor rows[] = {activations(&inputs[INPUT_QUERY], ragged), activations(&inputs[INPUT_KEY], ragged),
                               activations(&inputs[INPUT_VALUE], ragged)};
   const hark_tensor *query = &rows[INPUT_QUERY];
-  plan_place place;
+  hark_attention_place place;
   const hark_attention_plan *plan;
   HARK_TRY(find_plan(context, attributes, query->type, &place, &plan));
   const hark_attention_desc *desc = hark_attention_plan_desc(plan);
@@ -200,7 +186,7 @@ static hark_attention_args arguments(const hark_call *call, const hark_attention
 }
 
 static hark_status forward(hark_context *context, const hark_call *call) {
-  plan_place place;
+  hark_attention_place place;
   const hark_attention_plan *plan;
   HARK_TRY(find_plan(context, call->attributes, call->inputs[INPUT_QUERY].type, &place, &plan));
   const hark_attention_args args = arguments(call, hark_attention_plan_desc(plan));
@@ -228,7 +214,7 @@ static unsigned accumulate_bits(unsigned inputs) {
 
 static hark_status backward(hark_context *context, const hark_call *call) {
   if (hark_gradient_is_absent(call)) return HARK_OK;
-  plan_place place;
+  hark_attention_place place;
   const hark_attention_plan *plan;
   HARK_TRY(find_plan(context, call->attributes, call->inputs[INPUT_QUERY].type, &place, &plan));
   const hark_attention_desc *desc = hark_attention_plan_desc(plan);
@@ -246,28 +232,31 @@ static hark_status backward(hark_context *context, const hark_call *call) {
   return hark_attention_backward(context, plan, &args);
 }
 
-static hark_attention_desc sizes_of_call(const hark_attention_attributes *attributes, const hark_tensor *inputs, int input_count) {
-  hark_attention_desc desc = attributes->plan != NULL   ? *hark_attention_plan_desc(attributes->plan)
-                             : attributes->desc != NULL ? *attributes->desc
-                                                        : attributes->own;
+/* False: the attributes are refused, as infer says. */
+static bool sizes_of_call(const hark_attention_attributes *attributes, const hark_tensor *inputs, int input_count,
+                          hark_attention_desc *desc) {
+  const hark_attention_source source = source_of(attributes);
+  if (hark_attention_source_desc(NULL, &source, desc) != HARK_OK) return false;
   const bool ragged = is_ragged(inputs, input_count);
   const hark_tensor query = activations(&inputs[INPUT_QUERY], ragged), key = activations(&inputs[INPUT_KEY], ragged);
-  desc.batch = query.shape[0];
-  desc.query_length = query.shape[1];
-  desc.key_length = key.shape[1];
-  return desc;
+  desc->batch = query.shape[0];
+  desc->query_length = query.shape[1];
+  desc->key_length = key.shape[1];
+  return true;
 }
 
 static double operations(const void *attributes, const hark_tensor *inputs, int input_count, bool is_backward) {
   const int64_t *segments = ((const hark_attention_attributes *)attributes)->segments;
   const int64_t met = ((const hark_attention_attributes *)attributes)->keys_of_a_query;
-  hark_attention_desc desc = sizes_of_call(attributes, inputs, input_count);
+  hark_attention_desc desc;
+  if (!sizes_of_call(attributes, inputs, input_count, &desc)) return 0;
   if (met > 0 && is_ragged(inputs, input_count)) desc.key_length = hark_min(met, desc.key_length);
   return hark_segment_operations(&desc, segments, is_backward);
 }
 
 static int64_t terms(const void *attributes, const hark_tensor *inputs, int input_count) {
-  const hark_attention_desc desc = sizes_of_call(attributes, inputs, input_count);
+  hark_attention_desc desc;
+  if (!sizes_of_call(attributes, inputs, input_count, &desc)) return 1;
   const int64_t group = desc.key_heads == 0 ? 1 : desc.heads / desc.key_heads, pairs = desc.query_length * desc.key_length;
   int64_t longest = hark_max(hark_max(desc.head_dim, desc.value_dim), hark_max(desc.key_length, group * desc.query_length));
   if (hark_has_input(inputs, input_count, INPUT_BIAS)) {

@@ -4,34 +4,23 @@
  * construction: lambda = e^x, so that dx = lambda dlambda.
  * query [B, Lq, H*d], key [B, Lk, Hkv*d], value [B, Lk, Hkv*dv] -> out [B, Lq, H*dv]. Mathematics: docs/mathematics/kernel-ridge.md.
  */
-#include "ops/segments.h"
-
 #include <inttypes.h>
 #include <math.h>
 
-#include "core/structs.h"
+#include "ops/attention_plan.h"
+#include "ops/segments.h"
 
 enum { INPUT_QUERY, INPUT_KEY, INPUT_VALUE, INPUT_LOG_RIDGE, INPUT_LOG_SIGMA, INPUT_LOG_KERNEL, INPUT_COUNT };
 enum { SLOT_RIDGE, SLOT_SIGMA, SLOT_RIDGE_GRADIENT, SLOT_SIGMA_GRADIENT, SLOTS };
 
-typedef struct plan_place {
-  _Alignas(HARK_ALIGNMENT) unsigned char bytes[HARK_ATTENTION_PLAN_BYTES];
-} plan_place;
+static hark_attention_source source_of(const hark_kernel_ridge_attributes *attributes) {
+  return (hark_attention_source){.record = "kernel_ridge", .plan = attributes->plan, .desc = attributes->desc};
+}
 
-/* The attributes' plan, or one made from their descriptor in `place`. */
-static hark_status find_plan(hark_context *context, const hark_kernel_ridge_attributes *attributes, hark_type type, plan_place *place,
+static hark_status find_plan(hark_context *context, const void *attributes, hark_type type, hark_attention_place *place,
                              const hark_attention_plan **out) {
-  *out = attributes->plan;
-  if (attributes->plan != NULL) return HARK_OK;
-  if (attributes->desc == NULL)
-    return hark_fail(context, HARK_INVALID_ARGUMENT, "kernel_ridge: plan and desc are NULL, expected one of them in the attributes");
-  hark_attention_desc desc = hark_attention_desc_default();
-  HARK_TRY(hark_take_struct(context, "hark_attention_desc", attributes->desc, HARK_LEAST_ATTENTION_DESC, &desc, sizeof desc));
-  desc.type = type;
-  hark_attention_plan *plan;
-  HARK_TRY(hark_attention_plan_place(context, &desc, place->bytes, sizeof place->bytes, &plan));
-  *out = plan;
-  return HARK_OK;
+  const hark_attention_source source = source_of(attributes);
+  return hark_attention_source_plan(context, &source, type, place, out);
 }
 
 /* [B, L, H*d], contiguous, as [B, H, L, d]. */
@@ -69,7 +58,7 @@ static hark_status infer(hark_context *context, const void *attributes, const ha
                                                      {"log_sigma", HARK_F32, 1, 1}, {"log_kernel", HARK_F32, 2, 2}};
   HARK_TRY(hark_check_inputs(context, &hark_op_kernel_ridge, rules, attributes, inputs, input_count));
   const hark_tensor *query = &inputs[INPUT_QUERY];
-  plan_place place;
+  hark_attention_place place;
   const hark_attention_plan *plan;
   HARK_TRY(find_plan(context, attributes, query->type, &place, &plan));
   const hark_attention_desc *desc = hark_attention_plan_desc(plan);
@@ -132,7 +121,7 @@ static hark_attention_args arguments(const hark_call *call, const hark_attention
 }
 
 static hark_status forward(hark_context *context, const hark_call *call) {
-  plan_place place;
+  hark_attention_place place;
   const hark_attention_plan *plan;
   HARK_TRY(find_plan(context, call->attributes, call->inputs[INPUT_QUERY].type, &place, &plan));
   const hark_attention_args args = arguments(call, hark_attention_plan_desc(plan));
@@ -148,7 +137,7 @@ static void pass_logarithm(const hark_call *call, int input, const hark_tensor *
 
 static hark_status backward(hark_context *context, const hark_call *call) {
   if (hark_gradient_is_absent(call)) return HARK_OK;
-  plan_place place;
+  hark_attention_place place;
   const hark_attention_plan *plan;
   HARK_TRY(find_plan(context, call->attributes, call->inputs[INPUT_QUERY].type, &place, &plan));
   const hark_attention_desc *desc = hark_attention_plan_desc(plan);
@@ -173,24 +162,28 @@ static hark_status backward(hark_context *context, const hark_call *call) {
   return HARK_OK;
 }
 
-static hark_attention_desc sizes_of_call(const hark_kernel_ridge_attributes *attributes, const hark_tensor *inputs) {
-  hark_attention_desc desc = attributes->plan != NULL ? *hark_attention_plan_desc(attributes->plan) : *attributes->desc;
-  desc.batch = inputs[INPUT_QUERY].shape[0];
-  desc.query_length = inputs[INPUT_QUERY].shape[1];
-  desc.key_length = inputs[INPUT_KEY].shape[1];
-  return desc;
+/* False: the attributes are refused, as infer says. */
+static bool sizes_of_call(const hark_kernel_ridge_attributes *attributes, const hark_tensor *inputs, hark_attention_desc *desc) {
+  const hark_attention_source source = source_of(attributes);
+  if (hark_attention_source_desc(NULL, &source, desc) != HARK_OK) return false;
+  desc->batch = inputs[INPUT_QUERY].shape[0];
+  desc->query_length = inputs[INPUT_QUERY].shape[1];
+  desc->key_length = inputs[INPUT_KEY].shape[1];
+  return true;
 }
 
 static double operations(const void *attributes, const hark_tensor *inputs, int input_count, bool is_backward) {
   (void)input_count;
-  const hark_attention_desc desc = sizes_of_call(attributes, inputs);
+  hark_attention_desc desc;
+  if (!sizes_of_call(attributes, inputs, &desc)) return 0;
   return hark_segment_operations(&desc, ((const hark_kernel_ridge_attributes *)attributes)->segments, is_backward);
 }
 
 /* Sums of n terms, made larger by solves whose condition is at most n times the kernel's largest value with a ridge of 1 or more. */
 static int64_t terms(const void *attributes, const hark_tensor *inputs, int input_count) {
   (void)input_count;
-  const hark_attention_desc desc = sizes_of_call(attributes, inputs);
+  hark_attention_desc desc;
+  if (!sizes_of_call(attributes, inputs, &desc)) return 1;
   return desc.batch * desc.heads * desc.key_length * (desc.key_length + desc.head_dim + hark_max(desc.value_dim, desc.head_dim));
 }
 
