@@ -134,14 +134,22 @@ HARK_API hark_attention_sizes hark_attention_plan_sizes(const hark_attention_pla
 HARK_API const hark_attention_desc *hark_attention_plan_desc(const hark_attention_plan *plan);
 
 /* Useful floating-point operations at the maximum sizes: forward two products over the visible pairs, backward five. Causal counts
- * L(L+1)/2 pairs; HIERARCHICAL counts the Nr^2 pairs of every block; CME the products and solves of docs/mathematics/kernel-ridge.md. The first takes any descriptor whose extents are set; 0 when its
- * struct_size is refused. */
+ * L(L+1)/2 pairs; HIERARCHICAL counts the Nr^2 pairs of every block; CME the products and solves of docs/mathematics/kernel-ridge.md. The first
+ * takes any descriptor whose extents are set; 0 when its struct_size is refused. */
 HARK_API double hark_attention_desc_operations(const hark_attention_desc *desc, bool backward);
 HARK_API double hark_attention_plan_operations(const hark_attention_plan *plan, bool backward);
 
 /* Writes one line of text that describes the plan (algorithm, tiles, sizes) into `text` of `size` bytes, always terminated; returns the
  * length that the whole text has. */
 HARK_API int hark_attention_plan_print(const hark_attention_plan *plan, char *text, size_t size);
+
+/* CME: what a forward had to mend. A pivot of the factorisation that is not positive, because keys are duplicates beyond the type's precision
+ * or the kernel is not positive definite, is raised alone. Calls add to `pivots` and keep the largest amount; the caller zeroes it. */
+typedef struct hark_attention_report {
+  int64_t pivots;          /* mended so far */
+  int64_t item, head, row; /* of the largest amount: batch item, query head, key row of the item */
+  double amount;           /* that was added to the pivot */
+} hark_attention_report;
 
 /* Everything that changes from call to call. Zero it, set struct_size, fill what applies; tensors left zero are absent.
  *
@@ -168,21 +176,21 @@ HARK_API int hark_attention_plan_print(const hark_attention_plan *plan, char *te
  * rows of a sequence are queries otherwise, those at and after key_lengths too: with mean queries, padded batches that should come out as if
  * each sequence were alone give a query_mask as well. log_kernel: a coarse entry takes the mean of G over the distances between its two cells
  * (exact: between the query and the key cell), as far as the table has them; a table of Nr 2^M distances has all that a hierarchy of M
- * levels asks for. Dropout takes out a coarse entry as a whole, with the word of its first row and first key. */
-/* CME: what a forward had to mend. A pivot of the factorisation that is not positive, because keys are duplicates beyond the type's precision
- * or the kernel is not positive definite, is raised alone. Calls add to `pivots` and keep the largest amount; the caller zeroes it. */
-typedef struct hark_attention_report {
-  int64_t pivots;          /* mended so far */
-  int64_t item, head, row; /* of the largest amount: batch item, query head, key row of the item */
-  double amount;           /* that was added to the pivot */
-} hark_attention_report;
-
-/* CME: out[n] = sum over visible i of w[n,i] value[i] with w[n,:] = kappa(q_n, K) (kappa(K, K) + lambda I)^-1 over the keys that the query
+ * levels asks for. Dropout takes out a coarse entry as a whole, with the word of its first row and first key.
+ *
+ * CME: out[n] = sum over visible i of w[n,i] value[i] with w[n,:] = kappa(q_n, K) (kappa(K, K) + lambda I)^-1 over the keys that the query
  * sees: all of them, or when causal those up to its position. kappa includes G. Errors of a forward, each naming item, head and row:
  * HARK_INVALID_ARGUMENT (a ridge or sigma that is not a positive number), HARK_NOT_FINITE (a visible query, key or value that is no finite
  * number, or a kernel beyond the range of the type: results are then undefined). There is no log_sum_exp. The backward takes no dvariance;
  * amounts added to mended pivots are constants to it. A query that sees no key has zeros in out and the prior's variance, a
- * row of no sequence zero in both. */
+ * row of no sequence zero in both.
+ *
+ * Memory: all of it is the caller's and is borrowed for the call. What a call writes (forward: out, log_sum_exp, variance, saved, workspace;
+ * backward: the gradients and workspace) shares no element with anything else that it is given, and has strides by which no two of its own elements
+ * lie in one place: else HARK_INVALID_ARGUMENT, as far as places and strides show it. A stride of 0 in dattention_bias, dlog_kernel and
+ * dhierarchical_bias is allowed and asks for the sum. Views of one buffer are fine as long as no element is in two of them: query, key and
+ * value of one packed projection, and dquery, dkey and dvalue of another. What is only read may be one and the same, and may repeat
+ * itself (strides of 0, overlapping rows). */
 typedef struct hark_attention_args {
   size_t struct_size;
   hark_tensor query, key, value;
@@ -209,7 +217,7 @@ typedef struct hark_attention_args {
    * rows of the batch item. */
   hark_random_stream dropout;
 
-  /* backward only; absent: not wanted */
+  /* backward only; absent: not asked for */
   hark_tensor dout; /* like out */
   hark_tensor dquery, dkey, dvalue;
   hark_tensor dattention_bias; /* shape of attention_bias: summed over every dimension of its own extent 1 or stride 0 */
@@ -245,7 +253,8 @@ enum {
   HARK_ACCUMULATE_SIGMA = 256
 };
 
-/* Executes a plan. Errors: HARK_SHAPE_MISMATCH, HARK_INVALID_ARGUMENT with a message that names the argument; nothing was written then. */
+/* Executes a plan. Errors: HARK_SHAPE_MISMATCH, HARK_INVALID_ARGUMENT, HARK_UNSUPPORTED with a message that names the argument; nothing was written
+ * then. HARK_NOT_FINITE and those of ridge and sigma (CME, above) come while it computes: what was written is undefined then. */
 HARK_API HARK_MUST_CHECK hark_status hark_attention_forward(hark_context *context, const hark_attention_plan *plan,
                                                             const hark_attention_args *args);
 HARK_API HARK_MUST_CHECK hark_status hark_attention_backward(hark_context *context, const hark_attention_plan *plan,

@@ -377,5 +377,6 @@ hark_status hark_attention_check(hark_context *context, const hark_attention_pla
   HARK_TRY(check_sequences(context, desc, &args));
   if (backward) HARK_TRY(check_gradients(context, desc, &args, checked));
   HARK_TRY(check_memory(context, "workspace", args.workspace, backward ? plan->sizes.backward_workspace : plan->sizes.forward_workspace));
-  return check_memory(context, "saved", args.saved, plan->sizes.saved);
+  HARK_TRY(check_memory(context, "saved", args.saved, plan->sizes.saved));
+  return hark_attention_check_memory(context, plan, checked, backward);
 }

@@ -13,6 +13,10 @@ hark_status hark_attention_resolve(hark_context *context, const hark_attention_d
 /* The fields of normalisation CME: refused with softmax, checked with it. Part of hark_attention_resolve(). */
 hark_status hark_attention_resolve_ridge(hark_context *context, hark_attention_desc *desc);
 
+/* Where the arguments lie: what is written is apart from all else, element by element. Part of hark_attention_check(). */
+hark_status hark_attention_check_memory(hark_context *context, const hark_attention_plan *plan, const hark_attention_args *args,
+                                        bool backward);
+
 /* The arguments of CME against the plan; part of hark_attention_check(). */
 hark_status hark_attention_check_ridge(hark_context *context, const hark_attention_desc *desc, const hark_attention_args *args,
                                        bool backward);
