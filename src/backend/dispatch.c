@@ -1,4 +1,4 @@
-/* dispatch.c - the only ways from the layers above to a backend's memory and kernels, with enter and leave around. */
+/* dispatch.c - the only ways from the layers above to a backend's memory, with enter and leave around. Kernels: ops/run.c. */
 #include <string.h>
 
 #include "backend/backend.h"
@@ -67,39 +67,3 @@ hark_status hark_host_zero(hark_context *context, void *device, size_t bytes) {
   memset(device, 0, bytes);
   return HARK_OK;
 }
-
-/* A kernel of the backend computes in f32 only; a call with an f64 tensor goes to the record's definition, and so does a record of the
- * caller's that happens to have a built-in one's name. */
-static bool has_f64(const hark_call *call) {
-  for (int i = 0; i < call->input_count; i++)
-    if (call->inputs[i].type == HARK_F64) return true;
-  return false;
-}
-
-static hark_kernel *find_kernel(const hark_context *context, const hark_call *call, bool backward) {
-  const hark_operator *op = call->op;
-  if (context->backend->kernels != NULL && !has_f64(call)) {
-    int count = 0;
-    const hark_backend_kernel *kernels = context->backend->kernels(context, &count);
-    for (int i = 0; i < count; i++)
-      if (strcmp(kernels[i].name, op->name) == 0) {
-        hark_kernel *kernel = backward ? kernels[i].backward : kernels[i].forward;
-        if (kernel != NULL && hark_operator_find(op->name) == op) return kernel;
-        break;
-      }
-  }
-  return backward ? op->backward : op->forward;
-}
-
-static hark_status run(hark_context *context, const hark_call *call, bool backward) {
-  hark_kernel *kernel = find_kernel(context, call, backward);
-  if (kernel == NULL) return hark_fail(context, HARK_UNSUPPORTED, "%s has no %s", call->op->name, backward ? "backward" : "forward");
-  hark_backend_enter(context);
-  const hark_status status = kernel(context, call);
-  hark_backend_leave(context);
-  return status;
-}
-
-hark_status hark_operator_forward(hark_context *context, const hark_call *call) { return run(context, call, false); }
-
-hark_status hark_operator_backward(hark_context *context, const hark_call *call) { return run(context, call, true); }
