@@ -18,21 +18,6 @@ enum { INPUT_X, INPUT_RATES, INPUT_POSITIONS, INPUT_COUNT };
 #define OPERATIONS_PER_PAIR 6.0
 #define OPERATIONS_OF_RATES 4.0 /* per pair, for the gradient by its rate */
 
-/* Turns within the original length: pairs of fewer than the first are interpolated, those of more than the second left alone (arXiv
- * 2309.00071, section 3.2: alpha and beta). */
-#define SELDOM_TURNS 1.0
-#define MANY_TURNS 32.0
-#define TWO_PI 6.283185307179586477
-
-double hark_rotary_rate(const hark_rotary_attributes *attributes, int64_t d, int64_t j) {
-  const double rate = pow(attributes->base, -2 * (double)j / (double)d);
-  if (attributes->stretch == 0) return rate;
-  if (attributes->original_length == 0) return rate / attributes->stretch;
-  const double turns = (double)attributes->original_length * rate / TWO_PI;
-  const double kept = fmin(1, fmax(0, (turns - SELDOM_TURNS) / (MANY_TURNS - SELDOM_TURNS)));
-  return (1 - kept) * rate / attributes->stretch + kept * rate;
-}
-
 static hark_status check_attributes(hark_context *context, const hark_rotary_attributes *rotary, const hark_tensor *x, bool has_rates) {
   if (rotary->heads < 1 || x->shape[2] % rotary->heads != 0) {
     char text[HARK_SHAPE_TEXT_BYTES];
