@@ -1,6 +1,6 @@
 # libhark, and libhark_test: the same objects, except that the backends are compiled with HARK_WITH_GUARD and the guard backend is there.
 
-set(HARK_LAYERS core io positional backend ops attention autograd data nn models train) # lab and cli are the command's
+set(HARK_LAYERS core backend io positional attention ops autograd data nn models train) # lab and cli are the command's
 
 # hark_objects(TARGET SOURCE...): objects with the flags that all objects of the library share.
 function(hark_objects target)

@@ -75,7 +75,7 @@ foreach(long lab/trained_experiments attention/hierarchical attention/hierarchic
 endforeach()
 
 # Rules of the tree itself. Sanitizers add globals of their own to the library.
-add_test(NAME tree/layers COMMAND sh ${PROJECT_SOURCE_DIR}/scripts/check-layers.sh)
+add_test(NAME tree/layers COMMAND sh ${PROJECT_SOURCE_DIR}/scripts/check-layers.sh ${PROJECT_BINARY_DIR})
 if(NOT HARK_SANITIZE)
   add_test(NAME tree/library COMMAND sh ${PROJECT_SOURCE_DIR}/scripts/check-library.sh $<TARGET_FILE:hark>)
   if(HARK_SHARED)
