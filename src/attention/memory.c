@@ -10,21 +10,24 @@
 #include "core/overlap.h"
 
 #define MOST_REGIONS 32
+#define MOST_BLOCKS 8
 
 typedef struct region_list {
   hark_region regions[MOST_REGIONS];
-  int count;
+  hark_tensor blocks[MOST_BLOCKS]; /* memory without a shape */
+  int count, block_count;
 } region_list;
 
 static void add(region_list *list, const char *name, const hark_tensor *tensor, bool written) {
   const hark_span span = hark_tensor_span(tensor);
   if (span.first == span.end) return;
-  list->regions[list->count++] = (hark_region){name, *tensor, span, written};
+  list->regions[list->count++] = (hark_region){name, tensor, span, written, 0};
 }
 
 static void add_bytes(region_list *list, const char *name, const void *data, size_t bytes, bool written) {
-  const hark_tensor tensor = hark_bytes_tensor(data, bytes);
-  if (tensor.type != HARK_NONE) add(list, name, &tensor, written);
+  hark_tensor *const block = &list->blocks[list->block_count++];
+  *block = hark_bytes_tensor(data, bytes);
+  add(list, name, block, written);
 }
 
 static void strides_text(const hark_tensor *tensor, char *text, size_t size) {
@@ -35,15 +38,15 @@ static void strides_text(const hark_tensor *tensor, char *text, size_t size) {
 
 /* `summed`: a stride of 0 asks for the sum, and is no second element. */
 static hark_status check_apart(hark_context *context, const hark_region *region, bool summed) {
-  hark_tensor elements = region->tensor;
+  hark_tensor elements = *region->tensor;
   for (int i = 0; summed && i < elements.rank; i++)
     if (elements.stride[i] == 0) elements.shape[i] = 1;
   if (!hark_tensor_repeats(&elements)) return HARK_OK;
   char shape[HARK_SHAPE_TEXT_BYTES], strides[HARK_SHAPE_TEXT_BYTES];
-  strides_text(&region->tensor, strides, sizeof strides);
+  strides_text(region->tensor, strides, sizeof strides);
   return hark_fail(context, HARK_INVALID_ARGUMENT,
                    "attention: %s %s has strides %s, by which two of its elements lie in one place, expected them apart: it is written",
-                   region->name, hark_shape_text(&region->tensor, shape, sizeof shape), strides);
+                   region->name, hark_shape_text(region->tensor, shape, sizeof shape), strides);
 }
 
 /* What a forward writes, or a backward; `summed` as above. */
@@ -104,7 +107,7 @@ hark_status hark_attention_check_memory(hark_context *context, const hark_attent
                                         bool backward) {
   region_list list;
   int other = 0;
-  list.count = 0;
+  list.count = list.block_count = 0;
   HARK_TRY(backward ? add_gradients(context, &list, args) : add_outputs(context, &list, args));
   add_bytes(&list, "workspace", args->workspace, backward ? plan->sizes.backward_workspace : plan->sizes.forward_workspace, true);
   add_bytes(&list, "saved", args->saved, plan->sizes.saved, !backward);

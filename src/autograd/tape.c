@@ -4,6 +4,7 @@
 
 #include "autograd/tape_internal.h"
 #include "backend/backend.h"
+#include "core/overlap.h"
 
 #define CHUNK_BYTES ((size_t)16384)
 #define CHUNK_HEADER hark_align_up(sizeof(tape_chunk))
@@ -109,6 +110,8 @@ hark_status hark_tape_leaf(hark_tape *tape, const hark_tensor *data, const hark_
       .tensor = *data, .gradient = gradient != NULL ? *gradient : (hark_tensor){0}, .held = true, .wants_gradient = gradient != NULL};
   if (gradient != NULL && (gradient->type != data->type || hark_tensor_count(gradient) != hark_tensor_count(data)))
     return hark_fail(tape->context, HARK_SHAPE_MISMATCH, "leaf: gradient and data differ in type or shape");
+  if (gradient != NULL && hark_tensors_share(gradient, data))
+    return hark_fail(tape->context, HARK_INVALID_ARGUMENT, "leaf: gradient and data share memory, expected them apart");
   return hark_tape_value_new(tape, &value, out);
 }
 
@@ -142,6 +145,13 @@ hark_status hark_tape_copy_bytes(hark_tape *tape, const void *data, size_t bytes
   return HARK_OK;
 }
 
+/* The call reads the value as another input too, one that the output may not lie over. */
+static bool is_read_besides(const hark_operator *op, int input_count, const hark_value *inputs, int i) {
+  for (int k = 0; k < input_count; k++)
+    if (k != i && inputs[k] == inputs[i] && !(op->in_place >> k & 1u)) return true;
+  return false;
+}
+
 /* The consumed input whose memory output 0 may take over: nobody else uses it, and it has the size that is needed. */
 static hark_value input_to_overwrite(const hark_tape *tape, const hark_operator *op, int input_count, const hark_value *inputs,
                                      unsigned consumed, const hark_tensor *output) {
@@ -152,6 +162,7 @@ static hark_value input_to_overwrite(const hark_tape *tape, const hark_operator 
     if (value->storage == 0 || !value->held || tape->storages[value->storage].references != 1) continue;
     if (value->tensor.type != output->type || tape_tensor_bytes(&value->tensor) != tape_tensor_bytes(output)) continue;
     if (tape->recording && (op->backward_inputs >> i & 1u)) continue;
+    if (is_read_besides(op, input_count, inputs, i)) continue;
     return number;
   }
   return 0;

@@ -1,5 +1,6 @@
 /* tensor_memory.c - tensors that own memory of the backend, and copies between it and the host. */
 #include "backend/backend.h"
+#include "core/overlap.h"
 
 static size_t bytes_of(const hark_tensor *tensor) { return (size_t)hark_tensor_count(tensor) * hark_type_bytes(tensor->type); }
 
@@ -35,11 +36,15 @@ static hark_status check_contiguous(hark_context *context, const hark_tensor *te
 
 hark_status hark_tensor_read(hark_context *context, const hark_tensor *tensor, void *host) {
   HARK_TRY(check_contiguous(context, tensor, "tensor read"));
+  HARK_TRY(hark_check_apart(context, "tensor read: the tensor and host", host, bytes_of(tensor), tensor->data, bytes_of(tensor), true));
+  if (host == tensor->data) return HARK_OK;
   return hark_backend_read(context, host, tensor->data, bytes_of(tensor));
 }
 
 hark_status hark_tensor_write(hark_context *context, hark_tensor *tensor, const void *host) {
   HARK_TRY(check_contiguous(context, tensor, "tensor write"));
+  HARK_TRY(hark_check_apart(context, "tensor write: the tensor and host", tensor->data, bytes_of(tensor), host, bytes_of(tensor), true));
+  if (host == tensor->data) return HARK_OK;
   return hark_backend_write(context, tensor->data, host, bytes_of(tensor));
 }
 

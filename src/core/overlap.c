@@ -158,13 +158,26 @@ hark_tensor hark_bytes_tensor(const void *data, size_t bytes) {
   return tensor;
 }
 
+static bool are_apart(const hark_region *a, const hark_region *b) {
+  if (!hark_spans_meet(a->span, b->span)) return true;
+  if ((a->kin & b->kin) != 0 && hark_tensor_is_same(a->tensor, b->tensor)) return true;
+  return !hark_tensors_share(a->tensor, b->tensor);
+}
+
 int hark_regions_shared(const hark_region *regions, int count, int *other) {
   for (int i = 0; i < count; i++)
     for (int k = 0; regions[i].written && k < count; k++) {
-      if (k == i || (k < i && regions[k].written) || !hark_spans_meet(regions[i].span, regions[k].span)) continue;
-      if (!hark_tensors_share(&regions[i].tensor, &regions[k].tensor)) continue;
+      if (k == i || (k < i && regions[k].written) || are_apart(&regions[i], &regions[k])) continue;
       *other = k;
       return i;
     }
   return -1;
+}
+
+hark_status hark_check_apart(hark_context *context, const char *what, const void *written, size_t written_bytes, const void *read,
+                             size_t read_bytes, bool same) {
+  if (!hark_spans_meet(hark_bytes_span(written, written_bytes), hark_bytes_span(read, read_bytes))) return HARK_OK;
+  if (same && written == read) return HARK_OK;
+  return hark_fail(context, HARK_INVALID_ARGUMENT, "%s share memory, expected them apart%s", what,
+                   same ? ", or the one exactly in the other's place" : "");
 }

@@ -39,12 +39,18 @@ hark_tensor hark_bytes_tensor(const void *data, size_t bytes);
 /* Memory of a call, and what the call does with it. */
 typedef struct hark_region {
   const char *name;
-  hark_tensor tensor;
+  const hark_tensor *tensor;
   hark_span span;
   bool written;
+  unsigned kin; /* regions with a bit in common may be exactly the same */
 } hark_region;
 
 /* The first of `count` regions that is written and shares memory with another; *other is that one's number. -1: there is none. */
 int hark_regions_shared(const hark_region *regions, int count, int *other);
+
+/* Refuses memory of a caller's that is written while other memory, which it overlaps, is still read; `same`: the two may be one. `what` names both
+ * ("positional kernel: natural and parameters"). Errors: HARK_INVALID_ARGUMENT. */
+HARK_MUST_CHECK hark_status hark_check_apart(hark_context *context, const char *what, const void *written, size_t written_bytes,
+                                             const void *read, size_t read_bytes, bool same);
 
 #endif

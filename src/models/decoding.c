@@ -18,6 +18,7 @@
 #include "backend/backend.h"
 #include "backend/hierarchy.h"
 #include "core/arena.h"
+#include "core/overlap.h"
 #include "core/structs.h"
 #include "data/checksum.h"
 #include "models/model.h"
@@ -322,6 +323,9 @@ hark_status hark_decoding_create(hark_context *context, const hark_model *model,
     if (options.memory_bytes < skipped || options.memory_bytes - skipped < bytes)
       return hark_fail(context, HARK_INVALID_ARGUMENT, "decoding: %zu bytes of memory, expected at least %zu", options.memory_bytes,
                        bytes + skipped);
+    const hark_tensor *weights = &model->decoder->parameters.weights;
+    HARK_TRY(hark_check_apart(context, "decoding: memory and the model's weights", options.memory, options.memory_bytes, weights->data,
+                              (size_t)hark_tensor_count(weights) * hark_type_bytes(weights->type), false));
   }
   hark_decoding *decoding = block != NULL ? block : (void *)((char *)options.memory + skipped);
   *decoding = begin(context, model, &options);
@@ -503,6 +507,7 @@ hark_status hark_decoding_save(const hark_decoding *decoding, void *data, size_t
   if (bytes < header.bytes)
     return hark_fail(context, HARK_INVALID_ARGUMENT, "decoding: %zu bytes to save into, expected at least %zu", bytes,
                      (size_t)header.bytes);
+  HARK_TRY(hark_check_apart(context, "decoding: the saved bytes and the decoding", data, bytes, decoding, decoding->arena.bytes, false));
   char *at = data;
   memcpy(at, &header, sizeof header);
   at += sizeof header;
@@ -574,6 +579,8 @@ static hark_status take_saved(hark_decoding *decoding, const saved_header *heade
 
 hark_status hark_decoding_restore(hark_decoding *decoding, const void *data, size_t bytes) {
   saved_header header;
+  HARK_TRY(hark_check_apart(decoding->context, "saved decoding: the decoding and its bytes", decoding, decoding->arena.bytes, data, bytes,
+                            false));
   HARK_TRY(check_saved(decoding, data, bytes, &header));
   go_back(decoding, 0); /* until all is there */
   decoding->has_logits = false;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "backend/backend.h"
+#include "core/overlap.h"
 #include "core/structs.h"
 #include "data/checksum.h"
 #include "io/safetensors.h"
@@ -359,6 +360,8 @@ hark_status hark_model_describe(const hark_model *model, hark_model_info *info) 
 hark_status hark_model_encode(hark_context *context, const hark_model *model, const char *text, size_t bytes, bool map_unknown,
                               int32_t *tokens, size_t *count) {
   *count = 0;
+  if (bytes <= SIZE_MAX / sizeof *tokens)
+    HARK_TRY(hark_check_apart(context, "encode: tokens and text", tokens, bytes * sizeof *tokens, text, bytes, false));
   if (model->examples != NULL) return hark_example_vocabulary_encode(context, model->examples, map_unknown, text, bytes, tokens, count);
   if (model->tokenizer == NULL) return hark_fail(context, HARK_UNSUPPORTED, "the model has no vocabulary: it knows tokens only");
   return hark_tokenizer_encode(context, model->tokenizer, map_unknown ? HARK_UNKNOWN_IS_MAPPED : HARK_UNKNOWN_IS_ERROR, "text", text, bytes,

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "backend/backend.h"
+#include "ops/call_memory.h"
 
 /* A kernel of the backend computes in f32 only; a call with an f64 tensor goes to the record's definition, and so does a record of the
  * caller's that happens to have a built-in one's name. */
@@ -29,6 +30,7 @@ static hark_kernel *find_kernel(const hark_context *context, const hark_call *ca
 static hark_status run(hark_context *context, const hark_call *call, bool backward) {
   hark_kernel *kernel = find_kernel(context, call, backward);
   if (kernel == NULL) return hark_fail(context, HARK_UNSUPPORTED, "%s has no %s", call->op->name, backward ? "backward" : "forward");
+  HARK_TRY(hark_check_call_memory(context, call, backward));
   hark_backend_enter(context);
   const hark_status status = kernel(context, call);
   hark_backend_leave(context);

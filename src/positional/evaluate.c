@@ -10,6 +10,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "core/overlap.h"
 #include "positional/expression.h"
 
 #define BLOCK 64 /* distances that are evaluated together */
@@ -192,9 +193,15 @@ static hark_status begin(hark_context *context, const hark_positional *positiona
   return status;
 }
 
+static hark_status check_values(hark_context *context, const double *distances, int64_t count, const double *log_values) {
+  const size_t bytes = (size_t)hark_max(0, count) * sizeof(double);
+  return hark_check_apart(context, "positional kernel: log_values and distances", log_values, bytes, distances, bytes, true);
+}
+
 hark_status hark_positional_log(hark_context *context, const hark_positional *positional, const double *parameters, const double *distances,
                                 int64_t count, double *log_values) {
   evaluation_memory evaluation;
+  HARK_TRY(check_values(context, distances, count, log_values));
   HARK_TRY(begin(context, positional, parameters, distances, count, &evaluation));
   hark_positional_log_block(positional, evaluation.natural, distances, count, log_values, evaluation.scratch);
   hark_release(context, evaluation.memory, evaluation.bytes);
@@ -204,6 +211,10 @@ hark_status hark_positional_log(hark_context *context, const hark_positional *po
 hark_status hark_positional_gradient(hark_context *context, const hark_positional *positional, const double *parameters,
                                      const double *distances, const double *weights, int64_t count, double *gradient) {
   evaluation_memory evaluation;
+  const size_t own = (size_t)positional->parameter_count * sizeof(double), given = (size_t)hark_max(0, count) * sizeof(double);
+  HARK_TRY(hark_check_apart(context, "positional kernel: gradient and parameters", gradient, own, parameters, own, false));
+  HARK_TRY(hark_check_apart(context, "positional kernel: gradient and distances", gradient, own, distances, given, false));
+  HARK_TRY(hark_check_apart(context, "positional kernel: gradient and weights", gradient, own, weights, given, false));
   HARK_TRY(begin(context, positional, parameters, distances, count, &evaluation));
   memset(gradient, 0, (size_t)positional->parameter_count * sizeof *gradient);
   hark_positional_gradient_block(positional, evaluation.natural, distances, weights, count, gradient, evaluation.scratch);
@@ -241,6 +252,7 @@ hark_status hark_positional_term_log(hark_context *context, const hark_positiona
   const int64_t terms = find_term(positional, 0, 0, term, &found);
   if (term < 0 || term >= terms)
     return hark_fail(context, HARK_INVALID_ARGUMENT, "positional kernel: term %" PRId64 ", expected 0 to %" PRId64, term, terms - 1);
+  HARK_TRY(check_values(context, distances, count, log_values));
   HARK_TRY(begin(context, positional, parameters, distances, count, &evaluation));
   const value_blocks blocks = open_blocks(positional, evaluation.scratch);
   for (int64_t start = 0; start < count; start += BLOCK) {

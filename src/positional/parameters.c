@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "core/overlap.h"
 #include "core/structs.h"
 #include "positional/expression.h"
 
@@ -160,7 +161,11 @@ static hark_status refuse(hark_context *context, const parameter_walk *walk, int
                    hark_transform_smallest(walk->parameter->transform), HARK_POSITIONAL_LARGEST_VALUE);
 }
 
+static size_t vector_bytes(const hark_positional *positional) { return (size_t)positional->parameter_count * sizeof(double); }
+
 hark_status hark_positional_natural(hark_context *context, const hark_positional *positional, const double *parameters, double *natural) {
+  const size_t bytes = vector_bytes(positional);
+  HARK_TRY(hark_check_apart(context, "positional kernel: natural and parameters", natural, bytes, parameters, bytes, true));
   for (parameter_walk walk = {0}; next(positional, &walk);) {
     for (int32_t i = 0; i < walk.count; i++) {
       const int32_t place = walk.first + i;
@@ -173,6 +178,8 @@ hark_status hark_positional_natural(hark_context *context, const hark_positional
 }
 
 hark_status hark_positional_raw(hark_context *context, const hark_positional *positional, const double *natural, double *parameters) {
+  const size_t bytes = vector_bytes(positional);
+  HARK_TRY(hark_check_apart(context, "positional kernel: parameters and natural", parameters, bytes, natural, bytes, true));
   for (parameter_walk walk = {0}; next(positional, &walk);) {
     for (int32_t i = 0; i < walk.count; i++) {
       const double value = natural[walk.first + i];
@@ -193,6 +200,9 @@ void hark_positional_gradient_to_raw(const hark_positional *positional, const do
 /* d / d natural = d / d raw / (natural * d log(natural) / d raw) */
 hark_status hark_positional_natural_gradient(hark_context *context, const hark_positional *positional, const double *parameters,
                                              const double *raw_gradient, double *gradient) {
+  const size_t bytes = vector_bytes(positional);
+  HARK_TRY(hark_check_apart(context, "positional kernel: gradient and parameters", gradient, bytes, parameters, bytes, true));
+  HARK_TRY(hark_check_apart(context, "positional kernel: gradient and raw_gradient", gradient, bytes, raw_gradient, bytes, true));
   for (parameter_walk walk = {0}; next(positional, &walk);) {
     for (int32_t i = 0; i < walk.count; i++) {
       const double raw = parameters[walk.first + i], value = hark_transform_natural(walk.parameter->transform, raw);
