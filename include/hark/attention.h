@@ -19,6 +19,7 @@
 extern "C" {
 #endif
 
+/* Which keys a query meets. */
 typedef enum hark_attention_structure {
   HARK_STRUCTURE_DENSE,
   HARK_STRUCTURE_WINDOW,      /* keys with |position difference| <= window; cost O(L window) */
@@ -45,11 +46,13 @@ typedef enum hark_hierarchy_interpolation {
   HARK_INTERPOLATION_LINEAR    /* the second child takes the mean of its parent's and the next parent's; not when causal, not with exact */
 } hark_hierarchy_interpolation;
 
+/* kappa(q, k), to which positional kernels, biases and gates are factors (terms of the logits). */
 typedef enum hark_attention_kernel {
   HARK_KERNEL_EXP, /* exp(scale q.k) */
   HARK_KERNEL_RBF  /* exp(-|q - k|^2 / (2 sigma^2)) */
 } hark_attention_kernel;
 
+/* How a row of kernels becomes weights. */
 typedef enum hark_attention_normalisation {
   HARK_NORMALISATION_SOFTMAX, /* kernel smoothing: kappa(q, k_i) / sum over visible j of kappa(q, k_j) */
   HARK_NORMALISATION_CME      /* kernel ridge regression of the values on the keys (docs/mathematics/kernel-ridge.md); cost O(L^3) */
@@ -107,6 +110,7 @@ static inline hark_attention_desc hark_attention_desc_default(void) {
   return desc;
 }
 
+/* A checked descriptor with the algorithm that computes it. Made by hark_attention_plan_create() or _place(). */
 typedef struct hark_attention_plan hark_attention_plan;
 
 /* HARK_OK when the context's backend can do it; else HARK_UNSUPPORTED or HARK_INVALID_ARGUMENT, and the message names the fields at fault. */
@@ -130,7 +134,8 @@ typedef struct hark_attention_sizes {
 } hark_attention_sizes;
 HARK_API hark_attention_sizes hark_attention_plan_sizes(const hark_attention_plan *plan);
 
-/* The descriptor with its defaults resolved (key_heads: heads, value_dim: head_dim, scale, which is 1 / sigma^2 with RBF, max_sequences). */
+/* The descriptor with its defaults resolved (key_heads: heads, value_dim: head_dim, scale, which is 1 / sigma^2 with RBF, max_sequences); part of
+ * the plan, good as long as it. */
 HARK_API const hark_attention_desc *hark_attention_plan_desc(const hark_attention_plan *plan);
 
 /* Useful floating-point operations at the maximum sizes: forward two products over the visible pairs, backward five. Causal counts
@@ -218,15 +223,15 @@ typedef struct hark_attention_args {
   hark_random_stream dropout;
 
   /* backward only; absent: not asked for */
-  hark_tensor dout; /* like out */
-  hark_tensor dquery, dkey, dvalue;
-  hark_tensor dattention_bias; /* shape of attention_bias: summed over every dimension of its own extent 1 or stride 0 */
-  hark_tensor dlog_kernel;     /* shape of log_kernel */
-  hark_tensor dforget;         /* shape of forget */
-  unsigned accumulate;         /* bits HARK_ACCUMULATE_*: add to that gradient instead of overwriting it */
+  hark_tensor dout;                 /* like out */
+  hark_tensor dquery, dkey, dvalue; /* shapes of query, key and value, in strides of their own */
+  hark_tensor dattention_bias;      /* shape of attention_bias: summed over every dimension of its own extent 1 or stride 0 */
+  hark_tensor dlog_kernel;          /* shape of log_kernel */
+  hark_tensor dforget;              /* shape of forget */
+  unsigned accumulate;              /* bits HARK_ACCUMULATE_*: add to that gradient instead of overwriting it */
 
-  void *saved;
-  void *workspace;
+  void *saved;     /* hark_attention_sizes.saved bytes: forward writes, backward reads. NULL where that is 0 */
+  void *workspace; /* forward_workspace or backward_workspace bytes; its contents mean nothing before and after */
 
   /* HIERARCHICAL: added to the logits of every level, [H, 4 Nr - 1] or [1, 4 Nr - 1] (shared): entry (key - query, in tokens of that level) +
    * 2 Nr - 1. */
@@ -241,6 +246,7 @@ typedef struct hark_attention_args {
   hark_attention_report *report; /* CME, or NULL */
 } hark_attention_args;
 
+/* Bits of hark_attention_args.accumulate: the gradient is added to what is there. */
 enum {
   HARK_ACCUMULATE_QUERY = 1,
   HARK_ACCUMULATE_KEY = 2,

@@ -16,6 +16,7 @@
 extern "C" {
 #endif
 
+/* Made by hark_context_create(); the first argument of everything that can fail. */
 typedef struct hark_context hark_context;
 
 /* Memory for everything that hark allocates itself.
@@ -40,6 +41,7 @@ typedef struct hark_parallel {
   void *user;
 } hark_parallel;
 
+/* Hears what a context has to say beside failures: one line without a newline, the library's, good during the call. */
 typedef enum hark_log_level { HARK_LOG_ERROR, HARK_LOG_WARNING, HARK_LOG_INFO, HARK_LOG_DEBUG } hark_log_level;
 typedef void hark_logger(void *user, hark_log_level level, const char *message);
 

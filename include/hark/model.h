@@ -35,6 +35,7 @@ extern "C" {
 
 /* ---- models ---- */
 
+/* Made by hark_model_load(), _load_memory() or _create(). */
 typedef struct hark_model hark_model;
 
 /* How to load. Set struct_size to sizeof(hark_model_options); what is left zero takes its default.
@@ -98,7 +99,8 @@ typedef struct hark_model_info {
 /* Fills *info; set info->struct_size to sizeof(hark_model_info) before. Errors: HARK_INVALID_ARGUMENT (struct_size). */
 HARK_API HARK_MUST_CHECK hark_status hark_model_describe(const hark_model *model, hark_model_info *info);
 
-/* Text -> tokens. `tokens` has room for `bytes` tokens: there are never more. `*count` is how many there are.
+/* Text -> tokens. `tokens` has room for `bytes` tokens: there are never more. `*count` is how many there are. The text and the tokens share no
+ * memory (HARK_INVALID_ARGUMENT).
  * What is not in the vocabulary becomes the token "unknown" with `map_unknown`, else HARK_BAD_FILE with line, column and byte offset.
  * Of a model that was trained on labelled examples: the bytes of the text where its symbols are bytes, else its words, which blanks divide.
  * HARK_UNSUPPORTED: the model has no vocabulary, or its symbols are grey values or numbers. */
@@ -114,11 +116,12 @@ HARK_API const char *hark_model_class_name(const hark_model *model, int64_t inde
 HARK_API const char *hark_model_token_text(const hark_model *model, int32_t token, size_t *bytes);
 
 /* Tokens -> text: as many whole tokens' texts as fit into `capacity` bytes, without a zero byte behind them. *bytes is what all of them need
- * (also with text NULL and capacity 0). */
+ * (also with text NULL and capacity 0). The text and the tokens must share no memory. */
 HARK_API void hark_model_decode(const hark_model *model, const int32_t *tokens, size_t count, char *text, size_t capacity, size_t *bytes);
 
 /* ---- decoding ---- */
 
+/* Made by hark_decoding_create(). */
 typedef struct hark_decoding hark_decoding;
 
 /* Asked before every layer of every pass, on the thread that works; true ends the call with HARK_CANCELLED. It may read a flag that another
@@ -131,7 +134,8 @@ typedef struct hark_decoding_options {
   int64_t capacity; /* tokens; 0: the model's context */
   hark_cancel *cancel;
   void *cancel_user;
-  void *memory; /* memory_bytes of the caller's memory, of any alignment, which must outlive the decoding; NULL: the context allocates */
+  void *
+      memory; /* memory_bytes of the caller's, of any alignment, for this decoding alone as long as it lives; NULL: the context allocates */
   size_t memory_bytes;
 } hark_decoding_options;
 
@@ -140,9 +144,9 @@ HARK_API HARK_MUST_CHECK hark_status hark_decoding_size(hark_context *context, c
                                                         const hark_decoding_options *options, size_t *bytes);
 
 /* Makes a decoding that has read nothing. `options` may be NULL. The model must outlive it.
- * Errors: HARK_INVALID_ARGUMENT (struct_size, capacity below 1 or above what learned positions allow, memory too small, a context of another
- * backend than the model's), HARK_UNSUPPORTED (a model that is no decoder, options of a newer hark are set), HARK_OUT_OF_MEMORY, HARK_TOO_LARGE (a capacity above
- * 2^40, or one whose memory cannot be addressed). When it fails *out is NULL. */
+ * Errors: HARK_INVALID_ARGUMENT (struct_size, capacity below 1 or above what learned positions allow, memory too small or over the model's weights, a
+ * context of another backend than the model's), HARK_UNSUPPORTED (a model that is no decoder, options of a newer hark are set),
+ * HARK_OUT_OF_MEMORY, HARK_TOO_LARGE (a capacity above 2^40, or one whose memory cannot be addressed). When it fails *out is NULL. */
 HARK_API HARK_MUST_CHECK hark_status hark_decoding_create(hark_context *context, const hark_model *model,
                                                           const hark_decoding_options *options, hark_decoding **out);
 /* Frees it (memory of the caller's stays the caller's) and sets *decoding to NULL. NULL and a pointer to NULL are allowed. */
@@ -205,6 +209,7 @@ HARK_API int64_t hark_decoding_mended_pivots(const hark_decoding *decoding);
  * bits as if nothing had happened in between, where the model, the capacity, the instruction set and the version of hark are the same.
  * Any capacity that has room for the tokens will do. A model of structure hierarchical whose new capacity has another number of levels
  * (2^levels blocks hold its tokens) reads the tokens again when the next ones come.
+ * The bytes lie outside of the decoding's memory (HARK_INVALID_ARGUMENT).
  * save: HARK_INVALID_ARGUMENT where `bytes` is less than that.
  * restore: replaces what has been read. The bytes are checked first (form, checksum, the model's fingerprint); when they are refused nothing
  * changes. Errors: HARK_BAD_FILE (damaged, of another model, of another version), HARK_INVALID_ARGUMENT (more tokens than capacity). */

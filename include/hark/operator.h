@@ -14,17 +14,23 @@
 extern "C" {
 #endif
 
+/* Tensors of a call at most. */
 #define HARK_MAX_INPUTS 12
 #define HARK_MAX_OUTPUTS 4
 #define HARK_MAX_SAVED 4
 
+/* The record itself, below. */
 typedef struct hark_operator hark_operator;
 
 /* One execution of an operator. Absent tensors have type HARK_NONE.
  *
  * Forward reads inputs and writes outputs and saved. Backward reads saved, those inputs and outputs that the record names, and
  * output_gradients (absent: that gradient is zero), and writes every input_gradients[i] that is present: it overwrites it, or adds to it
- * where bit i of `accumulate` is set. Nothing is allocated: scratch memory is `workspace`, 64-byte aligned, of the size that infer asked for. */
+ * where bit i of `accumulate` is set. Nothing is allocated: scratch memory is `workspace`, 64-byte aligned, of the size that infer asked for.
+ *
+ * What a call writes (forward: outputs, saved, workspace, the inputs that the record updates; backward: input_gradients, workspace) shares no memory
+ * with anything else that it reads or writes, but that output 0 may lie exactly over an input of the record's in_place, and a gradient exactly
+ * over its own input of gradient_in_place. Inputs may be one and the same. All memory is the caller's. */
 typedef struct hark_call {
   const hark_operator *op;
   const void *attributes;
@@ -63,6 +69,7 @@ typedef struct hark_sample {
   hark_sample_input inputs[HARK_MAX_INPUTS];
 } hark_sample;
 
+/* A forward or a backward. Its message, when it fails, is kept with hark_context_fail(). */
 typedef hark_status hark_kernel(hark_context *context, const hark_call *call);
 
 struct hark_operator {
@@ -75,7 +82,7 @@ struct hark_operator {
   unsigned differentiable;    /* bit i: input i may get a gradient; zero: the operator has no backward */
   unsigned backward_inputs;   /* bit i: the backward reads input i */
   unsigned backward_outputs;  /* bit i: the backward reads output i */
-  unsigned in_place;          /* bit i: output 0 may lie in the memory of input i */
+  unsigned in_place;          /* bit i: output 0 may lie in the memory of input i, element over element */
   unsigned gradient_in_place; /* bit i: the gradient of input i may be written over input i */
   unsigned gradient_passes;   /* bit i: the gradient of input i is that of output 0, unchanged: no backward runs for it */
   unsigned updates;           /* bit i: forward changes input i (optimisers); such a record has no backward */
@@ -96,7 +103,8 @@ struct hark_operator {
 };
 
 /* Runs a record on the context's backend: the backend's kernel for it if there is one, else the record's definition.
- * `call` must hold what infer described. Errors: those of the kernel. */
+ * `call` must hold what infer described. Errors: those of the kernel; HARK_INVALID_ARGUMENT for memory that is shared and may not be (hark_call), as
+ * far as places and strides show it, and for tensors of built-in records that are not contiguous; HARK_UNSUPPORTED (no backward). */
 HARK_API HARK_MUST_CHECK hark_status hark_operator_forward(hark_context *context, const hark_call *call);
 HARK_API HARK_MUST_CHECK hark_status hark_operator_backward(hark_context *context, const hark_call *call);
 

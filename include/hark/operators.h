@@ -202,7 +202,8 @@ typedef union hark_attention_own {
  * then, absent where the plan has no use for them: attention_bias (rank 4, broadcastable), log_kernel [H or 1, T], forget [B, Lk, H],
  * mask (u8, rank 4, broadcastable), hierarchical_bias [H or 1, 4 Nr - 1], query_mask (u8, [B or 1, Lq]), query_offsets and key_offsets (i64
  * [sequences + 1]). output [B, Lq, H*dv]; saved: log_sum_exp [B, H, Lq] and what the plan asks for. With offsets the batch is ragged: all leading
- * dimensions of query, key and value, of any number, are packed rows, and attention_bias may have one number for each row of key, in any shape. The plan, or the descriptor, and the host arrays are borrowed until the backward is done. */
+ * dimensions of query, key and value, of any number, are packed rows, and attention_bias may have one number for each row of key, in any
+ * shape. The plan, or the descriptor, and the host arrays are borrowed until the backward is done. */
 typedef struct hark_attention_attributes {
   const hark_attention_plan *plan;
   const hark_attention_desc *desc; /* where plan is NULL: what to compute, of the query's type; planned anew by every call */
@@ -434,10 +435,12 @@ typedef struct hark_chunk_depth_attributes {
 } hark_chunk_depth_attributes;
 
 /* chunks_at_depth: the rows of depth >= `depth`, in their order. input depth i32 [K]; output i32 [rows], -1 at the end. More than `rows` is
- * HARK_INVALID_ARGUMENT. No backward. hark_depth_capacity(): the most that chunk_depth gives a layer of that capacity. */
+ * HARK_INVALID_ARGUMENT. No backward. */
 typedef struct hark_chunks_at_depth_attributes {
   int64_t depth, rows;
 } hark_chunks_at_depth_attributes;
+
+/* The most rows that chunk_depth gives a layer of this capacity, [0, 1], of `chunks` chunks in `sequences` sequences. */
 HARK_API int64_t hark_depth_capacity(double capacity, int64_t chunks, int64_t sequences);
 
 /* chunk_bias: what a kernel of the distance in chunks adds to the logits of each chunk for tokens that stand for its whole sequence. inputs log_kernel

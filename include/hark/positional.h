@@ -32,6 +32,7 @@ extern "C" {
 #define HARK_POSITIONAL_LARGEST_VALUE 1e60
 #define HARK_POSITIONAL_LARGEST_DISTANCE 9007199254740992.0 /* 2^53 */
 
+/* Made by hark_positional_create() or _place(). */
 typedef struct hark_positional hark_positional;
 
 /* Parses an expression. *out is the caller's, to be given to hark_positional_destroy() with a context of the same allocator; NULL after a
@@ -78,7 +79,8 @@ typedef struct hark_positional_start {
 HARK_API HARK_MUST_CHECK hark_status hark_positional_initial(hark_context *context, const hark_positional *positional,
                                                              const hark_positional_start *start, double *parameters);
 
-/* Between parameters as trained and natural values (sigma2, l, tau, ...); both [parameter_count], and may be the same memory.
+/* Between parameters as trained and natural values (sigma2, l, tau, ...); both [parameter_count], and may be the same memory. Here and below, vectors
+ * that overlap otherwise are HARK_INVALID_ARGUMENT.
  * Errors: HARK_NOT_FINITE where a natural value is not a number from SMALLEST_VALUE to LARGEST_VALUE, with its name and place. */
 HARK_API HARK_MUST_CHECK hark_status hark_positional_natural(hark_context *context, const hark_positional *positional,
                                                              const double *parameters, double *natural);
@@ -102,7 +104,8 @@ HARK_API HARK_MUST_CHECK hark_status hark_positional_term_log(hark_context *cont
                                                               const double *parameters, int64_t term, const double *distances,
                                                               int64_t count, double *log_values);
 
-/* gradient[p] <- sum over i of weights[i] d log G(distances[i]) / d parameters[p]. Where G is 0 the derivative counts as 0. Errors: as log. */
+/* gradient[p] <- sum over i of weights[i] d log G(distances[i]) / d parameters[p]. Where G is 0 the derivative counts as 0. The gradient lies apart
+ * from all that is read. Errors: as log. */
 HARK_API HARK_MUST_CHECK hark_status hark_positional_gradient(hark_context *context, const hark_positional *positional,
                                                               const double *parameters, const double *distances, const double *weights,
                                                               int64_t count, double *gradient);

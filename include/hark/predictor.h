@@ -7,8 +7,9 @@
  *
  * Of encoders, and of ahca models whose head tells classes, the numbers are logits of classes (the likeliest class is the largest, probabilities are
  * their softmax); of models of real vectors, and of ahca's head regression, the numbers that are told; of all others logits of the vocabulary, a row
- * for every token: labels, tokens that are hidden or were read, or the next token. Examples of one call do not see each other; they lie one behind the other, and nothing is computed for padding. The numbers of an example are the
- * same alone or among others up to rounding, and to the bit in a context made with `deterministic`.
+ * for every token: labels, tokens that are hidden or were read, or the next token. Examples of one call do not see each other; they lie one behind
+ * the other, and nothing is computed for padding. The numbers of an example are the same alone or among others up to rounding, and to the bit in
+ * a context made with `deterministic`.
  *
  * Tokens are numbered as in training; hark_model_encode() makes them of texts and of words. Grey values and other symbols, in the order that
  * docs/tasks.md tells, begin behind the reserved tokens (hark_model_info.reserved). What an encoder puts in front of a sequence the predictor puts
@@ -28,6 +29,7 @@
 extern "C" {
 #endif
 
+/* Made by hark_predictor_create(). */
 typedef struct hark_predictor hark_predictor;
 
 /* What a model reads and tells. */
@@ -86,7 +88,8 @@ typedef struct hark_prediction_input {
 /* Tells what the model makes of the examples: rows of `outputs` numbers into `numbers`, which has room for `count` of them.
  * Errors: HARK_INVALID_ARGUMENT (struct_size, more examples or tokens than the predictor has room for, a sequence of no tokens or of more than
  * `longest`, a token outside the vocabulary, a number that is not finite, chunks or a selection that are not as said, too little room),
- * HARK_UNSUPPORTED (fields of a newer hark are set). After an error the numbers are as before or part of the new ones. */
+ * HARK_UNSUPPORTED (fields of a newer hark are set). After an error the numbers are as before or part of the new ones. What is read is copied
+ * first, so that the numbers may lie over it. */
 HARK_API HARK_MUST_CHECK hark_status hark_predictor_run(hark_predictor *predictor, const hark_prediction_input *input, float *numbers,
                                                         size_t count);
 

@@ -14,6 +14,7 @@
 extern "C" {
 #endif
 
+/* What a sequence of numbers is for. */
 typedef enum hark_random_purpose {
   HARK_RANDOM_INITIAL = 1, /* initial weights */
   HARK_RANDOM_DROPOUT,     /* embeddings, residual branches */

@@ -39,6 +39,7 @@ extern "C" {
   X(HARK_CANCELLED, 13, "cancelled")                                                                                                       \
   X(HARK_INTERNAL_ERROR, 14, "internal error")
 
+/* What a call returns; HARK_OK is zero. */
 typedef enum hark_status {
 #define HARK_STATUS_ENUM(name, number, text) name = number,
   HARK_STATUS_LIST(HARK_STATUS_ENUM)

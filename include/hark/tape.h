@@ -13,10 +13,11 @@
 extern "C" {
 #endif
 
+/* Made by hark_tape_create(); belongs to its context, as which it is used by one thread at a time. */
 typedef struct hark_tape hark_tape;
 typedef int32_t hark_value; /* 0: none */
 
-/* Makes a tape. The caller destroys it. */
+/* Makes a tape. The caller destroys it. Errors: HARK_OUT_OF_MEMORY. */
 HARK_API HARK_MUST_CHECK hark_status hark_tape_create(hark_context *context, hark_tape **out);
 HARK_API void hark_tape_destroy(hark_tape **tape);
 
@@ -36,8 +37,9 @@ HARK_API HARK_MUST_CHECK hark_status hark_tape_reserve(hark_tape *tape);
 /* Without recording (inference), nothing is kept for a backward. Recording is on at first. */
 HARK_API void hark_tape_set_recording(hark_tape *tape, bool recording);
 
-/* A value whose data the caller owns (a parameter, a batch). `gradient`: where its gradient is added to, of the same shape, or NULL when none
- * is wanted. Both must outlive the step. */
+/* A value whose data the caller owns (a parameter, a batch). `gradient`: where its gradient is added to, of the same shape, or NULL for none. Both
+ * are borrowed until the step is done, and share no memory with each other. Errors: HARK_SHAPE_MISMATCH (another type or number of elements),
+ * HARK_INVALID_ARGUMENT (shared memory), HARK_OUT_OF_MEMORY. */
 HARK_API HARK_MUST_CHECK hark_status hark_tape_leaf(hark_tape *tape, const hark_tensor *data, const hark_tensor *gradient, hark_value *out);
 
 /* Applies a record to values (0: input left out) and gives its outputs. Attributes are copied. Bit i of `consumed` releases input i with this
@@ -57,12 +59,14 @@ typedef hark_status hark_tape_segment_build(void *closure, hark_tape *tape, cons
 
 /* Runs `build` and keeps only inputs and outputs; the backward runs it again to have what lies between. `closure` (closure_bytes of plain
  * data) is copied. Everything in the segment that is not an input must be a leaf made inside it; releasing or consuming an input there has no
- * effect. */
+ * effect. Errors: HARK_INVALID_ARGUMENT (numbers of inputs or outputs, values that are not there), those of `build`, HARK_OUT_OF_MEMORY. */
 HARK_API HARK_MUST_CHECK hark_status hark_tape_segment(hark_tape *tape, hark_tape_segment_build *build, const void *closure,
                                                        size_t closure_bytes, int input_count, const hark_value *inputs, int output_count,
                                                        hark_value *outputs);
 
-/* Gradients of a rank-0 value with respect to every leaf that asked for one, added into the leaves' gradients. Seeds with `seed`. */
+/* Gradients of a rank-0 value with respect to every leaf that asked for one, added into the leaves' gradients. Seeds with `seed`. Errors:
+ * HARK_INVALID_ARGUMENT (no value of this tape, or one that depends on no such leaf), HARK_SHAPE_MISMATCH (more than one number, or no f32 or
+ * f64), those of the records' backwards, HARK_OUT_OF_MEMORY. */
 HARK_API HARK_MUST_CHECK hark_status hark_tape_backward(hark_tape *tape, hark_value loss, double seed);
 
 /* Useful operations of everything applied since the last reset, forward and, once done, backward. */

@@ -13,6 +13,7 @@
 extern "C" {
 #endif
 
+/* Dimensions of a tensor at most. */
 #define HARK_MAX_RANK 8
 
 /* Types of elements. HARK_NONE, zero, marks an absent tensor: hark_tensor t = {0} is an optional input left out. */
@@ -27,6 +28,8 @@ typedef enum hark_type {
   HARK_BF16 /* reserved */
 } hark_type;
 
+/* Element (i, j, ...) lies at data + (i stride[0] + j stride[1] + ...) elements. What is read may have any strides that the reader takes, also such
+ * that name an element twice; what is written has each element in a place of its own, and calls that see it otherwise refuse. */
 typedef struct hark_tensor {
   void *data; /* NULL in a shape-only run */
   hark_type type;
@@ -56,11 +59,13 @@ HARK_API HARK_MUST_CHECK hark_status hark_tensor_create(hark_context *context, h
                                                         hark_tensor *out);
 
 /* Borrows `data` as a contiguous tensor; aligned to its element only is enough. `strides` in elements, or NULL for contiguous.
- * The memory stays the caller's and must outlive the tensor. Errors: as describe; HARK_INVALID_ARGUMENT for misaligned data. */
+ * The memory stays the caller's and must outlive the tensor. Strides are taken as they are: calls check what they read and write.
+ * Errors: as describe; HARK_INVALID_ARGUMENT for misaligned data. */
 HARK_API HARK_MUST_CHECK hark_status hark_tensor_wrap(hark_context *context, void *data, hark_type type, int rank, const int64_t *shape,
                                                       const int64_t *strides, hark_tensor *out);
 
-/* A view of the same numbers under another shape with as many elements; `tensor` must be contiguous. Errors: HARK_SHAPE_MISMATCH. */
+/* A view of the same numbers under another shape with as many elements; `tensor` must be contiguous.
+ * Errors: as describe; HARK_SHAPE_MISMATCH (another number of elements), HARK_INVALID_ARGUMENT (not contiguous). */
 HARK_API HARK_MUST_CHECK hark_status hark_tensor_view(hark_context *context, const hark_tensor *tensor, int rank, const int64_t *shape,
                                                       hark_tensor *out);
 
@@ -68,11 +73,11 @@ HARK_API HARK_MUST_CHECK hark_status hark_tensor_view(hark_context *context, con
 HARK_API void hark_tensor_destroy(hark_context *context, hark_tensor *tensor);
 
 /* Copies all elements of a contiguous tensor to or from host memory of hark_tensor_count() elements of the same type.
- * Errors: HARK_INVALID_ARGUMENT (not contiguous). */
+ * Errors: HARK_INVALID_ARGUMENT (not contiguous; host memory that overlaps the tensor's and is not the same). */
 HARK_API HARK_MUST_CHECK hark_status hark_tensor_read(hark_context *context, const hark_tensor *tensor, void *host);
 HARK_API HARK_MUST_CHECK hark_status hark_tensor_write(hark_context *context, hark_tensor *tensor, const void *host);
 
-/* Sets every byte of a contiguous tensor to zero. */
+/* Sets every byte of a contiguous tensor to zero. Errors: HARK_INVALID_ARGUMENT (not contiguous). */
 HARK_API HARK_MUST_CHECK hark_status hark_tensor_zero(hark_context *context, hark_tensor *tensor);
 
 #ifdef __cplusplus

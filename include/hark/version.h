@@ -4,6 +4,7 @@
 
 #include "status.h"
 
+/* The version of these headers; HARK_VERSION_STRING is MAJOR.MINOR.PATCH. */
 #define HARK_VERSION_MAJOR 0
 #define HARK_VERSION_MINOR 1
 #define HARK_VERSION_PATCH 0
