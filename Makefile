@@ -33,6 +33,7 @@ install-dependencies:
 	@sh scripts/install-dependencies.sh
 
 test: install-dependencies
+	@cmake -G "Unix Makefiles" -S . -B $(BUILD) -DHARK_BUILD_TESTS=ON $(CMAKE_FLAGS)
 	@$(MAKE) --no-print-directory build
 	@ctest --test-dir $(BUILD) --output-on-failure -j$(JOBS)
 

@@ -1,17 +1,26 @@
 # What hark uses of the machine. Sets the targets hark_dependencies (libm, for the trainer jansson and libyaml, and where wanted threads and
 # oneDNN), hark_command_dependencies (GSL, which only the laboratory of the command asks for), hark_sentencepiece (what learns sub-words, for
-# programs and never for the library; nothing where there is none) and, for tests, hark_cmocka; and the definitions HARK_WITH_ONEDNN,
+# programs and never for the library; nothing where there is none); HARK_TESTS_USED, whether tests are built; and the definitions HARK_WITH_ONEDNN,
 # HARK_WITH_THREADS, HARK_WITH_GSL and HARK_WITH_SENTENCEPIECE, which exist only when the thing is used.
 
-if(HARK_TRAIN OR HARK_BUILD_TESTS)
+if(HARK_TRAIN OR HARK_BUILD_TESTS STREQUAL ON)
   find_package(PkgConfig REQUIRED)
+elseif(HARK_BUILD_TESTS STREQUAL AUTO)
+  find_package(PkgConfig QUIET)
 endif()
 if(HARK_TRAIN)
   pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson)
   pkg_check_modules(YAML REQUIRED IMPORTED_TARGET yaml-0.1)
 endif()
-if(HARK_BUILD_TESTS)
-  pkg_check_modules(CMOCKA REQUIRED IMPORTED_TARGET cmocka)
+set(HARK_TESTS_USED OFF)
+if(NOT HARK_BUILD_TESTS STREQUAL OFF AND PKG_CONFIG_FOUND)
+  pkg_check_modules(CMOCKA QUIET IMPORTED_TARGET cmocka)
+  if(CMOCKA_FOUND)
+    set(HARK_TESTS_USED ON)
+  endif()
+endif()
+if(HARK_BUILD_TESTS STREQUAL ON AND NOT HARK_TESTS_USED)
+  message(FATAL_ERROR "HARK_BUILD_TESTS=ON, but pkg-config knows no cmocka (Debian: libcmocka-dev)")
 endif()
 
 add_library(hark_dependencies INTERFACE)

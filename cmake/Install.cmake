@@ -1,4 +1,4 @@
-# make install: headers, libraries, the command with its manual pages and completion, and what lets other builds find the library: hark.pc
+# make install: headers, libraries, the command with its manual pages and completion, and what lets other builds find the library: hark.pc, hark-static.pc
 # and the CMake package (targets hark::hark, the shared library where there is one, and hark::hark_static). Rules of the ABI: docs/abi.md.
 
 include(CMakePackageConfigHelpers)
@@ -105,10 +105,10 @@ install(CODE "
   set(HARK_PRIVATE_FLAGS [=[${HARK_PRIVATE_FLAGS}]=])
   set(HARK_SHARED ${HARK_SHARED})
   set(HARK_TEMPLATE \"${PROJECT_SOURCE_DIR}/cmake/hark.pc.in\")
-  set(HARK_OUTPUT \"${PROJECT_BINARY_DIR}/hark.pc\")
+  set(HARK_OUTPUT \"${PROJECT_BINARY_DIR}\")
   include(\"${PROJECT_SOURCE_DIR}/cmake/PkgConfigFile.cmake\")
 ")
-install(FILES ${PROJECT_BINARY_DIR}/hark.pc DESTINATION ${pkgconfig_folder})
+install(FILES ${PROJECT_BINARY_DIR}/hark.pc ${PROJECT_BINARY_DIR}/hark-static.pc DESTINATION ${pkgconfig_folder})
 
 # ---- the command, its manual pages and completion: it writes them itself ----
 if(TARGET hark_command)

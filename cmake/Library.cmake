@@ -100,7 +100,7 @@ if(HARK_SHARED)
   endif()
 endif()
 
-if(HARK_BUILD_TESTS)
+if(HARK_TESTS_USED)
   set(guarded)
   if(HARK_BACKEND_SOURCES OR HARK_GUARD_SOURCES)
     hark_objects(hark_guarded_backends ${HARK_BACKEND_SOURCES} ${HARK_GUARD_SOURCES})

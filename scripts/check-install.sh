@@ -3,6 +3,7 @@
 #   prefix              every example (and a C++ program) by pkg-config and by a CMake project, with the shared and the static library
 #   prefix with blanks  the same with one example: what differs is how the library is found, not what the examples do with it
 #   DESTDIR             the same with one, from the staged tree; no installed text may tell of the stage
+#   documents           the commands that README prints for programs, and those of the examples' first lines, as they are printed
 #   what else is there  manual pages and completion of every subcommand, the library's soname, headers that compile alone; uninstalling
 # With BUILD built without the shared library only the static half is done. Prints a line a part.
 set -eu
@@ -55,10 +56,7 @@ by_pkg_config() {
       readelf -d "$work/$name" | grep -q 'NEEDED.*libhark\.so' || fail "$name was not linked with the shared library"
       run "$work/$name" "$library"
     fi
-    mkdir -p "$work/static"
-    cp "$library/libhark.a" "$work/static/"
-    # -L of the static library alone comes first, so that the linker cannot take the shared one
-    eval "$cc -std=c17 $(pkg-config --cflags hark) '$example' -o '$work/$name' -L'$work/static' $(pkg-config --static --libs hark)" ||
+    eval "$cc -std=c17 $(pkg-config --cflags hark-static) '$example' -o '$work/$name' $(pkg-config --libs hark-static)" ||
       fail "$name, static"
     ! readelf -d "$work/$name" | grep -q 'NEEDED.*libhark' || fail "$name was not linked with the static library"
     run "$work/$name" ""
@@ -108,6 +106,50 @@ check_files() { # ROOT
   [ -e "$(dirname "$library")/$soname" ] || fail "$soname is not there"
 }
 
+# A printed command, in a folder with program.c and the examples, in a home where hark is installed below .local; what README exports is exported.
+printed() { # command, the library that it says it links
+  (cd "$work/documents" && rm -f a.out && HOME=$work/home && eval "$exported" && eval "$1" && ./a.out) >"$work/log" 2>&1 || {
+    cat "$work/log" >&2
+    fail "the documents print a command that fails: $1"
+  }
+  linked=libhark.a
+  ! readelf -d "$work/documents/a.out" | grep -q 'NEEDED.*libhark\.so' || linked=libhark.so
+  [ "$linked" = "$2" ] || fail "this links $linked, and should $2: $1"
+}
+
+documents() {
+  mkdir "$work/documents"
+  cp examples/*.c "$work/documents/"
+  cp examples/02_train_tiny.c "$work/documents/program.c"
+  install_to "" "$work/home/.local"
+  sed -n '/^    cc program\.c/s/^ *//p' README.md >"$work/commands"
+  exported=$(sed -n '/^    export PKG_CONFIG_PATH/s/^ *//p' README.md)
+  [ "$(wc -l <"$work/commands")" = 2 ] && [ -n "$exported" ] || fail "README prints no two ways to compile a program"
+  while read -r command; do
+    case $command in
+      *"# libhark.so"*) [ "$shared" = no ] || printed "$command" libhark.so ;;
+      *"# libhark.a"*) printed "$command" libhark.a ;;
+      *) fail "README does not say what this links: $command" ;;
+    esac
+  done <"$work/commands"
+  for example in examples/*.c; do
+    command=$(sed -n 's/^ \* *\(cc .*pkg-config.*\)/\1/p' "$example")
+    [ -n "$command" ] || fail "$example does not say how it is compiled"
+    [ "$shared" = no ] || printed "$command" libhark.so
+  done
+  {
+    echo "cmake_minimum_required(VERSION 3.18)
+project(program LANGUAGES C)
+add_executable(program program.c)"
+    sed -n '/^    find_package(hark/p; /^    target_link_libraries(program/p' README.md
+  } >"$work/documents/CMakeLists.txt"
+  grep -q hark::hark "$work/documents/CMakeLists.txt" || fail "README prints no lines for CMake"
+  (cd "$work/documents" && cmake -B made "-DCMAKE_PREFIX_PATH=$work/home/.local" && cmake --build made && made/program) >"$work/log" 2>&1 || {
+    cat "$work/log" >&2
+    fail "README's lines for CMake do not work"
+  }
+}
+
 shared=no
 [ ! -e "$build/libhark.so" ] || shared=yes
 
@@ -123,6 +165,9 @@ install_to "" "$work/with a blank"
 by_pkg_config "$work/with a blank" "$work/one"
 by_cmake "$work/with a blank" "$work/one"
 echo "prefix with blanks: ok"
+
+documents
+echo "documents: ok"
 
 install_to "$work/stage" /opt/hark
 by_pkg_config /opt/hark "$work/one" "$work/stage"
