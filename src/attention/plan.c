@@ -25,8 +25,10 @@ static hark_status add_list(hark_context *context, size_t list, size_t *workspac
 }
 
 static hark_status fill(hark_context *context, const hark_attention_desc *desc, hark_attention_plan *plan) {
+  hark_attention_desc resolved; /* before the plan is touched, in whose memory the caller's descriptor may lie */
+  HARK_TRY(hark_attention_resolve(context, desc, &resolved));
   memset(plan, 0, sizeof *plan);
-  HARK_TRY(hark_attention_resolve(context, desc, &plan->desc));
+  plan->desc = resolved;
   HARK_TRY(hark_attention_choose(context, &plan->desc, &plan->algorithm));
   plan->backend = context->backend;
   plan->workers = hark_workers(context);

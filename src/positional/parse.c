@@ -19,6 +19,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/overlap.h"
 #include "io/number.h"
 #include "io/words.h"
 #include "positional/expression.h"
@@ -434,6 +435,7 @@ hark_status hark_positional_place(hark_context *context, const char *text, void 
   if (text == NULL || memory == NULL || (uintptr_t)memory % _Alignof(max_align_t) != 0)
     return hark_fail(context, HARK_INVALID_ARGUMENT, "positional kernel: expected a text, and memory aligned to %zu bytes",
                      _Alignof(max_align_t));
+  HARK_TRY(hark_check_apart(context, "positional kernel: memory and text", memory, bytes, text, strlen(text) + 1, false));
   /* The share of the parts is that of HARK_POSITIONAL_PLACE_BYTES. */
   const size_t parts = bytes / (HARK_POSITIONAL_PLACE_BYTES / PLACE_PARTS);
   if (parts < 1 || bytes < head_bytes((int32_t)hark_min((int64_t)parts, PARTS_LIMIT)))

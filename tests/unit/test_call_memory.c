@@ -263,6 +263,23 @@ static void vectors_of_positional_kernels_are_apart_or_the_same(void **state) {
   hark_positional_destroy(context, &kernel);
 }
 
+/* Where a kernel or a plan is placed. A descriptor is read before its plan is written. */
+static void places_are_apart_from_what_they_are_made_of(void **state) {
+  static _Alignas(16) char memory[HARK_POSITIONAL_PLACE_BYTES];
+  const hark_positional *kernel;
+  hark_attention_plan *plan;
+  hark_attention_desc *const desc = (hark_attention_desc *)(void *)memory;
+  (void)state;
+  memcpy(memory + 64, "decay", sizeof "decay");
+  assert_refused(hark_positional_place(context, memory + 64, memory, sizeof memory, &kernel), "memory and text share memory");
+  *desc = hark_attention_desc_default();
+  desc->batch = desc->heads = 1;
+  desc->query_length = desc->key_length = 7;
+  desc->head_dim = 3;
+  assert_fine(context, hark_attention_plan_place(context, desc, memory, sizeof memory, &plan));
+  assert_int_equal(hark_attention_plan_desc(plan)->key_length, 7);
+}
+
 static void memory_of_models_is_apart(void **state) {
   char text[64] = "tokens over their text";
   int32_t tokens[64];
@@ -302,6 +319,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(gradients_of_leaves_are_apart_from_their_data, begin, end),
       cmocka_unit_test_setup_teardown(tensors_are_read_into_other_memory, begin, end),
       cmocka_unit_test_setup_teardown(vectors_of_positional_kernels_are_apart_or_the_same, begin, end),
+      cmocka_unit_test_setup_teardown(places_are_apart_from_what_they_are_made_of, begin, end),
       cmocka_unit_test_setup_teardown(memory_of_models_is_apart, begin, end),
   };
   return cmocka_run_group_tests_name("call_memory", tests, NULL, NULL);
