@@ -124,7 +124,8 @@ documents() {
   install_to "" "$work/home/.local"
   sed -n '/^    cc program\.c/s/^ *//p' README.md >"$work/commands"
   exported=$(sed -n '/^    export PKG_CONFIG_PATH/s/^ *//p' README.md)
-  [ "$(wc -l <"$work/commands")" = 2 ] && [ -n "$exported" ] || fail "README prints no two ways to compile a program"
+  [ "$(wc -l <"$work/commands")" = 2 ] || fail "README prints no two ways to compile a program"
+  [ -n "$exported" ] || fail "README does not say how an installation in a home is found"
   while read -r command; do
     case $command in
       *"# libhark.so"*) [ "$shared" = no ] || printed "$command" libhark.so ;;

@@ -240,7 +240,7 @@ static void short_heads(hark_attention_args *a) { a->out.stride[1] = DIM - 1; }
 static void repeated_head(hark_attention_args *a) { a->out.stride[1] = 0; }
 static void backward_rows(hark_attention_args *a) { a->out.stride[2] = -ROW; }
 static void out_over_query(hark_attention_args *a) { a->out = a->query; }
-static void out_behind_query(hark_attention_args *a) { a->out.data = (float *)a->query.data + 3 * ROW; }
+static void out_later_in_query(hark_attention_args *a) { a->out.data = (float *)a->query.data + 3 * ROW; }
 static void out_over_value(hark_attention_args *a) { a->out.data = a->value.data; }
 static void out_over_key_end(hark_attention_args *a) { a->out.data = (float *)a->key.data + BATCH * LENGTH * KEY_ROW - 1; }
 static void out_over_bias(hark_attention_args *a) { a->out.data = (float *)a->attention_bias.data; }
@@ -285,7 +285,7 @@ static const refusal refusals[] = {
     REFUSAL(repeated_head, false, "out has stride 0 in dimension 1"),
     REFUSAL(backward_rows, false, "out has stride -32 in dimension 2"),
     REFUSAL(out_over_query, false, "out and query share memory"),
-    REFUSAL(out_behind_query, false, "out and query share memory"),
+    REFUSAL(out_later_in_query, false, "out and query share memory"),
     REFUSAL(out_over_value, false, "out and value share memory"),
     REFUSAL(out_over_key_end, false, "out and key share memory"),
     REFUSAL(out_over_bias, false, "out and attention_bias share memory"),

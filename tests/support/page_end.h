@@ -1,4 +1,4 @@
-/* page_end.h - bytes with nothing behind them: the next one lies on a page that cannot be touched. */
+/* page_end.h - bytes with nothing after them: the next one lies on a page that cannot be touched. */
 #ifndef HARK_TESTS_PAGE_END_H
 #define HARK_TESTS_PAGE_END_H
 

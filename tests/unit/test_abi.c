@@ -468,7 +468,7 @@ typedef struct taker {
   hark_status unknown; /* its answer where something is set that it does not know */
 } taker;
 
-/* A struct of `size` bytes at the end of a page, of which `set` (0: none) is one of a later version; behind it nothing can be read. */
+/* A struct of `size` bytes at the end of a page, of which `set` (0: none) is one of a later version; after it nothing can be read. */
 static void one_size_of_a_struct(page_end *place, const taker *t, size_t size, size_t set, hark_status expected) {
   unsigned char given[HARK_STRUCT_GROWTH] = {0};
   const size_t there = size < sizeof(size_t) ? sizeof(size_t) : size > t->known + SPARE ? t->known : size;
