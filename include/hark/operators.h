@@ -159,7 +159,8 @@ typedef struct hark_cross_entropy_attributes {
 } hark_cross_entropy_attributes;
 
 /* rotary: turns pairs of features by the angle position * rate of the pair. inputs x [B, L, H*d], then absent where the rates are not learned
- * rates [R, pairs], R a divisor of H: heads h R / H .. share a row; then absent, or positions i32 [L] in place of first_position + l. y of x's shape. Without rates they are base^(-2j/d).
+ * rates [R, pairs], R a divisor of H: heads h R / H .. share a row; then absent, or positions i32 [L] in place of first_position + l. y of x's
+ * shape. Without rates, which the attributes may give too, they are base^(-2j/d).
  * interleaved: pairs (2j, 2j+1); half: pairs (j, j + d/2). Odd d is refused. RoFormer (arXiv 2104.09864).
  * Contexts longer than those of training: stretch s divides every rate (position interpolation, arXiv 2306.15595), or with original_length N
  * and no rates given those of pairs that turn seldom within N tokens (NTK by parts of YaRN, arXiv 2309.00071; hark_rotary_rate). */
@@ -167,16 +168,17 @@ typedef enum hark_rotary_pairs { HARK_ROTARY_INTERLEAVED, HARK_ROTARY_HALF } har
 typedef struct hark_rotary_attributes {
   int64_t heads;
   int64_t first_position;
-  double base; /* 10000 */
+  double base; /* 10000; above 1 where original_length is given */
   hark_rotary_pairs pairs;
   int64_t turned;          /* pairs that turn, the first of the d/2; the others are passed on. 0: all */
   double stretch;          /* 1 or more; 0: 1 */
   int64_t original_length; /* 0: all pairs are stretched alike */
+  const double *rates;     /* host, [pairs that turn]: angles of a token, for all heads; borrowed until the backward is done. NULL: of base */
 } hark_rotary_attributes;
 
-/* The angle by which pair j of a head of d features turns from one position to the next, where no rates are given. With t = base^(-2j/d) and
- * g = N t / (2 pi) the turns within N = original_length tokens, held between 1 and 32: t / stretch without N, else
- * (1 - w) t / stretch + w t, w = (g - 1) / 31. */
+/* The angle by which pair j of a head of d features turns from one position to the next, where no rates are an input. With t the attributes'
+ * rates[j], or base^(-2j/d): t / stretch without original_length N, else (1 - w) t / stretch + w t. w falls from 1 to 0, linear in j, between
+ * the pairs that turn 32 times and once within N: from floor(p(32)), 0 or more, to ceil(p(1)), d - 1 or less, p(r) = d ln(N / (2 pi r)) / (2 ln base). */
 HARK_API double hark_rotary_rate(const hark_rotary_attributes *attributes, int64_t d, int64_t j);
 
 /* positional: y[k, i] = log G(i / stretch) of a positional kernel, the table that attention takes as log_kernel; -infinity where G is 0.

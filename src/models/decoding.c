@@ -1,7 +1,8 @@
 /* decoding.c - a decoder fed token by token: keys and values of what it has read are kept, so that a new token costs one row.
  *
  * A hierarchical cache keeps a part of them and cannot go back. Its decoding keeps the tokens too (4 bytes each), and after a cut or an error
- * reads them again when the next ones come ("stale").
+ * reads them again when the next ones come ("stale"). So does one whose rotary rates depend on the length of the text (scaling dynamic and
+ * longrope): what was read has to turn by other rates once more has come, in every layer, and so is what a pass over the whole text makes of it.
  *
  * All memory of a decoding lies in one block, which the context gives or the caller. Its parts are made in the same order whenever the model,
  * the capacity and the context's backend are the same, so that making them once without the large ones tells the size of the block:
@@ -46,12 +47,13 @@ struct hark_decoding {
   hark_tensor table;            /* of which the means are taken, or absent */
   hark_tensor table_workspace;  /* for filling one of them */
   hark_tensor tokens;           /* i32 [1, prefill] */
-  int32_t *history;             /* host, [capacity]: the tokens read, where caches cannot go back; or NULL */
+  int32_t *history;             /* host, [capacity]: the tokens read, where they may have to be read again; or NULL */
   float *logits;                /* host */
   void *candidates;
   bool has_logits;
   bool stale; /* caches hold something else than `length` tokens of the history */
   int64_t capacity, length, prefill;
+  int64_t reach; /* length of the text whose rotary rates the caches were made with */
   hark_attention_report report; /* pivots that kernel ridge attention has mended */
   hark_cancel *cancel;
   void *cancel_user;
@@ -72,7 +74,12 @@ static int64_t forgetful_layer(const hark_decoding *decoding) {
   return -1;
 }
 
-static bool has_history(const hark_decoding *decoding) { return forgetful_layer(decoding) >= 0; }
+/* All layers turn alike. */
+static const hark_rotary_spec *rotary_of(const hark_decoding *decoding) { return &attention_of(decoding, 0)->rotary; }
+
+static bool has_history(const hark_decoding *decoding) {
+  return forgetful_layer(decoding) >= 0 || hark_rotary_depends_on_length(rotary_of(decoding));
+}
 
 /* ---- making ---- */
 
@@ -82,6 +89,7 @@ static hark_status run_pass(hark_decoding *decoding, int64_t first, int64_t coun
   const hark_forward forward = {.tape = decoding->tape,
                                 .parameters = &decoding->model->decoder->parameters,
                                 .first_position = first,
+                                .reach = decoding->reach,
                                 .plans = count == 1 ? decoding->step_plans : decoding->prefill_plans,
                                 .caches = decoding->caches,
                                 .cancel = decoding->cancel,
@@ -373,9 +381,11 @@ static hark_status read_in(hark_decoding *decoding, const int32_t *tokens, int64
 
 static hark_status append(hark_decoding *decoding, const int32_t *tokens, int64_t count) {
   hark_value logits = 0;
-  if (decoding->length == 0) HARK_TRY(fill_tables(decoding));
+  const int64_t length = decoding->length, reach = length + count;
+  if (length == 0) HARK_TRY(fill_tables(decoding));
+  decoding->stale = decoding->stale || (length > 0 && !hark_rotary_same_rates(rotary_of(decoding), decoding->reach, reach));
+  decoding->reach = reach;
   if (decoding->stale) {
-    const int64_t length = decoding->length;
     decoding->length = 0;
     HARK_TRY(read_in(decoding, decoding->history, length, &logits));
     decoding->stale = false;
@@ -387,7 +397,7 @@ static hark_status append(hark_decoding *decoding, const int32_t *tokens, int64_
 
 /* Back to the first `length` tokens. What begins anew needs nothing of before. */
 static void go_back(hark_decoding *decoding, int64_t length) {
-  decoding->stale = decoding->history != NULL && length > 0;
+  decoding->stale = length > 0 && (decoding->stale || forgetful_layer(decoding) >= 0);
   decoding->length = length;
 }
 
@@ -440,7 +450,7 @@ int64_t hark_decoding_mended_pivots(const hark_decoding *decoding) { return deco
 
 /* ---- saving ----
  *
- *     header | tokens (i32), where a cache cannot go back | of every layer, unless they are stale, the caches: rows of what was read, or where
+ *     header | tokens (i32), where they may have to be read again | of every layer, unless they are stale, the caches: rows of what was read, or where
  *     they cannot go back all levels | logits, if there are any | checksum of all before (u64)
  *
  * A hierarchical cache of another number of levels is no beginning for this one: the tokens are taken over, and read again when the next come.
@@ -486,12 +496,17 @@ static size_t saved_bytes(const hark_decoding *decoding, const saved_header *hea
   return bytes + (header->has_logits ? logit_bytes(decoding) : 0);
 }
 
+/* Whether the caches are those of a text of `length` tokens: after a cut their rates may be those of a longer one. */
+static bool has_caches(const hark_decoding *decoding) {
+  return !decoding->stale && decoding->length > 0 && hark_rotary_same_rates(rotary_of(decoding), decoding->reach, decoding->length);
+}
+
 static saved_header header_of(const hark_decoding *decoding) {
   saved_header header = {.version = SAVED_VERSION,
                          .fingerprint = decoding->model->fingerprint,
                          .length = (uint64_t)decoding->length,
                          .has_logits = decoding->has_logits,
-                         .levels = decoding->stale || decoding->length == 0 ? 0 : cache_levels(decoding)};
+                         .levels = has_caches(decoding) ? cache_levels(decoding) : 0};
   memcpy(header.magic, saved_magic, sizeof saved_magic);
   header.bytes = saved_bytes(decoding, &header);
   return header;
@@ -544,7 +559,7 @@ static hark_status check_saved(const hark_decoding *decoding, const void *data, 
   if (header->length > (uint64_t)decoding->capacity)
     return hark_fail(context, HARK_INVALID_ARGUMENT, "saved decoding: holds %" PRIu64 " tokens, there is room for %" PRId64, header->length,
                      decoding->capacity);
-  const uint64_t most_levels = has_history(decoding) ? HARK_HIERARCHY_MAX_LEVELS : 1; /* one lies in memory: so many do not overflow */
+  const uint64_t most_levels = forgetful_layer(decoding) >= 0 ? HARK_HIERARCHY_MAX_LEVELS : 1; /* one lies in memory: so many do not overflow */
   const bool lacks_caches = header->levels == 0 && header->length > 0 && !has_history(decoding);
   const bool has_too_much = header->length == 0 && (header->has_logits > 0 || header->levels > 0);
   if (header->has_logits > 1 || header->levels > most_levels || lacks_caches || has_too_much || saved_bytes(decoding, header) != bytes)
@@ -572,7 +587,7 @@ static hark_status take_saved(hark_decoding *decoding, const saved_header *heade
   }
   if (header->has_logits) memcpy(decoding->logits, at, logit_bytes(decoding));
   decoding->has_logits = header->has_logits;
-  decoding->length = (int64_t)header->length;
+  decoding->length = decoding->reach = (int64_t)header->length;
   decoding->stale = decoding->length > 0 && !fits;
   return HARK_OK;
 }

@@ -19,15 +19,19 @@ typedef enum field_type {
   FIELD_LAYERS,
   FIELD_KERNEL,
   FIELD_CAPACITIES,
-  FIELD_DELIMITERS
+  FIELD_DELIMITERS,
+  FIELD_FACTORS, /* hark_rotary_factors */
+  FIELD_UNLESS   /* a bool that is true where the key is false */
 } field_type;
 
 /* When a field is told. Descriptions of models without a positional kernel, without a hierarchy, or with plain rotary positions do not speak of
  * what they could be. CHANGED: a word other than the first, a number other
- * than 0, a factor other than 1 (or 0, which stands for it). */
+ * than 0, a factor other than 1 (or 0, which stands for it). GIVEN: a number other than 0, a list with numbers. */
 typedef enum field_told {
   TOLD_ALWAYS,
   TOLD_CHANGED,
+  TOLD_GIVEN,
+  TOLD_WITH_YARN,
   TOLD_WITH_KERNEL,
   TOLD_IN_HIERARCHY,
   TOLD_WITH_CME,
@@ -58,6 +62,9 @@ typedef struct field {
   { key, FIELD_BOOLEAN, false, TOLD_ALWAYS, AT(name), 0, 0, 0, NULL }
 #define WORD(key, name, words)                                                                                                             \
   { key, FIELD_WORD, false, TOLD_ALWAYS, AT(name), 0, 0, 0, words }
+#define GIVEN(key, name)                                                                                                                   \
+  { key, FIELD_REAL, true, TOLD_GIVEN, AT(name), -1, 0, 1e300, NULL }
+#define RAMP_KEY "rotary.ramp"
 
 /* In the order of printing; those of one section next to each other. */
 static const field fields[] = {
@@ -93,6 +100,17 @@ static const field fields[] = {
     {"rotary.scaling", FIELD_WORD, true, TOLD_CHANGED, AT(rotary_scaling), 0, 0, 0, HARK_ROTARY_SCALING_WORDS},
     {"rotary.scaling_factor", FIELD_REAL, true, TOLD_CHANGED, AT(rotary_factor), 0, 1, 1e300, NULL},
     {"rotary.original_context", FIELD_WHOLE, true, TOLD_CHANGED, AT(rotary_original_context), -1, 0, 1 << 24, NULL},
+    {RAMP_KEY, FIELD_WORD, true, TOLD_WITH_YARN, AT(rotary_tuning.ramp), 0, 0, 0, HARK_ROTARY_RAMP_WORDS},
+    GIVEN("rotary.beta_fast", rotary_tuning.beta_fast),
+    GIVEN("rotary.beta_slow", rotary_tuning.beta_slow),
+    {"rotary.truncate", FIELD_UNLESS, true, TOLD_GIVEN, AT(rotary_tuning.untruncated), 0, 0, 0, NULL},
+    GIVEN("rotary.attention_factor", rotary_tuning.attention_factor),
+    GIVEN("rotary.mscale", rotary_tuning.mscale),
+    GIVEN("rotary.mscale_all_dim", rotary_tuning.mscale_all_dim),
+    GIVEN("rotary.low_freq_factor", rotary_tuning.low_frequency),
+    GIVEN("rotary.high_freq_factor", rotary_tuning.high_frequency),
+    {"rotary.short_factor", FIELD_FACTORS, true, TOLD_GIVEN, AT(rotary_tuning.short_factor), 0, 0, 1e300, NULL},
+    {"rotary.long_factor", FIELD_FACTORS, true, TOLD_GIVEN, AT(rotary_tuning.long_factor), 0, 0, 1e300, NULL},
     {"attention.structure", FIELD_LAYERS, false, TOLD_ALWAYS, AT(structure), 0, 0, 0, HARK_STRUCTURE_WORDS},
     {"attention.window", FIELD_WHOLE, false, TOLD_ALWAYS, AT(window), -1, 0, 1 << 24, NULL},
     {"attention.hierarchy_block", FIELD_WHOLE, true, TOLD_IN_HIERARCHY, AT(hierarchy_block), 0, 2, 1 << 20, NULL},
@@ -184,6 +202,7 @@ static void print_value(const field *f, const hark_decoder_config *config, hark_
   bool truth;
   int word;
   size_t length;
+  const hark_rotary_factors *factors = (const void *)value;
   switch (f->type) {
     case FIELD_WHOLE:
       memcpy(&whole, value, sizeof whole);
@@ -210,6 +229,17 @@ static void print_value(const field *f, const hark_decoder_config *config, hark_
         hark_text_append(text, "%s%" PRId32, i == 0 ? "[" : ", ", config->ahca.more_delimiters[i]);
       hark_text_append(text, "]");
       return;
+    case FIELD_FACTORS:
+      for (int32_t i = 0; i < factors->count; i++) {
+        hark_text_append(text, i == 0 ? "[" : ", ");
+        hark_json_append_number(text, factors->values[i]);
+      }
+      hark_text_append(text, "%s]", factors->count == 0 ? "[" : "");
+      return;
+    case FIELD_UNLESS:
+      memcpy(&truth, value, sizeof truth);
+      hark_text_append(text, "%s", truth ? "false" : "true");
+      return;
     case FIELD_LAYERS: print_layers(f, (const hark_layer_choice *)value, text); return;
     case FIELD_WORD: break;
   }
@@ -230,10 +260,11 @@ static bool is_changed(const hark_decoder_config *config, const field *f) {
   int64_t whole;
   int word;
   bool truth;
-  if (f->type == FIELD_BOOLEAN) {
+  if (f->type == FIELD_BOOLEAN || f->type == FIELD_UNLESS) {
     memcpy(&truth, value, sizeof truth);
     return truth;
   }
+  if (f->type == FIELD_FACTORS) return ((const hark_rotary_factors *)(const void *)value)->count > 0;
   if (f->type == FIELD_WORD) {
     memcpy(&word, value, sizeof word);
     return word != 0;
@@ -244,13 +275,15 @@ static bool is_changed(const hark_decoder_config *config, const field *f) {
     return whole != 0;
   }
   memcpy(&factor, value, sizeof factor);
-  return factor != 0 && factor != 1;
+  return factor != 0 && (factor != 1 || f->told == TOLD_GIVEN);
 }
 
 static bool is_told(const hark_decoder_config *config, const field *f) {
   switch (f->told) {
     case TOLD_ALWAYS: break;
-    case TOLD_CHANGED: return is_changed(config, f);
+    case TOLD_CHANGED:
+    case TOLD_GIVEN: return is_changed(config, f);
+    case TOLD_WITH_YARN: return config->rotary_scaling == HARK_ROTARY_YARN;
     case TOLD_WITH_KERNEL: return config->positional != NULL && config->positional[0] != '\0';
     case TOLD_IN_HIERARCHY: return hark_layer_choice_has(&config->structure, HARK_STRUCTURE_HIERARCHICAL);
     case TOLD_WITH_CME: return hark_layer_choice_has(&config->normalisation, HARK_NORMALISATION_CME);
@@ -359,16 +392,22 @@ static hark_status read_word(const description_reader *r, const field *f, const 
 /* One more number of a list. */
 static hark_status add_number(const description_reader *r, const field *f, const hark_json_node *node) {
   hark_ahca_config *ahca = &r->config->ahca;
-  const bool capacities = f->type == FIELD_CAPACITIES;
-  int32_t *count = capacities ? &ahca->capacity_count : &ahca->more_delimiter_count;
-  const int32_t most = capacities ? HARK_AHCA_CAPACITIES : HARK_AHCA_DELIMITERS;
+  hark_rotary_factors *factors = (void *)((char *)r->config + f->offset);
+  int32_t *const count = f->type == FIELD_CAPACITIES   ? &ahca->capacity_count
+                         : f->type == FIELD_DELIMITERS ? &ahca->more_delimiter_count
+                                                       : &factors->count;
+  const int32_t most = f->type == FIELD_CAPACITIES   ? HARK_AHCA_CAPACITIES
+                       : f->type == FIELD_DELIMITERS ? HARK_AHCA_DELIMITERS
+                                                     : HARK_ROTARY_FACTORS;
   double value = 0;
   if (*count == most) return hark_fail(r->context, HARK_BAD_FILE, "%s: model.%s has more than %d numbers", r->name, f->key, (int)most);
   HARK_TRY(take_number(r, f, node, &value));
-  if (capacities)
+  if (f->type == FIELD_CAPACITIES)
     ahca->capacities[*count] = value;
-  else
+  else if (f->type == FIELD_DELIMITERS)
     ahca->more_delimiters[*count] = (int32_t)value;
+  else
+    factors->values[*count] = value;
   (*count)++;
   return HARK_OK;
 }
@@ -425,11 +464,12 @@ static hark_status read_field(description_reader *r, const char *key, const hark
     r->seen[i] = true;
     if (f->type == FIELD_WORD || f->type == FIELD_LAYERS) return read_word(r, f, node);
     if (f->type == FIELD_KERNEL) return read_kernel(r, node);
-    if (f->type == FIELD_CAPACITIES || f->type == FIELD_DELIMITERS) return read_list(r, f, node);
-    if (f->type != FIELD_BOOLEAN) return read_number(r, f, node);
+    if (f->type == FIELD_CAPACITIES || f->type == FIELD_DELIMITERS || f->type == FIELD_FACTORS) return read_list(r, f, node);
+    if (f->type != FIELD_BOOLEAN && f->type != FIELD_UNLESS) return read_number(r, f, node);
     if (node->kind != HARK_JSON_BOOLEAN)
       return hark_fail(r->context, HARK_BAD_FILE, "%s: model.%s is neither true nor false", r->name, key);
-    memcpy((char *)r->config + f->offset, &node->boolean, sizeof node->boolean);
+    const bool truth = f->type == FIELD_UNLESS ? !node->boolean : node->boolean;
+    memcpy((char *)r->config + f->offset, &truth, sizeof truth);
     return HARK_OK;
   }
   for (size_t i = 0; i < sizeof training_keys / sizeof *training_keys; i++)
@@ -458,6 +498,9 @@ static hark_status read_model(description_reader *r, const hark_json_node *root)
     return hark_fail(r->context, HARK_BAD_FILE, "%s: expected an object with a member \"model\" that is an object", r->name);
   HARK_TRY(read_section(r, "", model));
   if (!r->type_seen) return hark_fail(r->context, HARK_BAD_FILE, "%s: model.type is missing", r->name);
+  for (size_t i = 0; i < FIELDS; i++) /* of before there were two */
+    if (!r->seen[i] && r->config->rotary_scaling == HARK_ROTARY_YARN && strcmp(fields[i].key, RAMP_KEY) == 0)
+      r->config->rotary_tuning.ramp = HARK_ROTARY_RAMP_TURNS;
   for (size_t i = 0; i < FIELDS; i++)
     if (!r->seen[i] && (!fields[i].optional || (fields[i].offset == AT(hierarchy_block) && is_told(r->config, &fields[i]))))
       return hark_fail(r->context, HARK_BAD_FILE, "%s: model.%s is missing", r->name, fields[i].key);

@@ -21,7 +21,13 @@ static hark_status check_rotary(hark_context *context, const hark_network_config
     return hark_fail(context, HARK_BAD_CONFIGURATION, "model.rotary.%s needs model.positions rotary", learned ? "learned" : "scaling");
   if (learned && scaled)
     return hark_fail(context, HARK_BAD_CONFIGURATION, "model.rotary.scaling is for static rates, and model.rotary.learned asks for others");
-  return HARK_OK;
+  if (!scaled) return HARK_OK;
+  const hark_rotary_spec spec = hark_stack_rotary(config);
+  if (hark_rotary_depends_on_length(&spec) && (config->architecture != HARK_ARCHITECTURE_decoder || config->sentences))
+    return hark_fail(context, HARK_BAD_CONFIGURATION,
+                     "model.rotary.scaling dynamic and longrope depend on the length of a text, expected model.architecture decoder and texts "
+                     "that are read one by one, no sentences");
+  return hark_rotary_check(context, &spec);
 }
 
 /* What a file may say that no configuration does. */
@@ -34,10 +40,12 @@ static hark_status check_ridge(hark_context *context, const hark_network_config 
   if (apart >= 0)
     return hark_fail(context, HARK_BAD_CONFIGURATION,
                      "model.attention.normalisation cme needs model.attention.structure dense, in layer %" PRId64, apart);
-  if (config->sigma_learned && config->unit && config->rotary_scaling == HARK_ROTARY_YARN)
+  const hark_rotary_spec rotary = hark_stack_rotary(config);
+  if (config->sigma_learned && config->unit && hark_rotary_magnitude(&rotary) != 1)
     return hark_fail(context, HARK_BAD_CONFIGURATION,
-                     "model.rotary.scaling yarn enlarges queries and keys, which model.attention.unit undoes where "
-                     "model.attention.sigma_learned is set");
+                     "model.rotary.scaling %s enlarges queries and keys, which model.attention.unit undoes where "
+                     "model.attention.sigma_learned is set",
+                     config->rotary_scaling == HARK_ROTARY_YARN ? "yarn" : "longrope");
   if (config->sigma_learned && config->kernel != HARK_KERNEL_RBF)
     return hark_fail(context, HARK_BAD_CONFIGURATION, "model.attention.sigma_learned needs model.attention.kernel rbf");
   return HARK_OK;
@@ -141,6 +149,7 @@ void hark_network_destroy(hark_context *context, hark_network **network_pointer)
   if (network->architecture->close != NULL) network->architecture->close(context, network);
   hark_positional_source_close(context, &network->positional_source);
   hark_rotary_source_close(context, &network->rotary_source);
+  hark_rotary_tables_close(context, &network->rotary_tables);
   hark_release(context, network->blocks, (size_t)network->config.layers * sizeof *network->blocks);
   hark_release(context, network, sizeof *network);
 }

@@ -57,6 +57,7 @@ typedef struct hark_network_config {
   double rotary_factor;            /* of the scaling; 0: 1 */
   int64_t rotary_original_context; /* that it refers to; 0: context */
   double rotary_fraction;          /* of the pairs that turn; 0: 1 */
+  hark_rotary_tuning rotary_tuning;
   double dropout, embedding_dropout, attention_dropout;
   hark_initialisation initialisation; /* only training has it */
   double embedding_deviation;         /* of initial embeddings of tokens; 0: HARK_INITIAL_DEVIATION. Only training has it */
@@ -103,6 +104,7 @@ typedef struct hark_network {
   hark_positional_source positional_source;
   hark_positional_layer positional; /* of the whole model; absent in other scopes */
   hark_rotary_source rotary_source;
+  hark_rotary_tables rotary_tables; /* of scaled rates */
   hark_parameter_id rotary_rates; /* of the whole model; 0 in other scopes */
   hark_parameter_id token_table, position_table;
   hark_norm_layer final_norm;

@@ -22,7 +22,8 @@ hark_rotary_spec hark_stack_rotary(const hark_network_config *config) {
                             .scaling = config->rotary_scaling,
                             .factor = config->rotary_factor,
                             .context = config->rotary_original_context != 0 ? config->rotary_original_context : config->context,
-                            .head_dim = hark_network_head_dim(config)};
+                            .head_dim = hark_network_head_dim(config),
+                            .tuning = &config->rotary_tuning};
 }
 
 static bool has_own_rates(const hark_network_config *config) {
@@ -34,6 +35,8 @@ static hark_status declare_block(hark_context *context, hark_network *network, i
   hark_block *block = &network->blocks[layer];
   hark_parameters *parameters = &network->parameters;
   const hark_attention_normalisation normalisation = (hark_attention_normalisation)hark_layer_choice_of(&config->normalisation, layer);
+  hark_rotary_spec rotary = hark_stack_rotary(config);
+  rotary.tables = &network->rotary_tables;
   const double deviation = hark_stack_deviation(config), output_deviation = deviation / sqrt(2.0 * (double)config->layers);
   const hark_self_attention_spec attention = {.width = config->width,
                                               .head_dim = hark_network_head_dim(config),
@@ -43,7 +46,7 @@ static hark_status declare_block(hark_context *context, hark_network *network, i
                                               .bias = config->bias && !config->attention_unbiased,
                                               .deviation = deviation,
                                               .output_deviation = output_deviation,
-                                              .rotary = hark_stack_rotary(config),
+                                              .rotary = rotary,
                                               .rotary_source = has_own_rates(config) ? &network->rotary_source : NULL,
                                               .rotary_rates = network->rotary_rates,
                                               .structure = (hark_attention_structure)hark_layer_choice_of(&config->structure, layer),
@@ -97,7 +100,7 @@ hark_status hark_stack_open_positional(hark_context *context, hark_network *netw
 static hark_status open_rotary(hark_context *context, hark_network *network) {
   const hark_network_config *config = &network->config;
   const hark_rotary_spec spec = hark_stack_rotary(config);
-  if (config->rotary_learned == HARK_ROTARY_STATIC) return HARK_OK;
+  if (config->rotary_learned == HARK_ROTARY_STATIC) return hark_rotary_tables_open(context, &spec, &network->rotary_tables);
   const int64_t rows = config->rotary_learned == HARK_ROTARY_OF_HEAD ? config->key_heads : 1;
   return hark_rotary_source_open(context, &spec, rows, &network->rotary_source);
 }

@@ -9,7 +9,8 @@
 #define HARK_POSITIONAL_SCOPE_WORDS "model|layer|head"
 #define HARK_ROTARY_PAIRS_WORDS "interleaved|half"
 #define HARK_ROTARY_LEARNED_WORDS "none|model|layer|head"
-#define HARK_ROTARY_SCALING_WORDS "none|linear|ntk|yarn"
+#define HARK_ROTARY_SCALING_WORDS "none|linear|ntk|yarn|llama3|dynamic|longrope"
+#define HARK_ROTARY_RAMP_WORDS "pair|turns"
 #define HARK_STRUCTURE_WORDS "dense|window|hierarchical"
 #define HARK_PARTITION_WORDS "neighbour|sibling"
 #define HARK_COARSE_QUERY_WORDS "default|mean|first|exact"
@@ -49,6 +50,17 @@ typedef enum hark_rotary_learned {
 } hark_rotary_learned;
 
 /* What becomes of static rates in contexts longer than those of training (nn/rotary.h). */
-typedef enum hark_rotary_scaling { HARK_ROTARY_AS_TRAINED, HARK_ROTARY_LINEAR, HARK_ROTARY_NTK, HARK_ROTARY_YARN } hark_rotary_scaling;
+typedef enum hark_rotary_scaling {
+  HARK_ROTARY_AS_TRAINED,
+  HARK_ROTARY_LINEAR,
+  HARK_ROTARY_NTK,
+  HARK_ROTARY_YARN,
+  HARK_ROTARY_LLAMA3,
+  HARK_ROTARY_DYNAMIC,
+  HARK_ROTARY_LONGROPE
+} hark_rotary_scaling;
+
+/* What the part that yarn keeps of a rate is linear in: the pair's index, as published programs have it, or its turns, as the paper prints it. */
+typedef enum hark_rotary_ramp_unit { HARK_ROTARY_RAMP_PAIR, HARK_ROTARY_RAMP_TURNS } hark_rotary_ramp_unit;
 
 #endif

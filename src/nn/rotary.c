@@ -1,33 +1,148 @@
 /* rotary.c - see rotary.h. */
 #include "nn/rotary.h"
 
+#include <inttypes.h>
 #include <math.h>
+
+#include "backend/rotary_ramp.h"
 
 /* sqrt(1 / t) = 0.1 ln s + 1, t the temperature of the softmax: arXiv 2309.00071, section 3.4 */
 #define YARN_SLOPE 0.1
 
-static double factor_of(const hark_rotary_spec *spec) { return spec->factor != 0 ? spec->factor : 1; }
+/* Turns within the length of training between which llama3 goes over from slowed rates to its own. */
+#define LLAMA_LOW_TURNS 1.0
+#define LLAMA_HIGH_TURNS 4.0
 
-hark_rotary_attributes hark_rotary_attributes_of(const hark_rotary_spec *spec) {
-  const double factor = factor_of(spec), half = (double)(spec->head_dim / 2), fraction = spec->fraction != 0 ? spec->fraction : 1;
-  hark_rotary_attributes attributes = {
-      .heads = 1, .base = spec->base, .pairs = spec->pairs, .turned = (int64_t)fmax(1, round(fraction * half))};
+static const hark_rotary_tuning published = {.beta_fast = 0};
+
+static const hark_rotary_tuning *tuning_of(const hark_rotary_spec *spec) { return spec->tuning != NULL ? spec->tuning : &published; }
+static double or_default(double given, double otherwise) { return given != 0 ? given : otherwise; }
+static double factor_of(const hark_rotary_spec *spec) { return or_default(spec->factor, 1); }
+
+static int64_t pairs_of(const hark_rotary_spec *spec) {
+  return (int64_t)fmax(1, round(or_default(spec->fraction, 1) * (double)(spec->head_dim / 2)));
+}
+
+/* One pair, of rate 1, has no base. */
+static double enlarged_base(const hark_rotary_spec *spec, double factor) {
+  return spec->head_dim > 2 ? spec->base * pow(factor, (double)spec->head_dim / (double)(spec->head_dim - 2)) : spec->base;
+}
+
+static double base_of(const hark_rotary_spec *spec, int64_t length) {
+  if (spec->scaling == HARK_ROTARY_NTK) return enlarged_base(spec, factor_of(spec));
+  if (spec->scaling != HARK_ROTARY_DYNAMIC || length <= spec->context) return spec->base;
+  return enlarged_base(spec, factor_of(spec) * (double)length / (double)spec->context - (factor_of(spec) - 1));
+}
+
+/* The part of a rate that yarn and llama3 keep. */
+static double kept_of(const hark_rotary_spec *spec, double rate, int64_t j) {
+  const hark_rotary_tuning *tuning = tuning_of(spec);
+  const double length = (double)spec->context;
+  if (spec->scaling == HARK_ROTARY_LLAMA3)
+    return hark_rotary_turns_kept(rate, length, or_default(tuning->high_frequency, LLAMA_HIGH_TURNS),
+                                  or_default(tuning->low_frequency, LLAMA_LOW_TURNS));
+  const double fast = or_default(tuning->beta_fast, HARK_ROTARY_FAST_TURNS), slow = or_default(tuning->beta_slow, HARK_ROTARY_SLOW_TURNS);
+  if (tuning->ramp == HARK_ROTARY_RAMP_TURNS) return hark_rotary_turns_kept(rate, length, fast, slow);
+  return hark_rotary_ramp_kept(hark_rotary_ramp_of(spec->base, spec->head_dim, length, fast, slow, !tuning->untruncated), j);
+}
+
+double hark_rotary_rate_of(const hark_rotary_spec *spec, int64_t length, int64_t j) {
+  const hark_rotary_tuning *tuning = tuning_of(spec);
+  const double rate = pow(base_of(spec, length), -2 * (double)j / (double)spec->head_dim);
   switch (spec->scaling) {
-    case HARK_ROTARY_AS_TRAINED: break;
-    case HARK_ROTARY_LINEAR: attributes.stretch = factor; break;
-    case HARK_ROTARY_NTK: /* one pair, of rate 1, has no base */
-      if (spec->head_dim > 2) attributes.base *= pow(factor, (double)spec->head_dim / (double)(spec->head_dim - 2));
-      break;
+    case HARK_ROTARY_AS_TRAINED:
+    case HARK_ROTARY_NTK:
+    case HARK_ROTARY_DYNAMIC: return rate;
+    case HARK_ROTARY_LINEAR: return rate / factor_of(spec);
+    case HARK_ROTARY_LONGROPE: return rate / (length > spec->context ? tuning->long_factor : tuning->short_factor).values[j];
     case HARK_ROTARY_YARN:
-      attributes.stretch = factor;
-      attributes.original_length = spec->context;
-      break;
+    case HARK_ROTARY_LLAMA3: break;
   }
+  const double kept = kept_of(spec, rate, j);
+  return (1 - kept) * rate / factor_of(spec) + kept * rate;
+}
+
+hark_rotary_attributes hark_rotary_attributes_in(const hark_rotary_spec *spec, int64_t length) {
+  hark_rotary_attributes attributes = {.heads = 1, .base = base_of(spec, length), .pairs = spec->pairs, .turned = pairs_of(spec)};
+  if (spec->tables != NULL && spec->tables->rates != NULL) {
+    const bool is_long = spec->tables->sets > 1 && length > spec->context;
+    attributes.rates = spec->tables->rates + (is_long ? spec->tables->pairs : 0);
+    return attributes;
+  }
+  if (spec->scaling == HARK_ROTARY_LINEAR || spec->scaling == HARK_ROTARY_YARN) attributes.stretch = factor_of(spec);
+  if (spec->scaling == HARK_ROTARY_YARN) attributes.original_length = spec->context;
   return attributes;
 }
 
+hark_rotary_attributes hark_rotary_attributes_of(const hark_rotary_spec *spec) { return hark_rotary_attributes_in(spec, 0); }
+
 double hark_rotary_magnitude(const hark_rotary_spec *spec) {
-  return spec->present && spec->scaling == HARK_ROTARY_YARN ? YARN_SLOPE * log(factor_of(spec)) + 1 : 1;
+  const hark_rotary_tuning *tuning = tuning_of(spec);
+  const double logarithm = log(factor_of(spec));
+  if (!spec->present || (spec->scaling != HARK_ROTARY_YARN && spec->scaling != HARK_ROTARY_LONGROPE)) return 1;
+  if (tuning->attention_factor != 0) return tuning->attention_factor;
+  if (spec->scaling == HARK_ROTARY_LONGROPE) return sqrt(1 + logarithm / log((double)spec->context));
+  if (tuning->mscale == 0 || tuning->mscale_all_dim == 0) return YARN_SLOPE * logarithm + 1;
+  return (YARN_SLOPE * tuning->mscale * logarithm + 1) / (YARN_SLOPE * tuning->mscale_all_dim * logarithm + 1);
+}
+
+bool hark_rotary_depends_on_length(const hark_rotary_spec *spec) {
+  return spec->present && (spec->scaling == HARK_ROTARY_DYNAMIC || spec->scaling == HARK_ROTARY_LONGROPE);
+}
+
+bool hark_rotary_same_rates(const hark_rotary_spec *spec, int64_t length, int64_t other) {
+  if (!hark_rotary_depends_on_length(spec) || length == other) return true;
+  if (length <= spec->context || other <= spec->context) return length <= spec->context && other <= spec->context;
+  return spec->scaling == HARK_ROTARY_LONGROPE;
+}
+
+hark_status hark_rotary_tables_open(hark_context *context, const hark_rotary_spec *spec, hark_rotary_tables *out) {
+  const bool one = spec->scaling == HARK_ROTARY_YARN || spec->scaling == HARK_ROTARY_LLAMA3;
+  void *memory = NULL;
+  *out = (hark_rotary_tables){.sets = one ? 1 : spec->scaling == HARK_ROTARY_LONGROPE ? 2 : 0, .pairs = pairs_of(spec)};
+  out->bytes = (size_t)(out->sets * out->pairs) * sizeof *out->rates;
+  if (!spec->present || out->sets == 0) return HARK_OK;
+  HARK_TRY(hark_allocate(context, out->bytes, &memory));
+  out->rates = memory;
+  for (int64_t i = 0; i < out->sets * out->pairs; i++)
+    out->rates[i] = hark_rotary_rate_of(spec, spec->context + i / out->pairs, i % out->pairs);
+  return HARK_OK;
+}
+
+void hark_rotary_tables_close(hark_context *context, hark_rotary_tables *tables) {
+  hark_release(context, tables->rates, tables->bytes);
+  *tables = (hark_rotary_tables){0};
+}
+
+/* A list of longrope. */
+static hark_status check_factors(hark_context *context, const hark_rotary_spec *spec, const char *name, const hark_rotary_factors *list) {
+  if (list->count != pairs_of(spec))
+    return hark_fail(context, HARK_BAD_CONFIGURATION,
+                     "model.rotary.%s has %" PRId32 " numbers, expected one for each of the %" PRId64 " pairs that turn", name, list->count,
+                     pairs_of(spec));
+  for (int32_t j = 0; j < list->count; j++)
+    if (!(list->values[j] > 0) || !isfinite(list->values[j]))
+      return hark_fail(context, HARK_BAD_CONFIGURATION, "model.rotary.%s: number %" PRId32 " is %g, expected a finite number above 0", name,
+                       j + 1, list->values[j]);
+  return HARK_OK;
+}
+
+hark_status hark_rotary_check(hark_context *context, const hark_rotary_spec *spec) {
+  const hark_rotary_tuning *tuning = tuning_of(spec);
+  const bool yarn = spec->scaling == HARK_ROTARY_YARN;
+  const double fast = or_default(yarn ? tuning->beta_fast : tuning->high_frequency, yarn ? HARK_ROTARY_FAST_TURNS : LLAMA_HIGH_TURNS),
+               slow = or_default(yarn ? tuning->beta_slow : tuning->low_frequency, yarn ? HARK_ROTARY_SLOW_TURNS : LLAMA_LOW_TURNS);
+  if ((yarn || spec->scaling == HARK_ROTARY_LLAMA3) && !(fast > slow && slow > 0 && isfinite(fast)))
+    return hark_fail(context, HARK_BAD_CONFIGURATION, "model.rotary.%s %g is not above model.rotary.%s %g",
+                     yarn ? "beta_fast" : "high_freq_factor", fast, yarn ? "beta_slow" : "low_freq_factor", slow);
+  if (yarn && (tuning->mscale != 0) != (tuning->mscale_all_dim != 0))
+    return hark_fail(context, HARK_BAD_CONFIGURATION, "model.rotary.mscale needs model.rotary.mscale_all_dim, and the other way round");
+  if (spec->scaling != HARK_ROTARY_LONGROPE) return HARK_OK;
+  if (spec->context < 2)
+    return hark_fail(context, HARK_BAD_CONFIGURATION, "model.rotary.original_context is %" PRId64 ", expected 2 or more for longrope",
+                     spec->context);
+  HARK_TRY(check_factors(context, spec, "short_factor", &tuning->short_factor));
+  return check_factors(context, spec, "long_factor", &tuning->long_factor);
 }
 
 hark_status hark_rotary_source_open(hark_context *context, const hark_rotary_spec *spec, int64_t rows, hark_rotary_source *out) {
@@ -53,9 +168,17 @@ hark_status hark_rotary_declare(hark_context *context, hark_parameters *paramete
   return hark_parameters_add(context, parameters, &spec, rates, "%s%s" HARK_ROTARY_TENSOR, prefix, prefix[0] != '\0' ? "." : "");
 }
 
-hark_status hark_rotary_apply(const hark_forward *forward, const hark_rotary_spec *spec, hark_value rates, int64_t heads,
-                              hark_value *value) {
-  hark_rotary_attributes attributes = hark_rotary_attributes_of(spec);
+/* Tokens of the text that a pass of rectangular rows belongs to. */
+static int64_t length_of(const hark_forward *forward, hark_value value) {
+  return forward->reach != 0 ? forward->reach : forward->first_position + hark_tape_tensor(forward->tape, value)->shape[1];
+}
+
+hark_status hark_rotary_apply(hark_context *context, const hark_forward *forward, const hark_rotary_spec *spec, hark_value rates,
+                              int64_t heads, hark_value *value) {
+  if (forward->packing != NULL && hark_rotary_depends_on_length(spec))
+    return hark_fail(context, HARK_UNSUPPORTED,
+                     "model.rotary.scaling dynamic and longrope depend on the length of a text, and sequences of several are read at once");
+  hark_rotary_attributes attributes = hark_rotary_attributes_in(spec, length_of(forward, *value));
   attributes.heads = heads;
   attributes.first_position = forward->first_position;
   enum { X, RATES, POSITIONS, INPUTS }; /* the record's */

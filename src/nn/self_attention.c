@@ -317,8 +317,8 @@ hark_status hark_self_attention_apply(hark_context *context, const hark_forward 
   if (spec->rotary.present) {
     hark_value rates = 0;
     HARK_TRY(hark_forward_parameter(forward, layer->rotary_rates, &rates));
-    HARK_TRY(hark_rotary_apply(forward, &spec->rotary, rates, spec->heads, &inputs[QUERY]));
-    HARK_TRY(hark_rotary_apply(forward, &spec->rotary, rates, spec->key_heads, &inputs[KEY]));
+    HARK_TRY(hark_rotary_apply(context, forward, &spec->rotary, rates, spec->heads, &inputs[QUERY]));
+    HARK_TRY(hark_rotary_apply(context, forward, &spec->rotary, rates, spec->key_heads, &inputs[KEY]));
   }
   if (forward->observe != NULL)
     HARK_TRY(forward->observe(forward->observe_user, layer->layer, hark_tape_tensor(tape, inputs[QUERY]),

@@ -1,8 +1,8 @@
 /* rotary.c - turns pairs of features by an angle that grows with the position: y0 = x0 cos a - x1 sin a, y1 = x0 sin a + x1 cos a.
  *
  * x, y [B, L, H d], d even; pair j of a head turns by a = p theta_j at position p = first_position + l, or positions[l]. interleaved: the pair is
- * (2j, 2j + 1); half: (j, j + d/2). theta_j = base^(-2j/d), or rates[h R / H][j] / stretch of rates [R, pairs]. The dot product of two turned
- * rows depends on the difference of their positions only.
+ * (2j, 2j + 1); half: (j, j + d/2). theta_j = base^(-2j/d), or a given angle: of the attributes, or rates[h R / H][j] of rates [R, pairs], over
+ * stretch. The dot product of two turned rows depends on the difference of their positions only.
  * Gradients: of x the inverse turn, by -a; of a rate the sum over all pairs that turn by it of p / stretch (dy1 y0 - dy0 y1), in parts of
  * consecutive positions that depend on L alone. L R d/2 sines and cosines for a whole batch, 6 operations a pair. Su et al., arXiv
  * 2104.09864, eq. 34; learned rates: docs/mathematics/rotary.md.
@@ -44,10 +44,15 @@ static hark_status check_attributes(hark_context *context, const hark_rotary_att
   if (rotary->stretch != 0 && !(rotary->stretch >= 1 && isfinite(rotary->stretch))) {
     return hark_fail(context, HARK_INVALID_ARGUMENT, "rotary: stretch is %g, expected 1 or more, or 0 for 1", rotary->stretch);
   }
-  if (rotary->original_length < 0 || (rotary->original_length > 0 && has_rates)) {
+  if (rotary->rates != NULL && has_rates)
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "rotary: rates are given as an input and by the attributes, expected one of them");
+  const bool given = has_rates || rotary->rates != NULL;
+  if (rotary->original_length < 0 || (rotary->original_length > 0 && given)) {
     return hark_fail(context, HARK_INVALID_ARGUMENT, "rotary: original_length is %" PRId64 ", expected 0%s", rotary->original_length,
-                     has_rates ? " where rates are given" : " or more");
+                     given ? " where rates are given" : " or more");
   }
+  if (rotary->original_length > 0 && !(rotary->base > 1))
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "rotary: base is %g, expected more than 1 with an original_length", rotary->base);
   return HARK_OK;
 }
 
@@ -221,15 +226,20 @@ static int64_t terms(const void *attributes, const hark_tensor *inputs, int inpu
   return 2 * inputs[INPUT_X].shape[0] * inputs[INPUT_X].shape[1] * (heads / inputs[INPUT_RATES].shape[0]);
 }
 
-static const hark_rotary_attributes one_pair = {1, 0, 10000, HARK_ROTARY_INTERLEAVED, 0, 0, 0},
-                                    interleaved = {3, 0, 10000, HARK_ROTARY_INTERLEAVED, 0, 0, 0},
-                                    halves = {3, 0, 10000, HARK_ROTARY_HALF, 0, 0, 0}, late = {2, 4093, 10000, HARK_ROTARY_HALF, 0, 0, 0},
-                                    small_base = {1, 17, 100, HARK_ROTARY_INTERLEAVED, 0, 0, 0},
-                                    wide = {4, 1, 10000, HARK_ROTARY_HALF, 0, 0, 0}, some = {2, 5, 10000, HARK_ROTARY_INTERLEAVED, 3, 0, 0},
-                                    some_halves = {3, 0, 10, HARK_ROTARY_HALF, 4, 0, 0},
-                                    stretched = {2, 9, 10000, HARK_ROTARY_HALF, 0, 2.5, 0},
-                                    by_parts = {1, 31, 10000, HARK_ROTARY_HALF, 0, 4, 16},
-                                    grouped = {4, 2, 10000, HARK_ROTARY_HALF, 17, 3, 0};
+/* Of no formula, as those of a published model are. */
+static const double table[] = {1, 0.7, 0.31, 0.2, -0.05, 0.0125, 1e-3, 0, 3e-5};
+
+static const hark_rotary_attributes one_pair = {1, 0, 10000, HARK_ROTARY_INTERLEAVED, 0, 0, 0, NULL},
+                                    interleaved = {3, 0, 10000, HARK_ROTARY_INTERLEAVED, 0, 0, 0, NULL},
+                                    halves = {3, 0, 10000, HARK_ROTARY_HALF, 0, 0, 0, NULL}, late = {2, 4093, 10000, HARK_ROTARY_HALF, 0, 0, 0, NULL},
+                                    small_base = {1, 17, 100, HARK_ROTARY_INTERLEAVED, 0, 0, 0, NULL},
+                                    wide = {4, 1, 10000, HARK_ROTARY_HALF, 0, 0, 0, NULL}, some = {2, 5, 10000, HARK_ROTARY_INTERLEAVED, 3, 0, 0, NULL},
+                                    some_halves = {3, 0, 10, HARK_ROTARY_HALF, 4, 0, 0, NULL},
+                                    stretched = {2, 9, 10000, HARK_ROTARY_HALF, 0, 2.5, 0, NULL},
+                                    by_parts = {1, 31, 10000, HARK_ROTARY_HALF, 0, 4, 16, NULL},
+                                    grouped = {4, 2, 10000, HARK_ROTARY_HALF, 17, 3, 0, NULL},
+                                    of_table = {2, 11, 10000, HARK_ROTARY_HALF, 0, 0, 0, table},
+                                    some_of_table = {2, 11, 10000, HARK_ROTARY_INTERLEAVED, 3, 2.5, 0, table};
 
 static const hark_sample samples[] = {
     {"one_pair", &one_pair, {{HARK_F32, 3, {1, 1, 2}, -2, 2}}},
@@ -242,6 +252,9 @@ static const hark_sample samples[] = {
     {"some_pairs_half", &some_halves, {{HARK_F32, 3, {2, 5, 30}, -2, 2}}},
     {"stretched", &stretched, {{HARK_F32, 3, {1, 21, 36}, -2, 2}}},
     {"by_parts", &by_parts, {{HARK_F32, 3, {1, 17, 64}, -2, 2}}},
+    {"table", &of_table, {{HARK_F32, 3, {2, 13, 36}, -2, 2}}},
+    {"table_of_some_stretched", &some_of_table, {{HARK_F32, 3, {2, 5, 20}, -2, 2}}},
+    {"table_positions", &of_table, {{HARK_F32, 3, {1, 23, 36}, -2, 2}, {.type = HARK_NONE}, {HARK_I32, 1, {23}, 0, 400}}},
     {"rates_shared", &interleaved, {{HARK_F32, 3, {2, 7, 30}, -2, 2}, {HARK_F32, 2, {1, 5}, -1, 1}}},
     {"rates_of_heads", &halves, {{HARK_F32, 3, {2, 23, 30}, -2, 2}, {HARK_F32, 2, {3, 5}, -1, 1}}},
     {"rates_of_groups", &grouped, {{HARK_F32, 3, {2, 5, 160}, -2, 2}, {HARK_F32, 2, {2, 17}, -1, 1}}},

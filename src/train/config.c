@@ -10,6 +10,7 @@
 #include "data/example_format.h"
 #include "io/number.h"
 #include "train/config_ahca.h"
+#include "train/config_rotary.h"
 
 #define STEPS_DEFAULT 5000                   /* when neither steps, epochs nor tokens are given */
 #define MINIMUM_RATE_PART 0.1                /* of the learning rate */
@@ -80,11 +81,35 @@ static const hark_option options[] = {
     {"model.rotary.fraction", NULL, HARK_OPTION_FLOAT, AT(model.rotary.fraction), "1", "(0, 1]", TRAIN, NULL,
      "part of the pairs that turns, those of the highest rates (p-RoPE, arXiv 2410.06205)"},
     {"model.rotary.scaling", "rotary-scaling", HARK_OPTION_ENUM, AT(model.rotary.scaling), "none", HARK_ROTARY_SCALING_WORDS, SWAPS, NULL,
-     "static rates for contexts longer than that of training: interpolated positions, a larger base, or YaRN (arXiv 2309.00071)"},
+     "static rates for contexts longer than that of training: interpolated positions, a larger base, YaRN (arXiv 2309.00071), Llama 3's, a "
+     "base that grows with the text, or LongRoPE (arXiv 2402.13753)"},
     {"model.rotary.scaling_factor", "rotary-factor", HARK_OPTION_FLOAT, AT(model.rotary.scaling_factor), "1", "[1, inf)", SWAPS, "S",
      "how many times longer, for the scaling"},
     {"model.rotary.original_context", NULL, HARK_OPTION_INT, AT(model.rotary.original_context), "0", "[0, 16777216]", SWAPS, NULL,
      "tokens of the windows that the rates were trained on, which the scaling refers to; 0: model.context"},
+    {"model.rotary.ramp", NULL, HARK_OPTION_ENUM, AT(model.rotary.ramp), "pair", HARK_ROTARY_RAMP_WORDS, SWAPS, NULL,
+     "yarn: the part of a rate that is kept is linear in the index of the pair, as in published models, or in its turns, as the paper prints "
+     "it"},
+    {"model.rotary.beta_fast", NULL, HARK_OPTION_FLOAT, AT(model.rotary.beta_fast), "32", "(0, inf)", SWAPS, NULL,
+     "yarn: turns within the original context from which on a pair keeps its rate"},
+    {"model.rotary.beta_slow", NULL, HARK_OPTION_FLOAT, AT(model.rotary.beta_slow), "1", "(0, inf)", SWAPS, NULL,
+     "yarn: turns up to which a pair is slowed down by the whole factor"},
+    {"model.rotary.truncate", NULL, HARK_OPTION_BOOL, AT(model.rotary.truncate), "true", NULL, SWAPS, NULL,
+     "yarn: the ramp begins and ends at whole pairs"},
+    {"model.rotary.attention_factor", NULL, HARK_OPTION_FLOAT, AT(model.rotary.attention_factor), "0", "[0, inf)", SWAPS, NULL,
+     "yarn, longrope: what turned queries and keys are multiplied by; 0: by the formula of the scaling"},
+    {"model.rotary.mscale", NULL, HARK_OPTION_FLOAT, AT(model.rotary.mscale), "0", "[0, inf)", SWAPS, NULL,
+     "yarn: with mscale_all_dim the factor is (0.1 mscale ln s + 1) / (0.1 mscale_all_dim ln s + 1); 0: none"},
+    {"model.rotary.mscale_all_dim", NULL, HARK_OPTION_FLOAT, AT(model.rotary.mscale_all_dim), "0", "[0, inf)", SWAPS, NULL,
+     "yarn: see mscale"},
+    {"model.rotary.low_freq_factor", NULL, HARK_OPTION_FLOAT, AT(model.rotary.low_freq_factor), "1", "(0, inf)", SWAPS, NULL,
+     "llama3: turns within the original context up to which a pair is slowed down by the whole factor"},
+    {"model.rotary.high_freq_factor", NULL, HARK_OPTION_FLOAT, AT(model.rotary.high_freq_factor), "4", "(0, inf)", SWAPS, NULL,
+     "llama3: turns from which on a pair keeps its rate"},
+    {"model.rotary.short_factor", NULL, HARK_OPTION_LIST, AT(model.rotary.short_factor), "", NULL, SWAPS, "X,...",
+     "longrope: what the rate of every pair that turns is divided by in texts up to the original context"},
+    {"model.rotary.long_factor", NULL, HARK_OPTION_LIST, AT(model.rotary.long_factor), "", NULL, SWAPS, "X,...",
+     "longrope: the same in longer texts"},
     {"model.attention.structure", "structure", HARK_OPTION_LAYERS, AT(model.attention.structure), "dense", HARK_STRUCTURE_WORDS, SWAPS,
      NULL, "which keys a query sees; several words are those of the layers in turn"},
     {"model.attention.window", "window", HARK_OPTION_INT, AT(model.attention.window), "128", "[0, 16777216]", SWAPS, NULL,
@@ -388,6 +413,17 @@ hark_bond hark_config_bond(const char *option) {
                                          "model.rotary.scaling",
                                          "model.rotary.scaling_factor",
                                          "model.rotary.original_context",
+                                         "model.rotary.ramp",
+                                         "model.rotary.beta_fast",
+                                         "model.rotary.beta_slow",
+                                         "model.rotary.truncate",
+                                         "model.rotary.attention_factor",
+                                         "model.rotary.mscale",
+                                         "model.rotary.mscale_all_dim",
+                                         "model.rotary.low_freq_factor",
+                                         "model.rotary.high_freq_factor",
+                                         "model.rotary.short_factor",
+                                         "model.rotary.long_factor",
                                          "model.positional_stretch",
                                          "model.pooling",
                                          "model.attention.structure",
@@ -465,21 +501,6 @@ static hark_status check_positional(hark_context *context, hark_options *set, co
   char message[HARK_MESSAGE_BYTES];
   (void)snprintf(message, sizeof message, "%s", hark_context_message(context));
   return hark_options_complain(context, set, "model.positional", "%s", message);
-}
-
-static hark_status check_rotary(hark_context *context, hark_options *set, const hark_config *config) {
-  const bool rotary = config->model.positions == HARK_POSITIONS_ROTARY, learned = config->model.rotary.learned != HARK_ROTARY_STATIC,
-             scaled = config->model.rotary.scaling != HARK_ROTARY_AS_TRAINED;
-  if (learned && !rotary)
-    HARK_TRY(hark_options_complain(context, set, "model.rotary.learned model.positions", "learned rates need positions rotary"));
-  if (scaled && !rotary)
-    HARK_TRY(hark_options_complain(context, set, "model.rotary.scaling model.positions", "scaled rates need positions rotary"));
-  if (learned && scaled)
-    HARK_TRY(hark_options_complain(context, set, "model.rotary.scaling model.rotary.learned",
-                                   "only static rates are scaled, and these are learned"));
-  if (!scaled && config->model.rotary.scaling_factor != 1)
-    HARK_TRY(hark_options_complain(context, set, "model.rotary.scaling_factor", "a factor needs scaling linear, ntk or yarn"));
-  return HARK_OK;
 }
 
 static hark_status check_hierarchy(hark_context *context, hark_options *set, const hark_config *config) {
@@ -637,7 +658,7 @@ hark_status hark_config_finish(hark_context *context, hark_options *set, hark_co
     config->data.split = HARK_DIVIDE_FILES;
   }
   HARK_TRY(check_positional(context, set, config));
-  HARK_TRY(check_rotary(context, set, config));
+  HARK_TRY(hark_config_settle_rotary(context, set, config));
   HARK_TRY(settle_length(context, set, config));
   HARK_TRY(check_counts(context, set, config));
   if (config->train.minimum_rate > config->train.learning_rate) {

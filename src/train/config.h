@@ -51,6 +51,13 @@ typedef struct hark_config {
       int scaling; /* hark_rotary_scaling */
       double scaling_factor;
       int64_t original_context; /* 0: context */
+      int ramp;                 /* hark_rotary_ramp_unit */
+      double beta_fast, beta_slow;
+      bool truncate;
+      double attention_factor, mscale, mscale_all_dim; /* 0: by formula; 0: none */
+      double low_freq_factor, high_freq_factor;
+      hark_string_list short_factor, long_factor;      /* as they are written */
+      hark_rotary_factors short_factors, long_factors; /* no options: what was read of them */
     } rotary;
     bool tie_embeddings, bias, recompute;
     int initialisation; /* hark_initialisation */

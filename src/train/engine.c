@@ -1,4 +1,5 @@
 /* engine.c - see engine.h. */
+#include "train/config_rotary.h"
 #include "train/engine.h"
 
 #include <fnmatch.h>
@@ -51,6 +52,7 @@ hark_network_config hark_engine_network_config(const hark_config *config, const 
                                .rotary_scaling = (hark_rotary_scaling)config->model.rotary.scaling,
                                .rotary_factor = config->model.rotary.scaling_factor,
                                .rotary_original_context = config->model.rotary.original_context,
+                               .rotary_tuning = hark_config_rotary_tuning(config),
                                .tie_embeddings = config->model.tie_embeddings,
                                .bias = config->model.bias,
                                .recompute = config->model.recompute,

@@ -128,7 +128,7 @@ static void rotary_keeps_norms_and_depends_on_the_distance_only(void **state) {
   (void)state;
   enum { LENGTH = 24, WIDTH = 12 };
   for (int pairs = 0; pairs < 2; pairs++) {
-    const hark_rotary_attributes attributes = {1, 0, 10000, pairs == 0 ? HARK_ROTARY_INTERLEAVED : HARK_ROTARY_HALF, 0, 0, 0};
+    const hark_rotary_attributes attributes = {1, 0, 10000, pairs == 0 ? HARK_ROTARY_INTERLEAVED : HARK_ROTARY_HALF, 0, 0, 0, NULL};
     double vectors[2][WIDTH], x[LENGTH * WIDTH], *y[2];
     for (int v = 0; v < 2; v++) {
       test_single s;
@@ -167,8 +167,8 @@ static void rotary_keeps_norms_and_depends_on_the_distance_only(void **state) {
 static void rotary_and_sines_go_on_from_the_first_position(void **state) {
   (void)state;
   enum { LENGTH = 30, FROM = 17, WIDTH = 8 };
-  static const hark_rotary_attributes rotary_whole = {2, 0, 10000, HARK_ROTARY_HALF, 0, 0, 0},
-                                      rotary_rest = {2, FROM, 10000, HARK_ROTARY_HALF, 0, 0, 0};
+  static const hark_rotary_attributes rotary_whole = {2, 0, 10000, HARK_ROTARY_HALF, 0, 0, 0, NULL},
+                                      rotary_rest = {2, FROM, 10000, HARK_ROTARY_HALF, 0, 0, 0, NULL};
   static const hark_sinusoidal_positions_attributes sine_whole = {0, 10000}, sine_rest = {FROM, 10000};
   const struct {
     const hark_operator *op;
@@ -194,8 +194,8 @@ static void rotary_and_sines_go_on_from_the_first_position(void **state) {
 static void rotary_pairs_are_permutations_of_each_other(void **state) {
   (void)state;
   enum { LENGTH = 5, HEADS = 2, DIM = 6, WIDTH = HEADS * DIM };
-  static const hark_rotary_attributes interleaved = {HEADS, 11, 500, HARK_ROTARY_INTERLEAVED, 0, 0, 0},
-                                      half = {HEADS, 11, 500, HARK_ROTARY_HALF, 0, 0, 0};
+  static const hark_rotary_attributes interleaved = {HEADS, 11, 500, HARK_ROTARY_INTERLEAVED, 0, 0, 0, NULL},
+                                      half = {HEADS, 11, 500, HARK_ROTARY_HALF, 0, 0, 0, NULL};
   double x[LENGTH * WIDTH], permuted[LENGTH * WIDTH];
   int from[WIDTH]; /* feature of the interleaved order that stands at this place of the half order */
   for (int d = 0; d < WIDTH; d++) from[d] = d / DIM * DIM + (d % DIM < DIM / 2 ? 2 * (d % DIM) : 2 * (d % DIM - DIM / 2) + 1);
@@ -220,7 +220,7 @@ static void rotary_with_static_rates_given_is_static(void **state) {
   (void)state;
   enum { LENGTH = 9, HEADS = 4, DIM = 10, PAIRS = 3, ROWS = 2, WIDTH = HEADS * DIM };
   for (int pairs = 0; pairs < 2; pairs++) {
-    const hark_rotary_attributes attributes = {HEADS, 4, 700, (hark_rotary_pairs)pairs, PAIRS, 0, 0};
+    const hark_rotary_attributes attributes = {HEADS, 4, 700, (hark_rotary_pairs)pairs, PAIRS, 0, 0, NULL};
     const hark_sample_input inputs[] = {{HARK_F32, 3, {2, LENGTH, WIDTH}, -2, 2}, {HARK_F32, 2, {ROWS, PAIRS}, 0, 1}};
     double rates[ROWS * PAIRS];
     for (int i = 0; i < ROWS * PAIRS; i++) rates[i] = hark_rotary_rate(&attributes, DIM, i % PAIRS);
@@ -245,17 +245,17 @@ static void rotary_with_static_rates_given_is_static(void **state) {
   }
 }
 
-/* arXiv 2306.15595 (positions over s), and arXiv 2309.00071, section 3.2, with alpha = 1, beta = 32 */
+/* arXiv 2306.15595 (positions over s), and arXiv 2309.00071 with alpha = 1, beta = 32, whose part kept falls from pair to pair: 256 tokens and 64
+ * features have 32 turns at pair 0.84 and one at pair 12.88, so that it falls from pair 0 to pair 13. */
 static void rotary_rates_are_stretched(void **state) {
   (void)state;
   enum { DIM = 64, LENGTH = 256 };
   const double factor = 4;
-  const hark_rotary_attributes plain = {1, 0, 10000, HARK_ROTARY_HALF, 0, 0, 0}, linear = {1, 0, 10000, HARK_ROTARY_HALF, 0, factor, 0},
-                               by_parts = {1, 0, 10000, HARK_ROTARY_HALF, 0, factor, LENGTH};
+  const hark_rotary_attributes plain = {1, 0, 10000, HARK_ROTARY_HALF, 0, 0, 0, NULL}, linear = {1, 0, 10000, HARK_ROTARY_HALF, 0, factor, 0, NULL},
+                               by_parts = {1, 0, 10000, HARK_ROTARY_HALF, 0, factor, LENGTH, NULL};
   int kept = 0, mixed = 0, interpolated = 0;
   for (int j = 0; j < DIM / 2; j++) {
-    const double rate = exp(-2.0 * j / DIM * log(10000)), turns = LENGTH / (2 * acos(-1) / rate);
-    const double ramp = turns < 1 ? 0 : turns > 32 ? 1 : (turns - 1) / (32 - 1);
+    const double rate = exp(-2.0 * j / DIM * log(10000)), ramp = j > 13 ? 0 : 1 - j / 13.0;
     kept += ramp == 1;
     mixed += ramp > 0 && ramp < 1;
     interpolated += ramp == 0;
@@ -265,7 +265,7 @@ static void rotary_rates_are_stretched(void **state) {
   }
   assert_true(kept > 0 && mixed > 0 && interpolated > 0);
   static const hark_sample_input input = {HARK_F32, 3, {1, 3, 2}, 0, 0};
-  const hark_rotary_attributes one_pair = {1, 5, 10000, HARK_ROTARY_HALF, 0, factor, 0};
+  const hark_rotary_attributes one_pair = {1, 5, 10000, HARK_ROTARY_HALF, 0, factor, 0, NULL};
   test_single s;
   test_single_open(&s, &hark_op_rotary, &one_pair, 1, &input);
   test_single_set(&s, 0, (const double[]){1, 0, 1, 0, 1, 0});
@@ -278,15 +278,41 @@ static void rotary_rates_are_stretched(void **state) {
   test_single_close(&s);
 }
 
+/* Angles of the attributes take the place of the base's, over the stretch. */
+static void rotary_turns_by_a_given_table(void **state) {
+  (void)state;
+  static const double table[] = {0.5, -0.25, 3};
+  static const hark_rotary_attributes given = {1, 7, 10000, HARK_ROTARY_HALF, 2, 2, 0, table};
+  static const hark_sample_input input = {HARK_F32, 3, {1, 2, 6}, 0, 0};
+  test_single s;
+  assert_true(hark_rotary_rate(&given, 6, 0) == 0.25 && hark_rotary_rate(&given, 6, 1) == -0.125);
+  test_single_open(&s, &hark_op_rotary, &given, 1, &input);
+  test_single_set(&s, 0, (const double[]){1, 1, 9, 0, 0, 8, 1, 1, 9, 0, 0, 8});
+  double *y = test_single_forward(&s);
+  for (int l = 0; l < 2; l++) {
+    test_near(y[6 * l], cos((7 + l) * 0.25), ROUNDING);
+    test_near(y[6 * l + 1], cos((7 + l) * 0.125), ROUNDING);
+    test_near(y[6 * l + 2], 9, 0); /* two pairs turn */
+    test_near(y[6 * l + 3], sin((7 + l) * 0.25), ROUNDING);
+    test_near(y[6 * l + 4], -sin((7 + l) * 0.125), ROUNDING);
+    test_near(y[6 * l + 5], 8, 0);
+  }
+  free(y);
+  test_single_close(&s);
+}
+
 static void rotary_refuses_rates_of_another_shape(void **state) {
   (void)state;
-  static const hark_rotary_attributes all = {4, 0, 10000, HARK_ROTARY_HALF, 0, 0, 0}, by_parts = {4, 0, 10000, HARK_ROTARY_HALF, 0, 2, 64};
+  static const double table[] = {1, 1, 1, 1, 1};
+  static const hark_rotary_attributes all = {4, 0, 10000, HARK_ROTARY_HALF, 0, 0, 0, NULL}, by_parts = {4, 0, 10000, HARK_ROTARY_HALF, 0, 2, 64, NULL},
+                                      given = {4, 0, 10000, HARK_ROTARY_HALF, 0, 0, 0, table};
   static const struct {
     const hark_rotary_attributes *attributes;
     int64_t rows, pairs;
     hark_status expected;
   } cases[] = {{&all, 3, 5, HARK_SHAPE_MISMATCH}, {&all, 8, 5, HARK_SHAPE_MISMATCH},        {&all, 4, 4, HARK_SHAPE_MISMATCH},
-               {&all, 0, 5, HARK_SHAPE_MISMATCH}, {&by_parts, 4, 5, HARK_INVALID_ARGUMENT}, {&all, 2, 5, HARK_OK}};
+               {&all, 0, 5, HARK_SHAPE_MISMATCH}, {&by_parts, 4, 5, HARK_INVALID_ARGUMENT}, {&all, 2, 5, HARK_OK},
+               {&given, 2, 5, HARK_INVALID_ARGUMENT}};
   hark_context *context = test_reference_open();
   for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
     const int64_t x[] = {2, 3, 40}, rates[] = {cases[c].rows, cases[c].pairs};
@@ -420,6 +446,7 @@ int main(void) {
       cmocka_unit_test(rotary_pairs_are_permutations_of_each_other),
       cmocka_unit_test(rotary_with_static_rates_given_is_static),
       cmocka_unit_test(rotary_rates_are_stretched),
+      cmocka_unit_test(rotary_turns_by_a_given_table),
       cmocka_unit_test(rotary_refuses_rates_of_another_shape),
       cmocka_unit_test(dropout_keeps_the_expectation_and_draws_the_same_mask_again),
       cmocka_unit_test(dropout_of_a_later_part_is_the_later_part_of_the_whole),

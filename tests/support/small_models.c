@@ -7,6 +7,8 @@
 #include "support/setups.h"
 #include "support/text_files.h"
 
+#define FACTORS "\"rotary.short_factor\": [1, 1.1, 1.25, 1.3], \"rotary.long_factor\": [\"1,1.5\", \"3, 6.5\"], "
+
 const char *const small_model_descriptions[] = {
     PLAIN,
     MODEL("learned", ATTENTION("dense", "false")),
@@ -19,9 +21,15 @@ const char *const small_model_descriptions[] = {
     MODEL("rotary", RIDGE("true")),
     MODEL(KERNEL("decay", "model"), RIDGE("false")),
     MODEL(KERNEL("decay", "model"), MIXED),
-    MODEL(KERNEL("bank[2](decay)", "model"), ATTENTION("window,hierarchical", "false") ", \"hierarchy_block\": 2")};
+    MODEL(KERNEL("bank[2](decay)", "model"), ATTENTION("window,hierarchical", "false") ", \"hierarchy_block\": 2"),
+    MODEL(SCALED("dynamic", ""), ATTENTION("dense", "false")),
+    MODEL(SCALED("longrope", FACTORS), ATTENTION("window", "false")),
+    MODEL(SCALED("longrope", FACTORS), HIERARCHY("4", "neighbour", "first")),
+    MODEL(SCALED("llama3", ""), ATTENTION("dense", "false"))};
 
-bool small_model_reads_again(const char *description) { return strstr(description, "hierarchical") != NULL; }
+bool small_model_reads_again(const char *description) {
+  return strstr(description, "hierarchical") != NULL || strstr(description, "dynamic") != NULL || strstr(description, "longrope") != NULL;
+}
 
 hark_model_options small_model_options(const char *description) {
   return (hark_model_options){

@@ -26,9 +26,12 @@
   "\"hierarchy_block\": 4, \"normalisation\": \"softmax,cme\", \"ridge\": 0.5, \"unit\": true"
 /* In the place of positions: none of them, and a positional kernel. */
 #define KERNEL(expression, scope) "none\", \"positional\": \"" expression "\", \"positional_scope\": \"" scope
+/* In the place of positions: rotary ones, scaled for texts of more than 24 tokens. */
+#define SCALED(scaling, rest)                                                                                                              \
+  "rotary\", \"rotary.scaling_factor\": 3, \"rotary.original_context\": 24, " rest "\"rotary.scaling\": \"" scaling
 #define PLAIN MODEL("rotary", ATTENTION("dense", "false"))
 extern const char *const small_model_descriptions[];
-#define DESCRIPTIONS 12 /* small_model_descriptions[0] is PLAIN */
+#define DESCRIPTIONS 16 /* small_model_descriptions[0] is PLAIN */
 #define VOCABULARY 261  /* bytes, and the reserved tokens */
 #define CONTEXT 40
 

@@ -198,16 +198,19 @@ static void attributes_out_of_range_are_refused(void **state) {
   static const hark_sinusoidal_positions_attributes early = {-1, 10000}, no_base = {0, 0};
   refuse_attributes("sinusoidal_positions", &early);
   refuse_attributes("sinusoidal_positions", &no_base);
-  static const hark_rotary_attributes no_heads = {0, 0, 10000, HARK_ROTARY_HALF, 0, 0, 0}, odd = {256, 0, 10000, HARK_ROTARY_HALF, 0, 0, 0},
-                                      not_dividing = {3, 0, 10000, HARK_ROTARY_HALF, 0, 0, 0},
-                                      no_pairs = {4, 0, 10000, (hark_rotary_pairs)9, 0, 0, 0},
-                                      rotary_early = {4, -1, 10000, HARK_ROTARY_HALF, 0, 0, 0},
-                                      rotary_base = {4, 0, -1, HARK_ROTARY_HALF, 0, 0, 0},
-                                      too_many_turned = {4, 0, 10000, HARK_ROTARY_HALF, 1 << 20, 0, 0},
-                                      turned_below = {4, 0, 10000, HARK_ROTARY_HALF, -1, 0, 0},
-                                      squeezed = {4, 0, 10000, HARK_ROTARY_HALF, 0, 0.5, 0},
-                                      stretched_without_end = {4, 0, 10000, HARK_ROTARY_HALF, 0, INFINITY, 0},
-                                      length_below = {4, 0, 10000, HARK_ROTARY_HALF, 0, 2, -1};
+  static const double one_rate[] = {1};
+  static const hark_rotary_attributes no_heads = {0, 0, 10000, HARK_ROTARY_HALF, 0, 0, 0, NULL}, odd = {256, 0, 10000, HARK_ROTARY_HALF, 0, 0, 0, NULL},
+                                      not_dividing = {3, 0, 10000, HARK_ROTARY_HALF, 0, 0, 0, NULL},
+                                      no_pairs = {4, 0, 10000, (hark_rotary_pairs)9, 0, 0, 0, NULL},
+                                      rotary_early = {4, -1, 10000, HARK_ROTARY_HALF, 0, 0, 0, NULL},
+                                      rotary_base = {4, 0, -1, HARK_ROTARY_HALF, 0, 0, 0, NULL},
+                                      too_many_turned = {4, 0, 10000, HARK_ROTARY_HALF, 1 << 20, 0, 0, NULL},
+                                      turned_below = {4, 0, 10000, HARK_ROTARY_HALF, -1, 0, 0, NULL},
+                                      squeezed = {4, 0, 10000, HARK_ROTARY_HALF, 0, 0.5, 0, NULL},
+                                      stretched_without_end = {4, 0, 10000, HARK_ROTARY_HALF, 0, INFINITY, 0, NULL},
+                                      length_below = {4, 0, 10000, HARK_ROTARY_HALF, 0, 2, -1, NULL},
+                                      no_ramp = {4, 0, 1, HARK_ROTARY_HALF, 0, 2, 64, NULL},
+                                      given_and_by_parts = {4, 0, 10000, HARK_ROTARY_HALF, 1, 2, 64, one_rate};
   refuse_attributes("rotary", &no_heads);
   refuse_attributes("rotary", &odd);
   refuse_attributes("rotary", &not_dividing);
@@ -219,6 +222,8 @@ static void attributes_out_of_range_are_refused(void **state) {
   refuse_attributes("rotary", &squeezed);
   refuse_attributes("rotary", &stretched_without_end);
   refuse_attributes("rotary", &length_below);
+  refuse_attributes("rotary", &no_ramp);
+  refuse_attributes("rotary", &given_and_by_parts);
   static const hark_cross_entropy_attributes certain = {1, 1, -1}, below = {1, -0.1, -1}, no_weight = {NAN, 0, -1};
   refuse_attributes("cross_entropy", &certain);
   refuse_attributes("cross_entropy", &below);

@@ -1,0 +1,15 @@
+/* config_rotary.h - the part of hark_config_finish() that concerns rotary positions, and what of it a network takes. */
+#ifndef HARK_TRAIN_CONFIG_ROTARY_H
+#define HARK_TRAIN_CONFIG_ROTARY_H
+
+#include "train/config.h"
+
+/* Reads the lists, and adds a problem for every option of model.rotary that does not apply to the scaling that is asked for, that it lacks, and for
+ * every combination that cannot work. Options of another scaling that a run brings along go back to their defaults.
+ * A run from before model.rotary.ramp has yarn's ramp in turns. Errors: HARK_OUT_OF_MEMORY. */
+HARK_MUST_CHECK hark_status hark_config_settle_rotary(hark_context *context, hark_options *set, hark_config *config);
+
+/* The numbers of the configured scaling; of others zeros. */
+hark_rotary_tuning hark_config_rotary_tuning(const hark_config *config);
+
+#endif
