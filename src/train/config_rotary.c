@@ -145,6 +145,7 @@ static hark_status check_numbers(hark_context *context, hark_options *set, const
 hark_status hark_config_settle_rotary(hark_context *context, hark_options *set, hark_config *config) {
   const bool rotary = config->model.positions == HARK_POSITIONS_ROTARY, learned = config->model.rotary.learned != HARK_ROTARY_STATIC,
              scaled = config->model.rotary.scaling != HARK_ROTARY_AS_TRAINED;
+  const int problems = hark_options_problem_count(set);
   if (config->model.rotary.scaling == HARK_ROTARY_YARN && hark_options_source(set, ROTARY "scaling") == HARK_SOURCE_RUN &&
       hark_options_source(set, ROTARY "ramp") == HARK_SOURCE_DEFAULT)
     config->model.rotary.ramp = HARK_ROTARY_RAMP_TURNS;
@@ -160,8 +161,8 @@ hark_status hark_config_settle_rotary(hark_context *context, hark_options *set, 
   HARK_TRY(read_factors(context, set, ROTARY "long_factor", &config->model.rotary.long_factor, &config->model.rotary.long_factors));
   if (!scaled || !rotary || learned) return HARK_OK;
   HARK_TRY(check_lengths(context, set, config));
-  HARK_TRY(check_given(context, set, config));
-  return check_numbers(context, set, config);
+  if (hark_options_problem_count(set) == problems) HARK_TRY(check_given(context, set, config));
+  return hark_options_problem_count(set) == problems ? check_numbers(context, set, config) : HARK_OK;
 }
 
 /* 0 stands for the published number. */

@@ -310,7 +310,7 @@ static void other_programs_weights_need_a_description(void **state) {
 /* What models may have, and what is told of it. */
 static const struct {
   hark_decoder_config config;
-  const char *told[5];
+  const char *told[6];
 } told_rows[] = {{{BASE, .positional = "decay"}, {"\"positional\": \"decay\"", "\"positional_scope\": \"model\""}},
                  {{BASE, .positional_stretch = 2}, {"\"positional_stretch\": 2"}},
                  {{BASE, .rotary_learned = HARK_ROTARY_OF_HEAD}, {"\"learned\": \"head\""}},
@@ -318,6 +318,12 @@ static const struct {
                  {{BASE, .rotary_fraction = 0.5}, {"\"fraction\": 0.5"}},
                  {{BASE, .rotary_scaling = HARK_ROTARY_NTK}, {"\"scaling\": \"ntk\""}},
                  {{BASE, .rotary_factor = 4}, {"\"scaling_factor\": 4"}},
+                 {{BASE, .rotary_tuning = {.beta_fast = 16, .beta_slow = 1, .untruncated = true, .mscale = 1, .mscale_all_dim = 0.5}},
+                  {"\"beta_fast\": 16", "\"beta_slow\": 1", "\"truncate\": false", "\"mscale_all_dim\": 0.5"}},
+                 {{BASE, .rotary_tuning = {.low_frequency = 2, .high_frequency = 8}},
+                  {"\"low_freq_factor\": 2", "\"high_freq_factor\": 8"}},
+                 {{BASE, .rotary_tuning = {.attention_factor = 1, .short_factor = {2, {1, 1.25}}, .long_factor = {2, {1, 4}}}},
+                  {"\"attention_factor\": 1", "\"short_factor\": [1, 1.25]", "\"long_factor\": [1, 4]"}},
                  {{BASE, .structure = HARK_EVERY_LAYER(HARK_STRUCTURE_HIERARCHICAL), .hierarchy_block = 2,
                    .partition = HARK_PARTITION_SIBLING, .coarse_query = HARK_COARSE_QUERY_EXACT, .hierarchical_bias = true},
                   {"\"hierarchy_block\": 2", "\"partition\": \"sibling\"", "\"coarse_query\": \"exact\"", "\"hierarchical_bias\": true"}},
@@ -361,6 +367,29 @@ static void descriptions_tell_what_there_is(void **state) {
     hark_text_free(&text);
     hark_text_free(&again);
   }
+  test_setup_close(context);
+}
+
+/* A description that says yarn and no ramp was written when there was one in turns alone. */
+static void yarn_of_older_descriptions_is_in_turns(void **state) {
+  (void)state;
+  hark_context *context = test_reference_open();
+  const hark_decoder_config yarn = {BASE, .rotary_scaling = HARK_ROTARY_YARN, .rotary_factor = 4};
+  hark_text text = hark_text_empty(context);
+  hark_description read;
+  hark_description_print(&yarn, &text);
+  assert_fine(context, hark_description_parse(context, "text", hark_text_get(&text), text.length, &read));
+  assert_int_equal(read.config.rotary_tuning.ramp, HARK_ROTARY_RAMP_PAIR);
+  hark_description_close(context, &read);
+  char older[2048], *const ramp = strstr(hark_text_get(&text), ", \"ramp\": \"pair\"");
+  assert_non_null(ramp);
+  (void)snprintf(older, sizeof older, "%.*s%s", (int)(ramp - hark_text_get(&text)), hark_text_get(&text),
+                 ramp + strlen(", \"ramp\": \"pair\""));
+  assert_fine(context, hark_description_parse(context, "text", older, strlen(older), &read));
+  assert_int_equal(read.config.rotary_tuning.ramp, HARK_ROTARY_RAMP_TURNS);
+  assert_true(read.config.rotary_factor == 4);
+  hark_description_close(context, &read);
+  hark_text_free(&text);
   test_setup_close(context);
 }
 
@@ -488,6 +517,7 @@ int main(void) {
       TEST(a_manifest_is_compared),
       TEST(wrong_descriptions_are_refused),
       TEST(other_programs_weights_need_a_description),
+      TEST(yarn_of_older_descriptions_is_in_turns),
       TEST(descriptions_tell_what_there_is),
       TEST(damaged_bytes_are_refused_or_harmless),
       TEST(memory_may_run_out),

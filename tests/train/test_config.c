@@ -63,6 +63,11 @@ static void words_mean_what_the_code_compares_with(void **state) {
       {"model.rotary.scaling", "linear", &config.model.rotary.scaling, HARK_ROTARY_LINEAR},
       {"model.rotary.scaling", "ntk", &config.model.rotary.scaling, HARK_ROTARY_NTK},
       {"model.rotary.scaling", "yarn", &config.model.rotary.scaling, HARK_ROTARY_YARN},
+      {"model.rotary.scaling", "llama3", &config.model.rotary.scaling, HARK_ROTARY_LLAMA3},
+      {"model.rotary.scaling", "dynamic", &config.model.rotary.scaling, HARK_ROTARY_DYNAMIC},
+      {"model.rotary.scaling", "longrope", &config.model.rotary.scaling, HARK_ROTARY_LONGROPE},
+      {"model.rotary.ramp", "pair", &config.model.rotary.ramp, HARK_ROTARY_RAMP_PAIR},
+      {"model.rotary.ramp", "turns", &config.model.rotary.ramp, HARK_ROTARY_RAMP_TURNS},
       {"model.attention.structure", "dense", &config.model.attention.structure.words[0], HARK_STRUCTURE_DENSE},
       {"model.attention.structure", "window", &config.model.attention.structure.words[0], HARK_STRUCTURE_WINDOW},
       {"model.attention.structure", "hierarchical", &config.model.attention.structure.words[0], HARK_STRUCTURE_HIERARCHICAL},
@@ -111,10 +116,13 @@ static void derived_values_take_their_places(void **state) {
   assert_int_equal(hark_options_problem_count(options), 0);
 }
 
+#define SCALED(word) {"model.rotary.scaling", word}, {"model.rotary.scaling_factor", "4"}
+#define EIGHT {"model.width", "32"} /* four heads of eight features */
+#define FACTORS {"model.rotary.short_factor", "1,1,1.5,2"}, {"model.rotary.long_factor", "1,2,3,8"}
 static void combinations_that_cannot_work_are_told(void **state) {
   (void)state;
   static const struct {
-    const char *settings[4][2];
+    const char *settings[6][2];
     const char *message;
   } cases[] = {
       {{{"model.width", "30"}, {"model.heads", "4"}}, "width 30 is not divisible by heads 4"},
@@ -122,7 +130,37 @@ static void combinations_that_cannot_work_are_told(void **state) {
       {{{"model.positions", "none"}, {"model.rotary.learned", "head"}}, "learned rates need positions rotary"},
       {{{"model.positions", "none"}, {"model.rotary.scaling", "yarn"}}, "scaled rates need positions rotary"},
       {{{"model.rotary.learned", "model"}, {"model.rotary.scaling", "ntk"}}, "only static rates are scaled"},
-      {{{"model.rotary.scaling_factor", "2"}}, "a factor needs scaling linear, ntk or yarn"},
+      {{{"model.rotary.scaling_factor", "2"}}, "scaling_factor: says nothing here: it needs a model.rotary.scaling other than none"},
+      {{SCALED("linear"), {"model.rotary.beta_fast", "16"}}, "beta_fast: says nothing here: it needs model.rotary.scaling yarn"},
+      {{SCALED("llama3"), {"model.rotary.beta_slow", "2"}}, "beta_slow: says nothing here: it needs model.rotary.scaling yarn"},
+      {{SCALED("dynamic"), {"model.rotary.truncate", "false"}}, "truncate: says nothing here: it needs model.rotary.scaling yarn"},
+      {{SCALED("ntk"), {"model.rotary.ramp", "turns"}}, "ramp: says nothing here: it needs model.rotary.scaling yarn"},
+      {{SCALED("llama3"), {"model.rotary.mscale", "1"}}, "mscale: says nothing here: it needs model.rotary.scaling yarn"},
+      {{SCALED("ntk"), {"model.rotary.attention_factor", "1.2"}}, "it needs model.rotary.scaling yarn or longrope"},
+      {{SCALED("yarn"), {"model.rotary.low_freq_factor", "2"}}, "low_freq_factor: says nothing here: it needs model.rotary.scaling llama3"},
+      {{SCALED("yarn"), {"model.rotary.high_freq_factor", "8"}}, "it needs model.rotary.scaling llama3"},
+      {{SCALED("yarn"), {"model.rotary.short_factor", "1,2"}}, "short_factor: says nothing here: it needs model.rotary.scaling longrope"},
+      {{{"model.rotary.long_factor", "1,2"}}, "long_factor: says nothing here: it needs model.rotary.scaling longrope"},
+      {{{"model.rotary.scaling", "yarn"}}, "a scaling needs model.rotary.scaling_factor"},
+      {{{"model.rotary.scaling", "dynamic"}}, "a scaling needs model.rotary.scaling_factor"},
+      {{SCALED("yarn"), {"model.rotary.beta_fast", "2"}, {"model.rotary.beta_slow", "3"}}, "beta_fast 2 is not above model.rotary.beta_slow 3"},
+      {{SCALED("llama3"), {"model.rotary.low_freq_factor", "4"}}, "high_freq_factor 4 is not above model.rotary.low_freq_factor 4"},
+      {{SCALED("yarn"), {"model.rotary.mscale", "1"}}, "mscale needs model.rotary.mscale_all_dim"},
+      {{SCALED("yarn"), {"model.rotary.mscale_all_dim", "1"}}, "mscale needs model.rotary.mscale_all_dim, and the other way round"},
+      {{SCALED("yarn"), {"model.rotary.mscale", "1"}, {"model.rotary.mscale_all_dim", "1"}, {"model.rotary.attention_factor", "1"}},
+       "attention_factor takes the place of mscale"},
+      {{SCALED("yarn"), {"model.rotary.ramp", "turns"}, {"model.rotary.truncate", "false"}}, "no pairs at its ends to truncate"},
+      {{SCALED("longrope")}, "longrope needs model.rotary.short_factor and model.rotary.long_factor"},
+      {{SCALED("longrope"), {"model.rotary.short_factor", "1,2"}}, "longrope needs model.rotary.short_factor and model.rotary.long_factor"},
+      {{SCALED("longrope"), EIGHT, {"model.rotary.short_factor", "1,2,3"}, {"model.rotary.long_factor", "1,2,3,4"}},
+       "short_factor has 3 numbers, expected one for each of the 4 pairs that turn"},
+      {{SCALED("longrope"), EIGHT, {"model.rotary.short_factor", "1,2,3,4"}, {"model.rotary.long_factor", "1,2,3,4,5"}},
+       "long_factor has 5 numbers, expected one for each of the 4 pairs that turn"},
+      {{SCALED("longrope"), EIGHT, {"model.rotary.short_factor", "1,2,3,0"}}, "\"1,2,3,0\" given, expected numbers above 0, one a pair"},
+      {{SCALED("longrope"), EIGHT, {"model.rotary.short_factor", "1,2,x,4"}}, "\"1,2,x,4\" given, expected numbers above 0, one a pair"},
+      {{{"model.rotary.scaling", "longrope"}, EIGHT, FACTORS}, "a scaling needs model.rotary.scaling_factor"},
+      {{SCALED("longrope"), EIGHT, FACTORS, {"model.rotary.original_context", "1"}}, "original_context is 1, expected 2 or more for longrope"},
+      {{SCALED("dynamic"), {"data.unit", "sentences"}}, "dynamic depends on the length of a text"},
       {{{"model.positional_stretch", "2"}}, "a stretch needs a positional kernel"},
       {{{"model.heads", "4"}, {"model.key_heads", "3"}}, "heads 4 is not divisible by key_heads 3"},
       {{{"train.steps", "4"}, {"train.epochs", "1"}}, "only one of steps, epochs, tokens and examples"},
@@ -134,10 +172,10 @@ static void combinations_that_cannot_work_are_told(void **state) {
       {{{"train.tokens", "9223372036854775807"}}, "expected at most 2^62"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-    for (int k = 0; k < 4 && cases[i].settings[k][0] != NULL; k++) set(cases[i].settings[k][0], cases[i].settings[k][1]);
+    for (int k = 0; k < 6 && cases[i].settings[k][0] != NULL; k++) set(cases[i].settings[k][0], cases[i].settings[k][1]);
     assert_fine(context, hark_config_finish(context, options, &config));
     assert_failure(context, hark_options_finish(context, options), HARK_BAD_CONFIGURATION, cases[i].message);
-    assert_int_equal(hark_options_problem_count(options), 1);
+    if (hark_options_problem_count(options) != 1) fail_msg("case %zu also: %s", i, hark_options_problem(options, 1));
     end(state);
     begin(state);
   }
@@ -209,9 +247,83 @@ static void options_that_leave_the_weights_alone_do(void **state) {
   }
   free(expected);
   assert_true(compared > 20);
-  /* structure, window, hierarchy_block, partition, coarse_query, kernel, sigma; rotary.scaling, its factor and context, positional_stretch;
-   * normalisation, ridge, ridge_power, unit */
-  assert_int_equal(exchangeable, 15);
+  /* structure, window, hierarchy_block, partition, coarse_query, kernel, sigma; rotary.scaling, its factor and context, eleven numbers and words of
+   * single scalings, positional_stretch; normalisation, ridge, ridge_power, unit */
+  assert_int_equal(exchangeable, 26);
+}
+
+static void set_from(const char *name, const char *value, hark_option_source source) {
+  assert_fine(context, hark_options_set(context, options, name, value, "test", source));
+}
+
+/* A run from before there was model.rotary.ramp was trained with yarn's ramp in turns; who asks for yarn now gets that of published models. */
+static void yarn_of_older_runs_stays(void **state) {
+  for (int kind = 0; kind < 4; kind++) {
+    const hark_option_source source = kind < 2 ? HARK_SOURCE_RUN : kind == 2 ? HARK_SOURCE_FILE : HARK_SOURCE_COMMAND;
+    set_from("model.rotary.scaling", "yarn", source);
+    set_from("model.rotary.scaling_factor", "4", source);
+    if (kind == 1) set_from("model.rotary.ramp", "pair", source); /* what runs record now */
+    assert_fine(context, hark_config_finish(context, options, &config));
+    assert_int_equal(hark_options_problem_count(options), 0);
+    assert_int_equal(config.model.rotary.ramp, kind == 0 ? HARK_ROTARY_RAMP_TURNS : HARK_ROTARY_RAMP_PAIR);
+    assert_int_equal(hark_engine_decoder_config(&config, 61).rotary_tuning.ramp, config.model.rotary.ramp);
+    end(state);
+    begin(state);
+  }
+}
+
+/* What a run brings along for a scaling that is exchanged is no mistake of who exchanges it, and says nothing any more. */
+static void another_scaling_leaves_the_numbers_of_the_old_one(void **state) {
+  (void)state;
+  set_from("model.rotary.scaling", "yarn", HARK_SOURCE_RUN);
+  set_from("model.rotary.scaling_factor", "4", HARK_SOURCE_RUN);
+  set_from("model.rotary.beta_fast", "16", HARK_SOURCE_RUN);
+  set_from("model.rotary.attention_factor", "1.5", HARK_SOURCE_RUN);
+  set_from("model.rotary.scaling", "linear", HARK_SOURCE_COMMAND);
+  set_from("model.rotary.scaling_factor", "2", HARK_SOURCE_COMMAND);
+  assert_fine(context, hark_config_finish(context, options, &config));
+  assert_int_equal(hark_options_problem_count(options), 0);
+  const hark_decoder_config model = hark_engine_decoder_config(&config, 61);
+  assert_true(model.rotary_scaling == HARK_ROTARY_LINEAR && model.rotary_factor == 2);
+  assert_true(model.rotary_tuning.beta_fast == 0 && model.rotary_tuning.attention_factor == 0);
+}
+
+/* The numbers of every scaling reach the model, lists as they stand in files and on the command line. */
+static void scalings_reach_the_model(void **state) {
+  set("model.width", "32");
+  set("model.rotary.scaling", "longrope");
+  set("model.rotary.attention_factor", "1.19");
+  set("model.rotary.short_factor", "1,1.5");
+  set("model.rotary.short_factor", "2, 3");
+  set("model.rotary.long_factor", "1,2,3.25,8");
+  assert_fine(context, hark_config_finish(context, options, &config));
+  assert_int_equal(hark_options_problem_count(options), 0);
+  hark_rotary_tuning tuning = hark_engine_decoder_config(&config, 61).rotary_tuning;
+  assert_true(tuning.attention_factor == 1.19 && tuning.short_factor.count == 4 && tuning.long_factor.count == 4);
+  assert_true(tuning.short_factor.values[1] == 1.5 && tuning.short_factor.values[3] == 3 && tuning.long_factor.values[2] == 3.25);
+  end(state);
+  begin(state);
+  set("model.rotary.scaling", "yarn");
+  set("model.rotary.scaling_factor", "40");
+  set("model.rotary.beta_fast", "16");
+  set("model.rotary.beta_slow", "2");
+  set("model.rotary.truncate", "false");
+  set("model.rotary.mscale", "1");
+  set("model.rotary.mscale_all_dim", "0.5");
+  assert_fine(context, hark_config_finish(context, options, &config));
+  assert_int_equal(hark_options_problem_count(options), 0);
+  tuning = hark_engine_decoder_config(&config, 61).rotary_tuning;
+  assert_true(tuning.beta_fast == 16 && tuning.beta_slow == 2 && tuning.untruncated && tuning.mscale == 1 && tuning.mscale_all_dim == 0.5);
+  end(state);
+  begin(state);
+  set("model.rotary.scaling", "llama3");
+  set("model.rotary.scaling_factor", "8");
+  set("model.rotary.low_freq_factor", "2");
+  set("model.rotary.high_freq_factor", "8");
+  assert_fine(context, hark_config_finish(context, options, &config));
+  assert_int_equal(hark_options_problem_count(options), 0);
+  tuning = hark_engine_decoder_config(&config, 61).rotary_tuning;
+  assert_true(tuning.low_frequency == 2 && tuning.high_frequency == 8);
 }
 
 static void configurations_agree_by_value(void **state) {
@@ -300,6 +412,9 @@ int main(void) {
                                      TEST(capacities_of_layers_are_numbers),
                                      TEST(the_largest_counts_fit),
                                      TEST(options_that_leave_the_weights_alone_do),
+                                     TEST(yarn_of_older_runs_stays),
+                                     TEST(another_scaling_leaves_the_numbers_of_the_old_one),
+                                     TEST(scalings_reach_the_model),
                                      TEST(configurations_agree_by_value)};
   return cmocka_run_group_tests_name("config", tests, NULL, NULL);
 }
