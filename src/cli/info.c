@@ -13,6 +13,7 @@
 #include "io/number.h"
 #include "io/safetensors.h"
 #include "train/config.h"
+#include "train/config_rotary.h"
 
 #define POINTER_BYTES ((size_t)HARK_NAME_BYTES)
 
@@ -276,6 +277,7 @@ static hark_status show_run(hark_invocation *call, const char *run, const char *
     return status;
   }
   status = hark_options_read_yaml(context, options, configuration, HARK_SOURCE_RUN);
+  hark_config_recall_rotary(options, &config);
   if (status == HARK_OK && hark_options_finish(context, options) != HARK_OK) {
     char message[HARK_MESSAGE_BYTES];
     snprintf(message, sizeof message, "%s", hark_context_message(context));

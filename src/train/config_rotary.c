@@ -142,13 +142,17 @@ static hark_status check_numbers(hark_context *context, hark_options *set, const
   return hark_options_complain(context, set, NUMBERS, "%s", message);
 }
 
+void hark_config_recall_rotary(const hark_options *set, hark_config *config) {
+  if (config->model.rotary.scaling == HARK_ROTARY_YARN && hark_options_source(set, ROTARY "scaling") == HARK_SOURCE_RUN &&
+      hark_options_source(set, ROTARY "ramp") == HARK_SOURCE_DEFAULT)
+    config->model.rotary.ramp = HARK_ROTARY_RAMP_TURNS;
+}
+
 hark_status hark_config_settle_rotary(hark_context *context, hark_options *set, hark_config *config) {
   const bool rotary = config->model.positions == HARK_POSITIONS_ROTARY, learned = config->model.rotary.learned != HARK_ROTARY_STATIC,
              scaled = config->model.rotary.scaling != HARK_ROTARY_AS_TRAINED;
   const int problems = hark_options_problem_count(set);
-  if (config->model.rotary.scaling == HARK_ROTARY_YARN && hark_options_source(set, ROTARY "scaling") == HARK_SOURCE_RUN &&
-      hark_options_source(set, ROTARY "ramp") == HARK_SOURCE_DEFAULT)
-    config->model.rotary.ramp = HARK_ROTARY_RAMP_TURNS;
+  hark_config_recall_rotary(set, config);
   if (learned && !rotary)
     HARK_TRY(hark_options_complain(context, set, ROTARY "learned model.positions", "learned rates need positions rotary"));
   if (scaled && !rotary)

@@ -281,6 +281,64 @@ static void rotary_scaling_refers_to_the_runs_context(void **state) {
 #undef YARN
 }
 
+static double loss_with(const char *words) {
+  char all[512];
+  (void)snprintf(all, sizeof all, "eval run --data other.txt --json %s", words);
+  return loss_of(all);
+}
+
+/* Scalings that come to the same are the same, to the bit. The run's windows have 8 tokens, its heads four pairs. */
+static void scalings_agree_where_they_should(void **state) {
+  (void)state;
+#define LISTS " --model.rotary.short-factor 1,1,1,1 --model.rotary.long-factor 2,2,2,2"
+  expect("train --data text.txt --out run --steps 8 --lr 1e-2 --warmup 0 " TINY, HARK_EXIT_DONE, "", "");
+  const double at_8 = loss_with("--context 8"), at_32 = loss_with("--context 32");
+  const double linear = loss_with("--context 32 --rotary-scaling linear --rotary-factor 2"),
+               ntk = loss_with("--context 32 --rotary-scaling ntk --rotary-factor 4"),
+               yarn = loss_with("--context 32 --rotary-scaling yarn --rotary-factor 4");
+  assert_true(linear != at_32 && ntk != at_32 && yarn != at_32 && linear != ntk && linear != yarn && ntk != yarn);
+  assert_true(loss_with("--context 8 --rotary-scaling dynamic --rotary-factor 3") == at_8);
+  assert_true(loss_with("--context 32 --rotary-scaling dynamic --rotary-factor 1") == ntk); /* 32 / 8 */
+  assert_true(loss_with("--context 32 --rotary-scaling dynamic --rotary-factor 2") != ntk);
+  assert_true(loss_with("--context 8 --rotary-scaling longrope --model.rotary.attention-factor 1" LISTS) == at_8);
+  assert_true(loss_with("--context 32 --rotary-scaling longrope --model.rotary.attention-factor 1" LISTS) == linear);
+  assert_true(loss_with("--context 32 --rotary-scaling longrope --rotary-factor 2" LISTS) != linear); /* larger logits */
+  /* of 8 tokens no pair turns 4 times or even twice */
+  assert_true(loss_with("--context 32 --rotary-scaling llama3 --rotary-factor 2 --model.rotary.low-freq-factor 2") == linear);
+  assert_true(loss_with("--context 32 --rotary-scaling llama3 --rotary-factor 2") != linear);
+  assert_true(loss_with("--context 32 --rotary-scaling yarn --rotary-factor 2 --model.rotary.ramp turns --model.rotary.beta-slow 2 "
+                        "--model.rotary.attention-factor 1") == linear);
+  assert_true(loss_with("--context 32 --rotary-scaling yarn --rotary-factor 4 --model.rotary.ramp turns") != yarn);
+  expect("eval run --context 32 --rotary-scaling longrope --rotary-factor 2", HARK_EXIT_USAGE, "",
+         "longrope needs model.rotary.short_factor and model.rotary.long_factor");
+  expect("eval run --context 32 --rotary-scaling longrope --rotary-factor 2 --model.rotary.short-factor 1,1 --model.rotary.long-factor 1,1",
+         HARK_EXIT_USAGE, "", "model.rotary.short_factor has 2 numbers, expected one for each of the 4 pairs that turn");
+  expect("eval run --context 32 --rotary-scaling yarn", HARK_EXIT_USAGE, "", "a scaling needs model.rotary.scaling_factor");
+  expect("eval run --context 32 --rotary-scaling linear --rotary-factor 2 --model.rotary.beta-fast 8", HARK_EXIT_USAGE, "",
+         "says nothing here: it needs model.rotary.scaling yarn");
+#undef LISTS
+}
+
+/* A run that says yarn and no ramp is from before, when there was one in turns alone. */
+static void yarn_of_an_older_run_stays_as_it_was(void **state) {
+  (void)state;
+  expect("train --data text.txt --out run --steps 4 --lr 1e-2 --warmup 0 --rotary-scaling yarn --rotary-factor 4 " TINY, HARK_EXIT_DONE, "",
+         "");
+  const double pair = loss_with("--context 32"), turns = loss_with("--context 32 --model.rotary.ramp turns");
+  assert_true(pair != turns);
+  char *const text = test_file_text(folder, "run/config.yaml"), *const ramp = strstr(text, "    ramp: pair");
+  assert_non_null(ramp);
+  memmove(ramp, strchr(ramp, '\n') + 1, strlen(strchr(ramp, '\n') + 1) + 1);
+  test_file_write_text(folder, "run/config.yaml", text);
+  free(text);
+  expect("info run", HARK_EXIT_DONE, "      ramp: turns\n", "");
+  assert_true(loss_with("--context 32") == turns);
+  assert_true(loss_with("--context 32 --rotary-factor 4") == turns);
+  assert_true(loss_with("--context 32 --rotary-scaling yarn") == pair); /* asked for now */
+  expect("train --init-from run --data text.txt --out longer --context 32 " FRESH, HARK_EXIT_DONE, "", "");
+  expect("info longer", HARK_EXIT_DONE, "      ramp: turns\n", "");
+}
+
 /* decay(d / 2) of length 3 is decay(d) of length 6. */
 static void a_stretched_kernel_is_a_longer_one(void **state) {
   (void)state;
@@ -332,6 +390,8 @@ int main(void) {
       TEST(contexts_are_measured_on_the_same_targets),
       TEST(the_own_context_is_as_ever),
       TEST(rotary_scaling_refers_to_the_runs_context),
+      TEST(scalings_agree_where_they_should),
+      TEST(yarn_of_an_older_run_stays_as_it_was),
       TEST(a_stretched_kernel_is_a_longer_one),
       TEST(what_cannot_be_measured_is_refused),
   };
