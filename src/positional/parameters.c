@@ -114,6 +114,13 @@ static double jitter(double slot) {
   return exp(JITTER * (2 * (turn - floor(turn)) - 1));
 }
 
+/* ALiBi's slopes as its authors' program has them: of the power of two of slots that is there 2^(-8 k / power), k = 1 .. power; the rest takes
+ * those of twice as many that lie between, from the largest on. */
+static double slope(double slot, double slots) {
+  const double power = ldexp(1, ilogb(slots));
+  return exp2(-SLOPE_EXPONENT * (slot < power ? slot + 1 : slot - power + 0.5) / power);
+}
+
 static double start_value(hark_leaf_start start, double slot, double slots, double length) {
   switch (start) {
     case HARK_START_ONE: return 1;
@@ -121,7 +128,7 @@ static double start_value(hark_leaf_start start, double slot, double slots, doub
     case HARK_START_LENGTH: return geometric(SHORTEST_LENGTH, LONGEST_LENGTHS * length, slot, slots);
     case HARK_START_INVERSE_LENGTH: return 1 / geometric(SHORTEST_LENGTH, LONGEST_LENGTHS * length, slot, slots);
     case HARK_START_PERIOD: return geometric(SHORTEST_PERIOD, length, slot, slots) / PI;
-    case HARK_START_SLOPE: return exp2(-SLOPE_EXPONENT * (slot + 1) / slots);
+    case HARK_START_SLOPE: return slope(slot, slots);
   }
   return 1;
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "positional/published_positional.h"
 #include "support/cmocka_all.h"
 #include "support/kernel_expression.h"
 #include "support/setups.h"
@@ -351,10 +352,22 @@ static void initial_values_are_those_of_the_definition(void **state) {
   }
   hark_positional_destroy(context, &kernel);
   kernel = parse(context, "alibi");
-  for (int h = 0; h < 8; h++) { /* ALiBi's slopes */
-    const hark_positional_start head = {.struct_size = sizeof head, .heads = 8, .head = h};
+  for (size_t c = 0; c < sizeof published_alibi / sizeof *published_alibi; c++) /* BLOOM's in f32 */
+    for (int h = 0; h < published_alibi[c].heads; h++) {
+      const hark_positional_start head = {.struct_size = sizeof head, .heads = published_alibi[c].heads, .head = h};
+      assert_fine(context, hark_positional_initial(context, kernel, &head, raw));
+      if (!(fabs(exp(raw[0]) / published_alibi[c].slopes[h] - 1) < 1e-6))
+        fail_msg("slope %d of %d is %.9g, expected %.9g", h, published_alibi[c].heads, exp(raw[0]), published_alibi[c].slopes[h]);
+    }
+  hark_positional_destroy(context, &kernel);
+  kernel = parse(context, "bank[3](alibi)"); /* copies of a head are slots of their own: twelve of them */
+  for (int h = 0; h < 4; h++) {
+    const hark_positional_start head = {.struct_size = sizeof head, .heads = 4, .head = h};
     assert_fine(context, hark_positional_initial(context, kernel, &head, raw));
-    assert_true(fabs(raw[0] + (h + 1) * log(2)) < 1e-15 * 10);
+    for (int copy = 0; copy < 3; copy++) {
+      const int slot = 4 * copy + h;
+      assert_true(fabs(raw[copy] + log(2) * (slot < 8 ? slot + 1 : slot - 7.5)) < 1e-14);
+    }
   }
   hark_positional_destroy(context, &kernel);
   kernel = parse(context, "bank[2](decay(l=[30,8]))");
