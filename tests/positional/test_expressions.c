@@ -383,6 +383,24 @@ static void initial_values_are_those_of_the_definition(void **state) {
   test_setup_close(context);
 }
 
+/* The bucket of every distance is that of a causal T5. */
+static void buckets_are_those_of_t5(void **state) {
+  (void)state;
+  hark_context *context = test_reference_open();
+  hark_positional *kernel = parse(context, "t5(factor=[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,31,32])");
+  const hark_positional_start start = {.struct_size = sizeof start};
+  double raw[32];
+  assert_fine(context, hark_positional_initial(context, kernel, &start, raw));
+  for (size_t d = 0; d < sizeof published_t5 / sizeof *published_t5; d++) {
+    const double distance = (double)d;
+    double value = 0;
+    assert_fine(context, hark_positional_log(context, kernel, raw, &distance, 1, &value));
+    assert_int_equal(lround(exp(value)) - 1, published_t5[d]);
+  }
+  hark_positional_destroy(context, &kernel);
+  test_setup_close(context);
+}
+
 /* Every context from 1 token up starts with values that are in range, and no two components equal. */
 static void initial_values_differ_for_every_length(void **state) {
   (void)state;
@@ -462,6 +480,7 @@ int main(void) {
       cmocka_unit_test(garbled_texts_do_no_harm),
       cmocka_unit_test(parameters_stand_in_order),
       cmocka_unit_test(initial_values_are_those_of_the_definition),
+      cmocka_unit_test(buckets_are_those_of_t5),
       cmocka_unit_test(initial_values_differ_for_every_length),
       cmocka_unit_test(memory_may_run_out),
       cmocka_unit_test(expressions_can_be_placed),

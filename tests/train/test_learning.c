@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "io/safetensors.h"
+#include "nn/layers.h"
+#include "reference/published_layers.h"
 #include "support/cmocka_all.h"
 #include "support/training_place.h"
 #include "train/schedule.h"
@@ -37,6 +39,40 @@ static void test_schedules(void **state) {
   assert_true(fabs(hark_schedule_rate(&config, 10, 10) - 2) <= tolerance);
   config.train.warmup = 0;
   assert_true(fabs(hark_schedule_rate(&config, 1, 1) - 0.5) <= tolerance);
+}
+
+/* Step t of 40 with a warm-up of 10 has what transformers' schedules give for t; they count steps from 0, so that their first step has the rate 0. */
+static void test_published_schedules(void **state) {
+  (void)state;
+  hark_config config;
+  memset(&config, 0, sizeof config);
+  config.train.learning_rate = 1;
+  config.train.warmup = 10;
+  const struct {
+    hark_schedule schedule;
+    double minimum;
+    const double *rates;
+  } rows[] = {{HARK_SCHEDULE_COSINE, 0, published_cosine},
+              {HARK_SCHEDULE_COSINE, 0.1, published_cosine_minimum},
+              {HARK_SCHEDULE_LINEAR, 0, published_linear},
+              {HARK_SCHEDULE_RSQRT, 0, published_inverse_sqrt}};
+  for (size_t r = 0; r < sizeof rows / sizeof *rows; r++)
+    for (int t = 1; t <= 40; t++) {
+      config.train.schedule = rows[r].schedule;
+      config.train.minimum_rate = rows[r].minimum;
+      const double rate = hark_schedule_rate(&config, t, 40);
+      if (!(fabs(rate - rows[r].rates[t]) <= 1e-14)) fail_msg("row %zu, step %d: %.17g, expected %.17g", r, t, rate, rows[r].rates[t]);
+    }
+}
+
+/* Deviations that PyTorch's xavier_normal_ draws with, as they were measured. */
+static void test_published_deviations(void **state) {
+  (void)state;
+  static const int64_t shapes[][2] = {{64, 256}, {256, 64}, {7, 7}}; /* out, in */
+  for (int i = 0; i < 3; i++) {
+    const double deviation = hark_deviation_for(HARK_DEVIATION_XAVIER, shapes[i][1], shapes[i][0]);
+    assert_true(fabs(deviation / published_xavier[i] - 1) < 4e-3);
+  }
 }
 
 /* A rate that blows the model up: steps with numbers that are not finite change nothing, and after the allowed number the run gives up. */
@@ -180,7 +216,7 @@ static void test_learned_rates(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_schedules),          cmocka_unit_test(test_not_finite),
+      cmocka_unit_test(test_schedules), cmocka_unit_test(test_published_schedules), cmocka_unit_test(test_published_deviations),          cmocka_unit_test(test_not_finite),
       cmocka_unit_test(test_positional_kernels), cmocka_unit_test(test_positional_kernels_not_finite),
       cmocka_unit_test(test_learned_rates),
   };
