@@ -1,5 +1,5 @@
 #!/bin/sh
-# hark against its peers: run.sh BUILD [attention|hierarchical|step|encoder|parity ...]
+# hark against its peers: run.sh BUILD [attention|hierarchical|step|encoder|parity|published ...]
 # Makes a virtual environment with PyTorch (from PyPI; several gigabytes at worst) in $HARK_PEERS_VENV or BUILD/peers-venv. Nothing else of
 # hark needs it. HARK_PEERS_PYTHON names the python to make it with.
 set -eu
@@ -9,7 +9,7 @@ build=$(cd "${1:-build}" && pwd)
 venv=${HARK_PEERS_VENV:-$build/peers-venv}
 python=${HARK_PEERS_PYTHON:-python3}
 
-if ! "$venv/bin/python" -c 'import torch, numpy, safetensors, h_transformer_1d' 2>/dev/null; then
+if ! "$venv/bin/python" -c 'import torch, numpy, safetensors, h_transformer_1d, transformers' 2>/dev/null; then
   echo "Making $venv with PyTorch ..."
   "$python" -m venv "$venv" || {
     echo "This needs Python with venv (Debian: apt-get install python3-venv python3-dev g++)" >&2
@@ -21,15 +21,17 @@ if ! "$venv/bin/python" -c 'import torch, numpy, safetensors, h_transformer_1d' 
   "$venv/bin/pip" install -q -r "$here/requirements.txt"
 fi
 
-[ $# -gt 0 ] || set -- attention hierarchical step encoder parity
+[ $# -gt 0 ] || set -- attention hierarchical step encoder parity published
 parity=no
+published=no
 compare=
 for what in "$@"; do
   case "$what" in
     attention | hierarchical | step | encoder) compare="$compare $what" ;;
     parity) parity=yes ;;
+    published) published=yes ;;
     *)
-      echo "run.sh: '$what' is not known, expected attention, hierarchical, step, encoder or parity" >&2
+      echo "run.sh: '$what' is not known, expected attention, hierarchical, step, encoder, parity or published" >&2
       exit 2
       ;;
   esac
@@ -41,4 +43,7 @@ fi
 if [ "$parity" = yes ]; then
   "$venv/bin/python" "$here/parity.py" --hark "$build/hark" --folder "$build/peers/parity"
   "$venv/bin/python" "$here/parity.py" --hark "$build/hark" --folder "$build/peers/parity-encoder" --model encoder
+fi
+if [ "$published" = yes ]; then
+  "$venv/bin/python" "$here/published.py" --check
 fi

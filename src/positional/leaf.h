@@ -42,7 +42,7 @@ typedef enum hark_leaf_start {
   HARK_START_LENGTH,         /* geometric from 2 to 2 L */
   HARK_START_INVERSE_LENGTH, /* 1 over that */
   HARK_START_PERIOD,         /* geometric from 3 to L, over pi */
-  HARK_START_SLOPE           /* 2^(-8 (j + 1) / S) (ALiBi, arXiv 2108.12409) */
+  HARK_START_SLOPE           /* 2^(-8 (j + 1) / S), S a power of two, else as ALiBi's program (arXiv 2108.12409) */
 } hark_leaf_start;
 
 typedef struct hark_leaf_parameter {
