@@ -193,7 +193,8 @@ HARK_API HARK_MUST_CHECK hark_status hark_decoding_choose(hark_decoding *decodin
                                                           int32_t *token);
 
 /* Forgets all tokens from number `length` on; there are no logits until the next token. A model of structure hierarchical, in any layer,
- * keeps little of old tokens: its next call reads those that are left again first. Errors: HARK_INVALID_ARGUMENT (length outside [0, what has
+ * keeps little of old tokens: its next call reads those that are left again first. So does one whose rotary rates are those of a longer text
+ * (model.rotary.scaling dynamic, longrope). Errors: HARK_INVALID_ARGUMENT (length outside [0, what has
  * been read]). */
 HARK_API HARK_MUST_CHECK hark_status hark_decoding_truncate(hark_decoding *decoding, int64_t length);
 

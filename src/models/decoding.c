@@ -395,9 +395,11 @@ static hark_status append(hark_decoding *decoding, const int32_t *tokens, int64_
   return hark_tensor_read(decoding->context, hark_tape_tensor(decoding->tape, logits), decoding->logits);
 }
 
-/* Back to the first `length` tokens. What begins anew needs nothing of before. */
+/* Back to the first `length` tokens. What begins anew needs nothing of before. Caches that turned by the rates of a longer text are none of this
+ * one, even where the next token would make it long again: what follows is what follows after saving and restoring. */
 static void go_back(hark_decoding *decoding, int64_t length) {
-  decoding->stale = length > 0 && (decoding->stale || forgetful_layer(decoding) >= 0);
+  const bool same_rates = hark_rotary_same_rates(rotary_of(decoding), decoding->reach, length);
+  decoding->stale = length > 0 && (decoding->stale || forgetful_layer(decoding) >= 0 || !same_rates);
   decoding->length = length;
 }
 
@@ -496,17 +498,12 @@ static size_t saved_bytes(const hark_decoding *decoding, const saved_header *hea
   return bytes + (header->has_logits ? logit_bytes(decoding) : 0);
 }
 
-/* Whether the caches are those of a text of `length` tokens: after a cut their rates may be those of a longer one. */
-static bool has_caches(const hark_decoding *decoding) {
-  return !decoding->stale && decoding->length > 0 && hark_rotary_same_rates(rotary_of(decoding), decoding->reach, decoding->length);
-}
-
 static saved_header header_of(const hark_decoding *decoding) {
   saved_header header = {.version = SAVED_VERSION,
                          .fingerprint = decoding->model->fingerprint,
                          .length = (uint64_t)decoding->length,
                          .has_logits = decoding->has_logits,
-                         .levels = has_caches(decoding) ? cache_levels(decoding) : 0};
+                         .levels = decoding->stale || decoding->length == 0 ? 0 : cache_levels(decoding)};
   memcpy(header.magic, saved_magic, sizeof saved_magic);
   header.bytes = saved_bytes(decoding, &header);
   return header;

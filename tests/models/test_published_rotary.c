@@ -191,8 +191,8 @@ static void decoding_is_the_whole_pass(void **state) {
         assert_int_equal(hark_decoding_prefill(parts, tokens + at, ends[i] - at), HARK_OK);
         assert_same(hark_decoding_logits(parts), expected[ends[i]], what, ends[i]);
       }
-      static const int64_t cuts[] = {31, TRAINED + 3, TRAINED - 2, 1};
-      for (int i = 0; i < 4; i++) {
+      static const int64_t cuts[] = {31, TRAINED + 3, TRAINED, TRAINED - 2, 1};
+      for (int i = 0; i < 5; i++) {
         assert_int_equal(hark_decoding_truncate(parts, cuts[i]), HARK_OK);
         const size_t bytes = hark_decoding_saved_bytes(parts);
         void *const saved = malloc(bytes);
@@ -203,7 +203,7 @@ static void decoding_is_the_whole_pass(void **state) {
         assert_int_equal(hark_decoding_step(parts, tokens[cuts[i]]), HARK_OK);
         assert_same(hark_decoding_logits(parts), expected[cuts[i] + 1], what, cuts[i] + 1);
         assert_int_equal(hark_decoding_step(one, tokens[cuts[i]]), HARK_OK);
-        assert_same(hark_decoding_logits(one), expected[cuts[i] + 1], what, cuts[i] + 1);
+        assert_memory_equal(hark_decoding_logits(one), hark_decoding_logits(parts), VOCABULARY * sizeof(float));
       }
       hark_decoding_destroy(&one);
       hark_decoding_destroy(&parts);
