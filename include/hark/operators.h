@@ -173,7 +173,7 @@ typedef struct hark_rotary_attributes {
   int64_t turned;          /* pairs that turn, the first of the d/2; the others are passed on. 0: all */
   double stretch;          /* 1 or more; 0: 1 */
   int64_t original_length; /* 0: all pairs are stretched alike */
-  const double *rates;     /* host, [pairs that turn]: angles of a token, for all heads; borrowed until the backward is done. NULL: of base */
+  const double *rates; /* host, [pairs that turn]: angles of a token, for all heads; borrowed until the backward is done. NULL: of base */
 } hark_rotary_attributes;
 
 /* The angle by which pair j of a head of d features turns from one position to the next, where no rates are an input. With t the attributes'

@@ -53,7 +53,7 @@ struct hark_decoding {
   bool has_logits;
   bool stale; /* caches hold something else than `length` tokens of the history */
   int64_t capacity, length, prefill;
-  int64_t reach; /* length of the text whose rotary rates the caches were made with */
+  int64_t reach;                /* length of the text whose rotary rates the caches were made with */
   hark_attention_report report; /* pivots that kernel ridge attention has mended */
   hark_cancel *cancel;
   void *cancel_user;
@@ -556,7 +556,8 @@ static hark_status check_saved(const hark_decoding *decoding, const void *data, 
   if (header->length > (uint64_t)decoding->capacity)
     return hark_fail(context, HARK_INVALID_ARGUMENT, "saved decoding: holds %" PRIu64 " tokens, there is room for %" PRId64, header->length,
                      decoding->capacity);
-  const uint64_t most_levels = forgetful_layer(decoding) >= 0 ? HARK_HIERARCHY_MAX_LEVELS : 1; /* one lies in memory: so many do not overflow */
+  const uint64_t most_levels =
+      forgetful_layer(decoding) >= 0 ? HARK_HIERARCHY_MAX_LEVELS : 1; /* one lies in memory: so many do not overflow */
   const bool lacks_caches = header->levels == 0 && header->length > 0 && !has_history(decoding);
   const bool has_too_much = header->length == 0 && (header->has_logits > 0 || header->levels > 0);
   if (header->has_logits > 1 || header->levels > most_levels || lacks_caches || has_too_much || saved_bytes(decoding, header) != bytes)

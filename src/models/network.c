@@ -24,9 +24,10 @@ static hark_status check_rotary(hark_context *context, const hark_network_config
   if (!scaled) return HARK_OK;
   const hark_rotary_spec spec = hark_stack_rotary(config);
   if (hark_rotary_depends_on_length(&spec) && (config->architecture != HARK_ARCHITECTURE_decoder || config->sentences))
-    return hark_fail(context, HARK_BAD_CONFIGURATION,
-                     "model.rotary.scaling dynamic and longrope depend on the length of a text, expected model.architecture decoder and texts "
-                     "that are read one by one, no sentences");
+    return hark_fail(
+        context, HARK_BAD_CONFIGURATION,
+        "model.rotary.scaling dynamic and longrope depend on the length of a text, expected model.architecture decoder and texts "
+        "that are read one by one, no sentences");
   return hark_rotary_check(context, &spec);
 }
 

@@ -105,7 +105,7 @@ typedef struct hark_network {
   hark_positional_layer positional; /* of the whole model; absent in other scopes */
   hark_rotary_source rotary_source;
   hark_rotary_tables rotary_tables; /* of scaled rates */
-  hark_parameter_id rotary_rates; /* of the whole model; 0 in other scopes */
+  hark_parameter_id rotary_rates;   /* of the whole model; 0 in other scopes */
   hark_parameter_id token_table, position_table;
   hark_norm_layer final_norm;
   hark_linear head, hidden[HARK_HEAD_LAYERS - 1];

@@ -27,9 +27,9 @@ typedef struct hark_forward {
   uint64_t seed;         /* of dropout */
   uint64_t first_sample; /* global number of this pass's first row */
   uint32_t micro_step;
-  const hark_packing *packing;         /* NULL: rectangular */
-  int64_t first_position;              /* of the first token: more than 0 when caches hold those before */
-  int64_t reach;                       /* tokens that the text has with those to come, where it is read in parts; 0: those of this pass and before */
+  const hark_packing *packing; /* NULL: rectangular */
+  int64_t first_position;      /* of the first token: more than 0 when caches hold those before */
+  int64_t reach; /* tokens that the text has with those to come, where it is read in parts; 0: those of this pass and before */
   hark_attention_plan *const *plans;   /* one a layer, for the sizes of this pass */
   struct hark_attention_cache *caches; /* one a layer, or NULL: keys and values of this pass alone */
   bool (*cancel)(void *user);          /* asked before every layer; true: the pass ends with HARK_CANCELLED. NULL: never */

@@ -24,12 +24,12 @@ typedef struct hark_rotary_factors {
 
 /* Numbers that single scalings have; 0 stands for what is published. */
 typedef struct hark_rotary_tuning {
-  hark_rotary_ramp_unit ramp;                  /* yarn */
-  double beta_fast, beta_slow;                 /* yarn: turns of the pairs between which the ramp lies; 0: 32, 1 */
-  bool untruncated;                            /* yarn: the ramp's ends are no whole pairs */
-  double mscale, mscale_all_dim;               /* yarn: both, or neither */
-  double attention_factor;                     /* yarn, longrope; 0: hark_rotary_magnitude's formula */
-  double low_frequency, high_frequency;        /* llama3: turns; 0: 1, 4 */
+  hark_rotary_ramp_unit ramp;                    /* yarn */
+  double beta_fast, beta_slow;                   /* yarn: turns of the pairs between which the ramp lies; 0: 32, 1 */
+  bool untruncated;                              /* yarn: the ramp's ends are no whole pairs */
+  double mscale, mscale_all_dim;                 /* yarn: both, or neither */
+  double attention_factor;                       /* yarn, longrope; 0: hark_rotary_magnitude's formula */
+  double low_frequency, high_frequency;          /* llama3: turns; 0: 1, 4 */
   hark_rotary_factors short_factor, long_factor; /* longrope: of every pair that turns */
 } hark_rotary_tuning;
 

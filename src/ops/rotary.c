@@ -231,9 +231,11 @@ static const double table[] = {1, 0.7, 0.31, 0.2, -0.05, 0.0125, 1e-3, 0, 3e-5};
 
 static const hark_rotary_attributes one_pair = {1, 0, 10000, HARK_ROTARY_INTERLEAVED, 0, 0, 0, NULL},
                                     interleaved = {3, 0, 10000, HARK_ROTARY_INTERLEAVED, 0, 0, 0, NULL},
-                                    halves = {3, 0, 10000, HARK_ROTARY_HALF, 0, 0, 0, NULL}, late = {2, 4093, 10000, HARK_ROTARY_HALF, 0, 0, 0, NULL},
+                                    halves = {3, 0, 10000, HARK_ROTARY_HALF, 0, 0, 0, NULL},
+                                    late = {2, 4093, 10000, HARK_ROTARY_HALF, 0, 0, 0, NULL},
                                     small_base = {1, 17, 100, HARK_ROTARY_INTERLEAVED, 0, 0, 0, NULL},
-                                    wide = {4, 1, 10000, HARK_ROTARY_HALF, 0, 0, 0, NULL}, some = {2, 5, 10000, HARK_ROTARY_INTERLEAVED, 3, 0, 0, NULL},
+                                    wide = {4, 1, 10000, HARK_ROTARY_HALF, 0, 0, 0, NULL},
+                                    some = {2, 5, 10000, HARK_ROTARY_INTERLEAVED, 3, 0, 0, NULL},
                                     some_halves = {3, 0, 10, HARK_ROTARY_HALF, 4, 0, 0, NULL},
                                     stretched = {2, 9, 10000, HARK_ROTARY_HALF, 0, 2.5, 0, NULL},
                                     by_parts = {1, 31, 10000, HARK_ROTARY_HALF, 0, 4, 16, NULL},

@@ -88,7 +88,8 @@ static const hark_option options[] = {
     {"model.rotary.original_context", NULL, HARK_OPTION_INT, AT(model.rotary.original_context), "0", "[0, 16777216]", SWAPS, NULL,
      "tokens of the windows that the rates were trained on, which the scaling refers to; 0: model.context"},
     {"model.rotary.ramp", NULL, HARK_OPTION_ENUM, AT(model.rotary.ramp), "pair", HARK_ROTARY_RAMP_WORDS, SWAPS, NULL,
-     "yarn: the part of a rate that is kept is linear in the index of the pair, as in published models, or in its turns, as the paper prints "
+     "yarn: the part of a rate that is kept is linear in the index of the pair, as in published models, or in its turns, as the paper "
+     "prints "
      "it"},
     {"model.rotary.beta_fast", NULL, HARK_OPTION_FLOAT, AT(model.rotary.beta_fast), "32", "(0, inf)", SWAPS, NULL,
      "yarn: turns within the original context from which on a pair keeps its rate"},

@@ -109,8 +109,7 @@ static hark_status check_given(hark_context *context, hark_options *set, const h
   if (longrope && (config->model.rotary.short_factors.count == 0 || config->model.rotary.long_factors.count == 0))
     return hark_options_complain(context, set, ROTARY "scaling " ROTARY "short_factor " ROTARY "long_factor",
                                  "longrope needs model.rotary.short_factor and model.rotary.long_factor, one number a pair each");
-  if (!factor && !(longrope && attention) &&
-      hark_options_source(set, ROTARY "scaling_factor") < hark_options_source(set, ROTARY "scaling"))
+  if (!factor && !(longrope && attention) && hark_options_source(set, ROTARY "scaling_factor") < hark_options_source(set, ROTARY "scaling"))
     return hark_options_complain(context, set, ROTARY "scaling " ROTARY "scaling_factor",
                                  "a scaling needs model.rotary.scaling_factor: how many times longer texts become%s",
                                  longrope ? ", or model.rotary.attention_factor" : "");

@@ -1,6 +1,6 @@
 /* engine.c - see engine.h. */
-#include "train/config_rotary.h"
 #include "train/engine.h"
+#include "train/config_rotary.h"
 
 #include <fnmatch.h>
 #include <math.h>

@@ -387,7 +387,8 @@ static void initial_values_are_those_of_the_definition(void **state) {
 static void buckets_are_those_of_t5(void **state) {
   (void)state;
   hark_context *context = test_reference_open();
-  hark_positional *kernel = parse(context, "t5(factor=[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,31,32])");
+  hark_positional *kernel =
+      parse(context, "t5(factor=[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,31,32])");
   const hark_positional_start start = {.struct_size = sizeof start};
   double raw[32];
   assert_fine(context, hark_positional_initial(context, kernel, &start, raw));

@@ -251,7 +251,8 @@ static void rotary_rates_are_stretched(void **state) {
   (void)state;
   enum { DIM = 64, LENGTH = 256 };
   const double factor = 4;
-  const hark_rotary_attributes plain = {1, 0, 10000, HARK_ROTARY_HALF, 0, 0, 0, NULL}, linear = {1, 0, 10000, HARK_ROTARY_HALF, 0, factor, 0, NULL},
+  const hark_rotary_attributes plain = {1, 0, 10000, HARK_ROTARY_HALF, 0, 0, 0, NULL},
+                               linear = {1, 0, 10000, HARK_ROTARY_HALF, 0, factor, 0, NULL},
                                by_parts = {1, 0, 10000, HARK_ROTARY_HALF, 0, factor, LENGTH, NULL};
   int kept = 0, mixed = 0, interpolated = 0;
   for (int j = 0; j < DIM / 2; j++) {
@@ -304,14 +305,15 @@ static void rotary_turns_by_a_given_table(void **state) {
 static void rotary_refuses_rates_of_another_shape(void **state) {
   (void)state;
   static const double table[] = {1, 1, 1, 1, 1};
-  static const hark_rotary_attributes all = {4, 0, 10000, HARK_ROTARY_HALF, 0, 0, 0, NULL}, by_parts = {4, 0, 10000, HARK_ROTARY_HALF, 0, 2, 64, NULL},
+  static const hark_rotary_attributes all = {4, 0, 10000, HARK_ROTARY_HALF, 0, 0, 0, NULL},
+                                      by_parts = {4, 0, 10000, HARK_ROTARY_HALF, 0, 2, 64, NULL},
                                       given = {4, 0, 10000, HARK_ROTARY_HALF, 0, 0, 0, table};
   static const struct {
     const hark_rotary_attributes *attributes;
     int64_t rows, pairs;
     hark_status expected;
-  } cases[] = {{&all, 3, 5, HARK_SHAPE_MISMATCH}, {&all, 8, 5, HARK_SHAPE_MISMATCH},        {&all, 4, 4, HARK_SHAPE_MISMATCH},
-               {&all, 0, 5, HARK_SHAPE_MISMATCH}, {&by_parts, 4, 5, HARK_INVALID_ARGUMENT}, {&all, 2, 5, HARK_OK},
+  } cases[] = {{&all, 3, 5, HARK_SHAPE_MISMATCH},    {&all, 8, 5, HARK_SHAPE_MISMATCH},        {&all, 4, 4, HARK_SHAPE_MISMATCH},
+               {&all, 0, 5, HARK_SHAPE_MISMATCH},    {&by_parts, 4, 5, HARK_INVALID_ARGUMENT}, {&all, 2, 5, HARK_OK},
                {&given, 2, 5, HARK_INVALID_ARGUMENT}};
   hark_context *context = test_reference_open();
   for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {

@@ -130,8 +130,10 @@ static void sinusoids_are_the_published_ones(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(activations_are_pytorchs), cmocka_unit_test(norms_are_pytorchs),
-      cmocka_unit_test(losses_are_pytorchs),      cmocka_unit_test(steps_are_pytorchs),
+      cmocka_unit_test(activations_are_pytorchs),
+      cmocka_unit_test(norms_are_pytorchs),
+      cmocka_unit_test(losses_are_pytorchs),
+      cmocka_unit_test(steps_are_pytorchs),
       cmocka_unit_test(sinusoids_are_the_published_ones),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -116,9 +116,12 @@ static void derived_values_take_their_places(void **state) {
   assert_int_equal(hark_options_problem_count(options), 0);
 }
 
-#define SCALED(word) {"model.rotary.scaling", word}, {"model.rotary.scaling_factor", "4"}
-#define EIGHT {"model.width", "32"} /* four heads of eight features */
-#define FACTORS {"model.rotary.short_factor", "1,1,1.5,2"}, {"model.rotary.long_factor", "1,2,3,8"}
+#define SCALED(word)                                                                                                                       \
+  {"model.rotary.scaling", word}, { "model.rotary.scaling_factor", "4" }
+#define EIGHT                                                                                                                              \
+  { "model.width", "32" } /* four heads of eight features */
+#define FACTORS                                                                                                                            \
+  {"model.rotary.short_factor", "1,1,1.5,2"}, { "model.rotary.long_factor", "1,2,3,8" }
 static void combinations_that_cannot_work_are_told(void **state) {
   (void)state;
   static const struct {
@@ -143,7 +146,8 @@ static void combinations_that_cannot_work_are_told(void **state) {
       {{{"model.rotary.long_factor", "1,2"}}, "long_factor: says nothing here: it needs model.rotary.scaling longrope"},
       {{{"model.rotary.scaling", "yarn"}}, "a scaling needs model.rotary.scaling_factor"},
       {{{"model.rotary.scaling", "dynamic"}}, "a scaling needs model.rotary.scaling_factor"},
-      {{SCALED("yarn"), {"model.rotary.beta_fast", "2"}, {"model.rotary.beta_slow", "3"}}, "beta_fast 2 is not above model.rotary.beta_slow 3"},
+      {{SCALED("yarn"), {"model.rotary.beta_fast", "2"}, {"model.rotary.beta_slow", "3"}},
+       "beta_fast 2 is not above model.rotary.beta_slow 3"},
       {{SCALED("llama3"), {"model.rotary.low_freq_factor", "4"}}, "high_freq_factor 4 is not above model.rotary.low_freq_factor 4"},
       {{SCALED("yarn"), {"model.rotary.mscale", "1"}}, "mscale needs model.rotary.mscale_all_dim"},
       {{SCALED("yarn"), {"model.rotary.mscale_all_dim", "1"}}, "mscale needs model.rotary.mscale_all_dim, and the other way round"},
@@ -159,7 +163,8 @@ static void combinations_that_cannot_work_are_told(void **state) {
       {{SCALED("longrope"), EIGHT, {"model.rotary.short_factor", "1,2,3,0"}}, "\"1,2,3,0\" given, expected numbers above 0, one a pair"},
       {{SCALED("longrope"), EIGHT, {"model.rotary.short_factor", "1,2,x,4"}}, "\"1,2,x,4\" given, expected numbers above 0, one a pair"},
       {{{"model.rotary.scaling", "longrope"}, EIGHT, FACTORS}, "a scaling needs model.rotary.scaling_factor"},
-      {{SCALED("longrope"), EIGHT, FACTORS, {"model.rotary.original_context", "1"}}, "original_context is 1, expected 2 or more for longrope"},
+      {{SCALED("longrope"), EIGHT, FACTORS, {"model.rotary.original_context", "1"}},
+       "original_context is 1, expected 2 or more for longrope"},
       {{SCALED("dynamic"), {"data.unit", "sentences"}}, "dynamic depends on the length of a text"},
       {{{"model.positional_stretch", "2"}}, "a stretch needs a positional kernel"},
       {{{"model.heads", "4"}, {"model.key_heads", "3"}}, "heads 4 is not divisible by key_heads 3"},

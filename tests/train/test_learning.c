@@ -216,8 +216,12 @@ static void test_learned_rates(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_schedules), cmocka_unit_test(test_published_schedules), cmocka_unit_test(test_published_deviations),          cmocka_unit_test(test_not_finite),
-      cmocka_unit_test(test_positional_kernels), cmocka_unit_test(test_positional_kernels_not_finite),
+      cmocka_unit_test(test_schedules),
+      cmocka_unit_test(test_published_schedules),
+      cmocka_unit_test(test_published_deviations),
+      cmocka_unit_test(test_not_finite),
+      cmocka_unit_test(test_positional_kernels),
+      cmocka_unit_test(test_positional_kernels_not_finite),
       cmocka_unit_test(test_learned_rates),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

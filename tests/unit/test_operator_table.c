@@ -199,7 +199,8 @@ static void attributes_out_of_range_are_refused(void **state) {
   refuse_attributes("sinusoidal_positions", &early);
   refuse_attributes("sinusoidal_positions", &no_base);
   static const double one_rate[] = {1};
-  static const hark_rotary_attributes no_heads = {0, 0, 10000, HARK_ROTARY_HALF, 0, 0, 0, NULL}, odd = {256, 0, 10000, HARK_ROTARY_HALF, 0, 0, 0, NULL},
+  static const hark_rotary_attributes no_heads = {0, 0, 10000, HARK_ROTARY_HALF, 0, 0, 0, NULL},
+                                      odd = {256, 0, 10000, HARK_ROTARY_HALF, 0, 0, 0, NULL},
                                       not_dividing = {3, 0, 10000, HARK_ROTARY_HALF, 0, 0, 0, NULL},
                                       no_pairs = {4, 0, 10000, (hark_rotary_pairs)9, 0, 0, 0, NULL},
                                       rotary_early = {4, -1, 10000, HARK_ROTARY_HALF, 0, 0, 0, NULL},

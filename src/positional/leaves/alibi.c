@@ -18,7 +18,9 @@ const hark_leaf hark_leaf_alibi = {
     .name = "alibi",
     .formula = "exp(-m d)",
     .definite_text = "yes",
-    .text = "ALiBi: a decay with l = 1 / m; head h of H starts at m = 2^(-8 h / H), and where H is no power of two as the published program does.",
+    .text =
+        "ALiBi: a decay with l = 1 / m; head h of H starts at m = 2^(-8 h / H), and where H is no power of two as the published program "
+        "does.",
     .definite = hark_leaf_always,
     .parameter_count = 1,
     .parameters = {{.name = "m", .start = HARK_START_SLOPE}},
