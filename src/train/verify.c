@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "data/example_vocabulary.h"
 #include "data/tokenizer.h"
 #include "io/checkpoint_files.h"
 #include "io/jsonl.h"
@@ -22,6 +23,7 @@ typedef struct verification {
   hark_finding_visitor *visit;
   void *user;
   int64_t problems;
+  bool knows_data, has_examples; /* what config.yaml says, where it can be read */
 } verification;
 
 /* What makes a finding; everything else that fails ends the verification. */
@@ -54,16 +56,39 @@ static hark_status verify_configuration(verification *v) {
   hark_status status = hark_options_read_yaml(context, options, path, HARK_SOURCE_RUN);
   if (status == HARK_OK) status = hark_config_finish(context, options, &config);
   if (status == HARK_OK) status = hark_options_finish(context, options);
+  v->knows_data = status == HARK_OK;
+  v->has_examples = v->knows_data && hark_config_has_examples(&config);
   hark_options_destroy(context, &options);
   return report(v, "config.yaml", status, NULL);
 }
 
-static hark_status verify_vocabulary(verification *v) {
-  char path[HARK_PATH_BYTES];
+/* The task of labelled examples. */
+static hark_status verify_task(verification *v, const char *path, const hark_text *text) {
+  hark_example_vocabulary *vocabulary = NULL;
+  const hark_status status = hark_example_vocabulary_parse(v->context, hark_text_get(text), text->length, &vocabulary);
+  if (status == HARK_BAD_FILE) hark_fail_prefix(v->context, "%s: ", path);
+  hark_example_vocabulary_destroy(v->context, &vocabulary);
+  return status;
+}
+
+/* A text's vocabulary, or the task of labelled examples: as config.yaml says, or else the file itself. */
+static hark_status read_vocabulary(verification *v, const char *path, const hark_text *text) {
+  bool examples = v->has_examples;
+  if (!v->knows_data) HARK_TRY(hark_example_vocabulary_is(v->context, hark_text_get(text), text->length, &examples));
+  if (examples) return verify_task(v, path, text);
   hark_tokenizer *tokenizer = NULL;
-  HARK_TRY(hark_run_path(v->context, v->run, "vocabulary.json", path));
   const hark_status status = hark_tokenizer_load(v->context, path, &tokenizer);
   hark_tokenizer_destroy(v->context, &tokenizer);
+  return status;
+}
+
+static hark_status verify_vocabulary(verification *v) {
+  char path[HARK_PATH_BYTES];
+  hark_text text = hark_text_empty(v->context);
+  HARK_TRY(hark_run_path(v->context, v->run, "vocabulary.json", path));
+  hark_status status = hark_file_read(v->context, path, HARK_VOCABULARY_MAX_BYTES, &text);
+  if (status == HARK_OK) status = read_vocabulary(v, path, &text);
+  hark_text_free(&text);
   return report(v, "vocabulary.json", status, NULL);
 }
 
