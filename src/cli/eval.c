@@ -8,6 +8,7 @@
 #include "io/json.h"
 #include "io/number.h"
 #include "io/words.h"
+#include "train/data_place.h"
 #include "train/material.h"
 #include "train/own_tokens.h"
 
@@ -163,12 +164,41 @@ static hark_status check_decisions(hark_invocation *call, const hark_config *con
   return call->json ? HARK_OK : hark_options_complain(call->context, call->options, "decisions", "they are told with --json alone");
 }
 
+static bool is_given(const hark_invocation *call, const char *name) {
+  return hark_options_source(call->options, name) == HARK_SOURCE_COMMAND;
+}
+
+/* Files that are given without being what is measured. */
+static hark_status check_given(hark_invocation *call, const hark_config *config) {
+  const eval_values *values = call->values[0];
+  if (is_given(call, "data.paths")) return HARK_OK;
+  if (is_given(call, "data.validation_paths") && values->part != HARK_SPLIT_VALIDATION)
+    HARK_TRY(hark_options_complain(call->context, call->options, "data.validation_paths", "--part validation measures these files"));
+  if (is_given(call, "data.test_paths") && values->part != HARK_SPLIT_TEST && hark_config_has_examples(config))
+    HARK_TRY(hark_options_complain(call->context, call->options, "data.test_paths", "--part test measures these files"));
+  return HARK_OK;
+}
+
+/* Where the run's own text or examples lie. */
+static hark_status find_data(hark_invocation *call, const hark_config *config) {
+  hark_data_place place;
+  hark_run run;
+  char checkpoint[HARK_NAME_BYTES];
+  if (hark_options_problem_count(call->options) > 0 || is_given(call, "data.paths")) return HARK_OK;
+  HARK_TRY(hark_run_open_reading(call->context, hark_options_argument(call->options, 0), &run, checkpoint));
+  HARK_TRY(hark_data_place_find(call->context, call->options, config, run.path, &place));
+  return place.other_size ? hark_command_refuse_data(call, &config->data.paths) : HARK_OK;
+}
+
 static hark_status check(hark_invocation *call) {
   hark_config *config = call->values[1];
   HARK_TRY(hark_command_read_run(call, config));
+  if (hark_options_argument_count(call->options) < 1) return HARK_OK; /* reported by main */
   HARK_TRY(check_swaps(call, config));
   HARK_TRY(check_part(call, config));
   HARK_TRY(check_decisions(call, config));
+  HARK_TRY(check_given(call, config));
+  HARK_TRY(find_data(call, config));
   if (hark_config_has_examples(config)) {
     if (hark_options_source(call->options, "data.paths") == HARK_SOURCE_COMMAND) take_other_examples(call, config);
     return HARK_OK;
@@ -199,11 +229,29 @@ static bool show(void *user, double part) {
   return true;
 }
 
+/* Given on the command line; else the run's own. */
+static bool is_other_text(const hark_invocation *call) {
+  return is_given(call, "data.paths") || is_given(call, "data.validation_paths");
+}
+
+/* The tokens of a text that is refused are of no use to the run. */
+static hark_status check_text(hark_invocation *call, const hark_opened_run *opened, const hark_corpus *corpus) {
+  const hark_config *config = call->values[1];
+  hark_run_state state;
+  HARK_TRY(hark_checkpoint_read_state(call->context, &opened->run, opened->checkpoint, &state));
+  if (hark_corpus_has_checksum(corpus, state.corpus_checksum)) return HARK_OK;
+  if (!hark_corpus_was_cached(corpus)) HARK_TRY(hark_file_remove(call->context, hark_corpus_cache_path(corpus)));
+  return hark_command_refuse_data(call, &config->data.paths);
+}
+
 static hark_status open_text(hark_invocation *call, const hark_opened_run *opened, measured_text *text) {
   const eval_values *values = call->values[0];
   const hark_config *config = call->values[1];
   text->split = config->data.paths.count == 0 || values->part == 1 ? HARK_SPLIT_VALIDATION : HARK_SPLIT_TRAINING;
-  return hark_run_corpus(call->context, config, &opened->run, false, &text->tokenizer, &text->corpus);
+  const hark_status status = hark_run_corpus(call->context, config, &opened->run, false, &text->tokenizer, &text->corpus);
+  if (is_other_text(call)) return status;
+  if (status == HARK_BAD_FILE) hark_fail_prefix(call->context, "not what this run was trained on: "); /* which could be read */
+  return status == HARK_OK ? check_text(call, opened, text->corpus) : status;
 }
 
 static void close_text(hark_invocation *call, measured_text *text) {
@@ -319,6 +367,7 @@ static hark_status measure_contexts(hark_invocation *call, const hark_opened_run
                                     .checkpoint = opened->checkpoint,
                                     .context = values->lengths[i],
                                     .stride = values->stride,
+                                    .part = is_other_text(call) ? NULL : text->split == HARK_SPLIT_TRAINING ? "training" : "validation",
                                     .exchanged = exchanged,
                                     .counts = hark_corpus_counts(text->corpus, text->split),
                                     .words = hark_tokenizer_kind_index(text->tokenizer) == HARK_TOKENIZER_SUBWORDS,

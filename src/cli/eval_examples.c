@@ -138,11 +138,45 @@ static hark_status check_split(hark_invocation *call, const char *folder, hark_s
                    split_names[split]);
 }
 
+/* Whether they are those that the checkpoint was trained on, as it was: with the length limit of then. */
+static hark_status compare(hark_invocation *call, const hark_config *config, const hark_opened_run *opened, const hark_examples *examples) {
+  hark_run_state state;
+  HARK_TRY(hark_checkpoint_read_state(call->context, &opened->run, opened->checkpoint, &state));
+  return hark_examples_checksum(examples) == state.corpus_checksum ? HARK_OK : hark_command_refuse_data(call, &config->data.paths);
+}
+
+static hark_status check_recorded(hark_invocation *call, const hark_config *config, const hark_opened_run *opened,
+                                  const hark_examples *examples) {
+  char path[HARK_PATH_BYTES];
+  hark_config recorded = *config, stored;
+  hark_options *options = NULL;
+  hark_examples *whole = NULL;
+  if (hark_options_source(call->options, "data.length_limit") != HARK_SOURCE_COMMAND) return compare(call, config, opened, examples);
+  HARK_TRY(hark_run_path(call->context, &opened->run, "config.yaml", path));
+  hark_status status = hark_command_read_stored(call, path, &stored, &options);
+  if (status == HARK_OK) {
+    recorded.data.length_limit = stored.data.length_limit;
+    status = hark_material_examples(call->context, &recorded, HARK_DATA_MEASURED, &whole);
+  }
+  if (status == HARK_OK) status = compare(call, config, opened, whole);
+  hark_examples_close(call->context, &whole);
+  hark_options_destroy(call->context, &options);
+  return status;
+}
+
+/* Files that are given for the part alone, as test examples may be: nothing of the run says which they are. */
+static bool is_part_given(const hark_invocation *call, hark_split split) {
+  static const char *const names[HARK_SPLIT_ALL] = {"data.paths", "data.validation_paths", "data.test_paths"};
+  return hark_options_source(call->options, names[split]) == HARK_SOURCE_COMMAND;
+}
+
 /* Examples given with --data as files are all measured; a folder has its splits, and the one that is asked for is. */
 static hark_status open_examples(hark_invocation *call, const hark_config *config, const hark_opened_run *opened, bool other_data,
                                  hark_split *split, measurement *m) {
-  HARK_TRY(hark_material_examples(call->context, config, false, &m->examples));
+  const bool own = !other_data && !is_part_given(call, *split);
+  HARK_TRY(hark_material_examples(call->context, config, own ? HARK_DATA_MEASURED : HARK_DATA_GIVEN, &m->examples));
   HARK_TRY(hark_material_check_vocabulary(call->context, m->examples, &opened->run));
+  if (own) HARK_TRY(check_recorded(call, config, opened, m->examples));
   const bool folder = other_data && hark_path_kind_of(config->data.paths.items[0]) == HARK_PATH_FOLDER;
   if (folder) HARK_TRY(check_split(call, config->data.paths.items[0], *split, m));
   m->whole = other_data && !folder && hark_examples_count(m->examples, *split).examples == 0;

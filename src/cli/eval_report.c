@@ -26,6 +26,7 @@ static void print_text(const hark_eval_report *report, hark_text *text) {
 
 void hark_eval_report_print(const hark_eval_report *report, bool contexts, hark_text *text) {
   hark_text_append(text, "%s, %s", report->run, report->checkpoint);
+  if (report->part == NULL) hark_text_append(text, ", another text");
   if (contexts) hark_text_append(text, ", context %" PRId64, report->context);
   if (tells_next(report))
     print_text(report, text);
@@ -73,7 +74,8 @@ void hark_eval_report_print_json(const hark_eval_report *report, hark_text *text
   hark_json_append_string(text, report->run);
   hark_text_append(text, ", \"checkpoint\": ");
   hark_json_append_string(text, report->checkpoint);
-  hark_text_append(text, ", \"context\": %" PRId64 ", \"stride\": %" PRId64, report->context,
+  hark_text_append(text, ", \"part\": \"%s\", \"context\": %" PRId64 ", \"stride\": %" PRId64, report->part != NULL ? report->part : "data",
+                   report->context,
                    report->stride != 0 ? report->stride : report->context);
   for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
     if (!numbers[i].told) continue;

@@ -11,6 +11,7 @@
 typedef struct hark_eval_report {
   const char *run, *checkpoint;
   int64_t context, stride; /* stride 0: windows that do not overlap */
+  const char *part;        /* of the run's text; NULL: another text */
   const char *exchanged;   /* members of a JSON object; "": nothing was */
   hark_text_counts counts; /* of the whole text */
   bool words;              /* tokens are sub-words: the perplexity by words is told too */

@@ -32,6 +32,9 @@ HARK_MUST_CHECK hark_status hark_command_open_run(hark_invocation *call, const h
                                                   hark_opened_run *out);
 void hark_command_close_run(hark_invocation *call, hark_opened_run *opened);
 
+/* HARK_BAD_FILE: what lies at the paths of a run's data is not what the run was trained on. */
+hark_status hark_command_refuse_data(hark_invocation *call, const hark_string_list *paths);
+
 /* The first argument is a run or a checkpoint in one; or else it is a file of weights, or a folder with one, that says itself what it is. */
 bool hark_command_names_run(hark_invocation *call);
 

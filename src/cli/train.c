@@ -11,6 +11,7 @@
 #include "cli/model.h"
 #include "cli/progress.h"
 #include "io/json.h"
+#include "train/data_place.h"
 #include "train/material.h"
 #include "train/preflight.h"
 #include "train/trainer.h"
@@ -18,6 +19,7 @@
 
 typedef struct train_values {
   bool estimate;
+  hark_data_place place; /* no option: of the data of a run that goes on */
 } train_values;
 
 static const hark_option options[] = {
@@ -197,8 +199,17 @@ static hark_status find_learner(hark_invocation *call, hark_config *config) {
                                "sub-words are learned by SentencePiece, and this hark was built without it (HARK_WITH_SENTENCEPIECE)");
 }
 
+/* Where the data of a run that goes on lie. */
+static hark_status find_data(hark_invocation *call, const hark_config *config, hark_data_place *place) {
+  HARK_TRY(hark_data_place_find(call->context, call->options, config, config->run.directory, place));
+  if (!place->other_size) return HARK_OK;
+  return hark_fail(call->context, HARK_BAD_CONFIGURATION,
+                   "%.300s: not the data that this run was trained on so far: they were larger or smaller", config->data.paths.items[0]);
+}
+
 static hark_status check(hark_invocation *call) {
   hark_config *config = call->values[VALUES_CONFIG];
+  train_values *values = call->values[VALUES_TRAIN];
   char path[HARK_PATH_BYTES] = "", origin[HARK_PATH_BYTES] = "";
   if (config->run.resume) {
     HARK_TRY(find_run(call, config, path));
@@ -213,9 +224,12 @@ static hark_status check(hark_invocation *call) {
                                    hark_config_has_examples(config) ? "examples" : "text"));
   HARK_TRY(find_learner(call, config));
   HARK_TRY(hark_config_finish(call->context, call->options, config));
+  HARK_TRY(hark_options_require_utf8(call->context, call->options));
   if (path[0] != '\0') {
     const hark_status status = hark_command_visit_differences(call, path, config, refuse_change, NULL);
     if (status != HARK_BAD_FILE) HARK_TRY(status); /* the same problems have been found with the file already */
+    if (hark_options_problem_count(call->options) == 0)
+      HARK_TRY(find_data(call, config, &values->place));
   }
   if (origin[0] == '\0' || hark_options_problem_count(call->options) > 0) return HARK_OK;
   return hark_command_visit_differences(call, origin, config, warn_of_other_meaning, NULL);
@@ -245,9 +259,13 @@ static hark_status write_configuration(hark_invocation *call, const hark_run *ru
 static hark_status ready(void *user) {
   training_view *view = user;
   hark_config *config = view->call->values[VALUES_CONFIG];
+  train_values *values = view->call->values[VALUES_TRAIN];
   const bool resume = config->run.resume;
+  HARK_TRY(hark_data_place_write(view->call->context, config, view->run, &values->place));
   config->run.resume = false;
+  hark_data_place_exchange(&values->place, config);
   const hark_status status = write_configuration(view->call, view->run);
+  hark_data_place_exchange(&values->place, config);
   config->run.resume = resume;
   if (status != HARK_OK) return status;
   view->run->made = false; /* it has begun: what fails from here on leaves it as it is */
@@ -348,7 +366,7 @@ static hark_status find_task(hark_invocation *call, const hark_config *config, c
                              hark_learning_task *task) {
   *task = (hark_learning_task){0};
   if (hark_config_has_examples(config)) {
-    HARK_TRY(hark_material_examples(call->context, config, true, examples));
+    HARK_TRY(hark_material_examples(call->context, config, config->run.resume ? HARK_DATA_OF_RUN : HARK_DATA_FOR_NEW_RUN, examples));
     *task = hark_material_task_of(config, *examples);
     return HARK_OK;
   }

@@ -4,16 +4,22 @@
  * from, and is used when the same files have the same sizes and either the same time of change or, after a touch or a copy, the same
  * contents. A file that was changed within two seconds of being read could change again without a new time, so that its contents are compared.
  */
+#define _XOPEN_SOURCE 700 /* mkdtemp */
 #include "data/corpus.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "data/checksum.h"
 #include "data/corpus_build.h"
+#include "data/sources_apart.h"
 #include "data/token_file.h"
+#include "io/system_error.h"
 
 #define SMALLEST_BUFFER_BYTES 16
 #define TIME_GRAIN_SECONDS 2 /* of the coarsest file systems */
@@ -159,9 +165,42 @@ static hark_status try_cache(hark_context *context, const hark_corpus_settings *
   return status;
 }
 
+/* Whether a file can be made in the cache folder, which is made where it is missing. */
+static hark_status find_writable(hark_context *context, const hark_corpus_settings *settings, bool *writable) {
+  char message[HARK_MESSAGE_BYTES];
+  memcpy(message, context->message, sizeof message);
+  const hark_status made = hark_folder_make(context, settings->cache_folder);
+  *writable = made == HARK_OK && access(settings->cache_folder, W_OK | X_OK) == 0;
+  if (made == HARK_OUT_OF_MEMORY || !settings->may_build_elsewhere) return made;
+  memcpy(context->message, message, sizeof message);
+  return HARK_OK;
+}
+
+static hark_status build_and_open(hark_context *context, const hark_corpus_settings *settings, hark_source_list *sources,
+                                  const hark_tokenizer *tokenizer, hark_corpus *corpus) {
+  HARK_TRY(hark_corpus_build(context, settings, sources, tokenizer, corpus->path));
+  return open_file(context, corpus);
+}
+
+/* In a folder of our own, of which nothing is left but the open file. */
+static hark_status build_elsewhere(hark_context *context, const hark_corpus_settings *settings, hark_source_list *sources,
+                                   const hark_tokenizer *tokenizer, hark_corpus *corpus) {
+  const char *const given = getenv("TMPDIR");
+  char folder[HARK_PATH_BYTES];
+  HARK_TRY(hark_path_join(context, given != NULL && given[0] != '\0' ? given : "/tmp", "hark-XXXXXX", folder));
+  if (mkdtemp(folder) == NULL)
+    return hark_system_fail(context, errno, folder, "the run's cache cannot be written, and no folder can be made for its tokens");
+  hark_status status = hark_path_join(context, folder, "corpus.tokens", corpus->path);
+  if (status == HARK_OK) status = build_and_open(context, settings, sources, tokenizer, corpus);
+  (void)unlink(corpus->path);
+  (void)rmdir(folder);
+  return status;
+}
+
 static hark_status open_or_build(hark_context *context, const hark_corpus_settings *settings, hark_source_list *sources,
                                  hark_corpus *corpus) {
   HARK_TRY(hark_sources_find(context, settings, sources));
+  if (!settings->known) HARK_TRY(hark_sources_check_apart(context, settings, sources));
   int64_t bytes = 0;
   for (int64_t i = 0; i < sources->count; i++) bytes += sources->items[i].bytes;
   if (bytes == 0) return hark_fail(context, HARK_BAD_FILE, "%s: is empty, and there is no other text", sources->items[0].path);
@@ -176,10 +215,11 @@ static hark_status open_or_build(hark_context *context, const hark_corpus_settin
     HARK_TRY(hark_corpus_learn(context, settings, sources, &learned));
     tokenizer = learned;
   }
-  hark_status status = hark_folder_make(context, settings->cache_folder);
-  if (status == HARK_OK) status = hark_corpus_build(context, settings, sources, tokenizer, corpus->path);
+  bool writable = false;
+  hark_status status = find_writable(context, settings, &writable);
+  if (status == HARK_OK)
+    status = (writable || !settings->may_build_elsewhere ? build_and_open : build_elsewhere)(context, settings, sources, tokenizer, corpus);
   hark_tokenizer_destroy(context, &learned);
-  if (status == HARK_OK) status = open_file(context, corpus);
   if (status == HARK_OK) status = open_tokenizer(context, settings->tokenizer, corpus);
   return status;
 }
@@ -208,6 +248,30 @@ void hark_corpus_close(hark_context *context, hark_corpus **corpus) {
 const hark_tokenizer *hark_corpus_tokenizer(const hark_corpus *corpus) { return corpus->tokenizer; }
 hark_text_counts hark_corpus_counts(const hark_corpus *corpus, hark_split split) { return corpus->info.split[split].counts; }
 uint64_t hark_corpus_checksum(const hark_corpus *corpus) { return corpus->info.contents_checksum; }
+
+/* Over the pieces that the text was divided into. They are the documents, which lie in the order of the splits. */
+static uint64_t contents_checksum(const hark_corpus *corpus, hark_unknown unknown) {
+  const hark_token_split *const splits = corpus->info.split;
+  const bool sentences = splits[HARK_SPLIT_TRAINING].counts.sentences + splits[HARK_SPLIT_VALIDATION].counts.sentences > 0;
+  uint64_t sum = hark_contents_begin(corpus->info.vocabulary_checksum, unknown, sentences ? HARK_UNIT_SENTENCES : HARK_UNIT_TEXT);
+  int64_t next[HARK_SPLIT_COUNT] = {0, splits[HARK_SPLIT_TRAINING].counts.documents};
+  const int64_t end[HARK_SPLIT_COUNT] = {next[1], next[1] + splits[HARK_SPLIT_VALIDATION].counts.documents};
+  for (int64_t source = 0; source < corpus->sources.count; source++)
+    for (int split = 0; split < HARK_SPLIT_COUNT; split++) {
+      if (next[split] == end[split]) continue;
+      const hark_token_document document = hark_token_file_document(corpus->index, next[split]);
+      if (document.source != source) continue;
+      next[split]++;
+      sum = hark_contents_add(sum, corpus->sources.items[source].checksum, (hark_split)split, document.byte_offset,
+                              document.byte_offset + document.bytes);
+    }
+  return sum;
+}
+
+bool hark_corpus_has_checksum(const hark_corpus *corpus, uint64_t checksum) {
+  return checksum == contents_checksum(corpus, HARK_UNKNOWN_IS_ERROR) || checksum == contents_checksum(corpus, HARK_UNKNOWN_IS_MAPPED);
+}
+
 bool hark_corpus_was_cached(const hark_corpus *corpus) { return corpus->was_cached; }
 const char *hark_corpus_cache_path(const hark_corpus *corpus) { return corpus->path; }
 

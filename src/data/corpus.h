@@ -48,6 +48,8 @@ typedef struct hark_corpus_settings {
   const hark_tokenizer *tokenizer;       /* given: this vocabulary is used instead (resuming, evaluating); it must outlive the corpus */
   hark_unknown unknown;                  /* characters outside the given vocabulary */
   const char *cache_folder;              /* made when it is missing; several corpora may share it */
+  bool may_build_elsewhere; /* where cache_folder cannot be written: the tokens are made in a file of TMPDIR that goes with the corpus */
+  bool known;               /* a text that a run has been trained on: what would be refused of a new one (sources_apart.h) is not */
   size_t buffer_bytes;                   /* size of the parts that text is read in; 0: HARK_CORPUS_BUFFER_BYTES */
 } hark_corpus_settings;
 
@@ -88,6 +90,8 @@ double hark_word_perplexity(const hark_text_counts *counts, double nats_per_toke
 
 /* Equal for equal tokens: kind, vocabulary, contents and division of the text. What a checkpoint keeps to know its data again. */
 uint64_t hark_corpus_checksum(const hark_corpus *corpus);
+/* The same whatever `unknown` says: a text in which nothing is unknown is the same text either way. */
+bool hark_corpus_has_checksum(const hark_corpus *corpus, uint64_t checksum);
 
 /* Reads `count` tokens of a split from number `first` on. Several threads may read at once, each with a context of its own.
  * Errors: HARK_INVALID_ARGUMENT (outside the split), HARK_BAD_FILE (a token outside the vocabulary, a cache file cut short: the message

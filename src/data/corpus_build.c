@@ -201,17 +201,23 @@ static hark_status encode_split(builder *b, hark_split which, int64_t *document)
   return HARK_OK;
 }
 
-/* Over what the tokens depend on, but not over where the files lie. */
+uint64_t hark_contents_begin(uint64_t vocabulary, hark_unknown unknown, hark_text_unit unit) {
+  const uint64_t sum = hark_checksum_number(hark_checksum_number(HARK_CHECKSUM_START, vocabulary), (uint64_t)unknown);
+  return unit != HARK_UNIT_TEXT ? hark_checksum_number(sum, (uint64_t)unit) : sum;
+}
+
+uint64_t hark_contents_add(uint64_t sum, uint64_t source, hark_split split, int64_t from, int64_t to) {
+  sum = hark_checksum_number(sum, source);
+  sum = hark_checksum_number(sum, (uint64_t)split);
+  sum = hark_checksum_number(sum, (uint64_t)from);
+  return hark_checksum_number(sum, (uint64_t)to);
+}
+
 static uint64_t contents_checksum(const builder *b) {
-  uint64_t sum = hark_checksum_number(HARK_CHECKSUM_START, b->info.vocabulary_checksum);
-  sum = hark_checksum_number(sum, (uint64_t)b->settings->unknown);
-  if (b->settings->unit != HARK_UNIT_TEXT) sum = hark_checksum_number(sum, (uint64_t)b->settings->unit);
+  uint64_t sum = hark_contents_begin(b->info.vocabulary_checksum, b->settings->unknown, b->settings->unit);
   for (int64_t i = 0; i < b->pieces.count; i++) {
     const hark_piece *piece = &b->pieces.items[i];
-    sum = hark_checksum_number(sum, b->sources->items[piece->source].checksum);
-    sum = hark_checksum_number(sum, (uint64_t)piece->split);
-    sum = hark_checksum_number(sum, (uint64_t)piece->from);
-    sum = hark_checksum_number(sum, (uint64_t)piece->to);
+    sum = hark_contents_add(sum, b->sources->items[piece->source].checksum, piece->split, piece->from, piece->to);
   }
   return sum;
 }

@@ -10,6 +10,7 @@
 #include "data/example_folder.h"
 #include "data/example_store.h"
 #include "data/permutation.h"
+#include "data/sources_apart.h"
 #include "io/files.h"
 #include "io/json_write.h"
 
@@ -197,9 +198,29 @@ static hark_status make_class_names(hark_context *context, hark_examples *exampl
   return HARK_OK;
 }
 
+/* A copy of a training file may not measure, and, where examples of all of them are taken off to validate, may not train either. */
+static hark_status check_apart(hark_context *context, const hark_example_paths *all, bool divides) {
+  hark_source_list files = {0};
+  hark_status status = HARK_OK;
+  for (int split = 0; split < HARK_SPLIT_ALL; split++)
+    for (int i = 0; i < all->count[split] && status == HARK_OK; i++)
+      status = hark_sources_add_file(context, &files, all->paths[split][i], (hark_split)split);
+  const size_t bytes = (size_t)files.count * sizeof(int64_t);
+  void *memory = NULL;
+  if (status == HARK_OK) status = hark_allocate_zero(context, bytes, &memory);
+  int64_t *const parts = memory;
+  for (int64_t i = 0; i < files.count && status == HARK_OK; i++)
+    parts[i] = divides && files.items[i].role == HARK_SPLIT_TRAINING ? HARK_SPLIT_ALL + i : (int64_t)files.items[i].role;
+  if (status == HARK_OK) status = hark_files_check_apart(context, files.items, parts, files.count, "");
+  hark_release(context, memory, bytes);
+  hark_sources_free(context, &files);
+  return status;
+}
+
 static hark_status fill(hark_context *context, const hark_examples_settings *settings, const hark_example_paths *paths,
                         hark_examples *examples) {
   const bool divides = paths->count[HARK_SPLIT_VALIDATION] == 0 && settings->validation_fraction > 0;
+  if (!settings->known) HARK_TRY(check_apart(context, paths, divides));
   HARK_TRY(reserve_symbols(context, examples, paths));
   HARK_TRY(read_files(context, examples, paths));
   HARK_TRY(make_class_names(context, examples));

@@ -37,6 +37,7 @@ typedef struct hark_examples_settings {
   double validation_fraction;
   int64_t length_limit; /* longer sequences keep their first length_limit tokens; 0: no limit */
   int32_t classes;      /* of text and pairs, whose files do not tell: labels are 0 .. classes - 1; 0: 2 */
+  bool known;           /* a run has been trained on them: one file twice, or copies in two splits, which are refused, are not */
   bool teaches_classes; /* a model is to learn the classes of the training examples: of one class only they are refused */
 } hark_examples_settings;
 
@@ -45,7 +46,7 @@ typedef struct hark_examples hark_examples;
 /* Reads everything. The caller closes.
  * Errors: HARK_NOT_FOUND (no such file), HARK_BAD_FILE (file, line, column and byte offset, or file and byte offset: malformed, a label out of
  * range, a wrong size, an empty sequence, text that is not UTF-8, files whose vocabularies differ, no example, where they teach classes: one only),
- * HARK_BAD_CONFIGURATION (settings: no such format; the message lists them), HARK_IO_ERROR, HARK_OUT_OF_MEMORY. */
+ * HARK_BAD_CONFIGURATION (settings: no such format, the message lists them; one file twice, or with other names in two splits), HARK_IO_ERROR, HARK_OUT_OF_MEMORY. */
 HARK_MUST_CHECK hark_status hark_examples_open(hark_context *context, const hark_examples_settings *settings, hark_examples **out);
 void hark_examples_close(hark_context *context, hark_examples **examples);
 

@@ -37,6 +37,8 @@ HARK_MUST_CHECK hark_status hark_sources_find(hark_context *context, const hark_
 /* Adds a source with a copy of `path`; path and path_bytes of `about` do not count. */
 HARK_MUST_CHECK hark_status hark_sources_add(hark_context *context, hark_source_list *list, const hark_source *about, const char *path,
                                              size_t path_length);
+/* Adds the file that a path leads to. Errors: HARK_NOT_FOUND, HARK_BAD_FILE (no file), HARK_IO_ERROR. */
+HARK_MUST_CHECK hark_status hark_sources_add_file(hark_context *context, hark_source_list *list, const char *path, hark_split role);
 void hark_sources_free(hark_context *context, hark_source_list *list);
 
 /* Divides them: pieces in the order of the files, a file's training piece before its validation piece. Reads a few bytes where a boundary

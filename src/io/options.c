@@ -11,6 +11,7 @@
 
 #include "core/line.h"
 #include "io/files.h"
+#include "io/json_write.h"
 #include "io/number.h"
 #include "io/options_set.h"
 #include "io/words.h"
@@ -473,6 +474,61 @@ hark_status hark_options_set(hark_context *context, hark_options *options, const
   hark_option_entry *const entry = (hark_option_entry *)hark_options_entry(options, name);
   if (entry == NULL) return unknown_word(context, options, where, name, false);
   return take_value(context, options, entry, value, where, source, false);
+}
+
+hark_status hark_options_set_item(hark_context *context, hark_options *options, const char *name, int64_t index, const char *value,
+                                  const char *where, hark_option_source source) {
+  hark_option_entry *const entry = (hark_option_entry *)hark_options_entry(options, name);
+  if (entry == NULL || entry->option->type != HARK_OPTION_LIST) return unknown_word(context, options, where, name, false);
+  return take_value(context, options, entry, value, where, source, index == 0);
+}
+
+static bool is_utf8(const char *text) {
+  const unsigned char *at = (const unsigned char *)text, *const end = at + strlen(text);
+  for (size_t length; at < end; at += length) {
+    length = hark_json_sequence_length(at, (size_t)(end - at));
+    if (length == 0) return false;
+  }
+  return true;
+}
+
+/* A copy in which every byte that is not of UTF-8 is written as \xe9. */
+static void append_escaped(const char *text, hark_text *out) {
+  const unsigned char *at = (const unsigned char *)text, *const end = at + strlen(text);
+  while (at < end) {
+    const size_t length = hark_json_sequence_length(at, (size_t)(end - at));
+    if (length == 0)
+      hark_text_append(out, "\\x%02x", *at++);
+    else
+      hark_text_append_bytes(out, (const char *)at, length);
+    at += length;
+  }
+}
+
+static hark_status require_utf8(hark_context *context, hark_options *options, hark_option_entry *entry, const char *value) {
+  char shown[HARK_SHOWN_BYTES];
+  hark_text text = hark_text_empty(context);
+  if (entry->bad || is_utf8(value)) return HARK_OK;
+  append_escaped(value, &text);
+  entry->bad = true;
+  hark_status status = text.status;
+  if (status == HARK_OK)
+    status = problem(context, options, "%s: \"%s\" given, expected UTF-8: it could not be written down; a link to it may have another name",
+                     entry->where != NULL ? entry->where : entry->option->name, hark_text_shown(hark_text_get(&text), shown));
+  hark_text_free(&text);
+  return status;
+}
+
+hark_status hark_options_require_utf8(hark_context *context, hark_options *options) {
+  for (int i = 0; i < options->count; i++) {
+    hark_option_entry *const entry = &options->entries[i];
+    if (!entry->table->configuration) continue;
+    if (entry->option->type == HARK_OPTION_STRING) HARK_TRY(require_utf8(context, options, entry, *(const char *const *)entry->field));
+    if (entry->option->type != HARK_OPTION_LIST) continue;
+    const hark_string_list *const list = entry->field;
+    for (int64_t item = 0; item < list->count; item++) HARK_TRY(require_utf8(context, options, entry, list->items[item]));
+  }
+  return HARK_OK;
 }
 
 hark_status hark_options_copy(hark_context *context, hark_options *options, const hark_options *from, const char *name, const char *where,

@@ -108,6 +108,13 @@ HARK_MUST_CHECK hark_status hark_options_read_yaml(hark_context *context, hark_o
 HARK_MUST_CHECK hark_status hark_options_set(hark_context *context, hark_options *options, const char *name, const char *value,
                                              const char *where, hark_option_source source);
 
+/* Sets item `index` of a list, the next one; item 0 begins it, whatever it was. */
+HARK_MUST_CHECK hark_status hark_options_set_item(hark_context *context, hark_options *options, const char *name, int64_t index,
+                                                  const char *value, const char *where, hark_option_source source);
+
+/* A problem for every text of a configuration that is not UTF-8, as a path may be: it could not be written into a file. */
+HARK_MUST_CHECK hark_status hark_options_require_utf8(hark_context *context, hark_options *options);
+
 /* Sets one option to what it is in another set of the same tables: of a list, every item. */
 HARK_MUST_CHECK hark_status hark_options_copy(hark_context *context, hark_options *options, const hark_options *from, const char *name,
                                               const char *where, hark_option_source source);

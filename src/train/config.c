@@ -20,7 +20,8 @@
 #define TRAIN "train bench config"
 #define RUNS "train config"
 #define SWAPS "train eval bench config"          /* what of a trained model may be exchanged when it is evaluated */
-#define READS "train eval generate bench config" /* subcommands that open a model and its data */
+#define DATA "train eval bench config"           /* subcommands that open data */
+#define READS "train eval generate bench config" /* subcommands that open a model */
 
 #define FORMAT_WORD(id, name) "|" name
 #define FORMAT_WORDS "corpus|examples" HARK_EXAMPLE_FORMATS(FORMAT_WORD)
@@ -224,18 +225,18 @@ static const hark_option options[] = {
     {"model.finite.ridge_learned", NULL, HARK_OPTION_BOOL, AT(model.finite.ridge_learned), "true", NULL, TRAIN, NULL,
      "the ridge is learned"},
     /* data */
-    {"data.format", "format", HARK_OPTION_ENUM, AT(data.format), "corpus", FORMAT_WORDS, READS, NULL,
+    {"data.format", "format", HARK_OPTION_ENUM, AT(data.format), "corpus", FORMAT_WORDS, DATA, NULL,
      "corpus: text to continue; else labelled examples: a folder that hark data make wrote (examples), or files of a format"},
-    {"data.paths", "data", HARK_OPTION_LIST, AT(data.paths), "", NULL, READS, "PATH",
+    {"data.paths", "data", HARK_OPTION_LIST, AT(data.paths), "", NULL, DATA, "PATH",
      "text: files, or folders of files; or files of examples; may be repeated"},
-    {"data.validation_paths", "validation", HARK_OPTION_LIST, AT(data.validation_paths), "", NULL, READS, "PATH",
+    {"data.validation_paths", "validation", HARK_OPTION_LIST, AT(data.validation_paths), "", NULL, DATA, "PATH",
      "text or examples for validation; none: split off those for training"},
-    {"data.test_paths", "test", HARK_OPTION_LIST, AT(data.test_paths), "", NULL, READS, "PATH", "examples for the test at the end"},
-    {"data.length_limit", "length-limit", HARK_OPTION_INT, AT(data.length_limit), "0", "[0, 16777216]", READS, NULL,
+    {"data.test_paths", "test", HARK_OPTION_LIST, AT(data.test_paths), "", NULL, DATA, "PATH", "examples for the test at the end"},
+    {"data.length_limit", "length-limit", HARK_OPTION_INT, AT(data.length_limit), "0", "[0, 16777216]", DATA, NULL,
      "tokens that are kept of a longer sequence of an example, the first ones; 0: all"},
     {"data.example_limit", "example-limit", HARK_OPTION_INT, AT(data.example_limit), "0", "[0, inf)", TRAIN, "N",
      "training examples that are used, the same ones whatever the seed, and those of a smaller number among them; 0: all"},
-    {"data.classes", "classes", HARK_OPTION_INT, AT(data.classes), "0", "[0, 65536]", READS, NULL,
+    {"data.classes", "classes", HARK_OPTION_INT, AT(data.classes), "0", "[0, 65536]", DATA, NULL,
      "classes of formats whose files do not tell; 0: 2"},
     {"data.tokenizer", "tokenizer", HARK_OPTION_ENUM, AT(data.tokenizer), "characters", "characters|bytes|subwords", TRAIN, NULL,
      "tokens: Unicode code points, bytes, or pieces of words that SentencePiece learns from the text"},
@@ -268,7 +269,7 @@ static const hark_option options[] = {
     {"train.tokens", "tokens", HARK_OPTION_INT, AT(train.tokens), "0", "[0, inf)", TRAIN, NULL, "length in tokens; 0: not asked"},
     {"train.examples", "examples", HARK_OPTION_INT, AT(train.examples), "0", "[0, inf)", TRAIN, NULL,
      "length in examples (of text: windows); 0: not asked"},
-    {"train.batch", "batch", HARK_OPTION_INT, AT(train.batch), "16", "[1, 1048576]", READS, NULL, "windows or examples of a micro-batch"},
+    {"train.batch", "batch", HARK_OPTION_INT, AT(train.batch), "16", "[1, 1048576]", DATA, NULL, "windows or examples of a micro-batch"},
     {"train.accumulate", "accumulate", HARK_OPTION_INT, AT(train.accumulate), "1", "[1, 1048576]", TRAIN, NULL, "micro-batches of a step"},
     {"train.learning_rate", "learning-rate lr", HARK_OPTION_FLOAT, AT(train.learning_rate), "1e-3", "(0, inf)", TRAIN, NULL,
      "highest learning rate"},
@@ -544,6 +545,66 @@ static hark_status check_vectors(hark_context *context, hark_options *set, const
   return HARK_OK;
 }
 
+/* What an option is about: none of the others would do anything with it. */
+enum { ABOUT_TEXT = 1, ABOUT_EXAMPLES = 2, ABOUT_SENTENCES = 4, ABOUT_SUBWORDS = 8 };
+static const struct {
+  const char *option;
+  int about;
+} data_options[] = {{"data.tokenizer", ABOUT_TEXT},
+                    {"data.unit", ABOUT_TEXT},
+                    {"data.unknown", ABOUT_TEXT},
+                    {"data.split", ABOUT_TEXT},
+                    {"data.epoch", ABOUT_TEXT},
+                    {"data.long_sentences", ABOUT_SENTENCES},
+                    {"data.subwords.vocabulary", ABOUT_SUBWORDS},
+                    {"data.subwords.model", ABOUT_SUBWORDS},
+                    {"data.subwords.byte_fallback", ABOUT_SUBWORDS},
+                    {"data.subwords.coverage", ABOUT_SUBWORDS},
+                    {"data.length_limit", ABOUT_EXAMPLES},
+                    {"data.classes", ABOUT_EXAMPLES},
+                    {"data.example_limit", ABOUT_EXAMPLES},
+                    {"data.test_paths", ABOUT_EXAMPLES}};
+
+/* Whether somebody asked for it: a file that holds all options with their defaults, as hark config and runs write them, did not. */
+static bool is_asked_for(const hark_options *set, const hark_option *option, const hark_config *config, const hark_config *initial) {
+  const hark_option_source source = hark_options_source(set, option->name);
+  return source == HARK_SOURCE_COMMAND || (source == HARK_SOURCE_FILE && !hark_config_agree(option, config, initial));
+}
+
+static hark_status refuse_unread(hark_context *context, hark_options *set, const hark_config *config, const hark_config *initial,
+                                  bool of_bytes) {
+  const bool examples = hark_config_has_examples(config);
+  const int is = (examples ? ABOUT_EXAMPLES : ABOUT_TEXT) | (hark_config_has_sentences(config) ? ABOUT_SENTENCES : 0) |
+                 (!examples && config->data.tokenizer == HARK_TOKENIZER_SUBWORDS ? ABOUT_SUBWORDS : 0);
+  for (size_t i = 0; i < sizeof data_options / sizeof *data_options; i++) {
+    const int about = data_options[i].about;
+    const hark_option *option = hark_config_table.options;
+    while (strcmp(option->name, data_options[i].option) != 0) option++;
+    if ((is & about) != 0 || !is_asked_for(set, option, config, initial)) continue;
+    if (of_bytes && config->data.tokenizer == HARK_TOKENIZER_BYTES && strcmp(option->name, "data.tokenizer") == 0) continue; /* so they are */
+    const char *const reason = about == ABOUT_EXAMPLES    ? "a text has no labelled examples, expected a data.format other than corpus"
+                               : examples                 ? "labelled examples are read as their format says: this is about a text, data.format corpus"
+                               : about == ABOUT_SENTENCES ? "windows of a text may begin anywhere, expected data.unit: sentences"
+                                                          : "this is about sub-words, expected data.tokenizer: subwords";
+    HARK_TRY(hark_options_complain(context, set, option->name, "%s", reason));
+  }
+  return HARK_OK;
+}
+
+/* Options that would be ignored. Formats of texts have their bytes for tokens, whatever an earlier hark wrote down. */
+static hark_status settle_unread(hark_context *context, hark_options *set, hark_config *config) {
+  hark_config initial;
+  hark_options *defaults = NULL;
+  const hark_option_group group = {&hark_config_table, &initial};
+  const char *const format = hark_config_format(config);
+  const bool of_bytes = strcmp(format, "text") == 0 || strcmp(format, "pairs") == 0;
+  HARK_TRY(hark_options_create(context, NULL, &group, 1, &defaults));
+  const hark_status status = refuse_unread(context, set, config, &initial, of_bytes);
+  hark_options_destroy(context, &defaults);
+  if (of_bytes) config->data.tokenizer = HARK_TOKENIZER_BYTES;
+  return status;
+}
+
 /* Labelled examples, and models that need them. */
 static hark_status settle_examples(hark_context *context, hark_options *set, hark_config *config) {
   const bool examples = hark_config_has_examples(config), encoder = config->model.architecture == HARK_ARCHITECTURE_encoder;
@@ -560,12 +621,7 @@ static hark_status settle_examples(hark_context *context, hark_options *set, har
     HARK_TRY(hark_options_complain(context, set, "model.initialisation model.architecture",
                                    "ahca has initial weights of its own, expected no initialisation xavier"));
   HARK_TRY(check_vectors(context, set, config));
-  if (!examples && config->data.example_limit > 0)
-    HARK_TRY(hark_options_complain(context, set, "data.example_limit data.format",
-                                   "a corpus has no examples, expected a data.format of examples"));
-  if (!examples && config->data.test_paths.count > 0)
-    HARK_TRY(hark_options_complain(context, set, "data.test_paths data.format",
-                                   "a corpus has no test part, expected a data.format of examples"));
+  HARK_TRY(settle_unread(context, set, config));
   if (!examples) return HARK_OK;
   if (hark_options_source(set, "data.order") == HARK_SOURCE_DEFAULT) config->data.order = HARK_ORDER_SHUFFLED;
   if (config->train.tokens > 0)

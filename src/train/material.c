@@ -14,7 +14,8 @@
 
 static bool hides(const hark_config *config) { return hark_architecture_of(config->model.architecture)->predicts_hidden; }
 
-hark_status hark_material_examples(hark_context *context, const hark_config *config, bool training, hark_examples **out) {
+hark_status hark_material_examples(hark_context *context, const hark_config *config, hark_data_use use,
+                                   hark_examples **out) {
   const hark_examples_settings settings = {.format = hark_config_format(config),
                                            .paths = config->data.paths.items,
                                            .path_count = (int)config->data.paths.count,
@@ -25,7 +26,8 @@ hark_status hark_material_examples(hark_context *context, const hark_config *con
                                            .validation_fraction = config->data.validation_fraction,
                                            .length_limit = config->data.length_limit,
                                            .classes = (int32_t)config->data.classes,
-                                           .teaches_classes = training && !hides(config)};
+                                           .known = use == HARK_DATA_OF_RUN || use == HARK_DATA_MEASURED,
+                                           .teaches_classes = use <= HARK_DATA_OF_RUN && !hides(config)};
   return hark_examples_open(context, &settings, out);
 }
 
@@ -69,7 +71,7 @@ static hark_status store_vocabulary(hark_context *context, const hark_examples *
 
 static hark_status open_examples(hark_context *context, const hark_run *run, bool resume, hark_material *m) {
   const hark_config *config = m->config;
-  HARK_TRY(hark_material_examples(context, config, true, &m->examples));
+  HARK_TRY(hark_material_examples(context, config, resume ? HARK_DATA_OF_RUN : HARK_DATA_FOR_NEW_RUN, &m->examples));
   const hark_example_batches_settings training = hark_example_settings(config, HARK_SPLIT_TRAINING, false),
                                       validation = hark_example_settings(config, HARK_SPLIT_VALIDATION, true);
   m->task = hark_material_task_of(config, m->examples);

@@ -34,8 +34,15 @@ HARK_MUST_CHECK hark_status hark_material_open(hark_context *context, const hark
                                                hark_material *out);
 void hark_material_close(hark_context *context, hark_material *material);
 
-/* Examples that the configuration names, as training, eval and estimates open them; `training`: to learn from. The caller closes. */
-HARK_MUST_CHECK hark_status hark_material_examples(hark_context *context, const hark_config *config, bool training, hark_examples **out);
+/* Examples that the configuration names, as training, eval and estimates open them. The caller closes. */
+typedef enum hark_data_use {
+  HARK_DATA_FOR_NEW_RUN, /* to learn from: what a run cannot learn from, or measure itself with, is refused */
+  HARK_DATA_OF_RUN,      /* to learn from, as the run has so far */
+  HARK_DATA_MEASURED,    /* the run's */
+  HARK_DATA_GIVEN        /* others that are measured */
+} hark_data_use;
+HARK_MUST_CHECK hark_status hark_material_examples(hark_context *context, const hark_config *config, hark_data_use use,
+                                                   hark_examples **out);
 /* What examples ask of a model. */
 hark_learning_task hark_material_task_of(const hark_config *config, const hark_examples *examples);
 /* What a text with a vocabulary of so many tokens does. */

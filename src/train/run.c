@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "data/corpus_build.h"
+#include "data/sources_apart.h"
 #include "train/trainer.h"
 #include "train/warm_start.h"
 
@@ -61,7 +62,8 @@ static hark_status is_empty(hark_context *context, const char *path, bool *empty
 
 /* Removes what a run that has not begun has in its folder, the lock last, and nothing of anybody else's. */
 static hark_status remove_own(hark_context *context, const hark_run *run) {
-  static const char *const own[] = {"cache", "checkpoints", "vocabulary.json", "origin.json", "metrics.jsonl", HARK_LOCK_NAME};
+  static const char *const own[] = {"cache",       "checkpoints",   "vocabulary.json", "origin.json",
+                                    "data.json", "metrics.jsonl", HARK_LOCK_NAME};
   for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
     char path[HARK_PATH_BYTES];
     HARK_TRY(hark_run_path(context, run, own[i], path));
@@ -170,6 +172,7 @@ hark_status hark_run_learn_vocabulary(hark_context *context, const hark_config *
   const hark_corpus_settings settings = text_settings(config, "", &subwords);
   hark_source_list sources = {0};
   hark_status status = hark_sources_find(context, &settings, &sources);
+  if (status == HARK_OK) status = hark_sources_check_apart(context, &settings, &sources);
   if (status == HARK_OK) status = hark_corpus_learn(context, &settings, &sources, out);
   hark_sources_free(context, &sources);
   return status;
@@ -182,11 +185,12 @@ hark_status hark_run_corpus(hark_context *context, const hark_config *config, co
   char vocabulary[HARK_PATH_BYTES], cache[HARK_PATH_BYTES];
   HARK_TRY(hark_run_path(context, run, "vocabulary.json", vocabulary));
   HARK_TRY(hark_run_path(context, run, "cache", cache));
-  HARK_TRY(hark_folder_make(context, cache));
   if (config->data.paths.count == 0 && config->data.validation_paths.count == 0)
     return hark_fail(context, HARK_BAD_CONFIGURATION, "there is no text: --data PATH names a file or a folder");
   hark_subword_settings subwords;
   hark_corpus_settings settings = text_settings(config, cache, &subwords);
+  settings.may_build_elsewhere = run->lock < 0; /* it is somebody else's, perhaps, and read only */
+  settings.known = !learn && config->data.paths.count > 0;
   if (!learn) {
     HARK_TRY(hark_tokenizer_load(context, vocabulary, tokenizer));
     settings.tokenizer = *tokenizer;

@@ -4,6 +4,7 @@
  *   vocabulary.json
  *   metrics.jsonl      one JSON object a line
  *   checkpoints/step-N/   model.safetensors, optimizer.safetensors, state.json, manifest.json (names, sizes and SHA-256 of the others)
+ *   data.json          where the data lie (data_place.h)
  *   origin.json        where the weights came from that the run began with (train.init_from), and which
  *   last, best         text files with the name of a checkpoint ("step-500")
  *   cache/             tokens of the text; may be deleted

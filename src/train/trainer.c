@@ -239,7 +239,9 @@ static hark_status prepare(training_run *trainer, bool resume) {
   const hark_config *config = trainer->config;
   resumption begun = {0};
   if (resume) HARK_TRY(find_checkpoint(context, config, trainer->run, &begun));
-  HARK_TRY(hark_material_open(context, config, trainer->run, resume, &trainer->material));
+  const hark_status opened = hark_material_open(context, config, trainer->run, resume, &trainer->material);
+  if (opened == HARK_BAD_FILE && begun.there) hark_fail_prefix(context, "not what this run was trained on so far: "); /* which could be read */
+  HARK_TRY(opened);
   HARK_TRY(count_steps(trainer));
   HARK_TRY(preflight(trainer));
   HARK_TRY(hark_engine_create_for(context, config, &trainer->material.task, true, &trainer->engine));

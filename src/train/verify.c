@@ -12,6 +12,7 @@
 #include "io/jsonl.h"
 #include "io/safetensors.h"
 #include "train/config.h"
+#include "train/data_place.h"
 
 #define ORIGIN_LIMIT ((size_t)1 << 26)
 #define MOMENTS 2
@@ -123,6 +124,13 @@ static hark_status take_line(void *user, const json_t *object, int64_t line) {
   reading->tokens = json_integer_value(tokens);
   reading->lines = line;
   return HARK_OK;
+}
+
+static hark_status verify_data_place(verification *v) {
+  char path[HARK_PATH_BYTES];
+  HARK_TRY(hark_run_path(v->context, v->run, HARK_DATA_PLACE_NAME, path));
+  if (hark_path_kind_of(path) == HARK_PATH_NONE) return HARK_OK; /* of an earlier hark */
+  return report(v, HARK_DATA_PLACE_NAME, hark_data_place_check(v->context, v->run), NULL);
 }
 
 static hark_status verify_metrics(verification *v) {
@@ -278,6 +286,7 @@ hark_status hark_run_verify(hark_context *context, const hark_run *run, const ch
     status = verify_configuration(&v);
     if (status == HARK_OK) status = verify_vocabulary(&v);
     if (status == HARK_OK) status = verify_origin(&v);
+    if (status == HARK_OK) status = verify_data_place(&v);
     if (status == HARK_OK) status = verify_metrics(&v);
     if (status == HARK_OK) status = verify_checkpoints(&v);
     if (status == HARK_OK) status = verify_pointer(&v, "last");

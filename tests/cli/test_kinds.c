@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cli/common.h"
+#include "io/files.h"
 #include "support/cmocka_all.h"
 #include "support/command_place.h"
 
@@ -33,6 +34,7 @@ enum {
   BOUNDED = 32,     /* the bound of lab bound is about it */
   SUBWORDS = 64,    /* learned by SentencePiece */
   EXAMPLES = 128,   /* labelled examples */
+  HEADS = 256,      /* its attention knows queries and keys alone */
 };
 
 typedef struct kind {
@@ -43,12 +45,12 @@ typedef struct kind {
 } kind;
 
 static const kind kinds[] = {
-    {"characters", OF_TEXT | CONTINUES | WINDOWS, SMALL TEXT, "text.txt"},
+    {"characters", OF_TEXT | CONTINUES | HEADS | WINDOWS, SMALL TEXT, "text.txt"},
     {"kernel", OF_TEXT | CONTINUES | WINDOWS | KERNEL, SMALL TEXT "--positions none --positional decay*periodic ", "text.txt"},
-    {"bytes", OF_TEXT | CONTINUES | WINDOWS, SMALL TEXT "--tokenizer bytes ", "text.txt"},
-    {"subwords", OF_TEXT | CONTINUES | WINDOWS | SUBWORDS, SMALL TEXT "--tokenizer subwords --subwords 282 ", "text.txt"},
-    {"sentences", OF_TEXT | CONTINUES, SMALL SENTENCES, "sentences.txt"},
-    {"sentences-subwords", OF_TEXT | CONTINUES | SUBWORDS, SMALL SENTENCES "--tokenizer subwords --subwords 282 ", "sentences.txt"},
+    {"bytes", OF_TEXT | CONTINUES | HEADS | WINDOWS, SMALL TEXT "--tokenizer bytes ", "text.txt"},
+    {"subwords", OF_TEXT | CONTINUES | HEADS | WINDOWS | SUBWORDS, SMALL TEXT "--tokenizer subwords --subwords 282 ", "text.txt"},
+    {"sentences", OF_TEXT | CONTINUES | HEADS, SMALL SENTENCES, "sentences.txt"},
+    {"sentences-subwords", OF_TEXT | CONTINUES | HEADS | SUBWORDS, SMALL SENTENCES "--tokenizer subwords --subwords 282 ", "sentences.txt"},
     {"masked", OF_TEXT | WINDOWS, SMALL TEXT "--architecture masked_encoder ", "text.txt"},
     {"reconstruction", OF_TEXT, CHUNKS TEXT "--model.ahca.head reconstruction ", "text.txt"},
     {"listops-encoder", EXAMPLES, SMALL LISTOPS "--architecture encoder ", "listops.tsv"},
@@ -58,13 +60,12 @@ static const kind kinds[] = {
     {"text-ahca", EXAMPLES, CHUNKS LABELS, "texts.tsv"},
     {"text-reconstruction", EXAMPLES, CHUNKS LABELS "--model.ahca.head reconstruction ", "texts.tsv"},
     {"pairs-encoder", EXAMPLES, SMALL PAIRS "--architecture encoder ", "pairs.tsv"},
-    {"pairs-ahca", EXAMPLES, CHUNKS PAIRS, "pairs.tsv"},
+    {"pairs-masked", EXAMPLES, SMALL PAIRS "--architecture masked_encoder ", "pairs.tsv"},
     {"image-encoder", EXAMPLES, SMALL IMAGE NARROW "--architecture encoder ", "images.bin"},
     {"image-ahca", EXAMPLES, IMAGE_CHUNKS IMAGE, "images.bin"},
     {"image-masked", EXAMPLES, SMALL IMAGE NARROW "--architecture masked_encoder ", "images.bin"},
     {"pathfinder-encoder", EXAMPLES | TESTED, SMALL "--context 1024 " NARROW FOLDER("pathfinder") "--architecture encoder ", "pathfinder/training.images"},
-    {"sequences-decoder", EXAMPLES | TESTED, SMALL "--context 16 " FOLDER("recall"), "recall/training.tsv"},
-    {"sequences-encoder", EXAMPLES | TESTED, SMALL "--context 16 " FOLDER("recall") "--architecture encoder ", "recall/training.tsv"},
+    {"sequences-decoder", EXAMPLES | TESTED | HEADS, SMALL "--context 16 " FOLDER("recall"), "recall/training.tsv"},
     {"sequences-labels", EXAMPLES | TESTED, CHUNKS "--context 16 " FOLDER("recall"), "recall/training.tsv"},
     {"sequences-masked", EXAMPLES | TESTED, SMALL "--context 16 " FOLDER("recall") "--architecture masked_encoder ", "recall/training.tsv"},
     {"vectors-latent", EXAMPLES | TESTED | BOUNDED,
@@ -89,6 +90,7 @@ typedef struct column {
 #define USAGE HARK_EXIT_USAGE
 #define INPUT HARK_EXIT_BAD_INPUT
 #define ALL 0, NULL
+#define NOT_HERE (-1) /* what it does is tested elsewhere */
 
 static const column columns[] = {
     {"verify RUN", 0, DONE, "good  vocabulary.json", "", ALL},
@@ -108,7 +110,7 @@ static const column columns[] = {
     {"eval RUN --context 4 --threads 1", WINDOWS, DONE, "context 4: loss", "", USAGE, "--context: "},
     {"eval RUN --stride 2 --threads 1", WINDOWS, DONE, "loss", "", USAGE, "--stride: "},
     {"eval RUN --unknown map --threads 1", OF_TEXT, DONE, "loss", "", USAGE, "--unknown: "},
-    {"eval RUN --length-limit 1024 --threads 1", EXAMPLES, DONE, "", "", USAGE, "--length-limit: "},
+    {"eval RUN --length-limit 5 --threads 1", EXAMPLES, NOT_HERE, "", "", USAGE, "--length-limit: "},
     {"eval RUN --layers 3", 0, USAGE, "", "--layers: does not apply to eval", ALL},
     {"info RUN", 0, DONE, "validation loss", "", ALL},
     {"info RUN --json", 0, DONE, "\"step\": 3", "", ALL},
@@ -122,7 +124,7 @@ static const column columns[] = {
     {"plot RUN --output RUN.svg", 0, DONE, "", "", ALL},
     {"plot RUN --positional --terminal", KERNEL, DONE, "distance", "", INPUT, "no positional kernel"},
     {"lab bound --quick --model RUN --json", BOUNDED, DONE, "terms of every layer", "", USAGE, "bound: RUN: "},
-    {"lab approximation --quick --run RUN --text text.txt", CONTINUES, INPUT, "", "approximation: ", USAGE, "approximation: RUN: "},
+    {"lab approximation --quick --run RUN --text text.txt", HEADS, INPUT, "", "approximation: ", USAGE, "approximation: RUN: "},
     {"bench step --config RUN/config.yaml --rounds 1 --json", 0, DONE, "\"tokens_per_second\"", "", ALL},
     {"config --config RUN/config.yaml --no-comments", 0, DONE, "model:", "", ALL},
     {"sweep RUN.plan --list", 0, DONE, "all-seed=1", "", ALL},
@@ -155,7 +157,8 @@ static const char *put_in(const char *words, const kind *k, char *out, size_t si
 static void check_refusal(const char *words) {
   char name[64];
   (void)snprintf(name, sizeof name, "hark %.*s: ", (int)strcspn(words, " "), words);
-  const char *const line = strstr(output.err, name);
+  const char *line = strstr(output.err, name);
+  if (line != NULL && strncmp(line + strlen(name), "tokenising", 10) == 0) line = strstr(line + 1, name);
   if (line == NULL || strchr(line, '\n') == NULL || strchr(line, '\n')[1] != '\0')
     fail_msg("hark %s: not one line at the end of\n%s", words, output.err);
   assert_string_equal(output.out, "");
@@ -165,6 +168,7 @@ static void check_column(const kind *k, const column *c) {
   char words[1024], out[256], err[256];
   const bool does = (k->is & c->needs) == c->needs;
   const int code = does ? c->code : c->refusal_code;
+  if (code == NOT_HERE) return;
   (void)put_in(c->words, k, words, sizeof words);
   (void)put_in(does ? c->out : "", k, out, sizeof out);
   (void)put_in(does ? c->err : c->refusal, k, err, sizeof err);
@@ -201,9 +205,10 @@ static void check_other_data(const kind *k) {
   size_t at = bytes - 2;
   while (data[at] == '\n') at--;
   const unsigned char before = data[at];
-  const bool letter = (before >= 'a' && before <= 'z'), digit = before >= '0' && before <= '9';
+  const bool digit = before >= '0' && before <= '9', text = strstr(k->file, ".txt") != NULL;
   const bool binary = strstr(k->file, "images") != NULL || strstr(k->file, "vectors") != NULL;
-  data[at] = binary ? before ^ 0x40 : letter ? (before == 'a' ? 'b' : 'a') : digit ? (before == '0' ? '1' : '0') : 'a';
+  const char *const others = digit ? "01" : text ? "eo" : "ab"; /* that occur */
+  data[at] = binary ? before ^ 0x40 : (unsigned char)(before == others[0] ? others[1] : others[0]);
   test_file_write(folder, k->file, data, bytes);
   (void)snprintf(words, sizeof words, "eval %s --threads 1", k->name);
   command_expect(folder, words, INPUT, "", "not what this run was trained on", &output);
@@ -228,7 +233,7 @@ static const damage damages[] = {
     {"checkpoints/step-3/model.safetensors", "checkpoints/step-3", "model.safetensors: is damaged", FLIPPED},
     {"checkpoints/step-2/optimizer.safetensors", "checkpoints/step-2", "optimizer.safetensors: is damaged", CUT},
     {"metrics.jsonl", "metrics.jsonl", "metrics.jsonl:", OTHER},
-    {"last", "last", "last: ", LONGER},
+    {"last", "last", "last", CUT},
 };
 
 static void check_damage(const kind *k, const damage *d) {
@@ -287,6 +292,8 @@ static void what_makes_no_run_is_refused(void **state) {
     const char *words, *refusal;
   } cases[] = {
       {SMALL LABELS, "decoder tells tokens, and the data have classes"},
+      {SMALL "--context 16 --architecture encoder " FOLDER("recall"), "an encoder tells classes apart"},
+      {CHUNKS PAIRS, "ahca reads one sequence an example"},
       {SMALL TEXT "--architecture encoder ", "an encoder tells classes of examples"},
       {SMALL TEXT "--architecture latent ", "latent reads real vectors"},
       {SMALL TEXT "--architecture finite ", "finite reads real vectors"},

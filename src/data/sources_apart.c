@@ -1,0 +1,110 @@
+/* sources_apart.c - see sources_apart.h. Files are sorted by what they are on the disk, then by size, then those of a size by their checksum, so
+ * that a hundred thousand of them cost little and most are not read. */
+#include "data/sources_apart.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "io/files.h"
+
+typedef struct file_entry {
+  const hark_source *file;
+  int64_t part, index; /* in the order in which they were given */
+  char sha256[HARK_SHA256_TEXT_BYTES];
+} file_entry;
+
+static int compare_numbers(uint64_t a, uint64_t b) { return (a > b) - (a < b); }
+static int by_index(const file_entry *a, const file_entry *b) { return compare_numbers((uint64_t)a->index, (uint64_t)b->index); }
+
+static int by_inode(const void *left, const void *right) {
+  const file_entry *const a = left, *const b = right;
+  const int device = compare_numbers(a->file->device, b->file->device), inode = compare_numbers(a->file->inode, b->file->inode);
+  return device != 0 ? device : inode != 0 ? inode : by_index(a, b);
+}
+
+static int by_size(const void *left, const void *right) {
+  const file_entry *const a = left, *const b = right;
+  const int size = compare_numbers((uint64_t)a->file->bytes, (uint64_t)b->file->bytes);
+  return size != 0 ? size : by_index(a, b);
+}
+
+static int by_contents(const void *left, const void *right) {
+  const file_entry *const a = left, *const b = right;
+  const int contents = strcmp(a->sha256, b->sha256);
+  return contents != 0 ? contents : by_index(a, b);
+}
+
+static hark_status check_given_once(hark_context *context, file_entry *entries, int64_t count) {
+  qsort(entries, (size_t)count, sizeof *entries, by_inode);
+  for (int64_t i = 1; i < count; i++) {
+    const hark_source *const one = entries[i - 1].file, *const other = entries[i].file;
+    if (one->device != other->device || one->inode != other->inode) continue;
+    if (strcmp(one->path, other->path) == 0)
+      return hark_fail(context, HARK_BAD_CONFIGURATION, "%s: is given twice, expected every file once", other->path);
+    return hark_fail(context, HARK_BAD_CONFIGURATION, "%s: is the same file as %s, expected every file once", other->path, one->path);
+  }
+  return HARK_OK;
+}
+
+/* Files of one size. */
+static hark_status check_copies(hark_context *context, file_entry *entries, int64_t count, const char *advice) {
+  hark_file_summary summary;
+  bool apart = false;
+  for (int64_t i = 1; i < count; i++) apart = apart || entries[i].part != entries[0].part;
+  if (!apart || entries[0].file->bytes == 0) return HARK_OK;
+  for (int64_t i = 0; i < count; i++) {
+    HARK_TRY(hark_file_summarise(context, entries[i].file->path, &summary));
+    memcpy(entries[i].sha256, summary.sha256, sizeof summary.sha256);
+  }
+  qsort(entries, (size_t)count, sizeof *entries, by_contents);
+  for (int64_t i = 1; i < count; i++)
+    if (strcmp(entries[i - 1].sha256, entries[i].sha256) == 0 && entries[i - 1].part != entries[i].part)
+      return hark_fail(context, HARK_BAD_CONFIGURATION,
+                       "%s: has the same contents as %s, and what one trains on the other is measured with; leave one of them out%s",
+                       entries[i].file->path, entries[i - 1].file->path, advice);
+  return HARK_OK;
+}
+
+static hark_status check(hark_context *context, file_entry *entries, int64_t count, const char *advice) {
+  HARK_TRY(check_given_once(context, entries, count));
+  qsort(entries, (size_t)count, sizeof *entries, by_size);
+  for (int64_t from = 0, to; from < count; from = to) {
+    for (to = from + 1; to < count && entries[to].file->bytes == entries[from].file->bytes;) to++;
+    HARK_TRY(check_copies(context, entries + from, to - from, advice));
+  }
+  return HARK_OK;
+}
+
+hark_status hark_files_check_apart(hark_context *context, const hark_source *files, const int64_t *parts, int64_t count, const char *advice) {
+  const size_t bytes = (size_t)count * sizeof(file_entry);
+  void *memory = NULL;
+  if (count < 2) return HARK_OK;
+  HARK_TRY(hark_allocate_zero(context, bytes, &memory));
+  file_entry *const entries = memory;
+  for (int64_t i = 0; i < count; i++) entries[i] = (file_entry){.file = &files[i], .part = parts[i], .index = i};
+  const hark_status status = check(context, entries, count, advice);
+  hark_release(context, memory, bytes);
+  return status;
+}
+
+/* A text's part is where its training ends: copies with the same end have the same pieces. */
+static void find_parts(const hark_piece_list *pieces, int64_t *parts) {
+  for (int64_t i = 0; i < pieces->count; i++)
+    if (pieces->items[i].split == HARK_SPLIT_TRAINING) parts[pieces->items[i].source] = pieces->items[i].to;
+}
+
+hark_status hark_sources_check_apart(hark_context *context, const hark_corpus_settings *settings, const hark_source_list *sources) {
+  const size_t bytes = (size_t)sources->count * sizeof(int64_t);
+  hark_piece_list pieces = {0};
+  void *parts = NULL;
+  if (sources->count < 2) return HARK_OK;
+  HARK_TRY(hark_allocate_zero(context, bytes, &parts));
+  hark_status status = hark_sources_divide(context, settings, sources, &pieces);
+  if (status == HARK_OK) find_parts(&pieces, parts);
+  if (status == HARK_OK)
+    status = hark_files_check_apart(context, sources->items, parts, sources->count,
+                                    settings->division == HARK_DIVIDE_TAIL ? ", or divide every file (--split per_file)" : "");
+  hark_pieces_free(context, &pieces);
+  hark_release(context, parts, bytes);
+  return status;
+}
