@@ -109,16 +109,17 @@ static void print_confusion(const measurement *m, hark_text *text) {
 
 static void print(const measurement *m, const hark_opened_run *opened, hark_split split, const char *exchanged, hark_text *text) {
   const hark_examples_result *r = &m->result;
+  hark_text_append_shown(text, opened->run.path);
   if (m->vectors) {
-    hark_text_append(text, "%s, %s: %s squared error %.6f an example; %" PRId64 " examples, %" PRId64 " tokens in %.1f s\n",
-                     opened->run.path, opened->checkpoint, part_name(m, split), r->loss, r->examples, r->tokens, m->seconds);
+    hark_text_append(text, ", %s: %s squared error %.6f an example; %" PRId64 " examples, %" PRId64 " tokens in %.1f s\n",
+                     opened->checkpoint, part_name(m, split), r->loss, r->examples, r->tokens, m->seconds);
     if (exchanged[0] != '\0') hark_text_append(text, "exchanged: %s\n", exchanged);
     return;
   }
   hark_text_append(text,
-                   "%s, %s: %s accuracy %.2f %% (%" PRId64 " of %" PRId64 "), loss %.4f nats; %" PRId64 " examples, %" PRId64
+                   ", %s: %s accuracy %.2f %% (%" PRId64 " of %" PRId64 "), loss %.4f nats; %" PRId64 " examples, %" PRId64
                    " tokens in %.1f s\n",
-                   opened->run.path, opened->checkpoint, part_name(m, split), 100 * part_of(r->right, r->targets), r->right, r->targets,
+                   opened->checkpoint, part_name(m, split), 100 * part_of(r->right, r->targets), r->right, r->targets,
                    r->loss, r->examples, r->tokens, m->seconds);
   if (m->classes > 0) hark_text_append(text, "the most frequent class has %.2f %%\n", 100 * part_of(m->majority, r->targets));
   if (exchanged[0] != '\0') hark_text_append(text, "exchanged: %s\n", exchanged);

@@ -25,7 +25,8 @@ static void print_text(const hark_eval_report *report, hark_text *text) {
 }
 
 void hark_eval_report_print(const hark_eval_report *report, bool contexts, hark_text *text) {
-  hark_text_append(text, "%s, %s", report->run, report->checkpoint);
+  hark_text_append_shown(text, report->run);
+  hark_text_append(text, ", %s", report->checkpoint);
   if (report->part == NULL) hark_text_append(text, ", another text");
   if (contexts) hark_text_append(text, ", context %" PRId64, report->context);
   if (tells_next(report))

@@ -32,8 +32,10 @@ static hark_status print(hark_invocation *call, const hark_opened_run *opened, c
     hark_text_append(&line, ", \"parameters\": %" PRId64 "}\n", info.parameters);
   } else {
     char number[HARK_HUMAN_BYTES];
-    hark_text_append(&line, "%s: %s parameters of %s, %s\n", path, hark_human((double)info.parameters, number), opened->run.path,
-                     opened->checkpoint);
+    hark_text_append_shown(&line, path);
+    hark_text_append(&line, ": %s parameters of ", hark_human((double)info.parameters, number));
+    hark_text_append_shown(&line, opened->run.path);
+    hark_text_append(&line, ", %s\n", opened->checkpoint);
   }
   return hark_command_print(call, &line);
 }

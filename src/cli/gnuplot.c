@@ -4,9 +4,11 @@
 #include <errno.h>
 #include <spawn.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "io/json_write.h"
 #include "io/number.h"
 
 extern char **environ;
@@ -17,13 +19,37 @@ static hark_status beside(hark_context *context, const char *picture, const char
   return hark_fail(context, HARK_TOO_LARGE, "%.64s...: path too long", picture);
 }
 
+/* Pictures are XML: what is no character there, as a control character or a byte that is not UTF-8, becomes '?'. */
 void hark_picture_append_quoted(hark_text *text, const char *value) {
+  hark_text clean = hark_text_empty(text->context);
+  hark_text_append_shown(&clean, value);
+  if (clean.status != HARK_OK && text->status == HARK_OK) text->status = clean.status;
+  const unsigned char *at = (const unsigned char *)hark_text_get(&clean), *const end = at + clean.length;
   hark_text_append_bytes(text, "'", 1);
-  for (const char *at = value; *at != 0; at++) {
+  while (at < end) {
+    const size_t length = hark_json_sequence_length(at, (size_t)(end - at));
     if (*at == '\'') hark_text_append_bytes(text, "'", 1);
-    if (*at != '\n') hark_text_append_bytes(text, at, 1);
+    hark_text_append_bytes(text, length > 0 ? (const char *)at : "?", length > 0 ? length : 1);
+    at += length > 0 ? length : 1;
   }
   hark_text_append_bytes(text, "'", 1);
+  hark_text_free(&clean);
+}
+
+/* A file's name, whatever it is: "~", "|", "<", "$" and "-" in front say something else to gnuplot, so that a folder comes first; line ends are
+ * written in double quotes, where backslashes and backquotes say something. */
+static void append_path(hark_text *text, const char *path) {
+  const bool plain = strpbrk(path, "\n\r") == NULL;
+  hark_text_append(text, "%s%s", plain ? "'" : "\"", path[0] == '/' ? "" : "./");
+  for (const char *at = path; *at != 0; at++) {
+    if (plain)
+      hark_text_append(text, *at == '\'' ? "''" : "%c", *at);
+    else if ((*at >= 'a' && *at <= 'z') || (*at >= 'A' && *at <= 'Z') || *at == '/')
+      hark_text_append_bytes(text, at, 1);
+    else
+      hark_text_append(text, "\\%03o", (unsigned)(unsigned char)*at);
+  }
+  hark_text_append(text, plain ? "'" : "\"");
 }
 
 hark_status hark_picture_begin(hark_context *context, const char *path, bool png, int width, int height, hark_picture *out) {
@@ -34,7 +60,7 @@ hark_status hark_picture_begin(hark_context *context, const char *path, bool png
   HARK_TRY(beside(context, path, ".gp", out->script_path));
   hark_text_append(&out->script, "set terminal %s size %d,%d%s noenhanced\nset output ", png ? "png" : "svg", width, height,
                    png ? "" : " background 'white'");
-  hark_picture_append_quoted(&out->script, path);
+  append_path(&out->script, path);
   hark_text_append(&out->script, "\n");
   return HARK_OK;
 }
@@ -42,13 +68,15 @@ hark_status hark_picture_begin(hark_context *context, const char *path, bool png
 /* One block of "x y" lines a curve, two empty lines between them. */
 void hark_picture_add_curve(hark_picture *picture, const char *label, const double *points, int64_t count) {
   char x[HARK_NUMBER_BYTES], y[HARK_NUMBER_BYTES];
-  hark_text_append(&picture->data, "%s# %s\n", picture->curves++ > 0 ? "\n\n" : "", label);
+  hark_text_append(&picture->data, "%s# ", picture->curves++ > 0 ? "\n\n" : "");
+  hark_text_append_shown(&picture->data, label);
+  hark_text_append(&picture->data, "\n");
   for (int64_t p = 0; p < count; p++)
     hark_text_append(&picture->data, "%s %s\n", hark_number_print(points[2 * p], x), hark_number_print(points[2 * p + 1], y));
 }
 
 void hark_picture_append_curve(hark_picture *picture, int index, const char *style, const char *label) {
-  hark_picture_append_quoted(&picture->script, picture->data_path);
+  append_path(&picture->script, picture->data_path);
   hark_text_append(&picture->script, " index %d with %s title ", index, style);
   hark_picture_append_quoted(&picture->script, label);
 }
@@ -62,7 +90,7 @@ void hark_picture_free(hark_picture *picture) {
 static hark_status run_gnuplot(hark_context *context, const char *script, bool *there) {
   char name[] = "gnuplot";
   char path[HARK_PATH_BYTES];
-  HARK_TRY(hark_path_join(context, script[0] == '-' ? "." : "", script, path)); /* a name with a dash is no flag */
+  HARK_TRY(hark_path_join(context, ".", script, path)); /* a name that begins with a dash is no flag */
   char *const arguments[] = {name, path, NULL};
   pid_t process;
   const int error = posix_spawnp(&process, name, NULL, NULL, arguments, environ);
@@ -99,7 +127,8 @@ static hark_status draw(hark_invocation *call, const hark_picture *picture) {
   HARK_TRY(hark_file_remove(context, picture->script_path));
   if (call->json) return HARK_OK;
   hark_text text = hark_text_empty(context);
-  hark_text_append(&text, "%s\n", picture->path);
+  hark_text_append_shown(&text, picture->path);
+  hark_text_append(&text, "\n");
   return hark_command_print(call, &text);
 }
 

@@ -26,7 +26,7 @@ HARK_MUST_CHECK hark_status hark_picture_begin(hark_context *context, const char
 /* Points x0, y0, x1, y1, ... of the next curve. */
 void hark_picture_add_curve(hark_picture *picture, const char *label, const double *points, int64_t count);
 
-/* Text in gnuplot's single quotes; what a plot command says of curve `index`: "'FILE' index 3 with STYLE title 'LABEL'". */
+/* Text that is shown, in gnuplot's single quotes; what a plot command says of curve `index`: "'FILE' index 3 with STYLE title 'LABEL'". */
 void hark_picture_append_quoted(hark_text *text, const char *value);
 void hark_picture_append_curve(hark_picture *picture, int index, const char *style, const char *label);
 

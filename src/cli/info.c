@@ -70,7 +70,8 @@ static hark_status print_file(hark_context *context, const char *path, const har
     numbers += elements(t);
     bytes += t->bytes;
   }
-  hark_text_append(text, "%s: %" PRId64 " tensors, %s numbers, %sB\n", path, hark_safetensors_count(file),
+  hark_text_append_shown(text, path);
+  hark_text_append(text, ": %" PRId64 " tensors, %s numbers, %sB\n", hark_safetensors_count(file),
                    hark_human((double)numbers, count), hark_human((double)bytes, size));
   for (int64_t i = 0; i < hark_safetensors_metadata_count(file); i++) {
     const char *key, *value;
@@ -238,7 +239,9 @@ static void append_line(hark_text *text, const char *what, double value) {
 
 static void print_run(const char *run, const run_summary *s, const hark_options *configuration, hark_text *text) {
   char number[HARK_HUMAN_BYTES];
-  hark_text_append(text, "run %s\n", run);
+  hark_text_append(text, "run ");
+  hark_text_append_shown(text, run);
+  hark_text_append(text, "\n");
   if (s->parameters > 0) hark_text_append(text, "  %-22s %s\n", "parameters", hark_human((double)s->parameters, number));
   append_line(text, "step", s->step);
   append_line(text, "tokens", s->tokens);

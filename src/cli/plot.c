@@ -1,5 +1,7 @@
 /* plot.c - hark plot: loss curves of runs, what a run has learned of positions, or evaluations at several contexts, by gnuplot as a picture or by
  * ourselves in letters. */
+#include <unistd.h>
+
 #include "cli/common.h"
 #include "cli/gnuplot.h"
 #include "cli/metrics.h"
@@ -19,7 +21,8 @@ typedef struct plot_values {
 
 static const hark_option options[] = {
     {"output", "output o", HARK_OPTION_STRING, offsetof(plot_values, output), "", NULL, NULL, "FILE",
-     "the picture; none: loss.svg (positional.svg) in the run's folder, or here for several runs; evaluation.svg here"},
+     "the picture; none: loss.svg (positional.svg) in the run's folder, or here for several runs and where the run's cannot be written; "
+     "evaluation.svg here"},
     {"png", NULL, HARK_OPTION_BOOL, offsetof(plot_values, png), "false", NULL, NULL, NULL, "PNG instead of SVG"},
     {"terminal", NULL, HARK_OPTION_BOOL, offsetof(plot_values, terminal), "false", NULL, NULL, NULL,
      "draw on the terminal, without gnuplot"},
@@ -54,10 +57,11 @@ static void print_script(const plot_values *values, const hark_series *series, i
   hark_text_append(script, "\n");
 }
 
-/* The picture that is asked for, or `name` in the run's folder, or here for several. */
+/* The picture that is asked for, or `name` in the run's folder, or here for several, and where that folder cannot be written. */
 static hark_status picture_path(const hark_invocation *call, const plot_values *values, const char *name, char *out) {
   const char *const run = hark_options_argument(call->options, 0);
-  const bool alone = hark_options_argument_count(call->options) == 1 && hark_path_kind_of(run) == HARK_PATH_FOLDER;
+  const bool alone =
+      hark_options_argument_count(call->options) == 1 && hark_path_kind_of(run) == HARK_PATH_FOLDER && access(run, W_OK) == 0;
   return hark_path_join(call->context, values->output[0] == 0 && alone ? run : "", values->output[0] != 0 ? values->output : name, out);
 }
 

@@ -22,6 +22,7 @@
 #include "cli/model.h"
 #include "cli/sweep_measure.h"
 #include "cli/sweep_table.h"
+#include "core/line.h"
 #include "io/jsonl.h"
 
 #define OWN_PROGRAM "/proc/self/exe"
@@ -376,12 +377,12 @@ static hark_status start(const sweep *s, char *const *words, pid_t *process) {
 
 /* Runs hark train on a configuration; *exit_code as a shell counts it. */
 static hark_status train(const sweep *s, const char *configuration, bool resume, int *exit_code) {
-  char program[] = "hark", command[] = "train", config[] = "--config", again[] = "--resume", path[HARK_PATH_BYTES];
-  char *const words[] = {program, command, config, path, resume ? again : NULL, NULL};
+  char program[] = "hark", command[] = "train", again[] = "--resume", config[HARK_PATH_BYTES + 16];
+  char *const words[] = {program, command, config, resume ? again : NULL, NULL};
   pid_t process;
   siginfo_t ended;
   int status = 0;
-  HARK_TRY(hark_path_join(s->context, "", configuration, path));
+  (void)snprintf(config, sizeof config, "--config=%s", configuration);
   HARK_TRY(start(s, words, &process));
   *exit_code = HARK_EXIT_SIGNAL + stop_signal;
   if (process == 0) return HARK_OK;
@@ -402,7 +403,10 @@ static hark_status run_one(sweep *s, hark_jsonl *file, int run, bool *stopped) {
   HARK_TRY(write_configuration(s, run, configuration));
   HARK_TRY(run_path(s, run, folder));
   HARK_TRY(hark_path_join(s->context, folder, "config.yaml", begun));
-  fprintf(stderr, "run %d of %d: %s\n", run + 1, s->runs, folder);
+  char shown[HARK_PATH_BYTES];
+  memcpy(shown, folder, sizeof shown);
+  hark_line_clean(shown);
+  fprintf(stderr, "run %d of %d: %s\n", run + 1, s->runs, shown);
   HARK_TRY(train(s, configuration, hark_path_kind_of(begun) != HARK_PATH_NONE, &exit_code));
   const bool asked = exit_code == HARK_EXIT_HANGUP || exit_code == HARK_EXIT_INTERRUPTED || exit_code == HARK_EXIT_TERMINATED;
   *stopped = stop_signal != 0 || asked;

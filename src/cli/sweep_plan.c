@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/line.h"
 #include "io/number.h"
 #include "io/options.h"
 #include "io/yaml.h"
@@ -196,7 +197,10 @@ static void name_cell(const hark_sweep_plan *plan, int cell, const char *between
   if (used == 0) append(out, &used, "all");
 }
 
-void hark_sweep_cell_name(const hark_sweep_plan *plan, int cell, char out[HARK_SWEEP_VALUE_BYTES]) { name_cell(plan, cell, " ", out); }
+void hark_sweep_cell_name(const hark_sweep_plan *plan, int cell, char out[HARK_SWEEP_VALUE_BYTES]) {
+  name_cell(plan, cell, " ", out);
+  hark_line_clean(out); /* a value may be a path */
+}
 
 void hark_sweep_run_name(const hark_sweep_plan *plan, int cell, int seed, char out[HARK_SWEEP_VALUE_BYTES]) {
   static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._+=-";

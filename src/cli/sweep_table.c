@@ -82,6 +82,11 @@ static const char *number(double value, const char *format, char out[32]) {
   return out;
 }
 
+/* A name in a column of a Markdown table. */
+static void append_cell(hark_text *text, const char *name) {
+  for (const char *at = name; *at != '\0'; at++) hark_text_append(text, *at == '|' ? "\\|" : "%c", *at);
+}
+
 static void print_edges(const hark_sweep_results *results, hark_text *text) {
   const hark_sweep_plan *plan = results->plan;
   char name[HARK_SWEEP_VALUE_BYTES];
@@ -98,7 +103,9 @@ static void print_edges(const hark_sweep_results *results, hark_text *text) {
 void hark_sweep_print_table(const hark_sweep_results *results, hark_text *text) {
   char name[HARK_SWEEP_VALUE_BYTES], mean[32], deviation[32], difference[32], spread[32];
   hark_sweep_cell_name(results->plan, results->baseline, name);
-  hark_text_append(text, "| %s | n | mean | deviation | less %s, by seed | deviation |", results->metric, name);
+  hark_text_append(text, "| %s | n | mean | deviation | less ", results->metric);
+  append_cell(text, name);
+  hark_text_append(text, ", by seed | deviation |");
   for (int i = 0; i < results->beside_count; i++) hark_text_append(text, " %s |", results->beside_names[i]);
   hark_text_append(text, "\n|---|---|---|---|---|---|");
   for (int i = 0; i < results->beside_count; i++) hark_text_append(text, "---|");
@@ -107,7 +114,9 @@ void hark_sweep_print_table(const hark_sweep_results *results, hark_text *text) 
     const hark_spread own = hark_sweep_cell_spread(results, cell), paired = hark_sweep_difference(results, cell);
     const bool baseline = cell == results->baseline;
     hark_sweep_cell_name(results->plan, cell, name);
-    hark_text_append(text, "| %s | %d | %s | %s | %s | %s |", name, own.count, number(own.mean, "%.4f", mean),
+    hark_text_append(text, "| ");
+    append_cell(text, name);
+    hark_text_append(text, " | %d | %s | %s | %s | %s |", own.count, number(own.mean, "%.4f", mean),
                      number(own.deviation, "%.4f", deviation), number(baseline ? NAN : paired.mean, "%+.4f", difference),
                      number(baseline ? NAN : paired.deviation, "%.4f", spread));
     for (int i = 0; i < results->beside_count; i++)
@@ -206,7 +215,9 @@ static int find_cell(const hark_sweep_results *results, const char *name) {
 
 static void print_row(const hark_sweep_results *const *sweeps, int count, const char *name, hark_text *text) {
   char mean[32], deviation[32];
-  hark_text_append(text, "| %s |", name);
+  hark_text_append(text, "| ");
+  append_cell(text, name);
+  hark_text_append(text, " |");
   for (int i = 0; i < count; i++) {
     const int cell = find_cell(sweeps[i], name);
     const hark_spread own = cell >= 0 ? hark_sweep_cell_spread(sweeps[i], cell) : (hark_spread){.mean = NAN, .deviation = NAN};

@@ -10,6 +10,7 @@
 #include "cli/bench.h"
 #include "cli/model.h"
 #include "cli/progress.h"
+#include "core/line.h"
 #include "io/json.h"
 #include "train/data_place.h"
 #include "train/material.h"
@@ -269,7 +270,10 @@ static hark_status ready(void *user) {
   config->run.resume = resume;
   if (status != HARK_OK) return status;
   view->run->made = false; /* it has begun: what fails from here on leaves it as it is */
-  hark_progress_line(&view->progress, "run folder %s", view->run->path);
+  char shown[HARK_PATH_BYTES];
+  memcpy(shown, view->run->path, sizeof shown);
+  hark_line_clean(shown);
+  hark_progress_line(&view->progress, "run folder %s", shown);
   return status;
 }
 
@@ -302,10 +306,13 @@ static hark_status report(hark_invocation *call, const hark_run *run, const hark
     hark_text_append(&text, ", \"best_step\": %" PRId64 "}\n", state->best_step);
     return hark_command_print(call, &text);
   }
-  printf("%s: step %" PRId64 " of %" PRId64 " (%s)", run->path, state->step, result->steps, reasons[result->reason]);
-  if (isfinite(state->best_loss)) printf("; best validation loss %.4f at step %" PRId64, state->best_loss, state->best_step);
-  printf("\n");
-  return HARK_OK;
+  hark_text text = hark_text_empty(call->context);
+  hark_text_append_shown(&text, run->path);
+  hark_text_append(&text, ": step %" PRId64 " of %" PRId64 " (%s)", state->step, result->steps, reasons[result->reason]);
+  if (isfinite(state->best_loss))
+    hark_text_append(&text, "; best validation loss %.4f at step %" PRId64, state->best_loss, state->best_step);
+  hark_text_append(&text, "\n");
+  return hark_command_print(call, &text);
 }
 
 static hark_status train_in(hark_invocation *call, const hark_config *config, hark_run *run) {

@@ -35,7 +35,8 @@ static void show(void *user, const hark_finding *finding) {
     return;
   }
   const size_t name = strlen(finding->what);
-  hark_text_append(text, "  %-4s  %s", finding->problem == NULL ? "good" : "BAD", finding->what);
+  hark_text_append(text, "  %-4s  ", finding->problem == NULL ? "good" : "BAD");
+  hark_text_append_shown(text, finding->what);
   if (finding->problem == NULL && finding->note == NULL) {
     hark_text_append(text, "\n");
     return;
@@ -53,7 +54,8 @@ static hark_status verify_one(hark_invocation *call, const char *path, verify_vi
     hark_json_append_string(text, path);
     hark_text_append(text, ", \"findings\": [");
   } else {
-    hark_text_append(text, "%s\n", path);
+    hark_text_append_shown(text, path);
+    hark_text_append(text, "\n");
   }
   hark_run opened;
   char checkpoint[HARK_NAME_BYTES];

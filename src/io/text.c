@@ -86,6 +86,12 @@ const char *hark_text_shown(const char *text, char out[HARK_SHOWN_BYTES]) {
   return out;
 }
 
+void hark_text_append_shown(hark_text *text, const char *value) {
+  const size_t before = text->length;
+  hark_text_append_bytes(text, value, strlen(value));
+  if (text->length > before) hark_line_clean(text->data + before);
+}
+
 #define SHOWN_BEFORE 24 /* bytes, "..." among them, in front of a difference that the beginnings would not show */
 
 void hark_text_shown_both(const char *a, const char *b, char out_a[HARK_SHOWN_BYTES], char out_b[HARK_SHOWN_BYTES]) {

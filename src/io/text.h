@@ -28,6 +28,8 @@ void hark_text_free(hark_text *text);
  * ends with "...". Returns out. */
 #define HARK_SHOWN_BYTES 84
 const char *hark_text_shown(const char *text, char out[HARK_SHOWN_BYTES]);
+/* Appends the whole of such a text, cleaned likewise. */
+void hark_text_append_shown(hark_text *text, const char *value);
 /* Two texts that differ, each from some characters before the place on ("...") where showing their beginnings would not show it. */
 void hark_text_shown_both(const char *a, const char *b, char out_a[HARK_SHOWN_BYTES], char out_b[HARK_SHOWN_BYTES]);
 

@@ -561,9 +561,7 @@ static const struct {
                     {"data.subwords.byte_fallback", ABOUT_SUBWORDS},
                     {"data.subwords.coverage", ABOUT_SUBWORDS},
                     {"data.length_limit", ABOUT_EXAMPLES},
-                    {"data.classes", ABOUT_EXAMPLES},
-                    {"data.example_limit", ABOUT_EXAMPLES},
-                    {"data.test_paths", ABOUT_EXAMPLES}};
+                    {"data.classes", ABOUT_EXAMPLES}};
 
 /* Whether somebody asked for it: a file that holds all options with their defaults, as hark config and runs write them, did not. */
 static bool is_asked_for(const hark_options *set, const hark_option *option, const hark_config *config, const hark_config *initial) {
@@ -622,6 +620,12 @@ static hark_status settle_examples(hark_context *context, hark_options *set, har
                                    "ahca has initial weights of its own, expected no initialisation xavier"));
   HARK_TRY(check_vectors(context, set, config));
   HARK_TRY(settle_unread(context, set, config));
+  if (!examples && config->data.example_limit > 0)
+    HARK_TRY(hark_options_complain(context, set, "data.example_limit data.format",
+                                   "a corpus has no examples, expected a data.format of examples"));
+  if (!examples && config->data.test_paths.count > 0)
+    HARK_TRY(hark_options_complain(context, set, "data.test_paths data.format",
+                                   "a corpus has no test part, expected a data.format of examples"));
   if (!examples) return HARK_OK;
   if (hark_options_source(set, "data.order") == HARK_SOURCE_DEFAULT) config->data.order = HARK_ORDER_SHUFFLED;
   if (config->train.tokens > 0)

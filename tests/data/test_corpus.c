@@ -162,7 +162,8 @@ static void folders_are_walked_in_order(void **state) {
   test_file_write_text(top, "c.TXT", "4");
   test_file_write_text(top, ".hidden.txt", "h");
   test_file_write_text(top, ".git/x.txt", "g");
-  assert_int_equal(symlink("b.txt", test_path(top, "link.txt")), 0);
+  test_file_write_text(f.folder, "elsewhere.txt", "3");
+  assert_int_equal(symlink("../elsewhere.txt", test_path(top, "link.txt")), 0);
   assert_int_equal(symlink("..", test_path(top, "a/up")), 0);
   assert_int_equal(mkfifo(test_path(top, "pipe.txt"), 0600), 0);
   const char *paths[] = {top};

@@ -414,7 +414,8 @@ static void division(void **state) {
   for (int i = 0; i < 101; i++) assert_int_equal(seen[i], 1);
   const uint64_t sum = hark_examples_checksum(e);
   hark_examples_close(f->context, &e);
-  settings.validation_paths = &path; /* a file of its own: nothing is taken off */
+  const char *const other = test_file_write_text(f->folder, "other", "1\tx\n0\ty\n");
+  settings.validation_paths = &other; /* a file of its own: nothing is taken off */
   settings.validation_path_count = 1;
   assert_fine(f->context, hark_examples_open(f->context, &settings, &e));
   assert_int_equal(hark_examples_count(e, HARK_SPLIT_TRAINING).examples, 101);
