@@ -230,9 +230,7 @@ static bool show(void *user, double part) {
 }
 
 /* Given on the command line; else the run's own. */
-static bool is_other_text(const hark_invocation *call) {
-  return is_given(call, "data.paths") || is_given(call, "data.validation_paths");
-}
+static bool is_other_text(const hark_invocation *call) { return is_given(call, "data.paths") || is_given(call, "data.validation_paths"); }
 
 /* The tokens of a text that is refused are of no use to the run. */
 static hark_status check_text(hark_invocation *call, const hark_opened_run *opened, const hark_corpus *corpus) {
@@ -367,7 +365,9 @@ static hark_status measure_contexts(hark_invocation *call, const hark_opened_run
                                     .checkpoint = opened->checkpoint,
                                     .context = values->lengths[i],
                                     .stride = values->stride,
-                                    .part = is_other_text(call) ? NULL : text->split == HARK_SPLIT_TRAINING ? "training" : "validation",
+                                    .part = is_other_text(call)                  ? NULL
+                                            : text->split == HARK_SPLIT_TRAINING ? "training"
+                                                                                 : "validation",
                                     .exchanged = exchanged,
                                     .counts = hark_corpus_counts(text->corpus, text->split),
                                     .words = hark_tokenizer_kind_index(text->tokenizer) == HARK_TOKENIZER_SUBWORDS,

@@ -116,11 +116,10 @@ static void print(const measurement *m, const hark_opened_run *opened, hark_spli
     if (exchanged[0] != '\0') hark_text_append(text, "exchanged: %s\n", exchanged);
     return;
   }
-  hark_text_append(text,
-                   ", %s: %s accuracy %.2f %% (%" PRId64 " of %" PRId64 "), loss %.4f nats; %" PRId64 " examples, %" PRId64
-                   " tokens in %.1f s\n",
-                   opened->checkpoint, part_name(m, split), 100 * part_of(r->right, r->targets), r->right, r->targets,
-                   r->loss, r->examples, r->tokens, m->seconds);
+  hark_text_append(
+      text, ", %s: %s accuracy %.2f %% (%" PRId64 " of %" PRId64 "), loss %.4f nats; %" PRId64 " examples, %" PRId64 " tokens in %.1f s\n",
+      opened->checkpoint, part_name(m, split), 100 * part_of(r->right, r->targets), r->right, r->targets, r->loss, r->examples, r->tokens,
+      m->seconds);
   if (m->classes > 0) hark_text_append(text, "the most frequent class has %.2f %%\n", 100 * part_of(m->majority, r->targets));
   if (exchanged[0] != '\0') hark_text_append(text, "exchanged: %s\n", exchanged);
   const hark_ahca_report chunks = hark_ahca_report_of(&m->statistics);

@@ -76,8 +76,7 @@ void hark_eval_report_print_json(const hark_eval_report *report, hark_text *text
   hark_text_append(text, ", \"checkpoint\": ");
   hark_json_append_string(text, report->checkpoint);
   hark_text_append(text, ", \"part\": \"%s\", \"context\": %" PRId64 ", \"stride\": %" PRId64, report->part != NULL ? report->part : "data",
-                   report->context,
-                   report->stride != 0 ? report->stride : report->context);
+                   report->context, report->stride != 0 ? report->stride : report->context);
   for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
     if (!numbers[i].told) continue;
     hark_text_append(text, ", \"%s\": ", numbers[i].name);

@@ -71,8 +71,8 @@ static hark_status print_file(hark_context *context, const char *path, const har
     bytes += t->bytes;
   }
   hark_text_append_shown(text, path);
-  hark_text_append(text, ": %" PRId64 " tensors, %s numbers, %sB\n", hark_safetensors_count(file),
-                   hark_human((double)numbers, count), hark_human((double)bytes, size));
+  hark_text_append(text, ": %" PRId64 " tensors, %s numbers, %sB\n", hark_safetensors_count(file), hark_human((double)numbers, count),
+                   hark_human((double)bytes, size));
   for (int64_t i = 0; i < hark_safetensors_metadata_count(file); i++) {
     const char *key, *value;
     hark_safetensors_metadata_entry(file, i, &key, &value);

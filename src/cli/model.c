@@ -61,9 +61,10 @@ void hark_command_close_run(hark_invocation *call, hark_opened_run *opened) {
 hark_status hark_command_refuse_data(hark_invocation *call, const hark_string_list *paths) {
   char others[32] = "";
   if (paths->count > 1) (void)snprintf(others, sizeof others, " and %" PRId64 " more", paths->count - 1);
-  return hark_fail(call->context, HARK_BAD_FILE,
-                   "%.300s%s: not what this run was trained on: it was changed, or something else has its place; --data PATH measures another one",
-                   paths->count > 0 ? paths->items[0] : "", others);
+  return hark_fail(
+      call->context, HARK_BAD_FILE,
+      "%.300s%s: not what this run was trained on: it was changed, or something else has its place; --data PATH measures another one",
+      paths->count > 0 ? paths->items[0] : "", others);
 }
 
 bool hark_command_names_run(hark_invocation *call) {

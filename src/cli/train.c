@@ -229,8 +229,7 @@ static hark_status check(hark_invocation *call) {
   if (path[0] != '\0') {
     const hark_status status = hark_command_visit_differences(call, path, config, refuse_change, NULL);
     if (status != HARK_BAD_FILE) HARK_TRY(status); /* the same problems have been found with the file already */
-    if (hark_options_problem_count(call->options) == 0)
-      HARK_TRY(find_data(call, config, &values->place));
+    if (hark_options_problem_count(call->options) == 0) HARK_TRY(find_data(call, config, &values->place));
   }
   if (origin[0] == '\0' || hark_options_problem_count(call->options) > 0) return HARK_OK;
   return hark_command_visit_differences(call, origin, config, warn_of_other_meaning, NULL);

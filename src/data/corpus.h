@@ -50,7 +50,7 @@ typedef struct hark_corpus_settings {
   const char *cache_folder;              /* made when it is missing; several corpora may share it */
   bool may_build_elsewhere; /* where cache_folder cannot be written: the tokens are made in a file of TMPDIR that goes with the corpus */
   bool known;               /* a text that a run has been trained on: what would be refused of a new one (sources_apart.h) is not */
-  size_t buffer_bytes;                   /* size of the parts that text is read in; 0: HARK_CORPUS_BUFFER_BYTES */
+  size_t buffer_bytes;      /* size of the parts that text is read in; 0: HARK_CORPUS_BUFFER_BYTES */
 } hark_corpus_settings;
 
 #define HARK_CORPUS_BUFFER_BYTES ((size_t)1 << 20)

@@ -75,7 +75,8 @@ static hark_status check(hark_context *context, file_entry *entries, int64_t cou
   return HARK_OK;
 }
 
-hark_status hark_files_check_apart(hark_context *context, const hark_source *files, const int64_t *parts, int64_t count, const char *advice) {
+hark_status hark_files_check_apart(hark_context *context, const hark_source *files, const int64_t *parts, int64_t count,
+                                   const char *advice) {
   const size_t bytes = (size_t)count * sizeof(file_entry);
   void *memory = NULL;
   if (count < 2) return HARK_OK;

@@ -570,7 +570,7 @@ static bool is_asked_for(const hark_options *set, const hark_option *option, con
 }
 
 static hark_status refuse_unread(hark_context *context, hark_options *set, const hark_config *config, const hark_config *initial,
-                                  bool of_bytes) {
+                                 bool of_bytes) {
   const bool examples = hark_config_has_examples(config);
   const int is = (examples ? ABOUT_EXAMPLES : ABOUT_TEXT) | (hark_config_has_sentences(config) ? ABOUT_SENTENCES : 0) |
                  (!examples && config->data.tokenizer == HARK_TOKENIZER_SUBWORDS ? ABOUT_SUBWORDS : 0);
@@ -579,9 +579,10 @@ static hark_status refuse_unread(hark_context *context, hark_options *set, const
     const hark_option *option = hark_config_table.options;
     while (strcmp(option->name, data_options[i].option) != 0) option++;
     if ((is & about) != 0 || !is_asked_for(set, option, config, initial)) continue;
-    if (of_bytes && config->data.tokenizer == HARK_TOKENIZER_BYTES && strcmp(option->name, "data.tokenizer") == 0) continue; /* so they are */
-    const char *const reason = about == ABOUT_EXAMPLES    ? "a text has no labelled examples, expected a data.format other than corpus"
-                               : examples                 ? "labelled examples are read as their format says: this is about a text, data.format corpus"
+    if (of_bytes && config->data.tokenizer == HARK_TOKENIZER_BYTES && strcmp(option->name, "data.tokenizer") == 0)
+      continue; /* so they are */
+    const char *const reason = about == ABOUT_EXAMPLES ? "a text has no labelled examples, expected a data.format other than corpus"
+                               : examples ? "labelled examples are read as their format says: this is about a text, data.format corpus"
                                : about == ABOUT_SENTENCES ? "windows of a text may begin anywhere, expected data.unit: sentences"
                                                           : "this is about sub-words, expected data.tokenizer: subwords";
     HARK_TRY(hark_options_complain(context, set, option->name, "%s", reason));

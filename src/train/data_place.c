@@ -251,18 +251,21 @@ static hark_status fail_missing(hark_context *context, const hark_config *record
       if (first[0] == '\0' || hark_path_kind_of(path) == HARK_PATH_NONE) first = path;
     }
   for (int i = 0; i < list->count && first[0] != '/'; i++)
-    hark_text_append(&places, "%s%s", i == 0 ? ", looked for in " : " and ", list->folders[i][0] != '\0' ? list->folders[i] : "the working folder");
+    hark_text_append(&places, "%s%s", i == 0 ? ", looked for in " : " and ",
+                     list->folders[i][0] != '\0' ? list->folders[i] : "the working folder");
   const hark_status status =
-      places.status != HARK_OK ? places.status
-                               : hark_fail(context, HARK_NOT_FOUND,
-                                           "%.300s: the run was trained on it, and it is not there%s; --data PATH names what is to be read instead",
-                                           first, hark_text_get(&places));
+      places.status != HARK_OK
+          ? places.status
+          : hark_fail(context, HARK_NOT_FOUND,
+                      "%.300s: the run was trained on it, and it is not there%s; --data PATH names what is to be read instead", first,
+                      hark_text_get(&places));
   hark_text_free(&places);
   return status;
 }
 
 /* The recorded paths of a list, so that they lead into the folder. */
-static hark_status lead(hark_context *context, hark_options *options, const hark_string_list *recorded, const char *name, const char *folder) {
+static hark_status lead(hark_context *context, hark_options *options, const hark_string_list *recorded, const char *name,
+                        const char *folder) {
   char path[HARK_PATH_BYTES];
   const hark_string_list before = *recorded;
   for (int64_t i = 0; i < before.count; i++) {
@@ -288,8 +291,7 @@ hark_status hark_data_place_find(hark_context *context, hark_options *options, c
   if (chosen < 0) return fail_missing(context, &recorded, &list);
   out->other_size = !same;
   if (list.folders[chosen][0] == '\0' || same_folder(list.folders[chosen], "")) return HARK_OK;
-  for (int l = 0; l < HARK_DATA_LISTS; l++)
-    HARK_TRY(lead(context, options, list_of(&recorded, l), list_names[l], list.folders[chosen]));
+  for (int l = 0; l < HARK_DATA_LISTS; l++) HARK_TRY(lead(context, options, list_of(&recorded, l), list_names[l], list.folders[chosen]));
   if (given) /* one folder cannot stand for both */
     *out = (hark_data_place){.other_size = !same};
   else

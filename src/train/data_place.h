@@ -13,8 +13,8 @@
 
 /* Where relative paths lead, and what config.yaml says where that is not what the configuration has now. */
 typedef struct hark_data_place {
-  char folder[HARK_PATH_BYTES]; /* absolute; "": the working folder */
-  bool other_size;              /* what lies there is not as large as what the run was trained on */
+  char folder[HARK_PATH_BYTES];               /* absolute; "": the working folder */
+  bool other_size;                            /* what lies there is not as large as what the run was trained on */
   hark_string_list recorded[HARK_DATA_LISTS]; /* of data.paths, validation_paths and test_paths */
 } hark_data_place;
 

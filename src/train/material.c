@@ -14,8 +14,7 @@
 
 static bool hides(const hark_config *config) { return hark_architecture_of(config->model.architecture)->predicts_hidden; }
 
-hark_status hark_material_examples(hark_context *context, const hark_config *config, hark_data_use use,
-                                   hark_examples **out) {
+hark_status hark_material_examples(hark_context *context, const hark_config *config, hark_data_use use, hark_examples **out) {
   const hark_examples_settings settings = {.format = hark_config_format(config),
                                            .paths = config->data.paths.items,
                                            .path_count = (int)config->data.paths.count,

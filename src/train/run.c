@@ -62,8 +62,7 @@ static hark_status is_empty(hark_context *context, const char *path, bool *empty
 
 /* Removes what a run that has not begun has in its folder, the lock last, and nothing of anybody else's. */
 static hark_status remove_own(hark_context *context, const hark_run *run) {
-  static const char *const own[] = {"cache",       "checkpoints",   "vocabulary.json", "origin.json",
-                                    "data.json", "metrics.jsonl", HARK_LOCK_NAME};
+  static const char *const own[] = {"cache", "checkpoints", "vocabulary.json", "origin.json", "data.json", "metrics.jsonl", HARK_LOCK_NAME};
   for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
     char path[HARK_PATH_BYTES];
     HARK_TRY(hark_run_path(context, run, own[i], path));

@@ -240,7 +240,8 @@ static hark_status prepare(training_run *trainer, bool resume) {
   resumption begun = {0};
   if (resume) HARK_TRY(find_checkpoint(context, config, trainer->run, &begun));
   const hark_status opened = hark_material_open(context, config, trainer->run, resume, &trainer->material);
-  if (opened == HARK_BAD_FILE && begun.there) hark_fail_prefix(context, "not what this run was trained on so far: "); /* which could be read */
+  if (opened == HARK_BAD_FILE && begun.there)
+    hark_fail_prefix(context, "not what this run was trained on so far: "); /* which could be read */
   HARK_TRY(opened);
   HARK_TRY(count_steps(trainer));
   HARK_TRY(preflight(trainer));

@@ -15,7 +15,8 @@
 #define RUN "--batch 2 --log-every 1 --threads 1 --steps 2 --checkpoint-every 1 --evaluate-every 1 "
 #define SMALL RUN "--layers 1 --width 16 --heads 2 "
 #define CHUNKS RUN "--layers 2 --width 16 --heads 2 --architecture ahca --chunk-size 4 --primary-slots 2 --secondary-slots 4 --selected 2 "
-#define IMAGE_CHUNKS RUN "--layers 2 --width 16 --heads 2 --architecture ahca --chunk-size 128 --primary-slots 2 --secondary-slots 4 --selected 2 "
+#define IMAGE_CHUNKS                                                                                                                       \
+  RUN "--layers 2 --width 16 --heads 2 --architecture ahca --chunk-size 128 --primary-slots 2 --secondary-slots 4 --selected 2 "
 #define TEXT "--context 8 --data text.txt "
 #define SENTENCES "--context 64 --data sentences.txt --unit sentences "
 #define LABELS "--context 12 --data texts.tsv --format text --classes 3 "
@@ -27,15 +28,15 @@
 
 /* What a kind is, in bits: a column asks for some of them. */
 enum {
-  OF_TEXT = 1,      /* windows or sentences of a text; else examples */
-  CONTINUES = 2,    /* writes text */
-  WINDOWS = 4,      /* measured at any context */
-  TESTED = 8,       /* has examples for the test */
-  KERNEL = 16,      /* learns a positional kernel */
-  BOUNDED = 32,     /* the bound of lab bound is about it */
-  SUBWORDS = 64,    /* learned by SentencePiece */
-  EXAMPLES = 128,   /* labelled examples */
-  HEADS = 256,      /* its attention knows queries and keys alone */
+  OF_TEXT = 1,    /* windows or sentences of a text; else examples */
+  CONTINUES = 2,  /* writes text */
+  WINDOWS = 4,    /* measured at any context */
+  TESTED = 8,     /* has examples for the test */
+  KERNEL = 16,    /* learns a positional kernel */
+  BOUNDED = 32,   /* the bound of lab bound is about it */
+  SUBWORDS = 64,  /* learned by SentencePiece */
+  EXAMPLES = 128, /* labelled examples */
+  HEADS = 256,    /* its attention knows queries and keys alone */
 };
 
 typedef struct kind {
@@ -65,14 +66,16 @@ static const kind kinds[] = {
     {"image-encoder", EXAMPLES, SMALL IMAGE NARROW "--architecture encoder ", "images.bin"},
     {"image-ahca", EXAMPLES, IMAGE_CHUNKS IMAGE, "images.bin"},
     {"image-masked", EXAMPLES, SMALL IMAGE NARROW "--architecture masked_encoder ", "images.bin"},
-    {"pathfinder-encoder", EXAMPLES | TESTED, SMALL "--context 1024 " NARROW FOLDER("pathfinder") "--architecture encoder ", "pathfinder/training.images"},
+    {"pathfinder-encoder", EXAMPLES | TESTED, SMALL "--context 1024 " NARROW FOLDER("pathfinder") "--architecture encoder ",
+     "pathfinder/training.images"},
     {"sequences-decoder", EXAMPLES | TESTED | HEADS, SMALL "--context 16 " FOLDER("recall"), "recall/training.tsv"},
     {"sequences-labels", EXAMPLES | TESTED, CHUNKS "--context 16 " FOLDER("recall"), "recall/training.tsv"},
     {"sequences-masked", EXAMPLES | TESTED, SMALL "--context 16 " FOLDER("recall") "--architecture masked_encoder ", "recall/training.tsv"},
     {"vectors-latent", EXAMPLES | TESTED | BOUNDED,
      RUN "--layers 1 --width 4 --heads 2 --context 6 --architecture latent " FOLDER("latent"), "latent/training.vectors"},
     {"vectors-ahca", EXAMPLES | TESTED, CHUNKS "--context 6 " FOLDER("latent"), "latent/training.vectors"},
-    {"vectors-finite", EXAMPLES | TESTED, RUN "--context 13 --architecture finite --covariates 2 " FOLDER("regression"), "regression/training.vectors"},
+    {"vectors-finite", EXAMPLES | TESTED, RUN "--context 13 --architecture finite --covariates 2 " FOLDER("regression"),
+     "regression/training.vectors"},
 };
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
