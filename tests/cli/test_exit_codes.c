@@ -58,13 +58,14 @@ static void start(const char *words) {
 
 /* Waits until a run has logged a step; fails when its process ends before. */
 static void wait_for_steps(const char *run) {
-  char path[TEST_PATH_BYTES + 64];
+  char path[TEST_PATH_BYTES + 64], begun[TEST_PATH_BYTES + 64];
   struct stat about;
   snprintf(path, sizeof path, "%s/%s/metrics.jsonl", folder, run);
+  snprintf(begun, sizeof begun, "%s/%s/config.yaml", folder, run); /* which comes after the first line of metrics */
   for (int i = 0; i < WAIT_SECONDS * 100; i++) {
     const struct timespec pause = {0, 10000000};
     int result;
-    if (stat(path, &about) == 0 && about.st_size > 0) return;
+    if (access(begun, F_OK) == 0 && stat(path, &about) == 0 && about.st_size > 0) return;
     if (waitpid(running, &result, WNOHANG) != 0) {
       running = 0;
       fail_msg("hark ended before its first step, with %d", result);

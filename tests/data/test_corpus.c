@@ -191,8 +191,14 @@ static void folders_are_walked_in_order(void **state) {
   suffixes[0] = suffixes[1] = ".none";
   assert_failure(f.context, hark_corpus_open(f.context, &settings, &corpus), HARK_NOT_FOUND, "holds no text");
 
-  const char *several[] = {test_path(top, "b.txt"), test_path(top, "a"), test_path(top, "b.txt")};
+  const char *several[] = {test_path(top, "b.txt"), test_path(top, "a"), test_path(top, "c.TXT")};
   settings = whole_text(&f, several, 3);
+  corpus = open_corpus(&f, &settings);
+  assert_split(&f, corpus, HARK_SPLIT_TRAINING, "3m24");
+  hark_corpus_close(f.context, &corpus);
+  several[2] = several[0];
+  assert_failure(f.context, hark_corpus_open(f.context, &settings, &corpus), HARK_BAD_CONFIGURATION, "b.txt: is given twice");
+  settings.known = true; /* a run was begun so */
   corpus = open_corpus(&f, &settings);
   assert_split(&f, corpus, HARK_SPLIT_TRAINING, "3m23");
   hark_corpus_close(f.context, &corpus);
