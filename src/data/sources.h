@@ -37,7 +37,7 @@ HARK_MUST_CHECK hark_status hark_sources_find(hark_context *context, const hark_
 /* Adds a source with a copy of `path`; path and path_bytes of `about` do not count. */
 HARK_MUST_CHECK hark_status hark_sources_add(hark_context *context, hark_source_list *list, const hark_source *about, const char *path,
                                              size_t path_length);
-/* Adds the file that a path leads to. Errors: HARK_NOT_FOUND, HARK_BAD_FILE (no file), HARK_IO_ERROR. */
+/* Adds a file, with its path as it is given. Errors: HARK_NOT_FOUND, HARK_BAD_FILE (no file), HARK_IO_ERROR. */
 HARK_MUST_CHECK hark_status hark_sources_add_file(hark_context *context, hark_source_list *list, const char *path, hark_split role);
 void hark_sources_free(hark_context *context, hark_source_list *list);
 

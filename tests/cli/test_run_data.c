@@ -222,8 +222,8 @@ static void one_file_of_examples_is_read_once(void **state) {
     const char *words, *message;
   } cases[] = {
       {"--data a.tsv --test a.tsv", "a.tsv: is given twice, expected every file once"},
-      {"--data a.tsv --validation ./a.tsv", "is given twice"},
-      {"--data a.tsv --test link.tsv", "is given twice"},
+      {"--data a.tsv --validation ./a.tsv", "./a.tsv: is the same file as a.tsv, expected every file once"},
+      {"--data a.tsv --test link.tsv", "link.tsv: is the same file as a.tsv"},
       {"--data a.tsv --test hard.tsv", "is the same file as "},
       {"--data a.tsv --validation copy.tsv", "has the same contents as "},
       {"--data a.tsv --validation b.tsv --test copy.tsv", "has the same contents as "},

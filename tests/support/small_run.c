@@ -9,6 +9,7 @@
 #include "io/json.h"
 #include "support/cmocka_all.h"
 #include "support/setups.h"
+#include "train/data_place.h"
 
 const char *const small_run_words[] = {"--layers=1",
                                        "--heads=2",
@@ -92,6 +93,8 @@ typedef struct part {
 static hark_status ready(void *user) {
   const part *p = user;
   char path[HARK_PATH_BYTES];
+  const hark_data_place here = {.folder = ""};
+  HARK_TRY(hark_data_place_write(p->context, &p->small->config, p->run, &here));
   hark_text text = hark_text_empty(p->small->plain);
   hark_options_print_yaml(p->small->options, false, &text);
   hark_status status = text.status;
