@@ -15,6 +15,7 @@
 #include "models/model.h"
 #include "support/cmocka_all.h"
 #include "support/learner.h"
+#include "train/data_place.h"
 #include "train/material.h"
 
 /* Lets allocation `number` fail, and when `onwards` all later ones too. Returns false when there was no such allocation. */
@@ -554,6 +555,36 @@ static hark_status open_sentences(hark_context *context, void *data) {
   return status;
 }
 
+/* Data of two files: compared with each other, written down, and found again. */
+static hark_status find_data(hark_context *context, void *data) {
+  const char *const file = place.small.config.data.paths.items[0];
+  hark_config config;
+  const hark_option_group group = {&hark_config_table, &config};
+  hark_options *options = NULL;
+  hark_tokenizer *tokenizer = NULL;
+  hark_data_place found = {.folder = ""};
+  hark_run run = {.lock = -1};
+  (void)data;
+  (void)snprintf(run.path, sizeof run.path, "%s", place.folder);
+  hark_status status = hark_options_create(context, NULL, &group, 1, &options);
+  if (status == HARK_OK) status = hark_options_set_item(context, options, "data.paths", 0, file, "test", HARK_SOURCE_RUN);
+  if (status == HARK_OK)
+    status = hark_options_set_item(context, options, "data.paths", 1, test_path(place.folder, "more.txt"), "test", HARK_SOURCE_RUN);
+  if (status == HARK_OK) status = hark_run_learn_vocabulary(context, &config, &tokenizer);
+  if (status == HARK_OK) status = hark_data_place_write(context, &config, &run, &found);
+  if (status == HARK_OK) status = hark_data_place_find(context, options, &config, run.path, &found);
+  hark_tokenizer_destroy(context, &tokenizer);
+  hark_options_destroy(context, &options);
+  return status;
+}
+
+static void data(void **state) {
+  (void)state;
+  const work what = {.name = "data that are found again", .run = find_data, .backend = "reference", .at_least = 30};
+  test_file_write_text(place.folder, "more.txt", "another text\n");
+  fail_at_each(&what, NULL);
+}
+
 static void text(void **state) {
   (void)state;
   bool again = false;
@@ -677,6 +708,7 @@ int main(void) {
       cmocka_unit_test(generation),
       cmocka_unit_test(checkpoints),
       cmocka_unit_test(text),
+      cmocka_unit_test(data),
       cmocka_unit_test(a_failed_save_leaves_the_last_one),
       cmocka_unit_test(runs),
       cmocka_unit_test(tasks),
