@@ -2,6 +2,10 @@
  *
  * There are no mutable globals. A context is used by one thread at a time; several contexts work at once in one process. What a context
  * created must be destroyed before it.
+ *
+ * Floating point: all threads compute as the one that calls does at that time, in its rounding and flushing small numbers to zero where it does, so
+ * that the bits do not depend on the number of threads. Traps are held while operators and attention compute, and flags are afterwards what they
+ * were before: infinities and NaN mean something here. Threads of a host program get back what they had.
  */
 #ifndef HARK_CONTEXT_H
 #define HARK_CONTEXT_H

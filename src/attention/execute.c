@@ -3,6 +3,7 @@
  * Workspace: [ list of sequences | the algorithm's scratch ]. Nothing is allocated.
  */
 #include "attention/layer.h"
+#include "core/floating_point.h"
 
 /* Writes the batch's sequences to the front of the workspace; returns their number. */
 static int64_t list_sequences(const hark_attention_args *args, bool causal, hark_attention_sequence *list) {
@@ -26,7 +27,9 @@ static hark_status execute(hark_context *context, const hark_attention_plan *pla
   hark_attention_args args;
   HARK_TRY(hark_attention_check(context, plan, given, backward, &args));
   if (backward && !wants_gradient(&args)) return HARK_OK;
+  hark_floating_point before;
   hark_backend_enter(context);
+  hark_floating_point_hold(&before);
   hark_status status = hark_attention_clear(context, &args, plan->desc.causal, backward);
   if (status == HARK_OK) {
     const int64_t count = list_sequences(&args, plan->desc.causal, args.workspace);
@@ -37,6 +40,7 @@ static hark_status execute(hark_context *context, const hark_attention_plan *pla
                                     .scratch = (char *)args.workspace + plan->sequence_bytes};
     if (count > 0) status = (backward ? plan->algorithm->backward : plan->algorithm->forward)(context, &run);
   }
+  hark_floating_point_leave(&before);
   hark_backend_leave(context);
   return status;
 }

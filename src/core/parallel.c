@@ -7,6 +7,8 @@
 #define _GNU_SOURCE /* the cores that this process may run on */
 #include "core/parallel.h"
 
+#include "core/floating_point.h"
+
 #ifdef HARK_WITH_THREADS
 #include <sched.h>
 #include <stdlib.h>
@@ -72,11 +74,32 @@ int hark_parallel_machine_threads(void) {
 #endif
 }
 
+/* A piece that a thread of the host program computes as the thread does that asked for the work. */
+typedef struct piece_of_another {
+  hark_task *task;
+  void *data;
+  hark_floating_point floating_point;
+} piece_of_another;
+
+static void run_as_its_caller(void *data, int64_t index, int worker) {
+  const piece_of_another *const piece = data;
+  hark_floating_point own;
+  hark_floating_point_enter(&piece->floating_point, &own);
+  piece->task(piece->data, index, worker);
+  hark_floating_point_leave(&own);
+}
+
 void hark_parallel_for(hark_context *context, int64_t count, hark_task *task, void *data) {
-  if (count == 1)
+  if (count < 1) return;
+  if (count == 1) {
     task(data, 0, 0);
-  else if (count > 1)
-    context->parallel.run(context->parallel.user, count, task, data);
+  } else if (context->parallel.run == default_run) {
+    default_run(context, count, task, data);
+  } else {
+    piece_of_another piece = {.task = task, .data = data};
+    hark_floating_point_get(&piece.floating_point);
+    context->parallel.run(context->parallel.user, count, run_as_its_caller, &piece);
+  }
 }
 
 void hark_parallel_for_alike(hark_context *context, int64_t count, hark_task *task, void *data) {

@@ -14,6 +14,8 @@
  */
 #include "core/threads.h"
 
+#include "core/floating_point.h"
+
 #ifdef HARK_WITH_THREADS
 #include <errno.h>
 #include <pthread.h>
@@ -59,7 +61,8 @@ struct hark_threads {
   /* the open work */
   hark_task *task;
   void *data;
-  int parts; /* of its shares */
+  hark_floating_point floating_point; /* of who asks for it */
+  int parts;                          /* of its shares */
   share shares[SHARES];
   int count, started; /* both with the caller */
   bool tried;         /* to start them: what failed once is not tried again */
@@ -144,7 +147,11 @@ static void *work(void *argument) {
     if ((job & OPEN) == 0 || w->number >= workers_of(job)) continue;
     seen = job;
     atomic_fetch_add(&t->inside, 1);
-    if (atomic_load(&t->job) == job) take_pieces(t, w->number);
+    if (atomic_load(&t->job) == job) {
+      hark_floating_point own;
+      hark_floating_point_enter(&t->floating_point, &own);
+      take_pieces(t, w->number);
+    }
     atomic_fetch_sub(&t->inside, 1);
   }
 }
@@ -201,6 +208,7 @@ void hark_threads_run(hark_threads *t, int64_t count, int parts, hark_task *task
   const uint64_t closed = atomic_load_explicit(&t->job, memory_order_relaxed);
   t->task = task;
   t->data = data;
+  hark_floating_point_get(&t->floating_point);
   divide(t, count, (int)hark_min(hark_min(parts, workers), SHARES));
   atomic_store(&t->job, ((closed >> COUNT_SHIFT) + 1) << COUNT_SHIFT | (uint64_t)workers << WORKERS_SHIFT | OPEN);
   wake(t, workers);

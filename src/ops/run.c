@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "backend/backend.h"
+#include "core/floating_point.h"
 #include "ops/call_memory.h"
 
 /* A kernel of the backend computes in f32 only; a call with an f64 tensor goes to the record's definition, and so does a record of the
@@ -31,8 +32,11 @@ static hark_status run(hark_context *context, const hark_call *call, bool backwa
   hark_kernel *kernel = find_kernel(context, call, backward);
   if (kernel == NULL) return hark_fail(context, HARK_UNSUPPORTED, "%s has no %s", call->op->name, backward ? "backward" : "forward");
   HARK_TRY(hark_check_call_memory(context, call, backward));
+  hark_floating_point before;
   hark_backend_enter(context);
+  hark_floating_point_hold(&before);
   const hark_status status = kernel(context, call);
+  hark_floating_point_leave(&before);
   hark_backend_leave(context);
   return status;
 }

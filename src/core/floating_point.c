@@ -1,0 +1,59 @@
+/* floating_point.c - see floating_point.h. */
+#include "core/floating_point.h"
+
+#if defined(__x86_64__)
+#define VECTOR_FLAGS 0x3fu
+#define VECTOR_MASKS 0x1f80u
+#define STACKED_MASKS 0x3fu
+
+static uint16_t stacked_now(void) {
+  uint16_t word;
+  __asm__ volatile("fnstcw %0" : "=m"(word));
+  return word;
+}
+
+static void set_stacked(uint16_t word) {
+  if (word == stacked_now()) return;
+  if ((word & STACKED_MASKS) != STACKED_MASKS) __asm__ volatile("fnclex"); /* a flag that is raised would trap now */
+  __asm__ volatile("fldcw %0" : : "m"(word));
+}
+
+static void set_vector(uint32_t word) {
+  if (word != __builtin_ia32_stmxcsr()) __builtin_ia32_ldmxcsr(word);
+}
+
+void hark_floating_point_get(hark_floating_point *out) {
+  out->vector = (__builtin_ia32_stmxcsr() & ~VECTOR_FLAGS) | VECTOR_MASKS;
+  out->stacked = (uint16_t)(stacked_now() | STACKED_MASKS);
+}
+
+void hark_floating_point_enter(const hark_floating_point *as, hark_floating_point *before) {
+  *before = (hark_floating_point){.vector = __builtin_ia32_stmxcsr(), .stacked = stacked_now()};
+  hark_floating_point_leave(as);
+}
+
+void hark_floating_point_leave(const hark_floating_point *before) {
+  set_vector(before->vector);
+  set_stacked(before->stacked);
+}
+#else
+void hark_floating_point_get(hark_floating_point *out) {
+  fenv_t before;
+  (void)feholdexcept(&before);
+  (void)fegetenv(&out->all);
+  (void)fesetenv(&before);
+}
+
+void hark_floating_point_enter(const hark_floating_point *as, hark_floating_point *before) {
+  (void)fegetenv(&before->all);
+  (void)fesetenv(&as->all);
+}
+
+void hark_floating_point_leave(const hark_floating_point *before) { (void)fesetenv(&before->all); }
+#endif
+
+void hark_floating_point_hold(hark_floating_point *before) {
+  hark_floating_point now;
+  hark_floating_point_get(&now);
+  hark_floating_point_enter(&now, before);
+}
