@@ -24,7 +24,7 @@ if(HARK_BUILD_TESTS STREQUAL ON AND NOT HARK_TESTS_USED)
 endif()
 
 add_library(hark_dependencies INTERFACE)
-target_link_libraries(hark_dependencies INTERFACE m)
+target_link_libraries(hark_dependencies INTERFACE m ${CMAKE_DL_LIBS}) # dlsym: an OpenMP runtime is asked where there is one (src/core/cores.c)
 if(HARK_TRAIN)
   target_link_libraries(hark_dependencies INTERFACE PkgConfig::JANSSON PkgConfig::YAML)
 endif()

@@ -6,6 +6,9 @@
  * Floating point: all threads compute as the one that calls does at that time, in its rounding and flushing small numbers to zero where it does, so
  * that the bits do not depend on the number of threads. Traps are held while operators and attention compute, and flags are afterwards what they
  * were before: infinities and NaN mean something here. Threads of a host program get back what they had.
+ *
+ * Cores: a context's own threads may run on those that the thread may run on that makes the context. Where OpenMP's runtime has bound that thread to one
+ * place (OMP_PROC_BIND, OMP_PLACES), they have the cores of all its places. The calling thread itself stays where it is.
  */
 #ifndef HARK_CONTEXT_H
 #define HARK_CONTEXT_H
@@ -54,12 +57,13 @@ typedef struct hark_context_options {
   size_t struct_size;
   const hark_allocator *allocator; /* copied; default: the C library's */
   const hark_parallel *parallel;   /* copied; default: threads of the context's own */
-  int threads;                     /* for the default parallel; 0: as many as the machine offers */
-  const char *backend;             /* "cpu" (default), "reference"; "guard" in test builds */
-  const char *instruction_set;     /* "generic", "avx2", "avx512"; default: HARK_ARCH in the environment, else the best there is */
-  uint64_t seed;                   /* key of every random number that is not given a key of its own */
-  bool deterministic;              /* the same bits for every number of threads, and of a row of `linear` alone as among others */
-  hark_logger *logger;             /* default: none */
+  int threads;         /* for the default parallel; 0: OMP_NUM_THREADS, else as many as the cores that the calling thread may run on,
+                                      the CPU quota of its control groups, rounded up, and SLURM_CPUS_PER_TASK allow */
+  const char *backend; /* "cpu" (default), "reference"; "guard" in test builds */
+  const char *instruction_set; /* "generic", "avx2", "avx512"; default: HARK_ARCH in the environment, else the best there is */
+  uint64_t seed;               /* key of every random number that is not given a key of its own */
+  bool deterministic;          /* the same bits for every number of threads, and of a row of `linear` alone as among others */
+  hark_logger *logger;         /* default: none */
   void *logger_user;
 } hark_context_options;
 

@@ -4,6 +4,7 @@
 #include "backend/backend.h"
 #include "core/parallel.h"
 #include "core/structs.h"
+#include "core/thread_count.h"
 
 static void *default_allocate(void *user, size_t bytes, size_t alignment) {
   (void)user;
@@ -33,13 +34,17 @@ hark_status hark_context_create(const hark_context_options *given, hark_context 
   hark_context *context = allocator.allocate(allocator.user, sizeof *context, HARK_ALIGNMENT);
   if (context == NULL) return HARK_OUT_OF_MEMORY;
   *context = (hark_context){.allocator = allocator,
-                            .threads = options.threads > 0 ? options.threads : hark_parallel_machine_threads(),
+                            .threads = options.threads,
+                            .threads_from = HARK_THREADS_ASKED,
                             .seed = options.seed,
                             .deterministic = options.deterministic,
                             .logger = options.logger,
                             .logger_user = options.logger_user};
   context->memory = (hark_memory_use){.live_bytes = sizeof *context, .peak_bytes = sizeof *context, .allocations = 1};
   context->backend = options.backend != NULL ? hark_backend_find(options.backend) : hark_backends[0];
+  hark_cores_of_process(&context->cores);
+  if (options.threads < 1 && options.parallel == NULL)
+    context->threads = hark_thread_count(context, "", context->cores.count, &context->threads_from);
   hark_status status = hark_parallel_open(context, options.parallel);
   if (status == HARK_OK && context->backend == NULL)
     status = hark_fail(context, HARK_NO_BACKEND, "there is no backend \"%s\" in this build", options.backend);

@@ -8,6 +8,7 @@
 
 #include "cli/attend.h"
 #include "cli/attend_positional.h"
+#include "core/thread_count.h"
 
 #define AT(field) offsetof(hark_attend_values, field)
 static const hark_option options[] = {
@@ -47,7 +48,7 @@ static const hark_option options[] = {
     {"dropout", "dropout", HARK_OPTION_FLOAT, AT(dropout), "0", "[0, 1)", NULL, "P", "of the normalised weights"},
     {"seed", "seed", HARK_OPTION_INT, AT(seed), "0", "[0, inf)", NULL, NULL, "of dropout"},
     {"backend", "backend", HARK_OPTION_STRING, AT(backend), "cpu", NULL, NULL, "NAME", "cpu or reference"},
-    {"threads", "threads", HARK_OPTION_INT, AT(threads), "0", "[0, 4096]", NULL, NULL, "threads; 0: as many as the machine offers"},
+    {"threads", "threads", HARK_OPTION_INT, AT(threads), "0", "[0, 4096]", NULL, NULL, HARK_THREADS_HELP},
 };
 #undef AT
 static const hark_option_table table = {options, (int)(sizeof options / sizeof *options), NULL, sizeof(hark_attend_values), false};

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "cli/common.h"
+#include "cli/threads.h"
 
 #define STEPS_DEFAULT 10
 #define PEAK_SECONDS 0.03
@@ -81,6 +81,7 @@ static hark_status run(hark_invocation *call) {
   const bench_kind kind = find_kind(hark_options_argument(call->options, 0));
   hark_bench_settings settings = {.rounds = values->rounds, .seconds = values->seconds, .json = call->json};
   HARK_TRY(hark_command_open(call, config->run.backend, config->run.threads, (uint64_t)config->train.seed, config->run.deterministic));
+  hark_command_warn_of_shared_cores(call);
   hark_bench_machine *machine;
   hark_status status = hark_bench_machine_create(call->context, PEAK_SECONDS, kind != BENCH_STEP, &machine);
   if (status == HARK_OK) status = run_cases(call, kind, machine, &settings);

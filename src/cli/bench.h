@@ -49,6 +49,11 @@ void hark_bench_machine_destroy(hark_context *context, hark_bench_machine **mach
 /* One measurement, a few hundredths of a second long: operations a second of all threads from registers; bytes read from memory a second. */
 double hark_bench_machine_peak(hark_context *context, hark_bench_machine *machine);
 double hark_bench_machine_memory(hark_context *context, hark_bench_machine *machine);
+/* How many times one thread's peak that is: about the number of threads, or of cores where they share them. */
+double hark_bench_machine_scaling(hark_bench_machine *machine, double peak);
+/* "1.98 times one thread's peak", and what follows from too small a number: nothing, or that threads share cores or the machine is busy. */
+#define HARK_BENCH_SCALING_BYTES 128
+const char *hark_bench_scaling_words(const hark_context *context, double scaling, char text[HARK_BENCH_SCALING_BYTES]);
 /* The instruction set that the peak was measured with: the best of this machine. */
 const char *hark_bench_machine_isa(const hark_bench_machine *machine);
 

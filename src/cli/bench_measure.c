@@ -7,6 +7,7 @@
 
 #include "backend/cpu/cpu.h"
 #include "cli/bench.h"
+#include "cli/threads.h"
 #include "core/parallel.h"
 #include "io/machine.h"
 
@@ -14,6 +15,8 @@
 #define SHORTEST_SECONDS 0.004 /* a measurement is repeated inside until it lasts as long, so that the clock and the start do not count */
 #define NORMAL_PERIOD 65537
 #define MIB 1048576.0
+#define SINGLE_MEASUREMENTS 3 /* of one thread's peak; the best of them */
+#define SHARING 0.6           /* of what all cores together would reach: less means that they are fewer, or others' */
 
 struct hark_bench_machine {
   const hark_cpu_isa *isa;
@@ -22,6 +25,7 @@ struct hark_bench_machine {
   float *memory;
   int64_t memory_count; /* floats a thread */
   double *results;      /* a cache line for each thread */
+  double single;        /* operations a second of one thread; 0: not measured yet */
 };
 
 #define RESULT_STRIDE (HARK_ALIGNMENT / sizeof(double))
@@ -97,6 +101,24 @@ double hark_bench_machine_memory(hark_context *context, hark_bench_machine *mach
   const double start = hark_bench_now();
   hark_parallel_for_alike(context, machine->threads, memory_task, machine);
   return (double)machine->memory_count * machine->threads * sizeof(float) / (hark_bench_now() - start);
+}
+
+double hark_bench_machine_scaling(hark_bench_machine *machine, double peak) {
+  for (int i = 0; i < SINGLE_MEASUREMENTS && machine->single == 0; i++) {
+    const double start = hark_bench_now();
+    const double operations = machine->isa->peak_operations(machine->peak_repetitions);
+    machine->single = fmax(machine->single, operations / (hark_bench_now() - start));
+  }
+  return peak / machine->single;
+}
+
+const char *hark_bench_scaling_words(const hark_context *context, double scaling, char text[HARK_BENCH_SCALING_BYTES]) {
+  const int threads = hark_context_threads(context), cores = context->cores.count;
+  const int physical = cores > 0 ? hark_cores_physical(&context->cores, "") : threads;
+  const bool shares = (cores > 0 && threads > cores) || scaling < SHARING * (double)hark_min(threads, physical);
+  (void)snprintf(text, HARK_BENCH_SCALING_BYTES, "%.2f times one thread's peak%s", scaling,
+                 shares ? ": the threads share cores, or the machine is busy" : "");
+  return text;
 }
 
 const char *hark_bench_machine_isa(const hark_bench_machine *machine) { return machine->isa->name; }
@@ -248,21 +270,24 @@ static void print_direction(const char *name, const hark_bench_summary *time, do
   putchar('\n');
 }
 
-static hark_status print_rounds(hark_context *context, const hark_bench_settings *settings, const hark_bench_work *work, rounds *measured) {
+static hark_status print_rounds(hark_context *context, hark_bench_machine *machine, const hark_bench_settings *settings,
+                                const hark_bench_work *work, rounds *measured) {
   const hark_bench_summary peak = hark_bench_summarise(measured->peak, measured->count);
   const hark_bench_summary memory = hark_bench_summarise(measured->memory, measured->count);
   const hark_bench_summary forward = hark_bench_summarise(measured->forward, measured->count);
   const bool both = work->backward != NULL;
   const hark_bench_summary backward = both ? hark_bench_summarise(measured->backward, measured->count) : (hark_bench_summary){0};
   const int threads = hark_context_threads(context);
+  const double scaling = hark_bench_machine_scaling(machine, peak.median);
   if (!settings->json) {
+    char words[HARK_BENCH_SCALING_BYTES];
     printf("%s\n", work->name);
     print_direction("forward", &forward, work->forward_operations, work->forward_bytes, peak.median, work->single);
     if (both) print_direction("backward", &backward, work->backward_operations, work->backward_bytes, peak.median, work->single);
     if (work->tensor_bytes > 0)
       printf("  memory   %.1f MiB of tensors, %.1f MiB of workspace\n", work->tensor_bytes / MIB, work->workspace_bytes / MIB);
-    printf("  machine  %.1f GFLOP/s, %.1f GB/s; %d threads, %" PRId64 " rounds\n", peak.median * 1e-9, memory.median * 1e-9, threads,
-           measured->count);
+    printf("  machine  %.1f GFLOP/s, %.1f GB/s; %d threads, %" PRId64 " rounds; %s\n", peak.median * 1e-9, memory.median * 1e-9, threads,
+           measured->count, hark_bench_scaling_words(context, scaling, words));
     fflush(stdout);
     return HARK_OK;
   }
@@ -277,6 +302,7 @@ static hark_status print_rounds(hark_context *context, const hark_bench_settings
     failed |= json_object_set_new(object, "workspace_bytes", json_integer((json_int_t)work->workspace_bytes));
   }
   failed |= json_object_set_new(object, "peak_gflops", json_real(peak.median * 1e-9));
+  failed |= json_object_set_new(object, "peak_over_one_thread", json_real(scaling));
   failed |= json_object_set_new(object, "memory_bytes_per_second", json_real(memory.median));
   failed |= json_object_set_new(object, "threads", json_integer(threads));
   failed |= json_object_set_new(object, "rounds", json_integer(measured->count));
@@ -296,7 +322,7 @@ hark_status hark_bench_work_run(hark_context *context, hark_bench_machine *machi
   rounds *measured = memory;
   measured->count = 0;
   hark_status status = measure(context, machine, settings, work, measured);
-  if (status == HARK_OK) status = print_rounds(context, settings, work, measured);
+  if (status == HARK_OK) status = print_rounds(context, machine, settings, work, measured);
   hark_release(context, memory, sizeof(rounds));
   return status;
 }
@@ -314,15 +340,20 @@ hark_status hark_bench_machine_run(hark_context *context, hark_bench_machine *ma
   }
   const hark_bench_summary peak = hark_bench_summarise(peaks, n), memory = hark_bench_summarise(memories, n);
   const int threads = hark_context_threads(context);
+  const double scaling = hark_bench_machine_scaling(machine, peak.median);
   if (!settings->json) {
+    char words[HARK_BENCH_SCALING_BYTES], source[HARK_THREAD_WORDS_BYTES];
     printf("multiply-adds %8.1f GFLOP/s f32 (spread %.1f), %s\n", peak.median * 1e-9, peak.spread * 1e-9, machine->isa->name);
     printf("memory, read  %8.1f GB/s (spread %.1f)\n", memory.median * 1e-9, memory.spread * 1e-9);
-    printf("%d threads, %" PRId64 " rounds\n", threads, n);
+    printf("threads: %s\n", hark_thread_words(context, source));
+    printf("%" PRId64 " rounds; %s\n", n, hark_bench_scaling_words(context, scaling, words));
     return HARK_OK;
   }
-  json_t *object = json_pack("{s:s, s:f, s:f, s:f, s:f, s:s, s:i, s:I}", "case", "machine", "peak_gflops", peak.median * 1e-9,
-                             "peak_iqr_gflops", peak.spread * 1e-9, "memory_bytes_per_second", memory.median, "memory_iqr_bytes_per_second",
-                             memory.spread, "instruction_set", machine->isa->name, "threads", threads, "rounds", (json_int_t)n);
+  json_t *object =
+      json_pack("{s:s, s:f, s:f, s:f, s:f, s:f, s:s, s:i, s:s, s:i, s:I}", "case", "machine", "peak_gflops", peak.median * 1e-9,
+                "peak_iqr_gflops", peak.spread * 1e-9, "peak_over_one_thread", scaling, "memory_bytes_per_second", memory.median,
+                "memory_iqr_bytes_per_second", memory.spread, "instruction_set", machine->isa->name, "threads", threads, "threads_from",
+                context->threads_from, "cores", context->cores.count, "rounds", (json_int_t)n);
   if (object == NULL) return hark_fail(context, HARK_OUT_OF_MEMORY, "bench: no memory for the result");
   return hark_bench_print_json(context, object);
 }

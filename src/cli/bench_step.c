@@ -56,6 +56,7 @@ static hark_status run_step(hark_context *context, step_work *work) {
 
 typedef struct step_result {
   hark_bench_summary peak, time;
+  double scaling; /* the peak over one thread's */
   double operations, tokens;
   uint64_t allocations; /* through hark's allocator, in the measured steps */
   int64_t rounds, resident_bytes, peak_resident_bytes, parameters;
@@ -81,8 +82,10 @@ static hark_status measure(hark_context *context, hark_bench_machine *machine, c
     times[n] = hark_bench_now() - start;
   }
   const int64_t accumulate = work->config->train.accumulate;
+  const hark_bench_summary peak = hark_bench_summarise(peaks, rounds);
   *result = (step_result){
-      .peak = hark_bench_summarise(peaks, rounds),
+      .peak = peak,
+      .scaling = hark_bench_machine_scaling(machine, peak.median),
       .time = hark_bench_summarise(times, rounds),
       .operations = hark_engine_operations(work->engine) * (double)accumulate,
       .tokens = (double)(work->tokens * accumulate),
@@ -122,16 +125,18 @@ static hark_status print(hark_context *context, const hark_bench_settings *setti
            r->time.least * 1e3, r->time.spread * 1e3, r->tokens / r->time.median, r->operations / r->time.median * 1e-9, 100 * fraction);
     printf("  memory   %9.1f MiB at most, %.1f MiB more after %d warm steps; %" PRIu64 " allocations in %" PRId64 " steps\n",
            (double)r->peak_resident_bytes / (1 << 20), (double)r->resident_bytes / (1 << 20), WARM_STEPS, r->allocations, r->rounds);
-    printf("  machine  %.1f GFLOP/s; %d threads\n", r->peak.median * 1e-9, threads);
+    char words[HARK_BENCH_SCALING_BYTES];
+    printf("  machine  %.1f GFLOP/s; %d threads; %s\n", r->peak.median * 1e-9, threads,
+           hark_bench_scaling_words(context, r->scaling, words));
     return HARK_OK;
   }
-  json_t *object =
-      json_pack("{s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:I, s:I, s:I, s:i, s:s}", "case", name, "step_ms",
-                r->time.median * 1e3, "step_min_ms", r->time.least * 1e3, "step_iqr_ms", r->time.spread * 1e3, "tokens_per_second",
-                r->tokens / r->time.median, "gflops", r->operations / r->time.median * 1e-9, "peak_fraction", fraction, "peak_gflops",
-                r->peak.median * 1e-9, "peak_memory_bytes", (json_int_t)r->peak_resident_bytes, "memory_growth_bytes",
-                (json_int_t)r->resident_bytes, "allocations", (json_int_t)r->allocations, "steps", (json_int_t)r->rounds, "parameters",
-                (json_int_t)r->parameters, "threads", threads, "instruction_set", hark_context_instruction_set(context));
+  json_t *object = json_pack("{s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:I, s:I, s:I, s:i, s:s}", "case", name, "step_ms",
+                             r->time.median * 1e3, "step_min_ms", r->time.least * 1e3, "step_iqr_ms", r->time.spread * 1e3,
+                             "tokens_per_second", r->tokens / r->time.median, "gflops", r->operations / r->time.median * 1e-9,
+                             "peak_fraction", fraction, "peak_gflops", r->peak.median * 1e-9, "peak_over_one_thread", r->scaling,
+                             "peak_memory_bytes", (json_int_t)r->peak_resident_bytes, "memory_growth_bytes", (json_int_t)r->resident_bytes,
+                             "allocations", (json_int_t)r->allocations, "steps", (json_int_t)r->rounds, "parameters",
+                             (json_int_t)r->parameters, "threads", threads, "instruction_set", hark_context_instruction_set(context));
   if (object == NULL) return hark_fail(context, HARK_OUT_OF_MEMORY, "bench: no memory for the result");
   return hark_bench_print_json(context, object);
 }

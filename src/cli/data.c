@@ -6,6 +6,7 @@
 
 #include "cli/common.h"
 #include "cli/progress.h"
+#include "core/thread_count.h"
 #include "data/example_folder.h"
 #include "data/make.h"
 #include "io/files.h"
@@ -29,7 +30,7 @@ static const hark_option options[] = {
      "make: validation examples, 0: none"},
     {"test", "test", HARK_OPTION_INT, EXAMPLES(HARK_SPLIT_TEST), "-1", "[-1, 1e12]", NULL, NULL, "make: test examples, 0: none"},
     {"threads", "threads", HARK_OPTION_INT, AT(threads), "0", "[0, 4096]", NULL, NULL,
-     "make: threads; 0: as many as the machine offers; the files do not depend on it"},
+     "make: " HARK_THREADS_HELP "; the files do not depend on it"},
     {"format", "format", HARK_OPTION_STRING, AT(format), "", NULL, NULL, "NAME",
      "info, picture: how files hold examples; a folder that was made says so itself"},
     {"classes", "classes", HARK_OPTION_INT, AT(classes), "0", "[0, 65536]", NULL, NULL, "info: classes of text and pairs; 0: 2"},

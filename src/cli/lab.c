@@ -4,6 +4,7 @@
 #include "cli/common.h"
 #include "cli/lab_markdown.h"
 #include "cli/lab_print.h"
+#include "core/thread_count.h"
 #include "io/files.h"
 #include "io/json_write.h"
 
@@ -27,7 +28,7 @@ static const hark_option options[] = {
     {"out", "out o", HARK_OPTION_STRING, AT(out), "", NULL, NULL, "FOLDER", "write NAME.txt, NAME.json and NAME.svg there"},
     {"markdown", "markdown", HARK_OPTION_STRING, AT(markdown), "", NULL, NULL, "FILE.md",
      "write a document of what was found, figures into the folder FILE beside it; of one experiment, where it is there: renew its section"},
-    {"threads", "threads", HARK_OPTION_INT, AT(threads), "0", "[0, 4096]", NULL, NULL, "threads; 0: as many as the machine offers"},
+    {"threads", "threads", HARK_OPTION_INT, AT(threads), "0", "[0, 4096]", NULL, NULL, HARK_THREADS_HELP},
 };
 #undef AT
 static const hark_option_table table = {options, (int)(sizeof options / sizeof *options), NULL, sizeof(lab_values), false};

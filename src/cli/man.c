@@ -137,7 +137,13 @@ static void print_overview(hark_text *out) {
   hark_text_append(out,
                    ".SH ENVIRONMENT\n"
                    ".TP\n.B HARK_ARCH\nthe instruction set to use, as hark version lists them: generic, avx2, avx512\n"
-                   ".TP\n.B OMP_NUM_THREADS\nthe number of threads where none is asked for\n"
+                   ".TP\n.B OMP_NUM_THREADS\nthe number of threads where none is asked for; of a list the first one. Without it there are "
+                   "as many as the "
+                   "cores that hark may run on (taskset, numactl, cpusets), the CPU quota of its control groups, rounded up, and\n"
+                   ".B SLURM_CPUS_PER_TASK\nallow. hark version tells the number and what it comes from\n"
+                   ".TP\n.B OMP_THREAD_LIMIT\nthe most threads where none are asked for\n"
+                   ".TP\n.B OMP_PLACES\nthe cores that threads may run on, among those that hark was started on. OMP_PROC_BIND binds no "
+                   "thread of hark's\n"
                    ".TP\n.B NO_COLOR\nwhen set and not empty, nothing is coloured\n"
                    ".TP\n.B TERM\nwhen \\(lqdumb\\(rq, nothing is coloured and no line is rewritten\n");
   see_also("", out);

@@ -11,6 +11,7 @@
 #include "cli/model.h"
 #include "cli/progress.h"
 #include "core/line.h"
+#include "cli/threads.h"
 #include "io/json.h"
 #include "train/data_place.h"
 #include "train/material.h"
@@ -406,6 +407,7 @@ static hark_status run(hark_invocation *call) {
   char path[HARK_PATH_BYTES];
   ignore_closed_pipes();
   HARK_TRY(hark_command_open(call, config->run.backend, config->run.threads, (uint64_t)config->train.seed, config->run.deterministic));
+  hark_command_warn_of_shared_cores(call);
   if (config->run.directory[0] == '\0')
     HARK_TRY(default_directory(call, path));
   else

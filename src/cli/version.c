@@ -4,7 +4,7 @@
 
 #include "backend/backend.h"
 #include "backend/cpu/cpu.h"
-#include "cli/common.h"
+#include "cli/threads.h"
 #include "io/json.h"
 
 #ifdef HARK_WITH_ONEDNN
@@ -62,8 +62,14 @@ static hark_status run(hark_invocation *call) {
   hark_text_append(
       &text, json ? "], \"instruction_set\": \"%s\", \"onednn\": " : " (%s is used)\noneDNN: ", hark_context_instruction_set(context));
   hark_text_append(&text, "%s", answer[ONEDNN]);
-  hark_text_append(&text, json ? ", \"sentencepiece\": %s, \"threads\": " : "\nSentencePiece: %s\nthreads: ", answer[SENTENCEPIECE]);
-  hark_text_append(&text, json ? "%d, \"compiler\": " : "%d\ncompiler: ", hark_context_threads(context));
+  hark_text_append(&text, json ? ", \"sentencepiece\": %s, " : "\nSentencePiece: %s\nthreads: ", answer[SENTENCEPIECE]);
+  if (json) {
+    hark_thread_members(context, &text);
+  } else {
+    char words[HARK_THREAD_WORDS_BYTES];
+    hark_text_append(&text, "%s", hark_thread_words(context, words));
+  }
+  hark_text_append(&text, json ? ", \"compiler\": " : "\ncompiler: ");
   append_name(&text, json, true, COMPILER);
   hark_text_append(&text, json ? "}\n" : "\n");
   return hark_command_print(call, &text);

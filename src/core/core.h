@@ -5,6 +5,8 @@
 #include <hark/context.h>
 #include <hark/tensor.h>
 
+#include "core/cores.h"
+
 #define HARK_MESSAGE_BYTES 512
 #define HARK_ALIGNMENT 64 /* bytes: one cache line, one AVX-512 vector */
 
@@ -14,6 +16,8 @@ struct hark_context {
   hark_allocator allocator;
   hark_parallel parallel;
   int threads;                      /* for the default parallel */
+  const char *threads_from;         /* what that number comes from (thread_count.h) */
+  hark_cores cores;                 /* that they may run on */
   struct hark_threads *own_threads; /* of the default parallel; NULL: the calling thread alone */
   uint64_t seed;
   bool deterministic;

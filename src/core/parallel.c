@@ -4,20 +4,13 @@
  * Workers take the least index that is left, so that a caller has its longest pieces first; or, of pieces of like length, each worker has a share of
  * neighbouring indices, which it takes in order, and then takes what is left of the others' shares. What a piece computes must depend on its index
  * alone. */
-#define _GNU_SOURCE /* the cores that this process may run on */
 #include "core/parallel.h"
 
 #include "core/floating_point.h"
-
+#include "core/thread_count.h"
 #ifdef HARK_WITH_THREADS
-#include <sched.h>
-#include <stdlib.h>
-#include <unistd.h>
-
 #include "core/threads.h"
 #endif
-
-#define THREADS_MAX 1024
 
 /* With `parts` shares; 1: the least index that is left, whoever takes it. */
 static void run_shares(const hark_context *context, int64_t count, int parts, hark_task *task, void *data) {
@@ -40,6 +33,7 @@ static void default_run(void *user, int64_t count, hark_task *task, void *data) 
 hark_status hark_parallel_open(hark_context *context, const hark_parallel *given) {
   if (given != NULL) {
     context->parallel = *given;
+    context->threads_from = HARK_THREADS_PROGRAM;
     return HARK_OK;
   }
   context->parallel = (hark_parallel){.threads = default_threads, .run = default_run, .user = context};
@@ -47,6 +41,7 @@ hark_status hark_parallel_open(hark_context *context, const hark_parallel *given
   if (context->threads > 1) return hark_threads_create(context, context->threads, &context->own_threads);
 #else
   context->threads = 1;
+  context->threads_from = HARK_THREADS_BUILD;
 #endif
   return HARK_OK;
 }
@@ -56,21 +51,6 @@ void hark_parallel_close(hark_context *context) {
   hark_threads_destroy(context, &context->own_threads);
 #else
   (void)context;
-#endif
-}
-
-int hark_parallel_machine_threads(void) {
-#ifdef HARK_WITH_THREADS
-  const char *const asked = getenv("OMP_NUM_THREADS");
-  long threads = asked != NULL ? strtol(asked, NULL, 10) : 0;
-#ifdef __linux__
-  cpu_set_t cores;
-  if (threads < 1 && sched_getaffinity(0, sizeof cores, &cores) == 0) threads = CPU_COUNT(&cores);
-#endif
-  if (threads < 1) threads = sysconf(_SC_NPROCESSORS_ONLN);
-  return (int)hark_min(threads > 0 ? threads : 1, THREADS_MAX);
-#else
-  return 1;
 #endif
 }
 

@@ -20,7 +20,4 @@ void hark_parallel_for_work(hark_context *context, int64_t count, double nanosec
 HARK_MUST_CHECK hark_status hark_parallel_open(hark_context *context, const hark_parallel *given);
 void hark_parallel_close(hark_context *context);
 
-/* How many threads the default would use. */
-int hark_parallel_machine_threads(void);
-
 #endif

@@ -67,6 +67,7 @@ struct hark_threads {
   int count, started; /* both with the caller */
   bool tried;         /* to start them: what failed once is not tried again */
   pid_t process;      /* that they were started in */
+  hark_cores cores;   /* for all but the caller */
   worker worker[];    /* [count - 1] */
 };
 
@@ -140,6 +141,7 @@ static void *work(void *argument) {
   worker *const w = argument;
   hark_threads *const t = w->threads;
   uint64_t seen = 0;
+  hark_cores_use(&t->cores); /* not those of the thread that it was started by, which may be bound to one */
   for (;;) {
     wait_for_news(w, seen);
     if (atomic_load(&t->ends)) return NULL;
@@ -223,6 +225,7 @@ hark_status hark_threads_create(hark_context *context, int count, hark_threads *
   count = (int)hark_min(count, THREADS_MAX);
   HARK_TRY(hark_allocate_zero(context, bytes_of(count), (void **)&t));
   t->count = count;
+  t->cores = context->cores;
   t->started = 1;
   atomic_flag_clear(&t->taken);
   *out = t;

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/thread_count.h"
 #include "data/example_format.h"
 #include "io/number.h"
 #include "train/config_ahca.h"
@@ -320,8 +321,7 @@ static const hark_option options[] = {
     {"run.directory", "out o", HARK_OPTION_STRING, AT(run.directory), "", NULL, TRAIN, "FOLDER",
      "folder of the run; none: runs/ and the time of the start"},
     {"run.resume", "resume", HARK_OPTION_BOOL, AT(run.resume), "false", NULL, TRAIN, NULL, "go on from the last checkpoint of the folder"},
-    {"run.threads", "threads", HARK_OPTION_INT, AT(run.threads), "0", "[0, 4096]", READS, NULL,
-     "threads; 0: as many as the machine offers"},
+    {"run.threads", "threads", HARK_OPTION_INT, AT(run.threads), "0", "[0, 4096]", READS, NULL, HARK_THREADS_HELP},
     {"run.backend", "backend", HARK_OPTION_STRING, AT(run.backend), "cpu", NULL, READS, "NAME", "cpu or reference"},
     {"run.deterministic", "deterministic", HARK_OPTION_BOOL, AT(run.deterministic), "false", NULL, READS, NULL,
      "the same bits for every number of threads (always so on the backends of this build), and with ahca for a sequence alone as in a "
