@@ -1,4 +1,5 @@
 /* test_bench.c - hark bench: what it prints for machines and for people, and how it answers wrong cases. */
+#include <hark/operators.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
@@ -12,17 +13,19 @@
 #define USAGE 2 /* exit code */
 
 /* Runs hark bench with these words; stdout and stderr, in that order of appearance, go to `output`. Returns the exit code. */
-static int bench(const char *words, char output[OUTPUT_BYTES]) {
+static int bench_into(const char *words, char *output, size_t size) {
   char command[2048];
   snprintf(command, sizeof command, "\"%s\" bench %s 2>&1", HARK_COMMAND, words);
   FILE *pipe = popen(command, "r");
   assert_non_null(pipe);
-  const size_t length = fread(output, 1, OUTPUT_BYTES - 1, pipe);
+  const size_t length = fread(output, 1, size - 1, pipe);
   output[length] = '\0';
   const int status = pclose(pipe);
   assert_true(WIFEXITED(status));
   return WEXITSTATUS(status);
 }
+
+static int bench(const char *words, char output[OUTPUT_BYTES]) { return bench_into(words, output, OUTPUT_BYTES); }
 
 /* A positive finite number of a result. */
 static double number(const json_t *object, const char *key, const char *line) {
@@ -44,19 +47,9 @@ static void attention_prints_one_object_a_case(void **state) {
   (void)state;
   static const char *const cases[] = {"dense:B2,H4,K2,L40,D8,causal,packed", "window:B1,H2,L40,M50,D8,E4,window=5",
                                       "dense:B1,H2,L24,D8,causal,forget,kernel,bias,mask,dropout=0.1,rbf"};
-  static const char *const keys[] = {"forward_ms",
-                                     "forward_min_ms",
-                                     "forward_gflops",
-                                     "forward_peak_fraction",
-                                     "backward_ms",
-                                     "backward_min_ms",
-                                     "backward_gflops",
-                                     "threads",
-                                     "backward_peak_fraction",
-                                     "peak_gflops",
-                                     "rounds",
-                                     "bytes_per_second",
-                                     "memory_bytes_per_second"};
+  static const char *const keys[] = {"forward_ms",           "forward_min_ms",  "forward_gflops",   "forward_peak_fraction",  "backward_ms",
+                                     "backward_min_ms",      "backward_gflops", "threads",          "backward_peak_fraction", "peak_gflops",
+                                     "peak_over_one_thread", "rounds",          "bytes_per_second", "memory_bytes_per_second"};
   char words[512], output[OUTPUT_BYTES];
   snprintf(words, sizeof words, "attention %s %s %s --json --rounds 2", cases[0], cases[1], cases[2]);
   assert_int_equal(bench(words, output), 0);
@@ -118,9 +111,31 @@ static void operators_and_machine_are_measured(void **state) {
   json_t *object = parse(output);
   number(object, "peak_gflops", output);
   number(object, "memory_bytes_per_second", output);
+  number(object, "peak_over_one_thread", output);
+  assert_true(json_is_string(json_object_get(object, "threads_from")));
   json_decref(object);
   assert_int_equal(bench("machine --rounds 1", output), 0);
   assert_non_null(strstr(output, "GFLOP/s"));
+  assert_non_null(strstr(output, "times one thread's peak"));
+}
+
+/* A record is measured because it is in the table. */
+static void every_record_is_measured(void **state) {
+  (void)state;
+  static char output[1 << 18];
+  int count = 0;
+  const hark_operator *const *const ops = hark_operators(&count);
+  assert_int_equal(
+      bench_into("operator all gelu:one,x4 embedding:sparse,257=1000,7=33 --json --rounds 1 --threads 1", output, sizeof output), 0);
+  const char *at = output;
+  for (int i = 0; i < count; i++) {
+    char head[80];
+    snprintf(head, sizeof head, "{\"case\":\"%s:", ops[i]->name);
+    at = strstr(at, head);
+    if (at == NULL) fail_msg("no line of %s, in the order of the table, in\n%s", ops[i]->name, output);
+  }
+  assert_non_null(strstr(at, "\"case\":\"gelu:one,x4\""));
+  assert_non_null(strstr(at, "\"case\":\"embedding:sparse,257=1000,7=33\""));
 }
 
 static void a_step_allocates_nothing(void **state) {
@@ -172,7 +187,11 @@ static void wrong_cases_are_answered(void **state) {
       {"decode hierarchical:L8,D8,H3,K2", "multiple of key_heads"},
       {"decode hierarchical:L8,D8,N9223372036854775807", "N up to 1048576"},
       {"decode", "for instance hierarchical:"},
-      {"operator nothing:M4", "expected one of linear"},
+      {"operator nothing:M4", "there is no operator nothing"},
+      {"operator softmax:one", "hark bench operator all names them"},
+      {"operator pack:some", "its samples are one, whole, lengths"},
+      {"operator linear_ridge:short,8=9,3=x", "'3=x', expected x<n>"},
+      {"operator kernel_ridge:plain,x3", "case 'kernel_ridge:plain,x3': kernel_ridge: "},
       {"machine more", "takes no cases"},
       {"attentoin x", "did you mean attention"},
       {"", "usage: hark bench"},
@@ -189,8 +208,8 @@ static void wrong_cases_are_answered(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(attention_prints_one_object_a_case), cmocka_unit_test(operations_are_the_useful_ones),
-      cmocka_unit_test(operators_and_machine_are_measured), cmocka_unit_test(a_step_allocates_nothing),
-      cmocka_unit_test(wrong_cases_are_answered),
+      cmocka_unit_test(operators_and_machine_are_measured), cmocka_unit_test(every_record_is_measured),
+      cmocka_unit_test(a_step_allocates_nothing),           cmocka_unit_test(wrong_cases_are_answered),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
