@@ -90,7 +90,7 @@ static void samples_can_be_inferred_without_data(void **state) {
     for (int s = 0; s < op->sample_count; s++) {
       const hark_sample *sample = &op->samples[s];
       for (int earlier = 0; earlier < s; earlier++) assert_string_not_equal(sample->name, op->samples[earlier].name);
-      if (strchr(sample->name, ':') != NULL) fail_msg("%s:%s: a colon separates the words of a case", op->name, sample->name);
+      if (strpbrk(sample->name, ":,=") != NULL) fail_msg("%s:%s: these separate the words of a case", op->name, sample->name);
       if ((op->attributes_size > 0) != (sample->attributes != NULL)) fail_msg("%s:%s: attributes", op->name, sample->name);
       for (int t = 0; t < TYPES_OF_ONE_SAMPLE; t++) {
         hark_tensor inputs[HARK_MAX_INPUTS];

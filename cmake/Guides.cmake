@@ -1,0 +1,59 @@
+# The code in docs/adding-an-operator.md, adding-an-experiment.md and adding-a-backend.md, compiled with copies of the files that get its rows, linked in
+# front of the library, and run by the suites that a newcomer would run.
+
+set(HARK_GUIDES ${PROJECT_BINARY_DIR}/guides)
+file(GLOB headers CONFIGURE_DEPENDS include/hark/*.h)
+add_custom_command(
+  OUTPUT ${HARK_GUIDES}/operator/softplus.c ${HARK_GUIDES}/experiment/urn.c ${HARK_GUIDES}/backend/plain.c ${HARK_GUIDES}/backend/backend/backends.c
+         ${HARK_GUIDES}/backend/support/setups.c
+  COMMAND sh ${PROJECT_SOURCE_DIR}/scripts/guide-code.sh ${HARK_GUIDES}
+  DEPENDS scripts/guide-code.sh docs/adding-an-operator.md docs/adding-an-experiment.md docs/adding-a-backend.md src/lab/lab.h src/backend/backend.h
+          src/backend/attention_algorithm.h src/backend/backends.c tests/support/setups.c ${headers}
+  WORKING_DIRECTORY ${PROJECT_SOURCE_DIR}
+  COMMENT "Code of the guides")
+add_custom_target(hark_guide_code DEPENDS ${HARK_GUIDES}/operator/softplus.c)
+
+# hark_guide_objects(NAME FOLDERS SOURCES...): objects that find the copies first.
+function(hark_guide_objects name folders)
+  add_library(${name} OBJECT ${ARGN})
+  target_include_directories(${name} BEFORE PRIVATE ${folders})
+  hark_test_settings(${name})
+  add_dependencies(${name} hark_guide_code)
+endfunction()
+
+# hark_guide_program(NAME OBJECTS SOURCES...)
+function(hark_guide_program name objects)
+  add_executable(${name} ${ARGN} $<TARGET_OBJECTS:${objects}>)
+  hark_test_settings(${name})
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests/guides)
+endfunction()
+
+function(hark_guide_test name)
+  add_test(NAME guides/${name} COMMAND ${ARGN} WORKING_DIRECTORY ${PROJECT_BINARY_DIR}/tests/guides)
+  set_tests_properties(guides/${name} PROPERTIES TIMEOUT ${HARK_TEST_TIMEOUT_SECONDS})
+endfunction()
+
+set(support ${HARK_SUPPORT_OBJECTS})
+hark_guide_objects(hark_guide_operator ${HARK_GUIDES}/operator/include ${HARK_GUIDES}/operator/softplus.c src/ops/table.c)
+hark_guide_program(guide_gradient hark_guide_operator tests/gradient/test_gradient.c ${support})
+hark_guide_program(guide_conformance hark_guide_operator tests/conformance/test_conformance.c ${support})
+hark_guide_program(guide_operator hark_guide_operator src/cli/main.c $<TARGET_OBJECTS:hark_cli>)
+target_link_libraries(guide_operator PRIVATE hark_command_dependencies hark_sentencepiece)
+hark_guide_test(operator_gradient guide_gradient softplus)
+hark_guide_test(operator_conformance guide_conformance softplus)
+hark_guide_test(operator_bench guide_operator bench operator softplus:odd,257=1048576 --rounds 1)
+
+# The experiment's row is seen by the two files that walk over the table.
+hark_guide_objects(hark_guide_experiment ${HARK_GUIDES}/experiment ${HARK_GUIDES}/experiment/urn.c src/lab/lab.c src/cli/lab.c)
+target_link_libraries(hark_guide_experiment PRIVATE hark_command_dependencies)
+hark_guide_program(guide_experiment hark_guide_experiment src/cli/main.c "$<FILTER:$<TARGET_OBJECTS:hark_cli>,EXCLUDE,/(lab|cli)/lab\\.c>")
+target_link_libraries(guide_experiment PRIVATE hark_command_dependencies hark_sentencepiece)
+hark_guide_test(experiment guide_experiment lab urn --quick --strict)
+
+hark_guide_objects(hark_guide_backend ${HARK_GUIDES}/backend ${HARK_GUIDES}/backend/plain.c ${HARK_GUIDES}/backend/backend/backends.c
+                   ${HARK_GUIDES}/backend/support/setups.c)
+hark_guide_program(guide_backend hark_guide_backend tests/conformance/test_conformance.c "$<FILTER:${support},EXCLUDE,/support/setups\\.c>")
+hark_guide_test(backend guide_backend relu silu:one attention:plain)
+
+add_test(NAME tree/guides COMMAND sh ${PROJECT_SOURCE_DIR}/scripts/check-guides.sh ${HARK_GUIDES})
+set_tests_properties(tree/guides PROPERTIES SKIP_RETURN_CODE 77)

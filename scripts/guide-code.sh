@@ -1,0 +1,75 @@
+#!/bin/sh
+# Writes what docs/adding-an-operator.md, adding-an-experiment.md and adding-a-backend.md tell to add, so that the tests can compile and run it:
+# guide-code.sh FOLDER
+#   FOLDER/operator, experiment, backend: the files of each guide, and copies of those that it adds rows to.
+# Every piece is taken from its guide by its first line; one that is not there, or whose place is not, fails.
+set -eu
+case $1 in
+  /*) out=$1 ;;
+  *) out=$PWD/$1 ;;
+esac
+cd "$(dirname "$0")/.."
+
+# block GUIDE FIRST: the indented block that begins with FIRST, up to the next line that is not indented.
+block() {
+  awk -v first="    $2" '
+    !on && index($0, first) == 1 { on = 1 }
+    on && $0 != "" && $0 !~ /^    / { exit }
+    on { lines[++count] = substr($0, 5) }
+    END {
+      while (count > 0 && lines[count] == "") count--
+      if (count == 0) exit 1
+      for (i = 1; i <= count; i++) print lines[i]
+    }' "docs/$1" || { echo "docs/$1: no block that begins with: $2" >&2; exit 1; }
+}
+
+# said GUIDE TEXT: the guide tells to write that.
+said() { grep -qF -- "$2" "docs/$1" || { echo "docs/$1 does not say: $2" >&2; exit 1; }; }
+
+# row FILE MACRO ROW: one more row at the end of a macro that is a list.
+row() {
+  awk -v name="#define $2(" -v row="  $3" '
+    index($0, name) == 1 { on = 1 }
+    on && $0 !~ /\\$/ { printf "%-139s\\\n%s\n", $0, row; on = 0; done = 1; next }
+    { print }
+    END { exit !done }' "$1" >"$1.new" || { echo "$1: no list $2" >&2; exit 1; }
+  mv "$1.new" "$1"
+}
+
+# after FILE LINE: the standard input behind the line that has this text.
+after() {
+  text=$(cat)
+  TEXT=$text awk -v line="$2" '{ print } index($0, line) > 0 && !done { print ENVIRON["TEXT"]; done = 1 } END { exit !done }' "$1" >"$1.new" || {
+    echo "$1: no line with: $2" >&2
+    exit 1
+  }
+  mv "$1.new" "$1"
+}
+
+rm -rf "$out"
+mkdir -p "$out/operator/include/hark" "$out/experiment/lab" "$out/backend/backend" "$out/backend/support"
+
+guide=adding-an-operator.md
+cp include/hark/*.h "$out/operator/include/hark/"
+said $guide 'X(softplus)'
+row "$out/operator/include/hark/operators.h" HARK_OPERATORS 'X(softplus)'
+{ echo && block $guide '/* softplus: '; } | after "$out/operator/include/hark/operators.h" '#undef HARK_OPERATOR_DECLARE'
+block $guide '/* softplus.c' >"$out/operator/softplus.c"
+
+guide=adding-an-experiment.md
+cp src/lab/lab.h "$out/experiment/lab/"
+said $guide 'X(urn, "urn", NULL)'
+row "$out/experiment/lab/lab.h" HARK_EXPERIMENTS 'X(urn, "urn", NULL)'
+block $guide '/* urn.c' >"$out/experiment/urn.c"
+
+guide=adding-a-backend.md
+cp src/backend/backend.h src/backend/attention_algorithm.h src/backend/backends.c "$out/backend/backend/"
+cp tests/support/setups.c "$out/backend/support/"
+block $guide 'extern const hark_backend ' | after "$out/backend/backend/backend.h" 'extern const hark_backend hark_backend_cpu'
+# shellcheck disable=SC2016 # the quotes are the guide's
+said $guide '`&hark_backend_plain,`'
+echo '    &hark_backend_plain,' | after "$out/backend/backend/backends.c" '&hark_backend_reference,'
+# shellcheck disable=SC2016
+said $guide '`{"plain", "portable"},`'
+echo '    {"plain", "portable"},' | after "$out/backend/support/setups.c" 'candidates[] = {'
+block $guide '/* plain.c' >"$out/backend/plain.c"
