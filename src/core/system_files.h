@@ -7,7 +7,7 @@
 #include <stddef.h>
 
 #define HARK_SYSTEM_PATH_BYTES 4096
-#define HARK_SYSTEM_LINE_BYTES (2 * HARK_SYSTEM_PATH_BYTES)
+#define HARK_SYSTEM_LINE_BYTES 8192
 #define HARK_SYSTEM_BLOCK_BYTES 1024
 
 /* "A/B" for folder "A" and name "B" or "/B", "A" for none; false when it is too long. */
