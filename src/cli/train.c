@@ -262,12 +262,15 @@ static hark_status ready(void *user) {
   hark_config *config = view->call->values[VALUES_CONFIG];
   train_values *values = view->call->values[VALUES_TRAIN];
   const bool resume = config->run.resume;
+  const int extend = config->train.extend;
   HARK_TRY(hark_data_place_write(view->call->context, config, view->run, &values->place));
   config->run.resume = false;
+  config->train.extend = HARK_EXTEND_CONTINUE; /* of this part alone: its plan is in the run's state */
   hark_data_place_exchange(&values->place, config);
   const hark_status status = write_configuration(view->call, view->run);
   hark_data_place_exchange(&values->place, config);
   config->run.resume = resume;
+  config->train.extend = extend;
   if (status != HARK_OK) return status;
   view->run->made = false; /* it has begun: what fails from here on leaves it as it is */
   char shown[HARK_PATH_BYTES];
@@ -391,7 +394,7 @@ static hark_status estimate(hark_invocation *call, const hark_config *config, co
   hark_needs needs;
   hark_status status = find_task(call, config, folder, &examples, &task);
   if (status == HARK_OK) {
-    const bool knows_steps = config->train.epochs <= 0 && config->train.tokens <= 0 && config->train.examples <= 0;
+    const bool knows_steps = config->train.steps > 0;
     const hark_preflight wanted = {
         .config = config, .task = task, .steps = knows_steps ? config->train.steps : INT64_MAX, .has_validation = true, .folder = folder};
     status = hark_preflight_estimate(call->context, &wanted, &needs);

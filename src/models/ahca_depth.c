@@ -100,7 +100,7 @@ static hark_status settle_depth(hark_ahca_pass *p, hark_value begin, hark_value 
   const hark_ponder_loss_attributes ponder = {p->options->ponder_weight * p->input->weight};
   hark_value loss = 0;
   HARK_TRY(hark_ahca_apply(p, &hark_op_ponder_loss, &ponder, 2, inputs, &loss));
-  return hark_ahca_add_penalty(p, loss);
+  return hark_ahca_add_penalty(p, HARK_PENALTY_PONDER, loss);
 }
 
 /* Attention among the slots of each unit; of one slot that is its value. */

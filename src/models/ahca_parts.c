@@ -25,12 +25,15 @@ hark_status hark_ahca_add_table(const hark_ahca_pass *p, hark_parameter_id table
   return hark_forward_add(p->forward, *x, rows, x);
 }
 
-hark_status hark_ahca_add_penalty(hark_ahca_pass *p, hark_value penalty) {
+hark_status hark_ahca_add_penalty(hark_ahca_pass *p, hark_penalty kind, hark_value penalty) {
+  const hark_value both[] = {p->penalty, penalty};
+  if (p->input->penalties != NULL) p->input->penalties[kind] = penalty;
   if (p->penalty == 0) {
     p->penalty = penalty;
     return HARK_OK;
   }
-  return hark_forward_add(p->forward, p->penalty, penalty, &p->penalty);
+  const unsigned consumed = p->input->penalties != NULL ? 0 : 3; /* summands that are asked for stay */
+  return hark_tape_apply(p->tape, &hark_op_add, NULL, 2, both, consumed, &p->penalty);
 }
 
 hark_status hark_ahca_gather(const hark_ahca_pass *p, int leading, hark_value x, hark_value index, hark_value *out) {

@@ -89,7 +89,7 @@ static hark_status settle_boundaries(hark_ahca_pass *p, hark_value score) {
   const hark_value loss_inputs[] = {p->probability, p->offsets, p->chunk_offsets};
   hark_value loss = 0;
   HARK_TRY(hark_ahca_apply(p, &hark_op_ratio_loss, &ratio, 3, loss_inputs, &loss));
-  return hark_ahca_add_penalty(p, loss);
+  return hark_ahca_add_penalty(p, HARK_PENALTY_RATIO, loss);
 }
 
 /* Where the slots of chunks lie, for ragged attention and for tables. */

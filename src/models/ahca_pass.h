@@ -55,7 +55,7 @@ HARK_MUST_CHECK hark_status hark_ahca_apply_one(const hark_ahca_pass *p, const h
 HARK_MUST_CHECK hark_status hark_ahca_look_up(const hark_ahca_pass *p, hark_parameter_id table, hark_value ids, hark_value *out);
 /* *x <- *x + table[ids]; nothing without a table. */
 HARK_MUST_CHECK hark_status hark_ahca_add_table(const hark_ahca_pass *p, hark_parameter_id table, hark_value ids, hark_value *x);
-HARK_MUST_CHECK hark_status hark_ahca_add_penalty(hark_ahca_pass *p, hark_value penalty);
+HARK_MUST_CHECK hark_status hark_ahca_add_penalty(hark_ahca_pass *p, hark_penalty kind, hark_value penalty);
 HARK_MUST_CHECK hark_status hark_ahca_gather(const hark_ahca_pass *p, int leading, hark_value x, hark_value index, hark_value *out);
 /* kind: hark_ahca_pool, in the place of the attributes' own. */
 HARK_MUST_CHECK hark_status hark_ahca_pool_segments(const hark_ahca_pass *p, int kind, hark_segment_pool_attributes attributes,

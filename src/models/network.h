@@ -115,6 +115,9 @@ typedef struct hark_network {
   struct hark_finite_layers *finite;
 } hark_network;
 
+/* What architectures add to the loss, apart: each is a metric of its own. */
+typedef enum hark_penalty { HARK_PENALTY_RATIO, HARK_PENALTY_PONDER, HARK_PENALTIES } hark_penalty;
+
 /* What a pass reads. Rectangular: tokens [B, L], every row a sequence. Packed (hark_forward.packing): tokens [1, T], sequences one behind the
  * other; `ranges` says where those of each example lie. */
 typedef struct hark_network_input {
@@ -124,6 +127,7 @@ typedef struct hark_network_input {
   double remaining;          /* part of the training that is to come, 1 to 0; 0 in evaluation */
   double weight;             /* of a sequence in what the architecture adds to the loss */
   hark_value *penalty;       /* what the architecture adds to the loss (0: nothing); NULL: nobody asks for it */
+  hark_value *penalties;     /* [HARK_PENALTIES] its summands, which stay (0: not there); NULL: nobody asks for them */
   const struct hark_ahca_given *given; /* of architecture ahca (ahca.h): what the caller decides; NULL: nothing */
   struct hark_ahca_trace *trace;       /* of architecture ahca: is told what was decided; NULL: nobody asks */
 } hark_network_input;

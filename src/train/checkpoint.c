@@ -108,6 +108,8 @@ typedef struct state_field {
   { #field, offsetof(hark_run_state, field), false, false }
 #define LATER(field, whole)                                                                                                                \
   { #field, offsetof(hark_run_state, field), whole, true }
+#define PLAN(field, whole)                                                                                                                 \
+  { "plan_" #field, offsetof(hark_run_state, plan.field), whole, true }
 static const state_field state_fields[] = {WHOLE(step),
                                            WHOLE(updates),
                                            WHOLE(samples),
@@ -125,7 +127,21 @@ static const state_field state_fields[] = {WHOLE(step),
                                            LATER(line_right, true),
                                            LATER(operations, false),
                                            LATER(gradient_norm, false),
-                                           LATER(mended_pivots, true)};
+                                           LATER(mended_pivots, true),
+                                           LATER(objective_sum, false),
+                                           LATER(smoothing_sum, false),
+                                           LATER(ratio_sum, false),
+                                           LATER(ponder_sum, false),
+                                           LATER(empty_steps, true),
+                                           LATER(rate, false),
+                                           PLAN(steps, true),
+                                           PLAN(warmup, true),
+                                           PLAN(from, true),
+                                           PLAN(rate, false),
+                                           PLAN(turned, true),
+                                           PLAN(remaining, false),
+                                           PLAN(learning_rate, false)};
+#undef PLAN
 #undef LATER
 #undef WHOLE
 #undef REAL

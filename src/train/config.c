@@ -265,7 +265,7 @@ static const hark_option options[] = {
      "part of the text's characters that must be pieces; the rarest others may be left to their bytes"},
     /* train */
     {"train.steps", "steps", HARK_OPTION_INT, AT(train.steps), "0", "[0, inf)", TRAIN, NULL,
-     "optimiser steps; 0: from epochs, tokens or examples, or 5000"},
+     "optimiser steps; 0: from epochs, tokens, examples or max_time, or 5000"},
     {"train.epochs", "epochs", HARK_OPTION_FLOAT, AT(train.epochs), "0", "[0, inf)", TRAIN, NULL, "length in epochs; 0: not asked"},
     {"train.tokens", "tokens", HARK_OPTION_INT, AT(train.tokens), "0", "[0, inf)", TRAIN, NULL, "length in tokens; 0: not asked"},
     {"train.examples", "examples", HARK_OPTION_INT, AT(train.examples), "0", "[0, inf)", TRAIN, NULL,
@@ -283,6 +283,9 @@ static const hark_option options[] = {
     {"train.schedule", "schedule", HARK_OPTION_ENUM, AT(train.schedule), "cosine", "constant|cosine|linear|rsqrt|base_rsqrt|cycle", TRAIN,
      NULL, "learning rate after the warm-up; base_rsqrt: learning_rate / sqrt(step); cycle: a cosine whose period is the whole run"},
     {"train.warmup", "warmup", HARK_OPTION_INT, AT(train.warmup), "100", "[0, inf)", TRAIN, NULL, "steps over which the rate rises from 0"},
+    {"train.extend", "extend", HARK_OPTION_ENUM, AT(train.extend), "continue", "continue|restart|stretch", RUNS, NULL,
+     "learning rate of a run that goes on with another length: on from the rate it has reached to that of the end, again from learning_rate, or as "
+     "if the length had been planned from the beginning, which may jump"},
     {"train.beta1", "beta1", HARK_OPTION_FLOAT, AT(train.beta1), "0.9", "[0, 1)", TRAIN, NULL, "AdamW: decay of the first moment"},
     {"train.beta2", "beta2", HARK_OPTION_FLOAT, AT(train.beta2), "0.99", "[0, 1)", TRAIN, NULL, "AdamW: decay of the second moment"},
     {"train.epsilon", NULL, HARK_OPTION_FLOAT, AT(train.epsilon), "1e-8", "(0, 1]", TRAIN, NULL,
@@ -303,7 +306,8 @@ static const hark_option options[] = {
     {"train.early_stop", "early-stop", HARK_OPTION_INT, AT(train.early_stop), "0", "[0, inf)", TRAIN, NULL,
      "stop after so many evaluations without improvement; 0: never"},
     {"train.max_time", "max-time", HARK_OPTION_DURATION, AT(train.max_time), "0", "[0, inf)", TRAIN, "TIME",
-     "stop cleanly after this time (90s, 10m, 1h30m); 0: no limit"},
+     "stop cleanly within this time (90s, 10m, 1h30m), the last evaluation included; where nothing else gives the length, as many steps are "
+     "planned as fit; 0: no limit"},
     {"train.seed", "seed", HARK_OPTION_INT, AT(train.seed), "1", "[0, inf)", READS, NULL, "key of all random numbers"},
     {"train.max_bad_steps", NULL, HARK_OPTION_INT, AT(train.max_bad_steps), "10", "[1, inf)", TRAIN, NULL,
      "steps in a row with numbers that are not finite before the run gives up"},
@@ -346,6 +350,14 @@ const hark_option_table hark_config_table = {
     options, (int)(sizeof options / sizeof options[0]), sections, sizeof(hark_config), true,
 };
 
+/* A limit of time gives the length where nothing else does. What is given to a run that goes on replaces what it had of this. */
+static void settle_time(const hark_options *set, hark_config *config, bool has_length, hark_option_source length) {
+  const hark_option_source time = hark_options_source(set, "train.max_time");
+  if (has_length && time == HARK_SOURCE_RUN && length > HARK_SOURCE_RUN) config->train.max_time = 0;
+  config->train.planned = !has_length && config->train.max_time > 0;
+  config->train.more_time = config->train.planned && time == HARK_SOURCE_COMMAND;
+}
+
 /* Steps, epochs, tokens and examples each say how long to train. What the command line says replaces what a file says; of one source, one only. */
 static hark_status settle_length(hark_context *context, hark_options *set, hark_config *config) {
   const struct {
@@ -371,7 +383,8 @@ static hark_status settle_length(hark_context *context, hark_options *set, hark_
     HARK_TRY(hark_options_complain(context, set, "train.steps train.epochs train.tokens train.examples",
                                    "only one of steps, epochs, tokens and examples can give the length, %d do", count));
   }
-  if (count == 0) config->train.steps = STEPS_DEFAULT;
+  settle_time(set, config, count > 0, highest);
+  if (count == 0 && !config->train.planned) config->train.steps = STEPS_DEFAULT;
   return HARK_OK;
 }
 

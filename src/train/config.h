@@ -26,6 +26,9 @@ typedef enum hark_schedule {
   HARK_SCHEDULE_CYCLE
 } hark_schedule;
 
+/* What becomes of the learning rate when a run goes on with another length (schedule.h). */
+typedef enum hark_extend { HARK_EXTEND_CONTINUE, HARK_EXTEND_RESTART, HARK_EXTEND_STRETCH } hark_extend;
+
 typedef enum hark_long_sentences { HARK_LONG_CUT, HARK_LONG_REFUSE } hark_long_sentences;
 
 typedef struct hark_config {
@@ -104,15 +107,18 @@ typedef struct hark_config {
     int epoch; /* hark_epoch_unit */
   } data;
   struct {
-    int64_t steps /* 0: from epochs, tokens or examples */, tokens, examples;
+    int64_t steps /* 0: from epochs, tokens, examples or max_time */, tokens, examples;
     double epochs;
     int64_t batch, accumulate;
     double learning_rate, minimum_rate /* a rate; below 0: a tenth of learning_rate */, positional_rate /* a factor */, rotary_rate;
     int schedule; /* hark_schedule */
     int64_t warmup;
+    int extend; /* hark_extend */
     double beta1, beta2, epsilon, weight_decay, clip /* 0: none */, label_smoothing;
     int64_t evaluate_every, checkpoint_every, keep, log_every, early_stop /* evaluations without improvement; 0: never */;
     double max_time; /* seconds; 0: no limit */
+    bool planned;    /* no option: max_time alone gives the length */
+    bool more_time;  /* no option: max_time was given anew, to a run that goes on */
     int64_t seed, max_bad_steps;
     const char *init_from; /* a run or a checkpoint whose weights the run begins with; "": none */
     hark_string_list allow_missing, allow_unexpected, freeze;

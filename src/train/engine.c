@@ -4,6 +4,7 @@
 
 #include <fnmatch.h>
 #include <math.h>
+#include <string.h>
 
 #include "backend/backend.h"
 #include "models/encoder.h"
@@ -93,12 +94,50 @@ static bool has_classes(const hark_engine *engine) {
 }
 static bool has_vectors(const hark_engine *engine) { return engine->task.features > 0; }
 
+const char *hark_loss_term_name(hark_loss_term term) {
+  static const char *const names[HARK_LOSS_TERMS] = {
+      [HARK_TERM_SMOOTHING] = "train/smoothing_loss", [HARK_TERM_RATIO] = "train/ratio_loss", [HARK_TERM_PONDER] = "train/ponder_loss"};
+  return names[term];
+}
+
+/* The loss whose gradient is taken; where labels are smoothed, *loss is the one without, and engine->total the other. */
+static hark_status loss_of_targets(hark_engine *engine, hark_value logits, hark_value targets, double weight, bool training,
+                                   hark_value *loss) {
+  const double smoothing = training ? engine->config->train.label_smoothing : 0;
+  HARK_TRY(hark_network_loss(engine->tape, logits, targets, weight, smoothing, &engine->total));
+  *loss = engine->total;
+  if (smoothing == 0) return HARK_OK;
+  engine->terms[HARK_TERM_SMOOTHING] = engine->total;
+  const double before = hark_tape_operations(engine->tape);
+  hark_tape_set_recording(engine->tape, false);
+  HARK_TRY(hark_network_loss(engine->tape, logits, targets, weight, 0, loss));
+  hark_tape_set_recording(engine->tape, true);
+  engine->extra_operations = hark_tape_operations(engine->tape) - before;
+  return HARK_OK;
+}
+
+/* Adds the architecture's own losses to the total. Everything stays, to be read when the backward is done. */
+static hark_status add_penalty(hark_engine *engine, hark_value penalty, const hark_value *penalties) {
+  const hark_value both[] = {engine->total, penalty};
+  if (penalty == 0) return HARK_OK;
+  engine->terms[HARK_TERM_RATIO] = penalties[HARK_PENALTY_RATIO];
+  engine->terms[HARK_TERM_PONDER] = penalties[HARK_PENALTY_PONDER];
+  return hark_tape_apply(engine->tape, &hark_op_add, NULL, 2, both, 0, &engine->total);
+}
+
+static void forget_parts(hark_engine *engine) {
+  memset(engine->terms, 0, sizeof engine->terms);
+  engine->total = 0;
+  engine->extra_operations = 0;
+}
+
 /* Forgets the pass before; the new one's tokens and targets are `rows` windows of `length` tokens at the front of engine->inputs and
  * engine->targets. */
 static hark_status begin_pass(hark_engine *engine, int64_t rows, int64_t length, bool recording, hark_value *tokens, hark_value *targets) {
   const int64_t shape[] = {rows, length};
   const hark_tensor windows[] = {hark_tensor_front(&engine->inputs, 2, shape), hark_tensor_front(&engine->targets, 2, shape)};
   engine->logits = 0;
+  forget_parts(engine);
   hark_tape_reset(engine->tape);
   hark_tape_set_recording(engine->tape, recording);
   HARK_TRY(hark_tape_leaf(engine->tape, &windows[0], NULL, tokens));
@@ -107,7 +146,7 @@ static hark_status begin_pass(hark_engine *engine, int64_t rows, int64_t length,
 
 static hark_status training_pass(hark_context *context, hark_engine *engine, int64_t rows, uint64_t first_sample, uint32_t micro_step,
                                  double weight, hark_value *loss) {
-  hark_value tokens = 0, targets = 0;
+  hark_value tokens = 0, targets = 0, logits = 0;
   const hark_forward forward = {.tape = engine->tape,
                                 .parameters = &engine->network->parameters,
                                 .training = true,
@@ -117,8 +156,10 @@ static hark_status training_pass(hark_context *context, hark_engine *engine, int
                                 .plans = engine->training_plans,
                                 .report = &engine->report};
   HARK_TRY(begin_pass(engine, rows, engine->config->model.context, true, &tokens, &targets));
-  HARK_TRY(hark_decoder_loss(context, engine->network, &forward, tokens, targets, weight, engine->config->train.label_smoothing, loss));
-  return hark_tape_backward(engine->tape, *loss, 1.0);
+  HARK_TRY(hark_decoder_logits(context, engine->network, &forward, tokens, false, &logits));
+  HARK_TRY(loss_of_targets(engine, logits, targets, weight, true, loss));
+  hark_tape_release(engine->tape, logits);
+  return hark_tape_backward(engine->tape, engine->total, 1.0);
 }
 
 /* Leaves engine->logits. */
@@ -142,23 +183,24 @@ static hark_status loss_of_logits(hark_engine *engine, hark_value *loss) {
  * row of them, and the loss. What the pass reads lies in the engine. */
 static hark_status packed_pass(hark_context *context, hark_engine *engine, const hark_example_batch *batch, hark_forward *forward,
                                double weight, hark_value *loss, hark_value *predicted) {
-  const double micro_steps = (double)engine->steps * (double)hark_max(1, engine->config->train.accumulate);
   hark_engine_packing *packing = engine->packing;
   const bool classes = has_classes(engine);
   const int64_t one_row[] = {1, batch->tokens}, responses[] = {batch->rows, engine->task.responses};
   forward->tape = engine->tape;
   forward->parameters = &engine->network->parameters;
-  hark_value logits = 0, wanted = 0, penalty = 0;
+  hark_value logits = 0, wanted = 0, penalty = 0, penalties[HARK_PENALTIES] = {0};
   const double sequences = (double)(engine->config->train.batch * engine->config->train.accumulate);
   hark_network_input input = {.weight = classes || has_vectors(engine) ? weight : 1 / sequences};
   if (forward->training) {
-    input.remaining = 1 - fmin(1, forward->micro_step / fmax(1, micro_steps));
+    input.remaining = hark_schedule_remaining(&engine->plan, forward->micro_step, hark_max(1, engine->config->train.accumulate));
     input.penalty = &penalty;
+    input.penalties = penalties;
   } else if (engine->statistics != NULL) {
     engine->trace = (hark_ahca_trace){0};
     input.trace = &engine->trace;
   }
   engine->logits = 0;
+  forget_parts(engine);
   hark_tape_reset(engine->tape);
   hark_tape_set_recording(engine->tape, forward->training);
   HARK_TRY(hark_packed_batch_begin(&packing->read, batch, forward, &input));
@@ -169,16 +211,16 @@ static hark_status packed_pass(hark_context *context, hark_engine *engine, const
     HARK_TRY(engine->network->architecture->logits(context, engine->network, forward, &input, &logits));
     HARK_TRY(hark_network_squared_error(engine->tape, logits, wanted, weight, loss));
     hark_tape_release(engine->tape, logits);
-    return penalty != 0 ? hark_forward_add(forward, *loss, penalty, loss) : HARK_OK;
+    engine->total = *loss;
+    return add_penalty(engine, penalty, penalties);
   }
   const hark_tensor targets = hark_tensor_front(&engine->targets, classes ? 1 : 2, classes ? &batch->rows : one_row);
   HARK_TRY(hark_tape_leaf(engine->tape, &targets, NULL, &wanted));
   HARK_TRY(engine->network->architecture->logits(context, engine->network, forward, &input, &logits));
   HARK_TRY(hark_tape_apply(engine->tape, &hark_op_argmax, NULL, 1, &logits, 0, predicted));
-  HARK_TRY(hark_network_loss(engine->tape, logits, wanted, weight, forward->training ? engine->config->train.label_smoothing : 0, loss));
+  HARK_TRY(loss_of_targets(engine, logits, wanted, weight, forward->training, loss));
   hark_tape_release(engine->tape, logits);
-  if (penalty != 0) return hark_forward_add(forward, *loss, penalty, loss);
-  return HARK_OK;
+  return add_penalty(engine, penalty, penalties);
 }
 
 static hark_status training_packed_pass(hark_context *context, hark_engine *engine, const hark_example_batch *batch, uint32_t micro_step,
@@ -189,7 +231,7 @@ static hark_status training_packed_pass(hark_context *context, hark_engine *engi
                           .plans = engine->training_plans,
                           .report = &engine->report};
   HARK_TRY(packed_pass(context, engine, batch, &forward, weight, loss, predicted));
-  return hark_tape_backward(engine->tape, *loss, 1.0);
+  return hark_tape_backward(engine->tape, engine->total, 1.0);
 }
 
 static hark_status evaluation_packed_pass(hark_context *context, hark_engine *engine, const hark_example_batch *batch, hark_value *loss,
@@ -438,6 +480,19 @@ static hark_status read_loss(hark_context *context, const hark_engine *engine, h
   return HARK_OK;
 }
 
+/* The parts of the training pass that was just made. */
+static hark_status read_parts(hark_context *context, hark_engine *engine, double loss) {
+  engine->parts = (hark_loss_parts){.objective = loss};
+  for (int term = 0; term < HARK_LOSS_TERMS; term++) {
+    engine->parts.has[term] = engine->terms[term] != 0;
+    if (engine->terms[term] != 0) HARK_TRY(read_loss(context, engine, engine->terms[term], &engine->parts.terms[term]));
+  }
+  if (engine->terms[HARK_TERM_SMOOTHING] != 0) engine->parts.terms[HARK_TERM_SMOOTHING] -= loss;
+  bool alone = true;
+  for (int term = 0; term < HARK_LOSS_TERMS; term++) alone = alone && !engine->parts.has[term];
+  return alone ? HARK_OK : read_loss(context, engine, engine->total, &engine->parts.objective);
+}
+
 hark_status hark_engine_micro_batch(hark_context *context, hark_engine *engine, const int32_t *inputs, const int32_t *targets, int64_t rows,
                                     uint64_t first_sample, uint32_t micro_step, double weight, double *loss) {
   hark_value value = 0;
@@ -445,7 +500,8 @@ hark_status hark_engine_micro_batch(hark_context *context, hark_engine *engine, 
   HARK_TRY(write_windows(context, &engine->inputs, inputs, rows, length));
   HARK_TRY(write_windows(context, &engine->targets, targets, rows, length));
   HARK_TRY(training_pass(context, engine, rows, first_sample, micro_step, weight, &value));
-  return read_loss(context, engine, value, loss);
+  HARK_TRY(read_loss(context, engine, value, loss));
+  return read_parts(context, engine, *loss);
 }
 
 hark_status hark_engine_predict(hark_context *context, hark_engine *engine, const int32_t *inputs, int64_t rows, int64_t length) {
@@ -506,7 +562,8 @@ hark_status hark_engine_train_examples(hark_context *context, hark_engine *engin
   *result = (hark_pass_result){0};
   HARK_TRY(write_examples(context, engine, batch));
   HARK_TRY(training_packed_pass(context, engine, batch, micro_step, weight, &loss, &predicted));
-  return read_examples(context, engine, batch, loss, predicted, result);
+  HARK_TRY(read_examples(context, engine, batch, loss, predicted, result));
+  return read_parts(context, engine, result->loss);
 }
 
 hark_status hark_engine_evaluate_examples(hark_context *context, hark_engine *engine, const hark_example_batch *batch,
@@ -597,4 +654,4 @@ hark_status hark_engine_finish_step(hark_context *context, hark_engine *engine, 
   return HARK_OK;
 }
 
-double hark_engine_operations(const hark_engine *engine) { return hark_tape_operations(engine->tape); }
+double hark_engine_operations(const hark_engine *engine) { return hark_tape_operations(engine->tape) - engine->extra_operations; }

@@ -13,6 +13,7 @@
 #include "models/packed_batch.h"
 #include "train/ahca_statistics.h"
 #include "train/config.h"
+#include "train/schedule.h"
 
 /* What the data say of the model. */
 typedef struct hark_learning_task {
@@ -22,6 +23,16 @@ typedef struct hark_learning_task {
   int64_t sequences;           /* of packed sentences: most in a window; 0: parts */
   int64_t features, responses; /* of real vectors; 0: there are none */
 } hark_learning_task;
+
+/* What is added to the mean loss of the targets before its gradient is taken. Each is a metric of its own, weighted as it enters. */
+typedef enum hark_loss_term { HARK_TERM_SMOOTHING, HARK_TERM_RATIO, HARK_TERM_PONDER, HARK_LOSS_TERMS } hark_loss_term;
+typedef struct hark_loss_parts {
+  double objective; /* the sum, whose gradient is taken */
+  double terms[HARK_LOSS_TERMS];
+  bool has[HARK_LOSS_TERMS]; /* of this run */
+} hark_loss_parts;
+/* "train/ratio_loss" */
+const char *hark_loss_term_name(hark_loss_term term);
 
 /* Packed examples: what a pass reads besides their targets. Absent where batches are rectangular. */
 typedef struct hark_engine_packing {
@@ -41,10 +52,13 @@ typedef struct hark_engine {
   hark_tensor workspace;                   /* of sum_squares */
   hark_engine_packing *packing;            /* NULL: batches are rectangular */
   hark_value logits, targets_read;         /* of the last hark_engine_predict(); 0: another pass has taken their place */
-  int64_t steps;                           /* of the whole run, for what changes in its course; 0: nothing does */
+  hark_schedule_plan plan;                 /* of the whole run, for what changes in its course; zeros: nothing does */
   hark_attention_report report;            /* pivots that kernel ridge attention has mended */
   hark_ahca_statistics *statistics;        /* of architecture ahca: what passes of evaluation decide is added to it; NULL: nobody asks */
   hark_ahca_trace trace;
+  hark_loss_parts parts;      /* of the last training pass */
+  hark_value total, terms[HARK_LOSS_TERMS]; /* the same on the tape; of smoothing the smoothed loss */
+  double extra_operations;    /* of the last pass, for metrics alone */
   bool training;
 } hark_engine;
 
@@ -78,14 +92,15 @@ HARK_MUST_CHECK hark_status hark_engine_estimate_for(hark_context *context, cons
 /* Forgets the gradients of the step before. */
 HARK_MUST_CHECK hark_status hark_engine_begin_step(hark_context *context, hark_engine *engine);
 
-/* Adds the gradient of weight * (sum of losses) over `rows` windows. first_sample and micro_step name the dropout's random numbers. */
+/* Adds the gradient of weight * (sum of losses) over `rows` windows. first_sample and micro_step name the dropout's random numbers. *loss: without
+ * what engine->parts has besides, as an evaluation counts it. */
 HARK_MUST_CHECK hark_status hark_engine_micro_batch(hark_context *context, hark_engine *engine, const int32_t *inputs,
                                                     const int32_t *targets, int64_t rows, uint64_t first_sample, uint32_t micro_step,
                                                     double weight, double *loss);
 
 /* What came of a pass over packed examples. */
 typedef struct hark_pass_result {
-  double loss;
+  double loss; /* of training: without what engine->parts has besides */
   int64_t right; /* targets that are the likeliest */
 } hark_pass_result;
 
@@ -128,7 +143,7 @@ HARK_MUST_CHECK hark_status hark_engine_right(hark_context *context, hark_engine
 HARK_MUST_CHECK hark_status hark_engine_evaluate_examples(hark_context *context, hark_engine *engine, const hark_example_batch *batch,
                                                           hark_pass_result *result, const int32_t **predicted);
 
-/* Useful operations of the last micro-batch, forward and backward. */
+/* Useful operations of the last micro-batch, forward and backward; a loss that is computed for metrics alone is none of them. */
 double hark_engine_operations(const hark_engine *engine);
 
 #endif

@@ -1,6 +1,8 @@
 /* evaluate_sentences.c - see evaluate_sentences.h. */
 #include "train/evaluate_sentences.h"
 
+#include <math.h>
+
 hark_sentences_settings hark_sentences_settings_of(const hark_config *config, hark_split split, bool evaluation) {
   return (hark_sentences_settings){.split = split,
                                    .context = config->model.context,
@@ -26,6 +28,6 @@ hark_status hark_evaluate_sentences(hark_context *context, hark_engine *engine, 
     out->complete = done >= sentences->windows;
     break;
   }
-  if (out->targets > 0) out->loss = sum / (double)out->targets;
+  out->loss = out->targets > 0 ? sum / (double)out->targets : NAN;
   return HARK_OK;
 }

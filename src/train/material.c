@@ -203,37 +203,33 @@ static int64_t count_tokens(const hark_material *m, int64_t first_sample, int64_
   return count;
 }
 
-hark_status hark_material_weight(hark_context *context, hark_material *material, int64_t first_sample, double *weight) {
+hark_status hark_material_targets(hark_context *context, hark_material *material, int64_t first_sample, int64_t *targets) {
   const hark_config *config = material->config;
-  int64_t targets = hark_config_step_tokens(config);
+  const int64_t samples = config->train.batch * config->train.accumulate;
+  *targets = hark_config_step_tokens(config);
   if (hides(config))
-    targets = count_hidden(material, first_sample, config->train.batch * config->train.accumulate);
+    *targets = count_hidden(material, first_sample, samples);
   else if (hark_config_reconstructs(config))
-    targets = count_tokens(material, first_sample, config->train.batch * config->train.accumulate);
+    *targets = count_tokens(material, first_sample, samples);
   else if (material->examples != NULL)
-    HARK_TRY(hark_example_batches_targets(context, &material->training, first_sample, config->train.batch * config->train.accumulate,
-                                          material->room.batch.targets, &targets));
+    return hark_example_batches_targets(context, &material->training, first_sample, samples, material->room.batch.targets, targets);
   else if (material->packed)
-    targets = hark_sentences_targets(&material->sentences, first_sample, config->train.batch * config->train.accumulate);
-  *weight = targets > 0 ? 1.0 / (double)targets : 0;
+    *targets = hark_sentences_targets(&material->sentences, first_sample, samples);
   return HARK_OK;
 }
 
-hark_status hark_material_train(hark_context *context, hark_material *material, hark_engine *engine, int64_t first_sample,
-                                uint32_t micro_step, double weight, hark_material_pass *pass) {
+static hark_status read_windows(hark_context *context, hark_material *material, int64_t first_sample, int64_t *real) {
+  const int64_t rows = material->config->train.batch, length = material->config->model.context;
+  const hark_masking masking = hark_config_masking(material->config, material->task.vocabulary, HARK_MASKING_TRAINING);
+  HARK_TRY(hark_batches_read(context, &material->batches, first_sample, rows, material->inputs, material->targets));
+  *real = hides(material->config) ? 0 : rows * length;
+  for (int64_t row = 0; row < rows && hides(material->config); row++)
+    *real += hark_mask_tokens(&masking, first_sample + row, length, material->inputs + row * length, material->targets + row * length);
+  return HARK_OK;
+}
+
+static hark_status read_packed(hark_context *context, hark_material *material, int64_t first_sample, int64_t *real) {
   const int64_t rows = material->config->train.batch;
-  *pass = (hark_material_pass){0};
-  if (!material->packed) {
-    pass->tokens = rows * material->config->model.context;
-    HARK_TRY(hark_batches_read(context, &material->batches, first_sample, rows, material->inputs, material->targets));
-    const hark_masking masking = hark_config_masking(material->config, material->task.vocabulary, HARK_MASKING_TRAINING);
-    const int64_t length = material->config->model.context;
-    for (int64_t row = 0; row < rows && hides(material->config); row++)
-      (void)hark_mask_tokens(&masking, first_sample + row, length, material->inputs + row * length, material->targets + row * length);
-    /* Dropout: the rows of a micro-batch are numbered from 0, the micro-step tells the batches apart. */
-    return hark_engine_micro_batch(context, engine, material->inputs, material->targets, rows, 0, micro_step, weight, &pass->loss);
-  }
-  hark_pass_result result;
   hark_example_batch *batch = &material->room.batch;
   if (material->examples != NULL)
     HARK_TRY(hark_example_batches_read(context, &material->training, first_sample, rows, batch));
@@ -246,12 +242,34 @@ hark_status hark_material_train(hark_context *context, hark_material *material, 
     hark_example_batch_mask(&masking, first_sample, material->task.parts, batch);
   }
   if (hark_config_reconstructs(material->config)) hark_own_tokens(batch);
-  HARK_TRY(hark_engine_train_examples(context, engine, batch, micro_step, weight, &result));
-  if (material->examples == NULL) {
-    *pass = (hark_material_pass){.loss = result.loss, .tokens = batch->tokens};
+  *real = batch->real;
+  return HARK_OK;
+}
+
+hark_status hark_material_read(hark_context *context, hark_material *material, int64_t first_sample, int64_t *real) {
+  return (material->packed ? read_packed : read_windows)(context, material, first_sample, real);
+}
+
+hark_status hark_material_train(hark_context *context, hark_material *material, hark_engine *engine, int64_t first_sample,
+                                uint32_t micro_step, double weight, hark_material_pass *pass) {
+  const int64_t rows = material->config->train.batch;
+  *pass = (hark_material_pass){0};
+  HARK_TRY(hark_material_read(context, material, first_sample, &pass->real));
+  if (!material->packed) {
+    pass->tokens = rows * material->config->model.context;
+    /* Dropout: the rows of a micro-batch are numbered from 0, the micro-step tells the batches apart. */
+    HARK_TRY(hark_engine_micro_batch(context, engine, material->inputs, material->targets, rows, 0, micro_step, weight, &pass->loss));
+    pass->parts = engine->parts;
     return HARK_OK;
   }
-  *pass = (hark_material_pass){
-      .loss = result.loss, .tokens = batch->tokens, .targets = material->task.features > 0 ? 0 : batch->real, .right = result.right};
+  hark_pass_result result;
+  const hark_example_batch *batch = &material->room.batch;
+  pass->tokens = batch->tokens;
+  HARK_TRY(hark_engine_train_examples(context, engine, batch, micro_step, weight, &result));
+  pass->loss = result.loss;
+  pass->parts = engine->parts;
+  if (material->examples == NULL) return HARK_OK;
+  pass->targets = material->task.features > 0 ? 0 : batch->real;
+  pass->right = result.right;
   return HARK_OK;
 }

@@ -59,13 +59,19 @@ size_t hark_material_room_bytes(const hark_config *config, const hark_learning_t
  * more than 2^24. */
 int64_t hark_material_samples(const hark_material *material, int64_t tokens);
 
-/* 1 / the targets of a step's samples. A step without any has weight 0. */
-HARK_MUST_CHECK hark_status hark_material_weight(hark_context *context, hark_material *material, int64_t first_sample, double *weight);
+/* Targets of a step's samples, by which its loss is divided; of a model that tells hidden tokens those that would be hidden if none were
+ * reserved. */
+HARK_MUST_CHECK hark_status hark_material_targets(hark_context *context, hark_material *material, int64_t first_sample, int64_t *targets);
+
+/* Reads the samples of one micro-batch as training does, and counts their targets. */
+HARK_MUST_CHECK hark_status hark_material_read(hark_context *context, hark_material *material, int64_t first_sample, int64_t *real);
 
 /* Loss and gradients of one micro-batch. */
 typedef struct hark_material_pass {
-  double loss;
+  double loss;                    /* of the targets alone, as an evaluation counts it */
+  hark_loss_parts parts;          /* what is added to it */
   int64_t tokens, targets, right; /* the last two of examples only; of vectors 0 */
+  int64_t real;                   /* targets, whatever they are */
 } hark_material_pass;
 HARK_MUST_CHECK hark_status hark_material_train(hark_context *context, hark_material *material, hark_engine *engine, int64_t first_sample,
                                                 uint32_t micro_step, double weight, hark_material_pass *pass);

@@ -1,6 +1,7 @@
 /* own_tokens.c - see own_tokens.h. */
 #include "train/own_tokens.h"
 
+#include <math.h>
 #include <string.h>
 
 void hark_own_tokens(hark_example_batch *batch) {
@@ -72,6 +73,6 @@ hark_status hark_evaluate_own(hark_context *context, hark_engine *engine, const 
     out->complete = done >= evaluation.windows;
     break;
   }
-  if (out->targets > 0) out->loss = sum / (double)out->targets;
+  out->loss = out->targets > 0 ? sum / (double)out->targets : NAN;
   return HARK_OK;
 }

@@ -46,9 +46,13 @@ typedef struct hark_run_state {
   int64_t samples; /* windows or examples used */
   int64_t tokens;  /* in them */
   double loss_sum; /* of the steps since the last line of metrics */
+  double objective_sum, smoothing_sum, ratio_sum, ponder_sum; /* alike; of runs that add to the loss */
   int64_t loss_count;
   int64_t line_targets, line_right; /* of examples, in those steps: targets, and those that the model told */
   double operations;                /* of steps with examples */
+  int64_t empty_steps;              /* without a target: nothing was learned from them */
+  double rate;                      /* of the last step; 0: none yet */
+  hark_schedule_plan plan;          /* zeros in checkpoints of before there were plans */
   double gradient_norm;             /* of the last step that was not skipped; 0: none yet */
   double best_loss;                 /* validation; infinity before the first */
   int64_t best_step;

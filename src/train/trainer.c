@@ -12,12 +12,20 @@
 #include "data/statistics.h"
 #include "io/jsonl.h"
 #include "io/machine.h"
+#include "io/number.h"
 #include "train/kernel_metrics.h"
 #include "train/material.h"
 #include "train/own_tokens.h"
+#include "train/pace.h"
 #include "train/preflight.h"
 #include "train/schedule.h"
+#include "train/targets.h"
 #include "train/warm_start.h"
+
+/* Part of a time that is planned with: steps differ, and a schedule that comes to its end before its time is better than one that does not. */
+#define PLANNED_PART 0.95
+/* Until a checkpoint has been written: slower than most disks, and than SHA-256. */
+#define SAVED_BYTES_PER_SECOND 1e8
 
 typedef struct training_run {
   hark_context *context;
@@ -28,7 +36,12 @@ typedef struct training_run {
   hark_engine *engine;
   hark_jsonl metrics;
   hark_run_state state;
-  int64_t steps;                     /* in all */
+  int64_t steps;                     /* in all; 0: as many as fit into train.max_time, which are not known yet */
+  hark_pace pace;                    /* what steps, evaluations and saves take */
+  bool planned;                      /* the steps were planned now */
+  bool no_evaluation;                /* takes too much of the time */
+  double measured_until;             /* by the clock, of an evaluation that is measured; 0: of none */
+  double measured_part;
   bool checkpoint_asked, stop_asked; /* since the last checkpoint; at all */
   double started, seconds_before;    /* clock at the start; seconds of training before it */
   double line_clock;                 /* clock at the last line of metrics */
@@ -50,32 +63,35 @@ static void say(const training_run *trainer, const char *format, ...) {
   trainer->hooks->say(trainer->hooks->user, line);
 }
 
+static double now_of(const training_run *trainer) {
+  return trainer->hooks->clock != NULL ? trainer->hooks->clock(trainer->hooks->user) : hark_machine_seconds();
+}
+
 static void show(training_run *trainer) {
   if (trainer->hooks->show != NULL) trainer->hooks->show(trainer->hooks->user, &trainer->progress);
 }
 
-/* Refuses a length whose tokens could not be counted. */
-static hark_status count_steps(training_run *trainer) {
-  const hark_config *config = trainer->config;
+/* The steps of a configuration, 0 where they follow from a time. Refuses a length whose tokens could not be counted. */
+static hark_status count_steps(const training_run *trainer, const hark_config *config, int64_t *out) {
   const int64_t tokens = hark_config_step_tokens(config), most = INT64_MAX / 2 / tokens;
   const int64_t samples = config->train.batch * config->train.accumulate;
-  trainer->steps = config->train.steps;
+  *out = config->train.steps;
   if (config->train.epochs > 0) {
     const double steps = ceil(config->train.epochs * (double)trainer->material.samples_per_epoch / (double)samples);
-    trainer->steps = steps < (double)most ? (int64_t)steps : INT64_MAX;
+    *out = steps < (double)most ? (int64_t)steps : INT64_MAX;
   } else if (config->train.tokens > 0 && hark_config_has_sentences(config)) {
-    trainer->steps = hark_ceil_div(hark_material_samples(&trainer->material, config->train.tokens), samples);
+    *out = hark_ceil_div(hark_material_samples(&trainer->material, config->train.tokens), samples);
   } else if (config->train.tokens > 0) {
-    trainer->steps = config->train.tokens / tokens + (config->train.tokens % tokens > 0);
+    *out = config->train.tokens / tokens + (config->train.tokens % tokens > 0);
   } else if (config->train.examples > 0) {
-    trainer->steps = hark_ceil_div(config->train.examples, samples);
+    *out = hark_ceil_div(config->train.examples, samples);
   }
-  if (trainer->steps <= most) return HARK_OK;
+  if (*out <= most) return HARK_OK;
   return hark_fail(trainer->context, HARK_BAD_CONFIGURATION,
                    "the run is longer than tokens can be counted, expected at most %" PRId64 " steps of %" PRId64 " tokens", most, tokens);
 }
 
-static double seconds_so_far(const training_run *trainer) { return trainer->seconds_before + hark_machine_seconds() - trainer->started; }
+static double seconds_so_far(const training_run *trainer) { return trainer->seconds_before + now_of(trainer) - trainer->started; }
 
 /* Behind the lines of the checkpoint: what was written after it, or by a run that never began, goes. */
 static hark_status open_metrics(training_run *trainer) {
@@ -119,6 +135,13 @@ static hark_status record_text(training_run *trainer) {
   return HARK_OK;
 }
 
+/* What was planned from a time. */
+static hark_status record_plan(training_run *trainer) {
+  begin_line(trainer);
+  hark_jsonl_integer(&trainer->metrics, "planned_steps", trainer->steps);
+  return end_line(trainer);
+}
+
 /* What positional kernels and learned rates are: a line at the beginning and at every evaluation. */
 static hark_status record_kernels(training_run *trainer) {
   const hark_decoder *decoder = trainer->engine->network;
@@ -148,12 +171,13 @@ static hark_status record_chunks(training_run *trainer) {
 static hark_status preflight(training_run *trainer) {
   const hark_preflight run = {.config = trainer->config,
                               .task = trainer->material.task,
-                              .steps = trainer->steps,
+                              .steps = trainer->steps > 0 ? trainer->steps : INT64_MAX,
                               .has_validation = trainer->material.has_validation,
                               .folder = trainer->run};
   const double mebibyte = 1024.0 * 1024.0;
   hark_needs needs;
   HARK_TRY(hark_preflight_estimate(trainer->context, &run, &needs));
+  trainer->pace.save = (double)needs.checkpoint / SAVED_BYTES_PER_SECOND;
   say(trainer,
       "model: %" PRId64
       " parameters; memory: about %.0f MiB (weights %.0f, gradients %.0f, moments %.0f, step %.0f, program %.0f); "
@@ -166,7 +190,8 @@ static hark_status preflight(training_run *trainer) {
 
 static void say_material(const training_run *trainer) {
   const hark_material *material = &trainer->material;
-  if (trainer->config->train.warmup > trainer->steps)
+  const hark_schedule_plan *plan = &trainer->state.plan;
+  if (plan->from == 0 && plan->warmup == 0 && trainer->config->train.warmup > trainer->steps)
     say(trainer, "the warm-up of %" PRId64 " steps is longer than the run of %" PRId64 ": the rate rises to its end",
         trainer->config->train.warmup, trainer->steps);
   if (material->examples != NULL) {
@@ -212,6 +237,7 @@ typedef struct resumption {
   bool there; /* a checkpoint, `name` */
   char name[HARK_NAME_BYTES];
   char damaged[HARK_NAME_BYTES], why[HARK_MESSAGE_BYTES]; /* the newest one where that cannot be read; "": none */
+  hark_run_state state;                                   /* of the checkpoint */
 } resumption;
 
 /* Before any text is read: a run that cannot go on leaves nothing in its cache. */
@@ -219,6 +245,7 @@ static hark_status find_checkpoint(hark_context *context, const hark_config *con
   const hark_status found = hark_checkpoint_newest(context, run, out->name, out->damaged);
   out->there = found == HARK_OK;
   if (found == HARK_OK && out->damaged[0] != '\0') memcpy(out->why, context->message, sizeof out->why);
+  if (found == HARK_OK) HARK_TRY(hark_checkpoint_read_state(context, run, out->name, &out->state));
   if (found == HARK_OK && !hark_config_has_examples(config)) /* whose tasks are compared, with the first difference, when they are opened */
     return hark_checkpoint_check_vocabulary(context, run, out->name);
   return found == HARK_NOT_FOUND ? HARK_OK : found;
@@ -233,6 +260,179 @@ static hark_status refuse_material(training_run *trainer) {
                    material->examples != NULL ? "examples are" : "text is", material->examples != NULL ? "those" : "the one");
 }
 
+/* ---- how long the run is ---- */
+
+static hark_request ask(training_run *trainer);
+
+static double clock_of_measure(void *user) { return now_of(user); }
+
+static bool stops_measure(void *user) {
+  training_run *trainer = user;
+  (void)ask(trainer);
+  return trainer->stop_asked;
+}
+
+/* A step as the run's, whose weights and moments are thrown away afterwards. */
+static hark_status measured_step(void *user, int64_t number) {
+  training_run *trainer = user;
+  const hark_config *config = trainer->config;
+  hark_material_pass part;
+  hark_step_result result;
+  int64_t targets = 0;
+  const int64_t first = number * config->train.batch * config->train.accumulate;
+  HARK_TRY(hark_material_targets(trainer->context, &trainer->material, first, &targets));
+  HARK_TRY(hark_engine_begin_step(trainer->context, trainer->engine));
+  for (int64_t micro = 0; micro < config->train.accumulate; micro++) {
+    const hark_status status =
+        hark_material_train(trainer->context, &trainer->material, trainer->engine, first + micro * config->train.batch, (uint32_t)micro + 1,
+                            1.0 / (double)hark_max(1, targets), &part);
+    if (status != HARK_OK && status != HARK_NOT_FINITE) return status;
+  }
+  return hark_engine_finish_step(trainer->context, trainer->engine, number + 1, 0, 0, &result);
+}
+
+typedef struct validation_result {
+  double loss, accuracy; /* the latter of examples, of hidden tokens and of a model's own; else NaN */
+  bool complete;
+} validation_result;
+static hark_status validate(training_run *trainer, validation_result *out);
+
+static hark_status measured_evaluation(void *user, double until, double *part) {
+  training_run *trainer = user;
+  validation_result unused;
+  trainer->measured_until = until;
+  const hark_status status = validate(trainer, &unused);
+  *part = trainer->measured_part;
+  trainer->measured_until = 0;
+  return status;
+}
+
+/* Measures what the run's time is to be laid out with, on weights that are drawn anew, or loaded, afterwards. */
+static hark_status measure_pace(training_run *trainer, bool steps_too) {
+  hark_engine *engine = trainer->engine;
+  const hark_pace_task task = {.user = trainer,
+                               .clock = clock_of_measure,
+                               .step = measured_step,
+                               .evaluate = trainer->material.has_validation ? measured_evaluation : NULL,
+                               .stopped = stops_measure};
+  HARK_TRY(hark_parameters_initialise(trainer->context, &engine->network->parameters, (uint64_t)trainer->config->train.seed));
+  HARK_TRY(hark_pace_measure(&task, trainer->config->train.max_time, steps_too, &trainer->pace));
+  HARK_TRY(hark_tensor_zero(trainer->context, &engine->first_moment));
+  HARK_TRY(hark_tensor_zero(trainer->context, &engine->second_moment));
+  engine->report = (hark_attention_report){0};
+  trainer->statistics = (hark_ahca_statistics){0};
+  if (!hark_pace_is_evaluation_too_long(&trainer->pace, trainer->config->train.max_time)) return HARK_OK;
+  char evaluation[HARK_NUMBER_BYTES], time[HARK_NUMBER_BYTES];
+  say(trainer, "an evaluation takes about %s s, more than half of the %s s: there will be none; hark eval measures the run",
+      hark_number_print(ceil(trainer->pace.evaluation), evaluation), hark_number_print(trainer->config->train.max_time, time));
+  trainer->no_evaluation = true;
+  trainer->pace.evaluation = 0;
+  return HARK_OK;
+}
+
+static hark_pace_every every_of(const training_run *trainer) {
+  return (hark_pace_every){trainer->config->train.evaluate_every, trainer->config->train.checkpoint_every};
+}
+
+/* As many steps as fit into the time. */
+static void plan_steps(training_run *trainer, int64_t done) {
+  const hark_config *config = trainer->config;
+  const hark_pace_every every = every_of(trainer);
+  const double left = PLANNED_PART * config->train.max_time - (now_of(trainer) - trainer->started);
+  const int64_t most = INT64_MAX / 2 / hark_config_step_tokens(config);
+  char step[HARK_NUMBER_BYTES], time[HARK_NUMBER_BYTES];
+  trainer->steps = hark_min(most, hark_pace_reach(&trainer->pace, &every, done, left));
+  trainer->planned = !trainer->stop_asked;
+  if (!trainer->planned) return;
+  say(trainer, "a step takes about %s ms: %" PRId64 " fit into the %s s, with the evaluations",
+      hark_number_print(ceil(1e3 * trainer->pace.step), step), trainer->steps - done, hark_number_print(config->train.max_time, time));
+}
+
+/* The length of a run whose configuration gives a time alone: what was planned before, or what fits. */
+static hark_status settle_steps(training_run *trainer, const resumption *begun) {
+  const hark_config *config = trainer->config;
+  const hark_run_state *state = &begun->state; /* zeros: there is none */
+  const bool stands = state->plan.steps > 0 && (state->step < state->plan.steps || !config->train.more_time);
+  if (config->train.planned && stands) trainer->steps = state->plan.steps;
+  if (config->train.max_time <= 0 || (trainer->steps > 0 && state->step >= trainer->steps)) return HARK_OK;
+  const bool plans = trainer->steps == 0;
+  HARK_TRY(measure_pace(trainer, plans));
+  if (plans) plan_steps(trainer, state->step);
+  return HARK_OK;
+}
+
+/* ---- the learning rate of a run that goes on ---- */
+
+/* The plan of a run of before there were plans: that of the configuration that it was begun with. */
+static hark_status find_plan(training_run *trainer, hark_schedule_plan *plan, double *rate) {
+  hark_context *context = trainer->context;
+  char path[HARK_PATH_BYTES];
+  hark_config stored;
+  hark_options *options = NULL;
+  const hark_option_group group = {&hark_config_table, &stored};
+  int64_t steps = trainer->steps;
+  hark_status status = hark_run_path(context, trainer->run, "config.yaml", path);
+  if (status == HARK_OK) status = hark_options_create(context, "train", &group, 1, &options);
+  if (status == HARK_OK) status = hark_options_read_yaml(context, options, path, HARK_SOURCE_RUN);
+  if (status == HARK_OK) status = hark_config_finish(context, options, &stored);
+  if (status == HARK_OK) status = count_steps(trainer, &stored, &steps);
+  if (status == HARK_OK) {
+    *plan = hark_schedule_plan_of(&stored, steps);
+    *rate = hark_schedule_plan_rate(&stored, plan, trainer->state.step);
+  }
+  hark_options_destroy(context, &options);
+  return status;
+}
+
+/* Four digits: 0.00018. */
+static const char *rounded(double value, char text[HARK_NUMBER_BYTES]) {
+  (void)snprintf(text, HARK_NUMBER_BYTES, "%.4g", value);
+  return text;
+}
+
+/* What a run's learning rate does where it is not what the run had laid out. */
+static void say_rates(const training_run *trainer, const hark_schedule_plan *before, double rate) {
+  const int64_t step = trainer->state.step;
+  const hark_schedule_plan *plan = &trainer->state.plan;
+  char was[HARK_NUMBER_BYTES], next[HARK_NUMBER_BYTES], last[HARK_NUMBER_BYTES];
+  if (trainer->steps < step || (trainer->steps == step && trainer->steps != before->steps)) {
+    say(trainer, "the run has made %" PRId64 " steps already, and %" PRId64 " are asked for: there is nothing to do", step, trainer->steps);
+    return;
+  }
+  const bool other = hark_schedule_plan_rate(trainer->config, plan, step) != rate;
+  if (step == 0 || trainer->steps == step || (trainer->steps == before->steps && !other)) return;
+  static const char *const words[] = {"continue", "restart", "stretch"};
+  char length[96] = "";
+  if (trainer->steps != before->steps)
+    (void)snprintf(length, sizeof length, "%" PRId64 " steps in place of %" PRId64 " (train.extend %s): ", trainer->steps, before->steps,
+                   words[trainer->config->train.extend]);
+  say(trainer, "%slearning rate %s at step %" PRId64 ", %s at step %" PRId64 ", %s at the end", length, rounded(rate, was), step,
+      rounded(hark_schedule_plan_rate(trainer->config, plan, step + 1), next), step + 1,
+      rounded(hark_schedule_plan_rate(trainer->config, plan, trainer->steps), last));
+}
+
+static hark_status settle_plan(training_run *trainer, bool resumed) {
+  hark_run_state *state = &trainer->state;
+  hark_schedule_plan before = state->plan;
+  double rate = state->rate;
+  if (!resumed) {
+    state->plan = hark_schedule_plan_of(trainer->config, trainer->steps);
+  } else {
+    if (before.steps == 0 && state->step > 0) HARK_TRY(find_plan(trainer, &before, &rate));
+    state->plan = hark_schedule_extended(trainer->config, &before, state->step, rate, trainer->steps);
+  }
+  const int64_t warmup = hark_pace_warmup(trainer->config->train.warmup, trainer->steps);
+  if (trainer->planned && state->step == 0 && warmup < trainer->config->train.warmup) {
+    state->plan.warmup = warmup;
+    say(trainer, "the learning rate rises over %" PRId64 " of them, train.warmup has %" PRId64, warmup, trainer->config->train.warmup);
+  }
+  if (resumed) say_rates(trainer, &before, rate);
+  trainer->engine->plan = state->plan;
+  /* a stop came before the time was planned with: the next part plans */
+  if (trainer->config->train.planned && trainer->stop_asked && !trainer->planned && before.steps != trainer->steps) state->plan = before;
+  return HARK_OK;
+}
+
 /* Opens text and model and brings both to where the run is. */
 static hark_status prepare(training_run *trainer, bool resume) {
   hark_context *context = trainer->context;
@@ -243,22 +443,24 @@ static hark_status prepare(training_run *trainer, bool resume) {
   if (opened == HARK_BAD_FILE && begun.there)
     hark_fail_prefix(context, "not what this run was trained on so far: "); /* which could be read */
   HARK_TRY(opened);
-  HARK_TRY(count_steps(trainer));
+  HARK_TRY(count_steps(trainer, config, &trainer->steps));
   HARK_TRY(preflight(trainer));
   HARK_TRY(hark_engine_create_for(context, config, &trainer->material.task, true, &trainer->engine));
-  trainer->engine->steps = trainer->steps;
   trainer->pass_operations = hark_engine_operations(trainer->engine);
   if (config->model.architecture == HARK_ARCHITECTURE_ahca) trainer->engine->statistics = &trainer->statistics;
   HARK_TRY(hark_material_prepare(context, &trainer->material));
-
   const uint64_t checksum = trainer->material.checksum;
+  if (begun.there && begun.state.corpus_checksum != checksum) return refuse_material(trainer);
+  const int64_t step_samples = config->train.batch * config->train.accumulate;
+  HARK_TRY(hark_targets_check(context, &trainer->material, trainer->engine, trainer->steps > 0 ? trainer->steps * step_samples : INT64_MAX));
+  HARK_TRY(settle_steps(trainer, &begun));
+
   if (begun.there) {
     if (begun.damaged[0] != '\0') say(trainer, "%s is damaged: %s", begun.damaged, begun.why);
     HARK_TRY(hark_checkpoint_load(context, trainer->run, begun.name, trainer->engine, &trainer->state));
     trainer->engine->report.pivots = trainer->state.mended_pivots;
     /* also where the checkpoint is from before tokens were counted */
     if (!trainer->material.packed) trainer->state.tokens = trainer->state.samples * config->model.context;
-    if (trainer->state.corpus_checksum != checksum) return refuse_material(trainer);
     say(trainer, "going on from %s", begun.name);
     /* damaged checkpoints stay until there is a new one */
     const bool settles = begun.damaged[0] == '\0' || strcmp(begun.damaged, "last") == 0;
@@ -272,8 +474,10 @@ static hark_status prepare(training_run *trainer, bool resume) {
     HARK_TRY(hark_parameters_project(context, &trainer->engine->network->parameters, true));
     trainer->state = (hark_run_state){.best_loss = INFINITY, .corpus_checksum = checksum};
   }
+  HARK_TRY(settle_plan(trainer, begun.there));
   HARK_TRY(open_metrics(trainer));
   say_material(trainer);
+  if (trainer->planned) HARK_TRY(record_plan(trainer));
   if (begun.there) return HARK_OK;
   HARK_TRY(record_kernels(trainer));
   return trainer->material.has_validation && trainer->material.corpus != NULL ? record_text(trainer) : HARK_OK;
@@ -283,10 +487,10 @@ static hark_status prepare(training_run *trainer, bool resume) {
 static hark_status compute_step(training_run *trainer, hark_material_pass *step, bool *has_targets) {
   hark_context *context = trainer->context;
   const hark_config *config = trainer->config;
-  double weight = 0;
+  int64_t targets = 0;
   *step = (hark_material_pass){0};
-  HARK_TRY(hark_material_weight(context, &trainer->material, trainer->state.samples, &weight));
-  *has_targets = weight > 0;
+  HARK_TRY(hark_material_targets(context, &trainer->material, trainer->state.samples, &targets));
+  const double weight = targets > 0 ? 1.0 / (double)targets : 0;
   HARK_TRY(hark_engine_begin_step(context, trainer->engine));
   for (int64_t micro = 0; micro < config->train.accumulate; micro++) {
     const int64_t first = trainer->state.samples + micro * config->train.batch;
@@ -294,15 +498,20 @@ static hark_status compute_step(training_run *trainer, hark_material_pass *step,
     const uint32_t micro_step = (uint32_t)(trainer->state.step * config->train.accumulate + micro);
     HARK_TRY(hark_material_train(context, &trainer->material, trainer->engine, first, micro_step, weight, &part));
     step->loss += part.loss;
+    step->parts.objective += part.parts.objective;
+    for (int term = 0; term < HARK_LOSS_TERMS; term++) step->parts.terms[term] += part.parts.terms[term];
     step->tokens += part.tokens;
     step->targets += part.targets;
     step->right += part.right;
+    step->real += part.real;
     trainer->pass_operations = hark_engine_operations(trainer->engine);
     trainer->line_operations += trainer->pass_operations;
     if (trainer->material.packed) trainer->state.operations += trainer->pass_operations;
     if (trainer->hooks->gradients != NULL)
       HARK_TRY(trainer->hooks->gradients(trainer->hooks->user, trainer->engine, trainer->state.step + 1, micro));
   }
+  *has_targets = step->real > 0;
+  if (step->real > 0 && step->real != targets) step->loss *= (double)targets / (double)step->real; /* reserved tokens are never hidden */
   return HARK_OK;
 }
 
@@ -324,13 +533,12 @@ static hark_status record_skipped(training_run *trainer, double loss, double nor
 }
 
 static void measure_speed(training_run *trainer) {
-  const double now = hark_machine_seconds(), elapsed = now - trainer->line_clock;
+  const double now = now_of(trainer), elapsed = now - trainer->line_clock;
   if (elapsed <= 0) return;
   trainer->progress.tokens_per_second = (double)trainer->line_tokens / elapsed;
   if (trainer->hooks->peak_operations > 0)
     trainer->progress.peak_fraction = trainer->line_operations / elapsed / trainer->hooks->peak_operations;
-  const double per_step = elapsed / (double)hark_max(trainer->line_steps, 1);
-  trainer->progress.seconds_left = per_step * (double)(trainer->steps - trainer->state.step);
+  if (trainer->line_steps > 0) trainer->pace.step = elapsed / (double)trainer->line_steps;
 }
 
 /* Windows of a text cost the same in every step, examples what their tokens cost. */
@@ -339,10 +547,25 @@ static double operations_so_far(const training_run *trainer) {
   return trainer->pass_operations * (double)(trainer->config->train.accumulate * trainer->state.step);
 }
 
+/* What is added to the loss, where anything is, and the sum. */
+static void record_parts(training_run *trainer) {
+  const hark_run_state *state = &trainer->state;
+  const double sums[HARK_LOSS_TERMS] = {
+      [HARK_TERM_SMOOTHING] = state->smoothing_sum, [HARK_TERM_RATIO] = state->ratio_sum, [HARK_TERM_PONDER] = state->ponder_sum};
+  bool any = false;
+  for (int term = 0; term < HARK_LOSS_TERMS; term++) {
+    if (!trainer->engine->parts.has[term]) continue;
+    hark_jsonl_number(&trainer->metrics, hark_loss_term_name((hark_loss_term)term), sums[term] / (double)state->loss_count);
+    any = true;
+  }
+  if (any) hark_jsonl_number(&trainer->metrics, "train/objective", state->objective_sum / (double)state->loss_count);
+}
+
 static hark_status record_line(training_run *trainer) {
   measure_speed(trainer);
   begin_line(trainer);
   hark_jsonl_number(&trainer->metrics, "train/loss", trainer->state.loss_sum / (double)trainer->state.loss_count);
+  record_parts(trainer);
   if (trainer->state.line_targets > 0)
     hark_jsonl_number(&trainer->metrics, "train/accuracy", (double)trainer->state.line_right / (double)trainer->state.line_targets);
   hark_jsonl_number(&trainer->metrics, "lr", trainer->progress.rate);
@@ -350,11 +573,13 @@ static hark_status record_line(training_run *trainer) {
   hark_jsonl_number(&trainer->metrics, "tokens_per_second", trainer->progress.tokens_per_second);
   hark_jsonl_number(&trainer->metrics, "operations", operations_so_far(trainer));
   if (trainer->hooks->peak_operations > 0) hark_jsonl_number(&trainer->metrics, "mfu", trainer->progress.peak_fraction);
+  if (trainer->state.empty_steps > 0) hark_jsonl_integer(&trainer->metrics, "empty_steps", trainer->state.empty_steps);
   HARK_TRY(end_line(trainer));
-  trainer->state.loss_sum = 0;
+  trainer->state.loss_sum = trainer->state.objective_sum = 0;
+  trainer->state.smoothing_sum = trainer->state.ratio_sum = trainer->state.ponder_sum = 0;
   trainer->state.loss_count = 0;
   trainer->state.line_targets = trainer->state.line_right = 0;
-  trainer->line_clock = hark_machine_seconds();
+  trainer->line_clock = now_of(trainer);
   trainer->line_tokens = trainer->line_steps = 0;
   trainer->line_operations = 0;
   return HARK_OK;
@@ -367,22 +592,29 @@ static hark_status run_step(training_run *trainer) {
   bool has_targets = false;
   const hark_status computed = compute_step(trainer, &step, &has_targets);
   if (computed != HARK_OK && computed != HARK_NOT_FINITE) return computed; /* attention may refuse numbers that are not finite */
-  const double loss = computed == HARK_OK ? step.loss : NAN;
+  const double loss = computed == HARK_OK ? step.loss : NAN, objective = computed == HARK_OK ? step.parts.objective : NAN;
   hark_step_result result = {.applied = false, .gradient_norm = NAN};
-  const double rate = hark_schedule_rate(config, state->step + 1, trainer->steps);
+  const double rate = hark_schedule_plan_rate(config, &trainer->engine->plan, state->step + 1);
   if (computed == HARK_OK && has_targets)
-    HARK_TRY(hark_engine_finish_step(trainer->context, trainer->engine, state->updates + 1, rate, loss, &result));
+    HARK_TRY(hark_engine_finish_step(trainer->context, trainer->engine, state->updates + 1, rate, objective, &result));
   state->step++;
   state->samples += config->train.batch * config->train.accumulate;
   state->tokens += step.tokens;
   trainer->line_tokens += step.tokens;
   trainer->line_steps++;
-  trainer->progress.rate = rate;
-  if (computed == HARK_OK && !has_targets) return HARK_OK; /* nothing to learn from: no update */
-  if (!result.applied) return record_skipped(trainer, loss, result.gradient_norm);
+  trainer->progress.rate = state->rate = rate;
+  if (computed == HARK_OK && !has_targets) { /* nothing to learn from: no update */
+    state->empty_steps++;
+    return HARK_OK;
+  }
+  if (!result.applied) return record_skipped(trainer, objective, result.gradient_norm);
   state->updates++;
   state->bad_steps = 0;
   state->loss_sum += loss;
+  state->objective_sum += objective;
+  state->smoothing_sum += step.parts.terms[HARK_TERM_SMOOTHING];
+  state->ratio_sum += step.parts.terms[HARK_TERM_RATIO];
+  state->ponder_sum += step.parts.terms[HARK_TERM_PONDER];
   state->loss_count++;
   state->line_targets += step.targets;
   state->line_right += step.right;
@@ -391,12 +623,19 @@ static hark_status run_step(training_run *trainer) {
   return HARK_OK;
 }
 
+/* Of the steps to come with their evaluations and checkpoints, or of the time where that ends before. */
+static double seconds_left(const training_run *trainer) {
+  const hark_pace_every every = every_of(trainer);
+  const double steps = hark_pace_cost(&trainer->pace, &every, trainer->state.step, trainer->steps), limit = trainer->config->train.max_time;
+  return limit > 0 ? fmax(0, fmin(steps, limit - (now_of(trainer) - trainer->started))) : steps;
+}
+
 static void update_progress(training_run *trainer) {
   trainer->progress.step = trainer->state.step;
   trainer->progress.steps = trainer->steps;
   trainer->progress.tokens = trainer->state.tokens;
   trainer->progress.seconds = seconds_so_far(trainer);
-  if (trainer->line_tokens > 0) measure_speed(trainer);
+  trainer->progress.seconds_left = seconds_left(trainer);
   trainer->progress.evaluating = -1;
   show(trainer);
 }
@@ -411,6 +650,10 @@ static hark_request ask(training_run *trainer) {
 
 static bool show_evaluation(void *user, double part) {
   training_run *trainer = user;
+  if (trainer->measured_until > 0) {
+    trainer->measured_part = part;
+    return ask(trainer) != HARK_REQUEST_STOP && now_of(trainer) < trainer->measured_until;
+  }
   trainer->progress.evaluating = part;
   trainer->progress.seconds = seconds_so_far(trainer);
   show(trainer);
@@ -423,11 +666,6 @@ static bool evaluation_is_due(const training_run *trainer) {
   const int64_t step = trainer->state.step;
   return is_due(step, trainer->config->train.evaluate_every) || step == trainer->steps;
 }
-
-typedef struct validation_result {
-  double loss, accuracy; /* the latter of examples, of hidden tokens and of a model's own; else NaN */
-  bool complete;
-} validation_result;
 
 static hark_status validate(training_run *trainer, validation_result *out) {
   hark_material *material = &trainer->material;
@@ -477,16 +715,17 @@ static hark_status record_validation(training_run *trainer, const validation_res
 /* *best: this is the lowest loss so far. Time spent here does not count as training time in tokens per second. */
 static hark_status evaluate(training_run *trainer, bool *best) {
   *best = false;
-  if (!trainer->material.has_validation) {
+  if (!trainer->material.has_validation || trainer->no_evaluation) {
     trainer->state.evaluated_step = trainer->state.step;
     return record_kernels(trainer);
   }
-  const double before = hark_machine_seconds();
+  const double before = now_of(trainer);
   validation_result result;
   trainer->statistics = (hark_ahca_statistics){0};
   HARK_TRY(validate(trainer, &result));
-  trainer->line_clock += hark_machine_seconds() - before;
+  trainer->line_clock += now_of(trainer) - before;
   if (!result.complete) return HARK_OK;
+  trainer->pace.evaluation = now_of(trainer) - before;
   trainer->progress.validation_loss = result.loss;
   hark_run_state *state = &trainer->state;
   state->evaluated_step = state->step;
@@ -508,14 +747,15 @@ static hark_status evaluate(training_run *trainer, bool *best) {
 }
 
 static hark_status save(training_run *trainer) {
-  const double before = hark_machine_seconds();
+  const double before = now_of(trainer);
   HARK_TRY(hark_engine_check_finite(trainer->context, trainer->engine));
   HARK_TRY(hark_jsonl_flush(trainer->context, &trainer->metrics, &trainer->state.metrics_bytes));
   trainer->state.seconds = seconds_so_far(trainer);
   trainer->state.mended_pivots = trainer->engine->report.pivots;
   HARK_TRY(hark_checkpoint_save(trainer->context, trainer->run, trainer->engine, &trainer->state, trainer->config->train.keep));
   trainer->checkpoint_asked = false;
-  trainer->line_clock += hark_machine_seconds() - before;
+  trainer->pace.save = now_of(trainer) - before;
+  trainer->line_clock += trainer->pace.save;
   return HARK_OK;
 }
 
@@ -545,20 +785,28 @@ static hark_status catch_up(training_run *trainer, hark_stop_reason *reason) {
   return HARK_OK;
 }
 
+/* One more step would leave no time for the last evaluation and for saving. */
+static bool is_time_up(const training_run *trainer) {
+  const double limit = trainer->config->train.max_time, end = trainer->pace.evaluation + trainer->pace.save;
+  if (limit <= 0) return false;
+  const double here = evaluation_is_due(trainer) ? end : 0;
+  return now_of(trainer) - trainer->started + here + trainer->pace.step + end >= limit;
+}
+
 /* A stop writes no line of metrics before its time and leaves evaluations to the next part, so that both parts write what the whole run would
- * have; only a stop for time adds an evaluation of its own, to tell what has been reached. */
+ * have; only a stop for time adds an evaluation of its own, to report what has been reached. */
 static hark_status loop(training_run *trainer, hark_stop_reason *reason) {
   const hark_config *config = trainer->config;
   hark_run_state *state = &trainer->state;
-  const double deadline = config->train.max_time;
   bool saved = state->step > 0;
   *reason = HARK_STOP_DONE;
   HARK_TRY(catch_up(trainer, reason));
   while (state->step < trainer->steps && *reason == HARK_STOP_DONE) {
     HARK_TRY(run_step(trainer));
+    if (trainer->line_tokens > 0) measure_speed(trainer);
     if (ask(trainer) == HARK_REQUEST_STOP)
       *reason = HARK_STOP_REQUEST;
-    else if (deadline > 0 && hark_machine_seconds() - trainer->started >= deadline)
+    else if (is_time_up(trainer))
       *reason = HARK_STOP_TIME;
     const bool finished = state->step == trainer->steps;
     if (state->loss_count > 0 && (is_due(state->step, config->train.log_every) || finished)) HARK_TRY(record_line(trainer));
@@ -579,14 +827,14 @@ hark_status hark_train(hark_context *context, const hark_config *config, const h
                        hark_train_result *result) {
   static const hark_train_hooks none = {0};
   training_run trainer = {.context = context, .config = config, .run = run, .hooks = hooks != NULL ? hooks : &none};
-  trainer.progress.loss = trainer.progress.validation_loss = trainer.progress.gradient_norm = NAN;
-  trainer.started = hark_machine_seconds();
+  trainer.progress.loss = trainer.progress.validation_loss = trainer.progress.gradient_norm = trainer.progress.seconds_left = NAN;
+  trainer.started = now_of(&trainer);
   *result = (hark_train_result){.validation_loss = NAN};
   hark_status status = prepare(&trainer, config->run.resume);
   if (status == HARK_OK && trainer.hooks->ready != NULL) status = trainer.hooks->ready(trainer.hooks->user);
   if (status == HARK_OK) {
     trainer.seconds_before = trainer.state.seconds;
-    trainer.line_clock = hark_machine_seconds();
+    trainer.line_clock = now_of(&trainer);
     status = loop(&trainer, &result->reason);
   }
   result->state = trainer.state;

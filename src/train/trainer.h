@@ -9,13 +9,13 @@
 typedef struct hark_train_progress {
   int64_t step, steps;      /* done, in all */
   int64_t tokens;           /* trained on */
-  double loss;              /* of the last step; NaN before the first */
+  double loss;              /* of the last step that had targets; NaN before the first */
   double validation_loss;   /* of the last evaluation; NaN before the first */
   double rate;              /* of the last step */
   double gradient_norm;     /* of the last step that was not skipped; NaN before the first */
   double tokens_per_second; /* since the last line of metrics */
   double peak_fraction;     /* useful operations over the machine's peak; 0: peak unknown */
-  double seconds, seconds_left;
+  double seconds, seconds_left; /* the latter with the evaluations to come; NaN: not known yet */
   double evaluating; /* part of an evaluation that is done, or below 0 outside of one */
 } hark_train_progress;
 
@@ -32,6 +32,7 @@ typedef struct hark_train_hooks {
    * step and micro-batch are those being made, from 1 and from 0. */
   hark_status (*gradients)(void *user, hark_engine *engine, int64_t step, int64_t micro_batch);
   double peak_operations; /* a second, of this machine with these threads; 0: unknown */
+  double (*clock)(void *user); /* seconds that only go forward, by which a run's time is measured and limited; NULL: the machine's */
 } hark_train_hooks;
 
 typedef enum hark_stop_reason { HARK_STOP_DONE, HARK_STOP_TIME, HARK_STOP_EARLY, HARK_STOP_REQUEST } hark_stop_reason;
@@ -45,6 +46,11 @@ typedef struct hark_train_result {
 
 /* Trains as `config` says, in an open, locked run folder; `resume` goes on from the last checkpoint. config.yaml is written by the caller,
  * in `ready`: what fails before leaves no run behind.
+ *
+ * Time. train.max_time is that of this call, reading the data, the last evaluation and saving included. Where it alone gives the length
+ * (config->train.planned), a few steps are measured and thrown away, and the steps that fit are the run's length: a part of its state, so that the
+ * run is the one that a train.steps of this number gives, in one part or in several. An evaluation that takes more than half of the time is left out.
+ *
  * Errors: HARK_NOT_FINITE after train.max_bad_steps steps in a row that could not be used, or when weights or moments are not finite where
  * a checkpoint is due (none is written then: the last good one is kept); HARK_TOO_LARGE and HARK_IO_ERROR before the first step when memory
  * or disk do not suffice (preflight.h); HARK_SHAPE_MISMATCH (warm_start.h); those of data, model and files. */

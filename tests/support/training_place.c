@@ -81,3 +81,11 @@ hark_request training_interrupt(void *user) {
   training_interrupter *who = user;
   return --who->left <= 0 ? HARK_REQUEST_STOP : HARK_REQUEST_NONE;
 }
+
+double training_clock_now(void *user) { return ((training_clock *)user)->now; }
+
+hark_request training_clock_tick(void *user) {
+  training_clock *clock = user;
+  clock->now += clock->second;
+  return clock->left > 0 && --clock->left == 0 ? HARK_REQUEST_STOP : HARK_REQUEST_NONE;
+}

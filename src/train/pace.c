@@ -1,0 +1,78 @@
+/* pace.c - see pace.h. */
+#include "train/pace.h"
+
+#include <math.h>
+
+#define MEASURED_PART 0.03     /* of the time, for steps; half of it for the evaluation */
+#define MEASURED_MOST 10.0     /* seconds */
+#define MEASURED_STEPS 3       /* at least, after a first one that pays for what is done once */
+#define MEASURED_MOST_STEPS 64 /* with that one */
+#define PATIENCE 4             /* times the part above, for the least number of steps */
+#define WARMUP_PART 10
+
+static int64_t multiples(int64_t every, int64_t first, int64_t last) { return every > 0 ? last / every - first / every : 0; }
+
+double hark_pace_cost(const hark_pace *pace, const hark_pace_every *every, int64_t first, int64_t last) {
+  if (last <= first) return 0;
+  const double evaluations = 1 + (double)multiples(every->evaluation, first, last - 1);
+  const double checkpoints = (double)multiples(every->checkpoint, first, last - 1);
+  return (double)(last - first) * pace->step + evaluations * (pace->evaluation + pace->save) + checkpoints * pace->save;
+}
+
+int64_t hark_pace_reach(const hark_pace *pace, const hark_pace_every *every, int64_t first, double seconds) {
+  const double most = pace->step > 0 ? seconds / pace->step : 0;
+  int64_t low = first + 1, high = first + 1 + (most < (double)(INT64_MAX / 4) ? (int64_t)fmax(most, 0) : INT64_MAX / 4);
+  while (low < high) { /* costs grow with the last step */
+    const int64_t middle = low + (high - low + 1) / 2;
+    if (hark_pace_cost(pace, every, first, middle) <= seconds)
+      low = middle;
+    else
+      high = middle - 1;
+  }
+  return low;
+}
+
+bool hark_pace_is_evaluation_too_long(const hark_pace *pace, double seconds) { return pace->evaluation > seconds / 2; }
+
+int64_t hark_pace_warmup(int64_t warmup, int64_t steps) { return hark_min(warmup, hark_max(1, steps / WARMUP_PART)); }
+
+/* The middle one: another program may take the processor for a moment. The numbers are sorted. */
+static double median(double *numbers, int count) {
+  for (int i = 1; i < count; i++)
+    for (int k = i; k > 0 && numbers[k] < numbers[k - 1]; k--) {
+      const double less = numbers[k];
+      numbers[k] = numbers[k - 1];
+      numbers[k - 1] = less;
+    }
+  return count % 2 != 0 ? numbers[count / 2] : 0.5 * (numbers[count / 2 - 1] + numbers[count / 2]);
+}
+
+static hark_status measure_steps(const hark_pace_task *task, double limit, hark_pace *pace) {
+  const double begun = task->clock(task->user);
+  double took[MEASURED_MOST_STEPS], before = begun;
+  int steps = 0;
+  do {
+    HARK_TRY(task->step(task->user, steps));
+    const double now = task->clock(task->user);
+    took[steps++] = now - before;
+    before = now;
+    if (task->stopped(task->user) || steps == MEASURED_MOST_STEPS) break;
+  } while (before - begun < (steps > MEASURED_STEPS ? limit : PATIENCE * limit));
+  pace->step = steps > 1 ? median(took + 1, steps - 1) : took[0];
+  return HARK_OK;
+}
+
+static hark_status measure_evaluation(const hark_pace_task *task, double limit, hark_pace *pace) {
+  const double begun = task->clock(task->user);
+  double part = 0;
+  HARK_TRY(task->evaluate(task->user, begun + limit, &part));
+  pace->evaluation = part > 0 ? (task->clock(task->user) - begun) / part : 0;
+  return HARK_OK;
+}
+
+hark_status hark_pace_measure(const hark_pace_task *task, double seconds, bool steps_too, hark_pace *pace) {
+  const double limit = fmin(MEASURED_PART * seconds, MEASURED_MOST);
+  if (steps_too) HARK_TRY(measure_steps(task, limit, pace));
+  if (task->evaluate == NULL || task->stopped(task->user)) return HARK_OK;
+  return measure_evaluation(task, limit / 2, pace);
+}

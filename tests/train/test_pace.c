@@ -1,0 +1,274 @@
+/* test_pace.c - runs whose length follows from a time, by a clock of the test's own: what is planned fits, comes to the end of its schedule, and is the
+ * same run in one part or several. */
+#include "train/pace.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "io/jsonl.h"
+#include "support/cmocka_all.h"
+#include "support/training_place.h"
+
+/* The last step that fits is the last one that fits, and one at least is made. */
+static void as_many_steps_fit_as_are_planned(void **state) {
+  (void)state;
+  static const hark_pace paces[] = {{1, 0, 0}, {1, 10, 0}, {0.25, 3, 0.5}, {7, 0.1, 20}};
+  static const hark_pace_every everies[] = {{0, 0}, {5, 0}, {0, 7}, {10, 3}, {1, 1}};
+  static const double times[] = {0.5, 3, 30, 300, 1e5};
+  for (size_t p = 0; p < 4; p++)
+    for (size_t e = 0; e < 5; e++)
+      for (size_t t = 0; t < 5; t++)
+        for (int64_t first = 0; first < 40; first += 13) {
+          const int64_t last = hark_pace_reach(&paces[p], &everies[e], first, times[t]);
+          assert_true(last > first);
+          if (last > first + 1) assert_true(hark_pace_cost(&paces[p], &everies[e], first, last) <= times[t]);
+          assert_true(hark_pace_cost(&paces[p], &everies[e], first, last + 1) > times[t]);
+        }
+}
+
+static void costs_are_counted(void **state) {
+  (void)state;
+  const hark_pace pace = {.step = 1, .evaluation = 10, .save = 100};
+  const hark_pace_every every = {.evaluation = 5, .checkpoint = 4};
+  /* evaluations after steps 5, 10 and at the end, 12, each saved; checkpoints after 4 and 8 */
+  assert_true(hark_pace_cost(&pace, &every, 0, 12) == 12 + 3 * (10 + 100) + 2 * 100);
+  assert_true(hark_pace_cost(&pace, &every, 0, 10) == 10 + 2 * (10 + 100) + 2 * 100); /* the last one is at the end anyway */
+  assert_true(hark_pace_cost(&pace, &every, 5, 12) == 7 + 2 * (10 + 100) + 100);
+  assert_true(hark_pace_cost(&pace, &every, 12, 12) == 0);
+  assert_int_equal(hark_pace_warmup(100, 5000), 100);
+  assert_int_equal(hark_pace_warmup(100, 300), 30);
+  assert_int_equal(hark_pace_warmup(100, 3), 1);
+  assert_int_equal(hark_pace_warmup(0, 3), 0);
+}
+
+/* ---- runs ---- */
+
+#define LINES 512
+typedef struct lines {
+  double lr[LINES], loss[LINES];
+  int count, planned_lines, validations;
+  int64_t planned;
+} lines;
+
+static hark_status collect(void *user, const json_t *object, int64_t line) {
+  lines *all = user;
+  (void)line;
+  const json_t *lr = json_object_get(object, "lr"), *planned = json_object_get(object, "planned_steps");
+  if (planned != NULL) all->planned = json_integer_value(planned), all->planned_lines++;
+  all->validations += json_object_get(object, "val/loss") != NULL;
+  if (lr == NULL) return HARK_OK;
+  assert_true(all->count < LINES);
+  all->loss[all->count] = json_number_value(json_object_get(object, "train/loss"));
+  all->lr[all->count++] = json_number_value(lr);
+  return HARK_OK;
+}
+
+static lines lines_of(training_place *p, const char *name) {
+  lines all = {.count = 0};
+  char path[64];
+  (void)snprintf(path, sizeof path, "%s/metrics.jsonl", name);
+  assert_fine(p->context, hark_jsonl_read(p->context, test_path(p->folder, path), collect, &all));
+  return all;
+}
+
+/* Steps of a second, and batches of an evaluation too. */
+static hark_config configure(training_place *p, double seconds) {
+  hark_config config = training_configuration(p);
+  config.train.steps = 0;
+  config.train.max_time = seconds;
+  config.train.planned = true;
+  config.train.evaluate_every = 0;
+  config.data.validation_fraction = 0.01; /* of 16 thousand characters: three batches of four windows */
+  return config;
+}
+
+static hark_train_hooks hooks_of(training_clock *clock) {
+  return (hark_train_hooks){.user = clock, .clock = training_clock_now, .request = training_clock_tick};
+}
+
+/* The run ends within its time, the evaluation included, at the end of its cosine. */
+static void a_planned_run_ends_in_time(void **state) {
+  (void)state;
+  static const double times[] = {100, 250};
+  for (size_t i = 0; i < 2; i++) {
+    training_place p;
+    training_place_open(&p);
+    const hark_config config = configure(&p, times[i]);
+    hark_train_result result;
+    training_clock clock = {.second = 1};
+    const hark_train_hooks hooks = hooks_of(&clock);
+    assert_fine(p.context, training_run(&p, &config, "run", &hooks, &result));
+    const lines all = lines_of(&p, "run");
+    assert_int_equal(result.reason, HARK_STOP_DONE);
+    assert_true(clock.now <= times[i] && clock.now > 0.8 * times[i]);
+    assert_int_equal(all.planned_lines, 1);
+    assert_int_equal(all.planned, result.steps);
+    assert_int_equal(result.state.step, result.steps);
+    assert_int_equal(all.validations, 1);
+    assert_int_equal(all.count, result.steps);
+    assert_true(fabs(all.lr[all.count - 1] - config.train.minimum_rate) < 1e-15);
+    assert_true(fabs(all.lr[hark_min(config.train.warmup, result.steps / 10) - 1] - config.train.learning_rate) < 1e-15);
+    training_place_close(&p);
+  }
+}
+
+/* It is the run that train.steps gives, to the bit, in one part and in two; the plan stands whatever the clock says later. */
+static void a_planned_run_is_exact(void **state) {
+  (void)state;
+  training_place p;
+  training_place_open(&p);
+  hark_config config = configure(&p, 100);
+  hark_train_result result, part;
+  training_clock clock = {.second = 1}, stopped = {.second = 1};
+  const hark_train_hooks hooks = hooks_of(&clock), stopping = hooks_of(&stopped);
+  assert_fine(p.context, training_run(&p, &config, "whole", &hooks, &result));
+  const int64_t measured = (int64_t)clock.now - result.steps; /* calls that belong to no step */
+  stopped.left = measured + 10;
+  assert_fine(p.context, training_run(&p, &config, "parts", &stopping, &part));
+  assert_int_equal(part.reason, HARK_STOP_REQUEST);
+  assert_true(part.state.step > 3 && part.state.step < 20);
+  assert_int_equal(part.steps, result.steps);
+  config.run.resume = true;
+  training_clock faster = {.second = 0.1};
+  const hark_train_hooks fast = hooks_of(&faster);
+  assert_fine(p.context, training_run(&p, &config, "parts", &fast, &part));
+  assert_int_equal(part.state.step, result.steps);
+  hark_config plain = config;
+  plain.run.resume = plain.train.planned = false;
+  plain.train.max_time = 0;
+  plain.train.steps = result.steps;
+  assert_fine(p.context, training_run(&p, &plain, "plain", NULL, &part));
+  const lines whole = lines_of(&p, "whole"), parts = lines_of(&p, "parts"), alone = lines_of(&p, "plain");
+  assert_int_equal(whole.count, result.steps);
+  assert_int_equal(parts.count, result.steps);
+  assert_int_equal(alone.count, result.steps);
+  assert_memory_equal(whole.loss, parts.loss, (size_t)whole.count * sizeof *whole.loss);
+  assert_memory_equal(whole.loss, alone.loss, (size_t)whole.count * sizeof *whole.loss);
+  assert_memory_equal(whole.lr, parts.lr, (size_t)whole.count * sizeof *whole.lr);
+  char a[96], b[96];
+  (void)snprintf(a, sizeof a, "whole/checkpoints/step-%d/model.safetensors", (int)result.steps);
+  (void)snprintf(b, sizeof b, "parts/checkpoints/step-%d/model.safetensors", (int)result.steps);
+  training_same_file(&p, a, b);
+  (void)snprintf(b, sizeof b, "plain/checkpoints/step-%d/model.safetensors", (int)result.steps);
+  training_same_file(&p, a, b);
+  training_place_close(&p);
+}
+
+/* A run that has come to its planned end stays there, and plans more when it is given more time: without a jump of the rate. */
+static void more_time_is_planned_anew(void **state) {
+  (void)state;
+  training_place p;
+  training_place_open(&p);
+  hark_config config = configure(&p, 100);
+  hark_train_result first, second;
+  training_clock clock = {.second = 1}, later = {.second = 1};
+  const hark_train_hooks hooks = hooks_of(&clock), more = hooks_of(&later);
+  assert_fine(p.context, training_run(&p, &config, "run", &hooks, &first));
+  config.run.resume = true;
+  assert_fine(p.context, training_run(&p, &config, "run", &more, &second));
+  assert_int_equal(second.state.step, first.steps);
+  config.train.more_time = true;
+  later = (training_clock){.second = 1};
+  assert_fine(p.context, training_run(&p, &config, "run", &more, &second));
+  assert_true(second.steps > first.steps + 50);
+  assert_int_equal(second.state.step, second.steps);
+  assert_true(later.now <= 100);
+  const lines all = lines_of(&p, "run");
+  assert_int_equal(all.planned_lines, 2);
+  for (int64_t t = first.steps; t < second.steps; t++) assert_true(all.lr[t] <= all.lr[first.steps - 1] * (1 + 1e-12));
+  training_place_close(&p);
+}
+
+/* Steps that are given stay the schedule's end, and the time is where the run stops, evaluated and saved. */
+static void a_limit_stops_a_run_of_given_steps(void **state) {
+  (void)state;
+  training_place p;
+  training_place_open(&p);
+  hark_config config = configure(&p, 100);
+  config.train.planned = false;
+  config.train.steps = 400;
+  hark_train_result result;
+  training_clock clock = {.second = 1};
+  const hark_train_hooks hooks = hooks_of(&clock);
+  assert_fine(p.context, training_run(&p, &config, "run", &hooks, &result));
+  assert_int_equal(result.reason, HARK_STOP_TIME);
+  assert_int_equal(result.steps, 400);
+  assert_true(clock.now <= 100 && clock.now > 80);
+  const lines all = lines_of(&p, "run");
+  assert_int_equal(all.planned_lines, 0);
+  assert_int_equal(all.validations, 1);
+  assert_int_equal(result.state.evaluated_step, result.state.step);
+  for (int t = 0; t < all.count; t++) assert_true(all.lr[t] == hark_schedule_rate(&config, t + 1, 400));
+  training_place_close(&p);
+}
+
+/* An evaluation that would take most of the time is left out, and said. */
+static void keep(void *user, const char *line) {
+  char *said = ((char **)user)[1];
+  (void)snprintf(said + strlen(said), 4096 - strlen(said), "%s\n", line);
+}
+static double now_of(void *user) { return training_clock_now(((void **)user)[0]); }
+static hark_request tick(void *user) { return training_clock_tick(((void **)user)[0]); }
+
+static void an_evaluation_that_is_too_long_is_left_out(void **state) {
+  (void)state;
+  training_place p;
+  training_place_open(&p);
+  hark_config config = configure(&p, 50);
+  config.data.validation_fraction = 0.5; /* a hundred batches and more */
+  hark_train_result result;
+  char said[4096] = "";
+  training_clock clock = {.second = 1};
+  void *both[] = {&clock, said};
+  const hark_train_hooks hooks = {.user = both, .clock = now_of, .request = tick, .say = keep};
+  assert_fine(p.context, training_run(&p, &config, "run", &hooks, &result));
+  assert_int_equal(lines_of(&p, "run").validations, 0);
+  assert_true(clock.now <= 50);
+  assert_int_equal(result.state.step, result.steps);
+  if (strstr(said, "more than half of the 50 s: there will be none") == NULL) fail_msg("%s", said);
+  training_place_close(&p);
+}
+
+/* The time left is that of the plan: it falls by a second a step, and is never more than the time. */
+typedef struct watcher {
+  training_clock clock;
+  double worst;
+  int seen;
+} watcher;
+
+static void watch(void *user, const hark_train_progress *at) {
+  watcher *w = user;
+  if (at->evaluating >= 0 || at->step < 2) return;
+  const double expected = (double)(at->steps - at->step);
+  w->worst = fmax(w->worst, fabs(at->seconds_left - expected));
+  w->seen++;
+}
+
+static void time_left_is_of_the_plan(void **state) {
+  (void)state;
+  training_place p;
+  training_place_open(&p);
+  hark_config config = configure(&p, 100);
+  hark_train_result result;
+  watcher w = {.clock = {.second = 1}};
+  const hark_train_hooks hooks = {.user = &w, .clock = training_clock_now, .request = training_clock_tick, .show = watch};
+  assert_fine(p.context, training_run(&p, &config, "run", &hooks, &result));
+  assert_true(w.seen > 50);
+  assert_true(w.worst < 15); /* the evaluation at the end, of a dozen batches at most, and nothing like the hours of 5,000 steps */
+  training_place_close(&p);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(as_many_steps_fit_as_are_planned),
+      cmocka_unit_test(costs_are_counted),
+      cmocka_unit_test(a_planned_run_ends_in_time),
+      cmocka_unit_test(a_planned_run_is_exact),
+      cmocka_unit_test(more_time_is_planned_anew),
+      cmocka_unit_test(a_limit_stops_a_run_of_given_steps),
+      cmocka_unit_test(an_evaluation_that_is_too_long_is_left_out),
+      cmocka_unit_test(time_left_is_of_the_plan),
+  };
+  return cmocka_run_group_tests_name("pace", tests, NULL, NULL);
+}
