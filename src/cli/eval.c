@@ -334,6 +334,9 @@ static hark_status evaluate(hark_invocation *call, const hark_opened_run *opened
     hark_progress_end(&text->progress);
   }
   hark_engine_destroy(call->context, &engine);
+  if (status == HARK_OK && report->result.complete && report->result.targets == 0)
+    return hark_fail(call->context, HARK_BAD_CONFIGURATION, "the text has no targets%s",
+                     report->hidden ? ": none of its tokens is hidden, expected a longer one" : "");
   return status;
 }
 

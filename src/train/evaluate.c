@@ -127,27 +127,3 @@ hark_status hark_evaluate(hark_context *context, hark_engine *engine, const hark
   out->loss = out->targets > 0 ? sum / (double)out->targets : NAN;
   return status;
 }
-
-hark_status hark_evaluation_has_targets(hark_context *context, const hark_engine *engine, const hark_corpus *corpus, hark_split split,
-                                        bool *has) {
-  const hark_evaluation_settings settings = {.split = split, .context = engine->config->model.context};
-  const size_t bytes = (size_t)(2 * settings.context) * sizeof(int32_t);
-  hark_evaluation evaluation;
-  void *memory = NULL;
-  HARK_TRY(hark_evaluation_create(context, corpus, &settings, &evaluation));
-  *has = evaluation.windows > 0;
-  if (!engine->network->architecture->predicts_hidden) return HARK_OK;
-  HARK_TRY(hark_allocate(context, bytes, &memory));
-  window_batch batch = {.inputs = memory, .rows = 1};
-  batch.targets = batch.inputs + settings.context;
-  hark_status status = HARK_OK;
-  *has = false;
-  for (int64_t first = 0; first < evaluation.windows && status == HARK_OK && !*has; first++) {
-    int64_t real = 0;
-    status = hark_evaluation_read(context, &evaluation, first, 1, batch.inputs, batch.targets, &real);
-    batch.length = hark_min(settings.context, hark_evaluation_tokens(&evaluation, first));
-    if (status == HARK_OK) *has = hide_tokens(engine, first, &batch) > 0;
-  }
-  hark_release(context, memory, bytes);
-  return status;
-}

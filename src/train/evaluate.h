@@ -37,10 +37,6 @@ typedef struct hark_evaluation_task {
   void *user;
 } hark_evaluation_task;
 
-/* Whether an evaluation of a split has a target to measure: of a model that tells hidden tokens there may be none. */
-HARK_MUST_CHECK hark_status hark_evaluation_has_targets(hark_context *context, const hark_engine *engine, const hark_corpus *corpus,
-                                                        hark_split split, bool *has);
-
 /* Every target of the text once. The loss does not depend on whether positions are asked for. Errors: those of data and engine. */
 HARK_MUST_CHECK hark_status hark_evaluate(hark_context *context, hark_engine *engine, const hark_corpus *corpus,
                                           const hark_evaluation_task *task, hark_evaluation_result *out);

@@ -68,29 +68,6 @@ static void count_batch(const hark_example_batch *batch, const hark_pass_result 
   for (int64_t i = 0; i < batch->rows && confusion != NULL && classes > 0; i++) confusion[batch->targets[i] * classes + predicted[i]]++;
 }
 
-/* Examples as the model is measured on them. */
-static hark_status read_batch(hark_context *context, const hark_engine *engine, const hark_example_batches *batches, int64_t first,
-                              int64_t rows, hark_example_batch *batch) {
-  HARK_TRY(hark_example_batches_read(context, batches, first, rows, batch));
-  if (engine->network->architecture->predicts_hidden) {
-    const hark_masking masking = hark_config_masking(engine->config, engine->task.vocabulary, HARK_MASKING_EVALUATION);
-    hark_example_batch_mask(&masking, first, batches->parts, batch);
-  }
-  if (hark_config_reconstructs(engine->config)) hark_own_tokens(batch);
-  return HARK_OK;
-}
-
-hark_status hark_evaluation_examples_have_targets(hark_context *context, const hark_engine *engine, const hark_example_batches *batches,
-                                                  hark_example_room *room, bool *has) {
-  const int64_t rows = engine->config->train.batch;
-  *has = false;
-  for (int64_t first = 0; first < batches->count && !*has; first += rows) {
-    HARK_TRY(read_batch(context, engine, batches, first, hark_min(rows, batches->count - first), &room->batch));
-    *has = room->batch.real > 0;
-  }
-  return HARK_OK;
-}
-
 hark_status hark_evaluate_examples(hark_context *context, hark_engine *engine, const hark_example_batches *batches, hark_example_room *room,
                                    int64_t *confusion, hark_evaluation_progress *progress, void *user, hark_examples_result *out) {
   *out = (hark_examples_result){.complete = true};
@@ -99,7 +76,12 @@ hark_status hark_evaluate_examples(hark_context *context, hark_engine *engine, c
     const int64_t here = hark_min(rows, batches->count - first), done = first + here;
     const int32_t *predicted = NULL;
     hark_pass_result pass;
-    HARK_TRY(read_batch(context, engine, batches, first, here, &room->batch));
+    HARK_TRY(hark_example_batches_read(context, batches, first, here, &room->batch));
+    if (engine->network->architecture->predicts_hidden) {
+      const hark_masking masking = hark_config_masking(engine->config, engine->task.vocabulary, HARK_MASKING_EVALUATION);
+      hark_example_batch_mask(&masking, first, batches->parts, &room->batch);
+    }
+    if (hark_config_reconstructs(engine->config)) hark_own_tokens(&room->batch);
     HARK_TRY(hark_engine_evaluate_examples(context, engine, &room->batch, &pass, &predicted));
     count_batch(&room->batch, &pass, predicted, engine->task.classes, confusion, out);
     if (progress == NULL || progress(user, (double)done / (double)batches->count)) continue;

@@ -32,10 +32,6 @@ typedef struct hark_examples_result {
   bool complete;
 } hark_examples_result;
 
-/* Whether an evaluation of these batches has a target to measure. Reads until the first one. */
-HARK_MUST_CHECK hark_status hark_evaluation_examples_have_targets(hark_context *context, const hark_engine *engine,
-                                                                  const hark_example_batches *batches, hark_example_room *room, bool *has);
-
 /* Every example of the batches' split once, in batches of train.batch. `confusion` (NULL: not wanted) [classes, classes], zeros before, counts
  * examples by class and, in a row, by the class that the model tells. Errors: those of data and engine. */
 HARK_MUST_CHECK hark_status hark_evaluate_examples(hark_context *context, hark_engine *engine, const hark_example_batches *batches,

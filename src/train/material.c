@@ -246,15 +246,11 @@ static hark_status read_packed(hark_context *context, hark_material *material, i
   return HARK_OK;
 }
 
-hark_status hark_material_read(hark_context *context, hark_material *material, int64_t first_sample, int64_t *real) {
-  return (material->packed ? read_packed : read_windows)(context, material, first_sample, real);
-}
-
 hark_status hark_material_train(hark_context *context, hark_material *material, hark_engine *engine, int64_t first_sample,
                                 uint32_t micro_step, double weight, hark_material_pass *pass) {
   const int64_t rows = material->config->train.batch;
   *pass = (hark_material_pass){0};
-  HARK_TRY(hark_material_read(context, material, first_sample, &pass->real));
+  HARK_TRY((material->packed ? read_packed : read_windows)(context, material, first_sample, &pass->real));
   if (!material->packed) {
     pass->tokens = rows * material->config->model.context;
     /* Dropout: the rows of a micro-batch are numbered from 0, the micro-step tells the batches apart. */

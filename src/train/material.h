@@ -63,9 +63,6 @@ int64_t hark_material_samples(const hark_material *material, int64_t tokens);
  * reserved. */
 HARK_MUST_CHECK hark_status hark_material_targets(hark_context *context, hark_material *material, int64_t first_sample, int64_t *targets);
 
-/* Reads the samples of one micro-batch as training does, and counts their targets. */
-HARK_MUST_CHECK hark_status hark_material_read(hark_context *context, hark_material *material, int64_t first_sample, int64_t *real);
-
 /* Loss and gradients of one micro-batch. */
 typedef struct hark_material_pass {
   double loss;                    /* of the targets alone, as an evaluation counts it */

@@ -7,39 +7,95 @@
 #include "io/number.h"
 #include "train/own_tokens.h"
 
-/* Why there is none, behind "the training part has no targets". */
-static hark_status refuse(hark_context *context, const hark_material *material, hark_split split) {
+/* A look at one part. */
+typedef struct look {
+  hark_context *context;
+  const hark_material *material;
+  hark_split split;
+  bool hides;
+  hark_masking masking;
+} look;
+
+static look look_at(hark_context *context, const hark_material *material, hark_split split) {
   const hark_config *config = material->config;
-  const char *const part = split == HARK_SPLIT_TRAINING ? "training" : "validation";
+  return (look){.context = context,
+                .material = material,
+                .split = split,
+                .hides = hark_architecture_of(config->model.architecture)->predicts_hidden,
+                .masking = hark_config_masking(config, material->task.vocabulary,
+                                               split == HARK_SPLIT_TRAINING ? HARK_MASKING_TRAINING : HARK_MASKING_EVALUATION)};
+}
+
+static hark_status look_at_examples(const look *l, const hark_example_batches *batches, int64_t samples, bool *has) {
+  hark_example_room room;
+  hark_status status = HARK_OK;
+  HARK_TRY(hark_example_room_open(l->context, batches, 1, &room));
+  for (int64_t sample = 0; sample < samples && status == HARK_OK && !*has; sample++) {
+    status = hark_example_batches_read(l->context, batches, sample, 1, &room.batch);
+    if (status != HARK_OK) break;
+    if (l->hides) hark_example_batch_mask(&l->masking, sample, batches->parts, &room.batch);
+    if (hark_config_reconstructs(l->material->config)) hark_own_tokens(&room.batch);
+    *has = room.batch.real > 0;
+  }
+  hark_example_room_close(l->context, &room);
+  return status;
+}
+
+/* Windows of a text always have targets, of which a model that tells hidden tokens may see every one. */
+static hark_status look_at_windows(const look *l, const hark_evaluation *evaluation, int64_t samples, bool *has) {
+  const int64_t context = l->material->config->model.context;
+  const size_t bytes = (size_t)(2 * context) * sizeof(int32_t);
+  void *memory = NULL;
+  hark_status status = HARK_OK;
+  HARK_TRY(hark_allocate(l->context, bytes, &memory));
+  int32_t *const inputs = memory, *const targets = inputs + context;
+  for (int64_t sample = 0; sample < samples && status == HARK_OK && !*has; sample++) {
+    int64_t real = 0;
+    status = evaluation != NULL ? hark_evaluation_read(l->context, evaluation, sample, 1, inputs, targets, &real)
+                                : hark_batches_read(l->context, &l->material->batches, sample, 1, inputs, targets);
+    for (int64_t i = 0; i < context && status == HARK_OK; i++)
+      if (targets[i] == HARK_TARGET_IGNORED) inputs[i] = HARK_TOKEN_PADDING; /* which is never hidden */
+    if (status == HARK_OK) *has = hark_mask_tokens(&l->masking, sample, context, inputs, targets) > 0;
+  }
+  hark_release(l->context, memory, bytes);
+  return status;
+}
+
+/* Why there is none, after "the training examples have no targets". */
+static hark_status refuse(const look *l) {
+  const hark_config *config = l->material->config;
+  const bool examples = l->material->examples != NULL, training = l->split == HARK_SPLIT_TRAINING;
   char why[160] = "", fraction[HARK_NUMBER_BYTES];
-  if (hark_architecture_of(config->model.architecture)->predicts_hidden)
-    (void)snprintf(why, sizeof why, ": train.mask_fraction %s hides none of its tokens", hark_number_print(config->train.mask_fraction, fraction));
-  else if (material->examples != NULL && hark_examples_count(material->examples, split).cut > 0)
-    (void)snprintf(why, sizeof why, ": data.length_limit %" PRId64 " cuts them off", config->data.length_limit);
-  return hark_fail(context, HARK_BAD_CONFIGURATION, "the %s %s has no targets%s%s", part, material->examples != NULL ? "examples" : "text", why,
-                   split == HARK_SPLIT_TRAINING ? ", and there is nothing to learn" : "; without validation examples or text it can be trained");
+  if (l->hides)
+    (void)snprintf(why, sizeof why, ": train.mask_fraction %s hides none of their tokens",
+                   hark_number_print(config->train.mask_fraction, fraction));
+  else if (examples && hark_examples_count(l->material->examples, l->split).cut > 0)
+    (void)snprintf(why, sizeof why, ": all lie behind the %" PRId64 " tokens that data.length_limit keeps", config->data.length_limit);
+  return hark_fail(l->context, HARK_BAD_CONFIGURATION, "the %s %s have no targets%s; %s", training ? "training" : "validation",
+                   examples ? "examples" : "windows", why,
+                   training ? "there is nothing to learn" : "expected one at least, or none to validate with");
 }
 
-static hark_status check_training(hark_context *context, hark_material *material, int64_t samples) {
-  const int64_t batch = material->config->train.batch, most = hark_min(samples, material->samples_per_epoch);
-  int64_t real = 0;
-  for (int64_t first = 0; first < most && real == 0; first += batch) HARK_TRY(hark_material_read(context, material, first, &real));
-  return real > 0 ? HARK_OK : refuse(context, material, HARK_SPLIT_TRAINING);
-}
-
-static hark_status check_validation(hark_context *context, hark_material *material, const hark_engine *engine) {
+static hark_status check(const look *l, const hark_example_batches *batches, int64_t samples) {
+  const hark_material *m = l->material;
+  hark_evaluation evaluation;
   bool has = false;
-  if (!material->has_validation) return HARK_OK;
-  if (material->examples != NULL)
-    HARK_TRY(hark_evaluation_examples_have_targets(context, engine, &material->validation, &material->room, &has));
-  else if (material->packed)
-    has = true; /* sentences end, and windows are reconstructed whole */
-  else
-    HARK_TRY(hark_evaluation_has_targets(context, engine, material->corpus, HARK_SPLIT_VALIDATION, &has));
-  return has ? HARK_OK : refuse(context, material, HARK_SPLIT_VALIDATION);
+  if (m->examples != NULL) {
+    HARK_TRY(look_at_examples(l, batches, hark_min(samples, batches->count), &has));
+  } else if (!l->hides) {
+    has = true; /* a next token, the end of a sentence, or a window's own */
+  } else if (l->split == HARK_SPLIT_TRAINING) {
+    HARK_TRY(look_at_windows(l, NULL, hark_min(samples, m->samples_per_epoch), &has));
+  } else {
+    const hark_evaluation_settings settings = {.split = l->split, .context = m->config->model.context};
+    HARK_TRY(hark_evaluation_create(l->context, m->corpus, &settings, &evaluation));
+    HARK_TRY(look_at_windows(l, &evaluation, evaluation.windows, &has));
+  }
+  return has ? HARK_OK : refuse(l);
 }
 
-hark_status hark_targets_check(hark_context *context, hark_material *material, const hark_engine *engine, int64_t samples) {
-  HARK_TRY(check_training(context, material, samples));
-  return check_validation(context, material, engine);
+hark_status hark_targets_check(hark_context *context, const hark_material *material, int64_t samples) {
+  const look training = look_at(context, material, HARK_SPLIT_TRAINING), validation = look_at(context, material, HARK_SPLIT_VALIDATION);
+  HARK_TRY(check(&training, &material->training, samples));
+  return material->has_validation ? check(&validation, &material->validation, INT64_MAX) : HARK_OK;
 }

@@ -444,6 +444,8 @@ static hark_status prepare(training_run *trainer, bool resume) {
     hark_fail_prefix(context, "not what this run was trained on so far: "); /* which could be read */
   HARK_TRY(opened);
   HARK_TRY(count_steps(trainer, config, &trainer->steps));
+  const int64_t step_samples = config->train.batch * config->train.accumulate;
+  HARK_TRY(hark_targets_check(context, &trainer->material, trainer->steps > 0 ? trainer->steps * step_samples : INT64_MAX));
   HARK_TRY(preflight(trainer));
   HARK_TRY(hark_engine_create_for(context, config, &trainer->material.task, true, &trainer->engine));
   trainer->pass_operations = hark_engine_operations(trainer->engine);
@@ -451,8 +453,6 @@ static hark_status prepare(training_run *trainer, bool resume) {
   HARK_TRY(hark_material_prepare(context, &trainer->material));
   const uint64_t checksum = trainer->material.checksum;
   if (begun.there && begun.state.corpus_checksum != checksum) return refuse_material(trainer);
-  const int64_t step_samples = config->train.batch * config->train.accumulate;
-  HARK_TRY(hark_targets_check(context, &trainer->material, trainer->engine, trainer->steps > 0 ? trainer->steps * step_samples : INT64_MAX));
   HARK_TRY(settle_steps(trainer, &begun));
 
   if (begun.there) {
@@ -820,6 +820,8 @@ static hark_status loop(training_run *trainer, hark_stop_reason *reason) {
       saved = true;
     }
   }
+  if (state->empty_steps > 0)
+    say(trainer, "%" PRId64 " of %" PRId64 " steps had no targets and changed nothing", state->empty_steps, state->step);
   return saved ? HARK_OK : save(trainer);
 }
 

@@ -59,6 +59,7 @@ static int begin(void **state) {
   test_file_write_text(folder, "value.tsv", "Source\tTarget\n[MAX 1 2 ]\t2\n[MAX 1 2 ]\t11\n");
   test_file_write_text(folder, "open.tsv", "Source\tTarget\n[MAX 1 2\t2\n");
   test_file_write_text(folder, "words.tsv", "Words\ta b\na b\t1:c\n");
+  test_file_write_text(folder, "late.tsv", "Words\ta b\na b\t1:b\nb a\t1:b\n");
   test_file_write_text(folder, "pair.tsv", "0\tx\ty\tabc\n");
   test_file_write_text(folder, "blank.txt", "\n \n\t\n");
   test_file_write_text(folder, "sentences.txt", "a b c\nthis sentence is too long for a window\na b\nc a b\na c\n");
@@ -68,6 +69,9 @@ static int begin(void **state) {
   write_paths("class.img", 2, 42);
   command_expect(folder, "train --out run --data good.tsv --format text " ENCODER, HARK_EXIT_DONE, "", "", &output);
   command_expect(folder, "train --out three --data three.tsv --classes 3 --format text " ENCODER, HARK_EXIT_DONE, "", "", &output);
+  test_file_write_text(folder, "short.txt", "#####");
+  command_expect(folder, "train --out masked --data text.txt --architecture masked_encoder --mask-fraction 0.5 " MODEL, HARK_EXIT_DONE, "", "",
+                 &output);
   command_expect(folder, "train --out text --data text.txt " MODEL, HARK_EXIT_DONE, "", "", &output);
   return 0;
 }
@@ -164,10 +168,24 @@ static void sequences_and_sentences(void **state) {
       {"train --out nothing --data blank.txt --unit sentences " MODEL, HARK_EXIT_BAD_INPUT, "has no sentences"},
       {"train --out nothing --data sentences.txt --unit sentences --data.long-sentences refuse " MODEL, HARK_EXIT_BAD_INPUT,
        "model.context has room for 8"},
+      {"train --out bare --data late.tsv --format sequences --length-limit 1 " MODEL, HARK_EXIT_USAGE,
+       "the training examples have no targets: all lie behind the 1 tokens that data.length_limit keeps"},
+      {"train --out nothing --data text.txt --architecture masked_encoder --mask-fraction 1e-9 " MODEL, HARK_EXIT_USAGE,
+       "the training windows have no targets"},
       {"eval run --data empty-text.tsv", HARK_EXIT_BAD_INPUT, "empty text"},
       {"eval run --data long.tsv", HARK_EXIT_USAGE, "more tokens than model.context, 8: the first is number 2 with 9"},
   };
   REFUSE(cases);
+}
+
+/* A mean over nothing is refused, and never printed as a number. */
+static void nothing_to_measure(void **state) {
+  (void)state;
+  command_expect(folder, "eval masked --data short.txt --unknown map", HARK_EXIT_USAGE, "",
+                 "the text has no targets: none of its tokens is hidden", &output);
+  assert_string_equal(output.out, "");
+  command_expect(folder, "eval masked --data short.txt --unknown map --json", HARK_EXIT_USAGE, "", "the text has no targets", &output);
+  assert_string_equal(output.out, "");
 }
 
 /* A run's weights go with its own vocabulary. */
@@ -203,6 +221,7 @@ int main(void) {
       cmocka_unit_test(task_files),
       cmocka_unit_test(labels_and_sizes),
       cmocka_unit_test(sequences_and_sentences),
+      cmocka_unit_test(nothing_to_measure),
       cmocka_unit_test(vocabularies_of_other_runs),
   };
   return cmocka_run_group_tests_name("bad tasks", tests, begin, end);
