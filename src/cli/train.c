@@ -236,13 +236,31 @@ static hark_status check(hark_invocation *call) {
   return hark_command_visit_differences(call, origin, config, warn_of_other_meaning, NULL);
 }
 
-static hark_status default_directory(hark_invocation *call, char *out) {
+#define DEFAULT_FOLDER "runs"
+#define RUNS_OF_A_SECOND 10000
+
+/* runs/ and the time, with a number behind it where a run of the same second has that name; `claim` makes the folder, so that no other process takes
+ * it. */
+static hark_status default_directory(hark_invocation *call, bool claim, char *out) {
   const time_t now = time(NULL);
   struct tm parts;
-  char name[64];
-  if (localtime_r(&now, &parts) == NULL || strftime(name, sizeof name, "%Y%m%d-%H%M%S", &parts) == 0)
+  char when[32], name[64];
+  bool free_name = false;
+  if (localtime_r(&now, &parts) == NULL || strftime(when, sizeof when, "%Y%m%d-%H%M%S", &parts) == 0)
     return hark_fail(call->context, HARK_INTERNAL_ERROR, "the time of day is not known");
-  return hark_path_join(call->context, "runs", name, out);
+  if (claim) HARK_TRY(hark_folder_make(call->context, DEFAULT_FOLDER));
+  for (int number = 1; number <= RUNS_OF_A_SECOND && !free_name; number++) {
+    if (number == 1)
+      (void)snprintf(name, sizeof name, "%s", when);
+    else
+      (void)snprintf(name, sizeof name, "%s-%d", when, number);
+    HARK_TRY(hark_path_join(call->context, DEFAULT_FOLDER, name, out));
+    if (claim)
+      HARK_TRY(hark_folder_claim(call->context, out, &free_name));
+    else
+      free_name = hark_path_kind_of(out) == HARK_PATH_NONE;
+  }
+  return free_name ? HARK_OK : hark_fail(call->context, HARK_IO_ERROR, "%s: there is a run of this name already", out);
 }
 
 static hark_status write_configuration(hark_invocation *call, const hark_run *run) {
@@ -411,8 +429,9 @@ static hark_status run(hark_invocation *call) {
   ignore_closed_pipes();
   HARK_TRY(hark_command_open(call, config->run.backend, config->run.threads, (uint64_t)config->train.seed, config->run.deterministic));
   hark_command_warn_of_shared_cores(call);
+  const bool claims = config->run.directory[0] == '\0' && !values->estimate;
   if (config->run.directory[0] == '\0')
-    HARK_TRY(default_directory(call, path));
+    HARK_TRY(default_directory(call, claims, path));
   else
     HARK_TRY(hark_path_join(call->context, "", config->run.directory, path));
   hark_run folder = {.lock = -1};
@@ -420,8 +439,11 @@ static hark_status run(hark_invocation *call) {
     memcpy(folder.path, path, sizeof folder.path);
     return estimate(call, config, &folder);
   }
-  HARK_TRY(hark_run_open(call->context, path, config->run.resume, &folder));
-  const hark_status status = train_in(call, config, &folder);
+  hark_status status = hark_run_open(call->context, path, config->run.resume, &folder);
+  if (status != HARK_OK && claims) (void)rmdir(path);
+  HARK_TRY(status);
+  if (claims) folder.kept = false; /* what was claimed is ours to take back */
+  status = train_in(call, config, &folder);
   if (status != HARK_OK) hark_run_abandon(call->context, &folder);
   hark_run_close(&folder);
   return status;

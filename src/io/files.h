@@ -63,6 +63,9 @@ HARK_MUST_CHECK hark_status hark_file_truncate(hark_context *context, const char
 
 /* Makes a folder and those above it, and flushes the folders that got a new one; one that is there is fine. */
 HARK_MUST_CHECK hark_status hark_folder_make(hark_context *context, const char *path);
+/* Makes a folder in one that is there, for this process alone: *claimed is false where anything has the name already, and nothing is done. Of
+ * several processes that ask for one name at once, one gets it. */
+HARK_MUST_CHECK hark_status hark_folder_claim(hark_context *context, const char *path, bool *claimed);
 
 /* The names in a folder (without . and ..), sorted by bytes, in one piece of memory. The caller frees them. */
 typedef struct hark_names {

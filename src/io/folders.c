@@ -88,6 +88,12 @@ hark_status hark_folder_make(hark_context *context, const char *path) {
   return HARK_OK;
 }
 
+hark_status hark_folder_claim(hark_context *context, const char *path, bool *claimed) {
+  *claimed = mkdir(path, 0777) == 0;
+  if (*claimed) return hark_parent_sync(context, path);
+  return errno == EEXIST ? HARK_OK : hark_system_fail(context, errno, path, "cannot be made a folder");
+}
+
 static int by_bytes(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
 /* Appends all names, each with its zero byte. */

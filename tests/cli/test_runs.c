@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <time.h>
 
 #include "cli/common.h"
 #include "io/safetensors.h"
@@ -346,6 +348,56 @@ static void a_disk_that_is_too_small_is_exit_4(void **state) {
   free(err);
 }
 
+/* ---- names made from the time ---- */
+
+/* Names of the runs of the minutes to come are taken: a run without --out gets another one, and what is there stays as it is. */
+static void runs_of_one_second_have_names_of_their_own(void **state) {
+  (void)state;
+  enum { SECONDS = 600 };
+  const time_t now = time(NULL);
+  char name[64], when[32];
+  test_file_write_text(folder, "runs/other/note.txt", "");
+  for (int i = 0; i < SECONDS; i++) {
+    const time_t at = now + i;
+    struct tm parts;
+    assert_non_null(localtime_r(&at, &parts));
+    assert_true(strftime(when, sizeof when, "%Y%m%d-%H%M%S", &parts) > 0);
+    (void)snprintf(name, sizeof name, "runs/%s", when);
+    assert_int_equal(mkdir(test_path(folder, name), 0700), 0);
+  }
+  for (int run = 2; run <= 3; run++) {
+    expect("train --data text.txt --steps 1 --json " TINY, HARK_EXIT_DONE, "", "");
+    json_t *const object = command_json(&output);
+    const char *const path = json_string_value(json_object_get(object, "run"));
+    const char *const end = path != NULL ? strrchr(path, '-') : NULL;
+    if (end == NULL || end[1] < '2' || end[1] > '3' || end[2] != '\0') fail_msg("the run is %s", path);
+    json_decref(object);
+  }
+  assert_int_equal(test_folder_count(folder, "runs"), 2 + 1 + SECONDS + 2);
+  /* what does not begin takes its folder back, and an estimate makes none */
+  expect("train --data text.txt --steps 1 --freeze nothing " TINY, HARK_EXIT_USAGE, "", "fits no weight");
+  expect("train --data text.txt --steps 1 --estimate " TINY, HARK_EXIT_DONE, "", "");
+  assert_int_equal(test_folder_count(folder, "runs"), 2 + 1 + SECONDS + 2);
+}
+
+/* Several at once: each has a run of its own. */
+static void runs_begun_at_once_have_names_of_their_own(void **state) {
+  (void)state;
+  char command[TEST_PATH_BYTES * 3];
+  (void)snprintf(command, sizeof command,
+                 "cd '%s' && for i in 1 2 3 4 5 6; do ('%s' train --data text.txt --steps 1 " TINY " >out.$i 2>err.$i || touch failed.$i) & done; wait",
+                 folder, HARK_COMMAND);
+  assert_int_equal(system(command), 0);
+  for (int i = 1; i <= 6; i++) {
+    char name[16];
+    (void)snprintf(name, sizeof name, "failed.%d", i);
+    if (hark_path_kind_of(test_path(folder, name)) == HARK_PATH_NONE) continue;
+    (void)snprintf(name, sizeof name, "err.%d", i);
+    fail_msg("%s", test_file_text(folder, name));
+  }
+  assert_int_equal(test_folder_count(folder, "runs"), 2 + 6);
+}
+
 /* ---- errors ---- */
 
 /* Five different mistakes in a file and on the command line: five lines, and nothing is begun. */
@@ -379,6 +431,7 @@ int main(void) {
       TEST(kernels_go_with_their_expression),   TEST(weights_go_with_their_vocabulary),
       TEST(attention_is_exchanged_at_eval),     TEST(what_a_run_needs_is_told_and_refused),
       TEST(a_disk_that_is_too_small_is_exit_4), TEST(five_errors_are_five_lines),
+      TEST(runs_of_one_second_have_names_of_their_own), TEST(runs_begun_at_once_have_names_of_their_own),
   };
   return cmocka_run_group_tests_name("runs", tests, NULL, NULL);
 }
