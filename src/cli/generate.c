@@ -10,7 +10,7 @@
 
 typedef struct generate_values {
   const char *prompt, *stop, *checkpoint;
-  int64_t tokens, top_k;
+  int64_t tokens, top_k, context;
   double temperature, top_p;
 } generate_values;
 
@@ -18,6 +18,8 @@ typedef struct generate_values {
 static const hark_option options[] = {
     {"prompt", "prompt p", HARK_OPTION_STRING, AT(prompt), "", NULL, NULL, "TEXT", "text to go on from; none: the beginning of a line"},
     {"max-new-tokens", "max-new-tokens n", HARK_OPTION_INT, AT(tokens), "500", "[0, inf)", NULL, NULL, "tokens to generate"},
+    {"context", NULL, HARK_OPTION_INT, AT(context), "0", "[0, 1099511627776]", NULL, "N",
+     "tokens that the model sees at once; 0: as many as it was trained on; more where its positions allow it"},
     {"temperature", "temperature", HARK_OPTION_FLOAT, AT(temperature), "0.8", "[0, 1000]", NULL, NULL,
      "logits are divided by it; 0: always the likeliest token"},
     {"top-k", "top-k", HARK_OPTION_INT, AT(top_k), "0", "[0, inf)", NULL, NULL, "draw from so many likeliest tokens; 0: all"},
@@ -41,6 +43,8 @@ typedef struct generation {
   size_t token_bytes;
   hark_text text; /* generated */
   size_t written;
+  int64_t trained;                         /* tokens of the texts that the model was trained on */
+  int64_t prompt_forgotten, forgotten;     /* tokens that the model did not see of the prompt, and of all before the last one */
   int32_t begin; /* token before a sentence, of a model of those: one is written, up to the end of its line; 0: a text */
 } generation;
 
@@ -71,6 +75,21 @@ static hark_status encode_prompt(generation *g) {
   return status;
 }
 
+/* Room for as many tokens as are asked for. */
+static hark_status open_decoding(generation *g) {
+  hark_context *context = g->call->context;
+  const hark_decoding_options room = {.struct_size = sizeof room, .capacity = g->values->context};
+  size_t bytes = 0;
+  hark_status status = hark_decoding_size(context, g->model, &room, &bytes);
+  if (status != HARK_OK && g->values->context > g->trained) hark_fail_prefix(context, "--context %" PRId64 ": ", g->values->context);
+  HARK_TRY(status);
+  HARK_TRY(hark_command_check_memory(context, "the model's cache", (double)bytes));
+  if (g->values->context > g->trained)
+    hark_command_warn(g->call, "the model was trained on texts of %" PRId64 " tokens, and sees up to %" PRId64 " here", g->trained,
+                      g->values->context);
+  return hark_decoding_create(context, g->model, &room, &g->decoding);
+}
+
 static hark_status open_model(generation *g) {
   hark_invocation *call = g->call;
   const hark_config *config = call->values[1];
@@ -86,12 +105,10 @@ static hark_status open_model(generation *g) {
     HARK_TRY(hark_command_open(call, config->run.backend, config->run.threads, (uint64_t)config->train.seed, config->run.deterministic));
     HARK_TRY(hark_model_load(call->context, g->source, NULL, &g->model));
   }
-  size_t bytes = 0;
-  HARK_TRY(hark_decoding_size(call->context, g->model, NULL, &bytes));
-  HARK_TRY(hark_command_check_memory(call->context, "the model's cache", (double)bytes));
-  HARK_TRY(hark_decoding_create(call->context, g->model, NULL, &g->decoding));
   hark_model_info info = {.struct_size = sizeof info};
   HARK_TRY(hark_model_describe(g->model, &info));
+  g->trained = info.context;
+  HARK_TRY(open_decoding(g));
   if (info.tokenizer == NULL)
     return hark_fail(call->context, HARK_UNSUPPORTED,
                      "%s: has no vocabulary of a text, as models of labelled examples, and there is none to continue", g->source);
@@ -100,13 +117,15 @@ static hark_status open_model(generation *g) {
   return encode_prompt(g);
 }
 
-/* Reads the tokens that the decoding has not seen. A full one begins again with the last half of its capacity: the model never sees positions
- * beyond those that it was trained on. */
+/* Reads the tokens that the decoding has not seen. A full one begins again with the last half of its capacity: the model never sees more positions
+ * than those. */
 static hark_status feed(generation *g, int64_t *seen) {
   const int64_t capacity = hark_decoding_capacity(g->decoding);
   if (g->count - *seen > capacity - hark_decoding_length(g->decoding)) {
     HARK_TRY(hark_decoding_truncate(g->decoding, 0));
     *seen = hark_max(0, g->count - hark_max(1, capacity / 2));
+    if (g->count == g->prompt_count) g->prompt_forgotten = *seen;
+    g->forgotten = *seen;
   }
   HARK_TRY(hark_decoding_prefill(g->decoding, g->tokens + *seen, g->count - *seen));
   *seen = g->count;
@@ -165,6 +184,23 @@ static hark_status generate(generation *g) {
   return HARK_OK;
 }
 
+/* What the model did not see, and how it would have seen it. */
+static void tell_forgotten(const generation *g) {
+  const int64_t capacity = hark_decoding_capacity(g->decoding), prompt = g->prompt_forgotten;
+  const hark_decoding_options enough = {.struct_size = sizeof enough, .capacity = g->count};
+  char remedy[64] = "";
+  size_t bytes = 0;
+  if (g->forgotten == 0) return;
+  if (hark_decoding_size(g->call->context, g->model, &enough, &bytes) == HARK_OK)
+    (void)snprintf(remedy, sizeof remedy, "; --context %" PRId64 " keeps all", g->count);
+  if (prompt > 0)
+    hark_command_warn(g->call, "the prompt has %" PRId64 " tokens and the model sees %" PRId64 " at once: it did not see the first %" PRId64 "%s",
+                      g->prompt_count, capacity, prompt, g->forgotten > prompt ? "" : remedy);
+  if (g->forgotten > prompt)
+    hark_command_warn(g->call, "the text has %" PRId64 " tokens and the model sees %" PRId64 " at once: by the end it had forgotten the first %" PRId64 "%s",
+                      g->count, capacity, g->forgotten, remedy);
+}
+
 static hark_status print_json(generation *g, double seconds) {
   const int64_t made = g->count - g->prompt_count;
   hark_text line = hark_text_empty(g->call->context);
@@ -174,6 +210,8 @@ static hark_status print_json(generation *g, double seconds) {
   hark_json_append_bytes(&line, hark_text_get(&g->text), g->written);
   hark_text_append(&line, ", \"tokens\": %" PRId64 ", \"checkpoint\": ", made);
   hark_json_append_string(&line, g->source);
+  hark_text_append(&line, ", \"context\": %" PRId64 ", \"prompt_tokens\": %" PRId64 ", \"prompt_forgotten\": %" PRId64 ", \"forgotten\": %" PRId64,
+                   hark_decoding_capacity(g->decoding), g->prompt_count, g->prompt_forgotten, g->forgotten);
   if (hark_decoding_mended_pivots(g->decoding) > 0)
     hark_text_append(&line, ", \"mended_pivots\": %" PRId64, hark_decoding_mended_pivots(g->decoding));
   hark_text_append(&line, ", \"seconds\": ");
@@ -195,6 +233,7 @@ static hark_status run(hark_invocation *call) {
   const bool ended = g.begin != 0 && g.text.length > 0 && g.text.data[g.text.length - 1] == '\n';
   if (status == HARK_OK && !call->json && ((!ended && fputc('\n', stdout) == EOF) || fflush(stdout) != 0))
     status = hark_fail(call->context, HARK_IO_ERROR, "standard output: cannot be written");
+  if (status == HARK_OK) tell_forgotten(&g);
   if (status == HARK_OK && hark_decoding_mended_pivots(g.decoding) > 0)
     (void)fprintf(stderr, "hark generate: %" PRId64 " pivots were mended\n", hark_decoding_mended_pivots(g.decoding));
   hark_text_free(&g.text);
@@ -212,7 +251,10 @@ const hark_command hark_command_generate = {
     .notes =
         "  hark generate runs/book --prompt \"It was \" --temperature 0.7\n"
         "  hark generate runs/book/checkpoints/step-500 --max-new-tokens 2000 --top-p 0.95\n"
-        "  hark generate book.safetensors           a file of hark export\n",
+        "  hark generate runs/book --context 1024   sees more at once than the model was trained on\n"
+        "  hark generate book.safetensors           a file of hark export\n"
+        "\n"
+        "  What goes beyond the context is forgotten, down to the last half of it, and said.\n",
     .argument_minimum = 1,
     .argument_maximum = 1,
     .has_json = true,
