@@ -225,7 +225,7 @@ typedef struct measured_text {
 
 static bool show(void *user, double part) {
   measured_text *text = user;
-  hark_progress_update(&text->progress, "evaluating, context %" PRId64 " %3.0f %%", text->context, 100 * part);
+  hark_progress_part(&text->progress, part, "evaluating, context %" PRId64, text->context);
   return true;
 }
 

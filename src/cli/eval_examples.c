@@ -31,7 +31,7 @@ typedef struct measurement {
 } measurement;
 
 static bool show(void *user, double part) {
-  hark_progress_update(&((measurement *)user)->progress, "evaluating %3.0f %%", 100 * part);
+  hark_progress_part(&((measurement *)user)->progress, part, "evaluating");
   return true;
 }
 

@@ -1,10 +1,14 @@
 /* lab.c - hark lab: experiments that measure what papers state, with criteria fixed beforehand (src/lab/lab.h, docs/lab.md). */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "cli/common.h"
 #include "cli/lab_markdown.h"
 #include "cli/lab_print.h"
 #include "core/thread_count.h"
+#include "cli/progress.h"
 #include "io/files.h"
 #include "io/json_write.h"
 
@@ -44,6 +48,11 @@ static bool is_all(const char *name) { return hark_option_choice(EXPERIMENT_WORD
 
 static bool is_chosen(const char *chosen, int experiment) {
   return is_all(chosen) || hark_option_choice(EXPERIMENT_WORDS, chosen) == experiment;
+}
+
+/* Of all, what this build cannot run. */
+static bool is_left_out(const char *chosen, int experiment) {
+  return is_all(chosen) && hark_lab_missing(hark_lab_entries[experiment].experiment) != NULL;
 }
 
 /* Where the document's figures lie: its path without the ending. */
@@ -184,15 +193,70 @@ static hark_status describe(hark_invocation *call, const hark_lab *lab, const ha
   return hark_lab_draw(call, lab, path);
 }
 
+/* ---- how far it is ---- */
+
+typedef struct lab_view {
+  hark_progress progress;
+  const char *name;  /* of the experiment at work */
+  int number, count; /* which of how many */
+  double begun, started; /* clock at the beginning of all, and of this one */
+  int64_t done, all;     /* steps of the loop at work; 0: of none that counts them */
+} lab_view;
+
+/* How long the others will take is not known; as long as those before, say. */
+static double seconds_left(const lab_view *view, double now) {
+  const int before = view->number - 1;
+  const double mean = before > 0 ? (view->started - view->begun) / before : NAN;
+  return fmax(0, mean - (now - view->started)) + mean * (view->count - view->number);
+}
+
+static void show_tick(void *user, const hark_lab *lab, int64_t done, int64_t all) {
+  enum { NAME, ELAPSED, LEFT, STEPS, ROWS, PIECES };
+  lab_view *const view = user;
+  if (all > 0) { /* draws and rows in between say nothing of the loop */
+    view->done = done;
+    view->all = done + 1 < all ? all : 0;
+  }
+  if (!hark_progress_due(&view->progress)) return;
+  hark_progress_piece pieces[PIECES] = {
+      [NAME] = {.rank = 0}, [ELAPSED] = {.rank = 1}, [LEFT] = {.rank = 2}, [STEPS] = {.rank = 3}, [ROWS] = {.rank = 4}};
+  const double now = hark_progress_clock(), left = seconds_left(view, now);
+  char time[HARK_PROGRESS_TIME_BYTES];
+  int64_t rows = 0;
+  for (int i = 0; i < lab->table_count; i++) rows += hark_lab_row_count(&lab->tables[i]);
+#define WRITE(piece, member, ...) (void)snprintf(pieces[piece].member, HARK_PROGRESS_PIECE_BYTES, __VA_ARGS__)
+  if (view->count > 1) WRITE(NAME, text, "experiment %d of %d, %s", view->number, view->count, view->name);
+  if (view->count > 1) WRITE(NAME, brief, "%d/%d %s", view->number, view->count, view->name);
+  if (view->count == 1) WRITE(NAME, text, "%s", view->name);
+  WRITE(ELAPSED, text, "%s", hark_progress_time(now - view->started, time));
+  if (isfinite(left)) WRITE(LEFT, text, "about %s left", hark_progress_time(left, time));
+  if (view->all > 0) WRITE(STEPS, text, "step %" PRId64 "/%" PRId64, view->done, view->all);
+  if (rows > 0) WRITE(ROWS, text, "%" PRId64 " row%s measured", rows, rows == 1 ? "" : "s");
+#undef WRITE
+  hark_progress_show(&view->progress, pieces, PIECES);
+}
+
+/* The first line of an experiment comes when one is due, not at once: many are done before. */
+static hark_status run_watched(hark_lab *lab, const hark_lab_entry *entry, lab_view *view) {
+  view->progress.last = hark_progress_clock();
+  view->all = 0;
+  lab->tick = show_tick;
+  lab->tick_user = view;
+  const hark_status status = hark_lab_run(lab, entry->experiment);
+  lab->tick = NULL;
+  hark_progress_end(&view->progress);
+  return status;
+}
+
 /* Where a criterion fails the document has another seed's figures too. */
-static hark_status describe_twice(hark_invocation *call, const hark_lab *lab, int experiment, hark_text *document) {
+static hark_status describe_twice(hark_invocation *call, const hark_lab *lab, int experiment, lab_view *view, hark_text *document) {
   const lab_values *const v = call->values[0];
   const hark_lab_entry *const entry = &hark_lab_entries[experiment];
   hark_lab *second = NULL;
   hark_status status = HARK_OK;
   if (v->markdown[0] != 0 && !hark_lab_all_pass(lab)) {
     status = hark_lab_create(call->context, v->quick, lab->seed + 1, lab->options, &second);
-    if (status == HARK_OK) status = hark_lab_run(second, entry->experiment);
+    if (status == HARK_OK) status = run_watched(second, entry, view);
     if (status != HARK_OK) hark_fail_prefix(call->context, "%s: second seed: ", entry->name);
   }
   if (status == HARK_OK) status = describe(call, lab, second, entry, document);
@@ -212,28 +276,30 @@ static void tell_given(const hark_invocation *call, int experiment, hark_text *o
 }
 
 /* Runs, shows and describes. */
-static hark_status go_through(hark_invocation *call, hark_lab *lab, int experiment, hark_text *document) {
+static hark_status go_through(hark_invocation *call, hark_lab *lab, int experiment, lab_view *view, hark_text *document) {
   hark_text given = hark_text_empty(call->context);
   tell_given(call, experiment, &given);
   hark_status status = given.status;
   lab->given = hark_text_get(&given);
-  if (status == HARK_OK) status = hark_lab_run(lab, hark_lab_entries[experiment].experiment);
+  if (status == HARK_OK) status = run_watched(lab, &hark_lab_entries[experiment], view);
   if (status != HARK_OK) hark_fail_prefix(call->context, "%s: ", hark_lab_entries[experiment].name);
   if (status == HARK_OK) status = show(call, lab, &hark_lab_entries[experiment]);
-  if (status == HARK_OK) status = describe_twice(call, lab, experiment, document);
+  if (status == HARK_OK) status = describe_twice(call, lab, experiment, view, document);
   lab->given = NULL;
   hark_text_free(&given);
   return status;
 }
 
-static hark_status run_one(hark_invocation *call, int experiment, bool *passed, hark_text *document) {
+static hark_status run_one(hark_invocation *call, int experiment, lab_view *view, bool *passed, hark_text *document) {
   const lab_values *const v = call->values[0];
   const hark_lab_entry *const entry = &hark_lab_entries[experiment];
   hark_lab *lab;
-  if (is_all(hark_options_argument(call->options, 0)) && hark_lab_missing(entry->experiment) != NULL)
+  if (is_left_out(hark_options_argument(call->options, 0), experiment))
     return tell_left_out(call, entry, document);
+  view->name = entry->name;
+  view->started = hark_progress_clock();
   HARK_TRY(hark_lab_create(call->context, v->quick, (uint64_t)v->seed, call->values[experiment + 1], &lab));
-  const hark_status status = go_through(call, lab, experiment, document);
+  const hark_status status = go_through(call, lab, experiment, view, document);
   *passed = *passed && hark_lab_all_pass(lab);
   hark_lab_destroy(&lab);
   return status;
@@ -283,8 +349,13 @@ int hark_lab_exit_code(bool passed, bool strict) { return passed || !strict ? HA
 static hark_status run_chosen(hark_invocation *call, const char *chosen, bool *passed) {
   hark_text sections = hark_text_empty(call->context);
   hark_status status = check_document(call, chosen);
-  for (int i = 0; i < hark_lab_entry_count && status == HARK_OK; i++)
-    if (is_chosen(chosen, i)) status = run_one(call, i, passed, &sections);
+  lab_view view = {.progress = hark_progress_begin(), .begun = hark_progress_clock()};
+  for (int i = 0; i < hark_lab_entry_count; i++) view.count += is_chosen(chosen, i) && !is_left_out(chosen, i);
+  for (int i = 0; i < hark_lab_entry_count && status == HARK_OK; i++) {
+    if (!is_chosen(chosen, i)) continue;
+    view.number += !is_left_out(chosen, i);
+    status = run_one(call, i, &view, passed, &sections);
+  }
   if (status == HARK_OK) status = sections.status;
   if (status == HARK_OK) status = write_document(call, chosen, &sections);
   hark_text_free(&sections);

@@ -19,7 +19,7 @@ double hark_progress_clock(void) { return hark_machine_seconds(); }
 
 hark_progress hark_progress_begin(void) {
   const char *const kind = getenv("TERM");
-  return (hark_progress){.terminal = isatty(STDERR_FILENO) == 1 && kind != NULL && strcmp(kind, "dumb") != 0, .last = -1};
+  return (hark_progress){.terminal = isatty(STDERR_FILENO) == 1 && kind != NULL && strcmp(kind, "dumb") != 0, .last = -1, .begun = -1};
 }
 
 bool hark_progress_due(const hark_progress *progress) {
@@ -32,13 +32,43 @@ static int columns(void) {
   return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : COLUMNS_DEFAULT;
 }
 
-void hark_progress_update(hark_progress *progress, const char *format, ...) {
-  if (!hark_progress_due(progress)) return;
-  char line[LINE_BYTES];
-  va_list arguments;
-  va_start(arguments, format);
-  (void)vsnprintf(line, sizeof line, format, arguments);
-  va_end(arguments);
+/* ---- lines that fit ---- */
+
+static const char *words_of(const hark_progress_piece *piece, bool brief) {
+  return brief && piece->brief[0] != '\0' ? piece->brief : piece->text;
+}
+
+/* Pieces of a rank up to `most`; the columns that they take. */
+static int join(const hark_progress_piece *pieces, int count, int most, bool brief, char *out, size_t bytes) {
+  int used = 0;
+  out[0] = '\0';
+  for (int i = 0; i < count; i++) {
+    const char *const words = words_of(&pieces[i], brief);
+    if (pieces[i].rank > most || words[0] == '\0') continue;
+    const size_t at = hark_min((int64_t)used, (int64_t)bytes - 1);
+    used += snprintf(out + at, bytes - at, "%s%s", used > 0 ? "  " : "", words);
+  }
+  return used;
+}
+
+static int highest_rank(const hark_progress_piece *pieces, int count) {
+  int rank = 0;
+  for (int i = 0; i < count; i++) rank = pieces[i].rank > rank ? pieces[i].rank : rank;
+  return rank;
+}
+
+void hark_progress_fit(const hark_progress_piece *pieces, int count, int columns, char *out, size_t bytes) {
+  const int highest = highest_rank(pieces, count);
+  for (int rank = highest; rank > HARK_PROGRESS_KEPT; rank--)
+    if (join(pieces, count, rank, false, out, bytes) <= columns) return;
+  if (join(pieces, count, HARK_PROGRESS_KEPT, false, out, bytes) <= columns) return;
+  for (int rank = HARK_PROGRESS_KEPT; rank >= 0; rank--)
+    if (join(pieces, count, rank, true, out, bytes) <= columns) return;
+  if (columns >= 0 && (size_t)columns < bytes) out[columns] = '\0';
+}
+
+/* A line that is rewritten, or one more. */
+static void put(hark_progress *progress, const char *line) {
   progress->last = hark_progress_clock();
   if (progress->terminal) {
     fprintf(stderr, CLEAR_LINE "%.*s", columns() - 1, line); /* a line that wraps could not be taken back */
@@ -47,6 +77,47 @@ void hark_progress_update(hark_progress *progress, const char *format, ...) {
   } else {
     fprintf(stderr, "%s\n", line);
   }
+}
+
+void hark_progress_show(hark_progress *progress, const hark_progress_piece *pieces, int count) {
+  char line[LINE_BYTES];
+  if (!hark_progress_due(progress)) return;
+  if (progress->terminal)
+    hark_progress_fit(pieces, count, columns() - 1, line, sizeof line);
+  else
+    (void)join(pieces, count, highest_rank(pieces, count), false, line, sizeof line);
+  put(progress, line);
+}
+
+void hark_progress_update(hark_progress *progress, const char *format, ...) {
+  if (!hark_progress_due(progress)) return;
+  char line[LINE_BYTES];
+  va_list arguments;
+  va_start(arguments, format);
+  (void)vsnprintf(line, sizeof line, format, arguments);
+  va_end(arguments);
+  put(progress, line);
+}
+
+void hark_progress_part(hark_progress *progress, double part, const char *format, ...) {
+  enum { WORDS, PERCENT, LEFT, PIECES };
+  const double now = hark_progress_clock();
+  if (progress->begun < 0 || part < progress->first) {
+    progress->begun = now;
+    progress->first = part;
+  }
+  if (!hark_progress_due(progress)) return;
+  hark_progress_piece pieces[PIECES] = {[WORDS] = {.rank = 2}, [PERCENT] = {.rank = 0}, [LEFT] = {.rank = 1}};
+  char left[HARK_PROGRESS_TIME_BYTES];
+  va_list arguments;
+  va_start(arguments, format);
+  (void)vsnprintf(pieces[WORDS].text, sizeof pieces[WORDS].text, format, arguments);
+  va_end(arguments);
+  (void)snprintf(pieces[PERCENT].text, sizeof pieces[PERCENT].text, "%.0f %%", 100 * part);
+  if (part > progress->first && part < 1)
+    (void)snprintf(pieces[LEFT].text, sizeof pieces[LEFT].text, "%s left",
+                   hark_progress_time((now - progress->begun) / (part - progress->first) * (1 - part), left));
+  hark_progress_show(progress, pieces, PIECES);
 }
 
 void hark_progress_end(hark_progress *progress) {

@@ -20,6 +20,7 @@
 #include "cli/gnuplot.h"
 #include "cli/metrics.h"
 #include "cli/model.h"
+#include "cli/progress.h"
 #include "cli/sweep_measure.h"
 #include "cli/sweep_table.h"
 #include "core/line.h"
@@ -91,6 +92,13 @@ static void hold_signals(sigset_t *before) {
   (void)sigprocmask(SIG_BLOCK, &held, before);
 }
 
+/* How far all plans are: a run takes about as long as those before it. */
+typedef struct sweep_course {
+  int left;       /* runs to be trained, the one at work included */
+  int trained;    /* in this call */
+  double seconds; /* that they took */
+} sweep_course;
+
 /* A sweep at work. */
 typedef struct sweep {
   hark_invocation *call;
@@ -101,6 +109,7 @@ typedef struct sweep {
   bool *whole;        /* by run */
   int number, sweeps; /* which of how many */
   int runs, failed;
+  struct sweep_course *course; /* of all plans together */
   int failure; /* the exit code of every run that failed; HARK_EXIT_FAILED where they differ */
 } sweep;
 
@@ -395,6 +404,17 @@ static hark_status train(const sweep *s, const char *configuration, bool resume,
   return *exit_code != NOT_STARTED ? HARK_OK : hark_fail(s->context, HARK_IO_ERROR, "a run cannot be started from " OWN_PROGRAM);
 }
 
+/* "run 3 of 30: runs/positions/bank-seed=3; 28 to train, about 1:52:00 left" */
+static void say_begin(const sweep *s, int run, const char *folder) {
+  const sweep_course *course = s->course;
+  char left[HARK_PROGRESS_TIME_BYTES], shown[HARK_PATH_BYTES];
+  (void)snprintf(shown, sizeof shown, "%s", folder);
+  hark_line_clean(shown);
+  fprintf(stderr, "run %d of %d: %s; %d to train", run + 1, s->runs, shown, course->left);
+  if (course->trained > 0) fprintf(stderr, ", about %s left", hark_progress_time(course->seconds / course->trained * course->left, left));
+  fputc('\n', stderr);
+}
+
 /* *stopped: by a signal, which is for all of us. */
 static hark_status run_one(sweep *s, hark_jsonl *file, int run, bool *stopped) {
   char configuration[HARK_PATH_BYTES], folder[HARK_PATH_BYTES], begun[HARK_PATH_BYTES];
@@ -403,11 +423,12 @@ static hark_status run_one(sweep *s, hark_jsonl *file, int run, bool *stopped) {
   HARK_TRY(write_configuration(s, run, configuration));
   HARK_TRY(run_path(s, run, folder));
   HARK_TRY(hark_path_join(s->context, folder, "config.yaml", begun));
-  char shown[HARK_PATH_BYTES];
-  memcpy(shown, folder, sizeof shown);
-  hark_line_clean(shown);
-  fprintf(stderr, "run %d of %d: %s\n", run + 1, s->runs, shown);
+  say_begin(s, run, folder);
+  const double start = hark_progress_clock();
   HARK_TRY(train(s, configuration, hark_path_kind_of(begun) != HARK_PATH_NONE, &exit_code));
+  s->course->seconds += hark_progress_clock() - start;
+  s->course->trained++;
+  s->course->left--;
   const bool asked = exit_code == HARK_EXIT_HANGUP || exit_code == HARK_EXIT_INTERRUPTED || exit_code == HARK_EXIT_TERMINATED;
   *stopped = stop_signal != 0 || asked;
   if (*stopped) s->call->exit_code = stop_signal != 0 ? HARK_EXIT_SIGNAL + stop_signal : exit_code;
@@ -617,6 +638,8 @@ static hark_status run_plans(sweep *sweeps, int count) {
   HARK_TRY(check_folders(sweeps, count));
   name_plans(sweeps, count);
   for (int i = 0; i < count; i++) HARK_TRY(with_plan(&sweeps[i], prepare(&sweeps[i])));
+  for (int i = 0; i < count; i++)
+    for (int run = 0; run < sweeps[i].runs; run++) sweeps[i].course->left += !sweeps[i].whole[run];
   for (int i = 0; i < count && !stopped; i++) HARK_TRY(with_plan(&sweeps[i], work(&sweeps[i], &stopped)));
   if (stopped || sweeps->values->list) return HARK_OK;
   for (int i = 0; i < count; i++) HARK_TRY(with_plan(&sweeps[i], report(&sweeps[i])));
@@ -628,10 +651,12 @@ static hark_status run_plans(sweep *sweeps, int count) {
 static hark_status run(hark_invocation *call) {
   const int count = hark_options_argument_count(call->options);
   void *memory = NULL;
+  sweep_course course = {0};
   HARK_TRY(hark_allocate_zero(call->context, (size_t)count * sizeof(sweep), &memory));
   sweep *const sweeps = memory;
   for (int i = 0; i < count; i++)
-    sweeps[i] = (sweep){.call = call, .context = call->context, .values = call->values[0], .number = i, .sweeps = count};
+    sweeps[i] =
+        (sweep){.call = call, .context = call->context, .values = call->values[0], .number = i, .sweeps = count, .course = &course};
   const hark_status status = run_plans(sweeps, count);
   for (int i = 0; i < count; i++) close_sweep(&sweeps[i]);
   hark_release(call->context, memory, (size_t)count * sizeof(sweep));

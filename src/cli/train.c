@@ -106,18 +106,36 @@ typedef struct training_view {
   hark_progress progress;
 } training_view;
 
+/* A loss in as few columns as it takes. */
+static const char *loss_words(const char *name, double loss, char text[HARK_PROGRESS_PIECE_BYTES]) {
+  text[0] = '\0'; /* not known yet */
+  if (isfinite(loss)) (void)snprintf(text, HARK_PROGRESS_PIECE_BYTES, fabs(loss) < 1e4 ? "%s %.4f" : "%s %.3e", name, loss);
+  return text;
+}
+
+/* The most important ones first to be read, and last to be left out: the step, the loss, the time left. */
 static void show(void *user, const hark_train_progress *at) {
+  enum { STEP, LOSS, EVALUATING, VALIDATION, SPEED, PEAK, LEFT, PIECES };
   hark_progress *progress = &((training_view *)user)->progress;
   if (!hark_progress_due(progress)) return;
-  char tokens[HARK_HUMAN_BYTES], left[HARK_PROGRESS_TIME_BYTES], validation[32] = "", peak[32] = "";
+  hark_progress_piece pieces[PIECES] = {[STEP] = {.rank = 0},       [LOSS] = {.rank = 1},  [EVALUATING] = {.rank = 1},
+                                        [VALIDATION] = {.rank = 4}, [SPEED] = {.rank = 3}, [PEAK] = {.rank = 5},
+                                        [LEFT] = {.rank = 2}};
+  char speed[HARK_HUMAN_BYTES], left[HARK_PROGRESS_TIME_BYTES];
+#define WRITE(piece, member, ...) (void)snprintf(pieces[piece].member, HARK_PROGRESS_PIECE_BYTES, __VA_ARGS__)
+  WRITE(STEP, text, "step %" PRId64 "/%" PRId64, at->step, at->steps);
+  WRITE(STEP, brief, "%.1f %%", 100 * (double)at->step / (double)hark_max(1, at->steps));
+  if (isfinite(at->seconds_left)) WRITE(LEFT, text, "%s left", hark_progress_time(at->seconds_left, left));
   if (at->evaluating >= 0) {
-    hark_progress_update(progress, "step %" PRId64 "/%" PRId64 "  evaluating %3.0f %%", at->step, at->steps, 100 * at->evaluating);
-    return;
+    WRITE(EVALUATING, text, "evaluating %.0f %%", 100 * at->evaluating);
+  } else {
+    (void)loss_words("loss", at->loss, pieces[LOSS].text);
+    (void)loss_words("validation", at->validation_loss, pieces[VALIDATION].text);
+    WRITE(SPEED, text, "%s tokens/s", hark_human(at->tokens_per_second, speed));
+    if (at->peak_fraction > 0) WRITE(PEAK, text, "%.0f %% of peak", 100 * at->peak_fraction);
   }
-  if (isfinite(at->validation_loss)) (void)snprintf(validation, sizeof validation, "  validation %.4f", at->validation_loss);
-  if (at->peak_fraction > 0) (void)snprintf(peak, sizeof peak, "  %.0f %% of peak", 100 * at->peak_fraction);
-  hark_progress_update(progress, "step %" PRId64 "/%" PRId64 "  loss %.4f%s  %s tokens/s%s  %s left", at->step, at->steps, at->loss,
-                       validation, hark_human(at->tokens_per_second, tokens), peak, hark_progress_time(at->seconds_left, left));
+#undef WRITE
+  hark_progress_show(progress, pieces, PIECES);
 }
 
 static void say(void *user, const char *line) { hark_progress_line(&((training_view *)user)->progress, "%s", line); }

@@ -104,6 +104,7 @@ static hark_status new_responses(void *user, const double *x, double *value, dou
   problem *const p = user;
   const int64_t count = p->count * p->batch.queries;
   *value = 0;
+  hark_lab_tick(p->lab, 0, 0);
   p->batch.ridge = exp(x[0]);
   p->batch.sigma = exp(x[1]);
   HARK_TRY(hark_lab_batch_forward(p->lab->context, &p->batch, p->count));

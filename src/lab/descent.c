@@ -13,7 +13,7 @@
 enum { HALVINGS = 60, ARRAYS = 4 }; /* arrays beside the pairs */
 
 hark_status hark_lab_make_descent(hark_lab *lab, int64_t dims, int pairs, hark_lab_descent *descent) {
-  *descent = (hark_lab_descent){.dims = dims, .pairs = pairs < HARK_LAB_MOST_PAIRS ? pairs : HARK_LAB_MOST_PAIRS};
+  *descent = (hark_lab_descent){.lab = lab, .dims = dims, .pairs = pairs < HARK_LAB_MOST_PAIRS ? pairs : HARK_LAB_MOST_PAIRS};
   HARK_TRY(hark_lab_numbers(lab, dims, &descent->x));
   HARK_TRY(hark_lab_numbers(lab, dims, &descent->gradient));
   return hark_lab_numbers(lab, dims * (ARRAYS + 2 * descent->pairs), &descent->memory);
@@ -22,6 +22,7 @@ hark_status hark_lab_make_descent(hark_lab *lab, int64_t dims, int pairs, hark_l
 static void copy(int64_t count, const double *from, double *to) { memcpy(to, from, (size_t)count * sizeof *to); }
 
 static hark_status evaluate(const hark_lab_objective *objective, hark_lab_descent *d) {
+  hark_lab_tick(d->lab, 0, 0);
   HARK_TRY(objective->evaluate(objective->user, d->x, &d->value, d->gradient));
   d->norm = sqrt(hark_lab_dot(d->gradient, d->gradient, d->dims));
   d->evaluations++;
@@ -35,6 +36,7 @@ hark_status hark_lab_descend(hark_lab *lab, const hark_lab_objective *objective,
   if (objective->project != NULL) objective->project(objective->user, d->x);
   for (int step = 0; step <= how.steps; step++) {
     HARK_TRY(evaluate(objective, d));
+    hark_lab_tick(lab, step, how.steps);
     if (!isfinite(d->value)) return hark_fail(lab->context, HARK_NOT_FINITE, "a loss is %g after %d steps of Adam", d->value, step);
     if (how.last || d->value < least) {
       least = d->value;

@@ -171,6 +171,7 @@ static hark_status loss(void *user, const double *weights, double *value, double
     const int64_t count = t->count - first < CHUNK ? t->count - first : CHUNK;
     const double *const tokens = t->tokens + first * L * TOKEN, *const masks = t->masks + first * MASKS * DC;
     hark_call call;
+    hark_lab_tick(t->lab, 0, 0);
     HARK_TRY(predict(context, r, weights, tokens, masks, count, L, MASKS, &call));
     for (int64_t j = 0; j < count * MASKS * DR; j++) {
       const double error = r->y[j] - t->y[first * MASKS * DR + j];
@@ -222,6 +223,7 @@ static hark_status measure_curvature(trainer *t, const double *weights, double *
   for (int64_t first = 0; first < sequences; first += CHUNK) {
     const int64_t count = sequences - first < CHUNK ? sequences - first : CHUNK;
     hark_call call;
+    hark_lab_tick(t->lab, 0, 0);
     HARK_TRY(predict(t->lab->context, r, weights, t->tokens + first * L * TOKEN, t->masks + first * MASKS * DC, count, L, MASKS, &call));
     for (int64_t asked = 0; asked < (int64_t)MASKS * DR; asked++) { /* of every sequence one number at a time */
       for (int64_t j = 0; j < count * MASKS * DR; j++) r->dy[j] = j % ((int64_t)MASKS * DR) == asked;

@@ -30,6 +30,10 @@ const char *hark_lab_missing(const hark_experiment *experiment) {
 #endif
 }
 
+void hark_lab_tick(const hark_lab *lab, int64_t done, int64_t all) {
+  if (lab->tick != NULL) lab->tick(lab->tick_user, lab, done, all);
+}
+
 /* ---- memory ---- */
 
 /* In front of a piece of memory, which begins HARK_ALIGNMENT bytes behind it. */
@@ -80,6 +84,7 @@ hark_status hark_lab_allocate(hark_lab *lab, size_t bytes, void **out) {
   size_t all;
   void *memory = NULL;
   *out = NULL;
+  hark_lab_tick(lab, 0, 0);
   HARK_TRY(hark_size_add(lab->context, bytes, HARK_ALIGNMENT, &all));
   if (all >= LOOK_AT_THE_MACHINE) HARK_TRY(refuse_beyond_memory(lab->context, all));
   HARK_TRY(hark_allocate_zero(lab->context, all, &memory));
@@ -101,6 +106,7 @@ hark_status hark_lab_numbers(hark_lab *lab, int64_t count, double **out) {
 }
 
 hark_random_stream hark_lab_stream(const hark_lab *lab, uint32_t stream) {
+  hark_lab_tick(lab, 0, 0);
   return (hark_random_stream){.seed = lab->seed, .layer_purpose = hark_random_layer_purpose(stream, HARK_RANDOM_LAB)};
 }
 
@@ -144,6 +150,7 @@ hark_status hark_lab_add_table(hark_lab *lab, const char *title, const hark_lab_
 }
 
 hark_status hark_lab_add_row(hark_lab *lab, hark_lab_table *table, const double *values) {
+  hark_lab_tick(lab, 0, 0);
   for (int i = 0; i < table->column_count; i++)
     if (!isfinite(values[i]))
       return hark_fail(lab->context, HARK_NOT_FINITE, "%s: %s is %g in row %lld", table->title, table->columns[i].name, values[i],

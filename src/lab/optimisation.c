@@ -86,6 +86,7 @@ static hark_status make_problem(hark_lab *lab, int64_t width, int64_t length, pr
 
 static hark_status risk(void *user, const double *weights, double *value, double *gradient) {
   problem *const p = user;
+  hark_lab_tick(p->lab, 0, 0);
   return hark_lab_network_loss(p->lab->context, &p->network, &p->sequences, p->data.y, weights, p->scratch, value, gradient);
 }
 

@@ -18,6 +18,7 @@ hark_status hark_lab_maximise(hark_lab *lab, const hark_lab_search *search, doub
   *best = -INFINITY;
   for (int step = 0; step <= search->steps; step++) {
     double value, nearby;
+    hark_lab_tick(lab, step, search->steps);
     HARK_TRY(search->value(search->user, at, &value));
     if (!isfinite(value)) return HARK_OK;
     if (value > *best) {

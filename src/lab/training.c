@@ -109,6 +109,7 @@ static hark_status take_step(hark_lab_training *training, int64_t steps, double 
 
 hark_status hark_lab_training_step(hark_lab_training *training, int64_t steps, double peak, hark_lab_pass *pass, void *user, double *loss) {
   *loss = NAN;
+  hark_lab_tick(training->lab, training->step, steps);
   return hark_lab_training_failed(training, take_step(training, steps, peak, pass, user, loss));
 }
 

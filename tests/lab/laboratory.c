@@ -22,6 +22,19 @@ bool test_laboratory_trains(const char *name) {
   return false;
 }
 
+/* Calls that say that work goes on, of which a loop of steps says how many there are. */
+typedef struct ticks {
+  int64_t calls, steps;
+} ticks;
+
+static void count_tick(void *user, const hark_lab *lab, int64_t done, int64_t all) {
+  ticks *const t = user;
+  assert_non_null(lab);
+  assert_true(all == 0 ? done == 0 : done >= 0 && done <= all);
+  t->calls++;
+  t->steps += all > 0;
+}
+
 laboratory test_laboratory_run(hark_context *context, int experiment, uint64_t seed) {
   laboratory l = {NULL, NULL, NULL};
   if (own_tables[experiment] != NULL) {
@@ -30,7 +43,14 @@ laboratory test_laboratory_run(hark_context *context, int experiment, uint64_t s
     assert_fine(context, hark_options_create(context, "lab", &group, 1, &l.options));
   }
   assert_fine(context, hark_lab_create(context, true, seed, l.values, &l.lab));
+  ticks t = {0};
+  int64_t rows = 0;
+  l.lab->tick = count_tick;
+  l.lab->tick_user = &t;
   assert_fine(context, hark_lab_run(l.lab, hark_lab_entries[experiment].experiment));
+  l.lab->tick = NULL;
+  for (int i = 0; i < l.lab->table_count; i++) rows += hark_lab_row_count(&l.lab->tables[i]);
+  if (t.calls <= rows) fail_msg("%s says %lld times that it goes on, with %lld rows", hark_lab_entries[experiment].name, (long long)t.calls, (long long)rows);
   return l;
 }
 
