@@ -9,17 +9,6 @@ demo=$build/demo
 run=$demo/run
 time=${HARK_DEMO_TIME:-170s}
 
-case "$time" in
-  *m) seconds=$((${time%m} * 60)) ;;
-  *s) seconds=${time%s} ;;
-  *) seconds=$time ;;
-esac
-
-# The model; small enough to have learned something after minutes on two cores.
-context=128
-batch=16
-model="--layers 4 --heads 4 --width 160 --context $context --batch $batch"
-
 rm -rf "$demo"
 mkdir -p "$demo"
 find . -path "./$build" -prune -o -path './build*' -prune -o -path ./.git -prune -o \
@@ -28,17 +17,12 @@ find . -path "./$build" -prune -o -path './build*' -prune -o -path ./.git -prune
 
 echo "The text: this repository's sources and documents, $(wc -c <"$demo/text.txt") bytes."
 
-# How many steps fit into the time decides the schedule of the learning rate.
-# shellcheck disable=SC2086 # words
-speed=$("$hark" bench step $model --vocabulary 128 --steps 5 --json | sed -n 's/.*"tokens_per_second":\([0-9]*\).*/\1/p')
-steps=$((speed * seconds * 9 / 10 / (context * batch)))
-[ "$steps" -ge 20 ] || steps=20
-echo "This machine does about $speed tokens a second, so $steps steps fit into $seconds seconds."
 echo
 
-# shellcheck disable=SC2086 # words
-"$hark" train --data "$demo/text.txt" --out "$run" $model --steps "$steps" --max-time "${seconds}s" --lr 3e-3 --warmup $((steps / 20 + 1)) \
-  --split tail --validation-fraction 0.05 --evaluate-every $((steps / 5 + 1)) --checkpoint-every 0 --log-every $((steps / 200 + 1))
+# The model is small enough to have learned something after minutes on two cores. How many steps fit into the time, hark finds out: that decides the
+# schedule of the learning rate.
+"$hark" train --data "$demo/text.txt" --out "$run" --max-time "$time" --layers 4 --heads 4 --width 160 --context 128 --batch 16 --lr 3e-3 \
+  --split tail --validation-fraction 0.05 --evaluate-every 200 --checkpoint-every 0 --log-every 5
 echo
 
 "$hark" plot "$run" || echo "(no picture: gnuplot is missing)"

@@ -473,7 +473,9 @@ const hark_command hark_command_train = {
     .summary = "train a model on text or on labelled examples",
     .notes =
         "  hark train --data book.txt --out runs/book                      a small model on your own text\n"
-        "  hark train --resume --out runs/book --steps 10000               go on, for longer\n"
+        "  hark train --data book.txt --out runs/book --max-time 10m       as many steps as fit into ten minutes\n"
+        "  hark train --resume --out runs/book --max-time 10m              go on, for ten minutes more\n"
+        "  hark train --resume --out runs/book --steps 10000               go on to step 10000, at the rate that was reached\n"
         "  hark train --config recipes/kernel-composition/rotary.yaml --data texts/\n"
         "  hark train --config recipes/lra/listops-small.yaml --data tasks/listops      classes of labelled examples\n"
         "  hark train --init-from runs/book --data letters.txt --out runs/letters      begin with trained weights\n"
