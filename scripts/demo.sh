@@ -22,7 +22,7 @@ echo
 # The model is small enough to have learned something after minutes on two cores. How many steps fit into the time, hark finds out: that decides the
 # schedule of the learning rate.
 "$hark" train --data "$demo/text.txt" --out "$run" --max-time "$time" --layers 4 --heads 4 --width 160 --context 128 --batch 16 --lr 3e-3 \
-  --split tail --validation-fraction 0.05 --evaluate-every 200 --checkpoint-every 0 --log-every 5
+  --split tail --validation-fraction 0.005 --evaluate-every 250 --checkpoint-every 0 --log-every 5
 echo
 
 "$hark" plot "$run" || echo "(no picture: gnuplot is missing)"
@@ -35,7 +35,8 @@ echo
 echo "-----------------------------------------------------------------------------"
 
 number() { sed -n "s|.*\"$1\": *\\([0-9.eE+-]*\\).*|\\1|p" "$run/metrics.jsonl" | tail -n 1; }
-awk -v loss="$(number val/loss)" -v single="$(number val/entropy)" -v pairs="$(number val/pair_entropy)" 'BEGIN {
+[ -n "$(number val/loss)" ] || echo "There was no time for an evaluation: give it more."
+[ -z "$(number val/loss)" ] || awk -v loss="$(number val/loss)" -v single="$(number val/entropy)" -v pairs="$(number val/pair_entropy)" 'BEGIN {
   printf "Validation loss: %.3f nats a character (%.2f bits), on text that it never saw.\n", loss, loss / log(2)
   printf "Guessing from the frequencies of characters reaches %.3f, from those of pairs %.3f.\n", single, pairs
   if (loss < pairs) printf "It beats the pairs by %.0f %%: it looks further back than one character.\n", 100 * (1 - loss / pairs)

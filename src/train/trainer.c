@@ -2,7 +2,7 @@
  *
  * A step is a function of the configuration, the weights and the step's number: windows and dropout are keyed by sample numbers. What goes
  * from step to step is in hark_run_state and in the engine, and both are in a checkpoint: that is why a resumed run is the same run. */
-#include "train/trainer.h"
+#include "train/training_run.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -22,38 +22,10 @@
 #include "train/targets.h"
 #include "train/warm_start.h"
 
-/* Part of a time that is planned with: steps differ, and a schedule that comes to its end before its time is better than one that does not. */
-#define PLANNED_PART 0.95
 /* Until a checkpoint has been written: slower than most disks, and than SHA-256. */
 #define SAVED_BYTES_PER_SECOND 1e8
 
-typedef struct training_run {
-  hark_context *context;
-  const hark_config *config;
-  const hark_run *run;
-  const hark_train_hooks *hooks;
-  hark_material material;
-  hark_engine *engine;
-  hark_jsonl metrics;
-  hark_run_state state;
-  int64_t steps;                     /* in all; 0: as many as fit into train.max_time, which are not known yet */
-  hark_pace pace;                    /* what steps, evaluations and saves take */
-  bool planned;                      /* the steps were planned now */
-  bool no_evaluation;                /* takes too much of the time */
-  double measured_until;             /* by the clock, of an evaluation that is measured; 0: of none */
-  double measured_part;
-  bool checkpoint_asked, stop_asked; /* since the last checkpoint; at all */
-  double started, seconds_before;    /* clock at the start; seconds of training before it */
-  double line_clock;                 /* clock at the last line of metrics */
-  int64_t line_tokens, line_steps;   /* since then */
-  double line_operations;
-  double pass_operations; /* of the last micro-batch; before the first one of this part of the run, of the largest there can be */
-  hark_train_progress progress;
-  hark_ahca_statistics statistics; /* of the last evaluation */
-} training_run;
-
-static void say(const training_run *trainer, const char *format, ...) HARK_PRINTF(2, 3);
-static void say(const training_run *trainer, const char *format, ...) {
+void hark_training_say(const training_run *trainer, const char *format, ...) {
   if (trainer->hooks->say == NULL) return;
   char line[HARK_MESSAGE_BYTES];
   va_list arguments;
@@ -63,7 +35,7 @@ static void say(const training_run *trainer, const char *format, ...) {
   trainer->hooks->say(trainer->hooks->user, line);
 }
 
-static double now_of(const training_run *trainer) {
+double hark_training_now(const training_run *trainer) {
   return trainer->hooks->clock != NULL ? trainer->hooks->clock(trainer->hooks->user) : hark_machine_seconds();
 }
 
@@ -71,27 +43,7 @@ static void show(training_run *trainer) {
   if (trainer->hooks->show != NULL) trainer->hooks->show(trainer->hooks->user, &trainer->progress);
 }
 
-/* The steps of a configuration, 0 where they follow from a time. Refuses a length whose tokens could not be counted. */
-static hark_status count_steps(const training_run *trainer, const hark_config *config, int64_t *out) {
-  const int64_t tokens = hark_config_step_tokens(config), most = INT64_MAX / 2 / tokens;
-  const int64_t samples = config->train.batch * config->train.accumulate;
-  *out = config->train.steps;
-  if (config->train.epochs > 0) {
-    const double steps = ceil(config->train.epochs * (double)trainer->material.samples_per_epoch / (double)samples);
-    *out = steps < (double)most ? (int64_t)steps : INT64_MAX;
-  } else if (config->train.tokens > 0 && hark_config_has_sentences(config)) {
-    *out = hark_ceil_div(hark_material_samples(&trainer->material, config->train.tokens), samples);
-  } else if (config->train.tokens > 0) {
-    *out = config->train.tokens / tokens + (config->train.tokens % tokens > 0);
-  } else if (config->train.examples > 0) {
-    *out = hark_ceil_div(config->train.examples, samples);
-  }
-  if (*out <= most) return HARK_OK;
-  return hark_fail(trainer->context, HARK_BAD_CONFIGURATION,
-                   "the run is longer than tokens can be counted, expected at most %" PRId64 " steps of %" PRId64 " tokens", most, tokens);
-}
-
-static double seconds_so_far(const training_run *trainer) { return trainer->seconds_before + now_of(trainer) - trainer->started; }
+static double seconds_so_far(const training_run *trainer) { return trainer->seconds_before + hark_training_now(trainer) - trainer->started; }
 
 /* Behind the lines of the checkpoint: what was written after it, or by a run that never began, goes. */
 static hark_status open_metrics(training_run *trainer) {
@@ -127,10 +79,10 @@ static hark_status record_text(training_run *trainer) {
   if (tells_next(trainer)) hark_jsonl_number(&trainer->metrics, "val/pair_entropy", statistics.pair_entropy);
   HARK_TRY(end_line(trainer));
   if (!tells_next(trainer))
-    say(trainer, "the validation text's frequencies alone reach a loss of %.3f a%s token", statistics.entropy,
+    hark_training_say(trainer, "the validation text's frequencies alone reach a loss of %.3f a%s token", statistics.entropy,
         tells_hidden(trainer) ? " hidden" : "");
   else
-    say(trainer, "the validation text's frequencies alone reach a loss of %.3f, those of pairs %.3f", statistics.entropy,
+    hark_training_say(trainer, "the validation text's frequencies alone reach a loss of %.3f, those of pairs %.3f", statistics.entropy,
         statistics.pair_entropy);
   return HARK_OK;
 }
@@ -178,7 +130,7 @@ static hark_status preflight(training_run *trainer) {
   hark_needs needs;
   HARK_TRY(hark_preflight_estimate(trainer->context, &run, &needs));
   trainer->pace.save = (double)needs.checkpoint / SAVED_BYTES_PER_SECOND;
-  say(trainer,
+  hark_training_say(trainer,
       "model: %" PRId64
       " parameters; memory: about %.0f MiB (weights %.0f, gradients %.0f, moments %.0f, step %.0f, program %.0f); "
       "checkpoints: %.1f MiB each, at most %" PRId64,
@@ -192,26 +144,26 @@ static void say_material(const training_run *trainer) {
   const hark_material *material = &trainer->material;
   const hark_schedule_plan *plan = &trainer->state.plan;
   if (plan->from == 0 && plan->warmup == 0 && trainer->config->train.warmup > trainer->steps)
-    say(trainer, "the warm-up of %" PRId64 " steps is longer than the run of %" PRId64 ": the rate rises to its end",
+    hark_training_say(trainer, "the warm-up of %" PRId64 " steps is longer than the run of %" PRId64 ": the rate rises to its end",
         trainer->config->train.warmup, trainer->steps);
   if (material->examples != NULL) {
     const hark_examples_counts training = hark_examples_count(material->examples, HARK_SPLIT_TRAINING);
     const hark_examples_counts validation = hark_examples_count(material->examples, HARK_SPLIT_VALIDATION);
     if (material->task.features > 0)
-      say(trainer,
+      hark_training_say(trainer,
           "examples: %" PRId64 " of %" PRId64 " vectors to train on, the longest of %" PRId64 ", %" PRId64
           " to validate with; %d numbers a vector, %d to be told",
           training.examples, training.tokens, training.longest, validation.examples, (int)material->task.features,
           (int)material->task.responses);
     else
-      say(trainer,
+      hark_training_say(trainer,
           "examples: %" PRId64 " of %" PRId64 " tokens to train on, the longest of %" PRId64 ", %" PRId64
           " to validate with, %d tokens in the "
           "vocabulary, %d classes",
           training.examples, training.tokens, training.longest, validation.examples, (int)material->task.vocabulary,
           (int)material->task.classes);
     if (training.cut + validation.cut > 0)
-      say(trainer, "%" PRId64 " sequences were longer than data.length_limit, the longest had %" PRId64 " tokens",
+      hark_training_say(trainer, "%" PRId64 " sequences were longer than data.length_limit, the longest had %" PRId64 " tokens",
           training.cut + validation.cut, hark_max(training.longest_whole, validation.longest_whole));
     return;
   }
@@ -219,16 +171,16 @@ static void say_material(const training_run *trainer) {
   const hark_text_counts validation = hark_corpus_counts(material->corpus, HARK_SPLIT_VALIDATION);
   if (hark_config_has_sentences(trainer->config)) {
     const hark_sentences *s = &material->sentences, *v = &material->validation_sentences;
-    say(trainer,
+    hark_training_say(trainer,
         "sentences: %" PRId64 " of %" PRId64 " targets to train on, in %" PRId64 " windows that are %.0f %% full; %" PRId64 " of %" PRId64
         " to validate with; %d in the vocabulary",
         counts.sentences, s->positions, s->windows, 100 * (double)s->positions / (double)(s->windows * s->settings.context),
         validation.sentences, v->positions, (int)material->task.vocabulary);
     if (s->cut + v->cut > 0)
-      say(trainer, "%" PRId64 " sentences were longer than a window of %" PRId64 " tokens and cut", s->cut + v->cut, s->settings.context);
+      hark_training_say(trainer, "%" PRId64 " sentences were longer than a window of %" PRId64 " tokens and cut", s->cut + v->cut, s->settings.context);
     return;
   }
-  say(trainer, "text: %" PRId64 " tokens to train on, %" PRId64 " to validate with, %d in the vocabulary", counts.tokens, validation.tokens,
+  hark_training_say(trainer, "text: %" PRId64 " tokens to train on, %" PRId64 " to validate with, %d in the vocabulary", counts.tokens, validation.tokens,
       (int)material->task.vocabulary);
 }
 
@@ -260,179 +212,6 @@ static hark_status refuse_material(training_run *trainer) {
                    material->examples != NULL ? "examples are" : "text is", material->examples != NULL ? "those" : "the one");
 }
 
-/* ---- how long the run is ---- */
-
-static hark_request ask(training_run *trainer);
-
-static double clock_of_measure(void *user) { return now_of(user); }
-
-static bool stops_measure(void *user) {
-  training_run *trainer = user;
-  (void)ask(trainer);
-  return trainer->stop_asked;
-}
-
-/* A step as the run's, whose weights and moments are thrown away afterwards. */
-static hark_status measured_step(void *user, int64_t number) {
-  training_run *trainer = user;
-  const hark_config *config = trainer->config;
-  hark_material_pass part;
-  hark_step_result result;
-  int64_t targets = 0;
-  const int64_t first = number * config->train.batch * config->train.accumulate;
-  HARK_TRY(hark_material_targets(trainer->context, &trainer->material, first, &targets));
-  HARK_TRY(hark_engine_begin_step(trainer->context, trainer->engine));
-  for (int64_t micro = 0; micro < config->train.accumulate; micro++) {
-    const hark_status status =
-        hark_material_train(trainer->context, &trainer->material, trainer->engine, first + micro * config->train.batch, (uint32_t)micro + 1,
-                            1.0 / (double)hark_max(1, targets), &part);
-    if (status != HARK_OK && status != HARK_NOT_FINITE) return status;
-  }
-  return hark_engine_finish_step(trainer->context, trainer->engine, number + 1, 0, 0, &result);
-}
-
-typedef struct validation_result {
-  double loss, accuracy; /* the latter of examples, of hidden tokens and of a model's own; else NaN */
-  bool complete;
-} validation_result;
-static hark_status validate(training_run *trainer, validation_result *out);
-
-static hark_status measured_evaluation(void *user, double until, double *part) {
-  training_run *trainer = user;
-  validation_result unused;
-  trainer->measured_until = until;
-  const hark_status status = validate(trainer, &unused);
-  *part = trainer->measured_part;
-  trainer->measured_until = 0;
-  return status;
-}
-
-/* Measures what the run's time is to be laid out with, on weights that are drawn anew, or loaded, afterwards. */
-static hark_status measure_pace(training_run *trainer, bool steps_too) {
-  hark_engine *engine = trainer->engine;
-  const hark_pace_task task = {.user = trainer,
-                               .clock = clock_of_measure,
-                               .step = measured_step,
-                               .evaluate = trainer->material.has_validation ? measured_evaluation : NULL,
-                               .stopped = stops_measure};
-  HARK_TRY(hark_parameters_initialise(trainer->context, &engine->network->parameters, (uint64_t)trainer->config->train.seed));
-  HARK_TRY(hark_pace_measure(&task, trainer->config->train.max_time, steps_too, &trainer->pace));
-  HARK_TRY(hark_tensor_zero(trainer->context, &engine->first_moment));
-  HARK_TRY(hark_tensor_zero(trainer->context, &engine->second_moment));
-  engine->report = (hark_attention_report){0};
-  trainer->statistics = (hark_ahca_statistics){0};
-  if (!hark_pace_is_evaluation_too_long(&trainer->pace, trainer->config->train.max_time)) return HARK_OK;
-  char evaluation[HARK_NUMBER_BYTES], time[HARK_NUMBER_BYTES];
-  say(trainer, "an evaluation takes about %s s, more than half of the %s s: there will be none; hark eval measures the run",
-      hark_number_print(ceil(trainer->pace.evaluation), evaluation), hark_number_print(trainer->config->train.max_time, time));
-  trainer->no_evaluation = true;
-  trainer->pace.evaluation = 0;
-  return HARK_OK;
-}
-
-static hark_pace_every every_of(const training_run *trainer) {
-  return (hark_pace_every){trainer->config->train.evaluate_every, trainer->config->train.checkpoint_every};
-}
-
-/* As many steps as fit into the time. */
-static void plan_steps(training_run *trainer, int64_t done) {
-  const hark_config *config = trainer->config;
-  const hark_pace_every every = every_of(trainer);
-  const double left = PLANNED_PART * config->train.max_time - (now_of(trainer) - trainer->started);
-  const int64_t most = INT64_MAX / 2 / hark_config_step_tokens(config);
-  char step[HARK_NUMBER_BYTES], time[HARK_NUMBER_BYTES];
-  trainer->steps = hark_min(most, hark_pace_reach(&trainer->pace, &every, done, left));
-  trainer->planned = !trainer->stop_asked;
-  if (!trainer->planned) return;
-  say(trainer, "a step takes about %s ms: %" PRId64 " fit into the %s s, with the evaluations",
-      hark_number_print(ceil(1e3 * trainer->pace.step), step), trainer->steps - done, hark_number_print(config->train.max_time, time));
-}
-
-/* The length of a run whose configuration gives a time alone: what was planned before, or what fits. */
-static hark_status settle_steps(training_run *trainer, const resumption *begun) {
-  const hark_config *config = trainer->config;
-  const hark_run_state *state = &begun->state; /* zeros: there is none */
-  const bool stands = state->plan.steps > 0 && (state->step < state->plan.steps || !config->train.more_time);
-  if (config->train.planned && stands) trainer->steps = state->plan.steps;
-  if (config->train.max_time <= 0 || (trainer->steps > 0 && state->step >= trainer->steps)) return HARK_OK;
-  const bool plans = trainer->steps == 0;
-  HARK_TRY(measure_pace(trainer, plans));
-  if (plans) plan_steps(trainer, state->step);
-  return HARK_OK;
-}
-
-/* ---- the learning rate of a run that goes on ---- */
-
-/* The plan of a run of before there were plans: that of the configuration that it was begun with. */
-static hark_status find_plan(training_run *trainer, hark_schedule_plan *plan, double *rate) {
-  hark_context *context = trainer->context;
-  char path[HARK_PATH_BYTES];
-  hark_config stored;
-  hark_options *options = NULL;
-  const hark_option_group group = {&hark_config_table, &stored};
-  int64_t steps = trainer->steps;
-  hark_status status = hark_run_path(context, trainer->run, "config.yaml", path);
-  if (status == HARK_OK) status = hark_options_create(context, "train", &group, 1, &options);
-  if (status == HARK_OK) status = hark_options_read_yaml(context, options, path, HARK_SOURCE_RUN);
-  if (status == HARK_OK) status = hark_config_finish(context, options, &stored);
-  if (status == HARK_OK) status = count_steps(trainer, &stored, &steps);
-  if (status == HARK_OK) {
-    *plan = hark_schedule_plan_of(&stored, steps);
-    *rate = hark_schedule_plan_rate(&stored, plan, trainer->state.step);
-  }
-  hark_options_destroy(context, &options);
-  return status;
-}
-
-/* Four digits: 0.00018. */
-static const char *rounded(double value, char text[HARK_NUMBER_BYTES]) {
-  (void)snprintf(text, HARK_NUMBER_BYTES, "%.4g", value);
-  return text;
-}
-
-/* What a run's learning rate does where it is not what the run had laid out. */
-static void say_rates(const training_run *trainer, const hark_schedule_plan *before, double rate) {
-  const int64_t step = trainer->state.step;
-  const hark_schedule_plan *plan = &trainer->state.plan;
-  char was[HARK_NUMBER_BYTES], next[HARK_NUMBER_BYTES], last[HARK_NUMBER_BYTES];
-  if (trainer->steps < step || (trainer->steps == step && trainer->steps != before->steps)) {
-    say(trainer, "the run has made %" PRId64 " steps already, and %" PRId64 " are asked for: there is nothing to do", step, trainer->steps);
-    return;
-  }
-  const bool other = hark_schedule_plan_rate(trainer->config, plan, step) != rate;
-  if (step == 0 || trainer->steps == step || (trainer->steps == before->steps && !other)) return;
-  static const char *const words[] = {"continue", "restart", "stretch"};
-  char length[96] = "";
-  if (trainer->steps != before->steps)
-    (void)snprintf(length, sizeof length, "%" PRId64 " steps in place of %" PRId64 " (train.extend %s): ", trainer->steps, before->steps,
-                   words[trainer->config->train.extend]);
-  say(trainer, "%slearning rate %s at step %" PRId64 ", %s at step %" PRId64 ", %s at the end", length, rounded(rate, was), step,
-      rounded(hark_schedule_plan_rate(trainer->config, plan, step + 1), next), step + 1,
-      rounded(hark_schedule_plan_rate(trainer->config, plan, trainer->steps), last));
-}
-
-static hark_status settle_plan(training_run *trainer, bool resumed) {
-  hark_run_state *state = &trainer->state;
-  hark_schedule_plan before = state->plan;
-  double rate = state->rate;
-  if (!resumed) {
-    state->plan = hark_schedule_plan_of(trainer->config, trainer->steps);
-  } else {
-    if (before.steps == 0 && state->step > 0) HARK_TRY(find_plan(trainer, &before, &rate));
-    state->plan = hark_schedule_extended(trainer->config, &before, state->step, rate, trainer->steps);
-  }
-  const int64_t warmup = hark_pace_warmup(trainer->config->train.warmup, trainer->steps);
-  if (trainer->planned && state->step == 0 && warmup < trainer->config->train.warmup) {
-    state->plan.warmup = warmup;
-    say(trainer, "the learning rate rises over %" PRId64 " of them, train.warmup has %" PRId64, warmup, trainer->config->train.warmup);
-  }
-  if (resumed) say_rates(trainer, &before, rate);
-  trainer->engine->plan = state->plan;
-  /* a stop came before the time was planned with: the next part plans */
-  if (trainer->config->train.planned && trainer->stop_asked && !trainer->planned && before.steps != trainer->steps) state->plan = before;
-  return HARK_OK;
-}
-
 /* Opens text and model and brings both to where the run is. */
 static hark_status prepare(training_run *trainer, bool resume) {
   hark_context *context = trainer->context;
@@ -443,7 +222,7 @@ static hark_status prepare(training_run *trainer, bool resume) {
   if (opened == HARK_BAD_FILE && begun.there)
     hark_fail_prefix(context, "not what this run was trained on so far: "); /* which could be read */
   HARK_TRY(opened);
-  HARK_TRY(count_steps(trainer, config, &trainer->steps));
+  HARK_TRY(hark_training_count_steps(trainer, config, &trainer->steps));
   const int64_t step_samples = config->train.batch * config->train.accumulate;
   HARK_TRY(hark_targets_check(context, &trainer->material, trainer->steps > 0 ? trainer->steps * step_samples : INT64_MAX));
   HARK_TRY(preflight(trainer));
@@ -453,20 +232,20 @@ static hark_status prepare(training_run *trainer, bool resume) {
   HARK_TRY(hark_material_prepare(context, &trainer->material));
   const uint64_t checksum = trainer->material.checksum;
   if (begun.there && begun.state.corpus_checksum != checksum) return refuse_material(trainer);
-  HARK_TRY(settle_steps(trainer, &begun));
+  HARK_TRY(hark_training_settle_steps(trainer, &begun.state));
 
   if (begun.there) {
-    if (begun.damaged[0] != '\0') say(trainer, "%s is damaged: %s", begun.damaged, begun.why);
+    if (begun.damaged[0] != '\0') hark_training_say(trainer, "%s is damaged: %s", begun.damaged, begun.why);
     HARK_TRY(hark_checkpoint_load(context, trainer->run, begun.name, trainer->engine, &trainer->state));
     trainer->engine->report.pivots = trainer->state.mended_pivots;
     /* also where the checkpoint is from before tokens were counted */
     if (!trainer->material.packed) trainer->state.tokens = trainer->state.samples * config->model.context;
-    say(trainer, "going on from %s", begun.name);
+    hark_training_say(trainer, "going on from %s", begun.name);
     /* damaged checkpoints stay until there is a new one */
     const bool settles = begun.damaged[0] == '\0' || strcmp(begun.damaged, "last") == 0;
     if (settles) HARK_TRY(hark_checkpoint_settle(context, trainer->run, &trainer->state, config->train.keep));
   } else {
-    if (resume) say(trainer, "there is no checkpoint yet: beginning again");
+    if (resume) hark_training_say(trainer, "there is no checkpoint yet: beginning again");
     HARK_TRY(hark_parameters_initialise(context, &trainer->engine->network->parameters, (uint64_t)config->train.seed));
     if (config->train.init_from[0] != '\0')
       HARK_TRY(hark_warm_start_load(context, config, trainer->run, &trainer->engine->network->parameters, trainer->hooks->say,
@@ -474,7 +253,7 @@ static hark_status prepare(training_run *trainer, bool resume) {
     HARK_TRY(hark_parameters_project(context, &trainer->engine->network->parameters, true));
     trainer->state = (hark_run_state){.best_loss = INFINITY, .corpus_checksum = checksum};
   }
-  HARK_TRY(settle_plan(trainer, begun.there));
+  HARK_TRY(hark_training_settle_plan(trainer, begun.there));
   HARK_TRY(open_metrics(trainer));
   say_material(trainer);
   if (trainer->planned) HARK_TRY(record_plan(trainer));
@@ -525,7 +304,7 @@ static hark_status record_skipped(training_run *trainer, double loss, double nor
   hark_jsonl_number(&trainer->metrics, "train/loss", loss);
   hark_jsonl_number(&trainer->metrics, "grad_norm", norm);
   HARK_TRY(end_line(trainer));
-  say(trainer, "step %" PRId64 " skipped: loss %g, gradient norm %g", trainer->state.step, loss, norm);
+  hark_training_say(trainer, "step %" PRId64 " skipped: loss %g, gradient norm %g", trainer->state.step, loss, norm);
   if (trainer->state.bad_steps < trainer->config->train.max_bad_steps) return HARK_OK;
   return hark_fail(trainer->context, HARK_NOT_FINITE,
                    "%" PRId64 " steps in a row had numbers that are not finite; the last at step %" PRId64, trainer->state.bad_steps,
@@ -533,7 +312,7 @@ static hark_status record_skipped(training_run *trainer, double loss, double nor
 }
 
 static void measure_speed(training_run *trainer) {
-  const double now = now_of(trainer), elapsed = now - trainer->line_clock;
+  const double now = hark_training_now(trainer), elapsed = now - trainer->line_clock;
   if (elapsed <= 0) return;
   trainer->progress.tokens_per_second = (double)trainer->line_tokens / elapsed;
   if (trainer->hooks->peak_operations > 0)
@@ -579,7 +358,7 @@ static hark_status record_line(training_run *trainer) {
   trainer->state.smoothing_sum = trainer->state.ratio_sum = trainer->state.ponder_sum = 0;
   trainer->state.loss_count = 0;
   trainer->state.line_targets = trainer->state.line_right = 0;
-  trainer->line_clock = now_of(trainer);
+  trainer->line_clock = hark_training_now(trainer);
   trainer->line_tokens = trainer->line_steps = 0;
   trainer->line_operations = 0;
   return HARK_OK;
@@ -623,25 +402,17 @@ static hark_status run_step(training_run *trainer) {
   return HARK_OK;
 }
 
-/* Of the steps to come with their evaluations and checkpoints, or of the time where that ends before. */
-static double seconds_left(const training_run *trainer) {
-  const hark_pace_every every = every_of(trainer);
-  const double steps = hark_pace_cost(&trainer->pace, &every, trainer->state.step, trainer->steps), limit = trainer->config->train.max_time;
-  return limit > 0 ? fmax(0, fmin(steps, limit - (now_of(trainer) - trainer->started))) : steps;
-}
-
 static void update_progress(training_run *trainer) {
   trainer->progress.step = trainer->state.step;
   trainer->progress.steps = trainer->steps;
   trainer->progress.tokens = trainer->state.tokens;
   trainer->progress.seconds = seconds_so_far(trainer);
-  trainer->progress.seconds_left = seconds_left(trainer);
+  trainer->progress.seconds_left = hark_training_seconds_left(trainer);
   trainer->progress.evaluating = -1;
   show(trainer);
 }
 
-/* What is asked for stays asked for, also during an evaluation, which only a stop ends. */
-static hark_request ask(training_run *trainer) {
+hark_request hark_training_ask(training_run *trainer) {
   const hark_request request = trainer->hooks->request != NULL ? trainer->hooks->request(trainer->hooks->user) : HARK_REQUEST_NONE;
   if (request == HARK_REQUEST_CHECKPOINT) trainer->checkpoint_asked = true;
   if (request == HARK_REQUEST_STOP) trainer->stop_asked = true;
@@ -652,22 +423,22 @@ static bool show_evaluation(void *user, double part) {
   training_run *trainer = user;
   if (trainer->measured_until > 0) {
     trainer->measured_part = part;
-    return ask(trainer) != HARK_REQUEST_STOP && now_of(trainer) < trainer->measured_until;
+    return hark_training_ask(trainer) != HARK_REQUEST_STOP && hark_training_now(trainer) < trainer->measured_until;
   }
   trainer->progress.evaluating = part;
   trainer->progress.seconds = seconds_so_far(trainer);
   show(trainer);
-  return ask(trainer) != HARK_REQUEST_STOP;
+  return hark_training_ask(trainer) != HARK_REQUEST_STOP;
 }
 
 static bool is_due(int64_t step, int64_t every) { return every > 0 && step % every == 0; }
 
-static bool evaluation_is_due(const training_run *trainer) {
+bool hark_training_evaluation_is_due(const training_run *trainer) {
   const int64_t step = trainer->state.step;
   return is_due(step, trainer->config->train.evaluate_every) || step == trainer->steps;
 }
 
-static hark_status validate(training_run *trainer, validation_result *out) {
+hark_status hark_training_validate(training_run *trainer, validation_result *out) {
   hark_material *material = &trainer->material;
   *out = (validation_result){.accuracy = NAN};
   if (material->examples != NULL) {
@@ -719,13 +490,13 @@ static hark_status evaluate(training_run *trainer, bool *best) {
     trainer->state.evaluated_step = trainer->state.step;
     return record_kernels(trainer);
   }
-  const double before = now_of(trainer);
+  const double before = hark_training_now(trainer);
   validation_result result;
   trainer->statistics = (hark_ahca_statistics){0};
-  HARK_TRY(validate(trainer, &result));
-  trainer->line_clock += now_of(trainer) - before;
+  HARK_TRY(hark_training_validate(trainer, &result));
+  trainer->line_clock += hark_training_now(trainer) - before;
   if (!result.complete) return HARK_OK;
-  trainer->pace.evaluation = now_of(trainer) - before;
+  trainer->pace.evaluation = hark_training_now(trainer) - before;
   trainer->progress.validation_loss = result.loss;
   hark_run_state *state = &trainer->state;
   state->evaluated_step = state->step;
@@ -734,7 +505,7 @@ static hark_status evaluate(training_run *trainer, bool *best) {
     state->best_loss = result.loss;
     state->best_step = state->step;
     state->evaluations_without_improvement = 0;
-  } else if (evaluation_is_due(trainer)) { /* not one that a stop brought forward: a run in parts has as much patience as one in one */
+  } else if (hark_training_evaluation_is_due(trainer)) { /* not one that a stop brought forward: a run in parts has as much patience as one in one */
     state->evaluations_without_improvement++;
   }
   HARK_TRY(record_validation(trainer, &result));
@@ -742,19 +513,19 @@ static hark_status evaluate(training_run *trainer, bool *best) {
   HARK_TRY(record_chunks(trainer));
   char accuracy[48] = "";
   if (isfinite(result.accuracy)) (void)snprintf(accuracy, sizeof accuracy, ", accuracy %.2f %%", 100 * result.accuracy);
-  say(trainer, "step %" PRId64 ": validation loss %.4f%s%s", state->step, result.loss, accuracy, *best ? ", the best so far" : "");
+  hark_training_say(trainer, "step %" PRId64 ": validation loss %.4f%s%s", state->step, result.loss, accuracy, *best ? ", the best so far" : "");
   return HARK_OK;
 }
 
 static hark_status save(training_run *trainer) {
-  const double before = now_of(trainer);
+  const double before = hark_training_now(trainer);
   HARK_TRY(hark_engine_check_finite(trainer->context, trainer->engine));
   HARK_TRY(hark_jsonl_flush(trainer->context, &trainer->metrics, &trainer->state.metrics_bytes));
   trainer->state.seconds = seconds_so_far(trainer);
   trainer->state.mended_pivots = trainer->engine->report.pivots;
   HARK_TRY(hark_checkpoint_save(trainer->context, trainer->run, trainer->engine, &trainer->state, trainer->config->train.keep));
   trainer->checkpoint_asked = false;
-  trainer->pace.save = now_of(trainer) - before;
+  trainer->pace.save = hark_training_now(trainer) - before;
   trainer->line_clock += trainer->pace.save;
   return HARK_OK;
 }
@@ -769,7 +540,7 @@ static bool has_stalled(const training_run *trainer) {
 static hark_status make_up_evaluation(training_run *trainer) {
   const hark_run_state *state = &trainer->state;
   bool best = false;
-  if (state->step == 0 || state->evaluated_step == state->step || !evaluation_is_due(trainer)) return HARK_OK;
+  if (state->step == 0 || state->evaluated_step == state->step || !hark_training_evaluation_is_due(trainer)) return HARK_OK;
   HARK_TRY(evaluate(trainer, &best));
   return best ? hark_checkpoint_point_best(trainer->context, trainer->run, state) : HARK_OK;
 }
@@ -785,14 +556,6 @@ static hark_status catch_up(training_run *trainer, hark_stop_reason *reason) {
   return HARK_OK;
 }
 
-/* One more step would leave no time for the last evaluation and for saving. */
-static bool is_time_up(const training_run *trainer) {
-  const double limit = trainer->config->train.max_time, end = trainer->pace.evaluation + trainer->pace.save;
-  if (limit <= 0) return false;
-  const double here = evaluation_is_due(trainer) ? end : 0;
-  return now_of(trainer) - trainer->started + here + trainer->pace.step + end >= limit;
-}
-
 /* A stop writes no line of metrics before its time and leaves evaluations to the next part, so that both parts write what the whole run would
  * have; only a stop for time adds an evaluation of its own, to report what has been reached. */
 static hark_status loop(training_run *trainer, hark_stop_reason *reason) {
@@ -804,15 +567,15 @@ static hark_status loop(training_run *trainer, hark_stop_reason *reason) {
   while (state->step < trainer->steps && *reason == HARK_STOP_DONE) {
     HARK_TRY(run_step(trainer));
     if (trainer->line_tokens > 0) measure_speed(trainer);
-    if (ask(trainer) == HARK_REQUEST_STOP)
+    if (hark_training_ask(trainer) == HARK_REQUEST_STOP)
       *reason = HARK_STOP_REQUEST;
-    else if (is_time_up(trainer))
+    else if (state->step < trainer->steps && hark_training_time_is_up(trainer))
       *reason = HARK_STOP_TIME;
     const bool finished = state->step == trainer->steps;
     if (state->loss_count > 0 && (is_due(state->step, config->train.log_every) || finished)) HARK_TRY(record_line(trainer));
     update_progress(trainer);
     bool best = false;
-    if (*reason != HARK_STOP_REQUEST && (evaluation_is_due(trainer) || *reason == HARK_STOP_TIME)) HARK_TRY(evaluate(trainer, &best));
+    if (*reason != HARK_STOP_REQUEST && (hark_training_evaluation_is_due(trainer) || *reason == HARK_STOP_TIME)) HARK_TRY(evaluate(trainer, &best));
     if (trainer->stop_asked) *reason = HARK_STOP_REQUEST;
     if (*reason == HARK_STOP_DONE && !finished && has_stalled(trainer)) *reason = HARK_STOP_EARLY;
     if (best || finished || *reason != HARK_STOP_DONE || trainer->checkpoint_asked || is_due(state->step, config->train.checkpoint_every)) {
@@ -821,7 +584,7 @@ static hark_status loop(training_run *trainer, hark_stop_reason *reason) {
     }
   }
   if (state->empty_steps > 0)
-    say(trainer, "%" PRId64 " of %" PRId64 " steps had no targets and changed nothing", state->empty_steps, state->step);
+    hark_training_say(trainer, "%" PRId64 " of %" PRId64 " steps had no targets and changed nothing", state->empty_steps, state->step);
   return saved ? HARK_OK : save(trainer);
 }
 
@@ -830,13 +593,13 @@ hark_status hark_train(hark_context *context, const hark_config *config, const h
   static const hark_train_hooks none = {0};
   training_run trainer = {.context = context, .config = config, .run = run, .hooks = hooks != NULL ? hooks : &none};
   trainer.progress.loss = trainer.progress.validation_loss = trainer.progress.gradient_norm = trainer.progress.seconds_left = NAN;
-  trainer.started = now_of(&trainer);
+  trainer.started = hark_training_now(&trainer);
   *result = (hark_train_result){.validation_loss = NAN};
   hark_status status = prepare(&trainer, config->run.resume);
   if (status == HARK_OK && trainer.hooks->ready != NULL) status = trainer.hooks->ready(trainer.hooks->user);
   if (status == HARK_OK) {
     trainer.seconds_before = trainer.state.seconds;
-    trainer.line_clock = now_of(&trainer);
+    trainer.line_clock = hark_training_now(&trainer);
     status = loop(&trainer, &result->reason);
   }
   result->state = trainer.state;
