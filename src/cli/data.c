@@ -138,8 +138,8 @@ typedef struct make_view {
 static void show_progress(void *user, hark_split split, int64_t done, int64_t all) {
   make_view *const view = user;
   if (hark_progress_clock() - view->start < QUIET_SECONDS) return;
-  hark_progress_part(&view->progress, (double)done / (double)all, "%s examples: %" PRId64 " of %" PRId64, hark_example_split_names[split], done,
-                     all);
+  hark_progress_part(&view->progress, (double)done / (double)all, "%s examples: %" PRId64 " of %" PRId64, hark_example_split_names[split],
+                     done, all);
 }
 
 /* The struct of a generator's options. */

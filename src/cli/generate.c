@@ -43,8 +43,8 @@ typedef struct generation {
   size_t token_bytes;
   hark_text text; /* generated */
   size_t written;
-  int64_t trained;                         /* tokens of the texts that the model was trained on */
-  int64_t prompt_forgotten, forgotten;     /* tokens that the model did not see of the prompt, and of all before the last one */
+  int64_t trained;                     /* tokens of the texts that the model was trained on */
+  int64_t prompt_forgotten, forgotten; /* tokens that the model did not see of the prompt, and of all before the last one */
   int32_t begin; /* token before a sentence, of a model of those: one is written, up to the end of its line; 0: a text */
 } generation;
 
@@ -194,10 +194,13 @@ static void tell_forgotten(const generation *g) {
   if (hark_decoding_size(g->call->context, g->model, &enough, &bytes) == HARK_OK)
     (void)snprintf(remedy, sizeof remedy, "; --context %" PRId64 " keeps all", g->count);
   if (prompt > 0)
-    hark_command_warn(g->call, "the prompt has %" PRId64 " tokens and the model sees %" PRId64 " at once: it did not see the first %" PRId64 "%s",
+    hark_command_warn(g->call,
+                      "the prompt has %" PRId64 " tokens and the model sees %" PRId64 " at once: it did not see the first %" PRId64 "%s",
                       g->prompt_count, capacity, prompt, g->forgotten > prompt ? "" : remedy);
   if (g->forgotten > prompt)
-    hark_command_warn(g->call, "the text has %" PRId64 " tokens and the model sees %" PRId64 " at once: by the end it had forgotten the first %" PRId64 "%s",
+    hark_command_warn(g->call,
+                      "the text has %" PRId64 " tokens and the model sees %" PRId64
+                      " at once: by the end it had forgotten the first %" PRId64 "%s",
                       g->count, capacity, g->forgotten, remedy);
 }
 
@@ -210,7 +213,8 @@ static hark_status print_json(generation *g, double seconds) {
   hark_json_append_bytes(&line, hark_text_get(&g->text), g->written);
   hark_text_append(&line, ", \"tokens\": %" PRId64 ", \"checkpoint\": ", made);
   hark_json_append_string(&line, g->source);
-  hark_text_append(&line, ", \"context\": %" PRId64 ", \"prompt_tokens\": %" PRId64 ", \"prompt_forgotten\": %" PRId64 ", \"forgotten\": %" PRId64,
+  hark_text_append(&line,
+                   ", \"context\": %" PRId64 ", \"prompt_tokens\": %" PRId64 ", \"prompt_forgotten\": %" PRId64 ", \"forgotten\": %" PRId64,
                    hark_decoding_capacity(g->decoding), g->prompt_count, g->prompt_forgotten, g->forgotten);
   if (hark_decoding_mended_pivots(g->decoding) > 0)
     hark_text_append(&line, ", \"mended_pivots\": %" PRId64, hark_decoding_mended_pivots(g->decoding));

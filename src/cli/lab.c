@@ -197,8 +197,8 @@ static hark_status describe(hark_invocation *call, const hark_lab *lab, const ha
 
 typedef struct lab_view {
   hark_progress progress;
-  const char *name;  /* of the experiment at work */
-  int number, count; /* which of how many */
+  const char *name;      /* of the experiment at work */
+  int number, count;     /* which of how many */
   double begun, started; /* clock at the beginning of all, and of this one */
   int64_t done, all;     /* steps of the loop at work; 0: of none that counts them */
 } lab_view;
@@ -294,8 +294,7 @@ static hark_status run_one(hark_invocation *call, int experiment, lab_view *view
   const lab_values *const v = call->values[0];
   const hark_lab_entry *const entry = &hark_lab_entries[experiment];
   hark_lab *lab;
-  if (is_left_out(hark_options_argument(call->options, 0), experiment))
-    return tell_left_out(call, entry, document);
+  if (is_left_out(hark_options_argument(call->options, 0), experiment)) return tell_left_out(call, entry, document);
   view->name = entry->name;
   view->started = hark_progress_clock();
   HARK_TRY(hark_lab_create(call->context, v->quick, (uint64_t)v->seed, call->values[experiment + 1], &lab));

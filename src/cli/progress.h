@@ -13,8 +13,8 @@
 
 typedef struct hark_progress {
   bool terminal;
-  bool shown;  /* a line that will be rewritten stands there */
-  double last; /* time of the last update that was written; below 0: none */
+  bool shown;          /* a line that will be rewritten stands there */
+  double last;         /* time of the last update that was written; below 0: none */
   double begun, first; /* of hark_progress_part: time and part at the first call; begun below 0: none, or it began again */
 } hark_progress;
 
@@ -25,7 +25,7 @@ hark_progress hark_progress_begin(void);
 #define HARK_PROGRESS_PIECE_BYTES 64
 #define HARK_PROGRESS_KEPT 2
 typedef struct hark_progress_piece {
-  int rank; /* 0: the last one to go */
+  int rank;                                                               /* 0: the last one to go */
   char text[HARK_PROGRESS_PIECE_BYTES], brief[HARK_PROGRESS_PIECE_BYTES]; /* "" : there is nothing to say; brief "": the text itself */
 } hark_progress_piece;
 /* The pieces that fit into so many columns, two blanks between them; where not even one does, the front of it. */

@@ -110,7 +110,7 @@ typedef struct sweep {
   int number, sweeps; /* which of how many */
   int runs, failed;
   struct sweep_course *course; /* of all plans together */
-  int failure; /* the exit code of every run that failed; HARK_EXIT_FAILED where they differ */
+  int failure;                 /* the exit code of every run that failed; HARK_EXIT_FAILED where they differ */
 } sweep;
 
 static int cell_of(const sweep *s, int run) { return run / s->plan->seed_count; }
@@ -655,8 +655,7 @@ static hark_status run(hark_invocation *call) {
   HARK_TRY(hark_allocate_zero(call->context, (size_t)count * sizeof(sweep), &memory));
   sweep *const sweeps = memory;
   for (int i = 0; i < count; i++)
-    sweeps[i] =
-        (sweep){.call = call, .context = call->context, .values = call->values[0], .number = i, .sweeps = count, .course = &course};
+    sweeps[i] = (sweep){.call = call, .context = call->context, .values = call->values[0], .number = i, .sweeps = count, .course = &course};
   const hark_status status = run_plans(sweeps, count);
   for (int i = 0; i < count; i++) close_sweep(&sweeps[i]);
   hark_release(call->context, memory, (size_t)count * sizeof(sweep));

@@ -118,9 +118,8 @@ static void show(void *user, const hark_train_progress *at) {
   enum { STEP, LOSS, EVALUATING, VALIDATION, SPEED, PEAK, LEFT, PIECES };
   hark_progress *progress = &((training_view *)user)->progress;
   if (!hark_progress_due(progress)) return;
-  hark_progress_piece pieces[PIECES] = {[STEP] = {.rank = 0},       [LOSS] = {.rank = 1},  [EVALUATING] = {.rank = 1},
-                                        [VALIDATION] = {.rank = 4}, [SPEED] = {.rank = 3}, [PEAK] = {.rank = 5},
-                                        [LEFT] = {.rank = 2}};
+  hark_progress_piece pieces[PIECES] = {[STEP] = {.rank = 0},  [LOSS] = {.rank = 1}, [EVALUATING] = {.rank = 1}, [VALIDATION] = {.rank = 4},
+                                        [SPEED] = {.rank = 3}, [PEAK] = {.rank = 5}, [LEFT] = {.rank = 2}};
   char speed[HARK_HUMAN_BYTES], left[HARK_PROGRESS_TIME_BYTES];
 #define WRITE(piece, member, ...) (void)snprintf(pieces[piece].member, HARK_PROGRESS_PIECE_BYTES, __VA_ARGS__)
   WRITE(STEP, text, "step %" PRId64 "/%" PRId64, at->step, at->steps);

@@ -284,7 +284,8 @@ static const hark_option options[] = {
      NULL, "learning rate after the warm-up; base_rsqrt: learning_rate / sqrt(step); cycle: a cosine whose period is the whole run"},
     {"train.warmup", "warmup", HARK_OPTION_INT, AT(train.warmup), "100", "[0, inf)", TRAIN, NULL, "steps over which the rate rises from 0"},
     {"train.extend", "extend", HARK_OPTION_ENUM, AT(train.extend), "continue", "continue|restart|stretch", RUNS, NULL,
-     "learning rate of a run that goes on with another length: on from the rate it has reached to that of the end, again from learning_rate, or as "
+     "learning rate of a run that goes on with another length: on from the rate it has reached to that of the end, again from "
+     "learning_rate, or as "
      "if the length had been planned from the beginning, which may jump"},
     {"train.beta1", "beta1", HARK_OPTION_FLOAT, AT(train.beta1), "0.9", "[0, 1)", TRAIN, NULL, "AdamW: decay of the first moment"},
     {"train.beta2", "beta2", HARK_OPTION_FLOAT, AT(train.beta2), "0.99", "[0, 1)", TRAIN, NULL, "AdamW: decay of the second moment"},
@@ -306,7 +307,8 @@ static const hark_option options[] = {
     {"train.early_stop", "early-stop", HARK_OPTION_INT, AT(train.early_stop), "0", "[0, inf)", TRAIN, NULL,
      "stop after so many evaluations without improvement; 0: never"},
     {"train.max_time", "max-time", HARK_OPTION_DURATION, AT(train.max_time), "0", "[0, inf)", TRAIN, "TIME",
-     "stop cleanly within this time (90s, 10m, 1h30m), the last evaluation included; where nothing else gives the length, as many steps are "
+     "stop cleanly within this time (90s, 10m, 1h30m), the last evaluation included; where nothing else gives the length, as many steps "
+     "are "
      "planned as fit; 0: no limit"},
     {"train.seed", "seed", HARK_OPTION_INT, AT(train.seed), "1", "[0, inf)", READS, NULL, "key of all random numbers"},
     {"train.max_bad_steps", NULL, HARK_OPTION_INT, AT(train.max_bad_steps), "10", "[1, inf)", TRAIN, NULL,

@@ -56,9 +56,9 @@ typedef struct hark_engine {
   hark_attention_report report;            /* pivots that kernel ridge attention has mended */
   hark_ahca_statistics *statistics;        /* of architecture ahca: what passes of evaluation decide is added to it; NULL: nobody asks */
   hark_ahca_trace trace;
-  hark_loss_parts parts;      /* of the last training pass */
+  hark_loss_parts parts;                    /* of the last training pass */
   hark_value total, terms[HARK_LOSS_TERMS]; /* the same on the tape; of smoothing the smoothed loss */
-  double extra_operations;    /* of the last pass, for metrics alone */
+  double extra_operations;                  /* of the last pass, for metrics alone */
   bool training;
 } hark_engine;
 
@@ -100,7 +100,7 @@ HARK_MUST_CHECK hark_status hark_engine_micro_batch(hark_context *context, hark_
 
 /* What came of a pass over packed examples. */
 typedef struct hark_pass_result {
-  double loss; /* of training: without what engine->parts has besides */
+  double loss;   /* of training: without what engine->parts has besides */
   int64_t right; /* targets that are the likeliest */
 } hark_pass_result;
 

@@ -41,11 +41,11 @@ HARK_MUST_CHECK hark_status hark_run_path(hark_context *context, const hark_run 
 
 /* What goes on when a run goes on. */
 typedef struct hark_run_state {
-  int64_t step;    /* steps done, skipped ones included */
-  int64_t updates; /* of the optimiser */
-  int64_t samples; /* windows or examples used */
-  int64_t tokens;  /* in them */
-  double loss_sum; /* of the steps since the last line of metrics */
+  int64_t step;                                               /* steps done, skipped ones included */
+  int64_t updates;                                            /* of the optimiser */
+  int64_t samples;                                            /* windows or examples used */
+  int64_t tokens;                                             /* in them */
+  double loss_sum;                                            /* of the steps since the last line of metrics */
   double objective_sum, smoothing_sum, ratio_sum, ponder_sum; /* alike; of runs that add to the loss */
   int64_t loss_count;
   int64_t line_targets, line_right; /* of examples, in those steps: targets, and those that the model told */

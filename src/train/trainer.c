@@ -43,7 +43,9 @@ static void show(training_run *trainer) {
   if (trainer->hooks->show != NULL) trainer->hooks->show(trainer->hooks->user, &trainer->progress);
 }
 
-static double seconds_so_far(const training_run *trainer) { return trainer->seconds_before + hark_training_now(trainer) - trainer->started; }
+static double seconds_so_far(const training_run *trainer) {
+  return trainer->seconds_before + hark_training_now(trainer) - trainer->started;
+}
 
 /* Behind the lines of the checkpoint: what was written after it, or by a run that never began, goes. */
 static hark_status open_metrics(training_run *trainer) {
@@ -80,10 +82,10 @@ static hark_status record_text(training_run *trainer) {
   HARK_TRY(end_line(trainer));
   if (!tells_next(trainer))
     hark_training_say(trainer, "the validation text's frequencies alone reach a loss of %.3f a%s token", statistics.entropy,
-        tells_hidden(trainer) ? " hidden" : "");
+                      tells_hidden(trainer) ? " hidden" : "");
   else
     hark_training_say(trainer, "the validation text's frequencies alone reach a loss of %.3f, those of pairs %.3f", statistics.entropy,
-        statistics.pair_entropy);
+                      statistics.pair_entropy);
   return HARK_OK;
 }
 
@@ -131,12 +133,13 @@ static hark_status preflight(training_run *trainer) {
   HARK_TRY(hark_preflight_estimate(trainer->context, &run, &needs));
   trainer->pace.save = (double)needs.checkpoint / SAVED_BYTES_PER_SECOND;
   hark_training_say(trainer,
-      "model: %" PRId64
-      " parameters; memory: about %.0f MiB (weights %.0f, gradients %.0f, moments %.0f, step %.0f, program %.0f); "
-      "checkpoints: %.1f MiB each, at most %" PRId64,
-      needs.parameters, (double)needs.memory / mebibyte, (double)needs.engine.weights / mebibyte, (double)needs.engine.gradients / mebibyte,
-      (double)needs.engine.moments / mebibyte, (double)(needs.engine.step + needs.engine.batch) / mebibyte,
-      (double)needs.program / mebibyte, (double)needs.checkpoint / mebibyte, needs.checkpoints);
+                    "model: %" PRId64
+                    " parameters; memory: about %.0f MiB (weights %.0f, gradients %.0f, moments %.0f, step %.0f, program %.0f); "
+                    "checkpoints: %.1f MiB each, at most %" PRId64,
+                    needs.parameters, (double)needs.memory / mebibyte, (double)needs.engine.weights / mebibyte,
+                    (double)needs.engine.gradients / mebibyte, (double)needs.engine.moments / mebibyte,
+                    (double)(needs.engine.step + needs.engine.batch) / mebibyte, (double)needs.program / mebibyte,
+                    (double)needs.checkpoint / mebibyte, needs.checkpoints);
   return trainer->config->run.preflight ? hark_preflight_check(trainer->context, &needs) : HARK_OK;
 }
 
@@ -145,26 +148,26 @@ static void say_material(const training_run *trainer) {
   const hark_schedule_plan *plan = &trainer->state.plan;
   if (plan->from == 0 && plan->warmup == 0 && trainer->config->train.warmup > trainer->steps)
     hark_training_say(trainer, "the warm-up of %" PRId64 " steps is longer than the run of %" PRId64 ": the rate rises to its end",
-        trainer->config->train.warmup, trainer->steps);
+                      trainer->config->train.warmup, trainer->steps);
   if (material->examples != NULL) {
     const hark_examples_counts training = hark_examples_count(material->examples, HARK_SPLIT_TRAINING);
     const hark_examples_counts validation = hark_examples_count(material->examples, HARK_SPLIT_VALIDATION);
     if (material->task.features > 0)
       hark_training_say(trainer,
-          "examples: %" PRId64 " of %" PRId64 " vectors to train on, the longest of %" PRId64 ", %" PRId64
-          " to validate with; %d numbers a vector, %d to be told",
-          training.examples, training.tokens, training.longest, validation.examples, (int)material->task.features,
-          (int)material->task.responses);
+                        "examples: %" PRId64 " of %" PRId64 " vectors to train on, the longest of %" PRId64 ", %" PRId64
+                        " to validate with; %d numbers a vector, %d to be told",
+                        training.examples, training.tokens, training.longest, validation.examples, (int)material->task.features,
+                        (int)material->task.responses);
     else
       hark_training_say(trainer,
-          "examples: %" PRId64 " of %" PRId64 " tokens to train on, the longest of %" PRId64 ", %" PRId64
-          " to validate with, %d tokens in the "
-          "vocabulary, %d classes",
-          training.examples, training.tokens, training.longest, validation.examples, (int)material->task.vocabulary,
-          (int)material->task.classes);
+                        "examples: %" PRId64 " of %" PRId64 " tokens to train on, the longest of %" PRId64 ", %" PRId64
+                        " to validate with, %d tokens in the "
+                        "vocabulary, %d classes",
+                        training.examples, training.tokens, training.longest, validation.examples, (int)material->task.vocabulary,
+                        (int)material->task.classes);
     if (training.cut + validation.cut > 0)
       hark_training_say(trainer, "%" PRId64 " sequences were longer than data.length_limit, the longest had %" PRId64 " tokens",
-          training.cut + validation.cut, hark_max(training.longest_whole, validation.longest_whole));
+                        training.cut + validation.cut, hark_max(training.longest_whole, validation.longest_whole));
     return;
   }
   const hark_text_counts counts = hark_corpus_counts(material->corpus, HARK_SPLIT_TRAINING);
@@ -172,16 +175,17 @@ static void say_material(const training_run *trainer) {
   if (hark_config_has_sentences(trainer->config)) {
     const hark_sentences *s = &material->sentences, *v = &material->validation_sentences;
     hark_training_say(trainer,
-        "sentences: %" PRId64 " of %" PRId64 " targets to train on, in %" PRId64 " windows that are %.0f %% full; %" PRId64 " of %" PRId64
-        " to validate with; %d in the vocabulary",
-        counts.sentences, s->positions, s->windows, 100 * (double)s->positions / (double)(s->windows * s->settings.context),
-        validation.sentences, v->positions, (int)material->task.vocabulary);
+                      "sentences: %" PRId64 " of %" PRId64 " targets to train on, in %" PRId64 " windows that are %.0f %% full; %" PRId64
+                      " of %" PRId64 " to validate with; %d in the vocabulary",
+                      counts.sentences, s->positions, s->windows, 100 * (double)s->positions / (double)(s->windows * s->settings.context),
+                      validation.sentences, v->positions, (int)material->task.vocabulary);
     if (s->cut + v->cut > 0)
-      hark_training_say(trainer, "%" PRId64 " sentences were longer than a window of %" PRId64 " tokens and cut", s->cut + v->cut, s->settings.context);
+      hark_training_say(trainer, "%" PRId64 " sentences were longer than a window of %" PRId64 " tokens and cut", s->cut + v->cut,
+                        s->settings.context);
     return;
   }
-  hark_training_say(trainer, "text: %" PRId64 " tokens to train on, %" PRId64 " to validate with, %d in the vocabulary", counts.tokens, validation.tokens,
-      (int)material->task.vocabulary);
+  hark_training_say(trainer, "text: %" PRId64 " tokens to train on, %" PRId64 " to validate with, %d in the vocabulary", counts.tokens,
+                    validation.tokens, (int)material->task.vocabulary);
 }
 
 /* Where a run goes on. */
@@ -505,7 +509,8 @@ static hark_status evaluate(training_run *trainer, bool *best) {
     state->best_loss = result.loss;
     state->best_step = state->step;
     state->evaluations_without_improvement = 0;
-  } else if (hark_training_evaluation_is_due(trainer)) { /* not one that a stop brought forward: a run in parts has as much patience as one in one */
+  } else if (hark_training_evaluation_is_due(
+                 trainer)) { /* not one that a stop brought forward: a run in parts has as much patience as one in one */
     state->evaluations_without_improvement++;
   }
   HARK_TRY(record_validation(trainer, &result));
@@ -513,7 +518,8 @@ static hark_status evaluate(training_run *trainer, bool *best) {
   HARK_TRY(record_chunks(trainer));
   char accuracy[48] = "";
   if (isfinite(result.accuracy)) (void)snprintf(accuracy, sizeof accuracy, ", accuracy %.2f %%", 100 * result.accuracy);
-  hark_training_say(trainer, "step %" PRId64 ": validation loss %.4f%s%s", state->step, result.loss, accuracy, *best ? ", the best so far" : "");
+  hark_training_say(trainer, "step %" PRId64 ": validation loss %.4f%s%s", state->step, result.loss, accuracy,
+                    *best ? ", the best so far" : "");
   return HARK_OK;
 }
 
@@ -575,7 +581,8 @@ static hark_status loop(training_run *trainer, hark_stop_reason *reason) {
     if (state->loss_count > 0 && (is_due(state->step, config->train.log_every) || finished)) HARK_TRY(record_line(trainer));
     update_progress(trainer);
     bool best = false;
-    if (*reason != HARK_STOP_REQUEST && (hark_training_evaluation_is_due(trainer) || *reason == HARK_STOP_TIME)) HARK_TRY(evaluate(trainer, &best));
+    if (*reason != HARK_STOP_REQUEST && (hark_training_evaluation_is_due(trainer) || *reason == HARK_STOP_TIME))
+      HARK_TRY(evaluate(trainer, &best));
     if (trainer->stop_asked) *reason = HARK_STOP_REQUEST;
     if (*reason == HARK_STOP_DONE && !finished && has_stalled(trainer)) *reason = HARK_STOP_EARLY;
     if (best || finished || *reason != HARK_STOP_DONE || trainer->checkpoint_asked || is_due(state->step, config->train.checkpoint_every)) {

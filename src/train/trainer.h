@@ -7,16 +7,16 @@
 
 /* What is going on, for whoever shows it. */
 typedef struct hark_train_progress {
-  int64_t step, steps;      /* done, in all */
-  int64_t tokens;           /* trained on */
-  double loss;              /* of the last step that had targets; NaN before the first */
-  double validation_loss;   /* of the last evaluation; NaN before the first */
-  double rate;              /* of the last step */
-  double gradient_norm;     /* of the last step that was not skipped; NaN before the first */
-  double tokens_per_second; /* since the last line of metrics */
-  double peak_fraction;     /* useful operations over the machine's peak; 0: peak unknown */
+  int64_t step, steps;          /* done, in all */
+  int64_t tokens;               /* trained on */
+  double loss;                  /* of the last step that had targets; NaN before the first */
+  double validation_loss;       /* of the last evaluation; NaN before the first */
+  double rate;                  /* of the last step */
+  double gradient_norm;         /* of the last step that was not skipped; NaN before the first */
+  double tokens_per_second;     /* since the last line of metrics */
+  double peak_fraction;         /* useful operations over the machine's peak; 0: peak unknown */
   double seconds, seconds_left; /* the latter with the evaluations to come; NaN: not known yet */
-  double evaluating; /* part of an evaluation that is done, or below 0 outside of one */
+  double evaluating;            /* part of an evaluation that is done, or below 0 outside of one */
 } hark_train_progress;
 
 typedef enum hark_request { HARK_REQUEST_NONE, HARK_REQUEST_CHECKPOINT, HARK_REQUEST_STOP } hark_request;
@@ -31,7 +31,7 @@ typedef struct hark_train_hooks {
   /* Optional: called after every micro-batch, when the gradients so far are in the engine and before they are used; for what looks at them.
    * step and micro-batch are those being made, from 1 and from 0. */
   hark_status (*gradients)(void *user, hark_engine *engine, int64_t step, int64_t micro_batch);
-  double peak_operations; /* a second, of this machine with these threads; 0: unknown */
+  double peak_operations;      /* a second, of this machine with these threads; 0: unknown */
   double (*clock)(void *user); /* seconds that only go forward, by which a run's time is measured and limited; NULL: the machine's */
 } hark_train_hooks;
 

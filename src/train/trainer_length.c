@@ -84,7 +84,8 @@ static hark_status measure_pace(training_run *trainer, bool steps_too) {
   if (!hark_pace_is_evaluation_too_long(&trainer->pace, trainer->config->train.max_time)) return HARK_OK;
   char evaluation[HARK_NUMBER_BYTES], time[HARK_NUMBER_BYTES];
   hark_training_say(trainer, "an evaluation takes about %s s, more than half of the %s s: there will be none; hark eval measures the run",
-      hark_number_print(ceil(trainer->pace.evaluation), evaluation), hark_number_print(trainer->config->train.max_time, time));
+                    hark_number_print(ceil(trainer->pace.evaluation), evaluation),
+                    hark_number_print(trainer->config->train.max_time, time));
   trainer->no_evaluation = true;
   trainer->pace.evaluation = 0;
   return HARK_OK;
@@ -105,7 +106,8 @@ static void plan_steps(training_run *trainer, int64_t done) {
   trainer->planned = !trainer->stop_asked;
   if (!trainer->planned) return;
   hark_training_say(trainer, "a step takes about %s ms: %" PRId64 " fit into the %s s, with the evaluations",
-      hark_number_print(ceil(1e3 * trainer->pace.step), step), trainer->steps - done, hark_number_print(config->train.max_time, time));
+                    hark_number_print(ceil(1e3 * trainer->pace.step), step), trainer->steps - done,
+                    hark_number_print(config->train.max_time, time));
 }
 
 hark_status hark_training_settle_steps(training_run *trainer, const hark_run_state *state) {
@@ -154,7 +156,8 @@ static void say_rates(const training_run *trainer, const hark_schedule_plan *bef
   const hark_schedule_plan *plan = &trainer->state.plan;
   char was[HARK_NUMBER_BYTES], next[HARK_NUMBER_BYTES], last[HARK_NUMBER_BYTES];
   if (trainer->steps < step || (trainer->steps == step && trainer->steps != before->steps)) {
-    hark_training_say(trainer, "the run has made %" PRId64 " steps already, and %" PRId64 " are asked for: there is nothing to do", step, trainer->steps);
+    hark_training_say(trainer, "the run has made %" PRId64 " steps already, and %" PRId64 " are asked for: there is nothing to do", step,
+                      trainer->steps);
     return;
   }
   const bool other = hark_schedule_plan_rate(trainer->config, plan, step) != rate;
@@ -164,9 +167,9 @@ static void say_rates(const training_run *trainer, const hark_schedule_plan *bef
   if (trainer->steps != before->steps)
     (void)snprintf(length, sizeof length, "%" PRId64 " steps in place of %" PRId64 " (train.extend %s): ", trainer->steps, before->steps,
                    words[trainer->config->train.extend]);
-  hark_training_say(trainer, "%slearning rate %s at step %" PRId64 ", %s at step %" PRId64 ", %s at the end", length, rounded(rate, was), step,
-      rounded(hark_schedule_plan_rate(trainer->config, plan, step + 1), next), step + 1,
-      rounded(hark_schedule_plan_rate(trainer->config, plan, trainer->steps), last));
+  hark_training_say(trainer, "%slearning rate %s at step %" PRId64 ", %s at step %" PRId64 ", %s at the end", length, rounded(rate, was),
+                    step, rounded(hark_schedule_plan_rate(trainer->config, plan, step + 1), next), step + 1,
+                    rounded(hark_schedule_plan_rate(trainer->config, plan, trainer->steps), last));
 }
 
 hark_status hark_training_settle_plan(training_run *trainer, bool resumed) {
@@ -182,7 +185,8 @@ hark_status hark_training_settle_plan(training_run *trainer, bool resumed) {
   const int64_t warmup = hark_pace_warmup(trainer->config->train.warmup, trainer->steps);
   if (trainer->planned && state->step == 0 && warmup < trainer->config->train.warmup) {
     state->plan.warmup = warmup;
-    hark_training_say(trainer, "the learning rate rises over %" PRId64 " of them, train.warmup has %" PRId64, warmup, trainer->config->train.warmup);
+    hark_training_say(trainer, "the learning rate rises over %" PRId64 " of them, train.warmup has %" PRId64, warmup,
+                      trainer->config->train.warmup);
   }
   if (resumed) say_rates(trainer, &before, rate);
   trainer->engine->plan = state->plan;

@@ -16,11 +16,11 @@ typedef struct training_run {
   hark_engine *engine;
   hark_jsonl metrics;
   hark_run_state state;
-  int64_t steps;                     /* in all; 0: as many as fit into train.max_time, which are not known yet */
-  hark_pace pace;                    /* what steps, evaluations and saves take */
-  bool planned;                      /* the steps were planned now */
-  bool no_evaluation;                /* takes too much of the time */
-  double measured_until;             /* by the clock, of an evaluation that is measured; 0: of none */
+  int64_t steps;         /* in all; 0: as many as fit into train.max_time, which are not known yet */
+  hark_pace pace;        /* what steps, evaluations and saves take */
+  bool planned;          /* the steps were planned now */
+  bool no_evaluation;    /* takes too much of the time */
+  double measured_until; /* by the clock, of an evaluation that is measured; 0: of none */
   double measured_part;
   bool checkpoint_asked, stop_asked; /* since the last checkpoint; at all */
   double started, seconds_before;    /* clock at the start; seconds of training before it */

@@ -70,8 +70,8 @@ static int begin(void **state) {
   command_expect(folder, "train --out run --data good.tsv --format text " ENCODER, HARK_EXIT_DONE, "", "", &output);
   command_expect(folder, "train --out three --data three.tsv --classes 3 --format text " ENCODER, HARK_EXIT_DONE, "", "", &output);
   test_file_write_text(folder, "short.txt", "#####");
-  command_expect(folder, "train --out masked --data text.txt --architecture masked_encoder --mask-fraction 0.5 " MODEL, HARK_EXIT_DONE, "", "",
-                 &output);
+  command_expect(folder, "train --out masked --data text.txt --architecture masked_encoder --mask-fraction 0.5 " MODEL, HARK_EXIT_DONE, "",
+                 "", &output);
   command_expect(folder, "train --out text --data text.txt " MODEL, HARK_EXIT_DONE, "", "", &output);
   return 0;
 }
@@ -218,11 +218,8 @@ static void vocabularies_of_other_runs(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(task_files),
-      cmocka_unit_test(labels_and_sizes),
-      cmocka_unit_test(sequences_and_sentences),
-      cmocka_unit_test(nothing_to_measure),
-      cmocka_unit_test(vocabularies_of_other_runs),
+      cmocka_unit_test(task_files),         cmocka_unit_test(labels_and_sizes),           cmocka_unit_test(sequences_and_sentences),
+      cmocka_unit_test(nothing_to_measure), cmocka_unit_test(vocabularies_of_other_runs),
   };
   return cmocka_run_group_tests_name("bad tasks", tests, begin, end);
 }

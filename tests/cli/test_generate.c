@@ -21,8 +21,11 @@ static void expect(const char *words, int code, const char *in_out, const char *
 
 static int begin(void **state) {
   (void)state;
-  static const char *const models[] = {"rotary --positions rotary", "none --positions none", "sinusoidal --positions sinusoidal",
-                                       "learned --positions learned", "kernel --positions none --positional 'bank[2](decay)'",
+  static const char *const models[] = {"rotary --positions rotary",
+                                       "none --positions none",
+                                       "sinusoidal --positions sinusoidal",
+                                       "learned --positions learned",
+                                       "kernel --positions none --positional 'bank[2](decay)'",
                                        "levels --positions none --structure hierarchical --hierarchy-block 2",
                                        "sentences --positions rotary --unit sentences"};
   char words[256], name[32];
@@ -57,7 +60,8 @@ static void what_is_forgotten_is_said(void **state) {
   (void)state;
   for (size_t i = 0; i < SOURCES; i++) {
     json_t *object = generate(sources[i], "--prompt " LONG_PROMPT " -n 1");
-    assert_non_null(strstr(output.err, "the prompt has 19 tokens and the model sees 8 at once: it did not see the first 15; --context 20 keeps all"));
+    assert_non_null(
+        strstr(output.err, "the prompt has 19 tokens and the model sees 8 at once: it did not see the first 15; --context 20 keeps all"));
     assert_true(command_number(object, "context") == 8 && command_number(object, "prompt_tokens") == 19);
     assert_true(command_number(object, "prompt_forgotten") == 15 && command_number(object, "forgotten") == 15);
     json_decref(object);

@@ -143,7 +143,8 @@ static void training_fits_the_terminal(void **state) {
 /* Elsewhere lines are whole, one a line, and nothing is rewritten. */
 static void nothing_is_rewritten_elsewhere(void **state) {
   (void)state;
-  command_expect(folder, "train --data text.txt --out plain --steps 3 --layers 1 " COMMAND_SMALL, HARK_EXIT_DONE, "", "step 1/3  loss ", &output);
+  command_expect(folder, "train --data text.txt --out plain --steps 3 --layers 1 " COMMAND_SMALL, HARK_EXIT_DONE, "", "step 1/3  loss ",
+                 &output);
   assert_non_null(strstr(output.err, " left\n"));
   assert_null(strchr(output.err, '\r'));
   assert_null(strchr(output.err, '\x1b'));

@@ -385,7 +385,8 @@ static void runs_begun_at_once_have_names_of_their_own(void **state) {
   (void)state;
   char command[TEST_PATH_BYTES * 3];
   (void)snprintf(command, sizeof command,
-                 "cd '%s' && for i in 1 2 3 4 5 6; do ('%s' train --data text.txt --steps 1 " TINY " >out.$i 2>err.$i || touch failed.$i) & done; wait",
+                 "cd '%s' && for i in 1 2 3 4 5 6; do ('%s' train --data text.txt --steps 1 " TINY
+                 " >out.$i 2>err.$i || touch failed.$i) & done; wait",
                  folder, HARK_COMMAND);
   assert_int_equal(system(command), 0);
   for (int i = 1; i <= 6; i++) {
@@ -426,12 +427,18 @@ static void five_errors_are_five_lines(void **state) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
 int main(void) {
   const struct CMUnitTest tests[] = {
-      TEST(verify_finds_what_is_damaged),       TEST(verify_finds_numbers_that_are_not_finite),
-      TEST(a_run_begins_with_trained_weights),  TEST(what_does_not_fit_is_listed_and_refused),
-      TEST(kernels_go_with_their_expression),   TEST(weights_go_with_their_vocabulary),
-      TEST(attention_is_exchanged_at_eval),     TEST(what_a_run_needs_is_told_and_refused),
-      TEST(a_disk_that_is_too_small_is_exit_4), TEST(five_errors_are_five_lines),
-      TEST(runs_of_one_second_have_names_of_their_own), TEST(runs_begun_at_once_have_names_of_their_own),
+      TEST(verify_finds_what_is_damaged),
+      TEST(verify_finds_numbers_that_are_not_finite),
+      TEST(a_run_begins_with_trained_weights),
+      TEST(what_does_not_fit_is_listed_and_refused),
+      TEST(kernels_go_with_their_expression),
+      TEST(weights_go_with_their_vocabulary),
+      TEST(attention_is_exchanged_at_eval),
+      TEST(what_a_run_needs_is_told_and_refused),
+      TEST(a_disk_that_is_too_small_is_exit_4),
+      TEST(five_errors_are_five_lines),
+      TEST(runs_of_one_second_have_names_of_their_own),
+      TEST(runs_begun_at_once_have_names_of_their_own),
   };
   return cmocka_run_group_tests_name("runs", tests, NULL, NULL);
 }

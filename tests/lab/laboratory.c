@@ -50,7 +50,8 @@ laboratory test_laboratory_run(hark_context *context, int experiment, uint64_t s
   assert_fine(context, hark_lab_run(l.lab, hark_lab_entries[experiment].experiment));
   l.lab->tick = NULL;
   for (int i = 0; i < l.lab->table_count; i++) rows += hark_lab_row_count(&l.lab->tables[i]);
-  if (t.calls <= rows) fail_msg("%s says %lld times that it goes on, with %lld rows", hark_lab_entries[experiment].name, (long long)t.calls, (long long)rows);
+  if (t.calls <= rows)
+    fail_msg("%s says %lld times that it goes on, with %lld rows", hark_lab_entries[experiment].name, (long long)t.calls, (long long)rows);
   return l;
 }
 

@@ -52,14 +52,15 @@ static char examples[TEST_PATH_BYTES];
 static void write_examples(training_place *p) {
   char text[EXAMPLES * 32] = "";
   for (int i = 0; i < EXAMPLES; i++)
-    (void)snprintf(text + strlen(text), sizeof text - strlen(text), "%d\t%.*s\n", i % 2, 5 + i % 7, i % 2 != 0 ? "abcabcdabcab" : "dcbadbcadbcc");
+    (void)snprintf(text + strlen(text), sizeof text - strlen(text), "%d\t%.*s\n", i % 2, 5 + i % 7,
+                   i % 2 != 0 ? "abcabcdabcab" : "dcbadbcadbcc");
   (void)snprintf(examples, sizeof examples, "%s", test_file_write_text(p->folder, "examples.tsv", text));
 }
 
 /* Weights hardly move, so that every step has the loss that the evaluation at the end has. */
-static const char *const still[] = {"--heads=2",         "--width=16",    "--lr=1e-30",          "--train.minimum-rate=1e-30",
-                                    "--weight-decay=0",  "--warmup=0",    "--log-every=1",       "--evaluate-every=0",
-                                    "--steps=3",         "--threads=2",   "--checkpoint-every=0"};
+static const char *const still[] = {"--heads=2",        "--width=16",  "--lr=1e-30",          "--train.minimum-rate=1e-30",
+                                    "--weight-decay=0", "--warmup=0",  "--log-every=1",       "--evaluate-every=0",
+                                    "--steps=3",        "--threads=2", "--checkpoint-every=0"};
 #define STILL ((int)(sizeof still / sizeof *still))
 
 static void run(training_place *p, const char *const *words, int count, const char *name, const hark_train_hooks *hooks, bool resume) {

@@ -42,7 +42,8 @@ static void no_rate_jumps(void **state) {
           assert_int_equal(plan.steps, lengths[l]);
           /* a step of the warm-up at most; otherwise the rate does not grow */
           const double most = step < warmups[w] ? rate + 1e-3 / (double)warmups[w] : rate;
-          if (next > most * (1 + ROUNDING)) fail_msg("schedule %d, warm-up %d: %g at %d, then %g", schedule, (int)warmups[w], rate, (int)step, next);
+          if (next > most * (1 + ROUNDING))
+            fail_msg("schedule %d, warm-up %d: %g at %d, then %g", schedule, (int)warmups[w], rate, (int)step, next);
           if (decays_to_minimum(schedule) && warmups[w] < lengths[l])
             assert_true(fabs(hark_schedule_plan_rate(&config, &plan, lengths[l]) - 1e-4) < 1e-4 * ROUNDING);
           for (int64_t t = hark_max(step, warmups[w]) + 1; t < lengths[l]; t++)
@@ -223,7 +224,8 @@ static void jumps_are_said(void **state) {
   config.train.extend = HARK_EXTEND_STRETCH;
   assert_fine(p.context, training_run(&p, &config, "run", &listening, &result));
   char expected[160];
-  (void)snprintf(expected, sizeof expected, "24 steps in place of 12 (train.extend stretch): learning rate 0.0003 at step 12, %.4g at step 13",
+  (void)snprintf(expected, sizeof expected,
+                 "24 steps in place of 12 (train.extend stretch): learning rate 0.0003 at step 12, %.4g at step 13",
                  hark_schedule_rate(&config, 13, 24));
   if (strstr(said.text, expected) == NULL) fail_msg("\"%s\" is not in %s", expected, said.text);
   said.text[0] = '\0';
@@ -236,8 +238,9 @@ static void jumps_are_said(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(no_rate_jumps),         cmocka_unit_test(a_shorter_run_decays),  cmocka_unit_test(the_other_ways),
-      cmocka_unit_test(what_was_reached_stays), cmocka_unit_test(a_longer_run_is_exact), cmocka_unit_test(an_older_run_does_not_jump_either),
+      cmocka_unit_test(no_rate_jumps),         cmocka_unit_test(a_shorter_run_decays),
+      cmocka_unit_test(the_other_ways),        cmocka_unit_test(what_was_reached_stays),
+      cmocka_unit_test(a_longer_run_is_exact), cmocka_unit_test(an_older_run_does_not_jump_either),
       cmocka_unit_test(jumps_are_said),
   };
   return cmocka_run_group_tests_name("schedule", tests, NULL, NULL);

@@ -10,17 +10,17 @@
 
 #define WORDS 32
 
-static const char *const common[] = {"--layers=1",  "--heads=1",     "--width=8",     "--context=8",        "--batch=2",
-                                     "--steps=6",   "--threads=1",   "--log-every=1", "--evaluate-every=0", "--checkpoint-every=0",
-                                     "--lr=1e-2",   "--warmup=0",    "--order=sequential"};
+static const char *const common[] = {"--layers=1", "--heads=1",   "--width=8",         "--context=8",        "--batch=2",
+                                     "--steps=6",  "--threads=1", "--log-every=1",     "--evaluate-every=0", "--checkpoint-every=0",
+                                     "--lr=1e-2",  "--warmup=0",  "--order=sequential"};
 #define COMMON ((int)(sizeof common / sizeof *common))
 
 typedef struct part {
   const char *training, *validation; /* names in the folder; NULL: none */
 } part;
 
-static hark_status run(training_place *p, const part *data, const char *const *words, int count, const char *name, const hark_train_hooks *hooks,
-                       bool resume, hark_train_result *result) {
+static hark_status run(training_place *p, const part *data, const char *const *words, int count, const char *name,
+                       const hark_train_hooks *hooks, bool resume, hark_train_result *result) {
   const char *all[WORDS];
   char training[TEST_PATH_BYTES], validation[TEST_PATH_BYTES];
   const char *paths[] = {training}, *validation_paths[] = {validation};
@@ -66,22 +66,22 @@ static void what_has_no_targets_is_refused(void **state) {
   const part late = {"late.tsv", NULL}, late_validation = {"good.tsv", "late.tsv"}, text = {"words.txt", NULL};
   hark_train_result result;
 #define SEQUENCES "--format=sequences"
-  assert_failure(p.context, RUN(&p, &late, "a", NULL, false, &result, SEQUENCES, "--length-limit=2"), HARK_BAD_CONFIGURATION,
-                 "the training examples have no targets: all lie behind the 2 tokens that data.length_limit keeps; there is nothing to learn");
+  assert_failure(
+      p.context, RUN(&p, &late, "a", NULL, false, &result, SEQUENCES, "--length-limit=2"), HARK_BAD_CONFIGURATION,
+      "the training examples have no targets: all lie behind the 2 tokens that data.length_limit keeps; there is nothing to learn");
   assert_failure(p.context, RUN(&p, &late_validation, "b", NULL, false, &result, SEQUENCES, "--length-limit=2"), HARK_BAD_CONFIGURATION,
                  "the validation examples have no targets");
-  assert_failure(p.context,
-                 RUN(&p, &late, "c", NULL, false, &result, SEQUENCES, "--architecture=masked_encoder", "--mask-fraction=1e-9"),
+  assert_failure(p.context, RUN(&p, &late, "c", NULL, false, &result, SEQUENCES, "--architecture=masked_encoder", "--mask-fraction=1e-9"),
                  HARK_BAD_CONFIGURATION, "train.mask_fraction 1e-9 hides none of their tokens");
-  assert_failure(p.context,
-                 RUN(&p, &text, "d", NULL, false, &result, "--architecture=masked_encoder", "--mask-fraction=1e-9",
-                     "--validation-fraction=0"),
-                 HARK_BAD_CONFIGURATION, "the training windows have no targets: train.mask_fraction 1e-9 hides none of their tokens");
+  assert_failure(
+      p.context,
+      RUN(&p, &text, "d", NULL, false, &result, "--architecture=masked_encoder", "--mask-fraction=1e-9", "--validation-fraction=0"),
+      HARK_BAD_CONFIGURATION, "the training windows have no targets: train.mask_fraction 1e-9 hides none of their tokens");
   /* of 62 characters the last six are not hidden by this seed, and the others are */
-  assert_failure(p.context,
-                 RUN(&p, &text, "e", NULL, false, &result, "--architecture=masked_encoder", "--mask-fraction=0.05",
-                     "--validation-fraction=0.1"),
-                 HARK_BAD_CONFIGURATION, "the validation windows have no targets");
+  assert_failure(
+      p.context,
+      RUN(&p, &text, "e", NULL, false, &result, "--architecture=masked_encoder", "--mask-fraction=0.05", "--validation-fraction=0.1"),
+      HARK_BAD_CONFIGURATION, "the validation windows have no targets");
   /* with what is missing all of them train */
   assert_fine(p.context, RUN(&p, &late, "f", NULL, false, &result, SEQUENCES));
   assert_true(result.state.updates == 6 && result.state.empty_steps == 0);
