@@ -7,8 +7,8 @@
 #include "cli/common.h"
 #include "cli/lab_markdown.h"
 #include "cli/lab_print.h"
-#include "core/thread_count.h"
 #include "cli/progress.h"
+#include "core/thread_count.h"
 #include "io/files.h"
 #include "io/json_write.h"
 
