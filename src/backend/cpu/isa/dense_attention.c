@@ -242,6 +242,12 @@ static void gather_piece(const hark_dense_call *call, int64_t index, int worker)
   HARK_ISA(hark_dense_gather_dquery)(call, sequence, head, tile, memory_of(call, worker));
 }
 
+static void exact_piece(const hark_dense_call *call, int64_t index, int worker) {
+  int64_t sequence, head, tile;
+  locate(call, index, &sequence, &head, &tile);
+  HARK_ISA(hark_dense_find_exact_rows)(call, sequence, head, tile, memory_of(call, worker));
+}
+
 typedef void piece_function(const hark_dense_call *call, int64_t index, int worker);
 
 typedef struct piece_work {
@@ -312,6 +318,7 @@ static hark_status backward(hark_context *context, const hark_attention_run *run
   hark_dense_call call;
   HARK_TRY(begin(context, run, true, &call));
   prepare_terms(context, &call);
+  if (call.rbf) run_all(context, &call, call.tile_count * call.heads, exact_piece);
   run_all(context, &call, run->sequence_count * call.key_heads * call.chunks, backward_piece);
   if (call.partial_dquery != NULL && run->args->dquery.data != NULL) run_all(context, &call, call.tile_count * call.heads, gather_piece);
   finish_terms(context, &call);

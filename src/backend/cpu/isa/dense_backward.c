@@ -16,6 +16,7 @@
  */
 #include "dense_pack.h"
 #include "dense_tile.h"
+#include "distances.h"
 
 typedef struct backward_state {
   float *queries, *query_rows;      /* [d][lanes] times scale log2(e); [lanes][d padded] times scale */
@@ -23,10 +24,14 @@ typedef struct backward_state {
   float *dquery;                    /* [d][lanes], to be multiplied by scale */
   float *weights, *dlogits;         /* P and dS: [keys][lanes] */
   float *clean;                     /* rows without those that are not finite */
+  float *others;                    /* rbf: see hark_dense_exact */
   float start[HARK_TILE_QUERIES];   /* -log_sum_exp in units of log 2; -infinity for lanes that see nothing */
   float delta[HARK_TILE_QUERIES];   /* -D */
   float zero[HARK_TILE_QUERIES], gain[HARK_TILE_QUERIES];
-  bool rows_finite; /* all queries and dout of the tile */
+  bool rows_finite;                 /* all queries and dout of the tile */
+  hark_dense_exact exact;           /* rbf */
+  int64_t leader[HARK_TILE_QUERIES]; /* of its lanes */
+  const float *all_keys;            /* of the sequence: where leaders are */
   /* rows of the tile in the caller's memory */
   int64_t query_stride, gradient_stride;
   /* rows of the tile of keys */
@@ -48,7 +53,8 @@ size_t HARK_ISA(hark_dense_backward_bytes)(const hark_attention_desc *desc) {
   const size_t features = (size_t)(desc->head_dim * 2 + desc->value_dim) * lanes; /* queries, dquery, gradients */
   const size_t rows = row_bytes(desc->head_dim) + row_bytes(desc->value_dim);
   const size_t clean = row_bytes(hark_max(desc->head_dim, desc->value_dim));
-  return hark_align_up(sizeof(backward_state)) + features + rows + clean + 2 * HARK_TILE_KEYS * lanes;
+  return hark_align_up(sizeof(backward_state)) + features + rows + clean + 2 * HARK_TILE_KEYS * lanes +
+         hark_dense_exact_floats(desc) * sizeof(float);
 }
 
 HARK_SIMD_NOINLINE void scores_store(const hark_product *p, int first, int last) { hark_product_run(HARK_FINISH_STORE, p, first, last); }
@@ -151,6 +157,41 @@ static void tile_weights(const hark_dense_tile *tile, backward_state *state) {
   if (dropout) HARK_ISA(hark_dense_drop)(tile, state->weights);
 }
 
+/* ---- rbf: rows whose logits are taken from differences (dense_exact.c) ---- */
+
+/* Their logits, less log_sum. */
+static void take_exact_logits(const hark_dense_tile *tile, backward_state *state) {
+  for (int lane = 0; lane < tile->queries; lane++) {
+    if (!state->exact.is[lane]) continue;
+    double logits[HARK_TILE_KEYS];
+    HARK_ISA(hark_dense_exact_logits)(tile, &state->exact, state->key, state->key_stride, lane, logits);
+    for (int i = 0; i < tile->keys; i++) state->weights[i * HARK_TILE_QUERIES + lane] = (float)(logits[i] - state->exact.base[lane]);
+  }
+}
+
+/* Takes their dS out of the tile: dk[i] += scale dS (q[n] - k[i]), and since dS sums to zero, dq[n] = scale sum_i dS (k[i] - c) for any c: that is
+ * the key that the row weighs most, so that no term is larger than what the keys it weighs are apart. */
+static void take_exact_gradients(const hark_dense_tile *tile, backward_state *state) {
+  const hark_dense_call *call = tile->call;
+  float *row = state->clean;
+  for (int lane = 0; lane < tile->queries; lane++) {
+    if (!state->exact.is[lane]) continue;
+    const float *query = state->exact.query + lane * state->exact.query_stride;
+    const float *leader = state->all_keys + state->leader[lane] * state->key_stride;
+    memset(row, 0, (size_t)call->head_pad * sizeof *row);
+    for (int i = 0; i < tile->keys; i++) {
+      float *dlogit = state->dlogits + i * HARK_TILE_QUERIES + lane;
+      const float *key = state->key + i * state->key_stride;
+      if (*dlogit == 0.0f) continue; /* hidden: the key may hold anything */
+      if (state->dkey != NULL)
+        hark_add_difference((float)call->scale * *dlogit, query, key, call->head_dim, state->dkey + i * state->dkey_stride);
+      if (state->dquery_wanted) hark_add_difference(*dlogit, key, leader, call->head_dim, row);
+      *dlogit = 0.0f;
+    }
+    for (int c = 0; state->dquery_wanted && c < call->head_dim; c++) state->dquery[c * HARK_TILE_QUERIES + lane] += row[c];
+  }
+}
+
 /* Entries that were not computed because no lane of their vector sees them, and those of lanes without a query, are zero for those that gather
  * gradients. */
 static void zero_unseen(const hark_dense_tile *tile, float *dlogits) {
@@ -198,6 +239,7 @@ static void visit_tile(const hark_dense_tile *tile, backward_state *state) {
   if (tile->general) {
     scores(tile, scores_store, &product);
     hidden = HARK_ISA(hark_dense_finish_logits)(tile);
+    if (call->rbf && state->exact.any) take_exact_logits(tile, state);
     tile_weights(tile, state);
   } else {
     scores(tile, scores_exp2, &product);
@@ -225,9 +267,12 @@ static void visit_tile(const hark_dense_tile *tile, backward_state *state) {
     zero_unseen(tile, state->dlogits);
     if (state->only != NULL) state->only->collect(tile, state->only_memory, state->dlogits);
     for (int i = 0; i < call->term_count && state->only == NULL; i++)
-      if (call->terms[i]->collects != NULL && call->terms[i]->collects(call))
+      if (call->terms[i]->collects != NULL && call->terms[i]->collects(call) && call->terms[i] != &HARK_ISA(hark_dense_rbf))
         call->terms[i]->collect(tile, call->term_memory[i], state->dlogits);
   }
+  if (call->rbf && state->exact.any && state->only == NULL) take_exact_gradients(tile, state);
+  for (int i = 0; i < call->term_count && state->only == NULL && state->dkey != NULL; i++) /* the columns of ordinary rows */
+    if (call->terms[i] == &HARK_ISA(hark_dense_rbf)) call->terms[i]->collect(tile, call->term_memory[i], state->dlogits);
   if (state->dkey != NULL) {
     if (careful)
       spread_seen(tile, state, state->dlogits, state->query_rows, call->head_pad, call->head_dim, state->dkey, state->dkey_stride);
@@ -257,7 +302,27 @@ static void visit_tile(const hark_dense_tile *tile, backward_state *state) {
   }
 }
 
-/* Packs a tile of queries with its gradients, -log_sum_exp and -D. */
+/* Packs a tile of queries with -log_sum_exp. */
+static void pack_scores(const hark_dense_tile *tile, backward_state *state) {
+  const hark_dense_call *call = tile->call;
+  const hark_attention_args *args = call->args;
+  const int64_t item = tile->sequence->item, row = tile->sequence->query_row + tile->query;
+  const float *log_sum_exp = (const float *)args->log_sum_exp.data + (item * call->heads + tile->head) * call->query_rows + row;
+  state->query_stride = args->query.stride[2];
+  hark_pack_transposed(hark_dense_row(&args->query, item, tile->head, row), state->query_stride, tile->queries, call->head_dim,
+                       (float)(call->scale * HARK_LOG2_E), state->queries);
+  for (int lane = 0; lane < HARK_TILE_QUERIES; lane++) {
+    state->start[lane] = -INFINITY;
+    if (lane < tile->queries && log_sum_exp[lane] != -INFINITY) state->start[lane] = -log_sum_exp[lane] * HARK_LOG2_E;
+  }
+  if (!call->rbf) return;
+  HARK_ISA(hark_dense_exact_begin)(tile, state->queries, state->others, &state->exact);
+  for (int lane = 0; lane < tile->queries; lane += HARK_LANES) /* log_sum_exp holds -|q|^2 / (2 sigma^2), the tile's logits do not */
+    vf_store(state->start + lane,
+             vf_load(state->start + lane) - vf_load(state->exact.square + lane) * vf_set(state->exact.to_half));
+}
+
+/* The same with its gradients, -D, and what is known of its rows. */
 static void pack_queries(const hark_dense_tile *tile, backward_state *state) {
   const hark_dense_call *call = tile->call;
   const hark_attention_args *args = call->args;
@@ -266,20 +331,16 @@ static void pack_queries(const hark_dense_tile *tile, backward_state *state) {
   const float *query = hark_dense_row(&args->query, item, tile->head, row);
   const float *gradient = hark_dense_row(&args->dout, item, tile->head, row);
   const float *out = hark_dense_row(&args->out, item, tile->head, row);
-  const float *log_sum_exp = (const float *)args->log_sum_exp.data + (item * call->heads + tile->head) * call->query_rows + row;
-  state->query_stride = args->query.stride[2];
+  pack_scores(tile, state);
   state->gradient_stride = args->dout.stride[2];
-  hark_pack_transposed(query, state->query_stride, tile->queries, d, (float)(call->scale * HARK_LOG2_E), state->queries);
   hark_pack_transposed(gradient, state->gradient_stride, tile->queries, dv, 1.0f, state->gradients);
   hark_pack_rows(query, state->query_stride, tile->queries, d, call->head_pad, (float)call->scale, state->query_rows);
   hark_pack_rows(gradient, state->gradient_stride, tile->queries, dv, call->value_pad, 1.0f, state->gradient_rows);
   state->rows_finite = hark_rows_finite(state->query_rows, call->head_pad, tile->queries, d) &&
                        hark_rows_finite(state->gradient_rows, call->value_pad, tile->queries, dv);
   for (int lane = 0; lane < HARK_TILE_QUERIES; lane++) {
-    state->start[lane] = -INFINITY;
     state->delta[lane] = 0.0f;
     if (lane >= tile->queries) continue;
-    if (log_sum_exp[lane] != -INFINITY) state->start[lane] = -log_sum_exp[lane] * HARK_LOG2_E;
     const float *o = out + lane * args->out.stride[2], *g = state->gradient_rows + (ptrdiff_t)lane * call->value_pad;
     vf sum = vf_zero();
     int c = 0;
@@ -287,14 +348,14 @@ static void pack_queries(const hark_dense_tile *tile, backward_state *state) {
     if (c < dv) sum = vf_fma(vf_load_part(o + c, dv - c), vf_load(g + c), sum);
     state->delta[lane] = -vf_sum(sum);
   }
-  if (!call->rbf) return;
-  for (int lane = 0; lane < tile->queries; lane += HARK_LANES) { /* log_sum_exp holds -|q|^2 / (2 sigma^2), the tile's logits do not */
-    vf square = vf_zero();
-    for (int c = 0; c < d; c++) {
-      const vf x = vf_load(state->queries + (ptrdiff_t)c * HARK_TILE_QUERIES + lane);
-      square = vf_fma(x, x, square);
-    }
-    vf_store(state->start + lane, vf_load(state->start + lane) - square * vf_set((float)(0.5 / (call->scale * HARK_LOG2_E))));
+  const hark_dense_exact_row *rows =
+      call->rbf ? HARK_ISA(hark_dense_exact_rows)(call, tile->sequence, tile->head) + tile->query : NULL;
+  for (int lane = 0; call->rbf && lane < tile->queries; lane++) {
+    if (rows[lane].leader < 0) continue;
+    state->exact.any = state->exact.is[lane] = true;
+    state->exact.base[lane] = rows[lane].log_sum;
+    state->leader[lane] = rows[lane].leader;
+    state->start[lane] = 0.0f; /* its logits will be replaced */
   }
 }
 
@@ -326,7 +387,8 @@ static backward_state *open_state(const hark_dense_call *call, void *memory) {
   state->gradient_rows = state->query_rows + (size_t)call->head_pad * HARK_TILE_QUERIES;
   state->weights = state->gradient_rows + (size_t)call->value_pad * HARK_TILE_QUERIES;
   state->dlogits = state->weights + HARK_TILE_KEYS * HARK_TILE_QUERIES;
-  state->clean = state->dlogits + HARK_TILE_KEYS * HARK_TILE_QUERIES;
+  state->others = state->dlogits + HARK_TILE_KEYS * HARK_TILE_QUERIES;
+  state->clean = state->others + hark_dense_exact_floats(call->desc);
   state->key_stride = call->args->key.stride[2];
   state->value_stride = call->args->value.stride[2];
   for (int lane = 0; lane < HARK_TILE_QUERIES; lane++) state->gain[lane] = (float)call->scale;
@@ -363,6 +425,7 @@ void HARK_ISA(hark_dense_backward_range)(const hark_dense_call *call, int64_t se
         zero_rows(dvalue + begin * state->dvalue_stride, state->dvalue_stride, end - begin, call->value_dim);
     }
   }
+  state->all_keys = key;
   hark_dense_tile tile = {.call = call, .sequence = sequence, .sequence_index = sequence_index, .chunk = chunk, .logits = state->weights};
   for (tile.head = key_head * call->group; tile.head < (key_head + 1) * call->group; tile.head++)
     for (tile.query = 0; tile.query < sequence->query_count; tile.query += HARK_TILE_QUERIES) {
@@ -421,6 +484,99 @@ void HARK_ISA(hark_dense_visit_gradients)(const hark_dense_call *call, const har
     HARK_ISA(hark_dense_start_tile)(&tile);
     visit_tile(&tile, state);
   }
+}
+
+/* ---- the exact rows of the RBF kernel, before everything else ---- */
+
+/* What is known of a row while its keys are visited. */
+typedef struct exact_sum {
+  double top, sum; /* sum of 2^(S - top) */
+  int64_t leader;
+  bool wanted, number;
+} exact_sum;
+
+static void add_exact(const double *logits, int keys, int64_t first, exact_sum *row) {
+  double top = row->top;
+  for (int i = 0; i < keys; i++) {
+    if (isnan(logits[i])) row->number = false;
+    if (!(logits[i] > top)) continue;
+    top = logits[i];
+    row->leader = first + i;
+  }
+  if (top == -INFINITY) return;
+  double sum = row->top == -INFINITY ? 0.0 : row->sum * exp2(row->top - top);
+  for (int i = 0; i < keys; i++) sum += exp2(logits[i] - top);
+  row->top = top;
+  row->sum = sum;
+}
+
+/* Goes over the keys that a tile of queries sees, `summing` for the rows that are wanted, else to find those that are. */
+static bool visit_exact(hark_dense_tile *tile, backward_state *state, bool summing, exact_sum *rows) {
+  const hark_dense_call *call = tile->call;
+  bool any = false;
+  int64_t from, to;
+  HARK_ISA(hark_dense_visible_keys)(call, tile->sequence, tile->query, tile->queries, &from, &to);
+  for (tile->key = from; tile->key < to; tile->key += HARK_TILE_KEYS) {
+    tile->keys = (int)hark_min(HARK_TILE_KEYS, to - tile->key);
+    tile->shift = tile->query + tile->sequence->offset - tile->key;
+    if (!summing && !HARK_ISA(hark_dense_exact_possible)(tile, &state->exact)) continue;
+    state->key = state->all_keys + tile->key * state->key_stride;
+    HARK_ISA(hark_dense_start_tile)(tile);
+    double logits[HARK_TILE_KEYS];
+    for (int lane = 0; summing && lane < tile->queries; lane++) {
+      if (!rows[lane].wanted) continue;
+      HARK_ISA(hark_dense_exact_logits)(tile, &state->exact, state->key, state->key_stride, lane, logits);
+      add_exact(logits, tile->keys, tile->key, &rows[lane]);
+    }
+    if (summing) continue;
+    const hark_product product = {.a = state->queries,
+                                  .a_step = HARK_TILE_QUERIES,
+                                  .b = state->key,
+                                  .b_row = state->key_stride,
+                                  .b_step = 1,
+                                  .c = state->weights,
+                                  .c_row = HARK_TILE_QUERIES,
+                                  .rows = tile->keys,
+                                  .end = call->head_dim,
+                                  .start = state->start,
+                                  .diagonal = hark_dense_diagonal(tile)};
+    bool found[HARK_TILE_QUERIES];
+    scores(tile, scores_store, &product);
+    (void)HARK_ISA(hark_dense_finish_logits)(tile);
+    if (!HARK_ISA(hark_dense_exact_find)(tile, &state->exact, NULL, found)) continue;
+    for (int lane = 0; lane < tile->queries; lane++) rows[lane].wanted = rows[lane].wanted || (found[lane] && rows[lane].number);
+    any = true;
+  }
+  return any;
+}
+
+void HARK_ISA(hark_dense_find_exact_rows)(const hark_dense_call *call, int64_t sequence_index, int64_t head, int64_t index, void *memory) {
+  const hark_attention_sequence *sequence = call->run->sequences + sequence_index;
+  const int64_t query = index * HARK_TILE_QUERIES;
+  hark_dense_exact_row *known = HARK_ISA(hark_dense_exact_rows)(call, sequence, head) + query;
+  backward_state *state = open_state(call, memory);
+  hark_dense_tile tile = {
+      .call = call, .sequence = sequence, .sequence_index = sequence_index, .head = head, .query = query, .logits = state->weights};
+  tile.queries = (int)hark_min(HARK_TILE_QUERIES, sequence->query_count - query);
+  exact_sum rows[HARK_TILE_QUERIES];
+  pack_scores(&tile, state);
+  bool any = false;
+  for (int lane = 0; lane < tile.queries; lane++) {
+    /* log_sum_exp is rounded, and so are |q|^2 and what is left of it where q is far from zero: such rows are exact whatever their keys are. */
+    const float root = state->exact.root[lane];
+    known[lane].leader = -1;
+    rows[lane] = (exact_sum){.top = -INFINITY, .leader = -1, .number = state->start[lane] != -INFINITY && !isnan(state->start[lane])};
+    rows[lane].wanted = rows[lane].number && root * root > HARK_DISTANCE_SPREAD;
+    any = any || rows[lane].wanted;
+  }
+  if (sequence->key_count == 0) return;
+  state->all_keys = hark_dense_row(&call->args->key, sequence->item, head / call->group, sequence->key_row);
+  any = visit_exact(&tile, state, false, rows) || any;
+  if (!any) return;
+  (void)visit_exact(&tile, state, true, rows);
+  for (int lane = 0; lane < tile.queries; lane++)
+    if (rows[lane].wanted && rows[lane].number && rows[lane].leader >= 0)
+      known[lane] = (hark_dense_exact_row){rows[lane].top + log2(rows[lane].sum), rows[lane].leader};
 }
 
 void HARK_ISA(hark_dense_gather_dquery)(const hark_dense_call *call, int64_t sequence_index, int64_t head, int64_t index, void *memory) {

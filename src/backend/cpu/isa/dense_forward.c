@@ -9,9 +9,12 @@
  *
  * Cost of a tile of keys: 2 d + 2 dv multiply-adds a logit and about 15 operations for its exponential. Memory: O(tile (d + dv)) a worker.
  */
+#include <float.h>
+
 #include "dense_few.h"
 #include "dense_pack.h"
 #include "dense_tile.h"
+#include "distances.h"
 
 #define RISE 8.0f
 
@@ -21,6 +24,7 @@ typedef struct forward_state {
   float *out;                                              /* [dv][lanes] */
   float *clean;                                            /* [keys][dv padded] */
   float *rows;                                             /* a few queries: [queries][d padded], scaled */
+  hark_dense_exact exact;                                  /* rbf */
   float base[HARK_TILE_QUERIES], start[HARK_TILE_QUERIES]; /* offset; its negative */
   float bound[HARK_TILE_QUERIES]; /* largest logit above the offset: RISE; -infinity before the first visible key */
   float total[HARK_TILE_QUERIES]; /* sum of 2^(S - base) */
@@ -32,7 +36,8 @@ size_t HARK_ISA(hark_dense_forward_bytes)(const hark_attention_desc *desc) {
   return hark_align_up(sizeof(forward_state)) + (size_t)desc->head_dim * lanes + HARK_TILE_KEYS * lanes + (size_t)desc->value_dim * lanes +
          (HARK_TILE_KEYS * (size_t)hark_ceil_div(desc->value_dim, HARK_LANES) +
           HARK_FEW_QUERIES * (size_t)hark_ceil_div(desc->head_dim, HARK_LANES)) *
-             HARK_LANES * sizeof(float);
+             HARK_LANES * sizeof(float) +
+         hark_dense_exact_floats(desc) * sizeof(float);
 }
 
 HARK_SIMD_NOINLINE void scores_store(const hark_product *p, int first, int last) { hark_product_run(HARK_FINISH_STORE, p, first, last); }
@@ -107,6 +112,35 @@ static void combine_seen(const hark_dense_tile *tile, const hark_product *produc
     }
 }
 
+/* rbf: logits from differences where products would lose too much. Such lanes have an offset of their own, in float64: the logits that are left in
+ * the tile are as small as any, whatever the distances are, and tile_softmax() raises nothing. */
+static void take_exact(const hark_dense_tile *tile, forward_state *state, const float *key, int64_t key_stride) {
+  hark_dense_exact *exact = &state->exact;
+  bool found[HARK_TILE_QUERIES];
+  if (!HARK_ISA(hark_dense_exact_possible)(tile, exact) || !HARK_ISA(hark_dense_exact_find)(tile, exact, state->bound, found)) return;
+  for (int lane = 0; lane < tile->queries; lane++) {
+    if (!found[lane]) continue;
+    double logits[HARK_TILE_KEYS], top = -INFINITY;
+    HARK_ISA(hark_dense_exact_logits)(tile, exact, key, key_stride, lane, logits);
+    for (int i = 0; i < tile->keys; i++) top = logits[i] > top ? logits[i] : top;
+    const double half = HARK_ISA(hark_dense_exact_half)(tile, exact, lane);
+    const bool begun = state->bound[lane] != -INFINITY;
+    double base = exact->is[lane] ? exact->base[lane] : begun ? (double)state->base[lane] - half : 0.0;
+    if (top != -INFINITY && (!begun || top > base + (double)RISE)) {
+      const float factor = begun ? (float)exp2(base - top) : 1.0f;
+      state->total[lane] *= factor;
+      for (int c = 0; c < tile->call->value_dim; c++) state->out[c * HARK_TILE_QUERIES + lane] *= factor;
+      base = top;
+    }
+    exact->any = exact->is[lane] = true;
+    exact->base[lane] = base;
+    state->base[lane] = (float)fmax(-FLT_MAX, fmin(base + half, FLT_MAX)); /* for products, from which is told what counts */
+    state->start[lane] = -state->base[lane];
+    state->bound[lane] = RISE;
+    for (int i = 0; i < tile->keys; i++) tile->logits[i * HARK_TILE_QUERIES + lane] = (float)(logits[i] - base);
+  }
+}
+
 static void visit_tile(const hark_dense_tile *tile, forward_state *state, const float *key, int64_t key_stride, const float *value,
                        int64_t value_stride, bool first, int64_t keys_left) {
   const hark_dense_call *call = tile->call;
@@ -167,6 +201,7 @@ static void visit_tile(const hark_dense_tile *tile, forward_state *state, const 
   else
     tile_logits(tile, &scores);
   const bool hidden = HARK_ISA(hark_dense_finish_logits)(tile);
+  if (call->rbf) take_exact(tile, state, key, key_stride);
   const bool grew = tile_softmax(tile, state);
   if (call->dropout_threshold > 0) HARK_ISA(hark_dense_drop)(tile, state->logits);
   int limits[HARK_TILE_VECTORS];
@@ -195,19 +230,14 @@ static void finish_tile(const hark_dense_tile *tile, forward_state *state) {
     const vf total = vf_load(state->total + lane);
     const vm nothing = vf_equal(total, vf_zero());
     vf base = vf_load(state->base + lane);
-    if (call->rbf) {
-      /* the part -|q|^2 / (2 sigma^2) of the logits; the packed query is q log2(e) / sigma^2 */
-      vf square = vf_zero();
-      for (int c = 0; c < call->head_dim; c++) {
-        const vf x = vf_load(state->queries + (ptrdiff_t)c * HARK_TILE_QUERIES + lane);
-        square = vf_fma(x, x, square);
-      }
-      base = base - square * vf_set((float)(0.5 / (call->scale * HARK_LOG2_E)));
-    }
+    if (call->rbf) base = base - vf_load(state->exact.square + lane) * vf_set(state->exact.to_half); /* -|q|^2 / (2 sigma^2) */
     const vf log_sum = vf_fma(base, vf_set(HARK_LN_2), vf_log(total));
     vf_store(state->top + lane, vf_select(nothing, vf_set(-INFINITY), log_sum));
     vf_store(state->factor + lane, vf_select(nothing, vf_zero(), vf_set(1.0f) / total));
   }
+  for (int lane = 0; call->rbf && state->exact.any && lane < tile->queries; lane++)
+    if (state->exact.is[lane] && state->total[lane] != 0.0f)
+      state->top[lane] = (float)((state->exact.base[lane] + log2((double)state->total[lane])) / HARK_DISTANCE_LOG2_E);
   if (args->log_sum_exp.data != NULL) {
     float *log_sum_exp = (float *)args->log_sum_exp.data + (sequence->item * call->heads + tile->head) * call->query_rows + row;
     memcpy(log_sum_exp, state->top, (size_t)tile->queries * sizeof *log_sum_exp);
@@ -226,6 +256,7 @@ void HARK_ISA(hark_dense_forward_tile)(const hark_dense_call *call, int64_t sequ
   state->out = state->logits + HARK_TILE_KEYS * HARK_TILE_QUERIES;
   state->clean = state->out + (size_t)call->value_dim * HARK_TILE_QUERIES;
   state->rows = state->clean + (size_t)call->value_pad * HARK_TILE_KEYS;
+  float *others = state->rows + (size_t)call->head_pad * HARK_FEW_QUERIES;
 
   hark_dense_tile tile = {.call = call, .sequence = sequence, .sequence_index = sequence_index, .head = head, .logits = state->logits};
   tile.query = index * HARK_TILE_QUERIES;
@@ -236,6 +267,7 @@ void HARK_ISA(hark_dense_forward_tile)(const hark_dense_call *call, int64_t sequ
   if (tile.queries <= HARK_FEW_QUERIES)
     hark_pack_rows(hark_dense_row(&args->query, sequence->item, head, row), args->query.stride[2], tile.queries, call->head_dim,
                    call->head_pad, (float)(call->scale * HARK_LOG2_E), state->rows);
+  if (call->rbf) HARK_ISA(hark_dense_exact_begin)(&tile, state->queries, others, &state->exact);
   memset(state->out, 0, (size_t)call->value_dim * HARK_TILE_QUERIES * sizeof(float));
   for (int lane = 0; lane < HARK_TILE_QUERIES; lane++) {
     state->base[lane] = state->start[lane] = state->total[lane] = 0.0f;

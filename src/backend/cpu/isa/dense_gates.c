@@ -3,6 +3,8 @@
  *     FoX (arXiv 2503.02130, eq. 4)    S[n,i] += F[p] - F[i],  F[i] = sum over 0 < t <= i of log sigmoid(f_t),  p = min(n + offset, Lk - 1)
  *     RBF                              -|q - k|^2 / (2 sigma^2) = q.k / sigma^2 - |q|^2 / (2 sigma^2) - |k|^2 / (2 sigma^2)
  *
+ * (where the right side of the second would lose too much, dense_exact.c takes the left one, and gradients by differences).
+ *
  * A number of the query alone changes no weight: what belongs to |q|^2 enters log_sum_exp only, and the rows of dS sum to zero. With the sums
  * c[i] of columns and r[n] of rows, p the query's position:
  *
@@ -179,7 +181,9 @@ static bool rbf_used(const hark_attention_desc *desc, const hark_attention_args 
 
 static size_t rbf_bytes(const hark_attention_desc *desc, bool backward, int64_t item_pieces) {
   (void)item_pieces;
-  return (size_t)(desc->batch * desc->key_heads * desc->key_length) * (sizeof(float) + (backward ? sizeof(double) : 0));
+  const size_t keys = (size_t)(desc->batch * desc->key_heads * desc->key_length);
+  const size_t rows = (size_t)(desc->batch * desc->heads * desc->query_length);
+  return keys * sizeof(float) + (backward ? keys * sizeof(double) + rows * sizeof(hark_dense_exact_row) : 0);
 }
 
 typedef struct norms {
@@ -187,11 +191,28 @@ typedef struct norms {
   float *norm;     /* -|k|^2 log2(e) / (2 sigma^2) */
 } norms;
 
+/* Memory: exact rows | columns, both in the backward only | norms. */
+static int64_t exact_rows(const hark_dense_call *call) { return call->backward ? call->batch * call->heads * call->query_rows : 0; }
+
 static norms norms_of(const hark_dense_call *call, void *memory, const hark_attention_sequence *sequence, int64_t key_head) {
   const int64_t count = call->batch * call->key_heads * call->key_rows;
   const int64_t at = (sequence->item * call->key_heads + key_head) * call->key_rows + sequence->key_row;
-  double *columns = memory;
+  double *columns = (double *)(void *)((hark_dense_exact_row *)memory + exact_rows(call));
   return (norms){columns + at, (float *)(void *)(columns + (call->backward ? count : 0)) + at};
+}
+
+static void *rbf_memory(const hark_dense_call *call) {
+  int i = 0;
+  while (call->terms[i] != &HARK_ISA(hark_dense_rbf)) i++;
+  return call->term_memory[i];
+}
+
+const float *HARK_ISA(hark_dense_key_norms)(const hark_dense_call *call, const hark_attention_sequence *sequence, int64_t key_head) {
+  return norms_of(call, rbf_memory(call), sequence, key_head).norm;
+}
+
+hark_dense_exact_row *HARK_ISA(hark_dense_exact_rows)(const hark_dense_call *call, const hark_attention_sequence *sequence, int64_t head) {
+  return (hark_dense_exact_row *)rbf_memory(call) + (sequence->item * call->heads + head) * call->query_rows + sequence->query_row;
 }
 
 static int64_t sequence_key_heads(const hark_dense_call *call) { return call->run->sequence_count * call->key_heads; }

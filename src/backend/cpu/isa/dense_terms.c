@@ -25,8 +25,10 @@ void HARK_ISA(hark_dense_start_tile)(hark_dense_tile *tile) {
 
 bool HARK_ISA(hark_dense_finish_logits)(const hark_dense_tile *tile) {
   const hark_dense_call *call = tile->call;
-  for (int i = 0; i < call->term_count; i++)
+  for (int i = 0; i < call->term_count; i++) {
+    if (tile->without_distances && call->terms[i] == &HARK_ISA(hark_dense_rbf)) continue;
     if (call->terms[i]->start == NULL || tile->start_hides) call->terms[i]->add(tile, call->term_memory[i]);
+  }
   if (!hark_dense_tile_is_partial(tile)) return call->hides || tile->start_hides;
   /* Lane l sees keys from shift + l - window to shift + l (with causality) or shift + l + window. */
   float positions[HARK_LANES];

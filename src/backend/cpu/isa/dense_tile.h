@@ -87,7 +87,8 @@ struct hark_dense_tile {
   int queries, keys;
   int64_t shift; /* position of the first query minus that of the first key */
   float *logits;
-  bool start_hides; /* the diagonal has -infinity in it */
+  bool start_hides;       /* the diagonal has -infinity in it */
+  bool without_distances; /* logits are to be what is added to the squared distances of the RBF kernel */
   bool general;     /* these logits need more than a product and its start: as for the call, or some are hidden */
   /* Starts of logits by distance, position minus key: entry x is for lane minus row of the tile = x - (keys - 1). With call->starts. */
   float diagonal[HARK_TILE_DIAGONALS];
@@ -132,6 +133,51 @@ static inline const float *hark_dense_diagonal(const hark_dense_tile *tile) {
 
 /* Adds all terms that the start did not and hides what causality and the window hide. True: some entry may be hidden. */
 bool HARK_ISA(hark_dense_finish_logits)(const hark_dense_tile *tile);
+
+/* ---- RBF: rows whose logits are taken from differences (dense_exact.c) ---- */
+
+/* What the backward knows of such a row. */
+typedef struct hark_dense_exact_row {
+  double log_sum; /* of its exponentials, in units of log 2 */
+  int64_t leader; /* the key that it weighs most, counted in the sequence; -1: the row is an ordinary one */
+} hark_dense_exact_row;
+
+/* A tile of queries, and which of its lanes are such rows. */
+typedef struct hark_dense_exact {
+  const float *query;
+  int64_t query_stride;
+  float square[HARK_TILE_QUERIES]; /* |q|^2 of the packed queries; half squares (distances.h) are that times `to_half` */
+  float root[HARK_TILE_QUERIES];   /* of the half squares */
+  float to_half, longest;          /* longest: the largest root */
+  float *others;                   /* [keys][lanes]: logits of a tile without the distances, where `others_of` says so; -infinity is hidden */
+  int64_t others_of;               /* the tile's first key, or -1 */
+  bool any, is[HARK_TILE_QUERIES];
+  double base[HARK_TILE_QUERIES]; /* what such lanes' logits are relative to: offset in the forward, log_sum in the backward */
+} hark_dense_exact;
+
+/* Begins a tile of queries, packed as their products take them. */
+void HARK_ISA(hark_dense_exact_begin)(const hark_dense_tile *tile, const float *queries, float *others, hark_dense_exact *exact);
+/* Whether some pair of the tile may have a spread above the bound, or some lane is exact already. */
+bool HARK_ISA(hark_dense_exact_possible)(const hark_dense_tile *tile, const hark_dense_exact *exact);
+/* Finds lanes that need exact logits in this tile, from the ones there are. bound: -infinity for lanes that have seen no key yet, whose logits
+ * count by the largest among them; NULL: no lane is like that. */
+bool HARK_ISA(hark_dense_exact_find)(const hark_dense_tile *tile, const hark_dense_exact *exact, const float *bound, bool *found);
+/* All logits of a lane in the tile, in units of log 2, -infinity where hidden. */
+void HARK_ISA(hark_dense_exact_logits)(const hark_dense_tile *tile, hark_dense_exact *exact, const float *key, int64_t key_stride, int lane,
+                                       double *logits);
+/* |q|^2 / (2 sigma^2) of a lane. */
+double HARK_ISA(hark_dense_exact_half)(const hark_dense_tile *tile, const hark_dense_exact *exact, int lane);
+
+/* -|k|^2 / (2 sigma^2) of the sequence's keys; rows of the sequence's queries in the backward (dense_gates.c). */
+const float *HARK_ISA(hark_dense_key_norms)(const hark_dense_call *call, const hark_attention_sequence *sequence, int64_t key_head);
+hark_dense_exact_row *HARK_ISA(hark_dense_exact_rows)(const hark_dense_call *call, const hark_attention_sequence *sequence, int64_t head);
+/* Finds the exact rows of a tile of queries, for the backward. */
+void HARK_ISA(hark_dense_find_exact_rows)(const hark_dense_call *call, int64_t sequence, int64_t head, int64_t tile, void *memory);
+
+/* Floats of `others`. */
+static inline size_t hark_dense_exact_floats(const hark_attention_desc *desc) {
+  return desc->kernel == HARK_KERNEL_RBF ? (size_t)HARK_TILE_KEYS * HARK_TILE_QUERIES : 0;
+}
 
 /* Zeroes dropped weights of the tile and multiplies the others by the gain. */
 void HARK_ISA(hark_dense_drop)(const hark_dense_tile *tile, float *weights);

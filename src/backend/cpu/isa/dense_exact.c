@@ -1,0 +1,135 @@
+/* dense_exact.c - RBF attention of rows whose squared distances must not come from products (distances.h).
+ *
+ * Logits of a tile are products first, which say what counts: a pair with a spread above the bound and a logit that may reach the highest less
+ * 40 makes its lane an exact one. All logits of that lane in the tile are then -|q - k|^2 / (2 sigma^2) from differences, in float64 until they
+ * are relative to the lane's offset, plus what other terms add, which are computed again on a tile of zeros. A far key that has no weight costs
+ * nothing: its row is exact only where it counts. In the backward a row is exact as a whole, and its log-sum-exp is computed again, because the
+ * one that is given has been rounded.
+ *
+ * Cost of an exact logit: d differences in float64, some five times a product's. Ordinary tiles: a few operations a key.
+ */
+#include "dense_tile.h"
+#include "distances.h"
+
+void HARK_ISA(hark_dense_exact_begin)(const hark_dense_tile *tile, const float *queries, float *others, hark_dense_exact *exact) {
+  const hark_dense_call *call = tile->call;
+  const hark_tensor *query = &call->args->query;
+  exact->query = hark_dense_row(query, tile->sequence->item, tile->head, hark_dense_query_row(tile));
+  exact->query_stride = query->stride[2];
+  exact->to_half = (float)(0.5 / (call->scale * HARK_LOG2_E)); /* the packed query is q log2(e) / sigma^2 */
+  exact->others = others;
+  exact->others_of = -1;
+  exact->any = false;
+  exact->longest = 0.0f;
+  memset(exact->is, 0, sizeof exact->is);
+  for (int lane = 0; lane < hark_dense_vectors(tile) * HARK_LANES; lane += HARK_LANES) {
+    vf square = vf_zero();
+    for (int c = 0; c < call->head_dim; c++) {
+      const vf x = vf_load(queries + (ptrdiff_t)c * HARK_TILE_QUERIES + lane);
+      square = vf_fma(x, x, square);
+    }
+    vf_store(exact->square + lane, square);
+    vf_store(exact->root + lane, vf_sqrt(square * vf_set(exact->to_half)));
+  }
+  for (int lane = 0; lane < tile->queries; lane++) /* not NaN, which no pair's spread is above */
+    exact->longest = exact->root[lane] > exact->longest ? exact->root[lane] : exact->longest;
+}
+
+static const float *norms_of(const hark_dense_tile *tile) {
+  return HARK_ISA(hark_dense_key_norms)(tile->call, tile->sequence, tile->head / tile->call->group) + tile->key;
+}
+
+/* What a product of q and k and |k|^2 lose: of the spread the part without |q|^2, which is in no logit. */
+HARK_SIMD vf lost(vf query_root, vf key_root) { return vf_fma(query_root + query_root, key_root, key_root * key_root); }
+
+HARK_SIMD vf spread_of(vf query_root, vf key_root) {
+  const vf sum = query_root + key_root;
+  return sum * sum;
+}
+
+bool HARK_ISA(hark_dense_exact_possible)(const hark_dense_tile *tile, const hark_dense_exact *exact) {
+  const float *norms = norms_of(tile);
+  vm above = vf_less(vf_zero(), vf_zero());
+  for (int key = 0; key < tile->keys; key += HARK_LANES) {
+    const vf roots = vf_sqrt(vf_zero() - vf_load_part_or_all(norms + key, tile->keys - key));
+    above = vm_or(above, vm_not(vf_less(lost(vf_set(exact->longest), roots), vf_set(HARK_DISTANCE_SPREAD))));
+  }
+  return exact->any || vm_any(above);
+}
+
+/* A lower bound of the highest logit of lanes that have seen no key. */
+static vf lowest_top(const hark_dense_tile *tile, const float *roots, int m, vf query_root, vf slack) {
+  vf top = vf_set(-INFINITY);
+  for (int key = 0; key < tile->keys && hark_dense_first_vector(tile, key) <= m; key++) {
+    const vf x = vf_load(tile->logits + key * HARK_TILE_QUERIES + m * HARK_LANES);
+    const vf least = x - slack * spread_of(query_root, vf_set(roots[key]));
+    top = vf_select(vf_less(top, least), least, top); /* NaN is none */
+  }
+  return top;
+}
+
+bool HARK_ISA(hark_dense_exact_find)(const hark_dense_tile *tile, const hark_dense_exact *exact, const float *bound, bool *found) {
+  const float *norms = norms_of(tile);
+  const vf hidden = vf_set(-INFINITY), slack = vf_set(HARK_DISTANCE_SLACK(tile->call->head_dim));
+  float roots[HARK_TILE_KEYS], flags[HARK_TILE_QUERIES];
+  bool any = false;
+  for (int key = 0; key < tile->keys; key += HARK_LANES)
+    vf_store(roots + key, vf_sqrt(vf_zero() - vf_load_part_or_all(norms + key, tile->keys - key)));
+  for (int lane = 0; lane < hark_dense_vectors(tile) * HARK_LANES; lane++) flags[lane] = exact->is[lane] ? 1.0f : 0.0f;
+  for (int m = 0; m < hark_dense_vectors(tile); m++) {
+    const int lane = m * HARK_LANES;
+    const vf query_root = vf_load(exact->root + lane);
+    vf highest = vf_zero();
+    if (bound != NULL) {
+      const vm begins = vf_equal(vf_load(bound + lane), hidden);
+      if (vm_any(begins)) highest = vf_select(begins, lowest_top(tile, roots, m, query_root, slack), highest);
+    }
+    const vf least = highest + vf_set(HARK_DISTANCE_FAINT);
+    const vm already = vm_not(vf_equal(vf_load(flags + lane), vf_zero()));
+    vm needs = vf_less(vf_zero(), vf_zero());
+    for (int key = 0; key < tile->keys && hark_dense_first_vector(tile, key) <= m; key++) {
+      const vf root = vf_set(roots[key]), x = vf_load(tile->logits + key * HARK_TILE_QUERIES + lane);
+      const vm above = vm_or(already, vm_not(vf_less(lost(query_root, root), vf_set(HARK_DISTANCE_SPREAD))));
+      const vm faint = vm_or(vf_equal(x, hidden), vf_less(vf_fma(slack, spread_of(query_root, root), x), least));
+      needs = vm_or(needs, vm_and(above, vm_not(faint)));
+    }
+    vf_store(flags + lane, vf_select(needs, vf_set(1.0f), vf_zero()));
+  }
+  for (int lane = 0; lane < tile->queries; lane++) {
+    found[lane] = flags[lane] != 0.0f;
+    any = any || found[lane];
+  }
+  return any;
+}
+
+/* What all terms but the distances add, and -infinity where the entry is hidden. */
+static void make_others(const hark_dense_tile *tile, hark_dense_exact *exact) {
+  const float *diagonal = hark_dense_diagonal(tile);
+  const int lanes = hark_dense_vectors(tile) * HARK_LANES;
+  if (exact->others_of == tile->key) return;
+  exact->others_of = tile->key;
+  for (int key = 0; key < tile->keys; key++)
+    for (int lane = 0; lane < lanes; lane++) exact->others[key * HARK_TILE_QUERIES + lane] = diagonal == NULL ? 0.0f : diagonal[lane - key];
+  hark_dense_tile other = *tile;
+  other.logits = exact->others;
+  other.without_distances = true;
+  (void)HARK_ISA(hark_dense_finish_logits)(&other);
+}
+
+void HARK_ISA(hark_dense_exact_logits)(const hark_dense_tile *tile, hark_dense_exact *exact, const float *key, int64_t key_stride, int lane,
+                                       double *logits) {
+  const hark_dense_call *call = tile->call;
+  const float *query = exact->query + lane * exact->query_stride;
+  const double scale = -0.5 * call->scale * HARK_DISTANCE_LOG2_E;
+  make_others(tile, exact);
+  for (int i = 0; i < tile->keys; i++) {
+    const float other = exact->others[i * HARK_TILE_QUERIES + lane];
+    logits[i] = other == -INFINITY ? -INFINITY
+                                   : scale * hark_squared_distance(query, key + i * key_stride, call->head_dim) + (double)other;
+  }
+}
+
+double HARK_ISA(hark_dense_exact_half)(const hark_dense_tile *tile, const hark_dense_exact *exact, int lane) {
+  const hark_dense_call *call = tile->call;
+  return 0.5 * call->scale * HARK_DISTANCE_LOG2_E * hark_square(exact->query + lane * exact->query_stride, call->head_dim);
+}

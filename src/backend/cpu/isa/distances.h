@@ -1,0 +1,84 @@
+/* distances.h - exponents of the Gaussian kernel where its squared distances may come from a product, and where they must not.
+ *
+ *     -|x - y|^2 / (2 sigma^2) = x.y / sigma^2 - |x|^2 / (2 sigma^2) - |y|^2 / (2 sigma^2)
+ *
+ * The right side costs a product of matrices, and loses what its three numbers have in common: with the half squares h(x) = |x|^2 / (2 sigma^2)
+ * it is off by at most (d + 4) u N, u = 2^-24, by about u N on the whole, where N = (sqrt h(x) + sqrt h(y))^2 is the spread of the pair. Rows
+ * of ordinary size have a spread of a few times d and nothing happens. A pair whose spread is above a bound, and that counts, is taken from the
+ * differences of its rows in float64: its exponent is then right to f32 wherever the two rows lie. What counts is told from the product itself,
+ * whose error is known: the exponent plus HARK_DISTANCE_SLACK(d) N is an upper bound of the exponent.
+ *
+ * Whether a pair is taken apart depends on the two rows, and on what the row of the query saw before: never on rows that it does not see, nor on
+ * the number of threads. Half squares and exponents are in units of log 2.
+ */
+#ifndef HARK_BACKEND_CPU_ISA_DISTANCES_H
+#define HARK_BACKEND_CPU_ISA_DISTANCES_H
+
+#include <math.h>
+#include <string.h>
+
+#include "backend/cpu/simd.h"
+
+#define HARK_DISTANCE_SPREAD 256.0f /* up to which weights of softmax come from products: 2^-16 of a weight, by about 2^-24 a unit */
+#define HARK_DISTANCE_FAINT (-40.0f) /* a weight below 2^that of what a row has counts for nothing */
+/* Twice the worst rounding of a sum of d products and of the two additions. */
+#define HARK_DISTANCE_SLACK(features) ((float)((features) + 16) * 0x1p-23f)
+
+#define HARK_DISTANCE_LOG2_E 1.44269504088896340736
+
+#if HARK_LANES > 1
+typedef double hark_doubles __attribute__((vector_size(HARK_LANES * 4)));
+typedef float hark_halves __attribute__((vector_size(HARK_LANES * 2)));
+HARK_SIMD hark_doubles hark_doubles_load(const float *from) {
+  hark_halves x;
+  memcpy(&x, from, sizeof x);
+  return __builtin_convertvector(x, hark_doubles);
+}
+#endif
+
+/* |x - y|^2 */
+HARK_SIMD_NOINLINE double hark_squared_distance(const float *x, const float *y, int features) {
+  double total = 0.0;
+  int c = 0;
+#if HARK_LANES > 1
+  const int step = HARK_LANES / 2;
+  hark_doubles first = {0}, second = {0};
+  for (; c + 2 * step <= features; c += 2 * step) {
+    const hark_doubles a = hark_doubles_load(x + c) - hark_doubles_load(y + c);
+    const hark_doubles b = hark_doubles_load(x + c + step) - hark_doubles_load(y + c + step);
+    first += a * a;
+    second += b * b;
+  }
+  double lanes[HARK_LANES / 2];
+  first += second;
+  memcpy(lanes, &first, sizeof lanes);
+  for (int i = 0; i < step; i++) total += lanes[i];
+#endif
+  for (; c < features; c++) {
+    const double apart = (double)x[c] - (double)y[c];
+    total += apart * apart;
+  }
+  return total;
+}
+
+/* |x|^2 */
+HARK_SIMD_NOINLINE double hark_square(const float *x, int features) {
+  double total = 0.0;
+  for (int c = 0; c < features; c++) total += (double)x[c] * (double)x[c];
+  return total;
+}
+
+/* out += weight (x - y) */
+HARK_SIMD void hark_add_difference(float weight, const float *x, const float *y, int features, float *out) {
+  const vf gain = vf_set(weight);
+  int c = 0;
+  for (; c + HARK_LANES <= features; c += HARK_LANES)
+    vf_store(out + c, vf_fma(gain, vf_load(x + c) - vf_load(y + c), vf_load(out + c)));
+  if (c < features) {
+    const int rest = features - c;
+    const vf apart = vf_load_part(x + c, rest) - vf_load_part(y + c, rest);
+    vf_store_part(out + c, vf_fma(gain, apart, vf_load_part(out + c, rest)), rest);
+  }
+}
+
+#endif
