@@ -178,6 +178,20 @@ static void test_window(void **state) {
   CHECK_ALL(cases, every_way);
 }
 
+static void test_hierarchical(void **state) {
+  (void)state;
+  static const char *const cases[] = {
+      "hierarchical:H2,L64,D7,V5,N4,rbf,mean",
+      "hierarchical:B2,H4,K2,L101,D16,N4,rbf,causal,first",
+      "hierarchical:H2,L130,D5,N8,rbf,exact,threads=3",
+      "hierarchical:H2,L90,D8,N2,rbf,mean,sibling,hbias,kernel",
+      "hierarchical:B2,H2,L70,D9,N4,rbf,mean,mask,qmask,accumulate",
+      "hierarchical:H2,L77,D8,N4,rbf,causal,exact,dropout=0.25",
+      "hierarchical:H2,L80,D8,N8,rbf,mean,ragged",
+  };
+  CHECK_ALL(cases, every_way);
+}
+
 /* The smallest case there is: two keys. */
 static void test_two_keys(void **state) {
   (void)state;
@@ -280,7 +294,7 @@ int main(int argc, char **argv) {
   }
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_two_keys),  cmocka_unit_test(test_dense),     cmocka_unit_test(test_few_queries),
-      cmocka_unit_test(test_window),    cmocka_unit_test(test_causality), cmocka_unit_test(test_threads),
+      cmocka_unit_test(test_window),    cmocka_unit_test(test_hierarchical), cmocka_unit_test(test_causality), cmocka_unit_test(test_threads),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -59,6 +59,12 @@ static int64_t kept_tokens(int64_t length, int64_t windowed) {
   return hark_max(length + above, hark_hierarchy_most_tokens(windowed - 1));
 }
 
+/* The same without level 0. */
+static int64_t coarse_tokens(int64_t length, int64_t windowed) {
+  const int64_t whole = hark_min(length, windowed) + HARK_HIERARCHY_MAX_LEVELS; /* of one that is not windowed */
+  return hark_max(whole, ((length - 1) >> HARK_WINDOW_LEVELS) + 1 + HARK_HIERARCHY_MAX_LEVELS);
+}
+
 /* Bytes of a tree over at most `length` rows. */
 static hark_status count_tree(hark_context *context, const hark_attention_desc *desc, int64_t length, int workers, bool backward,
                               size_t *out) {
@@ -66,7 +72,13 @@ static hark_status count_tree(hark_context *context, const hark_attention_desc *
   const size_t d = hark_padded(desc->head_dim), dv = hark_padded(desc->value_dim);
   size_t token = 2 * d + dv + 3; /* floats */
   if (backward) token += 2 * d + 2 * dv + 2;
-  HARK_TRY(hark_size_multiply(context, token, (size_t)kept_tokens(length, windowed_from(desc, workers, backward)), out));
+  const int64_t windowed = windowed_from(desc, workers, backward);
+  HARK_TRY(hark_size_multiply(context, token, (size_t)kept_tokens(length, windowed), out));
+  if (desc->kernel == HARK_KERNEL_RBF) {
+    size_t lows;
+    HARK_TRY(hark_size_multiply(context, 2 * d + 1, (size_t)coarse_tokens(length, windowed), &lows));
+    HARK_TRY(hark_size_add(context, *out, lows, out));
+  }
   if (backward && desc->coarse_query == HARK_COARSE_QUERY_EXACT)
     HARK_TRY(hark_size_add(context, *out, HARK_ISA(hark_hierarchical_reach_floats)(&h, (int)d, (int)dv), out));
   if (hark_has_terms(desc)) HARK_TRY(hark_size_add(context, *out, (size_t)(h.levels * hark_term_width(h.block)), out));
@@ -116,7 +128,9 @@ static hark_status lay_out(hark_context *context, const hark_attention_desc *des
   *out = (scratch_layout){.tile_bytes = hark_align_up(HARK_ISA(hark_hierarchical_worker_floats)(desc, backward) * sizeof(float))};
   out->worker_bytes = out->tile_bytes;
   if (desc->longest >= windowed_from(desc, workers, backward))
-    out->worker_bytes += hark_align_up(HARK_ISA(hark_hierarchical_window_floats)(desc->hierarchy_block, d, dv, backward) * sizeof(float));
+    out->worker_bytes += hark_align_up(HARK_ISA(hark_hierarchical_window_floats)(desc->hierarchy_block, d, dv, backward,
+                                                                                             desc->kernel == HARK_KERNEL_RBF) *
+                                       sizeof(float));
   HARK_TRY(count_tree(context, desc, desc->longest, workers, backward, &tree));
   HARK_TRY(HARK_ISA(hark_hierarchical_tables_bytes)(context, desc, workers, backward, &tables));
   HARK_TRY(add_part(context, (size_t)count_trees(desc, workers, backward), tree, &out->workers));
@@ -172,12 +186,14 @@ static hark_status begin(hark_context *context, const hark_attention_run *run, b
                                    .scale = (float)desc->scale,
                                    .windowed = windowed_from(desc, workers, backward),
                                    .tokens = kept_tokens(longest, windowed_from(desc, workers, backward)),
+                                   .coarse = coarse_tokens(longest, windowed_from(desc, workers, backward)),
                                    .tree_floats = tree / sizeof(float),
                                    .worker_bytes = layout.worker_bytes,
                                    .tile_bytes = layout.tile_bytes,
                                    .trees = (float *)(void *)scratch,
                                    .workers = scratch + layout.workers,
                                    .tables.longest = hark_hierarchy_make(desc, longest)};
+  call->query_lows = call->rbf && !call->first && !call->exact;
   call->spread = spreads(call, longest, layout.workers);
   if (desc->dropout > 0) {
     call->dropout_threshold = hark_random_threshold(desc->dropout);
@@ -217,6 +233,28 @@ static void take_numbers(hark_tree *tree, float **next, size_t offset) {
   }
 }
 
+/* Of coarse levels alone. */
+static void take_lows(hark_tree *tree, float **next) {
+  const hark_hierarchical_call *call = tree->call;
+  const int64_t width = call->head_pad;
+  float *keys = take(next, (size_t)(call->coarse * width)), *queries = keys, *squares = NULL;
+  if (call->query_lows) {
+    queries = take(next, (size_t)(call->coarse * width));
+    squares = take(next, (size_t)call->coarse);
+  }
+  int64_t token = 0;
+  for (int level = 1; level < tree->hierarchy.levels; level++) {
+    if (!is_kept(tree, level)) continue;
+    hark_level *at = &tree->level[level];
+    at->key_low = (hark_rows){keys + token * width, width};
+    if (call->query_lows) {
+      at->query_low = (hark_rows){queries + token * width, width};
+      at->query_square = squares + token;
+    }
+    token += hark_hierarchy_tokens(&tree->hierarchy, level);
+  }
+}
+
 /* A gradient that is wanted, in memory that whole vectors fit. */
 static bool written_in_place(const hark_tensor *gradient, int width, int pad) { return gradient->type != HARK_NONE && width == pad; }
 
@@ -231,6 +269,7 @@ static hark_tree place_tree(const hark_hierarchical_call *call, int64_t sequence
   take_numbers(&tree, &next, offsetof(hark_level, key_count));
   take_numbers(&tree, &next, offsetof(hark_level, query_count));
   take_numbers(&tree, &next, offsetof(hark_level, key_square));
+  if (call->rbf) take_lows(&tree, &next);
   if (call->backward) {
     take_rows(&tree, &next, offsetof(hark_level, g), call->value_pad);
     take_rows(&tree, &next, offsetof(hark_level, dquery), call->head_pad);

@@ -15,7 +15,7 @@
  * With exact queries the rows of all levels are those of the sequence: a tile of rows goes through all levels, and what levels hand down comes at
  * the end (hark_part_rows()).
  */
-#include "hierarchical_tile.h"
+#include "hierarchical_exact.h"
 
 typedef struct backward_work {
   const hark_tree *tree;
@@ -26,6 +26,9 @@ typedef struct backward_work {
   float *kept;                /* dropout's factors, laid out as the weights */
   float *clean;
   float *start, *zero, *mean, *row_sums; /* [lanes]: -m and what is added to all logits of a lane; 0; D; sums of dS (rbf) */
+  hark_tile_roots roots;                 /* rbf */
+  double least[HARK_TILE_QUERIES];       /* m in units of log 2 (rbf) */
+  const hark_level *tile_level;          /* whose tokens are the tile's rows */
 } backward_work;
 
 HARK_SIMD_NOINLINE void scores(const hark_product *p, int first, int last) { hark_product_run(HARK_FINISH_STORE, p, first, last); }
@@ -120,6 +123,7 @@ static void begin_queries(const hark_tree *tree, int level, int64_t from, int64_
 /* Packs a tile's queries and gradients, and begins its lanes. */
 static void begin_tile(backward_work *work, const hark_level *level, int64_t row, int64_t rows) {
   const hark_hierarchical_call *call = work->tree->call;
+  work->tile_level = level;
   hark_pack_transposed(level->query.data + row * level->query.stride, level->query.stride, (int)rows, call->head_dim,
                        (float)(call->scale * HARK_LOG2_E), work->queries);
   hark_pack_transposed(level->g.data + row * level->g.stride, level->g.stride, (int)rows, call->value_dim, 1.0f, work->gradients);
@@ -135,8 +139,13 @@ static void begin_tile(backward_work *work, const hark_level *level, int64_t row
       const vf x = vf_load(work->queries + (ptrdiff_t)c * HARK_TILE_QUERIES + lane);
       square = vf_fma(x, x, square);
     }
-    vf_store(work->start + lane, vf_fma(square, vf_set((float)(-0.5 / ((double)call->scale * HARK_LOG2_E))), vf_load(work->start + lane)));
+    const vf half = vf_set((float)(-0.5 / ((double)call->scale * HARK_LOG2_E)));
+    vf_store(work->start + lane, vf_fma(square, half, vf_load(work->start + lane)));
+    vf_store(work->roots.root + lane, vf_sqrt(vf_zero() - square * half));
   }
+  if (!call->rbf) return;
+  hark_tile_longest(&work->roots, rows);
+  for (int64_t lane = 0; lane < rows; lane++) work->least[lane] = (double)level->least[row + lane] * HARK_DISTANCE_LOG2_E;
 }
 
 /* Sums of dS over the diagonals of a group, from that of (lane 0, last key) on. They are gathered in several copies in turn, so that a vector is
@@ -168,6 +177,8 @@ static void group_gradients(backward_work *work, const hark_group_walk *walk, co
   if (level->dterms != NULL) memset(copies, 0, sizeof copies);
   if (drops) HARK_ISA(hark_hierarchical_kept)(tree, walk, group, work->kept);
   hark_lanes_of_group(walk, group, &lanes);
+  const bool far = rbf && hark_group_may_be_far(level, group, work->roots.longest);
+  const hark_far_group pairs = {tree, walk, group, level, work->tile_level, &work->roots};
   for (int m = group->from; m < group->to; m++) {
     const int lane = m * HARK_LANES;
     const vf mean = vf_load(work->mean + lane);
@@ -183,6 +194,11 @@ static void group_gradients(backward_work *work, const hark_group_walk *walk, co
         seen = vm_and(seen, vm_not(vf_equal(added, vf_set(-INFINITY))));
         part = true;
         x = x + added;
+      }
+      if (far && lanes.lo[k] < lanes.hi[k]) {
+        x = vf_select(seen, x, vf_set(-INFINITY));
+        x = hark_take_far(&pairs, k, lane, x, vf_set(HARK_DISTANCE_FAINT), level->terms == NULL ? NULL : level->terms + term - k + lane,
+                          work->least);
       }
       vf weight = vf_exp2(x), kept = weight;
       if (drops) {
@@ -268,6 +284,28 @@ static void own_parts(backward_work *work, const hark_group *group, const float 
   }
 }
 
+/* rbf: dS of far pairs, out of the tile: dq += dS (k - q), dk += dS (q - k). */
+static void take_far_gradients(const backward_work *work, const hark_group_walk *walk, const hark_group *group, float *dlogits) {
+  const hark_hierarchical_call *call = work->tree->call;
+  const hark_level *level = &work->tree->level[group->level], *tile = work->tile_level;
+  if (!hark_group_may_be_far(level, group, work->roots.longest)) return;
+  const int last = (int)hark_min(group->to * HARK_LANES, walk->rows);
+  for (int k = 0; k < group->count; k++) {
+    const int64_t number = group->first + k;
+    const float root = sqrtf(level->key_square[number]);
+    for (int lane = group->from * HARK_LANES; lane < last; lane++) {
+      float *dlogit = dlogits + k * HARK_TILE_QUERIES + lane;
+      const float sum = work->roots.root[lane] + root;
+      if (*dlogit == 0.0f || sum * sum < HARK_DISTANCE_SPREAD) continue;
+      const hark_fine_row key = hark_fine_key(level, number), query = hark_fine_query(tile, walk->row + lane);
+      int one = 1;
+      hark_add_fine_difference(*dlogit, &query, &key, call->head_dim, gathered_at(work, group->level, number, false, &one).data);
+      hark_add_fine_difference(*dlogit, &key, &query, call->head_dim, tile->dquery.data + (walk->row + lane) * tile->dquery.stride);
+      *dlogit = 0.0f;
+    }
+  }
+}
+
 /* keys (or values) += sum over the tile's rows of weights[key][row] rows[row] */
 static void spread_rows(const backward_work *work, const hark_group *group, const float *weights, const hark_rows *rows, int64_t row,
                         int64_t count, bool values) {
@@ -327,6 +365,7 @@ static void take_group(backward_work *work, const hark_group_walk *walk, const h
   scores(&p, group->from, group->to);
   group_gradients(work, walk, group, dlogits);
   spread_rows(work, group, work->weights, &tile_level->g, row, rows, true);
+  if (call->rbf) take_far_gradients(work, walk, group, dlogits);
   spread_rows(work, group, dlogits, &tile_level->query, row, rows, false);
   if (call->rbf) own_parts(work, group, dlogits);
 }

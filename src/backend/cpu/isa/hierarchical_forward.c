@@ -6,7 +6,7 @@
  * they start from is still in the caches; nothing of it is ever stored for a whole level. With exact queries a tile of rows goes through all
  * levels by itself. Cost: 2 (d + dv) multiply-adds an entry. Memory: one tile of Y a level and worker.
  */
-#include "hierarchical_tile.h"
+#include "hierarchical_exact.h"
 
 typedef struct tile_state {
   float top[HARK_TILE_QUERIES], sum[HARK_TILE_QUERIES]; /* m in units of log 2, Z */
@@ -22,6 +22,8 @@ typedef struct forward_work {
   hark_window window; /* the one that is open, in window_memory */
   float *window_memory;
   float start[HARK_TILE_QUERIES]; /* what is added to all logits of a lane */
+  hark_tile_roots roots;          /* rbf */
+  const hark_level *tile_level;   /* whose tokens are the tile's rows */
   tile_state levels[HARK_HIERARCHY_MAX_LEVELS];
 } forward_work;
 
@@ -154,6 +156,8 @@ static void group_logits(forward_work *work, const hark_group_walk *walk, const 
   hark_group_lanes lanes;
   hark_lanes_of_group(walk, group, &lanes);
   const int64_t term = hark_term_at(tree->hierarchy.block, walk->row - group->first);
+  const bool far = level->key_square != NULL && hark_group_may_be_far(level, group, work->roots.longest);
+  const hark_far_group pairs = {tree, walk, group, level, work->tile_level, &work->roots};
   for (int m = group->from; m < group->to; m++) {
     const int lane = m * HARK_LANES;
     vf most = vf_load(top + lane);
@@ -167,6 +171,9 @@ static void group_logits(forward_work *work, const hark_group_walk *walk, const 
         x = vf_select(vf_equal(added, vf_set(-INFINITY)), added, x + added);
       }
       if (part) x = vf_select(hark_lanes_between(lane, lanes.lo[k], lanes.hi[k]), x, vf_set(-INFINITY));
+      if (far)
+        x = hark_take_far(&pairs, k, lane, x, most + vf_set(HARK_DISTANCE_FAINT), level->terms == NULL ? NULL : level->terms + term - k + lane,
+                          NULL);
       if (part || level->key_square != NULL || level->terms != NULL) vf_store(at, x);
       most = vf_max(most, x);
     }
@@ -239,6 +246,7 @@ static void take_chunk(forward_work *work, const hark_chunk *c, tile_state *stat
 
 /* Packs the tile's queries and begins its lanes. */
 static void begin_tile(forward_work *work, const hark_level *level, int64_t row, int64_t rows) {
+  work->tile_level = level;
   const hark_hierarchical_call *call = work->tree->call;
   hark_pack_transposed(level->query.data + row * level->query.stride, level->query.stride, (int)rows, call->head_dim,
                        (float)(call->scale * HARK_LOG2_E), work->queries);
@@ -249,8 +257,11 @@ static void begin_tile(forward_work *work, const hark_level *level, int64_t row,
       square = vf_fma(x, x, square);
     }
     /* -|q|^2 scale / 2 in units of log 2, from q scale log2(e) */
-    vf_store(work->start + lane, call->rbf ? square * vf_set((float)(-0.5 / ((double)call->scale * HARK_LOG2_E))) : vf_zero());
+    const vf start = call->rbf ? square * vf_set((float)(-0.5 / ((double)call->scale * HARK_LOG2_E))) : vf_zero();
+    vf_store(work->start + lane, start);
+    if (call->rbf) vf_store(work->roots.root + lane, vf_sqrt(vf_zero() - start));
   }
+  if (call->rbf) hark_tile_longest(&work->roots, rows);
 }
 
 /* out and log_sum_exp of a tile of rows. */

@@ -24,6 +24,8 @@ typedef struct hark_level {
   int64_t queries, keys;                       /* tokens */
   hark_rows query, key, value;                 /* means (or first), means, sums */
   float *query_count, *key_count, *key_square; /* real rows under a token; squared norms of keys (rbf) */
+  hark_rows query_low, key_low;                /* rbf: what rounding took from far means (hierarchical_exact.h); no data: nothing */
+  float *query_square;                         /* beside query_low */
   float *terms;                                /* what is added to logits, by row - key; NULL: nothing */
   hark_rows g, dquery, dkey, dvalue;           /* backward */
   float *least, *mean_gradient;                /* natural units */
@@ -46,13 +48,14 @@ typedef struct hark_hierarchical_call {
   const hark_attention_desc *desc;
   const hark_attention_args *args;
   bool backward, exact, first, rbf;
+  bool query_lows; /* queries of coarse levels have remainders */
   int head_dim, value_dim, head_pad, value_pad;
   float scale;
   uint32_t dropout_threshold;
   float dropout_gain;
   bool spread;                                  /* a (sequence, key head) after the other, each by all threads */
   int64_t windowed;                             /* trees of so many rows and more are */
-  int64_t tokens;                               /* that are kept of the longest hierarchy: extent of the arrays of a tree */
+  int64_t tokens, coarse;                       /* that are kept of the longest hierarchy: extent of the arrays of a tree; without level 0 */
   size_t tree_floats, tile_bytes, worker_bytes; /* of a worker: tiles, then a window */
   float *trees;
   char *workers;
@@ -332,7 +335,7 @@ static inline int64_t hark_window_reach(int64_t block) { return 2 * block << HAR
 static inline bool hark_windows_fit(int64_t block) {
   return block <= HARK_WINDOW_ROWS && HARK_WINDOW_ROWS % (2 * hark_window_reach(block)) == 0;
 }
-size_t HARK_ISA(hark_hierarchical_window_floats)(int64_t block, size_t head_pad, size_t value_pad, bool backward);
+size_t HARK_ISA(hark_hierarchical_window_floats)(int64_t block, size_t head_pad, size_t value_pad, bool backward, bool rbf);
 /* The window `index` with its tokens. */
 void HARK_ISA(hark_hierarchical_open_window)(const hark_tree *tree, int64_t index, float *memory, hark_window *window);
 

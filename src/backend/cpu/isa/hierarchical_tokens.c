@@ -9,7 +9,7 @@
  */
 #include <math.h>
 
-#include "hierarchical_tile.h"
+#include "hierarchical_exact.h"
 
 /* Weighted sum of the two rows under a token; a weight of 0: that row is not looked at. */
 static void join_rows(const hark_rows *below, int64_t token, float first, float second, int width, float *to) {
@@ -27,6 +27,34 @@ static float square_of(const float *row, int width) {
   vf sum = vf_zero();
   for (int c = 0; c < width; c += HARK_LANES) sum = vf_fma(vf_load(row + c), vf_load(row + c), sum);
   return vf_sum(sum);
+}
+
+/* What is missing in `high`, the sum of join_rows(): from the rows below with what is missing there. */
+static void join_low(const hark_fine_row *a, const hark_fine_row *b, double first, double second, const float *high, int width, float *to) {
+  for (int c = 0; c < width; c++) {
+    double sum = 0.0;
+    if (first != 0.0) sum += first * ((double)a->high[c] + (a->low != NULL ? (double)a->low[c] : 0.0));
+    if (second != 0.0) sum += second * ((double)b->high[c] + (b->low != NULL ? (double)b->low[c] : 0.0));
+    to[c] = (float)(sum - (double)high[c]);
+  }
+}
+
+static void join_key_low(const hark_tree *tree, int level, int64_t token, double first, double second) {
+  const hark_level *at = &tree->level[level], *below = at - 1;
+  if (!(at->key_square[token] > HARK_REMAINDER_FROM)) return;
+  const hark_fine_row a = hark_fine_key(below, 2 * token), b = second > 0 ? hark_fine_key(below, 2 * token + 1) : a;
+  join_low(&a, &b, first / (first + second), second / (first + second), at->key.data + token * at->key.stride, tree->call->head_dim,
+           at->key_low.data + token * at->key_low.stride);
+}
+
+static void join_query_low(const hark_tree *tree, int level, int64_t token, double first, double second) {
+  const hark_level *at = &tree->level[level], *below = at - 1;
+  const float *high = at->query.data + token * at->query.stride;
+  at->query_square[token] = square_of(high, tree->call->head_pad) * (float)(0.5 * tree->call->desc->scale * HARK_DISTANCE_LOG2_E);
+  if (!(at->query_square[token] > HARK_REMAINDER_FROM)) return;
+  const hark_fine_row a = hark_fine_query(below, 2 * token), b = second > 0 ? hark_fine_query(below, 2 * token + 1) : a;
+  join_low(&a, &b, first / (first + second), second / (first + second), high, tree->call->head_dim,
+           at->query_low.data + token * at->query_low.stride);
 }
 
 static void copy_row(const float *from, int width, bool real, int pad, float *to) {
@@ -48,6 +76,7 @@ void HARK_ISA(hark_hierarchical_make_keys)(const hark_tree *tree, int level, int
   const hark_tensor *mask = &call->args->mask;
   const int64_t item = tree->sequence->item;
   for (int64_t b = from; b < to; b++) {
+    float first = 0.0f, second = 0.0f;
     float *key = at->key.data + b * at->key.stride, *value = at->value.data + b * at->value.stride;
     if (level == 0) {
       const int64_t row = tree->sequence->key_row + b;
@@ -58,14 +87,17 @@ void HARK_ISA(hark_hierarchical_make_keys)(const hark_tree *tree, int level, int
       if (!hark_values_as_they_lie(tree))
         copy_row(hark_rows_of(&call->args->value, item, tree->key_head, row).data, call->value_dim, real, call->value_pad, value);
     } else {
-      const float a = below->key_count[2 * b], c = 2 * b + 1 < below->keys ? below->key_count[2 * b + 1] : 0.0f;
-      at->key_count[b] = a + c;
-      const float inverse = a + c > 0.0f ? 1.0f / (a + c) : 0.0f;
-      join_rows(&below->key, b, a * inverse, c * inverse, call->head_pad, key);
-      join_rows(&below->value, b, a > 0.0f ? 1.0f : 0.0f, c > 0.0f ? 1.0f : 0.0f, call->value_pad, value);
+      first = below->key_count[2 * b];
+      second = 2 * b + 1 < below->keys ? below->key_count[2 * b + 1] : 0.0f;
+      at->key_count[b] = first + second;
+      const float inverse = first + second > 0.0f ? 1.0f / (first + second) : 0.0f;
+      join_rows(&below->key, b, first * inverse, second * inverse, call->head_pad, key);
+      join_rows(&below->value, b, first > 0.0f ? 1.0f : 0.0f, second > 0.0f ? 1.0f : 0.0f, call->value_pad, value);
     }
+    if (!call->rbf) continue;
     /* |k|^2 scale / 2 in units of log 2 */
-    if (call->rbf) at->key_square[b] = square_of(key, call->head_pad) * (float)(0.5 * call->desc->scale * HARK_LOG2_E);
+    at->key_square[b] = square_of(key, call->head_pad) * (float)(0.5 * call->desc->scale * HARK_LOG2_E);
+    if (level > 0) join_key_low(tree, level, b, (double)first, (double)second);
   }
 }
 
@@ -135,6 +167,7 @@ void HARK_ISA(hark_hierarchical_make_queries)(const hark_tree *tree, int level, 
     const float first = below->query_count[2 * a], second = 2 * a + 1 < below->queries ? below->query_count[2 * a + 1] : 0.0f;
     at->query_count[a] = first + second;
     if (!hark_first_queries_as_they_lie(tree)) join_queries(tree, level, a, first, second);
+    if (call->query_lows) join_query_low(tree, level, a, (double)first, (double)second);
     if (call->backward) join_gradients(tree, level, a);
   }
 }
@@ -180,13 +213,26 @@ static void place_window(const hark_tree *tree, int64_t origin, int64_t rows, fl
       else if (wanted[i])
         take_numbers(numbers[i], tokens, &memory);
     }
+    if (level == 0 || !call->rbf) continue;
+    if (at->key_low.data != NULL)
+      at->key_low.data += by * at->key_low.stride;
+    else
+      take_rows(&at->key_low, tokens, head_pad, &memory);
+    if (!call->query_lows) continue;
+    if (at->query_low.data != NULL) {
+      at->query_low.data += by * at->query_low.stride;
+      at->query_square += by;
+    } else {
+      take_rows(&at->query_low, tokens, head_pad, &memory);
+      take_numbers(&at->query_square, tokens, &memory);
+    }
   }
 }
 
-size_t HARK_ISA(hark_hierarchical_window_floats)(int64_t block, size_t head_pad, size_t value_pad, bool backward) {
+size_t HARK_ISA(hark_hierarchical_window_floats)(int64_t block, size_t head_pad, size_t value_pad, bool backward, bool rbf) {
   size_t tokens = 0;
   for (int level = 1; level <= HARK_WINDOW_LEVELS; level++) tokens += (size_t)((HARK_WINDOW_ROWS + 2 * hark_window_reach(block)) >> level);
-  return tokens * (backward ? 4 * head_pad + 3 * value_pad + 5 : 2 * head_pad + value_pad + 3);
+  return tokens * ((backward ? 4 * head_pad + 3 * value_pad + 5 : 2 * head_pad + value_pad + 3) + (rbf ? 2 * head_pad + 1 : 0));
 }
 
 void HARK_ISA(hark_hierarchical_open_window)(const hark_tree *tree, int64_t index, float *memory, hark_window *window) {

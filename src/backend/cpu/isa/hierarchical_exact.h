@@ -1,0 +1,116 @@
+/* hierarchical_exact.h - RBF: pairs of tokens whose squared distance must not come from a product (distances.h), one by one from their differences.
+ *
+ * A mean of far rows does not fit f32 as it lies: what rounding takes away from it, a millionth of a sigma for every ten of its length, is what
+ * close pairs differ by. Far tokens of coarse levels have that remainder beside them, and differences are taken with it.
+ */
+#ifndef HARK_BACKEND_CPU_ISA_HIERARCHICAL_EXACT_H
+#define HARK_BACKEND_CPU_ISA_HIERARCHICAL_EXACT_H
+
+#include "distances.h"
+#include "hierarchical_tile.h"
+
+/* Half square of a token (distances.h) from which on it has a remainder. Two of them have a spread of 128. */
+#define HARK_REMAINDER_FROM 32.0f
+
+/* A token's row: high + low; low NULL: nothing. */
+typedef struct hark_fine_row {
+  const float *high, *low;
+} hark_fine_row;
+
+static inline hark_fine_row hark_fine_row_of(const hark_rows *high, const hark_rows *low, const float *squares, int64_t row) {
+  const bool has = low->data != NULL && squares[row] > HARK_REMAINDER_FROM;
+  return (hark_fine_row){high->data + row * high->stride, has ? low->data + row * low->stride : NULL};
+}
+static inline hark_fine_row hark_fine_key(const hark_level *level, int64_t key) {
+  return hark_fine_row_of(&level->key, &level->key_low, level->key_square, key);
+}
+static inline hark_fine_row hark_fine_query(const hark_level *level, int64_t row) {
+  return hark_fine_row_of(&level->query, &level->query_low, level->query_square, row);
+}
+
+/* x - y of a feature, of rows that have remainders or not. */
+static inline double hark_fine_difference(const hark_fine_row *x, const hark_fine_row *y, int c) {
+  double difference = (double)x->high[c] - (double)y->high[c];
+  if (x->low != NULL) difference += (double)x->low[c];
+  if (y->low != NULL) difference -= (double)y->low[c];
+  return difference;
+}
+
+/* -|q - k|^2 / (2 sigma^2) in units of log 2. */
+static inline double hark_fine_exponent(const hark_hierarchical_call *call, const hark_fine_row *query, const hark_fine_row *key) {
+  const double factor = -0.5 * call->desc->scale * HARK_DISTANCE_LOG2_E;
+  if (query->low == NULL && key->low == NULL) return factor * hark_squared_distance(query->high, key->high, call->head_dim);
+  double square = 0.0;
+  for (int c = 0; c < call->head_dim; c++) {
+    const double apart = hark_fine_difference(query, key, c);
+    square += apart * apart;
+  }
+  return factor * square;
+}
+
+/* The rows of a tile, as the parts that look for far pairs see them. */
+typedef struct hark_tile_roots {
+  float root[HARK_TILE_QUERIES], longest; /* of half squares; the largest */
+} hark_tile_roots;
+
+/* From packed queries' squares: |q|^2 scale / 2 in units of log 2. */
+static inline void hark_tile_longest(hark_tile_roots *tile, int64_t rows) {
+  tile->longest = 0.0f;
+  for (int64_t lane = 0; lane < rows; lane++) tile->longest = tile->root[lane] > tile->longest ? tile->root[lane] : tile->longest;
+}
+
+/* Some pair of the group may have a spread above the bound. */
+HARK_SIMD bool hark_group_may_be_far(const hark_level *level, const hark_group *group, float longest) {
+  const float *squares = level->key_square + group->first;
+  vm above = vf_less(vf_zero(), vf_zero());
+  for (int k = 0; k < group->count; k += HARK_LANES) {
+    const vf sum = vf_set(longest) + vf_sqrt(vf_load_part_or_all(squares + k, group->count - k));
+    above = vm_or(above, vm_not(vf_less(sum * sum, vf_set(HARK_DISTANCE_SPREAD))));
+  }
+  return vm_any(above);
+}
+
+/* A group with such pairs. */
+typedef struct hark_far_group {
+  const hark_tree *tree;
+  const hark_group_walk *walk;
+  const hark_group *group;
+  const hark_level *level, *tile_level;
+  const hark_tile_roots *tile;
+} hark_far_group;
+
+/* Logits x of key k of the group in the vector from `lane` on; those of pairs with a spread above the bound that may be 2^least of what counts, or
+ * more, are taken again, with what is added to them and less an offset of each lane (NULL: 0). */
+HARK_SIMD_NOINLINE vf hark_take_far(const hark_far_group *far, int k, int lane, vf x, vf least, const float *added, const double *offset) {
+  const hark_hierarchical_call *call = far->tree->call;
+  const int64_t key = far->group->first + k;
+  const vf sum = vf_load(far->tile->root + lane) + vf_sqrt(vf_set(far->level->key_square[key])), spread = sum * sum;
+  const vm above = vm_not(vf_less(spread, vf_set(HARK_DISTANCE_SPREAD)));
+  const vm faint = vf_less(vf_fma(vf_set(HARK_DISTANCE_SLACK(call->head_dim)), spread, x), least);
+  const vm needs = vm_and(vm_and(above, vm_not(faint)), vm_not(vf_equal(x, vf_set(-INFINITY))));
+  if (!vm_any(needs)) return x;
+  float logits[HARK_LANES], flags[HARK_LANES];
+  vf_store(logits, x);
+  vf_store(flags, vf_select(needs, vf_set(1.0f), vf_zero()));
+  const hark_fine_row of_key = hark_fine_key(far->level, key);
+  for (int i = 0; i < HARK_LANES && lane + i < far->walk->rows; i++) {
+    if (flags[i] == 0.0f) continue;
+    const hark_fine_row query = hark_fine_query(far->tile_level, far->walk->row + lane + i);
+    double logit = hark_fine_exponent(call, &query, &of_key);
+    if (added != NULL) logit += (double)added[i];
+    if (offset != NULL) logit -= offset[lane + i];
+    logits[i] = (float)logit;
+  }
+  return vf_load(logits);
+}
+
+/* out += weight (x - y) */
+static inline void hark_add_fine_difference(float weight, const hark_fine_row *x, const hark_fine_row *y, int features, float *out) {
+  if (x->low == NULL && y->low == NULL) {
+    hark_add_difference(weight, x->high, y->high, features, out);
+    return;
+  }
+  for (int c = 0; c < features; c++) out[c] += weight * (float)hark_fine_difference(x, y, c);
+}
+
+#endif
