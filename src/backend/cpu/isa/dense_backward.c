@@ -28,10 +28,10 @@ typedef struct backward_state {
   float start[HARK_TILE_QUERIES];   /* -log_sum_exp in units of log 2; -infinity for lanes that see nothing */
   float delta[HARK_TILE_QUERIES];   /* -D */
   float zero[HARK_TILE_QUERIES], gain[HARK_TILE_QUERIES];
-  bool rows_finite;                 /* all queries and dout of the tile */
-  hark_dense_exact exact;           /* rbf */
+  bool rows_finite;                  /* all queries and dout of the tile */
+  hark_dense_exact exact;            /* rbf */
   int64_t leader[HARK_TILE_QUERIES]; /* of its lanes */
-  const float *all_keys;            /* of the sequence: where leaders are */
+  const float *all_keys;             /* of the sequence: where leaders are */
   /* rows of the tile in the caller's memory */
   int64_t query_stride, gradient_stride;
   /* rows of the tile of keys */
@@ -318,8 +318,7 @@ static void pack_scores(const hark_dense_tile *tile, backward_state *state) {
   if (!call->rbf) return;
   HARK_ISA(hark_dense_exact_begin)(tile, state->queries, state->others, &state->exact);
   for (int lane = 0; lane < tile->queries; lane += HARK_LANES) /* log_sum_exp holds -|q|^2 / (2 sigma^2), the tile's logits do not */
-    vf_store(state->start + lane,
-             vf_load(state->start + lane) - vf_load(state->exact.square + lane) * vf_set(state->exact.to_half));
+    vf_store(state->start + lane, vf_load(state->start + lane) - vf_load(state->exact.square + lane) * vf_set(state->exact.to_half));
 }
 
 /* The same with its gradients, -D, and what is known of its rows. */
@@ -348,8 +347,7 @@ static void pack_queries(const hark_dense_tile *tile, backward_state *state) {
     if (c < dv) sum = vf_fma(vf_load_part(o + c, dv - c), vf_load(g + c), sum);
     state->delta[lane] = -vf_sum(sum);
   }
-  const hark_dense_exact_row *rows =
-      call->rbf ? HARK_ISA(hark_dense_exact_rows)(call, tile->sequence, tile->head) + tile->query : NULL;
+  const hark_dense_exact_row *rows = call->rbf ? HARK_ISA(hark_dense_exact_rows)(call, tile->sequence, tile->head) + tile->query : NULL;
   for (int lane = 0; call->rbf && lane < tile->queries; lane++) {
     if (rows[lane].leader < 0) continue;
     state->exact.any = state->exact.is[lane] = true;

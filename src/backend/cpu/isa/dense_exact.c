@@ -124,8 +124,7 @@ void HARK_ISA(hark_dense_exact_logits)(const hark_dense_tile *tile, hark_dense_e
   make_others(tile, exact);
   for (int i = 0; i < tile->keys; i++) {
     const float other = exact->others[i * HARK_TILE_QUERIES + lane];
-    logits[i] = other == -INFINITY ? -INFINITY
-                                   : scale * hark_squared_distance(query, key + i * key_stride, call->head_dim) + (double)other;
+    logits[i] = other == -INFINITY ? -INFINITY : scale * hark_squared_distance(query, key + i * key_stride, call->head_dim) + (double)other;
   }
 }
 

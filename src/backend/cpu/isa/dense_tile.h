@@ -89,7 +89,7 @@ struct hark_dense_tile {
   float *logits;
   bool start_hides;       /* the diagonal has -infinity in it */
   bool without_distances; /* logits are to be what is added to the squared distances of the RBF kernel */
-  bool general;     /* these logits need more than a product and its start: as for the call, or some are hidden */
+  bool general;           /* these logits need more than a product and its start: as for the call, or some are hidden */
   /* Starts of logits by distance, position minus key: entry x is for lane minus row of the tile = x - (keys - 1). With call->starts. */
   float diagonal[HARK_TILE_DIAGONALS];
 };
@@ -149,8 +149,8 @@ typedef struct hark_dense_exact {
   float square[HARK_TILE_QUERIES]; /* |q|^2 of the packed queries; half squares (distances.h) are that times `to_half` */
   float root[HARK_TILE_QUERIES];   /* of the half squares */
   float to_half, longest;          /* longest: the largest root */
-  float *others;                   /* [keys][lanes]: logits of a tile without the distances, where `others_of` says so; -infinity is hidden */
-  int64_t others_of;               /* the tile's first key, or -1 */
+  float *others;     /* [keys][lanes]: logits of a tile without the distances, where `others_of` says so; -infinity is hidden */
+  int64_t others_of; /* the tile's first key, or -1 */
   bool any, is[HARK_TILE_QUERIES];
   double base[HARK_TILE_QUERIES]; /* what such lanes' logits are relative to: offset in the forward, log_sum in the backward */
 } hark_dense_exact;

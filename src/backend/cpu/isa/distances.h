@@ -19,7 +19,7 @@
 
 #include "backend/cpu/simd.h"
 
-#define HARK_DISTANCE_SPREAD 256.0f /* up to which weights of softmax come from products: 2^-16 of a weight, by about 2^-24 a unit */
+#define HARK_DISTANCE_SPREAD 256.0f  /* up to which weights of softmax come from products: 2^-16 of a weight, by about 2^-24 a unit */
 #define HARK_DISTANCE_FAINT (-40.0f) /* a weight below 2^that of what a row has counts for nothing */
 /* Twice the worst rounding of a sum of d products and of the two additions. */
 #define HARK_DISTANCE_SLACK(features) ((float)((features) + 16) * 0x1p-23f)
@@ -72,8 +72,7 @@ HARK_SIMD_NOINLINE double hark_square(const float *x, int features) {
 HARK_SIMD void hark_add_difference(float weight, const float *x, const float *y, int features, float *out) {
   const vf gain = vf_set(weight);
   int c = 0;
-  for (; c + HARK_LANES <= features; c += HARK_LANES)
-    vf_store(out + c, vf_fma(gain, vf_load(x + c) - vf_load(y + c), vf_load(out + c)));
+  for (; c + HARK_LANES <= features; c += HARK_LANES) vf_store(out + c, vf_fma(gain, vf_load(x + c) - vf_load(y + c), vf_load(out + c)));
   if (c < features) {
     const int rest = features - c;
     const vf apart = vf_load_part(x + c, rest) - vf_load_part(y + c, rest);

@@ -70,13 +70,14 @@ static hark_status count_tree(hark_context *context, const hark_attention_desc *
                               size_t *out) {
   const hark_hierarchy h = hark_hierarchy_make(desc, length);
   const size_t d = hark_padded(desc->head_dim), dv = hark_padded(desc->value_dim);
-  size_t token = 2 * d + dv + 3; /* floats */
-  if (backward) token += 2 * d + 2 * dv + 2;
+  const bool rbf = desc->kernel == HARK_KERNEL_RBF;
+  size_t token = 2 * d + dv + 3 + rbf; /* floats */
+  if (backward) token += 2 * d + 2 * dv + 2 + rbf;
   const int64_t windowed = windowed_from(desc, workers, backward);
   HARK_TRY(hark_size_multiply(context, token, (size_t)kept_tokens(length, windowed), out));
-  if (desc->kernel == HARK_KERNEL_RBF) {
+  if (rbf) {
     size_t lows;
-    HARK_TRY(hark_size_multiply(context, 2 * d + 1, (size_t)coarse_tokens(length, windowed), &lows));
+    HARK_TRY(hark_size_multiply(context, 2 * d, (size_t)coarse_tokens(length, windowed), &lows));
     HARK_TRY(hark_size_add(context, *out, lows, out));
   }
   if (backward && desc->coarse_query == HARK_COARSE_QUERY_EXACT)
@@ -128,9 +129,8 @@ static hark_status lay_out(hark_context *context, const hark_attention_desc *des
   *out = (scratch_layout){.tile_bytes = hark_align_up(HARK_ISA(hark_hierarchical_worker_floats)(desc, backward) * sizeof(float))};
   out->worker_bytes = out->tile_bytes;
   if (desc->longest >= windowed_from(desc, workers, backward))
-    out->worker_bytes += hark_align_up(HARK_ISA(hark_hierarchical_window_floats)(desc->hierarchy_block, d, dv, backward,
-                                                                                             desc->kernel == HARK_KERNEL_RBF) *
-                                       sizeof(float));
+    out->worker_bytes += hark_align_up(
+        HARK_ISA(hark_hierarchical_window_floats)(desc->hierarchy_block, d, dv, backward, desc->kernel == HARK_KERNEL_RBF) * sizeof(float));
   HARK_TRY(count_tree(context, desc, desc->longest, workers, backward, &tree));
   HARK_TRY(HARK_ISA(hark_hierarchical_tables_bytes)(context, desc, workers, backward, &tables));
   HARK_TRY(add_part(context, (size_t)count_trees(desc, workers, backward), tree, &out->workers));
@@ -237,20 +237,14 @@ static void take_numbers(hark_tree *tree, float **next, size_t offset) {
 static void take_lows(hark_tree *tree, float **next) {
   const hark_hierarchical_call *call = tree->call;
   const int64_t width = call->head_pad;
-  float *keys = take(next, (size_t)(call->coarse * width)), *queries = keys, *squares = NULL;
-  if (call->query_lows) {
-    queries = take(next, (size_t)(call->coarse * width));
-    squares = take(next, (size_t)call->coarse);
-  }
+  float *keys = take(next, (size_t)(call->coarse * width));
+  float *queries = call->query_lows ? take(next, (size_t)(call->coarse * width)) : NULL;
   int64_t token = 0;
   for (int level = 1; level < tree->hierarchy.levels; level++) {
     if (!is_kept(tree, level)) continue;
     hark_level *at = &tree->level[level];
     at->key_low = (hark_rows){keys + token * width, width};
-    if (call->query_lows) {
-      at->query_low = (hark_rows){queries + token * width, width};
-      at->query_square = squares + token;
-    }
+    if (call->query_lows) at->query_low = (hark_rows){queries + token * width, width};
     token += hark_hierarchy_tokens(&tree->hierarchy, level);
   }
 }
@@ -270,6 +264,7 @@ static hark_tree place_tree(const hark_hierarchical_call *call, int64_t sequence
   take_numbers(&tree, &next, offsetof(hark_level, query_count));
   take_numbers(&tree, &next, offsetof(hark_level, key_square));
   if (call->rbf) take_lows(&tree, &next);
+  if (call->query_lows) take_numbers(&tree, &next, offsetof(hark_level, query_square));
   if (call->backward) {
     take_rows(&tree, &next, offsetof(hark_level, g), call->value_pad);
     take_rows(&tree, &next, offsetof(hark_level, dquery), call->head_pad);
@@ -277,6 +272,7 @@ static hark_tree place_tree(const hark_hierarchical_call *call, int64_t sequence
     take_rows(&tree, &next, offsetof(hark_level, dvalue), call->value_pad);
     take_numbers(&tree, &next, offsetof(hark_level, least));
     take_numbers(&tree, &next, offsetof(hark_level, mean_gradient));
+    if (call->rbf) take_numbers(&tree, &next, offsetof(hark_level, least_low));
   }
   const hark_hierarchy keys = {.length = tree.sequence->key_count};
   for (int level = 0; level < tree.hierarchy.levels; level++) {
@@ -307,6 +303,8 @@ typedef enum stage_kind {
   MAKE_QUERIES,
   MAKE_KEYS_THROUGH, /* all levels up to the first one above the windows */
   MAKE_QUERIES_THROUGH,
+  EXACT_SUMS,
+  EXACT_SUMS_WINDOW,
   FORWARD,
   BACKWARD,
   BACKWARD_WINDOW,
@@ -370,6 +368,8 @@ static void run_piece(const stage *s, int64_t index, int worker) {
     case MAKE_KEYS_THROUGH: HARK_ISA(hark_hierarchical_make_through)(tree, true, token, keys, window); break;
     case MAKE_QUERIES_THROUGH: HARK_ISA(hark_hierarchical_make_through)(tree, false, token, queries, window); break;
     case BACKWARD_WINDOW: HARK_ISA(hark_hierarchical_backward_window)(tree, piece, memory, window); break;
+    case EXACT_SUMS: HARK_ISA(hark_hierarchical_exact_sums)(tree, token, queries, NULL); break;
+    case EXACT_SUMS_WINDOW: HARK_ISA(hark_hierarchical_exact_sums)(tree, piece, piece, window); break;
     case FORWARD: HARK_ISA(hark_hierarchical_forward_tiles)(tree, piece, s->level, memory, window); break;
     case BACKWARD: HARK_ISA(hark_hierarchical_backward_piece)(tree, s->level, piece, memory); break;
     case EXACT_BEGIN: HARK_ISA(hark_hierarchical_exact_begin)(tree, s->level, token, keys); break;
@@ -419,6 +419,16 @@ static void make_tokens(const hark_tree *tree, stage_kind kind, int levels, int 
   if (tree->call->spread) return;
   const int64_t pieces = token_pieces(kind == MAKE_KEYS ? top->keys : top->queries);
   for (int64_t piece = 0; piece < pieces; piece++) make_piece(&s, levels - 1, piece, worker);
+}
+
+/* What rows far from all keys have lost, and then everything that is made of it once more. */
+static void exact_sums(hark_tree *tree, int worker) {
+  if (!HARK_ISA(hark_hierarchical_has_far_rows)(tree)) return;
+  const int64_t rows = tree->level[0].queries;
+  tree->is_far = true;
+  run_stage(tree, tree->windowed ? EXACT_SUMS_WINDOW : EXACT_SUMS, 0, 0, 1,
+            tree->windowed ? hark_ceil_div(rows, HARK_WINDOW_ROWS) : token_pieces(rows), worker);
+  make_tokens(tree, MAKE_QUERIES, tree->call->exact ? 1 : tree->hierarchy.levels, worker);
 }
 
 /* Sums of values and means of keys are finite up to the coarsest level where all of them are. */
@@ -503,7 +513,9 @@ static void run_key_head(const hark_hierarchical_call *call, int64_t sequence, i
     if (hark_has_terms(call->desc)) HARK_ISA(hark_hierarchical_make_terms)(&tree, place.slot);
     place_head(&tree, &own);
     tree.add_first = tree.head > key_head * group;
+    tree.is_far = false;
     make_tokens(&tree, MAKE_QUERIES, call->exact ? 1 : tree.hierarchy.levels, place.worker);
+    if (call->backward && call->rbf) exact_sums(&tree, place.worker);
     if (call->backward)
       backward_head(&tree, place.worker);
     else

@@ -145,7 +145,8 @@ static void begin_tile(backward_work *work, const hark_level *level, int64_t row
   }
   if (!call->rbf) return;
   hark_tile_longest(&work->roots, rows);
-  for (int64_t lane = 0; lane < rows; lane++) work->least[lane] = (double)level->least[row + lane] * HARK_DISTANCE_LOG2_E;
+  for (int64_t lane = 0; lane < rows; lane++)
+    work->least[lane] = ((double)level->least[row + lane] + (double)level->least_low[row + lane]) * HARK_DISTANCE_LOG2_E;
 }
 
 /* Sums of dS over the diagonals of a group, from that of (lane 0, last key) on. They are gathered in several copies in turn, so that a vector is
@@ -162,6 +163,17 @@ static void give_diagonals(const hark_group_walk *walk, const hark_group *group,
     for (int copy = 0; copy < DIAGONAL_COPIES; copy++) sum += (double)copies[copy][i];
     dterms[lowest + i + most] += sum;
   }
+}
+
+/* Logits of one key in the vector from `lane` on, less m: far pairs by themselves. */
+static vf take_far(const backward_work *work, const hark_far_group *far, int k, int lane, vf x, const float *added) {
+  float logits[HARK_LANES], flags[HARK_LANES];
+  if (!hark_find_far(far, k, lane, x, vf_set(HARK_DISTANCE_FAINT), flags)) return x;
+  vf_store(logits, x);
+  for (int i = 0; i < HARK_LANES && lane + i < far->walk->rows; i++)
+    if (flags[i] != 0.0f)
+      logits[i] = (float)(hark_far_exponent(far, k, lane + i) + (added == NULL ? 0.0 : (double)added[i]) - work->least[lane + i]);
+  return vf_load(logits);
 }
 
 /* P (with dropout's factor) and scale dS of a group in place of logits and g . v. */
@@ -195,11 +207,9 @@ static void group_gradients(backward_work *work, const hark_group_walk *walk, co
         part = true;
         x = x + added;
       }
-      if (far && lanes.lo[k] < lanes.hi[k]) {
-        x = vf_select(seen, x, vf_set(-INFINITY));
-        x = hark_take_far(&pairs, k, lane, x, vf_set(HARK_DISTANCE_FAINT), level->terms == NULL ? NULL : level->terms + term - k + lane,
-                          work->least);
-      }
+      if (far && lanes.lo[k] < lanes.hi[k])
+        x = take_far(work, &pairs, k, lane, vf_select(seen, x, vf_set(-INFINITY)),
+                     level->terms == NULL ? NULL : level->terms + term - k + lane);
       vf weight = vf_exp2(x), kept = weight;
       if (drops) {
         const vf factor = vf_load(work->kept + k * HARK_TILE_QUERIES + lane);

@@ -9,23 +9,24 @@
 #include "distances.h"
 #include "hierarchical_tile.h"
 
-/* Half square of a token (distances.h) from which on it has a remainder. Two of them have a spread of 128. */
+/* Half square of a token (distances.h) from which on those above it have a remainder. Two of them have a spread of 128. */
 #define HARK_REMAINDER_FROM 32.0f
+#define HARK_NO_REMAINDER INFINITY /* the first number of a remainder: there is none */
 
 /* A token's row: high + low; low NULL: nothing. */
 typedef struct hark_fine_row {
   const float *high, *low;
 } hark_fine_row;
 
-static inline hark_fine_row hark_fine_row_of(const hark_rows *high, const hark_rows *low, const float *squares, int64_t row) {
-  const bool has = low->data != NULL && squares[row] > HARK_REMAINDER_FROM;
-  return (hark_fine_row){high->data + row * high->stride, has ? low->data + row * low->stride : NULL};
+static inline hark_fine_row hark_fine_row_of(const hark_rows *high, const hark_rows *low, int64_t row) {
+  const float *remainder = low->data == NULL ? NULL : low->data + row * low->stride;
+  return (hark_fine_row){high->data + row * high->stride, remainder != NULL && *remainder != HARK_NO_REMAINDER ? remainder : NULL};
 }
 static inline hark_fine_row hark_fine_key(const hark_level *level, int64_t key) {
-  return hark_fine_row_of(&level->key, &level->key_low, level->key_square, key);
+  return hark_fine_row_of(&level->key, &level->key_low, key);
 }
 static inline hark_fine_row hark_fine_query(const hark_level *level, int64_t row) {
-  return hark_fine_row_of(&level->query, &level->query_low, level->query_square, row);
+  return hark_fine_row_of(&level->query, &level->query_low, row);
 }
 
 /* x - y of a feature, of rows that have remainders or not. */
@@ -79,29 +80,21 @@ typedef struct hark_far_group {
   const hark_tile_roots *tile;
 } hark_far_group;
 
-/* Logits x of key k of the group in the vector from `lane` on; those of pairs with a spread above the bound that may be 2^least of what counts, or
- * more, are taken again, with what is added to them and less an offset of each lane (NULL: 0). */
-HARK_SIMD_NOINLINE vf hark_take_far(const hark_far_group *far, int k, int lane, vf x, vf least, const float *added, const double *offset) {
-  const hark_hierarchical_call *call = far->tree->call;
-  const int64_t key = far->group->first + k;
-  const vf sum = vf_load(far->tile->root + lane) + vf_sqrt(vf_set(far->level->key_square[key])), spread = sum * sum;
+/* Which of the logits x of key k of the group, in the vector from `lane` on, are to be taken again: those of pairs with a spread above the bound
+ * that may be 2^-40 of what counts, `least`, or more. False: none. */
+HARK_SIMD_NOINLINE bool hark_find_far(const hark_far_group *far, int k, int lane, vf x, vf least, float *flags) {
+  const vf sum = vf_load(far->tile->root + lane) + vf_sqrt(vf_set(far->level->key_square[far->group->first + k])), spread = sum * sum;
   const vm above = vm_not(vf_less(spread, vf_set(HARK_DISTANCE_SPREAD)));
-  const vm faint = vf_less(vf_fma(vf_set(HARK_DISTANCE_SLACK(call->head_dim)), spread, x), least);
+  const vm faint = vf_less(vf_fma(vf_set(HARK_DISTANCE_SLACK(far->tree->call->head_dim)), spread, x), least);
   const vm needs = vm_and(vm_and(above, vm_not(faint)), vm_not(vf_equal(x, vf_set(-INFINITY))));
-  if (!vm_any(needs)) return x;
-  float logits[HARK_LANES], flags[HARK_LANES];
-  vf_store(logits, x);
   vf_store(flags, vf_select(needs, vf_set(1.0f), vf_zero()));
-  const hark_fine_row of_key = hark_fine_key(far->level, key);
-  for (int i = 0; i < HARK_LANES && lane + i < far->walk->rows; i++) {
-    if (flags[i] == 0.0f) continue;
-    const hark_fine_row query = hark_fine_query(far->tile_level, far->walk->row + lane + i);
-    double logit = hark_fine_exponent(call, &query, &of_key);
-    if (added != NULL) logit += (double)added[i];
-    if (offset != NULL) logit -= offset[lane + i];
-    logits[i] = (float)logit;
-  }
-  return vf_load(logits);
+  return vm_any(needs);
+}
+
+static inline double hark_far_exponent(const hark_far_group *far, int k, int lane) {
+  const hark_fine_row query = hark_fine_query(far->tile_level, far->walk->row + lane),
+                      key = hark_fine_key(far->level, far->group->first + k);
+  return hark_fine_exponent(far->tree->call, &query, &key);
 }
 
 /* out += weight (x - y) */

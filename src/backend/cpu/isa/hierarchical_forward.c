@@ -8,7 +8,11 @@
  */
 #include "hierarchical_exact.h"
 
+/* rbf: logits of a lane are relative to its `away`, in units of log 2: 0 until it has met a pair whose exponent is beyond f32's digits. */
 typedef struct tile_state {
+  double away[HARK_TILE_QUERIES];
+  float offset[HARK_TILE_QUERIES];                      /* the same, rounded */
+  bool is_away;                                         /* some lane's was not 0 */
   float top[HARK_TILE_QUERIES], sum[HARK_TILE_QUERIES]; /* m in units of log 2, Z */
   float *mixed;                                         /* Y, [rows][dv padded] */
 } tile_state;
@@ -133,8 +137,59 @@ void HARK_ISA(hark_hierarchical_mix)(const hark_tree *tree, const hark_chunk *ch
   }
 }
 
+/* Moves a lane's logits of the chunk's groups before `group`, of that one's keys before `keys`, and what they are measured by. */
+static void move_lane(forward_work *work, const hark_chunk *c, int group, int keys, tile_state *state, int lane, double away, float *top) {
+  const float by = (float)(away - state->away[lane]);
+  for (int g = 0; g <= group; g++) {
+    if (lane < c->group[g].from * HARK_LANES || lane >= c->group[g].to * HARK_LANES) continue;
+    float *logits = work->logits + (ptrdiff_t)c->slot[g] * HARK_TILE_QUERIES + lane;
+    for (int k = 0; k < (g == group ? keys : c->group[g].count); k++) logits[(ptrdiff_t)k * HARK_TILE_QUERIES] -= by;
+  }
+  top[lane] -= by;
+  state->top[lane] -= by;
+  state->away[lane] = away;
+  state->offset[lane] = (float)away;
+  state->is_away = true;
+}
+
+/* Logits of one key in the vector from `lane` on: far pairs by themselves. What such a pair has beyond f32's digits, all of the lane is relative
+ * to from then on; what the lane has met before is then no longer seen, or has as many digits as it needs. */
+static vf take_far(forward_work *work, const hark_far_group *far, const hark_chunk *c, int g, int k, int lane, vf x, const float *added,
+                   tile_state *state, float *top) {
+  float logits[HARK_LANES], flags[HARK_LANES];
+  if (!hark_find_far(far, k, lane, x, vf_load(top + lane) + vf_set(HARK_DISTANCE_FAINT), flags)) return x;
+  vf_store(logits, x);
+  for (int i = 0; i < HARK_LANES && lane + i < far->walk->rows; i++) {
+    if (flags[i] == 0.0f) continue;
+    const double exponent = hark_far_exponent(far, k, lane + i) + (added == NULL ? 0.0 : (double)added[i]);
+    const double beyond = exponent - state->away[lane + i];
+    if (fabs(beyond) > (double)HARK_DISTANCE_SPREAD && isfinite(exponent) && beyond > (double)(top[lane + i] + HARK_DISTANCE_FAINT))
+      move_lane(work, c, g, k, state, lane + i, exponent, top);
+    logits[i] = (float)(exponent - state->away[lane + i]);
+  }
+  return vf_load(logits);
+}
+
+/* Logits relative to what their lanes are; ordinary pairs that a lane meets after far ones bring it back. */
+static vf take_away(forward_work *work, const hark_far_group *far, const hark_chunk *c, int g, int k, int lane, vf x, tile_state *state,
+                    float *top) {
+  const vf sum = vf_load(far->tile->root + lane) + vf_sqrt(vf_set(far->level->key_square[far->group->first + k]));
+  const vm near = vf_less(sum * sum, vf_set(HARK_DISTANCE_SPREAD));
+  const vf relative = x - vf_load(state->offset + lane);
+  const vm above = vm_and(near, vf_less(vf_set(HARK_DISTANCE_SPREAD), relative));
+  if (!vm_any(above)) return relative;
+  float flags[HARK_LANES];
+  vf_store(flags, vf_select(above, vf_set(1.0f), vf_zero()));
+  for (int i = 0; i < HARK_LANES && lane + i < far->walk->rows; i++)
+    if (flags[i] != 0.0f) move_lane(work, c, g, k, state, lane + i, 0.0, top);
+  return x - vf_load(state->offset + lane);
+}
+
 /* Logits of one group; masked lanes get -infinity; the maxima of the lanes grow. */
-static void group_logits(forward_work *work, const hark_group_walk *walk, const hark_group *group, float *logits, float *top) {
+static void group_logits(forward_work *work, const hark_chunk *c, int g, tile_state *state, float *top) {
+  const hark_group_walk *walk = &c->walk[g];
+  const hark_group *group = &c->group[g];
+  float *logits = work->logits + (ptrdiff_t)c->slot[g] * HARK_TILE_QUERIES;
   const hark_tree *tree = work->tree;
   const hark_level *level = &tree->level[group->level];
   hark_product p = {.a = work->queries,
@@ -171,9 +226,12 @@ static void group_logits(forward_work *work, const hark_group_walk *walk, const 
         x = vf_select(vf_equal(added, vf_set(-INFINITY)), added, x + added);
       }
       if (part) x = vf_select(hark_lanes_between(lane, lanes.lo[k], lanes.hi[k]), x, vf_set(-INFINITY));
-      if (far)
-        x = hark_take_far(&pairs, k, lane, x, most + vf_set(HARK_DISTANCE_FAINT), level->terms == NULL ? NULL : level->terms + term - k + lane,
-                          NULL);
+      if (far || state->is_away) {
+        vf_store(top + lane, most);
+        if (state->is_away) x = take_away(work, &pairs, c, g, k, lane, x, state, top);
+        if (far) x = take_far(work, &pairs, c, g, k, lane, x, level->terms == NULL ? NULL : level->terms + term - k + lane, state, top);
+        most = vf_load(top + lane);
+      }
       if (part || level->key_square != NULL || level->terms != NULL) vf_store(at, x);
       most = vf_max(most, x);
     }
@@ -209,7 +267,7 @@ static void take_chunk(forward_work *work, const hark_chunk *c, tile_state *stat
   float top[HARK_TILE_QUERIES], base[HARK_TILE_QUERIES], factor[HARK_TILE_QUERIES];
   const int vectors = hark_vectors_of(rows);
   for (int lane = 0; lane < vectors * HARK_LANES; lane += HARK_LANES) vf_store(top + lane, vf_load(state->top + lane));
-  for (int g = 0; g < c->groups; g++) group_logits(work, &c->walk[g], &c->group[g], work->logits + c->slot[g] * HARK_TILE_QUERIES, top);
+  for (int g = 0; g < c->groups; g++) group_logits(work, c, g, state, top);
   bool grew = false;
   for (int lane = 0; lane < vectors * HARK_LANES; lane += HARK_LANES) {
     const vf old = vf_load(state->top + lane), now = vf_load(top + lane);
@@ -277,6 +335,9 @@ static void finish_tile(const forward_work *work, const tile_state *state, int64
     vf_store(inverse + lane, vf_select(nothing, vf_zero(), vf_set(1.0f) / sum));
     vf_store(log_sum + lane, vf_select(nothing, vf_set(-INFINITY), vf_fma(vf_load(state->top + lane), vf_set(HARK_LN_2), vf_log(sum))));
   }
+  for (int64_t r = 0; r < rows && state->is_away; r++)
+    if (state->away[r] != 0.0 && state->sum[r] != 0.0f)
+      log_sum[r] = (float)((state->away[r] + (double)state->top[r] + log2((double)state->sum[r])) / HARK_DISTANCE_LOG2_E);
   float *out =
       (float *)args->out.data + tree->sequence->item * args->out.stride[0] + tree->head * args->out.stride[1] + first * args->out.stride[2];
   for (int64_t r = 0; r < rows; r++, out += args->out.stride[2]) {
@@ -323,7 +384,10 @@ static void begin_state(tile_state *state, const tile_state *parent, int half, i
     const int64_t from = half * (HARK_TILE_QUERIES / 2) + row / 2;
     state->top[row] = parent == NULL ? -INFINITY : parent->top[from];
     state->sum[row] = parent == NULL ? 0.0f : parent->sum[from];
+    state->away[row] = parent == NULL ? 0.0 : parent->away[from];
+    state->offset[row] = (float)state->away[row];
   }
+  state->is_away = parent != NULL && parent->is_away;
 }
 
 /* The tile of a level from `row` on, half `half` of its parent's rows, and the tiles under it where `below`: in a windowed tree those of the

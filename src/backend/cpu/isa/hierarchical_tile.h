@@ -25,10 +25,11 @@ typedef struct hark_level {
   hark_rows query, key, value;                 /* means (or first), means, sums */
   float *query_count, *key_count, *key_square; /* real rows under a token; squared norms of keys (rbf) */
   hark_rows query_low, key_low;                /* rbf: what rounding took from far means (hierarchical_exact.h); no data: nothing */
-  float *query_square;                         /* beside query_low */
+  float *query_square;                         /* half squares, with query_lows */
   float *terms;                                /* what is added to logits, by row - key; NULL: nothing */
   hark_rows g, dquery, dkey, dvalue;           /* backward */
   float *least, *mean_gradient;                /* natural units */
+  float *least_low;                            /* rbf: what rounding took from `least` */
   double *dterms;                              /* sums of dS by row - key, [4 Nr - 1]; NULL: not wanted */
 } hark_level;
 
@@ -53,9 +54,9 @@ typedef struct hark_hierarchical_call {
   float scale;
   uint32_t dropout_threshold;
   float dropout_gain;
-  bool spread;                                  /* a (sequence, key head) after the other, each by all threads */
-  int64_t windowed;                             /* trees of so many rows and more are */
-  int64_t tokens, coarse;                       /* that are kept of the longest hierarchy: extent of the arrays of a tree; without level 0 */
+  bool spread;            /* a (sequence, key head) after the other, each by all threads */
+  int64_t windowed;       /* trees of so many rows and more are */
+  int64_t tokens, coarse; /* that are kept of the longest hierarchy: extent of the arrays of a tree; without level 0 */
   size_t tree_floats, tile_bytes, worker_bytes; /* of a worker: tiles, then a window */
   float *trees;
   char *workers;
@@ -70,6 +71,7 @@ typedef struct hark_tree {
   hark_hierarchy hierarchy;
   bool finite;    /* all keys and values are */
   bool hides;     /* some terms are -infinity */
+  bool is_far;    /* rbf, backward: some rows have a log-sum-exp of ours (hierarchical_exact.c) */
   bool windowed;  /* levels 1 .. HARK_WINDOW_LEVELS are not kept */
   bool add_first; /* gradients of keys and values add to those of the heads before in the group */
   /* Backward with exact queries: hark_part_rows(), how many of them the rows are, and memory for what they give beyond their own. Otherwise 1 part. */
@@ -344,6 +346,12 @@ void HARK_ISA(hark_hierarchical_make_keys)(const hark_tree *tree, int level, int
 void HARK_ISA(hark_hierarchical_make_queries)(const hark_tree *tree, int level, int64_t from, int64_t to);
 /* The same of the first level above the windows, with all below, of which level 0 alone is kept. */
 void HARK_ISA(hark_hierarchical_make_through)(const hark_tree *tree, bool keys, int64_t from, int64_t to, float *memory);
+
+/* rbf, backward: the log-sum-exp of level 0's rows from .. to that are far from all keys, whose given one has lost digits, in `least` and
+ * `least_low`. Of a windowed tree: of the rows of window `from`. */
+void HARK_ISA(hark_hierarchical_exact_sums)(const hark_tree *tree, int64_t from, int64_t to, float *window_memory);
+/* Some row needs that. */
+bool HARK_ISA(hark_hierarchical_has_far_rows)(const hark_tree *tree);
 
 /* All levels of windows' rows: as the pieces of a level, even windows first, then odd ones. */
 void HARK_ISA(hark_hierarchical_backward_window)(const hark_tree *tree, int64_t index, void *memory, float *window_memory);

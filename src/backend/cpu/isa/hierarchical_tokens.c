@@ -29,32 +29,29 @@ static float square_of(const float *row, int width) {
   return vf_sum(sum);
 }
 
-/* What is missing in `high`, the sum of join_rows(): from the rows below with what is missing there. */
-static void join_low(const hark_fine_row *a, const hark_fine_row *b, double first, double second, const float *high, int width, float *to) {
+/* The sum of join_rows() as `high` and what it is off by: of far rows that lie opposite each other, which leave little, that may be much. */
+static void join_low(const hark_fine_row *a, const hark_fine_row *b, double first, double second, int width, float *high, float *to) {
   for (int c = 0; c < width; c++) {
     double sum = 0.0;
     if (first != 0.0) sum += first * ((double)a->high[c] + (a->low != NULL ? (double)a->low[c] : 0.0));
     if (second != 0.0) sum += second * ((double)b->high[c] + (b->low != NULL ? (double)b->low[c] : 0.0));
+    high[c] = (float)sum;
     to[c] = (float)(sum - (double)high[c]);
   }
 }
 
-static void join_key_low(const hark_tree *tree, int level, int64_t token, double first, double second) {
-  const hark_level *at = &tree->level[level], *below = at - 1;
-  if (!(at->key_square[token] > HARK_REMAINDER_FROM)) return;
-  const hark_fine_row a = hark_fine_key(below, 2 * token), b = second > 0 ? hark_fine_key(below, 2 * token + 1) : a;
-  join_low(&a, &b, first / (first + second), second / (first + second), at->key.data + token * at->key.stride, tree->call->head_dim,
-           at->key_low.data + token * at->key_low.stride);
-}
-
-static void join_query_low(const hark_tree *tree, int level, int64_t token, double first, double second) {
-  const hark_level *at = &tree->level[level], *below = at - 1;
-  const float *high = at->query.data + token * at->query.stride;
-  at->query_square[token] = square_of(high, tree->call->head_pad) * (float)(0.5 * tree->call->desc->scale * HARK_DISTANCE_LOG2_E);
-  if (!(at->query_square[token] > HARK_REMAINDER_FROM)) return;
-  const hark_fine_row a = hark_fine_query(below, 2 * token), b = second > 0 ? hark_fine_query(below, 2 * token + 1) : a;
-  join_low(&a, &b, first / (first + second), second / (first + second), high, tree->call->head_dim,
-           at->query_low.data + token * at->query_low.stride);
+/* A token's remainder, where a row under it is so far that there is one. Weights are how many rows the two below stand for. */
+static void join_remainder(const hark_rows *high, const hark_rows *low, const hark_rows *below, const hark_rows *below_low,
+                           const float *squares_below, int64_t token, double first, double second, int width) {
+  float *to = low->data + token * low->stride;
+  const hark_fine_row a = hark_fine_row_of(below, below_low, 2 * token),
+                      b = second > 0 ? hark_fine_row_of(below, below_low, 2 * token + 1) : a;
+  const bool far = (first > 0 && (a.low != NULL || squares_below[2 * token] > HARK_REMAINDER_FROM)) ||
+                   (second > 0 && (b.low != NULL || squares_below[2 * token + 1] > HARK_REMAINDER_FROM));
+  if (far)
+    join_low(&a, &b, first / (first + second), second / (first + second), width, high->data + token * high->stride, to);
+  else
+    *to = HARK_NO_REMAINDER;
 }
 
 static void copy_row(const float *from, int width, bool real, int pad, float *to) {
@@ -95,9 +92,11 @@ void HARK_ISA(hark_hierarchical_make_keys)(const hark_tree *tree, int level, int
       join_rows(&below->value, b, first > 0.0f ? 1.0f : 0.0f, second > 0.0f ? 1.0f : 0.0f, call->value_pad, value);
     }
     if (!call->rbf) continue;
+    if (level > 0)
+      join_remainder(&at->key, &at->key_low, &below->key, &below->key_low, below->key_square, b, (double)first, (double)second,
+                     call->head_dim);
     /* |k|^2 scale / 2 in units of log 2 */
     at->key_square[b] = square_of(key, call->head_pad) * (float)(0.5 * call->desc->scale * HARK_LOG2_E);
-    if (level > 0) join_key_low(tree, level, b, (double)first, (double)second);
   }
 }
 
@@ -110,7 +109,10 @@ static void begin_gradients(const hark_tree *tree, int64_t row, bool real) {
   const hark_rows dout = hark_rows_of(&args->dout, item, tree->head, n), out = hark_rows_of(&args->out, item, tree->head, n);
   const float lse = ((const float *)args->log_sum_exp.data)[(item * call->desc->heads + tree->head) * args->query.shape[2] + n];
   real = real && lse != -INFINITY;
-  at->least[row] = real ? lse : INFINITY;
+  if (!tree->is_far) {
+    at->least[row] = real ? lse : INFINITY;
+    if (call->rbf) at->least_low[row] = 0.0f;
+  }
   at->mean_gradient[row] = 0.0f;
   if (!hark_gradients_as_they_lie(tree)) copy_row(dout.data, call->value_dim, real, call->value_pad, at->g.data + row * at->g.stride);
   if (!real) return;
@@ -122,6 +124,18 @@ static void begin_gradients(const hark_tree *tree, int64_t row, bool real) {
   at->mean_gradient[row] = vf_sum(sum);
 }
 
+/* The same where log-sum-exps have what rounding took from them. */
+static void join_far(const hark_level *at, const hark_level *below, int64_t token, float *factors) {
+  const int64_t a = 2 * token, b = 2 * token + 1;
+  const double first = (double)below->least[a] + (double)below->least_low[a];
+  const double second = b < below->queries ? (double)below->least[b] + (double)below->least_low[b] : (double)INFINITY;
+  const int64_t from = first <= second ? a : b;
+  at->least[token] = below->least[from];
+  at->least_low[token] = below->least_low[from];
+  factors[0] = first == (double)INFINITY ? 0.0f : from == a ? 1.0f : expf((float)(second - first));
+  factors[1] = second == (double)INFINITY ? 0.0f : from == b ? 1.0f : expf((float)(first - second));
+}
+
 static void join_gradients(const hark_tree *tree, int level, int64_t token) {
   const hark_level *at = &tree->level[level], *below = at - 1;
   const int64_t a = 2 * token, b = 2 * token + 1;
@@ -130,6 +144,10 @@ static void join_gradients(const hark_tree *tree, int level, int64_t token) {
   at->least[token] = least;
   if (below->least[a] != INFINITY) factors[0] = least == below->least[a] ? 1.0f : expf(least - below->least[a]);
   if (second != INFINITY) factors[1] = least == second ? 1.0f : expf(least - second);
+  if (tree->is_far)
+    join_far(at, below, token, factors);
+  else if (tree->call->rbf)
+    at->least_low[token] = 0.0f;
   at->mean_gradient[token] = 0.0f;
   if (factors[0] != 0.0f) at->mean_gradient[token] += factors[0] * below->mean_gradient[a];
   if (factors[1] != 0.0f) at->mean_gradient[token] += factors[1] * below->mean_gradient[b];
@@ -161,14 +179,19 @@ void HARK_ISA(hark_hierarchical_make_queries)(const hark_tree *tree, int level, 
       at->query_count[a] = real ? 1.0f : 0.0f;
       if (!hark_queries_as_they_lie(tree))
         copy_row(hark_rows_of(&call->args->query, item, tree->head, row).data, call->head_dim, real, call->head_pad, query);
+      if (call->query_lows)
+        at->query_square[a] = square_of(query, call->head_pad) * (float)(0.5 * call->desc->scale * HARK_DISTANCE_LOG2_E);
       if (call->backward) begin_gradients(tree, a, real);
       continue;
     }
     const float first = below->query_count[2 * a], second = 2 * a + 1 < below->queries ? below->query_count[2 * a + 1] : 0.0f;
     at->query_count[a] = first + second;
     if (!hark_first_queries_as_they_lie(tree)) join_queries(tree, level, a, first, second);
-    if (call->query_lows) join_query_low(tree, level, a, (double)first, (double)second);
     if (call->backward) join_gradients(tree, level, a);
+    if (!call->query_lows) continue;
+    join_remainder(&at->query, &at->query_low, &below->query, &below->query_low, below->query_square, a, (double)first, (double)second,
+                   call->head_dim);
+    at->query_square[a] = square_of(query, call->head_pad) * (float)(0.5 * call->desc->scale * HARK_DISTANCE_LOG2_E);
   }
 }
 
@@ -199,15 +222,16 @@ static void place_window(const hark_tree *tree, int64_t origin, int64_t rows, fl
     at->keys = hark_max(0, hark_min(at->keys - by, tokens));
     hark_rows *const shifted[] = {&at->query, &at->key, &at->value, &at->g, &at->dquery, &at->dkey, &at->dvalue};
     const int width[] = {head_pad, head_pad, value_pad, value_pad, head_pad, head_pad, value_pad};
-    float **const numbers[] = {&at->query_count, &at->key_count, &at->key_square, &at->least, &at->mean_gradient};
-    const bool wanted[] = {true, true, call->rbf, call->backward, call->backward};
+    float **const numbers[] = {&at->query_count,   &at->key_count, &at->key_square,  &at->least,
+                               &at->mean_gradient, &at->least_low, &at->query_square};
+    const bool wanted[] = {true, true, call->rbf, call->backward, call->backward, call->backward && call->rbf, call->query_lows};
     for (int i = 0; i < (call->backward ? 7 : 3); i++) { /* first queries lie at the caller's on all levels */
       if (shifted[i]->data != NULL)
         shifted[i]->data += by * shifted[i]->stride;
       else
         take_rows(shifted[i], tokens, width[i], &memory);
     }
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < 7; i++) {
       if (*numbers[i] != NULL)
         *numbers[i] += by;
       else if (wanted[i])
@@ -219,20 +243,17 @@ static void place_window(const hark_tree *tree, int64_t origin, int64_t rows, fl
     else
       take_rows(&at->key_low, tokens, head_pad, &memory);
     if (!call->query_lows) continue;
-    if (at->query_low.data != NULL) {
+    if (at->query_low.data != NULL)
       at->query_low.data += by * at->query_low.stride;
-      at->query_square += by;
-    } else {
+    else
       take_rows(&at->query_low, tokens, head_pad, &memory);
-      take_numbers(&at->query_square, tokens, &memory);
-    }
   }
 }
 
 size_t HARK_ISA(hark_hierarchical_window_floats)(int64_t block, size_t head_pad, size_t value_pad, bool backward, bool rbf) {
   size_t tokens = 0;
   for (int level = 1; level <= HARK_WINDOW_LEVELS; level++) tokens += (size_t)((HARK_WINDOW_ROWS + 2 * hark_window_reach(block)) >> level);
-  return tokens * ((backward ? 4 * head_pad + 3 * value_pad + 5 : 2 * head_pad + value_pad + 3) + (rbf ? 2 * head_pad + 1 : 0));
+  return tokens * ((backward ? 4 * head_pad + 3 * value_pad + 5 : 2 * head_pad + value_pad + 3) + (rbf ? 2 * head_pad + 2 : 0));
 }
 
 void HARK_ISA(hark_hierarchical_open_window)(const hark_tree *tree, int64_t index, float *memory, hark_window *window) {
