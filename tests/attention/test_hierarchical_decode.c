@@ -314,9 +314,51 @@ static void wrong_calls_are_refused(void **state) {
   test_setup_close(context);
 }
 
+/* Keys about 64, multiples of 1/8 so that the means of cells are exact in f32, and queries about `at`. */
+static void displace(text *t, double at) {
+  for (int64_t i = 0; i < hark_tensor_count(&t->key); i++) {
+    const double key = t->type == HARK_F64 ? ((double *)t->key.data)[i] : (double)((float *)t->key.data)[i];
+    set(&t->key, i, 64 + round(8 * key) / 8);
+  }
+  for (int64_t i = 0; i < hark_tensor_count(&t->query); i++) {
+    const double query = t->type == HARK_F64 ? ((double *)t->query.data)[i] : (double)((float *)t->query.data)[i];
+    set(&t->query, i, (double)(float)((double)(float)query + at));
+  }
+}
+
+/* The Gaussian kernel of rows that lie far from the origin, and of queries far from all keys, whose logits of -1e6 differ by a few. */
+static void distances_alone_count(void **state) {
+  (void)state;
+  static const double places[] = {64, 62, -1000, 900};
+  static double expected[LARGEST * HEADS * VALUE_MOST], have[LARGEST * HEADS * VALUE_MOST];
+  test_setup setups[TEST_MAX_SETUPS];
+  const int count = test_setups(setups);
+  hark_context *reference = test_reference_open();
+  for (int setup = 0; setup < count; setup++) {
+    if (strcmp(setups[setup].backend, "guard") == 0) continue; /* memory that is filled here must be readable */
+    hark_context *context = test_setup_open(&setups[setup], 2);
+    for (size_t c = 0; c < CASES; c++)
+      for (size_t at = 0; at < sizeof places / sizeof *places && cases[c].kernel == HARK_KERNEL_RBF; at++) {
+        text t = text_open(reference, &cases[c], HARK_F64, LARGEST), narrow = text_open(context, &cases[c], HARK_F32, LARGEST);
+        displace(&t, places[at]);
+        displace(&narrow, places[at]);
+        attend_to_all(&t, expected);
+        attend_by_passes(&narrow, 7, have);
+        for (int64_t i = 0; i < LARGEST * HEADS * cases[c].value_dim; i++)
+          if (!(fabs(have[i] - expected[i]) <= 2e-5))
+            fail_msg("%s, %s: queries about %g: row %d is %.9g, expected %.9g", setups[setup].backend, cases[c].name, places[at],
+                     (int)(i / (HEADS * cases[c].value_dim)), have[i], expected[i]);
+        text_close(&t);
+        text_close(&narrow);
+      }
+    test_setup_close(context);
+  }
+  test_setup_close(reference);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(rows_equal_those_of_the_whole_text),
                                      cmocka_unit_test(large_logits_keep_their_weights),
-                                     cmocka_unit_test(backends_agree_with_the_definition), cmocka_unit_test(wrong_calls_are_refused)};
+                                     cmocka_unit_test(backends_agree_with_the_definition), cmocka_unit_test(distances_alone_count), cmocka_unit_test(wrong_calls_are_refused)};
   return cmocka_run_group_tests_name("hierarchical_decode", tests, NULL, NULL);
 }

@@ -8,6 +8,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "backend/cpu/isa/distances.h"
 #include "backend/cpu/isa/elements.h"
 #include "backend/hierarchy.h"
 
@@ -83,12 +84,17 @@ HARK_SIMD float squared_distance(const float *a, const float *b, int width) {
   return vf_sum(sum);
 }
 
-/* Logits of row n with `count` keys of a level from `key` on, which lie one after another; -infinity fills up to whole vectors. True: some are
- * not hidden. */
-static bool make_logits(const decoder *d, const float *query, int64_t n, int level, int64_t key, int count, float *logits) {
+/* A logit below which a squared distance is taken in float64: rounding it would be more than 2^-18 of a weight. */
+#define FAR_LOGIT (-64.0f)
+
+/* Logits of row n with `count` keys of a level from `key` on, which lie one after another; -infinity fills up to whole vectors. `fine` is filled
+ * where *far, which says that f32 does not hold some of them. True: some are not hidden. */
+static bool make_logits(const decoder *d, const float *query, int64_t n, int level, int64_t key, int count, float *logits, double *fine,
+                        bool *far) {
   const float scale = (float)d->decode->scale, *keys = d->cached_key + slot_of(d, level, key) * d->key_step;
   const bool rbf = d->decode->kernel == HARK_KERNEL_RBF, exact = d->decode->coarse_query == HARK_COARSE_QUERY_EXACT;
   const int64_t token = n >> level;
+  double added_to[CHUNK];
   bool any = false;
   for (int i = 0; i < count; i++) {
     const float *row = keys + i * d->key_step;
@@ -98,7 +104,14 @@ static bool make_logits(const decoder *d, const float *query, int64_t n, int lev
     s = added == -INFINITY ? -INFINITY : s + (float)fmax(-FLT_MAX, added); /* only -infinity hides, and that whatever the key holds */
     logits[i] = s;
     any = any || s != -INFINITY;
+    added_to[i] = added;
   }
+  *far = false;
+  for (int i = 0; i < count && rbf; i++) *far = *far || (logits[i] < FAR_LOGIT && added_to[i] != -INFINITY);
+  for (int i = 0; i < count && *far; i++)
+    fine[i] = added_to[i] == -INFINITY ? -INFINITY
+                                       : fmax(-FLT_MAX, added_to[i]) - 0.5 * d->decode->scale *
+                                                                           hark_squared_distance(query, keys + i * d->key_step, d->head_dim);
   for (int i = count; i % HARK_LANES != 0; i++) logits[i] = -INFINITY;
   return any;
 }
@@ -106,14 +119,18 @@ static bool make_logits(const decoder *d, const float *query, int64_t n, int lev
 /* Adds `count` keys of a level, each of which stands for 2^level rows. */
 static void meet_stretch(const decoder *d, const float *query, int64_t n, int level, int64_t key, int count, gathered *row) {
   float logits[CHUNK + HARK_LANES];
-  if (!make_logits(d, query, n, level, key, count, logits)) return;
+  double fine[CHUNK];
+  bool far;
+  if (!make_logits(d, query, n, level, key, count, logits, fine, &far)) return;
   float highest = row->highest;
   for (int i = 0; i < count; i++) highest = logits[i] > highest ? logits[i] : highest;
+  for (int i = 0; i < count && far && highest != -INFINITY; i++) logits[i] = (float)(fine[i] - (double)highest);
+  const vf shift = vf_set(far && highest != -INFINITY ? 0.0f : highest);
   const float less = row->highest == highest ? 1.0f : expf(row->highest - highest);
   const vf hidden = vf_set(-INFINITY);
   vf total = vf_zero();
   for (int i = 0; i < count; i += HARK_LANES) {
-    const vf s = vf_load(logits + i), weight = vf_select(vf_equal(s, hidden), vf_zero(), vf_exp(s - vf_set(highest)));
+    const vf s = vf_load(logits + i), weight = vf_select(vf_equal(s, hidden), vf_zero(), vf_exp(s - shift));
     total = total + weight;
     vf_store(logits + i, weight);
   }
