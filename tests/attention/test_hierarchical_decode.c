@@ -359,6 +359,7 @@ static void distances_alone_count(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(rows_equal_those_of_the_whole_text),
                                      cmocka_unit_test(large_logits_keep_their_weights),
-                                     cmocka_unit_test(backends_agree_with_the_definition), cmocka_unit_test(distances_alone_count), cmocka_unit_test(wrong_calls_are_refused)};
+                                     cmocka_unit_test(backends_agree_with_the_definition), cmocka_unit_test(distances_alone_count),
+                                     cmocka_unit_test(wrong_calls_are_refused)};
   return cmocka_run_group_tests_name("hierarchical_decode", tests, NULL, NULL);
 }

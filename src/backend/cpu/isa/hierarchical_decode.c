@@ -110,8 +110,8 @@ static bool make_logits(const decoder *d, const float *query, int64_t n, int lev
   for (int i = 0; i < count && rbf; i++) *far = *far || (logits[i] < FAR_LOGIT && added_to[i] != -INFINITY);
   for (int i = 0; i < count && *far; i++)
     fine[i] = added_to[i] == -INFINITY ? -INFINITY
-                                       : fmax(-FLT_MAX, added_to[i]) - 0.5 * d->decode->scale *
-                                                                           hark_squared_distance(query, keys + i * d->key_step, d->head_dim);
+                                       : fmax(-FLT_MAX, added_to[i]) -
+                                             0.5 * d->decode->scale * hark_squared_distance(query, keys + i * d->key_step, d->head_dim);
   for (int i = count; i % HARK_LANES != 0; i++) logits[i] = -INFINITY;
   return any;
 }

@@ -101,10 +101,11 @@ static bool forward_tile(ridge_tiles *h, int64_t row, int count, bool down) {
   const int64_t first = row + h->sequence->offset, tiles = ridge_seen_tiles(h, row + count - 1);
   float explained[HARK_RIDGE_TILE] = {0};
   if (!HARK_ISA(hark_cpu_ridge_queries)(h, row, count)) return false;
+  const ridge_side side = HARK_ISA(hark_cpu_ridge_query_side)(h, row, count);
   memset(h->sums, 0, (size_t)(HARK_RIDGE_TILE * h->dvp) * sizeof(float));
   for (int64_t tile = 0; tile < tiles; tile++) {
     float *z = h->panel + (down ? tile * HARK_RIDGE_TILE_FLOATS : 0);
-    HARK_ISA(hark_cpu_ridge_gram)(h, h->query_lanes, h->query_squares, tile, first - tile * HARK_RIDGE_TILE, z);
+    HARK_ISA(hark_cpu_ridge_gram)(h, &side, tile, first - tile * HARK_RIDGE_TILE, z, NULL);
     if (down) solve_down(h, tile, first);
     if (down && args->variance.type != HARK_NONE) add_squares(z, explained);
     add_values(h, tile, z, count, ridge_above(h, tile, first));

@@ -99,31 +99,52 @@ typedef struct panel {
   const ridge_tiles *h;
   int64_t first, tiles; /* position of the first query; tiles of keys that it meets */
   double *partial;
+  ridge_side side;
+  double along; /* of pairs whose distances were taken from differences: their part of <q, dq> + <k, dk> */
 } panel;
 
+/* ds of a tile without the pairs that give theirs by differences, which are in `apart`: in `copy` where there are such. */
+static const float *without_apart(const ridge_tiles *h, const ridge_side *side, int64_t tile, const float *ds, const ridge_apart *apart,
+                                  float *copy) {
+  if (!h->rbf || !HARK_ISA(hark_cpu_ridge_is_loose)(h, side, tile)) return ds;
+  HARK_ISA(hark_cpu_ridge_without)(ds, apart, copy);
+  return copy;
+}
+
 /* dkappa(K, Q) of a tile of keys becomes ds in the place of kappa, and goes to the keys. */
-static void give_keys(const ridge_tiles *h, int64_t tile, const float *dkernel, ptrdiff_t d_row) {
+static void give_keys(const panel *at, const ridge_tiles *h, int64_t tile, const float *dkernel, ptrdiff_t d_row) {
   const int64_t key = tile * HARK_RIDGE_TILE;
-  float *ds = h->kernels + tile * HARK_RIDGE_TILE_FLOATS;
+  float *ds = h->kernels + tile * HARK_RIDGE_TILE_FLOATS, copy[HARK_RIDGE_TILE_FLOATS];
   weigh(dkernel, d_row, 1.0f, ds, ds);
-  if (h->rbf) add_rows(ds, h->key_sums + key);
-  spread(ds, false, h->query_rows, h->dp, h->dp, h->dkeys + key * h->dp);
+  const ridge_apart *apart = h->rbf ? h->panel_apart + tile : NULL;
+  const float *products = without_apart(h, &at->side, tile, ds, apart, copy);
+  if (products != ds) (void)HARK_ISA(hark_cpu_ridge_give_apart)(h, &at->side, tile, ds, apart, false, h->apart_dkeys + key * h->dp);
+  if (h->rbf) add_rows(products, h->key_sums + key);
+  spread(products, false, h->query_rows, h->dp, h->dp, h->dkeys + key * h->dp);
 }
 
 /* ds of all tiles goes to the queries, a block of features at a time; the first one takes the sums with it. */
-static void give_queries(void *data, int64_t index, int worker) {
-  const panel *at = data;
+static void give_block(panel *at, int first, int width) {
   const ridge_tiles *h = at->h;
-  const int first = (int)index * RIDGE_BLOCK_LANES, width = (int)hark_min(RIDGE_BLOCK_LANES, h->dp - first);
-  (void)worker;
+  float copy[HARK_RIDGE_TILE_FLOATS];
   for (int64_t tile = 0; tile < at->tiles; tile++) {
     const int64_t key = tile * HARK_RIDGE_TILE;
     const float *ds = h->kernels + tile * HARK_RIDGE_TILE_FLOATS;
-    spread(ds, true, h->key_rows + key * h->dp + first, h->dp, width, h->dquery + first);
-    if (index > 0) continue;
-    if (h->rbf) add_lanes(ds, h->query_sums);
+    const ridge_apart *apart = h->rbf ? h->panel_apart + tile : NULL;
+    const float *products = without_apart(h, &at->side, tile, ds, apart, copy);
+    spread(products, true, h->key_rows + key * h->dp + first, h->dp, width, h->dquery + first);
+    if (first > 0) continue;
+    if (products != ds) at->along += HARK_ISA(hark_cpu_ridge_give_apart)(h, &at->side, tile, ds, apart, true, h->apart_dquery);
+    if (h->rbf) add_lanes(products, h->query_sums);
     pass_distances(h, ds, at->first - key, 1, at->partial);
   }
+}
+
+static void give_queries(void *data, int64_t index, int worker) {
+  panel *at = data;
+  const int first = (int)index * RIDGE_BLOCK_LANES;
+  (void)worker;
+  give_block(at, first, (int)hark_min(RIDGE_BLOCK_LANES, at->h->dp - first));
 }
 
 static void give_all_queries(panel *at) {
@@ -131,24 +152,19 @@ static void give_all_queries(panel *at) {
     hark_parallel_for(at->h->context, hark_ceil_div(at->h->dp, RIDGE_BLOCK_LANES), give_queries, at);
     return;
   }
-  const ridge_tiles *h = at->h;
-  for (int64_t tile = 0; tile < at->tiles; tile++) { /* whole rows at once are faster */
-    const int64_t key = tile * HARK_RIDGE_TILE;
-    const float *ds = h->kernels + tile * HARK_RIDGE_TILE_FLOATS;
-    spread(ds, true, h->key_rows + key * h->dp, h->dp, h->dp, h->dquery);
-    if (h->rbf) add_lanes(ds, h->query_sums);
-    pass_distances(h, ds, at->first - key, 1, at->partial);
-  }
+  give_block(at, 0, at->h->dp); /* whole rows at once are faster */
 }
 
 /* A row's gradient, times scale and less what belongs to the row itself, to where it goes; returns <x, dx> of the row as it was computed with:
- * less the centre, which no gradient notices. */
-static double store_row(const ridge_tiles *h, const float *given, const float *row, float *gradient, float own, bool add, float *to) {
+ * less the centre, which no gradient notices. apart: what pairs gave by differences, whose part of that is known; or NULL. */
+static double store_row(const ridge_tiles *h, const float *given, const float *row, float *gradient, const float *apart, float own,
+                        bool add, float *to) {
   const int d = (int)h->desc->head_dim;
   double along = 0, along_given = 0, squares = 0;
   for (int c = 0; c < d; c++) {
     gradient[c] = (float)h->is.scale * (gradient[c] - own * row[c]);
     along += (double)row[c] * gradient[c];
+    if (apart != NULL) gradient[c] += (float)h->is.scale * apart[c];
     along_given += (double)given[c] * gradient[c];
     squares += (double)given[c] * given[c];
   }
@@ -169,7 +185,8 @@ static double store_queries(const ridge_tiles *h, int64_t row, int count) {
     const int64_t at = h->sequence->query_row + row + r;
     float *to = args->dquery.type != HARK_NONE ? ridge_row(&args->dquery, h->sequence, h->head, at) : NULL;
     along += store_row(h, ridge_row(&args->query, h->sequence, h->head, at), h->query_rows + (ptrdiff_t)r * h->dp,
-                       h->dquery + (ptrdiff_t)r * h->dp, h->rbf ? h->query_sums[r] : 0, args->accumulate & HARK_ACCUMULATE_QUERY, to);
+                       h->dquery + (ptrdiff_t)r * h->dp, h->rbf ? h->apart_dquery + (ptrdiff_t)r * h->dp : NULL,
+                       h->rbf ? h->query_sums[r] : 0, args->accumulate & HARK_ACCUMULATE_QUERY, to);
   }
   return along;
 }
@@ -190,7 +207,7 @@ static double store_keys(const ridge_tiles *h, bool first) {
       continue;
     }
     along += store_row(h, ridge_row(&args->key, h->sequence, h->key_head, at), h->key_rows + i * h->dp, h->dkeys + i * h->dp,
-                       h->rbf ? h->key_sums[i] : 0, add_key, dk);
+                       h->rbf ? h->apart_dkeys + i * h->dp : NULL, h->rbf ? h->key_sums[i] : 0, add_key, dk);
     const float *from = h->dvalues + i * h->dvp;
     for (int64_t c = 0; dvalue != NULL && c < dv; c++) dvalue[c] = add_value ? dvalue[c] + from[c] : from[c];
   }
@@ -228,14 +245,15 @@ static bool take_queries(ridge_tiles *h, int64_t row, int count) {
   read_dout(h, row, count);
   clear(h->dquery, (int64_t)HARK_RIDGE_TILE * h->dp);
   clear(h->query_sums, HARK_RIDGE_TILE);
+  if (h->rbf) clear(h->apart_dquery, (int64_t)HARK_RIDGE_TILE * h->dp);
   return true;
 }
 
 /* kappa of a tile of keys and the panel's queries. */
 static void fill_kernels(const panel *at, int64_t tile) {
   HARK_ISA(hark_cpu_ridge_gram)
-  (at->h, at->h->query_lanes, at->h->query_squares, tile, at->first - tile * HARK_RIDGE_TILE,
-   at->h->kernels + tile * HARK_RIDGE_TILE_FLOATS);
+  (at->h, &at->side, tile, at->first - tile * HARK_RIDGE_TILE, at->h->kernels + tile * HARK_RIDGE_TILE_FLOATS,
+   at->h->rbf ? at->h->panel_apart + tile : NULL);
 }
 
 /* ---- full ---- */
@@ -250,15 +268,16 @@ static void full_keys(void *data, int64_t tile, int worker) {
   spread(h.kernels + tile * HARK_RIDGE_TILE_FLOATS, false, at->h->dout_rows, h.dvp, h.dvp, h.dvalues + key * h.dvp);
   product_of_rows(&h, h.solved + key * h.dvp, h.dout_lanes, false, h.work, HARK_RIDGE_TILE);
   h.query_rows = at->h->query_rows;
-  give_keys(&h, tile, h.work, HARK_RIDGE_TILE);
+  h.query_places = at->h->query_places;
+  give_keys(at, &h, tile, h.work, HARK_RIDGE_TILE);
 }
 
 static bool full_tile(ridge_tiles *h, int64_t row, int count, double *partial, double *along) {
-  panel at = {h, row + h->sequence->offset, h->tiles, partial};
+  panel at = {h, row + h->sequence->offset, h->tiles, partial, HARK_ISA(hark_cpu_ridge_query_side)(h, row, count), 0};
   if (!take_queries(h, row, count)) return false;
   run_all(h, h->tiles, full_keys, &at);
   give_all_queries(&at);
-  *along += store_queries(h, row, count);
+  *along += store_queries(h, row, count) + h->is.scale * at.along;
   return true;
 }
 
@@ -339,11 +358,12 @@ static void causal_keys(void *data, int64_t tile, int worker) {
                                 .depth = HARK_RIDGE_TILE,
                                 .width = h->dvp};
   hark_ridge_add(&p);
-  give_keys(h, tile, w + HARK_RIDGE_TILE, pair_row);
+  give_keys(at, h, tile, w + HARK_RIDGE_TILE, pair_row);
 }
 
 static bool causal_tile(ridge_tiles *h, int64_t row, int count, double *partial, double *along) {
-  panel at = {h, row + h->sequence->offset, ridge_seen_tiles(h, row + count - 1), partial};
+  panel at = {
+      h, row + h->sequence->offset, ridge_seen_tiles(h, row + count - 1), partial, HARK_ISA(hark_cpu_ridge_query_side)(h, row, count), 0};
   const ptrdiff_t pair_row = 2 * HARK_RIDGE_TILE;
   if (!take_queries(h, row, count)) return false;
   run_all(h, at.tiles, causal_fill, &at);
@@ -355,7 +375,7 @@ static bool causal_tile(ridge_tiles *h, int64_t row, int count, double *partial,
   run_all(h, at.tiles, causal_matrix, &at);
   run_all(h, at.tiles, causal_keys, &at);
   give_all_queries(&at);
-  *along += store_queries(h, row, count);
+  *along += store_queries(h, row, count) + h->is.scale * at.along;
   return true;
 }
 
@@ -364,6 +384,10 @@ static bool causal_tile(ridge_tiles *h, int64_t row, int count, double *partial,
 /* What dM gives to keys, ridge and distances. A tile off the diagonal stands in M twice, so that dkappa is 2 dM; on the diagonal the two
  * keys of an entry are both in the tile's rows, which again makes 2 dM for a key and dM for a distance. ds of the tiles is kept where the
  * factor was, which is no longer needed. */
+static ridge_apart *apart_of(const ridge_tiles *h, int64_t i, int64_t j) {
+  return h->matrix_apart + ridge_tile(h, i, j) / HARK_RIDGE_TILE_FLOATS;
+}
+
 static void matrix_column(void *data, int64_t index, int worker) {
   const panel *at = data;
   const int64_t j = at->h->tiles - 1 - index, dv = at->h->desc->value_dim, lane = j * HARK_RIDGE_TILE;
@@ -380,7 +404,7 @@ static void matrix_column(void *data, int64_t index, int worker) {
       product_of_rows(&h, h.solved + row * h.dvp, h.lanes_dvalues + lane * dv, true, h.work, HARK_RIDGE_TILE);
     }
     for (int r = 0; i == j && r < HARK_RIDGE_TILE; r++) h.reciprocal[row + r] = h.seen[row + r] * matrix[r * (HARK_RIDGE_TILE + 1)];
-    HARK_ISA(hark_cpu_ridge_key_gram)(&h, i, j, ds);
+    HARK_ISA(hark_cpu_ridge_key_gram)(&h, i, j, ds, h.rbf ? apart_of(&h, i, j) : NULL);
     weigh(matrix, HARK_RIDGE_TILE, -1.0f, ds, ds);
   }
 }
@@ -390,18 +414,27 @@ static void matrix_keys(void *data, int64_t tile, int worker) {
   const panel *at = data;
   const ridge_tiles *h = at->h;
   const int64_t row = tile * HARK_RIDGE_TILE;
+  float copy[HARK_RIDGE_TILE_FLOATS];
   (void)worker;
   for (int64_t other = 0; other < h->tiles; other++) {
     const bool turned = other < tile;
-    const float *ds = h->factor + (turned ? ridge_tile(h, other, tile) : ridge_tile(h, tile, other));
+    const int64_t above = turned ? other : tile, lanes = turned ? tile : other;
+    const float *tile_ds = h->factor + ridge_tile(h, above, lanes);
+    const ridge_apart *apart = h->rbf ? apart_of(h, above, lanes) : NULL;
+    const ridge_side side = HARK_ISA(hark_cpu_ridge_key_side)(h, lanes);
+    const float *ds = without_apart(h, &side, above, tile_ds, apart, copy);
+    if (ds != tile_ds) /* of a pair half, because its other row's tile comes upon it too */
+      h->apart_along[tile] +=
+          0.5 * HARK_ISA(hark_cpu_ridge_give_apart)(h, &side, above, tile_ds, apart, turned, h->apart_dkeys + row * h->dp);
     if (h->rbf) (turned ? add_lanes : add_rows)(ds, h->key_sums + row);
     spread(ds, turned, h->key_rows + other * HARK_RIDGE_TILE * h->dp, h->dp, h->dp, h->dkeys + row * h->dp);
   }
 }
 
-static void matrix_gradients(const ridge_tiles *h, double *partial) {
-  panel at = {h, 0, h->tiles, partial};
-  double trace = 0;
+/* Returns the part of <k, dk> that pairs have given by differences. */
+static double matrix_gradients(const ridge_tiles *h, double *partial) {
+  panel at = {.h = h, .tiles = h->tiles, .partial = partial};
+  double trace = 0, along = 0;
   run_all(h, h->tiles, matrix_column, &at);
   run_all(h, h->tiles, matrix_keys, &at);
   for (int64_t i = 0; i < h->tiles * HARK_RIDGE_TILE; i++) trace -= 0.5 * (double)h->reciprocal[i]; /* half of the diagonal of 2 dM */
@@ -409,6 +442,8 @@ static void matrix_gradients(const ridge_tiles *h, double *partial) {
     for (int64_t i = 0; i <= j; i++)
       pass_distances(h, h->factor + ridge_tile(h, i, j), (j - i) * HARK_RIDGE_TILE, i == j ? 0.5 : 1, partial);
   partial[0] += trace * exp(-h->is.shift) * hark_ridge_slope(h->desc, hark_max(h->visible, 1));
+  for (int64_t tile = 0; tile < h->tiles && h->rbf; tile++) along += h->apart_along[tile];
+  return along;
 }
 
 typedef struct backward_task {
@@ -425,6 +460,8 @@ static void backward_head(const backward_task *task, int64_t sequence, int64_t h
   clear(h.dkeys, keys * h.dp);
   clear(h.dvalues, keys * h.dvp);
   clear(h.key_sums, keys);
+  if (h.rbf) clear(h.apart_dkeys, keys * h.dp);
+  if (h.rbf) memset(h.apart_along, 0, (size_t)h.tiles * sizeof *h.apart_along);
   clear(h.distances, (int64_t)2 * HARK_RIDGE_TILE);
   if (causal)
     clear(h.matrix, h.tiles * (h.tiles + 1) / 2 * HARK_RIDGE_TILE_FLOATS);
@@ -441,7 +478,7 @@ static void backward_head(const backward_task *task, int64_t sequence, int64_t h
     turn_tiles(&h, h.solved, h.lanes_solved);
     turn_tiles(&h, h.dvalues, h.lanes_dvalues);
   }
-  matrix_gradients(&h, partial);
+  along += h.is.scale * matrix_gradients(&h, partial);
   along += store_keys(&h, first);
   if (h.rbf) partial[1] -= along / h.is.sigma;
 }

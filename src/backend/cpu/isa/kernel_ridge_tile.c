@@ -1,13 +1,16 @@
 /* kernel_ridge_tile.c - see kernel_ridge_tile.h: memory, keys, kernels and the factorisation of one head, in tiles of 64 x 64.
  *
  * Exponents of rbf are scale (k.q - |k|^2 / 2 - |q|^2 / 2), at most 0 by a clamp; all exponents are of 2. These lose digits where rows are long in
- * units of sigma, so the first visible key is taken from all keys and queries: rbf does not notice, and no row that sees a key stands before it,
- * so that nothing of the future comes in. Squares are summed as products are: equal rows have a kernel of exactly G. Whether they are in range is decided by
+ * units of sigma, so the first visible key is taken from keys and queries: rbf does not notice, and no row that sees a key stands before it,
+ * so that nothing of the future comes in. Where that key is far from zero, it is taken from rows only that are nearer to it than to zero, so that
+ * a first key that is far from all others spoils nothing. What is lost all the same, kernel_ridge_distances.c takes from differences. Squares are summed as products are: equal rows have a kernel of exactly G. Whether they are in range is decided by
  * the lengths of queries and keys; only where those do not suffice, entry by entry.
  * Cost: Gram n^2 d / 2, factor n^3 / 6, X n^2 dv / 2 multiply-adds. The factor is one triangle of tiles, 2 n (n + 64) bytes.
  */
 #include "kernel_ridge_tile.h"
 
+/* Half squares of the first key, in units of log 2, up to which it is taken from every row. */
+#define RIDGE_SPLIT 128.0f
 /* Exponents of a distance to the centre whose products still fit into f32. */
 #define FARTHEST (FLT_MAX / 8)
 /* Rows of tiles, and columns, that are factorised together: 256 KiB; and tiles of keys from which on threads share such squares, as many as give
@@ -30,10 +33,20 @@ static float *carve(carver *c, bool wanted, int64_t count) {
   return at;
 }
 
+static void carve_places(carver *c, bool wanted, int64_t tiles, ridge_places *places) {
+  places->alongs = carve(c, wanted, tiles * HARK_RIDGE_TILE);
+  places->kept = carve(c, wanted, tiles * HARK_RIDGE_TILE);
+  places->longest = carve(c, wanted, tiles);
+  places->mixed = carve(c, wanted, tiles);
+  places->lengths = (double *)(void *)carve(c, wanted, 2 * tiles * HARK_RIDGE_TILE);
+}
+
 size_t HARK_ISA(hark_cpu_ridge_carve)(const hark_attention_desc *desc, bool backward, float *memory, ridge_tiles *h) {
   const int64_t tiles = hark_ceil_div(desc->key_length, HARK_RIDGE_TILE), keys = tiles * HARK_RIDGE_TILE, lanes = HARK_RIDGE_TILE;
   const int64_t triangle = tiles * (tiles + 1) / 2 * HARK_RIDGE_TILE_FLOATS;
   const int64_t dp = (int)hark_padded(desc->head_dim), dvp = (int)hark_padded(desc->value_dim), d = desc->head_dim, dv = desc->value_dim;
+  const bool rbf = desc->kernel == HARK_KERNEL_RBF;
+  const int64_t apart = (int64_t)(sizeof(ridge_apart) / sizeof(float));
   const bool causal_backward = backward && desc->causal, full_backward = backward && !desc->causal;
   carver c = {memory, 0};
   h->dp = (int)dp;
@@ -44,6 +57,8 @@ size_t HARK_ISA(hark_cpu_ridge_carve)(const hark_attention_desc *desc, bool back
   h->key_lanes = carve(&c, true, keys * d);
   h->key_squares = carve(&c, true, keys);
   h->centre = carve(&c, true, dp);
+  carve_places(&c, rbf, tiles, &h->key_places);
+  carve_places(&c, rbf, 1, &h->query_places);
   h->seen = carve(&c, true, keys);
   h->solved = carve(&c, true, keys * dvp);
   h->tables = carve(&c, desc->has_log_kernel, 2 * hark_ridge_distances(desc) + 2 * lanes + HARK_LANES);
@@ -67,6 +82,11 @@ size_t HARK_ISA(hark_cpu_ridge_carve)(const hark_attention_desc *desc, bool back
   h->distances = carve(&c, backward, 2 * lanes);
   h->lanes_solved = carve(&c, full_backward, keys * dv);
   h->lanes_dvalues = carve(&c, full_backward, keys * dv);
+  h->panel_apart = (ridge_apart *)(void *)carve(&c, backward && rbf, tiles * apart);
+  h->matrix_apart = (ridge_apart *)(void *)carve(&c, backward && rbf, tiles * (tiles + 1) / 2 * apart);
+  h->apart_dquery = carve(&c, backward && rbf, lanes * dp);
+  h->apart_dkeys = carve(&c, backward && rbf, keys * dp);
+  h->apart_along = (double *)(void *)carve(&c, backward && rbf, 2 * tiles);
   return c.used;
 }
 
@@ -95,18 +115,33 @@ ridge_workspace HARK_ISA(hark_cpu_ridge_workspace)(hark_context *context, const 
 }
 
 /* A row of d numbers into dp, of unit length where asked for, less the centre; returns its squares as it was given, NaN or infinite when a
- * number is. *far: the exponent of its distance to the centre, with rbf. */
-static double read_row(const ridge_tiles *h, const float *from, float *to, double *far) {
+ * number is. *far: the exponent of what is kept, with rbf. places: where it is said how the row is kept, or NULL. */
+static double read_row(const ridge_tiles *h, const float *from, float *to, const ridge_places *places, int64_t row, double *far) {
   const int d = (int)h->desc->head_dim;
-  double squares = 0, centred = 0;
+  double squares = 0, kept = 0, along = 0;
   for (int c = 0; c < d; c++) squares += (double)from[c] * from[c];
   const float gain = h->desc->unit && squares > 0 ? (float)(1 / sqrt(squares)) : 1.0f;
+  bool takes = true; /* is the centre taken from it? */
+  if (h->splits) {
+    double product = 0, centre = 0;
+    for (int c = 0; c < d; c++) {
+      product += (double)gain * (double)from[c] * (double)h->centre[c];
+      centre += (double)h->centre[c] * (double)h->centre[c];
+    }
+    takes = product > centre / 2;
+  }
   for (int c = 0; c < d; c++) {
-    to[c] = gain * from[c] - h->centre[c];
-    centred += (double)to[c] * to[c];
+    to[c] = takes ? gain * from[c] - h->centre[c] : gain * from[c];
+    kept += (double)to[c] * to[c];
+    along += (double)to[c] * (double)h->centre[c];
   }
   for (int c = d; c < h->dp; c++) to[c] = 0;
-  *far = h->rbf ? -h->is.scale * centred / 2 : 0;
+  if (places != NULL && h->rbf) {
+    places->alongs[row] = (float)((double)h->scale2 * along);
+    places->kept[row] = takes ? 1.0f : 0.0f;
+    places->lengths[row] = h->desc->unit && squares > 0 ? 1 / sqrt(squares) : 1;
+  }
+  *far = h->rbf ? -h->is.scale * kept / 2 : 0;
   return h->desc->unit && squares > 0 && isfinite(squares) ? 1 : squares;
 }
 
@@ -135,12 +170,16 @@ static bool is_seen(const ridge_tiles *h, int64_t i) {
 }
 
 /* The first visible key with rbf, else zeros. */
-static void read_centre(const ridge_tiles *h) {
+static void read_centre(ridge_tiles *h) {
   double far;
   memset(h->centre, 0, (size_t)h->dp * sizeof *h->centre);
+  h->splits = false;
+  h->centre_square = 0;
   for (int64_t i = 0; i < h->keys && h->rbf; i++) {
     if (h->seen[i] == 0) continue;
-    (void)read_row(h, ridge_row(&h->run->args->key, h->sequence, h->key_head, h->sequence->key_row + i), h->centre, &far);
+    (void)read_row(h, ridge_row(&h->run->args->key, h->sequence, h->key_head, h->sequence->key_row + i), h->centre, NULL, 0, &far);
+    h->centre_square = (float)(-far * (double)HARK_LOG2_E);
+    h->splits = h->centre_square > RIDGE_SPLIT;
     return;
   }
 }
@@ -154,11 +193,12 @@ static bool read_keys(ridge_tiles *h) {
     if (h->seen[i] == 0) {
       memset(row, 0, (size_t)h->dp * sizeof *row);
       memset(value, 0, (size_t)h->dvp * sizeof *value);
+      if (h->rbf) h->key_places.alongs[i] = h->key_places.kept[i] = 0;
       continue;
     }
     const int64_t at = h->sequence->key_row + i;
     double far;
-    const double squares = read_row(h, ridge_row(&args->key, h->sequence, h->key_head, at), row, &far);
+    const double squares = read_row(h, ridge_row(&args->key, h->sequence, h->key_head, at), row, &h->key_places, i, &far);
     if (!(squares <= FLT_MAX) || far < -FARTHEST) {
       hark_ridge_trouble(h->record, h->system, squares <= FLT_MAX ? HARK_RIDGE_KEY_RANGE : HARK_RIDGE_BAD_KEY, at, far);
       return false;
@@ -174,11 +214,12 @@ static bool read_keys(ridge_tiles *h) {
   for (int64_t t = 0; t < h->tiles; t++) {
     const int64_t first = t * HARK_RIDGE_TILE;
     pack_lanes(h, h->key_rows + first * h->dp, h->key_lanes + first * h->desc->head_dim, h->key_squares + first);
+    if (h->rbf) HARK_ISA(hark_cpu_ridge_place)(h, &h->key_places, t, h->seen + first, h->key_squares + first, HARK_RIDGE_TILE);
   }
   return true;
 }
 
-/* The exponent of two rows at a distance, in double. */
+/* The exponent of two rows at a distance, in double; of exp alone, whose rows are as they were given. */
 static double exponent(const ridge_tiles *h, const float *x, const float *y, int64_t distance) {
   double product = 0, square = 0;
   for (int c = 0; c < (int)h->desc->head_dim; c++) {
@@ -228,11 +269,12 @@ bool HARK_ISA(hark_cpu_ridge_queries)(ridge_tiles *h, int64_t row, int count) {
     float *to = h->query_rows + (ptrdiff_t)r * h->dp;
     if (r >= count) {
       memset(to, 0, (size_t)h->dp * sizeof *to);
+      if (h->rbf) h->query_places.alongs[r] = h->query_places.kept[r] = 0;
       continue;
     }
     const int64_t at = h->sequence->query_row + row + r;
     double far;
-    const double squares = read_row(h, ridge_row(&args->query, h->sequence, h->head, at), to, &far);
+    const double squares = read_row(h, ridge_row(&args->query, h->sequence, h->head, at), to, &h->query_places, r, &far);
     if (!(squares <= FLT_MAX) || far < -FARTHEST) {
       hark_ridge_trouble(h->record, h->system, squares <= FLT_MAX ? HARK_RIDGE_QUERY_RANGE : HARK_RIDGE_BAD_QUERY, at, far);
       return false;
@@ -240,6 +282,7 @@ bool HARK_ISA(hark_cpu_ridge_queries)(ridge_tiles *h, int64_t row, int count) {
     if (!query_in_range(h, row + r, to, sqrt(squares))) return false;
   }
   pack_lanes(h, h->query_rows, h->query_lanes, h->query_squares);
+  if (h->rbf) HARK_ISA(hark_cpu_ridge_place)(h, &h->query_places, 0, NULL, h->query_squares, count);
   return true;
 }
 
@@ -271,10 +314,21 @@ HARK_SIMD_NOINLINE void exponentiate_tile(const ridge_tiles *h, const float *squ
     exponentiate(h, squares, row_squares, table, false, false, out);
 }
 
-void HARK_ISA(hark_cpu_ridge_gram)(const ridge_tiles *h, const float *lanes, const float *squares, int64_t tile, int64_t delta,
-                                   float *out) {
+/* kappa from exponents without the table. */
+HARK_SIMD_NOINLINE void raise_tile(const float *table, float *out) {
+  for (int i = 0; i < HARK_RIDGE_TILE; i++)
+    for (int lane = 0; lane < HARK_RIDGE_TILE; lane += HARK_LANES) {
+      float *at = out + i * HARK_RIDGE_TILE + lane;
+      const vf x = table != NULL ? vf_load(at) + vf_load(table - i + lane) : vf_load(at);
+      vf_store(at, vf_exp2(vf_min(x, vf_set(127))));
+    }
+}
+
+void HARK_ISA(hark_cpu_ridge_gram)(const ridge_tiles *h, const ridge_side *side, int64_t tile, int64_t delta, float *out,
+                                   ridge_apart *apart) {
   const int64_t first = tile * HARK_RIDGE_TILE;
-  const hark_ridge_product p = {.a = lanes,
+  const float *table = h->table != NULL ? h->table + delta : NULL;
+  const hark_ridge_product p = {.a = side->lanes,
                                 .a_row = HARK_RIDGE_TILE,
                                 .b = h->key_rows + first * h->dp,
                                 .b_row = h->dp,
@@ -284,17 +338,32 @@ void HARK_ISA(hark_cpu_ridge_gram)(const ridge_tiles *h, const float *lanes, con
                                 .rows = HARK_RIDGE_TILE,
                                 .depth = (int)h->desc->head_dim,
                                 .width = HARK_RIDGE_TILE};
+  if (apart != NULL) memset(apart, 0, sizeof *apart);
   hark_ridge_store(&p);
-  exponentiate_tile(h, squares, h->key_squares + first, h->table != NULL ? h->table + delta : NULL, out);
+  if (h->rbf && HARK_ISA(hark_cpu_ridge_is_loose)(h, side, tile)) {
+    HARK_ISA(hark_cpu_ridge_loose_exponents)(h, side, tile, out, apart);
+    raise_tile(table, out);
+  } else {
+    exponentiate_tile(h, side->squares, h->key_squares + first, table, out);
+  }
   if (h->visible == h->keys && first + HARK_RIDGE_TILE <= h->keys) return;
   for (int i = 0; i < HARK_RIDGE_TILE; i++)
     if (h->seen[first + i] == 0) memset(out + i * HARK_RIDGE_TILE, 0, HARK_RIDGE_TILE * sizeof *out);
 }
 
-void HARK_ISA(hark_cpu_ridge_key_gram)(const ridge_tiles *h, int64_t first, int64_t second, float *out) {
+ridge_side HARK_ISA(hark_cpu_ridge_query_side)(const ridge_tiles *h, int64_t row, int count) {
+  return (ridge_side){h->query_lanes, h->query_squares, false, row, count};
+}
+
+ridge_side HARK_ISA(hark_cpu_ridge_key_side)(const ridge_tiles *h, int64_t tile) {
+  const int64_t first = tile * HARK_RIDGE_TILE;
+  return (ridge_side){h->key_lanes + first * h->desc->head_dim, h->key_squares + first, true, first, HARK_RIDGE_TILE};
+}
+
+void HARK_ISA(hark_cpu_ridge_key_gram)(const ridge_tiles *h, int64_t first, int64_t second, float *out, ridge_apart *apart) {
   const int64_t lane = second * HARK_RIDGE_TILE;
-  HARK_ISA(hark_cpu_ridge_gram)
-  (h, h->key_lanes + lane * h->desc->head_dim, h->key_squares + lane, first, (second - first) * HARK_RIDGE_TILE, out);
+  const ridge_side side = HARK_ISA(hark_cpu_ridge_key_side)(h, second);
+  HARK_ISA(hark_cpu_ridge_gram)(h, &side, first, (second - first) * HARK_RIDGE_TILE, out, apart);
   if (h->visible == h->keys && lane + HARK_RIDGE_TILE <= h->keys) return;
   for (int i = 0; i < HARK_RIDGE_TILE; i++)
     for (int l = 0; l < HARK_RIDGE_TILE; l += HARK_LANES) {
@@ -327,7 +396,7 @@ static void factor_diagonal(const ridge_tiles *h, int64_t tile) {
 /* Tile (i, j) of M; its diagonal is kept. */
 static void fill_tile(const ridge_tiles *h, int64_t i, int64_t j) {
   float *c = h->factor + ridge_tile(h, i, j);
-  HARK_ISA(hark_cpu_ridge_key_gram)(h, i, j, c);
+  HARK_ISA(hark_cpu_ridge_key_gram)(h, i, j, c, NULL);
   for (int r = 0; i == j && r < HARK_RIDGE_TILE; r++) {
     const int64_t key = i * HARK_RIDGE_TILE + r;
     float *entry = c + r * (HARK_RIDGE_TILE + 1);
@@ -573,6 +642,7 @@ void HARK_ISA(hark_cpu_ridge_join)(const ridge_tiles *owner, int worker, ridge_t
   h->query_rows = own.query_rows;
   h->query_lanes = own.query_lanes;
   h->query_squares = own.query_squares;
+  h->query_places = own.query_places;
   h->sums = own.sums;
   h->turned = own.turned;
   h->work = own.work;

@@ -21,6 +21,28 @@
 /* Tiles of keys from which on threads share a head: for fewer they would wait longer than they work. */
 #define RIDGE_LEAST_SHARED 3
 
+/* Rows as squared distances of rbf need them, a tile of 64 after another. */
+typedef struct ridge_places {
+  float *alongs;   /* scale2 row.centre of the row as it is kept, where the centre splits */
+  float *kept;     /* 1: the centre was taken from the row; 0: it was not */
+  float *longest;  /* a tile: root of its largest square */
+  float *mixed;    /* a tile: 0 or 1: `kept` of all its rows; 2: of some */
+  double *lengths; /* 1 / |row| with unit rows, else 1 */
+} ridge_places;
+
+/* One side of a tile of kernels. */
+typedef struct ridge_side {
+  const float *lanes, *squares;
+  bool keys;     /* keys, else queries */
+  int64_t first; /* row of the sequence of the first one */
+  int count;     /* rows that there are */
+} ridge_side;
+
+/* Pairs of a tile whose distances were taken from differences: bit `lane` of word i. */
+typedef struct ridge_apart {
+  uint64_t lanes[HARK_RIDGE_TILE];
+} ridge_apart;
+
 /* The memory of one worker and what it holds. Arrays that a plan has no use for are NULL. */
 typedef struct ridge_tiles {
   const hark_attention_run *run;
@@ -40,9 +62,12 @@ typedef struct ridge_tiles {
   float *factor, *reciprocal;  /* upper tiles; 1 / diagonal */
   float *key_rows, *key_lanes; /* [n][dp]; scale2 times that, a tile [d][64] each; likewise queries */
   float *key_squares, *seen;   /* [n]: scale2 / 2 |k|^2 with rbf; 1 or 0 */
-  float *centre;               /* [dp]: what has been taken from keys and queries */
-  float *solved;               /* X or alpha, [n][dvp] */
-  float *tables, *panel;       /* panel: [n][64], one column of tiles */
+  float *centre;               /* [dp]: the first visible key, which has been taken from keys and queries */
+  bool splits;                 /* only from those that it is nearer to than zero */
+  float centre_square;         /* scale2 / 2 |centre|^2 */
+  ridge_places key_places, query_places;
+  float *solved;         /* X or alpha, [n][dvp] */
+  float *tables, *panel; /* panel: [n][64], one column of tiles */
   float *query_rows, *query_lanes, *query_squares;
   float *sums; /* forward: [64][dvp] */
   /* backward */
@@ -50,9 +75,12 @@ typedef struct ridge_tiles {
   float *kernels, *pair; /* [n][64]: kappa(K, Q), then ds; [n][128]: z and db, causal */
   float *turned, *work;  /* causal: [128][64]; full: a tile */
   float *dout_rows, *dout_lanes, *dquery;
-  float *dkeys, *dvalues, *key_sums;   /* [n][dp], [n][dvp], [n]: sums of dkappa kappa by key */
-  float *query_sums, *distances;       /* [64]; [128]: sums by distance in a tile */
-  float *lanes_solved, *lanes_dvalues; /* a tile [dv][64] each; full */
+  float *dkeys, *dvalues, *key_sums;       /* [n][dp], [n][dvp], [n]: sums of dkappa kappa by key */
+  float *query_sums, *distances;           /* [64]; [128]: sums by distance in a tile */
+  float *lanes_solved, *lanes_dvalues;     /* a tile [dv][64] each; full */
+  ridge_apart *panel_apart, *matrix_apart; /* rbf: of a panel's tiles; of the upper tiles of M */
+  float *apart_dquery, *apart_dkeys;       /* rbf: what such pairs give, [64][dp], [n][dp] */
+  double *apart_along;                     /* rbf: -sum of ds |x - y|^2 of such pairs of keys, by tile */
 } ridge_tiles;
 
 /* Sets the arrays of h for a descriptor, from `memory` on (NULL: only the count); returns the floats. */
@@ -88,10 +116,27 @@ static inline bool ridge_shares(const hark_context *context, const hark_attentio
 /* Queries [row, row + count) of the sequence; false with a note when one is not finite or out of range. */
 bool HARK_ISA(hark_cpu_ridge_queries)(ridge_tiles *h, int64_t row, int count);
 
-/* out[i][lane] = kappa of key `tile` 64 + i and a lane that stands `delta` + lane - i positions behind it. */
-void HARK_ISA(hark_cpu_ridge_gram)(const ridge_tiles *h, const float *lanes, const float *squares, int64_t tile, int64_t delta, float *out);
+/* out[i][lane] = kappa of key `tile` 64 + i and a lane that stands `delta` + lane - i positions behind it. apart: NULL, or where it is said which
+ * distances were taken from differences. */
+void HARK_ISA(hark_cpu_ridge_gram)(const ridge_tiles *h, const ridge_side *side, int64_t tile, int64_t delta, float *out,
+                                   ridge_apart *apart);
 /* Kernels of two tiles of keys, first <= second. */
-void HARK_ISA(hark_cpu_ridge_key_gram)(const ridge_tiles *h, int64_t first, int64_t second, float *out);
+void HARK_ISA(hark_cpu_ridge_key_gram)(const ridge_tiles *h, int64_t first, int64_t second, float *out, ridge_apart *apart);
+ridge_side HARK_ISA(hark_cpu_ridge_query_side)(const ridge_tiles *h, int64_t row, int count);
+ridge_side HARK_ISA(hark_cpu_ridge_key_side)(const ridge_tiles *h, int64_t tile);
+
+/* rbf (kernel_ridge_distances.c). Fills in what belongs to 64 rows that have been read, of which `count` are there. */
+void HARK_ISA(hark_cpu_ridge_place)(const ridge_tiles *h, const ridge_places *places, int64_t tile, const float *seen, const float *squares,
+                                    int count);
+/* Whether distances of the tile have to be looked at one by one. */
+bool HARK_ISA(hark_cpu_ridge_is_loose)(const ridge_tiles *h, const ridge_side *side, int64_t tile);
+/* Exponents of 2 from products, of a tile that is loose: those that products would lose from differences. */
+void HARK_ISA(hark_cpu_ridge_loose_exponents)(const ridge_tiles *h, const ridge_side *side, int64_t tile, float *out, ridge_apart *apart);
+/* Moves ds of pairs that are apart out of a copy of the tile. */
+void HARK_ISA(hark_cpu_ridge_without)(const float *ds, const ridge_apart *apart, float *copy);
+/* Gives ds of those pairs to rows of one side: turned: the side's, else the tile's keys; returns -sum of ds |x - y|^2. */
+double HARK_ISA(hark_cpu_ridge_give_apart)(const ridge_tiles *h, const ridge_side *side, int64_t tile, const float *ds,
+                                           const ridge_apart *apart, bool turned, float *to);
 
 /* X <- U^-1 X over all keys. */
 void HARK_ISA(hark_cpu_ridge_solve_back)(const ridge_tiles *h, int64_t tiles, float *x, ptrdiff_t x_row, int width);
