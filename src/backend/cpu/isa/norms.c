@@ -42,18 +42,47 @@ HARK_SIMD float row_sum(const float *x, int64_t width, float shift, const int po
   return total;
 }
 
+/* A mean so far from zero, in deviations, that its rounding to f32 and that of the sum which it comes from are seen. */
+#define FAR_MEAN 16.0f
+static bool is_far(const norm *n, float mean, float inverse) { return n->centred && fabsf(mean) * inverse > FAR_MEAN; }
+
+/* What the mean of a row is off by: the mean of what is left, in float64. */
+static float rest_of_mean(const float *x, int64_t width, float mean) {
+  double sum = 0.0;
+  for (int64_t d = 0; d < width; d++) sum += (double)x[d] - (double)mean;
+  return (float)(sum / (double)width);
+}
+
+/* The mean of ((x - mean) - rest)^2. */
+static float far_variance(const float *x, int64_t width, float mean, float rest) {
+  double sum = 0.0;
+  for (int64_t d = 0; d < width; d++) {
+    const double apart = ((double)x[d] - (double)mean) - (double)rest;
+    sum += apart * apart;
+  }
+  return (float)(sum / (double)width);
+}
+
+/* A mean to f32, and 1 / sqrt(variance + epsilon) from it. */
+static void correct_far(const float *x, int64_t width, float epsilon, float *mean, float *rest, float *inverse) {
+  *mean += rest_of_mean(x, width, *mean);
+  *rest = rest_of_mean(x, width, *mean);
+  *inverse = 1 / sqrtf(far_variance(x, width, *mean, *rest) + epsilon);
+}
+
 HARK_SIMD void forward_row(const norm *n, const hark_call *call, int64_t row, int64_t width) {
   const float *x = (const float *)call->inputs[INPUT_X].data + row * width, *gain = input(call, INPUT_GAIN);
   const float *bias = n->centred ? input(call, INPUT_BIAS) : NULL;
   float *y = (float *)call->outputs[0].data + row * width;
   const float epsilon = (float)((const hark_norm_attributes *)call->attributes)->epsilon;
-  const float mean = n->centred ? row_sum(x, width, 0, 1) / (float)width : 0;
-  const float inverse = 1 / sqrtf(row_sum(x, width, mean, 2) / (float)width + epsilon);
+  float mean = n->centred ? row_sum(x, width, 0, 1) / (float)width : 0, rest = 0;
+  float inverse = 1 / sqrtf(row_sum(x, width, mean, 2) / (float)width + epsilon);
+  if (is_far(n, mean, inverse)) correct_far(x, width, epsilon, &mean, &rest, &inverse);
   if (n->centred) ((float *)call->saved[0].data)[row] = mean;
   ((float *)call->saved[n->saved_inverse].data)[row] = inverse;
   for (int64_t d = 0; d < width; d += HARK_LANES) {
     const int count = (int)hark_min(HARK_LANES, width - d);
-    const vf normal = (load_lanes(x + d, count) - vf_set(mean)) * vf_set(inverse);
+    const vf normal = (load_lanes(x + d, count) - vf_set(mean) - vf_set(rest)) * vf_set(inverse);
     const vf shift = bias != NULL ? load_lanes(bias + d, count) : vf_zero();
     store_lanes(y + d, vf_fma(load_lanes(gain + d, count), normal, shift), count);
   }
@@ -83,13 +112,14 @@ hark_status HARK_ISA(hark_cpu_rms_norm_forward)(hark_context *context, const har
 HARK_SIMD void backward_row(const norm *n, const hark_call *call, int64_t row, int64_t width, float *gain_sums, float *bias_sums) {
   const float *x = (const float *)call->inputs[INPUT_X].data + row * width, *gain = input(call, INPUT_GAIN);
   const float *dy = (const float *)call->output_gradients[0].data + row * width;
-  const vf mean = vf_set(n->centred ? ((const float *)call->saved[0].data)[row] : 0);
+  const float saved = n->centred ? ((const float *)call->saved[0].data)[row] : 0;
   const float inverse = ((const float *)call->saved[n->saved_inverse].data)[row];
+  const vf mean = vf_set(saved), rest = vf_set(is_far(n, saved, inverse) ? rest_of_mean(x, width, saved) : 0);
   vf sum_g = vf_zero(), sum_gx = vf_zero();
   for (int64_t d = 0; d < width; d += HARK_LANES) {
     const int count = (int)hark_min(HARK_LANES, width - d);
     const vf gradient = load_lanes(dy + d, count), g = load_lanes(gain + d, count) * gradient;
-    const vf normal = (load_lanes(x + d, count) - mean) * vf_set(inverse);
+    const vf normal = (load_lanes(x + d, count) - mean - rest) * vf_set(inverse);
     sum_gx = vf_fma(g, normal, sum_gx); /* lanes beyond the row are zero in g */
     if (n->centred) sum_g = sum_g + g;
     if (gain_sums != NULL) give_lanes(gain_sums + d, gradient * normal, true, count);
@@ -101,7 +131,7 @@ HARK_SIMD void backward_row(const norm *n, const hark_call *call, int64_t row, i
   const bool add = hark_cpu_adds(call, INPUT_X);
   for (int64_t d = 0; d < width; d += HARK_LANES) {
     const int count = (int)hark_min(HARK_LANES, width - d);
-    const vf g = load_lanes(gain + d, count) * load_lanes(dy + d, count), normal = (load_lanes(x + d, count) - mean) * vf_set(inverse);
+    const vf g = load_lanes(gain + d, count) * load_lanes(dy + d, count), normal = (load_lanes(x + d, count) - mean - rest) * vf_set(inverse);
     give_lanes(dx + d, vf_set(inverse) * (g - mean_g - normal * mean_gx), add, count);
   }
 }
