@@ -272,6 +272,32 @@ static void test_sigma_gradient(void **state) {
   attention_problem_free(&p);
 }
 
+/* dsigma of the numbers of a problem, which f32 holds, in a type. */
+static double sigma_gradient_of(const attention_problem *p, hark_type type) {
+  char output[OUTPUT_BYTES];
+  write_problem(type, p);
+  if (attend("--kernel rbf --sigma 1.5", output) != 0) fail_msg("%s", output);
+  hark_safetensors *file;
+  assert_int_equal(hark_safetensors_open(context, OUTPUT, &file), HARK_OK);
+  hark_tensor gradient = load(file, "dsigma", type);
+  const double dsigma = number(&gradient, 0);
+  hark_tensor_destroy(context, &gradient);
+  hark_safetensors_close(context, &file);
+  return dsigma;
+}
+
+/* What all rows have in common leaves no trace in it: f32 has some 64 roundings of terms of about the sum's size. */
+static void test_sigma_gradient_of_far_rows(void **state) {
+  (void)state;
+  attention_problem p;
+  attention_problem_make("dense:B2,H4,K2,L66,S70,D3", &p);
+  for (int array = ARRAY_QUERY; array <= ARRAY_KEY; array++)
+    for (int64_t i = 0; i < p.array[array].count; i++) p.array[array].data[i] = (double)(float)(p.array[array].data[i] + 4000);
+  const double expected = sigma_gradient_of(&p, HARK_F64), have = sigma_gradient_of(&p, HARK_F32);
+  if (!(fabs(have - expected) < 64 * 0x1p-24 * fmax(fabs(expected), 1))) fail_msg("dsigma is %.9g, expected %.9g", have, expected);
+  attention_problem_free(&p);
+}
+
 /* <out, dout> of kernel ridge attention, and its gradients by ridge, sigma and the kernel's length. */
 static double loss_of_ridge(const attention_problem *p, const double values[3], double gradients[3]) {
   char words[256], output[OUTPUT_BYTES];
@@ -512,7 +538,7 @@ static void test_refused_files(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_same_as_library), cmocka_unit_test(test_rotary),          cmocka_unit_test(test_sigma_gradient),
+      cmocka_unit_test(test_same_as_library), cmocka_unit_test(test_rotary),          cmocka_unit_test(test_sigma_gradient), cmocka_unit_test(test_sigma_gradient_of_far_rows),
       cmocka_unit_test(test_ridge),           cmocka_unit_test(test_positional),      cmocka_unit_test(test_positional_gradient),
       cmocka_unit_test(test_forward_alone),   cmocka_unit_test(test_refused_options), cmocka_unit_test(test_refused_files),
   };
