@@ -174,8 +174,8 @@ static double number(hark_type type, const void *data, int64_t i) {
 }
 
 /* Sum of (x - centre) y over all elements of [B, H, L, d], in double. centres: a row for every item and key head. */
-static hark_status inner_product(hark_context *context, const hark_tensor *x, const hark_tensor *y, int64_t key_heads, const double *centres,
-                                 double *out) {
+static hark_status inner_product(hark_context *context, const hark_tensor *x, const hark_tensor *y, int64_t key_heads,
+                                 const double *centres, double *out) {
   const size_t bytes = hark_type_bytes(x->type) * (size_t)hark_tensor_count(x);
   const int64_t heads = x->shape[1], rows = x->shape[2], d = x->shape[3];
   void *host_x, *host_y;

@@ -538,9 +538,16 @@ static void test_refused_files(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_same_as_library), cmocka_unit_test(test_rotary),          cmocka_unit_test(test_sigma_gradient), cmocka_unit_test(test_sigma_gradient_of_far_rows),
-      cmocka_unit_test(test_ridge),           cmocka_unit_test(test_positional),      cmocka_unit_test(test_positional_gradient),
-      cmocka_unit_test(test_forward_alone),   cmocka_unit_test(test_refused_options), cmocka_unit_test(test_refused_files),
+      cmocka_unit_test(test_same_as_library),
+      cmocka_unit_test(test_rotary),
+      cmocka_unit_test(test_sigma_gradient),
+      cmocka_unit_test(test_sigma_gradient_of_far_rows),
+      cmocka_unit_test(test_ridge),
+      cmocka_unit_test(test_positional),
+      cmocka_unit_test(test_positional_gradient),
+      cmocka_unit_test(test_forward_alone),
+      cmocka_unit_test(test_refused_options),
+      cmocka_unit_test(test_refused_files),
   };
   return cmocka_run_group_tests(tests, open_context, close_context);
 }

@@ -134,7 +134,7 @@ static void take_exact(const hark_dense_tile *tile, forward_state *state, const 
     }
     exact->any = exact->is[lane] = true;
     exact->base[lane] = base;
-    state->base[lane] = (float)fmax(-FLT_MAX, fmin(base + half, FLT_MAX)); /* for products, from which is told what counts */
+    state->base[lane] = (float)fmax(-FLT_MAX, fmin(base + half, FLT_MAX)); /* for products, which show what counts */
     state->start[lane] = -state->base[lane];
     state->bound[lane] = RISE;
     for (int i = 0; i < tile->keys; i++) tile->logits[i * HARK_TILE_QUERIES + lane] = (float)(logits[i] - base);

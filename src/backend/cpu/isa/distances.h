@@ -5,7 +5,7 @@
  * The right side costs a product of matrices, and loses what its three numbers have in common: with the half squares h(x) = |x|^2 / (2 sigma^2)
  * it is off by at most (d + 4) u N, u = 2^-24, by about u N on the whole, where N = (sqrt h(x) + sqrt h(y))^2 is the spread of the pair. Rows
  * of ordinary size have a spread of a few times d and nothing happens. A pair whose spread is above a bound, and that counts, is taken from the
- * differences of its rows in float64: its exponent is then right to f32 wherever the two rows lie. What counts is told from the product itself,
+ * differences of its rows in float64: its exponent is then right to f32 wherever the two rows lie. What counts is seen from the product itself,
  * whose error is known: the exponent plus HARK_DISTANCE_SLACK(d) N is an upper bound of the exponent.
  *
  * Whether a pair is taken apart depends on the two rows, and on what the row of the query saw before: never on rows that it does not see, nor on

@@ -131,7 +131,8 @@ HARK_SIMD void backward_row(const norm *n, const hark_call *call, int64_t row, i
   const bool add = hark_cpu_adds(call, INPUT_X);
   for (int64_t d = 0; d < width; d += HARK_LANES) {
     const int count = (int)hark_min(HARK_LANES, width - d);
-    const vf g = load_lanes(gain + d, count) * load_lanes(dy + d, count), normal = (load_lanes(x + d, count) - mean - rest) * vf_set(inverse);
+    const vf g = load_lanes(gain + d, count) * load_lanes(dy + d, count),
+             normal = (load_lanes(x + d, count) - mean - rest) * vf_set(inverse);
     give_lanes(dx + d, vf_set(inverse) * (g - mean_g - normal * mean_gx), add, count);
   }
 }
