@@ -7,6 +7,8 @@
 #include "io/number.h"
 #include "train/own_tokens.h"
 
+#define DRAWN_TOKENS ((int64_t)1 << 22) /* that may be hidden or not, before it is said that none is */
+
 /* A look at one part. */
 typedef struct look {
   hark_context *context;
@@ -26,14 +28,22 @@ static look look_at(hark_context *context, const hark_material *material, hark_s
                                                split == HARK_SPLIT_TRAINING ? HARK_MASKING_TRAINING : HARK_MASKING_EVALUATION)};
 }
 
-static hark_status look_at_examples(const look *l, const hark_example_batches *batches, int64_t samples, bool *has) {
+/* Samples to look at: an epoch, and more of what is drawn anew in each. */
+static bool goes_on(const look *l, int64_t sample, int64_t epoch, int64_t tokens) {
+  return sample < epoch || (l->hides && l->split == HARK_SPLIT_TRAINING && tokens < DRAWN_TOKENS);
+}
+
+/* Each once, in the order of the file: random order may pass some over. */
+static hark_status look_at_examples(const look *l, hark_example_batches batches, bool *has) {
   hark_example_room room;
   hark_status status = HARK_OK;
-  HARK_TRY(hark_example_room_open(l->context, batches, 1, &room));
-  for (int64_t sample = 0; sample < samples && status == HARK_OK && !*has; sample++) {
-    status = hark_example_batches_read(l->context, batches, sample, 1, &room.batch);
+  batches.settings.order = HARK_ORDER_SEQUENTIAL;
+  HARK_TRY(hark_example_room_open(l->context, &batches, 1, &room));
+  for (int64_t sample = 0, tokens = 0; goes_on(l, sample, batches.count, tokens) && !*has; sample++) {
+    status = hark_example_batches_read(l->context, &batches, sample, 1, &room.batch);
     if (status != HARK_OK) break;
-    if (l->hides) hark_example_batch_mask(&l->masking, sample, batches->parts, &room.batch);
+    tokens += hark_max(1, room.batch.tokens);
+    if (l->hides) hark_example_batch_mask(&l->masking, sample, batches.parts, &room.batch);
     if (hark_config_reconstructs(l->material->config)) hark_own_tokens(&room.batch);
     *has = room.batch.real > 0;
   }
@@ -42,14 +52,14 @@ static hark_status look_at_examples(const look *l, const hark_example_batches *b
 }
 
 /* Windows of a text always have targets, of which a model that tells hidden tokens may see every one. */
-static hark_status look_at_windows(const look *l, const hark_evaluation *evaluation, int64_t samples, bool *has) {
+static hark_status look_at_windows(const look *l, const hark_evaluation *evaluation, int64_t windows, bool *has) {
   const int64_t context = l->material->config->model.context;
   const size_t bytes = (size_t)(2 * context) * sizeof(int32_t);
   void *memory = NULL;
   hark_status status = HARK_OK;
   HARK_TRY(hark_allocate(l->context, bytes, &memory));
   int32_t *const inputs = memory, *const targets = inputs + context;
-  for (int64_t sample = 0; sample < samples && status == HARK_OK && !*has; sample++) {
+  for (int64_t sample = 0; goes_on(l, sample, windows, sample * context) && status == HARK_OK && !*has; sample++) {
     int64_t real = 0;
     status = evaluation != NULL ? hark_evaluation_read(l->context, evaluation, sample, 1, inputs, targets, &real)
                                 : hark_batches_read(l->context, &l->material->batches, sample, 1, inputs, targets);
@@ -76,16 +86,16 @@ static hark_status refuse(const look *l) {
                    training ? "there is nothing to learn" : "expected one at least, or none to validate with");
 }
 
-static hark_status check(const look *l, const hark_example_batches *batches, int64_t samples) {
+static hark_status check(const look *l, const hark_example_batches *batches) {
   const hark_material *m = l->material;
   hark_evaluation evaluation;
   bool has = false;
   if (m->examples != NULL) {
-    HARK_TRY(look_at_examples(l, batches, hark_min(samples, batches->count), &has));
+    HARK_TRY(look_at_examples(l, *batches, &has));
   } else if (!l->hides) {
     has = true; /* a next token, the end of a sentence, or a window's own */
   } else if (l->split == HARK_SPLIT_TRAINING) {
-    HARK_TRY(look_at_windows(l, NULL, hark_min(samples, m->samples_per_epoch), &has));
+    HARK_TRY(look_at_windows(l, NULL, m->samples_per_epoch, &has));
   } else {
     const hark_evaluation_settings settings = {.split = l->split, .context = m->config->model.context};
     HARK_TRY(hark_evaluation_create(l->context, m->corpus, &settings, &evaluation));
@@ -94,8 +104,8 @@ static hark_status check(const look *l, const hark_example_batches *batches, int
   return has ? HARK_OK : refuse(l);
 }
 
-hark_status hark_targets_check(hark_context *context, const hark_material *material, int64_t samples) {
+hark_status hark_targets_check(hark_context *context, const hark_material *material) {
   const look training = look_at(context, material, HARK_SPLIT_TRAINING), validation = look_at(context, material, HARK_SPLIT_VALIDATION);
-  HARK_TRY(check(&training, &material->training, samples));
-  return material->has_validation ? check(&validation, &material->validation, INT64_MAX) : HARK_OK;
+  HARK_TRY(check(&training, &material->training));
+  return material->has_validation ? check(&validation, &material->validation) : HARK_OK;
 }

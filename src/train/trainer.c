@@ -227,8 +227,7 @@ static hark_status prepare(training_run *trainer, bool resume) {
     hark_fail_prefix(context, "not what this run was trained on so far: "); /* which could be read */
   HARK_TRY(opened);
   HARK_TRY(hark_training_count_steps(trainer, config, &trainer->steps));
-  const int64_t step_samples = config->train.batch * config->train.accumulate;
-  HARK_TRY(hark_targets_check(context, &trainer->material, trainer->steps > 0 ? trainer->steps * step_samples : INT64_MAX));
+  HARK_TRY(hark_targets_check(context, &trainer->material));
   HARK_TRY(preflight(trainer));
   HARK_TRY(hark_engine_create_for(context, config, &trainer->material.task, true, &trainer->engine));
   trainer->pass_operations = hark_engine_operations(trainer->engine);
