@@ -23,12 +23,14 @@ fi
 
 [ $# -gt 0 ] || set -- attention hierarchical step encoder parity published
 parity=no
+correctness=no
 published=no
 compare=
 for what in "$@"; do
   case "$what" in
     attention | hierarchical | step | encoder) compare="$compare $what" ;;
     parity) parity=yes ;;
+    correctness) correctness=yes ;;
     published) published=yes ;;
     *)
       echo "run.sh: '$what' is not known, expected attention, hierarchical, step, encoder, parity or published" >&2
@@ -46,4 +48,7 @@ if [ "$parity" = yes ]; then
 fi
 if [ "$published" = yes ]; then
   "$venv/bin/python" "$here/published.py" --check
+fi
+if [ "$correctness" = yes ]; then
+  "$venv/bin/python" "$here/correctness.py" --hark "$build/hark"
 fi
