@@ -161,6 +161,7 @@ static const char *const cases[] = {
     "cme:B1,H2,L70,D16,V17,causal",
     "cme:B1,H1,L150,D33,V40,causal,rbf,ridge=0.05",
     "cme:B1,H4,K1,L100,D64,causal,rbf,kernel,heads",
+    "cme:B1,H2,L40,D7,causal,rbf,far",
 };
 static const int64_t pass_rows[] = {1, 5, 8, 32, 45, 200};
 
