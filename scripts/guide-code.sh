@@ -1,5 +1,5 @@
 #!/bin/sh
-# Writes what docs/adding-an-operator.md, adding-an-experiment.md and adding-a-backend.md tell to add, so that the tests can compile and run it:
+# Writes what docs/adding-an-operator.md, adding-an-experiment.md and adding-a-backend.md add, so that the tests can compile and run it:
 # guide-code.sh FOLDER
 #   FOLDER/operator, experiment, backend: the files of each guide, and copies of those that it adds rows to.
 # Every piece is taken from its guide by its first line; one that is not there, or whose place is not, fails.
@@ -23,7 +23,7 @@ block() {
     }' "docs/$1" || { echo "docs/$1: no block that begins with: $2" >&2; exit 1; }
 }
 
-# said GUIDE TEXT: the guide tells to write that.
+# said GUIDE TEXT: the guide says to write that.
 said() { grep -qF -- "$2" "docs/$1" || { echo "docs/$1 does not say: $2" >&2; exit 1; }; }
 
 # row FILE MACRO ROW: one more row at the end of a macro that is a list.
@@ -36,7 +36,7 @@ row() {
   mv "$1.new" "$1"
 }
 
-# after FILE LINE: the standard input behind the line that has this text.
+# after FILE LINE: the standard input after the line that has this text.
 after() {
   text=$(cat)
   TEXT=$text awk -v line="$2" '{ print } index($0, line) > 0 && !done { print ENVIRON["TEXT"]; done = 1 } END { exit !done }' "$1" >"$1.new" || {

@@ -140,7 +140,7 @@ static void print_overview(hark_text *out) {
                    ".TP\n.B OMP_NUM_THREADS\nthe number of threads where none is asked for; of a list the first one. Without it there are "
                    "as many as the "
                    "cores that hark may run on (taskset, numactl, cpusets), the CPU quota of its control groups, rounded up, and\n"
-                   ".B SLURM_CPUS_PER_TASK\nallow. hark version tells the number and what it comes from\n"
+                   ".B SLURM_CPUS_PER_TASK\nallow. hark version reports the number and what it comes from\n"
                    ".TP\n.B OMP_THREAD_LIMIT\nthe most threads where none are asked for\n"
                    ".TP\n.B OMP_PLACES\nthe cores that threads may run on, among those that hark was started on. OMP_PROC_BIND binds no "
                    "thread of hark's\n"

@@ -220,7 +220,7 @@ static hark_status read_sample(hark_context *context, const char *text, const ch
   return HARK_OK;
 }
 
-/* The sample that is named behind the colon; *words is what follows its name. Where a record has letters too, nothing but changes may follow: a word
+/* The sample that is named after the colon; *words is what follows its name. Where a record has letters too, nothing but changes may follow: a word
  * of theirs may have a sample's name. */
 static const hark_sample *find_sample(const hark_operator *op, const char *text, bool has_letters, const char **words) {
   const char *const name = text + hark_bench_case_head(text) + 1;
@@ -352,7 +352,7 @@ static hark_status make_like(hark_context *context, const hark_tensor *like, har
 
 static bool is_floating(const hark_tensor *tensor) { return tensor->type == HARK_F32 || tensor->type == HARK_F64; }
 
-/* Gradients of outputs, given, and of inputs, wanted; one that is that of the output takes no work. */
+/* Gradients of outputs, given, and of inputs, asked for; one that is that of the output takes no work. */
 static hark_status make_gradients(hark_context *context, hark_call *call) {
   for (int i = 0; i < call->op->output_count; i++) {
     if (!is_floating(&call->outputs[i])) continue;
@@ -360,8 +360,8 @@ static hark_status make_gradients(hark_context *context, hark_call *call) {
     HARK_TRY(hark_bench_fill(context, &call->output_gradients[i], (uint32_t)(HARK_MAX_INPUTS + i), 1));
   }
   for (int i = 0; i < call->input_count; i++) {
-    const bool wanted = (call->op->differentiable >> i & 1u) != 0 && (call->op->gradient_passes >> i & 1u) == 0;
-    if (wanted) HARK_TRY(make_like(context, &call->inputs[i], &call->input_gradients[i]));
+    const bool asked_for = (call->op->differentiable >> i & 1u) != 0 && (call->op->gradient_passes >> i & 1u) == 0;
+    if (asked_for) HARK_TRY(make_like(context, &call->inputs[i], &call->input_gradients[i]));
   }
   return HARK_OK;
 }

@@ -3,7 +3,7 @@
  *   /proc/self/cgroup      0::/a/b             version 2
  *                          4:cpu,cpuacct:/a/b  version 1, a line for controllers that are mounted together
  *   /proc/self/mountinfo   30 1 0:5 /a /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu
- *                                   ^ which group the folder behind it is: where it is not /, as in many containers, the names in /proc/self/cgroup
+ *                                   ^ which group the folder after it is: where it is not /, as in many containers, the names in /proc/self/cgroup
  *                                     begin with it, or are those of another container, and then the topmost group is the one that is known
  *
  * Without a line for a mount the usual places are looked at, /sys/fs/cgroup and /sys/fs/cgroup/CONTROLLER. A folder that is not there is passed over.

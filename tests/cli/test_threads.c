@@ -98,7 +98,7 @@ static void expect_warning(const char *environment, const char *words, const cha
     fail_msg("%s hark %s, expected \"%s\": %s", environment, words, warning != NULL ? warning : "", output.err);
 }
 
-static void threads_that_share_a_core_are_told(void **state) {
+static void threads_that_share_a_core_are_reported(void **state) {
   (void)state;
   if (is_one_core() || hark_cpu_quota("") > 0) skip();
   char one[128], bound[128];
@@ -187,7 +187,7 @@ static void all_threads_of_a_training_have_all_cores(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       TEST(version_says_where_the_number_comes_from),
-      TEST(threads_that_share_a_core_are_told),
+      TEST(threads_that_share_a_core_are_reported),
       TEST(all_threads_of_a_training_have_all_cores),
   };
   return cmocka_run_group_tests_name("threads", tests, NULL, NULL);
