@@ -45,16 +45,23 @@ static lines lines_of(training_place *p, const char *name) {
   return all;
 }
 
-/* Texts of two classes; all of them are a batch, and are the validation part too. */
+/* Texts of two classes; all of them are a batch. In the other order they are the validation part too, since one file is refused as both. */
 #define EXAMPLES 24
-static char examples[TEST_PATH_BYTES];
+static char examples[TEST_PATH_BYTES], same_examples[TEST_PATH_BYTES];
 
-static void write_examples(training_place *p) {
+static void write_order(training_place *p, const char *name, bool backwards, char path[TEST_PATH_BYTES]) {
   char text[EXAMPLES * 32] = "";
-  for (int i = 0; i < EXAMPLES; i++)
+  for (int n = 0; n < EXAMPLES; n++) {
+    const int i = backwards ? EXAMPLES - 1 - n : n;
     (void)snprintf(text + strlen(text), sizeof text - strlen(text), "%d\t%.*s\n", i % 2, 5 + i % 7,
                    i % 2 != 0 ? "abcabcdabcab" : "dcbadbcadbcc");
-  (void)snprintf(examples, sizeof examples, "%s", test_file_write_text(p->folder, "examples.tsv", text));
+  }
+  (void)snprintf(path, TEST_PATH_BYTES, "%s", test_file_write_text(p->folder, name, text));
+}
+
+static void write_examples(training_place *p) {
+  write_order(p, "examples.tsv", false, examples);
+  write_order(p, "same.tsv", true, same_examples);
 }
 
 /* Weights hardly move, so that every step has the loss that the evaluation at the end has. */
@@ -65,7 +72,7 @@ static const char *const still[] = {"--heads=2",        "--width=16",  "--lr=1e-
 
 static void run(training_place *p, const char *const *words, int count, const char *name, const hark_train_hooks *hooks, bool resume) {
   const char *all[WORDS];
-  const char *paths[] = {p->text};
+  const char *paths[] = {p->text}, *const validation_paths[] = {same_examples};
   hark_config config;
   hark_options *options = NULL;
   hark_train_result result;
@@ -78,7 +85,7 @@ static void run(training_place *p, const char *const *words, int count, const ch
   for (int i = 0; i < hark_options_problem_count(options); i++) fail_msg("%s", hark_options_problem(options, i));
   if (hark_config_has_examples(&config)) {
     paths[0] = examples;
-    config.data.validation_paths = (hark_string_list){.items = paths, .count = 1};
+    config.data.validation_paths = (hark_string_list){.items = validation_paths, .count = 1};
   }
   config.data.paths = (hark_string_list){.items = paths, .count = 1};
   config.run.resume = resume;
