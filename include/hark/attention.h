@@ -144,6 +144,12 @@ HARK_API const hark_attention_desc *hark_attention_plan_desc(const hark_attentio
 HARK_API double hark_attention_desc_operations(const hark_attention_desc *desc, bool backward);
 HARK_API double hark_attention_plan_operations(const hark_attention_plan *plan, bool backward);
 
+/* T, the distances 0..T-1 that a table of log G needs (log_kernel [H or 1, T]) for every call that the plan allows with this query_offset, or with
+ * the default one: up to the farthest key of a query, with CME also of a key; with HIERARCHICAL up to what its cells reach, Nr 2^M, which is more
+ * than there are between rows. Longer tables do the same. Whoever makes a table asks here how long it is to be, whether the plan's has_log_kernel
+ * is set or not. 0 for an offset beyond 2^40, which calls refuse. */
+HARK_API int64_t hark_attention_plan_distances(const hark_attention_plan *plan, bool has_query_offset, int64_t query_offset);
+
 /* Writes one line of text that describes the plan (algorithm, tiles, sizes) into `text` of `size` bytes, always terminated; returns the
  * length that the whole text has. */
 HARK_API int hark_attention_plan_print(const hark_attention_plan *plan, char *text, size_t size);
@@ -180,8 +186,11 @@ typedef struct hark_attention_report {
  * mask is a key mask, [1 or B, 1, 1, Lk]; query_mask takes rows out as queries: they give zeros, and coarse queries are made without them. All
  * rows of a sequence are queries otherwise, those at and after key_lengths too: with mean queries, padded batches that should come out as if
  * each sequence were alone give a query_mask as well. log_kernel: a coarse entry takes the mean of G over the distances between its two cells
- * (exact: between the query and the key cell), as far as the table has them; a table of Nr 2^M distances has all that a hierarchy of M
- * levels asks for. Dropout takes out a coarse entry as a whole, with the word of its first row and first key.
+ * (exact: between the query and the key cell). Cells are whole ones, also at the end, so that what a row gets does not depend on how many rows
+ * follow it: their distances go up to Nr 2^M - 1, more than there are between rows, and hark_attention_plan_distances() counts them. A table that
+ * ends earlier (but not before the farthest row) defines a kernel that ends there: distances that it does not have are left out of the means.
+ * Give one table to sequences of all lengths, or one of all distances: tables cut to each sequence's rows are different kernels. Dropout takes
+ * out a coarse entry as a whole, with the word of its first row and first key.
  *
  * CME: out[n] = sum over visible i of w[n,i] value[i] with w[n,:] = kappa(q_n, K) (kappa(K, K) + lambda I)^-1 over the keys that the query
  * sees: all of them, or when causal those up to its position. kappa includes G. Errors of a forward, each naming item, head and row:
@@ -213,7 +222,9 @@ typedef struct hark_attention_args {
 
   hark_tensor mask;           /* U8, zero hides; broadcastable (stride 0 or extent 1) to [B, H, Lq, Lk] */
   hark_tensor attention_bias; /* added to the logits; broadcastable to [B, H, Lq, Lk] */
-  hark_tensor log_kernel;     /* [H, T] or [1, T] (shared): log G at distances 0..T-1, T > every distance that occurs; -infinity hides */
+  /* [H, T] or [1, T] (shared): log G at distances 0..T-1, T > every distance between rows that occurs, or better hark_attention_plan_distances();
+   * -infinity hides */
+  hark_tensor log_kernel;
   /* [B, H, Lk] in any strides: finite gate logits f. Adds sum over t in (i, n] of log sigmoid(f_t) (FoX, arXiv 2503.02130); t runs over the
    * sequence's keys, so that a query beyond the last key is gated as if it stood on it. */
   hark_tensor forget;

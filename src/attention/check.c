@@ -9,8 +9,6 @@
 #include "attention/layer.h"
 #include "core/structs.h"
 
-#define MAXIMUM_OFFSET ((int64_t)1 << 40) /* of query_offset: positions and distances stay far from overflow */
-
 /* What a tensor argument must be. An extent of -1 stands for 1 or the extent of the whole (broadcast). */
 typedef struct expectation {
   const char *name;
@@ -217,7 +215,7 @@ static hark_status check_division(hark_context *context, const hark_attention_de
                      args->key_lengths == NULL ? "offsets and segments"
                      : ragged                  ? "key_lengths and offsets"
                                                : "key_lengths and segments");
-  if (args->has_query_offset && (args->query_offset > MAXIMUM_OFFSET || args->query_offset < -MAXIMUM_OFFSET))
+  if (args->has_query_offset && !hark_attention_may_offset(args->query_offset))
     return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: query_offset is %" PRId64 ", expected -2^40 to 2^40", args->query_offset);
   if (args->key_lengths != NULL)
     for (int64_t b = 0; b < batch; b++)
@@ -268,12 +266,7 @@ static hark_status check_sequences(hark_context *context, const hark_attention_d
                        "attention: a sequence has %" PRId64 " queries from position %" PRId64 " on and %" PRId64
                        " keys with structure hierarchical, expected as many of one as of the other, from position 0 on",
                        sequence.query_count, sequence.offset, keys);
-    const int64_t last = sequence.query_count - 1 + sequence.offset;                            /* position of the last query */
-    int64_t distance = last;                                                                    /* to key 0 */
-    if (!desc->causal) distance = hark_max(distance, sequence.key_count - 1 - sequence.offset); /* of the first query to the last key */
-    if (desc->structure == HARK_STRUCTURE_WINDOW) distance = hark_min(distance, desc->window);
-    if (desc->normalisation == HARK_NORMALISATION_CME) distance = hark_max(distance, sequence.key_count - 1); /* keys meet keys */
-    farthest = hark_max(farthest, distance);
+    farthest = hark_max(farthest, hark_attention_farthest(desc, sequence.query_count, sequence.key_count, sequence.offset));
   }
   if (count > desc->max_sequences)
     return hark_fail(context, HARK_SHAPE_MISMATCH,

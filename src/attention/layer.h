@@ -33,6 +33,19 @@ hark_status hark_attention_choose(hark_context *context, const hark_attention_de
 hark_status hark_attention_check(hark_context *context, const hark_attention_plan *plan, const hark_attention_args *given, bool backward,
                                  hark_attention_args *checked);
 
+/* Beyond it sums of positions and distances could overflow. */
+#define HARK_ATTENTION_LARGEST_OFFSET ((int64_t)1 << 40)
+static inline bool hark_attention_may_offset(int64_t query_offset) {
+  return query_offset >= -HARK_ATTENTION_LARGEST_OFFSET && query_offset <= HARK_ATTENTION_LARGEST_OFFSET;
+}
+
+/* The largest distance |n - i| between a query of a sequence and a key that it may see; below 0: none does. Hierarchies: between rows. */
+int64_t hark_attention_farthest(const hark_attention_desc *desc, int64_t queries, int64_t keys, int64_t offset);
+
+/* hark_attention_plan_distances() of a descriptor that was resolved, or of which structure, normalisation, causal, lengths and what belongs to the
+ * structure are set. */
+int64_t hark_attention_table_length(const hark_attention_desc *desc, const int64_t *query_offset);
+
 /* Goes through the sequences of a batch in the order of items and rows; those without queries or without keys are left out. */
 typedef struct hark_attention_walk {
   const hark_attention_args *args;

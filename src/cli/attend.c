@@ -127,7 +127,7 @@ static hark_attention_desc describe(const hark_attend_values *v, const hark_atte
   desc.has_bias = t->bias.type != HARK_NONE;
   desc.has_mask = t->mask.type != HARK_NONE || t->query_mask.type != HARK_NONE;
   desc.has_segments = t->segments != NULL;
-  desc.has_log_kernel = t->log_kernel.type != HARK_NONE;
+  desc.has_log_kernel = t->log_kernel.type != HARK_NONE || v->positional.count > 0;
   desc.has_forget = t->forget.type != HARK_NONE;
   desc.forward_only = t->dout.type == HARK_NONE;
   return desc;
@@ -339,7 +339,14 @@ static hark_status plan_and_execute(hark_invocation *call, const hark_attend_val
   const hark_attention_sizes sizes = hark_attention_plan_sizes(plan);
   const size_t scratch = sizes.forward_workspace > sizes.backward_workspace ? sizes.forward_workspace : sizes.backward_workspace;
   void *saved = NULL, *workspace = NULL;
-  hark_status status = hark_command_check_memory(context, "attention", (double)sizes.saved + (double)scratch); /* a factor grows with L^2 */
+  const int64_t distances = hark_attention_plan_distances(plan, v->has_query_offset, v->query_offset);
+  if (t->log_kernel.type != HARK_NONE && t->log_kernel.shape[1] < distances && v->structure == HARK_ATTEND_HIERARCHICAL)
+    hark_command_warn(
+        call, "log_kernel has %" PRId64 " distances and the cells reach %" PRId64 ": those that it lacks are left out of their means",
+        t->log_kernel.shape[1], distances);
+  hark_status status = hark_attend_positional_table(context, v, plan, t);
+  if (status == HARK_OK)
+    status = hark_command_check_memory(context, "attention", (double)sizes.saved + (double)scratch); /* a factor grows with L^2 */
   if (status == HARK_OK) status = hark_backend_allocate(context, sizes.saved, &saved);
   if (status == HARK_OK) status = hark_backend_allocate(context, scratch, &workspace);
   if (status == HARK_OK) status = execute(context, v, t, plan, saved, workspace);
@@ -360,8 +367,7 @@ static hark_status run(hark_invocation *call) {
   hark_attend_tensors tensors = {0};
   hark_status status = hark_attend_read(call->context, v->input, &tensors);
   if (status == HARK_OK) {
-    status = hark_attend_positional_table(call->context, v, &tensors);
-    if (status == HARK_OK) status = plan_and_execute(call, v, &tensors);
+    status = plan_and_execute(call, v, &tensors);
     if (status == HARK_OK) status = hark_attend_positional_gradient(call->context, v, &tensors);
     if (status != HARK_OK) hark_fail_prefix(call->context, "%s: ", v->input);
   }
@@ -378,9 +384,10 @@ const hark_command hark_command_attend = {
         "Input, all F32 or all F64: q [B,H,Lq,d], k [B,Hkv,Lk,d], v [B,Hkv,Lk,dv]; when they apply: key_lengths [B] (I64), segments [B,L]\n"
         "(I64, negative: padding), mask (U8 or BOOL, 0 hides) and attention_bias (added to the logits), both broadcastable to "
         "[B,H,Lq,Lk],\n"
-        "log_kernel [H or 1, distances], forget [B,H,Lk], and dout [B,H,Lq,dv], which asks for gradients; hierarchical: query_mask [B or "
-        "1,L]\n"
-        "(U8 or BOOL, 0: not a query), hierarchical_bias [H or 1,4*NR-1], and mask by key only, [B or 1,1,1,L].\n"
+        "log_kernel [H or 1, distances], forget [B,H,Lk], and dout [B,H,Lq,dv], which asks for gradients; hierarchical: log_kernel of the\n"
+        "NR 2^M distances that its cells reach, query_mask [B or 1,L] (U8 or BOOL, 0: not a query), hierarchical_bias [H or 1,4*NR-1], "
+        "and\n"
+        "mask by key only, [B or 1,1,1,L].\n"
         "Output: out, log_sum_exp, or variance [B,H,Lq] with cme; with dout also dq, dk, dv, dattention_bias, dlog_kernel, dforget,\n"
         "dhierarchical_bias, dridge [1] with cme, dsigma [1] with rbf, and with --positional dpositional [kernels, parameters], by natural "
         "values in the order of the expression.\n"

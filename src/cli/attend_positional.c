@@ -3,7 +3,6 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 /* One expression with its parameters, and the numbers of its row of the table. */
 typedef struct attend_kernel {
@@ -47,16 +46,6 @@ static hark_status open_kernel(hark_context *context, const hark_attend_values *
                    index + 1, column, reason);
 }
 
-/* More than the largest distance of a query at row + offset and a key. */
-static hark_status count_distances(hark_context *context, const hark_attend_values *v, const hark_attend_tensors *t, int64_t *out) {
-  const int64_t queries = t->query.shape[2], keys = t->key.shape[2];
-  const int64_t offset = v->has_query_offset ? v->query_offset : v->causal ? keys - queries : 0;
-  if (offset > INT64_MAX / 4 || offset < -(INT64_MAX / 4))
-    return hark_fail(context, HARK_TOO_LARGE, "--query-offset %" PRId64 " is too far for a table of distances", offset);
-  *out = hark_max(hark_max(llabs(queries - 1 + offset), llabs(keys - 1 - offset)), keys - 1) + 1; /* with cme keys meet keys */
-  return HARK_OK;
-}
-
 /* A row of doubles to or from a tensor of rows, f32 or f64. */
 static void pack(hark_type type, const double *numbers, int64_t count, void *host) {
   for (int64_t i = 0; i < count; i++) {
@@ -87,17 +76,19 @@ hark_status hark_attend_positional_check(hark_invocation *call) {
 }
 
 /* Evaluates every expression into host memory and writes the table. */
-hark_status hark_attend_positional_table(hark_context *context, const hark_attend_values *v, hark_attend_tensors *t) {
+hark_status hark_attend_positional_table(hark_context *context, const hark_attend_values *v, const hark_attention_plan *plan,
+                                         hark_attend_tensors *t) {
   const int64_t kernels = v->positional.count, heads = t->query.shape[1];
+  const int64_t distances = hark_attention_plan_distances(plan, v->has_query_offset, v->query_offset);
   if (kernels == 0) return HARK_OK;
+  if (distances == 0)
+    return hark_fail(context, HARK_TOO_LARGE, "--query-offset %" PRId64 " is too far for a table of distances", v->query_offset);
   if (t->log_kernel.type != HARK_NONE)
     return hark_fail(context, HARK_BAD_FILE, "tensor log_kernel is there, and --positional too: expected one of them");
   if (kernels != 1 && kernels != heads)
     return hark_fail(context, HARK_INVALID_ARGUMENT,
                      "--positional is given %" PRId64 " times, expected once for all heads or %" PRId64 " times, once a head", kernels,
                      heads);
-  int64_t distances = 0;
-  HARK_TRY(count_distances(context, v, t, &distances));
   const int64_t shape[] = {kernels, distances};
   HARK_TRY(hark_tensor_create(context, t->query.type, 2, shape, &t->log_kernel));
   const size_t row = (size_t)distances * hark_type_bytes(t->query.type), bytes = (size_t)kernels * row;

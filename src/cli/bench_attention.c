@@ -193,7 +193,7 @@ static hark_status make_terms(hark_context *context, attention_work *work, const
     args->dattention_bias = t[DBIAS];
   }
   if (c->kernel) {
-    const int64_t shape[] = {c->shared ? 1 : c->heads, c->queries + c->keys};
+    const int64_t shape[] = {c->shared ? 1 : c->heads, hark_attention_plan_distances(work->plan, false, 0)};
     HARK_TRY(make(context, work, TABLE, type, 2, shape));
     HARK_TRY(make(context, work, DTABLE, type, 2, shape));
     if (!c->cme) HARK_TRY(hark_bench_fill(context, &t[TABLE], TABLE, 1));

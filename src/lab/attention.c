@@ -23,7 +23,8 @@ static int64_t queries_of(const hark_lab_head *head) { return head->queries > 0 
 
 static hark_status execute(hark_context *context, const hark_attention_plan *plan, const hark_lab_head *head, void *saved, void *workspace,
                            double *out) {
-  const int64_t length = head->length, queries = queries_of(head), distances[] = {1, length}, rows[] = {1, 1, queries};
+  const int64_t length = head->length, queries = queries_of(head), rows[] = {1, 1, queries};
+  const int64_t distances[] = {1, hark_attention_plan_distances(plan, false, 0)};
   hark_attention_args args = {.struct_size = sizeof args, .saved = saved, .workspace = workspace};
   HARK_TRY(wrap(context, head->query, HARK_F64, queries, head->head_dim, &args.query));
   HARK_TRY(wrap(context, head->key, HARK_F64, length, head->head_dim, &args.key));

@@ -12,7 +12,7 @@ typedef struct hark_lab_head {
   const double *query;      /* [N, head_dim] */
   const double *key;        /* [L, head_dim] */
   const double *value;      /* [L, value_dim] */
-  const double *log_kernel; /* [L], log G at distances 0 .. L - 1; NULL: none */
+  const double *log_kernel; /* log G at the distances that the choice needs, [L] where it is dense and N <= L; NULL: none */
   const uint8_t *mask;      /* [N, L], 0 hides; NULL: none */
   int64_t queries;          /* N; 0: L */
   double *log_sum_exp;      /* [N], written; NULL: not wanted */

@@ -3,6 +3,7 @@
 
 #include <math.h>
 
+#include "attention/layer.h"
 #include "backend/backend.h"
 #include "backend/hierarchy.h"
 #include "backend/kernel_ridge_decode.h"
@@ -132,10 +133,17 @@ static hark_hierarchy hierarchy_of(const hark_self_attention_spec *spec, int64_t
   return hark_hierarchy_make(&desc, length);
 }
 
+/* Layers with windows of their own take a table for all distances between tokens: it may be the model's. */
 int64_t hark_self_attention_distances(const hark_self_attention_spec *spec, int64_t length) {
-  if (spec->structure != HARK_STRUCTURE_HIERARCHICAL) return length;
-  const hark_hierarchy h = hierarchy_of(spec, length);
-  return hark_hierarchy_reach(&h);
+  const bool hierarchical = spec->structure == HARK_STRUCTURE_HIERARCHICAL;
+  const hark_attention_desc desc = {.structure = hierarchical ? HARK_STRUCTURE_HIERARCHICAL : HARK_STRUCTURE_DENSE,
+                                    .normalisation = spec->normalisation,
+                                    .query_length = length,
+                                    .key_length = length,
+                                    .causal = spec->causal,
+                                    .hierarchy_block = spec->hierarchy_block,
+                                    .partition = spec->partition};
+  return hark_attention_table_length(&desc, NULL);
 }
 
 bool hark_self_attention_means(const hark_self_attention_spec *spec, int64_t capacity, hark_hierarchical_means_attributes *out) {

@@ -449,6 +449,128 @@ static void test_forward_alone(void **state) {
   attention_problem_free(&p);
 }
 
+#define FAR 4096 /* distances: more than any hierarchy here has */
+
+/* log G of an expression, for one head, at the distances 0 .. FAR - 1. */
+static void give_table(attention_problem *p, const char *text) {
+  attention_numbers *table = &p->array[ARRAY_LOG_KERNEL];
+  hark_positional *kernel = NULL;
+  double parameters[8], distances[FAR];
+  const hark_positional_start start = {.struct_size = sizeof start};
+  for (int64_t i = 0; i < FAR; i++) distances[i] = (double)i;
+  free(table->data);
+  *table = (attention_numbers){.rank = 2, .shape = {1, FAR}, .count = FAR, .data = malloc(FAR * sizeof(double))};
+  assert_non_null(table->data);
+  p->is.shared = true;
+  assert_int_equal(hark_positional_create(context, text, &kernel), HARK_OK);
+  assert_int_equal(hark_positional_initial(context, kernel, &start, parameters), HARK_OK);
+  assert_int_equal(hark_positional_log(context, kernel, parameters, distances, FAR, table->data), HARK_OK);
+  hark_positional_destroy(context, &kernel);
+}
+
+/* The first rows of a problem of one item and one head, as one of their own. */
+static void keep_rows(attention_problem *p, int64_t rows) {
+  for (int array = ARRAY_QUERY; array <= ARRAY_DOUT; array++) {
+    p->array[array].shape[2] = rows;
+    p->array[array].count = rows * p->array[array].shape[3];
+  }
+  p->is.queries = p->is.keys = rows;
+}
+
+/* The table that --positional makes has all distances that the cells of a hierarchy reach, and those of all other structures: results are those
+ * of the definition with a table that has no end, and causal rows do not depend on how many rows come after them. */
+static void check_hierarchy(const char *text, const char *words, const char *expression, int64_t rows) {
+  char all_words[512], output[OUTPUT_BYTES];
+  double whole[256 * 8];
+  attention_problem p;
+  attention_problem_make(text, &p);
+  p.array[ARRAY_LOG_KERNEL].count = 0; /* not in the file */
+  snprintf(all_words, sizeof all_words, "--backend reference %s --positional '%s'", words, expression);
+  for (int part = 0; part < 2; part++) {
+    attention_expected e;
+    hark_safetensors *file;
+    if (part == 1) keep_rows(&p, rows);
+    p.array[ARRAY_LOG_KERNEL].count = 0;
+    write_problem(HARK_F64, &p);
+    if (attend(all_words, output) != 0) fail_msg("'%s' %s: %s", text, all_words, output);
+    give_table(&p, expression);
+    attention_expected_make(&p, &e);
+    assert_int_equal(hark_safetensors_open(context, OUTPUT, &file), HARK_OK);
+    hark_tensor out = load(file, "out", HARK_F64);
+    assert_int_equal(hark_tensor_count(&out), e.array[ARRAY_OUT].count);
+    for (int64_t i = 0; i < hark_tensor_count(&out); i++) {
+      const double want = e.array[ARRAY_OUT].data[i];
+      if (!(fabs(number(&out, i) - want) < 1e-12))
+        fail_msg("'%s' %s, part %d: out[%" PRId64 "] is %.17g, expected %.17g", text, words, part, i, number(&out, i), want);
+      if (part == 0) whole[i] = number(&out, i);
+      if (part == 1 && p.is.causal && !(fabs(number(&out, i) - whole[i]) < 1e-14))
+        fail_msg("'%s' %s: out[%" PRId64 "] is %.17g alone and %.17g of a longer text", text, words, i, number(&out, i), whole[i]);
+    }
+    hark_tensor_destroy(context, &out);
+    hark_safetensors_close(context, &file);
+    attention_expected_free(&e);
+  }
+  attention_problem_free(&p);
+}
+
+static void test_positional_hierarchy(void **state) {
+  (void)state;
+  static const char *const expressions[] = {"periodic(alpha=2,tau=7)", "alibi(m=0.01)"};
+  static const struct {
+    const char *text, *words;
+    int64_t rows;
+  } cases[] = {
+      {"hierarchical:H1,L101,D4,N4,causal", "--structure hierarchical --causal --hierarchy-block 4", 60},
+      {"hierarchical:H1,L101,D4,N4", "--structure hierarchical --hierarchy-block 4", 60},
+      {"hierarchical:H1,L101,D4,N4,causal,sibling", "--structure hierarchical --causal --hierarchy-block 4 --partition sibling", 33},
+      {"hierarchical:H1,L101,D4,N4,causal,exact", "--structure hierarchical --causal --hierarchy-block 4 --coarse-query exact", 65},
+      {"hierarchical:H1,L131,D4,N2,exact,sibling", "--structure hierarchical --hierarchy-block 2 --coarse-query exact --partition sibling",
+       64},
+      {"hierarchical:H1,L49,D4,N2,linear", "--structure hierarchical --hierarchy-block 2 --interpolation linear", 20},
+      {"hierarchical:H1,L33,D4,causal", "--structure hierarchical --causal", 3},
+      {"dense:H1,L101,D4,causal", "--causal", 60},
+      {"window:H1,L101,D4,W5,causal", "--structure window --window 5 --causal", 60}};
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+    for (int k = 0; k < 2; k++) check_hierarchy(cases[i].text, cases[i].words, expressions[k], cases[i].rows);
+}
+
+/* Queries that are none of the keys: as far as they stand from them, before and behind. */
+static void test_positional_offsets(void **state) {
+  (void)state;
+  static const struct {
+    const char *text, *words;
+  } cases[] = {{"dense:H1,L9,S11,D4", ""},
+               {"dense:H1,L9,S11,D4,causal", "--causal"},
+               {"dense:H1,L9,S5,D4,causal", "--causal"},
+               {"dense:H1,L9,S11,D4,offset=30", "--query-offset 30"},
+               {"dense:H1,L9,S11,D4,offset=-30", "--query-offset -30"},
+               {"dense:H1,L9,S11,D4,causal,offset=30", "--causal --query-offset 30"},
+               {"dense:H1,L9,S11,D4,causal,offset=-30", "--causal --query-offset -30"},
+               {"window:H1,L9,S11,D4,W3,offset=8", "--structure window --window 3 --query-offset 8"}};
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    char words[512], output[OUTPUT_BYTES];
+    attention_problem p;
+    attention_expected e;
+    hark_safetensors *file;
+    attention_problem_make(cases[i].text, &p);
+    write_problem(HARK_F64, &p);
+    snprintf(words, sizeof words, "--backend reference %s --positional 'decay(sigma2=1,l=9)*periodic(alpha=1,tau=3)'", cases[i].words);
+    if (attend(words, output) != 0) fail_msg("'%s' %s: %s", cases[i].text, words, output);
+    give_table(&p, "decay(sigma2=1,l=9)*periodic(alpha=1,tau=3)");
+    attention_expected_make(&p, &e);
+    attention_results r = {.data = {[ARRAY_OUT] = e.array[ARRAY_OUT].data}, .count = {[ARRAY_OUT] = e.array[ARRAY_OUT].count}};
+    assert_int_equal(hark_safetensors_open(context, OUTPUT, &file), HARK_OK);
+    hark_tensor out = load(file, "out", HARK_F64);
+    for (int64_t k = 0; k < r.count[ARRAY_OUT]; k++)
+      if (!(fabs(number(&out, k) - r.data[ARRAY_OUT][k]) < 1e-13))
+        fail_msg("'%s': out[%" PRId64 "] is %.17g, expected %.17g", cases[i].text, k, number(&out, k), r.data[ARRAY_OUT][k]);
+    hark_tensor_destroy(context, &out);
+    hark_safetensors_close(context, &file);
+    attention_expected_free(&e);
+    attention_problem_free(&p);
+  }
+}
+
 static void test_refused_options(void **state) {
   (void)state;
   static const struct {
@@ -548,6 +670,8 @@ int main(void) {
       cmocka_unit_test(test_forward_alone),
       cmocka_unit_test(test_refused_options),
       cmocka_unit_test(test_refused_files),
+      cmocka_unit_test(test_positional_hierarchy),
+      cmocka_unit_test(test_positional_offsets),
   };
   return cmocka_run_group_tests(tests, open_context, close_context);
 }
