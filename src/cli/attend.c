@@ -12,44 +12,49 @@
 #include "core/thread_count.h"
 
 #define AT(field) offsetof(hark_attend_values, field)
+#define HIERARCHICAL "structure hierarchical"
+#define CME "normalisation cme"
 static const hark_option options[] = {
-    {"input", "input i", HARK_OPTION_STRING, AT(input), "", NULL, NULL, "FILE", "safetensors file with q, k, v and what else applies"},
-    {"output", "output o", HARK_OPTION_STRING, AT(output), "", NULL, NULL, "FILE", "safetensors file to write"},
+    {"input", "input i", HARK_OPTION_STRING, AT(input), "", NULL, NULL, "FILE", "safetensors file with q, k, v and what else applies",
+     NULL},
+    {"output", "output o", HARK_OPTION_STRING, AT(output), "", NULL, NULL, "FILE", "safetensors file to write", NULL},
     {"structure", "structure", HARK_OPTION_ENUM, AT(structure), "dense", "dense|window|hierarchical", NULL, NULL,
-     "which keys a query meets"},
-    {"kernel", "kernel", HARK_OPTION_ENUM, AT(kernel), "exp", "exp|rbf", NULL, NULL, "similarity of a query and a key"},
-    {"normalisation", "normalisation", HARK_OPTION_ENUM, AT(normalisation), "softmax", "softmax|cme", NULL, NULL, "how weights are made"},
-    {"causal", "causal", HARK_OPTION_BOOL, AT(causal), "false", NULL, NULL, NULL, "a query sees no later key"},
-    {"scale", "scale", HARK_OPTION_FLOAT, AT(scale), "0", NULL, NULL, NULL, "exp: factor of q.k; 0: 1 / sqrt(d)"},
-    {"sigma", "sigma", HARK_OPTION_FLOAT, AT(sigma), "0", "[0, inf)", NULL, NULL, "rbf: exp(-|q - k|^2 / (2 sigma^2))"},
-    {"ridge", "ridge", HARK_OPTION_FLOAT, AT(ridge), "0", "[0, inf)", NULL, NULL,
-     "cme: lambda, or c of lambda = c L^P with --ridge-power P"},
+     "which keys a query meets", NULL},
+    {"kernel", "kernel", HARK_OPTION_ENUM, AT(kernel), "exp", "exp|rbf", NULL, NULL, "similarity of a query and a key", NULL},
+    {"normalisation", "normalisation", HARK_OPTION_ENUM, AT(normalisation), "softmax", "softmax|cme", NULL, NULL, "how weights are made",
+     NULL},
+    {"causal", "causal", HARK_OPTION_BOOL, AT(causal), "false", NULL, NULL, NULL, "a query sees no later key", NULL},
+    {"scale", "scale", HARK_OPTION_FLOAT, AT(scale), "0", NULL, NULL, NULL, "factor of q.k; 0: 1 / sqrt(d)", "kernel exp"},
+    {"sigma", "sigma", HARK_OPTION_FLOAT, AT(sigma), "0", "[0, inf)", NULL, NULL, "exp(-|q - k|^2 / (2 sigma^2))", "kernel rbf"},
+    {"ridge", "ridge", HARK_OPTION_FLOAT, AT(ridge), "0", "[0, inf)", NULL, NULL, "lambda, or c of lambda = c L^P with --ridge-power P",
+     CME},
     {"ridge-power", "ridge-power", HARK_OPTION_FLOAT, AT(ridge_power), "0", "[0, 1]", NULL, "P",
-     "cme: lambda = ridge L^P, L being the visible keys; not with --causal"},
+     "lambda = ridge L^P, L being the visible keys; not with --causal", CME},
     {"bound", "bound", HARK_OPTION_FLOAT, AT(bound), "0", "[0, inf)", NULL, "C",
-     "cme with exp: what q.k never exceeds; keeps exponents in range and changes no result"},
-    {"unit", "unit", HARK_OPTION_BOOL, AT(unit), "false", NULL, NULL, NULL, "cme: divide every query and key by its length first; bound 1"},
+     "what q.k never exceeds; keeps exponents in range and changes no result", CME ", kernel exp"},
+    {"unit", "unit", HARK_OPTION_BOOL, AT(unit), "false", NULL, NULL, NULL, "divide every query and key by its length first; bound 1", CME},
     {"hierarchy-block", "hierarchy-block", HARK_OPTION_INT, AT(hierarchy_block), "16", "[2, 1048576]", NULL, "NR",
-     "hierarchical: tokens of a block, even"},
+     "tokens of a block, even", HIERARCHICAL},
     {"partition", "partition", HARK_OPTION_ENUM, AT(partition), "neighbour", "neighbour|sibling", NULL, NULL,
-     "hierarchical: a block meets those beside it, or the other half of its parent"},
+     "a block meets those beside it, or the other half of its parent", HIERARCHICAL},
     {"coarse-query", "coarse-query", HARK_OPTION_ENUM, AT(coarse_query), "default", "default|mean|first|exact", NULL, NULL,
-     "hierarchical: what meets the keys of a coarse level; default: first when causal, else mean"},
+     "what meets the keys of a coarse level; default: first when causal, else mean", HIERARCHICAL},
     {"interpolation", "interpolation", HARK_OPTION_ENUM, AT(interpolation), "constant", "constant|linear", NULL, NULL,
-     "hierarchical: how a level passes its sums on to the one below"},
-    {"window", "window", HARK_OPTION_INT, AT(window), "0", "[0, inf)", NULL, NULL, "window: positions to each side of the query"},
+     "how a level passes its sums on to the one below", HIERARCHICAL},
+    {"window", "window", HARK_OPTION_INT, AT(window), "0", "[0, inf)", NULL, NULL, "positions to each side of the query",
+     "structure window"},
     {"query-offset", "query-offset", HARK_OPTION_INT, AT(query_offset), "0", NULL, NULL, NULL,
-     "position of the first query among the keys; not given: the last query meets the last key when causal, else 0"},
+     "position of the first query among the keys; not given: the last query meets the last key when causal, else 0", NULL},
     {"rotary", "rotary", HARK_OPTION_FLOAT, AT(rotary), "0", "[0, inf)", NULL, "BASE",
-     "turn q and k by their positions, pair j by the rate BASE^(-2j/d); 0: not"},
+     "turn q and k by their positions, pair j by the rate BASE^(-2j/d); 0: not", NULL},
     {"rotary-pairs", "rotary-pairs", HARK_OPTION_ENUM, AT(rotary_pairs), "interleaved", "interleaved|half", NULL, NULL,
-     "pairs (2j, 2j+1), or (j, j + d/2)"},
+     "pairs (2j, 2j+1), or (j, j + d/2)", "rotary >0"},
     {"positional", "positional", HARK_OPTION_LIST, AT(positional), "", NULL, NULL, "EXPR",
-     "kernel of the token distance, as decay(l=12)*periodic; once for all heads, or once a head (hark positional)"},
-    {"dropout", "dropout", HARK_OPTION_FLOAT, AT(dropout), "0", "[0, 1)", NULL, "P", "of the normalised weights"},
-    {"seed", "seed", HARK_OPTION_INT, AT(seed), "0", "[0, inf)", NULL, NULL, "of dropout"},
-    {"backend", "backend", HARK_OPTION_STRING, AT(backend), "cpu", NULL, NULL, "NAME", "cpu or reference"},
-    {"threads", "threads", HARK_OPTION_INT, AT(threads), "0", "[0, 4096]", NULL, NULL, HARK_THREADS_HELP},
+     "kernel of the token distance, as decay(l=12)*periodic; once for all heads, or once a head (hark positional)", NULL},
+    {"dropout", "dropout", HARK_OPTION_FLOAT, AT(dropout), "0", "[0, 1)", NULL, "P", "of the normalised weights", NULL},
+    {"seed", "seed", HARK_OPTION_INT, AT(seed), "0", "[0, inf)", NULL, NULL, "of dropout", "dropout >0"},
+    {"backend", "backend", HARK_OPTION_STRING, AT(backend), "cpu", NULL, NULL, "NAME", "cpu or reference", NULL},
+    {"threads", "threads", HARK_OPTION_INT, AT(threads), "0", "[0, 4096]", NULL, NULL, HARK_THREADS_HELP, NULL},
 };
 #undef AT
 static const hark_option_table table = {options, (int)(sizeof options / sizeof *options), NULL, sizeof(hark_attend_values), false};
@@ -63,26 +68,11 @@ static hark_status check(hark_invocation *call) {
   v->has_query_offset = hark_command_is_given(call, "query-offset");
   if (v->input[0] == '\0') HARK_TRY(complain(call, "input", "--input FILE is missing"));
   if (v->output[0] == '\0') HARK_TRY(complain(call, "output", "--output FILE is missing"));
-  static const char *const hierarchical[] = {"hierarchy-block", "partition", "coarse-query", "interpolation"};
-  for (size_t i = 0; i < sizeof hierarchical / sizeof hierarchical[0]; i++)
-    if (v->structure != HARK_ATTEND_HIERARCHICAL && hark_command_is_given(call, hierarchical[i]))
-      HARK_TRY(complain(call, hierarchical[i], "applies to --structure hierarchical only"));
-  static const char *const ridge[] = {"ridge", "ridge-power", "bound", "unit"};
-  for (size_t i = 0; i < sizeof ridge / sizeof ridge[0]; i++)
-    if (v->normalisation != HARK_ATTEND_CME && hark_command_is_given(call, ridge[i]))
-      HARK_TRY(complain(call, ridge[i], "applies to --normalisation cme only"));
   if (v->normalisation == HARK_ATTEND_CME && v->ridge == 0) HARK_TRY(complain(call, "normalisation", "cme needs --ridge X above 0"));
   HARK_TRY(hark_attend_positional_check(call));
-  if (v->structure != HARK_ATTEND_WINDOW && hark_command_is_given(call, "window"))
-    HARK_TRY(complain(call, "window", "applies to --structure window only"));
   if (v->structure == HARK_ATTEND_WINDOW && !hark_command_is_given(call, "window"))
     HARK_TRY(complain(call, "structure", "window needs --window W"));
   if (v->kernel == HARK_ATTEND_RBF && v->sigma == 0) HARK_TRY(complain(call, "kernel", "rbf needs --sigma X above 0"));
-  if (v->kernel == HARK_ATTEND_RBF && hark_command_is_given(call, "scale"))
-    HARK_TRY(complain(call, "scale", "applies to --kernel exp only; rbf takes --sigma"));
-  if (v->kernel != HARK_ATTEND_RBF && hark_command_is_given(call, "sigma"))
-    HARK_TRY(complain(call, "sigma", "applies to --kernel rbf only"));
-  if (v->rotary == 0 && hark_command_is_given(call, "rotary-pairs")) HARK_TRY(complain(call, "rotary-pairs", "needs --rotary BASE"));
   return HARK_OK;
 }
 

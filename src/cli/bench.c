@@ -15,10 +15,11 @@ typedef struct bench_values {
 
 static const hark_option options[] = {
     {"rounds", NULL, HARK_OPTION_INT, offsetof(bench_values, rounds), "0", "[0, 1000]", NULL, NULL,
-     "measurements of a case; 0: as many as fit into --seconds, at least 7"},
-    {"seconds", NULL, HARK_OPTION_DURATION, offsetof(bench_values, seconds), "2", "[0, inf)", NULL, "TIME", "time spent on a case"},
+     "measurements of a case; 0: as many as fit into --seconds, at least 7", NULL},
+    {"seconds", NULL, HARK_OPTION_DURATION, offsetof(bench_values, seconds), "2", "[0, inf)", NULL, "TIME", "time spent on a case",
+     "$1 !step"},
     {"vocabulary", NULL, HARK_OPTION_INT, offsetof(bench_values, vocabulary), "96", "[2, 16777216]", NULL, NULL,
-     "step: tokens of the model that is trained"},
+     "step: tokens of the model that is trained", "$1 step"},
 };
 static const hark_option_table table = {options, 3, NULL, sizeof(bench_values), false};
 
@@ -43,6 +44,19 @@ static bench_kind find_kind(const char *word) {
   return (bench_kind)kind;
 }
 
+/* Cases say themselves what they are of: the configuration is that of a step, but for what all measurements share. */
+static hark_status refuse_configuration(hark_invocation *call, const char *kind) {
+  static const char *const shared[] = {"run.backend", "run.threads", "run.deterministic", "train.seed"};
+  for (int i = 0; i < hark_config_table.count; i++) {
+    const char *const name = hark_config_table.options[i].name;
+    bool takes = hark_options_source(call->options, name) != HARK_SOURCE_COMMAND;
+    for (size_t k = 0; k < sizeof shared / sizeof *shared; k++) takes = takes || strcmp(name, shared[k]) == 0;
+    if (!takes && !hark_options_is_idle(call->options, name)) /* which is told of any option */
+      HARK_TRY(hark_options_complain(call->context, call->options, name, "has no effect on %s, it needs bench step", kind));
+  }
+  return HARK_OK;
+}
+
 static hark_status check(hark_invocation *call) {
   const int count = hark_options_argument_count(call->options);
   if (count == 0) return HARK_OK;
@@ -56,7 +70,8 @@ static hark_status check(hark_invocation *call) {
   if (!takes_cases && count > 1) {
     return hark_options_complain(call->context, call->options, hark_options_argument(call->options, 1), "%s takes no cases", word);
   }
-  return kind == BENCH_STEP ? hark_config_finish(call->context, call->options, call->values[1]) : HARK_OK;
+  if (kind != BENCH_STEP) return refuse_configuration(call, word);
+  return hark_config_finish(call->context, call->options, call->values[1]);
 }
 
 static hark_status run_cases(hark_invocation *call, bench_kind kind, hark_bench_machine *machine, hark_bench_settings *settings) {

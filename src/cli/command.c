@@ -19,15 +19,16 @@ static const int command_count = (int)(sizeof hark_commands / sizeof hark_comman
 
 #define AT(field) offsetof(hark_common_values, field)
 static const hark_option basic_options[] = {
-    {"help", "help h", HARK_OPTION_BOOL, AT(basic.help) - AT(basic), "false", NULL, NULL, NULL, "print this help"},
-    {"color", NULL, HARK_OPTION_BOOL, AT(basic.color) - AT(basic), "true", NULL, NULL, NULL, "no colours (also when NO_COLOR is set)"},
+    {"help", "help h", HARK_OPTION_BOOL, AT(basic.help) - AT(basic), "false", NULL, NULL, NULL, "print this help", NULL},
+    {"color", NULL, HARK_OPTION_BOOL, AT(basic.color) - AT(basic), "true", NULL, NULL, NULL, "no colours (also when NO_COLOR is set)",
+     NULL},
 };
 static const hark_option json_options[] = {
-    {"json", NULL, HARK_OPTION_BOOL, AT(json.json) - AT(json), "false", NULL, NULL, NULL, "print the result as JSON"},
+    {"json", NULL, HARK_OPTION_BOOL, AT(json.json) - AT(json), "false", NULL, NULL, NULL, "print the result as JSON", NULL},
 };
 static const hark_option file_options[] = {
     {"config", "config c", HARK_OPTION_STRING, AT(file.config) - AT(file), "", NULL, NULL, "FILE",
-     "read options from a YAML file; the command line wins"},
+     "read options from a YAML file; the command line wins", NULL},
 };
 #undef AT
 static const hark_option_table basic_table = {basic_options, 2, NULL, sizeof(((hark_common_values *)NULL)->basic), false};
@@ -146,6 +147,7 @@ static hark_status execute(hark_invocation *call, int count, const char *const *
   if (*config != NULL && (*config)[0] != 0) HARK_TRY(hark_options_read_yaml(call->context, call->options, *config, HARK_SOURCE_FILE));
   HARK_TRY(check_arguments(call));
   if (call->command->check != NULL) HARK_TRY(call->command->check(call));
+  HARK_TRY(hark_options_refuse_idle(call->context, call->options));
   HARK_TRY(hark_options_finish(call->context, call->options));
   return call->command->run(call);
 }

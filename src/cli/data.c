@@ -22,24 +22,25 @@ typedef struct data_values {
 #define AT(field) offsetof(data_values, field)
 #define EXAMPLES(split) AT(examples) + (split) * sizeof(int64_t)
 static const hark_option options[] = {
-    {"out", "out o", HARK_OPTION_STRING, AT(out), "", NULL, NULL, "PATH", "make, picture: the new folder; the SVG file"},
-    {"seed", "seed", HARK_OPTION_INT, AT(seed), "1", "[0, inf)", NULL, NULL, "make: of all random numbers"},
+    {"out", "out o", HARK_OPTION_STRING, AT(out), "", NULL, NULL, "PATH", "make, picture: the new folder; the SVG file", "$1 make|picture"},
+    {"seed", "seed", HARK_OPTION_INT, AT(seed), "1", "[0, inf)", NULL, NULL, "make: of all random numbers", "$1 make"},
     {"training", "training", HARK_OPTION_INT, EXAMPLES(HARK_SPLIT_TRAINING), "-1", "[-1, 1e12]", NULL, NULL,
-     "make: training examples; -1: as many as the task usually has"},
+     "make: training examples; -1: as many as the task usually has", "$1 make"},
     {"validation", "validation", HARK_OPTION_INT, EXAMPLES(HARK_SPLIT_VALIDATION), "-1", "[-1, 1e12]", NULL, NULL,
-     "make: validation examples, 0: none"},
-    {"test", "test", HARK_OPTION_INT, EXAMPLES(HARK_SPLIT_TEST), "-1", "[-1, 1e12]", NULL, NULL, "make: test examples, 0: none"},
+     "make: validation examples, 0: none", "$1 make"},
+    {"test", "test", HARK_OPTION_INT, EXAMPLES(HARK_SPLIT_TEST), "-1", "[-1, 1e12]", NULL, NULL, "make: test examples, 0: none", "$1 make"},
     {"threads", "threads", HARK_OPTION_INT, AT(threads), "0", "[0, 4096]", NULL, NULL,
-     "make: " HARK_THREADS_HELP "; the files do not depend on it"},
+     "make: " HARK_THREADS_HELP "; the files do not depend on it", "$1 make"},
     {"format", "format", HARK_OPTION_STRING, AT(format), "", NULL, NULL, "NAME",
-     "info, picture: how files hold examples; a folder that was made says so itself"},
-    {"classes", "classes", HARK_OPTION_INT, AT(classes), "0", "[0, 65536]", NULL, NULL, "info: classes of text and pairs; 0: 2"},
+     "info, picture: how files hold examples; a folder that was made says so itself", "$1 info|picture"},
+    {"classes", "classes", HARK_OPTION_INT, AT(classes), "0", "[0, 65536]", NULL, NULL, "info: classes of text and pairs; 0: 2", "$1 info"},
     {"validation-fraction", "validation-fraction", HARK_OPTION_FLOAT, AT(fraction), "0", "[0, 1)", NULL, NULL,
-     "info, picture: part of the training files that validates"},
-    {"split", "split", HARK_OPTION_ENUM, AT(split), "training", "training|validation|test", NULL, NULL, "picture: which examples"},
-    {"count", "count", HARK_OPTION_INT, AT(count), "32", "[1, 10000]", NULL, NULL, "picture: images"},
-    {"columns", "columns", HARK_OPTION_INT, AT(columns), "8", "[1, 1000]", NULL, NULL, "picture: images in a row"},
-    {"scale", "scale", HARK_OPTION_INT, AT(scale), "3", "[1, 64]", NULL, NULL, "picture: points a pixel"},
+     "info, picture: part of the training files that validates", "$1 info|picture"},
+    {"split", "split", HARK_OPTION_ENUM, AT(split), "training", "training|validation|test", NULL, NULL, "picture: which examples",
+     "$1 picture"},
+    {"count", "count", HARK_OPTION_INT, AT(count), "32", "[1, 10000]", NULL, NULL, "picture: images", "$1 picture"},
+    {"columns", "columns", HARK_OPTION_INT, AT(columns), "8", "[1, 1000]", NULL, NULL, "picture: images in a row", "$1 picture"},
+    {"scale", "scale", HARK_OPTION_INT, AT(scale), "3", "[1, 64]", NULL, NULL, "picture: points a pixel", "$1 picture"},
 };
 #undef AT
 static const hark_option_table table = {options, (int)(sizeof options / sizeof *options), NULL, sizeof(data_values), false};
@@ -54,33 +55,6 @@ static verb verb_of(const hark_invocation *call) {
 }
 
 /* ---- options ---- */
-
-/* Options say in front of their help what they are for: "make: ...", "info, picture: ...". */
-static bool is_for(const hark_option *option, const char *word) {
-  const size_t length = strlen(word);
-  const char *const end = strchr(option->help, ':');
-  for (const char *at = option->help; at < end; at += strspn(at, ", ")) {
-    const size_t here = strcspn(at, ",:");
-    if (here == length && memcmp(at, word, length) == 0) return true;
-    at += here;
-  }
-  return false;
-}
-
-static hark_status refuse_others(hark_invocation *call, const char *word, const hark_task_entry *entry) {
-  for (int t = 0; t < HARK_COMMAND_TABLES; t++) {
-    const hark_option_table *const own = call->command->tables[t];
-    for (int i = 0; own != NULL && i < own->count; i++) {
-      const hark_option *const option = &own->options[i];
-      const bool fits = t == 0 ? is_for(option, word)
-                               : entry != NULL && entry->generator->options == own && hark_task_takes(entry->generator, option->name);
-      if (fits || hark_options_source(call->options, option->name) == HARK_SOURCE_DEFAULT) continue;
-      HARK_TRY(hark_options_complain(call->context, call->options, option->name, "is not for %s%s%s", word, entry != NULL ? " " : "",
-                                     entry != NULL ? entry->name : ""));
-    }
-  }
-  return HARK_OK;
-}
 
 static const char *generator_name(const void *user, int index) {
   (void)user;
@@ -121,8 +95,7 @@ static hark_status check(hark_invocation *call) {
   if (what == VERB_PICTURE && call->json) HARK_TRY(hark_options_complain(call->context, call->options, "json", "a picture has none"));
   if (what == VERB_MAKE && v->examples[HARK_SPLIT_TRAINING] == 0)
     HARK_TRY(hark_options_complain(call->context, call->options, "training", "0, expected at least one example"));
-  if (what == VERB_MAKE && entry == NULL) return HARK_OK; /* whose options are which is not known */
-  return refuse_others(call, verbs[what], entry);
+  return HARK_OK;
 }
 
 /* ---- make ---- */

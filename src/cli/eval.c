@@ -26,16 +26,19 @@ typedef struct eval_values {
 
 #define AT(field) offsetof(eval_values, field)
 static const hark_option options[] = {
-    {"checkpoint", "checkpoint", HARK_OPTION_STRING, AT(checkpoint), "", NULL, NULL, "NAME", "best (default), last, or step-N"},
+    {"checkpoint", "checkpoint", HARK_OPTION_STRING, AT(checkpoint), "", NULL, NULL, "NAME", "best (default), last, or step-N", NULL},
     {"part", "part", HARK_OPTION_ENUM, AT(part), "validation", "training|validation|test", NULL, NULL,
-     "which part of the run's own text or examples (test: of examples); text given with --data is read whole"},
+     "which part of the run's own text or examples (test: of examples); text given with --data is read whole", NULL},
     {"context", NULL, HARK_OPTION_LIST, AT(contexts), "", NULL, NULL, "N,...",
-     "lengths of the windows, each measured on the same targets; none: the run's own"},
+     "lengths of the windows, each measured on the same targets; none: the run's own", "data.format corpus, data.unit text"},
     {"stride", NULL, HARK_OPTION_INT, AT(stride), "0", "[0, 16777216]", NULL, NULL,
-     "targets between the beginnings of windows, of which but for the first only so many count; 0: windows that do not overlap"},
-    {"targets", NULL, HARK_OPTION_INT, AT(targets), "0", "[0, inf)", NULL, NULL, "measure so many, from the front of the text; 0: all"},
+     "targets between the beginnings of windows, of which but for the first only so many count; 0: windows that do not overlap",
+     "data.format corpus, data.unit text"},
+    {"targets", NULL, HARK_OPTION_INT, AT(targets), "0", "[0, inf)", NULL, NULL, "measure so many, from the front of the text; 0: all",
+     "data.format corpus, data.unit text"},
     {"decisions", NULL, HARK_OPTION_INT, AT(decisions), "0", "[0, inf)", NULL, NULL,
-     "of architecture ahca: --json tells chunks, selected tokens and depth of so many examples or windows, from the first, one by one"},
+     "of architecture ahca: --json tells chunks, selected tokens and depth of so many examples or windows, from the first, one by one",
+     "model.architecture ahca, json true"},
 };
 #undef AT
 static const hark_option_table table = {options, (int)(sizeof options / sizeof options[0]), NULL, sizeof(eval_values), false};
@@ -67,7 +70,7 @@ static hark_status check_swaps(hark_invocation *call, const hark_config *config)
   char path[HARK_PATH_BYTES];
   if (hark_options_argument_count(call->options) < 1) return HARK_OK; /* reported by main */
   HARK_TRY(find_stored(call, path));
-  const hark_status status = hark_command_visit_differences(call, path, config, refuse_other_weights, NULL);
+  const hark_status status = hark_command_visit_differences(call, path, call->options, config, refuse_other_weights, NULL);
   return status == HARK_BAD_FILE ? HARK_OK : status; /* problems of the run's file have been found already */
 }
 
@@ -104,18 +107,8 @@ static hark_status read_contexts(hark_invocation *call, const char *words) {
   return read > 0 ? HARK_OK : hark_options_complain(call->context, call->options, "context", "no context given, expected N or N,N,...");
 }
 
-/* Sentences are measured in the windows of their run, each target once. */
-static hark_status refuse_windows(hark_invocation *call) {
-  static const char *const names[] = {"context", "stride", "targets"};
-  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-    if (hark_command_is_given(call, names[i]))
-      HARK_TRY(hark_options_complain(call->context, call->options, names[i], "this run is one of sentences, which are measured whole"));
-  return HARK_OK;
-}
-
 static hark_status check_contexts(hark_invocation *call, const hark_config *config) {
   eval_values *values = call->values[0];
-  if (hark_config_has_sentences(config)) HARK_TRY(refuse_windows(call));
   if (hark_config_reconstructs(config) && values->stride > 0)
     return hark_options_complain(call->context, call->options, "stride",
                                  "this run tells the tokens that it reads, all of a window, expected windows that do not overlap");
@@ -134,17 +127,14 @@ static hark_status check_contexts(hark_invocation *call, const hark_config *conf
   return HARK_OK;
 }
 
-/* Windows, and what is told of them, are of texts; only examples have a test part. */
+/* Only examples have a test part, and of a text that --data gives all is measured. */
 static hark_status check_part(hark_invocation *call, const hark_config *config) {
   const eval_values *values = call->values[0];
-  if (!hark_config_has_examples(config)) {
-    if (values->part != HARK_SPLIT_TEST) return HARK_OK;
-    return hark_options_complain(call->context, call->options, "part", "a text has no test part; --data measures another text");
-  }
-  if (values->contexts.count > 0 || values->stride > 0 || values->targets > 0)
-    return hark_options_complain(call->context, call->options, "context stride targets",
-                                 "the run was trained on labelled examples, which are measured whole");
-  return HARK_OK;
+  if (hark_config_has_examples(config)) return HARK_OK;
+  if (hark_command_is_given(call, "part") && hark_options_source(call->options, "data.paths") == HARK_SOURCE_COMMAND)
+    return hark_options_complain(call->context, call->options, "part", "has no effect here: all of the text of --data is measured");
+  if (values->part != HARK_SPLIT_TEST) return HARK_OK;
+  return hark_options_complain(call->context, call->options, "part", "a text has no test part; --data measures another text");
 }
 
 /* Other examples than the run's: none of its files stay. */
@@ -153,15 +143,6 @@ static void take_other_examples(hark_invocation *call, hark_config *config) {
     config->data.validation_paths = (hark_string_list){0};
   if (hark_options_source(call->options, "data.test_paths") != HARK_SOURCE_COMMAND) config->data.test_paths = (hark_string_list){0};
   config->data.validation_fraction = 0;
-}
-
-/* Only some models decide anything, and only the JSON tells it. */
-static hark_status check_decisions(hark_invocation *call, const hark_config *config) {
-  const eval_values *values = call->values[0];
-  if (values->decisions == 0) return HARK_OK;
-  if (config->model.architecture != HARK_ARCHITECTURE_ahca)
-    return hark_options_complain(call->context, call->options, "decisions", "the run's model.architecture is not ahca");
-  return call->json ? HARK_OK : hark_options_complain(call->context, call->options, "decisions", "they are told with --json alone");
 }
 
 static bool is_given(const hark_invocation *call, const char *name) {
@@ -196,7 +177,6 @@ static hark_status check(hark_invocation *call) {
   if (hark_options_argument_count(call->options) < 1) return HARK_OK; /* reported by main */
   HARK_TRY(check_swaps(call, config));
   HARK_TRY(check_part(call, config));
-  HARK_TRY(check_decisions(call, config));
   HARK_TRY(check_given(call, config));
   HARK_TRY(find_data(call, config));
   if (hark_config_has_examples(config)) {
@@ -402,7 +382,7 @@ static hark_status measure(hark_invocation *call, const hark_opened_run *opened)
   hark_text swaps = hark_text_empty(call->context);
   HARK_TRY(hark_checkpoint_verify(call->context, &opened->run, opened->checkpoint, NULL));
   HARK_TRY(find_stored(call, stored));
-  hark_status status = hark_command_visit_differences(call, stored, call->values[1], append_swap, &swaps);
+  hark_status status = hark_command_visit_differences(call, stored, call->options, call->values[1], append_swap, &swaps);
   if (status == HARK_OK) status = swaps.status;
   if (status == HARK_OK && hark_config_has_examples(call->values[1])) {
     status = measure_examples(call, opened, hark_text_get(&swaps));

@@ -10,9 +10,10 @@ typedef struct export_values {
 } export_values;
 
 static const hark_option options[] = {
-    {"output", "output", HARK_OPTION_STRING, offsetof(export_values, output), "model.safetensors", NULL, NULL, "FILE", "file to write"},
+    {"output", "output", HARK_OPTION_STRING, offsetof(export_values, output), "model.safetensors", NULL, NULL, "FILE", "file to write",
+     NULL},
     {"checkpoint", "checkpoint", HARK_OPTION_STRING, offsetof(export_values, checkpoint), "", NULL, NULL, "NAME",
-     "best (default), last, or step-N"},
+     "best (default), last, or step-N", NULL},
 };
 static const hark_option_table table = {options, 2, NULL, sizeof(export_values), false};
 

@@ -16,17 +16,19 @@ typedef struct generate_values {
 
 #define AT(field) offsetof(generate_values, field)
 static const hark_option options[] = {
-    {"prompt", "prompt p", HARK_OPTION_STRING, AT(prompt), "", NULL, NULL, "TEXT", "text to go on from; none: the beginning of a line"},
-    {"max-new-tokens", "max-new-tokens n", HARK_OPTION_INT, AT(tokens), "500", "[0, inf)", NULL, NULL, "tokens to generate"},
+    {"prompt", "prompt p", HARK_OPTION_STRING, AT(prompt), "", NULL, NULL, "TEXT", "text to go on from; none: the beginning of a line",
+     NULL},
+    {"max-new-tokens", "max-new-tokens n", HARK_OPTION_INT, AT(tokens), "500", "[0, inf)", NULL, NULL, "tokens to generate", NULL},
     {"context", NULL, HARK_OPTION_INT, AT(context), "0", "[0, 1099511627776]", NULL, "N",
-     "tokens that the model sees at once; 0: as many as it was trained on; more where its positions allow it"},
+     "tokens that the model sees at once; 0: as many as it was trained on; more where its positions allow it", NULL},
     {"temperature", "temperature", HARK_OPTION_FLOAT, AT(temperature), "0.8", "[0, 1000]", NULL, NULL,
-     "logits are divided by it; 0: always the likeliest token"},
-    {"top-k", "top-k", HARK_OPTION_INT, AT(top_k), "0", "[0, inf)", NULL, NULL, "draw from so many likeliest tokens; 0: all"},
+     "logits are divided by it; 0: always the likeliest token", NULL},
+    {"top-k", "top-k", HARK_OPTION_INT, AT(top_k), "0", "[0, inf)", NULL, NULL, "draw from so many likeliest tokens; 0: all",
+     "temperature >0"},
     {"top-p", "top-p", HARK_OPTION_FLOAT, AT(top_p), "1", "(0, 1]", NULL, NULL,
-     "draw from the likeliest tokens that have this probability together"},
-    {"stop", "stop", HARK_OPTION_STRING, AT(stop), "", NULL, NULL, "TEXT", "end before this text would be written"},
-    {"checkpoint", "checkpoint", HARK_OPTION_STRING, AT(checkpoint), "", NULL, NULL, "NAME", "best (default), last, or step-N"},
+     "draw from the likeliest tokens that have this probability together", "temperature >0"},
+    {"stop", "stop", HARK_OPTION_STRING, AT(stop), "", NULL, NULL, "TEXT", "end before this text would be written", NULL},
+    {"checkpoint", "checkpoint", HARK_OPTION_STRING, AT(checkpoint), "", NULL, NULL, "NAME", "best (default), last, or step-N", NULL},
 };
 static const hark_option_table table = {options, (int)(sizeof options / sizeof *options), NULL, sizeof(generate_values), false};
 

@@ -22,17 +22,20 @@ typedef struct lab_values {
 
 #define AT(field) offsetof(lab_values, field)
 static const hark_option options[] = {
-    {"list", NULL, HARK_OPTION_BOOL, AT(list), "false", NULL, NULL, NULL, "list the experiments"},
+    {"list", NULL, HARK_OPTION_BOOL, AT(list), "false", NULL, NULL, NULL, "list the experiments", NULL},
     {"quick", NULL, HARK_OPTION_BOOL, AT(quick), "false", NULL, NULL, NULL,
-     "smaller sizes and wider intervals: at most 40 seconds each instead of ten minutes"},
-    {"strict", NULL, HARK_OPTION_BOOL, AT(strict), "false", NULL, NULL, NULL, "end with exit code 1 when a criterion fails"},
-    {"seed", "seed", HARK_OPTION_INT, AT(seed), "1", "[0, inf)", NULL, NULL, "of all random numbers"},
-    {"figure", "figure", HARK_OPTION_STRING, AT(figure), "", NULL, NULL, "FILE", "draw the figure as SVG, or as PNG where FILE ends so"},
-    {"terminal", NULL, HARK_OPTION_BOOL, AT(terminal), "false", NULL, NULL, NULL, "draw the curves on the terminal, without gnuplot"},
-    {"out", "out o", HARK_OPTION_STRING, AT(out), "", NULL, NULL, "FOLDER", "write NAME.txt, NAME.json and NAME.svg there"},
+     "smaller sizes and wider intervals: at most 40 seconds each instead of ten minutes", "list false"},
+    {"strict", NULL, HARK_OPTION_BOOL, AT(strict), "false", NULL, NULL, NULL, "end with exit code 1 when a criterion fails", "list false"},
+    {"seed", "seed", HARK_OPTION_INT, AT(seed), "1", "[0, inf)", NULL, NULL, "of all random numbers", "list false"},
+    {"figure", "figure", HARK_OPTION_STRING, AT(figure), "", NULL, NULL, "FILE", "draw the figure as SVG, or as PNG where FILE ends so",
+     "list false"},
+    {"terminal", NULL, HARK_OPTION_BOOL, AT(terminal), "false", NULL, NULL, NULL, "draw the curves on the terminal, without gnuplot",
+     "list false"},
+    {"out", "out o", HARK_OPTION_STRING, AT(out), "", NULL, NULL, "FOLDER", "write NAME.txt, NAME.json and NAME.svg there", "list false"},
     {"markdown", "markdown", HARK_OPTION_STRING, AT(markdown), "", NULL, NULL, "FILE.md",
-     "write a document of what was found, figures into the folder FILE beside it; of one experiment, where it is there: renew its section"},
-    {"threads", "threads", HARK_OPTION_INT, AT(threads), "0", "[0, 4096]", NULL, NULL, HARK_THREADS_HELP},
+     "write a document of what was found, figures into the folder FILE beside it; of one experiment, where it is there: renew its section",
+     "list false"},
+    {"threads", "threads", HARK_OPTION_INT, AT(threads), "0", "[0, 4096]", NULL, NULL, HARK_THREADS_HELP, "list false"},
 };
 #undef AT
 static const hark_option_table table = {options, (int)(sizeof options / sizeof *options), NULL, sizeof(lab_values), false};
@@ -64,18 +67,6 @@ static bool figures_folder(const char *markdown, char out[HARK_PATH_BYTES]) {
   return markdown[length - 4] != '/';
 }
 
-/* Options of experiments that are not run. */
-static hark_status refuse_others(hark_invocation *call, const char *chosen) {
-  for (int i = 0; i < hark_lab_entry_count; i++) {
-    const hark_option_table *const own = call->command->tables[i + 1];
-    if (own == NULL || is_chosen(chosen, i)) continue;
-    for (int o = 0; o < own->count; o++)
-      if (hark_options_source(call->options, own->options[o].name) != HARK_SOURCE_DEFAULT)
-        HARK_TRY(hark_options_complain(call->context, call->options, own->options[o].name, "applies to %s only", hark_lab_entries[i].name));
-  }
-  return HARK_OK;
-}
-
 static hark_status check(hark_invocation *call) {
   const lab_values *const v = call->values[0];
   if (v->list) return HARK_OK;
@@ -89,7 +80,7 @@ static hark_status check(hark_invocation *call) {
   if (v->markdown[0] != 0 && !figures_folder(v->markdown, folder))
     HARK_TRY(hark_options_complain(call->context, call->options, "markdown", "'%s' is not a name that ends in .md", v->markdown));
   if (v->terminal && call->json) HARK_TRY(hark_options_complain(call->context, call->options, "terminal", "--json leaves no place for it"));
-  return refuse_others(call, chosen);
+  return HARK_OK;
 }
 
 /* ---- the list ---- */

@@ -12,7 +12,7 @@ typedef struct man_values {
 
 static const hark_option options[] = {
     {"folder", "folder", HARK_OPTION_STRING, offsetof(man_values, folder), "", NULL, NULL, "FOLDER",
-     "write all pages, hark.1 and hark-SUBCOMMAND.1, into this folder"},
+     "write all pages, hark.1 and hark-SUBCOMMAND.1, into this folder", NULL},
 };
 static const hark_option_table table = {options, 1, NULL, sizeof(man_values), false};
 

@@ -28,14 +28,15 @@ hark_status hark_command_read_stored(hark_invocation *call, const char *path, ha
   return hark_fail(context, HARK_BAD_FILE, "%s", hark_options_problem(*options, 0));
 }
 
-hark_status hark_command_visit_differences(hark_invocation *call, const char *path, const hark_config *config,
+hark_status hark_command_visit_differences(hark_invocation *call, const char *path, const hark_options *now, const hark_config *config,
                                            hark_difference_visitor *visit, void *user) {
   hark_config stored = {0};
   hark_options *options = NULL;
   hark_status status = hark_command_read_stored(call, path, &stored, &options);
   for (int i = 0; i < hark_config_table.count && status == HARK_OK; i++) {
     const hark_option *option = &hark_config_table.options[i];
-    if (!hark_config_agree(option, config, &stored)) status = visit(call, option, options, user);
+    const bool idle = !hark_options_has_effect(now, option->name) && !hark_options_has_effect(options, option->name);
+    if (!idle && !hark_config_agree(option, config, &stored)) status = visit(call, option, options, user);
   }
   hark_options_destroy(call->context, &options);
   return status;

@@ -20,11 +20,12 @@ HARK_MUST_CHECK hark_status hark_command_read_run(hark_invocation *call, hark_co
  * caller, also after a failure (then it may be NULL). Errors: HARK_BAD_FILE when the file has a problem, those of files. */
 HARK_MUST_CHECK hark_status hark_command_read_stored(hark_invocation *call, const char *path, hark_config *stored, hark_options **options);
 
-/* Visits the options in which `config` differs from the configuration in `path`; `stored` prints the values there. Errors: those of
+/* Visits the options in which `config`, which the set `now` fills, differs from the configuration in `path`, and that have an effect in one of the
+ * two; `stored` prints the values there. Errors: those of
  * hark_command_read_stored() and of the visitor. */
 typedef hark_status hark_difference_visitor(hark_invocation *call, const hark_option *option, const hark_options *stored, void *user);
-HARK_MUST_CHECK hark_status hark_command_visit_differences(hark_invocation *call, const char *path, const hark_config *config,
-                                                           hark_difference_visitor *visit, void *user);
+HARK_MUST_CHECK hark_status hark_command_visit_differences(hark_invocation *call, const char *path, const hark_options *now,
+                                                           const hark_config *config, hark_difference_visitor *visit, void *user);
 
 /* For run: makes the context, opens the folder and its vocabulary, and finds the checkpoint: the one in the path, the one that is asked for
  * ("best", "last", "step-N"), or with "" the best, or else the last. Warnings and errors as ever. The caller closes. */

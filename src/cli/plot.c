@@ -22,22 +22,25 @@ typedef struct plot_values {
 static const hark_option options[] = {
     {"output", "output o", HARK_OPTION_STRING, offsetof(plot_values, output), "", NULL, NULL, "FILE",
      "the picture; none: loss.svg (positional.svg) in the run's folder, or here for several runs and where the run's cannot be written; "
-     "evaluation.svg here"},
-    {"png", NULL, HARK_OPTION_BOOL, offsetof(plot_values, png), "false", NULL, NULL, NULL, "PNG instead of SVG"},
+     "evaluation.svg here",
+     "terminal false"},
+    {"png", NULL, HARK_OPTION_BOOL, offsetof(plot_values, png), "false", NULL, NULL, NULL, "PNG instead of SVG", "terminal false"},
     {"terminal", NULL, HARK_OPTION_BOOL, offsetof(plot_values, terminal), "false", NULL, NULL, NULL,
-     "draw on the terminal, without gnuplot"},
+     "draw on the terminal, without gnuplot", NULL},
     {"metric", "metric m", HARK_OPTION_LIST, offsetof(plot_values, metrics), "", NULL, NULL, "NAME",
-     "what to draw, may be repeated; none: train/loss and val/loss"},
-    {"x", "over", HARK_OPTION_ENUM, offsetof(plot_values, x), "step", "step|tokens|time", NULL, NULL, "what it is drawn over"},
-    {"log", NULL, HARK_OPTION_BOOL, offsetof(plot_values, logarithmic), "false", NULL, NULL, NULL, "logarithmic vertical axis"},
+     "what to draw, may be repeated; none: train/loss and val/loss", "positional false, evaluation false"},
+    {"x", "over", HARK_OPTION_ENUM, offsetof(plot_values, x), "step", "step|tokens|time", NULL, NULL, "what it is drawn over",
+     "positional false, evaluation false"},
+    {"log", NULL, HARK_OPTION_BOOL, offsetof(plot_values, logarithmic), "false", NULL, NULL, NULL, "logarithmic vertical axis",
+     "positional false, terminal false"},
     {"positional", NULL, HARK_OPTION_BOOL, offsetof(plot_values, positional), "false", NULL, NULL, NULL,
-     "draw the positional kernels of a checkpoint, log G over the distance, whole and term by term, and its learned rotary rates"},
+     "draw the positional kernels of a checkpoint, log G over the distance, whole and term by term, and its learned rotary rates", NULL},
     {"evaluation", NULL, HARK_OPTION_BOOL, offsetof(plot_values, evaluation), "false", NULL, NULL, NULL,
-     "draw what hark eval printed as JSON, from files: loss over context, and over the position in the window"},
+     "draw what hark eval printed as JSON, from files: loss over context, and over the position in the window", NULL},
     {"distances", NULL, HARK_OPTION_INT, offsetof(plot_values, distances), "0", "[0, 16777216]", NULL, NULL,
-     "how far --positional draws; 0: as far as the model's context"},
+     "how far --positional draws; 0: as far as the model's context", "positional true"},
     {"checkpoint", NULL, HARK_OPTION_STRING, offsetof(plot_values, checkpoint), "", NULL, NULL, "NAME",
-     "whose kernels --positional draws: best, last or step-N; none: best, or else last"},
+     "whose kernels --positional draws: best, last or step-N; none: best, or else last", "positional true"},
 };
 static const hark_option_table table = {options, (int)(sizeof options / sizeof options[0]), NULL, sizeof(plot_values), false};
 static const char *const x_words[] = {"step", "tokens", "time"};
@@ -142,28 +145,10 @@ static hark_status run(hark_invocation *call) {
   return status;
 }
 
-/* Which drawings an option goes with. */
-enum { CURVES = 1, KERNELS = 2, EVALUATIONS = 4 };
-static const struct {
-  const char *option;
-  unsigned drawings;
-} uses[] = {{"metric", CURVES}, {"x", CURVES}, {"log", CURVES | EVALUATIONS}, {"distances", KERNELS}, {"checkpoint", KERNELS}};
-
 static hark_status check(hark_invocation *call) {
   const plot_values *const values = call->values[0];
-  const unsigned drawing = values->positional ? KERNELS : values->evaluation ? EVALUATIONS : CURVES;
   if (values->positional && values->evaluation)
     return hark_options_complain(call->context, call->options, "evaluation", "--evaluation does not go with --positional");
-  for (size_t i = 0; i < sizeof uses / sizeof *uses; i++) {
-    if (!hark_command_is_given(call, uses[i].option) || (uses[i].drawings & drawing) != 0) continue;
-    if (drawing == CURVES)
-      HARK_TRY(hark_options_complain(call->context, call->options, uses[i].option, "--%s applies to --positional only", uses[i].option));
-    else
-      HARK_TRY(hark_options_complain(call->context, call->options, uses[i].option, "--%s does not go with --%s", uses[i].option,
-                                     drawing == KERNELS ? "positional" : "evaluation"));
-  }
-  if (values->terminal && values->logarithmic)
-    HARK_TRY(hark_options_complain(call->context, call->options, "log", "--log does not go with --terminal"));
   if (values->positional && hark_options_argument_count(call->options) > 1)
     HARK_TRY(hark_options_complain(call->context, call->options, "positional", "--positional draws the kernels of one run"));
   return HARK_OK;

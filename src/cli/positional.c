@@ -15,14 +15,15 @@ typedef struct positional_values {
 
 #define AT(field) offsetof(positional_values, field)
 static const hark_option options[] = {
-    {"context", "context", HARK_OPTION_INT, AT(length), "256", "[1, 16777216]", NULL, NULL, "tokens that initial values are made for"},
+    {"context", "context", HARK_OPTION_INT, AT(length), "256", "[1, 16777216]", NULL, NULL, "tokens that initial values are made for",
+     NULL},
     {"heads", "heads", HARK_OPTION_INT, AT(heads), "1", "[1, 65536]", NULL, NULL,
-     "heads with parameters of their own, over which initial values are spread"},
-    {"head", "head", HARK_OPTION_INT, AT(head), "0", "[0, 65535]", NULL, NULL, "the head whose values are shown"},
+     "heads with parameters of their own, over which initial values are spread", NULL},
+    {"head", "head", HARK_OPTION_INT, AT(head), "0", "[0, 65535]", NULL, NULL, "the head whose values are shown", NULL},
     {"distances", "distances", HARK_OPTION_INT, AT(distances), "0", "[0, 16777216]", NULL, NULL,
-     "show log G at 0 to this number less 1; 0: at the powers of 2 up to twice the context"},
+     "show log G at 0 to this number less 1; 0: at the powers of 2 up to twice the context", NULL},
     {"require-definite", "require-definite", HARK_OPTION_BOOL, AT(require_definite), "false", NULL, NULL, NULL,
-     "refuse a kernel that is not positive definite"},
+     "refuse a kernel that is not positive definite", NULL},
 };
 #undef AT
 static const hark_option_table table = {options, (int)(sizeof options / sizeof *options), NULL, sizeof(positional_values), false};

@@ -40,22 +40,24 @@ enum { BETTER_BY_NAME, BETTER_LESS, BETTER_MORE };
 
 #define AT(field) offsetof(sweep_values, field)
 static const hark_option options[] = {
-    {"metric", "metric m", HARK_OPTION_STRING, AT(metric), "val/loss", NULL, NULL, "NAME", "what is compared"},
+    {"metric", "metric m", HARK_OPTION_STRING, AT(metric), "val/loss", NULL, NULL, "NAME", "what is compared", "list false"},
     {"better", "better", HARK_OPTION_ENUM, AT(better), "auto", "auto|less|more", NULL, NULL,
-     "which values of it are better; auto: more of an accuracy, of tokens_per_second and of mfu, less of everything else"},
+     "which values of it are better; auto: more of an accuracy, of tokens_per_second and of mfu, less of everything else", "list false"},
     {"choose", "choose", HARK_OPTION_ENUM, AT(choose), "best", HARK_SWEEP_CHOICE_WORDS, NULL, NULL,
-     "the best value of a run, its last, or that of its checkpoint `best`: where val/loss is least"},
+     "the best value of a run, its last, or that of its checkpoint `best`: where val/loss is least", "list false"},
     {"at", "at", HARK_OPTION_STRING, AT(at), "", NULL, NULL, "NAME=X|least",
      "compare runs where they have cost equally: at evaluations up to NAME X (operations, tokens, time, step), or up to what the run that "
      "has "
-     "least of it has"},
+     "least of it has",
+     "list false"},
     {"baseline", "baseline", HARK_OPTION_STRING, AT(baseline), "", NULL, NULL, "CELL",
-     "what the others are compared with, as the table names it; none: the first"},
+     "what the others are compared with, as the table names it; none: the first", "list false"},
     {"beside", "beside", HARK_OPTION_STRING, AT(beside), "operations,time", NULL, NULL, "NAMES",
-     "metrics shown beside it, each the last of a run, mean over seeds; between commas"},
-    {"list", "list", HARK_OPTION_BOOL, AT(list), "false", NULL, NULL, NULL, "print the runs and stop"},
-    {"table", "table", HARK_OPTION_BOOL, AT(table), "false", NULL, NULL, NULL, "print the table of the runs that are there and stop"},
-    {"picture", "picture", HARK_OPTION_BOOL, AT(picture), "true", NULL, NULL, NULL, "no sweep.svg in the sweep's folder"},
+     "metrics shown beside it, each the last of a run, mean over seeds; between commas", "list false"},
+    {"list", "list", HARK_OPTION_BOOL, AT(list), "false", NULL, NULL, NULL, "print the runs and stop", NULL},
+    {"table", "table", HARK_OPTION_BOOL, AT(table), "false", NULL, NULL, NULL, "print the table of the runs that are there and stop",
+     "list false"},
+    {"picture", "picture", HARK_OPTION_BOOL, AT(picture), "true", NULL, NULL, NULL, "no sweep.svg in the sweep's folder", "list false"},
 };
 #undef AT
 static const hark_option_table table = {options, (int)(sizeof options / sizeof *options), NULL, sizeof(sweep_values), false};
@@ -143,7 +145,7 @@ static hark_status check_runs(const sweep *s) {
         return hark_fail(s->context, HARK_BAD_CONFIGURATION, "%s: two runs would be called %s", s->plan->path, name);
     }
   }
-  return HARK_OK;
+  return hark_sweep_refuse_idle(s->context, s->plan);
 }
 
 static hark_status find_baseline(sweep *s) {
@@ -330,7 +332,7 @@ static hark_status compare_configuration(const sweep *s, int run) {
   hark_status status = hark_sweep_configure(s->context, s->plan, cell_of(s, run), seed_of(s, run), &config, &set);
   if (status == HARK_OK) {
     begun_run now = {path, set};
-    status = hark_command_visit_differences(s->call, path, &config, refuse_difference, &now);
+    status = hark_command_visit_differences(s->call, path, set, &config, refuse_difference, &now);
   }
   hark_options_destroy(s->context, &set);
   if (status != HARK_BAD_FILE) return status;

@@ -34,8 +34,9 @@ static hark_status take_setting(const plan_reader *r, const hark_yaml_item *item
   hark_sweep_setting *setting = &plan->settings[plan->setting_count++];
   setting->variant = variant;
   setting->line = item->line;
+  setting->kind = item->kind == HARK_YAML_LIST ? HARK_SWEEP_LIST : item->kind == HARK_YAML_ITEM ? HARK_SWEEP_ITEM : HARK_SWEEP_VALUE;
   HARK_TRY(take_text(r, item->line, key, setting->key, sizeof setting->key));
-  return take_text(r, item->line, item->value, setting->value, sizeof setting->value);
+  return take_text(r, item->line, item->value != NULL ? item->value : "", setting->value, sizeof setting->value);
 }
 
 /* "variants.NAME" begins a variant, "variants.NAME.KEY" is one of its settings. */
@@ -53,7 +54,7 @@ static hark_status take_variant(const plan_reader *r, const hark_yaml_item *item
     memcpy(plan->variants[plan->variant_count++], own, length + 1);
   }
   if (item->kind == HARK_YAML_SECTION || (item->kind == HARK_YAML_NULL && name[length] == '\0')) return HARK_OK;
-  if (item->kind != HARK_YAML_SCALAR || name[length] == '\0') return refuse(r, item->line, "expected settings of a variant, KEY: VALUE");
+  if (item->kind == HARK_YAML_NULL || name[length] == '\0') return refuse(r, item->line, "expected settings of a variant, KEY: VALUE");
   return take_setting(r, item, name + length + 1, variant);
 }
 
@@ -100,7 +101,8 @@ static hark_status visit(void *user, const hark_yaml_item *item, bool *skip) {
   if ((part = inside(key, "variants")) != NULL) return take_variant(r, item, part);
   if ((part = inside(key, "grid")) != NULL) return take_axis(r, item, part);
   if ((part = inside(key, "settings")) != NULL && item->kind == HARK_YAML_SECTION) return HARK_OK;
-  if (part != NULL && item->kind == HARK_YAML_SCALAR) return take_setting(r, item, part, -1);
+  if (part != NULL && item->kind == HARK_YAML_NULL) return refuse(r, item->line, "expected settings, KEY: VALUE");
+  if (part != NULL) return take_setting(r, item, part, -1);
   if (strcmp(key, "seeds") == 0) return take_seed(r, item);
   const bool section = strcmp(key, "variants") == 0 || strcmp(key, "grid") == 0 || strcmp(key, "settings") == 0;
   if (section && (item->kind == HARK_YAML_SECTION || item->kind == HARK_YAML_NULL)) return HARK_OK;
@@ -217,11 +219,42 @@ void hark_sweep_run_name(const hark_sweep_plan *plan, int cell, int seed, char o
 
 /* ---- configurations ---- */
 
+static void place_of(const hark_sweep_plan *plan, int line, char where[HARK_PATH_BYTES + 16]) {
+  (void)snprintf(where, HARK_PATH_BYTES + 16, "%s:%d", plan->path, line);
+}
+
 static hark_status set(hark_context *context, const hark_sweep_plan *plan, hark_options *options, int line, const char *key,
                        const char *value) {
   char where[HARK_PATH_BYTES + 16];
-  (void)snprintf(where, sizeof where, "%s:%d", plan->path, line);
+  place_of(plan, line, where);
   return hark_options_set(context, options, key, value, where, HARK_SOURCE_COMMAND);
+}
+
+static const hark_option *find_option(const char *key) {
+  for (int i = 0; i < hark_config_table.count; i++)
+    if (strcmp(hark_config_table.options[i].name, key) == 0) return &hark_config_table.options[i];
+  return NULL;
+}
+
+/* The items behind the beginning of a list: of options that are lists, or words for the layers in turn. */
+static hark_status set_list(hark_context *context, const hark_sweep_plan *plan, int first, hark_options *options) {
+  const hark_sweep_setting *const list = &plan->settings[first];
+  const hark_option *const option = find_option(list->key);
+  hark_text words = hark_text_empty(context);
+  int end = first + 1;
+  while (end < plan->setting_count && plan->settings[end].kind == HARK_SWEEP_ITEM) end++;
+  if (option != NULL && option->type == HARK_OPTION_LIST) {
+    HARK_TRY(hark_options_reset(context, options, list->key));
+    for (int i = first + 1; i < end; i++) HARK_TRY(set(context, plan, options, list->line, list->key, plan->settings[i].value));
+    return HARK_OK;
+  }
+  if (option != NULL && option->type != HARK_OPTION_LAYERS)
+    return hark_fail(context, HARK_BAD_CONFIGURATION, "%s:%d: %s: a list given, expected one value", plan->path, list->line, list->key);
+  for (int i = first + 1; i < end; i++) hark_text_append(&words, "%s%s", i > first + 1 ? "," : "", plan->settings[i].value);
+  hark_status status = words.status;
+  if (status == HARK_OK) status = set(context, plan, options, list->line, list->key, hark_text_get(&words));
+  hark_text_free(&words);
+  return status;
 }
 
 /* Whether the grid says a key; whether a variant's settings do. What is said later wins, lists too, which would grow otherwise. */
@@ -242,7 +275,9 @@ static hark_status set_all(hark_context *context, const hark_sweep_plan *plan, i
   for (int i = 0; i < plan->setting_count; i++) {
     const hark_sweep_setting *setting = &plan->settings[i];
     const bool own = setting->variant == variant, of_all = setting->variant < 0 && !in_variant(plan, variant, setting->key);
-    if ((own || of_all) && !in_grid(plan, setting->key)) HARK_TRY(set(context, plan, options, setting->line, setting->key, setting->value));
+    if ((!own && !of_all) || in_grid(plan, setting->key) || setting->kind == HARK_SWEEP_ITEM) continue;
+    HARK_TRY(setting->kind == HARK_SWEEP_LIST ? set_list(context, plan, i, options)
+                                              : set(context, plan, options, setting->line, setting->key, setting->value));
   }
   for (int i = 0; i < plan->axis_count; i++)
     HARK_TRY(set(context, plan, options, plan->axes[i].line, plan->axes[i].key, value_of(plan, cell, i)));
@@ -253,8 +288,8 @@ static hark_status set_all(hark_context *context, const hark_sweep_plan *plan, i
   return hark_options_set(context, options, "run.directory", folder, plan->path, HARK_SOURCE_COMMAND);
 }
 
-hark_status hark_sweep_configure(hark_context *context, const hark_sweep_plan *plan, int cell, int seed, hark_config *config,
-                                 hark_options **out) {
+static hark_status configure(hark_context *context, const hark_sweep_plan *plan, int cell, int seed, hark_config *config,
+                             hark_options **out) {
   const hark_option_group group = {&hark_config_table, config};
   HARK_TRY(hark_options_create(context, NULL, &group, 1, out));
   if (plan->config[0] != '\0') HARK_TRY(hark_options_read_yaml(context, *out, plan->config, HARK_SOURCE_FILE));
@@ -264,4 +299,61 @@ hark_status hark_sweep_configure(hark_context *context, const hark_sweep_plan *p
     HARK_TRY(
         hark_options_complain(context, *out, "data.paths", "no text to train on, expected data.paths in the configuration or settings"));
   return hark_options_finish(context, *out);
+}
+
+/* Until all that is left has an effect: what was put back may have been what others needed. */
+static hark_status put_back_idle(hark_context *context, hark_options *options) {
+  for (bool more = true; more;) {
+    more = false;
+    for (int i = 0; i < hark_config_table.count; i++) {
+      const char *const name = hark_config_table.options[i].name;
+      if (hark_options_source(options, name) == HARK_SOURCE_DEFAULT || hark_options_has_effect(options, name)) continue;
+      HARK_TRY(hark_options_reset(context, options, name));
+      more = true;
+    }
+  }
+  return HARK_OK;
+}
+
+hark_status hark_sweep_configure(hark_context *context, const hark_sweep_plan *plan, int cell, int seed, hark_config *config,
+                                 hark_options **out) {
+  HARK_TRY(configure(context, plan, cell, seed, config, out));
+  return put_back_idle(context, *out);
+}
+
+/* The problem of an option that no run has a use for, as one of them has it. */
+static hark_status refuse_unused(hark_context *context, const hark_options *options, const hark_option *option) {
+  hark_text needs = hark_text_empty(context);
+  hark_option_print_needs(options, option, true, &needs);
+  hark_status status = needs.status;
+  if (status == HARK_OK)
+    status = hark_fail(context, HARK_BAD_CONFIGURATION, "%s: %s: has no effect in any run, it needs %s",
+                       hark_options_where(options, option->name), option->name, hark_text_get(&needs));
+  hark_text_free(&needs);
+  return status;
+}
+
+hark_status hark_sweep_refuse_idle(hark_context *context, const hark_sweep_plan *plan) {
+  const size_t bytes = (size_t)hark_config_table.count * sizeof(bool);
+  void *memory = NULL;
+  HARK_TRY(hark_allocate_zero(context, bytes, &memory));
+  bool *const effective = memory; /* of every option that is asked for, in some run */
+  hark_status status = HARK_OK;
+  for (int pass = 0; pass < 2 && status == HARK_OK; pass++) { /* the second one finds a run that asks */
+    for (int cell = 0; cell < hark_sweep_cells(plan) && status == HARK_OK; cell++) {
+      hark_config config;
+      hark_options *options = NULL;
+      status = configure(context, plan, cell, 0, &config, &options);
+      for (int i = 0; i < hark_config_table.count && status == HARK_OK; i++) {
+        const hark_option *const option = &hark_config_table.options[i];
+        const bool asked = hark_options_source(options, option->name) > HARK_SOURCE_RUN;
+        const bool idle = hark_options_is_idle(options, option->name);
+        effective[i] = effective[i] || (asked && !idle);
+        if (pass == 1 && idle && !effective[i]) status = refuse_unused(context, options, option);
+      }
+      hark_options_destroy(context, &options);
+    }
+  }
+  hark_release(context, memory, bytes);
+  return status;
 }

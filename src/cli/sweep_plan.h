@@ -7,6 +7,7 @@
  *     variants:                        named settings; optional
  *       rotary: {model.positions: rotary}
  *       bank: {model.positions: none, model.positional: "bank[8](decay)"}
+ *       both: {data.paths: [a.txt, b.txt]}
  *     grid:                            every combination of these; optional
  *       train.learning_rate: [3e-4, 1e-3]
  *
@@ -33,6 +34,7 @@ typedef struct hark_sweep_setting {
   char key[HARK_SWEEP_NAME_BYTES], value[HARK_SWEEP_VALUE_BYTES];
   int variant; /* whose; -1: of all */
   int line;
+  enum { HARK_SWEEP_VALUE, HARK_SWEEP_LIST, HARK_SWEEP_ITEM } kind; /* of a list: its beginning, then an item each */
 } hark_sweep_setting;
 
 typedef struct hark_sweep_axis {
@@ -62,9 +64,12 @@ int hark_sweep_value(const hark_sweep_plan *plan, int cell, int axis);
 void hark_sweep_cell_name(const hark_sweep_plan *plan, int cell, char out[HARK_SWEEP_VALUE_BYTES]);
 void hark_sweep_run_name(const hark_sweep_plan *plan, int cell, int seed, char out[HARK_SWEEP_VALUE_BYTES]);
 
-/* The options of a run, complete and checked; *config is filled. The caller destroys the options, also after a failure.
- * Errors: HARK_BAD_CONFIGURATION with the first problem. */
+/* The options of a run, complete and checked; *config is filled. What has no effect in this run is put back to its default: settings may be for
+ * other runs of the sweep. The caller destroys the options, also after a failure. Errors: HARK_BAD_CONFIGURATION with the first problem. */
 HARK_MUST_CHECK hark_status hark_sweep_configure(hark_context *context, const hark_sweep_plan *plan, int cell, int seed,
                                                  hark_config *config, hark_options **out);
+
+/* Refuses what is asked for and has no effect in any run. Errors: as hark_sweep_configure(). */
+HARK_MUST_CHECK hark_status hark_sweep_refuse_idle(hark_context *context, const hark_sweep_plan *plan);
 
 #endif

@@ -26,7 +26,7 @@ typedef struct train_values {
 
 static const hark_option options[] = {
     {"estimate", "estimate", HARK_OPTION_BOOL, offsetof(train_values, estimate), "false", NULL, NULL, NULL,
-     "print what the run would need of memory and disk, and stop"},
+     "print what the run would need of memory and disk, and stop", NULL},
 };
 static const hark_option_table table = {options, 1, NULL, sizeof(train_values), false};
 
@@ -245,12 +245,12 @@ static hark_status check(hark_invocation *call) {
   HARK_TRY(hark_config_finish(call->context, call->options, config));
   HARK_TRY(hark_options_require_utf8(call->context, call->options));
   if (path[0] != '\0') {
-    const hark_status status = hark_command_visit_differences(call, path, config, refuse_change, NULL);
+    const hark_status status = hark_command_visit_differences(call, path, call->options, config, refuse_change, NULL);
     if (status != HARK_BAD_FILE) HARK_TRY(status); /* the same problems have been found with the file already */
     if (hark_options_problem_count(call->options) == 0) HARK_TRY(find_data(call, config, &values->place));
   }
   if (origin[0] == '\0' || hark_options_problem_count(call->options) > 0) return HARK_OK;
-  return hark_command_visit_differences(call, origin, config, warn_of_other_meaning, NULL);
+  return hark_command_visit_differences(call, origin, call->options, config, warn_of_other_meaning, NULL);
 }
 
 #define DEFAULT_FOLDER "runs"

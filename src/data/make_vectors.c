@@ -11,15 +11,22 @@
 
 #define AT(field) offsetof(hark_vector_values, field)
 static const hark_option options[] = {
-    {"tokens", "tokens", HARK_OPTION_INT, AT(tokens), "16", "[1, 1048575]", NULL, NULL, "latent, regression: tokens of an example"},
-    {"features", "features", HARK_OPTION_INT, AT(features), "4", "[1, 1024]", NULL, NULL, "latent: numbers of a token"},
-    {"covariates", "covariates", HARK_OPTION_INT, AT(covariates), "8", "[1, 1024]", NULL, NULL, "regression: numbers of a covariate"},
+    {"tokens", "tokens", HARK_OPTION_INT, AT(tokens), "16", "[1, 1048575]", NULL, NULL, "latent, regression: tokens of an example",
+     "$1 make, $2 latent|regression"},
+    {"features", "features", HARK_OPTION_INT, AT(features), "4", "[1, 1024]", NULL, NULL, "latent: numbers of a token",
+     "$1 make, $2 latent"},
+    {"covariates", "covariates", HARK_OPTION_INT, AT(covariates), "8", "[1, 1024]", NULL, NULL, "regression: numbers of a covariate",
+     "$1 make, $2 regression"},
     {"responses", "responses", HARK_OPTION_INT, AT(responses), "1", "[1, 1024]", NULL, NULL,
-     "latent, regression: numbers that are to be told"},
-    {"spread", "spread", HARK_OPTION_FLOAT, AT(spread), "0.25", "[0, inf)", NULL, NULL, "latent: deviation of tokens around z"},
-    {"frequency", "frequency", HARK_OPTION_FLOAT, AT(frequency), "3", "[0, inf)", NULL, NULL, "latent: of the sines that are to be told"},
-    {"noise", "noise", HARK_OPTION_FLOAT, AT(noise), "0.25", "[0, 1e12]", NULL, NULL, "regression: variance of the noise of responses"},
-    {"prior", "prior", HARK_OPTION_FLOAT, AT(prior), "4", "(0, 1e12]", NULL, NULL, "regression: variance of the entries of z"},
+     "latent, regression: numbers that are to be told", "$1 make, $2 latent|regression"},
+    {"spread", "spread", HARK_OPTION_FLOAT, AT(spread), "0.25", "[0, inf)", NULL, NULL, "latent: deviation of tokens around z",
+     "$1 make, $2 latent"},
+    {"frequency", "frequency", HARK_OPTION_FLOAT, AT(frequency), "3", "[0, inf)", NULL, NULL, "latent: of the sines that are to be told",
+     "$1 make, $2 latent"},
+    {"noise", "noise", HARK_OPTION_FLOAT, AT(noise), "0.25", "[0, 1e12]", NULL, NULL, "regression: variance of the noise of responses",
+     "$1 make, $2 regression"},
+    {"prior", "prior", HARK_OPTION_FLOAT, AT(prior), "4", "(0, 1e12]", NULL, NULL, "regression: variance of the entries of z",
+     "$1 make, $2 regression"},
 };
 #undef AT
 const hark_option_table hark_task_vectors_options = {options, (int)(sizeof options / sizeof *options), NULL, sizeof(hark_vector_values),

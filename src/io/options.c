@@ -148,6 +148,31 @@ static hark_status bad_value(hark_context *context, hark_options *options, hark_
   return status;
 }
 
+static bool same_layers(const hark_option *option, const char *value, const char *other) {
+  hark_layer_choice a, b;
+  char bad[HARK_OPTION_WORD_BYTES];
+  return hark_option_read_layers(option->range, value, &a, bad) && hark_option_read_layers(option->range, other, &b, bad) &&
+         hark_layer_choice_same(&a, &b);
+}
+
+/* Two texts are the same value of the option, however they are written. */
+static bool is_same(const hark_option *option, const char *value, const char *other) {
+  double a = 0, b = 1;
+  bool yes = false, too = true;
+  switch (option->type) {
+    case HARK_OPTION_BOOL: return hark_option_read_bool(value, &yes) && hark_option_read_bool(other, &too) && yes == too;
+    case HARK_OPTION_INT:
+    case HARK_OPTION_FLOAT: return hark_number_read(value, strlen(value), &a) && hark_number_read(other, strlen(other), &b) && a == b;
+    case HARK_OPTION_DURATION:
+      return hark_number_read_duration(value, strlen(value), &a) && hark_number_read_duration(other, strlen(other), &b) && a == b;
+    case HARK_OPTION_ENUM: return hark_option_choice(option->range, value) == hark_option_choice(option->range, other);
+    case HARK_OPTION_LAYERS: return same_layers(option, value, other);
+    case HARK_OPTION_STRING: return strcmp(value, other) == 0;
+    case HARK_OPTION_LIST: return false;
+  }
+  return false;
+}
+
 /* Checks a value and stores it unless a higher source has spoken. `afresh`: the first value of a list in this place. */
 static hark_status take_value(hark_context *context, hark_options *options, hark_option_entry *entry, const char *value, const char *where,
                               hark_option_source source, bool afresh) {
@@ -193,6 +218,7 @@ static hark_status take_value(hark_context *context, hark_options *options, hark
   const bool placed = option->type == HARK_OPTION_LIST && !afresh && source == entry->source && entry->where != NULL;
   if (source > HARK_SOURCE_DEFAULT && !placed) HARK_TRY(own_text(context, options, where, strlen(where), &entry->where));
   entry->source = source;
+  entry->usual = is_same(option, value, option->initial != NULL ? option->initial : "");
   return HARK_OK;
 }
 
@@ -313,6 +339,24 @@ static hark_status unknown_word(hark_context *context, hark_options *options, co
 
 /* ---- command line ---- */
 
+/* A flag that was given before: which of two values is meant cannot be known. The same once more says nothing else. */
+static hark_status refuse_another(hark_context *context, hark_options *options, hark_option_entry *entry, const char *value,
+                                  const char *flag) {
+  char before[HARK_SHOWN_BYTES], now[HARK_SHOWN_BYTES];
+  hark_text text = hark_text_empty(context);
+  hark_options_print_value(options, entry->option->name, &text);
+  hark_status status = text.status;
+  if (status == HARK_OK && !entry->bad && !is_same(entry->option, value, hark_text_get(&text))) {
+    entry->bad = true;
+    hark_text_shown_both(hark_text_get(&text), value, before, now);
+    status = strcmp(entry->where, flag) == 0
+                 ? problem(context, options, "%s: given twice, as \"%s\" and \"%s\", expected once", flag, before, now)
+                 : problem(context, options, "%s: given twice, \"%s\" and with %s \"%s\", expected once", flag, now, entry->where, before);
+  }
+  hark_text_free(&text);
+  return status;
+}
+
 /* Reads one flag. *used is set to 2 when the next word was its value. */
 static hark_status read_flag(hark_context *context, hark_options *options, const char *word, const char *next, int *used) {
   char name[HARK_OPTION_WORD_BYTES], flag[HARK_OPTION_WORD_BYTES];
@@ -349,11 +393,15 @@ static hark_status read_flag(hark_context *context, hark_options *options, const
   if (!hark_option_applies(entry->option, options->command)) {
     return problem(context, options, "%s: does not apply to %s (it does to: %s)", flag, options->command, entry->option->commands);
   }
+  if (entry->reading == options->readings && entry->source == HARK_SOURCE_COMMAND && entry->option->type != HARK_OPTION_LIST)
+    return refuse_another(context, options, entry, value, flag);
+  entry->reading = options->readings;
   return take_value(context, options, entry, value, flag, HARK_SOURCE_COMMAND, false);
 }
 
 hark_status hark_options_read_arguments(hark_context *context, hark_options *options, int count, const char *const *words) {
   bool plain = false;
+  options->readings++;
   for (int i = 0; i < count;) {
     const char *const word = words[i];
     int used = 1;
@@ -413,13 +461,21 @@ static hark_status take_yaml(void *user, const hark_yaml_item *item, bool *skip)
   char where[HARK_PATH_BYTES + 16];
   snprintf(where, sizeof where, "%s:%d", reading->path, item->line);
   hark_option_entry *const entry = find_key(options, item->key);
-  if (item->kind != HARK_YAML_ITEM) HARK_TRY(refuse_none(reading));
+  if (item->kind != HARK_YAML_ITEM) {
+    HARK_TRY(refuse_none(reading));
+    if (entry != NULL && entry->reading == options->readings) { /* in another spelling, or the walk would have refused it */
+      *skip = true;
+      return problem(context, options, "%s: %s: key given twice", where, item->key);
+    }
+    if (entry != NULL) entry->reading = options->readings;
+  }
   if (item->kind == HARK_YAML_SECTION || item->kind == HARK_YAML_LIST) {
     const bool list = item->kind == HARK_YAML_LIST;
     if (list && entry != NULL && entry->option->type == HARK_OPTION_LIST) {
       if (reading->source >= entry->source) {
         *(hark_string_list *)entry->field = (hark_string_list){0};
         entry->source = reading->source;
+        entry->usual = true; /* until it has an item */
         HARK_TRY(own_text(context, options, where, strlen(where), &entry->where));
       }
       return HARK_OK;
@@ -456,6 +512,7 @@ static hark_status take_yaml(void *user, const hark_yaml_item *item, bool *skip)
 hark_status hark_options_read_yaml(hark_context *context, hark_options *options, const char *path, hark_option_source source) {
   hark_text text = hark_text_empty(context);
   HARK_TRY(hark_file_read(context, path, HARK_YAML_BYTES, &text));
+  options->readings++;
   yaml_reading reading = {.context = context, .options = options, .path = path, .source = source, .words = hark_text_empty(context)};
   hark_status status = hark_yaml_walk(context, path, hark_text_get(&text), text.length, take_yaml, &reading);
   if (status == HARK_OK) status = refuse_none(&reading);
@@ -550,6 +607,22 @@ hark_status hark_options_copy(hark_context *context, hark_options *options, cons
   return status;
 }
 
+void hark_options_note_usual(hark_options *options, const char *name) {
+  hark_option_entry *const entry = (hark_option_entry *)hark_options_entry(options, name);
+  if (entry != NULL) entry->usual = true;
+}
+
+hark_status hark_options_reset(hark_context *context, hark_options *options, const char *name) {
+  hark_option_entry *const entry = (hark_option_entry *)hark_options_entry(options, name);
+  if (entry == NULL) return hark_fail(context, HARK_INTERNAL_ERROR, "%s is no option", name);
+  const char *const initial = entry->option->initial != NULL ? entry->option->initial : "";
+  entry->source = HARK_SOURCE_DEFAULT;
+  entry->where = NULL;
+  if (entry->option->type != HARK_OPTION_LIST) return take_value(context, options, entry, initial, "default", HARK_SOURCE_DEFAULT, true);
+  *(hark_string_list *)entry->field = (hark_string_list){0};
+  return initial[0] == '\0' ? HARK_OK : take_value(context, options, entry, initial, "default", HARK_SOURCE_DEFAULT, true);
+}
+
 /* ---- the set ---- */
 
 /* No option before it has the name or flag of this one. */
@@ -600,6 +673,11 @@ static hark_status fill_set(hark_context *context, hark_options *options, const 
     }
   }
   if (options->problems.count > 0) return hark_fail(context, HARK_INTERNAL_ERROR, "option table: %s", options->problems.items[0]);
+  for (int i = 0; i < options->count; i++) {
+    const hark_option *const option = options->entries[i].option;
+    if (!hark_option_needs_are_sound(options, option))
+      return hark_fail(context, HARK_INTERNAL_ERROR, "option %s: needs \"%s\"", option->name, option->needs);
+  }
   return HARK_OK;
 }
 

@@ -15,7 +15,8 @@
  *
  * Spelling: a key is dotted (model.attention.window), in YAML nested sections or the dotted key itself. A flag is --model.attention.window,
  * or one of the option's short forms; '-' and '_' are the same in flags; values as the next word or after '='; a boolean is --flag or
- * --no-flag. "ization" is read as "isation" in keys, flags and choices.
+ * --no-flag. "ization" is read as "isation" in keys, flags and choices. What is no list is given once: a second time on the command line, or
+ * in one file, is a problem.
  */
 #ifndef HARK_IO_OPTIONS_H
 #define HARK_IO_OPTIONS_H
@@ -53,7 +54,19 @@ typedef struct hark_option {
   const char *commands;
   const char *argument; /* what stands for the value in --help: "FILE"; NULL: by type */
   const char *help;     /* one line */
+  const char *needs;    /* what it has no effect without; NULL: nothing */
 } hark_option;
+
+/* The column `needs`: conditions that all must hold, with ", " between them. A condition is one alternative or several with " or " between:
+ *
+ *     "model.attention.kernel rbf"          one of these words, with '|' between, is the value; of several words for the layers one is
+ *     "data.format !corpus"                 the value, or one of the layers', is none of these words
+ *     "model.bias true", "json false"
+ *     "train.init_from given|none"          given: a text that is not empty, a list with items; none: the opposite (one of the two stands there)
+ *     "rotary >0", "model.layers >=2"       a number
+ *     "$1 make", "$2 recall|copy"           the first word of the command line that is no flag, the second
+ *
+ * An option that someone asks for where its conditions do not hold is refused, see hark_options_refuse_idle(). */
 
 /* Whether the option's value is one of the words of its range, or several. */
 static inline bool hark_option_has_choices(const hark_option *option) {
@@ -131,6 +144,23 @@ const char *hark_options_problem(const hark_options *options, int index);
 hark_status hark_options_complain(hark_context *context, hark_options *options, const char *names, const char *format, ...)
     HARK_PRINTF(4, 5);
 
+/* Adds a problem for every option that somebody asks for and that has no effect beside what the others are: one of the conditions that its table
+ * says it needs does not hold. What the command line gives is asked for; what a file gives, where it is not the default, for files may list
+ * everything, and where the command line has not changed what is needed; what a run has recorded is not. To be called once, when everything
+ * has been read and derived. Errors: HARK_OUT_OF_MEMORY. */
+HARK_MUST_CHECK hark_status hark_options_refuse_idle(hark_context *context, hark_options *options);
+/* Whether an option would be refused; and whether what it needs is there, asked for or not. */
+bool hark_options_is_idle(const hark_options *options, const char *name);
+bool hark_options_has_effect(const hark_options *options, const char *name);
+/* "--structure window, --kernel rbf": the column in words, by the flags of the set's subcommand or by keys. Nothing when there are none. */
+void hark_option_print_needs(const hark_options *options, const hark_option *option, bool keys, hark_text *text);
+
+/* Says that the value that a file gives is what the option would have by itself where it is derived from others, as its default is. */
+void hark_options_note_usual(hark_options *options, const char *name);
+
+/* Puts an option back to its default, as if nobody had said anything of it. */
+HARK_MUST_CHECK hark_status hark_options_reset(hark_context *context, hark_options *options, const char *name);
+
 /* Words that are no flags. */
 int hark_options_argument_count(const hark_options *options);
 const char *hark_options_argument(const hark_options *options, int index);
@@ -153,6 +183,7 @@ typedef struct hark_option_view {
   const hark_option *option;
   const char *section; /* title */
   bool configuration;  /* stands in files too */
+  const hark_options *options;
 } hark_option_view;
 /* Number of options in the set, and the index-th one; false when the set's subcommand does not take it as a flag. */
 int hark_options_count(const hark_options *options);

@@ -150,6 +150,11 @@ void hark_option_print_meaning(const hark_option_view *view, hark_text *text) {
   for (int i = 0; hark_option_has_choices(option) && hark_option_choice_at(option->range, i, word); i++) {
     hark_text_append(text, "%s %s", i == 0 ? "; one of" : ",", word);
   }
+  hark_text needs = hark_text_empty(text->context);
+  hark_option_print_needs(view->options, option, false, &needs);
+  if (needs.length > 0) hark_text_append(text, "; needs %s", hark_text_get(&needs));
+  if (needs.status != HARK_OK && text->status == HARK_OK) text->status = needs.status;
+  hark_text_free(&needs);
   if (option->type != HARK_OPTION_BOOL && option->initial != NULL && option->initial[0] != 0) {
     hark_text_append(text, " (%s)", option->initial);
   }
@@ -160,7 +165,7 @@ int hark_options_count(const hark_options *options) { return options->count; }
 
 bool hark_options_view(const hark_options *options, int index, hark_option_view *out) {
   const hark_option_entry *const entry = &options->entries[index];
-  *out = (hark_option_view){entry->option, section_title(entry), entry->table->configuration};
+  *out = (hark_option_view){entry->option, section_title(entry), entry->table->configuration, options};
   return hark_option_applies(entry->option, options->command);
 }
 
@@ -279,7 +284,7 @@ void hark_options_print_markdown(const hark_options *options, hark_text *text) {
     const hark_option *const option = entry->option;
     if (!entry->table->configuration) continue;
     if (previous == NULL || !same_section(previous->option->name, option->name)) {
-      hark_text_append(text, "%s## %s\n\n| key | flag | default | expected | meaning |\n|---|---|---|---|---|\n",
+      hark_text_append(text, "%s## %s\n\n| key | flag | default | expected | needs | meaning |\n|---|---|---|---|---|---|\n",
                        previous == NULL ? "" : "\n", section_title(entry));
     }
     hark_text cell = hark_text_empty(text->context);
@@ -289,6 +294,10 @@ void hark_options_print_markdown(const hark_options *options, hark_text *text) {
     hark_text_free(&cell);
     hark_option_expected(option, &cell);
     hark_text_append(text, "` | %s%s%s | ", option->initial[0] != 0 ? "`" : "", option->initial, option->initial[0] != 0 ? "`" : "");
+    print_cell(hark_text_get(&cell), text);
+    hark_text_free(&cell);
+    hark_option_print_needs(options, option, true, &cell);
+    hark_text_append(text, " | ");
     print_cell(hark_text_get(&cell), text);
     hark_text_append(text, " | ");
     print_cell(option->help, text);

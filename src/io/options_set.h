@@ -11,7 +11,9 @@ typedef struct hark_option_entry {
   void *field;
   const char *where; /* of the value: "--layers", "run.yaml:12"; NULL: the default */
   hark_option_source source;
-  bool bad; /* a problem was found with it */
+  int reading; /* what last spoke of it: the number of a reading of a file or a command line */
+  bool usual;  /* what was given is the default */
+  bool bad;    /* a problem was found with it */
 } hark_option_entry;
 
 /* Memory of the set, freed with it. */
@@ -27,6 +29,7 @@ struct hark_options {
   hark_option_piece *pieces;
   hark_string_list problems;
   hark_string_list arguments;
+  int readings; /* of files and command lines */
 };
 
 /* One spelling for all: '-' as '_' (in flags) and "ization" as "isation". False when the word is too long to be any. */
@@ -42,6 +45,8 @@ bool hark_option_read_layers(const char *choices, const char *value, hark_layer_
 /* Whether the subcommand takes the option as a flag. */
 bool hark_option_applies(const hark_option *option, const char *command);
 const hark_option_entry *hark_options_entry(const hark_options *options, const char *name);
+/* The column `needs` is well-formed, and of options that the set has. */
+bool hark_option_needs_are_sound(const hark_options *options, const hark_option *option);
 /* "a whole number of at least 1", "one of none, learned". */
 void hark_option_expected(const hark_option *option, hark_text *text);
 

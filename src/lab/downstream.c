@@ -22,7 +22,7 @@ typedef struct downstream_values {
 
 static const hark_option options[] = {
     {"reviews", "reviews", HARK_OPTION_STRING, offsetof(downstream_values, reviews), "", NULL, NULL, "FILE",
-     "downstream: a label, 0 or 1, a tab and a text on every line; the same on its bytes"},
+     "downstream: a label, 0 or 1, a tab and a text on every line; the same on its bytes", "$1 downstream|all"},
 };
 const hark_option_table hark_lab_downstream_options = {options, 1, NULL, sizeof(downstream_values), false};
 

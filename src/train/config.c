@@ -27,313 +27,354 @@
 #define FORMAT_WORD(id, name) "|" name
 #define FORMAT_WORDS "corpus|examples" HARK_EXAMPLE_FORMATS(FORMAT_WORD)
 
+/* Of the column `needs`. */
+#define NOT_FINITE "model.architecture !finite" /* which has neither heads nor layers */
+#define OF_TOKENS "model.architecture !latent|finite"
+#define POSITIONAL "model.positional given"
+#define ROTARY "model.positions rotary"
+#define SCALED "model.rotary.scaling !none"
+#define HIERARCHICAL "model.attention.structure hierarchical"
+#define CME "model.attention.normalisation cme"
+#define AHCA "model.architecture ahca"
+#define DEEP ", model.layers >=2"
+#define OF_CAPACITY AHCA ", model.ahca.depth capacity" DEEP
+#define LATENT "model.architecture latent"
+#define FINITE "model.architecture finite"
+#define CORPUS "data.format corpus"
+#define EXAMPLES "data.format !corpus"
+#define SUBWORDS CORPUS ", data.tokenizer subwords"
+
 static const hark_option options[] = {
     /* model */
-    {"model.type", NULL, HARK_OPTION_ENUM, AT(model.type), "gpt", "gpt", TRAIN, NULL, "family of the model: decoder with pre-norm blocks"},
+    {"model.type", NULL, HARK_OPTION_ENUM, AT(model.type), "gpt", "gpt", TRAIN, NULL, "family of the model: decoder with pre-norm blocks",
+     NULL},
     {"model.architecture", "architecture", HARK_OPTION_ENUM, AT(model.architecture), "decoder", HARK_ARCHITECTURE_WORDS, TRAIN, NULL,
      "decoder: causal, tells tokens; encoder: every token sees all others, tells the class of an example; masked_encoder: tells hidden "
-     "tokens; ahca: tells classes by compressed chunks; latent, finite: from real vectors to a real vector"},
-    {"model.layers", "layers", HARK_OPTION_INT, AT(model.layers), "4", "[1, 10000]", TRAIN, NULL, "number of blocks"},
-    {"model.heads", "heads", HARK_OPTION_INT, AT(model.heads), "4", "[1, 65536]", TRAIN, NULL, "attention heads of a block"},
+     "tokens; ahca: tells classes by compressed chunks; latent, finite: from real vectors to a real vector",
+     NULL},
+    {"model.layers", "layers", HARK_OPTION_INT, AT(model.layers), "4", "[1, 10000]", TRAIN, NULL, "number of blocks", NOT_FINITE},
+    {"model.heads", "heads", HARK_OPTION_INT, AT(model.heads), "4", "[1, 65536]", TRAIN, NULL, "attention heads of a block", NOT_FINITE},
     {"model.key_heads", "key-heads", HARK_OPTION_INT, AT(model.key_heads), "0", "[0, 65536]", TRAIN, NULL,
-     "key and value heads, a divisor of heads; 0: as many as heads"},
-    {"model.width", "width", HARK_OPTION_INT, AT(model.width), "512", "[1, 1048576]", TRAIN, NULL, "features of a token"},
+     "key and value heads, a divisor of heads; 0: as many as heads", NOT_FINITE},
+    {"model.width", "width", HARK_OPTION_INT, AT(model.width), "512", "[1, 1048576]", TRAIN, NULL, "features of a token", NOT_FINITE},
     {"model.feed_forward_width", NULL, HARK_OPTION_INT, AT(model.feed_forward_width), "0", "[0, 16777216]", TRAIN, NULL,
-     "hidden features of the feed-forward layer; 0: four times width"},
+     "hidden features of the feed-forward layer; 0: four times width", "model.architecture !finite or model.finite.map network"},
     {"model.context", "context", HARK_OPTION_INT, AT(model.context), "256", "[1, 16777216]", TRAIN, NULL,
-     "tokens of a training window, or of the longest example"},
+     "tokens of a training window, or of the longest example", NULL},
     {"model.activation", "activation", HARK_OPTION_ENUM, AT(model.activation), "gelu", HARK_ACTIVATION_WORDS, TRAIN, NULL,
-     "activation of the feed-forward layer"},
-    {"model.norm", "norm", HARK_OPTION_ENUM, AT(model.norm), "layer_norm", HARK_NORM_WORDS, TRAIN, NULL, "normalisation layers"},
+     "activation of the feed-forward layer",
+     "model.architecture !finite or model.finite.map network, model.architecture !ahca or model.ahca.layer block"},
+    {"model.norm", "norm", HARK_OPTION_ENUM, AT(model.norm), "layer_norm", HARK_NORM_WORDS, TRAIN, NULL, "normalisation layers", OF_TOKENS},
     {"model.norm_epsilon", NULL, HARK_OPTION_FLOAT, AT(model.norm_epsilon), "1e-5", "(0, 1]", TRAIN, NULL,
-     "added to the variance in normalisation layers"},
+     "added to the variance in normalisation layers", OF_TOKENS},
     {"model.attention_width", "attention-width", HARK_OPTION_INT, AT(model.attention_width), "0", "[0, 1048576]", TRAIN, NULL,
-     "features of the queries of all heads together, a multiple of heads; 0: width"},
+     "features of the queries of all heads together, a multiple of heads; 0: width", NOT_FINITE},
     {"model.pooling", "pooling", HARK_OPTION_ENUM, AT(model.pooling), "class", HARK_POOLING_WORDS, TRAIN, NULL,
-     "what stands for a sequence in an encoder: a token put in front, the mean over its tokens, or its first token"},
+     "what stands for a sequence in an encoder: a token put in front, the mean over its tokens, or its first token",
+     "model.architecture encoder"},
     {"model.head_width", "head-width", HARK_OPTION_INT, AT(model.head_width), "0", "[0, 16777216]", TRAIN, NULL,
-     "hidden features of an encoder's head; 0: feed_forward_width"},
+     "hidden features of an encoder's head; 0: feed_forward_width", "model.architecture encoder|ahca"},
     {"model.positions", "positions", HARK_OPTION_ENUM, AT(model.positions), "rotary", HARK_POSITIONS_WORDS, TRAIN, NULL,
-     "how positions enter"},
+     "how positions enter", NULL},
     {"model.positional", "positional", HARK_OPTION_STRING, AT(model.positional), "", NULL, TRAIN, "EXPR",
-     "kernel of the token distance that multiplies the similarity, as bank[8](decay*periodic); none: \"\""},
+     "kernel of the token distance that multiplies the similarity, as bank[8](decay*periodic); none: \"\"", NULL},
     {"model.positional_scope", "positional-scope", HARK_OPTION_ENUM, AT(model.positional_scope), "model", HARK_POSITIONAL_SCOPE_WORDS,
-     TRAIN, NULL, "who has parameters of the kernel of their own"},
+     TRAIN, NULL, "who has parameters of the kernel of their own", POSITIONAL},
     {"model.positional_stretch", "positional-stretch", HARK_OPTION_FLOAT, AT(model.positional_stretch), "1", "[1, inf)", SWAPS, NULL,
-     "distances are divided by it before the positional kernel, for contexts longer than those of training"},
+     "distances are divided by it before the positional kernel, for contexts longer than those of training", POSITIONAL},
     {"model.tie_embeddings", "tie-embeddings", HARK_OPTION_BOOL, AT(model.tie_embeddings), "true", NULL, TRAIN, NULL,
-     "the output layer shares the token embedding's weights"},
-    {"model.bias", "bias", HARK_OPTION_BOOL, AT(model.bias), "false", NULL, TRAIN, NULL, "biases in linear layers and layer norms"},
-    {"model.dropout", "dropout", HARK_OPTION_FLOAT, AT(model.dropout), "0", "[0, 1)", TRAIN, NULL, "dropout on the residual branches"},
+     "the output layer shares the token embedding's weights", "model.architecture decoder|masked_encoder"},
+    {"model.bias", "bias", HARK_OPTION_BOOL, AT(model.bias), "false", NULL, TRAIN, NULL, "biases in linear layers and layer norms", NULL},
+    {"model.dropout", "dropout", HARK_OPTION_FLOAT, AT(model.dropout), "0", "[0, 1)", TRAIN, NULL, "dropout on the residual branches",
+     NULL},
     {"model.embedding_dropout", NULL, HARK_OPTION_FLOAT, AT(model.embedding_dropout), "0", "[0, 1)", TRAIN, NULL,
-     "dropout on the sum of embeddings"},
+     "dropout on the sum of embeddings", NULL},
     {"model.initialisation", NULL, HARK_OPTION_ENUM, AT(model.initialisation), "gpt2", HARK_INITIALISATION_WORDS, TRAIN, NULL,
      "deviation of initial weights: 0.02, and 0.02 / sqrt(2 layers) into the residual stream; or sqrt(2 / (in + out)), larger in narrow "
-     "models; ahca has its own, 1 / sqrt(in), and refuses xavier"},
+     "models; ahca has its own, 1 / sqrt(in), and refuses xavier",
+     OF_TOKENS},
     {"model.embedding_deviation", NULL, HARK_OPTION_FLOAT, AT(model.embedding_deviation), "0.02", "(0, inf)", TRAIN, NULL,
-     "deviation of the initial embeddings of tokens; sinusoidal positions are of size 1"},
+     "deviation of the initial embeddings of tokens; sinusoidal positions are of size 1", OF_TOKENS},
     {"model.recompute", "recompute", HARK_OPTION_BOOL, AT(model.recompute), "false", NULL, TRAIN, NULL,
-     "recompute each block in the backward: less memory, a third more work"},
+     "recompute each block in the backward: less memory, a third more work", NULL},
     {"model.rotary.base", NULL, HARK_OPTION_FLOAT, AT(model.rotary.base), "10000", "(1, inf)", TRAIN, NULL,
-     "longest wavelength of rotary and sinusoidal positions, over 2 pi"},
+     "longest wavelength of rotary and sinusoidal positions, over 2 pi", "model.positions rotary|sinusoidal"},
     {"model.rotary.pairs", NULL, HARK_OPTION_ENUM, AT(model.rotary.pairs), "half", HARK_ROTARY_PAIRS_WORDS, TRAIN, NULL,
-     "features that turn together: (2j, 2j+1) or (j, j + head_dim/2)"},
+     "features that turn together: (2j, 2j+1) or (j, j + head_dim/2)", ROTARY},
     {"model.rotary.learned", "rotary-learned", HARK_OPTION_ENUM, AT(model.rotary.learned), "none", HARK_ROTARY_LEARNED_WORDS, TRAIN, NULL,
-     "who learns rates of its own, which start at the static ones; head: every key head"},
+     "who learns rates of its own, which start at the static ones; head: every key head", ROTARY},
     {"model.rotary.fraction", NULL, HARK_OPTION_FLOAT, AT(model.rotary.fraction), "1", "(0, 1]", TRAIN, NULL,
-     "part of the pairs that turns, those of the highest rates (p-RoPE, arXiv 2410.06205)"},
+     "part of the pairs that turns, those of the highest rates (p-RoPE, arXiv 2410.06205)", ROTARY},
     {"model.rotary.scaling", "rotary-scaling", HARK_OPTION_ENUM, AT(model.rotary.scaling), "none", HARK_ROTARY_SCALING_WORDS, SWAPS, NULL,
      "static rates for contexts longer than that of training: interpolated positions, a larger base, YaRN (arXiv 2309.00071), Llama 3's, a "
-     "base that grows with the text, or LongRoPE (arXiv 2402.13753)"},
+     "base that grows with the text, or LongRoPE (arXiv 2402.13753)",
+     ROTARY},
     {"model.rotary.scaling_factor", "rotary-factor", HARK_OPTION_FLOAT, AT(model.rotary.scaling_factor), "1", "[1, inf)", SWAPS, "S",
-     "how many times longer, for the scaling"},
+     "how many times longer, for the scaling", SCALED},
     {"model.rotary.original_context", NULL, HARK_OPTION_INT, AT(model.rotary.original_context), "0", "[0, 16777216]", SWAPS, NULL,
-     "tokens of the windows that the rates were trained on, which the scaling refers to; 0: model.context"},
+     "tokens of the windows that the rates were trained on, which the scaling refers to; 0: model.context", SCALED},
     {"model.rotary.ramp", NULL, HARK_OPTION_ENUM, AT(model.rotary.ramp), "pair", HARK_ROTARY_RAMP_WORDS, SWAPS, NULL,
      "yarn: the part of a rate that is kept is linear in the index of the pair, as in published models, or in its turns, as the paper "
      "prints "
-     "it"},
+     "it",
+     "model.rotary.scaling yarn"},
     {"model.rotary.beta_fast", NULL, HARK_OPTION_FLOAT, AT(model.rotary.beta_fast), "32", "(0, inf)", SWAPS, NULL,
-     "yarn: turns within the original context from which on a pair keeps its rate"},
+     "yarn: turns within the original context from which on a pair keeps its rate", "model.rotary.scaling yarn"},
     {"model.rotary.beta_slow", NULL, HARK_OPTION_FLOAT, AT(model.rotary.beta_slow), "1", "(0, inf)", SWAPS, NULL,
-     "yarn: turns up to which a pair is slowed down by the whole factor"},
+     "yarn: turns up to which a pair is slowed down by the whole factor", "model.rotary.scaling yarn"},
     {"model.rotary.truncate", NULL, HARK_OPTION_BOOL, AT(model.rotary.truncate), "true", NULL, SWAPS, NULL,
-     "yarn: the ramp begins and ends at whole pairs"},
+     "yarn: the ramp begins and ends at whole pairs", "model.rotary.scaling yarn"},
     {"model.rotary.attention_factor", NULL, HARK_OPTION_FLOAT, AT(model.rotary.attention_factor), "0", "[0, inf)", SWAPS, NULL,
-     "yarn, longrope: what turned queries and keys are multiplied by; 0: by the formula of the scaling"},
+     "yarn, longrope: what turned queries and keys are multiplied by; 0: by the formula of the scaling",
+     "model.rotary.scaling yarn|longrope"},
     {"model.rotary.mscale", NULL, HARK_OPTION_FLOAT, AT(model.rotary.mscale), "0", "[0, inf)", SWAPS, NULL,
-     "yarn: with mscale_all_dim the factor is (0.1 mscale ln s + 1) / (0.1 mscale_all_dim ln s + 1); 0: none"},
+     "yarn: with mscale_all_dim the factor is (0.1 mscale ln s + 1) / (0.1 mscale_all_dim ln s + 1); 0: none", "model.rotary.scaling yarn"},
     {"model.rotary.mscale_all_dim", NULL, HARK_OPTION_FLOAT, AT(model.rotary.mscale_all_dim), "0", "[0, inf)", SWAPS, NULL,
-     "yarn: see mscale"},
+     "yarn: see mscale", "model.rotary.scaling yarn"},
     {"model.rotary.low_freq_factor", NULL, HARK_OPTION_FLOAT, AT(model.rotary.low_freq_factor), "1", "(0, inf)", SWAPS, NULL,
-     "llama3: turns within the original context up to which a pair is slowed down by the whole factor"},
+     "llama3: turns within the original context up to which a pair is slowed down by the whole factor", "model.rotary.scaling llama3"},
     {"model.rotary.high_freq_factor", NULL, HARK_OPTION_FLOAT, AT(model.rotary.high_freq_factor), "4", "(0, inf)", SWAPS, NULL,
-     "llama3: turns from which on a pair keeps its rate"},
+     "llama3: turns from which on a pair keeps its rate", "model.rotary.scaling llama3"},
     {"model.rotary.short_factor", NULL, HARK_OPTION_LIST, AT(model.rotary.short_factor), "", NULL, SWAPS, "X,...",
-     "longrope: what the rate of every pair that turns is divided by in texts up to the original context"},
+     "longrope: what the rate of every pair that turns is divided by in texts up to the original context", "model.rotary.scaling longrope"},
     {"model.rotary.long_factor", NULL, HARK_OPTION_LIST, AT(model.rotary.long_factor), "", NULL, SWAPS, "X,...",
-     "longrope: the same in longer texts"},
+     "longrope: the same in longer texts", "model.rotary.scaling longrope"},
     {"model.attention.structure", "structure", HARK_OPTION_LAYERS, AT(model.attention.structure), "dense", HARK_STRUCTURE_WORDS, SWAPS,
-     NULL, "which keys a query sees; several words are those of the layers in turn"},
+     NULL, "which keys a query sees; several words are those of the layers in turn", NULL},
     {"model.attention.window", "window", HARK_OPTION_INT, AT(model.attention.window), "128", "[0, 16777216]", SWAPS, NULL,
-     "positions to each side that structure window sees"},
+     "positions to each side that structure window sees", "model.attention.structure window"},
     {"model.attention.hierarchy_block", "hierarchy-block", HARK_OPTION_INT, AT(model.attention.hierarchy_block), "16", "[2, 1048576]",
-     SWAPS, "NR", "tokens of a block of structure hierarchical, even"},
+     SWAPS, "NR", "tokens of a block of structure hierarchical, even", HIERARCHICAL},
     {"model.attention.partition", "partition", HARK_OPTION_ENUM, AT(model.attention.partition), "neighbour", HARK_PARTITION_WORDS, SWAPS,
-     NULL, "blocks of structure hierarchical meet those beside them, or the other half of their parent"},
+     NULL, "blocks of structure hierarchical meet those beside them, or the other half of their parent", HIERARCHICAL},
     {"model.attention.coarse_query", "coarse-query", HARK_OPTION_ENUM, AT(model.attention.coarse_query), "default", HARK_COARSE_QUERY_WORDS,
-     SWAPS, NULL, "what meets the coarse keys of structure hierarchical: the first query of a cell (default) or every query"},
+     SWAPS, NULL, "what meets the coarse keys of structure hierarchical: the first query of a cell (default) or every query", HIERARCHICAL},
     {"model.attention.hierarchical_bias", "hierarchical-bias", HARK_OPTION_BOOL, AT(model.attention.hierarchical_bias), "false", NULL,
-     TRAIN, NULL, "learned bias by distance in the tokens of each level, for structure hierarchical"},
+     TRAIN, NULL, "learned bias by distance in the tokens of each level, for structure hierarchical", HIERARCHICAL},
     {"model.attention.kernel", "kernel", HARK_OPTION_ENUM, AT(model.attention.kernel), "exp", HARK_KERNEL_WORDS, SWAPS, NULL,
-     "similarity of query and key: exp(q.k / sqrt(d)) or exp(-|q - k|^2 / (2 sigma^2))"},
-    {"model.attention.sigma", "sigma", HARK_OPTION_FLOAT, AT(model.attention.sigma), "1", "(0, inf)", SWAPS, NULL, "width of kernel rbf"},
+     "similarity of query and key: exp(q.k / sqrt(d)) or exp(-|q - k|^2 / (2 sigma^2))", NOT_FINITE},
+    {"model.attention.sigma", "sigma", HARK_OPTION_FLOAT, AT(model.attention.sigma), "1", "(0, inf)", SWAPS, NULL, "width of kernel rbf",
+     "model.attention.kernel rbf"},
     {"model.attention.forget_gate", "forget-gate", HARK_OPTION_BOOL, AT(model.attention.forget_gate), "false", NULL, SWAPS, NULL,
-     "learned forget gates add to the logits (FoX, arXiv 2503.02130)"},
+     "learned forget gates add to the logits (FoX, arXiv 2503.02130)", NULL},
     {"model.attention.unbiased", NULL, HARK_OPTION_BOOL, AT(model.attention.unbiased), "false", NULL, TRAIN, NULL,
-     "no biases in attention's projections where model.bias has them elsewhere"},
+     "no biases in attention's projections where model.bias has them elsewhere", "model.bias true"},
     {"model.attention.normalisation", "normalisation", HARK_OPTION_LAYERS, AT(model.attention.normalisation), "softmax",
-     HARK_NORMALISATION_WORDS, SWAPS, NULL, "kernel smoothing, or kernel ridge regression of the values on the keys (structure dense)"},
+     HARK_NORMALISATION_WORDS, SWAPS, NULL, "kernel smoothing, or kernel ridge regression of the values on the keys (structure dense)",
+     NULL},
     {"model.attention.ridge", "ridge", HARK_OPTION_FLOAT, AT(model.attention.ridge), "1", "(0, inf)", SWAPS, NULL,
-     "lambda of normalisation cme, or c of lambda = c context^ridge_power"},
+     "lambda of normalisation cme, or c of lambda = c context^ridge_power", CME},
     {"model.attention.ridge_power", "ridge-power", HARK_OPTION_FLOAT, AT(model.attention.ridge_power), "0", "[0, 1]", SWAPS, NULL,
-     "power of the context in the ridge of normalisation cme"},
+     "power of the context in the ridge of normalisation cme", CME},
     {"model.attention.ridge_learned", "ridge-learned", HARK_OPTION_BOOL, AT(model.attention.ridge_learned), "false", NULL, TRAIN, NULL,
-     "every head learns a ridge of its own, at train.positional_rate"},
+     "every head learns a ridge of its own, at train.positional_rate", CME},
     {"model.attention.sigma_learned", "sigma-learned", HARK_OPTION_BOOL, AT(model.attention.sigma_learned), "false", NULL, TRAIN, NULL,
-     "every head learns a sigma of its own, for normalisation cme and kernel rbf"},
+     "every head learns a sigma of its own, for normalisation cme and kernel rbf", CME ", model.attention.kernel rbf"},
     {"model.attention.unit", "unit-norm", HARK_OPTION_BOOL, AT(model.attention.unit), "false", NULL, SWAPS, NULL,
-     "divide queries and keys by their lengths before the kernel of normalisation cme"},
+     "divide queries and keys by their lengths before the kernel of normalisation cme", CME},
     {"model.attention.dropout", "attention-dropout", HARK_OPTION_FLOAT, AT(model.attention.dropout), "0", "[0, 1)", TRAIN, NULL,
-     "dropout on the attention weights"},
+     "dropout on the attention weights", NULL},
     {"model.ahca.chunk", "chunk", HARK_OPTION_ENUM, AT(model.ahca.chunk), "fixed", HARK_AHCA_CHUNK_WORDS, TRAIN, NULL,
      "how ahca cuts a sequence: chunks of chunk_size tokens, behind a delimiter, at valleys of similarity, or where a learned probability "
-     "says"},
+     "says",
+     AHCA},
     {"model.ahca.chunk_size", "chunk-size", HARK_OPTION_INT, AT(model.ahca.chunk_size), "64", "[1, 16777216]", TRAIN, NULL,
-     "tokens of a fixed chunk, and what learned ones have on average"},
+     "tokens of a fixed chunk, and what learned ones have on average", AHCA},
     {"model.ahca.chunk_minimum", NULL, HARK_OPTION_INT, AT(model.ahca.chunk_minimum), "0", "[0, 16777216]", TRAIN, NULL,
-     "fewest tokens of a chunk that is not fixed, for which memory is made; 0: a quarter of chunk_size"},
+     "fewest tokens of a chunk that is not fixed, for which memory is made; 0: a quarter of chunk_size", AHCA ", model.ahca.chunk !fixed"},
     {"model.ahca.chunk_maximum", NULL, HARK_OPTION_INT, AT(model.ahca.chunk_maximum), "0", "[0, 16777216]", TRAIN, NULL,
-     "most tokens of a chunk that is not fixed; 0: four times chunk_size"},
+     "most tokens of a chunk that is not fixed; 0: four times chunk_size", AHCA ", model.ahca.chunk !fixed"},
     {"model.ahca.delimiter", NULL, HARK_OPTION_INT, AT(model.ahca.delimiter), "0", "[0, 2147483647]", TRAIN, "ID",
-     "token behind which a chunk ends, with chunk delimiter"},
+     "token behind which a chunk ends, with chunk delimiter", AHCA ", model.ahca.chunk delimiter"},
     {"model.ahca.more_delimiters", NULL, HARK_OPTION_LIST, AT(model.ahca_delimiters), "", NULL, TRAIN, "ID",
-     "further tokens behind which a chunk ends, with chunk delimiter; at most 16"},
+     "further tokens behind which a chunk ends, with chunk delimiter; at most 16", AHCA ", model.ahca.chunk delimiter"},
     {"model.ahca.window", NULL, HARK_OPTION_INT, AT(model.ahca.window), "8", "[1, 16777216]", TRAIN, NULL,
-     "tokens to each side that chunk semantic compares"},
+     "tokens to each side that chunk semantic compares", AHCA ", model.ahca.chunk semantic"},
     {"model.ahca.threshold", NULL, HARK_OPTION_FLOAT, AT(model.ahca.threshold), "0.5", "[-10, 10]", TRAIN, NULL,
-     "standard deviations above the mean depth from which chunk semantic cuts"},
+     "standard deviations above the mean depth from which chunk semantic cuts", AHCA ", model.ahca.chunk semantic"},
     {"model.ahca.primary_slots", "primary-slots", HARK_OPTION_INT, AT(model.ahca.primary_slots), "4", "[1, 65536]", TRAIN, "C1",
-     "tokens that a chunk is compressed to"},
+     "tokens that a chunk is compressed to", AHCA},
     {"model.ahca.secondary_slots", "secondary-slots", HARK_OPTION_INT, AT(model.ahca.secondary_slots), "64", "[1, 1048576]", TRAIN, "C2",
-     "tokens that all chunks of a sequence together are compressed to"},
+     "tokens that all chunks of a sequence together are compressed to", AHCA},
     {"model.ahca.selected", "selected", HARK_OPTION_INT, AT(model.ahca.selected), "16", "[1, 1048576]", TRAIN, "CS",
-     "of these, those that every chunk attends to"},
+     "of these, those that every chunk attends to", AHCA},
     {"model.ahca.primary_pool", NULL, HARK_OPTION_ENUM, AT(model.ahca.primary_pool), "attention", HARK_AHCA_POOL_WORDS, TRAIN, NULL,
-     "how a chunk's tokens become slots"},
+     "how a chunk's tokens become slots", AHCA},
     {"model.ahca.secondary_pool", NULL, HARK_OPTION_ENUM, AT(model.ahca.secondary_pool), "average", HARK_AHCA_POOL_WORDS, TRAIN, NULL,
-     "how the slots of a sequence become global tokens"},
+     "how the slots of a sequence become global tokens", AHCA},
     {"model.ahca.primary_width", NULL, HARK_OPTION_INT, AT(model.ahca.primary_width), "0", "[0, 1048576]", TRAIN, NULL,
-     "features of a slot, a multiple of heads; 0: width"},
+     "features of a slot, a multiple of heads; 0: width", AHCA},
     {"model.ahca.secondary_width", NULL, HARK_OPTION_INT, AT(model.ahca.secondary_width), "0", "[0, 1048576]", TRAIN, NULL,
-     "features of a global token; 0: primary_width"},
+     "features of a global token; 0: primary_width", AHCA},
     {"model.ahca.select", "select", HARK_OPTION_ENUM, AT(model.ahca.select), "score", HARK_AHCA_SELECT_WORDS, TRAIN, NULL,
-     "which global tokens are selected: largest learned score, norm or product with the mean query, or medoids of clusters"},
+     "which global tokens are selected: largest learned score, norm or product with the mean query, or medoids of clusters", AHCA},
     {"model.ahca.join", NULL, HARK_OPTION_ENUM, AT(model.ahca.join), "once", HARK_AHCA_JOIN_WORDS, TRAIN, NULL,
-     "chunks attend to the selected tokens once, or before every layer"},
+     "chunks attend to the selected tokens once, or before every layer", AHCA},
     {"model.ahca.depth", NULL, HARK_OPTION_ENUM, AT(model.ahca.depth), "capacity", HARK_AHCA_DEPTH_WORDS, TRAIN, NULL,
-     "layers of a chunk: by rank within a capacity, or the paper's share of the largest score"},
+     "layers of a chunk: by rank within a capacity, or the paper's share of the largest score", AHCA DEEP},
     {"model.ahca.depth_score", NULL, HARK_OPTION_ENUM, AT(model.ahca.depth_score), "chunk", HARK_AHCA_DEPTH_SCORE_WORDS, TRAIN, NULL,
-     "what tells the depth: the chunk, or the norm of what it got from the selected tokens"},
+     "what tells the depth: the chunk, or the norm of what it got from the selected tokens", AHCA DEEP},
     {"model.ahca.capacity", "capacity", HARK_OPTION_FLOAT, AT(model.ahca.capacity), "0.5", "[0, 1]", TRAIN, NULL,
-     "part of the chunks that goes on from each layer to the next, with depth capacity"},
+     "part of the chunks that goes on from each layer to the next, with depth capacity", OF_CAPACITY ", model.ahca.capacities none"},
     {"model.ahca.capacities", NULL, HARK_OPTION_LIST, AT(model.ahca_capacities), "", NULL, TRAIN, "X",
-     "part of the chunks that has each layer from the second on, numbers from 1 to 0 that do not grow; empty: powers of capacity"},
+     "part of the chunks that has each layer from the second on, numbers from 1 to 0 that do not grow; empty: powers of capacity",
+     OF_CAPACITY},
     {"model.ahca.ratio_weight", NULL, HARK_OPTION_FLOAT, AT(model.ahca.ratio_weight), "0.03", "[0, inf)", TRAIN, NULL,
-     "of the loss that keeps learned chunks near chunk_size"},
+     "of the loss that keeps learned chunks near chunk_size", AHCA ", model.ahca.chunk learned"},
     {"model.ahca.ponder_weight", NULL, HARK_OPTION_FLOAT, AT(model.ahca.ponder_weight), "0.02", "[0, inf)", TRAIN, NULL,
-     "of the loss for depth, with depth capacity"},
+     "of the loss for depth, with depth capacity", OF_CAPACITY},
     {"model.ahca.head", NULL, HARK_OPTION_ENUM, AT(model.ahca.head), "data", HARK_AHCA_HEAD_WORDS, TRAIN, NULL,
      "what ahca tells: what the data have (classes of sequences, labels of tokens, or with data.format vectors numbers, which is "
-     "regression), or with reconstruction the tokens that it read"},
+     "regression), or with reconstruction the tokens that it read",
+     AHCA},
     {"model.ahca.output", NULL, HARK_OPTION_ENUM, AT(model.ahca.output), "chunks", HARK_AHCA_OUTPUT_WORDS, TRAIN, NULL,
-     "what goes through the layers: the chunks' slots, or the selected tokens, which then attend to all global ones"},
+     "what goes through the layers: the chunks' slots, or the selected tokens, which then attend to all global ones", AHCA},
     {"model.ahca.layer", NULL, HARK_OPTION_ENUM, AT(model.ahca.layer), "block", HARK_AHCA_LAYER_WORDS, TRAIN, NULL,
-     "attention among a chunk's slots and a feed-forward layer, or relu(W h + b)"},
+     "attention among a chunk's slots and a feed-forward layer, or relu(W h + b)", AHCA},
     {"model.ahca.primary_depth", NULL, HARK_OPTION_INT, AT(model.ahca.primary_depth), "1", "[1, 2]", TRAIN, NULL,
-     "linear layers in front of the primary pool"},
+     "linear layers in front of the primary pool", AHCA},
     {"model.ahca.secondary_depth", NULL, HARK_OPTION_INT, AT(model.ahca.secondary_depth), "1", "[1, 2]", TRAIN, NULL,
-     "linear layers in front of the secondary pool"},
+     "linear layers in front of the secondary pool", AHCA},
     {"model.latent.form", "latent-form", HARK_OPTION_ENUM, AT(model.latent.form), "transformer", HARK_LATENT_FORM_WORDS, TRAIN, NULL,
-     "latent: layers of features and attention (X, C.1), or one layer of features that a class query asks (X, 5.1)"},
-    {"model.latent.skip", NULL, HARK_OPTION_BOOL, AT(model.latent.skip), "true", NULL, TRAIN, NULL, "skip connections of form transformer"},
+     "latent: layers of features and attention (X, C.1), or one layer of features that a class query asks (X, 5.1)", LATENT},
+    {"model.latent.skip", NULL, HARK_OPTION_BOOL, AT(model.latent.skip), "true", NULL, TRAIN, NULL, "skip connections of form transformer",
+     LATENT},
     {"model.latent.aggregate", "aggregate", HARK_OPTION_ENUM, AT(model.latent.aggregate), "query", HARK_LATENT_AGGREGATE_WORDS, TRAIN, NULL,
-     "what stands for a sequence in latent: attention of a learned class encoding, or the mean of its rows"},
+     "what stands for a sequence in latent: attention of a learned class encoding, or the mean of its rows", LATENT},
     {"model.latent.norm", "latent-norm", HARK_OPTION_ENUM, AT(model.latent.norm), "2", HARK_BOUND_WORDS, TRAIN, NULL,
-     "r of the norms that are bounded: every matrix is projected after each step; none: free"},
+     "r of the norms that are bounded: every matrix is projected after each step; none: free", LATENT},
     {"model.latent.operator_norm", "operator-norm", HARK_OPTION_FLOAT, AT(model.latent.operator_norm), "3", "[0, inf)", TRAIN, NULL,
-     "largest operator norm of a matrix of latent; 0: free"},
+     "largest operator norm of a matrix of latent; 0: free", LATENT},
     {"model.latent.matrix_norm", "matrix-norm", HARK_OPTION_FLOAT, AT(model.latent.matrix_norm), "3", "[0, inf)", TRAIN, NULL,
-     "largest (r, s)-norm of a matrix of latent, with r 2 the Frobenius norm; 0: free"},
+     "largest (r, s)-norm of a matrix of latent, with r 2 the Frobenius norm; 0: free", LATENT},
     {"model.latent.range", NULL, HARK_OPTION_FLOAT, AT(model.latent.range), "0.5", "[0, inf)", TRAIN, NULL,
-     "radius of the ball that latent's outputs are brought to; 0: none"},
+     "radius of the ball that latent's outputs are brought to; 0: none", LATENT},
     {"model.finite.map", "finite-map", HARK_OPTION_ENUM, AT(model.finite.map), "linear", HARK_FINITE_MAP_WORDS, TRAIN, NULL,
-     "how finite makes covariates and responses of tokens: linearly, or with a hidden layer of feed_forward_width"},
+     "how finite makes covariates and responses of tokens: linearly, or with a hidden layer of feed_forward_width", FINITE},
     {"model.finite.covariates", "covariates", HARK_OPTION_INT, AT(model.finite.covariates), "8", "[1, 32768]", TRAIN, NULL,
-     "features of a covariate of finite"},
+     "features of a covariate of finite", FINITE},
     {"model.finite.ridge", NULL, HARK_OPTION_FLOAT, AT(model.finite.ridge), "1", "(0, inf)", TRAIN, NULL,
-     "ridge of finite's regression, or where it starts"},
+     "ridge of finite's regression, or where it starts", FINITE},
     {"model.finite.ridge_learned", NULL, HARK_OPTION_BOOL, AT(model.finite.ridge_learned), "true", NULL, TRAIN, NULL,
-     "the ridge is learned"},
+     "the ridge is learned", FINITE},
     /* data */
     {"data.format", "format", HARK_OPTION_ENUM, AT(data.format), "corpus", FORMAT_WORDS, DATA, NULL,
-     "corpus: text to continue; else labelled examples: a folder that hark data make wrote (examples), or files of a format"},
+     "corpus: text to continue; else labelled examples: a folder that hark data make wrote (examples), or files of a format", NULL},
     {"data.paths", "data", HARK_OPTION_LIST, AT(data.paths), "", NULL, DATA, "PATH",
-     "text: files, or folders of files; or files of examples; may be repeated"},
+     "text: files, or folders of files; or files of examples; may be repeated", NULL},
     {"data.validation_paths", "validation", HARK_OPTION_LIST, AT(data.validation_paths), "", NULL, DATA, "PATH",
-     "text or examples for validation; none: split off those for training"},
-    {"data.test_paths", "test", HARK_OPTION_LIST, AT(data.test_paths), "", NULL, DATA, "PATH", "examples for the test at the end"},
+     "text or examples for validation; none: split off those for training", NULL},
+    {"data.test_paths", "test", HARK_OPTION_LIST, AT(data.test_paths), "", NULL, DATA, "PATH", "examples for the test at the end",
+     EXAMPLES},
     {"data.length_limit", "length-limit", HARK_OPTION_INT, AT(data.length_limit), "0", "[0, 16777216]", DATA, NULL,
-     "tokens that are kept of a longer sequence of an example, the first ones; 0: all"},
+     "tokens that are kept of a longer sequence of an example, the first ones; 0: all", EXAMPLES},
     {"data.example_limit", "example-limit", HARK_OPTION_INT, AT(data.example_limit), "0", "[0, inf)", TRAIN, "N",
-     "training examples that are used, the same ones whatever the seed, and those of a smaller number among them; 0: all"},
+     "training examples that are used, the same ones whatever the seed, and those of a smaller number among them; 0: all", EXAMPLES},
     {"data.classes", "classes", HARK_OPTION_INT, AT(data.classes), "0", "[0, 65536]", DATA, NULL,
-     "classes of formats whose files do not tell; 0: 2"},
+     "classes of formats whose files do not tell; 0: 2", EXAMPLES},
     {"data.tokenizer", "tokenizer", HARK_OPTION_ENUM, AT(data.tokenizer), "characters", "characters|bytes|subwords", TRAIN, NULL,
-     "tokens: Unicode code points, bytes, or pieces of words that SentencePiece learns from the text"},
+     "tokens: Unicode code points, bytes, or pieces of words that SentencePiece learns from the text",
+     CORPUS " or data.tokenizer bytes, data.format corpus|text|pairs"},
     {"data.unit", "unit", HARK_OPTION_ENUM, AT(data.unit), "text", "text|sentences", TRAIN, NULL,
-     "text: windows begin anywhere; sentences: one a line, packed whole into windows, none of which sees another"},
+     "text: windows begin anywhere; sentences: one a line, packed whole into windows, none of which sees another", CORPUS},
     {"data.long_sentences", NULL, HARK_OPTION_ENUM, AT(data.long_sentences), "cut", "cut|refuse", TRAIN, NULL,
-     "sentences of more tokens than context: divided, or an error that names the line"},
+     "sentences of more tokens than context: divided, or an error that names the line", "data.unit sentences"},
     {"data.unknown", "unknown", HARK_OPTION_ENUM, AT(data.unknown), "error", "error|map", READS, NULL,
-     "characters outside the vocabulary: an error that names the place, or the unknown token"},
+     "characters outside the vocabulary: an error that names the place, or the unknown token", CORPUS ", data.tokenizer !bytes"},
     {"data.validation_fraction", "validation-fraction", HARK_OPTION_FLOAT, AT(data.validation_fraction), "0.1", "[0, 1)", TRAIN, NULL,
-     "part of the text kept for validation"},
+     "part of the text kept for validation", "data.validation_paths none"},
     {"data.split", "split", HARK_OPTION_ENUM, AT(data.split), "tail", "tail|per_file|files", TRAIN, NULL,
-     "what is kept: the end of the whole text, the end of each file, or whole files"},
+     "what is kept: the end of the whole text, the end of each file, or whole files", CORPUS},
     {"data.order", "order", HARK_OPTION_ENUM, AT(data.order), "random", "random|shuffled|sequential", TRAIN, NULL,
-     "order of training windows"},
+     "order of training windows", NULL},
     {"data.epoch", "epoch", HARK_OPTION_ENUM, AT(data.epoch), "tokens", "tokens|windows", TRAIN, NULL,
-     "an epoch: as many tokens as the text has, or every window of stride 1 once"},
+     "an epoch: as many tokens as the text has, or every window of stride 1 once", CORPUS ", data.unit text"},
     {"data.subwords.vocabulary", "subwords", HARK_OPTION_INT, AT(data.subwords.vocabulary), "8000", "[8, 600000]", TRAIN, "N",
-     "tokens of a vocabulary of sub-words, those reserved and the bytes included"},
+     "tokens of a vocabulary of sub-words, those reserved and the bytes included", SUBWORDS},
     {"data.subwords.model", NULL, HARK_OPTION_ENUM, AT(data.subwords.model), "unigram", HARK_SUBWORD_MODEL_WORDS, TRAIN, NULL,
-     "how words are divided: the likeliest pieces (arXiv 1804.10959), or characters joined pair by pair (arXiv 1508.07909)"},
+     "how words are divided: the likeliest pieces (arXiv 1804.10959), or characters joined pair by pair (arXiv 1508.07909)", SUBWORDS},
     {"data.subwords.byte_fallback", NULL, HARK_OPTION_BOOL, AT(data.subwords.byte_fallback), "true", NULL, TRAIN, NULL,
-     "characters that are no pieces become their bytes, so that none is unknown"},
+     "characters that are no pieces become their bytes, so that none is unknown", SUBWORDS},
     {"data.subwords.coverage", NULL, HARK_OPTION_FLOAT, AT(data.subwords.coverage), "0.9995", "(0, 1]", TRAIN, NULL,
-     "part of the text's characters that must be pieces; the rarest others may be left to their bytes"},
+     "part of the text's characters that must be pieces; the rarest others may be left to their bytes", SUBWORDS},
     /* train */
     {"train.steps", "steps", HARK_OPTION_INT, AT(train.steps), "0", "[0, inf)", TRAIN, NULL,
-     "optimiser steps; 0: from epochs, tokens, examples or max_time, or 5000"},
-    {"train.epochs", "epochs", HARK_OPTION_FLOAT, AT(train.epochs), "0", "[0, inf)", TRAIN, NULL, "length in epochs; 0: not asked"},
-    {"train.tokens", "tokens", HARK_OPTION_INT, AT(train.tokens), "0", "[0, inf)", TRAIN, NULL, "length in tokens; 0: not asked"},
+     "optimiser steps; 0: from epochs, tokens, examples or max_time, or 5000", NULL},
+    {"train.epochs", "epochs", HARK_OPTION_FLOAT, AT(train.epochs), "0", "[0, inf)", TRAIN, NULL, "length in epochs; 0: not asked", NULL},
+    {"train.tokens", "tokens", HARK_OPTION_INT, AT(train.tokens), "0", "[0, inf)", TRAIN, NULL, "length in tokens; 0: not asked", NULL},
     {"train.examples", "examples", HARK_OPTION_INT, AT(train.examples), "0", "[0, inf)", TRAIN, NULL,
-     "length in examples (of text: windows); 0: not asked"},
-    {"train.batch", "batch", HARK_OPTION_INT, AT(train.batch), "16", "[1, 1048576]", DATA, NULL, "windows or examples of a micro-batch"},
-    {"train.accumulate", "accumulate", HARK_OPTION_INT, AT(train.accumulate), "1", "[1, 1048576]", TRAIN, NULL, "micro-batches of a step"},
+     "length in examples (of text: windows); 0: not asked", NULL},
+    {"train.batch", "batch", HARK_OPTION_INT, AT(train.batch), "16", "[1, 1048576]", DATA, NULL, "windows or examples of a micro-batch",
+     NULL},
+    {"train.accumulate", "accumulate", HARK_OPTION_INT, AT(train.accumulate), "1", "[1, 1048576]", TRAIN, NULL, "micro-batches of a step",
+     NULL},
     {"train.learning_rate", "learning-rate lr", HARK_OPTION_FLOAT, AT(train.learning_rate), "1e-3", "(0, inf)", TRAIN, NULL,
-     "highest learning rate"},
+     "highest learning rate", NULL},
     {"train.minimum_rate", NULL, HARK_OPTION_FLOAT, AT(train.minimum_rate), "-1", "[-1, inf)", TRAIN, NULL,
-     "rate at the end of schedules cosine and linear; below 0: a tenth of learning_rate"},
+     "rate at the end of schedules cosine and linear; below 0: a tenth of learning_rate", "train.schedule cosine|linear"},
     {"train.positional_rate", NULL, HARK_OPTION_FLOAT, AT(train.positional_rate), "1", "[0, inf)", TRAIN, NULL,
-     "learning rate of the positional kernel's parameters, over that of the others; 0: they stay as they start"},
+     "learning rate of the positional kernel's parameters, over that of the others; 0: they stay as they start",
+     "model.positional given or model.attention.ridge_learned true or model.attention.sigma_learned true"},
     {"train.rotary_rate", NULL, HARK_OPTION_FLOAT, AT(train.rotary_rate), "1", "[0, inf)", TRAIN, NULL,
-     "learning rate of learned rotary rates, over that of the others; 0: they stay as they start"},
+     "learning rate of learned rotary rates, over that of the others; 0: they stay as they start", "model.rotary.learned !none"},
     {"train.schedule", "schedule", HARK_OPTION_ENUM, AT(train.schedule), "cosine", "constant|cosine|linear|rsqrt|base_rsqrt|cycle", TRAIN,
-     NULL, "learning rate after the warm-up; base_rsqrt: learning_rate / sqrt(step); cycle: a cosine whose period is the whole run"},
-    {"train.warmup", "warmup", HARK_OPTION_INT, AT(train.warmup), "100", "[0, inf)", TRAIN, NULL, "steps over which the rate rises from 0"},
+     NULL, "learning rate after the warm-up; base_rsqrt: learning_rate / sqrt(step); cycle: a cosine whose period is the whole run", NULL},
+    {"train.warmup", "warmup", HARK_OPTION_INT, AT(train.warmup), "100", "[0, inf)", TRAIN, NULL, "steps over which the rate rises from 0",
+     NULL},
     {"train.extend", "extend", HARK_OPTION_ENUM, AT(train.extend), "continue", "continue|restart|stretch", RUNS, NULL,
      "learning rate of a run that goes on with another length: on from the rate it has reached to that of the end, again from "
-     "learning_rate, or as "
-     "if the length had been planned from the beginning, which may jump"},
-    {"train.beta1", "beta1", HARK_OPTION_FLOAT, AT(train.beta1), "0.9", "[0, 1)", TRAIN, NULL, "AdamW: decay of the first moment"},
-    {"train.beta2", "beta2", HARK_OPTION_FLOAT, AT(train.beta2), "0.99", "[0, 1)", TRAIN, NULL, "AdamW: decay of the second moment"},
+     "learning_rate, or as if the length had been planned from the beginning, which may jump",
+     "run.resume true"},
+    {"train.beta1", "beta1", HARK_OPTION_FLOAT, AT(train.beta1), "0.9", "[0, 1)", TRAIN, NULL, "AdamW: decay of the first moment", NULL},
+    {"train.beta2", "beta2", HARK_OPTION_FLOAT, AT(train.beta2), "0.99", "[0, 1)", TRAIN, NULL, "AdamW: decay of the second moment", NULL},
     {"train.epsilon", NULL, HARK_OPTION_FLOAT, AT(train.epsilon), "1e-8", "(0, 1]", TRAIN, NULL,
-     "AdamW: added to the root of the second moment"},
+     "AdamW: added to the root of the second moment", NULL},
     {"train.weight_decay", "weight-decay", HARK_OPTION_FLOAT, AT(train.weight_decay), "0.1", "[0, inf)", TRAIN, NULL,
-     "AdamW: decoupled decay of matrices"},
-    {"train.clip", "clip", HARK_OPTION_FLOAT, AT(train.clip), "1", "[0, inf)", TRAIN, NULL, "largest global gradient norm; 0: no clipping"},
+     "AdamW: decoupled decay of matrices", NULL},
+    {"train.clip", "clip", HARK_OPTION_FLOAT, AT(train.clip), "1", "[0, inf)", TRAIN, NULL, "largest global gradient norm; 0: no clipping",
+     NULL},
     {"train.label_smoothing", NULL, HARK_OPTION_FLOAT, AT(train.label_smoothing), "0", "[0, 1)", TRAIN, NULL,
-     "part of the target spread over all tokens"},
+     "part of the target spread over all tokens", "model.architecture !latent|finite, data.format !vectors"},
     {"train.evaluate_every", "evaluate-every", HARK_OPTION_INT, AT(train.evaluate_every), "250", "[0, inf)", TRAIN, NULL,
-     "steps between evaluations on the validation text; 0: at the end only"},
+     "steps between evaluations on the validation text; 0: at the end only", NULL},
     {"train.checkpoint_every", "checkpoint-every", HARK_OPTION_INT, AT(train.checkpoint_every), "500", "[0, inf)", TRAIN, NULL,
-     "steps between checkpoints; 0: at the end only"},
-    {"train.keep", "keep", HARK_OPTION_INT, AT(train.keep), "2", "[1, 1000000]", TRAIN, NULL,
-     "last checkpoints kept, besides the best one"},
+     "steps between checkpoints; 0: at the end only", NULL},
+    {"train.keep", "keep", HARK_OPTION_INT, AT(train.keep), "2", "[1, 1000000]", TRAIN, NULL, "last checkpoints kept, besides the best one",
+     NULL},
     {"train.log_every", "log-every", HARK_OPTION_INT, AT(train.log_every), "10", "[1, inf)", TRAIN, NULL,
-     "steps between lines of metrics.jsonl"},
+     "steps between lines of metrics.jsonl", NULL},
     {"train.early_stop", "early-stop", HARK_OPTION_INT, AT(train.early_stop), "0", "[0, inf)", TRAIN, NULL,
-     "stop after so many evaluations without improvement; 0: never"},
+     "stop after so many evaluations without improvement; 0: never", "train.evaluate_every >0"},
     {"train.max_time", "max-time", HARK_OPTION_DURATION, AT(train.max_time), "0", "[0, inf)", TRAIN, "TIME",
      "stop cleanly within this time (90s, 10m, 1h30m), the last evaluation included; where nothing else gives the length, as many steps "
-     "are "
-     "planned as fit; 0: no limit"},
-    {"train.seed", "seed", HARK_OPTION_INT, AT(train.seed), "1", "[0, inf)", READS, NULL, "key of all random numbers"},
+     "are planned as fit; 0: no limit",
+     NULL},
+    {"train.seed", "seed", HARK_OPTION_INT, AT(train.seed), "1", "[0, inf)", READS, NULL, "key of all random numbers", NULL},
     {"train.max_bad_steps", NULL, HARK_OPTION_INT, AT(train.max_bad_steps), "10", "[1, inf)", TRAIN, NULL,
-     "steps in a row with numbers that are not finite before the run gives up"},
+     "steps in a row with numbers that are not finite before the run gives up", NULL},
     {"train.init_from", "init-from", HARK_OPTION_STRING, AT(train.init_from), "", NULL, RUNS, "PATH",
-     "begin with the weights of a run or a checkpoint, whose model and vocabulary are then the defaults"},
+     "begin with the weights of a run or a checkpoint, whose model and vocabulary are then the defaults", NULL},
     {"train.allow_missing", "allow-missing", HARK_OPTION_LIST, AT(train.allow_missing), "", NULL, RUNS, "PATTERN",
-     "weights that init_from may lack, or have in another shape: they start fresh; * stands for any text"},
+     "weights that init_from may lack, or have in another shape: they start fresh; * stands for any text", "train.init_from given"},
     {"train.allow_unexpected", "allow-unexpected", HARK_OPTION_LIST, AT(train.allow_unexpected), "", NULL, RUNS, "PATTERN",
-     "weights of init_from that the model may lack: they are left out"},
+     "weights of init_from that the model may lack: they are left out", "train.init_from given"},
     {"train.mask_fraction", "mask-fraction", HARK_OPTION_FLOAT, AT(train.mask_fraction), "0.15", "(0, 1)", TRAIN, NULL,
-     "part of the tokens that a masked_encoder is to guess"},
+     "part of the tokens that a masked_encoder is to guess", "model.architecture masked_encoder"},
     {"train.freeze", "freeze", HARK_OPTION_LIST, AT(train.freeze), "", NULL, TRAIN, "PATTERN",
-     "weights that stay as they are, mostly those of init_from; * stands for any text; may be repeated"},
+     "weights that stay as they are, mostly those of init_from; * stands for any text; may be repeated", NULL},
     /* run */
     {"run.directory", "out o", HARK_OPTION_STRING, AT(run.directory), "", NULL, TRAIN, "FOLDER",
-     "folder of the run; none: runs/ and the time of the start"},
-    {"run.resume", "resume", HARK_OPTION_BOOL, AT(run.resume), "false", NULL, TRAIN, NULL, "go on from the last checkpoint of the folder"},
-    {"run.threads", "threads", HARK_OPTION_INT, AT(run.threads), "0", "[0, 4096]", READS, NULL, HARK_THREADS_HELP},
-    {"run.backend", "backend", HARK_OPTION_STRING, AT(run.backend), "cpu", NULL, READS, "NAME", "cpu or reference"},
+     "folder of the run; none: runs/ and the time of the start", NULL},
+    {"run.resume", "resume", HARK_OPTION_BOOL, AT(run.resume), "false", NULL, TRAIN, NULL, "go on from the last checkpoint of the folder",
+     NULL},
+    {"run.threads", "threads", HARK_OPTION_INT, AT(run.threads), "0", "[0, 4096]", READS, NULL, HARK_THREADS_HELP, NULL},
+    {"run.backend", "backend", HARK_OPTION_STRING, AT(run.backend), "cpu", NULL, READS, "NAME", "cpu or reference", NULL},
     {"run.deterministic", "deterministic", HARK_OPTION_BOOL, AT(run.deterministic), "false", NULL, READS, NULL,
      "the same bits for every number of threads (always so on the backends of this build), and with ahca for a sequence alone as in a "
-     "batch"},
+     "batch",
+     NULL},
     {"run.preflight", "preflight", HARK_OPTION_BOOL, AT(run.preflight), "true", NULL, RUNS, NULL,
-     "refuse a run that needs more memory or disk than there is"},
+     "refuse a run that needs more memory or disk than there is", NULL},
 };
 
 static const hark_option_section sections[] = {
@@ -506,10 +547,7 @@ static hark_status check_definite(hark_context *context, const hark_positional *
 /* The expression of the positional kernel is read here for its mistakes alone. */
 static hark_status check_positional(hark_context *context, hark_options *set, const hark_config *config) {
   hark_positional *expression = NULL;
-  if (config->model.positional[0] == '\0') {
-    if (config->model.positional_stretch == 1) return HARK_OK;
-    return hark_options_complain(context, set, "model.positional_stretch", "a stretch needs a positional kernel");
-  }
+  if (config->model.positional[0] == '\0') return HARK_OK;
   hark_status status = hark_positional_create(context, config->model.positional, &expression);
   if (status == HARK_OK && hark_layer_choice_has(&config->model.attention.normalisation, HARK_NORMALISATION_CME))
     status = check_definite(context, expression, config->model.context);
@@ -560,63 +598,11 @@ static hark_status check_vectors(hark_context *context, hark_options *set, const
   return HARK_OK;
 }
 
-/* What an option is about: none of the others would do anything with it. */
-enum { ABOUT_TEXT = 1, ABOUT_EXAMPLES = 2, ABOUT_SENTENCES = 4, ABOUT_SUBWORDS = 8 };
-static const struct {
-  const char *option;
-  int about;
-} data_options[] = {{"data.tokenizer", ABOUT_TEXT},
-                    {"data.unit", ABOUT_TEXT},
-                    {"data.unknown", ABOUT_TEXT},
-                    {"data.split", ABOUT_TEXT},
-                    {"data.epoch", ABOUT_TEXT},
-                    {"data.long_sentences", ABOUT_SENTENCES},
-                    {"data.subwords.vocabulary", ABOUT_SUBWORDS},
-                    {"data.subwords.model", ABOUT_SUBWORDS},
-                    {"data.subwords.byte_fallback", ABOUT_SUBWORDS},
-                    {"data.subwords.coverage", ABOUT_SUBWORDS},
-                    {"data.length_limit", ABOUT_EXAMPLES},
-                    {"data.classes", ABOUT_EXAMPLES}};
-
-/* Whether somebody asked for it: a file that holds all options with their defaults, as hark config and runs write them, did not. */
-static bool is_asked_for(const hark_options *set, const hark_option *option, const hark_config *config, const hark_config *initial) {
-  const hark_option_source source = hark_options_source(set, option->name);
-  return source == HARK_SOURCE_COMMAND || (source == HARK_SOURCE_FILE && !hark_config_agree(option, config, initial));
-}
-
-static hark_status refuse_unread(hark_context *context, hark_options *set, const hark_config *config, const hark_config *initial,
-                                 bool of_bytes) {
-  const bool examples = hark_config_has_examples(config);
-  const int is = (examples ? ABOUT_EXAMPLES : ABOUT_TEXT) | (hark_config_has_sentences(config) ? ABOUT_SENTENCES : 0) |
-                 (!examples && config->data.tokenizer == HARK_TOKENIZER_SUBWORDS ? ABOUT_SUBWORDS : 0);
-  for (size_t i = 0; i < sizeof data_options / sizeof *data_options; i++) {
-    const int about = data_options[i].about;
-    const hark_option *option = hark_config_table.options;
-    while (strcmp(option->name, data_options[i].option) != 0) option++;
-    if ((is & about) != 0 || !is_asked_for(set, option, config, initial)) continue;
-    if (of_bytes && config->data.tokenizer == HARK_TOKENIZER_BYTES && strcmp(option->name, "data.tokenizer") == 0)
-      continue; /* so they are */
-    const char *const reason = about == ABOUT_EXAMPLES ? "a text has no labelled examples, expected a data.format other than corpus"
-                               : examples ? "labelled examples are read as their format says: this is about a text, data.format corpus"
-                               : about == ABOUT_SENTENCES ? "windows of a text may begin anywhere, expected data.unit: sentences"
-                                                          : "this is about sub-words, expected data.tokenizer: subwords";
-    HARK_TRY(hark_options_complain(context, set, option->name, "%s", reason));
-  }
-  return HARK_OK;
-}
-
-/* Options that would be ignored. Formats of texts have their bytes for tokens, whatever an earlier hark wrote down. */
-static hark_status settle_unread(hark_context *context, hark_options *set, hark_config *config) {
-  hark_config initial;
-  hark_options *defaults = NULL;
-  const hark_option_group group = {&hark_config_table, &initial};
+/* Formats of texts have their bytes for tokens, whatever an earlier hark wrote down; what is asked for and is another tokenizer is refused. */
+static void settle_tokenizer(const hark_options *set, hark_config *config) {
   const char *const format = hark_config_format(config);
   const bool of_bytes = strcmp(format, "text") == 0 || strcmp(format, "pairs") == 0;
-  HARK_TRY(hark_options_create(context, NULL, &group, 1, &defaults));
-  const hark_status status = refuse_unread(context, set, config, &initial, of_bytes);
-  hark_options_destroy(context, &defaults);
-  if (of_bytes) config->data.tokenizer = HARK_TOKENIZER_BYTES;
-  return status;
+  if (of_bytes && !hark_options_is_idle(set, "data.tokenizer")) config->data.tokenizer = HARK_TOKENIZER_BYTES;
 }
 
 /* Labelled examples, and models that need them. */
@@ -635,13 +621,7 @@ static hark_status settle_examples(hark_context *context, hark_options *set, har
     HARK_TRY(hark_options_complain(context, set, "model.initialisation model.architecture",
                                    "ahca has initial weights of its own, expected no initialisation xavier"));
   HARK_TRY(check_vectors(context, set, config));
-  HARK_TRY(settle_unread(context, set, config));
-  if (!examples && config->data.example_limit > 0)
-    HARK_TRY(hark_options_complain(context, set, "data.example_limit data.format",
-                                   "a corpus has no examples, expected a data.format of examples"));
-  if (!examples && config->data.test_paths.count > 0)
-    HARK_TRY(hark_options_complain(context, set, "data.test_paths data.format",
-                                   "a corpus has no test part, expected a data.format of examples"));
+  settle_tokenizer(set, config);
   if (!examples) return HARK_OK;
   if (hark_options_source(set, "data.order") == HARK_SOURCE_DEFAULT) config->data.order = HARK_ORDER_SHUFFLED;
   if (config->train.tokens > 0)
@@ -682,21 +662,25 @@ static hark_status check_ridge(hark_context *context, hark_options *set, const h
     const char *option, *message;
     bool wrong;
   } rules[] = {
-      {"model.attention.ridge_learned", "a learned ridge needs normalisation cme", !cme && config->model.attention.ridge_learned},
-      {"model.attention.sigma_learned", "a learned sigma needs normalisation cme", !cme && config->model.attention.sigma_learned},
-      {"model.attention.unit", "unit needs normalisation cme", !cme && config->model.attention.unit},
       {"model.attention.structure", "normalisation cme needs structure dense",
        hark_layer_choice_without(&config->model.attention.normalisation, HARK_NORMALISATION_CME, &config->model.attention.structure,
                                  HARK_STRUCTURE_DENSE, config->model.layers) >= 0},
       {"model.attention.forget_gate", "normalisation cme needs a symmetric kernel, which forget gates do not leave",
        cme && config->model.attention.forget_gate},
       {"model.attention.dropout", "normalisation cme has no normalised weights to drop", cme && config->model.attention.dropout > 0},
-      {"model.attention.sigma_learned", "a learned sigma needs kernel rbf",
-       cme && config->model.attention.sigma_learned && config->model.attention.kernel != HARK_KERNEL_RBF},
   };
   for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++)
     if (rules[i].wrong) HARK_TRY(hark_options_complain(context, set, rules[i].option, "%s", rules[i].message));
   return HARK_OK;
+}
+
+/* A run records what was derived, and its file may begin another one. */
+static void note_derived(hark_options *set, const hark_config *config) {
+  const bool vectors = hark_architecture_of(config->model.architecture)->predicts_vectors;
+  if (config->model.key_heads == config->model.heads) hark_options_note_usual(set, "model.key_heads");
+  if (config->model.feed_forward_width == 4 * config->model.width) hark_options_note_usual(set, "model.feed_forward_width");
+  if (config->train.minimum_rate == MINIMUM_RATE_PART * config->train.learning_rate) hark_options_note_usual(set, "train.minimum_rate");
+  if (vectors && config->model.activation == HARK_ACTIVATION_RELU) hark_options_note_usual(set, "model.activation");
 }
 
 hark_status hark_config_finish(hark_context *context, hark_options *set, hark_config *config) {
@@ -706,6 +690,7 @@ hark_status hark_config_finish(hark_context *context, hark_options *set, hark_co
   settle_vectors(set, config);
   if (config->model.feed_forward_width == 0) config->model.feed_forward_width = 4 * config->model.width;
   if (config->train.minimum_rate < 0) config->train.minimum_rate = MINIMUM_RATE_PART * config->train.learning_rate;
+  note_derived(set, config);
 
   const bool apart = config->model.attention_width != 0;
   const int64_t heads = config->model.heads, key_heads = config->model.key_heads;

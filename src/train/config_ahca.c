@@ -2,105 +2,9 @@
 #include "train/config_ahca.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "io/number.h"
-
-#define NAME_BYTES 64
-
-/* An option that says something only under a condition. */
-typedef struct own_option {
-  const char *name, *needs;
-  bool applies;
-} own_option;
-
-/* Asked for by a file or by the command line, and not by what a run had already. */
-static bool is_asked(const hark_options *set, const char *name) { return hark_options_source(set, name) > HARK_SOURCE_RUN; }
-
-/* `value` is what the option has, `initial` what it would have. */
-static hark_status print_value(hark_context *context, const hark_options *set, const char *name, hark_text *text) {
-  *text = hark_text_empty(context);
-  hark_options_print_value(set, name, text);
-  return text->status;
-}
-
-/* *changed: the option has another value than its default, which `defaults` has. */
-static hark_status compare(hark_context *context, const hark_options *set, const hark_options *defaults, const char *name, bool *changed) {
-  hark_text value, initial;
-  HARK_TRY(print_value(context, set, name, &value));
-  const hark_status status = print_value(context, defaults, name, &initial);
-  *changed = status == HARK_OK && strcmp(hark_text_get(&value), hark_text_get(&initial)) != 0;
-  hark_text_free(&value);
-  hark_text_free(&initial);
-  return status;
-}
-
-/* Complains of an option that was asked for and has another value than its default. */
-static hark_status refuse(hark_context *context, hark_options *set, const hark_options *defaults, const char *name, const char *needs) {
-  bool changed = false;
-  if (!is_asked(set, name)) return HARK_OK;
-  HARK_TRY(compare(context, set, defaults, name, &changed));
-  return changed ? hark_options_complain(context, set, name, "says nothing here: it needs %s", needs) : HARK_OK;
-}
-
-/* Options that would say nothing are refused where they ask for more than they have by themselves: whoever gives them expects something of them. */
-static hark_status refuse_idle(hark_context *context, hark_options *set, const hark_config *config, const hark_options *defaults) {
-  const hark_ahca_config *ahca = &config->model.ahca;
-  const bool is_ahca = config->model.architecture == HARK_ARCHITECTURE_ahca;
-  const bool fixed = ahca->chunk == HARK_AHCA_FIXED, semantic = ahca->chunk == HARK_AHCA_SEMANTIC,
-             delimiter = ahca->chunk == HARK_AHCA_DELIMITER, learned = ahca->chunk == HARK_AHCA_LEARNED,
-             capacity = ahca->depth == HARK_AHCA_CAPACITY, deep = config->model.layers > 1;
-  const char *const of_capacity = capacity ? "model.layers of 2 or more" : "model.ahca.depth capacity";
-  const own_option options[] = {
-      {"chunk_minimum", "a model.ahca.chunk other than fixed", !fixed},
-      {"chunk_maximum", "a model.ahca.chunk other than fixed", !fixed},
-      {"delimiter", "model.ahca.chunk delimiter", delimiter},
-      {"more_delimiters", "model.ahca.chunk delimiter", delimiter},
-      {"window", "model.ahca.chunk semantic", semantic},
-      {"threshold", "model.ahca.chunk semantic", semantic},
-      {"ratio_weight", "model.ahca.chunk learned", learned},
-      {"capacities", of_capacity, capacity && deep},
-      {"capacity", capacity && deep ? "no model.ahca.capacities" : of_capacity, capacity && deep && ahca->capacity_count == 0},
-      {"ponder_weight", of_capacity, capacity && deep},
-      {"depth", "model.layers of 2 or more", deep},
-      {"depth_score", "model.layers of 2 or more", deep},
-      {"chunk", NULL, true},
-      {"chunk_size", NULL, true},
-      {"primary_slots", NULL, true},
-      {"secondary_slots", NULL, true},
-      {"selected", NULL, true},
-      {"primary_pool", NULL, true},
-      {"secondary_pool", NULL, true},
-      {"primary_width", NULL, true},
-      {"secondary_width", NULL, true},
-      {"primary_depth", NULL, true},
-      {"secondary_depth", NULL, true},
-      {"select", NULL, true},
-      {"join", NULL, true},
-      {"head", NULL, true},
-      {"output", NULL, true},
-      {"layer", NULL, true},
-  };
-  for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
-    char name[NAME_BYTES];
-    (void)snprintf(name, sizeof name, "model.ahca.%s", options[i].name);
-    if (!is_ahca || !options[i].applies)
-      HARK_TRY(refuse(context, set, defaults, name, is_ahca ? options[i].needs : "model.architecture ahca"));
-  }
-  if (!is_ahca || ahca->layer != HARK_AHCA_LINEAR) return HARK_OK;
-  return refuse(context, set, defaults, "model.activation", "model.ahca.layer block: linear layers have a relu");
-}
-
-static hark_status check_idle(hark_context *context, hark_options *set, const hark_config *config) {
-  hark_config initial;
-  hark_options *defaults = NULL;
-  const hark_option_group group = {&hark_config_table, &initial};
-  HARK_TRY(hark_options_create(context, NULL, &group, 1, &defaults));
-  const hark_status status = refuse_idle(context, set, config, defaults);
-  hark_options_destroy(context, &defaults);
-  return status;
-}
 
 /* The tokens of model.ahca.more_delimiters, several of which may stand in one item: "10,13". */
 static hark_status read_delimiters(hark_context *context, hark_options *set, hark_config *config) {
@@ -171,7 +75,6 @@ hark_status hark_config_settle_ahca(hark_context *context, hark_options *set, ha
   const hark_ahca_config *ahca = &config->model.ahca;
   HARK_TRY(read_delimiters(context, set, config));
   HARK_TRY(read_capacities(context, set, config));
-  HARK_TRY(check_idle(context, set, config));
   if (config->model.architecture != HARK_ARCHITECTURE_ahca) return HARK_OK;
   HARK_TRY(check_text(context, set, config));
   HARK_TRY(check_capacities(context, set, config));
@@ -179,9 +82,6 @@ hark_status hark_config_settle_ahca(hark_context *context, hark_options *set, ha
     HARK_TRY(hark_options_complain(context, set, "model.ahca.selected model.ahca.secondary_slots",
                                    "selected %" PRId64 " is more than the secondary_slots %" PRId64, ahca->selected,
                                    ahca->secondary_slots));
-  if (config->model.pooling != HARK_POOLING_CLASS)
-    HARK_TRY(
-        hark_options_complain(context, set, "model.pooling model.architecture", "ahca pools chunks in its own way, expected no pooling"));
   if (ahca->output == HARK_AHCA_OF_SELECTED && (ahca->head == HARK_AHCA_LABELS || ahca->head == HARK_AHCA_RECONSTRUCTION))
     HARK_TRY(hark_options_complain(context, set, "model.ahca.output model.ahca.head",
                                    "output selected leaves no slots of chunks for tokens to ask, expected chunks"));

@@ -4,8 +4,7 @@
 
 #include "train/config.h"
 
-/* Reads the delimiters, and adds a problem for every option of model.ahca that does not apply to the model that is asked for and for every
- * combination that cannot work. Errors: HARK_OUT_OF_MEMORY. */
+/* Reads the delimiters, and adds a problem for every combination that cannot work. Errors: HARK_OUT_OF_MEMORY. */
 HARK_MUST_CHECK hark_status hark_config_settle_ahca(hark_context *context, hark_options *set, hark_config *config);
 
 #endif

@@ -8,65 +8,23 @@
 #include "io/number.h"
 
 #define ROTARY "model.rotary."
-#define NAME_BYTES 64
-
-/* An option that says something with some scalings only. */
-typedef struct scaled_option {
-  const char *name;
-  unsigned scalings; /* a bit each */
-  const char *needs;
-} scaled_option;
-
-#define OF(scaling) (1u << HARK_ROTARY_##scaling)
-static const scaled_option scaled_options[] = {
-    {"scaling_factor", ~OF(AS_TRAINED), "a model.rotary.scaling other than none"},
-    {"ramp", OF(YARN), "model.rotary.scaling yarn"},
-    {"beta_fast", OF(YARN), "model.rotary.scaling yarn"},
-    {"beta_slow", OF(YARN), "model.rotary.scaling yarn"},
-    {"truncate", OF(YARN), "model.rotary.scaling yarn"},
-    {"mscale", OF(YARN), "model.rotary.scaling yarn"},
-    {"mscale_all_dim", OF(YARN), "model.rotary.scaling yarn"},
-    {"attention_factor", OF(YARN) | OF(LONGROPE), "model.rotary.scaling yarn or longrope"},
-    {"low_freq_factor", OF(LLAMA3), "model.rotary.scaling llama3"},
-    {"high_freq_factor", OF(LLAMA3), "model.rotary.scaling llama3"},
-    {"short_factor", OF(LONGROPE), "model.rotary.scaling longrope"},
-    {"long_factor", OF(LONGROPE), "model.rotary.scaling longrope"},
-};
 
 /* Where a problem with the numbers of a scaling may come from. */
 #define NUMBERS                                                                                                                            \
   ROTARY "short_factor " ROTARY "long_factor " ROTARY "beta_fast " ROTARY "beta_slow " ROTARY "low_freq_factor " ROTARY                    \
          "high_freq_factor " ROTARY "mscale " ROTARY "mscale_all_dim " ROTARY "original_context " ROTARY "scaling"
 
-static const hark_option *option_of(const char *name) {
-  for (int i = 0; i < hark_config_table.count; i++)
-    if (strcmp(hark_config_table.options[i].name, name) == 0) return &hark_config_table.options[i];
-  return NULL;
-}
-
-/* An option that does not apply: back to its default where a run had it for the scaling that was exchanged, else a problem. */
-static hark_status refuse(hark_context *context, hark_options *set, hark_config *config, const hark_config *initial,
-                          const scaled_option *option) {
-  char name[NAME_BYTES];
-  (void)snprintf(name, sizeof name, ROTARY "%s", option->name);
-  const hark_option *known = option_of(name);
-  if (hark_config_agree(known, config, initial)) return HARK_OK;
-  if (hark_options_source(set, name) < hark_options_source(set, ROTARY "scaling"))
-    return hark_options_set(context, set, name, known->initial, "model.rotary.scaling", hark_options_source(set, ROTARY "scaling"));
-  return hark_options_complain(context, set, name, "says nothing here: it needs %s", option->needs);
-}
-
-static hark_status check_idle(hark_context *context, hark_options *set, hark_config *config) {
-  hark_config initial;
-  hark_options *defaults = NULL;
-  const hark_option_group group = {&hark_config_table, &initial};
-  HARK_TRY(hark_options_create(context, NULL, &group, 1, &defaults));
-  hark_status status = HARK_OK;
-  for (size_t i = 0; i < sizeof scaled_options / sizeof *scaled_options && status == HARK_OK; i++)
-    if ((scaled_options[i].scalings & 1u << config->model.rotary.scaling) == 0)
-      status = refuse(context, set, config, &initial, &scaled_options[i]);
-  hark_options_destroy(context, &defaults);
-  return status;
+/* What a run had for the scaling that was exchanged goes back to its default. */
+static hark_status forget_others(hark_context *context, hark_options *set) {
+  const hark_option_source source = hark_options_source(set, ROTARY "scaling");
+  for (int i = 0; i < hark_config_table.count; i++) {
+    const char *const name = hark_config_table.options[i].name, *const needs = hark_config_table.options[i].needs;
+    const bool of_scaling =
+        needs != NULL && strncmp(needs, ROTARY "scaling ", strlen(ROTARY "scaling ")) == 0 && strcmp(name, ROTARY "original_context") != 0;
+    if (of_scaling && hark_options_source(set, name) < source && !hark_options_has_effect(set, name))
+      HARK_TRY(hark_options_reset(context, set, name));
+  }
+  return HARK_OK;
 }
 
 /* The numbers of a list, several of which may stand in one item: "1,1.05". */
@@ -152,14 +110,10 @@ hark_status hark_config_settle_rotary(hark_context *context, hark_options *set, 
              scaled = config->model.rotary.scaling != HARK_ROTARY_AS_TRAINED;
   const int problems = hark_options_problem_count(set);
   hark_config_recall_rotary(set, config);
-  if (learned && !rotary)
-    HARK_TRY(hark_options_complain(context, set, ROTARY "learned model.positions", "learned rates need positions rotary"));
-  if (scaled && !rotary)
-    HARK_TRY(hark_options_complain(context, set, ROTARY "scaling model.positions", "scaled rates need positions rotary"));
   if (learned && scaled)
     HARK_TRY(
         hark_options_complain(context, set, ROTARY "scaling " ROTARY "learned", "only static rates are scaled, and these are learned"));
-  HARK_TRY(check_idle(context, set, config));
+  HARK_TRY(forget_others(context, set));
   HARK_TRY(read_factors(context, set, ROTARY "short_factor", &config->model.rotary.short_factor, &config->model.rotary.short_factors));
   HARK_TRY(read_factors(context, set, ROTARY "long_factor", &config->model.rotary.long_factor, &config->model.rotary.long_factors));
   if (!scaled || !rotary || learned) return HARK_OK;

@@ -13,6 +13,7 @@
 #include "cli/common.h"
 #include "support/cmocka_all.h"
 #include "support/command.h"
+#include "support/flags.h"
 #include "support/sanitized.h"
 #include "support/text_files.h"
 
@@ -76,10 +77,11 @@ static void make_texts(void) {
 
 /* The resident peak of a process of its own, in bytes. */
 static double measure(const char *words) {
-  static char line[1024];
-  const char *arguments[WORDS_LIMIT] = {"hark", "train"};
-  int count = 2;
-  (void)snprintf(line, sizeof line, "%s", words);
+  static char line[1280];
+  const char *arguments[WORDS_LIMIT] = {"hark"};
+  int count = 1;
+  (void)snprintf(line, sizeof line, "train %s", words);
+  test_flags_settle_text(line);
   for (char *at = strtok(line, " "); at != NULL && count + 1 < WORDS_LIMIT; at = strtok(NULL, " ")) arguments[count++] = at;
   arguments[count] = NULL;
   (void)fflush(stdout);

@@ -173,7 +173,7 @@ static void one_line_says_what_is_wrong(void **state) {
     const char *message;
   } cases[] = {
       {"eval run --part test", HARK_EXIT_USAGE, "there are no test examples"},
-      {"eval run --context 8", HARK_EXIT_USAGE, "the run was trained on labelled examples, which are measured whole"},
+      {"eval run --context 8", HARK_EXIT_USAGE, "--context: has no effect here, it needs --format corpus (which is text)"},
       {"eval run --data two.tsv --classes 2", HARK_EXIT_BAD_INPUT, "vocabulary.json"},
       {"eval run --data long.tsv", HARK_EXIT_USAGE, "more tokens than model.context, 12: the first is number "},
       {"eval run --data bad.tsv", HARK_EXIT_BAD_INPUT, "bad.tsv"},
@@ -182,7 +182,8 @@ static void one_line_says_what_is_wrong(void **state) {
       {"generate run -p abc", HARK_EXIT_USAGE, "labelled examples"},
       {"train --architecture encoder --data texts.tsv --out nothing", HARK_EXIT_USAGE, "an encoder tells classes of examples"},
       {"train --format text --tokens 5000 --data texts.tsv --out nothing", HARK_EXIT_USAGE, "examples differ in length"},
-      {"train --test texts.tsv --data texts.tsv --out nothing", HARK_EXIT_USAGE, "a corpus has no test part"},
+      {"train --test texts.tsv --data texts.tsv --out nothing", HARK_EXIT_USAGE,
+       "--test: has no effect here, it needs --format other than corpus (which is corpus)"},
       {"train --format text --length-limit 99 --context 12 --data texts.tsv --out nothing", HARK_EXIT_USAGE, "length_limit 99"},
       {"train --data texts.tsv --out nothing --classes 3 --forget-gate " RUN, HARK_EXIT_USAGE, "forget gates need architecture decoder"},
       {"train --data texts.tsv --out nothing --attention-width 7 " RUN, HARK_EXIT_USAGE, "attention_width 7 is not divisible by heads 2"},
@@ -384,12 +385,14 @@ static void compressed_chunks_go_on(void **state) {
   line = command_json(&output);
   assert_int_equal(json_array_size(json_object_get(line, "decisions")), 6);
   json_decref(line);
-  expect("eval steps --decisions 6", HARK_EXIT_USAGE, "", "they are told with --json alone");
-  expect("eval run --json --decisions 6", HARK_EXIT_USAGE, "", "the run's model.architecture is not ahca");
+  expect("eval steps --decisions 6", HARK_EXIT_USAGE, "", "--decisions: has no effect here, it needs --json");
+  expect("eval run --json --decisions 6", HARK_EXIT_USAGE, "",
+         "--decisions: has no effect here, it needs model.architecture ahca (which is");
   expect("info steps", HARK_EXIT_DONE, "validation accuracy", "");
   expect("info steps", HARK_EXIT_DONE, "selected from place", "");
   expect("info steps --json", HARK_EXIT_DONE, "\"depth_1\": ", "");
-  expect("train --out none " AHCA "--steps 2 --pooling mean", HARK_EXIT_USAGE, "", "ahca pools chunks in its own way");
+  expect("train --out none " AHCA "--steps 2 --pooling mean", HARK_EXIT_USAGE, "",
+         "--pooling: has no effect here, it needs --architecture encoder (which is ahca)");
 }
 
 /* Tokens are labelled, and reconstructed from examples and from text: trained, resumed, measured; the frequencies of the tokens alone are beaten. */
@@ -441,28 +444,29 @@ static void options_of_chunks_that_say_nothing_are_refused(void **state) {
   static const struct {
     const char *words, *message;
   } cases[] = {
-      {"--chunk fixed --model.ahca.delimiter 9", "it needs model.ahca.chunk delimiter"},
-      {"--chunk fixed --model.ahca.more_delimiters 9", "it needs model.ahca.chunk delimiter"},
-      {"--model.ahca.window 3", "it needs model.ahca.chunk semantic"},
-      {"--model.ahca.chunk_minimum 2", "it needs a model.ahca.chunk other than fixed"},
-      {"--model.ahca.ratio_weight 0.1", "it needs model.ahca.chunk learned"},
-      {"--model.ahca.depth paper --capacity 0.25", "it needs model.ahca.depth capacity"},
-      {"--layers 1 --model.ahca.depth paper", "it needs model.layers of 2 or more"},
-      {"--layers 1 --model.ahca.capacities 0.5", "it needs model.layers of 2 or more"},
-      {"--model.ahca.depth paper --model.ahca.capacities 0.5,0.5", "it needs model.ahca.depth capacity"},
-      {"--capacity 0.25 --model.ahca.capacities 0.5,0.5", "it needs no model.ahca.capacities"},
+      {"--chunk fixed --model.ahca.delimiter 9", "--model.ahca.delimiter: has no effect here, it needs --chunk delimiter (which is fixed)"},
+      {"--chunk fixed --model.ahca.more_delimiters 9", "it needs --chunk delimiter (which is fixed)"},
+      {"--model.ahca.window 3", "it needs --chunk semantic (which is fixed)"},
+      {"--model.ahca.chunk_minimum 2", "it needs --chunk other than fixed (which is fixed)"},
+      {"--model.ahca.ratio_weight 0.1", "it needs --chunk learned (which is fixed)"},
+      {"--model.ahca.depth paper --capacity 0.25", "--capacity: has no effect here, it needs --model.ahca.depth capacity (which is paper)"},
+      {"--layers 1 --model.ahca.depth paper", "it needs --layers of at least 2 (which is 1)"},
+      {"--layers 1 --model.ahca.capacities 0.5", "it needs --layers of at least 2 (which is 1)"},
+      {"--model.ahca.depth paper --model.ahca.capacities 0.5,0.5", "it needs --model.ahca.depth capacity (which is paper)"},
+      {"--capacity 0.25 --model.ahca.capacities 0.5,0.5", "it needs no --model.ahca.capacities"},
       {"--model.ahca.capacities 0.5", "1 numbers given, expected one for each layer from the second on, 2"},
       {"--model.ahca.capacities 0.5,0.75", "\"0.5,0.75\" given, expected numbers from 1 to 0 that do not grow from layer to layer"},
       {"--model.ahca.capacities 1.5,0.5", "expected numbers from 1 to 0"},
       {"--model.ahca.capacities half,0.5", "expected numbers from 1 to 0"},
       {"--model.initialisation xavier", "ahca has initial weights of its own"},
-      {"--layers 1 --capacity 0.25", "it needs model.layers of 2 or more"},
-      {"--layers 1 --model.ahca.ponder_weight 0.1", "it needs model.layers of 2 or more"},
-      {"--model.ahca.layer linear --activation silu", "it needs model.ahca.layer block"},
+      {"--layers 1 --capacity 0.25", "it needs --layers of at least 2 (which is 1)"},
+      {"--layers 1 --model.ahca.ponder_weight 0.1", "it needs --layers of at least 2 (which is 1)"},
+      {"--model.ahca.layer linear --activation silu",
+       "--activation: has no effect here, it needs --architecture other than ahca or --model.ahca.layer block"},
       {"--chunk delimiter --model.ahca.delimiter 1000", "expected a token, 0 to"},
       {"--chunk delimiter --model.ahca.delimiter 5", "token 5 never occurs in the training data"},
       {"--chunk delimiter --model.ahca.more_delimiters x", "expected numbers of tokens"},
-      {"--architecture encoder --chunk-size 5", "it needs model.architecture ahca"},
+      {"--architecture encoder --chunk-size 5", "it needs --architecture ahca (which is encoder)"},
       {"--model.ahca.head labels --model.ahca.output selected", "expected chunks"},
       {"--model.ahca.head labels", "tells tokens, and the data have classes"},
   };

@@ -290,7 +290,7 @@ static void wrong_words_are_refused(void **state) {
                {"hark lab rank-map --markdown lab.txt", "'lab.txt' is not a name that ends in .md"},
                {"hark lab all --markdown .md", "ends in .md"},
                {"hark lab softmax-kda", "did you mean softmax-kde?"},
-               {"hark lab rank-map --run run", "applies to approximation only"},
+               {"hark lab rank-map --run run", "--run: has no effect here, it needs lab approximation or all"},
                {"hark lab rank-map --terminal --json", "no place"},
                {"hark lab all --quick --text text.txt", "--run RUN"},
                {"hark lab approximation --quick --run run", "--text FILE"}};

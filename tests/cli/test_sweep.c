@@ -397,8 +397,46 @@ static void wrong_plans_are_refused(void **state) {
   }
   command_expect(folder, "sweep nowhere.yaml", 3, "", "", &output);
   test_file_write_text(folder, "plan.yaml", "out: o\nconfig: base.yaml\n");
-  command_expect(folder, "sweep plan.yaml --beside time,,lr --list", 2, "", "--beside: 'time,,lr' is not", &output);
-  command_expect(folder, "sweep plan.yaml --beside a,b,c,d,e,f,g --list", 2, "", "--beside: 'a,b,c,d,e,f,g' is not", &output);
+  command_expect(folder, "sweep plan.yaml --beside time,,lr", 2, "", "--beside: 'time,,lr' is not", &output);
+  command_expect(folder, "sweep plan.yaml --beside a,b,c,d,e,f,g", 2, "", "--beside: 'a,b,c,d,e,f,g' is not", &output);
+}
+
+/* Settings may be for some of the runs, whose configurations have them alone; what none has a use for is refused. Lists are lists. */
+static void settings_have_an_effect_in_some_run(void **state) {
+  (void)state;
+  static const struct {
+    const char *plan, *expected;
+  } wrong[] = {{"settings: {model.attention.window: 3}\n",
+                "plan.yaml:3: model.attention.window: has no effect in any run, it needs model.attention.structure window"},
+               {"variants: {a: {train.rotary_rate: 2}, b: {}}\n",
+                "train.rotary_rate: has no effect in any run, it needs model.rotary.learned other than none"},
+               {"grid: {model.attention.sigma: [1, 2]}\n", "model.attention.sigma: has no effect in any run"},
+               {"settings: {train.steps: [1, 2]}\n", "plan.yaml:3: train.steps: a list given, expected one value"},
+               {"settings: {model.attention.structure: []}\n", "expected one of dense"},
+               {"settings: {data.paths: }\n", "plan.yaml:3: expected settings, KEY: VALUE"},
+               {"variants: {a: {model.layers: [2]}}\n", "plan.yaml:3: model.layers: a list given, expected one value"}};
+  char plan[512];
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+    (void)snprintf(plan, sizeof plan, "config: base.yaml\nout: o\n%s", wrong[i].plan);
+    test_file_write_text(folder, "plan.yaml", plan);
+    test_command_run(folder, "", "sweep plan.yaml --list", &output);
+    if (output.code != 2 || test_line_count(output.err) != 1 || strstr(output.err, wrong[i].expected) == NULL)
+      fail_msg("%s: %d %s, expected \"%s\"", wrong[i].plan, output.code, output.err, wrong[i].expected);
+  }
+  test_file_write_text(folder, "second.txt", "the quick brown fox jumps over the lazy dog, and the dog sleeps on as if nothing had been\n");
+  test_file_write_text(
+      folder, "plan.yaml",
+      "config: base.yaml\nout: o\nsettings: {model.attention.window: 3, model.layers: 2, data.paths: [text.txt, second.txt], "
+      "train.steps: 2}\nvariants:\n  dense: {}\n  window: {model.attention.structure: [window, dense]}\n");
+  command_expect(folder, "sweep plan.yaml", 0, "", "", &output);
+  char *const dense = test_file_text(folder, "o/dense-seed=1.yaml"), *const window = test_file_text(folder, "o/window-seed=1.yaml");
+  assert_non_null(strstr(dense, "window: 128\n"));
+  assert_non_null(strstr(window, "window: 3\n"));
+  assert_non_null(strstr(window, "structure: window,dense\n"));
+  assert_non_null(strstr(dense, "  paths: [text.txt, second.txt]\n"));
+  free(dense);
+  free(window);
+  command_expect(folder, "sweep plan.yaml --list", 0, "window-seed=1  done\n", "", &output); /* it is the plan that they were begun with */
 }
 
 /* ---- statistics ---- */
@@ -536,6 +574,7 @@ int main(void) {
                                      TEST(a_run_that_fails_leaves_the_others),
                                      TEST(several_plans_make_one_table),
                                      TEST(wrong_plans_are_refused),
+                                     TEST(settings_have_an_effect_in_some_run),
                                      TEST(spreads_leave_out_what_is_missing),
                                      TEST(numbers_of_a_run_are_chosen),
                                      TEST(runs_are_compared_at_equal_costs),

@@ -192,7 +192,12 @@ int child_command(const child_place *place, const char *kind, const char *at, co
   /* the address sanitizer wants to be the first library unless told otherwise */
   next += snprintf(next, (size_t)(end - next), "HARK_ARCH=generic ASAN_OPTIONS=\"$ASAN_OPTIONS:verify_asan_link_order=0\" '%s' train",
                    HARK_COMMAND);
-  for (int i = 0; i < small_run_word_count; i++) next += snprintf(next, (size_t)(end - next), " %s", small_run_words[i]);
+  for (int i = 0; i < small_run_word_count; i++) {
+    const int length = (int)strcspn(small_run_words[i], "=");
+    char flag[64];
+    (void)snprintf(flag, sizeof flag, "%.*s ", length, small_run_words[i]);
+    if (strstr(words, flag) == NULL) next += snprintf(next, (size_t)(end - next), " %s", small_run_words[i]);
+  }
   (void)snprintf(next, (size_t)(end - next), " --data '%s' --out '%s' %s >'%s/said' 2>&1", place->small.text, place->work, words,
                  place->folder);
   const int result = system(command);

@@ -20,16 +20,16 @@ typedef struct values {
 } values;
 
 static const hark_option table_options[] = {
-    {"model.count", "count n", HARK_OPTION_INT, offsetof(values, count), "4", "[1, 10]", NULL, NULL, "a count"},
-    {"model.flag", "flag", HARK_OPTION_BOOL, offsetof(values, flag), "true", NULL, NULL, NULL, "a flag"},
+    {"model.count", "count n", HARK_OPTION_INT, offsetof(values, count), "4", "[1, 10]", NULL, NULL, "a count", NULL},
+    {"model.flag", "flag", HARK_OPTION_BOOL, offsetof(values, flag), "true", NULL, NULL, NULL, "a flag", NULL},
     {"model.part.normalisation", "normalisation", HARK_OPTION_ENUM, offsetof(values, normalisation), "softmax", "softmax|cme", NULL, NULL,
-     "words"},
-    {"train.learning_rate", "learning-rate lr", HARK_OPTION_FLOAT, offsetof(values, rate), "1e-3", "(0, 1)", "train", NULL, "a rate"},
-    {"train.time", NULL, HARK_OPTION_DURATION, offsetof(values, time), "0", "[0, inf)", NULL, NULL, "a time"},
-    {"train.other", NULL, HARK_OPTION_BOOL, offsetof(values, other), "false", NULL, NULL, NULL, "another flag"},
-    {"data.name", "name", HARK_OPTION_STRING, offsetof(values, name), "none", NULL, NULL, NULL, "a name"},
-    {"data.paths", "data", HARK_OPTION_LIST, offsetof(values, paths), "", NULL, NULL, NULL, "paths"},
-    {"data.kinds", "kinds", HARK_OPTION_LAYERS, offsetof(values, kinds), "dense", "dense|window|hierarchical", NULL, NULL, "kinds"},
+     "words", NULL},
+    {"train.learning_rate", "learning-rate lr", HARK_OPTION_FLOAT, offsetof(values, rate), "1e-3", "(0, 1)", "train", NULL, "a rate", NULL},
+    {"train.time", NULL, HARK_OPTION_DURATION, offsetof(values, time), "0", "[0, inf)", NULL, NULL, "a time", NULL},
+    {"train.other", NULL, HARK_OPTION_BOOL, offsetof(values, other), "false", NULL, NULL, NULL, "another flag", NULL},
+    {"data.name", "name", HARK_OPTION_STRING, offsetof(values, name), "none", NULL, NULL, NULL, "a name", NULL},
+    {"data.paths", "data", HARK_OPTION_LIST, offsetof(values, paths), "", NULL, NULL, NULL, "paths", NULL},
+    {"data.kinds", "kinds", HARK_OPTION_LAYERS, offsetof(values, kinds), "dense", "dense|window|hierarchical", NULL, NULL, "kinds", NULL},
 };
 static const hark_option_table table = {table_options, sizeof table_options / sizeof *table_options, NULL, sizeof(values), true};
 
@@ -108,7 +108,7 @@ static void flags_have_all_their_forms(void **state) {
   assert_int_equal(hark_options_argument_count(options), 2);
   assert_string_equal(hark_options_argument(options, 0), "a");
   assert_string_equal(hark_options_argument(options, 1), "--name");
-  arguments("-n 6 --flag --lr 1e-2 --learning_rate 2e-2 --name= --train.other=off --normalization cme");
+  arguments("-n 6 --flag --learning_rate 2e-2 --name= --train.other=off --normalization cme");
   assert_int_equal(v.count, 6);
   assert_true(v.flag);
   assert_true(v.rate == 2e-2);
@@ -143,7 +143,7 @@ static void options_are_copied_from_another_set(void **state) {
   hark_options_destroy(context, &from);
 }
 
-/* One word, several with commas, a sequence; what is written reads back; the last of two flags counts; a flag counts more than a file. */
+/* One word, several with commas, a sequence; what is written reads back; a flag counts more than a file. */
 static void words_for_the_layers_are_read(void **state) {
   (void)state;
   char expected[160];
@@ -167,12 +167,14 @@ static void words_for_the_layers_are_read(void **state) {
   assert_true(v.kinds.count == 2 && v.kinds.words[0] == 2 && v.kinds.words[1] == 1);
   yaml("data.kinds: dense , window");
   assert_true(v.kinds.count == 2 && v.kinds.words[0] == 0 && v.kinds.words[1] == 1);
-  arguments("--kinds window --kinds hierarchical,dense");
+  arguments("--kinds hierarchical,dense");
   assert_true(v.kinds.count == 2 && v.kinds.words[0] == 2 && v.kinds.words[1] == 0);
   yaml("data.kinds: [window, dense, dense]");
   assert_true(v.kinds.count == 2 && v.kinds.words[0] == 2);
   assert_int_equal(hark_options_problem_count(options), 0);
-  arguments("--kinds window,hierarchial --kinds= --kinds dense,");
+  arguments("--kinds window,hierarchial");
+  arguments("--kinds=");
+  arguments("--kinds dense,");
   yaml("data.kinds: [windw, dense]");
   yaml("data.kinds: []\ndata.name: x\n");
   yaml("data: {kinds: []}");
@@ -314,7 +316,7 @@ static void subcommands_may_share_a_flag(void **state) {
   struct {
     hark_string_list rates;
   } own;
-  hark_option rates = {"rates", "lr", HARK_OPTION_LIST, 0, "", NULL, "eval", "X,...", "rates"};
+  hark_option rates = {"rates", "lr", HARK_OPTION_LIST, 0, "", NULL, "eval", "X,...", "rates", NULL};
   const hark_option_table second = {&rates, 1, NULL, sizeof own, false};
   for (int order = 0; order < 2; order++) {
     const hark_option_group groups[2][2] = {{{&table, &v}, {&second, &own}}, {{&second, &own}, {&table, &v}}};
@@ -420,13 +422,193 @@ static void help_and_reference_name_every_option(void **state) {
   hark_text_free(&reference);
 }
 
+/* ---- options that have no effect without others ---- */
+
+typedef struct need_values {
+  int64_t window, layers, seed;
+  double sigma, dropout;
+  int kernel;
+  bool gate, learned;
+  const char *expression;
+  hark_string_list items;
+  hark_layer_choice structure;
+  double stretch, rate, fraction;
+} need_values;
+#define N(field) offsetof(need_values, field)
+static const hark_option need_options[] = {
+    {"m.structure", "structure", HARK_OPTION_LAYERS, N(structure), "dense", "dense|window|hierarchical", NULL, NULL, "", NULL},
+    {"m.window", "window", HARK_OPTION_INT, N(window), "8", NULL, NULL, NULL, "", "m.structure window"},
+    {"m.kernel", "kernel", HARK_OPTION_ENUM, N(kernel), "exp", "exp|rbf|normalised", NULL, NULL, "", NULL},
+    {"m.sigma", "sigma", HARK_OPTION_FLOAT, N(sigma), "1", NULL, NULL, NULL, "", "m.kernel rbf"},
+    {"m.gate", "gate", HARK_OPTION_BOOL, N(gate), "true", NULL, NULL, NULL, "", "m.kernel !rbf, m.structure !dense"},
+    {"m.layers", "layers", HARK_OPTION_INT, N(layers), "4", NULL, NULL, NULL, "", NULL},
+    {"m.dropout", "dropout", HARK_OPTION_FLOAT, N(dropout), "0", NULL, NULL, NULL, "", "m.layers >=2"},
+    {"m.seed", "seed", HARK_OPTION_INT, N(seed), "0", NULL, NULL, NULL, "", "m.dropout >0"},
+    {"m.expression", "expression", HARK_OPTION_STRING, N(expression), "", NULL, NULL, "EXPR", "", NULL},
+    {"m.learned", "learned", HARK_OPTION_BOOL, N(learned), "false", NULL, NULL, NULL, "", NULL},
+    {"m.rate", "rate", HARK_OPTION_FLOAT, N(rate), "1", NULL, NULL, NULL, "", "m.expression given or m.learned true"},
+    {"m.items", "item", HARK_OPTION_LIST, N(items), "", NULL, NULL, NULL, "", NULL},
+    {"m.fraction", "fraction", HARK_OPTION_FLOAT, N(fraction), "0.5", NULL, NULL, NULL, "", "m.items none"},
+    {"m.stretch", "stretch", HARK_OPTION_FLOAT, N(stretch), "1", NULL, NULL, NULL, "", "$1 make, $2 copy|recall"},
+};
+#undef N
+static const hark_option_table need_table = {need_options, sizeof need_options / sizeof *need_options, NULL, sizeof(need_values), true};
+
+/* A command line, after a file, and before both what a run has recorded: what is refused, and in which words. */
+static void options_without_effect_are_refused(void **state) {
+  (void)state;
+  static const struct {
+    const char *run, *file, *words, *problems[3];
+  } cases[] = {
+      {"", "", "--window 8", {"--window: has no effect here, it needs --structure window (which is dense)"}},
+      {"", "", "--structure dense,window --window 3", {NULL}},
+      {"", "", "--structure hierarchical,dense --window 3", {"it needs --structure window (which is hierarchical,dense)"}},
+      {"", "", "--sigma 1 --window 1", {"--window: ", "--sigma: has no effect here, it needs --kernel rbf (which is exp)"}},
+      {"", "", "--no-gate --structure window,dense --kernel normalised", {NULL}},
+      {"", "", "--no-gate", {"--no-gate: has no effect here, it needs --structure other than dense (which is dense)"}},
+      {"", "", "--gate --kernel rbf --structure window", {"--gate: has no effect here, it needs --kernel other than rbf (which is rbf)"}},
+      {"", "", "--dropout .5 --layers 1", {"--dropout: has no effect here, it needs --layers of at least 2 (which is 1)"}},
+      {"", "", "--seed 3", {"--seed: has no effect here, it needs --dropout above 0 (which is 0)"}},
+      {"", "", "--seed 3 --dropout 1e-300", {NULL}},
+      {"", "", "--rate 2", {"--rate: has no effect here, it needs --expression EXPR or --learned"}},
+      {"", "", "--rate 2 --learned", {NULL}},
+      {"", "", "--rate 2 --expression decay", {NULL}},
+      {"", "", "--item a --fraction 0.1", {"--fraction: has no effect here, it needs no --item"}},
+      {"", "", "--stretch 2 info recall", {"--stretch: has no effect here, it needs train make"}},
+      {"", "", "--stretch 2 make listops", {"--stretch: has no effect here, it needs train make copy or recall"}},
+      {"", "", "--stretch 2 make copy", {NULL}},
+      /* files may list what is so anyway, in other words too; what they ask for is looked at as they have it */
+      {"", "m: {window: 8, sigma: 1.0, dropout: 0, layers: 1, fraction: .5, items: []}", "", {NULL}},
+      {"", "m.window: 9\nm.seed: 2", "", {"c.yaml:1: m.window: has no effect here, it needs m.structure window", "c.yaml:2: m.seed: "}},
+      {"", "m: {window: 9, structure: window}", "--structure dense", {NULL}},
+      {"", "m: {window: 9}", "--structure dense", {NULL}},
+      {"",
+       "m: {sigma: 9}",
+       "--structure window --window 2",
+       {"c.yaml:1: m.sigma: has no effect here, it needs m.kernel rbf (which is exp)"}},
+      /* of a run nothing is refused; it has what is needed */
+      {"m: {window: 9, sigma: 3, seed: 4}", "", "", {NULL}},
+      {"m: {window: 9, structure: window}", "", "--window 2", {NULL}},
+      {"m: {window: 9, structure: dense}", "", "--window 2", {"--window: has no effect here"}},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    need_values own;
+    hark_options *const kept = options;
+    const hark_option_group group = {&need_table, &own};
+    assert_fine(context, hark_options_create(context, "train", &group, 1, &options));
+    arguments(cases[i].words);
+    yaml(cases[i].file);
+    assert_fine(context, hark_options_read_yaml(context, options, test_file_write_text(folder, "r.yaml", cases[i].run), HARK_SOURCE_RUN));
+    int expected = 0;
+    while (expected < 3 && cases[i].problems[expected] != NULL) expected++;
+    for (int twice = 0; twice < 2; twice++) { /* they are found once */
+      assert_fine(context, hark_options_refuse_idle(context, options));
+      if (hark_options_problem_count(options) != expected)
+        fail_msg("case %d: %d problems, expected %d: %s", (int)i, hark_options_problem_count(options), expected,
+                 hark_options_problem_count(options) > 0 ? hark_options_problem(options, 0) : "");
+      expect_problems(cases[i].problems, expected);
+    }
+    hark_options_destroy(context, &options);
+    options = kept;
+  }
+}
+
+/* Whether an option has an effect is a matter of values alone; one that is put back is as if it had not been given. */
+static void effects_are_known(void **state) {
+  (void)state;
+  need_values own;
+  hark_options *const kept = options;
+  const hark_option_group group = {&need_table, &own};
+  hark_text text = hark_text_empty(context);
+  assert_fine(context, hark_options_create(context, "train", &group, 1, &options));
+  assert_true(hark_options_has_effect(options, "m.kernel") && !hark_options_has_effect(options, "m.window"));
+  assert_false(hark_options_is_idle(options, "m.window"));
+  arguments("--window 3 --item a --item b");
+  assert_true(hark_options_is_idle(options, "m.window") && !hark_options_has_effect(options, "m.fraction"));
+  assert_fine(context, hark_options_reset(context, options, "m.window"));
+  assert_fine(context, hark_options_reset(context, options, "m.items"));
+  assert_int_equal(own.window, 8);
+  assert_int_equal(own.items.count, 0);
+  assert_true(hark_options_source(options, "m.window") == HARK_SOURCE_DEFAULT && hark_options_has_effect(options, "m.fraction"));
+  assert_fine(context, hark_options_refuse_idle(context, options));
+  assert_int_equal(hark_options_problem_count(options), 0);
+  hark_option_print_needs(options, &need_options[10], false, &text);
+  assert_string_equal(hark_text_get(&text), "--expression EXPR or --learned");
+  hark_text_free(&text);
+  hark_option_print_needs(options, &need_options[4], true, &text);
+  assert_string_equal(hark_text_get(&text), "m.kernel other than rbf, m.structure other than dense");
+  hark_text_free(&text);
+  hark_options_print_help(options, &text);
+  assert_non_null(strstr(hark_text_get(&text), "needs --structure window (8)"));
+  hark_text_free(&text);
+  hark_options_destroy(context, &options);
+  options = kept;
+}
+
+/* One of two values would be lost; the same once more says nothing else. Lists collect. */
+static void options_are_given_once(void **state) {
+  (void)state;
+  arguments("--count 5 --flag --count 5 --model.count=5.0 --name a --data a --data b --train.time 90s");
+  assert_int_equal(hark_options_problem_count(options), 0);
+  assert_int_equal(v.paths.count, 2);
+  arguments(
+      "--count 6 -n 7 --no-flag --flag --name a --name b --lr 1e-3 --learning-rate .1 --kinds dense --kinds window --normalization cme "
+      "--model.part.normalisation softmax --count 8");
+  static const char *const problems[] = {
+      "-n: given twice, \"7\" and with --count \"6\", expected once",
+      "--flag: given twice, \"true\" and with --no-flag \"false\", expected once",
+      "--name: given twice, as \"a\" and \"b\", expected once",
+      "--learning-rate: given twice, \".1\" and with --lr \"0.001\", expected once",
+      "--kinds: given twice, as \"dense\" and \"window\", expected once",
+      "--model.part.normalisation: given twice, \"softmax\" and with --normalization \"cme\", expected once"};
+  expect_problems(problems, 6);
+}
+
+static void keys_are_given_once(void **state) {
+  (void)state;
+  static const char *const problems[] = {"c.yaml:2: model.part.normalization: key given twice", "model.count: key given twice",
+                                         "data.paths: key given twice"};
+  yaml("model.part.normalisation: cme\nmodel.part.normalization: softmax\n");
+  yaml("model.count: 3\nmodel: {count: 4}\n");
+  yaml("data.paths: [a]\ndata: {paths: b}\n");
+  expect_problems(problems, 3);
+  yaml("model.count: 5\n"); /* another file */
+  assert_int_equal(hark_options_problem_count(options), 3);
+  assert_int_equal(v.count, 5);
+}
+
 static void tables_that_contradict_themselves_are_refused(void **state) {
   (void)state;
-  static const hark_option outside[] = {{"a", NULL, HARK_OPTION_INT, 0, "0", "[1, 2]", NULL, NULL, ""}};
-  static const hark_option twice[] = {{"a", "x y", HARK_OPTION_BOOL, 0, "true", NULL, NULL, NULL, ""},
-                                      {"b", "y", HARK_OPTION_BOOL, 0, "true", NULL, NULL, NULL, ""}};
-  static const hark_option range[] = {{"a", NULL, HARK_OPTION_INT, 0, "1", "1..2", NULL, NULL, ""}};
+  static const hark_option outside[] = {{"a", NULL, HARK_OPTION_INT, 0, "0", "[1, 2]", NULL, NULL, "", NULL}};
+  static const hark_option twice[] = {{"a", "x y", HARK_OPTION_BOOL, 0, "true", NULL, NULL, NULL, "", NULL},
+                                      {"b", "y", HARK_OPTION_BOOL, 0, "true", NULL, NULL, NULL, "", NULL}};
+  static const hark_option range[] = {{"a", NULL, HARK_OPTION_INT, 0, "1", "1..2", NULL, NULL, "", NULL}};
+  /* conditions of what is not there, of words that are none, of tests of another type, and such that are malformed */
+  static const char *const bad[] = {"b given", "d1",        "d1 ",         "d1 one|three", "d1 >2",    "n given",    "n >x",
+                                    "t one",   "d1 one or", "d1 one,n >1", "d1 one or n",  "t >=1",    "l true",     "f given",
+                                    "",        "$0 x",      "$1 given",    "d1 one, ",     "d1 given", "l given or", "d1 !"};
   static const hark_option_table tables[] = {{outside, 1, NULL, 8, true}, {twice, 2, NULL, 8, true}, {range, 1, NULL, 8, true}};
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    struct {
+      int64_t a, n;
+      int word;
+      const char *text;
+      hark_string_list list;
+      bool flag;
+    } fields;
+    const hark_option rows[] = {{"a", NULL, HARK_OPTION_INT, 0, "1", NULL, NULL, NULL, "", bad[i]},
+                                {"n", NULL, HARK_OPTION_INT, 8, "1", NULL, NULL, NULL, "", "d1 one or n >=2, l none"},
+                                {"d1", NULL, HARK_OPTION_ENUM, 16, "one", "one|two", NULL, NULL, "", "$1 a|b, $2 !c"},
+                                {"t", NULL, HARK_OPTION_STRING, 24, "", NULL, NULL, NULL, "", "f false"},
+                                {"l", NULL, HARK_OPTION_LIST, 32, "", NULL, NULL, NULL, "", "t given, n >-1.5"},
+                                {"f", NULL, HARK_OPTION_BOOL, 48, "false", NULL, NULL, NULL, "", "d1 !one"}};
+    const hark_option_table own = {rows, 6, NULL, sizeof fields, true};
+    const hark_option_group group = {&own, &fields};
+    hark_options *other;
+    const hark_status status = hark_options_create(context, NULL, &group, 1, &other);
+    hark_options_destroy(context, &other);
+    if (status != HARK_INTERNAL_ERROR) fail_msg("needs \"%s\" is taken", bad[i]);
+  }
   for (int i = 0; i < 3; i++) {
     int64_t value;
     const hark_option_group group = {&tables[i], &value};
@@ -500,6 +682,10 @@ int main(void) {
       TEST(the_written_file_reads_back),
       TEST(json_holds_all_values),
       TEST(help_and_reference_name_every_option),
+      TEST(options_without_effect_are_refused),
+      TEST(effects_are_known),
+      TEST(options_are_given_once),
+      TEST(keys_are_given_once),
       TEST(tables_that_contradict_themselves_are_refused),
       TEST(a_missing_file_is_not_found),
       TEST(running_out_of_memory_is_a_status),

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "support/cmocka_all.h"
+#include "support/flags.h"
 #include "support/text_files.h"
 
 #define WORDS_LIMIT 256
@@ -34,8 +35,11 @@ static char *read_stream(FILE *stream) {
 }
 
 void test_command_run(const char *folder, const char *environment, const char *words, test_output *output) {
-  char command[4096];
-  const int length = snprintf(command, sizeof command, "cd '%s' && %s '%s' %s >.out 2>.err", folder, environment, HARK_COMMAND, words);
+  char command[4096], settled[4096];
+  assert_true(strlen(words) < sizeof settled);
+  (void)snprintf(settled, sizeof settled, "%s", words);
+  test_flags_settle_text(settled);
+  const int length = snprintf(command, sizeof command, "cd '%s' && %s '%s' %s >.out 2>.err", folder, environment, HARK_COMMAND, settled);
   assert_true(length > 0 && (size_t)length < sizeof command);
   test_output_free(output);
   const int status = system(command);

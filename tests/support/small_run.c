@@ -8,6 +8,7 @@
 
 #include "io/json.h"
 #include "support/cmocka_all.h"
+#include "support/flags.h"
 #include "support/setups.h"
 #include "train/data_place.h"
 
@@ -45,9 +46,10 @@ static void configure(small_run *small, const char *const *more, int count) {
   assert_true(small_run_word_count + count <= MOST);
   memcpy(words, small_run_words, sizeof small_run_words);
   if (count > 0) memcpy(words + small_run_word_count, more, (size_t)count * sizeof *more);
+  count = test_flags_settle(words, small_run_word_count + count);
   const hark_option_group group = {&hark_config_table, &small->config};
   assert_fine(small->plain, hark_options_create(small->plain, "train", &group, 1, &small->options));
-  assert_fine(small->plain, hark_options_read_arguments(small->plain, small->options, small_run_word_count + count, words));
+  assert_fine(small->plain, hark_options_read_arguments(small->plain, small->options, count, words));
   assert_fine(small->plain, hark_config_finish(small->plain, small->options, &small->config));
   for (int i = 0; i < hark_options_problem_count(small->options); i++) fail_msg("%s", hark_options_problem(small->options, i));
   small->paths[0] = small->text;

@@ -130,20 +130,23 @@ static void combinations_that_cannot_work_are_told(void **state) {
   } cases[] = {
       {{{"model.width", "30"}, {"model.heads", "4"}}, "width 30 is not divisible by heads 4"},
       {{{"model.width", "12"}, {"model.heads", "4"}}, "rotary positions need an even head dimension, width / heads is 3"},
-      {{{"model.positions", "none"}, {"model.rotary.learned", "head"}}, "learned rates need positions rotary"},
-      {{{"model.positions", "none"}, {"model.rotary.scaling", "yarn"}}, "scaled rates need positions rotary"},
+      {{{"model.positions", "none"}, {"model.rotary.learned", "head"}},
+       "model.rotary.learned: has no effect here, it needs model.positions rotary (which is none)"},
+      {{{"model.positions", "none"}, {"model.rotary.scaling", "yarn"}},
+       "model.rotary.scaling: has no effect here, it needs model.positions rotary (which is none)"},
       {{{"model.rotary.learned", "model"}, {"model.rotary.scaling", "ntk"}}, "only static rates are scaled"},
-      {{{"model.rotary.scaling_factor", "2"}}, "scaling_factor: says nothing here: it needs a model.rotary.scaling other than none"},
-      {{SCALED("linear"), {"model.rotary.beta_fast", "16"}}, "beta_fast: says nothing here: it needs model.rotary.scaling yarn"},
-      {{SCALED("llama3"), {"model.rotary.beta_slow", "2"}}, "beta_slow: says nothing here: it needs model.rotary.scaling yarn"},
-      {{SCALED("dynamic"), {"model.rotary.truncate", "false"}}, "truncate: says nothing here: it needs model.rotary.scaling yarn"},
-      {{SCALED("ntk"), {"model.rotary.ramp", "turns"}}, "ramp: says nothing here: it needs model.rotary.scaling yarn"},
-      {{SCALED("llama3"), {"model.rotary.mscale", "1"}}, "mscale: says nothing here: it needs model.rotary.scaling yarn"},
+      {{{"model.rotary.scaling_factor", "2"}}, "scaling_factor: has no effect here, it needs model.rotary.scaling other than none"},
+      {{SCALED("linear"), {"model.rotary.beta_fast", "16"}}, "beta_fast: has no effect here, it needs model.rotary.scaling yarn"},
+      {{SCALED("llama3"), {"model.rotary.beta_slow", "2"}}, "beta_slow: has no effect here, it needs model.rotary.scaling yarn"},
+      {{SCALED("dynamic"), {"model.rotary.truncate", "false"}}, "truncate: has no effect here, it needs model.rotary.scaling yarn"},
+      {{SCALED("ntk"), {"model.rotary.ramp", "turns"}}, "ramp: has no effect here, it needs model.rotary.scaling yarn"},
+      {{SCALED("llama3"), {"model.rotary.mscale", "1"}}, "mscale: has no effect here, it needs model.rotary.scaling yarn"},
       {{SCALED("ntk"), {"model.rotary.attention_factor", "1.2"}}, "it needs model.rotary.scaling yarn or longrope"},
-      {{SCALED("yarn"), {"model.rotary.low_freq_factor", "2"}}, "low_freq_factor: says nothing here: it needs model.rotary.scaling llama3"},
+      {{SCALED("yarn"), {"model.rotary.low_freq_factor", "2"}},
+       "low_freq_factor: has no effect here, it needs model.rotary.scaling llama3"},
       {{SCALED("yarn"), {"model.rotary.high_freq_factor", "8"}}, "it needs model.rotary.scaling llama3"},
-      {{SCALED("yarn"), {"model.rotary.short_factor", "1,2"}}, "short_factor: says nothing here: it needs model.rotary.scaling longrope"},
-      {{{"model.rotary.long_factor", "1,2"}}, "long_factor: says nothing here: it needs model.rotary.scaling longrope"},
+      {{SCALED("yarn"), {"model.rotary.short_factor", "1,2"}}, "short_factor: has no effect here, it needs model.rotary.scaling longrope"},
+      {{{"model.rotary.long_factor", "1,2"}}, "long_factor: has no effect here, it needs model.rotary.scaling longrope"},
       {{{"model.rotary.scaling", "yarn"}}, "a scaling needs model.rotary.scaling_factor"},
       {{{"model.rotary.scaling", "dynamic"}}, "a scaling needs model.rotary.scaling_factor"},
       {{SCALED("yarn"), {"model.rotary.beta_fast", "2"}, {"model.rotary.beta_slow", "3"}},
@@ -166,7 +169,7 @@ static void combinations_that_cannot_work_are_told(void **state) {
       {{SCALED("longrope"), EIGHT, FACTORS, {"model.rotary.original_context", "1"}},
        "original_context is 1, expected 2 or more for longrope"},
       {{SCALED("dynamic"), {"data.unit", "sentences"}}, "dynamic depends on the length of a text"},
-      {{{"model.positional_stretch", "2"}}, "a stretch needs a positional kernel"},
+      {{{"model.positional_stretch", "2"}}, "it needs model.positional EXPR"},
       {{{"model.heads", "4"}, {"model.key_heads", "3"}}, "heads 4 is not divisible by key_heads 3"},
       {{{"train.steps", "4"}, {"train.epochs", "1"}}, "only one of steps, epochs, tokens and examples"},
       {{{"data.split", "tail"}, {"data.validation_paths", "a"}}, "files for validation need split files"},
@@ -179,6 +182,7 @@ static void combinations_that_cannot_work_are_told(void **state) {
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
     for (int k = 0; k < 6 && cases[i].settings[k][0] != NULL; k++) set(cases[i].settings[k][0], cases[i].settings[k][1]);
     assert_fine(context, hark_config_finish(context, options, &config));
+    assert_fine(context, hark_options_refuse_idle(context, options));
     assert_failure(context, hark_options_finish(context, options), HARK_BAD_CONFIGURATION, cases[i].message);
     if (hark_options_problem_count(options) != 1) fail_msg("case %zu also: %s", i, hark_options_problem(options, 1));
     end(state);

@@ -9,6 +9,7 @@
 
 #include "io/jsonl.h"
 #include "support/cmocka_all.h"
+#include "support/flags.h"
 #include "support/small_run.h"
 #include "support/training_place.h"
 #include "train/evaluate_examples.h"
@@ -34,9 +35,10 @@ static void open_run(example_run *run, const char *const *words, int count) {
   *run = (example_run){.plain = test_reference_open()};
   memcpy(all, common, sizeof common);
   memcpy(all + COMMON, words, (size_t)count * sizeof *words);
+  count = test_flags_settle(all, COMMON + count);
   const hark_option_group group = {&hark_config_table, &run->config};
   assert_fine(run->plain, hark_options_create(run->plain, "train", &group, 1, &run->options));
-  assert_fine(run->plain, hark_options_read_arguments(run->plain, run->options, COMMON + count, all));
+  assert_fine(run->plain, hark_options_read_arguments(run->plain, run->options, count, all));
   assert_fine(run->plain, hark_config_finish(run->plain, run->options, &run->config));
   for (int i = 0; i < hark_options_problem_count(run->options); i++) fail_msg("%s", hark_options_problem(run->options, i));
 }

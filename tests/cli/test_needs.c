@@ -1,0 +1,169 @@
+/* test_needs.c - options without effect, and options that are given twice, in the subcommands' tables: what is refused, what is not, and that files
+ * which hark writes itself are never refused.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/commands.h"
+#include "data/make.h"
+#include "support/cmocka_all.h"
+#include "support/command_place.h"
+#include "support/setups.h"
+
+static char folder[TEST_PATH_BYTES];
+static test_output output;
+
+static int begin(void **state) {
+  (void)state;
+  command_place_open(folder);
+  return 0;
+}
+
+static int end(void **state) {
+  (void)state;
+  command_place_close(folder, &output);
+  return 0;
+}
+
+static void expect(const char *words, int code, const char *in_err) { command_expect(folder, words, code, "", in_err, &output); }
+
+/* Every option says nothing in one line, and all are told at once. */
+static void options_without_effect_are_refused(void **state) {
+  (void)state;
+  static const struct {
+    const char *words;
+    int lines;
+    const char *says;
+  } cases[] = {
+      {"config --structure dense --window 64 --sigma 3 --ridge 2 --hierarchy-block 8 --partition sibling", 5, "--structure hierarchical"},
+      {"config --structure window,hierarchical --window 64 --hierarchy-block 8", 0, ""},
+      {"config --normalisation softmax,cme --ridge 2 --kernel rbf --sigma 2", 0, ""},
+      {"config --window 128", 1,
+       "--window: has no effect here, it needs --structure window (which is dense)"}, /* though it is the default */
+      {"config --hierarchical-bias --coarse-query exact", 2, "--hierarchical-bias: "},
+      {"config --unit-norm --ridge-power .5 --ridge-learned --sigma-learned", 4, "--sigma-learned: "},
+      {"config --positional-scope head --positional-stretch 2", 2, "it needs --positional EXPR"},
+      {"config --train.positional-rate 2", 1, "it needs --positional EXPR or --ridge-learned or --sigma-learned"},
+      {"config --train.positional-rate 2 --normalisation cme --ridge-learned", 0, ""},
+      {"config --positions learned --model.rotary.base 5e5", 1, "it needs --positions rotary or sinusoidal (which is learned)"},
+      {"config --positions sinusoidal --model.rotary.base 5e5", 0, ""},
+      {"config --positions none --rotary-learned head --model.rotary.pairs half --model.rotary.fraction 0.5", 3, "--positions rotary"},
+      {"config --rotary-factor 4 --model.rotary.original-context 128 --train.rotary-rate 3", 3, "--rotary-factor: "},
+      {"config --chunk-size 8 --capacity 0.5 --select norm", 3, "it needs --architecture ahca (which is decoder)"},
+      {"config --covariates 3 --finite-map network --latent-norm none --latent-form single", 4, "--architecture latent"},
+      {"config --head-width 64 --pooling mean --mask-fraction 0.5", 3, "--architecture encoder or ahca (which is decoder)"},
+      {"config --architecture finite --format vectors --layers 2 --heads 2 --width 8 --norm rms_norm --kernel rbf", 5, "other than finite"},
+      {"config --architecture encoder --format text --no-tie-embeddings", 1, "--architecture decoder or masked_encoder (which is encoder)"},
+      {"config --subwords 300 --data.subwords.model unigram", 2, "it needs --tokenizer subwords (which is characters)"},
+      {"config --tokenizer bytes --unknown map", 1, "it needs --tokenizer other than bytes (which is bytes)"},
+      {"config --data.long-sentences cut", 1, "it needs --unit sentences (which is text)"},
+      {"config --unit sentences --epoch windows", 1, "it needs --unit text (which is sentences)"},
+      {"config --test a --length-limit 3 --example-limit 4", 3, "it needs --format other than corpus (which is corpus)"},
+      {"config --validation v.txt --validation-fraction 0.2", 1, "it needs no --validation"},
+      {"config --allow-missing 'a*' --allow-unexpected b", 2, "it needs --init-from PATH"},
+      {"config --schedule constant --train.minimum-rate 1e-5", 1, "it needs --schedule cosine or linear (which is constant)"},
+      {"config --evaluate-every 0 --early-stop 3", 1, "it needs --evaluate-every above 0 (which is 0)"},
+      {"config --model.attention.unbiased", 1, "it needs --bias"},
+      {"config --markdown --json", 1, "it needs no --json"},
+      {"lab --list --seed 3 --quick", 2, "it needs no --list"},
+      {"lab all --list --radius 2", 0, ""}, /* of one of them */
+      {"bench attention dense:B1,H1,L8,D4 --vocabulary 7 --layers 3", 2, "--layers: has no effect on attention, it needs bench step"},
+      {"bench machine --structure window", 1, "--structure: has no effect on machine, it needs bench step"},
+      {"data make copy --out x --pairs 3 --scale 2 --format text", 3, "it needs data make recall"},
+      {"data info x --seed 2", 1, "--seed: has no effect here, it needs data make"},
+      {"generate run --temperature 0 --top-k 4 --top-p 0.5", 2, "it needs --temperature above 0 (which is 0)"},
+      {"plot run --checkpoint best", 1, "--checkpoint: has no effect here, it needs --positional"},
+      {"plot run --terminal --png --log", 2, "it needs no --terminal"}};
+  expect("train --data text.txt --out run --steps 1 " COMMAND_TINY, HARK_EXIT_DONE, "");
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    const int code = cases[i].lines > 0 ? HARK_EXIT_USAGE : HARK_EXIT_DONE;
+    expect(cases[i].words, code, cases[i].says);
+    if (test_line_count(output.err) != cases[i].lines) fail_msg("hark %s: %s", cases[i].words, output.err);
+    if (cases[i].lines > 0 && strstr(output.err, "no effect") == NULL) fail_msg("hark %s: %s", cases[i].words, output.err);
+  }
+}
+
+/* What is exchanged has an effect on what the run has. */
+static void exchanges_have_an_effect(void **state) {
+  (void)state;
+  expect("eval run --window 3 --threads 1", HARK_EXIT_USAGE, "--window: has no effect here, it needs --structure window (which is dense)");
+  expect("eval run --window 3 --structure window --threads 1", HARK_EXIT_DONE, "");
+  assert_non_null(strstr(output.out, "\"model.attention.window\": \"3\""));
+  expect("eval run --sigma 3 --ridge 2 --rotary-factor 2 --threads 1", HARK_EXIT_USAGE, "--rotary-factor: has no effect here");
+  assert_int_equal(test_line_count(output.err), 3);
+  expect("eval run --part validation --data text.txt --threads 1", HARK_EXIT_USAGE, "--part: has no effect here");
+  expect("train --resume --out run --window 9", HARK_EXIT_USAGE, "--window: has no effect here");
+}
+
+/* Of a configuration the last word would be lost; lists collect. */
+static void options_are_given_once(void **state) {
+  (void)state;
+  static const struct {
+    const char *words, *says;
+  } cases[] = {{"config --positional decay --positional alibi", "--positional: given twice, as \"decay\" and \"alibi\", expected once"},
+               {"config --lr 1 --learning-rate 2", "--learning-rate: given twice, \"2\" and with --lr \"1\", expected once"},
+               {"lab sphere --seed 1 --quick --seed 2", "--seed: given twice"},
+               {"info run --no-color --color", "--color: given twice"},
+               {"positional decay --context 3 --context=4", "--context: given twice"}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    expect(cases[i].words, HARK_EXIT_USAGE, cases[i].says);
+    assert_int_equal(test_line_count(output.err), 1);
+  }
+  expect("config --positional decay --positional decay", HARK_EXIT_DONE, "");
+  test_file_write_text(folder, "twice.yaml", "model: {attention: {normalisation: cme}}\nmodel.attention.normalization: softmax\n");
+  expect("config --config twice.yaml", HARK_EXIT_USAGE, "twice.yaml:2: model.attention.normalization: key given twice");
+}
+
+/* `hark config`, and the record of a run, list everything. They may be given back, and the run goes on. */
+static void files_that_hark_writes_are_taken(void **state) {
+  (void)state;
+  static const char *const runs[] = {
+      "--data text.txt " COMMAND_TINY,
+      "--data text.txt --schedule constant --lr 1e-3 --positions none --structure window --window 4 " COMMAND_TINY,
+      "--data text.txt --tokenizer bytes --kernel rbf --sigma 2 --normalisation cme --ridge 2 " COMMAND_TINY,
+      "--data vectors --format examples --architecture latent --width 4 --heads 2 --context 16 --batch 2 --threads 1",
+      "--data vectors --format examples --architecture ahca --width 8 --heads 2 --layers 1 --context 16 --batch 2 "
+      "--chunk-size 4 --selected 2 --secondary-slots 4 --threads 1",
+      "--data regression --format examples --architecture finite --context 17 --batch 2 --threads 1 --schedule rsqrt"};
+  expect("data make latent --out vectors --training 8 --validation 4 --test 0", HARK_EXIT_DONE, "");
+  expect("data make regression --out regression --training 8 --validation 4 --test 0", HARK_EXIT_DONE, "");
+  expect("config >all.yaml", HARK_EXIT_DONE, "");
+  char *const all = test_file_text(folder, ".out");
+  test_file_write_text(folder, "all.yaml", all);
+  free(all);
+  expect("config --config all.yaml", HARK_EXIT_DONE, "");
+  for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
+    char words[1024];
+    (void)snprintf(words, sizeof words, "train --steps 1 --out first-%d %s", (int)i, runs[i]);
+    expect(words, HARK_EXIT_DONE, "");
+    (void)snprintf(words, sizeof words, "train --config first-%d/config.yaml --out again-%d", (int)i, (int)i);
+    expect(words, HARK_EXIT_DONE, "");
+    (void)snprintf(words, sizeof words, "train --resume --out first-%d --steps 2", (int)i);
+    expect(words, HARK_EXIT_DONE, "");
+  }
+}
+
+/* What a task takes is what its generator says. */
+static void tasks_take_what_they_say(void **state) {
+  (void)state;
+  int taken = 0;
+  for (int e = 0; e < hark_task_entry_count; e++) {
+    const hark_task_entry *const entry = &hark_task_entries[e];
+    for (int i = 0; i < entry->generator->options->count; i++) {
+      const hark_option *const option = &entry->generator->options->options[i];
+      const char *const words = option->needs != NULL ? strstr(option->needs, "$2 ") : NULL;
+      assert_non_null(words);
+      const bool named = hark_option_choice(words + 3, entry->name) >= 0;
+      if (named != hark_task_takes(entry->generator, option->name)) fail_msg("--%s and %s: %s", option->name, entry->name, option->needs);
+      taken += named;
+    }
+  }
+  assert_true(taken > 40);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(options_without_effect_are_refused), cmocka_unit_test(exchanges_have_an_effect),
+                                     cmocka_unit_test(options_are_given_once), cmocka_unit_test(files_that_hark_writes_are_taken),
+                                     cmocka_unit_test(tasks_take_what_they_say)};
+  return cmocka_run_group_tests_name("needs", tests, begin, end);
+}
