@@ -1,5 +1,6 @@
 /* attend_tensors.c - the tensors that hark attend reads and writes: names, types and shapes. */
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "cli/attend.h"
@@ -15,6 +16,7 @@ typedef struct input_rule {
   bool broadcast;
   int rank;
   int64_t shape[4];
+  const char *letters; /* of the extents that may be any, in their order, as --help has them: "B H Lq d" */
 } input_rule;
 
 static const char *const names[] = {"q",          "k",      "v",           "dout",     "attention_bias",    "mask",
@@ -46,6 +48,24 @@ static const char *shape_text(const hark_stored_tensor *stored, char *text, size
   return hark_shape_text(&tensor, text, size);
 }
 
+/* "[2, Hkv, Lk, 3]" */
+static const char *rule_text(const input_rule *rule, char text[HARK_SHAPE_TEXT_BYTES]) {
+  const char *letters = rule->letters;
+  int used = snprintf(text, HARK_SHAPE_TEXT_BYTES, "[");
+  for (int i = 0; i < rule->rank && used > 0 && used < HARK_SHAPE_TEXT_BYTES; i++) {
+    const size_t room = HARK_SHAPE_TEXT_BYTES - (size_t)used;
+    size_t length = 0;
+    const char *const end = i + 1 < rule->rank ? ", " : "]";
+    if (rule->shape[i] != ANY_EXTENT) {
+      used += snprintf(text + used, room, "%" PRId64 "%s", rule->shape[i], end);
+    } else {
+      const char *const word = letters != NULL ? hark_next_word(&letters, ' ', &length) : NULL;
+      used += word != NULL ? snprintf(text + used, room, "%.*s%s", (int)length, word, end) : snprintf(text + used, room, "any%s", end);
+    }
+  }
+  return text;
+}
+
 static hark_status check_shape(hark_context *context, const char *path, const hark_stored_tensor *stored, const input_rule *rule) {
   bool fits = rule->broadcast ? stored->rank <= rule->rank : stored->rank == rule->rank;
   const int missing = rule->rank - stored->rank; /* leading extents that a broadcast tensor may leave out */
@@ -55,14 +75,9 @@ static hark_status check_shape(hark_context *context, const char *path, const ha
   }
   if (fits) return HARK_OK;
   char shape[HARK_SHAPE_TEXT_BYTES], expected[HARK_SHAPE_TEXT_BYTES];
-  hark_tensor wanted = {.rank = rule->rank};
-  memcpy(wanted.shape, rule->shape, sizeof rule->shape);
-  hark_shape_text(&wanted, expected, sizeof expected);
   return hark_fail(context, HARK_BAD_FILE, "%s: tensor %s has shape %s, expected %s%s", path, stored->name,
-                   shape_text(stored, shape, sizeof shape), expected,
-                   rule->broadcast                 ? " or 1 where it is broadcast"
-                   : strchr(expected, '-') != NULL ? ", where -1 is any extent from 1"
-                                                   : "");
+                   shape_text(stored, shape, sizeof shape), rule_text(rule, expected),
+                   rule->broadcast ? " or 1 where it is broadcast" : "");
 }
 
 /* Reads one tensor into `out`; absent ones stay absent. */
@@ -111,32 +126,32 @@ static hark_status read_all(hark_context *context, const char *path, const hark_
   const hark_type type = q->type;
   if (type != HARK_F32 && type != HARK_F64)
     return hark_fail(context, HARK_BAD_FILE, "%s: tensor q is %s, expected F32 or F64", path, q->type_name);
-  const input_rule query = {"q", true, false, 4, {ANY_EXTENT, ANY_EXTENT, ANY_EXTENT, ANY_EXTENT}};
+  const input_rule query = {"q", true, false, 4, {ANY_EXTENT, ANY_EXTENT, ANY_EXTENT, ANY_EXTENT}, "B H Lq d"};
   HARK_TRY(read_tensor(context, path, file, &query, type, &t->query));
   const int64_t *shape = t->query.shape;
-  const input_rule key = {"k", true, false, 4, {shape[0], ANY_EXTENT, ANY_EXTENT, shape[3]}};
+  const input_rule key = {"k", true, false, 4, {shape[0], ANY_EXTENT, ANY_EXTENT, shape[3]}, "Hkv Lk"};
   HARK_TRY(check_shape(context, path, k, &key));
   if (shape[1] % k->shape[1] != 0)
     return hark_fail(context, HARK_BAD_FILE, "%s: tensor q has %" PRId64 " heads, expected a multiple of the %" PRId64 " heads of k", path,
                      shape[1], k->shape[1]);
   HARK_TRY(read_tensor(context, path, file, &key, type, &t->key));
   const int64_t batch = shape[0], heads = shape[1], queries = shape[2], key_heads = t->key.shape[1], keys = t->key.shape[2];
-  const input_rule value = {"v", true, false, 4, {batch, key_heads, keys, ANY_EXTENT}};
+  const input_rule value = {"v", true, false, 4, {batch, key_heads, keys, ANY_EXTENT}, "dv"};
   HARK_TRY(read_tensor(context, path, file, &value, type, &t->value));
-  const input_rule dout = {"dout", true, false, 4, {batch, heads, queries, t->value.shape[3]}};
-  const input_rule bias = {"attention_bias", true, true, 4, {batch, heads, queries, keys}};
-  const input_rule mask = {"mask", false, true, 4, {batch, heads, queries, keys}};
-  const input_rule forget = {"forget", true, false, 3, {batch, heads, keys}};
+  const input_rule dout = {"dout", true, false, 4, {batch, heads, queries, t->value.shape[3]}, NULL};
+  const input_rule bias = {"attention_bias", true, true, 4, {batch, heads, queries, keys}, NULL};
+  const input_rule mask = {"mask", false, true, 4, {batch, heads, queries, keys}, NULL};
+  const input_rule forget = {"forget", true, false, 3, {batch, heads, keys}, NULL};
   const hark_stored_tensor *stored = hark_safetensors_find(file, "log_kernel");
   const bool shared = stored != NULL && stored->rank == 2 && stored->shape[0] == 1;
-  const input_rule log_kernel = {"log_kernel", true, false, 2, {shared ? 1 : heads, ANY_EXTENT}};
+  const input_rule log_kernel = {"log_kernel", true, false, 2, {shared ? 1 : heads, ANY_EXTENT}, "distances"};
   const hark_stored_tensor *table = hark_safetensors_find(file, "hierarchical_bias");
   const bool one_table = table != NULL && table->rank == 2 && table->shape[0] == 1;
-  const input_rule hierarchical_bias = {"hierarchical_bias", true, false, 2, {one_table ? 1 : heads, ANY_EXTENT}};
-  const input_rule query_mask = {"query_mask", false, true, 2, {batch, queries}};
+  const input_rule hierarchical_bias = {"hierarchical_bias", true, false, 2, {one_table ? 1 : heads, ANY_EXTENT}, "4*NR-1"};
+  const input_rule query_mask = {"query_mask", false, true, 2, {batch, queries}, NULL};
   HARK_TRY(read_tensor(context, path, file, &hierarchical_bias, type, &t->hierarchical_bias));
   HARK_TRY(read_tensor(context, path, file, &query_mask, type, &t->query_mask));
-  const input_rule lengths = {"key_lengths", false, false, 1, {batch}}, segments = {"segments", false, false, 2, {batch, keys}};
+  const input_rule lengths = {"key_lengths", false, false, 1, {batch}, NULL}, segments = {"segments", false, false, 2, {batch, keys}, NULL};
   HARK_TRY(read_tensor(context, path, file, &dout, type, &t->dout));
   HARK_TRY(read_tensor(context, path, file, &bias, type, &t->bias));
   HARK_TRY(read_tensor(context, path, file, &mask, type, &t->mask));

@@ -139,10 +139,19 @@ static void show(void *user, const hark_train_progress *at) {
 
 static void say(void *user, const char *line) { hark_progress_line(&((training_view *)user)->progress, "%s", line); }
 
+/* What becomes of a text, which the trainer would find to be another one, without knowing why. */
+static bool divides_text(const char *option) {
+  static const char *const names[] = {"data.unknown", "data.unit", "data.split", "data.validation_fraction"};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    if (strcmp(option, names[i]) == 0) return true;
+  return false;
+}
+
 /* What the weights depend on, and where they come from, cannot change when a run goes on. Dropout and recomputation may. */
 static hark_status refuse_change(hark_invocation *call, const hark_option *option, const hark_options *stored, void *user) {
   (void)user;
-  if (hark_config_bond(option->name) == HARK_BOND_NONE && strcmp(option->name, "train.init_from") != 0) return HARK_OK;
+  const bool of_text = divides_text(option->name) && !hark_config_has_examples(call->values[VALUES_CONFIG]);
+  if (!of_text && hark_config_bond(option->name) == HARK_BOND_NONE && strcmp(option->name, "train.init_from") != 0) return HARK_OK;
   char is[HARK_SHOWN_BYTES], was[HARK_SHOWN_BYTES];
   hark_text given = hark_text_empty(call->context), had = hark_text_empty(call->context);
   hark_options_print_value(call->options, option->name, &given);

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "data/example_format.h"
 #include "io/files.h"
 #include "io/json_tree.h"
 
@@ -77,6 +78,14 @@ static hark_status find_in_folder(hark_context *context, const hark_examples_set
   size_t at[HARK_SPLIT_ALL] = {0};
   if (settings->path_count > 1 || settings->validation_path_count > 0 || settings->test_path_count > 0)
     return hark_fail(context, HARK_BAD_CONFIGURATION, "%s: a folder has files for every split, no other paths can stand beside it", folder);
+  char task[HARK_PATH_BYTES];
+  HARK_TRY(hark_path_join(context, folder, HARK_TASK_FILE, task));
+  const hark_example_format *const format = settings->format != NULL ? hark_example_format_find(settings->format) : NULL;
+  if (format != NULL && hark_path_kind_of(task) == HARK_PATH_NONE)
+    return hark_fail(context, HARK_BAD_FILE,
+                     "%s: is a folder, expected files of the format %s (%s); the folders that are read are those of hark data make, "
+                     "with " HARK_TASK_FILE,
+                     folder, format->name, format->summary);
   HARK_TRY(read_task(context, folder, &out->text, at));
   out->format = hark_text_get(&out->text);
   if (settings->format != NULL && settings->format[0] != '\0' && strcmp(settings->format, out->format) != 0)

@@ -12,6 +12,7 @@
 #include "data/permutation.h"
 #include "data/sources_apart.h"
 #include "io/files.h"
+#include "io/foreign.h"
 #include "io/json_write.h"
 
 #define VOCABULARY_FORMAT_VERSION 1
@@ -55,7 +56,15 @@ static hark_status reserve_symbols(hark_context *context, hark_examples *example
       int file;
       uint64_t size;
       HARK_TRY(hark_file_open(context, all->paths[split][i], &file, &size));
+      char front[HARK_FOREIGN_BYTES];
+      const size_t seen = (size_t)hark_min((int64_t)size, (int64_t)sizeof front);
+      const hark_status status = hark_file_read_at(context, file, all->paths[split][i], front, seen, 0);
       hark_file_close(&file);
+      HARK_TRY(status);
+      const char *const foreign = hark_foreign_file(front, seen);
+      if (foreign != NULL)
+        return hark_fail(context, HARK_BAD_FILE, "%s: is %s, expected examples of format %s", all->paths[split][i], foreign,
+                         examples->format->name);
       bytes += size;
     }
   if (bytes > INT64_MAX) return hark_fail(context, HARK_TOO_LARGE, "examples of %" PRIu64 " bytes", bytes);

@@ -76,7 +76,7 @@ hark_status hark_lines_fail(hark_context *context, const hark_line_reader *lines
   va_end(arguments);
   hark_text_place place = {lines->at, lines->number, 1};
   if (at > 0) hark_text_place_advance(&place, lines->line, at);
-  return hark_text_fail(context, lines->path, &place, what);
+  return hark_text_fail(context, lines->path, &place, what, "");
 }
 
 hark_status hark_lines_check_utf8(hark_context *context, const hark_line_reader *lines, size_t at, size_t length) {

@@ -222,7 +222,7 @@ hark_status hark_sources_divide(hark_context *context, const hark_corpus_setting
 }
 
 /* Finds line and column by reading the file again: faults are rare, and counting lines would slow down every file. */
-static hark_status fail_at(hark_context *context, const hark_source *source, int file, int64_t at, const char *what) {
+static hark_status fail_at(hark_context *context, const hark_source *source, int file, int64_t at, const char *what, const char *more) {
   char buffer[4096];
   hark_text_place place = HARK_TEXT_BEGINNING;
   while (place.byte < at) {
@@ -230,7 +230,7 @@ static hark_status fail_at(hark_context *context, const hark_source *source, int
     HARK_TRY(hark_file_read_at(context, file, source->path, buffer, bytes, (uint64_t)place.byte));
     hark_text_place_advance(&place, buffer, bytes);
   }
-  return hark_text_fail(context, source->path, &place, what);
+  return hark_text_fail(context, source->path, &place, what, more);
 }
 
 static hark_status read_parts(hark_context *context, const hark_source *source, int file, int64_t from, int64_t to, char *buffer,
@@ -244,7 +244,7 @@ static hark_status read_parts(hark_context *context, const hark_source *source, 
     size_t consumed = 0;
     hark_text_fault fault = {0};
     const hark_status status = function(closure, buffer, held, at + (int64_t)held == to, &consumed, &fault);
-    if (status == HARK_BAD_FILE) return fail_at(context, source, file, at + (int64_t)fault.at, fault.what);
+    if (status == HARK_BAD_FILE) return fail_at(context, source, file, at + (int64_t)fault.at, fault.what, fault.more);
     if (status != HARK_OK) return status;
     held -= consumed;
     memmove(buffer, buffer + consumed, held);

@@ -34,6 +34,7 @@ typedef enum hark_subword_model {
 typedef struct hark_subword_job {
   hark_subword_model model;
   int32_t pieces;  /* exactly so many are wanted */
+  int32_t others;  /* tokens of the vocabulary that are no pieces to be learned: what a message says of bounds is of all together */
   double coverage; /* (0, 1]: part of the text's characters that must be pieces; the rarest others may be left out */
   size_t words;
   const char *text;

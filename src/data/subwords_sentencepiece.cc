@@ -8,6 +8,8 @@
 #include <sentencepiece_trainer.h>
 
 #include <cstdio>
+#include <cstdlib>
+#include <cstring>
 #include <exception>
 #include <new>
 #include <string>
@@ -70,6 +72,23 @@ hark_status Fail(hark_status status, const std::string &text, char *message) {
   return status;
 }
 
+// The number behind `before`, or -1.
+long long NumberAfter(const std::string &text, const char *before) {
+  const size_t at = text.find(before);
+  return at == std::string::npos ? -1 : std::atoll(text.c_str() + at + std::strlen(before));
+}
+
+// SentencePiece counts its pieces and the unknown one: its bounds are told of the whole vocabulary.
+std::string BoundOf(const std::string &what, const hark_subword_job *job) {
+  const long long most = NumberAfter(what, " <= "), least = NumberAfter(what, " vs "), others = job->others - 1;
+  if (what.find("too high") != std::string::npos && most > 0)
+    return "the text gives " + std::to_string(most + others) + " at most (--subwords " + std::to_string(most + others) + ")";
+  if (what.find("required_chars") != std::string::npos && least > 0)
+    return "expected at least " + std::to_string(least + others) + ", since characters are pieces too (--subwords " +
+           std::to_string(least + others) + "), or a lower data.subwords.coverage";
+  return what;
+}
+
 hark_status Train(const hark_subword_job *job, std::string *model, char *message) {
   // One piece more, for the unknown.
   const std::unordered_map<std::string, std::string> options = {{"model_type", job->model == HARK_SUBWORD_BPE ? "bpe" : "unigram"},
@@ -88,7 +107,7 @@ hark_status Train(const hark_subword_job *job, std::string *model, char *message
                                                                 {"minloglevel", "3"}};
   Words words(job);
   const sentencepiece::util::Status status = sentencepiece::SentencePieceTrainer::Train(options, &words, model);
-  return status.ok() ? HARK_OK : Fail(HARK_BAD_CONFIGURATION, status.error_message(), message);
+  return status.ok() ? HARK_OK : Fail(HARK_BAD_CONFIGURATION, BoundOf(status.error_message(), job), message);
 }
 
 hark_status Give(const std::string &model, hark_subword_sink *sink, void *user, char *message) {

@@ -31,9 +31,20 @@ hark_status hark_text_fault_set(hark_text_fault *fault, size_t at, const char *f
   va_list arguments;
   va_start(arguments, format);
   fault->at = at;
+  fault->more[0] = '\0';
   vsnprintf(fault->what, sizeof fault->what, format, arguments);
   va_end(arguments);
   return HARK_BAD_FILE;
+}
+
+hark_status hark_text_fault_unknown(hark_text_fault *fault, size_t at, uint32_t code) {
+  char text[HARK_UTF8_MAX_BYTES + 1] = "", shown[HARK_UTF8_MAX_BYTES + 8] = "";
+  text[hark_utf8_encode(code, text)] = '\0';
+  const bool visible = code > 0x20 && (code < 0x7f || code > 0xa0);
+  if (visible) (void)snprintf(shown, sizeof shown, "\"%s\"; ", text);
+  const hark_status status = hark_text_fault_set(fault, at, "U+%04" PRIX32 " is not in the vocabulary", code);
+  (void)snprintf(fault->more, sizeof fault->more, ": %sdata.unknown map (--unknown map) reads such as the unknown token", shown);
+  return status;
 }
 
 static hark_status fail_unknown_kind(hark_context *context, const char *kind) {
@@ -153,9 +164,9 @@ void hark_text_place_advance(hark_text_place *place, const void *text, size_t by
   place->byte += (int64_t)bytes;
 }
 
-hark_status hark_text_fail(hark_context *context, const char *name, const hark_text_place *place, const char *what) {
-  return hark_fail(context, HARK_BAD_FILE, "%s:%" PRId64 ":%" PRId64 ": %s (byte offset %" PRId64 ")", name, place->line, place->column,
-                   what, place->byte);
+hark_status hark_text_fail(hark_context *context, const char *name, const hark_text_place *place, const char *what, const char *more) {
+  return hark_fail(context, HARK_BAD_FILE, "%s:%" PRId64 ":%" PRId64 ": %s (byte offset %" PRId64 ")%s", name, place->line, place->column,
+                   what, place->byte, more);
 }
 
 hark_status hark_tokenizer_encode(hark_context *context, const hark_tokenizer *tokenizer, hark_unknown unknown, const char *name,
@@ -166,7 +177,7 @@ hark_status hark_tokenizer_encode(hark_context *context, const hark_tokenizer *t
   if (status != HARK_BAD_FILE) return status;
   hark_text_place place = HARK_TEXT_BEGINNING;
   hark_text_place_advance(&place, text, fault.at);
-  return hark_text_fail(context, name, &place, fault.what);
+  return hark_text_fail(context, name, &place, fault.what, fault.more);
 }
 
 const char *hark_tokenizer_text(const hark_tokenizer *tokenizer, int32_t token, size_t *bytes) {

@@ -64,6 +64,7 @@ bool hark_tokenizer_learns(const hark_tokenizer *tokenizer);
 typedef struct hark_text_fault {
   size_t at;      /* bytes from the beginning of the part that was given */
   char what[112]; /* "invalid UTF-8: overlong encoding", "U+00E9 is not in the vocabulary" */
+  char more[112]; /* behind the place: the character itself, and what may be done; or "" */
 } hark_text_fault;
 
 /* Adds the symbols of the next part of a text. *consumed is how much of the part was taken: the caller puts the rest, an unfinished
@@ -98,8 +99,8 @@ typedef struct hark_text_place {
 #define HARK_TEXT_BEGINNING ((hark_text_place){0, 1, 1})
 /* Moves a place over the next part of its text. */
 void hark_text_place_advance(hark_text_place *place, const void *text, size_t bytes);
-/* Returns HARK_BAD_FILE with the message "NAME:LINE:COLUMN: WHAT (byte offset BYTE)". */
-hark_status hark_text_fail(hark_context *context, const char *name, const hark_text_place *place, const char *what);
+/* Returns HARK_BAD_FILE with the message "NAME:LINE:COLUMN: WHAT (byte offset BYTE)MORE". */
+hark_status hark_text_fail(hark_context *context, const char *name, const hark_text_place *place, const char *what, const char *more);
 
 /* Encodes a whole text in memory (a prompt): `tokens` has room for `bytes` tokens. `name` stands for the text in messages.
  * Errors: HARK_BAD_FILE, the message has name, line, column and byte offset. */

@@ -116,7 +116,7 @@ static hark_status characters_encode(hark_context *context, const hark_tokenizer
     int32_t token = state->page[state->page_of[code / PAGE_SIZE]][code % PAGE_SIZE];
     if (token == 0) {
       if (unknown == HARK_UNKNOWN_IS_ERROR) {
-        status = hark_text_fault_set(fault, at, "U+%04" PRIX32 " is not in the vocabulary", code);
+        status = hark_text_fault_unknown(fault, at, code);
         break;
       }
       token = HARK_TOKEN_UNKNOWN;

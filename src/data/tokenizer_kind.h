@@ -55,5 +55,7 @@ void hark_tokenizer_add(hark_tokenizer *tokenizer, const char *text, size_t byte
 
 /* Fills a fault; returns HARK_BAD_FILE. */
 hark_status hark_text_fault_set(hark_text_fault *fault, size_t at, const char *format, ...) HARK_PRINTF(3, 4);
+/* The same of a character that the vocabulary does not have. */
+hark_status hark_text_fault_unknown(hark_text_fault *fault, size_t at, uint32_t code);
 
 #endif

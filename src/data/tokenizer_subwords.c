@@ -214,6 +214,7 @@ static hark_status run_learner(hark_context *context, const subwords_state *stat
   const hark_word_counts *words = &state->words;
   const hark_subword_job job = {.model = state->settings.model,
                                 .pieces = (int32_t)wanted,
+                                .others = (int32_t)(state->settings.vocabulary - wanted),
                                 .coverage = state->settings.coverage,
                                 .words = words->words,
                                 .text = words->text,
@@ -288,7 +289,7 @@ static hark_status subwords_encode(hark_context *context, const hark_tokenizer *
       uint32_t code;
       size_t length;
       (void)hark_utf8_decode(text + at, bytes - at, &code, &length);
-      status = hark_text_fault_set(fault, at, "U+%04" PRIX32 " is not in the vocabulary", code);
+      status = hark_text_fault_unknown(fault, at, code);
     } else if (result != HARK_UTF8_OK) {
       status = hark_text_fault_set(fault, at, "invalid UTF-8: %s", hark_utf8_result_text(result));
     } else if (unit == 0) {

@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "io/foreign.h"
 #include "io/system_error.h"
 
 #define PART_BYTES ((size_t)1 << 16) /* of a read whose length is not known */
@@ -61,7 +62,8 @@ hark_status hark_file_read(hark_context *context, const char *path, size_t limit
   int descriptor = hark_open_again(path, O_RDONLY, 0);
   if (descriptor < 0) return hark_system_fail(context, errno, path, "cannot be opened");
   hark_status status = HARK_OK;
-  size_t length = out->length;
+  const size_t first = out->length;
+  size_t length = first;
   for (;;) {
     hark_text_resize(out, length + PART_BYTES);
     status = out->status;
@@ -80,8 +82,19 @@ hark_status hark_file_read(hark_context *context, const char *path, size_t limit
     }
   }
   hark_file_close(&descriptor);
+  const char *const what = status == HARK_OK ? hark_foreign_pointer(hark_text_get(out) + first, length - first) : NULL;
+  if (what != NULL) status = hark_fail(context, HARK_BAD_FILE, "%s: is %s", path, what);
   if (status != HARK_OK) hark_text_free(out);
   return status;
+}
+
+/* A small file that stands for one that was not fetched. */
+static hark_status refuse_pointer(hark_context *context, const char *path, int descriptor, size_t size) {
+  char front[HARK_FOREIGN_BYTES];
+  const size_t bytes = size < sizeof front ? size : sizeof front;
+  HARK_TRY(hark_file_read_at(context, descriptor, path, front, bytes, 0));
+  const char *const what = hark_foreign_pointer(front, bytes);
+  return what == NULL ? HARK_OK : hark_fail(context, HARK_BAD_FILE, "%s: is %s", path, what);
 }
 
 hark_status hark_file_open(hark_context *context, const char *path, int *descriptor, uint64_t *size) {
@@ -96,6 +109,8 @@ hark_status hark_file_open(hark_context *context, const char *path, int *descrip
     status = hark_fail(context, HARK_IO_ERROR, "%s: %s, expected a regular file", path,
                        S_ISDIR(information.st_mode) ? "is a folder" : "is no regular file");
   }
+  if (status == HARK_OK && information.st_size <= HARK_POINTER_BYTES)
+    status = refuse_pointer(context, path, opened, (size_t)information.st_size);
   if (status != HARK_OK) {
     hark_file_close(&opened);
     return status;

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "io/foreign.h"
 #include "io/json_write.h"
 #include "io/number.h"
 
@@ -342,6 +343,9 @@ hark_status hark_json_tree_parse(hark_context *context, const char *name, const 
   hark_json_fault fault;
   const hark_status status = hark_json_tree_read(context, text, length, &fault, out);
   if (status != HARK_BAD_FILE) return status;
+  const char *const foreign = hark_foreign_file(text, length);
+  if (foreign != NULL)
+    return hark_fail(context, HARK_BAD_FILE, "%s%sis %s, expected JSON", name != NULL ? name : "", name != NULL ? ": " : "", foreign);
   size_t line, column;
   hark_json_place(text, fault.at, &line, &column);
   return hark_fail(context, HARK_BAD_FILE, "%s%sline %zu, column %zu: %s", name != NULL ? name : "", name != NULL ? ": " : "", line, column,

@@ -156,7 +156,7 @@ bool hark_option_near_choice(const char *choices, const char *value, char out[HA
   int best = hark_word_near(given) + 1, longer = 0;
   for (int i = 0; hark_option_choice_at(choices, i, word); i++) {
     const int steps = hark_word_distance(given, word);
-    const bool begun = length >= BEGINNING && strncmp(given, word, length) == 0, near = steps < best;
+    const bool begun = length >= BEGINNING && hark_word_begins(word, given), near = steps < best;
     longer += begun;
     if (near) best = steps;
     if (near || (begun && longer == 1 && best > hark_word_near(given))) memcpy(out, word, sizeof word);

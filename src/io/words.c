@@ -5,6 +5,10 @@
 
 #include "core/core.h"
 
+/* Of ASCII, in every locale. */
+static char lower(char c) { return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c; }
+static bool same(char a, char b) { return lower(a) == lower(b); }
+
 const char *hark_next_word(const char **at, char separator, size_t *length) {
   const char *first = *at;
   while (*first == separator) first++;
@@ -16,7 +20,7 @@ const char *hark_next_word(const char **at, char separator, size_t *length) {
   return first;
 }
 
-/* Optimal string alignment: insert, delete, replace or swap two neighbours, one step each, row by row:
+/* Optimal string alignment, letters being the same in both cases: insert, delete, replace or swap two neighbours, one step each, row by row:
  * d[i][j] = min(d[i-1][j] + 1, d[i][j-1] + 1, d[i-1][j-1] + [a_i != b_j], and d[i-2][j-2] + 1 where a_i a_{i-1} = b_{j-1} b_j). */
 int hark_word_distance(const char *a, const char *b) {
   int rows[3][HARK_WORD_BYTES];
@@ -29,11 +33,19 @@ int hark_word_distance(const char *a, const char *b) {
     const int *const above = rows[(i + 2) % 3], *const two_above = rows[(i + 1) % 3];
     row[0] = i;
     for (int j = 1; j <= columns; j++) {
-      row[j] = (int)hark_min(above[j - 1] + (a[i - 1] != b[j - 1]), 1 + hark_min(above[j], row[j - 1]));
-      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) row[j] = (int)hark_min(row[j], two_above[j - 2] + 1);
+      row[j] = (int)hark_min(above[j - 1] + !same(a[i - 1], b[j - 1]), 1 + hark_min(above[j], row[j - 1]));
+      if (i > 1 && j > 1 && same(a[i - 1], b[j - 2]) && same(a[i - 2], b[j - 1])) row[j] = (int)hark_min(row[j], two_above[j - 2] + 1);
     }
   }
   return rows[(i - 1) % 3][columns];
+}
+
+bool hark_word_begins(const char *word, const char *letters) {
+  while (*letters != '\0' && same(*word, *letters)) {
+    word++;
+    letters++;
+  }
+  return *letters == '\0';
 }
 
 /* Two words are near when at most a third of the letters (and one at least) differ. */

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <yaml.h>
 
+#include "io/foreign.h"
 #include "io/text.h"
 
 #define KEY_BYTES 256 /* of a dotted key */
@@ -188,6 +189,8 @@ static hark_status fail_parser(walk *w, const yaml_parser_t *parser) {
 hark_status hark_yaml_walk(hark_context *context, const char *name, const char *text, size_t length, hark_yaml_visitor *visitor,
                            void *user) {
   if (length > HARK_YAML_BYTES) return hark_fail(context, HARK_BAD_CONFIGURATION, "%s: larger than %zu bytes", name, HARK_YAML_BYTES);
+  const char *const foreign = hark_foreign_file(text, length);
+  if (foreign != NULL) return hark_fail(context, HARK_BAD_CONFIGURATION, "%s: is %s, expected YAML", name, foreign);
   yaml_parser_t parser;
   if (!yaml_parser_initialize(&parser)) return hark_fail(context, HARK_OUT_OF_MEMORY, "%s: out of memory in libyaml", name);
   yaml_parser_set_encoding(&parser, YAML_UTF8_ENCODING);

@@ -94,7 +94,7 @@ static hark_status make_room(hark_lab *lab, const hark_decoder_config *config, i
 }
 
 /* With the text there. */
-static hark_status read_text(reading *r, const hark_text *text, const char *path, int64_t least, int64_t longest) {
+static hark_status read_text(reading *r, const char *model, const hark_text *text, const char *path, int64_t least, int64_t longest) {
   const hark_decoder_config *const config = &r->model->decoder->config;
   const size_t bytes = hark_max((int64_t)text->length, 1) * sizeof(int32_t);
   void *memory = NULL;
@@ -102,9 +102,11 @@ static hark_status read_text(reading *r, const hark_text *text, const char *path
   HARK_TRY(hark_allocate(r->context, bytes, &memory));
   hark_status status = hark_model_encode(r->context, r->model, hark_text_get(text), text->length, true, memory, &count);
   const int64_t length = hark_min(hark_min(longest, config->context), (int64_t)count), shape[] = {1, length};
-  if (status == HARK_OK && length < least)
-    status = hark_fail(r->context, HARK_BAD_FILE, "%s: %lld tokens with a context of %lld, expected at least %lld", path, (long long)count,
+  if (status == HARK_OK && config->context < least)
+    status = hark_fail(r->context, HARK_UNSUPPORTED, "%s: a context of %lld tokens, expected a model of at least %lld", model,
                        (long long)config->context, (long long)least);
+  else if (status == HARK_OK && length < least)
+    status = hark_fail(r->context, HARK_BAD_FILE, "%s: %lld tokens, expected at least %lld", path, (long long)count, (long long)least);
   if (status == HARK_OK) status = hark_tensor_create(r->context, HARK_I32, 2, shape, &r->tokens);
   if (status == HARK_OK) status = hark_tensor_write(r->context, &r->tokens, memory);
   if (status == HARK_OK) status = make_room(r->lab, config, length, r->heads);
@@ -133,7 +135,7 @@ static hark_status read_with(reading *r, const char *model, const char *path, in
   hark_text text = hark_text_empty(r->context);
   hark_status status = load(r, model);
   if (status == HARK_OK) status = hark_file_read(r->context, path, TEXT_BYTES_LIMIT, &text);
-  if (status == HARK_OK) status = read_text(r, &text, path, least, longest);
+  if (status == HARK_OK) status = read_text(r, model, &text, path, least, longest);
   hark_text_free(&text);
   return status;
 }

@@ -4,6 +4,7 @@
 
 #include "core/overlap.h"
 #include "core/structs.h"
+#include "io/number.h"
 #include "positional/expression.h"
 
 #define PI 3.14159265358979323846
@@ -162,10 +163,11 @@ static bool in_range(const hark_leaf_parameter *parameter, double natural) {
 }
 
 static hark_status refuse(hark_context *context, const parameter_walk *walk, int32_t place, double natural) {
-  return hark_fail(context, HARK_NOT_FINITE,
-                   "positional kernel, column %d: value %d of %s of %s is %.17g, expected a positive number from %.17g to %g",
-                   (int)walk->part->column, (int)place, walk->parameter->name, walk->part->leaf->name, natural,
-                   hark_transform_smallest(walk->parameter->transform), HARK_POSITIONAL_LARGEST_VALUE);
+  char given[HARK_NUMBER_BYTES], low[HARK_NUMBER_BYTES], high[HARK_NUMBER_BYTES];
+  return hark_fail(
+      context, HARK_NOT_FINITE, "positional kernel, column %d: value %d of %s of %s is %s, expected a positive number from %s to %s",
+      (int)walk->part->column, (int)place, walk->parameter->name, walk->part->leaf->name, hark_number_print(natural, given),
+      hark_number_print(hark_transform_smallest(walk->parameter->transform), low), hark_number_print(HARK_POSITIONAL_LARGEST_VALUE, high));
 }
 
 static size_t vector_bytes(const hark_positional *positional) { return (size_t)positional->parameter_count * sizeof(double); }

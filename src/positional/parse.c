@@ -147,8 +147,10 @@ static hark_status read_whole(parser_state *parser, const char *what, int64_t le
   double value;
   int32_t place;
   HARK_TRY(read_number(parser, &value, &place));
+  char number[HARK_NUMBER_BYTES];
   if (value != floor(value) || value < (double)least || value > (double)most)
-    return COMPLAIN(parser, place, "%s is %.17g, expected a whole number from %" PRId64 " to %" PRId64, what, value, least, most);
+    return COMPLAIN(parser, place, "%s is %s, expected a whole number from %" PRId64 " to %" PRId64, what, hark_number_print(value, number),
+                    least, most);
   *out = (int64_t)value;
   return HARK_OK;
 }
@@ -159,9 +161,10 @@ static hark_status read_value(parser_state *parser, const hark_leaf_parameter *p
   int32_t place;
   HARK_TRY(read_number(parser, &value, &place));
   const double natural = value * factor, least = hark_transform_smallest(parameter->transform);
+  char given[HARK_NUMBER_BYTES], low[HARK_NUMBER_BYTES], high[HARK_NUMBER_BYTES];
   if (!(natural >= least && natural <= HARK_POSITIONAL_LARGEST_VALUE))
-    return COMPLAIN(parser, place, "%s is %.17g, expected a positive number from %.17g to %.17g", parameter->name, value, least / factor,
-                    HARK_POSITIONAL_LARGEST_VALUE / factor);
+    return COMPLAIN(parser, place, "%s is %s, expected a positive number from %s to %s", parameter->name, hark_number_print(value, given),
+                    hark_number_print(least / factor, low), hark_number_print(HARK_POSITIONAL_LARGEST_VALUE / factor, high));
   *out = natural;
   return HARK_OK;
 }
@@ -199,6 +202,13 @@ static void list_parameters(const hark_leaf *leaf, char *text, size_t size) {
   if (leaf->constant != NULL && used < size) (void)snprintf(text + used, size - used, "%s%s", used > 0 ? ", " : "", leaf->constant);
 }
 
+static hark_status expected_parameter(const parser_state *parser, const hark_leaf *leaf) {
+  char list[HARK_MESSAGE_BYTES / 2], what[HARK_MESSAGE_BYTES / 2 + WORD_BYTES];
+  list_parameters(leaf, list, sizeof list);
+  (void)snprintf(what, sizeof what, "a parameter of %s: %s", leaf->name, list);
+  return expected(parser, what);
+}
+
 #define NO_PARAMETER (-1)
 
 /* Reads "name =" and finds the parameter, `parameter_count` standing for the constant; the only one where there is no name. */
@@ -213,11 +223,7 @@ static hark_status read_parameter(parser_state *parser, const hark_leaf *leaf, i
     *parameter = 0;
     return HARK_OK;
   }
-  if (length == 0) {
-    char what[HARK_MESSAGE_BYTES / 2 + WORD_BYTES];
-    (void)snprintf(what, sizeof what, "a parameter of %s: %s", leaf->name, list);
-    return expected(parser, what);
-  }
+  if (length == 0) return expected_parameter(parser, leaf);
   *parameter = NO_PARAMETER;
   for (int p = 0; p < leaf->parameter_count && *parameter == NO_PARAMETER; p++) {
     const hark_leaf_parameter *candidate = &leaf->parameters[p];
@@ -242,6 +248,7 @@ static hark_status read_arguments(parser_state *parser, hark_positional_part *pa
     double factor;
     skip_blanks(parser);
     const int32_t place = parser->at;
+    if (place < parser->length && parser->text[place] == ')') return expected_parameter(parser, leaf); /* behind a comma */
     HARK_TRY(read_parameter(parser, leaf, &p, &factor));
     const bool is_constant = p == leaf->parameter_count;
     if (is_constant ? *has_constant : seen[p])

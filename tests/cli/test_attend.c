@@ -627,8 +627,8 @@ static void test_refused_files(void **state) {
     attention_array array;
     int dimension;
     const char *says;
-  } cases[] = {{ARRAY_KEY, 3, "tensor k has shape [2, 2, 7, 2], expected [2, -1, -1, 3]"},
-               {ARRAY_VALUE, 2, "tensor v has shape [2, 2, 6, 3], expected [2, 2, 7, -1]"},
+  } cases[] = {{ARRAY_KEY, 3, "tensor k has shape [2, 2, 7, 2], expected [2, Hkv, Lk, 3]"},
+               {ARRAY_VALUE, 2, "tensor v has shape [2, 2, 6, 3], expected [2, 2, 7, dv]"},
                {ARRAY_DOUT, 0, "tensor dout has shape [1, 4, 5, 3], expected [2, 4, 5, 3]"},
                {ARRAY_BIAS, 3, "tensor attention_bias has shape [2, 4, 5, 6], expected [2, 4, 5, 7] or 1"}};
   char output[OUTPUT_BYTES];
