@@ -82,7 +82,7 @@ static hark_status find_in_folder(hark_context *context, const hark_examples_set
   HARK_TRY(hark_path_join(context, folder, HARK_TASK_FILE, task));
   const hark_example_format *const format = settings->format != NULL ? hark_example_format_find(settings->format) : NULL;
   if (format != NULL && hark_path_kind_of(task) == HARK_PATH_NONE)
-    return hark_fail(context, HARK_BAD_FILE,
+    return hark_fail(context, HARK_NOT_FOUND,
                      "%s: is a folder, expected files of the format %s (%s); the folders that are read are those of hark data make, "
                      "with " HARK_TASK_FILE,
                      folder, format->name, format->summary);

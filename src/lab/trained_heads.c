@@ -103,8 +103,8 @@ static hark_status read_text(reading *r, const char *model, const hark_text *tex
   hark_status status = hark_model_encode(r->context, r->model, hark_text_get(text), text->length, true, memory, &count);
   const int64_t length = hark_min(hark_min(longest, config->context), (int64_t)count), shape[] = {1, length};
   if (status == HARK_OK && config->context < least)
-    status = hark_fail(r->context, HARK_UNSUPPORTED, "%s: a context of %lld tokens, expected a model of at least %lld", model,
-                       (long long)config->context, (long long)least);
+    status = hark_fail(r->context, HARK_BAD_FILE, "%s: a context of %lld, expected at least %lld", model, (long long)config->context,
+                       (long long)least);
   else if (status == HARK_OK && length < least)
     status = hark_fail(r->context, HARK_BAD_FILE, "%s: %lld tokens, expected at least %lld", path, (long long)count, (long long)least);
   if (status == HARK_OK) status = hark_tensor_create(r->context, HARK_I32, 2, shape, &r->tokens);
