@@ -187,7 +187,7 @@ static hark_status generate(generation *g) {
 }
 
 /* What the model did not see, and how it would have seen it. */
-static void tell_forgotten(const generation *g) {
+static void report_forgotten(const generation *g) {
   const int64_t capacity = hark_decoding_capacity(g->decoding), prompt = g->prompt_forgotten;
   const hark_decoding_options enough = {.struct_size = sizeof enough, .capacity = g->count};
   char remedy[64] = "";
@@ -239,7 +239,7 @@ static hark_status run(hark_invocation *call) {
   const bool ended = g.begin != 0 && g.text.length > 0 && g.text.data[g.text.length - 1] == '\n';
   if (status == HARK_OK && !call->json && ((!ended && fputc('\n', stdout) == EOF) || fflush(stdout) != 0))
     status = hark_fail(call->context, HARK_IO_ERROR, "standard output: cannot be written");
-  if (status == HARK_OK) tell_forgotten(&g);
+  if (status == HARK_OK) report_forgotten(&g);
   if (status == HARK_OK && hark_decoding_mended_pivots(g.decoding) > 0)
     (void)fprintf(stderr, "hark generate: %" PRId64 " pivots were mended\n", hark_decoding_mended_pivots(g.decoding));
   hark_text_free(&g.text);

@@ -265,7 +265,7 @@ static hark_status check(hark_invocation *call) {
 #define DEFAULT_FOLDER "runs"
 #define RUNS_OF_A_SECOND 10000
 
-/* runs/ and the time, with a number behind it where a run of the same second has that name; `claim` makes the folder, so that no other process takes
+/* runs/ and the time, with a number after it where a run of the same second has that name; `claim` makes the folder, so that no other process takes
  * it. */
 static hark_status default_directory(hark_invocation *call, bool claim, char *out) {
   const time_t now = time(NULL);

@@ -14,7 +14,7 @@ typedef struct hark_lab_objective {
 
 /* A point, what the function is there, and memory of the lab for the ways to it. */
 typedef struct hark_lab_descent {
-  const hark_lab *lab; /* that is told that work goes on */
+  const hark_lab *lab; /* whose tick is called */
   int64_t dims;
   double *x, *gradient; /* [dims] */
   double value, norm;   /* norm: of the gradient */

@@ -59,7 +59,7 @@ size_t hark_material_room_bytes(const hark_config *config, const hark_learning_t
  * more than 2^24. */
 int64_t hark_material_samples(const hark_material *material, int64_t tokens);
 
-/* Targets of a step's samples, by which its loss is divided; of a model that tells hidden tokens those that would be hidden if none were
+/* Targets of a step's samples, by which its loss is divided; of a model that predicts hidden tokens those that would be hidden if none were
  * reserved. */
 HARK_MUST_CHECK hark_status hark_material_targets(hark_context *context, hark_material *material, int64_t first_sample, int64_t *targets);
 

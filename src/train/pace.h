@@ -33,7 +33,7 @@ bool hark_pace_is_evaluation_too_long(const hark_pace *pace, double seconds);
 /* Steps over which the rate rises in a run whose length follows from a time: `warmup`, or a tenth of the steps where that is less, but 1. */
 int64_t hark_pace_warmup(int64_t warmup, int64_t steps);
 
-/* What is to be measured. A step works as one of the run does, and what it leaves behind is thrown away. */
+/* What is to be measured. A step works as one of the run does, and what comes of it is thrown away. */
 typedef struct hark_pace_task {
   void *user;
   double (*clock)(void *user); /* seconds */

@@ -51,7 +51,7 @@ static hark_status look_at_examples(const look *l, hark_example_batches batches,
   return status;
 }
 
-/* Windows of a text always have targets, of which a model that tells hidden tokens may see every one. */
+/* Windows of a text always have targets, of which a model that predicts hidden tokens may see every one. */
 static hark_status look_at_windows(const look *l, const hark_evaluation *evaluation, int64_t windows, bool *has) {
   const int64_t context = l->material->config->model.context;
   const size_t bytes = (size_t)(2 * context) * sizeof(int32_t);
@@ -80,7 +80,7 @@ static hark_status refuse(const look *l) {
     (void)snprintf(why, sizeof why, ": train.mask_fraction %s hides none of their tokens",
                    hark_number_print(config->train.mask_fraction, fraction));
   else if (examples && hark_examples_count(l->material->examples, l->split).cut > 0)
-    (void)snprintf(why, sizeof why, ": all lie behind the %" PRId64 " tokens that data.length_limit keeps", config->data.length_limit);
+    (void)snprintf(why, sizeof why, ": all come after the %" PRId64 " tokens that data.length_limit keeps", config->data.length_limit);
   return hark_fail(l->context, HARK_BAD_CONFIGURATION, "the %s %s have no targets%s; %s", training ? "training" : "validation",
                    examples ? "examples" : "windows", why,
                    training ? "there is nothing to learn" : "expected one at least, or none to validate with");

@@ -169,7 +169,7 @@ static void sequences_and_sentences(void **state) {
       {"train --out nothing --data sentences.txt --unit sentences --data.long-sentences refuse " MODEL, HARK_EXIT_BAD_INPUT,
        "model.context has room for 8"},
       {"train --out bare --data late.tsv --format sequences --length-limit 1 " MODEL, HARK_EXIT_USAGE,
-       "the training examples have no targets: all lie behind the 1 tokens that data.length_limit keeps"},
+       "the training examples have no targets: all come after the 1 tokens that data.length_limit keeps"},
       {"train --out nothing --data text.txt --architecture masked_encoder --mask-fraction 1e-9 " MODEL, HARK_EXIT_USAGE,
        "the training windows have no targets"},
       {"eval run --data empty-text.tsv", HARK_EXIT_BAD_INPUT, "empty text"},

@@ -113,7 +113,7 @@ static void learned_positions_have_an_end(void **state) {
 }
 
 /* A sentence has a token in front, and is forgotten like a text. */
-static void sentences_are_told_alike(void **state) {
+static void sentences_are_alike(void **state) {
   (void)state;
   static const char *const both[] = {"sentences", "sentences.safetensors"};
   for (int i = 0; i < 2; i++) {
@@ -129,6 +129,6 @@ static void sentences_are_told_alike(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(what_is_forgotten_is_said), cmocka_unit_test(a_larger_context_keeps_all),
-                                     cmocka_unit_test(learned_positions_have_an_end), cmocka_unit_test(sentences_are_told_alike)};
+                                     cmocka_unit_test(learned_positions_have_an_end), cmocka_unit_test(sentences_are_alike)};
   return cmocka_run_group_tests_name("generate", tests, begin, end);
 }

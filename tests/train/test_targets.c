@@ -68,7 +68,7 @@ static void what_has_no_targets_is_refused(void **state) {
 #define SEQUENCES "--format=sequences"
   assert_failure(
       p.context, RUN(&p, &late, "a", NULL, false, &result, SEQUENCES, "--length-limit=2"), HARK_BAD_CONFIGURATION,
-      "the training examples have no targets: all lie behind the 2 tokens that data.length_limit keeps; there is nothing to learn");
+      "the training examples have no targets: all come after the 2 tokens that data.length_limit keeps; there is nothing to learn");
   assert_failure(p.context, RUN(&p, &late_validation, "b", NULL, false, &result, SEQUENCES, "--length-limit=2"), HARK_BAD_CONFIGURATION,
                  "the validation examples have no targets");
   assert_failure(p.context, RUN(&p, &late, "c", NULL, false, &result, SEQUENCES, "--architecture=masked_encoder", "--mask-fraction=1e-9"),
