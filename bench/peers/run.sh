@@ -1,5 +1,5 @@
 #!/bin/sh
-# hark against its peers: run.sh BUILD [attention|hierarchical|step|encoder|parity|published ...]
+# hark against its peers: run.sh BUILD [attention|hierarchical|step|encoder|parity|published|correctness ...]
 # Makes a virtual environment with PyTorch (from PyPI; several gigabytes at worst) in $HARK_PEERS_VENV or BUILD/peers-venv. Nothing else of
 # hark needs it. HARK_PEERS_PYTHON names the python to make it with.
 set -eu
@@ -21,7 +21,7 @@ if ! "$venv/bin/python" -c 'import torch, numpy, safetensors, h_transformer_1d, 
   "$venv/bin/pip" install -q -r "$here/requirements.txt"
 fi
 
-[ $# -gt 0 ] || set -- attention hierarchical step encoder parity published
+[ $# -gt 0 ] || set -- attention hierarchical step encoder parity published correctness
 parity=no
 correctness=no
 published=no
@@ -33,7 +33,7 @@ for what in "$@"; do
     correctness) correctness=yes ;;
     published) published=yes ;;
     *)
-      echo "run.sh: '$what' is not known, expected attention, hierarchical, step, encoder, parity or published" >&2
+      echo "run.sh: '$what' is not known, expected attention, hierarchical, step, encoder, parity, published or correctness" >&2
       exit 2
       ;;
   esac
