@@ -23,9 +23,11 @@ static const char introduction[] =
     "line; the later one wins. Every key is also a flag (`--model.rotary.base 500000`, `--model.rotary.base=500000`); frequent ones have\n"
     "a short form. Booleans are `--flag` and `--no-flag`. Lists are given by repeating the flag. In flags `-` and `_` are the same;\n"
     "`normalization` is read as `normalisation`. Numbers are written with a point in every locale; whole numbers may be written as `8e6`;\n"
-    "times as `90s`, `10m`, `1h30m`. What is no list is given once: another value for the same option is refused, and so is a key that stands\n"
-    "in a file twice. An option that would have no effect is refused too: `needs` names the options without which it has none. That\n"
-    "concerns what the command line gives, and what a file gives and is not the default; files may list everything. Anchors, aliases, tags and several documents in one file are refused.\n\n";
+    "times as `90s`, `10m`, `1h30m`. What is no list is given once: another value for the same option is refused, and so is a key that\n"
+    "stands in a file twice. An option that would have no effect is refused too: `needs` names the options without which it has none.\n"
+    "That concerns what the command line gives, and what a file gives and is not the default; files may list everything. Anchors, "
+    "aliases,\n"
+    "tags and several documents in one file are refused.\n\n";
 
 static hark_status check(hark_invocation *call) {
   const config_values *const values = call->values[0];

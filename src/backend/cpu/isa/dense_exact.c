@@ -71,7 +71,7 @@ static vf lowest_top(const hark_dense_tile *tile, const float *roots, int m, vf 
 bool HARK_ISA(hark_dense_exact_find)(const hark_dense_tile *tile, const hark_dense_exact *exact, const float *bound, bool *found) {
   const float *norms = norms_of(tile);
   const vf hidden = vf_set(-INFINITY), slack = vf_set(HARK_DISTANCE_SLACK(tile->call->head_dim));
-  float roots[HARK_TILE_KEYS], flags[HARK_TILE_QUERIES];
+  float roots[HARK_TILE_KEYS], flags[HARK_TILE_QUERIES] = {0};
   bool any = false;
   for (int key = 0; key < tile->keys; key += HARK_LANES)
     vf_store(roots + key, vf_sqrt(vf_zero() - vf_load_part_or_all(norms + key, tile->keys - key)));
