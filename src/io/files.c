@@ -1,9 +1,4 @@
-/* files.c - files: whole reads, atomic writes, reads at offsets.
- *
- * Atomic write: create .NAME.tmp-PID-N in the folder of the target (O_EXCL), write, fsync, rename over the target, fsync the folder.
- * POSIX rename replaces in one step, so a reader and a crash see the old or the new file; the first fsync keeps the data from arriving
- * after the name, the second makes the name itself durable.
- */
+/* files.c - files: whole reads, reads at offsets, checksums. Writing is in writer.c. */
 #include "io/files.h"
 
 #include <errno.h>
@@ -19,14 +14,23 @@
 
 #define PART_BYTES ((size_t)1 << 16) /* of a read whose length is not known */
 #define CALL_BYTES ((size_t)1 << 30) /* at most, in one system call: Linux stops a little below 2^31 */
-#define TEMPORARY_TRIES 100          /* other names in the way: left by a killed process with the same number */
+
+/* Where a program has closed its standard streams, a file would get their place, and messages of anybody in the process would be written into
+ * it. */
+static int above_standard_streams(int descriptor) {
+  if (descriptor < 0 || descriptor > STDERR_FILENO) return descriptor;
+  const int moved = fcntl(descriptor, F_DUPFD_CLOEXEC, STDERR_FILENO + 1), error = errno;
+  (void)close(descriptor);
+  errno = error;
+  return moved;
+}
 
 int hark_open_again(const char *path, int flags, mode_t mode) {
   int descriptor;
   do {
     descriptor = open(path, flags | O_CLOEXEC, mode);
   } while (descriptor < 0 && errno == EINTR);
-  return descriptor;
+  return above_standard_streams(descriptor);
 }
 
 static ssize_t read_again(int descriptor, void *data, size_t bytes) {
@@ -135,90 +139,6 @@ hark_status hark_file_read_at(hark_context *context, int descriptor, const char 
     offset += (uint64_t)got;
   }
   return HARK_OK;
-}
-
-/* ---- writing ---- */
-
-hark_status hark_writer_open(hark_context *context, hark_writer *writer, const char *path) {
-  writer->open = false;
-  writer->descriptor = -1;
-  writer->bytes = 0;
-  const size_t length = strlen(path), name_length = strlen(hark_path_name(path));
-  if (length + 1 > sizeof writer->path) return hark_fail(context, HARK_TOO_LARGE, "%.64s...: path of %zu bytes", path, length);
-  if (name_length == 0) return hark_fail(context, HARK_INVALID_ARGUMENT, "\"%s\": no file name", path);
-  memcpy(writer->path, path, length + 1);
-  for (int number = 0; number < TEMPORARY_TRIES; number++) {
-    const int used = snprintf(writer->temporary, sizeof writer->temporary, "%.*s.%s.tmp-%ld-%d", (int)(length - name_length), path,
-                              path + length - name_length, (long)getpid(), number);
-    if (used < 0 || (size_t)used >= sizeof writer->temporary) {
-      return hark_fail(context, HARK_TOO_LARGE, "%.64s...: path of %zu bytes", path, length);
-    }
-    writer->descriptor = hark_open_again(writer->temporary, O_WRONLY | O_CREAT | O_EXCL, 0666);
-    if (writer->descriptor >= 0) {
-      writer->open = true;
-      hark_sha256_begin(&writer->hash);
-      return HARK_OK;
-    }
-    if (errno != EEXIST) break;
-  }
-  return hark_system_fail(context, errno, path, "cannot be written");
-}
-
-hark_status hark_writer_append(hark_context *context, hark_writer *writer, const void *data, size_t bytes) {
-  if (!writer->open) return hark_fail(context, HARK_INTERNAL_ERROR, "%s: the writer is not open", writer->path);
-  const char *at = data;
-  if (bytes > 0) hark_sha256_add(&writer->hash, data, bytes);
-  writer->bytes += bytes;
-  while (bytes > 0) {
-    const ssize_t put = write(writer->descriptor, at, bytes < CALL_BYTES ? bytes : CALL_BYTES);
-    if (put < 0 && errno == EINTR) continue;
-    if (put < 0) return hark_system_fail(context, errno, writer->path, "cannot be written");
-    at += put;
-    bytes -= (size_t)put;
-  }
-  return HARK_OK;
-}
-
-void hark_writer_discard(hark_writer *writer) {
-  if (!writer->open) return;
-  hark_file_close(&writer->descriptor);
-  (void)unlink(writer->temporary);
-  writer->open = false;
-}
-
-hark_status hark_writer_commit(hark_context *context, hark_writer *writer, hark_file_summary *summary) {
-  if (!writer->open) return hark_fail(context, HARK_INTERNAL_ERROR, "%s: the writer is not open", writer->path);
-  hark_status status = HARK_OK;
-  if (hark_sync_again(writer->descriptor) != 0) {
-    status = hark_system_fail(context, errno, writer->path, "cannot be flushed");
-  } else {
-    const int descriptor = writer->descriptor;
-    writer->descriptor = -1;
-    if (close(descriptor) != 0 && errno != EINTR) { /* network file systems report a full disk here */
-      status = hark_system_fail(context, errno, writer->path, "cannot be closed");
-    } else if (rename(writer->temporary, writer->path) != 0) {
-      status = hark_system_fail(context, errno, writer->path, "cannot be replaced");
-    }
-  }
-  if (status != HARK_OK) {
-    hark_writer_discard(writer);
-    return status;
-  }
-  writer->open = false;
-  if (summary != NULL) {
-    summary->bytes = writer->bytes;
-    hark_sha256_end(&writer->hash, summary->sha256);
-  }
-  return hark_parent_sync(context, writer->path);
-}
-
-hark_status hark_file_write(hark_context *context, const char *path, const void *data, size_t bytes) {
-  hark_writer writer = {0};
-  HARK_TRY(hark_writer_open(context, &writer, path));
-  hark_status status = hark_writer_append(context, &writer, data, bytes);
-  if (status == HARK_OK) status = hark_writer_commit(context, &writer, NULL);
-  hark_writer_discard(&writer);
-  return status;
 }
 
 hark_status hark_file_summarise(hark_context *context, const char *path, hark_file_summary *out) {

@@ -22,7 +22,7 @@
 /* Reads a whole file (or pipe) into `out`, an empty text that the caller frees. More than `limit` bytes: HARK_BAD_FILE. */
 HARK_MUST_CHECK hark_status hark_file_read(hark_context *context, const char *path, size_t limit, hark_text *out);
 
-/* Replaces a file by `bytes` bytes: after a crash the old or the new contents are there, whole. */
+/* Replaces a file by `bytes` bytes, as an atomic writer does: after a crash the old or the new contents are there, whole. */
 HARK_MUST_CHECK hark_status hark_file_write(hark_context *context, const char *path, const void *data, size_t bytes);
 
 /* What was written: for manifests. */
@@ -31,14 +31,20 @@ typedef struct hark_file_summary {
   char sha256[HARK_SHA256_TEXT_BYTES];
 } hark_file_summary;
 
-/* An atomic write in parts. The data go to a temporary file in the same folder; commit flushes it, renames it and flushes the folder;
- * discard removes it. Zero the struct before open; commit and discard end it, also when they fail; discard of an ended writer does nothing. */
+/* An atomic write in parts. The data go to a temporary file beside the one that is to be; commit flushes it, renames it and flushes the folder;
+ * discard removes it. Zero the struct before open; commit and discard end it, also when they fail; discard of an ended writer does nothing.
+ *
+ * Links stay: what they name is written. A file that is replaced hands on its permissions, and its owner and group where the system lets us. What
+ * is no regular file - a device, a pipe, an open descriptor by a name such as /dev/stdout - is not replaced: the data go straight into it, and
+ * `straight` is true. A folder is HARK_IO_ERROR. */
 typedef struct hark_writer {
-  bool open;
+  bool open, straight;
   int descriptor;
+  int note; /* of the temporary file, for programs that a signal ends */
   uint64_t bytes;
   hark_sha256 hash;
-  char path[HARK_PATH_BYTES];
+  char path[HARK_PATH_BYTES];      /* as it was given: for messages */
+  char target[HARK_PATH_BYTES];    /* with links followed */
   char temporary[HARK_PATH_BYTES];
 } hark_writer;
 
@@ -80,7 +86,7 @@ void hark_names_free(hark_context *context, hark_names *names);
 #define HARK_FOLDER_DEPTH 8
 HARK_MUST_CHECK hark_status hark_folder_remove(hark_context *context, const char *path);
 
-/* Removes the temporary files that writers in processes which do not run any more, on this machine, left in a folder. */
+/* Removes the temporary files and folders that processes which do not run any more, on this machine, left in a folder. */
 HARK_MUST_CHECK hark_status hark_folder_clean(hark_context *context, const char *path);
 
 /* Makes renames and new names in a folder durable; the second, in the folder that holds `path`. */

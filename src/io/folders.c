@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +14,7 @@
 #include "io/files.h"
 #include "io/number.h"
 #include "io/system_error.h"
+#include "io/temporary.h"
 
 hark_status hark_system_fail(hark_context *context, int error, const char *path, const char *what) {
   char text[128];
@@ -193,28 +193,16 @@ hark_status hark_path_rename(hark_context *context, const char *from, const char
   return hark_parent_sync(context, from);
 }
 
-/* Whether the name is ".NAME.tmp-PID-N", as a writer's is, and that process is not running. */
-static bool is_abandoned(const char *name) {
-  static const char mark[] = ".tmp-";
-  const char *at = NULL;
-  for (const char *next = strstr(name, mark); next != NULL; next = strstr(next + 1, mark)) at = next;
-  if (name[0] != '.' || at == NULL || at == name) return false;
-  const char *const process = at + sizeof mark - 1, *const dash = strchr(process, '-');
-  int64_t number, tries;
-  if (dash == NULL || !hark_number_read_whole(process, (size_t)(dash - process), &number)) return false;
-  if (!hark_number_read_whole(dash + 1, strlen(dash + 1), &tries) || number < 1 || number > INT32_MAX) return false;
-  return kill((pid_t)number, 0) != 0 && errno == ESRCH;
-}
-
 hark_status hark_folder_clean(hark_context *context, const char *path) {
   hark_names names;
   char file[HARK_PATH_BYTES];
+  bool folder;
   HARK_TRY(hark_folder_list(context, path, &names));
   hark_status status = HARK_OK;
   for (int64_t i = 0; i < names.count && status == HARK_OK; i++) {
-    if (!is_abandoned(names.items[i])) continue;
     status = hark_path_join(context, path, names.items[i], file);
-    if (status == HARK_OK) status = hark_file_remove(context, file);
+    if (status == HARK_OK && hark_temporary_is_abandoned(file, &folder))
+      status = folder ? hark_folder_remove(context, file) : hark_file_remove(context, file);
   }
   hark_names_free(context, &names);
   return status;

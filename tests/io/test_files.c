@@ -1,6 +1,7 @@
 /* test_files.c - files and folders: atomic writes, limits, listing, removal, locks, checksums. */
-#define _XOPEN_SOURCE 700 /* mkfifo, symlink */
+#define _XOPEN_SOURCE 700 /* mkfifo, symlink, chown */
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +12,7 @@
 #include <unistd.h>
 
 #include "io/files.h"
+#include "io/temporary.h"
 #include "support/cmocka_all.h"
 #include "support/setups.h"
 #include "support/text_files.h"
@@ -92,6 +94,180 @@ static void a_full_disk_keeps_the_old_file(void **state) {
   assert_int_equal(WEXITSTATUS(result), 0);
   expect_contents(path, "old");
   assert_int_equal(names_in(folder), 1);
+}
+
+static mode_t mode_of(const char *path) {
+  struct stat information;
+  assert_int_equal(lstat(path, &information), 0);
+  return information.st_mode;
+}
+
+static void a_link_stays_and_what_it_names_is_written(void **state) {
+  (void)state;
+  const char *const real = test_file_write_text(folder, "far/real", "old");
+  assert_int_equal(symlink("far/second", test_path(folder, "first")), 0);
+  assert_int_equal(symlink("real", test_path(folder, "far/second")), 0);
+  assert_fine(context, hark_file_write(context, test_path(folder, "first"), "new", 3));
+  expect_contents(real, "new");
+  assert_true(S_ISREG(mode_of(real)));
+  assert_true(S_ISLNK(mode_of(test_path(folder, "first"))) && S_ISLNK(mode_of(test_path(folder, "far/second"))));
+  assert_int_equal(names_in(folder), 2);
+  assert_int_equal(names_in(test_path(folder, "far")), 2);
+  /* to what is not there yet */
+  assert_int_equal(symlink("far/none", test_path(folder, "open")), 0);
+  assert_fine(context, hark_file_write(context, test_path(folder, "open"), "made", 4));
+  expect_contents(test_path(folder, "far/none"), "made");
+  assert_true(S_ISLNK(mode_of(test_path(folder, "open"))));
+  /* to itself */
+  assert_int_equal(symlink("loop", test_path(folder, "loop")), 0);
+  assert_failure(context, hark_file_write(context, test_path(folder, "loop"), "x", 1), HARK_IO_ERROR, "loop: cannot be followed");
+  assert_true(S_ISLNK(mode_of(test_path(folder, "loop"))));
+}
+
+static void permissions_stay(void **state) {
+  (void)state;
+  static const mode_t modes[] = {0600, 0640, 0444, 0755, 0666, 0602};
+  const char *const path = test_path(folder, "a");
+  const mode_t before = umask(022);
+  for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
+    hark_writer writer = {0};
+    (void)unlink(path);
+    (void)test_file_write_text(folder, "a", "old");
+    assert_int_equal(chmod(path, modes[i]), 0);
+    assert_fine(context, hark_writer_open(context, &writer, path));
+    assert_int_equal(mode_of(writer.temporary) & 0777 & ~modes[i], 0); /* not more, while it is written */
+    assert_fine(context, hark_writer_append(context, &writer, "new", 3));
+    assert_fine(context, hark_writer_commit(context, &writer, NULL));
+    assert_int_equal(mode_of(path) & 07777, modes[i]);
+  }
+  (void)unlink(path);
+  assert_fine(context, hark_file_write(context, path, "new", 3));
+  assert_int_equal(mode_of(path) & 07777, 0644);
+  umask(before);
+}
+
+static void owners_stay(void **state) {
+  (void)state;
+  struct stat information;
+  const char *const path = test_file_write_text(folder, "a", "old");
+  if (chown(path, 12345, 23456) != 0) skip(); /* not root */
+  assert_fine(context, hark_file_write(context, path, "new", 3));
+  assert_int_equal(stat(path, &information), 0);
+  assert_int_equal(information.st_uid, 12345);
+  assert_int_equal(information.st_gid, 23456);
+}
+
+static void pipes_devices_and_descriptors_are_written_straight(void **state) {
+  (void)state;
+  char got[16] = "", name[32];
+  int ends[2];
+  const char *const fifo = test_path(folder, "fifo");
+  assert_int_equal(mkfifo(fifo, 0600), 0);
+  const int reader = open(fifo, O_RDONLY | O_NONBLOCK);
+  assert_true(reader >= 0);
+  assert_fine(context, hark_file_write(context, fifo, "through", 7));
+  assert_int_equal(read(reader, got, sizeof got), 7);
+  assert_memory_equal(got, "through", 7);
+  close(reader);
+  assert_true(S_ISFIFO(mode_of(fifo)));
+  assert_fine(context, hark_file_write(context, "/dev/null", "x", 1));
+  assert_true(S_ISCHR(mode_of("/dev/null")));
+  if (hark_path_kind_of("/dev/full") != HARK_PATH_NONE)
+    assert_failure(context, hark_file_write(context, "/dev/full", "x", 1), HARK_IO_ERROR, "/dev/full: cannot be written");
+  /* an open descriptor, also by a link; a file's place in it stays */
+  assert_int_equal(pipe(ends), 0);
+  (void)snprintf(name, sizeof name, "/dev/fd/%d", ends[1]);
+  assert_int_equal(symlink(name, test_path(folder, "out")), 0);
+  assert_fine(context, hark_file_write(context, name, "one", 3));
+  assert_fine(context, hark_file_write(context, test_path(folder, "out"), "two", 3));
+  assert_int_equal(read(ends[0], got, sizeof got), 6);
+  assert_memory_equal(got, "onetwo", 6);
+  (void)snprintf(name, sizeof name, "/dev/fd/%d", ends[0]);
+  assert_failure(context, hark_file_write(context, name, "x", 1), HARK_IO_ERROR, "cannot be written");
+  close(ends[0]);
+  close(ends[1]);
+  const int file = open(test_path(folder, "file"), O_RDWR | O_CREAT, 0666);
+  assert_true(file >= 0);
+  assert_int_equal(write(file, "begin ", 6), 6);
+  (void)snprintf(name, sizeof name, "/proc/self/fd/%d", file);
+  assert_fine(context, hark_file_write(context, name, "end", 3));
+  close(file);
+  expect_contents(test_path(folder, "file"), "begin end");
+  assert_failure(context, hark_file_write(context, folder, "x", 1), HARK_IO_ERROR, "is a folder, expected a file");
+}
+
+/* With closed standard streams a file would get their numbers, and what anybody prints would be written into it. */
+static void files_are_no_standard_streams(void **state) {
+  (void)state;
+  const char *const path = test_path(folder, "a");
+  const pid_t process = fork();
+  if (process == 0) {
+    hark_writer writer = {0};
+    int lock, read_from;
+    uint64_t size;
+    for (int i = 0; i < 3; i++) close(i);
+    const bool fine = hark_writer_open(context, &writer, path) == HARK_OK && writer.descriptor > 2 &&
+                      hark_folder_lock(context, folder, &lock) == HARK_OK && lock > 2 &&
+                      hark_writer_commit(context, &writer, NULL) == HARK_OK &&
+                      hark_file_open(context, path, &read_from, &size) == HARK_OK && read_from > 2;
+    _exit(fine ? 0 : 1);
+  }
+  int result;
+  assert_int_equal(waitpid(process, &result, 0), process);
+  assert_true(WIFEXITED(result));
+  assert_int_equal(WEXITSTATUS(result), 0);
+}
+
+/* ---- what processes leave that were killed or interrupted ---- */
+
+/* Begins to write a file and to fill a folder in another process, which ends as `last` says. */
+static void begin_in_another_process(void (*last)(void)) {
+  const pid_t process = fork();
+  if (process == 0) {
+    static hark_writer writer;
+    static hark_temporary_folder made;
+    char path[HARK_PATH_BYTES];
+    if (hark_writer_open(context, &writer, test_path(folder, "file")) != HARK_OK) _exit(1);
+    if (hark_temporary_folder_make(context, test_path(folder, "task"), 0777, &made) != HARK_OK) _exit(1);
+    if (hark_path_join(context, made.path, "training.txt", path) != HARK_OK || hark_file_write(context, path, "x", 1) != HARK_OK) _exit(1);
+    last();
+    _exit(0);
+  }
+  int result;
+  assert_int_equal(waitpid(process, &result, 0), process);
+  assert_true(WIFEXITED(result));
+  assert_int_equal(WEXITSTATUS(result), 0);
+}
+
+static void nothing(void) {}
+
+static void an_interrupted_process_leaves_nothing(void **state) {
+  (void)state;
+  begin_in_another_process(hark_temporary_remove_all);
+  assert_int_equal(names_in(folder), 0);
+}
+
+static void what_a_killed_process_left_is_removed(void **state) {
+  (void)state;
+  hark_temporary_folder ours;
+  hark_writer writer = {0};
+  begin_in_another_process(nothing);
+  assert_int_equal(names_in(folder), 2);
+  (void)test_file_write_text(folder, ".task.tmp-999999999/inside", "of a hark that had no locks");
+  (void)test_file_write_text(folder, ".task-2.tmp-999999999-0", "another name's");
+  assert_fine(context, hark_temporary_folder_make(context, test_path(folder, "task"), 0777, &ours));
+  assert_fine(context, hark_writer_open(context, &writer, test_path(folder, "file")));
+  assert_int_equal(names_in(folder), 6);
+  assert_fine(context, hark_path_clean(context, test_path(folder, "task")));
+  assert_int_equal(names_in(folder), 4); /* the file and its writer's, the other name's, and the folder that is in use */
+  assert_int_equal(hark_path_kind_of(ours.path), HARK_PATH_FOLDER);
+  assert_fine(context, hark_path_clean(context, test_path(folder, "file")));
+  assert_int_equal(names_in(folder), 3);
+  hark_writer_discard(&writer);
+  assert_fine(context, hark_folder_clean(context, folder));
+  assert_int_equal(names_in(folder), 1);
+  assert_fine(context, hark_folder_remove(context, ours.path));
+  hark_temporary_folder_end(&ours);
 }
 
 static void what_cannot_be_is_told(void **state) {
@@ -276,6 +452,13 @@ int main(void) {
       TEST(writes_replace_whole_files),
       TEST(a_discarded_write_leaves_the_old_file),
       TEST(a_full_disk_keeps_the_old_file),
+      TEST(a_link_stays_and_what_it_names_is_written),
+      TEST(permissions_stay),
+      TEST(owners_stay),
+      TEST(pipes_devices_and_descriptors_are_written_straight),
+      TEST(files_are_no_standard_streams),
+      TEST(an_interrupted_process_leaves_nothing),
+      TEST(what_a_killed_process_left_is_removed),
       TEST(what_cannot_be_is_told),
       TEST(parts_are_read_at_offsets),
       TEST(checksums_are_sha256),
