@@ -4,7 +4,6 @@
  * from, and is used when the same files have the same sizes and either the same time of change or, after a touch or a copy, the same
  * contents. A file that was changed within two seconds of being read could change again without a new time, so that its contents are compared.
  */
-#define _XOPEN_SOURCE 700 /* mkdtemp */
 #include "data/corpus.h"
 
 #include <errno.h>
@@ -13,13 +12,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "data/checksum.h"
 #include "data/corpus_build.h"
 #include "data/sources_apart.h"
 #include "data/token_file.h"
-#include "io/system_error.h"
+#include "io/temporary.h"
 
 #define SMALLEST_BUFFER_BYTES 16
 #define TIME_GRAIN_SECONDS 2 /* of the coarsest file systems */
@@ -186,14 +186,18 @@ static hark_status build_and_open(hark_context *context, const hark_corpus_setti
 static hark_status build_elsewhere(hark_context *context, const hark_corpus_settings *settings, hark_source_list *sources,
                                    const hark_tokenizer *tokenizer, hark_corpus *corpus) {
   const char *const given = getenv("TMPDIR");
-  char folder[HARK_PATH_BYTES];
-  HARK_TRY(hark_path_join(context, given != NULL && given[0] != '\0' ? given : "/tmp", "hark-XXXXXX", folder));
-  if (mkdtemp(folder) == NULL)
-    return hark_system_fail(context, errno, folder, "the run's cache cannot be written, and no folder can be made for its tokens");
-  hark_status status = hark_path_join(context, folder, "corpus.tokens", corpus->path);
+  char path[HARK_PATH_BYTES];
+  hark_temporary_folder folder;
+  HARK_TRY(hark_path_join(context, given != NULL && given[0] != '\0' ? given : "/tmp", "hark", path));
+  HARK_TRY(hark_path_clean(context, path));
+  hark_status status = hark_temporary_folder_make(context, path, S_IRWXU, &folder);
+  if (status != HARK_OK) hark_fail_prefix(context, "the run's cache cannot be written, and no folder can be made for its tokens: ");
+  HARK_TRY(status);
+  status = hark_path_join(context, folder.path, "corpus.tokens", corpus->path);
   if (status == HARK_OK) status = build_and_open(context, settings, sources, tokenizer, corpus);
   (void)unlink(corpus->path);
-  (void)rmdir(folder);
+  (void)rmdir(folder.path);
+  hark_temporary_folder_end(&folder);
   return status;
 }
 

@@ -1,10 +1,14 @@
 /* make.c - see make.h. Examples are made in blocks, each in a slot of its own by some thread; then they are looked at in their order. */
+#define _XOPEN_SOURCE 700 /* realpath */
 #include "data/make.h"
 
+#include <errno.h>
 #include <hark/version.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "data/checksum.h"
@@ -12,6 +16,8 @@
 #include "data/example_format.h"
 #include "io/files.h"
 #include "io/json_write.h"
+#include "io/system_error.h"
+#include "io/temporary.h"
 
 #define BLOCK_EXAMPLES 256
 #define BLOCK_BYTES ((size_t)64 << 20) /* of the slots, about */
@@ -276,22 +282,48 @@ static hark_status check_folder(hark_context *context, const char *folder) {
   return count == 0 ? HARK_OK : hark_fail(context, HARK_BAD_CONFIGURATION, "%s: is not empty, expected a new folder", folder);
 }
 
-/* Makes everything in a folder beside the one that is wanted, and renames it. */
+/* Where the task is to stand: an empty folder that is there by its own name, "." and links followed, and with its permissions. */
+static hark_status find_place(hark_context *context, const char *folder, char out[HARK_PATH_BYTES], mode_t *mode) {
+  struct stat information;
+  int descriptor;
+  *mode = 0777;
+  if (stat(folder, &information) != 0) return hark_path_follow(context, folder, out, &descriptor);
+  *mode = information.st_mode & 07777;
+  char *const real = realpath(folder, NULL);
+  if (real == NULL) return hark_system_fail(context, errno, folder, "cannot be examined");
+  const hark_status status = hark_path_join(context, "", real, out);
+  free(real);
+  return status;
+}
+
+/* Makes everything in a folder beside the one that is asked for, and renames it. */
 static hark_status make_folder(maker *m, const char *folder, hark_text *report) {
-  char beside[HARK_PATH_BYTES];
-  const char *const name = hark_path_name(folder);
-  const int length = snprintf(beside, sizeof beside, "%.*s.%s.tmp-%ld", (int)(name - folder), folder, name, (long)getpid());
-  if (length < 0 || (size_t)length >= sizeof beside) return hark_fail(m->context, HARK_TOO_LARGE, "%.64s...: path too long", folder);
-  HARK_TRY(hark_folder_make(m->context, beside));
-  hark_status status = fill_folder(m, beside, report);
-  if (status == HARK_OK) status = hark_path_rename(m->context, beside, folder);
+  char place[HARK_PATH_BYTES];
+  hark_temporary_folder beside;
+  mode_t mode;
+  HARK_TRY(find_place(m->context, folder, place, &mode));
+  const size_t above = (size_t)(hark_path_name(place) - place);
+  if (above > 1) { /* those above it may be missing */
+    const char slash = place[above - 1];
+    place[above - 1] = '\0';
+    const hark_status made = hark_folder_make(m->context, place);
+    place[above - 1] = slash;
+    HARK_TRY(made);
+  }
+  HARK_TRY(hark_path_clean(m->context, place));
+  HARK_TRY(hark_temporary_folder_make(m->context, place, mode | S_IRWXU, &beside));
+  hark_status status = fill_folder(m, beside.path, report);
+  if (status == HARK_OK && mode != 0777 && chmod(beside.path, mode) != 0)
+    status = hark_system_fail(m->context, errno, beside.path, "cannot be given the permissions of the folder that it replaces");
+  if (status == HARK_OK) status = hark_path_rename(m->context, beside.path, place);
   if (status != HARK_OK) {
     char message[HARK_MESSAGE_BYTES];
     (void)snprintf(message, sizeof message, "%s", hark_context_message(m->context));
-    if (hark_folder_remove(m->context, beside) != HARK_OK) return hark_fail(m->context, status, "%s; %s is left", message, beside);
-    return hark_fail(m->context, status, "%s", message);
+    const bool left = hark_path_kind_of(beside.path) != HARK_PATH_NONE && hark_folder_remove(m->context, beside.path) != HARK_OK;
+    status = left ? hark_fail(m->context, status, "%s; %s is left", message, beside.path) : hark_fail(m->context, status, "%s", message);
   }
-  return HARK_OK;
+  hark_temporary_folder_end(&beside);
+  return status;
 }
 
 hark_status hark_task_make(hark_context *context, const hark_task_settings *settings, hark_text *report) {
