@@ -5,6 +5,7 @@
 
 #include "cli/attend.h"
 #include "io/safetensors.h"
+#include "io/temporary.h"
 #include "io/words.h"
 
 #define ANY_EXTENT (-1)
@@ -187,6 +188,7 @@ hark_status hark_attend_write(hark_context *context, const char *path, const har
   int64_t count = 0;
   for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
     if (all[i].tensor->type != HARK_NONE) there[count++] = all[i];
+  HARK_TRY(hark_path_clean(context, path));
   return hark_safetensors_write(context, path, there, count, NULL, 0, NULL);
 }
 

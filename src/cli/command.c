@@ -179,9 +179,7 @@ static int run_command(const hark_command *command, int count, const char *const
   hark_invocation call;
   status = hark_call_begin(base, command, &call);
   if (status == HARK_OK) status = execute(&call, count, words);
-  if (fflush(stdout) != 0 || ferror(stdout)) {
-    if (status == HARK_OK) status = hark_fail(call.context, HARK_IO_ERROR, "standard output: cannot be written");
-  }
+  if (status == HARK_OK) status = hark_command_flush(call.context);
   if (status != HARK_OK && call.exit_code == 0) status = report(&call, status, base);
   const int code = call.exit_code != 0 ? call.exit_code : hark_exit_code(status);
   hark_call_end(base, &call);
@@ -203,7 +201,9 @@ int hark_main(int count, const char *const *words) {
   if (strcmp(name, "--version") == 0) name = "version";
   if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || (strcmp(name, "help") == 0 && count == 2)) {
     print_commands(stdout);
-    return fflush(stdout) == 0 ? HARK_EXIT_DONE : HARK_EXIT_DISK;
+    if (fflush(stdout) == 0 && !ferror(stdout)) return HARK_EXIT_DONE;
+    fprintf(stderr, "hark: standard output: cannot be written\n");
+    return HARK_EXIT_DISK;
   }
   static const char *const ask_help[] = {"--help"};
   const bool wants_help = strcmp(name, "help") == 0; /* hark help NAME */

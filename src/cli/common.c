@@ -1,6 +1,7 @@
 /* common.c - what subcommands share. */
 #include "cli/common.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -11,6 +12,7 @@
 
 #include "io/machine.h"
 #include "io/number.h"
+#include "io/temporary.h"
 
 #define TERMINAL_COLUMNS 80
 
@@ -91,13 +93,33 @@ bool hark_command_is_given(const hark_invocation *call, const char *name) {
   return hark_options_source(call->options, name) != HARK_SOURCE_DEFAULT;
 }
 
+static hark_status fail_to_print(hark_context *context, int error) {
+  return hark_fail(context, HARK_IO_ERROR, "standard output: cannot be written%s%s", error != 0 ? ": " : "",
+                   error != 0 ? strerror(error) : "");
+}
+
+hark_status hark_command_flush(hark_context *context) {
+  errno = 0;
+  return fflush(stdout) == 0 && !ferror(stdout) ? HARK_OK : fail_to_print(context, errno);
+}
+
 hark_status hark_command_print(hark_invocation *call, hark_text *text) {
   hark_status status = text->status;
-  if (status == HARK_OK && fwrite(hark_text_get(text), 1, text->length, stdout) != text->length) {
-    status = hark_fail(call->context, HARK_IO_ERROR, "standard output: cannot be written");
-  }
+  errno = 0;
+  if (status == HARK_OK && fwrite(hark_text_get(text), 1, text->length, stdout) != text->length)
+    status = fail_to_print(call->context, errno);
   hark_text_free(text);
   return status;
+}
+
+hark_status hark_command_print_about(hark_invocation *call, const char *file, hark_text *text) {
+  char target[HARK_PATH_BYTES];
+  int descriptor = -1;
+  if (text->status != HARK_OK || hark_path_follow(call->context, file, target, &descriptor) != HARK_OK || descriptor != STDOUT_FILENO)
+    return hark_command_print(call, text);
+  (void)fwrite(hark_text_get(text), 1, text->length, stderr);
+  hark_text_free(text);
+  return HARK_OK;
 }
 
 int hark_terminal_columns(void) {

@@ -104,6 +104,12 @@ bool hark_command_is_given(const hark_invocation *call, const char *name);
 /* Writes a text to stdout and frees it; the text's own failure comes back. */
 HARK_MUST_CHECK hark_status hark_command_print(hark_invocation *call, hark_text *text);
 
+/* The same for words about a file that was written; on stderr where that file is stdout itself (--output /dev/stdout). */
+HARK_MUST_CHECK hark_status hark_command_print_about(hark_invocation *call, const char *file, hark_text *text);
+
+/* Flushes stdout. HARK_IO_ERROR when that fails, or anything that was written to it before did. */
+HARK_MUST_CHECK hark_status hark_command_flush(hark_context *context);
+
 /* How wide stdout is, 80 where that is not known. */
 int hark_terminal_columns(void);
 

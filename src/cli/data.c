@@ -10,6 +10,7 @@
 #include "data/example_folder.h"
 #include "data/make.h"
 #include "io/files.h"
+#include "io/temporary.h"
 #include "io/words.h"
 
 typedef struct data_values {
@@ -187,6 +188,7 @@ static hark_status run_picture(hark_invocation *call) {
   HARK_TRY(open_examples(call, &examples));
   hark_status status = hark_data_print_sheet(call->context, examples, &sheet, &text);
   hark_examples_close(call->context, &examples);
+  if (status == HARK_OK) status = hark_path_clean(call->context, v->out);
   if (status == HARK_OK) status = hark_file_write(call->context, v->out, hark_text_get(&text), text.length);
   hark_text_free(&text);
   return status;

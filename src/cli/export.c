@@ -4,6 +4,7 @@
 
 #include "cli/model.h"
 #include "io/json_write.h"
+#include "io/temporary.h"
 
 typedef struct export_values {
   const char *output, *checkpoint;
@@ -38,7 +39,7 @@ static hark_status print(hark_invocation *call, const hark_opened_run *opened, c
     hark_text_append_shown(&line, opened->run.path);
     hark_text_append(&line, ", %s\n", opened->checkpoint);
   }
-  return hark_command_print(call, &line);
+  return hark_command_print_about(call, path, &line);
 }
 
 static hark_status run(hark_invocation *call) {
@@ -47,6 +48,7 @@ static hark_status run(hark_invocation *call) {
   hark_model *model = NULL;
   hark_status status = hark_command_open_run(call, call->values[1], values->checkpoint, &opened);
   if (status == HARK_OK) status = hark_command_load_run(call, &opened, call->values[1], &model);
+  if (status == HARK_OK) status = hark_path_clean(call->context, values->output);
   if (status == HARK_OK) status = hark_model_save(call->context, model, values->output);
   if (status == HARK_OK) status = print(call, &opened, values->output, model);
   hark_model_destroy(call->context, &model);

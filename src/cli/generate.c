@@ -237,8 +237,8 @@ static hark_status run(hark_invocation *call) {
   const double seconds = hark_progress_clock() - begin;
   if (status == HARK_OK && call->json) status = print_json(&g, seconds);
   const bool ended = g.begin != 0 && g.text.length > 0 && g.text.data[g.text.length - 1] == '\n';
-  if (status == HARK_OK && !call->json && ((!ended && fputc('\n', stdout) == EOF) || fflush(stdout) != 0))
-    status = hark_fail(call->context, HARK_IO_ERROR, "standard output: cannot be written");
+  if (status == HARK_OK && !call->json && !ended) (void)fputc('\n', stdout);
+  if (status == HARK_OK) status = hark_command_flush(call->context);
   if (status == HARK_OK) report_forgotten(&g);
   if (status == HARK_OK && hark_decoding_mended_pivots(g.decoding) > 0)
     (void)fprintf(stderr, "hark generate: %" PRId64 " pivots were mended\n", hark_decoding_mended_pivots(g.decoding));

@@ -2,14 +2,22 @@
 #include "cli/gnuplot.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "cli/process.h"
 #include "io/json_write.h"
 #include "io/number.h"
+#include "io/temporary.h"
+
+#define DATA_MARK "\x01" /* in a script: the place of the data's name; no text that is shown has it */
 
 extern char **environ;
 
@@ -58,10 +66,8 @@ hark_status hark_picture_begin(hark_context *context, const char *path, bool png
   HARK_TRY(beside(context, path, "", out->path));
   HARK_TRY(beside(context, path, ".dat", out->data_path));
   HARK_TRY(beside(context, path, ".gp", out->script_path));
-  hark_text_append(&out->script, "set terminal %s size %d,%d%s noenhanced\nset output ", png ? "png" : "svg", width, height,
+  hark_text_append(&out->script, "set terminal %s size %d,%d%s noenhanced\n", png ? "png" : "svg", width, height,
                    png ? "" : " background 'white'");
-  append_path(&out->script, path);
-  hark_text_append(&out->script, "\n");
   return HARK_OK;
 }
 
@@ -76,8 +82,7 @@ void hark_picture_add_curve(hark_picture *picture, const char *label, const doub
 }
 
 void hark_picture_append_curve(hark_picture *picture, int index, const char *style, const char *label) {
-  append_path(&picture->script, picture->data_path);
-  hark_text_append(&picture->script, " index %d with %s title ", index, style);
+  hark_text_append(&picture->script, DATA_MARK " index %d with %s title ", index, style);
   hark_picture_append_quoted(&picture->script, label);
 }
 
@@ -86,50 +91,164 @@ void hark_picture_free(hark_picture *picture) {
   hark_text_free(&picture->script);
 }
 
-/* Runs gnuplot on a script. *there is false when there is no gnuplot to run. */
-static hark_status run_gnuplot(hark_context *context, const char *script, bool *there) {
-  char name[] = "gnuplot";
-  char path[HARK_PATH_BYTES];
-  HARK_TRY(hark_path_join(context, ".", script, path)); /* a name that begins with a dash is no flag */
-  char *const arguments[] = {name, path, NULL};
+/* The script with the name of the data in the places that were left for it. */
+static void append_script(const hark_picture *picture, const char *data, hark_text *out) {
+  const char *at = hark_text_get(&picture->script);
+  for (size_t length; *at != '\0'; at += length) {
+    length = strcspn(at, DATA_MARK);
+    hark_text_append_bytes(out, at, length);
+    if (at[length] == '\0') continue;
+    hark_text_append_bytes(out, data, strlen(data));
+    length++;
+  }
+}
+
+/* ---- gnuplot at work: a script with the data in it goes in, the picture comes out, and no file is between ---- */
+
+static hark_status print_input(const hark_picture *picture, hark_text *out) {
+  hark_text_append(out, "$data << END_OF_DATA\n");
+  hark_text_append_bytes(out, hark_text_get(&picture->data), picture->data.length);
+  hark_text_append(out, "END_OF_DATA\n");
+  append_script(picture, "$data", out);
+  return picture->data.status != HARK_OK ? picture->data.status : picture->script.status != HARK_OK ? picture->script.status : out->status;
+}
+
+typedef struct gnuplot {
   pid_t process;
-  const int error = posix_spawnp(&process, name, NULL, NULL, arguments, environ);
+  int stream; /* its standard input and output */
+} gnuplot;
+
+/* *there is false when there is no gnuplot to run. */
+static hark_status start(hark_context *context, gnuplot *out, bool *there) {
+  char name[] = "gnuplot", standard_input[] = "-";
+  char *const arguments[] = {name, standard_input, NULL};
+  int ends[2];
+  sigset_t restored;
+  posix_spawn_file_actions_t actions;
+  posix_spawnattr_t attributes;
+  if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0) return hark_fail(context, HARK_IO_ERROR, "gnuplot: no stream: %s", strerror(errno));
+  (void)fcntl(ends[0], F_SETFD, FD_CLOEXEC);
+  (void)fcntl(ends[1], F_SETFD, FD_CLOEXEC);
+  (void)sigemptyset(&restored);
+  hark_process_add_restored(&restored);
+  int error = posix_spawn_file_actions_init(&actions);
+  if (error == 0 && (error = posix_spawnattr_init(&attributes)) != 0) (void)posix_spawn_file_actions_destroy(&actions);
+  if (error == 0) {
+    error = posix_spawn_file_actions_adddup2(&actions, ends[1], STDIN_FILENO);
+    if (error == 0) error = posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
+    if (error == 0) error = posix_spawnattr_setsigdefault(&attributes, &restored);
+    if (error == 0) error = posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
+    if (error == 0) error = posix_spawnp(&out->process, name, &actions, &attributes, arguments, environ);
+    (void)posix_spawnattr_destroy(&attributes);
+    (void)posix_spawn_file_actions_destroy(&actions);
+  }
+  (void)close(ends[1]);
+  out->stream = ends[0];
   *there = error == 0;
-  if (error == ENOENT) return HARK_OK;
-  if (error != 0) return hark_fail(context, HARK_IO_ERROR, "gnuplot: cannot be started (error %d)", error);
+  if (error != 0) (void)close(ends[0]);
+  return error == 0 || error == ENOENT ? HARK_OK : hark_fail(context, HARK_IO_ERROR, "gnuplot: cannot be started: %s", strerror(error));
+}
+
+/* Sends some of what is left, without a signal when gnuplot has gone: that it failed is seen by its exit code. */
+static void send_some(int stream, const char *text, size_t length, size_t *sent) {
+  const ssize_t put = send(stream, text + *sent, length - *sent, MSG_NOSIGNAL | MSG_DONTWAIT);
+  if (put >= 0) *sent += (size_t)put;
+  if (put < 0 && errno != EINTR && errno != EAGAIN && errno != EWOULDBLOCK) *sent = length;
+  if (*sent == length) (void)shutdown(stream, SHUT_WR);
+}
+
+/* Gives gnuplot its input and writes what comes back, both as it can be done. */
+static hark_status exchange(hark_context *context, int stream, const hark_text *input, hark_writer *writer) {
+  static char part[1 << 14];
+  const char *const text = hark_text_get(input);
+  for (size_t sent = 0;;) {
+    struct pollfd wait = {.fd = stream, .events = sent < input->length ? POLLIN | POLLOUT : POLLIN};
+    if (poll(&wait, 1, -1) < 0) {
+      if (errno == EINTR) continue;
+      return hark_fail(context, HARK_IO_ERROR, "gnuplot: cannot be waited for: %s", strerror(errno));
+    }
+    if (sent < input->length && (wait.revents & (POLLOUT | POLLHUP | POLLERR)) != 0) send_some(stream, text, input->length, &sent);
+    if ((wait.revents & (POLLIN | POLLHUP | POLLERR)) == 0) continue;
+    const ssize_t got = recv(stream, part, sizeof part, MSG_DONTWAIT);
+    if (got < 0 && (errno == EINTR || errno == EAGAIN || errno == EWOULDBLOCK)) continue;
+    if (got < 0 && errno != ECONNRESET) return hark_fail(context, HARK_IO_ERROR, "gnuplot: cannot be read: %s", strerror(errno));
+    if (got <= 0) return HARK_OK; /* it ended; ECONNRESET: before it had read everything */
+    HARK_TRY(hark_writer_append(context, writer, part, (size_t)got));
+  }
+}
+
+typedef enum outcome { DRAWN, NOT_THERE, FAILED } outcome;
+
+/* Draws into the writer's file. */
+static hark_status run_gnuplot(hark_context *context, const hark_text *input, hark_writer *writer, outcome *out) {
+  gnuplot g;
+  bool there;
+  *out = NOT_THERE;
+  HARK_TRY(start(context, &g, &there));
+  if (!there) return HARK_OK;
+  const hark_status status = exchange(context, g.stream, input, writer);
+  (void)close(g.stream); /* where we gave up, it ends for want of a reader */
   int result;
-  while (waitpid(process, &result, 0) < 0) {
+  while (waitpid(g.process, &result, 0) < 0) {
     if (errno != EINTR) return hark_fail(context, HARK_IO_ERROR, "gnuplot: cannot be waited for");
   }
-  if (WIFEXITED(result) && WEXITSTATUS(result) == 127) *there = false; /* where spawning reports it so */
-  if (*there && result != 0)
-    return hark_fail(context, HARK_INTERNAL_ERROR, "gnuplot failed on %s; it and the data beside it were left", script);
+  if (WIFEXITED(result) && WEXITSTATUS(result) == 127) return status; /* where spawning reports it so */
+  *out = result == 0 && writer->bytes > 0 ? DRAWN : FAILED;
+  return status;
+}
+
+/* What gnuplot would need to make the picture, for whoever looks why it did not, or has it elsewhere. */
+static hark_status leave_files(hark_context *context, const hark_picture *picture) {
+  hark_text script = hark_text_empty(context), data = hark_text_empty(context);
+  hark_status status = hark_file_write(context, picture->data_path, hark_text_get(&picture->data), picture->data.length);
+  append_path(&data, picture->data_path);
+  hark_text_append(&script, "set output ");
+  append_path(&script, picture->path);
+  hark_text_append(&script, "\n");
+  append_script(picture, hark_text_get(&data), &script);
+  if (status == HARK_OK) status = data.status != HARK_OK ? data.status : script.status;
+  if (status == HARK_OK) status = hark_file_write(context, picture->script_path, hark_text_get(&script), script.length);
+  hark_text_free(&data);
+  hark_text_free(&script);
+  return status;
+}
+
+static hark_status draw_into(hark_invocation *call, const hark_picture *picture, const hark_text *input, hark_writer *writer) {
+  static const char no_gnuplot[] = "gnuplot is not installed (Debian: gnuplot-nox)";
+  hark_context *const context = call->context;
+  outcome what;
+  HARK_TRY(run_gnuplot(context, input, writer, &what));
+  if (what == DRAWN) {
+    HARK_TRY(hark_writer_commit(context, writer, NULL));
+    if (call->json) return HARK_OK;
+    hark_text text = hark_text_empty(context);
+    hark_text_append_shown(&text, picture->path);
+    hark_text_append(&text, "\n");
+    return hark_command_print_about(call, picture->path, &text);
+  }
+  if (writer->straight) {
+    return hark_fail(context, HARK_INTERNAL_ERROR, "%s: %s", picture->path, what == FAILED ? "gnuplot failed" : no_gnuplot);
+  }
+  hark_writer_discard(writer);
+  HARK_TRY(leave_files(context, picture));
+  if (what == FAILED)
+    return hark_fail(context, HARK_INTERNAL_ERROR, "gnuplot failed; %s and %s were left: gnuplot %s shows why", picture->script_path,
+                     picture->data_path, picture->script_path);
+  hark_command_warn(call, "%s; left %s and %s: gnuplot %s makes the picture", no_gnuplot, picture->data_path, picture->script_path,
+                    picture->script_path);
   return HARK_OK;
 }
 
-static hark_status write_text(hark_context *context, const char *path, const hark_text *text) {
-  HARK_TRY(text->status);
-  return hark_file_write(context, path, hark_text_get(text), text->length);
-}
-
 static hark_status draw(hark_invocation *call, const hark_picture *picture) {
-  hark_context *const context = call->context;
-  bool there;
-  HARK_TRY(write_text(context, picture->data_path, &picture->data));
-  HARK_TRY(write_text(context, picture->script_path, &picture->script));
-  HARK_TRY(run_gnuplot(context, picture->script_path, &there));
-  if (!there) {
-    hark_command_warn(call, "gnuplot is not installed (Debian: gnuplot-nox); left %s and %s: gnuplot %s makes the picture",
-                      picture->data_path, picture->script_path, picture->script_path);
-    return HARK_OK;
-  }
-  HARK_TRY(hark_file_remove(context, picture->data_path));
-  HARK_TRY(hark_file_remove(context, picture->script_path));
-  if (call->json) return HARK_OK;
-  hark_text text = hark_text_empty(context);
-  hark_text_append_shown(&text, picture->path);
-  hark_text_append(&text, "\n");
-  return hark_command_print(call, &text);
+  hark_writer writer = {0};
+  hark_text input = hark_text_empty(call->context);
+  hark_status status = print_input(picture, &input);
+  if (status == HARK_OK) status = hark_path_clean(call->context, picture->path);
+  if (status == HARK_OK) status = hark_writer_open(call->context, &writer, picture->path);
+  if (status == HARK_OK) status = draw_into(call, picture, &input, &writer);
+  hark_writer_discard(&writer);
+  hark_text_free(&input);
+  return status;
 }
 
 hark_status hark_picture_finish(hark_invocation *call, hark_picture *picture) {

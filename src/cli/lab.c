@@ -11,6 +11,7 @@
 #include "core/thread_count.h"
 #include "io/files.h"
 #include "io/json_write.h"
+#include "io/temporary.h"
 
 #define DOCUMENT_LIMIT ((size_t)1 << 26) /* bytes */
 
@@ -128,6 +129,7 @@ static hark_status write_one(hark_invocation *call, const hark_lab *lab, const h
   HARK_TRY(path_of(call->context, v->out, entry->name, ending, path));
   print(lab, entry, &text);
   hark_status status = text.status;
+  if (status == HARK_OK) status = hark_path_clean(call->context, path);
   if (status == HARK_OK) status = hark_file_write(call->context, path, hark_text_get(&text), text.length);
   hark_text_free(&text);
   return status;
@@ -327,6 +329,7 @@ static hark_status write_document(hark_invocation *call, const char *chosen, con
     hark_text_append_bytes(&document, hark_text_get(sections), sections->length);
   }
   if (status == HARK_OK) status = document.status;
+  if (status == HARK_OK) status = hark_path_clean(call->context, v->markdown);
   if (status == HARK_OK) status = hark_file_write(call->context, v->markdown, hark_text_get(&document), document.length);
   hark_text_free(&before);
   hark_text_free(&document);

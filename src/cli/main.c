@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "cli/commands.h"
+#include "cli/process.h"
 #include "core/cores.h"
 
 static hark_cores at_start;
@@ -37,6 +38,7 @@ static void take_cores_back(void) {
 }
 
 int main(int count, char **arguments) {
+  hark_process_begin();
   take_cores_back();
-  return hark_main(count, (const char *const *)arguments);
+  return hark_process_end(hark_main(count, (const char *const *)arguments));
 }

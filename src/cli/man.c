@@ -5,6 +5,7 @@
 
 #include "cli/commands.h"
 #include "io/files.h"
+#include "io/temporary.h"
 
 typedef struct man_values {
   const char *folder;
@@ -162,6 +163,7 @@ static hark_status write_page(hark_context *context, const char *folder, const h
   }
   if (status == HARK_OK) status = page.status;
   if (status == HARK_OK) status = hark_path_join(context, folder, name, path);
+  if (status == HARK_OK) status = hark_path_clean(context, path);
   if (status == HARK_OK) status = hark_file_write(context, path, hark_text_get(&page), page.length);
   hark_text_free(&page);
   return status;

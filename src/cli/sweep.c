@@ -552,6 +552,7 @@ static hark_status work(sweep *s, bool *stopped) {
   for (int run = 0; s->number > 0 && run < s->runs; run++) /* again: plans before took their time */
     HARK_TRY(compare_configuration(s, run));
   HARK_TRY(hark_folder_make(s->context, s->plan->out));
+  HARK_TRY(hark_folder_clean(s->context, s->plan->out));
   handle_signals(on_signal);
   HARK_TRY(run_all(s, path));
   if (stop_signal != 0) s->call->exit_code = HARK_EXIT_SIGNAL + stop_signal; /* also one that came between two runs */

@@ -13,6 +13,7 @@
 #include "cli/threads.h"
 #include "core/line.h"
 #include "io/json.h"
+#include "io/temporary.h"
 #include "train/data_place.h"
 #include "train/material.h"
 #include "train/preflight.h"
@@ -58,8 +59,9 @@ static void on_signal(int number, siginfo_t *info, void *interrupted) {
     return;
   }
   if (stop_signal != 0) {
-    if (!is_same_event(info)) _exit(HARK_EXIT_SIGNAL + number);
-    return;
+    if (is_same_event(info)) return;
+    hark_temporary_remove_all();
+    _exit(HARK_EXIT_SIGNAL + number);
   }
   first_sender = info->si_pid;
   (void)clock_gettime(CLOCK_MONOTONIC, &first_time);

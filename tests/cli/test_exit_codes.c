@@ -129,7 +129,7 @@ static int stdout_on_a_full_disk(void) {
 static int run_folder_below_a_file(void) { return run("", "train --data text.txt --out text.txt/run " COMMAND_TINY); }
 static int picture_over_a_folder(void) {
   test_file_write_text(folder, "m.jsonl", "{\"step\": 1, \"train/loss\": 2}\n");
-  test_file_write_text(folder, "x.svg.dat/inside", "a folder stands where the data of the picture must go");
+  test_file_write_text(folder, "x.svg/inside", "a folder stands where the picture must go");
   return run("", "plot m.jsonl -o x.svg");
 }
 
