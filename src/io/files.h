@@ -43,8 +43,8 @@ typedef struct hark_writer {
   int note; /* of the temporary file, for programs that a signal ends */
   uint64_t bytes;
   hark_sha256 hash;
-  char path[HARK_PATH_BYTES];      /* as it was given: for messages */
-  char target[HARK_PATH_BYTES];    /* with links followed */
+  char path[HARK_PATH_BYTES];   /* as it was given: for messages */
+  char target[HARK_PATH_BYTES]; /* with links followed */
   char temporary[HARK_PATH_BYTES];
 } hark_writer;
 

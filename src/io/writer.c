@@ -26,13 +26,13 @@ static void take_over(int descriptor, const struct stat *old) {
   struct stat new;
   mode_t mode = old->st_mode & (PERMISSIONS | S_ISUID | S_ISGID | S_ISVTX);
   if (fstat(descriptor, &new) != 0) return;
-  const bool owner = new.st_uid == old->st_uid && new.st_gid == old->st_gid;
+  const bool owner = new.st_uid == old->st_uid &&new.st_gid == old->st_gid;
   if (!owner && fchown(descriptor, old->st_uid, old->st_gid) != 0) {
     mode &= PERMISSIONS;
     if (new.st_gid != old->st_gid && fchown(descriptor, (uid_t)-1, old->st_gid) != 0)
       mode = (mode & (S_IRWXU | S_IRWXO)) | ((mode & S_IRWXG) & ((mode & S_IRWXO) << 3));
   }
-  if ((new.st_mode & (PERMISSIONS | S_ISUID | S_ISGID | S_ISVTX)) != mode || !owner) (void)fchmod(descriptor, mode);
+  if ((new.st_mode &(PERMISSIONS | S_ISUID | S_ISGID | S_ISVTX)) != mode || !owner) (void)fchmod(descriptor, mode);
 }
 
 /* `old` is NULL where nothing is replaced. */
@@ -55,7 +55,8 @@ static hark_status open_temporary(hark_context *context, hark_writer *writer, co
 static hark_status open_copy(hark_context *context, hark_writer *writer, int descriptor) {
   const int flags = fcntl(descriptor, F_GETFL);
   if (flags < 0) return hark_system_fail(context, errno, writer->path, "cannot be written");
-  if ((flags & O_ACCMODE) == O_RDONLY) return hark_fail(context, HARK_IO_ERROR, "%s: cannot be written: open for reading only", writer->path);
+  if ((flags & O_ACCMODE) == O_RDONLY)
+    return hark_fail(context, HARK_IO_ERROR, "%s: cannot be written: open for reading only", writer->path);
   writer->descriptor = fcntl(descriptor, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
   return writer->descriptor >= 0 ? HARK_OK : hark_system_fail(context, errno, writer->path, "cannot be written");
 }
