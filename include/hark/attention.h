@@ -71,8 +71,8 @@ typedef struct hark_attention_desc {
   int64_t head_dim, value_dim;      /* exact */
   int64_t max_sequences;            /* segments or ragged sequences in a call; 0: batch, or batch * key_length with segments */
   bool causal;                      /* query at position p sees keys at positions <= p */
-  double scale;                     /* EXP; 0: 1 / sqrt(head_dim) */
-  double sigma;                     /* RBF: > 0 */
+  double scale;                     /* EXP; 0: 1 / sqrt(head_dim); f32: a magnitude of 1.2e-38 to 5e30 */
+  double sigma;                     /* RBF: > 0; f32: 4.4e-16 to 9.2e18 */
   int64_t window;                   /* WINDOW: positions to each side */
   double dropout;                   /* probability, [0, 1), on the normalised weights */
   bool has_bias;                    /* calls may carry attention_bias */
@@ -179,7 +179,8 @@ typedef struct hark_attention_report {
  * sequences of a call. With segments o is always 0.
  *
  * Hidden entries are never computed with: what a key, a value or a bias that no query may see holds, also NaN or infinity, leaves no trace,
- * neither in out nor in gradients. A logit of -infinity (from attention_bias or log_kernel) hides its entry.
+ * neither in out nor in gradients. A logit of -infinity (from attention_bias or log_kernel, or of an infinite query or key) hides its entry.
+ * What is visible is seen: a NaN reaches every result that depends on it (docs/numbers.md).
  * A query that sees no key gives zeros in out, zero gradients, and log_sum_exp = -infinity.
  *
  * HIERARCHICAL: every sequence has a hierarchy of its own, which begins with its first row; queries and keys are the same number of rows.
@@ -194,10 +195,11 @@ typedef struct hark_attention_report {
  *
  * CME: out[n] = sum over visible i of w[n,i] value[i] with w[n,:] = kappa(q_n, K) (kappa(K, K) + lambda I)^-1 over the keys that the query
  * sees: all of them, or when causal those up to its position. kappa includes G. Errors of a forward, each naming item, head and row:
- * HARK_INVALID_ARGUMENT (a ridge or sigma that is not a positive number), HARK_NOT_FINITE (a visible query, key or value that is no finite
- * number, or a kernel beyond the range of the type: results are then undefined). There is no log_sum_exp. The backward takes no dvariance;
- * amounts added to mended pivots are constants to it. A query that sees no key has zeros in out and the prior's variance, a
- * row of no sequence zero in both.
+ * HARK_INVALID_ARGUMENT (a ridge or sigma that is not a positive number in the range of the type), HARK_NOT_FINITE (a visible query, key or
+ * value that is no finite number, or a kernel beyond the range of the type: results are then undefined). There is no log_sum_exp. The
+ * backward takes no dvariance; amounts added to mended pivots are constants to it. A query that sees no key, because all are masked, later or
+ * not there (key_lengths 0, an empty range of offsets), has zeros in out and the prior's variance kappa(q, q) G(0); a row of no sequence
+ * zero in both.
  *
  * Memory: all of it is the caller's and is borrowed for the call. What a call writes (forward: out, log_sum_exp, variance, saved, workspace;
  * backward: the gradients and workspace) shares no element with anything else that it is given, and has strides by which no two of its own elements

@@ -408,7 +408,7 @@ typedef struct hark_ponder_loss_attributes {
  *   QUERY    largest product of x with the mean of the sequence's rows of query
  *   MEDOIDS  rows nearest to the centres of k-means, started from the row nearest to the mean and then the farthest ones, `iterations` rounds
  *   GIVEN    index (-1: none), by whatever function the caller likes
- * Of equal rows the first is taken; a NaN counts as lowest, for MEDOIDS as a row that is taken after all others, and so does an infinity there. No
+ * Of equal rows the first is taken, for MEDOIDS of those whose distances differ by no more than rounding; a NaN counts as lowest, for MEDOIDS as a row that is taken after all others, and so does an infinity there. No
  * backward. */
 typedef enum hark_selection {
   HARK_SELECTION_NORM,

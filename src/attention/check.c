@@ -249,8 +249,8 @@ static hark_status check_division(hark_context *context, const hark_attention_de
 }
 
 /* Counts the sequences, and finds the largest distance |n - i| between a query and a key that it may see. */
-static hark_status check_sequences(hark_context *context, const hark_attention_desc *desc, const hark_attention_args *args) {
-  hark_attention_walk walk = hark_attention_walk_start(args, desc->causal);
+static hark_status check_sequences(hark_context *context, const hark_attention_desc *desc, const hark_attention_args *args, bool backward) {
+  hark_attention_walk walk = hark_attention_walk_start(args, desc->causal, backward);
   hark_attention_sequence sequence;
   int64_t count = 0, farthest = -1;
   while (hark_attention_walk_next(&walk, &sequence)) {
@@ -266,7 +266,8 @@ static hark_status check_sequences(hark_context *context, const hark_attention_d
                        "attention: a sequence has %" PRId64 " queries from position %" PRId64 " on and %" PRId64
                        " keys with structure hierarchical, expected as many of one as of the other, from position 0 on",
                        sequence.query_count, sequence.offset, keys);
-    farthest = hark_max(farthest, hark_attention_farthest(desc, sequence.query_count, sequence.key_count, sequence.offset));
+    const int64_t distance = hark_attention_farthest(desc, sequence.query_count, sequence.key_count, sequence.offset);
+    farthest = hark_max(farthest, sequence.key_count > 0 ? distance : 0); /* a query without keys has its own G(0) */
   }
   if (count > desc->max_sequences)
     return hark_fail(context, HARK_SHAPE_MISMATCH,
@@ -367,7 +368,7 @@ hark_status hark_attention_check(hark_context *context, const hark_attention_pla
   HARK_TRY(check_terms(context, desc, &args, checked));
   HARK_TRY(hark_attention_check_ridge(context, desc, &args, backward));
   HARK_TRY(check_division(context, desc, &args));
-  HARK_TRY(check_sequences(context, desc, &args));
+  HARK_TRY(check_sequences(context, desc, &args, backward));
   if (backward) HARK_TRY(check_gradients(context, desc, &args, checked));
   HARK_TRY(check_memory(context, "workspace", args.workspace, backward ? plan->sizes.backward_workspace : plan->sizes.forward_workspace));
   HARK_TRY(check_memory(context, "saved", args.saved, plan->sizes.saved));

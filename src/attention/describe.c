@@ -8,6 +8,7 @@
 
 #include "attention/layer.h"
 #include "backend/hierarchy.h"
+#include "core/range.h"
 #include "core/structs.h"
 
 /* Limits of the counter that names a dropout word: ((b H + h) 2^23 + n) 2^21 + i / 4 must fit in 64 bits and be unique. */
@@ -63,6 +64,13 @@ static hark_status check_extents(hark_context *context, hark_attention_desc *des
   return HARK_OK;
 }
 
+static hark_status check_sigma(hark_context *context, const hark_attention_desc *desc) {
+  const hark_range range = hark_range_of_sigma(desc->type);
+  if (hark_is_within(range, desc->sigma)) return HARK_OK;
+  return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: sigma is %g, expected %.2g to %.2g, the range of squared distances in %s",
+                   desc->sigma, range.least, range.most, hark_type_name(desc->type));
+}
+
 static hark_status check_kernel(hark_context *context, hark_attention_desc *desc) {
   switch (desc->kernel) {
     case HARK_KERNEL_EXP:
@@ -72,6 +80,7 @@ static hark_status check_kernel(hark_context *context, hark_attention_desc *desc
       if (!isfinite(desc->scale))
         return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: scale is %g, expected a finite number or 0 for 1 / sqrt(head_dim)",
                          desc->scale);
+      HARK_TRY(hark_check_range(context, "attention", "scale", desc->scale, desc->type, hark_range_of_scale(desc->type)));
       if (desc->scale == 0) desc->scale = 1 / sqrt((double)desc->head_dim);
       return HARK_OK;
     case HARK_KERNEL_RBF:
@@ -89,9 +98,7 @@ static hark_status check_kernel(hark_context *context, hark_attention_desc *desc
         return hark_fail(context, HARK_UNSUPPORTED, "attention: scale is %g with kernel rbf, expected 0: kernel rbf takes sigma",
                          desc->scale);
       desc->scale = 1 / (desc->sigma * desc->sigma);
-      if (!isfinite(desc->scale) || desc->scale == 0)
-        return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: sigma is %g, and 1 / sigma^2 is out of range", desc->sigma);
-      return HARK_OK;
+      return check_sigma(context, desc);
   }
   return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: kernel is %d, expected HARK_KERNEL_EXP or HARK_KERNEL_RBF",
                    (int)desc->kernel);

@@ -6,8 +6,8 @@
 #include "core/floating_point.h"
 
 /* Writes the batch's sequences to the front of the workspace; returns their number. */
-static int64_t list_sequences(const hark_attention_args *args, bool causal, hark_attention_sequence *list) {
-  hark_attention_walk walk = hark_attention_walk_start(args, causal);
+static int64_t list_sequences(const hark_attention_args *args, bool causal, bool backward, hark_attention_sequence *list) {
+  hark_attention_walk walk = hark_attention_walk_start(args, causal, backward);
   int64_t count = 0;
   hark_attention_sequence sequence; /* in between, because the walk writes only what it finds */
   while (hark_attention_walk_next(&walk, &sequence)) list[count++] = sequence;
@@ -32,7 +32,7 @@ static hark_status execute(hark_context *context, const hark_attention_plan *pla
   hark_floating_point_hold(&before);
   hark_status status = hark_attention_clear(context, &args, plan->desc.causal, backward);
   if (status == HARK_OK) {
-    const int64_t count = list_sequences(&args, plan->desc.causal, args.workspace);
+    const int64_t count = list_sequences(&args, plan->desc.causal, backward, args.workspace);
     const hark_attention_run run = {.plan = plan,
                                     .args = &args,
                                     .sequences = args.workspace,

@@ -8,6 +8,7 @@
 
 #include "attention/layer.h"
 #include "backend/kernel_ridge.h"
+#include "core/range.h"
 
 static hark_status refuse_field(hark_context *context, const char *field, const char *reason) {
   return hark_fail(context, HARK_UNSUPPORTED, "attention: %s with normalisation cme: %s", field, reason);
@@ -35,6 +36,7 @@ static hark_status check_ridge(hark_context *context, const hark_attention_desc 
     return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: ridge is %g with normalisation cme, expected a finite number above 0",
                      desc->ridge);
   }
+  HARK_TRY(hark_check_range(context, "attention", "ridge", desc->ridge, desc->type, hark_range_of(desc->type)));
   if (!(desc->ridge_power >= 0 && desc->ridge_power <= 1))
     return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: ridge_power is %g, expected 0 to 1", desc->ridge_power);
   if (desc->ridge_power != 0 && desc->causal)

@@ -46,15 +46,16 @@ int64_t hark_attention_farthest(const hark_attention_desc *desc, int64_t queries
  * structure are set. */
 int64_t hark_attention_table_length(const hark_attention_desc *desc, const int64_t *query_offset);
 
-/* Goes through the sequences of a batch in the order of items and rows; those without queries or without keys are left out. */
+/* Goes through the sequences of a batch in the order of items and rows; those without queries are left out, and those without keys unless their
+ * rows have something to say: a forward with variance, which is the prior's there. */
 typedef struct hark_attention_walk {
   const hark_attention_args *args;
-  bool causal;
+  bool causal, keyless;
   int64_t item; /* of rectangular and segmented batches; ragged: the number of the sequence */
   int64_t row;  /* of segmented batches: where the next run of ids begins */
 } hark_attention_walk;
 
-hark_attention_walk hark_attention_walk_start(const hark_attention_args *args, bool causal);
+hark_attention_walk hark_attention_walk_start(const hark_attention_args *args, bool causal, bool backward);
 bool hark_attention_walk_next(hark_attention_walk *walk, hark_attention_sequence *out);
 
 /* Writes zeros (log_sum_exp: -infinity) where an algorithm writes nothing: rows of out in no sequence, or in the backward the same rows of

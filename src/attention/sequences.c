@@ -10,8 +10,8 @@
 
 #include "attention/layer.h"
 
-hark_attention_walk hark_attention_walk_start(const hark_attention_args *args, bool causal) {
-  return (hark_attention_walk){.args = args, .causal = causal};
+hark_attention_walk hark_attention_walk_start(const hark_attention_args *args, bool causal, bool backward) {
+  return (hark_attention_walk){.args = args, .causal = causal, .keyless = !backward && args->variance.type != HARK_NONE};
 }
 
 static bool next_ragged(hark_attention_walk *walk, hark_attention_sequence *out) {
@@ -19,7 +19,7 @@ static bool next_ragged(hark_attention_walk *walk, hark_attention_sequence *out)
   while (walk->item < args->sequences) {
     const int64_t s = walk->item++;
     const int64_t queries = args->query_offsets[s + 1] - args->query_offsets[s], keys = args->key_offsets[s + 1] - args->key_offsets[s];
-    if (queries == 0 || keys == 0) continue;
+    if (queries == 0 || (keys == 0 && !walk->keyless)) continue;
     *out = (hark_attention_sequence){.item = 0,
                                      .query_row = args->query_offsets[s],
                                      .query_count = queries,
@@ -56,7 +56,7 @@ static bool next_item(hark_attention_walk *walk, hark_attention_sequence *out) {
   while (walk->item < args->query.shape[0]) {
     const int64_t item = walk->item++;
     const int64_t keys = args->key_lengths != NULL ? args->key_lengths[item] : rows;
-    if (queries == 0 || keys == 0) continue;
+    if (queries == 0 || (keys == 0 && !walk->keyless)) continue;
     *out = (hark_attention_sequence){
         .item = item, .query_row = 0, .query_count = queries, .key_row = 0, .key_count = keys, .offset = walk->causal ? rows - queries : 0};
     if (args->has_query_offset) out->offset = args->query_offset;
@@ -158,7 +158,7 @@ hark_status hark_attention_clear(hark_context *context, const hark_attention_arg
     tensors.log_sum_exp = args->log_sum_exp;
     tensors.variance = args->variance;
   }
-  hark_attention_walk walk = hark_attention_walk_start(args, causal);
+  hark_attention_walk walk = hark_attention_walk_start(args, causal, backward);
   hark_attention_sequence sequence;
   int64_t item = 0, query_row = 0, key_row = 0; /* where the last sequence ended */
   while (hark_attention_walk_next(&walk, &sequence)) {

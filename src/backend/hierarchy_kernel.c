@@ -37,7 +37,7 @@ static double table_at(const hark_hierarchy_kernel *kernel, const hark_tensor *l
 /* ---- exact ---- */
 
 static double log_add(double a, double b) {
-  const double high = fmax(a, b), low = fmin(a, b);
+  const double high = hark_larger(a, b), low = hark_smaller(a, b);
   return low == -INFINITY ? high : high + log1p(exp(low - high));
 }
 
@@ -121,7 +121,7 @@ static void fill_sums(hark_hierarchy_kernel *kernel, int level) {
   to_power[0] = -INFINITY;
   for (int64_t t = 1; t < sums_of(kernel->hierarchy, level); t++) {
     const double *v = value + 2 * t, *p = power + 2 * t;
-    const double top = fmax(fmax(p[-1], p[0]), p[1]);
+    const double top = hark_larger(hark_larger(p[-1], p[0]), p[1]);
     to_power[t] = top;
     to_value[t] = top == -INFINITY ? 0 : scaled(v[-1], p[-1] - top) + 2 * scaled(v[0], p[0] - top) + scaled(v[1], p[1] - top);
   }

@@ -4,6 +4,8 @@
 #include <inttypes.h>
 #include <math.h>
 
+#include "core/range.h"
+
 #define PIECES 32 /* of backward work, at least, where there are that many sequences */
 
 static double get(const hark_tensor *tensor, int64_t i) {
@@ -31,11 +33,12 @@ bool hark_ridge_parameters_make(const hark_ridge_given *given, int64_t system, h
   *out = (hark_ridge_parameters){
       .sigma = sigma, .scale = given->rbf ? 1 / (sigma * sigma) : given->scale, .shift = given->rbf ? 0 : given->scale * given->bound};
   out->lambda = ridge * given->slope * exp(-out->shift);
-  if (!isfinite(ridge) || !(ridge > 0)) {
-    hark_ridge_trouble(record, system, HARK_RIDGE_BAD_RIDGE, 0, ridge);
+  const hark_range range = hark_range_of(given->type);
+  if (!hark_is_within(range, ridge) || !(out->lambda <= range.most)) {
+    hark_ridge_trouble(record, system, HARK_RIDGE_BAD_RIDGE, 0, hark_is_within(range, ridge) ? out->lambda : ridge);
     return false;
   }
-  if (given->rbf && (!(sigma > 0) || !isfinite(out->scale) || out->scale == 0)) {
+  if (given->rbf && !hark_is_within(hark_range_of_sigma(given->type), sigma)) {
     hark_ridge_trouble(record, system, HARK_RIDGE_BAD_SIGMA, 0, sigma);
     return false;
   }
@@ -116,11 +119,13 @@ static hark_status fail(hark_context *context, hark_type storage, int64_t item, 
   switch (record->kind) {
     case HARK_RIDGE_FINE: return HARK_OK;
     case HARK_RIDGE_BAD_RIDGE:
-      return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: ridge of head %" PRId64 " is %g, expected a finite number above 0", head,
-                       record->value);
+      return hark_fail(context, HARK_INVALID_ARGUMENT,
+                       "attention: ridge of head %" PRId64 " is %g, expected a finite number above 0, in %s %.2g to %.2g", head,
+                       record->value, type, hark_range_of(storage).least, hark_range_of(storage).most);
     case HARK_RIDGE_BAD_SIGMA:
-      return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: sigma of head %" PRId64 " is %g, expected a finite number above 0", head,
-                       record->value);
+      return hark_fail(context, HARK_INVALID_ARGUMENT,
+                       "attention: sigma of head %" PRId64 " is %g, expected a finite number above 0, in %s %.2g to %.2g", head,
+                       record->value, type, hark_range_of_sigma(storage).least, hark_range_of_sigma(storage).most);
     case HARK_RIDGE_BAD_TABLE:
       return hark_fail(context, HARK_NOT_FINITE,
                        "attention: log_kernel of head %" PRId64 " is %g at distance %" PRId64 ", expected at most %g", head, record->value,

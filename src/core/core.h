@@ -59,6 +59,9 @@ static inline size_t hark_align_up(size_t bytes) { return (bytes + (HARK_ALIGNME
 
 static inline int64_t hark_min(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t hark_max(int64_t a, int64_t b) { return a > b ? a : b; }
+/* The larger and the smaller of two reals; a NaN where either is one, unlike fmax and fmin, which lose it. */
+static inline double hark_larger(double a, double b) { return a > b || a != a ? a : b; }
+static inline double hark_smaller(double a, double b) { return a < b || a != a ? a : b; }
 static inline int64_t hark_ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 /* Runs task for every index of [0, count), spread over the context's threads: the least index that is left first, unless the host program's threads

@@ -391,7 +391,7 @@ static hark_status layer_branch(const pass *p, int64_t number, hark_value h, har
 static double capacity_of(const hark_lab_ahca *n) {
   if (n->config.depth == HARK_LAB_DEPTH_FULL) return 1;
   const double reached = (n->progress - FULL_DEPTH_UNTIL) / (CAPACITY_FROM - FULL_DEPTH_UNTIL);
-  return 1 - fmax(0, fmin(1, reached)) * (1 - n->config.capacity);
+  return 1 - hark_larger(0, hark_smaller(1, reached)) * (1 - n->config.capacity);
 }
 
 static hark_status settle_depth(pass *p, hark_value h, hark_value *score) {

@@ -93,7 +93,7 @@ static errors compare(const double *have, const double *want, int64_t rows, int6
       size += want[i] * want[i];
     }
     all += row;
-    worst = fmax(worst, row);
+    worst = hark_larger(worst, row);
   }
   if (size == 0 && all == 0) return (errors){0, 0}; /* a head whose values are all zero */
   return (errors){sqrt(all / size), sqrt(worst / (size / (double)rows))};

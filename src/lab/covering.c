@@ -41,7 +41,7 @@ enum { MAX_NORM = 2, PER_RESOLUTION = 8 }; /* steps of the grid in a resolution 
 static double length_of(double x, double y, int norm) {
   x = fabs(x);
   y = fabs(y);
-  return norm == 0 ? x + y : norm == 1 ? hypot(x, y) : fmax(x, y);
+  return norm == 0 ? x + y : norm == 1 ? hypot(x, y) : hark_larger(x, y);
 }
 
 /* Points of a fine grid in the unit ball are taken when they are farther than e from all that were taken: maximal on the grid, so a net of it. */
@@ -163,7 +163,7 @@ static hark_status run_transformer(hark_lab *lab, const transformer *t, int laye
   for (int64_t i = 0; i < ENTRIES; i++) x[i] = input[i];
   for (int layer = 0; layer < layers; layer++) {
     hark_lab_multiply(TOKENS, WIDTH, WIDTH, x, t->in[layer], hidden);
-    for (int64_t i = 0; i < ENTRIES; i++) hidden[i] = fmax(hidden[i], 0);
+    for (int64_t i = 0; i < ENTRIES; i++) hidden[i] = hark_larger(hidden[i], 0);
     hark_lab_multiply(TOKENS, WIDTH, WIDTH, hidden, t->out[layer], change);
     for (int64_t i = 0; i < ENTRIES; i++) x[i] += change[i];
     HARK_TRY(hark_lab_sum_heads(lab->context, &choice, &t->heads[layer], x, change));
@@ -181,7 +181,7 @@ static hark_status moved_by(hark_lab *lab, const transformer *t, int layers, con
   HARK_TRY(run_transformer(lab, t, layers, input, moved));
   for (int64_t i = 0; i < count; i++) array[i] = -array[i];
   *out = 0;
-  for (int64_t i = 0; i < ENTRIES; i++) *out = fmax(*out, fabs(moved[i] - plain[i]));
+  for (int64_t i = 0; i < ENTRIES; i++) *out = hark_larger(*out, fabs(moved[i] - plain[i]));
   return HARK_OK;
 }
 
@@ -205,7 +205,7 @@ static hark_status measure_weights(hark_lab *lab) {
         double moved;
         HARK_TRY(moved_by(lab, &t, layers, input, arrays[a], counts[a], &moved));
         row[covered ? COVERED : LEFT_OUT_HEADS] += (double)counts[a];
-        row[covered ? MOVED_BY_COVERED : MOVED] = fmin(row[covered ? MOVED_BY_COVERED : MOVED], moved);
+        row[covered ? MOVED_BY_COVERED : MOVED] = hark_smaller(row[covered ? MOVED_BY_COVERED : MOVED], moved);
       }
     }
     row[WEIGHTS] += WIDTH;

@@ -77,7 +77,7 @@ static hark_status encode(const encoder *e, double *x) {
     HARK_TRY(hark_lab_sum_heads(e->lab->context, &e->attention, &e->layers[i].heads, x, e->change));
     add(e->length * WIDTH, e->change, x);
     hark_lab_multiply(e->length, WIDTH, HIDDEN, x, e->layers[i].in, e->hidden);
-    for (int64_t j = 0; j < e->length * HIDDEN; j++) e->hidden[j] = fmax(e->hidden[j], 0);
+    for (int64_t j = 0; j < e->length * HIDDEN; j++) e->hidden[j] = hark_larger(e->hidden[j], 0);
     hark_lab_multiply(e->length, HIDDEN, WIDTH, e->hidden, e->layers[i].out, e->change);
     add(e->length * WIDTH, e->change, x);
   }

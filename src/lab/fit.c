@@ -3,6 +3,8 @@
 
 #include <math.h>
 
+#include "core/core.h"
+
 void hark_lab_line_add(hark_lab_line *line, double x, double y) {
   if (line->count == 0) {
     line->first_x = x;
@@ -31,7 +33,7 @@ hark_lab_fit hark_lab_line_fit(const hark_lab_line *line) {
   if (n < 2 || !(across > 0)) return fit;
   fit.slope = both / across;
   fit.intercept = line->first_y + line->y / n - fit.slope * (line->first_x + line->x / n);
-  if (n > 2) fit.error = sqrt(fmax(up - fit.slope * both, 0) / ((n - 2) * across));
+  if (n > 2) fit.error = sqrt(hark_larger(up - fit.slope * both, 0) / ((n - 2) * across));
   return fit;
 }
 

@@ -117,7 +117,7 @@ static hark_status measure_complexity(problem *p, const sizes *s, hark_lab_mean 
     for (int restart = 0; restart < s->restarts; restart++) {
       draw_weights(p);
       HARK_TRY(hark_lab_descend(p->lab, &objective, how, &p->descent));
-      best = fmax(best, -p->descent.value);
+      best = hark_larger(best, -p->descent.value);
     }
     hark_lab_mean_add(complexity, best);
   }
@@ -196,11 +196,11 @@ static hark_status move_rows(hark_lab *lab, int64_t length, const double *x, con
   for (int64_t l = 0; l < length; l++) {
     double norm = 0;
     for (int c = 0; c < DIM; c++) norm += (moved[l * DIM + c] - x[l * DIM + c]) * (moved[l * DIM + c] - x[l * DIM + c]);
-    largest = fmax(largest, sqrt(norm));
+    largest = hark_larger(largest, sqrt(norm));
   }
-  row[OF_SUM] = fmax(row[OF_SUM], sqrt(of_sum) / largest);
-  row[OF_MEAN] = fmax(row[OF_MEAN], sqrt(of_sum) / largest / (double)length);
-  row[OF_QUERY] = fmax(row[OF_QUERY], sqrt(of_query) / largest);
+  row[OF_SUM] = hark_larger(row[OF_SUM], sqrt(of_sum) / largest);
+  row[OF_MEAN] = hark_larger(row[OF_MEAN], sqrt(of_sum) / largest / (double)length);
+  row[OF_QUERY] = hark_larger(row[OF_QUERY], sqrt(of_query) / largest);
   return HARK_OK;
 }
 

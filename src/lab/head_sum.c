@@ -56,7 +56,7 @@ static hark_status add_head(hark_lab *lab, const shape *s, int64_t number, const
   HARK_TRY(hark_lab_attend(lab->context, choice, &head, out));
   for (int64_t i = 0; i < L * d; i++) sum[i] += out[i];
   hark_singular_values(d, d, wv, values);
-  *rank = fmax(*rank, (double)hark_numerical_rank(values, d, 1e-10 * values[0]));
+  *rank = hark_larger(*rank, (double)hark_numerical_rank(values, d, 1e-10 * values[0]));
   return HARK_OK;
 }
 

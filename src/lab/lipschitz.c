@@ -72,7 +72,7 @@ static double vector_norm(const double *x, int64_t stride, int64_t count, int no
   double sum = 0;
   for (int64_t i = 0; i < count; i++) {
     const double size = fabs(x[i * stride]);
-    sum = norm == 2 ? fmax(sum, size) : sum + (norm == 1 ? size * size : size);
+    sum = norm == 2 ? hark_larger(sum, size) : sum + (norm == 1 ? size * size : size);
   }
   return norm == 1 ? sqrt(sum) : sum;
 }
@@ -92,7 +92,7 @@ static double operator_norm(const double *m, int r) {
     return values[0];
   }
   for (int i = 0; i < SMALL; i++)
-    largest = fmax(largest, r == 0 ? vector_norm(m + i, SMALL, SMALL, 0) : vector_norm(m + (ptrdiff_t)i * SMALL, 1, SMALL, 0));
+    largest = hark_larger(largest, r == 0 ? vector_norm(m + i, SMALL, SMALL, 0) : vector_norm(m + (ptrdiff_t)i * SMALL, 1, SMALL, 0));
   return largest;
 }
 
@@ -123,7 +123,7 @@ static hark_status measure_products(hark_lab *lab) {
       for (int i = 0; i < (lab->quick ? 2 : 20); i++) {
         hark_lab_normal(lab, 50000 + 100 * (uint32_t)(3 * norm + part) + (uint32_t)i, NUMBERS, x);
         HARK_TRY(hark_lab_maximise(lab, &search, x, &best));
-        largest = fmax(largest, best);
+        largest = hark_larger(largest, best);
       }
       const double row[] = {norm, part, exp(largest)};
       HARK_TRY(hark_lab_add_row(lab, table, row));

@@ -134,7 +134,7 @@ static double mean_square(const regression *r, const double *estimate, bool of_s
 
 static double largest_difference(const double *a, const double *b, int64_t count) {
   double largest = 0;
-  for (int64_t i = 0; i < count; i++) largest = fmax(largest, fabs(a[i] - b[i]));
+  for (int64_t i = 0; i < count; i++) largest = hark_larger(largest, fabs(a[i] - b[i]));
   return largest;
 }
 
@@ -144,7 +144,7 @@ static double distance_from_means(const regression *r) {
   for (int64_t c = 0; c < r->draws; c++) {
     double mean = 0;
     for (int64_t i = 0; i < POSITIONS; i++) mean += r->samples[i * r->draws + c] / POSITIONS;
-    for (int64_t i = 0; i < POSITIONS; i++) largest = fmax(largest, fabs(r->estimate[i * r->draws + c] - mean));
+    for (int64_t i = 0; i < POSITIONS; i++) largest = hark_larger(largest, fabs(r->estimate[i * r->draws + c] - mean));
   }
   return largest;
 }

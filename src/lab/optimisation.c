@@ -134,7 +134,7 @@ static double right_side(const point *at, const double *target, double *residual
       double sum = 0, squares = 0;
       memcpy(factor, at->gram, sizeof factor);
       for (int i = 0; i < N; i++) {
-        factor[(ptrdiff_t)i * (N + 1)] += ridge * trace * fmax(fabs(left[i]), 1e-8);
+        factor[(ptrdiff_t)i * (N + 1)] += ridge * trace * hark_larger(fabs(left[i]), 1e-8);
         a[i] = target[i] - at->f[i];
       }
       if (!hark_lab_cholesky(N, factor)) break;
@@ -145,7 +145,7 @@ static double right_side(const point *at, const double *target, double *residual
         sum += fabs(left[i]) / N;
         squares += a[i] * along; /* |d|^2 */
       }
-      const double side = 2 * sum + at->norm * sqrt(fmax(squares, 0));
+      const double side = 2 * sum + at->norm * sqrt(hark_larger(squares, 0));
       if (side < least) {
         least = side;
         *residual = sum;

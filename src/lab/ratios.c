@@ -33,7 +33,7 @@ static bool is_softmax(hark_lab_lemma lemma) { return lemma == HARK_LAB_F5 || le
 /* |X|_{2,inf} of the transpose: the largest row. */
 static double largest_row(const double *x, int64_t rows, int64_t width) {
   double largest = 0;
-  for (int64_t i = 0; i < rows; i++) largest = fmax(largest, hark_lab_dot(x + i * width, x + i * width, width));
+  for (int64_t i = 0; i < rows; i++) largest = hark_larger(largest, hark_lab_dot(x + i * width, x + i * width, width));
   return sqrt(largest);
 }
 
@@ -54,7 +54,7 @@ static void scale_to(double *w, int64_t count, double norm, double wanted) {
 static void feed_forward(const problem *p, const double *x, const hark_lab_heads *w, double *out) {
   const int64_t d = p->width, hidden = HIDDEN * d, length = p->layer.length;
   hark_lab_multiply(length, d, hidden, x, w->query, p->hidden);
-  for (int64_t i = 0; i < length * hidden; i++) p->hidden[i] = fmax(p->hidden[i], 0);
+  for (int64_t i = 0; i < length * hidden; i++) p->hidden[i] = hark_larger(p->hidden[i], 0);
   hark_lab_multiply(length, hidden, d, p->hidden, w->value, out);
   for (int64_t i = 0; i < length * d; i++) out[i] += x[i];
 }
@@ -130,7 +130,8 @@ static int64_t count_numbers(const problem *p) {
 /* Bounds w hold for the weights and for the changed ones: w + CHANGE. */
 static hark_lab_ratio right_side(const problem *p) {
   const hark_lab_layer *const l = &p->layer;
-  const double R = fmax(largest_row(p->x, l->length, p->width), largest_row(p->x_changed, l->length, p->width)), h = (double)l->heads;
+  const double R = hark_larger(largest_row(p->x, l->length, p->width), largest_row(p->x_changed, l->length, p->width)),
+               h = (double)l->heads;
   const double wq = l->query_norm + CHANGE, wv = l->value_norm + CHANGE, s2 = l->variance;
   switch (p->lemma) {
     case HARK_LAB_C11: return (hark_lab_ratio){R * CHANGE * (wq + wv), R * CHANGE * (wq + wv)};
@@ -155,10 +156,10 @@ static hark_status softmax_ratio(problem *p, const double *from, hark_lab_ratio 
   HARK_TRY(hark_lab_weights_distance(p->lab, l->variance, l->length, dim, q, keys ? q : q_changed, k, keys ? k_changed : k, &left));
   for (int64_t i = 0; i < (keys ? l->length : 1); i++) {
     for (int64_t c = 0; c < dim; c++) row[c] = keys ? k[i * dim + c] - k_changed[i * dim + c] : q[c] - q_changed[c];
-    change = fmax(change, sqrt(hark_lab_dot(row, row, dim)));
+    change = hark_larger(change, sqrt(hark_lab_dot(row, row, dim)));
   }
   const double of_q = sqrt(hark_lab_dot(q, q, dim)), of_k = largest_row(k, l->length, dim);
-  const double of_both = keys ? fmax(of_k, largest_row(k_changed, l->length, dim)) : of_k;
+  const double of_both = keys ? hark_larger(of_k, largest_row(k_changed, l->length, dim)) : of_k;
   *out = (hark_lab_ratio){left / ((of_q + of_k) * change), left / ((of_q + of_both) / l->variance * change)};
   return HARK_OK;
 }
@@ -187,8 +188,8 @@ static hark_status value_of(void *user, const double *x, double *out) {
   problem *const p = user;
   hark_lab_ratio ratio;
   HARK_TRY(ratio_at(p, x, &ratio));
-  p->best.printed = fmax(p->best.printed, ratio.printed);
-  p->best.corrected = fmax(p->best.corrected, ratio.corrected);
+  p->best.printed = hark_larger(p->best.printed, ratio.printed);
+  p->best.corrected = hark_larger(p->best.corrected, ratio.corrected);
   *out = log(ratio.corrected);
   return HARK_OK;
 }

@@ -104,7 +104,7 @@ static void lose_a_rank(model *m) {
   for (int z = 0; z < LATENTS; z++) difference[z] = m->posterior[1][z] - m->posterior[15][z];
   for (int z = 0; z < LATENTS; z++) {
     g[z] = difference[(z + 1) % LATENTS] - difference[(z + 2) % LATENTS];
-    largest = fmax(largest, fabs(g[z]));
+    largest = hark_larger(largest, fabs(g[z]));
   }
   for (int z = 0; z < LATENTS; z++) {
     m->target[z] = 0.5 + 0.4 * g[z] / largest;
@@ -186,8 +186,8 @@ static hark_status measure_model(hark_lab *lab, hark_lab_table *table, int numbe
   for (int x = 0; x < SEQUENCES; x++)
     for (int other = 0; other < x; other++)
       if (by_posterior[x] != by_posterior[other])
-        row[CONTRACTION] = fmin(row[CONTRACTION], distance(m.predictive[x], m.predictive[other], CLASSES) /
-                                                      distance(m.posterior[x], m.posterior[other], LATENTS));
+        row[CONTRACTION] = hark_smaller(row[CONTRACTION], distance(m.predictive[x], m.predictive[other], CLASSES) /
+                                                              distance(m.posterior[x], m.posterior[other], LATENTS));
   memcpy(copy, m.target, sizeof copy);
   hark_singular_values(CLASSES, LATENTS, copy, values);
   row[SMALLEST] = values[CLASSES - 1];

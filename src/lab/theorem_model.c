@@ -137,7 +137,7 @@ static hark_status add_heads(const model *m, const char *prefix, int64_t asking,
 }
 
 static void rectify(int64_t count, double *x) {
-  for (int64_t i = 0; i < count; i++) x[i] = fmax(x[i], 0);
+  for (int64_t i = 0; i < count; i++) x[i] = hark_larger(x[i], 0);
 }
 
 /* Largest r-norm of a row. */
@@ -392,7 +392,7 @@ static hark_status run_laboratory(const model *m, const double *tokens, double *
   HARK_TRY(matrix_of(m, "aggregate.class.weight", &encoding));
   const hark_lab_sequences one = {.count = 1, .tokens = tokens, .masks = encoding, .one_mask = true};
   HARK_TRY(hark_lab_network_forward(m->lab->context, &network, &one, weights));
-  *out = fmax(-range, fmin(network.f[0], range));
+  *out = hark_larger(-range, hark_smaller(network.f[0], range));
   return HARK_OK;
 }
 

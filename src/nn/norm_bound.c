@@ -9,6 +9,7 @@
 #include <math.h>
 #include <stdbool.h>
 
+#include "core/core.h"
 #include "core/orthogonal.h"
 
 #define BISECTIONS 200 /* until no double lies between the ends: at most so often */
@@ -35,7 +36,7 @@ static double sum_of(line x) {
 
 static double maximum_of(line x) {
   double most = 0;
-  for (int64_t i = 0; i < x.count; i++) most = fmax(most, fabs(x.first[i * x.step]));
+  for (int64_t i = 0; i < x.count; i++) most = hark_larger(most, fabs(x.first[i * x.step]));
   return most;
 }
 
@@ -190,12 +191,12 @@ double hark_operator_norm(hark_bound_norm norm, int64_t rows, int64_t columns, c
   double most = 0;
   if (norm == HARK_BOUND_TWO) {
     const spectrum s = spectrum_of(rows, columns, m, scratch);
-    for (int64_t i = 0; i < s.rows; i++) most = fmax(most, s.values[i]);
+    for (int64_t i = 0; i < s.rows; i++) most = hark_larger(most, s.values[i]);
     return most;
   }
   const int64_t count = norm == HARK_BOUND_ONE ? columns : rows;
   for (int64_t i = 0; i < count; i++)
-    most = fmax(most, sum_of(norm == HARK_BOUND_ONE ? column_of(rows, columns, m, i) : row_of(columns, m, i)));
+    most = hark_larger(most, sum_of(norm == HARK_BOUND_ONE ? column_of(rows, columns, m, i) : row_of(columns, m, i)));
   return most;
 }
 
@@ -207,7 +208,7 @@ double hark_matrix_norm(hark_bound_norm norm, int64_t rows, int64_t columns, con
   }
   for (int64_t j = 0; j < columns; j++) {
     const line column = column_of(rows, columns, m, j);
-    most = fmax(most, sum_of(column));
+    most = hark_larger(most, sum_of(column));
     sum += maximum_of(column);
   }
   return norm == HARK_BOUND_ONE ? most : sum;

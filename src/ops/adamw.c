@@ -8,6 +8,7 @@
  */
 #include <inttypes.h>
 
+#include "core/range.h"
 #include "ops/definition.h"
 
 enum { INPUT_WEIGHT, INPUT_GRADIENT, INPUT_FIRST_MOMENT, INPUT_SECOND_MOMENT, INPUT_COUNT };
@@ -36,7 +37,11 @@ static hark_status infer(hark_context *context, const void *attributes, const ha
     return hark_fail(context, HARK_INVALID_ARGUMENT, "adamw: rate %g, decay %g, epsilon %g, expected finite numbers, epsilon 0 or more",
                      step->rate, step->decay, step->epsilon);
   }
-  return HARK_OK;
+  const hark_type type = inputs[INPUT_WEIGHT].type;
+  const hark_range range = hark_range_of(type), up_to = {0, range.most}; /* a rate may fall to nothing */
+  HARK_TRY(hark_check_range(context, "adamw", "epsilon", step->epsilon, type, range));
+  HARK_TRY(hark_check_range(context, "adamw", "rate", step->rate, type, up_to));
+  return hark_check_range(context, "adamw", "decay", step->decay, type, up_to);
 }
 
 static void forward_range(const hark_call *call, int64_t first, int64_t last) {

@@ -31,7 +31,7 @@ static void forward_rows(const hark_call *call, int64_t first, int64_t last) {
   const hark_numbers x = hark_numbers_of(&call->inputs[INPUT_X]), y = hark_numbers_of(&call->outputs[0]);
   const int64_t width = hark_row_length(&call->inputs[INPUT_X]);
   for (int64_t n = first; n < last; n++) {
-    const double length = length_of(x, n * width, width), factor = length > radius ? radius / length : 1;
+    const double length = length_of(x, n * width, width), factor = length <= radius ? 1 : radius / length; /* NaN of a NaN */
     for (int64_t i = n * width; i < (n + 1) * width; i++) hark_put(y, i, factor * hark_get(x, i));
   }
 }
@@ -50,7 +50,7 @@ static void backward_rows(const hark_call *call, int64_t first, int64_t last) {
   const int64_t width = hark_row_length(&call->inputs[INPUT_X]);
   for (int64_t n = first; n < last; n++) {
     const double length = length_of(x, n * width, width);
-    const bool outside = length > radius;
+    const bool outside = !(length <= radius);
     double along = 0;
     for (int64_t i = n * width; outside && i < (n + 1) * width; i++) along += hark_get(x, i) * hark_get(dy, i);
     const double factor = outside ? radius / length : 1, share = outside ? along / (length * length) : 0;

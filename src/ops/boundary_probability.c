@@ -33,7 +33,7 @@ static pair pair_at(hark_numbers query, hark_numbers key, int64_t t, int64_t wid
     q += a * a;
     k += b * b;
   }
-  const pair p = {sqrt(q), sqrt(k), q > 0 && k > 0 ? product / (sqrt(q) * sqrt(k)) : 0};
+  const pair p = {sqrt(q), sqrt(k), q == 0 || k == 0 ? 0 : product / (sqrt(q) * sqrt(k))};
   return p;
 }
 
@@ -77,7 +77,7 @@ static void backward_sequences(const hark_call *call, int64_t first, int64_t las
     for (int64_t t = begin; t < end; t++) {
       const pair before = t > begin ? pair_at(query, key, t, width) : (pair){0};
       const pair after = t + 1 < end ? pair_at(query, key, t + 1, width) : (pair){0};
-      const bool asks = before.query_norm > 0 && before.key_norm > 0, answers = after.query_norm > 0 && after.key_norm > 0;
+      const bool asks = before.query_norm != 0 && before.key_norm != 0, answers = after.query_norm != 0 && after.key_norm != 0;
       for (int64_t d = 0; d < width; d++) {
         if (dq.data != NULL) {
           double gradient = 0;

@@ -7,6 +7,7 @@
  */
 #include <inttypes.h>
 
+#include "core/range.h"
 #include "ops/definition.h"
 
 enum { INPUT_LOGITS, INPUT_TARGETS, INPUT_COUNT };
@@ -27,6 +28,7 @@ static hark_status infer(hark_context *context, const void *attributes, const ha
   if (!isfinite(options->weight)) {
     return hark_fail(context, HARK_INVALID_ARGUMENT, "cross_entropy: weight is %g, expected a finite number", options->weight);
   }
+  HARK_TRY(hark_check_range(context, "cross_entropy", "weight", options->weight, logits->type, hark_range_of(logits->type)));
   bool fits = targets->rank == logits->rank - 1;
   for (int i = 0; fits && i < targets->rank; i++) fits = targets->shape[i] == logits->shape[i];
   if (!fits) {
@@ -59,7 +61,7 @@ static hark_status check_targets(hark_context *context, const hark_call *call, i
 
 static double log_sum_exp(hark_numbers x, int64_t count) {
   double maximum = hark_get(x, 0), sum = 0;
-  for (int64_t v = 1; v < count; v++) maximum = fmax(maximum, hark_get(x, v));
+  for (int64_t v = 1; v < count; v++) maximum = hark_larger(maximum, hark_get(x, v));
   if (isinf(maximum)) return maximum; /* inf - inf is not a number */
   for (int64_t v = 0; v < count; v++) sum += exp(hark_get(x, v) - maximum);
   return maximum + log(sum);

@@ -33,8 +33,11 @@ static double similarity(hark_numbers x, int64_t width, int64_t from, int64_t mi
     left_square += left * left;
     right_square += right * right;
   }
-  return left_square > 0 && right_square > 0 ? product / (sqrt(left_square) * sqrt(right_square)) : 0;
+  return left_square == 0 || right_square == 0 ? 0 : product / (sqrt(left_square) * sqrt(right_square));
 }
+
+/* What is reached from `here` by a step to `next` and on to its peak: g does not fall there. A NaN on the way is the peak. */
+static double climb(double here, double next, double peak) { return isnan(here) || next < here ? here : isnan(next) ? next : peak; }
 
 static void forward_sequences(const hark_call *call, int64_t first, int64_t last) {
   const int64_t window = ((const hark_depth_scores_attributes *)call->attributes)->window;
@@ -47,11 +50,11 @@ static void forward_sequences(const hark_call *call, int64_t first, int64_t last
     for (int64_t t = begin + 1; t < end; t++) {
       g[t] = similarity(x, width, hark_max(begin, t - window), t, hark_min(end, t + window));
     }
-    for (int64_t t = end - 1; t > begin; t--) right[t] = t + 1 < end && g[t + 1] >= g[t] ? right[t + 1] : g[t];
+    for (int64_t t = end - 1; t > begin; t--) right[t] = t + 1 < end ? climb(g[t], g[t + 1], right[t + 1]) : g[t];
     if (begin < end) hark_put(y, begin, 0);
     double left = 0;
     for (int64_t t = begin + 1; t < end; t++) {
-      left = t - 1 > begin && g[t - 1] >= g[t] ? left : g[t];
+      left = t - 1 > begin ? climb(g[t], g[t - 1], left) : g[t];
       hark_put(y, t, left + right[t] - 2 * g[t]);
     }
   }

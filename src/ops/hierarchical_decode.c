@@ -13,6 +13,7 @@
 #include <inttypes.h>
 
 #include "backend/hierarchy.h"
+#include "core/range.h"
 #include "ops/definition.h"
 
 enum { INPUT_QUERY, INPUT_KEY, INPUT_VALUE, INPUT_CACHED_KEY, INPUT_CACHED_VALUE, INPUT_PARTIAL, INPUT_BIAS, INPUT_MEANS, INPUT_COUNT };
@@ -36,7 +37,7 @@ static hark_status check_table(hark_context *context, const char *name, const ha
   return hark_check_shape(context, &hark_op_hierarchical_decode, name, tensor, 2, expected);
 }
 
-static hark_status check_attributes(hark_context *context, const hark_hierarchical_decode_attributes *decode) {
+static hark_status check_attributes(hark_context *context, const hark_hierarchical_decode_attributes *decode, hark_type type) {
   if (decode->heads < 1 || decode->key_heads < 1 || decode->heads % decode->key_heads != 0)
     return hark_fail(context, HARK_INVALID_ARGUMENT,
                      "hierarchical_decode: heads is %" PRId64 ", expected a multiple of key_heads = %" PRId64, decode->heads,
@@ -57,6 +58,7 @@ static hark_status check_attributes(hark_context *context, const hark_hierarchic
   if (!isfinite(decode->scale) || (decode->kernel == HARK_KERNEL_RBF && decode->scale <= 0))
     return hark_fail(context, HARK_INVALID_ARGUMENT, "hierarchical_decode: scale is %g, expected a finite number, above 0 with kernel rbf",
                      decode->scale);
+  HARK_TRY(hark_check_range(context, "hierarchical_decode", "scale", decode->scale, type, hark_range_of_scale(type)));
   if (decode->first_position < 0)
     return hark_fail(context, HARK_INVALID_ARGUMENT, "hierarchical_decode: first_position is %" PRId64 ", expected 0 or more",
                      decode->first_position);
@@ -69,7 +71,7 @@ static hark_status infer(hark_context *context, const void *attributes, const ha
       {"cached_value", HARK_F32, 3, 3}, {"partial", HARK_F32, 3, 3}, {"bias", HARK_F32, 2, 2},  {"means", HARK_F32, 2, 2}};
   const hark_hierarchical_decode_attributes *decode = attributes;
   HARK_TRY(hark_check_inputs(context, &hark_op_hierarchical_decode, rules, attributes, inputs, input_count));
-  HARK_TRY(check_attributes(context, decode));
+  HARK_TRY(check_attributes(context, decode, inputs[INPUT_QUERY].type));
   const hark_tensor *query = &inputs[INPUT_QUERY], *key = &inputs[INPUT_KEY], *value = &inputs[INPUT_VALUE];
   char text[HARK_SHAPE_TEXT_BYTES];
   const int64_t rows = query->shape[1], levels = inputs[INPUT_CACHED_KEY].shape[0], ring = 2 * decode->hierarchy_block;
@@ -174,7 +176,7 @@ static void meet(const decoder_head *at, const double *query, int64_t n, int lev
   for (int64_t key = keys.from; key < keys.to; key++) {
     const double s = logit(at, query, n, level, key);
     if (s == -INFINITY) continue;
-    if (!(s <= rows->highest)) { /* a logit that is no number makes the row one that is none */
+    if (s > rows->highest || isnan(s)) { /* a logit that is no number makes the row one that is none */
       const double less = exp(rows->highest - s);
       rows->sum *= less;
       for (int64_t c = 0; c < at->value_dim; c++) rows->mixed[c] *= less;

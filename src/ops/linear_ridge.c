@@ -127,7 +127,7 @@ static void factor(const regression *g) {
     for (int64_t j = 0; j <= i; j++) {
       double sum = g->a[i * g->c + j];
       for (int64_t k = 0; k < j; k++) sum -= g->a[i * g->c + k] * g->a[j * g->c + k];
-      g->a[i * g->c + j] = i == j ? sqrt(fmax(sum, least)) : sum / g->a[j * g->c + j];
+      g->a[i * g->c + j] = i == j ? sqrt(hark_larger(sum, least)) : sum / g->a[j * g->c + j];
     }
   }
 }

@@ -1,6 +1,8 @@
 /* norm.c - inference and execution of the normalisation layers. */
 #include "ops/norm.h"
 
+#include "core/range.h"
+
 hark_status hark_norm_infer(hark_context *context, const hark_operator *op, const void *attributes, const hark_tensor *inputs,
                             int input_count, int saved, hark_inferred *out) {
   static const hark_input_rule rules[] = {{"x", HARK_F32, 1, HARK_MAX_RANK}, {"gain", HARK_F32, 1, 1}, {"bias", HARK_F32, 1, 1}};
@@ -11,6 +13,7 @@ hark_status hark_norm_infer(hark_context *context, const hark_operator *op, cons
   if (!(epsilon >= 0) || !isfinite(epsilon)) {
     return hark_fail(context, HARK_INVALID_ARGUMENT, "%s: epsilon is %g, expected 0 or more", op->name, epsilon);
   }
+  HARK_TRY(hark_check_range(context, op->name, "epsilon", epsilon, x->type, hark_range_of(x->type)));
   if (width == 0) return hark_fail(context, HARK_SHAPE_MISMATCH, "%s: rows of x have no features, expected at least one", op->name);
   HARK_TRY(hark_check_vector(context, op, "gain", &inputs[HARK_NORM_GAIN], width, "the features of x"));
   if (hark_has_input(inputs, input_count, HARK_NORM_BIAS)) {

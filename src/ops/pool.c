@@ -91,7 +91,8 @@ static int64_t largest(hark_numbers x, int64_t length, int64_t stride) {
   int64_t best = 0;
   for (int64_t l = 1; l < length; l++) {
     const double candidate = hark_get(x, l * stride);
-    if (candidate > hark_get(x, best * stride) || isnan(candidate)) best = l;
+    const double most = hark_get(x, best * stride);
+    if (candidate > most || (isnan(candidate) && !isnan(most))) best = l;
   }
   return best;
 }

@@ -1,6 +1,6 @@
 /* relu.c - y = max(x, 0).
  *
- * dy/dx = 1 where y > 0, else 0; so the backward reads the output, and the input may be overwritten. A NaN stays NaN. x, y of one shape.
+ * dy/dx = 1 where y > 0, else 0, NaN where y is; so the backward reads the output, and the input may be overwritten. A NaN stays NaN. x, y of one shape.
  */
 #include "ops/elementwise.h"
 
@@ -21,7 +21,10 @@ static void forward_range(const hark_call *call, int64_t first, int64_t last) {
 static void backward_range(const hark_call *call, int64_t first, int64_t last) {
   const hark_numbers y = hark_numbers_of(&call->outputs[0]);
   const hark_numbers dy = hark_numbers_of(&call->output_gradients[0]), dx = hark_gradient_of(call, INPUT_X);
-  for (int64_t i = first; i < last; i++) hark_give(dx, i, hark_get(y, i) > 0 ? hark_get(dy, i) : 0);
+  for (int64_t i = first; i < last; i++) {
+    const double value = hark_get(y, i);
+    hark_give(dx, i, value > 0 ? hark_get(dy, i) : isnan(value) ? value : 0);
+  }
 }
 
 HARK_ELEMENTWISE(1, 1, 1);

@@ -36,7 +36,7 @@ static void backward_rows(const hark_call *call, int64_t first, int64_t last) {
   const hark_numbers dy = hark_numbers_of(&call->output_gradients[0]), dx = hark_gradient_of(call, INPUT_X);
   const int64_t width = width_of(&call->inputs[INPUT_X]);
   for (int64_t k = first; k < last; k++) {
-    const double norm = hark_get(y, k), factor = norm > 0 ? hark_get(dy, k) / norm : 0;
+    const double norm = hark_get(y, k), factor = norm == 0 ? 0 : hark_get(dy, k) / norm;
     for (int64_t i = k * width; i < (k + 1) * width; i++) hark_give(dx, i, factor * hark_get(x, i));
   }
 }

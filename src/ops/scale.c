@@ -2,13 +2,17 @@
  *
  * dx = factor dy. x, y of one shape.
  */
+#include "core/range.h"
 #include "ops/elementwise.h"
 
 enum { INPUT_X, INPUT_COUNT };
 
 static hark_status infer(hark_context *context, const void *attributes, const hark_tensor *inputs, int input_count, hark_inferred *out) {
   static const char *const names[INPUT_COUNT] = {"x"};
-  return hark_elementwise_infer(context, &hark_op_scale, names, attributes, inputs, input_count, out);
+  HARK_TRY(hark_elementwise_infer(context, &hark_op_scale, names, attributes, inputs, input_count, out));
+  const double factor = ((const hark_scale_attributes *)attributes)->factor;
+  const hark_type type = inputs[INPUT_X].type;
+  return hark_check_range(context, "scale", "factor", factor, type, hark_range_of(type));
 }
 
 static void forward_range(const hark_call *call, int64_t first, int64_t last) {

@@ -103,8 +103,8 @@ static void forward_segments(const hark_call *call, int64_t first, int64_t last)
         const int64_t at = (starts[s] + i) * width + d;
         int64_t best = begin;
         for (int64_t n = begin; n < end; n++) {
-          const double value = hark_get(x, n * width + d);
-          if (value > hark_get(x, best * width + d) || isnan(value)) best = n;
+          const double value = hark_get(x, n * width + d), most = hark_get(x, best * width + d);
+          if (value > most || (isnan(value) && !isnan(most))) best = n;
         }
         hark_put(y, at, begin == end ? 0 : hark_get(x, best * width + d));
         chosen[at] = begin == end ? -1 : best;

@@ -10,6 +10,7 @@
  * selected, the first of them first, where the others are too few. GIVEN: the caller's. What is selected is a decision without a gradient;
  * it gets one through the logits (log_sigmoid of a score). Operations: 2 D a row (NORM, QUERY), 3 D count (iterations + 2) a row (MEDOIDS).
  */
+#include <float.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -98,6 +99,7 @@ typedef struct candidates {
   double *score;
   int64_t *order, *scratch;
   double *vectors;
+  double longest; /* MEDOIDS: length of the longest row that is finite */
 } candidates;
 
 static double distance(const candidates *c, int64_t n, const double *centre) {
@@ -113,33 +115,60 @@ static void copy_row(const candidates *c, int64_t n, double *centre) {
   for (int64_t d = 0; d < c->width; d++) centre[d] = hark_get(c->x, (c->first + n) * c->width + d);
 }
 
+/* What rounding may add to a squared distance of about `square` from a mean of rows: differences that small are none, so that rows equally far
+ * from a centre tie whatever the order of sums was. */
+static double rounding_of(const candidates *c, double square) {
+  const double rounding = 8 * DBL_EPSILON * (double)(c->rows + c->width) * (sqrt(square) * c->longest + square);
+  return isfinite(rounding) ? rounding : 0;
+}
+
 /* Owner of rows that are in no cluster. */
 #define NOBODY (-1)
 
 /* *owner <- the first centre, or NOBODY for rows that are not finite; how many are. */
-static int64_t own_finite_rows(const candidates *c, int64_t *owner) {
+static int64_t own_finite_rows(candidates *c, int64_t *owner) {
   int64_t count = 0;
+  c->longest = 0;
   for (int64_t n = 0; n < c->rows; n++) {
     bool finite = true;
-    for (int64_t d = 0; d < c->width; d++) finite = finite && isfinite(hark_get(c->x, (c->first + n) * c->width + d));
+    double square = 0;
+    for (int64_t d = 0; d < c->width; d++) {
+      const double number = hark_get(c->x, (c->first + n) * c->width + d);
+      finite = finite && isfinite(number);
+      square += number * number;
+    }
     owner[n] = finite ? 0 : NOBODY;
+    if (finite) c->longest = hark_larger(c->longest, sqrt(square));
     count += finite;
   }
   return count;
 }
 
+/* Of rows that are finite and not taken the first whose score is the least, or with `most` the largest, but for rounding. */
+static int64_t first_of(const candidates *c, const int64_t *owner, const int64_t *taken, bool most) {
+  int64_t best = -1;
+  for (int64_t n = 0; n < c->rows; n++)
+    if (owner[n] != NOBODY && taken[n] == 0 && (best < 0 || (most ? c->score[n] > c->score[best] : c->score[n] < c->score[best]))) best = n;
+  if (best < 0) return best;
+  const double within = rounding_of(c, c->score[best]);
+  for (int64_t n = 0; n < best; n++)
+    if (owner[n] != NOBODY && taken[n] == 0 && fabs(c->score[n] - c->score[best]) <= within) return n;
+  return best;
+}
+
 /* The row nearest to a centre of those that are finite and not taken. */
 static int64_t nearest(const candidates *c, const double *centre, const int64_t *owner, const int64_t *taken) {
-  int64_t best = -1;
+  for (int64_t n = 0; n < c->rows; n++) c->score[n] = distance(c, n, centre);
+  return first_of(c, owner, taken, false);
+}
+
+/* The first centre that is nearest to a row. */
+static int64_t nearest_centre(const candidates *c, int64_t n, const double *centres) {
   double least = INFINITY;
-  for (int64_t n = 0; n < c->rows; n++) {
-    const double here = distance(c, n, centre);
-    if (owner[n] != NOBODY && taken[n] == 0 && (best < 0 || here < least)) {
-      best = n;
-      least = here;
-    }
-  }
-  return best;
+  for (int64_t k = 0; k < c->wanted; k++) least = hark_smaller(least, distance(c, n, centres + k * c->width));
+  for (int64_t k = 0; k < c->wanted; k++)
+    if (distance(c, n, centres + k * c->width) <= least + rounding_of(c, least)) return k;
+  return 0;
 }
 
 static void mean_of_rows(const candidates *c, const int64_t *owner, int64_t centre, double *mean, int64_t *count) {
@@ -161,13 +190,7 @@ static void start_centres(const candidates *c, const int64_t *owner, int64_t *ta
   mean_of_rows(c, owner, 0, mean, &count);
   for (int64_t n = 0; n < c->rows; n++) taken[n] = 0;
   for (int64_t k = 0; k < c->wanted; k++) {
-    int64_t next = -1;
-    if (k == 0) {
-      next = nearest(c, mean, owner, taken);
-    } else {
-      for (int64_t n = 0; n < c->rows; n++)
-        if (owner[n] != NOBODY && taken[n] == 0 && (next < 0 || c->score[n] > c->score[next])) next = n;
-    }
+    const int64_t next = k == 0 ? nearest(c, mean, owner, taken) : first_of(c, owner, taken, true);
     taken[next] = 1;
     copy_row(c, next, centres + k * c->width);
     for (int64_t n = 0; n < c->rows; n++) {
@@ -182,21 +205,11 @@ static void find_medoids(const candidates *all) {
   double *centres = all->vectors + all->width;
   candidates finite = *all;
   const candidates *c = &finite;
-  finite.wanted = hark_min(all->wanted, own_finite_rows(all, owner));
+  finite.wanted = hark_min(all->wanted, own_finite_rows(&finite, owner));
   start_centres(c, owner, taken);
   for (int64_t i = 0; i < c->options->iterations; i++) {
-    for (int64_t n = 0; n < c->rows; n++) {
-      double least = INFINITY;
-      if (owner[n] == NOBODY) continue;
-      owner[n] = 0;
-      for (int64_t k = 0; k < c->wanted; k++) {
-        const double here = distance(c, n, centres + k * c->width);
-        if (here < least) {
-          least = here;
-          owner[n] = k;
-        }
-      }
-    }
+    for (int64_t n = 0; n < c->rows; n++)
+      if (owner[n] != NOBODY) owner[n] = nearest_centre(c, n, centres);
     for (int64_t k = 0; k < c->wanted; k++) mean_of_rows(c, owner, k, centres + k * c->width, &count);
   }
   for (int64_t n = 0; n < c->rows; n++) taken[n] = 0;

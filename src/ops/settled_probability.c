@@ -2,7 +2,7 @@
  *
  *     y[t] = p[t]  where chunks agree with p[t] >= 1/2, else the decision: 1 in front of a chunk, 0 within
  *
- * p [rows]; chunks i64 [K + 1]; y [rows]. dp = dy where p was passed on, else 0. A comparison a row.
+ * p [rows]; chunks i64 [K + 1]; y [rows]. dp = dy where p was passed on, as a NaN always is, else 0. A comparison a row.
  */
 #include "ops/segments.h"
 
@@ -24,14 +24,17 @@ static hark_status mark(hark_context *context, const hark_call *call, int64_t ro
   return HARK_OK;
 }
 
+/* Whether p is passed on; one that is no number is, so that it is seen. */
+static bool is_kept(double p, unsigned char start) { return isnan(p) || (p >= 0.5) == (start != 0); }
+
 static hark_status forward(hark_context *context, const hark_call *call) {
   const int64_t rows = call->inputs[INPUT_P].shape[0];
   const hark_numbers p = hark_numbers_of(&call->inputs[INPUT_P]), y = hark_numbers_of(&call->outputs[0]);
   HARK_TRY(mark(context, call, rows));
   const unsigned char *starts = call->workspace;
   for (int64_t t = 0; t < rows; t++) {
-    const bool agrees = (hark_get(p, t) >= 0.5) == (starts[t] != 0);
-    hark_put(y, t, agrees ? hark_get(p, t) : starts[t]);
+    const double given = hark_get(p, t);
+    hark_put(y, t, is_kept(given, starts[t]) ? given : starts[t]);
   }
   return HARK_OK;
 }
@@ -45,8 +48,7 @@ static hark_status backward(hark_context *context, const hark_call *call) {
   HARK_TRY(mark(context, call, rows));
   const unsigned char *starts = call->workspace;
   for (int64_t t = 0; t < rows; t++) {
-    const bool agrees = (hark_get(p, t) >= 0.5) == (starts[t] != 0);
-    hark_give(dp, t, agrees ? hark_get(dy, t) : 0);
+    hark_give(dp, t, is_kept(hark_get(p, t), starts[t]) ? hark_get(dy, t) : 0);
   }
   return HARK_OK;
 }

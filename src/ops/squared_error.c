@@ -3,6 +3,7 @@
  * prediction, target of one shape; loss of rank 0. dprediction = 2 dloss weight (prediction - target), which may be written over the prediction;
  * the target is data. Rows' sums are added in double, in the order of the rows. 3 operations an element forward, 3 backward.
  */
+#include "core/range.h"
 #include "ops/definition.h"
 
 enum { INPUT_PREDICTION, INPUT_TARGET, INPUT_COUNT };
@@ -18,6 +19,8 @@ static hark_status infer(hark_context *context, const void *attributes, const ha
   if (!isfinite(weight)) {
     return hark_fail(context, HARK_INVALID_ARGUMENT, "squared_error: weight is %g, expected a finite number", weight);
   }
+  const hark_type type = inputs[INPUT_PREDICTION].type;
+  HARK_TRY(hark_check_range(context, "squared_error", "weight", weight, type, hark_range_of(type)));
   HARK_TRY(hark_tensor_describe(context, inputs[INPUT_PREDICTION].type, 0, NULL, &out->outputs[0]));
   return hark_size_multiply(context, (size_t)hark_row_count(&inputs[INPUT_PREDICTION]), sizeof(double), &out->forward_workspace);
 }

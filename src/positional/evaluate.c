@@ -69,7 +69,7 @@ static void add_up(const hark_positional *positional, const value_blocks *blocks
   operands at = first_operand(positional, part, copy);
   do {
     const double *values = block_of(blocks, blocks->values, at.part, at.copy);
-    for (int i = 0; i < count; i++) out[i] = values[i] > out[i] ? values[i] : out[i];
+    for (int i = 0; i < count; i++) out[i] = hark_larger(values[i], out[i]);
   } while (next_operand(positional, kind, &at));
   at = first_operand(positional, part, copy);
   do {

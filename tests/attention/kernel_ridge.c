@@ -191,7 +191,7 @@ static place place_of(const ridge_problem *p, int64_t item, int64_t row) {
       if (row < p->query_offsets[s] || row >= p->query_offsets[s + 1]) continue;
       const int64_t keys = p->offsets[s + 1] - p->offsets[s], queries = p->query_offsets[s + 1] - p->query_offsets[s];
       const int64_t offset = p->has_offset ? p->offset : p->causal ? keys - queries : 0;
-      return (place){keys > 0 ? s : -1, row - p->query_offsets[s], p->offsets[s], keys, offset};
+      return (place){s, row - p->query_offsets[s], p->offsets[s], keys, offset};
     }
     return (place){.sequence = -1};
   }
@@ -204,7 +204,7 @@ static place place_of(const ridge_problem *p, int64_t item, int64_t row) {
     return (place){item, row - first, first, end - first, 0};
   }
   const int64_t keys = p->lengths ? p->key_lengths[item] : p->keys;
-  return (place){keys > 0 ? item : -1, row, 0, keys, p->has_offset ? p->offset : p->causal ? p->keys - p->queries : 0};
+  return (place){item, row, 0, keys, p->has_offset ? p->offset : p->causal ? p->keys - p->queries : 0};
 }
 
 /* x / |x| where asked for. */

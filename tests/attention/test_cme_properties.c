@@ -277,6 +277,56 @@ static void test_hidden_keys(void **state) {
     }
 }
 
+/* A query that sees no key has zeros in out and the prior's variance kappa(q, q) G(0), whichever way the keys are taken from it: by lengths, an empty
+ * ragged sequence, a mask, or its position; a row of no sequence has zero in both. */
+static void test_no_keys(void **state) {
+  (void)state;
+  static const char *const cases[] = {"cme:B3,H2,L11,D4,lengths,kernel",         "cme:B3,H2,L11,D4,lengths,rbf,heads,kernel",
+                                      "cme:B3,H2,L70,D4,lengths,causal,unit",    "cme:B2,H2,L9,D4,mask,kernel",
+                                      "cme:B2,H2,L9,D4,mask,perhead,rbf,shared", "cme:B1,H2,L9,D4,causal,offset=-30",
+                                      "cme:B1,H2,L9,D4,causal,offset=-4,kernel", "cme:B1,H2,L15,S12,D4,ragged,kernel",
+                                      "cme:B1,H2,L15,S12,D4,ragged,causal,rbf",  "cme:B2,H2,L19,D4,segments,causal,rbf"};
+  for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
+    ridge_problem p;
+    ridge_problem_make(cases[k], &p);
+    for (int64_t b = 0; p.lengths && b < p.batch; b++) p.key_lengths[b] = b == 2 ? p.keys : 0;
+    for (int64_t i = 0; p.mask && i < p.batch * (p.mask_heads ? p.heads : 1) * p.keys; i++) p.hidden[i] = 0;
+    if (p.ragged) { /* the first sequence has no keys, the second no queries, and the last rows are of none */
+      const int64_t queries[] = {0, 5, 5, p.queries - 2}, keys[] = {0, 0, 4, p.keys};
+      memcpy(p.query_offsets, queries, sizeof queries);
+      memcpy(p.offsets, keys, sizeof keys);
+      p.sequences = 3;
+    }
+    for (int m = 0; m < attention_machine_count; m++) {
+      const double roundoff = 64 * (attention_machines[m].computing_roundoff + attention_machines[m].storing_roundoff);
+      ridge_results r;
+      if (!ridge_run_on(&attention_machines[m], &p, &r)) continue;
+      if (r.status != HARK_OK) fail_msg("'%s' on %s: %s", p.text, attention_machines[m].name, r.message);
+      int64_t none = 0;
+      for (int64_t i = 0; i < p.batch * p.heads * p.queries; i++) {
+        const int64_t row = i % p.queries, head = i / p.queries % p.heads, item = i / p.queries / p.heads;
+        const bool outside = (p.ragged && row >= p.queries - 2) || (p.segments && p.ids[item * p.keys + row] < 0);
+        const bool blind = p.mask || (p.lengths && item != 2) || (p.ragged && row < 5) || (p.has_offset && row + p.offset < 0);
+        if (!outside && !blind) continue;
+        double exponent = 0, squares = 0;
+        for (int64_t c = 0; c < p.head_dim; c++) squares += pow(p.array[RIDGE_QUERY][i * p.head_dim + c], 2);
+        if (!p.rbf) exponent = p.unit ? p.scale : p.scale * squares;
+        if (p.kernel || p.shared) exponent += p.array[RIDGE_LOG_KERNEL][(p.shared ? 0 : head) * p.distances];
+        const double prior = outside ? 0 : exp(exponent);
+        if (fabs(r.array[RIDGE_VARIANCE][i] - prior) > roundoff * (1 + fabs(exponent)) * prior)
+          fail_msg("'%s' on %s: the variance of row %d is %.9g, expected %.9g", p.text, attention_machines[m].name, (int)i,
+                   r.array[RIDGE_VARIANCE][i], prior);
+        for (int64_t c = 0; c < p.value_dim; c++) assert_true(r.array[RIDGE_OUT][i * p.value_dim + c] == 0);
+        for (int64_t c = 0; c < p.head_dim; c++) assert_true(r.array[RIDGE_DQUERY][i * p.head_dim + c] == 0);
+        none++;
+      }
+      assert_true(none > 0);
+      ridge_results_free(&r);
+    }
+    ridge_problem_free(&p);
+  }
+}
+
 /* Keys that no query sees are not factorised: duplicates among them mend nothing. */
 static void test_unseen_keys(void **state) {
   (void)state;
@@ -595,6 +645,7 @@ int main(void) {
       cmocka_unit_test(test_alone),
       cmocka_unit_test(test_threads),
       cmocka_unit_test(test_hidden_keys),
+      cmocka_unit_test(test_no_keys),
       cmocka_unit_test(test_unseen_keys),
       cmocka_unit_test(test_wrong_numbers),
       cmocka_unit_test(test_first_wrong_row),

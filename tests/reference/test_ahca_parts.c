@@ -184,6 +184,41 @@ static void medoids_are_members_one_of_each_cluster(void **state) {
   test_single_close(&s);
 }
 
+/* The two rows of a cluster are as far from its mean as each other, and so are the corners of a cube: of those the first is taken, whatever rounding makes
+ * of the numbers. */
+static void medoids_of_symmetric_clusters_are_the_first_rows(void **state) {
+  (void)state;
+  enum { WIDTH = 3, PAIRS = 4, CORNERS = 8, TRIALS = 200 };
+  const hark_select_tokens_attributes pairs = {HARK_SELECTION_MEDOIDS, 2 * PAIRS, PAIRS, 0, 5},
+                                      cube = {HARK_SELECTION_MEDOIDS, CORNERS, 1, 0, 5};
+  test_single s;
+  for (uint32_t trial = 0; trial < TRIALS; trial++) {
+    double x[2 * PAIRS * WIDTH], noise[3 * 2 * PAIRS * WIDTH], corners[CORNERS * WIDTH];
+    test_random(noise, 3 * 2 * PAIRS * WIDTH, -1, 1, trial, 1);
+    for (int n = 0; n < 2 * PAIRS; n++) /* digits that f64 rounds sums of; pairs far from each other */
+      for (int d = 0; d < WIDTH; d++) {
+        const int at = n * WIDTH + d;
+        x[at] = (n / 2) * 100.0 + noise[at] / 3 + noise[2 * PAIRS * WIDTH + at] * 1e-9 / 7 + noise[4 * PAIRS * WIDTH + at] * 1e-14;
+      }
+    test_single_open(&s, &hark_op_select_tokens, &pairs, 2, (const hark_sample_input[]){whole(HARK_I64, 2), real(2 * PAIRS, WIDTH)});
+    test_single_set(&s, 0, (const double[]){0, 2 * PAIRS});
+    test_single_set(&s, 1, x);
+    double *index = test_single_forward(&s);
+    test_numbers(index, 0, 2, 4, 6);
+    free(index);
+    test_single_close(&s);
+    for (int n = 0; n < CORNERS; n++)
+      for (int d = 0; d < WIDTH; d++) corners[n * WIDTH + d] = noise[d] + (n >> d & 1 ? 1 : -1) * (0.1 + noise[WIDTH] * noise[WIDTH]);
+    test_single_open(&s, &hark_op_select_tokens, &cube, 2, (const hark_sample_input[]){whole(HARK_I64, 2), real(CORNERS, WIDTH)});
+    test_single_set(&s, 0, (const double[]){0, CORNERS});
+    test_single_set(&s, 1, corners);
+    index = test_single_forward(&s);
+    test_numbers(index, 0);
+    free(index);
+    test_single_close(&s);
+  }
+}
+
 static void the_mean_query_selects_what_it_points_to(void **state) {
   (void)state;
   const hark_select_tokens_attributes options = {HARK_SELECTION_QUERY, 4, 1, 0, 0};
@@ -417,6 +452,7 @@ int main(void) {
       cmocka_unit_test(packing_leaves_out_padding),
       cmocka_unit_test(selection_gives_ties_to_the_first_and_all_where_there_are_few),
       cmocka_unit_test(medoids_are_members_one_of_each_cluster),
+      cmocka_unit_test(medoids_of_symmetric_clusters_are_the_first_rows),
       cmocka_unit_test(the_mean_query_selects_what_it_points_to),
       cmocka_unit_test(a_callers_selection_is_checked),
       cmocka_unit_test(depth_goes_by_rank_or_by_share_and_stays_within_the_layers),

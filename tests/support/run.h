@@ -25,6 +25,8 @@ typedef struct test_run {
   hark_inferred inferred;
   test_block blocks[TEST_ROLES][HARK_MAX_INPUTS];
   unsigned wanted; /* bit i: the backward is asked for the gradient of input i */
+  bool may_refuse; /* a kernel that refuses its numbers is no failure: */
+  bool refused;    /* it did so, in any run so far */
 } test_run;
 
 typedef struct test_run_options {

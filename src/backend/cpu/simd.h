@@ -206,6 +206,8 @@ HARK_SIMD vf vf_max(vf a, vf b) {
 #endif
 }
 HARK_SIMD vf vf_min(vf a, vf b) { return vf_select(vf_less(a, b), a, b); }
+/* x, or the bound where x is above it; NaN stays. */
+HARK_SIMD vf vf_not_above(vf x, vf bound) { return vf_min(bound, x); }
 HARK_SIMD vf vf_abs(vf a) { return vf_from_bits(vf_bits(a) & vu_set(0x7FFFFFFFu)); }
 /* |magnitude| with the sign of sign. */
 HARK_SIMD vf vf_copy_sign(vf magnitude, vf sign) {

@@ -3,7 +3,7 @@
  *     out[n,:] = sum_i m[n,i] P[n,i] value[i,:],   P[n,i] = exp(s[n,i] - lse[n]),   lse[n] = log sum over visible i of exp(s[n,i])
  *
  * s and the dropout factor m: dense_entry.h. Legend: B batch, H heads, Lq queries, Lk keys, d head_dim, dv value_dim.
- * Cost: O(Lq Lk (d + dv)) a head; scratch: O(Lk + d + dv) a worker, with a forget gate B H Lk beside, backward 2 B H Lq more.
+ * Cost: O(Lq Lk (d + dv)) a head; scratch: O(Lk + d + dv) a worker, with a forget gate B H Lk beside, backward 3 B H Lq more.
  */
 #include "backend/reference/dense.h"
 
@@ -39,24 +39,27 @@ dense_memory hark_dense_memory(const hark_attention_run *run) {
   memory.per_worker = hark_dense_scratch(desc);
   memory.scratch = run->scratch;
   memory.gates = memory.scratch + memory.per_worker * run->plan->workers;
-  memory.log_sum_exp = memory.gates + (desc->has_forget ? desc->batch * desc->heads * desc->key_length : 0);
-  memory.mean_gradient = memory.log_sum_exp + desc->batch * desc->heads * desc->query_length;
+  memory.highest = memory.gates + (desc->has_forget ? desc->batch * desc->heads * desc->key_length : 0);
+  memory.sum = memory.highest + desc->batch * desc->heads * desc->query_length;
+  memory.mean_gradient = memory.sum + desc->batch * desc->heads * desc->query_length;
   return memory;
 }
 
-double hark_dense_weights(const dense_head *at, int64_t row, double *weights) {
+dense_row hark_dense_weights(const dense_head *at, int64_t row, double *weights) {
   const int64_t keys = at->sequence->key_count;
-  double largest = -INFINITY, sum = 0;
+  dense_row of = {.highest = -INFINITY};
   for (int64_t i = 0; i < keys; i++) {
     if (!hark_dense_logit(at, row, i, &weights[i])) weights[i] = -INFINITY;
-    if (weights[i] > largest || isnan(weights[i])) largest = weights[i];
+    of.highest = hark_larger(of.highest, weights[i]);
   }
-  if (largest == -INFINITY) return -INFINITY;
-  for (int64_t i = 0; i < keys; i++)
-    if (weights[i] != -INFINITY) sum += exp(weights[i] - largest);
-  /* divided by the sum and not through its logarithm, which vanishes beside logits of 1e17 and more */
-  for (int64_t i = 0; i < keys; i++) weights[i] = weights[i] == -INFINITY ? HARK_DENSE_HIDDEN : exp(weights[i] - largest) / sum;
-  return largest + log(sum);
+  for (int64_t i = 0; of.highest != -INFINITY && i < keys; i++)
+    if (weights[i] != -INFINITY) of.sum += exp(weights[i] - of.highest);
+  for (int64_t i = 0; i < keys; i++) {
+    double logit = weights[i];
+    const bool seen = isnan(of.sum) ? hark_dense_logit(at, row, i, &logit) : logit != -INFINITY;
+    weights[i] = seen ? dense_weight(&of, logit) : HARK_DENSE_HIDDEN;
+  }
+  return of;
 }
 
 typedef struct forward_task {
@@ -73,9 +76,10 @@ static void forward_head(void *data, int64_t index, int worker) {
   const int64_t keys = at.sequence->key_count;
   double *weights = task->memory.scratch + worker * task->memory.per_worker, *sums = weights + keys;
   for (int64_t row = 0; row < at.sequence->query_count; row++) {
-    const double log_sum_exp = hark_dense_weights(&at, row, weights);
-    for (int64_t c = 0; c < value_dim; c++) sums[c] = 0;
-    for (int64_t i = 0; log_sum_exp != -INFINITY && i < keys; i++) {
+    const dense_row of = hark_dense_weights(&at, row, weights);
+    /* out is a quotient by the sum of weights: where that is no number, out is none, also of a row whose values are all dropped */
+    for (int64_t c = 0; c < value_dim; c++) sums[c] = isnan(of.sum) ? of.sum : 0;
+    for (int64_t i = 0; i < keys; i++) {
       if (weights[i] == HARK_DENSE_HIDDEN) continue;
       const double factor = hark_dense_dropout(&at, row, i);
       if (factor == 0) continue;
@@ -86,7 +90,7 @@ static void forward_head(void *data, int64_t index, int worker) {
     for (int64_t c = 0; c < value_dim; c++) dense_put(&args->out, out + c, sums[c]);
     if (args->log_sum_exp.type != HARK_NONE)
       dense_put(&args->log_sum_exp, (at.sequence->item * heads + at.head) * args->query.shape[2] + at.sequence->query_row + row,
-                log_sum_exp);
+                of.highest == -INFINITY ? -INFINITY : of.highest + log(of.sum));
   }
 }
 

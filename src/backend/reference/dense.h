@@ -2,18 +2,27 @@
 #ifndef HARK_BACKEND_REFERENCE_DENSE_H
 #define HARK_BACKEND_REFERENCE_DENSE_H
 
+#include <math.h>
+
 #include "backend/reference/dense_entry.h"
 
 /* In a row of weights, which are never negative: this entry is hidden and nothing may be computed with it. */
 #define HARK_DENSE_HIDDEN (-1.0)
 
-#define HARK_DENSE_STATISTICS 2 /* numbers that the backward keeps per query row and head: log-sum-exp, mean gradient */
+#define HARK_DENSE_STATISTICS 3 /* numbers that the backward keeps per query row and head: those of dense_row, mean gradient */
 
-/* Scratch:  [ workers x per_worker | gates B H Lk, with a forget gate | log_sum_exp B H Lq | mean_gradient B H Lq ], the last two in the
+/* The logits of a row: log-sum-exp is highest + log sum, which is not added up where weights are made, because log sum vanishes beside logits
+ * of 1e17 and more. */
+typedef struct dense_row {
+  double highest; /* -infinity: the row sees nothing */
+  double sum;     /* of e^(logit - highest): from 1 on, or NaN */
+} dense_row;
+
+/* Scratch:  [ workers x per_worker | gates B H Lk, with a forget gate | highest B H Lq | sum B H Lq | mean_gradient B H Lq ], the last three in the
  * backward only. */
 typedef struct dense_memory {
   int64_t per_worker; /* doubles */
-  double *scratch, *gates, *log_sum_exp, *mean_gradient;
+  double *scratch, *gates, *highest, *sum, *mean_gradient;
 } dense_memory;
 
 dense_memory hark_dense_memory(const hark_attention_run *run);
@@ -23,8 +32,13 @@ static inline int64_t hark_dense_scratch(const hark_attention_desc *desc) {
   return 3 * desc->key_length + desc->head_dim + desc->value_dim;
 }
 
-/* weights[i] <- P[row,i] before dropout, or HARK_DENSE_HIDDEN; returns log-sum-exp, -infinity when the row sees nothing. */
-double hark_dense_weights(const dense_head *at, int64_t row, double *weights);
+/* P[row,i] before dropout, from 0 to 1, or HARK_DENSE_HIDDEN. A logit of -infinity hides its entry, except in a row that is NaN all over. */
+static inline double dense_weight(const dense_row *of, double logit) {
+  return logit == -INFINITY && of->sum == of->sum ? HARK_DENSE_HIDDEN : exp(logit - of->highest) / of->sum;
+}
+
+/* weights[i] <- P[row,i] before dropout, or HARK_DENSE_HIDDEN. */
+dense_row hark_dense_weights(const dense_head *at, int64_t row, double *weights);
 
 hark_status hark_dense_backward(hark_context *context, const hark_attention_run *run);
 

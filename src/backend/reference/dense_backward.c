@@ -11,7 +11,7 @@
  *     dlogG[delta] = sum over |p - i| = delta of dS
  *     df[t]    = (1 - sigmoid(f_t)) sum over i < t <= p of dS[n,i]
  *
- * log-sum-exp and D are computed anew in double, so that f32 results are exact to their last rounding whatever out and log_sum_exp hold.
+ * P (as e^(s - highest) / sum) and D are computed anew in double, so that f32 results are exact to their last rounding whatever out and log_sum_exp hold.
  * Every element of a result is written by one task: the number of threads changes no bit.
  * Cost: five products' O(Lq Lk (d + dv)) a head for queries, keys and values, as much again for a bias and for a log-kernel.
  */
@@ -53,18 +53,20 @@ static bool entry(const backward_task *task, const dense_head *at, int64_t row, 
   double logit;
   if (!hark_dense_logit(at, row, column, &logit)) return false;
   const int64_t index = row_index(at, row);
-  *weight = exp(logit - task->memory.log_sum_exp[index]);
+  const dense_row of = {task->memory.highest[index], task->memory.sum[index]};
+  *weight = dense_weight(&of, logit);
+  if (*weight == HARK_DENSE_HIDDEN) return false;
   *gradient = *weight * (weight_gradient(at, row, column) - task->memory.mean_gradient[index]);
   return true;
 }
 
-/* dquery of a row: s = scale q . k. */
-static void query_gradient(const dense_head *at, int64_t row, const double *dlogits, double *sums) {
+/* dquery of a row: s = scale q . k. `weights` says which entries are hidden. */
+static void query_gradient(const dense_head *at, int64_t row, const double *weights, const double *dlogits, double *sums) {
   const hark_attention_args *args = at->args;
   const int64_t head_dim = at->desc->head_dim, q = dense_query_index(at, &args->query, row);
   for (int64_t c = 0; c < head_dim; c++) sums[c] = 0;
   for (int64_t i = 0; i < at->sequence->key_count; i++) {
-    if (isinf(dlogits[i]) && dlogits[i] < 0) continue; /* hidden */
+    if (weights[i] == HARK_DENSE_HIDDEN) continue;
     const int64_t k = dense_key_index(at, &args->key, i);
     for (int64_t c = 0; c < head_dim; c++) {
       const double minus = at->desc->kernel == HARK_KERNEL_RBF ? dense_get(&args->query, q + c) : 0;
@@ -81,7 +83,7 @@ static void pass_gates(const dense_head *at, int64_t row, const double *dlogits,
   double before = 0;
   for (int64_t t = 0; t <= last; t++) {
     passed[t] += before;
-    if (dlogits[t] != -INFINITY) before += dlogits[t];
+    before += dlogits[t];
   }
 }
 
@@ -96,25 +98,27 @@ static void rows_of_head(void *data, int64_t index, int worker) {
   double *dlogits = weights + keys, *passed = dlogits + keys, *sums = passed + keys;
   for (int64_t t = 0; t < keys; t++) passed[t] = 0;
   for (int64_t row = 0; row < at.sequence->query_count; row++) {
-    const double log_sum_exp = hark_dense_weights(&at, row, weights);
+    const dense_row of = hark_dense_weights(&at, row, weights);
     double mean = 0;
     for (int64_t i = 0; i < keys; i++) {
-      const bool hidden = log_sum_exp == -INFINITY || weights[i] == HARK_DENSE_HIDDEN;
-      dlogits[i] = hidden ? -INFINITY : weight_gradient(&at, row, i);
+      const bool hidden = weights[i] == HARK_DENSE_HIDDEN;
+      dlogits[i] = hidden ? 0 : weight_gradient(&at, row, i);
       if (!hidden) mean += weights[i] * dlogits[i];
     }
     for (int64_t i = 0; i < keys; i++)
-      if (dlogits[i] != -INFINITY) dlogits[i] = weights[i] * (dlogits[i] - mean);
-    task->memory.log_sum_exp[row_index(&at, row)] = log_sum_exp;
+      if (weights[i] != HARK_DENSE_HIDDEN) dlogits[i] = weights[i] * (dlogits[i] - mean);
+    task->memory.highest[row_index(&at, row)] = of.highest;
+    task->memory.sum[row_index(&at, row)] = of.sum;
     task->memory.mean_gradient[row_index(&at, row)] = mean;
-    if (args->dquery.type != HARK_NONE) query_gradient(&at, row, dlogits, sums);
+    if (args->dquery.type != HARK_NONE) query_gradient(&at, row, weights, dlogits, sums);
     if (args->dforget.type != HARK_NONE) pass_gates(&at, row, dlogits, passed);
   }
   if (args->dforget.type == HARK_NONE) return;
   /* logit += log sigmoid(f_t) for every gate that is passed; the derivative is 1 - sigmoid(f_t) = 1 / (1 + e^f). */
   for (int64_t t = 0; t < keys; t++) {
     const double slope = 1 / (1 + exp(dense_get(&args->forget, dense_gate_index(&at, &args->forget, t))));
-    store(&args->dforget, dense_gate_index(&at, &args->dforget, t), passed[t] * slope, true);
+    const double gradient = t > 0 ? passed[t] * slope : 0; /* the first is passed by nothing, and may hold anything */
+    store(&args->dforget, dense_gate_index(&at, &args->dforget, t), gradient, true);
   }
 }
 

@@ -26,7 +26,7 @@ dense_head hark_dense_head(const hark_attention_run *run, const double *gates, i
 /* Fills F. */
 void hark_dense_gates(hark_context *context, const hark_attention_run *run, double *gates);
 
-/* False when the entry is hidden: by causal, window, mask, or a logit of -infinity. */
+/* False when the entry is hidden: by causal, window, mask, or a bias or table of -infinity. */
 bool hark_dense_logit(const dense_head *at, int64_t row, int64_t column, double *logit);
 
 /* What the normalised weight is multiplied with: 0 when dropped, else 1 / (1 - p). */

@@ -25,7 +25,7 @@ static bool supports(const hark_context *context, const hark_attention_desc *des
 /* Numbers a token has in each of the arrays: forward, backward beside. */
 static int64_t token_doubles(const hark_attention_desc *desc, bool backward) {
   const int64_t forward = 2 * desc->head_dim + 2 * desc->value_dim + 4;
-  return backward ? forward + 2 * desc->head_dim + 2 * desc->value_dim + 2 : forward;
+  return backward ? forward + 2 * desc->head_dim + 2 * desc->value_dim + 3 : forward;
 }
 
 hark_status hark_tree_doubles(hark_context *context, const hark_attention_desc *desc, bool backward, size_t *out) {
@@ -60,6 +60,7 @@ tree hark_tree_place(const hark_attention_run *run, bool backward, double *memor
   t.mixed = take(&memory, tokens * dv);
   if (backward) {
     t.least = take(&memory, tokens);
+    t.least_sum = take(&memory, tokens);
     t.dmixed = take(&memory, tokens * dv);
     t.mean_gradient = take(&memory, tokens);
     t.dquery = take(&memory, tokens * d);
@@ -196,7 +197,6 @@ void hark_tree_entries(tree *t, int level, int64_t row, tree_visit *visit, void 
       }
       if (terms == -INFINITY) continue;
       entry.logit = similarity(t, entry.query, entry.key) + terms;
-      if (entry.logit == -INFINITY) continue;
       entry.factor = hark_dense_dropout(&t->at, t->exact ? row : row << level, key << level);
       visit(t, data, &entry);
     }
@@ -206,6 +206,7 @@ void hark_tree_entries(tree *t, int level, int64_t row, tree_visit *visit, void 
 static void add_entry(tree *t, void *data, const tree_entry *entry) {
   (void)data;
   const int64_t dv = t->at.desc->value_dim;
+  if (entry->logit == -INFINITY) return;
   double *mixed = t->mixed + entry->row * dv, *highest = &t->highest[entry->row];
   if (entry->logit > *highest || isnan(entry->logit)) {
     const double smaller = exp(*highest - entry->logit);
@@ -237,7 +238,7 @@ static void begin_row(tree *t, int level, int64_t row) {
   if (t->exact || level + 1 >= t->hierarchy.levels) return;
   const tree_parents parents = hark_tree_parents(t, level + 1, row);
   for (int p = 0; p < 2; p++)
-    if (parents.coefficient[p] > 0) t->highest[at] = fmax(t->highest[at], t->highest[t->first[level + 1] + parents.row[p]]);
+    if (parents.coefficient[p] > 0) t->highest[at] = hark_larger(t->highest[at], t->highest[t->first[level + 1] + parents.row[p]]);
   if (t->highest[at] == -INFINITY) return;
   for (int p = 0; p < 2; p++) {
     const int64_t from = t->first[level + 1] + parents.row[p];

@@ -18,7 +18,8 @@ typedef struct tree {
   double *query, *query_count;     /* [tokens][d], [tokens] */
   double *highest, *sum, *mixed;   /* of a row: maximum of its logits, normaliser and weighted values [dv] relative to it */
   /* backward */
-  double *least, *dmixed, *mean_gradient;   /* of a row: least log-sum-exp of its rows, their weighted dout [dv] and D */
+  double *least, *least_sum;                /* of a row: highest and sum of the row under it whose log-sum-exp is the least */
+  double *dmixed, *mean_gradient;           /* of a row: its rows' weighted dout [dv] and D */
   double *dquery, *dkey, *dvalue, *dkernel; /* [tokens][d], [tokens][d], [tokens][dv], gradients of the kernel's means */
   double *kernel_memory;
   hark_hierarchy_kernel kernel; /* with log_kernel */
@@ -43,7 +44,7 @@ typedef struct tree_entry {
   double logit, factor;    /* factor: of dropout */
 } tree_entry;
 
-/* Calls visit for every entry of a row of a level that is not hidden. */
+/* Calls visit for every entry of a row of a level that neither mask nor tables hide. */
 typedef void tree_visit(tree *t, void *data, const tree_entry *entry);
 void hark_tree_entries(tree *t, int level, int64_t row, tree_visit *visit, void *data);
 

@@ -5,7 +5,7 @@
  *
  *     m_a = min over its n of lse[n]     g_a = sum_n c(n,a) e^(m_a - lse[n]) dout[n]     D_a = sum_n c(n,a) e^(m_a - lse[n]) D[n]
  *
- * level by level from its children, and then, with P = e^(s - m_a), of every entry (a, b)
+ * level by level from its children, and then, with P = e^(s - m_a), of every entry (a, b) (m_a is kept as highest + log sum, see dense.h)
  *
  *     dS = P (m g_a . v_b - count_b D_a)     dv_b += m P g_a     dq_a += scale dS k_b     dk_b += scale dS q_a
  *     (rbf: dq_a += dS (k_b - q_a) / sigma^2, dk_b += dS (q_a - k_b) / sigma^2)
@@ -28,14 +28,15 @@ typedef struct backward_task {
   int64_t reach;
 } backward_task;
 
-/* What the rows of level 0 give to the rows above. A row that sees nothing has least = infinity. */
+/* What the rows of level 0 give to the rows above. A row that sees nothing has the sum 0. */
 static void begin_rows(tree *t) {
   const hark_attention_args *args = t->at.args;
   const int64_t dv = t->at.desc->value_dim;
   for (int64_t n = 0; n < t->hierarchy.length; n++) {
     double *g = t->dmixed + n * dv;
     const bool sees = t->query_count[n] > 0 && t->highest[n] != -INFINITY;
-    t->least[n] = sees ? t->highest[n] + log(t->sum[n]) : INFINITY;
+    t->least[n] = sees ? t->highest[n] : 0;
+    t->least_sum[n] = sees ? t->sum[n] : 0;
     t->mean_gradient[n] = 0;
     const int64_t o = dense_query_index(&t->at, &args->dout, n);
     for (int64_t c = 0; sees && c < dv; c++) {
@@ -45,13 +46,22 @@ static void begin_rows(tree *t) {
   }
 }
 
+static bool sees_nothing(const tree *t, int64_t row) { return t->least_sum[row] == 0; }
+
+/* Whether the log-sum-exp of a row is below that of another, or NaN. */
+static bool is_less(const tree *t, int64_t row, int64_t than) {
+  const double a = t->least[row] + log(t->least_sum[row]), b = t->least[than] + log(t->least_sum[than]);
+  return a < b || isnan(a);
+}
+
 /* Gathers what the rows of level - 1 give to row `row` of level. */
 static void gather_row(tree *t, int level, int64_t row) {
-  const int64_t dv = t->at.desc->value_dim, at = t->first[level] + row;
+  const int64_t dv = t->at.desc->value_dim, at = t->first[level] + row, below = t->first[level - 1];
   const int64_t from = hark_max(2 * row - 1, 0), to = hark_min(2 * row + 2, hark_hierarchy_tokens(&t->hierarchy, level - 1));
   double *g = t->dmixed + at * dv;
   double coefficient[3]; /* of rows 2 row - 1, 2 row, 2 row + 1 */
-  t->least[at] = INFINITY;
+  int64_t least = -1;
+  t->least[at] = t->least_sum[at] = 0;
   t->mean_gradient[at] = 0;
   for (int64_t c = 0; c < dv; c++) g[c] = 0;
   for (int64_t child = from; child < to; child++) {
@@ -59,15 +69,18 @@ static void gather_row(tree *t, int level, int64_t row) {
     coefficient[child - from] = 0;
     for (int p = 0; p < 2; p++)
       if (parents.row[p] == row) coefficient[child - from] += parents.coefficient[p];
-    if (coefficient[child - from] > 0) t->least[at] = fmin(t->least[at], t->least[t->first[level - 1] + child]);
+    if (coefficient[child - from] == 0 || sees_nothing(t, below + child)) continue;
+    if (least < 0 || is_less(t, below + child, least)) least = below + child;
   }
-  if (t->least[at] == INFINITY) return;
+  if (least < 0) return;
+  t->least[at] = t->least[least];
+  t->least_sum[at] = t->least_sum[least];
   for (int64_t child = from; child < to; child++) {
-    const int64_t below = t->first[level - 1] + child;
-    if (coefficient[child - from] == 0 || t->least[below] == INFINITY) continue;
-    const double factor = coefficient[child - from] * exp(t->least[at] - t->least[below]);
-    t->mean_gradient[at] += factor * t->mean_gradient[below];
-    for (int64_t c = 0; c < dv; c++) g[c] += factor * t->dmixed[below * dv + c];
+    const int64_t other = below + child;
+    if (coefficient[child - from] == 0 || sees_nothing(t, other)) continue;
+    const double factor = coefficient[child - from] * exp(t->least[at] - t->least[other]) * (t->least_sum[at] / t->least_sum[other]);
+    t->mean_gradient[at] += factor * t->mean_gradient[other];
+    for (int64_t c = 0; c < dv; c++) g[c] += factor * t->dmixed[other * dv + c];
   }
 }
 
@@ -77,7 +90,9 @@ static void entry_gradients(tree *t, void *data, const tree_entry *entry) {
   const bool rbf = desc->kernel == HARK_KERNEL_RBF;
   double *dbias = data;
   const double *g = t->dmixed + entry->row * dv, *v = t->value + entry->key * dv;
-  const double weight = exp(entry->logit - t->least[entry->row]);
+  const double sum = t->least_sum[entry->row];
+  if (entry->logit == -INFINITY && !isnan(sum)) return; /* hidden, except in a row that is NaN all over */
+  const double weight = exp(entry->logit - t->least[entry->row]) / sum;
   double product = 0;
   for (int64_t c = 0; entry->factor != 0 && c < dv; c++) {
     product += g[c] * v[c];
@@ -139,7 +154,7 @@ static void backward_of_head(const backward_task *task, tree *t, int64_t head) {
   for (int level = t->hierarchy.levels - 1; level >= 0; level--) {
     const int64_t rows = hark_hierarchy_tokens(&t->hierarchy, t->exact ? 0 : level);
     for (int64_t row = 0; row < rows; row++)
-      if (t->least[t->first[t->exact ? 0 : level] + row] != INFINITY) hark_tree_entries(t, level, row, entry_gradients, dbias);
+      if (!sees_nothing(t, t->first[t->exact ? 0 : level] + row)) hark_tree_entries(t, level, row, entry_gradients, dbias);
   }
   for (int level = t->hierarchy.levels - 1; level > 0; level--) {
     if (desc->coarse_query == HARK_COARSE_QUERY_MEAN) hand_down(t, level, t->query_count, t->dquery, desc->head_dim, true);

@@ -259,7 +259,7 @@ static bool forward_row(const ridge_head *h, int64_t row) {
   }
   dense_put(&args->variance,
             (h->at.sequence->item * h->at.desc->heads + h->at.head) * args->query.shape[2] + h->at.sequence->query_row + row,
-            fmax(exp(own) - squares, 0) * exp(h->is.shift));
+            hark_larger(exp(own) - squares, 0) * exp(h->is.shift));
   return true;
 }
 

@@ -19,7 +19,7 @@ HARK_SIMD vf relu(const void *constants, vf x) {
 }
 HARK_SIMD vf relu_backward(const void *constants, vf y, vf dy) {
   (void)constants;
-  return vf_select(vf_less(vf_zero(), y), dy, vf_zero());
+  return vf_select(vf_less(vf_zero(), y), dy, vf_select(vf_equal(y, y), vf_zero(), y));
 }
 
 static void relu_range(const hark_call *call, int64_t first, int64_t last) { forward_map(relu, NULL, call, first, last); }

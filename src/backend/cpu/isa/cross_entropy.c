@@ -37,7 +37,11 @@ static float highest(const float *x, int64_t count) {
 /* log sum exp x */
 static double log_sum_exp(const float *x, int64_t count) {
   const float maximum = highest(x, count);
-  if (isinf(maximum)) return maximum; /* infinity - infinity is not a number */
+  if (isinf(maximum)) { /* infinity - infinity is not a number, but a NaN beside it is to be seen */
+    for (int64_t v = 0; v < count; v++)
+      if (isnan(x[v])) return (double)x[v];
+    return maximum;
+  }
   vf sum = vf_zero();
   int64_t v = 0;
   for (; v + HARK_LANES <= count; v += HARK_LANES) sum = sum + vf_exp(vf_load(x + v) - vf_set(maximum));

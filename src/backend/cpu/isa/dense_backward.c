@@ -140,8 +140,14 @@ static void combine_seen(const hark_dense_tile *tile, const hark_product *produc
     }
 }
 
-/* Logits with their terms -> P, exactly zero where hidden; with dropout also dlogits = -P D and P o M. */
-static void tile_weights(const hark_dense_tile *tile, backward_state *state) {
+/* Entries that are seen keep weights above 0 beside what is not finite: keys' values, and lanes, of which a number each says so. */
+typedef struct not_finite {
+  bool key[HARK_TILE_KEYS];
+  float lane[HARK_TILE_QUERIES]; /* 0, or NaN */
+} not_finite;
+
+/* Logits with their terms -> P, exactly zero where hidden; with dropout also dlogits = -P D and P o M. `beside`: NULL where all is finite. */
+static void tile_weights(const hark_dense_tile *tile, backward_state *state, const not_finite *beside) {
   const bool dropout = tile->call->dropout_threshold > 0;
   for (int m = 0; m < hark_dense_vectors(tile); m++) {
     const int lane = m * HARK_LANES;
@@ -149,7 +155,14 @@ static void tile_weights(const hark_dense_tile *tile, backward_state *state) {
     const vf delta = vf_load(state->delta + lane);
     for (int key = 0; key < tile->keys && hark_dense_first_vector(tile, key) <= m; key++) {
       const ptrdiff_t at = (ptrdiff_t)key * HARK_TILE_QUERIES + lane;
-      const vf weight = vf_select(nothing, vf_zero(), vf_exp2(vf_load(state->weights + at)));
+      const vf logit = vf_load(state->weights + at);
+      vf weight = vf_exp2(vf_not_above(logit, vf_zero()));
+      if (beside != NULL) {
+        const vm bad = vm_not(vf_equal(vf_load(beside->lane + lane), vf_zero()));
+        const vf seen = hark_seen_weight(weight, logit);
+        weight = beside->key[key] ? seen : vf_select(bad, seen, weight);
+      }
+      weight = vf_select(nothing, vf_zero(), weight);
       vf_store(state->weights + at, weight);
       if (dropout) vf_store(state->dlogits + at, vf_select(vf_equal(weight, vf_zero()), vf_zero(), weight * delta));
     }
@@ -221,6 +234,18 @@ static void look_ahead(const hark_dense_tile *tile, const backward_state *state,
   }
 }
 
+static void find_not_finite(const hark_dense_tile *tile, const backward_state *state, not_finite *out) {
+  const hark_dense_call *call = tile->call;
+  for (int key = 0; key < tile->keys; key++)
+    out->key[key] = !hark_rows_finite(state->value + key * state->value_stride, 0, 1, call->value_dim);
+  memset(out->lane, 0, sizeof out->lane);
+  for (int lane = 0; lane < tile->queries; lane++) {
+    const bool finite = hark_rows_finite(state->query_rows + (ptrdiff_t)lane * call->head_pad, 0, 1, call->head_dim) &&
+                        hark_rows_finite(state->gradient_rows + (ptrdiff_t)lane * call->value_pad, 0, 1, call->value_dim);
+    out->lane[lane] = finite ? 0.0f * state->delta[lane] : NAN;
+  }
+}
+
 static void visit_tile(const hark_dense_tile *tile, backward_state *state) {
   const hark_dense_call *call = tile->call;
   hark_product product = {.a = state->queries,
@@ -240,7 +265,10 @@ static void visit_tile(const hark_dense_tile *tile, backward_state *state) {
     scores(tile, scores_store, &product);
     hidden = HARK_ISA(hark_dense_finish_logits)(tile);
     if (call->rbf && state->exact.any) take_exact_logits(tile, state);
-    tile_weights(tile, state);
+    not_finite beside;
+    const bool finite = state->rows_finite && hark_rows_finite(state->value, state->value_stride, tile->keys, call->value_dim);
+    if (!finite) find_not_finite(tile, state, &beside);
+    tile_weights(tile, state, finite ? NULL : &beside);
   } else {
     scores(tile, scores_exp2, &product);
   }
@@ -295,7 +323,7 @@ static void visit_tile(const hark_dense_tile *tile, backward_state *state) {
         limits[m] = (int)hark_max(0, hark_min(tile->keys, tile->shift + (int64_t)(m + 1) * HARK_LANES));
       sum.limits = limits;
     }
-    if (hidden && !hark_rows_finite(state->key, state->key_stride, tile->keys, call->head_dim))
+    if (!hark_rows_finite(state->key, state->key_stride, tile->keys, call->head_dim))
       combine_seen(tile, &sum, state);
     else
       combine(&sum, hark_dense_vectors(tile));
@@ -335,8 +363,6 @@ static void pack_queries(const hark_dense_tile *tile, backward_state *state) {
   hark_pack_transposed(gradient, state->gradient_stride, tile->queries, dv, 1.0f, state->gradients);
   hark_pack_rows(query, state->query_stride, tile->queries, d, call->head_pad, (float)call->scale, state->query_rows);
   hark_pack_rows(gradient, state->gradient_stride, tile->queries, dv, call->value_pad, 1.0f, state->gradient_rows);
-  state->rows_finite = hark_rows_finite(state->query_rows, call->head_pad, tile->queries, d) &&
-                       hark_rows_finite(state->gradient_rows, call->value_pad, tile->queries, dv);
   for (int lane = 0; lane < HARK_TILE_QUERIES; lane++) {
     state->delta[lane] = 0.0f;
     if (lane >= tile->queries) continue;
@@ -347,6 +373,9 @@ static void pack_queries(const hark_dense_tile *tile, backward_state *state) {
     if (c < dv) sum = vf_fma(vf_load_part(o + c, dv - c), vf_load(g + c), sum);
     state->delta[lane] = -vf_sum(sum);
   }
+  state->rows_finite = hark_rows_finite(state->query_rows, call->head_pad, tile->queries, d) &&
+                       hark_rows_finite(state->gradient_rows, call->value_pad, tile->queries, dv) &&
+                       hark_rows_finite(state->delta, 0, 1, HARK_TILE_QUERIES);
   const hark_dense_exact_row *rows = call->rbf ? HARK_ISA(hark_dense_exact_rows)(call, tile->sequence, tile->head) + tile->query : NULL;
   for (int lane = 0; call->rbf && lane < tile->queries; lane++) {
     if (rows[lane].leader < 0) continue;

@@ -59,8 +59,9 @@ static void tile_logits(const hark_dense_tile *tile, const hark_product *product
   }
 }
 
-/* Turns logits into weights, raising offsets where needed. True: some lane's offset grew, state->factor tells how much less the past is. */
-static bool tile_softmax(const hark_dense_tile *tile, forward_state *state) {
+/* Turns logits into weights, raising offsets where needed. True: some lane's offset grew, state->factor tells how much less the past is. `bad`:
+ * keys whose values are not finite, or NULL; what sees them has a weight above 0, so that hidden entries are those of weight 0. */
+static bool tile_softmax(const hark_dense_tile *tile, forward_state *state, const bool *bad) {
   const int last = hark_dense_vectors(tile);
   bool grew = false;
   for (int m = 0; m < last; m++) {
@@ -75,8 +76,10 @@ static bool tile_softmax(const hark_dense_tile *tile, forward_state *state) {
     const vf rise = vf_select(grows, top, vf_zero());
     vf sum = vf_zero();
     for (int key = 0; key < end; key++) {
-      const vf weight = vf_exp2(vf_load(logits + key * HARK_TILE_QUERIES) - rise);
+      const vf logit = vf_load(logits + key * HARK_TILE_QUERIES);
+      vf weight = vf_exp2(logit - rise);
       sum = sum + weight;
+      if (bad != NULL && bad[key]) weight = hark_seen_weight(weight, logit);
       vf_store(logits + key * HARK_TILE_QUERIES, weight);
     }
     const vm begins = vf_equal(bound, vf_set(-INFINITY));
@@ -92,12 +95,11 @@ static bool tile_softmax(const hark_dense_tile *tile, forward_state *state) {
   return grew;
 }
 
-/* out += V' P' where V has rows that are not finite and not every lane sees them: those apart, for the lanes that do. */
-static void combine_seen(const hark_dense_tile *tile, const hark_product *product, forward_state *state, bool grew) {
-  bool bad[HARK_TILE_KEYS];
+/* out += V' P' where V has rows that are not finite and not every lane sees them: those apart, for the lanes that do. state->clean has the
+ * others. */
+static void combine_seen(const hark_dense_tile *tile, const hark_product *product, forward_state *state, const bool *bad, bool grew) {
   const int features = tile->call->value_dim;
   hark_product clean = *product;
-  hark_clean_rows(product->b, product->b_step, tile->keys, features, tile->call->value_pad, state->clean, bad);
   clean.b = state->clean;
   clean.b_step = tile->call->value_pad;
   if (grew)
@@ -202,7 +204,10 @@ static void visit_tile(const hark_dense_tile *tile, forward_state *state, const 
     tile_logits(tile, &scores);
   const bool hidden = HARK_ISA(hark_dense_finish_logits)(tile);
   if (call->rbf) take_exact(tile, state, key, key_stride);
-  const bool grew = tile_softmax(tile, state);
+  bool bad[HARK_TILE_KEYS];
+  const bool careful = hidden && !hark_rows_finite(value, value_stride, tile->keys, call->value_dim);
+  if (careful) hark_clean_rows(value, value_stride, tile->keys, call->value_dim, call->value_pad, state->clean, bad);
+  const bool grew = tile_softmax(tile, state, careful ? bad : NULL);
   if (call->dropout_threshold > 0) HARK_ISA(hark_dense_drop)(tile, state->logits);
   int limits[HARK_TILE_VECTORS];
   if (call->causal) {
@@ -210,8 +215,8 @@ static void visit_tile(const hark_dense_tile *tile, forward_state *state, const 
       limits[m] = (int)hark_max(0, hark_min(tile->keys, tile->shift + (int64_t)(m + 1) * HARK_LANES));
     sum.limits = limits;
   }
-  if (hidden && !hark_rows_finite(value, value_stride, tile->keys, call->value_dim))
-    combine_seen(tile, &sum, state, grew);
+  if (careful)
+    combine_seen(tile, &sum, state, bad, grew);
   else if (few)
     hark_few_combine(&sum, tile->queries, grew);
   else if (grew)

@@ -37,7 +37,7 @@
 typedef enum hark_product_finish {
   HARK_FINISH_STORE,      /* C = c */
   HARK_FINISH_SOFTMAX,    /* C = 2^c; top = max(top, c); sum += 2^c */
-  HARK_FINISH_EXP2,       /* C = 2^c */
+  HARK_FINISH_EXP2,       /* C = 2^c, at most 1 */
   HARK_FINISH_TIMES,      /* C = P c */
   HARK_FINISH_TIMES_SEEN, /* C = P c, exactly 0 where P is 0, whatever c is */
   HARK_FINISH_TIMES_ADD,  /* C += P c, exactly 0 where P is 0 and C is 0, whatever c is */
@@ -157,7 +157,7 @@ HARK_SIMD void hark_product_block(const hark_product_finish finish, const int ve
         x = vf_exp2(x);
         sum = sum + x;
       } else if (finish == HARK_FINISH_EXP2) {
-        x = vf_exp2(x);
+        x = vf_exp2(vf_not_above(x, vf_zero()));
       } else if (finish == HARK_FINISH_TIMES) {
         x = x * vf_load(p->times + j * p->c_row + at + r * p->c_row);
       } else if (finish == HARK_FINISH_TIMES_SEEN) {

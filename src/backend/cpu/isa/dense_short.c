@@ -124,6 +124,18 @@ HARK_SIMD_NOINLINE void combine(const float *weights, int queries, const float *
   }
 }
 
+/* The same where rows are not finite: those of weight 0, which are hidden by an infinite key, leave no trace. */
+HARK_SIMD_NOINLINE void combine_seen(const float *weights, int queries, const float *rows, int64_t stride, int count, int features,
+                                     float *sums, int sums_row) {
+  for (int n = 0; n < queries; n++) {
+    memset(sums + (ptrdiff_t)n * sums_row, 0, (size_t)sums_row * sizeof *sums);
+    for (int i = 0; i < count; i++) {
+      const float weight = weights[n * HARK_SHORT_KEYS + i];
+      for (int c = 0; weight != 0.0f && c < features; c++) sums[n * sums_row + c] += weight * rows[i * stride + c];
+    }
+  }
+}
+
 /* target[i] (+)= sum over some queries n of weights[n][i] rows[n] */
 HARK_SIMD void spread_some(const int queries, const float *weights, const float *rows, int rows_row, int count, int width, bool add,
                            float *target, int64_t stride) {
@@ -237,7 +249,7 @@ static void weigh(const hark_dense_call *call, const hark_attention_sequence *se
                    vf_load(state->gradients + (ptrdiff_t)n * call->value_pad + c), sum);
     const vf delta = vf_set(vf_sum(sum));
     for (int i = 0; i < keys; i += HARK_LANES) {
-      const vf weight = nothing ? vf_zero() : vf_exp2(vf_load(weights + i) + start);
+      const vf weight = nothing ? vf_zero() : vf_exp2(vf_not_above(vf_load(weights + i) + start, vf_zero()));
       vf_store(weights + i, weight);
       if (dlogits) vf_store(gradients + i, weight * (vf_load(gradients + i) - delta));
     }
@@ -260,8 +272,9 @@ void HARK_ISA(hark_dense_short_backward)(const hark_dense_call *call, const hark
   if (wants_query) {
     float gain[HARK_SHORT_QUERIES];
     for (int n = 0; n < queries; n++) gain[n] = (float)call->scale;
-    combine(state.dlogits, queries, hark_dense_row(&args->key, item, head, sequence->key_row), args->key.stride[2], keys, d, state.sums,
-            call->head_pad);
+    const float *key = hark_dense_row(&args->key, item, head, sequence->key_row);
+    const bool finite = hark_rows_finite(key, args->key.stride[2], keys, d);
+    (finite ? combine : combine_seen)(state.dlogits, queries, key, args->key.stride[2], keys, d, state.sums, call->head_pad);
     write_rows(state.sums, call->head_pad, gain, queries, d, (args->accumulate & HARK_ACCUMULATE_QUERY) != 0,
                hark_dense_row_of(&args->dquery, item, head, row), args->dquery.stride[2]);
   }

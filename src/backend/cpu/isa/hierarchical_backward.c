@@ -29,6 +29,8 @@ typedef struct backward_work {
   hark_tile_roots roots;                 /* rbf */
   double least[HARK_TILE_QUERIES];       /* m in units of log 2 (rbf) */
   const hark_level *tile_level;          /* whose tokens are the tile's rows */
+  float *lane_finite;                    /* [lanes]: 0, NaN where the row's query, g or D is not finite */
+  bool rows_finite;                      /* all of the tile's are */
 } backward_work;
 
 HARK_SIMD_NOINLINE void scores(const hark_product *p, int first, int last) { hark_product_run(HARK_FINISH_STORE, p, first, last); }
@@ -38,7 +40,7 @@ static backward_work open_work(const hark_tree *tree, void *memory) {
   const hark_hierarchical_call *call = tree->call;
   float *next = memory;
   backward_work work = {.tree = tree};
-  float **const lanes[] = {&work.start, &work.zero, &work.mean, &work.row_sums};
+  float **const lanes[] = {&work.start, &work.zero, &work.mean, &work.row_sums, &work.lane_finite};
   for (size_t i = 0; i < sizeof lanes / sizeof lanes[0]; i++, next += HARK_TILE_QUERIES) *lanes[i] = next;
   work.queries = next;
   next += (ptrdiff_t)call->head_pad * HARK_TILE_QUERIES;
@@ -132,14 +134,20 @@ static void begin_tile(backward_work *work, const hark_level *level, int64_t row
     work->start[lane] = lane < rows ? -level->least[row + lane] * HARK_LOG2_E : -INFINITY;
     work->mean[lane] = lane < rows ? level->mean_gradient[row + lane] : 0.0f;
     work->row_sums[lane] = 0.0f;
+    work->lane_finite[lane] = 0.0f * work->mean[lane];
+    if (lane < rows && !(hark_rows_finite(level->query.data + (row + lane) * level->query.stride, 0, 1, call->head_dim) &&
+                         hark_rows_finite(level->g.data + (row + lane) * level->g.stride, 0, 1, call->value_dim)))
+      work->lane_finite[lane] = NAN;
   }
+  work->rows_finite = hark_rows_finite(work->lane_finite, 0, 1, hark_vectors_of(rows) * HARK_LANES);
   for (int lane = 0; call->rbf && lane < hark_vectors_of(rows) * HARK_LANES; lane += HARK_LANES) {
+    const hark_square_factors factors = hark_square_factors_of((double)call->scale * (double)HARK_LOG2_E);
     vf square = vf_zero();
     for (int c = 0; c < call->head_dim; c++) {
-      const vf x = vf_load(work->queries + (ptrdiff_t)c * HARK_TILE_QUERIES + lane);
+      const vf x = vf_set(factors.before) * vf_load(work->queries + (ptrdiff_t)c * HARK_TILE_QUERIES + lane);
       square = vf_fma(x, x, square);
     }
-    const vf half = vf_set((float)(-0.5 / ((double)call->scale * HARK_LOG2_E)));
+    const vf half = vf_set(-factors.after);
     vf_store(work->start + lane, vf_fma(square, half, vf_load(work->start + lane)));
     vf_store(work->roots.root + lane, vf_sqrt(vf_zero() - square * half));
   }
@@ -184,8 +192,11 @@ static void group_gradients(backward_work *work, const hark_group_walk *walk, co
   const vf scale = vf_set(call->scale);
   const bool drops = call->dropout_threshold > 0, rbf = level->key_square != NULL;
   const int64_t term = hark_term_at(tree->hierarchy.block, walk->row - group->first);
+  const bool careful = !work->rows_finite || !tree->finite; /* beside what is not finite 0 is no weight of an entry that is seen */
   hark_group_lanes lanes;
+  float most[HARK_GROUP_KEYS]; /* a key that stands for several has that part of what they have together, which is at most 1 */
   diagonals copies[DIAGONAL_COPIES];
+  for (int k = 0; k < group->count; k++) most[k] = 1.0f / level->key_count[group->first + k];
   if (level->dterms != NULL) memset(copies, 0, sizeof copies);
   if (drops) HARK_ISA(hark_hierarchical_kept)(tree, walk, group, work->kept);
   hark_lanes_of_group(walk, group, &lanes);
@@ -193,7 +204,7 @@ static void group_gradients(backward_work *work, const hark_group_walk *walk, co
   const hark_far_group pairs = {tree, walk, group, level, work->tile_level, &work->roots};
   for (int m = group->from; m < group->to; m++) {
     const int lane = m * HARK_LANES;
-    const vf mean = vf_load(work->mean + lane);
+    const vf mean = vf_load(work->mean + lane), start = vf_load(work->start + lane), hidden = vf_set(-INFINITY);
     for (int k = 0; k < group->count; k++) {
       const int64_t key = group->first + k;
       float *p = work->weights + k * HARK_TILE_QUERIES + lane, *ds = dlogits + k * HARK_TILE_QUERIES + lane;
@@ -210,11 +221,19 @@ static void group_gradients(backward_work *work, const hark_group_walk *walk, co
       if (far && lanes.lo[k] < lanes.hi[k])
         x = take_far(work, &pairs, k, lane, vf_select(seen, x, vf_set(-INFINITY)),
                      level->terms == NULL ? NULL : level->terms + term - k + lane);
-      vf weight = vf_exp2(x), kept = weight;
+      vf weight = vf_not_above(vf_exp2(vf_not_above(x, vf_zero())), vf_set(most[k]));
+      if (careful) {
+        const vm bad = vm_not(vf_equal(vf_load(work->lane_finite + lane), vf_zero()));
+        weight = vf_select(bad, hark_seen_weight(weight, x), weight);
+        seen = vm_and(seen, vm_not(vm_or(vf_equal(start, hidden), vf_equal(x, hidden))));
+        part = true;
+      }
+      vf kept = weight;
       if (drops) {
         const vf factor = vf_load(work->kept + k * HARK_TILE_QUERIES + lane);
-        kept = kept * factor;
-        g = vf_select(vf_equal(factor, vf_zero()), vf_zero(), g * factor);
+        const vm dropped = vf_equal(factor, vf_zero());
+        kept = vf_select(dropped, vf_zero(), kept * factor);
+        g = vf_select(dropped, vf_zero(), g * factor);
       }
       vf dlogit = weight * (g - vf_set(level->key_count[key]) * mean);
       if (part) {
@@ -287,6 +306,7 @@ static void own_parts(backward_work *work, const hark_group *group, const float 
       sum = sum + dlogit;
     }
     const vf total = vf_set(-vf_sum(sum));
+    if (!work->tree->finite && vf_sum(sum) == 0.0f) continue; /* seen by nothing: the key may hold anything */
     int one = 1;
     float *dkey = gathered_at(work, group->level, group->first + k, false, &one).data;
     const float *key = level->key.data + (group->first + k) * level->key.stride;
@@ -316,6 +336,23 @@ static void take_far_gradients(const backward_work *work, const hark_group_walk 
   }
 }
 
+/* target[key] += sum over lanes of weights[key][lane] rows[lane] where not every row is finite: those apart, for the keys that they see. */
+HARK_SIMD_NOINLINE void spread_clean(hark_product p, int width, int padded, float *clean) {
+  bool bad[HARK_TILE_QUERIES];
+  const float *rows = p.a;
+  const int64_t stride = p.a_step;
+  hark_clean_rows(rows, stride, p.end, width, padded, clean, bad);
+  p.a = clean;
+  p.a_step = padded;
+  spread(&p, padded / HARK_LANES);
+  for (int key = 0; key < p.rows; key++)
+    for (int lane = 0; lane < p.end; lane++) {
+      const float weight = p.b[key * p.b_row + lane];
+      if (!bad[lane] || weight == 0.0f) continue;
+      for (int c = 0; c < width; c++) p.c[key * p.c_row + c] += weight * rows[lane * stride + c];
+    }
+}
+
 /* keys (or values) += sum over the tile's rows of weights[key][row] rows[row] */
 static void spread_rows(const backward_work *work, const hark_group *group, const float *weights, const hark_rows *rows, int64_t row,
                         int64_t count, bool values) {
@@ -333,7 +370,11 @@ static void spread_rows(const backward_work *work, const hark_group *group, cons
                             .c_row = to.stride,
                             .rows = keys,
                             .end = (int)hark_min((group->to - group->from) * HARK_LANES, count - lane)};
-    spread(&p, (values ? call->value_pad : call->head_pad) / HARK_LANES);
+    const int padded = values ? call->value_pad : call->head_pad;
+    if (HARK_LIKELY(work->rows_finite))
+      spread(&p, padded / HARK_LANES);
+    else
+      spread_clean(p, values ? call->value_dim : call->head_dim, padded, work->clean);
   }
 }
 
@@ -403,6 +444,7 @@ static void tile_gradients(backward_work *work, int level, int shift, const hark
 static void own_part_of_queries(const backward_work *work, const hark_level *level, int64_t row, int64_t rows) {
   for (int64_t r = 0; r < rows; r++) {
     const vf total = vf_set(-work->row_sums[r]);
+    if (!work->rows_finite && work->row_sums[r] == 0.0f) continue; /* sees nothing: the query may hold anything */
     float *dquery = level->dquery.data + (row + r) * level->dquery.stride;
     const float *query = level->query.data + (row + r) * level->query.stride;
     int c = 0;

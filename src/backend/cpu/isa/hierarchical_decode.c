@@ -101,7 +101,7 @@ static bool make_logits(const decoder *d, const float *query, int64_t n, int lev
     float s = rbf ? -0.5f * scale * squared_distance(query, row, d->head_dim) : scale * inner_product(query, row, d->head_dim);
     double added = d->bias != NULL ? (double)d->bias[key + i - token + d->ring - 1] : 0.0;
     if (d->means != NULL) added += (double)d->means[level * d->mean_width + (exact ? n - ((key + i) << level) : token - (key + i))];
-    s = added == -INFINITY ? -INFINITY : s + (float)fmax(-FLT_MAX, added); /* only -infinity hides, and that whatever the key holds */
+    s = added == -INFINITY ? -INFINITY : s + (float)hark_larger(-FLT_MAX, added); /* only -infinity hides, whatever the key holds */
     logits[i] = s;
     any = any || s != -INFINITY;
     added_to[i] = added;
@@ -110,7 +110,7 @@ static bool make_logits(const decoder *d, const float *query, int64_t n, int lev
   for (int i = 0; i < count && rbf; i++) *far = *far || (logits[i] < FAR_LOGIT && added_to[i] != -INFINITY);
   for (int i = 0; i < count && *far; i++)
     fine[i] = added_to[i] == -INFINITY ? -INFINITY
-                                       : fmax(-FLT_MAX, added_to[i]) -
+                                       : hark_larger(-FLT_MAX, added_to[i]) -
                                              0.5 * d->decode->scale * hark_squared_distance(query, keys + i * d->key_step, d->head_dim);
   for (int i = count; i % HARK_LANES != 0; i++) logits[i] = -INFINITY;
   return any;
@@ -123,7 +123,7 @@ static void meet_stretch(const decoder *d, const float *query, int64_t n, int le
   bool far;
   if (!make_logits(d, query, n, level, key, count, logits, fine, &far)) return;
   float highest = row->highest;
-  for (int i = 0; i < count; i++) highest = logits[i] > highest ? logits[i] : highest;
+  for (int i = 0; i < count; i++) highest = (float)hark_larger((double)highest, (double)logits[i]);
   for (int i = 0; i < count && far && highest != -INFINITY; i++) logits[i] = (float)(fine[i] - (double)highest);
   const vf shift = vf_set(far && highest != -INFINITY ? 0.0f : highest);
   const float less = row->highest == highest ? 1.0f : expf(row->highest - highest);

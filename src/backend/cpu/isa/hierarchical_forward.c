@@ -244,6 +244,9 @@ static void group_weights(forward_work *work, const hark_group_walk *walk, const
                           float *sum) {
   const hark_level *level = &work->tree->level[group->level];
   const bool drops = work->tree->call->dropout_threshold > 0;
+  bool bad[HARK_GROUP_KEYS]; /* values that are not finite: what sees them keeps a weight above 0 (mix_clean) */
+  for (int k = 0; !work->tree->finite && k < group->count; k++)
+    bad[k] = !hark_rows_finite(level->value.data + (group->first + k) * level->value.stride, 0, 1, work->tree->call->value_dim);
   if (drops) HARK_ISA(hark_hierarchical_kept)(work->tree, walk, group, work->kept);
   for (int m = group->from; m < group->to; m++) {
     const int lane = m * HARK_LANES;
@@ -251,8 +254,10 @@ static void group_weights(forward_work *work, const hark_group_walk *walk, const
     vf total = vf_load(sum + lane);
     for (int k = 0; k < group->count; k++) {
       float *at = logits + k * HARK_TILE_QUERIES + lane;
-      vf weight = vf_exp2(vf_load(at) - top);
+      const vf logit = vf_load(at);
+      vf weight = vf_exp2(logit - top);
       total = vf_fma(weight, vf_set(level->key_count[group->first + k]), total);
+      if (!work->tree->finite && bad[k]) weight = hark_seen_weight(weight, logit);
       if (drops) weight = weight * vf_load(work->kept + k * HARK_TILE_QUERIES + lane);
       vf_store(at, weight);
     }
@@ -309,13 +314,14 @@ static void begin_tile(forward_work *work, const hark_level *level, int64_t row,
   hark_pack_transposed(level->query.data + row * level->query.stride, level->query.stride, (int)rows, call->head_dim,
                        (float)(call->scale * HARK_LOG2_E), work->queries);
   for (int lane = 0; lane < hark_vectors_of(rows) * HARK_LANES; lane += HARK_LANES) {
+    const hark_square_factors factors = hark_square_factors_of((double)call->scale * (double)HARK_LOG2_E);
     vf square = vf_zero();
     for (int c = 0; call->rbf && c < call->head_dim; c++) {
-      const vf x = vf_load(work->queries + (ptrdiff_t)c * HARK_TILE_QUERIES + lane);
+      const vf x = vf_set(factors.before) * vf_load(work->queries + (ptrdiff_t)c * HARK_TILE_QUERIES + lane);
       square = vf_fma(x, x, square);
     }
     /* -|q|^2 scale / 2 in units of log 2, from q scale log2(e) */
-    const vf start = call->rbf ? square * vf_set((float)(-0.5 / ((double)call->scale * HARK_LOG2_E))) : vf_zero();
+    const vf start = call->rbf ? square * vf_set(-factors.after) : vf_zero();
     vf_store(work->start + lane, start);
     if (call->rbf) vf_store(work->roots.root + lane, vf_sqrt(vf_zero() - start));
   }

@@ -8,6 +8,8 @@
 #ifndef HARK_BACKEND_CPU_ISA_HIERARCHICAL_TILE_H
 #define HARK_BACKEND_CPU_ISA_HIERARCHICAL_TILE_H
 
+#include <math.h>
+
 #include "backend/cpu/cpu.h"
 #include "backend/hierarchy_kernel.h"
 #include "dense_pack.h"
@@ -125,6 +127,16 @@ void HARK_ISA(hark_hierarchical_make_terms)(hark_tree *tree, int64_t slot);
 void HARK_ISA(hark_hierarchical_tables_begin_slot)(const hark_hierarchical_call *call, int64_t slot, int64_t key_head);
 /* Adds what was gathered to the gradients of the tables. */
 void HARK_ISA(hark_hierarchical_tables_give)(hark_hierarchical_call *call);
+
+/* RBF: |q|^2 / (2 sigma^2) in units of log 2 from squares of q log2(e) / sigma^2, which is first divided by a power of two so that no square is out of
+ * range: no bit depends on it. scale2: log2(e) / sigma^2. */
+typedef struct hark_square_factors {
+  float before, after;
+} hark_square_factors;
+static inline hark_square_factors hark_square_factors_of(double scale2) {
+  const int power = ilogb(scale2) / 2; /* which makes |q| / sigma of them */
+  return (hark_square_factors){(float)ldexp(1, -power), (float)(0.5 / ldexp(scale2, -2 * power))};
+}
 
 /* Keys first .. first + count of a level, met by rows of the tile in vectors from .. to. */
 typedef struct hark_group {

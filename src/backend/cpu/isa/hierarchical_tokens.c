@@ -7,6 +7,7 @@
  * window after window, just before the walk over the window's rows needs them, in memory of the worker that stays in its caches: keys once more
  * for every head of a group, and those that two windows reach in both. A window is a tree itself, of which row 0 is its first one.
  */
+#include <float.h>
 #include <math.h>
 
 #include "hierarchical_exact.h"
@@ -124,26 +125,35 @@ static void begin_gradients(const hark_tree *tree, int64_t row, bool real) {
   at->mean_gradient[row] = vf_sum(sum);
 }
 
+/* A factor of a row that sees something: above 0 where what the row brings is not finite, so that it is not lost. */
+static float kept_factor(float factor, float mean_gradient) { return factor == 0.0f && !isfinite(mean_gradient) ? FLT_MIN : factor; }
+
+/* e^(least - lse) */
+static float gradient_factor(float least, float lse, float mean_gradient) {
+  return kept_factor(least == lse ? 1.0f : expf(least - lse), mean_gradient);
+}
+
 /* The same where log-sum-exps have what rounding took from them. */
 static void join_far(const hark_level *at, const hark_level *below, int64_t token, float *factors) {
   const int64_t a = 2 * token, b = 2 * token + 1;
   const double first = (double)below->least[a] + (double)below->least_low[a];
   const double second = b < below->queries ? (double)below->least[b] + (double)below->least_low[b] : (double)INFINITY;
-  const int64_t from = first <= second ? a : b;
+  const int64_t from = second < first ? b : a; /* a row that is NaN too, where there may be no other */
   at->least[token] = below->least[from];
   at->least_low[token] = below->least_low[from];
-  factors[0] = first == (double)INFINITY ? 0.0f : from == a ? 1.0f : expf((float)(second - first));
-  factors[1] = second == (double)INFINITY ? 0.0f : from == b ? 1.0f : expf((float)(first - second));
+  factors[0] = first == (double)INFINITY ? 0.0f : from == a ? 1.0f : kept_factor(expf((float)(second - first)), below->mean_gradient[a]);
+  factors[1] = second == (double)INFINITY ? 0.0f : from == b ? 1.0f : kept_factor(expf((float)(first - second)), below->mean_gradient[b]);
 }
 
 static void join_gradients(const hark_tree *tree, int level, int64_t token) {
   const hark_level *at = &tree->level[level], *below = at - 1;
   const int64_t a = 2 * token, b = 2 * token + 1;
-  const float second = b < below->queries ? below->least[b] : INFINITY, least = fminf(below->least[a], second);
+  const float second = b < below->queries ? below->least[b] : INFINITY,
+              least = (float)hark_smaller((double)below->least[a], (double)second);
   float factors[2] = {0.0f, 0.0f}; /* e^(least - lse), of which one is 1 */
   at->least[token] = least;
-  if (below->least[a] != INFINITY) factors[0] = least == below->least[a] ? 1.0f : expf(least - below->least[a]);
-  if (second != INFINITY) factors[1] = least == second ? 1.0f : expf(least - second);
+  if (below->least[a] != INFINITY) factors[0] = gradient_factor(least, below->least[a], below->mean_gradient[a]);
+  if (second != INFINITY) factors[1] = gradient_factor(least, second, below->mean_gradient[b]);
   if (tree->is_far)
     join_far(at, below, token, factors);
   else if (tree->call->rbf)

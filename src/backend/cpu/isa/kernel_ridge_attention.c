@@ -90,7 +90,7 @@ static bool store_variance(const ridge_tiles *h, int64_t row, int count, const f
       hark_ridge_trouble(h->record, h->system, HARK_RIDGE_QUERY_RANGE, h->sequence->query_row + row + r, own);
       return false;
     }
-    out[r] = (float)(fmax(exp(own) - (double)explained[r], 0) * exp(h->is.shift));
+    out[r] = (float)(hark_larger(exp(own) - (double)explained[r], 0) * exp(h->is.shift));
   }
   return true;
 }

@@ -38,8 +38,10 @@ static bool take_row(const hark_ridge_decode *d, const float *from, float *to) {
   double squares = 0;
   for (int64_t c = 0; c < d->head_dim; c++) squares += (double)from[c] * from[c];
   if (!(squares <= FLT_MAX)) return false;
-  const float gain = d->is->unit && squares > 0 ? (float)(1 / sqrt(squares)) : 1.0f;
-  for (int64_t c = 0; c < d->head_dim; c++) to[c] = gain * from[c];
+  const double length = d->is->unit && squares > 0 ? sqrt(squares) : 1;
+  const float gain = (float)(1 / length);
+  const bool in_range = gain >= FLT_MIN && gain <= FLT_MAX; /* of lengths near the ends of f32 it may not be */
+  for (int64_t c = 0; c < d->head_dim; c++) to[c] = in_range ? gain * from[c] : (float)((double)from[c] / length);
   return true;
 }
 

@@ -120,18 +120,21 @@ static double read_row(const ridge_tiles *h, const float *from, float *to, const
   const int d = (int)h->desc->head_dim;
   double squares = 0, kept = 0, along = 0;
   for (int c = 0; c < d; c++) squares += (double)from[c] * from[c];
-  const float gain = h->desc->unit && squares > 0 ? (float)(1 / sqrt(squares)) : 1.0f;
-  bool takes = true; /* is the centre taken from it? */
+  const double length = h->desc->unit && squares > 0 ? sqrt(squares) : 1;
+  const float gain = (float)(1 / length);
+  const bool in_range = gain >= FLT_MIN && gain <= FLT_MAX; /* of lengths near the ends of f32 it may not be */
+  bool takes = true;                                        /* is the centre taken from it? */
   if (h->splits) {
     double product = 0, centre = 0;
     for (int c = 0; c < d; c++) {
-      product += (double)gain * (double)from[c] * (double)h->centre[c];
+      product += (in_range ? (double)gain * (double)from[c] : (double)from[c] / length) * (double)h->centre[c];
       centre += (double)h->centre[c] * (double)h->centre[c];
     }
     takes = product > centre / 2;
   }
   for (int c = 0; c < d; c++) {
-    to[c] = takes ? gain * from[c] - h->centre[c] : gain * from[c];
+    const float x = in_range ? gain * from[c] : (float)((double)from[c] / length);
+    to[c] = takes ? x - h->centre[c] : x;
     kept += (double)to[c] * to[c];
     along += (double)to[c] * (double)h->centre[c];
   }
