@@ -22,10 +22,11 @@
 
 /* Gives a new file the owner, the group and the permissions of the one that it replaces. Where the group cannot be handed on, its members are
  * others: they may do what others may. */
-static void take_over(int descriptor, const struct stat *old) {
+static hark_status take_over(hark_context *context, const hark_writer *writer, const struct stat *old) {
+  const int descriptor = writer->descriptor;
   struct stat new;
   mode_t mode = old->st_mode & (PERMISSIONS | S_ISUID | S_ISGID | S_ISVTX);
-  if (fstat(descriptor, &new) != 0) return;
+  if (fstat(descriptor, &new) != 0) return hark_system_fail(context, errno, writer->path, "cannot be examined");
   const bool owner = new.st_uid == old->st_uid &&new.st_gid == old->st_gid;
   if (!owner && fchown(descriptor, old->st_uid, old->st_gid) != 0) {
     mode &= PERMISSIONS;
@@ -33,6 +34,7 @@ static void take_over(int descriptor, const struct stat *old) {
       mode = (mode & (S_IRWXU | S_IRWXO)) | ((mode & S_IRWXG) & ((mode & S_IRWXO) << 3));
   }
   if ((new.st_mode &(PERMISSIONS | S_ISUID | S_ISGID | S_ISVTX)) != mode || !owner) (void)fchmod(descriptor, mode);
+  return HARK_OK;
 }
 
 /* `old` is NULL where nothing is replaced. */
@@ -43,8 +45,10 @@ static hark_status open_temporary(hark_context *context, hark_writer *writer, co
     writer->descriptor = hark_open_again(writer->temporary, O_WRONLY | O_CREAT | O_EXCL, mode);
     if (writer->descriptor >= 0) {
       writer->note = hark_temporary_note(writer->temporary);
-      if (old != NULL) take_over(writer->descriptor, old);
-      return HARK_OK;
+      writer->open = true;
+      const hark_status status = old != NULL ? take_over(context, writer, old) : HARK_OK;
+      if (status != HARK_OK) hark_writer_discard(writer);
+      return status;
     }
     if (errno != EEXIST) break;
   }
