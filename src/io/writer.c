@@ -24,16 +24,16 @@
  * others: they may do what others may. */
 static hark_status take_over(hark_context *context, const hark_writer *writer, const struct stat *old) {
   const int descriptor = writer->descriptor;
-  struct stat new;
+  struct stat made;
   mode_t mode = old->st_mode & (PERMISSIONS | S_ISUID | S_ISGID | S_ISVTX);
-  if (fstat(descriptor, &new) != 0) return hark_system_fail(context, errno, writer->path, "cannot be examined");
-  const bool owner = new.st_uid == old->st_uid &&new.st_gid == old->st_gid;
+  if (fstat(descriptor, &made) != 0) return hark_system_fail(context, errno, writer->path, "cannot be examined");
+  const bool owner = made.st_uid == old->st_uid && made.st_gid == old->st_gid;
   if (!owner && fchown(descriptor, old->st_uid, old->st_gid) != 0) {
     mode &= PERMISSIONS;
-    if (new.st_gid != old->st_gid && fchown(descriptor, (uid_t)-1, old->st_gid) != 0)
+    if (made.st_gid != old->st_gid && fchown(descriptor, (uid_t)-1, old->st_gid) != 0)
       mode = (mode & (S_IRWXU | S_IRWXO)) | ((mode & S_IRWXG) & ((mode & S_IRWXO) << 3));
   }
-  if ((new.st_mode &(PERMISSIONS | S_ISUID | S_ISGID | S_ISVTX)) != mode || !owner) (void)fchmod(descriptor, mode);
+  if ((made.st_mode & (PERMISSIONS | S_ISUID | S_ISGID | S_ISVTX)) != mode || !owner) (void)fchmod(descriptor, mode);
   return HARK_OK;
 }
 
