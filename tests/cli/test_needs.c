@@ -122,8 +122,8 @@ static void files_that_hark_writes_are_taken(void **state) {
       "--data text.txt --schedule constant --lr 1e-3 --positions none --structure window --window 4 " COMMAND_TINY,
       "--data text.txt --tokenizer bytes --kernel rbf --sigma 2 --normalisation cme --ridge 2 " COMMAND_TINY,
       "--data vectors --format examples --architecture latent --width 4 --heads 2 --context 16 --batch 2 --threads 1",
-      "--data vectors --format examples --architecture ahca --width 8 --heads 2 --layers 1 --context 16 --batch 2 "
-      "--chunk-size 4 --selected 2 --secondary-slots 4 --threads 1",
+      ("--data vectors --format examples --architecture ahca --width 8 --heads 2 --layers 1 --context 16 --batch 2 "
+       "--chunk-size 4 --selected 2 --secondary-slots 4 --threads 1"),
       "--data regression --format examples --architecture finite --context 17 --batch 2 --threads 1 --schedule rsqrt"};
   expect("data make latent --out vectors --training 8 --validation 4 --test 0", HARK_EXIT_DONE, "");
   expect("data make regression --out regression --training 8 --validation 4 --test 0", HARK_EXIT_DONE, "");

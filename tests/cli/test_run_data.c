@@ -255,14 +255,14 @@ static void options_without_effect_are_refused(void **state) {
       {"train --out no --data a.tsv --split per_file " LABELS, "--split: "},
       {"train --out no --data a.tsv --epoch windows " LABELS, "--epoch: "},
       {"train --out no --data a.tsv --subwords 300 " LABELS, "--subwords: "},
-      {"train --out no --data a.tsv --config subwords.yaml " LABELS, "subwords.yaml:1: data.tokenizer: "},
+      {"train --out no --data a.tsv --config subwords.yaml --architecture encoder", "subwords.yaml:1: data.tokenizer: "},
       {"train --out no --data text.txt --length-limit 5 " COMMAND_TINY, "--length-limit: "},
       {"train --out no --data text.txt --classes 3 " COMMAND_TINY, "--classes: "},
       {"train --out no --data text.txt --subwords 300 " COMMAND_TINY, "--subwords: "},
       {"train --out no --data text.txt --data.long-sentences refuse " COMMAND_TINY, "--data.long-sentences: "},
   };
   (void)state;
-  test_file_write_text(folder, "subwords.yaml", "data: {tokenizer: subwords}\n");
+  test_file_write_text(folder, "subwords.yaml", "data: {tokenizer: subwords, format: text}\n");
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     expect(cases[i].words, HARK_EXIT_USAGE, "", cases[i].flag);
     assert_int_equal(test_line_count(output.err), 1);
