@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cli/commands.h"
+#include "cli/process.h"
 #include "io/words.h"
 
 #define GROUPS (HARK_COMMAND_TABLES + 3)
@@ -176,6 +177,7 @@ static int run_command(const hark_command *command, int count, const char *const
     fprintf(stderr, "hark %s: %s\n", command->name, hark_status_text(status));
     return hark_exit_code(status);
   }
+  base->temporaries = &hark_process_temporaries;
   hark_invocation call;
   status = hark_call_begin(base, command, &call);
   if (status == HARK_OK) status = execute(&call, count, words);

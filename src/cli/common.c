@@ -1,5 +1,6 @@
 /* common.c - what subcommands share. */
 #include "cli/common.h"
+#include "cli/process.h"
 
 #include <errno.h>
 #include <math.h>
@@ -75,6 +76,7 @@ hark_status hark_command_open(hark_invocation *call, const char *backend, int64_
     const char *const why = call->backend_error[0] != 0 ? call->backend_error : hark_status_text(status);
     return hark_fail(call->context, status, "%s", why);
   }
+  context->temporaries = &hark_process_temporaries;
   call->context = context;
   return HARK_OK;
 }

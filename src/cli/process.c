@@ -21,8 +21,10 @@ static void open_standard_streams(void) {
   }
 }
 
+hark_temporaries hark_process_temporaries;
+
 static void on_signal(int number) {
-  hark_temporary_remove_all();
+  hark_temporary_remove_all(&hark_process_temporaries);
   (void)raise(number); /* arrives when this returns, and does what it does by default */
 }
 

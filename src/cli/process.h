@@ -5,6 +5,11 @@
 
 #include <signal.h>
 
+#include "io/temporary.h"
+
+/* What the handlers of signals remove. */
+extern hark_temporaries hark_process_temporaries;
+
 /* Before anything else:
  * - standard streams that are closed become /dev/null, so that no file gets their place and messages with it;
  * - the end of the space that a process may write (SIGXFSZ, ulimit -f) is an error of the call that met it, as a full disk is;

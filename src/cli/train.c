@@ -9,6 +9,7 @@
 
 #include "cli/bench.h"
 #include "cli/model.h"
+#include "cli/process.h"
 #include "cli/progress.h"
 #include "cli/threads.h"
 #include "core/line.h"
@@ -60,7 +61,7 @@ static void on_signal(int number, siginfo_t *info, void *interrupted) {
   }
   if (stop_signal != 0) {
     if (is_same_event(info)) return;
-    hark_temporary_remove_all();
+    hark_temporary_remove_all(&hark_process_temporaries);
     _exit(HARK_EXIT_SIGNAL + number);
   }
   first_sender = info->si_pid;

@@ -26,6 +26,7 @@ struct hark_context {
   const struct hark_backend *backend;
   void *backend_state; /* the backend's own, made by its open */
   hark_memory_use memory;
+  struct hark_temporaries *temporaries; /* notes of temporary files (io/temporary.h), or NULL; the program's */
   char message[HARK_MESSAGE_BYTES];
 };
 

@@ -40,7 +40,7 @@ typedef struct hark_file_summary {
 typedef struct hark_writer {
   bool open, straight;
   int descriptor;
-  int note; /* of the temporary file, for programs that a signal ends */
+  struct hark_temporary_slot *note; /* of the temporary file, for programs that a signal ends */
   uint64_t bytes;
   hark_sha256 hash;
   char path[HARK_PATH_BYTES];   /* as it was given: for messages */

@@ -28,33 +28,28 @@ hark_status hark_temporary_name(hark_context *context, const char *path, int num
   return hark_fail(context, HARK_TOO_LARGE, "%.64s...: path of %zu bytes", path, strlen(path));
 }
 
-/* ---- notes: slots that are taken and given back without a lock, so that a handler can read them ---- */
+/* ---- notes ---- */
 
-#define SLOTS 32
 enum { FREE, TAKEN, NOTED };
-static struct {
-  atomic_int state;
-  pid_t process; /* a forked child has the notes of its parent, and must not act on them */
-  char path[HARK_PATH_BYTES];
-} slots[SLOTS];
 
-int hark_temporary_note(const char *path) {
+hark_temporary_slot *hark_temporary_note(const hark_context *context, const char *path) {
   const size_t length = strlen(path);
-  if (length >= HARK_PATH_BYTES) return 0;
-  for (int i = 0; i < SLOTS; i++) {
+  if (context->temporaries == NULL || length >= HARK_PATH_BYTES) return NULL;
+  for (int i = 0; i < HARK_TEMPORARY_SLOTS; i++) {
+    hark_temporary_slot *const slot = &context->temporaries->slots[i];
     int expected = FREE;
-    if (!atomic_compare_exchange_strong(&slots[i].state, &expected, TAKEN)) continue;
-    memcpy(slots[i].path, path, length + 1);
-    slots[i].process = getpid();
-    atomic_store(&slots[i].state, NOTED);
-    return i + 1;
+    if (!atomic_compare_exchange_strong(&slot->state, &expected, TAKEN)) continue;
+    memcpy(slot->path, path, length + 1);
+    slot->process = getpid();
+    atomic_store(&slot->state, NOTED);
+    return slot;
   }
-  return 0;
+  return NULL;
 }
 
-void hark_temporary_forget(int *note) {
-  if (*note > 0) atomic_store(&slots[*note - 1].state, FREE);
-  *note = 0;
+void hark_temporary_forget(hark_temporary_slot **note) {
+  if (*note != NULL) atomic_store(&(*note)->state, FREE);
+  *note = NULL;
 }
 
 #ifdef __linux__
@@ -69,7 +64,7 @@ typedef struct entry {
 
 /* Removes the files in a folder. */
 static void empty_folder(int folder) {
-  static _Alignas(entry) char part[4096];
+  _Alignas(entry) char part[2048];
   for (long got; (got = syscall(SYS_getdents64, folder, part, sizeof part)) > 0;) {
     for (long at = 0; at < got;) {
       const entry *const one = (const entry *)(const void *)(part + at);
@@ -84,17 +79,18 @@ static void empty_folder(int folder) { (void)folder; }
 
 #define ROUNDS 3 /* other threads go on, and may make one more file */
 
-void hark_temporary_remove_all(void) {
+void hark_temporary_remove_all(hark_temporaries *notes) {
   const int error = errno;
-  for (int i = 0; i < SLOTS; i++) {
-    if (atomic_load(&slots[i].state) != NOTED || slots[i].process != getpid()) continue;
-    if (unlink(slots[i].path) == 0 || errno == ENOENT) continue;
+  for (int i = 0; i < HARK_TEMPORARY_SLOTS; i++) {
+    hark_temporary_slot *const slot = &notes->slots[i];
+    if (atomic_load(&slot->state) != NOTED || slot->process != getpid()) continue;
+    if (unlink(slot->path) == 0 || errno == ENOENT) continue;
     for (int round = 0; round < ROUNDS; round++) {
-      const int folder = open(slots[i].path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+      const int folder = open(slot->path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
       if (folder < 0) break;
       empty_folder(folder);
       (void)close(folder);
-      if (rmdir(slots[i].path) == 0) break;
+      if (rmdir(slot->path) == 0) break;
     }
   }
   errno = error;
@@ -122,7 +118,7 @@ hark_status hark_temporary_folder_make(hark_context *context, const char *path, 
     bool ours = mkdir(out->path, mode) == 0;
     if (!ours && errno != EEXIST) return hark_system_fail(context, errno, out->path, "cannot be made a folder");
     if (!ours) continue;
-    out->note = hark_temporary_note(out->path);
+    out->note = hark_temporary_note(context, out->path);
     const hark_status status = lock_folder(context, out, &ours);
     if (status == HARK_OK && ours) return HARK_OK;
     if (status != HARK_OK) (void)rmdir(out->path);

@@ -7,6 +7,7 @@
 #ifndef HARK_IO_TEMPORARY_H
 #define HARK_IO_TEMPORARY_H
 
+#include <stdatomic.h>
 #include <sys/types.h>
 
 #include "io/files.h"
@@ -15,15 +16,28 @@
 HARK_MUST_CHECK hark_status hark_temporary_name(hark_context *context, const char *path, int number, char out[HARK_PATH_BYTES]);
 #define HARK_TEMPORARY_TRIES 100 /* other names in the way: left by a killed process with the same number */
 
-/* Notes a temporary file or folder of this process. Returns its note, which is positive; 0 where there is no room: then it is not noted. */
-int hark_temporary_note(const char *path);
-void hark_temporary_forget(int *note);
+/* Notes of temporary files and folders, in memory of the program that handles signals: its contexts point to them (context->temporaries). Slots are
+ * taken and given back without a lock, so that a handler can read them. */
+#define HARK_TEMPORARY_SLOTS 32
+typedef struct hark_temporary_slot {
+  atomic_int state;
+  pid_t process; /* a forked child has the notes of its parent, and must not act on them */
+  char path[HARK_PATH_BYTES];
+} hark_temporary_slot;
+typedef struct hark_temporaries {
+  hark_temporary_slot slots[HARK_TEMPORARY_SLOTS];
+} hark_temporaries;
+
+/* Notes a temporary file or folder of this process. Returns its note; NULL where the context has no notes or no room: then it is not noted. */
+hark_temporary_slot *hark_temporary_note(const hark_context *context, const char *path);
+void hark_temporary_forget(hark_temporary_slot **note);
 /* Removes all that is noted, folders with the files in them. May be called in a signal's handler. */
-void hark_temporary_remove_all(void);
+void hark_temporary_remove_all(hark_temporaries *notes);
 
 /* A folder that is locked as long as it is open. */
 typedef struct hark_temporary_folder {
-  int descriptor, note;
+  int descriptor;
+  hark_temporary_slot *note;
   char path[HARK_PATH_BYTES];
 } hark_temporary_folder;
 

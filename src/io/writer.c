@@ -44,7 +44,7 @@ static hark_status open_temporary(hark_context *context, hark_writer *writer, co
     const mode_t mode = old != NULL ? old->st_mode & PERMISSIONS : 0666; /* never more than the old file's, at no time */
     writer->descriptor = hark_open_again(writer->temporary, O_WRONLY | O_CREAT | O_EXCL, mode);
     if (writer->descriptor >= 0) {
-      writer->note = hark_temporary_note(writer->temporary);
+      writer->note = hark_temporary_note(context, writer->temporary);
       writer->open = true;
       const hark_status status = old != NULL ? take_over(context, writer, old) : HARK_OK;
       if (status != HARK_OK) hark_writer_discard(writer);
@@ -86,7 +86,7 @@ hark_status hark_writer_open(hark_context *context, hark_writer *writer, const c
   const size_t length = strlen(path);
   writer->open = writer->straight = false;
   writer->descriptor = -1;
-  writer->note = 0;
+  writer->note = NULL;
   writer->bytes = 0;
   if (length + 1 > sizeof writer->path) return hark_fail(context, HARK_TOO_LARGE, "%.64s...: path of %zu bytes", path, length);
   if (hark_path_name(path)[0] == '\0') return hark_fail(context, HARK_INVALID_ARGUMENT, "\"%s\": no file name", path);

@@ -315,7 +315,7 @@ static void scalings_agree_where_they_should(void **state) {
          HARK_EXIT_USAGE, "", "model.rotary.short_factor has 2 numbers, expected one for each of the 4 pairs that turn");
   expect("eval run --context 32 --rotary-scaling yarn", HARK_EXIT_USAGE, "", "a scaling needs model.rotary.scaling_factor");
   expect("eval run --context 32 --rotary-scaling linear --rotary-factor 2 --model.rotary.beta-fast 8", HARK_EXIT_USAGE, "",
-         "has no effect here, it needs model.rotary.scaling yarn");
+         "has no effect here, it needs --rotary-scaling yarn");
 #undef LISTS
 }
 

@@ -37,6 +37,7 @@ enum {
   SUBWORDS = 64,  /* learned by SentencePiece */
   EXAMPLES = 128, /* labelled examples */
   HEADS = 256,    /* its attention knows queries and keys alone */
+  LACKS = 512,    /* its vocabulary may lack characters */
 };
 
 typedef struct kind {
@@ -47,14 +48,15 @@ typedef struct kind {
 } kind;
 
 static const kind kinds[] = {
-    {"characters", OF_TEXT | CONTINUES | HEADS | WINDOWS, SMALL TEXT, "text.txt"},
-    {"kernel", OF_TEXT | CONTINUES | WINDOWS | KERNEL, SMALL TEXT "--positions none --positional decay*periodic ", "text.txt"},
+    {"characters", OF_TEXT | LACKS | CONTINUES | HEADS | WINDOWS, SMALL TEXT, "text.txt"},
+    {"kernel", OF_TEXT | LACKS | CONTINUES | WINDOWS | KERNEL, SMALL TEXT "--positions none --positional decay*periodic ", "text.txt"},
     {"bytes", OF_TEXT | CONTINUES | HEADS | WINDOWS, SMALL TEXT "--tokenizer bytes ", "text.txt"},
-    {"subwords", OF_TEXT | CONTINUES | HEADS | WINDOWS | SUBWORDS, SMALL TEXT "--tokenizer subwords --subwords 282 ", "text.txt"},
-    {"sentences", OF_TEXT | CONTINUES | HEADS, SMALL SENTENCES, "sentences.txt"},
-    {"sentences-subwords", OF_TEXT | CONTINUES | HEADS | SUBWORDS, SMALL SENTENCES "--tokenizer subwords --subwords 282 ", "sentences.txt"},
-    {"masked", OF_TEXT | WINDOWS, SMALL TEXT "--architecture masked_encoder ", "text.txt"},
-    {"reconstruction", OF_TEXT, CHUNKS TEXT "--model.ahca.head reconstruction ", "text.txt"},
+    {"subwords", OF_TEXT | LACKS | CONTINUES | HEADS | WINDOWS | SUBWORDS, SMALL TEXT "--tokenizer subwords --subwords 282 ", "text.txt"},
+    {"sentences", OF_TEXT | LACKS | CONTINUES | HEADS, SMALL SENTENCES, "sentences.txt"},
+    {"sentences-subwords", OF_TEXT | LACKS | CONTINUES | HEADS | SUBWORDS, SMALL SENTENCES "--tokenizer subwords --subwords 282 ",
+     "sentences.txt"},
+    {"masked", OF_TEXT | LACKS | WINDOWS, SMALL TEXT "--architecture masked_encoder ", "text.txt"},
+    {"reconstruction", OF_TEXT | LACKS, CHUNKS TEXT "--model.ahca.head reconstruction ", "text.txt"},
     {"listops-encoder", EXAMPLES, SMALL LISTOPS "--architecture encoder ", "listops.tsv"},
     {"listops-ahca", EXAMPLES, CHUNKS LISTOPS, "listops.tsv"},
     {"text-encoder", EXAMPLES | TESTED, SMALL LABELS "--test more.tsv --architecture encoder ", "texts.tsv"},
@@ -113,7 +115,7 @@ static const column columns[] = {
     {"eval RUN --part test --threads 1", TESTED, DONE, "test ", "", USAGE, " test "},
     {"eval RUN --context 4 --threads 1", WINDOWS, DONE, "context 4: loss", "", USAGE, "--context: "},
     {"eval RUN --stride 2 --threads 1", WINDOWS, DONE, "loss", "", USAGE, "--stride: "},
-    {"eval RUN --unknown map --threads 1", OF_TEXT, DONE, "loss", "", USAGE, "--unknown: "},
+    {"eval RUN --unknown map --threads 1", OF_TEXT | LACKS, DONE, "loss", "", USAGE, "--unknown: "},
     {"eval RUN --length-limit 5 --threads 1", EXAMPLES, NOT_HERE, "", "", USAGE, "--length-limit: "},
     {"eval RUN --layers 3", 0, USAGE, "", "--layers: does not apply to eval", ALL},
     {"info RUN", 0, DONE, "validation loss", "", ALL},
@@ -321,7 +323,7 @@ static void what_makes_no_run_is_refused(void **state) {
       {CHUNKS PAIRS, "ahca reads one sequence an example"},
       {SMALL TEXT "--architecture encoder ", "an encoder tells classes of examples"},
       {SMALL TEXT "--architecture latent ", "latent reads real vectors"},
-      {SMALL TEXT "--architecture finite ", "finite reads real vectors"},
+      {RUN "--context 8 " TEXT "--architecture finite ", "finite reads real vectors"},
       {CHUNKS TEXT, "ahca cannot continue a text"},
       {SMALL SENTENCES "--architecture masked_encoder ", "a masked encoder reads windows of text"},
       {CHUNKS SENTENCES "--model.ahca.head reconstruction ", "ahca reads windows of text or examples"},

@@ -224,9 +224,11 @@ static void files_are_no_standard_streams(void **state) {
 static void begin_in_another_process(void (*last)(void)) {
   const pid_t process = fork();
   if (process == 0) {
+    static hark_temporaries notes;
     static hark_writer writer;
     static hark_temporary_folder made;
     char path[HARK_PATH_BYTES];
+    context->temporaries = &notes;
     if (hark_writer_open(context, &writer, test_path(folder, "file")) != HARK_OK) _exit(1);
     if (hark_temporary_folder_make(context, test_path(folder, "task"), 0777, &made) != HARK_OK) _exit(1);
     if (hark_path_join(context, made.path, "training.txt", path) != HARK_OK || hark_file_write(context, path, "x", 1) != HARK_OK) _exit(1);
@@ -240,10 +242,11 @@ static void begin_in_another_process(void (*last)(void)) {
 }
 
 static void nothing(void) {}
+static void remove_all(void) { hark_temporary_remove_all(context->temporaries); }
 
 static void an_interrupted_process_leaves_nothing(void **state) {
   (void)state;
-  begin_in_another_process(hark_temporary_remove_all);
+  begin_in_another_process(remove_all);
   assert_int_equal(names_in(folder), 0);
 }
 

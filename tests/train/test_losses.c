@@ -5,6 +5,7 @@
 
 #include "io/jsonl.h"
 #include "support/cmocka_all.h"
+#include "support/flags.h"
 #include "support/training_place.h"
 
 #define LINES 16
@@ -80,7 +81,7 @@ static void run(training_place *p, const char *const *words, int count, const ch
   memcpy(all, still, sizeof still);
   memcpy(all + STILL, words, (size_t)count * sizeof *words);
   assert_fine(p->context, hark_options_create(p->context, "train", &group, 1, &options));
-  assert_fine(p->context, hark_options_read_arguments(p->context, options, STILL + count, all));
+  assert_fine(p->context, hark_options_read_arguments(p->context, options, test_flags_settle(all, STILL + count), all));
   assert_fine(p->context, hark_config_finish(p->context, options, &config));
   for (int i = 0; i < hark_options_problem_count(options); i++) fail_msg("%s", hark_options_problem(options, i));
   if (hark_config_has_examples(&config)) {

@@ -6,6 +6,7 @@
 
 #include "io/jsonl.h"
 #include "support/cmocka_all.h"
+#include "support/flags.h"
 #include "support/training_place.h"
 
 #define WORDS 32
@@ -30,7 +31,7 @@ static hark_status run(training_place *p, const part *data, const char *const *w
   memcpy(all, common, sizeof common);
   memcpy(all + COMMON, words, (size_t)count * sizeof *words);
   assert_fine(p->context, hark_options_create(p->context, "train", &group, 1, &options));
-  assert_fine(p->context, hark_options_read_arguments(p->context, options, COMMON + count, all));
+  assert_fine(p->context, hark_options_read_arguments(p->context, options, test_flags_settle(all, COMMON + count), all));
   assert_fine(p->context, hark_config_finish(p->context, options, &config));
   for (int i = 0; i < hark_options_problem_count(options); i++) fail_msg("%s", hark_options_problem(options, i));
   (void)snprintf(training, sizeof training, "%s", test_path(p->folder, data->training));
