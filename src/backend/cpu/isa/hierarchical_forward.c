@@ -244,7 +244,7 @@ static void group_weights(forward_work *work, const hark_group_walk *walk, const
                           float *sum) {
   const hark_level *level = &work->tree->level[group->level];
   const bool drops = work->tree->call->dropout_threshold > 0;
-  bool bad[HARK_GROUP_KEYS]; /* values that are not finite: what sees them keeps a weight above 0 (mix_clean) */
+  bool bad[HARK_GROUP_KEYS] = {false}; /* values that are not finite: what sees them keeps a weight above 0 (mix_clean) */
   for (int k = 0; !work->tree->finite && k < group->count; k++)
     bad[k] = !hark_rows_finite(level->value.data + (group->first + k) * level->value.stride, 0, 1, work->tree->call->value_dim);
   if (drops) HARK_ISA(hark_hierarchical_kept)(work->tree, walk, group, work->kept);
