@@ -219,12 +219,14 @@ static hark_status find_run(hark_invocation *call, const hark_config *config, ch
   return hark_options_complain(call->context, call->options, "run.directory", "%s holds no run to resume", config->run.directory);
 }
 
-/* Sub-words are learned by a library that this command may have been built without. A run that has its vocabulary needs no learner. */
+/* Sub-words are learned by a library that this command may have been built without. A run that has its vocabulary needs no learner, and where
+ * examples have no sub-words the option is refused as one without effect. */
 static hark_status find_learner(hark_invocation *call, hark_config *config) {
 #ifdef HARK_WITH_SENTENCEPIECE
   config->data.subwords.learner = &hark_subword_sentencepiece;
 #endif
-  const bool learns = config->data.tokenizer == HARK_TOKENIZER_SUBWORDS && !config->run.resume && config->train.init_from[0] == '\0';
+  const bool begins = !config->run.resume && config->train.init_from[0] == '\0';
+  const bool learns = config->data.tokenizer == HARK_TOKENIZER_SUBWORDS && !hark_config_has_examples(config) && begins;
   if (!learns || config->data.subwords.learner != NULL) return HARK_OK;
   return hark_options_complain(call->context, call->options, "data.tokenizer",
                                "sub-words are learned by SentencePiece, and this hark was built without it (HARK_WITH_SENTENCEPIECE)");

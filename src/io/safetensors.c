@@ -114,7 +114,8 @@ static hark_status read_header(hark_context *context, const hark_safetensors *fi
   const size_t seen = file->size < sizeof front ? (size_t)file->size : sizeof front;
   HARK_TRY(read_bytes(context, file, front, seen, 0));
   const char *const foreign = hark_foreign_file(front, seen);
-  if (foreign != NULL) return bad(context, path, "is %s, expected safetensors", foreign);
+  if (foreign != NULL)
+    return bad(context, path, foreign == hark_foreign_pointer(front, seen) ? "is %s" : "is %s, expected safetensors", foreign);
   if (file->size < LENGTH_BYTES) return bad(context, path, "%" PRIu64 " bytes, at least %d expected", file->size, LENGTH_BYTES);
   HARK_TRY(read_bytes(context, file, raw, sizeof raw, 0));
   for (int i = LENGTH_BYTES - 1; i >= 0; i--) length = length << 8 | raw[i];

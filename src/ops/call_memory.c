@@ -7,7 +7,9 @@
 
 #define MOST_REGIONS (2 * HARK_MAX_INPUTS + 3 * HARK_MAX_OUTPUTS + HARK_MAX_SAVED + 1)
 
-_Static_assert(HARK_MAX_INPUTS == 12 && HARK_MAX_OUTPUTS == 4 && HARK_MAX_SAVED == 4, "names for all of them");
+_Static_assert(HARK_MAX_INPUTS == 12, "names for all inputs");
+_Static_assert(HARK_MAX_OUTPUTS == 4, "names for all outputs");
+_Static_assert(HARK_MAX_SAVED == 4, "names for all that is saved");
 static const char *const input_names[] = {"input 0", "input 1", "input 2", "input 3", "input 4",  "input 5",
                                           "input 6", "input 7", "input 8", "input 9", "input 10", "input 11"};
 static const char *const gradient_names[] = {"the gradient of input 0", "the gradient of input 1",  "the gradient of input 2",

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "fuzz/fuzz.h"
+#include "io/foreign.h"
 #include "io/json_tree.h"
 #include "io/jsonl.h"
 
@@ -89,7 +90,8 @@ static void check_tree(hark_context *context, const char *text, size_t size) {
   fuzz_limit(TREE_BYTES * size);
   if (status != HARK_OK) {
     FUZZ_CHECK(status == HARK_BAD_FILE && fault.at <= size && fault.what != NULL && fault.what[0] != 0, "%s", hark_status_name(status));
-    fuzz_check_refusal(context, hark_json_tree_parse(context, "input", text, size, &tree), HARK_BAD_FILE, "input: line ");
+    const char *const begin = hark_foreign_file(text, size) != NULL ? "input: is " : "input: line ";
+    fuzz_check_refusal(context, hark_json_tree_parse(context, "input", text, size, &tree), HARK_BAD_FILE, begin);
   }
   FUZZ_CHECK((status == HARK_OK) == (tree.root != NULL), "the tree of a refused document is there");
   const hark_json_limits limits = {.depth = HARK_JSON_DEPTH, .values = HARK_JSON_VALUES};
