@@ -33,11 +33,11 @@ static hark_status execute(hark_context *context, const hark_attention_plan *pla
   hark_status status = hark_attention_clear(context, &args, plan->desc.causal, backward);
   if (status == HARK_OK) {
     const int64_t count = list_sequences(&args, plan->desc.causal, backward, args.workspace);
-    const hark_attention_run run = {.plan = plan,
-                                    .args = &args,
-                                    .sequences = args.workspace,
-                                    .sequence_count = count,
-                                    .scratch = (char *)args.workspace + plan->sequence_bytes};
+    const hark_attention_call run = {.plan = plan,
+                                     .args = &args,
+                                     .sequences = args.workspace,
+                                     .sequence_count = count,
+                                     .scratch = (char *)args.workspace + plan->sequence_bytes};
     if (count > 0) status = (backward ? plan->algorithm->backward : plan->algorithm->forward)(context, &run);
   }
   hark_floating_point_leave(&before);

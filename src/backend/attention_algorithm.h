@@ -34,13 +34,13 @@ struct hark_attention_plan {
 /* What an algorithm is called with. Tensors of `args` have been checked against the plan. `scratch` is the workspace behind the list of
  * sequences, of the size the algorithm asked for. Rows that belong to no sequence (padding queries) have been zeroed in out (forward) and in
  * the gradients that are not accumulated, and their log_sum_exp set to -infinity, by the layer above. Gradients of keys in no sequence too. */
-typedef struct hark_attention_run {
+typedef struct hark_attention_call {
   const hark_attention_plan *plan;
   const hark_attention_args *args;
   const hark_attention_sequence *sequences;
   int64_t sequence_count;
   void *scratch;
-} hark_attention_run;
+} hark_attention_call;
 
 struct hark_attention_algorithm {
   const char *name; /* "dense tiled" */
@@ -48,8 +48,8 @@ struct hark_attention_algorithm {
   bool (*supports)(const hark_context *context, const hark_attention_desc *desc, char *why, size_t size);
   /* Sizes at the descriptor's maxima. Errors: HARK_TOO_LARGE. */
   hark_status (*sizes)(hark_context *context, const hark_attention_desc *desc, int workers, hark_attention_sizes *out);
-  hark_status (*forward)(hark_context *context, const hark_attention_run *run);
-  hark_status (*backward)(hark_context *context, const hark_attention_run *run);
+  hark_status (*forward)(hark_context *context, const hark_attention_call *run);
+  hark_status (*backward)(hark_context *context, const hark_attention_call *run);
   /* Appends what the plan should say of tiles; returns as snprintf. */
   int (*print)(const hark_attention_plan *plan, char *text, size_t size);
 };

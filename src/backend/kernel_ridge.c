@@ -55,7 +55,7 @@ bool hark_ridge_parameters_make(const hark_ridge_given *given, int64_t system, h
   return true;
 }
 
-bool hark_ridge_read(const hark_attention_run *run, int64_t head, int64_t keys, int64_t system, hark_ridge_record *record,
+bool hark_ridge_read(const hark_attention_call *run, int64_t head, int64_t keys, int64_t system, hark_ridge_record *record,
                      hark_ridge_parameters *out) {
   const hark_attention_desc *desc = &run->plan->desc;
   const hark_attention_args *args = run->args;
@@ -178,7 +178,7 @@ static void add_to_report(const hark_ridge_record *all, int64_t item, int64_t he
   report->pivots += all->pivots;
 }
 
-hark_status hark_ridge_conclude(hark_context *context, const hark_attention_run *run, const hark_ridge_record *records, bool reporting) {
+hark_status hark_ridge_conclude(hark_context *context, const hark_attention_call *run, const hark_ridge_record *records, bool reporting) {
   const int64_t heads = run->plan->desc.heads;
   const hark_ridge_record all = gather(records, run->plan->workers);
   if (reporting && all.pivots > 0)
@@ -203,13 +203,13 @@ hark_status hark_ridge_partials_bytes(hark_context *context, const hark_attentio
   return hark_size_multiply(context, systems * sizeof(double), (size_t)hark_ridge_partial(desc), out);
 }
 
-void hark_ridge_slice(const hark_attention_run *run, int64_t slice, int64_t *first, int64_t *end) {
+void hark_ridge_slice(const hark_attention_call *run, int64_t slice, int64_t *first, int64_t *end) {
   const int64_t slices = hark_ridge_slices(&run->plan->desc), each = hark_ceil_div(run->sequence_count, slices);
   *first = hark_min(slice * each, run->sequence_count);
   *end = hark_min(*first + each, run->sequence_count);
 }
 
-void hark_ridge_collect(const hark_attention_run *run, const double *partials) {
+void hark_ridge_collect(const hark_attention_call *run, const double *partials) {
   const hark_attention_desc *desc = &run->plan->desc;
   const hark_attention_args *args = run->args;
   const int64_t width = hark_ridge_partial(desc), slices = hark_ridge_slices(desc);

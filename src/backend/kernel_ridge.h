@@ -61,7 +61,7 @@ bool hark_ridge_parameters_make(const hark_ridge_given *given, int64_t system, s
                                 hark_ridge_parameters *out);
 
 /* Those of a run; false with a note of what is out of range. `keys`: the visible ones. */
-bool hark_ridge_read(const hark_attention_run *run, int64_t head, int64_t keys, int64_t system, struct hark_ridge_record *record,
+bool hark_ridge_read(const hark_attention_call *run, int64_t head, int64_t keys, int64_t system, struct hark_ridge_record *record,
                      hark_ridge_parameters *out);
 
 /* What one worker met, one cache line apart from the next. `system` is sequence * heads + head; rows count in the batch item. */
@@ -80,7 +80,7 @@ void hark_ridge_mended(hark_ridge_record *record, int64_t system, int64_t row, d
 /* The pivot to go on with; notes what was mended, and a pivot that is no number. `part` is HARK_RIDGE_PIVOT_*. */
 double hark_ridge_pivot(hark_ridge_record *record, int64_t system, int64_t row, double pivot, double diagonal, double lambda, double part);
 /* Fills the call's report when `reporting`, and fails with the first trouble there was. */
-hark_status hark_ridge_conclude(hark_context *context, const hark_attention_run *run, const hark_ridge_record *records, bool reporting);
+hark_status hark_ridge_conclude(hark_context *context, const hark_attention_call *run, const hark_ridge_record *records, bool reporting);
 /* The same of one sequence in one item, a record a head. */
 hark_status hark_ridge_conclude_heads(hark_context *context, hark_type type, const hark_ridge_record *records, int64_t heads,
                                       hark_attention_report *report);
@@ -92,8 +92,8 @@ int64_t hark_ridge_distances(const hark_attention_desc *desc);
 static inline int64_t hark_ridge_partial(const hark_attention_desc *desc) { return 2 + hark_ridge_distances(desc); }
 hark_status hark_ridge_partials_bytes(hark_context *context, const hark_attention_desc *desc, size_t *out);
 /* Sequences [*first, *end) of a slice. */
-void hark_ridge_slice(const hark_attention_run *run, int64_t slice, int64_t *first, int64_t *end);
+void hark_ridge_slice(const hark_attention_call *run, int64_t slice, int64_t *first, int64_t *end);
 /* Adds the partial sums to dridge, dsigma and dlog_kernel as far as they are wanted. */
-void hark_ridge_collect(const hark_attention_run *run, const double *partials);
+void hark_ridge_collect(const hark_attention_call *run, const double *partials);
 
 #endif

@@ -33,7 +33,7 @@ static hark_status sizes(hark_context *context, const hark_attention_desc *desc,
   return hark_size_add(context, out->forward_workspace, statistics, &out->backward_workspace);
 }
 
-dense_memory hark_dense_memory(const hark_attention_run *run) {
+dense_memory hark_dense_memory(const hark_attention_call *run) {
   const hark_attention_desc *desc = &run->plan->desc;
   dense_memory memory;
   memory.per_worker = hark_dense_scratch(desc);
@@ -63,13 +63,13 @@ dense_row hark_dense_weights(const dense_head *at, int64_t row, double *weights)
 }
 
 typedef struct forward_task {
-  const hark_attention_run *run;
+  const hark_attention_call *run;
   dense_memory memory;
 } forward_task;
 
 static void forward_head(void *data, int64_t index, int worker) {
   const forward_task *task = data;
-  const hark_attention_run *run = task->run;
+  const hark_attention_call *run = task->run;
   const hark_attention_args *args = run->args;
   const int64_t heads = run->plan->desc.heads, value_dim = run->plan->desc.value_dim;
   const dense_head at = hark_dense_head(run, task->memory.gates, index / heads, index % heads);
@@ -94,7 +94,7 @@ static void forward_head(void *data, int64_t index, int worker) {
   }
 }
 
-static hark_status forward(hark_context *context, const hark_attention_run *run) {
+static hark_status forward(hark_context *context, const hark_attention_call *run) {
   forward_task task = {run, hark_dense_memory(run)};
   hark_dense_gates(context, run, task.memory.gates);
   hark_parallel_for(context, run->sequence_count * run->plan->desc.heads, forward_head, &task);

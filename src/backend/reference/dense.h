@@ -25,7 +25,7 @@ typedef struct dense_memory {
   double *scratch, *gates, *highest, *sum, *mean_gradient;
 } dense_memory;
 
-dense_memory hark_dense_memory(const hark_attention_run *run);
+dense_memory hark_dense_memory(const hark_attention_call *run);
 
 /* Doubles per worker: three rows of keys, and a row of features of each kind. */
 static inline int64_t hark_dense_scratch(const hark_attention_desc *desc) {
@@ -40,6 +40,6 @@ static inline double dense_weight(const dense_row *of, double logit) {
 /* weights[i] <- P[row,i] before dropout, or HARK_DENSE_HIDDEN. */
 dense_row hark_dense_weights(const dense_head *at, int64_t row, double *weights);
 
-hark_status hark_dense_backward(hark_context *context, const hark_attention_run *run);
+hark_status hark_dense_backward(hark_context *context, const hark_attention_call *run);
 
 #endif

@@ -20,7 +20,7 @@
 #include "backend/reference/dense.h"
 
 typedef struct backward_task {
-  const hark_attention_run *run;
+  const hark_attention_call *run;
   dense_memory memory;
   int64_t extent[3]; /* of dattention_bias: items, heads, rows that are apart */
 } backward_task;
@@ -164,7 +164,7 @@ static void columns_of_key_head(void *data, int64_t index, int worker) {
 /* One row of dattention_bias as it lies in memory: s = ... + bias[b, h, n, i], each index of it 0 where it is broadcast. */
 static void row_of_bias(void *data, int64_t index, int worker) {
   const backward_task *task = data;
-  const hark_attention_run *run = task->run;
+  const hark_attention_call *run = task->run;
   const hark_tensor *gradient = &run->args->dattention_bias;
   const int64_t row = index % task->extent[2], head = index / task->extent[2] % task->extent[1];
   const int64_t item = index / (task->extent[2] * task->extent[1]);
@@ -198,7 +198,7 @@ static void row_of_bias(void *data, int64_t index, int worker) {
 static void distance_of_kernel(void *data, int64_t index, int worker) {
   (void)worker;
   const backward_task *task = data;
-  const hark_attention_run *run = task->run;
+  const hark_attention_call *run = task->run;
   const hark_tensor *gradient = &run->args->dlog_kernel;
   const int64_t distances = gradient->shape[1], table = index / distances, distance = index % distances;
   double sum = 0;
@@ -216,7 +216,7 @@ static void distance_of_kernel(void *data, int64_t index, int worker) {
   store(gradient, table * gradient->stride[0] + distance, sum, true);
 }
 
-hark_status hark_dense_backward(hark_context *context, const hark_attention_run *run) {
+hark_status hark_dense_backward(hark_context *context, const hark_attention_call *run) {
   const hark_attention_desc *desc = &run->plan->desc;
   const hark_attention_args *args = run->args;
   backward_task task = {.run = run, .memory = hark_dense_memory(run)};

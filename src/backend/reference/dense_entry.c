@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-dense_head hark_dense_head(const hark_attention_run *run, const double *gates, int64_t sequence, int64_t head) {
+dense_head hark_dense_head(const hark_attention_call *run, const double *gates, int64_t sequence, int64_t head) {
   const hark_attention_desc *desc = &run->plan->desc;
   dense_head at = {.desc = desc,
                    .args = run->args,
@@ -18,7 +18,7 @@ dense_head hark_dense_head(const hark_attention_run *run, const double *gates, i
 static double log_sigmoid(double f) { return f < 0 ? f - log1p(exp(f)) : -log1p(exp(-f)); }
 
 typedef struct gates_task {
-  const hark_attention_run *run;
+  const hark_attention_call *run;
   double *gates;
 } gates_task;
 
@@ -36,7 +36,7 @@ static void fill_gates(void *data, int64_t index, int worker) {
   }
 }
 
-void hark_dense_gates(hark_context *context, const hark_attention_run *run, double *gates) {
+void hark_dense_gates(hark_context *context, const hark_attention_call *run, double *gates) {
   gates_task task = {run, gates};
   if (run->plan->desc.has_forget) hark_parallel_for(context, run->sequence_count * run->plan->desc.heads, fill_gates, &task);
 }

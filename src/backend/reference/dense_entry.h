@@ -21,10 +21,10 @@ typedef struct dense_head {
 } dense_head;
 
 /* `gates` holds F of all items and heads, [B, H, Lk]. */
-dense_head hark_dense_head(const hark_attention_run *run, const double *gates, int64_t sequence, int64_t head);
+dense_head hark_dense_head(const hark_attention_call *run, const double *gates, int64_t sequence, int64_t head);
 
 /* Fills F. */
-void hark_dense_gates(hark_context *context, const hark_attention_run *run, double *gates);
+void hark_dense_gates(hark_context *context, const hark_attention_call *run, double *gates);
 
 /* False when the entry is hidden: by causal, window, mask, or a bias or table of -infinity. */
 bool hark_dense_logit(const dense_head *at, int64_t row, int64_t column, double *logit);

@@ -46,7 +46,7 @@ static double *take(double **memory, int64_t count) {
   return taken;
 }
 
-tree hark_tree_place(const hark_attention_run *run, bool backward, double *memory) {
+tree hark_tree_place(const hark_attention_call *run, bool backward, double *memory) {
   const hark_attention_desc *desc = &run->plan->desc;
   const int64_t tokens = hark_hierarchy_most_tokens(desc->key_length), d = desc->head_dim, dv = desc->value_dim;
   tree t = {.exact = desc->coarse_query == HARK_COARSE_QUERY_EXACT};
@@ -106,7 +106,7 @@ static void read_row(const hark_tensor *tensor, int64_t index, bool real, int64_
   for (int64_t c = 0; c < width; c++) to[c] = real ? dense_get(tensor, index + c) : 0; /* what is masked may hold anything */
 }
 
-void hark_tree_keys(tree *t, const hark_attention_run *run, int64_t sequence, int64_t key_head) {
+void hark_tree_keys(tree *t, const hark_attention_call *run, int64_t sequence, int64_t key_head) {
   const hark_attention_desc *desc = &run->plan->desc;
   const hark_attention_args *args = run->args;
   t->at = hark_dense_head(run, NULL, sequence, key_head * (desc->heads / desc->key_heads));
@@ -132,7 +132,7 @@ void hark_tree_keys(tree *t, const hark_attention_run *run, int64_t sequence, in
   }
 }
 
-void hark_tree_queries(tree *t, const hark_attention_run *run, int64_t head) {
+void hark_tree_queries(tree *t, const hark_attention_call *run, int64_t head) {
   const hark_attention_desc *desc = &run->plan->desc;
   const hark_tensor *mask = &run->args->query_mask;
   const int64_t d = desc->head_dim;
@@ -261,7 +261,7 @@ void hark_tree_forward(tree *t) {
 }
 
 typedef struct forward_task {
-  const hark_attention_run *run;
+  const hark_attention_call *run;
   size_t per_worker;
 } forward_task;
 
@@ -291,7 +291,7 @@ static void forward_key_head(void *data, int64_t index, int worker) {
   }
 }
 
-static hark_status forward(hark_context *context, const hark_attention_run *run) {
+static hark_status forward(hark_context *context, const hark_attention_call *run) {
   forward_task task = {.run = run};
   HARK_TRY(hark_tree_doubles(context, &run->plan->desc, false, &task.per_worker));
   hark_parallel_for(context, run->sequence_count * run->plan->desc.key_heads, forward_key_head, &task);

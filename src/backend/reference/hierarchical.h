@@ -27,11 +27,11 @@ typedef struct tree {
 
 /* Doubles of a worker's tree. */
 hark_status hark_tree_doubles(hark_context *context, const hark_attention_desc *desc, bool backward, size_t *out);
-tree hark_tree_place(const hark_attention_run *run, bool backward, double *memory);
+tree hark_tree_place(const hark_attention_call *run, bool backward, double *memory);
 
 /* Makes the keys' and values' tokens of a key head, the queries' of a head. */
-void hark_tree_keys(tree *t, const hark_attention_run *run, int64_t sequence, int64_t key_head);
-void hark_tree_queries(tree *t, const hark_attention_run *run, int64_t head);
+void hark_tree_keys(tree *t, const hark_attention_call *run, int64_t sequence, int64_t key_head);
+void hark_tree_queries(tree *t, const hark_attention_call *run, int64_t head);
 
 /* log-sum-exp of every row; mixed / sum is the output. Rows that are no queries keep query_count 0, those that see nothing highest -infinity. */
 void hark_tree_forward(tree *t);
@@ -55,6 +55,6 @@ typedef struct tree_parents {
 } tree_parents;
 tree_parents hark_tree_parents(const tree *t, int level, int64_t child);
 
-hark_status hark_hierarchical_backward(hark_context *context, const hark_attention_run *run);
+hark_status hark_hierarchical_backward(hark_context *context, const hark_attention_call *run);
 
 #endif

@@ -20,7 +20,7 @@
 #include "backend/reference/hierarchical.h"
 
 typedef struct backward_task {
-  const hark_attention_run *run;
+  const hark_attention_call *run;
   size_t per_worker;
   int64_t sequences; /* in one task */
   double *dbias;     /* [H][4 Nr - 1], or NULL: not wanted */
@@ -190,7 +190,7 @@ static void backward_task_run(void *data, int64_t index, int worker) {
 }
 
 /* Adds the heads' tables to a gradient [H or 1, count]; what is shared is summed before it is rounded. */
-static void add_tables(const hark_attention_run *run, const hark_tensor *gradient, const double *tables, int64_t width, int64_t count) {
+static void add_tables(const hark_attention_call *run, const hark_tensor *gradient, const double *tables, int64_t width, int64_t count) {
   const int64_t heads = run->plan->desc.heads, sharing = gradient->stride[0] == 0 ? heads : 1;
   for (int64_t head = 0; head < heads; head += sharing)
     for (int64_t i = 0; i < count; i++) {
@@ -201,7 +201,7 @@ static void add_tables(const hark_attention_run *run, const hark_tensor *gradien
     }
 }
 
-hark_status hark_hierarchical_backward(hark_context *context, const hark_attention_run *run) {
+hark_status hark_hierarchical_backward(hark_context *context, const hark_attention_call *run) {
   const hark_attention_desc *desc = &run->plan->desc;
   const hark_attention_args *args = run->args;
   const int64_t width = 4 * desc->hierarchy_block - 1;

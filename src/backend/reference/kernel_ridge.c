@@ -43,7 +43,7 @@ static hark_status sizes(hark_context *context, const hark_attention_desc *desc,
   return workspace(context, desc, workers, true, &out->backward_workspace);
 }
 
-ridge_memory hark_reference_ridge_memory(hark_context *context, const hark_attention_run *run, bool backward) {
+ridge_memory hark_reference_ridge_memory(hark_context *context, const hark_attention_call *run, bool backward) {
   const hark_attention_desc *desc = &run->plan->desc;
   ridge_memory memory = {.records = run->scratch};
   size_t partials = 0; /* sizes() has found that nothing overflows */
@@ -181,7 +181,7 @@ void hark_reference_ridge_solve_transposed(const ridge_head *h, int64_t n, doubl
   }
 }
 
-bool hark_reference_ridge_factorise(const hark_attention_run *run, int64_t sequence, int64_t head, double *memory,
+bool hark_reference_ridge_factorise(const hark_attention_call *run, int64_t sequence, int64_t head, double *memory,
                                     hark_ridge_record *record, ridge_head *h) {
   const hark_attention_desc *desc = &run->plan->desc;
   const int64_t length = desc->key_length, d = desc->head_dim, dv = desc->value_dim;
@@ -264,7 +264,7 @@ static bool forward_row(const ridge_head *h, int64_t row) {
 }
 
 typedef struct forward_task {
-  const hark_attention_run *run;
+  const hark_attention_call *run;
   ridge_memory memory;
 } forward_task;
 
@@ -280,7 +280,7 @@ static void forward_head(void *data, int64_t index, int worker) {
     if (!forward_row(&h, row)) return;
 }
 
-static hark_status forward(hark_context *context, const hark_attention_run *run) {
+static hark_status forward(hark_context *context, const hark_attention_call *run) {
   forward_task task = {run, hark_reference_ridge_memory(context, run, false)};
   hark_parallel_for(context, run->sequence_count * run->plan->desc.heads, forward_head, &task);
   return hark_ridge_conclude(context, run, task.memory.records, true);

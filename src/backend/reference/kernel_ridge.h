@@ -24,7 +24,7 @@ typedef struct ridge_head {
 hark_status hark_reference_ridge_doubles(hark_context *context, const hark_attention_desc *desc, size_t *out);
 
 /* Reads, checks and factorises. False: there was trouble, which has been noted. */
-bool hark_reference_ridge_factorise(const hark_attention_run *run, int64_t sequence, int64_t head, double *memory,
+bool hark_reference_ridge_factorise(const hark_attention_call *run, int64_t sequence, int64_t head, double *memory,
                                     hark_ridge_record *record, ridge_head *out);
 
 /* The query of a row into h->query; false with a note when it is not finite. */
@@ -46,9 +46,9 @@ typedef struct ridge_memory {
   double *partials, *scratch;
   size_t per_worker; /* doubles */
 } ridge_memory;
-ridge_memory hark_reference_ridge_memory(hark_context *context, const hark_attention_run *run, bool backward);
+ridge_memory hark_reference_ridge_memory(hark_context *context, const hark_attention_call *run, bool backward);
 
 hark_status hark_reference_ridge_backward_doubles(hark_context *context, const hark_attention_desc *desc, size_t *out);
-hark_status hark_reference_ridge_backward(hark_context *context, const hark_attention_run *run);
+hark_status hark_reference_ridge_backward(hark_context *context, const hark_attention_call *run);
 
 #endif

@@ -22,7 +22,7 @@
 #include "backend/reference/kernel_ridge.h"
 
 typedef struct backward_task {
-  const hark_attention_run *run;
+  const hark_attention_call *run;
   ridge_memory memory;
 } backward_task;
 
@@ -108,7 +108,7 @@ static void matrix_gradients(const ridge_head *h, const double *dmatrix, double 
 
 /* One query head of a sequence; `first` of its key head, whose gradients the others of the group add to. */
 static void backward_head(const backward_task *task, int64_t sequence, int64_t head, bool first, int worker, double *partial) {
-  const hark_attention_run *run = task->run;
+  const hark_attention_call *run = task->run;
   const hark_attention_args *args = run->args;
   const hark_attention_desc *desc = &run->plan->desc;
   const int64_t d = desc->head_dim, dv = desc->value_dim, length = desc->key_length;
@@ -160,7 +160,7 @@ static void backward_piece(void *data, int64_t index, int worker) {
   }
 }
 
-hark_status hark_reference_ridge_backward(hark_context *context, const hark_attention_run *run) {
+hark_status hark_reference_ridge_backward(hark_context *context, const hark_attention_call *run) {
   backward_task task = {run, hark_reference_ridge_memory(context, run, true)};
   hark_parallel_for(context, hark_ridge_slices(&run->plan->desc) * run->plan->desc.key_heads, backward_piece, &task);
   const hark_status status = hark_ridge_conclude(context, run, task.memory.records, false);

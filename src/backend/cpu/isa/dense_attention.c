@@ -109,7 +109,7 @@ static hark_status sizes(hark_context *context, const hark_attention_desc *desc,
   return HARK_OK;
 }
 
-static hark_status begin(hark_context *context, const hark_attention_run *run, bool backward, hark_dense_call *call) {
+static hark_status begin(hark_context *context, const hark_attention_call *run, bool backward, hark_dense_call *call) {
   const hark_attention_desc *desc = &run->plan->desc;
   const hark_attention_args *args = run->args;
   scratch_layout layout;
@@ -306,7 +306,7 @@ static void finish_terms(hark_context *context, const hark_dense_call *call) {
   }
 }
 
-static hark_status forward(hark_context *context, const hark_attention_run *run) {
+static hark_status forward(hark_context *context, const hark_attention_call *run) {
   hark_dense_call call;
   HARK_TRY(begin(context, run, false, &call));
   prepare_terms(context, &call);
@@ -314,7 +314,7 @@ static hark_status forward(hark_context *context, const hark_attention_run *run)
   return HARK_OK;
 }
 
-static hark_status backward(hark_context *context, const hark_attention_run *run) {
+static hark_status backward(hark_context *context, const hark_attention_call *run) {
   hark_dense_call call;
   HARK_TRY(begin(context, run, true, &call));
   prepare_terms(context, &call);

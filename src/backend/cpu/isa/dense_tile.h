@@ -48,7 +48,7 @@ extern const hark_dense_term HARK_ISA(hark_dense_mask), HARK_ISA(hark_dense_bias
 
 struct hark_dense_call {
   hark_context *context;
-  const hark_attention_run *run;
+  const hark_attention_call *run;
   const hark_attention_desc *desc;
   const hark_attention_args *args;
   bool backward;

@@ -161,7 +161,7 @@ static bool spreads(const hark_hierarchical_call *call, int64_t longest, size_t 
          room / (call->tree_floats * sizeof(float)) < (size_t)hark_min(workers, pairs);
 }
 
-static hark_status begin(hark_context *context, const hark_attention_run *run, bool backward, hark_hierarchical_call *call) {
+static hark_status begin(hark_context *context, const hark_attention_call *run, bool backward, hark_hierarchical_call *call) {
   const hark_attention_desc *desc = &run->plan->desc;
   scratch_layout layout;
   const int workers = run->plan->workers;
@@ -552,14 +552,14 @@ static void run_all(hark_context *context, hark_hierarchical_call *call) {
     for (int64_t pair = 0; pair < pairs; pair++) run_key_head(call, pair / key_heads, pair % key_heads, (work_place){.worker = 0});
 }
 
-static hark_status forward(hark_context *context, const hark_attention_run *run) {
+static hark_status forward(hark_context *context, const hark_attention_call *run) {
   hark_hierarchical_call call;
   HARK_TRY(begin(context, run, false, &call));
   run_all(context, &call);
   return HARK_OK;
 }
 
-static hark_status backward(hark_context *context, const hark_attention_run *run) {
+static hark_status backward(hark_context *context, const hark_attention_call *run) {
   hark_hierarchical_call call;
   HARK_TRY(begin(context, run, true, &call));
   run_all(context, &call);

@@ -47,7 +47,7 @@ typedef struct hark_hierarchical_tables {
 
 typedef struct hark_hierarchical_call {
   hark_context *context;
-  const hark_attention_run *run;
+  const hark_attention_call *run;
   const hark_attention_desc *desc;
   const hark_attention_args *args;
   bool backward, exact, first, rbf;

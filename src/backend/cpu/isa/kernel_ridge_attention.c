@@ -122,12 +122,12 @@ static bool forward_tile(ridge_tiles *h, int64_t row, int count, bool down) {
 }
 
 typedef struct forward_task {
-  const hark_attention_run *run;
+  const hark_attention_call *run;
   ridge_workspace memory;
   hark_context *shared; /* NULL: a head a thread */
 } forward_task;
 
-static bool goes_down(const hark_attention_run *run) { return run->plan->desc.causal || run->args->variance.type != HARK_NONE; }
+static bool goes_down(const hark_attention_call *run) { return run->plan->desc.causal || run->args->variance.type != HARK_NONE; }
 
 /* A tile of queries of a head that threads share, the last one first: when causal it is the longest. */
 static void forward_part(void *data, int64_t index, int worker) {
@@ -153,7 +153,7 @@ static void forward_head(void *data, int64_t index, int worker) {
     if (!forward_tile(&h, row, (int)hark_min(HARK_RIDGE_TILE, h.sequence->query_count - row), down)) return;
 }
 
-static hark_status forward(hark_context *context, const hark_attention_run *run) {
+static hark_status forward(hark_context *context, const hark_attention_call *run) {
   const int64_t systems = run->sequence_count * run->plan->desc.heads;
   forward_task task = {run, HARK_ISA(hark_cpu_ridge_workspace)(context, run, false), ridge_shares(context, run, systems) ? context : NULL};
   for (int64_t index = 0; index < systems && task.shared != NULL; index++) forward_head(&task, index, 0);

@@ -447,7 +447,7 @@ static double matrix_gradients(const ridge_tiles *h, double *partial) {
 }
 
 typedef struct backward_task {
-  const hark_attention_run *run;
+  const hark_attention_call *run;
   ridge_workspace memory;
   hark_context *shared; /* NULL: a key head of a slice a thread */
 } backward_task;
@@ -498,7 +498,7 @@ static void backward_piece(void *data, int64_t index, int worker) {
   }
 }
 
-hark_status HARK_ISA(hark_cpu_ridge_backward)(hark_context *context, const hark_attention_run *run) {
+hark_status HARK_ISA(hark_cpu_ridge_backward)(hark_context *context, const hark_attention_call *run) {
   const int64_t slices = hark_ridge_slices(&run->plan->desc), pieces = slices * run->plan->desc.key_heads;
   const bool shares = ridge_shares(context, run, hark_min(slices, run->sequence_count) * run->plan->desc.key_heads);
   backward_task task = {run, HARK_ISA(hark_cpu_ridge_workspace)(context, run, true), shares ? context : NULL};

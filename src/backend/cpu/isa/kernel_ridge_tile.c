@@ -100,7 +100,7 @@ hark_status HARK_ISA(hark_cpu_ridge_floats)(hark_context *context, const hark_at
   return HARK_OK;
 }
 
-ridge_workspace HARK_ISA(hark_cpu_ridge_workspace)(hark_context *context, const hark_attention_run *run, bool backward) {
+ridge_workspace HARK_ISA(hark_cpu_ridge_workspace)(hark_context *context, const hark_attention_call *run, bool backward) {
   const hark_attention_desc *desc = &run->plan->desc;
   ridge_workspace w = {.records = run->scratch, .backward = backward};
   ridge_tiles h;
@@ -604,7 +604,7 @@ static const float *mirror_table(const ridge_tiles *h) {
   return middle;
 }
 
-bool HARK_ISA(hark_cpu_ridge_begin)(hark_context *context, const hark_attention_run *run, const ridge_workspace *memory, int64_t sequence,
+bool HARK_ISA(hark_cpu_ridge_begin)(hark_context *context, const hark_attention_call *run, const ridge_workspace *memory, int64_t sequence,
                                     int64_t head, int worker, ridge_tiles *h) {
   const hark_attention_desc *desc = &run->plan->desc;
   hark_ridge_record *record = &memory->records[worker];

@@ -45,7 +45,7 @@ typedef struct ridge_apart {
 
 /* The memory of one worker and what it holds. Arrays that a plan has no use for are NULL. */
 typedef struct ridge_tiles {
-  const hark_attention_run *run;
+  const hark_attention_call *run;
   const hark_attention_desc *desc;
   hark_context *context; /* NULL, or where threads share the head */
   const struct ridge_workspace *memory;
@@ -97,16 +97,16 @@ typedef struct ridge_workspace {
   size_t per_worker;
   bool backward;
 } ridge_workspace;
-ridge_workspace HARK_ISA(hark_cpu_ridge_workspace)(hark_context *context, const hark_attention_run *run, bool backward);
+ridge_workspace HARK_ISA(hark_cpu_ridge_workspace)(hark_context *context, const hark_attention_call *run, bool backward);
 
 /* Reads keys and values, factorises, solves for X, in a worker's memory. With a context by all its threads, for the same bits. False: there was
  * trouble, which has been noted. */
-bool HARK_ISA(hark_cpu_ridge_begin)(hark_context *context, const hark_attention_run *run, const ridge_workspace *memory, int64_t sequence,
+bool HARK_ISA(hark_cpu_ridge_begin)(hark_context *context, const hark_attention_call *run, const ridge_workspace *memory, int64_t sequence,
                                     int64_t head, int worker, ridge_tiles *h);
 /* The same head for a worker that helps: with its record and its memory for one tile of queries. */
 void HARK_ISA(hark_cpu_ridge_join)(const ridge_tiles *owner, int worker, ridge_tiles *h);
 /* Whether there are fewer heads to compute than threads, which then share each of them: where any is long enough for that. */
-static inline bool ridge_shares(const hark_context *context, const hark_attention_run *run, int64_t pieces) {
+static inline bool ridge_shares(const hark_context *context, const hark_attention_call *run, int64_t pieces) {
   if (pieces >= hark_workers(context)) return false;
   for (int64_t s = 0; s < run->sequence_count; s++)
     if (hark_ridge_keys(&run->plan->desc, &run->sequences[s]) > (RIDGE_LEAST_SHARED - 1) * HARK_RIDGE_TILE) return true;
@@ -148,7 +148,7 @@ void HARK_ISA(hark_cpu_ridge_solve_rows)(const ridge_tiles *h, int64_t tile, flo
 /* Zeros where key tile 64 + i stands behind the position `first` + lane of a query, of `width` lanes. */
 void HARK_ISA(hark_cpu_ridge_hide)(int64_t tile, int64_t first, float *z, ptrdiff_t z_row, int width);
 
-hark_status HARK_ISA(hark_cpu_ridge_backward)(hark_context *context, const hark_attention_run *run);
+hark_status HARK_ISA(hark_cpu_ridge_backward)(hark_context *context, const hark_attention_call *run);
 
 /* The tile of the factor (and of `matrix`) in row i and column j, i <= j. */
 static inline ptrdiff_t ridge_tile(const ridge_tiles *h, int64_t i, int64_t j) {
