@@ -100,6 +100,14 @@ if(HARK_SHARED)
   endif()
 endif()
 
+# The names that installed programs use (cmake/Install.cmake) are there in the tree too.
+add_library(hark::hark_static ALIAS hark)
+if(HARK_SHARED)
+  add_library(hark::hark ALIAS hark_shared)
+else()
+  add_library(hark::hark ALIAS hark)
+endif()
+
 if(HARK_TESTS_USED)
   set(guarded)
   if(HARK_BACKEND_SOURCES OR HARK_GUARD_SOURCES)

@@ -4,9 +4,16 @@ set(HARK_WITH_ONEDNN AUTO CACHE STRING "Large matrix products by oneDNN: AUTO, O
 set(HARK_WITH_THREADS AUTO CACHE STRING "Threads of a context's own (POSIX): AUTO (when there), ON or OFF")
 set(HARK_WITH_SENTENCEPIECE AUTO CACHE STRING "Learning of sub-words by SentencePiece, which the command is linked with: AUTO, ON or OFF")
 set(HARK_WITH_GSL AUTO CACHE STRING "Closed forms of the laboratory (Bessel functions, quadrature) by GSL: AUTO, ON or OFF")
-option(HARK_TRAIN "The trainer and the command, which need jansson and libyaml. OFF: the library for programs that embed models, which needs neither" ON)
-set(HARK_BUILD_TESTS AUTO CACHE STRING "The tests, and for them a copy of the library that has the guard backend: AUTO (where cmocka is there), ON or OFF")
-option(HARK_BUILD_EXAMPLES "Build the examples" ON)
+# As a part of another project (add_subdirectory, FetchContent) hark is its library alone, unless that project asks for more.
+set(alone ${PROJECT_IS_TOP_LEVEL})
+set(tests AUTO)
+if(NOT alone)
+  set(tests OFF)
+endif()
+option(HARK_TRAIN "The trainer and the command, which need jansson and libyaml. OFF: the library for programs that embed models, which needs neither" ${alone})
+set(HARK_BUILD_TESTS ${tests} CACHE STRING "The tests, and for them a copy of the library that has the guard backend: AUTO (where cmocka is there), ON or OFF")
+option(HARK_BUILD_EXAMPLES "Build the examples" ${alone})
+option(HARK_INSTALL "Have what `make install` installs" ${alone})
 option(HARK_SHARED "Build and install the shared library besides the static one" ON)
 option(HARK_WERROR "Treat warnings as errors" OFF)
 option(HARK_BUILD_FUZZERS "Build the fuzz targets of tests/fuzz with libFuzzer and the address and undefined-behaviour sanitizers (clang)" OFF)
@@ -19,7 +26,11 @@ foreach(choice HARK_WITH_ONEDNN HARK_WITH_THREADS HARK_WITH_GSL HARK_WITH_SENTEN
 endforeach()
 
 if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
-  set(CMAKE_BUILD_TYPE Release CACHE STRING "Release, Debug or RelWithDebInfo" FORCE)
+  if(alone)
+    set(CMAKE_BUILD_TYPE Release CACHE STRING "Release, Debug or RelWithDebInfo" FORCE)
+  else()
+    set(CMAKE_BUILD_TYPE Release) # of hark's own files
+  endif()
 endif()
 # Assertions stay out of a release; -O3 is for the loops over data (cmake/Library.cmake), the rest is small.
 set(CMAKE_C_FLAGS_RELEASE "-O2 -DNDEBUG")

@@ -279,6 +279,20 @@ HARK_API HARK_MUST_CHECK hark_status hark_attention_forward(hark_context *contex
 HARK_API HARK_MUST_CHECK hark_status hark_attention_backward(hark_context *context, const hark_attention_plan *plan,
                                                              const hark_attention_args *args);
 
+/* The simple calls, for whoever has contiguous buffers and asks for no more than the descriptor says: query [B, H, Lq, d], key [B, Hkv, Lk, d],
+ * value [B, Hkv, Lk, dv], out [B, H, Lq, dv], of desc->type and of the descriptor's sizes exactly; out shares no memory with the others. Each
+ * makes a plan, takes its memory from the context's allocator and gives it back. The results have the bits of hark_attention_forward(), which is
+ * there for everything else: strides, padding, masks, biases, positional kernels, dropout, and calls that allocate nothing.
+ * Errors: as hark_attention_plan_create() and hark_attention_forward(); HARK_INVALID_ARGUMENT for a NULL buffer, for dropout, and where a has_...
+ * field is set, since there is no argument for it. */
+HARK_API HARK_MUST_CHECK hark_status hark_attention_run(hark_context *context, const hark_attention_desc *desc, const void *query,
+                                                        const void *key, const void *value, void *out);
+/* Gradients of a function of out, dout [B, H, Lq, dv] being its gradient: dquery, dkey and dvalue have the shapes of query, key and value and are
+ * overwritten; NULL: not asked for. The forward is computed again first; with hark_attention_backward() a program keeps it. */
+HARK_API HARK_MUST_CHECK hark_status hark_attention_run_backward(hark_context *context, const hark_attention_desc *desc, const void *query,
+                                                                 const void *key, const void *value, const void *dout, void *dquery,
+                                                                 void *dkey, void *dvalue);
+
 #ifdef __cplusplus
 }
 #endif
