@@ -74,6 +74,20 @@ foreach(long lab/trained_experiments attention/hierarchical attention/hierarchic
   endif()
 endforeach()
 
+# The program that README.md prints.
+set(readme ${PROJECT_BINARY_DIR}/readme/attention.c)
+file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/readme)
+add_custom_command(
+  OUTPUT ${readme}
+  COMMAND sh ${PROJECT_SOURCE_DIR}/scripts/readme-code.sh ${readme}
+  DEPENDS scripts/readme-code.sh README.md
+  COMMENT "The program of README.md")
+add_executable(readme_program ${readme})
+target_link_libraries(readme_program PRIVATE hark)
+set_target_properties(readme_program PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/readme)
+add_test(NAME examples/readme COMMAND readme_program)
+set_tests_properties(examples/readme PROPERTIES PASS_REGULAR_EXPRESSION "^the mean of 0 to 999 is 499\\.")
+
 # Rules of the tree itself. Sanitizers add globals of their own to the library.
 add_test(NAME tree/layers COMMAND sh ${PROJECT_SOURCE_DIR}/scripts/check-layers.sh ${PROJECT_BINARY_DIR})
 if(NOT HARK_SANITIZE)
