@@ -44,7 +44,8 @@ static const hark_option options[] = {
     {"window", "window", HARK_OPTION_INT, AT(window), "0", "[0, inf)", NULL, NULL, "positions to each side of the query",
      "structure window"},
     {"query-offset", "query-offset", HARK_OPTION_INT, AT(query_offset), "0", NULL, NULL, NULL,
-     "position of the first query among the keys; not given: the last query meets the last key when causal, else 0", NULL},
+     "position of the first query among the keys; not given: the last query meets the last key when causal, else 0",
+     "causal true or structure window|hierarchical or positional given or rotary >0"},
     {"rotary", "rotary", HARK_OPTION_FLOAT, AT(rotary), "0", "[0, inf)", NULL, "BASE",
      "turn q and k by their positions, pair j by the rate BASE^(-2j/d); 0: not", NULL},
     {"rotary-pairs", "rotary-pairs", HARK_OPTION_ENUM, AT(rotary_pairs), "interleaved", "interleaved|half", NULL, NULL,
@@ -66,8 +67,8 @@ static hark_status complain(hark_invocation *call, const char *name, const char 
 static hark_status check(hark_invocation *call) {
   hark_attend_values *v = call->values[0];
   v->has_query_offset = hark_command_is_given(call, "query-offset");
-  if (v->input[0] == '\0') HARK_TRY(complain(call, "input", "--input FILE is missing"));
-  if (v->output[0] == '\0') HARK_TRY(complain(call, "output", "--output FILE is missing"));
+  if (v->input[0] == '\0') HARK_TRY(complain(call, "input", "missing, expected a file"));
+  if (v->output[0] == '\0') HARK_TRY(complain(call, "output", "missing, expected a file"));
   if (v->normalisation == HARK_ATTEND_CME && v->ridge == 0) HARK_TRY(complain(call, "normalisation", "cme needs --ridge X above 0"));
   HARK_TRY(hark_attend_positional_check(call));
   if (v->structure == HARK_ATTEND_WINDOW && !hark_command_is_given(call, "window"))
@@ -159,67 +160,6 @@ static void first_positions(const hark_attend_values *v, const hark_attend_tenso
   *key = hark_max(-offset, 0);
 }
 
-static double number(hark_type type, const void *data, int64_t i) {
-  return type == HARK_F64 ? ((const double *)data)[i] : (double)((const float *)data)[i];
-}
-
-/* Sum of (x - centre) y over all elements of [B, H, L, d], in double. centres: a row for every item and key head. */
-static hark_status inner_product(hark_context *context, const hark_tensor *x, const hark_tensor *y, int64_t key_heads,
-                                 const double *centres, double *out) {
-  const size_t bytes = hark_type_bytes(x->type) * (size_t)hark_tensor_count(x);
-  const int64_t heads = x->shape[1], rows = x->shape[2], d = x->shape[3];
-  void *host_x, *host_y;
-  HARK_TRY(hark_allocate(context, bytes, &host_x));
-  hark_status status = hark_allocate(context, bytes, &host_y);
-  if (status == HARK_OK) status = hark_tensor_read(context, x, host_x);
-  if (status == HARK_OK) status = hark_tensor_read(context, y, host_y);
-  double sum = 0;
-  for (int64_t i = 0; status == HARK_OK && i < hark_tensor_count(x); i++) {
-    const int64_t head = i / (rows * d) % heads, item = i / (heads * rows * d);
-    const double *centre = centres + (item * key_heads + head / (heads / key_heads)) * d;
-    sum += (number(x->type, host_x, i) - centre[i % d]) * number(x->type, host_y, i);
-  }
-  hark_release(context, host_x, bytes);
-  hark_release(context, host_y, bytes);
-  *out += sum;
-  return status;
-}
-
-/* The first key of every item and head; zeros where it is no number. */
-static hark_status read_centres(hark_context *context, const hark_tensor *key, double *centres) {
-  const int64_t heads = key->shape[0] * key->shape[1], rows = key->shape[2], d = key->shape[3];
-  const size_t bytes = hark_type_bytes(key->type) * (size_t)hark_tensor_count(key);
-  void *host;
-  HARK_TRY(hark_allocate(context, bytes, &host));
-  const hark_status status = hark_tensor_read(context, key, host);
-  for (int64_t head = 0; head < heads && rows > 0 && status == HARK_OK; head++)
-    for (int64_t c = 0; c < d; c++) {
-      const double x = number(key->type, host, head * rows * d + c);
-      centres[head * d + c] = isfinite(x) ? x : 0;
-    }
-  hark_release(context, host, bytes);
-  return status;
-}
-
-/* d loss / d sigma. With s = -|q - k|^2 / (2 sigma^2), ds/dsigma = -2 s / sigma; and since s is homogeneous of degree 2 in (q, k),
- * sum dS s = (<q, dq> + <k, dk>) / 2. Moving all rows of a key head changes nothing: less its first key, nothing that they have in common and that
- * gradients cancel is left in the sum. */
-static hark_status sigma_gradient(hark_context *context, double sigma, const hark_tensor *query, const hark_tensor *key,
-                                  hark_attend_tensors *t) {
-  const int64_t one = 1, key_heads = key->shape[1], count = key->shape[0] * key_heads * key->shape[3];
-  double sum = 0, *centres = NULL;
-  HARK_TRY(hark_allocate_zero(context, (size_t)count * sizeof(double), (void **)&centres));
-  hark_status status = read_centres(context, key, centres);
-  if (status == HARK_OK) status = inner_product(context, query, &t->dquery, key_heads, centres, &sum);
-  if (status == HARK_OK) status = inner_product(context, key, &t->dkey, key_heads, centres, &sum);
-  hark_release(context, centres, (size_t)count * sizeof(double));
-  HARK_TRY(status);
-  HARK_TRY(hark_tensor_create(context, query->type, 1, &one, &t->dsigma));
-  const double gradient = -sum / sigma;
-  const float rounded = (float)gradient;
-  return hark_tensor_write(context, &t->dsigma, query->type == HARK_F64 ? (const void *)&gradient : (const void *)&rounded);
-}
-
 static hark_status backward(hark_context *context, const hark_attend_values *v, hark_attend_tensors *t, const hark_attention_plan *plan,
                             hark_attention_args *args) {
   HARK_TRY(create_like(context, &t->query, &t->dquery));
@@ -243,7 +183,7 @@ static hark_status backward(hark_context *context, const hark_attend_values *v, 
   args->dsigma = t->dsigma;
   HARK_TRY(hark_attention_backward(context, plan, args));
   if (v->kernel == HARK_ATTEND_RBF && v->normalisation != HARK_ATTEND_CME)
-    HARK_TRY(sigma_gradient(context, v->sigma, &args->query, &args->key, t));
+    HARK_TRY(hark_attend_sigma_gradient(context, v->sigma, &args->query, &args->key, t));
   if (v->rotary == 0) return HARK_OK;
   int64_t query_first, key_first;
   first_positions(v, t, &query_first, &key_first);

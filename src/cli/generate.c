@@ -52,7 +52,14 @@ typedef struct generation {
 
 static hark_status check(hark_invocation *call) {
   if (hark_options_argument_count(call->options) < 1) return HARK_OK; /* reported by main */
+  const generate_values *const values = call->values[0];
+  if (values->temperature == 0 && hark_options_source(call->options, "train.seed") == HARK_SOURCE_COMMAND)
+    HARK_TRY(hark_options_complain(call->context, call->options, "train.seed",
+                                   "has no effect here, it needs --temperature above 0 (which is 0)"));
   if (hark_command_names_run(call)) return hark_command_read_run(call, call->values[1]);
+  if (values->checkpoint[0] != '\0')
+    HARK_TRY(hark_options_complain(call->context, call->options, "checkpoint",
+                                   "has no effect here, it needs a run: %s is a file of weights", hark_options_argument(call->options, 0)));
   return hark_config_finish(call->context, call->options, call->values[1]);
 }
 

@@ -18,6 +18,7 @@
 typedef struct hark_picture {
   char path[HARK_PATH_BYTES], data_path[HARK_PATH_BYTES], script_path[HARK_PATH_BYTES];
   int curves;
+  bool optional; /* without gnuplot a warning is enough: the picture is not what the command is there for */
   hark_text data, script;
 } hark_picture;
 

@@ -1,5 +1,6 @@
 /* plot.c - hark plot: loss curves of runs, what a run has learned of positions, or evaluations at several contexts, by gnuplot as a picture or by
  * ourselves in letters. */
+#include <string.h>
 #include <unistd.h>
 
 #include "cli/common.h"
@@ -24,7 +25,8 @@ static const hark_option options[] = {
      "the picture; none: loss.svg (positional.svg) in the run's folder, or here for several runs and where the run's cannot be written; "
      "evaluation.svg here",
      "terminal false"},
-    {"png", NULL, HARK_OPTION_BOOL, offsetof(plot_values, png), "false", NULL, NULL, NULL, "PNG instead of SVG", "terminal false"},
+    {"png", NULL, HARK_OPTION_BOOL, offsetof(plot_values, png), "false", NULL, NULL, NULL,
+     "PNG instead of SVG, where the picture's name does not end with the one or the other", "terminal false"},
     {"terminal", NULL, HARK_OPTION_BOOL, offsetof(plot_values, terminal), "false", NULL, NULL, NULL,
      "draw on the terminal, without gnuplot", NULL},
     {"metric", "metric m", HARK_OPTION_LIST, offsetof(plot_values, metrics), "", NULL, NULL, "NAME",
@@ -44,6 +46,15 @@ static const hark_option options[] = {
 };
 static const hark_option_table table = {options, (int)(sizeof options / sizeof options[0]), NULL, sizeof(plot_values), false};
 static const char *const x_words[] = {"step", "tokens", "time"};
+
+/* A name says what the picture is; another flag beside it is refused. */
+static hark_status choose_kind(hark_invocation *call, plot_values *values) {
+  const char *const ending = strrchr(values->output, '.');
+  if (ending == NULL) return HARK_OK;
+  if (strcmp(ending, ".png") == 0) values->png = true;
+  if (strcmp(ending, ".svg") != 0 || !values->png) return HARK_OK;
+  return hark_options_complain(call->context, call->options, "png", "%s is to be an SVG, as its name says", values->output);
+}
 
 static void print_script(const plot_values *values, const hark_series *series, int count, hark_picture *picture) {
   hark_text *script = &picture->script;
@@ -146,11 +157,12 @@ static hark_status run(hark_invocation *call) {
 }
 
 static hark_status check(hark_invocation *call) {
-  const plot_values *const values = call->values[0];
+  plot_values *const values = call->values[0];
+  HARK_TRY(choose_kind(call, values));
   if (values->positional && values->evaluation)
-    return hark_options_complain(call->context, call->options, "evaluation", "--evaluation does not go with --positional");
+    return hark_options_complain(call->context, call->options, "evaluation", "does not go with --positional");
   if (values->positional && hark_options_argument_count(call->options) > 1)
-    HARK_TRY(hark_options_complain(call->context, call->options, "positional", "--positional draws the kernels of one run"));
+    HARK_TRY(hark_options_complain(call->context, call->options, "positional", "draws the kernels of one run"));
   return HARK_OK;
 }
 

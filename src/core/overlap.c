@@ -146,9 +146,17 @@ bool hark_tensors_share(const hark_tensor *a, const hark_tensor *b) {
   return prepare(&s) && find(&s, 0, distance / unit);
 }
 
+static bool has_same_strides(const hark_tensor *a, const hark_tensor *b) {
+  if (a->rank != b->rank) return false;
+  for (int i = 0; i < a->rank; i++)
+    if (a->shape[i] != b->shape[i] || (a->stride[i] != b->stride[i] && a->shape[i] > 1)) return false;
+  return true;
+}
+
+/* Shapes of as many contiguous elements may differ, as those of a view do. */
 bool hark_tensor_is_same(const hark_tensor *a, const hark_tensor *b) {
-  return a->data == b->data && a->type == b->type && hark_tensor_count(a) == hark_tensor_count(b) && hark_tensor_is_contiguous(a) &&
-         hark_tensor_is_contiguous(b);
+  if (a->data != b->data || a->type != b->type || hark_tensor_count(a) != hark_tensor_count(b)) return false;
+  return has_same_strides(a, b) || (hark_tensor_is_contiguous(a) && hark_tensor_is_contiguous(b));
 }
 
 hark_tensor hark_bytes_tensor(const void *data, size_t bytes) {

@@ -17,6 +17,7 @@
 
 #include "data/checksum.h"
 #include "data/corpus_build.h"
+#include "data/example_folder.h"
 #include "data/sources_apart.h"
 #include "data/token_file.h"
 #include "io/temporary.h"
@@ -203,6 +204,10 @@ static hark_status build_elsewhere(hark_context *context, const hark_corpus_sett
 
 static hark_status open_or_build(hark_context *context, const hark_corpus_settings *settings, hark_source_list *sources,
                                  hark_corpus *corpus) {
+  for (int i = 0; i < settings->path_count; i++)
+    if (hark_is_example_folder(context, settings->paths[i]))
+      return hark_fail(context, HARK_BAD_CONFIGURATION,
+                       "%s: a folder of labelled examples, expected --format examples (its files alone are texts)", settings->paths[i]);
   HARK_TRY(hark_sources_find(context, settings, sources));
   if (!settings->known) HARK_TRY(hark_sources_check_apart(context, settings, sources));
   int64_t bytes = 0;

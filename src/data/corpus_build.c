@@ -271,7 +271,7 @@ hark_status hark_corpus_build(hark_context *context, const hark_corpus_settings 
   b->sources = sources;
   b->buffer_bytes = hark_corpus_part_bytes(settings);
   warn_of_empty_files(context, sources);
-  hark_log(context, HARK_LOG_INFO, "tokenising %" PRId64 " files into %s", sources->count, path);
+  hark_log(context, HARK_LOG_INFO, "tokenising %" PRId64 " %s into %s", sources->count, sources->count == 1 ? "file" : "files", path);
   const hark_status status = build(b, path);
   hark_writer_discard(&b->writer);
   hark_release(context, b->vocabulary, b->vocabulary_bytes);

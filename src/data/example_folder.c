@@ -1,6 +1,7 @@
 /* example_folder.c - see example_folder.h. */
 #include "data/example_folder.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 #include <unistd.h>
@@ -8,6 +9,7 @@
 #include "data/example_format.h"
 #include "io/files.h"
 #include "io/json_tree.h"
+#include "io/system_error.h"
 
 const char *const hark_example_split_names[HARK_SPLIT_ALL] = {"training", "validation", "test"};
 
@@ -103,6 +105,8 @@ static hark_status find_in_folder(hark_context *context, const hark_examples_set
 hark_status hark_example_paths_find(hark_context *context, const hark_examples_settings *settings, hark_example_paths *out) {
   *out = (hark_example_paths){.text = hark_text_empty(context)};
   if (settings->path_count > 0 && hark_path_kind_of(settings->paths[0]) == HARK_PATH_FOLDER) return find_in_folder(context, settings, out);
+  if (settings->path_count > 0 && hark_path_kind_of(settings->paths[0]) == HARK_PATH_NONE)
+    return hark_system_fail(context, ENOENT, settings->paths[0], "cannot be opened");
   if (settings->format == NULL || settings->format[0] == '\0')
     return hark_fail(context, HARK_BAD_CONFIGURATION, "%s: no format is given, and it is no folder with " HARK_TASK_FILE,
                      settings->path_count > 0 ? settings->paths[0] : "examples");
@@ -114,6 +118,21 @@ hark_status hark_example_paths_find(hark_context *context, const hark_examples_s
     out->count[split] = counts[split];
   }
   return HARK_OK;
+}
+
+bool hark_is_example_folder(hark_context *context, const char *folder) {
+  char path[HARK_PATH_BYTES];
+  hark_text text = hark_text_empty(context);
+  hark_json_tree tree = {0};
+  bool is = false;
+  if (hark_path_join(context, folder, HARK_TASK_FILE, path) == HARK_OK && hark_path_kind_of(path) == HARK_PATH_FILE &&
+      hark_file_read(context, path, HARK_TASK_FILE_BYTES, &text) == HARK_OK &&
+      hark_json_tree_parse(context, path, hark_text_get(&text), text.length, &tree) == HARK_OK) {
+    is = hark_json_member(tree.root, "hark") != NULL && hark_json_is(hark_json_member(tree.root, "files"), HARK_JSON_OBJECT);
+    hark_json_tree_free(context, &tree);
+  }
+  hark_text_free(&text);
+  return is;
 }
 
 void hark_example_paths_free(hark_context *context, hark_example_paths *paths) {

@@ -28,6 +28,8 @@ typedef struct hark_example_paths {
  * Errors: HARK_BAD_CONFIGURATION (a folder among other paths, another format than the folder's, no format), HARK_BAD_FILE (task.json),
  * HARK_NOT_FOUND. */
 HARK_MUST_CHECK hark_status hark_example_paths_find(hark_context *context, const hark_examples_settings *settings, hark_example_paths *out);
+/* Whether the folder is one that `hark data make` wrote, whatever else is right or wrong about it. */
+bool hark_is_example_folder(hark_context *context, const char *folder);
 void hark_example_paths_free(hark_context *context, hark_example_paths *paths);
 
 #endif

@@ -119,7 +119,10 @@ hark_status hark_options_complain(hark_context *context, hark_options *options, 
   va_start(arguments, format);
   (void)vsnprintf(line, sizeof line, format, arguments);
   va_end(arguments);
-  const char *const name = first != NULL ? first->option->name : names;
+  char flag[HARK_OPTION_WORD_BYTES];
+  const bool only_flag =
+      first != NULL && !first->table->configuration && hark_option_flag(first->option, 0, flag); /* no file can give it */
+  const char *const name = only_flag ? flag : first != NULL ? first->option->name : names;
   if (where != NULL && where[0] != '-') return problem(context, options, "%s: %s: %s", where, name, line);
   return problem(context, options, "%s: %s", where != NULL ? where : name, line);
 }
@@ -570,8 +573,10 @@ static hark_status require_utf8(hark_context *context, hark_options *options, ha
   entry->bad = true;
   hark_status status = text.status;
   if (status == HARK_OK)
-    status = problem(context, options, "%s: \"%s\" given, expected UTF-8: it could not be written down; a link to it may have another name",
-                     entry->where != NULL ? entry->where : entry->option->name, hark_text_shown(hark_text_get(&text), shown));
+    status =
+        problem(context, options,
+                "%s: \"%s\" given, expected UTF-8: other names cannot be written into the run (a link with such a name can stand for it)",
+                entry->where != NULL ? entry->where : entry->option->name, hark_text_shown(hark_text_get(&text), shown));
   hark_text_free(&text);
   return status;
 }

@@ -119,6 +119,8 @@ static hark_status read_header(hark_context *context, const hark_safetensors *fi
   if (file->size < LENGTH_BYTES) return bad(context, path, "%" PRIu64 " bytes, at least %d expected", file->size, LENGTH_BYTES);
   HARK_TRY(read_bytes(context, file, raw, sizeof raw, 0));
   for (int i = LENGTH_BYTES - 1; i >= 0; i--) length = length << 8 | raw[i];
+  if (length > file->size - LENGTH_BYTES && seen > LENGTH_BYTES && front[LENGTH_BYTES] != '{')
+    return bad(context, path, "is no safetensors file: its front is neither a length nor a header");
   if (length > HARK_SAFETENSORS_HEADER_BYTES) {
     return bad(context, path, "byte 0: header of %" PRIu64 " bytes, at most %" PRIu64 " expected", length, HARK_SAFETENSORS_HEADER_BYTES);
   }

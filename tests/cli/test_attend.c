@@ -298,6 +298,26 @@ static void test_sigma_gradient_of_far_rows(void **state) {
   attention_problem_free(&p);
 }
 
+/* Nor does a key that is so far away that nothing comes of it, be it the first one. */
+static void test_sigma_gradient_beside_a_far_key(void **state) {
+  (void)state;
+  static const double places[] = {1e4, 1e6, 1e15};
+  attention_problem p;
+  attention_problem_make("dense:B2,H4,K2,L66,S70,D3", &p);
+  double expected = 0;
+  for (size_t k = 0; k < sizeof places / sizeof *places; k++) {
+    for (int64_t head = 0; head < 4; head++)
+      for (int64_t c = 0; c < 3; c++) p.array[ARRAY_KEY].data[head * 70 * 3 + c] = (double)(float)places[k];
+    if (k == 0) expected = sigma_gradient_of(&p, HARK_F64);
+    for (int type = 0; type < 2; type++) {
+      const double have = sigma_gradient_of(&p, type == 0 ? HARK_F32 : HARK_F64);
+      if (!(fabs(have - expected) < 64 * 0x1p-24 * fmax(fabs(expected), 1)))
+        fail_msg("key at %g: dsigma is %.9g, expected %.9g", places[k], have, expected);
+    }
+  }
+  attention_problem_free(&p);
+}
+
 /* <out, dout> of kernel ridge attention, and its gradients by ridge, sigma and the kernel's length. */
 static double loss_of_ridge(const attention_problem *p, const double values[3], double gradients[3]) {
   char words[256], output[OUTPUT_BYTES];
@@ -667,6 +687,7 @@ int main(void) {
       cmocka_unit_test(test_rotary),
       cmocka_unit_test(test_sigma_gradient),
       cmocka_unit_test(test_sigma_gradient_of_far_rows),
+      cmocka_unit_test(test_sigma_gradient_beside_a_far_key),
       cmocka_unit_test(test_ridge),
       cmocka_unit_test(test_positional),
       cmocka_unit_test(test_positional_gradient),

@@ -205,7 +205,8 @@ static void plots_are_drawn(void **state) {
   make_run();
   expect("plot run run --terminal", HARK_EXIT_DONE, "run val/loss", "");
   expect("plot run --terminal", HARK_EXIT_DONE, "4.5 |a", "");
-  if (hark("plot run") != 0 || strstr(err, "gnuplot is not installed") != NULL) {
+  if (hark("plot run") != 0) {
+    assert_non_null(strstr(err, "gnuplot is not installed"));
     assert_string_equal(out, "");
   } else {
     assert_string_equal(out, "run/loss.svg\n");
@@ -213,14 +214,21 @@ static void plots_are_drawn(void **state) {
     assert_non_null(strstr(picture, "<svg"));
     free(picture);
   }
-  /* without gnuplot: its input is left, and said so */
-  assert_int_equal(hark_in("PATH=/none", "plot run/metrics.jsonl run -o \"p'q.svg\" --metric train/loss --over tokens"), HARK_EXIT_DONE);
+  /* without gnuplot: its input is left, the message says so, and there is no picture */
+  assert_int_equal(hark_in("PATH=/none", "plot run/metrics.jsonl run -o \"p'q.svg\" --metric train/loss --over tokens"), HARK_EXIT_FAILED);
   assert_non_null(strstr(err, "left p'q.svg.dat and p'q.svg.gp"));
   char *const data = test_file_text(folder, "p'q.svg.dat"), *const script = test_file_text(folder, "p'q.svg.gp");
   assert_string_equal(data, "# run/metrics.jsonl train/loss\n10 4.5\n30 4\n\n\n# run train/loss\n10 4.5\n30 4\n");
   assert_non_null(strstr(script, "set output 'p''q.svg'"));
+  assert_non_null(strstr(script, "set terminal svg"));
   free(data);
   free(script);
+  /* a name says what kind of picture it is */
+  assert_int_equal(hark_in("PATH=/none", "plot run -o kind.png"), HARK_EXIT_FAILED);
+  char *const named = test_file_text(folder, "kind.png.gp");
+  assert_non_null(strstr(named, "set terminal png"));
+  free(named);
+  expect_error("plot run -o kind.svg --png", HARK_EXIT_USAGE, "--png: kind.svg is to be an SVG");
 }
 
 static void a_folder_in_use_is_exit_7(void **state) {

@@ -117,7 +117,7 @@ static void wrong_words(void **state) {
        "recal: unknown task, expected one of listops, pathfinder, recall, copy, passkey, latent, regression, needle, maps, runs; did you "
        "mean recall?"},
       {"make recall copy --out x", 2, "copy: make makes one task at a time"},
-      {"make recall", 2, "out: missing, expected a folder"},
+      {"make recall", 2, "--out: missing, expected a folder"},
       {"make recall --out x --depth 3", 2, "--depth: has no effect here, it needs data make listops"},
       {"make copy --out x --pairs 3", 2, "--pairs: has no effect here, it needs data make recall"},
       {"make copy --out x --labels 3", 2, "--labels: has no effect here, it needs data make needle or runs"},
@@ -134,11 +134,12 @@ static void wrong_words(void **state) {
       {"info", 2, "PATH: missing"},
       {"info t --out x", 2, "--out: has no effect here, it needs data make or picture"},
       {"info none.tsv --format text", 3, "none.tsv: cannot be opened"},
-      {"info none.tsv", 2, "none.tsv: no format is given"},
+      {"info none.tsv", 3, "none.tsv: cannot be opened: No such file or directory"},
+      {"info bad.tsv", 2, "bad.tsv: no format is given"},
       {"info bad.tsv --format text", 3, "bad.tsv:1:1: label 5 is out of range, expected 0 to 1"},
       {"info bad.tsv --format text2", 2, "no format of examples is called \"text2\""},
       {"info bad.tsv --format image", 3, "bad.tsv: 4 bytes, expected a multiple of 3073"},
-      {"picture bad.tsv --format text", 2, "out: missing, expected a file"},
+      {"picture bad.tsv --format text", 2, "--out: missing, expected a file"},
       {"picture bad.tsv --format text --out x --json", 2, "--json: a picture has none"},
   };
   (void)test_file_write_text(folder, "bad.tsv", "5\ta\n");

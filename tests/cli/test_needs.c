@@ -72,9 +72,13 @@ static void options_without_effect_are_refused(void **state) {
       {"data make copy --out x --pairs 3 --scale 2 --format text", 3, "it needs data make recall"},
       {"data info x --seed 2", 1, "--seed: has no effect here, it needs data make"},
       {"generate run --temperature 0 --top-k 4 --top-p 0.5", 2, "it needs --temperature above 0 (which is 0)"},
+      {"generate run --temperature 0 --seed 5", 1, "--seed: has no effect here, it needs --temperature above 0"},
+      {"generate weights.safetensors --checkpoint best", 1, "--checkpoint: has no effect here, it needs a run"},
+      {"attend -i a -o b --query-offset 3", 1, "--query-offset: has no effect here, it needs --causal"},
       {"plot run --checkpoint best", 1, "--checkpoint: has no effect here, it needs --positional"},
       {"plot run --terminal --png --log", 2, "it needs no --terminal"}};
   expect("train --data text.txt --out run --steps 1 " COMMAND_TINY, HARK_EXIT_DONE, "");
+  test_file_write_text(folder, "weights.safetensors", "");
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     const int code = cases[i].lines > 0 ? HARK_EXIT_USAGE : HARK_EXIT_DONE;
     expect(cases[i].words, code, cases[i].says);

@@ -105,6 +105,8 @@ static void examples_are_found_from_anywhere(void **state) {
   (void)state;
   expect("data make recall --length 16 --pairs 2 --training 40 --validation 8 --test 8 --out recall", HARK_EXIT_DONE, "", "");
   expect("train --out files --data a.tsv --test b.tsv --validation-fraction 0.4 " LABELS, HARK_EXIT_DONE, "step 2", "");
+  expect("train --out text-of-task --data recall " COMMAND_TINY, HARK_EXIT_USAGE, "",
+         "a folder of labelled examples, expected --format examples");
   expect("train --out task --data recall --format examples --layers 1 --width 16 --heads 2 --context 16 --batch 2 --threads 1 --steps 2",
          HARK_EXIT_DONE, "step 2", "");
   expect("eval files --threads 1 --json", HARK_EXIT_DONE, "", "");

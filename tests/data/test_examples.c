@@ -330,6 +330,7 @@ static void bad_settings(void **state) {
   } wrong[] = {
       {{.format = "textt", .paths = &path, .path_count = 1}, HARK_BAD_CONFIGURATION, "\"textt\"; there are listops, text, pairs, image"},
       {{.paths = &path, .path_count = 1}, HARK_BAD_CONFIGURATION, "no format is given"},
+      {{.paths = &missing, .path_count = 1}, HARK_NOT_FOUND, "missing"},
       {{.format = "text"}, HARK_BAD_CONFIGURATION, "no files of examples"},
       {{.format = "text", .paths = &missing, .path_count = 1}, HARK_NOT_FOUND, "missing"},
       {{.format = "text", .paths = &folder, .path_count = 1}, HARK_NOT_FOUND, "task.json"},

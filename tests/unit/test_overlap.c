@@ -151,12 +151,30 @@ static void strange_strides_do_no_harm(void **state) {
   assert_true(hark_tensors_share(&one, &one));
 }
 
+/* One in the other's place: the same elements in the same order, however they are strided. */
+static void places_are_the_same(void **state) {
+  (void)state;
+  const int64_t shape[] = {3, 4}, wide[] = {3, 8}, flat[] = {12}, strides[] = {8, 2}, turned[] = {2, 8}, contiguous[] = {4, 1}, one[] = {1};
+  const hark_tensor strided = view(HARK_F32, 0, 2, shape, strides), same = view(HARK_F32, 0, 2, shape, strides);
+  const hark_tensor moved = view(HARK_F32, 4, 2, shape, strides), other = view(HARK_F32, 0, 2, shape, turned);
+  const hark_tensor block = view(HARK_F32, 0, 2, shape, contiguous), line = view(HARK_F32, 0, 1, flat, one);
+  const hark_tensor longer = view(HARK_F32, 0, 2, wide, strides), wider = view(HARK_F64, 0, 2, shape, strides);
+  assert_true(hark_tensor_is_same(&strided, &same));
+  assert_true(hark_tensor_is_same(&block, &line));
+  assert_false(hark_tensor_is_same(&strided, &moved));
+  assert_false(hark_tensor_is_same(&strided, &other));
+  assert_false(hark_tensor_is_same(&strided, &block));
+  assert_false(hark_tensor_is_same(&strided, &longer));
+  assert_false(hark_tensor_is_same(&strided, &wider));
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(answers_are_those_of_counting),
       cmocka_unit_test(packed_views_are_apart),
       cmocka_unit_test(packed_views_of_grouped_heads_are_apart),
       cmocka_unit_test(strange_strides_do_no_harm),
+      cmocka_unit_test(places_are_the_same),
   };
   return cmocka_run_group_tests_name("overlap", tests, NULL, NULL);
 }
