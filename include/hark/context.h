@@ -3,12 +3,12 @@
  * There are no mutable globals. A context is used by one thread at a time; several contexts work at once in one process. What a context
  * created must be destroyed before it.
  *
- * Floating point: all threads compute as the one that calls does at that time, in its rounding and flushing small numbers to zero where it does, so
- * that the bits do not depend on the number of threads. Traps are held while operators and attention compute, and flags are afterwards what they
- * were before: infinities and NaN mean something here. Threads of a host program get back what they had.
+ * Floating point: during a call all threads take the calling thread's rounding mode, and flush small numbers to zero if it does. So the bits do
+ * not depend on the number of threads. Traps are disabled while operators and attention compute, because infinities and NaN mean something here;
+ * exception flags are afterwards what they were before. Threads of a host program get their own state back.
  *
- * Cores: a context's own threads may run on those that the thread may run on that makes the context. Where OpenMP's runtime has bound that thread to one
- * place (OMP_PROC_BIND, OMP_PLACES), they have the cores of all its places. The calling thread itself stays where it is.
+ * Cores: a context's own threads run on the cores that are allowed to the thread that makes the context. If OpenMP's runtime has bound that thread to
+ * one place (OMP_PROC_BIND, OMP_PLACES), they run on the cores of all places. The calling thread itself is not moved.
  */
 #ifndef HARK_CONTEXT_H
 #define HARK_CONTEXT_H

@@ -162,8 +162,8 @@ typedef struct hark_cross_entropy_attributes {
  * rates [R, pairs], R a divisor of H: heads h R / H .. share a row; then absent, or positions i32 [L] in place of first_position + l. y of x's
  * shape. Without rates, which the attributes may give too, they are base^(-2j/d).
  * interleaved: pairs (2j, 2j+1); half: pairs (j, j + d/2). Odd d is refused. RoFormer (arXiv 2104.09864).
- * Contexts longer than those of training: stretch s divides every rate (position interpolation, arXiv 2306.15595), or with original_length N
- * and no rates given those of pairs that turn seldom within N tokens (NTK by parts of YaRN, arXiv 2309.00071; hark_rotary_rate). */
+ * Contexts longer than those of training: stretch s divides every rate (position interpolation, arXiv 2306.15595). With original_length N, and
+ * no rates given, it divides only the rates of pairs that turn seldom within N tokens (NTK by parts of YaRN, arXiv 2309.00071; hark_rotary_rate). */
 typedef enum hark_rotary_pairs { HARK_ROTARY_INTERLEAVED, HARK_ROTARY_HALF } hark_rotary_pairs;
 typedef struct hark_rotary_attributes {
   int64_t heads;
@@ -177,8 +177,9 @@ typedef struct hark_rotary_attributes {
 } hark_rotary_attributes;
 
 /* The angle by which pair j of a head of d features turns from one position to the next, where no rates are an input. With t the attributes'
- * rates[j], or base^(-2j/d): t / stretch without original_length N, else (1 - w) t / stretch + w t. w falls from 1 to 0, linear in j, between
- * the pairs that turn 32 times and once within N: from floor(p(32)), 0 or more, to ceil(p(1)), d - 1 or less, p(r) = d ln(N / (2 pi r)) / (2 ln base). */
+ * rates[j], or base^(-2j/d): t / stretch without original_length N, else (1 - w) t / stretch + w t. The weight w falls from 1 to 0, linear in j,
+ * between pair a and pair b: a = max(floor(p(32)), 0) turns about 32 times within N tokens, b = min(ceil(p(1)), d - 1) about once, with
+ * p(r) = d ln(N / (2 pi r)) / (2 ln base); where a = b, b is a + 0.001. */
 HARK_API double hark_rotary_rate(const hark_rotary_attributes *attributes, int64_t d, int64_t j);
 
 /* positional: y[k, i] = log G(i / stretch) of a positional kernel, the table that attention takes as log_kernel; -infinity where G is 0.

@@ -13,7 +13,7 @@
 extern "C" {
 #endif
 
-/* Made by hark_tape_create(); belongs to its context, as which it is used by one thread at a time. */
+/* Made by hark_tape_create(). It belongs to its context and, like it, is used by one thread at a time. */
 typedef struct hark_tape hark_tape;
 typedef int32_t hark_value; /* 0: none */
 

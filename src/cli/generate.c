@@ -267,7 +267,7 @@ const hark_command hark_command_generate = {
         "  hark generate runs/book --context 1024   sees more at once than the model was trained on\n"
         "  hark generate book.safetensors           a file of hark export\n"
         "\n"
-        "  What goes beyond the context is forgotten, down to the last half of it, and said.\n",
+        "  A text longer than the context is cut to the last half of it each time it is full, with a warning.\n",
     .argument_minimum = 1,
     .argument_maximum = 1,
     .has_json = true,
