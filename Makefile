@@ -13,7 +13,7 @@ help:
 	@echo "make                       the library and the command, $(BUILD)/hark"
 	@echo "make demo                  three minutes: installs what is missing, trains a model on this repository's text, shows the result"
 	@echo "make test                  installs what is missing, builds, runs the suite"
-	@echo "make bench                 the machine's peak and the attention cases of docs/performance.md"
+	@echo "make bench                 the machine's peak and the attention cases of docs/notes/performance.md"
 	@echo "make bench-peers           the same against PyTorch, in a virtual environment of its own"
 	@echo "make fuzz                  the readers of files with any bytes: SECONDS=60 a target, TARGETS=\"json config\" (clang)"
 	@echo "make format                formats the sources"

@@ -90,7 +90,7 @@ void hark_parallel_for_alike(hark_context *context, int64_t count, hark_task *ta
 }
 
 /* Handing work over takes some tenths of a microsecond, and what both threads read and write has to come from the other's cache. But the caller begins
- * at once, and who comes too late takes nothing, so that little is lost where it does not pay; measured on two threads (docs/performance.md, Threads). */
+ * at once, and who comes too late takes nothing, so that little is lost where it does not pay; measured on two threads (docs/notes/performance.md, Threads). */
 #define SHARED_NANOSECONDS 2000
 
 bool hark_parallel_pays(double nanoseconds) { return nanoseconds >= SHARED_NANOSECONDS; }
