@@ -31,22 +31,6 @@ static const struct {
 } parameters[PARAMETERS] = {
     {first_weight, 2, {WIDTH, BITS}}, {first_bias, 1, {WIDTH}}, {second_weight, 2, {CLASSES, WIDTH}}, {second_bias, 1, {CLASSES}}};
 
-static hark_value leaf(hark_tape *tape, void *data, void *gradient, hark_type type, int rank, const int64_t *shape) {
-  hark_tensor tensor, gradient_tensor;
-  hark_value value;
-  check(hark_tensor_wrap(context, data, type, rank, shape, NULL, &tensor));
-  if (gradient != NULL) check(hark_tensor_wrap(context, gradient, type, rank, shape, NULL, &gradient_tensor));
-  check(hark_tape_leaf(tape, &tensor, gradient != NULL ? &gradient_tensor : NULL, &value));
-  return value;
-}
-
-/* The first output of an operator. */
-static hark_value apply(hark_tape *tape, const hark_operator *op, const void *attributes, int count, const hark_value *inputs) {
-  hark_value outputs[HARK_MAX_OUTPUTS];
-  check(hark_tape_apply(tape, op, attributes, count, inputs, 0, outputs));
-  return outputs[0];
-}
-
 /* One step; returns the loss. */
 static float step(hark_tape *tape, float rate) {
   static float bits[ROWS * BITS] = {0, 0, 0, 1, 1, 0, 1, 1};
@@ -58,13 +42,13 @@ static float step(hark_tape *tape, float rate) {
   hark_tape_reset(tape);
   memset(gradients, 0, sizeof gradients);
   for (int i = 0; i < PARAMETERS; i++)
-    p[i] = leaf(tape, parameters[i].data, gradients[i], HARK_F32, parameters[i].rank, parameters[i].shape);
-  const hark_value x = leaf(tape, bits, NULL, HARK_F32, 2, (int64_t[]){ROWS, BITS});
-  const hark_value target = leaf(tape, targets, NULL, HARK_I32, 1, (int64_t[]){ROWS});
-  const hark_value hidden = apply(tape, &hark_op_linear, NULL, 3, (hark_value[]){x, p[0], p[1]});
-  const hark_value active = apply(tape, &hark_op_gelu, &gelu, 1, &hidden);
-  const hark_value logits = apply(tape, &hark_op_linear, NULL, 3, (hark_value[]){active, p[2], p[3]});
-  const hark_value result = apply(tape, &hark_op_cross_entropy, &mean, 2, (hark_value[]){logits, target});
+    p[i] = hark_tape_input(tape, HARK_F32, parameters[i].rank, parameters[i].shape, parameters[i].data, gradients[i]);
+  const hark_value x = hark_tape_input(tape, HARK_F32, 2, (int64_t[]){ROWS, BITS}, bits, NULL);
+  const hark_value target = hark_tape_input(tape, HARK_I32, 1, (int64_t[]){ROWS}, targets, NULL);
+  const hark_value hidden = hark_apply1(tape, &hark_op_gelu, &gelu, hark_apply3(tape, &hark_op_linear, NULL, x, p[0], p[1]));
+  const hark_value logits = hark_apply3(tape, &hark_op_linear, NULL, hidden, p[2], p[3]);
+  const hark_value result = hark_apply2(tape, &hark_op_cross_entropy, &mean, logits, target);
+  check(hark_tape_failure(tape)); /* of any of these lines */
   check(hark_tensor_read(context, hark_tape_tensor(tape, result), &loss));
   check(hark_tape_backward(tape, result, 1.0));
   for (int i = 0; i < PARAMETERS; i++)

@@ -48,6 +48,17 @@ HARK_API HARK_MUST_CHECK hark_status hark_tape_leaf(hark_tape *tape, const hark_
 HARK_API HARK_MUST_CHECK hark_status hark_tape_apply(hark_tape *tape, const hark_operator *op, const void *attributes, int input_count,
                                                      const hark_value *inputs, unsigned consumed, hark_value *outputs);
 
+/* The same for formulas: applies a record to one, two or three values and returns its first output. A failure returns 0 and is kept by the tape:
+ * from then on these calls do nothing and return 0, so that a formula is written without a check in every line, and hark_tape_backward() returns
+ * the failure, as hark_tape_failure() does. hark_tape_reset() forgets it. */
+HARK_API hark_value hark_apply1(hark_tape *tape, const hark_operator *op, const void *attributes, hark_value a);
+HARK_API hark_value hark_apply2(hark_tape *tape, const hark_operator *op, const void *attributes, hark_value a, hark_value b);
+HARK_API hark_value hark_apply3(hark_tape *tape, const hark_operator *op, const void *attributes, hark_value a, hark_value b, hark_value c);
+/* A leaf on contiguous memory of the caller's: of `shape`, without a gradient where `gradient` is NULL; as hark_tape_leaf(), with the failure kept. */
+HARK_API hark_value hark_tape_input(hark_tape *tape, hark_type type, int rank, const int64_t *shape, void *data, void *gradient);
+/* The first failure of these calls since the last reset; its message is in the context, as long as no other call has failed since. */
+HARK_API HARK_MUST_CHECK hark_status hark_tape_failure(const hark_tape *tape);
+
 /* The caller will not use the value again. */
 HARK_API void hark_tape_release(hark_tape *tape, hark_value value);
 
@@ -66,7 +77,7 @@ HARK_API HARK_MUST_CHECK hark_status hark_tape_segment(hark_tape *tape, hark_tap
 
 /* Gradients of a rank-0 value with respect to every leaf that asked for one, added into the leaves' gradients. Seeds with `seed`. Errors:
  * HARK_INVALID_ARGUMENT (no value of this tape, or one that depends on no such leaf), HARK_SHAPE_MISMATCH (more than one number, or no f32 or
- * f64), those of the records' backwards, HARK_OUT_OF_MEMORY. */
+ * f64), those of the records' backwards, HARK_OUT_OF_MEMORY; the failure that the tape has kept. */
 HARK_API HARK_MUST_CHECK hark_status hark_tape_backward(hark_tape *tape, hark_value loss, double seed);
 
 /* Useful operations of everything applied since the last reset, forward and, once done, backward. */

@@ -182,6 +182,7 @@ hark_status hark_tape_backward_nodes(hark_tape *tape, int32_t first) {
 
 hark_status hark_tape_backward(hark_tape *tape, hark_value loss, double seed) {
   hark_context *context = tape->context;
+  HARK_TRY(tape->failure);
   if (loss <= 0 || loss >= tape->value_count)
     return hark_fail(context, HARK_INVALID_ARGUMENT, "backward: %d is not a value of this tape", (int)loss);
   const hark_tensor tensor = tape_value_at(tape, loss)->tensor;

@@ -48,6 +48,7 @@ void hark_tape_reset(hark_tape *tape) {
   for (tape_chunk *chunk = tape->chunks; chunk != NULL; chunk = chunk->next) chunk->used = 0;
   tape->operations = 0;
   tape->recording = true;
+  tape->failure = HARK_OK;
   /* A piece for every block was there when the block was made, so that this cannot need memory. */
   const hark_status status = hark_pool_reset(tape->pool);
   (void)status;

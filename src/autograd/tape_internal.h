@@ -50,6 +50,7 @@ struct hark_tape {
   hark_pool memory, shapes;
   hark_pool *pool; /* the one in use */
   bool recording;
+  hark_status failure;  /* of the calls for formulas (formula.c), since the last reset */
   hark_value first_own; /* values below it are inputs of the segment being built and cannot be released */
 
   tape_storage *storages;

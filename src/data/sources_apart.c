@@ -59,9 +59,10 @@ static hark_status check_copies(hark_context *context, file_entry *entries, int6
   qsort(entries, (size_t)count, sizeof *entries, by_contents);
   for (int64_t i = 1; i < count; i++)
     if (strcmp(entries[i - 1].sha256, entries[i].sha256) == 0 && entries[i - 1].part != entries[i].part)
-      return hark_fail(context, HARK_BAD_CONFIGURATION,
-                       "%s: has the same contents as %s, so the model would be validated on what it was trained on; leave one of them out%s",
-                       entries[i].file->path, entries[i - 1].file->path, advice);
+      return hark_fail(
+          context, HARK_BAD_CONFIGURATION,
+          "%s: has the same contents as %s, so the model would be validated on what it was trained on; leave one of them out%s",
+          entries[i].file->path, entries[i - 1].file->path, advice);
   return HARK_OK;
 }
 

@@ -401,6 +401,53 @@ static void test_nested_calls_are_refused(void **state) {
   hark_context_destroy(&context);
 }
 
+/* Formulas: the same bits as with a status in every line, and the first failure is kept. */
+static void test_formulas(void **state) {
+  (void)state;
+  static float data[6] = {1, -2, 3, 0.5F, 4, -1}, gradient[6], weight[4] = {1, 2, 3, 4}, other[6], nothing[6], loss;
+  const hark_squared_error_attributes whole = {.weight = 1};
+  const int64_t shape[] = {3, 2}, square[] = {2, 2};
+  hark_context *const context = test_reference_open();
+  hark_tape *tape;
+  assert_int_equal(hark_tape_create(context, &tape), HARK_OK);
+  hark_value x = hark_tape_input(tape, HARK_F32, 2, shape, data, gradient);
+  const hark_value w = hark_tape_input(tape, HARK_F32, 2, square, weight, NULL);
+  const hark_value zeros = hark_tape_input(tape, HARK_F32, 2, shape, nothing, NULL);
+  const hark_value product = hark_apply2(tape, &hark_op_linear, NULL, x, w);
+  const hark_value sum = hark_apply2(tape, &hark_op_squared_error, &whole, product, zeros);
+  assert_int_equal(hark_tape_failure(tape), HARK_OK);
+  assert_int_equal(hark_tape_backward(tape, sum, 1), HARK_OK);
+  assert_int_equal(hark_tensor_read(context, hark_tape_tensor(tape, sum), &loss), HARK_OK);
+  float by_hand = 0, of_first = 0;
+  for (int row = 0; row < 3; row++)
+    for (int k = 0; k < 2; k++) {
+      const float y = data[2 * row] * weight[2 * k] + data[2 * row + 1] * weight[2 * k + 1];
+      by_hand += y * y;
+      if (row == 0) of_first += 2 * y * weight[2 * k];
+    }
+  assert_true(loss == by_hand); /* small whole numbers and halves: f32 holds all of them */
+  assert_true(gradient[0] == of_first);
+
+  hark_tape_reset(tape);
+  x = hark_tape_input(tape, HARK_F32, 2, shape, data, NULL);
+  const hark_value wrong =
+      hark_apply2(tape, &hark_op_linear, NULL, x, x); /* [3, 2] by [3, 2]: the second has to have columns of the first */
+  assert_int_equal(hark_tape_failure(tape), HARK_OK);
+  assert_int_not_equal(wrong, 0);
+  const hark_value bad = hark_apply3(tape, &hark_op_linear, NULL, x, wrong, x);
+  assert_int_equal(bad, 0);
+  assert_int_equal(hark_tape_failure(tape), HARK_SHAPE_MISMATCH);
+  assert_non_null(strstr(hark_context_message(context), "linear"));
+  assert_int_equal(hark_tape_input(tape, HARK_F32, 2, shape, other, NULL), 0);
+  assert_int_equal(hark_apply1(tape, &hark_op_relu, NULL, wrong), 0);
+  assert_int_equal(hark_tape_backward(tape, 1, 1), HARK_SHAPE_MISMATCH);
+  hark_tape_reset(tape);
+  assert_int_equal(hark_tape_failure(tape), HARK_OK);
+  assert_int_not_equal(hark_tape_input(tape, HARK_F32, 2, shape, data, NULL), 0);
+  hark_tape_destroy(&tape);
+  test_setup_close(context);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_gradients),
@@ -412,6 +459,7 @@ int main(void) {
       cmocka_unit_test(test_segment_edges),
       cmocka_unit_test(test_inference),
       cmocka_unit_test(test_pool),
+      cmocka_unit_test(test_formulas),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
