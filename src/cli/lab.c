@@ -7,6 +7,7 @@
 #include "cli/common.h"
 #include "cli/lab_markdown.h"
 #include "cli/lab_print.h"
+#include "cli/lab_seeds.h"
 #include "cli/progress.h"
 #include "core/thread_count.h"
 #include "io/files.h"
@@ -18,7 +19,7 @@
 typedef struct lab_values {
   bool list, quick, strict, terminal;
   int64_t seed, threads;
-  const char *figure, *out, *markdown;
+  const char *seeds, *figure, *out, *markdown;
 } lab_values;
 
 #define AT(field) offsetof(lab_values, field)
@@ -27,7 +28,9 @@ static const hark_option options[] = {
     {"quick", NULL, HARK_OPTION_BOOL, AT(quick), "false", NULL, NULL, NULL,
      "smaller sizes and wider intervals: at most 40 seconds each instead of ten minutes", "list false"},
     {"strict", NULL, HARK_OPTION_BOOL, AT(strict), "false", NULL, NULL, NULL, "end with exit code 1 when a criterion fails", "list false"},
-    {"seed", "seed", HARK_OPTION_INT, AT(seed), "1", "[0, inf)", NULL, NULL, "of all random numbers", "list false"},
+    {"seed", "seed", HARK_OPTION_INT, AT(seed), "1", "[0, inf)", NULL, NULL, "of all random numbers", "list false, seeds none"},
+    {"seeds", "seeds", HARK_OPTION_STRING, AT(seeds), "", NULL, NULL, "LIST",
+     "run with each of several seeds, such as 1-10 or 1,3,7-9: in how many each criterion passes; figures are of the first", "list false"},
     {"figure", "figure", HARK_OPTION_STRING, AT(figure), "", NULL, NULL, "FILE", "draw the figure as SVG, or as PNG where FILE ends so",
      "list false"},
     {"terminal", NULL, HARK_OPTION_BOOL, AT(terminal), "false", NULL, NULL, NULL, "draw the curves on the terminal, without gnuplot",
@@ -68,9 +71,28 @@ static bool figures_folder(const char *markdown, char out[HARK_PATH_BYTES]) {
   return markdown[length - 4] != '/';
 }
 
+/* What --seeds gives, or --seed. */
+static bool read_seeds(const lab_values *v, hark_lab_seeds *out, char complaint[HARK_LAB_COMPLAINT_BYTES]) {
+  *out = (hark_lab_seeds){.count = 1, .list = {v->seed}};
+  return v->seeds[0] == 0 || hark_lab_seeds_read(v->seeds, out, complaint);
+}
+
+static hark_status check_seeds(hark_invocation *call) {
+  const lab_values *const v = call->values[0];
+  char complaint[HARK_LAB_COMPLAINT_BYTES];
+  hark_lab_seeds seeds;
+  if (!read_seeds(v, &seeds, complaint)) return hark_options_complain(call->context, call->options, "seeds", "%s", complaint);
+  if (v->seeds[0] == 0 && hark_options_source(call->options, "seeds") != HARK_SOURCE_DEFAULT)
+    return hark_options_complain(call->context, call->options, "seeds", "'' is no seed, expected seeds such as 1-10 or 1,3,7-9");
+  if (v->terminal && seeds.count > 1)
+    return hark_options_complain(call->context, call->options, "terminal", "draws one seed; --figure FILE draws the first of several");
+  return HARK_OK;
+}
+
 static hark_status check(hark_invocation *call) {
   const lab_values *const v = call->values[0];
   if (v->list) return HARK_OK;
+  HARK_TRY(check_seeds(call));
   if (hark_options_argument_count(call->options) == 0)
     return hark_options_complain(call->context, call->options, "NAME",
                                  "missing, expected an experiment or all; hark lab --list tells which");
@@ -109,7 +131,21 @@ static hark_status print_list(hark_invocation *call) {
 
 /* ---- running ---- */
 
-typedef void lab_printer(const hark_lab *lab, const hark_lab_entry *entry, hark_text *text);
+typedef void lab_printer(const hark_lab_outcomes *outcomes, const hark_lab_entry *entry, hark_text *text);
+
+/* Of --seed one experiment with its tables, of --seeds what all of them gave. */
+static void print_text(const hark_lab_outcomes *outcomes, const hark_lab_entry *entry, hark_text *text) {
+  hark_lab_print_text(outcomes->first, entry, text);
+}
+
+static void print_json(const hark_lab_outcomes *outcomes, const hark_lab_entry *entry, hark_text *text) {
+  hark_lab_print_json(outcomes->first, entry, text);
+}
+
+static lab_printer *printer_of(const lab_values *v, bool json) {
+  if (v->seeds[0] != 0) return json ? hark_lab_print_seeds_json : hark_lab_print_seeds_text;
+  return json ? print_json : print_text;
+}
 
 /* FOLDER/NAME.ENDING */
 static hark_status path_of(hark_context *context, const char *folder, const char *name, const char *ending, char *out) {
@@ -121,13 +157,12 @@ static hark_status path_of(hark_context *context, const char *folder, const char
   return status;
 }
 
-static hark_status write_one(hark_invocation *call, const hark_lab *lab, const hark_lab_entry *entry, const char *ending,
-                             lab_printer *print) {
+static hark_status write_one(hark_invocation *call, const hark_lab_outcomes *outcomes, const hark_lab_entry *entry, bool json) {
   const lab_values *const v = call->values[0];
   char path[HARK_PATH_BYTES];
   hark_text text = hark_text_empty(call->context);
-  HARK_TRY(path_of(call->context, v->out, entry->name, ending, path));
-  print(lab, entry, &text);
+  HARK_TRY(path_of(call->context, v->out, entry->name, json ? "json" : "txt", path));
+  printer_of(v, json)(outcomes, entry, &text);
   hark_status status = text.status;
   if (status == HARK_OK) status = hark_path_clean(call->context, path);
   if (status == HARK_OK) status = hark_file_write(call->context, path, hark_text_get(&text), text.length);
@@ -135,26 +170,24 @@ static hark_status write_one(hark_invocation *call, const hark_lab *lab, const h
   return status;
 }
 
-static hark_status write_all(hark_invocation *call, const hark_lab *lab, const hark_lab_entry *entry) {
+static hark_status write_all(hark_invocation *call, const hark_lab_outcomes *outcomes, const hark_lab_entry *entry) {
   const lab_values *const v = call->values[0];
   char path[HARK_PATH_BYTES];
-  HARK_TRY(write_one(call, lab, entry, "txt", hark_lab_print_text));
-  HARK_TRY(write_one(call, lab, entry, "json", hark_lab_print_json));
+  HARK_TRY(write_one(call, outcomes, entry, false));
+  HARK_TRY(write_one(call, outcomes, entry, true));
   HARK_TRY(path_of(call->context, v->out, entry->name, "svg", path));
-  return lab->panel_count > 0 ? hark_lab_draw(call, lab, path) : HARK_OK;
+  return outcomes->first->panel_count > 0 ? hark_lab_draw(call, outcomes->first, path) : HARK_OK;
 }
 
-static hark_status show(hark_invocation *call, const hark_lab *lab, const hark_lab_entry *entry) {
+static hark_status show(hark_invocation *call, const hark_lab_outcomes *outcomes, const hark_lab_entry *entry) {
   const lab_values *const v = call->values[0];
+  const hark_lab *const lab = outcomes->first;
   hark_text text = hark_text_empty(call->context);
-  if (call->json)
-    hark_lab_print_json(lab, entry, &text);
-  else
-    hark_lab_print_text(lab, entry, &text);
+  printer_of(v, call->json)(outcomes, entry, &text);
   HARK_TRY(hark_command_print(call, &text));
   if (v->terminal) HARK_TRY(hark_lab_draw_letters(call, lab));
   if (v->figure[0] != 0 && lab->panel_count > 0) HARK_TRY(hark_lab_draw(call, lab, v->figure));
-  return v->out[0] != 0 ? write_all(call, lab, entry) : HARK_OK;
+  return v->out[0] != 0 ? write_all(call, outcomes, entry) : HARK_OK;
 }
 
 /* Of `hark lab all`: what this build cannot run, in a line. */
@@ -168,17 +201,17 @@ static hark_status tell_left_out(hark_invocation *call, const hark_lab_entry *en
   return hark_command_print(call, &text);
 }
 
-/* The document's section, and its figure. `second`: as for hark_lab_markdown_section(). */
-static hark_status describe(hark_invocation *call, const hark_lab *lab, const hark_lab *second, const hark_lab_entry *entry,
-                            hark_text *document) {
+/* The document's section, and its figure. */
+static hark_status describe(hark_invocation *call, const hark_lab_outcomes *outcomes, const hark_lab_entry *entry, hark_text *document) {
   const lab_values *const v = call->values[0];
+  const hark_lab *const lab = outcomes->first;
   char folder[HARK_PATH_BYTES], path[HARK_PATH_BYTES];
   if (!figures_folder(v->markdown, folder)) return HARK_OK;
   const char *const slash = strrchr(folder, '/');
   hark_text link = hark_text_empty(call->context);
   hark_text_append(&link, "%s/%s.svg", slash != NULL ? slash + 1 : folder, entry->name);
   hark_status status = link.status;
-  if (status == HARK_OK) hark_lab_markdown_section(lab, second, entry, lab->panel_count > 0 ? hark_text_get(&link) : NULL, document);
+  if (status == HARK_OK) hark_lab_markdown_section(outcomes, entry, lab->panel_count > 0 ? hark_text_get(&link) : NULL, document);
   hark_text_free(&link);
   if (status == HARK_OK) status = document->status;
   if (status != HARK_OK || lab->panel_count == 0) return status;
@@ -191,7 +224,9 @@ static hark_status describe(hark_invocation *call, const hark_lab *lab, const ha
 typedef struct lab_view {
   hark_progress progress;
   const char *name;      /* of the experiment at work */
-  int number, count;     /* which of how many */
+  int64_t seed;          /* its seed */
+  int number, count;     /* which of how many runs */
+  bool seeds;            /* each experiment runs with several */
   double begun, started; /* clock at the beginning of all, and of this one */
   int64_t done, all;     /* steps of the loop at work; 0: of none that counts them */
 } lab_view;
@@ -218,7 +253,9 @@ static void show_tick(void *user, const hark_lab *lab, int64_t done, int64_t all
   int64_t rows = 0;
   for (int i = 0; i < lab->table_count; i++) rows += hark_lab_row_count(&lab->tables[i]);
 #define WRITE(piece, member, ...) (void)snprintf(pieces[piece].member, HARK_PROGRESS_PIECE_BYTES, __VA_ARGS__)
-  if (view->count > 1) WRITE(NAME, text, "experiment %d of %d, %s", view->number, view->count, view->name);
+  if (view->count > 1 && view->seeds)
+    WRITE(NAME, text, "run %d of %d, %s, seed %" PRId64, view->number, view->count, view->name, view->seed);
+  if (view->count > 1 && !view->seeds) WRITE(NAME, text, "experiment %d of %d, %s", view->number, view->count, view->name);
   if (view->count > 1) WRITE(NAME, brief, "%d/%d %s", view->number, view->count, view->name);
   if (view->count == 1) WRITE(NAME, text, "%s", view->name);
   WRITE(ELAPSED, text, "%s", hark_progress_time(now - view->started, time));
@@ -241,22 +278,6 @@ static hark_status run_watched(hark_lab *lab, const hark_lab_entry *entry, lab_v
   return status;
 }
 
-/* Where a criterion fails the document has another seed's figures too. */
-static hark_status describe_twice(hark_invocation *call, const hark_lab *lab, int experiment, lab_view *view, hark_text *document) {
-  const lab_values *const v = call->values[0];
-  const hark_lab_entry *const entry = &hark_lab_entries[experiment];
-  hark_lab *second = NULL;
-  hark_status status = HARK_OK;
-  if (v->markdown[0] != 0 && !hark_lab_all_pass(lab)) {
-    status = hark_lab_create(call->context, v->quick, lab->seed + 1, lab->options, &second);
-    if (status == HARK_OK) status = run_watched(second, entry, view);
-    if (status != HARK_OK) hark_fail_prefix(call->context, "%s: second seed: ", entry->name);
-  }
-  if (status == HARK_OK) status = describe(call, lab, second, entry, document);
-  hark_lab_destroy(&second);
-  return status;
-}
-
 /* How many threads were asked for, which times depend on, and the experiment's own options that were given, with what stands for their values: a
  * file's name is nobody else's. */
 static void tell_given(const hark_invocation *call, int experiment, hark_text *out) {
@@ -268,32 +289,64 @@ static void tell_given(const hark_invocation *call, int experiment, hark_text *o
       hark_text_append(out, " --%s %s", own->options[o].name, own->options[o].argument != NULL ? own->options[o].argument : "VALUE");
 }
 
-/* Runs, shows and describes. */
-static hark_status go_through(hark_invocation *call, hark_lab *lab, int experiment, lab_view *view, hark_text *document) {
+/* Runs an experiment with one seed, and adds what came of it. */
+static hark_status run_seed(hark_invocation *call, int experiment, int64_t seed, lab_view *view, hark_lab_outcomes *outcomes) {
+  const lab_values *const v = call->values[0];
+  const hark_lab_entry *const entry = &hark_lab_entries[experiment];
+  hark_lab *lab = NULL;
+  view->name = entry->name;
+  view->seed = seed;
+  view->started = hark_progress_clock();
+  HARK_TRY(hark_lab_create(call->context, v->quick, (uint64_t)seed, call->values[experiment + 1], &lab));
+  hark_status status = run_watched(lab, entry, view);
+  if (status == HARK_OK) status = hark_lab_outcomes_add(outcomes, seed, &lab);
+  hark_lab_destroy(&lab);
+  if (status == HARK_OK) return status;
+  if (view->seeds || outcomes->seeds.count > 0)
+    hark_fail_prefix(call->context, "%s: seed %" PRId64 ": ", entry->name, seed);
+  else
+    hark_fail_prefix(call->context, "%s: ", entry->name);
+  return status;
+}
+
+/* The next seed beside one with which a criterion fails, for the document: whether it is the seed's fault. */
+static hark_status run_another(hark_invocation *call, int experiment, lab_view *view, hark_lab_outcomes *outcomes) {
+  const lab_values *const v = call->values[0];
+  const int64_t seed = outcomes->seeds.list[0];
+  if (v->markdown[0] == 0 || outcomes->seeds.count > 1 || hark_lab_all_pass(outcomes->first) || seed == INT64_MAX) return HARK_OK;
+  return run_seed(call, experiment, seed + 1, view, outcomes);
+}
+
+/* Runs with every seed, shows and describes. */
+static hark_status go_through(hark_invocation *call, int experiment, lab_view *view, hark_lab_outcomes *outcomes, bool *passed,
+                              hark_text *document) {
+  const lab_values *const v = call->values[0];
+  const hark_lab_entry *const entry = &hark_lab_entries[experiment];
+  char complaint[HARK_LAB_COMPLAINT_BYTES];
+  hark_lab_seeds seeds;
+  (void)read_seeds(v, &seeds, complaint); /* check() has read them */
+  for (int s = 0; s < seeds.count; s++) {
+    view->number++;
+    HARK_TRY(run_seed(call, experiment, seeds.list[s], view, outcomes));
+  }
+  *passed = *passed && hark_lab_passing_seeds(outcomes) == seeds.count;
+  HARK_TRY(show(call, outcomes, entry));
+  HARK_TRY(run_another(call, experiment, view, outcomes));
   hark_text given = hark_text_empty(call->context);
   tell_given(call, experiment, &given);
   hark_status status = given.status;
-  lab->given = hark_text_get(&given);
-  if (status == HARK_OK) status = run_watched(lab, &hark_lab_entries[experiment], view);
-  if (status != HARK_OK) hark_fail_prefix(call->context, "%s: ", hark_lab_entries[experiment].name);
-  if (status == HARK_OK) status = show(call, lab, &hark_lab_entries[experiment]);
-  if (status == HARK_OK) status = describe_twice(call, lab, experiment, view, document);
-  lab->given = NULL;
+  outcomes->first->given = hark_text_get(&given);
+  if (status == HARK_OK) status = describe(call, outcomes, entry, document);
+  outcomes->first->given = NULL;
   hark_text_free(&given);
   return status;
 }
 
 static hark_status run_one(hark_invocation *call, int experiment, lab_view *view, bool *passed, hark_text *document) {
-  const lab_values *const v = call->values[0];
-  const hark_lab_entry *const entry = &hark_lab_entries[experiment];
-  hark_lab *lab;
-  if (is_left_out(hark_options_argument(call->options, 0), experiment)) return tell_left_out(call, entry, document);
-  view->name = entry->name;
-  view->started = hark_progress_clock();
-  HARK_TRY(hark_lab_create(call->context, v->quick, (uint64_t)v->seed, call->values[experiment + 1], &lab));
-  const hark_status status = go_through(call, lab, experiment, view, document);
-  *passed = *passed && hark_lab_all_pass(lab);
-  hark_lab_destroy(&lab);
+  hark_lab_outcomes outcomes = {.context = call->context};
+  if (is_left_out(hark_options_argument(call->options, 0), experiment)) return tell_left_out(call, &hark_lab_entries[experiment], document);
+  const hark_status status = go_through(call, experiment, view, &outcomes, passed, document);
+  hark_lab_outcomes_end(&outcomes);
   return status;
 }
 
@@ -342,11 +395,14 @@ int hark_lab_exit_code(bool passed, bool strict) { return passed || !strict ? HA
 static hark_status run_chosen(hark_invocation *call, const char *chosen, bool *passed) {
   hark_text sections = hark_text_empty(call->context);
   hark_status status = check_document(call, chosen);
+  char complaint[HARK_LAB_COMPLAINT_BYTES];
+  hark_lab_seeds seeds;
   lab_view view = {.progress = hark_progress_begin(), .begun = hark_progress_clock()};
-  for (int i = 0; i < hark_lab_entry_count; i++) view.count += is_chosen(chosen, i) && !is_left_out(chosen, i);
+  (void)read_seeds(call->values[0], &seeds, complaint);
+  view.seeds = seeds.count > 1;
+  for (int i = 0; i < hark_lab_entry_count; i++) view.count += is_chosen(chosen, i) && !is_left_out(chosen, i) ? seeds.count : 0;
   for (int i = 0; i < hark_lab_entry_count && status == HARK_OK; i++) {
     if (!is_chosen(chosen, i)) continue;
-    view.number += !is_left_out(chosen, i);
     status = run_one(call, i, &view, passed, &sections);
   }
   if (status == HARK_OK) status = sections.status;
@@ -360,7 +416,10 @@ static hark_status run(hark_invocation *call) {
   if (v->list) return print_list(call);
   const char *const chosen = hark_options_argument(call->options, 0);
   bool passed = true;
-  HARK_TRY(hark_command_open(call, "reference", v->threads, (uint64_t)v->seed, true));
+  char complaint[HARK_LAB_COMPLAINT_BYTES];
+  hark_lab_seeds seeds;
+  (void)read_seeds(v, &seeds, complaint);
+  HARK_TRY(hark_command_open(call, "reference", v->threads, (uint64_t)seeds.list[0], true));
   for (int i = 0; i < hark_lab_entry_count; i++) {
     const hark_experiment *const experiment = hark_lab_entries[i].experiment;
     const hark_status status =
@@ -385,11 +444,13 @@ const hark_command hark_command_lab = {
         "  hark lab --list\n"
         "  hark lab rank-map --figure rank-map.svg\n"
         "  hark lab all --quick --strict --out lab\n"
+        "  hark lab downstream --seeds 1-10\n"
         "  hark lab all --markdown docs/lab.md\n"
         "  hark lab rank-map --markdown docs/lab.md\n"
         "  hark lab approximation --run runs/book --text book.txt\n"
         "\n"
-        "  A criterion that fails is a result, told with its numbers: exit code 0, with --strict 1. docs/lab.md tells what each shows.\n",
+        "  A criterion that fails is a result, reported with its numbers: exit code 0, with --strict 1, of --seeds unless all pass. "
+        "docs/lab.md has what each shows.\n",
     .argument_minimum = 0,
     .argument_maximum = 1,
     .has_json = true,

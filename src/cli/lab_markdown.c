@@ -8,7 +8,8 @@
 #include "cli/lab_print.h"
 
 #define TITLE "# The laboratory\n"
-#define MOST_ROWS 16 /* of a table that is shown whole; of longer ones every so many, first and last included */
+#define MOST_ROWS 16     /* of a table that is shown whole; of longer ones every so many, first and last included */
+#define MOST_FAILURES 12 /* numbers of a criterion that fails */
 
 static const char introduction[] = TITLE
     "\nPapers state things that can be measured. `hark lab NAME` measures one of them: it prints tables, says pass or fail by criteria "
@@ -151,6 +152,21 @@ static void append_criteria(const hark_lab *lab, hark_text *text) {
   }
 }
 
+/* The same of several seeds. */
+static void append_shares(const hark_lab_outcomes *o, hark_text *text) {
+  hark_text_append(text, "\n| criterion | bound | passed | mean | deviation | least | largest |\n|---|---|---|--:|--:|--:|--:|\n");
+  for (int i = 0; i < o->first->criterion_count; i++) {
+    const hark_lab_summary of = hark_lab_summarise(o, i);
+    const char *const mark = of.passed < o->seeds.count ? "**" : "";
+    hark_text_append(text, "| ");
+    append_cell_text(o->first->criteria[i].name, text);
+    hark_text_append(text, " | ");
+    append_bounds(&o->first->criteria[i], text);
+    hark_text_append(text, " | %s%d of %d%s | %.4g | %.2g | %.4g | %.4g |\n", mark, of.passed, o->seeds.count, mark, of.mean, of.deviation,
+                     of.least, of.largest);
+  }
+}
+
 static void begin_section(const hark_lab_entry *entry, hark_text *text) {
   const hark_experiment *const e = entry->experiment;
   hark_text_append(text, "\n## %s\n\n%s.\n\n*Statement.* %s.\n", entry->name, e->paper, e->statement);
@@ -158,8 +174,10 @@ static void begin_section(const hark_lab_entry *entry, hark_text *text) {
   if (e->notes != NULL) hark_text_append(text, "\n%s\n", e->notes);
 }
 
-static bool fails_in_either(const hark_lab *lab, const hark_lab *second, int criterion) {
-  return !hark_lab_passes(&lab->criteria[criterion]) || !hark_lab_passes(&second->criteria[criterion]);
+static bool fails_somewhere(const hark_lab_outcomes *o, int criterion) {
+  for (int s = 0; s < o->seeds.count; s++)
+    if (!hark_lab_seed_passes_one(o, s, criterion)) return true;
+  return false;
 }
 
 static bool is_explained(const hark_experiment *experiment, const hark_lab_criterion *criterion) {
@@ -175,49 +193,67 @@ static bool is_explained(const hark_experiment *experiment, const hark_lab_crite
 }
 
 /* Names of the criteria that fail and are explained, or are not. Returns how many. */
-static int append_names(const hark_lab *lab, const hark_lab *second, const hark_experiment *experiment, bool explained, hark_text *text) {
+static int append_names(const hark_lab_outcomes *o, const hark_experiment *experiment, bool explained, hark_text *text) {
   int count = 0;
-  for (int i = 0; i < lab->criterion_count && i < second->criterion_count; i++) {
-    if (!fails_in_either(lab, second, i) || is_explained(experiment, &lab->criteria[i]) != explained) continue;
-    hark_text_append(text, "%s\"%s\"",
-                     count > 0   ? ", "
-                     : explained ? "\n*Why*, of "
-                                 : "\n*No explanation is known* of ",
-                     lab->criteria[i].name);
+  for (int i = 0; i < o->first->criterion_count; i++) {
+    const hark_lab_criterion *const criterion = &o->first->criteria[i];
+    if (!fails_somewhere(o, i) || is_explained(experiment, criterion) != explained) continue;
+    hark_text_append(text, "%s\"%s\"", count > 0 ? ", " : explained ? "\n*Why*, of " : "\n*No explanation is known* of ", criterion->name);
     count++;
   }
   return count;
 }
 
-/* Criteria that fail with one seed or the other, and the explanation of those that have one. */
-static void append_failures(const hark_lab *lab, const hark_lab *second, const hark_lab_entry *entry, hark_text *text) {
-  hark_text_append(text, "\n| criterion that fails | bound | seed %" PRIu64 " | seed %" PRIu64 " | |\n|---|---|--:|--:|---|\n", lab->seed,
-                   second->seed);
-  for (int i = 0; i < lab->criterion_count && i < second->criterion_count; i++) {
-    const hark_lab_criterion *const criterion = &lab->criteria[i];
-    if (!fails_in_either(lab, second, i)) continue;
+/* Criteria that fail with some seed, what was measured with it, and the explanation of those that have one. */
+static void append_failures(const hark_lab_outcomes *o, const hark_lab_entry *entry, hark_text *text) {
+  hark_text_append(text, "\n| criterion that fails | bound | measured where it fails |\n|---|---|---|\n");
+  for (int i = 0; i < o->first->criterion_count; i++) {
+    int failed = 0;
+    if (!fails_somewhere(o, i)) continue;
     hark_text_append(text, "| ");
-    append_cell_text(criterion->name, text);
+    append_cell_text(o->first->criteria[i].name, text);
     hark_text_append(text, " | ");
-    append_bounds(criterion, text);
-    hark_text_append(text, " | %.4g | %.4g | %s |\n", criterion->measured, second->criteria[i].measured,
-                     hark_lab_passes(&second->criteria[i]) ? "passes with the second seed"
-                     : hark_lab_passes(criterion)          ? "passes with the first seed"
-                                                           : "**fails with both**");
+    append_bounds(&o->first->criteria[i], text);
+    hark_text_append(text, " |");
+    for (int s = 0; s < o->seeds.count; s++) {
+      if (hark_lab_seed_passes_one(o, s, i)) continue;
+      if (failed++ < MOST_FAILURES)
+        hark_text_append(text, "%s %.4g (seed %" PRId64 ")", failed > 1 ? "," : "", hark_lab_measured(o, s, i), o->seeds.list[s]);
+    }
+    if (failed > MOST_FAILURES) hark_text_append(text, " and with %d other seeds", failed - MOST_FAILURES);
+    hark_text_append(text, " |\n");
   }
-  if (append_names(lab, second, entry->experiment, true, text) > 0) hark_text_append(text, ". %s\n", entry->experiment->failure);
-  if (append_names(lab, second, entry->experiment, false, text) > 0) hark_text_append(text, ".\n");
+  if (append_names(o, entry->experiment, true, text) > 0) hark_text_append(text, ". %s\n", entry->experiment->failure);
+  if (append_names(o, entry->experiment, false, text) > 0) hark_text_append(text, ".\n");
 }
 
-void hark_lab_markdown_section(const hark_lab *lab, const hark_lab *second, const hark_lab_entry *entry, const char *figure,
-                               hark_text *text) {
+/* What has been found, and the command that finds it again. */
+static void append_verdict(const hark_lab_outcomes *o, const hark_lab_entry *entry, hark_text *text) {
+  const hark_lab *const lab = o->first;
+  const bool one = o->seeds.count == 1;
+  if (one)
+    hark_text_append(text, "\nSeed %" PRId64 " %s", o->seeds.list[0], hark_lab_all_pass(lab) ? "passes" : "**fails**");
+  else
+    hark_text_append(text, "\nPassed with %d of %d seeds", hark_lab_passing_seeds(o), o->seeds.count);
+  hark_text_append(text, ": `hark lab %s --seed%s ", entry->name, one ? "" : "s");
+  hark_lab_append_seeds(o, text);
+  hark_text_append(text, "%s%s`%s\n", lab->quick ? " --quick" : "", lab->given != NULL ? lab->given : "",
+                   one ? ". Other seeds are not recorded here." : "");
+}
+
+void hark_lab_markdown_section(const hark_lab_outcomes *o, const hark_lab_entry *entry, const char *figure, hark_text *text) {
+  const hark_lab *const lab = o->first;
   begin_section(entry, text);
-  append_criteria(lab, text);
-  if (second != NULL && !hark_lab_all_pass(lab)) append_failures(lab, second, entry, text);
+  if (o->seeds.count == 1)
+    append_criteria(lab, text);
+  else
+    append_shares(o, text);
+  if (hark_lab_passing_seeds(o) < o->seeds.count) append_failures(o, entry, text);
+  if (o->seeds.count > 1)
+    hark_text_append(text, "\nTables%s with seed %" PRId64 ":\n", figure != NULL ? " and figure" : "", o->seeds.list[0]);
   for (int i = 0; i < lab->table_count; i++) append_table(&lab->tables[i], text);
   if (figure != NULL) hark_text_append(text, "\n![%s](%s)\n", entry->experiment->summary, figure);
-  hark_text_append(text, "\n%s: `hark lab %s --seed %" PRIu64 "%s%s`\n", hark_lab_all_pass(lab) ? "Passed" : "**Failed**", entry->name,
-                   lab->seed, lab->quick ? " --quick" : "", lab->given != NULL ? lab->given : "");
+  append_verdict(o, entry, text);
 }
 
 void hark_lab_markdown_left_out(const hark_lab_entry *entry, const char *missing, hark_text *text) {

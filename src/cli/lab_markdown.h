@@ -3,6 +3,7 @@
 #define HARK_CLI_LAB_MARKDOWN_H
 
 #include "cli/common.h"
+#include "cli/lab_seeds.h"
 #include "lab/lab.h"
 
 /* The document's beginning: how to run, how to read. */
@@ -17,10 +18,9 @@ HARK_MUST_CHECK hark_status hark_lab_markdown_check(hark_context *context, const
 void hark_lab_markdown_renew(const hark_text *document, const hark_lab_entry *entry, const hark_text *section, hark_text *text);
 
 /* A section: statement, formulas as printed and corrected, what was measured, criteria with verdicts, the figure's link (figure: its path from the
- * document, NULL: none), and the command that makes it again. `second`, NULL or the same experiment with another seed: what it measured where a
- * criterion fails, with the experiment's explanation. */
-void hark_lab_markdown_section(const hark_lab *lab, const hark_lab *second, const hark_lab_entry *entry, const char *figure,
-                               hark_text *text);
+ * document, NULL: none), and the command that makes it again. Of several seeds the criteria have in how many of them they passed, with the
+ * experiment's explanation where one fails; tables and figure are of the first one. */
+void hark_lab_markdown_section(const hark_lab_outcomes *outcomes, const hark_lab_entry *entry, const char *figure, hark_text *text);
 
 /* A section of an experiment that this build cannot run. */
 void hark_lab_markdown_left_out(const hark_lab_entry *entry, const char *missing, hark_text *text);

@@ -67,21 +67,29 @@ static void print_paragraph(const char *name, const char *words, hark_text *text
   hark_text_append(text, "\n");
 }
 
+void hark_lab_bound_text(const hark_lab_criterion *criterion, char out[HARK_LAB_BOUND_BYTES]) {
+  if (criterion->low == criterion->high)
+    (void)snprintf(out, HARK_LAB_BOUND_BYTES, "= %g", criterion->low);
+  else
+    (void)snprintf(out, HARK_LAB_BOUND_BYTES, "[%g, %g]", criterion->low, criterion->high);
+}
+
 /* "pass  measured 0.998, expected from 0.9 to 1.1  name" */
 static void print_criterion(const hark_lab_criterion *criterion, hark_text *text) {
+  char bounds[HARK_LAB_BOUND_BYTES];
+  hark_lab_bound_text(criterion, bounds);
   hark_text_append(text, "  %s  %-12.6g", hark_lab_passes(criterion) ? "pass" : "FAIL", criterion->measured);
-  char bounds[64];
-  if (criterion->low == criterion->high)
-    (void)snprintf(bounds, sizeof bounds, "= %g", criterion->low);
-  else
-    (void)snprintf(bounds, sizeof bounds, "[%g, %g]", criterion->low, criterion->high);
   hark_text_append(text, "%-17s %s\n", bounds, criterion->name);
 }
 
-void hark_lab_print_text(const hark_lab *lab, const hark_lab_entry *entry, hark_text *text) {
+void hark_lab_print_head(const hark_lab_entry *entry, hark_text *text) {
   hark_text_append(text, "%s: %s\n", entry->name, entry->experiment->summary);
   print_paragraph("paper", entry->experiment->paper, text);
   print_paragraph("statement", entry->experiment->statement, text);
+}
+
+void hark_lab_print_text(const hark_lab *lab, const hark_lab_entry *entry, hark_text *text) {
+  hark_lab_print_head(entry, text);
   hark_text_append(text, "seed: %" PRIu64 "%s\n", lab->seed, lab->quick ? ", quick" : "");
   for (int i = 0; i < lab->table_count; i++) print_table(&lab->tables[i], text);
   hark_text_append(text, "\ncriteria\n");
@@ -139,11 +147,15 @@ static void append_criterion(const hark_lab_criterion *criterion, hark_text *tex
   hark_text_append(text, ", \"passed\": %s}", hark_lab_passes(criterion) ? "true" : "false");
 }
 
-void hark_lab_print_json(const hark_lab *lab, const hark_lab_entry *entry, hark_text *text) {
+void hark_lab_print_json_head(const hark_lab_entry *entry, hark_text *text) {
   hark_text_append(text, "{\"experiment\": ");
   hark_json_append_string(text, entry->name);
   append_member(text, "paper", entry->experiment->paper);
   append_member(text, "statement", entry->experiment->statement);
+}
+
+void hark_lab_print_json(const hark_lab *lab, const hark_lab_entry *entry, hark_text *text) {
+  hark_lab_print_json_head(entry, text);
   hark_text_append(text, ", \"seed\": %" PRIu64 ", \"quick\": %s, \"tables\": [", lab->seed, lab->quick ? "true" : "false");
   for (int i = 0; i < lab->table_count; i++) {
     if (i > 0) hark_text_append(text, ", ");

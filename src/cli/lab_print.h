@@ -9,6 +9,14 @@
 /* What stands in a table: a word, or six digits. */
 void hark_lab_cell_text(const hark_lab_column *column, double value, char out[HARK_LAB_CELL_BYTES]);
 
+#define HARK_LAB_BOUND_BYTES 64
+/* "= 4", "[0, 1]", as `hark lab` prints a criterion's bound. */
+void hark_lab_bound_text(const hark_lab_criterion *criterion, char out[HARK_LAB_BOUND_BYTES]);
+
+/* Name, paper and statement; of JSON the beginning of the object. */
+void hark_lab_print_head(const hark_lab_entry *entry, hark_text *text);
+void hark_lab_print_json_head(const hark_lab_entry *entry, hark_text *text);
+
 /* Tables and criteria for people: numbers with six digits. */
 void hark_lab_print_text(const hark_lab *lab, const hark_lab_entry *entry, hark_text *text);
 

@@ -39,6 +39,41 @@ hark_lab_fit hark_lab_line_fit(const hark_lab_line *line) {
 
 double hark_lab_line_error(const hark_lab_line *line, double deviation) { return deviation / sqrt(spread(line)); }
 
+/* What the best c for the power s takes off the weighed sum of squares of y; x is counted in units of `unit`. */
+static double taken_off(int64_t count, const double *x, const double *y, const double *error, double unit, double s) {
+  double both = 0, square = 0;
+  for (int64_t i = 0; i < count; i++) {
+    const double g = pow(x[i] / unit, s) / error[i];
+    both += g * y[i] / error[i];
+    square += g * g;
+  }
+  return both > 0 ? both * both / square : 0;
+}
+
+double hark_lab_power(int64_t count, const double *x, const double *y, const double *error) {
+  const double most = 4, step = 1. / 64;
+  double unit = 0, best = 0, taken = 0;
+  for (int64_t i = 0; i < count; i++) {
+    if (!(x[i] > 0) || !(error[i] > 0) || !isfinite(y[i])) return NAN;
+    unit += log(x[i]) / (double)count;
+  }
+  unit = exp(unit);
+  for (double s = -most; s <= most; s += step) {
+    const double now = taken_off(count, x, y, error, unit, s);
+    if (now <= taken) continue;
+    taken = now;
+    best = s;
+  }
+  for (double width = taken > 0 ? step : 0; width > 1e-9; width /= 2) /* narrower and narrower about the best one */
+    for (int side = -1; side <= 1; side += 2) {
+      const double s = hark_larger(-most, hark_smaller(best + side * width, most)), now = taken_off(count, x, y, error, unit, s);
+      if (now <= taken) continue;
+      taken = now;
+      best = s;
+    }
+  return best;
+}
+
 void hark_lab_mean_add(hark_lab_mean *mean, double value) {
   const double from = value - mean->mean;
   mean->count += 1;

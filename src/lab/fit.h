@@ -2,6 +2,8 @@
 #ifndef HARK_LAB_FIT_H
 #define HARK_LAB_FIT_H
 
+#include <stdint.h>
+
 /* Points that have been added; starts as zeros. */
 typedef struct hark_lab_line {
   double count, x, y, xx, xy, yy; /* sums, taken about the first point */
@@ -21,6 +23,11 @@ hark_lab_fit hark_lab_line_fit(const hark_lab_line *line);
 
 /* The slope's standard error when every y has the deviation `deviation`, independently. */
 double hark_lab_line_error(const hark_lab_line *line, double deviation);
+
+/* The power s of y = c x^s, c >= 0, from s = -4 to 4: least squares in y itself, each weighed by its standard error. Where logarithms would take
+ * small y at their word, or have none of negative ones, these count for what they are: near nothing, within their error. 0 where no positive c is
+ * better than none; NaN where an x or an error is not positive. */
+double hark_lab_power(int64_t count, const double *x, const double *y, const double *error);
 
 /* Mean and standard error of the mean of what has been added; starts as zeros. */
 typedef struct hark_lab_mean {

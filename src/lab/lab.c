@@ -54,6 +54,14 @@ hark_status hark_lab_create(hark_context *context, bool quick, uint64_t seed, co
   return HARK_OK;
 }
 
+void hark_lab_forget_numbers(hark_lab *lab) {
+  while (lab->blocks != NULL) {
+    hark_lab_block *const block = lab->blocks;
+    lab->blocks = block->next;
+    hark_release(lab->context, block, block->bytes);
+  }
+}
+
 void hark_lab_destroy(hark_lab **pointer) {
   hark_lab *const lab = *pointer;
   if (lab == NULL) return;
@@ -63,11 +71,7 @@ void hark_lab_destroy(hark_lab **pointer) {
     for (int c = 0; c < lab->panels[i].curve_count; c++) hark_text_free(&lab->panels[i].curves[c].points);
     hark_text_free(&lab->panels[i].cells);
   }
-  while (lab->blocks != NULL) {
-    hark_lab_block *const block = lab->blocks;
-    lab->blocks = block->next;
-    hark_release(lab->context, block, block->bytes);
-  }
+  hark_lab_forget_numbers(lab);
   hark_release(lab->context, lab, sizeof *lab);
 }
 

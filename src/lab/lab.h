@@ -60,7 +60,7 @@
 #define HARK_LAB_PAPER_AHCA "Horner: Adaptive Hierarchical Compressed Attention (2024), "
 
 #define HARK_LAB_TABLES 6    /* of an experiment, at most */
-#define HARK_LAB_COLUMNS 12  /* of a table */
+#define HARK_LAB_COLUMNS 16  /* of a table */
 #define HARK_LAB_CRITERIA 32 /* of an experiment */
 #define HARK_LAB_PANELS 8    /* of its figure */
 #define HARK_LAB_CURVES 24   /* of a panel */
@@ -143,7 +143,7 @@ typedef struct hark_experiment {
   const char *corrected;  /* what it should be; NULL where `printed` is */
   const char *notes;      /* for docs/lab.md, in Markdown: equations, why the criteria are what they are, the figure; NULL: none */
   const char *failure_of; /* words in the names of the criteria that `failure` is about, parted by |; NULL where it is */
-  const char *failure;    /* why these may fail, as derived; told in docs/lab.md beside a second seed where one does; NULL: nothing known */
+  const char *failure;    /* why these may fail, as derived; reported in docs/lab.md where one fails with some seed; NULL: nothing known */
   bool needs_gsl;         /* compares with closed forms of lab/special.h */
   bool trains;            /* networks, on the backend cpu in f32: its numbers are the same bits on one instruction set alone */
   hark_status (*check)(hark_context *context, const void *options); /* refuses options before any experiment runs; optional */
@@ -171,6 +171,8 @@ const char *hark_lab_missing(const hark_experiment *experiment);
 /* Makes an empty one; freed by the caller, also after a failure of the experiment. */
 HARK_MUST_CHECK hark_status hark_lab_create(hark_context *context, bool quick, uint64_t seed, const void *options, hark_lab **out);
 void hark_lab_destroy(hark_lab **lab);
+/* Frees what hark_lab_numbers() gave, after a run: tables, criteria and figure stay. */
+void hark_lab_forget_numbers(hark_lab *lab);
 /* Measures and judges. HARK_UNSUPPORTED when the build lacks something; HARK_INTERNAL_ERROR when that gives no table or no criterion. */
 HARK_MUST_CHECK hark_status hark_lab_run(hark_lab *lab, const hark_experiment *experiment);
 /* Forgets the criteria and judges the tables as they are now. */

@@ -65,6 +65,35 @@ static void powers_are_found_and_nothing_else(void **state) {
   assert_true(isnan(hark_lab_line_fit(&one).slope));
 }
 
+/* A power is found from its points; what is negative counts by its error, and where there is nothing but noise below zero nothing falls. */
+static void powers_are_found_beside_what_is_negative(void **state) {
+  (void)state;
+  enum { COUNT = 6 };
+  static const double negative[COUNT] = {-1, -2, -1, -3, -1, -2};
+  double x[COUNT], y[COUNT], error[COUNT];
+  for (int i = 0; i < COUNT; i++) {
+    x[i] = ldexp(32, i);
+    y[i] = 7 * pow(x[i], -1.1);
+    error[i] = 0.1 * y[i];
+  }
+  assert_near(hark_lab_power(COUNT, x, y, error), -1.1, 1e-7);
+  for (int i = 0; i < COUNT; i++) error[i] = 1e-3; /* whatever the weights are */
+  assert_near(hark_lab_power(COUNT, x, y, error), -1.1, 1e-7);
+  assert_near(hark_lab_power(COUNT, x, negative, error), 0, 0);
+  y[COUNT - 1] = -0.002; /* one that is off by a little more than its error, of 0.0042 */
+  error[COUNT - 1] = 0.005;
+  const double power = hark_lab_power(COUNT, x, y, error);
+  assert_true(isfinite(power) && power < -1.05 && power > -1.25);
+  /* two points: c and s go through both, and s is the line's of their logarithms */
+  assert_near(hark_lab_power(2, x, (const double[]){3, 1.5}, (const double[]){0.1, 0.7}), -1, 1e-7);
+  /* rising, and beyond the search */
+  assert_near(hark_lab_power(2, x, (const double[]){1, 2}, (const double[]){0.1, 0.1}), 1, 1e-7);
+  assert_near(hark_lab_power(2, x, (const double[]){1, -1e-6}, (const double[]){0.1, 0.1}), -4, 0);
+  assert_true(isnan(hark_lab_power(2, x, y, (const double[]){0, 1})));
+  assert_true(isnan(hark_lab_power(2, (const double[]){-1, 1}, y, error)));
+  assert_true(isnan(hark_lab_power(2, x, (const double[]){1, NAN}, error)));
+}
+
 static void means_have_standard_errors(void **state) {
   (void)state;
   static const double values[] = {1e9 + 1, 1e9 + 2, 1e9 + 3, 1e9 + 4};
@@ -202,6 +231,7 @@ static void draws_are_streams(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(slopes_are_least_squares),
                                      cmocka_unit_test(powers_are_found_and_nothing_else),
+                                     cmocka_unit_test(powers_are_found_beside_what_is_negative),
                                      cmocka_unit_test(means_have_standard_errors),
                                      cmocka_unit_test(cholesky_solves),
                                      cmocka_unit_test(eigenvectors_are),
