@@ -24,8 +24,8 @@ typedef struct hark_lab_outcomes {
   hark_text measured;   /* doubles [seeds.count, first->criterion_count] */
 } hark_lab_outcomes;
 
-/* Adds what has been run with another seed; takes *lab, and keeps the first one alone. HARK_INTERNAL_ERROR where its criteria are not those of
- * the first one. */
+/* Adds what has been run with another seed; takes *lab, and keeps the first one alone. HARK_INTERNAL_ERROR where its criteria are not those
+ * of the first one. */
 HARK_MUST_CHECK hark_status hark_lab_outcomes_add(hark_lab_outcomes *outcomes, int64_t seed, hark_lab **lab);
 void hark_lab_outcomes_end(hark_lab_outcomes *outcomes);
 

@@ -214,7 +214,9 @@ const hark_experiment hark_experiment_downstream = {
         "1). "
         "Gaps are means over pieces of one pool of sequences; the loss of the best theta, found on as many other sequences, is taken from "
         "both losses, which leaves the mean as it is and removes most of the scatter. The expected gap is that of normal features; those "
-        "here are bounded, and what they miss of tanh z_1 is not independent of them. The last column is the loss that the same "
+        "here are bounded, and what they miss of tanh z_1 is not independent of them. That no gap is above that of width 8 is what the "
+        "theorem is about; that none is far below it, and how fast "
+        "it falls, are not the same for all seeds. The last column is the loss that the same "
         "aggregation has at best on the network's random weights.\n"
         "\n"
         "`--reviews FILE` adds real text (lines of a label, a tab and a text, such as IMDb's): networks of the same form on windows of 64 "
@@ -226,11 +228,26 @@ const hark_experiment hark_experiment_downstream = {
         "population are different ones; windows of one review are never in one fit with n to 512 of them, and are not independent. The "
         "criteria are the same, and that hidden bytes are told better than by their frequencies; they were fixed before the first run. "
         "The rate and the steps of the training were not: the first quick run, with 0.004 and 300 steps, learned nothing of the bytes. "
-        "With the 25000 training reviews of IMDb the best theta takes less than a hundredth off the loss of zero: such a head tells hardly "
-        "anything of a label, and what is measured is the gap. "
+        "With the 25000 training reviews of IMDb the best theta takes less than a hundredth off the loss of zero: such a head knows hardly "
+        "anything of a label, and what is measured is the gap. They passed with seed 1, the one that they were measured with: ratios of "
+        "gaps "
+        "from 0.90 to 1.00, slopes -1.09 to -1.05, cross-entropy of hidden bytes 0.95 of their entropy at most. "
         "`recipes/downstream/` has learning curves of whole models, beside training from scratch.\n"
         "\n"
         "*Figure.* Gaps over n for the three widths, and the expected one.",
+    .failure_of = "that of width 8 with the same n, least|slope of the gap in n, log-log, least",
+    .failure =
+        "It is the gap of width 8 that is large, most of all at n = 32, where that of normal features is exceeded several times over; the "
+        "gaps of widths 32 and 128 are near the expected ones. Eight features are made of eight rectifiers there, and one of them that is "
+        "seldom on leaves a direction in which few of the n sequences have anything to say: what least squares puts there is large on new "
+        "ones. A mixture of 32 or 128 rectifiers is nearer to normal. In the gap's term in n^-2 stands E h^2 with h = o'(E o o')^-1 o, "
+        "which "
+        "is p (p + 2) = 80 for normal features; over that it was 1.2 to 4.4 at width 8 in quick runs of the seeds 1 to 8, and 1.1 to 2.3 "
+        "at "
+        "the others, and the smallest ratio of gaps, .70 and .78, came where it was largest, 4.4 and 3.5. Theorem 5.3 bounds the gap from "
+        "above "
+        "by the aggregation's own size; it does not say that gaps are equal. What is shown is that no gap is larger than that of "
+        "width 8, whatever is frozen.",
     .check = check,
     .measure = measure,
     .judge = judge};
