@@ -162,6 +162,25 @@ static void memory_may_run_out(void **state) {
   assert_true(fail_at > 5);
 }
 
+/* What a run took for itself can go before the next one: what it found stays. */
+static void numbers_can_be_forgotten(void **state) {
+  (void)state;
+  const hark_experiment small = {.summary = "", .paper = "", .statement = "", .measure = measure_small, .judge = judge_small};
+  test_memory memory;
+  hark_lab *lab;
+  hark_context *const counted = test_memory_context(&memory);
+  assert_fine(counted, hark_lab_create(counted, true, 1, NULL, &lab));
+  assert_fine(counted, hark_lab_run(lab, &small));
+  const double number = hark_lab_row(&lab->tables[0], 0)[0];
+  const size_t live = memory.live_bytes;
+  hark_lab_forget_numbers(lab);
+  assert_true(memory.live_bytes + 16 * sizeof(double) <= live);
+  hark_lab_forget_numbers(lab);
+  assert_true(hark_lab_row(&lab->tables[0], 0)[0] == number && hark_lab_all_pass(lab) && lab->panels[0].curve_count == 1);
+  hark_lab_destroy(&lab);
+  test_memory_context_end(counted, &memory);
+}
+
 /* More than any machine has, and more than a size can count: a line each, before memory is asked for. */
 static void sizes_beyond_memory_are_refused(void **state) {
   (void)state;
@@ -204,6 +223,7 @@ int main(void) {
                                      cmocka_unit_test(tables_hold_numbers),
                                      cmocka_unit_test(an_experiment_without_criteria_is_none),
                                      cmocka_unit_test(memory_may_run_out),
+                                     cmocka_unit_test(numbers_can_be_forgotten),
                                      cmocka_unit_test(experiments_end_when_memory_does),
                                      cmocka_unit_test(nothing_over_nothing_fails),
                                      cmocka_unit_test(sizes_beyond_memory_are_refused)};
