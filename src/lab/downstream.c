@@ -246,8 +246,8 @@ const hark_experiment hark_experiment_downstream = {
         "at "
         "the others, and the smallest ratio of gaps, .70 and .78, came where it was largest, 4.4 and 3.5. Theorem 5.3 bounds the gap from "
         "above "
-        "by the aggregation's own size; it does not say that gaps are equal. What is shown is that no gap is larger than that of "
-        "width 8, whatever is frozen.",
+        "by the aggregation's own size; it does not say that gaps are equal. What is "
+        "shown is the other criterion, that no gap is above that of width 8 by more than a quarter, whatever is frozen.",
     .check = check,
     .measure = measure,
     .judge = judge};
