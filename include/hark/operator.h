@@ -1,7 +1,7 @@
-/* operator.h - the record of an operator: everything that the tape, the tests, the benchmarks and the documentation need to know of it.
+/* operator.h - the record of an operator: everything that the tape, the tests, the benchmarks and the documentation need to know about it.
  *
- * One const record per operator. The built-in ones are listed in operators.h; a program may write its own and hand it to the tape.
- * A record's forward and backward are its portable definition on host memory, for f32 and f64 alike; a backend may have a faster kernel
+ * One const record per operator. The built-in ones are listed in operators.h; a program may write its own and pass it to the tape.
+ * A record's forward and backward are its portable definition on host memory, for both f32 and f64; a backend may have a faster kernel
  * for it, which is looked up by the record's name. All tensors of a call are contiguous unless the record says otherwise.
  */
 #ifndef HARK_OPERATOR_H
@@ -14,7 +14,7 @@
 extern "C" {
 #endif
 
-/* Tensors of a call at most. */
+/* The maximum numbers of tensors of a call. */
 #define HARK_MAX_INPUTS 12
 #define HARK_MAX_OUTPUTS 4
 #define HARK_MAX_SAVED 4
@@ -26,11 +26,13 @@ typedef struct hark_operator hark_operator;
  *
  * Forward reads inputs and writes outputs and saved. Backward reads saved, those inputs and outputs that the record names, and
  * output_gradients (absent: that gradient is zero), and writes every input_gradients[i] that is present: it overwrites it, or adds to it
- * where bit i of `accumulate` is set. Nothing is allocated: scratch memory is `workspace`, 64-byte aligned, of the size that infer asked for.
+ * where bit i of `accumulate` is set. Nothing is allocated: scratch memory is `workspace`, 64-byte aligned, of the size that infer
+ * requested.
  *
- * What a call writes (forward: outputs, saved, workspace, the inputs that the record updates; backward: input_gradients, workspace) shares no memory
- * with anything else that it reads or writes, but that output 0 may lie exactly over an input of the record's in_place, and a gradient exactly
- * over its own input of gradient_in_place. Inputs may be one and the same. All memory is the caller's. */
+ * What a call writes (forward: outputs, saved, workspace, the inputs that the record updates; backward: input_gradients, workspace) shares
+ * no memory with anything else that it reads or writes. There are two exceptions: output 0 may be exactly in the memory of an input of the
+ * record's in_place, and a gradient exactly in the memory of its input of gradient_in_place. Inputs may be identical. All memory is
+ * caller-owned. */
 typedef struct hark_call {
   const hark_operator *op;
   const void *attributes;
@@ -45,7 +47,7 @@ typedef struct hark_call {
   size_t workspace_bytes;
 } hark_call;
 
-/* What infer finds out from attributes and input shapes (their data may be NULL and must not be read). */
+/* What infer derives from attributes and input shapes (their data may be NULL and must not be read). */
 typedef struct hark_inferred {
   hark_tensor outputs[HARK_MAX_OUTPUTS]; /* described with hark_tensor_describe() */
   hark_tensor saved[HARK_MAX_SAVED];     /* kept from forward to backward; absent when not needed */
@@ -53,23 +55,24 @@ typedef struct hark_inferred {
   size_t backward_workspace;
 } hark_inferred;
 
-/* How the suite makes an input of a sample: uniform numbers in [low, high], whole numbers in [low, high] for integer types; these with low > high:
- * offsets, whole numbers that do not fall, the first one `high` and the last one `low`. */
+/* How the suite makes an input of a sample: uniform numbers in [low, high], whole numbers in [low, high] for integer types; these with low
+ * > high: offsets, non-decreasing whole numbers, the first one `high` and the last one `low`. */
 typedef struct hark_sample_input {
-  hark_type type; /* HARK_NONE: left out. HARK_F32 stands for the type under test, f32 or f64 */
+  hark_type type; /* HARK_NONE: left out. HARK_F32 means the type under test, f32 or f64 */
   int rank;
   int64_t shape[HARK_MAX_RANK];
   double low, high;
 } hark_sample_input;
 
-/* A case that the conformance and gradient suites run; its name is unique in its record and can be given to the test program again. */
+/* A case that the conformance and gradient suites run; its name is unique in its record and can be given to the test program to run it
+ * again. */
 typedef struct hark_sample {
   const char *name;
   const void *attributes;
   hark_sample_input inputs[HARK_MAX_INPUTS];
 } hark_sample;
 
-/* A forward or a backward. Its message, when it fails, is kept with hark_context_fail(). */
+/* A forward or a backward. When it fails it sets its message with hark_context_fail(). */
 typedef hark_status hark_kernel(hark_context *context, const hark_call *call);
 
 struct hark_operator {
@@ -82,7 +85,7 @@ struct hark_operator {
   unsigned differentiable;    /* bit i: input i may get a gradient; zero: the operator has no backward */
   unsigned backward_inputs;   /* bit i: the backward reads input i */
   unsigned backward_outputs;  /* bit i: the backward reads output i */
-  unsigned in_place;          /* bit i: output 0 may lie in the memory of input i, element over element */
+  unsigned in_place;          /* bit i: output 0 may be in the memory of input i, element over element */
   unsigned gradient_in_place; /* bit i: the gradient of input i may be written over input i */
   unsigned gradient_passes;   /* bit i: the gradient of input i is that of output 0, unchanged: no backward runs for it */
   unsigned updates;           /* bit i: forward changes input i (optimisers); such a record has no backward */
@@ -103,8 +106,9 @@ struct hark_operator {
 };
 
 /* Runs a record on the context's backend: the backend's kernel for it if there is one, else the record's definition.
- * `call` must hold what infer described. Errors: those of the kernel; HARK_INVALID_ARGUMENT for memory that is shared and may not be (hark_call), as
- * far as places and strides show it, and for tensors of built-in records that are not contiguous; HARK_UNSUPPORTED (no backward). */
+ * `call` must have the tensors that infer described. Errors: those of the kernel; HARK_INVALID_ARGUMENT for memory that must not be shared
+ * (hark_call), as far as addresses and strides show it, and for tensors of built-in records that are not contiguous; HARK_UNSUPPORTED (no
+ * backward). */
 HARK_API HARK_MUST_CHECK hark_status hark_operator_forward(hark_context *context, const hark_call *call);
 HARK_API HARK_MUST_CHECK hark_status hark_operator_backward(hark_context *context, const hark_call *call);
 

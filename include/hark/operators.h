@@ -113,11 +113,11 @@ typedef struct hark_dropout_attributes {
   hark_random_stream stream;
 } hark_dropout_attributes;
 
-/* argmax: y[n] = the v of the largest x[n, v]; of equal ones the first, and a NaN counts as largest. inputs x [..., V]; output i32 [...].
+/* argmax: y[n] = the v of the largest x[n, v]; of equal ones the first; a NaN counts as largest. inputs x [..., V]; output i32 [...].
  * No backward. No attributes. */
 
 /* pool: over the rows of each sequence. inputs x [B, L, D], lengths i64 [B] (optional: all L rows are real). y [B, D].
- * In place of lengths: ranges i64 [N, P, 2] of the rows of x [1, L, D], from the first number on to before the second, which may overlap;
+ * In place of lengths: ranges i64 [N, P, 2] of the rows of x [1, L, D], from the first number to before the second; ranges may overlap;
  * y [N, P * D]. A range with a number outside [0, L] is HARK_INVALID_ARGUMENT.
  * A sequence of length 0 gives zeros. Of equal maxima the first gets the gradient. A length outside [0, L] is HARK_INVALID_ARGUMENT.
  * Saved by HARK_POOL_MAX alone: the row of each maximum, i64 [B, D], -1 where the length is 0. */
@@ -126,8 +126,8 @@ typedef struct hark_pool_attributes {
   hark_pool_kind kind;
 } hark_pool_attributes;
 
-/* squared_error: loss = weight * sum of (prediction - target)^2. inputs prediction and target of one shape; output of rank 0, summed in f64. The
- * target has no gradient. The backward may be written over the prediction. */
+/* squared_error: loss = weight * sum of (prediction - target)^2. inputs prediction and target of one shape; output of rank 0, summed in
+ * f64. The target has no gradient. The backward may be written over the prediction. */
 typedef struct hark_squared_error_attributes {
   double weight;
 } hark_squared_error_attributes;
@@ -137,13 +137,13 @@ typedef struct hark_ball_attributes {
   double radius; /* > 0 */
 } hark_ball_attributes;
 
-/* linear_ridge: y[s,q,:] = R' C (C'C + lambda I)^-1 query[s,q,:], linear ridge regression of the responses R on the covariates C within each
- * sequence s, read at its queries. inputs covariate [..., c], response [..., r] (their rows packed), query [S, c] or [S, m, c], offsets i64 [S + 1],
- * then, where the ridge is learned, log_ridge [1], its logarithm. y [S, r] or [S, m, r]; a sequence without rows gives zeros. Cost
- * O(L c (c + r) + c^3 + m c (c + r)) a sequence. A ridge that is no positive number is HARK_INVALID_ARGUMENT. */
+/* linear_ridge: y[s,q,:] = R' C (C'C + lambda I)^-1 query[s,q,:], linear ridge regression of the responses R on the covariates C within
+ * each sequence s, read at its queries. inputs covariate [..., c], response [..., r] (their rows packed), query [S, c] or [S, m, c],
+ * offsets i64 [S + 1], then, where the ridge is learned, log_ridge [1], its logarithm. y [S, r] or [S, m, r]; a sequence without rows gives
+ * zeros. Cost O(L c (c + r) + c^3 + m c (c + r)) a sequence. A ridge that is no positive number is HARK_INVALID_ARGUMENT. */
 typedef struct hark_linear_ridge_attributes {
   double ridge;     /* lambda > 0; not read with log_ridge */
-  int64_t held_out; /* rows at the end of every sequence that have no part in it */
+  int64_t held_out; /* rows at the end of every sequence that are not used */
 } hark_linear_ridge_attributes;
 
 /* cross_entropy: loss = weight * sum over rows n with target[n] != ignore of
@@ -158,84 +158,85 @@ typedef struct hark_cross_entropy_attributes {
   int32_t ignore;   /* usually -1 */
 } hark_cross_entropy_attributes;
 
-/* rotary: turns pairs of features by the angle position * rate of the pair. inputs x [B, L, H*d], then absent where the rates are not learned
- * rates [R, pairs], R a divisor of H: heads h R / H .. share a row; then absent, or positions i32 [L] in place of first_position + l. y of x's
- * shape. Without rates, which the attributes may give too, they are base^(-2j/d).
+/* rotary: rotates pairs of features by the angle position * rate of the pair. inputs x [B, L, H*d]; then rates [R, pairs], absent if the
+ * rates are not learned, R a divisor of H: heads h R / H .. share a row; then absent, or positions i32 [L] in place of first_position + l.
+ * y of x's shape. Without rates, which the attributes may give too, they are base^(-2j/d).
  * interleaved: pairs (2j, 2j+1); half: pairs (j, j + d/2). Odd d is refused. RoFormer (arXiv 2104.09864).
- * Contexts longer than those of training: stretch s divides every rate (position interpolation, arXiv 2306.15595). With original_length N, and
- * no rates given, it divides only the rates of pairs that turn seldom within N tokens (NTK by parts of YaRN, arXiv 2309.00071; hark_rotary_rate). */
+ * Contexts longer than those of training: stretch s divides every rate (position interpolation, arXiv 2306.15595). With original_length N,
+ * and no rates given, it divides only the rates of pairs that make few turns within N tokens (NTK by parts of YaRN, arXiv 2309.00071;
+ * hark_rotary_rate). */
 typedef enum hark_rotary_pairs { HARK_ROTARY_INTERLEAVED, HARK_ROTARY_HALF } hark_rotary_pairs;
 typedef struct hark_rotary_attributes {
   int64_t heads;
   int64_t first_position;
   double base; /* 10000; above 1 where original_length is given */
   hark_rotary_pairs pairs;
-  int64_t turned;          /* pairs that turn, the first of the d/2; the others are passed on. 0: all */
+  int64_t turned;          /* pairs that are rotated, the first of the d/2; the others are unchanged. 0: all */
   double stretch;          /* 1 or more; 0: 1 */
-  int64_t original_length; /* 0: all pairs are stretched alike */
-  const double *rates; /* host, [pairs that turn]: angles of a token, for all heads; borrowed until the backward is done. NULL: of base */
+  int64_t original_length; /* 0: all pairs are stretched equally */
+  const double *rates;     /* host, [rotated pairs]: angles per token, for all heads; borrowed until the backward is done. NULL: of base */
 } hark_rotary_attributes;
 
-/* The angle by which pair j of a head of d features turns from one position to the next, where no rates are an input. With t the attributes'
- * rates[j], or base^(-2j/d): t / stretch without original_length N, else (1 - w) t / stretch + w t. The weight w falls from 1 to 0, linear in j,
- * between pair a and pair b: a = max(floor(p(32)), 0) turns about 32 times within N tokens, b = min(ceil(p(1)), d - 1) about once, with
- * p(r) = d ln(N / (2 pi r)) / (2 ln base); where a = b, b is a + 0.001. */
+/* The angle by which pair j of a head of d features turns from one position to the next, where no rates are an input. With t the
+ * attributes' rates[j], or base^(-2j/d): t / stretch without original_length N, else (1 - w) t / stretch + w t. The weight w falls from 1
+ * to 0, linear in j, between pair a and pair b: a = max(floor(p(32)), 0) turns about 32 times within N tokens, b = min(ceil(p(1)), d - 1)
+ * about once, with p(r) = d ln(N / (2 pi r)) / (2 ln base); where a = b, b is a + 0.001. */
 HARK_API double hark_rotary_rate(const hark_rotary_attributes *attributes, int64_t d, int64_t j);
 
 /* positional: y[k, i] = log G(i / stretch) of a positional kernel, the table that attention takes as log_kernel; -infinity where G is 0.
- * inputs: parameters [K, P] as they are trained, P = hark_positional_parameter_count(), one row for each of K heads with parameters of their
- * own, or 1. output [K, distances]. Computed in double. A row with a parameter outside its range is NaN. The expression, or the text, is
- * borrowed until the backward is done. */
+ * inputs: parameters [K, P] as they are trained, P = hark_positional_parameter_count(), one row for each of K heads with separate
+ * parameters, or 1. output [K, distances]. Computed in double. A row with a parameter outside its range is NaN. The expression, or the
+ * text, is borrowed until the backward is done. */
 typedef struct hark_positional_attributes {
   const hark_positional *expression;
-  const char *text; /* where expression is NULL: parsed by every call, into HARK_POSITIONAL_PLACE_BYTES */
+  const char *text; /* if expression is NULL: parsed by every call, into HARK_POSITIONAL_PLACE_BYTES */
   int64_t distances;
-  double stretch; /* 1; more pulls far distances in, as position interpolation does; 0: 1 */
+  double stretch; /* 1; a larger number divides distances, as position interpolation does; 0: 1 */
 } hark_positional_attributes;
 
-/* A descriptor inside of attributes, which never grow as descriptors may: set .desc as anywhere else, struct_size too; the rest is room for those of
- * later versions. */
+/* A descriptor inside of attributes. Attributes never grow, but descriptors may: the remaining bytes are room for those of later versions.
+ * Set .desc as usual, including struct_size. */
 #define HARK_ATTENTION_OWN_BYTES 512
 typedef union hark_attention_own {
   hark_attention_desc desc;
   unsigned char room[HARK_ATTENTION_OWN_BYTES];
 } hark_attention_own;
 
-/* attention: hark_attention_forward() and _backward() as an operator. inputs: query [B, Lq, H*d], key [B, Lk, Hkv*d], value [B, Lk, Hkv*dv],
- * then, absent where the plan has no use for them: attention_bias (rank 4, broadcastable), log_kernel [H or 1, T], forget [B, Lk, H],
+/* attention: hark_attention_forward() and _backward() as an operator. inputs: query [B, Lq, H*d], key [B, Lk, Hkv*d], value [B, Lk,
+ * Hkv*dv], then, absent if the plan does not use them: attention_bias (rank 4, broadcastable), log_kernel [H or 1, T], forget [B, Lk, H],
  * mask (u8, rank 4, broadcastable), hierarchical_bias [H or 1, 4 Nr - 1], query_mask (u8, [B or 1, Lq]), query_offsets and key_offsets (i64
- * [sequences + 1]). output [B, Lq, H*dv]; saved: log_sum_exp [B, H, Lq] and what the plan asks for. With offsets the batch is ragged: all leading
- * dimensions of query, key and value, of any number, are packed rows, and attention_bias may have one number for each row of key, in any
- * shape. The plan, or the descriptor, and the host arrays are borrowed until the backward is done. */
+ * [sequences + 1]). output [B, Lq, H*dv]; saved: log_sum_exp [B, H, Lq] and what the plan requires. With offsets the batch is ragged: all
+ * leading dimensions of query, key and value, of any number, are packed rows, and attention_bias may have one number for each row of key,
+ * in any shape. The plan, or the descriptor, and the host arrays are borrowed until the backward is done. */
 typedef struct hark_attention_attributes {
   const hark_attention_plan *plan;
-  const hark_attention_desc *desc; /* where plan is NULL: what to compute, of the query's type; planned anew by every call */
+  const hark_attention_desc *desc; /* if plan is NULL: what to compute, of the query's type; every call makes a new plan */
   const int64_t *key_lengths;      /* as in hark_attention_args; NULL: all keys are real */
   const int64_t *segments;
   bool has_query_offset;
   int64_t query_offset;
   hark_random_stream dropout;
-  int64_t keys_of_a_query; /* ragged: the most keys that a query meets, for the count of operations alone; 0: all */
-  hark_attention_own own;  /* where plan and desc are NULL: what to compute, copied with the attributes */
+  int64_t keys_of_a_query; /* ragged: the maximum number of keys that a query meets, only for the count of operations; 0: all */
+  hark_attention_own own;  /* if plan and desc are NULL: what to compute, copied with the attributes */
 } hark_attention_attributes;
 
-/* kernel_ridge: attention with normalisation CME as an operator. inputs: query [B, Lq, H*d], key [B, Lk, Hkv*d], value [B, Lk, Hkv*dv], then,
- * absent where the plan has no use for them: log_ridge [H or 1] and log_sigma [H or 1], logarithms of what calls carry, log_kernel [H or 1, T].
- * output [B, Lq, H*dv]. Plan, descriptor and report are borrowed until the backward is done. */
+/* kernel_ridge: attention with normalisation CME as an operator. inputs: query [B, Lq, H*d], key [B, Lk, Hkv*d], value [B, Lk, Hkv*dv],
+ * then, absent if the plan does not use them: log_ridge [H or 1] and log_sigma [H or 1], logarithms of the arguments of calls, log_kernel
+ * [H or 1, T]. output [B, Lq, H*dv]. Plan, descriptor and report are borrowed until the backward is done. */
 typedef struct hark_kernel_ridge_attributes {
   const hark_attention_plan *plan;
-  const hark_attention_desc *desc; /* where plan is NULL; its type is that of the query */
-  hark_attention_report *report;   /* adds up what forwards mended; may be NULL */
-  const int64_t *segments;         /* as in hark_attention_args, where the plan has them */
+  const hark_attention_desc *desc; /* if plan is NULL; its type is that of the query */
+  hark_attention_report *report;   /* adds up the pivots that forwards raised; may be NULL */
+  const int64_t *segments;         /* as in hark_attention_args, if the plan has them */
 } hark_kernel_ridge_attributes;
 
-/* kernel_ridge_decode: causal attention with normalisation CME for new rows first_position .. behind those that the caches have seen, at the cost
- * of a row of the factor each (docs/mathematics/kernel-ridge.md). inputs: query [1, R, H*d], key [1, R, Hkv*d], value [1, R, Hkv*dv]; the caches,
- * which are changed: cached_key [1, C, Hkv*d], solved [1, C, H*dv'] with dv' = dv rounded up to 16, factor [b (b + 1) / 2, H, 256] with
- * b = C / 16 rounded up, for first_position + R <= C; then, where they apply, log_ridge [H or 1] and log_sigma [H or 1] in place of the
- * attributes' constants, and log_kernel [H or 1, T] with T >= first_position + R. output [1, R, H*dv]. Nothing has to be set before position 0; to
- * forget the last tokens go on from a lower position. Errors of the forward: as hark_attention_forward() for the same rows. No backward.
- * Report is borrowed. */
+/* kernel_ridge_decode: causal attention with normalisation CME for new rows first_position .. after those that the caches have seen, at the
+ * cost of a row of the factor each (docs/mathematics/kernel-ridge.md). inputs: query [1, R, H*d], key [1, R, Hkv*d], value [1, R, Hkv*dv];
+ * the caches, which are changed: cached_key [1, C, Hkv*d], solved [1, C, H*dv'] with dv' = dv rounded up to 16, factor [b (b + 1) / 2, H,
+ * 256] with b = C / 16 rounded up, for first_position + R <= C; then, where they apply, log_ridge [H or 1] and log_sigma [H or 1] in place
+ * of the attributes' constants, and log_kernel [H or 1, T] with T >= first_position + R. output [1, R, H*dv]. Nothing has to be set before
+ * position 0; to forget the last tokens continue from a lower position. Errors of the forward: as hark_attention_forward() for the same
+ * rows. No backward. Report is borrowed. */
 typedef struct hark_kernel_ridge_decode_attributes {
   int64_t heads, key_heads, first_position;
   hark_attention_kernel kernel;
@@ -244,23 +245,24 @@ typedef struct hark_kernel_ridge_decode_attributes {
   double scale;                  /* exp: of q.k */
   double sigma;                  /* rbf, without log_sigma */
   double bound;                  /* as in hark_attention_desc; with unit it is 1 */
-  hark_attention_report *report; /* adds up what was mended; may be NULL */
+  hark_attention_report *report; /* adds up the raised pivots; may be NULL */
 } hark_kernel_ridge_decode_attributes;
 
-/* hierarchical_means: what a positional kernel adds to the logits of a hierarchy of Nr 2^levels rows. input log_kernel [K, T], output
- * [K, levels * width], level after level: of cells t tokens of the level apart, width 2 Nr, the logarithm of the mean of G over all pairs of
- * their rows; exact: of a cell of 2^l keys of which the farthest is x away, width Nr 2^levels. -infinity where the table has no distance of
- * the pair; 0 where there is no pair (a cell and itself above level 0, a cell that would reach past the query). */
+/* hierarchical_means: the terms that a positional kernel adds to the logits of a hierarchy of Nr 2^levels rows. input log_kernel [K, T],
+ * output [K, levels * width], level after level. An entry is the logarithm of the mean of G over all pairs of rows of two cells that are t
+ * tokens of the level apart, width 2 Nr; with exact, over a query and a cell of 2^l keys whose farthest key is at distance x, width Nr
+ * 2^levels. -infinity where the table has no distance of the pair; 0 where there is no pair (a cell and itself above level 0, a cell that
+ * would extend beyond the query). */
 typedef struct hark_hierarchical_means_attributes {
   int64_t hierarchy_block, levels;
   bool exact;
 } hark_hierarchical_means_attributes;
 
-/* hierarchical_decode: causal attention of HARK_STRUCTURE_HIERARCHICAL for new rows first_position .. behind those that the caches have seen
+/* hierarchical_decode: causal attention of HARK_STRUCTURE_HIERARCHICAL for new rows first_position .. after those that the caches have seen
  * (H-Transformer-1D; docs/mathematics/hierarchical.md). inputs: query [1, R, H*d], key [1, R, Hkv*d], value [1, R, Hkv*dv]; cached_key
  * [M, 2 Nr, Hkv*d], cached_value [M, 2 Nr, Hkv*dv] and partial [M, H, dv + 2], which are changed, with Nr 2^M >= first_position + R; then,
- * where they apply, bias [H or 1, 4 Nr - 1] and means [H or 1, ...] of hierarchical_means. output [1, R, H*dv]. Nothing has to be set before
- * position 0. No backward. */
+ * where they apply, bias [H or 1, 4 Nr - 1] and means [H or 1, ...] of hierarchical_means. output [1, R, H*dv]. Nothing has to be set
+ * before position 0. No backward. */
 typedef struct hark_hierarchical_decode_attributes {
   int64_t heads, key_heads, hierarchy_block, first_position;
   hark_hierarchy_partition partition;
@@ -289,38 +291,40 @@ typedef struct hark_scale_attributes {
 /* log_sigmoid: y = log sigmoid(x) = -log(1 + exp(-x)), finite for every finite x. No attributes. */
 
 /* Ragged batches. A list of segments is offsets i64 [S + 1], non-decreasing, from 0 or more: segment s has the rows offsets[s] ..
- * offsets[s + 1] - 1 of a tensor whose rows are all its leading dimensions together, or `unit` rows for each number (0: 1). Rows of no segment give and
- * get zeros. Sequences of a batch and chunks of a sequence are both such lists; lists of chunks are as long as the most that may occur, and the
- * segments behind the last chunk are empty. Offsets that decrease or reach beyond the rows are HARK_INVALID_ARGUMENT.
+ * offsets[s + 1] - 1 of a tensor whose rows are all its leading dimensions together, or `unit` rows for each number (0: 1). Rows of no
+ * segment give and get zeros. Sequences of a batch and chunks of a sequence are both such lists; lists of chunks have the maximum possible
+ * length, and the segments after the last chunk are empty. Offsets that decrease or exceed the rows are HARK_INVALID_ARGUMENT.
  * docs/mathematics/ahca.md */
 
-/* row_norm: y[k] = sqrt(sum of squares of x[k, ...]); x [K, ...] of rank 2 or more. The gradient at a row of zeros is zero. No attributes. */
+/* row_norm: y[k] = sqrt(sum of squares of x[k, ...]); x [K, ...] of rank 2 or more. The gradient at a row of zeros is zero. No
+ * attributes. */
 
 /* pack: the real ids of rows padded on the right, one after the other. inputs ids i32 [B, L], lengths i64 [B] (optional: all L are real);
  * outputs ids i32 [B L], zeros at the end, and offsets i64 [B + 1]. No backward. No attributes. */
 
-/* range_offsets: offsets i64 [S + 1] of packed sequences from ranges i64 [.., 2] (first row, the row behind the last), each of which begins where the
- * one before ends. No backward. No attributes. */
+/* range_offsets: offsets i64 [S + 1] of packed sequences from ranges i64 [.., 2] (first row, the row after the last), each of which begins
+ * where the previous one ends. No backward. No attributes. */
 
-/* segment_slots: offsets of `slots` rows for every segment, C min(slots, length of the segment) of them with `fewer`. input offsets i64 [S + 1];
- * output i64 [S + 1], from 0. With it, embedding of segment_index's positions and ragged attention, learned queries pool every segment. No
- * backward. */
+/* segment_slots: offsets of `slots` rows for every segment, C min(slots, length of the segment) of them with `fewer`. input offsets i64 [S
+ * + 1]; output i64 [S + 1], from 0. With it, embedding of segment_index's positions and ragged attention, learned queries pool every
+ * segment. No backward. */
 typedef struct hark_segment_slots_attributes {
   int64_t slots, unit;
   bool fewer;
 } hark_segment_slots_attributes;
 
-/* segment_index: where every row stands. input offsets i64 [S + 1]; outputs, i32 [rows / unit, unit] or with a unit of 0 [rows]: position (in
- * units from the start of the segment, at most limit - 1), slot (row % unit) and segment; 0, row % unit and -1 for rows of no segment. No backward. */
+/* segment_index: the position of every row. input offsets i64 [S + 1]; outputs, i32 [rows / unit, unit] or with a unit of 0 [rows]:
+ * position (in units from the start of the segment, at most limit - 1), slot (row % unit) and segment; 0, row % unit and -1 for rows of no
+ * segment. No backward. */
 typedef struct hark_segment_index_attributes {
   int64_t rows, unit, limit; /* limit 0: none */
   bool packed;               /* [1, rows], as packed tokens are */
 } hark_segment_index_attributes;
 
 /* segment_pool: y[s, i, :] = mean or maximum of rows floor(i M / C) .. ceil((i + 1) M / C) - 1 of segment s, of M rows; C = slots, or
- * min(slots, M) with `fewer`, and then rows of y follow each other as in segment_slots, zeros behind the last. inputs x [..., D], offsets i64 [S + 1];
- * y [S, slots, D], or with `fewer` and `rows` > 0 y [rows, D], in which all have to fit (HARK_INVALID_ARGUMENT). An empty segment gives zeros. Of equal
- * maxima the first gets the gradient. Saved by the maximum alone: its row, i64, of y's shape. */
+ * min(slots, M) with `fewer`, and then rows of y follow each other as in segment_slots, zeros after the last. inputs x [..., D], offsets
+ * i64 [S + 1]; y [S, slots, D], or with `fewer` and `rows` > 0 y [rows, D], in which all have to fit (HARK_INVALID_ARGUMENT). An empty
+ * segment gives zeros. Of equal maxima the first gets the gradient. Saved only for the maximum: its row, i64, of y's shape. */
 typedef enum hark_segment_pool_kind { HARK_SEGMENT_POOL_AVERAGE, HARK_SEGMENT_POOL_MAX } hark_segment_pool_kind;
 typedef struct hark_segment_pool_attributes {
   hark_segment_pool_kind kind;
@@ -329,33 +333,35 @@ typedef struct hark_segment_pool_attributes {
   int64_t rows; /* of y, with `fewer`; 0: slots for every segment */
 } hark_segment_pool_attributes;
 
-/* gather_rows: y[i, ...] = x[index[i], ...], zeros where the index is -1. inputs x of rank 2 or more, whose `leading` first dimensions (0: 1)
- * number the rows together; index i32 [I]. Any other index outside the rows is HARK_INVALID_ARGUMENT. */
+/* gather_rows: y[i, ...] = x[index[i], ...], zeros where the index is -1. inputs x of rank 2 or more, whose `leading` first dimensions (0:
+ * 1) number the rows together; index i32 [I]. Any other index outside the rows is HARK_INVALID_ARGUMENT. */
 typedef struct hark_gather_rows_attributes {
   int leading;
 } hark_gather_rows_attributes;
 
-/* scatter_gated: y = h, y[index[i], ...] += sigmoid(score[index[i]]) update[i, ...]. inputs h [K, ...], update [I, ...], index i32 [I] (-1: that
- * update goes nowhere), score [K] (optional: a factor of 1). Updates of one row are added in their order. No attributes. */
+/* scatter_gated: y = h, y[index[i], ...] += sigmoid(score[index[i]]) update[i, ...]. inputs h [K, ...], update [I, ...], index i32 [I] (-1:
+ * that update is ignored), score [K] (optional: a factor of 1). Updates of one row are added in their order. No attributes. */
 
-/* boundary_probability: p[t] = (1 - cos(query[t], key[t - 1])) / 2, 1 for the first row of a sequence. inputs query, key [..., D], offsets i64
- * [B + 1]; p [rows]. The cosine with a row of zeros is 0, and its gradient too. (H-Net, arXiv 2507.07955, eq. 4.) No attributes. */
+/* boundary_probability: p[t] = (1 - cos(query[t], key[t - 1])) / 2, 1 for the first row of a sequence. inputs query, key [..., D], offsets
+ * i64 [B + 1]; p [rows]. The cosine with a row of zeros is 0, and its gradient too. (H-Net, arXiv 2507.07955, eq. 4.) No attributes. */
 
-/* depth_scores: how much less like each other the rows on both sides of a gap are than those around (TextTiling: Hearst 1997). inputs x [..., D],
- * offsets i64 [B + 1]; y [rows], of the gap in front of the row, 0 for the first row of a sequence. With g(t) the cosine of the means of up to
- * `window` rows on each side: y[t] = l + r - 2 g(t), l and r the values reached from t to the left and right as long as g does not fall. No backward. */
+/* depth_scores: how much less similar the rows on both sides of a gap are than those around it (TextTiling: Hearst 1997). inputs x [...,
+ * D], offsets i64 [B + 1]; y [rows], of the gap before the row, 0 for the first row of a sequence. With g(t) the cosine of the means of up
+ * to `window` rows on each side: y[t] = l + r - 2 g(t), l and r the values reached from t to the left and right as long as g does not fall.
+ * No backward. */
 typedef struct hark_depth_scores_attributes {
   int64_t window;
 } hark_depth_scores_attributes;
 
-/* chunk_boundaries: cuts every sequence of a batch into chunks. inputs offsets i64 [B + 1]; then, where the rule has use for it, ids i32 (`rows`
- * of them), score [rows], starts i64 [K + 1]; outputs chunks i64 [capacity + 1], whose segments behind the last chunk are empty, and sequences
- * i64 [B + 1], offsets into the chunks. A cut is made in front of row t where
+/* chunk_boundaries: cuts every sequence of a batch into chunks. inputs offsets i64 [B + 1]; then, if the rule uses it, ids i32 (`rows`
+ * of them), score [rows], starts i64 [K + 1]; outputs chunks i64 [capacity + 1], whose segments after the last chunk are empty, and
+ * sequences i64 [B + 1], offsets into the chunks. A cut is made before row t where
  *   FIXED      the chunk has `maximum` rows
  *   DELIMITER  ids[t - 1] is one of the delimiters
- *   GIVEN      starts has t: chunks as the caller wants them, all starts of sequences among them and no longer than `maximum`
+ *   GIVEN      starts has t: chunks chosen by the caller, including all starts of sequences, and no longer than `maximum`
  *   SCORE      score[t] >= threshold
- *   PEAK       score[t] > 0 is no smaller than its neighbours and at least mean + threshold * standard deviation of the sequence's rows but the first
+ *   PEAK       score[t] > 0 is no smaller than its neighbours and at least mean + threshold * standard deviation of the sequence's rows
+ *              without the first
  * and the chunk has `minimum` rows, and in any case where it has `maximum`. Only the last chunk of a sequence may be shorter than the
  * minimum. capacity: hark_chunk_capacity(). No backward. */
 typedef enum hark_chunk_rule {
@@ -378,39 +384,40 @@ typedef struct hark_chunk_boundaries_attributes {
  * min(sequences, rows). 0 where rows or minimum is below 1. */
 HARK_API int64_t hark_chunk_capacity(int64_t rows, int64_t sequences, int64_t minimum);
 
-/* settled_probability: y[t] = p[t] where the chunks agree with p[t] >= 1/2, else the decision (1 in front of a chunk, 0 within), which has no
- * gradient. inputs p [rows], chunks i64 [K + 1]; y [rows]. No attributes. */
+/* settled_probability: y[t] = p[t] where the chunks agree with p[t] >= 1/2, else the decision (1 at the start of a chunk, 0 within), which
+ * has no gradient. inputs p [rows], chunks i64 [K + 1]; y [rows]. No attributes. */
 
-/* smooth_chunks: y[k, ...] = p_k c[k, ...] + (1 - p_k) y[k - 1, ...] within each sequence, p_k = p at the chunk's first row. inputs c [K, ...], p
- * [rows], chunks i64 [K + 1], sequences i64 [B + 1] (H-Net, arXiv 2507.07955, eq. 5). In front of a sequence y is zero. No attributes. */
+/* smooth_chunks: y[k, ...] = p_k c[k, ...] + (1 - p_k) y[k - 1, ...] within each sequence, p_k = p at the chunk's first row. inputs c [K,
+ * ...], p [rows], chunks i64 [K + 1], sequences i64 [B + 1] (H-Net, arXiv 2507.07955, eq. 5). Before a sequence y is zero. No
+ * attributes. */
 
-/* straight_through: y[t, :] = x[t, :] (1 + c(p[t]) - c(reference[t])), c(q) = q for the first row of a chunk, 1 - q for the others. inputs x
- * [..., D], p [rows], chunks i64 [K + 1], reference [rows] (optional: p itself without its gradient, so that y = x). No attributes. */
+/* straight_through: y[t, :] = x[t, :] (1 + c(p[t]) - c(reference[t])), c(q) = q for the first row of a chunk, 1 - q for the others. inputs
+ * x [..., D], p [rows], chunks i64 [K + 1], reference [rows] (optional: p itself without its gradient, so that y = x). No attributes. */
 
-/* ratio_loss: weight * sum over sequences of N / (N - 1) ((N - 1) F G + (1 - F) (1 - G)), F the share of rows that begin a chunk, a constant, G the
- * mean of p over the sequence's rows. inputs p [rows], offsets i64 [B + 1], sequences i64 [B + 1] (offsets into the chunks). output of rank 0.
- * Empty sequences count nothing. (H-Net, eq. 10.) */
+/* ratio_loss: weight * sum over sequences of N / (N - 1) ((N - 1) F G + (1 - F) (1 - G)), F the fraction of rows that begin a chunk, a
+ * constant, G the mean of p over the sequence's rows. inputs p [rows], offsets i64 [B + 1], sequences i64 [B + 1] (offsets into the
+ * chunks). output of rank 0. Empty sequences add nothing. (H-Net, eq. 10.) */
 typedef struct hark_ratio_loss_attributes {
   double weight;
   double target; /* N > 1, rows of a chunk */
 } hark_ratio_loss_attributes;
 
-/* ponder_loss: weight * sum over sequences of the mean of sigmoid(score) over their chunks. inputs score [K], sequences i64 [B + 1]. output of
- * rank 0. */
+/* ponder_loss: weight * sum over sequences of the mean of sigmoid(score) over their chunks. inputs score [K], sequences i64 [B + 1]. output
+ * of rank 0. */
 typedef struct hark_ponder_loss_attributes {
   double weight;
 } hark_ponder_loss_attributes;
 
-/* select_tokens: `count` rows of every sequence, all of them where it has fewer. inputs offsets i64 [B + 1], counted in `unit` rows; then, where
- * the kind has use for it, x [..., D], score [rows], query [..., D] with query_offsets i64 [B + 1], index i32 [B, count]. outputs index i32
+/* select_tokens: `count` rows of every sequence, all of them if it has fewer. inputs offsets i64 [B + 1], counted in `unit` rows; then, if
+ * the kind uses it, x [..., D], score [rows], query [..., D] with query_offsets i64 [B + 1], index i32 [B, count]. outputs index i32
  * [B count], row numbers, ascending within a sequence, one sequence after the other and -1 at the end; and offsets i64 [B + 1] into it.
  *   NORM     largest norm of x
  *   SCORE    largest score
  *   QUERY    largest product of x with the mean of the sequence's rows of query
- *   MEDOIDS  rows nearest to the centres of k-means, started from the row nearest to the mean and then the farthest ones, `iterations` rounds
- *   GIVEN    index (-1: none), by whatever function the caller likes
- * Of equal rows the first is taken, for MEDOIDS of those whose distances differ by no more than rounding; a NaN counts as lowest, for MEDOIDS as a row that is taken after all others, and so does an infinity there. No
- * backward. */
+ *   MEDOIDS  rows nearest to the centres of k-means, `iterations` rounds, started from the row nearest to the mean and then the farthest ones
+ *   GIVEN    index (-1: none), chosen by the caller
+ * Of equal rows the first is selected; for MEDOIDS rows are equal if their distances differ by no more than rounding. A NaN counts as
+ * lowest; for MEDOIDS a row with a NaN or an infinity is selected after all others. No backward. */
 typedef enum hark_selection {
   HARK_SELECTION_NORM,
   HARK_SELECTION_SCORE,
@@ -425,10 +432,10 @@ typedef struct hark_select_tokens_attributes {
   int64_t iterations; /* MEDOIDS */
 } hark_select_tokens_attributes;
 
-/* chunk_depth: how many of `layers` layers each chunk goes through. inputs score [K], sequences i64 [B + 1]; output i32 [K], 0 for rows of no
- * sequence. CAPACITY: 1 + number of l >= 2 with rank < ceil(capacity[l - 1] K_b), rank 0 the largest score of the sequence, of equal ones the first
- * (Mixture-of-Depths, arXiv 2404.02258). PAPER: floor(score / largest score * layers), kept within 1 and layers; 1 where the largest is not
- * positive. A NaN counts as lowest. No backward. */
+/* chunk_depth: how many of `layers` layers each chunk goes through. inputs score [K], sequences i64 [B + 1]; output i32 [K], 0 for rows of
+ * no sequence. CAPACITY: 1 + number of l >= 2 with rank < ceil(capacity[l - 1] K_b), rank 0 the largest score of the sequence, of equal
+ * ones the first (Mixture-of-Depths, arXiv 2404.02258). PAPER: floor(score / largest score * layers), kept within 1 and layers; 1 where the
+ * largest is not positive. A NaN counts as lowest. No backward. */
 typedef enum hark_depth_rule { HARK_DEPTH_CAPACITY, HARK_DEPTH_PAPER } hark_depth_rule;
 #define HARK_MAX_DEPTH 64
 typedef struct hark_chunk_depth_attributes {
@@ -443,14 +450,15 @@ typedef struct hark_chunks_at_depth_attributes {
   int64_t depth, rows;
 } hark_chunks_at_depth_attributes;
 
-/* The most rows that chunk_depth gives a layer of this capacity, [0, 1], of `chunks` chunks in `sequences` sequences. */
+/* The maximum number of rows that chunk_depth gives a layer of this capacity, [0, 1], for `chunks` chunks in `sequences` sequences. */
 HARK_API int64_t hark_depth_capacity(double capacity, int64_t chunks, int64_t sequences);
 
-/* chunk_bias: what a kernel of the distance in chunks adds to the logits of each chunk for tokens that stand for its whole sequence. inputs log_kernel
- * [1, D]; sequences i64 [B + 1], offsets into the chunks; index i32 [I], rows of the second compression, index_offsets i64 [B + 1] into it and
- * row_offsets i64 [B + 1] of sequences in those rows; term [I] (optional). outputs bias [pairs] = log_kernel[min(|k - c|, D - 1)] + term, c the middle
- * of the row's bin in chunks, the distance rounded; place i32 [pairs], the entry of the index, -1 behind the last; and offsets i64 [chunks + 1]: the
- * pairs of every chunk, one behind the other. Ragged attention takes keys gathered by place. docs/mathematics/ahca.md */
+/* chunk_bias: the terms that a kernel of the distance in chunks adds to the logits of each chunk, for tokens that represent its whole
+ * sequence. inputs log_kernel [1, D]; sequences i64 [B + 1], offsets into the chunks; index i32 [I], rows of the second compression,
+ * index_offsets i64 [B + 1] into it and row_offsets i64 [B + 1] of sequences in those rows; term [I] (optional). outputs bias [pairs] =
+ * log_kernel[min(|k - c|, D - 1)] + term, c the middle of the row's bin in chunks, the distance rounded; place i32 [pairs], the entry of
+ * the index, -1 after the last; and offsets i64 [chunks + 1]: the pairs of every chunk, one after the other. Ragged attention takes keys
+ * gathered by place. docs/mathematics/ahca.md */
 typedef struct hark_chunk_bias_attributes {
   int64_t chunks, pairs; /* at most: the sum over sequences of chunks times entries */
 } hark_chunk_bias_attributes;

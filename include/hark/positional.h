@@ -2,10 +2,10 @@
  *
  *     attention weight of key i for query n  ~  G(|n - i|) exp(scale q.k),      for instance G = bank[8](decay*periodic)
  *
- * An expression is parsed once and is then immutable. Its parameters are a plain vector of doubles that the caller owns, one for every
+ * An expression is parsed once and is then immutable. Its parameters are a caller-owned vector of doubles, one for every
  * learned number, in the form in which they are trained: an unconstrained number whose transform (mostly the exponential) is the natural
- * value, a positive one. Order: as the parameters stand in the expression, all values of one before the next (all sigma2 of a bank, then all
- * its l). G enters as its logarithm, which is evaluated in double with sums as log-sum-exp. Grammar and mathematics:
+ * value, a positive number. Order: as the parameters occur in the expression, all values of one before the next (all sigma2 of a bank, then
+ * all its l). G enters as its logarithm, which is evaluated in double with sums as log-sum-exp. Grammar and mathematics:
  * docs/mathematics/positional.md.
  */
 #ifndef HARK_POSITIONAL_H
@@ -21,7 +21,7 @@
 extern "C" {
 #endif
 
-/* Limits. What is beyond is refused with the column where it goes beyond. */
+/* Limits. An expression beyond a limit is refused with the column at which it exceeds it. */
 #define HARK_POSITIONAL_TEXT_BYTES 1048576   /* length of an expression */
 #define HARK_POSITIONAL_DEPTH 32             /* parentheses and banks inside each other */
 #define HARK_POSITIONAL_KERNELS 64           /* kernels written down */
@@ -40,9 +40,9 @@ typedef struct hark_positional hark_positional;
 HARK_API HARK_MUST_CHECK hark_status hark_positional_create(hark_context *context, const char *text, hark_positional **out);
 HARK_API void hark_positional_destroy(hark_context *context, hark_positional **positional);
 
-/* The same in memory of the caller's, for instance on the stack: aligned to 16. Allocates nothing, needs no destroy; *out points into
+/* The same in caller-owned memory, for instance on the stack: aligned to 16. Allocates nothing, needs no destroy; *out points into
  * `memory`. HARK_POSITIONAL_PLACE_BYTES hold 16 parts (kernels, sums, products, banks) and 128 parameters. Errors: those of create;
- * HARK_TOO_LARGE for what does not fit. */
+ * HARK_TOO_LARGE if it does not fit. */
 #define HARK_POSITIONAL_PLACE_BYTES 2048
 HARK_API HARK_MUST_CHECK hark_status hark_positional_place(hark_context *context, const char *text, void *memory, size_t bytes,
                                                            const hark_positional **out);
@@ -55,7 +55,7 @@ typedef struct hark_positional_parameter {
   const char *kernel; /* "decay"; static strings */
   const char *name;   /* "l" */
   int kernel_number;  /* from 0, in the order of the text */
-  int column;         /* where the kernel stands in the text that was parsed */
+  int column;         /* of the kernel in the text that was parsed */
   int64_t first;      /* its values are numbers first .. first + count - 1 */
   int64_t count;      /* values of one component times the number of components that the banks around it make */
 } hark_positional_parameter;
@@ -68,19 +68,19 @@ HARK_API hark_positional_parameter hark_positional_named(const hark_positional *
 typedef struct hark_positional_start {
   size_t struct_size;
   int64_t length; /* L, the tokens of a context; 0: 256 */
-  int64_t heads;  /* H, heads that have parameters of their own; 0: 1, shared by all heads */
+  int64_t heads;  /* H, heads with separate parameters; 0: 1, shared by all heads */
   int64_t head;   /* which of them, [0, H) */
 } hark_positional_start;
 
-/* parameters <- values given in the expression; else sigma2 = 1, alpha near 1 and different in every component, length scales geometric from
- * 2 to 2 L, periods from 3 to L, slopes 2^(-8 j / S), spread over S = H times components, component c of head h being number c H + h.
+/* parameters <- values given in the expression; else sigma2 = 1, alpha near 1 and different in every component, length scales geometric
+ * from 2 to 2 L, periods from 3 to L, slopes 2^(-8 j / S), spread over S = H times components, component c of head h being number c H + h.
  * Nothing is random. Errors: HARK_INVALID_ARGUMENT (struct_size, a head outside [0, H), a negative length), HARK_UNSUPPORTED (fields of a
  * newer hark are set). */
 HARK_API HARK_MUST_CHECK hark_status hark_positional_initial(hark_context *context, const hark_positional *positional,
                                                              const hark_positional_start *start, double *parameters);
 
-/* Between parameters as trained and natural values (sigma2, l, tau, ...); both [parameter_count], and may be the same memory. Here and below, vectors
- * that overlap otherwise are HARK_INVALID_ARGUMENT.
+/* Between parameters as trained and natural values (sigma2, l, tau, ...); both [parameter_count], and may be the same memory. Here and
+ * below, vectors that overlap otherwise are HARK_INVALID_ARGUMENT.
  * Errors: HARK_NOT_FINITE where a natural value is not a number from SMALLEST_VALUE to LARGEST_VALUE, with its name and place. */
 HARK_API HARK_MUST_CHECK hark_status hark_positional_natural(hark_context *context, const hark_positional *positional,
                                                              const double *parameters, double *natural);
@@ -92,47 +92,47 @@ HARK_API HARK_MUST_CHECK hark_status hark_positional_natural_gradient(hark_conte
                                                                       const double *parameters, const double *raw_gradient,
                                                                       double *gradient);
 
-/* log_values[i] <- log G(distances[i]), -infinity where G is 0. Distances are in [0, LARGEST_DISTANCE] and need not be whole; the two may be
- * the same memory. Errors: HARK_INVALID_ARGUMENT for other distances, HARK_NOT_FINITE for parameters, HARK_OUT_OF_MEMORY for scratch. */
+/* log_values[i] <- log G(distances[i]), -infinity where G is 0. Distances are in [0, LARGEST_DISTANCE] and need not be whole; the two may
+ * be the same memory. Errors: HARK_INVALID_ARGUMENT for other distances, HARK_NOT_FINITE for parameters, HARK_OUT_OF_MEMORY for scratch. */
 HARK_API HARK_MUST_CHECK hark_status hark_positional_log(hark_context *context, const hark_positional *positional, const double *parameters,
                                                          const double *distances, int64_t count, double *log_values);
 
-/* The terms of the outermost sum, copies of banks and sums in it taken apart; a product or a single kernel is its own term. log_values[i] <-
- * the logarithm of one of them. Errors: as log, and HARK_INVALID_ARGUMENT for a term that is not there. */
+/* The terms of the outermost sum; copies of banks and inner sums are separate terms, and a product or a single kernel is one term.
+ * log_values[i] <- the logarithm of one of them. Errors: as log, and HARK_INVALID_ARGUMENT for a term that does not exist. */
 HARK_API int64_t hark_positional_term_count(const hark_positional *positional);
 HARK_API HARK_MUST_CHECK hark_status hark_positional_term_log(hark_context *context, const hark_positional *positional,
                                                               const double *parameters, int64_t term, const double *distances,
                                                               int64_t count, double *log_values);
 
-/* gradient[p] <- sum over i of weights[i] d log G(distances[i]) / d parameters[p]. Where G is 0 the derivative counts as 0. The gradient lies apart
- * from all that is read. Errors: as log. */
+/* gradient[p] <- sum over i of weights[i] d log G(distances[i]) / d parameters[p]. Where G is 0 the derivative counts as 0. The gradient
+ * must not overlap any input. Errors: as log. */
 HARK_API HARK_MUST_CHECK hark_status hark_positional_gradient(hark_context *context, const hark_positional *positional,
                                                               const double *parameters, const double *distances, const double *weights,
                                                               int64_t count, double *gradient);
 
 /* Whether G(|n - i|) is positive definite, so that all its Gram matrices are: true when every kernel in it is, with these parameters (some
- * kernels are for some values only). When false, *column (may be NULL) is where the first kernel that is not stands in the text, and *reason
- * (may be NULL) is a static string. Parameters outside their range count as not. */
+ * kernels are for some values only). When false, *column (may be NULL) is the column of the first kernel that is not, and *reason
+ * (may be NULL) is a static string. The result is false for parameters outside their range. */
 HARK_API bool hark_positional_is_definite(const hark_positional *positional, const double *parameters, int *column, const char **reason);
 
 /* Writes the expression in its canonical form (own names, no blanks, no needless parentheses), with the values that were given, or with
- * `parameters` (not NULL): all natural values, each the shortest text that reads back as the same number. Always terminated; returns the
- * length that the whole text has. Parsing the text gives an expression that prints the same. Parameters outside their range print as they
+ * `parameters` (not NULL): all natural values, each as the shortest text that reads back as the same number. Always terminated; returns the
+ * length of the whole text. Parsing the text gives an expression that prints the same. Parameters outside their range print as they
  * are ("nan", "inf"), which does not parse. */
 HARK_API size_t hark_positional_print(const hark_positional *positional, const double *parameters, char *text, size_t size);
 
-/* The period tau of the same kernel on whole distances with the smallest rate: the one with 1 / tau in (0, pi / 2], of which 1 / tau + k pi and
- * k pi - 1 / tau are aliases. +infinity where the kernel is constant on whole distances. */
+/* The period tau of the same kernel on whole distances with the smallest rate: the one with 1 / tau in (0, pi / 2], of which 1 / tau + k pi
+ * and k pi - 1 / tau are aliases. +infinity where the kernel is constant on whole distances. */
 HARK_API double hark_positional_canonical_tau(double tau);
 
 /* What an expression can be made of, for help texts and documentation; static strings. index in [0, hark_positional_kernel_count()). */
-#define HARK_POSITIONAL_NAMES 3 /* parameters of a kernel at most */
+#define HARK_POSITIONAL_NAMES 3 /* the maximum number of parameters of a kernel */
 typedef struct hark_positional_kernel {
   const char *name;                               /* "decay" */
   const char *formula;                            /* "sigma2 exp(-d / l)" */
   const char *definite;                           /* "yes", "no", or when it is positive definite: "for r2 <= 2" */
   const char *text;                               /* one sentence */
-  const char *parameters[HARK_POSITIONAL_NAMES];  /* "sigma2", "l"; NULL behind the last */
+  const char *parameters[HARK_POSITIONAL_NAMES];  /* "sigma2", "l"; NULL after the last */
   const char *other_names[HARK_POSITIONAL_NAMES]; /* "length_scale" for l; NULL: none */
   int values[HARK_POSITIONAL_NAMES];              /* of one component */
   const char *constant;                           /* a number that must be given and is not learned; NULL: none */

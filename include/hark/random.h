@@ -1,4 +1,4 @@
-/* random.h - counter-based random numbers: a value depends on what it is for, never on the order in which work is done.
+/* random.h - counter-based random numbers: a value depends on its purpose, never on the order in which work is done.
  *
  * Philox 4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3", SC 2011). The key is the seed; the counter
  * holds a 64-bit index, the micro-step, and the purpose with the layer. Backward passes regenerate what the forward drew.
@@ -14,7 +14,7 @@
 extern "C" {
 #endif
 
-/* What a sequence of numbers is for. */
+/* The purpose of a sequence of numbers. */
 typedef enum hark_random_purpose {
   HARK_RANDOM_INITIAL = 1, /* initial weights */
   HARK_RANDOM_DROPOUT,     /* embeddings, residual branches */
@@ -29,7 +29,7 @@ typedef enum hark_random_purpose {
 /* Names one sequence of random numbers. */
 typedef struct hark_random_stream {
   uint64_t seed;
-  uint64_t first_index; /* added to every counter (four words each): where this rank's samples begin */
+  uint64_t first_index; /* added to every counter (four words each): the beginning of this rank's samples */
   uint32_t micro_step;
   uint32_t layer_purpose; /* hark_random_layer_purpose() */
 } hark_random_stream;

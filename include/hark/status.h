@@ -1,4 +1,4 @@
-/* status.h - what a call that can fail returns.
+/* status.h - the return value of calls that can fail.
  *
  * Every function of hark that can fail returns a hark_status. HARK_OK is zero. The detailed message (what, where, which value) is kept by
  * the context the call was given and stays readable, with hark_context_message(), until that context's next call. The library never
@@ -39,7 +39,7 @@ extern "C" {
   X(HARK_CANCELLED, 13, "cancelled")                                                                                                       \
   X(HARK_INTERNAL_ERROR, 14, "internal error")
 
-/* What a call returns; HARK_OK is zero. */
+/* The return value of a call; HARK_OK is zero. */
 typedef enum hark_status {
 #define HARK_STATUS_ENUM(name, number, text) name = number,
   HARK_STATUS_LIST(HARK_STATUS_ENUM)

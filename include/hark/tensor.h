@@ -1,8 +1,8 @@
-/* tensor.h - numbers with a type, a shape, strides and a place.
+/* tensor.h - numbers with a type, a shape, strides and an address.
  *
  * A hark_tensor is a plain description, passed by pointer and copied freely; copying it copies no numbers. Verbs say who owns the numbers:
  * create owns, wrap borrows the caller's memory, view shares another tensor's, destroy frees what create made.
- * Data lies where the context's backend keeps it: use hark_tensor_read() and hark_tensor_write() unless you wrapped host memory yourself.
+ * Data is in the memory of the context's backend: use hark_tensor_read() and hark_tensor_write() unless you wrapped host memory yourself.
  */
 #ifndef HARK_TENSOR_H
 #define HARK_TENSOR_H
@@ -13,7 +13,7 @@
 extern "C" {
 #endif
 
-/* Dimensions of a tensor at most. */
+/* The maximum number of dimensions. */
 #define HARK_MAX_RANK 8
 
 /* Types of elements. HARK_NONE, zero, marks an absent tensor: hark_tensor t = {0} is an optional input left out. */
@@ -28,8 +28,8 @@ typedef enum hark_type {
   HARK_BF16 /* reserved */
 } hark_type;
 
-/* Element (i, j, ...) lies at data + (i stride[0] + j stride[1] + ...) elements. What is read may have any strides that the reader takes, also such
- * that name an element twice; what is written has each element in a place of its own, and calls that see it otherwise refuse. */
+/* Element (i, j, ...) is at data + (i stride[0] + j stride[1] + ...) elements. An input may have any strides that the call accepts, also
+ * strides that repeat elements. In an output no two elements may share an address; calls refuse other outputs. */
 typedef struct hark_tensor {
   void *data; /* NULL in a shape-only run */
   hark_type type;
@@ -44,7 +44,7 @@ HARK_API size_t hark_type_bytes(hark_type type);
 /* "f32", "f64", ...; static. */
 HARK_API const char *hark_type_name(hark_type type);
 
-/* Number of elements; 1 for rank 0. The tensor's extents have been checked when it was made. */
+/* Number of elements; 1 for rank 0. The extents are not checked again: they were checked when the tensor was made. */
 HARK_API int64_t hark_tensor_count(const hark_tensor *tensor);
 /* Elements follow each other in row-major order without gaps. */
 HARK_API bool hark_tensor_is_contiguous(const hark_tensor *tensor);
@@ -59,7 +59,7 @@ HARK_API HARK_MUST_CHECK hark_status hark_tensor_create(hark_context *context, h
                                                         hark_tensor *out);
 
 /* Borrows `data` as a contiguous tensor; aligned to its element only is enough. `strides` in elements, or NULL for contiguous.
- * The memory stays the caller's and must outlive the tensor. Strides are taken as they are: calls check what they read and write.
+ * The caller owns the memory, which must outlive the tensor. Strides are not checked here: calls check what they read and write.
  * Errors: as describe; HARK_INVALID_ARGUMENT for misaligned data. */
 HARK_API HARK_MUST_CHECK hark_status hark_tensor_wrap(hark_context *context, void *data, hark_type type, int rank, const int64_t *shape,
                                                       const int64_t *strides, hark_tensor *out);

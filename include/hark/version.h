@@ -1,4 +1,4 @@
-/* version.h - which hark this is. */
+/* version.h - the version of hark. */
 #ifndef HARK_VERSION_H
 #define HARK_VERSION_H
 
