@@ -2,8 +2,8 @@
  *
  *     O = softmax(Q K^T / sqrt(d)) V   per batch item and head, causal
  *
- * Describe, plan, execute: the description says what and at most how large, the plan how much memory a call needs, and executing allocates
- * nothing. Every buffer is the caller's. With the gradient of O given as all ones, the gradient of V must sum to its number of elements,
+ * Describe, plan, execute: the description says what to compute and the largest sizes, the plan how much memory a call needs, and executing
+ * allocates nothing. Every buffer is caller-owned. If the gradient of O is all ones, the gradient of V must sum to its number of elements,
  * because every row of the softmax sums to one; the program checks that.
  *
  *     cc 01_attention.c $(pkg-config --cflags --libs hark) -lm
@@ -33,7 +33,7 @@ static hark_tensor wrap(float *data) {
   return tensor;
 }
 
-/* Memory as the plan wants it: aligned to 64 bytes; at least one block, so that NULL means failure. */
+/* Memory as the plan requires it: aligned to 64 bytes; at least one block, so that NULL means failure. */
 static void *reserve(size_t bytes) {
   void *memory = aligned_alloc(64, (bytes + 64) / 64 * 64);
   if (memory == NULL) check(HARK_OUT_OF_MEMORY);

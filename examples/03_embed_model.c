@@ -1,9 +1,9 @@
-/* 03_embed_model.c - a trained model inside of a program: load, read a text in, go on with it, put what was read aside and take it up again.
+/* 03_embed_model.c - a trained model inside of a program: load, read a text, continue it, save the decoding and restore it.
  *
- *     03_embed_model                          makes a small model that has learned nothing, to show itself
+ *     03_embed_model                          makes a small untrained model, as a demonstration
  *     03_embed_model MODEL [PROMPT [SEED]]    MODEL: a run (runs/book), a checkpoint in one, or a file of `hark export`
  *
- * The memory of the decoding is the program's own: hark_decoding_size() tells how much. After half of the text the decoding is saved, and at
+ * The program owns the memory of the decoding: hark_decoding_size() returns its size. After half of the text the decoding is saved, and at
  * the end restored: both times the same text must follow, and the program checks that.
  *
  *     cc 03_embed_model.c $(pkg-config --cflags --libs hark) -lm
@@ -30,7 +30,7 @@ static void *reserve(size_t bytes) {
   return memory;
 }
 
-/* A model of bytes with the weights that training begins with. */
+/* A model of bytes with initial weights. */
 static hark_model *make_model(void) {
   static const char description[] =
       "{\"model\": {\"type\": \"gpt\", \"layers\": 2, \"heads\": 2, \"key_heads\": 2, \"width\": 64, \"feed_forward_width\": 256,"
@@ -59,7 +59,7 @@ static void generate(hark_decoding *decoding, const hark_sampling *sampling, int
   }
 }
 
-/* Control characters, and with `ascii` whatever is none, are shown as points: a model that has learned nothing writes any byte. */
+/* Control characters, and with `ascii` all bytes that are not ASCII, are shown as dots: an untrained model writes any byte. */
 static void print(const hark_model *model, const int32_t *tokens, int count, int ascii) {
   size_t bytes;
   hark_model_decode(model, tokens, (size_t)count, NULL, 0, &bytes);

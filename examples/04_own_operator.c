@@ -1,10 +1,10 @@
-/* 04_own_operator.c - an operator of one's own, used on the tape like a built-in one, its gradient checked by differences.
+/* 04_own_operator.c - a user-defined operator, used on the tape like a built-in one, its gradient checked by differences.
  *
  *     y = c tanh(x / c),   dy/dx = 1 - (y / c)^2     (soft capping of logits; c is the operator's attribute)
  *
  * An operator is a record (hark/operator.h): how shapes follow from shapes, a forward, a backward, and what the backward reads. There is
- * nothing to register: the record is handed to hark_tape_apply(), and belongs to the program. This one works in f32 and f64, may be computed
- * in place, and reads only its output in the backward, so that the tape needs not keep its input.
+ * nothing to register: the record is passed to hark_tape_apply(), and belongs to the program. This one works in f32 and f64, may be
+ * computed in place, and reads only its output in the backward, so that the tape need not keep its input.
  *
  *     cc 04_own_operator.c $(pkg-config --cflags --libs hark) -lm
  */
@@ -93,7 +93,7 @@ static void check(hark_status status) {
   exit(1);
 }
 
-/* loss = mean cross-entropy of soft_cap(x); with `gradient` (NULL: not wanted) dloss/dx is added to it. */
+/* loss = mean cross-entropy of soft_cap(x); with `gradient` (NULL: not computed) dloss/dx is added to it. */
 static double loss_of(hark_tape *tape, double *x, double *gradient) {
   static int32_t targets[ROWS] = {0, 3, 1};
   const soft_cap_attributes soft_cap = {.cap = 2};
@@ -135,7 +135,7 @@ int main(void) {
   }
   printf("gradient and differences differ by at most %.1e\n", worst);
 
-  /* A message of the operator's own. */
+  /* A message of the operator. */
   const soft_cap_attributes wrong = {.cap = -1};
   hark_tensor tensor;
   hark_value input, output;
@@ -147,6 +147,6 @@ int main(void) {
 
   hark_tape_destroy(&tape);
   hark_context_destroy(&context);
-  /* The loss is of order one: differences are good to rounding over h, about 1e-12. */
+  /* The loss is of order one: differences are accurate to rounding over h, about 1e-12. */
   return worst < 1e-9 && status == HARK_INVALID_ARGUMENT ? 0 : 1;
 }

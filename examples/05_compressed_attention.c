@@ -1,11 +1,11 @@
 /* 05_compressed_attention.c - the regression example of the paper on adaptive hierarchical compressed attention (Horner 2024, listings 12 and 13).
  *
  *     X [1000, d] normal, chunks of 100 -> C1 = 4 averages of a linear map of each -> C2 = 16 averages of a linear map of those
- *     -> the Cs = 8 of largest norm ask all of C2 (listing 10) -> two layers of linear and relu (listing 11) -> H [Cs, d];   loss = mean (H - Y)^2
+ *     -> the Cs = 8 of largest norm attend to all of C2 (listing 10) -> two layers of linear and relu (listing 11) -> H [Cs, d];   loss = mean (H - Y)^2
  *
- * One sequence and one normal Y are learned by heart. The listing ends with a relu, so that H is never negative and the loss cannot fall below the mean of
- * min(Y, 0)^2, about 1/2; without the last relu it goes to zero. Both are shown and checked. The boundaries, the pools, the selection and the ragged
- * attention are operators of hark/operators.h that work alone, as they do here; the squared error is one of the program's own.
+ * One sequence and one normal Y are memorised. The listing ends with a relu, so that H is never negative and the loss cannot fall below the
+ * mean of min(Y, 0)^2, about 1/2; without the last relu it goes to zero. Both are shown and checked. The boundaries, the pools, the selection
+ * and the ragged attention are operators of hark/operators.h, used separately here; the squared error is a user-defined operator.
  *
  *     cc 05_compressed_attention.c $(pkg-config --cflags --libs hark)
  */
@@ -73,7 +73,7 @@ static const hark_operator squared_error = {.name = "squared_error",
 
 /* ---- the network ---- */
 
-/* All matrices [WIDTH, WIDTH], one behind the other, with their gradients and the optimiser's moments. */
+/* All matrices [WIDTH, WIDTH], one after the other, with their gradients and the optimiser's moments. */
 static float weights[MATRICES * MATRIX], gradients[MATRICES * MATRIX], moments[2][MATRICES * MATRIX];
 static float x[TOKENS * WIDTH], y[SELECTED * WIDTH];
 
@@ -104,13 +104,13 @@ static hark_value linear(hark_tape *tape, hark_value rows, int number) {
   return apply(tape, &hark_op_linear, NULL, 2, (hark_value[]){rows, leaf(tape, &weight, &gradient)});
 }
 
-/* `slots` averages of every segment of rows; `fewer`: of a segment with fewer rows, as many as it has. */
+/* `slots` averages of every segment of rows; `fewer`: a segment with fewer rows has as many averages as rows. */
 static hark_value average(hark_tape *tape, hark_value rows, hark_value offsets, int64_t slots, int64_t unit, bool fewer) {
   const hark_segment_pool_attributes pool = {HARK_SEGMENT_POOL_AVERAGE, slots, unit, fewer, 0};
   return apply(tape, &hark_op_segment_pool, &pool, 2, (hark_value[]){rows, offsets});
 }
 
-/* The Cs of largest norm ask all of C2. */
+/* The Cs of largest norm attend to all of C2. */
 static hark_value attend(hark_tape *tape, hark_value c2) {
   enum { QUERY_OFFSETS = 9, KEY_OFFSETS, INPUTS };
   static int64_t all[] = {0, SECONDARY};

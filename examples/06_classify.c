@@ -1,10 +1,10 @@
-/* 06_classify.c - the class of every line that is read, by an encoder or an ahca model that was trained on labelled examples.
+/* 06_classify.c - predicts the class of every input line, with an encoder or an ahca model that was trained on labelled examples.
  *
- *     06_classify                   makes a small model that has learned nothing, and gives it three lines, to show itself
+ *     06_classify                   makes a small untrained model, and classifies three lines, as a demonstration
  *     06_classify MODEL < LINES     MODEL: a run (runs/reviews), a checkpoint in one, or a file of `hark export`
  *
- * A line is the text of an example, or the two of a pair with a tab between them; what is longer than the model can read is cut. It prints class,
- * probability and text. All lines that there is room for are told in one call, for which the library allocates nothing.
+ * A line is the text of an example, or the two texts of a pair with a tab between them; a text longer than the model can read is cut. The
+ * program prints class, probability and text. As many lines as there is room for are classified in one call, which allocates nothing.
  *
  *     cc 06_classify.c $(pkg-config --cflags --libs hark) -lm
  */
@@ -31,7 +31,7 @@ static void *reserve(size_t bytes) {
   return memory;
 }
 
-/* An encoder of bytes with the weights that training begins with. */
+/* An encoder of bytes with initial weights. */
 static hark_model *make_model(void) {
   static const char description[] =
       "{\"model\": {\"type\": \"gpt\", \"architecture\": \"encoder\", \"classes\": 2, \"layers\": 2, \"heads\": 2, \"key_heads\": 2,"
@@ -52,7 +52,7 @@ static hark_model *make_model(void) {
   return model;
 }
 
-/* Lines that wait to be told, as tokens one behind the other. */
+/* Lines that are not yet classified, as tokens one after the other. */
 typedef struct batch {
   hark_prediction_shape shape;
   int64_t lines, offsets[AT_ONCE * PARTS + 1];

@@ -414,7 +414,7 @@ typedef struct hark_ponder_loss_attributes {
  *   NORM     largest norm of x
  *   SCORE    largest score
  *   QUERY    largest product of x with the mean of the sequence's rows of query
- *   MEDOIDS  rows nearest to the centres of k-means, `iterations` rounds, started from the row nearest to the mean and then the farthest ones
+ *   MEDOIDS  rows nearest to the centres of k-means, `iterations` rounds, starting with the row nearest to the mean, then the farthest
  *   GIVEN    index (-1: none), chosen by the caller
  * Of equal rows the first is selected; for MEDOIDS rows are equal if their distances differ by no more than rounding. A NaN counts as
  * lowest; for MEDOIDS a row with a NaN or an infinity is selected after all others. No backward. */
