@@ -1,7 +1,7 @@
-# One sentence a line, from text in paragraphs:
+# One sentence per line, from text in paragraphs:
 #   awk -f recipes/one-billion-word/sentences.awk dickens.txt > dickens-sentences.txt
-# A paragraph is what lies between blank lines; its white space becomes single spaces. A sentence ends at . ! or ? with the quotation marks and
-# brackets behind it, where a space and then no small letter follow, but not behind titles (Mr. Mrs. Dr. St.) and single capitals.
+# A paragraph is the text between blank lines; its white space becomes single spaces. A sentence ends at . ! or ? with the quotation marks and
+# brackets after it, if a space and then no small letter follow, but not after titles (Mr. Mrs. Dr. St.) and single capitals.
 BEGIN { RS = ""; QUOTES = "[\"')\\]]*" }
 {
   gsub(/[ \t\r\n]+/, " ")
