@@ -78,7 +78,7 @@ HARK_API HARK_MUST_CHECK hark_status hark_tape_segment(hark_tape *tape, hark_tap
                                                        size_t closure_bytes, int input_count, const hark_value *inputs, int output_count,
                                                        hark_value *outputs);
 
-/* Gradients of a rank-0 value with respect to every leaf that asked for one, added into the leaves' gradients. Seeds with `seed`. Errors:
+/* Gradients of a rank-0 value with respect to every leaf that has a gradient, added to the leaves' gradients. Seeds with `seed`. Errors:
  * HARK_INVALID_ARGUMENT (not a value of this tape, or one that depends on no such leaf), HARK_SHAPE_MISMATCH (more than one number, or
  * neither f32 nor f64), those of the records' backwards, HARK_OUT_OF_MEMORY; the failure that the tape has kept. */
 HARK_API HARK_MUST_CHECK hark_status hark_tape_backward(hark_tape *tape, hark_value loss, double seed);
