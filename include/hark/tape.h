@@ -49,9 +49,9 @@ HARK_API HARK_MUST_CHECK hark_status hark_tape_leaf(hark_tape *tape, const hark_
 HARK_API HARK_MUST_CHECK hark_status hark_tape_apply(hark_tape *tape, const hark_operator *op, const void *attributes, int input_count,
                                                      const hark_value *inputs, unsigned consumed, hark_value *outputs);
 
-/* The same for formulas: applies a record to one, two or three values and returns its first output. A failure returns 0 and is kept by the tape:
- * from then on these calls do nothing and return 0, so that a formula is written without a check in every line, and hark_tape_backward() returns
- * the failure, as hark_tape_failure() does. hark_tape_reset() forgets it. */
+/* The same for formulas: applies a record to one, two or three values and returns its first output. A failure returns 0 and is kept by the
+ * tape: from then on these calls do nothing and return 0, so that a formula is written without a check in every line, and
+ * hark_tape_backward() returns the failure, as hark_tape_failure() does. hark_tape_reset() forgets it. */
 HARK_API hark_value hark_apply1(hark_tape *tape, const hark_operator *op, const void *attributes, hark_value a);
 HARK_API hark_value hark_apply2(hark_tape *tape, const hark_operator *op, const void *attributes, hark_value a, hark_value b);
 HARK_API hark_value hark_apply3(hark_tape *tape, const hark_operator *op, const void *attributes, hark_value a, hark_value b, hark_value c);
