@@ -5,7 +5,7 @@ BUILD ?= build
 CMAKE_FLAGS ?=
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: all build test demo bench bench-peers fuzz format check install uninstall install-dependencies clean help
+.PHONY: all build test demo bench bench-peers fuzz coverage hooks format check install uninstall install-dependencies clean help
 
 all: build
 
@@ -16,6 +16,8 @@ help:
 	@echo "make bench                 the machine's peak and the attention cases of docs/notes/performance.md"
 	@echo "make bench-peers           the same against PyTorch, in a virtual environment of its own"
 	@echo "make fuzz                  the readers of files with any bytes: SECONDS=60 a target, TARGETS=\"json config\" (clang)"
+	@echo "make coverage              which lines the tests reach, in $(BUILD)/coverage (gcc; long)"
+	@echo "make hooks                 git formats what is committed"
 	@echo "make format                formats the sources"
 	@echo "make check                 everything that the continuous check does (long)"
 	@echo "make install               installs to PREFIX (/usr/local), below DESTDIR when given"
@@ -54,6 +56,12 @@ fuzz:
 	  -DHARK_WITH_ONEDNN=OFF -DHARK_WITH_THREADS=OFF $(CMAKE_FLAGS)
 	@cmake --build $(BUILD)/fuzz --target fuzzers -j$(JOBS)
 	@sh scripts/fuzz.sh $(BUILD)/fuzz $(SECONDS) $(TARGETS)
+
+coverage:
+	@sh scripts/coverage.sh $(BUILD)/coverage
+
+hooks:
+	@cp scripts/pre-commit.sh "$$(git rev-parse --git-path hooks)/pre-commit"
 
 format:
 	@sh scripts/format.sh
