@@ -27,7 +27,7 @@ static void print_text(const hark_eval_report *report, hark_text *text) {
 void hark_eval_report_print(const hark_eval_report *report, bool contexts, hark_text *text) {
   hark_text_append_shown(text, report->run);
   hark_text_append(text, ", %s", report->checkpoint);
-  if (report->part == NULL) hark_text_append(text, ", another text");
+  hark_text_append(text, report->part != NULL ? ", %s text" : ", another text", report->part);
   if (contexts) hark_text_append(text, ", context %" PRId64, report->context);
   if (tells_next(report))
     print_text(report, text);

@@ -214,6 +214,7 @@ static hark_status find_run(hark_invocation *call, const hark_config *config, ch
   if (config->run.directory[0] == '\0')
     return hark_options_complain(call->context, call->options, "run.resume", "--resume needs --out FOLDER, the run to go on with");
   HARK_TRY(hark_path_join(call->context, config->run.directory, "config.yaml", path));
+  HARK_TRY(hark_folder_check_unlocked(call->context, config->run.directory)); /* another process may be about to begin one there */
   if (hark_path_kind_of(path) != HARK_PATH_NONE) return HARK_OK;
   path[0] = '\0';
   return hark_options_complain(call->context, call->options, "run.directory", "%s holds no run to resume", config->run.directory);
@@ -306,20 +307,23 @@ static hark_status write_configuration(hark_invocation *call, const hark_run *ru
 
 /* The configuration that the steps to come are made with; a file that always says "resume" could not begin another run. What could not begin
  * says what is wrong and nothing of a folder, which is not there then. */
-static hark_status ready(void *user) {
+static hark_status ready(void *user, bool timed) {
   training_view *view = user;
   hark_config *config = view->call->values[VALUES_CONFIG];
   train_values *values = view->call->values[VALUES_TRAIN];
-  const bool resume = config->run.resume;
-  const int extend = config->train.extend;
+  const hark_config given = *config;
   HARK_TRY(hark_data_place_write(view->call->context, config, view->run, &values->place));
   config->run.resume = false;
   config->train.extend = HARK_EXTEND_CONTINUE; /* of this part alone: its plan is in the run's state */
+  if (timed) {
+    config->train.steps = config->train.tokens = config->train.examples = 0;
+    config->train.epochs = 0;
+  }
   hark_data_place_exchange(&values->place, config);
   const hark_status status = write_configuration(view->call, view->run);
   hark_data_place_exchange(&values->place, config);
-  config->run.resume = resume;
-  config->train.extend = extend;
+  config->run = given.run;
+  config->train = given.train;
   if (status != HARK_OK) return status;
   view->run->made = false; /* it has begun: what fails from here on leaves it as it is */
   char shown[HARK_PATH_BYTES];
@@ -360,7 +364,9 @@ static hark_status report(hark_invocation *call, const hark_run *run, const hark
   }
   hark_text text = hark_text_empty(call->context);
   hark_text_append_shown(&text, run->path);
-  hark_text_append(&text, ": step %" PRId64 " of %" PRId64 " (%s)", state->step, result->steps, reasons[result->reason]);
+  hark_text_append(&text, ": step %" PRId64, state->step);
+  if (result->steps > 0) hark_text_append(&text, " of %" PRId64, result->steps); /* else it was stopped before they were planned */
+  hark_text_append(&text, " (%s)", reasons[result->reason]);
   if (isfinite(state->best_loss))
     hark_text_append(&text, "; best validation loss %.4f at step %" PRId64, state->best_loss, state->best_step);
   hark_text_append(&text, "\n");
@@ -372,7 +378,6 @@ static hark_status train_in(hark_invocation *call, const hark_config *config, ha
   const hark_train_hooks hooks = {
       .user = &view, .show = show, .say = say, .request = request, .ready = ready, .peak_operations = measure_peak(call->context)};
   hark_train_result result;
-  catch_signals();
   const hark_status status = hark_train(call->context, config, run, &hooks, &result);
   hark_progress_end(&view.progress);
   HARK_TRY(status);
@@ -453,6 +458,19 @@ static hark_status estimate(hark_invocation *call, const hark_config *config, co
   return print_needs(call, config, &needs);
 }
 
+/* A signal came before there was a run. */
+static hark_status stop_before_run(hark_invocation *call, const hark_run *run) {
+  hark_text text = hark_text_empty(call->context);
+  call->exit_code = HARK_EXIT_SIGNAL + stop_signal;
+  if (call->json) {
+    hark_train_result nothing = {.reason = HARK_STOP_REQUEST, .validation_loss = NAN, .state.best_loss = NAN};
+    return report(call, run, &nothing);
+  }
+  hark_text_append_shown(&text, run->path);
+  hark_text_append(&text, ": stopped before it began\n");
+  return hark_command_print(call, &text);
+}
+
 static hark_status run(hark_invocation *call) {
   const hark_config *config = call->values[VALUES_CONFIG];
   const train_values *values = call->values[VALUES_TRAIN];
@@ -461,6 +479,7 @@ static hark_status run(hark_invocation *call) {
   HARK_TRY(hark_command_open(call, config->run.backend, config->run.threads, (uint64_t)config->train.seed, config->run.deterministic));
   hark_command_warn_of_shared_cores(call);
   const bool claims = config->run.directory[0] == '\0' && !values->estimate;
+  if (!values->estimate) catch_signals(); /* before there is a folder */
   if (config->run.directory[0] == '\0')
     HARK_TRY(default_directory(call, claims, path));
   else
@@ -474,8 +493,9 @@ static hark_status run(hark_invocation *call) {
   if (status != HARK_OK && claims) (void)rmdir(path);
   HARK_TRY(status);
   if (claims) folder.kept = false; /* what was claimed is ours to take back */
-  status = train_in(call, config, &folder);
-  if (status != HARK_OK) hark_run_abandon(call->context, &folder);
+  const bool begins = stop_signal == 0;
+  status = begins ? train_in(call, config, &folder) : stop_before_run(call, &folder);
+  if (status != HARK_OK || !begins) hark_run_abandon(call->context, &folder);
   hark_run_close(&folder);
   return status;
 }

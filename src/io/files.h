@@ -117,6 +117,8 @@ HARK_MUST_CHECK hark_status hark_disk_free(hark_context *context, const char *pa
  * HARK_BUSY when another one holds it; the message says which process. `*descriptor` keeps the lock until release. */
 #define HARK_LOCK_NAME ".lock"
 HARK_MUST_CHECK hark_status hark_folder_lock(hark_context *context, const char *path, int *descriptor);
+/* HARK_BUSY where another one holds the lock of a folder, which need not be there; leaves nothing in it. */
+HARK_MUST_CHECK hark_status hark_folder_check_unlocked(hark_context *context, const char *path);
 void hark_folder_unlock(int *descriptor);
 
 #endif

@@ -215,23 +215,38 @@ hark_status hark_disk_free(hark_context *context, const char *path, uint64_t *by
   return HARK_OK;
 }
 
+/* The failure of a lock that was asked for; closes it. */
+static hark_status refuse_lock(hark_context *context, const char *path, const char *name, int *opened) {
+  const int error = errno;
+  char text[32] = "";
+  const ssize_t got = pread(*opened, text, sizeof text - 1, 0);
+  hark_file_close(opened);
+  if (error != EWOULDBLOCK) return hark_system_fail(context, error, name, "cannot be locked");
+  int64_t process = 0;
+  size_t length = 0;
+  while (got > 0 && length < (size_t)got && text[length] >= '0' && text[length] <= '9') length++;
+  if (!hark_number_read_whole(text, length, &process)) return hark_fail(context, HARK_BUSY, "%s: in use by another run", path);
+  return hark_fail(context, HARK_BUSY, "%s: in use by process %" PRId64, path, process);
+}
+
+hark_status hark_folder_check_unlocked(hark_context *context, const char *path) {
+  char name[HARK_PATH_BYTES];
+  HARK_TRY(hark_path_join(context, path, HARK_LOCK_NAME, name));
+  int opened = hark_open_again(name, O_RDONLY, 0);
+  if (opened < 0 && (errno == ENOENT || errno == ENOTDIR)) return HARK_OK;
+  if (opened < 0) return hark_system_fail(context, errno, name, "cannot be opened");
+  if (flock(opened, LOCK_SH | LOCK_NB) != 0) return refuse_lock(context, path, name, &opened);
+  hark_file_close(&opened);
+  return HARK_OK;
+}
+
 hark_status hark_folder_lock(hark_context *context, const char *path, int *descriptor) {
   char name[HARK_PATH_BYTES], text[32] = "";
   *descriptor = -1;
   HARK_TRY(hark_path_join(context, path, HARK_LOCK_NAME, name));
   int opened = hark_open_again(name, O_RDWR | O_CREAT, 0666);
   if (opened < 0) return hark_system_fail(context, errno, name, "cannot be opened");
-  if (flock(opened, LOCK_EX | LOCK_NB) != 0) {
-    const int error = errno;
-    const ssize_t got = pread(opened, text, sizeof text - 1, 0);
-    hark_file_close(&opened);
-    if (error != EWOULDBLOCK) return hark_system_fail(context, error, name, "cannot be locked");
-    int64_t process = 0;
-    size_t length = 0;
-    while (got > 0 && length < (size_t)got && text[length] >= '0' && text[length] <= '9') length++;
-    if (!hark_number_read_whole(text, length, &process)) return hark_fail(context, HARK_BUSY, "%s: in use by another run", path);
-    return hark_fail(context, HARK_BUSY, "%s: in use by process %" PRId64, path, process);
-  }
+  if (flock(opened, LOCK_EX | LOCK_NB) != 0) return refuse_lock(context, path, name, &opened);
   /* the number is for the message above only: it does not matter when it cannot be written */
   const int used = snprintf(text, sizeof text, "%ld\n", (long)getpid());
   if (ftruncate(opened, 0) == 0 && pwrite(opened, text, (size_t)used, 0) != used) (void)ftruncate(opened, 0);

@@ -140,7 +140,10 @@ static const state_field state_fields[] = {WHOLE(step),
                                            PLAN(rate, false),
                                            PLAN(turned, true),
                                            PLAN(remaining, false),
-                                           PLAN(learning_rate, false)};
+                                           PLAN(learning_rate, false),
+                                           PLAN(bent, true),
+                                           PLAN(bent_at, false),
+                                           PLAN(drawn, true)};
 #undef PLAN
 #undef LATER
 #undef WHOLE

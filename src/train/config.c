@@ -398,7 +398,7 @@ static void settle_time(const hark_options *set, hark_config *config, bool has_l
   const hark_option_source time = hark_options_source(set, "train.max_time");
   if (has_length && time == HARK_SOURCE_RUN && length > HARK_SOURCE_RUN) config->train.max_time = 0;
   config->train.planned = !has_length && config->train.max_time > 0;
-  config->train.more_time = config->train.planned && time == HARK_SOURCE_COMMAND;
+  config->train.more_time = config->train.max_time > 0 && time == HARK_SOURCE_COMMAND && (!has_length || length < HARK_SOURCE_COMMAND);
 }
 
 /* Steps, epochs, tokens and examples each say how long to train. What the command line says replaces what a file says; of one source, one only. */

@@ -118,7 +118,7 @@ typedef struct hark_config {
     int64_t evaluate_every, checkpoint_every, keep, log_every, early_stop /* evaluations without improvement; 0: never */;
     double max_time; /* seconds; 0: no limit */
     bool planned;    /* no option: max_time alone gives the length */
-    bool more_time;  /* no option: max_time was given anew, to a run that goes on */
+    bool more_time;  /* no option: max_time was given anew, without a length: a run that has ended goes on for so long */
     int64_t seed, max_bad_steps;
     const char *init_from; /* a run or a checkpoint whose weights the run begins with; "": none */
     hark_string_list allow_missing, allow_unexpected, freeze;

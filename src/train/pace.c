@@ -9,6 +9,7 @@
 #define MEASURED_MOST_STEPS 64 /* with that one */
 #define PATIENCE 4             /* times the part above, for the least number of steps */
 #define WARMUP_PART 10
+#define FLUSHES 0.1 /* seconds that a save may take on a busy disk, however small it is */
 
 static int64_t multiples(int64_t every, int64_t first, int64_t last) { return every > 0 ? last / every - first / every : 0; }
 
@@ -36,29 +37,24 @@ bool hark_pace_is_evaluation_too_long(const hark_pace *pace, double seconds) { r
 
 int64_t hark_pace_warmup(int64_t warmup, int64_t steps) { return hark_min(warmup, hark_max(1, steps / WARMUP_PART)); }
 
-/* The middle one: another program may take the processor for a moment. The numbers are sorted. */
-static double median(double *numbers, int count) {
-  for (int i = 1; i < count; i++)
-    for (int k = i; k > 0 && numbers[k] < numbers[k - 1]; k--) {
-      const double less = numbers[k];
-      numbers[k] = numbers[k - 1];
-      numbers[k - 1] = less;
-    }
-  return count % 2 != 0 ? numbers[count / 2] : 0.5 * (numbers[count / 2 - 1] + numbers[count / 2]);
-}
-
 static hark_status measure_steps(const hark_pace_task *task, double limit, hark_pace *pace) {
   const double begun = task->clock(task->user);
-  double took[MEASURED_MOST_STEPS], before = begun;
+  double second = begun, now = begun; /* when the second one began */
   int steps = 0;
   do {
     HARK_TRY(task->step(task->user, steps));
-    const double now = task->clock(task->user);
-    took[steps++] = now - before;
-    before = now;
+    now = task->clock(task->user);
+    if (steps++ == 0) second = now;
     if (task->stopped(task->user) || steps == MEASURED_MOST_STEPS) break;
-  } while (before - begun < (steps > MEASURED_STEPS ? limit : PATIENCE * limit));
-  pace->step = steps > 1 ? median(took + 1, steps - 1) : took[0];
+  } while (now - begun < (steps > MEASURED_STEPS ? limit : PATIENCE * limit));
+  pace->step = steps > 1 ? (now - second) / (steps - 1) : now - begun;
+  return HARK_OK;
+}
+
+static hark_status measure_save(const hark_pace_task *task, hark_pace *pace) {
+  const double begun = task->clock(task->user);
+  HARK_TRY(task->save(task->user));
+  pace->save = task->clock(task->user) - begun;
   return HARK_OK;
 }
 
@@ -73,6 +69,7 @@ static hark_status measure_evaluation(const hark_pace_task *task, double limit, 
 hark_status hark_pace_measure(const hark_pace_task *task, double seconds, bool steps_too, hark_pace *pace) {
   const double limit = fmin(MEASURED_PART * seconds, MEASURED_MOST);
   if (steps_too) HARK_TRY(measure_steps(task, limit, pace));
+  if (task->save != NULL && pace->save + FLUSHES <= limit && !task->stopped(task->user)) HARK_TRY(measure_save(task, pace));
   if (task->evaluate == NULL || task->stopped(task->user)) return HARK_OK;
   return measure_evaluation(task, limit / 2, pace);
 }

@@ -40,10 +40,13 @@ typedef struct hark_pace_task {
   hark_status (*step)(void *user, int64_t number);
   /* Evaluates until `until` at the latest, by the clock; *part: how much was done, in (0, 1]. NULL: there is nothing to evaluate. */
   hark_status (*evaluate)(void *user, double until, double *part);
+  /* Saves the run somewhere else, and removes it. NULL: pace->save is known. */
+  hark_status (*save)(void *user);
   bool (*stopped)(void *user); /* asked after every step; true: what is known has to do */
 } hark_pace_task;
 
-/* Measures steps (at least one, in a fiftieth of the time or so) and evaluation; pace->save is left as it is. */
+/* Measures steps (at least one, in a fiftieth of the time or so), of which the mean counts: what else takes the processor will take it from the run too.
+ * Measures a save, where pace->save, what it is expected to take, is short beside the time; and an evaluation. */
 HARK_MUST_CHECK hark_status hark_pace_measure(const hark_pace_task *task, double seconds, bool steps_too, hark_pace *pace);
 
 #endif

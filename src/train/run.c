@@ -80,7 +80,8 @@ static hark_status remove_own(hark_context *context, const hark_run *run) {
 hark_status hark_run_open(hark_context *context, const char *path, bool resume, hark_run *out) {
   *out = (hark_run){.lock = -1};
   HARK_TRY(copy_path(context, path, out));
-  HARK_TRY(check_holds(context, out, resume)); /* a folder that is refused is not touched */
+  HARK_TRY(hark_folder_check_unlocked(context, path)); /* first: another process may be about to begin its run */
+  HARK_TRY(check_holds(context, out, resume));         /* a folder that is refused is not touched */
   hark_path_kind kind;
   HARK_TRY(hark_path_examine(context, path, &kind));
   bool made = kind == HARK_PATH_NONE;

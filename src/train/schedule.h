@@ -19,6 +19,12 @@
  *   cosine, linear      as above from r to minimum,  u = (t - s) / (T - s)
  *   rsqrt, base_rsqrt   r sqrt(s / t)
  *   cycle               r (1 + cos(pi u)) / 2
+ *
+ * A run whose length is corrected on the way from T to T', after its step s, has in the place of t
+ *
+ *   t' = s' + (T - s') (t - s) / (T' - s),   s' what stood in the place of s,
+ *
+ * so that its rates have no jump and come to the same end; constant, rsqrt and base_rsqrt, which have none, stay as they are.
  */
 #ifndef HARK_TRAIN_SCHEDULE_H
 #define HARK_TRAIN_SCHEDULE_H
@@ -35,6 +41,9 @@ typedef struct hark_schedule_plan {
   int64_t turned;       /* step after which the length was changed; 0: never */
   double remaining;     /* part of the training that was to come there, for what changes in its course (hark_schedule_remaining) */
   double learning_rate; /* of the configuration when the plan was made */
+  int64_t bent;         /* step after which the length was corrected the last time (hark_schedule_corrected); 0: never */
+  double bent_at;       /* the schedule's own step there */
+  int64_t drawn;        /* T of the schedule then: its steps from bent_at to there stretch over the run's from `bent` to `steps` */
 } hark_schedule_plan;
 
 /* The plan of a run of `steps` steps from its first one on. */
@@ -45,6 +54,10 @@ hark_schedule_plan hark_schedule_plan_of(const hark_config *config, int64_t step
  * one. */
 hark_schedule_plan hark_schedule_extended(const hark_config *config, const hark_schedule_plan *before, int64_t step, double rate,
                                           int64_t steps);
+
+/* The plan of a run that is under way, has made `step` steps of `before`, and will have `steps` (more than `step`) because its pace is another one than was
+ * planned with: what is left of the schedule is stretched or pressed together over what is left of the steps. */
+hark_schedule_plan hark_schedule_corrected(const hark_config *config, const hark_schedule_plan *before, int64_t step, int64_t steps);
 
 /* Rate of step t of [1, T]. */
 double hark_schedule_plan_rate(const hark_config *config, const hark_schedule_plan *plan, int64_t step);

@@ -86,6 +86,15 @@ static hark_status refuse(const look *l) {
                    training ? "there is nothing to learn" : "expected one at least, or none to validate with");
 }
 
+/* What was given to validate with has nothing to predict in it. */
+static hark_status refuse_nothing(const look *l) {
+  const hark_config *config = l->material->config;
+  const bool examples = l->material->examples != NULL;
+  return hark_fail(l->context, HARK_BAD_CONFIGURATION, "%.300s: the validation %s no targets; expected %s, or none to validate with",
+                   config->data.validation_paths.items[0], examples ? "examples have" : "text has",
+                   examples ? "one example at least" : "two tokens at least");
+}
+
 static hark_status check(const look *l, const hark_example_batches *batches) {
   const hark_material *m = l->material;
   hark_evaluation evaluation;
@@ -107,5 +116,6 @@ static hark_status check(const look *l, const hark_example_batches *batches) {
 hark_status hark_targets_check(hark_context *context, const hark_material *material) {
   const look training = look_at(context, material, HARK_SPLIT_TRAINING), validation = look_at(context, material, HARK_SPLIT_VALIDATION);
   HARK_TRY(check(&training, &material->training));
-  return material->has_validation ? check(&validation, &material->validation) : HARK_OK;
+  if (material->has_validation) return check(&validation, &material->validation);
+  return material->config->data.validation_paths.count > 0 ? refuse_nothing(&validation) : HARK_OK;
 }

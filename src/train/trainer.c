@@ -146,7 +146,7 @@ static hark_status preflight(training_run *trainer) {
 static void say_material(const training_run *trainer) {
   const hark_material *material = &trainer->material;
   const hark_schedule_plan *plan = &trainer->state.plan;
-  if (plan->from == 0 && plan->warmup == 0 && trainer->config->train.warmup > trainer->steps)
+  if (plan->from == 0 && plan->warmup == 0 && trainer->steps > 0 && trainer->config->train.warmup > trainer->steps)
     hark_training_say(trainer, "the warm-up of %" PRId64 " steps is longer than the run of %" PRId64 ": the rate rises to its end",
                       trainer->config->train.warmup, trainer->steps);
   if (material->examples != NULL) {
@@ -226,7 +226,7 @@ static hark_status prepare(training_run *trainer, bool resume) {
   if (opened == HARK_BAD_FILE && begun.there)
     hark_fail_prefix(context, "not what this run was trained on so far: "); /* which could be read */
   HARK_TRY(opened);
-  HARK_TRY(hark_training_count_steps(trainer, config, &trainer->steps));
+  HARK_TRY(hark_training_find_length(trainer, &begun.state));
   HARK_TRY(hark_targets_check(context, &trainer->material));
   HARK_TRY(preflight(trainer));
   HARK_TRY(hark_engine_create_for(context, config, &trainer->material.task, true, &trainer->engine));
@@ -240,6 +240,7 @@ static hark_status prepare(training_run *trainer, bool resume) {
   if (begun.there) {
     if (begun.damaged[0] != '\0') hark_training_say(trainer, "%s is damaged: %s", begun.damaged, begun.why);
     HARK_TRY(hark_checkpoint_load(context, trainer->run, begun.name, trainer->engine, &trainer->state));
+    trainer->seconds_before = trainer->state.seconds;
     trainer->engine->report.pivots = trainer->state.mended_pivots;
     /* also where the checkpoint is from before tokens were counted */
     if (!trainer->material.packed) trainer->state.tokens = trainer->state.samples * config->model.context;
@@ -486,6 +487,12 @@ static hark_status record_validation(training_run *trainer, const validation_res
   return end_line(trainer);
 }
 
+/* Time that does not count in tokens per second. */
+static void set_aside(training_run *trainer, double seconds) {
+  trainer->line_clock += seconds;
+  trainer->aside += seconds;
+}
+
 /* *best: this is the lowest loss so far. Time spent here does not count as training time in tokens per second. */
 static hark_status evaluate(training_run *trainer, bool *best) {
   *best = false;
@@ -497,7 +504,7 @@ static hark_status evaluate(training_run *trainer, bool *best) {
   validation_result result;
   trainer->statistics = (hark_ahca_statistics){0};
   HARK_TRY(hark_training_validate(trainer, &result));
-  trainer->line_clock += hark_training_now(trainer) - before;
+  set_aside(trainer, hark_training_now(trainer) - before);
   if (!result.complete) return HARK_OK;
   trainer->pace.evaluation = hark_training_now(trainer) - before;
   trainer->progress.validation_loss = result.loss;
@@ -531,7 +538,7 @@ static hark_status save(training_run *trainer) {
   HARK_TRY(hark_checkpoint_save(trainer->context, trainer->run, trainer->engine, &trainer->state, trainer->config->train.keep));
   trainer->checkpoint_asked = false;
   trainer->pace.save = hark_training_now(trainer) - before;
-  trainer->line_clock += trainer->pace.save;
+  set_aside(trainer, trainer->pace.save);
   return HARK_OK;
 }
 
@@ -561,6 +568,16 @@ static hark_status catch_up(training_run *trainer, hark_stop_reason *reason) {
   return HARK_OK;
 }
 
+/* What a run that goes on has recorded stays where there is nothing to do: a configuration is that of steps to come. */
+static hark_status get_ready(training_run *trainer) {
+  const hark_run_state *state = &trainer->state;
+  const bool idle = state->step > 0 && (state->step >= trainer->steps || has_stalled(trainer));
+  if (!idle && trainer->hooks->ready != NULL) HARK_TRY(trainer->hooks->ready(trainer->hooks->user, trainer->timed));
+  trainer->line_clock = hark_training_now(trainer);
+  if (trainer->planned) hark_training_begin_look(trainer);
+  return HARK_OK;
+}
+
 /* A stop writes no line of metrics before its time and leaves evaluations to the next part, so that both parts write what the whole run would
  * have; only a stop for time adds an evaluation of its own, to report what has been reached. */
 static hark_status loop(training_run *trainer, hark_stop_reason *reason) {
@@ -569,13 +586,15 @@ static hark_status loop(training_run *trainer, hark_stop_reason *reason) {
   bool saved = state->step > 0;
   *reason = HARK_STOP_DONE;
   HARK_TRY(catch_up(trainer, reason));
+  HARK_TRY(get_ready(trainer));
   while (state->step < trainer->steps && *reason == HARK_STOP_DONE) {
     HARK_TRY(run_step(trainer));
     if (trainer->line_tokens > 0) measure_speed(trainer);
     if (hark_training_ask(trainer) == HARK_REQUEST_STOP)
       *reason = HARK_STOP_REQUEST;
-    else if (state->step < trainer->steps && hark_training_time_is_up(trainer))
-      *reason = HARK_STOP_TIME;
+    else if (hark_training_correct_length(trainer))
+      HARK_TRY(record_plan(trainer));
+    if (*reason == HARK_STOP_DONE && state->step < trainer->steps && hark_training_time_is_up(trainer)) *reason = HARK_STOP_TIME;
     const bool finished = state->step == trainer->steps;
     if (state->loss_count > 0 && (is_due(state->step, config->train.log_every) || finished)) HARK_TRY(record_line(trainer));
     update_progress(trainer);
@@ -602,12 +621,7 @@ hark_status hark_train(hark_context *context, const hark_config *config, const h
   trainer.started = hark_training_now(&trainer);
   *result = (hark_train_result){.validation_loss = NAN};
   hark_status status = prepare(&trainer, config->run.resume);
-  if (status == HARK_OK && trainer.hooks->ready != NULL) status = trainer.hooks->ready(trainer.hooks->user);
-  if (status == HARK_OK) {
-    trainer.seconds_before = trainer.state.seconds;
-    trainer.line_clock = hark_training_now(&trainer);
-    status = loop(&trainer, &result->reason);
-  }
+  if (status == HARK_OK) status = loop(&trainer, &result->reason);
   result->state = trainer.state;
   result->steps = trainer.steps;
   result->validation_loss = trainer.progress.validation_loss;

@@ -2,12 +2,22 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "io/number.h"
+#include "io/temporary.h"
 #include "train/training_run.h"
 
 /* Part of a time that is planned with: steps differ, and a schedule that comes to its end before its time is better than one that does not. */
 #define PLANNED_PART 0.95
+
+/* The pace is looked at after this part of the time, and of the steps that are left, whichever comes first; a plan that would miss its end by less than the
+ * second part of the time stands. */
+#define LOOKS 10
+#define TOLERATED_PART 0.02
+
+/* Data that take more than this part of the time to be read are worth a line. */
+#define READING_PART 0.1
 
 hark_status hark_training_count_steps(const training_run *trainer, const hark_config *config, int64_t *out) {
   const int64_t tokens = hark_config_step_tokens(config), most = INT64_MAX / 2 / tokens;
@@ -29,6 +39,17 @@ hark_status hark_training_count_steps(const training_run *trainer, const hark_co
 }
 
 /* ---- how long the run is ---- */
+
+hark_status hark_training_find_length(training_run *trainer, const hark_run_state *state) {
+  const hark_config *config = trainer->config;
+  HARK_TRY(hark_training_count_steps(trainer, config, &trainer->steps));
+  const bool over = state->step > 0 && state->step >= trainer->steps;
+  trainer->timed = config->train.planned || (over && config->train.more_time);
+  if (!trainer->timed) return HARK_OK;
+  const bool stands = state->plan.steps > 0 && (state->step < state->plan.steps || !config->train.more_time);
+  trainer->steps = stands ? state->plan.steps : 0;
+  return HARK_OK;
+}
 
 static double clock_of_measure(void *user) { return hark_training_now(user); }
 
@@ -67,6 +88,25 @@ static hark_status measured_evaluation(void *user, double until, double *part) {
   return status;
 }
 
+/* Beside the run, in a folder that is removed. */
+static hark_status measured_save(void *user) {
+  training_run *trainer = user;
+  hark_context *context = trainer->context;
+  const hark_run_state state = {.best_loss = INFINITY};
+  char path[HARK_PATH_BYTES];
+  hark_temporary_folder folder;
+  hark_run apart = {.lock = -1};
+  HARK_TRY(hark_run_path(context, trainer->run, "cache/pace", path));
+  HARK_TRY(hark_temporary_folder_make(context, path, 0777, &folder));
+  memcpy(apart.path, folder.path, sizeof apart.path);
+  hark_status status = hark_run_path(context, &apart, "checkpoints", path);
+  if (status == HARK_OK) status = hark_folder_make(context, path);
+  if (status == HARK_OK) status = hark_checkpoint_save(context, &apart, trainer->engine, &state, 1);
+  const hark_status removed = status == HARK_OK ? hark_folder_remove(context, apart.path) : status;
+  hark_temporary_folder_end(&folder); /* what could not be saved is removed with what else is abandoned */
+  return removed;
+}
+
 /* Measures what the run's time is to be laid out with, on weights that are drawn anew, or loaded, afterwards. */
 static hark_status measure_pace(training_run *trainer, bool steps_too) {
   hark_engine *engine = trainer->engine;
@@ -74,6 +114,7 @@ static hark_status measure_pace(training_run *trainer, bool steps_too) {
                                .clock = clock_of_measure,
                                .step = measured_step,
                                .evaluate = trainer->material.has_validation ? measured_evaluation : NULL,
+                               .save = measured_save,
                                .stopped = stops_measure};
   HARK_TRY(hark_parameters_initialise(trainer->context, &engine->network->parameters, (uint64_t)trainer->config->train.seed));
   HARK_TRY(hark_pace_measure(&task, trainer->config->train.max_time, steps_too, &trainer->pace));
@@ -95,30 +136,94 @@ static hark_pace_every every_of(const training_run *trainer) {
   return (hark_pace_every){trainer->config->train.evaluate_every, trainer->config->train.checkpoint_every};
 }
 
+/* What is left of the part of the time that is planned with. */
+static double seconds_to_plan(const training_run *trainer) {
+  return PLANNED_PART * trainer->config->train.max_time - (hark_training_now(trainer) - trainer->started);
+}
+
+/* The last step that is reached in that time. */
+static int64_t reach(const training_run *trainer, const hark_pace *pace, int64_t done) {
+  const hark_pace_every every = every_of(trainer);
+  const int64_t most = INT64_MAX / 2 / hark_config_step_tokens(trainer->config);
+  return hark_min(most, hark_pace_reach(pace, &every, done, seconds_to_plan(trainer)));
+}
+
+/* Milliseconds in two digits: 0.19. */
+static const char *milliseconds(double seconds, char text[HARK_NUMBER_BYTES]) {
+  (void)snprintf(text, HARK_NUMBER_BYTES, seconds < 0.0995 ? "%.2g" : "%.0f", 1e3 * seconds);
+  return text;
+}
+
 /* As many steps as fit into the time. */
 static void plan_steps(training_run *trainer, int64_t done) {
-  const hark_config *config = trainer->config;
-  const hark_pace_every every = every_of(trainer);
-  const double left = PLANNED_PART * config->train.max_time - (hark_training_now(trainer) - trainer->started);
-  const int64_t most = INT64_MAX / 2 / hark_config_step_tokens(config);
   char step[HARK_NUMBER_BYTES], time[HARK_NUMBER_BYTES];
-  trainer->steps = hark_min(most, hark_pace_reach(&trainer->pace, &every, done, left));
-  trainer->planned = !trainer->stop_asked;
-  if (!trainer->planned) return;
+  trainer->steps = reach(trainer, &trainer->pace, done);
+  trainer->planned = true;
   hark_training_say(trainer, "a step takes about %s ms: %" PRId64 " fit into the %s s, with the evaluations",
-                    hark_number_print(ceil(1e3 * trainer->pace.step), step), trainer->steps - done,
-                    hark_number_print(config->train.max_time, time));
+                    milliseconds(trainer->pace.step, step), trainer->steps - done,
+                    hark_number_print(trainer->config->train.max_time, time));
+}
+
+/* Reading the data is no part of the time. */
+static void begin_time(training_run *trainer) {
+  const double now = hark_training_now(trainer), took = now - trainer->started, limit = trainer->config->train.max_time;
+  char reading[HARK_NUMBER_BYTES], time[HARK_NUMBER_BYTES];
+  trainer->started = now;
+  if (limit > 0 && took > READING_PART * limit)
+    hark_training_say(trainer, "the data took %s s to read, which do not count among the %s s",
+                      hark_number_print(took < 10 ? round(10 * took) / 10 : round(took), reading), hark_number_print(limit, time));
 }
 
 hark_status hark_training_settle_steps(training_run *trainer, const hark_run_state *state) {
   const hark_config *config = trainer->config;
-  const bool stands = state->plan.steps > 0 && (state->step < state->plan.steps || !config->train.more_time);
-  if (config->train.planned && stands) trainer->steps = state->plan.steps;
-  if (config->train.max_time <= 0 || (trainer->steps > 0 && state->step >= trainer->steps)) return HARK_OK;
+  begin_time(trainer);
+  if (trainer->steps > 0 && trainer->steps < state->step)
+    return hark_fail(trainer->context, HARK_BAD_CONFIGURATION,
+                     "the run has made %" PRId64 " steps already, and %" PRId64 " are asked for; more steps or --max-time make it longer",
+                     state->step, trainer->steps);
+  if (config->train.max_time <= 0 || (trainer->steps > 0 && state->step == trainer->steps)) return HARK_OK;
   const bool plans = trainer->steps == 0;
   HARK_TRY(measure_pace(trainer, plans));
-  if (plans) plan_steps(trainer, state->step);
+  if (plans && trainer->stop_asked)
+    trainer->steps = state->plan.steps; /* nothing is planned: the next part does */
+  else if (plans)
+    plan_steps(trainer, state->step);
   return HARK_OK;
+}
+
+/* ---- on the way ---- */
+
+void hark_training_begin_look(training_run *trainer) {
+  const double now = hark_training_now(trainer);
+  const int64_t step = trainer->state.step;
+  trainer->look = (training_look){.step = step, .clock = now, .aside = trainer->aside};
+  trainer->look.last_step = step + hark_max(1, (trainer->steps - step) / LOOKS);
+  trainer->look.last_clock = now + trainer->config->train.max_time / LOOKS;
+}
+
+bool hark_training_correct_length(training_run *trainer) {
+  const training_look *look = &trainer->look;
+  const hark_pace_every every = every_of(trainer);
+  const int64_t step = trainer->state.step, before = trainer->steps;
+  const double now = hark_training_now(trainer), limit = trainer->config->train.max_time;
+  if (!trainer->planned || step >= before || (step < look->last_step && now < look->last_clock)) return false;
+  hark_pace pace = trainer->pace;
+  pace.step = (now - look->clock - (trainer->aside - look->aside)) / (double)(step - look->step);
+  const double missed = hark_pace_cost(&pace, &every, step, before) - seconds_to_plan(trainer);
+  const int64_t steps = reach(trainer, &pace, step);
+  const bool corrects = steps != before && fabs(missed) > TOLERATED_PART * limit;
+  if (corrects) {
+    char took[HARK_NUMBER_BYTES], time[HARK_NUMBER_BYTES];
+    trainer->steps = steps;
+    trainer->pace.step = pace.step;
+    trainer->engine->plan = trainer->state.plan = hark_schedule_corrected(trainer->config, &trainer->state.plan, step, steps);
+    hark_training_say(trainer,
+                      "step %" PRId64 ": a step takes about %s ms: the run has %" PRId64 " steps in place of %" PRId64
+                      ", which fit into the %s s",
+                      step, milliseconds(pace.step, took), steps, before, hark_number_print(limit, time));
+  }
+  hark_training_begin_look(trainer);
+  return corrects;
 }
 
 /* ---- the learning rate of a run that goes on ---- */
@@ -155,11 +260,9 @@ static void say_rates(const training_run *trainer, const hark_schedule_plan *bef
   const int64_t step = trainer->state.step;
   const hark_schedule_plan *plan = &trainer->state.plan;
   char was[HARK_NUMBER_BYTES], next[HARK_NUMBER_BYTES], last[HARK_NUMBER_BYTES];
-  if (trainer->steps < step || (trainer->steps == step && trainer->steps != before->steps)) {
-    hark_training_say(trainer, "the run has made %" PRId64 " steps already, and %" PRId64 " are asked for: there is nothing to do", step,
-                      trainer->steps);
-    return;
-  }
+  if (trainer->steps == step && step > 0 && !trainer->stop_asked)
+    hark_training_say(trainer, "there is nothing to do: the run has made its %" PRId64 " steps; more steps or --max-time make it longer",
+                      step);
   const bool other = hark_schedule_plan_rate(trainer->config, plan, step) != rate;
   if (step == 0 || trainer->steps == step || (trainer->steps == before->steps && !other)) return;
   static const char *const words[] = {"continue", "restart", "stretch"};
@@ -190,8 +293,6 @@ hark_status hark_training_settle_plan(training_run *trainer, bool resumed) {
   }
   if (resumed) say_rates(trainer, &before, rate);
   trainer->engine->plan = state->plan;
-  /* a stop came before the time was planned with: the next part plans */
-  if (trainer->config->train.planned && trainer->stop_asked && !trainer->planned && before.steps != trainer->steps) state->plan = before;
   return HARK_OK;
 }
 

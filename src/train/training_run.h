@@ -7,6 +7,14 @@
 #include "train/pace.h"
 #include "train/trainer.h"
 
+/* Steps since the pace was looked at. */
+typedef struct training_look {
+  int64_t step;
+  double clock, aside; /* there */
+  int64_t last_step;   /* the next look comes after this step, */
+  double last_clock;   /* or at this time, if that is sooner */
+} training_look;
+
 typedef struct training_run {
   hark_context *context;
   const hark_config *config;
@@ -16,14 +24,17 @@ typedef struct training_run {
   hark_engine *engine;
   hark_jsonl metrics;
   hark_run_state state;
-  int64_t steps;         /* in all; 0: as many as fit into train.max_time, which are not known yet */
-  hark_pace pace;        /* what steps, evaluations and saves take */
-  bool planned;          /* the steps were planned now */
+  int64_t steps;  /* in all; 0: as many as fit into train.max_time, which are not known yet */
+  hark_pace pace; /* what steps, evaluations and saves take */
+  bool timed;     /* they follow from train.max_time, whatever else the configuration says */
+  bool planned;   /* the steps were planned now */
+  training_look look;
   bool no_evaluation;    /* takes too much of the time */
   double measured_until; /* by the clock, of an evaluation that is measured; 0: of none */
   double measured_part;
   bool checkpoint_asked, stop_asked; /* since the last checkpoint; at all */
-  double started, seconds_before;    /* clock at the start; seconds of training before it */
+  double started, seconds_before;    /* clock when the data were ready; seconds of training before it */
+  double aside;                      /* seconds since then that went into evaluations and checkpoints */
   double line_clock;                 /* clock at the last line of metrics */
   int64_t line_tokens, line_steps;   /* since then */
   double line_operations;
@@ -51,11 +62,18 @@ bool hark_training_evaluation_is_due(const training_run *trainer);
 
 /* The steps of a configuration, 0 where they follow from a time. Refuses a length whose tokens could not be counted. */
 HARK_MUST_CHECK hark_status hark_training_count_steps(const training_run *trainer, const hark_config *config, int64_t *out);
-/* With a limit of time: measures, and where nothing else gives the length takes what was planned before (`state` is that of the checkpoint to go on
- * from, or zeros) or plans as many steps as fit. Weights, moments and reports are as before the run afterwards. */
+/* The length that the configuration gives; where that is a time, also because the run that the checkpoint's `state` (or zeros) is of has ended and was given
+ * more time, what was planned before, or 0. */
+HARK_MUST_CHECK hark_status hark_training_find_length(training_run *trainer, const hark_run_state *state);
+/* When the data are ready: the time begins. Refuses a length that the run has passed already. With a limit of time: measures, and plans as many steps as fit
+ * where the length is not known; a stop meanwhile leaves it so. Weights, moments and reports are as before the run afterwards. */
 HARK_MUST_CHECK hark_status hark_training_settle_steps(training_run *trainer, const hark_run_state *state);
 /* The plan of the learning rate, when the state is there; of a run that goes on a line says what it will do where that is not what it had laid out. */
 HARK_MUST_CHECK hark_status hark_training_settle_plan(training_run *trainer, bool resumed);
+/* Where the steps were planned, as they are made: now and then compares their pace with the plan, and corrects the length and what is left of the schedule.
+ * True: it did. */
+void hark_training_begin_look(training_run *trainer);
+bool hark_training_correct_length(training_run *trainer);
 /* Of the steps to come with their evaluations and checkpoints, or of the time where that ends before. */
 double hark_training_seconds_left(const training_run *trainer);
 /* One more step would leave no time for the last evaluation and for saving. */

@@ -158,7 +158,7 @@ static int folder_of_another_process(void) {
   const int code = run("", "train --resume --out run --data text.txt");
   assert_int_equal(kill(running, 0), 0);
   assert_int_equal(finish(SIGTERM), HARK_EXIT_TERMINATED);
-  assert_int_equal(run("", "train --resume --out run --steps 1"), HARK_EXIT_DONE); /* and when it is gone, the folder is free */
+  assert_int_equal(run("", "train --resume --out run --max-time 0.2s"), HARK_EXIT_DONE); /* and when it is gone, the folder is free */
   return code;
 }
 
@@ -169,7 +169,7 @@ static int stopped_by(int signal_number) {
   start("train --out run " ENDLESS);
   wait_for_steps("run");
   const int code = finish(signal_number);
-  assert_int_equal(run("", "train --resume --out run --steps 1"), HARK_EXIT_DONE); /* it has saved */
+  assert_int_equal(run("", "train --resume --out run --max-time 0.2s"), HARK_EXIT_DONE); /* it has saved */
   if (strstr(output.err, "going on from step-") == NULL) fail_msg("%s", output.err);
   return code;
 }

@@ -126,7 +126,7 @@ static void what_is_not_there_is_said(void **state) {
   expect("train --resume --out run --steps 3", HARK_EXIT_BAD_INPUT, "", "text.txt: the run was trained on it, and it is not there");
   expect("eval run --data kept.txt --threads 1", HARK_EXIT_DONE, "run, step-2, another text: loss", "");
   expect("train --resume --out run --steps 3 --data kept.txt", HARK_EXIT_DONE, "step 3 of 3", "");
-  expect("eval run --threads 1", HARK_EXIT_DONE, "run, step-3: loss", "");
+  expect("eval run --threads 1", HARK_EXIT_DONE, "run, step-3, validation text: loss", "");
 }
 
 /* ---- whether they are the same ---- */
@@ -153,9 +153,9 @@ static void another_text_is_not_measured_unasked(void **state) {
     expect("eval run --part training --unknown map --threads 1", HARK_EXIT_BAD_INPUT, "", "text.txt: not what this run was trained on");
     assert_int_equal(test_folder_count(folder, "run/cache"), kept);
     shell("rm text.txt && cp kept.txt text.txt");
-    expect("eval run --threads 1", HARK_EXIT_DONE, "run, step-2: loss", "");
+    expect("eval run --threads 1", HARK_EXIT_DONE, "run, step-2, validation text: loss", "");
   }
-  expect("eval run --unknown map --threads 1", HARK_EXIT_DONE, "run, step-2: loss", ""); /* in which nothing is unknown */
+  expect("eval run --unknown map --threads 1", HARK_EXIT_DONE, "run, step-2, validation text: loss", ""); /* in which nothing is unknown */
   expect("eval run --data other/text.txt --threads 1 --json", HARK_EXIT_DONE, "\"part\": \"data\"", "");
   expect("eval run --validation other/text.txt --threads 1", HARK_EXIT_DONE, "another text", "");
   expect("eval run --validation other/text.txt --part training", HARK_EXIT_USAGE, "", "--validation: --part validation measures");
@@ -216,7 +216,7 @@ static void one_text_is_read_once(void **state) {
   expect("train --out both --steps 2 --data text.txt --data copy.txt --validation more " COMMAND_TINY, HARK_EXIT_DONE, "step 2", "");
   expect("train --out all --steps 2 --data text.txt --data copy.txt --validation-fraction 0 " COMMAND_TINY, HARK_EXIT_DONE, "step 2", "");
   expect("eval halves --data text.txt --data hard.txt --threads 1", HARK_EXIT_USAGE, "", "is the same file as ");
-  expect("eval halves --threads 1", HARK_EXIT_DONE, "halves, step-2: loss", "");
+  expect("eval halves --threads 1", HARK_EXIT_DONE, "halves, step-2, validation text: loss", "");
 }
 
 static void one_file_of_examples_is_read_once(void **state) {
@@ -289,7 +289,7 @@ static void a_run_that_is_read_only_is_evaluated(void **state) {
   static const struct {
     const char *words, *in_out;
   } commands[] = {
-      {"eval ../run --threads 1", "../run, step-2: loss"},
+      {"eval ../run --threads 1", "../run, step-2, validation text: loss"},
       {"eval ../run --data ../other/text.txt --threads 1", "another text: loss"},
       {"eval ../run --context 4,8 --threads 1 --json", "\"context\": 4"},
       {"eval ../labels --part training --threads 1", "training accuracy"},
@@ -395,11 +395,11 @@ static void names_that_are_not_utf8(void **state) {
     assert_int_equal(hark_path_kind_of(test_path(folder, "none")), HARK_PATH_NONE);
   }
   expect("train --data texts --out below --steps 2 " COMMAND_TINY, HARK_EXIT_DONE, "", ""); /* a file in a folder */
-  expect("eval below --threads 1", HARK_EXIT_DONE, "below, step-2: loss", "");
+  expect("eval below --threads 1", HARK_EXIT_DONE, "below, step-2, validation text: loss", "");
   expect("train --resume --out below --steps 3", HARK_EXIT_DONE, "step 3", "");
   expect("eval run --data='t\xe9.txt' --threads 1", HARK_EXIT_DONE, "another text", "");                 /* of which nothing is kept */
   expect_in("f\xe9", "train --data text.txt --out run --steps 2 " COMMAND_TINY, HARK_EXIT_DONE, "", ""); /* the working folder */
-  expect("eval 'f\xe9/run' --threads 1", HARK_EXIT_DONE, "step-2: loss", "");
+  expect("eval 'f\xe9/run' --threads 1", HARK_EXIT_DONE, "step-2, validation text: loss", "");
   expect("verify 'f\xe9/run'", HARK_EXIT_DONE, "good  data.json", "");
 }
 
@@ -410,7 +410,7 @@ static void names_in_sweeps(void **state) {
                        "out: -swept\ngrid:\n  data.paths: [text.txt, \"a|b\\n.txt\"]\nsettings:\n  train.steps: 2\n  train.batch: 2\n"
                        "  model.layers: 1\n  model.width: 16\n  model.heads: 2\n  model.context: 8\n  run.threads: 1\n");
   expect("sweep plan.yaml", HARK_EXIT_DONE, "| paths=a\\|b?.txt | 1 |", "");
-  expect("eval -- '-swept/paths=a_b_.txt-seed=1'", HARK_EXIT_DONE, "step-2: loss", "");
+  expect("eval -- '-swept/paths=a_b_.txt-seed=1'", HARK_EXIT_DONE, "step-2, validation text: loss", "");
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)

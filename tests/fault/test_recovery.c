@@ -70,8 +70,10 @@ static void a_second_process_touches_nothing(void **state) {
     child_begin_work(&place, holds_a_run ? place.whole : NULL);
     assert_fine(context, hark_run_open(context, place.work, holds_a_run != 0, &run));
     hark_text before = described(place.work);
-    assert_int_equal(child_command(&place, NULL, NULL, holds_a_run ? "--resume --steps 9" : ""), HARK_EXIT_BUSY);
-    child_expect_said(&place, who);
+    for (int resumes = 0; resumes < 2; resumes++) { /* whether it holds a run yet or not: another process may be about to begin one */
+      assert_int_equal(child_command(&place, NULL, NULL, resumes ? "--resume --steps 9" : ""), HARK_EXIT_BUSY);
+      child_expect_said(&place, who);
+    }
     hark_text after = described(place.work);
     assert_string_equal(hark_text_get(&before), hark_text_get(&after));
     hark_text_free(&before);
@@ -130,7 +132,7 @@ static void no_child_inherits_the_lock(void **state) {
 /* Another process begins a run between our look at the folder and our lock, and ends. */
 static void begin_a_run(void *user, const fault_call *call) {
   (void)user;
-  if (strcmp(call->name, "open") != 0 || strstr(call->path, "/.lock") == NULL) return;
+  if (strcmp(call->name, "open") != 0 || call->group != FAULT_ON_CREATE || strstr(call->path, "/.lock") == NULL) return;
   FILE *const file = fopen(in_work("config.yaml"), "w");
   assert_non_null(file);
   assert_int_equal(fclose(file), 0);
@@ -165,6 +167,22 @@ static void signal_at(const char *name, const char *at, int code) {
   assert_int_not_equal(hark_path_kind_of(in_work("checkpoints/step-4")), HARK_PATH_FOLDER);
   assert_int_equal(child_command(&place, NULL, NULL, "--keep 2 --resume"), HARK_EXIT_DONE);
   child_finish_and_compare(&place);
+}
+
+/* A signal in the first moments: there is no folder, or one with a run that goes on. */
+static void signals_before_the_first_step(void **state) {
+  (void)state;
+  for (int at = 1; at < 30; at += at < 8 ? 1 : 5) {
+    char number[16];
+    (void)snprintf(number, sizeof number, "%d", at);
+    child_begin_work(&place, NULL);
+    assert_int_equal(child_command(&place, "SIGINT", number, "--keep 2"), HARK_EXIT_SIGNAL + SIGINT);
+    const bool begun = hark_path_kind_of(in_work("config.yaml")) == HARK_PATH_FILE;
+    if (!begun && hark_path_kind_of(place.work) != HARK_PATH_NONE) fail_msg("call %d: a folder without a run is left", at);
+    child_expect_said(&place, begun ? "(stopped)" : "stopped before it began");
+    assert_int_equal(child_command(&place, NULL, NULL, begun ? "--keep 2 --resume" : "--keep 2"), HARK_EXIT_DONE);
+    child_finish_and_compare(&place);
+  }
 }
 
 static void signals_once(void **state) {
@@ -515,6 +533,7 @@ int main(void) {
       cmocka_unit_test(a_killed_process_holds_no_lock),
       cmocka_unit_test(no_child_inherits_the_lock),
       cmocka_unit_test(a_run_that_came_in_between_is_seen),
+      cmocka_unit_test(signals_before_the_first_step),
       cmocka_unit_test(signals_once),
       cmocka_unit_test(signals_twice),
       cmocka_unit_test(a_checkpoint_is_written_when_asked_for),

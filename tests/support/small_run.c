@@ -92,8 +92,9 @@ typedef struct part {
   const hark_train_hooks *given;
 } part;
 
-static hark_status ready(void *user) {
+static hark_status ready(void *user, bool timed) {
   const part *p = user;
+  (void)timed;
   char path[HARK_PATH_BYTES];
   const hark_data_place here = {.folder = ""};
   HARK_TRY(hark_data_place_write(p->context, &p->small->config, p->run, &here));

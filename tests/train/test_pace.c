@@ -42,9 +42,48 @@ static void costs_are_counted(void **state) {
   assert_int_equal(hark_pace_warmup(0, 3), 0);
 }
 
+/* Work that takes as long as it says, by a clock of its own. */
+typedef struct uneven_work {
+  double now, save;
+  int64_t steps, saves;
+} uneven_work;
+
+static double uneven_now(void *user) { return ((uneven_work *)user)->now; }
+static bool never(void *user) { return user == NULL; }
+
+/* The first one pays for what is done once; of the others every fourth waits for another program. */
+static hark_status uneven_step(void *user, int64_t number) {
+  uneven_work *work = user;
+  work->now += number == 0 ? 5 : number % 4 == 0 ? 13 : 1;
+  work->steps++;
+  return HARK_OK;
+}
+static hark_status slow_save(void *user) {
+  uneven_work *work = user;
+  work->now += work->save;
+  work->saves++;
+  return HARK_OK;
+}
+
+/* What a step takes in the mean, without the first one, since that is what many of them take; and what a save takes, unless it is so long that the run
+ * cannot afford one more. */
+static void means_are_measured(void **state) {
+  (void)state;
+  uneven_work work = {.save = 7};
+  const hark_pace_task task = {.user = &work, .clock = uneven_now, .step = uneven_step, .save = slow_save, .stopped = never};
+  hark_pace pace = {.save = 0.5};
+  assert_int_equal(hark_pace_measure(&task, 1e9, true, &pace), HARK_OK);
+  assert_int_equal(work.steps, 5); /* which take more than ten seconds */
+  assert_true(fabs(pace.step - 4) < 1e-12);
+  assert_true(pace.save == 7 && work.saves == 1);
+  pace = (hark_pace){.save = 11};
+  assert_int_equal(hark_pace_measure(&task, 1e9, true, &pace), HARK_OK);
+  assert_true(pace.save == 11 && work.saves == 1);
+}
+
 /* ---- runs ---- */
 
-#define LINES 512
+#define LINES 1024
 typedef struct lines {
   double lr[LINES], loss[LINES];
   int count, planned_lines, validations;
@@ -230,6 +269,156 @@ static void an_evaluation_that_is_too_long_is_left_out(void **state) {
   training_place_close(&p);
 }
 
+/* The clock and what was said: hooks of a run whose steps take another time when they are made than when they were measured, and whose data take time. */
+typedef struct changing_pace {
+  training_clock clock;
+  double later;       /* seconds of a step of the run */
+  double reading;     /* of the data */
+  int64_t stop_after; /* steps of the run; 0: none */
+  char said[8192];
+} changing_pace;
+
+static hark_status begin_later_pace(void *user, bool timed) {
+  changing_pace *pace = user;
+  (void)timed;
+  pace->clock.second = pace->later;
+  pace->clock.left = pace->stop_after;
+  return HARK_OK;
+}
+static void keep_words(void *user, const char *line) {
+  changing_pace *pace = user;
+  const size_t used = strlen(pace->said);
+  if (strncmp(line, "model: ", 7) == 0) pace->clock.now += pace->reading; /* said when the data have been opened */
+  (void)snprintf(pace->said + used, sizeof pace->said - used, "%s\n", line);
+}
+static hark_train_hooks hooks_of_change(changing_pace *pace) {
+  return (hark_train_hooks){
+      .user = pace, .clock = training_clock_now, .request = training_clock_tick, .ready = begin_later_pace, .say = keep_words};
+}
+
+/* Steps that take three times as long as was measured, or a third: the length is corrected, and the run comes to the end of its cosine in its time, without
+ * a jump; stopped after the correction and taken up again it is the same run. */
+static void a_plan_is_corrected_on_the_way(void **state) {
+  (void)state;
+  static const double later[] = {3, 0.4};
+  for (size_t i = 0; i < 2; i++) {
+    training_place p;
+    training_place_open(&p);
+    hark_config config = configure(&p, 240);
+    config.train.keep = 100;
+    hark_train_result result, part;
+    changing_pace pace = {.clock = {.second = 1}, .later = later[i]};
+    const hark_train_hooks hooks = hooks_of_change(&pace);
+    assert_fine(p.context, training_run(&p, &config, "run", &hooks, &result));
+    const lines all = lines_of(&p, "run");
+    if (result.reason != HARK_STOP_DONE || pace.clock.now > 240 || pace.clock.now < 190) fail_msg("%g s: %s", pace.clock.now, pace.said);
+    assert_int_equal(result.state.step, result.steps);
+    assert_int_equal(all.count, result.steps);
+    assert_int_equal(all.planned, result.steps);
+    assert_true(all.planned_lines > 1);
+    assert_true(later[i] > 1 ? result.steps < 90 : result.steps > 350);
+    assert_true(fabs(all.lr[all.count - 1] - config.train.minimum_rate) < 1e-15);
+    for (int t = config.train.warmup; t < all.count; t++)
+      assert_true(all.lr[t] <= all.lr[t - 1] && all.lr[t - 1] - all.lr[t] < 0.1 * config.train.learning_rate);
+    if (strstr(pace.said, "steps in place of") == NULL) fail_msg("%s", pace.said);
+
+    changing_pace again = {.clock = {.second = 1}, .later = later[i], .stop_after = result.steps * 3 / 4};
+    const hark_train_hooks stopping = hooks_of_change(&again), plain = {0};
+    assert_fine(p.context, training_run(&p, &config, "parts", &stopping, &part));
+    assert_int_equal(part.reason, HARK_STOP_REQUEST);
+    assert_int_equal(part.steps, result.steps); /* all of the corrections were made */
+    config.run.resume = true;
+    assert_fine(p.context, training_run(&p, &config, "parts", &plain, &part));
+    const lines parts = lines_of(&p, "parts");
+    assert_int_equal(part.state.step, result.steps);
+    assert_int_equal(parts.count, all.count);
+    assert_memory_equal(parts.lr, all.lr, (size_t)all.count * sizeof *all.lr);
+    assert_memory_equal(parts.loss, all.loss, (size_t)all.count * sizeof *all.loss);
+    training_place_close(&p);
+  }
+}
+
+/* What it takes to read the data does not count, and is said where it is long. */
+static void reading_is_no_part_of_the_time(void **state) {
+  (void)state;
+  training_place p;
+  training_place_open(&p);
+  const hark_config config = configure(&p, 100);
+  hark_train_result result[2];
+  for (int i = 0; i < 2; i++) {
+    changing_pace pace = {.clock = {.second = 1}, .later = 1, .reading = i * 1000.0};
+    const hark_train_hooks hooks = hooks_of_change(&pace);
+    assert_fine(p.context, training_run(&p, &config, i == 0 ? "short" : "long", &hooks, &result[i]));
+    const bool said = strstr(pace.said, "the data took 1000 s to read, which do not count among the 100 s") != NULL;
+    if (said != (i == 1)) fail_msg("%s", pace.said);
+  }
+  assert_int_equal(result[0].steps, result[1].steps);
+  assert_true(result[0].steps > 50);
+  training_place_close(&p);
+}
+
+/* Two digits, however short a step is. */
+static void short_steps_are_said(void **state) {
+  (void)state;
+  training_place p;
+  training_place_open(&p);
+  const hark_config config = configure(&p, 0.05);
+  hark_train_result result;
+  changing_pace pace = {.clock = {.second = 0.00019}, .later = 0.00019};
+  const hark_train_hooks hooks = hooks_of_change(&pace);
+  assert_fine(p.context, training_run(&p, &config, "run", &hooks, &result));
+  if (strstr(pace.said, "a step takes about 0.19 ms: ") == NULL) fail_msg("%s", pace.said);
+  training_place_close(&p);
+}
+
+/* A stop while the pace is measured: nothing is planned, and nothing is said of a length; the next part plans. */
+static void a_stop_while_the_pace_is_measured(void **state) {
+  (void)state;
+  training_place p;
+  training_place_open(&p);
+  hark_config config = configure(&p, 100);
+  config.train.warmup = 5000;
+  hark_train_result result;
+  changing_pace pace = {.clock = {.second = 1, .left = 1}, .later = 1};
+  const hark_train_hooks hooks = hooks_of_change(&pace);
+  assert_fine(p.context, training_run(&p, &config, "run", &hooks, &result));
+  assert_int_equal(result.reason, HARK_STOP_REQUEST);
+  assert_int_equal(result.state.step, 0);
+  assert_int_equal(result.steps, 0);
+  if (strstr(pace.said, "warm-up") != NULL || strstr(pace.said, "fit into") != NULL) fail_msg("%s", pace.said);
+  config.run.resume = true;
+  pace = (changing_pace){.clock = {.second = 1}, .later = 1};
+  assert_fine(p.context, training_run(&p, &config, "run", &hooks, &result));
+  assert_int_equal(result.reason, HARK_STOP_DONE);
+  assert_true(result.steps > 50);
+  assert_int_equal(lines_of(&p, "run").planned_lines, 1);
+  training_place_close(&p);
+}
+
+/* A run of so many steps that has ended goes on for so long, and from then on its length is that of the time. */
+static void a_run_of_given_steps_goes_on_for_a_time(void **state) {
+  (void)state;
+  training_place p;
+  training_place_open(&p);
+  hark_config config = configure(&p, 0);
+  config.train.planned = false;
+  config.train.steps = 8;
+  hark_train_result result;
+  assert_fine(p.context, training_run(&p, &config, "run", NULL, &result));
+  config.run.resume = config.train.more_time = true;
+  config.train.max_time = 100;
+  for (int64_t part = 0, before = 8; part < 2; part++) {
+    changing_pace pace = {.clock = {.second = 1}, .later = 1};
+    const hark_train_hooks hooks = hooks_of_change(&pace);
+    assert_fine(p.context, training_run(&p, &config, "run", &hooks, &result));
+    assert_true(result.steps > before + 50);
+    assert_int_equal(result.state.step, result.steps);
+    assert_int_equal(result.reason, HARK_STOP_DONE);
+    before = result.steps;
+  }
+  training_place_close(&p);
+}
+
 /* The time left is that of the plan: it falls by a second a step, and is never more than the time. */
 typedef struct watcher {
   training_clock clock;
@@ -263,6 +452,12 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(as_many_steps_fit_as_are_planned),
       cmocka_unit_test(costs_are_counted),
+      cmocka_unit_test(means_are_measured),
+      cmocka_unit_test(a_plan_is_corrected_on_the_way),
+      cmocka_unit_test(reading_is_no_part_of_the_time),
+      cmocka_unit_test(short_steps_are_said),
+      cmocka_unit_test(a_stop_while_the_pace_is_measured),
+      cmocka_unit_test(a_run_of_given_steps_goes_on_for_a_time),
       cmocka_unit_test(a_planned_run_ends_in_time),
       cmocka_unit_test(a_planned_run_is_exact),
       cmocka_unit_test(more_time_is_planned_anew),

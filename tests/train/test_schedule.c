@@ -229,11 +229,44 @@ static void jumps_are_said(void **state) {
                  hark_schedule_rate(&config, 13, 24));
   if (strstr(said.text, expected) == NULL) fail_msg("\"%s\" is not in %s", expected, said.text);
   said.text[0] = '\0';
-  config.train.steps = 6;
   assert_fine(p.context, training_run(&p, &config, "run", &listening, &result));
   assert_int_equal(result.state.step, 24);
-  assert_non_null(strstr(said.text, "the run has made 24 steps already, and 6 are asked for: there is nothing to do"));
+  assert_non_null(strstr(said.text, "there is nothing to do: the run has made its 24 steps"));
+  config.train.steps = 6;
+  assert_failure(p.context, training_run(&p, &config, "run", &listening, &result), HARK_BAD_CONFIGURATION,
+                 "the run has made 24 steps already, and 6 are asked for");
   training_place_close(&p);
+}
+
+/* A length that is corrected on the way, in the warm-up, after it, and near the end: no jump, and the end of the schedule at the end of the run, where
+ * nothing remains of the training. */
+static void a_corrected_length_bends_the_schedule(void **state) {
+  (void)state;
+  static const int64_t lengths[][4] = {{1000, 250, 240, 230}, {300, 900, 880, 1200}, {400, 398, 800, 200}}, looks[] = {20, 60, 120};
+  for (int schedule = 0; schedule < SCHEDULES; schedule++)
+    for (size_t l = 0; l < 3; l++)
+      for (int64_t from = 0; from < 14; from += 7) {
+        hark_config config = configuration(schedule, 40);
+        config.model.architecture = HARK_ARCHITECTURE_ahca;
+        hark_schedule_plan plan = hark_schedule_plan_of(&config, lengths[l][0]);
+        plan.from = from;
+        plan.rate = 1e-3;
+        const hark_schedule_plan first = plan;
+        double before = hark_schedule_plan_rate(&config, &plan, 8), left = hark_schedule_remaining(&plan, 8, 1);
+        for (int64_t t = 9; t <= plan.steps; t++) {
+          for (int k = 0; k < 3; k++)
+            if (t - 1 == looks[k]) plan = hark_schedule_corrected(&config, &plan, t - 1, lengths[l][k + 1]);
+          const double rate = hark_schedule_plan_rate(&config, &plan, t), still = hark_schedule_remaining(&plan, t, 1);
+          if (fabs(rate - before) > 0.15e-3) fail_msg("schedule %d: %g, and %g at step %d", schedule, before, rate, (int)t);
+          assert_true(still <= left && left - still < 0.02);
+          before = rate;
+          left = still;
+        }
+        assert_int_equal(plan.steps, lengths[l][3]);
+        assert_true(fabs(left) < ROUNDING);
+        if (decays_to_minimum(schedule) || schedule == HARK_SCHEDULE_CYCLE)
+          assert_true(fabs(before - hark_schedule_plan_rate(&config, &first, first.steps)) < 1e-3 * ROUNDING);
+      }
 }
 
 int main(void) {
@@ -241,7 +274,7 @@ int main(void) {
       cmocka_unit_test(no_rate_jumps),         cmocka_unit_test(a_shorter_run_decays),
       cmocka_unit_test(the_other_ways),        cmocka_unit_test(what_was_reached_stays),
       cmocka_unit_test(a_longer_run_is_exact), cmocka_unit_test(an_older_run_does_not_jump_either),
-      cmocka_unit_test(jumps_are_said),
+      cmocka_unit_test(jumps_are_said),        cmocka_unit_test(a_corrected_length_bends_the_schedule),
   };
   return cmocka_run_group_tests_name("schedule", tests, NULL, NULL);
 }

@@ -83,6 +83,22 @@ static void what_has_no_targets_is_refused(void **state) {
       p.context,
       RUN(&p, &text, "e", NULL, false, &result, "--architecture=masked_encoder", "--mask-fraction=0.05", "--validation-fraction=0.1"),
       HARK_BAD_CONFIGURATION, "the validation windows have no targets");
+  /* what is given to validate with has something to predict */
+  test_file_write_text(p.folder, "empty.txt", "");
+  test_file_write_text(p.folder, "one.txt", "t");
+  test_file_write_text(p.folder, "two.txt", "th");
+  test_file_write_text(p.folder, "none.tsv", "Words\ta b c\n");
+  const part empty = {"words.txt", "empty.txt"}, one = {"words.txt", "one.txt"}, two = {"words.txt", "two.txt"},
+             none = {"good.tsv", "none.tsv"};
+  assert_failure(p.context, RUN(&p, &empty, "h", NULL, false, &result, "--order=random"), HARK_BAD_CONFIGURATION,
+                 "empty.txt: the validation text has no targets; expected two tokens at least, or none to validate with");
+  assert_failure(p.context, RUN(&p, &one, "i", NULL, false, &result, "--order=random"), HARK_BAD_CONFIGURATION,
+                 "one.txt: the validation text has no targets");
+  assert_failure(p.context, RUN(&p, &one, "j", NULL, false, &result, "--architecture=masked_encoder"), HARK_BAD_CONFIGURATION,
+                 "one.txt: the validation text has no targets");
+  assert_failure(p.context, RUN(&p, &empty, "k", NULL, false, &result, "--unit=sentences"), HARK_BAD_CONFIGURATION, "empty.txt: ");
+  assert_true(RUN(&p, &none, "l", NULL, false, &result, SEQUENCES) != HARK_OK);
+  assert_fine(p.context, RUN(&p, &two, "m", NULL, false, &result, "--order=random"));
   /* with what is missing all of them train */
   assert_fine(p.context, RUN(&p, &late, "f", NULL, false, &result, SEQUENCES));
   assert_true(result.state.updates == 6 && result.state.empty_steps == 0);
