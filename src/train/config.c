@@ -346,8 +346,8 @@ static const hark_option options[] = {
     {"train.early_stop", "early-stop", HARK_OPTION_INT, AT(train.early_stop), "0", "[0, inf)", TRAIN, NULL,
      "stop after so many evaluations without improvement; 0: never", "train.evaluate_every >0"},
     {"train.max_time", "max-time", HARK_OPTION_DURATION, AT(train.max_time), "0", "[0, inf)", TRAIN, "TIME",
-     "stop cleanly within this time (90s, 10m, 1h30m), the last evaluation included; where nothing else gives the length, as many steps "
-     "are planned as fit; 0: no limit",
+     "stop cleanly within this time (90s, 10m, 1h30m) after reading the data, the last evaluation included; where nothing else "
+     "gives the length, as many steps are planned as fit; 0: no limit",
      NULL},
     {"train.seed", "seed", HARK_OPTION_INT, AT(train.seed), "1", "[0, inf)", READS, NULL, "key of all random numbers", NULL},
     {"train.max_bad_steps", NULL, HARK_OPTION_INT, AT(train.max_bad_steps), "10", "[1, inf)", TRAIN, NULL,

@@ -574,7 +574,7 @@ static hark_status get_ready(training_run *trainer) {
   const bool idle = state->step > 0 && (state->step >= trainer->steps || has_stalled(trainer));
   if (!idle && trainer->hooks->ready != NULL) HARK_TRY(trainer->hooks->ready(trainer->hooks->user, trainer->timed));
   trainer->line_clock = hark_training_now(trainer);
-  if (trainer->planned) hark_training_begin_look(trainer);
+  if (trainer->planned) hark_training_begin_looks(trainer);
   return HARK_OK;
 }
 

@@ -11,10 +11,11 @@
 /* Part of a time that is planned with: steps differ, and a schedule that comes to its end before its time is better than one that does not. */
 #define PLANNED_PART 0.95
 
-/* The pace is looked at after this part of the time, and of the steps that are left, whichever comes first; a plan that would miss its end by less than the
- * second part of the time stands. */
+/* The pace is looked at after each of so many parts of the time, and of the planned steps. A plan stands unless it would come to its end later than
+ * planned by more than the first of these parts of the time, or sooner by more than the second. */
 #define LOOKS 10
-#define TOLERATED_PART 0.02
+#define LATE_PART 0.03
+#define EARLY_PART 0.1
 
 /* Data that take more than this part of the time to be read are worth a line. */
 #define READING_PART 0.1
@@ -193,37 +194,37 @@ hark_status hark_training_settle_steps(training_run *trainer, const hark_run_sta
 
 /* ---- on the way ---- */
 
-void hark_training_begin_look(training_run *trainer) {
+static void plan_look(training_run *trainer, double now) {
+  trainer->look_step = trainer->state.step + hark_max(1, (trainer->steps - trainer->first_step) / LOOKS);
+  trainer->look_clock = now + trainer->config->train.max_time / LOOKS;
+}
+
+void hark_training_begin_looks(training_run *trainer) {
   const double now = hark_training_now(trainer);
-  const int64_t step = trainer->state.step;
-  trainer->look = (training_look){.step = step, .clock = now, .aside = trainer->aside};
-  trainer->look.last_step = step + hark_max(1, (trainer->steps - step) / LOOKS);
-  trainer->look.last_clock = now + trainer->config->train.max_time / LOOKS;
+  trainer->first_step = trainer->state.step;
+  trainer->first_clock = now;
+  trainer->aside = 0;
+  plan_look(trainer, now);
 }
 
 bool hark_training_correct_length(training_run *trainer) {
-  const training_look *look = &trainer->look;
   const hark_pace_every every = every_of(trainer);
   const int64_t step = trainer->state.step, before = trainer->steps;
   const double now = hark_training_now(trainer), limit = trainer->config->train.max_time;
-  if (!trainer->planned || step >= before || (step < look->last_step && now < look->last_clock)) return false;
-  hark_pace pace = trainer->pace;
-  pace.step = (now - look->clock - (trainer->aside - look->aside)) / (double)(step - look->step);
-  const double missed = hark_pace_cost(&pace, &every, step, before) - seconds_to_plan(trainer);
+  if (!trainer->planned || step >= before || (step < trainer->look_step && now < trainer->look_clock)) return false;
+  plan_look(trainer, now);
+  hark_pace pace = trainer->pace; /* evaluations and saves are as the last ones; a step is the mean of all */
+  pace.step = (now - trainer->first_clock - trainer->aside) / (double)(step - trainer->first_step);
+  const double late = hark_pace_cost(&pace, &every, step, before) - seconds_to_plan(trainer);
+  if (late < LATE_PART * limit && late > -EARLY_PART * limit) return false;
   const int64_t steps = reach(trainer, &pace, step);
-  const bool corrects = steps != before && fabs(missed) > TOLERATED_PART * limit;
-  if (corrects) {
-    char took[HARK_NUMBER_BYTES], time[HARK_NUMBER_BYTES];
-    trainer->steps = steps;
-    trainer->pace.step = pace.step;
-    trainer->engine->plan = trainer->state.plan = hark_schedule_corrected(trainer->config, &trainer->state.plan, step, steps);
-    hark_training_say(trainer,
-                      "step %" PRId64 ": a step takes about %s ms: the run has %" PRId64 " steps in place of %" PRId64
-                      ", which fit into the %s s",
-                      step, milliseconds(pace.step, took), steps, before, hark_number_print(limit, time));
-  }
-  hark_training_begin_look(trainer);
-  return corrects;
+  if (steps == before) return false;
+  char took[HARK_NUMBER_BYTES], time[HARK_NUMBER_BYTES];
+  trainer->steps = steps;
+  trainer->engine->plan = trainer->state.plan = hark_schedule_corrected(trainer->config, &trainer->state.plan, step, steps);
+  hark_training_say(trainer, "step %" PRId64 ": a step takes about %s ms: %" PRId64 " steps in place of %" PRId64 " fit into the %s s",
+                    step, milliseconds(pace.step, took), steps, before, hark_number_print(limit, time));
+  return true;
 }
 
 /* ---- the learning rate of a run that goes on ---- */

@@ -7,14 +7,6 @@
 #include "train/pace.h"
 #include "train/trainer.h"
 
-/* Steps since the pace was looked at. */
-typedef struct training_look {
-  int64_t step;
-  double clock, aside; /* there */
-  int64_t last_step;   /* the next look comes after this step, */
-  double last_clock;   /* or at this time, if that is sooner */
-} training_look;
-
 typedef struct training_run {
   hark_context *context;
   const hark_config *config;
@@ -24,17 +16,18 @@ typedef struct training_run {
   hark_engine *engine;
   hark_jsonl metrics;
   hark_run_state state;
-  int64_t steps;  /* in all; 0: as many as fit into train.max_time, which are not known yet */
-  hark_pace pace; /* what steps, evaluations and saves take */
-  bool timed;     /* they follow from train.max_time, whatever else the configuration says */
-  bool planned;   /* the steps were planned now */
-  training_look look;
+  int64_t steps;         /* in all; 0: as many as fit into train.max_time, which are not known yet */
+  hark_pace pace;        /* what steps, evaluations and saves take */
+  bool timed;            /* they follow from train.max_time, whatever else the configuration says */
+  bool planned;          /* the steps were planned now */
   bool no_evaluation;    /* takes too much of the time */
   double measured_until; /* by the clock, of an evaluation that is measured; 0: of none */
   double measured_part;
   bool checkpoint_asked, stop_asked; /* since the last checkpoint; at all */
   double started, seconds_before;    /* clock when the data were ready; seconds of training before it */
-  double aside;                      /* seconds since then that went into evaluations and checkpoints */
+  int64_t first_step, look_step;     /* where the steps began whose pace is looked at; the next look comes after this step, */
+  double first_clock, look_clock;    /* or at this time, if that is sooner */
+  double aside;                      /* seconds since first_clock that went into evaluations and checkpoints */
   double line_clock;                 /* clock at the last line of metrics */
   int64_t line_tokens, line_steps;   /* since then */
   double line_operations;
@@ -72,7 +65,7 @@ HARK_MUST_CHECK hark_status hark_training_settle_steps(training_run *trainer, co
 HARK_MUST_CHECK hark_status hark_training_settle_plan(training_run *trainer, bool resumed);
 /* Where the steps were planned, as they are made: now and then compares their pace with the plan, and corrects the length and what is left of the schedule.
  * True: it did. */
-void hark_training_begin_look(training_run *trainer);
+void hark_training_begin_looks(training_run *trainer);
 bool hark_training_correct_length(training_run *trainer);
 /* Of the steps to come with their evaluations and checkpoints, or of the time where that ends before. */
 double hark_training_seconds_left(const training_run *trainer);

@@ -236,6 +236,7 @@ static void the_own_context_is_as_ever(void **state) {
   assert_true(loss_of("eval run --json --context 8") == loss);
   expect("eval run", HARK_EXIT_DONE, "run, step-4, validation text: loss ", "");
   assert_int_equal(test_line_count(output.out), 1);
+  expect("eval run --part training", HARK_EXIT_DONE, "run, step-4, training text: loss ", "");
   expect("eval run --context 8,16 --structure window", HARK_EXIT_DONE, "run, step-4, validation text, context 16: loss ", "");
   assert_non_null(strstr(output.out, "\nexchanged: \"model.attention.structure\": \"window\"\n"));
   assert_non_null(
