@@ -45,8 +45,8 @@ typedef struct hark_pace_task {
   bool (*stopped)(void *user); /* asked after every step; true: what is known has to do */
 } hark_pace_task;
 
-/* Measures steps (at least one, in a fiftieth of the time or so), of which the mean counts: what else takes the processor will take it from the run too.
- * Measures a save, where pace->save, what it is expected to take, is short beside the time; and an evaluation. */
+/* Measures steps (at least one, in a fiftieth of the time or so), of which the mean counts: what else takes the processor will take it from
+ * the run too. Measures a save, where pace->save, what it is expected to take, is short beside the time; and an evaluation. */
 HARK_MUST_CHECK hark_status hark_pace_measure(const hark_pace_task *task, double seconds, bool steps_too, hark_pace *pace);
 
 #endif

@@ -55,8 +55,8 @@ hark_schedule_plan hark_schedule_plan_of(const hark_config *config, int64_t step
 hark_schedule_plan hark_schedule_extended(const hark_config *config, const hark_schedule_plan *before, int64_t step, double rate,
                                           int64_t steps);
 
-/* The plan of a run that is under way, has made `step` steps of `before`, and will have `steps` (more than `step`) because its pace is another one than was
- * planned with: what is left of the schedule is stretched or pressed together over what is left of the steps. */
+/* The plan of a run that is under way, has made `step` steps of `before`, and will have `steps` (more than `step`) because its pace is
+ * another one than was planned with: what is left of the schedule is stretched or pressed together over what is left of the steps. */
 hark_schedule_plan hark_schedule_corrected(const hark_config *config, const hark_schedule_plan *before, int64_t step, int64_t steps);
 
 /* Rate of step t of [1, T]. */

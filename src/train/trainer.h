@@ -27,8 +27,8 @@ typedef struct hark_train_hooks {
   void (*show)(void *user, const hark_train_progress *progress); /* after every step and during evaluations */
   void (*say)(void *user, const char *line);                     /* what is worth a line: evaluations, checkpoints, skipped steps */
   hark_request (*request)(void *user);                           /* asked after every step */
-  /* Text, model and memory are there, the first step comes next; may refuse. `timed`: the length follows from train.max_time, and what else the configuration
-   * says of it is over. Not called where a run that goes on has nothing to do. */
+  /* Text, model and memory are there, the first step comes next; may refuse. `timed`: the length follows from train.max_time, and what else
+   * the configuration says of it is over. Not called where a run that goes on has nothing to do. */
   hark_status (*ready)(void *user, bool timed);
   /* Optional: called after every micro-batch, when the gradients so far are in the engine and before they are used; for what looks at them.
    * step and micro-batch are those being made, from 1 and from 0. */
@@ -49,10 +49,11 @@ typedef struct hark_train_result {
 /* Trains as `config` says, in an open, locked run folder; `resume` goes on from the last checkpoint. config.yaml is written by the caller,
  * in `ready`: what fails before leaves no run behind.
  *
- * Time. train.max_time is that of this call from when the data are ready, the last evaluation and saving included. Where it alone gives the length
- * (config->train.planned, or config->train.more_time of a run that has ended), a few steps are measured and thrown away, and the steps that fit are the run's
- * length: a part of its state, so that the run is the one that a train.steps of this number gives, in one part or in several, unless the pace turns out to be
- * another one; then length and schedule are corrected on the way. An evaluation that takes more than half of the time is left out.
+ * Time. train.max_time is that of this call from when the data are ready, the last evaluation and saving included. Where it alone gives the
+ * length (config->train.planned, or config->train.more_time of a run that has ended), a few steps are measured and thrown away, and the steps
+ * that fit are the run's length: a part of its state, so that the run is the one that a train.steps of this number gives, in one part or in
+ * several, unless the pace turns out to be another one; then length and schedule are corrected on the way. An evaluation that takes more than
+ * half of the time is left out.
  *
  * A length that the run has passed already is refused (HARK_BAD_CONFIGURATION).
  *

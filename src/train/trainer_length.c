@@ -11,8 +11,8 @@
 /* Part of a time that is planned with: steps differ, and a schedule that comes to its end before its time is better than one that does not. */
 #define PLANNED_PART 0.95
 
-/* The pace is looked at after each of so many parts of the time, and of the planned steps. A plan stands unless it would come to its end later than
- * planned by more than the first of these parts of the time, or sooner by more than the second. */
+/* The pace is looked at after each of so many parts of the time, and of the planned steps. A plan stands unless it would come to its end
+ * later than planned by more than the first of these parts of the time, or sooner by more than the second. */
 #define LOOKS 10
 #define LATE_PART 0.03
 #define EARLY_PART 0.1

@@ -55,16 +55,17 @@ bool hark_training_evaluation_is_due(const training_run *trainer);
 
 /* The steps of a configuration, 0 where they follow from a time. Refuses a length whose tokens could not be counted. */
 HARK_MUST_CHECK hark_status hark_training_count_steps(const training_run *trainer, const hark_config *config, int64_t *out);
-/* The length that the configuration gives; where that is a time, also because the run that the checkpoint's `state` (or zeros) is of has ended and was given
- * more time, what was planned before, or 0. */
+/* The length that the configuration gives; where that is a time, also because the run that the checkpoint's `state` (or zeros) is of has
+ * ended and was given more time, what was planned before, or 0. */
 HARK_MUST_CHECK hark_status hark_training_find_length(training_run *trainer, const hark_run_state *state);
-/* When the data are ready: the time begins. Refuses a length that the run has passed already. With a limit of time: measures, and plans as many steps as fit
- * where the length is not known; a stop meanwhile leaves it so. Weights, moments and reports are as before the run afterwards. */
+/* When the data are ready: the time begins. Refuses a length that the run has passed already. With a limit of time: measures, and plans as
+ * many steps as fit where the length is not known; a stop meanwhile leaves it so. Weights, moments and reports are as before the run
+ * afterwards. */
 HARK_MUST_CHECK hark_status hark_training_settle_steps(training_run *trainer, const hark_run_state *state);
 /* The plan of the learning rate, when the state is there; of a run that goes on a line says what it will do where that is not what it had laid out. */
 HARK_MUST_CHECK hark_status hark_training_settle_plan(training_run *trainer, bool resumed);
-/* Where the steps were planned, as they are made: now and then compares their pace with the plan, and corrects the length and what is left of the schedule.
- * True: it did. */
+/* Where the steps were planned, as they are made: now and then compares their pace with the plan, and corrects the length and what is left
+ * of the schedule. True: it did. */
 void hark_training_begin_looks(training_run *trainer);
 bool hark_training_correct_length(training_run *trainer);
 /* Of the steps to come with their evaluations and checkpoints, or of the time where that ends before. */

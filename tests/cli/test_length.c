@@ -1,5 +1,5 @@
-/* test_length.c - how long a run is, by the command: a length that is passed is refused, a run that has nothing to do records nothing, and what README
- * prints after a run has ended goes on with it. */
+/* test_length.c - how long a run is, by the command: a length that is passed is refused, a run that has nothing to do records nothing, and
+ * what README prints after a run has ended goes on with it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

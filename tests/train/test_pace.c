@@ -65,8 +65,8 @@ static hark_status slow_save(void *user) {
   return HARK_OK;
 }
 
-/* What a step takes in the mean, without the first one, since that is what many of them take; and what a save takes, unless it is so long that the run
- * cannot afford one more. */
+/* What a step takes in the mean, without the first one, since that is what many of them take; and what a save takes, unless it is so long
+ * that the run cannot afford one more. */
 static void means_are_measured(void **state) {
   (void)state;
   uneven_work work = {.save = 7};
@@ -269,7 +269,8 @@ static void an_evaluation_that_is_too_long_is_left_out(void **state) {
   training_place_close(&p);
 }
 
-/* The clock and what was said: hooks of a run whose steps take another time when they are made than when they were measured, and whose data take time. */
+/* The clock and what was said: hooks of a run whose steps take another time when they are made than when they were measured, and whose data
+ * take time. */
 typedef struct changing_pace {
   training_clock clock;
   double later;       /* seconds of a step of the run */
@@ -296,8 +297,8 @@ static hark_train_hooks hooks_of_change(changing_pace *pace) {
       .user = pace, .clock = training_clock_now, .request = training_clock_tick, .ready = begin_later_pace, .say = keep_words};
 }
 
-/* Steps that take three times as long as was measured, or a third: the length is corrected, and the run comes to the end of its cosine in its time, without
- * a jump; stopped after the correction and taken up again it is the same run. */
+/* Steps that take three times as long as was measured, or a third: the length is corrected, and the run comes to the end of its cosine in
+ * its time, without a jump; stopped after the correction and taken up again it is the same run. */
 static void a_plan_is_corrected_on_the_way(void **state) {
   (void)state;
   static const double later[] = {3, 0.4};
