@@ -171,7 +171,7 @@ static void begin_time(training_run *trainer) {
   char reading[HARK_NUMBER_BYTES], time[HARK_NUMBER_BYTES];
   trainer->started = now;
   if (limit > 0 && took > READING_PART * limit)
-    hark_training_say(trainer, "the data took %s s to read, which do not count among the %s s",
+    hark_training_say(trainer, "reading the data took %s s; this is not part of the %s s",
                       hark_number_print(took < 10 ? round(10 * took) / 10 : round(took), reading), hark_number_print(limit, time));
 }
 
