@@ -101,7 +101,7 @@ static hark_status measure(hark_context *context, hark_bench_machine *machine, c
 /* What of the model is no dense decoder: ",encoder,hierarchical"; the structures of layers in turn as ",window+hierarchical". */
 static const char *describe(const hark_config *config, char *out, size_t size) {
   const hark_layer_choice *const structure = &config->model.attention.structure;
-  const bool decoder = config->model.architecture == HARK_ARCHITECTURE_decoder;
+  const bool decoder = config->model.architecture == HARK_ARCHITECTURE_DECODER;
   int used = snprintf(out, size, "%s%s", decoder ? "" : ",", decoder ? "" : hark_architecture_of(config->model.architecture)->name);
   if (hark_layer_choice_is(structure, HARK_STRUCTURE_DENSE)) return out;
   for (int64_t i = 0; i < structure->count && used >= 0 && (size_t)used < size; i++) {
@@ -194,7 +194,7 @@ hark_status hark_bench_step(hark_context *context, hark_bench_machine *machine, 
   const hark_example_format *format = hark_example_format_find(hark_config_format(config));
   if (hark_config_has_examples(config)) {
     task.parts = format != NULL ? format->parts : 1;
-    const bool labels = config->model.architecture == HARK_ARCHITECTURE_ahca && config->model.ahca.head == HARK_AHCA_LABELS;
+    const bool labels = config->model.architecture == HARK_ARCHITECTURE_AHCA && config->model.ahca.head == HARK_AHCA_LABELS;
     const bool classes = hark_architecture_of(config->model.architecture)->predicts_classes && !labels && !hark_config_reconstructs(config);
     task.classes = classes ? BENCH_CLASSES : 0;
     if (strcmp(hark_config_format(config), "vectors") == 0 || hark_architecture_of(config->model.architecture)->predicts_vectors) {

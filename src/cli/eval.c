@@ -302,7 +302,7 @@ static hark_status evaluate(hark_invocation *call, const hark_opened_run *opened
   hark_status status = hark_checkpoint_load(call->context, &opened->run, opened->checkpoint, engine, NULL);
   if (status == HARK_OK) {
     const double begin = hark_progress_clock();
-    if (config.model.architecture == HARK_ARCHITECTURE_ahca) engine->statistics = &report->statistics;
+    if (config.model.architecture == HARK_ARCHITECTURE_AHCA) engine->statistics = &report->statistics;
     report->statistics.listed = values->decisions;
     if (hark_config_reconstructs(&config))
       status = evaluate_own(call, &config, engine, text, &task.text, &report->result);

@@ -204,7 +204,7 @@ static hark_status measure(hark_invocation *call, const hark_config *config, con
   hark_status status = hark_checkpoint_load(call->context, &opened->run, opened->checkpoint, engine, NULL);
   if (status == HARK_OK) {
     const double begin = hark_progress_clock();
-    if (config->model.architecture == HARK_ARCHITECTURE_ahca) engine->statistics = &m->statistics;
+    if (config->model.architecture == HARK_ARCHITECTURE_AHCA) engine->statistics = &m->statistics;
     status = hark_evaluate_examples(call->context, engine, &m->batches, &m->room, m->confusion, show, m, &m->result);
     m->seconds = hark_progress_clock() - begin;
     hark_progress_end(&m->progress);

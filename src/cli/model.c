@@ -104,8 +104,8 @@ static hark_status load_checkpoint(hark_invocation *call, const hark_opened_run 
 static hark_status check_delimiters(hark_invocation *call, const hark_opened_run *opened, const hark_config *config,
                                     const hark_model *model) {
   const hark_ahca_config *asked = &config->model.ahca, *told = &model->decoder->config.ahca;
-  if (config->model.architecture != HARK_ARCHITECTURE_ahca || asked->chunk != HARK_AHCA_DELIMITER) return HARK_OK;
-  if (asked->more_delimiter_count == told->more_delimiter_count) return HARK_OK;
+  if (config->model.architecture != HARK_ARCHITECTURE_AHCA || asked->chunk != HARK_AHCA_DELIMITER) return HARK_OK;
+  if (asked->other_delimiter_count == told->other_delimiter_count) return HARK_OK;
   return hark_fail(
       call->context, HARK_UNSUPPORTED,
       "%s: its weights do not tell model.ahca.more_delimiters, which an earlier hark left out: one more step of hark train --resume "

@@ -182,31 +182,17 @@ static hark_status take_value(hark_context *context, hark_options *options, hark
   const hark_option *const option = entry->option;
   const bool store = source >= entry->source;
   const size_t length = strlen(value);
-  bool truth = false, good = true;
-  int64_t whole = 0;
-  double number = 0;
-  int choice = 0;
-  hark_layer_choice layers = {0};
-  char bad[HARK_OPTION_WORD_BYTES];
-  switch (option->type) {
-    case HARK_OPTION_BOOL: good = hark_option_read_bool(value, &truth); break;
-    case HARK_OPTION_INT: good = hark_number_read_whole(value, length, &whole) && hark_option_in_range(option, (double)whole); break;
-    case HARK_OPTION_FLOAT: good = hark_number_read(value, length, &number) && hark_option_in_range(option, number); break;
-    case HARK_OPTION_DURATION: good = hark_number_read_duration(value, length, &number) && hark_option_in_range(option, number); break;
-    case HARK_OPTION_ENUM: good = (choice = hark_option_choice(option->range, value)) >= 0; break;
-    case HARK_OPTION_LAYERS: good = hark_option_read_layers(option->range, value, &layers, bad); break;
-    case HARK_OPTION_STRING:
-    case HARK_OPTION_LIST: break;
-  }
-  if (!good) return bad_value(context, options, entry, value, where);
+  hark_option_value read = {0};
+  if (!hark_option_read_value(option, value, &read)) return bad_value(context, options, entry, value, where);
   if (!store) return HARK_OK;
+  hark_option_put_value(option, &read, entry->field);
   switch (option->type) {
-    case HARK_OPTION_BOOL: *(bool *)entry->field = truth; break;
-    case HARK_OPTION_INT: *(int64_t *)entry->field = whole; break;
+    case HARK_OPTION_BOOL:
+    case HARK_OPTION_INT:
     case HARK_OPTION_FLOAT:
-    case HARK_OPTION_DURATION: *(double *)entry->field = number; break;
-    case HARK_OPTION_ENUM: *(int *)entry->field = choice; break;
-    case HARK_OPTION_LAYERS: *(hark_layer_choice *)entry->field = layers; break;
+    case HARK_OPTION_DURATION:
+    case HARK_OPTION_ENUM:
+    case HARK_OPTION_LAYERS: break;
     case HARK_OPTION_STRING: HARK_TRY(own_text(context, options, value, length, (const char **)entry->field)); break;
     case HARK_OPTION_LIST: {
       hark_string_list *const list = entry->field;

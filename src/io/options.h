@@ -23,6 +23,7 @@
 
 #include "core/core.h"
 #include "core/layer_choice.h"
+#include "core/string_list.h"
 #include "io/text.h"
 
 /* The type of an option, and of the field that holds it. */
@@ -36,11 +37,6 @@ typedef enum hark_option_type {
   HARK_OPTION_DURATION, /* double, seconds: "90s", "10m", "1h30m" */
   HARK_OPTION_LAYERS,   /* hark_layer_choice: a word of choices, or several separated by commas, in YAML a sequence too */
 } hark_option_type;
-
-typedef struct hark_string_list {
-  const char *const *items;
-  int64_t count;
-} hark_string_list;
 
 typedef struct hark_option {
   const char *name;  /* dotted key; without a dot in tables that are not configuration */
@@ -202,5 +198,23 @@ bool hark_option_choice_at(const char *choices, int index, char out[HARK_OPTION_
 /* The index of the value among such choices, or -1; and the nearest choice, or else the only one that begins so; false when there is neither. */
 int hark_option_choice(const char *choices, const char *value);
 bool hark_option_near_choice(const char *choices, const char *value, char out[HARK_OPTION_WORD_BYTES]);
+
+/* A value without its texts. */
+typedef union hark_option_value {
+  bool truth;
+  int64_t whole;
+  double number;
+  int choice;
+  hark_layer_choice layers;
+} hark_option_value;
+
+/* The value as it is written lies in *out; false when it is none of the option's. Texts and lists are whatever they are: *out is not touched. */
+bool hark_option_read_value(const hark_option *option, const char *text, hark_option_value *out);
+/* Puts it into the option's field, of any type but texts and lists. */
+void hark_option_put_value(const hark_option *option, const hark_option_value *value, void *field);
+/* The number lies in the option's interval. */
+bool hark_option_in_range(const hark_option *option, double value);
+/* "a whole number of at least 1", "one of none, learned". */
+void hark_option_expected(const hark_option *option, hark_text *text);
 
 #endif

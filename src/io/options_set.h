@@ -34,8 +34,6 @@ struct hark_options {
 
 /* One spelling for all: '-' as '_' (in flags) and "ization" as "isation". False when the word is too long to be any. */
 bool hark_option_spelling(const char *text, size_t length, bool flag, char out[HARK_OPTION_WORD_BYTES]);
-/* The number lies in the option's interval. */
-bool hark_option_in_range(const hark_option *option, double value);
 /* The text is an interval: "[1, inf)". */
 bool hark_option_range_is_sound(const char *text);
 bool hark_option_read_bool(const char *value, bool *out);
@@ -47,7 +45,5 @@ bool hark_option_applies(const hark_option *option, const char *command);
 const hark_option_entry *hark_options_entry(const hark_options *options, const char *name);
 /* The column `needs` is well-formed, and of options that the set has. */
 bool hark_option_needs_are_sound(const hark_options *options, const hark_option *option);
-/* "a whole number of at least 1", "one of none, learned". */
-void hark_option_expected(const hark_option *option, hark_text *text);
 
 #endif

@@ -157,7 +157,7 @@ static hark_status take_network(measurement *m) {
                                           .responses = config->responses,
                                           .single = config->latent.form == HARK_LATENT_SINGLE,
                                           .query = config->latent.aggregate == HARK_LATENT_QUERY,
-                                          .sigma_square = config->sigma * config->sigma,
+                                          .sigma_square = config->attention.sigma * config->attention.sigma,
                                           .norm = (hark_bound_norm)config->latent.norm};
     HARK_TRY(hark_bound_make(m->lab, &m->networks[s]));
   }
@@ -205,7 +205,7 @@ static hark_status measure_network(hark_lab *lab, const hark_network *network) {
 
 static hark_status measure_drawn(hark_lab *lab) {
   const hark_network_config config = {
-      .architecture = HARK_ARCHITECTURE_latent,
+      .architecture = HARK_ARCHITECTURE_LATENT,
       .vocabulary = 1,
       .layers = DRAWN_LAYERS,
       .heads = DRAWN_HEADS,
@@ -215,8 +215,8 @@ static hark_status measure_drawn(hark_lab *lab) {
       .context = 1,
       .activation = HARK_ACTIVATION_RELU,
       .positions = HARK_POSITIONS_NONE,
-      .kernel = HARK_KERNEL_RBF,
-      .sigma = sqrt((double)DRAWN_WIDTH / DRAWN_HEADS),
+      .attention.kernel = HARK_KERNEL_RBF,
+      .attention.sigma = sqrt((double)DRAWN_WIDTH / DRAWN_HEADS),
       .features = DRAWN_WIDTH,
       .responses = 1,
       .latent = {.skip = true, .norm = HARK_BOUND_TWO, .operator_norm = DRAWN_BOUND, .matrix_norm = DRAWN_BOUND, .range = 0.5}};
@@ -238,9 +238,9 @@ static hark_status refuse(hark_context *context, const char *path, const char *w
 static hark_status check_model(hark_context *context, const char *path, const hark_config *config) {
   const hark_latent_config *const latent = &config->model.latent;
   char why[HARK_MESSAGE_BYTES / 2];
-  if (config->model.architecture == HARK_ARCHITECTURE_finite)
+  if (config->model.architecture == HARK_ARCHITECTURE_FINITE)
     return refuse(context, path, "architecture finite has no layers of attention");
-  if (config->model.architecture != HARK_ARCHITECTURE_latent) {
+  if (config->model.architecture != HARK_ARCHITECTURE_LATENT) {
     (void)snprintf(why, sizeof why, "architecture %s has layer norm and matrices without bounds, which assumptions C.1 and C.3 exclude",
                    hark_architecture_of(config->model.architecture)->name);
     return refuse(context, path, why);

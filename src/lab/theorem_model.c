@@ -235,7 +235,7 @@ static hark_status class_terms(const model *m, double *radius, double *moved) {
                                 .responses = RESPONSES,
                                 .single = config->latent.form == HARK_LATENT_SINGLE,
                                 .query = config->latent.aggregate == HARK_LATENT_QUERY,
-                                .sigma_square = config->sigma * config->sigma,
+                                .sigma_square = config->attention.sigma * config->attention.sigma,
                                 .norm = norm};
   const hark_bound_pair bound = {OPERATOR_BOUND, norm == HARK_BOUND_ONE ? OPERATOR_BOUND : MATRIX_BOUND}; /* with r 1 they are one number */
   HARK_TRY(hark_bound_make(m->lab, &network));
@@ -351,7 +351,7 @@ static hark_status measure_model(model *m, int draw, double *row) {
 }
 
 static hark_network_config config_of(const hark_latent_config *latent, int64_t layers, int64_t heads, int64_t responses) {
-  return (hark_network_config){.architecture = HARK_ARCHITECTURE_latent,
+  return (hark_network_config){.architecture = HARK_ARCHITECTURE_LATENT,
                                .vocabulary = 1,
                                .layers = layers,
                                .heads = heads,
@@ -361,8 +361,8 @@ static hark_network_config config_of(const hark_latent_config *latent, int64_t l
                                .context = 1,
                                .activation = HARK_ACTIVATION_RELU,
                                .positions = HARK_POSITIONS_NONE,
-                               .kernel = HARK_KERNEL_RBF,
-                               .sigma = sqrt(hark_latent_sigma_square(WIDTH / heads)),
+                               .attention.kernel = HARK_KERNEL_RBF,
+                               .attention.sigma = sqrt(hark_latent_sigma_square(WIDTH / heads)),
                                .features = WIDTH,
                                .responses = responses,
                                .latent = *latent};

@@ -121,11 +121,12 @@ static hark_status load(reading *r, const char *model) {
   HARK_TRY(hark_model_load(r->context, model, NULL, &r->model));
   HARK_TRY(hark_model_check_decoder(r->context, model, r->model));
   const hark_decoder_config *const config = &r->model->decoder->config;
-  const char *const reason = config->forget_gate                                                     ? "forget gates"
-                             : config->hierarchical_bias                                             ? "a learned bias"
-                             : hark_layer_choice_has(&config->normalisation, HARK_NORMALISATION_CME) ? "weights of kernel ridge regression"
-                             : r->model->decoder->positional_source.expression != NULL               ? "a positional kernel"
-                                                                                                     : NULL;
+  const char *const reason = config->attention.forget_gate         ? "forget gates"
+                             : config->attention.hierarchical_bias ? "a learned bias"
+                             : hark_layer_choice_has(&config->attention.normalisation, HARK_NORMALISATION_CME)
+                                 ? "weights of kernel ridge regression"
+                             : r->model->decoder->positional_source.expression != NULL ? "a positional kernel"
+                                                                                       : NULL;
   if (reason == NULL) return HARK_OK;
   return hark_fail(r->context, HARK_UNSUPPORTED, "%s: its attention knows more than queries and keys (%s), which is not measured here",
                    model, reason);

@@ -43,11 +43,11 @@ static hark_status check_sizes(hark_context *context, const hark_network_config 
 static hark_status check_delimiters(hark_context *context, const hark_network_config *config) {
   const hark_ahca_config *ahca = &config->ahca;
   if (ahca->chunk != HARK_AHCA_DELIMITER) return HARK_OK;
-  if (ahca->more_delimiter_count < 0 || ahca->more_delimiter_count > HARK_AHCA_DELIMITERS)
+  if (ahca->other_delimiter_count < 0 || ahca->other_delimiter_count > HARK_AHCA_DELIMITERS)
     return hark_fail(context, HARK_BAD_CONFIGURATION, "model.ahca.more_delimiters has %d tokens, expected at most %d",
-                     (int)ahca->more_delimiter_count, HARK_AHCA_DELIMITERS);
-  for (int32_t i = -1; i < ahca->more_delimiter_count; i++) {
-    const int64_t id = i < 0 ? ahca->delimiter : ahca->more_delimiters[i];
+                     (int)ahca->other_delimiter_count, HARK_AHCA_DELIMITERS);
+  for (int32_t i = -1; i < ahca->other_delimiter_count; i++) {
+    const int64_t id = i < 0 ? ahca->delimiter : ahca->other_delimiters[i];
     if (id < 0 || id >= config->vocabulary)
       return hark_fail(context, HARK_BAD_CONFIGURATION, "model.ahca.%s is %" PRId64 ", expected a token, 0 to %" PRId64,
                        i < 0 ? "delimiter" : "more_delimiters", id, config->vocabulary - 1);
@@ -97,11 +97,11 @@ static hark_status check_capacities(hark_context *context, const hark_network_co
                      "model.ahca.capacities has %d numbers, expected one for each layer but the first, %" PRId64, (int)ahca->capacity_count,
                      config->layers - 1);
   for (int32_t i = 0; i < ahca->capacity_count; i++) {
-    const double most = i > 0 ? ahca->capacities[i - 1] : 1;
-    if (!(ahca->capacities[i] >= 0 && ahca->capacities[i] <= most))
+    const double most = i > 0 ? ahca->layer_capacities[i - 1] : 1;
+    if (!(ahca->layer_capacities[i] >= 0 && ahca->layer_capacities[i] <= most))
       return hark_fail(context, HARK_BAD_CONFIGURATION,
                        "model.ahca.capacities has %g for layer %d, expected 0 to %g: numbers that do not grow from layer to layer",
-                       ahca->capacities[i], (int)i + 2, most);
+                       ahca->layer_capacities[i], (int)i + 2, most);
   }
   return HARK_OK;
 }
@@ -110,13 +110,13 @@ static hark_status check_capacities(hark_context *context, const hark_network_co
 static hark_status check_attention(hark_context *context, const hark_network_config *config) {
   const hark_ahca_config *ahca = &config->ahca;
   const bool slots = ahca->output == HARK_AHCA_OF_CHUNKS && ahca->layer == HARK_AHCA_BLOCK;
-  if (config->kernel != HARK_KERNEL_EXP || config->forget_gate || config->hierarchical_bias)
+  if (config->attention.kernel != HARK_KERNEL_EXP || config->attention.forget_gate || config->attention.hierarchical_bias)
     return hark_fail(context, HARK_BAD_CONFIGURATION,
                      "ahca attends by exp(q.k): expected model.attention.kernel exp, no forget gate and no hierarchical_bias");
-  if (config->structure.count > 1 || config->normalisation.count > 1)
+  if (config->attention.structure.count > 1 || config->attention.normalisation.count > 1)
     return hark_fail(context, HARK_BAD_CONFIGURATION, "ahca attends alike in all layers, expected one word in model.attention.%s",
-                     config->structure.count > 1 ? "structure" : "normalisation");
-  if (!hark_layer_choice_is(&config->structure, HARK_STRUCTURE_DENSE) && !slots)
+                     config->attention.structure.count > 1 ? "structure" : "normalisation");
+  if (!hark_layer_choice_is(&config->attention.structure, HARK_STRUCTURE_DENSE) && !slots)
     return hark_fail(context, HARK_BAD_CONFIGURATION,
                      "model.attention.structure is that of attention among a chunk's slots, expected dense with model.ahca.output selected "
                      "or model.ahca.layer linear");
@@ -155,10 +155,10 @@ hark_status hark_ahca_check(hark_context *context, const hark_network_config *co
     return hark_fail(
         context, HARK_BAD_CONFIGURATION,
         "pooled slots have no position of their own: expected model.positions learned (in chunks, of chunks and of slots) or none");
-  if (config->attention_unbiased)
+  if (config->attention.unbiased)
     return hark_fail(context, HARK_BAD_CONFIGURATION,
                      "ahca's attention has the biases of model.bias, expected no model.attention.unbiased");
-  if (!hark_layer_choice_is(&config->normalisation, HARK_NORMALISATION_SOFTMAX) || config->attention_dropout > 0 ||
+  if (!hark_layer_choice_is(&config->attention.normalisation, HARK_NORMALISATION_SOFTMAX) || config->attention.dropout > 0 ||
       config->key_heads != config->heads || config->attention_width != 0)
     return hark_fail(context, HARK_BAD_CONFIGURATION,
                      "ahca attends by softmax with whole heads: expected model.attention.normalisation softmax and dropout 0, "

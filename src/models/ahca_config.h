@@ -4,6 +4,8 @@
 
 #include <stdint.h>
 
+#include "core/string_list.h"
+
 #define HARK_AHCA_CHUNK_WORDS "fixed|delimiter|semantic|learned"
 #define HARK_AHCA_POOL_WORDS "average|max|attention"
 #define HARK_AHCA_SELECT_WORDS "score|norm|query|medoids"
@@ -35,24 +37,26 @@ typedef enum hark_ahca_layer_kind { HARK_AHCA_BLOCK, HARK_AHCA_LINEAR } hark_ahc
 #define HARK_AHCA_CAPACITIES 63 /* of all layers but the first */
 
 typedef struct hark_ahca_config {
-  int chunk;                                     /* hark_ahca_chunk */
-  int64_t chunk_size;                            /* of fixed chunks; what learned ones are to have on average */
-  int64_t chunk_minimum;                         /* rows, of the other rules; 0: a quarter of chunk_size */
-  int64_t chunk_maximum;                         /* 0: four times chunk_size */
-  int64_t delimiter;                             /* id */
-  int32_t more_delimiters[HARK_AHCA_DELIMITERS]; /* other ids */
-  int32_t more_delimiter_count;
+  int chunk;                                      /* hark_ahca_chunk */
+  int64_t chunk_size;                             /* of fixed chunks; what learned ones are to have on average */
+  int64_t chunk_minimum;                          /* rows, of the other rules; 0: a quarter of chunk_size */
+  int64_t chunk_maximum;                          /* 0: four times chunk_size */
+  int64_t delimiter;                              /* id */
+  hark_string_list more_delimiters;               /* other ids, as they are written */
+  int32_t other_delimiters[HARK_AHCA_DELIMITERS]; /* no option: what was read of them */
+  int32_t other_delimiter_count;
   int64_t window;   /* SEMANTIC: rows on each side of a gap */
   double threshold; /* SEMANTIC: standard deviations above the mean */
   int64_t primary_slots, secondary_slots, selected;
-  int primary_pool, secondary_pool;        /* hark_ahca_pool */
-  int64_t primary_width, secondary_width;  /* 0: width; 0: primary_width */
-  int select;                              /* hark_ahca_select */
-  int join;                                /* hark_ahca_join */
-  int depth, depth_score;                  /* hark_ahca_depth, hark_ahca_depth_score */
-  double capacity;                         /* part of the chunks that goes on to the next layer */
-  double capacities[HARK_AHCA_CAPACITIES]; /* parts of the chunks that have layers 2 .., in the place of powers of capacity */
-  int32_t capacity_count;                  /* 0: powers of capacity; else layers - 1 */
+  int primary_pool, secondary_pool;              /* hark_ahca_pool */
+  int64_t primary_width, secondary_width;        /* 0: width; 0: primary_width */
+  int select;                                    /* hark_ahca_select */
+  int join;                                      /* hark_ahca_join */
+  int depth, depth_score;                        /* hark_ahca_depth, hark_ahca_depth_score */
+  double capacity;                               /* part of the chunks that goes on to the next layer */
+  hark_string_list capacities;                   /* parts of the chunks that have layers 2 .., in the place of powers of capacity */
+  double layer_capacities[HARK_AHCA_CAPACITIES]; /* no option: what was read of them */
+  int32_t capacity_count;                        /* 0: powers of capacity; else layers - 1 */
   double ratio_weight, ponder_weight;
   int head;                               /* hark_ahca_head */
   int output;                             /* hark_ahca_output: what goes through the layers */

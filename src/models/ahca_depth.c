@@ -43,7 +43,7 @@ static double capacity_of(const hark_ahca_pass *p, int64_t number) {
   reached = reached < 0 ? 0 : reached > 1 ? 1 : reached;
   double capacity = 1;
   for (int64_t l = 0; l < number; l++) capacity *= p->options->capacity;
-  if (p->options->capacity_count > 0 && number > 0) capacity = p->options->capacities[number - 1];
+  if (p->options->capacity_count > 0 && number > 0) capacity = p->options->layer_capacities[number - 1];
   return 1 + reached * (capacity - 1);
 }
 
@@ -115,12 +115,12 @@ static hark_status attend_within(const hark_ahca_pass *p, const hark_ahca_layer 
     hark_attention_desc *const desc = &attributes.own.desc;
     desc->batch = shape->shape[0];
     desc->query_length = desc->key_length = shape->shape[1];
-    desc->structure = (hark_attention_structure)hark_layer_choice_of(&config->structure, 0);
-    if (desc->structure == HARK_STRUCTURE_WINDOW) desc->window = config->window;
+    desc->structure = (hark_attention_structure)hark_layer_choice_of(&config->attention.structure, 0);
+    if (desc->structure == HARK_STRUCTURE_WINDOW) desc->window = config->attention.window;
     if (desc->structure == HARK_STRUCTURE_HIERARCHICAL) {
-      desc->hierarchy_block = config->hierarchy_block;
-      desc->partition = config->partition;
-      desc->coarse_query = config->coarse_query;
+      desc->hierarchy_block = config->attention.hierarchy_block;
+      desc->partition = config->attention.partition;
+      desc->coarse_query = config->attention.coarse_query;
     }
     desc->has_log_kernel = p->slot_kernel != 0;
     HARK_TRY(hark_linear_apply(p->forward, &layer->attention.query, normed, &parts[QUERY]));

@@ -48,14 +48,14 @@ static hark_status cut(hark_ahca_pass *p, hark_value x, hark_value *score) {
   const hark_ahca_config *options = p->options;
   const hark_tensor *starts = given_starts(p);
   int32_t delimiters[1 + HARK_AHCA_DELIMITERS] = {(int32_t)options->delimiter};
-  for (int32_t i = 0; i < options->more_delimiter_count; i++) delimiters[1 + i] = options->more_delimiters[i];
+  for (int32_t i = 0; i < options->other_delimiter_count; i++) delimiters[1 + i] = options->other_delimiters[i];
   hark_chunk_boundaries_attributes attributes = {.rule = starts != NULL ? HARK_CHUNK_GIVEN : rules[options->chunk],
                                                  .rows = p->tokens,
                                                  .minimum = p->sizes.minimum,
                                                  .maximum = p->sizes.maximum,
                                                  .threshold = options->chunk == HARK_AHCA_SEMANTIC ? options->threshold : 0.5,
                                                  .delimiters = delimiters,
-                                                 .delimiter_count = 1 + options->more_delimiter_count};
+                                                 .delimiter_count = 1 + options->other_delimiter_count};
   hark_value inputs[INPUTS] = {p->offsets}, outputs[HARK_MAX_OUTPUTS] = {0};
   if (starts != NULL) {
     if (options->chunk == HARK_AHCA_FIXED) attributes.minimum = 1;

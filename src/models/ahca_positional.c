@@ -47,9 +47,8 @@ static hark_status count_pairs(const hark_ahca_pass *p, int64_t *out) {
 hark_status hark_ahca_place_selected(hark_ahca_pass *p) {
   const hark_network_config *config = &p->network->config;
   if (p->network->positional.source == NULL) return HARK_OK;
-  const hark_self_attention_spec within = {.structure = (hark_attention_structure)hark_layer_choice_of(&config->structure, 0),
-                                           .hierarchy_block = config->hierarchy_block,
-                                           .partition = config->partition};
+  const hark_self_attention_spec within = {.choice = config->attention,
+                                           .structure = (hark_attention_structure)hark_layer_choice_of(&config->attention.structure, 0)};
   const int64_t slots = p->options->primary_slots;
   hark_chunk_bias_attributes attributes = {.chunks = p->chunks};
   hark_value table = 0, outputs[HARK_MAX_OUTPUTS] = {0};

@@ -17,7 +17,7 @@ static hark_status check(hark_context *context, const hark_network_config *confi
                      parts_of(config));
   if (parts_of(config) == 2 && head_width(config) < 2)
     return hark_fail(context, HARK_BAD_CONFIGURATION, "model.head_width is 1, expected at least 2 for pairs");
-  if (config->forget_gate)
+  if (config->attention.forget_gate)
     return hark_fail(context, HARK_BAD_CONFIGURATION, "model.attention.forget_gate needs model.architecture decoder");
   return HARK_OK;
 }

@@ -20,7 +20,7 @@ static inline int64_t hark_encoder_rows(hark_pooling pooling, int64_t context) {
 
 /* Tokens that are put in front of a sequence: HARK_TOKEN_CLASS, or none. */
 static inline int64_t hark_encoder_front(const hark_network_config *config) {
-  return config->architecture == HARK_ARCHITECTURE_encoder && config->pooling == HARK_POOLING_CLASS;
+  return config->architecture == HARK_ARCHITECTURE_ENCODER && config->pooling == HARK_POOLING_CLASS;
 }
 
 #endif

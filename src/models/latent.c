@@ -15,13 +15,13 @@ static bool has_query(const hark_network_config *config) { return config->latent
 hark_status hark_vectors_check(hark_context *context, const hark_network_config *config, const char *name) {
   if (config->features < 1 || config->responses < 1)
     return hark_fail(context, HARK_BAD_CONFIGURATION, "%s reads real vectors: expected data.format vectors", name);
-  if (config->bias || config->dropout > 0 || config->embedding_dropout > 0 || config->attention_dropout > 0)
+  if (config->bias || config->dropout > 0 || config->embedding_dropout > 0 || config->attention.dropout > 0)
     return hark_fail(context, HARK_BAD_CONFIGURATION, "%s has neither biases nor dropout: expected model.bias false and no dropout", name);
   if (config->positions != HARK_POSITIONS_NONE || (config->positional != NULL && config->positional[0] != '\0'))
     return hark_fail(context, HARK_BAD_CONFIGURATION, "%s reads exchangeable tokens: expected model.positions none and no model.positional",
                      name);
-  if (config->forget_gate || config->recompute || !hark_layer_choice_is(&config->structure, HARK_STRUCTURE_DENSE) ||
-      !hark_layer_choice_is(&config->normalisation, HARK_NORMALISATION_SOFTMAX))
+  if (config->attention.forget_gate || config->recompute || !hark_layer_choice_is(&config->attention.structure, HARK_STRUCTURE_DENSE) ||
+      !hark_layer_choice_is(&config->attention.normalisation, HARK_NORMALISATION_SOFTMAX))
     return hark_fail(context, HARK_BAD_CONFIGURATION,
                      "%s attends densely by softmax: expected model.attention.structure dense, normalisation softmax, no forget gates and "
                      "model.recompute false",
@@ -49,8 +49,9 @@ static hark_status check(hark_context *context, const hark_network_config *confi
     return hark_fail(context, HARK_BAD_CONFIGURATION,
                      "model.latent.form single is one layer of features and one class query: expected model.layers 1 and "
                      "model.latent.aggregate query");
-  if (config->kernel == HARK_KERNEL_RBF && !(config->sigma > 0 && isfinite(config->sigma)))
-    return hark_fail(context, HARK_BAD_CONFIGURATION, "model.attention.sigma is %g, expected a finite number above 0", config->sigma);
+  if (config->attention.kernel == HARK_KERNEL_RBF && !(config->attention.sigma > 0 && isfinite(config->attention.sigma)))
+    return hark_fail(context, HARK_BAD_CONFIGURATION, "model.attention.sigma is %g, expected a finite number above 0",
+                     config->attention.sigma);
   if (!(latent->operator_norm >= 0) || !(latent->matrix_norm >= 0) || !(latent->range >= 0) || !isfinite(latent->range))
     return hark_fail(context, HARK_BAD_CONFIGURATION,
                      "model.latent.operator_norm is %g, matrix_norm %g, range %g, expected numbers of 0 or more", latent->operator_norm,
@@ -179,8 +180,8 @@ static hark_status attend(const pass *p, const hark_latent_head *head, hark_valu
   hark_value inputs[INPUTS] = {[QUERY_OFFSETS] = from_offsets, [KEY_OFFSETS] = p->offsets};
   hark_attention_attributes attributes = {.own = {.desc = hark_attention_desc_default()}, .keys_of_a_query = p->forward->packing->longest};
   hark_attention_desc *desc = &attributes.own.desc;
-  desc->kernel = config->kernel;
-  if (config->kernel == HARK_KERNEL_RBF) desc->sigma = config->sigma;
+  desc->kernel = config->attention.kernel;
+  if (config->attention.kernel == HARK_KERNEL_RBF) desc->sigma = config->attention.sigma;
   desc->batch = desc->heads = 1;
   desc->head_dim = hark_network_head_dim(config);
   desc->value_dim = config->width;

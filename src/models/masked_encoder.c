@@ -6,7 +6,7 @@
 #include "models/decoder.h"
 
 static hark_status check(hark_context *context, const hark_network_config *config) {
-  if (!config->forget_gate) return HARK_OK;
+  if (!config->attention.forget_gate) return HARK_OK;
   return hark_fail(context, HARK_BAD_CONFIGURATION, "model.attention.forget_gate needs model.architecture decoder");
 }
 

@@ -121,7 +121,7 @@ static hark_status declare(hark_context *context, hark_model *model, const char 
 hark_status hark_model_check_decoder(hark_context *context, const char *name, const hark_model *model) {
   const hark_architecture *architecture = model->decoder->architecture;
   const char *reason = architecture->looks_ahead;
-  if (model->decoder->config.architecture == HARK_ARCHITECTURE_decoder) return HARK_OK;
+  if (model->decoder->config.architecture == HARK_ARCHITECTURE_DECODER) return HARK_OK;
   return hark_fail(context, HARK_UNSUPPORTED,
                    "%s: the model is of architecture %s, and only a decoder continues texts%s%s; hark eval measures others", name,
                    architecture->name, reason != NULL ? ": here " : "", reason != NULL ? reason : "");

@@ -8,7 +8,7 @@
 
 const hark_architecture *hark_architecture_of(int kind) {
   static const hark_architecture *const rows[] = {
-#define HARK_ARCHITECTURE_ROW(name) &hark_architecture_##name,
+#define HARK_ARCHITECTURE_ROW(name, constant) &hark_architecture_##name,
       HARK_ARCHITECTURES(HARK_ARCHITECTURE_ROW)
 #undef HARK_ARCHITECTURE_ROW
   };
@@ -16,14 +16,15 @@ const hark_architecture *hark_architecture_of(int kind) {
 }
 
 static hark_status check_rotary(hark_context *context, const hark_network_config *config) {
-  const bool learned = config->rotary_learned != HARK_ROTARY_STATIC, scaled = config->rotary_scaling != HARK_ROTARY_AS_TRAINED;
+  const bool learned = config->rotary.learned != HARK_ROTARY_STATIC, scaled = config->rotary.scaling != HARK_ROTARY_AS_TRAINED;
   if ((learned || scaled) && config->positions != HARK_POSITIONS_ROTARY)
     return hark_fail(context, HARK_BAD_CONFIGURATION, "model.rotary.%s needs model.positions rotary", learned ? "learned" : "scaling");
   if (learned && scaled)
     return hark_fail(context, HARK_BAD_CONFIGURATION, "model.rotary.scaling is for static rates, and model.rotary.learned asks for others");
   if (!scaled) return HARK_OK;
-  const hark_rotary_spec spec = hark_stack_rotary(config);
-  if (hark_rotary_depends_on_length(&spec) && (config->architecture != HARK_ARCHITECTURE_decoder || config->sentences))
+  hark_rotary_tuning tuning;
+  const hark_rotary_spec spec = hark_stack_rotary(config, &tuning);
+  if (hark_rotary_depends_on_length(&spec) && (config->architecture != HARK_ARCHITECTURE_DECODER || config->sentences))
     return hark_fail(
         context, HARK_BAD_CONFIGURATION,
         "model.rotary.scaling dynamic and longrope depend on the length of a text, expected model.architecture decoder and texts "
@@ -33,21 +34,24 @@ static hark_status check_rotary(hark_context *context, const hark_network_config
 
 /* What a file may say that no configuration does. */
 static hark_status check_ridge(hark_context *context, const hark_network_config *config) {
-  if (!hark_layer_choice_has(&config->normalisation, HARK_NORMALISATION_CME)) return HARK_OK; /* configurations carry the fields always */
-  if (!(config->ridge > 0) || !isfinite(config->ridge))
-    return hark_fail(context, HARK_BAD_CONFIGURATION, "model.attention.ridge is %g, expected a finite number above 0", config->ridge);
-  const int64_t apart =
-      hark_layer_choice_without(&config->normalisation, HARK_NORMALISATION_CME, &config->structure, HARK_STRUCTURE_DENSE, config->layers);
+  if (!hark_layer_choice_has(&config->attention.normalisation, HARK_NORMALISATION_CME))
+    return HARK_OK; /* configurations carry the fields always */
+  if (!(config->attention.ridge > 0) || !isfinite(config->attention.ridge))
+    return hark_fail(context, HARK_BAD_CONFIGURATION, "model.attention.ridge is %g, expected a finite number above 0",
+                     config->attention.ridge);
+  const int64_t apart = hark_layer_choice_without(&config->attention.normalisation, HARK_NORMALISATION_CME, &config->attention.structure,
+                                                  HARK_STRUCTURE_DENSE, config->layers);
   if (apart >= 0)
     return hark_fail(context, HARK_BAD_CONFIGURATION,
                      "model.attention.normalisation cme needs model.attention.structure dense, in layer %" PRId64, apart);
-  const hark_rotary_spec rotary = hark_stack_rotary(config);
-  if (config->sigma_learned && config->unit && hark_rotary_magnitude(&rotary) != 1)
+  hark_rotary_tuning tuning;
+  const hark_rotary_spec rotary = hark_stack_rotary(config, &tuning);
+  if (config->attention.sigma_learned && config->attention.unit && hark_rotary_magnitude(&rotary) != 1)
     return hark_fail(context, HARK_BAD_CONFIGURATION,
                      "model.rotary.scaling %s enlarges queries and keys, which model.attention.unit undoes where "
                      "model.attention.sigma_learned is set",
-                     config->rotary_scaling == HARK_ROTARY_YARN ? "yarn" : "longrope");
-  if (config->sigma_learned && config->kernel != HARK_KERNEL_RBF)
+                     config->rotary.scaling == HARK_ROTARY_YARN ? "yarn" : "longrope");
+  if (config->attention.sigma_learned && config->attention.kernel != HARK_KERNEL_RBF)
     return hark_fail(context, HARK_BAD_CONFIGURATION, "model.attention.sigma_learned needs model.attention.kernel rbf");
   return HARK_OK;
 }
@@ -56,7 +60,7 @@ static hark_status check_layers(hark_context *context, const hark_network_config
   const struct {
     const char *name;
     const hark_layer_choice *choice;
-  } patterns[] = {{"structure", &config->structure}, {"normalisation", &config->normalisation}};
+  } patterns[] = {{"structure", &config->attention.structure}, {"normalisation", &config->attention.normalisation}};
   for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++)
     if (patterns[i].choice->count > hark_max(1, config->layers))
       return hark_fail(context, HARK_BAD_CONFIGURATION,
@@ -112,8 +116,8 @@ hark_status hark_network_declare(hark_context *context, const hark_network_confi
     return hark_fail(context, HARK_BAD_CONFIGURATION, "model.architecture is %d, expected one of " HARK_ARCHITECTURE_WORDS,
                      config->architecture);
   HARK_TRY(check(context, config));
-  if (architecture->causal && config->coarse_query == HARK_COARSE_QUERY_MEAN &&
-      hark_layer_choice_has(&config->structure, HARK_STRUCTURE_HIERARCHICAL))
+  if (architecture->causal && config->attention.coarse_query == HARK_COARSE_QUERY_MEAN &&
+      hark_layer_choice_has(&config->attention.structure, HARK_STRUCTURE_HIERARCHICAL))
     return hark_fail(
         context, HARK_BAD_CONFIGURATION,
         "model.attention.coarse_query is mean, and a causal model's queries know nothing of later ones, expected first or exact");

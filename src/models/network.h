@@ -12,81 +12,8 @@
 #ifndef HARK_MODELS_NETWORK_H
 #define HARK_MODELS_NETWORK_H
 
-#include "core/layer_choice.h"
-#include "models/ahca_config.h"
-#include "models/latent_config.h"
+#include "models/network_config.h"
 #include "nn/self_attention.h"
-
-/* The table: X(name in C and in configurations). Numbers are stored nowhere, words are. */
-#define HARK_ARCHITECTURES(X)                                                                                                              \
-  X(decoder)                                                                                                                               \
-  X(encoder)                                                                                                                               \
-  X(masked_encoder)                                                                                                                        \
-  X(ahca)                                                                                                                                  \
-  X(latent)                                                                                                                                \
-  X(finite)
-
-#define HARK_ARCHITECTURE_WORDS "decoder|encoder|masked_encoder|ahca|latent|finite"
-typedef enum hark_architecture_kind {
-#define HARK_ARCHITECTURE_KIND(name) HARK_ARCHITECTURE_##name,
-  HARK_ARCHITECTURES(HARK_ARCHITECTURE_KIND)
-#undef HARK_ARCHITECTURE_KIND
-      HARK_ARCHITECTURE_COUNT
-} hark_architecture_kind;
-
-/* Deviation of the initial weights of linear layers. */
-#define HARK_INITIALISATION_WORDS "gpt2|xavier"
-typedef enum hark_initialisation {
-  HARK_INITIALISATION_GPT2,  /* 0.02, and 0.02 / sqrt(2 layers) into the residual stream (Radford et al. 2019) */
-  HARK_INITIALISATION_XAVIER /* sqrt(2 / (in + out)) */
-} hark_initialisation;
-
-typedef struct hark_network_config {
-  int64_t vocabulary, layers, heads, key_heads, width, feed_forward_width, context;
-  int architecture; /* hark_architecture_kind */
-  hark_activation activation;
-  double norm_epsilon;
-  hark_norm norm;
-  hark_positions positions;
-  double rotary_base; /* of rotary and of sinusoidal positions */
-  hark_rotary_pairs rotary_pairs;
-  hark_rotary_learned rotary_learned;
-  hark_rotary_scaling rotary_scaling;
-  bool tie_embeddings, bias, recompute;
-  bool sentences;                  /* its texts begin with HARK_TOKEN_BEGIN and end with their line; the network itself has no use for it */
-  double rotary_factor;            /* of the scaling; 0: 1 */
-  int64_t rotary_original_context; /* that it refers to; 0: context */
-  double rotary_fraction;          /* of the pairs that turn; 0: 1 */
-  hark_rotary_tuning rotary_tuning;
-  double dropout, embedding_dropout, attention_dropout;
-  hark_initialisation initialisation; /* only training has it */
-  double embedding_deviation;         /* of initial embeddings of tokens; 0: HARK_INITIAL_DEVIATION. Only training has it */
-  /* of attention */
-  hark_layer_choice structure; /* hark_attention_structure */
-  hark_hierarchy_partition partition;
-  hark_coarse_query coarse_query;
-  bool hierarchical_bias, forget_gate;
-  bool attention_unbiased; /* no biases in its projections, whatever `bias` says */
-  int64_t hierarchy_block, window;
-  hark_attention_kernel kernel;
-  hark_layer_choice normalisation; /* hark_attention_normalisation */
-  double sigma;
-  double ridge, ridge_power; /* CME: lambda = ridge context^ridge_power */
-  bool ridge_learned, sigma_learned, unit;
-  hark_positional_scope positional_scope;
-  const char *positional;    /* expression of a positional kernel (hark/positional.h); NULL or "": none. Read by create alone */
-  double positional_stretch; /* s: the kernel is G(distance / s); 0: 1 */
-  int64_t attention_width;   /* features of the queries of all heads, head_dim * heads; 0: width */
-  /* of encoders */
-  int64_t head_width;     /* hidden features of the head; 0: feed_forward_width */
-  int64_t classes, parts; /* what is told apart; sequences of an example, 0: 1 */
-  hark_pooling pooling;
-  hark_ahca_config ahca; /* of architecture ahca */
-  /* of real vectors */
-  int64_t features, responses; /* of a token; to be told of an example */
-  hark_latent_config latent;   /* of architecture latent */
-  hark_finite_config finite;   /* of architecture finite */
-} hark_network_config;
 
 typedef struct hark_block {
   hark_norm_layer attention_norm, feed_forward_norm;
@@ -103,6 +30,7 @@ typedef struct hark_network {
   hark_block *blocks; /* [layers] */
   hark_positional_source positional_source;
   hark_positional_layer positional; /* of the whole model; absent in other scopes */
+  hark_rotary_tuning rotary_tuning; /* of the configuration's scaling */
   hark_rotary_source rotary_source;
   hark_rotary_tables rotary_tables; /* of scaled rates */
   hark_parameter_id rotary_rates;   /* of the whole model; 0 in other scopes */
@@ -150,17 +78,12 @@ typedef struct hark_architecture {
                         hark_value *logits);
 } hark_architecture;
 
-#define HARK_ARCHITECTURE_DECLARE(name) extern const hark_architecture hark_architecture_##name;
+#define HARK_ARCHITECTURE_DECLARE(name, constant) extern const hark_architecture hark_architecture_##name;
 HARK_ARCHITECTURES(HARK_ARCHITECTURE_DECLARE)
 #undef HARK_ARCHITECTURE_DECLARE
 
 /* The row of a kind; NULL outside of the table. */
 const hark_architecture *hark_architecture_of(int kind);
-
-/* Features of a head of attention. */
-static inline int64_t hark_network_head_dim(const hark_network_config *config) {
-  return (config->attention_width != 0 ? config->attention_width : config->width) / config->heads;
-}
 
 /* Declares a network: its parameters have names and shapes and no memory yet, which hark_parameters_finish() gives them. Errors: as create. */
 HARK_MUST_CHECK hark_status hark_network_declare(hark_context *context, const hark_network_config *config, hark_type type,

@@ -42,7 +42,7 @@ struct hark_predictor {
 };
 
 static const hark_network *network_of(const hark_predictor *predictor) { return predictor->model->decoder; }
-static bool is_ahca(const hark_network_config *config) { return config->architecture == HARK_ARCHITECTURE_ahca; }
+static bool is_ahca(const hark_network_config *config) { return config->architecture == HARK_ARCHITECTURE_AHCA; }
 
 /* ---- what there is ---- */
 

@@ -14,58 +14,49 @@ static bool shares_kernel(const hark_network *network) {
   return network->positional_source.expression != NULL && network->config.positional_scope == HARK_SCOPE_MODEL;
 }
 
-hark_rotary_spec hark_stack_rotary(const hark_network_config *config) {
+hark_rotary_spec hark_stack_rotary(const hark_network_config *config, hark_rotary_tuning *tuning) {
+  const hark_rotary_choice *rotary = &config->rotary;
+  *tuning = hark_network_rotary_tuning(rotary);
   return (hark_rotary_spec){.present = config->positions == HARK_POSITIONS_ROTARY,
-                            .base = config->rotary_base,
-                            .pairs = config->rotary_pairs,
-                            .fraction = config->rotary_fraction,
-                            .scaling = config->rotary_scaling,
-                            .factor = config->rotary_factor,
-                            .context = config->rotary_original_context != 0 ? config->rotary_original_context : config->context,
+                            .base = rotary->base,
+                            .pairs = rotary->pairs,
+                            .fraction = rotary->fraction,
+                            .scaling = rotary->scaling,
+                            .factor = rotary->scaling_factor,
+                            .context = rotary->original_context != 0 ? rotary->original_context : config->context,
                             .head_dim = hark_network_head_dim(config),
-                            .tuning = &config->rotary_tuning};
+                            .tuning = tuning};
 }
 
 static bool has_own_rates(const hark_network_config *config) {
-  return config->rotary_learned == HARK_ROTARY_OF_LAYER || config->rotary_learned == HARK_ROTARY_OF_HEAD;
+  return config->rotary.learned == HARK_ROTARY_OF_LAYER || config->rotary.learned == HARK_ROTARY_OF_HEAD;
 }
 
 static hark_status declare_block(hark_context *context, hark_network *network, int64_t layer) {
   const hark_network_config *config = &network->config;
   hark_block *block = &network->blocks[layer];
   hark_parameters *parameters = &network->parameters;
-  const hark_attention_normalisation normalisation = (hark_attention_normalisation)hark_layer_choice_of(&config->normalisation, layer);
-  hark_rotary_spec rotary = hark_stack_rotary(config);
+  hark_rotary_spec rotary = hark_stack_rotary(config, &network->rotary_tuning);
   rotary.tables = &network->rotary_tables;
   const double deviation = hark_stack_deviation(config), output_deviation = deviation / sqrt(2.0 * (double)config->layers);
-  const hark_self_attention_spec attention = {.width = config->width,
-                                              .head_dim = hark_network_head_dim(config),
-                                              .causal = network->architecture->causal,
-                                              .heads = config->heads,
-                                              .key_heads = config->key_heads,
-                                              .bias = config->bias && !config->attention_unbiased,
-                                              .deviation = deviation,
-                                              .output_deviation = output_deviation,
-                                              .rotary = rotary,
-                                              .rotary_source = has_own_rates(config) ? &network->rotary_source : NULL,
-                                              .rotary_rates = network->rotary_rates,
-                                              .structure = (hark_attention_structure)hark_layer_choice_of(&config->structure, layer),
-                                              .window = config->window,
-                                              .hierarchy_block = config->hierarchy_block,
-                                              .partition = config->partition,
-                                              .coarse_query = config->coarse_query,
-                                              .hierarchical_bias = config->hierarchical_bias,
-                                              .kernel = config->kernel,
-                                              .sigma = config->sigma,
-                                              .forget_gate = config->forget_gate,
-                                              .normalisation = normalisation,
-                                              .ridge = config->ridge * pow((double)config->context, config->ridge_power),
-                                              .ridge_learned = config->ridge_learned,
-                                              .sigma_learned = config->sigma_learned && normalisation == HARK_NORMALISATION_CME,
-                                              .unit = config->unit,
-                                              .dropout = config->attention_dropout,
-                                              .positional = network->positional_source.expression != NULL,
-                                              .positional_source = has_own_kernels(network) ? &network->positional_source : NULL};
+  const hark_self_attention_spec attention = {
+      .width = config->width,
+      .head_dim = hark_network_head_dim(config),
+      .causal = network->architecture->causal,
+      .heads = config->heads,
+      .key_heads = config->key_heads,
+      .bias = config->bias && !config->attention.unbiased,
+      .deviation = deviation,
+      .output_deviation = output_deviation,
+      .rotary = rotary,
+      .rotary_source = has_own_rates(config) ? &network->rotary_source : NULL,
+      .rotary_rates = network->rotary_rates,
+      .choice = config->attention,
+      .structure = (hark_attention_structure)hark_layer_choice_of(&config->attention.structure, layer),
+      .normalisation = (hark_attention_normalisation)hark_layer_choice_of(&config->attention.normalisation, layer),
+      .ridge = config->attention.ridge * pow((double)config->context, config->attention.ridge_power),
+      .positional = network->positional_source.expression != NULL,
+      .positional_source = has_own_kernels(network) ? &network->positional_source : NULL};
   char name[HARK_PARAMETER_NAME_BYTES];
   (void)snprintf(name, sizeof name, "blocks.%" PRId64 ".attention_norm", layer);
   HARK_TRY(hark_norm_declare(context, parameters, config->norm, config->norm_epsilon, config->width, config->bias, name,
@@ -99,9 +90,9 @@ hark_status hark_stack_open_positional(hark_context *context, hark_network *netw
 
 static hark_status open_rotary(hark_context *context, hark_network *network) {
   const hark_network_config *config = &network->config;
-  const hark_rotary_spec spec = hark_stack_rotary(config);
-  if (config->rotary_learned == HARK_ROTARY_STATIC) return hark_rotary_tables_open(context, &spec, &network->rotary_tables);
-  const int64_t rows = config->rotary_learned == HARK_ROTARY_OF_HEAD ? config->key_heads : 1;
+  const hark_rotary_spec spec = hark_stack_rotary(config, &network->rotary_tuning);
+  if (config->rotary.learned == HARK_ROTARY_STATIC) return hark_rotary_tables_open(context, &spec, &network->rotary_tables);
+  const int64_t rows = config->rotary.learned == HARK_ROTARY_OF_HEAD ? config->key_heads : 1;
   return hark_rotary_source_open(context, &spec, rows, &network->rotary_source);
 }
 
@@ -120,7 +111,7 @@ static hark_status declare_parts(hark_context *context, hark_network *network) {
   if (config->positions == HARK_POSITIONS_LEARNED)
     HARK_TRY(hark_parameters_add(context, parameters, &positions, &network->position_table, "embedding.position.weight"));
   if (shares_kernel(network)) HARK_TRY(hark_positional_declare(context, parameters, &network->positional_source, "", &network->positional));
-  if (config->rotary_learned == HARK_ROTARY_OF_MODEL)
+  if (config->rotary.learned == HARK_ROTARY_OF_MODEL)
     HARK_TRY(hark_rotary_declare(context, parameters, &network->rotary_source, "", &network->rotary_rates));
   for (int64_t layer = 0; layer < config->layers; layer++) HARK_TRY(declare_block(context, network, layer));
   return hark_norm_declare(context, parameters, config->norm, config->norm_epsilon, config->width, config->bias, "final_norm",
@@ -193,7 +184,7 @@ static hark_status embed_packed_positions(const hark_network *network, const har
     HARK_TRY(hark_tape_apply(forward->tape, &hark_op_embedding, NULL, 2, inputs, 0, &inputs[0]));
     return hark_forward_add(forward, *x, inputs[0], x);
   }
-  const hark_sinusoidal_positions_attributes attributes = {.base = network->config.rotary_base};
+  const hark_sinusoidal_positions_attributes attributes = {.base = network->config.rotary.base};
   const hark_value parts[] = {*x, inputs[0]};
   return hark_tape_apply(forward->tape, &hark_op_sinusoidal_positions, &attributes, 2, parts, 1, x);
 }
@@ -208,7 +199,7 @@ static hark_status embed_positions(const hark_network *network, const hark_forwa
     HARK_TRY(hark_forward_parameter(forward, network->position_table, &inputs[1]));
     return hark_tape_apply(forward->tape, &hark_op_position_embedding, &attributes, 2, inputs, 1, x);
   }
-  const hark_sinusoidal_positions_attributes attributes = {.first_position = forward->first_position, .base = config->rotary_base};
+  const hark_sinusoidal_positions_attributes attributes = {.first_position = forward->first_position, .base = config->rotary.base};
   return hark_tape_apply(forward->tape, &hark_op_sinusoidal_positions, &attributes, 1, inputs, 1, x);
 }
 

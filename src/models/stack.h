@@ -31,8 +31,8 @@ HARK_MUST_CHECK hark_status hark_stack_apply(hark_context *context, const hark_n
 /* The layer that holds the positional kernel's parameters for a block; its source is NULL where the model has no kernel. */
 const hark_positional_layer *hark_stack_positional(const hark_network *network, int64_t block);
 
-/* How a configured stack turns queries and keys, without tables of rates. Borrows from the configuration. */
-hark_rotary_spec hark_stack_rotary(const hark_network_config *config);
+/* How a configured stack turns queries and keys, without tables of rates. Borrows *tuning, which it fills. */
+hark_rotary_spec hark_stack_rotary(const hark_network_config *config, hark_rotary_tuning *tuning);
 
 /* The learned rates that a block turns by; 0 where they are static. */
 hark_parameter_id hark_stack_rates(const hark_network *network, int64_t block);

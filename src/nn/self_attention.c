@@ -41,15 +41,15 @@ hark_status hark_self_attention_declare(hark_context *context, hark_parameters *
     HARK_TRY(hark_positional_declare(context, parameters, spec->positional_source, prefix, &out->positional));
   out->rotary_rates = spec->rotary_rates;
   if (spec->rotary_source != NULL) HARK_TRY(hark_rotary_declare(context, parameters, spec->rotary_source, prefix, &out->rotary_rates));
-  if (spec->structure == HARK_STRUCTURE_HIERARCHICAL && spec->hierarchical_bias) {
+  if (spec->structure == HARK_STRUCTURE_HIERARCHICAL && spec->choice.hierarchical_bias) {
     const hark_parameter_spec table = {.rank = 2,
-                                       .shape = {spec->heads, 4 * spec->hierarchy_block - 1},
+                                       .shape = {spec->heads, 4 * spec->choice.hierarchy_block - 1},
                                        .initial = HARK_INITIAL_NORMAL,
                                        .value = HIERARCHICAL_BIAS_DEVIATION};
     HARK_TRY(hark_parameters_add(context, parameters, &table, &out->hierarchical_bias, "%s.hierarchical_bias", prefix));
   }
   HARK_TRY(declare_ridge(context, parameters, spec, prefix, out));
-  if (!spec->forget_gate) return HARK_OK;
+  if (!spec->choice.forget_gate) return HARK_OK;
   const hark_parameter_spec weight = {.rank = 2,
                                       .shape = {spec->heads, spec->width},
                                       .initial = HARK_INITIAL_NORMAL,
@@ -65,7 +65,12 @@ static double scale_of(const hark_self_attention_spec *spec) {
   const double magnitude = hark_rotary_magnitude(&spec->rotary);
   return magnitude * magnitude / sqrt((double)spec->head_dim);
 }
-static double sigma_of(const hark_self_attention_spec *spec) { return spec->sigma / hark_rotary_magnitude(&spec->rotary); }
+static double sigma_of(const hark_self_attention_spec *spec) { return spec->choice.sigma / hark_rotary_magnitude(&spec->rotary); }
+
+/* Layers of another normalisation have no sigma to learn. */
+static bool learns_sigma(const hark_self_attention_spec *spec) {
+  return spec->choice.sigma_learned && spec->normalisation == HARK_NORMALISATION_CME;
+}
 
 /* Logarithms of what a head learns: positive by construction. */
 static hark_status declare_ridge(hark_context *context, hark_parameters *parameters, const hark_self_attention_spec *spec,
@@ -73,14 +78,15 @@ static hark_status declare_ridge(hark_context *context, hark_parameters *paramet
   hark_parameter_spec vector = {.rank = 1, .shape = {spec->heads}, .initial = HARK_INITIAL_CONSTANT, .rate = HARK_RATE_POSITIONAL};
   if (spec->normalisation != HARK_NORMALISATION_CME) return HARK_OK;
   vector.value = log(spec->ridge);
-  if (spec->ridge_learned) HARK_TRY(hark_parameters_add(context, parameters, &vector, &out->log_ridge, "%s." HARK_RIDGE_TENSOR, prefix));
-  if (!spec->sigma_learned) return HARK_OK;
-  vector.value = log(spec->sigma);
+  if (spec->choice.ridge_learned)
+    HARK_TRY(hark_parameters_add(context, parameters, &vector, &out->log_ridge, "%s." HARK_RIDGE_TENSOR, prefix));
+  if (!learns_sigma(spec)) return HARK_OK;
+  vector.value = log(spec->choice.sigma);
   return hark_parameters_add(context, parameters, &vector, &out->log_sigma, "%s." HARK_SIGMA_TENSOR, prefix);
 }
 
 static void set_width(const hark_self_attention_spec *spec, hark_attention_desc *desc) {
-  if (spec->kernel == HARK_KERNEL_RBF)
+  if (spec->choice.kernel == HARK_KERNEL_RBF)
     desc->sigma = sigma_of(spec);
   else if (hark_rotary_magnitude(&spec->rotary) != 1)
     desc->scale = scale_of(spec);
@@ -91,21 +97,21 @@ hark_status hark_self_attention_plan(hark_context *context, const hark_self_atte
   hark_attention_desc desc = hark_attention_desc_default();
   desc.type = type;
   desc.structure = spec->structure;
-  if (spec->structure == HARK_STRUCTURE_WINDOW) desc.window = spec->window; /* configurations carry both always */
+  if (spec->structure == HARK_STRUCTURE_WINDOW) desc.window = spec->choice.window; /* configurations carry both always */
   if (spec->structure == HARK_STRUCTURE_HIERARCHICAL) {
-    desc.hierarchy_block = spec->hierarchy_block;
-    desc.partition = spec->partition;
-    desc.coarse_query = spec->coarse_query;
-    desc.has_hierarchical_bias = spec->hierarchical_bias;
+    desc.hierarchy_block = spec->choice.hierarchy_block;
+    desc.partition = spec->choice.partition;
+    desc.coarse_query = spec->choice.coarse_query;
+    desc.has_hierarchical_bias = spec->choice.hierarchical_bias;
   }
-  desc.kernel = spec->kernel;
-  if (!spec->sigma_learned) set_width(spec, &desc);
+  desc.kernel = spec->choice.kernel;
+  if (!learns_sigma(spec)) set_width(spec, &desc);
   if (spec->normalisation == HARK_NORMALISATION_CME) {
     desc.normalisation = HARK_NORMALISATION_CME;
-    desc.has_ridge = spec->ridge_learned;
-    desc.has_sigma = spec->sigma_learned;
-    if (!spec->ridge_learned) desc.ridge = spec->ridge;
-    desc.unit = spec->unit;
+    desc.has_ridge = spec->choice.ridge_learned;
+    desc.has_sigma = learns_sigma(spec);
+    if (!spec->choice.ridge_learned) desc.ridge = spec->ridge;
+    desc.unit = spec->choice.unit;
   }
   desc.batch = sizes->batch;
   desc.has_segments = sizes->sequences > 0;
@@ -117,9 +123,9 @@ hark_status hark_self_attention_plan(hark_context *context, const hark_self_atte
   desc.key_length = sizes->keys;
   desc.head_dim = desc.value_dim = spec->head_dim;
   desc.causal = spec->causal;
-  desc.has_forget = spec->forget_gate;
+  desc.has_forget = spec->choice.forget_gate;
   desc.has_log_kernel = spec->positional;
-  desc.dropout = training ? spec->dropout : 0;
+  desc.dropout = training ? spec->choice.dropout : 0;
   desc.forward_only = !training;
   return hark_attention_plan_create(context, &desc, out);
 }
@@ -127,8 +133,8 @@ hark_status hark_self_attention_plan(hark_context *context, const hark_self_atte
 /* Of the tokens that a hierarchical cache has room for. */
 static hark_hierarchy hierarchy_of(const hark_self_attention_spec *spec, int64_t length) {
   const hark_attention_desc desc = {.structure = HARK_STRUCTURE_HIERARCHICAL,
-                                    .hierarchy_block = spec->hierarchy_block,
-                                    .partition = spec->partition,
+                                    .hierarchy_block = spec->choice.hierarchy_block,
+                                    .partition = spec->choice.partition,
                                     .causal = spec->causal};
   return hark_hierarchy_make(&desc, length);
 }
@@ -141,16 +147,16 @@ int64_t hark_self_attention_distances(const hark_self_attention_spec *spec, int6
                                     .query_length = length,
                                     .key_length = length,
                                     .causal = spec->causal,
-                                    .hierarchy_block = spec->hierarchy_block,
-                                    .partition = spec->partition};
+                                    .hierarchy_block = spec->choice.hierarchy_block,
+                                    .partition = spec->choice.partition};
   return hark_attention_table_length(&desc, NULL);
 }
 
 bool hark_self_attention_means(const hark_self_attention_spec *spec, int64_t capacity, hark_hierarchical_means_attributes *out) {
   if (spec->structure != HARK_STRUCTURE_HIERARCHICAL) return false;
-  *out = (hark_hierarchical_means_attributes){.hierarchy_block = spec->hierarchy_block,
+  *out = (hark_hierarchical_means_attributes){.hierarchy_block = spec->choice.hierarchy_block,
                                               .levels = hierarchy_of(spec, capacity).levels,
-                                              .exact = spec->coarse_query == HARK_COARSE_QUERY_EXACT};
+                                              .exact = spec->choice.coarse_query == HARK_COARSE_QUERY_EXACT};
   return true;
 }
 
@@ -169,7 +175,7 @@ int64_t hark_attention_cache_front(const hark_attention_cache *cache, int part, 
 static hark_status describe_hierarchical(hark_context *context, const hark_self_attention_spec *spec, hark_type type, int64_t capacity,
                                          hark_attention_cache *out) {
   const int64_t levels = hierarchy_of(spec, capacity).levels, partial[] = {levels, spec->heads, spec->head_dim + 2};
-  const int64_t shape[] = {levels, 2 * spec->hierarchy_block, spec->head_dim * spec->key_heads};
+  const int64_t shape[] = {levels, 2 * spec->choice.hierarchy_block, spec->head_dim * spec->key_heads};
   HARK_TRY(hark_tensor_describe(context, type, 3, partial, &out->part[HARK_CACHE_PARTIAL]));
   HARK_TRY(hark_tensor_describe(context, type, 3, shape, &out->part[HARK_CACHE_KEY]));
   out->part[HARK_CACHE_VALUE] = out->part[HARK_CACHE_KEY];
@@ -197,7 +203,7 @@ hark_status hark_attention_cache_describe(hark_context *context, const hark_self
   const int64_t key[] = {1, capacity, spec->head_dim * spec->key_heads}, gates[] = {1, capacity, spec->heads};
   HARK_TRY(hark_tensor_describe(context, type, 3, key, &out->part[HARK_CACHE_KEY]));
   out->part[HARK_CACHE_VALUE] = out->part[HARK_CACHE_KEY];
-  return spec->forget_gate ? hark_tensor_describe(context, type, 3, gates, &out->part[HARK_CACHE_FORGET]) : HARK_OK;
+  return spec->choice.forget_gate ? hark_tensor_describe(context, type, 3, gates, &out->part[HARK_CACHE_FORGET]) : HARK_OK;
 }
 
 hark_status hark_attention_cache_create(hark_context *context, hark_attention_cache *cache) {
@@ -256,12 +262,12 @@ static hark_status decode_hierarchical(const hark_forward *forward, const hark_s
   const hark_hierarchical_decode_attributes attributes = {
       .heads = spec->heads,
       .key_heads = spec->key_heads,
-      .hierarchy_block = spec->hierarchy_block,
+      .hierarchy_block = spec->choice.hierarchy_block,
       .first_position = forward->first_position,
-      .partition = spec->partition,
-      .coarse_query = spec->coarse_query == HARK_COARSE_QUERY_EXACT ? HARK_COARSE_QUERY_EXACT : HARK_COARSE_QUERY_FIRST,
-      .kernel = spec->kernel,
-      .scale = spec->kernel == HARK_KERNEL_RBF ? 1 / (sigma * sigma) : scale_of(spec)};
+      .partition = spec->choice.partition,
+      .coarse_query = spec->choice.coarse_query == HARK_COARSE_QUERY_EXACT ? HARK_COARSE_QUERY_EXACT : HARK_COARSE_QUERY_FIRST,
+      .kernel = spec->choice.kernel,
+      .scale = spec->choice.kernel == HARK_KERNEL_RBF ? 1 / (sigma * sigma) : scale_of(spec)};
   return hark_tape_apply(forward->tape, &hark_op_hierarchical_decode, &attributes, INPUTS, inputs, (1u << ROWS) - 1, out);
 }
 
@@ -278,11 +284,11 @@ static hark_status decode_ridge(const hark_forward *forward, const hark_self_att
   const hark_kernel_ridge_decode_attributes attributes = {.heads = spec->heads,
                                                           .key_heads = spec->key_heads,
                                                           .first_position = forward->first_position,
-                                                          .kernel = spec->kernel,
-                                                          .unit = spec->unit,
+                                                          .kernel = spec->choice.kernel,
+                                                          .unit = spec->choice.unit,
                                                           .ridge = spec->ridge,
                                                           .scale = scale_of(spec),
-                                                          .sigma = spec->kernel == HARK_KERNEL_RBF ? sigma_of(spec) : 0,
+                                                          .sigma = spec->choice.kernel == HARK_KERNEL_RBF ? sigma_of(spec) : 0,
                                                           .report = forward->report};
   return hark_tape_apply(forward->tape, &hark_op_kernel_ridge_decode, &attributes, INPUTS, inputs, (1u << ROWS) - 1, out);
 }
@@ -308,7 +314,7 @@ static hark_status apply_ridge(const hark_forward *forward, const hark_self_atte
 /* Where sigma is learned it is of features as they are; positions enlarge those themselves. */
 static hark_status enlarge(const hark_forward *forward, const hark_self_attention_spec *spec, hark_value *value) {
   const hark_scale_attributes attributes = {hark_rotary_magnitude(&spec->rotary)};
-  if (!spec->sigma_learned || attributes.factor == 1) return HARK_OK;
+  if (!learns_sigma(spec) || attributes.factor == 1) return HARK_OK;
   return hark_tape_apply(forward->tape, &hark_op_scale, &attributes, 1, value, 1, value);
 }
 
@@ -321,7 +327,7 @@ hark_status hark_self_attention_apply(hark_context *context, const hark_forward 
   HARK_TRY(hark_linear_apply(forward, &layer->query, x, &inputs[QUERY]));
   HARK_TRY(hark_linear_apply(forward, &layer->key, x, &inputs[KEY]));
   HARK_TRY(hark_linear_apply(forward, &layer->value, x, &inputs[VALUE]));
-  if (spec->forget_gate) HARK_TRY(hark_linear_apply(forward, &layer->forget, x, &inputs[FORGET]));
+  if (spec->choice.forget_gate) HARK_TRY(hark_linear_apply(forward, &layer->forget, x, &inputs[FORGET]));
   if (spec->rotary.present) {
     hark_value rates = 0;
     HARK_TRY(hark_forward_parameter(forward, layer->rotary_rates, &rates));
@@ -344,7 +350,7 @@ hark_status hark_self_attention_apply(hark_context *context, const hark_forward 
     hark_attention_cache *cache = &forward->caches[layer->layer];
     HARK_TRY(through_cache(context, forward, &cache->part[HARK_CACHE_KEY], &inputs[KEY]));
     HARK_TRY(through_cache(context, forward, &cache->part[HARK_CACHE_VALUE], &inputs[VALUE]));
-    if (spec->forget_gate) HARK_TRY(through_cache(context, forward, &cache->part[HARK_CACHE_FORGET], &inputs[FORGET]));
+    if (spec->choice.forget_gate) HARK_TRY(through_cache(context, forward, &cache->part[HARK_CACHE_FORGET], &inputs[FORGET]));
   }
   HARK_TRY(hark_forward_parameter(forward, layer->hierarchical_bias, &inputs[HIERARCHICAL_BIAS]));
   const bool own_table = spec->positional && log_kernel == 0;
@@ -370,7 +376,7 @@ hark_status hark_self_attention_apply(hark_context *context, const hark_forward 
                   .micro_step = forward->micro_step,
                   .layer_purpose = hark_random_layer_purpose((uint32_t)layer->layer, HARK_RANDOM_ATTENTION)}};
   HARK_TRY(hark_tape_apply(tape, &hark_op_attention, &attributes,
-                           spec->forget_gate || spec->positional || spec->hierarchical_bias ? INPUTS : VALUE + 1, inputs,
+                           spec->choice.forget_gate || spec->positional || spec->choice.hierarchical_bias ? INPUTS : VALUE + 1, inputs,
                            1u << QUERY | 1u << KEY | 1u << VALUE | 1u << FORGET | (own_table ? 1u << LOG_KERNEL : 0u), &mixed));
   HARK_TRY(hark_linear_apply(forward, &layer->output, mixed, out));
   hark_tape_release(tape, mixed);

@@ -7,6 +7,7 @@
 
 #include <hark/operators.h>
 
+#include "nn/attention_choice.h"
 #include "nn/layers.h"
 #include "nn/positional.h"
 #include "nn/rotary.h"
@@ -23,20 +24,12 @@ typedef struct hark_self_attention_spec {
   hark_rotary_spec rotary;
   const hark_rotary_source *rotary_source; /* of rates of the layer's own; NULL: it has none */
   hark_parameter_id rotary_rates;          /* those of the whole model; 0: there are none */
-  hark_attention_structure structure;
-  int64_t window;
-  int64_t hierarchy_block;
-  hark_hierarchy_partition partition;
-  hark_coarse_query coarse_query;
-  bool hierarchical_bias; /* learned, one table a head */
-  hark_attention_kernel kernel;
-  double sigma;
-  double dropout;                                  /* of attention weights */
-  const hark_positional_source *positional_source; /* of parameters of the layer's own; NULL: the table is given to every pass */
-  bool bias, forget_gate;
+  hark_attention_choice choice;            /* the model's; of its words and its powers a layer reads what follows */
+  hark_attention_structure structure;      /* of this layer */
   hark_attention_normalisation normalisation;
-  double ridge; /* CME: lambda, where every head starts when it is learned */
-  bool ridge_learned, sigma_learned, unit;
+  double ridge;                                    /* CME: lambda, where every head starts when it is learned */
+  const hark_positional_source *positional_source; /* of parameters of the layer's own; NULL: the table is given to every pass */
+  bool bias;
   bool positional; /* a table of log G multiplies the similarity */
 } hark_self_attention_spec;
 

@@ -18,9 +18,8 @@
 #define STEP_TOKENS_LIMIT ((int64_t)1 << 48) /* sums over a step are counted exactly in doubles, with room to spare */
 
 #define AT(field) offsetof(hark_config, field)
-#define TRAIN "train bench config"
+#define TRAIN HARK_FLAG_OF_TRAINING
 #define RUNS "train config"
-#define SWAPS "train eval bench config"          /* what of a trained model may be exchanged when it is evaluated */
 #define DATA "train eval bench config"           /* subcommands that open data */
 #define READS "train eval generate bench config" /* subcommands that open a model */
 
@@ -28,235 +27,15 @@
 #define FORMAT_WORDS "corpus|examples" HARK_EXAMPLE_FORMATS(FORMAT_WORD)
 
 /* Of the column `needs`. */
-#define NOT_FINITE "model.architecture !finite" /* which has neither heads nor layers */
-#define OF_TOKENS "model.architecture !latent|finite"
-#define POSITIONAL "model.positional given"
-#define ROTARY "model.positions rotary"
-#define SCALED "model.rotary.scaling !none"
-#define HIERARCHICAL "model.attention.structure hierarchical"
-#define CME "model.attention.normalisation cme"
-#define AHCA "model.architecture ahca"
-#define DEEP ", model.layers >=2"
-#define OF_CAPACITY AHCA ", model.ahca.depth capacity" DEEP
-#define LATENT "model.architecture latent"
-#define FINITE "model.architecture finite"
 #define CORPUS "data.format corpus"
 #define EXAMPLES "data.format !corpus"
 #define SUBWORDS CORPUS ", data.tokenizer subwords"
 
 static const hark_option options[] = {
-    /* model */
-    {"model.type", NULL, HARK_OPTION_ENUM, AT(model.type), "gpt", "gpt", TRAIN, NULL, "family of the model: decoder with pre-norm blocks",
-     NULL},
-    {"model.architecture", "architecture", HARK_OPTION_ENUM, AT(model.architecture), "decoder", HARK_ARCHITECTURE_WORDS, TRAIN, NULL,
-     "decoder: causal, tells tokens; encoder: every token sees all others, tells the class of an example; masked_encoder: tells hidden "
-     "tokens; ahca: tells classes by compressed chunks; latent, finite: from real vectors to a real vector",
-     NULL},
-    {"model.layers", "layers", HARK_OPTION_INT, AT(model.layers), "4", "[1, 10000]", TRAIN, NULL, "number of blocks", NOT_FINITE},
-    {"model.heads", "heads", HARK_OPTION_INT, AT(model.heads), "4", "[1, 65536]", TRAIN, NULL, "attention heads of a block", NOT_FINITE},
-    {"model.key_heads", "key-heads", HARK_OPTION_INT, AT(model.key_heads), "0", "[0, 65536]", TRAIN, NULL,
-     "key and value heads, a divisor of heads; 0: as many as heads", NOT_FINITE},
-    {"model.width", "width", HARK_OPTION_INT, AT(model.width), "512", "[1, 1048576]", TRAIN, NULL, "features of a token", NOT_FINITE},
-    {"model.feed_forward_width", NULL, HARK_OPTION_INT, AT(model.feed_forward_width), "0", "[0, 16777216]", TRAIN, NULL,
-     "hidden features of the feed-forward layer; 0: four times width", "model.architecture !finite or model.finite.map network"},
-    {"model.context", "context", HARK_OPTION_INT, AT(model.context), "256", "[1, 16777216]", TRAIN, NULL,
-     "tokens of a training window, or of the longest example", NULL},
-    {"model.activation", "activation", HARK_OPTION_ENUM, AT(model.activation), "gelu", HARK_ACTIVATION_WORDS, TRAIN, NULL,
-     "activation of the feed-forward layer",
-     "model.architecture !finite or model.finite.map network, model.architecture !ahca or model.ahca.layer block"},
-    {"model.norm", "norm", HARK_OPTION_ENUM, AT(model.norm), "layer_norm", HARK_NORM_WORDS, TRAIN, NULL, "normalisation layers", OF_TOKENS},
-    {"model.norm_epsilon", NULL, HARK_OPTION_FLOAT, AT(model.norm_epsilon), "1e-5", "(0, 1]", TRAIN, NULL,
-     "added to the variance in normalisation layers", OF_TOKENS},
-    {"model.attention_width", "attention-width", HARK_OPTION_INT, AT(model.attention_width), "0", "[0, 1048576]", TRAIN, NULL,
-     "features of the queries of all heads together, a multiple of heads; 0: width", NOT_FINITE},
-    {"model.pooling", "pooling", HARK_OPTION_ENUM, AT(model.pooling), "class", HARK_POOLING_WORDS, TRAIN, NULL,
-     "what stands for a sequence in an encoder: a token put in front, the mean over its tokens, or its first token",
-     "model.architecture encoder"},
-    {"model.head_width", "head-width", HARK_OPTION_INT, AT(model.head_width), "0", "[0, 16777216]", TRAIN, NULL,
-     "hidden features of an encoder's head; 0: feed_forward_width", "model.architecture encoder|ahca"},
-    {"model.positions", "positions", HARK_OPTION_ENUM, AT(model.positions), "rotary", HARK_POSITIONS_WORDS, TRAIN, NULL,
-     "how positions enter", NULL},
-    {"model.positional", "positional", HARK_OPTION_STRING, AT(model.positional), "", NULL, TRAIN, "EXPR",
-     "kernel of the token distance that multiplies the similarity, as bank[8](decay*periodic); none: \"\"", NULL},
-    {"model.positional_scope", "positional-scope", HARK_OPTION_ENUM, AT(model.positional_scope), "model", HARK_POSITIONAL_SCOPE_WORDS,
-     TRAIN, NULL, "who has parameters of the kernel of their own", POSITIONAL},
-    {"model.positional_stretch", "positional-stretch", HARK_OPTION_FLOAT, AT(model.positional_stretch), "1", "[1, inf)", SWAPS, NULL,
-     "distances are divided by it before the positional kernel, for contexts longer than those of training", POSITIONAL},
-    {"model.tie_embeddings", "tie-embeddings", HARK_OPTION_BOOL, AT(model.tie_embeddings), "true", NULL, TRAIN, NULL,
-     "the output layer shares the token embedding's weights", "model.architecture decoder|masked_encoder"},
-    {"model.bias", "bias", HARK_OPTION_BOOL, AT(model.bias), "false", NULL, TRAIN, NULL, "biases in linear layers and layer norms", NULL},
-    {"model.dropout", "dropout", HARK_OPTION_FLOAT, AT(model.dropout), "0", "[0, 1)", TRAIN, NULL, "dropout on the residual branches",
-     NULL},
-    {"model.embedding_dropout", NULL, HARK_OPTION_FLOAT, AT(model.embedding_dropout), "0", "[0, 1)", TRAIN, NULL,
-     "dropout on the sum of embeddings", NULL},
-    {"model.initialisation", NULL, HARK_OPTION_ENUM, AT(model.initialisation), "gpt2", HARK_INITIALISATION_WORDS, TRAIN, NULL,
-     "deviation of initial weights: 0.02, and 0.02 / sqrt(2 layers) into the residual stream; or sqrt(2 / (in + out)), larger in narrow "
-     "models; ahca has its own, 1 / sqrt(in), and refuses xavier",
-     OF_TOKENS},
-    {"model.embedding_deviation", NULL, HARK_OPTION_FLOAT, AT(model.embedding_deviation), "0.02", "(0, inf)", TRAIN, NULL,
-     "deviation of the initial embeddings of tokens; sinusoidal positions are of size 1", OF_TOKENS},
-    {"model.recompute", "recompute", HARK_OPTION_BOOL, AT(model.recompute), "false", NULL, TRAIN, NULL,
-     "recompute each block in the backward: less memory, a third more work", NULL},
-    {"model.rotary.base", NULL, HARK_OPTION_FLOAT, AT(model.rotary.base), "10000", "(1, inf)", TRAIN, NULL,
-     "longest wavelength of rotary and sinusoidal positions, over 2 pi", "model.positions rotary|sinusoidal"},
-    {"model.rotary.pairs", NULL, HARK_OPTION_ENUM, AT(model.rotary.pairs), "half", HARK_ROTARY_PAIRS_WORDS, TRAIN, NULL,
-     "features that turn together: (2j, 2j+1) or (j, j + head_dim/2)", ROTARY},
-    {"model.rotary.learned", "rotary-learned", HARK_OPTION_ENUM, AT(model.rotary.learned), "none", HARK_ROTARY_LEARNED_WORDS, TRAIN, NULL,
-     "who learns rates of its own, which start at the static ones; head: every key head", ROTARY},
-    {"model.rotary.fraction", NULL, HARK_OPTION_FLOAT, AT(model.rotary.fraction), "1", "(0, 1]", TRAIN, NULL,
-     "part of the pairs that turns, those of the highest rates (p-RoPE, arXiv 2410.06205)", ROTARY},
-    {"model.rotary.scaling", "rotary-scaling", HARK_OPTION_ENUM, AT(model.rotary.scaling), "none", HARK_ROTARY_SCALING_WORDS, SWAPS, NULL,
-     "static rates for contexts longer than that of training: interpolated positions, a larger base, YaRN (arXiv 2309.00071), Llama 3's, a "
-     "base that grows with the text, or LongRoPE (arXiv 2402.13753)",
-     ROTARY},
-    {"model.rotary.scaling_factor", "rotary-factor", HARK_OPTION_FLOAT, AT(model.rotary.scaling_factor), "1", "[1, inf)", SWAPS, "S",
-     "how many times longer, for the scaling", SCALED},
-    {"model.rotary.original_context", NULL, HARK_OPTION_INT, AT(model.rotary.original_context), "0", "[0, 16777216]", SWAPS, NULL,
-     "tokens of the windows that the rates were trained on, which the scaling refers to; 0: model.context", SCALED},
-    {"model.rotary.ramp", NULL, HARK_OPTION_ENUM, AT(model.rotary.ramp), "pair", HARK_ROTARY_RAMP_WORDS, SWAPS, NULL,
-     "yarn: the part of a rate that is kept is linear in the index of the pair, as in published models, or in its turns, as the paper "
-     "prints "
-     "it",
-     "model.rotary.scaling yarn"},
-    {"model.rotary.beta_fast", NULL, HARK_OPTION_FLOAT, AT(model.rotary.beta_fast), "32", "(0, inf)", SWAPS, NULL,
-     "yarn: turns within the original context from which on a pair keeps its rate", "model.rotary.scaling yarn"},
-    {"model.rotary.beta_slow", NULL, HARK_OPTION_FLOAT, AT(model.rotary.beta_slow), "1", "(0, inf)", SWAPS, NULL,
-     "yarn: turns up to which a pair is slowed down by the whole factor", "model.rotary.scaling yarn"},
-    {"model.rotary.truncate", NULL, HARK_OPTION_BOOL, AT(model.rotary.truncate), "true", NULL, SWAPS, NULL,
-     "yarn: the ramp begins and ends at whole pairs", "model.rotary.scaling yarn"},
-    {"model.rotary.attention_factor", NULL, HARK_OPTION_FLOAT, AT(model.rotary.attention_factor), "0", "[0, inf)", SWAPS, NULL,
-     "yarn, longrope: what turned queries and keys are multiplied by; 0: by the formula of the scaling",
-     "model.rotary.scaling yarn|longrope"},
-    {"model.rotary.mscale", NULL, HARK_OPTION_FLOAT, AT(model.rotary.mscale), "0", "[0, inf)", SWAPS, NULL,
-     "yarn: with mscale_all_dim the factor is (0.1 mscale ln s + 1) / (0.1 mscale_all_dim ln s + 1); 0: none", "model.rotary.scaling yarn"},
-    {"model.rotary.mscale_all_dim", NULL, HARK_OPTION_FLOAT, AT(model.rotary.mscale_all_dim), "0", "[0, inf)", SWAPS, NULL,
-     "yarn: see mscale", "model.rotary.scaling yarn"},
-    {"model.rotary.low_freq_factor", NULL, HARK_OPTION_FLOAT, AT(model.rotary.low_freq_factor), "1", "(0, inf)", SWAPS, NULL,
-     "llama3: turns within the original context up to which a pair is slowed down by the whole factor", "model.rotary.scaling llama3"},
-    {"model.rotary.high_freq_factor", NULL, HARK_OPTION_FLOAT, AT(model.rotary.high_freq_factor), "4", "(0, inf)", SWAPS, NULL,
-     "llama3: turns from which on a pair keeps its rate", "model.rotary.scaling llama3"},
-    {"model.rotary.short_factor", NULL, HARK_OPTION_LIST, AT(model.rotary.short_factor), "", NULL, SWAPS, "X,...",
-     "longrope: what the rate of every pair that turns is divided by in texts up to the original context", "model.rotary.scaling longrope"},
-    {"model.rotary.long_factor", NULL, HARK_OPTION_LIST, AT(model.rotary.long_factor), "", NULL, SWAPS, "X,...",
-     "longrope: the same in longer texts", "model.rotary.scaling longrope"},
-    {"model.attention.structure", "structure", HARK_OPTION_LAYERS, AT(model.attention.structure), "dense", HARK_STRUCTURE_WORDS, SWAPS,
-     NULL, "which keys a query sees; several words are those of the layers in turn", NULL},
-    {"model.attention.window", "window", HARK_OPTION_INT, AT(model.attention.window), "128", "[0, 16777216]", SWAPS, NULL,
-     "positions to each side that structure window sees", "model.attention.structure window"},
-    {"model.attention.hierarchy_block", "hierarchy-block", HARK_OPTION_INT, AT(model.attention.hierarchy_block), "16", "[2, 1048576]",
-     SWAPS, "NR", "tokens of a block of structure hierarchical, even", HIERARCHICAL},
-    {"model.attention.partition", "partition", HARK_OPTION_ENUM, AT(model.attention.partition), "neighbour", HARK_PARTITION_WORDS, SWAPS,
-     NULL, "blocks of structure hierarchical meet those beside them, or the other half of their parent", HIERARCHICAL},
-    {"model.attention.coarse_query", "coarse-query", HARK_OPTION_ENUM, AT(model.attention.coarse_query), "default", HARK_COARSE_QUERY_WORDS,
-     SWAPS, NULL, "what meets the coarse keys of structure hierarchical: the first query of a cell (default) or every query", HIERARCHICAL},
-    {"model.attention.hierarchical_bias", "hierarchical-bias", HARK_OPTION_BOOL, AT(model.attention.hierarchical_bias), "false", NULL,
-     TRAIN, NULL, "learned bias by distance in the tokens of each level, for structure hierarchical", HIERARCHICAL},
-    {"model.attention.kernel", "kernel", HARK_OPTION_ENUM, AT(model.attention.kernel), "exp", HARK_KERNEL_WORDS, SWAPS, NULL,
-     "similarity of query and key: exp(q.k / sqrt(d)) or exp(-|q - k|^2 / (2 sigma^2))", NOT_FINITE},
-    {"model.attention.sigma", "sigma", HARK_OPTION_FLOAT, AT(model.attention.sigma), "1", "(0, inf)", SWAPS, NULL, "width of kernel rbf",
-     "model.attention.kernel rbf"},
-    {"model.attention.forget_gate", "forget-gate", HARK_OPTION_BOOL, AT(model.attention.forget_gate), "false", NULL, SWAPS, NULL,
-     "learned forget gates add to the logits (FoX, arXiv 2503.02130)", NULL},
-    {"model.attention.unbiased", NULL, HARK_OPTION_BOOL, AT(model.attention.unbiased), "false", NULL, TRAIN, NULL,
-     "no biases in attention's projections where model.bias has them elsewhere", "model.bias true"},
-    {"model.attention.normalisation", "normalisation", HARK_OPTION_LAYERS, AT(model.attention.normalisation), "softmax",
-     HARK_NORMALISATION_WORDS, SWAPS, NULL, "kernel smoothing, or kernel ridge regression of the values on the keys (structure dense)",
-     NULL},
-    {"model.attention.ridge", "ridge", HARK_OPTION_FLOAT, AT(model.attention.ridge), "1", "(0, inf)", SWAPS, NULL,
-     "lambda of normalisation cme, or c of lambda = c context^ridge_power", CME},
-    {"model.attention.ridge_power", "ridge-power", HARK_OPTION_FLOAT, AT(model.attention.ridge_power), "0", "[0, 1]", SWAPS, NULL,
-     "power of the context in the ridge of normalisation cme", CME},
-    {"model.attention.ridge_learned", "ridge-learned", HARK_OPTION_BOOL, AT(model.attention.ridge_learned), "false", NULL, TRAIN, NULL,
-     "every head learns a ridge of its own, at train.positional_rate", CME},
-    {"model.attention.sigma_learned", "sigma-learned", HARK_OPTION_BOOL, AT(model.attention.sigma_learned), "false", NULL, TRAIN, NULL,
-     "every head learns a sigma of its own, for normalisation cme and kernel rbf", CME ", model.attention.kernel rbf"},
-    {"model.attention.unit", "unit-norm", HARK_OPTION_BOOL, AT(model.attention.unit), "false", NULL, SWAPS, NULL,
-     "divide queries and keys by their lengths before the kernel of normalisation cme", CME},
-    {"model.attention.dropout", "attention-dropout", HARK_OPTION_FLOAT, AT(model.attention.dropout), "0", "[0, 1)", TRAIN, NULL,
-     "dropout on the attention weights", NULL},
-    {"model.ahca.chunk", "chunk", HARK_OPTION_ENUM, AT(model.ahca.chunk), "fixed", HARK_AHCA_CHUNK_WORDS, TRAIN, NULL,
-     "how ahca cuts a sequence: chunks of chunk_size tokens, behind a delimiter, at valleys of similarity, or where a learned probability "
-     "says",
-     AHCA},
-    {"model.ahca.chunk_size", "chunk-size", HARK_OPTION_INT, AT(model.ahca.chunk_size), "64", "[1, 16777216]", TRAIN, NULL,
-     "tokens of a fixed chunk, and what learned ones have on average", AHCA},
-    {"model.ahca.chunk_minimum", NULL, HARK_OPTION_INT, AT(model.ahca.chunk_minimum), "0", "[0, 16777216]", TRAIN, NULL,
-     "fewest tokens of a chunk that is not fixed, for which memory is made; 0: a quarter of chunk_size", AHCA ", model.ahca.chunk !fixed"},
-    {"model.ahca.chunk_maximum", NULL, HARK_OPTION_INT, AT(model.ahca.chunk_maximum), "0", "[0, 16777216]", TRAIN, NULL,
-     "most tokens of a chunk that is not fixed; 0: four times chunk_size", AHCA ", model.ahca.chunk !fixed"},
-    {"model.ahca.delimiter", NULL, HARK_OPTION_INT, AT(model.ahca.delimiter), "0", "[0, 2147483647]", TRAIN, "ID",
-     "token behind which a chunk ends, with chunk delimiter", AHCA ", model.ahca.chunk delimiter"},
-    {"model.ahca.more_delimiters", NULL, HARK_OPTION_LIST, AT(model.ahca_delimiters), "", NULL, TRAIN, "ID",
-     "further tokens behind which a chunk ends, with chunk delimiter; at most 16", AHCA ", model.ahca.chunk delimiter"},
-    {"model.ahca.window", NULL, HARK_OPTION_INT, AT(model.ahca.window), "8", "[1, 16777216]", TRAIN, NULL,
-     "tokens to each side that chunk semantic compares", AHCA ", model.ahca.chunk semantic"},
-    {"model.ahca.threshold", NULL, HARK_OPTION_FLOAT, AT(model.ahca.threshold), "0.5", "[-10, 10]", TRAIN, NULL,
-     "standard deviations above the mean depth from which chunk semantic cuts", AHCA ", model.ahca.chunk semantic"},
-    {"model.ahca.primary_slots", "primary-slots", HARK_OPTION_INT, AT(model.ahca.primary_slots), "4", "[1, 65536]", TRAIN, "C1",
-     "tokens that a chunk is compressed to", AHCA},
-    {"model.ahca.secondary_slots", "secondary-slots", HARK_OPTION_INT, AT(model.ahca.secondary_slots), "64", "[1, 1048576]", TRAIN, "C2",
-     "tokens that all chunks of a sequence together are compressed to", AHCA},
-    {"model.ahca.selected", "selected", HARK_OPTION_INT, AT(model.ahca.selected), "16", "[1, 1048576]", TRAIN, "CS",
-     "of these, those that every chunk attends to", AHCA},
-    {"model.ahca.primary_pool", NULL, HARK_OPTION_ENUM, AT(model.ahca.primary_pool), "attention", HARK_AHCA_POOL_WORDS, TRAIN, NULL,
-     "how a chunk's tokens become slots", AHCA},
-    {"model.ahca.secondary_pool", NULL, HARK_OPTION_ENUM, AT(model.ahca.secondary_pool), "average", HARK_AHCA_POOL_WORDS, TRAIN, NULL,
-     "how the slots of a sequence become global tokens", AHCA},
-    {"model.ahca.primary_width", NULL, HARK_OPTION_INT, AT(model.ahca.primary_width), "0", "[0, 1048576]", TRAIN, NULL,
-     "features of a slot, a multiple of heads; 0: width", AHCA},
-    {"model.ahca.secondary_width", NULL, HARK_OPTION_INT, AT(model.ahca.secondary_width), "0", "[0, 1048576]", TRAIN, NULL,
-     "features of a global token; 0: primary_width", AHCA},
-    {"model.ahca.select", "select", HARK_OPTION_ENUM, AT(model.ahca.select), "score", HARK_AHCA_SELECT_WORDS, TRAIN, NULL,
-     "which global tokens are selected: largest learned score, norm or product with the mean query, or medoids of clusters", AHCA},
-    {"model.ahca.join", NULL, HARK_OPTION_ENUM, AT(model.ahca.join), "once", HARK_AHCA_JOIN_WORDS, TRAIN, NULL,
-     "chunks attend to the selected tokens once, or before every layer", AHCA},
-    {"model.ahca.depth", NULL, HARK_OPTION_ENUM, AT(model.ahca.depth), "capacity", HARK_AHCA_DEPTH_WORDS, TRAIN, NULL,
-     "layers of a chunk: by rank within a capacity, or the paper's share of the largest score", AHCA DEEP},
-    {"model.ahca.depth_score", NULL, HARK_OPTION_ENUM, AT(model.ahca.depth_score), "chunk", HARK_AHCA_DEPTH_SCORE_WORDS, TRAIN, NULL,
-     "what tells the depth: the chunk, or the norm of what it got from the selected tokens", AHCA DEEP},
-    {"model.ahca.capacity", "capacity", HARK_OPTION_FLOAT, AT(model.ahca.capacity), "0.5", "[0, 1]", TRAIN, NULL,
-     "part of the chunks that goes on from each layer to the next, with depth capacity", OF_CAPACITY ", model.ahca.capacities none"},
-    {"model.ahca.capacities", NULL, HARK_OPTION_LIST, AT(model.ahca_capacities), "", NULL, TRAIN, "X",
-     "part of the chunks that has each layer from the second on, numbers from 1 to 0 that do not grow; empty: powers of capacity",
-     OF_CAPACITY},
-    {"model.ahca.ratio_weight", NULL, HARK_OPTION_FLOAT, AT(model.ahca.ratio_weight), "0.03", "[0, inf)", TRAIN, NULL,
-     "of the loss that keeps learned chunks near chunk_size", AHCA ", model.ahca.chunk learned"},
-    {"model.ahca.ponder_weight", NULL, HARK_OPTION_FLOAT, AT(model.ahca.ponder_weight), "0.02", "[0, inf)", TRAIN, NULL,
-     "of the loss for depth, with depth capacity", OF_CAPACITY},
-    {"model.ahca.head", NULL, HARK_OPTION_ENUM, AT(model.ahca.head), "data", HARK_AHCA_HEAD_WORDS, TRAIN, NULL,
-     "what ahca tells: what the data have (classes of sequences, labels of tokens, or with data.format vectors numbers, which is "
-     "regression), or with reconstruction the tokens that it read",
-     AHCA},
-    {"model.ahca.output", NULL, HARK_OPTION_ENUM, AT(model.ahca.output), "chunks", HARK_AHCA_OUTPUT_WORDS, TRAIN, NULL,
-     "what goes through the layers: the chunks' slots, or the selected tokens, which then attend to all global ones", AHCA},
-    {"model.ahca.layer", NULL, HARK_OPTION_ENUM, AT(model.ahca.layer), "block", HARK_AHCA_LAYER_WORDS, TRAIN, NULL,
-     "attention among a chunk's slots and a feed-forward layer, or relu(W h + b)", AHCA},
-    {"model.ahca.primary_depth", NULL, HARK_OPTION_INT, AT(model.ahca.primary_depth), "1", "[1, 2]", TRAIN, NULL,
-     "linear layers in front of the primary pool", AHCA},
-    {"model.ahca.secondary_depth", NULL, HARK_OPTION_INT, AT(model.ahca.secondary_depth), "1", "[1, 2]", TRAIN, NULL,
-     "linear layers in front of the secondary pool", AHCA},
-    {"model.latent.form", "latent-form", HARK_OPTION_ENUM, AT(model.latent.form), "transformer", HARK_LATENT_FORM_WORDS, TRAIN, NULL,
-     "latent: layers of features and attention (X, C.1), or one layer of features that a class query asks (X, 5.1)", LATENT},
-    {"model.latent.skip", NULL, HARK_OPTION_BOOL, AT(model.latent.skip), "true", NULL, TRAIN, NULL, "skip connections of form transformer",
-     LATENT},
-    {"model.latent.aggregate", "aggregate", HARK_OPTION_ENUM, AT(model.latent.aggregate), "query", HARK_LATENT_AGGREGATE_WORDS, TRAIN, NULL,
-     "what stands for a sequence in latent: attention of a learned class encoding, or the mean of its rows", LATENT},
-    {"model.latent.norm", "latent-norm", HARK_OPTION_ENUM, AT(model.latent.norm), "2", HARK_BOUND_WORDS, TRAIN, NULL,
-     "r of the norms that are bounded: every matrix is projected after each step; none: free", LATENT},
-    {"model.latent.operator_norm", "operator-norm", HARK_OPTION_FLOAT, AT(model.latent.operator_norm), "3", "[0, inf)", TRAIN, NULL,
-     "largest operator norm of a matrix of latent; 0: free", LATENT},
-    {"model.latent.matrix_norm", "matrix-norm", HARK_OPTION_FLOAT, AT(model.latent.matrix_norm), "3", "[0, inf)", TRAIN, NULL,
-     "largest (r, s)-norm of a matrix of latent, with r 2 the Frobenius norm; 0: free", LATENT},
-    {"model.latent.range", NULL, HARK_OPTION_FLOAT, AT(model.latent.range), "0.5", "[0, inf)", TRAIN, NULL,
-     "radius of the ball that latent's outputs are brought to; 0: none", LATENT},
-    {"model.finite.map", "finite-map", HARK_OPTION_ENUM, AT(model.finite.map), "linear", HARK_FINITE_MAP_WORDS, TRAIN, NULL,
-     "how finite makes covariates and responses of tokens: linearly, or with a hidden layer of feed_forward_width", FINITE},
-    {"model.finite.covariates", "covariates", HARK_OPTION_INT, AT(model.finite.covariates), "8", "[1, 32768]", TRAIN, NULL,
-     "features of a covariate of finite", FINITE},
-    {"model.finite.ridge", NULL, HARK_OPTION_FLOAT, AT(model.finite.ridge), "1", "(0, inf)", TRAIN, NULL,
-     "ridge of finite's regression, or where it starts", FINITE},
-    {"model.finite.ridge_learned", NULL, HARK_OPTION_BOOL, AT(model.finite.ridge_learned), "true", NULL, TRAIN, NULL,
-     "the ridge is learned", FINITE},
+#define MODEL_OPTION(member, flags, type, initial, range, commands, argument, help, needs, bond, stored, place)                            \
+  {HARK_MODEL_PREFIX #member, flags, HARK_OPTION_##type, AT(model.member), initial, range, commands, argument, help, needs},
+    HARK_MODEL_OPTIONS(MODEL_OPTION)
+#undef MODEL_OPTION
     /* data */
     {"data.format", "format", HARK_OPTION_ENUM, AT(data.format), "corpus", FORMAT_WORDS, DATA, NULL,
      "corpus: text to continue; else labelled examples: a folder that hark data make wrote (examples), or files of a format", NULL},
@@ -458,51 +237,25 @@ const char *hark_config_format(const hark_config *config) {
   return config->data.format > 1 ? hark_examples_format_name(config->data.format - 2) : "";
 }
 
-static bool ends_with(const char *text, const char *ending) {
-  const size_t length = strlen(text), part = strlen(ending);
-  return length >= part && strcmp(text + length - part, ending) == 0;
+/* Weights go with their vocabulary. */
+hark_bond hark_config_bond(const char *option) {
+  const hark_model_option *const row = hark_model_option_find(option);
+  if (row != NULL) return row->bond;
+  return strcmp(option, "data.tokenizer") == 0 || strncmp(option, "data.subwords.", 14) == 0 ? HARK_BOND_WEIGHTS : HARK_BOND_NONE;
 }
 
-hark_bond hark_config_bond(const char *option) {
-  static const char *const meanings[] = {"model.heads",
-                                         "model.norm_epsilon",
-                                         "model.rotary.base",
-                                         "model.rotary.pairs",
-                                         "model.rotary.scaling",
-                                         "model.rotary.scaling_factor",
-                                         "model.rotary.original_context",
-                                         "model.rotary.ramp",
-                                         "model.rotary.beta_fast",
-                                         "model.rotary.beta_slow",
-                                         "model.rotary.truncate",
-                                         "model.rotary.attention_factor",
-                                         "model.rotary.mscale",
-                                         "model.rotary.mscale_all_dim",
-                                         "model.rotary.low_freq_factor",
-                                         "model.rotary.high_freq_factor",
-                                         "model.rotary.short_factor",
-                                         "model.rotary.long_factor",
-                                         "model.positional_stretch",
-                                         "model.pooling",
-                                         "model.attention.structure",
-                                         "model.attention.window",
-                                         "model.attention.hierarchy_block",
-                                         "model.attention.partition",
-                                         "model.attention.coarse_query",
-                                         "model.attention.kernel",
-                                         "model.attention.sigma",
-                                         "model.attention.normalisation",
-                                         "model.attention.ridge",
-                                         "model.attention.ridge_power",
-                                         "model.attention.unit"};
-  if (strcmp(option, "data.tokenizer") == 0 || strncmp(option, "data.subwords.", 14) == 0) return HARK_BOND_WEIGHTS;
-  if (strncmp(option, "model.", 6) != 0 || strcmp(option, "model.recompute") == 0 || strcmp(option, "model.embedding_deviation") == 0 ||
-      strcmp(option, "model.initialisation") == 0 || ends_with(option, "dropout") || ends_with(option, "latent.norm") ||
-      ends_with(option, "operator_norm") || ends_with(option, "matrix_norm"))
-    return HARK_BOND_NONE;
-  for (size_t i = 0; i < sizeof meanings / sizeof meanings[0]; i++)
-    if (strcmp(option, meanings[i]) == 0) return HARK_BOND_MEANING;
-  return HARK_BOND_WEIGHTS;
+hark_status hark_config_read_list(hark_context *context, hark_options *set, hark_config *config, const char *name, const char *expected) {
+  const hark_model_list *const list = hark_model_list_of(name);
+  const hark_string_list *const texts = hark_model_option_value(hark_model_option_find(name), &config->model);
+  hark_model_list_clear(list, &config->model);
+  for (int64_t i = 0; i < texts->count; i++) {
+    const hark_list_reading reading = hark_model_list_read(list, texts->items[i], &config->model);
+    if (reading == HARK_LIST_READ) continue;
+    hark_model_list_clear(list, &config->model);
+    if (reading == HARK_LIST_FULL) return hark_options_complain(context, set, name, "more than %d numbers", (int)list->most);
+    return hark_options_complain(context, set, name, "\"%.40s\" given, expected %s", texts->items[i], expected);
+  }
+  return HARK_OK;
 }
 
 static bool same_list(const hark_string_list *a, const hark_string_list *b) {
@@ -563,7 +316,7 @@ static hark_status check_hierarchy(hark_context *context, hark_options *set, con
   if (config->model.attention.hierarchy_block % 2 != 0)
     HARK_TRY(hark_options_complain(context, set, "model.attention.hierarchy_block",
                                    "hierarchy_block is %" PRId64 ", expected an even number", config->model.attention.hierarchy_block));
-  if (config->model.attention.coarse_query == HARK_COARSE_QUERY_MEAN && config->model.architecture == HARK_ARCHITECTURE_decoder)
+  if (config->model.attention.coarse_query == HARK_COARSE_QUERY_MEAN && config->model.architecture == HARK_ARCHITECTURE_DECODER)
     HARK_TRY(hark_options_complain(context, set, "model.attention.coarse_query",
                                    "a decoder is causal and a mean of queries knows later ones, expected first or exact"));
   if (config->model.attention.forget_gate)
@@ -574,7 +327,7 @@ static hark_status check_hierarchy(hark_context *context, hark_options *set, con
 
 /* Models of real vectors have what their theorems say where nothing else is asked for. */
 static void settle_vectors(const hark_options *set, hark_config *config) {
-  const bool latent = config->model.architecture == HARK_ARCHITECTURE_latent;
+  const bool latent = config->model.architecture == HARK_ARCHITECTURE_LATENT;
   if (!hark_architecture_of(config->model.architecture)->predicts_vectors) return;
   if (hark_options_source(set, "model.positions") == HARK_SOURCE_DEFAULT) config->model.positions = HARK_POSITIONS_NONE;
   if (hark_options_source(set, "model.activation") == HARK_SOURCE_DEFAULT) config->model.activation = HARK_ACTIVATION_RELU;
@@ -607,17 +360,17 @@ static void settle_tokenizer(const hark_options *set, hark_config *config) {
 
 /* Labelled examples, and models that need them. */
 static hark_status settle_examples(hark_context *context, hark_options *set, hark_config *config) {
-  const bool examples = hark_config_has_examples(config), encoder = config->model.architecture == HARK_ARCHITECTURE_encoder;
+  const bool examples = hark_config_has_examples(config), encoder = config->model.architecture == HARK_ARCHITECTURE_ENCODER;
   if (encoder && !examples)
     HARK_TRY(hark_options_complain(context, set, "model.architecture data.format",
                                    "an encoder tells classes of examples, expected a data.format other than corpus"));
-  if (config->model.architecture != HARK_ARCHITECTURE_decoder && config->model.attention.forget_gate)
+  if (config->model.architecture != HARK_ARCHITECTURE_DECODER && config->model.attention.forget_gate)
     HARK_TRY(
         hark_options_complain(context, set, "model.attention.forget_gate model.architecture", "forget gates need architecture decoder"));
-  if (config->model.architecture == HARK_ARCHITECTURE_masked_encoder && hark_config_has_sentences(config))
+  if (config->model.architecture == HARK_ARCHITECTURE_MASKED_ENCODER && hark_config_has_sentences(config))
     HARK_TRY(hark_options_complain(context, set, "model.architecture data.unit",
                                    "a masked encoder reads windows of text or examples, expected data.unit: text"));
-  if (config->model.architecture == HARK_ARCHITECTURE_ahca && config->model.initialisation != HARK_INITIALISATION_GPT2)
+  if (config->model.architecture == HARK_ARCHITECTURE_AHCA && config->model.initialisation != HARK_INITIALISATION_GPT2)
     HARK_TRY(hark_options_complain(context, set, "model.initialisation model.architecture",
                                    "ahca has initial weights of its own, expected no initialisation xavier"));
   HARK_TRY(check_vectors(context, set, config));
@@ -631,7 +384,7 @@ static hark_status settle_examples(hark_context *context, hark_options *set, har
     HARK_TRY(hark_options_complain(context, set, "data.length_limit model.context",
                                    "length_limit %" PRId64 " keeps more tokens than the model's context of %" PRId64,
                                    config->data.length_limit, config->model.context));
-  if (config->data.length_limit > 0 && config->model.architecture == HARK_ARCHITECTURE_finite)
+  if (config->data.length_limit > 0 && config->model.architecture == HARK_ARCHITECTURE_FINITE)
     HARK_TRY(hark_options_complain(context, set, "data.length_limit model.architecture",
                                    "finite reads the mask as a sequence's last token, which length_limit would cut off"));
   return HARK_OK;
@@ -685,7 +438,7 @@ static void note_derived(hark_options *set, const hark_config *config) {
 
 hark_status hark_config_finish(hark_context *context, hark_options *set, hark_config *config) {
   if (config->model.key_heads == 0) config->model.key_heads = config->model.heads;
-  if (config->model.architecture == HARK_ARCHITECTURE_ahca && hark_options_source(set, "model.positions") == HARK_SOURCE_DEFAULT)
+  if (config->model.architecture == HARK_ARCHITECTURE_AHCA && hark_options_source(set, "model.positions") == HARK_SOURCE_DEFAULT)
     config->model.positions = HARK_POSITIONS_LEARNED;
   settle_vectors(set, config);
   if (config->model.feed_forward_width == 0) config->model.feed_forward_width = 4 * config->model.width;

@@ -13,10 +13,10 @@
 #include "data/corpus.h"
 #include "data/masking.h"
 #include "io/options.h"
+#include "models/model_options.h"
 #include "models/network.h"
 
 /* The words of the enums stand in the table in this order. */
-typedef enum hark_model_type { HARK_MODEL_GPT } hark_model_type;
 typedef enum hark_schedule {
   HARK_SCHEDULE_CONSTANT,
   HARK_SCHEDULE_COSINE,
@@ -32,60 +32,7 @@ typedef enum hark_extend { HARK_EXTEND_CONTINUE, HARK_EXTEND_RESTART, HARK_EXTEN
 typedef enum hark_long_sentences { HARK_LONG_CUT, HARK_LONG_REFUSE } hark_long_sentences;
 
 typedef struct hark_config {
-  struct {
-    int type;         /* hark_model_type */
-    int architecture; /* hark_architecture_kind */
-    int64_t layers, heads, key_heads /* 0: heads */, width, feed_forward_width /* 0: 4 * width */, context;
-    int activation; /* hark_activation */
-    int norm;       /* hark_norm */
-    double norm_epsilon;
-    int64_t attention_width /* 0: width */;
-    int pooling; /* hark_pooling */
-    int64_t head_width /* 0: feed_forward_width */;
-    int positions;          /* hark_positions */
-    const char *positional; /* an expression of hark/positional.h; "": none */
-    int positional_scope;   /* hark_positional_scope */
-    double positional_stretch;
-    struct {
-      double base;
-      int pairs;   /* hark_rotary_pairs */
-      int learned; /* hark_rotary_learned */
-      double fraction;
-      int scaling; /* hark_rotary_scaling */
-      double scaling_factor;
-      int64_t original_context; /* 0: context */
-      int ramp;                 /* hark_rotary_ramp_unit */
-      double beta_fast, beta_slow;
-      bool truncate;
-      double attention_factor, mscale, mscale_all_dim; /* 0: by formula; 0: none */
-      double low_freq_factor, high_freq_factor;
-      hark_string_list short_factor, long_factor;      /* as they are written */
-      hark_rotary_factors short_factors, long_factors; /* no options: what was read of them */
-    } rotary;
-    bool tie_embeddings, bias, recompute;
-    int initialisation; /* hark_initialisation */
-    double dropout, embedding_dropout, embedding_deviation;
-    struct {
-      hark_layer_choice structure; /* hark_attention_structure */
-      int64_t window;
-      int64_t hierarchy_block;
-      int partition;    /* hark_hierarchy_partition */
-      int coarse_query; /* hark_coarse_query */
-      bool hierarchical_bias;
-      int kernel; /* hark_attention_kernel */
-      double sigma;
-      bool forget_gate, unbiased;
-      hark_layer_choice normalisation; /* hark_attention_normalisation */
-      double ridge, ridge_power;
-      bool ridge_learned, sigma_learned, unit;
-      double dropout;
-    } attention;
-    hark_ahca_config ahca;
-    hark_latent_config latent;
-    hark_finite_config finite;
-    hark_string_list ahca_delimiters; /* of ahca.more_delimiters, as they are written */
-    hark_string_list ahca_capacities; /* of ahca.capacities */
-  } model;
+  hark_network_config model; /* its options (models/model_options.h); what the data say of it is not known here */
   struct {
     int format; /* 0: a corpus; 1: examples in a folder that says their format; then the formats in their order */
     hark_string_list paths, validation_paths, test_paths;
@@ -149,7 +96,7 @@ static inline bool hark_config_has_examples(const hark_config *config) { return 
 
 /* Learns to tell the tokens that it reads. */
 static inline bool hark_config_reconstructs(const hark_config *config) {
-  return config->model.architecture == HARK_ARCHITECTURE_ahca && config->model.ahca.head == HARK_AHCA_RECONSTRUCTION;
+  return config->model.architecture == HARK_ARCHITECTURE_AHCA && config->model.ahca.head == HARK_AHCA_RECONSTRUCTION;
 }
 
 /* How tokens are hidden from a model that tells hidden ones. */
@@ -158,15 +105,14 @@ static inline hark_masking hark_config_masking(const hark_config *config, int32_
       .seed = (uint64_t)config->train.seed, .stream = stream, .fraction = config->train.mask_fraction, .vocabulary = vocabulary};
 }
 
+/* Reads the numbers of an option of the model that is a list; what is wrong becomes a problem. Errors: HARK_OUT_OF_MEMORY. */
+HARK_MUST_CHECK hark_status hark_config_read_list(hark_context *context, hark_options *set, hark_config *config, const char *name,
+                                                  const char *expected);
+
 /* The format that data.format names; "": the folder of the examples says. */
 const char *hark_config_format(const hark_config *config);
 
 /* What an option says about weights that are there already. */
-typedef enum hark_bond {
-  HARK_BOND_NONE,    /* nothing: how long, how fast, with which dropout */
-  HARK_BOND_MEANING, /* the same weights fit, and mean something else */
-  HARK_BOND_WEIGHTS  /* which weights there are, and what they mean */
-} hark_bond;
 hark_bond hark_config_bond(const char *option);
 
 /* Two configurations agree in an option. */

@@ -2,51 +2,16 @@
 #include "train/config_ahca.h"
 
 #include <inttypes.h>
-#include <string.h>
 
-#include "io/number.h"
+#define CAPACITIES "numbers from 1 to 0 that do not grow from layer to layer"
 
-/* The tokens of model.ahca.more_delimiters, several of which may stand in one item: "10,13". */
-static hark_status read_delimiters(hark_context *context, hark_options *set, hark_config *config) {
-  hark_ahca_config *ahca = &config->model.ahca;
-  ahca->more_delimiter_count = 0;
-  for (int64_t i = 0; i < config->model.ahca_delimiters.count; i++) {
-    for (const char *at = config->model.ahca_delimiters.items[i]; *at != '\0';) {
-      const size_t length = strcspn(at, ", ");
-      int64_t id = 0;
-      if (length > 0 && (!hark_number_read_whole(at, length, &id) || id < 0 || id > INT32_MAX))
-        return hark_options_complain(context, set, "model.ahca.more_delimiters", "\"%.40s\" given, expected numbers of tokens from 0 on",
-                                     config->model.ahca_delimiters.items[i]);
-      if (length > 0 && ahca->more_delimiter_count == HARK_AHCA_DELIMITERS)
-        return hark_options_complain(context, set, "model.ahca.more_delimiters", "more than %d tokens", HARK_AHCA_DELIMITERS);
-      if (length > 0) ahca->more_delimiters[ahca->more_delimiter_count++] = (int32_t)id;
-      at += length + (at[length] != '\0');
-    }
-  }
-  return HARK_OK;
-}
-
-/* The numbers of model.ahca.capacities, several of which may stand in one item: "0.5,0.25". */
-static hark_status read_capacities(hark_context *context, hark_options *set, hark_config *config) {
-  hark_ahca_config *ahca = &config->model.ahca;
-  ahca->capacity_count = 0;
-  for (int64_t i = 0; i < config->model.ahca_capacities.count; i++) {
-    for (const char *at = config->model.ahca_capacities.items[i]; *at != '\0';) {
-      const size_t length = strcspn(at, ", ");
-      const double most = ahca->capacity_count > 0 ? ahca->capacities[ahca->capacity_count - 1] : 1;
-      double capacity = 0;
-      if (length > 0 && ahca->capacity_count == HARK_AHCA_CAPACITIES)
-        return hark_options_complain(context, set, "model.ahca.capacities", "more than %d numbers", HARK_AHCA_CAPACITIES);
-      if (length > 0 && (!hark_number_read(at, length, &capacity) || !(capacity >= 0 && capacity <= most))) {
-        ahca->capacity_count = 0;
-        return hark_options_complain(context, set, "model.ahca.capacities",
-                                     "\"%.40s\" given, expected numbers from 1 to 0 that do not grow from layer to layer",
-                                     config->model.ahca_capacities.items[i]);
-      }
-      if (length > 0) ahca->capacities[ahca->capacity_count++] = capacity;
-      at += length + (at[length] != '\0');
-    }
-  }
+/* Of each layer no larger than of the one before. */
+static hark_status check_growth(hark_context *context, hark_options *set, const hark_config *config) {
+  const double *const capacities = config->model.ahca.layer_capacities;
+  for (int32_t i = 1; i < config->model.ahca.capacity_count; i++)
+    if (capacities[i] > capacities[i - 1])
+      return hark_options_complain(context, set, "model.ahca.capacities", "%g after %g given, expected " CAPACITIES, capacities[i],
+                                   capacities[i - 1]);
   return HARK_OK;
 }
 
@@ -73,9 +38,10 @@ static hark_status check_text(hark_context *context, hark_options *set, const ha
 
 hark_status hark_config_settle_ahca(hark_context *context, hark_options *set, hark_config *config) {
   const hark_ahca_config *ahca = &config->model.ahca;
-  HARK_TRY(read_delimiters(context, set, config));
-  HARK_TRY(read_capacities(context, set, config));
-  if (config->model.architecture != HARK_ARCHITECTURE_ahca) return HARK_OK;
+  HARK_TRY(hark_config_read_list(context, set, config, "model.ahca.more_delimiters", "numbers of tokens from 0 on"));
+  HARK_TRY(hark_config_read_list(context, set, config, "model.ahca.capacities", CAPACITIES));
+  HARK_TRY(check_growth(context, set, config));
+  if (config->model.architecture != HARK_ARCHITECTURE_AHCA) return HARK_OK;
   HARK_TRY(check_text(context, set, config));
   HARK_TRY(check_capacities(context, set, config));
   if (ahca->selected > ahca->secondary_slots)

@@ -11,8 +11,8 @@
 static bool has_delimiter(const hark_ahca_config *ahca, const int32_t *tokens, int64_t count) {
   for (int64_t i = 0; i < count; i++) {
     if (tokens[i] == ahca->delimiter) return true;
-    for (int32_t d = 0; d < ahca->more_delimiter_count; d++)
-      if (tokens[i] == ahca->more_delimiters[d]) return true;
+    for (int32_t d = 0; d < ahca->other_delimiter_count; d++)
+      if (tokens[i] == ahca->other_delimiters[d]) return true;
   }
   return false;
 }
@@ -54,11 +54,11 @@ hark_status hark_delimiters_check(hark_context *context, const hark_config *conf
   const int64_t vocabulary =
       examples != NULL ? hark_examples_vocabulary_size(examples) : hark_tokenizer_size(hark_corpus_tokenizer(corpus));
   bool found = ahca->delimiter >= vocabulary; /* which the model refuses with what may be */
-  if (config->model.architecture != HARK_ARCHITECTURE_ahca || ahca->chunk != HARK_AHCA_DELIMITER) return HARK_OK;
+  if (config->model.architecture != HARK_ARCHITECTURE_AHCA || ahca->chunk != HARK_AHCA_DELIMITER) return HARK_OK;
   if (examples != NULL && hark_examples_features(examples) > 0) return HARK_OK; /* real vectors: the model says what may be */
   HARK_TRY(examples != NULL ? search_examples(context, config, examples, &found) : search_text(context, ahca, corpus, &found));
   if (found) return HARK_OK;
   return hark_fail(context, HARK_BAD_CONFIGURATION,
                    "model.ahca.delimiter: token %" PRId64 "%s never occurs in the training data, expected one that does", ahca->delimiter,
-                   ahca->more_delimiter_count > 0 ? ", or one of model.ahca.more_delimiters," : "");
+                   ahca->other_delimiter_count > 0 ? ", or one of model.ahca.more_delimiters," : "");
 }

@@ -1,6 +1,5 @@
 /* engine.c - see engine.h. */
 #include "train/engine.h"
-#include "train/config_rotary.h"
 
 #include <fnmatch.h>
 #include <math.h>
@@ -14,78 +13,25 @@ hark_decoder_config hark_engine_decoder_config(const hark_config *config, int32_
   return hark_engine_network_config(config, &task);
 }
 
-/* With the head that the data ask for, where none is. */
-static hark_ahca_config ahca_config(const hark_config *config, const hark_learning_task *task) {
-  hark_ahca_config ahca = config->model.ahca;
-  if (ahca.head == HARK_AHCA_DATA)
-    ahca.head = task->features > 0 ? HARK_AHCA_REGRESSION : task->classes > 0 ? HARK_AHCA_CLASSES : HARK_AHCA_LABELS;
-  return ahca;
+/* The head that the data ask for, where none is. */
+static int ahca_head(int head, const hark_learning_task *task) {
+  if (head != HARK_AHCA_DATA) return head;
+  return task->features > 0 ? HARK_AHCA_REGRESSION : task->classes > 0 ? HARK_AHCA_CLASSES : HARK_AHCA_LABELS;
 }
 
 hark_network_config hark_engine_network_config(const hark_config *config, const hark_learning_task *task) {
-  const bool encoder = config->model.architecture == HARK_ARCHITECTURE_encoder;
-  const bool ahca = config->model.architecture == HARK_ARCHITECTURE_ahca, classes = encoder || ahca;
-  const bool latent = config->model.architecture == HARK_ARCHITECTURE_latent,
-             finite = config->model.architecture == HARK_ARCHITECTURE_finite;
-  const hark_pooling pooling = (hark_pooling)config->model.pooling;
-  return (hark_network_config){.architecture = config->model.architecture,
-                               .attention_width = config->model.attention_width,
-                               .pooling = encoder ? pooling : HARK_POOLING_CLASS,
-                               .head_width = classes ? config->model.head_width : 0,
-                               .classes = classes ? task->classes : 0,
-                               .parts = classes ? task->parts : 0,
-                               .vocabulary = task->vocabulary,
-                               .sentences = hark_config_has_sentences(config),
-                               .layers = config->model.layers,
-                               .heads = config->model.heads,
-                               .key_heads = config->model.key_heads,
-                               .width = config->model.width,
-                               .feed_forward_width = config->model.feed_forward_width,
-                               .context = encoder ? hark_encoder_rows(pooling, config->model.context) : config->model.context,
-                               .activation = (hark_activation)config->model.activation,
-                               .norm = (hark_norm)config->model.norm,
-                               .norm_epsilon = config->model.norm_epsilon,
-                               .positions = (hark_positions)config->model.positions,
-                               .rotary_base = config->model.rotary.base,
-                               .rotary_pairs = (hark_rotary_pairs)config->model.rotary.pairs,
-                               .rotary_learned = (hark_rotary_learned)config->model.rotary.learned,
-                               .rotary_fraction = config->model.rotary.fraction,
-                               .rotary_scaling = (hark_rotary_scaling)config->model.rotary.scaling,
-                               .rotary_factor = config->model.rotary.scaling_factor,
-                               .rotary_original_context = config->model.rotary.original_context,
-                               .rotary_tuning = hark_config_rotary_tuning(config),
-                               .tie_embeddings = config->model.tie_embeddings,
-                               .bias = config->model.bias,
-                               .recompute = config->model.recompute,
-                               .dropout = config->model.dropout,
-                               .embedding_dropout = config->model.embedding_dropout,
-                               .initialisation = (hark_initialisation)config->model.initialisation,
-                               .embedding_deviation = config->model.embedding_deviation,
-                               .attention_dropout = config->model.attention.dropout,
-                               .structure = config->model.attention.structure,
-                               .window = config->model.attention.window,
-                               .hierarchy_block = config->model.attention.hierarchy_block,
-                               .partition = (hark_hierarchy_partition)config->model.attention.partition,
-                               .coarse_query = (hark_coarse_query)config->model.attention.coarse_query,
-                               .hierarchical_bias = config->model.attention.hierarchical_bias,
-                               .kernel = (hark_attention_kernel)config->model.attention.kernel,
-                               .sigma = config->model.attention.sigma,
-                               .forget_gate = config->model.attention.forget_gate,
-                               .attention_unbiased = config->model.attention.unbiased,
-                               .normalisation = config->model.attention.normalisation,
-                               .ridge = config->model.attention.ridge,
-                               .ridge_power = config->model.attention.ridge_power,
-                               .ridge_learned = config->model.attention.ridge_learned,
-                               .sigma_learned = config->model.attention.sigma_learned,
-                               .unit = config->model.attention.unit,
-                               .positional = config->model.positional,
-                               .positional_scope = (hark_positional_scope)config->model.positional_scope,
-                               .positional_stretch = config->model.positional_stretch,
-                               .ahca = ahca ? ahca_config(config, task) : (hark_ahca_config){0},
-                               .features = task->features,
-                               .responses = task->responses,
-                               .latent = latent ? config->model.latent : (hark_latent_config){0},
-                               .finite = finite ? config->model.finite : (hark_finite_config){0}};
+  const bool encoder = config->model.architecture == HARK_ARCHITECTURE_ENCODER, ahca = config->model.architecture == HARK_ARCHITECTURE_AHCA;
+  hark_network_config network = config->model;
+  network.vocabulary = task->vocabulary;
+  network.sentences = hark_config_has_sentences(config);
+  network.classes = encoder || ahca ? task->classes : 0;
+  network.parts = encoder || ahca ? task->parts : 0;
+  network.features = task->features;
+  network.responses = task->responses;
+  network.ahca.head = ahca_head(network.ahca.head, task);
+  if (encoder) network.context = hark_encoder_rows(network.pooling, network.context);
+  hark_model_forget_texts(&network);
+  return network;
 }
 
 static bool is_packed(const hark_engine *engine) { return engine->task.parts > 0; }
@@ -337,7 +283,7 @@ static hark_status make_targets(hark_context *context, hark_engine *engine, bool
 static hark_status check_vectors(hark_context *context, const hark_engine *engine) {
   const hark_architecture *const architecture = hark_architecture_of(engine->config->model.architecture);
   const bool given = engine->task.features > 0;
-  if (engine->config->model.architecture == HARK_ARCHITECTURE_ahca && engine->config->model.ahca.head == HARK_AHCA_REGRESSION && !given)
+  if (engine->config->model.architecture == HARK_ARCHITECTURE_AHCA && engine->config->model.ahca.head == HARK_AHCA_REGRESSION && !given)
     return hark_fail(context, HARK_BAD_CONFIGURATION,
                      "model.ahca.head regression tells numbers, and the data have none: expected real vectors");
   if (architecture == NULL || architecture->predicts_vectors == given || (given && architecture->may_read_vectors)) return HARK_OK;

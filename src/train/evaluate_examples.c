@@ -47,7 +47,7 @@ void hark_example_room_close(hark_context *context, hark_example_room *room) {
 }
 
 hark_example_batches_settings hark_example_settings(const hark_config *config, hark_split split, bool evaluation) {
-  const bool encoder = config->model.architecture == HARK_ARCHITECTURE_encoder;
+  const bool encoder = config->model.architecture == HARK_ARCHITECTURE_ENCODER;
   return (hark_example_batches_settings){.split = split,
                                          .order = evaluation ? HARK_ORDER_SEQUENTIAL : (hark_order)config->data.order,
                                          .seed = (uint64_t)config->train.seed,

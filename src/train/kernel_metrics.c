@@ -26,8 +26,8 @@ static int64_t kernel_count(const hark_network *decoder) {
 
 /* The scope of learned rates, where there are some. */
 static hark_positional_scope rates_scope(const hark_network *decoder) {
-  return decoder->config.rotary_learned == HARK_ROTARY_OF_MODEL   ? HARK_SCOPE_MODEL
-         : decoder->config.rotary_learned == HARK_ROTARY_OF_LAYER ? HARK_SCOPE_LAYER
+  return decoder->config.rotary.learned == HARK_ROTARY_OF_MODEL   ? HARK_SCOPE_MODEL
+         : decoder->config.rotary.learned == HARK_ROTARY_OF_LAYER ? HARK_SCOPE_LAYER
                                                                   : HARK_SCOPE_HEAD;
 }
 
@@ -41,7 +41,7 @@ static int64_t ridge_count(const hark_network *decoder) {
   const hark_network_config *config = &decoder->config;
   int64_t layers = 0;
   for (int64_t layer = 0; layer < config->layers; layer++)
-    layers += hark_layer_choice_of(&config->normalisation, layer) == HARK_NORMALISATION_CME;
+    layers += hark_layer_choice_of(&config->attention.normalisation, layer) == HARK_NORMALISATION_CME;
   return layers > 0 ? 1 + within_limit(2 * layers * config->heads) : 0;
 }
 

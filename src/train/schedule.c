@@ -79,7 +79,7 @@ static bool ignores_length(const hark_config *config) {
 
 /* What changes in the course of the training goes on from where it is. Nobody else asks for it. */
 static void keep_remaining(const hark_config *config, const hark_schedule_plan *before, int64_t step, hark_schedule_plan *plan) {
-  if (config->model.architecture != HARK_ARCHITECTURE_ahca) return;
+  if (config->model.architecture != HARK_ARCHITECTURE_AHCA) return;
   plan->remaining = hark_schedule_remaining(before, step, 1);
   plan->turned = step;
 }

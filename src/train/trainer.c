@@ -102,7 +102,7 @@ static hark_status record_kernels(training_run *trainer) {
   if (hark_kernel_metrics_count(decoder) == 0) return HARK_OK;
   begin_line(trainer);
   HARK_TRY(hark_kernel_metrics_append(trainer->context, decoder, &trainer->metrics));
-  if (hark_layer_choice_has(&decoder->config.normalisation, HARK_NORMALISATION_CME))
+  if (hark_layer_choice_has(&decoder->config.attention.normalisation, HARK_NORMALISATION_CME))
     hark_jsonl_number(&trainer->metrics, "ridge/mended_pivots", (double)trainer->engine->report.pivots);
   return end_line(trainer);
 }
@@ -231,7 +231,7 @@ static hark_status prepare(training_run *trainer, bool resume) {
   HARK_TRY(preflight(trainer));
   HARK_TRY(hark_engine_create_for(context, config, &trainer->material.task, true, &trainer->engine));
   trainer->pass_operations = hark_engine_operations(trainer->engine);
-  if (config->model.architecture == HARK_ARCHITECTURE_ahca) trainer->engine->statistics = &trainer->statistics;
+  if (config->model.architecture == HARK_ARCHITECTURE_AHCA) trainer->engine->statistics = &trainer->statistics;
   HARK_TRY(hark_material_prepare(context, &trainer->material));
   const uint64_t checksum = trainer->material.checksum;
   if (begun.there && begun.state.corpus_checksum != checksum) return refuse_material(trainer);

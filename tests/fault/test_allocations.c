@@ -233,7 +233,7 @@ static hark_status make_and_step(hark_context *context, model_work *m, const har
   HARK_TRY(hark_engine_train_examples(context, m->engine, batch, 0, 0.5, &pass));
   HARK_TRY(hark_engine_finish_step(context, m->engine, 1, 1e-3, pass.loss, &result));
   static hark_ahca_statistics statistics;
-  if (m->config.model.architecture == HARK_ARCHITECTURE_ahca) m->engine->statistics = &statistics;
+  if (m->config.model.architecture == HARK_ARCHITECTURE_AHCA) m->engine->statistics = &statistics;
   const hark_status status = hark_engine_evaluate_examples(context, m->engine, batch, &pass, &predicted);
   m->engine->statistics = NULL;
   return status;
@@ -306,11 +306,11 @@ static void training_steps(void **state) {
   m.config.model.attention = place.small.config.model.attention;
   what.name = "an encoder, a batch of examples, a step, an evaluation";
   what.run = make_and_step_encoder;
-  m.config.model.architecture = HARK_ARCHITECTURE_encoder;
+  m.config.model.architecture = HARK_ARCHITECTURE_ENCODER;
   m.config.model.recompute = false;
   fail_at_each(&what, &m);
   what.name = "learned chunks that label tokens, with a positional kernel";
-  m.config.model.architecture = HARK_ARCHITECTURE_ahca;
+  m.config.model.architecture = HARK_ARCHITECTURE_AHCA;
   m.config.model.positions = HARK_POSITIONS_LEARNED;
   m.config.model.attention.dropout = 0;
   m.config.model.positional = "decay";
@@ -327,7 +327,7 @@ static void training_steps(void **state) {
   fail_at_each(&what, &m);
   what.name = "a network of bounded matrices, a batch of vectors, a step, an evaluation";
   what.run = make_and_step_vectors;
-  m.config.model.architecture = HARK_ARCHITECTURE_latent;
+  m.config.model.architecture = HARK_ARCHITECTURE_LATENT;
   m.config.model.positions = HARK_POSITIONS_NONE;
   m.config.model.positional = NULL;
   m.config.model.activation = HARK_ACTIVATION_RELU;
@@ -338,7 +338,7 @@ static void training_steps(void **state) {
       (hark_latent_config){.skip = true, .norm = HARK_BOUND_TWO, .operator_norm = 0.5, .matrix_norm = 0.5, .range = 0.5};
   fail_at_each(&what, &m);
   what.name = "a regression in every sequence, a batch of vectors, a step, an evaluation";
-  m.config.model.architecture = HARK_ARCHITECTURE_finite;
+  m.config.model.architecture = HARK_ARCHITECTURE_FINITE;
   m.config.model.finite = (hark_finite_config){.map = HARK_FINITE_NETWORK, .covariates = 3, .ridge = 0.5, .ridge_learned = true};
   fail_at_each(&what, &m);
 }

@@ -197,7 +197,7 @@ static void probabilities(ahca_definition *d, matrix x, double *p) {
 
 static bool is_delimiter(const hark_ahca_config *ahca, int32_t token) {
   bool found = token == ahca->delimiter;
-  for (int32_t i = 0; i < ahca->more_delimiter_count; i++) found = found || token == ahca->more_delimiters[i];
+  for (int32_t i = 0; i < ahca->other_delimiter_count; i++) found = found || token == ahca->other_delimiters[i];
   return found;
 }
 
@@ -475,7 +475,10 @@ static pairs terms_of(const selection *s) { return (pairs){.term = s->scored ? s
 
 /* ---- positional kernels and structures ---- */
 
-static bool has_kernel(const ahca_definition *d) { return d->network->config.positional != NULL; }
+static bool has_kernel(const ahca_definition *d) {
+  const char *const expression = d->network->config.positional;
+  return expression != NULL && expression[0] != '\0';
+}
 
 /* log G at a distance in chunks: sigma2 exp(-d / l), times exp(-2 alpha^2 sin^2(d / tau)); the parameters are logarithms. */
 static double log_kernel(ahca_definition *d, double distance) {
@@ -498,14 +501,15 @@ static double chunks_to(int64_t k, int64_t n, int64_t r, int64_t all) {
  * rows), and what a window hides. */
 static pairs pairs_of_slots(ahca_definition *d, int64_t slots, double *term, int *level) {
   const hark_network_config *config = &d->network->config;
-  const bool hierarchical = hark_layer_choice_is(&config->structure, HARK_STRUCTURE_HIERARCHICAL),
-             window = hark_layer_choice_is(&config->structure, HARK_STRUCTURE_WINDOW);
-  assert_true(hierarchical || window || hark_layer_choice_is(&config->structure, HARK_STRUCTURE_DENSE));
+  const bool hierarchical = hark_layer_choice_is(&config->attention.structure, HARK_STRUCTURE_HIERARCHICAL),
+             window = hark_layer_choice_is(&config->attention.structure, HARK_STRUCTURE_WINDOW);
+  assert_true(hierarchical || window || hark_layer_choice_is(&config->attention.structure, HARK_STRUCTURE_DENSE));
   assert_true(slots * slots <= MOST_ROWS);
   for (int64_t i = 0; i < slots; i++) {
     for (int64_t j = 0; j < slots; j++) {
       const int64_t at = i * slots + j;
-      int64_t a = i / (hierarchical ? config->hierarchy_block : 1), b = j / (hierarchical ? config->hierarchy_block : 1);
+      int64_t a = i / (hierarchical ? config->attention.hierarchy_block : 1),
+              b = j / (hierarchical ? config->attention.hierarchy_block : 1);
       level[at] = 0;
       for (; hierarchical && (a - b > 1 || b - a > 1); a /= 2, b /= 2) level[at]++;
       d->coarse += level[at] > 0;
@@ -517,7 +521,7 @@ static pairs pairs_of_slots(ahca_definition *d, int64_t slots, double *term, int
           for (int64_t m = other; m < other + cell; m++) sum += exp(log_kernel(d, (double)(n > m ? n - m : m - n) / (double)slots));
         term[at] = log(sum / (double)(cell * cell));
       }
-      const bool hidden = window && (i - j > config->window || j - i > config->window);
+      const bool hidden = window && (i - j > config->attention.window || j - i > config->attention.window);
       d->hidden += hidden;
       if (hidden) term[at] = -INFINITY;
     }
@@ -557,7 +561,7 @@ static matrix join(ahca_definition *d, int64_t layer, const units *u, matrix h, 
 /* All layers for the first 40 % of the training, the capacities from 70 % on, and between them what lies between them. */
 static double capacity_of(const ahca_definition *d, int64_t layer) {
   const hark_ahca_config *ahca = &d->network->config.ahca;
-  const double end = ahca->capacity_count > 0 && layer > 0 ? ahca->capacities[layer - 1] : pow(ahca->capacity, (double)layer);
+  const double end = ahca->capacity_count > 0 && layer > 0 ? ahca->layer_capacities[layer - 1] : pow(ahca->capacity, (double)layer);
   const double way = ((1 - d->remaining) - 0.4) / 0.3;
   return way <= 0 ? 1 : way >= 1 ? end : 1 + way * (end - 1);
 }

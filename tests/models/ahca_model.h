@@ -14,11 +14,11 @@
 #define CONTEXT 17
 
 #define ANY                                                                                                                                \
-  .architecture = HARK_ARCHITECTURE_ahca, .vocabulary = VOCABULARY, .layers = 3, .heads = 2, .key_heads = 2, .width = 6,                   \
-  .feed_forward_width = 10, .context = CONTEXT, .norm_epsilon = 1e-5, .positions = HARK_POSITIONS_LEARNED, .window = 2
-#define LABELS ANY, .structure = HARK_EVERY_LAYER(HARK_STRUCTURE_DENSE)
-#define WINDOW ANY, .structure = HARK_EVERY_LAYER(HARK_STRUCTURE_WINDOW), .classes = CLASSES
-#define HIERARCHICAL ANY, .structure = HARK_EVERY_LAYER(HARK_STRUCTURE_HIERARCHICAL), .hierarchy_block = 2
+  .architecture = HARK_ARCHITECTURE_AHCA, .vocabulary = VOCABULARY, .layers = 3, .heads = 2, .key_heads = 2, .width = 6,                   \
+  .feed_forward_width = 10, .context = CONTEXT, .norm_epsilon = 1e-5, .positions = HARK_POSITIONS_LEARNED, .attention.window = 2
+#define LABELS ANY, .attention.structure = HARK_EVERY_LAYER(HARK_STRUCTURE_DENSE)
+#define WINDOW ANY, .attention.structure = HARK_EVERY_LAYER(HARK_STRUCTURE_WINDOW), .classes = CLASSES
+#define HIERARCHICAL ANY, .attention.structure = HARK_EVERY_LAYER(HARK_STRUCTURE_HIERARCHICAL), .attention.hierarchy_block = 2
 #define BASE LABELS, .classes = CLASSES
 #define CHUNKS(rule, size) .chunk = rule, .chunk_size = size, .chunk_minimum = 2, .chunk_maximum = 6, .delimiter = 4, .window = 2
 #define SLOTS(first, second, count) .primary_slots = first, .secondary_slots = second, .selected = count

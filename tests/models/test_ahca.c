@@ -360,7 +360,7 @@ static void each_layer_has_the_capacity_that_is_given_for_it(void **state) {
     hark_network_config config = ahca_variants[0].config;
     hark_ahca_trace trace = {0};
     ahca_model m;
-    memcpy(config.ahca.capacities, cases[i].capacities, sizeof cases[i].capacities);
+    memcpy(config.ahca.layer_capacities, cases[i].capacities, sizeof cases[i].capacities);
     config.ahca.capacity_count = cases[i].count;
     ahca_model_open(&m, context, &config, HARK_F64);
     ahca_batch_open(&m, 0, lengths, SEQUENCES);

@@ -23,11 +23,11 @@
 #define MOST_WEIGHTS 1024 /* of one parameter */
 
 #define ANY                                                                                                                                \
-  .architecture = HARK_ARCHITECTURE_ahca, .vocabulary = VOCABULARY, .layers = 3, .heads = 2, .key_heads = 2, .width = 6,                   \
-  .feed_forward_width = 10, .context = CONTEXT, .norm_epsilon = 1e-5, .window = 1
-#define DENSE .structure = HARK_EVERY_LAYER(HARK_STRUCTURE_DENSE)
-#define WINDOW .structure = HARK_EVERY_LAYER(HARK_STRUCTURE_WINDOW)
-#define HIERARCHICAL .structure = HARK_EVERY_LAYER(HARK_STRUCTURE_HIERARCHICAL), .hierarchy_block = 2
+  .architecture = HARK_ARCHITECTURE_AHCA, .vocabulary = VOCABULARY, .layers = 3, .heads = 2, .key_heads = 2, .width = 6,                   \
+  .feed_forward_width = 10, .context = CONTEXT, .norm_epsilon = 1e-5, .attention.window = 1
+#define DENSE .attention.structure = HARK_EVERY_LAYER(HARK_STRUCTURE_DENSE)
+#define WINDOW .attention.structure = HARK_EVERY_LAYER(HARK_STRUCTURE_WINDOW)
+#define HIERARCHICAL .attention.structure = HARK_EVERY_LAYER(HARK_STRUCTURE_HIERARCHICAL), .attention.hierarchy_block = 2
 #define PLACED .positions = HARK_POSITIONS_LEARNED
 #define CLASSED ANY, .classes = CLASSES
 #define CHUNKS(rule, size, least, most)                                                                                                    \
@@ -46,7 +46,7 @@ static const variant variants[] = {
     {"fixed_attention_score_once_classes",
      {CLASSED, DENSE, PLACED,
       .ahca = {CHUNKS(HARK_AHCA_FIXED, 4, 0, 0), SLOTS(2, 5, 2), .primary_pool = HARK_AHCA_ATTENTION, .primary_width = 8,
-               .secondary_width = 10, .capacities = {0.7, 0.3}, .capacity_count = 2, .ponder_weight = 0.02}},
+               .secondary_width = 10, .layer_capacities = {0.7, 0.3}, .capacity_count = 2, .ponder_weight = 0.02}},
      RULE},
     {"learned_max_attention_norm_every_labels",
      {ANY, DENSE, PLACED, .bias = true, .norm = HARK_NORM_RMS,
@@ -71,7 +71,7 @@ static const variant variants[] = {
      RULE},
     {"delimiter_max_query_paper_linear_regression",
      {CLASSED, DENSE, PLACED,
-      .ahca = {CHUNKS(HARK_AHCA_DELIMITER, 4, 2, 6), SLOTS(2, 5, 3), .more_delimiters = {1, 7}, .more_delimiter_count = 2,
+      .ahca = {CHUNKS(HARK_AHCA_DELIMITER, 4, 2, 6), SLOTS(2, 5, 3), .other_delimiters = {1, 7}, .other_delimiter_count = 2,
                .primary_pool = HARK_AHCA_MAX, .secondary_pool = HARK_AHCA_MAX, .select = HARK_AHCA_QUERY, .layer = HARK_AHCA_LINEAR,
                .join = HARK_AHCA_EVERY, .depth = HARK_AHCA_PAPER, .head = HARK_AHCA_REGRESSION}},
      RULE},
@@ -329,8 +329,9 @@ static void check_decisions(const ahca_definition *d, const char *name) {
   if (!(d->margin > MARGIN)) fail_msg("%s: decisions are %g apart", name, d->margin);
   if (d->left_out == 0) fail_msg("%s: everything is selected", name);
   if (ahca->chunk == HARK_AHCA_SEMANTIC && d->by_rule == 0) fail_msg("%s: no chunk ends in a valley", name);
-  if (hark_layer_choice_is(&config->structure, HARK_STRUCTURE_WINDOW) && d->hidden == 0) fail_msg("%s: no slot is hidden", name);
-  if (hark_layer_choice_is(&config->structure, HARK_STRUCTURE_HIERARCHICAL) && d->coarse == 0) fail_msg("%s: no slots meet coarsely", name);
+  if (hark_layer_choice_is(&config->attention.structure, HARK_STRUCTURE_WINDOW) && d->hidden == 0) fail_msg("%s: no slot is hidden", name);
+  if (hark_layer_choice_is(&config->attention.structure, HARK_STRUCTURE_HIERARCHICAL) && d->coarse == 0)
+    fail_msg("%s: no slots meet coarsely", name);
   if (ahca->chunk == HARK_AHCA_LEARNED && d->forced == 0) fail_msg("%s: no chunk is as long as it may be", name);
   if (ahca->chunk == HARK_AHCA_LEARNED && ahca->chunk_minimum > 1 && d->suppressed == 0) fail_msg("%s: no chunk is kept long", name);
   if (d->deep == 0 || (d->shallow == 0 && (ahca->capacity < 1 || ahca->depth == HARK_AHCA_PAPER)))

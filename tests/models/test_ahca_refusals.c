@@ -25,16 +25,16 @@ static void crossed(hark_network_config *config) {
 static void more_selected(hark_network_config *config) { config->ahca.selected = 6; }
 static void wide_capacity(hark_network_config *config) { config->ahca.capacity = 1.5; }
 static void few_capacities(hark_network_config *config) {
-  config->ahca.capacities[0] = 0.5;
+  config->ahca.layer_capacities[0] = 0.5;
   config->ahca.capacity_count = 1;
 }
 static void growing_capacities(hark_network_config *config) {
-  config->ahca.capacities[0] = 0.25;
-  config->ahca.capacities[1] = 0.5;
+  config->ahca.layer_capacities[0] = 0.25;
+  config->ahca.layer_capacities[1] = 0.5;
   config->ahca.capacity_count = 2;
 }
 static void large_capacities(hark_network_config *config) {
-  config->ahca.capacities[0] = 1.5;
+  config->ahca.layer_capacities[0] = 1.5;
   config->ahca.capacity_count = 2;
 }
 static void deep(hark_network_config *config) { config->layers = 65; }
@@ -48,7 +48,7 @@ static void unequal(hark_network_config *config) {
 }
 static void recomputed(hark_network_config *config) { config->recompute = true; }
 static void windowed(hark_network_config *config) {
-  config->structure = (hark_layer_choice)HARK_EVERY_LAYER(HARK_STRUCTURE_WINDOW);
+  config->attention.structure = (hark_layer_choice)HARK_EVERY_LAYER(HARK_STRUCTURE_WINDOW);
   config->ahca.output = HARK_AHCA_OF_SELECTED;
 }
 static void kernel_of_selected(hark_network_config *config) {
@@ -63,7 +63,7 @@ static void kernel_of_layers(hark_network_config *config) {
   config->positional = "decay";
   config->positional_scope = HARK_SCOPE_LAYER;
 }
-static void other_kernel(hark_network_config *config) { config->kernel = HARK_KERNEL_RBF; }
+static void other_kernel(hark_network_config *config) { config->attention.kernel = HARK_KERNEL_RBF; }
 
 static void beyond(hark_network_config *config) {
   config->ahca.chunk = HARK_AHCA_DELIMITER;
@@ -71,8 +71,8 @@ static void beyond(hark_network_config *config) {
 }
 static void also_beyond(hark_network_config *config) {
   config->ahca.chunk = HARK_AHCA_DELIMITER;
-  config->ahca.more_delimiters[0] = VOCABULARY;
-  config->ahca.more_delimiter_count = 1;
+  config->ahca.other_delimiters[0] = VOCABULARY;
+  config->ahca.other_delimiter_count = 1;
 }
 static void tokens_of_selected(hark_network_config *config) {
   config->classes = 0;

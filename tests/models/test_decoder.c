@@ -23,79 +23,86 @@ typedef struct variant {
 
 #define BASE(number_of_key_heads)                                                                                                          \
   .vocabulary = VOCABULARY, .layers = 2, .heads = 2, .key_heads = (number_of_key_heads), .width = 8, .feed_forward_width = 12,             \
-  .context = LENGTH + 3, .norm_epsilon = 1e-5, .rotary_base = 10000, .sigma = 2
+  .context = LENGTH + 3, .norm_epsilon = 1e-5, .rotary.base = 10000, .attention.sigma = 2
 
 static const variant variants[] = {
-    {"rotary", {BASE(2), .positions = HARK_POSITIONS_ROTARY, .rotary_pairs = HARK_ROTARY_HALF, .bias = true}},
+    {"rotary", {BASE(2), .positions = HARK_POSITIONS_ROTARY, .rotary.pairs = HARK_ROTARY_HALF, .bias = true}},
     {"interleaved_grouped_tied",
      {BASE(1), .positions = HARK_POSITIONS_ROTARY, .tie_embeddings = true, .activation = HARK_ACTIVATION_GELU_TANH}},
     {"learned_rms_gated", {BASE(2), .positions = HARK_POSITIONS_LEARNED, .norm = HARK_NORM_RMS, .activation = HARK_ACTIVATION_GATED_SILU}},
     {"sinusoidal_silu_recompute",
      {BASE(2), .positions = HARK_POSITIONS_SINUSOIDAL, .activation = HARK_ACTIVATION_SILU, .recompute = true, .bias = true}},
     {"forget_window",
-     {BASE(2), .positions = HARK_POSITIONS_NONE, .forget_gate = true, .structure = HARK_EVERY_LAYER(HARK_STRUCTURE_WINDOW), .window = 3,
-      .bias = true}},
+     {BASE(2), .positions = HARK_POSITIONS_NONE, .attention.forget_gate = true,
+      .attention.structure = HARK_EVERY_LAYER(HARK_STRUCTURE_WINDOW), .attention.window = 3, .bias = true}},
     {"hierarchical_bias",
-     {BASE(1), .positions = HARK_POSITIONS_ROTARY, .structure = HARK_EVERY_LAYER(HARK_STRUCTURE_HIERARCHICAL), .hierarchy_block = 2,
-      .hierarchical_bias = true}},
+     {BASE(1), .positions = HARK_POSITIONS_ROTARY, .attention.structure = HARK_EVERY_LAYER(HARK_STRUCTURE_HIERARCHICAL),
+      .attention.hierarchy_block = 2, .attention.hierarchical_bias = true}},
     {"hierarchical_kernel_shared",
-     {BASE(2), .positions = HARK_POSITIONS_NONE, .structure = HARK_EVERY_LAYER(HARK_STRUCTURE_HIERARCHICAL), .hierarchy_block = 2,
-      .positional = "bank[2](decay*periodic)", .recompute = true}},
+     {BASE(2), .positions = HARK_POSITIONS_NONE, .attention.structure = HARK_EVERY_LAYER(HARK_STRUCTURE_HIERARCHICAL),
+      .attention.hierarchy_block = 2, .positional = "bank[2](decay*periodic)", .recompute = true}},
     {"hierarchical_exact_kernel_by_layer_rbf",
-     {BASE(1), .positions = HARK_POSITIONS_LEARNED, .structure = HARK_EVERY_LAYER(HARK_STRUCTURE_HIERARCHICAL), .hierarchy_block = 2,
-      .coarse_query = HARK_COARSE_QUERY_EXACT, .positional = "kerple_log", .positional_scope = HARK_SCOPE_LAYER,
-      .kernel = HARK_KERNEL_RBF}},
+     {BASE(1), .positions = HARK_POSITIONS_LEARNED, .attention.structure = HARK_EVERY_LAYER(HARK_STRUCTURE_HIERARCHICAL),
+      .attention.hierarchy_block = 2, .attention.coarse_query = HARK_COARSE_QUERY_EXACT, .positional = "kerple_log",
+      .positional_scope = HARK_SCOPE_LAYER, .attention.kernel = HARK_KERNEL_RBF}},
     {"hierarchical_exact_sibling_dropout",
-     {BASE(2), .positions = HARK_POSITIONS_NONE, .structure = HARK_EVERY_LAYER(HARK_STRUCTURE_HIERARCHICAL), .hierarchy_block = 2,
-      .partition = HARK_PARTITION_SIBLING, .coarse_query = HARK_COARSE_QUERY_EXACT, .attention_dropout = 0.3}},
-    {"rbf_relu", {BASE(2), .positions = HARK_POSITIONS_NONE, .kernel = HARK_KERNEL_RBF, .activation = HARK_ACTIVATION_RELU}},
+     {BASE(2), .positions = HARK_POSITIONS_NONE, .attention.structure = HARK_EVERY_LAYER(HARK_STRUCTURE_HIERARCHICAL),
+      .attention.hierarchy_block = 2, .attention.partition = HARK_PARTITION_SIBLING, .attention.coarse_query = HARK_COARSE_QUERY_EXACT,
+      .attention.dropout = 0.3}},
+    {"rbf_relu", {BASE(2), .positions = HARK_POSITIONS_NONE, .attention.kernel = HARK_KERNEL_RBF, .activation = HARK_ACTIVATION_RELU}},
     {"cme_rbf_learned_recompute",
-     {BASE(1), .positions = HARK_POSITIONS_ROTARY, .kernel = HARK_KERNEL_RBF, .normalisation = HARK_EVERY_LAYER(HARK_NORMALISATION_CME),
-      .ridge = 0.5, .ridge_learned = true, .sigma_learned = true, .recompute = true}},
+     {BASE(1), .positions = HARK_POSITIONS_ROTARY, .attention.kernel = HARK_KERNEL_RBF,
+      .attention.normalisation = HARK_EVERY_LAYER(HARK_NORMALISATION_CME), .attention.ridge = 0.5, .attention.ridge_learned = true,
+      .attention.sigma_learned = true, .recompute = true}},
     {"cme_yarn_learned",
-     {BASE(2), .positions = HARK_POSITIONS_ROTARY, .rotary_scaling = HARK_ROTARY_YARN, .rotary_factor = 8, .kernel = HARK_KERNEL_RBF,
-      .normalisation = HARK_EVERY_LAYER(HARK_NORMALISATION_CME), .ridge = 0.5, .ridge_learned = true, .sigma_learned = true}},
+     {BASE(2), .positions = HARK_POSITIONS_ROTARY, .rotary.scaling = HARK_ROTARY_YARN, .rotary.scaling_factor = 8,
+      .attention.kernel = HARK_KERNEL_RBF, .attention.normalisation = HARK_EVERY_LAYER(HARK_NORMALISATION_CME), .attention.ridge = 0.5,
+      .attention.ridge_learned = true, .attention.sigma_learned = true}},
     {"cme_unit_power_kernel_by_layer",
-     {BASE(2), .positions = HARK_POSITIONS_NONE, .normalisation = HARK_EVERY_LAYER(HARK_NORMALISATION_CME), .ridge = 0.2,
-      .ridge_power = 0.75, .unit = true, .positional = "bank[2](decay*periodic)", .positional_scope = HARK_SCOPE_LAYER}},
+     {BASE(2), .positions = HARK_POSITIONS_NONE, .attention.normalisation = HARK_EVERY_LAYER(HARK_NORMALISATION_CME),
+      .attention.ridge = 0.2, .attention.ridge_power = 0.75, .attention.unit = true, .positional = "bank[2](decay*periodic)",
+      .positional_scope = HARK_SCOPE_LAYER}},
     {"window_and_hierarchical_kernel_shared",
-     {BASE(2), .positions = HARK_POSITIONS_ROTARY, .structure = {2, {HARK_STRUCTURE_WINDOW, HARK_STRUCTURE_HIERARCHICAL}}, .window = 3,
-      .hierarchy_block = 2, .positional = "bank[2](decay*periodic)", .recompute = true}},
+     {BASE(2), .positions = HARK_POSITIONS_ROTARY, .attention.structure = {2, {HARK_STRUCTURE_WINDOW, HARK_STRUCTURE_HIERARCHICAL}},
+      .attention.window = 3, .attention.hierarchy_block = 2, .positional = "bank[2](decay*periodic)", .recompute = true}},
     {"hierarchical_and_cme_kernel_by_layer",
-     {BASE(2), .positions = HARK_POSITIONS_NONE, .structure = {2, {HARK_STRUCTURE_HIERARCHICAL, HARK_STRUCTURE_DENSE}},
-      .hierarchy_block = 2, .hierarchical_bias = true, .normalisation = {2, {HARK_NORMALISATION_SOFTMAX, HARK_NORMALISATION_CME}},
-      .ridge = 0.5, .ridge_learned = true, .kernel = HARK_KERNEL_RBF, .sigma_learned = true, .positional = "decay",
+     {BASE(2), .positions = HARK_POSITIONS_NONE, .attention.structure = {2, {HARK_STRUCTURE_HIERARCHICAL, HARK_STRUCTURE_DENSE}},
+      .attention.hierarchy_block = 2, .attention.hierarchical_bias = true,
+      .attention.normalisation = {2, {HARK_NORMALISATION_SOFTMAX, HARK_NORMALISATION_CME}}, .attention.ridge = 0.5,
+      .attention.ridge_learned = true, .attention.kernel = HARK_KERNEL_RBF, .attention.sigma_learned = true, .positional = "decay",
       .positional_scope = HARK_SCOPE_LAYER}},
     {"cme_and_softmax_kernel_shared",
-     {BASE(1), .positions = HARK_POSITIONS_LEARNED, .normalisation = {2, {HARK_NORMALISATION_CME, HARK_NORMALISATION_SOFTMAX}},
-      .ridge = 0.5, .unit = true, .positional = "decay"}},
+     {BASE(1), .positions = HARK_POSITIONS_LEARNED, .attention.normalisation = {2, {HARK_NORMALISATION_CME, HARK_NORMALISATION_SOFTMAX}},
+      .attention.ridge = 0.5, .attention.unit = true, .positional = "decay"}},
     {"kernel_shared_recompute",
      {BASE(2), .positions = HARK_POSITIONS_NONE, .positional = "bank[3](decay*periodic)", .recompute = true, .bias = true}},
     {"kernel_by_layer_rotary_forget",
      {BASE(1), .positions = HARK_POSITIONS_ROTARY, .positional = "kerple_log+window(4)", .positional_scope = HARK_SCOPE_LAYER,
-      .forget_gate = true}},
+      .attention.forget_gate = true}},
     {"kernel_by_head_recompute",
      {BASE(1), .positions = HARK_POSITIONS_NONE, .positional = "alibi*rational_quadratic+t5(factor=0.3)",
       .positional_scope = HARK_SCOPE_HEAD, .recompute = true}},
     {"kernel_without_parameters", {BASE(2), .positions = HARK_POSITIONS_LEARNED, .positional = "window(3)"}},
     {"rates_of_the_model",
-     {BASE(1), .positions = HARK_POSITIONS_ROTARY, .rotary_pairs = HARK_ROTARY_HALF, .rotary_learned = HARK_ROTARY_OF_MODEL,
+     {BASE(1), .positions = HARK_POSITIONS_ROTARY, .rotary.pairs = HARK_ROTARY_HALF, .rotary.learned = HARK_ROTARY_OF_MODEL,
       .recompute = true}},
     {"rates_by_layer_some_pairs",
-     {BASE(2), .positions = HARK_POSITIONS_ROTARY, .rotary_learned = HARK_ROTARY_OF_LAYER, .rotary_fraction = 0.5,
-      .structure = HARK_EVERY_LAYER(HARK_STRUCTURE_HIERARCHICAL), .hierarchy_block = 2}},
+     {BASE(2), .positions = HARK_POSITIONS_ROTARY, .rotary.learned = HARK_ROTARY_OF_LAYER, .rotary.fraction = 0.5,
+      .attention.structure = HARK_EVERY_LAYER(HARK_STRUCTURE_HIERARCHICAL), .attention.hierarchy_block = 2}},
     {"rates_by_head",
-     {BASE(2), .positions = HARK_POSITIONS_ROTARY, .rotary_pairs = HARK_ROTARY_HALF, .rotary_learned = HARK_ROTARY_OF_HEAD}},
+     {BASE(2), .positions = HARK_POSITIONS_ROTARY, .rotary.pairs = HARK_ROTARY_HALF, .rotary.learned = HARK_ROTARY_OF_HEAD}},
     {"rates_by_key_head_recompute",
-     {BASE(1), .positions = HARK_POSITIONS_ROTARY, .rotary_learned = HARK_ROTARY_OF_HEAD, .kernel = HARK_KERNEL_RBF, .recompute = true}},
-    {"ntk", {BASE(1), .positions = HARK_POSITIONS_ROTARY, .rotary_scaling = HARK_ROTARY_NTK, .rotary_factor = 4}},
-    {"yarn", {BASE(2), .positions = HARK_POSITIONS_ROTARY, .rotary_scaling = HARK_ROTARY_YARN, .rotary_factor = 8}},
+     {BASE(1), .positions = HARK_POSITIONS_ROTARY, .rotary.learned = HARK_ROTARY_OF_HEAD, .attention.kernel = HARK_KERNEL_RBF,
+      .recompute = true}},
+    {"ntk", {BASE(1), .positions = HARK_POSITIONS_ROTARY, .rotary.scaling = HARK_ROTARY_NTK, .rotary.scaling_factor = 4}},
+    {"yarn", {BASE(2), .positions = HARK_POSITIONS_ROTARY, .rotary.scaling = HARK_ROTARY_YARN, .rotary.scaling_factor = 8}},
     {"yarn_rbf_hierarchical",
-     {BASE(2), .positions = HARK_POSITIONS_ROTARY, .rotary_scaling = HARK_ROTARY_YARN, .rotary_factor = 8, .kernel = HARK_KERNEL_RBF,
-      .structure = HARK_EVERY_LAYER(HARK_STRUCTURE_HIERARCHICAL), .hierarchy_block = 2}},
+     {BASE(2), .positions = HARK_POSITIONS_ROTARY, .rotary.scaling = HARK_ROTARY_YARN, .rotary.scaling_factor = 8,
+      .attention.kernel = HARK_KERNEL_RBF, .attention.structure = HARK_EVERY_LAYER(HARK_STRUCTURE_HIERARCHICAL),
+      .attention.hierarchy_block = 2}},
     {"stretched_kernel", {BASE(2), .positions = HARK_POSITIONS_NONE, .positional = "decay*periodic", .positional_stretch = 2.5}},
     {"dropout_recompute",
-     {BASE(2), .positions = HARK_POSITIONS_ROTARY, .dropout = 0.2, .embedding_dropout = 0.1, .attention_dropout = 0.3, .recompute = true}},
+     {BASE(2), .positions = HARK_POSITIONS_ROTARY, .dropout = 0.2, .embedding_dropout = 0.1, .attention.dropout = 0.3, .recompute = true}},
 };
 #define VARIANTS (sizeof variants / sizeof *variants)
 
@@ -275,7 +282,7 @@ static void test_causality(void **state) {
   const int setup_count = test_setups(setups);
   for (int s = 0; s < setup_count; s++)
     for (size_t v = 0; v < VARIANTS; v++) {
-      if (variants[v].config.attention_dropout != 0) continue; /* in its plans */
+      if (variants[v].config.attention.dropout != 0) continue; /* in its plans */
       hark_context *context = test_setup_open(&setups[s], 1);
       model m;
       model_open(&m, context, &variants[v].config, HARK_F32);
@@ -304,7 +311,7 @@ static void test_decoding(void **state) {
   const int setup_count = test_setups(setups);
   for (int s = 0; s < setup_count; s++)
     for (size_t v = 0; v < VARIANTS; v++) {
-      if (variants[v].config.attention_dropout != 0) continue;
+      if (variants[v].config.attention.dropout != 0) continue;
       hark_context *context = test_setup_open(&setups[s], 2);
       model m;
       model_open(&m, context, &variants[v].config, HARK_F32);
@@ -354,7 +361,7 @@ static void test_position_base(void **state) {
     for (int i = 0; i < 2; i++) {
       hark_decoder_config config = variants[0].config;
       config.positions = kinds[k];
-      config.rotary_base = i == 0 ? 10000 : 10;
+      config.rotary.base = i == 0 ? 10000 : 10;
       model m;
       int32_t tokens[BATCH * LENGTH];
       model_open(&m, context, &config, HARK_F32);
@@ -399,12 +406,13 @@ static void test_rotary_scalings(void **state) {
 /* The turns of YaRN are counted in the context that is given, or in the model's own: in 256 tokens pairs 0 to 13, in 1024 pairs 5.66 to 17.7. */
 static void test_rotary_original_context(void **state) {
   (void)state;
-  hark_decoder_config config = {.heads = 2, .width = 128, .context = 1024, .positions = HARK_POSITIONS_ROTARY, .rotary_base = 10000};
-  config.rotary_scaling = HARK_ROTARY_YARN;
-  config.rotary_factor = 4;
+  hark_decoder_config config = {.heads = 2, .width = 128, .context = 1024, .positions = HARK_POSITIONS_ROTARY, .rotary.base = 10000};
+  config.rotary.scaling = HARK_ROTARY_YARN;
+  config.rotary.scaling_factor = 4;
   for (int given = 0; given < 2; given++) {
-    config.rotary_original_context = given ? 256 : 0;
-    const hark_rotary_spec spec = hark_stack_rotary(&config);
+    config.rotary.original_context = given ? 256 : 0;
+    hark_rotary_tuning tuning;
+    const hark_rotary_spec spec = hark_stack_rotary(&config, &tuning);
     const hark_rotary_attributes attributes = hark_rotary_attributes_of(&spec);
     for (int j = 0; j < 32; j++) {
       const double rate = pow(10000, -j / 32.0), first = given ? 0 : 5, last = given ? 13 : 18;
@@ -433,17 +441,17 @@ static void test_rotary_starts_static(void **state) {
   hark_decoder_config config = variants[0].config;
   logits_with(&config, expected);
   for (int learned = HARK_ROTARY_OF_MODEL; learned <= HARK_ROTARY_OF_HEAD; learned++) {
-    config.rotary_learned = (hark_rotary_learned)learned;
+    config.rotary.learned = (hark_rotary_learned)learned;
     logits_with(&config, logits);
     for (size_t i = 0; i < sizeof logits / sizeof *logits; i++) assert_true(fabsf(logits[i] - expected[i]) <= 1e-6f);
   }
-  config.rotary_learned = HARK_ROTARY_STATIC;
+  config.rotary.learned = HARK_ROTARY_STATIC;
   for (int scaling = HARK_ROTARY_LINEAR; scaling <= HARK_ROTARY_YARN; scaling++) {
-    config.rotary_scaling = (hark_rotary_scaling)scaling;
-    config.rotary_factor = 1;
+    config.rotary.scaling = (hark_rotary_scaling)scaling;
+    config.rotary.scaling_factor = 1;
     logits_with(&config, logits);
     assert_memory_equal(logits, expected, sizeof logits);
-    config.rotary_factor = 4;
+    config.rotary.scaling_factor = 4;
     logits_with(&config, logits);
     assert_memory_not_equal(logits, expected, sizeof logits);
   }
@@ -457,18 +465,18 @@ static void test_learned_sigma_of_scaled_positions(void **state) {
   float expected[BATCH * LENGTH * VOCABULARY], logits[BATCH * LENGTH * VOCABULARY];
   hark_decoder_config config = {BASE(1),
                                 .positions = HARK_POSITIONS_ROTARY,
-                                .rotary_factor = 1e6,
-                                .kernel = HARK_KERNEL_RBF,
-                                .normalisation = HARK_EVERY_LAYER(HARK_NORMALISATION_CME),
-                                .ridge = 0.5};
+                                .rotary.scaling_factor = 1e6,
+                                .attention.kernel = HARK_KERNEL_RBF,
+                                .attention.normalisation = HARK_EVERY_LAYER(HARK_NORMALISATION_CME),
+                                .attention.ridge = 0.5};
   for (int scaling = HARK_ROTARY_AS_TRAINED; scaling <= HARK_ROTARY_YARN; scaling++) {
     hark_context *context = test_reference_open();
     model m;
     int32_t tokens[BATCH * LENGTH];
-    config.rotary_scaling = (hark_rotary_scaling)scaling;
-    config.sigma_learned = false;
+    config.rotary.scaling = (hark_rotary_scaling)scaling;
+    config.attention.sigma_learned = false;
     logits_with(&config, expected);
-    config.sigma_learned = true;
+    config.attention.sigma_learned = true;
     model_open(&m, context, &config, HARK_F32);
     for (int layer = 0; layer < 2; layer++) {
       const char *const name = layer == 0 ? "blocks.0.attention.log_sigma" : "blocks.1.attention.log_sigma";
@@ -496,23 +504,23 @@ static void test_bad_configurations(void **state) {
   config.heads = config.key_heads = 8; /* one feature a head: nothing to turn */
   assert_int_equal(hark_decoder_create(context, &config, HARK_F32, true, &decoder), HARK_BAD_CONFIGURATION);
   config = variants[0].config;
-  config.rotary_learned = HARK_ROTARY_OF_LAYER;
-  config.rotary_scaling = HARK_ROTARY_YARN;
+  config.rotary.learned = HARK_ROTARY_OF_LAYER;
+  config.rotary.scaling = HARK_ROTARY_YARN;
   assert_int_equal(hark_decoder_create(context, &config, HARK_F32, true, &decoder), HARK_BAD_CONFIGURATION);
   assert_non_null(strstr(hark_context_message(context), "model.rotary.scaling"));
-  config.rotary_scaling = HARK_ROTARY_AS_TRAINED;
+  config.rotary.scaling = HARK_ROTARY_AS_TRAINED;
   config.positions = HARK_POSITIONS_NONE;
   assert_int_equal(hark_decoder_create(context, &config, HARK_F32, true, &decoder), HARK_BAD_CONFIGURATION);
   assert_non_null(strstr(hark_context_message(context), "model.rotary.learned"));
   config = (hark_decoder_config){BASE(2),
                                  .positions = HARK_POSITIONS_ROTARY,
-                                 .rotary_scaling = HARK_ROTARY_YARN,
-                                 .rotary_factor = 8,
-                                 .kernel = HARK_KERNEL_RBF,
-                                 .normalisation = HARK_EVERY_LAYER(HARK_NORMALISATION_CME),
-                                 .ridge = 0.5,
-                                 .sigma_learned = true};
-  config.unit = true; /* whose rows are made as long as before */
+                                 .rotary.scaling = HARK_ROTARY_YARN,
+                                 .rotary.scaling_factor = 8,
+                                 .attention.kernel = HARK_KERNEL_RBF,
+                                 .attention.normalisation = HARK_EVERY_LAYER(HARK_NORMALISATION_CME),
+                                 .attention.ridge = 0.5,
+                                 .attention.sigma_learned = true};
+  config.attention.unit = true; /* whose rows are made as long as before */
   assert_int_equal(hark_decoder_create(context, &config, HARK_F32, true, &decoder), HARK_BAD_CONFIGURATION);
   assert_non_null(strstr(hark_context_message(context), "model.attention.unit"));
   config = variants[0].config;

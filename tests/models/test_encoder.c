@@ -24,33 +24,35 @@ typedef struct variant {
 } variant;
 
 #define BASE(number_of_key_heads)                                                                                                          \
-  .architecture = HARK_ARCHITECTURE_encoder, .classes = CLASSES, .vocabulary = VOCABULARY, .layers = 2, .heads = 2,                        \
+  .architecture = HARK_ARCHITECTURE_ENCODER, .classes = CLASSES, .vocabulary = VOCABULARY, .layers = 2, .heads = 2,                        \
   .key_heads = (number_of_key_heads), .width = 8, .feed_forward_width = 12, .context = LONGEST, .norm_epsilon = 1e-5,                      \
-  .rotary_base = 10000, .sigma = 2
+  .rotary.base = 10000, .attention.sigma = 2
 
 static const variant variants[] = {
-    {"rotary_class", {BASE(2), .positions = HARK_POSITIONS_ROTARY, .rotary_pairs = HARK_ROTARY_HALF, .bias = true}},
+    {"rotary_class", {BASE(2), .positions = HARK_POSITIONS_ROTARY, .rotary.pairs = HARK_ROTARY_HALF, .bias = true}},
     {"sinusoidal_mean_narrow_attention",
      {BASE(1), .positions = HARK_POSITIONS_SINUSOIDAL, .pooling = HARK_POOLING_MEAN, .attention_width = 4, .head_width = 5}},
     {"learned_pairs_first_window",
      {BASE(2), .positions = HARK_POSITIONS_LEARNED, .pooling = HARK_POOLING_FIRST, .parts = 2,
-      .structure = HARK_EVERY_LAYER(HARK_STRUCTURE_WINDOW), .window = 2, .bias = true}},
+      .attention.structure = HARK_EVERY_LAYER(HARK_STRUCTURE_WINDOW), .attention.window = 2, .bias = true}},
     {"hierarchical_mean_query",
-     {BASE(2), .structure = HARK_EVERY_LAYER(HARK_STRUCTURE_HIERARCHICAL), .hierarchy_block = 2, .hierarchical_bias = true}},
+     {BASE(2), .attention.structure = HARK_EVERY_LAYER(HARK_STRUCTURE_HIERARCHICAL), .attention.hierarchy_block = 2,
+      .attention.hierarchical_bias = true}},
     {"hierarchical_exact_kernel_pairs_recompute",
-     {BASE(1), .parts = 2, .structure = HARK_EVERY_LAYER(HARK_STRUCTURE_HIERARCHICAL), .hierarchy_block = 2,
-      .coarse_query = HARK_COARSE_QUERY_EXACT, .positional = "kerple_log", .positional_scope = HARK_SCOPE_LAYER,
+     {BASE(1), .parts = 2, .attention.structure = HARK_EVERY_LAYER(HARK_STRUCTURE_HIERARCHICAL), .attention.hierarchy_block = 2,
+      .attention.coarse_query = HARK_COARSE_QUERY_EXACT, .positional = "kerple_log", .positional_scope = HARK_SCOPE_LAYER,
       .pooling = HARK_POOLING_MEAN, .recompute = true}},
     {"kernel_shared_recompute", {BASE(2), .positional = "bank[2](decay*periodic)", .recompute = true}},
     {"learned_rates_recompute",
-     {BASE(1), .positions = HARK_POSITIONS_ROTARY, .rotary_learned = HARK_ROTARY_OF_HEAD, .recompute = true,
+     {BASE(1), .positions = HARK_POSITIONS_ROTARY, .rotary.learned = HARK_ROTARY_OF_HEAD, .recompute = true,
       .activation = HARK_ACTIVATION_GATED_SILU, .norm = HARK_NORM_RMS}},
     {"rbf_dropout_recompute",
-     {BASE(2), .positions = HARK_POSITIONS_SINUSOIDAL, .kernel = HARK_KERNEL_RBF, .dropout = 0.2, .embedding_dropout = 0.1,
-      .attention_dropout = 0.3, .recompute = true}},
+     {BASE(2), .positions = HARK_POSITIONS_SINUSOIDAL, .attention.kernel = HARK_KERNEL_RBF, .dropout = 0.2, .embedding_dropout = 0.1,
+      .attention.dropout = 0.3, .recompute = true}},
     {"kernel_ridge_learned_kernel",
-     {BASE(1), .positions = HARK_POSITIONS_LEARNED, .normalisation = HARK_EVERY_LAYER(HARK_NORMALISATION_CME), .kernel = HARK_KERNEL_RBF,
-      .ridge = 0.5, .ridge_learned = true, .sigma_learned = true, .positional = "decay", .parts = 2, .pooling = HARK_POOLING_MEAN}},
+     {BASE(1), .positions = HARK_POSITIONS_LEARNED, .attention.normalisation = HARK_EVERY_LAYER(HARK_NORMALISATION_CME),
+      .attention.kernel = HARK_KERNEL_RBF, .attention.ridge = 0.5, .attention.ridge_learned = true, .attention.sigma_learned = true,
+      .positional = "decay", .parts = 2, .pooling = HARK_POOLING_MEAN}},
 };
 #define VARIANTS (sizeof variants / sizeof *variants)
 
@@ -262,7 +264,7 @@ static void an_example_does_not_know_its_batch(void **state) {
       double together[ROWS_LIMIT * CLASSES], alone[CLASSES];
       packed p;
       hark_network_config config = variants[v].config;
-      config.attention_dropout = 0; /* of the plans, which here are those of training */
+      config.attention.dropout = 0; /* of the plans, which here are those of training */
       open_network(&p, context, &config, HARK_F32);
       pack(&p, 0, ROWS_LIMIT);
       logits_of(&p, together);
@@ -388,7 +390,7 @@ static void a_decoder_reads_packed_sequences(void **state) {
   for (size_t v = 0; v < sizeof positions / sizeof *positions; v++) {
     hark_context *context = test_reference_open();
     hark_network_config config = variants[0].config;
-    config.architecture = HARK_ARCHITECTURE_decoder;
+    config.architecture = HARK_ARCHITECTURE_DECODER;
     config.positions = positions[v];
     packed p;
     open_network(&p, context, &config, HARK_F64);
@@ -445,7 +447,7 @@ static void what_an_encoder_cannot_be_is_refused(void **state) {
   cases[1].config.parts = 3;
   cases[2].config.parts = 2;
   cases[2].config.head_width = 1;
-  cases[3].config.forget_gate = true;
+  cases[3].config.attention.forget_gate = true;
   cases[4].config.attention_width = 7;
   cases[5].config.architecture = 99;
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -26,17 +26,18 @@ typedef struct variant {
 #define BASE(kind, layer_count, head_count, similarity)                                                                                    \
   .architecture = HARK_ARCHITECTURE_##kind, .vocabulary = 6, .layers = (layer_count), .heads = (head_count), .key_heads = (head_count),    \
   .width = FEATURES, .feed_forward_width = 6, .context = LONGEST, .norm_epsilon = 1e-5, .positions = HARK_POSITIONS_NONE,                  \
-  .features = FEATURES, .responses = RESPONSES, .activation = HARK_ACTIVATION_RELU, .kernel = HARK_KERNEL_##similarity, .sigma = 1.25
+  .features = FEATURES, .responses = RESPONSES, .activation = HARK_ACTIVATION_RELU, .attention.kernel = HARK_KERNEL_##similarity,          \
+  .attention.sigma = 1.25
 #define BOUNDS .norm = HARK_BOUND_TWO, .operator_norm = 3, .matrix_norm = 3
 
 static const variant variants[] = {
-    {"single", {BASE(latent, 1, 2, RBF), .latent = {.form = HARK_LATENT_SINGLE, BOUNDS}}},
-    {"single_ball", {BASE(latent, 1, 2, RBF), .latent = {.form = HARK_LATENT_SINGLE, BOUNDS, .range = 0.05}}},
-    {"transformer_skip_query", {BASE(latent, 2, 2, RBF), .latent = {.skip = true, BOUNDS}}},
-    {"transformer_mean", {BASE(latent, 2, 2, RBF), .latent = {.aggregate = HARK_LATENT_MEAN, BOUNDS}}},
-    {"one_head_exp", {BASE(latent, 1, 1, EXP), .latent = {.skip = true, BOUNDS}}},
-    {"finite_linear", {BASE(finite, 1, 2, RBF), .finite = {.covariates = 3, .ridge = 0.5, .ridge_learned = true}}},
-    {"finite_network_given_ridge", {BASE(finite, 1, 2, RBF), .finite = {.map = HARK_FINITE_NETWORK, .covariates = 5, .ridge = 0.25}}},
+    {"single", {BASE(LATENT, 1, 2, RBF), .latent = {.form = HARK_LATENT_SINGLE, BOUNDS}}},
+    {"single_ball", {BASE(LATENT, 1, 2, RBF), .latent = {.form = HARK_LATENT_SINGLE, BOUNDS, .range = 0.05}}},
+    {"transformer_skip_query", {BASE(LATENT, 2, 2, RBF), .latent = {.skip = true, BOUNDS}}},
+    {"transformer_mean", {BASE(LATENT, 2, 2, RBF), .latent = {.aggregate = HARK_LATENT_MEAN, BOUNDS}}},
+    {"one_head_exp", {BASE(LATENT, 1, 1, EXP), .latent = {.skip = true, BOUNDS}}},
+    {"finite_linear", {BASE(FINITE, 1, 2, RBF), .finite = {.covariates = 3, .ridge = 0.5, .ridge_learned = true}}},
+    {"finite_network_given_ridge", {BASE(FINITE, 1, 2, RBF), .finite = {.map = HARK_FINITE_NETWORK, .covariates = 5, .ridge = 0.25}}},
 };
 #define VARIANTS (sizeof variants / sizeof *variants)
 
@@ -184,8 +185,9 @@ static void attend(const packed *p, const char *prefix, int64_t asking, const do
           square += (q[n * dim + i] - k[l * dim + i]) * (q[n * dim + i] - k[l * dim + i]);
           product += q[n * dim + i] * k[l * dim + i];
         }
-        const double kernel =
-            config->kernel == HARK_KERNEL_RBF ? exp(-square / (2 * config->sigma * config->sigma)) : exp(product / sqrt((double)dim));
+        const double kernel = config->attention.kernel == HARK_KERNEL_RBF
+                                  ? exp(-square / (2 * config->attention.sigma * config->attention.sigma))
+                                  : exp(product / sqrt((double)dim));
         all += kernel;
         for (int f = 0; f < FEATURES; f++) sum[f] += kernel * v[l * FEATURES + f];
       }
@@ -281,7 +283,7 @@ static void outputs_are_as_defined(void **state) {
     for (int64_t i = 0; i < EXAMPLES; i++) {
       double expected[RESPONSES];
       const double *const tokens = p.vectors + p.ranges[2 * i] * FEATURES;
-      (variants[v].config.architecture == HARK_ARCHITECTURE_latent ? latent_by_hand : finite_by_hand)(&p, lengths[i], tokens, expected);
+      (variants[v].config.architecture == HARK_ARCHITECTURE_LATENT ? latent_by_hand : finite_by_hand)(&p, lengths[i], tokens, expected);
       for (int r = 0; r < RESPONSES; r++) {
         size = fmax(size, fabs(expected[r]));
         if (!(fabs(out[i * RESPONSES + r] - expected[r]) <= ROUNDING))
@@ -450,12 +452,12 @@ static void what_they_cannot_be_is_refused(void **state) {
   cases[0].config.features = 0, cases[0].message = "reads real vectors";
   cases[1].config.bias = true, cases[1].message = "neither biases nor dropout";
   cases[2].config.positions = HARK_POSITIONS_LEARNED, cases[2].message = "exchangeable tokens";
-  cases[3].config.structure = (hark_layer_choice)HARK_EVERY_LAYER(HARK_STRUCTURE_WINDOW), cases[3].message = "densely by softmax";
+  cases[3].config.attention.structure = (hark_layer_choice)HARK_EVERY_LAYER(HARK_STRUCTURE_WINDOW), cases[3].message = "densely by softmax";
   cases[4].config.features = 5, cases[4].message = "they have 5 features, and model.width is 4";
   cases[5].config.activation = HARK_ACTIVATION_GELU, cases[5].message = "model.activation relu";
   cases[6].config.key_heads = 1, cases[6].message = "as many model.key_heads as heads";
   cases[7].config.layers = 2, cases[7].message = "model.layers 1";
-  cases[8].config.sigma = NAN, cases[8].message = "model.attention.sigma";
+  cases[8].config.attention.sigma = NAN, cases[8].message = "model.attention.sigma";
   cases[9].config.latent.matrix_norm = -1, cases[9].message = "matrix_norm -1";
   cases[10].config.finite.covariates = 0, cases[10].message = "model.finite.covariates is 0";
   cases[11].config.finite.ridge = 0, cases[11].message = "model.finite.ridge is 0";

@@ -193,16 +193,16 @@ static void wrong_descriptions_are_refused(void **state) {
   hark_model *model = small_model_make(context, PLAIN, 3), *loaded = NULL;
   size_t bytes;
   unsigned char *file = file_of(context, model, &bytes);
-  refuse_change(context, file, bytes, Q("gpt"), Q("rnn"), "model.type is \"rnn\", expected gpt");
+  refuse_change(context, file, bytes, Q("gpt"), Q("rnn"), "model.type is \"rnn\", expected one of gpt");
   refuse_change(context, file, bytes, Q("layers") ": 2", Q("layers") ": 3", "blocks.2.attention_norm.weight");
   refuse_change(context, file, bytes, Q("layers") ": 2", Q("layers") ": 1", "tensors, the model has");
-  refuse_change(context, file, bytes, Q("layers") ": 2", Q("layers") ": 0", "model.layers is 0, expected at least 1");
+  refuse_change(context, file, bytes, Q("layers") ": 2", Q("layers") ": 0", "model.layers is 0, expected a whole number in [1, 10000]");
   refuse_change(context, file, bytes, Q("width") ": 32", Q("width") ": 64", "expected F32 [261, 64]");
   refuse_change(context, file, bytes, Q("width") ": 32", Q("width") ": 3e", "expected digits in the exponent");
   refuse_change(context, file, bytes, Q("heads") ": 4", Q("heads") ": 3", "not a multiple of model.heads");
   refuse_change(context, file, bytes, Q("vocabulary") ": 261", Q("vocabulary") ": 262", "its vocabulary 261");
   refuse_change(context, file, bytes, Q("activation"), Q("activatiom"), "there is no key model.activatiom");
-  refuse_change(context, file, bytes, Q("gated_silu"), Q("gated_selu"), "model.activation is \"gated_selu\", expected one of gelu|");
+  refuse_change(context, file, bytes, Q("gated_silu"), Q("gated_selu"), "model.activation is \"gated_selu\", expected one of gelu, ");
   refuse_change(context, file, bytes, "\"format_version\":\"1\"", "\"format_version\":\"9\"", "format_version is not 1");
   refuse_change(context, file, bytes, Q("tie_embeddings") ": true", Q("tie_embeddings") ": 1111", "neither true nor false");
   refuse_change(context, file, bytes, Q("tie_embeddings") ": true", Q("tie_embeddings") ": null", "neither true nor false");
@@ -220,7 +220,7 @@ static void wrong_descriptions_are_refused(void **state) {
                {"{\"model\": {\"type\": \"gpt\"}}", "model.layers is missing"},
                {"{\"model\": {\"type\": \"gpt\", \"layers\": 1.5}}", "model.layers is no whole number"},
                {"{\"model\": {\"rotary\": {\"base\": 2}, \"rotary.base\": 2}}", "model.rotary.base is there twice"},
-               {"{\"model\": {\"norm_epsilon\": 0}}", "model.norm_epsilon is 0, expected more than 0"},
+               {"{\"model\": {\"norm_epsilon\": 0}}", "model.norm_epsilon is 0, expected a number in (0, 1]"},
                {"{\"model\": {\"norm_epsilon\": \"1\"}}", "model.norm_epsilon is no number"},
                {"{\"model\": {\"a\\u000ab\": 1}}", "no key model.a?b"}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -303,63 +303,74 @@ static void other_programs_weights_need_a_description(void **state) {
   test_setup_close(context);
 }
 
-#define BASE                                                                                                                               \
-  .vocabulary = 9, .layers = 1, .heads = 2, .key_heads = 1, .width = 8, .feed_forward_width = 12, .context = 10, .norm_epsilon = 1e-5,     \
-  .rotary_base = 10000, .sigma = 2
+#define BASE .layers = 1, SIZES
+#define DEEP .layers = 3, SIZES
+#define SIZES                                                                                                                              \
+  .vocabulary = 9, .heads = 2, .key_heads = 1, .width = 8, .feed_forward_width = 12, .context = 10, .norm_epsilon = 1e-5,                  \
+  .rotary.base = 10000, .attention.sigma = 2
+#define TURNED .positions = HARK_POSITIONS_ROTARY
 
-/* What models may have, and what is told of it. */
+/* What models may have, and what their descriptions state of it. */
 static const struct {
   hark_decoder_config config;
-  const char *told[6];
-} told_rows[] = {
+  const char *stated[6];
+} stated_rows[] = {
     {{BASE, .positional = "decay"}, {"\"positional\": \"decay\"", "\"positional_scope\": \"model\""}},
-    {{BASE, .positional_stretch = 2}, {"\"positional_stretch\": 2"}},
-    {{BASE, .rotary_learned = HARK_ROTARY_OF_HEAD}, {"\"learned\": \"head\""}},
+    {{BASE, .positional = "decay", .positional_stretch = 2}, {"\"positional_stretch\": 2"}},
+    {{BASE, TURNED, .rotary.learned = HARK_ROTARY_OF_HEAD}, {"\"learned\": \"head\""}},
     {{BASE, .sentences = true}, {"\"sentences\": true"}},
-    {{BASE, .rotary_fraction = 0.5}, {"\"fraction\": 0.5"}},
-    {{BASE, .rotary_scaling = HARK_ROTARY_NTK}, {"\"scaling\": \"ntk\""}},
-    {{BASE, .rotary_factor = 4}, {"\"scaling_factor\": 4"}},
-    {{BASE, .rotary_tuning = {.beta_fast = 16, .beta_slow = 1, .untruncated = true, .mscale = 1, .mscale_all_dim = 0.5}},
-     {"\"beta_fast\": 16", "\"beta_slow\": 1", "\"truncate\": false", "\"mscale_all_dim\": 0.5"}},
-    {{BASE, .rotary_tuning = {.low_frequency = 2, .high_frequency = 8}}, {"\"low_freq_factor\": 2", "\"high_freq_factor\": 8"}},
-    {{BASE, .rotary_tuning = {.attention_factor = 1, .short_factor = {2, {1, 1.25}}, .long_factor = {2, {1, 4}}}},
+    {{BASE, TURNED, .rotary.fraction = 0.5}, {"\"fraction\": 0.5"}},
+    {{BASE, TURNED, .rotary.scaling = HARK_ROTARY_NTK, .rotary.scaling_factor = 4}, {"\"scaling\": \"ntk\"", "\"scaling_factor\": 4"}},
+    {{BASE, TURNED, .rotary.scaling = HARK_ROTARY_YARN, .rotary.beta_fast = 16, .rotary.beta_slow = 2, .rotary.mscale = 1,
+      .rotary.mscale_all_dim = 0.5},
+     {"\"beta_fast\": 16", "\"beta_slow\": 2", "\"truncate\": false", "\"mscale_all_dim\": 0.5"}},
+    {{BASE, TURNED, .rotary.scaling = HARK_ROTARY_LLAMA3, .rotary.low_freq_factor = 2, .rotary.high_freq_factor = 8},
+     {"\"low_freq_factor\": 2", "\"high_freq_factor\": 8"}},
+    {{BASE, TURNED, .rotary.scaling = HARK_ROTARY_LONGROPE, .rotary.attention_factor = 1, .rotary.short_factors = {2, {1, 1.25}},
+      .rotary.long_factors = {2, {1, 4}}},
      {"\"attention_factor\": 1", "\"short_factor\": [1, 1.25]", "\"long_factor\": [1, 4]"}},
-    {{BASE, .structure = HARK_EVERY_LAYER(HARK_STRUCTURE_HIERARCHICAL), .hierarchy_block = 2, .partition = HARK_PARTITION_SIBLING,
-      .coarse_query = HARK_COARSE_QUERY_EXACT, .hierarchical_bias = true},
+    {{BASE, .attention.structure = HARK_EVERY_LAYER(HARK_STRUCTURE_HIERARCHICAL), .attention.hierarchy_block = 2,
+      .attention.partition = HARK_PARTITION_SIBLING, .attention.coarse_query = HARK_COARSE_QUERY_EXACT,
+      .attention.hierarchical_bias = true},
      {"\"hierarchy_block\": 2", "\"partition\": \"sibling\"", "\"coarse_query\": \"exact\"", "\"hierarchical_bias\": true"}},
-    {{BASE, .architecture = HARK_ARCHITECTURE_ahca,
+    {{DEEP, .architecture = HARK_ARCHITECTURE_AHCA,
       .ahca = {.chunk = HARK_AHCA_DELIMITER,
                .chunk_size = 4,
                .delimiter = 5,
-               .more_delimiters = {3, 0, 8},
-               .more_delimiter_count = 3,
+               .other_delimiters = {3, 0, 8},
+               .other_delimiter_count = 3,
                .window = 1,
                .primary_slots = 2,
                .secondary_slots = 4,
                .selected = 2,
                .capacity = 0.5,
-               .capacities = {0.75, 0.25},
+               .layer_capacities = {0.75, 0.25},
                .capacity_count = 2}},
      {"\"capacities\": [0.75, 0.25]", "\"more_delimiters\": [3, 0, 8]", "\"delimiter\": 5", "\"primary_slots\": 2"}}};
-enum { TOLD_ROWS = sizeof told_rows / sizeof *told_rows };
+enum { STATED_ROWS = sizeof stated_rows / sizeof *stated_rows };
 
 /* Fails the test unless the key, with this value, is there, or the key is not there at all. */
-static void assert_tells(const char *text, const char *told, bool is_there) {
+static void assert_states(const char *text, const char *stated, bool is_there) {
   char key[64];
-  (void)snprintf(key, sizeof key, "%.*s", (int)(strchr(told, ':') + 1 - told), told);
-  if ((strstr(text, is_there ? told : key) != NULL) != is_there) fail_msg("%s %s in %s", told, is_there ? "is not" : "is", text);
+  (void)snprintf(key, sizeof key, "%.*s", (int)(strchr(stated, ':') + 1 - stated), stated);
+  if ((strstr(text, is_there ? stated : key) != NULL) != is_there) fail_msg("%s %s in %s", stated, is_there ? "is not" : "is", text);
 }
 
-/* What a model has none of is not told; what is told comes back. */
-static void descriptions_tell_what_there_is(void **state) {
+/* What a model has none of is not stated; what is stated comes back. */
+static void descriptions_state_what_there_is(void **state) {
   (void)state;
   hark_context *context = test_reference_open();
-  for (int i = 0; i < TOLD_ROWS; i++) {
+  const hark_network_config plain = {BASE};
+  hark_text without = hark_text_empty(context);
+  hark_description_print(&plain, &without);
+  for (int i = 0; i < STATED_ROWS; i++) {
     hark_text text = hark_text_empty(context), again = hark_text_empty(context);
     hark_description read;
-    hark_description_print(&told_rows[i].config, &text);
-    for (int k = 0; k < TOLD_ROWS; k++)
-      for (const char *const *told = told_rows[k].told; *told != NULL; told++) assert_tells(hark_text_get(&text), *told, i == k);
+    hark_description_print(&stated_rows[i].config, &text);
+    for (const char *const *stated = stated_rows[i].stated; *stated != NULL; stated++) {
+      assert_states(hark_text_get(&text), *stated, true);
+      assert_states(hark_text_get(&without), *stated, false);
+    }
     assert_fine(context, hark_description_parse(context, "text", hark_text_get(&text), text.length, &read));
     hark_description_print(&read.config, &again);
     assert_string_equal(hark_text_get(&again), hark_text_get(&text));
@@ -367,6 +378,7 @@ static void descriptions_tell_what_there_is(void **state) {
     hark_text_free(&text);
     hark_text_free(&again);
   }
+  hark_text_free(&without);
   test_setup_close(context);
 }
 
@@ -374,20 +386,20 @@ static void descriptions_tell_what_there_is(void **state) {
 static void yarn_of_older_descriptions_is_in_turns(void **state) {
   (void)state;
   hark_context *context = test_reference_open();
-  const hark_decoder_config yarn = {BASE, .rotary_scaling = HARK_ROTARY_YARN, .rotary_factor = 4};
+  const hark_decoder_config yarn = {BASE, TURNED, .rotary.truncate = true, .rotary.scaling = HARK_ROTARY_YARN, .rotary.scaling_factor = 4};
   hark_text text = hark_text_empty(context);
   hark_description read;
   hark_description_print(&yarn, &text);
   assert_fine(context, hark_description_parse(context, "text", hark_text_get(&text), text.length, &read));
-  assert_int_equal(read.config.rotary_tuning.ramp, HARK_ROTARY_RAMP_PAIR);
+  assert_int_equal(read.config.rotary.ramp, HARK_ROTARY_RAMP_PAIR);
   hark_description_close(context, &read);
   char older[2048], *const ramp = strstr(hark_text_get(&text), ", \"ramp\": \"pair\"");
   assert_non_null(ramp);
   (void)snprintf(older, sizeof older, "%.*s%s", (int)(ramp - hark_text_get(&text)), hark_text_get(&text),
                  ramp + strlen(", \"ramp\": \"pair\""));
   assert_fine(context, hark_description_parse(context, "text", older, strlen(older), &read));
-  assert_int_equal(read.config.rotary_tuning.ramp, HARK_ROTARY_RAMP_TURNS);
-  assert_true(read.config.rotary_factor == 4);
+  assert_int_equal(read.config.rotary.ramp, HARK_ROTARY_RAMP_TURNS);
+  assert_true(read.config.rotary.scaling_factor == 4);
   hark_description_close(context, &read);
   hark_text_free(&text);
   test_setup_close(context);
@@ -512,9 +524,9 @@ static void text_becomes_tokens_and_text(void **state) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
 int main(void) {
   const struct CMUnitTest tests[] = {
-      TEST(models_say_what_they_are),        TEST(a_model_is_the_same_from_everywhere),       TEST(a_manifest_is_compared),
-      TEST(wrong_descriptions_are_refused),  TEST(other_programs_weights_need_a_description), TEST(yarn_of_older_descriptions_is_in_turns),
-      TEST(descriptions_tell_what_there_is), TEST(damaged_bytes_are_refused_or_harmless),     TEST(memory_may_run_out),
+      TEST(models_say_what_they_are),         TEST(a_model_is_the_same_from_everywhere),       TEST(a_manifest_is_compared),
+      TEST(wrong_descriptions_are_refused),   TEST(other_programs_weights_need_a_description), TEST(yarn_of_older_descriptions_is_in_turns),
+      TEST(descriptions_state_what_there_is), TEST(damaged_bytes_are_refused_or_harmless),     TEST(memory_may_run_out),
       TEST(text_becomes_tokens_and_text),
   };
   return cmocka_run_group_tests_name("model files", tests, NULL, NULL);

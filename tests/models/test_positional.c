@@ -23,8 +23,8 @@ static const hark_decoder_config plain = {.vocabulary = VOCABULARY,
                                           .feed_forward_width = 8,
                                           .context = 256,
                                           .norm_epsilon = 1e-5,
-                                          .rotary_base = 10000,
-                                          .sigma = 1};
+                                          .rotary.base = 10000,
+                                          .attention.sigma = 1};
 
 static hark_decoder *make(hark_context *context, const char *expression, hark_positional_scope scope) {
   hark_decoder_config config = plain;
@@ -162,7 +162,7 @@ static void memory_may_run_out(void **state) {
     config.positional = "bank[2](decay*periodic)";
     config.positional_scope = HARK_SCOPE_HEAD;
     config.positions = HARK_POSITIONS_ROTARY;
-    config.rotary_learned = HARK_ROTARY_OF_HEAD;
+    config.rotary.learned = HARK_ROTARY_OF_HEAD;
     memory.fail_at = memory.allocations + ++fail_at;
     status = hark_decoder_create(context, &config, HARK_F32, true, &decoder);
     if (status == HARK_OK) status = hark_parameters_initialise(context, &decoder->parameters, 1);
@@ -324,7 +324,7 @@ static void descriptions_with_mistakes_are_refused(void **state) {
   static const struct {
     const char *expression, *scope, *message;
   } cases[] = {{"decay+decai", "model", "description: model.positional: positional kernel, column 7"},
-               {"decay", "layers", "model.positional_scope is \"layers\", expected one of model|layer|head"}};
+               {"decay", "layers", "model.positional_scope is \"layers\", expected one of model, layer, head"}};
   hark_context *context = test_reference_open();
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
     const char *const words = description(cases[i].expression, cases[i].scope);

@@ -104,13 +104,14 @@ static hark_decoder_config small(hark_rotary_scaling scaling) {
                                 .feed_forward_width = 12,
                                 .context = TRAINED,
                                 .norm_epsilon = 1e-5,
-                                .rotary_base = 10000,
-                                .sigma = 2,
+                                .rotary.base = 10000,
+                                .attention.sigma = 2,
                                 .positions = HARK_POSITIONS_ROTARY,
-                                .rotary_scaling = scaling,
-                                .rotary_factor = 4,
-                                .rotary_original_context = TRAINED,
-                                .rotary_tuning = {.short_factor = {4, {1, 1.1, 1.2, 1.3}}, .long_factor = {4, {1, 1.5, 3, 6}}}};
+                                .rotary.scaling = scaling,
+                                .rotary.scaling_factor = 4,
+                                .rotary.original_context = TRAINED,
+                                .rotary.short_factors = {4, {1, 1.1, 1.2, 1.3}},
+                                .rotary.long_factors = {4, {1, 1.5, 3, 6}}};
   return config;
 }
 
@@ -166,9 +167,9 @@ static void decoding_is_the_whole_pass(void **state) {
       char what[64];
       (void)snprintf(what, sizeof what, "scaling %d, structure %d", scaling, structure);
       if (structure == 1) {
-        config.structure.words[0] = HARK_STRUCTURE_HIERARCHICAL;
-        config.structure.count = 1;
-        config.hierarchy_block = 4;
+        config.attention.structure.words[0] = HARK_STRUCTURE_HIERARCHICAL;
+        config.attention.structure.count = 1;
+        config.attention.hierarchy_block = 4;
       }
       assert_int_equal(hark_decoder_create(context, &config, HARK_F32, false, &decoder), HARK_OK);
       assert_int_equal(hark_parameters_initialise(context, &decoder->parameters, 5), HARK_OK);

@@ -17,7 +17,7 @@ static hark_options *configure(hark_context *context, int norm, hark_config *con
   const hark_option_group group = {&hark_config_table, config};
   hark_options *options = NULL;
   assert_fine(context, hark_options_create(context, NULL, &group, 1, &options));
-  config->model.architecture = HARK_ARCHITECTURE_latent;
+  config->model.architecture = HARK_ARCHITECTURE_LATENT;
   config->model.layers = 2;
   config->model.heads = config->model.key_heads = 2;
   config->model.width = WIDTH;

@@ -35,7 +35,7 @@ static void words_mean_what_the_code_compares_with(void **state) {
   (void)state;
   const struct {
     const char *name, *word;
-    const int *field;
+    const void *field; /* of an int or an enumeration */
     int value;
   } words[] = {
       {"model.type", "gpt", &config.model.type, HARK_MODEL_GPT},
@@ -92,8 +92,8 @@ static void words_mean_what_the_code_compares_with(void **state) {
   };
   for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
     set(words[i].name, words[i].word);
-    if (*words[i].field != words[i].value)
-      fail_msg("%s: %s is %d, expected %d", words[i].name, words[i].word, *words[i].field, words[i].value);
+    const int field = *(const int *)words[i].field;
+    if (field != words[i].value) fail_msg("%s: %s is %d, expected %d", words[i].name, words[i].word, field, words[i].value);
   }
   for (int i = 0; hark_tokenizer_kind_name(i) != NULL; i++) {
     set("data.tokenizer", hark_tokenizer_kind_name(i));
@@ -265,6 +265,12 @@ static void set_from(const char *name, const char *value, hark_option_source sou
   assert_fine(context, hark_options_set(context, options, name, value, "test", source));
 }
 
+/* What the network makes of the configured scaling. */
+static hark_rotary_tuning tuning_of_model(void) {
+  const hark_network_config model = hark_engine_decoder_config(&config, 61);
+  return hark_network_rotary_tuning(&model.rotary);
+}
+
 /* A run from before there was model.rotary.ramp was trained with yarn's ramp in turns; who asks for yarn now gets that of published models. */
 static void yarn_of_older_runs_stays(void **state) {
   for (int kind = 0; kind < 4; kind++) {
@@ -275,7 +281,7 @@ static void yarn_of_older_runs_stays(void **state) {
     assert_fine(context, hark_config_finish(context, options, &config));
     assert_int_equal(hark_options_problem_count(options), 0);
     assert_int_equal(config.model.rotary.ramp, kind == 0 ? HARK_ROTARY_RAMP_TURNS : HARK_ROTARY_RAMP_PAIR);
-    assert_int_equal(hark_engine_decoder_config(&config, 61).rotary_tuning.ramp, config.model.rotary.ramp);
+    assert_int_equal(tuning_of_model().ramp, config.model.rotary.ramp);
     end(state);
     begin(state);
   }
@@ -293,8 +299,9 @@ static void another_scaling_leaves_the_numbers_of_the_old_one(void **state) {
   assert_fine(context, hark_config_finish(context, options, &config));
   assert_int_equal(hark_options_problem_count(options), 0);
   const hark_decoder_config model = hark_engine_decoder_config(&config, 61);
-  assert_true(model.rotary_scaling == HARK_ROTARY_LINEAR && model.rotary_factor == 2);
-  assert_true(model.rotary_tuning.beta_fast == 0 && model.rotary_tuning.attention_factor == 0);
+  const hark_rotary_tuning tuning = tuning_of_model();
+  assert_true(model.rotary.scaling == HARK_ROTARY_LINEAR && model.rotary.scaling_factor == 2);
+  assert_true(tuning.beta_fast == 0 && tuning.attention_factor == 0);
 }
 
 /* The numbers of every scaling reach the model, lists as they stand in files and on the command line. */
@@ -307,7 +314,7 @@ static void scalings_reach_the_model(void **state) {
   set("model.rotary.long_factor", "1,2,3.25,8");
   assert_fine(context, hark_config_finish(context, options, &config));
   assert_int_equal(hark_options_problem_count(options), 0);
-  hark_rotary_tuning tuning = hark_engine_decoder_config(&config, 61).rotary_tuning;
+  hark_rotary_tuning tuning = tuning_of_model();
   assert_true(tuning.attention_factor == 1.19 && tuning.short_factor.count == 4 && tuning.long_factor.count == 4);
   assert_true(tuning.short_factor.values[1] == 1.5 && tuning.short_factor.values[3] == 3 && tuning.long_factor.values[2] == 3.25);
   end(state);
@@ -321,7 +328,7 @@ static void scalings_reach_the_model(void **state) {
   set("model.rotary.mscale_all_dim", "0.5");
   assert_fine(context, hark_config_finish(context, options, &config));
   assert_int_equal(hark_options_problem_count(options), 0);
-  tuning = hark_engine_decoder_config(&config, 61).rotary_tuning;
+  tuning = tuning_of_model();
   assert_true(tuning.beta_fast == 16 && tuning.beta_slow == 2 && tuning.untruncated && tuning.mscale == 1 && tuning.mscale_all_dim == 0.5);
   end(state);
   begin(state);
@@ -331,7 +338,7 @@ static void scalings_reach_the_model(void **state) {
   set("model.rotary.high_freq_factor", "8");
   assert_fine(context, hark_config_finish(context, options, &config));
   assert_int_equal(hark_options_problem_count(options), 0);
-  tuning = hark_engine_decoder_config(&config, 61).rotary_tuning;
+  tuning = tuning_of_model();
   assert_true(tuning.low_frequency == 2 && tuning.high_frequency == 8);
 }
 
@@ -392,7 +399,8 @@ static void capacities_of_layers_are_numbers(void **state) {
   assert_fine(context, hark_config_finish(context, options, &config));
   assert_int_equal(hark_options_problem_count(options), 0);
   assert_int_equal(config.model.ahca.capacity_count, 3);
-  assert_true(config.model.ahca.capacities[0] == 0.75 && config.model.ahca.capacities[1] == 0.5 && config.model.ahca.capacities[2] == 0);
+  assert_true(config.model.ahca.layer_capacities[0] == 0.75 && config.model.ahca.layer_capacities[1] == 0.5 &&
+              config.model.ahca.layer_capacities[2] == 0);
 }
 
 /* docs/configuration.md is what hark config --markdown prints: run it again after changing the table. */

@@ -88,7 +88,7 @@ static void the_other_ways(void **state) {
 static void what_was_reached_stays(void **state) {
   (void)state;
   hark_config config = configuration(HARK_SCHEDULE_CONSTANT, 0);
-  config.model.architecture = HARK_ARCHITECTURE_ahca;
+  config.model.architecture = HARK_ARCHITECTURE_AHCA;
   const hark_schedule_plan before = hark_schedule_plan_of(&config, 100);
   hark_schedule_plan plan = hark_schedule_extended(&config, &before, 100, 1e-3, 200);
   assert_true(hark_schedule_remaining(&plan, 100, 1) == 0 && hark_schedule_remaining(&plan, 150, 1) == 0);

@@ -1,4 +1,4 @@
-/* options_words.c - words of options: spelling, ranges, and choices written as text. */
+/* option_words.c - words of options: spelling, ranges, and choices written as text. */
 #include <math.h>
 #include <string.h>
 
@@ -168,4 +168,35 @@ bool hark_option_read_bool(const char *value, bool *out) {
   const int index = hark_option_choice("true|yes|on|false|no|off", value);
   *out = index < 3;
   return index >= 0;
+}
+
+/* ---- values ---- */
+
+bool hark_option_read_value(const hark_option *option, const char *text, hark_option_value *out) {
+  const size_t length = strlen(text);
+  char bad[HARK_OPTION_WORD_BYTES];
+  switch (option->type) {
+    case HARK_OPTION_BOOL: return hark_option_read_bool(text, &out->truth);
+    case HARK_OPTION_INT: return hark_number_read_whole(text, length, &out->whole) && hark_option_in_range(option, (double)out->whole);
+    case HARK_OPTION_FLOAT: return hark_number_read(text, length, &out->number) && hark_option_in_range(option, out->number);
+    case HARK_OPTION_DURATION: return hark_number_read_duration(text, length, &out->number) && hark_option_in_range(option, out->number);
+    case HARK_OPTION_ENUM: return (out->choice = hark_option_choice(option->range, text)) >= 0;
+    case HARK_OPTION_LAYERS: return hark_option_read_layers(option->range, text, &out->layers, bad);
+    case HARK_OPTION_STRING:
+    case HARK_OPTION_LIST: break;
+  }
+  return true;
+}
+
+void hark_option_put_value(const hark_option *option, const hark_option_value *value, void *field) {
+  switch (option->type) {
+    case HARK_OPTION_BOOL: *(bool *)field = value->truth; break;
+    case HARK_OPTION_INT: *(int64_t *)field = value->whole; break;
+    case HARK_OPTION_FLOAT:
+    case HARK_OPTION_DURATION: *(double *)field = value->number; break;
+    case HARK_OPTION_ENUM: *(int *)field = value->choice; break;
+    case HARK_OPTION_LAYERS: *(hark_layer_choice *)field = value->layers; break;
+    case HARK_OPTION_STRING:
+    case HARK_OPTION_LIST: break;
+  }
 }

@@ -1,0 +1,357 @@
+/* model_options.h - the table of what a model may be: one row is all that an option of a model has, besides its user.
+ *
+ * The row says what configurations, the command line, --help and the reference know of it (io/options.h), what a change of it means for weights
+ * that are there already, and when a model's file states it. From the table follow configurations of runs (train/config.h), descriptions of models
+ * (description.h), what may change when a run goes on or begins with other weights, and tests/models/test_model_options.c, which walks over it.
+ * docs/adding-a-model-option.md adds one.
+ */
+#ifndef HARK_MODELS_MODEL_OPTIONS_H
+#define HARK_MODELS_MODEL_OPTIONS_H
+
+#include "io/options.h"
+#include "models/network_config.h"
+#include "nn/norm_bound.h"
+
+/* What an option says about weights that are there already. What has no bond may change when a run goes on, and when another one begins with its
+ * weights nothing is said. A change of the others is refused when a run goes on; when another run begins with the weights it is reported; when a
+ * model is evaluated, MEANING may be exchanged. */
+typedef enum hark_bond {
+  HARK_BOND_NONE,    /* nothing: how long, how fast, with which dropout */
+  HARK_BOND_MEANING, /* the same weights fit, and mean something else */
+  HARK_BOND_WEIGHTS  /* which weights there are, and what they mean */
+} hark_bond;
+
+/* When a model's file states an option. What it does not state has its default when it is read. */
+typedef enum hark_stored {
+  HARK_STORED_NEVER,   /* only training uses it */
+  HARK_STORED_ALWAYS,  /* and a file without it is refused */
+  HARK_STORED_SETTLED, /* the same, and 0, which stands for a derived value in configurations, has become that value */
+  HARK_STORED_CHANGED, /* where it has an effect and is not the default: what most options are */
+  HARK_STORED_GROUP, /* where the first condition of `needs` holds; a file that lacks it has 0 or the first word, which a network refuses or knows */
+  HARK_STORED_GROUP_NEEDED /* the same, and a file without it is refused there */
+} hark_stored;
+
+/* Subcommands that take an option of a model as a flag; of the second kind is what may be exchanged when a trained model is evaluated. */
+#define HARK_FLAG_OF_TRAINING "train bench config"
+#define HARK_FLAG_OF_EXCHANGE "train eval bench config"
+
+/* Of the column `needs`. */
+#define HARK_NEEDS_NOT_FINITE "model.architecture !finite" /* which has neither heads nor layers */
+#define HARK_NEEDS_OF_TOKENS "model.architecture !latent|finite"
+#define HARK_NEEDS_POSITIONAL "model.positional given"
+#define HARK_NEEDS_ROTARY "model.positions rotary"
+#define HARK_NEEDS_SCALED "model.rotary.scaling !none"
+#define HARK_NEEDS_HIERARCHICAL "model.attention.structure hierarchical"
+#define HARK_NEEDS_CME "model.attention.normalisation cme"
+#define HARK_NEEDS_AHCA "model.architecture ahca"
+#define HARK_NEEDS_DEEP ", model.layers >=2"
+#define HARK_NEEDS_OF_CAPACITY HARK_NEEDS_AHCA ", model.ahca.depth capacity" HARK_NEEDS_DEEP
+#define HARK_NEEDS_LATENT "model.architecture latent"
+#define HARK_NEEDS_FINITE "model.architecture finite"
+
+/* The table: X(member of hark_network_config and key after "model.", flags, type, default, range or words, subcommands, argument, help, needs,
+ *              bond, stored, place). Members of one section stand next to each other, and configurations have them in this order. A description
+ * has a section's keys in the order of their places, which are those in which files have had them, and of one place in this order; a new option
+ * has place 1. */
+#define HARK_MODEL_OPTIONS(X)                                                                                                              \
+  X(type, NULL, ENUM, "gpt", HARK_MODEL_TYPE_WORDS, HARK_FLAG_OF_TRAINING, NULL, "family of the model: decoder with pre-norm blocks",      \
+    NULL, WEIGHTS, ALWAYS, 0)                                                                                                              \
+  X(architecture, "architecture", ENUM, "decoder", HARK_ARCHITECTURE_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                   \
+    "decoder: causal, tells tokens; encoder: every token sees all others, tells the class of an example; masked_encoder: tells hidden "    \
+    "tokens; ahca: tells classes by compressed chunks; latent, finite: from real vectors to a real vector",                                \
+    NULL, WEIGHTS, CHANGED, 2)                                                                                                             \
+  X(layers, "layers", INT, "4", "[1, 10000]", HARK_FLAG_OF_TRAINING, NULL, "number of blocks", HARK_NEEDS_NOT_FINITE, WEIGHTS, ALWAYS, 1)  \
+  X(heads, "heads", INT, "4", "[1, 65536]", HARK_FLAG_OF_TRAINING, NULL, "attention heads of a block", HARK_NEEDS_NOT_FINITE, MEANING,     \
+    ALWAYS, 1)                                                                                                                             \
+  X(key_heads, "key-heads", INT, "0", "[0, 65536]", HARK_FLAG_OF_TRAINING, NULL,                                                           \
+    "key and value heads, a divisor of heads; 0: as many as heads", HARK_NEEDS_NOT_FINITE, WEIGHTS, SETTLED, 1)                            \
+  X(width, "width", INT, "512", "[1, 1048576]", HARK_FLAG_OF_TRAINING, NULL, "features of a token", HARK_NEEDS_NOT_FINITE, WEIGHTS,        \
+    ALWAYS, 1)                                                                                                                             \
+  X(feed_forward_width, NULL, INT, "0", "[0, 16777216]", HARK_FLAG_OF_TRAINING, NULL,                                                      \
+    "hidden features of the feed-forward layer; 0: four times width", "model.architecture !finite or model.finite.map network", WEIGHTS,   \
+    SETTLED, 1)                                                                                                                            \
+  X(context, "context", INT, "256", "[1, 16777216]", HARK_FLAG_OF_TRAINING, NULL,                                                          \
+    "tokens of a training window, or of the longest example", NULL, WEIGHTS, ALWAYS, 1)                                                    \
+  X(activation, "activation", ENUM, "gelu", HARK_ACTIVATION_WORDS, HARK_FLAG_OF_TRAINING, NULL, "activation of the feed-forward layer",    \
+    "model.architecture !finite or model.finite.map network, model.architecture !ahca or model.ahca.layer block", WEIGHTS, ALWAYS, 1)      \
+  X(norm, "norm", ENUM, "layer_norm", HARK_NORM_WORDS, HARK_FLAG_OF_TRAINING, NULL, "normalisation layers", HARK_NEEDS_OF_TOKENS, WEIGHTS, \
+    ALWAYS, 1)                                                                                                                             \
+  X(norm_epsilon, NULL, FLOAT, "1e-5", "(0, 1]", HARK_FLAG_OF_TRAINING, NULL, "added to the variance in normalisation layers",             \
+    HARK_NEEDS_OF_TOKENS, MEANING, ALWAYS, 1)                                                                                              \
+  X(attention_width, "attention-width", INT, "0", "[0, 1048576]", HARK_FLAG_OF_TRAINING, NULL,                                             \
+    "features of the queries of all heads together, a multiple of heads; 0: width", HARK_NEEDS_NOT_FINITE, WEIGHTS, CHANGED, 2)            \
+  X(pooling, "pooling", ENUM, "class", HARK_POOLING_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                                    \
+    "what stands for a sequence in an encoder: a token put in front, the mean over its tokens, or its first token",                        \
+    "model.architecture encoder", MEANING, CHANGED, 2)                                                                                     \
+  X(head_width, "head-width", INT, "0", "[0, 16777216]", HARK_FLAG_OF_TRAINING, NULL,                                                      \
+    "hidden features of an encoder's head; 0: feed_forward_width", "model.architecture encoder|ahca", WEIGHTS, CHANGED, 2)                 \
+  X(positions, "positions", ENUM, "rotary", HARK_POSITIONS_WORDS, HARK_FLAG_OF_TRAINING, NULL, "how positions enter", NULL, WEIGHTS,       \
+    ALWAYS, 1)                                                                                                                             \
+  X(positional, "positional", STRING, "", NULL, HARK_FLAG_OF_TRAINING, "EXPR",                                                             \
+    "kernel of the token distance that multiplies the similarity, as bank[8](decay*periodic); none: \"\"", NULL, WEIGHTS, CHANGED, 1)      \
+  X(positional_scope, "positional-scope", ENUM, "model", HARK_POSITIONAL_SCOPE_WORDS, HARK_FLAG_OF_TRAINING, NULL,                         \
+    "who has parameters of the kernel of their own", HARK_NEEDS_POSITIONAL, WEIGHTS, GROUP, 1)                                             \
+  X(positional_stretch, "positional-stretch", FLOAT, "1", "[1, inf)", HARK_FLAG_OF_EXCHANGE, NULL,                                         \
+    "distances are divided by it before the positional kernel, for contexts longer than those of training", HARK_NEEDS_POSITIONAL,         \
+    MEANING, CHANGED, 1)                                                                                                                   \
+  X(tie_embeddings, "tie-embeddings", BOOL, "true", NULL, HARK_FLAG_OF_TRAINING, NULL,                                                     \
+    "the output layer shares the token embedding's weights", "model.architecture decoder|masked_encoder", WEIGHTS, ALWAYS, 3)              \
+  X(bias, "bias", BOOL, "false", NULL, HARK_FLAG_OF_TRAINING, NULL, "biases in linear layers and layer norms", NULL, WEIGHTS, ALWAYS, 3)   \
+  X(dropout, "dropout", FLOAT, "0", "[0, 1)", HARK_FLAG_OF_TRAINING, NULL, "dropout on the residual branches", NULL, NONE, NEVER, 1)       \
+  X(embedding_dropout, NULL, FLOAT, "0", "[0, 1)", HARK_FLAG_OF_TRAINING, NULL, "dropout on the sum of embeddings", NULL, NONE, NEVER, 1)  \
+  X(initialisation, NULL, ENUM, "gpt2", HARK_INITIALISATION_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                            \
+    "deviation of initial weights: 0.02, and 0.02 / sqrt(2 layers) into the residual stream; or sqrt(2 / (in + out)), larger in narrow "   \
+    "models; ahca has its own, 1 / sqrt(in), and refuses xavier",                                                                          \
+    HARK_NEEDS_OF_TOKENS, NONE, NEVER, 1)                                                                                                  \
+  X(embedding_deviation, NULL, FLOAT, "0.02", "(0, inf)", HARK_FLAG_OF_TRAINING, NULL,                                                     \
+    "deviation of the initial embeddings of tokens; sinusoidal positions are of size 1", HARK_NEEDS_OF_TOKENS, NONE, NEVER, 1)             \
+  X(recompute, "recompute", BOOL, "false", NULL, HARK_FLAG_OF_TRAINING, NULL,                                                              \
+    "recompute each block in the backward: less memory, a third more work", NULL, NONE, NEVER, 1)                                          \
+  X(rotary.base, NULL, FLOAT, "10000", "(1, inf)", HARK_FLAG_OF_TRAINING, NULL,                                                            \
+    "longest wavelength of rotary and sinusoidal positions, over 2 pi", "model.positions rotary|sinusoidal", MEANING, ALWAYS, 1)           \
+  X(rotary.pairs, NULL, ENUM, "half", HARK_ROTARY_PAIRS_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                                \
+    "features that turn together: (2j, 2j+1) or (j, j + head_dim/2)", HARK_NEEDS_ROTARY, MEANING, ALWAYS, 1)                               \
+  X(rotary.learned, "rotary-learned", ENUM, "none", HARK_ROTARY_LEARNED_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                \
+    "who learns rates of its own, which start at the static ones; head: every key head", HARK_NEEDS_ROTARY, WEIGHTS, CHANGED, 1)           \
+  X(rotary.fraction, NULL, FLOAT, "1", "(0, 1]", HARK_FLAG_OF_TRAINING, NULL,                                                              \
+    "part of the pairs that turns, those of the highest rates (p-RoPE, arXiv 2410.06205)", HARK_NEEDS_ROTARY, WEIGHTS, CHANGED, 1)         \
+  X(rotary.scaling, "rotary-scaling", ENUM, "none", HARK_ROTARY_SCALING_WORDS, HARK_FLAG_OF_EXCHANGE, NULL,                                \
+    "static rates for contexts longer than that of training: interpolated positions, a larger base, YaRN (arXiv 2309.00071), Llama 3's, "  \
+    "a base that grows with the text, or LongRoPE (arXiv 2402.13753)",                                                                     \
+    HARK_NEEDS_ROTARY, MEANING, CHANGED, 1)                                                                                                \
+  X(rotary.scaling_factor, "rotary-factor", FLOAT, "1", "[1, inf)", HARK_FLAG_OF_EXCHANGE, "S", "how many times longer, for the scaling",  \
+    HARK_NEEDS_SCALED, MEANING, CHANGED, 1)                                                                                                \
+  X(rotary.original_context, NULL, INT, "0", "[0, 16777216]", HARK_FLAG_OF_EXCHANGE, NULL,                                                 \
+    "tokens of the windows that the rates were trained on, which the scaling refers to; 0: model.context", HARK_NEEDS_SCALED, MEANING,     \
+    CHANGED, 1)                                                                                                                            \
+  X(rotary.ramp, NULL, ENUM, "pair", HARK_ROTARY_RAMP_WORDS, HARK_FLAG_OF_EXCHANGE, NULL,                                                  \
+    "yarn: the part of a rate that is kept is linear in the index of the pair, as in published models, or in its turns, as the paper "     \
+    "prints it",                                                                                                                           \
+    "model.rotary.scaling yarn", MEANING, GROUP, 1)                                                                                        \
+  X(rotary.beta_fast, NULL, FLOAT, "32", "(0, inf)", HARK_FLAG_OF_EXCHANGE, NULL,                                                          \
+    "yarn: turns within the original context from which on a pair keeps its rate", "model.rotary.scaling yarn", MEANING, CHANGED, 1)       \
+  X(rotary.beta_slow, NULL, FLOAT, "1", "(0, inf)", HARK_FLAG_OF_EXCHANGE, NULL,                                                           \
+    "yarn: turns up to which a pair is slowed down by the whole factor", "model.rotary.scaling yarn", MEANING, CHANGED, 1)                 \
+  X(rotary.truncate, NULL, BOOL, "true", NULL, HARK_FLAG_OF_EXCHANGE, NULL, "yarn: the ramp begins and ends at whole pairs",               \
+    "model.rotary.scaling yarn", MEANING, CHANGED, 1)                                                                                      \
+  X(rotary.attention_factor, NULL, FLOAT, "0", "[0, inf)", HARK_FLAG_OF_EXCHANGE, NULL,                                                    \
+    "yarn, longrope: what turned queries and keys are multiplied by; 0: by the formula of the scaling",                                    \
+    "model.rotary.scaling yarn|longrope", MEANING, CHANGED, 1)                                                                             \
+  X(rotary.mscale, NULL, FLOAT, "0", "[0, inf)", HARK_FLAG_OF_EXCHANGE, NULL,                                                              \
+    "yarn: with mscale_all_dim the factor is (0.1 mscale ln s + 1) / (0.1 mscale_all_dim ln s + 1); 0: none", "model.rotary.scaling yarn", \
+    MEANING, CHANGED, 1)                                                                                                                   \
+  X(rotary.mscale_all_dim, NULL, FLOAT, "0", "[0, inf)", HARK_FLAG_OF_EXCHANGE, NULL, "yarn: see mscale", "model.rotary.scaling yarn",     \
+    MEANING, CHANGED, 1)                                                                                                                   \
+  X(rotary.low_freq_factor, NULL, FLOAT, "1", "(0, inf)", HARK_FLAG_OF_EXCHANGE, NULL,                                                     \
+    "llama3: turns within the original context up to which a pair is slowed down by the whole factor", "model.rotary.scaling llama3",      \
+    MEANING, CHANGED, 1)                                                                                                                   \
+  X(rotary.high_freq_factor, NULL, FLOAT, "4", "(0, inf)", HARK_FLAG_OF_EXCHANGE, NULL,                                                    \
+    "llama3: turns from which on a pair keeps its rate", "model.rotary.scaling llama3", MEANING, CHANGED, 1)                               \
+  X(rotary.short_factor, NULL, LIST, "", NULL, HARK_FLAG_OF_EXCHANGE, "X,...",                                                             \
+    "longrope: what the rate of every pair that turns is divided by in texts up to the original context", "model.rotary.scaling longrope", \
+    MEANING, CHANGED, 1)                                                                                                                   \
+  X(rotary.long_factor, NULL, LIST, "", NULL, HARK_FLAG_OF_EXCHANGE, "X,...", "longrope: the same in longer texts",                        \
+    "model.rotary.scaling longrope", MEANING, CHANGED, 1)                                                                                  \
+  X(attention.structure, "structure", LAYERS, "dense", HARK_STRUCTURE_WORDS, HARK_FLAG_OF_EXCHANGE, NULL,                                  \
+    "which keys a query sees; several words are those of the layers in turn", NULL, MEANING, ALWAYS, 1)                                    \
+  X(attention.window, "window", INT, "128", "[0, 16777216]", HARK_FLAG_OF_EXCHANGE, NULL,                                                  \
+    "positions to each side that structure window sees", "model.attention.structure window", MEANING, ALWAYS, 1)                           \
+  X(attention.hierarchy_block, "hierarchy-block", INT, "16", "[2, 1048576]", HARK_FLAG_OF_EXCHANGE, "NR",                                  \
+    "tokens of a block of structure hierarchical, even", HARK_NEEDS_HIERARCHICAL, MEANING, GROUP_NEEDED, 1)                                \
+  X(attention.partition, "partition", ENUM, "neighbour", HARK_PARTITION_WORDS, HARK_FLAG_OF_EXCHANGE, NULL,                                \
+    "blocks of structure hierarchical meet those beside them, or the other half of their parent", HARK_NEEDS_HIERARCHICAL, MEANING, GROUP, \
+    1)                                                                                                                                     \
+  X(attention.coarse_query, "coarse-query", ENUM, "default", HARK_COARSE_QUERY_WORDS, HARK_FLAG_OF_EXCHANGE, NULL,                         \
+    "what meets the coarse keys of structure hierarchical: the first query of a cell (default) or every query", HARK_NEEDS_HIERARCHICAL,   \
+    MEANING, GROUP, 1)                                                                                                                     \
+  X(attention.hierarchical_bias, "hierarchical-bias", BOOL, "false", NULL, HARK_FLAG_OF_TRAINING, NULL,                                    \
+    "learned bias by distance in the tokens of each level, for structure hierarchical", HARK_NEEDS_HIERARCHICAL, WEIGHTS, GROUP, 1)        \
+  X(attention.kernel, "kernel", ENUM, "exp", HARK_KERNEL_WORDS, HARK_FLAG_OF_EXCHANGE, NULL,                                               \
+    "similarity of query and key: exp(q.k / sqrt(d)) or exp(-|q - k|^2 / (2 sigma^2))", HARK_NEEDS_NOT_FINITE, MEANING, ALWAYS, 1)         \
+  X(attention.sigma, "sigma", FLOAT, "1", "(0, inf)", HARK_FLAG_OF_EXCHANGE, NULL, "width of kernel rbf", "model.attention.kernel rbf",    \
+    MEANING, ALWAYS, 1)                                                                                                                    \
+  X(attention.forget_gate, "forget-gate", BOOL, "false", NULL, HARK_FLAG_OF_EXCHANGE, NULL,                                                \
+    "learned forget gates add to the logits (FoX, arXiv 2503.02130)", NULL, WEIGHTS, ALWAYS, 1)                                            \
+  X(attention.unbiased, NULL, BOOL, "false", NULL, HARK_FLAG_OF_TRAINING, NULL,                                                            \
+    "no biases in attention's projections where model.bias has them elsewhere", "model.bias true", WEIGHTS, CHANGED, 1)                    \
+  X(attention.normalisation, "normalisation", LAYERS, "softmax", HARK_NORMALISATION_WORDS, HARK_FLAG_OF_EXCHANGE, NULL,                    \
+    "kernel smoothing, or kernel ridge regression of the values on the keys (structure dense)", NULL, MEANING, CHANGED, 1)                 \
+  X(attention.ridge, "ridge", FLOAT, "1", "(0, inf)", HARK_FLAG_OF_EXCHANGE, NULL,                                                         \
+    "lambda of normalisation cme, or c of lambda = c context^ridge_power", HARK_NEEDS_CME, MEANING, GROUP, 1)                              \
+  X(attention.ridge_power, "ridge-power", FLOAT, "0", "[0, 1]", HARK_FLAG_OF_EXCHANGE, NULL,                                               \
+    "power of the context in the ridge of normalisation cme", HARK_NEEDS_CME, MEANING, GROUP, 1)                                           \
+  X(attention.ridge_learned, "ridge-learned", BOOL, "false", NULL, HARK_FLAG_OF_TRAINING, NULL,                                            \
+    "every head learns a ridge of its own, at train.positional_rate", HARK_NEEDS_CME, WEIGHTS, GROUP, 1)                                   \
+  X(attention.sigma_learned, "sigma-learned", BOOL, "false", NULL, HARK_FLAG_OF_TRAINING, NULL,                                            \
+    "every head learns a sigma of its own, for normalisation cme and kernel rbf", HARK_NEEDS_CME ", model.attention.kernel rbf", WEIGHTS,  \
+    GROUP, 1)                                                                                                                              \
+  X(attention.unit, "unit-norm", BOOL, "false", NULL, HARK_FLAG_OF_EXCHANGE, NULL,                                                         \
+    "divide queries and keys by their lengths before the kernel of normalisation cme", HARK_NEEDS_CME, MEANING, GROUP, 1)                  \
+  X(attention.dropout, "attention-dropout", FLOAT, "0", "[0, 1)", HARK_FLAG_OF_TRAINING, NULL, "dropout on the attention weights", NULL,   \
+    NONE, NEVER, 1)                                                                                                                        \
+  X(ahca.chunk, "chunk", ENUM, "fixed", HARK_AHCA_CHUNK_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                                \
+    "how ahca cuts a sequence: chunks of chunk_size tokens, behind a delimiter, at valleys of similarity, or where a learned probability " \
+    "says",                                                                                                                                \
+    HARK_NEEDS_AHCA, WEIGHTS, GROUP, 1)                                                                                                    \
+  X(ahca.chunk_size, "chunk-size", INT, "64", "[1, 16777216]", HARK_FLAG_OF_TRAINING, NULL,                                                \
+    "tokens of a fixed chunk, and what learned ones have on average", HARK_NEEDS_AHCA, WEIGHTS, GROUP, 1)                                  \
+  X(ahca.chunk_minimum, NULL, INT, "0", "[0, 16777216]", HARK_FLAG_OF_TRAINING, NULL,                                                      \
+    "fewest tokens of a chunk that is not fixed, for which memory is made; 0: a quarter of chunk_size",                                    \
+    HARK_NEEDS_AHCA ", model.ahca.chunk !fixed", WEIGHTS, GROUP, 1)                                                                        \
+  X(ahca.chunk_maximum, NULL, INT, "0", "[0, 16777216]", HARK_FLAG_OF_TRAINING, NULL,                                                      \
+    "most tokens of a chunk that is not fixed; 0: four times chunk_size", HARK_NEEDS_AHCA ", model.ahca.chunk !fixed", WEIGHTS, GROUP, 1)  \
+  X(ahca.delimiter, NULL, INT, "0", "[0, 2147483647]", HARK_FLAG_OF_TRAINING, "ID",                                                        \
+    "token behind which a chunk ends, with chunk delimiter", HARK_NEEDS_AHCA ", model.ahca.chunk delimiter", WEIGHTS, GROUP, 1)            \
+  X(ahca.more_delimiters, NULL, LIST, "", NULL, HARK_FLAG_OF_TRAINING, "ID",                                                               \
+    "further tokens behind which a chunk ends, with chunk delimiter; at most 16", HARK_NEEDS_AHCA ", model.ahca.chunk delimiter", WEIGHTS, \
+    CHANGED, 1)                                                                                                                            \
+  X(ahca.window, NULL, INT, "8", "[1, 16777216]", HARK_FLAG_OF_TRAINING, NULL, "tokens to each side that chunk semantic compares",         \
+    HARK_NEEDS_AHCA ", model.ahca.chunk semantic", WEIGHTS, GROUP, 1)                                                                      \
+  X(ahca.threshold, NULL, FLOAT, "0.5", "[-10, 10]", HARK_FLAG_OF_TRAINING, NULL,                                                          \
+    "standard deviations above the mean depth from which chunk semantic cuts", HARK_NEEDS_AHCA ", model.ahca.chunk semantic", WEIGHTS,     \
+    GROUP, 1)                                                                                                                              \
+  X(ahca.primary_slots, "primary-slots", INT, "4", "[1, 65536]", HARK_FLAG_OF_TRAINING, "C1", "tokens that a chunk is compressed to",      \
+    HARK_NEEDS_AHCA, WEIGHTS, GROUP, 1)                                                                                                    \
+  X(ahca.secondary_slots, "secondary-slots", INT, "64", "[1, 1048576]", HARK_FLAG_OF_TRAINING, "C2",                                       \
+    "tokens that all chunks of a sequence together are compressed to", HARK_NEEDS_AHCA, WEIGHTS, GROUP, 1)                                 \
+  X(ahca.selected, "selected", INT, "16", "[1, 1048576]", HARK_FLAG_OF_TRAINING, "CS", "of these, those that every chunk attends to",      \
+    HARK_NEEDS_AHCA, WEIGHTS, GROUP, 1)                                                                                                    \
+  X(ahca.primary_pool, NULL, ENUM, "attention", HARK_AHCA_POOL_WORDS, HARK_FLAG_OF_TRAINING, NULL, "how a chunk's tokens become slots",    \
+    HARK_NEEDS_AHCA, WEIGHTS, GROUP, 1)                                                                                                    \
+  X(ahca.secondary_pool, NULL, ENUM, "average", HARK_AHCA_POOL_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                         \
+    "how the slots of a sequence become global tokens", HARK_NEEDS_AHCA, WEIGHTS, GROUP, 1)                                                \
+  X(ahca.primary_width, NULL, INT, "0", "[0, 1048576]", HARK_FLAG_OF_TRAINING, NULL, "features of a slot, a multiple of heads; 0: width",  \
+    HARK_NEEDS_AHCA, WEIGHTS, GROUP, 1)                                                                                                    \
+  X(ahca.secondary_width, NULL, INT, "0", "[0, 1048576]", HARK_FLAG_OF_TRAINING, NULL, "features of a global token; 0: primary_width",     \
+    HARK_NEEDS_AHCA, WEIGHTS, GROUP, 1)                                                                                                    \
+  X(ahca.select, "select", ENUM, "score", HARK_AHCA_SELECT_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                             \
+    "which global tokens are selected: largest learned score, norm or product with the mean query, or medoids of clusters",                \
+    HARK_NEEDS_AHCA, WEIGHTS, GROUP, 1)                                                                                                    \
+  X(ahca.join, NULL, ENUM, "once", HARK_AHCA_JOIN_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                                      \
+    "chunks attend to the selected tokens once, or before every layer", HARK_NEEDS_AHCA, WEIGHTS, GROUP, 1)                                \
+  X(ahca.depth, NULL, ENUM, "capacity", HARK_AHCA_DEPTH_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                                \
+    "layers of a chunk: by rank within a capacity, or the paper's share of the largest score", HARK_NEEDS_AHCA HARK_NEEDS_DEEP, WEIGHTS,   \
+    GROUP, 1)                                                                                                                              \
+  X(ahca.depth_score, NULL, ENUM, "chunk", HARK_AHCA_DEPTH_SCORE_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                       \
+    "what tells the depth: the chunk, or the norm of what it got from the selected tokens", HARK_NEEDS_AHCA HARK_NEEDS_DEEP, WEIGHTS,      \
+    GROUP, 1)                                                                                                                              \
+  X(ahca.capacity, "capacity", FLOAT, "0.5", "[0, 1]", HARK_FLAG_OF_TRAINING, NULL,                                                        \
+    "part of the chunks that goes on from each layer to the next, with depth capacity",                                                    \
+    HARK_NEEDS_OF_CAPACITY ", model.ahca.capacities none", WEIGHTS, GROUP, 1)                                                              \
+  X(ahca.capacities, NULL, LIST, "", NULL, HARK_FLAG_OF_TRAINING, "X",                                                                     \
+    "part of the chunks that has each layer from the second on, numbers from 1 to 0 that do not grow; empty: powers of capacity",          \
+    HARK_NEEDS_OF_CAPACITY, WEIGHTS, CHANGED, 1)                                                                                           \
+  X(ahca.ratio_weight, NULL, FLOAT, "0.03", "[0, inf)", HARK_FLAG_OF_TRAINING, NULL,                                                       \
+    "of the loss that keeps learned chunks near chunk_size", HARK_NEEDS_AHCA ", model.ahca.chunk learned", WEIGHTS, GROUP, 1)              \
+  X(ahca.ponder_weight, NULL, FLOAT, "0.02", "[0, inf)", HARK_FLAG_OF_TRAINING, NULL, "of the loss for depth, with depth capacity",        \
+    HARK_NEEDS_OF_CAPACITY, WEIGHTS, GROUP, 2)                                                                                             \
+  X(ahca.head, NULL, ENUM, "data", HARK_AHCA_HEAD_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                                      \
+    "what ahca tells: what the data have (classes of sequences, labels of tokens, or with data.format vectors numbers, which is "          \
+    "regression), or with reconstruction the tokens that it read",                                                                         \
+    HARK_NEEDS_AHCA, WEIGHTS, GROUP, 1)                                                                                                    \
+  X(ahca.output, NULL, ENUM, "chunks", HARK_AHCA_OUTPUT_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                                \
+    "what goes through the layers: the chunks' slots, or the selected tokens, which then attend to all global ones", HARK_NEEDS_AHCA,      \
+    WEIGHTS, GROUP, 1)                                                                                                                     \
+  X(ahca.layer, NULL, ENUM, "block", HARK_AHCA_LAYER_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                                   \
+    "attention among a chunk's slots and a feed-forward layer, or relu(W h + b)", HARK_NEEDS_AHCA, WEIGHTS, GROUP, 1)                      \
+  X(ahca.primary_depth, NULL, INT, "1", "[1, 2]", HARK_FLAG_OF_TRAINING, NULL, "linear layers in front of the primary pool",               \
+    HARK_NEEDS_AHCA, WEIGHTS, GROUP, 1)                                                                                                    \
+  X(ahca.secondary_depth, NULL, INT, "1", "[1, 2]", HARK_FLAG_OF_TRAINING, NULL, "linear layers in front of the secondary pool",           \
+    HARK_NEEDS_AHCA, WEIGHTS, GROUP, 1)                                                                                                    \
+  X(latent.form, "latent-form", ENUM, "transformer", HARK_LATENT_FORM_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                  \
+    "latent: layers of features and attention (X, C.1), or one layer of features that a class query asks (X, 5.1)", HARK_NEEDS_LATENT,     \
+    WEIGHTS, GROUP, 1)                                                                                                                     \
+  X(latent.skip, NULL, BOOL, "true", NULL, HARK_FLAG_OF_TRAINING, NULL, "skip connections of form transformer", HARK_NEEDS_LATENT,         \
+    WEIGHTS, GROUP, 1)                                                                                                                     \
+  X(latent.aggregate, "aggregate", ENUM, "query", HARK_LATENT_AGGREGATE_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                \
+    "what stands for a sequence in latent: attention of a learned class encoding, or the mean of its rows", HARK_NEEDS_LATENT, WEIGHTS,    \
+    GROUP, 1)                                                                                                                              \
+  X(latent.norm, "latent-norm", ENUM, "2", HARK_BOUND_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                                  \
+    "r of the norms that are bounded: every matrix is projected after each step; none: free", HARK_NEEDS_LATENT, NONE, GROUP, 1)           \
+  X(latent.operator_norm, "operator-norm", FLOAT, "3", "[0, inf)", HARK_FLAG_OF_TRAINING, NULL,                                            \
+    "largest operator norm of a matrix of latent; 0: free", HARK_NEEDS_LATENT, NONE, GROUP, 1)                                             \
+  X(latent.matrix_norm, "matrix-norm", FLOAT, "3", "[0, inf)", HARK_FLAG_OF_TRAINING, NULL,                                                \
+    "largest (r, s)-norm of a matrix of latent, with r 2 the Frobenius norm; 0: free", HARK_NEEDS_LATENT, NONE, GROUP, 1)                  \
+  X(latent.range, NULL, FLOAT, "0.5", "[0, inf)", HARK_FLAG_OF_TRAINING, NULL,                                                             \
+    "radius of the ball that latent's outputs are brought to; 0: none", HARK_NEEDS_LATENT, WEIGHTS, GROUP, 1)                              \
+  X(finite.map, "finite-map", ENUM, "linear", HARK_FINITE_MAP_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                          \
+    "how finite makes covariates and responses of tokens: linearly, or with a hidden layer of feed_forward_width", HARK_NEEDS_FINITE,      \
+    WEIGHTS, GROUP, 1)                                                                                                                     \
+  X(finite.covariates, "covariates", INT, "8", "[1, 32768]", HARK_FLAG_OF_TRAINING, NULL, "features of a covariate of finite",             \
+    HARK_NEEDS_FINITE, WEIGHTS, GROUP, 1)                                                                                                  \
+  X(finite.ridge, NULL, FLOAT, "1", "(0, inf)", HARK_FLAG_OF_TRAINING, NULL, "ridge of finite's regression, or where it starts",           \
+    HARK_NEEDS_FINITE, WEIGHTS, GROUP, 1)                                                                                                  \
+  X(finite.ridge_learned, NULL, BOOL, "true", NULL, HARK_FLAG_OF_TRAINING, NULL, "the ridge is learned", HARK_NEEDS_FINITE, WEIGHTS,       \
+    GROUP, 1)
+
+/* What the data say of a model, in its file and in no configuration: X(member and key, type, range, stored, place). */
+#define HARK_MODEL_FACTS(X)                                                                                                                \
+  X(vocabulary, INT, "[1, 2147483647]", ALWAYS, 0)                                                                                         \
+  X(classes, INT, "[0, 1048576]", CHANGED, 2)                                                                                              \
+  X(parts, INT, "[0, 2]", CHANGED, 2)                                                                                                      \
+  X(features, INT, "[0, 2147483647]", CHANGED, 2)                                                                                          \
+  X(responses, INT, "[0, 2147483647]", CHANGED, 2)                                                                                         \
+  X(sentences, BOOL, NULL, CHANGED, 2)
+
+/* A row. */
+typedef struct hark_model_option {
+  hark_option option; /* its field is a member of hark_network_config */
+  hark_bond bond;
+  hark_stored stored;
+  int place;
+  bool fact; /* of HARK_MODEL_FACTS */
+} hark_model_option;
+
+#define HARK_MODEL_ONE(...) +1
+enum { HARK_MODEL_ROWS = 0 HARK_MODEL_OPTIONS(HARK_MODEL_ONE) HARK_MODEL_FACTS(HARK_MODEL_ONE) };
+#undef HARK_MODEL_ONE
+
+#define HARK_MODEL_PREFIX "model."
+#define HARK_MODEL_PLACES 4
+
+/* Row number `index`: the options, then the facts; NULL when there are no more. */
+const hark_model_option *hark_model_option_at(int index);
+/* The row of "model.layers"; NULL: there is none. */
+const hark_model_option *hark_model_option_find(const char *name);
+
+/* The member of a configuration that a row is of. */
+static inline void *hark_model_option_field(const hark_model_option *row, hark_network_config *config) {
+  return (char *)config + row->option.offset;
+}
+static inline const void *hark_model_option_value(const hark_model_option *row, const hark_network_config *config) {
+  return (const char *)config + row->option.offset;
+}
+
+/* Whether all that the row needs is there; and the first condition of it. */
+bool hark_model_option_has_effect(const hark_model_option *row, const hark_network_config *config);
+bool hark_model_option_in_group(const hark_model_option *row, const hark_network_config *config);
+
+/* Whether the value is the default; 0 is, where it is none of the values, for it has not been said then. */
+bool hark_model_option_is_default(const hark_model_option *row, const hark_network_config *config);
+/* Puts the default in its place. Texts are of the table. */
+void hark_model_option_reset(const hark_model_option *row, hark_network_config *config);
+
+/* The numbers of an option that is a list: what was read of its texts. */
+typedef struct hark_model_list {
+  const char *name;
+  size_t count, values; /* members: int32_t, and double or (whole) int32_t [most] */
+  int32_t most;
+  bool whole;
+  const char *range;
+} hark_model_list;
+
+/* NULL where the row is no list. */
+const hark_model_list *hark_model_list_of(const char *name);
+int32_t hark_model_list_count(const hark_model_list *list, const hark_network_config *config);
+double hark_model_list_number(const hark_model_list *list, const hark_network_config *config, int32_t index);
+void hark_model_list_clear(const hark_model_list *list, hark_network_config *config);
+
+typedef enum hark_list_reading { HARK_LIST_READ, HARK_LIST_FULL, HARK_LIST_WRONG } hark_list_reading;
+/* Appends a number, or all those of a text such as "1,1.05". */
+hark_list_reading hark_model_list_add(const hark_model_list *list, double number, hark_network_config *config);
+hark_list_reading hark_model_list_read(const hark_model_list *list, const char *text, hark_network_config *config);
+
+/* Forgets the texts of lists, which belong to who read them: a network has the numbers. */
+void hark_model_forget_texts(hark_network_config *config);
+
+#endif
