@@ -194,7 +194,7 @@ hark_status hark_bench_step(hark_context *context, hark_bench_machine *machine, 
   const hark_example_format *format = hark_example_format_find(hark_config_format(config));
   if (hark_config_has_examples(config)) {
     task.parts = format != NULL ? format->parts : 1;
-    const bool labels = config->model.architecture == HARK_ARCHITECTURE_AHCA && config->model.ahca.head == HARK_AHCA_LABELS;
+    const bool labels = config->model.architecture == HARK_ARCHITECTURE_AHCA && config->model.ahca.head == HARK_AHCA_HEAD_LABELS;
     const bool classes = hark_architecture_of(config->model.architecture)->predicts_classes && !labels && !hark_config_reconstructs(config);
     task.classes = classes ? BENCH_CLASSES : 0;
     if (strcmp(hark_config_format(config), "vectors") == 0 || hark_architecture_of(config->model.architecture)->predicts_vectors) {

@@ -103,8 +103,8 @@ static hark_status load_checkpoint(hark_invocation *call, const hark_opened_run 
 /* Weights of before descriptions told further delimiters would cut at the first one alone. */
 static hark_status check_delimiters(hark_invocation *call, const hark_opened_run *opened, const hark_config *config,
                                     const hark_model *model) {
-  const hark_ahca_config *asked = &config->model.ahca, *told = &model->decoder->config.ahca;
-  if (config->model.architecture != HARK_ARCHITECTURE_AHCA || asked->chunk != HARK_AHCA_DELIMITER) return HARK_OK;
+  const hark_ahca_config *asked = &config->model.ahca, *told = &model->network->config.ahca;
+  if (config->model.architecture != HARK_ARCHITECTURE_AHCA || asked->chunk != HARK_AHCA_CHUNK_DELIMITER) return HARK_OK;
   if (asked->other_delimiter_count == told->other_delimiter_count) return HARK_OK;
   return hark_fail(
       call->context, HARK_UNSUPPORTED,

@@ -12,6 +12,7 @@
 #include "core/line.h"
 #include "models/description.h"
 #include "models/model_path.h"
+#include "models/stack.h"
 
 #define POINTS 4097        /* of a kernel's curve, at most: every distance up to 4096, since kernels may be periodic */
 #define POINTS_OF_MANY 257 /* of more kernels than */

@@ -155,8 +155,8 @@ static hark_status take_network(measurement *m) {
                                           .inner = config->feed_forward_width,
                                           .head_dim = hark_network_head_dim(config),
                                           .responses = config->responses,
-                                          .single = config->latent.form == HARK_LATENT_SINGLE,
-                                          .query = config->latent.aggregate == HARK_LATENT_QUERY,
+                                          .single = config->latent.form == HARK_LATENT_FORM_SINGLE,
+                                          .query = config->latent.aggregate == HARK_LATENT_AGGREGATE_QUERY,
                                           .sigma_square = config->attention.sigma * config->attention.sigma,
                                           .norm = (hark_bound_norm)config->latent.norm};
     HARK_TRY(hark_bound_make(m->lab, &m->networks[s]));

@@ -179,10 +179,10 @@ static hark_status run_layer(const model *m, int64_t t, int64_t length, double *
 static hark_status finish(const model *m, int64_t length, const double *x, bool sum, double *y) {
   const hark_latent_config *const latent = &m->network->config.latent;
   double pooled[WIDTH] = {0}, msk[WIDTH], *encoding, *features, *head;
-  if (latent->aggregate == HARK_LATENT_QUERY && !sum) {
+  if (latent->aggregate == HARK_LATENT_AGGREGATE_QUERY && !sum) {
     HARK_TRY(matrix_of(m, "aggregate.class.weight", &encoding));
     memcpy(msk, encoding, sizeof msk);
-    if (latent->form == HARK_LATENT_SINGLE) {
+    if (latent->form == HARK_LATENT_FORM_SINGLE) {
       HARK_TRY(matrix_of(m, "features.weight", &features));
       hark_lab_multiply(1, WIDTH, WIDTH, encoding, features, msk);
       rectify(WIDTH, msk);
@@ -202,13 +202,13 @@ static hark_status finish(const model *m, int64_t length, const double *x, bool 
 static hark_status pass_formula(model *m, int64_t length, const double *tokens, const double *radius, bool sum, double *y) {
   const hark_network_config *const config = &m->network->config;
   memcpy(m->x, tokens, (size_t)(length * WIDTH) * sizeof *m->x);
-  if (config->latent.form == HARK_LATENT_SINGLE) {
+  if (config->latent.form == HARK_LATENT_FORM_SINGLE) {
     double *features;
     HARK_TRY(matrix_of(m, "features.weight", &features));
     hark_lab_multiply(length, WIDTH, WIDTH, tokens, features, m->x);
     rectify(length * WIDTH, m->x);
   }
-  for (int64_t t = 0; config->latent.form != HARK_LATENT_SINGLE && t < config->layers; t++) {
+  for (int64_t t = 0; config->latent.form != HARK_LATENT_FORM_SINGLE && t < config->layers; t++) {
     HARK_TRY(run_layer(m, t, length, m->x));
     m->size = hark_lab_larger(m->size, row_size(m, length, m->x) / radius[t + 1]);
   }
@@ -233,8 +233,8 @@ static hark_status class_terms(const model *m, double *radius, double *moved) {
                                 .inner = INNER,
                                 .head_dim = HEAD_DIM,
                                 .responses = RESPONSES,
-                                .single = config->latent.form == HARK_LATENT_SINGLE,
-                                .query = config->latent.aggregate == HARK_LATENT_QUERY,
+                                .single = config->latent.form == HARK_LATENT_FORM_SINGLE,
+                                .query = config->latent.aggregate == HARK_LATENT_AGGREGATE_QUERY,
                                 .sigma_square = config->attention.sigma * config->attention.sigma,
                                 .norm = norm};
   const hark_bound_pair bound = {OPERATOR_BOUND, norm == HARK_BOUND_ONE ? OPERATOR_BOUND : MATRIX_BOUND}; /* with r 1 they are one number */
@@ -449,12 +449,12 @@ static hark_status measure(hark_lab *lab) {
   HARK_TRY(hark_lab_add_table(lab, "networks with bounded matrices on tokens in the unit ball", columns, COLUMNS, &table));
   for (int norm = HARK_BOUND_ONE; norm <= HARK_BOUND_INFINITY; norm++) {
     hark_latent_config latent = {
-        .norm = norm, .operator_norm = OPERATOR_BOUND, .matrix_norm = MATRIX_BOUND, .range = 0.5, .form = HARK_LATENT_SINGLE};
+        .norm = norm, .operator_norm = OPERATOR_BOUND, .matrix_norm = MATRIX_BOUND, .range = 0.5, .form = HARK_LATENT_FORM_SINGLE};
     HARK_TRY(measure_config(lab, table, &latent, 1));
-    latent.form = HARK_LATENT_TRANSFORMER;
+    latent.form = HARK_LATENT_FORM_TRANSFORMER;
     for (int64_t layers = 1; layers <= most; layers *= 2)
       for (int skip = 0; skip < 2; skip++)
-        for (int aggregate = HARK_LATENT_QUERY; aggregate <= HARK_LATENT_MEAN; aggregate++) {
+        for (int aggregate = HARK_LATENT_AGGREGATE_QUERY; aggregate <= HARK_LATENT_AGGREGATE_MEAN; aggregate++) {
           latent.skip = skip == 1;
           latent.aggregate = aggregate;
           HARK_TRY(measure_config(lab, table, &latent, layers));
@@ -464,7 +464,7 @@ static hark_status measure(hark_lab *lab) {
                               LABORATORY_COLUMNS, &table));
   for (int norm = HARK_BOUND_ONE; norm <= HARK_BOUND_INFINITY; norm++) {
     const hark_latent_config latent = {
-        .norm = norm, .operator_norm = OPERATOR_BOUND, .matrix_norm = MATRIX_BOUND, .range = 0.5, .form = HARK_LATENT_SINGLE};
+        .norm = norm, .operator_norm = OPERATOR_BOUND, .matrix_norm = MATRIX_BOUND, .range = 0.5, .form = HARK_LATENT_FORM_SINGLE};
     for (int64_t length = 1; length <= 64; length *= 8) HARK_TRY(measure_laboratory(lab, table, &latent, length));
   }
   return HARK_OK;

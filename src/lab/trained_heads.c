@@ -48,9 +48,9 @@ static hark_status pass(reading *r, hark_attention_plan *const *plans) {
   HARK_TRY(hark_tape_create(r->context, &tape));
   hark_tape_set_recording(tape, false);
   const hark_forward forward = {
-      .tape = tape, .parameters = &r->model->decoder->parameters, .plans = plans, .observe = take_layer, .observe_user = r};
+      .tape = tape, .parameters = &r->model->network->parameters, .plans = plans, .observe = take_layer, .observe_user = r};
   hark_status status = hark_tape_leaf(tape, &r->tokens, NULL, &tokens);
-  if (status == HARK_OK) status = hark_decoder_logits(r->context, r->model->decoder, &forward, tokens, true, &logits);
+  if (status == HARK_OK) status = hark_stack_logits(r->context, r->model->network, &forward, tokens, true, &logits);
   hark_tape_destroy(&tape);
   return status;
 }
@@ -73,14 +73,14 @@ static hark_status keep_similarities(const reading *r, hark_attention_plan *cons
 static hark_status run_model(reading *r) {
   hark_attention_plan **plans = NULL;
   const int64_t length = r->heads->length;
-  HARK_TRY(hark_decoder_plans_create(r->context, r->model->decoder, 1, length, length, false, &plans));
+  HARK_TRY(hark_network_plans_rectangular(r->context, r->model->network, 1, length, length, false, &plans));
   hark_status status = keep_similarities(r, plans);
   if (status == HARK_OK) status = pass(r, plans);
-  hark_decoder_plans_destroy(r->context, r->model->decoder, &plans);
+  hark_network_plans_destroy(r->context, r->model->network, &plans);
   return status;
 }
 
-static hark_status make_room(hark_lab *lab, const hark_decoder_config *config, int64_t length, hark_trained_heads *out) {
+static hark_status make_room(hark_lab *lab, const hark_network_config *config, int64_t length, hark_trained_heads *out) {
   *out =
       (hark_trained_heads){.layers = config->layers, .heads = config->heads, .length = length, .head_dim = config->width / config->heads};
   const int64_t count = out->layers * out->heads * length * out->head_dim;
@@ -95,7 +95,7 @@ static hark_status make_room(hark_lab *lab, const hark_decoder_config *config, i
 
 /* With the text there. */
 static hark_status read_text(reading *r, const char *model, const hark_text *text, const char *path, int64_t least, int64_t longest) {
-  const hark_decoder_config *const config = &r->model->decoder->config;
+  const hark_network_config *const config = &r->model->network->config;
   const size_t bytes = hark_max((int64_t)text->length, 1) * sizeof(int32_t);
   void *memory = NULL;
   size_t count = 0;
@@ -120,12 +120,12 @@ static hark_status read_text(reading *r, const char *model, const hark_text *tex
 static hark_status load(reading *r, const char *model) {
   HARK_TRY(hark_model_load(r->context, model, NULL, &r->model));
   HARK_TRY(hark_model_check_decoder(r->context, model, r->model));
-  const hark_decoder_config *const config = &r->model->decoder->config;
+  const hark_network_config *const config = &r->model->network->config;
   const char *const reason = config->attention.forget_gate         ? "forget gates"
                              : config->attention.hierarchical_bias ? "a learned bias"
                              : hark_layer_choice_has(&config->attention.normalisation, HARK_NORMALISATION_CME)
                                  ? "weights of kernel ridge regression"
-                             : r->model->decoder->positional_source.expression != NULL ? "a positional kernel"
+                             : r->model->network->positional_source.expression != NULL ? "a positional kernel"
                                                                                        : NULL;
   if (reason == NULL) return HARK_OK;
   return hark_fail(r->context, HARK_UNSUPPORTED, "%s: its attention knows more than queries and keys (%s), which is not measured here",

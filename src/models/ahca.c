@@ -15,7 +15,7 @@
 
 hark_ahca_sizes hark_ahca_sizes_of(const hark_network_config *config) {
   const hark_ahca_config *ahca = &config->ahca;
-  const bool fixed = ahca->chunk == HARK_AHCA_FIXED;
+  const bool fixed = ahca->chunk == HARK_AHCA_CHUNK_FIXED;
   hark_ahca_sizes sizes = {.primary_width = ahca->primary_width != 0 ? ahca->primary_width : config->width};
   sizes.secondary_width = ahca->secondary_width != 0 ? ahca->secondary_width : sizes.primary_width;
   sizes.minimum = ahca->chunk_minimum != 0 ? ahca->chunk_minimum : hark_max(1, ahca->chunk_size / 4);
@@ -42,9 +42,9 @@ static double content_deviation(const hark_network_config *config) {
  * with nearly equal weights, so that a slot is the mean of the chunk. */
 static double slot_deviation(const hark_network_config *config) {
   const hark_ahca_config *options = &config->ahca;
-  const int64_t rows = options->primary_pool == HARK_AHCA_ATTENTION ? options->chunk_size
-                       : options->primary_pool == HARK_AHCA_AVERAGE ? hark_ceil_div(options->chunk_size, options->primary_slots)
-                                                                    : 1;
+  const int64_t rows = options->primary_pool == HARK_AHCA_POOL_ATTENTION ? options->chunk_size
+                       : options->primary_pool == HARK_AHCA_POOL_AVERAGE ? hark_ceil_div(options->chunk_size, options->primary_slots)
+                                                                         : 1;
   return content_deviation(config) / sqrt((double)rows);
 }
 
@@ -99,7 +99,7 @@ static hark_status declare_join(hark_context *context, hark_network *network, in
 static hark_status declare_block(hark_context *context, hark_network *network, int64_t number, hark_ahca_layer *layer) {
   const hark_network_config *config = &network->config;
   const int64_t width = hark_ahca_sizes_of(config).primary_width;
-  const hark_ahca_widths widths = {config->ahca.output == HARK_AHCA_OF_SELECTED ? 0 : width, width, width};
+  const hark_ahca_widths widths = {config->ahca.output == HARK_AHCA_OUTPUT_SELECTED ? 0 : width, width, width};
   char name[HARK_PARAMETER_NAME_BYTES];
   (void)snprintf(name, sizeof name, "blocks.%" PRId64 ".attention_norm", number);
   HARK_TRY(hark_ahca_declare_norm(context, network, name, width, &layer->attention_norm));
@@ -117,8 +117,8 @@ static hark_status declare_layer(hark_context *context, hark_network *network, i
   const hark_network_config *config = &network->config;
   const int64_t width = hark_ahca_sizes_of(config).primary_width;
   char name[HARK_PARAMETER_NAME_BYTES];
-  if (number == 0 || config->ahca.join == HARK_AHCA_EVERY) HARK_TRY(declare_join(context, network, number, &layer->join));
-  if (config->ahca.layer == HARK_AHCA_BLOCK) return declare_block(context, network, number, layer);
+  if (number == 0 || config->ahca.join == HARK_AHCA_JOIN_EVERY) HARK_TRY(declare_join(context, network, number, &layer->join));
+  if (config->ahca.layer == HARK_AHCA_LAYER_BLOCK) return declare_block(context, network, number, layer);
   (void)snprintf(name, sizeof name, "blocks.%" PRId64 ".linear", number);
   return hark_linear_declare(context, &network->parameters, width, width, true, sqrt(2.0 / (double)width), name, &layer->linear);
 }
@@ -189,23 +189,23 @@ static hark_status declare_compression(hark_context *context, hark_network *netw
   const hark_network_config *config = &network->config;
   const hark_ahca_config *options = &config->ahca;
   const hark_ahca_sizes sizes = hark_ahca_sizes_of(config);
-  if (options->chunk == HARK_AHCA_LEARNED) HARK_TRY(declare_boundary(context, network, ahca));
+  if (options->chunk == HARK_AHCA_CHUNK_LEARNED) HARK_TRY(declare_boundary(context, network, ahca));
   HARK_TRY(declare_compressor(context, network, "primary", config->width, sizes.primary_width, options->primary_depth, &ahca->primary));
   HARK_TRY(declare_compressor(context, network, "secondary", sizes.primary_width, sizes.secondary_width, options->secondary_depth,
                               &ahca->secondary));
   HARK_TRY(declare_positions(context, network, ahca));
-  if (options->primary_pool == HARK_AHCA_ATTENTION)
+  if (options->primary_pool == HARK_AHCA_POOL_ATTENTION)
     HARK_TRY(
         declare_pool(context, network, "primary", options->primary_slots, sizes.primary_width, &ahca->primary_queries, &ahca->primary_key));
-  if (options->secondary_pool == HARK_AHCA_ATTENTION)
+  if (options->secondary_pool == HARK_AHCA_POOL_ATTENTION)
     HARK_TRY(declare_pool(context, network, "secondary", options->secondary_slots, sizes.secondary_width, &ahca->secondary_queries,
                           &ahca->secondary_key));
   HARK_TRY(hark_ahca_declare_norm(context, network, "secondary_norm", sizes.secondary_width, &ahca->secondary_norm));
-  if (options->select == HARK_AHCA_SCORE) HARK_TRY(declare_score(context, network, "select", sizes.secondary_width, &ahca->select));
-  if (options->output == HARK_AHCA_OF_SELECTED)
+  if (options->select == HARK_AHCA_SELECT_SCORE) HARK_TRY(declare_score(context, network, "select", sizes.secondary_width, &ahca->select));
+  if (options->output == HARK_AHCA_OUTPUT_SELECTED)
     HARK_TRY(hark_ahca_declare_linear(context, network, "from_selected", sizes.secondary_width, sizes.primary_width,
                                       hark_ahca_deviation(sizes.secondary_width), &ahca->from_selected));
-  if (config->layers > 1 && options->depth == HARK_AHCA_CAPACITY && options->depth_score == HARK_AHCA_OF_CHUNK) {
+  if (config->layers > 1 && options->depth == HARK_AHCA_DEPTH_CAPACITY && options->depth_score == HARK_AHCA_DEPTH_SCORE_CHUNK) {
     HARK_TRY(hark_ahca_declare_norm(context, network, "depth_norm", sizes.primary_width, &ahca->depth_norm));
     HARK_TRY(declare_score(context, network, "depth", sizes.primary_width, &ahca->depth));
   }

@@ -29,10 +29,10 @@ static hark_status check_sizes(hark_context *context, const hark_network_config 
   if (sizes.primary_width % config->heads != 0)
     return hark_fail(context, HARK_BAD_CONFIGURATION, "model.ahca.primary_width %" PRId64 " is not a multiple of model.heads %" PRId64,
                      sizes.primary_width, config->heads);
-  if (ahca->secondary_pool == HARK_AHCA_ATTENTION && sizes.secondary_width % config->heads != 0)
+  if (ahca->secondary_pool == HARK_AHCA_POOL_ATTENTION && sizes.secondary_width % config->heads != 0)
     return hark_fail(context, HARK_BAD_CONFIGURATION, "model.ahca.secondary_width %" PRId64 " is not a multiple of model.heads %" PRId64,
                      sizes.secondary_width, config->heads);
-  if (ahca->select == HARK_AHCA_QUERY && sizes.primary_width != sizes.secondary_width)
+  if (ahca->select == HARK_AHCA_SELECT_QUERY && sizes.primary_width != sizes.secondary_width)
     return hark_fail(context, HARK_BAD_CONFIGURATION,
                      "model.ahca.select query multiplies both levels: primary_width is %" PRId64 " and secondary_width %" PRId64
                      ", expected one number",
@@ -42,7 +42,7 @@ static hark_status check_sizes(hark_context *context, const hark_network_config 
 
 static hark_status check_delimiters(hark_context *context, const hark_network_config *config) {
   const hark_ahca_config *ahca = &config->ahca;
-  if (ahca->chunk != HARK_AHCA_DELIMITER) return HARK_OK;
+  if (ahca->chunk != HARK_AHCA_CHUNK_DELIMITER) return HARK_OK;
   if (ahca->other_delimiter_count < 0 || ahca->other_delimiter_count > HARK_AHCA_DELIMITERS)
     return hark_fail(context, HARK_BAD_CONFIGURATION, "model.ahca.more_delimiters has %d tokens, expected at most %d",
                      (int)ahca->other_delimiter_count, HARK_AHCA_DELIMITERS);
@@ -59,25 +59,25 @@ static hark_status check_parts(hark_context *context, const hark_network_config 
   const hark_ahca_config *ahca = &config->ahca;
   const hark_ahca_head head = hark_ahca_head_of(config);
   if (config->features > 0) {
-    if (head != HARK_AHCA_REGRESSION || config->responses < 1)
+    if (head != HARK_AHCA_HEAD_REGRESSION || config->responses < 1)
       return hark_fail(context, HARK_BAD_CONFIGURATION,
                        "real vectors come with numbers to be told: expected model.ahca.head data or regression");
-    if (ahca->chunk == HARK_AHCA_DELIMITER)
+    if (ahca->chunk == HARK_AHCA_CHUNK_DELIMITER)
       return hark_fail(context, HARK_BAD_CONFIGURATION,
                        "real vectors have no delimiters: expected model.ahca.chunk fixed, semantic or learned");
-  } else if (head == HARK_AHCA_REGRESSION && config->classes < 1)
+  } else if (head == HARK_AHCA_HEAD_REGRESSION && config->classes < 1)
     return hark_fail(context, HARK_BAD_CONFIGURATION, "ahca tells numbers: there are %" PRId64 ", expected at least 1", config->classes);
-  if (head == HARK_AHCA_CLASSES && config->classes < 2)
+  if (head == HARK_AHCA_HEAD_CLASSES && config->classes < 2)
     return hark_fail(context, HARK_BAD_CONFIGURATION, "ahca tells classes apart: there are %" PRId64 ", expected at least 2",
                      config->classes);
   if (hark_ahca_has_token_head(config) && config->classes != 0)
     return hark_fail(context, HARK_BAD_CONFIGURATION, "model.ahca.head %s tells tokens, and the data have classes: expected classes",
-                     head == HARK_AHCA_LABELS ? "labels" : "reconstruction");
-  if (hark_ahca_has_token_head(config) && ahca->output == HARK_AHCA_OF_SELECTED)
+                     head == HARK_AHCA_HEAD_LABELS ? "labels" : "reconstruction");
+  if (hark_ahca_has_token_head(config) && ahca->output == HARK_AHCA_OUTPUT_SELECTED)
     return hark_fail(context, HARK_BAD_CONFIGURATION,
                      "model.ahca.output selected leaves no slots of chunks for tokens to ask, expected chunks with model.ahca.head %s",
-                     head == HARK_AHCA_LABELS ? "labels" : "reconstruction");
-  if (head == HARK_AHCA_RECONSTRUCTION && config->positions != HARK_POSITIONS_LEARNED)
+                     head == HARK_AHCA_HEAD_LABELS ? "labels" : "reconstruction");
+  if (head == HARK_AHCA_HEAD_RECONSTRUCTION && config->positions != HARK_POSITIONS_LEARNED)
     return hark_fail(context, HARK_BAD_CONFIGURATION,
                      "model.ahca.head reconstruction asks with positions alone, expected model.positions learned");
   if (ahca->primary_depth < 0 || ahca->primary_depth > 2 || ahca->secondary_depth < 0 || ahca->secondary_depth > 2)
@@ -109,7 +109,7 @@ static hark_status check_capacities(hark_context *context, const hark_network_co
 /* Attention among a chunk's slots has the structure of the configuration; everybody else attends densely. */
 static hark_status check_attention(hark_context *context, const hark_network_config *config) {
   const hark_ahca_config *ahca = &config->ahca;
-  const bool slots = ahca->output == HARK_AHCA_OF_CHUNKS && ahca->layer == HARK_AHCA_BLOCK;
+  const bool slots = ahca->output == HARK_AHCA_OUTPUT_CHUNKS && ahca->layer == HARK_AHCA_LAYER_BLOCK;
   if (config->attention.kernel != HARK_KERNEL_EXP || config->attention.forget_gate || config->attention.hierarchical_bias)
     return hark_fail(context, HARK_BAD_CONFIGURATION,
                      "ahca attends by exp(q.k): expected model.attention.kernel exp, no forget gate and no hierarchical_bias");
@@ -125,7 +125,7 @@ static hark_status check_attention(hark_context *context, const hark_network_con
     return hark_fail(
         context, HARK_BAD_CONFIGURATION,
         "model.positional is of the distance in chunks, expected none with model.ahca.output selected or model.ahca.layer linear");
-  if (ahca->secondary_pool == HARK_AHCA_ATTENTION)
+  if (ahca->secondary_pool == HARK_AHCA_POOL_ATTENTION)
     return hark_fail(context, HARK_BAD_CONFIGURATION,
                      "model.positional asks where global tokens lie, expected model.ahca.secondary_pool average or max: those pooled by "
                      "learned queries are of the whole sequence");
@@ -148,7 +148,7 @@ hark_status hark_ahca_check(hark_context *context, const hark_network_config *co
     return hark_fail(context, HARK_BAD_CONFIGURATION,
                      "model.ahca.threshold is %g, ratio_weight %g, ponder_weight %g, expected finite numbers and weights of 0 or more",
                      ahca->threshold, ahca->ratio_weight, ahca->ponder_weight);
-  if (ahca->chunk == HARK_AHCA_LEARNED && ahca->chunk_size < 2)
+  if (ahca->chunk == HARK_AHCA_CHUNK_LEARNED && ahca->chunk_size < 2)
     return hark_fail(context, HARK_BAD_CONFIGURATION, "model.ahca.chunk_size is 1, expected at least 2 for learned chunks");
   HARK_TRY(check_attention(context, config));
   if (config->positions == HARK_POSITIONS_ROTARY || config->positions == HARK_POSITIONS_SINUSOIDAL)

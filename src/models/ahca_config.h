@@ -16,22 +16,32 @@
 #define HARK_AHCA_OUTPUT_WORDS "chunks|selected"
 #define HARK_AHCA_LAYER_WORDS "block|linear"
 
-typedef enum hark_ahca_chunk { HARK_AHCA_FIXED, HARK_AHCA_DELIMITER, HARK_AHCA_SEMANTIC, HARK_AHCA_LEARNED } hark_ahca_chunk;
-typedef enum hark_ahca_pool { HARK_AHCA_AVERAGE, HARK_AHCA_MAX, HARK_AHCA_ATTENTION } hark_ahca_pool;
-typedef enum hark_ahca_select { HARK_AHCA_SCORE, HARK_AHCA_NORM, HARK_AHCA_QUERY, HARK_AHCA_MEDOIDS } hark_ahca_select;
-typedef enum hark_ahca_join { HARK_AHCA_ONCE, HARK_AHCA_EVERY } hark_ahca_join;
-typedef enum hark_ahca_depth { HARK_AHCA_CAPACITY, HARK_AHCA_PAPER } hark_ahca_depth;
-typedef enum hark_ahca_depth_score { HARK_AHCA_OF_CHUNK, HARK_AHCA_OF_ATTENTION } hark_ahca_depth_score;
+typedef enum hark_ahca_chunk {
+  HARK_AHCA_CHUNK_FIXED,
+  HARK_AHCA_CHUNK_DELIMITER,
+  HARK_AHCA_CHUNK_SEMANTIC,
+  HARK_AHCA_CHUNK_LEARNED
+} hark_ahca_chunk;
+typedef enum hark_ahca_pool { HARK_AHCA_POOL_AVERAGE, HARK_AHCA_POOL_MAX, HARK_AHCA_POOL_ATTENTION } hark_ahca_pool;
+typedef enum hark_ahca_select {
+  HARK_AHCA_SELECT_SCORE,
+  HARK_AHCA_SELECT_NORM,
+  HARK_AHCA_SELECT_QUERY,
+  HARK_AHCA_SELECT_MEDOIDS
+} hark_ahca_select;
+typedef enum hark_ahca_join { HARK_AHCA_JOIN_ONCE, HARK_AHCA_JOIN_EVERY } hark_ahca_join;
+typedef enum hark_ahca_depth { HARK_AHCA_DEPTH_CAPACITY, HARK_AHCA_DEPTH_PAPER } hark_ahca_depth;
+typedef enum hark_ahca_depth_score { HARK_AHCA_DEPTH_SCORE_CHUNK, HARK_AHCA_DEPTH_SCORE_ATTENTION } hark_ahca_depth_score;
 /* What is told. DATA: numbers where there are real vectors, else classes; the trainer puts what its data ask for in its place. */
 typedef enum hark_ahca_head {
-  HARK_AHCA_DATA,
-  HARK_AHCA_CLASSES,        /* logits [S, classes] of sequences */
-  HARK_AHCA_LABELS,         /* logits [1, T, V] of tokens that ask with themselves */
-  HARK_AHCA_RECONSTRUCTION, /* of tokens that ask with their place alone, for themselves */
-  HARK_AHCA_REGRESSION      /* numbers of sequences: [S, responses] from real vectors, [S, classes] from tokens */
+  HARK_AHCA_HEAD_DATA,
+  HARK_AHCA_HEAD_CLASSES,        /* logits [S, classes] of sequences */
+  HARK_AHCA_HEAD_LABELS,         /* logits [1, T, V] of tokens that ask with themselves */
+  HARK_AHCA_HEAD_RECONSTRUCTION, /* of tokens that ask with their place alone, for themselves */
+  HARK_AHCA_HEAD_REGRESSION      /* numbers of sequences: [S, responses] from real vectors, [S, classes] from tokens */
 } hark_ahca_head;
-typedef enum hark_ahca_output { HARK_AHCA_OF_CHUNKS, HARK_AHCA_OF_SELECTED } hark_ahca_output;
-typedef enum hark_ahca_layer_kind { HARK_AHCA_BLOCK, HARK_AHCA_LINEAR } hark_ahca_layer_kind;
+typedef enum hark_ahca_output { HARK_AHCA_OUTPUT_CHUNKS, HARK_AHCA_OUTPUT_SELECTED } hark_ahca_output;
+typedef enum hark_ahca_layer_kind { HARK_AHCA_LAYER_BLOCK, HARK_AHCA_LAYER_LINEAR } hark_ahca_layer_kind;
 
 #define HARK_AHCA_DELIMITERS 16
 #define HARK_AHCA_CAPACITIES 63 /* of all layers but the first */

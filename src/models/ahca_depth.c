@@ -52,7 +52,7 @@ static hark_status count_depths(hark_ahca_pass *p) {
   enum { PIECE = 256 };
   const hark_tensor *depth = hark_tape_tensor(p->tape, p->depth);
   const int64_t layers = p->network->config.layers;
-  const bool paper = p->options->depth == HARK_AHCA_PAPER;
+  const bool paper = p->options->depth == HARK_AHCA_DEPTH_PAPER;
   for (int64_t l = 1; l < layers; l++) p->at_depth[l] = paper ? p->units : hark_depth_capacity(capacity_of(p, l), p->units, p->sequences);
   if (depth->data == NULL) return HARK_OK;
   int32_t piece[PIECE];
@@ -69,12 +69,12 @@ static hark_status count_depths(hark_ahca_pass *p) {
 /* A number for every unit: what the depth is told from. */
 static hark_status score_depth(hark_ahca_pass *p, hark_value begin, hark_value attended) {
   static const hark_pool_attributes mean = {HARK_POOL_MEAN};
-  const bool of_attention = p->options->depth_score == HARK_AHCA_OF_ATTENTION;
-  if (of_attention || p->options->depth == HARK_AHCA_PAPER)
+  const bool of_attention = p->options->depth_score == HARK_AHCA_DEPTH_SCORE_ATTENTION;
+  if (of_attention || p->options->depth == HARK_AHCA_DEPTH_PAPER)
     return hark_ahca_apply_one(p, &hark_op_row_norm, NULL, of_attention ? attended : begin, &p->depth_score);
   hark_value normed = 0, pooled = 0;
   HARK_TRY(hark_norm_apply(p->forward, &p->layers->depth_norm, begin, &normed));
-  if (p->options->output == HARK_AHCA_OF_SELECTED) {
+  if (p->options->output == HARK_AHCA_OUTPUT_SELECTED) {
     HARK_TRY(hark_linear_apply(p->forward, &p->layers->depth, normed, &p->depth_score));
   } else {
     HARK_TRY(hark_ahca_apply_one(p, &hark_op_pool, &mean, normed, &pooled));
@@ -88,7 +88,7 @@ static hark_status score_depth(hark_ahca_pass *p, hark_value begin, hark_value a
 /* Scores and depths of units, from what went into the join or came out of it. */
 static hark_status settle_depth(hark_ahca_pass *p, hark_value begin, hark_value attended) {
   const hark_network_config *config = &p->network->config;
-  const bool paper = p->options->depth == HARK_AHCA_PAPER;
+  const bool paper = p->options->depth == HARK_AHCA_DEPTH_PAPER;
   if (config->layers < 2) return HARK_OK;
   HARK_TRY(score_depth(p, begin, attended));
   hark_chunk_depth_attributes attributes = {.rule = paper ? HARK_DEPTH_PAPER : HARK_DEPTH_CAPACITY, .layers = config->layers};
@@ -165,7 +165,7 @@ static hark_status linear_branch(const hark_ahca_pass *p, int64_t number, hark_v
 }
 
 static hark_status layer_branch(const hark_ahca_pass *p, int64_t number, hark_value h, hark_value *out) {
-  return (p->options->layer == HARK_AHCA_LINEAR ? linear_branch : block_branch)(p, number, h, out);
+  return (p->options->layer == HARK_AHCA_LAYER_LINEAR ? linear_branch : block_branch)(p, number, h, out);
 }
 
 /* Layer `number` on the units that have it. */
@@ -177,7 +177,7 @@ static hark_status deep_layer(const hark_ahca_pass *p, int64_t number, hark_valu
   HARK_TRY(hark_ahca_gather(p, 1, *h, index, &gathered));
   HARK_TRY(layer_branch(p, number, gathered, &branch));
   hark_tape_release(p->tape, gathered);
-  const hark_value inputs[] = {*h, branch, index, p->options->depth == HARK_AHCA_PAPER ? 0 : p->depth_score};
+  const hark_value inputs[] = {*h, branch, index, p->options->depth == HARK_AHCA_DEPTH_PAPER ? 0 : p->depth_score};
   HARK_TRY(hark_tape_apply(p->tape, &hark_op_scatter_gated, NULL, 4, inputs, 1u << 0 | 1u << 1 | 1u << 2, &out));
   *h = out;
   return HARK_OK;
@@ -196,7 +196,7 @@ hark_status hark_ahca_run_layers(hark_ahca_pass *p, hark_value begin, hark_value
   for (int64_t number = 1; number < config->layers; number++) {
     if (p->forward->cancel != NULL && p->forward->cancel(p->forward->cancel_user))
       return hark_fail(p->context, HARK_CANCELLED, "cancelled");
-    if (p->options->join == HARK_AHCA_EVERY) HARK_TRY(join(p, &p->layers->layers[number].join, &h, NULL));
+    if (p->options->join == HARK_AHCA_JOIN_EVERY) HARK_TRY(join(p, &p->layers->layers[number].join, &h, NULL));
     HARK_TRY(deep_layer(p, number, &h));
   }
   *out = h;

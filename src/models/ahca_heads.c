@@ -16,7 +16,7 @@ static hark_status declare_token_head(hark_context *context, hark_network *netwo
   const hark_ahca_widths slots = {config->width, sizes.primary_width, config->width},
                          selected = {config->width, sizes.secondary_width, config->width};
   HARK_TRY(hark_ahca_declare_norm(context, network, "head.query_norm", config->width, &head->query_norm));
-  if (config->ahca.head == HARK_AHCA_RECONSTRUCTION) {
+  if (config->ahca.head == HARK_AHCA_HEAD_RECONSTRUCTION) {
     HARK_TRY(hark_ahca_declare_table(context, network, "head.position", hark_min(sizes.maximum, config->context), config->width,
                                      HARK_AHCA_TABLE_DEVIATION, &head->position_table));
     HARK_TRY(hark_ahca_declare_table(context, network, "head.chunk", sizes.chunks, config->width, HARK_AHCA_TABLE_DEVIATION,
@@ -54,7 +54,7 @@ static hark_status tell(const hark_ahca_pass *p, hark_value x, hark_value *out) 
 static hark_status tell_sequences(const hark_ahca_pass *p, hark_value normed, hark_value *out) {
   static const hark_pool_attributes mean = {HARK_POOL_MEAN};
   hark_value pooled = 0, vectors = 0;
-  HARK_TRY(hark_ahca_pool_segments(p, HARK_AHCA_AVERAGE, (hark_segment_pool_attributes){.slots = 1, .unit = p->unit_slots}, normed,
+  HARK_TRY(hark_ahca_pool_segments(p, HARK_AHCA_POOL_AVERAGE, (hark_segment_pool_attributes){.slots = 1, .unit = p->unit_slots}, normed,
                                    p->unit_offsets, &pooled));
   HARK_TRY(hark_ahca_apply_one(p, &hark_op_pool, &mean, pooled, &vectors)); /* [S, 1, d'] -> [S, d'] */
   hark_tape_release(p->tape, pooled);
@@ -67,7 +67,7 @@ static hark_status tell_sequences(const hark_ahca_pass *p, hark_value normed, ha
 static hark_status ask_tokens(const hark_ahca_pass *p, hark_value x, hark_value *out) {
   const hark_ahca_token_head *head = &p->layers->token;
   static const hark_scale_attributes same = {1};
-  if (p->network->config.ahca.head == HARK_AHCA_LABELS) return hark_ahca_apply_one(p, &hark_op_scale, &same, x, out);
+  if (p->network->config.ahca.head == HARK_AHCA_HEAD_LABELS) return hark_ahca_apply_one(p, &hark_op_scale, &same, x, out);
   const hark_segment_index_attributes places = {p->tokens, 0, 0, true}, chunks = {p->chunks, 0, p->sizes.chunks, false};
   hark_value of_token[HARK_MAX_OUTPUTS] = {0}, of_chunk[HARK_MAX_OUTPUTS] = {0}, rows = 0, numbers = 0;
   HARK_TRY(hark_ahca_apply_one(p, &hark_op_segment_index, &places, p->chunk_rows, of_token));

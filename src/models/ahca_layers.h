@@ -14,13 +14,13 @@ typedef struct hark_ahca_sizes {
 } hark_ahca_sizes;
 hark_ahca_sizes hark_ahca_sizes_of(const hark_network_config *config);
 
-/* HARK_AHCA_DATA put in its place. */
+/* HARK_AHCA_HEAD_DATA put in its place. */
 static inline hark_ahca_head hark_ahca_head_of(const hark_network_config *config) {
-  if (config->ahca.head != HARK_AHCA_DATA) return (hark_ahca_head)config->ahca.head;
-  return config->features > 0 ? HARK_AHCA_REGRESSION : HARK_AHCA_CLASSES;
+  if (config->ahca.head != HARK_AHCA_HEAD_DATA) return (hark_ahca_head)config->ahca.head;
+  return config->features > 0 ? HARK_AHCA_HEAD_REGRESSION : HARK_AHCA_HEAD_CLASSES;
 }
 static inline bool hark_ahca_has_token_head(const hark_network_config *config) {
-  return config->ahca.head == HARK_AHCA_LABELS || config->ahca.head == HARK_AHCA_RECONSTRUCTION;
+  return config->ahca.head == HARK_AHCA_HEAD_LABELS || config->ahca.head == HARK_AHCA_HEAD_RECONSTRUCTION;
 }
 
 typedef struct hark_ahca_attention {
@@ -35,7 +35,7 @@ typedef struct hark_ahca_join_layer {
 
 typedef struct hark_ahca_layer {
   hark_ahca_join_layer join;
-  hark_linear linear; /* of HARK_AHCA_LINEAR, which has nothing of what follows */
+  hark_linear linear; /* of HARK_AHCA_LAYER_LINEAR, which has nothing of what follows */
   hark_norm_layer attention_norm, feed_forward_norm;
   hark_ahca_attention attention;
   hark_feed_forward feed_forward;

@@ -44,7 +44,7 @@ hark_status hark_ahca_gather(const hark_ahca_pass *p, int leading, hark_value x,
 
 hark_status hark_ahca_pool_segments(const hark_ahca_pass *p, int kind, hark_segment_pool_attributes attributes, hark_value x,
                                     hark_value offsets, hark_value *out) {
-  attributes.kind = kind == HARK_AHCA_MAX ? HARK_SEGMENT_POOL_MAX : HARK_SEGMENT_POOL_AVERAGE;
+  attributes.kind = kind == HARK_AHCA_POOL_MAX ? HARK_SEGMENT_POOL_MAX : HARK_SEGMENT_POOL_AVERAGE;
   const hark_value inputs[] = {x, offsets};
   return hark_ahca_apply(p, &hark_op_segment_pool, &attributes, 2, inputs, out);
 }

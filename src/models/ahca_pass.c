@@ -53,20 +53,20 @@ static hark_status cut(hark_ahca_pass *p, hark_value x, hark_value *score) {
                                                  .rows = p->tokens,
                                                  .minimum = p->sizes.minimum,
                                                  .maximum = p->sizes.maximum,
-                                                 .threshold = options->chunk == HARK_AHCA_SEMANTIC ? options->threshold : 0.5,
+                                                 .threshold = options->chunk == HARK_AHCA_CHUNK_SEMANTIC ? options->threshold : 0.5,
                                                  .delimiters = delimiters,
                                                  .delimiter_count = 1 + options->other_delimiter_count};
   hark_value inputs[INPUTS] = {p->offsets}, outputs[HARK_MAX_OUTPUTS] = {0};
   if (starts != NULL) {
-    if (options->chunk == HARK_AHCA_FIXED) attributes.minimum = 1;
+    if (options->chunk == HARK_AHCA_CHUNK_FIXED) attributes.minimum = 1;
     HARK_TRY(hark_tape_leaf(p->tape, starts, NULL, &inputs[STARTS]));
-  } else if (options->chunk == HARK_AHCA_DELIMITER) {
+  } else if (options->chunk == HARK_AHCA_CHUNK_DELIMITER) {
     inputs[IDS] = p->input->tokens;
-  } else if (options->chunk == HARK_AHCA_SEMANTIC) {
+  } else if (options->chunk == HARK_AHCA_CHUNK_SEMANTIC) {
     const hark_depth_scores_attributes window = {options->window};
     const hark_value parts[] = {x, p->offsets};
     HARK_TRY(hark_ahca_apply(p, &hark_op_depth_scores, &window, 2, parts, &inputs[SCORE]));
-  } else if (options->chunk == HARK_AHCA_LEARNED) {
+  } else if (options->chunk == HARK_AHCA_CHUNK_LEARNED) {
     HARK_TRY(boundary_probability(p, x, &inputs[SCORE]));
     *score = inputs[SCORE];
   }
@@ -149,7 +149,7 @@ static hark_status compress_chunks(hark_ahca_pass *p, hark_value x, hark_value *
     p->in_chunk = outputs[0];
     HARK_TRY(hark_ahca_add_table(p, layers->in_chunk_table, p->in_chunk, &u));
   }
-  if (p->options->primary_pool == HARK_AHCA_ATTENTION) {
+  if (p->options->primary_pool == HARK_AHCA_POOL_ATTENTION) {
     HARK_TRY(pool_by_attention(p, layers->primary_queries, p->slot_number, &layers->primary_key, u, p->slot_rows, p->chunk_rows,
                                keys_of_segment(p->tokens, p->chunks, p->sizes.maximum), &c));
   } else {
@@ -181,7 +181,7 @@ static hark_status compress_sequences(hark_ahca_pass *p, hark_value c) {
   HARK_TRY(hark_ahca_apply_one(p, &hark_op_segment_slots, &of_sequence, p->chunk_offsets, &p->global_offsets));
   HARK_TRY(hark_ahca_last_offset(p, p->global_offsets, p->sequences * slots, &rows));
   rows = hark_max(1, rows); /* of sequences without tokens: one of zeros, which nobody has */
-  if (p->options->secondary_pool == HARK_AHCA_ATTENTION) {
+  if (p->options->secondary_pool == HARK_AHCA_POOL_ATTENTION) {
     const hark_segment_index_attributes index = {rows, 0, 0, false};
     hark_value outputs[HARK_MAX_OUTPUTS] = {0};
     HARK_TRY(hark_ahca_apply_one(p, &hark_op_segment_index, &index, p->global_offsets, outputs));
@@ -206,9 +206,9 @@ static hark_status choose(const hark_ahca_pass *p, hark_value c, hark_value *inp
     if (pooled->data != NULL) HARK_TRY(given->choose(given->user, pooled, offsets, given->index));
     return hark_tape_leaf(p->tape, given->index, NULL, &inputs[INDEX]);
   }
-  if (p->options->select == HARK_AHCA_SCORE) return HARK_OK; /* is there already */
+  if (p->options->select == HARK_AHCA_SELECT_SCORE) return HARK_OK; /* is there already */
   inputs[X] = p->pooled;
-  if (p->options->select == HARK_AHCA_QUERY) {
+  if (p->options->select == HARK_AHCA_SELECT_QUERY) {
     inputs[QUERY] = c;
     inputs[QUERY_OFFSETS] = p->sequence_slots;
   }
@@ -225,7 +225,7 @@ static hark_status select_tokens(hark_ahca_pass *p, hark_value c) {
   const hark_select_tokens_attributes attributes = {given ? HARK_SELECTION_GIVEN : kinds[options->select], hark_ahca_rows(p, p->global),
                                                     options->selected, 0, ITERATIONS};
   hark_value inputs[INPUTS] = {p->global_offsets}, outputs[HARK_MAX_OUTPUTS] = {0}, score = 0;
-  if (options->select == HARK_AHCA_SCORE) HARK_TRY(hark_linear_apply(p->forward, &p->layers->select, p->global, &score));
+  if (options->select == HARK_AHCA_SELECT_SCORE) HARK_TRY(hark_linear_apply(p->forward, &p->layers->select, p->global, &score));
   if (!given) inputs[SCORE] = score;
   HARK_TRY(choose(p, c, inputs));
   HARK_TRY(hark_ahca_apply(p, &hark_op_select_tokens, &attributes, INPUTS, inputs, outputs));
@@ -239,14 +239,14 @@ static hark_status select_tokens(hark_ahca_pass *p, hark_value c) {
   p->asked = p->selected;
   p->asked_offsets = p->selected_offsets;
   p->asked_rows = keys_of_segment(count, p->sequences, options->selected);
-  if (options->output == HARK_AHCA_OF_SELECTED) {
+  if (options->output == HARK_AHCA_OUTPUT_SELECTED) {
     p->asked = p->global;
     p->asked_offsets = p->global_offsets;
     p->asked_rows = keys_of_segment(hark_ahca_rows(p, p->global), p->sequences, options->secondary_slots);
   }
   if (score == 0) return HARK_OK;
   hark_value chosen = score;
-  if (options->output == HARK_AHCA_OF_CHUNKS) HARK_TRY(hark_ahca_gather(p, leading, score, p->index, &chosen));
+  if (options->output == HARK_AHCA_OUTPUT_CHUNKS) HARK_TRY(hark_ahca_gather(p, leading, score, p->index, &chosen));
   HARK_TRY(hark_ahca_apply_one(p, &hark_op_log_sigmoid, NULL, chosen, &p->term));
   hark_tape_release(p->tape, chosen);
   hark_tape_release(p->tape, score);
@@ -260,7 +260,7 @@ static hark_status take_units(hark_ahca_pass *p, hark_value c, hark_value *begin
   p->unit_rows = p->sequence_slots;
   p->units = p->chunks;
   p->unit_slots = p->options->primary_slots;
-  if (p->options->output == HARK_AHCA_OF_CHUNKS) return HARK_OK;
+  if (p->options->output == HARK_AHCA_OUTPUT_CHUNKS) return HARK_OK;
   p->unit_offsets = p->unit_rows = p->selected_offsets;
   p->units = hark_tape_tensor(p->tape, p->index)->shape[0];
   p->unit_slots = 1;
@@ -300,7 +300,7 @@ hark_status hark_ahca_logits(hark_context *context, const hark_network *network,
   HARK_TRY(settle_boundaries(&p, score));
   HARK_TRY(number_slots(&p));
   HARK_TRY(compress_chunks(&p, x, &c));
-  if (network->config.ahca.head != HARK_AHCA_LABELS) hark_tape_release(p.tape, x);
+  if (network->config.ahca.head != HARK_AHCA_HEAD_LABELS) hark_tape_release(p.tape, x);
   HARK_TRY(compress_sequences(&p, c));
   HARK_TRY(select_tokens(&p, c));
   HARK_TRY(hark_ahca_place_selected(&p));

@@ -59,10 +59,10 @@ struct hark_decoding {
   void *cancel_user;
 };
 
-static const hark_decoder_config *config_of(const hark_model *model) { return &model->decoder->config; }
+static const hark_network_config *config_of(const hark_model *model) { return &model->network->config; }
 
 static const hark_self_attention_spec *attention_of(const hark_decoding *decoding, int64_t layer) {
-  return &decoding->model->decoder->blocks[layer].attention.spec;
+  return &decoding->model->network->blocks[layer].attention.spec;
 }
 
 static int64_t layers_of(const hark_decoding *decoding) { return config_of(decoding->model)->layers; }
@@ -87,7 +87,7 @@ static hark_status run_pass(hark_decoding *decoding, int64_t first, int64_t coun
   hark_tape_reset(decoding->tape);
   hark_tape_set_recording(decoding->tape, false);
   const hark_forward forward = {.tape = decoding->tape,
-                                .parameters = &decoding->model->decoder->parameters,
+                                .parameters = &decoding->model->network->parameters,
                                 .first_position = first,
                                 .reach = decoding->reach,
                                 .plans = count == 1 ? decoding->step_plans : decoding->prefill_plans,
@@ -101,7 +101,7 @@ static hark_status run_pass(hark_decoding *decoding, int64_t first, int64_t coun
   rows.shape[1] = count;
   hark_value tokens = 0;
   HARK_TRY(hark_tape_leaf(decoding->tape, &rows, NULL, &tokens));
-  return hark_decoder_logits(decoding->context, decoding->model->decoder, &forward, tokens, true, logits);
+  return hark_stack_logits(decoding->context, decoding->model->network, &forward, tokens, true, logits);
 }
 
 /* What takes the means of a table: the call, whose attributes are the caller's, and its workspace. */
@@ -130,15 +130,15 @@ static bool owns_table(const hark_decoding *decoding, int64_t layer) {
 
 static hark_status describe_table(hark_decoding *decoding, int64_t layer, size_t *workspace_bytes) {
   hark_context *context = decoding->context;
-  const hark_decoder *decoder = decoding->model->decoder;
-  const int64_t shape[] = {decoder->positional_source.rows,
+  const hark_network *network = decoding->model->network;
+  const int64_t shape[] = {network->positional_source.rows,
                            hark_self_attention_distances(attention_of(decoding, layer), decoding->capacity)};
   hark_tensor *const table = &decoding->log_kernels[layer];
   hark_hierarchical_means_attributes means;
   hark_call call;
   size_t bytes = 0;
-  HARK_TRY(hark_tensor_describe(context, decoder->parameters.type, 2, shape, table));
-  HARK_TRY(hark_positional_fill_bytes(context, &decoder->parameters, hark_stack_positional(decoder, layer), table, &bytes));
+  HARK_TRY(hark_tensor_describe(context, network->parameters.type, 2, shape, table));
+  HARK_TRY(hark_positional_fill_bytes(context, &network->parameters, hark_stack_positional(network, layer), table, &bytes));
   *workspace_bytes = hark_max(*workspace_bytes, bytes);
   if (!hark_self_attention_means(attention_of(decoding, layer), decoding->capacity, &means)) return HARK_OK;
   decoding->table = *table;
@@ -153,7 +153,7 @@ static hark_status describe_tables(hark_decoding *decoding) {
   const int64_t layers = layers_of(decoding);
   size_t bytes = 0;
   void *memory = NULL;
-  if (decoding->model->decoder->positional_source.expression == NULL) return HARK_OK;
+  if (decoding->model->network->positional_source.expression == NULL) return HARK_OK;
   HARK_TRY(hark_allocate_zero(decoding->context, (size_t)layers * sizeof *decoding->log_kernels, &memory));
   decoding->log_kernels = memory;
   for (int64_t i = 0; i < layers; i++) HARK_TRY(describe_table(decoding, i, &bytes));
@@ -174,13 +174,13 @@ static hark_status allocate_tables(hark_decoding *decoding) {
 
 /* The tables follow the weights that are there where a text begins. */
 static hark_status fill_tables(hark_decoding *decoding) {
-  const hark_decoder *decoder = decoding->model->decoder;
+  const hark_network *network = decoding->model->network;
   hark_hierarchical_means_attributes means;
   hark_call call;
   for (int64_t i = 0; i < layers_of(decoding); i++) {
     if (!owns_table(decoding, i)) continue;
     const bool takes_means = hark_self_attention_means(attention_of(decoding, i), decoding->capacity, &means);
-    HARK_TRY(hark_positional_fill(decoding->context, &decoder->parameters, hark_stack_positional(decoder, i), &decoding->table_workspace,
+    HARK_TRY(hark_positional_fill(decoding->context, &network->parameters, hark_stack_positional(network, i), &decoding->table_workspace,
                                   takes_means ? &decoding->table : &decoding->log_kernels[i]));
     if (!takes_means) continue;
     HARK_TRY(describe_means(decoding, &means, &call));
@@ -194,23 +194,23 @@ static hark_status fill_tables(hark_decoding *decoding) {
 /* What is small, and what the rest will need. */
 static hark_status make_small(hark_decoding *decoding) {
   hark_context *context = decoding->context;
-  const hark_decoder *decoder = decoding->model->decoder;
-  const int64_t layers = decoder->config.layers, shape[] = {1, decoding->prefill};
+  const hark_network *network = decoding->model->network;
+  const int64_t layers = network->config.layers, shape[] = {1, decoding->prefill};
   void *memory = NULL;
   HARK_TRY(hark_allocate_zero(context, (size_t)layers * sizeof *decoding->caches, &memory));
   decoding->caches = memory;
   for (int64_t layer = 0; layer < layers; layer++)
-    HARK_TRY(hark_attention_cache_describe(context, attention_of(decoding, layer), decoder->parameters.type, decoding->capacity,
+    HARK_TRY(hark_attention_cache_describe(context, attention_of(decoding, layer), network->parameters.type, decoding->capacity,
                                            &decoding->caches[layer]));
   HARK_TRY(describe_tables(decoding));
   const hark_pass_sizes prefill = {.batch = 1, .queries = decoding->prefill, .keys = decoding->capacity, .cached = true},
                         step = {.batch = 1, .queries = 1, .keys = decoding->capacity, .cached = true};
-  HARK_TRY(hark_network_plans_create(context, decoder, &prefill, false, &decoding->prefill_plans));
-  HARK_TRY(hark_network_plans_create(context, decoder, &step, false, &decoding->step_plans));
+  HARK_TRY(hark_network_plans_create(context, network, &prefill, false, &decoding->prefill_plans));
+  HARK_TRY(hark_network_plans_create(context, network, &step, false, &decoding->step_plans));
   HARK_TRY(hark_tensor_create(context, HARK_I32, 2, shape, &decoding->tokens));
-  HARK_TRY(hark_allocate(context, (size_t)decoder->config.vocabulary * sizeof *decoding->logits, &memory));
+  HARK_TRY(hark_allocate(context, (size_t)network->config.vocabulary * sizeof *decoding->logits, &memory));
   decoding->logits = memory;
-  HARK_TRY(hark_allocate(context, hark_sampling_scratch_bytes(decoder->config.vocabulary), &decoding->candidates));
+  HARK_TRY(hark_allocate(context, hark_sampling_scratch_bytes(network->config.vocabulary), &decoding->candidates));
   HARK_TRY(hark_tape_create(context, &decoding->tape));
   hark_value logits = 0;
   hark_tape_set_shape_only(decoding->tape, true);
@@ -254,11 +254,11 @@ static hark_status add_large(const hark_decoding *decoding, size_t *total) {
 
 static void release_parts(hark_decoding *decoding) {
   hark_context *context = decoding->context;
-  const hark_decoder *decoder = decoding->model->decoder;
-  const int64_t layers = decoder->config.layers, vocabulary = decoder->config.vocabulary;
+  const hark_network *network = decoding->model->network;
+  const int64_t layers = network->config.layers, vocabulary = network->config.vocabulary;
   hark_tape_destroy(&decoding->tape);
-  hark_decoder_plans_destroy(context, decoder, &decoding->prefill_plans);
-  hark_decoder_plans_destroy(context, decoder, &decoding->step_plans);
+  hark_network_plans_destroy(context, network, &decoding->prefill_plans);
+  hark_network_plans_destroy(context, network, &decoding->step_plans);
   if (decoding->caches != NULL)
     for (int64_t layer = 0; layer < layers; layer++) hark_attention_cache_destroy(context, &decoding->caches[layer]);
   for (int64_t i = 0; i < layers; i++)
@@ -331,7 +331,7 @@ hark_status hark_decoding_create(hark_context *context, const hark_model *model,
     if (options.memory_bytes < skipped || options.memory_bytes - skipped < bytes)
       return hark_fail(context, HARK_INVALID_ARGUMENT, "decoding: %zu bytes of memory, expected at least %zu", options.memory_bytes,
                        bytes + skipped);
-    const hark_tensor *weights = &model->decoder->parameters.weights;
+    const hark_tensor *weights = &model->network->parameters.weights;
     HARK_TRY(hark_check_apart(context, "decoding: memory and the model's weights", options.memory, options.memory_bytes, weights->data,
                               (size_t)hark_tensor_count(weights) * hark_type_bytes(weights->type), false));
   }

@@ -9,8 +9,8 @@
 
 #define MOST_HEADS 65536 /* of all layers: a description of a few bytes asks for no more */
 
-static bool is_single(const hark_network_config *config) { return config->latent.form == HARK_LATENT_SINGLE; }
-static bool has_query(const hark_network_config *config) { return config->latent.aggregate == HARK_LATENT_QUERY; }
+static bool is_single(const hark_network_config *config) { return config->latent.form == HARK_LATENT_FORM_SINGLE; }
+static bool has_query(const hark_network_config *config) { return config->latent.aggregate == HARK_LATENT_AGGREGATE_QUERY; }
 
 hark_status hark_vectors_check(hark_context *context, const hark_network_config *config, const char *name) {
   if (config->features < 1 || config->responses < 1)

@@ -7,8 +7,8 @@
 
 #define HARK_LATENT_FORM_WORDS "transformer|single"
 #define HARK_LATENT_AGGREGATE_WORDS "query|mean"
-typedef enum hark_latent_form { HARK_LATENT_TRANSFORMER, HARK_LATENT_SINGLE } hark_latent_form;
-typedef enum hark_latent_aggregate { HARK_LATENT_QUERY, HARK_LATENT_MEAN } hark_latent_aggregate;
+typedef enum hark_latent_form { HARK_LATENT_FORM_TRANSFORMER, HARK_LATENT_FORM_SINGLE } hark_latent_form;
+typedef enum hark_latent_aggregate { HARK_LATENT_AGGREGATE_QUERY, HARK_LATENT_AGGREGATE_MEAN } hark_latent_aggregate;
 
 typedef struct hark_latent_config {
   int form;                          /* hark_latent_form */
@@ -20,7 +20,7 @@ typedef struct hark_latent_config {
 } hark_latent_config;
 
 #define HARK_FINITE_MAP_WORDS "linear|network"
-typedef enum hark_finite_map { HARK_FINITE_LINEAR, HARK_FINITE_NETWORK } hark_finite_map;
+typedef enum hark_finite_map { HARK_FINITE_MAP_LINEAR, HARK_FINITE_MAP_NETWORK } hark_finite_map;
 
 typedef struct hark_finite_config {
   int map;            /* hark_finite_map, of tokens to covariates and responses */

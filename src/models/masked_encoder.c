@@ -3,7 +3,7 @@
  *
  * Its stack has the names of the encoder's, so that an encoder may begin with its weights (train.init_from).
  */
-#include "models/decoder.h"
+#include "models/stack.h"
 
 static hark_status check(hark_context *context, const hark_network_config *config) {
   if (!config->attention.forget_gate) return HARK_OK;

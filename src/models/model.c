@@ -42,15 +42,15 @@ void hark_model_destroy(hark_context *context, hark_model **model_pointer) {
   *model_pointer = NULL;
   hark_tokenizer_destroy(context, &model->tokenizer);
   hark_example_vocabulary_destroy(context, &model->examples);
-  if (!model->borrowed) hark_decoder_destroy(context, &model->decoder);
+  if (!model->borrowed) hark_network_destroy(context, &model->network);
   hark_release(context, model, sizeof *model);
 }
 
 /* Over the description and the numbers of every parameter, which differ in order or shape only where the description does. */
 static hark_status take_fingerprint(hark_context *context, hark_model *model) {
-  const hark_parameters *parameters = &model->decoder->parameters;
+  const hark_parameters *parameters = &model->network->parameters;
   hark_text text = hark_text_empty(context);
-  hark_description_print(&model->decoder->config, &text);
+  hark_description_print(&model->network->config, &text);
   uint64_t sum = hark_checksum_bytes(HARK_CHECKSUM_START, hark_text_get(&text), text.length);
   const hark_status printed = text.status;
   hark_text_free(&text);
@@ -73,14 +73,14 @@ static hark_status take_fingerprint(hark_context *context, hark_model *model) {
 }
 
 hark_status hark_model_tell_sentences(hark_context *context, hark_model *model) {
-  if (model->decoder->config.sentences) return HARK_OK;
-  model->decoder->config.sentences = true;
+  if (model->network->config.sentences) return HARK_OK;
+  model->network->config.sentences = true;
   return take_fingerprint(context, model);
 }
 
 /* The vocabulary, when there is one, and how many tokens there are. */
 static hark_status find_vocabulary(hark_context *context, hark_model *model, const char *name, const hark_model_options *options,
-                                   hark_decoder_config *config) {
+                                   hark_network_config *config) {
   if (options->vocabulary != NULL) {
     const char *text = options->vocabulary;
     const size_t bytes = options->vocabulary_bytes;
@@ -111,17 +111,17 @@ static hark_status find_vocabulary(hark_context *context, hark_model *model, con
 static hark_status declare(hark_context *context, hark_model *model, const char *name, const hark_model_options *options) {
   hark_description description;
   HARK_TRY(hark_description_parse(context, name, options->description, options->description_bytes, &description));
-  hark_decoder_config config = description.config;
+  hark_network_config config = description.config;
   hark_status status = find_vocabulary(context, model, name, options, &config);
-  if (status == HARK_OK) status = hark_decoder_declare(context, &config, HARK_F32, &model->decoder);
+  if (status == HARK_OK) status = hark_network_declare(context, &config, HARK_F32, &model->network);
   hark_description_close(context, &description);
   return status;
 }
 
 hark_status hark_model_check_decoder(hark_context *context, const char *name, const hark_model *model) {
-  const hark_architecture *architecture = model->decoder->architecture;
+  const hark_architecture *architecture = model->network->architecture;
   const char *reason = architecture->looks_ahead;
-  if (model->decoder->config.architecture == HARK_ARCHITECTURE_DECODER) return HARK_OK;
+  if (model->network->config.architecture == HARK_ARCHITECTURE_DECODER) return HARK_OK;
   return hark_fail(context, HARK_UNSUPPORTED,
                    "%s: the model is of architecture %s, and only a decoder continues texts%s%s; hark eval measures others", name,
                    architecture->name, reason != NULL ? ": here " : "", reason != NULL ? reason : "");
@@ -189,7 +189,7 @@ static hark_status fill(hark_context *context, const hark_safetensors *file, con
                         hark_model *model) {
   HARK_TRY(read_metadata(context, file, name, options));
   HARK_TRY(declare(context, model, name, options));
-  hark_parameters *parameters = &model->decoder->parameters;
+  hark_parameters *parameters = &model->network->parameters;
   HARK_TRY(hark_model_check_weights(context, name, file, parameters));
   HARK_TRY(hark_parameters_finish(context, parameters, false));
   HARK_TRY(hark_model_read_weights(context, file, parameters));
@@ -254,8 +254,8 @@ static hark_status initialise(hark_context *context, hark_model *model, hark_mod
   if (status == HARK_OK) status = declare(context, model, name, options);
   hark_release(context, bytes_vocabulary, bytes);
   HARK_TRY(status);
-  HARK_TRY(hark_parameters_finish(context, &model->decoder->parameters, false));
-  HARK_TRY(hark_parameters_initialise(context, &model->decoder->parameters, seed));
+  HARK_TRY(hark_parameters_finish(context, &model->network->parameters, false));
+  HARK_TRY(hark_parameters_initialise(context, &model->network->parameters, seed));
   return take_fingerprint(context, model);
 }
 
@@ -276,9 +276,9 @@ hark_status hark_model_create(hark_context *context, const hark_model_options *g
   return HARK_OK;
 }
 
-hark_status hark_model_wrap(hark_context *context, hark_decoder *decoder, hark_model **out) {
+hark_status hark_model_wrap(hark_context *context, hark_network *network, hark_model **out) {
   HARK_TRY(new_model(context, out));
-  (*out)->decoder = decoder;
+  (*out)->network = network;
   (*out)->borrowed = true;
   (*out)->bytes = sizeof **out;
   const hark_status status = take_fingerprint(context, *out);
@@ -288,9 +288,9 @@ hark_status hark_model_wrap(hark_context *context, hark_decoder *decoder, hark_m
 
 /* ---- writing ---- */
 
-hark_status hark_model_write(hark_context *context, const char *path, const hark_decoder *decoder, const char *vocabulary,
+hark_status hark_model_write(hark_context *context, const char *path, const hark_network *network, const char *vocabulary,
                              hark_file_summary *summary) {
-  const hark_parameters *parameters = &decoder->parameters;
+  const hark_parameters *parameters = &network->parameters;
   const size_t bytes = (size_t)parameters->count * sizeof(hark_named_tensor);
   void *memory = NULL;
   HARK_TRY(hark_allocate(context, bytes, &memory));
@@ -298,7 +298,7 @@ hark_status hark_model_write(hark_context *context, const char *path, const hark
   for (int32_t i = 0; i < parameters->count; i++)
     tensors[i] = (hark_named_tensor){.name = parameters->list[i].name, .tensor = &parameters->list[i].weight};
   hark_text description = hark_text_empty(context);
-  hark_description_print(&decoder->config, &description);
+  hark_description_print(&network->config, &description);
   enum { FIXED_ENTRIES = 4 };
   hark_metadata_entry metadata[FIXED_ENTRIES + HARK_PARAMETER_NOTES] = {
       {"format", "hark"}, {FORMAT_VERSION_KEY, FORMAT_VERSION}, {DESCRIPTION_KEY, hark_text_get(&description)}};
@@ -328,7 +328,7 @@ hark_status hark_model_save(hark_context *context, const hark_model *model, cons
   }
   hark_status status = vocabulary.status;
   if (status == HARK_OK)
-    status = hark_model_write(context, path, model->decoder, vocabulary.length > 0 ? hark_text_get(&vocabulary) : NULL, NULL);
+    status = hark_model_write(context, path, model->network, vocabulary.length > 0 ? hark_text_get(&vocabulary) : NULL, NULL);
   hark_text_free(&vocabulary);
   return status;
 }
@@ -336,7 +336,7 @@ hark_status hark_model_save(hark_context *context, const hark_model *model, cons
 /* ---- what it is ---- */
 
 hark_status hark_model_describe(const hark_model *model, hark_model_info *info) {
-  const hark_decoder_config *config = &model->decoder->config;
+  const hark_network_config *config = &model->network->config;
   const hark_model_info full = {.struct_size = sizeof full,
                                 .type = type_name,
                                 .tokenizer = model->tokenizer != NULL ? hark_tokenizer_kind_of(model->tokenizer) : NULL,
@@ -347,10 +347,10 @@ hark_status hark_model_describe(const hark_model *model, hark_model_info *info) 
                                 .heads = config->heads,
                                 .key_heads = config->key_heads,
                                 .width = config->width,
-                                .parameters = hark_parameters_total(&model->decoder->parameters),
+                                .parameters = hark_parameters_total(&model->network->parameters),
                                 .bytes = model->bytes,
                                 .fingerprint = model->fingerprint,
-                                .architecture = model->decoder->architecture->name,
+                                .architecture = model->network->architecture->name,
                                 .begin = config->sentences ? HARK_TOKEN_BEGIN : 0};
   return hark_give_struct(NULL, "hark_model_info", info, HARK_LEAST_MODEL_INFO, &full, sizeof full);
 }

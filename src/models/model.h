@@ -8,20 +8,20 @@
 #include "data/tokenizer.h"
 #include "io/files.h"
 #include "io/safetensors.h"
-#include "models/decoder.h"
+#include "models/stack.h"
 
 struct hark_model {
-  hark_decoder *decoder;             /* a network of any architecture */
+  hark_network *network;             /* a network of any architecture */
   hark_tokenizer *tokenizer;         /* NULL: none */
   hark_example_vocabulary *examples; /* of a model that was trained on labelled examples, in its place; NULL: none */
   const struct hark_backend *backend;
   uint64_t fingerprint;
   size_t bytes;  /* of everything it holds */
-  bool borrowed; /* the decoder is the caller's */
+  bool borrowed; /* the network is the caller's */
 };
 
-/* A model around a decoder with weights, which stays the caller's and must not change while the model is there. No vocabulary. */
-HARK_MUST_CHECK hark_status hark_model_wrap(hark_context *context, hark_decoder *decoder, hark_model **out);
+/* A model around a network with weights, which stays the caller's and must not change while the model is there. No vocabulary. */
+HARK_MUST_CHECK hark_status hark_model_wrap(hark_context *context, hark_network *network, hark_model **out);
 
 /* Says of a model what files of before did not: that it is one of sentences. Changes the fingerprint where it is new. */
 HARK_MUST_CHECK hark_status hark_model_tell_sentences(hark_context *context, hark_model *model);
@@ -32,7 +32,7 @@ HARK_MUST_CHECK hark_status hark_model_check_decoder(hark_context *context, cons
 #define HARK_VOCABULARY_KEY "vocabulary" /* of the metadata: the contents of a vocabulary.json */
 
 /* Writes weights, the model's description and a vocabulary (NULL: none) as safetensors, atomically. `summary` may be NULL. */
-HARK_MUST_CHECK hark_status hark_model_write(hark_context *context, const char *path, const hark_decoder *decoder, const char *vocabulary,
+HARK_MUST_CHECK hark_status hark_model_write(hark_context *context, const char *path, const hark_network *network, const char *vocabulary,
                                              hark_file_summary *summary);
 
 /* Whether a file of weights says of itself what the note says. */

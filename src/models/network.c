@@ -179,6 +179,12 @@ hark_status hark_network_plans_create(hark_context *context, const hark_network 
   return HARK_OK;
 }
 
+hark_status hark_network_plans_rectangular(hark_context *context, const hark_network *network, int64_t batch, int64_t queries, int64_t keys,
+                                           bool training, hark_attention_plan ***out) {
+  const hark_pass_sizes sizes = {.batch = batch, .queries = queries, .keys = keys};
+  return hark_network_plans_create(context, network, &sizes, training, out);
+}
+
 void hark_network_plans_destroy(hark_context *context, const hark_network *network, hark_attention_plan ***plans_pointer) {
   hark_attention_plan **plans = *plans_pointer;
   if (plans == NULL) return;

@@ -97,6 +97,9 @@ void hark_network_destroy(hark_context *context, hark_network **network);
 /* One attention plan a layer of the stack; NULL for architectures without one. Destroyed with the network that they were made for. */
 HARK_MUST_CHECK hark_status hark_network_plans_create(hark_context *context, const hark_network *network, const hark_pass_sizes *sizes,
                                                       bool training, hark_attention_plan ***out);
+/* The same for rectangular passes of at most these sizes. */
+HARK_MUST_CHECK hark_status hark_network_plans_rectangular(hark_context *context, const hark_network *network, int64_t batch,
+                                                           int64_t queries, int64_t keys, bool training, hark_attention_plan ***out);
 void hark_network_plans_destroy(hark_context *context, const hark_network *network, hark_attention_plan ***plans);
 
 /* Loss of predicted numbers [N, responses]: weight * sum of squared errors. Both stay. */

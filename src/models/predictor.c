@@ -41,14 +41,14 @@ struct hark_predictor {
   hark_attention_report report;
 };
 
-static const hark_network *network_of(const hark_predictor *predictor) { return predictor->model->decoder; }
+static const hark_network *network_of(const hark_predictor *predictor) { return predictor->model->network; }
 static bool is_ahca(const hark_network_config *config) { return config->architecture == HARK_ARCHITECTURE_AHCA; }
 
 /* ---- what there is ---- */
 
 static hark_prediction_shape shape_of(const hark_model *model) {
-  const hark_network_config *config = &model->decoder->config;
-  const hark_architecture *architecture = model->decoder->architecture;
+  const hark_network_config *config = &model->network->config;
+  const hark_architecture *architecture = model->network->architecture;
   const bool classes = architecture->predicts_classes && config->classes > 0;
   return (hark_prediction_shape){.struct_size = sizeof(hark_prediction_shape),
                                  .outputs = config->features > 0 ? config->responses
@@ -80,18 +80,18 @@ static hark_status take_options(hark_context *context, const hark_model *model, 
                      INT32_MAX / shape.parts);
   const int64_t sequences = out->examples * shape.parts;
   size_t most = 0;
-  HARK_TRY(hark_size_multiply(context, (size_t)sequences, (size_t)model->decoder->config.context, &most));
+  HARK_TRY(hark_size_multiply(context, (size_t)sequences, (size_t)model->network->config.context, &most));
   if (most > INT32_MAX / 2 && out->tokens == 0)
     return hark_fail(context, HARK_TOO_LARGE, "predictor: %" PRId64 " sequences of up to %" PRId64 " tokens, expected options.tokens",
-                     sequences, model->decoder->config.context);
+                     sequences, model->network->config.context);
   if (out->tokens == 0) out->tokens = sequences * shape.longest;
   if (out->tokens < sequences || out->tokens > INT32_MAX / 2)
     return hark_fail(context, HARK_INVALID_ARGUMENT, "predictor: %" PRId64 " tokens for %" PRId64 " sequences, expected %" PRId64 " to %d",
                      out->tokens, sequences, sequences, INT32_MAX / 2);
-  if ((out->select != NULL || out->gives_chunks) && !is_ahca(&model->decoder->config))
+  if ((out->select != NULL || out->gives_chunks) && !is_ahca(&model->network->config))
     return hark_fail(context, HARK_INVALID_ARGUMENT,
                      "predictor: chunks and a selection are decided of ahca models, and this is of architecture %s",
-                     model->decoder->architecture->name);
+                     model->network->architecture->name);
   if (context->backend != model->backend)
     return hark_fail(context, HARK_INVALID_ARGUMENT, "predictor: the context's backend is %s, the model's %s", context->backend->name,
                      model->backend->name);

@@ -252,3 +252,28 @@ hark_status hark_stack_apply(hark_context *context, const hark_network *network,
   *out = x;
   return HARK_OK;
 }
+
+hark_status hark_stack_logits(hark_context *context, const hark_network *network, const hark_forward *forward, hark_value tokens,
+                              bool last_only, hark_value *logits) {
+  hark_tape *tape = forward->tape;
+  hark_value x = 0, y = 0;
+  HARK_TRY(hark_stack_apply(context, network, forward, tokens, &x));
+  if (last_only) {
+    const hark_pool_attributes last = {.kind = HARK_POOL_LAST};
+    HARK_TRY(hark_tape_apply(tape, &hark_op_pool, &last, 1, &x, 1, &x));
+  }
+  HARK_TRY(hark_norm_apply(forward, &network->final_norm, x, &y));
+  hark_tape_release(tape, x);
+  HARK_TRY(hark_linear_apply(forward, &network->head, y, logits));
+  hark_tape_release(tape, y);
+  return HARK_OK;
+}
+
+hark_status hark_stack_loss(hark_context *context, const hark_network *network, const hark_forward *forward, hark_value tokens,
+                            hark_value targets, double weight, double smoothing, hark_value *loss) {
+  hark_value logits = 0;
+  HARK_TRY(hark_stack_logits(context, network, forward, tokens, false, &logits));
+  HARK_TRY(hark_network_loss(forward->tape, logits, targets, weight, smoothing, loss));
+  hark_tape_release(forward->tape, logits);
+  return HARK_OK;
+}

@@ -28,6 +28,14 @@ HARK_MUST_CHECK hark_status hark_stack_open_positional(hark_context *context, ha
 HARK_MUST_CHECK hark_status hark_stack_apply(hark_context *context, const hark_network *network, const hark_forward *forward,
                                              hark_value tokens, hark_value *out);
 
+/* The same through the last norm and network->head: logits [B, L, V], or [B, V] of each sequence's last token. `forward` must outlive the backward. */
+HARK_MUST_CHECK hark_status hark_stack_logits(hark_context *context, const hark_network *network, const hark_forward *forward,
+                                              hark_value tokens, bool last_only, hark_value *logits);
+
+/* Tokens to loss (hark_network_loss); the logits are released. */
+HARK_MUST_CHECK hark_status hark_stack_loss(hark_context *context, const hark_network *network, const hark_forward *forward,
+                                            hark_value tokens, hark_value targets, double weight, double smoothing, hark_value *loss);
+
 /* The layer that holds the positional kernel's parameters for a block; its source is NULL where the model has no kernel. */
 const hark_positional_layer *hark_stack_positional(const hark_network *network, int64_t block);
 

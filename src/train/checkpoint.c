@@ -46,14 +46,14 @@ static hark_status read_vocabulary(hark_context *context, const char *path, hark
 }
 
 /* The weights, and with them what model they are of: its description and the run's vocabulary, when there is one. */
-static hark_status write_model(hark_context *context, const hark_run *run, const char *path, const hark_decoder *decoder,
+static hark_status write_model(hark_context *context, const hark_run *run, const char *path, const hark_network *network,
                                hark_file_summary *summary) {
   char vocabulary_path[HARK_PATH_BYTES];
   hark_text vocabulary = hark_text_empty(context);
   HARK_TRY(hark_run_path(context, run, "vocabulary.json", vocabulary_path));
   hark_status status = read_vocabulary(context, vocabulary_path, &vocabulary);
   if (status == HARK_OK)
-    status = hark_model_write(context, path, decoder, vocabulary.length > 0 ? hark_text_get(&vocabulary) : NULL, summary);
+    status = hark_model_write(context, path, network, vocabulary.length > 0 ? hark_text_get(&vocabulary) : NULL, summary);
   hark_text_free(&vocabulary);
   return status;
 }

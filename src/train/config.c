@@ -234,7 +234,7 @@ static hark_status check_counts(hark_context *context, hark_options *set, const 
 }
 
 const char *hark_config_format(const hark_config *config) {
-  return config->data.format > 1 ? hark_examples_format_name(config->data.format - 2) : "";
+  return config->data.format >= HARK_DATA_FORMAT ? hark_examples_format_name(config->data.format - HARK_DATA_FORMAT) : "";
 }
 
 /* Weights go with their vocabulary. */

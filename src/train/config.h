@@ -26,6 +26,9 @@ typedef enum hark_schedule {
   HARK_SCHEDULE_CYCLE
 } hark_schedule;
 
+/* What data.format names: text, examples in a folder that says their format, or a format of examples, number HARK_DATA_FORMAT + its own. */
+typedef enum hark_data_format { HARK_DATA_CORPUS, HARK_DATA_FOLDER, HARK_DATA_FORMAT } hark_data_format;
+
 /* What becomes of the learning rate when a run goes on with another length (schedule.h). */
 typedef enum hark_extend { HARK_EXTEND_CONTINUE, HARK_EXTEND_RESTART, HARK_EXTEND_STRETCH } hark_extend;
 
@@ -34,7 +37,7 @@ typedef enum hark_long_sentences { HARK_LONG_CUT, HARK_LONG_REFUSE } hark_long_s
 typedef struct hark_config {
   hark_network_config model; /* its options (models/model_options.h); what the data say of it is not known here */
   struct {
-    int format; /* 0: a corpus; 1: examples in a folder that says their format; then the formats in their order */
+    int format; /* hark_data_format, or a format of examples */
     hark_string_list paths, validation_paths, test_paths;
     int64_t length_limit, example_limit, classes;
     int tokenizer; /* index of hark_tokenizer_kind_name() */
@@ -88,15 +91,15 @@ HARK_MUST_CHECK hark_status hark_config_finish(hark_context *context, hark_optio
 
 /* The data are text as sentences. */
 static inline bool hark_config_has_sentences(const hark_config *config) {
-  return config->data.format == 0 && config->data.unit == HARK_UNIT_SENTENCES;
+  return config->data.format == HARK_DATA_CORPUS && config->data.unit == HARK_UNIT_SENTENCES;
 }
 
 /* Trained on labelled examples, in packed batches; else on a text. */
-static inline bool hark_config_has_examples(const hark_config *config) { return config->data.format != 0; }
+static inline bool hark_config_has_examples(const hark_config *config) { return config->data.format != HARK_DATA_CORPUS; }
 
-/* Learns to tell the tokens that it reads. */
+/* Learns to predict the tokens that it reads. */
 static inline bool hark_config_reconstructs(const hark_config *config) {
-  return config->model.architecture == HARK_ARCHITECTURE_AHCA && config->model.ahca.head == HARK_AHCA_RECONSTRUCTION;
+  return config->model.architecture == HARK_ARCHITECTURE_AHCA && config->model.ahca.head == HARK_AHCA_HEAD_RECONSTRUCTION;
 }
 
 /* How tokens are hidden from a model that tells hidden ones. */

@@ -48,7 +48,7 @@ hark_status hark_config_settle_ahca(hark_context *context, hark_options *set, ha
     HARK_TRY(hark_options_complain(context, set, "model.ahca.selected model.ahca.secondary_slots",
                                    "selected %" PRId64 " is more than the secondary_slots %" PRId64, ahca->selected,
                                    ahca->secondary_slots));
-  if (ahca->output == HARK_AHCA_OF_SELECTED && (ahca->head == HARK_AHCA_LABELS || ahca->head == HARK_AHCA_RECONSTRUCTION))
+  if (ahca->output == HARK_AHCA_OUTPUT_SELECTED && (ahca->head == HARK_AHCA_HEAD_LABELS || ahca->head == HARK_AHCA_HEAD_RECONSTRUCTION))
     HARK_TRY(hark_options_complain(context, set, "model.ahca.output model.ahca.head",
                                    "output selected leaves no slots of chunks for tokens to ask, expected chunks"));
   return HARK_OK;

@@ -54,7 +54,7 @@ hark_status hark_delimiters_check(hark_context *context, const hark_config *conf
   const int64_t vocabulary =
       examples != NULL ? hark_examples_vocabulary_size(examples) : hark_tokenizer_size(hark_corpus_tokenizer(corpus));
   bool found = ahca->delimiter >= vocabulary; /* which the model refuses with what may be */
-  if (config->model.architecture != HARK_ARCHITECTURE_AHCA || ahca->chunk != HARK_AHCA_DELIMITER) return HARK_OK;
+  if (config->model.architecture != HARK_ARCHITECTURE_AHCA || ahca->chunk != HARK_AHCA_CHUNK_DELIMITER) return HARK_OK;
   if (examples != NULL && hark_examples_features(examples) > 0) return HARK_OK; /* real vectors: the model says what may be */
   HARK_TRY(examples != NULL ? search_examples(context, config, examples, &found) : search_text(context, ahca, corpus, &found));
   if (found) return HARK_OK;

@@ -8,15 +8,15 @@
 #include "backend/backend.h"
 #include "models/encoder.h"
 
-hark_decoder_config hark_engine_decoder_config(const hark_config *config, int32_t vocabulary) {
+hark_network_config hark_engine_text_config(const hark_config *config, int32_t vocabulary) {
   const hark_learning_task task = {.vocabulary = vocabulary};
   return hark_engine_network_config(config, &task);
 }
 
 /* The head that the data ask for, where none is. */
 static int ahca_head(int head, const hark_learning_task *task) {
-  if (head != HARK_AHCA_DATA) return head;
-  return task->features > 0 ? HARK_AHCA_REGRESSION : task->classes > 0 ? HARK_AHCA_CLASSES : HARK_AHCA_LABELS;
+  if (head != HARK_AHCA_HEAD_DATA) return head;
+  return task->features > 0 ? HARK_AHCA_HEAD_REGRESSION : task->classes > 0 ? HARK_AHCA_HEAD_CLASSES : HARK_AHCA_HEAD_LABELS;
 }
 
 hark_network_config hark_engine_network_config(const hark_config *config, const hark_learning_task *task) {
@@ -102,7 +102,7 @@ static hark_status training_pass(hark_context *context, hark_engine *engine, int
                                 .plans = engine->training_plans,
                                 .report = &engine->report};
   HARK_TRY(begin_pass(engine, rows, engine->config->model.context, true, &tokens, &targets));
-  HARK_TRY(hark_decoder_logits(context, engine->network, &forward, tokens, false, &logits));
+  HARK_TRY(hark_stack_logits(context, engine->network, &forward, tokens, false, &logits));
   HARK_TRY(loss_of_targets(engine, logits, targets, weight, true, loss));
   hark_tape_release(engine->tape, logits);
   return hark_tape_backward(engine->tape, engine->total, 1.0);
@@ -114,7 +114,7 @@ static hark_status prediction_pass(hark_context *context, hark_engine *engine, i
   const hark_forward forward = {
       .tape = engine->tape, .parameters = &engine->network->parameters, .plans = engine->evaluation_plans, .report = &engine->report};
   HARK_TRY(begin_pass(engine, rows, length, false, &tokens, &engine->targets_read));
-  return hark_decoder_logits(context, engine->network, &forward, tokens, false, &engine->logits);
+  return hark_stack_logits(context, engine->network, &forward, tokens, false, &engine->logits);
 }
 
 static hark_status likeliest_of_logits(hark_engine *engine, hark_value *predicted) {
@@ -283,7 +283,8 @@ static hark_status make_targets(hark_context *context, hark_engine *engine, bool
 static hark_status check_vectors(hark_context *context, const hark_engine *engine) {
   const hark_architecture *const architecture = hark_architecture_of(engine->config->model.architecture);
   const bool given = engine->task.features > 0;
-  if (engine->config->model.architecture == HARK_ARCHITECTURE_AHCA && engine->config->model.ahca.head == HARK_AHCA_REGRESSION && !given)
+  if (engine->config->model.architecture == HARK_ARCHITECTURE_AHCA && engine->config->model.ahca.head == HARK_AHCA_HEAD_REGRESSION &&
+      !given)
     return hark_fail(context, HARK_BAD_CONFIGURATION,
                      "model.ahca.head regression tells numbers, and the data have none: expected real vectors");
   if (architecture == NULL || architecture->predicts_vectors == given || (given && architecture->may_read_vectors)) return HARK_OK;

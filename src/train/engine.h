@@ -9,8 +9,8 @@
 #ifndef HARK_TRAIN_ENGINE_H
 #define HARK_TRAIN_ENGINE_H
 
-#include "models/decoder.h"
 #include "models/packed_batch.h"
+#include "models/stack.h"
 #include "train/ahca_statistics.h"
 #include "train/config.h"
 #include "train/schedule.h"
@@ -64,8 +64,8 @@ typedef struct hark_engine {
 
 /* The network's configuration as the run's configuration and its data say. */
 hark_network_config hark_engine_network_config(const hark_config *config, const hark_learning_task *task);
-/* The same of a decoder of text. */
-hark_decoder_config hark_engine_decoder_config(const hark_config *config, int32_t vocabulary);
+/* The same of a model of text. */
+hark_network_config hark_engine_text_config(const hark_config *config, int32_t vocabulary);
 
 /* Makes model, optimiser and, by a shape-only run of a step, the memory that a step needs. Weights are zero. Without `training` only
  * hark_engine_predict() and hark_engine_loss() may be called. Errors: those of the model and of attention plans; HARK_OUT_OF_MEMORY. */

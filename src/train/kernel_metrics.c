@@ -5,8 +5,8 @@
 #include <stdio.h>
 
 /* Tensors of parameters that a scope makes. */
-static int64_t owners(const hark_network *decoder, hark_positional_scope scope) {
-  return scope == HARK_SCOPE_MODEL ? 1 : decoder->config.layers;
+static int64_t owners(const hark_network *network, hark_positional_scope scope) {
+  return scope == HARK_SCOPE_MODEL ? 1 : network->config.layers;
 }
 
 static void name_owner(hark_positional_scope scope, int64_t layer, int64_t row, char *out, size_t bytes) {
@@ -17,46 +17,46 @@ static void name_owner(hark_positional_scope scope, int64_t layer, int64_t row, 
 
 static int64_t within_limit(int64_t count) { return count <= HARK_KERNEL_METRICS_LIMIT ? count : 0; }
 
-static int64_t kernel_count(const hark_network *decoder) {
-  const hark_positional_source *source = &decoder->positional_source;
+static int64_t kernel_count(const hark_network *network) {
+  const hark_positional_source *source = &network->positional_source;
   if (source->expression == NULL) return 0;
-  return within_limit(owners(decoder, decoder->config.positional_scope) * source->rows *
+  return within_limit(owners(network, network->config.positional_scope) * source->rows *
                       hark_positional_parameter_count(source->expression));
 }
 
 /* The scope of learned rates, where there are some. */
-static hark_positional_scope rates_scope(const hark_network *decoder) {
-  return decoder->config.rotary.learned == HARK_ROTARY_OF_MODEL   ? HARK_SCOPE_MODEL
-         : decoder->config.rotary.learned == HARK_ROTARY_OF_LAYER ? HARK_SCOPE_LAYER
+static hark_positional_scope rates_scope(const hark_network *network) {
+  return network->config.rotary.learned == HARK_ROTARY_OF_MODEL   ? HARK_SCOPE_MODEL
+         : network->config.rotary.learned == HARK_ROTARY_OF_LAYER ? HARK_SCOPE_LAYER
                                                                   : HARK_SCOPE_HEAD;
 }
 
-static int64_t rate_count(const hark_network *decoder) {
-  const hark_rotary_source *source = &decoder->rotary_source;
-  return within_limit(owners(decoder, rates_scope(decoder)) * source->rows * source->pairs); /* 0 rows: static */
+static int64_t rate_count(const hark_network *network) {
+  const hark_rotary_source *source = &network->rotary_source;
+  return within_limit(owners(network, rates_scope(network)) * source->rows * source->pairs); /* 0 rows: static */
 }
 
 /* With kernel ridge attention a line is written even where nothing is learned: it counts the pivots. */
-static int64_t ridge_count(const hark_network *decoder) {
-  const hark_network_config *config = &decoder->config;
+static int64_t ridge_count(const hark_network *network) {
+  const hark_network_config *config = &network->config;
   int64_t layers = 0;
   for (int64_t layer = 0; layer < config->layers; layer++)
     layers += hark_layer_choice_of(&config->attention.normalisation, layer) == HARK_NORMALISATION_CME;
   return layers > 0 ? 1 + within_limit(2 * layers * config->heads) : 0;
 }
 
-int64_t hark_kernel_metrics_count(const hark_network *decoder) {
-  return kernel_count(decoder) + rate_count(decoder) + ridge_count(decoder);
+int64_t hark_kernel_metrics_count(const hark_network *network) {
+  return kernel_count(network) + rate_count(network) + ridge_count(network);
 }
 
 static double number_at(const hark_tensor *weight, const void *numbers, int64_t i) {
   return weight->type == HARK_F64 ? ((const double *)numbers)[i] : (double)((const float *)numbers)[i];
 }
 
-static void append_kernel(const hark_network *decoder, int64_t layer, int64_t row, const double *natural, hark_jsonl *line) {
-  const hark_positional *expression = decoder->positional_source.expression;
+static void append_kernel(const hark_network *network, int64_t layer, int64_t row, const double *natural, hark_jsonl *line) {
+  const hark_positional *expression = network->positional_source.expression;
   char owner[64], name[160];
-  name_owner(decoder->config.positional_scope, layer, row, owner, sizeof owner);
+  name_owner(network->config.positional_scope, layer, row, owner, sizeof owner);
   for (int i = 0; i < hark_positional_named_count(expression); i++) {
     const hark_positional_parameter named = hark_positional_named(expression, i);
     for (int64_t copy = 0; copy < named.count; copy++) {
@@ -67,69 +67,69 @@ static void append_kernel(const hark_network *decoder, int64_t layer, int64_t ro
 }
 
 /* The rows of one tensor of parameters; `numbers` has room for them as they are stored and, behind, for one row of doubles. */
-static hark_status append_layer(hark_context *context, const hark_network *decoder, int64_t layer, void *numbers, double *row_values,
+static hark_status append_layer(hark_context *context, const hark_network *network, int64_t layer, void *numbers, double *row_values,
                                 hark_jsonl *line) {
-  const hark_positional_source *source = &decoder->positional_source;
-  const hark_tensor *weight = &hark_parameters_at(&decoder->parameters, hark_stack_positional(decoder, layer)->parameters)->weight;
+  const hark_positional_source *source = &network->positional_source;
+  const hark_tensor *weight = &hark_parameters_at(&network->parameters, hark_stack_positional(network, layer)->parameters)->weight;
   const int64_t count = hark_positional_parameter_count(source->expression);
   HARK_TRY(hark_tensor_read(context, weight, numbers));
   for (int64_t row = 0; row < source->rows; row++) {
     for (int64_t i = 0; i < count; i++) row_values[i] = number_at(weight, numbers, row * count + i);
     HARK_TRY(hark_positional_natural(context, source->expression, row_values, row_values));
-    append_kernel(decoder, layer, row, row_values, line);
+    append_kernel(network, layer, row, row_values, line);
   }
   return HARK_OK;
 }
 
-static hark_status append_kernels(hark_context *context, const hark_network *decoder, hark_jsonl *line) {
-  if (kernel_count(decoder) == 0) return HARK_OK;
-  const int64_t count = hark_positional_parameter_count(decoder->positional_source.expression);
-  const int64_t rows = decoder->positional_source.rows;
+static hark_status append_kernels(hark_context *context, const hark_network *network, hark_jsonl *line) {
+  if (kernel_count(network) == 0) return HARK_OK;
+  const int64_t count = hark_positional_parameter_count(network->positional_source.expression);
+  const int64_t rows = network->positional_source.rows;
   const size_t bytes = (size_t)((rows + 1) * count) * sizeof(double);
   void *memory = NULL;
   HARK_TRY(hark_allocate(context, bytes, &memory));
   double *const numbers = memory;
   hark_status status = HARK_OK;
-  for (int64_t layer = 0; layer < owners(decoder, decoder->config.positional_scope) && status == HARK_OK; layer++)
-    status = append_layer(context, decoder, layer, numbers, numbers + rows * count, line);
+  for (int64_t layer = 0; layer < owners(network, network->config.positional_scope) && status == HARK_OK; layer++)
+    status = append_layer(context, network, layer, numbers, numbers + rows * count, line);
   hark_release(context, memory, bytes);
   return status;
 }
 
 /* The rates of one tensor; `numbers` has room for them. */
-static hark_status append_rates_of_layer(hark_context *context, const hark_network *decoder, int64_t layer, void *numbers,
+static hark_status append_rates_of_layer(hark_context *context, const hark_network *network, int64_t layer, void *numbers,
                                          hark_jsonl *line) {
-  const hark_rotary_source *source = &decoder->rotary_source;
-  const hark_tensor *weight = &hark_parameters_at(&decoder->parameters, hark_stack_rates(decoder, layer))->weight;
+  const hark_rotary_source *source = &network->rotary_source;
+  const hark_tensor *weight = &hark_parameters_at(&network->parameters, hark_stack_rates(network, layer))->weight;
   HARK_TRY(hark_tensor_read(context, weight, numbers));
   for (int64_t i = 0; i < source->rows * source->pairs; i++) {
     char owner[64], name[160];
-    name_owner(rates_scope(decoder), layer, i / source->pairs, owner, sizeof owner);
+    name_owner(rates_scope(network), layer, i / source->pairs, owner, sizeof owner);
     (void)snprintf(name, sizeof name, "rotary/%s/%lld", owner, (long long)(i % source->pairs));
     hark_jsonl_number(line, name, number_at(weight, numbers, i));
   }
   return HARK_OK;
 }
 
-static hark_status append_rates(hark_context *context, const hark_network *decoder, hark_jsonl *line) {
-  if (rate_count(decoder) == 0) return HARK_OK;
-  const size_t bytes = decoder->rotary_source.bytes;
+static hark_status append_rates(hark_context *context, const hark_network *network, hark_jsonl *line) {
+  if (rate_count(network) == 0) return HARK_OK;
+  const size_t bytes = network->rotary_source.bytes;
   void *memory = NULL;
   HARK_TRY(hark_allocate(context, bytes, &memory));
   hark_status status = HARK_OK;
-  for (int64_t layer = 0; layer < owners(decoder, rates_scope(decoder)) && status == HARK_OK; layer++)
-    status = append_rates_of_layer(context, decoder, layer, memory, line);
+  for (int64_t layer = 0; layer < owners(network, rates_scope(network)) && status == HARK_OK; layer++)
+    status = append_rates_of_layer(context, network, layer, memory, line);
   hark_release(context, memory, bytes);
   return status;
 }
 
 /* e^x of a vector by head. */
-static hark_status append_vector(hark_context *context, const hark_network *decoder, const char *what, int64_t layer, hark_parameter_id id,
+static hark_status append_vector(hark_context *context, const hark_network *network, const char *what, int64_t layer, hark_parameter_id id,
                                  void *numbers, hark_jsonl *line) {
   if (id == 0) return HARK_OK;
-  const hark_tensor *weight = &hark_parameters_at(&decoder->parameters, id)->weight;
+  const hark_tensor *weight = &hark_parameters_at(&network->parameters, id)->weight;
   HARK_TRY(hark_tensor_read(context, weight, numbers));
-  for (int64_t head = 0; head < decoder->config.heads; head++) {
+  for (int64_t head = 0; head < network->config.heads; head++) {
     char name[96];
     (void)snprintf(name, sizeof name, "%s/layer%lld.head%lld", what, (long long)layer, (long long)head);
     hark_jsonl_number(line, name, exp(number_at(weight, numbers, head)));
@@ -137,23 +137,23 @@ static hark_status append_vector(hark_context *context, const hark_network *deco
   return HARK_OK;
 }
 
-static hark_status append_ridges(hark_context *context, const hark_network *decoder, hark_jsonl *line) {
-  if (ridge_count(decoder) <= 1) return HARK_OK;
-  const size_t bytes = (size_t)decoder->config.heads * sizeof(double);
+static hark_status append_ridges(hark_context *context, const hark_network *network, hark_jsonl *line) {
+  if (ridge_count(network) <= 1) return HARK_OK;
+  const size_t bytes = (size_t)network->config.heads * sizeof(double);
   void *memory = NULL;
   HARK_TRY(hark_allocate(context, bytes, &memory));
   hark_status status = HARK_OK;
-  for (int64_t layer = 0; layer < decoder->config.layers && status == HARK_OK; layer++) {
-    const hark_self_attention *attention = &decoder->blocks[layer].attention;
-    status = append_vector(context, decoder, "ridge", layer, attention->log_ridge, memory, line);
-    if (status == HARK_OK) status = append_vector(context, decoder, "sigma", layer, attention->log_sigma, memory, line);
+  for (int64_t layer = 0; layer < network->config.layers && status == HARK_OK; layer++) {
+    const hark_self_attention *attention = &network->blocks[layer].attention;
+    status = append_vector(context, network, "ridge", layer, attention->log_ridge, memory, line);
+    if (status == HARK_OK) status = append_vector(context, network, "sigma", layer, attention->log_sigma, memory, line);
   }
   hark_release(context, memory, bytes);
   return status;
 }
 
-hark_status hark_kernel_metrics_append(hark_context *context, const hark_network *decoder, hark_jsonl *line) {
-  HARK_TRY(append_kernels(context, decoder, line));
-  HARK_TRY(append_rates(context, decoder, line));
-  return append_ridges(context, decoder, line);
+hark_status hark_kernel_metrics_append(hark_context *context, const hark_network *network, hark_jsonl *line) {
+  HARK_TRY(append_kernels(context, network, line));
+  HARK_TRY(append_rates(context, network, line));
+  return append_ridges(context, network, line);
 }

@@ -98,11 +98,11 @@ static hark_status record_plan(training_run *trainer) {
 
 /* What positional kernels and learned rates are: a line at the beginning and at every evaluation. */
 static hark_status record_kernels(training_run *trainer) {
-  const hark_decoder *decoder = trainer->engine->network;
-  if (hark_kernel_metrics_count(decoder) == 0) return HARK_OK;
+  const hark_network *network = trainer->engine->network;
+  if (hark_kernel_metrics_count(network) == 0) return HARK_OK;
   begin_line(trainer);
-  HARK_TRY(hark_kernel_metrics_append(trainer->context, decoder, &trainer->metrics));
-  if (hark_layer_choice_has(&decoder->config.attention.normalisation, HARK_NORMALISATION_CME))
+  HARK_TRY(hark_kernel_metrics_append(trainer->context, network, &trainer->metrics));
+  if (hark_layer_choice_has(&network->config.attention.normalisation, HARK_NORMALISATION_CME))
     hark_jsonl_number(&trainer->metrics, "ridge/mended_pivots", (double)trainer->engine->report.pivots);
   return end_line(trainer);
 }

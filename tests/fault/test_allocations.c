@@ -188,7 +188,7 @@ enum { VOCABULARY = 30 };
 typedef struct model_work {
   hark_config config;
   hark_engine *engine;
-  hark_decoder *decoder;
+  hark_network *decoder;
   hark_model *model;
   hark_decoding *decoding;
   hark_run run;
@@ -244,7 +244,7 @@ static hark_status make_and_step_encoder(hark_context *context, void *data) {
   model_work *m = data;
   static int32_t positions[] = {0, 1, 2, 3, 4, 0, 1, 2}, classes[] = {2, 0, 1, 3, 4, 5, 6, 7};
   static int64_t segments[] = {0, 0, 0, 0, 0, 1, 1, 1}, ranges[] = {0, 5, 5, 8};
-  const bool labels = m->config.model.ahca.head == HARK_AHCA_LABELS;
+  const bool labels = m->config.model.ahca.head == HARK_AHCA_HEAD_LABELS;
   const hark_learning_task task = {.vocabulary = VOCABULARY, .classes = labels ? 0 : 3, .parts = 1};
   const hark_example_batch batch = {.rows = 2,
                                     .tokens = 8,
@@ -314,8 +314,8 @@ static void training_steps(void **state) {
   m.config.model.positions = HARK_POSITIONS_LEARNED;
   m.config.model.attention.dropout = 0;
   m.config.model.positional = "decay";
-  m.config.model.ahca = (hark_ahca_config){.head = HARK_AHCA_LABELS,
-                                           .chunk = HARK_AHCA_LEARNED,
+  m.config.model.ahca = (hark_ahca_config){.head = HARK_AHCA_HEAD_LABELS,
+                                           .chunk = HARK_AHCA_CHUNK_LEARNED,
                                            .chunk_size = 2,
                                            .window = 1,
                                            .primary_slots = 2,
@@ -339,7 +339,7 @@ static void training_steps(void **state) {
   fail_at_each(&what, &m);
   what.name = "a regression in every sequence, a batch of vectors, a step, an evaluation";
   m.config.model.architecture = HARK_ARCHITECTURE_FINITE;
-  m.config.model.finite = (hark_finite_config){.map = HARK_FINITE_NETWORK, .covariates = 3, .ridge = 0.5, .ridge_learned = true};
+  m.config.model.finite = (hark_finite_config){.map = HARK_FINITE_MAP_NETWORK, .covariates = 3, .ridge = 0.5, .ridge_learned = true};
   fail_at_each(&what, &m);
 }
 
@@ -356,7 +356,7 @@ static hark_status differentiate(hark_context *context, const model_work *m, har
   hark_tape_reset(tape);
   HARK_TRY(hark_tape_leaf(tape, &rows, NULL, &tokens));
   HARK_TRY(hark_tape_leaf(tape, &wanted, NULL, &next));
-  HARK_TRY(hark_decoder_loss(context, m->decoder, &forward, tokens, next, 0.1, 0, &value));
+  HARK_TRY(hark_stack_loss(context, m->decoder, &forward, tokens, next, 0.1, 0, &value));
   HARK_TRY(hark_tape_backward(tape, value, 1));
   return hark_tensor_read(context, hark_tape_tensor(tape, value), loss);
 }
@@ -377,11 +377,11 @@ static bool fail_tape(const void *config_of_run, void *expected, long number, bo
   hark_tape *tape = NULL;
   hark_attention_plan **plans = NULL;
   model_work m = {.config = *(const hark_config *)config_of_run};
-  const hark_decoder_config config = hark_engine_decoder_config(&m.config, VOCABULARY);
+  const hark_network_config config = hark_engine_text_config(&m.config, VOCABULARY);
   assert_int_equal(test_memory_create(&memory, "cpu", &context), HARK_OK);
-  assert_fine(context, hark_decoder_create(context, &config, HARK_F32, true, &m.decoder));
+  assert_fine(context, hark_network_create(context, &config, HARK_F32, true, &m.decoder));
   assert_fine(context, hark_parameters_initialise(context, &m.decoder->parameters, 1));
-  assert_fine(context, hark_decoder_plans_create(context, m.decoder, 2, config.context, config.context, true, &plans));
+  assert_fine(context, hark_network_plans_rectangular(context, m.decoder, 2, config.context, config.context, true, &plans));
   assert_fine(context, hark_tape_create(context, &tape));
   const hark_tensor *const all = &m.decoder->parameters.gradients;
   assert_in_range(hark_tensor_count(all), 1, GRADIENTS);
@@ -395,8 +395,8 @@ static bool fail_tape(const void *config_of_run, void *expected, long number, bo
   assert_fine(context, hark_tensor_read(context, all, result->gradients));
   assert_memory_equal(result, expected, offsetof(tape_result, gradients) + (size_t)hark_tensor_count(all) * sizeof(float));
   hark_tape_destroy(&tape);
-  hark_decoder_plans_destroy(context, m.decoder, &plans);
-  hark_decoder_destroy(context, &m.decoder);
+  hark_network_plans_destroy(context, m.decoder, &plans);
+  hark_network_destroy(context, &m.decoder);
   test_memory_context_end(context, &memory);
   return reached;
 }
@@ -417,10 +417,10 @@ static void tapes(void **state) {
 
 static hark_status generate(hark_context *context, void *data) {
   model_work *m = data;
-  const hark_decoder_config config = hark_engine_decoder_config(&m->config, VOCABULARY);
+  const hark_network_config config = hark_engine_text_config(&m->config, VOCABULARY);
   const hark_sampling sampling = hark_sampling_default();
   const hark_decoding_options room = {.struct_size = sizeof room, .capacity = 16};
-  HARK_TRY(hark_decoder_create(context, &config, HARK_F32, false, &m->decoder));
+  HARK_TRY(hark_network_create(context, &config, HARK_F32, false, &m->decoder));
   HARK_TRY(hark_parameters_initialise(context, &m->decoder->parameters, 1));
   HARK_TRY(hark_model_wrap(context, m->decoder, &m->model));
   HARK_TRY(hark_decoding_create(context, m->model, &room, &m->decoding));
@@ -437,7 +437,7 @@ static void end_generation(hark_context *context, void *data) {
   model_work *m = data;
   hark_decoding_destroy(&m->decoding);
   hark_model_destroy(context, &m->model);
-  hark_decoder_destroy(context, &m->decoder);
+  hark_network_destroy(context, &m->decoder);
 }
 
 static void generation(void **state) {

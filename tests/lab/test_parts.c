@@ -180,7 +180,7 @@ static void heads_are_those_of_the_model(void **state) {
   hark_lab *lab;
   test_folder_make(folder);
   assert_fine(context, hark_model_create(context, &options, 5, &model));
-  const hark_decoder *const decoder = model->decoder;
+  const hark_network *const decoder = model->network;
   const char *const path = test_path(folder, "model.safetensors"), *const text = test_file_write_text(folder, "text.txt", TEXT);
   assert_fine(context, hark_model_save(context, model, path));
   assert_fine(context, hark_lab_create(context, true, 1, NULL, &lab));

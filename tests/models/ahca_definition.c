@@ -242,7 +242,7 @@ static void find_valleys(ahca_definition *d, matrix x, bool *wants) {
 /* A chunk ends where its rule says so and it has the minimum of tokens, and where it has the maximum; or where the caller says so. */
 static chunks cut(ahca_definition *d, const ahca_sequence *sequence, matrix x) {
   const hark_ahca_config *ahca = &d->network->config.ahca;
-  const bool learned = ahca->chunk == HARK_AHCA_LEARNED, fixed = ahca->chunk == HARK_AHCA_FIXED;
+  const bool learned = ahca->chunk == HARK_AHCA_CHUNK_LEARNED, fixed = ahca->chunk == HARK_AHCA_CHUNK_FIXED;
   chunks c = {.count = 1};
   bool wants[MOST_ROWS] = {false};
   assert_true(x.rows <= MOST_ROWS);
@@ -253,12 +253,12 @@ static chunks cut(ahca_definition *d, const ahca_sequence *sequence, matrix x) {
     return c;
   }
   if (learned) probabilities(d, x, c.p);
-  if (ahca->chunk == HARK_AHCA_SEMANTIC) find_valleys(d, x, wants);
+  if (ahca->chunk == HARK_AHCA_CHUNK_SEMANTIC) find_valleys(d, x, wants);
   for (int64_t t = 1; t < x.rows; t++) {
     const int64_t length = t - c.first[c.count - 1];
     if (learned) wants[t] = c.p[t] >= 0.5;
     if (fixed) wants[t] = length == ahca->chunk_size;
-    if (ahca->chunk == HARK_AHCA_DELIMITER) wants[t] = is_delimiter(ahca, sequence->tokens[t - 1]);
+    if (ahca->chunk == HARK_AHCA_CHUNK_DELIMITER) wants[t] = is_delimiter(ahca, sequence->tokens[t - 1]);
     const bool cuts = fixed ? wants[t] : (wants[t] && length >= ahca->chunk_minimum) || length == ahca->chunk_maximum;
     if (cuts) c.first[c.count++] = t;
     if (cuts && wants[t]) d->by_rule++;
@@ -289,7 +289,7 @@ static matrix compress(ahca_definition *d, const char *prefix, int64_t depth, ma
 /* `count` slots of the rows of x: bins floor(i M / C) .. ceil((i + 1) M / C) - 1, or what as many learned queries find in them. */
 static matrix pool(ahca_definition *d, const char *prefix, int kind, int64_t count, matrix x) {
   char name[NAME];
-  if (kind == HARK_AHCA_ATTENTION) {
+  if (kind == HARK_AHCA_POOL_ATTENTION) {
     const matrix queries = rows_of(weights(d, part_of(name, prefix, "queries")), 0, count);
     return attention(d, queries, linear(d, part_of(name, prefix, "key"), x), x, plain);
   }
@@ -302,7 +302,7 @@ static matrix pool(ahca_definition *d, const char *prefix, int kind, int64_t cou
         most = fmax(most, row_of(x, n)[w]);
         sum += row_of(x, n)[w];
       }
-      row_of(y, i)[w] = kind == HARK_AHCA_MAX ? most : sum / (double)(behind - first);
+      row_of(y, i)[w] = kind == HARK_AHCA_POOL_MAX ? most : sum / (double)(behind - first);
     }
   }
   return y;
@@ -321,7 +321,7 @@ static matrix primary(ahca_definition *d, const chunks *c, matrix x) {
   for (int64_t k = 0; k < c->count; k++) {
     const matrix slots =
         pool(d, "primary", ahca->primary_pool, ahca->primary_slots, rows_of(u, c->first[k], c->first[k + 1] - c->first[k]));
-    const double p = ahca->chunk == HARK_AHCA_LEARNED ? c->p[c->first[k]] : 1;
+    const double p = ahca->chunk == HARK_AHCA_CHUNK_LEARNED ? c->p[c->first[k]] : 1;
     for (int64_t i = 0; i < slots.rows; i++) {
       add_row(out, k * slots.rows + i, slots, i, p);
       if (k > 0) add_row(out, k * slots.rows + i, out, (k - 1) * slots.rows + i, 1 - p);
@@ -370,10 +370,10 @@ static double length_of(const double *x, int64_t count) {
 /* What global tokens are selected by. pooled: C2 before its norm, global: behind it. */
 static void score_tokens(ahca_definition *d, matrix c1, matrix pooled, matrix global, double *score) {
   const int select = d->network->config.ahca.select;
-  const matrix learned = select == HARK_AHCA_SCORE ? linear(d, "select", global) : (matrix){0};
+  const matrix learned = select == HARK_AHCA_SELECT_SCORE ? linear(d, "select", global) : (matrix){0};
   for (int64_t n = 0; n < global.rows; n++) {
-    score[n] = select == HARK_AHCA_SCORE ? learned.at[n] : length_of(row_of(pooled, n), pooled.width);
-    if (select != HARK_AHCA_QUERY) continue;
+    score[n] = select == HARK_AHCA_SELECT_SCORE ? learned.at[n] : length_of(row_of(pooled, n), pooled.width);
+    if (select != HARK_AHCA_SELECT_QUERY) continue;
     score[n] = 0;
     for (int64_t m = 0; m < c1.rows; m++)
       for (int64_t i = 0; i < c1.width; i++) score[n] += row_of(c1, m)[i] / (double)c1.rows * row_of(pooled, n)[i];
@@ -449,15 +449,15 @@ static selection choose(ahca_definition *d, const ahca_sequence *sequence, matri
   const hark_ahca_config *ahca = &d->network->config.ahca;
   const matrix global = norm(d, "secondary_norm", pooled);
   const int64_t most = sequence->chosen != NULL ? sequence->selected : ahca->selected, count = global.rows < most ? global.rows : most;
-  const bool scored = ahca->select == HARK_AHCA_SCORE;
+  const bool scored = ahca->select == HARK_AHCA_SELECT_SCORE;
   selection s = {.tokens = make(count, global.width), .scored = scored, .all = global.rows};
   double score[MOST_ROWS] = {0};
   bool is_taken[MOST_ROWS] = {false};
   *all = (selection){.tokens = make(global.rows, global.width), .scored = scored, .all = global.rows};
-  if (ahca->select != HARK_AHCA_MEDOIDS) score_tokens(d, c1, pooled, global, score);
+  if (ahca->select != HARK_AHCA_SELECT_MEDOIDS) score_tokens(d, c1, pooled, global, score);
   if (sequence->chosen != NULL) {
     for (int64_t i = 0; i < count; i++) is_taken[sequence->chosen[i]] = true;
-  } else if (ahca->select == HARK_AHCA_MEDOIDS) {
+  } else if (ahca->select == HARK_AHCA_SELECT_MEDOIDS) {
     find_medoids(d, pooled, count, is_taken);
   } else {
     decide_ranks(d, score, global.rows, count);
@@ -574,7 +574,8 @@ static int64_t depth_by_paper(ahca_definition *d, double share, int64_t layers) 
 /* Depth and gate of every unit, from what it begins with or from A. */
 static void find_depths(ahca_definition *d, units *u, matrix begin, matrix a) {
   const hark_network_config *config = &d->network->config;
-  const bool paper = config->ahca.depth == HARK_AHCA_PAPER, of_attention = config->ahca.depth_score == HARK_AHCA_OF_ATTENTION;
+  const bool paper = config->ahca.depth == HARK_AHCA_DEPTH_PAPER,
+             of_attention = config->ahca.depth_score == HARK_AHCA_DEPTH_SCORE_ATTENTION;
   double score[MOST_ROWS] = {0}, largest = 0;
   for (int64_t k = 0; k < u->count; k++) u->depth[k] = 1;
   if (config->layers < 2) return;
@@ -613,7 +614,7 @@ static matrix feed_forward(ahca_definition *d, const char *prefix, matrix x) {
 static matrix branch(ahca_definition *d, int64_t layer, matrix h) {
   const hark_ahca_config *ahca = &d->network->config.ahca;
   char name[NAME], part[NAME];
-  if (ahca->layer == HARK_AHCA_LINEAR) {
+  if (ahca->layer == HARK_AHCA_LAYER_LINEAR) {
     const matrix y = each(linear(d, of_layer(name, layer, "linear"), h), relu);
     for (int64_t n = 0; n < h.rows; n++) add_row(y, n, h, n, -1);
     return y;
@@ -621,7 +622,7 @@ static matrix branch(ahca_definition *d, int64_t layer, matrix h) {
   const matrix normed = norm(d, of_layer(name, layer, "attention_norm"), h);
   matrix a;
   of_layer(name, layer, "attention");
-  if (ahca->output == HARK_AHCA_OF_SELECTED) { /* alone: its own value */
+  if (ahca->output == HARK_AHCA_OUTPUT_SELECTED) { /* alone: its own value */
     a = linear(d, part_of(part, name, "value"), normed);
     a = linear(d, part_of(part, name, "output"), a);
   } else {
@@ -640,7 +641,7 @@ static matrix run_layers(ahca_definition *d, units *u, matrix begin, const selec
   matrix h = sum_of(begin, a);
   find_depths(d, u, begin, a);
   for (int64_t l = 0; l < config->layers; l++) {
-    if (l > 0 && config->ahca.join == HARK_AHCA_EVERY) h = sum_of(h, join(d, l, u, h, asked));
+    if (l > 0 && config->ahca.join == HARK_AHCA_JOIN_EVERY) h = sum_of(h, join(d, l, u, h, asked));
     for (int64_t k = 0; k < u->count; k++) {
       if (u->depth[k] <= l) continue;
       const matrix own = rows_of(h, k * u->slots, u->slots), f = branch(d, l, own);
@@ -656,7 +657,7 @@ static matrix tell(ahca_definition *d, matrix x) { return linear(d, "head", each
 
 /* q_t: the embedded token, or its place in its chunk and the chunk's number. */
 static matrix queries_of(ahca_definition *d, const chunks *c, matrix x) {
-  if (d->network->config.ahca.head == HARK_AHCA_LABELS) return x;
+  if (d->network->config.ahca.head == HARK_AHCA_HEAD_LABELS) return x;
   const matrix q = make(x.rows, x.width), place = weights(d, "head.position"), number = weights(d, "head.chunk");
   for (int64_t k = 0; k < c->count; k++) {
     for (int64_t t = c->first[k]; t < c->first[k + 1]; t++) {
@@ -701,7 +702,7 @@ static matrix embed(ahca_definition *d, const ahca_sequence *sequence) {
 
 void ahca_definition_logits(ahca_definition *d, const ahca_sequence *sequence, double *logits) {
   const hark_network_config *config = &d->network->config;
-  const bool of_selected = config->ahca.output == HARK_AHCA_OF_SELECTED;
+  const bool of_selected = config->ahca.output == HARK_AHCA_OUTPUT_SELECTED;
   taken = 0;
   const matrix x = embed(d, sequence);
   const chunks c = cut(d, sequence, x);
@@ -711,7 +712,7 @@ void ahca_definition_logits(ahca_definition *d, const ahca_sequence *sequence, d
   units u = {.count = of_selected ? selected.tokens.rows : c.count, .slots = of_selected ? 1 : config->ahca.primary_slots};
   const matrix begin = of_selected ? linear(d, "from_selected", selected.tokens) : c1;
   const matrix normed = norm(d, "final_norm", run_layers(d, &u, begin, of_selected ? &all : &selected));
-  const bool tells_tokens = config->ahca.head == HARK_AHCA_LABELS || config->ahca.head == HARK_AHCA_RECONSTRUCTION;
+  const bool tells_tokens = config->ahca.head == HARK_AHCA_HEAD_LABELS || config->ahca.head == HARK_AHCA_HEAD_RECONSTRUCTION;
   const matrix told = tells_tokens ? tell_tokens(d, &c, x, normed, &selected) : tell_sequence(d, normed);
   memcpy(logits, told.at, (size_t)(told.rows * told.width) * sizeof *logits);
 }

@@ -293,7 +293,7 @@ static void a_kernel_that_ends_within_a_chunk_leaves_chunks_alone(void **state) 
   for (int steep = 0; steep < 2; steep++) {
     hark_context *context = test_reference_open();
     hark_network_config config = {BASE, .positional = "decay",
-                                  .ahca = {CHUNKS(HARK_AHCA_FIXED, 4), SLOTS(1, 3, 3), .select = HARK_AHCA_NORM}};
+                                  .ahca = {CHUNKS(HARK_AHCA_CHUNK_FIXED, 4), SLOTS(1, 3, 3), .select = HARK_AHCA_SELECT_NORM}};
     config.layers = 1;
     ahca_model m;
     double logits[SEQUENCES][CLASSES], apart = 0;
@@ -390,7 +390,7 @@ static void work_is_counted_for_the_chunks_that_there_are(void **state) {
     hark_network_config config = ahca_variants[0].config;
     ahca_model m;
     float logits[SEQUENCES * CLASSES];
-    config.ahca.chunk = HARK_AHCA_DELIMITER; /* a token that does not occur: chunks of the maximum */
+    config.ahca.chunk = HARK_AHCA_CHUNK_DELIMITER; /* a token that does not occur: chunks of the maximum */
     config.vocabulary = VOCABULARY + 1;
     config.ahca.delimiter = VOCABULARY;
     config.ahca.chunk_minimum = i == 0 ? 1 : 4;

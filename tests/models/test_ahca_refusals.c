@@ -19,7 +19,7 @@ static void refused(void (*change)(hark_network_config *), const char *word) {
 
 static void no_chunk(hark_network_config *config) { config->ahca.chunk_size = 0; }
 static void crossed(hark_network_config *config) {
-  config->ahca.chunk = HARK_AHCA_SEMANTIC;
+  config->ahca.chunk = HARK_AHCA_CHUNK_SEMANTIC;
   config->ahca.chunk_minimum = 9;
 }
 static void more_selected(hark_network_config *config) { config->ahca.selected = 6; }
@@ -43,21 +43,21 @@ static void rotary(hark_network_config *config) { config->positions = HARK_POSIT
 static void pairs(hark_network_config *config) { config->parts = 2; }
 static void no_slots(hark_network_config *config) { config->ahca.primary_slots = 0; }
 static void unequal(hark_network_config *config) {
-  config->ahca.select = HARK_AHCA_QUERY;
+  config->ahca.select = HARK_AHCA_SELECT_QUERY;
   config->ahca.secondary_width = 4;
 }
 static void recomputed(hark_network_config *config) { config->recompute = true; }
 static void windowed(hark_network_config *config) {
   config->attention.structure = (hark_layer_choice)HARK_EVERY_LAYER(HARK_STRUCTURE_WINDOW);
-  config->ahca.output = HARK_AHCA_OF_SELECTED;
+  config->ahca.output = HARK_AHCA_OUTPUT_SELECTED;
 }
 static void kernel_of_selected(hark_network_config *config) {
   config->positional = "decay";
-  config->ahca.output = HARK_AHCA_OF_SELECTED;
+  config->ahca.output = HARK_AHCA_OUTPUT_SELECTED;
 }
 static void kernel_of_queries(hark_network_config *config) {
   config->positional = "decay";
-  config->ahca.secondary_pool = HARK_AHCA_ATTENTION;
+  config->ahca.secondary_pool = HARK_AHCA_POOL_ATTENTION;
 }
 static void kernel_of_layers(hark_network_config *config) {
   config->positional = "decay";
@@ -66,23 +66,23 @@ static void kernel_of_layers(hark_network_config *config) {
 static void other_kernel(hark_network_config *config) { config->attention.kernel = HARK_KERNEL_RBF; }
 
 static void beyond(hark_network_config *config) {
-  config->ahca.chunk = HARK_AHCA_DELIMITER;
+  config->ahca.chunk = HARK_AHCA_CHUNK_DELIMITER;
   config->ahca.delimiter = VOCABULARY;
 }
 static void also_beyond(hark_network_config *config) {
-  config->ahca.chunk = HARK_AHCA_DELIMITER;
+  config->ahca.chunk = HARK_AHCA_CHUNK_DELIMITER;
   config->ahca.other_delimiters[0] = VOCABULARY;
   config->ahca.other_delimiter_count = 1;
 }
 static void tokens_of_selected(hark_network_config *config) {
   config->classes = 0;
-  config->ahca.head = HARK_AHCA_LABELS;
-  config->ahca.output = HARK_AHCA_OF_SELECTED;
+  config->ahca.head = HARK_AHCA_HEAD_LABELS;
+  config->ahca.output = HARK_AHCA_OUTPUT_SELECTED;
 }
-static void labels_of_classes(hark_network_config *config) { config->ahca.head = HARK_AHCA_LABELS; }
+static void labels_of_classes(hark_network_config *config) { config->ahca.head = HARK_AHCA_HEAD_LABELS; }
 static void without_positions(hark_network_config *config) {
   config->classes = 0;
-  config->ahca.head = HARK_AHCA_RECONSTRUCTION;
+  config->ahca.head = HARK_AHCA_HEAD_RECONSTRUCTION;
   config->positions = HARK_POSITIONS_NONE;
 }
 static void too_deep(hark_network_config *config) { config->ahca.primary_depth = 3; }

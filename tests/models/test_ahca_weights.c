@@ -25,13 +25,13 @@ static void initial_weights_are_as_large_as_what_they_read_asks_for(void **state
   (void)state;
   enum { WIDTH = 32, LAYERS = 3, CHUNK = 4, SLOTS = 2 };
   for (int v = 0; v < 3; v++) {
-    static const int heads[] = {HARK_AHCA_CLASSES, HARK_AHCA_LABELS, HARK_AHCA_RECONSTRUCTION};
+    static const int heads[] = {HARK_AHCA_HEAD_CLASSES, HARK_AHCA_HEAD_LABELS, HARK_AHCA_HEAD_RECONSTRUCTION};
     static const double embedded[] = {0, 1, 0.5};
     hark_context *context = test_reference_open();
     hark_network_config config = {
         LABELS, .classes = v == 0 ? CLASSES : 0, .embedding_deviation = embedded[v],
-        .ahca = {CHUNKS(HARK_AHCA_LEARNED, CHUNK), SLOTS(SLOTS, 5, 2), .capacity = 0.5, .head = heads[v],
-                 .primary_pool = v == 2 ? HARK_AHCA_AVERAGE : HARK_AHCA_ATTENTION, .secondary_pool = HARK_AHCA_ATTENTION}};
+        .ahca = {CHUNKS(HARK_AHCA_CHUNK_LEARNED, CHUNK), SLOTS(SLOTS, 5, 2), .capacity = 0.5, .head = heads[v],
+                 .primary_pool = v == 2 ? HARK_AHCA_POOL_AVERAGE : HARK_AHCA_POOL_ATTENTION, .secondary_pool = HARK_AHCA_POOL_ATTENTION}};
     config.width = WIDTH;
     const double content = v == 0 ? 0.02 : embedded[v], slot = content / sqrt(v == 2 ? CHUNK / SLOTS : CHUNK);
     const struct {
@@ -73,7 +73,7 @@ static void boundaries_are_the_exception_at_first(void **state) {
   for (int v = 0; v < 4; v++) {
     hark_context *context = test_reference_open();
     hark_network_config config = {BASE, .bias = v % 2 == 0, .embedding_deviation = v / 2,
-                                  .ahca = {CHUNKS(HARK_AHCA_LEARNED, 4), SLOTS(2, 5, 2), .capacity = 0.5, .ratio_weight = 0.03}};
+                                  .ahca = {CHUNKS(HARK_AHCA_CHUNK_LEARNED, 4), SLOTS(2, 5, 2), .capacity = 0.5, .ratio_weight = 0.03}};
     hark_ahca_trace trace = {0};
     ahca_model m;
     config.width = WIDTH;

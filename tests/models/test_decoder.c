@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "models/decoder.h"
 #include "models/model.h"
 #include "models/sampling.h"
+#include "models/stack.h"
 #include "support/cmocka_all.h"
 #include "support/setups.h"
 
@@ -18,7 +18,7 @@
 /* One row a variant: every option of the decoder occurs in at least one. */
 typedef struct variant {
   const char *name;
-  hark_decoder_config config;
+  hark_network_config config;
 } variant;
 
 #define BASE(number_of_key_heads)                                                                                                          \
@@ -108,14 +108,14 @@ static const variant variants[] = {
 
 typedef struct model {
   hark_context *context;
-  hark_decoder *decoder;
+  hark_network *decoder;
   hark_attention_plan **plans;
   hark_tape *tape;
   hark_tensor tokens, targets;
   uint32_t micro_step;
 } model;
 
-static void model_open(model *m, hark_context *context, const hark_decoder_config *config, hark_type type) {
+static void model_open(model *m, hark_context *context, const hark_network_config *config, hark_type type) {
   *m = (model){.context = context};
   const int64_t shape[] = {BATCH, LENGTH};
   int32_t tokens[BATCH * LENGTH], targets[BATCH * LENGTH];
@@ -125,9 +125,9 @@ static void model_open(model *m, hark_context *context, const hark_decoder_confi
     targets[i] = (int32_t)(hark_random_word(&stream, (uint64_t)(1000 + i)) % VOCABULARY);
   }
   targets[IGNORED_TARGET] = -1;
-  assert_int_equal(hark_decoder_create(context, config, type, true, &m->decoder), HARK_OK);
+  assert_int_equal(hark_network_create(context, config, type, true, &m->decoder), HARK_OK);
   assert_int_equal(hark_parameters_initialise(context, &m->decoder->parameters, 5), HARK_OK);
-  assert_int_equal(hark_decoder_plans_create(context, m->decoder, BATCH, LENGTH, LENGTH, true, &m->plans), HARK_OK);
+  assert_int_equal(hark_network_plans_rectangular(context, m->decoder, BATCH, LENGTH, LENGTH, true, &m->plans), HARK_OK);
   assert_int_equal(hark_tape_create(context, &m->tape), HARK_OK);
   assert_int_equal(hark_tensor_create(context, HARK_I32, 2, shape, &m->tokens), HARK_OK);
   assert_int_equal(hark_tensor_create(context, HARK_I32, 2, shape, &m->targets), HARK_OK);
@@ -137,8 +137,8 @@ static void model_open(model *m, hark_context *context, const hark_decoder_confi
 
 static void model_close(model *m) {
   hark_tape_destroy(&m->tape);
-  hark_decoder_plans_destroy(m->context, m->decoder, &m->plans);
-  hark_decoder_destroy(m->context, &m->decoder);
+  hark_network_plans_destroy(m->context, m->decoder, &m->plans);
+  hark_network_destroy(m->context, &m->decoder);
   hark_tensor_destroy(m->context, &m->tokens);
   hark_tensor_destroy(m->context, &m->targets);
 }
@@ -166,7 +166,7 @@ static double loss_of(const model *m, bool backward) {
   hark_tape_reset(m->tape);
   assert_int_equal(hark_tape_leaf(m->tape, &m->tokens, NULL, &tokens), HARK_OK);
   assert_int_equal(hark_tape_leaf(m->tape, &m->targets, NULL, &targets), HARK_OK);
-  const hark_status status = hark_decoder_loss(m->context, m->decoder, &forward, tokens, targets, 0.1, 0.05, &loss);
+  const hark_status status = hark_stack_loss(m->context, m->decoder, &forward, tokens, targets, 0.1, 0.05, &loss);
   if (status != HARK_OK) fail_msg("%s", hark_context_message(m->context));
   if (backward) {
     hark_tensor gradients = m->decoder->parameters.gradients;
@@ -242,7 +242,7 @@ static void test_recompute_and_dropout(void **state) {
   assert_true(setup_count > 0);
   for (int s = 0; s < setup_count; s++) {
     hark_context *context = test_setup_open(&setups[s], 2);
-    hark_decoder_config config = variants[VARIANTS - 1].config;
+    hark_network_config config = variants[VARIANTS - 1].config;
     model recomputed, plain;
     model_open(&recomputed, context, &config, HARK_F32);
     config.recompute = false;
@@ -270,8 +270,7 @@ static void logits_of(const model *m, const int32_t *tokens, float *logits) {
   hark_tape_reset(m->tape);
   hark_tape_set_recording(m->tape, false);
   assert_int_equal(hark_tape_leaf(m->tape, &tensor, NULL, &value), HARK_OK);
-  if (hark_decoder_logits(m->context, m->decoder, &forward, value, false, &out) != HARK_OK)
-    fail_msg("%s", hark_context_message(m->context));
+  if (hark_stack_logits(m->context, m->decoder, &forward, value, false, &out) != HARK_OK) fail_msg("%s", hark_context_message(m->context));
   assert_int_equal(hark_tensor_read(m->context, hark_tape_tensor(m->tape, out), logits), HARK_OK);
 }
 
@@ -359,7 +358,7 @@ static void test_position_base(void **state) {
     hark_context *context = test_reference_open();
     float logits[2][BATCH * LENGTH * VOCABULARY];
     for (int i = 0; i < 2; i++) {
-      hark_decoder_config config = variants[0].config;
+      hark_network_config config = variants[0].config;
       config.positions = kinds[k];
       config.rotary.base = i == 0 ? 10000 : 10;
       model m;
@@ -406,7 +405,7 @@ static void test_rotary_scalings(void **state) {
 /* The turns of YaRN are counted in the context that is given, or in the model's own: in 256 tokens pairs 0 to 13, in 1024 pairs 5.66 to 17.7. */
 static void test_rotary_original_context(void **state) {
   (void)state;
-  hark_decoder_config config = {.heads = 2, .width = 128, .context = 1024, .positions = HARK_POSITIONS_ROTARY, .rotary.base = 10000};
+  hark_network_config config = {.heads = 2, .width = 128, .context = 1024, .positions = HARK_POSITIONS_ROTARY, .rotary.base = 10000};
   config.rotary.scaling = HARK_ROTARY_YARN;
   config.rotary.scaling_factor = 4;
   for (int given = 0; given < 2; given++) {
@@ -422,7 +421,7 @@ static void test_rotary_original_context(void **state) {
   }
 }
 
-static void logits_with(const hark_decoder_config *config, float *logits) {
+static void logits_with(const hark_network_config *config, float *logits) {
   hark_context *context = test_reference_open();
   model m;
   int32_t tokens[BATCH * LENGTH];
@@ -438,7 +437,7 @@ static void logits_with(const hark_decoder_config *config, float *logits) {
 static void test_rotary_starts_static(void **state) {
   (void)state;
   float expected[BATCH * LENGTH * VOCABULARY], logits[BATCH * LENGTH * VOCABULARY];
-  hark_decoder_config config = variants[0].config;
+  hark_network_config config = variants[0].config;
   logits_with(&config, expected);
   for (int learned = HARK_ROTARY_OF_MODEL; learned <= HARK_ROTARY_OF_HEAD; learned++) {
     config.rotary.learned = (hark_rotary_learned)learned;
@@ -463,7 +462,7 @@ static void test_learned_sigma_of_scaled_positions(void **state) {
   (void)state;
   const float log_sigma[] = {logf(2), logf(2)};
   float expected[BATCH * LENGTH * VOCABULARY], logits[BATCH * LENGTH * VOCABULARY];
-  hark_decoder_config config = {BASE(1),
+  hark_network_config config = {BASE(1),
                                 .positions = HARK_POSITIONS_ROTARY,
                                 .rotary.scaling_factor = 1e6,
                                 .attention.kernel = HARK_KERNEL_RBF,
@@ -495,24 +494,24 @@ static void test_learned_sigma_of_scaled_positions(void **state) {
 static void test_bad_configurations(void **state) {
   (void)state;
   hark_context *context = test_reference_open();
-  hark_decoder *decoder = NULL;
-  hark_decoder_config config = variants[0].config;
+  hark_network *decoder = NULL;
+  hark_network_config config = variants[0].config;
   config.heads = 3;
-  assert_int_equal(hark_decoder_create(context, &config, HARK_F32, true, &decoder), HARK_BAD_CONFIGURATION);
+  assert_int_equal(hark_network_create(context, &config, HARK_F32, true, &decoder), HARK_BAD_CONFIGURATION);
   assert_non_null(strstr(hark_context_message(context), "model.heads"));
   config = variants[0].config;
   config.heads = config.key_heads = 8; /* one feature a head: nothing to turn */
-  assert_int_equal(hark_decoder_create(context, &config, HARK_F32, true, &decoder), HARK_BAD_CONFIGURATION);
+  assert_int_equal(hark_network_create(context, &config, HARK_F32, true, &decoder), HARK_BAD_CONFIGURATION);
   config = variants[0].config;
   config.rotary.learned = HARK_ROTARY_OF_LAYER;
   config.rotary.scaling = HARK_ROTARY_YARN;
-  assert_int_equal(hark_decoder_create(context, &config, HARK_F32, true, &decoder), HARK_BAD_CONFIGURATION);
+  assert_int_equal(hark_network_create(context, &config, HARK_F32, true, &decoder), HARK_BAD_CONFIGURATION);
   assert_non_null(strstr(hark_context_message(context), "model.rotary.scaling"));
   config.rotary.scaling = HARK_ROTARY_AS_TRAINED;
   config.positions = HARK_POSITIONS_NONE;
-  assert_int_equal(hark_decoder_create(context, &config, HARK_F32, true, &decoder), HARK_BAD_CONFIGURATION);
+  assert_int_equal(hark_network_create(context, &config, HARK_F32, true, &decoder), HARK_BAD_CONFIGURATION);
   assert_non_null(strstr(hark_context_message(context), "model.rotary.learned"));
-  config = (hark_decoder_config){BASE(2),
+  config = (hark_network_config){BASE(2),
                                  .positions = HARK_POSITIONS_ROTARY,
                                  .rotary.scaling = HARK_ROTARY_YARN,
                                  .rotary.scaling_factor = 8,
@@ -521,11 +520,11 @@ static void test_bad_configurations(void **state) {
                                  .attention.ridge = 0.5,
                                  .attention.sigma_learned = true};
   config.attention.unit = true; /* whose rows are made as long as before */
-  assert_int_equal(hark_decoder_create(context, &config, HARK_F32, true, &decoder), HARK_BAD_CONFIGURATION);
+  assert_int_equal(hark_network_create(context, &config, HARK_F32, true, &decoder), HARK_BAD_CONFIGURATION);
   assert_non_null(strstr(hark_context_message(context), "model.attention.unit"));
   config = variants[0].config;
   config.layers = 0;
-  assert_int_equal(hark_decoder_create(context, &config, HARK_F32, true, &decoder), HARK_BAD_CONFIGURATION);
+  assert_int_equal(hark_network_create(context, &config, HARK_F32, true, &decoder), HARK_BAD_CONFIGURATION);
   assert_null(decoder);
   test_setup_close(context);
 }

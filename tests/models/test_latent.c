@@ -31,13 +31,13 @@ typedef struct variant {
 #define BOUNDS .norm = HARK_BOUND_TWO, .operator_norm = 3, .matrix_norm = 3
 
 static const variant variants[] = {
-    {"single", {BASE(LATENT, 1, 2, RBF), .latent = {.form = HARK_LATENT_SINGLE, BOUNDS}}},
-    {"single_ball", {BASE(LATENT, 1, 2, RBF), .latent = {.form = HARK_LATENT_SINGLE, BOUNDS, .range = 0.05}}},
+    {"single", {BASE(LATENT, 1, 2, RBF), .latent = {.form = HARK_LATENT_FORM_SINGLE, BOUNDS}}},
+    {"single_ball", {BASE(LATENT, 1, 2, RBF), .latent = {.form = HARK_LATENT_FORM_SINGLE, BOUNDS, .range = 0.05}}},
     {"transformer_skip_query", {BASE(LATENT, 2, 2, RBF), .latent = {.skip = true, BOUNDS}}},
-    {"transformer_mean", {BASE(LATENT, 2, 2, RBF), .latent = {.aggregate = HARK_LATENT_MEAN, BOUNDS}}},
+    {"transformer_mean", {BASE(LATENT, 2, 2, RBF), .latent = {.aggregate = HARK_LATENT_AGGREGATE_MEAN, BOUNDS}}},
     {"one_head_exp", {BASE(LATENT, 1, 1, EXP), .latent = {.skip = true, BOUNDS}}},
     {"finite_linear", {BASE(FINITE, 1, 2, RBF), .finite = {.covariates = 3, .ridge = 0.5, .ridge_learned = true}}},
-    {"finite_network_given_ridge", {BASE(FINITE, 1, 2, RBF), .finite = {.map = HARK_FINITE_NETWORK, .covariates = 5, .ridge = 0.25}}},
+    {"finite_network_given_ridge", {BASE(FINITE, 1, 2, RBF), .finite = {.map = HARK_FINITE_MAP_NETWORK, .covariates = 5, .ridge = 0.25}}},
 };
 #define VARIANTS (sizeof variants / sizeof *variants)
 
@@ -199,7 +199,7 @@ static void attend(const packed *p, const char *prefix, int64_t asking, const do
 /* C.1 - C.5, or 5.1. */
 static void latent_by_hand(const packed *p, int64_t rows, const double *tokens, double *y) {
   const hark_latent_config *latent = &p->network->config.latent;
-  const bool single = latent->form == HARK_LATENT_SINGLE;
+  const bool single = latent->form == HARK_LATENT_FORM_SINGLE;
   double x[LONGEST * WIDEST], z[LONGEST * WIDEST], inner[LONGEST * WIDEST], msk[FEATURES], pooled[FEATURES] = {0};
   memcpy(x, tokens, (size_t)(rows * FEATURES) * sizeof *x);
   if (single) (void)apply(p, "features.weight", rows, FEATURES, tokens, true, x);
@@ -216,7 +216,7 @@ static void latent_by_hand(const packed *p, int64_t rows, const double *tokens, 
     }
     attend(p, prefix, rows, z, rows, z, x);
   }
-  if (latent->aggregate == HARK_LATENT_QUERY) {
+  if (latent->aggregate == HARK_LATENT_AGGREGATE_QUERY) {
     (void)read_parameter(p, "aggregate.class.weight", msk);
     if (single) (void)apply(p, "features.weight", 1, FEATURES, msk, true, inner);
     attend(p, "aggregate", 1, single ? inner : msk, rows, x, pooled);
@@ -238,7 +238,7 @@ static void finite_by_hand(const packed *p, int64_t length, const double *tokens
     char name[96];
     const double *from = tokens;
     int64_t width = FEATURES;
-    if (finite->map == HARK_FINITE_NETWORK) {
+    if (finite->map == HARK_FINITE_MAP_NETWORK) {
       (void)snprintf(name, sizeof name, "%s.up.weight", names[m]);
       width = apply(p, name, length, FEATURES, tokens, true, inner);
       from = inner;

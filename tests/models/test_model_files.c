@@ -235,14 +235,14 @@ static void wrong_descriptions_are_refused(void **state) {
     const char *description;
     hark_status status;
     const char *message;
-  } kinds[] = {
-      {KINDS("dense,window", "first", "softmax,cme"), HARK_BAD_CONFIGURATION, "needs model.attention.structure dense, in layer 1"},
-      {KINDS("hierarchical", "first", "cme"), HARK_BAD_CONFIGURATION, "needs model.attention.structure dense, in layer 0"},
-      {KINDS("dense,hierarchical", "mean", "softmax"), HARK_BAD_CONFIGURATION, "coarse_query is mean"},
-      {KINDS("dense,dense,dense", "first", "softmax"), HARK_BAD_CONFIGURATION, "has 3 words for 2 layers"},
-      {KINDS("dense,", "first", "softmax"), HARK_BAD_FILE, "expected one of dense, window, hierarchical, or up to 64 of them for the layers in turn, with commas"},
-      {KINDS("", "first", "softmax"), HARK_BAD_FILE, "model.attention.structure is \"\""},
-      {KINDS("dense", "first", "softmax;cme"), HARK_BAD_FILE, "model.attention.normalisation is \"softmax;cme\""}};
+  } kinds[] = {{KINDS("dense,window", "first", "softmax,cme"), HARK_BAD_CONFIGURATION, "needs model.attention.structure dense, in layer 1"},
+               {KINDS("hierarchical", "first", "cme"), HARK_BAD_CONFIGURATION, "needs model.attention.structure dense, in layer 0"},
+               {KINDS("dense,hierarchical", "mean", "softmax"), HARK_BAD_CONFIGURATION, "coarse_query is mean"},
+               {KINDS("dense,dense,dense", "first", "softmax"), HARK_BAD_CONFIGURATION, "has 3 words for 2 layers"},
+               {KINDS("dense,", "first", "softmax"), HARK_BAD_FILE,
+                "expected one of dense, window, hierarchical, or up to 64 of them for the layers in turn, with commas"},
+               {KINDS("", "first", "softmax"), HARK_BAD_FILE, "model.attention.structure is \"\""},
+               {KINDS("dense", "first", "softmax;cme"), HARK_BAD_FILE, "model.attention.normalisation is \"softmax;cme\""}};
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
     const hark_model_options options = small_model_options(kinds[i].description);
     assert_failure(context, hark_model_create(context, &options, 1, &loaded), kinds[i].status, kinds[i].message);
@@ -312,7 +312,7 @@ static void other_programs_weights_need_a_description(void **state) {
 
 /* What models may have, and what their descriptions state of it. */
 static const struct {
-  hark_decoder_config config;
+  hark_network_config config;
   const char *stated[6];
 } stated_rows[] = {
     {{BASE, .positional = "decay"}, {"\"positional\": \"decay\"", "\"positional_scope\": \"model\""}},
@@ -334,7 +334,7 @@ static const struct {
       .attention.hierarchical_bias = true},
      {"\"hierarchy_block\": 2", "\"partition\": \"sibling\"", "\"coarse_query\": \"exact\"", "\"hierarchical_bias\": true"}},
     {{DEEP, .architecture = HARK_ARCHITECTURE_AHCA,
-      .ahca = {.chunk = HARK_AHCA_DELIMITER,
+      .ahca = {.chunk = HARK_AHCA_CHUNK_DELIMITER,
                .chunk_size = 4,
                .delimiter = 5,
                .other_delimiters = {3, 0, 8},
@@ -386,7 +386,7 @@ static void descriptions_state_what_there_is(void **state) {
 static void yarn_of_older_descriptions_is_in_turns(void **state) {
   (void)state;
   hark_context *context = test_reference_open();
-  const hark_decoder_config yarn = {BASE, TURNED, .rotary.truncate = true, .rotary.scaling = HARK_ROTARY_YARN, .rotary.scaling_factor = 4};
+  const hark_network_config yarn = {BASE, TURNED, .rotary.truncate = true, .rotary.scaling = HARK_ROTARY_YARN, .rotary.scaling_factor = 4};
   hark_text text = hark_text_empty(context);
   hark_description read;
   hark_description_print(&yarn, &text);

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "models/decoder.h"
 #include "models/model.h"
+#include "models/stack.h"
 #include "support/cmocka_all.h"
 #include "support/setups.h"
 #include "support/text_files.h"
@@ -15,7 +15,7 @@
 #define LENGTH 9
 #define VOCABULARY 5
 
-static const hark_decoder_config plain = {.vocabulary = VOCABULARY,
+static const hark_network_config plain = {.vocabulary = VOCABULARY,
                                           .layers = 3,
                                           .heads = 2,
                                           .key_heads = 2,
@@ -26,12 +26,12 @@ static const hark_decoder_config plain = {.vocabulary = VOCABULARY,
                                           .rotary.base = 10000,
                                           .attention.sigma = 1};
 
-static hark_decoder *make(hark_context *context, const char *expression, hark_positional_scope scope) {
-  hark_decoder_config config = plain;
-  hark_decoder *decoder = NULL;
+static hark_network *make(hark_context *context, const char *expression, hark_positional_scope scope) {
+  hark_network_config config = plain;
+  hark_network *decoder = NULL;
   config.positional = expression;
   config.positional_scope = scope;
-  assert_fine(context, hark_decoder_create(context, &config, HARK_F64, true, &decoder));
+  assert_fine(context, hark_network_create(context, &config, HARK_F64, true, &decoder));
   assert_fine(context, hark_parameters_initialise(context, &decoder->parameters, 1));
   return decoder;
 }
@@ -41,10 +41,10 @@ static void counts_are_those_of_the_paper(void **state) {
   (void)state;
   hark_context *context = test_reference_open();
   static const int64_t expected[] = {32, 3 * 32, 3 * 2 * 32};
-  hark_decoder *without = make(context, NULL, HARK_SCOPE_MODEL);
+  hark_network *without = make(context, NULL, HARK_SCOPE_MODEL);
   const int64_t base = hark_parameters_total(&without->parameters);
   for (int scope = 0; scope < 3; scope++) {
-    hark_decoder *decoder = make(context, "bank[8](decay*periodic)", (hark_positional_scope)scope);
+    hark_network *decoder = make(context, "bank[8](decay*periodic)", (hark_positional_scope)scope);
     assert_int_equal(hark_parameters_total(&decoder->parameters) - base, expected[scope]);
     for (int64_t layer = 0; layer < 3; layer++) {
       char name[64] = "positional.parameters";
@@ -57,10 +57,10 @@ static void counts_are_those_of_the_paper(void **state) {
       assert_false(parameter->spec.decays);
       assert_int_equal(parameter->spec.rate, HARK_RATE_POSITIONAL);
     }
-    hark_decoder_destroy(context, &decoder);
+    hark_network_destroy(context, &decoder);
   }
   assert_null(hark_stack_positional(without, 0)->source);
-  hark_decoder_destroy(context, &without);
+  hark_network_destroy(context, &without);
   test_setup_close(context);
 }
 
@@ -68,7 +68,7 @@ static void counts_are_those_of_the_paper(void **state) {
 static void they_start_as_the_expression_says(void **state) {
   (void)state;
   hark_context *context = test_reference_open();
-  hark_decoder *decoder = make(context, "alibi+decay(l=30)", HARK_SCOPE_HEAD);
+  hark_network *decoder = make(context, "alibi+decay(l=30)", HARK_SCOPE_HEAD);
   const hark_parameter *parameter = hark_parameters_find(&decoder->parameters, "blocks.2.attention.positional.parameters");
   double values[2][3];
   assert_non_null(parameter);
@@ -86,12 +86,12 @@ static void they_start_as_the_expression_says(void **state) {
     groups += inside;
   }
   assert_int_equal(groups, 1);
-  hark_decoder_destroy(context, &decoder);
+  hark_network_destroy(context, &decoder);
   test_setup_close(context);
 }
 
 /* The gradient of the loss by the parameters of one kernel, for a text of LENGTH tokens. */
-static void gradient_of(hark_context *context, hark_decoder *decoder, double *gradient) {
+static void gradient_of(hark_context *context, hark_network *decoder, double *gradient) {
   hark_tape *tape = NULL;
   hark_attention_plan **plans = NULL;
   const int64_t shape[] = {1, LENGTH};
@@ -107,16 +107,16 @@ static void gradient_of(hark_context *context, hark_decoder *decoder, double *gr
   assert_fine(context, hark_tensor_write(context, &token_rows, tokens));
   assert_fine(context, hark_tensor_write(context, &target_rows, targets));
   assert_fine(context, hark_tape_create(context, &tape));
-  assert_fine(context, hark_decoder_plans_create(context, decoder, 1, LENGTH, LENGTH, true, &plans));
+  assert_fine(context, hark_network_plans_rectangular(context, decoder, 1, LENGTH, LENGTH, true, &plans));
   const hark_forward forward = {.tape = tape, .parameters = &decoder->parameters, .training = true, .plans = plans};
   assert_fine(context, hark_tape_leaf(tape, &token_rows, NULL, &inputs[0]));
   assert_fine(context, hark_tape_leaf(tape, &target_rows, NULL, &inputs[1]));
-  assert_fine(context, hark_decoder_loss(context, decoder, &forward, inputs[0], inputs[1], 1, 0, &loss));
+  assert_fine(context, hark_stack_loss(context, decoder, &forward, inputs[0], inputs[1], 1, 0, &loss));
   assert_fine(context, hark_tape_backward(tape, loss, 1));
   assert_fine(context,
               hark_tensor_read(context, &hark_parameters_at(&decoder->parameters, hark_stack_positional(decoder, 0)->parameters)->gradient,
                                gradient));
-  hark_decoder_plans_destroy(context, decoder, &plans);
+  hark_network_plans_destroy(context, decoder, &plans);
   hark_tape_destroy(&tape);
   hark_tensor_destroy(context, &token_rows);
   hark_tensor_destroy(context, &target_rows);
@@ -126,22 +126,22 @@ static void gradient_of(hark_context *context, hark_decoder *decoder, double *gr
 static void a_common_factor_has_no_gradient(void **state) {
   (void)state;
   hark_context *context = test_reference_open();
-  hark_decoder *decoder = make(context, "constant*decay(sigma2=3)", HARK_SCOPE_MODEL);
+  hark_network *decoder = make(context, "constant*decay(sigma2=3)", HARK_SCOPE_MODEL);
   double gradient[3] = {0};
   gradient_of(context, decoder, gradient);
   assert_true(fabs(gradient[2]) > 1e-9);
   assert_true(fabs(gradient[0]) < 1e-10 * fabs(gradient[2]) + 1e-16 && fabs(gradient[1]) < 1e-10 * fabs(gradient[2]) + 1e-16);
-  hark_decoder_destroy(context, &decoder);
+  hark_network_destroy(context, &decoder);
   test_setup_close(context);
 }
 
 static void mistakes_are_told(void **state) {
   (void)state;
   hark_context *context = test_reference_open();
-  hark_decoder_config config = plain;
-  hark_decoder *decoder = NULL;
+  hark_network_config config = plain;
+  hark_network *decoder = NULL;
   config.positional = "decay+decai";
-  assert_failure(context, hark_decoder_create(context, &config, HARK_F32, true, &decoder), HARK_INVALID_ARGUMENT, "column 7");
+  assert_failure(context, hark_network_create(context, &config, HARK_F32, true, &decoder), HARK_INVALID_ARGUMENT, "column 7");
   assert_null(decoder);
   test_setup_close(context);
 }
@@ -154,8 +154,8 @@ static void memory_may_run_out(void **state) {
   do {
     test_memory memory;
     hark_context *context = test_memory_context(&memory);
-    hark_decoder_config config = plain;
-    hark_decoder *decoder = NULL;
+    hark_network_config config = plain;
+    hark_network *decoder = NULL;
     hark_decoding *decoding = NULL;
     hark_model *model = NULL;
     const hark_decoding_options room = {.struct_size = sizeof room, .capacity = LENGTH};
@@ -164,7 +164,7 @@ static void memory_may_run_out(void **state) {
     config.positions = HARK_POSITIONS_ROTARY;
     config.rotary.learned = HARK_ROTARY_OF_HEAD;
     memory.fail_at = memory.allocations + ++fail_at;
-    status = hark_decoder_create(context, &config, HARK_F32, true, &decoder);
+    status = hark_network_create(context, &config, HARK_F32, true, &decoder);
     if (status == HARK_OK) status = hark_parameters_initialise(context, &decoder->parameters, 1);
     if (status == HARK_OK) status = hark_model_wrap(context, decoder, &model);
     if (status == HARK_OK) status = hark_decoding_create(context, model, &room, &decoding);
@@ -172,7 +172,7 @@ static void memory_may_run_out(void **state) {
     if (status != HARK_OK && status != HARK_OUT_OF_MEMORY) fail_msg("allocation %ld: %s", fail_at, hark_context_message(context));
     hark_decoding_destroy(&decoding);
     hark_model_destroy(context, &model);
-    hark_decoder_destroy(context, &decoder);
+    hark_network_destroy(context, &decoder);
     test_memory_context_end(context, &memory);
   } while (status != HARK_OK);
   assert_true(fail_at > 20);
@@ -195,7 +195,7 @@ static const char *description(const char *expression, const char *scope) {
 }
 
 /* Weights far from the initial ones, so that attention decides about the logits, and those of kernels differ in every layer and head. */
-static void disturb(hark_context *context, hark_decoder *decoder) {
+static void disturb(hark_context *context, hark_network *decoder) {
   for (int32_t i = 0; i < decoder->parameters.count; i++) {
     hark_parameter *parameter = &decoder->parameters.list[i];
     const bool kernel = strstr(parameter->name, "positional") != NULL;
@@ -208,7 +208,7 @@ static void disturb(hark_context *context, hark_decoder *decoder) {
 }
 
 /* logits [TEXT, TOKENS] of one pass over the whole text, without caches */
-static void parallel_logits(hark_context *context, const hark_decoder *decoder, const int32_t *text, float *logits) {
+static void parallel_logits(hark_context *context, const hark_network *decoder, const int32_t *text, float *logits) {
   const int64_t shape[] = {1, TEXT};
   hark_tape *tape = NULL;
   hark_attention_plan **plans = NULL;
@@ -217,12 +217,12 @@ static void parallel_logits(hark_context *context, const hark_decoder *decoder, 
   assert_fine(context, hark_tensor_create(context, HARK_I32, 2, shape, &rows));
   assert_fine(context, hark_tensor_write(context, &rows, text));
   assert_fine(context, hark_tape_create(context, &tape));
-  assert_fine(context, hark_decoder_plans_create(context, decoder, 1, TEXT, TEXT, false, &plans));
+  assert_fine(context, hark_network_plans_rectangular(context, decoder, 1, TEXT, TEXT, false, &plans));
   const hark_forward forward = {.tape = tape, .parameters = &decoder->parameters, .plans = plans};
   assert_fine(context, hark_tape_leaf(tape, &rows, NULL, &tokens));
-  assert_fine(context, hark_decoder_logits(context, decoder, &forward, tokens, false, &value));
+  assert_fine(context, hark_stack_logits(context, decoder, &forward, tokens, false, &value));
   assert_fine(context, hark_tensor_read(context, hark_tape_tensor(tape, value), logits));
-  hark_decoder_plans_destroy(context, decoder, &plans);
+  hark_network_plans_destroy(context, decoder, &plans);
   hark_tape_destroy(&tape);
   hark_tensor_destroy(context, &rows);
 }
@@ -271,12 +271,12 @@ static void a_kernel_survives_its_file(void **state) {
     hark_model_options options = {.struct_size = sizeof options, .description = words, .description_bytes = strlen(words)};
     hark_model *model = NULL, *loaded = NULL;
     assert_fine(context, hark_model_create(context, &options, 3, &model));
-    disturb(context, model->decoder);
-    parallel_logits(context, model->decoder, text, expected);
+    disturb(context, model->network);
+    parallel_logits(context, model->network, text, expected);
     assert_fine(context, hark_model_save(context, model, path));
     assert_fine(context, hark_model_load(context, path, NULL, &loaded));
-    assert_string_equal(loaded->decoder->config.positional, expressions[c]);
-    assert_int_equal(loaded->decoder->config.positional_scope, c);
+    assert_string_equal(loaded->network->config.positional, expressions[c]);
+    assert_int_equal(loaded->network->config.positional_scope, c);
     decode(context, loaded, text, expected);
     hark_model_destroy(context, &loaded);
     hark_model_destroy(context, &model);
@@ -285,8 +285,8 @@ static void a_kernel_survives_its_file(void **state) {
     options.description = description("", "model");
     options.description_bytes = strlen(options.description);
     assert_fine(context, hark_model_create(context, &options, 3, &model));
-    disturb(context, model->decoder);
-    parallel_logits(context, model->decoder, text, without);
+    disturb(context, model->network);
+    parallel_logits(context, model->network, text, without);
     assert_true(distance_of(without + (size_t)(TEXT - 1) * TOKENS, expected + (size_t)(TEXT - 1) * TOKENS) > 100 * TOLERANCE);
     hark_model_destroy(context, &model);
     test_setup_close(context);
@@ -299,12 +299,12 @@ static void large_banks_start_as_they_should(void **state) {
   (void)state;
   enum { HEADS = 8, NUMBERS = 4096 };
   hark_context *context = test_reference_open();
-  hark_decoder_config config = plain;
-  hark_decoder *decoder = NULL;
+  hark_network_config config = plain;
+  hark_network *decoder = NULL;
   config.heads = config.key_heads = HEADS;
   config.positional = "bank[1024](decay*periodic)";
   config.positional_scope = HARK_SCOPE_HEAD;
-  assert_fine(context, hark_decoder_create(context, &config, HARK_F64, false, &decoder));
+  assert_fine(context, hark_network_create(context, &config, HARK_F64, false, &decoder));
   assert_fine(context, hark_parameters_initialise(context, &decoder->parameters, 1));
   const hark_parameter *parameter = hark_parameters_find(&decoder->parameters, "blocks.1.attention.positional.parameters");
   assert_non_null(parameter);
@@ -314,7 +314,7 @@ static void large_banks_start_as_they_should(void **state) {
   assert_memory_equal(values, decoder->positional_source.initial, (size_t)parameter->count * sizeof *values);
   assert_true(values[NUMBERS + 1024] != values[(HEADS - 1) * NUMBERS + 1024]);
   free(values);
-  hark_decoder_destroy(context, &decoder);
+  hark_network_destroy(context, &decoder);
   test_setup_close(context);
 }
 

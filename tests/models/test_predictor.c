@@ -121,7 +121,7 @@ static int64_t rows_of(int model, const call *c, int64_t sequences) {
 
 /* The same pass put together by hand; *out gets its numbers. */
 static void run_by_hand(hark_context *context, const hark_model *model, int which, const call *c, int64_t sequences, float *out) {
-  const hark_network *network = model->decoder;
+  const hark_network *network = model->network;
   const int64_t front = which == CLASS || which == PAIRS;
   int32_t tokens[MOST + SEQUENCES], positions[MOST + SEQUENCES];
   int64_t segments[MOST + SEQUENCES], ranges[2 * SEQUENCES], total = 0, longest = 0;
@@ -359,7 +359,7 @@ static void chunks_and_selection_are_the_callers(void **state) {
   assert_fine(context, hark_predictor_run(predictor, &input, found, SEQUENCES * 5));
   assert_int_equal(hark_context_memory(context).allocations, before.allocations);
   assert_int_equal(chosen.calls, 2);
-  ahca_definition d = {.context = context, .network = model->decoder, .margin = INFINITY};
+  ahca_definition d = {.context = context, .network = model->network, .margin = INFINITY};
   for (int64_t s = 0; s < SEQUENCES; s++) {
     const ahca_sequence sequence = {.count = lengths[s],
                                     .tokens = c.tokens + c.offsets[s],

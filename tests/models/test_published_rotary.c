@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "models/decoder.h"
 #include "models/description.h"
 #include "models/model.h"
 #include "models/published_rotary.h"
+#include "models/stack.h"
 #include "support/cmocka_all.h"
 #include "support/setups.h"
 
@@ -95,8 +95,8 @@ static void original_length_is_yarn(void **state) {
 #define LONG 40
 #define VOCABULARY 11
 
-static hark_decoder_config small(hark_rotary_scaling scaling) {
-  hark_decoder_config config = {.vocabulary = VOCABULARY,
+static hark_network_config small(hark_rotary_scaling scaling) {
+  hark_network_config config = {.vocabulary = VOCABULARY,
                                 .layers = 2,
                                 .heads = 2,
                                 .key_heads = 1,
@@ -116,7 +116,7 @@ static hark_decoder_config small(hark_rotary_scaling scaling) {
 }
 
 /* Logits behind the last of the tokens, by one pass over all of them. */
-static void whole_pass(hark_context *context, const hark_decoder *decoder, const int32_t *tokens, int64_t length, float *logits) {
+static void whole_pass(hark_context *context, const hark_network *decoder, const int32_t *tokens, int64_t length, float *logits) {
   const hark_pass_sizes sizes = {.batch = 1, .queries = length, .keys = length};
   hark_attention_plan **plans = NULL;
   hark_tape *tape = NULL;
@@ -131,7 +131,7 @@ static void whole_pass(hark_context *context, const hark_decoder *decoder, const
   assert_int_equal(hark_tensor_write(context, &input, tokens), HARK_OK);
   const hark_forward forward = {.tape = tape, .parameters = &decoder->parameters, .plans = plans};
   assert_int_equal(hark_tape_leaf(tape, &input, NULL, &value), HARK_OK);
-  assert_int_equal(hark_decoder_logits(context, decoder, &forward, value, false, &out), HARK_OK);
+  assert_int_equal(hark_stack_logits(context, decoder, &forward, value, false, &out), HARK_OK);
   assert_int_equal(hark_tensor_read(context, hark_tape_tensor(tape, out), all), HARK_OK);
   memcpy(logits, all + (length - 1) * VOCABULARY, VOCABULARY * sizeof *logits);
   hark_tape_destroy(&tape);
@@ -159,8 +159,8 @@ static void decoding_is_the_whole_pass(void **state) {
   for (int structure = 0; structure < 2; structure++) {
     for (int scaling = HARK_ROTARY_AS_TRAINED; scaling <= HARK_ROTARY_LONGROPE; scaling++) {
       hark_context *context = test_reference_open();
-      hark_decoder_config config = small((hark_rotary_scaling)scaling);
-      hark_decoder *decoder = NULL;
+      hark_network_config config = small((hark_rotary_scaling)scaling);
+      hark_network *decoder = NULL;
       hark_model *model = NULL;
       float expected[LONG + 1][VOCABULARY];
       int32_t tokens[LONG];
@@ -171,7 +171,7 @@ static void decoding_is_the_whole_pass(void **state) {
         config.attention.structure.count = 1;
         config.attention.hierarchy_block = 4;
       }
-      assert_int_equal(hark_decoder_create(context, &config, HARK_F32, false, &decoder), HARK_OK);
+      assert_int_equal(hark_network_create(context, &config, HARK_F32, false, &decoder), HARK_OK);
       assert_int_equal(hark_parameters_initialise(context, &decoder->parameters, 5), HARK_OK);
       for (int32_t i = 0; i < decoder->parameters.count; i++) { /* larger weights, so that positions count */
         hark_parameter *const parameter = &decoder->parameters.list[i];
@@ -209,7 +209,7 @@ static void decoding_is_the_whole_pass(void **state) {
       hark_decoding_destroy(&one);
       hark_decoding_destroy(&parts);
       hark_model_destroy(context, &model);
-      hark_decoder_destroy(context, &decoder);
+      hark_network_destroy(context, &decoder);
       test_setup_close(context);
     }
   }

@@ -204,15 +204,15 @@ static void the_largest_counts_fit(void **state) {
 
 /* Names and shapes of all parameters of the configured model, as one text. */
 static void describe_parameters(hark_text *text) {
-  hark_decoder *decoder = NULL;
+  hark_network *decoder = NULL;
   char shape[HARK_SHAPE_TEXT_BYTES];
-  const hark_decoder_config model = hark_engine_decoder_config(&config, 61);
-  assert_fine(context, hark_decoder_declare(context, &model, HARK_F32, &decoder));
+  const hark_network_config model = hark_engine_text_config(&config, 61);
+  assert_fine(context, hark_network_declare(context, &model, HARK_F32, &decoder));
   for (int32_t i = 0; i < decoder->parameters.count; i++) {
     const hark_parameter *const parameter = &decoder->parameters.list[i];
     hark_text_append(text, "%s %s\n", parameter->name, hark_shape_text(&parameter->weight, shape, sizeof shape));
   }
-  hark_decoder_destroy(context, &decoder);
+  hark_network_destroy(context, &decoder);
   assert_fine(context, text->status);
 }
 
@@ -267,7 +267,7 @@ static void set_from(const char *name, const char *value, hark_option_source sou
 
 /* What the network makes of the configured scaling. */
 static hark_rotary_tuning tuning_of_model(void) {
-  const hark_network_config model = hark_engine_decoder_config(&config, 61);
+  const hark_network_config model = hark_engine_text_config(&config, 61);
   return hark_network_rotary_tuning(&model.rotary);
 }
 
@@ -298,7 +298,7 @@ static void another_scaling_leaves_the_numbers_of_the_old_one(void **state) {
   set_from("model.rotary.scaling_factor", "2", HARK_SOURCE_COMMAND);
   assert_fine(context, hark_config_finish(context, options, &config));
   assert_int_equal(hark_options_problem_count(options), 0);
-  const hark_decoder_config model = hark_engine_decoder_config(&config, 61);
+  const hark_network_config model = hark_engine_text_config(&config, 61);
   const hark_rotary_tuning tuning = tuning_of_model();
   assert_true(model.rotary.scaling == HARK_ROTARY_LINEAR && model.rotary.scaling_factor == 2);
   assert_true(tuning.beta_fast == 0 && tuning.attention_factor == 0);
