@@ -1,13 +1,14 @@
-# The code in docs/adding-an-operator.md, adding-an-experiment.md and adding-a-backend.md, compiled with copies of the files that get its rows, linked in
+# The code in docs/adding-an-operator.md, adding-a-model-option.md, adding-an-experiment.md and adding-a-backend.md, compiled with copies of the files that get its rows, linked in
 # front of the library, and run by the suites that a newcomer would run.
 
 set(HARK_GUIDES ${PROJECT_BINARY_DIR}/guides)
 file(GLOB headers CONFIGURE_DEPENDS include/hark/*.h)
 add_custom_command(
-  OUTPUT ${HARK_GUIDES}/operator/softplus.c ${HARK_GUIDES}/experiment/urn.c ${HARK_GUIDES}/backend/plain.c ${HARK_GUIDES}/backend/backend/backends.c
+  OUTPUT ${HARK_GUIDES}/operator/softplus.c ${HARK_GUIDES}/option/models/stack.c ${HARK_GUIDES}/option/test_residual_scale.c ${HARK_GUIDES}/experiment/urn.c ${HARK_GUIDES}/backend/plain.c ${HARK_GUIDES}/backend/backend/backends.c
          ${HARK_GUIDES}/backend/support/setups.c
   COMMAND sh ${PROJECT_SOURCE_DIR}/scripts/guide-code.sh ${HARK_GUIDES}
-  DEPENDS scripts/guide-code.sh docs/adding-an-operator.md docs/adding-an-experiment.md docs/adding-a-backend.md src/lab/lab.h src/backend/backend.h
+  DEPENDS scripts/guide-code.sh docs/adding-an-operator.md docs/adding-a-model-option.md docs/adding-an-experiment.md docs/adding-a-backend.md
+          src/models/network_config.h src/models/model_options.h src/models/stack.c src/lab/lab.h src/backend/backend.h
           src/backend/attention_algorithm.h src/backend/backends.c tests/support/setups.c ${headers}
   WORKING_DIRECTORY ${PROJECT_SOURCE_DIR}
   COMMENT "Code of the guides")
@@ -42,6 +43,18 @@ target_link_libraries(guide_operator PRIVATE hark_command_dependencies hark_sent
 hark_guide_test(operator_gradient guide_gradient softplus)
 hark_guide_test(operator_conformance guide_conformance softplus)
 hark_guide_test(operator_bench guide_operator bench operator softplus:odd,257=1048576 --rounds 1)
+
+# Another hark_network_config: all that knows its members is compiled again.
+file(GLOB knowing CONFIGURE_DEPENDS src/models/*.c src/train/*.c)
+list(REMOVE_ITEM knowing ${PROJECT_SOURCE_DIR}/src/models/stack.c)
+hark_guide_objects(hark_guide_option ${HARK_GUIDES}/option ${HARK_GUIDES}/option/models/stack.c ${knowing})
+hark_guide_program(guide_option hark_guide_option tests/train/test_model_options.c ${support})
+hark_guide_program(guide_residual_scale hark_guide_option ${HARK_GUIDES}/option/test_residual_scale.c ${support})
+foreach(name guide_option guide_residual_scale)
+  target_include_directories(${name} BEFORE PRIVATE ${HARK_GUIDES}/option)
+endforeach()
+hark_guide_test(option_table guide_option)
+hark_guide_test(option_use guide_residual_scale)
 
 # The experiment's row is seen by the two files that walk over the table.
 hark_guide_objects(hark_guide_experiment ${HARK_GUIDES}/experiment ${HARK_GUIDES}/experiment/urn.c src/lab/lab.c src/cli/lab.c)

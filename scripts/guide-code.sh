@@ -1,7 +1,7 @@
 #!/bin/sh
-# Writes what docs/adding-an-operator.md, adding-an-experiment.md and adding-a-backend.md add, so that the tests can compile and run it:
-# guide-code.sh FOLDER
-#   FOLDER/operator, experiment, backend: the files of each guide, and copies of those that it adds rows to.
+# Writes what docs/adding-an-operator.md, adding-a-model-option.md, adding-an-experiment.md and adding-a-backend.md add, so that the tests can compile
+# and run it: guide-code.sh FOLDER
+#   FOLDER/operator, option, experiment, backend: the files of each guide, and copies of those that it adds rows to.
 # Every piece is taken from its guide by its first line; one that is not there, or whose place is not, fails.
 set -eu
 case $1 in
@@ -46,8 +46,21 @@ after() {
   mv "$1.new" "$1"
 }
 
+# before FILE LINE: the standard input before the line that has this text.
+before() {
+  text=$(cat)
+  TEXT=$text awk -v line="$2" 'index($0, line) > 0 && !done { print ENVIRON["TEXT"]; done = 1 } { print } END { exit !done }' "$1" >"$1.new" || {
+    echo "$1: no line with: $2" >&2
+    exit 1
+  }
+  mv "$1.new" "$1"
+}
+
+# continued: lines that end with a backslash, with it in its column.
+continued() { sed 's/ *\\$//' | while IFS= read -r line; do printf '%-139s\\\n' "$line"; done; }
+
 rm -rf "$out"
-mkdir -p "$out/operator/include/hark" "$out/experiment/lab" "$out/backend/backend" "$out/backend/support"
+mkdir -p "$out/operator/include/hark" "$out/option/models" "$out/experiment/lab" "$out/backend/backend" "$out/backend/support"
 
 guide=adding-an-operator.md
 cp include/hark/*.h "$out/operator/include/hark/"
@@ -55,6 +68,18 @@ said $guide 'X(softplus)'
 row "$out/operator/include/hark/operators.h" HARK_OPERATORS 'X(softplus)'
 { echo && block $guide '/* softplus: '; } | after "$out/operator/include/hark/operators.h" '#undef HARK_OPERATOR_DECLARE'
 block $guide '/* softplus.c' >"$out/operator/softplus.c"
+
+guide=adding-a-model-option.md
+cp src/models/network_config.h src/models/model_options.h src/models/stack.c "$out/option/models/"
+block $guide 'double residual_scale;' | sed 's/^/  /' | after "$out/option/models/network_config.h" '  bool recompute;'
+block $guide '  X(residual_scale' | continued | before "$out/option/models/model_options.h" '  X(rotary.base,'
+{ block $guide 'static hark_status scale_branch' && echo; } | before "$out/option/models/stack.c" '/* inputs: x, and where the model shares one'
+use='HARK_TRY(scale_branch(closure->network, forward, &branch));'
+said $guide "\`$use\`"
+for branch in ATTENTION FEED_FORWARD; do
+  echo "  $use" | after "$out/option/models/stack.c" "HARK_DROPOUT_${branch}_BRANCH, &branch"
+done
+block $guide '/* test_residual_scale.c' >"$out/option/test_residual_scale.c"
 
 guide=adding-an-experiment.md
 cp src/lab/lab.h "$out/experiment/lab/"
