@@ -32,7 +32,7 @@ typedef enum hark_ahca_select {
 typedef enum hark_ahca_join { HARK_AHCA_JOIN_ONCE, HARK_AHCA_JOIN_EVERY } hark_ahca_join;
 typedef enum hark_ahca_depth { HARK_AHCA_DEPTH_CAPACITY, HARK_AHCA_DEPTH_PAPER } hark_ahca_depth;
 typedef enum hark_ahca_depth_score { HARK_AHCA_DEPTH_SCORE_CHUNK, HARK_AHCA_DEPTH_SCORE_ATTENTION } hark_ahca_depth_score;
-/* What is told. DATA: numbers where there are real vectors, else classes; the trainer puts what its data ask for in its place. */
+/* What is predicted. DATA: numbers where there are real vectors, else classes; the trainer puts what its data ask for in its place. */
 typedef enum hark_ahca_head {
   HARK_AHCA_HEAD_DATA,
   HARK_AHCA_HEAD_CLASSES,        /* logits [S, classes] of sequences */

@@ -24,7 +24,7 @@ static hark_status all_logits(hark_context *context, const hark_network *network
 
 const hark_architecture hark_architecture_decoder = {
     .name = "decoder",
-    .summary = "causal; tells the next token, or the targets of tokens",
+    .summary = "causal; predicts the next token, or the targets of tokens",
     .causal = true,
     .declare = declare,
     .logits = all_logits,

@@ -57,8 +57,8 @@ typedef enum hark_stored {
   X(type, NULL, ENUM, "gpt", HARK_MODEL_TYPE_WORDS, HARK_FLAG_OF_TRAINING, NULL, "family of the model: decoder with pre-norm blocks",      \
     NULL, WEIGHTS, ALWAYS, 0)                                                                                                              \
   X(architecture, "architecture", ENUM, "decoder", HARK_ARCHITECTURE_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                   \
-    "decoder: causal, tells tokens; encoder: every token sees all others, tells the class of an example; masked_encoder: tells hidden "    \
-    "tokens; ahca: tells classes by compressed chunks; latent, finite: from real vectors to a real vector",                                \
+    "decoder: causal, predicts tokens; encoder: every token sees all others, predicts the class of an example; masked_encoder: predicts "  \
+    "hidden tokens; ahca: predicts classes by compressed chunks; latent, finite: from real vectors to a real vector",                      \
     NULL, WEIGHTS, CHANGED, 2)                                                                                                             \
   X(layers, "layers", INT, "4", "[1, 10000]", HARK_FLAG_OF_TRAINING, NULL, "number of blocks", HARK_NEEDS_NOT_FINITE, WEIGHTS, ALWAYS, 1)  \
   X(heads, "heads", INT, "4", "[1, 65536]", HARK_FLAG_OF_TRAINING, NULL, "attention heads of a block", HARK_NEEDS_NOT_FINITE, MEANING,     \
@@ -190,7 +190,7 @@ typedef enum hark_stored {
   X(attention.dropout, "attention-dropout", FLOAT, "0", "[0, 1)", HARK_FLAG_OF_TRAINING, NULL, "dropout on the attention weights", NULL,   \
     NONE, NEVER, 1)                                                                                                                        \
   X(ahca.chunk, "chunk", ENUM, "fixed", HARK_AHCA_CHUNK_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                                \
-    "how ahca cuts a sequence: chunks of chunk_size tokens, behind a delimiter, at valleys of similarity, or where a learned probability " \
+    "how ahca cuts a sequence: chunks of chunk_size tokens, after a delimiter, at valleys of similarity, or where a learned probability "  \
     "says",                                                                                                                                \
     HARK_NEEDS_AHCA, WEIGHTS, GROUP, 1)                                                                                                    \
   X(ahca.chunk_size, "chunk-size", INT, "64", "[1, 16777216]", HARK_FLAG_OF_TRAINING, NULL,                                                \
@@ -201,9 +201,9 @@ typedef enum hark_stored {
   X(ahca.chunk_maximum, NULL, INT, "0", "[0, 16777216]", HARK_FLAG_OF_TRAINING, NULL,                                                      \
     "most tokens of a chunk that is not fixed; 0: four times chunk_size", HARK_NEEDS_AHCA ", model.ahca.chunk !fixed", WEIGHTS, GROUP, 1)  \
   X(ahca.delimiter, NULL, INT, "0", "[0, 2147483647]", HARK_FLAG_OF_TRAINING, "ID",                                                        \
-    "token behind which a chunk ends, with chunk delimiter", HARK_NEEDS_AHCA ", model.ahca.chunk delimiter", WEIGHTS, GROUP, 1)            \
+    "token after which a chunk ends, with chunk delimiter", HARK_NEEDS_AHCA ", model.ahca.chunk delimiter", WEIGHTS, GROUP, 1)             \
   X(ahca.more_delimiters, NULL, LIST, "", NULL, HARK_FLAG_OF_TRAINING, "ID",                                                               \
-    "further tokens behind which a chunk ends, with chunk delimiter; at most 16", HARK_NEEDS_AHCA ", model.ahca.chunk delimiter", WEIGHTS, \
+    "further tokens after which a chunk ends, with chunk delimiter; at most 16", HARK_NEEDS_AHCA ", model.ahca.chunk delimiter", WEIGHTS,  \
     CHANGED, 1)                                                                                                                            \
   X(ahca.window, NULL, INT, "8", "[1, 16777216]", HARK_FLAG_OF_TRAINING, NULL, "tokens to each side that chunk semantic compares",         \
     HARK_NEEDS_AHCA ", model.ahca.chunk semantic", WEIGHTS, GROUP, 1)                                                                      \
@@ -233,8 +233,8 @@ typedef enum hark_stored {
     "layers of a chunk: by rank within a capacity, or the paper's share of the largest score", HARK_NEEDS_AHCA HARK_NEEDS_DEEP, WEIGHTS,   \
     GROUP, 1)                                                                                                                              \
   X(ahca.depth_score, NULL, ENUM, "chunk", HARK_AHCA_DEPTH_SCORE_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                       \
-    "what tells the depth: the chunk, or the norm of what it got from the selected tokens", HARK_NEEDS_AHCA HARK_NEEDS_DEEP, WEIGHTS,      \
-    GROUP, 1)                                                                                                                              \
+    "what the depth is predicted from: the chunk, or the norm of what it got from the selected tokens", HARK_NEEDS_AHCA HARK_NEEDS_DEEP,   \
+    WEIGHTS, GROUP, 1)                                                                                                                     \
   X(ahca.capacity, "capacity", FLOAT, "0.5", "[0, 1]", HARK_FLAG_OF_TRAINING, NULL,                                                        \
     "part of the chunks that goes on from each layer to the next, with depth capacity",                                                    \
     HARK_NEEDS_OF_CAPACITY ", model.ahca.capacities none", WEIGHTS, GROUP, 1)                                                              \
@@ -246,7 +246,7 @@ typedef enum hark_stored {
   X(ahca.ponder_weight, NULL, FLOAT, "0.02", "[0, inf)", HARK_FLAG_OF_TRAINING, NULL, "of the loss for depth, with depth capacity",        \
     HARK_NEEDS_OF_CAPACITY, WEIGHTS, GROUP, 2)                                                                                             \
   X(ahca.head, NULL, ENUM, "data", HARK_AHCA_HEAD_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                                      \
-    "what ahca tells: what the data have (classes of sequences, labels of tokens, or with data.format vectors numbers, which is "          \
+    "what ahca predicts: what the data have (classes of sequences, labels of tokens, or with data.format vectors numbers, which is "       \
     "regression), or with reconstruction the tokens that it read",                                                                         \
     HARK_NEEDS_AHCA, WEIGHTS, GROUP, 1)                                                                                                    \
   X(ahca.output, NULL, ENUM, "chunks", HARK_AHCA_OUTPUT_WORDS, HARK_FLAG_OF_TRAINING, NULL,                                                \

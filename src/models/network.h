@@ -46,23 +46,23 @@ typedef struct hark_network {
 /* What architectures add to the loss, apart: each is a metric of its own. */
 typedef enum hark_penalty { HARK_PENALTY_RATIO, HARK_PENALTY_PONDER, HARK_PENALTIES } hark_penalty;
 
-/* What a pass reads. Rectangular: tokens [B, L], every row a sequence. Packed (hark_forward.packing): tokens [1, T], sequences one behind the
+/* What a pass reads. Rectangular: tokens [B, L], every row a sequence. Packed (hark_forward.packing): tokens [1, T], sequences one after the
  * other; `ranges` says where those of each example lie. */
 typedef struct hark_network_input {
   hark_value tokens;         /* i32 */
   hark_value vectors;        /* f32 [1, T, features] of packed real vectors; 0: there are none */
-  const hark_tensor *ranges; /* i64 [N, parts, 2]: first row of a sequence and the row behind its last; NULL: nobody asks for examples */
+  const hark_tensor *ranges; /* i64 [N, parts, 2]: first row of a sequence and the row after its last; NULL: nobody asks for examples */
   double remaining;          /* part of the training that is to come, 1 to 0; 0 in evaluation */
   double weight;             /* of a sequence in what the architecture adds to the loss */
   hark_value *penalty;       /* what the architecture adds to the loss (0: nothing); NULL: nobody asks for it */
   hark_value *penalties;     /* [HARK_PENALTIES] its summands, which stay (0: not there); NULL: nobody asks for them */
   const struct hark_ahca_given *given; /* of architecture ahca (ahca.h): what the caller decides; NULL: nothing */
-  struct hark_ahca_trace *trace;       /* of architecture ahca: is told what was decided; NULL: nobody asks */
+  struct hark_ahca_trace *trace;       /* of architecture ahca: what was decided is put there; NULL: nobody asks */
 } hark_network_input;
 
 typedef struct hark_architecture {
   const char *name, *summary;
-  const char *looks_ahead; /* what tells a token of those behind it, besides attention; NULL: nothing */
+  const char *looks_ahead; /* how a token learns of those after it, besides attention; NULL: nothing */
   bool causal;             /* a token sees those before it alone */
   bool predicts_hidden;    /* tokens of the input that are hidden from it (data/masking.h) */
   bool predicts_classes;   /* logits [N, classes] of examples where the configuration has classes; else [B, L, V] or [1, T, V] of tokens */

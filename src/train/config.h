@@ -102,7 +102,7 @@ static inline bool hark_config_reconstructs(const hark_config *config) {
   return config->model.architecture == HARK_ARCHITECTURE_AHCA && config->model.ahca.head == HARK_AHCA_HEAD_RECONSTRUCTION;
 }
 
-/* How tokens are hidden from a model that tells hidden ones. */
+/* How tokens are hidden from a model that predicts hidden ones. */
 static inline hark_masking hark_config_masking(const hark_config *config, int32_t vocabulary, hark_masking_stream stream) {
   return (hark_masking){
       .seed = (uint64_t)config->train.seed, .stream = stream, .fraction = config->train.mask_fraction, .vocabulary = vocabulary};

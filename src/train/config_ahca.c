@@ -17,10 +17,10 @@ static hark_status check_growth(hark_context *context, hark_options *set, const 
 
 /* One for each layer that not all chunks have. */
 static hark_status check_capacities(hark_context *context, hark_options *set, const hark_config *config) {
-  const int64_t given = config->model.ahca.capacity_count, wanted = config->model.layers - 1;
-  if (given == 0 || given == wanted || wanted < 1) return HARK_OK;
+  const int64_t given = config->model.ahca.capacity_count, needed = config->model.layers - 1;
+  if (given == 0 || given == needed || needed < 1) return HARK_OK;
   return hark_options_complain(context, set, "model.ahca.capacities model.layers",
-                               "%" PRId64 " numbers given, expected one for each layer from the second on, %" PRId64, given, wanted);
+                               "%" PRId64 " numbers given, expected one for each layer from the second on, %" PRId64, given, needed);
 }
 
 /* What a text can be asked for. Windows of it have no classes and no labels, and no model of this kind continues it. */
