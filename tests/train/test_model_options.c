@@ -115,6 +115,15 @@ static bool agree(const hark_model_option *row, const hark_network_config *a, co
   return true;
 }
 
+/* Of an option's field. */
+static size_t bytes_of(hark_option_type type) {
+  static const size_t bytes[] = {[HARK_OPTION_BOOL] = sizeof(bool),       [HARK_OPTION_INT] = sizeof(int64_t),
+                                 [HARK_OPTION_FLOAT] = sizeof(double),    [HARK_OPTION_STRING] = sizeof(const char *),
+                                 [HARK_OPTION_ENUM] = sizeof(int),        [HARK_OPTION_LIST] = sizeof(hark_string_list),
+                                 [HARK_OPTION_DURATION] = sizeof(double), [HARK_OPTION_LAYERS] = sizeof(hark_layer_choice)};
+  return bytes[type];
+}
+
 /* ---- what a row needs ---- */
 
 static void satisfy(const hark_model_option *row);
@@ -375,6 +384,35 @@ static void every_description_is_checked(void **state) {
   refused("residual", "1", "there is no key");
 }
 
+/* Descriptions let 0 of a group pass, for it may not have been said: a network then refuses it, or knows what it stands for. */
+static void zeros_of_groups_are_refused_by_networks(void **state) {
+  static const char *const known[] = {"model.ahca.primary_depth", "model.ahca.secondary_depth"}; /* 1 */
+  const hark_model_option *row;
+  int walked = 0;
+  for (int i = 0; (row = hark_model_option_at(i)) != NULL; i++) {
+    const bool number = row->option.type == HARK_OPTION_INT || row->option.type == HARK_OPTION_FLOAT;
+    hark_network *network = NULL;
+    if (row->stored != HARK_STORED_GROUP || !number || hark_option_in_range(&row->option, 0)) continue;
+    begin_again(state);
+    satisfy(row);
+    fit_rest();
+    assert_fine(context, hark_config_finish(context, options, &config));
+    assert_fine(context, hark_options_finish(context, options));
+    const hark_learning_task task = task_of();
+    hark_network_config zero = hark_engine_network_config(&config, &task);
+    assert_fine(context, hark_network_declare(context, &zero, HARK_F32, &network));
+    hark_network_destroy(context, &network);
+    memset(hark_model_option_field(row, &zero), 0, bytes_of(row->option.type));
+    const hark_status status = hark_network_declare(context, &zero, HARK_F32, &network);
+    const bool is_known = strcmp(row->option.name, known[0]) == 0 || strcmp(row->option.name, known[1]) == 0;
+    if (status != (is_known ? HARK_OK : HARK_BAD_CONFIGURATION))
+      fail_msg("%s = 0: %s \"%s\"", row->option.name, hark_status_name(status), hark_context_message(context));
+    hark_network_destroy(context, &network);
+    walked++;
+  }
+  assert_true(walked > 5);
+}
+
 /* Names stand once, sections in one piece, conditions are of the table, every option in the trainer's table with the same member. */
 static void the_table_is_sound(void **state) {
   (void)state;
@@ -408,14 +446,6 @@ static void the_table_is_sound(void **state) {
   }
 }
 
-static size_t bytes_of(hark_option_type type) {
-  static const size_t bytes[] = {[HARK_OPTION_BOOL] = sizeof(bool),       [HARK_OPTION_INT] = sizeof(int64_t),
-                                 [HARK_OPTION_FLOAT] = sizeof(double),    [HARK_OPTION_STRING] = sizeof(const char *),
-                                 [HARK_OPTION_ENUM] = sizeof(int),        [HARK_OPTION_LIST] = sizeof(hark_string_list),
-                                 [HARK_OPTION_DURATION] = sizeof(double), [HARK_OPTION_LAYERS] = sizeof(hark_layer_choice)};
-  return bytes[type];
-}
-
 static unsigned char taken[sizeof(hark_network_config)];
 
 static void take(const char *name, size_t offset, size_t bytes) {
@@ -446,7 +476,8 @@ static void every_member_has_a_row(void **state) {
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
 int main(void) {
-  const struct CMUnitTest tests[] = {TEST(the_table_is_sound), TEST(every_member_has_a_row), TEST(every_option_keeps_its_value),
-                                     TEST(every_fact_keeps_its_value), TEST(every_description_is_checked)};
+  const struct CMUnitTest tests[] = {TEST(the_table_is_sound),           TEST(every_member_has_a_row),
+                                     TEST(every_option_keeps_its_value), TEST(every_fact_keeps_its_value),
+                                     TEST(every_description_is_checked), TEST(zeros_of_groups_are_refused_by_networks)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
