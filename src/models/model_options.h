@@ -2,7 +2,7 @@
  *
  * The row says what configurations, the command line, --help and the reference know of it (io/options.h), what a change of it means for weights
  * that are there already, and when a model's file states it. From the table follow configurations of runs (train/config.h), descriptions of models
- * (description.h), what may change when a run goes on or begins with other weights, and tests/models/test_model_options.c, which walks over it.
+ * (description.h), what may change when a run goes on or begins with other weights, and tests/train/test_model_options.c, which walks over it.
  * docs/adding-a-model-option.md adds one.
  */
 #ifndef HARK_MODELS_MODEL_OPTIONS_H
@@ -27,7 +27,7 @@ typedef enum hark_stored {
   HARK_STORED_ALWAYS,  /* and a file without it is refused */
   HARK_STORED_SETTLED, /* the same, and 0, which stands for a derived value in configurations, has become that value */
   HARK_STORED_CHANGED, /* where it has an effect and is not the default: what most options are */
-  HARK_STORED_GROUP, /* where the first condition of `needs` holds; a file that lacks it has 0 or the first word, which a network refuses or knows */
+  HARK_STORED_GROUP,   /* where the first condition of `needs` holds; without it 0 or the first word, which a network refuses or knows */
   HARK_STORED_GROUP_NEEDED /* the same, and a file without it is refused there */
 } hark_stored;
 
