@@ -244,13 +244,14 @@ hark_bond hark_config_bond(const char *option) {
   return strcmp(option, "data.tokenizer") == 0 || strncmp(option, "data.subwords.", 14) == 0 ? HARK_BOND_WEIGHTS : HARK_BOND_NONE;
 }
 
-hark_status hark_config_read_list(hark_context *context, hark_options *set, hark_config *config, const char *name, const char *expected) {
+hark_status hark_config_read_list(hark_context *context, hark_options *set, hark_config *config, const char *name,
+                                  bool (*fits)(const hark_network_config *model), const char *expected) {
   const hark_model_list *const list = hark_model_list_of(name);
   const hark_string_list *const texts = hark_model_option_value(hark_model_option_find(name), &config->model);
   hark_model_list_clear(list, &config->model);
   for (int64_t i = 0; i < texts->count; i++) {
     const hark_list_reading reading = hark_model_list_read(list, texts->items[i], &config->model);
-    if (reading == HARK_LIST_READ) continue;
+    if (reading == HARK_LIST_READ && (fits == NULL || fits(&config->model))) continue;
     hark_model_list_clear(list, &config->model);
     if (reading == HARK_LIST_FULL) return hark_options_complain(context, set, name, "more than %d numbers", (int)list->most);
     return hark_options_complain(context, set, name, "\"%.40s\" given, expected %s", texts->items[i], expected);

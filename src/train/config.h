@@ -108,9 +108,10 @@ static inline hark_masking hark_config_masking(const hark_config *config, int32_
       .seed = (uint64_t)config->train.seed, .stream = stream, .fraction = config->train.mask_fraction, .vocabulary = vocabulary};
 }
 
-/* Reads the numbers of an option of the model that is a list; what is wrong becomes a problem. Errors: HARK_OUT_OF_MEMORY. */
+/* Reads the numbers of an option of the model that is a list, text by text; what is wrong, or does not fit the ones before (`fits`, NULL: all do),
+ * becomes a problem, "... expected EXPECTED". Errors: HARK_OUT_OF_MEMORY. */
 HARK_MUST_CHECK hark_status hark_config_read_list(hark_context *context, hark_options *set, hark_config *config, const char *name,
-                                                  const char *expected);
+                                                  bool (*fits)(const hark_network_config *model), const char *expected);
 
 /* The format that data.format names; "": the folder of the examples says. */
 const char *hark_config_format(const hark_config *config);

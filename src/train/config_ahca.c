@@ -3,16 +3,11 @@
 
 #include <inttypes.h>
 
-#define CAPACITIES "numbers from 1 to 0 that do not grow from layer to layer"
-
 /* Of each layer no larger than of the one before. */
-static hark_status check_growth(hark_context *context, hark_options *set, const hark_config *config) {
-  const double *const capacities = config->model.ahca.layer_capacities;
-  for (int32_t i = 1; i < config->model.ahca.capacity_count; i++)
-    if (capacities[i] > capacities[i - 1])
-      return hark_options_complain(context, set, "model.ahca.capacities", "%g after %g given, expected " CAPACITIES, capacities[i],
-                                   capacities[i - 1]);
-  return HARK_OK;
+static bool capacities_fall(const hark_network_config *model) {
+  for (int32_t i = 1; i < model->ahca.capacity_count; i++)
+    if (model->ahca.layer_capacities[i] > model->ahca.layer_capacities[i - 1]) return false;
+  return true;
 }
 
 /* One for each layer that not all chunks have. */
@@ -38,9 +33,9 @@ static hark_status check_text(hark_context *context, hark_options *set, const ha
 
 hark_status hark_config_settle_ahca(hark_context *context, hark_options *set, hark_config *config) {
   const hark_ahca_config *ahca = &config->model.ahca;
-  HARK_TRY(hark_config_read_list(context, set, config, "model.ahca.more_delimiters", "numbers of tokens from 0 on"));
-  HARK_TRY(hark_config_read_list(context, set, config, "model.ahca.capacities", CAPACITIES));
-  HARK_TRY(check_growth(context, set, config));
+  HARK_TRY(hark_config_read_list(context, set, config, "model.ahca.more_delimiters", NULL, "numbers of tokens from 0 on"));
+  HARK_TRY(hark_config_read_list(context, set, config, "model.ahca.capacities", capacities_fall,
+                                 "numbers from 1 to 0 that do not grow from layer to layer"));
   if (config->model.architecture != HARK_ARCHITECTURE_AHCA) return HARK_OK;
   HARK_TRY(check_text(context, set, config));
   HARK_TRY(check_capacities(context, set, config));

@@ -85,8 +85,8 @@ hark_status hark_config_settle_rotary(hark_context *context, hark_options *set, 
     HARK_TRY(
         hark_options_complain(context, set, ROTARY "scaling " ROTARY "learned", "only static rates are scaled, and these are learned"));
   HARK_TRY(forget_others(context, set));
-  HARK_TRY(hark_config_read_list(context, set, config, ROTARY "short_factor", FACTORS));
-  HARK_TRY(hark_config_read_list(context, set, config, ROTARY "long_factor", FACTORS));
+  HARK_TRY(hark_config_read_list(context, set, config, ROTARY "short_factor", NULL, FACTORS));
+  HARK_TRY(hark_config_read_list(context, set, config, ROTARY "long_factor", NULL, FACTORS));
   if (!scaled || !rotary || learned) return HARK_OK;
   HARK_TRY(check_lengths(context, set, config));
   if (hark_options_problem_count(set) == problems) HARK_TRY(check_given(context, set, config));
