@@ -90,7 +90,7 @@ static void kernels_are_drawn(void **state) {
   assert_non_null(strstr(output.out, "layer 1, head 1"));
   /* without gnuplot its data and script stay: a panel for each head, with three terms of each kernel */
   test_command_run(folder, "PATH=/nowhere", "plot --positional run --distances 8 -o kernels.svg", &output);
-  assert_int_equal(output.code, 0);
+  assert_int_equal(output.code, 1);
   char *script = test_file_text(folder, "kernels.svg.gp"), *data = test_file_text(folder, "kernels.svg.dat");
   assert_non_null(strstr(script, "set multiplot layout 2,2"));
   assert_non_null(strstr(script, "set title 'layer 1, head 0'"));
@@ -133,7 +133,7 @@ static void kernels_are_drawn_stretched(void **state) {
   (void)state;
   hark(0, "train " TINY " --steps 1 --out run --positions none --positional 'decay(l=4)' --train.positional-rate 0 --positional-stretch 2");
   test_command_run(folder, "PATH=/nowhere", "plot --positional run --distances 8 -o kernels.svg", &output);
-  assert_int_equal(output.code, 0);
+  assert_int_equal(output.code, 1);
   double points[32];
   assert_int_equal(curve_points("kernels.svg.dat", 0, points, 16), 9);
   for (int d = 0; d <= 8; d++) {
@@ -157,7 +157,7 @@ static void rates_are_drawn(void **state) {
     hark(0, words);
     (void)snprintf(words, sizeof words, "plot --positional run-%s -o rates.svg", cases[i].scope);
     test_command_run(folder, "PATH=/nowhere", words, &output);
-    assert_int_equal(output.code, 0);
+    assert_int_equal(output.code, 1);
     char *const script = test_file_text(folder, "rates.svg.gp");
     (void)snprintf(title, sizeof title, "set title '%s'", cases[i].title);
     assert_non_null(strstr(script, title));
@@ -204,7 +204,7 @@ static void evaluations_are_drawn_together(void **state) {
                        "{\"run\": \"a\", \"checkpoint\": \"step-2\", \"context\": 16, \"stride\": 4, \"loss\": 1.5, \"targets\": 9, "
                        "\"exchanged\": {\"model.rotary.scaling\": \"yarn\"}}\n");
   test_command_run(folder, "PATH=/nowhere", "plot --evaluation a.jsonl b.jsonl", &output);
-  assert_int_equal(output.code, 0);
+  assert_int_equal(output.code, 1);
   char *const script = test_file_text(folder, "evaluation.svg.gp");
   assert_non_null(strstr(script, "index 0 with linespoints lw 2 pt 7 ps 0.5 dt 1 title 'a step-2'"));
   assert_non_null(strstr(script, "index 1 with linespoints lw 2 pt 7 ps 0.5 dt 1 title 'a step-2, scaling yarn, stride 4'"));

@@ -247,7 +247,7 @@ static void a_corrected_length_bends_the_schedule(void **state) {
     for (size_t l = 0; l < 3; l++)
       for (int64_t from = 0; from < 14; from += 7) {
         hark_config config = configuration(schedule, 40);
-        config.model.architecture = HARK_ARCHITECTURE_ahca;
+        config.model.architecture = HARK_ARCHITECTURE_AHCA;
         hark_schedule_plan plan = hark_schedule_plan_of(&config, lengths[l][0]);
         plan.from = from;
         plan.rate = 1e-3;
