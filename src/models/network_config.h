@@ -66,17 +66,16 @@ typedef struct hark_network_config {
   hark_norm norm;
   double norm_epsilon;
   int64_t attention_width; /* features of the queries of all heads, head_dim * heads; 0: width */
-  hark_pooling pooling;    /* of encoders */
   int64_t head_width;      /* hidden features of an encoder's head; 0: feed_forward_width */
+  hark_pooling pooling;    /* of encoders */
   hark_positions positions;
-  const char *positional; /* expression of a positional kernel (hark/positional.h); NULL or "": none */
-  hark_positional_scope positional_scope;
+  const char *positional;    /* expression of a positional kernel (hark/positional.h); NULL or "": none */
   double positional_stretch; /* s: the kernel is G(distance / s); 0: 1 */
-  bool tie_embeddings, bias;
-  double dropout, embedding_dropout;
+  hark_positional_scope positional_scope;
   hark_initialisation initialisation;
+  double dropout, embedding_dropout;
   double embedding_deviation; /* of initial embeddings of tokens; 0: HARK_INITIAL_DEVIATION */
-  bool recompute;
+  bool tie_embeddings, bias, recompute;
   hark_rotary_choice rotary;
   hark_attention_choice attention;
   hark_ahca_config ahca;     /* of architecture ahca */
