@@ -37,11 +37,11 @@ echo "--------------------------------------------------------------------------
 number() { sed -n "s|.*\"$1\": *\\([0-9.eE+-]*\\).*|\\1|p" "$run/metrics.jsonl" | tail -n 1; }
 [ -n "$(number val/loss)" ] || echo "There was no time for an evaluation: give it more."
 [ -z "$(number val/loss)" ] || awk -v loss="$(number val/loss)" -v single="$(number val/entropy)" -v pairs="$(number val/pair_entropy)" 'BEGIN {
-  printf "Validation loss: %.3f nats a character (%.2f bits), on text that it never saw.\n", loss, loss / log(2)
-  printf "Guessing from the frequencies of characters reaches %.3f, from those of pairs %.3f.\n", single, pairs
-  if (loss < pairs) printf "It beats the pairs by %.0f %%: it looks further back than one character.\n", 100 * (1 - loss / pairs)
-  else if (loss < single) printf "It has learned more than frequencies, but not yet the pairs: give it more time.\n"
-  else printf "It has not learned the frequencies yet: give it more time.\n"
+  printf "Validation loss: %.3f nats per character (%.2f bits), on text that the model has not seen.\n", loss, loss / log(2)
+  printf "Baselines: unigram %.3f (frequencies of characters), bigram %.3f (of pairs).\n", single, pairs
+  if (loss < pairs) printf "The model is %.0f %% below the bigram baseline, so it uses more than the previous character.\n", 100 * (1 - loss / pairs)
+  else if (loss < single) printf "The model is between the two baselines: give it more time.\n"
+  else printf "The model is above both baselines: give it more time.\n"
 }'
 cat <<END
 

@@ -311,7 +311,7 @@ static hark_status check_gradients(hark_context *context, const hark_attention_d
     const bool is_input = gradients[i].gradient == &args->dout;
     if (!present(gradients[i].gradient) && !is_input) continue;
     if (!present(gradients[i].of))
-      return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: %s is wanted, but %s is absent", gradients[i].name,
+      return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: %s is requested, but %s is absent", gradients[i].name,
                        gradients[i].of_name);
     expectation e = {gradients[i].name, gradients[i].gradient, type, gradients[i].of->rank, {0}, !is_input};
     memcpy(e.shape, gradients[i].of->shape, sizeof e.shape);

@@ -207,7 +207,7 @@ const hark_command hark_command_data = {
     .name = "data",
     .arguments = "make TASK | info PATH... | picture PATH...",
     .words = "make|info|picture",
-    .summary = "make labelled tasks, tell what examples are like, draw images of them",
+    .summary = "make labelled tasks, describe examples, draw images of them",
     .notes =
         "  hark data make listops --out listops                   nested operations, 96,000 + 2,000 + 2,000\n"
         "  hark data make pathfinder --size 32 --out pathfinder   images of two discs and dashed paths\n"

@@ -154,7 +154,7 @@ hark_status hark_data_print_info(hark_context *context, const hark_examples *exa
                      hark_examples_parts(examples) == 2 ? "pairs of sequences" : "sequences", words[kind],
                      hark_examples_vocabulary_size(examples));
     if (hark_examples_features(examples) > 0)
-      hark_text_append(text, ", %" PRId32 " numbers a token, %" PRId32 " to be told", hark_examples_features(examples),
+      hark_text_append(text, ", %" PRId32 " numbers a token, %" PRId32 " to predict", hark_examples_features(examples),
                        hark_examples_responses(examples));
     if (images) hark_text_append(text, ", images of %" PRId32 " x %" PRId32, height, width);
     hark_text_append(text, ", checksum %016" PRIx64 "\n", hark_examples_checksum(examples));

@@ -32,12 +32,13 @@ static const hark_option options[] = {
     {"context", NULL, HARK_OPTION_LIST, AT(contexts), "", NULL, NULL, "N,...",
      "lengths of the windows, each measured on the same targets; none: the run's own", "data.format corpus, data.unit text"},
     {"stride", NULL, HARK_OPTION_INT, AT(stride), "0", "[0, 16777216]", NULL, NULL,
-     "targets between the beginnings of windows, of which but for the first only so many count; 0: windows that do not overlap",
+     "targets between the beginnings of windows, of which all but the first window count only this number; 0: windows that do not overlap",
      "data.format corpus, data.unit text"},
-    {"targets", NULL, HARK_OPTION_INT, AT(targets), "0", "[0, inf)", NULL, NULL, "measure so many, from the front of the text; 0: all",
+    {"targets", NULL, HARK_OPTION_INT, AT(targets), "0", "[0, inf)", NULL, NULL, "measure this number, from the front of the text; 0: all",
      "data.format corpus, data.unit text"},
     {"decisions", NULL, HARK_OPTION_INT, AT(decisions), "0", "[0, inf)", NULL, NULL,
-     "of architecture ahca: --json tells chunks, selected tokens and depth of so many examples or windows, from the first, one by one",
+     "of architecture ahca: --json reports chunks, selected tokens and depth for each of this number of examples or windows, from the "
+     "first",
      "model.architecture ahca, json true"},
 };
 #undef AT
@@ -111,7 +112,7 @@ static hark_status check_contexts(hark_invocation *call, const hark_config *conf
   eval_values *values = call->values[0];
   if (hark_config_reconstructs(config) && values->stride > 0)
     return hark_options_complain(call->context, call->options, "stride",
-                                 "this run tells the tokens that it reads, all of a window, expected windows that do not overlap");
+                                 "this run predicts the tokens that it reads, all of a window, expected windows that do not overlap");
   for (int64_t i = 0; i < values->contexts.count; i++) HARK_TRY(read_contexts(call, values->contexts.items[i]));
   if (values->contexts.count == 0) values->lengths[values->length_count++] = config->model.context;
   for (int i = 0; i < values->length_count; i++) {
@@ -420,7 +421,7 @@ const hark_command hark_command_eval = {
         "  hark eval runs/book --context 256,512,1024             at longer contexts, on the same targets, and by position\n"
         "  hark eval runs/book --context 256,1024 --stride 64     every target but those of the first window with 192 tokens or more\n"
         "  hark eval runs/book --context 1024 --rotary-scaling yarn --rotary-factor 4 --json >>lengths.jsonl\n"
-        "  hark eval runs/listops --part test      labelled examples: accuracy, and which class is taken for which\n"
+        "  hark eval runs/listops --part test      labelled examples: accuracy and confusion matrix\n"
         "  hark eval runs/chunks --decisions 10 --json            chunks, selected tokens and depth of the first ten\n"
         "  hark plot --evaluation lengths.jsonl                   loss over context and over position\n"
         "\n"

@@ -98,7 +98,7 @@ static void print_json(const measurement *m, const hark_opened_run *opened, hark
 }
 
 static void print_confusion(const measurement *m, hark_text *text) {
-  hark_text_append(text, "\n%-16s told:", "class");
+  hark_text_append(text, "\n%-16s predicted:", "class");
   for (int64_t told = 0; told < m->classes; told++) hark_text_append(text, " %8.8s", hark_examples_class_name(m->examples, (int32_t)told));
   for (int64_t actual = 0; actual < m->classes; actual++) {
     hark_text_append(text, "\n%-22.22s", hark_examples_class_name(m->examples, (int32_t)actual));
@@ -127,8 +127,8 @@ static void print(const measurement *m, const hark_opened_run *opened, hark_spli
   if (m->classes > 0 && m->classes <= SHOWN_CLASSES)
     print_confusion(m, text);
   else if (m->classes > 0)
-    hark_text_append(text, "which class is taken for which: %s\n",
-                     m->confusion != NULL ? "a table of so many classes is in --json alone" : "there is no table of so many classes");
+    hark_text_append(text, "confusion matrix: %s\n",
+                     m->confusion != NULL ? "with this number of classes it is in --json alone" : "not made for this number of classes");
 }
 
 /* The split of a folder that --data names. */

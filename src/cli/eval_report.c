@@ -14,7 +14,7 @@ static double accuracy(const hark_evaluation_result *result) {
 }
 
 /* The loss is a measure of the text. */
-static bool tells_next(const hark_eval_report *report) { return !report->hidden && !report->own; }
+static bool predicts_next(const hark_eval_report *report) { return !report->hidden && !report->own; }
 
 static void print_text(const hark_eval_report *report, hark_text *text) {
   const double loss = report->result.loss;
@@ -29,11 +29,11 @@ void hark_eval_report_print(const hark_eval_report *report, bool contexts, hark_
   hark_text_append(text, ", %s", report->checkpoint);
   hark_text_append(text, report->part != NULL ? ", %s text" : ", another text", report->part);
   if (contexts) hark_text_append(text, ", context %" PRId64, report->context);
-  if (tells_next(report))
+  if (predicts_next(report))
     print_text(report, text);
   else
     hark_text_append(text, ": loss %.4f nats a%s token, accuracy %.2f %% (%" PRId64 " of %" PRId64 ") in %.1f s\n", report->result.loss,
-                     report->hidden ? " hidden" : "", 100 * accuracy(&report->result), report->result.right, report->result.targets,
+                     report->hidden ? " masked" : "", 100 * accuracy(&report->result), report->result.right, report->result.targets,
                      report->seconds);
   const hark_ahca_report chunks = hark_ahca_report_of(&report->statistics);
   hark_ahca_text_append(&chunks, false, text);
@@ -57,7 +57,7 @@ static void print_positions_json(const hark_eval_report *report, hark_text *text
 
 void hark_eval_report_print_json(const hark_eval_report *report, hark_text *text) {
   const double loss = report->result.loss, targets = (double)report->result.targets;
-  const bool next = tells_next(report);
+  const bool next = predicts_next(report);
   const struct {
     const char *name;
     double value;

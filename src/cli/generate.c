@@ -23,7 +23,7 @@ static const hark_option options[] = {
      "tokens that the model sees at once; 0: as many as it was trained on; more where its positions allow it", NULL},
     {"temperature", "temperature", HARK_OPTION_FLOAT, AT(temperature), "0.8", "[0, 1000]", NULL, NULL,
      "logits are divided by it; 0: always the likeliest token", NULL},
-    {"top-k", "top-k", HARK_OPTION_INT, AT(top_k), "0", "[0, inf)", NULL, NULL, "draw from so many likeliest tokens; 0: all",
+    {"top-k", "top-k", HARK_OPTION_INT, AT(top_k), "0", "[0, inf)", NULL, NULL, "draw from this number of likeliest tokens; 0: all",
      "temperature >0"},
     {"top-p", "top-p", HARK_OPTION_FLOAT, AT(top_p), "1", "(0, 1]", NULL, NULL,
      "draw from the likeliest tokens that have this probability together", "temperature >0"},

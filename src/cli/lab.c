@@ -95,7 +95,7 @@ static hark_status check(hark_invocation *call) {
   HARK_TRY(check_seeds(call));
   if (hark_options_argument_count(call->options) == 0)
     return hark_options_complain(call->context, call->options, "NAME",
-                                 "missing, expected an experiment or all; hark lab --list tells which");
+                                 "missing, expected an experiment or all; hark lab --list prints them");
   const char *const chosen = hark_options_argument(call->options, 0);
   if (v->figure[0] != 0 && is_all(chosen))
     HARK_TRY(hark_options_complain(call->context, call->options, "figure", "draws one experiment; --out FOLDER writes the figures of all"));

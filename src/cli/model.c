@@ -108,8 +108,8 @@ static hark_status check_delimiters(hark_invocation *call, const hark_opened_run
   if (asked->other_delimiter_count == told->other_delimiter_count) return HARK_OK;
   return hark_fail(
       call->context, HARK_UNSUPPORTED,
-      "%s: its weights do not tell model.ahca.more_delimiters, which an earlier hark left out: one more step of hark train --resume "
-      "writes them anew",
+      "%s: its weights do not state model.ahca.more_delimiters, which an earlier hark left out: one more step of hark train --resume "
+      "writes them again",
       opened->run.path);
 }
 

@@ -208,7 +208,7 @@ static hark_status run(hark_invocation *call) {
 const hark_command hark_command_positional = {
     .name = "positional",
     .arguments = "[EXPR]",
-    .summary = "tell what a positional kernel means: parameters, positive definiteness, a table",
+    .summary = "explain a positional kernel: parameters, positive definiteness, a table",
     .notes =
         "Without EXPR: the kernels that an expression can be made of. Grammar: docs/mathematics/positional.md.\n"
         "  hark positional 'bank[8](decay*periodic)' --context 256\n"

@@ -671,13 +671,13 @@ const hark_command hark_command_sweep = {
     .arguments = "FILE...",
     .summary = "train the runs of a plan and compare them",
     .notes =
-        "FILE is YAML: 'out' (the sweep's folder), and as they are wanted 'config' (a configuration beside it), 'seeds' (a list), "
+        "FILE is YAML: 'out' (the sweep's folder), and optionally 'config' (a configuration beside it), 'seeds' (a list), "
         "'settings'\n"
         "(of all runs), 'variants' (settings with names) and 'grid' (lists of values): every variant with every combination and seed is a "
         "run.\n"
         "Called again it goes on where it was interrupted. Several plans are trained in turn, and compared in one table too, a column "
         "each.\n"
-        "docs/sweeps.md tells more.\n",
+        "docs/sweeps.md has more.\n",
     .argument_minimum = 1,
     .argument_maximum = PLANS,
     .has_json = true,

@@ -160,7 +160,7 @@ static hark_status try_cache(hark_context *context, const hark_corpus_settings *
   if (corpus->was_cached) return HARK_OK;
   reset(context, corpus);
   if (status == HARK_BAD_FILE || status == HARK_NOT_FOUND) {
-    hark_log(context, HARK_LOG_WARNING, "making the tokens anew: %s", hark_context_message(context));
+    hark_log(context, HARK_LOG_WARNING, "making the tokens again: %s", hark_context_message(context));
     return HARK_OK;
   }
   return status;

@@ -74,7 +74,7 @@ static hark_status read_expression(hark_example_reader *reader, const hark_line_
     }
     if (symbol >= 0) {
       const char byte = (char)symbol;
-      if (depth == 0 && reader->scratch.length > 0) return hark_lines_fail(context, lines, at, "behind the end of the expression");
+      if (depth == 0 && reader->scratch.length > 0) return hark_lines_fail(context, lines, at, "after the end of the expression");
       if (symbol == HARK_LISTOPS_CLOSE && --depth < 0) return hark_lines_fail(context, lines, at, "\"]\" without its operator");
       if (symbol == HARK_LISTOPS_CLOSE && before >= HARK_LISTOPS_OPERATOR && before < HARK_LISTOPS_CLOSE)
         return hark_lines_fail(context, lines, at, "%s has no arguments", hark_listops_words[before]);

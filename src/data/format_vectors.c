@@ -89,7 +89,7 @@ static const char *vector_name(int32_t symbol, char *text, size_t size) {
 
 const hark_example_format hark_example_format_vectors = {
     .name = "vectors",
-    .summary = "sequences of real vectors; a vector is to be told from each",
+    .summary = "sequences of real vectors; a vector is predicted from each",
     .ending = "vectors",
     .parts = 1,
     .target_kind = HARK_TARGET_VECTOR,

@@ -27,7 +27,7 @@ static const hark_option options[] = {
      "copy, passkey: the inputs of the answer: the answer itself, one later, or blanks", "$1 make, $2 copy|passkey"},
     {"chunk", "chunk", HARK_OPTION_INT, AT(chunk), "16", "[1, 1048576]", NULL, NULL, "needle: words of a chunk, whose last one is asked",
      "$1 make, $2 needle"},
-    {"plain", "plain", HARK_OPTION_INT, AT(plain), "32", "[1, 100000]", NULL, NULL, "needle: different words that tell nothing",
+    {"plain", "plain", HARK_OPTION_INT, AT(plain), "32", "[1, 100000]", NULL, NULL, "needle: different words without meaning",
      "$1 make, $2 needle"},
     {"labels", "labels", HARK_OPTION_INT, AT(labels), "16", "[2, 1000]", NULL, NULL, "needle: different labels; runs: topics",
      "$1 make, $2 needle|runs"},

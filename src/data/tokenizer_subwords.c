@@ -146,7 +146,7 @@ static const char *flaw(const char *text, size_t bytes) {
   for (size_t at = 0, length; at < bytes; at += length) {
     uint32_t code;
     if (hark_utf8_decode((const unsigned char *)text + at, bytes - at, &code, &length) != HARK_UTF8_OK) return "is not UTF-8";
-    if (code == ' ' && at > 0) return "has a space behind its front";
+    if (code == ' ' && at > 0) return "has a space after its first character";
     if (is_control(code) && bytes > length) return "has a control character in it";
   }
   return NULL;

@@ -80,7 +80,7 @@ static void put_code_point(reader *r, uint32_t code) {
 /* Behind "\u": a code point, or two halves of one. */
 static hark_status read_code_point(reader *r, size_t begin) {
   int32_t code = hexadecimal(r, r->at);
-  if (code < 0) return fail_at(r, begin, "expected four hexadecimal digits behind \\u");
+  if (code < 0) return fail_at(r, begin, "expected four hexadecimal digits after \\u");
   r->at += 4;
   if (code >= 0xdc00 && code <= 0xdfff) return fail_at(r, begin, "the second half of a character without the first");
   if (code >= 0xd800 && code <= 0xdbff) {
@@ -146,7 +146,7 @@ static hark_status read_number(reader *r, hark_json_node *node) {
     whole = false;
     const size_t fraction = end + 1;
     end = skip_digits(r, fraction);
-    if (end == fraction) return fail_at(r, end, "expected digits behind the point");
+    if (end == fraction) return fail_at(r, end, "expected digits after the point");
   }
   if (end < r->length && (r->text[end] == 'e' || r->text[end] == 'E')) {
     whole = false;
@@ -217,7 +217,7 @@ static hark_status read_name(reader *r, const char **name) {
   HARK_TRY(read_text(r, name, &bytes));
   if (memchr(*name, 0, bytes) != NULL) return fail_at(r, begin, "a name with a zero byte");
   skip_blanks(r);
-  return take(r, ':') ? HARK_OK : fail(r, "expected ':' behind a name");
+  return take(r, ':') ? HARK_OK : fail(r, "expected ':' after a name");
 }
 
 /* Behind the opening bracket. */
@@ -323,7 +323,7 @@ hark_status hark_json_tree_read(hark_context *context, const char *text, size_t 
   hark_json_node *root = NULL;
   hark_status status = read_value(&r, &root);
   skip_blanks(&r);
-  if (status == HARK_OK && r.at < r.length) status = fail(&r, "expected the end of file behind the document");
+  if (status == HARK_OK && r.at < r.length) status = fail(&r, "expected the end of file after the document");
   *out = (hark_json_tree){.root = root, .memory = memory, .memory_bytes = bytes};
   if (status != HARK_OK) hark_json_tree_free(context, out);
   return status;

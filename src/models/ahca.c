@@ -246,8 +246,9 @@ static hark_status logits(hark_context *context, const hark_network *network, co
 
 const hark_architecture hark_architecture_ahca = {
     .name = "ahca",
-    .summary = "chunks, compressed twice, that attend to selected tokens of the whole; tells the class of a sequence, or its tokens",
-    .looks_ahead = "pools, selection and ranks over a sequence tell a token of those behind it",
+    .summary =
+        "chunks, compressed twice, that attend to selected tokens of the whole; predicts the class of a sequence, or labels of its tokens",
+    .looks_ahead = "pools, selection and ranks over a sequence leak later tokens into earlier ones",
     .predicts_classes = true,
     .may_read_vectors = true,
     .check = hark_ahca_check,

@@ -41,7 +41,7 @@ typedef hark_status hark_ahca_chooser(void *user, const hark_tensor *global, con
 /* What the caller decides in place of the model's rules. */
 typedef struct hark_ahca_given {
   const hark_tensor
-      *starts; /* i64 [K + 1]: first tokens of chunks and the row behind the last, each sequence's first token among them; chunks
+      *starts; /* i64 [K + 1]: first tokens of chunks and the row after the last, each sequence's first token among them; chunks
                                 within the configuration's minimum (fixed: 1) and maximum, and of a sequence no more than the model's context has at
                                 most by the rule where there are tables or a kernel of their positions. NULL: by the rule */
   hark_ahca_chooser *choose; /* NULL: by the configuration's selection */

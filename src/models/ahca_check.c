@@ -61,17 +61,16 @@ static hark_status check_parts(hark_context *context, const hark_network_config 
   if (config->features > 0) {
     if (head != HARK_AHCA_HEAD_REGRESSION || config->responses < 1)
       return hark_fail(context, HARK_BAD_CONFIGURATION,
-                       "real vectors come with numbers to be told: expected model.ahca.head data or regression");
+                       "real vectors come with numbers to predict: expected model.ahca.head data or regression");
     if (ahca->chunk == HARK_AHCA_CHUNK_DELIMITER)
       return hark_fail(context, HARK_BAD_CONFIGURATION,
                        "real vectors have no delimiters: expected model.ahca.chunk fixed, semantic or learned");
   } else if (head == HARK_AHCA_HEAD_REGRESSION && config->classes < 1)
-    return hark_fail(context, HARK_BAD_CONFIGURATION, "ahca tells numbers: there are %" PRId64 ", expected at least 1", config->classes);
+    return hark_fail(context, HARK_BAD_CONFIGURATION, "ahca predicts numbers: there are %" PRId64 ", expected at least 1", config->classes);
   if (head == HARK_AHCA_HEAD_CLASSES && config->classes < 2)
-    return hark_fail(context, HARK_BAD_CONFIGURATION, "ahca tells classes apart: there are %" PRId64 ", expected at least 2",
-                     config->classes);
+    return hark_fail(context, HARK_BAD_CONFIGURATION, "ahca predicts classes: there are %" PRId64 ", expected at least 2", config->classes);
   if (hark_ahca_has_token_head(config) && config->classes != 0)
-    return hark_fail(context, HARK_BAD_CONFIGURATION, "model.ahca.head %s tells tokens, and the data have classes: expected classes",
+    return hark_fail(context, HARK_BAD_CONFIGURATION, "model.ahca.head %s predicts tokens, and the data have classes: expected classes",
                      head == HARK_AHCA_HEAD_LABELS ? "labels" : "reconstruction");
   if (hark_ahca_has_token_head(config) && ahca->output == HARK_AHCA_OUTPUT_SELECTED)
     return hark_fail(context, HARK_BAD_CONFIGURATION,

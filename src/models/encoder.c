@@ -10,7 +10,7 @@ static int64_t head_width(const hark_network_config *config) {
 
 static hark_status check(hark_context *context, const hark_network_config *config) {
   if (config->classes < 2)
-    return hark_fail(context, HARK_BAD_CONFIGURATION, "an encoder tells classes apart: there are %" PRId64 ", expected at least 2",
+    return hark_fail(context, HARK_BAD_CONFIGURATION, "an encoder predicts classes: there are %" PRId64 ", expected at least 2",
                      config->classes);
   if (parts_of(config) < 1 || parts_of(config) > 2)
     return hark_fail(context, HARK_BAD_CONFIGURATION, "an encoder reads %" PRId64 " sequences an example, expected 1 or 2",
@@ -63,7 +63,7 @@ static hark_status logits(hark_context *context, const hark_network *network, co
 
 const hark_architecture hark_architecture_encoder = {
     .name = "encoder",
-    .summary = "every token sees all others; tells the class of a sequence, or of a pair of them",
+    .summary = "every token sees all others; predicts the class of a sequence, or of a pair of sequences",
     .predicts_classes = true,
     .check = check,
     .declare = declare,

@@ -99,7 +99,7 @@ static hark_status find_vocabulary(hark_context *context, hark_model *model, con
     config->vocabulary = size;
     const int64_t names = of_examples ? hark_example_vocabulary_class_count(model->examples) : 0;
     if (names != 0 && config->classes != 0 && names != config->classes)
-      return hark_fail(context, HARK_BAD_FILE, "%s: the model tells %" PRId64 " classes apart, its vocabulary names %" PRId64, name,
+      return hark_fail(context, HARK_BAD_FILE, "%s: the model predicts %" PRId64 " classes, its vocabulary names %" PRId64, name,
                        config->classes, names);
   }
   if (config->vocabulary == 0)

@@ -1,4 +1,4 @@
-/* chunks_at_depth.c - the chunks that a layer runs on: the rows k with depth[k] >= l, ascending, -1 behind the last.
+/* chunks_at_depth.c - the chunks that a layer runs on: the rows k with depth[k] >= l, ascending, then -1 the last.
  *
  * depth i32 [K] -> index i32 [rows]. A comparison a chunk.
  */
@@ -54,7 +54,7 @@ static const hark_sample samples[] = {
 
 const hark_operator hark_op_chunks_at_depth = {
     .name = "chunks_at_depth",
-    .formula = "index = the k with depth[k] >= depth, ascending, -1 behind",
+    .formula = "index = the k with depth[k] >= depth, ascending, then -1",
     .attributes_size = sizeof(hark_chunks_at_depth_attributes),
     .input_minimum = INPUT_COUNT,
     .input_maximum = INPUT_COUNT,

@@ -1,6 +1,6 @@
 /* range_offsets.c - where packed sequences begin: offsets of the ranges that say where they lie.
  *
- * ranges i64 [.., 2], first row and the row behind the last, each beginning where the one before ends; offsets i64 [S + 1]. No arithmetic.
+ * ranges i64 [.., 2], first row and the row after the last, each beginning where the one before ends; offsets i64 [S + 1]. No arithmetic.
  */
 #include <inttypes.h>
 
@@ -53,7 +53,7 @@ static const hark_sample samples[] = {
 
 const hark_operator hark_op_range_offsets = {
     .name = "range_offsets",
-    .formula = "offsets[s] = first row of sequence s, offsets[S] = the row behind the last",
+    .formula = "offsets[s] = first row of sequence s, offsets[S] = the row after the last",
     .input_minimum = INPUT_COUNT,
     .input_maximum = INPUT_COUNT,
     .output_count = 1,

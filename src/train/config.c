@@ -50,7 +50,7 @@ static const hark_option options[] = {
     {"data.example_limit", "example-limit", HARK_OPTION_INT, AT(data.example_limit), "0", "[0, inf)", TRAIN, "N",
      "training examples that are used, the same ones whatever the seed, and those of a smaller number among them; 0: all", EXAMPLES},
     {"data.classes", "classes", HARK_OPTION_INT, AT(data.classes), "0", "[0, 65536]", DATA, NULL,
-     "classes of formats whose files do not tell; 0: 2", EXAMPLES},
+     "classes of formats whose files do not say; 0: 2", EXAMPLES},
     {"data.tokenizer", "tokenizer", HARK_OPTION_ENUM, AT(data.tokenizer), "characters", "characters|bytes|subwords", TRAIN, NULL,
      "tokens: Unicode code points, bytes, or pieces of words that SentencePiece learns from the text",
      CORPUS " or data.tokenizer bytes, data.format corpus|text|pairs"},
@@ -123,7 +123,7 @@ static const hark_option options[] = {
     {"train.log_every", "log-every", HARK_OPTION_INT, AT(train.log_every), "10", "[1, inf)", TRAIN, NULL,
      "steps between lines of metrics.jsonl", NULL},
     {"train.early_stop", "early-stop", HARK_OPTION_INT, AT(train.early_stop), "0", "[0, inf)", TRAIN, NULL,
-     "stop after so many evaluations without improvement; 0: never", "train.evaluate_every >0"},
+     "stop after this number of evaluations without improvement; 0: never", "train.evaluate_every >0"},
     {"train.max_time", "max-time", HARK_OPTION_DURATION, AT(train.max_time), "0", "[0, inf)", TRAIN, "TIME",
      "stop cleanly within this time (90s, 10m, 1h30m) after reading the data, the last evaluation included; where nothing else "
      "gives the length, as many steps are planned as fit; 0: no limit",
@@ -364,7 +364,7 @@ static hark_status settle_examples(hark_context *context, hark_options *set, har
   const bool examples = hark_config_has_examples(config), encoder = config->model.architecture == HARK_ARCHITECTURE_ENCODER;
   if (encoder && !examples)
     HARK_TRY(hark_options_complain(context, set, "model.architecture data.format",
-                                   "an encoder tells classes of examples, expected a data.format other than corpus"));
+                                   "an encoder predicts classes of examples, expected a data.format other than corpus"));
   if (config->model.architecture != HARK_ARCHITECTURE_DECODER && config->model.attention.forget_gate)
     HARK_TRY(
         hark_options_complain(context, set, "model.attention.forget_gate model.architecture", "forget gates need architecture decoder"));

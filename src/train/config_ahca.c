@@ -22,9 +22,10 @@ static hark_status check_capacities(hark_context *context, hark_options *set, co
 static hark_status check_text(hark_context *context, hark_options *set, const hark_config *config) {
   if (hark_config_has_examples(config)) return HARK_OK;
   if (!hark_config_reconstructs(config))
-    return hark_options_complain(context, set, "model.ahca.head model.architecture data.format",
-                                 "ahca cannot continue a text: pools, selection and ranks over a sequence tell a token of those behind it; "
-                                 "expected model.ahca.head reconstruction, or a data.format other than corpus");
+    return hark_options_complain(
+        context, set, "model.ahca.head model.architecture data.format",
+        "ahca cannot continue a text: pools, selection and ranks over a sequence leak later tokens into earlier ones; "
+        "expected model.ahca.head reconstruction, or a data.format other than corpus");
   if (hark_config_has_sentences(config))
     return hark_options_complain(context, set, "model.architecture data.unit",
                                  "ahca reads windows of text or examples, expected data.unit: text");

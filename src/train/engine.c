@@ -286,7 +286,7 @@ static hark_status check_vectors(hark_context *context, const hark_engine *engin
   if (engine->config->model.architecture == HARK_ARCHITECTURE_AHCA && engine->config->model.ahca.head == HARK_AHCA_HEAD_REGRESSION &&
       !given)
     return hark_fail(context, HARK_BAD_CONFIGURATION,
-                     "model.ahca.head regression tells numbers, and the data have none: expected real vectors");
+                     "model.ahca.head regression predicts numbers, and the data have none: expected real vectors");
   if (architecture == NULL || architecture->predicts_vectors == given || (given && architecture->may_read_vectors)) return HARK_OK;
   return hark_fail(context, HARK_BAD_CONFIGURATION, "model.architecture %s reads %s, and the data are %s", architecture->name,
                    given ? "tokens of a vocabulary" : "real vectors", given ? "real vectors" : "tokens of a vocabulary");
@@ -300,7 +300,8 @@ static hark_status build(hark_context *context, hark_engine *engine, bool memory
   HARK_TRY(hark_network_declare(context, &network, HARK_F32, &engine->network));
   if (has_classes(engine) != (engine->task.classes > 0) || (has_classes(engine) && !is_packed(engine)))
     return hark_fail(context, HARK_BAD_CONFIGURATION, "model.architecture %s %s, and the data have %s", engine->network->architecture->name,
-                     has_classes(engine) ? "tells classes" : "tells tokens", engine->task.classes > 0 ? "classes" : "tokens as targets");
+                     has_classes(engine) ? "predicts classes" : "predicts tokens",
+                     engine->task.classes > 0 ? "classes" : "tokens as targets");
   if (engine->network->blocks == NULL && !is_packed(engine))
     return hark_fail(context, HARK_BAD_CONFIGURATION, "model.architecture %s reads sequences that end, and the data are windows of a text",
                      engine->network->architecture->name);

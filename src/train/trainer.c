@@ -67,10 +67,10 @@ static hark_status end_line(training_run *trainer) {
   return hark_jsonl_end(trainer->context, &trainer->metrics);
 }
 
-static bool tells_hidden(const training_run *trainer) { return trainer->engine->network->architecture->predicts_hidden; }
+static bool predicts_masked(const training_run *trainer) { return trainer->engine->network->architecture->predicts_hidden; }
 
 /* Its loss is a measure of the text: it tells what comes next. */
-static bool tells_next(const training_run *trainer) { return !tells_hidden(trainer) && !hark_config_reconstructs(trainer->config); }
+static bool predicts_next(const training_run *trainer) { return !predicts_masked(trainer) && !hark_config_reconstructs(trainer->config); }
 
 /* What a model has to beat: the entropies of the validation text, as a first line of metrics. That of pairs is of next tokens. */
 static hark_status record_text(training_run *trainer) {
@@ -78,14 +78,12 @@ static hark_status record_text(training_run *trainer) {
   HARK_TRY(hark_statistics_measure(trainer->context, trainer->material.corpus, HARK_SPLIT_VALIDATION, &statistics));
   begin_line(trainer);
   hark_jsonl_number(&trainer->metrics, "val/entropy", statistics.entropy);
-  if (tells_next(trainer)) hark_jsonl_number(&trainer->metrics, "val/pair_entropy", statistics.pair_entropy);
+  if (predicts_next(trainer)) hark_jsonl_number(&trainer->metrics, "val/pair_entropy", statistics.pair_entropy);
   HARK_TRY(end_line(trainer));
-  if (!tells_next(trainer))
-    hark_training_say(trainer, "the validation text's frequencies alone reach a loss of %.3f a%s token", statistics.entropy,
-                      tells_hidden(trainer) ? " hidden" : "");
+  if (!predicts_next(trainer))
+    hark_training_say(trainer, "baseline: unigram %.3f nats per%s token", statistics.entropy, predicts_masked(trainer) ? " masked" : "");
   else
-    hark_training_say(trainer, "the validation text's frequencies alone reach a loss of %.3f, those of pairs %.3f", statistics.entropy,
-                      statistics.pair_entropy);
+    hark_training_say(trainer, "baselines: unigram %.3f, bigram %.3f nats per token", statistics.entropy, statistics.pair_entropy);
   return HARK_OK;
 }
 
@@ -155,7 +153,7 @@ static void say_material(const training_run *trainer) {
     if (material->task.features > 0)
       hark_training_say(trainer,
                         "examples: %" PRId64 " of %" PRId64 " vectors to train on, the longest of %" PRId64 ", %" PRId64
-                        " to validate with; %d numbers a vector, %d to be told",
+                        " to validate with; %d numbers a vector, %d to predict",
                         training.examples, training.tokens, training.longest, validation.examples, (int)material->task.features,
                         (int)material->task.responses);
     else
@@ -465,7 +463,7 @@ hark_status hark_training_validate(training_run *trainer, validation_result *out
     HARK_TRY(hark_evaluate(trainer->context, trainer->engine, material->corpus, &task, &result));
   out->loss = result.loss;
   out->complete = result.complete;
-  if (!tells_next(trainer)) out->accuracy = result.targets > 0 ? (double)result.right / (double)result.targets : NAN;
+  if (!predicts_next(trainer)) out->accuracy = result.targets > 0 ? (double)result.right / (double)result.targets : NAN;
   return HARK_OK;
 }
 
@@ -474,7 +472,7 @@ static hark_status record_validation(training_run *trainer, const validation_res
   const double operations = operations_so_far(trainer);
   if (operations > 0) hark_jsonl_number(&trainer->metrics, "operations", operations);
   hark_jsonl_number(&trainer->metrics, "val/loss", result->loss);
-  if (trainer->material.examples != NULL || !tells_next(trainer)) { /* only next tokens have the perplexity of a text */
+  if (trainer->material.examples != NULL || !predicts_next(trainer)) { /* only next tokens have the perplexity of a text */
     if (trainer->material.task.features == 0) hark_jsonl_number(&trainer->metrics, "val/accuracy", result->accuracy);
     return end_line(trainer);
   }

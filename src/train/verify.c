@@ -231,7 +231,7 @@ static hark_status verify_state(verification *v, const char *name) {
   if (state.step != hark_checkpoint_step(name))
     return hark_fail(v->context, HARK_BAD_FILE, "%s: its state is of step %" PRId64, name, state.step);
   if (state.updates > state.step || state.best_step > state.step || state.evaluated_step > state.step)
-    return hark_fail(v->context, HARK_BAD_FILE, "%s: its state names steps behind its own", name);
+    return hark_fail(v->context, HARK_BAD_FILE, "%s: its state names steps after its own", name);
   return verify_metrics_bytes(v, name, state.metrics_bytes);
 }
 

@@ -70,7 +70,7 @@ static void confusions_add_up(void **state) {
   assert_true(fabs(command_number(line, "majority") - 1.0 / 3) < 1e-12);
   assert_int_equal(json_array_size(json_object_get(line, "classes")), 3);
   json_decref(line);
-  expect("eval run --threads 1", HARK_EXIT_DONE, "told:", "");
+  expect("eval run --threads 1", HARK_EXIT_DONE, "predicted:", "");
 }
 
 /* The run's own validation examples: the last line of metrics, to the bit. */
@@ -145,7 +145,7 @@ static void many_classes(void **state) {
     int classes;
     bool table;
     const char *told;
-  } cases[] = {{30, true, "in --json alone"}, {1025, false, "no table of so many classes"}};
+  } cases[] = {{30, true, "in --json alone"}, {1025, false, "confusion matrix: not made for this number of classes"}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     char words[512];
     (void)snprintf(words, sizeof words,
@@ -180,7 +180,7 @@ static void one_line_says_what_is_wrong(void **state) {
       {"eval run --data words.tsv --format sequences --classes 0", HARK_EXIT_BAD_INPUT, "vocabulary.json"},
       {"eval run --data missing.tsv", HARK_EXIT_BAD_INPUT, "missing.tsv"},
       {"generate run -p abc", HARK_EXIT_USAGE, "labelled examples"},
-      {"train --architecture encoder --data texts.tsv --out nothing", HARK_EXIT_USAGE, "an encoder tells classes of examples"},
+      {"train --architecture encoder --data texts.tsv --out nothing", HARK_EXIT_USAGE, "an encoder predicts classes of examples"},
       {"train --format text --tokens 5000 --data texts.tsv --out nothing", HARK_EXIT_USAGE, "examples differ in length"},
       {"train --test texts.tsv --data texts.tsv --out nothing", HARK_EXIT_USAGE,
        "--test: has no effect here, it needs --format other than corpus (which is corpus)"},
@@ -286,7 +286,7 @@ static void hidden_tokens_come_first(void **state) {
   assert_null(json_object_get(line, "perplexity")); /* hidden tokens are no text */
   assert_null(json_object_get(line, "bits_per_byte"));
   json_decref(line);
-  expect("eval masked --threads 1", HARK_EXIT_DONE, "nats a hidden token, accuracy", "");
+  expect("eval masked --threads 1", HARK_EXIT_DONE, "nats a masked token, accuracy", "");
   the_end_of_a_text_sees_no_padding();
   expect(
       "train --init-from masked --architecture encoder --format text --classes 2 --data two.tsv --out tuned --steps 2 --batch 4 "
@@ -372,7 +372,7 @@ static void compressed_chunks_go_on(void **state) {
   }
   assert_int_equal(lines, 10);
   expect("train --out steps --resume --steps 12", HARK_EXIT_DONE, "step 12 of 12", "");
-  expect("eval steps --threads 1", HARK_EXIT_DONE, "told:", "");
+  expect("eval steps --threads 1", HARK_EXIT_DONE, "predicted:", "");
   expect("eval steps --threads 1", HARK_EXIT_DONE, "chunks a sequence", "");
   expect("eval steps --threads 1 --json", HARK_EXIT_DONE, "\"ahca\": {\"chunks\": ", "");
   json_t *line = command_json(&output);
@@ -468,7 +468,7 @@ static void options_of_chunks_that_say_nothing_are_refused(void **state) {
       {"--chunk delimiter --model.ahca.more_delimiters x", "expected numbers of tokens"},
       {"--architecture encoder --chunk-size 5", "it needs --architecture ahca (which is encoder)"},
       {"--model.ahca.head labels --model.ahca.output selected", "expected chunks"},
-      {"--model.ahca.head labels", "tells tokens, and the data have classes"},
+      {"--model.ahca.head labels", "predicts tokens, and the data have classes"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     char words[1024];

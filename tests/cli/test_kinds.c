@@ -318,10 +318,10 @@ static void what_makes_no_run_is_refused(void **state) {
   static const struct {
     const char *words, *refusal;
   } cases[] = {
-      {SMALL LABELS, "decoder tells tokens, and the data have classes"},
-      {SMALL "--context 16 --architecture encoder " FOLDER("recall"), "an encoder tells classes apart"},
+      {SMALL LABELS, "decoder predicts tokens, and the data have classes"},
+      {SMALL "--context 16 --architecture encoder " FOLDER("recall"), "an encoder predicts classes"},
       {CHUNKS PAIRS, "ahca reads one sequence an example"},
-      {SMALL TEXT "--architecture encoder ", "an encoder tells classes of examples"},
+      {SMALL TEXT "--architecture encoder ", "an encoder predicts classes of examples"},
       {SMALL TEXT "--architecture latent ", "latent reads real vectors"},
       {RUN "--context 8 " TEXT "--architecture finite ", "finite reads real vectors"},
       {CHUNKS TEXT, "ahca cannot continue a text"},

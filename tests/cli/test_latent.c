@@ -52,7 +52,7 @@ static double number_of(const char *words, const char *key) {
 
 static void data_info_tells_numbers(void **state) {
   (void)state;
-  expect("data info latent", HARK_EXIT_DONE, "4 numbers a token, 1 to be told", "");
+  expect("data info latent", HARK_EXIT_DONE, "4 numbers a token, 1 to predict", "");
   assert_int_equal(number_of("data info regression --json", "features"), 3);
 }
 
@@ -154,7 +154,7 @@ static void one_line_says_what_is_wrong(void **state) {
       {"train --out no --model.ahca.head classes " AHCA, HARK_EXIT_USAGE, "expected model.ahca.head data or regression"},
       {"train --out no --chunk delimiter " AHCA, HARK_EXIT_USAGE, "real vectors have no delimiters"},
       {"train --out no --architecture ahca --model.ahca.head regression --format text --data lines.tsv", HARK_EXIT_USAGE,
-       "model.ahca.head regression tells numbers"},
+       "model.ahca.head regression predicts numbers"},
       {"generate run -p abc", HARK_EXIT_USAGE, "labelled examples"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) expect(cases[i].words, cases[i].code, "", cases[i].message);

@@ -241,7 +241,8 @@ static void a_learner_that_fails(void **state) {
   assert_failure(context, try_learn(context, &settings, "a b", 3, &tokenizer), HARK_BAD_CONFIGURATION,
                  "a vocabulary of 271 tokens, 10 of them pieces: refusing: too few words");
   settings.learner = &wrong;
-  assert_failure(context, try_learn(context, &settings, "a b", 3, &tokenizer), HARK_INTERNAL_ERROR, "piece 0 has a space behind its front");
+  assert_failure(context, try_learn(context, &settings, "a b", 3, &tokenizer), HARK_INTERNAL_ERROR,
+                 "piece 0 has a space after its first character");
   settings.learner = NULL;
   assert_failure(context, try_learn(context, &settings, "a b", 3, &tokenizer), HARK_UNSUPPORTED, "HARK_WITH_SENTENCEPIECE");
   settings.learner = &test_learner;
@@ -276,7 +277,7 @@ static void vocabularies_are_read_strictly(void **state) {
       {HEAD "\"model\":\"bpe\",\"byte_fallback\":false,\"pieces\":[[\"a\",0.1]]}", "no number of 32 bits"},
       {HEAD "\"model\":\"bpe\",\"byte_fallback\":false,\"pieces\":[[\"a\",2e9]]}", "beyond 1e9"},
       {HEAD "\"model\":\"bpe\",\"byte_fallback\":false,\"pieces\":[[\"\",-1]]}", "is empty"},
-      {HEAD "\"model\":\"bpe\",\"byte_fallback\":false,\"pieces\":[[\"a b\",-1]]}", "a space behind its front"},
+      {HEAD "\"model\":\"bpe\",\"byte_fallback\":false,\"pieces\":[[\"a b\",-1]]}", "a space after its first character"},
       {HEAD "\"model\":\"bpe\",\"byte_fallback\":false,\"pieces\":[[\"a\\n\",-1]]}", "a control character in it"},
       {HEAD "\"model\":\"bpe\",\"byte_fallback\":false,\"pieces\":[[\"a\",-1],[\"a\",-2]]}", "piece 1 is there twice"},
       {HEAD "\"model\":\"bpe\",\"byte_fallback\":false,\"pieces\":[[\"a\",-1]],\"symbols\":[]}", "do not belong"},

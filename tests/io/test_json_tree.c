@@ -57,7 +57,7 @@ static void faults_have_a_place(void **state) {
                {"{\"a\" 1}", "column 6: expected ':'"},
                {"{1: 1}", "column 2: expected a text in quotes"},
                {"[01]", "column 2: expected a value"},
-               {"[1.]", "column 4: expected digits behind the point"},
+               {"[1.]", "column 4: expected digits after the point"},
                {"[1e+]", "column 5: expected digits in the exponent"},
                {"[9223372036854775808]", "column 2: too big integer"},
                {"[1e999]", "column 2: a number beyond"},

@@ -111,7 +111,7 @@ static void what_cannot_be_is_refused_by_name(void **state) {
   refused(beyond, "model.ahca.delimiter is 9, expected a token, 0 to 8");
   refused(also_beyond, "model.ahca.more_delimiters is 9, expected a token, 0 to 8");
   refused(tokens_of_selected, "model.ahca.output selected");
-  refused(labels_of_classes, "model.ahca.head labels tells tokens");
+  refused(labels_of_classes, "model.ahca.head labels predicts tokens");
   refused(without_positions, "model.positions learned");
   refused(too_deep, "model.ahca.primary_depth");
 }

@@ -632,7 +632,7 @@ static void damaged_vocabularies_are_refused(void **state) {
   static const struct {
     const char *vocabulary, *words;
   } cases[] = {{"{\"format\": \"text\", \"format_version\": 1, \"classes\": [\"a\", \"b\"], \"size\": 261, \"symbols\": \"bytes\"}",
-                "tells 3 classes apart, its vocabulary names 2"},
+                "predicts 3 classes, its vocabulary names 2"},
                {EXAMPLES("sequences", "8", "[\"b\", \"a\", \"ab\", \"_\"]"), "\"size\" is not"},
                {EXAMPLES("sequences", "7", "[\"b\", \"b\"]"), "\"symbols\" is not"},
                {EXAMPLES("sequences", "7", "[\"b\", 3]"), "\"symbols\" is not"},

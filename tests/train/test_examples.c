@@ -299,8 +299,8 @@ static void data_that_do_not_fit_are_refused(void **state) {
       {{"--format=text", "--architecture=encoder", "--context=3"},
        "texts.tsv",
        "more tokens than model.context, 3: the first is number 1 with 9"},
-      {{"--format=text", "--context=9"}, "texts.tsv", "model.architecture decoder tells tokens, and the data have classes"},
-      {{"--format=sequences", "--architecture=encoder", "--context=9"}, "recall.tsv", "an encoder tells classes apart: there are 0"},
+      {{"--format=text", "--context=9"}, "texts.tsv", "model.architecture decoder predicts tokens, and the data have classes"},
+      {{"--format=sequences", "--architecture=encoder", "--context=9"}, "recall.tsv", "an encoder predicts classes: there are 0"},
       {{"--format=text", "--architecture=encoder"}, "missing.tsv", "missing.tsv"},
   };
   training_place p;
