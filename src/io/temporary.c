@@ -144,12 +144,12 @@ static bool read_mark(const char *text, int64_t *process, bool *numbered) {
   return hark_number_read_whole(text, digits, process) && *process >= 1 && *process <= INT32_MAX;
 }
 
-/* Whether nobody has the folder locked; of an earlier hark's, which had no locks, that its process does not run besides. */
-static bool is_unlocked(const char *path) {
-  int folder = hark_open_again(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0);
-  if (folder < 0) return false;
-  const bool locked = flock(folder, LOCK_EX | LOCK_NB) == 0;
-  hark_file_close(&folder);
+/* Whether nobody has it locked, on this machine or, where the disk is shared, on another one, whose processes have numbers of their own. */
+static bool is_unlocked(const char *path, bool is_folder) {
+  int descriptor = hark_open_again(path, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | (is_folder ? O_DIRECTORY : 0), 0);
+  if (descriptor < 0) return false;
+  const bool locked = flock(descriptor, LOCK_EX | LOCK_NB) == 0;
+  hark_file_close(&descriptor);
   return locked;
 }
 
@@ -163,8 +163,8 @@ bool hark_temporary_is_abandoned(const char *path, bool *folder) {
   if (lstat(path, &information) != 0) return false;
   *folder = S_ISDIR(information.st_mode);
   const bool runs = kill((pid_t)process, 0) == 0 || errno != ESRCH;
-  if (*folder) return (numbered || !runs) && is_unlocked(path);
-  return numbered && !runs;
+  /* Folders of an earlier hark have no number and no lock. */
+  return (*folder ? numbered || !runs : numbered && !runs) && is_unlocked(path, *folder);
 }
 
 hark_status hark_path_clean(hark_context *context, const char *path) {

@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -37,12 +38,24 @@ static hark_status take_over(hark_context *context, const hark_writer *writer, c
   return HARK_OK;
 }
 
+/* Locks a new file, as long as it is written, against those who clean up on other machines that share the disk. False when one of them has taken it
+ * for an abandoned one before it had the lock. */
+static bool lock_new(int descriptor) {
+  struct stat information;
+  (void)flock(descriptor, LOCK_EX | LOCK_NB); /* a file system without locks: nobody removes what cannot be locked */
+  return fstat(descriptor, &information) != 0 || information.st_nlink > 0;
+}
+
 /* `old` is NULL where nothing is replaced. */
 static hark_status open_temporary(hark_context *context, hark_writer *writer, const struct stat *old) {
   for (int number = 0; number < HARK_TEMPORARY_TRIES; number++) {
     HARK_TRY(hark_temporary_name(context, writer->target, number, writer->temporary));
     const mode_t mode = old != NULL ? old->st_mode & PERMISSIONS : 0666; /* never more than the old file's, at no time */
     writer->descriptor = hark_open_again(writer->temporary, O_WRONLY | O_CREAT | O_EXCL, mode);
+    if (writer->descriptor >= 0 && !lock_new(writer->descriptor)) {
+      hark_file_close(&writer->descriptor);
+      continue;
+    }
     if (writer->descriptor >= 0) {
       writer->note = hark_temporary_note(context, writer->temporary);
       writer->open = true;

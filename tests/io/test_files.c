@@ -273,6 +273,22 @@ static void what_a_killed_process_left_is_removed(void **state) {
   hark_temporary_folder_end(&ours);
 }
 
+/* A process that does not run here may run on another machine that shares the disk: what it writes is locked. */
+static void files_of_other_machines_are_kept_while_they_are_written(void **state) {
+  (void)state;
+  char elsewhere[HARK_PATH_BYTES];
+  hark_writer writer = {0};
+  assert_fine(context, hark_writer_open(context, &writer, test_path(folder, "file")));
+  assert_fine(context, hark_path_join(context, folder, ".file.tmp-999999999-0", elsewhere));
+  assert_int_equal(rename(writer.temporary, elsewhere), 0);
+  assert_fine(context, hark_path_clean(context, test_path(folder, "file")));
+  assert_fine(context, hark_folder_clean(context, folder));
+  assert_int_equal(hark_path_kind_of(elsewhere), HARK_PATH_FILE);
+  hark_writer_discard(&writer);
+  assert_fine(context, hark_path_clean(context, test_path(folder, "file")));
+  assert_int_equal(hark_path_kind_of(elsewhere), HARK_PATH_NONE);
+}
+
 static void what_cannot_be_is_told(void **state) {
   (void)state;
   hark_text text = hark_text_empty(context);
@@ -462,6 +478,7 @@ int main(void) {
       TEST(files_are_no_standard_streams),
       TEST(an_interrupted_process_leaves_nothing),
       TEST(what_a_killed_process_left_is_removed),
+      TEST(files_of_other_machines_are_kept_while_they_are_written),
       TEST(what_cannot_be_is_told),
       TEST(parts_are_read_at_offsets),
       TEST(checksums_are_sha256),
