@@ -11,7 +11,7 @@ typedef struct export_values {
 } export_values;
 
 static const hark_option options[] = {
-    {"output", "output", HARK_OPTION_STRING, offsetof(export_values, output), "model.safetensors", NULL, NULL, "FILE", "file to write",
+    {"output", "output o", HARK_OPTION_STRING, offsetof(export_values, output), "model.safetensors", NULL, NULL, "FILE", "file to write",
      NULL},
     {"checkpoint", "checkpoint", HARK_OPTION_STRING, offsetof(export_values, checkpoint), "", NULL, NULL, "NAME",
      "best (default), last, or step-N", NULL},
