@@ -21,9 +21,17 @@
 
 static const char mark[] = ".tmp-";
 
+/* Bytes of a name that its temporary file's name has: all, unless the system could not take a name that is longer by the mark. */
+#define KEPT_BYTES (255 - 40)
+static int kept_bytes(const char *name) {
+  const size_t length = strlen(name);
+  return length < KEPT_BYTES ? (int)length : KEPT_BYTES;
+}
+
 hark_status hark_temporary_name(hark_context *context, const char *path, int number, char out[HARK_PATH_BYTES]) {
   const char *const name = hark_path_name(path);
-  const int used = snprintf(out, HARK_PATH_BYTES, "%.*s.%s%s%ld-%d", (int)(name - path), path, name, mark, (long)getpid(), number);
+  const int used =
+      snprintf(out, HARK_PATH_BYTES, "%.*s.%.*s%s%ld-%d", (int)(name - path), path, kept_bytes(name), name, mark, (long)getpid(), number);
   if (used >= 0 && used < HARK_PATH_BYTES) return HARK_OK;
   return hark_fail(context, HARK_TOO_LARGE, "%.64s...: path of %zu bytes", path, strlen(path));
 }
@@ -174,7 +182,7 @@ hark_status hark_path_clean(hark_context *context, const char *path) {
   hark_names names;
   HARK_TRY(hark_path_follow(context, path, target, &descriptor));
   const char *const name = hark_path_name(target);
-  const int used = snprintf(prefix, sizeof prefix, ".%s%s", name, mark);
+  const int used = snprintf(prefix, sizeof prefix, ".%.*s%s", kept_bytes(name), name, mark);
   if (descriptor >= 0 || name[0] == '\0' || used < 0 || (size_t)used >= sizeof prefix) return HARK_OK;
   memcpy(folder, target, (size_t)(name - target));
   folder[name - target] = '\0';

@@ -59,6 +59,24 @@ static void writes_replace_whole_files(void **state) {
   assert_int_equal(names_in(folder), 1);
 }
 
+/* Every name that the system takes, also one that leaves no room for a mark after it; what is left of it is found again. */
+static void the_longest_names_are_written(void **state) {
+  (void)state;
+  char name[256], left[256], path[HARK_PATH_BYTES];
+  for (int length = 210; length < 256; length++) {
+    memset(name, 'n', (size_t)length);
+    name[length] = 0;
+    assert_fine(context, hark_path_join(context, folder, name, path));
+    assert_fine(context, hark_file_write(context, path, "new", 3));
+    expect_contents(path, "new");
+    (void)snprintf(left, sizeof left, ".%.215s.tmp-999999999-0", name);
+    (void)test_file_write_text(folder, left, "abandoned");
+    assert_fine(context, hark_path_clean(context, path));
+    assert_int_equal(names_in(folder), 1);
+    assert_fine(context, hark_file_remove(context, path));
+  }
+}
+
 static void a_discarded_write_leaves_the_old_file(void **state) {
   (void)state;
   hark_writer writer = {0};
@@ -469,6 +487,7 @@ static void renames_and_space(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       TEST(writes_replace_whole_files),
+      TEST(the_longest_names_are_written),
       TEST(a_discarded_write_leaves_the_old_file),
       TEST(a_full_disk_keeps_the_old_file),
       TEST(a_link_stays_and_what_it_names_is_written),
