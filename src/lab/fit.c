@@ -58,13 +58,14 @@ double hark_lab_power(int64_t count, const double *x, const double *y, const dou
     unit += log(x[i]) / (double)count;
   }
   unit = exp(unit);
-  for (double s = -most; s <= most; s += step) {
-    const double now = taken_off(count, x, y, error, unit, s);
+  for (int i = 0; i <= (int)(2 * most / step); i++) {
+    const double s = -most + i * step, now = taken_off(count, x, y, error, unit, s);
     if (now <= taken) continue;
     taken = now;
     best = s;
   }
-  for (double width = taken > 0 ? step : 0; width > 1e-9; width /= 2) /* narrower and narrower about the best one */
+  double width = step;
+  for (int halving = 0; taken > 0 && halving < 24; halving++, width /= 2) /* narrower and narrower about the best one, down to 1e-9 */
     for (int side = -1; side <= 1; side += 2) {
       const double s = hark_larger(-most, hark_smaller(best + side * width, most)), now = taken_off(count, x, y, error, unit, s);
       if (now <= taken) continue;

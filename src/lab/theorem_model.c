@@ -302,7 +302,7 @@ static uint64_t seed_of(const hark_lab *lab, int draw, int which) {
   const hark_random_stream stream = hark_lab_stream(lab, SEED_STREAM);
   uint32_t words[4];
   hark_random_words(&stream, (uint64_t)draw, words);
-  return (uint64_t)words[2 * which] << 32 | words[2 * which + 1];
+  return (uint64_t)words[which == 0 ? 0 : 2] << 32 | words[which == 0 ? 1 : 3];
 }
 
 static void keep_larger(double *largest, double value) { *largest = hark_lab_larger(*largest, value); }

@@ -39,7 +39,7 @@ int64_t hark_pace_warmup(int64_t warmup, int64_t steps) { return hark_min(warmup
 
 static hark_status measure_steps(const hark_pace_task *task, double limit, hark_pace *pace) {
   const double begun = task->clock(task->user);
-  double second = begun, now = begun; /* when the second one began */
+  double second = begun, now; /* when the second one began */
   int steps = 0;
   do {
     HARK_TRY(task->step(task->user, steps));
