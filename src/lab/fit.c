@@ -64,9 +64,9 @@ double hark_lab_power(int64_t count, const double *x, const double *y, const dou
     taken = now;
     best = s;
   }
-  double width = step;
-  for (int halving = 0; taken > 0 && halving < 24; halving++, width /= 2) /* narrower and narrower about the best one, down to 1e-9 */
+  for (int halving = 0; taken > 0 && halving < 24; halving++) /* narrower and narrower about the best one, down to 1e-9 */
     for (int side = -1; side <= 1; side += 2) {
+      const double width = ldexp(step, -halving);
       const double s = hark_larger(-most, hark_smaller(best + side * width, most)), now = taken_off(count, x, y, error, unit, s);
       if (now <= taken) continue;
       taken = now;
