@@ -20,7 +20,7 @@ fail() {
 } >"$work/CMakeLists.txt"
 grep -q '^add_subdirectory(hark)' "$work/CMakeLists.txt" || fail "docs/embedding.md prints no add_subdirectory(hark)"
 ln -s "$PWD" "$work/hark"
-cp examples/01_attention.c "$work/program.c"
+sh scripts/readme-code.sh "$work/program.c" # which needs nothing besides
 cmake -S "$work" -B "$work/build" >"$work/log" 2>&1 || fail "the configuration failed"
 for line in 'training: OFF' 'tests: OFF'; do
   grep -q "$line" "$work/log" || fail "the configuration does not say '$line'"

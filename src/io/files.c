@@ -92,10 +92,10 @@ hark_status hark_file_read(hark_context *context, const char *path, size_t limit
   return status;
 }
 
-/* A small file that stands for one that was not fetched. */
-static hark_status refuse_pointer(hark_context *context, const char *path, int descriptor, size_t size) {
+hark_status hark_file_refuse_pointer(hark_context *context, const char *path, int descriptor, uint64_t size) {
   char front[HARK_FOREIGN_BYTES];
-  const size_t bytes = size < sizeof front ? size : sizeof front;
+  if (size > HARK_POINTER_BYTES) return HARK_OK;
+  const size_t bytes = size < sizeof front ? (size_t)size : sizeof front;
   HARK_TRY(hark_file_read_at(context, descriptor, path, front, bytes, 0));
   const char *const what = hark_foreign_pointer(front, bytes);
   return what == NULL ? HARK_OK : hark_fail(context, HARK_BAD_FILE, "%s: is %s", path, what);
@@ -113,8 +113,7 @@ hark_status hark_file_open(hark_context *context, const char *path, int *descrip
     status = hark_fail(context, HARK_IO_ERROR, "%s: %s, expected a regular file", path,
                        S_ISDIR(information.st_mode) ? "is a folder" : "is no regular file");
   }
-  if (status == HARK_OK && information.st_size <= HARK_POINTER_BYTES)
-    status = refuse_pointer(context, path, opened, (size_t)information.st_size);
+  if (status == HARK_OK) status = hark_file_refuse_pointer(context, path, opened, (uint64_t)information.st_size);
   if (status != HARK_OK) {
     hark_file_close(&opened);
     return status;

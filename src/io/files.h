@@ -54,6 +54,9 @@ HARK_MUST_CHECK hark_status hark_writer_append(hark_context *context, hark_write
 HARK_MUST_CHECK hark_status hark_writer_commit(hark_context *context, hark_writer *writer, hark_file_summary *summary);
 void hark_writer_discard(hark_writer *writer);
 
+/* A small file that is a pointer of git-LFS (io/foreign.h) in the place of the one that is meant: HARK_BAD_FILE. */
+HARK_MUST_CHECK hark_status hark_file_refuse_pointer(hark_context *context, const char *path, int descriptor, uint64_t size);
+
 /* Opens a regular file for reading at offsets; *size is its length now. The caller closes the descriptor. */
 HARK_MUST_CHECK hark_status hark_file_open(hark_context *context, const char *path, int *descriptor, uint64_t *size);
 /* Reads exactly `bytes` bytes from `offset`. HARK_BAD_FILE when the file ends before. */

@@ -49,7 +49,8 @@ hark_status hark_jsonl_open(hark_context *context, hark_jsonl *file, const char 
   if (status == HARK_OK && fstat(file->descriptor, &information) != 0) status = fail(context, file, "cannot be examined");
   if (status == HARK_OK) {
     const uint64_t size = (uint64_t)information.st_size;
-    status = whole_lines(context, file, size, &file->bytes);
+    status = hark_file_refuse_pointer(context, path, file->descriptor, size);
+    if (status == HARK_OK) status = whole_lines(context, file, size, &file->bytes);
     if (status == HARK_OK && file->bytes < size && hark_cut_again(file->descriptor, (off_t)file->bytes) != 0)
       status = fail(context, file, "cannot be cut");
   }

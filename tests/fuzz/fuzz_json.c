@@ -157,7 +157,8 @@ static void check_lines(hark_context *context, const char *bytes, size_t size) {
   const hark_status opened = hark_jsonl_open(context, &file, path);
   fuzz_check_refusal(context, opened, HARK_BAD_FILE, path);
   if (opened != HARK_OK) { /* a pointer in the file's place, to which nothing is appended */
-    FUZZ_CHECK(hark_foreign_pointer(bytes, size) != NULL && status != HARK_OK, "%s", hark_context_message(context));
+    FUZZ_CHECK(hark_foreign_pointer(bytes, size) != NULL && size <= HARK_POINTER_BYTES && status != HARK_OK, "%s",
+               hark_context_message(context));
     return;
   }
   FUZZ_CHECK(file.bytes == whole, "%llu bytes of %zu are kept", (unsigned long long)file.bytes, whole);

@@ -166,6 +166,16 @@ static void a_full_device_is_told(void **state) {
   hark_text_free(&file.line);
 }
 
+/* What git-LFS left in the place of the file is no torn line to be cut. */
+static void a_pointer_is_kept(void **state) {
+  (void)state;
+  static const char pointer[] = "version https://git-lfs.github.com/spec/v1\noid sha256:1\nsize 123";
+  hark_jsonl file = {0};
+  const char *const path = test_file_write_text(folder, "metrics.jsonl", pointer);
+  assert_failure(context, hark_jsonl_open(context, &file, path), HARK_BAD_FILE, "is a git-LFS pointer");
+  expect_file(path, pointer);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
 /* Escapes, zero bytes, and bytes that are not UTF-8: a sequence cut short by the end of the text is not read beyond it. */
 static void strings_are_escaped(void **state) {
@@ -187,9 +197,9 @@ static void strings_are_escaped(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      TEST(lines_are_objects),           TEST(numbers_read_back_exactly), TEST(torn_lines_are_left_out_and_cut_off),
-      TEST(files_are_cut_back_to_lines), TEST(malformed_lines_are_named), TEST(a_full_device_is_told),
-      TEST(strings_are_escaped)};
+  const struct CMUnitTest tests[] = {TEST(a_pointer_is_kept),           TEST(lines_are_objects),
+                                     TEST(numbers_read_back_exactly),   TEST(torn_lines_are_left_out_and_cut_off),
+                                     TEST(files_are_cut_back_to_lines), TEST(malformed_lines_are_named),
+                                     TEST(a_full_device_is_told),       TEST(strings_are_escaped)};
   return cmocka_run_group_tests_name("jsonl", tests, NULL, NULL);
 }
