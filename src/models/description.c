@@ -135,9 +135,9 @@ static hark_status read_number(const description_reader *r, const hark_model_opt
   char is[HARK_NUMBER_BYTES];
   if (!whole && (must_be_whole || node->kind != HARK_JSON_REAL))
     return hark_fail(r->context, HARK_BAD_FILE, "%s: %s is no %s", r->name, row->option.name, must_be_whole ? "whole number" : "number");
-  const hark_option_value value = must_be_whole ? (hark_option_value){.whole = node->integer}
-                                                : (hark_option_value){.number = whole ? (double)node->integer : node->real};
   const double number = whole ? (double)node->integer : node->real;
+  hark_option_value value = {.number = number};
+  if (must_be_whole) value = (hark_option_value){.whole = node->integer};
   const bool unsaid = row->stored == HARK_STORED_GROUP && number == 0;
   if (!unsaid && !hark_option_in_range(&row->option, number)) return refuse(r, row, hark_number_print(number, is));
   if (row->stored == HARK_STORED_SETTLED && number == 0)
