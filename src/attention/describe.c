@@ -67,8 +67,9 @@ static hark_status check_extents(hark_context *context, hark_attention_desc *des
 static hark_status check_sigma(hark_context *context, const hark_attention_desc *desc) {
   const hark_range range = hark_range_of_sigma(desc->type);
   if (hark_is_within(range, desc->sigma)) return HARK_OK;
-  return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: sigma is %g, expected %.2g to %.2g, the range of squared distances in %s",
-                   desc->sigma, range.least, range.most, hark_type_name(desc->type));
+  const hark_range ends = hark_range_printed(range);
+  return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: sigma is %g, expected %.3g to %.3g, the range of squared distances in %s",
+                   desc->sigma, ends.least, ends.most, hark_type_name(desc->type));
 }
 
 static hark_status check_kernel(hark_context *context, hark_attention_desc *desc) {

@@ -116,16 +116,17 @@ static hark_status fail(hark_context *context, hark_type storage, int64_t item, 
   const int64_t row = record->row;
   const char *type = hark_type_name(storage);
   const double limit = hark_ridge_exponent_limit(storage);
+  const hark_range of_numbers = hark_range_printed(hark_range_of(storage)), of_sigma = hark_range_printed(hark_range_of_sigma(storage));
   switch (record->kind) {
     case HARK_RIDGE_FINE: return HARK_OK;
     case HARK_RIDGE_BAD_RIDGE:
       return hark_fail(context, HARK_INVALID_ARGUMENT,
-                       "attention: ridge of head %" PRId64 " is %g, expected a finite number above 0, in %s %.2g to %.2g", head,
-                       record->value, type, hark_range_of(storage).least, hark_range_of(storage).most);
+                       "attention: ridge of head %" PRId64 " is %g, expected a finite number above 0, in %s %.3g to %.3g", head,
+                       record->value, type, of_numbers.least, of_numbers.most);
     case HARK_RIDGE_BAD_SIGMA:
       return hark_fail(context, HARK_INVALID_ARGUMENT,
-                       "attention: sigma of head %" PRId64 " is %g, expected a finite number above 0, in %s %.2g to %.2g", head,
-                       record->value, type, hark_range_of_sigma(storage).least, hark_range_of_sigma(storage).most);
+                       "attention: sigma of head %" PRId64 " is %g, expected a finite number above 0, in %s %.3g to %.3g", head,
+                       record->value, type, of_sigma.least, of_sigma.most);
     case HARK_RIDGE_BAD_TABLE:
       return hark_fail(context, HARK_NOT_FINITE,
                        "attention: log_kernel of head %" PRId64 " is %g at distance %" PRId64 ", expected at most %g", head, record->value,

@@ -14,8 +14,17 @@ hark_range hark_range_of_sigma(hark_type type) {
   return type == HARK_F64 ? (hark_range){0x1p-484, 0x1p511} : (hark_range){0x1p-51, 0x1p63};
 }
 
+/* The number of three digits next to the value, above it or below it. */
+static double three_digits(double value, bool above) {
+  const double unit = pow(10, floor(log10(value)) - 2), count = value / unit;
+  return unit * (above ? ceil(count) : floor(count));
+}
+
+hark_range hark_range_printed(hark_range range) { return (hark_range){three_digits(range.least, true), three_digits(range.most, false)}; }
+
 hark_status hark_check_range(hark_context *context, const char *who, const char *name, double value, hark_type type, hark_range range) {
   if (value == 0 || hark_is_within(range, fabs(value))) return HARK_OK;
-  return hark_fail(context, HARK_INVALID_ARGUMENT, "%s: %s is %g, expected 0 or a magnitude of %.2g to %.2g, the range of %s", who, name,
-                   value, range.least, range.most, hark_type_name(type));
+  const hark_range ends = hark_range_printed(range);
+  return hark_fail(context, HARK_INVALID_ARGUMENT, "%s: %s is %g, expected 0 or a magnitude of %.3g to %.3g, the range of %s", who, name,
+                   value, ends.least, ends.most, hark_type_name(type));
 }
