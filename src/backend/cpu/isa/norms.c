@@ -9,6 +9,9 @@
  * the blocks are added in order in f64.
  * Ba, Kiros, Hinton, arXiv 1607.06450; Zhang, Sennrich, arXiv 1910.07467.
  */
+#include <float.h>
+#include <math.h>
+
 #include "backend/cpu/isa/elements.h"
 
 #define PARTIALS 64 /* blocks of rows; the records ask for so many vectors of D doubles, which hold two of D floats each */
@@ -70,6 +73,30 @@ static void correct_far(const float *x, int64_t width, float epsilon, float *mea
   *inverse = 1 / sqrtf(far_variance(x, width, *mean, *rest) + epsilon);
 }
 
+/* A row as its elements are normalised: xhat = (by x - mean - rest) inverse. */
+typedef struct row_scale {
+  float by, mean, rest, inverse;
+} row_scale;
+
+HARK_SIMD vf normalised(vf x, const row_scale *scale) {
+  return (vf_set(scale->by) * x - vf_set(scale->mean) - vf_set(scale->rest)) * vf_set(scale->inverse);
+}
+
+/* Whether sums or squares of a row may be beyond f32; also of a row that is not finite. */
+static bool is_huge(float mean, float inverse) { return !(fabsf(mean) <= 0x1p60f) || !(inverse >= 0x1p-58f); }
+
+/* What normalises such a row: it is made smaller first. *mean and *inverse are those of the row as it is, in float64. */
+static row_scale huge_scale(const norm *n, const float *x, int64_t width, float epsilon, double *mean, double *inverse) {
+  const double by = 0x1p-80;
+  double sum = 0.0, squares = 0.0;
+  for (int64_t d = 0; d < width; d++) sum += (double)x[d];
+  *mean = n->centred ? sum / (double)width : 0.0;
+  for (int64_t d = 0; d < width; d++) squares += ((double)x[d] - *mean) * ((double)x[d] - *mean);
+  *inverse = 1.0 / sqrt(squares / (double)width + (double)epsilon);
+  const float rounded = (float)(by * *mean);
+  return (row_scale){(float)by, rounded, (float)(by * *mean - (double)rounded), (float)hark_smaller(*inverse / by, (double)FLT_MAX)};
+}
+
 HARK_SIMD void forward_row(const norm *n, const hark_call *call, int64_t row, int64_t width) {
   const float *x = (const float *)call->inputs[INPUT_X].data + row * width, *gain = input(call, INPUT_GAIN);
   const float *bias = n->centred ? input(call, INPUT_BIAS) : NULL;
@@ -78,11 +105,18 @@ HARK_SIMD void forward_row(const norm *n, const hark_call *call, int64_t row, in
   float mean = n->centred ? row_sum(x, width, 0, 1) / (float)width : 0, rest = 0;
   float inverse = 1 / sqrtf(row_sum(x, width, mean, 2) / (float)width + epsilon);
   if (is_far(n, mean, inverse)) correct_far(x, width, epsilon, &mean, &rest, &inverse);
+  row_scale scale = {1.0f, mean, rest, inverse};
+  if (is_huge(mean, inverse)) {
+    double exact_mean, exact_inverse;
+    scale = huge_scale(n, x, width, epsilon, &exact_mean, &exact_inverse);
+    mean = (float)exact_mean;
+    inverse = (float)exact_inverse;
+  }
   if (n->centred) ((float *)call->saved[0].data)[row] = mean;
   ((float *)call->saved[n->saved_inverse].data)[row] = inverse;
   for (int64_t d = 0; d < width; d += HARK_LANES) {
     const int count = (int)hark_min(HARK_LANES, width - d);
-    const vf normal = (load_lanes(x + d, count) - vf_set(mean) - vf_set(rest)) * vf_set(inverse);
+    const vf normal = normalised(load_lanes(x + d, count), &scale);
     const vf shift = bias != NULL ? load_lanes(bias + d, count) : vf_zero();
     store_lanes(y + d, vf_fma(load_lanes(gain + d, count), normal, shift), count);
   }
@@ -114,12 +148,18 @@ HARK_SIMD void backward_row(const norm *n, const hark_call *call, int64_t row, i
   const float *dy = (const float *)call->output_gradients[0].data + row * width;
   const float saved = n->centred ? ((const float *)call->saved[0].data)[row] : 0;
   const float inverse = ((const float *)call->saved[n->saved_inverse].data)[row];
-  const vf mean = vf_set(saved), rest = vf_set(is_far(n, saved, inverse) ? rest_of_mean(x, width, saved) : 0);
+  row_scale scale = {1.0f, saved, 0.0f, inverse};
+  if (is_huge(saved, inverse)) {
+    double exact_mean, exact_inverse;
+    scale = huge_scale(n, x, width, (float)((const hark_norm_attributes *)call->attributes)->epsilon, &exact_mean, &exact_inverse);
+  } else if (is_far(n, saved, inverse)) {
+    scale.rest = rest_of_mean(x, width, saved);
+  }
   vf sum_g = vf_zero(), sum_gx = vf_zero();
   for (int64_t d = 0; d < width; d += HARK_LANES) {
     const int count = (int)hark_min(HARK_LANES, width - d);
     const vf gradient = load_lanes(dy + d, count), g = load_lanes(gain + d, count) * gradient;
-    const vf normal = (load_lanes(x + d, count) - mean - rest) * vf_set(inverse);
+    const vf normal = normalised(load_lanes(x + d, count), &scale);
     sum_gx = vf_fma(g, normal, sum_gx); /* lanes beyond the row are zero in g */
     if (n->centred) sum_g = sum_g + g;
     if (gain_sums != NULL) give_lanes(gain_sums + d, gradient * normal, true, count);
@@ -131,8 +171,7 @@ HARK_SIMD void backward_row(const norm *n, const hark_call *call, int64_t row, i
   const bool add = hark_cpu_adds(call, INPUT_X);
   for (int64_t d = 0; d < width; d += HARK_LANES) {
     const int count = (int)hark_min(HARK_LANES, width - d);
-    const vf g = load_lanes(gain + d, count) * load_lanes(dy + d, count),
-             normal = (load_lanes(x + d, count) - mean - rest) * vf_set(inverse);
+    const vf g = load_lanes(gain + d, count) * load_lanes(dy + d, count), normal = normalised(load_lanes(x + d, count), &scale);
     give_lanes(dx + d, vf_set(inverse) * (g - mean_g - normal * mean_gx), add, count);
   }
 }
