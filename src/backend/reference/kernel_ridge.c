@@ -73,14 +73,21 @@ double hark_reference_ridge_log_kernel(const ridge_head *h, int64_t distance) {
 /* Reads a row of d numbers and divides it by its length where asked for; false when one is not finite. */
 static bool read_row(const ridge_head *h, const hark_tensor *tensor, int64_t first, double *out) {
   const int64_t d = h->at.desc->head_dim;
-  double squares = 0;
+  double squares = 0, largest = 0;
   for (int64_t c = 0; c < d; c++) {
     out[c] = dense_get(tensor, first + c);
+    if (!isfinite(out[c])) return false;
+    squares += out[c] * out[c];
+    largest = fmax(largest, fabs(out[c]));
+  }
+  if (!h->at.desc->unit || squares == 0) return true;
+  const double by = isfinite(squares) ? 1 : largest; /* whose squares are in range */
+  squares = 0;
+  for (int64_t c = 0; c < d; c++) {
+    out[c] /= by;
     squares += out[c] * out[c];
   }
-  if (!isfinite(squares)) return false;
-  if (h->at.desc->unit && squares > 0)
-    for (int64_t c = 0; c < d; c++) out[c] /= sqrt(squares);
+  for (int64_t c = 0; c < d; c++) out[c] /= sqrt(squares);
   return true;
 }
 

@@ -202,8 +202,8 @@ static bool read_keys(ridge_tiles *h) {
     const int64_t at = h->sequence->key_row + i;
     double far;
     const double squares = read_row(h, ridge_row(&args->key, h->sequence, h->key_head, at), row, &h->key_places, i, &far);
-    if (!(squares <= FLT_MAX) || far < -FARTHEST) {
-      hark_ridge_trouble(h->record, h->system, squares <= FLT_MAX ? HARK_RIDGE_KEY_RANGE : HARK_RIDGE_BAD_KEY, at, far);
+    if (!isfinite(squares) || far < -FARTHEST) { /* in float64 squares of finite numbers are finite */
+      hark_ridge_trouble(h->record, h->system, isfinite(squares) ? HARK_RIDGE_KEY_RANGE : HARK_RIDGE_BAD_KEY, at, far);
       return false;
     }
     h->longest = fmax(h->longest, sqrt(squares));
@@ -278,8 +278,8 @@ bool HARK_ISA(hark_cpu_ridge_queries)(ridge_tiles *h, int64_t row, int count) {
     const int64_t at = h->sequence->query_row + row + r;
     double far;
     const double squares = read_row(h, ridge_row(&args->query, h->sequence, h->head, at), to, &h->query_places, r, &far);
-    if (!(squares <= FLT_MAX) || far < -FARTHEST) {
-      hark_ridge_trouble(h->record, h->system, squares <= FLT_MAX ? HARK_RIDGE_QUERY_RANGE : HARK_RIDGE_BAD_QUERY, at, far);
+    if (!isfinite(squares) || far < -FARTHEST) {
+      hark_ridge_trouble(h->record, h->system, isfinite(squares) ? HARK_RIDGE_QUERY_RANGE : HARK_RIDGE_BAD_QUERY, at, far);
       return false;
     }
     if (!query_in_range(h, row + r, to, sqrt(squares))) return false;
