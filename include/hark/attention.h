@@ -71,8 +71,8 @@ typedef struct hark_attention_desc {
   int64_t head_dim, value_dim;      /* exact */
   int64_t max_sequences;            /* segments or ragged sequences in a call; 0: batch, or batch * key_length with segments */
   bool causal;                      /* query at position p sees keys at positions <= p */
-  double scale;                     /* EXP; 0: 1 / sqrt(head_dim); f32: a magnitude of 1.2e-38 to 5e30 */
-  double sigma;                     /* RBF: > 0; f32: 4.4e-16 to 9.2e18 */
+  double scale;                     /* EXP; 0: 1 / sqrt(head_dim); f32: a magnitude of 1.18e-38 to 5.07e30 */
+  double sigma;                     /* RBF: > 0; f32: 4.45e-16 to 9.22e18 */
   int64_t window;                   /* WINDOW: positions to each side */
   double dropout;                   /* probability, [0, 1), on the normalised weights */
   bool has_bias;                    /* calls may carry attention_bias */

@@ -144,6 +144,7 @@ static void test_small_sigma(void **state) {
         attention_problem_make(cases[i], &p);
         p.sigma = sigmas[s];
         for (int64_t k = 0; k < p.array[ARRAY_VALUE].count; k++) p.array[ARRAY_VALUE].data[k] = 1;
+        for (int64_t k = 0; k < p.array[ARRAY_DOUT].count; k++) p.array[ARRAY_DOUT].data[k] = 1;
         if (attention_run_on(&attention_machines[m], &p, &r)) {
           for (int64_t k = 0; k < r.count[ARRAY_LSE]; k++)
             if (!isfinite(r.data[ARRAY_LSE][k]))
@@ -153,10 +154,51 @@ static void test_small_sigma(void **state) {
             if (!(fabs(r.data[ARRAY_OUT][k] - 1) < 1e-4))
               fail_msg("'%s' on %s, sigma %g: out[%d] is %g of values of one", cases[i], attention_machines[m].name, p.sigma, (int)k,
                        r.data[ARRAY_OUT][k]);
+          double weights = 0; /* of all rows, once for every feature */
+          for (int64_t k = 0; k < r.count[ARRAY_DVALUE]; k++) weights += r.data[ARRAY_DVALUE][k];
+          if (!(fabs(weights / (double)r.count[ARRAY_OUT] - 1) < 1e-4))
+            fail_msg("'%s' on %s, sigma %g: the backward's weights sum to %g of %d", cases[i], attention_machines[m].name, p.sigma, weights,
+                     (int)r.count[ARRAY_OUT]);
           attention_results_free(&r);
         }
         attention_problem_free(&p);
       }
+}
+
+/* What a message says is accepted: the ends of a range are rounded inwards. */
+static void check_printed(hark_context *context, const char *field, hark_attention_kernel kernel, hark_type type) {
+  hark_attention_desc desc = hark_attention_desc_default();
+  double *const value = strcmp(field, "sigma") == 0 ? &desc.sigma : &desc.scale;
+  desc.type = type;
+  desc.kernel = kernel;
+  desc.batch = desc.heads = desc.key_heads = 1;
+  desc.query_length = desc.key_length = desc.head_dim = 8;
+  *value = 1e-320;
+  assert_int_equal(hark_attention_supports(context, &desc), HARK_INVALID_ARGUMENT);
+  char message[256];
+  (void)snprintf(message, sizeof message, "%s", hark_context_message(context));
+  const char *at = strstr(message, "magnitude of ");
+  at = at != NULL ? at + strlen("magnitude of ") : strstr(message, "expected ") + strlen("expected ");
+  char *end;
+  const double least = strtod(at, &end), most = strtod(end + strlen(" to "), NULL), ends[] = {least, most};
+  for (int i = 0; i < 2; i++) {
+    *value = ends[i];
+    if (hark_attention_supports(context, &desc) != HARK_OK) fail_msg("'%s': %s", message, hark_context_message(context));
+    *value = i == 0 ? least * 0.99 : most * 1.01; /* three digits are all that is lost */
+    if (hark_attention_supports(context, &desc) != HARK_INVALID_ARGUMENT) fail_msg("'%s': %g is taken", message, *value);
+  }
+}
+
+static void test_printed_ranges(void **state) {
+  (void)state;
+  const hark_context_options options = {.struct_size = sizeof options, .backend = "cpu", .threads = 1};
+  hark_context *context;
+  assert_int_equal(hark_context_create(&options, &context), HARK_OK);
+  for (int type = 0; type < 2; type++) {
+    check_printed(context, "sigma", RBF, type == 0 ? HARK_F32 : HARK_F64);
+    check_printed(context, "scale", EXP, type == 0 ? HARK_F32 : HARK_F64);
+  }
+  hark_context_destroy(&context);
 }
 
 /* ---- CME ---- */
@@ -213,6 +255,14 @@ static void test_cme_sizes(void **state) {
     check_cme(&p);
     ridge_problem_free(&p);
   }
+  for (int causal = 0; causal < 2; causal++) { /* squares of rows are beyond f32, distances are not */
+    ridge_problem p;
+    ridge_problem_make(causal ? "cme:B1,H2,L40,D6,rbf,causal" : "cme:B1,H2,L40,D6,rbf", &p);
+    scale_rows(&p, 2e19);
+    p.sigma = 9e18;
+    check_cme(&p);
+    ridge_problem_free(&p);
+  }
 }
 
 /* Ridges and sigmas that calls carry: the head is named. */
@@ -246,8 +296,9 @@ static void test_cme_tensors(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_plans),     cmocka_unit_test(test_softmax),
-                                     cmocka_unit_test(test_rbf),       cmocka_unit_test(test_small_sigma),
-                                     cmocka_unit_test(test_cme_sizes), cmocka_unit_test(test_cme_tensors)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_plans),         cmocka_unit_test(test_softmax),
+                                     cmocka_unit_test(test_rbf),           cmocka_unit_test(test_small_sigma),
+                                     cmocka_unit_test(test_cme_sizes),     cmocka_unit_test(test_cme_tensors),
+                                     cmocka_unit_test(test_printed_ranges)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,7 +5,7 @@
  * This file: what is supported, how memory is laid out, and how the work is cut. dense_forward.c and dense_backward.c hold the tiles' loops,
  * dense_products.h the micro-kernels, dense_terms.c what adds to logits, dense_short.c sequences of few rows.
  *
- * Scratch: tiles before each sequence | one area a worker | parts of dquery | the terms' memory, one after another.
+ * Scratch: tiles before each sequence | one area a worker | backward: parts of dquery, exact rows | the terms' memory, one after another.
  */
 #include <math.h>
 #include <stdio.h>
@@ -40,7 +40,7 @@ static bool supports(const hark_context *context, const hark_attention_desc *des
 
 /* Where the parts of the scratch memory begin. */
 typedef struct scratch_layout {
-  size_t workers, partial, terms[HARK_DENSE_TERM_COUNT], bytes;
+  size_t workers, partial, exact, terms[HARK_DENSE_TERM_COUNT], bytes;
   size_t worker_bytes, partial_floats;
 } scratch_layout;
 
@@ -80,6 +80,11 @@ static hark_status lay_out(hark_context *context, const hark_attention_desc *des
   if (backward) {
     HARK_TRY(partial_floats(context, desc, &out->partial_floats));
     HARK_TRY(hark_size_multiply(context, out->partial_floats, sizeof(float), &part));
+    HARK_TRY(hark_size_add(context, bytes, hark_align_up(part), &bytes));
+    out->exact = bytes;
+    HARK_TRY(hark_size_multiply(context, (size_t)desc->query_length, (size_t)desc->batch, &part));
+    HARK_TRY(hark_size_multiply(context, part, (size_t)desc->heads, &part));
+    HARK_TRY(hark_size_multiply(context, part, sizeof(hark_dense_exact_row), &part));
     HARK_TRY(hark_size_add(context, bytes, hark_align_up(part), &bytes));
   }
   /* The terms reckon with at most a few dozen bytes for every row and head, or for every row, head and piece. */
@@ -156,6 +161,7 @@ static hark_status begin(hark_context *context, const hark_attention_call *run, 
     call->chunks = hark_min(pieces_of(pairs), most_key_tiles);
     const int64_t floats = call->tile_count * call->heads * call->head_dim * HARK_TILE_QUERIES;
     while (call->chunks > 1 && (size_t)(call->chunks * floats) > layout.partial_floats) call->chunks--;
+    call->exact_rows = (hark_dense_exact_row *)(void *)(scratch + layout.exact);
     if (call->chunks > 1) call->partial_dquery = (float *)(void *)(scratch + layout.partial);
   }
   if (desc->dropout > 0.0) {
@@ -171,6 +177,7 @@ static hark_status begin(hark_context *context, const hark_attention_call *run, 
     call->hides = call->hides || term->hides;
     call->starts = call->starts || term->start != NULL;
     call->general = call->general || term->start == NULL;
+    call->adds = call->adds || (term != &HARK_ISA(hark_dense_rbf) && term != &HARK_ISA(hark_dense_mask));
   }
   call->general = call->general || call->dropout_threshold > 0;
   call->plain =
@@ -245,6 +252,7 @@ static void gather_piece(const hark_dense_call *call, int64_t index, int worker)
 static void exact_piece(const hark_dense_call *call, int64_t index, int worker) {
   int64_t sequence, head, tile;
   locate(call, index, &sequence, &head, &tile);
+  if (HARK_ISA(hark_dense_is_short)(call, call->run->sequences + sequence)) return; /* looks for them itself */
   HARK_ISA(hark_dense_find_exact_rows)(call, sequence, head, tile, memory_of(call, worker));
 }
 
@@ -314,11 +322,23 @@ static hark_status forward(hark_context *context, const hark_attention_call *run
   return HARK_OK;
 }
 
+static bool has_far_rows(const hark_dense_call *call) {
+  for (int64_t s = 0; s < call->run->sequence_count; s++)
+    for (int64_t head = 0; head < call->heads; head++) {
+      const hark_attention_sequence *sequence = call->run->sequences + s;
+      const float *log_sum_exp = hark_dense_log_sum_exp(call, sequence, head);
+      for (int64_t n = 0; n < sequence->query_count; n++)
+        if (hark_dense_is_far(log_sum_exp[n])) return true;
+    }
+  return false;
+}
+
 static hark_status backward(hark_context *context, const hark_attention_call *run) {
   hark_dense_call call;
   HARK_TRY(begin(context, run, true, &call));
+  if (!call.rbf && !has_far_rows(&call)) call.exact_rows = NULL;
   prepare_terms(context, &call);
-  if (call.rbf) run_all(context, &call, call.tile_count * call.heads, exact_piece);
+  if (call.exact_rows != NULL) run_all(context, &call, call.tile_count * call.heads, exact_piece);
   run_all(context, &call, run->sequence_count * call.key_heads * call.chunks, backward_piece);
   if (call.partial_dquery != NULL && run->args->dquery.data != NULL) run_all(context, &call, call.tile_count * call.heads, gather_piece);
   finish_terms(context, &call);

@@ -24,12 +24,13 @@ typedef struct backward_state {
   float *dquery;                    /* [d][lanes], to be multiplied by scale */
   float *weights, *dlogits;         /* P and dS: [keys][lanes] */
   float *clean;                     /* rows without those that are not finite */
-  float *others;                    /* rbf: see hark_dense_exact */
-  float start[HARK_TILE_QUERIES];   /* -log_sum_exp in units of log 2; -infinity for lanes that see nothing */
+  float *exact_memory;              /* see hark_dense_exact */
+  float start[HARK_TILE_QUERIES];   /* -log_sum_exp in units of log 2; -infinity for lanes that see nothing; 0 for exact ones */
   float delta[HARK_TILE_QUERIES];   /* -D */
   float zero[HARK_TILE_QUERIES], gain[HARK_TILE_QUERIES];
-  bool rows_finite;                  /* all queries and dout of the tile */
-  hark_dense_exact exact;            /* rbf */
+  bool rows_finite; /* all queries and dout of the tile */
+  hark_dense_exact exact;
+  float inverse[HARK_TILE_QUERIES];  /* of exact lanes: what 2^(S - top) is to be multiplied with; 1 */
   int64_t leader[HARK_TILE_QUERIES]; /* of its lanes */
   const float *all_keys;             /* of the sequence: where leaders are */
   /* rows of the tile in the caller's memory */
@@ -54,7 +55,7 @@ size_t HARK_ISA(hark_dense_backward_bytes)(const hark_attention_desc *desc) {
   const size_t rows = row_bytes(desc->head_dim) + row_bytes(desc->value_dim);
   const size_t clean = row_bytes(hark_max(desc->head_dim, desc->value_dim));
   return hark_align_up(sizeof(backward_state)) + features + rows + clean + 2 * HARK_TILE_KEYS * lanes +
-         hark_dense_exact_floats(desc) * sizeof(float);
+         hark_dense_exact_floats(desc, true) * sizeof(float);
 }
 
 HARK_SIMD_NOINLINE void scores_store(const hark_product *p, int first, int last) { hark_product_run(HARK_FINISH_STORE, p, first, last); }
@@ -148,7 +149,7 @@ typedef struct not_finite {
 
 /* Logits with their terms -> P, exactly zero where hidden; with dropout also dlogits = -P D and P o M. `beside`: NULL where all is finite. */
 static void tile_weights(const hark_dense_tile *tile, backward_state *state, const not_finite *beside) {
-  const bool dropout = tile->call->dropout_threshold > 0;
+  const bool dropout = tile->call->dropout_threshold > 0, exact = state->exact.any;
   for (int m = 0; m < hark_dense_vectors(tile); m++) {
     const int lane = m * HARK_LANES;
     const vm nothing = vf_equal(vf_load(state->start + lane), vf_set(-INFINITY));
@@ -162,6 +163,7 @@ static void tile_weights(const hark_dense_tile *tile, backward_state *state, con
         const vf seen = hark_seen_weight(weight, logit);
         weight = beside->key[key] ? seen : vf_select(bad, seen, weight);
       }
+      if (exact) weight = weight * vf_load(state->inverse + lane);
       weight = vf_select(nothing, vf_zero(), weight);
       vf_store(state->weights + at, weight);
       if (dropout) vf_store(state->dlogits + at, vf_select(vf_equal(weight, vf_zero()), vf_zero(), weight * delta));
@@ -170,9 +172,9 @@ static void tile_weights(const hark_dense_tile *tile, backward_state *state, con
   if (dropout) HARK_ISA(hark_dense_drop)(tile, state->weights);
 }
 
-/* ---- rbf: rows whose logits are taken from differences (dense_exact.c) ---- */
+/* ---- rows whose logits are in float64 (dense_exact.c) ---- */
 
-/* Their logits, less log_sum. */
+/* Their logits, less the highest. */
 static void take_exact_logits(const hark_dense_tile *tile, backward_state *state) {
   for (int lane = 0; lane < tile->queries; lane++) {
     if (!state->exact.is[lane]) continue;
@@ -182,7 +184,7 @@ static void take_exact_logits(const hark_dense_tile *tile, backward_state *state
   }
 }
 
-/* Takes their dS out of the tile: dk[i] += scale dS (q[n] - k[i]), and since dS sums to zero, dq[n] = scale sum_i dS (k[i] - c) for any c: that is
+/* rbf: takes their dS out of the tile: dk[i] += scale dS (q[n] - k[i]), and since dS sums to zero, dq[n] = scale sum_i dS (k[i] - c) for any c: that is
  * the key that the row weighs most, so that no term is larger than what the keys it weighs are apart. */
 static void take_exact_gradients(const hark_dense_tile *tile, backward_state *state) {
   const hark_dense_call *call = tile->call;
@@ -261,10 +263,10 @@ static void visit_tile(const hark_dense_tile *tile, backward_state *state) {
                           .diagonal = hark_dense_diagonal(tile)};
   look_ahead(tile, state, product.ahead);
   bool hidden = false;
-  if (tile->general) {
+  if (tile->general || state->exact.any || !state->rows_finite) {
     scores(tile, scores_store, &product);
-    hidden = HARK_ISA(hark_dense_finish_logits)(tile);
-    if (call->rbf && state->exact.any) take_exact_logits(tile, state);
+    hidden = HARK_ISA(hark_dense_finish_logits)(tile) || !state->rows_finite; /* an infinite query sees nothing */
+    if (state->exact.any) take_exact_logits(tile, state);
     not_finite beside;
     const bool finite = state->rows_finite && hark_rows_finite(state->value, state->value_stride, tile->keys, call->value_dim);
     if (!finite) find_not_finite(tile, state, &beside);
@@ -335,7 +337,7 @@ static void pack_scores(const hark_dense_tile *tile, backward_state *state) {
   const hark_dense_call *call = tile->call;
   const hark_attention_args *args = call->args;
   const int64_t item = tile->sequence->item, row = tile->sequence->query_row + tile->query;
-  const float *log_sum_exp = (const float *)args->log_sum_exp.data + (item * call->heads + tile->head) * call->query_rows + row;
+  const float *log_sum_exp = hark_dense_log_sum_exp(call, tile->sequence, tile->head) + tile->query;
   state->query_stride = args->query.stride[2];
   hark_pack_transposed(hark_dense_row(&args->query, item, tile->head, row), state->query_stride, tile->queries, call->head_dim,
                        (float)(call->scale * HARK_LOG2_E), state->queries);
@@ -343,9 +345,9 @@ static void pack_scores(const hark_dense_tile *tile, backward_state *state) {
     state->start[lane] = -INFINITY;
     if (lane < tile->queries && log_sum_exp[lane] != -INFINITY) state->start[lane] = -log_sum_exp[lane] * HARK_LOG2_E;
   }
-  if (!call->rbf) return;
-  HARK_ISA(hark_dense_exact_begin)(tile, state->queries, state->others, &state->exact);
-  for (int lane = 0; lane < tile->queries; lane += HARK_LANES) /* log_sum_exp holds -|q|^2 / (2 sigma^2), the tile's logits do not */
+  if (call->exact_rows != NULL) HARK_ISA(hark_dense_exact_begin)(tile, state->queries, state->exact_memory, &state->exact);
+  for (int lane = 0; call->rbf && lane < tile->queries;
+       lane += HARK_LANES) /* log_sum_exp holds -|q|^2 / (2 sigma^2), the tile's logits do not */
     vf_store(state->start + lane, vf_load(state->start + lane) - vf_load(state->exact.square + lane) * vf_set(state->exact.to_half));
 }
 
@@ -376,11 +378,14 @@ static void pack_queries(const hark_dense_tile *tile, backward_state *state) {
   state->rows_finite = hark_rows_finite(state->query_rows, call->head_pad, tile->queries, d) &&
                        hark_rows_finite(state->gradient_rows, call->value_pad, tile->queries, dv) &&
                        hark_rows_finite(state->delta, 0, 1, HARK_TILE_QUERIES);
-  const hark_dense_exact_row *rows = call->rbf ? HARK_ISA(hark_dense_exact_rows)(call, tile->sequence, tile->head) + tile->query : NULL;
-  for (int lane = 0; call->rbf && lane < tile->queries; lane++) {
+  if (call->exact_rows == NULL) return;
+  const hark_dense_exact_row *rows = hark_dense_exact_rows(call, tile->sequence, tile->head) + tile->query;
+  for (int lane = 0; lane < HARK_TILE_QUERIES; lane++) state->inverse[lane] = 1.0f;
+  for (int lane = 0; lane < tile->queries; lane++) {
     if (rows[lane].leader < 0) continue;
     state->exact.any = state->exact.is[lane] = true;
-    state->exact.base[lane] = rows[lane].log_sum;
+    state->exact.base[lane] = rows[lane].top;
+    state->inverse[lane] = (float)(1.0 / rows[lane].sum);
     state->leader[lane] = rows[lane].leader;
     state->start[lane] = 0.0f; /* its logits will be replaced */
   }
@@ -414,8 +419,8 @@ static backward_state *open_state(const hark_dense_call *call, void *memory) {
   state->gradient_rows = state->query_rows + (size_t)call->head_pad * HARK_TILE_QUERIES;
   state->weights = state->gradient_rows + (size_t)call->value_pad * HARK_TILE_QUERIES;
   state->dlogits = state->weights + HARK_TILE_KEYS * HARK_TILE_QUERIES;
-  state->others = state->dlogits + HARK_TILE_KEYS * HARK_TILE_QUERIES;
-  state->clean = state->others + hark_dense_exact_floats(call->desc);
+  state->exact_memory = state->dlogits + HARK_TILE_KEYS * HARK_TILE_QUERIES;
+  state->clean = state->exact_memory + hark_dense_exact_floats(call->desc, true);
   state->key_stride = call->args->key.stride[2];
   state->value_stride = call->args->value.stride[2];
   for (int lane = 0; lane < HARK_TILE_QUERIES; lane++) state->gain[lane] = (float)call->scale;
@@ -513,7 +518,7 @@ void HARK_ISA(hark_dense_visit_gradients)(const hark_dense_call *call, const har
   }
 }
 
-/* ---- the exact rows of the RBF kernel, before everything else ---- */
+/* ---- the exact rows, before everything else ---- */
 
 /* What is known of a row while its keys are visited. */
 typedef struct exact_sum {
@@ -522,6 +527,7 @@ typedef struct exact_sum {
   bool wanted, number;
 } exact_sum;
 
+/* Exponentials are those of the weights (tile_weights), of which the row's then add up to one. */
 static void add_exact(const double *logits, int keys, int64_t first, exact_sum *row) {
   double top = row->top;
   for (int i = 0; i < keys; i++) {
@@ -532,12 +538,16 @@ static void add_exact(const double *logits, int keys, int64_t first, exact_sum *
   }
   if (top == -INFINITY) return;
   double sum = row->top == -INFINITY ? 0.0 : row->sum * exp2(row->top - top);
-  for (int i = 0; i < keys; i++) sum += exp2(logits[i] - top);
+  float powers[HARK_TILE_KEYS];
+  vf part = vf_zero();
+  for (int i = 0; i < HARK_TILE_KEYS; i++) powers[i] = i < keys ? (float)(logits[i] - top) : -INFINITY;
+  for (int i = 0; i < keys; i += HARK_LANES) part = part + vf_exp2(vf_load(powers + i));
+  sum += (double)vf_sum(part);
   row->top = top;
   row->sum = sum;
 }
 
-/* Goes over the keys that a tile of queries sees, `summing` for the rows that are wanted, else to find those that are. */
+/* Goes over the keys that a tile of queries sees, `summing` for the rows that are wanted, else (rbf) to find those that are. */
 static bool visit_exact(hark_dense_tile *tile, backward_state *state, bool summing, exact_sum *rows) {
   const hark_dense_call *call = tile->call;
   bool any = false;
@@ -580,30 +590,35 @@ static bool visit_exact(hark_dense_tile *tile, backward_state *state, bool summi
 void HARK_ISA(hark_dense_find_exact_rows)(const hark_dense_call *call, int64_t sequence_index, int64_t head, int64_t index, void *memory) {
   const hark_attention_sequence *sequence = call->run->sequences + sequence_index;
   const int64_t query = index * HARK_TILE_QUERIES;
-  hark_dense_exact_row *known = HARK_ISA(hark_dense_exact_rows)(call, sequence, head) + query;
+  hark_dense_exact_row *known = hark_dense_exact_rows(call, sequence, head) + query;
+  const float *log_sum_exp = hark_dense_log_sum_exp(call, sequence, head) + query;
   backward_state *state = open_state(call, memory);
   hark_dense_tile tile = {
       .call = call, .sequence = sequence, .sequence_index = sequence_index, .head = head, .query = query, .logits = state->weights};
   tile.queries = (int)hark_min(HARK_TILE_QUERIES, sequence->query_count - query);
   exact_sum rows[HARK_TILE_QUERIES];
-  pack_scores(&tile, state);
   bool any = false;
   for (int lane = 0; lane < tile.queries; lane++) {
-    /* log_sum_exp is rounded, and so are |q|^2 and what is left of it where q is far from zero: such rows are exact whatever their keys are. */
-    const float root = state->exact.root[lane];
     known[lane].leader = -1;
-    rows[lane] = (exact_sum){.top = -INFINITY, .leader = -1, .number = state->start[lane] != -INFINITY && !isnan(state->start[lane])};
-    rows[lane].wanted = rows[lane].number && root * root > HARK_DISTANCE_SPREAD;
+    rows[lane] = (exact_sum){.top = -INFINITY, .leader = -1, .number = isfinite(log_sum_exp[lane])};
+    rows[lane].wanted = hark_dense_is_far(log_sum_exp[lane]);
     any = any || rows[lane].wanted;
   }
-  if (sequence->key_count == 0) return;
+  if (sequence->key_count == 0 || !(any || call->rbf)) return;
+  pack_scores(&tile, state);
+  for (int lane = 0; call->rbf && lane < tile.queries; lane++) {
+    /* log_sum_exp is rounded, and so are |q|^2 and what is left of it where q is far from zero: such rows are exact whatever their keys are. */
+    const float root = state->exact.root[lane];
+    rows[lane].wanted = rows[lane].wanted || (rows[lane].number && root * root > HARK_DISTANCE_SPREAD);
+    any = any || rows[lane].wanted;
+  }
   state->all_keys = hark_dense_row(&call->args->key, sequence->item, head / call->group, sequence->key_row);
-  any = visit_exact(&tile, state, false, rows) || any;
+  if (call->rbf) any = visit_exact(&tile, state, false, rows) || any;
   if (!any) return;
   (void)visit_exact(&tile, state, true, rows);
   for (int lane = 0; lane < tile.queries; lane++)
     if (rows[lane].wanted && rows[lane].number && rows[lane].leader >= 0)
-      known[lane] = (hark_dense_exact_row){rows[lane].top + log2(rows[lane].sum), rows[lane].leader};
+      known[lane] = (hark_dense_exact_row){rows[lane].top, rows[lane].sum, rows[lane].leader};
 }
 
 void HARK_ISA(hark_dense_gather_dquery)(const hark_dense_call *call, int64_t sequence_index, int64_t head, int64_t index, void *memory) {

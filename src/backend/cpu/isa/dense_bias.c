@@ -6,8 +6,6 @@
  * the same time share entries, and the gradient has a pass of its own, in which a piece of work owns entries of dbias and visits all tiles
  * that touch them in a fixed order: two more products, but no copies of a gradient that may be as large as the logits.
  */
-#include <float.h>
-
 #include "dense_tile.h"
 
 static bool used(const hark_attention_desc *desc, const hark_attention_args *args) {
@@ -19,10 +17,9 @@ static float *tile_start(const hark_tensor *bias, const hark_dense_tile *tile) {
          hark_dense_query_row(tile) * bias->stride[2] + hark_dense_key_row(tile) * bias->stride[3];
 }
 
-static void add_vector(float *logits, vf value) {
+static void add_vector(float *logits, vf value, vf unit, vf least) {
   const vf hidden = vf_set(-INFINITY);
-  const vf term =
-      vf_max(vf_set(-FLT_MAX), value * vf_set(HARK_LOG2_E)); /* in units of log 2 a finite number may overflow: only -infinity hides */
+  const vf term = vf_max(least, value * unit);
   vf_store(logits, vf_select(vf_equal(value, hidden), hidden, vf_load(logits) + term));
 }
 
@@ -30,6 +27,7 @@ static void add(const hark_dense_tile *tile, void *memory) {
   const hark_tensor *bias = &tile->call->args->attention_bias;
   const float *from = tile_start(bias, tile);
   const int64_t row_stride = bias->stride[2], key_stride = bias->stride[3];
+  const vf unit = vf_set(hark_dense_unit(tile)), least = vf_set(hark_dense_least_term(tile));
   (void)memory;
   for (int lane = 0; lane < tile->queries; lane += HARK_LANES) {
     const int rows = tile->queries - lane < HARK_LANES ? tile->queries - lane : HARK_LANES;
@@ -50,7 +48,7 @@ static void add(const hark_dense_tile *tile, void *memory) {
         }
       }
       vf_transpose(block);
-      for (int i = 0; i < keys; i++) add_vector(tile->logits + (key + i) * HARK_TILE_QUERIES + lane, block[i]);
+      for (int i = 0; i < keys; i++) add_vector(tile->logits + (key + i) * HARK_TILE_QUERIES + lane, block[i], unit, least);
     }
   }
 }

@@ -1,6 +1,12 @@
-/* dense_exact.c - RBF attention of rows whose squared distances must not come from products (distances.h).
+/* dense_exact.c - rows of attention whose logits f32 does not hold.
  *
- * Logits of a tile are products first, which say what counts: a pair with a spread above the bound and a logit that may reach the highest less
+ * Large logits: rows whose highest logit, with all that terms add, is so far from 0 that its rounding would be seen in the weights, as under a
+ * bias of -1e9 on all keys. Their logits are float64: a product in f32, which is as right as its size allows, plus the terms, which may be any
+ * numbers of f32 (in units of log 2 those above 2.4e38 are beyond it), until they are relative to the row's own base. The backward computes the
+ * highest logit and the sum of such a row again, since their logarithm, which is what log_sum_exp holds, has lost the sum. Rows without terms
+ * lose nothing in the forward, where the base is a logit itself.
+ *
+ * RBF: rows whose squared distances must not come from products (distances.h). Logits of a tile are products first, which say what counts: a pair with a spread above the bound and a logit that may reach the highest less
  * 40 makes its lane an exact one. All logits of that lane in the tile are then -|q - k|^2 / (2 sigma^2) from differences, in float64 until they
  * are relative to the lane's offset, plus what other terms add, which are computed again on a tile of zeros. A far key that has no weight costs
  * nothing: its row is exact only where it counts. In the backward a row is exact as a whole, and its log-sum-exp is computed again, because the
@@ -11,21 +17,26 @@
 #include "dense_tile.h"
 #include "distances.h"
 
-void HARK_ISA(hark_dense_exact_begin)(const hark_dense_tile *tile, const float *queries, float *others, hark_dense_exact *exact) {
+void HARK_ISA(hark_dense_exact_begin)(const hark_dense_tile *tile, const float *queries, float *memory, hark_dense_exact *exact) {
   const hark_dense_call *call = tile->call;
   const hark_tensor *query = &call->args->query;
   exact->query = hark_dense_row(query, tile->sequence->item, tile->head, hark_dense_query_row(tile));
   exact->query_stride = query->stride[2];
-  exact->to_half = (float)(0.5 / (call->scale * HARK_LOG2_E)); /* the packed query is q log2(e) / sigma^2 */
-  exact->others = others;
+  exact->packed = queries;
+  exact->others = (double *)(void *)memory;
+  exact->one = memory + (ptrdiff_t)2 * HARK_TILE_KEYS * HARK_TILE_QUERIES;
+  exact->products = exact->one + (ptrdiff_t)HARK_TILE_KEYS * HARK_TILE_QUERIES;
   exact->others_of = -1;
   exact->any = false;
   exact->longest = 0.0f;
   memset(exact->is, 0, sizeof exact->is);
+  if (!call->rbf) return;
+  const hark_square_factors factors = hark_square_factors_of(call->scale * HARK_LOG2_E); /* the packed query is q log2(e) / sigma^2 */
+  exact->to_half = factors.after;
   for (int lane = 0; lane < hark_dense_vectors(tile) * HARK_LANES; lane += HARK_LANES) {
     vf square = vf_zero();
     for (int c = 0; c < call->head_dim; c++) {
-      const vf x = vf_load(queries + (ptrdiff_t)c * HARK_TILE_QUERIES + lane);
+      const vf x = vf_set(factors.before) * vf_load(queries + (ptrdiff_t)c * HARK_TILE_QUERIES + lane);
       square = vf_fma(x, x, square);
     }
     vf_store(exact->square + lane, square);
@@ -102,18 +113,55 @@ bool HARK_ISA(hark_dense_exact_find)(const hark_dense_tile *tile, const hark_den
   return any;
 }
 
-/* What all terms but the distances add, and -infinity where the entry is hidden. */
-static void make_others(const hark_dense_tile *tile, hark_dense_exact *exact) {
-  const float *diagonal = hark_dense_diagonal(tile);
+HARK_SIMD_NOINLINE void scores(const hark_product *p, int last) { hark_product_run(HARK_FINISH_STORE, p, 0, last); }
+
+/* What one term adds to the tile, or none, and -infinity where it, causality or the window hides. */
+static void add_term(const hark_dense_tile *tile, int term, hark_dense_exact *exact) {
   const int lanes = hark_dense_vectors(tile) * HARK_LANES;
+  hark_dense_call call = *tile->call;
+  hark_dense_tile alone = *tile;
+  call.term_count = term >= 0;
+  call.starts = call.term_count > 0 && call.terms[term]->start != NULL;
+  if (call.term_count > 0) {
+    call.term_memory[0] = call.term_memory[term];
+    call.terms[0] = call.terms[term];
+  }
+  alone.call = &call;
+  alone.logits = exact->one;
+  alone.terms_alone = true;
+  HARK_ISA(hark_dense_start_tile)(&alone);
+  const float *diagonal = hark_dense_diagonal(&alone);
+  for (int key = 0; key < tile->keys; key++)
+    for (int lane = 0; lane < lanes; lane++) exact->one[key * HARK_TILE_QUERIES + lane] = diagonal == NULL ? 0.0f : diagonal[lane - key];
+  (void)HARK_ISA(hark_dense_finish_logits)(&alone);
+  for (int key = 0; key < tile->keys; key++)
+    for (int lane = 0; lane < lanes; lane++) {
+      const double x = 4.0 * (double)exact->one[key * HARK_TILE_QUERIES + lane];
+      double *sum = &exact->others[key * HARK_TILE_QUERIES + lane];
+      *sum = term < 0 || x == -INFINITY ? x : *sum == -INFINITY ? *sum : *sum + x;
+    }
+}
+
+/* What terms add, each by itself, and -infinity where the entry is hidden; beside it products alone, unless distances take their place. */
+static void make_others(const hark_dense_tile *tile, hark_dense_exact *exact, const float *key, int64_t key_stride) {
+  static const float none[HARK_TILE_QUERIES];
   if (exact->others_of == tile->key) return;
   exact->others_of = tile->key;
-  for (int key = 0; key < tile->keys; key++)
-    for (int lane = 0; lane < lanes; lane++) exact->others[key * HARK_TILE_QUERIES + lane] = diagonal == NULL ? 0.0f : diagonal[lane - key];
-  hark_dense_tile other = *tile;
-  other.logits = exact->others;
-  other.without_distances = true;
-  (void)HARK_ISA(hark_dense_finish_logits)(&other);
+  add_term(tile, -1, exact);
+  for (int i = 0; i < tile->call->term_count; i++)
+    if (tile->call->terms[i] != &HARK_ISA(hark_dense_rbf)) add_term(tile, i, exact);
+  if (tile->call->rbf) return;
+  const hark_product product = {.a = exact->packed,
+                                .a_step = HARK_TILE_QUERIES,
+                                .b = key,
+                                .b_row = key_stride,
+                                .b_step = 1,
+                                .c = exact->products,
+                                .c_row = HARK_TILE_QUERIES,
+                                .rows = tile->keys,
+                                .end = tile->call->head_dim,
+                                .start = none};
+  scores(&product, hark_dense_vectors(tile));
 }
 
 void HARK_ISA(hark_dense_exact_logits)(const hark_dense_tile *tile, hark_dense_exact *exact, const float *key, int64_t key_stride, int lane,
@@ -121,14 +169,20 @@ void HARK_ISA(hark_dense_exact_logits)(const hark_dense_tile *tile, hark_dense_e
   const hark_dense_call *call = tile->call;
   const float *query = exact->query + lane * exact->query_stride;
   const double scale = -0.5 * call->scale * HARK_DISTANCE_LOG2_E;
-  make_others(tile, exact);
+  make_others(tile, exact, key, key_stride);
   for (int i = 0; i < tile->keys; i++) {
-    const float other = exact->others[i * HARK_TILE_QUERIES + lane];
-    logits[i] = other == -INFINITY ? -INFINITY : scale * hark_squared_distance(query, key + i * key_stride, call->head_dim) + (double)other;
+    const double other = exact->others[i * HARK_TILE_QUERIES + lane];
+    if (other == -INFINITY) /* the key may hold anything */
+      logits[i] = -INFINITY;
+    else if (call->rbf)
+      logits[i] = scale * hark_squared_distance(query, key + i * key_stride, call->head_dim) + other;
+    else
+      logits[i] = (double)exact->products[i * HARK_TILE_QUERIES + lane] + other;
   }
 }
 
 double HARK_ISA(hark_dense_exact_half)(const hark_dense_tile *tile, const hark_dense_exact *exact, int lane) {
   const hark_dense_call *call = tile->call;
+  if (!call->rbf) return 0.0;
   return 0.5 * call->scale * HARK_DISTANCE_LOG2_E * hark_square(exact->query + lane * exact->query_stride, call->head_dim);
 }

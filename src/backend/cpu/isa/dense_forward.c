@@ -24,10 +24,11 @@ typedef struct forward_state {
   float *out;                                              /* [dv][lanes] */
   float *clean;                                            /* [keys][dv padded] */
   float *rows;                                             /* a few queries: [queries][d padded], scaled */
-  hark_dense_exact exact;                                  /* rbf */
+  hark_dense_exact exact;                                  /* rbf, and where terms add numbers */
   float base[HARK_TILE_QUERIES], start[HARK_TILE_QUERIES]; /* offset; its negative */
-  float bound[HARK_TILE_QUERIES]; /* largest logit above the offset: RISE; -infinity before the first visible key */
-  float total[HARK_TILE_QUERIES]; /* sum of 2^(S - base) */
+  float bound[HARK_TILE_QUERIES];       /* largest logit above the offset: RISE; -infinity before the first visible key */
+  float total[HARK_TILE_QUERIES];       /* sum of 2^(S - base) */
+  bool any_far, far[HARK_TILE_QUERIES]; /* lanes that are visited again, to be exact from the first key on */
   float top[HARK_TILE_QUERIES], sum[HARK_TILE_QUERIES], factor[HARK_TILE_QUERIES], rise[HARK_TILE_QUERIES];
 } forward_state;
 
@@ -37,7 +38,7 @@ size_t HARK_ISA(hark_dense_forward_bytes)(const hark_attention_desc *desc) {
          (HARK_TILE_KEYS * (size_t)hark_ceil_div(desc->value_dim, HARK_LANES) +
           HARK_FEW_QUERIES * (size_t)hark_ceil_div(desc->head_dim, HARK_LANES)) *
              HARK_LANES * sizeof(float) +
-         hark_dense_exact_floats(desc) * sizeof(float);
+         hark_dense_exact_floats(desc, false) * sizeof(float);
 }
 
 HARK_SIMD_NOINLINE void scores_store(const hark_product *p, int first, int last) { hark_product_run(HARK_FINISH_STORE, p, first, last); }
@@ -57,6 +58,31 @@ static void tile_logits(const hark_dense_tile *tile, const hark_product *product
     const int first = hark_dense_first_vector(tile, key);
     if (first < last) scores_store(&part, first, last);
   }
+}
+
+/* All logits of a lane in float64, with an offset of its own: those that are left in the tile are as small as any, whatever the logits are, and
+ * tile_softmax() raises nothing. */
+static void take_exact_lane(const hark_dense_tile *tile, forward_state *state, const float *key, int64_t key_stride, int lane) {
+  hark_dense_exact *exact = &state->exact;
+  double logits[HARK_TILE_KEYS], top = -INFINITY;
+  HARK_ISA(hark_dense_exact_logits)(tile, exact, key, key_stride, lane, logits);
+  for (int i = 0; i < tile->keys; i++) top = logits[i] > top ? logits[i] : top;
+  const double half = HARK_ISA(hark_dense_exact_half)(tile, exact, lane);
+  const bool begun = state->bound[lane] != -INFINITY;
+  double base = exact->is[lane] ? exact->base[lane] : begun ? (double)state->base[lane] - half : 0.0;
+  if (top != -INFINITY && (!begun || top > base + (double)RISE)) {
+    const float factor = begun ? (float)exp2(base - top) : 1.0f;
+    state->total[lane] *= factor;
+    for (int c = 0; c < tile->call->value_dim; c++) state->out[c * HARK_TILE_QUERIES + lane] *= factor;
+    base = top;
+  }
+  exact->any = exact->is[lane] = true;
+  exact->base[lane] = base;
+  for (int i = 0; i < tile->keys; i++) tile->logits[i * HARK_TILE_QUERIES + lane] = (float)(logits[i] - base);
+  if (!begun && top == -INFINITY) return;                                /* has seen nothing yet */
+  state->base[lane] = (float)fmax(-FLT_MAX, fmin(base + half, FLT_MAX)); /* for products, which show what counts */
+  state->start[lane] = -state->base[lane];
+  state->bound[lane] = RISE;
 }
 
 /* Turns logits into weights, raising offsets where needed. True: some lane's offset grew, state->factor tells how much less the past is. `bad`:
@@ -114,32 +140,16 @@ static void combine_seen(const hark_dense_tile *tile, const hark_product *produc
     }
 }
 
-/* rbf: logits from differences where products would lose too much. Such lanes have an offset of their own, in float64: the logits that are left in
- * the tile are as small as any, whatever the distances are, and tile_softmax() raises nothing. */
+/* Lanes whose base terms have moved far from 0, and with rbf those where products would lose too much. */
 static void take_exact(const hark_dense_tile *tile, forward_state *state, const float *key, int64_t key_stride) {
   hark_dense_exact *exact = &state->exact;
   bool found[HARK_TILE_QUERIES];
-  if (!HARK_ISA(hark_dense_exact_possible)(tile, exact) || !HARK_ISA(hark_dense_exact_find)(tile, exact, state->bound, found)) return;
+  const bool find = tile->call->rbf && HARK_ISA(hark_dense_exact_possible)(tile, exact) &&
+                    HARK_ISA(hark_dense_exact_find)(tile, exact, state->bound, found);
   for (int lane = 0; lane < tile->queries; lane++) {
-    if (!found[lane]) continue;
-    double logits[HARK_TILE_KEYS], top = -INFINITY;
-    HARK_ISA(hark_dense_exact_logits)(tile, exact, key, key_stride, lane, logits);
-    for (int i = 0; i < tile->keys; i++) top = logits[i] > top ? logits[i] : top;
-    const double half = HARK_ISA(hark_dense_exact_half)(tile, exact, lane);
-    const bool begun = state->bound[lane] != -INFINITY;
-    double base = exact->is[lane] ? exact->base[lane] : begun ? (double)state->base[lane] - half : 0.0;
-    if (top != -INFINITY && (!begun || top > base + (double)RISE)) {
-      const float factor = begun ? (float)exp2(base - top) : 1.0f;
-      state->total[lane] *= factor;
-      for (int c = 0; c < tile->call->value_dim; c++) state->out[c * HARK_TILE_QUERIES + lane] *= factor;
-      base = top;
-    }
-    exact->any = exact->is[lane] = true;
-    exact->base[lane] = base;
-    state->base[lane] = (float)fmax(-FLT_MAX, fmin(base + half, FLT_MAX)); /* for products, which show what counts */
-    state->start[lane] = -state->base[lane];
-    state->bound[lane] = RISE;
-    for (int i = 0; i < tile->keys; i++) tile->logits[i * HARK_TILE_QUERIES + lane] = (float)(logits[i] - base);
+    const bool far = (state->any_far && state->far[lane]) || /* there products and the start do not show what counts */
+                     (tile->call->adds && exact->is[lane] && fabs(exact->base[lane]) > (double)HARK_DENSE_FAR);
+    if (far || (find && found[lane])) take_exact_lane(tile, state, key, key_stride, lane);
   }
 }
 
@@ -180,7 +190,7 @@ static void visit_tile(const hark_dense_tile *tile, forward_state *state, const 
                       .end = tile->keys,
                       .factor = state->factor};
   const bool few = tile->queries <= HARK_FEW_QUERIES;
-  if (!tile->general && !first && !few) {
+  if (!tile->general && !first && !few && !state->exact.any) {
     for (int m = 0; m < last; m++) {
       vf_store(state->top + m * HARK_LANES, vf_set(-INFINITY));
       vf_store(state->sum + m * HARK_LANES, vf_zero());
@@ -203,7 +213,7 @@ static void visit_tile(const hark_dense_tile *tile, forward_state *state, const 
   else
     tile_logits(tile, &scores);
   const bool hidden = HARK_ISA(hark_dense_finish_logits)(tile);
-  if (call->rbf) take_exact(tile, state, key, key_stride);
+  if (call->rbf || state->exact.any) take_exact(tile, state, key, key_stride);
   bool bad[HARK_TILE_KEYS];
   const bool careful = hidden && !hark_rows_finite(value, value_stride, tile->keys, call->value_dim);
   if (careful) hark_clean_rows(value, value_stride, tile->keys, call->value_dim, call->value_pad, state->clean, bad);
@@ -240,15 +250,59 @@ static void finish_tile(const hark_dense_tile *tile, forward_state *state) {
     vf_store(state->top + lane, vf_select(nothing, vf_set(-INFINITY), log_sum));
     vf_store(state->factor + lane, vf_select(nothing, vf_zero(), vf_set(1.0f) / total));
   }
-  for (int lane = 0; call->rbf && state->exact.any && lane < tile->queries; lane++)
-    if (state->exact.is[lane] && state->total[lane] != 0.0f)
-      state->top[lane] = (float)((state->exact.base[lane] + log2((double)state->total[lane])) / HARK_DISTANCE_LOG2_E);
-  if (args->log_sum_exp.data != NULL) {
-    float *log_sum_exp = (float *)args->log_sum_exp.data + (sequence->item * call->heads + tile->head) * call->query_rows + row;
-    memcpy(log_sum_exp, state->top, (size_t)tile->queries * sizeof *log_sum_exp);
+  for (int lane = 0; state->exact.any && lane < tile->queries; lane++) {
+    if (!state->exact.is[lane] || state->total[lane] == 0.0f) continue;
+    const double log_sum = (state->exact.base[lane] + log2((double)state->total[lane])) / HARK_DISTANCE_LOG2_E;
+    state->top[lane] = hark_finite_log_sum(log_sum);
   }
-  hark_unpack_transposed(state->out, state->factor, tile->queries, call->value_dim, false,
-                         hark_dense_row_of(&args->out, sequence->item, tile->head, row), args->out.stride[2]);
+  float *log_sum_exp = args->log_sum_exp.data == NULL
+                           ? NULL
+                           : (float *)args->log_sum_exp.data + (sequence->item * call->heads + tile->head) * call->query_rows + row;
+  float *out = hark_dense_row_of(&args->out, sequence->item, tile->head, row);
+  for (int lane = 0; state->any_far && lane < tile->queries; lane++) {
+    if (!state->far[lane]) continue;
+    for (int c = 0; c < call->value_dim; c++)
+      out[lane * args->out.stride[2] + c] = state->factor[lane] * state->out[c * HARK_TILE_QUERIES + lane];
+    if (log_sum_exp != NULL) log_sum_exp[lane] = state->top[lane];
+  }
+  if (state->any_far) return; /* the others are there */
+  if (log_sum_exp != NULL) memcpy(log_sum_exp, state->top, (size_t)tile->queries * sizeof *log_sum_exp);
+  hark_unpack_transposed(state->out, state->factor, tile->queries, call->value_dim, false, out, args->out.stride[2]);
+}
+
+/* Goes over all keys that the tile of queries sees. */
+static void visit_keys(hark_dense_tile *tile, forward_state *state) {
+  const hark_dense_call *call = tile->call;
+  const hark_attention_sequence *sequence = tile->sequence;
+  const hark_attention_args *args = call->args;
+  const int64_t key_head = tile->head / call->group;
+  memset(state->out, 0, (size_t)call->value_dim * HARK_TILE_QUERIES * sizeof(float));
+  for (int lane = 0; lane < HARK_TILE_QUERIES; lane++) {
+    state->base[lane] = state->start[lane] = state->total[lane] = 0.0f;
+    state->bound[lane] = -INFINITY;
+  }
+  int64_t from, to;
+  HARK_ISA(hark_dense_visible_keys)(call, sequence, tile->query, tile->queries, &from, &to);
+  const int64_t key_stride = args->key.stride[2], value_stride = args->value.stride[2];
+  const float *keys = from < to ? hark_dense_row(&args->key, sequence->item, key_head, sequence->key_row) : NULL;
+  const float *values = from < to ? hark_dense_row(&args->value, sequence->item, key_head, sequence->key_row) : NULL;
+  for (int64_t key = from; key < to; key += HARK_TILE_KEYS) {
+    tile->key = key;
+    tile->keys = (int)hark_min(HARK_TILE_KEYS, to - key);
+    tile->shift = tile->query + sequence->offset - key;
+    HARK_ISA(hark_dense_start_tile)(tile);
+    visit_tile(tile, state, keys + key * key_stride, key_stride, values + key * value_stride, value_stride, key == from, to - key);
+  }
+}
+
+/* Rows that terms have left far from 0, in the end: gates that close lead there on the way, and lose nothing. */
+static bool find_far_lanes(const hark_dense_tile *tile, forward_state *state) {
+  bool any = false;
+  for (int lane = 0; lane < tile->queries; lane++) {
+    state->far[lane] = !state->exact.is[lane] && fabsf(state->base[lane]) > HARK_DENSE_FAR;
+    any = any || state->far[lane];
+  }
+  return any;
 }
 
 void HARK_ISA(hark_dense_forward_tile)(const hark_dense_call *call, int64_t sequence_index, int64_t head, int64_t index, void *memory) {
@@ -261,34 +315,24 @@ void HARK_ISA(hark_dense_forward_tile)(const hark_dense_call *call, int64_t sequ
   state->out = state->logits + HARK_TILE_KEYS * HARK_TILE_QUERIES;
   state->clean = state->out + (size_t)call->value_dim * HARK_TILE_QUERIES;
   state->rows = state->clean + (size_t)call->value_pad * HARK_TILE_KEYS;
-  float *others = state->rows + (size_t)call->head_pad * HARK_FEW_QUERIES;
+  float *exact = state->rows + (size_t)call->head_pad * HARK_FEW_QUERIES;
 
   hark_dense_tile tile = {.call = call, .sequence = sequence, .sequence_index = sequence_index, .head = head, .logits = state->logits};
   tile.query = index * HARK_TILE_QUERIES;
   tile.queries = (int)hark_min(HARK_TILE_QUERIES, sequence->query_count - tile.query);
-  const int64_t row = sequence->query_row + tile.query, key_head = head / call->group;
+  const int64_t row = sequence->query_row + tile.query;
   hark_pack_transposed(hark_dense_row(&args->query, sequence->item, head, row), args->query.stride[2], tile.queries, call->head_dim,
                        (float)(call->scale * HARK_LOG2_E), state->queries);
   if (tile.queries <= HARK_FEW_QUERIES)
     hark_pack_rows(hark_dense_row(&args->query, sequence->item, head, row), args->query.stride[2], tile.queries, call->head_dim,
                    call->head_pad, (float)(call->scale * HARK_LOG2_E), state->rows);
-  if (call->rbf) HARK_ISA(hark_dense_exact_begin)(&tile, state->queries, others, &state->exact);
-  memset(state->out, 0, (size_t)call->value_dim * HARK_TILE_QUERIES * sizeof(float));
-  for (int lane = 0; lane < HARK_TILE_QUERIES; lane++) {
-    state->base[lane] = state->start[lane] = state->total[lane] = 0.0f;
-    state->bound[lane] = -INFINITY;
-  }
-  int64_t from, to;
-  HARK_ISA(hark_dense_visible_keys)(call, sequence, tile.query, tile.queries, &from, &to);
-  const int64_t key_stride = args->key.stride[2], value_stride = args->value.stride[2];
-  const float *keys = from < to ? hark_dense_row(&args->key, sequence->item, key_head, sequence->key_row) : NULL;
-  const float *values = from < to ? hark_dense_row(&args->value, sequence->item, key_head, sequence->key_row) : NULL;
-  for (int64_t key = from; key < to; key += HARK_TILE_KEYS) {
-    tile.key = key;
-    tile.keys = (int)hark_min(HARK_TILE_KEYS, to - key);
-    tile.shift = tile.query + sequence->offset - key;
-    HARK_ISA(hark_dense_start_tile)(&tile);
-    visit_tile(&tile, state, keys + key * key_stride, key_stride, values + key * value_stride, value_stride, key == from, to - key);
-  }
+  state->exact.any = state->any_far = false;
+  if (call->rbf || call->adds) HARK_ISA(hark_dense_exact_begin)(&tile, state->queries, exact, &state->exact);
+  visit_keys(&tile, state);
+  finish_tile(&tile, state);
+  if (!call->adds || !find_far_lanes(&tile, state)) return;
+  HARK_ISA(hark_dense_exact_begin)(&tile, state->queries, exact, &state->exact);
+  state->any_far = state->exact.any = true;
+  visit_keys(&tile, state);
   finish_tile(&tile, state);
 }

@@ -125,13 +125,59 @@ static void forget_add(const hark_dense_tile *tile, void *memory) {
       float *logits = tile->logits + key * HARK_TILE_QUERIES + m * HARK_LANES;
       const vf coarse = vf_load(high + m * HARK_LANES) - vf_set(g.high[tile->key + key]);
       const vf fine = vf_load(low + m * HARK_LANES) - vf_set(g.low[tile->key + key]);
-      vf_store(logits, vf_load(logits) + (coarse + fine));
+      const vf term = coarse + fine;
+      vf_store(logits, vf_load(logits) + (tile->terms_alone ? vf_set(0.25f) * term : term));
     }
 }
 
 static void forget_collect(const hark_dense_tile *tile, void *memory, const float *gradient) {
   add_columns(tile, gradient, gates_of(tile->call, memory, tile->sequence, tile->head).columns + tile->key);
   add_rows(tile, gradient, row_sums(tile->call, memory, tile->sequence, tile->head, tile->chunk) + tile->query);
+}
+
+/* Sums of dS[n,i] over i < t <= p as they are defined, where the difference of two sums is not: a number that is not finite reaches those gates that
+ * lie between its query and its key, and no other. */
+typedef struct direct_sums {
+  double *passed;                   /* by t */
+  double before[HARK_TILE_QUERIES]; /* of a lane, the keys so far */
+} direct_sums;
+
+static void direct_collect(const hark_dense_tile *tile, void *memory, const float *gradient) {
+  direct_sums *sums = memory;
+  for (int key = 0; key < tile->keys; key++)
+    for (int lane = 0; lane < tile->queries; lane++) {
+      const int64_t t = tile->key + key, position = hark_min(tile->query + lane + tile->sequence->offset, tile->sequence->key_count - 1);
+      if (t <= position) sums->passed[t] += sums->before[lane];
+      sums->before[lane] += (double)gradient[key * HARK_TILE_QUERIES + lane];
+    }
+}
+
+static const hark_dense_term direct = {.name = "forget, directly", .collect = direct_collect};
+
+/* columns[t] becomes the sum over n and i < t <= p of dS[n,i]. */
+static void sum_directly(const hark_dense_call *call, int64_t sequence_index, int64_t head, double *columns, void *worker_memory) {
+  const hark_attention_sequence *sequence = call->run->sequences + sequence_index;
+  direct_sums sums = {.passed = columns};
+  memset(columns, 0, (size_t)sequence->key_count * sizeof *columns);
+  for (int64_t query = 0; query < sequence->query_count; query += HARK_TILE_QUERIES) {
+    memset(sums.before, 0, sizeof sums.before);
+    HARK_ISA(hark_dense_visit_gradients)
+    (call, &direct, &sums, sequence_index, head, query, (int)hark_min(HARK_TILE_QUERIES, sequence->query_count - query), 0,
+     sequence->key_count, worker_memory);
+  }
+}
+
+static bool sums_finite(const double *sums, int64_t count) {
+  double poison = 0.0;
+  for (int64_t i = 0; i < count; i++) poison += 0.0 * sums[i];
+  return poison == 0.0;
+}
+
+static bool forget_is_finite(const hark_dense_call *call, void *memory, const hark_attention_sequence *sequence, int64_t head) {
+  bool finite = sums_finite(gates_of(call, memory, sequence, head).columns, sequence->key_count);
+  for (int64_t chunk = 0; chunk < call->chunks; chunk++)
+    finite = finite && sums_finite(row_sums(call, memory, sequence, head, chunk), sequence->query_count);
+  return finite;
 }
 
 static int64_t forget_finish_count(const hark_dense_call *call) {
@@ -150,11 +196,12 @@ static void forget_finish(const hark_dense_call *call, void *memory, int64_t ind
   const bool add = (call->args->accumulate & HARK_ACCUMULATE_FORGET) != 0;
   int64_t left = sequence->query_count; /* queries before t: their rows are not counted yet */
   double after = 0.0;
-  (void)worker_memory;
+  const bool finite = forget_is_finite(call, memory, sequence, head);
+  if (!finite) sum_directly(call, index / call->heads, head, g.columns, worker_memory);
   for (int64_t t = sequence->key_count - 1; t >= 0; t--) {
-    for (; left > 0 && hark_min(left - 1 + sequence->offset, sequence->key_count - 1) >= t; left--)
+    for (; finite && left > 0 && hark_min(left - 1 + sequence->offset, sequence->key_count - 1) >= t; left--)
       for (int64_t chunk = 0; chunk < call->chunks; chunk++) after -= row_sums(call, memory, sequence, head, chunk)[left - 1];
-    after += g.columns[t];
+    after = finite ? after + g.columns[t] : -g.columns[t];
     const double gradient = t > 0 ? -after / (1.0 + exp((double)row[t * forget->stride[2]])) : 0.0;
     float *const to = &out[t * dforget->stride[2]];
     *to = (float)(gradient + (add ? (double)*to : 0.0));
@@ -182,8 +229,7 @@ static bool rbf_used(const hark_attention_desc *desc, const hark_attention_args 
 static size_t rbf_bytes(const hark_attention_desc *desc, bool backward, int64_t item_pieces) {
   (void)item_pieces;
   const size_t keys = (size_t)(desc->batch * desc->key_heads * desc->key_length);
-  const size_t rows = (size_t)(desc->batch * desc->heads * desc->query_length);
-  return keys * sizeof(float) + (backward ? keys * sizeof(double) + rows * sizeof(hark_dense_exact_row) : 0);
+  return keys * sizeof(float) + (backward ? keys * sizeof(double) : 0);
 }
 
 typedef struct norms {
@@ -191,13 +237,11 @@ typedef struct norms {
   float *norm;     /* -|k|^2 log2(e) / (2 sigma^2) */
 } norms;
 
-/* Memory: exact rows | columns, both in the backward only | norms. */
-static int64_t exact_rows(const hark_dense_call *call) { return call->backward ? call->batch * call->heads * call->query_rows : 0; }
-
+/* Memory: columns, in the backward only | norms. */
 static norms norms_of(const hark_dense_call *call, void *memory, const hark_attention_sequence *sequence, int64_t key_head) {
   const int64_t count = call->batch * call->key_heads * call->key_rows;
   const int64_t at = (sequence->item * call->key_heads + key_head) * call->key_rows + sequence->key_row;
-  double *columns = (double *)(void *)((hark_dense_exact_row *)memory + exact_rows(call));
+  double *columns = memory;
   return (norms){columns + at, (float *)(void *)(columns + (call->backward ? count : 0)) + at};
 }
 
@@ -209,10 +253,6 @@ static void *rbf_memory(const hark_dense_call *call) {
 
 const float *HARK_ISA(hark_dense_key_norms)(const hark_dense_call *call, const hark_attention_sequence *sequence, int64_t key_head) {
   return norms_of(call, rbf_memory(call), sequence, key_head).norm;
-}
-
-hark_dense_exact_row *HARK_ISA(hark_dense_exact_rows)(const hark_dense_call *call, const hark_attention_sequence *sequence, int64_t head) {
-  return (hark_dense_exact_row *)rbf_memory(call) + (sequence->item * call->heads + head) * call->query_rows + sequence->query_row;
 }
 
 static int64_t sequence_key_heads(const hark_dense_call *call) { return call->run->sequence_count * call->key_heads; }

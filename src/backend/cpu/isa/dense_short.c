@@ -232,7 +232,7 @@ static void weigh(const hark_dense_call *call, const hark_attention_sequence *se
   const hark_attention_args *args = call->args;
   const int64_t item = sequence->item, row = sequence->query_row;
   const int queries = (int)sequence->query_count, keys = (int)sequence->key_count;
-  const float *log_sum_exp = (const float *)args->log_sum_exp.data + (item * call->heads + head) * call->query_rows + row;
+  const float *log_sum_exp = hark_dense_log_sum_exp(call, sequence, head);
   const float *out = hark_dense_row(&args->out, item, head, row);
   scores(state->queries, call->head_pad, queries, hark_dense_row(&args->key, item, head, sequence->key_row), args->key.stride[2], keys,
          call->head_dim, state->panel, state->weights);
@@ -243,17 +243,28 @@ static void weigh(const hark_dense_call *call, const hark_attention_sequence *se
     float *weights = state->weights + (ptrdiff_t)n * HARK_SHORT_KEYS, *gradients = state->dlogits + (ptrdiff_t)n * HARK_SHORT_KEYS;
     const vf start = vf_set(-log_sum_exp[n] * HARK_LOG2_E);
     const bool nothing = log_sum_exp[n] == -INFINITY;
+    float inverse = 1.0f, base;
+    const bool far = hark_dense_is_far(log_sum_exp[n]); /* which has lost the sum (dense_exact.c) */
+    if (far) inverse = 1.0f / softmax_row(weights, keys, &base);
     vf sum = vf_zero();
     for (int c = 0; c < call->value_dim; c += HARK_LANES)
       sum = vf_fma(vf_load_part_or_all(out + n * args->out.stride[2] + c, call->value_dim - c),
                    vf_load(state->gradients + (ptrdiff_t)n * call->value_pad + c), sum);
     const vf delta = vf_set(vf_sum(sum));
     for (int i = 0; i < keys; i += HARK_LANES) {
-      const vf weight = nothing ? vf_zero() : vf_exp2(vf_not_above(vf_load(weights + i) + start, vf_zero()));
+      vf weight = nothing ? vf_zero()
+                  : far   ? vf_load(weights + i) * vf_set(inverse)
+                          : vf_exp2(vf_not_above(vf_load(weights + i) + start, vf_zero()));
       vf_store(weights + i, weight);
-      if (dlogits) vf_store(gradients + i, weight * (vf_load(gradients + i) - delta));
+      if (dlogits) vf_store(gradients + i, nothing ? vf_zero() : weight * (vf_load(gradients + i) - delta));
     }
   }
+}
+
+/* Rows that see nothing, as where the query is infinite: what they hold leaves no trace. */
+static void clear_blind_rows(const float *log_sum_exp, int queries, int width, float *rows) {
+  for (int n = 0; n < queries; n++)
+    if (log_sum_exp[n] == -INFINITY) memset(rows + (ptrdiff_t)n * width, 0, (size_t)width * sizeof *rows);
 }
 
 void HARK_ISA(hark_dense_short_backward)(const hark_dense_call *call, const hark_attention_sequence *sequence, int64_t head, void *memory) {
@@ -266,6 +277,8 @@ void HARK_ISA(hark_dense_short_backward)(const hark_dense_call *call, const hark
                  (float)(call->scale * HARK_LOG2_E), state.queries);
   hark_pack_rows(hark_dense_row(&args->dout, item, head, row), args->dout.stride[2], queries, dv, call->value_pad, 1.0f, state.gradients);
   weigh(call, sequence, head, &state, wants_query || wants_key);
+  const float *log_sum_exp = hark_dense_log_sum_exp(call, sequence, head);
+  clear_blind_rows(log_sum_exp, queries, call->value_pad, state.gradients);
   if (args->dvalue.data != NULL)
     spread(state.weights, queries, state.gradients, call->value_pad, keys, dv, (args->accumulate & HARK_ACCUMULATE_VALUE) != 0,
            hark_dense_row_of(&args->dvalue, item, head, sequence->key_row), args->dvalue.stride[2]);
@@ -281,6 +294,7 @@ void HARK_ISA(hark_dense_short_backward)(const hark_dense_call *call, const hark
   if (wants_key) {
     hark_pack_rows(hark_dense_row(&args->query, item, head, row), args->query.stride[2], queries, d, call->head_pad, (float)call->scale,
                    state.queries);
+    clear_blind_rows(log_sum_exp, queries, call->head_pad, state.queries);
     spread(state.dlogits, queries, state.queries, call->head_pad, keys, d, (args->accumulate & HARK_ACCUMULATE_KEY) != 0,
            hark_dense_row_of(&args->dkey, item, head, sequence->key_row), args->dkey.stride[2]);
   }

@@ -5,8 +5,6 @@
  * A tile is [keys][lanes]; logits are in units of log 2. Terms come first, then what causality and the window hide is set to -infinity, so
  * that nothing in a hidden entry matters. Cost: a few operations a logit.
  */
-#include <float.h>
-
 #include "dense_tile.h"
 
 const hark_dense_term *const HARK_ISA(hark_dense_terms)[HARK_DENSE_TERM_COUNT] = {
@@ -26,7 +24,6 @@ void HARK_ISA(hark_dense_start_tile)(hark_dense_tile *tile) {
 bool HARK_ISA(hark_dense_finish_logits)(const hark_dense_tile *tile) {
   const hark_dense_call *call = tile->call;
   for (int i = 0; i < call->term_count; i++) {
-    if (tile->without_distances && call->terms[i] == &HARK_ISA(hark_dense_rbf)) continue;
     if (call->terms[i]->start == NULL || tile->start_hides) call->terms[i]->add(tile, call->term_memory[i]);
   }
   if (!hark_dense_tile_is_partial(tile)) return call->hides || tile->start_hides;
@@ -106,12 +103,11 @@ static void log_kernel_start(hark_dense_tile *tile, void *memory) {
   else
     for (int i = right; i < beyond; i++) values[i] = row[(lowest + i) * stride];
   for (int i = beyond; i < count; i++) values[i] = row[last * stride];
-  const vf hidden = vf_set(-INFINITY);
+  const vf hidden = vf_set(-INFINITY), unit = vf_set(hark_dense_unit(tile)), least = vf_set(hark_dense_least_term(tile));
   for (int i = 0; i < count; i += HARK_LANES) {
     const vf value = vf_load(values + i);
     const vm hides = vf_equal(value, hidden);
-    /* in units of log 2 a finite number may overflow: only -infinity hides */
-    const vf term = vf_select(hides, hidden, vf_max(vf_set(-FLT_MAX), value * vf_set(HARK_LOG2_E)));
+    const vf term = vf_select(hides, hidden, vf_max(least, value * unit));
     vf_store(tile->diagonal + i, vf_load(tile->diagonal + i) + term);
     tile->start_hides = tile->start_hides || vm_any(hides);
   }

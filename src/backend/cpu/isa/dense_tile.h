@@ -6,6 +6,9 @@
 #ifndef HARK_BACKEND_CPU_ISA_DENSE_TILE_H
 #define HARK_BACKEND_CPU_ISA_DENSE_TILE_H
 
+#include <float.h>
+#include <math.h>
+
 #include "backend/cpu/cpu.h"
 #include "dense_products.h"
 
@@ -60,6 +63,7 @@ struct hark_dense_call {
   int64_t window;          /* largest distance, or -1 */
   bool causal;
   bool starts;  /* a term has a start */
+  bool adds;    /* a term adds numbers other than squared norms, however large */
   bool general; /* logits need more than a product and its start: other terms or dropout */
   bool hides;   /* a term or dropout may take single entries out, besides what starts hide */
   bool rbf;
@@ -69,10 +73,11 @@ struct hark_dense_call {
   const hark_dense_term *terms[HARK_DENSE_TERM_COUNT];
   void *term_memory[HARK_DENSE_TERM_COUNT];
   int term_count;
-  int64_t chunks;        /* key ranges that the backward of one (sequence, key head) is split into */
-  int64_t tile_count;    /* tiles of queries of all sequences, one head */
-  int64_t *tiles_before; /* [S + 1]: tiles of queries of the sequences before */
-  float *partial_dquery; /* [chunks][tile_count H][d][HARK_TILE_QUERIES], NULL with one chunk */
+  int64_t chunks;                          /* key ranges that the backward of one (sequence, key head) is split into */
+  int64_t tile_count;                      /* tiles of queries of all sequences, one head */
+  int64_t *tiles_before;                   /* [S + 1]: tiles of queries of the sequences before */
+  float *partial_dquery;                   /* [chunks][tile_count H][d][HARK_TILE_QUERIES], NULL with one chunk */
+  struct hark_dense_exact_row *exact_rows; /* backward: [B, H, Lq]; NULL where all rows are ordinary ones (dense_exact.c) */
   char *worker_memory;
   size_t worker_bytes;
 };
@@ -87,9 +92,9 @@ struct hark_dense_tile {
   int queries, keys;
   int64_t shift; /* position of the first query minus that of the first key */
   float *logits;
-  bool start_hides;       /* the diagonal has -infinity in it */
-  bool without_distances; /* logits are to be what is added to the squared distances of the RBF kernel */
-  bool general;           /* these logits need more than a product and its start: as for the call, or some are hidden */
+  bool start_hides; /* the diagonal has -infinity in it */
+  bool terms_alone; /* logits are to be a quarter of what terms add to products or squared distances, so that any number fits f32 */
+  bool general;     /* these logits need more than a product and its start: as for the call, or some are hidden */
   /* Starts of logits by distance, position minus key: entry x is for lane minus row of the tile = x - (keys - 1). With call->starts. */
   float diagonal[HARK_TILE_DIAGONALS];
 };
@@ -131,32 +136,44 @@ static inline const float *hark_dense_diagonal(const hark_dense_tile *tile) {
   return tile->call->starts ? tile->diagonal + tile->keys - 1 : NULL;
 }
 
+/* What terms multiply their numbers with: logits are in units of log 2, of which finite numbers may overflow (dense_exact.c). */
+static inline float hark_dense_unit(const hark_dense_tile *tile) { return tile->terms_alone ? 0.25f * HARK_LOG2_E : HARK_LOG2_E; }
+
+/* What is taken for a finite term below it. Sums of all terms and a product are finite then: only -infinity hides. */
+static inline float hark_dense_least_term(const hark_dense_tile *tile) { return tile->terms_alone ? -FLT_MAX : -FLT_MAX / 8; }
+
 /* Adds all terms that the start did not and hides what causality and the window hide. True: some entry may be hidden. */
 bool HARK_ISA(hark_dense_finish_logits)(const hark_dense_tile *tile);
 
-/* ---- RBF: rows whose logits are taken from differences (dense_exact.c) ---- */
+/* ---- rows whose logits are in float64 (dense_exact.c) ---- */
+
+/* A base or log-sum-exp in units of log 2 beyond which a row is exact: rounding it is 2^-16 of a weight. */
+#define HARK_DENSE_FAR 256.0f
 
 /* What the backward knows of such a row. */
 typedef struct hark_dense_exact_row {
-  double log_sum; /* of its exponentials, in units of log 2 */
-  int64_t leader; /* the key that it weighs most, counted in the sequence; -1: the row is an ordinary one */
+  double top, sum; /* its highest logit in units of log 2, and the sum of 2^(S - top): of 2^60 and 2 a float64 is 2^60 */
+  int64_t leader;  /* the key that it weighs most, counted in the sequence; -1: the row is an ordinary one */
 } hark_dense_exact_row;
 
 /* A tile of queries, and which of its lanes are such rows. */
 typedef struct hark_dense_exact {
   const float *query;
   int64_t query_stride;
-  float square[HARK_TILE_QUERIES]; /* |q|^2 of the packed queries; half squares (distances.h) are that times `to_half` */
+  const float *packed;             /* the queries as products take them */
+  float square[HARK_TILE_QUERIES]; /* rbf: |q|^2 of the packed queries, in units; half squares (distances.h) are that times `to_half` */
   float root[HARK_TILE_QUERIES];   /* of the half squares */
   float to_half, longest;          /* longest: the largest root */
-  float *others;     /* [keys][lanes]: logits of a tile without the distances, where `others_of` says so; -infinity is hidden */
-  int64_t others_of; /* the tile's first key, or -1 */
+  double *others;                  /* [keys][lanes]: what terms add to the tile that `others_of` names; -infinity is hidden */
+  float *one;                      /* what one of them adds */
+  float *products;                 /* not rbf: products of that tile alone */
+  int64_t others_of;               /* the tile's first key, or -1 */
   bool any, is[HARK_TILE_QUERIES];
-  double base[HARK_TILE_QUERIES]; /* what such lanes' logits are relative to: offset in the forward, log_sum in the backward */
+  double base[HARK_TILE_QUERIES]; /* what such lanes' logits are relative to: offset in the forward, top in the backward */
 } hark_dense_exact;
 
-/* Begins a tile of queries, packed as their products take them. */
-void HARK_ISA(hark_dense_exact_begin)(const hark_dense_tile *tile, const float *queries, float *others, hark_dense_exact *exact);
+/* Begins a tile of queries, packed as their products take them. memory: hark_dense_exact_floats(). */
+void HARK_ISA(hark_dense_exact_begin)(const hark_dense_tile *tile, const float *queries, float *memory, hark_dense_exact *exact);
 /* Whether some pair of the tile may have a spread above the bound, or some lane is exact already. */
 bool HARK_ISA(hark_dense_exact_possible)(const hark_dense_tile *tile, const hark_dense_exact *exact);
 /* Finds lanes that need exact logits in this tile, from the ones there are. bound: -infinity for lanes that have seen no key yet, whose logits
@@ -165,18 +182,31 @@ bool HARK_ISA(hark_dense_exact_find)(const hark_dense_tile *tile, const hark_den
 /* All logits of a lane in the tile, in units of log 2, -infinity where hidden. */
 void HARK_ISA(hark_dense_exact_logits)(const hark_dense_tile *tile, hark_dense_exact *exact, const float *key, int64_t key_stride, int lane,
                                        double *logits);
-/* |q|^2 / (2 sigma^2) of a lane. */
+/* |q|^2 / (2 sigma^2) of a lane; 0 unless rbf. */
 double HARK_ISA(hark_dense_exact_half)(const hark_dense_tile *tile, const hark_dense_exact *exact, int lane);
 
-/* -|k|^2 / (2 sigma^2) of the sequence's keys; rows of the sequence's queries in the backward (dense_gates.c). */
+/* rbf: -|k|^2 / (2 sigma^2) of the sequence's keys (dense_gates.c). */
 const float *HARK_ISA(hark_dense_key_norms)(const hark_dense_call *call, const hark_attention_sequence *sequence, int64_t key_head);
-hark_dense_exact_row *HARK_ISA(hark_dense_exact_rows)(const hark_dense_call *call, const hark_attention_sequence *sequence, int64_t head);
+/* Backward: the exact rows of a sequence's queries, in call->exact_rows. */
+static inline hark_dense_exact_row *hark_dense_exact_rows(const hark_dense_call *call, const hark_attention_sequence *sequence,
+                                                          int64_t head) {
+  return call->exact_rows + (sequence->item * call->heads + head) * call->query_rows + sequence->query_row;
+}
+static inline const float *hark_dense_log_sum_exp(const hark_dense_call *call, const hark_attention_sequence *sequence, int64_t head) {
+  return (const float *)call->args->log_sum_exp.data + (sequence->item * call->heads + head) * call->query_rows + sequence->query_row;
+}
+/* A row whose given log-sum-exp has been rounded too much. */
+static inline bool hark_dense_is_far(float log_sum_exp) {
+  return fabsf(log_sum_exp) * HARK_LOG2_E > HARK_DENSE_FAR && fabsf(log_sum_exp) != INFINITY;
+}
 /* Finds the exact rows of a tile of queries, for the backward. */
 void HARK_ISA(hark_dense_find_exact_rows)(const hark_dense_call *call, int64_t sequence, int64_t head, int64_t tile, void *memory);
 
-/* Floats of `others`. */
-static inline size_t hark_dense_exact_floats(const hark_attention_desc *desc) {
-  return desc->kernel == HARK_KERNEL_RBF ? (size_t)HARK_TILE_KEYS * HARK_TILE_QUERIES : 0;
+/* Floats of `others`, `one` and `products`. Memory is aligned as float64 is. */
+static inline size_t hark_dense_exact_floats(const hark_attention_desc *desc, bool backward) {
+  const size_t tile = (size_t)HARK_TILE_KEYS * HARK_TILE_QUERIES;
+  if (desc->kernel == HARK_KERNEL_RBF) return 3 * tile;
+  return backward || desc->has_bias || desc->has_log_kernel || desc->has_forget ? 4 * tile : 0;
 }
 
 /* Zeroes dropped weights of the tile and multiplies the others by the gain. */

@@ -14,6 +14,7 @@
 #ifndef HARK_BACKEND_CPU_ISA_DISTANCES_H
 #define HARK_BACKEND_CPU_ISA_DISTANCES_H
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -25,6 +26,16 @@
 #define HARK_DISTANCE_SLACK(features) ((float)((features) + 16) * 0x1p-23f)
 
 #define HARK_DISTANCE_LOG2_E 1.44269504088896340736
+
+/* RBF: |q|^2 / (2 sigma^2) in units of log 2 from squares of q log2(e) / sigma^2, which is first divided by a power of two so that no square is out of
+ * range: no bit depends on it. scale2: log2(e) / sigma^2. */
+typedef struct hark_square_factors {
+  float before, after;
+} hark_square_factors;
+static inline hark_square_factors hark_square_factors_of(double scale2) {
+  const int power = ilogb(scale2) / 2; /* which makes |q| / sigma of them */
+  return (hark_square_factors){(float)ldexp(1, -power), (float)(0.5 / ldexp(scale2, -2 * power))};
+}
 
 #if HARK_LANES > 1
 typedef double hark_doubles __attribute__((vector_size(HARK_LANES * 4)));
@@ -58,6 +69,27 @@ HARK_SIMD_NOINLINE double hark_squared_distance(const float *x, const float *y, 
     const double apart = (double)x[c] - (double)y[c];
     total += apart * apart;
   }
+  return total;
+}
+
+/* A log-sum-exp in f32: an infinite one is of rows that see nothing, or of no numbers. */
+static inline float hark_finite_log_sum(double log_sum) {
+  return isfinite(log_sum) ? (float)fmax((double)-FLT_MAX, fmin(log_sum, (double)FLT_MAX)) : (float)log_sum;
+}
+
+/* x.y */
+HARK_SIMD_NOINLINE double hark_exact_product(const float *x, const float *y, int features) {
+  double total = 0.0;
+  int c = 0;
+#if HARK_LANES > 1
+  const int step = HARK_LANES / 2;
+  hark_doubles sum = {0};
+  for (; c + step <= features; c += step) sum += hark_doubles_load(x + c) * hark_doubles_load(y + c);
+  double lanes[HARK_LANES / 2];
+  memcpy(lanes, &sum, sizeof lanes);
+  for (int i = 0; i < step; i++) total += lanes[i];
+#endif
+  for (; c < features; c++) total += (double)x[c] * (double)y[c];
   return total;
 }
 

@@ -17,7 +17,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "hierarchical_tile.h"
+#include "hierarchical_exact.h"
 
 #define TOKEN_PIECE 256 /* tokens of a level made at once */
 
@@ -72,7 +72,7 @@ static hark_status count_tree(hark_context *context, const hark_attention_desc *
   const size_t d = hark_padded(desc->head_dim), dv = hark_padded(desc->value_dim);
   const bool rbf = desc->kernel == HARK_KERNEL_RBF;
   size_t token = 2 * d + dv + 3 + rbf; /* floats */
-  if (backward) token += 2 * d + 2 * dv + 2 + rbf;
+  if (backward) token += 2 * d + 2 * dv + 2 + HARK_FINE_SUM_FLOATS;
   const int64_t windowed = windowed_from(desc, workers, backward);
   HARK_TRY(hark_size_multiply(context, token, (size_t)kept_tokens(length, windowed), out));
   if (rbf) {
@@ -82,7 +82,7 @@ static hark_status count_tree(hark_context *context, const hark_attention_desc *
   }
   if (backward && desc->coarse_query == HARK_COARSE_QUERY_EXACT)
     HARK_TRY(hark_size_add(context, *out, HARK_ISA(hark_hierarchical_reach_floats)(&h, (int)d, (int)dv), out));
-  if (hark_has_terms(desc)) HARK_TRY(hark_size_add(context, *out, (size_t)(h.levels * hark_term_width(h.block)), out));
+  if (hark_has_terms(desc)) HARK_TRY(hark_size_add(context, *out, (size_t)(h.levels * 3 * hark_term_width(h.block)), out));
   HARK_TRY(hark_size_multiply(context, *out, sizeof(float), out));
   HARK_TRY(hark_size_add(context, *out, HARK_ALIGNMENT, out));
   *out = hark_align_up(*out - HARK_ALIGNMENT);
@@ -233,6 +233,15 @@ static void take_numbers(hark_tree *tree, float **next, size_t offset) {
   }
 }
 
+static void take_fine_sums(hark_tree *tree, float **next) {
+  float *sums = take(next, (size_t)tree->call->tokens * HARK_FINE_SUM_FLOATS);
+  for (int level = 0; level < tree->hierarchy.levels; level++) {
+    if (!is_kept(tree, level)) continue;
+    tree->level[level].fine_least = sums;
+    sums += hark_hierarchy_tokens(&tree->hierarchy, level) * HARK_FINE_SUM_FLOATS;
+  }
+}
+
 /* Of coarse levels alone. */
 static void take_lows(hark_tree *tree, float **next) {
   const hark_hierarchical_call *call = tree->call;
@@ -272,13 +281,14 @@ static hark_tree place_tree(const hark_hierarchical_call *call, int64_t sequence
     take_rows(&tree, &next, offsetof(hark_level, dvalue), call->value_pad);
     take_numbers(&tree, &next, offsetof(hark_level, least));
     take_numbers(&tree, &next, offsetof(hark_level, mean_gradient));
-    if (call->rbf) take_numbers(&tree, &next, offsetof(hark_level, least_low));
+    take_fine_sums(&tree, &next);
   }
   const hark_hierarchy keys = {.length = tree.sequence->key_count};
   for (int level = 0; level < tree.hierarchy.levels; level++) {
     tree.level[level].queries = hark_hierarchy_tokens(&tree.hierarchy, level);
     tree.level[level].keys = hark_hierarchy_tokens(&keys, level);
     tree.level[level].terms = hark_has_terms(call->desc) ? take(&next, (size_t)hark_term_width(tree.hierarchy.block)) : NULL;
+    tree.level[level].fine_terms = hark_has_terms(call->desc) ? take(&next, (size_t)(2 * hark_term_width(tree.hierarchy.block))) : NULL;
     if (!call->rbf) tree.level[level].key_square = NULL;
   }
   tree.parts = call->backward && call->exact ? hark_part_count(&tree.hierarchy) : 1;
@@ -421,9 +431,9 @@ static void make_tokens(const hark_tree *tree, stage_kind kind, int levels, int 
   for (int64_t piece = 0; piece < pieces; piece++) make_piece(&s, levels - 1, piece, worker);
 }
 
-/* What rows far from all keys have lost, and then everything that is made of it once more. */
+/* What rows far from 0 have lost, and then everything that is made of it once more. */
 static void exact_sums(hark_tree *tree, int worker) {
-  if (!HARK_ISA(hark_hierarchical_has_far_rows)(tree)) return;
+  if (!HARK_ISA(hark_hierarchical_begin_far_rows)(tree)) return;
   const int64_t rows = tree->level[0].queries;
   tree->is_far = true;
   run_stage(tree, tree->windowed ? EXACT_SUMS_WINDOW : EXACT_SUMS, 0, 0, 1,
@@ -515,7 +525,7 @@ static void run_key_head(const hark_hierarchical_call *call, int64_t sequence, i
     tree.add_first = tree.head > key_head * group;
     tree.is_far = false;
     make_tokens(&tree, MAKE_QUERIES, call->exact ? 1 : tree.hierarchy.levels, place.worker);
-    if (call->backward && call->rbf) exact_sums(&tree, place.worker);
+    if (call->backward) exact_sums(&tree, place.worker);
     if (call->backward)
       backward_head(&tree, place.worker);
     else

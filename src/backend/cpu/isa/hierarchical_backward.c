@@ -25,12 +25,13 @@ typedef struct backward_work {
   float *dlogits;             /* [HARK_CHUNK_KEYS][lanes] */
   float *kept;                /* dropout's factors, laid out as the weights */
   float *clean;
-  float *start, *zero, *mean, *row_sums; /* [lanes]: -m and what is added to all logits of a lane; 0; D; sums of dS (rbf) */
-  hark_tile_roots roots;                 /* rbf */
-  double least[HARK_TILE_QUERIES];       /* m in units of log 2 (rbf) */
-  const hark_level *tile_level;          /* whose tokens are the tile's rows */
-  float *lane_finite;                    /* [lanes]: 0, NaN where the row's query, g or D is not finite */
-  bool rows_finite;                      /* all of the tile's are */
+  float *start, *zero, *mean, *row_sums;     /* [lanes]: -m and what is added to all logits of a lane; 0; D; sums of dS (rbf) */
+  hark_tile_roots roots;                     /* rbf */
+  hark_fine_sum least[HARK_TILE_QUERIES];    /* m where the tree is far */
+  bool is_fine[HARK_TILE_QUERIES], any_fine; /* lanes whose logits are float64 */
+  const hark_level *tile_level;              /* whose tokens are the tile's rows */
+  float *lane_finite;                        /* [lanes]: 0, NaN where the row's query, g or D is not finite */
+  bool rows_finite;                          /* all of the tile's are */
 } backward_work;
 
 HARK_SIMD_NOINLINE void scores(const hark_product *p, int first, int last) { hark_product_run(HARK_FINISH_STORE, p, first, last); }
@@ -126,12 +127,17 @@ static void begin_queries(const hark_tree *tree, int level, int64_t from, int64_
 static void begin_tile(backward_work *work, const hark_level *level, int64_t row, int64_t rows) {
   const hark_hierarchical_call *call = work->tree->call;
   work->tile_level = level;
+  work->any_fine = false;
   hark_pack_transposed(level->query.data + row * level->query.stride, level->query.stride, (int)rows, call->head_dim,
                        (float)(call->scale * HARK_LOG2_E), work->queries);
   hark_pack_transposed(level->g.data + row * level->g.stride, level->g.stride, (int)rows, call->value_dim, 1.0f, work->gradients);
   for (int lane = 0; lane < hark_vectors_of(rows) * HARK_LANES; lane++) {
     /* Rows that see nothing have least = infinity: all their logits become -infinity. */
     work->start[lane] = lane < rows ? -level->least[row + lane] * HARK_LOG2_E : -INFINITY;
+    work->is_fine[lane] = lane < rows && work->tree->is_far && hark_is_fine(level->least[row + lane]);
+    work->any_fine = work->any_fine || work->is_fine[lane];
+    if (work->is_fine[lane]) work->start[lane] = 0.0f; /* its logits will be replaced */
+    if (lane < rows && work->tree->is_far) work->least[lane] = hark_fine_sum_of(level, row + lane);
     work->mean[lane] = lane < rows ? level->mean_gradient[row + lane] : 0.0f;
     work->row_sums[lane] = 0.0f;
     work->lane_finite[lane] = 0.0f * work->mean[lane];
@@ -151,10 +157,9 @@ static void begin_tile(backward_work *work, const hark_level *level, int64_t row
     vf_store(work->start + lane, vf_fma(square, half, vf_load(work->start + lane)));
     vf_store(work->roots.root + lane, vf_sqrt(vf_zero() - square * half));
   }
-  if (!call->rbf) return;
-  hark_tile_longest(&work->roots, rows);
-  for (int64_t lane = 0; lane < rows; lane++)
-    work->least[lane] = ((double)level->least[row + lane] + (double)level->least_low[row + lane]) * HARK_DISTANCE_LOG2_E;
+  for (int64_t lane = 0; call->rbf && !work->tree->is_far && lane < rows; lane++)
+    work->least[lane] = (hark_fine_sum){(double)level->least[row + lane] * HARK_DISTANCE_LOG2_E, 0.0f};
+  if (call->rbf) hark_tile_longest(&work->roots, rows);
 }
 
 /* Sums of dS over the diagonals of a group, from that of (lane 0, last key) on. They are gathered in several copies in turn, so that a vector is
@@ -173,14 +178,19 @@ static void give_diagonals(const hark_group_walk *walk, const hark_group *group,
   }
 }
 
-/* Logits of one key in the vector from `lane` on, less m: far pairs by themselves. */
-static vf take_far(const backward_work *work, const hark_far_group *far, int k, int lane, vf x, const float *added) {
-  float logits[HARK_LANES], flags[HARK_LANES];
-  if (!hark_find_far(far, k, lane, x, vf_set(HARK_DISTANCE_FAINT), flags)) return x;
+/* Logits of one key in the vector from `lane` on, less m: those of fine lanes, and with `pairs_far` those of far pairs, by themselves. Entries that are
+ * not seen are -infinity. term: where the first lane's term is. */
+static vf take_far(const backward_work *work, const hark_far_group *far, bool pairs_far, int k, int lane, vf x, int64_t term) {
+  float logits[HARK_LANES], flags[HARK_LANES] = {0};
+  const bool any = pairs_far && hark_find_far(far, k, lane, x, vf_set(HARK_DISTANCE_FAINT), flags);
+  if (!any && !work->any_fine) return x;
   vf_store(logits, x);
-  for (int i = 0; i < HARK_LANES && lane + i < far->walk->rows; i++)
-    if (flags[i] != 0.0f)
-      logits[i] = (float)(hark_far_exponent(far, k, lane + i) + (added == NULL ? 0.0 : (double)added[i]) - work->least[lane + i]);
+  for (int i = 0; i < HARK_LANES && lane + i < far->walk->rows; i++) {
+    if (flags[i] == 0.0f && (!work->is_fine[lane + i] || logits[i] == -INFINITY)) continue;
+    const hark_fine_sum *least = &work->least[lane + i];
+    const double added = far->level->terms == NULL ? 0.0 : hark_fine_term(far->level, term + i);
+    logits[i] = (float)(((hark_far_exponent(far, k, lane + i) + added) - least->top) - (double)least->log_sum);
+  }
   return vf_load(logits);
 }
 
@@ -218,9 +228,8 @@ static void group_gradients(backward_work *work, const hark_group_walk *walk, co
         part = true;
         x = x + added;
       }
-      if (far && lanes.lo[k] < lanes.hi[k])
-        x = take_far(work, &pairs, k, lane, vf_select(seen, x, vf_set(-INFINITY)),
-                     level->terms == NULL ? NULL : level->terms + term - k + lane);
+      if ((far || work->any_fine) && lanes.lo[k] < lanes.hi[k])
+        x = take_far(work, &pairs, far, k, lane, vf_select(seen, x, hidden), term - k + lane);
       vf weight = vf_not_above(vf_exp2(vf_not_above(x, vf_zero())), vf_set(most[k]));
       if (careful) {
         const vm bad = vm_not(vf_equal(vf_load(work->lane_finite + lane), vf_zero()));

@@ -1,14 +1,15 @@
-/* hierarchical_exact.c - RBF, backward: log-sum-exps of rows that are far from all keys, once more.
+/* hierarchical_exact.c - backward: log-sum-exps of rows whose given one does not hold their sums, once more.
  *
  *     lse[n] = log of the sum over levels l and keys b of count_b exp(s[n >> l, b])
  *
- * The backward divides by exp(lse), which has been rounded to f32: of a row at R sigmas from the nearest key that is R^2 2^-25 of every weight.
- * Where that is too much it is computed again, entry by entry from differences in float64, and kept as two floats.
- * Cost: of such a row 2 Nr keys of every level, d differences each.
+ * The backward divides by exp(lse), which has been rounded to f32: of an lse of 2^24 that is a factor of two or more, whatever the weights add up to.
+ * With RBF a row at R sigmas from the nearest key loses R^2 2^-25 of every weight. Where that is too much it is computed again, entry by entry in
+ * float64, and kept as highest logit and sum. Cost: of such a row 2 Nr keys of every level, d products or differences each.
  */
 #include "hierarchical_exact.h"
 
-#define FAR_SUM 64.0f /* a log-sum-exp whose rounding, 2^-18, is less than that of products up to the bound */
+/* rbf: a log-sum-exp whose rounding, 2^-18, is less than that of products up to the bound */
+#define FAR_SUM 64.0f
 
 /* log of a sum, in units of log 2, as it grows. */
 typedef struct growing_sum {
@@ -31,18 +32,22 @@ static void add_level(const hark_tree *tree, int level, int64_t token, const har
   for (int side = 0; side < 2; side++)
     for (int64_t b = keys.range[side].from; b < hark_min(keys.range[side].to, at->keys); b++) {
       if (at->key_count[b] == 0.0f) continue;
-      const float term = at->terms == NULL ? 0.0f : at->terms[hark_term_at(tree->hierarchy.block, token - b)];
+      const double term = at->terms == NULL ? 0.0 : hark_fine_term(at, hark_term_at(tree->hierarchy.block, token - b));
       if (term == -INFINITY) continue;
       const hark_fine_row key = hark_fine_key(at, b);
-      grow(to, hark_fine_exponent(tree->call, query, &key) + (double)term, (double)at->key_count[b]);
+      grow(to, hark_fine_exponent(tree->call, query, &key) + term, (double)at->key_count[b]);
     }
+}
+
+static bool is_far(const hark_tree *tree, float least) {
+  return fabsf(least) > (tree->call->rbf ? FAR_SUM : HARK_FINE_FROM) && fabsf(least) != INFINITY;
 }
 
 /* Row `row` of a tree; of a windowed one with its low levels in the window, where it is row `in_window`. */
 static void sum_row(const hark_tree *tree, int64_t row, const hark_tree *window, int64_t in_window) {
   const hark_level *rows = &tree->level[0];
   growing_sum sum = {-INFINITY, 0.0};
-  if (rows->least[row] == INFINITY || !(fabsf(rows->least[row]) > FAR_SUM)) return;
+  if (!is_far(tree, rows->least[row])) return;
   for (int level = 0; level < tree->hierarchy.levels; level++) {
     const bool low = window != NULL && level <= HARK_WINDOW_LEVELS;
     const hark_tree *from = low ? window : tree;
@@ -51,9 +56,9 @@ static void sum_row(const hark_tree *tree, int64_t row, const hark_tree *window,
     add_level(from, level, token, &query, &sum);
   }
   if (!isfinite(sum.top) || !(sum.sum > 0.0)) return; /* a number that is none: the row is lost in any case */
-  const double lse = (sum.top + log2(sum.sum)) / HARK_DISTANCE_LOG2_E;
-  rows->least[row] = (float)lse;
-  rows->least_low[row] = (float)(lse - (double)rows->least[row]);
+  const double log_sum = log2(sum.sum), lse = (sum.top + log_sum) / HARK_DISTANCE_LOG2_E;
+  rows->least[row] = hark_finite_log_sum(lse);
+  hark_set_fine_sum(rows, row, (hark_fine_sum){sum.top, (float)log_sum});
 }
 
 void HARK_ISA(hark_hierarchical_exact_sums)(const hark_tree *tree, int64_t from, int64_t to, float *window_memory) {
@@ -67,9 +72,11 @@ void HARK_ISA(hark_hierarchical_exact_sums)(const hark_tree *tree, int64_t from,
   for (int64_t row = window.first; row < window.last; row++) sum_row(tree, origin + row, &window.tree, row);
 }
 
-bool HARK_ISA(hark_hierarchical_has_far_rows)(const hark_tree *tree) {
+bool HARK_ISA(hark_hierarchical_begin_far_rows)(const hark_tree *tree) {
   const hark_level *rows = &tree->level[0];
-  for (int64_t row = 0; row < rows->queries; row++)
-    if (rows->least[row] != INFINITY && fabsf(rows->least[row]) > FAR_SUM) return true;
-  return false;
+  bool any = false;
+  for (int64_t row = 0; row < rows->queries && !any; row++) any = is_far(tree, rows->least[row]);
+  for (int64_t row = 0; row < rows->queries && any; row++)
+    hark_set_fine_sum(rows, row, (hark_fine_sum){(double)rows->least[row] * HARK_DISTANCE_LOG2_E, 0.0f});
+  return any;
 }

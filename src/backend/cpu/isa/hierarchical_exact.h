@@ -1,4 +1,5 @@
-/* hierarchical_exact.h - RBF: pairs of tokens whose squared distance must not come from a product (distances.h), one by one from their differences.
+/* hierarchical_exact.h - logits that f32 does not hold, one by one in float64: of rows whose log-sum-exp is far from 0, with terms as large, and
+ * with RBF of pairs of tokens whose squared distance must not come from a product (distances.h).
  *
  * A mean of far rows does not fit f32 as it lies: what rounding takes away from it, a millionth of a sigma for every ten of its length, is what
  * close pairs differ by. Far tokens of coarse levels have that remainder beside them, and differences are taken with it.
@@ -37,8 +38,39 @@ static inline double hark_fine_difference(const hark_fine_row *x, const hark_fin
   return difference;
 }
 
-/* -|q - k|^2 / (2 sigma^2) in units of log 2. */
+/* A log-sum-exp in units of log 2: the highest logit and the logarithm of the sum of 2^(s - top), which are not added: of 2^60 and 2 a float64
+ * is 2^60. */
+typedef struct hark_fine_sum {
+  double top;
+  float log_sum;
+} hark_fine_sum;
+#define HARK_FINE_SUM_FLOATS 3
+
+static inline hark_fine_sum hark_fine_sum_of(const hark_level *level, int64_t token) {
+  const float *from = level->fine_least + token * HARK_FINE_SUM_FLOATS;
+  hark_fine_sum sum;
+  memcpy(&sum.top, from, sizeof sum.top);
+  sum.log_sum = from[2];
+  return sum;
+}
+static inline void hark_set_fine_sum(const hark_level *level, int64_t token, hark_fine_sum sum) {
+  float *to = level->fine_least + token * HARK_FINE_SUM_FLOATS;
+  memcpy(to, &sum.top, sizeof sum.top);
+  to[2] = sum.log_sum;
+}
+
+/* A log-sum-exp in natural units beyond which all logits of a row are float64, so that its weights add up to one: rounding it is 2^-17 of each. */
+#define HARK_FINE_FROM 160.0f
+static inline bool hark_is_fine(float log_sum_exp) { return fabsf(log_sum_exp) > HARK_FINE_FROM && fabsf(log_sum_exp) != INFINITY; }
+
+/* What is added to a logit, in units of log 2, of which it is a quarter in two floats: any number of f32 fits. */
+static inline double hark_fine_term(const hark_level *level, int64_t at) {
+  return 4.0 * ((double)level->fine_terms[2 * at] + (double)level->fine_terms[2 * at + 1]);
+}
+
+/* scale q.k, or -|q - k|^2 / (2 sigma^2), in units of log 2. */
 static inline double hark_fine_exponent(const hark_hierarchical_call *call, const hark_fine_row *query, const hark_fine_row *key) {
+  if (!call->rbf) return call->desc->scale * HARK_DISTANCE_LOG2_E * hark_exact_product(query->high, key->high, call->head_dim);
   const double factor = -0.5 * call->desc->scale * HARK_DISTANCE_LOG2_E;
   if (query->low == NULL && key->low == NULL) return factor * hark_squared_distance(query->high, key->high, call->head_dim);
   double square = 0.0;

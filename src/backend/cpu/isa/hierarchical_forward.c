@@ -6,6 +6,8 @@
  * they start from is still in the caches; nothing of it is ever stored for a whole level. With exact queries a tile of rows goes through all
  * levels by itself. Cost: 2 (d + dv) multiply-adds an entry. Memory: one tile of Y a level and worker.
  */
+#include <float.h>
+
 #include "hierarchical_exact.h"
 
 /* rbf: logits of a lane are relative to its `away`, in units of log 2: 0 until it has met a pair whose exponent is beyond f32's digits. */
@@ -139,7 +141,7 @@ void HARK_ISA(hark_hierarchical_mix)(const hark_tree *tree, const hark_chunk *ch
 
 /* Moves a lane's logits of the chunk's groups before `group`, of that one's keys before `keys`, and what they are measured by. */
 static void move_lane(forward_work *work, const hark_chunk *c, int group, int keys, tile_state *state, int lane, double away, float *top) {
-  const float by = (float)(away - state->away[lane]);
+  const float by = (float)fmax((double)-FLT_MAX, fmin(away - state->away[lane], (double)FLT_MAX));
   for (int g = 0; g <= group; g++) {
     if (lane < c->group[g].from * HARK_LANES || lane >= c->group[g].to * HARK_LANES) continue;
     float *logits = work->logits + (ptrdiff_t)c->slot[g] * HARK_TILE_QUERIES + lane;
@@ -148,24 +150,47 @@ static void move_lane(forward_work *work, const hark_chunk *c, int group, int ke
   top[lane] -= by;
   state->top[lane] -= by;
   state->away[lane] = away;
-  state->offset[lane] = (float)away;
+  state->offset[lane] = (float)fmax((double)-FLT_MAX, fmin(away, (double)FLT_MAX));
   state->is_away = true;
+}
+
+/* A logit relative to what its lane is, which is moved there where f32 does not hold it. */
+static float place_exponent(forward_work *work, const hark_chunk *c, int g, int k, int lane, double exponent, tile_state *state,
+                            float *top) {
+  const double beyond = exponent - state->away[lane];
+  if (fabs(beyond) > (double)HARK_DISTANCE_SPREAD && isfinite(exponent) && beyond > (double)(top[lane] + HARK_DISTANCE_FAINT))
+    move_lane(work, c, g, k, state, lane, exponent, top);
+  return (float)(exponent - state->away[lane]);
+}
+
+/* The same where some terms are too large for f32. x: products and squares alone, -infinity where the lane does not meet the key. */
+static vf take_far_terms(forward_work *work, const hark_far_group *far, bool pairs_far, const hark_chunk *c, int g, int k, int lane, vf x,
+                         int64_t term, tile_state *state, float *top) {
+  float logits[HARK_LANES], flags[HARK_LANES] = {0};
+  if (pairs_far) (void)hark_find_far(far, k, lane, x, vf_set(-INFINITY), flags);
+  vf_store(logits, x);
+  for (int i = 0; i < HARK_LANES && lane + i < far->walk->rows; i++) {
+    const double added = hark_fine_term(far->level, term + i);
+    if (logits[i] == -INFINITY || added == -INFINITY)
+      logits[i] = -INFINITY;
+    else
+      logits[i] = place_exponent(work, c, g, k, lane + i,
+                                 (flags[i] != 0.0f ? hark_far_exponent(far, k, lane + i) : (double)logits[i]) + added, state, top);
+  }
+  return vf_load(logits);
 }
 
 /* Logits of one key in the vector from `lane` on: far pairs by themselves. What such a pair has beyond f32's digits, all of the lane is relative
  * to from then on; what the lane has met before is then no longer seen, or has as many digits as it needs. */
-static vf take_far(forward_work *work, const hark_far_group *far, const hark_chunk *c, int g, int k, int lane, vf x, const float *added,
+static vf take_far(forward_work *work, const hark_far_group *far, const hark_chunk *c, int g, int k, int lane, vf x, int64_t term,
                    tile_state *state, float *top) {
   float logits[HARK_LANES], flags[HARK_LANES];
   if (!hark_find_far(far, k, lane, x, vf_load(top + lane) + vf_set(HARK_DISTANCE_FAINT), flags)) return x;
   vf_store(logits, x);
   for (int i = 0; i < HARK_LANES && lane + i < far->walk->rows; i++) {
     if (flags[i] == 0.0f) continue;
-    const double exponent = hark_far_exponent(far, k, lane + i) + (added == NULL ? 0.0 : (double)added[i]);
-    const double beyond = exponent - state->away[lane + i];
-    if (fabs(beyond) > (double)HARK_DISTANCE_SPREAD && isfinite(exponent) && beyond > (double)(top[lane + i] + HARK_DISTANCE_FAINT))
-      move_lane(work, c, g, k, state, lane + i, exponent, top);
-    logits[i] = (float)(exponent - state->away[lane + i]);
+    const double exponent = hark_far_exponent(far, k, lane + i) + (far->level->terms == NULL ? 0.0 : hark_fine_term(far->level, term + i));
+    logits[i] = place_exponent(work, c, g, k, lane + i, exponent, state, top);
   }
   return vf_load(logits);
 }
@@ -213,6 +238,7 @@ static void group_logits(forward_work *work, const hark_chunk *c, int g, tile_st
   const int64_t term = hark_term_at(tree->hierarchy.block, walk->row - group->first);
   const bool far = level->key_square != NULL && hark_group_may_be_far(level, group, work->roots.longest);
   const hark_far_group pairs = {tree, walk, group, level, work->tile_level, &work->roots};
+  const bool far_terms = level->terms != NULL && tree->far_terms;
   for (int m = group->from; m < group->to; m++) {
     const int lane = m * HARK_LANES;
     vf most = vf_load(top + lane);
@@ -221,15 +247,16 @@ static void group_logits(forward_work *work, const hark_chunk *c, int g, tile_st
       vf x = vf_load(at);
       const bool part = lanes.lo[k] > lane || lanes.hi[k] < lane + HARK_LANES;
       if (level->key_square != NULL) x = x - vf_set(level->key_square[group->first + k]);
-      if (level->terms != NULL) { /* -infinity hides, whatever the key holds */
+      if (level->terms != NULL && !far_terms) { /* -infinity hides, whatever the key holds */
         const vf added = vf_load(level->terms + term - k + lane);
         x = vf_select(vf_equal(added, vf_set(-INFINITY)), added, x + added);
       }
       if (part) x = vf_select(hark_lanes_between(lane, lanes.lo[k], lanes.hi[k]), x, vf_set(-INFINITY));
-      if (far || state->is_away) {
+      if (far || state->is_away || far_terms) {
         vf_store(top + lane, most);
-        if (state->is_away) x = take_away(work, &pairs, c, g, k, lane, x, state, top);
-        if (far) x = take_far(work, &pairs, c, g, k, lane, x, level->terms == NULL ? NULL : level->terms + term - k + lane, state, top);
+        if (far_terms) x = take_far_terms(work, &pairs, far, c, g, k, lane, x, term - k + lane, state, top);
+        if (state->is_away && !far_terms) x = take_away(work, &pairs, c, g, k, lane, x, state, top);
+        if (far && !far_terms) x = take_far(work, &pairs, c, g, k, lane, x, term - k + lane, state, top);
         most = vf_load(top + lane);
       }
       if (part || level->key_square != NULL || level->terms != NULL) vf_store(at, x);
@@ -343,7 +370,7 @@ static void finish_tile(const forward_work *work, const tile_state *state, int64
   }
   for (int64_t r = 0; r < rows && state->is_away; r++)
     if (state->away[r] != 0.0 && state->sum[r] != 0.0f)
-      log_sum[r] = (float)((state->away[r] + (double)state->top[r] + log2((double)state->sum[r])) / HARK_DISTANCE_LOG2_E);
+      log_sum[r] = hark_finite_log_sum((state->away[r] + (double)state->top[r] + log2((double)state->sum[r])) / HARK_DISTANCE_LOG2_E);
   float *out =
       (float *)args->out.data + tree->sequence->item * args->out.stride[0] + tree->head * args->out.stride[1] + first * args->out.stride[2];
   for (int64_t r = 0; r < rows; r++, out += args->out.stride[2]) {

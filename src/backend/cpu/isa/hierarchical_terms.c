@@ -13,6 +13,7 @@
 
 #include "hierarchical_tile.h"
 
+#define HARK_FAR_TERM 256.0f                 /* in units of log 2: rounding it is 2^-16 of a weight */
 #define TABLE_TASKS 64                       /* that there should be at least for the gradients by tables */
 #define SLOT_DOUBLES_MOST ((int64_t)1 << 20) /* of all slots, where there are several */
 
@@ -93,10 +94,18 @@ void HARK_ISA(hark_hierarchical_tables_open)(hark_hierarchical_call *call, bool 
 
 /* ---- terms of a head ---- */
 
-/* To units of log 2; only -infinity hides. */
+/* To units of log 2; only an infinite one is infinite, also beside a product. */
 static float term_of(double sum) {
   const double term = sum * (double)HARK_LOG2_E;
-  return sum == -INFINITY ? -INFINITY : term < (double)-FLT_MAX ? -FLT_MAX : (float)term;
+  const double largest = (double)(FLT_MAX / 8);
+  return isfinite(sum) ? (float)fmax(-largest, fmin(term, largest)) : (float)sum;
+}
+
+/* A quarter of it, in two floats (hark_fine_term()). */
+static void set_fine_term(float *fine, double sum) {
+  const double quarter = 0.25 * sum * (double)HARK_LOG2_E;
+  fine[0] = (float)quarter;
+  fine[1] = isfinite(fine[0]) ? (float)(quarter - (double)fine[0]) : 0.0f;
 }
 
 static double *sums_of(const hark_hierarchical_call *call, int64_t slot, int64_t head, int level) {
@@ -110,18 +119,21 @@ void HARK_ISA(hark_hierarchical_make_terms)(hark_tree *tree, int64_t slot) {
   const int64_t block = tree->hierarchy.block, reach = 2 * block - 1;
   const double *means = call->desc->has_log_kernel ? means_of(call, tree->head) : NULL;
   const float *biases = call->desc->has_hierarchical_bias ? (const float *)bias->data + tree->head * bias->stride[0] : NULL;
-  tree->hides = false;
+  tree->hides = tree->far_terms = false;
   for (int level = 0; level < tree->hierarchy.levels; level++) {
-    float *terms = tree->level[level].terms;
+    float *terms = tree->level[level].terms, *fine = tree->level[level].fine_terms;
     tree->level[level].dterms = call->tables.sums == NULL ? NULL : sums_of(call, slot, tree->head, level);
     memset(terms, 0, (size_t)hark_term_width(block) * sizeof *terms);
+    memset(fine, 0, (size_t)hark_term_width(block) * 2 * sizeof *fine);
     for (int64_t difference = -reach; difference <= reach; difference++) {
       double sum = 0;
       if (biases != NULL) sum += (double)biases[reach - difference];
       if (means != NULL) sum += means[level * 2 * block + (difference < 0 ? -difference : difference)];
       const float term = term_of(sum);
       terms[hark_term_at(block, difference)] = term;
+      set_fine_term(fine + 2 * hark_term_at(block, difference), sum);
       tree->hides = tree->hides || term == -INFINITY;
+      tree->far_terms = tree->far_terms || (term != -INFINITY && fabsf(term) > HARK_FAR_TERM);
     }
   }
 }

@@ -13,6 +13,7 @@
 #include "backend/cpu/cpu.h"
 #include "backend/hierarchy_kernel.h"
 #include "dense_pack.h"
+#include "distances.h"
 #include "philox.h"
 
 /* Rows of features, at the caller's or in our memory. */
@@ -29,9 +30,10 @@ typedef struct hark_level {
   hark_rows query_low, key_low;                /* rbf: what rounding took from far means (hierarchical_exact.h); no data: nothing */
   float *query_square;                         /* half squares, with query_lows */
   float *terms;                                /* what is added to logits, by row - key; NULL: nothing */
+  float *fine_terms;                           /* the same in float64 (hierarchical_exact.h) */
   hark_rows g, dquery, dkey, dvalue;           /* backward */
   float *least, *mean_gradient;                /* natural units */
-  float *least_low;                            /* rbf: what rounding took from `least` */
+  float *fine_least;                           /* the same in float64, hark_fine_sum a token; filled where tree->is_far */
   double *dterms;                              /* sums of dS by row - key, [4 Nr - 1]; NULL: not wanted */
 } hark_level;
 
@@ -73,7 +75,8 @@ typedef struct hark_tree {
   hark_hierarchy hierarchy;
   bool finite;    /* all keys and values are */
   bool hides;     /* some terms are -infinity */
-  bool is_far;    /* rbf, backward: some rows have a log-sum-exp of ours (hierarchical_exact.c) */
+  bool is_far;    /* backward: some rows have a log-sum-exp of ours (hierarchical_exact.c) */
+  bool far_terms; /* some terms are so large that logits with them are to be float64 */
   bool windowed;  /* levels 1 .. HARK_WINDOW_LEVELS are not kept */
   bool add_first; /* gradients of keys and values add to those of the heads before in the group */
   /* Backward with exact queries: hark_part_rows(), how many of them the rows are, and memory for what they give beyond their own. Otherwise 1 part. */
@@ -127,16 +130,6 @@ void HARK_ISA(hark_hierarchical_make_terms)(hark_tree *tree, int64_t slot);
 void HARK_ISA(hark_hierarchical_tables_begin_slot)(const hark_hierarchical_call *call, int64_t slot, int64_t key_head);
 /* Adds what was gathered to the gradients of the tables. */
 void HARK_ISA(hark_hierarchical_tables_give)(hark_hierarchical_call *call);
-
-/* RBF: |q|^2 / (2 sigma^2) in units of log 2 from squares of q log2(e) / sigma^2, which is first divided by a power of two so that no square is out of
- * range: no bit depends on it. scale2: log2(e) / sigma^2. */
-typedef struct hark_square_factors {
-  float before, after;
-} hark_square_factors;
-static inline hark_square_factors hark_square_factors_of(double scale2) {
-  const int power = ilogb(scale2) / 2; /* which makes |q| / sigma of them */
-  return (hark_square_factors){(float)ldexp(1, -power), (float)(0.5 / ldexp(scale2, -2 * power))};
-}
 
 /* Keys first .. first + count of a level, met by rows of the tile in vectors from .. to. */
 typedef struct hark_group {
@@ -359,11 +352,11 @@ void HARK_ISA(hark_hierarchical_make_queries)(const hark_tree *tree, int level, 
 /* The same of the first level above the windows, with all below, of which level 0 alone is kept. */
 void HARK_ISA(hark_hierarchical_make_through)(const hark_tree *tree, bool keys, int64_t from, int64_t to, float *memory);
 
-/* rbf, backward: the log-sum-exp of level 0's rows from .. to that are far from all keys, whose given one has lost digits, in `least` and
- * `least_low`. Of a windowed tree: of the rows of window `from`. */
+/* Backward: the log-sum-exp of level 0's rows from .. to whose given one has lost digits, in `least` and `fine_least`. Of a windowed tree: of the
+ * rows of window `from`. */
 void HARK_ISA(hark_hierarchical_exact_sums)(const hark_tree *tree, int64_t from, int64_t to, float *window_memory);
-/* Some row needs that. */
-bool HARK_ISA(hark_hierarchical_has_far_rows)(const hark_tree *tree);
+/* Some row needs that; then `fine_least` has been filled with what is given. */
+bool HARK_ISA(hark_hierarchical_begin_far_rows)(const hark_tree *tree);
 
 /* All levels of windows' rows: as the pieces of a level, even windows first, then odd ones. */
 void HARK_ISA(hark_hierarchical_backward_window)(const hark_tree *tree, int64_t index, void *memory, float *window_memory);

@@ -37,7 +37,7 @@ static void join_low(const hark_fine_row *a, const hark_fine_row *b, double firs
     if (first != 0.0) sum += first * ((double)a->high[c] + (a->low != NULL ? (double)a->low[c] : 0.0));
     if (second != 0.0) sum += second * ((double)b->high[c] + (b->low != NULL ? (double)b->low[c] : 0.0));
     high[c] = (float)sum;
-    to[c] = (float)(sum - (double)high[c]);
+    to[c] = isfinite(high[c]) ? (float)(sum - (double)high[c]) : 0.0f;
   }
 }
 
@@ -110,10 +110,7 @@ static void begin_gradients(const hark_tree *tree, int64_t row, bool real) {
   const hark_rows dout = hark_rows_of(&args->dout, item, tree->head, n), out = hark_rows_of(&args->out, item, tree->head, n);
   const float lse = ((const float *)args->log_sum_exp.data)[(item * call->desc->heads + tree->head) * args->query.shape[2] + n];
   real = real && lse != -INFINITY;
-  if (!tree->is_far) {
-    at->least[row] = real ? lse : INFINITY;
-    if (call->rbf) at->least_low[row] = 0.0f;
-  }
+  if (!tree->is_far) at->least[row] = real ? lse : INFINITY;
   at->mean_gradient[row] = 0.0f;
   if (!hark_gradients_as_they_lie(tree)) copy_row(dout.data, call->value_dim, real, call->value_pad, at->g.data + row * at->g.stride);
   if (!real) return;
@@ -133,16 +130,17 @@ static float gradient_factor(float least, float lse, float mean_gradient) {
   return kept_factor(least == lse ? 1.0f : expf(least - lse), mean_gradient);
 }
 
-/* The same where log-sum-exps have what rounding took from them. */
+/* The same where log-sum-exps are float64. */
 static void join_far(const hark_level *at, const hark_level *below, int64_t token, float *factors) {
   const int64_t a = 2 * token, b = 2 * token + 1;
-  const double first = (double)below->least[a] + (double)below->least_low[a];
-  const double second = b < below->queries ? (double)below->least[b] + (double)below->least_low[b] : (double)INFINITY;
-  const int64_t from = second < first ? b : a; /* a row that is NaN too, where there may be no other */
+  const bool has_first = below->least[a] != INFINITY, has_second = b < below->queries && below->least[b] != INFINITY;
+  const hark_fine_sum first = hark_fine_sum_of(below, a), second = hark_fine_sum_of(below, has_second ? b : a);
+  const double above = (first.top - second.top) + ((double)first.log_sum - (double)second.log_sum); /* of the first, over the second */
+  const int64_t from = has_second && (!has_first || above > 0.0) ? b : a; /* a row that is NaN too, where there may be no other */
   at->least[token] = below->least[from];
-  at->least_low[token] = below->least_low[from];
-  factors[0] = first == (double)INFINITY ? 0.0f : from == a ? 1.0f : kept_factor(expf((float)(second - first)), below->mean_gradient[a]);
-  factors[1] = second == (double)INFINITY ? 0.0f : from == b ? 1.0f : kept_factor(expf((float)(first - second)), below->mean_gradient[b]);
+  hark_set_fine_sum(at, token, from == a ? first : second);
+  factors[0] = !has_first ? 0.0f : from == a ? 1.0f : kept_factor(exp2f((float)-above), below->mean_gradient[a]);
+  factors[1] = !has_second ? 0.0f : from == b ? 1.0f : kept_factor(exp2f((float)above), below->mean_gradient[b]);
 }
 
 static void join_gradients(const hark_tree *tree, int level, int64_t token) {
@@ -154,10 +152,7 @@ static void join_gradients(const hark_tree *tree, int level, int64_t token) {
   at->least[token] = least;
   if (below->least[a] != INFINITY) factors[0] = gradient_factor(least, below->least[a], below->mean_gradient[a]);
   if (second != INFINITY) factors[1] = gradient_factor(least, second, below->mean_gradient[b]);
-  if (tree->is_far)
-    join_far(at, below, token, factors);
-  else if (tree->call->rbf)
-    at->least_low[token] = 0.0f;
+  if (tree->is_far) join_far(at, below, token, factors);
   at->mean_gradient[token] = 0.0f;
   if (factors[0] != 0.0f) at->mean_gradient[token] += factors[0] * below->mean_gradient[a];
   if (factors[1] != 0.0f) at->mean_gradient[token] += factors[1] * below->mean_gradient[b];
@@ -232,9 +227,10 @@ static void place_window(const hark_tree *tree, int64_t origin, int64_t rows, fl
     at->keys = hark_max(0, hark_min(at->keys - by, tokens));
     hark_rows *const shifted[] = {&at->query, &at->key, &at->value, &at->g, &at->dquery, &at->dkey, &at->dvalue};
     const int width[] = {head_pad, head_pad, value_pad, value_pad, head_pad, head_pad, value_pad};
-    float **const numbers[] = {&at->query_count,   &at->key_count, &at->key_square,  &at->least,
-                               &at->mean_gradient, &at->least_low, &at->query_square};
-    const bool wanted[] = {true, true, call->rbf, call->backward, call->backward, call->backward && call->rbf, call->query_lows};
+    float **const numbers[] = {&at->query_count,   &at->key_count,  &at->key_square,  &at->least,
+                               &at->mean_gradient, &at->fine_least, &at->query_square};
+    const int each[] = {1, 1, 1, 1, 1, HARK_FINE_SUM_FLOATS, 1};
+    const bool wanted[] = {true, true, call->rbf, call->backward, call->backward, call->backward, call->query_lows};
     for (int i = 0; i < (call->backward ? 7 : 3); i++) { /* first queries lie at the caller's on all levels */
       if (shifted[i]->data != NULL)
         shifted[i]->data += by * shifted[i]->stride;
@@ -243,9 +239,9 @@ static void place_window(const hark_tree *tree, int64_t origin, int64_t rows, fl
     }
     for (int i = 0; i < 7; i++) {
       if (*numbers[i] != NULL)
-        *numbers[i] += by;
+        *numbers[i] += by * each[i];
       else if (wanted[i])
-        take_numbers(numbers[i], tokens, &memory);
+        take_numbers(numbers[i], tokens * each[i], &memory);
     }
     if (level == 0 || !call->rbf) continue;
     if (at->key_low.data != NULL)
@@ -263,7 +259,8 @@ static void place_window(const hark_tree *tree, int64_t origin, int64_t rows, fl
 size_t HARK_ISA(hark_hierarchical_window_floats)(int64_t block, size_t head_pad, size_t value_pad, bool backward, bool rbf) {
   size_t tokens = 0;
   for (int level = 1; level <= HARK_WINDOW_LEVELS; level++) tokens += (size_t)((HARK_WINDOW_ROWS + 2 * hark_window_reach(block)) >> level);
-  return tokens * ((backward ? 4 * head_pad + 3 * value_pad + 5 : 2 * head_pad + value_pad + 3) + (rbf ? 2 * head_pad + 2 : 0));
+  return tokens * ((backward ? 4 * head_pad + 3 * value_pad + 5 + HARK_FINE_SUM_FLOATS : 2 * head_pad + value_pad + 3) +
+                   (rbf ? 2 * head_pad + 2 : 0));
 }
 
 void HARK_ISA(hark_hierarchical_open_window)(const hark_tree *tree, int64_t index, float *memory, hark_window *window) {
