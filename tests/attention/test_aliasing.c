@@ -9,7 +9,7 @@
 #include "support/setups.h"
 #include "support/text_files.h"
 
-enum { BATCH = 2, LENGTH = 9, HEADS = 4, KEY_HEADS = 2, DIM = 8, ROW = HEADS * DIM, KEY_ROW = KEY_HEADS * DIM, ARENA = 1 << 16 };
+enum { BATCH = 2, LENGTH = 9, HEADS = 4, KEY_HEADS = 2, DIM = 8, ROW = HEADS * DIM, KEY_ROW = KEY_HEADS * DIM, ARENA = 1 << 17 };
 
 /* All memory of a call, so that one comparison finds whatever was written. */
 static _Alignas(64) float arena[ARENA];
