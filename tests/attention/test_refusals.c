@@ -402,7 +402,7 @@ static const args_case args_cases[] = {
     {"dquery_shape", dquery_shape, HARK_SHAPE_MISMATCH, "dquery has shape [2, 4, 4, 3]|expected [2, 4, 5, 3]", true},
     {"dkey_repeats", dkey_repeats, HARK_INVALID_ARGUMENT, "dkey has stride 0 in dimension 0", true},
     {"dbias_shape", dbias_shape, HARK_SHAPE_MISMATCH, "dattention_bias has shape [2, 4, 5, 7]|expected [1, 4, 5, 7]", true},
-    {"dbias_of_nothing", dbias_of_nothing, HARK_INVALID_ARGUMENT, "dattention_bias is wanted, but attention_bias is absent", true},
+    {"dbias_of_nothing", dbias_of_nothing, HARK_INVALID_ARGUMENT, "dattention_bias is requested, but attention_bias is absent", true},
     {"dlog_kernel_shape", dlog_kernel_shape, HARK_SHAPE_MISMATCH, "dlog_kernel has shape [1, 7]|expected [4, 7]", true},
     {"dforget_type", dforget_type, HARK_INVALID_ARGUMENT, "dforget is f64", true},
 };
