@@ -38,12 +38,20 @@ static hark_status take_over(hark_context *context, const hark_writer *writer, c
   return HARK_OK;
 }
 
-/* Locks a new file, as long as it is written, against those who clean up on other machines that share the disk. False when one of them has taken it
- * for an abandoned one before it had the lock. */
-static bool lock_new(int descriptor) {
+/* Locks a new file, as long as it is written, against those who clean up on other machines that share the disk. *ours is false when one of them has
+ * taken it for an abandoned one before it had the lock. */
+static hark_status lock_new(hark_context *context, hark_writer *writer, bool *ours) {
   struct stat information;
-  (void)flock(descriptor, LOCK_EX | LOCK_NB); /* a file system without locks: nobody removes what cannot be locked */
-  return fstat(descriptor, &information) != 0 || information.st_nlink > 0;
+  (void)flock(writer->descriptor, LOCK_EX | LOCK_NB); /* a file system without locks: nobody removes what cannot be locked */
+  if (fstat(writer->descriptor, &information) != 0) {
+    const hark_status status = hark_system_fail(context, errno, writer->path, "cannot be examined");
+    (void)unlink(writer->temporary);
+    hark_file_close(&writer->descriptor);
+    return status;
+  }
+  *ours = information.st_nlink > 0;
+  if (!*ours) hark_file_close(&writer->descriptor);
+  return HARK_OK;
 }
 
 /* `old` is NULL where nothing is replaced. */
@@ -52,9 +60,10 @@ static hark_status open_temporary(hark_context *context, hark_writer *writer, co
     HARK_TRY(hark_temporary_name(context, writer->target, number, writer->temporary));
     const mode_t mode = old != NULL ? old->st_mode & PERMISSIONS : 0666; /* never more than the old file's, at no time */
     writer->descriptor = hark_open_again(writer->temporary, O_WRONLY | O_CREAT | O_EXCL, mode);
-    if (writer->descriptor >= 0 && !lock_new(writer->descriptor)) {
-      hark_file_close(&writer->descriptor);
-      continue;
+    bool ours = false;
+    if (writer->descriptor >= 0) {
+      HARK_TRY(lock_new(context, writer, &ours));
+      if (!ours) continue;
     }
     if (writer->descriptor >= 0) {
       writer->note = hark_temporary_note(context, writer->temporary);
