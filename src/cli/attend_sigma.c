@@ -47,41 +47,43 @@ static int64_t first_of(const side *s, int64_t key_heads, int64_t item, int64_t 
 
 static int64_t rows_of(const side *s, int64_t key_heads) { return s->heads / key_heads * s->rows; }
 
-/* Adds the sums of weight and of weight times element c; a row's weight is the sum of its gradient's magnitudes. */
-static void weigh(const side *s, int64_t key_heads, int64_t item, int64_t key_head, int64_t c, double *weight, double *sum) {
+/* Adds every row to the sums, with the sum of its gradient's magnitudes for a weight. sums: [d]. */
+static void weigh(const side *s, int64_t key_heads, int64_t item, int64_t key_head, double *weight, double *sums) {
   for (int64_t row = 0; row < rows_of(s, key_heads); row++) {
     const int64_t first = first_of(s, key_heads, item, key_head, row);
     double of_row = 0;
-    for (int64_t i = 0; i < s->d; i++) of_row += fabs(number(s, s->gradient, first + i));
-    if (of_row == 0) continue;
+    for (int64_t c = 0; c < s->d; c++) of_row += fabs(number(s, s->gradient, first + c));
+    if (of_row == 0) continue; /* whatever the row holds */
     *weight += of_row;
-    *sum += of_row * number(s, s->x, first + c);
+    for (int64_t c = 0; c < s->d; c++) sums[c] += of_row * number(s, s->x, first + c);
   }
 }
 
-/* Sum of (x - centre) times gradient over element c of the rows. */
-static double product(const side *s, int64_t key_heads, int64_t item, int64_t key_head, int64_t c, double centre) {
+/* Sum of (x - centre) times gradient over the rows; the centre is sums / weight. */
+static double product(const side *s, int64_t key_heads, int64_t item, int64_t key_head, double weight, const double *sums) {
   double sum = 0;
   for (int64_t row = 0; row < rows_of(s, key_heads); row++) {
-    const int64_t at = first_of(s, key_heads, item, key_head, row) + c;
-    const double gradient = number(s, s->gradient, at);
-    if (gradient != 0) sum += (number(s, s->x, at) - centre) * gradient;
+    const int64_t first = first_of(s, key_heads, item, key_head, row);
+    for (int64_t c = 0; c < s->d; c++) {
+      const double gradient = number(s, s->gradient, first + c);
+      if (gradient != 0) sum += (number(s, s->x, first + c) - sums[c] / weight) * gradient;
+    }
   }
   return sum;
 }
 
-static double sum_of(const side *query, const side *key) {
-  const int64_t key_heads = key->heads;
+/* sums: [d], memory. */
+static double sum_of(const side *query, const side *key, double *sums) {
   double all = 0;
   for (int64_t item = 0; item < key->items; item++)
-    for (int64_t head = 0; head < key_heads; head++)
-      for (int64_t c = 0; c < key->d; c++) {
-        double weight = 0, sum = 0;
-        weigh(query, key_heads, item, head, c, &weight, &sum);
-        weigh(key, key_heads, item, head, c, &weight, &sum);
-        if (weight == 0) continue;
-        all += product(query, key_heads, item, head, c, sum / weight) + product(key, key_heads, item, head, c, sum / weight);
-      }
+    for (int64_t head = 0; head < key->heads; head++) {
+      double weight = 0;
+      for (int64_t c = 0; c < key->d; c++) sums[c] = 0;
+      weigh(query, key->heads, item, head, &weight, sums);
+      weigh(key, key->heads, item, head, &weight, sums);
+      if (weight == 0) continue;
+      all += product(query, key->heads, item, head, weight, sums) + product(key, key->heads, item, head, weight, sums);
+    }
   return all;
 }
 
@@ -91,7 +93,11 @@ hark_status hark_attend_sigma_gradient(hark_context *context, double sigma, cons
   side queries = {0}, keys = {0};
   hark_status status = read_side(context, query, &t->dquery, &queries);
   if (status == HARK_OK) status = read_side(context, key, &t->dkey, &keys);
-  const double gradient = status == HARK_OK ? -sum_of(&queries, &keys) / sigma : 0;
+  const size_t bytes = (size_t)key->shape[3] * sizeof(double);
+  void *sums = NULL;
+  if (status == HARK_OK) status = hark_allocate(context, bytes, &sums);
+  const double gradient = status == HARK_OK ? -sum_of(&queries, &keys, sums) / sigma : 0;
+  hark_release(context, sums, bytes);
   free_side(context, &queries);
   free_side(context, &keys);
   HARK_TRY(status);

@@ -223,12 +223,12 @@ static hark_status describe(hark_invocation *call, const hark_lab_outcomes *outc
 
 typedef struct lab_view {
   hark_progress progress;
-  const char *name;      /* of the experiment at work */
-  int64_t seed;          /* its seed */
-  int number, count;     /* which of how many runs */
-  bool seeds;            /* each experiment runs with several */
-  double begun, started; /* clock at the beginning of all, and of this one */
-  int64_t done, all;     /* steps of the loop at work; 0: of none that counts them */
+  const char *name;            /* of the experiment at work */
+  int64_t seed;                /* its seed */
+  int number, count;           /* which of how many runs */
+  const hark_lab_seeds *seeds; /* with which each experiment runs */
+  double begun, started;       /* clock at the beginning of all, and of this one */
+  int64_t done, all;           /* steps of the loop at work; 0: of none that counts them */
 } lab_view;
 
 /* How long the others will take is not known; as long as those before, say. */
@@ -253,9 +253,9 @@ static void show_tick(void *user, const hark_lab *lab, int64_t done, int64_t all
   int64_t rows = 0;
   for (int i = 0; i < lab->table_count; i++) rows += hark_lab_row_count(&lab->tables[i]);
 #define WRITE(piece, member, ...) (void)snprintf(pieces[piece].member, HARK_PROGRESS_PIECE_BYTES, __VA_ARGS__)
-  if (view->count > 1 && view->seeds)
+  if (view->count > 1 && view->seeds->count > 1)
     WRITE(NAME, text, "run %d of %d, %s, seed %" PRId64, view->number, view->count, view->name, view->seed);
-  if (view->count > 1 && !view->seeds) WRITE(NAME, text, "experiment %d of %d, %s", view->number, view->count, view->name);
+  if (view->count > 1 && view->seeds->count == 1) WRITE(NAME, text, "experiment %d of %d, %s", view->number, view->count, view->name);
   if (view->count > 1) WRITE(NAME, brief, "%d/%d %s", view->number, view->count, view->name);
   if (view->count == 1) WRITE(NAME, text, "%s", view->name);
   WRITE(ELAPSED, text, "%s", hark_progress_time(now - view->started, time));
@@ -302,7 +302,7 @@ static hark_status run_seed(hark_invocation *call, int experiment, int64_t seed,
   if (status == HARK_OK) status = hark_lab_outcomes_add(outcomes, seed, &lab);
   hark_lab_destroy(&lab);
   if (status == HARK_OK) return status;
-  if (view->seeds || outcomes->seeds.count > 0)
+  if (view->seeds->count > 1 || outcomes->seeds.count > 0)
     hark_fail_prefix(call->context, "%s: seed %" PRId64 ": ", entry->name, seed);
   else
     hark_fail_prefix(call->context, "%s: ", entry->name);
@@ -320,16 +320,12 @@ static hark_status run_another(hark_invocation *call, int experiment, lab_view *
 /* Runs with every seed, shows and describes. */
 static hark_status go_through(hark_invocation *call, int experiment, lab_view *view, hark_lab_outcomes *outcomes, bool *passed,
                               hark_text *document) {
-  const lab_values *const v = call->values[0];
   const hark_lab_entry *const entry = &hark_lab_entries[experiment];
-  char complaint[HARK_LAB_COMPLAINT_BYTES];
-  hark_lab_seeds seeds;
-  (void)read_seeds(v, &seeds, complaint); /* check() has read them */
-  for (int s = 0; s < seeds.count; s++) {
+  for (int s = 0; s < view->seeds->count; s++) {
     view->number++;
-    HARK_TRY(run_seed(call, experiment, seeds.list[s], view, outcomes));
+    HARK_TRY(run_seed(call, experiment, view->seeds->list[s], view, outcomes));
   }
-  *passed = *passed && hark_lab_passing_seeds(outcomes) == seeds.count;
+  *passed = *passed && hark_lab_passing_seeds(outcomes) == view->seeds->count;
   HARK_TRY(show(call, outcomes, entry));
   HARK_TRY(run_another(call, experiment, view, outcomes));
   hark_text given = hark_text_empty(call->context);
@@ -392,15 +388,11 @@ static hark_status write_document(hark_invocation *call, const char *chosen, con
 int hark_lab_exit_code(bool passed, bool strict) { return passed || !strict ? HARK_EXIT_DONE : HARK_EXIT_FAILED; }
 
 /* All that is chosen, one after the other, and the document. */
-static hark_status run_chosen(hark_invocation *call, const char *chosen, bool *passed) {
+static hark_status run_chosen(hark_invocation *call, const char *chosen, const hark_lab_seeds *seeds, bool *passed) {
   hark_text sections = hark_text_empty(call->context);
   hark_status status = check_document(call, chosen);
-  char complaint[HARK_LAB_COMPLAINT_BYTES];
-  hark_lab_seeds seeds;
-  lab_view view = {.progress = hark_progress_begin(), .begun = hark_progress_clock()};
-  (void)read_seeds(call->values[0], &seeds, complaint);
-  view.seeds = seeds.count > 1;
-  for (int i = 0; i < hark_lab_entry_count; i++) view.count += is_chosen(chosen, i) && !is_left_out(chosen, i) ? seeds.count : 0;
+  lab_view view = {.progress = hark_progress_begin(), .seeds = seeds, .begun = hark_progress_clock()};
+  for (int i = 0; i < hark_lab_entry_count; i++) view.count += is_chosen(chosen, i) && !is_left_out(chosen, i) ? seeds->count : 0;
   for (int i = 0; i < hark_lab_entry_count && status == HARK_OK; i++) {
     if (!is_chosen(chosen, i)) continue;
     status = run_one(call, i, &view, passed, &sections);
@@ -418,7 +410,7 @@ static hark_status run(hark_invocation *call) {
   bool passed = true;
   char complaint[HARK_LAB_COMPLAINT_BYTES];
   hark_lab_seeds seeds;
-  (void)read_seeds(v, &seeds, complaint);
+  (void)read_seeds(v, &seeds, complaint); /* check() has, and refused what is wrong */
   HARK_TRY(hark_command_open(call, "reference", v->threads, (uint64_t)seeds.list[0], true));
   for (int i = 0; i < hark_lab_entry_count; i++) {
     const hark_experiment *const experiment = hark_lab_entries[i].experiment;
@@ -430,7 +422,7 @@ static hark_status run(hark_invocation *call) {
   if (v->out[0] != 0) HARK_TRY(hark_folder_make(call->context, v->out)); /* fails before the work, not after it */
   char folder[HARK_PATH_BYTES];
   if (figures_folder(v->markdown, folder)) HARK_TRY(hark_folder_make(call->context, folder));
-  HARK_TRY(run_chosen(call, chosen, &passed));
+  HARK_TRY(run_chosen(call, chosen, &seeds, &passed));
   call->exit_code = hark_lab_exit_code(passed, v->strict);
   return HARK_OK;
 }

@@ -135,15 +135,19 @@ static void append_table(const hark_lab_table *table, hark_text *text) {
   hark_text_append(text, "]}");
 }
 
+void hark_lab_append_bounds_json(const hark_lab_criterion *criterion, hark_text *text) {
+  hark_text_append(text, ", \"low\": ");
+  hark_json_append_number(text, criterion->low);
+  hark_text_append(text, ", \"high\": ");
+  hark_json_append_number(text, criterion->high);
+}
+
 static void append_criterion(const hark_lab_criterion *criterion, hark_text *text) {
   hark_text_append(text, "{\"name\": ");
   hark_json_append_string(text, criterion->name);
   hark_text_append(text, ", \"measured\": ");
   hark_json_append_number(text, criterion->measured);
-  hark_text_append(text, ", \"low\": ");
-  hark_json_append_number(text, criterion->low);
-  hark_text_append(text, ", \"high\": ");
-  hark_json_append_number(text, criterion->high);
+  hark_lab_append_bounds_json(criterion, text);
   hark_text_append(text, ", \"passed\": %s}", hark_lab_passes(criterion) ? "true" : "false");
 }
 

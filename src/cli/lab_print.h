@@ -12,6 +12,8 @@ void hark_lab_cell_text(const hark_lab_column *column, double value, char out[HA
 #define HARK_LAB_BOUND_BYTES 64
 /* "= 4", "[0, 1]", as `hark lab` prints a criterion's bound. */
 void hark_lab_bound_text(const hark_lab_criterion *criterion, char out[HARK_LAB_BOUND_BYTES]);
+/* ", "low": 0, "high": 1": the bound as members of a criterion's object. */
+void hark_lab_append_bounds_json(const hark_lab_criterion *criterion, hark_text *text);
 
 /* Name, paper and statement; of JSON the beginning of the object. */
 void hark_lab_print_head(const hark_lab_entry *entry, hark_text *text);

@@ -215,10 +215,7 @@ void hark_lab_print_seeds_json(const hark_lab_outcomes *o, const hark_lab_entry 
     const hark_lab_criterion *const criterion = &o->first->criteria[c];
     hark_text_append(text, "%s{\"name\": ", c > 0 ? ", " : "");
     hark_json_append_string(text, criterion->name);
-    hark_text_append(text, ", \"low\": ");
-    hark_json_append_number(text, criterion->low);
-    hark_text_append(text, ", \"high\": ");
-    hark_json_append_number(text, criterion->high);
+    hark_lab_append_bounds_json(criterion, text);
     hark_text_append(text, ", \"measured\": [");
     append_numbers(o, c, text);
     hark_text_append(text, "]");

@@ -1,6 +1,6 @@
-/* options.c - the option engine: defaults, command line and files into structs, problems collected.
+/* options.c - the option engine: defaults and command lines into structs, problems collected; files are in options_yaml.c.
  *
- * Every value, wherever it comes from, goes through take_value(): it is checked against the option's type and range, and stored when its
+ * Every value, wherever it comes from, goes through hark_options_take_value(): it is checked against the option's type and range, and stored when its
  * source ranks at least as high as that of the value that is there. A list grows within one source and starts afresh with a higher one.
  * Cost: linear in the table for each word.
  */
@@ -10,12 +10,10 @@
 #include <string.h>
 
 #include "core/line.h"
-#include "io/files.h"
 #include "io/json_write.h"
 #include "io/number.h"
 #include "io/options_set.h"
 #include "io/words.h"
-#include "io/yaml.h"
 
 #define PROBLEM_LIMIT 50 /* more are counted, not kept */
 
@@ -32,7 +30,7 @@ static hark_status own_bytes(hark_context *context, hark_options *options, size_
   return HARK_OK;
 }
 
-static hark_status own_text(hark_context *context, hark_options *options, const char *text, size_t length, const char **out) {
+hark_status hark_options_own_text(hark_context *context, hark_options *options, const char *text, size_t length, const char **out) {
   void *copy;
   *out = ""; /* needs no memory, and outlives the set */
   if (length == 0) return HARK_OK;
@@ -63,7 +61,7 @@ static hark_status add_problem(hark_context *context, hark_options *options, con
   HARK_TRY(text->status);
   const char *kept = "";
   if (options->problems.count < PROBLEM_LIMIT) {
-    HARK_TRY(own_text(context, options, hark_text_get(text), text->length, &kept));
+    HARK_TRY(hark_options_own_text(context, options, hark_text_get(text), text->length, &kept));
     hark_line_clean((char *)kept); /* whatever a file is called */
   }
   if (options->problems.count <= PROBLEM_LIMIT) {
@@ -73,8 +71,7 @@ static hark_status add_problem(hark_context *context, hark_options *options, con
   return HARK_OK;
 }
 
-static hark_status problem(hark_context *context, hark_options *options, const char *format, ...) HARK_PRINTF(3, 4);
-static hark_status problem(hark_context *context, hark_options *options, const char *format, ...) {
+hark_status hark_options_problem_add(hark_context *context, hark_options *options, const char *format, ...) {
   char line[1024];
   va_list arguments;
   va_start(arguments, format);
@@ -123,13 +120,14 @@ hark_status hark_options_complain(hark_context *context, hark_options *options, 
   const bool only_flag =
       first != NULL && !first->table->configuration && hark_option_flag(first->option, 0, flag); /* no file can give it */
   const char *const name = only_flag ? flag : first != NULL ? first->option->name : names;
-  if (where != NULL && where[0] != '-') return problem(context, options, "%s: %s: %s", where, name, line);
-  return problem(context, options, "%s: %s", where != NULL ? where : name, line);
+  if (where != NULL && where[0] != '-') return hark_options_problem_add(context, options, "%s: %s: %s", where, name, line);
+  return hark_options_problem_add(context, options, "%s: %s", where != NULL ? where : name, line);
 }
 
 /* ---- values ---- */
 
-static hark_status bad_value(hark_context *context, hark_options *options, hark_option_entry *entry, const char *value, const char *where) {
+hark_status hark_options_refuse_value(hark_context *context, hark_options *options, hark_option_entry *entry, const char *value,
+                                      const char *where) {
   char word[HARK_SHOWN_BYTES], first[HARK_OPTION_WORD_BYTES] = ""; /* of several words the first that is wrong */
   hark_layer_choice layers;
   if (entry->option->type == HARK_OPTION_LAYERS && !hark_option_read_layers(entry->option->range, value, &layers, first) &&
@@ -177,13 +175,13 @@ static bool is_same(const hark_option *option, const char *value, const char *ot
 }
 
 /* Checks a value and stores it unless a higher source has spoken. `afresh`: the first value of a list in this place. */
-static hark_status take_value(hark_context *context, hark_options *options, hark_option_entry *entry, const char *value, const char *where,
-                              hark_option_source source, bool afresh) {
+hark_status hark_options_take_value(hark_context *context, hark_options *options, hark_option_entry *entry, const char *value,
+                                    const char *where, hark_option_source source, bool afresh) {
   const hark_option *const option = entry->option;
   const bool store = source >= entry->source;
   const size_t length = strlen(value);
   hark_option_value read = {0};
-  if (!hark_option_read_value(option, value, &read)) return bad_value(context, options, entry, value, where);
+  if (!hark_option_read_value(option, value, &read)) return hark_options_refuse_value(context, options, entry, value, where);
   if (!store) return HARK_OK;
   hark_option_put_value(option, &read, entry->field);
   switch (option->type) {
@@ -193,19 +191,19 @@ static hark_status take_value(hark_context *context, hark_options *options, hark
     case HARK_OPTION_DURATION:
     case HARK_OPTION_ENUM:
     case HARK_OPTION_LAYERS: break;
-    case HARK_OPTION_STRING: HARK_TRY(own_text(context, options, value, length, (const char **)entry->field)); break;
+    case HARK_OPTION_STRING: HARK_TRY(hark_options_own_text(context, options, value, length, (const char **)entry->field)); break;
     case HARK_OPTION_LIST: {
       hark_string_list *const list = entry->field;
       const char *item;
       if (afresh || source > entry->source) *list = (hark_string_list){0};
-      HARK_TRY(own_text(context, options, value, length, &item));
+      HARK_TRY(hark_options_own_text(context, options, value, length, &item));
       HARK_TRY(append_item(context, options, list, item));
       break;
     }
   }
   /* A list's place is that of its first item: a place for each would be far more text than the items. */
   const bool placed = option->type == HARK_OPTION_LIST && !afresh && source == entry->source && entry->where != NULL;
-  if (source > HARK_SOURCE_DEFAULT && !placed) HARK_TRY(own_text(context, options, where, strlen(where), &entry->where));
+  if (source > HARK_SOURCE_DEFAULT && !placed) HARK_TRY(hark_options_own_text(context, options, where, strlen(where), &entry->where));
   entry->source = source;
   entry->usual = is_same(option, value, option->initial != NULL ? option->initial : "");
   return HARK_OK;
@@ -243,7 +241,7 @@ static hark_option_entry *find_flag(hark_options *options, const char *word) {
   return of_others;
 }
 
-static hark_option_entry *find_key(hark_options *options, const char *key) {
+hark_option_entry *hark_options_find_key(hark_options *options, const char *key) {
   char word[HARK_OPTION_WORD_BYTES];
   if (!hark_option_spelling(key, strlen(key), false, word)) return NULL;
   for (int i = 0; i < options->count; i++) {
@@ -261,7 +259,7 @@ const hark_option_entry *hark_options_entry(const hark_options *options, const c
 }
 
 /* A section is what stands before a dot of some key. */
-static bool is_section(const hark_options *options, const char *key) {
+bool hark_options_is_section(const hark_options *options, const char *key) {
   char word[HARK_OPTION_WORD_BYTES];
   if (!hark_option_spelling(key, strlen(key), false, word)) return false;
   const size_t length = strlen(word);
@@ -312,7 +310,7 @@ static bool find_near(const hark_options *options, const char *word, bool flag, 
   return near[0] != 0;
 }
 
-static hark_status unknown_word(hark_context *context, hark_options *options, const char *where, const char *word, bool flag) {
+hark_status hark_options_unknown_word(hark_context *context, hark_options *options, const char *where, const char *word, bool flag) {
   char plain[HARK_OPTION_WORD_BYTES], text[HARK_SHOWN_BYTES];
   const size_t used = flag ? strcspn(word, "=") : strlen(word);
   snprintf(plain, sizeof plain, "%.*s", (int)used, word);
@@ -322,8 +320,8 @@ static hark_status unknown_word(hark_context *context, hark_options *options, co
   char near[HARK_OPTION_WORD_BYTES];
   const bool found = hark_option_spelling(stem, strcspn(stem, "="), flag, plain) && find_near(options, plain, flag, near);
   const char *const before = flag ? "" : where, *const colon = flag ? "" : ": ";
-  if (!found) return problem(context, options, "%s%s%s: %s", before, colon, text, what);
-  return problem(context, options, "%s%s%s: %s; did you mean %s?", before, colon, text, what, near);
+  if (!found) return hark_options_problem_add(context, options, "%s%s%s: %s", before, colon, text, what);
+  return hark_options_problem_add(context, options, "%s%s%s: %s; did you mean %s?", before, colon, text, what, near);
 }
 
 /* ---- command line ---- */
@@ -339,8 +337,9 @@ static hark_status refuse_another(hark_context *context, hark_options *options, 
     entry->bad = true;
     hark_text_shown_both(hark_text_get(&text), value, before, now);
     status = strcmp(entry->where, flag) == 0
-                 ? problem(context, options, "%s: given twice, as \"%s\" and \"%s\", expected once", flag, before, now)
-                 : problem(context, options, "%s: given twice, \"%s\" and with %s \"%s\", expected once", flag, now, entry->where, before);
+                 ? hark_options_problem_add(context, options, "%s: given twice, as \"%s\" and \"%s\", expected once", flag, before, now)
+                 : hark_options_problem_add(context, options, "%s: given twice, \"%s\" and with %s \"%s\", expected once", flag, now,
+                                            entry->where, before);
   }
   hark_text_free(&text);
   return status;
@@ -353,7 +352,7 @@ static hark_status read_flag(hark_context *context, hark_options *options, const
   const size_t length = strcspn(stem, "=");
   const char *value = stem[length] == '=' ? stem + length + 1 : NULL;
   *used = 1;
-  if (!hark_option_spelling(stem, length, true, name)) return unknown_word(context, options, "", word, true);
+  if (!hark_option_spelling(stem, length, true, name)) return hark_options_unknown_word(context, options, "", word, true);
   hark_option_entry *entry = find_flag(options, name);
   const bool one_letter = length == 1;
   if (entry != NULL && one_letter != (word[1] != '-')) entry = NULL; /* -o and --out; not --o, not -out */
@@ -361,31 +360,32 @@ static hark_status read_flag(hark_context *context, hark_options *options, const
   if (entry == NULL && strncmp(name, "no_", 3) == 0) {
     entry = find_flag(options, name + 3);
     if (entry != NULL && entry->option->type == HARK_OPTION_BOOL) {
-      if (value != NULL) return problem(context, options, "%s: takes no value", flag);
+      if (value != NULL) return hark_options_problem_add(context, options, "%s: takes no value", flag);
       value = "false";
     } else {
       entry = NULL;
     }
   }
-  if (entry == NULL) return unknown_word(context, options, "", word, true);
+  if (entry == NULL) return hark_options_unknown_word(context, options, "", word, true);
   if (value == NULL && entry->option->type == HARK_OPTION_BOOL) value = "true";
   if (value == NULL) {
     double number;
     const bool negative = next != NULL && next[0] == '-' && hark_number_read(next, strlen(next), &number);
     if (next == NULL || (next[0] == '-' && next[1] != 0 && !negative)) {
       entry->bad = true;
-      return problem(context, options, "%s: needs a value (or %s=VALUE)", flag, flag);
+      return hark_options_problem_add(context, options, "%s: needs a value (or %s=VALUE)", flag, flag);
     }
     value = next;
     *used = 2;
   }
   if (!hark_option_applies(entry->option, options->command)) {
-    return problem(context, options, "%s: does not apply to %s (it does to: %s)", flag, options->command, entry->option->commands);
+    return hark_options_problem_add(context, options, "%s: does not apply to %s (it does to: %s)", flag, options->command,
+                                    entry->option->commands);
   }
   if (entry->reading == options->readings && entry->source == HARK_SOURCE_COMMAND && entry->option->type != HARK_OPTION_LIST)
     return refuse_another(context, options, entry, value, flag);
   entry->reading = options->readings;
-  return take_value(context, options, entry, value, flag, HARK_SOURCE_COMMAND, false);
+  return hark_options_take_value(context, options, entry, value, flag, HARK_SOURCE_COMMAND, false);
 }
 
 hark_status hark_options_read_arguments(hark_context *context, hark_options *options, int count, const char *const *words) {
@@ -398,7 +398,7 @@ hark_status hark_options_read_arguments(hark_context *context, hark_options *opt
       plain = true;
     } else if (plain || word[0] != '-' || word[1] == 0) {
       const char *copy;
-      HARK_TRY(own_text(context, options, word, strlen(word), &copy));
+      HARK_TRY(hark_options_own_text(context, options, word, strlen(word), &copy));
       HARK_TRY(append_item(context, options, &options->arguments, copy));
     } else {
       HARK_TRY(read_flag(context, options, word, i + 1 < count ? words[i + 1] : NULL, &used));
@@ -411,122 +411,20 @@ hark_status hark_options_read_arguments(hark_context *context, hark_options *opt
 int hark_options_argument_count(const hark_options *options) { return (int)options->arguments.count; }
 const char *hark_options_argument(const hark_options *options, int index) { return options->arguments.items[index]; }
 
-/* ---- files ---- */
-
-typedef struct yaml_reading {
-  hark_context *context;
-  hark_options *options;
-  const char *path;
-  hark_option_source source;
-  hark_option_entry *layers;        /* whose sequence of words is read, until one is wrong */
-  hark_text words;                  /* of it, separated by commas */
-  char begun[HARK_PATH_BYTES + 16]; /* where a sequence began that has no word yet, or "" */
-} yaml_reading;
-
-/* A sequence of words for the layers that has none. */
-static hark_status refuse_none(yaml_reading *reading) {
-  if (reading->begun[0] == '\0') return HARK_OK;
-  const hark_status status = bad_value(reading->context, reading->options, reading->layers, "[]", reading->begun);
-  reading->begun[0] = '\0';
-  return status;
-}
-
-/* An item of such a sequence, behind those before. */
-static hark_status take_layer(yaml_reading *reading, hark_option_entry *entry, const char *item, const char *where) {
-  const int64_t problems = reading->options->problems.count;
-  reading->begun[0] = '\0';
-  if (reading->layers != entry) return HARK_OK;
-  hark_text_append(&reading->words, "%s%s", reading->words.length > 0 ? "," : "", item);
-  HARK_TRY(reading->words.status);
-  HARK_TRY(take_value(reading->context, reading->options, entry, hark_text_get(&reading->words), where, reading->source, true));
-  if (reading->options->problems.count > problems) reading->layers = NULL;
-  return HARK_OK;
-}
-
-static hark_status take_yaml(void *user, const hark_yaml_item *item, bool *skip) {
-  yaml_reading *const reading = user;
-  hark_context *const context = reading->context;
-  hark_options *const options = reading->options;
-  char where[HARK_PATH_BYTES + 16];
-  snprintf(where, sizeof where, "%s:%d", reading->path, item->line);
-  hark_option_entry *const entry = find_key(options, item->key);
-  if (item->kind != HARK_YAML_ITEM) {
-    HARK_TRY(refuse_none(reading));
-    if (entry != NULL && entry->reading == options->readings) { /* in another spelling, or the walk would have refused it */
-      *skip = true;
-      return problem(context, options, "%s: %s: key given twice", where, item->key);
-    }
-    if (entry != NULL) entry->reading = options->readings;
-  }
-  if (item->kind == HARK_YAML_SECTION || item->kind == HARK_YAML_LIST) {
-    const bool list = item->kind == HARK_YAML_LIST;
-    if (list && entry != NULL && entry->option->type == HARK_OPTION_LIST) {
-      if (reading->source >= entry->source) {
-        *(hark_string_list *)entry->field = (hark_string_list){0};
-        entry->source = reading->source;
-        entry->usual = true; /* until it has an item */
-        HARK_TRY(own_text(context, options, where, strlen(where), &entry->where));
-      }
-      return HARK_OK;
-    }
-    if (list && entry != NULL && entry->option->type == HARK_OPTION_LAYERS) {
-      reading->layers = entry;
-      hark_text_free(&reading->words);
-      memcpy(reading->begun, where, sizeof where);
-      return HARK_OK;
-    }
-    if (!list && entry == NULL && is_section(options, item->key)) return HARK_OK;
-    *skip = true;
-    if (entry == NULL && is_section(options, item->key))
-      return problem(context, options, "%s: %s: a list given, expected a section", where, item->key);
-    if (entry == NULL) return unknown_word(context, options, where, item->key, false);
-    return bad_value(context, options, entry, list ? "[...]" : "{...}", where);
-  }
-  if (entry == NULL) {
-    if (is_section(options, item->key)) {
-      if (item->kind == HARK_YAML_NULL) return HARK_OK; /* a section with nothing in it */
-      return problem(context, options, "%s: %s: a value given, expected a section", where, item->key);
-    }
-    return unknown_word(context, options, where, item->key, false);
-  }
-  if (item->kind == HARK_YAML_NULL) {
-    if (entry->option->type == HARK_OPTION_LIST) return HARK_OK;
-    if (entry->option->type != HARK_OPTION_STRING) return bad_value(context, options, entry, "", where);
-  }
-  const bool afresh = item->kind != HARK_YAML_ITEM;
-  if (!afresh && entry->option->type == HARK_OPTION_LAYERS) return take_layer(reading, entry, item->value, where);
-  return take_value(context, options, entry, item->kind == HARK_YAML_NULL ? "" : item->value, where, reading->source, afresh);
-}
-
-hark_status hark_options_read_yaml(hark_context *context, hark_options *options, const char *path, hark_option_source source) {
-  hark_text text = hark_text_empty(context);
-  HARK_TRY(hark_file_read(context, path, HARK_YAML_BYTES, &text));
-  options->readings++;
-  yaml_reading reading = {.context = context, .options = options, .path = path, .source = source, .words = hark_text_empty(context)};
-  hark_status status = hark_yaml_walk(context, path, hark_text_get(&text), text.length, take_yaml, &reading);
-  if (status == HARK_OK) status = refuse_none(&reading);
-  hark_text_free(&reading.words);
-  hark_text_free(&text);
-  if (status == HARK_BAD_CONFIGURATION) {
-    char line[HARK_MESSAGE_BYTES];
-    snprintf(line, sizeof line, "%s", hark_context_message(context));
-    status = problem(context, options, "%s", line);
-  }
-  return status;
-}
+/* ---- by name ---- */
 
 hark_status hark_options_set(hark_context *context, hark_options *options, const char *name, const char *value, const char *where,
                              hark_option_source source) {
   hark_option_entry *const entry = (hark_option_entry *)hark_options_entry(options, name);
-  if (entry == NULL) return unknown_word(context, options, where, name, false);
-  return take_value(context, options, entry, value, where, source, false);
+  if (entry == NULL) return hark_options_unknown_word(context, options, where, name, false);
+  return hark_options_take_value(context, options, entry, value, where, source, false);
 }
 
 hark_status hark_options_set_item(hark_context *context, hark_options *options, const char *name, int64_t index, const char *value,
                                   const char *where, hark_option_source source) {
   hark_option_entry *const entry = (hark_option_entry *)hark_options_entry(options, name);
-  if (entry == NULL || entry->option->type != HARK_OPTION_LIST) return unknown_word(context, options, where, name, false);
-  return take_value(context, options, entry, value, where, source, index == 0);
+  if (entry == NULL || entry->option->type != HARK_OPTION_LIST) return hark_options_unknown_word(context, options, where, name, false);
+  return hark_options_take_value(context, options, entry, value, where, source, index == 0);
 }
 
 static bool is_utf8(const char *text) {
@@ -559,10 +457,10 @@ static hark_status require_utf8(hark_context *context, hark_options *options, ha
   entry->bad = true;
   hark_status status = text.status;
   if (status == HARK_OK)
-    status =
-        problem(context, options,
-                "%s: \"%s\" given, expected UTF-8: other names cannot be written into the run (a link with such a name can stand for it)",
-                entry->where != NULL ? entry->where : entry->option->name, hark_text_shown(hark_text_get(&text), shown));
+    status = hark_options_problem_add(
+        context, options,
+        "%s: \"%s\" given, expected UTF-8: other names cannot be written into the run (a link with such a name can stand for it)",
+        entry->where != NULL ? entry->where : entry->option->name, hark_text_shown(hark_text_get(&text), shown));
   hark_text_free(&text);
   return status;
 }
@@ -583,17 +481,18 @@ hark_status hark_options_copy(hark_context *context, hark_options *options, cons
                               hark_option_source source) {
   const hark_option_entry *const there = hark_options_entry(from, name);
   hark_option_entry *const here = (hark_option_entry *)hark_options_entry(options, name);
-  if (there == NULL || here == NULL) return unknown_word(context, options, where, name, false);
+  if (there == NULL || here == NULL) return hark_options_unknown_word(context, options, where, name, false);
   if (there->option->type == HARK_OPTION_LIST) {
     const hark_string_list *const list = there->field;
     if (list->count == 0 && source >= here->source) *(hark_string_list *)here->field = (hark_string_list){0};
-    for (int64_t i = 0; i < list->count; i++) HARK_TRY(take_value(context, options, here, list->items[i], where, source, i == 0));
+    for (int64_t i = 0; i < list->count; i++)
+      HARK_TRY(hark_options_take_value(context, options, here, list->items[i], where, source, i == 0));
     return HARK_OK;
   }
   hark_text value = hark_text_empty(context);
   hark_options_print_value(from, name, &value);
   hark_status status = value.status;
-  if (status == HARK_OK) status = take_value(context, options, here, hark_text_get(&value), where, source, true);
+  if (status == HARK_OK) status = hark_options_take_value(context, options, here, hark_text_get(&value), where, source, true);
   hark_text_free(&value);
   return status;
 }
@@ -609,9 +508,10 @@ hark_status hark_options_reset(hark_context *context, hark_options *options, con
   const char *const initial = entry->option->initial != NULL ? entry->option->initial : "";
   entry->source = HARK_SOURCE_DEFAULT;
   entry->where = NULL;
-  if (entry->option->type != HARK_OPTION_LIST) return take_value(context, options, entry, initial, "default", HARK_SOURCE_DEFAULT, true);
+  if (entry->option->type != HARK_OPTION_LIST)
+    return hark_options_take_value(context, options, entry, initial, "default", HARK_SOURCE_DEFAULT, true);
   *(hark_string_list *)entry->field = (hark_string_list){0};
-  return initial[0] == '\0' ? HARK_OK : take_value(context, options, entry, initial, "default", HARK_SOURCE_DEFAULT, true);
+  return initial[0] == '\0' ? HARK_OK : hark_options_take_value(context, options, entry, initial, "default", HARK_SOURCE_DEFAULT, true);
 }
 
 /* ---- the set ---- */
@@ -660,7 +560,7 @@ static hark_status fill_set(hark_context *context, hark_options *options, const 
       HARK_TRY(check_entry(context, options, options->count - 1));
       const char *const initial = entry->option->initial != NULL ? entry->option->initial : "";
       if (entry->option->type == HARK_OPTION_LIST && initial[0] == 0) continue;
-      HARK_TRY(take_value(context, options, entry, initial, "default", HARK_SOURCE_DEFAULT, true));
+      HARK_TRY(hark_options_take_value(context, options, entry, initial, "default", HARK_SOURCE_DEFAULT, true));
     }
   }
   if (options->problems.count > 0) return hark_fail(context, HARK_INTERNAL_ERROR, "option table: %s", options->problems.items[0]);

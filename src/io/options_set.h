@@ -1,4 +1,4 @@
-/* options_set.h - inside of a set of options: what options.c fills and options_print.c writes. */
+/* options_set.h - inside of a set of options: what options.c and options_yaml.c fill and options_print.c writes. */
 #ifndef HARK_IO_OPTIONS_SET_H
 #define HARK_IO_OPTIONS_SET_H
 
@@ -31,6 +31,22 @@ struct hark_options {
   hark_string_list arguments;
   int readings; /* of files and command lines */
 };
+
+/* For those who fill a set from a command line or a file (options.c, options_yaml.c). where: "--layers", "run.yaml:12".
+ * A problem is kept in the set, once; HARK_OK unless memory is short. */
+HARK_MUST_CHECK hark_status hark_options_problem_add(hark_context *context, hark_options *options, const char *format, ...)
+    HARK_PRINTF(3, 4);
+HARK_MUST_CHECK hark_status hark_options_refuse_value(hark_context *context, hark_options *options, hark_option_entry *entry,
+                                                      const char *value, const char *where);
+HARK_MUST_CHECK hark_status hark_options_unknown_word(hark_context *context, hark_options *options, const char *where, const char *word,
+                                                      bool flag);
+/* Reads and keeps a value, unless one of a stronger source is there. afresh: a list begins anew with it. */
+HARK_MUST_CHECK hark_status hark_options_take_value(hark_context *context, hark_options *options, hark_option_entry *entry,
+                                                    const char *value, const char *where, hark_option_source source, bool afresh);
+HARK_MUST_CHECK hark_status hark_options_own_text(hark_context *context, hark_options *options, const char *text, size_t length,
+                                                  const char **out);
+hark_option_entry *hark_options_find_key(hark_options *options, const char *key);
+bool hark_options_is_section(const hark_options *options, const char *key);
 
 /* One spelling for all: '-' as '_' (in flags) and "ization" as "isation". False when the word is too long to be any. */
 bool hark_option_spelling(const char *text, size_t length, bool flag, char out[HARK_OPTION_WORD_BYTES]);

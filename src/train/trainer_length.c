@@ -211,7 +211,8 @@ bool hark_training_correct_length(training_run *trainer) {
   const hark_pace_every every = every_of(trainer);
   const int64_t step = trainer->state.step, before = trainer->steps;
   const double now = hark_training_now(trainer), limit = trainer->config->train.max_time;
-  if (!trainer->planned || step >= before || (step < trainer->look_step && now < trainer->look_clock)) return false;
+  if (!trainer->planned || step >= before || step == trainer->first_step || (step < trainer->look_step && now < trainer->look_clock))
+    return false;
   plan_look(trainer, now);
   hark_pace pace = trainer->pace; /* evaluations and saves are as the last ones; a step is the mean of all */
   pace.step = (now - trainer->first_clock - trainer->aside) / (double)(step - trainer->first_step);

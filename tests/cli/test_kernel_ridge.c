@@ -10,23 +10,8 @@
 #include "cli/common.h"
 #include "io/safetensors.h"
 #include "support/cmocka_all.h"
-#include "support/command_place.h"
+#include "support/command_fixture.h"
 #include "support/setups.h"
-
-static char folder[TEST_PATH_BYTES];
-static test_output output;
-
-static int begin(void **state) {
-  (void)state;
-  command_place_open(folder);
-  return 0;
-}
-
-static int end(void **state) {
-  (void)state;
-  command_place_close(folder, &output);
-  return 0;
-}
 
 static void expect(const char *words, int code, const char *in_out, const char *in_err) {
   command_expect(folder, words, code, in_out, in_err, &output);

@@ -3,46 +3,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "cli/commands.h"
 #include "cli/lab_markdown.h"
 #include "cli/lab_seeds.h"
-#include "io/json.h"
-#include "support/cmocka_all.h"
-#include "support/command_place.h"
-#include "support/setups.h"
-
-static char folder[TEST_PATH_BYTES];
-static test_output output;
-static hark_context *context;
-
-static int begin(void **state) {
-  (void)state;
-  command_place_open(folder);
-  context = test_reference_open();
-  return chdir(folder);
-}
-
-static int end(void **state) {
-  (void)state;
-  test_setup_close(context);
-  if (chdir("/") != 0) return 1;
-  command_place_close(folder, &output);
-  return 0;
-}
-
-static void hark(const char *line, int code) {
-  test_command_line(hark_main, line, &output);
-  if (output.code != code)
-    fail_msg("%s: exit code %d, expected %d\nstdout: %s\nstderr: %s", line, output.code, code, output.out, output.err);
-}
-
-static json_t *parsed(const char *text) {
-  json_t *document;
-  assert_fine(context, hark_json_parse(context, "JSON", text, strlen(text), &document));
-  return document;
-}
+#include "support/lab_fixture.h"
 
 /* ---- lists ---- */
 

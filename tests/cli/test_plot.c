@@ -7,25 +7,10 @@
 #include <unistd.h>
 
 #include "support/cmocka_all.h"
-#include "support/command_place.h"
+#include "support/command_fixture.h"
 
 #define TINY "--data text.txt --layers 2 --heads 2 --width 8 --context 16 --batch 2 --threads 1 --log-every 2 --evaluate-every 2"
 #define KERNEL "--positions none --positional 'bank[2](decay)+window(5)'"
-
-static char folder[TEST_PATH_BYTES];
-static test_output output;
-
-static int begin(void **state) {
-  (void)state;
-  command_place_open(folder);
-  return 0;
-}
-
-static int end(void **state) {
-  (void)state;
-  command_place_close(folder, &output);
-  return 0;
-}
 
 static void hark(int expected, const char *words) { command_expect(folder, words, expected, "", "", &output); }
 

@@ -11,7 +11,7 @@
 
 #include "cli/common.h"
 #include "support/cmocka_all.h"
-#include "support/command_place.h"
+#include "support/command_fixture.h"
 
 static const hark_progress_piece line[] = {{.rank = 0, .text = "step 12345/100000", .brief = "12.3 %"},
                                            {.rank = 1, .text = "loss 2.3456"},
@@ -65,21 +65,6 @@ static void huge_numbers_fit(void **state) {
 }
 
 /* ---- on a terminal ---- */
-
-static char folder[TEST_PATH_BYTES];
-static test_output output;
-
-static int begin(void **state) {
-  (void)state;
-  command_place_open(folder);
-  return 0;
-}
-
-static int end(void **state) {
-  (void)state;
-  command_place_close(folder, &output);
-  return 0;
-}
 
 /* Runs hark on a terminal of so many columns; what it wrote there, for free(). */
 static char *on_terminal(int columns, const char *words) {
