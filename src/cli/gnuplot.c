@@ -62,6 +62,7 @@ static void append_path(hark_text *text, const char *path) {
 
 hark_status hark_picture_begin(hark_context *context, const char *path, bool png, int width, int height, hark_picture *out) {
   out->curves = 0;
+  out->optional = false;
   out->data = out->script = hark_text_empty(context);
   HARK_TRY(beside(context, path, "", out->path));
   HARK_TRY(beside(context, path, ".dat", out->data_path));
