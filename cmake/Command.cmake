@@ -1,6 +1,6 @@
 # The command: build/hark. All but main() is hark_cli, which the tests of the command and of its laboratory are linked with too.
 
-file(GLOB HARK_COMMAND_SOURCES CONFIGURE_DEPENDS src/cli/*.c src/lab/*.c)
+file(GLOB_RECURSE HARK_COMMAND_SOURCES CONFIGURE_DEPENDS src/cli/*.c src/lab/*.c)
 list(FILTER HARK_COMMAND_SOURCES EXCLUDE REGEX "/src/cli/main\\.c$")
 if(HARK_TRAIN AND HARK_COMMAND_SOURCES)
   add_library(hark_cli OBJECT ${HARK_COMMAND_SOURCES})

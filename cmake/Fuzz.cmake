@@ -6,7 +6,7 @@
 file(GLOB HARK_FUZZ_TARGETS CONFIGURE_DEPENDS tests/fuzz/fuzz_*.c)
 set(HARK_FUZZ_FOLDER ${PROJECT_BINARY_DIR}/tests/fuzz)
 # The strings of `hark bench` are read in the layer of the command.
-add_library(hark_fuzz_support OBJECT tests/fuzz/support.c tests/support/learner.c src/cli/bench_case.c)
+add_library(hark_fuzz_support OBJECT tests/fuzz/support.c tests/support/learner.c src/cli/bench/bench_case.c)
 target_include_directories(hark_fuzz_support PRIVATE src tests include)
 target_link_libraries(hark_fuzz_support PRIVATE hark_dependencies)
 

@@ -57,7 +57,7 @@ hark_guide_test(option_table guide_option)
 hark_guide_test(option_use guide_residual_scale)
 
 # The experiment's row is seen by the two files that walk over the table.
-hark_guide_objects(hark_guide_experiment ${HARK_GUIDES}/experiment ${HARK_GUIDES}/experiment/urn.c src/lab/lab.c src/cli/lab.c)
+hark_guide_objects(hark_guide_experiment ${HARK_GUIDES}/experiment ${HARK_GUIDES}/experiment/urn.c src/lab/lab.c src/cli/lab/lab.c)
 target_link_libraries(hark_guide_experiment PRIVATE hark_command_dependencies)
 hark_guide_program(guide_experiment hark_guide_experiment src/cli/main.c "$<FILTER:$<TARGET_OBJECTS:hark_cli>,EXCLUDE,/(lab|cli)/lab\\.c>")
 target_link_libraries(guide_experiment PRIVATE hark_command_dependencies hark_sentencepiece)

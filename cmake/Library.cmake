@@ -1,6 +1,9 @@
 # libhark, and libhark_test: the same objects, except that the backends are compiled with HARK_WITH_GUARD and the guard backend is there.
 
-set(HARK_LAYERS core backend io positional attention ops autograd data nn models train) # lab and cli are the command's
+set(HARK_LAYERS core backend io options positional attention ops autograd tokenizers nn models) # lab and cli are the command's
+if(HARK_TRAIN)
+  list(APPEND HARK_LAYERS json config data train) # what only training needs
+endif()
 
 # hark_objects(TARGET SOURCE...): objects with the flags that all objects of the library share.
 function(hark_objects target)
@@ -14,12 +17,6 @@ foreach(layer ${HARK_LAYERS})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS src/${layer}/*.c)
   list(APPEND HARK_SOURCES ${sources})
 endforeach()
-# What only training needs: configurations, text as data, runs.
-if(NOT HARK_TRAIN)
-  list(FILTER HARK_SOURCES EXCLUDE REGEX "/src/train/")
-  list(FILTER HARK_SOURCES EXCLUDE REGEX "/src/data/(batches|corpus|corpus_build|example_batches|example_folder|example_store|examples|format_[a-z]*|line_reader|make|make_[a-z]*|masking|permutation|sentences|sources|sources_[a-z]*|statistics|token_file)\\.c$")
-  list(FILTER HARK_SOURCES EXCLUDE REGEX "/src/io/(json|jsonl|options|options_[a-z]*|yaml)\\.c$")
-endif()
 set(HARK_ISA_SOURCES ${HARK_SOURCES})
 list(FILTER HARK_ISA_SOURCES INCLUDE REGEX "/src/backend/cpu/isa/")
 set(HARK_GUARD_SOURCES ${HARK_SOURCES})

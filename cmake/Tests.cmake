@@ -6,13 +6,11 @@ set(HARK_TEST_TIMEOUT_SECONDS 300)
 file(GLOB HARK_SUPPORT_SOURCES CONFIGURE_DEPENDS tests/support/*.c)
 file(GLOB HARK_TEST_SOURCES CONFIGURE_DEPENDS tests/*/test_*.c)
 list(FILTER HARK_TEST_SOURCES EXCLUDE REGEX "/tests/support/")
-
-# What only a build with the trainer has, or (json_tree) compares with jansson.
-if(NOT HARK_TRAIN)
-  list(FILTER HARK_SUPPORT_SOURCES EXCLUDE REGEX "/(small_run|command_place|task_place|training_place)\\.c$")
-  list(FILTER HARK_TEST_SOURCES EXCLUDE REGEX "/tests/(train|lab|cli|fault)/")
-  list(FILTER HARK_TEST_SOURCES EXCLUDE REGEX "/tests/data/test_(batches|corpus|corpus_cache|example_batches|examples|listops|make|masking|pathfinder|sentences|statistics|vectors)\\.c$")
-  list(FILTER HARK_TEST_SOURCES EXCLUDE REGEX "/tests/io/test_(json|json_tree|jsonl|options|yaml)\\.c$")
+if(HARK_TRAIN)
+  file(GLOB sources CONFIGURE_DEPENDS tests/support/train/*.c)
+  list(APPEND HARK_SUPPORT_SOURCES ${sources})
+else()
+  list(FILTER HARK_TEST_SOURCES EXCLUDE REGEX "/tests/(json|config|data|train|lab|cli|fault)/") # of layers that are not in the library
 endif()
 
 function(hark_test_settings target)

@@ -14,7 +14,7 @@
 
 #include <hark/operators.h>
 
-#include "backend/kernel_ridge.h"
+#include "backend/ridge_terms.h"
 
 #define HARK_RIDGE_BAND 16
 #define HARK_RIDGE_BAND_TILE ((int64_t)HARK_RIDGE_BAND * HARK_RIDGE_BAND)

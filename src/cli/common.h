@@ -7,8 +7,8 @@
 #ifndef HARK_CLI_COMMON_H
 #define HARK_CLI_COMMON_H
 
+#include "config/options.h"
 #include "core/core.h"
-#include "io/options.h"
 
 #define HARK_COMMAND_TABLES 40 /* of options, at most: an experiment of the laboratory may have one */
 #define HARK_ANY_NUMBER (-1)

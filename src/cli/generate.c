@@ -6,7 +6,7 @@
 
 #include "cli/model.h"
 #include "cli/progress.h"
-#include "io/json.h"
+#include "json/json.h"
 
 typedef struct generate_values {
   const char *prompt, *stop, *checkpoint;

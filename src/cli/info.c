@@ -6,12 +6,12 @@
 
 #include "cli/ahca_text.h"
 #include "cli/common.h"
-#include "cli/learned_kernels.h"
+#include "cli/plot/learned_kernels.h"
 #include "io/checkpoint_files.h"
 #include "io/files.h"
-#include "io/jsonl.h"
 #include "io/number.h"
 #include "io/safetensors.h"
+#include "json/jsonl.h"
 #include "train/config.h"
 #include "train/config_rotary.h"
 

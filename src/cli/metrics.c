@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "cli/common.h"
-#include "io/jsonl.h"
 #include "io/number.h"
+#include "json/jsonl.h"
 
 #define FIRST_POINTS 256
 #define LABEL_COLUMNS 10 /* of the numbers beside the vertical axis */

@@ -4,9 +4,9 @@
 #include <stdio.h>
 
 #include "cli/common.h"
-#include "cli/learned_kernels.h"
-#include "io/json.h"
+#include "cli/plot/learned_kernels.h"
 #include "io/number.h"
+#include "json/json.h"
 
 typedef struct positional_values {
   int64_t length, heads, head, distances;

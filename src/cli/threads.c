@@ -4,8 +4,8 @@
 #include <stdio.h>
 
 #include "core/thread_count.h"
-#include "io/json.h"
 #include "io/number.h"
+#include "json/json.h"
 
 static const char *plural(int count) { return count == 1 ? "" : "s"; }
 

@@ -7,14 +7,14 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "cli/bench.h"
+#include "cli/bench/bench.h"
 #include "cli/model.h"
 #include "cli/process.h"
 #include "cli/progress.h"
 #include "cli/threads.h"
 #include "core/line.h"
-#include "io/json.h"
 #include "io/temporary.h"
+#include "json/json.h"
 #include "train/data_place.h"
 #include "train/material.h"
 #include "train/preflight.h"

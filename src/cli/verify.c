@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "cli/common.h"
-#include "io/json.h"
+#include "json/json.h"
 
 /* Where the findings of one run go. */
 typedef struct verify_view {

@@ -5,7 +5,7 @@
 #include "backend/backend.h"
 #include "backend/cpu/cpu.h"
 #include "cli/threads.h"
-#include "io/json.h"
+#include "json/json.h"
 
 #ifdef HARK_WITH_ONEDNN
 #define ONEDNN true

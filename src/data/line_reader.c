@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "data/utf8.h"
 #include "io/files.h"
+#include "tokenizers/utf8.h"
 
 #define PART_BYTES ((size_t)1 << 18)
 #define WHAT_BYTES 256

@@ -2,8 +2,8 @@
 #ifndef HARK_DATA_LINE_READER_H
 #define HARK_DATA_LINE_READER_H
 
-#include "data/tokenizer.h"
 #include "io/text.h"
+#include "tokenizers/tokenizer.h"
 
 #define HARK_LINE_BYTES ((size_t)1 << 28) /* longest line that is read */
 

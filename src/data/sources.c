@@ -15,10 +15,10 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "data/checksum.h"
-#include "data/utf8.h"
+#include "core/checksum.h"
 #include "io/files.h"
 #include "io/system_error.h"
+#include "tokenizers/utf8.h"
 
 #define FIRST_CAPACITY 16
 #define FOLDER_DEPTH_MAX 64

@@ -3,7 +3,7 @@
 #define HARK_DATA_SOURCES_H
 
 #include "core/core.h"
-#include "data/corpus.h"
+#include "data/corpora/corpus.h"
 
 typedef struct hark_source {
   char *path; /* absolute, without links */

@@ -10,7 +10,7 @@
 #include <hark/random.h>
 #include <math.h>
 
-#include "io/options.h"
+#include "config/options.h"
 #include "io/text.h"
 
 /* X(name in C, name of the command line, table of its own options or NULL), in the order of `hark lab --list`. Flags of different

@@ -19,9 +19,9 @@
 #include "backend/backend.h"
 #include "backend/hierarchy.h"
 #include "core/arena.h"
+#include "core/checksum.h"
 #include "core/overlap.h"
 #include "core/structs.h"
-#include "data/checksum.h"
 #include "models/model.h"
 #include "models/sampling.h"
 

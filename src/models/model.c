@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "backend/backend.h"
+#include "core/checksum.h"
 #include "core/overlap.h"
 #include "core/structs.h"
-#include "data/checksum.h"
 #include "io/safetensors.h"
 #include "models/description.h"
 #include "models/model_path.h"

@@ -4,11 +4,11 @@
 
 #include <hark/model.h>
 
-#include "data/example_vocabulary.h"
-#include "data/tokenizer.h"
 #include "io/files.h"
 #include "io/safetensors.h"
 #include "models/stack.h"
+#include "tokenizers/example_vocabulary.h"
+#include "tokenizers/tokenizer.h"
 
 struct hark_model {
   hark_network *network;             /* a network of any architecture */

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "io/number.h"
-#include "io/option_needs.h"
+#include "options/option_needs.h"
 
 #define AT(member) offsetof(hark_network_config, member)
 

@@ -8,9 +8,9 @@
 #ifndef HARK_MODELS_MODEL_OPTIONS_H
 #define HARK_MODELS_MODEL_OPTIONS_H
 
-#include "io/options.h"
 #include "models/network_config.h"
 #include "nn/norm_bound.h"
+#include "options/option.h"
 
 /* What an option says about weights that are there already. What has no bond may change when a run goes on, and when another one begins with its
  * weights nothing is said. A change of the others is refused when a run goes on; when another run begins with the weights it is reported; when a

@@ -7,7 +7,7 @@
 #ifndef HARK_MODELS_PACKED_BATCH_H
 #define HARK_MODELS_PACKED_BATCH_H
 
-#include "data/example_batches.h"
+#include "models/example_batch.h"
 #include "models/network.h"
 
 /* A tensor with its memory, or its description alone, of which only sizes are asked. Errors: those of hark_tensor_create(). */

@@ -9,7 +9,7 @@
 
 #include "nn/attention_choice.h"
 #include "nn/layers.h"
-#include "nn/positional.h"
+#include "nn/positional_layer.h"
 #include "nn/rotary.h"
 
 /* What files call the learned logarithms of kernel ridge attention: the end of the tensors' names. */

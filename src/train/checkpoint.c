@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "io/checkpoint_files.h"
-#include "io/json.h"
 #include "io/safetensors.h"
+#include "json/json.h"
 #include "models/model.h"
 #include "train/run.h"
 

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "core/thread_count.h"
-#include "data/example_format.h"
+#include "data/formats/example_format.h"
 #include "io/number.h"
 #include "train/config_ahca.h"
 #include "train/config_rotary.h"

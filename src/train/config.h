@@ -9,10 +9,10 @@
 #include <hark/attention.h>
 #include <hark/operators.h>
 
-#include "data/batches.h"
-#include "data/corpus.h"
-#include "data/masking.h"
-#include "io/options.h"
+#include "config/options.h"
+#include "data/corpora/batches.h"
+#include "data/corpora/corpus.h"
+#include "data/corpora/masking.h"
 #include "models/model_options.h"
 #include "models/network.h"
 

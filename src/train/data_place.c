@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 #include "data/sources.h"
-#include "io/json.h"
 #include "io/system_error.h"
+#include "json/json.h"
 
 #define FORMAT_VERSION 1
 #define FILE_LIMIT ((size_t)1 << 20)

@@ -2,8 +2,8 @@
 #ifndef HARK_TRAIN_DELIMITERS_H
 #define HARK_TRAIN_DELIMITERS_H
 
-#include "data/corpus.h"
-#include "data/examples.h"
+#include "data/corpora/corpus.h"
+#include "data/examples/examples.h"
 #include "train/config.h"
 
 /* HARK_OK where the configuration has no delimiters, or where one of them is among the tokens of the training split of the examples or, without

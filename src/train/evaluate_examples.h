@@ -2,6 +2,7 @@
 #ifndef HARK_TRAIN_EVALUATE_EXAMPLES_H
 #define HARK_TRAIN_EVALUATE_EXAMPLES_H
 
+#include "data/examples/example_batches.h"
 #include "train/evaluate.h"
 
 /* Host memory of a batch of examples: hark_example_batch with room for so many of them. */

@@ -2,7 +2,7 @@
 #ifndef HARK_TRAIN_EVALUATE_SENTENCES_H
 #define HARK_TRAIN_EVALUATE_SENTENCES_H
 
-#include "data/sentences.h"
+#include "data/corpora/sentences.h"
 #include "train/evaluate_examples.h"
 
 /* How the run's configuration wants the sentences of a split: evaluation takes them from front to back. */

@@ -2,7 +2,7 @@
 #ifndef HARK_TRAIN_KERNEL_METRICS_H
 #define HARK_TRAIN_KERNEL_METRICS_H
 
-#include "io/jsonl.h"
+#include "json/jsonl.h"
 #include "models/stack.h"
 
 /* More values of either than this are left to checkpoints (hark info, hark plot --positional): lines stay short enough to be read. */

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "data/corpus_build.h"
+#include "data/corpora/corpus_build.h"
 #include "data/sources_apart.h"
 #include "train/trainer.h"
 #include "train/warm_start.h"

@@ -9,10 +9,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "data/statistics.h"
-#include "io/jsonl.h"
+#include "data/corpora/statistics.h"
 #include "io/machine.h"
 #include "io/number.h"
+#include "json/jsonl.h"
 #include "train/kernel_metrics.h"
 #include "train/material.h"
 #include "train/own_tokens.h"

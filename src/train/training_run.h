@@ -2,7 +2,7 @@
 #ifndef HARK_TRAIN_TRAINING_RUN_H
 #define HARK_TRAIN_TRAINING_RUN_H
 
-#include "io/jsonl.h"
+#include "json/jsonl.h"
 #include "train/material.h"
 #include "train/pace.h"
 #include "train/trainer.h"

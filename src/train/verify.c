@@ -6,11 +6,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "data/example_vocabulary.h"
-#include "data/tokenizer.h"
 #include "io/checkpoint_files.h"
-#include "io/jsonl.h"
 #include "io/safetensors.h"
+#include "json/jsonl.h"
+#include "tokenizers/example_vocabulary.h"
+#include "tokenizers/tokenizer.h"
 #include "train/config.h"
 #include "train/data_place.h"
 

@@ -6,11 +6,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "data/tokenizer.h"
 #include "io/checkpoint_files.h"
-#include "io/json.h"
 #include "io/safetensors.h"
+#include "json/json.h"
 #include "models/model.h"
+#include "tokenizers/tokenizer.h"
 
 #define SHAPE_BYTES ((size_t)HARK_SHAPE_TEXT_BYTES)
 

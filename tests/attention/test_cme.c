@@ -3,7 +3,7 @@
  *
  *     test_cme 'cme:B1,H2,L17,D4,causal'    these cases alone
  */
-#include "kernel_ridge.h"
+#include "kernel_ridge_case.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -3,7 +3,7 @@
  *
  *     test_cme_displaced 'cme:B1,H1,L128,D16,rbf' first 200      one case again
  */
-#include "kernel_ridge.h"
+#include "kernel_ridge_case.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -1,7 +1,7 @@
 /* test_cme_properties.c - what kernel ridge attention must keep to whatever the numbers: causality by bits, also behind a mended pivot; sequences
  * of a batch as if alone; limits of the ridge; hidden keys; and that nothing wrong passes in silence.
  */
-#include "kernel_ridge.h"
+#include "kernel_ridge_case.h"
 
 #include <inttypes.h>
 #include <math.h>

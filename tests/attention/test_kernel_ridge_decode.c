@@ -4,7 +4,7 @@
  * Bounds are those of the parallel attention (kernel_ridge.c): a Cholesky factorisation row by row has the same backward error. A cache in f32
  * keeps R and U in f32, so that its roundoff counts there whatever computes.
  */
-#include "kernel_ridge.h"
+#include "kernel_ridge_case.h"
 
 #include <hark/operators.h>
 #include <inttypes.h>

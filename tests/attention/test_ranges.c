@@ -1,7 +1,7 @@
 /* test_ranges.c - parameters that are given as doubles and used in f32 or f64: out of the type's range they are refused with the field, the value
  * and the range; at the ends of it, and wherever the mathematics is defined, results are those of the definition.
  */
-#include "kernel_ridge.h"
+#include "kernel_ridge_case.h"
 
 #include <float.h>
 #include <math.h>

@@ -7,7 +7,7 @@
 #include "cli/common.h"
 #include "io/files.h"
 #include "support/cmocka_all.h"
-#include "support/command_place.h"
+#include "support/train/command_place.h"
 
 #define MODEL "--layers 1 --width 8 --heads 1 --context 8 --batch 2 --steps 2 --threads 1 "
 #define ENCODER "--architecture encoder " MODEL

@@ -7,8 +7,8 @@
 #include "cli/commands.h"
 #include "io/safetensors.h"
 #include "support/cmocka_all.h"
-#include "support/command_place.h"
 #include "support/setups.h"
+#include "support/train/command_place.h"
 
 static char folder[TEST_PATH_BYTES];
 static test_output output;

@@ -6,7 +6,7 @@
 #include "cli/common.h"
 #include "io/files.h"
 #include "support/cmocka_all.h"
-#include "support/command_place.h"
+#include "support/train/command_place.h"
 
 static char folder[TEST_PATH_BYTES];
 static test_output output;

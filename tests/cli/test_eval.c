@@ -10,8 +10,8 @@
 
 #include "cli/common.h"
 #include "support/cmocka_all.h"
-#include "support/command_place.h"
 #include "support/setups.h"
+#include "support/train/command_place.h"
 
 #define TINY "--layers 2 " COMMAND_SMALL
 #define TOKENS 211 /* of the text that is measured: a prime, of which no context and no batch is a part */

@@ -9,7 +9,7 @@
 #include "cli/common.h"
 #include "io/files.h"
 #include "support/cmocka_all.h"
-#include "support/command_place.h"
+#include "support/train/command_place.h"
 
 #define RUN                                                                                                                                \
   "--format text --architecture encoder --layers 1 --width 16 --heads 2 --context 12 --batch 8 --steps 40 --log-every 10 --threads 1 "

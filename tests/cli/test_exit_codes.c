@@ -12,8 +12,8 @@
 
 #include "cli/commands.h"
 #include "support/cmocka_all.h"
-#include "support/command_place.h"
 #include "support/sanitized.h"
+#include "support/train/command_place.h"
 
 #define ENDLESS "--data text.txt --steps 1000000000 --evaluate-every 0 --checkpoint-every 0 " COMMAND_TINY
 #define WAIT_SECONDS 120

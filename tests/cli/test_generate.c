@@ -6,7 +6,7 @@
 
 #include "cli/common.h"
 #include "support/cmocka_all.h"
-#include "support/command_place.h"
+#include "support/train/command_place.h"
 
 /* COMMAND_SMALL has a context of 8 */
 #define TINY "--layers 1 --steps 2 " COMMAND_SMALL

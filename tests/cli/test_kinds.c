@@ -8,7 +8,7 @@
 #include "cli/commands.h"
 #include "io/files.h"
 #include "support/cmocka_all.h"
-#include "support/command_place.h"
+#include "support/train/command_place.h"
 
 /* ---- the kinds ---- */
 

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/lab_markdown.h"
-#include "cli/lab_print.h"
+#include "cli/lab/lab_markdown.h"
+#include "cli/lab/lab_print.h"
 #include "io/files.h"
 #include "support/lab_fixture.h"
 

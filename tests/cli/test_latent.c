@@ -6,7 +6,7 @@
 
 #include "cli/common.h"
 #include "support/cmocka_all.h"
-#include "support/command_place.h"
+#include "support/train/command_place.h"
 
 #define RUN "--format examples --threads 1 --log-every 10 "
 #define LATENT                                                                                                                             \

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "cli/commands.h"
-#include "data/make.h"
+#include "data/tasks/make.h"
 #include "support/cmocka_all.h"
 #include "support/command_fixture.h"
 #include "support/setups.h"

@@ -1,5 +1,5 @@
 /* test_operator_cases.c - hark bench operator knows every record in the table: each of its samples is a case, and sizes can be chosen. */
-#include "cli/operator_case.h"
+#include "cli/bench/operator_case.h"
 
 #include <stdio.h>
 #include <string.h>

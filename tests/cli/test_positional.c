@@ -6,8 +6,8 @@
 #include <sys/wait.h>
 
 #include "core/core.h"
-#include "io/json.h"
 #include "io/safetensors.h"
+#include "json/json.h"
 #include "support/cmocka_all.h"
 #include "support/setups.h"
 #include "support/text_files.h"

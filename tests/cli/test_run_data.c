@@ -9,7 +9,7 @@
 #include "cli/common.h"
 #include "io/files.h"
 #include "support/cmocka_all.h"
-#include "support/command_place.h"
+#include "support/train/command_place.h"
 
 #define LABELS "--layers 1 --width 16 --heads 2 --context 8 --batch 2 --threads 1 --steps 2 --format text --architecture encoder "
 

@@ -9,8 +9,8 @@
 #include "cli/common.h"
 #include "io/safetensors.h"
 #include "support/cmocka_all.h"
-#include "support/command_place.h"
 #include "support/setups.h"
+#include "support/train/command_place.h"
 
 #define TINY "--layers 2 " COMMAND_SMALL
 

@@ -7,7 +7,7 @@
 
 #include "cli/common.h"
 #include "support/cmocka_all.h"
-#include "support/command_place.h"
+#include "support/train/command_place.h"
 
 #define SENTENCES "--unit sentences --layers 1 --width 16 --heads 2 --context 16 --batch 4 --steps 8 --log-every 4 --threads 1 "
 #define SUBWORDS "--tokenizer subwords --subwords 300 "

@@ -11,10 +11,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "cli/sweep_table.h"
+#include "cli/sweep/sweep_table.h"
 #include "support/cmocka_all.h"
-#include "support/command_place.h"
 #include "support/setups.h"
+#include "support/train/command_place.h"
 
 #define BASE                                                                                                                               \
   "model: {layers: 1, heads: 1, width: 8, context: 8}\n"                                                                                   \

@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 #include "cli/commands.h"
+#include "config/options_set.h"
 #include "io/number.h"
-#include "io/options_set.h"
 #include "io/words.h"
 #include "support/cmocka_all.h"
 #include "support/command.h"
@@ -19,7 +19,7 @@
 #include "support/text_files.h"
 
 #define OPTIONS_LIMIT 256 /* of one subcommand */
-#define PROBLEM_LIMIT 50  /* of src/io/options.c: more are counted, not kept */
+#define PROBLEM_LIMIT 50  /* of src/config/options.c: more are counted, not kept */
 
 static char folder[TEST_PATH_BYTES];
 static test_output output;

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "core/core.h"
-#include "data/batches.h"
+#include "data/corpora/batches.h"
 #include "data/permutation.h"
 #include "support/cmocka_all.h"
 #include "support/text_files.h"

@@ -10,10 +10,10 @@
 #include <unistd.h>
 
 #include "core/core.h"
-#include "data/corpus.h"
-#include "data/utf8.h"
+#include "data/corpora/corpus.h"
 #include "support/cmocka_all.h"
 #include "support/text_files.h"
+#include "tokenizers/utf8.h"
 
 typedef struct fixture {
   test_memory memory;

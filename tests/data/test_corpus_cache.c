@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include "core/core.h"
-#include "data/batches.h"
-#include "data/token_file.h"
+#include "data/corpora/batches.h"
+#include "data/corpora/token_file.h"
 #include "support/cmocka_all.h"
 #include "support/text_files.h"
 

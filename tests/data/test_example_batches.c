@@ -3,11 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/example_batches.h"
-#include "data/tokenizer.h"
+#include "data/examples/example_batches.h"
 #include "support/cmocka_all.h"
 #include "support/setups.h"
 #include "support/text_files.h"
+#include "tokenizers/tokenizer.h"
 
 #define EXAMPLES 23
 

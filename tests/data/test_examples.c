@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/examples.h"
-#include "data/image_file.h"
+#include "data/examples/examples.h"
+#include "data/formats/image_file.h"
 #include "support/cmocka_all.h"
-#include "support/task_place.h"
+#include "support/train/task_place.h"
 
 enum { RECORD = 3073, PIXELS = 1024 };
 

@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/example_folder.h"
+#include "data/examples/example_folder.h"
 #include "io/files.h"
 #include "support/cmocka_all.h"
-#include "support/task_place.h"
+#include "support/train/task_place.h"
 
 #define NAMES_BYTES 64
 

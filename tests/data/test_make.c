@@ -9,10 +9,10 @@
 #include <sys/stat.h>
 
 #include "core/core.h"
-#include "data/make_sequences.h"
+#include "data/tasks/make_sequences.h"
 #include "io/files.h"
 #include "support/cmocka_all.h"
-#include "support/task_place.h"
+#include "support/train/task_place.h"
 
 #define NAMES_BYTES 64
 

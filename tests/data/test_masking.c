@@ -1,10 +1,10 @@
 /* test_masking.c - which tokens are hidden: how many, how they are shown, and that nothing but seed, stream, sequence and position matters. */
 #include <string.h>
 
-#include "data/batches.h"
-#include "data/masking.h"
-#include "data/tokenizer.h"
+#include "data/corpora/batches.h"
+#include "data/corpora/masking.h"
 #include "support/cmocka_all.h"
+#include "tokenizers/tokenizer.h"
 
 #define LENGTH 100000
 #define VOCABULARY 1005 /* a symbol drawn from 1,000 is the old one once in a thousand times */

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "support/cmocka_all.h"
-#include "support/task_place.h"
+#include "support/train/task_place.h"
 
 #define LIT 32 /* of the documentation: an eighth of 255, rounded */
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "core/core.h"
-#include "data/sentences.h"
+#include "data/corpora/sentences.h"
 #include "io/text.h"
 #include "support/cmocka_all.h"
 #include "support/learner.h"

@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/statistics.h"
-#include "data/utf8.h"
+#include "data/corpora/statistics.h"
 #include "support/cmocka_all.h"
 #include "support/text_files.h"
+#include "tokenizers/utf8.h"
 
 typedef struct fixture {
   test_memory memory;

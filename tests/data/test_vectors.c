@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/example_batches.h"
-#include "data/vector_file.h"
+#include "data/examples/example_batches.h"
+#include "data/formats/vector_file.h"
 #include "support/cmocka_all.h"
-#include "support/task_place.h"
+#include "support/train/task_place.h"
 
 enum { LENGTH = 3, FEATURES = 2, RESPONSES = 2, COUNT = 5, RECORD = LENGTH * FEATURES + RESPONSES };
 

@@ -7,7 +7,7 @@
 #define HARK_TESTS_FAULT_CHILD_H
 
 #include "fault/shim.h"
-#include "support/small_run.h"
+#include "support/train/small_run.h"
 
 #define CHILD_PATH_BYTES (TEST_PATH_BYTES + 16)
 

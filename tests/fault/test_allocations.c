@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/corpus.h"
-#include "data/make.h"
+#include "data/corpora/corpus.h"
+#include "data/tasks/make.h"
 #include "fault/child.h"
 #include "models/model.h"
 #include "support/cmocka_all.h"

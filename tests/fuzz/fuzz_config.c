@@ -5,9 +5,9 @@
  * JSON, which parses. */
 #include <string.h>
 
+#include "config/yaml.h"
 #include "fuzz/fuzz.h"
-#include "io/json.h"
-#include "io/yaml.h"
+#include "json/json.h"
 #include "train/config.h"
 
 #define PARSED_BYTES 512              /* of a configuration's memory for each of its bytes at most: "- a" is two texts and a place */

@@ -4,7 +4,7 @@
  * what validates is taken off, and nothing else changes. */
 #include <string.h>
 
-#include "data/examples.h"
+#include "data/examples/examples.h"
 #include "fuzz/fuzz.h"
 
 #define BYTES_A_BYTE 160 /* an example of four bytes is an entry of 40, held twice while its array grows; words have places and slots */

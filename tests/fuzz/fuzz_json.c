@@ -9,7 +9,7 @@
 #include "fuzz/fuzz.h"
 #include "io/foreign.h"
 #include "io/json_tree.h"
-#include "io/jsonl.h"
+#include "json/jsonl.h"
 
 #define PARSED_BYTES 256 /* of jansson's document in memory for each of its bytes at most: "[]," is a list with a table */
 #define TREE_BYTES 64    /* of the tree */

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "cli/bench.h"
+#include "cli/bench/bench.h"
 #include "fuzz/fuzz.h"
 #include "io/number.h"
 

@@ -7,10 +7,10 @@
 #define _GNU_SOURCE /* memmem */
 #include <string.h>
 
-#include "data/tokenizer.h"
-#include "data/utf8.h"
 #include "fuzz/fuzz.h"
 #include "support/learner.h"
+#include "tokenizers/tokenizer.h"
+#include "tokenizers/utf8.h"
 
 #define VOCABULARY_BYTES 64                /* of a vocabulary in memory for each of its bytes at most */
 #define CHARACTERS_BYTES ((size_t)2 << 20) /* the bitmap and the table of pages, for two tokenizers */

@@ -4,10 +4,10 @@
  * again: what then is accepted must be whole in itself. Opening reads the index only, and costs memory in proportion to it. */
 #include <string.h>
 
-#include "data/checksum.h"
-#include "data/token_file.h"
-#include "data/tokenizer.h"
+#include "core/checksum.h"
+#include "data/corpora/token_file.h"
 #include "fuzz/fuzz.h"
+#include "tokenizers/tokenizer.h"
 
 #define INDEX_BYTES 16 /* of an open file for each byte of it at most: a source with an empty path is a record and two pieces of memory */
 #define CHECKSUM_BYTES 8

@@ -7,15 +7,15 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "data/corpus.h"
-#include "data/image_file.h"
-#include "data/tokenizer.h"
-#include "data/vector_file.h"
+#include "data/corpora/corpus.h"
+#include "data/formats/image_file.h"
+#include "data/formats/vector_file.h"
 #include "fuzz/fuzz.h"
-#include "io/json.h"
-#include "io/jsonl.h"
 #include "io/safetensors.h"
+#include "json/json.h"
+#include "json/jsonl.h"
 #include "support/learner.h"
+#include "tokenizers/tokenizer.h"
 #include "train/config.h"
 
 static hark_context *context;

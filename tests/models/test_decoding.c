@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/checksum.h"
 #include "core/core.h"
-#include "data/checksum.h"
 #include "support/cmocka_all.h"
 #include "support/setups.h"
 #include "support/small_models.h"

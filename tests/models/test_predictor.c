@@ -7,12 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/tokenizer.h"
 #include "models/ahca_definition.h"
 #include "models/model.h"
 #include "support/cmocka_all.h"
 #include "support/setups.h"
 #include "support/text_files.h"
+#include "tokenizers/tokenizer.h"
 
 #define CONTEXT 21
 #define SEQUENCES 6

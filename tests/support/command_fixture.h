@@ -3,7 +3,7 @@
 #ifndef HARK_TESTS_SUPPORT_COMMAND_FIXTURE_H
 #define HARK_TESTS_SUPPORT_COMMAND_FIXTURE_H
 
-#include "support/command_place.h"
+#include "support/train/command_place.h"
 
 static char folder[TEST_PATH_BYTES];
 static test_output output;

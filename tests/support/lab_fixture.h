@@ -6,10 +6,10 @@
 #include <unistd.h>
 
 #include "cli/commands.h"
-#include "io/json.h"
+#include "json/json.h"
 #include "support/cmocka_all.h"
-#include "support/command_place.h"
 #include "support/setups.h"
+#include "support/train/command_place.h"
 
 static char folder[TEST_PATH_BYTES];
 static test_output output;

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "data/tokenizer.h"
+#include "tokenizers/tokenizer.h"
 
 /* Whether the character text[from .. from + bytes) is there for the first time. */
 static bool is_first(const hark_subword_job *job, size_t from, size_t bytes) {

@@ -2,7 +2,7 @@
 #ifndef HARK_TESTS_SUPPORT_LEARNER_H
 #define HARK_TESTS_SUPPORT_LEARNER_H
 
-#include "data/subwords.h"
+#include "tokenizers/subwords.h"
 
 /* Piece i has score -1 - i / 4. Gives fewer pieces than asked for where there are no more. */
 extern const hark_subword_learner test_learner;

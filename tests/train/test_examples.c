@@ -7,11 +7,11 @@
 
 #include <hark/predictor.h>
 
-#include "io/jsonl.h"
+#include "json/jsonl.h"
 #include "support/cmocka_all.h"
 #include "support/flags.h"
-#include "support/small_run.h"
-#include "support/training_place.h"
+#include "support/train/small_run.h"
+#include "support/train/training_place.h"
 #include "train/evaluate_examples.h"
 #include "train/material.h"
 #include "train/schedule.h"

@@ -8,7 +8,7 @@
 #include "nn/layers.h"
 #include "reference/published_layers.h"
 #include "support/cmocka_all.h"
-#include "support/training_place.h"
+#include "support/train/training_place.h"
 #include "train/schedule.h"
 
 static void test_schedules(void **state) {

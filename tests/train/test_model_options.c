@@ -8,10 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "io/option_needs.h"
 #include "models/description.h"
 #include "models/model.h"
 #include "models/model_options.h"
+#include "options/option_needs.h"
 #include "support/cmocka_all.h"
 #include "support/setups.h"
 #include "support/text_files.h"

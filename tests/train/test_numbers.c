@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "io/jsonl.h"
+#include "json/jsonl.h"
 #include "support/cmocka_all.h"
 #include "support/setups.h"
-#include "support/small_run.h"
+#include "support/train/small_run.h"
 #include "train/schedule.h"
 
 static char folder[TEST_PATH_BYTES];

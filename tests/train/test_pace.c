@@ -6,9 +6,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "io/jsonl.h"
+#include "json/jsonl.h"
 #include "support/cmocka_all.h"
-#include "support/training_place.h"
+#include "support/train/training_place.h"
 
 /* The last step that fits is the last one that fits, and one at least is made. */
 static void as_many_steps_fit_as_are_planned(void **state) {

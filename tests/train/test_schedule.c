@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "io/jsonl.h"
+#include "json/jsonl.h"
 #include "support/cmocka_all.h"
-#include "support/training_place.h"
+#include "support/train/training_place.h"
 
 #define SCHEDULES 6
 #define ROUNDING 1e-12 /* of a rate, over the last bits of a cosine and a root */

@@ -6,7 +6,7 @@
 
 #include "support/cmocka_all.h"
 #include "support/learner.h"
-#include "support/small_run.h"
+#include "support/train/small_run.h"
 #include "train/material.h"
 
 /* A small run of sentences and sub-words. */

@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "io/jsonl.h"
+#include "json/jsonl.h"
 #include "support/cmocka_all.h"
 #include "support/flags.h"
-#include "support/training_place.h"
+#include "support/train/training_place.h"
 
 #define WORDS 32
 

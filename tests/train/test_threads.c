@@ -11,8 +11,8 @@
 #include "support/cmocka_all.h"
 #include "support/sanitized.h"
 #include "support/setups.h"
-#include "support/small_run.h"
 #include "support/thread_pool.h"
+#include "support/train/small_run.h"
 #include "train/engine.h"
 
 #define STEPS 2

@@ -7,10 +7,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "io/jsonl.h"
 #include "io/safetensors.h"
+#include "json/jsonl.h"
 #include "support/cmocka_all.h"
-#include "support/training_place.h"
+#include "support/train/training_place.h"
 
 /* All losses of a run in their order. */
 typedef struct losses {

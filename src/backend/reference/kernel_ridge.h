@@ -5,8 +5,8 @@
 #ifndef HARK_BACKEND_REFERENCE_KERNEL_RIDGE_H
 #define HARK_BACKEND_REFERENCE_KERNEL_RIDGE_H
 
-#include "backend/kernel_ridge.h"
 #include "backend/reference/dense_entry.h"
+#include "backend/ridge_terms.h"
 
 typedef struct ridge_head {
   dense_head at;

@@ -13,7 +13,7 @@
 #include <math.h>
 
 #include "backend/cpu/cpu.h"
-#include "backend/kernel_ridge.h"
+#include "backend/ridge_terms.h"
 #include "kernel_ridge_products.h"
 
 /* Columns of a solve that a thread takes at a time, where threads share a head. */

@@ -1,0 +1,179 @@
+/* check_kernel_ridge.c - normalisation CME in the attention layer: which fields and arguments it takes, and what it costs.
+ *
+ * Every refusal names the field, its value and what was expected. Kernels must be positive definite: exp with a scale above 0 and rbf are; what
+ * a table of log G makes of them is not visible here, and shows as pivots that the report counts.
+ */
+#include <inttypes.h>
+#include <math.h>
+
+#include "attention/layer.h"
+#include "backend/ridge_terms.h"
+#include "core/range.h"
+
+static hark_status refuse_field(hark_context *context, const char *field, const char *reason) {
+  return hark_fail(context, HARK_UNSUPPORTED, "attention: %s with normalisation cme: %s", field, reason);
+}
+
+/* Fields of CME beside softmax. */
+static hark_status check_foreign(hark_context *context, const hark_attention_desc *desc) {
+  const struct {
+    const char *name;
+    double value;
+  } fields[] = {{"ridge", desc->ridge}, {"ridge_power", desc->ridge_power}, {"bound", desc->bound},
+                {"unit", desc->unit},   {"has_ridge", desc->has_ridge},     {"has_sigma", desc->has_sigma}};
+  for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
+    if (fields[i].value != 0)
+      return hark_fail(context, HARK_UNSUPPORTED, "attention: %s is %g with normalisation softmax, expected 0: it belongs to cme",
+                       fields[i].name, fields[i].value);
+  return HARK_OK;
+}
+
+static hark_status check_ridge(hark_context *context, const hark_attention_desc *desc) {
+  if (desc->has_ridge) {
+    if (desc->ridge != 0)
+      return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: ridge is %g with has_ridge, expected 0: calls carry ridge", desc->ridge);
+  } else if (!isfinite(desc->ridge) || desc->ridge <= 0) {
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: ridge is %g with normalisation cme, expected a finite number above 0",
+                     desc->ridge);
+  }
+  HARK_TRY(hark_check_range(context, "attention", "ridge", desc->ridge, desc->type, hark_range_of(desc->type)));
+  if (!(desc->ridge_power >= 0 && desc->ridge_power <= 1))
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: ridge_power is %g, expected 0 to 1", desc->ridge_power);
+  if (desc->ridge_power != 0 && desc->causal)
+    return hark_fail(context, HARK_UNSUPPORTED,
+                     "attention: ridge_power is %g and causal is set: a row would know how many keys come after it, expected 0",
+                     desc->ridge_power);
+  return HARK_OK;
+}
+
+static hark_status check_similarity(hark_context *context, hark_attention_desc *desc) {
+  const double limit = hark_ridge_exponent_limit(desc->type);
+  if (desc->kernel == HARK_KERNEL_RBF) {
+    if (desc->bound == 0) return HARK_OK;
+    return hark_fail(context, HARK_UNSUPPORTED, "attention: bound is %g with kernel rbf, expected 0: it belongs to exp", desc->bound);
+  }
+  if (desc->has_sigma) return refuse_field(context, "has_sigma and kernel exp", "only kernel rbf has a sigma");
+  if (desc->scale < 0)
+    return hark_fail(context, HARK_UNSUPPORTED,
+                     "attention: scale is %g with normalisation cme, expected above 0: the kernel would not be positive definite",
+                     desc->scale);
+  if (!isfinite(desc->bound) || desc->bound < 0)
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: bound is %g, expected a finite number from 0", desc->bound);
+  if (desc->unit && desc->bound != 0 && desc->bound != 1)
+    return hark_fail(context, HARK_UNSUPPORTED, "attention: bound is %g with unit, expected 0 or 1: products of unit rows are at most 1",
+                     desc->bound);
+  if (desc->unit) desc->bound = 1;
+  if (desc->bound * desc->scale > 2 * limit)
+    return hark_fail(context, HARK_UNSUPPORTED,
+                     "attention: scale %g times bound %g is beyond %g, the range in which ridge and variance can be scaled in %s",
+                     desc->scale, desc->bound, 2 * limit, hark_type_name(desc->type));
+  return HARK_OK;
+}
+
+hark_status hark_attention_resolve_ridge(hark_context *context, hark_attention_desc *desc) {
+  switch (desc->normalisation) {
+    case HARK_NORMALISATION_SOFTMAX: return check_foreign(context, desc);
+    case HARK_NORMALISATION_CME: break;
+    default:
+      return hark_fail(context, HARK_INVALID_ARGUMENT,
+                       "attention: normalisation is %d, expected HARK_NORMALISATION_SOFTMAX or HARK_NORMALISATION_CME",
+                       (int)desc->normalisation);
+  }
+  if (desc->structure != HARK_STRUCTURE_DENSE)
+    return hark_fail(context, HARK_UNSUPPORTED, "attention: structure is %s with normalisation cme, expected dense",
+                     hark_attention_structure_name(desc->structure));
+  if (desc->dropout != 0) return refuse_field(context, "dropout", "its weights are not normalised ones, expected 0");
+  if (desc->has_bias) return refuse_field(context, "has_bias", "a kernel with a bias is not positive definite, expected has_log_kernel");
+  if (desc->has_forget) return refuse_field(context, "has_forget", "a kernel with gates is not symmetric");
+  HARK_TRY(check_ridge(context, desc));
+  return check_similarity(context, desc);
+}
+
+/* A vector [heads] or [1] that calls carry, or its gradient. */
+static hark_status check_vector(hark_context *context, const char *name, const hark_tensor *tensor, const hark_attention_desc *desc,
+                                int64_t extent) {
+  char text[HARK_SHAPE_TEXT_BYTES];
+  if (tensor->type != desc->type)
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: %s is %s, expected %s", name,
+                     tensor->type == HARK_NONE ? "absent" : hark_type_name(tensor->type), hark_type_name(desc->type));
+  const bool fits =
+      tensor->rank == 1 && (extent > 0 ? tensor->shape[0] == extent : tensor->shape[0] == desc->heads || tensor->shape[0] == 1);
+  if (!fits)
+    return hark_fail(context, HARK_SHAPE_MISMATCH, "attention: %s has shape %s, expected [%" PRId64 "]%s", name,
+                     hark_shape_text(tensor, text, sizeof text), extent > 0 ? extent : desc->heads, extent > 0 ? "" : " or [1]");
+  if (!hark_tensor_is_contiguous(tensor))
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: %s is strided, expected contiguous", name);
+  if (tensor->data == NULL || (uintptr_t)tensor->data % hark_type_bytes(tensor->type) != 0)
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: %s is at %p, expected data aligned to its element", name, tensor->data);
+  return HARK_OK;
+}
+
+hark_status hark_attention_check_ridge(hark_context *context, const hark_attention_desc *desc, const hark_attention_args *args,
+                                       bool backward) {
+  const struct {
+    const char *name, *field, *gradient_name;
+    const hark_tensor *tensor, *gradient;
+    bool expected;
+  } vectors[] = {{"ridge", "has_ridge", "dridge", &args->ridge, &args->dridge, desc->has_ridge},
+                 {"sigma", "has_sigma", "dsigma", &args->sigma, &args->dsigma, desc->has_sigma}};
+  for (size_t i = 0; i < sizeof vectors / sizeof vectors[0]; i++) {
+    if (!vectors[i].expected) {
+      const bool given = vectors[i].tensor->type != HARK_NONE, wanted = vectors[i].gradient->type != HARK_NONE;
+      if (given || wanted)
+        return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: %s is %s, but the plan was made without %s",
+                         given ? vectors[i].name : vectors[i].gradient_name, given ? "given" : "wanted", vectors[i].field);
+      continue;
+    }
+    HARK_TRY(check_vector(context, vectors[i].name, vectors[i].tensor, desc, 0));
+    if (backward && vectors[i].gradient->type != HARK_NONE)
+      HARK_TRY(check_vector(context, vectors[i].gradient_name, vectors[i].gradient, desc, vectors[i].tensor->shape[0]));
+  }
+  if (args->variance.type == HARK_NONE) return HARK_OK;
+  if (desc->normalisation != HARK_NORMALISATION_CME)
+    return hark_fail(context, HARK_UNSUPPORTED, "attention: variance is given with normalisation softmax, which has none");
+  const hark_tensor *variance = &args->variance, *query = &args->query;
+  char text[HARK_SHAPE_TEXT_BYTES];
+  if (variance->type != desc->type)
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: variance is %s, expected %s", hark_type_name(variance->type),
+                     hark_type_name(desc->type));
+  if (variance->rank != 3 || variance->shape[0] != query->shape[0] || variance->shape[1] != query->shape[1] ||
+      variance->shape[2] != query->shape[2])
+    return hark_fail(context, HARK_SHAPE_MISMATCH, "attention: variance has shape %s, expected [%" PRId64 ", %" PRId64 ", %" PRId64 "]",
+                     hark_shape_text(variance, text, sizeof text), query->shape[0], query->shape[1], query->shape[2]);
+  if (!hark_tensor_is_contiguous(variance))
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: variance is strided, expected contiguous");
+  if (hark_tensor_count(variance) > 0 && (variance->data == NULL || (uintptr_t)variance->data % hark_type_bytes(variance->type) != 0))
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "attention: variance is at %p, expected data aligned to its element", variance->data);
+  return HARK_OK;
+}
+
+/* With n = Lk, m = Lq, pairs the visible (query, key) ones, in multiply-adds a head:
+ *
+ *     forward   Gram n^2 d / 2, factor n^3 / 6, U = R^-1 V n^2 dv / 2, queries' Gram and products pairs (d + dv);
+ *               full: R^-T U once more n^2 dv / 2; causal: Z = R^-1 kappa(K, Q), for a query that sees p keys p^2 / 2
+ *     backward  the forward without its last product; then
+ *               full: dalpha = kappa dY pairs dv, two solves n^2 dv, dM = dV alpha^T n^2 dv / 2
+ *               causal: two solves with R^T a query p^2, dM = - sum of z dB^T p^2
+ *               both: dY products pairs (2 dv), gradients of logits to q and k pairs 2 d and n^2 d */
+/* Keys seen by all causal rows together, and their squares: row r sees r + Lk - Lq + 1 of them, as far as there are so many. */
+static void count_causal(const hark_attention_desc *desc, double *seen, double *squares) {
+  const int64_t n = desc->key_length, first = n - desc->query_length + 1;
+  const double from = (double)hark_max(first, 1), to = (double)n; /* the last row sees all */
+  const double ends = to - from + 1;
+  *seen = ends * (from + to) / 2;
+  *squares = (to * (to + 1) * (2 * to + 1) - (from - 1) * from * (2 * from - 1)) / 6;
+}
+
+double hark_attention_ridge_operations(const hark_attention_desc *desc, bool backward) {
+  const double n = (double)desc->key_length, m = (double)desc->query_length, d = (double)desc->head_dim,
+               dv = desc->value_dim == 0 ? d : (double)desc->value_dim;
+  double pairs = n * m, squares = 0;
+  if (desc->causal) count_causal(desc, &pairs, &squares);
+  const double factor = n * n * d / 2 + n * n * n / 6 + n * n * dv / 2 + pairs * d;
+  double total = factor + (desc->causal ? squares / 2 : n * n * dv / 2);
+  if (!backward)
+    total += pairs * dv;
+  else
+    total += (desc->causal ? 2 * squares : pairs * dv + 3 * n * n * dv / 2) + 2 * pairs * dv + 2 * pairs * d + n * n * d;
+  return 2 * total * (double)desc->batch * (double)desc->heads;
+}

@@ -1,0 +1,328 @@
+/* attend.c - hark attend: one attention operator on tensors from a safetensors file, forward and, when `dout` is there, backward.
+ *
+ * For comparing hark with anything that can write the file. Tensors: attend_tensors.h.
+ */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/attend/attend.h"
+#include "cli/attend/attend_positional.h"
+#include "core/thread_count.h"
+
+#define AT(field) offsetof(hark_attend_values, field)
+#define HIERARCHICAL "structure hierarchical"
+#define CME "normalisation cme"
+static const hark_option options[] = {
+    {"input", "input i", HARK_OPTION_STRING, AT(input), "", NULL, NULL, "FILE", "safetensors file with q, k, v and what else applies",
+     NULL},
+    {"output", "output o", HARK_OPTION_STRING, AT(output), "", NULL, NULL, "FILE", "safetensors file to write", NULL},
+    {"structure", "structure", HARK_OPTION_ENUM, AT(structure), "dense", "dense|window|hierarchical", NULL, NULL,
+     "which keys a query meets", NULL},
+    {"kernel", "kernel", HARK_OPTION_ENUM, AT(kernel), "exp", "exp|rbf", NULL, NULL, "similarity of a query and a key", NULL},
+    {"normalisation", "normalisation", HARK_OPTION_ENUM, AT(normalisation), "softmax", "softmax|cme", NULL, NULL, "how weights are made",
+     NULL},
+    {"causal", "causal", HARK_OPTION_BOOL, AT(causal), "false", NULL, NULL, NULL, "a query sees no later key", NULL},
+    {"scale", "scale", HARK_OPTION_FLOAT, AT(scale), "0", NULL, NULL, NULL, "factor of q.k; 0: 1 / sqrt(d)", "kernel exp"},
+    {"sigma", "sigma", HARK_OPTION_FLOAT, AT(sigma), "0", "[0, inf)", NULL, NULL, "exp(-|q - k|^2 / (2 sigma^2))", "kernel rbf"},
+    {"ridge", "ridge", HARK_OPTION_FLOAT, AT(ridge), "0", "[0, inf)", NULL, NULL, "lambda, or c of lambda = c L^P with --ridge-power P",
+     CME},
+    {"ridge-power", "ridge-power", HARK_OPTION_FLOAT, AT(ridge_power), "0", "[0, 1]", NULL, "P",
+     "lambda = ridge L^P, L being the visible keys; not with --causal", CME},
+    {"bound", "bound", HARK_OPTION_FLOAT, AT(bound), "0", "[0, inf)", NULL, "C",
+     "what q.k never exceeds; keeps exponents in range and changes no result", CME ", kernel exp"},
+    {"unit", "unit", HARK_OPTION_BOOL, AT(unit), "false", NULL, NULL, NULL, "divide every query and key by its length first; bound 1", CME},
+    {"hierarchy-block", "hierarchy-block", HARK_OPTION_INT, AT(hierarchy_block), "16", "[2, 1048576]", NULL, "NR",
+     "tokens of a block, even", HIERARCHICAL},
+    {"partition", "partition", HARK_OPTION_ENUM, AT(partition), "neighbour", "neighbour|sibling", NULL, NULL,
+     "a block meets those beside it, or the other half of its parent", HIERARCHICAL},
+    {"coarse-query", "coarse-query", HARK_OPTION_ENUM, AT(coarse_query), "default", "default|mean|first|exact", NULL, NULL,
+     "what meets the keys of a coarse level; default: first when causal, else mean", HIERARCHICAL},
+    {"interpolation", "interpolation", HARK_OPTION_ENUM, AT(interpolation), "constant", "constant|linear", NULL, NULL,
+     "how a level passes its sums on to the one below", HIERARCHICAL},
+    {"window", "window", HARK_OPTION_INT, AT(window), "0", "[0, inf)", NULL, NULL, "positions to each side of the query",
+     "structure window"},
+    {"query-offset", "query-offset", HARK_OPTION_INT, AT(query_offset), "0", NULL, NULL, NULL,
+     "position of the first query among the keys; not given: the last query meets the last key when causal, else 0",
+     "causal true or structure window|hierarchical or positional given or rotary >0"},
+    {"rotary", "rotary", HARK_OPTION_FLOAT, AT(rotary), "0", "[0, inf)", NULL, "BASE",
+     "turn q and k by their positions, pair j by the rate BASE^(-2j/d); 0: not", NULL},
+    {"rotary-pairs", "rotary-pairs", HARK_OPTION_ENUM, AT(rotary_pairs), "interleaved", "interleaved|half", NULL, NULL,
+     "pairs (2j, 2j+1), or (j, j + d/2)", "rotary >0"},
+    {"positional", "positional", HARK_OPTION_LIST, AT(positional), "", NULL, NULL, "EXPR",
+     "kernel of the token distance, as decay(l=12)*periodic; once for all heads, or once a head (hark positional)", NULL},
+    {"dropout", "dropout", HARK_OPTION_FLOAT, AT(dropout), "0", "[0, 1)", NULL, "P", "of the normalised weights", NULL},
+    {"seed", "seed", HARK_OPTION_INT, AT(seed), "0", "[0, inf)", NULL, NULL, "of dropout", "dropout >0"},
+    {"backend", "backend", HARK_OPTION_STRING, AT(backend), "cpu", NULL, NULL, "NAME", "cpu or reference", NULL},
+    {"threads", "threads", HARK_OPTION_INT, AT(threads), "0", "[0, 4096]", NULL, NULL, HARK_THREADS_HELP, NULL},
+};
+#undef AT
+static const hark_option_table table = {options, (int)(sizeof options / sizeof *options), NULL, sizeof(hark_attend_values), false};
+
+static hark_status complain(hark_invocation *call, const char *name, const char *text) {
+  return hark_options_complain(call->context, call->options, name, "%s", text);
+}
+
+static hark_status check(hark_invocation *call) {
+  hark_attend_values *v = call->values[0];
+  v->has_query_offset = hark_command_is_given(call, "query-offset");
+  if (v->input[0] == '\0') HARK_TRY(complain(call, "input", "missing, expected a file"));
+  if (v->output[0] == '\0') HARK_TRY(complain(call, "output", "missing, expected a file"));
+  if (v->normalisation == HARK_ATTEND_CME && v->ridge == 0) HARK_TRY(complain(call, "normalisation", "cme needs --ridge X above 0"));
+  HARK_TRY(hark_attend_positional_check(call));
+  if (v->structure == HARK_ATTEND_WINDOW && !hark_command_is_given(call, "window"))
+    HARK_TRY(complain(call, "structure", "window needs --window W"));
+  if (v->kernel == HARK_ATTEND_RBF && v->sigma == 0) HARK_TRY(complain(call, "kernel", "rbf needs --sigma X above 0"));
+  return HARK_OK;
+}
+
+/* Zeroed and of the shape of `like`; nothing when `like` is absent. */
+static hark_status create_like(hark_context *context, const hark_tensor *like, hark_tensor *out) {
+  return like->type == HARK_NONE ? HARK_OK : hark_tensor_create(context, like->type, like->rank, like->shape, out);
+}
+
+static hark_attention_desc describe(const hark_attend_values *v, const hark_attend_tensors *t) {
+  hark_attention_desc desc = hark_attention_desc_default();
+  desc.type = t->query.type;
+  desc.structure = (hark_attention_structure)v->structure;
+  if (v->structure == HARK_ATTEND_HIERARCHICAL) {
+    desc.hierarchy_block = v->hierarchy_block;
+    desc.partition = (hark_hierarchy_partition)v->partition;
+    desc.coarse_query = (hark_coarse_query)v->coarse_query;
+    desc.interpolation = (hark_hierarchy_interpolation)v->interpolation;
+    desc.has_hierarchical_bias = t->hierarchical_bias.type != HARK_NONE;
+  }
+  desc.kernel = v->kernel == HARK_ATTEND_RBF ? HARK_KERNEL_RBF : HARK_KERNEL_EXP;
+  if (v->normalisation == HARK_ATTEND_CME) {
+    desc.normalisation = HARK_NORMALISATION_CME;
+    desc.has_ridge = t->ridge.type != HARK_NONE;
+    desc.has_sigma = t->sigma.type != HARK_NONE;
+    if (!desc.has_ridge) desc.ridge = v->ridge;
+    desc.ridge_power = v->ridge_power;
+    desc.bound = v->bound;
+    desc.unit = v->unit;
+  }
+  desc.batch = t->query.shape[0];
+  desc.heads = t->query.shape[1];
+  desc.key_heads = t->key.shape[1];
+  desc.query_length = t->query.shape[2];
+  desc.key_length = t->key.shape[2];
+  desc.head_dim = t->query.shape[3];
+  desc.value_dim = t->value.shape[3];
+  desc.causal = v->causal;
+  desc.scale = v->scale;
+  if (!desc.has_sigma) desc.sigma = v->sigma;
+  desc.window = v->window;
+  desc.dropout = v->dropout;
+  desc.has_bias = t->bias.type != HARK_NONE;
+  desc.has_mask = t->mask.type != HARK_NONE || t->query_mask.type != HARK_NONE;
+  desc.has_segments = t->segments != NULL;
+  desc.has_log_kernel = t->log_kernel.type != HARK_NONE || v->positional.count > 0;
+  desc.has_forget = t->forget.type != HARK_NONE;
+  desc.forward_only = t->dout.type == HARK_NONE;
+  return desc;
+}
+
+/* Turns rows [B, H, L, d] by the angles of the positions first, first + 1, ...; `back` turns a gradient back. */
+static hark_status turn(hark_context *context, const hark_attend_values *v, int64_t first, bool back, const hark_tensor *from,
+                        hark_tensor *to) {
+  const hark_rotary_attributes rotary = {
+      .heads = 1, .first_position = first, .base = v->rotary, .pairs = v->rotary_pairs == 0 ? HARK_ROTARY_INTERLEAVED : HARK_ROTARY_HALF};
+  const int64_t shape[] = {from->shape[0] * from->shape[1], from->shape[2], from->shape[3]};
+  hark_call call = {.op = &hark_op_rotary, .attributes = &rotary, .input_count = 1};
+  hark_inferred inferred = {0};
+  HARK_TRY(hark_tensor_view(context, from, 3, shape, &call.inputs[0]));
+  HARK_TRY(hark_op_rotary.infer(context, &rotary, call.inputs, 1, &inferred));
+  hark_tensor turned;
+  HARK_TRY(hark_tensor_view(context, to, 3, shape, &turned));
+  const size_t bytes = back ? inferred.backward_workspace : inferred.forward_workspace;
+  HARK_TRY(hark_backend_allocate(context, bytes, &call.workspace));
+  call.workspace_bytes = bytes;
+  hark_status status;
+  if (back) {
+    call.output_gradients[0] = call.inputs[0];
+    call.input_gradients[0] = turned;
+    status = hark_operator_backward(context, &call);
+  } else {
+    call.outputs[0] = turned;
+    status = hark_operator_forward(context, &call);
+  }
+  hark_backend_release(context, call.workspace, bytes);
+  return status;
+}
+
+/* Positions of the first query and the first key, moved together so that neither is negative: only differences matter. */
+static void first_positions(const hark_attend_values *v, const hark_attend_tensors *t, int64_t *query, int64_t *key) {
+  int64_t offset = v->causal ? t->key.shape[2] - t->query.shape[2] : 0;
+  if (v->has_query_offset) offset = v->query_offset;
+  *query = hark_max(offset, 0);
+  *key = hark_max(-offset, 0);
+}
+
+static hark_status backward(hark_context *context, const hark_attend_values *v, hark_attend_tensors *t, const hark_attention_plan *plan,
+                            hark_attention_args *args) {
+  HARK_TRY(create_like(context, &t->query, &t->dquery));
+  HARK_TRY(create_like(context, &t->key, &t->dkey));
+  HARK_TRY(create_like(context, &t->value, &t->dvalue));
+  HARK_TRY(create_like(context, &t->bias, &t->dbias));
+  HARK_TRY(create_like(context, &t->log_kernel, &t->dlog_kernel));
+  HARK_TRY(create_like(context, &t->forget, &t->dforget));
+  HARK_TRY(create_like(context, &t->hierarchical_bias, &t->dhierarchical_bias));
+  HARK_TRY(create_like(context, &t->ridge, &t->dridge));
+  HARK_TRY(create_like(context, &t->sigma, &t->dsigma));
+  args->dout = t->dout;
+  args->dquery = t->dquery;
+  args->dkey = t->dkey;
+  args->dvalue = t->dvalue;
+  args->dattention_bias = t->dbias;
+  args->dlog_kernel = t->dlog_kernel;
+  args->dforget = t->dforget;
+  args->dhierarchical_bias = t->dhierarchical_bias;
+  args->dridge = t->dridge;
+  args->dsigma = t->dsigma;
+  HARK_TRY(hark_attention_backward(context, plan, args));
+  if (v->kernel == HARK_ATTEND_RBF && v->normalisation != HARK_ATTEND_CME)
+    HARK_TRY(hark_attend_sigma_gradient(context, v->sigma, &args->query, &args->key, t));
+  if (v->rotary == 0) return HARK_OK;
+  int64_t query_first, key_first;
+  first_positions(v, t, &query_first, &key_first);
+  /* The turned query and key have served: their memory takes the gradients by turned rows, from which those by the given rows are made. */
+  HARK_TRY(hark_backend_copy(context, t->turned_query.data, t->dquery.data,
+                             hark_type_bytes(t->query.type) * (size_t)hark_tensor_count(&t->query)));
+  HARK_TRY(hark_backend_copy(context, t->turned_key.data, t->dkey.data, hark_type_bytes(t->key.type) * (size_t)hark_tensor_count(&t->key)));
+  HARK_TRY(turn(context, v, query_first, true, &t->turned_query, &t->dquery));
+  return turn(context, v, key_first, true, &t->turned_key, &t->dkey);
+}
+
+/* With the plan's memory there. */
+static hark_status execute(hark_context *context, const hark_attend_values *v, hark_attend_tensors *t, const hark_attention_plan *plan,
+                           void *saved, void *workspace) {
+  const int64_t rows[] = {t->query.shape[0], t->query.shape[1], t->query.shape[2]};
+  const int64_t out[] = {rows[0], rows[1], rows[2], t->value.shape[3]};
+  HARK_TRY(hark_tensor_create(context, t->query.type, 4, out, &t->out));
+  const bool cme = v->normalisation == HARK_ATTEND_CME;
+  HARK_TRY(hark_tensor_create(context, t->query.type, 3, rows, cme ? &t->variance : &t->log_sum_exp));
+  hark_attention_report report = {0};
+  hark_attention_args args = {.struct_size = sizeof args,
+                              .query = t->query,
+                              .key = t->key,
+                              .value = t->value,
+                              .out = t->out,
+                              .log_sum_exp = t->log_sum_exp,
+                              .key_lengths = t->key_lengths,
+                              .segments = t->segments,
+                              .has_query_offset = v->has_query_offset,
+                              .query_offset = v->query_offset,
+                              .mask = t->mask,
+                              .attention_bias = t->bias,
+                              .log_kernel = t->log_kernel,
+                              .forget = t->forget,
+                              .hierarchical_bias = t->hierarchical_bias,
+                              .query_mask = t->query_mask,
+                              .ridge = t->ridge,
+                              .sigma = t->sigma,
+                              .variance = t->variance,
+                              .report = cme ? &report : NULL,
+                              .dropout = {.seed = (uint64_t)v->seed, .layer_purpose = hark_random_layer_purpose(0, HARK_RANDOM_ATTENTION)},
+                              .saved = saved,
+                              .workspace = workspace};
+  if (v->rotary > 0) {
+    int64_t query_first, key_first;
+    first_positions(v, t, &query_first, &key_first);
+    HARK_TRY(create_like(context, &t->query, &t->turned_query));
+    HARK_TRY(create_like(context, &t->key, &t->turned_key));
+    HARK_TRY(turn(context, v, query_first, false, &t->query, &t->turned_query));
+    HARK_TRY(turn(context, v, key_first, false, &t->key, &t->turned_key));
+    args.query = t->turned_query;
+    args.key = t->turned_key;
+  }
+  HARK_TRY(hark_attention_forward(context, plan, &args));
+  if (report.pivots > 0)
+    fprintf(stderr,
+            "hark attend: %" PRId64 " pivots were mended, most of all item %" PRId64 ", head %" PRId64 ", key row %" PRId64 ", by %g\n",
+            report.pivots, report.item, report.head, report.row, report.amount);
+  return t->dout.type == HARK_NONE ? HARK_OK : backward(context, v, t, plan, &args);
+}
+
+/* [1] <- value, in the type of the tensors. */
+static hark_status create_number(hark_context *context, hark_type type, double value, hark_tensor *out) {
+  const int64_t one = 1;
+  const float rounded = (float)value;
+  HARK_TRY(hark_tensor_create(context, type, 1, &one, out));
+  return hark_tensor_write(context, out, type == HARK_F64 ? (const void *)&value : (const void *)&rounded);
+}
+
+/* Ridge and sigma as inputs, so that they have gradients. */
+static hark_status make_parameters(hark_context *context, const hark_attend_values *v, hark_attend_tensors *t) {
+  if (v->normalisation != HARK_ATTEND_CME || t->dout.type == HARK_NONE) return HARK_OK;
+  HARK_TRY(create_number(context, t->query.type, v->ridge, &t->ridge));
+  return v->kernel == HARK_ATTEND_RBF ? create_number(context, t->query.type, v->sigma, &t->sigma) : HARK_OK;
+}
+
+static hark_status plan_and_execute(hark_invocation *call, const hark_attend_values *v, hark_attend_tensors *t) {
+  hark_context *context = call->context;
+  HARK_TRY(make_parameters(context, v, t));
+  const hark_attention_desc desc = describe(v, t);
+  hark_attention_plan *plan;
+  HARK_TRY(hark_attention_plan_create(context, &desc, &plan));
+  const hark_attention_sizes sizes = hark_attention_plan_sizes(plan);
+  const size_t scratch = sizes.forward_workspace > sizes.backward_workspace ? sizes.forward_workspace : sizes.backward_workspace;
+  void *saved = NULL, *workspace = NULL;
+  const int64_t distances = hark_attention_plan_distances(plan, v->has_query_offset, v->query_offset);
+  if (t->log_kernel.type != HARK_NONE && t->log_kernel.shape[1] < distances && v->structure == HARK_ATTEND_HIERARCHICAL)
+    hark_command_warn(
+        call, "log_kernel has %" PRId64 " distances and the cells reach %" PRId64 ": those that it lacks are left out of their means",
+        t->log_kernel.shape[1], distances);
+  hark_status status = hark_attend_positional_table(context, v, plan, t);
+  if (status == HARK_OK)
+    status = hark_command_check_memory(context, "attention", (double)sizes.saved + (double)scratch); /* a factor grows with L^2 */
+  if (status == HARK_OK) status = hark_backend_allocate(context, sizes.saved, &saved);
+  if (status == HARK_OK) status = hark_backend_allocate(context, scratch, &workspace);
+  if (status == HARK_OK) status = execute(context, v, t, plan, saved, workspace);
+  if (status == HARK_OK) {
+    char text[512];
+    hark_attention_plan_print(plan, text, sizeof text);
+    fprintf(stderr, "hark attend: %s\n", text);
+  }
+  hark_backend_release(context, saved, sizes.saved);
+  hark_backend_release(context, workspace, scratch);
+  hark_attention_plan_destroy(context, &plan);
+  return status;
+}
+
+static hark_status run(hark_invocation *call) {
+  const hark_attend_values *v = call->values[0];
+  HARK_TRY(hark_command_open(call, v->backend, v->threads, (uint64_t)v->seed, false));
+  hark_attend_tensors tensors = {0};
+  hark_status status = hark_attend_read(call->context, v->input, &tensors);
+  if (status == HARK_OK) {
+    status = plan_and_execute(call, v, &tensors);
+    if (status == HARK_OK) status = hark_attend_positional_gradient(call->context, v, &tensors);
+    if (status != HARK_OK) hark_fail_prefix(call->context, "%s: ", v->input);
+  }
+  if (status == HARK_OK) status = hark_attend_write(call->context, v->output, &tensors);
+  hark_attend_free(call->context, &tensors);
+  return status;
+}
+
+const hark_command hark_command_attend = {
+    .name = "attend",
+    .arguments = "",
+    .summary = "run one attention operator on tensors from a safetensors file",
+    .notes =
+        "Input, all F32 or all F64: q [B,H,Lq,d], k [B,Hkv,Lk,d], v [B,Hkv,Lk,dv]; when they apply: key_lengths [B] (I64), segments [B,L]\n"
+        "(I64, negative: padding), mask (U8 or BOOL, 0 hides) and attention_bias (added to the logits), both broadcastable to "
+        "[B,H,Lq,Lk],\n"
+        "log_kernel [H or 1, distances], forget [B,H,Lk], and dout [B,H,Lq,dv], which asks for gradients; hierarchical: log_kernel of the\n"
+        "NR 2^M distances that its cells reach, query_mask [B or 1,L] (U8 or BOOL, 0: not a query), hierarchical_bias [H or 1,4*NR-1], "
+        "and\n"
+        "mask by key only, [B or 1,1,1,L].\n"
+        "Output: out, log_sum_exp, or variance [B,H,Lq] with cme; with dout also dq, dk, dv, dattention_bias, dlog_kernel, dforget,\n"
+        "dhierarchical_bias, dridge [1] with cme, dsigma [1] with rbf, and with --positional dpositional [kernels, parameters], by natural "
+        "values in the order of the expression.\n"
+        "  hark attend --input in.safetensors --output out.safetensors --causal --rotary 10000 --rotary-pairs half\n",
+    .tables = {&table},
+    .check = check,
+    .run = run,
+};

@@ -1,0 +1,43 @@
+/* attend.h - options and tensors of hark attend. */
+#ifndef HARK_CLI_ATTEND_ATTEND_H
+#define HARK_CLI_ATTEND_ATTEND_H
+
+#include <hark/hark.h>
+
+#include "backend/backend.h"
+#include "cli/common.h"
+
+/* In the order of the options' words; structures, and the words of a hierarchy, in that of attention.h too. */
+enum { HARK_ATTEND_DENSE, HARK_ATTEND_WINDOW, HARK_ATTEND_HIERARCHICAL };
+enum { HARK_ATTEND_EXP, HARK_ATTEND_RBF };
+enum { HARK_ATTEND_SOFTMAX, HARK_ATTEND_CME };
+
+typedef struct hark_attend_values {
+  const char *input, *output, *backend;
+  int structure, kernel, normalisation, rotary_pairs, partition, coarse_query, interpolation;
+  bool causal, has_query_offset, unit;
+  double scale, sigma, rotary, dropout, ridge, ridge_power, bound;
+  int64_t window, hierarchy_block, query_offset, seed, threads;
+  hark_string_list positional;
+} hark_attend_values;
+
+/* Tensors of the input file, what comes of them, and what lies in between. Absent ones have type HARK_NONE or are NULL. */
+typedef struct hark_attend_tensors {
+  hark_tensor query, key, value, dout, bias, mask, log_kernel, forget, hierarchical_bias, query_mask;
+  int64_t *key_lengths, *segments;
+  size_t key_lengths_bytes, segments_bytes;
+  hark_tensor turned_query, turned_key; /* by the rotary embedding */
+  hark_tensor out, log_sum_exp, dquery, dkey, dvalue, dbias, dlog_kernel, dpositional, dforget, dhierarchical_bias, dsigma;
+  hark_tensor ridge, sigma, variance, dridge; /* cme */
+} hark_attend_tensors;
+
+/* Reads and checks the tensors of a file; free them also after a failure. Errors: HARK_BAD_FILE "PATH: tensor ...", those of files. */
+hark_status hark_attend_read(hark_context *context, const char *path, hark_attend_tensors *out);
+/* Writes the results that are there. */
+hark_status hark_attend_write(hark_context *context, const char *path, const hark_attend_tensors *tensors);
+/* d loss / d sigma of kernel rbf with softmax, from the rows that attention saw and their gradients. */
+hark_status hark_attend_sigma_gradient(hark_context *context, double sigma, const hark_tensor *query, const hark_tensor *key,
+                                       hark_attend_tensors *t);
+void hark_attend_free(hark_context *context, hark_attend_tensors *tensors);
+
+#endif

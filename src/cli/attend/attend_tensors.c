@@ -1,0 +1,227 @@
+/* attend_tensors.c - the tensors that hark attend reads and writes: names, types and shapes. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/attend/attend.h"
+#include "io/safetensors.h"
+#include "io/temporary.h"
+#include "io/words.h"
+
+#define ANY_EXTENT (-1)
+
+/* What a tensor of the input must be. */
+typedef struct input_rule {
+  const char *name;
+  bool floating; /* of the type of q; else U8 or BOOL */
+  bool broadcast;
+  int rank;
+  int64_t shape[4];
+  const char *letters; /* of the extents that may be any, in their order, as --help has them: "B H Lq d" */
+} input_rule;
+
+static const char *const names[] = {"q",          "k",      "v",           "dout",     "attention_bias",    "mask",
+                                    "log_kernel", "forget", "key_lengths", "segments", "hierarchical_bias", "query_mask"};
+
+static const char *input_name(const void *user, int index) {
+  (void)user;
+  return names[index];
+}
+
+/* Every tensor of the file must be known: a misspelt name would otherwise be left out silently. */
+static hark_status check_names(hark_context *context, const char *path, const hark_safetensors *file) {
+  const int count = (int)(sizeof names / sizeof names[0]);
+  for (int64_t i = 0; i < hark_safetensors_count(file); i++) {
+    const char *name = hark_safetensors_tensor(file, i)->name;
+    int known = 0;
+    while (known < count && strcmp(names[known], name) != 0) known++;
+    if (known < count) continue;
+    const char *near = hark_nearest_word(name, count, input_name, NULL);
+    return hark_fail(context, HARK_BAD_FILE, "%s: tensor %s has no meaning here%s%s; hark attend --help lists those that have", path, name,
+                     near != NULL ? ", did you mean " : "", near != NULL ? near : "");
+  }
+  return HARK_OK;
+}
+
+static const char *shape_text(const hark_stored_tensor *stored, char *text, size_t size) {
+  hark_tensor tensor = {.rank = stored->rank};
+  memcpy(tensor.shape, stored->shape, sizeof tensor.shape);
+  return hark_shape_text(&tensor, text, size);
+}
+
+/* "[2, Hkv, Lk, 3]" */
+static const char *rule_text(const input_rule *rule, char text[HARK_SHAPE_TEXT_BYTES]) {
+  const char *letters = rule->letters;
+  int used = snprintf(text, HARK_SHAPE_TEXT_BYTES, "[");
+  for (int i = 0; i < rule->rank && used > 0 && used < HARK_SHAPE_TEXT_BYTES; i++) {
+    const size_t room = HARK_SHAPE_TEXT_BYTES - (size_t)used;
+    size_t length = 0;
+    const char *const end = i + 1 < rule->rank ? ", " : "]";
+    if (rule->shape[i] != ANY_EXTENT) {
+      used += snprintf(text + used, room, "%" PRId64 "%s", rule->shape[i], end);
+    } else {
+      const char *const word = letters != NULL ? hark_next_word(&letters, ' ', &length) : NULL;
+      used += word != NULL ? snprintf(text + used, room, "%.*s%s", (int)length, word, end) : snprintf(text + used, room, "any%s", end);
+    }
+  }
+  return text;
+}
+
+static hark_status check_shape(hark_context *context, const char *path, const hark_stored_tensor *stored, const input_rule *rule) {
+  bool fits = rule->broadcast ? stored->rank <= rule->rank : stored->rank == rule->rank;
+  const int missing = rule->rank - stored->rank; /* leading extents that a broadcast tensor may leave out */
+  for (int i = 0; fits && i < stored->rank; i++) {
+    const int64_t wanted = rule->shape[i + missing];
+    fits = wanted == ANY_EXTENT ? stored->shape[i] >= 1 : stored->shape[i] == wanted || (rule->broadcast && stored->shape[i] == 1);
+  }
+  if (fits) return HARK_OK;
+  char shape[HARK_SHAPE_TEXT_BYTES], expected[HARK_SHAPE_TEXT_BYTES];
+  return hark_fail(context, HARK_BAD_FILE, "%s: tensor %s has shape %s, expected %s%s", path, stored->name,
+                   shape_text(stored, shape, sizeof shape), rule_text(rule, expected),
+                   rule->broadcast ? " or 1 where it is broadcast" : "");
+}
+
+/* Reads one tensor into `out`; absent ones stay absent. */
+static hark_status read_tensor(hark_context *context, const char *path, const hark_safetensors *file, const input_rule *rule,
+                               hark_type type, hark_tensor *out) {
+  const hark_stored_tensor *stored = hark_safetensors_find(file, rule->name);
+  if (stored == NULL) return HARK_OK;
+  const bool mask = stored->type == HARK_U8 || strcmp(stored->type_name, "BOOL") == 0;
+  if (rule->floating ? stored->type != type : !mask)
+    return hark_fail(context, HARK_BAD_FILE, "%s: tensor %s is %s, expected %s", path, stored->name, stored->type_name,
+                     rule->floating ? hark_safetensors_type_name(type) : "U8 or BOOL");
+  HARK_TRY(check_shape(context, path, stored, rule));
+  int64_t shape[4] = {1, 1, 1, 1};
+  memcpy(shape + rule->rank - stored->rank, stored->shape, (size_t)stored->rank * sizeof *shape);
+  HARK_TRY(hark_tensor_create(context, rule->floating ? type : HARK_U8, rule->rank, shape, out));
+  if (stored->bytes == 0) return HARK_OK;
+  void *host;
+  HARK_TRY(hark_allocate(context, (size_t)stored->bytes, &host));
+  hark_status status = hark_safetensors_read(context, file, stored, host);
+  if (status == HARK_OK) status = hark_tensor_write(context, out, host);
+  hark_release(context, host, (size_t)stored->bytes);
+  return status;
+}
+
+/* Whole numbers in host memory. */
+static hark_status read_numbers(hark_context *context, const char *path, const hark_safetensors *file, const input_rule *rule,
+                                int64_t **out, size_t *bytes) {
+  const hark_stored_tensor *stored = hark_safetensors_find(file, rule->name);
+  if (stored == NULL) return HARK_OK;
+  if (stored->type != HARK_I64)
+    return hark_fail(context, HARK_BAD_FILE, "%s: tensor %s is %s, expected I64", path, stored->name, stored->type_name);
+  HARK_TRY(check_shape(context, path, stored, rule));
+  void *memory;
+  HARK_TRY(hark_allocate(context, (size_t)stored->bytes, &memory));
+  *out = memory;
+  *bytes = (size_t)stored->bytes;
+  return hark_safetensors_read(context, file, stored, memory);
+}
+
+static hark_status read_all(hark_context *context, const char *path, const hark_safetensors *file, hark_attend_tensors *t) {
+  HARK_TRY(check_names(context, path, file));
+  for (int i = 0; i < 3; i++)
+    if (hark_safetensors_find(file, names[i]) == NULL)
+      return hark_fail(context, HARK_BAD_FILE, "%s: there is no tensor %s", path, names[i]);
+  const hark_stored_tensor *q = hark_safetensors_find(file, "q"), *k = hark_safetensors_find(file, "k");
+  const hark_type type = q->type;
+  if (type != HARK_F32 && type != HARK_F64)
+    return hark_fail(context, HARK_BAD_FILE, "%s: tensor q is %s, expected F32 or F64", path, q->type_name);
+  const input_rule query = {"q", true, false, 4, {ANY_EXTENT, ANY_EXTENT, ANY_EXTENT, ANY_EXTENT}, "B H Lq d"};
+  HARK_TRY(read_tensor(context, path, file, &query, type, &t->query));
+  const int64_t *shape = t->query.shape;
+  const input_rule key = {"k", true, false, 4, {shape[0], ANY_EXTENT, ANY_EXTENT, shape[3]}, "Hkv Lk"};
+  HARK_TRY(check_shape(context, path, k, &key));
+  if (shape[1] % k->shape[1] != 0)
+    return hark_fail(context, HARK_BAD_FILE, "%s: tensor q has %" PRId64 " heads, expected a multiple of the %" PRId64 " heads of k", path,
+                     shape[1], k->shape[1]);
+  HARK_TRY(read_tensor(context, path, file, &key, type, &t->key));
+  const int64_t batch = shape[0], heads = shape[1], queries = shape[2], key_heads = t->key.shape[1], keys = t->key.shape[2];
+  const input_rule value = {"v", true, false, 4, {batch, key_heads, keys, ANY_EXTENT}, "dv"};
+  HARK_TRY(read_tensor(context, path, file, &value, type, &t->value));
+  const input_rule dout = {"dout", true, false, 4, {batch, heads, queries, t->value.shape[3]}, NULL};
+  const input_rule bias = {"attention_bias", true, true, 4, {batch, heads, queries, keys}, NULL};
+  const input_rule mask = {"mask", false, true, 4, {batch, heads, queries, keys}, NULL};
+  const input_rule forget = {"forget", true, false, 3, {batch, heads, keys}, NULL};
+  const hark_stored_tensor *stored = hark_safetensors_find(file, "log_kernel");
+  const bool shared = stored != NULL && stored->rank == 2 && stored->shape[0] == 1;
+  const input_rule log_kernel = {"log_kernel", true, false, 2, {shared ? 1 : heads, ANY_EXTENT}, "distances"};
+  const hark_stored_tensor *table = hark_safetensors_find(file, "hierarchical_bias");
+  const bool one_table = table != NULL && table->rank == 2 && table->shape[0] == 1;
+  const input_rule hierarchical_bias = {"hierarchical_bias", true, false, 2, {one_table ? 1 : heads, ANY_EXTENT}, "4*NR-1"};
+  const input_rule query_mask = {"query_mask", false, true, 2, {batch, queries}, NULL};
+  HARK_TRY(read_tensor(context, path, file, &hierarchical_bias, type, &t->hierarchical_bias));
+  HARK_TRY(read_tensor(context, path, file, &query_mask, type, &t->query_mask));
+  const input_rule lengths = {"key_lengths", false, false, 1, {batch}, NULL}, segments = {"segments", false, false, 2, {batch, keys}, NULL};
+  HARK_TRY(read_tensor(context, path, file, &dout, type, &t->dout));
+  HARK_TRY(read_tensor(context, path, file, &bias, type, &t->bias));
+  HARK_TRY(read_tensor(context, path, file, &mask, type, &t->mask));
+  HARK_TRY(read_tensor(context, path, file, &forget, type, &t->forget));
+  HARK_TRY(read_tensor(context, path, file, &log_kernel, type, &t->log_kernel));
+  HARK_TRY(read_numbers(context, path, file, &lengths, &t->key_lengths, &t->key_lengths_bytes));
+  return read_numbers(context, path, file, &segments, &t->segments, &t->segments_bytes);
+}
+
+hark_status hark_attend_read(hark_context *context, const char *path, hark_attend_tensors *out) {
+  hark_safetensors *file;
+  HARK_TRY(hark_safetensors_open(context, path, &file));
+  const hark_status status = read_all(context, path, file, out);
+  hark_safetensors_close(context, &file);
+  return status;
+}
+
+hark_status hark_attend_write(hark_context *context, const char *path, const hark_attend_tensors *t) {
+  const hark_named_tensor all[] = {{"out", &t->out},
+                                   {"log_sum_exp", &t->log_sum_exp},
+                                   {"dq", &t->dquery},
+                                   {"dk", &t->dkey},
+                                   {"dv", &t->dvalue},
+                                   {"dattention_bias", &t->dbias},
+                                   {"dlog_kernel", &t->dlog_kernel},
+                                   {"dpositional", &t->dpositional},
+                                   {"dforget", &t->dforget},
+                                   {"dhierarchical_bias", &t->dhierarchical_bias},
+                                   {"dsigma", &t->dsigma},
+                                   {"variance", &t->variance},
+                                   {"dridge", &t->dridge}};
+  hark_named_tensor there[sizeof all / sizeof all[0]];
+  int64_t count = 0;
+  for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+    if (all[i].tensor->type != HARK_NONE) there[count++] = all[i];
+  HARK_TRY(hark_path_clean(context, path));
+  return hark_safetensors_write(context, path, there, count, NULL, 0, NULL);
+}
+
+void hark_attend_free(hark_context *context, hark_attend_tensors *t) {
+  hark_tensor *const tensors[] = {&t->query,
+                                  &t->key,
+                                  &t->value,
+                                  &t->dout,
+                                  &t->bias,
+                                  &t->mask,
+                                  &t->log_kernel,
+                                  &t->forget,
+                                  &t->turned_query,
+                                  &t->turned_key,
+                                  &t->out,
+                                  &t->log_sum_exp,
+                                  &t->dquery,
+                                  &t->dkey,
+                                  &t->dvalue,
+                                  &t->dbias,
+                                  &t->dlog_kernel,
+                                  &t->dpositional,
+                                  &t->dforget,
+                                  &t->dsigma,
+                                  &t->hierarchical_bias,
+                                  &t->query_mask,
+                                  &t->dhierarchical_bias,
+                                  &t->ridge,
+                                  &t->sigma,
+                                  &t->variance,
+                                  &t->dridge};
+  for (size_t i = 0; i < sizeof tensors / sizeof tensors[0]; i++) hark_tensor_destroy(context, tensors[i]);
+  hark_release(context, t->key_lengths, t->key_lengths_bytes);
+  hark_release(context, t->segments, t->segments_bytes);
+  t->key_lengths = t->segments = NULL;
+}

@@ -1,0 +1,125 @@
+/* bench.c - hark bench: how fast attention, operators and training steps are, next to what this machine can do. */
+#include "cli/bench/bench.h"
+
+#include <string.h>
+
+#include "cli/threads.h"
+
+#define STEPS_DEFAULT 10
+#define PEAK_SECONDS 0.03
+
+typedef struct bench_values {
+  int64_t rounds, vocabulary;
+  double seconds;
+} bench_values;
+
+static const hark_option options[] = {
+    {"rounds", NULL, HARK_OPTION_INT, offsetof(bench_values, rounds), "0", "[0, 1000]", NULL, NULL,
+     "measurements of a case; 0: as many as fit into --seconds, at least 7", NULL},
+    {"seconds", NULL, HARK_OPTION_DURATION, offsetof(bench_values, seconds), "2", "[0, inf)", NULL, "TIME", "time spent on a case",
+     "$1 !step"},
+    {"vocabulary", NULL, HARK_OPTION_INT, offsetof(bench_values, vocabulary), "96", "[2, 16777216]", NULL, NULL,
+     "step: tokens of the model that is trained", "$1 step"},
+};
+static const hark_option_table table = {options, 3, NULL, sizeof(bench_values), false};
+
+typedef enum bench_kind { BENCH_ATTENTION, BENCH_DECODE, BENCH_OPERATOR, BENCH_MACHINE, BENCH_STEP, BENCH_KINDS } bench_kind;
+
+/* A kind that takes cases measures one at a time. */
+static const struct {
+  const char *name, *example;
+  hark_status (*measure)(hark_context *context, hark_bench_machine *machine, const hark_bench_settings *settings, const char *text);
+} kinds[BENCH_KINDS] = {
+    [BENCH_ATTENTION] = {"attention", "dense:B1,H8,L4096,D64,causal", hark_bench_attention},
+    [BENCH_DECODE] = {"decode", "hierarchical:H8,L65536,D64,N16", hark_bench_decode},
+    [BENCH_OPERATOR] = {"operator", "linear:M4096,N512,K512", hark_bench_operator},
+    [BENCH_MACHINE] = {"machine", NULL, NULL},
+    [BENCH_STEP] = {"step", NULL, NULL},
+};
+
+/* BENCH_KINDS when the word is none. */
+static bench_kind find_kind(const char *word) {
+  int kind = 0;
+  while (kind < BENCH_KINDS && strcmp(word, kinds[kind].name) != 0) kind++;
+  return (bench_kind)kind;
+}
+
+/* Cases say themselves what they are of: the configuration is that of a step, but for what all measurements share. */
+static hark_status refuse_configuration(hark_invocation *call, const char *kind) {
+  static const char *const shared[] = {"run.backend", "run.threads", "run.deterministic", "train.seed"};
+  for (int i = 0; i < hark_config_table.count; i++) {
+    const char *const name = hark_config_table.options[i].name;
+    bool takes = hark_options_source(call->options, name) != HARK_SOURCE_COMMAND;
+    for (size_t k = 0; k < sizeof shared / sizeof *shared; k++) takes = takes || strcmp(name, shared[k]) == 0;
+    if (!takes && !hark_options_is_idle(call->options, name)) /* which is told of any option */
+      HARK_TRY(hark_options_complain(call->context, call->options, name, "has no effect on %s, it needs bench step", kind));
+  }
+  return HARK_OK;
+}
+
+static hark_status check(hark_invocation *call) {
+  const int count = hark_options_argument_count(call->options);
+  if (count == 0) return HARK_OK;
+  const char *const word = hark_options_argument(call->options, 0);
+  const bench_kind kind = find_kind(word);
+  if (kind == BENCH_KINDS) return HARK_OK; /* reported by main */
+  const bool takes_cases = kinds[kind].measure != NULL;
+  if (takes_cases && count == 1) {
+    return hark_options_complain(call->context, call->options, word, "needs cases, for instance %s", kinds[kind].example);
+  }
+  if (!takes_cases && count > 1) {
+    return hark_options_complain(call->context, call->options, hark_options_argument(call->options, 1), "%s takes no cases", word);
+  }
+  if (kind != BENCH_STEP) return refuse_configuration(call, word);
+  return hark_config_finish(call->context, call->options, call->values[1]);
+}
+
+static hark_status run_cases(hark_invocation *call, bench_kind kind, hark_bench_machine *machine, hark_bench_settings *settings) {
+  const bench_values *values = call->values[0];
+  hark_config *config = call->values[1];
+  const int count = hark_options_argument_count(call->options);
+  if (kind == BENCH_MACHINE) return hark_bench_machine_run(call->context, machine, settings);
+  if (kind == BENCH_STEP) {
+    const bool asked = hark_command_is_given(call, "train.steps");
+    settings->rounds = asked ? config->train.steps : STEPS_DEFAULT;
+    return hark_bench_step(call->context, machine, settings, config, (int32_t)values->vocabulary);
+  }
+  for (int i = 1; i < count; i++) {
+    HARK_TRY(kinds[kind].measure(call->context, machine, settings, hark_options_argument(call->options, i)));
+  }
+  return HARK_OK;
+}
+
+static hark_status run(hark_invocation *call) {
+  const bench_values *values = call->values[0];
+  const hark_config *config = call->values[1];
+  const bench_kind kind = find_kind(hark_options_argument(call->options, 0));
+  hark_bench_settings settings = {.rounds = values->rounds, .seconds = values->seconds, .json = call->json};
+  HARK_TRY(hark_command_open(call, config->run.backend, config->run.threads, (uint64_t)config->train.seed, config->run.deterministic));
+  hark_command_warn_of_shared_cores(call);
+  hark_bench_machine *machine;
+  hark_status status = hark_bench_machine_create(call->context, PEAK_SECONDS, kind != BENCH_STEP, &machine);
+  if (status == HARK_OK) status = run_cases(call, kind, machine, &settings);
+  hark_bench_machine_destroy(call->context, &machine);
+  return status;
+}
+
+const hark_command hark_command_bench = {
+    .name = "bench",
+    .arguments = "attention CASE... | decode CASE... | operator CASE... | machine | step",
+    .words = "attention|decode|operator|machine|step",
+    .summary = "measure attention, operators and training steps against the machine's peak",
+    .notes =
+        "Cases: dense:B1,H8,L4096,D64,causal   window:B1,H8,L8192,D64,window=256   linear:M4096,N512,K512\n"
+        "         decode, tokens up to token L, one by one: hierarchical:H8,L65536,D64,N16   cme:H8,L1024,D64\n"
+        "         operators also by their samples: rotary:positions,x64   embedding:sparse,257=50000   all\n"
+        "         A wrong case is answered with the words it may have; docs/benchmarks.md lists them all.\n"
+        "A step is one of the model that the options describe, on random tokens; --steps N of them are measured.\n",
+    .argument_minimum = 1,
+    .argument_maximum = HARK_ANY_NUMBER,
+    .has_json = true,
+    .has_configuration = true,
+    .tables = {&table, &hark_config_table},
+    .check = check,
+    .run = run,
+};

@@ -1,0 +1,217 @@
+/* bench_step.c - one training step: forward, backward, clipping and update of the configured model on random tokens, without any files. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "cli/bench/bench.h"
+#include "data/formats/example_format.h"
+#include "train/evaluate_examples.h"
+
+#define WARM_STEPS 2
+#define STEPS_DEFAULT 10
+
+#define BENCH_CLASSES 10
+
+typedef struct step_work {
+  const hark_config *config;
+  hark_engine *engine;
+  hark_example_room room; /* of examples: all of the full length */
+  int64_t targets_of_batch;
+  int32_t *inputs, *targets;
+  int64_t tokens; /* of a micro-batch */
+  int64_t step;
+} step_work;
+
+static hark_status run_pass(hark_context *context, step_work *work, uint64_t sample, uint32_t micro_step, double weight, double *loss) {
+  if (work->room.memory == NULL)
+    return hark_engine_micro_batch(context, work->engine, work->inputs, work->targets, work->config->train.batch, sample, micro_step,
+                                   weight, loss);
+  hark_pass_result result;
+  HARK_TRY(hark_engine_train_examples(context, work->engine, &work->room.batch, micro_step, weight, &result));
+  *loss = result.loss;
+  return HARK_OK;
+}
+
+static hark_status run_step(hark_context *context, step_work *work) {
+  const hark_config *config = work->config;
+  const int64_t accumulate = config->train.accumulate, batch = config->train.batch;
+  const double weight = 1.0 / (double)(work->targets_of_batch * accumulate);
+  double loss = 0;
+  HARK_TRY(hark_engine_begin_step(context, work->engine));
+  for (int64_t i = 0; i < accumulate; i++) {
+    const uint64_t sample = (uint64_t)((work->step * accumulate + i) * batch);
+    double part = 0;
+    HARK_TRY(run_pass(context, work, sample, (uint32_t)i + 1, weight,
+                      &part)); /* from 1: what changes in the course of a run has come to its end */
+    loss += part;
+  }
+  hark_step_result result;
+  work->step++;
+  HARK_TRY(hark_engine_finish_step(context, work->engine, work->step, config->train.learning_rate, loss, &result));
+  if (!result.applied)
+    return hark_fail(context, HARK_NOT_FINITE, "bench step: loss or gradients are not finite at step %" PRId64, work->step);
+  return HARK_OK;
+}
+
+typedef struct step_result {
+  hark_bench_summary peak, time;
+  double scaling; /* the peak over one thread's */
+  double operations, tokens;
+  uint64_t allocations; /* through hark's allocator, in the measured steps */
+  int64_t rounds, resident_bytes, peak_resident_bytes, parameters;
+} step_result;
+
+static int64_t peak_resident(void) {
+  struct rusage use;
+  return getrusage(RUSAGE_SELF, &use) == 0 ? (int64_t)use.ru_maxrss * 1024 : 0; /* Linux counts KiB */
+}
+
+static hark_status measure(hark_context *context, hark_bench_machine *machine, const hark_bench_settings *settings, step_work *work,
+                           step_result *result) {
+  double peaks[HARK_BENCH_ROUNDS_LIMIT], times[HARK_BENCH_ROUNDS_LIMIT];
+  const int64_t asked = settings->rounds > 0 ? settings->rounds : STEPS_DEFAULT;
+  const int64_t rounds = hark_min(asked, HARK_BENCH_ROUNDS_LIMIT);
+  for (int i = 0; i < WARM_STEPS; i++) HARK_TRY(run_step(context, work));
+  const int64_t warm_resident = peak_resident();
+  const uint64_t warm_allocations = hark_context_memory(context).allocations;
+  for (int64_t n = 0; n < rounds; n++) {
+    peaks[n] = hark_bench_machine_peak(context, machine);
+    const double start = hark_bench_now();
+    HARK_TRY(run_step(context, work));
+    times[n] = hark_bench_now() - start;
+  }
+  const int64_t accumulate = work->config->train.accumulate;
+  const hark_bench_summary peak = hark_bench_summarise(peaks, rounds);
+  *result = (step_result){
+      .peak = peak,
+      .scaling = hark_bench_machine_scaling(machine, peak.median),
+      .time = hark_bench_summarise(times, rounds),
+      .operations = hark_engine_operations(work->engine) * (double)accumulate,
+      .tokens = (double)(work->tokens * accumulate),
+      .allocations = hark_context_memory(context).allocations - warm_allocations,
+      .rounds = rounds,
+      .resident_bytes = peak_resident() - warm_resident,
+      .peak_resident_bytes = peak_resident(),
+      .parameters = hark_parameters_total(&work->engine->network->parameters),
+  };
+  return HARK_OK;
+}
+
+/* What of the model is no dense decoder: ",encoder,hierarchical"; the structures of layers in turn as ",window+hierarchical". */
+static const char *describe(const hark_config *config, char *out, size_t size) {
+  const hark_layer_choice *const structure = &config->model.attention.structure;
+  const bool decoder = config->model.architecture == HARK_ARCHITECTURE_DECODER;
+  int used = snprintf(out, size, "%s%s", decoder ? "" : ",", decoder ? "" : hark_architecture_of(config->model.architecture)->name);
+  if (hark_layer_choice_is(structure, HARK_STRUCTURE_DENSE)) return out;
+  for (int64_t i = 0; i < structure->count && used >= 0 && (size_t)used < size; i++) {
+    char word[HARK_OPTION_WORD_BYTES] = "";
+    (void)hark_option_choice_at(HARK_STRUCTURE_WORDS, structure->words[i], word);
+    used += snprintf(out + used, size - (size_t)used, "%c%.40s", i == 0 ? ',' : '+', word);
+  }
+  return out;
+}
+
+static hark_status print(hark_context *context, const hark_bench_settings *settings, const hark_config *config, const step_result *r) {
+  const double fraction = r->operations / r->time.median / r->peak.median;
+  const int threads = hark_context_threads(context);
+  char name[160], what[80];
+  snprintf(name, sizeof name, "step:layers=%" PRId64 ",heads=%" PRId64 ",width=%" PRId64 ",context=%" PRId64 ",batch=%" PRId64 "%s",
+           config->model.layers, config->model.heads, config->model.width, config->model.context, config->train.batch,
+           describe(config, what, sizeof what));
+  if (!settings->json) {
+    printf("%s\n", name);
+    printf("  step     %9.1f ms (least %.1f, spread %.1f)  %.0f tokens/s  %.1f GFLOP/s  %.1f %% of peak\n", r->time.median * 1e3,
+           r->time.least * 1e3, r->time.spread * 1e3, r->tokens / r->time.median, r->operations / r->time.median * 1e-9, 100 * fraction);
+    printf("  memory   %9.1f MiB at most, %.1f MiB more after %d warm steps; %" PRIu64 " allocations in %" PRId64 " steps\n",
+           (double)r->peak_resident_bytes / (1 << 20), (double)r->resident_bytes / (1 << 20), WARM_STEPS, r->allocations, r->rounds);
+    char words[HARK_BENCH_SCALING_BYTES];
+    printf("  machine  %.1f GFLOP/s; %d threads; %s\n", r->peak.median * 1e-9, threads,
+           hark_bench_scaling_words(context, r->scaling, words));
+    return HARK_OK;
+  }
+  json_t *object = json_pack("{s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:I, s:I, s:I, s:i, s:s}", "case", name, "step_ms",
+                             r->time.median * 1e3, "step_min_ms", r->time.least * 1e3, "step_iqr_ms", r->time.spread * 1e3,
+                             "tokens_per_second", r->tokens / r->time.median, "gflops", r->operations / r->time.median * 1e-9,
+                             "peak_fraction", fraction, "peak_gflops", r->peak.median * 1e-9, "peak_over_one_thread", r->scaling,
+                             "peak_memory_bytes", (json_int_t)r->peak_resident_bytes, "memory_growth_bytes", (json_int_t)r->resident_bytes,
+                             "allocations", (json_int_t)r->allocations, "steps", (json_int_t)r->rounds, "parameters",
+                             (json_int_t)r->parameters, "threads", threads, "instruction_set", hark_context_instruction_set(context));
+  if (object == NULL) return hark_fail(context, HARK_OUT_OF_MEMORY, "bench: no memory for the result");
+  return hark_bench_print_json(context, object);
+}
+
+static int32_t random_below(uint64_t i, int32_t count) {
+  const hark_random_stream stream = {.layer_purpose = hark_random_layer_purpose(0, HARK_RANDOM_TEST)};
+  return (int32_t)(hark_random_word(&stream, i) % (uint32_t)count);
+}
+
+/* Random windows: targets are inputs, one on. */
+static hark_status make_windows(hark_context *context, step_work *work, int32_t vocabulary) {
+  void *memory = NULL;
+  work->targets_of_batch = work->tokens = work->config->train.batch * work->config->model.context;
+  HARK_TRY(hark_allocate(context, (size_t)(work->tokens + 1) * sizeof(int32_t), &memory));
+  work->inputs = memory;
+  work->targets = work->inputs + 1;
+  for (int64_t i = 0; i <= work->tokens; i++) work->inputs[i] = random_below((uint64_t)i, vocabulary);
+  return HARK_OK;
+}
+
+/* Random examples of the full length. */
+static hark_status make_examples(hark_context *context, step_work *work, const hark_learning_task *task) {
+  const hark_example_batches_settings settings = hark_example_settings(work->config, HARK_SPLIT_TRAINING, true);
+  const int64_t longest = settings.longest + settings.class_token;
+  const hark_example_extents extents = {.rows = work->config->train.batch,
+                                        .parts = task->parts,
+                                        .longest = longest,
+                                        .features = task->features,
+                                        .responses = task->responses};
+  HARK_TRY(hark_example_room_make(context, &extents, &work->room));
+  hark_example_batch *batch = &work->room.batch;
+  batch->rows = work->config->train.batch;
+  batch->tokens = batch->rows * task->parts * longest;
+  batch->longest = longest;
+  for (int64_t i = 0; i < batch->tokens; i++) {
+    batch->inputs[i] = random_below((uint64_t)i, task->vocabulary);
+    batch->positions[i] = (int32_t)(i % longest);
+    batch->segments[i] = i / longest;
+    batch->targets[i] = random_below((uint64_t)i, task->classes > 0 ? task->classes : task->vocabulary);
+  }
+  for (int64_t i = 0; i < batch->tokens * task->features; i++) batch->features[i] = (float)random_below((uint64_t)i, 256) / 256;
+  for (int64_t i = 0; i < batch->rows * task->responses; i++) batch->responses[i] = (float)random_below((uint64_t)i, 256) / 256;
+  for (int64_t i = 0; i < 2 * batch->rows * task->parts; i++) batch->ranges[i] = (i + 1) / 2 * longest;
+  batch->real = task->classes > 0 ? batch->rows : batch->tokens;
+  work->tokens = batch->tokens;
+  work->targets_of_batch = batch->real;
+  return HARK_OK;
+}
+
+hark_status hark_bench_step(hark_context *context, hark_bench_machine *machine, const hark_bench_settings *settings,
+                            const hark_config *config, int32_t vocabulary) {
+  step_work work = {.config = config};
+  step_result result;
+  hark_learning_task task = {.vocabulary = vocabulary};
+  const hark_example_format *format = hark_example_format_find(hark_config_format(config));
+  if (hark_config_has_examples(config)) {
+    task.parts = format != NULL ? format->parts : 1;
+    const bool labels = config->model.architecture == HARK_ARCHITECTURE_AHCA && config->model.ahca.head == HARK_AHCA_HEAD_LABELS;
+    const bool classes = hark_architecture_of(config->model.architecture)->predicts_classes && !labels && !hark_config_reconstructs(config);
+    task.classes = classes ? BENCH_CLASSES : 0;
+    if (strcmp(hark_config_format(config), "vectors") == 0 || hark_architecture_of(config->model.architecture)->predicts_vectors) {
+      task.classes = 0;
+      task.features = config->model.width;
+      task.responses = 1;
+    }
+  } else if (hark_config_reconstructs(config)) {
+    task.parts = 1;
+  }
+  hark_status status = hark_engine_create_for(context, config, &task, true, &work.engine);
+  if (status == HARK_OK) status = hark_parameters_initialise(context, &work.engine->network->parameters, (uint64_t)config->train.seed);
+  if (status == HARK_OK) status = task.parts > 0 ? make_examples(context, &work, &task) : make_windows(context, &work, vocabulary);
+  if (status == HARK_OK) status = measure(context, machine, settings, &work, &result);
+  if (status == HARK_OK) status = print(context, settings, config, &result);
+  hark_release(context, work.inputs, work.inputs != NULL ? (size_t)(work.tokens + 1) * sizeof(int32_t) : 0);
+  hark_example_room_close(context, &work.room);
+  hark_engine_destroy(context, &work.engine);
+  return status;
+}

@@ -1,0 +1,435 @@
+/* eval.c - hark eval: the loss of a trained model over a whole text, at one context or at several. */
+#include <inttypes.h>
+
+#include "cli/eval/eval_examples.h"
+#include "cli/eval/eval_report.h"
+#include "cli/model.h"
+#include "cli/progress.h"
+#include "io/number.h"
+#include "io/words.h"
+#include "json/json.h"
+#include "train/data_place.h"
+#include "train/material.h"
+#include "train/own_tokens.h"
+
+#define LENGTHS_LIMIT 64
+#define LENGTH_MAXIMUM ((int64_t)1 << 24) /* of model.context */
+
+typedef struct eval_values {
+  const char *checkpoint;
+  int part;
+  hark_string_list contexts;
+  int64_t stride, targets, decisions;
+  int64_t lengths[LENGTHS_LIMIT]; /* by check: the contexts, or the run's own */
+  int length_count;
+} eval_values;
+
+#define AT(field) offsetof(eval_values, field)
+static const hark_option options[] = {
+    {"checkpoint", "checkpoint", HARK_OPTION_STRING, AT(checkpoint), "", NULL, NULL, "NAME", "best (default), last, or step-N", NULL},
+    {"part", "part", HARK_OPTION_ENUM, AT(part), "validation", "training|validation|test", NULL, NULL,
+     "which part of the run's own text or examples (test: of examples); text given with --data is read whole", NULL},
+    {"context", NULL, HARK_OPTION_LIST, AT(contexts), "", NULL, NULL, "N,...",
+     "lengths of the windows, each measured on the same targets; none: the run's own", "data.format corpus, data.unit text"},
+    {"stride", NULL, HARK_OPTION_INT, AT(stride), "0", "[0, 16777216]", NULL, NULL,
+     "targets between the beginnings of windows, of which all but the first window count only this number; 0: windows that do not overlap",
+     "data.format corpus, data.unit text"},
+    {"targets", NULL, HARK_OPTION_INT, AT(targets), "0", "[0, inf)", NULL, NULL, "measure this number, from the front of the text; 0: all",
+     "data.format corpus, data.unit text"},
+    {"decisions", NULL, HARK_OPTION_INT, AT(decisions), "0", "[0, inf)", NULL, NULL,
+     "of architecture ahca: --json reports chunks, selected tokens and depth for each of this number of examples or windows, from the "
+     "first",
+     "model.architecture ahca, json true"},
+};
+#undef AT
+static const hark_option_table table = {options, (int)(sizeof options / sizeof options[0]), NULL, sizeof(eval_values), false};
+
+/* config.yaml of the run that is evaluated. */
+static hark_status find_stored(hark_invocation *call, char *path) {
+  char checkpoint[HARK_NAME_BYTES];
+  hark_run opened;
+  HARK_TRY(hark_run_open_reading(call->context, hark_options_argument(call->options, 0), &opened, checkpoint));
+  return hark_run_path(call->context, &opened, "config.yaml", path);
+}
+
+/* What changes the weights is a problem; the rest of the attention may be exchanged. */
+static hark_status refuse_other_weights(hark_invocation *call, const hark_option *option, const hark_options *stored, void *user) {
+  (void)user;
+  if (hark_config_bond(option->name) != HARK_BOND_WEIGHTS) return HARK_OK;
+  hark_text value = hark_text_empty(call->context);
+  hark_options_print_value(stored, option->name, &value);
+  const hark_status status =
+      hark_options_complain(call->context, call->options, option->name,
+                            "%s decides which weights there are: those of this run were trained with %s, and eval can "
+                            "exchange only what works with the same ones",
+                            option->name, hark_text_get(&value));
+  hark_text_free(&value);
+  return status;
+}
+
+static hark_status check_swaps(hark_invocation *call, const hark_config *config) {
+  char path[HARK_PATH_BYTES];
+  if (hark_options_argument_count(call->options) < 1) return HARK_OK; /* reported by main */
+  HARK_TRY(find_stored(call, path));
+  const hark_status status = hark_command_visit_differences(call, path, call->options, config, refuse_other_weights, NULL);
+  return status == HARK_BAD_FILE ? HARK_OK : status; /* problems of the run's file have been found already */
+}
+
+/* Appends "name": "value" of what was exchanged. */
+static hark_status append_swap(hark_invocation *call, const hark_option *option, const hark_options *stored, void *user) {
+  (void)stored;
+  hark_text *text = user;
+  if (hark_config_bond(option->name) == HARK_BOND_NONE) return HARK_OK;
+  hark_text value = hark_text_empty(call->context);
+  hark_options_print_value(call->options, option->name, &value);
+  if (text->length > 0) hark_text_append(text, ", ");
+  hark_json_append_string(text, option->name);
+  hark_text_append(text, ": ");
+  hark_json_append_string(text, hark_text_get(&value));
+  const hark_status status = value.status;
+  hark_text_free(&value);
+  return status;
+}
+
+/* "256,512" */
+static hark_status read_contexts(hark_invocation *call, const char *words) {
+  eval_values *values = call->values[0];
+  size_t length;
+  int64_t context = 0;
+  int read = 0;
+  for (const char *at = words, *word; (word = hark_next_word(&at, ',', &length)) != NULL; read++) {
+    if (!hark_number_read_whole(word, length, &context) || context < 1 || context > LENGTH_MAXIMUM)
+      return hark_options_complain(call->context, call->options, "context", "\"%s\" given, expected whole numbers in [1, %" PRId64 "]",
+                                   words, LENGTH_MAXIMUM);
+    if (values->length_count == LENGTHS_LIMIT)
+      return hark_options_complain(call->context, call->options, "context", "more than %d contexts", LENGTHS_LIMIT);
+    values->lengths[values->length_count++] = context;
+  }
+  return read > 0 ? HARK_OK : hark_options_complain(call->context, call->options, "context", "no context given, expected N or N,N,...");
+}
+
+static hark_status check_contexts(hark_invocation *call, const hark_config *config) {
+  eval_values *values = call->values[0];
+  if (hark_config_reconstructs(config) && values->stride > 0)
+    return hark_options_complain(call->context, call->options, "stride",
+                                 "this run predicts the tokens that it reads, all of a window, expected windows that do not overlap");
+  for (int64_t i = 0; i < values->contexts.count; i++) HARK_TRY(read_contexts(call, values->contexts.items[i]));
+  if (values->contexts.count == 0) values->lengths[values->length_count++] = config->model.context;
+  for (int i = 0; i < values->length_count; i++) {
+    const int64_t length = values->lengths[i];
+    if (config->model.positions == HARK_POSITIONS_LEARNED && length != config->model.context)
+      return hark_options_complain(call->context, call->options, "context",
+                                   "model.positions is learned, for the %" PRId64 " tokens of the run's own context, and not for %" PRId64,
+                                   config->model.context, length);
+    if (values->stride > length)
+      return hark_options_complain(call->context, call->options, "stride",
+                                   "%" PRId64 " would leave targets out between windows of %" PRId64 " tokens", values->stride, length);
+  }
+  return HARK_OK;
+}
+
+/* Only examples have a test part, and of a text that --data gives all is measured. */
+static hark_status check_part(hark_invocation *call, const hark_config *config) {
+  const eval_values *values = call->values[0];
+  if (hark_config_has_examples(config)) return HARK_OK;
+  if (hark_command_is_given(call, "part") && hark_options_source(call->options, "data.paths") == HARK_SOURCE_COMMAND)
+    return hark_options_complain(call->context, call->options, "part", "has no effect here: all of the text of --data is measured");
+  if (values->part != HARK_SPLIT_TEST) return HARK_OK;
+  return hark_options_complain(call->context, call->options, "part", "a text has no test part; --data measures another text");
+}
+
+/* Other examples than the run's: none of its files stay. */
+static void take_other_examples(hark_invocation *call, hark_config *config) {
+  if (hark_options_source(call->options, "data.validation_paths") != HARK_SOURCE_COMMAND)
+    config->data.validation_paths = (hark_string_list){0};
+  if (hark_options_source(call->options, "data.test_paths") != HARK_SOURCE_COMMAND) config->data.test_paths = (hark_string_list){0};
+  config->data.validation_fraction = 0;
+}
+
+static bool is_given(const hark_invocation *call, const char *name) {
+  return hark_options_source(call->options, name) == HARK_SOURCE_COMMAND;
+}
+
+/* Files that are given without being what is measured. */
+static hark_status check_given(hark_invocation *call, const hark_config *config) {
+  const eval_values *values = call->values[0];
+  if (is_given(call, "data.paths")) return HARK_OK;
+  if (is_given(call, "data.validation_paths") && values->part != HARK_SPLIT_VALIDATION)
+    HARK_TRY(hark_options_complain(call->context, call->options, "data.validation_paths", "--part validation measures these files"));
+  if (is_given(call, "data.test_paths") && values->part != HARK_SPLIT_TEST && hark_config_has_examples(config))
+    HARK_TRY(hark_options_complain(call->context, call->options, "data.test_paths", "--part test measures these files"));
+  return HARK_OK;
+}
+
+/* Where the run's own text or examples lie. */
+static hark_status find_data(hark_invocation *call, const hark_config *config) {
+  hark_data_place place;
+  hark_run run;
+  char checkpoint[HARK_NAME_BYTES];
+  if (hark_options_problem_count(call->options) > 0 || is_given(call, "data.paths")) return HARK_OK;
+  HARK_TRY(hark_run_open_reading(call->context, hark_options_argument(call->options, 0), &run, checkpoint));
+  HARK_TRY(hark_data_place_find(call->context, call->options, config, run.path, &place));
+  return place.other_size ? hark_command_refuse_data(call, &config->data.paths) : HARK_OK;
+}
+
+static hark_status check(hark_invocation *call) {
+  hark_config *config = call->values[1];
+  HARK_TRY(hark_command_read_run(call, config));
+  if (hark_options_argument_count(call->options) < 1) return HARK_OK; /* reported by main */
+  HARK_TRY(check_swaps(call, config));
+  HARK_TRY(check_part(call, config));
+  HARK_TRY(check_given(call, config));
+  HARK_TRY(find_data(call, config));
+  if (hark_config_has_examples(config)) {
+    if (hark_options_source(call->options, "data.paths") == HARK_SOURCE_COMMAND) take_other_examples(call, config);
+    return HARK_OK;
+  }
+  HARK_TRY(check_contexts(call, config));
+  if (hark_options_source(call->options, "data.paths") == HARK_SOURCE_COMMAND) {
+    /* Another text than the run's: all of it is what is measured. */
+    config->data.validation_paths = config->data.paths;
+    config->data.paths = (hark_string_list){0};
+  }
+  return HARK_OK;
+}
+
+/* ---- measuring ---- */
+
+/* What all contexts are measured on, and how far it is. */
+typedef struct measured_text {
+  hark_tokenizer *tokenizer;
+  hark_corpus *corpus;
+  hark_split split;
+  hark_progress progress;
+  int64_t context; /* that is measured now */
+} measured_text;
+
+static bool show(void *user, double part) {
+  measured_text *text = user;
+  hark_progress_part(&text->progress, part, "evaluating, context %" PRId64, text->context);
+  return true;
+}
+
+/* Given on the command line; else the run's own. */
+static bool is_other_text(const hark_invocation *call) { return is_given(call, "data.paths") || is_given(call, "data.validation_paths"); }
+
+/* The tokens of a text that is refused are of no use to the run. */
+static hark_status check_text(hark_invocation *call, const hark_opened_run *opened, const hark_corpus *corpus) {
+  const hark_config *config = call->values[1];
+  hark_run_state state;
+  HARK_TRY(hark_checkpoint_read_state(call->context, &opened->run, opened->checkpoint, &state));
+  if (hark_corpus_has_checksum(corpus, state.corpus_checksum)) return HARK_OK;
+  if (!hark_corpus_was_cached(corpus)) HARK_TRY(hark_file_remove(call->context, hark_corpus_cache_path(corpus)));
+  return hark_command_refuse_data(call, &config->data.paths);
+}
+
+static hark_status open_text(hark_invocation *call, const hark_opened_run *opened, measured_text *text) {
+  const eval_values *values = call->values[0];
+  const hark_config *config = call->values[1];
+  text->split = config->data.paths.count == 0 || values->part == 1 ? HARK_SPLIT_VALIDATION : HARK_SPLIT_TRAINING;
+  const hark_status status = hark_run_corpus(call->context, config, &opened->run, false, &text->tokenizer, &text->corpus);
+  if (is_other_text(call)) return status;
+  if (status == HARK_BAD_FILE) hark_fail_prefix(call->context, "not what this run was trained on: "); /* which could be read */
+  return status == HARK_OK ? check_text(call, opened, text->corpus) : status;
+}
+
+static void close_text(hark_invocation *call, measured_text *text) {
+  hark_corpus_close(call->context, &text->corpus);
+  hark_tokenizer_destroy(call->context, &text->tokenizer);
+}
+
+/* A context that is asked for is measured on one whole window at least. */
+static hark_status check_lengths(hark_invocation *call, const measured_text *text) {
+  const eval_values *values = call->values[0];
+  const int64_t all = hark_max(hark_corpus_counts(text->corpus, text->split).tokens - 1, 0);
+  const int64_t targets = values->targets > 0 ? hark_min(values->targets, all) : all;
+  for (int i = 0; i < values->length_count && values->contexts.count > 0; i++)
+    if (values->lengths[i] > targets)
+      return hark_fail(call->context, HARK_BAD_CONFIGURATION,
+                       "context %" PRId64 " is longer than the text that is measured: %" PRId64 " targets", values->lengths[i], targets);
+  return HARK_OK;
+}
+
+/* The run's configuration with windows of another length, and about as many tokens in a batch. What its rates were trained on stays. */
+static hark_config with_context(const hark_config *own, int64_t length) {
+  hark_config config = *own;
+  config.model.context = length;
+  config.train.batch = hark_max(1, own->train.batch * own->model.context / length);
+  if (config.model.rotary.original_context == 0) config.model.rotary.original_context = own->model.context;
+  return config;
+}
+
+/* Room for a batch of windows as examples. */
+static hark_status make_room(hark_invocation *call, const hark_config *config, hark_example_room *room) {
+  const hark_example_extents extents = {.rows = config->train.batch, .parts = 1, .longest = config->model.context};
+  return hark_example_room_make(call->context, &extents, room);
+}
+
+/* The loss over all sentences. */
+static hark_status evaluate_sentences(hark_invocation *call, const hark_config *config, hark_engine *engine, measured_text *text,
+                                      hark_evaluation_result *out) {
+  const hark_sentences_settings settings = hark_sentences_settings_of(config, text->split, true);
+  hark_sentences sentences;
+  hark_example_room room = {0};
+  hark_status status = hark_sentences_open(call->context, text->corpus, &settings, &sentences);
+  if (status == HARK_OK) status = make_room(call, config, &room);
+  if (status == HARK_OK) status = hark_evaluate_sentences(call->context, engine, &sentences, &room, show, text, out);
+  hark_example_room_close(call->context, &room);
+  hark_sentences_close(&sentences);
+  return status;
+}
+
+/* The loss over all windows, whose own tokens are told. */
+static hark_status evaluate_own(hark_invocation *call, const hark_config *config, hark_engine *engine, measured_text *text,
+                                const hark_evaluation_settings *settings, hark_evaluation_result *out) {
+  hark_example_room room = {0};
+  hark_status status = make_room(call, config, &room);
+  if (status == HARK_OK) status = hark_evaluate_own(call->context, engine, text->corpus, settings, &room, show, text, out);
+  hark_example_room_close(call->context, &room);
+  return status;
+}
+
+static hark_status evaluate(hark_invocation *call, const hark_opened_run *opened, measured_text *text, hark_eval_report *report) {
+  const eval_values *values = call->values[0];
+  const hark_config config = with_context(call->values[1], report->context);
+  text->context = report->context;
+  const hark_evaluation_task task = {.text = {.split = text->split, .stride = report->stride, .targets = values->targets},
+                                     .positions = !hark_config_reconstructs(&config) && (call->json || values->contexts.count > 0),
+                                     .progress = show,
+                                     .user = text};
+  hark_engine *engine = NULL;
+  const hark_learning_task learned = hark_material_task_of_text(&config, hark_tokenizer_size(text->tokenizer));
+  HARK_TRY(hark_engine_create_for(call->context, &config, &learned, false, &engine));
+  hark_status status = hark_checkpoint_load(call->context, &opened->run, opened->checkpoint, engine, NULL);
+  if (status == HARK_OK) {
+    const double begin = hark_progress_clock();
+    if (config.model.architecture == HARK_ARCHITECTURE_AHCA) engine->statistics = &report->statistics;
+    report->statistics.listed = values->decisions;
+    if (hark_config_reconstructs(&config))
+      status = evaluate_own(call, &config, engine, text, &task.text, &report->result);
+    else if (hark_config_has_sentences(&config))
+      status = evaluate_sentences(call, &config, engine, text, &report->result);
+    else
+      status = hark_evaluate(call->context, engine, text->corpus, &task, &report->result);
+    report->seconds = hark_progress_clock() - begin;
+    hark_progress_end(&text->progress);
+  }
+  hark_engine_destroy(call->context, &engine);
+  if (status == HARK_OK && report->result.complete && report->result.targets == 0)
+    return hark_fail(call->context, HARK_BAD_CONFIGURATION, "the text has no targets%s",
+                     report->hidden ? ": none of its tokens is hidden, expected a longer one" : "");
+  return status;
+}
+
+static hark_status print(hark_invocation *call, const hark_eval_report *report, bool contexts) {
+  hark_text text = hark_text_empty(call->context);
+  if (call->json)
+    hark_eval_report_print_json(report, &text);
+  else
+    hark_eval_report_print(report, contexts, &text);
+  return hark_command_print(call, &text);
+}
+
+/* What concerns all contexts, for people. */
+static hark_status print_end(hark_invocation *call, const hark_eval_report *reports, int count, bool contexts) {
+  hark_text text = hark_text_empty(call->context);
+  if (reports->exchanged[0] != '\0') hark_text_append(&text, "exchanged: %s\n", reports->exchanged);
+  if (contexts) hark_eval_report_print_positions(reports, count, &text);
+  return hark_command_print(call, &text);
+}
+
+/* Lines are printed as they come. */
+static hark_status measure_contexts(hark_invocation *call, const hark_opened_run *opened, measured_text *text, const char *exchanged,
+                                    hark_eval_report *reports) {
+  const eval_values *values = call->values[0];
+  const hark_config *config = call->values[1];
+  const bool contexts = values->contexts.count > 0;
+  for (int i = 0; i < values->length_count; i++) {
+    reports[i] = (hark_eval_report){.run = opened->run.path,
+                                    .checkpoint = opened->checkpoint,
+                                    .context = values->lengths[i],
+                                    .stride = values->stride,
+                                    .part = is_other_text(call)                  ? NULL
+                                            : text->split == HARK_SPLIT_TRAINING ? "training"
+                                                                                 : "validation",
+                                    .exchanged = exchanged,
+                                    .counts = hark_corpus_counts(text->corpus, text->split),
+                                    .words = hark_tokenizer_kind_index(text->tokenizer) == HARK_TOKENIZER_SUBWORDS,
+                                    .hidden = hark_architecture_of(config->model.architecture)->predicts_hidden,
+                                    .own = hark_config_reconstructs(config)};
+    hark_text decisions = hark_text_empty(call->context);
+    if (values->decisions > 0) reports[i].statistics.list = &decisions;
+    hark_status status = evaluate(call, opened, text, &reports[i]);
+    if (status == HARK_OK) status = print(call, &reports[i], contexts);
+    hark_text_free(&decisions);
+    reports[i].statistics.list = NULL;
+    HARK_TRY(status);
+  }
+  return call->json ? HARK_OK : print_end(call, reports, values->length_count, contexts);
+}
+
+static hark_status measure_examples(hark_invocation *call, const hark_opened_run *opened, const char *exchanged) {
+  const eval_values *values = call->values[0];
+  const bool other = hark_options_source(call->options, "data.paths") == HARK_SOURCE_COMMAND;
+  return hark_eval_examples(call, call->values[1], opened, (hark_split)values->part, other, exchanged, values->decisions);
+}
+
+static hark_status measure(hark_invocation *call, const hark_opened_run *opened) {
+  const eval_values *values = call->values[0];
+  const size_t bytes = (size_t)values->length_count * sizeof(hark_eval_report);
+  measured_text text = {.progress = hark_progress_begin()};
+  void *reports = NULL;
+  char stored[HARK_PATH_BYTES];
+  hark_text swaps = hark_text_empty(call->context);
+  HARK_TRY(hark_checkpoint_verify(call->context, &opened->run, opened->checkpoint, NULL));
+  HARK_TRY(find_stored(call, stored));
+  hark_status status = hark_command_visit_differences(call, stored, call->options, call->values[1], append_swap, &swaps);
+  if (status == HARK_OK) status = swaps.status;
+  if (status == HARK_OK && hark_config_has_examples(call->values[1])) {
+    status = measure_examples(call, opened, hark_text_get(&swaps));
+    hark_text_free(&swaps);
+    return status;
+  }
+  if (status == HARK_OK) status = open_text(call, opened, &text);
+  if (status == HARK_OK) status = check_lengths(call, &text);
+  if (status == HARK_OK) status = hark_allocate(call->context, bytes, &reports);
+  if (status == HARK_OK) status = measure_contexts(call, opened, &text, hark_text_get(&swaps), reports);
+  hark_release(call->context, reports, bytes);
+  close_text(call, &text);
+  hark_text_free(&swaps);
+  return status;
+}
+
+static hark_status run(hark_invocation *call) {
+  const eval_values *values = call->values[0];
+  const hark_config *config = call->values[1];
+  hark_opened_run opened;
+  hark_status status = hark_command_open_run(call, config, values->checkpoint, &opened);
+  if (status == HARK_OK) status = measure(call, &opened);
+  hark_command_close_run(call, &opened);
+  return status;
+}
+
+const hark_command hark_command_eval = {
+    .name = "eval",
+    .arguments = "RUN",
+    .summary = "measure a trained model over a whole text, or over labelled examples",
+    .notes =
+        "  hark eval runs/book                     the run's own validation text\n"
+        "  hark eval runs/book --data other.txt    any other text, with the run's vocabulary\n"
+        "  hark eval runs/book --structure window --window 128    the same weights with another attention\n"
+        "  hark eval runs/book --context 256,512,1024             at longer contexts, on the same targets, and by position\n"
+        "  hark eval runs/book --context 256,1024 --stride 64     every target but those of the first window with 192 tokens or more\n"
+        "  hark eval runs/book --context 1024 --rotary-scaling yarn --rotary-factor 4 --json >>lengths.jsonl\n"
+        "  hark eval runs/listops --part test      labelled examples: accuracy and confusion matrix\n"
+        "  hark eval runs/chunks --decisions 10 --json            chunks, selected tokens and depth of the first ten\n"
+        "  hark plot --evaluation lengths.jsonl                   loss over context and over position\n"
+        "\n"
+        "  The checkpoint is compared with its manifest first. docs/evaluation.md says what is measured.\n",
+    .argument_minimum = 1,
+    .argument_maximum = 1,
+    .has_json = true,
+    .tables = {&table, &hark_config_table},
+    .check = check,
+    .run = run,
+};

@@ -1,0 +1,235 @@
+/* eval_examples.c - see eval_examples.h. */
+#include "cli/eval/eval_examples.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "cli/ahca_text.h"
+#include "cli/progress.h"
+#include "io/files.h"
+#include "json/json.h"
+#include "train/material.h"
+
+#define SHOWN_CLASSES 20   /* a larger table does not fit on a terminal; --json has it */
+#define TABLE_CLASSES 1024 /* more have no table, which would be 8 MiB and soon all memory */
+
+static const char *const split_names[HARK_SPLIT_ALL] = {"training", "validation", "test"};
+
+/* What is measured, and what came of it. */
+typedef struct measurement {
+  hark_examples *examples;
+  hark_example_batches batches;
+  hark_example_room room;
+  int64_t classes, *confusion; /* [classes, classes]; NULL: there are none, or too many */
+  int64_t majority;            /* examples of the most frequent class */
+  bool whole;                  /* all examples of files, which have no splits */
+  bool vectors;                /* numbers are told, none of which is right or wrong */
+  hark_examples_result result;
+  hark_ahca_statistics statistics; /* zeros: the model has none */
+  double seconds;
+  hark_progress progress;
+} measurement;
+
+static bool show(void *user, double part) {
+  hark_progress_part(&((measurement *)user)->progress, part, "evaluating");
+  return true;
+}
+
+static size_t confusion_bytes(const measurement *m) { return (size_t)(m->classes * m->classes) * sizeof *m->confusion; }
+
+/* Part of the targets; of an empty split 0. */
+static double part_of(int64_t count, int64_t all) { return all > 0 ? (double)count / (double)all : 0; }
+
+static hark_status count_majority(hark_context *context, hark_split split, measurement *m) {
+  const size_t bytes = (size_t)m->classes * sizeof(int64_t);
+  void *memory = NULL;
+  HARK_TRY(hark_allocate_zero(context, bytes, &memory));
+  int64_t *const counts = memory;
+  for (int64_t i = 0; i < m->batches.count; i++) {
+    const int64_t index = hark_example_batches_index(&m->batches, i);
+    const int64_t count = ++counts[hark_examples_label(m->examples, split, index)];
+    m->majority = hark_max(m->majority, count);
+  }
+  hark_release(context, memory, bytes);
+  return HARK_OK;
+}
+
+static const char *part_name(const measurement *m, hark_split split) { return m->whole ? "data" : split_names[split]; }
+
+static void print_json(const measurement *m, const hark_opened_run *opened, hark_split split, const char *exchanged, hark_text *text) {
+  const hark_examples_result *r = &m->result;
+  hark_text_append(text, "{\"run\": ");
+  hark_json_append_string(text, opened->run.path);
+  hark_text_append(text, ", \"checkpoint\": ");
+  hark_json_append_string(text, opened->checkpoint);
+  hark_text_append(text, ", \"part\": \"%s\", \"loss\": ", part_name(m, split));
+  hark_json_append_number(text, r->loss);
+  if (m->vectors) {
+    hark_text_append(text, ", \"squared_error\": ");
+    hark_json_append_number(text, r->loss);
+  } else {
+    hark_text_append(text, ", \"accuracy\": ");
+    hark_json_append_number(text, part_of(r->right, r->targets));
+  }
+  if (m->classes > 0) {
+    hark_text_append(text, ", \"majority\": ");
+    hark_json_append_number(text, part_of(m->majority, r->targets));
+  }
+  hark_text_append(
+      text, ", \"right\": %" PRId64 ", \"targets\": %" PRId64 ", \"examples\": %" PRId64 ", \"tokens\": %" PRId64 ", \"time\": ", r->right,
+      r->targets, r->examples, r->tokens);
+  hark_json_append_number(text, m->seconds);
+  hark_text_append(text, ", \"exchanged\": {%s}", exchanged);
+  const hark_ahca_report chunks = hark_ahca_report_of(&m->statistics);
+  hark_ahca_text_append(&chunks, true, text);
+  hark_ahca_decisions_append(&m->statistics, text);
+  if (m->classes > 0) hark_text_append(text, ", \"classes\": [");
+  for (int64_t c = 0; c < m->classes; c++) {
+    if (c > 0) hark_text_append(text, ", ");
+    hark_json_append_string(text, hark_examples_class_name(m->examples, (int32_t)c));
+  }
+  hark_text_append(text, m->classes > 0 ? "]" : "");
+  if (m->confusion != NULL) hark_text_append(text, ", \"confusion\": [");
+  for (int64_t i = 0; m->confusion != NULL && i < m->classes * m->classes; i++) {
+    if (i % m->classes == 0) hark_text_append(text, i > 0 ? "], [" : "[");
+    hark_text_append(text, i % m->classes == 0 ? "%" PRId64 : ", %" PRId64, m->confusion[i]);
+  }
+  hark_text_append(text, m->confusion != NULL ? "]]}\n" : "}\n");
+}
+
+static void print_confusion(const measurement *m, hark_text *text) {
+  hark_text_append(text, "\n%-16s predicted:", "class");
+  for (int64_t told = 0; told < m->classes; told++) hark_text_append(text, " %8.8s", hark_examples_class_name(m->examples, (int32_t)told));
+  for (int64_t actual = 0; actual < m->classes; actual++) {
+    hark_text_append(text, "\n%-22.22s", hark_examples_class_name(m->examples, (int32_t)actual));
+    for (int64_t told = 0; told < m->classes; told++) hark_text_append(text, " %8" PRId64, m->confusion[actual * m->classes + told]);
+  }
+  hark_text_append(text, "\n");
+}
+
+static void print(const measurement *m, const hark_opened_run *opened, hark_split split, const char *exchanged, hark_text *text) {
+  const hark_examples_result *r = &m->result;
+  hark_text_append_shown(text, opened->run.path);
+  if (m->vectors) {
+    hark_text_append(text, ", %s: %s squared error %.6f an example; %" PRId64 " examples, %" PRId64 " tokens in %.1f s\n",
+                     opened->checkpoint, part_name(m, split), r->loss, r->examples, r->tokens, m->seconds);
+    if (exchanged[0] != '\0') hark_text_append(text, "exchanged: %s\n", exchanged);
+    return;
+  }
+  hark_text_append(
+      text, ", %s: %s accuracy %.2f %% (%" PRId64 " of %" PRId64 "), loss %.4f nats; %" PRId64 " examples, %" PRId64 " tokens in %.1f s\n",
+      opened->checkpoint, part_name(m, split), 100 * part_of(r->right, r->targets), r->right, r->targets, r->loss, r->examples, r->tokens,
+      m->seconds);
+  if (m->classes > 0) hark_text_append(text, "the most frequent class has %.2f %%\n", 100 * part_of(m->majority, r->targets));
+  if (exchanged[0] != '\0') hark_text_append(text, "exchanged: %s\n", exchanged);
+  const hark_ahca_report chunks = hark_ahca_report_of(&m->statistics);
+  hark_ahca_text_append(&chunks, false, text);
+  if (m->classes > 0 && m->classes <= SHOWN_CLASSES)
+    print_confusion(m, text);
+  else if (m->classes > 0)
+    hark_text_append(text, "confusion matrix: %s\n",
+                     m->confusion != NULL ? "with this number of classes it is in --json alone" : "not made for this number of classes");
+}
+
+/* The split of a folder that --data names. */
+static hark_status check_split(hark_invocation *call, const char *folder, hark_split split, const measurement *m) {
+  if (hark_examples_count(m->examples, split).examples > 0) return HARK_OK;
+  return hark_fail(call->context, HARK_BAD_CONFIGURATION, "%s: has no %s examples; --part says which are measured", folder,
+                   split_names[split]);
+}
+
+/* Whether they are those that the checkpoint was trained on, as it was: with the length limit of then. */
+static hark_status compare(hark_invocation *call, const hark_config *config, const hark_opened_run *opened, const hark_examples *examples) {
+  hark_run_state state;
+  HARK_TRY(hark_checkpoint_read_state(call->context, &opened->run, opened->checkpoint, &state));
+  return hark_examples_checksum(examples) == state.corpus_checksum ? HARK_OK : hark_command_refuse_data(call, &config->data.paths);
+}
+
+static hark_status check_recorded(hark_invocation *call, const hark_config *config, const hark_opened_run *opened,
+                                  const hark_examples *examples) {
+  char path[HARK_PATH_BYTES];
+  hark_config recorded = *config, stored;
+  hark_options *options = NULL;
+  hark_examples *whole = NULL;
+  if (hark_options_source(call->options, "data.length_limit") != HARK_SOURCE_COMMAND) return compare(call, config, opened, examples);
+  HARK_TRY(hark_run_path(call->context, &opened->run, "config.yaml", path));
+  hark_status status = hark_command_read_stored(call, path, &stored, &options);
+  if (status == HARK_OK) {
+    recorded.data.length_limit = stored.data.length_limit;
+    status = hark_material_examples(call->context, &recorded, HARK_DATA_MEASURED, &whole);
+  }
+  if (status == HARK_OK) status = compare(call, config, opened, whole);
+  hark_examples_close(call->context, &whole);
+  hark_options_destroy(call->context, &options);
+  return status;
+}
+
+/* Files that are given for the part alone, as test examples may be: nothing of the run says which they are. */
+static bool is_part_given(const hark_invocation *call, hark_split split) {
+  static const char *const names[HARK_SPLIT_ALL] = {"data.paths", "data.validation_paths", "data.test_paths"};
+  return hark_options_source(call->options, names[split]) == HARK_SOURCE_COMMAND;
+}
+
+/* Examples given with --data as files are all measured; a folder has its splits, and the one that is asked for is. */
+static hark_status open_examples(hark_invocation *call, const hark_config *config, const hark_opened_run *opened, bool other_data,
+                                 hark_split *split, measurement *m) {
+  const bool own = !other_data && !is_part_given(call, *split);
+  HARK_TRY(hark_material_examples(call->context, config, own ? HARK_DATA_MEASURED : HARK_DATA_GIVEN, &m->examples));
+  HARK_TRY(hark_material_check_vocabulary(call->context, m->examples, &opened->run));
+  if (own) HARK_TRY(check_recorded(call, config, opened, m->examples));
+  const bool folder = other_data && hark_path_kind_of(config->data.paths.items[0]) == HARK_PATH_FOLDER;
+  if (folder) HARK_TRY(check_split(call, config->data.paths.items[0], *split, m));
+  m->whole = other_data && !folder && hark_examples_count(m->examples, *split).examples == 0;
+  if (m->whole) *split = HARK_SPLIT_TRAINING;
+  hark_example_batches_settings settings = hark_example_settings(config, *split, true);
+  if (other_data) settings.limit = 0; /* of what was trained on */
+  HARK_TRY(hark_example_batches_create(call->context, m->examples, &settings, &m->batches));
+  HARK_TRY(hark_example_room_open(call->context, &m->batches, config->train.batch, &m->room));
+  const hark_learning_task task = hark_material_task_of(config, m->examples);
+  m->classes = task.classes;
+  m->vectors = task.features > 0;
+  if (m->classes > 0) HARK_TRY(count_majority(call->context, *split, m));
+  if (m->classes == 0 || m->classes > TABLE_CLASSES) return HARK_OK;
+  void *memory = NULL;
+  HARK_TRY(hark_allocate_zero(call->context, confusion_bytes(m), &memory));
+  m->confusion = memory;
+  return HARK_OK;
+}
+
+static hark_status measure(hark_invocation *call, const hark_config *config, const hark_opened_run *opened, hark_split split,
+                           measurement *m) {
+  const hark_learning_task task = hark_material_task_of(config, m->examples);
+  hark_engine *engine = NULL;
+  HARK_TRY(hark_engine_create_for(call->context, config, &task, false, &engine));
+  hark_status status = hark_checkpoint_load(call->context, &opened->run, opened->checkpoint, engine, NULL);
+  if (status == HARK_OK) {
+    const double begin = hark_progress_clock();
+    if (config->model.architecture == HARK_ARCHITECTURE_AHCA) engine->statistics = &m->statistics;
+    status = hark_evaluate_examples(call->context, engine, &m->batches, &m->room, m->confusion, show, m, &m->result);
+    m->seconds = hark_progress_clock() - begin;
+    hark_progress_end(&m->progress);
+  }
+  hark_engine_destroy(call->context, &engine);
+  if (status == HARK_OK && m->result.complete && m->result.targets == 0)
+    return hark_fail(call->context, HARK_BAD_CONFIGURATION, "the %s examples have no targets%s", part_name(m, split),
+                     config->data.length_limit > 0 ? " among the tokens that data.length_limit keeps" : "");
+  return status;
+}
+
+hark_status hark_eval_examples(hark_invocation *call, const hark_config *config, const hark_opened_run *opened, hark_split split,
+                               bool other_data, const char *exchanged, int64_t decisions) {
+  measurement m = {.progress = hark_progress_begin(), .statistics = {.listed = decisions}};
+  hark_text text = hark_text_empty(call->context), list = hark_text_empty(call->context);
+  if (decisions > 0) m.statistics.list = &list;
+  hark_status status = open_examples(call, config, opened, other_data, &split, &m);
+  if (status == HARK_OK) status = measure(call, config, opened, split, &m);
+  if (status == HARK_OK) {
+    (call->json ? print_json : print)(&m, opened, split, exchanged, &text);
+    status = hark_command_print(call, &text);
+  }
+  hark_text_free(&list);
+  hark_release(call->context, m.confusion, m.confusion != NULL ? confusion_bytes(&m) : 0);
+  hark_example_room_close(call->context, &m.room);
+  hark_examples_close(call->context, &m.examples);
+  return status;
+}

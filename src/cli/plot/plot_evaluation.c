@@ -1,0 +1,201 @@
+/* plot_evaluation.c - see plot_evaluation.h. */
+#include "cli/plot/plot_evaluation.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/gnuplot.h"
+#include "cli/metrics.h"
+#include "core/line.h"
+#include "json/jsonl.h"
+#include "train/evaluate.h"
+
+#define CURVES 64   /* of a panel, at most */
+#define POINTS 4096 /* of a curve, at most */
+#define PANEL_WIDTH 700
+#define PANEL_HEIGHT 480 /* without its key, which stands below */
+#define KEY_HEIGHT 18    /* of a curve there */
+#define COLORS 8         /* of gnuplot; then other dashes */
+#define PANELS 2
+
+typedef struct evaluation_panel {
+  const char *x;
+  int count;
+  hark_series curves[CURVES];
+} evaluation_panel;
+
+/* What has been read of all files. */
+typedef struct evaluations {
+  hark_context *context;
+  const char *file;
+  evaluation_panel panels[PANELS]; /* over context, over position */
+  int64_t lines, least_targets, most_targets;
+  bool logarithmic; /* losses of 0 and less have no place */
+  int64_t left_out; /* curves over position beyond the limit */
+} evaluations;
+
+/* The curve of that label, an empty one where there is none yet; NULL where there is room for no other. */
+static hark_series *find_curve(evaluation_panel *panel, const char *label) {
+  char shown[sizeof panel->curves[0].label];
+  (void)snprintf(shown, sizeof shown, "%s", label);
+  hark_line_clean(shown); /* files may be a stranger's */
+  for (int i = 0; i < panel->count; i++)
+    if (strcmp(panel->curves[i].label, shown) == 0) return &panel->curves[i];
+  if (panel->count == CURVES) return NULL;
+  hark_series *curve = &panel->curves[panel->count++];
+  memcpy(curve->label, shown, sizeof shown);
+  return curve;
+}
+
+static hark_status add_point(const evaluations *e, hark_series *curve, double x, const json_t *loss) {
+  if (!json_is_number(loss)) return HARK_OK; /* one that is not finite is null */
+  const double y = json_number_value(loss);
+  return e->logarithmic && y <= 0 ? HARK_OK : hark_series_append(e->context, curve, x, y);
+}
+
+/* "runs/book step-500, scaling yarn, stride 64" */
+static void name_model(const json_t *line, hark_text *label) {
+  const json_t *stride = json_object_get(line, "stride"), *context = json_object_get(line, "context"), *value;
+  const char *checkpoint = json_string_value(json_object_get(line, "checkpoint")), *key;
+  hark_text_append(label, "%s%s%s", json_string_value(json_object_get(line, "run")), checkpoint != NULL ? " " : "",
+                   checkpoint != NULL ? checkpoint : "");
+  json_object_foreach(json_object_get(line, "exchanged"), key, value) {
+    const char *dot = strrchr(key, '.');
+    if (json_is_string(value)) hark_text_append(label, ", %s %s", dot != NULL ? dot + 1 : key, json_string_value(value));
+  }
+  if (json_is_integer(stride) && json_integer_value(stride) < json_integer_value(context))
+    hark_text_append(label, ", stride %" PRId64, (int64_t)json_integer_value(stride));
+}
+
+/* Loss over the number of tokens that a target is told from, in the middle of each bucket. */
+static hark_status take_positions(const evaluations *e, const json_t *positions, int64_t context, hark_series *curve) {
+  curve->count = 0;
+  for (size_t i = 0; i < json_array_size(positions); i++) {
+    const json_t *bucket = json_array_get(positions, i);
+    const int64_t first = json_integer_value(json_object_get(bucket, "first")), last = json_integer_value(json_object_get(bucket, "last"));
+    if (i == HARK_POSITION_BUCKETS || first < 0 || last < first || last >= context)
+      return hark_fail(e->context, HARK_BAD_FILE,
+                       "%s: bucket %zu of the positions: expected 0 <= first <= last < context, at most %d of them", e->file, i,
+                       HARK_POSITION_BUCKETS);
+    HARK_TRY(add_point(e, curve, ((double)first + (double)last) / 2 + 1, json_object_get(bucket, "loss")));
+  }
+  hark_series_sort(curve);
+  return HARK_OK;
+}
+
+static hark_status take_evaluation(evaluations *e, const json_t *line, int64_t context, hark_text *label) {
+  const json_t *positions = json_object_get(line, "positions");
+  name_model(line, label);
+  HARK_TRY(label->status);
+  hark_series *curve = find_curve(&e->panels[0], hark_text_get(label));
+  if (curve == NULL || curve->count == POINTS)
+    return hark_fail(e->context, HARK_BAD_CONFIGURATION, "%s: more than %d models, or %d contexts of one, to draw", e->file, CURVES,
+                     POINTS);
+  HARK_TRY(add_point(e, curve, (double)context, json_object_get(line, "loss")));
+  hark_series_sort(curve);
+  if (json_array_size(positions) == 0) return HARK_OK;
+  hark_text_append(label, ", context %" PRId64, context);
+  HARK_TRY(label->status);
+  curve = find_curve(&e->panels[1], hark_text_get(label));
+  e->left_out += curve == NULL;
+  return curve != NULL ? take_positions(e, positions, context, curve) : HARK_OK;
+}
+
+static hark_status take_line(void *user, const json_t *line, int64_t number) {
+  evaluations *e = user;
+  const json_t *context = json_object_get(line, "context");
+  const int64_t targets = json_integer_value(json_object_get(line, "targets"));
+  if (!json_is_string(json_object_get(line, "run")) || !json_is_integer(context) || json_integer_value(context) < 1 ||
+      json_object_get(line, "loss") == NULL)
+    return hark_fail(e->context, HARK_BAD_FILE, "%s:%" PRId64 ": no line of hark eval --json: run, context and loss expected", e->file,
+                     number);
+  e->least_targets = e->lines == 0 ? targets : hark_min(e->least_targets, targets);
+  e->most_targets = hark_max(e->most_targets, targets);
+  e->lines++;
+  hark_text label = hark_text_empty(e->context);
+  const hark_status status = take_evaluation(e, line, json_integer_value(context), &label);
+  hark_text_free(&label);
+  return status;
+}
+
+static bool has_points(const evaluation_panel *panel) {
+  for (int i = 0; i < panel->count; i++)
+    if (panel->curves[i].count > 0) return true;
+  return false;
+}
+
+static hark_status read_files(hark_invocation *call, evaluations *e) {
+  for (int i = 0; i < hark_options_argument_count(call->options); i++) {
+    e->file = hark_options_argument(call->options, i);
+    if (hark_path_kind_of(e->file) == HARK_PATH_FOLDER)
+      return hark_fail(call->context, HARK_BAD_FILE, "%s: is a folder, expected a file with lines of hark eval --json", e->file);
+    HARK_TRY(hark_jsonl_read(call->context, e->file, take_line, e));
+  }
+  if (e->lines == 0) return hark_fail(call->context, HARK_BAD_FILE, "%s: no evaluations", hark_options_argument(call->options, 0));
+  if (!has_points(&e->panels[0]))
+    return hark_fail(call->context, HARK_BAD_FILE, "%s: no loss that can be drawn", hark_options_argument(call->options, 0));
+  if (e->left_out > 0)
+    hark_command_warn(call, "losses over position: %" PRId64 " curves beyond the first %d are left out", e->left_out, CURVES);
+  if (e->least_targets != e->most_targets)
+    hark_command_warn(call, "evaluations of %" PRId64 " to %" PRId64 " targets stand side by side", e->least_targets, e->most_targets);
+  return HARK_OK;
+}
+
+/* One panel; its curves are the next ones of the picture. */
+static void print_panel(hark_picture *picture, const evaluation_panel *panel) {
+  hark_text *script = &picture->script;
+  int drawn = 0;
+  hark_text_append(script, "set xlabel '%s'\nplot ", panel->x);
+  for (int i = 0; i < panel->count; i++) {
+    const hark_series *curve = &panel->curves[i];
+    if (curve->count == 0) continue; /* a block without points would be none to gnuplot, and shift those behind it */
+    if (drawn++ > 0) hark_text_append(script, ", \\\n    ");
+    hark_picture_add_curve(picture, curve->label, curve->points, curve->count);
+    char style[64];
+    (void)snprintf(style, sizeof style, "linespoints lw 2 pt 7 ps 0.5 dt %d", i / COLORS + 1);
+    hark_picture_append_curve(picture, picture->curves - 1, style, curve->label);
+  }
+  hark_text_append(script, "\n");
+}
+
+static hark_status draw_picture(hark_invocation *call, const hark_evaluation_plot *plot, const evaluations *e) {
+  const int panels = has_points(&e->panels[1]) ? 2 : 1;
+  const int entries = (int)hark_max(e->panels[0].count, e->panels[1].count);
+  hark_picture picture;
+  HARK_TRY(
+      hark_picture_begin(call->context, plot->picture, plot->png, panels * PANEL_WIDTH, PANEL_HEIGHT + entries * KEY_HEIGHT, &picture));
+  hark_text_append(
+      &picture.script,
+      "set multiplot layout 1,%d\nset grid\nset key below vertical maxcols 1\nset logscale x 2\n%sset ylabel 'loss (nats a token)'\n",
+      panels, plot->logarithmic ? "set logscale y\n" : "");
+  for (int i = 0; i < panels; i++) print_panel(&picture, &e->panels[i]);
+  hark_text_append(&picture.script, "unset multiplot\n");
+  return hark_picture_finish(call, &picture);
+}
+
+static hark_status draw_letters(hark_invocation *call, const hark_evaluation_plot *plot, const evaluations *e) {
+  hark_text text = hark_text_empty(call->context);
+  for (int i = 0; i < PANELS && has_points(&e->panels[i]); i++) {
+    if (i > 0) hark_text_append(&text, "\n");
+    hark_series_draw(e->panels[i].curves, e->panels[i].count, e->panels[i].x, true, plot->columns, plot->rows, &text);
+  }
+  return hark_command_print(call, &text);
+}
+
+hark_status hark_plot_evaluation(hark_invocation *call, const hark_evaluation_plot *plot) {
+  hark_context *const context = call->context;
+  void *memory = NULL;
+  HARK_TRY(hark_allocate_zero(context, sizeof(evaluations), &memory));
+  evaluations *e = memory;
+  e->context = context;
+  e->logarithmic = plot->logarithmic;
+  e->panels[0].x = "context (tokens)";
+  e->panels[1].x = "tokens of the window that were read";
+  hark_status status = read_files(call, e);
+  if (status == HARK_OK) status = plot->picture != NULL ? draw_picture(call, plot, e) : draw_letters(call, plot, e);
+  for (int i = 0; i < PANELS; i++)
+    for (int curve = 0; curve < e->panels[i].count; curve++) hark_series_free(context, &e->panels[i].curves[curve]);
+  hark_release(context, memory, sizeof(evaluations));
+  return status;
+}

@@ -1,0 +1,270 @@
+/* plot_positional.c - see plot_positional.h. */
+#include "cli/plot/plot_positional.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/gnuplot.h"
+#include "cli/metrics.h"
+#include "cli/plot/learned_kernels.h"
+#include "core/line.h"
+#include "models/description.h"
+#include "models/model_path.h"
+#include "models/stack.h"
+
+#define POINTS 4097        /* of a kernel's curve, at most: every distance up to 4096, since kernels may be periodic */
+#define POINTS_OF_MANY 257 /* of more kernels than */
+#define MANY 64
+#define DISTANCES_UNDESCRIBED 256 /* of a file that does not tell its model's context */
+#define PANELS 1024               /* kernels and rows of rates that are drawn */
+#define TERMS 32                  /* of a kernel, drawn by themselves */
+#define PANEL_WIDTH 420
+#define PANEL_HEIGHT 300
+
+typedef struct panel {
+  char title[96];
+  bool rates;
+  int first, last; /* curves of the picture: the thick one, and those behind it up to last - 1 */
+} panel;
+
+/* The panels as they are visited. */
+typedef struct drawing {
+  hark_context *context;
+  hark_description description; /* zeros where the file has none */
+  double farthest;
+  int64_t points; /* of a kernel's curve */
+  int count;
+  panel panels[PANELS];
+  hark_picture picture;
+  hark_series *series; /* [PANELS] for letters, one a panel; NULL: into the picture */
+} drawing;
+
+/* "layer 0", "layer 3, head 1", "model" */
+static void name_owner(const hark_learned_kernel *kernel, char *out, size_t bytes) {
+  static const char blocks[] = "blocks.";
+  const bool own = strncmp(kernel->tensor, blocks, sizeof blocks - 1) == 0;
+  const char *layer = own ? kernel->tensor + sizeof blocks - 1 : "";
+  const int digits = (int)strcspn(layer, ".");
+  if (!own && kernel->rows == 1)
+    (void)snprintf(out, bytes, "model");
+  else if (!own)
+    (void)snprintf(out, bytes, "row %lld", (long long)kernel->row);
+  else if (kernel->rows == 1)
+    (void)snprintf(out, bytes, "layer %.*s", digits, layer);
+  else
+    (void)snprintf(out, bytes, "layer %.*s, head %lld", digits, layer, (long long)kernel->row);
+  hark_line_clean(out); /* names of tensors may be a stranger's */
+}
+
+/* ---- curves ---- */
+
+/* Points (distance, log G) of a term, or with term -1 of the whole; a kernel that is 0 has no point there. */
+static hark_status sample_kernel(const drawing *d, const hark_learned_kernel *kernel, int64_t term, hark_series *out) {
+  double distances[POINTS], stretched[POINTS], values[POINTS];
+  const double stretch = d->description.config.positional_stretch != 0 ? d->description.config.positional_stretch : 1;
+  for (int64_t i = 0; i < d->points; i++) {
+    distances[i] = round(d->farthest * (double)i / (double)(d->points - 1));
+    stretched[i] = distances[i] / stretch;
+  }
+  if (term < 0)
+    HARK_TRY(hark_positional_log(d->context, kernel->expression, kernel->parameters, stretched, d->points, values));
+  else
+    HARK_TRY(hark_positional_term_log(d->context, kernel->expression, kernel->parameters, term, stretched, d->points, values));
+  for (int64_t i = 0; i < d->points; i++)
+    if (isfinite(values[i])) HARK_TRY(hark_series_append(d->context, out, distances[i], values[i]));
+  return HARK_OK;
+}
+
+/* Points (pair, angle of a token). The sign is left out: it only exchanges two features; a pair that does not turn has no point. */
+static hark_status sample_rates(const drawing *d, const hark_learned_kernel *rates, hark_series *out) {
+  for (int64_t pair = 0; pair < rates->count; pair++) {
+    const double rate = fabs(rates->parameters[pair]);
+    if (isfinite(rate) && rate != 0) HARK_TRY(hark_series_append(d->context, out, (double)pair, rate));
+  }
+  return HARK_OK;
+}
+
+/* The static rates, at which training began. */
+static hark_status sample_start(const drawing *d, const hark_learned_kernel *rates, hark_series *out) {
+  hark_rotary_tuning tuning;
+  const hark_rotary_spec spec = hark_stack_rotary(&d->description.config, &tuning);
+  const hark_rotary_attributes attributes = hark_rotary_attributes_of(&spec);
+  for (int64_t pair = 0; pair < rates->count; pair++)
+    HARK_TRY(hark_series_append(d->context, out, (double)pair, hark_rotary_rate(&attributes, spec.head_dim, pair)));
+  return HARK_OK;
+}
+
+/* Curve `index` of a panel, 0 being the thick one; *there is false where there is none. */
+static hark_status sample(const drawing *d, const hark_learned_kernel *kernel, int index, hark_series *out, bool *there) {
+  *out = (hark_series){0};
+  if (kernel->expression == NULL) {
+    *there = index == 0 || (index == 1 && d->description.config.width > 0);
+    return !*there ? HARK_OK : index == 0 ? sample_rates(d, kernel, out) : sample_start(d, kernel, out);
+  }
+  const int64_t terms = hark_positional_term_count(kernel->expression);
+  *there = index == 0 || (terms > 1 && index <= hark_min(terms, TERMS));
+  return *there ? sample_kernel(d, kernel, index - 1, out) : HARK_OK;
+}
+
+/* Letters draw the first curve of every panel together, rates as their logarithm. */
+static hark_status keep_first(const drawing *d, const hark_learned_kernel *kernel, const char *title, hark_series *out) {
+  bool there;
+  HARK_TRY(sample(d, kernel, 0, out, &there));
+  (void)snprintf(out->label, sizeof out->label, "%s", title);
+  for (int64_t p = 0; kernel->expression == NULL && p < out->count; p++) out->points[2 * p + 1] = log10(out->points[2 * p + 1]);
+  hark_series_sort(out); /* the range of the new values */
+  return HARK_OK;
+}
+
+static hark_status add_curves(drawing *d, const hark_learned_kernel *kernel, panel *to) {
+  bool there = true;
+  to->first = d->picture.curves;
+  for (int index = 0; there; index++) {
+    hark_series curve;
+    const hark_status status = sample(d, kernel, index, &curve, &there);
+    there = there && (index > 0 || curve.count > 0); /* without the whole its terms are not drawn either */
+    if (status == HARK_OK && there && curve.count > 0)
+      hark_picture_add_curve(&d->picture, index == 0 ? to->title : "term", curve.points, curve.count);
+    hark_series_free(d->context, &curve);
+    HARK_TRY(status);
+  }
+  to->last = d->picture.curves;
+  return HARK_OK;
+}
+
+static hark_status add_panel(void *user, const hark_learned_kernel *kernel) {
+  drawing *d = user;
+  if (d->count == PANELS) return hark_fail(d->context, HARK_BAD_CONFIGURATION, "more than %d positional kernels and rates to draw", PANELS);
+  panel *to = &d->panels[d->count];
+  name_owner(kernel, to->title, sizeof to->title);
+  to->rates = kernel->expression == NULL;
+  if (d->series != NULL) return keep_first(d, kernel, to->title, &d->series[d->count++]);
+  d->count++;
+  return add_curves(d, kernel, to);
+}
+
+/* Kernels first. */
+static hark_status visit(drawing *d, const char *path, const hark_safetensors *file, hark_kernel_visitor *visitor, void *user) {
+  HARK_TRY(hark_learned_kernels_visit(d->context, path, file, visitor, user));
+  return hark_learned_rates_visit(d->context, path, file, visitor, user);
+}
+
+/* ---- pictures ---- */
+
+/* How many columns of panels, for a picture about as wide as high. */
+static int columns_of(int panels) {
+  int columns = 1;
+  while (columns * columns < panels) columns++;
+  return columns;
+}
+
+static void print_panel(hark_picture *picture, const panel *p) {
+  hark_text *script = &picture->script;
+  hark_text_append(script, p->rates ? "set logscale y\nset xlabel 'pair'\nset ylabel 'angle of a token (radians)'\nset title "
+                                    : "unset logscale y\nset xlabel 'distance (tokens)'\nset ylabel 'log G'\nset title ");
+  hark_picture_append_quoted(script, p->title);
+  if (p->first == p->last) { /* gnuplot finds no range of nothing */
+    hark_text_append(script, "\nset xrange [0:1]\nset yrange [0.1:1]\nplot NaN notitle\nset autoscale\n");
+    return;
+  }
+  hark_text_append(script, "\nplot ");
+  for (int curve = p->first + 1; curve < p->last; curve++) {
+    hark_picture_append_curve(picture, curve, "lines lw 1", "");
+    hark_text_append(script, ", \\\n    ");
+  }
+  hark_picture_append_curve(picture, p->first, p->rates ? "linespoints lw 3 lc rgb 'black'" : "lines lw 3 lc rgb 'black'", "");
+  hark_text_append(script, "\n");
+}
+
+/* Panels have to be counted before the picture gets its size. */
+static hark_status count_panel(void *user, const hark_learned_kernel *kernel) {
+  int *count = user;
+  (void)kernel;
+  (*count)++;
+  return HARK_OK;
+}
+
+static hark_status draw_picture(hark_invocation *call, const hark_positional_plot *plot, const char *path, const hark_safetensors *file,
+                                int panels, drawing *d) {
+  const int shown = (int)hark_min(panels, PANELS), columns = columns_of(shown), rows = (shown + columns - 1) / columns;
+  HARK_TRY(hark_picture_begin(call->context, plot->picture, plot->png, columns * PANEL_WIDTH, rows * PANEL_HEIGHT, &d->picture));
+  const hark_status status = visit(d, path, file, add_panel, d);
+  if (status != HARK_OK) {
+    hark_picture_free(&d->picture);
+    return status;
+  }
+  hark_text_append(&d->picture.script, "set multiplot layout %d,%d\nset grid\nset key off\n", rows, columns);
+  for (int i = 0; i < d->count; i++) print_panel(&d->picture, &d->panels[i]);
+  hark_text_append(&d->picture.script, "unset multiplot\n");
+  return hark_picture_finish(call, &d->picture);
+}
+
+/* The kernels together, below them the rates. */
+static void draw_series(const hark_positional_plot *plot, const drawing *d, hark_text *text) {
+  int kernels = 0;
+  while (kernels < d->count && !d->panels[kernels].rates) kernels++;
+  if (kernels > 0) hark_series_draw(d->series, kernels, "distance", false, plot->columns, plot->rows, text);
+  if (kernels > 0 && d->count > kernels) hark_text_append(text, "\n");
+  if (d->count > kernels)
+    hark_series_draw(d->series + kernels, d->count - kernels, "pair; log10 of the angle of a token", false, plot->columns, plot->rows,
+                     text);
+}
+
+static hark_status draw_letters(hark_invocation *call, const hark_positional_plot *plot, const char *path, const hark_safetensors *file,
+                                drawing *d) {
+  void *memory = NULL;
+  HARK_TRY(hark_allocate_zero(call->context, PANELS * sizeof(hark_series), &memory));
+  d->series = memory;
+  hark_status status = visit(d, path, file, add_panel, d);
+  if (status == HARK_OK) {
+    hark_text text = hark_text_empty(call->context);
+    draw_series(plot, d, &text);
+    status = hark_command_print(call, &text);
+  }
+  for (int i = 0; i < PANELS; i++) hark_series_free(call->context, &d->series[i]);
+  hark_release(call->context, memory, PANELS * sizeof(hark_series));
+  return status;
+}
+
+/* What model the file says it is of, where it does. */
+static hark_status read_description(const char *path, const hark_safetensors *file, drawing *d) {
+  const char *text = hark_safetensors_metadata(file, "model");
+  return text != NULL ? hark_description_parse(d->context, path, text, strlen(text), &d->description) : HARK_OK;
+}
+
+static hark_status draw(hark_invocation *call, const hark_positional_plot *plot, const char *path, const hark_safetensors *file,
+                        drawing *d) {
+  int panels = 0;
+  const int64_t context = d->description.config.context > 0 ? d->description.config.context : DISTANCES_UNDESCRIBED;
+  d->farthest = (double)(plot->distances > 0 ? plot->distances : context);
+  HARK_TRY(visit(d, path, file, count_panel, &panels));
+  d->points = (int64_t)fmin(fmax(d->farthest + 1, 2), panels > MANY ? POINTS_OF_MANY : POINTS);
+  if (panels == 0)
+    return hark_fail(call->context, HARK_BAD_FILE, "%s: this model has no positional kernel and no learned rotary rates", path);
+  return plot->picture != NULL ? draw_picture(call, plot, path, file, panels, d) : draw_letters(call, plot, path, file, d);
+}
+
+static hark_status draw_file(hark_invocation *call, const hark_positional_plot *plot, const char *path, const hark_safetensors *file) {
+  hark_context *const context = call->context;
+  void *memory = NULL;
+  HARK_TRY(hark_allocate_zero(context, sizeof(drawing), &memory));
+  drawing *d = memory;
+  d->context = context;
+  hark_status status = read_description(path, file, d);
+  if (status == HARK_OK) status = draw(call, plot, path, file, d);
+  hark_description_close(context, &d->description);
+  hark_release(context, memory, sizeof(drawing));
+  return status;
+}
+
+hark_status hark_plot_positional(hark_invocation *call, const hark_positional_plot *plot) {
+  char path[HARK_PATH_BYTES];
+  hark_safetensors *file;
+  HARK_TRY(hark_model_find_file(call->context, plot->model, plot->checkpoint[0] != '\0' ? plot->checkpoint : NULL, false, path));
+  HARK_TRY(hark_safetensors_open(call->context, path, &file));
+  const hark_status status = draw_file(call, plot, path, file);
+  hark_safetensors_close(call->context, &file);
+  return status;
+}

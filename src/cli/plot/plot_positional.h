@@ -1,0 +1,21 @@
+/* plot_positional.h - what a checkpoint has learned of positions: kernels as curves over the distance, rotary rates as curves over the pairs. */
+#ifndef HARK_CLI_PLOT_PLOT_POSITIONAL_H
+#define HARK_CLI_PLOT_PLOT_POSITIONAL_H
+
+#include "cli/common.h"
+
+typedef struct hark_positional_plot {
+  const char *model;      /* a file, a checkpoint's folder or a run's */
+  const char *checkpoint; /* of a run; "": best, or else last */
+  int64_t distances;      /* 0: the model's context */
+  const char *picture;    /* NULL: with letters on the terminal, `columns` wide and `rows` high */
+  bool png;
+  int columns, rows;
+} hark_positional_plot;
+
+/* A panel for each kernel: log G(distance / stretch), and thinner the terms of its outermost sum. A panel for each row of learned rates: the
+ * angle of a token by pair, without its sign, and thinner where it started. Errors: HARK_BAD_FILE (neither is there, more than can be drawn),
+ * those of hark_model_find_file() and of files. */
+HARK_MUST_CHECK hark_status hark_plot_positional(hark_invocation *call, const hark_positional_plot *plot);
+
+#endif

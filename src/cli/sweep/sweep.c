@@ -1,0 +1,686 @@
+/* sweep.c - hark sweep: the runs of plans one after another, each a process of hark train, and a table and a picture of what came of them.
+ *
+ * A run that is whole has a line in results.jsonl of the sweep's folder; a sweep that was interrupted, or killed, goes on with the others.
+ * A run that was begun differently from what the plan says now is refused, so that a table never mixes two plans.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#ifdef __linux__
+#include <sys/prctl.h>
+#endif
+
+#include "cli/common.h"
+#include "cli/gnuplot.h"
+#include "cli/metrics.h"
+#include "cli/model.h"
+#include "cli/progress.h"
+#include "cli/sweep/sweep_measure.h"
+#include "cli/sweep/sweep_table.h"
+#include "core/line.h"
+#include "json/jsonl.h"
+
+#define OWN_PROGRAM "/proc/self/exe"
+#define NOT_STARTED 127 /* exit code of a run that could not be started, as a shell's */
+#define COLOURS 8       /* of gnuplot's own list */
+#define PLANS 64        /* of one call */
+
+typedef struct sweep_values {
+  const char *metric, *baseline, *beside, *at;
+  bool list, table, picture;
+  int choose, better;
+} sweep_values;
+enum { BETTER_BY_NAME, BETTER_LESS, BETTER_MORE };
+
+#define AT(field) offsetof(sweep_values, field)
+static const hark_option options[] = {
+    {"metric", "metric m", HARK_OPTION_STRING, AT(metric), "val/loss", NULL, NULL, "NAME", "what is compared", "list false"},
+    {"better", "better", HARK_OPTION_ENUM, AT(better), "auto", "auto|less|more", NULL, NULL,
+     "which values of it are better; auto: more of an accuracy, of tokens_per_second and of mfu, less of everything else", "list false"},
+    {"choose", "choose", HARK_OPTION_ENUM, AT(choose), "best", HARK_SWEEP_CHOICE_WORDS, NULL, NULL,
+     "the best value of a run, its last, or that of its checkpoint `best`: where val/loss is least", "list false"},
+    {"at", "at", HARK_OPTION_STRING, AT(at), "", NULL, NULL, "NAME=X|least",
+     "compare runs where they have cost equally: at evaluations up to NAME X (operations, tokens, time, step), or up to what the run that "
+     "has "
+     "least of it has",
+     "list false"},
+    {"baseline", "baseline", HARK_OPTION_STRING, AT(baseline), "", NULL, NULL, "CELL",
+     "what the others are compared with, as the table names it; none: the first", "list false"},
+    {"beside", "beside", HARK_OPTION_STRING, AT(beside), "operations,time", NULL, NULL, "NAMES",
+     "metrics shown beside it, each the last of a run, mean over seeds; between commas", "list false"},
+    {"list", "list", HARK_OPTION_BOOL, AT(list), "false", NULL, NULL, NULL, "print the runs and stop", NULL},
+    {"table", "table", HARK_OPTION_BOOL, AT(table), "false", NULL, NULL, NULL, "print the table of the runs that are there and stop",
+     "list false"},
+    {"picture", "picture", HARK_OPTION_BOOL, AT(picture), "true", NULL, NULL, NULL, "no sweep.svg in the sweep's folder", "list false"},
+};
+#undef AT
+static const hark_option_table table = {options, (int)(sizeof options / sizeof *options), NULL, sizeof(sweep_values), false};
+
+/* ---- signals: for the run that is at work, which saves and ends; then the sweep ends ---- */
+
+static volatile sig_atomic_t stop_signal;
+static volatile pid_t running;
+
+static void on_signal(int number) {
+  stop_signal = number;
+  if (running > 0) (void)kill(running, number);
+}
+
+static const int caught[] = {SIGINT, SIGTERM, SIGHUP};
+#define CAUGHT (sizeof caught / sizeof *caught)
+
+/* Those that are ignored stay so: nohup. */
+static void handle_signals(void (*handler)(int)) {
+  struct sigaction action, before;
+  memset(&action, 0, sizeof action);
+  action.sa_handler = handler;
+  for (size_t i = 0; i < CAUGHT; i++) {
+    const bool known = sigaction(caught[i], NULL, &before) == 0;
+    if (!known || before.sa_handler != SIG_IGN) (void)sigaction(caught[i], &action, NULL);
+  }
+}
+
+/* Signals wait until *before is the mask again. */
+static void hold_signals(sigset_t *before) {
+  sigset_t held;
+  (void)sigemptyset(&held);
+  for (size_t i = 0; i < CAUGHT; i++) (void)sigaddset(&held, caught[i]);
+  (void)sigprocmask(SIG_BLOCK, &held, before);
+}
+
+/* How far all plans are: a run takes about as long as those before it. */
+typedef struct sweep_course {
+  int left;       /* runs to be trained, the one at work included */
+  int trained;    /* in this call */
+  double seconds; /* that they took */
+} sweep_course;
+
+/* A sweep at work. */
+typedef struct sweep {
+  hark_invocation *call;
+  hark_context *context;
+  const sweep_values *values;
+  hark_sweep_plan *plan;
+  hark_sweep_results results;
+  bool *whole;        /* by run */
+  int number, sweeps; /* which of how many */
+  int runs, failed;
+  struct sweep_course *course; /* of all plans together */
+  int failure;                 /* the exit code of every run that failed; HARK_EXIT_FAILED where they differ */
+} sweep;
+
+static int cell_of(const sweep *s, int run) { return run / s->plan->seed_count; }
+static int seed_of(const sweep *s, int run) { return run % s->plan->seed_count; }
+
+static hark_status path_in(const sweep *s, const char *name, char *out) { return hark_path_join(s->context, s->plan->out, name, out); }
+
+static hark_status run_path(const sweep *s, int run, char *out) {
+  char name[HARK_SWEEP_VALUE_BYTES];
+  hark_sweep_run_name(s->plan, cell_of(s, run), seed_of(s, run), name);
+  return path_in(s, name, out);
+}
+
+/* ---- before the first run ---- */
+
+/* Every configuration is checked, and no two runs have one folder. */
+static hark_status check_runs(const sweep *s) {
+  char name[HARK_SWEEP_VALUE_BYTES], other[HARK_SWEEP_VALUE_BYTES];
+  for (int run = 0; run < s->runs; run++) {
+    hark_config config;
+    hark_options *set = NULL;
+    const hark_status status = hark_sweep_configure(s->context, s->plan, cell_of(s, run), seed_of(s, run), &config, &set);
+    hark_options_destroy(s->context, &set);
+    hark_sweep_run_name(s->plan, cell_of(s, run), seed_of(s, run), name);
+    if (status == HARK_BAD_CONFIGURATION) hark_fail_prefix(s->context, "%s: ", name);
+    HARK_TRY(status);
+    for (int before = 0; before < run; before++) {
+      hark_sweep_run_name(s->plan, cell_of(s, before), seed_of(s, before), other);
+      if (strcmp(name, other) == 0)
+        return hark_fail(s->context, HARK_BAD_CONFIGURATION, "%s: two runs would be called %s", s->plan->path, name);
+    }
+  }
+  return hark_sweep_refuse_idle(s->context, s->plan);
+}
+
+static hark_status find_baseline(sweep *s) {
+  char name[HARK_SWEEP_VALUE_BYTES];
+  s->results.baseline = 0;
+  if (s->values->baseline[0] == '\0') return HARK_OK;
+  for (int cell = 0; cell < hark_sweep_cells(s->plan); cell++) {
+    hark_sweep_cell_name(s->plan, cell, name);
+    if (strcmp(name, s->values->baseline) != 0) continue;
+    s->results.baseline = cell;
+    return HARK_OK;
+  }
+  hark_sweep_cell_name(s->plan, 0, name);
+  return hark_fail(s->context, HARK_BAD_CONFIGURATION, "--baseline: there is no cell '%s', expected one as '%s'", s->values->baseline,
+                   name);
+}
+
+/* ---- results ---- */
+
+static int find_run(const sweep *s, const char *name) {
+  char own[HARK_SWEEP_VALUE_BYTES];
+  for (int run = 0; run < s->runs; run++) {
+    hark_sweep_run_name(s->plan, cell_of(s, run), seed_of(s, run), own);
+    if (strcmp(own, name) == 0) return run;
+  }
+  return -1;
+}
+
+static hark_status take_result(void *user, const json_t *object, int64_t line) {
+  sweep *s = user;
+  const char *name = json_string_value(json_object_get(object, "run"));
+  const int run = name != NULL ? find_run(s, name) : -1;
+  (void)line;
+  const json_t *code = json_object_get(object, "exit_code");
+  if (run >= 0) s->whole[run] = json_is_integer(code) && json_integer_value(code) == HARK_EXIT_DONE;
+  return HARK_OK;
+}
+
+static hark_status read_results(sweep *s, const char *path) {
+  if (hark_path_kind_of(path) == HARK_PATH_NONE) return HARK_OK;
+  return hark_jsonl_read(s->context, path, take_result, s);
+}
+
+/* Whether a run came to its end and has metrics; where it lies. */
+static hark_status find_metrics(const sweep *s, int run, char *path, bool *there) {
+  char metrics[HARK_PATH_BYTES];
+  HARK_TRY(run_path(s, run, path));
+  HARK_TRY(hark_path_join(s->context, path, "metrics.jsonl", metrics));
+  *there = s->whole[run] && hark_path_kind_of(metrics) != HARK_PATH_NONE;
+  return HARK_OK;
+}
+
+/* The metric of a run, and what stands beside it, within a budget; NaN where it has none. */
+static hark_status measure(sweep *s, int run, const hark_sweep_budget *budget) {
+  char path[HARK_PATH_BYTES];
+  bool there = false;
+  s->results.values[run] = NAN;
+  for (int i = 0; i < s->results.beside_count; i++) s->results.beside[i][run] = NAN;
+  HARK_TRY(find_metrics(s, run, path, &there));
+  if (!there) return HARK_OK;
+  const hark_sweep_choice choice = {s->values->metric, s->values->choose, s->results.more};
+  HARK_TRY(hark_sweep_value_of(s->context, path, &choice, budget, &s->results.values[run]));
+  for (int i = 0; i < s->results.beside_count; i++) {
+    const hark_sweep_choice beside = {.metric = s->results.beside_names[i], .choose = HARK_SWEEP_LAST};
+    HARK_TRY(hark_sweep_value_of(s->context, path, &beside, budget, &s->results.beside[i][run]));
+  }
+  return HARK_OK;
+}
+
+/* What the run that has least of the budget's metric has of it. */
+static hark_status find_least(sweep *s, hark_sweep_budget *budget) {
+  budget->limit = INFINITY;
+  for (int run = 0; run < s->runs; run++) {
+    char path[HARK_PATH_BYTES];
+    bool there = false;
+    double total = NAN;
+    HARK_TRY(find_metrics(s, run, path, &there));
+    if (there) HARK_TRY(hark_sweep_total_of(s->context, path, budget->name, s->values->metric, &total));
+    budget->limit = fmin(budget->limit, total);
+  }
+  if (isfinite(budget->limit)) return HARK_OK;
+  return hark_fail(s->context, HARK_BAD_CONFIGURATION, "--at: no run has %s in a line of metrics.jsonl with %s", budget->name,
+                   s->values->metric);
+}
+
+/* Measures all runs again within the budget of --at. */
+static hark_status measure_at(sweep *s) {
+  hark_sweep_budget *budget = &s->results.budget;
+  if (budget->name[0] == '\0') return HARK_OK;
+  if (isnan(budget->limit)) HARK_TRY(find_least(s, budget));
+  for (int run = 0; run < s->runs; run++) HARK_TRY(measure(s, run, budget));
+  return HARK_OK;
+}
+
+/* The words of --beside. */
+static hark_status read_beside(sweep *s) {
+  const char *at = s->values->beside;
+  while (*at != '\0') {
+    const size_t length = strcspn(at, ",");
+    if (length == 0 || length >= HARK_SWEEP_METRIC_BYTES || s->results.beside_count == HARK_SWEEP_BESIDE)
+      return hark_fail(s->context, HARK_BAD_CONFIGURATION, "--beside: '%s' is not up to %d names of metrics between commas",
+                       s->values->beside, HARK_SWEEP_BESIDE);
+    char *name = s->results.beside_names[s->results.beside_count];
+    memcpy(name, at, length);
+    name[length] = '\0';
+    s->results.beside[s->results.beside_count] = s->results.values + (ptrdiff_t)(1 + s->results.beside_count) * HARK_SWEEP_RUNS;
+    s->results.beside_count++;
+    at += length;
+    if (*at == ',') at++;
+  }
+  return HARK_OK;
+}
+
+static hark_status record(sweep *s, hark_jsonl *file, int run, int exit_code) {
+  char name[HARK_SWEEP_VALUE_BYTES];
+  hark_sweep_run_name(s->plan, cell_of(s, run), seed_of(s, run), name);
+  hark_jsonl_begin(file);
+  hark_jsonl_string(file, "run", name);
+  hark_sweep_cell_name(s->plan, cell_of(s, run), name);
+  hark_jsonl_string(file, "cell", name);
+  hark_jsonl_integer(file, "seed", s->plan->seeds[seed_of(s, run)]);
+  hark_jsonl_integer(file, "exit_code", exit_code);
+  hark_jsonl_number(file, s->values->metric, s->results.values[run]);
+  HARK_TRY(hark_jsonl_end(s->context, file));
+  return hark_jsonl_flush(s->context, file, NULL);
+}
+
+/* ---- one run ---- */
+
+/* Where the configuration of a run stands, beside its folder: "NAME.yaml". */
+static hark_status configuration_path(const sweep *s, int run, char *path) {
+  char folder[HARK_PATH_BYTES];
+  HARK_TRY(run_path(s, run, folder));
+  const int used = snprintf(path, HARK_PATH_BYTES, "%s.yaml", folder);
+  return used < HARK_PATH_BYTES ? HARK_OK : hark_fail(s->context, HARK_TOO_LARGE, "%.64s...: path too long", folder);
+}
+
+/* What the plan says of a run now, as its file has it; the caller frees the text, also after a failure. */
+static hark_status print_configuration(const sweep *s, int run, hark_text *text) {
+  hark_config config;
+  hark_options *set = NULL;
+  hark_status status = hark_sweep_configure(s->context, s->plan, cell_of(s, run), seed_of(s, run), &config, &set);
+  if (status == HARK_OK) hark_options_print_yaml(set, false, text);
+  if (status == HARK_OK) status = text->status;
+  hark_options_destroy(s->context, &set);
+  return status;
+}
+
+#define BEGIN_AGAIN "delete it and its folder, or give the sweep another 'out': "
+
+typedef struct begun_run {
+  const char *path;
+  const hark_options *now;
+} begun_run;
+
+static hark_status refuse_difference(hark_invocation *call, const hark_option *option, const hark_options *stored, void *user) {
+  const begun_run *run = user;
+  hark_text before = hark_text_empty(call->context), now = hark_text_empty(call->context);
+  hark_options_print_value(stored, option->name, &before);
+  hark_options_print_value(run->now, option->name, &now);
+  const hark_status status =
+      hark_fail(call->context, HARK_BAD_CONFIGURATION, "%s: " BEGIN_AGAIN "this run was begun with %s '%s', and the plan says '%s'",
+                run->path, option->name, hark_text_get(&before), hark_text_get(&now));
+  hark_text_free(&before);
+  hark_text_free(&now);
+  return status;
+}
+
+/* A run that was begun must have been begun as the plan says now, by value: what was written by a version with fewer options counts as well. One whose
+ * file or folder is gone is to be made again. */
+static hark_status compare_configuration(const sweep *s, int run) {
+  char path[HARK_PATH_BYTES], folder[HARK_PATH_BYTES], begun[HARK_PATH_BYTES];
+  HARK_TRY(configuration_path(s, run, path));
+  HARK_TRY(run_path(s, run, folder));
+  HARK_TRY(hark_path_join(s->context, folder, "config.yaml", begun));
+  const bool has_file = hark_path_kind_of(path) != HARK_PATH_NONE, has_folder = hark_path_kind_of(begun) != HARK_PATH_NONE;
+  s->whole[run] = s->whole[run] && has_file && has_folder;
+  if (!has_file && has_folder)
+    return hark_fail(s->context, HARK_BAD_CONFIGURATION, "%s: is missing, and its run is there; delete %s, or give the sweep another 'out'",
+                     path, folder);
+  if (!has_file) return HARK_OK;
+  hark_config config;
+  hark_options *set = NULL;
+  hark_status status = hark_sweep_configure(s->context, s->plan, cell_of(s, run), seed_of(s, run), &config, &set);
+  if (status == HARK_OK) {
+    begun_run now = {path, set};
+    status = hark_command_visit_differences(s->call, path, set, &config, refuse_difference, &now);
+  }
+  hark_options_destroy(s->context, &set);
+  if (status != HARK_BAD_FILE) return status;
+  hark_fail_prefix(s->context, BEGIN_AGAIN);
+  return HARK_BAD_CONFIGURATION;
+}
+
+static hark_status write_configuration(const sweep *s, int run, char *path) {
+  HARK_TRY(configuration_path(s, run, path));
+  if (hark_path_kind_of(path) != HARK_PATH_NONE) return HARK_OK; /* the same, as was seen */
+  hark_text text = hark_text_empty(s->context);
+  hark_status status = print_configuration(s, run, &text);
+  if (status == HARK_OK) status = hark_file_write(s->context, path, hark_text_get(&text), text.length);
+  hark_text_free(&text);
+  return status;
+}
+
+/* A sweep that is killed tells its run to save and end; where a system cannot say so, the run trains on. `parent` may be gone already. */
+static void end_with(pid_t parent) {
+#ifdef __linux__
+  (void)prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (getppid() != parent) _exit(HARK_EXIT_TERMINATED);
+#else
+  (void)parent;
+#endif
+}
+
+/* In the new process: ourselves with other words, results among the messages, in a process group of its own: signals come from us alone, once.
+ * Only calls that are allowed between fork and exec. */
+static void become_run(char *const *words, pid_t parent, const sigset_t *mask) {
+  end_with(parent);
+  handle_signals(SIG_DFL);
+  if (setpgid(0, 0) == 0 && dup2(STDERR_FILENO, STDOUT_FILENO) >= 0 && sigprocmask(SIG_SETMASK, mask, NULL) == 0)
+    (void)execv(OWN_PROGRAM, words);
+  _exit(NOT_STARTED);
+}
+
+/* A signal comes before, and there is no run (*process is 0), or behind, and `running` is the one to tell: in between signals wait. */
+static hark_status start(const sweep *s, char *const *words, pid_t *process) {
+  const pid_t parent = getpid();
+  sigset_t before;
+  hold_signals(&before);
+  *process = 0;
+  if (stop_signal == 0) {
+    *process = fork();
+    if (*process == 0) become_run(words, parent, &before);
+  }
+  const int error = errno;
+  running = *process;
+  (void)sigprocmask(SIG_SETMASK, &before, NULL);
+  return *process >= 0 ? HARK_OK : hark_fail(s->context, HARK_IO_ERROR, "a run cannot be started: %s", strerror(error));
+}
+
+/* Runs hark train on a configuration; *exit_code as a shell counts it. */
+static hark_status train(const sweep *s, const char *configuration, bool resume, int *exit_code) {
+  char program[] = "hark", command[] = "train", again[] = "--resume", config[HARK_PATH_BYTES + 16];
+  char *const words[] = {program, command, config, resume ? again : NULL, NULL};
+  pid_t process;
+  siginfo_t ended;
+  int status = 0;
+  (void)snprintf(config, sizeof config, "--config=%s", configuration);
+  HARK_TRY(start(s, words, &process));
+  *exit_code = HARK_EXIT_SIGNAL + stop_signal;
+  if (process == 0) return HARK_OK;
+  while (waitid(P_PID, (id_t)process, &ended, WEXITED | WNOWAIT) < 0) {
+    if (errno != EINTR) return hark_fail(s->context, HARK_IO_ERROR, "a run cannot be waited for: %s", strerror(errno));
+  }
+  running = 0; /* before the number may be another process's */
+  (void)waitpid(process, &status, 0);
+  *exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : HARK_EXIT_SIGNAL + WTERMSIG(status);
+  return *exit_code != NOT_STARTED ? HARK_OK : hark_fail(s->context, HARK_IO_ERROR, "a run cannot be started from " OWN_PROGRAM);
+}
+
+/* "run 3 of 30: runs/positions/bank-seed=3; 28 to train, about 1:52:00 left" */
+static void say_begin(const sweep *s, int run, const char *folder) {
+  const sweep_course *course = s->course;
+  char left[HARK_PROGRESS_TIME_BYTES], shown[HARK_PATH_BYTES];
+  (void)snprintf(shown, sizeof shown, "%s", folder);
+  hark_line_clean(shown);
+  fprintf(stderr, "run %d of %d: %s; %d to train", run + 1, s->runs, shown, course->left);
+  if (course->trained > 0) fprintf(stderr, ", about %s left", hark_progress_time(course->seconds / course->trained * course->left, left));
+  fputc('\n', stderr);
+}
+
+/* *stopped: by a signal, which is for all of us. */
+static hark_status run_one(sweep *s, hark_jsonl *file, int run, bool *stopped) {
+  char configuration[HARK_PATH_BYTES], folder[HARK_PATH_BYTES], begun[HARK_PATH_BYTES];
+  int exit_code = 0;
+  if (s->whole[run]) return HARK_OK;
+  HARK_TRY(write_configuration(s, run, configuration));
+  HARK_TRY(run_path(s, run, folder));
+  HARK_TRY(hark_path_join(s->context, folder, "config.yaml", begun));
+  say_begin(s, run, folder);
+  const double start = hark_progress_clock();
+  HARK_TRY(train(s, configuration, hark_path_kind_of(begun) != HARK_PATH_NONE, &exit_code));
+  s->course->seconds += hark_progress_clock() - start;
+  s->course->trained++;
+  s->course->left--;
+  const bool asked = exit_code == HARK_EXIT_HANGUP || exit_code == HARK_EXIT_INTERRUPTED || exit_code == HARK_EXIT_TERMINATED;
+  *stopped = stop_signal != 0 || asked;
+  if (*stopped) s->call->exit_code = stop_signal != 0 ? HARK_EXIT_SIGNAL + stop_signal : exit_code;
+  if (*stopped && exit_code != HARK_EXIT_DONE) return HARK_OK;
+  if (exit_code == HARK_EXIT_BUSY)
+    return hark_fail(s->context, HARK_BUSY, "%s: another process trains this run; wait for it, or end it", folder);
+  s->whole[run] = exit_code == HARK_EXIT_DONE;
+  if (exit_code != HARK_EXIT_DONE) {
+    s->failure = s->failed == 0 || exit_code == s->failure ? exit_code : HARK_EXIT_FAILED;
+    s->failed++;
+  }
+  HARK_TRY(measure(s, run, &hark_sweep_whole));
+  return record(s, file, run, exit_code);
+}
+
+static hark_status run_all(sweep *s, const char *path) {
+  hark_jsonl file = {0};
+  bool stopped = false;
+  HARK_TRY(hark_jsonl_open(s->context, &file, path));
+  hark_status status = HARK_OK;
+  for (int run = 0; run < s->runs && status == HARK_OK && !stopped && stop_signal == 0; run++) status = run_one(s, &file, run, &stopped);
+  const hark_status closed = hark_jsonl_close(s->context, &file);
+  return status == HARK_OK ? closed : status;
+}
+
+/* ---- the end ---- */
+
+/* The metric of every whole run over the steps, one colour a cell; points, since a run may have been evaluated once. */
+static hark_status draw(sweep *s) {
+  char path[HARK_PATH_BYTES], folder[HARK_PATH_BYTES], name[HARK_SWEEP_VALUE_BYTES], style[64];
+  hark_picture picture;
+  HARK_TRY(path_in(s, "sweep.svg", path));
+  HARK_TRY(hark_picture_begin(s->context, path, false, 1000, 600, &picture));
+  picture.optional = true;
+  hark_text_append(&picture.script, "set grid\nset key top right\nset xrange [0:*]\nset xlabel 'step'\nset ylabel ");
+  hark_picture_append_quoted(&picture.script, s->values->metric);
+  hark_text_append(&picture.script, "\n");
+  hark_status status = HARK_OK;
+  int told = -1;
+  for (int run = 0; run < s->runs && status == HARK_OK; run++) {
+    hark_series series = {0};
+    if (!isfinite(s->results.values[run])) continue;
+    status = run_path(s, run, folder);
+    if (status == HARK_OK) status = hark_series_read(s->context, folder, "step", s->values->metric, &series);
+    if (status == HARK_OK && series.count > 0) {
+      hark_sweep_cell_name(s->plan, cell_of(s, run), name);
+      hark_picture_add_curve(&picture, name, series.points, series.count);
+      (void)snprintf(style, sizeof style, "linespoints pt 7 ps 0.4 lc %d dt %d", cell_of(s, run) % COLOURS + 1,
+                     cell_of(s, run) / COLOURS + 1);
+      hark_text_append(&picture.script, "%s", picture.curves == 1 ? "plot " : ", \\\n    ");
+      hark_picture_append_curve(&picture, picture.curves - 1, style, told == cell_of(s, run) ? "" : name);
+      told = cell_of(s, run);
+    }
+    hark_series_free(s->context, &series);
+  }
+  hark_text_append(&picture.script, "\n");
+  if (status == HARK_OK && picture.curves > 0) return hark_picture_finish(s->call, &picture);
+  hark_picture_free(&picture);
+  return status;
+}
+
+/* Whose the numbers below are, where there are several plans. */
+static hark_status head(const sweep *s) {
+  hark_text text = hark_text_empty(s->context);
+  if (s->sweeps == 1 || s->call->json) return HARK_OK;
+  hark_text_append(&text, "%s## %s\n\n", s->number > 0 ? "\n" : "", s->results.label);
+  return hark_command_print(s->call, &text);
+}
+
+static hark_status report(sweep *s) {
+  hark_text text = hark_text_empty(s->context);
+  HARK_TRY(measure_at(s));
+  HARK_TRY(head(s));
+  if (s->call->json)
+    hark_sweep_print_json(&s->results, &text);
+  else
+    hark_sweep_print_table(&s->results, &text);
+  HARK_TRY(hark_command_print(s->call, &text));
+  if (s->failed > 0)
+    hark_command_warn(s->call, "%s%s%d of %d runs failed; the sweep tries them again when it is called again",
+                      s->sweeps > 1 ? s->results.label : "", s->sweeps > 1 ? ": " : "", s->failed, s->runs);
+  return s->values->picture && !s->values->table && !s->call->json ? draw(s) : HARK_OK;
+}
+
+static hark_status print_runs(const sweep *s) {
+  char name[HARK_SWEEP_VALUE_BYTES];
+  hark_text text = hark_text_empty(s->context);
+  HARK_TRY(head(s));
+  for (int run = 0; run < s->runs; run++) {
+    hark_sweep_run_name(s->plan, cell_of(s, run), seed_of(s, run), name);
+    hark_text_append(&text, "%s%s\n", name, s->whole[run] ? "  done" : "");
+  }
+  return hark_command_print(s->call, &text);
+}
+
+/* What is known of a plan before its first run begins. */
+static hark_status prepare(sweep *s) {
+  char path[HARK_PATH_BYTES];
+  if (s->plan->out[0] == '\0')
+    return hark_fail(s->context, HARK_BAD_CONFIGURATION, "%s: 'out' is missing, expected the sweep's folder", s->plan->path);
+  HARK_TRY(find_baseline(s));
+  HARK_TRY(read_beside(s));
+  HARK_TRY(hark_sweep_budget_read(s->context, s->values->at, &s->results.budget));
+  s->results.more = s->values->better == BETTER_BY_NAME ? hark_sweep_more_is_better(s->values->metric) : s->values->better == BETTER_MORE;
+  HARK_TRY(check_runs(s));
+  HARK_TRY(path_in(s, "results.jsonl", path));
+  HARK_TRY(read_results(s, path));
+  if (s->values->list) return HARK_OK;
+  for (int run = 0; run < s->runs; run++) HARK_TRY(compare_configuration(s, run));
+  for (int run = 0; run < s->runs; run++) HARK_TRY(measure(s, run, &hark_sweep_whole));
+  return HARK_OK;
+}
+
+/* *stopped: by a signal. */
+static hark_status work(sweep *s, bool *stopped) {
+  char path[HARK_PATH_BYTES];
+  if (s->values->list) return print_runs(s);
+  if (s->values->table) return HARK_OK;
+  HARK_TRY(path_in(s, "results.jsonl", path));
+  for (int run = 0; s->number > 0 && run < s->runs; run++) /* again: plans before took their time */
+    HARK_TRY(compare_configuration(s, run));
+  HARK_TRY(hark_folder_make(s->context, s->plan->out));
+  HARK_TRY(hark_folder_clean(s->context, s->plan->out));
+  handle_signals(on_signal);
+  HARK_TRY(run_all(s, path));
+  if (stop_signal != 0) s->call->exit_code = HARK_EXIT_SIGNAL + stop_signal; /* also one that came between two runs */
+  *stopped = s->call->exit_code > HARK_EXIT_SIGNAL;
+  return HARK_OK;
+}
+
+/* ---- several plans ---- */
+
+#define VALUE_BYTES ((size_t)(1 + HARK_SWEEP_BESIDE) * HARK_SWEEP_RUNS * sizeof(double))
+
+static hark_status open_sweep(sweep *s) {
+  void *plan = NULL, *values = NULL, *whole = NULL;
+  hark_status status = hark_allocate_zero(s->context, sizeof(hark_sweep_plan), &plan);
+  if (status == HARK_OK) status = hark_allocate_zero(s->context, VALUE_BYTES, &values);
+  if (status == HARK_OK) status = hark_allocate_zero(s->context, HARK_SWEEP_RUNS * sizeof(bool), &whole);
+  s->plan = plan;
+  s->whole = whole;
+  s->results = (hark_sweep_results){.plan = plan, .metric = s->values->metric, .values = values};
+  HARK_TRY(status);
+  HARK_TRY(hark_sweep_plan_read(s->context, hark_options_argument(s->call->options, s->number), s->plan));
+  s->runs = hark_sweep_cells(s->plan) * s->plan->seed_count;
+  return HARK_OK;
+}
+
+static void close_sweep(sweep *s) {
+  hark_release(s->context, s->plan, sizeof(hark_sweep_plan));
+  hark_release(s->context, s->results.values, VALUE_BYTES);
+  hark_release(s->context, s->whole, HARK_SWEEP_RUNS * sizeof(bool));
+}
+
+/* Runs of two plans in one folder would be taken for each other. */
+static hark_status check_folders(const sweep *sweeps, int count) {
+  for (int i = 0; i < count; i++)
+    for (int before = 0; before < i; before++) {
+      const char *const own = sweeps[i].plan->out, *const other = sweeps[before].plan->out;
+      struct stat here, there;
+      const bool one = stat(own, &here) == 0 && stat(other, &there) == 0 && here.st_dev == there.st_dev && here.st_ino == there.st_ino;
+      if (one || (own[0] != '\0' && strcmp(own, other) == 0))
+        return hark_fail(sweeps[i].context, HARK_BAD_CONFIGURATION, "%s: 'out' is %s, the folder of %s", sweeps[i].plan->path, own,
+                         sweeps[before].plan->path);
+    }
+  return HARK_OK;
+}
+
+static void name_plans(sweep *sweeps, int count) {
+  const hark_sweep_plan *plans[PLANS];
+  for (int i = 0; i < count; i++) plans[i] = sweeps[i].plan;
+  for (int i = 0; i < count; i++) hark_sweep_label(plans, count, i, sweeps[i].results.label);
+}
+
+static hark_status report_together(const sweep *sweeps, int count) {
+  const hark_sweep_results *results[PLANS];
+  hark_text text = hark_text_empty(sweeps->context);
+  if (count == 1 || sweeps->call->json) return HARK_OK;
+  for (int i = 0; i < count; i++) results[i] = &sweeps[i].results;
+  hark_text_append(&text, "\n## together\n\n");
+  hark_sweep_print_together(results, count, &text);
+  return hark_command_print(sweeps->call, &text);
+}
+
+/* That of the runs where all of all plans have failed alike: data that are missing, a wrong option. */
+static int exit_code_of(const sweep *sweeps, int count) {
+  int runs = 0, failed = 0, failure = HARK_EXIT_DONE;
+  for (int i = 0; i < count; i++) {
+    if (sweeps[i].failed > 0) failure = failed == 0 || failure == sweeps[i].failure ? sweeps[i].failure : HARK_EXIT_FAILED;
+    runs += sweeps[i].runs;
+    failed += sweeps[i].failed;
+  }
+  if (failed == 0) return HARK_EXIT_DONE;
+  return failed == runs && failure < HARK_EXIT_SIGNAL ? failure : HARK_EXIT_FAILED;
+}
+
+/* With several plans a message says which of them it is about. */
+static hark_status with_plan(const sweep *s, hark_status status) {
+  const char *const path = s->plan != NULL ? s->plan->path : "";
+  const bool told = strncmp(hark_context_message(s->context), path, strlen(path)) == 0;
+  if (status != HARK_OK && s->sweeps > 1 && !told) hark_fail_prefix(s->context, "%s: ", path);
+  return status;
+}
+
+/* All plans are read and checked before the first run begins. */
+static hark_status run_plans(sweep *sweeps, int count) {
+  bool stopped = false;
+  for (int i = 0; i < count; i++) HARK_TRY(open_sweep(&sweeps[i]));
+  HARK_TRY(check_folders(sweeps, count));
+  name_plans(sweeps, count);
+  for (int i = 0; i < count; i++) HARK_TRY(with_plan(&sweeps[i], prepare(&sweeps[i])));
+  for (int i = 0; i < count; i++)
+    for (int run = 0; run < sweeps[i].runs; run++) sweeps[i].course->left += !sweeps[i].whole[run];
+  for (int i = 0; i < count && !stopped; i++) HARK_TRY(with_plan(&sweeps[i], work(&sweeps[i], &stopped)));
+  if (stopped || sweeps->values->list) return HARK_OK;
+  for (int i = 0; i < count; i++) HARK_TRY(with_plan(&sweeps[i], report(&sweeps[i])));
+  HARK_TRY(report_together(sweeps, count));
+  sweeps->call->exit_code = exit_code_of(sweeps, count);
+  return HARK_OK;
+}
+
+static hark_status run(hark_invocation *call) {
+  const int count = hark_options_argument_count(call->options);
+  void *memory = NULL;
+  sweep_course course = {0};
+  HARK_TRY(hark_allocate_zero(call->context, (size_t)count * sizeof(sweep), &memory));
+  sweep *const sweeps = memory;
+  for (int i = 0; i < count; i++)
+    sweeps[i] = (sweep){.call = call, .context = call->context, .values = call->values[0], .number = i, .sweeps = count, .course = &course};
+  const hark_status status = run_plans(sweeps, count);
+  for (int i = 0; i < count; i++) close_sweep(&sweeps[i]);
+  hark_release(call->context, memory, (size_t)count * sizeof(sweep));
+  return status;
+}
+
+const hark_command hark_command_sweep = {
+    .name = "sweep",
+    .arguments = "FILE...",
+    .summary = "train the runs of a plan and compare them",
+    .notes =
+        "FILE is YAML: 'out' (the sweep's folder), and optionally 'config' (a configuration beside it), 'seeds' (a list), "
+        "'settings'\n"
+        "(of all runs), 'variants' (settings with names) and 'grid' (lists of values): every variant with every combination and seed is a "
+        "run.\n"
+        "Called again it goes on where it was interrupted. Several plans are trained in turn, and compared in one table too, a column "
+        "each.\n"
+        "docs/sweeps.md has more.\n",
+    .argument_minimum = 1,
+    .argument_maximum = PLANS,
+    .has_json = true,
+    .tables = {&table},
+    .run = run,
+};

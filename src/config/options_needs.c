@@ -1,0 +1,205 @@
+/* options_needs.c - options that have an effect only beside others: the column `needs` of the tables (options.h has its grammar).
+ *
+ * A text of conditions is read anew each time it is looked at: tables are small, and nothing has to be kept.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "config/options_set.h"
+#include "io/number.h"
+#include "io/words.h"
+#include "options/option_needs.h"
+
+/* ---- reading ---- */
+
+/* "$1": the first word of the command line that is no flag. */
+static int argument_of(const hark_option_need *n) {
+  return n->name[0] == '$' && n->name[1] >= '1' && n->name[1] <= '9' ? n->name[1] - '1' : -1;
+}
+
+/* Words that are tested with "given" and "none" are no choices: those tests are of texts and lists. */
+static bool is_sound(const hark_options *options, const hark_option_need *n) {
+  if (argument_of(n) >= 0) return n->kind == HARK_NEED_WORDS || n->kind == HARK_NEED_OTHER_WORDS;
+  const hark_option_entry *const entry = hark_options_entry(options, n->name);
+  if (entry == NULL) return false;
+  switch (entry->option->type) {
+    case HARK_OPTION_BOOL: return n->kind == HARK_NEED_WORDS && (strcmp(n->test, "true") == 0 || strcmp(n->test, "false") == 0);
+    case HARK_OPTION_INT:
+    case HARK_OPTION_FLOAT:
+    case HARK_OPTION_DURATION: return n->kind == HARK_NEED_ABOVE || n->kind == HARK_NEED_AT_LEAST;
+    case HARK_OPTION_STRING:
+    case HARK_OPTION_LIST: return n->kind == HARK_NEED_GIVEN || n->kind == HARK_NEED_NONE;
+    case HARK_OPTION_ENUM:
+    case HARK_OPTION_LAYERS: break;
+  }
+  char word[HARK_OPTION_WORD_BYTES];
+  if (n->kind != HARK_NEED_WORDS && n->kind != HARK_NEED_OTHER_WORDS && n->kind != HARK_NEED_NONE) return false;
+  for (int i = 0; hark_option_choice_at(n->test, i, word); i++)
+    if (hark_option_choice(entry->option->range, word) < 0) return false;
+  return true;
+}
+
+bool hark_option_needs_are_sound(const hark_options *options, const hark_option *option) {
+  hark_option_need n = {0};
+  for (const char *at = option->needs; at != NULL && !n.last;)
+    if (!hark_option_need_read(&at, &n) || !is_sound(options, &n)) return false;
+  return true;
+}
+
+/* ---- what holds ---- */
+
+static bool holds(const hark_options *options, const hark_option_need *n) {
+  const int argument = argument_of(n);
+  if (argument >= 0) {
+    if (argument >= hark_options_argument_count(options)) return true; /* a problem of its own */
+    return (hark_option_choice(n->test, hark_options_argument(options, argument)) >= 0) == (n->kind == HARK_NEED_WORDS);
+  }
+  const hark_option_entry *const entry = hark_options_entry(options, n->name);
+  return hark_option_need_holds(n, entry->option, entry->field);
+}
+
+/* The first alternative of the first condition that does not hold; NULL: all hold. *overruled: what a higher source than the option's says of
+ * one of its alternatives is why. */
+static const char *missing(const hark_options *options, const hark_option_entry *entry, bool *overruled) {
+  hark_option_need n = {0};
+  *overruled = false;
+  for (const char *at = entry->option->needs; at != NULL && !n.last;) {
+    const char *const condition = at;
+    bool held = false, higher = false;
+    do {
+      if (!hark_option_need_read(&at, &n)) return NULL;
+      const hark_option_entry *const needed = hark_options_entry(options, n.name);
+      held = held || holds(options, &n);
+      higher = higher || (needed != NULL && needed->source > entry->source);
+    } while (!n.last_of_condition);
+    if (held) continue;
+    *overruled = higher;
+    return condition;
+  }
+  return NULL;
+}
+
+/* Someone asked for it who can mean it: what a run has recorded, and what a file lists as it is anyway, is no such wish; nor is what a file
+ * says beside an option that the command line changes. */
+static const char *idle_for(const hark_options *options, const hark_option_entry *entry) {
+  bool overruled = false;
+  if (entry->source <= HARK_SOURCE_RUN || (entry->source == HARK_SOURCE_FILE && entry->usual)) return NULL;
+  const char *const condition = missing(options, entry, &overruled);
+  return overruled ? NULL : condition;
+}
+
+bool hark_options_has_effect(const hark_options *options, const char *name) {
+  const hark_option_entry *const entry = hark_options_entry(options, name);
+  bool overruled = false;
+  return entry == NULL || missing(options, entry, &overruled) == NULL;
+}
+
+bool hark_options_is_idle(const hark_options *options, const char *name) {
+  const hark_option_entry *const entry = hark_options_entry(options, name);
+  return entry != NULL && idle_for(options, entry) != NULL;
+}
+
+/* ---- in words ---- */
+
+/* "--structure", or the key where it is no flag here or keys are asked for. */
+static void print_name(const hark_options *options, const hark_option_need *n, bool keys, hark_text *text) {
+  const hark_option_entry *const entry = hark_options_entry(options, n->name);
+  char flag[HARK_OPTION_WORD_BYTES];
+  if (argument_of(n) >= 0) {
+    hark_text_append(text, "%s", options->command != NULL ? options->command : "argument");
+    for (int i = 0; i < argument_of(n) && i < hark_options_argument_count(options); i++)
+      hark_text_append(text, " %s", hark_options_argument(options, i));
+    return;
+  }
+  const bool configuration = entry != NULL && entry->table->configuration;
+  if (entry != NULL && !(keys && configuration) && hark_option_applies(entry->option, options->command) &&
+      hark_option_flag(entry->option, 0, flag)) {
+    const bool negated = entry->option->type == HARK_OPTION_BOOL && strncmp(flag, "--no-", 5) == 0;
+    hark_text_append(text, "%s%s", negated ? "--" : "", negated ? flag + 5 : flag);
+    return;
+  }
+  hark_text_append(text, "%s", n->name);
+}
+
+/* "rotary or sinusoidal" */
+static void print_words(const char *words, hark_text *text) {
+  char word[HARK_OPTION_WORD_BYTES], next[HARK_OPTION_WORD_BYTES];
+  for (int i = 0; hark_option_choice_at(words, i, word); i++)
+    hark_text_append(text, "%s%s", i == 0 ? "" : hark_option_choice_at(words, i + 1, next) ? ", " : " or ", word);
+}
+
+static void print_need(const hark_options *options, const hark_option_need *n, bool keys, hark_text *text) {
+  const hark_option_entry *const entry = hark_options_entry(options, n->name);
+  const bool truth = entry != NULL && entry->option->type == HARK_OPTION_BOOL;
+  char number[HARK_NUMBER_BYTES];
+  if (n->kind == HARK_NEED_NONE || (truth && n->test[0] == 'f')) hark_text_append(text, "no ");
+  print_name(options, n, keys, text);
+  if (truth || n->kind == HARK_NEED_NONE) return;
+  switch (n->kind) {
+    case HARK_NEED_GIVEN: hark_text_append(text, " %s", hark_option_argument(entry->option)); break;
+    case HARK_NEED_ABOVE: hark_text_append(text, " above %s", hark_number_print(n->bound, number)); break;
+    case HARK_NEED_AT_LEAST: hark_text_append(text, " of at least %s", hark_number_print(n->bound, number)); break;
+    case HARK_NEED_OTHER_WORDS:
+      hark_text_append(text, " other than ");
+      print_words(n->test, text);
+      break;
+    case HARK_NEED_WORDS:
+      hark_text_append(text, " ");
+      print_words(n->test, text);
+      break;
+    case HARK_NEED_NONE: break;
+  }
+}
+
+/* Prints alternatives up to the end of the condition at `at`; returns what stands behind it, NULL at the end of all. */
+static const char *print_condition(const hark_options *options, const char *at, bool keys, hark_text *text) {
+  hark_option_need n = {0};
+  for (bool first = true; !n.last_of_condition; first = false) {
+    if (!hark_option_need_read(&at, &n)) return NULL;
+    if (!first) hark_text_append(text, " or ");
+    print_need(options, &n, keys, text);
+  }
+  return n.last ? NULL : at;
+}
+
+/* What concerns words of the command line is for its help to say. */
+void hark_option_print_needs(const hark_options *options, const hark_option *option, bool keys, hark_text *text) {
+  const size_t before = text->length;
+  for (const char *at = option->needs; at != NULL;) {
+    hark_text condition = hark_text_empty(text->context);
+    const bool of_words = *at == '$';
+    at = print_condition(options, at, keys, &condition);
+    if (!of_words) hark_text_append(text, "%s%s", text->length > before ? ", " : "", hark_text_get(&condition));
+    if (condition.status != HARK_OK && text->status == HARK_OK) text->status = condition.status;
+    hark_text_free(&condition);
+  }
+}
+
+/* " (which is dense)" of the option of the alternative at `at`, where it has a value to be named. */
+static void print_present(const hark_options *options, const char *at, hark_text *text) {
+  hark_option_need n;
+  if (!hark_option_need_read(&at, &n) || !n.last_of_condition) return;
+  const hark_option_entry *const entry = hark_options_entry(options, n.name);
+  if (entry == NULL || entry->option->type == HARK_OPTION_BOOL || n.kind == HARK_NEED_GIVEN || n.kind == HARK_NEED_NONE) return;
+  hark_text_append(text, " (which is ");
+  hark_options_print_value(options, n.name, text);
+  hark_text_append(text, ")");
+}
+
+hark_status hark_options_refuse_idle(hark_context *context, hark_options *options) {
+  for (int i = 0; i < options->count; i++) {
+    hark_option_entry *const entry = &options->entries[i];
+    const char *const condition = entry->bad ? NULL : idle_for(options, entry);
+    if (condition == NULL) continue;
+    hark_text text = hark_text_empty(context);
+    (void)print_condition(options, condition, entry->where[0] != '-', &text);
+    print_present(options, condition, &text);
+    hark_status status = text.status;
+    if (status == HARK_OK)
+      status = hark_options_complain(context, options, entry->option->name, "has no effect here, it needs %s", hark_text_get(&text));
+    hark_text_free(&text);
+    HARK_TRY(status);
+    entry->bad = true;
+  }
+  return HARK_OK;
+}

@@ -1,0 +1,159 @@
+/* example_batches.c - see example_batches.h.
+ *
+ *     order       example of sample s;  e = s / N, i = s mod N
+ *     random      uniform in [0, N) from counter s
+ *     shuffled    permute(e, i)
+ *     sequential  i
+ */
+#include "data/examples/example_batches.h"
+
+#include <hark/random.h>
+#include <inttypes.h>
+
+#include "core/core.h"
+#include "data/permutation.h"
+#include "tokenizers/tokenizer.h"
+
+#define SUBSET_SEED UINT64_C(0x73756273) /* of which examples a limit leaves: fixed for ever */
+#define STREAM_EXAMPLE 3                 /* Philox stream of the purpose HARK_RANDOM_DATA; batches.c and permutation.c have 0 to 2 */
+
+/* Refuses examples that are longer than a pass, by the number of the first one, counted from 1 over its split's files. */
+static hark_status check_longest(hark_context *context, const hark_examples *examples, const hark_example_batches_settings *settings,
+                                 const char *split) {
+  const hark_examples_counts counts = hark_examples_count(examples, settings->split);
+  int64_t first = -1, more = 0, tokens = 0;
+  if (counts.longest <= settings->longest) return HARK_OK;
+  for (int64_t i = 0; i < counts.examples; i++) {
+    int64_t length = 0;
+    for (int part = 0; part < hark_examples_parts(examples); part++)
+      length = hark_max(length, hark_examples_length(examples, settings->split, i, part));
+    more += length > settings->longest;
+    if (first >= 0 || length <= settings->longest) continue;
+    first = i;
+    tokens = length;
+  }
+  return hark_fail(context, HARK_BAD_CONFIGURATION,
+                   "%" PRId64 " of the %s examples %s more tokens than %s, %" PRId64 ": the first is number %" PRId64 " with %" PRId64
+                   ", the longest has %" PRId64 "; data.length_limit keeps the first tokens of each",
+                   more, split, more == 1 ? "has" : "have", settings->named_for, settings->longest, first + 1, tokens, counts.longest);
+}
+
+hark_status hark_example_batches_create(hark_context *context, const hark_examples *examples, const hark_example_batches_settings *settings,
+                                        hark_example_batches *out) {
+  static const char *const names[HARK_SPLIT_ALL] = {"training", "validation", "test"};
+  if (settings->split < 0 || settings->split >= HARK_SPLIT_ALL || settings->order > HARK_ORDER_SEQUENTIAL || settings->longest < 1)
+    return hark_fail(context, HARK_INVALID_ARGUMENT, "hark_example_batches_create: split, order or longest is none of its values");
+  const hark_examples_counts counts = hark_examples_count(examples, settings->split);
+  if (counts.examples == 0) return hark_fail(context, HARK_BAD_CONFIGURATION, "there are no %s examples", names[settings->split]);
+  HARK_TRY(check_longest(context, examples, settings, names[settings->split]));
+  if (settings->limit > counts.examples)
+    return hark_fail(context, HARK_BAD_CONFIGURATION, "data.example_limit is %" PRId64 ", and there are %" PRId64 " %s examples",
+                     settings->limit, counts.examples, names[settings->split]);
+  *out = (hark_example_batches){.examples = examples,
+                                .settings = *settings,
+                                .count = settings->limit > 0 ? settings->limit : counts.examples,
+                                .all = counts.examples,
+                                .parts = hark_examples_parts(examples)};
+  return HARK_OK;
+}
+
+/* Uniform in [0, N), N < 2^31 by far: floor(u N / 2^32) of a word, which no value gets more than 2^-32 N too often. */
+static int64_t drawn(const hark_example_batches *batches, int64_t sample) {
+  const hark_random_stream stream = {.seed = batches->settings.seed,
+                                     .layer_purpose = hark_random_layer_purpose(STREAM_EXAMPLE, HARK_RANDOM_DATA)};
+  uint32_t words[4];
+  hark_random_words(&stream, (uint64_t)sample, words);
+  const double part = ((double)words[0] + (double)words[1] * 0x1p-32) * 0x1p-32; /* [0, 1), up to rounding */
+  return hark_min(batches->count - 1, (int64_t)(part * (double)batches->count));
+}
+
+/* In [0, N). */
+static int64_t place_of(const hark_example_batches *batches, int64_t sample) {
+  switch (batches->settings.order) {
+    case HARK_ORDER_RANDOM: return drawn(batches, sample);
+    case HARK_ORDER_SHUFFLED:
+      return hark_permute(batches->settings.seed, (uint32_t)(sample / batches->count), batches->count, sample % batches->count);
+    case HARK_ORDER_SEQUENTIAL: break;
+  }
+  return sample % batches->count;
+}
+
+int64_t hark_example_batches_index(const hark_example_batches *batches, int64_t sample) {
+  const int64_t place = place_of(batches, sample);
+  return batches->count < batches->all ? hark_permute(SUBSET_SEED, 0, batches->all, place) : place;
+}
+
+int64_t hark_example_batches_most_tokens(const hark_example_batches *batches, int64_t rows) {
+  return rows * batches->parts * (batches->settings.longest + batches->settings.class_token);
+}
+
+static hark_status check_samples(hark_context *context, const char *function, int64_t first, int64_t count) {
+  if (first >= 0 && count >= 0 && first <= INT64_MAX - count) return HARK_OK;
+  return hark_fail(context, HARK_INVALID_ARGUMENT, "%s: %" PRId64 " examples from sample %" PRId64, function, count, first);
+}
+
+hark_status hark_example_batches_targets(hark_context *context, const hark_example_batches *batches, int64_t first, int64_t count,
+                                         int32_t *scratch, int64_t *real) {
+  HARK_TRY(check_samples(context, "hark_example_batches_targets", first, count));
+  *real = count;
+  if (hark_examples_target_kind(batches->examples) != HARK_TARGET_TOKENS) return HARK_OK;
+  *real = 0;
+  for (int64_t i = 0; i < count; i++) {
+    int64_t here = 0;
+    const int64_t index = hark_example_batches_index(batches, first + i);
+    HARK_TRY(hark_examples_targets(context, batches->examples, batches->settings.split, index, scratch, &here));
+    *real += here;
+  }
+  return HARK_OK;
+}
+
+/* One sequence behind those that are there. */
+static hark_status add_sequence(hark_context *context, const hark_example_batches *batches, int64_t index, int part,
+                                hark_example_batch *batch) {
+  const hark_split split = batches->settings.split;
+  const int64_t begin = batch->tokens, front = batches->settings.class_token, sequence = batch->rows * batches->parts + part;
+  const int64_t length = front + hark_examples_length(batches->examples, split, index, part);
+  if (front > 0) batch->inputs[begin] = HARK_TOKEN_CLASS;
+  HARK_TRY(hark_examples_read(context, batches->examples, split, index, part, batch->inputs + begin + front));
+  for (int64_t i = 0; i < length; i++) {
+    batch->positions[begin + i] = (int32_t)i;
+    batch->segments[begin + i] = sequence;
+  }
+  batch->ranges[2 * sequence] = begin;
+  batch->ranges[2 * sequence + 1] = begin + length;
+  batch->tokens += length;
+  batch->longest = hark_max(batch->longest, length);
+  if (batch->features != NULL && hark_examples_features(batches->examples) > 0)
+    HARK_TRY(hark_examples_numbers(context, batches->examples, split, index,
+                                   batch->features + begin * hark_examples_features(batches->examples),
+                                   batch->responses + batch->rows * hark_examples_responses(batches->examples)));
+  if (hark_examples_target_kind(batches->examples) != HARK_TARGET_TOKENS) return HARK_OK;
+  int64_t real = 0;
+  if (front > 0) batch->targets[begin] = HARK_TARGET_IGNORED;
+  HARK_TRY(hark_examples_targets(context, batches->examples, split, index, batch->targets + begin + front, &real));
+  batch->real += real;
+  return HARK_OK;
+}
+
+hark_status hark_example_batches_read(hark_context *context, const hark_example_batches *batches, int64_t first, int64_t rows,
+                                      hark_example_batch *batch) {
+  HARK_TRY(check_samples(context, "hark_example_batches_read", first, rows));
+  const bool one_each = hark_examples_target_kind(batches->examples) != HARK_TARGET_TOKENS;
+  batch->tokens = batch->longest = batch->real = 0;
+  for (batch->rows = 0; batch->rows < rows; batch->rows++) {
+    const int64_t index = hark_example_batches_index(batches, first + batch->rows);
+    for (int part = 0; part < batches->parts; part++) HARK_TRY(add_sequence(context, batches, index, part, batch));
+    if (!one_each) continue;
+    batch->targets[batch->rows] = hark_examples_label(batches->examples, batches->settings.split, index);
+    batch->real++;
+  }
+  return HARK_OK;
+}
+
+void hark_example_batch_mask(const hark_masking *masking, int64_t first, int64_t parts, hark_example_batch *batch) {
+  batch->real = 0;
+  for (int64_t i = 0; i < batch->rows * parts; i++) {
+    const int64_t begin = batch->ranges[2 * i], length = batch->ranges[2 * i + 1] - begin;
+    batch->real += hark_mask_tokens(masking, first * parts + i, length, batch->inputs + begin, batch->targets + begin);
+  }
+}

@@ -1,0 +1,141 @@
+/* example_folder.c - see example_folder.h. */
+#include "data/examples/example_folder.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "data/formats/example_format.h"
+#include "io/files.h"
+#include "io/json_tree.h"
+#include "io/system_error.h"
+
+const char *const hark_example_split_names[HARK_SPLIT_ALL] = {"training", "validation", "test"};
+
+/* Appends a text with its zero byte; *at is where it begins. */
+static hark_status keep(hark_text *text, const char *value, size_t *at) {
+  *at = text->length;
+  hark_text_append_bytes(text, value, strlen(value) + 1);
+  return text->status;
+}
+
+/* A file that was cut, or written anew, since the task was made. */
+static hark_status check_size(hark_context *context, const char *path, const char *name, const hark_json_node *bytes) {
+  int descriptor;
+  uint64_t size;
+  if (bytes == NULL) return HARK_OK;
+  if (!hark_json_is(bytes, HARK_JSON_INTEGER) || bytes->integer < 0)
+    return hark_fail(context, HARK_BAD_FILE, "\"bytes\" of %s is no whole number of at least 0", name);
+  HARK_TRY(hark_file_open(context, path, &descriptor, &size));
+  (void)close(descriptor);
+  if (size == (uint64_t)bytes->integer) return HARK_OK;
+  return hark_fail(context, HARK_BAD_FILE, "%s has %" PRIu64 " bytes, and \"bytes\" is %" PRId64 ": it was cut or changed", name, size,
+                   bytes->integer);
+}
+
+/* The members that reading needs: "format", and in "files" a member for each split there is. at[split] is 0 where there is none. */
+static hark_status read_members(hark_context *context, const char *folder, const hark_json_node *root, hark_text *text,
+                                size_t at[HARK_SPLIT_ALL]) {
+  const hark_json_node *const version = hark_json_member(root, "format_version"), *const files = hark_json_member(root, "files");
+  const char *const format = hark_json_text(hark_json_member(root, "format"));
+  size_t first;
+  if (!hark_json_is(version, HARK_JSON_INTEGER) || version->integer != HARK_TASK_FORMAT_VERSION)
+    return hark_fail(context, HARK_BAD_FILE, "\"format_version\" is not %d", HARK_TASK_FORMAT_VERSION);
+  if (format == NULL) return hark_fail(context, HARK_BAD_FILE, "\"format\" is missing or not a string");
+  HARK_TRY(keep(text, format, &first));
+  for (int split = 0; split < HARK_SPLIT_ALL; split++) {
+    const hark_json_node *const member = hark_json_member(files, hark_example_split_names[split]);
+    if (member == NULL) continue;
+    const char *const name = hark_json_text(hark_json_member(member, "name"));
+    char path[HARK_PATH_BYTES];
+    if (name == NULL || !hark_name_is_plain(name))
+      return hark_fail(context, HARK_BAD_FILE, "\"files\": \"%s\" has no \"name\" of a file in this folder",
+                       hark_example_split_names[split]);
+    HARK_TRY(hark_path_join(context, folder, name, path));
+    HARK_TRY(check_size(context, path, name, hark_json_member(member, "bytes")));
+    HARK_TRY(keep(text, path, &at[split]));
+  }
+  if (at[HARK_SPLIT_TRAINING] == 0) return hark_fail(context, HARK_BAD_FILE, "\"files\" has no \"training\"");
+  return HARK_OK;
+}
+
+static hark_status read_task(hark_context *context, const char *folder, hark_text *text, size_t at[HARK_SPLIT_ALL]) {
+  char path[HARK_PATH_BYTES];
+  hark_text json = hark_text_empty(context);
+  hark_json_tree tree;
+  HARK_TRY(hark_path_join(context, folder, HARK_TASK_FILE, path));
+  HARK_TRY(hark_file_read(context, path, HARK_TASK_FILE_BYTES, &json));
+  hark_status status = hark_json_tree_parse(context, path, hark_text_get(&json), json.length, &tree);
+  hark_text_free(&json);
+  if (status != HARK_OK) return status;
+  status = read_members(context, folder, tree.root, text, at);
+  if (status == HARK_BAD_FILE) hark_fail_prefix(context, "%s: ", path);
+  hark_json_tree_free(context, &tree);
+  return status;
+}
+
+static hark_status find_in_folder(hark_context *context, const hark_examples_settings *settings, hark_example_paths *out) {
+  const char *const folder = settings->paths[0];
+  size_t at[HARK_SPLIT_ALL] = {0};
+  if (settings->path_count > 1 || settings->validation_path_count > 0 || settings->test_path_count > 0)
+    return hark_fail(context, HARK_BAD_CONFIGURATION, "%s: a folder has files for every split, no other paths can stand beside it", folder);
+  char task[HARK_PATH_BYTES];
+  HARK_TRY(hark_path_join(context, folder, HARK_TASK_FILE, task));
+  const hark_example_format *const format = settings->format != NULL ? hark_example_format_find(settings->format) : NULL;
+  if (format != NULL && hark_path_kind_of(task) == HARK_PATH_NONE)
+    return hark_fail(context, HARK_NOT_FOUND,
+                     "%s: is a folder, expected files of the format %s (%s); the folders that are read are those of hark data make, "
+                     "with " HARK_TASK_FILE,
+                     folder, format->name, format->summary);
+  HARK_TRY(read_task(context, folder, &out->text, at));
+  out->format = hark_text_get(&out->text);
+  if (settings->format != NULL && settings->format[0] != '\0' && strcmp(settings->format, out->format) != 0)
+    return hark_fail(context, HARK_BAD_CONFIGURATION, "%s: its files have the format %s, asked for is %s", folder, out->format,
+                     settings->format);
+  for (int split = 0; split < HARK_SPLIT_ALL; split++) {
+    if (at[split] == 0) continue;
+    out->own[split] = hark_text_get(&out->text) + at[split];
+    out->paths[split] = &out->own[split];
+    out->count[split] = 1;
+  }
+  return HARK_OK;
+}
+
+hark_status hark_example_paths_find(hark_context *context, const hark_examples_settings *settings, hark_example_paths *out) {
+  *out = (hark_example_paths){.text = hark_text_empty(context)};
+  if (settings->path_count > 0 && hark_path_kind_of(settings->paths[0]) == HARK_PATH_FOLDER) return find_in_folder(context, settings, out);
+  if (settings->path_count > 0 && hark_path_kind_of(settings->paths[0]) == HARK_PATH_NONE)
+    return hark_system_fail(context, ENOENT, settings->paths[0], "cannot be opened");
+  if (settings->format == NULL || settings->format[0] == '\0')
+    return hark_fail(context, HARK_BAD_CONFIGURATION, "%s: no format is given, and it is no folder with " HARK_TASK_FILE,
+                     settings->path_count > 0 ? settings->paths[0] : "examples");
+  out->format = settings->format;
+  const char *const *const paths[HARK_SPLIT_ALL] = {settings->paths, settings->validation_paths, settings->test_paths};
+  const int counts[HARK_SPLIT_ALL] = {settings->path_count, settings->validation_path_count, settings->test_path_count};
+  for (int split = 0; split < HARK_SPLIT_ALL; split++) {
+    out->paths[split] = paths[split];
+    out->count[split] = counts[split];
+  }
+  return HARK_OK;
+}
+
+bool hark_is_example_folder(hark_context *context, const char *folder) {
+  char path[HARK_PATH_BYTES];
+  hark_text text = hark_text_empty(context);
+  hark_json_tree tree = {0};
+  bool is = false;
+  if (hark_path_join(context, folder, HARK_TASK_FILE, path) == HARK_OK && hark_path_kind_of(path) == HARK_PATH_FILE &&
+      hark_file_read(context, path, HARK_TASK_FILE_BYTES, &text) == HARK_OK &&
+      hark_json_tree_parse(context, path, hark_text_get(&text), text.length, &tree) == HARK_OK) {
+    is = hark_json_member(tree.root, "hark") != NULL && hark_json_is(hark_json_member(tree.root, "files"), HARK_JSON_OBJECT);
+    hark_json_tree_free(context, &tree);
+  }
+  hark_text_free(&text);
+  return is;
+}
+
+void hark_example_paths_free(hark_context *context, hark_example_paths *paths) {
+  (void)context;
+  hark_text_free(&paths->text);
+}

@@ -1,0 +1,114 @@
+/* format_text.c - a line an example, fields separated by tabs, text as bytes:
+ *
+ *     text    label <TAB> text
+ *     pairs   label <TAB> id1 <TAB> id2 <TAB> text1 <TAB> text2
+ *
+ * A label is a whole number ("1", "1.0") in [0, classes). The text of `text` goes to the end of the line, tabs included. Sources of the formats:
+ * Tay et al., "Long Range Arena" (2020), tasks Text and Retrieval.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "data/examples/example_store.h"
+#include "data/line_reader.h"
+#include "io/number.h"
+
+#define LABEL_FIELD 0
+
+/* Which fields of a line are the example's sequences. */
+typedef struct layout {
+  int fields;
+  int part[HARK_EXAMPLE_PARTS];
+  const char *description;
+} layout;
+
+static const layout text_layout = {2, {1, 0}, "label and text, separated by a tab"};
+static const layout pairs_layout = {5, {3, 4}, "label, two names and two texts, separated by tabs"};
+enum { FIELDS_MAX = 5 };
+
+typedef struct field {
+  size_t at, length;
+} field;
+
+/* Cuts a line at tabs; the last field goes to its end. */
+static hark_status split(hark_context *context, const hark_line_reader *lines, const layout *l, field out[FIELDS_MAX]) {
+  size_t at = 0;
+  for (int i = 0; i < l->fields; i++) {
+    const char *const from = lines->line + at;
+    const char *const tab = i + 1 < l->fields ? memchr(from, '\t', lines->length - at) : NULL;
+    if (tab == NULL && i + 1 < l->fields)
+      return hark_lines_fail(context, lines, lines->length, "%d of %d fields, expected %s", i + 1, l->fields, l->description);
+    out[i] = (field){at, tab != NULL ? (size_t)(tab - from) : lines->length - at};
+    at += out[i].length + 1;
+  }
+  return HARK_OK;
+}
+
+static hark_status check_text(hark_context *context, const hark_line_reader *lines, field f) {
+  if (f.length == 0) return hark_lines_fail(context, lines, f.at, "empty text");
+  return hark_lines_check_utf8(context, lines, f.at, f.length);
+}
+
+static hark_status read_line(hark_example_reader *reader, const hark_line_reader *lines, const layout *l) {
+  hark_context *const context = reader->context;
+  const int32_t classes = hark_example_reader_shape(reader)->classes;
+  field f[FIELDS_MAX];
+  int64_t label;
+  if (lines->length == 0) return hark_lines_fail(context, lines, 0, "empty line, expected %s", l->description);
+  HARK_TRY(split(context, lines, l, f));
+  if (!hark_number_read_whole(lines->line, f[LABEL_FIELD].length, &label))
+    return hark_lines_fail(context, lines, 0, "label is no whole number, expected 0 to %" PRId32, classes - 1);
+  if (label < 0 || label >= classes)
+    return hark_lines_fail(context, lines, 0, "label %" PRId64 " is out of range, expected 0 to %" PRId32, label, classes - 1);
+  for (int part = 0; part < reader->examples->format->parts; part++) {
+    const field *const text = &f[l->part[part]];
+    HARK_TRY(check_text(context, lines, *text));
+    HARK_TRY(hark_example_part(reader, lines->line + text->at, text->length));
+  }
+  return hark_example_end(reader, (int32_t)label);
+}
+
+static hark_status read_file(hark_example_reader *reader, const layout *l) {
+  hark_line_reader lines = {0};
+  bool more = true;
+  hark_status status = hark_lines_open(reader->context, &lines, reader->path);
+  while (status == HARK_OK && more) {
+    status = hark_lines_next(reader->context, &lines, &more);
+    if (status == HARK_OK && more) status = read_line(reader, &lines, l);
+  }
+  hark_lines_close(&lines);
+  return status;
+}
+
+static hark_status read_text(hark_example_reader *reader) { return read_file(reader, &text_layout); }
+static hark_status read_pairs(hark_example_reader *reader) { return read_file(reader, &pairs_layout); }
+
+static int64_t symbols_at_most(uint64_t file_bytes) { return (int64_t)file_bytes; }
+
+static const char *byte_name(int32_t symbol, char *text, size_t size) {
+  const bool printable = symbol > ' ' && symbol < 0x7F;
+  (void)snprintf(text, size, printable ? "%c" : "0x%02x", (unsigned)symbol);
+  return text;
+}
+
+#define BYTES .shape = {.symbols = HARK_BYTE_SYMBOLS}, .classes_are_set = true, .symbol_name = byte_name, .symbols_are = "bytes"
+
+const hark_example_format hark_example_format_text = {.name = "text",
+                                                      .summary = "a line an example: label, tab, text; a token is a byte",
+                                                      .ending = "tsv",
+                                                      .parts = 1,
+                                                      .target_kind = HARK_TARGET_CLASS,
+                                                      .symbols_at_most = symbols_at_most,
+                                                      .read = read_text,
+                                                      BYTES};
+
+const hark_example_format hark_example_format_pairs = {
+    .name = "pairs",
+    .summary = "a line a pair: label, two names, two texts, separated by tabs; a token is a byte",
+    .ending = "tsv",
+    .parts = 2,
+    .target_kind = HARK_TARGET_CLASS,
+    .symbols_at_most = symbols_at_most,
+    .read = read_pairs,
+    BYTES};

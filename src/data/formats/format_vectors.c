@@ -1,0 +1,100 @@
+/* format_vectors.c - see vector_file.h. A token has no symbol of its own but a place among the others: all are symbol 0, and their numbers stand
+ * beside them. Sequences of one file have one length, files may differ in it.
+ */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "data/formats/little_endian.h"
+#include "data/formats/vector_file.h"
+#include "io/files.h"
+
+/* Where the numbers of the header stand. */
+enum { VERSION = 8, LENGTH = 12, FEATURES = 16, RESPONSES = 20, COUNT = 24 };
+
+void hark_vectors_header(int64_t length, int64_t features, int64_t responses, int64_t count, unsigned char out[HARK_VECTORS_HEADER_BYTES]) {
+  memcpy(out, HARK_VECTORS_MAGIC, VERSION);
+  hark_number_put(out + VERSION, HARK_VECTORS_VERSION, 4);
+  hark_number_put(out + LENGTH, (uint64_t)length, 4);
+  hark_number_put(out + FEATURES, (uint64_t)features, 4);
+  hark_number_put(out + RESPONSES, (uint64_t)responses, 4);
+  hark_number_put(out + COUNT, (uint64_t)count, 8);
+}
+
+static hark_status check_numbers(const hark_example_reader *reader, const float *numbers, size_t count, uint64_t at) {
+  for (size_t i = 0; i < count; i++)
+    if (!isfinite(numbers[i]))
+      return hark_fail(reader->context, HARK_BAD_FILE, "%s: a number that is not finite at byte offset %" PRIu64, reader->path,
+                       at + i * sizeof *numbers);
+  return HARK_OK;
+}
+
+/* Records one by one: those of one file may be large, and reading is not what takes time. */
+static hark_status read_records(hark_example_reader *reader, int file, int32_t length, uint64_t count) {
+  const hark_example_shape *const shape = hark_example_reader_shape(reader);
+  const size_t numbers = hark_vectors_record(length, shape->features, shape->responses), bytes = numbers * sizeof(float);
+  if (count == 0) return HARK_OK; /* else a record is no larger than the file */
+  hark_text_resize(&reader->scratch, bytes);
+  HARK_TRY(reader->scratch.status);
+  float *const record = (float *)(void *)reader->scratch.data;
+  for (uint64_t i = 0; i < count; i++) {
+    const uint64_t at = HARK_VECTORS_HEADER_BYTES + i * bytes;
+    HARK_TRY(hark_file_read_at(reader->context, file, reader->path, reader->scratch.data, bytes, at));
+    HARK_TRY(check_numbers(reader, record, numbers, at));
+    HARK_TRY(hark_example_vectors(reader, record, (size_t)length, record + (size_t)length * (size_t)shape->features));
+    HARK_TRY(hark_example_end(reader, HARK_TARGET_IGNORED));
+  }
+  return HARK_OK;
+}
+
+static hark_status read_open(hark_example_reader *reader, int file, uint64_t size) {
+  unsigned char header[HARK_VECTORS_HEADER_BYTES];
+  hark_example_shape shape = {.symbols = 1};
+  int32_t version, length;
+  bool same;
+  if (size < sizeof header)
+    return hark_fail(reader->context, HARK_BAD_FILE, "%s: %" PRIu64 " bytes, the header alone has %zu", reader->path, size, sizeof header);
+  HARK_TRY(hark_file_read_at(reader->context, file, reader->path, header, sizeof header, 0));
+  if (memcmp(header, HARK_VECTORS_MAGIC, VERSION) != 0)
+    return hark_fail(reader->context, HARK_BAD_FILE, "%s: does not begin with \"" HARK_VECTORS_MAGIC "\": no file of vectors",
+                     reader->path);
+  HARK_TRY(hark_header_number(reader, header, VERSION, "version", HARK_VECTORS_VERSION, HARK_VECTORS_VERSION, &version));
+  HARK_TRY(hark_header_number(reader, header, LENGTH, "length", 1, HARK_VECTORS_LENGTH_MAX, &length));
+  HARK_TRY(hark_header_number(reader, header, FEATURES, "number of features", 1, HARK_VECTORS_FEATURES_MAX, &shape.features));
+  HARK_TRY(hark_header_number(reader, header, RESPONSES, "number of responses", 1, HARK_VECTORS_FEATURES_MAX, &shape.responses));
+  const uint64_t count = hark_number_get(header + COUNT, 8);
+  const uint64_t bytes = hark_vectors_record(length, shape.features, shape.responses) * sizeof(float);
+  if (count > size / bytes || size - sizeof header != count * bytes)
+    return hark_fail(reader->context, HARK_BAD_FILE,
+                     "%s: %" PRIu64 " bytes, expected %zu and %" PRIu64 " records of %" PRIu64 ", as byte offset %d says", reader->path,
+                     size, sizeof header, count, bytes, COUNT);
+  HARK_TRY(hark_example_shape_set(reader, &shape, NULL, 0, &same));
+  if (!same)
+    return hark_fail(reader->context, HARK_BAD_FILE, "%s: %" PRId32 " features and %" PRId32 " responses, unlike the files before",
+                     reader->path, shape.features, shape.responses);
+  return read_records(reader, file, length, count);
+}
+
+static hark_status read_file(hark_example_reader *reader) { return hark_read_binary(reader, read_open); }
+
+/* A token has four bytes at least. */
+static int64_t symbols_at_most(uint64_t file_bytes) { return (int64_t)(file_bytes / sizeof(float)) + 1; }
+
+static const char *vector_name(int32_t symbol, char *text, size_t size) {
+  (void)symbol;
+  (void)snprintf(text, size, "vector");
+  return text;
+}
+
+const hark_example_format hark_example_format_vectors = {
+    .name = "vectors",
+    .summary = "sequences of real vectors; a vector is predicted from each",
+    .ending = "vectors",
+    .parts = 1,
+    .target_kind = HARK_TARGET_VECTOR,
+    .symbols_at_most = symbols_at_most,
+    .read = read_file,
+    .symbol_name = vector_name,
+    .symbols_are = "vectors",
+};

@@ -1,0 +1,78 @@
+/* make_vectors.c - see make_vectors.h. */
+#include "data/tasks/make_vectors.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "data/formats/vector_file.h"
+
+#define TWO_PI 6.283185307179586
+#define NUMBERS_MAX ((int64_t)1 << 22) /* an example: a pair of normal ones takes a counter, and as many are for z and noise */
+
+#define AT(field) offsetof(hark_vector_values, field)
+static const hark_option options[] = {
+    {"tokens", "tokens", HARK_OPTION_INT, AT(tokens), "16", "[1, 1048575]", NULL, NULL, "latent, regression: tokens of an example",
+     "$1 make, $2 latent|regression"},
+    {"features", "features", HARK_OPTION_INT, AT(features), "4", "[1, 1024]", NULL, NULL, "latent: numbers of a token",
+     "$1 make, $2 latent"},
+    {"covariates", "covariates", HARK_OPTION_INT, AT(covariates), "8", "[1, 1024]", NULL, NULL, "regression: numbers of a covariate",
+     "$1 make, $2 regression"},
+    {"responses", "responses", HARK_OPTION_INT, AT(responses), "1", "[1, 1024]", NULL, NULL, "latent, regression: numbers to predict",
+     "$1 make, $2 latent|regression"},
+    {"spread", "spread", HARK_OPTION_FLOAT, AT(spread), "0.25", "[0, inf)", NULL, NULL, "latent: deviation of tokens around z",
+     "$1 make, $2 latent"},
+    {"frequency", "frequency", HARK_OPTION_FLOAT, AT(frequency), "3", "[0, inf)", NULL, NULL, "latent: of the sines to predict",
+     "$1 make, $2 latent"},
+    {"noise", "noise", HARK_OPTION_FLOAT, AT(noise), "0.25", "[0, 1e12]", NULL, NULL, "regression: variance of the noise of responses",
+     "$1 make, $2 regression"},
+    {"prior", "prior", HARK_OPTION_FLOAT, AT(prior), "4", "(0, 1e12]", NULL, NULL, "regression: variance of the entries of z",
+     "$1 make, $2 regression"},
+};
+#undef AT
+const hark_option_table hark_task_vectors_options = {options, (int)(sizeof options / sizeof *options), NULL, sizeof(hark_vector_values),
+                                                     false};
+
+void hark_task_random_normals(hark_task_random *random, double out[2]) {
+  const double length = sqrt(-2 * log1p(-hark_task_random_uniform(random))), angle = TWO_PI * hark_task_random_uniform(random);
+  out[0] = length * cos(angle);
+  out[1] = length * sin(angle);
+}
+
+void hark_task_fill_normal(hark_task_random *random, double deviation, int64_t count, double *out) {
+  for (int64_t i = 0; i < count; i += 2) {
+    double pair[2];
+    hark_task_random_normals(random, pair);
+    out[i] = deviation * pair[0];
+    if (i + 1 < count) out[i + 1] = deviation * pair[1];
+  }
+}
+
+void hark_vector_to_ball(double radius, int64_t count, double *x) {
+  double sum = 0;
+  for (int64_t i = 0; i < count; i++) sum += x[i] * x[i];
+  const double factor = sum > radius * radius ? radius / sqrt(sum) : 1;
+  for (int64_t i = 0; i < count; i++) x[i] *= factor;
+}
+
+hark_status hark_vectors_settle(hark_context *context, int64_t tokens, int64_t features, int64_t responses) {
+  const int64_t numbers = tokens * features + responses; /* bounded by the options: below 2^31 */
+  if (numbers <= NUMBERS_MAX) return HARK_OK;
+  return hark_fail(context, HARK_BAD_CONFIGURATION, "--tokens: %lld tokens of %lld numbers, expected at most %lld numbers an example",
+                   (long long)tokens, (long long)features, (long long)NUMBERS_MAX);
+}
+
+hark_status hark_vectors_begin(int64_t tokens, int64_t features, int64_t responses, int64_t count, hark_text *out) {
+  unsigned char bytes[HARK_VECTORS_HEADER_BYTES];
+  hark_vectors_header(tokens, features, responses, count, bytes);
+  hark_text_append_bytes(out, (const char *)bytes, sizeof bytes);
+  return out->status;
+}
+
+unsigned char *hark_vectors_write(const double *numbers, int64_t count, unsigned char *out) {
+  for (int64_t i = 0; i < count; i++) {
+    const float number = (float)numbers[i];
+    memcpy(out, &number, sizeof number);
+    out += sizeof number;
+  }
+  return out;
+}

@@ -1,0 +1,23 @@
+/* example_batch.h - examples packed one after the other in host memory, as a network reads them. Who fills it: data/examples/example_batches.h.
+ *
+ * Legend: P parts of an example, T tokens of the batch.
+ */
+#ifndef HARK_MODELS_EXAMPLE_BATCH_H
+#define HARK_MODELS_EXAMPLE_BATCH_H
+
+#include <stdint.h>
+
+/* A batch in host memory. */
+typedef struct hark_example_batch {
+  int64_t rows, tokens;
+  int32_t *inputs, *positions; /* [T] */
+  int64_t *segments;           /* [T] */
+  int64_t *ranges;             /* [rows, P, 2] */
+  int32_t *targets;            /* [rows] or [T] */
+  float *features;             /* [T, features] of vectors */
+  float *responses;            /* [rows, responses], in place of targets */
+  int64_t real;                /* targets that count */
+  int64_t longest;             /* tokens of a sequence here */
+} hark_example_batch;
+
+#endif

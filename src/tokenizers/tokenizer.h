@@ -1,0 +1,130 @@
+/* tokenizer.h - text to numbers and back.
+ *
+ * A tokenizer is a kind (characters, bytes, subwords; a table of them) with a vocabulary. Token 0 .. HARK_TOKEN_RESERVED - 1 mean the same in every
+ * vocabulary; the symbols of the text follow (characters and bytes in sorted order). A vocabulary is stored with the run that used it, as JSON.
+ *
+ * Making one:  hark_tokenizer_create, hark_tokenizer_learn over all text, hark_tokenizer_finish;  or  hark_tokenizer_load.
+ * (hark_corpus_open does this for files.) After that a tokenizer never changes and any number of threads may use it.
+ */
+#ifndef HARK_TOKENIZERS_TOKENIZER_H
+#define HARK_TOKENIZERS_TOKENIZER_H
+
+#include <hark/context.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "tokenizers/subwords.h"
+
+/* Of a vocabulary.json: every code point there is, one a line, stays below 20 MiB. */
+#define HARK_VOCABULARY_MAX_BYTES ((size_t)64 << 20)
+
+/* Tokens with a fixed meaning. */
+enum {
+  HARK_TOKEN_PADDING = 0, /* behind the end of a sequence */
+  HARK_TOKEN_UNKNOWN = 1, /* a symbol that the vocabulary lacks */
+  HARK_TOKEN_BEGIN = 2,   /* before the first symbol of a text */
+  HARK_TOKEN_CLASS = 3,   /* whose output stands for the whole sequence */
+  HARK_TOKEN_MASK = 4,    /* hides a symbol that is to be guessed */
+  HARK_TOKEN_RESERVED = 5 /* how many there are: the first symbol's number */
+};
+
+/* What to do with a symbol that the vocabulary lacks. */
+typedef enum hark_unknown { HARK_UNKNOWN_IS_ERROR, HARK_UNKNOWN_IS_MAPPED /* to HARK_TOKEN_UNKNOWN */ } hark_unknown;
+
+typedef struct hark_tokenizer hark_tokenizer;
+
+/* The kinds, in the order of the table. */
+enum { HARK_TOKENIZER_CHARACTERS, HARK_TOKENIZER_BYTES, HARK_TOKENIZER_SUBWORDS };
+
+/* Names of the kinds ("characters": Unicode code points of UTF-8 text; "bytes": every byte, whatever it encodes; "subwords": pieces of words
+ * of UTF-8 text), in the order of the table; NULL at and behind the end. Static strings. */
+const char *hark_tokenizer_kind_name(int index);
+/* One line of help on it. */
+const char *hark_tokenizer_kind_summary(int index);
+
+/* Makes a tokenizer whose vocabulary is still to be learned. The caller destroys it.
+ * Errors: HARK_BAD_CONFIGURATION (no such kind; the message lists them), HARK_OUT_OF_MEMORY. */
+HARK_MUST_CHECK hark_status hark_tokenizer_create(hark_context *context, const char *kind, hark_tokenizer **out);
+void hark_tokenizer_destroy(hark_context *context, hark_tokenizer **tokenizer);
+
+/* What a vocabulary of sub-words that is to be learned shall be; needed before learning one, and nothing to other kinds. The learner must
+ * outlive the tokenizer. Errors: HARK_UNSUPPORTED (there is no learner), HARK_BAD_CONFIGURATION. */
+HARK_MUST_CHECK hark_status hark_tokenizer_set_subwords(hark_context *context, hark_tokenizer *tokenizer,
+                                                        const hark_subword_settings *settings);
+
+/* Bytes that a buffer for parts of a text must have at least: those that learning or encoding may leave for the next part, and one more. 0: no
+ * kind is called that. */
+size_t hark_tokenizer_kind_part_bytes(const char *kind);
+
+/* True when the vocabulary depends on the text, so that learning needs a pass over it. */
+bool hark_tokenizer_learns(const hark_tokenizer *tokenizer);
+
+/* What is wrong with a text, and where. Functions below that get text in parts leave it to the caller to name file, line and column. */
+typedef struct hark_text_fault {
+  size_t at;      /* bytes from the beginning of the part that was given */
+  char what[112]; /* "invalid UTF-8: overlong encoding", "U+00E9 is not in the vocabulary" */
+  char more[112]; /* behind the place: the character itself, and what may be done; or "" */
+} hark_text_fault;
+
+/* Adds the symbols of the next part of a text. *consumed is how much of the part was taken: the caller puts the rest, an unfinished
+ * symbol, in front of the next part. `last`: nothing follows, so that everything is taken.
+ * Errors: HARK_BAD_FILE (*fault says what and where), HARK_OUT_OF_MEMORY. */
+HARK_MUST_CHECK hark_status hark_tokenizer_learn(hark_context *context, hark_tokenizer *tokenizer, const void *text, size_t bytes,
+                                                 bool last, size_t *consumed, hark_text_fault *fault);
+
+/* Fixes the vocabulary. Errors: HARK_BAD_FILE (no text was learned), HARK_OUT_OF_MEMORY; of sub-words HARK_BAD_CONFIGURATION (the text does not
+ * give such a vocabulary) and HARK_UNSUPPORTED. */
+HARK_MUST_CHECK hark_status hark_tokenizer_finish(hark_context *context, hark_tokenizer *tokenizer);
+
+/* "characters", "bytes", "subwords". */
+const char *hark_tokenizer_kind_of(const hark_tokenizer *tokenizer);
+/* HARK_TOKENIZER_CHARACTERS, ... */
+int hark_tokenizer_kind_index(const hark_tokenizer *tokenizer);
+/* Number of tokens, the reserved ones included: every token is in [0, size). */
+int32_t hark_tokenizer_size(const hark_tokenizer *tokenizer);
+/* Equal for equal kind and vocabulary. */
+uint64_t hark_tokenizer_checksum(const hark_tokenizer *tokenizer);
+
+/* Encodes the next part of a text: at most `bytes` tokens are written. *consumed as in learn.
+ * Errors: HARK_BAD_FILE: *fault says what and where; *count and *consumed tell what comes before the fault. */
+HARK_MUST_CHECK hark_status hark_tokenizer_encode_part(hark_context *context, const hark_tokenizer *tokenizer, hark_unknown unknown,
+                                                       const void *text, size_t bytes, bool last, int32_t *tokens, size_t *count,
+                                                       size_t *consumed, hark_text_fault *fault);
+
+/* A place in a text, for messages: lines and columns count from 1, columns in characters, bytes from 0. */
+typedef struct hark_text_place {
+  int64_t byte, line, column;
+} hark_text_place;
+#define HARK_TEXT_BEGINNING ((hark_text_place){0, 1, 1})
+/* Moves a place over the next part of its text. */
+void hark_text_place_advance(hark_text_place *place, const void *text, size_t bytes);
+/* Returns HARK_BAD_FILE with the message "NAME:LINE:COLUMN: WHAT (byte offset BYTE)MORE". */
+hark_status hark_text_fail(hark_context *context, const char *name, const hark_text_place *place, const char *what, const char *more);
+
+/* Encodes a whole text in memory (a prompt): `tokens` has room for `bytes` tokens. `name` stands for the text in messages.
+ * Errors: HARK_BAD_FILE, the message has name, line, column and byte offset. */
+HARK_MUST_CHECK hark_status hark_tokenizer_encode(hark_context *context, const hark_tokenizer *tokenizer, hark_unknown unknown,
+                                                  const char *name, const void *text, size_t bytes, int32_t *tokens, size_t *count);
+
+/* The bytes that a token stands for: `*bytes` of them, not terminated, owned by the tokenizer. Writing them one token after the other gives
+ * the text. Unknown gives U+FFFD, the other reserved tokens and numbers outside the vocabulary give nothing. A token of the kinds
+ * bytes and subwords may be a part of a character: hark_utf8_stream in utf8.h holds such parts back. */
+const char *hark_tokenizer_text(const hark_tokenizer *tokenizer, int32_t token, size_t *bytes);
+
+/* Name for messages and pictures: the symbol itself, "\n", "U+0007", "0xe9", "<padding>"; returns text. 24 bytes hold every
+ * name but those of long pieces, which are cut between two characters. */
+const char *hark_tokenizer_name(const hark_tokenizer *tokenizer, int32_t token, char *text, size_t size);
+
+/* The vocabulary as JSON text (docs/data.md): *bytes bytes, not terminated, to be given to hark_release().
+ * Errors: HARK_OUT_OF_MEMORY. */
+HARK_MUST_CHECK hark_status hark_tokenizer_print(hark_context *context, const hark_tokenizer *tokenizer, char **out, size_t *bytes);
+/* A tokenizer from that text. The caller destroys it. Errors: HARK_BAD_FILE (anything that print would not have written),
+ * HARK_OUT_OF_MEMORY. */
+HARK_MUST_CHECK hark_status hark_tokenizer_parse(hark_context *context, const char *text, size_t bytes, hark_tokenizer **out);
+
+/* The same to and from a file, which is written under a temporary name first. Errors: also HARK_NOT_FOUND, HARK_IO_ERROR. */
+HARK_MUST_CHECK hark_status hark_tokenizer_save(hark_context *context, const hark_tokenizer *tokenizer, const char *path);
+HARK_MUST_CHECK hark_status hark_tokenizer_load(hark_context *context, const char *path, hark_tokenizer **out);
+
+#endif
