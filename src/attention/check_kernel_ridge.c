@@ -1,7 +1,7 @@
 /* check_kernel_ridge.c - normalisation CME in the attention layer: which fields and arguments it takes, and what it costs.
  *
- * Every refusal names the field, its value and what was expected. Kernels must be positive definite: exp with a scale above 0 and rbf are; what
- * a table of log G makes of them is not visible here, and shows as pivots that the report counts.
+ * Every refusal names the field, its value and what was expected. Kernels must be positive definite: exp with a scale above 0 and rbf are;
+ * what a table of log G makes of them is not visible here, and shows as pivots that the report counts.
  */
 #include <inttypes.h>
 #include <math.h>

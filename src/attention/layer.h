@@ -1,4 +1,5 @@
-/* layer.h - what the files of the attention layer share: resolving descriptors, checking arguments, walking over the sequences of a batch. */
+/* layer.h - what the files of the attention layer share: resolving descriptors, checking arguments, walking over the sequences of a
+ * batch. */
 #ifndef HARK_ATTENTION_LAYER_H
 #define HARK_ATTENTION_LAYER_H
 
@@ -27,8 +28,8 @@ double hark_attention_ridge_operations(const hark_attention_desc *desc, bool bac
 /* The first algorithm of the context's backend that computes a resolved descriptor; else HARK_UNSUPPORTED with every algorithm's reason. */
 hark_status hark_attention_choose(hark_context *context, const hark_attention_desc *resolved, const hark_attention_algorithm **out);
 
-/* Checks a caller's arguments against the plan. `checked` is a copy in which mask, attention_bias and dattention_bias have stride 0 wherever
- * their extent is 1, and log_kernel, hierarchical_bias,
+/* Checks a caller's arguments against the plan. `checked` is a copy in which mask, attention_bias and dattention_bias have stride 0
+ * wherever their extent is 1, and log_kernel, hierarchical_bias,
  * query_mask and their gradients in a shared first dimension. */
 hark_status hark_attention_check(hark_context *context, const hark_attention_plan *plan, const hark_attention_args *given, bool backward,
                                  hark_attention_args *checked);
@@ -42,12 +43,12 @@ static inline bool hark_attention_may_offset(int64_t query_offset) {
 /* The largest distance |n - i| between a query of a sequence and a key that it may see; below 0: none does. Hierarchies: between rows. */
 int64_t hark_attention_farthest(const hark_attention_desc *desc, int64_t queries, int64_t keys, int64_t offset);
 
-/* hark_attention_plan_distances() of a descriptor that was resolved, or of which structure, normalisation, causal, lengths and what belongs to the
- * structure are set. */
+/* hark_attention_plan_distances() of a descriptor that was resolved, or of which structure, normalisation, causal, lengths and what belongs
+ * to the structure are set. */
 int64_t hark_attention_table_length(const hark_attention_desc *desc, const int64_t *query_offset);
 
-/* Goes through the sequences of a batch in the order of items and rows; those without queries are left out, and those without keys unless their
- * rows have something to say: a forward with variance, which is the prior's there. */
+/* Goes through the sequences of a batch in the order of items and rows; those without queries are left out, and those without keys unless
+ * their rows have something to say: a forward with variance, which is the prior's there. */
 typedef struct hark_attention_walk {
   const hark_attention_args *args;
   bool causal, keyless;

@@ -1,7 +1,7 @@
 /* memory.c - where the arguments of a call lie: what is written shares memory with nothing else, and its own elements are apart.
  *
- * Tiles are read, computed with and written in an order that is the algorithm's own, so that an output over an input, or over another output, would be
- * numbers of neither. Views of one buffer without an element in common are fine.
+ * Tiles are read, computed with and written in an order that is the algorithm's own, so that an output over an input, or over another
+ * output, would be numbers of neither. Views of one buffer without an element in common are fine.
  */
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* plan.c - plans of attention: made from a descriptor once, then immutable.
  *
- * A plan holds the resolved descriptor, the algorithm and the sizes of the memory that a call needs. The list of sequences, which every kind
- * of batch is turned into, lies at the front of the workspaces.
+ * A plan holds the resolved descriptor, the algorithm and the sizes of the memory that a call needs. The list of sequences, which every
+ * kind of batch is turned into, lies at the front of the workspaces.
  */
 #include <inttypes.h>
 #include <stdarg.h>

@@ -18,7 +18,8 @@ typedef struct simple_call {
   block workspace, saved, out, log_sum_exp;
 } simple_call;
 
-/* Inputs that only hark_attention_args carries. Dropout is one: without a stream of random numbers every call would leave out the same weights. */
+/* Inputs that only hark_attention_args carries. Dropout is one: without a stream of random numbers every call would leave out the same
+ * weights. */
 static hark_status refuse_others(const simple_call *call, const hark_attention_desc *desc) {
   const struct {
     const char *field;

@@ -1,8 +1,8 @@
 /* backward.c - the tape walked from its end: every node's backward run once all contributions to its outputs' gradients are in.
  *
- * A gradient is made by its first contribution (overwriting) and added to by the others. Where a record says that a gradient passes unchanged,
- * the memory is shared; whoever then adds to shared memory copies it first. Where it says so and nobody else needs the input any more, a
- * gradient is written over the input it belongs to.
+ * A gradient is made by its first contribution (overwriting) and added to by the others. Where a record says that a gradient passes
+ * unchanged, the memory is shared; whoever then adds to shared memory copies it first. Where it says so and nobody else needs the input any
+ * more, a gradient is written over the input it belongs to.
  */
 #include <hark/operators.h>
 #include <string.h>

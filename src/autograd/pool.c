@@ -1,5 +1,5 @@
-/* pool.c - first fit with merging of free neighbours. Cost of a request: linear in the pieces behind the first free one, some hundred in a training
- * step. */
+/* pool.c - first fit with merging of free neighbours. Cost of a request: linear in the pieces behind the first free one, some hundred in a
+ * training step. */
 #include "autograd/pool.h"
 
 #include <string.h>

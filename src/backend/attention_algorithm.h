@@ -1,7 +1,7 @@
 /* attention_algorithm.h - how a backend computes attention, and the plan and the sequences that it is given.
  *
- * The layer above (src/attention) checks descriptor and arguments and turns every kind of batch - rectangular with lengths, ragged, segmented -
- * into a list of sequences. An algorithm sees only those: it walks over (sequence, head, tile of queries).
+ * The layer above (src/attention) checks descriptor and arguments and turns every kind of batch - rectangular with lengths, ragged,
+ * segmented - into a list of sequences. An algorithm sees only those: it walks over (sequence, head, tile of queries).
  */
 #ifndef HARK_BACKEND_ATTENTION_ALGORITHM_H
 #define HARK_BACKEND_ATTENTION_ALGORITHM_H
@@ -32,8 +32,9 @@ struct hark_attention_plan {
 };
 
 /* What an algorithm is called with. Tensors of `args` have been checked against the plan. `scratch` is the workspace behind the list of
- * sequences, of the size the algorithm asked for. Rows that belong to no sequence (padding queries) have been zeroed in out (forward) and in
- * the gradients that are not accumulated, and their log_sum_exp set to -infinity, by the layer above. Gradients of keys in no sequence too. */
+ * sequences, of the size the algorithm asked for. Rows that belong to no sequence (padding queries) have been zeroed in out (forward) and
+ * in the gradients that are not accumulated, and their log_sum_exp set to -infinity, by the layer above. Gradients of keys in no sequence
+ * too. */
 typedef struct hark_attention_call {
   const hark_attention_plan *plan;
   const hark_attention_args *args;

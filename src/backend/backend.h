@@ -1,8 +1,8 @@
 /* backend.h - what a device must provide.
  *
- * A backend is a const table: memory (required), kernels that replace the records' portable definitions (optional, by name of the record) and
- * attention algorithms (in order of preference). All loops over data are in records' definitions, which run on host memory, and in backends;
- * nothing above touches data except through hark_backend_read/_write/_copy/_zero.
+ * A backend is a const table: memory (required), kernels that replace the records' portable definitions (optional, by name of the record)
+ * and attention algorithms (in order of preference). All loops over data are in records' definitions, which run on host memory, and in
+ * backends; nothing above touches data except through hark_backend_read/_write/_copy/_zero.
  * Adding a backend: one folder here with its table, one row in backends.c.
  */
 #ifndef HARK_BACKEND_BACKEND_H
@@ -47,8 +47,8 @@ typedef struct hark_backend {
   /* Attention algorithms in order of preference, ended by NULL. Required: at least the reference one where host_memory. */
   const hark_attention_algorithm *const *(*attention)(const hark_context *context);
 
-  /* Optional: about how many bytes of the process kernels take besides what is allocated for them, when products of that many operations are
-   * among them: a library's code and the memory that it packs into. For estimates. */
+  /* Optional: about how many bytes of the process kernels take besides what is allocated for them, when products of that many operations
+   * are among them: a library's code and the memory that it packs into. For estimates. */
   size_t (*kernel_bytes)(const hark_context *context, double operations);
 } hark_backend;
 

@@ -1,5 +1,5 @@
-/* hierarchy.c - see hierarchy.h. Blocks for length Nr 2^M, Nb = 2^M (H section 7, A.5): neighbour 5 Nb - 4 - 2M, causal 3 Nb - 2 - M; sibling
- * 3 Nb - 2, causal 2 Nb - 1. */
+/* hierarchy.c - see hierarchy.h. Blocks for length Nr 2^M, Nb = 2^M (H section 7, A.5): neighbour 5 Nb - 4 - 2M, causal 3 Nb - 2 - M;
+ * sibling 3 Nb - 2, causal 2 Nb - 1. */
 #include "backend/hierarchy.h"
 
 #include "core/core.h"

@@ -12,11 +12,11 @@
  *     2 2 2 2 1 0 0 0                              2 2 2 2 1 1 0 0
  *     2 2 2 2 1 1 0 0                              2 2 2 2 1 1 0 0
  *
- * Every pair of a row and a key is covered once. With neighbours a block of level l >= 1 meets the blocks beside it, without the quadrant that
- * touches the diagonal, which level l - 1 covers: rows of the first half meet the first half of the block before, rows of the second half the
- * second half of the block behind. So what a row meets is one range of tokens on each side. Level 0 meets its own block too. Level M - 1 has
- * two blocks, M = max(1, ceil(log2(ceil(length / Nr)))). Source: H-Transformer-1D, sections 5-7 and appendix A.5; the quadrant is what its
- * footnote 4 leaves out.
+ * Every pair of a row and a key is covered once. With neighbours a block of level l >= 1 meets the blocks beside it, without the quadrant
+ * that touches the diagonal, which level l - 1 covers: rows of the first half meet the first half of the block before, rows of the second
+ * half the second half of the block behind. So what a row meets is one range of tokens on each side. Level 0 meets its own block too. Level
+ * M - 1 has two blocks, M = max(1, ceil(log2(ceil(length / Nr)))). Source: H-Transformer-1D, sections 5-7 and appendix A.5; the quadrant is
+ * what its footnote 4 leaves out.
  */
 #ifndef HARK_BACKEND_HIERARCHY_H
 #define HARK_BACKEND_HIERARCHY_H
@@ -47,8 +47,8 @@ static inline int64_t hark_hierarchy_most_tokens(int64_t length) { return 2 * le
 /* Distances below Nr 2^M are all that can occur between rows of cells that meet. */
 static inline int64_t hark_hierarchy_reach(const hark_hierarchy *h) { return h->block << h->levels; }
 
-/* The keys that a token of a level meets: tokens from <= key < to of its level, left of its block and right of it; on level 0 both sides and
- * its own block are the one range 0. Empty ranges have from == to. */
+/* The keys that a token of a level meets: tokens from <= key < to of its level, left of its block and right of it; on level 0 both sides
+ * and its own block are the one range 0. Empty ranges have from == to. */
 typedef struct hark_hierarchy_range {
   int64_t from, to;
 } hark_hierarchy_range;
@@ -57,8 +57,8 @@ typedef struct hark_hierarchy_keys {
 } hark_hierarchy_keys;
 hark_hierarchy_keys hark_hierarchy_meets(const hark_hierarchy *h, int level, int64_t token);
 
-/* Blocks of Nr x Nr entries that are computed; with fine_queries (coarse query exact) blocks of Nr rows x Nr keys of each level. A block whose
- * rows or keys are all beyond the end is not. */
+/* Blocks of Nr x Nr entries that are computed; with fine_queries (coarse query exact) blocks of Nr rows x Nr keys of each level. A block
+ * whose rows or keys are all beyond the end is not. */
 double hark_hierarchy_blocks(const hark_hierarchy *h, bool fine_queries);
 
 #endif

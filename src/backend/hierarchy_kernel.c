@@ -1,6 +1,7 @@
 /* hierarchy_kernel.c - see hierarchy_kernel.h.
  *
- * coarse queries: with S[l][t] = the sum of G over all pairs of rows of two cells t tokens of level l apart, each being two cells of level l - 1,
+ * coarse queries: with S[l][t] = the sum of G over all pairs of rows of two cells t tokens of level l apart, each being two cells of level
+ * l - 1,
  *
  *     S[l][t] = S[l-1][2t - 1] + 2 S[l-1][2t] + S[l-1][2t + 1],      S[0][x] = G(x)
  *

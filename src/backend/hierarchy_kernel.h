@@ -3,9 +3,9 @@
  *     coarse queries   mean[l][t] = log of the mean of G(|n - i|) over rows n of a cell and keys i of a cell t tokens of level l away
  *     exact            mean[l][x] = log of the mean of G over a cell of 2^l keys of which the farthest is x away from the query
  *
- * Distances that the table of log G does not have are left out of the means; a mean of nothing is -infinity. All in double with exponents of
- * their own or by logarithms, so that a kernel may fall as far as it likes. No mean depends on how many levels there are: those of a longer
- * hierarchy begin with those of a shorter one. Cost: O(length), exact O(length log length).
+ * Distances that the table of log G does not have are left out of the means; a mean of nothing is -infinity. All in double with exponents
+ * of their own or by logarithms, so that a kernel may fall as far as it likes. No mean depends on how many levels there are: those of a
+ * longer hierarchy begin with those of a shorter one. Cost: O(length), exact O(length log length).
  */
 #ifndef HARK_BACKEND_HIERARCHY_KERNEL_H
 #define HARK_BACKEND_HIERARCHY_KERNEL_H

@@ -3,8 +3,8 @@
 
 #include <math.h>
 
-/* Scratch of a head, in doubles: a definition's two columns, query, row of U and output; or in floats a kernel's two columns, its block of 64
- * columns, table, transposed rows and results. */
+/* Scratch of a head, in doubles: a definition's two columns, query, row of U and output; or in floats a kernel's two columns, its block of
+ * 64 columns, table, transposed rows and results. */
 static hark_status head_bytes(hark_context *context, const hark_ridge_decode *d, size_t *out) {
   const size_t tokens = (size_t)(hark_ceil_div(d->capacity, HARK_RIDGE_BAND) + 2) * HARK_RIDGE_BAND, dim = (size_t)d->head_dim;
   const size_t width = (size_t)d->value_width, columns = d->rows < HARK_RIDGE_DECODE_LEAST ? 4 : 2 * HARK_RIDGE_DECODE_BLOCK;

@@ -1,5 +1,5 @@
-/* ridge_terms.h - what every backend's kernel ridge (CME) attention shares: ridges and sigmas of a call, the range of its kernels, which pivots
- * are mended, troubles found inside parallel work, and the order in which gradients of what heads share are summed.
+/* ridge_terms.h - what every backend's kernel ridge (CME) attention shares: ridges and sigmas of a call, the range of its kernels, which
+ * pivots are mended, troubles found inside parallel work, and the order in which gradients of what heads share are summed.
  */
 #ifndef HARK_BACKEND_RIDGE_TERMS_H
 #define HARK_BACKEND_RIDGE_TERMS_H
@@ -9,8 +9,8 @@
 /* Largest exponent of a kernel, log G included: squares and sums of kernels of that size stay in range. */
 static inline double hark_ridge_exponent_limit(hark_type type) { return type == HARK_F64 ? 300 : 40; }
 
-/* Pivots: with positive definite kernels none is below lambda in exact arithmetic. One below half of the larger of lambda and this part of its
- * diagonal entry is raised to that, or to its magnitude where it is negative. The part is what rounding may leave of a zero. */
+/* Pivots: with positive definite kernels none is below lambda in exact arithmetic. One below half of the larger of lambda and this part of
+ * its diagonal entry is raised to that, or to its magnitude where it is negative. The part is what rounding may leave of a zero. */
 #define HARK_RIDGE_PIVOT_F32 (16 * 0x1p-24)
 #define HARK_RIDGE_PIVOT_F64 (16 * 0x1p-53)
 

@@ -1,7 +1,7 @@
 /* rotary_ramp.h - which rates of rotary positions YaRN slows down: those of pairs that turn seldom within the length of training.
  *
- * Peng et al., arXiv 2309.00071, section 3.2, print a part kept that is linear in the turns of a pair. Their program, the checkpoints that were
- * trained with it and transformers' _compute_yarn_parameters have one that is linear in the pair's index; so has hark.
+ * Peng et al., arXiv 2309.00071, section 3.2, print a part kept that is linear in the turns of a pair. Their program, the checkpoints that
+ * were trained with it and transformers' _compute_yarn_parameters have one that is linear in the pair's index; so has hark.
  */
 #ifndef HARK_BACKEND_ROTARY_RAMP_H
 #define HARK_BACKEND_ROTARY_RAMP_H

@@ -41,8 +41,8 @@ const hark_command *hark_command_find(const char *name); /* NULL: none */
 /* The whole command: words[0] is the program. Returns the exit code. */
 int hark_main(int count, const char *const *words);
 
-/* Makes a call of a subcommand with all its options at their defaults: its own tables and those that every subcommand has. `base` is kept as
- * the call's context. *call is to be ended also after a failure. */
+/* Makes a call of a subcommand with all its options at their defaults: its own tables and those that every subcommand has. `base` is kept
+ * as the call's context. *call is to be ended also after a failure. */
 HARK_MUST_CHECK hark_status hark_call_begin(hark_context *base, const hark_command *command, hark_invocation *call);
 void hark_call_end(hark_context *base, hark_invocation *call);
 

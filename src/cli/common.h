@@ -34,8 +34,8 @@ enum {
       HARK_EXIT_SIGNAL = 128 /* plus the signal's number */
 };
 
-/* Before `bytes` are allocated: whether the machine and the limits of this process have them left. Errors: HARK_OUT_OF_MEMORY, in a line that
- * begins with `what`. */
+/* Before `bytes` are allocated: whether the machine and the limits of this process have them left. Errors: HARK_OUT_OF_MEMORY, in a line
+ * that begins with `what`. */
 HARK_MUST_CHECK hark_status hark_command_check_memory(hark_context *context, const char *what, double bytes);
 
 typedef struct hark_command hark_command;

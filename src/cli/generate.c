@@ -126,8 +126,8 @@ static hark_status open_model(generation *g) {
   return encode_prompt(g);
 }
 
-/* Reads the tokens that the decoding has not seen. A full one begins again with the last half of its capacity: the model never sees more positions
- * than those. */
+/* Reads the tokens that the decoding has not seen. A full one begins again with the last half of its capacity: the model never sees more
+ * positions than those. */
 static hark_status feed(generation *g, int64_t *seen) {
   const int64_t capacity = hark_decoding_capacity(g->decoding);
   if (g->count - *seen > capacity - hark_decoding_length(g->decoding)) {

@@ -44,8 +44,8 @@ void hark_picture_append_quoted(hark_text *text, const char *value) {
   hark_text_free(&clean);
 }
 
-/* A file's name, whatever it is: "~", "|", "<", "$", "-" and "+" in front say something else to gnuplot, so that a folder comes first; line ends are
- * written in double quotes, where backslashes and backquotes say something. */
+/* A file's name, whatever it is: "~", "|", "<", "$", "-" and "+" in front say something else to gnuplot, so that a folder comes first; line
+ * ends are written in double quotes, where backslashes and backquotes say something. */
 static void append_path(hark_text *text, const char *path) {
   const bool plain = strpbrk(path, "\n\r") == NULL, says_nothing = strchr("~|<$-+", path[0]) == NULL;
   hark_text_append(text, "%s%s", plain ? "'" : "\"", says_nothing ? "" : "./");

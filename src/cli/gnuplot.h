@@ -1,6 +1,6 @@
-/* gnuplot.h - pictures by gnuplot. It is given a script with the data in it and gives back the picture, both through a stream: what it could not
- * write it does not report, and we do. Where it fails or is not there, the data and a script are left beside the picture, with a word about it.
- * It is started without a shell.
+/* gnuplot.h - pictures by gnuplot. It is given a script with the data in it and gives back the picture, both through a stream: what it
+ * could not write it does not report, and we do. Where it fails or is not there, the data and a script are left beside the picture, with a
+ * word about it. It is started without a shell.
  *
  *     hark_picture picture;
  *     HARK_TRY(hark_picture_begin(context, "loss.svg", false, 1000, 600, &picture));

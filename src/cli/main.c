@@ -1,9 +1,9 @@
 /* main.c - the program hark. Everything is in the functions around it, so that tests can call it without a process.
  *
- * Besides, the cores that it was started on. gcc's OpenMP, which oneDNN brings along, binds the first thread to one core when it is loaded, before
- * main(), where the environment asks for that, and all threads that this one starts would be there too. Which cores there were before, only the
- * program itself can know: what stands in its .preinit_array runs before libraries begin. Those it takes back, as far as they are among OpenMP's places
- * (OMP_PLACES). */
+ * Besides, the cores that it was started on. gcc's OpenMP, which oneDNN brings along, binds the first thread to one core when it is loaded,
+ * before main(), where the environment asks for that, and all threads that this one starts would be there too. Which cores there were
+ * before, only the program itself can know: what stands in its .preinit_array runs before libraries begin. Those it takes back, as far as
+ * they are among OpenMP's places (OMP_PLACES). */
 #define _POSIX_C_SOURCE 200809L
 #include <stdlib.h>
 

@@ -20,8 +20,8 @@ HARK_MUST_CHECK hark_status hark_command_read_run(hark_invocation *call, hark_co
  * caller, also after a failure (then it may be NULL). Errors: HARK_BAD_FILE when the file has a problem, those of files. */
 HARK_MUST_CHECK hark_status hark_command_read_stored(hark_invocation *call, const char *path, hark_config *stored, hark_options **options);
 
-/* Visits the options in which `config`, which the set `now` fills, differs from the configuration in `path`, and that have an effect in one of the
- * two; `stored` prints the values there. Errors: those of
+/* Visits the options in which `config`, which the set `now` fills, differs from the configuration in `path`, and that have an effect in one
+ * of the two; `stored` prints the values there. Errors: those of
  * hark_command_read_stored() and of the visitor. */
 typedef hark_status hark_difference_visitor(hark_invocation *call, const hark_option *option, const hark_options *stored, void *user);
 HARK_MUST_CHECK hark_status hark_command_visit_differences(hark_invocation *call, const char *path, const hark_options *now,
@@ -36,11 +36,12 @@ void hark_command_close_run(hark_invocation *call, hark_opened_run *opened);
 /* HARK_BAD_FILE: what lies at the paths of a run's data is not what the run was trained on. */
 hark_status hark_command_refuse_data(hark_invocation *call, const hark_string_list *paths);
 
-/* The first argument is a run or a checkpoint in one; or else it is a file of weights, or a folder with one, that says itself what it is. */
+/* The first argument is a run or a checkpoint in one; or else it is a file of weights, or a folder with one, that says itself what it
+ * is. */
 bool hark_command_names_run(hark_invocation *call);
 
-/* For run, after hark_command_open_run(): loads the run's model, its checkpoint compared with the manifest. What checkpoints of early versions
- * do not carry comes from the run. The caller destroys it. */
+/* For run, after hark_command_open_run(): loads the run's model, its checkpoint compared with the manifest. What checkpoints of early
+ * versions do not carry comes from the run. The caller destroys it. */
 HARK_MUST_CHECK hark_status hark_command_load_run(hark_invocation *call, const hark_opened_run *opened, const hark_config *config,
                                                   hark_model **out);
 

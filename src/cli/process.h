@@ -1,5 +1,5 @@
-/* process.h - what the program hark sets up for itself as a process, and what it leaves. A test that calls hark_main() in its own process does
- * without. */
+/* process.h - what the program hark sets up for itself as a process, and what it leaves. A test that calls hark_main() in its own process
+ * does without. */
 #ifndef HARK_CLI_PROCESS_H
 #define HARK_CLI_PROCESS_H
 

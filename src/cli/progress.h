@@ -20,8 +20,8 @@ typedef struct hark_progress {
 
 hark_progress hark_progress_begin(void);
 
-/* A piece of a line that is rewritten, in the order of the line. Where the line is too long for the terminal the pieces of the highest rank are left
- * out first; those of a rank up to HARK_PROGRESS_KEPT are made brief before any of them goes. */
+/* A piece of a line that is rewritten, in the order of the line. Where the line is too long for the terminal the pieces of the highest rank
+ * are left out first; those of a rank up to HARK_PROGRESS_KEPT are made brief before any of them goes. */
 #define HARK_PROGRESS_PIECE_BYTES 64
 #define HARK_PROGRESS_KEPT 2
 typedef struct hark_progress_piece {

@@ -12,8 +12,8 @@ const char *hark_thread_words(const hark_context *context, char text[HARK_THREAD
 /* Adds "threads", "threads_from", "cores" (null: not known) and "cpu_quota" (null: none) as members of an object: \"threads\": 2, ... */
 void hark_thread_members(const hark_context *context, hark_text *out);
 
-/* One line on stderr where the threads are more than the cores that they may run on, or than the CPU quota gives time for: they would wait for each
- * other. */
+/* One line on stderr where the threads are more than the cores that they may run on, or than the CPU quota gives time for: they would wait
+ * for each other. */
 void hark_command_warn_of_shared_cores(const hark_invocation *call);
 
 #endif

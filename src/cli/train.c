@@ -34,7 +34,8 @@ static const hark_option_table table = {options, 1, NULL, sizeof(train_values), 
 
 enum { VALUES_CONFIG, VALUES_TRAIN }; /* of the command's tables */
 
-/* Signals only set these; the trainer asks after every step. A second signal to stop ends the process at once, when it is of another event. */
+/* Signals only set these; the trainer asks after every step. A second signal to stop ends the process at once, when it is of another
+ * event. */
 static volatile sig_atomic_t stop_signal;
 static volatile sig_atomic_t checkpoint_wanted;
 
@@ -43,8 +44,8 @@ static pid_t first_sender, parent;
 static struct timespec first_time;
 #define SAME_EVENT_SECONDS 1
 
-/* One event may come as several signals: a service manager tells a whole group, and the sweep that started us hands on what it was told; and a
- * sweep that dies after that leaves us SIGTERM, and the system's own SIGHUP where we were stopped. */
+/* One event may come as several signals: a service manager tells a whole group, and the sweep that started us hands on what it was told;
+ * and a sweep that dies after that leaves us SIGTERM, and the system's own SIGHUP where we were stopped. */
 static bool is_same_event(const siginfo_t *info) {
   struct timespec now;
   const bool hung_up = info->si_pid == 0 && info->si_signo == SIGHUP;          /* by the system itself */
@@ -220,8 +221,8 @@ static hark_status find_run(hark_invocation *call, const hark_config *config, ch
   return hark_options_complain(call->context, call->options, "run.directory", "%s holds no run to resume", config->run.directory);
 }
 
-/* Sub-words are learned by a library that this command may have been built without. A run that has its vocabulary needs no learner, and where
- * examples have no sub-words the option is refused as one without effect. */
+/* Sub-words are learned by a library that this command may have been built without. A run that has its vocabulary needs no learner, and
+ * where examples have no sub-words the option is refused as one without effect. */
 static hark_status find_learner(hark_invocation *call, hark_config *config) {
 #ifdef HARK_WITH_SENTENCEPIECE
   config->data.subwords.learner = &hark_subword_sentencepiece;
@@ -271,8 +272,8 @@ static hark_status check(hark_invocation *call) {
 #define DEFAULT_FOLDER "runs"
 #define RUNS_OF_A_SECOND 10000
 
-/* runs/ and the time, with a number after it where a run of the same second has that name; `claim` makes the folder, so that no other process takes
- * it. */
+/* runs/ and the time, with a number after it where a run of the same second has that name; `claim` makes the folder, so that no other
+ * process takes it. */
 static hark_status default_directory(hark_invocation *call, bool claim, char *out) {
   const time_t now = time(NULL);
   struct tm parts;
@@ -305,8 +306,8 @@ static hark_status write_configuration(hark_invocation *call, const hark_run *ru
   return status;
 }
 
-/* The configuration that the steps to come are made with; a file that always says "resume" could not begin another run. What could not begin
- * says what is wrong and nothing of a folder, which is not there then. */
+/* The configuration that the steps to come are made with; a file that always says "resume" could not begin another run. What could not
+ * begin says what is wrong and nothing of a folder, which is not there then. */
 static hark_status ready(void *user, bool timed) {
   training_view *view = user;
   hark_config *config = view->call->values[VALUES_CONFIG];
@@ -333,7 +334,8 @@ static hark_status ready(void *user, bool timed) {
   return status;
 }
 
-/* The best of a few measurements: another program may take the processor for a moment. They are short, because the shortest run waits for them too. */
+/* The best of a few measurements: another program may take the processor for a moment. They are short, because the shortest run waits for
+ * them too. */
 #define PEAK_MEASUREMENTS 5
 #define PEAK_SECONDS 0.005
 

@@ -1,8 +1,8 @@
 /* options.c - the option engine: defaults and command lines into structs, problems collected; files are in options_yaml.c.
  *
- * Every value, wherever it comes from, goes through hark_options_take_value(): it is checked against the option's type and range, and stored when its
- * source ranks at least as high as that of the value that is there. A list grows within one source and starts afresh with a higher one.
- * Cost: linear in the table for each word.
+ * Every value, wherever it comes from, goes through hark_options_take_value(): it is checked against the option's type and range, and
+ * stored when its source ranks at least as high as that of the value that is there. A list grows within one source and starts afresh with a
+ * higher one. Cost: linear in the table for each word.
  */
 #include "config/options.h"
 

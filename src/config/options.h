@@ -15,8 +15,8 @@
  *
  * Spelling: a key is dotted (model.attention.window), in YAML nested sections or the dotted key itself. A flag is --model.attention.window,
  * or one of the option's short forms; '-' and '_' are the same in flags; values as the next word or after '='; a boolean is --flag or
- * --no-flag. "ization" is read as "isation" in keys, flags and choices. What is no list is given once: a second time on the command line, or
- * in one file, is a problem.
+ * --no-flag. "ization" is read as "isation" in keys, flags and choices. What is no list is given once: a second time on the command line,
+ * or in one file, is a problem.
  */
 #ifndef HARK_CONFIG_OPTIONS_H
 #define HARK_CONFIG_OPTIONS_H
@@ -80,10 +80,10 @@ const char *hark_options_problem(const hark_options *options, int index);
 hark_status hark_options_complain(hark_context *context, hark_options *options, const char *names, const char *format, ...)
     HARK_PRINTF(4, 5);
 
-/* Adds a problem for every option that somebody asks for and that has no effect beside what the others are: one of the conditions that its table
- * says it needs does not hold. What the command line gives is asked for; what a file gives, where it is not the default, for files may list
- * everything, and where the command line has not changed what is needed; what a run has recorded is not. To be called once, when everything
- * has been read and derived. Errors: HARK_OUT_OF_MEMORY. */
+/* Adds a problem for every option that somebody asks for and that has no effect beside what the others are: one of the conditions that its
+ * table says it needs does not hold. What the command line gives is asked for; what a file gives, where it is not the default, for files
+ * may list everything, and where the command line has not changed what is needed; what a run has recorded is not. To be called once, when
+ * everything has been read and derived. Errors: HARK_OUT_OF_MEMORY. */
 HARK_MUST_CHECK hark_status hark_options_refuse_idle(hark_context *context, hark_options *options);
 /* Whether an option would be refused; and whether what it needs is there, asked for or not. */
 bool hark_options_is_idle(const hark_options *options, const char *name);
@@ -125,7 +125,8 @@ typedef struct hark_option_view {
 int hark_options_count(const hark_options *options);
 bool hark_options_view(const hark_options *options, int index, hark_option_view *out);
 
-/* Spelling number `index` of an option's flag as --help shows it: "--learning-rate", "-o", "--no-comments"; false when there are no more. */
+/* Spelling number `index` of an option's flag as --help shows it: "--learning-rate", "-o", "--no-comments"; false when there are no
+ * more. */
 bool hark_option_flag(const hark_option *option, int index, char out[HARK_OPTION_WORD_BYTES]);
 /* What stands for its value in --help: "N", "FILE"; "" where there is none. */
 const char *hark_option_argument(const hark_option *option);

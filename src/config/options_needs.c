@@ -58,8 +58,8 @@ static bool holds(const hark_options *options, const hark_option_need *n) {
   return hark_option_need_holds(n, entry->option, entry->field);
 }
 
-/* The first alternative of the first condition that does not hold; NULL: all hold. *overruled: what a higher source than the option's says of
- * one of its alternatives is why. */
+/* The first alternative of the first condition that does not hold; NULL: all hold. *overruled: what a higher source than the option's says
+ * of one of its alternatives is why. */
 static const char *missing(const hark_options *options, const hark_option_entry *entry, bool *overruled) {
   hark_option_need n = {0};
   *overruled = false;

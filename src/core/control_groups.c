@@ -6,7 +6,8 @@
  *                                   ^ which group the folder after it is: where it is not /, as in many containers, the names in /proc/self/cgroup
  *                                     begin with it, or are those of another container, and then the topmost group is the one that is known
  *
- * Without a line for a mount the usual places are looked at, /sys/fs/cgroup and /sys/fs/cgroup/CONTROLLER. A folder that is not there is passed over.
+ * Without a line for a mount the usual places are looked at, /sys/fs/cgroup and /sys/fs/cgroup/CONTROLLER. A folder that is not there is
+ * passed over.
  */
 #define _POSIX_C_SOURCE 200809L
 #include "core/control_groups.h"

@@ -65,8 +65,8 @@ static inline double hark_larger(double a, double b) { return a > b || a != a ? 
 static inline double hark_smaller(double a, double b) { return a < b || a != a ? a : b; }
 static inline int64_t hark_ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-/* Runs task for every index of [0, count), spread over the context's threads: the least index that is left first, unless the host program's threads
- * have another order. */
+/* Runs task for every index of [0, count), spread over the context's threads: the least index that is left first, unless the host program's
+ * threads have another order. */
 void hark_parallel_for(hark_context *context, int64_t count, hark_task *task, void *data);
 /* Upper bound of the worker numbers that tasks see, plus one: how many scratch areas are needed. */
 int hark_workers(const hark_context *context);

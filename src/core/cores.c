@@ -1,5 +1,5 @@
-/* cores.c - see cores.h. The OpenMP runtime is asked through whatever symbols the process has: hark itself uses none, but oneDNN brings gcc's along, and
- * programs that use hark may have that or another one. */
+/* cores.c - see cores.h. The OpenMP runtime is asked through whatever symbols the process has: hark itself uses none, but oneDNN brings
+ * gcc's along, and programs that use hark may have that or another one. */
 #define _GNU_SOURCE /* affinity; RTLD_DEFAULT */
 #include "core/cores.h"
 

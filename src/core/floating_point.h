@@ -1,8 +1,8 @@
-/* floating_point.h - how a thread computes: rounding, flushing of small numbers, precision. Every thread has its own, and threads have that of the one
- * that started them, at that time; work has to be done as the thread computes that asks for it.
+/* floating_point.h - how a thread computes: rounding, flushing of small numbers, precision. Every thread has its own, and threads have that
+ * of the one that started them, at that time; work has to be done as the thread computes that asks for it.
  *
- * Traps and flags are no part of it. Infinities and NaN mean something here, vectors have lanes that nobody looks at, and flags are raised by both: so
- * work is done without traps, and flags are afterwards what they were before.
+ * Traps and flags are no part of it. Infinities and NaN mean something here, vectors have lanes that nobody looks at, and flags are raised
+ * by both: so work is done without traps, and flags are afterwards what they were before.
  */
 #ifndef HARK_CORE_FLOATING_POINT_H
 #define HARK_CORE_FLOATING_POINT_H

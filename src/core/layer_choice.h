@@ -1,4 +1,5 @@
-/* layer_choice.h - one of several words for every layer of a model: the same for all, or a pattern that is repeated from the first layer on. */
+/* layer_choice.h - one of several words for every layer of a model: the same for all, or a pattern that is repeated from the first layer
+ * on. */
 #ifndef HARK_CORE_LAYER_CHOICE_H
 #define HARK_CORE_LAYER_CHOICE_H
 

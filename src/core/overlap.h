@@ -1,10 +1,10 @@
 /* overlap.h - whether tensors share memory, seen from their places, shapes and strides alone. Nothing is read and nothing is allocated.
  *
- * Views of one buffer often lie in one range of addresses without an element in common, such as queries, keys and values of packed projections.
- * So the question is answered exactly: are there indices i and j with  a + sum of i s = b + sum of j t,  the strides s and t being those of the
- * two tensors. It is a search over one stride after the other, from the largest on, which has no more than two ways to go where each stride is
- * larger than what the smaller ones reach together, as in all layouts that are blocks within blocks. A search of stranger strides that takes too
- * long is given up and answered with no.
+ * Views of one buffer often lie in one range of addresses without an element in common, such as queries, keys and values of packed
+ * projections. So the question is answered exactly: are there indices i and j with  a + sum of i s = b + sum of j t,  the strides s and t
+ * being those of the two tensors. It is a search over one stride after the other, from the largest on, which has no more than two ways to
+ * go where each stride is larger than what the smaller ones reach together, as in all layouts that are blocks within blocks. A search of
+ * stranger strides that takes too long is given up and answered with no.
  */
 #ifndef HARK_CORE_OVERLAP_H
 #define HARK_CORE_OVERLAP_H
@@ -48,8 +48,8 @@ typedef struct hark_region {
 /* The first of `count` regions that is written and shares memory with another; *other is that one's number. -1: there is none. */
 int hark_regions_shared(const hark_region *regions, int count, int *other);
 
-/* Refuses memory of a caller's that is written while other memory, which it overlaps, is still read; `same`: the two may be one. `what` names both
- * ("positional kernel: natural and parameters"). Errors: HARK_INVALID_ARGUMENT. */
+/* Refuses memory of a caller's that is written while other memory, which it overlaps, is still read; `same`: the two may be one. `what`
+ * names both ("positional kernel: natural and parameters"). Errors: HARK_INVALID_ARGUMENT. */
 HARK_MUST_CHECK hark_status hark_check_apart(hark_context *context, const char *what, const void *written, size_t written_bytes,
                                              const void *read, size_t read_bytes, bool same);
 

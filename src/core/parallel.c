@@ -1,9 +1,9 @@
 /* parallel.c - work spread over the context's threads: the table that a host program may replace, filled with threads of the context's own
  * (threads.c) by default.
  *
- * Workers take the least index that is left, so that a caller has its longest pieces first; or, of pieces of like length, each worker has a share of
- * neighbouring indices, which it takes in order, and then takes what is left of the others' shares. What a piece computes must depend on its index
- * alone. */
+ * Workers take the least index that is left, so that a caller has its longest pieces first; or, of pieces of like length, each worker has a
+ * share of neighbouring indices, which it takes in order, and then takes what is left of the others' shares. What a piece computes must
+ * depend on its index alone. */
 #include "core/parallel.h"
 
 #include "core/floating_point.h"
@@ -89,8 +89,9 @@ void hark_parallel_for_alike(hark_context *context, int64_t count, hark_task *ta
     hark_parallel_for(context, count, task, data);
 }
 
-/* Handing work over takes some tenths of a microsecond, and what both threads read and write has to come from the other's cache. But the caller begins
- * at once, and who comes too late takes nothing, so that little is lost where it does not pay; measured on two threads (docs/notes/performance.md, Threads). */
+/* Handing work over takes some tenths of a microsecond, and what both threads read and write has to come from the other's cache. But the
+ * caller begins at once, and who comes too late takes nothing, so that little is lost where it does not pay; measured on two threads
+ * (docs/notes/performance.md, Threads). */
 #define SHARED_NANOSECONDS 2000
 
 bool hark_parallel_pays(double nanoseconds) { return nanoseconds >= SHARED_NANOSECONDS; }

@@ -18,8 +18,8 @@ hark_range hark_range_of(hark_type type);
 /* Of a logit's factor, as 1 / sigma^2 is one: products of numbers of size one are in range with it. */
 hark_range hark_range_of_scale(hark_type type);
 
-/* Of the sigma of exp(-|q - k|^2 / (2 sigma^2)): 1 / sigma^2 has all of the type's digits, and squared distances of numbers of size one, in units of
- * sigma, are in range. */
+/* Of the sigma of exp(-|q - k|^2 / (2 sigma^2)): 1 / sigma^2 has all of the type's digits, and squared distances of numbers of size one, in
+ * units of sigma, are in range. */
 hark_range hark_range_of_sigma(hark_type type);
 
 /* The range's ends as messages print them with %.3g: three digits, rounded inwards, so that what is named is accepted. */
@@ -27,8 +27,8 @@ hark_range hark_range_printed(hark_range range);
 
 static inline bool hark_is_within(hark_range range, double value) { return value >= range.least && value <= range.most; }
 
-/* HARK_INVALID_ARGUMENT unless the magnitude of the value is in range, or 0: "layer_norm: epsilon is 1e+39, expected 0 or a magnitude of 1.18e-38 to
- * 3.4e+38, the range of f32". */
+/* HARK_INVALID_ARGUMENT unless the magnitude of the value is in range, or 0: "layer_norm: epsilon is 1e+39, expected 0 or a magnitude of
+ * 1.18e-38 to 3.4e+38, the range of f32". */
 HARK_MUST_CHECK hark_status hark_check_range(hark_context *context, const char *who, const char *name, double value, hark_type type,
                                              hark_range range);
 

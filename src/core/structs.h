@@ -31,14 +31,14 @@
 #define HARK_STRUCT_GROWTH 4096
 
 /* Copies a caller's struct over one of `known_size` bytes that holds the defaults, and sets the copy's struct_size to known_size. A smaller
- * struct comes from an older caller: what it lacks keeps its default. A larger one comes from a newer caller: it is served as long as what we
- * do not know is zero. `name` is the type's, for messages; `least` one of the above.
+ * struct comes from an older caller: what it lacks keeps its default. A larger one comes from a newer caller: it is served as long as what
+ * we do not know is zero. `name` is the type's, for messages; `least` one of the above.
  * Errors: HARK_INVALID_ARGUMENT (NULL, too small, too large to be a size); HARK_UNSUPPORTED (something set that we do not know). */
 HARK_MUST_CHECK hark_status hark_take_struct(hark_context *context, const char *name, const void *given, size_t least, void *known,
                                              size_t known_size);
 
-/* The other way, for structs that hark fills: copies what we know into a caller's struct of the size that he has set. A smaller one gets what
- * it has room for; of a larger one what we do not know becomes zero. struct_size stays the caller's. Errors: HARK_INVALID_ARGUMENT. */
+/* The other way, for structs that hark fills: copies what we know into a caller's struct of the size that he has set. A smaller one gets
+ * what it has room for; of a larger one what we do not know becomes zero. struct_size stays the caller's. Errors: HARK_INVALID_ARGUMENT. */
 HARK_MUST_CHECK hark_status hark_give_struct(hark_context *context, const char *name, void *given, size_t least, const void *known,
                                              size_t known_size);
 

@@ -1,5 +1,5 @@
-/* system_files.h - small files of Linux's /proc and /sys, read without memory of the context's or of the C library's: contexts are made with what they
- * say. */
+/* system_files.h - small files of Linux's /proc and /sys, read without memory of the context's or of the C library's: contexts are made
+ * with what they say. */
 #ifndef HARK_CORE_SYSTEM_FILES_H
 #define HARK_CORE_SYSTEM_FILES_H
 

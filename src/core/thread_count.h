@@ -17,8 +17,9 @@
 #define HARK_THREADS_PROGRAM "program" /* its own pool */
 #define HARK_THREADS_BUILD "build"     /* without threads */
 
-/* How many cores' worth of time the control groups of this process leave it: 1.5 for cpu.max "150000 100000", the least of its group and those above,
- * of version 1 (cpu.cfs_quota_us, cpu.cfs_period_us) and 2 (cpu.max). 0: no limit. `root` stands in front of /proc and /sys: "" but in tests. */
+/* How many cores' worth of time the control groups of this process leave it: 1.5 for cpu.max "150000 100000", the least of its group and
+ * those above, of version 1 (cpu.cfs_quota_us, cpu.cfs_period_us) and 2 (cpu.max). 0: no limit. `root` stands in front of /proc and /sys:
+ * "" but in tests. */
 double hark_cpu_quota(const char *root);
 
 /* The number of threads, and in *from what it comes from: one of the words above, or the name of an environment variable.

@@ -3,14 +3,15 @@
  *     job     number of the work, whether it is open, and for how many:  caller   opens it ... its own pieces ... closes it, waits until inside = 0
  *     inside  threads that may look at it:                               worker   inside + 1, job as it was seen? its pieces, inside - 1
  *
- * A worker that comes after the work was closed sees that and touches nothing; one that came before is counted, and the caller waits for it. Both
- * rest on one order of all four steps (sequential consistency): either the worker sees the closed job or the caller sees the worker. So the caller
- * waits for pieces that somebody has begun and never for a thread to come, which on a busy machine may take until another program's time is up:
- * whoever is there does the work. (A team of OpenMP's ends with a barrier that all threads have to reach.)
+ * A worker that comes after the work was closed sees that and touches nothing; one that came before is counted, and the caller waits for
+ * it. Both rest on one order of all four steps (sequential consistency): either the worker sees the closed job or the caller sees the
+ * worker. So the caller waits for pieces that somebody has begun and never for a thread to come, which on a busy machine may take until
+ * another program's time is up: whoever is there does the work. (A team of OpenMP's ends with a barrier that all threads have to reach.)
  *
- * Without work a worker looks out for it for a while, so that operators that follow each other find it awake, and then sleeps, each on a semaphore of
- * its own: a condition that all wait for may hold up who wakes them until those of the last time have run (glibc before 2.41), and a lock whoever has
- * it. The same order as above: a worker says that it sleeps and then looks at the job once more, the caller opens the job and then looks who sleeps.
+ * Without work a worker looks out for it for a while, so that operators that follow each other find it awake, and then sleeps, each on a
+ * semaphore of its own: a condition that all wait for may hold up who wakes them until those of the last time have run (glibc before 2.41),
+ * and a lock whoever has it. The same order as above: a worker says that it sleeps and then looks at the job once more, the caller opens
+ * the job and then looks who sleeps.
  */
 #include "core/threads.h"
 
@@ -158,8 +159,8 @@ static void *work(void *argument) {
   }
 }
 
-/* Signals are the program's: its own threads handle them, but for those that a thread brings upon itself. With fewer threads than were asked for the
- * others do more. */
+/* Signals are the program's: its own threads handle them, but for those that a thread brings upon itself. With fewer threads than were
+ * asked for the others do more. */
 static void start(hark_threads *t) {
   static const int own[] = {SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP};
   sigset_t others, before;

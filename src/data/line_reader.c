@@ -1,5 +1,5 @@
-/* line_reader.c - see line_reader.h. The buffer holds a part of the file; a line that does not end in it is moved to its front and the buffer
- * grows, so that memory is that of the longest line. */
+/* line_reader.c - see line_reader.h. The buffer holds a part of the file; a line that does not end in it is moved to its front and the
+ * buffer grows, so that memory is that of the longest line. */
 #include "data/line_reader.h"
 
 #include <stdio.h>

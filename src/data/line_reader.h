@@ -7,8 +7,8 @@
 
 #define HARK_LINE_BYTES ((size_t)1 << 28) /* longest line that is read */
 
-/* Zero it before open. Between next and next, `line` points to `length` bytes of the line `number` (from 1) without its end ("\n" or "\r\n"),
- * which begins at byte `at` of the file. */
+/* Zero it before open. Between next and next, `line` points to `length` bytes of the line `number` (from 1) without its end ("\n" or
+ * "\r\n"), which begins at byte `at` of the file. */
 typedef struct hark_line_reader {
   const char *path;
   int descriptor;

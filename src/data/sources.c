@@ -1,8 +1,8 @@
 /* sources.c - finding the text files, dividing them into training and validation, reading them in parts.
  *
- * Division, N bytes in all, fraction f: the first floor((1 - f) N) bytes train, the rest validates; for every file by itself, or for all files
- * in a row. A boundary inside a character moves up to the next character's first byte. Bytes, not tokens, so that the text that validates is
- * the same for every tokenizer, and losses per byte compare.
+ * Division, N bytes in all, fraction f: the first floor((1 - f) N) bytes train, the rest validates; for every file by itself, or for all
+ * files in a row. A boundary inside a character moves up to the next character's first byte. Bytes, not tokens, so that the text that
+ * validates is the same for every tokenizer, and losses per byte compare.
  */
 #define _XOPEN_SOURCE 700 /* realpath */
 #include "data/sources.h"

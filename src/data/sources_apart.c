@@ -1,5 +1,5 @@
-/* sources_apart.c - see sources_apart.h. Files are sorted by what they are on the disk, then by size, then those of a size by their checksum, so
- * that a hundred thousand of them cost little and most are not read. */
+/* sources_apart.c - see sources_apart.h. Files are sorted by what they are on the disk, then by size, then those of a size by their
+ * checksum, so that a hundred thousand of them cost little and most are not read. */
 #include "data/sources_apart.h"
 
 #include <stdlib.h>

@@ -15,8 +15,8 @@
 #define PART_BYTES ((size_t)1 << 16) /* of a read whose length is not known */
 #define CALL_BYTES ((size_t)1 << 30) /* at most, in one system call: Linux stops a little below 2^31 */
 
-/* Where a program has closed its standard streams, a file would get their place, and messages of anybody in the process would be written into
- * it. */
+/* Where a program has closed its standard streams, a file would get their place, and messages of anybody in the process would be written
+ * into it. */
 static int above_standard_streams(int descriptor) {
   if (descriptor < 0 || descriptor > STDERR_FILENO) return descriptor;
   const int moved = fcntl(descriptor, F_DUPFD_CLOEXEC, STDERR_FILENO + 1), error = errno;

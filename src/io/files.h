@@ -31,12 +31,13 @@ typedef struct hark_file_summary {
   char sha256[HARK_SHA256_TEXT_BYTES];
 } hark_file_summary;
 
-/* An atomic write in parts. The data go to a temporary file beside the one that is to be; commit flushes it, renames it and flushes the folder;
- * discard removes it. Zero the struct before open; commit and discard end it, also when they fail; discard of an ended writer does nothing.
+/* An atomic write in parts. The data go to a temporary file beside the one that is to be; commit flushes it, renames it and flushes the
+ * folder; discard removes it. Zero the struct before open; commit and discard end it, also when they fail; discard of an ended writer does
+ * nothing.
  *
- * Links stay: what they name is written. A file that is replaced hands on its permissions, and its owner and group where the system lets us. What
- * is no regular file - a device, a pipe, an open descriptor by a name such as /dev/stdout - is not replaced: the data go straight into it, and
- * `straight` is true. A folder is HARK_IO_ERROR. */
+ * Links stay: what they name is written. A file that is replaced hands on its permissions, and its owner and group where the system lets
+ * us. What is no regular file - a device, a pipe, an open descriptor by a name such as /dev/stdout - is not replaced: the data go straight
+ * into it, and `straight` is true. A folder is HARK_IO_ERROR. */
 typedef struct hark_writer {
   bool open, straight;
   int descriptor;
@@ -72,8 +73,8 @@ HARK_MUST_CHECK hark_status hark_file_truncate(hark_context *context, const char
 
 /* Makes a folder and those above it, and flushes the folders that got a new one; one that is there is fine. */
 HARK_MUST_CHECK hark_status hark_folder_make(hark_context *context, const char *path);
-/* Makes a folder in one that is there, for this process alone: *claimed is false where anything has the name already, and nothing is done. Of
- * several processes that ask for one name at once, one gets it. */
+/* Makes a folder in one that is there, for this process alone: *claimed is false where anything has the name already, and nothing is done.
+ * Of several processes that ask for one name at once, one gets it. */
 HARK_MUST_CHECK hark_status hark_folder_claim(hark_context *context, const char *path, bool *claimed);
 
 /* The names in a folder (without . and ..), sorted by bytes, in one piece of memory. The caller frees them. */

@@ -1,4 +1,5 @@
-/* foreign.h - files that are not what their names say: what a download or a checkout left in the place of weights, configurations and data. */
+/* foreign.h - files that are not what their names say: what a download or a checkout left in the place of weights, configurations and
+ * data. */
 #ifndef HARK_IO_FOREIGN_H
 #define HARK_IO_FOREIGN_H
 

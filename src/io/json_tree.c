@@ -1,7 +1,7 @@
 /* json_tree.c - the strict reader of JSON.
  *
- * Two passes: the first counts levels and values, so that the second needs no limits and one piece of memory: the nodes, and behind them the
- * texts, each unescaped and with a zero byte, which fits where its quotes were.
+ * Two passes: the first counts levels and values, so that the second needs no limits and one piece of memory: the nodes, and behind them
+ * the texts, each unescaped and with a zero byte, which fits where its quotes were.
  * Cost: O(length), and O(n log n) for the names of an object of n members.
  */
 #include "io/json_tree.h"

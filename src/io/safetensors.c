@@ -87,8 +87,8 @@ static hark_status read_bytes(hark_context *context, const hark_safetensors *fil
   return HARK_OK;
 }
 
-/* The header's first and last bytes, and one pass over all: only what the format needs may occur, so deep, long or odd JSON never gets to the
- * parser. */
+/* The header's first and last bytes, and one pass over all: only what the format needs may occur, so deep, long or odd JSON never gets to
+ * the parser. */
 static hark_status scan_header(hark_context *context, const char *path, const char *header, size_t length) {
   static const hark_json_limits limits = {
       .depth = HEADER_DEPTH, .values = (int64_t)HARK_SAFETENSORS_TENSORS * TENSOR_ITEMS, .alphabet = "{}[]:,\"0123456789 \t\r\n"};

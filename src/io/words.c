@@ -20,8 +20,8 @@ const char *hark_next_word(const char **at, char separator, size_t *length) {
   return first;
 }
 
-/* Optimal string alignment, letters being the same in both cases: insert, delete, replace or swap two neighbours, one step each, row by row:
- * d[i][j] = min(d[i-1][j] + 1, d[i][j-1] + 1, d[i-1][j-1] + [a_i != b_j], and d[i-2][j-2] + 1 where a_i a_{i-1} = b_{j-1} b_j). */
+/* Optimal string alignment, letters being the same in both cases: insert, delete, replace or swap two neighbours, one step each, row by
+ * row: d[i][j] = min(d[i-1][j] + 1, d[i][j-1] + 1, d[i-1][j-1] + [a_i != b_j], and d[i-2][j-2] + 1 where a_i a_{i-1} = b_{j-1} b_j). */
 int hark_word_distance(const char *a, const char *b) {
   int rows[3][HARK_WORD_BYTES];
   const int columns = (int)strlen(b);

@@ -10,8 +10,8 @@ const char *hark_next_word(const char **at, char separator, size_t *length);
 
 #define HARK_WORD_BYTES 256 /* longer words are near to none; with the zero byte */
 
-/* Steps from one word to the other: insert, delete or replace a letter, or swap two neighbours. Capital letters are as small ones: words that differ
- * in nothing else are 0 apart. HARK_WORD_BYTES for words too long. */
+/* Steps from one word to the other: insert, delete or replace a letter, or swap two neighbours. Capital letters are as small ones: words
+ * that differ in nothing else are 0 apart. HARK_WORD_BYTES for words too long. */
 int hark_word_distance(const char *a, const char *b);
 
 /* The word begins with these letters, in either case. */

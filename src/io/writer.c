@@ -1,9 +1,9 @@
 /* writer.c - files: atomic writes. Declared in files.h.
  *
- * Create .NAME.tmp-PID-N in the folder of the target (O_EXCL), write, fsync, rename over the target, fsync the folder. POSIX rename replaces in
- * one step, so a reader and a crash see the old or the new file; the first fsync keeps the data from arriving after the name, the second makes
- * the name itself durable. Rename would also replace a link, a device or a pipe by a file: links are followed before, and what is no regular
- * file is opened and written.
+ * Create .NAME.tmp-PID-N in the folder of the target (O_EXCL), write, fsync, rename over the target, fsync the folder. POSIX rename
+ * replaces in one step, so a reader and a crash see the old or the new file; the first fsync keeps the data from arriving after the name,
+ * the second makes the name itself durable. Rename would also replace a link, a device or a pipe by a file: links are followed before, and
+ * what is no regular file is opened and written.
  */
 #define _DEFAULT_SOURCE /* fchown, fchmod, sockets' modes */
 #include <errno.h>
@@ -21,8 +21,8 @@
 #define CALL_BYTES ((size_t)1 << 30) /* at most, in one system call: Linux stops a little below 2^31 */
 #define PERMISSIONS (S_IRWXU | S_IRWXG | S_IRWXO)
 
-/* Gives a new file the owner, the group and the permissions of the one that it replaces. Where the group cannot be handed on, its members are
- * others: they may do what others may. */
+/* Gives a new file the owner, the group and the permissions of the one that it replaces. Where the group cannot be handed on, its members
+ * are others: they may do what others may. */
 static hark_status take_over(hark_context *context, const hark_writer *writer, const struct stat *old) {
   const int descriptor = writer->descriptor;
   struct stat made;
@@ -38,8 +38,8 @@ static hark_status take_over(hark_context *context, const hark_writer *writer, c
   return HARK_OK;
 }
 
-/* Locks a new file, as long as it is written, against those who clean up on other machines that share the disk. *ours is false when one of them has
- * taken it for an abandoned one before it had the lock. */
+/* Locks a new file, as long as it is written, against those who clean up on other machines that share the disk. *ours is false when one of
+ * them has taken it for an abandoned one before it had the lock. */
 static hark_status lock_new(hark_context *context, hark_writer *writer, bool *ours) {
   struct stat information;
   (void)flock(writer->descriptor, LOCK_EX | LOCK_NB); /* a file system without locks: nobody removes what cannot be locked */

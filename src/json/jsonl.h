@@ -48,7 +48,8 @@ HARK_MUST_CHECK hark_status hark_jsonl_truncate(hark_context *context, const cha
 /* Called with each object in its order; a status other than HARK_OK ends the reading. */
 typedef hark_status hark_jsonl_visitor(void *user, const json_t *object, int64_t line);
 
-/* Reads a file line by line. A last line without its newline is left out. Errors: HARK_BAD_FILE "PATH:LINE:COLUMN: ...", and those of files. */
+/* Reads a file line by line. A last line without its newline is left out. Errors: HARK_BAD_FILE "PATH:LINE:COLUMN: ...", and those of
+ * files. */
 HARK_MUST_CHECK hark_status hark_jsonl_read(hark_context *context, const char *path, hark_jsonl_visitor *visit, void *user);
 
 #endif

@@ -56,8 +56,8 @@ static double normed_radius(const hark_bound_network *network) {
   return network->norm == HARK_BOUND_ONE ? d : network->norm == HARK_BOUND_TWO ? sqrt(d) : sqrt(d - 1);
 }
 
-/* What scores divide by: |(q - k).dk| <= |q - k|_2 |dk|_2, where the r-norm is no less than the 2-norm for r = 1 and 2, and for r = infinity
- * |(q - k).dk| <= d_p |q - k| |dk|. */
+/* What scores divide by: |(q - k).dk| <= |q - k|_2 |dk|_2, where the r-norm is no less than the 2-norm for r = 1 and 2, and for r =
+ * infinity |(q - k).dk| <= d_p |q - k| |dk|. */
 static double score_scale(const hark_bound_network *network) {
   return network->norm == HARK_BOUND_INFINITY ? network->sigma_square / (double)network->head_dim : network->sigma_square;
 }
@@ -92,7 +92,8 @@ double hark_bound_layers(const hark_bound_network *network, double radius, bool 
   return radius;
 }
 
-/* R_trans: as (C.19) prints it, and with the attention of the last layer and the factor rho / omega of the layer itself, which (C.35) has. */
+/* R_trans: as (C.19) prints it, and with the attention of the last layer and the factor rho / omega of the layer itself, which (C.35)
+ * has. */
 static double propagated(const hark_bound_network *network, const hark_bound_layer *layers, bool corrected) {
   double sum = 0;
   for (int64_t t = 0; t < network->layers; t++) {

@@ -1,8 +1,8 @@
-/* bound_terms.h - the terms of the generalisation bound of a network of model.architecture latent (X, theorem C.4 and lemma C.9), as printed and
- * corrected.
+/* bound_terms.h - the terms of the generalisation bound of a network of model.architecture latent (X, theorem C.4 and lemma C.9), as
+ * printed and corrected.
  *
- * Legend, layer t: ax, as operator norms of A^x', A^s' and Rx, Rs their (r, s)-norms; w^q, w^k, w^v and R^q, R^k, R^v those of each head; skip is 1
- * or 0, R(t) what the rows of the layer's input never exceed.
+ * Legend, layer t: ax, as operator norms of A^x', A^s' and Rx, Rs their (r, s)-norms; w^q, w^k, w^v and R^q, R^k, R^v those of each head;
+ * skip is 1 or 0, R(t) what the rows of the layer's input never exceed.
  *
  *                printed                                            corrected
  *   alpha        skip + ax as                                       the same
@@ -16,17 +16,18 @@
  *   zeta         max(w^q + w^k)^2 sum R^v / omega                   sum (w^q + w^k)^2 w^v / (sigma^2 omega)
  *
  * where sigma^2 is divided by d_p for r = infinity: the kernel is Euclidean, and only for r <= 2 is the r-norm no less than the 2-norm;
- * so that R_mha <= kappa rho and rho = omega (1 + zeta (alpha R)^2). With layer norm in front of both parts their inputs have a norm of at most nu, which
- * takes the place of R and of alpha R. (C.20) has R where lemma C.14 is applied to rows of size alpha R (C.44); the other corrections:
- * docs/mathematics/latent-variables.md.
+ * so that R_mha <= kappa rho and rho = omega (1 + zeta (alpha R)^2). With layer norm in front of both parts their inputs have a norm of at
+ * most nu, which takes the place of R and of alpha R. (C.20) has R where lemma C.14 is applied to rows of size alpha R (C.44); the other
+ * corrections: docs/mathematics/latent-variables.md.
  *
  * The covering number: with every weight within x times its (r, s)-bound of a net the output is within x M, so that
  *
  *     printed    (4 + h) D^2 T log(1 + 2 R(T) R_trans / e),    R_trans = sum over t of (R_mha/rho [t < T - 1] + F) prod over u > t of rho/omega
  *     corrected  weights log(1 + 2 M / e),   M = Lambda R(T) R_trans + A + P |W|,   the last attention too, prod over u >= t,  F = (ax Rs + as Rx) / alpha
  *
- * where Lambda is the aggregation's Lipschitz constant in its rows, A what its own weights move the pooled row by, P the size of that row, W the last
- * matrix: for the mean 1, 0, R(T). Layer norm has no Lipschitz constant at rows that hardly vary: no covering number follows for it.
+ * where Lambda is the aggregation's Lipschitz constant in its rows, A what its own weights move the pooled row by, P the size of that row,
+ * W the last matrix: for the mean 1, 0, R(T). Layer norm has no Lipschitz constant at rows that hardly vary: no covering number follows for
+ * it.
  */
 #ifndef HARK_LAB_BOUND_TERMS_H
 #define HARK_LAB_BOUND_TERMS_H

@@ -23,13 +23,14 @@ typedef struct hark_lab_descent {
   double *memory;
 } hark_lab_descent;
 
-/* `pairs`, 1 or more: HARK_LAB_PAIRS as a rule; as many as there are numbers, at most HARK_LAB_MOST_PAIRS, for narrow valleys of few numbers. */
+/* `pairs`, 1 or more: HARK_LAB_PAIRS as a rule; as many as there are numbers, at most HARK_LAB_MOST_PAIRS, for narrow valleys of few
+ * numbers. */
 #define HARK_LAB_PAIRS 20
 #define HARK_LAB_MOST_PAIRS 200
 HARK_MUST_CHECK hark_status hark_lab_make_descent(hark_lab *lab, int64_t dims, int pairs, hark_lab_descent *descent);
 
-/* Adam (Kingma, Ba 2015) from descent->x, every step projected; the rate falls to zero in a straight line. x and value become the best point that
- * was met, or with `last` the last one. HARK_NOT_FINITE when a value is none. Errors: those of `evaluate`. */
+/* Adam (Kingma, Ba 2015) from descent->x, every step projected; the rate falls to zero in a straight line. x and value become the best
+ * point that was met, or with `last` the last one. HARK_NOT_FINITE when a value is none. Errors: those of `evaluate`. */
 typedef struct hark_lab_adam {
   int steps;
   double rate;
@@ -38,9 +39,9 @@ typedef struct hark_lab_adam {
 HARK_MUST_CHECK hark_status hark_lab_descend(hark_lab *lab, const hark_lab_objective *objective, hark_lab_adam how,
                                              hark_lab_descent *descent);
 
-/* L-BFGS (Nocedal, Wright, chapter 7) from descent->x with a line search for the weak conditions of Wolfe by bisection (Lewis, Overton 2013: it
- * also gets along with kinks), until the gradient's norm is at most `tolerance`, the line search finds no lower point, or after `evaluations`.
- * The function must have no projection. Errors: those of `evaluate`. */
+/* L-BFGS (Nocedal, Wright, chapter 7) from descent->x with a line search for the weak conditions of Wolfe by bisection (Lewis, Overton
+ * 2013: it also gets along with kinks), until the gradient's norm is at most `tolerance`, the line search finds no lower point, or after
+ * `evaluations`. The function must have no projection. Errors: those of `evaluate`. */
 HARK_MUST_CHECK hark_status hark_lab_quasi_newton(const hark_lab_objective *objective, int evaluations, double tolerance,
                                                   hark_lab_descent *descent);
 

@@ -2,7 +2,8 @@
  *
  * With C [L, dc], R [L, dr] the features of the tokens and c_q those of the masks, of which every sequence has some:
  *     y^_q = R'C (C'C + I)^-1 c_q                    (= zbar c_q)
- * by hark's operator linear_ridge, as in model.architecture finite, with its gradients. The Bayes predictor that it is held against is solved here.
+ * by hark's operator linear_ridge, as in model.architecture finite, with its gradients. The Bayes predictor that it is held against is
+ * solved here.
  */
 #include "lab/finite_trained.h"
 
@@ -31,8 +32,9 @@ enum {
 #define FEW 128 /* sequences for Adam, which finds the valley that L-BFGS follows */
 #define RATE 0.02
 
-/* L-BFGS on some more sequences, and from there on many by steps of Gauss and Newton. The valley is narrow: the kernel's scale in one of 36 directions is seen at
- * 32 tokens with a ten thousandth of the curvature of others, and is all at 8 tokens; L-BFGS comes to no end there within hundreds of evaluations. */
+/* L-BFGS on some more sequences, and from there on many by steps of Gauss and Newton. The valley is narrow: the kernel's scale in one of 36
+ * directions is seen at 32 tokens with a ten thousandth of the curvature of others, and is all at 8 tokens; L-BFGS comes to no end there
+ * within hundreds of evaluations. */
 typedef struct sizes {
   int adam_steps;
   int64_t more, many;

@@ -2,8 +2,8 @@
  *
  *     zbar_theta(X) c_theta(msk),   zbar_theta(X) = r_theta(X)' (c_theta(X) c_theta(X)' + I)^-1 c_theta(X)            (X 3.10)
  *
- * Tokens x_l = (c_l, r_l / spread) M and masks msk = c M' with mixing matrices M [10, 10] and M' [8, 8] that are unknown; c_theta, r_theta and that of the
- * mask are linear maps, all of whose entries are trained on the square error of y. The ridge is in the scale of c_theta.
+ * Tokens x_l = (c_l, r_l / spread) M and masks msk = c M' with mixing matrices M [10, 10] and M' [8, 8] that are unknown; c_theta, r_theta
+ * and that of the mask are linear maps, all of whose entries are trained on the square error of y. The ridge is in the scale of c_theta.
  */
 #ifndef HARK_LAB_FINITE_TRAINED_H
 #define HARK_LAB_FINITE_TRAINED_H

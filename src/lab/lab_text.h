@@ -13,8 +13,8 @@ typedef struct hark_lab_text {
   double entropy;            /* of single letters of what is held out, nats: what the best guess loses that sees nothing */
 } hark_lab_text;
 
-/* `path` "" gives what the experiments of hark lab say of themselves, statements and notes. Errors: those of files; HARK_BAD_FILE for a text of fewer
- * than `least` letters held out. */
+/* `path` "" gives what the experiments of hark lab say of themselves, statements and notes. Errors: those of files; HARK_BAD_FILE for a
+ * text of fewer than `least` letters held out. */
 HARK_MUST_CHECK hark_status hark_lab_text_read(hark_lab *lab, const char *path, int64_t least, hark_lab_text *out);
 
 /* Where a window of `length` letters begins: of those held out, or of the others. Consumes one word of the stream. */

@@ -1,11 +1,12 @@
-/* latent_network.h - the attention networks of X section 5 on sequences of tokens, with gradients, in float64; attention is hark's operator.
+/* latent_network.h - the attention networks of X section 5 on sequences of tokens, with gradients, in float64; attention is hark's
+ * operator.
  *
  *     N(x) = a relu(A' x),   q = W^q' N(msk),   k_l = W^k' N(x_l),   v_l = W^v' N(x_l)                        (X eq. 4.7, 5.1)
  *     o = attn(q, K, V),  kernel exp(-|q - k|^2 / (2 s2)),      t = b u.o,      f = tanh(2 t) / 2  in (-1/2, 1/2), or t
  *
- * The aggregation u.o with |u| <= 1, bent into Y = [-1/2, 1/2], is 1-Lipschitz (Theorem 5.3). a, b: 1, or 1/sqrt(width) in the scaling in which
- * networks become linear in their parameters as they grow (X 5.3). Legend: n sequences, L tokens, d their features, m width, d_p of queries and
- * keys, d_v of values. Cost O(n L m (d + d_p + d_v)).
+ * The aggregation u.o with |u| <= 1, bent into Y = [-1/2, 1/2], is 1-Lipschitz (Theorem 5.3). a, b: 1, or 1/sqrt(width) in the scaling in
+ * which networks become linear in their parameters as they grow (X 5.3). Legend: n sequences, L tokens, d their features, m width, d_p of
+ * queries and keys, d_v of values. Cost O(n L m (d + d_p + d_v)).
  */
 #ifndef HARK_LAB_LATENT_NETWORK_H
 #define HARK_LAB_LATENT_NETWORK_H

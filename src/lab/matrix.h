@@ -10,7 +10,8 @@
 /* out [rows, columns] <- a [rows, inner] b [inner, columns]. */
 void hark_lab_multiply(int64_t rows, int64_t inner, int64_t columns, const double *a, const double *b, double *out);
 
-/* out [rows, columns] <- out + a^T b of a [inner, rows] and b [inner, columns]; out <- out + a b^T of a [rows, inner] and b [columns, inner]. */
+/* out [rows, columns] <- out + a^T b of a [inner, rows] and b [inner, columns]; out <- out + a b^T of a [rows, inner] and b [columns,
+ * inner]. */
 void hark_lab_add_left_transposed(int64_t rows, int64_t inner, int64_t columns, const double *a, const double *b, double *out);
 void hark_lab_add_right_transposed(int64_t rows, int64_t inner, int64_t columns, const double *a, const double *b, double *out);
 
@@ -25,8 +26,8 @@ HARK_MUST_CHECK bool hark_lab_cholesky(int64_t n, double *a);
 /* b [n, columns] <- (L L^T)^-1 b, with L from above. */
 void hark_lab_cholesky_solve(int64_t n, const double *l, int64_t columns, double *b);
 
-/* w [rows, columns] <- the nearest matrix (in the Frobenius norm) whose 2-norm is at most `bound`: its singular values are cut there. Columns at
- * most HARK_LAB_CUT_COLUMNS. */
+/* w [rows, columns] <- the nearest matrix (in the Frobenius norm) whose 2-norm is at most `bound`: its singular values are cut there.
+ * Columns at most HARK_LAB_CUT_COLUMNS. */
 #define HARK_LAB_CUT_COLUMNS 16
 void hark_lab_cut_norm(int64_t rows, int64_t columns, double bound, double *w);
 

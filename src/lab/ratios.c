@@ -84,7 +84,8 @@ hark_status hark_lab_weights_distance(hark_lab *lab, double variance, int64_t le
 
 /* ---- from numbers of a search to an instance ---- */
 
-/* count matrices [rows, columns] of norm `norm`, and each with a change of Frobenius norm CHANGE (or none), from 2 count matrices of numbers. */
+/* count matrices [rows, columns] of norm `norm`, and each with a change of Frobenius norm CHANGE (or none), from 2 count matrices of
+ * numbers. */
 static void make_matrices(const double **from, int64_t count, int64_t rows, int64_t columns, double norm, bool change, double *plain,
                           double *changed) {
   const int64_t size = rows * columns;

@@ -1,7 +1,8 @@
 /* ratios.h - the two sides of inequalities about layers, left over right, as printed in X and corrected.
  *
- * Legend: X [L, d] rows of tokens, |X| the largest row (2-norm); W^q, W^k [d, d_p], W^v [d, d], h heads, d = h d_p; w bounds of operator norms,
- * e Frobenius norms of changes; s2 the kernel's sigma^2; mha(X; W) = sum over heads of RBF attention (X C.3), ffn(X; A) = X + relu(X A) A'.
+ * Legend: X [L, d] rows of tokens, |X| the largest row (2-norm); W^q, W^k [d, d_p], W^v [d, d], h heads, d = h d_p; w bounds of operator
+ * norms, e Frobenius norms of changes; s2 the kernel's sigma^2; mha(X; W) = sum over heads of RBF attention (X C.3), ffn(X; A) = X + relu(X
+ * A) A'.
  */
 #ifndef HARK_LAB_RATIOS_H
 #define HARK_LAB_RATIOS_H
@@ -35,8 +36,8 @@ typedef struct hark_lab_ratio {
   double printed, corrected;
 } hark_lab_ratio;
 
-/* The largest ratios that `restarts` searches of `steps` steps from normal numbers meet (streams first, first + 1, ..); the search follows the
- * corrected one. Weights are scaled to their bounds on the way, so that every point that is met is an instance of the lemma.
+/* The largest ratios that `restarts` searches of `steps` steps from normal numbers meet (streams first, first + 1, ..); the search follows
+ * the corrected one. Weights are scaled to their bounds on the way, so that every point that is met is an instance of the lemma.
  * HARK_TOO_LARGE beyond HARK_LAB_LARGEST_LAYER. */
 HARK_MUST_CHECK hark_status hark_lab_largest_ratio(hark_lab *lab, hark_lab_lemma lemma, const hark_lab_layer *layer, int restarts,
                                                    int steps, uint32_t first, hark_lab_ratio *out);

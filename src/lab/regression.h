@@ -9,8 +9,8 @@
 
 #define HARK_LAB_FEATURES 4 /* at most */
 
-/* coefficients [features, outputs] <- argmin |x c - y|^2 with x [rows, features], y [rows, outputs], by the normal equations: for features of
- * comparable size. false when they are dependent up to rounding; then nothing is written. */
+/* coefficients [features, outputs] <- argmin |x c - y|^2 with x [rows, features], y [rows, outputs], by the normal equations: for features
+ * of comparable size. false when they are dependent up to rounding; then nothing is written. */
 HARK_MUST_CHECK bool hark_lab_regress(int64_t rows, int64_t features, int64_t outputs, const double *x, const double *y,
                                       double *coefficients);
 

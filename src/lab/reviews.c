@@ -418,8 +418,8 @@ hark_status hark_lab_measure_reviews(hark_lab *lab, const char *path) {
   return status;
 }
 
-/* The intervals are those of downstream.c: 25000 reviews give 40000 windows to fit, 78 pieces of 512, whose mean has a deviation of .06. A network that
- * knows no more than how often bytes are has their entropy for its loss, .01 more or less over 16384 hidden bytes. */
+/* The intervals are those of downstream.c: 25000 reviews give 40000 windows to fit, 78 pieces of 512, whose mean has a deviation of .06. A
+ * network that knows no more than how often bytes are has their entropy for its loss, .01 more or less over 16384 hidden bytes. */
 hark_status hark_lab_judge_reviews(hark_lab *lab, const hark_lab_table *table) {
   const hark_lab_gap_verdict v = hark_lab_judge_gaps(table, gap_columns, (double)widths[0]);
   HARK_TRY(hark_lab_require(lab, v.least, lab->quick ? 0.65 : 0.8, INFINITY, "reviews: gap / that of width 8 with the same n, least"));

@@ -11,7 +11,8 @@
 
 #include "lab/lab.h"
 
-/* Refuses a file in one line: HARK_BAD_FILE where a line has no label 0 or 1 in front of a tab, or where too few texts are of 64 bytes or more. */
+/* Refuses a file in one line: HARK_BAD_FILE where a line has no label 0 or 1 in front of a tab, or where too few texts are of 64 bytes or
+ * more. */
 HARK_MUST_CHECK hark_status hark_lab_check_reviews(hark_context *context, const char *path);
 
 /* Adds a table of gaps over the widths of what is frozen and n, and the criteria about it. Errors: those of the check. */

@@ -12,8 +12,8 @@ typedef struct hark_lab_search {
   void *user;
 } hark_lab_search;
 
-/* Adam (Kingma, Ba 2015) uphill from x with differences for gradients, dims + 1 values a step. x and *best become the best point that was met;
- * values that are not finite end it there. Errors: those of `value`. */
+/* Adam (Kingma, Ba 2015) uphill from x with differences for gradients, dims + 1 values a step. x and *best become the best point that was
+ * met; values that are not finite end it there. Errors: those of `value`. */
 HARK_MUST_CHECK hark_status hark_lab_maximise(hark_lab *lab, const hark_lab_search *search, double *x, double *best);
 
 #endif

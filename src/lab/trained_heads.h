@@ -14,9 +14,9 @@ typedef struct hark_trained_heads {
 /* HARK_OK for a model that can be read so, before anything is computed. Errors: as below, but for the text's. */
 HARK_MUST_CHECK hark_status hark_trained_heads_check(hark_context *context, const char *model);
 
-/* Reads the first tokens of a text, as many as the model's context has and at most `longest`, with the model of a run, a checkpoint or a file.
- * Errors: those of hark_model_load() and of files; HARK_BAD_FILE for a text of fewer than `least` tokens; HARK_UNSUPPORTED for a model whose
- * logits have terms besides queries and keys (positional kernels, forget gates). */
+/* Reads the first tokens of a text, as many as the model's context has and at most `longest`, with the model of a run, a checkpoint or a
+ * file. Errors: those of hark_model_load() and of files; HARK_BAD_FILE for a text of fewer than `least` tokens; HARK_UNSUPPORTED for a
+ * model whose logits have terms besides queries and keys (positional kernels, forget gates). */
 HARK_MUST_CHECK hark_status hark_trained_heads_read(hark_lab *lab, const char *model, const char *text, int64_t least, int64_t longest,
                                                     hark_trained_heads *out);
 

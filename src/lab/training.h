@@ -29,11 +29,12 @@ hark_status hark_lab_training_failed(const hark_lab_training *training, hark_sta
 /* Lays the declared parameters out and gives them their initial values, which depend on the lab's seed and `run`. */
 HARK_MUST_CHECK hark_status hark_lab_training_begin(hark_lab_training *training, uint32_t run);
 
-/* Records a pass; *loss is of rank 0, and not asked for where forward->training is false. Must not look at values: the first step begins with a
- * pass that computes nothing and finds out how much memory is needed. */
+/* Records a pass; *loss is of rank 0, and not asked for where forward->training is false. Must not look at values: the first step begins
+ * with a pass that computes nothing and finds out how much memory is needed. */
 typedef hark_status hark_lab_pass(void *user, const hark_forward *forward, hark_value *loss);
 
-/* Step training->step + 1 of `steps`. *loss is that before the step. Errors: those of the pass; HARK_NOT_FINITE for a loss that is no number. */
+/* Step training->step + 1 of `steps`. *loss is that before the step. Errors: those of the pass; HARK_NOT_FINITE for a loss that is no
+ * number. */
 HARK_MUST_CHECK hark_status hark_lab_training_step(hark_lab_training *training, int64_t steps, double peak, hark_lab_pass *pass, void *user,
                                                    double *loss);
 

@@ -1,11 +1,12 @@
 /* decoding.c - a decoder fed token by token: keys and values of what it has read are kept, so that a new token costs one row.
  *
- * A hierarchical cache keeps a part of them and cannot go back. Its decoding keeps the tokens too (4 bytes each), and after a cut or an error
- * reads them again when the next ones come ("stale"). So does one whose rotary rates depend on the length of the text (scaling dynamic and
- * longrope): what was read has to turn by other rates once more has come, in every layer, and so is what a pass over the whole text makes of it.
+ * A hierarchical cache keeps a part of them and cannot go back. Its decoding keeps the tokens too (4 bytes each), and after a cut or an
+ * error reads them again when the next ones come ("stale"). So does one whose rotary rates depend on the length of the text (scaling
+ * dynamic and longrope): what was read has to turn by other rates once more has come, in every layer, and so is what a pass over the whole
+ * text makes of it.
  *
- * All memory of a decoding lies in one block, which the context gives or the caller. Its parts are made in the same order whenever the model,
- * the capacity and the context's backend are the same, so that making them once without the large ones tells the size of the block:
+ * All memory of a decoding lies in one block, which the context gives or the caller. Its parts are made in the same order whenever the
+ * model, the capacity and the context's backend are the same, so that making them once without the large ones tells the size of the block:
  *
  *     | decoding | descriptions of caches and tables | plans | tape | tokens | logits, candidates | history, caches, tables | the tape's pool |
  *       ^ what is small: made when the size is asked for too                  ^ sizes known from descriptions and a shape-only run
@@ -395,8 +396,8 @@ static hark_status append(hark_decoding *decoding, const int32_t *tokens, int64_
   return hark_tensor_read(decoding->context, hark_tape_tensor(decoding->tape, logits), decoding->logits);
 }
 
-/* Back to the first `length` tokens. What begins anew needs nothing of before. Caches that turned by the rates of a longer text are none of this
- * one, even where the next token would make it long again: what follows is what follows after saving and restoring. */
+/* Back to the first `length` tokens. What begins anew needs nothing of before. Caches that turned by the rates of a longer text are none of
+ * this one, even where the next token would make it long again: what follows is what follows after saving and restoring. */
 static void go_back(hark_decoding *decoding, int64_t length) {
   const bool same_rates = hark_rotary_same_rates(rotary_of(decoding), decoding->reach, length);
   decoding->stale = length > 0 && (decoding->stale || forgetful_layer(decoding) >= 0 || !same_rates);
@@ -455,8 +456,8 @@ int64_t hark_decoding_mended_pivots(const hark_decoding *decoding) { return deco
  *     header | tokens (i32), where they may have to be read again | of every layer, unless they are stale, the caches: rows of what was read, or where
  *     they cannot go back all levels | logits, if there are any | checksum of all before (u64)
  *
- * A hierarchical cache of another number of levels is no beginning for this one: the tokens are taken over, and read again when the next come.
- * Numbers are little-endian, as everywhere in hark's files. */
+ * A hierarchical cache of another number of levels is no beginning for this one: the tokens are taken over, and read again when the next
+ * come. Numbers are little-endian, as everywhere in hark's files. */
 
 typedef struct saved_header {
   char magic[sizeof saved_magic];

@@ -2,8 +2,8 @@
  *
  *     {"model": {"type": "gpt", "vocabulary": 86, "layers": 4, ..., "rotary": {"base": 10000, "pairs": "half"}, "attention": {...}}}
  *
- * The keys are those of configurations (docs/configuration.md), and what the data say of the model; which of them are stated, in which order and
- * with which values, is a matter of the table of options (model_options.h). docs/formats.md describes the text.
+ * The keys are those of configurations (docs/configuration.md), and what the data say of the model; which of them are stated, in which
+ * order and with which values, is a matter of the table of options (model_options.h). docs/formats.md describes the text.
  */
 #ifndef HARK_MODELS_DESCRIPTION_H
 #define HARK_MODELS_DESCRIPTION_H
@@ -21,9 +21,9 @@ typedef struct hark_description {
   hark_json_tree tree;
 } hark_description;
 
-/* Reads one, to be closed; after a failure there is nothing to close. What only training uses (dropout, recomputation) may be there and is left
- * out. What is not stated has its default; config.vocabulary is 0 then. `name` stands for the text in messages. Errors: HARK_BAD_FILE (no JSON;
- * a key that is missing, unknown or has a value that it cannot have), HARK_OUT_OF_MEMORY. */
+/* Reads one, to be closed; after a failure there is nothing to close. What only training uses (dropout, recomputation) may be there and is
+ * left out. What is not stated has its default; config.vocabulary is 0 then. `name` stands for the text in messages. Errors: HARK_BAD_FILE
+ * (no JSON; a key that is missing, unknown or has a value that it cannot have), HARK_OUT_OF_MEMORY. */
 HARK_MUST_CHECK hark_status hark_description_parse(hark_context *context, const char *name, const char *text, size_t bytes,
                                                    hark_description *out);
 void hark_description_close(hark_context *context, hark_description *description);

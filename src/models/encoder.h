@@ -4,11 +4,11 @@
  *   one sequence:   logits = W2 relu(W1 p + b1) + b2                              W1 [F, D]
  *   two towers:     logits = W3 relu(W2 relu(W1 [p; q] + b1) + b2) + b3           W1 [F, 2 D], W2 [F / 2, F]; both with the same stack
  *
- * pool is the first row (pooling class: HARK_TOKEN_CLASS, which whoever fills batches puts there; first: a token of the data) or the mean over
- * all rows of the sequence. F is head_width. Long Range Arena's models (arXiv 2011.04006).
+ * pool is the first row (pooling class: HARK_TOKEN_CLASS, which whoever fills batches puts there; first: a token of the data) or the mean
+ * over all rows of the sequence. F is head_width. Long Range Arena's models (arXiv 2011.04006).
  *
- * Parameters: those of the stack (network.h), head.hidden.{weight,bias}, for pairs head.second.{weight,bias}, head.{weight,bias}. Layers of the
- * head have biases always.
+ * Parameters: those of the stack (network.h), head.hidden.{weight,bias}, for pairs head.second.{weight,bias}, head.{weight,bias}. Layers of
+ * the head have biases always.
  */
 #ifndef HARK_MODELS_ENCODER_H
 #define HARK_MODELS_ENCODER_H

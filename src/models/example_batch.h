@@ -1,4 +1,5 @@
-/* example_batch.h - examples packed one after the other in host memory, as a network reads them. Who fills it: data/examples/example_batches.h.
+/* example_batch.h - examples packed one after the other in host memory, as a network reads them. Who fills it:
+ * data/examples/example_batches.h.
  *
  * Legend: P parts of an example, T tokens of the batch.
  */

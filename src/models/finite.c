@@ -2,12 +2,13 @@
  *
  *     r_l = z c_l + noise,  c_l = c(x_l), r_l = r(x_l);   z^ = R' C (C'C + lambda I)^-1;   y = z^ c^m(msk)
  *
- * Tokens x_1 .. x_L, and behind them the input mask msk, whose response is to be told: the last token of a sequence. c, r and c^m are learned, linear
- * or with one hidden layer of model.feed_forward_width features relu(x A); so is lambda where model.finite.ridge_learned says so. They are
- * determined up to maps that keep z^ c^m. lambda is the noise's variance over that of z's prior (docs/mathematics/latent-variables.md).
+ * Tokens x_1 .. x_L, and behind them the input mask msk, whose response is to be told: the last token of a sequence. c, r and c^m are
+ * learned, linear or with one hidden layer of model.feed_forward_width features relu(x A); so is lambda where model.finite.ridge_learned
+ * says so. They are determined up to maps that keep z^ c^m. lambda is the noise's variance over that of z's prior
+ * (docs/mathematics/latent-variables.md).
  *
- * Parameters: covariate.weight [c, d], response.weight [r, d], query.weight [c, d]; with map network covariate.weight [c, F] and covariate.up.weight [F, d],
- * ..; log_ridge [1].
+ * Parameters: covariate.weight [c, d], response.weight [r, d], query.weight [c, d]; with map network covariate.weight [c, F] and
+ * covariate.up.weight [F, d], ..; log_ridge [1].
  */
 #include <hark/operators.h>
 #include <inttypes.h>

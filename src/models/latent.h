@@ -1,6 +1,7 @@
 /* latent.h - the networks of the excess risk analysis of X (Zhang et al., arXiv 2212.14852): sections 5.1 and C.1.
  *
- * Tokens X [L, d], as rows; d = d_p h. W are stored as [out, in], so that they are the transposed matrices of the paper, whose norms it bounds.
+ * Tokens X [L, d], as rows; d = d_p h. W are stored as [out, in], so that they are the transposed matrices of the paper, whose norms it
+ * bounds.
  *
  *   transformer (C.1 - C.5), T layers:        Z = relu(X A^x) A^s + X;      X <- sum over heads of attention(Z W^q, Z W^k, Z W^v) + Z
  *   single (4.7, 5.1):                        X <- relu(X A), for the class encoding too
@@ -8,12 +9,14 @@
  *                mean                         p = mean of the rows of X
  *   y = ball(W p)                             of radius `range` (assumption 5.2)
  *
- * Without skips + X and + Z fall away. W^v is d x d for every head. No bias, no layer norm, no dropout; the kernel is exp(-|q - k|^2 / (2 sigma^2)) with
- * sigma^2 = d_p as in (5.4), or another one. With model.latent.norm all matrices have bounds that are kept by projection after every step
- * (nn/norm_bound.h, assumption C.3): those of the configuration; the last W an operator norm of 1 (assumption C.2); msk a norm of 1.
+ * Without skips + X and + Z fall away. W^v is d x d for every head. No bias, no layer norm, no dropout; the kernel is exp(-|q - k|^2 / (2
+ * sigma^2)) with sigma^2 = d_p as in (5.4), or another one. With model.latent.norm all matrices have bounds that are kept by projection
+ * after every step (nn/norm_bound.h, assumption C.3): those of the configuration; the last W an operator norm of 1 (assumption C.2); msk a
+ * norm of 1.
  *
- * Parameters: features.weight [d, d] of single; blocks.T.feed_forward.{up,down}.weight [F, d], [d, F]; blocks.T.heads.I.{query,key,value}.weight
- * [d_p, d] twice, [d, d]; aggregate.class.weight [1, d], aggregate.heads.I.{query,key,value}.weight; head.weight [r, d].
+ * Parameters: features.weight [d, d] of single; blocks.T.feed_forward.{up,down}.weight [F, d], [d, F];
+ * blocks.T.heads.I.{query,key,value}.weight [d_p, d] twice, [d, d]; aggregate.class.weight [1, d],
+ * aggregate.heads.I.{query,key,value}.weight; head.weight [r, d].
  */
 #ifndef HARK_MODELS_LATENT_H
 #define HARK_MODELS_LATENT_H

@@ -1,4 +1,5 @@
-/* packed_batch.h - room in the backend's memory for packed examples, sequences one behind the other as a pass reads them, and how a pass begins.
+/* packed_batch.h - room in the backend's memory for packed examples, sequences one behind the other as a pass reads them, and how a pass
+ * begins.
  *
  *   hark_packed_batch_create      for as many examples and tokens as a pass will have at most
  *   hark_packed_batch_write       the numbers of a batch
@@ -33,7 +34,8 @@ typedef struct hark_packed_batch {
   hark_tensor positions_now, ranges_now;
 } hark_packed_batch;
 
-/* Without `memory` it is described only: passes of shapes alone can begin. Errors: HARK_OUT_OF_MEMORY. Whatever it says, destroy takes it. */
+/* Without `memory` it is described only: passes of shapes alone can begin. Errors: HARK_OUT_OF_MEMORY. Whatever it says, destroy takes
+ * it. */
 HARK_MUST_CHECK hark_status hark_packed_batch_create(hark_context *context, const hark_packed_extents *most, bool memory,
                                                      hark_packed_batch *out);
 void hark_packed_batch_destroy(hark_context *context, hark_packed_batch *batch);
@@ -44,8 +46,8 @@ size_t hark_packed_batch_bytes(const hark_packed_batch *batch);
 /* Errors: HARK_INVALID_ARGUMENT where there is no room for all of it. */
 HARK_MUST_CHECK hark_status hark_packed_batch_write(hark_context *context, hark_packed_batch *batch, const hark_example_batch *from);
 
-/* Fills what is of the batch in *forward and *input; `extent` tells how many rows and tokens there are and how long the longest sequence is. All of
- * it lies in the batch until the next pass begins. */
+/* Fills what is of the batch in *forward and *input; `extent` tells how many rows and tokens there are and how long the longest sequence
+ * is. All of it lies in the batch until the next pass begins. */
 HARK_MUST_CHECK hark_status hark_packed_batch_begin(hark_packed_batch *batch, const hark_example_batch *extent, hark_forward *forward,
                                                     hark_network_input *input);
 

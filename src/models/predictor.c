@@ -1,7 +1,8 @@
 /* predictor.c - see hark/predictor.h. A pass is that of the trainer's evaluation: packed examples, an architecture's logits, no gradients.
  *
- * Everything a call needs lies in memory of the predictor: what is read (host and backend), the tape's pool, which runs for shapes alone have measured,
- * and for ahca what the caller decides. One run is enough: shapes are largest where examples, tokens and the longest sequence are.
+ * Everything a call needs lies in memory of the predictor: what is read (host and backend), the tape's pool, which runs for shapes alone
+ * have measured, and for ahca what the caller decides. One run is enough: shapes are largest where examples, tokens and the longest
+ * sequence are.
  */
 #include <hark/predictor.h>
 #include <inttypes.h>

@@ -20,15 +20,16 @@ static inline double hark_stack_deviation(const hark_network_config *config) {
 /* Declares the parameters of embedding, blocks and last norm. Errors: those of parameters; HARK_BAD_CONFIGURATION, HARK_OUT_OF_MEMORY. */
 HARK_MUST_CHECK hark_status hark_stack_declare(hark_context *context, hark_network *network);
 
-/* Reads the expression of the positional kernel, whose parameters start for distances up to `length`, into the network's source. Errors: those of
- * hark_positional_source_open(). */
+/* Reads the expression of the positional kernel, whose parameters start for distances up to `length`, into the network's source. Errors:
+ * those of hark_positional_source_open(). */
 HARK_MUST_CHECK hark_status hark_stack_open_positional(hark_context *context, hark_network *network, int64_t length);
 
 /* tokens -> what the last block leaves, [B, L, D], before the last norm. */
 HARK_MUST_CHECK hark_status hark_stack_apply(hark_context *context, const hark_network *network, const hark_forward *forward,
                                              hark_value tokens, hark_value *out);
 
-/* The same through the last norm and network->head: logits [B, L, V], or [B, V] of each sequence's last token. `forward` must outlive the backward. */
+/* The same through the last norm and network->head: logits [B, L, V], or [B, V] of each sequence's last token. `forward` must outlive the
+ * backward. */
 HARK_MUST_CHECK hark_status hark_stack_logits(hark_context *context, const hark_network *network, const hark_forward *forward,
                                               hark_value tokens, bool last_only, hark_value *logits);
 

@@ -34,8 +34,8 @@ typedef struct hark_forward {
   struct hark_attention_cache *caches; /* one a layer, or NULL: keys and values of this pass alone */
   bool (*cancel)(void *user);          /* asked before every layer; true: the pass ends with HARK_CANCELLED. NULL: never */
   void *cancel_user;
-  /* With caches: tables of the positional kernel, one a layer, several of which may be the same memory; of structure hierarchical their means.
-   * NULL: made by the pass. */
+  /* With caches: tables of the positional kernel, one a layer, several of which may be the same memory; of structure hierarchical their
+   * means. NULL: made by the pass. */
   const hark_tensor *log_kernels;
   hark_attention_observer *observe; /* is told what every layer's attention gets; NULL: nobody */
   void *observe_user;

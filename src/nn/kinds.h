@@ -41,7 +41,8 @@ typedef enum hark_pooling { HARK_POOLING_CLASS, HARK_POOLING_MEAN, HARK_POOLING_
 /* Who has parameters of a positional kernel of their own: the model as a whole, every layer, every head of every layer. */
 typedef enum hark_positional_scope { HARK_SCOPE_MODEL, HARK_SCOPE_LAYER, HARK_SCOPE_HEAD } hark_positional_scope;
 
-/* Who has rates of rotary positions to learn: nobody, the model as a whole, every layer, every key head (and the query heads that share it). */
+/* Who has rates of rotary positions to learn: nobody, the model as a whole, every layer, every key head (and the query heads that share
+ * it). */
 typedef enum hark_rotary_learned {
   HARK_ROTARY_STATIC,
   HARK_ROTARY_OF_MODEL,
@@ -60,7 +61,8 @@ typedef enum hark_rotary_scaling {
   HARK_ROTARY_LONGROPE
 } hark_rotary_scaling;
 
-/* What the part that yarn keeps of a rate is linear in: the pair's index, as published programs have it, or its turns, as the paper prints it. */
+/* What the part that yarn keeps of a rate is linear in: the pair's index, as published programs have it, or its turns, as the paper prints
+ * it. */
 typedef enum hark_rotary_ramp_unit { HARK_ROTARY_RAMP_PAIR, HARK_ROTARY_RAMP_TURNS } hark_rotary_ramp_unit;
 
 #endif

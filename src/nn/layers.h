@@ -1,7 +1,8 @@
-/* layers.h - layers that own parameters. Each has a declaration (which adds its parameters) and an application (which records its operators).
+/* layers.h - layers that own parameters. Each has a declaration (which adds its parameters) and an application (which records its
+ * operators).
  *
- * Legend: B batch, L length, D width, F width of the feed-forward layer. An application takes a value and leaves it with the caller unless its
- * comment says that it is released. Names of parameters follow the prefix: "PREFIX.weight", "PREFIX.bias".
+ * Legend: B batch, L length, D width, F width of the feed-forward layer. An application takes a value and leaves it with the caller unless
+ * its comment says that it is released. Names of parameters follow the prefix: "PREFIX.weight", "PREFIX.bias".
  */
 #ifndef HARK_NN_LAYERS_H
 #define HARK_NN_LAYERS_H

@@ -1,8 +1,8 @@
 /* norm_bound.c - see norm_bound.h.
  *
  * 1-ball of radius a: x to sign(x) max(|x| - u, 0), u >= 0 such that the 1-norm is a (Duchi et al., ICML 2008).
- * (infinity, 1): column c to c less its nearest point in the 1-ball of u, one u for all columns (Moreau), found by bisection such that the sum of
- * the maxima is b (Quattoni et al., ICML 2009).
+ * (infinity, 1): column c to c less its nearest point in the 1-ball of u, one u for all columns (Moreau), found by bisection such that the
+ * sum of the maxima is b (Quattoni et al., ICML 2009).
  */
 #include "nn/norm_bound.h"
 

@@ -93,8 +93,8 @@ HARK_MUST_CHECK hark_status hark_parameters_finish(hark_context *context, hark_p
 /* Initial values: they depend on seed, the parameter's name and the place in it alone, up to the projection of what has a bound. */
 HARK_MUST_CHECK hark_status hark_parameters_initialise(hark_context *context, hark_parameters *parameters, uint64_t seed);
 
-/* Brings every matrix with a bound back to where it keeps it (norm_bound.h); of frozen ones only with `frozen_too`. What is within its bounds
- * keeps its bits. After hark_parameters_finish(); allocates nothing. Errors: those of the backend. */
+/* Brings every matrix with a bound back to where it keeps it (norm_bound.h); of frozen ones only with `frozen_too`. What is within its
+ * bounds keeps its bits. After hark_parameters_finish(); allocates nothing. Errors: those of the backend. */
 HARK_MUST_CHECK hark_status hark_parameters_project(hark_context *context, const hark_parameters *parameters, bool frozen_too);
 
 static inline hark_parameter *hark_parameters_at(const hark_parameters *parameters, hark_parameter_id id) {

@@ -1,4 +1,5 @@
-/* positional_layer.h - the layer of a positional kernel: owns its parameters and makes the table of log G that attention adds to its logits.
+/* positional_layer.h - the layer of a positional kernel: owns its parameters and makes the table of log G that attention adds to its
+ * logits.
  *
  * Parameters: PREFIX.positional.parameters [K, P], in the order of the expression, in the form in which they are trained (logarithms of
  * natural values, mostly: hark/positional.h). K is the number of heads with parameters of their own, or 1.

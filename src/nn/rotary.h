@@ -98,8 +98,8 @@ void hark_rotary_source_close(hark_context *context, hark_rotary_source *source)
 HARK_MUST_CHECK hark_status hark_rotary_declare(hark_context *context, hark_parameters *parameters, const hark_rotary_source *source,
                                                 const char *prefix, hark_parameter_id *rates);
 
-/* *value <- its `heads` heads turned; rates 0: by the static ones. Errors: HARK_UNSUPPORTED for packed sequences where rates depend on their
- * lengths. */
+/* *value <- its `heads` heads turned; rates 0: by the static ones. Errors: HARK_UNSUPPORTED for packed sequences where rates depend on
+ * their lengths. */
 HARK_MUST_CHECK hark_status hark_rotary_apply(hark_context *context, const hark_forward *forward, const hark_rotary_spec *spec,
                                               hark_value rates, int64_t heads, hark_value *value);
 

@@ -1,4 +1,5 @@
-/* self_attention.h - multi-head self-attention, causal or not, with its projections, rotary embedding and forget gate, and its cache for decoding.
+/* self_attention.h - multi-head self-attention, causal or not, with its projections, rotary embedding and forget gate, and its cache for
+ * decoding.
  *
  *   q = x Wq^T + bq, k = x Wk^T + bk, v = x Wv^T + bv;   y = attention(rotary(q), rotary(k), v) Wo^T + bo
  */
@@ -44,8 +45,9 @@ typedef struct hark_self_attention {
 } hark_self_attention;
 
 /* What a layer keeps of the tokens that it has seen. Dense and window: a row for each, keys and values [1, capacity, key_heads * head_dim],
- * gate logits [1, capacity, heads]. Kernel ridge: keys, rows of U and the factor (kernel_ridge_decode in hark/operators.h). Hierarchical: keys and values [M, 2 Nr, key_heads * head_dim] of the last tokens of every level, and the
- * sums [M, heads, head_dim + 2] that rows to come share (hierarchical_decode in hark/operators.h). Absent parts have type HARK_NONE. */
+ * gate logits [1, capacity, heads]. Kernel ridge: keys, rows of U and the factor (kernel_ridge_decode in hark/operators.h). Hierarchical:
+ * keys and values [M, 2 Nr, key_heads * head_dim] of the last tokens of every level, and the sums [M, heads, head_dim + 2] that rows to
+ * come share (hierarchical_decode in hark/operators.h). Absent parts have type HARK_NONE. */
 enum {
   HARK_CACHE_KEY,
   HARK_CACHE_VALUE, /* kernel ridge: rows of U */
@@ -93,8 +95,8 @@ int64_t hark_self_attention_distances(const hark_self_attention_spec *spec, int6
 /* With caches of `capacity` tokens: whether attention takes the means of such a table instead, and how to make them. */
 bool hark_self_attention_means(const hark_self_attention_spec *spec, int64_t capacity, hark_hierarchical_means_attributes *out);
 
-/* x [B, L, width]; with caches B is 1 and L more tokens are put behind forward->first_position. log_kernel: the table of a positional kernel
- * that the model shares, 0 where the layer has its own or none. Both stay with the caller. */
+/* x [B, L, width]; with caches B is 1 and L more tokens are put behind forward->first_position. log_kernel: the table of a positional
+ * kernel that the model shares, 0 where the layer has its own or none. Both stay with the caller. */
 HARK_MUST_CHECK hark_status hark_self_attention_apply(hark_context *context, const hark_forward *forward, const hark_self_attention *layer,
                                                       hark_value x, hark_value log_kernel, hark_value *out);
 

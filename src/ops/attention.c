@@ -1,9 +1,9 @@
 /* attention.c - attention as an operator: out = softmax(scale q k^T + terms) v, on [B, L, H*d] activations.
  *
- * The record only rearranges: heads are strided views of the activations, so nothing is copied, and the work is the plan's. With a descriptor
- * in place of a plan, the plan is made on the stack for every call.
- * query [B, Lq, H*d], key [B, Lk, Hkv*d], value [B, Lk, Hkv*dv] -> out [B, Lq, H*dv]; with offsets, of packed rows in any leading dimensions,
- * the sequences of a ragged batch, whose bounds may be results of the same step. Mathematics: docs/mathematics/attention.md.
+ * The record only rearranges: heads are strided views of the activations, so nothing is copied, and the work is the plan's. With a
+ * descriptor in place of a plan, the plan is made on the stack for every call.
+ * query [B, Lq, H*d], key [B, Lk, Hkv*d], value [B, Lk, Hkv*dv] -> out [B, Lq, H*dv]; with offsets, of packed rows in any leading
+ * dimensions, the sequences of a ragged batch, whose bounds may be results of the same step. Mathematics: docs/mathematics/attention.md.
  */
 #include <inttypes.h>
 

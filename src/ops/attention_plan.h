@@ -1,4 +1,5 @@
-/* attention_plan.h - what the attributes of attention's records say is to be computed: a plan, a descriptor of the caller's, or their own one. */
+/* attention_plan.h - what the attributes of attention's records say is to be computed: a plan, a descriptor of the caller's, or their own
+ * one. */
 #ifndef HARK_OPS_ATTENTION_PLAN_H
 #define HARK_OPS_ATTENTION_PLAN_H
 
@@ -20,7 +21,8 @@ typedef struct hark_attention_place {
 } hark_attention_place;
 
 /* The descriptor: the plan's, or a copy of the caller's as far as it goes, with defaults for what it lacks.
- * Errors: those of hark_take_struct(); HARK_INVALID_ARGUMENT where there is none, or one that ends outside its room. Context may be NULL. */
+ * Errors: those of hark_take_struct(); HARK_INVALID_ARGUMENT where there is none, or one that ends outside its room. Context may be
+ * NULL. */
 HARK_MUST_CHECK hark_status hark_attention_source_desc(hark_context *context, const hark_attention_source *source,
                                                        hark_attention_desc *desc);
 

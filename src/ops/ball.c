@@ -1,7 +1,7 @@
 /* ball.c - y[n,:] = x[n,:] min(1, r / |x[n,:]|): every row to the nearest point of the ball of radius r around 0.
  *
- * x, y [..., D]. Within the ball dx = dy; outside of it, with u = x / |x|, dx = (r / |x|) (dy - u (u.dy)). The map moves no two points apart, so its
- * Lipschitz constant is 1. 3 D operations a row forward, 5 D backward.
+ * x, y [..., D]. Within the ball dx = dy; outside of it, with u = x / |x|, dx = (r / |x|) (dy - u (u.dy)). The map moves no two points
+ * apart, so its Lipschitz constant is 1. 3 D operations a row forward, 5 D backward.
  */
 #include "ops/definition.h"
 

@@ -1,7 +1,8 @@
-/* boundary_probability.c - p[t] = (1 - cos(query[t], key[t - 1])) / 2: how unlike each other neighbouring rows are, 1 where a sequence begins.
+/* boundary_probability.c - p[t] = (1 - cos(query[t], key[t - 1])) / 2: how unlike each other neighbouring rows are, 1 where a sequence
+ * begins.
  *
- * query, key [..., D]; offsets i64 [B + 1]; p [rows], 0 for rows of no sequence. H-Net (arXiv 2507.07955, eq. 4). The cosine with a row of zeros
- * is 0 and its gradient zero. With u = q / |q|, v = k / |k|, c = u . v:
+ * query, key [..., D]; offsets i64 [B + 1]; p [rows], 0 for rows of no sequence. H-Net (arXiv 2507.07955, eq. 4). The cosine with a row of
+ * zeros is 0 and its gradient zero. With u = q / |q|, v = k / |k|, c = u . v:
  *   dq = -dp/2 (v - c u) / |q|,   dk = -dp/2 (u - c v) / |k|
  * 6 D operations a row forward, 12 D backward.
  */

@@ -1,12 +1,12 @@
-/* chunk_bias.c - what a positional kernel of the distance in chunks adds to the logits where the chunks of a sequence ask tokens that stand for the
- * whole of it.
+/* chunk_bias.c - what a positional kernel of the distance in chunks adds to the logits where the chunks of a sequence ask tokens that stand
+ * for the whole of it.
  *
  *     chunk k of n, token i of a sequence, row r of its C          c = (2 r + 1) n / (2 C) - 1/2: where the token's bin has its middle, in chunks
  *     bias[p] = log_kernel[min(round|k - c|, D - 1)] + term[i],  p = (k, i): the tokens of every chunk one behind the other
  *
- * Halves are rounded up, in whole numbers: |2 C k + C - (2 r + 1) n| / (2 C). place[p] = i, offsets[k] the first p of chunk k, so that with the keys
- * gathered by place ragged attention has a number by key for every chunk. Gradients: dlog_kernel[d] = sum over pairs at distance d of dbias,
- * dterm[i] = sum over the chunks of dbias, both in the order of the pairs. An addition a pair forward, two backward.
+ * Halves are rounded up, in whole numbers: |2 C k + C - (2 r + 1) n| / (2 C). place[p] = i, offsets[k] the first p of chunk k, so that with
+ * the keys gathered by place ragged attention has a number by key for every chunk. Gradients: dlog_kernel[d] = sum over pairs at distance d
+ * of dbias, dterm[i] = sum over the chunks of dbias, both in the order of the pairs. An addition a pair forward, two backward.
  */
 #include <inttypes.h>
 #include <string.h>

@@ -4,9 +4,10 @@
  *     chunks      0   2   4   5     8  9 9 9   segments 5 .. of no row behind the last chunk
  *     sequences   0         3       5          chunks 0 1 2 are the first sequence's, 3 and 4 the second's
  *
- * In front of row t a cut is made where the rule wants one and the chunk has the minimum, or where it has the maximum. A chunk but the last of a
- * sequence has the minimum at least, so that M rows have at most ceil(M / minimum) of them; `chunks` is as long as the most that B sequences of so many
- * rows together may have. A few comparisons a row; the rule PEAK takes mean and deviation of the scores of the sequence.
+ * In front of row t a cut is made where the rule wants one and the chunk has the minimum, or where it has the maximum. A chunk but the last
+ * of a sequence has the minimum at least, so that M rows have at most ceil(M / minimum) of them; `chunks` is as long as the most that B
+ * sequences of so many rows together may have. A few comparisons a row; the rule PEAK takes mean and deviation of the scores of the
+ * sequence.
  */
 #include <inttypes.h>
 #include <string.h>

@@ -3,8 +3,8 @@
  *     CAPACITY  L_k = 1 + number of l = 2 .. L with rank_k < ceil(c_l K),   rank 0 the largest score, c_l falling from 1 to 0
  *     PAPER     L_k = floor(score_k / max score * L), at least 1 and at most L; 1 where the maximum is not positive
  *
- * score [K]; sequences i64 [B + 1]; depth i32 [K], 0 for chunks of no sequence. Ties go to the lowest index, a NaN counts as lowest. c K is taken down
- * by one part in 10^9 before it is rounded up, so that 0.07 * 100 makes 7 chunks. A sort a sequence; no arithmetic on numbers.
+ * score [K]; sequences i64 [B + 1]; depth i32 [K], 0 for chunks of no sequence. Ties go to the lowest index, a NaN counts as lowest. c K is
+ * taken down by one part in 10^9 before it is rounded up, so that 0.07 * 100 makes 7 chunks. A sort a sequence; no arithmetic on numbers.
  */
 #include "ops/segments.h"
 

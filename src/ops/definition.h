@@ -1,8 +1,8 @@
 /* definition.h - what the portable definitions of the operators share.
  *
  * A definition runs on host memory, for f32 and f64 storage alike, and computes in double whatever the storage: it is what faster kernels
- * are measured against. The accessors below test the storage type, which is the same for a whole loop, so that the compiler hoists the test.
- * Loops are cut into ranges whose bounds depend on the sizes alone: the result has the same bits for every number of threads.
+ * are measured against. The accessors below test the storage type, which is the same for a whole loop, so that the compiler hoists the
+ * test. Loops are cut into ranges whose bounds depend on the sizes alone: the result has the same bits for every number of threads.
  */
 #ifndef HARK_OPS_DEFINITION_H
 #define HARK_OPS_DEFINITION_H

@@ -3,8 +3,8 @@
  *     g(t) = cos(mean of the up to w rows before t, mean of the up to w rows from t on)       within the sequence, 1 <= t < M
  *     y[t] = (l - g(t)) + (r - g(t)),  l: g climbed from t to the left as long as it does not fall, r: to the right; y[0] = 0
  *
- * x [..., D]; offsets i64 [B + 1]; y [rows], 0 for rows of no sequence. The cosine with a mean of zeros is 0. Boundaries that are made of it are
- * decisions: no backward. (2 w + 6) D operations a row.
+ * x [..., D]; offsets i64 [B + 1]; y [rows], 0 for rows of no sequence. The cosine with a mean of zeros is 0. Boundaries that are made of
+ * it are decisions: no backward. (2 w + 6) D operations a row.
  */
 #include "ops/segments.h"
 

@@ -6,8 +6,8 @@
  *     exact    a row meets the keys of all levels itself
  *
  * A row n begins a cell of level l where 2^l divides n, so that `first` costs O(Nr) a row on average and O(Nr log L) at worst, `exact`
- * O(Nr log L) always. Left of its block a row meets complete cells only; a cell of level l is complete, and made of its two children, after row
- * n where 2^l divides n + 1. Row 0 begins the cells of all levels, so that a cache needs no other beginning. Equal to the rows of
+ * O(Nr log L) always. Left of its block a row meets complete cells only; a cell of level l is complete, and made of its two children, after
+ * row n where 2^l divides n + 1. Row 0 begins the cells of all levels, so that a cache needs no other beginning. Equal to the rows of
  * HARK_STRUCTURE_HIERARCHICAL up to rounding. H-Transformer-1D, sections 5-7, eq. 25-29 and 73; docs/mathematics/hierarchical.md.
  */
 #include <inttypes.h>

@@ -1,4 +1,5 @@
-/* kernel_ridge.c - kernel ridge (CME) attention as an operator: out = V^T (kappa(K,K) + lambda I)^-1 kappa(K,q), on [B, L, H*d] activations.
+/* kernel_ridge.c - kernel ridge (CME) attention as an operator: out = V^T (kappa(K,K) + lambda I)^-1 kappa(K,q), on [B, L, H*d]
+ * activations.
  *
  * Like attention.c it only rearranges: heads are strided views, the work is the plan's. Ridge and sigma come as logarithms, positive by
  * construction: lambda = e^x, so that dx = lambda dlambda.

@@ -6,9 +6,9 @@
  *     u = (v - U^T r) / rho                                                U gets the row u
  *     z = R^-1 kappa(K, q),  zeta = (kappa(k, q) - r.z) / rho              y = U^T z + u zeta
  *
- * which is the parallel attention's factorisation (backend/reference/kernel_ridge.c) row after row: the same pivots, mended by the same rule.
- * Legend: n tokens in the caches, d head_dim, dv value_dim. Cost of a token and head: n^2 for two forward substitutions that read R once, and
- * 2 n (d + dv). Derivation: docs/mathematics/kernel-ridge.md.
+ * which is the parallel attention's factorisation (backend/reference/kernel_ridge.c) row after row: the same pivots, mended by the same
+ * rule. Legend: n tokens in the caches, d head_dim, dv value_dim. Cost of a token and head: n^2 for two forward substitutions that read R
+ * once, and 2 n (d + dv). Derivation: docs/mathematics/kernel-ridge.md.
  */
 #include "backend/kernel_ridge_decode.h"
 

@@ -1,10 +1,10 @@
 /* pool.c - y[b, :] = mean, maximum, first or last of the rows x[b, 0 .. length_b - 1, :], or of ranges of the rows of one item.
  *
  * x [B, L, D]; lengths i64 [B] or absent (all L rows); y [B, D]. A sequence of length 0 gives zeros and zero gradients; rows behind the
- * length are not read, and their gradient is zero. The maximum saves the row it was found in, i64 [B, D] (of equal ones the first; a NaN counts as
- * largest; -1: none), so that the backward needs no x.
- * With ranges i64 [N, P, 2] x is [1, L, D] and y [N, P D]: part p of y[n, :] is pooled over the rows ranges[n, p, 0] <= l < ranges[n, p, 1]; a
- * range that ends where it begins, or before, is empty. Ranges may share rows, whose gradients are sums.
+ * length are not read, and their gradient is zero. The maximum saves the row it was found in, i64 [B, D] (of equal ones the first; a NaN
+ * counts as largest; -1: none), so that the backward needs no x.
+ * With ranges i64 [N, P, 2] x is [1, L, D] and y [N, P D]: part p of y[n, :] is pooled over the rows ranges[n, p, 0] <= l < ranges[n, p,
+ * 1]; a range that ends where it begins, or before, is empty. Ranges may share rows, whose gradients are sums.
  * Gradients: mean dx[b, l] = dy[b] / length_b; the others give dy[b] to the row that was chosen.
  */
 #include <inttypes.h>

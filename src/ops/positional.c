@@ -82,8 +82,8 @@ typedef struct table_work {
   hark_numbers table; /* the output, or its gradient */
 } table_work;
 
-/* Reads the parameters and finds their natural values. Those of a row with one outside its range are all NaN, and so is what comes of them: a
- * step that went wrong is then seen in the loss, as with other weights. */
+/* Reads the parameters and finds their natural values. Those of a row with one outside its range are all NaN, and so is what comes of them:
+ * a step that went wrong is then seen in the loss, as with other weights. */
 static hark_status prepare(hark_context *context, const hark_call *call, const hark_positional *expression, const hark_tensor *table,
                            bool backward, table_work *out) {
   const hark_positional_attributes *attributes = call->attributes;

@@ -2,8 +2,8 @@
  *
  *     loss = weight sum over sequences of N / (N - 1) ((N - 1) F G + (1 - F) (1 - G)),   F = chunks / rows, G = mean of p over the rows
  *
- * F is a count and constant: dp[t] = dloss weight N / (N - 1) ((N - 1) F - (1 - F)) / rows. At F = G = 1 / N a sequence gives 1. p [rows]; offsets
- * i64 [B + 1] of rows; sequences i64 [B + 1] of chunks. Sequences without rows count nothing. Summed in double, in order.
+ * F is a count and constant: dp[t] = dloss weight N / (N - 1) ((N - 1) F - (1 - F)) / rows. At F = G = 1 / N a sequence gives 1. p [rows];
+ * offsets i64 [B + 1] of rows; sequences i64 [B + 1] of chunks. Sequences without rows count nothing. Summed in double, in order.
  */
 #include "ops/segments.h"
 

@@ -1,8 +1,8 @@
 /* rotary.c - turns pairs of features by an angle that grows with the position: y0 = x0 cos a - x1 sin a, y1 = x0 sin a + x1 cos a.
  *
- * x, y [B, L, H d], d even; pair j of a head turns by a = p theta_j at position p = first_position + l, or positions[l]. interleaved: the pair is
- * (2j, 2j + 1); half: (j, j + d/2). theta_j = base^(-2j/d), or a given angle: of the attributes, or rates[h R / H][j] of rates [R, pairs], over
- * stretch. The dot product of two turned rows depends on the difference of their positions only.
+ * x, y [B, L, H d], d even; pair j of a head turns by a = p theta_j at position p = first_position + l, or positions[l]. interleaved: the
+ * pair is (2j, 2j + 1); half: (j, j + d/2). theta_j = base^(-2j/d), or a given angle: of the attributes, or rates[h R / H][j] of rates [R,
+ * pairs], over stretch. The dot product of two turned rows depends on the difference of their positions only.
  * Gradients: of x the inverse turn, by -a; of a rate the sum over all pairs that turn by it of p / stretch (dy1 y0 - dy0 y1), in parts of
  * consecutive positions that depend on L alone. L R d/2 sines and cosines for a whole batch, 6 operations a pair. Su et al., arXiv
  * 2104.09864, eq. 34; learned rates: docs/mathematics/rotary.md.

@@ -1,4 +1,5 @@
-/* scatter_gated.c - y = h, y[index[i], ...] += g update[i, ...], g = sigmoid(score[index[i]]) or 1: what a layer gives to the chunks that it ran on.
+/* scatter_gated.c - y = h, y[index[i], ...] += g update[i, ...], g = sigmoid(score[index[i]]) or 1: what a layer gives to the chunks that
+ * it ran on.
  *
  * h [K, W..]; update [I, W..]; index i32 [I], -1: nowhere; score [K], optional. Gradients, k = index[i]:
  *   dh = dy,   dupdate[i] = g dy[k],   dscore[k] = g (1 - g) sum over i with index[i] = k of dy[k] . update[i]

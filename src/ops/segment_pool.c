@@ -2,12 +2,12 @@
  *
  *     y[s, i, :] = mean or max of x[first_s + n, :], n in [floor(i M / C), ceil((i + 1) M / C)),  M rows of segment s
  *
- * Every bin has a row for M > 0, also where C > M (rows are then in several bins), and the bins overlap where C does not divide M. x [..., D];
- * offsets i64 [S + 1]; y [S, C, D], of which an empty segment gets zeros; with `fewer` C is min(slots, M) for that segment and the rows of y follow each
- * other (segment_slots), and who knows how many they are has y [rows, D]. The maximum saves the row that it was found in, i64, of y's shape (of equal
- * ones the first; a NaN counts as largest).
- * Gradients: dx[n] = sum over the bins i that have n, floor(n C / M) .. floor(((n + 1) C - 1) / M), of dy[i] / rows of the bin, or of dy[i] where n
- * was chosen. M + C additions a feature, forward and backward.
+ * Every bin has a row for M > 0, also where C > M (rows are then in several bins), and the bins overlap where C does not divide M. x [...,
+ * D]; offsets i64 [S + 1]; y [S, C, D], of which an empty segment gets zeros; with `fewer` C is min(slots, M) for that segment and the rows
+ * of y follow each other (segment_slots), and who knows how many they are has y [rows, D]. The maximum saves the row that it was found in,
+ * i64, of y's shape (of equal ones the first; a NaN counts as largest).
+ * Gradients: dx[n] = sum over the bins i that have n, floor(n C / M) .. floor(((n + 1) C - 1) / M), of dy[i] / rows of the bin, or of dy[i]
+ * where n was chosen. M + C additions a feature, forward and backward.
  */
 #include <inttypes.h>
 
@@ -73,7 +73,8 @@ static void average_rows(hark_numbers x, int64_t begin, int64_t end, int64_t wid
   }
 }
 
-/* Row `at` of dx <- the sum of rows of dy of bins [low, high], each over its number of rows; `bins` of `rows` rows begin at row `start` of dy. */
+/* Row `at` of dx <- the sum of rows of dy of bins [low, high], each over its number of rows; `bins` of `rows` rows begin at row `start` of
+ * dy. */
 static void spread_average(hark_numbers dy, int64_t start, int64_t low, int64_t high, int64_t rows, int64_t bins, int64_t width,
                            hark_numbers dx, int64_t at) {
   for (int64_t d = 0; d < width; d += HARK_BLOCK) {

@@ -20,8 +20,8 @@ static inline int64_t hark_segment_rows(const hark_segments *segments, int64_t s
   return (segments->offsets[s + 1] - segments->offsets[s]) * segments->unit;
 }
 
-/* Operations of attention over rows with segment ids [batch, key_length]: every run of equal ids on its own, those below 0 not at all. NULL: all
- * rows of an item are one. */
+/* Operations of attention over rows with segment ids [batch, key_length]: every run of equal ids on its own, those below 0 not at all.
+ * NULL: all rows of an item are one. */
 double hark_segment_operations(const hark_attention_desc *desc, const int64_t *ids, bool backward);
 
 /* Refuses a list of segments, called `name`, without its first number. Errors: HARK_SHAPE_MISMATCH. */
@@ -48,8 +48,8 @@ HARK_MUST_CHECK hark_status hark_check_index(hark_context *context, const hark_o
 /* Zeros in the numbers of rows that are in no segment, `width` a row; an accumulated gradient is left as it is. */
 void hark_clear_gaps(const hark_segments *segments, hark_numbers numbers, int64_t rows, int64_t width);
 
-/* The places of every row in an index: those of row n are place[begin[n]] .. place[begin[n + 1] - 1], ascending. begin [rows + 1], place [count];
- * entries of -1 are left out. */
+/* The places of every row in an index: those of row n are place[begin[n]] .. place[begin[n + 1] - 1], ascending. begin [rows + 1], place
+ * [count]; entries of -1 are left out. */
 typedef struct hark_places {
   int64_t *begin, *place;
 } hark_places;

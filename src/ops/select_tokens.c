@@ -4,11 +4,12 @@
  *     index   i32 [B count]           4 7 9 | 12 15 | -1 -1 ..    ascending within a sequence, one after the other, -1 behind the last
  *     offsets i64 [B + 1]             0       3       5
  *
- * NORM |x|, SCORE, QUERY x . (mean of the sequence's query rows): the largest, of equal ones the first; a NaN counts as lowest. MEDOIDS: Lloyd's
- * iterations from a maximin start (Gonzalez, TCS 38, 1985): first the row nearest to the mean, then the row farthest from all taken; after the
- * iterations, of each centre the nearest row that no centre before it has. Rows with a NaN or an infinity have no distance: they are in no cluster, and
- * selected, the first of them first, where the others are too few. GIVEN: the caller's. What is selected is a decision without a gradient;
- * it gets one through the logits (log_sigmoid of a score). Operations: 2 D a row (NORM, QUERY), 3 D count (iterations + 2) a row (MEDOIDS).
+ * NORM |x|, SCORE, QUERY x . (mean of the sequence's query rows): the largest, of equal ones the first; a NaN counts as lowest. MEDOIDS:
+ * Lloyd's iterations from a maximin start (Gonzalez, TCS 38, 1985): first the row nearest to the mean, then the row farthest from all
+ * taken; after the iterations, of each centre the nearest row that no centre before it has. Rows with a NaN or an infinity have no
+ * distance: they are in no cluster, and selected, the first of them first, where the others are too few. GIVEN: the caller's. What is
+ * selected is a decision without a gradient; it gets one through the logits (log_sigmoid of a score). Operations: 2 D a row (NORM, QUERY),
+ * 3 D count (iterations + 2) a row (MEDOIDS).
  */
 #include <float.h>
 #include <inttypes.h>
@@ -40,7 +41,8 @@ static hark_status check_attributes(hark_context *context, const hark_select_tok
   return hark_check_unit(context, op, options->unit, options->rows);
 }
 
-/* Per row: score, order, scratch of the sort, which are distance, owner and mark for MEDOIDS; then sums of the rows of a centre or query. */
+/* Per row: score, order, scratch of the sort, which are distance, owner and mark for MEDOIDS; then sums of the rows of a centre or
+ * query. */
 static hark_status workspace_bytes(hark_context *context, const hark_select_tokens_attributes *options, const hark_tensor *inputs,
                                    int64_t sequences, size_t *out) {
   size_t rows = 0, centres = 0;
@@ -115,8 +117,8 @@ static void copy_row(const candidates *c, int64_t n, double *centre) {
   for (int64_t d = 0; d < c->width; d++) centre[d] = hark_get(c->x, (c->first + n) * c->width + d);
 }
 
-/* What rounding may add to a squared distance of about `square` from a mean of rows: differences that small are none, so that rows equally far
- * from a centre tie whatever the order of sums was. */
+/* What rounding may add to a squared distance of about `square` from a mean of rows: differences that small are none, so that rows equally
+ * far from a centre tie whatever the order of sums was. */
 static double rounding_of(const candidates *c, double square) {
   const double rounding = 8 * DBL_EPSILON * (double)(c->rows + c->width) * (sqrt(square) * c->longest + square);
   return isfinite(rounding) ? rounding : 0;

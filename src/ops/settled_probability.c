@@ -1,4 +1,5 @@
-/* settled_probability.c - a probability of boundaries beside the chunks that were made of it: where minimum or maximum decided, it is certain.
+/* settled_probability.c - a probability of boundaries beside the chunks that were made of it: where minimum or maximum decided, it is
+ * certain.
  *
  *     y[t] = p[t]  where chunks agree with p[t] >= 1/2, else the decision: 1 in front of a chunk, 0 within
  *

@@ -1,9 +1,11 @@
 /* smooth_chunks.c - y[k] = p_k c[k] + (1 - p_k) y[k - 1], k over the chunks of a sequence, p_k the probability of the chunk's first row.
  *
- * c [K, W..]; p [rows]; chunks i64 [K + 1], sequences i64 [B + 1] (offsets into the chunks); y [K, W..], zeros for chunks of no sequence. In front of a
- * sequence y is zero; a chunk without rows has p = 0. H-Net (arXiv 2507.07955, eq. 5). With e_k = dy[k] + (1 - p_{k+1}) e_{k+1}, from the last chunk back:
+ * c [K, W..]; p [rows]; chunks i64 [K + 1], sequences i64 [B + 1] (offsets into the chunks); y [K, W..], zeros for chunks of no sequence.
+ * In front of a sequence y is zero; a chunk without rows has p = 0. H-Net (arXiv 2507.07955, eq. 5). With e_k = dy[k] + (1 - p_{k+1})
+ * e_{k+1}, from the last chunk back:
  *   dc[k] = p_k e_k,   dp_k = e_k . (c[k] - y[k - 1])
- * e is kept a feature at a time, and the products are taken per chunk with the y of the forward. 3 W operations a chunk forward, 5 W backward.
+ * e is kept a feature at a time, and the products are taken per chunk with the y of the forward. 3 W operations a chunk forward, 5 W
+ * backward.
  */
 #include "ops/segments.h"
 

@@ -1,7 +1,9 @@
-/* straight_through.c - y[t, :] = x[t, :] (1 + c(p[t]) - c(reference[t])): the outputs of tokens carry the gradient of how certain a boundary was.
+/* straight_through.c - y[t, :] = x[t, :] (1 + c(p[t]) - c(reference[t])): the outputs of tokens carry the gradient of how certain a
+ * boundary was.
  *
- * c(q) = q for the first row of a chunk, 1 - q for the others. Without a reference it is p, held constant: y = x, and the gradients are those of the
- * surrogate x c / stop(c) with stop(c) = 1, which is what a reference makes an ordinary function of (H-Net, arXiv 2507.07955, eq. 6 to 9).
+ * c(q) = q for the first row of a chunk, 1 - q for the others. Without a reference it is p, held constant: y = x, and the gradients are
+ * those of the surrogate x c / stop(c) with stop(c) = 1, which is what a reference makes an ordinary function of (H-Net, arXiv 2507.07955,
+ * eq. 6 to 9).
  *   dx = dy (1 + c(p) - c(reference)),   dp[t] = +- dy[t, :] . x[t, :]
  * x [..., D]; p, reference [rows]; chunks i64 [K + 1]. Rows of no chunk: y = x, dp = 0. 2 D operations a row forward, 4 D backward.
  */

@@ -1,5 +1,5 @@
-/* option.h - one option: a row of a table that describes a field of a plain struct, its values as words, and their ranges. Sets of options, which
- * are filled from files and the command line, are in config/options.h.
+/* option.h - one option: a row of a table that describes a field of a plain struct, its values as words, and their ranges. Sets of options,
+ * which are filled from files and the command line, are in config/options.h.
  */
 #ifndef HARK_OPTIONS_OPTION_H
 #define HARK_OPTIONS_OPTION_H
@@ -70,7 +70,8 @@ typedef struct hark_option_table {
 
 /* Choice number `index` of "none|learned"; false when there are no more. */
 bool hark_option_choice_at(const char *choices, int index, char out[HARK_OPTION_WORD_BYTES]);
-/* The index of the value among such choices, or -1; and the nearest choice, or else the only one that begins so; false when there is neither. */
+/* The index of the value among such choices, or -1; and the nearest choice, or else the only one that begins so; false when there is
+ * neither. */
 int hark_option_choice(const char *choices, const char *value);
 bool hark_option_near_choice(const char *choices, const char *value, char out[HARK_OPTION_WORD_BYTES]);
 
@@ -83,7 +84,8 @@ typedef union hark_option_value {
   hark_layer_choice layers;
 } hark_option_value;
 
-/* The value as it is written lies in *out; false when it is none of the option's. Texts and lists are whatever they are: *out is not touched. */
+/* The value as it is written lies in *out; false when it is none of the option's. Texts and lists are whatever they are: *out is not
+ * touched. */
 bool hark_option_read_value(const hark_option *option, const char *text, hark_option_value *out);
 /* Puts it into the option's field, of any type but texts and lists. */
 void hark_option_put_value(const hark_option *option, const hark_option_value *value, void *field);

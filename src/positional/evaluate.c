@@ -4,8 +4,8 @@
  *   backward, a = d / d v:     a_c = a                        a_c = a exp(v_c - v), 0 where v = -infinity
  *
  * Forward the parts run from the last to the first (operands stand behind their part), backward from the first to the last. Cost: one
- * evaluation of every component of every kernel for each distance, and an exponential for each operand of a sum; backward the forward again,
- * and as much. Sums over distances run in their order, so the result does not depend on threads.
+ * evaluation of every component of every kernel for each distance, and an exponential for each operand of a sum; backward the forward
+ * again, and as much. Sums over distances run in their order, so the result does not depend on threads.
  */
 #include <inttypes.h>
 #include <string.h>

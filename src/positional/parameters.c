@@ -1,4 +1,5 @@
-/* parameters.c - the learned numbers of an expression: names and places, initial values, transforms, and what they make positive definite. */
+/* parameters.c - the learned numbers of an expression: names and places, initial values, transforms, and what they make positive
+ * definite. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -115,8 +116,8 @@ static double jitter(double slot) {
   return exp(JITTER * (2 * (turn - floor(turn)) - 1));
 }
 
-/* ALiBi's slopes as its authors' program has them: of the power of two of slots that is there 2^(-8 k / power), k = 1 .. power; the rest takes
- * those of twice as many that lie between, from the largest on. */
+/* ALiBi's slopes as its authors' program has them: of the power of two of slots that is there 2^(-8 k / power), k = 1 .. power; the rest
+ * takes those of twice as many that lie between, from the largest on. */
 static double slope(double slot, double slots) {
   const double power = ldexp(1, ilogb(slots));
   return exp2(-SLOPE_EXPONENT * (slot < power ? slot + 1 : slot - power + 0.5) / power);

@@ -7,11 +7,12 @@
  *   argument   = [ parameter "=" ] value          the name may be left out where the leaf has one parameter only
  *   value      = number | "[" number { "," number } "]"
  *
- * Blanks, tabs and line ends may stand between all of these. A list has a value for every component that the banks around the leaf make (times
- * the values of one component); a single number is the value of all. Sums in sums and products in products are made one: a+(b+c) is a+b+c.
+ * Blanks, tabs and line ends may stand between all of these. A list has a value for every component that the banks around the leaf make
+ * (times the values of one component); a single number is the value of all. Sums in sums and products in products are made one: a+(b+c) is
+ * a+b+c.
  *
- * The tree grows in a block of memory of fixed size, parts from the front and given values behind the room for them; create() copies what is
- * used into a block of its own.
+ * The tree grows in a block of memory of fixed size, parts from the front and given values behind the room for them; create() copies what
+ * is used into a block of its own.
  */
 #include <inttypes.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
-/* example_vocabulary.h - the vocabulary.json of labelled examples, for those who have the model and not the examples: names of classes, and which
- * token stands for what (hark_examples_vocabulary() prints it). It never changes once it is read.
+/* example_vocabulary.h - the vocabulary.json of labelled examples, for those who have the model and not the examples: names of classes, and
+ * which token stands for what (hark_examples_vocabulary() prints it). It never changes once it is read.
  */
 #ifndef HARK_TOKENIZERS_EXAMPLE_VOCABULARY_H
 #define HARK_TOKENIZERS_EXAMPLE_VOCABULARY_H
@@ -27,8 +27,9 @@ const char *hark_example_vocabulary_class(const hark_example_vocabulary *vocabul
 /* A token's text: a byte or a word; nothing of others. */
 const char *hark_example_vocabulary_token(const hark_example_vocabulary *vocabulary, int64_t token, size_t *bytes);
 
-/* A text -> tokens: its bytes, or its words, which blanks divide. `tokens` has room for `bytes` of them. A word that is none of the vocabulary is
- * HARK_BAD_FILE with its place, or HARK_TOKEN_UNKNOWN with `map_unknown`. HARK_UNSUPPORTED: the symbols are grey values or numbers. */
+/* A text -> tokens: its bytes, or its words, which blanks divide. `tokens` has room for `bytes` of them. A word that is none of the
+ * vocabulary is HARK_BAD_FILE with its place, or HARK_TOKEN_UNKNOWN with `map_unknown`. HARK_UNSUPPORTED: the symbols are grey values or
+ * numbers. */
 HARK_MUST_CHECK hark_status hark_example_vocabulary_encode(hark_context *context, const hark_example_vocabulary *vocabulary,
                                                            bool map_unknown, const char *text, size_t bytes, int32_t *tokens,
                                                            size_t *count);

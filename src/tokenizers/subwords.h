@@ -1,11 +1,11 @@
 /* subwords.h - what a vocabulary of sub-words is asked to be, and who learns it.
  *
  * Pieces are learned by a learner that the program gives: a function of a list of words with counts (the command's is SentencePiece, in
- * subwords_sentencepiece.cc, which only the command is linked with). Encoding, decoding and the vocabulary's file need no learner and are part
- * of every build.
+ * subwords_sentencepiece.cc, which only the command is linked with). Encoding, decoding and the vocabulary's file need no learner and are
+ * part of every build.
  *
- * Text falls into units: a unit begins with a space or a character behind one and ends in front of the next space or control character; a control
- * character is a unit of its own; a unit of more than HARK_SUBWORD_UNIT_BYTES is cut. No piece reaches over the end of a unit.
+ * Text falls into units: a unit begins with a space or a character behind one and ends in front of the next space or control character; a
+ * control character is a unit of its own; a unit of more than HARK_SUBWORD_UNIT_BYTES is cut. No piece reaches over the end of a unit.
  */
 #ifndef HARK_TOKENIZERS_SUBWORDS_H
 #define HARK_TOKENIZERS_SUBWORDS_H
@@ -45,8 +45,8 @@ typedef struct hark_subword_job {
 /* Takes one piece, in the order of the vocabulary. A status other than HARK_OK ends learning with it. */
 typedef hark_status hark_subword_sink(void *user, const char *text, size_t bytes, double score);
 
-/* Fills `message` (NULL-terminated) when it fails. The same job gives the same pieces. Errors: HARK_BAD_CONFIGURATION (the text does not give
- * such a vocabulary), HARK_OUT_OF_MEMORY, those of the sink. */
+/* Fills `message` (NULL-terminated) when it fails. The same job gives the same pieces. Errors: HARK_BAD_CONFIGURATION (the text does not
+ * give such a vocabulary), HARK_OUT_OF_MEMORY, those of the sink. */
 typedef struct hark_subword_learner {
   const char *name;
   hark_status (*learn)(const hark_subword_job *job, hark_subword_sink *sink, void *user, char message[HARK_SUBWORD_MESSAGE_BYTES]);

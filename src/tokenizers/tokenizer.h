@@ -1,7 +1,8 @@
 /* tokenizer.h - text to numbers and back.
  *
- * A tokenizer is a kind (characters, bytes, subwords; a table of them) with a vocabulary. Token 0 .. HARK_TOKEN_RESERVED - 1 mean the same in every
- * vocabulary; the symbols of the text follow (characters and bytes in sorted order). A vocabulary is stored with the run that used it, as JSON.
+ * A tokenizer is a kind (characters, bytes, subwords; a table of them) with a vocabulary. Token 0 .. HARK_TOKEN_RESERVED - 1 mean the same
+ * in every vocabulary; the symbols of the text follow (characters and bytes in sorted order). A vocabulary is stored with the run that used
+ * it, as JSON.
  *
  * Making one:  hark_tokenizer_create, hark_tokenizer_learn over all text, hark_tokenizer_finish;  or  hark_tokenizer_load.
  * (hark_corpus_open does this for files.) After that a tokenizer never changes and any number of threads may use it.
@@ -37,8 +38,8 @@ typedef struct hark_tokenizer hark_tokenizer;
 /* The kinds, in the order of the table. */
 enum { HARK_TOKENIZER_CHARACTERS, HARK_TOKENIZER_BYTES, HARK_TOKENIZER_SUBWORDS };
 
-/* Names of the kinds ("characters": Unicode code points of UTF-8 text; "bytes": every byte, whatever it encodes; "subwords": pieces of words
- * of UTF-8 text), in the order of the table; NULL at and behind the end. Static strings. */
+/* Names of the kinds ("characters": Unicode code points of UTF-8 text; "bytes": every byte, whatever it encodes; "subwords": pieces of
+ * words of UTF-8 text), in the order of the table; NULL at and behind the end. Static strings. */
 const char *hark_tokenizer_kind_name(int index);
 /* One line of help on it. */
 const char *hark_tokenizer_kind_summary(int index);
@@ -53,8 +54,8 @@ void hark_tokenizer_destroy(hark_context *context, hark_tokenizer **tokenizer);
 HARK_MUST_CHECK hark_status hark_tokenizer_set_subwords(hark_context *context, hark_tokenizer *tokenizer,
                                                         const hark_subword_settings *settings);
 
-/* Bytes that a buffer for parts of a text must have at least: those that learning or encoding may leave for the next part, and one more. 0: no
- * kind is called that. */
+/* Bytes that a buffer for parts of a text must have at least: those that learning or encoding may leave for the next part, and one more. 0:
+ * no kind is called that. */
 size_t hark_tokenizer_kind_part_bytes(const char *kind);
 
 /* True when the vocabulary depends on the text, so that learning needs a pass over it. */
@@ -73,8 +74,8 @@ typedef struct hark_text_fault {
 HARK_MUST_CHECK hark_status hark_tokenizer_learn(hark_context *context, hark_tokenizer *tokenizer, const void *text, size_t bytes,
                                                  bool last, size_t *consumed, hark_text_fault *fault);
 
-/* Fixes the vocabulary. Errors: HARK_BAD_FILE (no text was learned), HARK_OUT_OF_MEMORY; of sub-words HARK_BAD_CONFIGURATION (the text does not
- * give such a vocabulary) and HARK_UNSUPPORTED. */
+/* Fixes the vocabulary. Errors: HARK_BAD_FILE (no text was learned), HARK_OUT_OF_MEMORY; of sub-words HARK_BAD_CONFIGURATION (the text does
+ * not give such a vocabulary) and HARK_UNSUPPORTED. */
 HARK_MUST_CHECK hark_status hark_tokenizer_finish(hark_context *context, hark_tokenizer *tokenizer);
 
 /* "characters", "bytes", "subwords". */

@@ -4,8 +4,8 @@
  *              5 .. 260    the bytes 0 .. 255, with byte fallback
  *              then        pieces in the learner's order, and without byte fallback the control characters that occur
  *
- * Text is divided unit by unit (subwords.h), so that it is encoded in parts and whole alike. A unit's pieces are the bytes of the text: spaces
- * and line ends come back as they were, and what no piece is becomes its bytes.
+ * Text is divided unit by unit (subwords.h), so that it is encoded in parts and whole alike. A unit's pieces are the bytes of the text:
+ * spaces and line ends come back as they were, and what no piece is becomes its bytes.
  */
 #include <float.h>
 #include <inttypes.h>
@@ -22,7 +22,8 @@
 #define BYTE_VALUES 256
 #define SCORE_LIMIT 1e9 /* of a score's magnitude: sums over a unit stay finite */
 
-/* Characters that learners keep for themselves (SentencePiece writes a space as U+2581 and the unknown as U+2585) are in no piece they learn. */
+/* Characters that learners keep for themselves (SentencePiece writes a space as U+2581 and the unknown as U+2585) are in no piece they
+ * learn. */
 #define SPACE_MARK 0x2581
 #define UNKNOWN_MARK 0x2585
 #define DELETE 0x7F

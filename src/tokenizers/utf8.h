@@ -37,8 +37,8 @@ typedef struct hark_utf8_stream {
   size_t held_bytes;
 } hark_utf8_stream;
 
-/* Gives the stream one byte; writes what has become certain to out, at most HARK_UTF8_STREAM_BYTES, and returns how many bytes. Every maximal
- * part that can never become a character is written as U+FFFD. */
+/* Gives the stream one byte; writes what has become certain to out, at most HARK_UTF8_STREAM_BYTES, and returns how many bytes. Every
+ * maximal part that can never become a character is written as U+FFFD. */
 #define HARK_UTF8_STREAM_BYTES 8
 size_t hark_utf8_stream_put(hark_utf8_stream *stream, unsigned char byte, char out[HARK_UTF8_STREAM_BYTES]);
 /* The end: an unfinished character is written as U+FFFD. */

@@ -1,7 +1,7 @@
 /* checkpoint.c - writing and reading checkpoints.
  *
- * A checkpoint is written into a folder whose name begins with a dot, flushed, and renamed; only then do the pointers move and older ones go.
- * Whatever happens in between, the pointers name a whole checkpoint. */
+ * A checkpoint is written into a folder whose name begins with a dot, flushed, and renamed; only then do the pointers move and older ones
+ * go. Whatever happens in between, the pointers name a whole checkpoint. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>

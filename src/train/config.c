@@ -180,7 +180,8 @@ static void settle_time(const hark_options *set, hark_config *config, bool has_l
   config->train.more_time = config->train.max_time > 0 && time == HARK_SOURCE_COMMAND && (!has_length || length < HARK_SOURCE_COMMAND);
 }
 
-/* Steps, epochs, tokens and examples each say how long to train. What the command line says replaces what a file says; of one source, one only. */
+/* Steps, epochs, tokens and examples each say how long to train. What the command line says replaces what a file says; of one source, one
+ * only. */
 static hark_status settle_length(hark_context *context, hark_options *set, hark_config *config) {
   const struct {
     const char *name;
@@ -352,7 +353,8 @@ static hark_status check_vectors(hark_context *context, hark_options *set, const
   return HARK_OK;
 }
 
-/* Formats of texts have their bytes for tokens, whatever an earlier hark wrote down; what is asked for and is another tokenizer is refused. */
+/* Formats of texts have their bytes for tokens, whatever an earlier hark wrote down; what is asked for and is another tokenizer is
+ * refused. */
 static void settle_tokenizer(const hark_options *set, hark_config *config) {
   const char *const format = hark_config_format(config);
   const bool of_bytes = strcmp(format, "text") == 0 || strcmp(format, "pairs") == 0;

@@ -85,8 +85,9 @@ typedef struct hark_config {
 
 extern const hark_option_table hark_config_table;
 
-/* Puts derived values in place (key_heads, feed_forward_width, minimum_rate, split where files for validation are given, steps where neither
- * epochs nor tokens are) and adds a problem for every combination that cannot work. Errors: HARK_OUT_OF_MEMORY; problems are found by hark_options_finish(). */
+/* Puts derived values in place (key_heads, feed_forward_width, minimum_rate, split where files for validation are given, steps where
+ * neither epochs nor tokens are) and adds a problem for every combination that cannot work. Errors: HARK_OUT_OF_MEMORY; problems are found
+ * by hark_options_finish(). */
 HARK_MUST_CHECK hark_status hark_config_finish(hark_context *context, hark_options *options, hark_config *config);
 
 /* The data are text as sentences. */
@@ -108,8 +109,8 @@ static inline hark_masking hark_config_masking(const hark_config *config, int32_
       .seed = (uint64_t)config->train.seed, .stream = stream, .fraction = config->train.mask_fraction, .vocabulary = vocabulary};
 }
 
-/* Reads the numbers of an option of the model that is a list, text by text; what is wrong, or does not fit the ones before (`fits`, NULL: all do),
- * becomes a problem, "... expected EXPECTED". Errors: HARK_OUT_OF_MEMORY. */
+/* Reads the numbers of an option of the model that is a list, text by text; what is wrong, or does not fit the ones before (`fits`, NULL:
+ * all do), becomes a problem, "... expected EXPECTED". Errors: HARK_OUT_OF_MEMORY. */
 HARK_MUST_CHECK hark_status hark_config_read_list(hark_context *context, hark_options *set, hark_config *config, const char *name,
                                                   bool (*fits)(const hark_network_config *model), const char *expected);
 

@@ -183,7 +183,8 @@ static void add_candidate(const char *folder, candidates *list) {
   (void)snprintf(list->folders[list->count++], HARK_PATH_BYTES, "%s", folder);
 }
 
-/* What is left of a run's absolute path without its recorded name, which was relative to the folder that is sought: of runs without data.json. */
+/* What is left of a run's absolute path without its recorded name, which was relative to the folder that is sought: of runs without
+ * data.json. */
 static bool cut_name(char *path, const char *name) {
   while (name[0] == '.' && name[1] == '/') name += 2;
   size_t length = strlen(name), all = strlen(path);

@@ -1,7 +1,7 @@
 /* evaluate.c - see evaluate.h.
  *
- * Losses by position come from the logits of the batch: one sum for each bucket, all other targets ignored. Together these read every row of
- * logits once more; nothing of the size of the logits is kept.
+ * Losses by position come from the logits of the batch: one sum for each bucket, all other targets ignored. Together these read every row
+ * of logits once more; nothing of the size of the logits is kept.
  */
 #include "train/evaluate.h"
 
@@ -52,7 +52,8 @@ static hark_status add_positions(hark_context *context, hark_engine *engine, con
   return HARK_OK;
 }
 
-/* What a model that tells hidden tokens is measured on: hidden ones in place of next ones, among the positions that count. Returns how many. */
+/* What a model that tells hidden tokens is measured on: hidden ones in place of next ones, among the positions that count. Returns how
+ * many. */
 static int64_t hide_tokens(const hark_engine *engine, int64_t first, const window_batch *batch) {
   const hark_masking masking = hark_config_masking(engine->config, engine->task.vocabulary, HARK_MASKING_EVALUATION);
   int64_t real = 0;
@@ -66,8 +67,8 @@ static int64_t hide_tokens(const hark_engine *engine, int64_t first, const windo
   return real;
 }
 
-/* *sum and what is in *out grow by the batch of windows from `first` on. A model that sees all of its window would see padding behind the end of
- * the text: there the batch is one window, cut where the text ends. */
+/* *sum and what is in *out grow by the batch of windows from `first` on. A model that sees all of its window would see padding behind the
+ * end of the text: there the batch is one window, cut where the text ends. */
 static hark_status add_batch(hark_context *context, hark_engine *engine, const hark_evaluation *evaluation, int64_t first,
                              const hark_evaluation_task *task, window_batch *batch, double *sum, hark_evaluation_result *out) {
   const bool hides = engine->network->architecture->predicts_hidden;

@@ -7,8 +7,8 @@
 /* Called after every batch with the part that is done; returns false to give up. */
 typedef bool hark_evaluation_progress(void *user, double part);
 
-/* Positions in a window in buckets: one position each up to 7, then four buckets from each power of two to the next: 8-9, 10-11, 12-13, 14-15,
- * 16-19, ... The target of position p is told from the p + 1 tokens at the front of its window. */
+/* Positions in a window in buckets: one position each up to 7, then four buckets from each power of two to the next: 8-9, 10-11, 12-13,
+ * 14-15, 16-19, ... The target of position p is told from the p + 1 tokens at the front of its window. */
 #define HARK_POSITION_BUCKETS 92 /* up to a context of 2^24 */
 int64_t hark_position_first(int bucket);
 

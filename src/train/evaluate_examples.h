@@ -33,8 +33,8 @@ typedef struct hark_examples_result {
   bool complete;
 } hark_examples_result;
 
-/* Every example of the batches' split once, in batches of train.batch. `confusion` (NULL: not wanted) [classes, classes], zeros before, counts
- * examples by class and, in a row, by the class that the model tells. Errors: those of data and engine. */
+/* Every example of the batches' split once, in batches of train.batch. `confusion` (NULL: not wanted) [classes, classes], zeros before,
+ * counts examples by class and, in a row, by the class that the model tells. Errors: those of data and engine. */
 HARK_MUST_CHECK hark_status hark_evaluate_examples(hark_context *context, hark_engine *engine, const hark_example_batches *batches,
                                                    hark_example_room *room, int64_t *confusion, hark_evaluation_progress *progress,
                                                    void *user, hark_examples_result *out);

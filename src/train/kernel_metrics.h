@@ -12,8 +12,8 @@
 int64_t hark_kernel_metrics_count(const hark_network *network);
 
 /* Adds them to a line that was begun, each as "positional/OWNER/COLUMN.KERNEL.NAME/COPY": OWNER is "model", "layer0", "layer0.head1";
- * the column is that of the kernel in the canonical expression; copies are those that banks make. Rates are "rotary/OWNER/PAIR", in radians a
- * token; their heads are key heads. */
+ * the column is that of the kernel in the canonical expression; copies are those that banks make. Rates are "rotary/OWNER/PAIR", in radians
+ * a token; their heads are key heads. */
 HARK_MUST_CHECK hark_status hark_kernel_metrics_append(hark_context *context, const hark_network *network, hark_jsonl *line);
 
 #endif

@@ -27,8 +27,8 @@ typedef struct hark_material {
   bool opened_room;
 } hark_material;
 
-/* Opens the data of a run and says what they ask of the model. A fresh run gets its vocabulary.json, a resumed one is compared with it. *out is
- * to be closed whatever happens.
+/* Opens the data of a run and says what they ask of the model. A fresh run gets its vocabulary.json, a resumed one is compared with it.
+ * *out is to be closed whatever happens.
  * Errors: those of text and examples; HARK_BAD_FILE where a run was trained on another vocabulary. */
 HARK_MUST_CHECK hark_status hark_material_open(hark_context *context, const hark_config *config, const hark_run *run, bool resume,
                                                hark_material *out);
@@ -55,8 +55,8 @@ HARK_MUST_CHECK hark_status hark_material_prepare(hark_context *context, hark_ma
 /* What it will take. */
 size_t hark_material_room_bytes(const hark_config *config, const hark_learning_task *task);
 
-/* Samples until so many tokens of sentences have been used, whose windows are rarely full. Of random order a guess from the mean where they are
- * more than 2^24. */
+/* Samples until so many tokens of sentences have been used, whose windows are rarely full. Of random order a guess from the mean where they
+ * are more than 2^24. */
 int64_t hark_material_samples(const hark_material *material, int64_t tokens);
 
 /* Targets of a step's samples, by which its loss is divided; of a model that predicts hidden tokens those that would be hidden if none were

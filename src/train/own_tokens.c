@@ -9,7 +9,8 @@ void hark_own_tokens(hark_example_batch *batch) {
   batch->real = batch->tokens;
 }
 
-/* One more window behind those that are there: the first `length` tokens of `window`, which lies in the batch's inputs at or behind its place. */
+/* One more window behind those that are there: the first `length` tokens of `window`, which lies in the batch's inputs at or behind its
+ * place. */
 static void add_window(const int32_t *window, int64_t length, hark_example_batch *batch) {
   const int64_t begin = batch->tokens, row = batch->rows++;
   memmove(batch->inputs + begin, window, (size_t)length * sizeof *window);

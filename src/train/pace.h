@@ -30,7 +30,8 @@ int64_t hark_pace_reach(const hark_pace *pace, const hark_pace_every *every, int
 /* Whether an evaluation is so long that it would take more than half of the time. */
 bool hark_pace_is_evaluation_too_long(const hark_pace *pace, double seconds);
 
-/* Steps over which the rate rises in a run whose length follows from a time: `warmup`, or a tenth of the steps where that is less, but 1. */
+/* Steps over which the rate rises in a run whose length follows from a time: `warmup`, or a tenth of the steps where that is less, but
+ * 1. */
 int64_t hark_pace_warmup(int64_t warmup, int64_t steps);
 
 /* What is to be measured. A step works as one of the run does, and what comes of it is thrown away. */

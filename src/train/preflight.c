@@ -2,9 +2,9 @@
  *
  *   memory = resident now + program + weights + gradients + moments + step + batch
  *
- * The engine's part is exact: the same shape-only run sizes the real memory. Every byte of it is touched by the first step. `program` is what
- * training adds that no allocation of hark's shows, measured on Linux: pages of code and tables, each thread's stack, and what the backend says
- * of its kernels.
+ * The engine's part is exact: the same shape-only run sizes the real memory. Every byte of it is touched by the first step. `program` is
+ * what training adds that no allocation of hark's shows, measured on Linux: pages of code and tables, each thread's stack, and what the
+ * backend says of its kernels.
  *
  *   disk = (most checkpoints at once - those that lie there) * checkpoint
  *

@@ -30,10 +30,11 @@ HARK_MUST_CHECK hark_status hark_run_open(hark_context *context, const char *pat
 /* Opens a run for reading. `path` may also be a checkpoint inside a run: then *checkpoint gets its name, else "". */
 HARK_MUST_CHECK hark_status hark_run_open_reading(hark_context *context, const char *path, hark_run *out, char checkpoint[HARK_NAME_BYTES]);
 void hark_run_close(hark_run *run);
-/* After a failure, before the run is closed: where `made` and no config.yaml say that no run has begun, what a run puts into its folder goes,
- * and the folder if it is new and nothing else is in it. The context's message stays. */
+/* After a failure, before the run is closed: where `made` and no config.yaml say that no run has begun, what a run puts into its folder
+ * goes, and the folder if it is new and nothing else is in it. The context's message stays. */
 void hark_run_abandon(hark_context *context, const hark_run *run);
-/* Cuts "RUN/checkpoints/step-N" to "RUN", in place, and puts the last part into `checkpoint`; false when the path does not look like that. */
+/* Cuts "RUN/checkpoints/step-N" to "RUN", in place, and puts the last part into `checkpoint`; false when the path does not look like
+ * that. */
 bool hark_run_cut_checkpoint(char *path, char checkpoint[HARK_NAME_BYTES]);
 
 /* Joins a name in the run's folder into `out` of HARK_PATH_BYTES bytes. */
@@ -71,9 +72,9 @@ typedef struct hark_run_state {
 HARK_MUST_CHECK hark_status hark_checkpoint_save(hark_context *context, const hark_run *run, const hark_engine *engine,
                                                  const hark_run_state *state, int64_t keep);
 
-/* What follows when the checkpoint of state->step is there, and what a killed process may have been in the middle of: points `last` and `best`,
- * then deletes what was left half written, the checkpoints of later steps, which are from before the run was taken up at an earlier one, and
- * those that are neither among the last `keep` nor the best. */
+/* What follows when the checkpoint of state->step is there, and what a killed process may have been in the middle of: points `last` and
+ * `best`, then deletes what was left half written, the checkpoints of later steps, which are from before the run was taken up at an earlier
+ * one, and those that are neither among the last `keep` nor the best. */
 HARK_MUST_CHECK hark_status hark_checkpoint_settle(hark_context *context, const hark_run *run, const hark_run_state *state, int64_t keep);
 
 /* Points `best` at the checkpoint of state->best_step if it does not yet, and if there is one. */
@@ -91,18 +92,19 @@ HARK_MUST_CHECK hark_status hark_checkpoint_path(hark_context *context, const ha
 /* state.json of a checkpoint. Errors: HARK_BAD_FILE, those of files. */
 HARK_MUST_CHECK hark_status hark_checkpoint_read_state(hark_context *context, const hark_run *run, const char *name, hark_run_state *state);
 
-/* Compares every file of a checkpoint with its manifest; *weights (NULL: not wanted) gets what model.safetensors is. Errors: HARK_BAD_FILE, HARK_NOT_FOUND (a file is missing), those of files. */
+/* Compares every file of a checkpoint with its manifest; *weights (NULL: not wanted) gets what model.safetensors is. Errors: HARK_BAD_FILE,
+ * HARK_NOT_FOUND (a file is missing), those of files. */
 HARK_MUST_CHECK hark_status hark_checkpoint_verify(hark_context *context, const hark_run *run, const char *name,
                                                    hark_file_summary *weights);
 
-/* The checkpoint to go on from: the one that `last` names, or, where that one is damaged, the newest that is not. In the second case `damaged`
- * gets the name of the former ("last" when that file itself is damaged) and the context's message says what is wrong with it; else it gets "".
- * Errors: HARK_NOT_FOUND when there is none yet; HARK_BAD_FILE when all are damaged, or gone. */
+/* The checkpoint to go on from: the one that `last` names, or, where that one is damaged, the newest that is not. In the second case
+ * `damaged` gets the name of the former ("last" when that file itself is damaged) and the context's message says what is wrong with it;
+ * else it gets "". Errors: HARK_NOT_FOUND when there is none yet; HARK_BAD_FILE when all are damaged, or gone. */
 HARK_MUST_CHECK hark_status hark_checkpoint_newest(hark_context *context, const hark_run *run, char name[HARK_NAME_BYTES],
                                                    char damaged[HARK_NAME_BYTES]);
 
-/* Whether the run's vocabulary.json is the one that the checkpoint's weights carry (both may have none): what a token stands for is a part of them.
- * Errors: HARK_BAD_FILE, which names both; those of files. */
+/* Whether the run's vocabulary.json is the one that the checkpoint's weights carry (both may have none): what a token stands for is a part
+ * of them. Errors: HARK_BAD_FILE, which names both; those of files. */
 HARK_MUST_CHECK hark_status hark_checkpoint_check_vocabulary(hark_context *context, const hark_run *run, const char *name);
 
 /* Fills the engine's weights and, when it trains, the moments and the state (which may be NULL). The tensors must be exactly those of the

@@ -31,8 +31,8 @@
 
 #include "train/config.h"
 
-/* What the rates of a run's steps follow from, beside its configuration. It is a part of the run's state: a run in parts has the rates of a run
- * in one. */
+/* What the rates of a run's steps follow from, beside its configuration. It is a part of the run's state: a run in parts has the rates of a
+ * run in one. */
 typedef struct hark_schedule_plan {
   int64_t steps;        /* T; 0: there is no plan yet */
   int64_t warmup;       /* W, where it is shorter than the configuration's; 0: that one */
@@ -49,9 +49,9 @@ typedef struct hark_schedule_plan {
 /* The plan of a run of `steps` steps from its first one on. */
 hark_schedule_plan hark_schedule_plan_of(const hark_config *config, int64_t steps);
 
-/* The plan of a run that has made `step` steps of `before`, whose last one had the rate `rate`, and is to have `steps`: as train.extend says. It is
- * `before` where length and learning rate are the same, or nothing is left to do; it begins with config's learning rate where that is another
- * one. */
+/* The plan of a run that has made `step` steps of `before`, whose last one had the rate `rate`, and is to have `steps`: as train.extend
+ * says. It is `before` where length and learning rate are the same, or nothing is left to do; it begins with config's learning rate where
+ * that is another one. */
 hark_schedule_plan hark_schedule_extended(const hark_config *config, const hark_schedule_plan *before, int64_t step, double rate,
                                           int64_t steps);
 
@@ -64,8 +64,8 @@ double hark_schedule_plan_rate(const hark_config *config, const hark_schedule_pl
 /* The same of a run from its first step on. */
 double hark_schedule_rate(const hark_config *config, int64_t step, int64_t total);
 
-/* Part of the training that is to come after so many micro-batches, of which a step has `accumulate`: 1 at the beginning of a run, 0 at its end. One
- * that goes on with another length keeps what it has reached, unless train.extend is stretch. */
+/* Part of the training that is to come after so many micro-batches, of which a step has `accumulate`: 1 at the beginning of a run, 0 at its
+ * end. One that goes on with another length keeps what it has reached, unless train.extend is stretch. */
 double hark_schedule_remaining(const hark_schedule_plan *plan, int64_t micro_batches, int64_t accumulate);
 
 #endif

@@ -576,8 +576,8 @@ static hark_status get_ready(training_run *trainer) {
   return HARK_OK;
 }
 
-/* A stop writes no line of metrics before its time and leaves evaluations to the next part, so that both parts write what the whole run would
- * have; only a stop for time adds an evaluation of its own, to report what has been reached. */
+/* A stop writes no line of metrics before its time and leaves evaluations to the next part, so that both parts write what the whole run
+ * would have; only a stop for time adds an evaluation of its own, to report what has been reached. */
 static hark_status loop(training_run *trainer, hark_stop_reason *reason) {
   const hark_config *config = trainer->config;
   hark_run_state *state = &trainer->state;

@@ -50,10 +50,10 @@ typedef struct hark_train_result {
  * in `ready`: what fails before leaves no run behind.
  *
  * Time. train.max_time is that of this call from when the data are ready, the last evaluation and saving included. Where it alone gives the
- * length (config->train.planned, or config->train.more_time of a run that has ended), a few steps are measured and thrown away, and the steps
- * that fit are the run's length: a part of its state, so that the run is the one that a train.steps of this number gives, in one part or in
- * several, unless the pace turns out to be another one; then length and schedule are corrected on the way. An evaluation that takes more than
- * half of the time is left out.
+ * length (config->train.planned, or config->train.more_time of a run that has ended), a few steps are measured and thrown away, and the
+ * steps that fit are the run's length: a part of its state, so that the run is the one that a train.steps of this number gives, in one part
+ * or in several, unless the pace turns out to be another one; then length and schedule are corrected on the way. An evaluation that takes
+ * more than half of the time is left out.
  *
  * A length that the run has passed already is refused (HARK_BAD_CONFIGURATION).
  *

@@ -1,4 +1,5 @@
-/* trainer_length.c - how long a run is: its steps, those that fit into a time, and the plan of the learning rate over them. See training_run.h. */
+/* trainer_length.c - how long a run is: its steps, those that fit into a time, and the plan of the learning rate over them. See
+ * training_run.h. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -8,7 +9,8 @@
 #include "io/temporary.h"
 #include "train/training_run.h"
 
-/* Part of a time that is planned with: steps differ, and a schedule that comes to its end before its time is better than one that does not. */
+/* Part of a time that is planned with: steps differ, and a schedule that comes to its end before its time is better than one that does
+ * not. */
 #define PLANNED_PART 0.95
 
 /* The pace is looked at after each of so many parts of the time, and of the planned steps. A plan stands unless it would come to its end

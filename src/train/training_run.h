@@ -1,4 +1,5 @@
-/* training_run.h - a run while it is trained: what the files of the trainer share. trainer.c is the loop, trainer_length.c how long it is. */
+/* training_run.h - a run while it is trained: what the files of the trainer share. trainer.c is the loop, trainer_length.c how long it
+ * is. */
 #ifndef HARK_TRAIN_TRAINING_RUN_H
 #define HARK_TRAIN_TRAINING_RUN_H
 
@@ -62,7 +63,8 @@ HARK_MUST_CHECK hark_status hark_training_find_length(training_run *trainer, con
  * many steps as fit where the length is not known; a stop meanwhile leaves it so. Weights, moments and reports are as before the run
  * afterwards. */
 HARK_MUST_CHECK hark_status hark_training_settle_steps(training_run *trainer, const hark_run_state *state);
-/* The plan of the learning rate, when the state is there; of a run that goes on a line says what it will do where that is not what it had laid out. */
+/* The plan of the learning rate, when the state is there; of a run that goes on a line says what it will do where that is not what it had
+ * laid out. */
 HARK_MUST_CHECK hark_status hark_training_settle_plan(training_run *trainer, bool resumed);
 /* Where the steps were planned, as they are made: now and then compares their pace with the plan, and corrects the length and what is left
  * of the schedule. True: it did. */

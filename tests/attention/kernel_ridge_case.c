@@ -258,9 +258,9 @@ static void eliminate(int64_t n, double *a, int64_t columns, double *b) {
     }
 }
 
-/* One query of one head. The bound: with M computed as M + E and kappa as kappa + e, |E_ij| <= c u M_ij from exponents and a factorisation whose
- * backward error is at most c n u trace(M) / n, so |dy| <= |V^T M^-1| (|e| + |E| |M^-1 kappa|) in norms; c covers exponents up to 8 and the
- * rounding of products of d terms. */
+/* One query of one head. The bound: with M computed as M + E and kappa as kappa + e, |E_ij| <= c u M_ij from exponents and a factorisation
+ * whose backward error is at most c n u trace(M) / n, so |dy| <= |V^T M^-1| (|e| + |E| |M^-1 kappa|) in norms; c covers exponents up to 8
+ * and the rounding of products of d terms. */
 static void expect_row(const ridge_problem *p, int64_t item, int64_t head, int64_t row, const place *at, double *work,
                        ridge_expected *out) {
   const int64_t d = p->head_dim, dv = p->value_dim, key_head = head / (p->heads / p->key_heads),

@@ -1,12 +1,12 @@
-/* kernel_ridge_case.h - problems of kernel ridge (CME) attention: cases as strings that can be run again, their numbers, the definition by direct
- * elimination, and runs on every machine.
+/* kernel_ridge_case.h - problems of kernel ridge (CME) attention: cases as strings that can be run again, their numbers, the definition by
+ * direct elimination, and runs on every machine.
  *
  *     cme:B2,H4,K2,L17,S19,D5,V3,causal,rbf,kernel
  *
- * B batch, H heads, K key heads, L queries, S keys, D head_dim, V value_dim, then words: causal, rbf, unit, bound (1, keys scaled to fit), kernel
- * (a table of log G per head), shared (one for all heads), heads (a ridge, and with rbf a sigma, per head, given in the call), learned (one of
- * each for all heads), power (lambda = c L^0.75), mask (by key), perhead (the mask differs by head), lengths, ragged, segments, offset=N,
- * layout=0|1, accumulate, ridge=X, equal (every key twice), far (queries and keys a
+ * B batch, H heads, K key heads, L queries, S keys, D head_dim, V value_dim, then words: causal, rbf, unit, bound (1, keys scaled to fit),
+ * kernel (a table of log G per head), shared (one for all heads), heads (a ridge, and with rbf a sigma, per head, given in the call),
+ * learned (one of each for all heads), power (lambda = c L^0.75), mask (by key), perhead (the mask differs by head), lengths, ragged,
+ * segments, offset=N, layout=0|1, accumulate, ridge=X, equal (every key twice), far (queries and keys a
  * thousand sigmas from the origin), roomy (a plan for more), seed=N, threads=N.
  */
 #ifndef HARK_TESTS_ATTENTION_KERNEL_RIDGE_CASE_H

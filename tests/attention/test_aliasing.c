@@ -1,5 +1,5 @@
-/* test_aliasing.c - where the arguments of a call lie: packed layouts, whose parts share a buffer but no element, give the numbers of parts that lie
- * apart; an output that shares memory with anything else, or with itself, is refused and nothing is written.
+/* test_aliasing.c - where the arguments of a call lie: packed layouts, whose parts share a buffer but no element, give the numbers of parts
+ * that lie apart; an output that shares memory with anything else, or with itself, is refused and nothing is written.
  */
 #include <hark/hark.h>
 #include <stdio.h>

@@ -190,9 +190,9 @@ static int check_gradient(const char *text) {
   return failed;
 }
 
-/* f32 against f64. A gradient is a sum of products of solves; to first order its relative error is a few roundoffs times the condition number,
- * which is at most trace(M) / lambda: exponents and rounding of M, and of the factorisation, count 64 of them. Measured against the largest
- * element, since sums of both signs cancel. */
+/* f32 against f64. A gradient is a sum of products of solves; to first order its relative error is a few roundoffs times the condition
+ * number, which is at most trace(M) / lambda: exponents and rounding of M, and of the factorisation, count 64 of them. Measured against the
+ * largest element, since sums of both signs cancel. */
 static int check_f32(const char *text) {
   ridge_problem p;
   ridge_results want;

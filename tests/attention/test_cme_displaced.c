@@ -1,5 +1,6 @@
-/* test_cme_displaced.c - kernel ridge (CME) attention by the Gaussian kernel knows distances alone: queries and keys of a case are moved far from
- * the origin in several ways, and out, variance and all gradients of f32 are compared with the reference in f64, which takes differences.
+/* test_cme_displaced.c - kernel ridge (CME) attention by the Gaussian kernel knows distances alone: queries and keys of a case are moved
+ * far from the origin in several ways, and out, variance and all gradients of f32 are compared with the reference in f64, which takes
+ * differences.
  *
  *     test_cme_displaced 'cme:B1,H1,L128,D16,rbf' first 200      one case again
  */
@@ -49,9 +50,9 @@ static void displace(ridge_problem *p, displacement how, double far) {
   }
 }
 
-/* Kernels are off by at most 2^-24 x 32 of themselves, 2e-6; what solving makes of it is at most the condition, keys / lambda, and some ten here. Of
- * the largest element, or of 1; gradients of ridge and sigma are sums of all elements of both signs. Rows that lie where they were drawn are as far
- * off: 8e-6, and 2e-5 of sigma's gradient. */
+/* Kernels are off by at most 2^-24 x 32 of themselves, 2e-6; what solving makes of it is at most the condition, keys / lambda, and some ten
+ * here. Of the largest element, or of 1; gradients of ridge and sigma are sums of all elements of both signs. Rows that lie where they were
+ * drawn are as far off: 8e-6, and 2e-5 of sigma's gradient. */
 #define WITHIN 4e-5
 #define SUMS_WITHIN 4e-4
 

@@ -1,12 +1,13 @@
-/* test_cme_long.c - kernel ridge (CME) attention over more than a thousand keys: the f64 reference against elimination at single rows, and f32
- * on every machine against the reference, out, variance and gradients.
+/* test_cme_long.c - kernel ridge (CME) attention over more than a thousand keys: the f64 reference against elimination at single rows, and
+ * f32 on every machine against the reference, out, variance and gradients.
  *
  *     test_cme_long 'cme:B1,H1,L1024,D16,V8,rbf'    these cases alone, with the differences found
  *
- * Bounds. Those of test_cme.c take every rounding to be as bad as it can be, which at these lengths says nothing. Roundings that are as good as
- * random make the error E of M of the order sqrt(n) u instead of n u, and that of a result the same times a constant for the condition of these
- * cases (lambda of 0.01 to 0.375, rows of length one): `part` sqrt(n) u of the largest element, with a part for each case, 128 of them 2.4e-4 at
- * 1024 and 3.5e-4 at 2048 keys; 4 sqrt(n) u of kappa(q, q) for the variance. The parts are two to six times what was found when they were set.
+ * Bounds. Those of test_cme.c take every rounding to be as bad as it can be, which at these lengths says nothing. Roundings that are as
+ * good as random make the error E of M of the order sqrt(n) u instead of n u, and that of a result the same times a constant for the
+ * condition of these cases (lambda of 0.01 to 0.375, rows of length one): `part` sqrt(n) u of the largest element, with a part for each
+ * case, 128 of them 2.4e-4 at 1024 and 3.5e-4 at 2048 keys; 4 sqrt(n) u of kappa(q, q) for the variance. The parts are two to six times
+ * what was found when they were set.
  */
 #include "kernel_ridge_case.h"
 
@@ -44,8 +45,8 @@ static double squares_of_products(const double *x, const double *y, int64_t coun
   return sum;
 }
 
-/* What results are measured against: the largest element. Two are sums that cancel: dsigma = -(<q, dq> + <k, dk>) / sigma, where errors of the
- * terms are as good as random, and dridge = trace dM, where four times itself was enough. */
+/* What results are measured against: the largest element. Two are sums that cancel: dsigma = -(<q, dq> + <k, dk>) / sigma, where errors of
+ * the terms are as good as random, and dridge = trace dM, where four times itself was enough. */
 static double size_of(const ridge_problem *p, const ridge_results *want, ridge_array array, int64_t count) {
   if (array == RIDGE_VARIANCE) return p->rbf ? 1 : exp(p->scale);
   if (array == RIDGE_DSIGMA)

@@ -1,5 +1,5 @@
-/* test_cme_properties.c - what kernel ridge attention must keep to whatever the numbers: causality by bits, also behind a mended pivot; sequences
- * of a batch as if alone; limits of the ridge; hidden keys; and that nothing wrong passes in silence.
+/* test_cme_properties.c - what kernel ridge attention must keep to whatever the numbers: causality by bits, also behind a mended pivot;
+ * sequences of a batch as if alone; limits of the ridge; hidden keys; and that nothing wrong passes in silence.
  */
 #include "kernel_ridge_case.h"
 
@@ -115,8 +115,8 @@ static void test_indefinite_table(void **state) {
   }
 }
 
-/* lambda -> infinity: lambda y_n -> sum of kappa(k_i, q_n) v_i, the error being of the order 1 / lambda. lambda -> 0 at a query that is a key:
- * y -> its value and variance -> 0, the error being of the order lambda over the least eigenvalue. */
+/* lambda -> infinity: lambda y_n -> sum of kappa(k_i, q_n) v_i, the error being of the order 1 / lambda. lambda -> 0 at a query that is a
+ * key: y -> its value and variance -> 0, the error being of the order lambda over the least eigenvalue. */
 static void test_limits(void **state) {
   (void)state;
   ridge_problem p;
@@ -277,8 +277,8 @@ static void test_hidden_keys(void **state) {
     }
 }
 
-/* A query that sees no key has zeros in out and the prior's variance kappa(q, q) G(0), whichever way the keys are taken from it: by lengths, an empty
- * ragged sequence, a mask, or its position; a row of no sequence has zero in both. */
+/* A query that sees no key has zeros in out and the prior's variance kappa(q, q) G(0), whichever way the keys are taken from it: by
+ * lengths, an empty ragged sequence, a mask, or its position; a row of no sequence has zero in both. */
 static void test_no_keys(void **state) {
   (void)state;
   static const char *const cases[] = {"cme:B3,H2,L11,D4,lengths,kernel",         "cme:B3,H2,L11,D4,lengths,rbf,heads,kernel",
@@ -579,8 +579,8 @@ static double beside_triangles(hark_context *context, const hark_attention_desc 
   return rest;
 }
 
-/* One triangle a worker and no more, two in the causal backward: what is left over is a line in L, whatever batch and heads (a sequence's entry
- * and a partial sum apart). Runs have this memory and a fence behind it (kernel_ridge.c). */
+/* One triangle a worker and no more, two in the causal backward: what is left over is a line in L, whatever batch and heads (a sequence's
+ * entry and a partial sum apart). Runs have this memory and a fence behind it (kernel_ridge.c). */
 static void test_memory(void **state) {
   (void)state;
   for (int m = 0; m < attention_machine_count; m++) {
@@ -613,8 +613,8 @@ static void test_memory(void **state) {
 
 #define ALIGNMENT 64 /* of the parts of a workspace */
 
-/* What the plan asks for is what a run with variances takes: all of the workspace but what aligns its parts is written to by one thread, in both
- * directions (the fence behind it, in kernel_ridge.c, is not; nor is anything allocated beside it). */
+/* What the plan asks for is what a run with variances takes: all of the workspace but what aligns its parts is written to by one thread, in
+ * both directions (the fence behind it, in kernel_ridge.c, is not; nor is anything allocated beside it). */
 static void test_measured_memory(void **state) {
   (void)state;
   static const char *const cases[] = {"cme:B1,H2,L512,D16,V24,rbf,threads=1", "cme:B1,H2,L512,D16,V24,rbf,causal,kernel,threads=1"};

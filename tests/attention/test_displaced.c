@@ -1,5 +1,5 @@
-/* test_displaced.c - attention by the Gaussian kernel knows distances alone: rows may lie anywhere. Queries and keys of a case are moved far from
- * the origin in several ways, and everything is compared with the definition in float64, on every machine.
+/* test_displaced.c - attention by the Gaussian kernel knows distances alone: rows may lie anywhere. Queries and keys of a case are moved
+ * far from the origin in several ways, and everything is compared with the definition in float64, on every machine.
  *
  *     test_displaced 'dense:L65,D16,rbf' shift 10000       one case again
  */
@@ -77,8 +77,8 @@ static double reach_of(const attention_problem *p, const attention_expected *exp
   return sqrt(-2 * least) / p->sigma;
 }
 
-/* Results of f32 may be off by `within` of an array's largest element, or of .25 where one key has all the weight and gradients are what rounding
- * leaves of differences; log_sum_exp by that and by its own rounding. Terms of gradients are right to a few roundoffs. */
+/* Results of f32 may be off by `within` of an array's largest element, or of .25 where one key has all the weight and gradients are what
+ * rounding leaves of differences; log_sum_exp by that and by its own rounding. Terms of gradients are right to a few roundoffs. */
 static int compare(const attention_machine *machine, const attention_problem *p, const attention_expected *expected,
                    const attention_results *results, double within, const char *what, bool print) {
   int failed = 0;

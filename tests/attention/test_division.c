@@ -1,4 +1,5 @@
-/* test_division.c - how a batch is divided changes nothing: packed sequences against separate calls, threads, accumulation, single gradients. */
+/* test_division.c - how a batch is divided changes nothing: packed sequences against separate calls, threads, accumulation, single
+ * gradients. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* test_floating_point.c - attention in a program that flushes small numbers, rounds otherwise or has asked for traps: the same bits call after call and
- * for any number of threads, and the program's state as it was. */
+/* test_floating_point.c - attention in a program that flushes small numbers, rounds otherwise or has asked for traps: the same bits call
+ * after call and for any number of threads, and the program's state as it was. */
 #define _GNU_SOURCE /* feenableexcept */
 #include <fenv.h>
 #include <float.h>
@@ -120,7 +120,8 @@ static void states_change_results(void **state) {
 }
 #endif
 
-/* Masked entries are infinities that are taken from each other, and lanes of vectors beyond the last row hold anything: flags that say nothing. */
+/* Masked entries are infinities that are taken from each other, and lanes of vectors beyond the last row hold anything: flags that say
+ * nothing. */
 static void a_program_that_asked_for_traps_meets_none(void **state) {
   (void)state;
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

@@ -2,8 +2,8 @@
  *
  *     d/dx L(x) ~ (L(x - 2h) - 8 L(x - h) + 8 L(x + h) - L(x + 2h)) / 12h,   L = <out, dout>
  *
- * The formula's error is h^4 / 30 of the fifth derivative, its rounding u |L| / h; with h = 1e-3 and numbers of order one both stay far below
- * the 1e-6 that is asked for. Every element of every differentiable input is checked.
+ * The formula's error is h^4 / 30 of the fifth derivative, its rounding u |L| / h; with h = 1e-3 and numbers of order one both stay far
+ * below the 1e-6 that is asked for. Every element of every differentiable input is checked.
  *
  *     test_gradients 'dense:B1,H2,L5,D3,causal'    these cases alone
  */

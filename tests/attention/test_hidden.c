@@ -1,4 +1,5 @@
-/* test_hidden.c - what may not be seen leaves no trace: causality by bits, NaN in hidden keys, values, biases and rows that belong to nothing.
+/* test_hidden.c - what may not be seen leaves no trace: causality by bits, NaN in hidden keys, values, biases and rows that belong to
+ * nothing.
  *
  * Each test runs a case, changes numbers that must not matter to NaN, infinity or other numbers, runs again and compares bits; on every
  * backend, instruction set and type.
@@ -126,8 +127,8 @@ static void test_causality(void **state) {
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) check_causality(cases[i]);
 }
 
-/* A value that is infinite under a weight that underflows to 0: whatever comes of it, it is the same whatever later queries are, also those of the
- * row's tile, whose logits decide how the tile is computed. */
+/* A value that is infinite under a weight that underflows to 0: whatever comes of it, it is the same whatever later queries are, also those
+ * of the row's tile, whose logits decide how the tile is computed. */
 static void test_weights_that_underflow(void **state) {
   (void)state;
   static const char *const cases[] = {"dense:L192,D8,causal,kernel", "dense:L192,D8,causal"};
@@ -157,8 +158,8 @@ static void test_weights_that_underflow(void **state) {
     }
 }
 
-/* A key that no query gives any weight, because it is infinite on the other side, leaves gradients of the table finite: also where a tile has lanes
- * without a query. */
+/* A key that no query gives any weight, because it is infinite on the other side, leaves gradients of the table finite: also where a tile
+ * has lanes without a query. */
 static void test_lanes_without_a_query(void **state) {
   (void)state;
   static const char text[] = "dense:L5,S64,D1,kernel";

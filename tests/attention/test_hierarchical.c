@@ -127,8 +127,8 @@ static void test_options(void **state) {
   check_hierarchies(cases, sizeof cases / sizeof cases[0]);
 }
 
-/* Every pair of a query and a key in one level and one entry of it, seen on the layout and seen from outside: without logits, and with values
- * that tell keys apart, every visible key weighs the same. */
+/* Every pair of a query and a key in one level and one entry of it, seen on the layout and seen from outside: without logits, and with
+ * values that tell keys apart, every visible key weighs the same. */
 static void test_cover(void **state) {
   (void)state;
   for (int causal = 0; causal < 2; causal++)

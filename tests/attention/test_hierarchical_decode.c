@@ -1,4 +1,5 @@
-/* test_hierarchical_decode.c - hierarchical attention token by token against the attention of the whole text, in f64, and what its cache takes.
+/* test_hierarchical_decode.c - hierarchical attention token by token against the attention of the whole text, in f64, and what its cache
+ * takes.
  *
  * In f64 both are sums of at most a few hundred terms of order one: 1e-11 is some ten thousand roundings. */
 #include <hark/hark.h>
@@ -213,8 +214,8 @@ static void rows_equal_those_of_the_whole_text(void **state) {
   test_setup_close(context);
 }
 
-/* Logits of about 1e5 that differ by a few: the first feature of queries and keys makes them large, the others are as before. Keys are multiples
- * of 2^-10, so that the means of cells are exact in f32. */
+/* Logits of about 1e5 that differ by a few: the first feature of queries and keys makes them large, the others are as before. Keys are
+ * multiples of 2^-10, so that the means of cells are exact in f32. */
 static void make_large(text *t) {
   uint64_t state = 9;
   for (int64_t i = 0; i < hark_tensor_count(&t->query); i++)
@@ -223,8 +224,8 @@ static void make_large(text *t) {
     set(&t->key, i, i % t->is->head_dim == 0 ? 1 : round(2048 * noise(&state)) / 1024);
 }
 
-/* In f32 the highest of such logits is rounded by up to 1/256 where a cache keeps it; what is relative to it must not be. The sums and values
- * of seven levels are rounded once each, to 6e-8 of numbers up to 2: 2e-6 is twice as much. */
+/* In f32 the highest of such logits is rounded by up to 1/256 where a cache keeps it; what is relative to it must not be. The sums and
+ * values of seven levels are rounded once each, to 6e-8 of numbers up to 2: 2e-6 is twice as much. */
 static void large_logits_keep_their_weights(void **state) {
   (void)state;
   static double whole[LARGEST * HEADS * VALUE_MOST], parts[LARGEST * HEADS * VALUE_MOST];

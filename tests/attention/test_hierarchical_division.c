@@ -20,8 +20,8 @@
 #include "backend/hierarchy.h"
 #include "support/attention_run.h"
 
-/* So many rows that a head is cut into several pieces (hierarchical_tile.h: of 256 rows, or four blocks), of which the last has less rows than a
- * block or than two, even and odd ones, and into subtrees with roots above level 0; and keys that end before the last pieces. */
+/* So many rows that a head is cut into several pieces (hierarchical_tile.h: of 256 rows, or four blocks), of which the last has less rows
+ * than a block or than two, even and odd ones, and into subtrees with roots above level 0; and keys that end before the last pieces. */
 static void test_pieces(void **state) {
   (void)state;
   static const char *const cases[] = {
@@ -47,10 +47,10 @@ static void test_pieces(void **state) {
   check_hierarchies(cases, sizeof cases / sizeof cases[0]);
 }
 
-/* So many rows that the backward of a head works in windows (hierarchical_tile.h: from 8192 rows on, of 1024 each): an odd and an even number of
- * them, of which the last has less rows than those beside it reach, even windows at once, blocks of all sizes. The definition takes seconds at such
- * lengths, so that it is asked for one case, and for the others the reference in f64, which it is compared with at shorter ones; a gradient that is
- * lost at an edge is an error of its own size. */
+/* So many rows that the backward of a head works in windows (hierarchical_tile.h: from 8192 rows on, of 1024 each): an odd and an even
+ * number of them, of which the last has less rows than those beside it reach, even windows at once, blocks of all sizes. The definition
+ * takes seconds at such lengths, so that it is asked for one case, and for the others the reference in f64, which it is compared with at
+ * shorter ones; a gradient that is lost at an edge is an error of its own size. */
 static void agrees_with_reference(const char *text) {
   attention_problem p;
   attention_results want, have;
@@ -92,10 +92,10 @@ static void test_windows(void **state) {
   for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) agrees_with_reference(others[i]);
 }
 
-/* The same bits whatever the number of threads: where a head is spread over them, where each head has one, and where a plan for longer sequences
- * has memory for one way only. Long cases run on what computes in f32 alone: the rest takes one head a thread always. Those in windows, which are
- * handed out by the same code on every instruction set, run on the generic one and, under guard, on the best one; with the widest blocks, where two
- * even windows come closest, rows are so long that a window takes longer than a thread takes to begin. */
+/* The same bits whatever the number of threads: where a head is spread over them, where each head has one, and where a plan for longer
+ * sequences has memory for one way only. Long cases run on what computes in f32 alone: the rest takes one head a thread always. Those in
+ * windows, which are handed out by the same code on every instruction set, run on the generic one and, under guard, on the best one; with
+ * the widest blocks, where two even windows come closest, rows are so long that a window takes longer than a thread takes to begin. */
 enum { ANY_MACHINE, SINGLE_PRECISION, SINGLE_PRECISION_TWO };
 static bool is_chosen(const attention_machine *machine, int which) {
   if (which != ANY_MACHINE && machine->computing_roundoff < FLT_EPSILON / 2) return false;

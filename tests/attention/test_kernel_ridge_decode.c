@@ -1,8 +1,8 @@
 /* test_kernel_ridge_decode.c - kernel ridge attention through a cache, in passes of any number of rows: against direct elimination of every
  * query's own system, against the parallel attention where pivots are mended, and what a cache does with wrong numbers.
  *
- * Bounds are those of the parallel attention (kernel_ridge.c): a Cholesky factorisation row by row has the same backward error. A cache in f32
- * keeps R and U in f32, so that its roundoff counts there whatever computes.
+ * Bounds are those of the parallel attention (kernel_ridge.c): a Cholesky factorisation row by row has the same backward error. A cache in
+ * f32 keeps R and U in f32, so that its roundoff counts there whatever computes.
  */
 #include "kernel_ridge_case.h"
 
@@ -199,9 +199,9 @@ static void rows_equal_the_definition(void **state) {
   assert_int_equal(failed, 0);
 }
 
-/* G(1) of about 2 G(0) is no positive definite kernel, and equal keys of equal values leave nothing of their pivots: the same ones are mended as in the
- * parallel attention, and the rest follows. The first system is well conditioned (pivots are turned to their magnitude); in the second a mended
- * pivot of size 16 u meets numerators of some u. */
+/* G(1) of about 2 G(0) is no positive definite kernel, and equal keys of equal values leave nothing of their pivots: the same ones are
+ * mended as in the parallel attention, and the rest follows. The first system is well conditioned (pivots are turned to their magnitude);
+ * in the second a mended pivot of size 16 u meets numerators of some u. */
 static void mended_pivots_are_those_of_the_parallel_attention(void **state) {
   (void)state;
   static const struct {

@@ -1,9 +1,9 @@
 /* test_not_finite.c - a number that is not finite is seen in every result that depends on it, and on every backend in the same ones.
  *
- * One element of an input is NaN or infinite. Which results depend on it is found by the definition in f64: those that change when the element
- * has another finite value. With NaN these are NaN on every machine, and all machines have NaN at the same places. With an infinity, which may
- * hide an entry because its logit becomes -infinity, all machines have finite results at the same places, and the same ones there. That what
- * no visible entry holds leaves no trace is in test_hidden.c.
+ * One element of an input is NaN or infinite. Which results depend on it is found by the definition in f64: those that change when the
+ * element has another finite value. With NaN these are NaN on every machine, and all machines have NaN at the same places. With an
+ * infinity, which may hide an entry because its logit becomes -infinity, all machines have finite results at the same places, and the same
+ * ones there. That what no visible entry holds leaves no trace is in test_hidden.c.
  */
 #include <setjmp.h>
 #include <stdarg.h>

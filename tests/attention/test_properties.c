@@ -169,8 +169,8 @@ static void test_kernel_gradient(void **state) {
          "dense:H2,L70,D8,kernel,causal,dropout=0.3", "window:H2,L70,D8,W9,kernel");
 }
 
-/* The bias's gradient is dS itself, so the gate's can be had from it: df[t] = (1 - sigmoid(f_t)) sum over i < t <= n of dS[n,i]. The gate of
- * the first key, which no entry passes, gets nothing. */
+/* The bias's gradient is dS itself, so the gate's can be had from it: df[t] = (1 - sigmoid(f_t)) sum over i < t <= n of dS[n,i]. The gate
+ * of the first key, which no entry passes, gets nothing. */
 static void forget_gradient_from_bias(const attention_machine *machine, const char *text) {
   attention_problem p;
   attention_expected e;
@@ -200,8 +200,9 @@ static void test_forget_gradient(void **state) {
   ON_ALL(forget_gradient_from_bias, "dense:B2,H2,L40,D7,causal,forget,bias", "dense:H2,L66,D8,causal,forget,bias,dropout=0.3,kernel");
 }
 
-/* Over a long text a gate's gradient is what millions of entries leave of each other. Values around 4 make every row's D large, whose rounding
- * all of its entries share: 128 roundings of numbers of order one are enough where it cancels, a third of what adds up where it does not. */
+/* Over a long text a gate's gradient is what millions of entries leave of each other. Values around 4 make every row's D large, whose
+ * rounding all of its entries share: 128 roundings of numbers of order one are enough where it cancels, a third of what adds up where it
+ * does not. */
 static void test_forget_gradient_of_long_texts(void **state) {
   static const char text[] = "dense:B1,H1,L4096,D8,causal,forget";
   attention_problem p;
@@ -265,8 +266,8 @@ static void test_window(void **state) {
          "window:H4,K2,L150,D8,W0,rbf,bias");
 }
 
-/* Dropout: the normaliser keeps all weights, so log_sum_exp has the bits it has without; another stream drops other weights; the mean of the
- * kept weights over many streams is one. */
+/* Dropout: the normaliser keeps all weights, so log_sum_exp has the bits it has without; another stream drops other weights; the mean of
+ * the kept weights over many streams is one. */
 static void dropout(const attention_machine *machine, const char *text) {
   attention_problem p;
   attention_results with, without, other;
@@ -281,8 +282,8 @@ static void dropout(const attention_machine *machine, const char *text) {
   p.is.dropout = 0;
   attention_run_on(machine, &p, &without);
   attention_same_bits("with and without dropout", text, ARRAY_LSE, &with, &without);
-  /* out = sum_i m P with mean 1 and variance p / (1 - p) sum_i P^2 <= p / (1 - p). Rows of a batch share no words, so that the mean of R rows
-   * deviates by less than six standard deviations, but for one run in 10^8, and the words are fixed. */
+  /* out = sum_i m P with mean 1 and variance p / (1 - p) sum_i P^2 <= p / (1 - p). Rows of a batch share no words, so that the mean of R
+   * rows deviates by less than six standard deviations, but for one run in 10^8, and the words are fixed. */
   p.is.dropout = probability;
   double sum = 0;
   int64_t rows = 0;
@@ -307,7 +308,8 @@ static void test_dropout(void **state) {
   ON_ALL(dropout, "dense:B2,H2,L65,S70,D7,dropout=0.1", "dense:H3,L70,D8,causal,dropout=0.5", "window:H2,L70,D8,W9,dropout=0.25");
 }
 
-/* A large number that all logits share leaves them as accurate as its own size allows; keys and queries of one sign, so that errors would add. */
+/* A large number that all logits share leaves them as accurate as its own size allows; keys and queries of one sign, so that errors would
+ * add. */
 static void common_bias(const attention_machine *machine, const char *text) {
   attention_problem p;
   attention_expected e;

@@ -1,5 +1,5 @@
-/* test_ranges.c - parameters that are given as doubles and used in f32 or f64: out of the type's range they are refused with the field, the value
- * and the range; at the ends of it, and wherever the mathematics is defined, results are those of the definition.
+/* test_ranges.c - parameters that are given as doubles and used in f32 or f64: out of the type's range they are refused with the field, the
+ * value and the range; at the ends of it, and wherever the mathematics is defined, results are those of the definition.
  */
 #include "kernel_ridge_case.h"
 
@@ -225,7 +225,8 @@ static void scale_rows(ridge_problem *p, double factor) {
     for (int64_t i = 0; i < p->count[a]; i++) p->array[a][i] = (double)(float)(factor * p->array[a][i]);
 }
 
-/* Tiny and huge keys: the kernel is one everywhere, or with unit rows what it is of rows of any length; a sigma of their size does as well. */
+/* Tiny and huge keys: the kernel is one everywhere, or with unit rows what it is of rows of any length; a sigma of their size does as
+ * well. */
 static void test_cme_sizes(void **state) {
   (void)state;
   static const char *const cases[] = {"cme:B1,H2,L40,D6,causal", "cme:B1,H2,L40,D6", "cme:B1,H2,L40,D6,rbf,causal", "cme:B1,H2,L40,D6,rbf"},

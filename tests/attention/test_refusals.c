@@ -1,5 +1,5 @@
-/* test_refusals.c - bad descriptors and arguments: each is refused with the right status and a message that names what is wrong, and nothing
- * is written.
+/* test_refusals.c - bad descriptors and arguments: each is refused with the right status and a message that names what is wrong, and
+ * nothing is written.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,8 +1,8 @@
 /* test_weights.c - the weights of the backward add up to one however large the logits are.
  *
- * The gradient of values under an output gradient of one in a single row is that row's weights. In f32 a logit of 1e18 and its log-sum-exp may be
- * 1e11 apart by rounding alone, and of keys under a bias of -1e9 their log-sum-exp no longer says how many they are: highest logit and sum have to
- * be kept apart. What large terms do to whole rows is compared with the definition.
+ * The gradient of values under an output gradient of one in a single row is that row's weights. In f32 a logit of 1e18 and its log-sum-exp
+ * may be 1e11 apart by rounding alone, and of keys under a bias of -1e9 their log-sum-exp no longer says how many they are: highest logit
+ * and sum have to be kept apart. What large terms do to whole rows is compared with the definition.
  */
 #include <setjmp.h>
 #include <stdarg.h>

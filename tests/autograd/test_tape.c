@@ -1,8 +1,9 @@
 /* test_tape.c - the tape against differences, with everything that shares memory or computes twice, and its memory.
  *
- * The graph under test uses a value twice, passes gradients on unchanged, overwrites consumed inputs and may recompute a part. All gradients
- * are compared with four-point central differences in f64: (8 (f(h) - f(-h)) - (f(2h) - f(-2h))) / 12h, whose error is O(h^4 + eps/h); with
- * h = 1e-3 and a function of order one that is below 1e-10, and 1e-7 of the largest gradient leaves room for large fifth derivatives. */
+ * The graph under test uses a value twice, passes gradients on unchanged, overwrites consumed inputs and may recompute a part. All
+ * gradients are compared with four-point central differences in f64: (8 (f(h) - f(-h)) - (f(2h) - f(-2h))) / 12h, whose error is O(h^4 +
+ * eps/h); with h = 1e-3 and a function of order one that is below 1e-10, and 1e-7 of the largest gradient leaves room for large fifth
+ * derivatives. */
 #include <hark/hark.h>
 #include <math.h>
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* test_attend.c - hark attend against the library in this process: the same numbers through files, for f32 and f64, with every kind of input. */
+/* test_attend.c - hark attend against the library in this process: the same numbers through files, for f32 and f64, with every kind of
+ * input. */
 #include "support/cmocka_all.h"
 #include "support/setups.h"
 
@@ -427,7 +428,8 @@ static double loss_of_kernel(const attention_problem *p, const double values[4],
   return sum;
 }
 
-/* dpositional is by natural values, in the order of the expression whatever the order in which they are given: sigma2 of all, then l of all. */
+/* dpositional is by natural values, in the order of the expression whatever the order in which they are given: sigma2 of all, then l of
+ * all. */
 static void test_positional_gradient(void **state) {
   (void)state;
   const double step = 1e-3;
@@ -497,8 +499,8 @@ static void keep_rows(attention_problem *p, int64_t rows) {
   p->is.queries = p->is.keys = rows;
 }
 
-/* The table that --positional makes has all distances that the cells of a hierarchy reach, and those of all other structures: results are those
- * of the definition with a table that has no end, and causal rows do not depend on how many rows come after them. */
+/* The table that --positional makes has all distances that the cells of a hierarchy reach, and those of all other structures: results are
+ * those of the definition with a table that has no end, and causal rows do not depend on how many rows come after them. */
 static void check_hierarchy(const char *text, const char *words, const char *expression, int64_t rows) {
   char all_words[512], output[OUTPUT_BYTES];
   double whole[256 * 8];

@@ -1,4 +1,5 @@
-/* test_bad_tasks.c - what is wrong with a task, in hark train, eval and data info: one line that says it, exit code 2 or 3, nothing written. */
+/* test_bad_tasks.c - what is wrong with a task, in hark train, eval and data info: one line that says it, exit code 2 or 3, nothing
+ * written. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

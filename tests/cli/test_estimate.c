@@ -1,5 +1,5 @@
-/* test_estimate.c - the memory that hark train says it will need, against the most that the process really had (the resident peak), for configurations that
- * differ in everything that memory depends on. The bound is 10 % of what was measured. */
+/* test_estimate.c - the memory that hark train says it will need, against the most that the process really had (the resident peak), for
+ * configurations that differ in everything that memory depends on. The bound is 10 % of what was measured. */
 #define _DEFAULT_SOURCE /* wait4 */
 
 #include <jansson.h>

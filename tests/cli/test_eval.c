@@ -1,5 +1,5 @@
-/* test_eval.c - hark eval at several contexts, against a computation of its own: every target's loss from the logits that the model's interface
- * for programs gives token by token, by a log-softmax in double, in windows that are made here.
+/* test_eval.c - hark eval at several contexts, against a computation of its own: every target's loss from the logits that the model's
+ * interface for programs gives token by token, by a log-softmax in double, in windows that are made here.
  */
 #include <math.h>
 #include <stdio.h>
@@ -245,8 +245,8 @@ static void the_own_context_is_as_ever(void **state) {
   assert_null(strstr(output.out, "\n16-19 "));
 }
 
-/* Scaled rates go on to refer to the context of training, whichever they are measured at. The other side is a run of the longer context that says
- * so itself, with the same weights; its file says it too. */
+/* Scaled rates go on to refer to the context of training, whichever they are measured at. The other side is a run of the longer context
+ * that says so itself, with the same weights; its file says it too. */
 static void rotary_scaling_refers_to_the_runs_context(void **state) {
   (void)state;
 #define YARN " --rotary-scaling yarn --rotary-factor 4"

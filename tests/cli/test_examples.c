@@ -1,4 +1,5 @@
-/* test_examples.c - the command on labelled examples: train, eval, info, sweep, bench, and what is refused; every recipe is a configuration. */
+/* test_examples.c - the command on labelled examples: train, eval, info, sweep, bench, and what is refused; every recipe is a
+ * configuration. */
 #include <dirent.h>
 #include <math.h>
 #include <stdio.h>
@@ -320,7 +321,8 @@ static double sum_of(const json_t *numbers) {
   return sum;
 }
 
-/* What is told of every example adds up to what is told of all: chunks of three tokens, two of four or fewer global tokens, up to three layers. */
+/* What is told of every example adds up to what is told of all: chunks of three tokens, two of four or fewer global tokens, up to three
+ * layers. */
 static void decisions_add_up(const char *words, double chunks_wanted, double tokens_wanted, double depth_wanted) {
   expect(words, HARK_EXIT_DONE, "", "");
   json_t *const line = command_json(&output), *const list = json_object_get(line, "decisions");
@@ -351,7 +353,8 @@ static void decisions_add_up(const char *words, double chunks_wanted, double tok
   json_decref(line);
 }
 
-/* The depth of chunks changes in the course of a run, of which any unit may tell the length; its configuration is read back by all commands. */
+/* The depth of chunks changes in the course of a run, of which any unit may tell the length; its configuration is read back by all
+ * commands. */
 static void compressed_chunks_go_on(void **state) {
   (void)state;
 #define AHCA                                                                                                                               \
@@ -395,7 +398,8 @@ static void compressed_chunks_go_on(void **state) {
          "--pooling: has no effect here, it needs --architecture encoder (which is ahca)");
 }
 
-/* Tokens are labelled, and reconstructed from examples and from text: trained, resumed, measured; the frequencies of the tokens alone are beaten. */
+/* Tokens are labelled, and reconstructed from examples and from text: trained, resumed, measured; the frequencies of the tokens alone are
+ * beaten. */
 static void compressed_chunks_tell_tokens(void **state) {
   (void)state;
 #define SMALL                                                                                                                              \

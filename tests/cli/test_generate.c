@@ -1,5 +1,5 @@
-/* test_generate.c - hark generate and the tokens that a model sees at once: what is forgotten is said, --context makes room where positions allow it,
- * of runs, exported files and sentences. */
+/* test_generate.c - hark generate and the tokens that a model sees at once: what is forgotten is said, --context makes room where positions
+ * allow it, of runs, exported files and sentences. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

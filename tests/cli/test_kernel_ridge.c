@@ -1,5 +1,5 @@
-/* test_kernel_ridge.c - kernel ridge attention in the command: what is refused before anything is allocated, what a wrong number is told as, what
- * is mended, and what hark info says of learned ridges. One line each, with the exit codes of hark.
+/* test_kernel_ridge.c - kernel ridge attention in the command: what is refused before anything is allocated, what a wrong number is told
+ * as, what is mended, and what hark info says of learned ridges. One line each, with the exit codes of hark.
  */
 #include <hark/hark.h>
 #include <hark/model.h>

@@ -1,5 +1,5 @@
-/* test_kinds.c - all kinds of runs by all subcommands: a row a kind, a column a command, and what each must do with it. What makes no sense for a
- * kind is refused with one line and a documented exit code; nothing ends well without having been done. */
+/* test_kinds.c - all kinds of runs by all subcommands: a row a kind, a column a command, and what each must do with it. What makes no sense
+ * for a kind is refused with one line and a documented exit code; nothing ends well without having been done. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

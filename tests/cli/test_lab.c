@@ -1,4 +1,5 @@
-/* test_lab.c - hark lab: the list is the table of experiments, JSON holds what the experiment measured, files and figures, and what is refused. */
+/* test_lab.c - hark lab: the list is the table of experiments, JSON holds what the experiment measured, files and figures, and what is
+ * refused. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

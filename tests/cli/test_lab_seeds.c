@@ -1,4 +1,5 @@
-/* test_lab_seeds.c - hark lab --seeds: lists, what is printed of several seeds beside a run of each, and that nothing hides a seed that fails. */
+/* test_lab_seeds.c - hark lab --seeds: lists, what is printed of several seeds beside a run of each, and that nothing hides a seed that
+ * fails. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -113,8 +114,8 @@ static void check_summary(const json_t *criterion) {
   assert_true(number(criterion, "least") == least && number(criterion, "largest") == largest);
 }
 
-/* --seeds says of every criterion what --seed says of it with each seed, and its exit code with --strict and its text follow. With rank-map, which
- * draws nothing, all seeds measure the same; with posterior some pass and some do not. */
+/* --seeds says of every criterion what --seed says of it with each seed, and its exit code with --strict and its text follow. With
+ * rank-map, which draws nothing, all seeds measure the same; with posterior some pass and some do not. */
 static void several_seeds_are_each_alone(void **state) {
   (void)state;
   static const struct {

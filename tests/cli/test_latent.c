@@ -74,7 +74,8 @@ static void a_resumed_run_is_the_same_run(void **state) {
               number_of("eval whole --json --checkpoint last --threads 1", "squared_error"));
 }
 
-/* Close to the Bayes predictor's error, r s2 (1 + E c'(C'C + rho)^-1 c) = .25 (1 + 2/10) with 12 tokens of 2 covariates, where z alone has 8.25. */
+/* Close to the Bayes predictor's error, r s2 (1 + E c'(C'C + rho)^-1 c) = .25 (1 + 2/10) with 12 tokens of 2 covariates, where z alone has
+ * 8.25. */
 static void a_finite_model_learns_the_regression(void **state) {
   (void)state;
   expect("train --out finite --steps 400 --evaluate-every 100 " FINITE, HARK_EXIT_DONE, "step 400", "");

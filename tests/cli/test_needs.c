@@ -1,5 +1,5 @@
-/* test_needs.c - options without effect, and options that are given twice, in the subcommands' tables: what is refused, what is not, and that files
- * which hark writes itself are never refused.
+/* test_needs.c - options without effect, and options that are given twice, in the subcommands' tables: what is refused, what is not, and
+ * that files which hark writes itself are never refused.
  */
 #include <stdio.h>
 #include <string.h>

@@ -56,8 +56,8 @@ static bool is_larger(const hark_operator_case *c, const hark_sample *sample, in
   return grown;
 }
 
-/* Whole, or in one size. What an operator's attributes say of sizes does not grow: not every sample can be enlarged, but one of each record, except
- * where attributes say all sizes: hark bench attention measures that one. */
+/* Whole, or in one size. What an operator's attributes say of sizes does not grow: not every sample can be enlarged, but one of each
+ * record, except where attributes say all sizes: hark bench attention measures that one. */
 #define ALL_SIZES_IN_ATTRIBUTES "kernel_ridge"
 static void every_record_can_be_enlarged(void **state) {
   (void)state;

@@ -1,5 +1,5 @@
-/* test_outputs.c - where outputs go, and what becomes of them when something is in the way: links, devices and pipes, closed streams, full disks,
- * limits and signals. Every case is a process of its own. */
+/* test_outputs.c - where outputs go, and what becomes of them when something is in the way: links, devices and pipes, closed streams, full
+ * disks, limits and signals. Every case is a process of its own. */
 #define _XOPEN_SOURCE 700 /* mkfifo, symlink */
 #include <dirent.h>
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* test_run_data.c - the data of a run: found from anywhere and after moves, no others in their place, none of them twice, none of their options
- * without effect; runs that may be read only; and files with any names. */
+/* test_run_data.c - the data of a run: found from anywhere and after moves, no others in their place, none of them twice, none of their
+ * options without effect; runs that may be read only; and files with any names. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

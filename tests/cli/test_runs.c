@@ -1,5 +1,5 @@
-/* test_runs.c - what the command promises about runs: verify, warm starts, exchanged attention, the estimate of memory and disk, all errors at
- * once. */
+/* test_runs.c - what the command promises about runs: verify, warm starts, exchanged attention, the estimate of memory and disk, all errors
+ * at once. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -274,7 +274,8 @@ static void another_plan_is_refused(void **state) {
   command_expect(folder, "sweep plan.yaml --table", 2, "", "", &output);
 }
 
-/* What a run was begun with is compared by value: an option that was not known then has its default, and how the file is written means nothing. */
+/* What a run was begun with is compared by value: an option that was not known then has its default, and how the file is written means
+ * nothing. */
 static void a_sweep_of_an_earlier_hark_goes_on(void **state) {
   (void)state;
   json_decref(swept("plan.yaml"));
@@ -526,7 +527,8 @@ static void numbers_of_a_run_are_chosen(void **state) {
   test_setup_close(context);
 }
 
-/* Windowed attention costs less a step: at equal operations the dense run is measured at an earlier evaluation, at equal tokens at the same. */
+/* Windowed attention costs less a step: at equal operations the dense run is measured at an earlier evaluation, at equal tokens at the
+ * same. */
 static void runs_are_compared_at_equal_costs(void **state) {
   (void)state;
   test_file_write_text(folder, "base.yaml",

@@ -1,5 +1,5 @@
-/* test_threads.c - the command's threads in the environments of clusters: how many, what that comes from, which cores they may run on, and what is said
- * where they share one. */
+/* test_threads.c - the command's threads in the environments of clusters: how many, what that comes from, which cores they may run on, and
+ * what is said where they share one. */
 #define _GNU_SOURCE /* affinity */
 #include <dirent.h>
 #include <sched.h>

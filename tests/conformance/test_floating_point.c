@@ -1,5 +1,5 @@
-/* test_floating_point.c - every sample of every record in a program that flushes small numbers, rounds otherwise and has asked for traps: the same bits
- * for any number of threads, whatever the state was when they began, and the program's state as it was.
+/* test_floating_point.c - every sample of every record in a program that flushes small numbers, rounds otherwise and has asked for traps:
+ * the same bits for any number of threads, whatever the state was when they began, and the program's state as it was.
  *
  * Rerun one case: test_floating_point 'layer_norm:wide:cpu:avx2'.
  */

@@ -1,5 +1,5 @@
-/* test_large_rows.c - norms of rows whose sums or squares are beyond f32 are those of the definition, on every backend and instruction set: a norm
- * of a row is that of the row times any power of two.
+/* test_large_rows.c - norms of rows whose sums or squares are beyond f32 are those of the definition, on every backend and instruction set:
+ * a norm of a row is that of the row times any power of two.
  */
 #include <math.h>
 #include <stdio.h>

@@ -1,9 +1,9 @@
 /* test_not_finite.c - a number that is not finite in an operator's input is seen in every result that depends on it, on every backend.
  *
- * One element of an input, or of an output's gradient, is NaN or infinite. Which results depend on it is found by the definition in f64: those that
- * change when the element changes a little. With NaN these are NaN in the definition, and kernels have NaN where it has and nowhere else; with an
- * infinity kernels have finite results where the definition has. What the definition refuses kernels refuse too. Whole numbers, which cannot be
- * NaN, are left to the tests of their operators.
+ * One element of an input, or of an output's gradient, is NaN or infinite. Which results depend on it is found by the definition in f64:
+ * those that change when the element changes a little. With NaN these are NaN in the definition, and kernels have NaN where it has and
+ * nowhere else; with an infinity kernels have finite results where the definition has. What the definition refuses kernels refuse too.
+ * Whole numbers, which cannot be NaN, are left to the tests of their operators.
  *
  * Rerun one case: test_not_finite 'layer_norm:wide:cpu:avx2'.
  */
@@ -53,7 +53,8 @@ static bool run_with(hark_context *context, const test_case *c, hark_type type, 
   test_run_close(&run);
   return !refused;
 }
-/* A gradient of kernel_ridge that is not finite reaches all gradients of its sequence and head, whose sums are made by products of whole matrices. */
+/* A gradient of kernel_ridge that is not finite reaches all gradients of its sequence and head, whose sums are made by products of whole
+ * matrices. */
 static bool reaches_all(const test_case *c, const element *e) {
   return e->role == TEST_OUTPUT_GRADIENT && strcmp(c->op->name, "kernel_ridge") == 0;
 }

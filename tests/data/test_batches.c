@@ -215,7 +215,8 @@ static void shuffling_leaves_no_token_out(void **state) {
   for (int i = 0; i < 64; i++) offsets += offset_seen[i];
   assert_int_equal(
       offsets,
-      64); /* of 600 draws of 104 offsets; that one of 64 is missing has probability 64 (1 - 1/104)^600 = 0.2 at most, and the seed is fixed */
+      /* of 600 draws of 104 offsets; that one of 64 is missing has probability 64 (1 - 1/104)^600 = 0.2 at most, and the seed is fixed */
+      64);
   fixture_close(&f);
 }
 
@@ -307,8 +308,8 @@ static void evaluation_sees_every_target_once(void **state) {
   assert_int_equal(cases, 39 * LONGEST * ROWS);
 }
 
-/* Which window and which place in it counts each target, by walking through the text: a window begins where the one before did and S on, and
- * what has been counted is not counted again. Also in parts of the text, and in any number of rows at once. */
+/* Which window and which place in it counts each target, by walking through the text: a window begins where the one before did and S on,
+ * and what has been counted is not counted again. Also in parts of the text, and in any number of rows at once. */
 static void sliding_windows_count_every_target_once(void **state) {
   (void)state;
   enum { LONGEST = 7, ROWS = 3, TOKENS = 30 };

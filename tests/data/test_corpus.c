@@ -1,4 +1,5 @@
-/* test_corpus.c - text files to splits of tokens: division, order of folders, what is refused and where, bounded memory, fault injection. */
+/* test_corpus.c - text files to splits of tokens: division, order of folders, what is refused and where, bounded memory, fault
+ * injection. */
 #define _XOPEN_SOURCE 700 /* symlink, mkfifo */
 #include <float.h>
 #include <inttypes.h>
@@ -169,7 +170,8 @@ static void folders_are_walked_in_order(void **state) {
   const char *paths[] = {top};
   hark_corpus_settings settings = whole_text(&f, paths, 1);
   hark_corpus *corpus = open_corpus(&f, &settings);
-  /* By bytes of the path: "a.txt" < "a/deeper" < "a/z" < "b" < "c" < "link" < e acute; the link is followed, folders behind links are not. */
+  /* By bytes of the path: "a.txt" < "a/deeper" < "a/z" < "b" < "c" < "link" < e acute; the link is followed, folders behind links are
+   * not. */
   assert_split(&f, corpus, HARK_SPLIT_TRAINING,
                "1m2343"
                "5");

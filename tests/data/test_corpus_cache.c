@@ -1,4 +1,5 @@
-/* test_corpus_cache.c - files of tokens: used again when nothing changed, made anew when something did, damage found, and larger than 4 GiB. */
+/* test_corpus_cache.c - files of tokens: used again when nothing changed, made anew when something did, damage found, and larger than 4
+ * GiB. */
 #define _XOPEN_SOURCE 700 /* ftruncate, pwrite */
 #include <inttypes.h>
 #include <stdio.h>
@@ -179,7 +180,8 @@ static hark_status open_index(fixture *f, const char *path) {
 }
 
 /* Every byte of the file is guarded: a change in header, index or trailer makes opening fail, so that the tokens are made anew (tried for
- * every 101st byte, for it takes its time); in the tokens it is found by verify, and by reading when the token is none of the vocabulary's. */
+ * every 101st byte, for it takes its time); in the tokens it is found by verify, and by reading when the token is none of the
+ * vocabulary's. */
 static void damage_is_found(void **state) {
   (void)state;
   fixture f;

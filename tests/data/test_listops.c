@@ -1,5 +1,5 @@
-/* test_listops.c - ListOps as it is made: values by an evaluator of another kind, which applies pairs as the parentheses say; lengths, arguments
- * and operators against a simulation of the description; examples that differ. */
+/* test_listops.c - ListOps as it is made: values by an evaluator of another kind, which applies pairs as the parentheses say; lengths,
+ * arguments and operators against a simulation of the description; examples that differ. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -204,7 +204,8 @@ static void listops_has_right_values_and_statistics(void **state) {
 
 static int compare_lines(const void *a, const void *b) { return strcmp(*(const char *const *)a, *(const char *const *)b); }
 
-/* Where chance gives the same tree again and again, examples still differ, in all splits together; and where there are too few, that is said. */
+/* Where chance gives the same tree again and again, examples still differ, in all splits together; and where there are too few, that is
+ * said. */
 static void listops_examples_differ(void **state) {
   const task_place *const f = *state;
   enum { EACH = 300, ALL = 3 * EACH };

@@ -1,6 +1,6 @@
-/* test_make.c - generators of tasks against what they promise, from the files that they write. Recall, copy, passkey: targets from what stands in
- * front; needle, maps, runs: from the words alone. All: equal for equal seeds, whatever the number of threads and of examples; a folder whole or not at
- * all.
+/* test_make.c - generators of tasks against what they promise, from the files that they write. Recall, copy, passkey: targets from what
+ * stands in front; needle, maps, runs: from the words alone. All: equal for equal seeds, whatever the number of threads and of examples; a
+ * folder whole or not at all.
  */
 #include <math.h>
 #include <stdio.h>

@@ -1,4 +1,5 @@
-/* test_masking.c - which tokens are hidden: how many, how they are shown, and that nothing but seed, stream, sequence and position matters. */
+/* test_masking.c - which tokens are hidden: how many, how they are shown, and that nothing but seed, stream, sequence and position
+ * matters. */
 #include <string.h>
 
 #include "data/corpora/batches.h"

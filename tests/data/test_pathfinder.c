@@ -1,5 +1,5 @@
-/* test_pathfinder.c - images of paths: classes by following lit pixels from one disc, their balance, what the discs alone say of the class, and how many
- * paths there are. */
+/* test_pathfinder.c - images of paths: classes by following lit pixels from one disc, their balance, what the discs alone say of the class,
+ * and how many paths there are. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -77,9 +77,9 @@ static int by_distance(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* The largest difference of both classes' shares below a distance (Kolmogorov and Smirnov's), whose two samples of n / 2 exceed 1.63 sqrt(4 / n) once
- * in a hundred times where they are alike; images are the same in every run. Distances of class 0 are negative; a pixel more or less is no
- * difference. */
+/* The largest difference of both classes' shares below a distance (Kolmogorov and Smirnov's), whose two samples of n / 2 exceed 1.63 sqrt(4
+ * / n) once in a hundred times where they are alike; images are the same in every run. Distances of class 0 are negative; a pixel more or
+ * less is no difference. */
 static void assert_distance_is_alike(const char *size, double *distances, int64_t count) {
   qsort(distances, (size_t)count, sizeof *distances, by_distance);
   double difference = 0, largest = 0;

@@ -1,5 +1,5 @@
-/* test_sentences.c - lines as sentences: their tokens, counts and boundaries; packing against its definition, written out on the text itself;
- * samples; sentences that are too long; damaged and blank text. */
+/* test_sentences.c - lines as sentences: their tokens, counts and boundaries; packing against its definition, written out on the text
+ * itself; samples; sentences that are too long; damaged and blank text. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

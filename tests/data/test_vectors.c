@@ -1,5 +1,5 @@
-/* test_vectors.c - examples of real vectors: files against what was written, batches, a limit on examples, files that are refused; the generators
- * against the models that they draw from. */
+/* test_vectors.c - examples of real vectors: files against what was written, batches, a limit on examples, files that are refused; the
+ * generators against the models that they draw from. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

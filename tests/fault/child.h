@@ -72,8 +72,8 @@ typedef struct child_settings {
   long kill_after_microseconds;    /* SIGKILL from outside after that time; 0: none */
 } child_settings;
 
-/* Trains in a child and waits for it. Returns true when it was killed; a child that ends in any other way than by itself or by SIGKILL fails the
- * test. The report is good until the next call. */
+/* Trains in a child and waits for it. Returns true when it was killed; a child that ends in any other way than by itself or by SIGKILL
+ * fails the test. The report is good until the next call. */
 bool child_run(const child_settings *settings, const child_report **report);
 
 #endif

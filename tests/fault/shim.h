@@ -1,7 +1,7 @@
 /* shim.h - the system calls that hark makes on files, counted, and made to fail or to be the last one.
  *
- * shim.c defines open, write, fsync, rename ... in front of the C library's. It is linked into the test programs of this folder, which set it
- * with fault_set(), and built as a module (HARK_FAULT_SHIM) that LD_PRELOAD puts in front of the command, where the environment sets it:
+ * shim.c defines open, write, fsync, rename ... in front of the C library's. It is linked into the test programs of this folder, which set
+ * it with fault_set(), and built as a module (HARK_FAULT_SHIM) that LD_PRELOAD puts in front of the command, where the environment sets it:
  *
  *     HARK_FAULT_ROOT   calls on this folder and what lies in it are counted; without it nothing is
  *     HARK_FAULT_KIND   kill, tear, short, the name of an error: ENOSPC, EIO, EINTR, or of a signal: SIGINT, SIGTERM, SIGHUP, SIGUSR1

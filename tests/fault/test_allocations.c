@@ -2,8 +2,8 @@
  * attention, a tape, training steps, saving and loading, opening text, generating, and whole runs.
  *
  * Each time: HARK_OUT_OF_MEMORY and a message, everything can be destroyed, nothing is live afterwards, every block was given back with its
- * size; and while it is still there, the context does the same work when memory is back. No allocation is optional: where one fails, the call
- * does. What libraries behind hark allocate for themselves does not go through the context (docs/reliability.md).
+ * size; and while it is still there, the context does the same work when memory is back. No allocation is optional: where one fails, the
+ * call does. What libraries behind hark allocate for themselves does not go through the context (docs/reliability.md).
  */
 #include <stdio.h>
 #include <stdlib.h>

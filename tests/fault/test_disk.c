@@ -1,8 +1,9 @@
-/* test_disk.c - file systems that fail: a full disk, errors of the device, interrupted and short calls, at every call of a save and of a run.
+/* test_disk.c - file systems that fail: a full disk, errors of the device, interrupted and short calls, at every call of a save and of a
+ * run.
  *
  * An interrupted or short call is no failure. What fails is told with the path and ends the run; what was saved before stays, nothing half
- * written takes up space, and the run goes on to the same bits as one that nothing disturbed. With HARK_FAULT_LONG a fresh run meets all of it,
- * too; without it, the last save of a resumed one does.
+ * written takes up space, and the run goes on to the same bits as one that nothing disturbed. With HARK_FAULT_LONG a fresh run meets all of
+ * it, too; without it, the last save of a resumed one does.
  */
 #define _GNU_SOURCE /* unshare */
 #include <errno.h>
@@ -40,8 +41,8 @@ static int end(void **state) {
   return 0;
 }
 
-/* Calls whose failure changes nothing: a file that was only read is closed; a folder that is there cannot be made; the number in the lock is
- * for a message; a temporary file that cannot be locked is one that nobody else can lock, nor remove as abandoned. */
+/* Calls whose failure changes nothing: a file that was only read is closed; a folder that is there cannot be made; the number in the lock
+ * is for a message; a temporary file that cannot be locked is one that nobody else can lock, nor remove as abandoned. */
 static bool may_fail(const child_report *report) {
   const size_t length = strlen(report->failed_path);
   const bool lock = length > 6 && strcmp(report->failed_path + length - 6, "/.lock") == 0;

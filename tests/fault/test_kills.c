@@ -1,8 +1,10 @@
-/* test_kills.c - SIGKILL at every system call and at random moments: afterwards there is a whole checkpoint, of the last step whose save had
- * ended or of a later one, and the run goes on to the same weights, moments and lines of metrics as one that nobody disturbed, to the bit.
+/* test_kills.c - SIGKILL at every system call and at random moments: afterwards there is a whole checkpoint, of the last step whose save
+ * had ended or of a later one, and the run goes on to the same weights, moments and lines of metrics as one that nobody disturbed, to the
+ * bit.
  *
- * HARK_FAULT_KILLS sets the number of random kills (24; with HARK_FAULT_LONG 200). Runs over labelled examples are killed at random calls. Without HARK_FAULT_LONG only calls that change something are
- * struck (the others leave the folder as the one before did), some scenarios before a call only, and flushes are left out.
+ * HARK_FAULT_KILLS sets the number of random kills (24; with HARK_FAULT_LONG 200). Runs over labelled examples are killed at random calls.
+ * Without HARK_FAULT_LONG only calls that change something are struck (the others leave the folder as the one before did), some scenarios
+ * before a call only, and flushes are left out.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* test_recovery.c - what comes after a mishap: locks of running and of killed processes, signals at any moment, damaged and torn files, what
- * interrupted saves leave; and the order of writes and flushes that all of it rests on.
+/* test_recovery.c - what comes after a mishap: locks of running and of killed processes, signals at any moment, damaged and torn files,
+ * what interrupted saves leave; and the order of writes and flushes that all of it rests on.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -99,8 +99,8 @@ static void a_killed_process_holds_no_lock(void **state) {
   hark_run_close(&run);
 }
 
-/* A program that is started while the folder is locked, and lives longer. Its first word comes when it has taken the forked process's place, and
- * what closes there is closed. */
+/* A program that is started while the folder is locked, and lives longer. Its first word comes when it has taken the forked process's
+ * place, and what closes there is closed. */
 static void no_child_inherits_the_lock(void **state) {
   (void)state;
   static const char word[] = "here\n";
@@ -153,8 +153,8 @@ static void a_run_that_came_in_between_is_seen(void **state) {
 
 /* ---- signals ---- */
 
-/* A signal at a system call in the middle of the run's saves, sent by the shim; afterwards the checkpoint is whole, and the run goes on to the
- * end of one that nothing disturbed. */
+/* A signal at a system call in the middle of the run's saves, sent by the shim; afterwards the checkpoint is whole, and the run goes on to
+ * the end of one that nothing disturbed. */
 static void signal_at(const char *name, const char *at, int code) {
   child_begin_work(&place, NULL);
   const int got = child_command(&place, name, at, "--keep 2");
@@ -419,8 +419,8 @@ static void leftovers_go_and_are_never_taken(void **state) {
 
 /* ---- order ---- */
 
-/* What the order of calls on a run must be so that a power cut at any moment leaves a whole checkpoint, given that fsync of a file keeps its
- * contents and fsync of a folder keeps the names in it:
+/* What the order of calls on a run must be so that a power cut at any moment leaves a whole checkpoint, given that fsync of a file keeps
+ * its contents and fsync of a folder keeps the names in it:
  *   - a file gets its name by rename only after its contents are flushed, a checkpoint's folder only after all its files and itself are
  *   - `last` and `best` move only when the names of the checkpoints are flushed, and metrics.jsonl as far as the checkpoint needs it
  *   - nothing of a checkpoint is deleted before everything is flushed, the names in the run's folder included

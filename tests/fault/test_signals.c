@@ -1,5 +1,5 @@
-/* test_signals.c - signals that a program handles while hark computes change nothing: a timer's interrupts the products of a layer, thousands of
- * times, and gradients keep their bits and the heap its order. */
+/* test_signals.c - signals that a program handles while hark computes change nothing: a timer's interrupts the products of a layer,
+ * thousands of times, and gradients keep their bits and the heap its order. */
 #define _DEFAULT_SOURCE /* setitimer */
 #include <signal.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* fuzz.h - what the fuzz targets share.
  *
- * A target is one function over bytes, with libFuzzer's name, so that libFuzzer or replay.c calls it. It gives the bytes to a reader and checks
- * what must hold of every result: a status of those that are documented with a message of one line, memory in proportion to the input, all
- * of it released, and of what was accepted that it can be written and read back as the same.
+ * A target is one function over bytes, with libFuzzer's name, so that libFuzzer or replay.c calls it. It gives the bytes to a reader and
+ * checks what must hold of every result: a status of those that are documented with a message of one line, memory in proportion to the
+ * input, all of it released, and of what was accepted that it can be written and read back as the same.
  *
  *     int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
  *       hark_context *const context = fuzz_begin();

@@ -1,8 +1,8 @@
 /* fuzz_config.c - any bytes as a configuration file.
  *
- * The walk: items keep to their limits and their order, whatever is skipped. The options: every problem is one line; where there is none the
- * configuration is printed as YAML, which reads back without a problem and prints the same text (so parse(print(config)) = config), and as
- * JSON, which parses. */
+ * The walk: items keep to their limits and their order, whatever is skipped. The options: every problem is one line; where there is none
+ * the configuration is printed as YAML, which reads back without a problem and prints the same text (so parse(print(config)) = config), and
+ * as JSON, which parses. */
 #include <string.h>
 
 #include "config/yaml.h"

@@ -1,7 +1,7 @@
 /* fuzz_examples.c - any bytes as a file of labelled examples, in every format.
  *
- * What is accepted has lengths, tokens, labels and targets within what it says of itself; it is read again as the same, and cut to its front;
- * what validates is taken off, and nothing else changes. */
+ * What is accepted has lengths, tokens, labels and targets within what it says of itself; it is read again as the same, and cut to its
+ * front; what validates is taken off, and nothing else changes. */
 #include <string.h>
 
 #include "data/examples/examples.h"

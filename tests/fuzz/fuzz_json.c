@@ -1,8 +1,8 @@
 /* fuzz_json.c - any bytes as a JSON document, as a text to be escaped, and as a file of JSON lines.
  *
- * A document that is accepted keeps to its limits and comes back the same when it is printed; hark's own reader and jansson agree on what is
- * accepted and on what it says. A text comes back the same, but for bytes that are not UTF-8, which become U+FFFD. Of a file of lines every
- * whole line before the first bad one is given out, in order; opening it for appending cuts the torn end and nothing else. */
+ * A document that is accepted keeps to its limits and comes back the same when it is printed; hark's own reader and jansson agree on what
+ * is accepted and on what it says. A text comes back the same, but for bytes that are not UTF-8, which become U+FFFD. Of a file of lines
+ * every whole line before the first bad one is given out, in order; opening it for appending cuts the torn end and nothing else. */
 #define _GNU_SOURCE /* memmem */
 #include <string.h>
 

@@ -1,7 +1,8 @@
 /* fuzz_positional.c - any text as an expression of positional kernels.
  *
- * What is refused has a column of the text. What is read is printed and read as the same, with the values that it gives and with all initial
- * ones; its logarithms are numbers or -infinity at every distance, and its gradients are finite; memory of the caller's holds the same. */
+ * What is refused has a column of the text. What is read is printed and read as the same, with the values that it gives and with all
+ * initial ones; its logarithms are numbers or -infinity at every distance, and its gradients are finite; memory of the caller's holds the
+ * same. */
 #include <hark/positional.h>
 #include <math.h>
 #include <string.h>

@@ -1,9 +1,9 @@
 /* fuzz_tokenizer.c - any bytes as a text, and as a vocabulary.
  *
- * UTF-8: decoding agrees with the definition written out here, and a stream gives valid UTF-8 and keeps what was valid. Text: in one part and
- * in parts it has the same vocabulary, the same tokens and the same fault; decoded tokens give the text. Vocabulary: what is accepted is
- * printed and read back as the same. A vocabulary's checksum, which changed bytes never meet by chance, is put right and the bytes are tried
- * again. */
+ * UTF-8: decoding agrees with the definition written out here, and a stream gives valid UTF-8 and keeps what was valid. Text: in one part
+ * and in parts it has the same vocabulary, the same tokens and the same fault; decoded tokens give the text. Vocabulary: what is accepted
+ * is printed and read back as the same. A vocabulary's checksum, which changed bytes never meet by chance, is put right and the bytes are
+ * tried again. */
 #define _GNU_SOURCE /* memmem */
 #include <string.h>
 

@@ -2,8 +2,8 @@
  *
  *     replay_NAME PATH...        every file, and every file in a folder
  *
- * Each input is run as it is, then cut at every length (of long ones at CUTS lengths), and with CHANGES bytes changed one after the other at
- * places that depend on the input only. A failing input stops the program with what went wrong; its bytes are then in the file that the
+ * Each input is run as it is, then cut at every length (of long ones at CUTS lengths), and with CHANGES bytes changed one after the other
+ * at places that depend on the input only. A failing input stops the program with what went wrong; its bytes are then in the file that the
  * message names. A run without any input fails. */
 #include <dirent.h>
 #include <signal.h>

@@ -21,8 +21,8 @@ _Noreturn void fuzz_stop(const char *file, int line, const char *format, ...) {
 
 /* ---- memory ---- */
 
-/* Bytes that are live beyond those at the beginning of the input. Work runs in one thread; what libFuzzer's own threads allocate and release
- * meanwhile, the first one's start among it, is not the input's. */
+/* Bytes that are live beyond those at the beginning of the input. Work runs in one thread; what libFuzzer's own threads allocate and
+ * release meanwhile, the first one's start among it, is not the input's. */
 static _Thread_local struct {
   bool counting;
   int64_t live, peak;

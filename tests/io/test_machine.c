@@ -1,4 +1,5 @@
-/* test_machine.c - how much memory is left, read from files of the system made by hand: machine, control groups of both versions, containers. */
+/* test_machine.c - how much memory is left, read from files of the system made by hand: machine, control groups of both versions,
+ * containers. */
 #include "io/machine.h"
 
 #include <stdio.h>

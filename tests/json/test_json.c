@@ -75,7 +75,8 @@ static void refused_documents_say_where(void **state) {
   }
 }
 
-/* jansson passes over a zero byte behind a number or a word. In the name "a" it says where the name begins, hark's own reader where the byte is. */
+/* jansson passes over a zero byte behind a number or a word. In the name "a" it says where the name begins, hark's own reader where the
+ * byte is. */
 static void zero_bytes_are_refused_wherever_they_stand(void **state) {
   (void)state;
   static const char good[] = "{\"a\": [1, true ]}";

@@ -1,5 +1,5 @@
-/* test_conditional.c - what the experiments on conditional expectations are made of: features of Gaussian functions, the spectrum on a circle,
- * small regressions, CME attention on plain arrays, columns of tables. */
+/* test_conditional.c - what the experiments on conditional expectations are made of: features of Gaussian functions, the spectrum on a
+ * circle, small regressions, CME attention on plain arrays, columns of tables. */
 #include <math.h>
 
 #include "lab/attention.h"
@@ -48,8 +48,8 @@ static void features_give_the_kernel(void **state) {
   assert_true(hark_gaussian_value(a, a) < 0.9);
 }
 
-/* Keys that stand evenly on the circle make a circulant matrix, whose eigenvalues over n are sums of l_{j + n k}: its dimensions are those of the
- * spectrum up to l_{n/2}, which is nothing at n = 48. */
+/* Keys that stand evenly on the circle make a circulant matrix, whose eigenvalues over n are sums of l_{j + n k}: its dimensions are those
+ * of the spectrum up to l_{n/2}, which is nothing at n = 48. */
 static void the_circle_has_the_spectrum_of_its_kernel(void **state) {
   (void)state;
 #ifdef HARK_WITH_GSL

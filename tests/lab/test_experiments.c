@@ -1,5 +1,5 @@
-/* test_experiments.c - every experiment of the table that trains nothing: it passes its criteria, each of which can fail; the same seed gives the
- * same bits. */
+/* test_experiments.c - every experiment of the table that trains nothing: it passes its criteria, each of which can fail; the same seed
+ * gives the same bits. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* test_identities.c - bare identities of attention that experiments measure too: permuted tokens, heads summed or concatenated, the two kernels on
- * the sphere; here with calls of attention that have several heads and an independent layout. */
+/* test_identities.c - bare identities of attention that experiments measure too: permuted tokens, heads summed or concatenated, the two
+ * kernels on the sphere; here with calls of attention that have several heads and an independent layout. */
 #include <hark/attention.h>
 #include <hark/random.h>
 #include <math.h>

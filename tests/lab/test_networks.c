@@ -79,7 +79,8 @@ typedef struct network_case {
   bool one_mask, unbounded;
 } network_case;
 
-/* d / dh by f(x - 2h), f(x - h), f(x + h), f(x + 2h): error of order h^4, rounding of order eps / h; h = 1e-3 is far from kinks for most weights. */
+/* d / dh by f(x - 2h), f(x - h), f(x + h), f(x + 2h): error of order h^4, rounding of order eps / h; h = 1e-3 is far from kinks for most
+ * weights. */
 static void gradients_are_slopes(void **state) {
   (void)state;
   static const network_case cases[] = {

@@ -1,4 +1,5 @@
-/* test_parts.c - what experiments are made of, against what is known by other means: singular values, attention of one head, heads of a model. */
+/* test_parts.c - what experiments are made of, against what is known by other means: singular values, attention of one head, heads of a
+ * model. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -168,8 +169,8 @@ static void attention_takes_queries_of_their_own(void **state) {
 
 #define TEXT "To be, or not to be, that is the question: whether 'tis nobler in the mind"
 
-/* What a one-layer model gives to attention, worked out with its weights: q = W_q rms_norm(embedding), turned by its position; two query heads
- * share a key head. */
+/* What a one-layer model gives to attention, worked out with its weights: q = W_q rms_norm(embedding), turned by its position; two query
+ * heads share a key head. */
 static void heads_are_those_of_the_model(void **state) {
   (void)state;
   char folder[TEST_PATH_BYTES];

@@ -1,4 +1,5 @@
-/* test_reviews.c - the real text of the experiment downstream: its table from a small file, criteria that can fail, and files that are refused. */
+/* test_reviews.c - the real text of the experiment downstream: its table from a small file, criteria that can fail, and files that are
+ * refused. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

@@ -373,8 +373,8 @@ static void test_position_base(void **state) {
   }
 }
 
-/* The scalings against their formulas: s, the base s^(d/(d-2)) 10000, and the ramp between the pairs that turn 32 times and once in a context,
- * 0.84 and 12.88 made whole outwards, with the temperature of the logits. */
+/* The scalings against their formulas: s, the base s^(d/(d-2)) 10000, and the ramp between the pairs that turn 32 times and once in a
+ * context, 0.84 and 12.88 made whole outwards, with the temperature of the logits. */
 static void test_rotary_scalings(void **state) {
   (void)state;
   hark_rotary_spec spec = {.present = true, .base = 10000, .factor = 4, .context = 256, .head_dim = 64};
@@ -402,7 +402,8 @@ static void test_rotary_scalings(void **state) {
   assert_int_equal(hark_rotary_attributes_of(&spec).turned, 1);
 }
 
-/* The turns of YaRN are counted in the context that is given, or in the model's own: in 256 tokens pairs 0 to 13, in 1024 pairs 5.66 to 17.7. */
+/* The turns of YaRN are counted in the context that is given, or in the model's own: in 256 tokens pairs 0 to 13, in 1024 pairs 5.66 to
+ * 17.7. */
 static void test_rotary_original_context(void **state) {
   (void)state;
   hark_network_config config = {.heads = 2, .width = 128, .context = 1024, .positions = HARK_POSITIONS_ROTARY, .rotary.base = 10000};
@@ -432,8 +433,8 @@ static void logits_with(const hark_network_config *config, float *logits) {
   test_setup_close(context);
 }
 
-/* Rates that were not trained yet are the static ones, in every scope, up to their rounding to f32; a scaling by 1 changes no bit, another one
- * does. */
+/* Rates that were not trained yet are the static ones, in every scope, up to their rounding to f32; a scaling by 1 changes no bit, another
+ * one does. */
 static void test_rotary_starts_static(void **state) {
   (void)state;
   float expected[BATCH * LENGTH * VOCABULARY], logits[BATCH * LENGTH * VOCABULARY];
@@ -456,8 +457,8 @@ static void test_rotary_starts_static(void **state) {
   }
 }
 
-/* What a model has learned, its sigma among it, means the same with other positions: it is that of a model whose sigma is given. Both with the
- * initial weights of positions as they were trained. */
+/* What a model has learned, its sigma among it, means the same with other positions: it is that of a model whose sigma is given. Both with
+ * the initial weights of positions as they were trained. */
 static void test_learned_sigma_of_scaled_positions(void **state) {
   (void)state;
   const float log_sigma[] = {logf(2), logf(2)};

@@ -281,7 +281,8 @@ static void forged_counts_are_refused(void **state) {
   test_setup_close(context);
 }
 
-/* Capacities whose memory cannot be counted, or not addressed, in one line with the number; those that only cannot be had are not hidden. */
+/* Capacities whose memory cannot be counted, or not addressed, in one line with the number; those that only cannot be had are not
+ * hidden. */
 static void capacities_have_limits(void **state) {
   (void)state;
   static const int64_t far[] = {((int64_t)1 << 40) + 1, INT64_MAX / 4, INT64_MAX - 127, INT64_MAX};

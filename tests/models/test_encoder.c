@@ -1,5 +1,5 @@
-/* test_encoder.c - encoders, and packed sequences in general: gradients against differences, pooling against a plain computation, an example's
- * logits with others beside it and alone, two towers, decoders on packed sequences, refusals. */
+/* test_encoder.c - encoders, and packed sequences in general: gradients against differences, pooling against a plain computation, an
+ * example's logits with others beside it and alone, two towers, decoders on packed sequences, refusals. */
 #include <hark/hark.h>
 #include <math.h>
 #include <stdio.h>
@@ -253,7 +253,8 @@ static void gradients_agree_with_differences(void **state) {
  * blocks, and a head whose weights are .02. */
 #define ROUNDED 1e-6
 
-/* An example's logits have the same bits whatever lies beside it where products do not look at the number of rows, and else up to rounding. */
+/* An example's logits have the same bits whatever lies beside it where products do not look at the number of rows, and else up to
+ * rounding. */
 static void an_example_does_not_know_its_batch(void **state) {
   (void)state;
   test_setup setups[TEST_MAX_SETUPS];

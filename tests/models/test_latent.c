@@ -1,5 +1,5 @@
-/* test_latent.c - the models of real vectors, latent and finite: forward against the formulas of the paper in f64, gradients against differences, an
- * example with others beside it and alone, bounds after projection, refusals. */
+/* test_latent.c - the models of real vectors, latent and finite: forward against the formulas of the paper in f64, gradients against
+ * differences, an example with others beside it and alone, bounds after projection, refusals. */
 #include <hark/hark.h>
 #include <math.h>
 #include <stdio.h>

@@ -122,7 +122,8 @@ static void gradient_of(hark_context *context, hark_network *decoder, double *gr
   hark_tensor_destroy(context, &target_rows);
 }
 
-/* A factor common to all distances changes nothing: its derivative, the sum of dlogG over all distances, is zero; that of a length is not. */
+/* A factor common to all distances changes nothing: its derivative, the sum of dlogG over all distances, is zero; that of a length is
+ * not. */
 static void a_common_factor_has_no_gradient(void **state) {
   (void)state;
   hark_context *context = test_reference_open();
@@ -146,7 +147,8 @@ static void mistakes_are_told(void **state) {
   test_setup_close(context);
 }
 
-/* Making a model and what it needs to write text, with allocation number n failing, for every n: out of memory, nothing else, and no leak. */
+/* Making a model and what it needs to write text, with allocation number n failing, for every n: out of memory, nothing else, and no
+ * leak. */
 static void memory_may_run_out(void **state) {
   (void)state;
   hark_status status = HARK_OUT_OF_MEMORY;

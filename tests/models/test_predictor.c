@@ -1,5 +1,5 @@
-/* test_predictor.c - <hark/predictor.h>: what models tell of whole sequences, against passes that are put together here and the definition of ahca;
- * what is refused; memory; vocabularies of labelled examples.
+/* test_predictor.c - <hark/predictor.h>: what models tell of whole sequences, against passes that are put together here and the definition
+ * of ahca; what is refused; memory; vocabularies of labelled examples.
  */
 #include <hark/hark.h>
 #include <math.h>

@@ -1,5 +1,5 @@
-/* test_published_rotary.c - rates of scaled rotary positions against those of transformers (bench/peers/published.py), in models, in decoding with
- * caches, and in descriptions of before. */
+/* test_published_rotary.c - rates of scaled rotary positions against those of transformers (bench/peers/published.py), in models, in
+ * decoding with caches, and in descriptions of before. */
 #include <hark/hark.h>
 #include <math.h>
 #include <stdio.h>
@@ -152,8 +152,8 @@ static hark_decoding *start(hark_context *context, const hark_model *model) {
   return decoding;
 }
 
-/* What has been read, by single tokens or in parts, across the length of training and back again, saved and restored: always what a pass over the
- * whole of it says. */
+/* What has been read, by single tokens or in parts, across the length of training and back again, saved and restored: always what a pass
+ * over the whole of it says. */
 static void decoding_is_the_whole_pass(void **state) {
   (void)state;
   for (int structure = 0; structure < 2; structure++) {

@@ -1,4 +1,5 @@
-/* test_expressions.c - the language of positional kernels: what is read, what is refused and where, printing, limits, initial values, memory. */
+/* test_expressions.c - the language of positional kernels: what is read, what is refused and where, printing, limits, initial values,
+ * memory. */
 #include <hark/positional.h>
 #include <math.h>
 #include <stdio.h>
@@ -204,7 +205,8 @@ static void limits_are_kept(void **state) {
   test_setup_close(context);
 }
 
-/* --- printing -------------------------------------------------------------------------------------------------------------------------- */
+/* --- printing
+ * -------------------------------------------------------------------------------------------------------------------------- */
 
 static test_kernel expression;
 
@@ -305,7 +307,8 @@ static void garbled_texts_do_no_harm(void **state) {
   test_setup_close(context);
 }
 
-/* --- parameters ------------------------------------------------------------------------------------------------------------------------ */
+/* --- parameters
+ * ------------------------------------------------------------------------------------------------------------------------ */
 
 static void parameters_stand_in_order(void **state) {
   (void)state;
@@ -420,7 +423,8 @@ static void initial_values_differ_for_every_length(void **state) {
   test_setup_close(context);
 }
 
-/* --- memory ---------------------------------------------------------------------------------------------------------------------------- */
+/* --- memory
+ * ---------------------------------------------------------------------------------------------------------------------------- */
 
 static void memory_may_run_out(void **state) {
   (void)state;

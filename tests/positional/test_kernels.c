@@ -91,7 +91,8 @@ static double weighted(const test_subject *subject, const double *distances, con
   return sum;
 }
 
-/* Four-point differences with step h: truncation h^4 f^(5) / 30, rounding eps |f| / h; 1e-6 of the largest derivative leaves room for both. */
+/* Four-point differences with step h: truncation h^4 f^(5) / 30, rounding eps |f| / h; 1e-6 of the largest derivative leaves room for
+ * both. */
 static void check_gradient(const char *text) {
   static const double step = 3e-4;
   test_subject subject;
@@ -163,7 +164,8 @@ static void gradients_by_natural_values(void **state) {
   close_subject(&subject);
 }
 
-/* --- Gram matrices --------------------------------------------------------------------------------------------------------------------- */
+/* --- Gram matrices
+ * --------------------------------------------------------------------------------------------------------------------- */
 
 /* The smallest eigenvalue of G(|i - j|) / G(0). */
 static double smallest(const test_subject *subject) {
@@ -233,7 +235,8 @@ static void definiteness_depends_on_values(void **state) {
   close_subject(&subject);
 }
 
-/* --- extremes -------------------------------------------------------------------------------------------------------------------------- */
+/* --- extremes
+ * -------------------------------------------------------------------------------------------------------------------------- */
 
 static void far_distances_are_exact(void **state) {
   (void)state;

@@ -245,8 +245,8 @@ static void rotary_with_static_rates_given_is_static(void **state) {
   }
 }
 
-/* arXiv 2306.15595 (positions over s), and arXiv 2309.00071 with alpha = 1, beta = 32, whose part kept falls from pair to pair: 256 tokens and 64
- * features have 32 turns at pair 0.84 and one at pair 12.88, so that it falls from pair 0 to pair 13. */
+/* arXiv 2306.15595 (positions over s), and arXiv 2309.00071 with alpha = 1, beta = 32, whose part kept falls from pair to pair: 256 tokens
+ * and 64 features have 32 turns at pair 0.84 and one at pair 12.88, so that it falls from pair 0 to pair 13. */
 static void rotary_rates_are_stretched(void **state) {
   (void)state;
   enum { DIM = 64, LENGTH = 256 };

@@ -156,7 +156,8 @@ int64_t attention_index(const int64_t *shape, int64_t a, int64_t b, int64_t c, i
   return index;
 }
 
-/* Cuts of a ragged batch: of `rows`, sequence s gets a share; sequence 1 has no queries and sequence 2 no keys, and the last row is in none. */
+/* Cuts of a ragged batch: of `rows`, sequence s gets a share; sequence 1 has no queries and sequence 2 no keys, and the last row is in
+ * none. */
 static int64_t *make_offsets(int64_t rows, int64_t sequences, int64_t empty) {
   int64_t *offsets = need((size_t)sequences + 1, sizeof *offsets);
   const int64_t share = rows / (sequences - 1);

@@ -1,7 +1,8 @@
-/* attention_hierarchical.c - hierarchical attention from its definition: every pair of a query and a key with the logit of the cells it lies in.
+/* attention_hierarchical.c - hierarchical attention from its definition: every pair of a query and a key with the logit of the cells it
+ * lies in.
  *
- * A pair (n, i) belongs to one level l, to the cell a of its query and the cell b of its key (2^l tokens each). With constant interpolation the
- * operator is the dense softmax over single keys of
+ * A pair (n, i) belongs to one level l, to the cell a of its query and the cell b of its key (2^l tokens each). With constant interpolation
+ * the operator is the dense softmax over single keys of
  *
  *     S[n,i] = scale q~_a . k~_b + bias[b - a] + log of the mean of G over the cells,      q~, k~ means over the cells' real tokens
  *
@@ -9,8 +10,8 @@
  * tokens by their share of the mean. With linear interpolation a row has c(n,a) e^S from two cells a on every level, and a pair has as many
  * terms as there are such cells whose entry exists. Cost O(L^2): no tree, no recursion over sums, no weights per level.
  *
- * Bounds as in attention_definition.c, with magnitudes in place of values wherever a cell's sums may cancel, and the exponentials of M levels
- * between a row and its logits.
+ * Bounds as in attention_definition.c, with magnitudes in place of values wherever a cell's sums may cancel, and the exponentials of M
+ * levels between a row and its logits.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -217,8 +218,8 @@ static bool blocks_meet(const head *t, int64_t a, int64_t b) {
   return t->p->is.sibling ? t->block[a] / 2 == t->block[b] / 2 : difference >= -1 && difference <= 1;
 }
 
-/* Whether attention_covering_level() of the first rows of two cells of a level is that level: their blocks meet, and on the level below those of
- * their first halves do not. Blocks that meet do so on every level above. */
+/* Whether attention_covering_level() of the first rows of two cells of a level is that level: their blocks meet, and on the level below
+ * those of their first halves do not. Blocks that meet do so on every level above. */
 static bool meet_first(const head *t, int level, int64_t a, int64_t b) {
   return blocks_meet(t, a, b) && (level == 0 || !blocks_meet(t, 2 * a, 2 * b));
 }

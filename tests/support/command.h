@@ -23,8 +23,8 @@ void test_command_line(int (*program)(int count, const char *const *words), cons
 
 int test_line_count(const char *text);
 
-/* Makes the process's locale one whose decimal point is a comma: an installed one, or one that localedef makes in `folder`, for which LOCPATH
- * is set. False, and the C locale, where neither can be had; *name is the locale's. */
+/* Makes the process's locale one whose decimal point is a comma: an installed one, or one that localedef makes in `folder`, for which
+ * LOCPATH is set. False, and the C locale, where neither can be had; *name is the locale's. */
 bool test_comma_locale(const char *folder, const char **name);
 
 #endif

@@ -1,5 +1,5 @@
-/* command_fixture.h - what most tests of the command begin and end with: `folder`, a place with text.txt in it, and `output`, what the last command
- * printed. A test program includes it once, and gives begin and end to cmocka. */
+/* command_fixture.h - what most tests of the command begin and end with: `folder`, a place with text.txt in it, and `output`, what the last
+ * command printed. A test program includes it once, and gives begin and end to cmocka. */
 #ifndef HARK_TESTS_SUPPORT_COMMAND_FIXTURE_H
 #define HARK_TESTS_SUPPORT_COMMAND_FIXTURE_H
 

@@ -1,4 +1,5 @@
-/* eigenvalues.c - cyclic Jacobi: every pair (p, q) in turn is rotated so that its entry becomes zero (Golub, Van Loan, Matrix Computations, 8.5). */
+/* eigenvalues.c - cyclic Jacobi: every pair (p, q) in turn is rotated so that its entry becomes zero (Golub, Van Loan, Matrix Computations,
+ * 8.5). */
 #include "support/eigenvalues.h"
 
 #include <float.h>

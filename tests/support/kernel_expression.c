@@ -40,7 +40,8 @@ long double test_kernel_definition(const char *name, const double *v, int consta
   return 0;
 }
 
-/* --- making ---------------------------------------------------------------------------------------------------------------------------- */
+/* --- making
+ * ---------------------------------------------------------------------------------------------------------------------------- */
 
 typedef struct kernel_maker {
   test_kernel *kernel;
@@ -181,7 +182,8 @@ void test_kernel_single(test_kernel *kernel, int leaf, int bank, uint64_t number
   put(&maker, ")");
 }
 
-/* --- value ----------------------------------------------------------------------------------------------------------------------------- */
+/* --- value
+ * ----------------------------------------------------------------------------------------------------------------------------- */
 
 static long double value_of(const test_kernel *kernel, int index, int copy, long double distance) {
   const test_kernel_node *node = &kernel->nodes[index];

@@ -14,7 +14,8 @@ typedef struct test_setup {
 /* Every backend of the test library with every instruction set that runs here; returns their number. "reference:portable" is the first. */
 int test_setups(test_setup setups[TEST_MAX_SETUPS]);
 
-/* The same, the guard with the last of its instruction sets only: for tests of many small calls, whose tensors it opens and closes every time. */
+/* The same, the guard with the last of its instruction sets only: for tests of many small calls, whose tensors it opens and closes every
+ * time. */
 int test_setups_guard_once(test_setup setups[TEST_MAX_SETUPS]);
 
 /* A context there, as a user gets it by default. A failure to make it fails the test. */

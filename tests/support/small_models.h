@@ -52,8 +52,8 @@ void small_model_fill(int32_t *tokens, int64_t count);
 /* Fails the test unless the decoding's logits have these bits; `what` says which they are. */
 void small_model_same_logits(hark_decoding *decoding, const float *expected, const char *what);
 
-/* The same up to rounding, as where a text is read in other parts. Logits of an untrained model of two blocks are of order 1/4; their sums have
- * some dozen terms: 1e-5 is some hundred roundings. */
+/* The same up to rounding, as where a text is read in other parts. Logits of an untrained model of two blocks are of order 1/4; their sums
+ * have some dozen terms: 1e-5 is some hundred roundings. */
 #define SMALL_MODEL_WITHIN 1e-5f
 void small_model_near_logits(hark_decoding *decoding, const float *expected, const char *what);
 

@@ -33,8 +33,8 @@ void test_file_age(const char *path, long seconds);
 /* Sets it to a time since 1970. */
 void test_file_set_time(const char *path, int64_t seconds, int64_t nanoseconds);
 
-/* An allocator that fails at allocation number fail_at (counted from 1; 0: never) and, when `onwards`, at all later ones, and that counts what
- * is live and what was released with another size than it had. */
+/* An allocator that fails at allocation number fail_at (counted from 1; 0: never) and, when `onwards`, at all later ones, and that counts
+ * what is live and what was released with another size than it had. */
 typedef struct test_memory {
   long fail_at, allocations;
   bool onwards;

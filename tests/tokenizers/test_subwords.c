@@ -1,5 +1,5 @@
-/* test_subwords.c - sub-words: dividing against the definition by trying all divisions, text that comes back, parts, faults, what a vocabulary is
- * refused for, and learning with and without a learner. */
+/* test_subwords.c - sub-words: dividing against the definition by trying all divisions, text that comes back, parts, faults, what a
+ * vocabulary is refused for, and learning with and without a learner. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

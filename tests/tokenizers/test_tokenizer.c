@@ -1,4 +1,5 @@
-/* test_tokenizer.c - vocabularies: learned, stored, loaded strictly; text to tokens and back, whole and in parts; faults with their places. */
+/* test_tokenizer.c - vocabularies: learned, stored, loaded strictly; text to tokens and back, whole and in parts; faults with their
+ * places. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -153,7 +153,8 @@ static void streams_replace_maximal_parts(void **state) {
   }
 }
 
-/* Random bytes, of which most are beginnings and continuations: a stream's output is valid after every byte, and valid text is unchanged. */
+/* Random bytes, of which most are beginnings and continuations: a stream's output is valid after every byte, and valid text is
+ * unchanged. */
 static void streams_are_always_valid(void **state) {
   (void)state;
   static const unsigned char common[16] = {0x41, 0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, 0xC2, 0xC3, 0xE0, 0xE2, 0xED, 0xF0, 0xF1, 0xF4, 0xFF};

@@ -1,4 +1,5 @@
-/* test_bounds.c - matrices with bounds in training: every step ends within them, frozen ones stay, and a model without bounds leaves them. */
+/* test_bounds.c - matrices with bounds in training: every step ends within them, frozen ones stay, and a model without bounds leaves
+ * them. */
 #include <math.h>
 #include <string.h>
 

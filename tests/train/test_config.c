@@ -256,8 +256,8 @@ static void options_that_leave_the_weights_alone_do(void **state) {
   }
   free(expected);
   assert_true(compared > 20);
-  /* structure, window, hierarchy_block, partition, coarse_query, kernel, sigma; rotary.scaling, its factor and context, eleven numbers and words of
-   * single scalings, positional_stretch; normalisation, ridge, ridge_power, unit */
+  /* structure, window, hierarchy_block, partition, coarse_query, kernel, sigma; rotary.scaling, its factor and context, eleven numbers and
+   * words of single scalings, positional_stretch; normalisation, ridge, ridge_power, unit */
   assert_int_equal(exchangeable, 26);
 }
 
@@ -271,7 +271,8 @@ static hark_rotary_tuning tuning_of_model(void) {
   return hark_network_rotary_tuning(&model.rotary);
 }
 
-/* A run from before there was model.rotary.ramp was trained with yarn's ramp in turns; who asks for yarn now gets that of published models. */
+/* A run from before there was model.rotary.ramp was trained with yarn's ramp in turns; who asks for yarn now gets that of published
+ * models. */
 static void yarn_of_older_runs_stays(void **state) {
   for (int kind = 0; kind < 4; kind++) {
     const hark_option_source source = kind < 2 ? HARK_SOURCE_RUN : kind == 2 ? HARK_SOURCE_FILE : HARK_SOURCE_COMMAND;

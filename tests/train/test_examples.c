@@ -1,5 +1,5 @@
-/* test_examples.c - training on labelled examples: what is easy is learned to the last example, by encoders, pairs and decoders; runs in parts
- * are the runs in one; what is counted are real tokens. */
+/* test_examples.c - training on labelled examples: what is easy is learned to the last example, by encoders, pairs and decoders; runs in
+ * parts are the runs in one; what is counted are real tokens. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

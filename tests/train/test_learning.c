@@ -41,7 +41,8 @@ static void test_schedules(void **state) {
   assert_true(fabs(hark_schedule_rate(&config, 1, 1) - 0.5) <= tolerance);
 }
 
-/* Step t of 40 with a warm-up of 10 has what transformers' schedules give for t; they count steps from 0, so that their first step has the rate 0. */
+/* Step t of 40 with a warm-up of 10 has what transformers' schedules give for t; they count steps from 0, so that their first step has the
+ * rate 0. */
 static void test_published_schedules(void **state) {
   (void)state;
   hark_config config;

@@ -1,5 +1,5 @@
-/* test_numbers.c - numbers that are not finite: the step is left out and nothing of the state changes, it is recorded, and a run that does not
- * recover gives up with its last good checkpoint kept. */
+/* test_numbers.c - numbers that are not finite: the step is left out and nothing of the state changes, it is recorded, and a run that does
+ * not recover gives up with its last good checkpoint kept. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -172,8 +172,8 @@ static lines lines_of(hark_context *context, const char *run) {
   return all;
 }
 
-/* A bad element in the first or the last of the accumulated batches of step 3: the step is left out, recorded with its windows, and the mean
- * loss of the line that holds it is that of the other steps. */
+/* A bad element in the first or the last of the accumulated batches of step 3: the step is left out, recorded with its windows, and the
+ * mean loss of the line that holds it is that of the other steps. */
 static void a_bad_step_is_left_out_and_recorded(void **state) {
   (void)state;
   static const float bad[] = {NAN, INFINITY};
@@ -209,7 +209,8 @@ static hark_request stop_at_once(void *user) {
   return HARK_REQUEST_STOP;
 }
 
-/* A line has the rate of its step and the norm of the last step that counted, also where all steps since the run was taken up were left out. */
+/* A line has the rate of its step and the norm of the last step that counted, also where all steps since the run was taken up were left
+ * out. */
 static void a_line_of_bad_steps_has_its_rate(void **state) {
   (void)state;
   hark_context *context = small_run_context(1);

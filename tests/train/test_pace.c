@@ -1,5 +1,5 @@
-/* test_pace.c - runs whose length follows from a time, by a clock of the test's own: what is planned fits, comes to the end of its schedule, and is the
- * same run in one part or several. */
+/* test_pace.c - runs whose length follows from a time, by a clock of the test's own: what is planned fits, comes to the end of its
+ * schedule, and is the same run in one part or several. */
 #include "train/pace.h"
 
 #include <math.h>

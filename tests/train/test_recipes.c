@@ -1,5 +1,5 @@
-/* test_recipes.c - the models of recipes/lra and recipes/one-billion-word are those that their sources state: sizes, budgets, and the number of
- * parameters, counted here from the sizes. (That every recipe can be read is a test of cli/examples.)
+/* test_recipes.c - the models of recipes/lra and recipes/one-billion-word are those that their sources state: sizes, budgets, and the
+ * number of parameters, counted here from the sizes. (That every recipe can be read is a test of cli/examples.)
  */
 #include <stdio.h>
 
@@ -62,8 +62,8 @@ static const arena_task tasks[] = {
     {"path-x", 16384, BYTES, 2, 1, 1, 2, 32, 16, 32, 64, 500000, 2500, 1e-3, 0, true, HARK_POOLING_MEAN, 0.1, 0.1, 1},
 };
 
-/* Embeddings, blocks of two norms, attention without biases and two dense layers, a norm, and the head: hidden layers of mlp features (pairs: another of
- * half as many) and one number a class. */
+/* Embeddings, blocks of two norms, attention without biases and two dense layers, a norm, and the head: hidden layers of mlp features
+ * (pairs: another of half as many) and one number a class. */
 static int64_t count_parameters(const arena_task *t) {
   const int64_t norm = 2 * t->width, rows = t->length + (t->pooling == HARK_POOLING_CLASS);
   const int64_t block = 2 * norm + 4 * t->width * t->qkv + t->width * t->mlp + t->mlp + t->mlp * t->width + t->width;

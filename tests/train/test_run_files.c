@@ -1,4 +1,5 @@
-/* test_run_files.c - the files of a checkpoint, malformed: each is refused with its reason, and cut or changed anywhere it ends with a status. */
+/* test_run_files.c - the files of a checkpoint, malformed: each is refused with its reason, and cut or changed anywhere it ends with a
+ * status. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

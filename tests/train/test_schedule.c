@@ -133,8 +133,8 @@ static void keep(void *user, const char *line) {
   (void)snprintf(said->text + strlen(said->text), sizeof said->text - strlen(said->text), "%s\n", line);
 }
 
-/* A run that has ended goes on for longer, in one part and in two with an interrupt between: the same rates, none of which grows, and the same bits.
- * Learned kernels and rotary rates have theirs from the same numbers. */
+/* A run that has ended goes on for longer, in one part and in two with an interrupt between: the same rates, none of which grows, and the
+ * same bits. Learned kernels and rotary rates have theirs from the same numbers. */
 static void a_longer_run_is_exact(void **state) {
   (void)state;
   static const int schedules[] = {HARK_SCHEDULE_COSINE, HARK_SCHEDULE_LINEAR, HARK_SCHEDULE_CYCLE};
@@ -238,8 +238,8 @@ static void jumps_are_said(void **state) {
   training_place_close(&p);
 }
 
-/* A length that is corrected on the way, in the warm-up, after it, and near the end: no jump, and the end of the schedule at the end of the run, where
- * nothing remains of the training. */
+/* A length that is corrected on the way, in the warm-up, after it, and near the end: no jump, and the end of the schedule at the end of the
+ * run, where nothing remains of the training. */
 static void a_corrected_length_bends_the_schedule(void **state) {
   (void)state;
   static const int64_t lengths[][4] = {{1000, 250, 240, 230}, {300, 900, 880, 1200}, {400, 398, 800, 200}}, looks[] = {20, 60, 120};

@@ -203,8 +203,8 @@ static hark_context *open_with(const test_setup *setup, int threads, bool pool, 
   return context;
 }
 
-/* Full training steps on every instruction set with 1, 2, 3 and 7 threads of the context's and of a host program's, and with --deterministic and
- * without it: one set of bits, but for the last variant, which has products of few rows (docs/numbers.md). */
+/* Full training steps on every instruction set with 1, 2, 3 and 7 threads of the context's and of a host program's, and with
+ * --deterministic and without it: one set of bits, but for the last variant, which has products of few rows (docs/numbers.md). */
 static void test_every_number_of_threads(void **state) {
   (void)state;
   static const int counts[] = {1, 2, 3, 7};

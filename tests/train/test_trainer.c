@@ -88,8 +88,8 @@ static mended mended_of(training_place *p, const char *name) {
   return all;
 }
 
-/* Keys that are all nearly one, and no ridge to speak of: pivots are mended. A run in parts counts them as one in one does, and forwards that are
- * made again for the backward count once. */
+/* Keys that are all nearly one, and no ridge to speak of: pivots are mended. A run in parts counts them as one in one does, and forwards
+ * that are made again for the backward count once. */
 static void test_mended_pivots_are_counted_once(void **state) {
   (void)state;
   training_place p;
@@ -119,8 +119,8 @@ static void test_mended_pivots_are_counted_once(void **state) {
   training_place_close(&p);
 }
 
-/* An interrupt between two lines of metrics, at a step that an evaluation is due at, or in the middle of an evaluation: the lines of the two
- * parts together are those of the whole run. */
+/* An interrupt between two lines of metrics, at a step that an evaluation is due at, or in the middle of an evaluation: the lines of the
+ * two parts together are those of the whole run. */
 static void test_interrupts_leave_the_same_lines(void **state) {
   (void)state;
   training_place p;
@@ -209,7 +209,8 @@ static hark_status spend_time(void *user, hark_engine *engine, int64_t step, int
   return HARK_OK;
 }
 
-/* An evaluation that a limit of time brings forward counts for nothing but the best loss: a run in parts has as much patience as one in one. */
+/* An evaluation that a limit of time brings forward counts for nothing but the best loss: a run in parts has as much patience as one in
+ * one. */
 static void test_time_spends_no_patience(void **state) {
   (void)state;
   training_place p;

@@ -1,5 +1,5 @@
-/* test_abi_operators.c - descriptors of other versions of hark in the attributes of operators (docs/abi.md): every way of running a record takes
- * them as far as they go, and touches nothing after them. */
+/* test_abi_operators.c - descriptors of other versions of hark in the attributes of operators (docs/abi.md): every way of running a record
+ * takes them as far as they go, and touches nothing after them. */
 #include <hark/hark.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* test_cores.c - the cores that a context's threads may run on, in programs whose environment asks OpenMP to bind threads: those that the process was
- * started with, and never more.
+/* test_cores.c - the cores that a context's threads may run on, in programs whose environment asks OpenMP to bind threads: those that the
+ * process was started with, and never more.
  *
  * The runtime reads the environment when it is loaded, so that every case is this program again, which prints what its threads find.
  */
@@ -92,7 +92,8 @@ static int core_number(int which) {
   return 0;
 }
 
-/* Runs this program with variables of the environment (NAME=VALUE, NULL), on `cores` of the machine's cores, counted from the last one; 0: all. */
+/* Runs this program with variables of the environment (NAME=VALUE, NULL), on `cores` of the machine's cores, counted from the last one; 0:
+ * all. */
 static void expect(const char *first, const char *second, int cores, int asked, int threads, int cores_of_others) {
   int ends[2];
   char text[TEXT_BYTES] = "";

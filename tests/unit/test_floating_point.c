@@ -1,5 +1,5 @@
-/* test_floating_point.c - the rounding, the flushing of small numbers and the traps that work is done with: those of the thread that asks for it,
- * on every thread, and nothing of it stays with threads that are the program's. */
+/* test_floating_point.c - the rounding, the flushing of small numbers and the traps that work is done with: those of the thread that asks
+ * for it, on every thread, and nothing of it stays with threads that are the program's. */
 #define _GNU_SOURCE /* feenableexcept */
 #include <fenv.h>
 #include <float.h>

@@ -1,5 +1,5 @@
-/* test_norm_bound.c - projections onto bounds of norms: norms against their definitions, the bound after a projection, and that no other matrix
- * within the bounds is nearer. */
+/* test_norm_bound.c - projections onto bounds of norms: norms against their definitions, the bound after a projection, and that no other
+ * matrix within the bounds is nearer. */
 #include <math.h>
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
-/* test_ranges.c - parameters of operators that are given as doubles and used in the tensors' type: what is out of its range is refused by name, with
- * the value and the range, and what f64 holds is taken there.
+/* test_ranges.c - parameters of operators that are given as doubles and used in the tensors' type: what is out of its range is refused by
+ * name, with the value and the range, and what f64 holds is taken there.
  */
 #include <setjmp.h>
 #include <stdarg.h>

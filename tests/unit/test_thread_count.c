@@ -1,5 +1,5 @@
-/* test_thread_count.c - how many threads there are where none are asked for: CPU quotas of control groups, from files made by hand, and what batch systems
- * and OpenMP say in the environment. */
+/* test_thread_count.c - how many threads there are where none are asked for: CPU quotas of control groups, from files made by hand, and
+ * what batch systems and OpenMP say in the environment. */
 #define _DEFAULT_SOURCE /* setenv */
 #include "core/thread_count.h"
 

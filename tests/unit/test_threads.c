@@ -1,5 +1,5 @@
-/* test_threads.c - a context's own threads: work inside work, work from several threads of the program, work that is over before a worker comes,
- * and threads that are not there. */
+/* test_threads.c - a context's own threads: work inside work, work from several threads of the program, work that is over before a worker
+ * comes, and threads that are not there. */
 #define _DEFAULT_SOURCE /* setrlimit of address space */
 #include <hark/hark.h>
 #include <pthread.h>
@@ -176,7 +176,8 @@ static void assert_child_does_all(pid_t child) {
 
 #define FORKS 300
 
-/* Nobody waits for a thread to come, only for pieces that one has begun: neither while workers look out for work, nor fall asleep, nor sleep. */
+/* Nobody waits for a thread to come, only for pieces that one has begun: neither while workers look out for work, nor fall asleep, nor
+ * sleep. */
 static void forked_children_do_the_work_alone(void **state) {
   (void)state;
   hark_context *context = open_threads(4);

@@ -6,9 +6,9 @@
  * every number of threads, and oneDNN starts no threads beside ours: its OpenMP runtime is told that the calling thread may use one thread.
  * dnnl_sgemm is the same in oneDNN 2 and 3. It takes memory of its own for packing, through malloc, and gives it back.
  *
- * No signal may be handled by a thread while oneDNN's code runs on it: that damages the heap. Seen with oneDNN 2.6, with AVX2 and AVX-512: with
- * a timer's signal every 200 microseconds a program that does nothing but dnnl_sgemm dies within a second ("corrupted size vs. prev_size"); with
- * signals held it does not. So they wait until the piece is done, some milliseconds at most (tests/fault/test_signals.c).
+ * No signal may be handled by a thread while oneDNN's code runs on it: that damages the heap. Seen with oneDNN 2.6, with AVX2 and AVX-512:
+ * with a timer's signal every 200 microseconds a program that does nothing but dnnl_sgemm dies within a second ("corrupted size vs.
+ * prev_size"); with signals held it does not. So they wait until the piece is done, some milliseconds at most (tests/fault/test_signals.c).
  */
 #define _POSIX_C_SOURCE 200809L /* pthread_sigmask */
 #include "backend/cpu/onednn.h"

@@ -4,8 +4,8 @@
 
 #include "backend/cpu/cpu.h"
 
-/* Computes the product on the calling thread alone. False: not by oneDNN (absent, failed, slower for such a product); the caller computes it
- * then, as if nothing had happened. */
+/* Computes the product on the calling thread alone. False: not by oneDNN (absent, failed, slower for such a product); the caller computes
+ * it then, as if nothing had happened. */
 bool hark_cpu_onednn_product(const hark_cpu_isa *isa, const hark_cpu_product *product);
 
 /* Whether it computes the product unless it fails. */

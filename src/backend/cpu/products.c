@@ -1,8 +1,8 @@
 /* products.c - matrix products over the context's threads, and the kernels of the records linear and matmul made of them.
  *
- * C is cut into pieces whose sizes depend on the product and on what computes it, not on the threads; a piece is computed by one thread with the
- * instruction set's own product, whose sum over k has one order, or by oneDNN where that is faster. So every number of threads gives the same bits,
- * and no second pool of threads is started.
+ * C is cut into pieces whose sizes depend on the product and on what computes it, not on the threads; a piece is computed by one thread
+ * with the instruction set's own product, whose sum over k has one order, or by oneDNN where that is faster. So every number of threads
+ * gives the same bits, and no second pool of threads is started.
  * A product of few rows with a transposed matrix (one step of generation) reads that matrix once, without packing it.
  *
  * linear: y [N, out] = x [N, in] W [out, in]^T + 1 b^T, 2 N in out operations; matmul: C = op(A) op(B) for each matrix of a batch.
@@ -54,8 +54,8 @@ static double operations_of(const hark_cpu_products *products) {
   return 2.0 * (double)products->batch * (double)p->m * (double)p->n * (double)p->k;
 }
 
-/* Halves a single piece that is long because of its sum: its columns if it can, so that the other matrix is packed once. One that oneDNN computes stays
- * whole, since its bits are oneDNN's. */
+/* Halves a single piece that is long because of its sum: its columns if it can, so that the other matrix is packed once. One that oneDNN
+ * computes stays whole, since its bits are oneDNN's. */
 static void share(const hark_cpu_isa *isa, const hark_cpu_products *products, int64_t *rows, int64_t *columns) {
   const hark_cpu_product *p = &products->product;
   if (products->batch > 1 || *rows < p->m || *columns < p->n) return;
@@ -72,7 +72,8 @@ static void cut(const hark_context *context, const hark_cpu_products *products, 
   *out = (grid){.products = products};
   if (p->m == 0 || (p->n == 0 && p->row_sums == NULL) || products->batch == 0) return;
   const int64_t n = hark_max(p->n, 1); /* without columns there are row sums to be made */
-  /* Inner products add in lanes, tiles do not: a short sequence would have other bits alone than in a batch, which deterministic contexts rule out. */
+  /* Inner products add in lanes, tiles do not: a short sequence would have other bits alone than in a batch, which deterministic contexts
+   * rule out. */
   out->few_rows = !context->deterministic && p->m < FEW_ROWS && p->transpose_b && !p->transpose_a && p->alpha == 1 && p->beta == 0 &&
                   p->row_sums == NULL;
   if (out->few_rows) {

@@ -1,7 +1,7 @@
 /* simd.h - one vector of 32-bit lanes for every instruction set, and the elementary functions on it.
  *
- * vf, vu: HARK_LANES floats, HARK_LANES unsigned words; vm: one truth value a lane. 16 lanes with AVX-512, 8 with AVX2, 4 otherwise with gcc
- * and clang (their vector extension), 1 with other compilers. +, -, * and / are written as operators; a * b + c becomes one fused
+ * vf, vu: HARK_LANES floats, HARK_LANES unsigned words; vm: one truth value a lane. 16 lanes with AVX-512, 8 with AVX2, 4 otherwise with
+ * gcc and clang (their vector extension), 1 with other compilers. +, -, * and / are written as operators; a * b + c becomes one fused
  * multiply-add where there is one (-ffp-contract=fast). Loads and stores need the alignment of an element only.
  *
  * Error bounds (of the results, against the exact values; tested over all binades): vf_exp2 3 ulp, vf_exp 2 ulp, vf_log 2 ulp,
@@ -341,8 +341,8 @@ HARK_SIMD void vf_transpose(vf rows[HARK_LANES]) {
 #define HARK_LN_2 0.69314718055994530942f
 #define HARK_ROUND_SHIFT 12582912.0f /* 1.5 2^23: adding it rounds to an integer and leaves that integer in the low bits */
 
-/* 2^x for x <= 127, for weights of a softmax: 0 exactly for x <= -127 and -infinity; relative error below 3e-7 for x >= -126, absolute error
- * below 2^-126 between; NaN stays. */
+/* 2^x for x <= 127, for weights of a softmax: 0 exactly for x <= -127 and -infinity; relative error below 3e-7 for x >= -126, absolute
+ * error below 2^-126 between; NaN stays. */
 HARK_SIMD vf vf_exp2(vf x) {
   x = vf_max(vf_set(-127.0f), x);
   /* the integer plus the exponent's bias of 127 in the low bits; a factor, so that a NaN stays one whatever its bits */

@@ -11,8 +11,8 @@
  *     dlogG[delta] = sum over |p - i| = delta of dS
  *     df[t]    = (1 - sigmoid(f_t)) sum over i < t <= p of dS[n,i]
  *
- * P (as e^(s - highest) / sum) and D are computed anew in double, so that f32 results are exact to their last rounding whatever out and log_sum_exp hold.
- * Every element of a result is written by one task: the number of threads changes no bit.
+ * P (as e^(s - highest) / sum) and D are computed anew in double, so that f32 results are exact to their last rounding whatever out and
+ * log_sum_exp hold. Every element of a result is written by one task: the number of threads changes no bit.
  * Cost: five products' O(Lq Lk (d + dv)) a head for queries, keys and values, as much again for a bias and for a log-kernel.
  */
 #include <math.h>

@@ -5,9 +5,9 @@
  *     entries    s = scale q.k + bias[key - query] + log mean G, of the rows and keys that meet (backend/hierarchy.h)
  *     rows       (Z, Y)[l] = (sum c e^s, sum m e^s v) + interpolation of (Z, Y)[l+1],   out = Y[0] / Z[0]      (H eq. 29, 73)
  *
- * Every row carries a maximum of its own, from the coarsest level down, so nothing is relative to a maximum of the head. m is dropout's factor.
- * Source: H-Transformer-1D sections 5-7; docs/mathematics/hierarchical.md. Cost: O(L Nr (d + dv)) a head, exact O(L log(L) Nr (d + dv));
- * memory O(L (d + dv)) a worker.
+ * Every row carries a maximum of its own, from the coarsest level down, so nothing is relative to a maximum of the head. m is dropout's
+ * factor. Source: H-Transformer-1D sections 5-7; docs/mathematics/hierarchical.md. Cost: O(L Nr (d + dv)) a head, exact O(L log(L) Nr (d +
+ * dv)); memory O(L (d + dv)) a worker.
  */
 #include "backend/reference/hierarchical.h"
 

@@ -33,7 +33,8 @@ tree hark_tree_place(const hark_attention_call *run, bool backward, double *memo
 void hark_tree_keys(tree *t, const hark_attention_call *run, int64_t sequence, int64_t key_head);
 void hark_tree_queries(tree *t, const hark_attention_call *run, int64_t head);
 
-/* log-sum-exp of every row; mixed / sum is the output. Rows that are no queries keep query_count 0, those that see nothing highest -infinity. */
+/* log-sum-exp of every row; mixed / sum is the output. Rows that are no queries keep query_count 0, those that see nothing highest
+ * -infinity. */
 void hark_tree_forward(tree *t);
 
 /* One entry: a row of a level meets a key of it. With exact queries `row` is a row of the sequence, else the token. */

@@ -1,7 +1,7 @@
 /* hierarchical_backward.c - gradients of hierarchical attention by its definition, in double.
  *
- * With forward  Z[n] = sum over entries of c(n,a) count e^s,  out[n] = sum c(n,a) m e^s v / Z[n],  where c(n,a) is the coefficient with which
- * row n takes what coarse row a has (1 with constant interpolation), and D[n] = dout[n] . out[n], every coarse row a gathers
+ * With forward  Z[n] = sum over entries of c(n,a) count e^s,  out[n] = sum c(n,a) m e^s v / Z[n],  where c(n,a) is the coefficient with
+ * which row n takes what coarse row a has (1 with constant interpolation), and D[n] = dout[n] . out[n], every coarse row a gathers
  *
  *     m_a = min over its n of lse[n]     g_a = sum_n c(n,a) e^(m_a - lse[n]) dout[n]     D_a = sum_n c(n,a) e^(m_a - lse[n]) D[n]
  *

@@ -7,13 +7,13 @@
 /* Reads every --positional for its mistakes alone. */
 hark_status hark_attend_positional_check(hark_invocation *call);
 
-/* tensors->log_kernel <- log G of the expressions, one for all heads or one for each, with the values that they give and initial ones, at the
- * distances that the plan needs. */
+/* tensors->log_kernel <- log G of the expressions, one for all heads or one for each, with the values that they give and initial ones, at
+ * the distances that the plan needs. */
 hark_status hark_attend_positional_table(hark_context *context, const hark_attend_values *values, const hark_attention_plan *plan,
                                          hark_attend_tensors *tensors);
 
-/* tensors->dpositional [kernels, parameters] <- the gradient by natural values, from dlog_kernel. Expressions with fewer parameters than others
- * have zeros at the end. */
+/* tensors->dpositional [kernels, parameters] <- the gradient by natural values, from dlog_kernel. Expressions with fewer parameters than
+ * others have zeros at the end. */
 hark_status hark_attend_positional_gradient(hark_context *context, const hark_attend_values *values, hark_attend_tensors *tensors);
 
 #endif

@@ -4,9 +4,9 @@
  *
  *     sum dS s = (<q, dq> + <k, dk>) / 2
  *
- * Moving all rows of a key head by one vector changes nothing, because the gradients of a head cancel. So each head is moved to the mean of its
- * rows weighted by their gradients, by which the terms of the sum are about as small as they can be: rows that have no gradient, because no query
- * saw them or nothing came of it, leave no trace, wherever they lie. All sums are in double.
+ * Moving all rows of a key head by one vector changes nothing, because the gradients of a head cancel. So each head is moved to the mean of
+ * its rows weighted by their gradients, by which the terms of the sum are about as small as they can be: rows that have no gradient,
+ * because no query saw them or nothing came of it, leave no trace, wherever they lie. All sums are in double.
  */
 #include <math.h>
 

@@ -1,8 +1,8 @@
 /* bench.h - what the benchmarks share: cases as strings, measuring in turn with the machine's peak, results as lines.
  *
- * A case is a piece of work with a forward and perhaps a backward. It is measured in rounds; each round runs the machine's multiply-add peak,
- * its memory bandwidth, the forward and the backward one after the other, because clocks drift within minutes. What is reported are medians
- * over the rounds.
+ * A case is a piece of work with a forward and perhaps a backward. It is measured in rounds; each round runs the machine's multiply-add
+ * peak, its memory bandwidth, the forward and the backward one after the other, because clocks drift within minutes. What is reported are
+ * medians over the rounds.
  */
 #ifndef HARK_CLI_BENCH_BENCH_H
 #define HARK_CLI_BENCH_BENCH_H
@@ -41,12 +41,13 @@ hark_status hark_bench_case_read(hark_context *context, const char *text, const 
 
 typedef struct hark_bench_machine hark_bench_machine;
 
-/* A measurement of the peak takes `seconds_each` and at most twice as long. Without `memory` no buffer for measuring the bandwidth is made. *out is to be
- * destroyed also after a failure. */
+/* A measurement of the peak takes `seconds_each` and at most twice as long. Without `memory` no buffer for measuring the bandwidth is made.
+ * *out is to be destroyed also after a failure. */
 hark_status hark_bench_machine_create(hark_context *context, double seconds_each, bool memory, hark_bench_machine **out);
 void hark_bench_machine_destroy(hark_context *context, hark_bench_machine **machine);
 
-/* One measurement, a few hundredths of a second long: operations a second of all threads from registers; bytes read from memory a second. */
+/* One measurement, a few hundredths of a second long: operations a second of all threads from registers; bytes read from memory a
+ * second. */
 double hark_bench_machine_peak(hark_context *context, hark_bench_machine *machine);
 double hark_bench_machine_memory(hark_context *context, hark_bench_machine *machine);
 /* How many times one thread's peak that is: about the number of threads, or of cores where they share them. */

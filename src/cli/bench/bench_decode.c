@@ -1,8 +1,8 @@
 /* bench_decode.c - attention token by token, with its cache: 'hierarchical:H8,L65536,D64,N16', 'cme:H8,L1024,D64'.
  *
- * One measurement is a stretch of tokens, one call each, of which the last is token L. Hierarchical: 1024, long enough that every level but the
- * coarsest begins its cells as often as it does on average; what lies in the caches is random. Kernel ridge: 64, whose cost differs little, behind
- * a cache that random tokens have filled. Dense attention with a cache is hark bench attention dense:L1,M<n>.
+ * One measurement is a stretch of tokens, one call each, of which the last is token L. Hierarchical: 1024, long enough that every level but
+ * the coarsest begins its cells as often as it does on average; what lies in the caches is random. Kernel ridge: 64, whose cost differs
+ * little, behind a cache that random tokens have filled. Dense attention with a cache is hark bench attention dense:L1,M<n>.
  */
 #include <hark/operators.h>
 #include <inttypes.h>

@@ -1,5 +1,5 @@
-/* bench_operator.c - one operator record, forward and backward (operator_case.h). Operations are those of the record; bytes count every input, output and
- * gradient once. */
+/* bench_operator.c - one operator record, forward and backward (operator_case.h). Operations are those of the record; bytes count every
+ * input, output and gradient once. */
 #include <string.h>
 
 #include "cli/bench/bench.h"

@@ -220,8 +220,8 @@ static hark_status read_sample(hark_context *context, const char *text, const ch
   return HARK_OK;
 }
 
-/* The sample that is named after the colon; *words is what follows its name. Where a record has letters too, nothing but changes may follow: a word
- * of theirs may have a sample's name. */
+/* The sample that is named after the colon; *words is what follows its name. Where a record has letters too, nothing but changes may
+ * follow: a word of theirs may have a sample's name. */
 static const hark_sample *find_sample(const hark_operator *op, const char *text, bool has_letters, const char **words) {
   const char *const name = text + hark_bench_case_head(text) + 1;
   const size_t length = strcspn(name, ",");

@@ -40,8 +40,8 @@ HARK_MUST_CHECK hark_status hark_operator_case_read(hark_context *context, const
 #define HARK_OPERATOR_CASE_BYTES 128
 const char *hark_operator_case_largest(const hark_operator *op, char text[HARK_OPERATOR_CASE_BYTES]);
 
-/* Makes the tensors of a call: inputs filled, results, what is saved between forward and backward, gradients where there is a backward, workspace.
- * `workspace` holds the latter's memory. To be closed also after a failure. Errors: those of infer, HARK_OUT_OF_MEMORY. */
+/* Makes the tensors of a call: inputs filled, results, what is saved between forward and backward, gradients where there is a backward,
+ * workspace. `workspace` holds the latter's memory. To be closed also after a failure. Errors: those of infer, HARK_OUT_OF_MEMORY. */
 HARK_MUST_CHECK hark_status hark_operator_call_open(hark_context *context, const hark_operator_case *c, hark_call *call,
                                                     hark_tensor *workspace);
 void hark_operator_call_close(hark_context *context, hark_call *call, hark_tensor *workspace);

@@ -278,8 +278,8 @@ static hark_status run_watched(hark_lab *lab, const hark_lab_entry *entry, lab_v
   return status;
 }
 
-/* How many threads were asked for, which times depend on, and the experiment's own options that were given, with what stands for their values: a
- * file's name is nobody else's. */
+/* How many threads were asked for, which times depend on, and the experiment's own options that were given, with what stands for their
+ * values: a file's name is nobody else's. */
 static void tell_given(const hark_invocation *call, int experiment, hark_text *out) {
   const hark_option_table *const own = call->command->tables[experiment + 1];
   const int threads = (int)((const lab_values *)call->values[0])->threads;

@@ -7,11 +7,13 @@
 #include "io/safetensors.h"
 #include "io/text.h"
 
-/* Appends the canonical form of an expression, as it was written (parameters NULL) or with the values of all parameters; as JSON a string. */
+/* Appends the canonical form of an expression, as it was written (parameters NULL) or with the values of all parameters; as JSON a
+ * string. */
 void hark_append_expression(const hark_positional *expression, const double *parameters, bool json, hark_text *text);
 
 /* Appends to `text`, where the file has a positional kernel: for people lines of their own, "  positional ...\n"; as JSON a member,
- * ", \"positional\": {...}"; likewise the learned ridges and sigmas of kernel ridge attention. Errors: HARK_BAD_FILE where expression and tensors of the file do not fit together, those of files and memory. */
+ * ", \"positional\": {...}"; likewise the learned ridges and sigmas of kernel ridge attention. Errors: HARK_BAD_FILE where expression and
+ * tensors of the file do not fit together, those of files and memory. */
 HARK_MUST_CHECK hark_status hark_append_learned_kernels(hark_context *context, const char *path, const hark_safetensors *file, bool json,
                                                         hark_text *text);
 

@@ -1,5 +1,5 @@
-/* plot.c - hark plot: loss curves of runs, what a run has learned of positions, or evaluations at several contexts, by gnuplot as a picture or by
- * ourselves in letters. */
+/* plot.c - hark plot: loss curves of runs, what a run has learned of positions, or evaluations at several contexts, by gnuplot as a picture
+ * or by ourselves in letters. */
 #include <string.h>
 #include <unistd.h>
 

@@ -314,8 +314,8 @@ static hark_status refuse_difference(hark_invocation *call, const hark_option *o
   return status;
 }
 
-/* A run that was begun must have been begun as the plan says now, by value: what was written by a version with fewer options counts as well. One whose
- * file or folder is gone is to be made again. */
+/* A run that was begun must have been begun as the plan says now, by value: what was written by a version with fewer options counts as
+ * well. One whose file or folder is gone is to be made again. */
 static hark_status compare_configuration(const sweep *s, int run) {
   char path[HARK_PATH_BYTES], folder[HARK_PATH_BYTES], begun[HARK_PATH_BYTES];
   HARK_TRY(configuration_path(s, run, path));
@@ -360,8 +360,8 @@ static void end_with(pid_t parent) {
 #endif
 }
 
-/* In the new process: ourselves with other words, results among the messages, in a process group of its own: signals come from us alone, once.
- * Only calls that are allowed between fork and exec. */
+/* In the new process: ourselves with other words, results among the messages, in a process group of its own: signals come from us alone,
+ * once. Only calls that are allowed between fork and exec. */
 static void become_run(char *const *words, pid_t parent, const sigset_t *mask) {
   end_with(parent);
   handle_signals(SIG_DFL);

@@ -1,5 +1,5 @@
-/* sweep_measure.h - which of a run's numbers a sweep compares: the best, the last, or the checkpoint's, of the whole run or of what it had reached
- * within a budget.
+/* sweep_measure.h - which of a run's numbers a sweep compares: the best, the last, or the checkpoint's, of the whole run or of what it had
+ * reached within a budget.
  */
 #ifndef HARK_CLI_SWEEP_SWEEP_MEASURE_H
 #define HARK_CLI_SWEEP_SWEEP_MEASURE_H

@@ -64,8 +64,9 @@ int hark_sweep_value(const hark_sweep_plan *plan, int cell, int axis);
 void hark_sweep_cell_name(const hark_sweep_plan *plan, int cell, char out[HARK_SWEEP_VALUE_BYTES]);
 void hark_sweep_run_name(const hark_sweep_plan *plan, int cell, int seed, char out[HARK_SWEEP_VALUE_BYTES]);
 
-/* The options of a run, complete and checked; *config is filled. What has no effect in this run is put back to its default: settings may be for
- * other runs of the sweep. The caller destroys the options, also after a failure. Errors: HARK_BAD_CONFIGURATION with the first problem. */
+/* The options of a run, complete and checked; *config is filled. What has no effect in this run is put back to its default: settings may be
+ * for other runs of the sweep. The caller destroys the options, also after a failure. Errors: HARK_BAD_CONFIGURATION with the first
+ * problem. */
 HARK_MUST_CHECK hark_status hark_sweep_configure(hark_context *context, const hark_sweep_plan *plan, int cell, int seed,
                                                  hark_config *config, hark_options **out);
 

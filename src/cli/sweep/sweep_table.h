@@ -45,7 +45,8 @@ void hark_sweep_print_json(const hark_sweep_results *results, hark_text *text);
 
 /* One table of several sweeps, a column for each: mean and deviation of the cells of the same name. */
 void hark_sweep_print_together(const hark_sweep_results *const *sweeps, int count, hark_text *text);
-/* What plan number `index` of several is called: the name of its file without the ending, where that tells it from the others, else its path. */
+/* What plan number `index` of several is called: the name of its file without the ending, where that tells it from the others, else its
+ * path. */
 void hark_sweep_label(const hark_sweep_plan *const *plans, int count, int index, char out[HARK_PATH_BYTES]);
 
 #endif

@@ -1,8 +1,8 @@
 /* batches.h - which window of the text is which training sample, and reading them.
  *
  * A window is context + 1 tokens: inputs are all but its last, targets all but its first. Legend: T tokens in the split, L context, B rows.
- * Samples are numbered 0, 1, 2, ... through all epochs, and the window of a sample depends on (seed, sample) alone: a run resumes by going on
- * with the next number, and ranks share the work by taking different numbers. Nothing here has a state.
+ * Samples are numbered 0, 1, 2, ... through all epochs, and the window of a sample depends on (seed, sample) alone: a run resumes by going
+ * on with the next number, and ranks share the work by taking different numbers. Nothing here has a state.
  */
 #ifndef HARK_DATA_CORPORA_BATCHES_H
 #define HARK_DATA_CORPORA_BATCHES_H
@@ -59,8 +59,8 @@ HARK_MUST_CHECK hark_status hark_batches_read(hark_context *context, const hark_
                                               int32_t *inputs, int32_t *targets);
 
 /* Evaluation over a split from its front: windows of L inputs, each S targets behind the one before it. The first window counts all of its
- * targets, every other one its last S, those that no window before it has: every token but the first is a target exactly once, whatever L and
- * S are, and from target L on it has at least L - S tokens in front of its input.
+ * targets, every other one its last S, those that no window before it has: every token but the first is a target exactly once, whatever L
+ * and S are, and from target L on it has at least L - S tokens in front of its input.
  *
  *     S = 3, L = 5:      t t t t t          targets 0 .. 4
  *                              - - t t t    targets 5 .. 7; - is read and not counted
@@ -95,9 +95,9 @@ HARK_MUST_CHECK hark_status hark_evaluation_create(hark_context *context, const 
 /* Inputs of a window (in [0, windows)): L, or fewer where the text ends before. */
 int64_t hark_evaluation_tokens(const hark_evaluation *evaluation, int64_t window);
 
-/* Fills rows with windows first_window .. first_window + rows: inputs [rows, L], targets [rows, L], host memory. Targets that are not counted
- * are HARK_TARGET_IGNORED; behind the last target, in the last window and in rows after it, inputs are HARK_TOKEN_PADDING. *real: number of
- * targets that are counted. Errors: those of hark_corpus_read. */
+/* Fills rows with windows first_window .. first_window + rows: inputs [rows, L], targets [rows, L], host memory. Targets that are not
+ * counted are HARK_TARGET_IGNORED; behind the last target, in the last window and in rows after it, inputs are HARK_TOKEN_PADDING. *real:
+ * number of targets that are counted. Errors: those of hark_corpus_read. */
 HARK_MUST_CHECK hark_status hark_evaluation_read(hark_context *context, const hark_evaluation *evaluation, int64_t first_window,
                                                  int64_t rows, int32_t *inputs, int32_t *targets, int64_t *real);
 

@@ -1,8 +1,9 @@
 /* corpus.c - opening a corpus from its cache file, or making that first, and reading from it.
  *
- * A cache file's name is made from the settings: paths, division, kind of tokenizer, vocabulary when one was given. It holds what it was made
- * from, and is used when the same files have the same sizes and either the same time of change or, after a touch or a copy, the same
- * contents. A file that was changed within two seconds of being read could change again without a new time, so that its contents are compared.
+ * A cache file's name is made from the settings: paths, division, kind of tokenizer, vocabulary when one was given. It holds what it was
+ * made from, and is used when the same files have the same sizes and either the same time of change or, after a touch or a copy, the same
+ * contents. A file that was changed within two seconds of being read could change again without a new time, so that its contents are
+ * compared.
  */
 #include "data/corpora/corpus.h"
 

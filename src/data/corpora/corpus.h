@@ -84,8 +84,9 @@ static inline int64_t hark_text_targets(const hark_text_counts *counts) { return
 /* Mean loss in nats per token, over a text with these counts, as bits per byte and per character; 0 for a text without bytes. */
 double hark_bits_per_byte(const hark_text_counts *counts, double nats_per_token);
 double hark_bits_per_character(const hark_text_counts *counts, double nats_per_token);
-/* exp(nats per word): what the perplexity is when words are counted, as between vocabularies it must be; 0 for a text without words. The end of a
- * sentence, where the unit is the sentence, is told as a word is and counts as one, as in the figures that are published of One-Billion-Word. */
+/* exp(nats per word): what the perplexity is when words are counted, as between vocabularies it must be; 0 for a text without words. The
+ * end of a sentence, where the unit is the sentence, is told as a word is and counts as one, as in the figures that are published of
+ * One-Billion-Word. */
 double hark_word_perplexity(const hark_text_counts *counts, double nats_per_token);
 
 /* Equal for equal tokens: kind, vocabulary, contents and division of the text. What a checkpoint keeps to know its data again. */

@@ -18,7 +18,8 @@ const char *hark_corpus_kind(const hark_corpus_settings *settings);
 /* Bytes of text read at once. */
 size_t hark_corpus_part_bytes(const hark_corpus_settings *settings);
 
-/* The checksum of what the tokens depend on, but not of where the files lie: vocabulary and settings, then every piece in the order of the files. */
+/* The checksum of what the tokens depend on, but not of where the files lie: vocabulary and settings, then every piece in the order of the
+ * files. */
 uint64_t hark_contents_begin(uint64_t vocabulary, hark_unknown unknown, hark_text_unit unit);
 uint64_t hark_contents_add(uint64_t sum, uint64_t source, hark_split split, int64_t from, int64_t to);
 

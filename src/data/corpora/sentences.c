@@ -178,7 +178,8 @@ int64_t hark_sentences_targets(const hark_sentences *s, int64_t first, int64_t c
   return targets;
 }
 
-/* Puts the window's sequences behind those of the batch: each token that does not begin a sentence is a target, the one before it its input. */
+/* Puts the window's sequences behind those of the batch: each token that does not begin a sentence is a target, the one before it its
+ * input. */
 static hark_status read_window(hark_context *context, const hark_sentences *s, int64_t window, int64_t *segment,
                                hark_example_batch *batch) {
   const int64_t all = hark_corpus_counts(s->corpus, s->settings.split).tokens;

@@ -1,8 +1,9 @@
 /* sentences.h - whole sentences packed into windows, and which window is which training sample.
  *
- * A sentence has as many positions as targets: all its tokens but the last are inputs, all but the first targets. Windows of L positions take
- * sentences in the order of the text as long as they fit; one of more than L positions is cut into parts of L, whose tokens follow each other,
- * or refused. What a window lacks is not there: batches are packed, and nothing is computed for padding. Legend: L context, W windows.
+ * A sentence has as many positions as targets: all its tokens but the last are inputs, all but the first targets. Windows of L positions
+ * take sentences in the order of the text as long as they fit; one of more than L positions is cut into parts of L, whose tokens follow
+ * each other, or refused. What a window lacks is not there: batches are packed, and nothing is computed for padding. Legend: L context, W
+ * windows.
  *
  *     text        <b> t h e \n <b> a \n | <b> o n e \n ...         | a window ends, L = 6
  *     inputs      <b> t h e    <b> a    | <b> o n e
@@ -38,15 +39,16 @@ typedef struct hark_sentences {
   int64_t capacity;  /* of `first` */
 } hark_sentences;
 
-/* Packs a split of a corpus of sentences, which must outlive them: reads its tokens once. Memory: 12 bytes a window. The caller closes, after a
- * failure too.
+/* Packs a split of a corpus of sentences, which must outlive them: reads its tokens once. Memory: 12 bytes a window. The caller closes,
+ * after a failure too.
  * Errors: HARK_BAD_CONFIGURATION (the split has no sentence), HARK_BAD_FILE (one that is too long, where those are refused: file and line),
  * HARK_INVALID_ARGUMENT, those of hark_corpus_read, HARK_OUT_OF_MEMORY. */
 HARK_MUST_CHECK hark_status hark_sentences_open(hark_context *context, const hark_corpus *corpus, const hark_sentences_settings *settings,
                                                 hark_sentences *out);
 void hark_sentences_close(hark_sentences *sentences);
 
-/* Sequences that a window of L positions can hold: every sentence has two positions at least, and one part of a cut one may have a single. */
+/* Sequences that a window of L positions can hold: every sentence has two positions at least, and one part of a cut one may have a
+ * single. */
 static inline int64_t hark_sentences_most(int64_t length) { return length / 2 + 1; }
 
 /* The window of a sample (>= 0), in [0, W). */

@@ -1,7 +1,7 @@
 /* token_file.c - writing and checking the binary file of tokens; its layout is in token_file.h.
  *
- * Opening a file reads its index only. The tokens are not summed up then (they may be larger than memory); every token that is read is compared
- * with the size of the vocabulary, and hark_corpus_verify() compares the checksums.
+ * Opening a file reads its index only. The tokens are not summed up then (they may be larger than memory); every token that is read is
+ * compared with the size of the vocabulary, and hark_corpus_verify() compares the checksums.
  */
 #include "data/corpora/token_file.h"
 

@@ -36,7 +36,8 @@ typedef struct hark_example_batches {
 } hark_example_batches;
 
 /* Describes the samples of examples, which must outlive them.
- * Errors: HARK_BAD_CONFIGURATION (the split is empty, has fewer examples than the limit, or a sequence of more than `longest` tokens), HARK_INVALID_ARGUMENT. */
+ * Errors: HARK_BAD_CONFIGURATION (the split is empty, has fewer examples than the limit, or a sequence of more than `longest` tokens),
+ * HARK_INVALID_ARGUMENT. */
 HARK_MUST_CHECK hark_status hark_example_batches_create(hark_context *context, const hark_examples *examples,
                                                         const hark_example_batches_settings *settings, hark_example_batches *out);
 

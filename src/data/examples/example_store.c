@@ -1,5 +1,5 @@
-/* example_store.c - putting examples together (example_format.h): three arrays that grow, one of symbols, one of targets, one of entries for
- * each split. */
+/* example_store.c - putting examples together (example_format.h): three arrays that grow, one of symbols, one of targets, one of entries
+ * for each split. */
 #include "data/examples/example_store.h"
 
 #include <string.h>

@@ -1,12 +1,12 @@
 /* examples.h - labelled examples: one or two sequences of tokens with a class, or with targets at their tokens.
  *
- * A format (listops, text, pairs, image, pathfinder, sequences, vectors: the table of example_format.h) says how a file holds them. All files are read
- * when examples are opened, checked to the last byte, and kept in memory with 1, 2 or 4 bytes a token; after that nothing can fail, and any
- * number of threads may read. Formats of files: docs/tasks.md.
+ * A format (listops, text, pairs, image, pathfinder, sequences, vectors: the table of example_format.h) says how a file holds them. All
+ * files are read when examples are opened, checked to the last byte, and kept in memory with 1, 2 or 4 bytes a token; after that nothing
+ * can fail, and any number of threads may read. Formats of files: docs/tasks.md.
  *
- * Legend: an example has `parts` sequences (1, or 2 for pairs) of lengths n_0, n_1 >= 1. Tokens are numbers of a vocabulary that begins with the
- * reserved ones of tokenizer.h; none of those is ever among an example's tokens: a model that wants HARK_TOKEN_CLASS in front puts it there, and
- * HARK_TOKEN_PADDING behind the end cannot be taken for data (a black pixel is token HARK_TOKEN_RESERVED, not 0).
+ * Legend: an example has `parts` sequences (1, or 2 for pairs) of lengths n_0, n_1 >= 1. Tokens are numbers of a vocabulary that begins
+ * with the reserved ones of tokenizer.h; none of those is ever among an example's tokens: a model that wants HARK_TOKEN_CLASS in front puts
+ * it there, and HARK_TOKEN_PADDING behind the end cannot be taken for data (a black pixel is token HARK_TOKEN_RESERVED, not 0).
  */
 #ifndef HARK_DATA_EXAMPLES_EXAMPLES_H
 #define HARK_DATA_EXAMPLES_EXAMPLES_H
@@ -44,9 +44,10 @@ typedef struct hark_examples_settings {
 typedef struct hark_examples hark_examples;
 
 /* Reads everything. The caller closes.
- * Errors: HARK_NOT_FOUND (no such file), HARK_BAD_FILE (file, line, column and byte offset, or file and byte offset: malformed, a label out of
- * range, a wrong size, an empty sequence, text that is not UTF-8, files whose vocabularies differ, no example, where they teach classes: one only),
- * HARK_BAD_CONFIGURATION (settings: no such format, the message lists them; one file twice, or with other names in two splits), HARK_IO_ERROR, HARK_OUT_OF_MEMORY. */
+ * Errors: HARK_NOT_FOUND (no such file), HARK_BAD_FILE (file, line, column and byte offset, or file and byte offset: malformed, a label out
+ * of range, a wrong size, an empty sequence, text that is not UTF-8, files whose vocabularies differ, no example, where they teach classes:
+ * one only), HARK_BAD_CONFIGURATION (settings: no such format, the message lists them; one file twice, or with other names in two splits),
+ * HARK_IO_ERROR, HARK_OUT_OF_MEMORY. */
 HARK_MUST_CHECK hark_status hark_examples_open(hark_context *context, const hark_examples_settings *settings, hark_examples **out);
 void hark_examples_close(hark_context *context, hark_examples **examples);
 
@@ -74,8 +75,8 @@ bool hark_examples_image(const hark_examples *examples, int32_t *height, int32_t
 /* A token for messages and pictures: "[MAX", "k17", "a", "0x0a", "grey 255", "<padding>"; returns text. 32 bytes hold every name. */
 const char *hark_examples_token_name(const hark_examples *examples, int32_t token, char *text, size_t size);
 
-/* Everything that a model must know of its task, as JSON text (docs/tasks.md): format, parts, kind of target, classes, tokens. Byte for byte
- * the same for the same task, whatever the examples. *bytes bytes, ended by a zero byte that does not count. A run keeps it. */
+/* Everything that a model must know of its task, as JSON text (docs/tasks.md): format, parts, kind of target, classes, tokens. Byte for
+ * byte the same for the same task, whatever the examples. *bytes bytes, ended by a zero byte that does not count. A run keeps it. */
 const char *hark_examples_vocabulary(const hark_examples *examples, size_t *bytes);
 /* HARK_OK when `text` is that text; HARK_BAD_FILE with "NAME: ..." and the first difference in words when it is another one's. */
 HARK_MUST_CHECK hark_status hark_examples_check_vocabulary(hark_context *context, const hark_examples *examples, const char *name,
@@ -104,15 +105,15 @@ int64_t hark_examples_length(const hark_examples *examples, hark_split split, in
 /* Writes the hark_examples_length() tokens of a sequence. Errors: HARK_INVALID_ARGUMENT (no such example or part). */
 HARK_MUST_CHECK hark_status hark_examples_read(hark_context *context, const hark_examples *examples, hark_split split, int64_t index,
                                                int part, int32_t *tokens);
-/* Writes the numbers of a sequence's tokens [length, features], and those that are to be told of the example [responses]; either may be NULL.
- * Errors: as hark_examples_read. */
+/* Writes the numbers of a sequence's tokens [length, features], and those that are to be told of the example [responses]; either may be
+ * NULL. Errors: as hark_examples_read. */
 HARK_MUST_CHECK hark_status hark_examples_numbers(hark_context *context, const hark_examples *examples, hark_split split, int64_t index,
                                                   float *features, float *responses);
 /* The class, in [0, classes); HARK_TARGET_IGNORED outside of the examples and where the target is no class. */
 int32_t hark_examples_label(const hark_examples *examples, hark_split split, int64_t index);
-/* Writes hark_examples_length() targets of part 0: target[t] is the token that is to be predicted from tokens 0 .. t (the token that follows
- * token t, or the answer to it: docs/tasks.md), or HARK_TARGET_IGNORED, which all are for the other kinds. *real: how many are none of those
- * (may be NULL). Errors: as hark_examples_read. */
+/* Writes hark_examples_length() targets of part 0: target[t] is the token that is to be predicted from tokens 0 .. t (the token that
+ * follows token t, or the answer to it: docs/tasks.md), or HARK_TARGET_IGNORED, which all are for the other kinds. *real: how many are none
+ * of those (may be NULL). Errors: as hark_examples_read. */
 HARK_MUST_CHECK hark_status hark_examples_targets(hark_context *context, const hark_examples *examples, hark_split split, int64_t index,
                                                   int32_t *targets, int64_t *real);
 

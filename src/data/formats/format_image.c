@@ -1,5 +1,5 @@
-/* format_image.c - see image_file.h. A token is a grey value; black is symbol 0, token HARK_TOKEN_RESERVED, and so never taken for padding (in
- * the original benchmark it is: black pixels are masked there). A pixel whose three colours differ becomes its luma, ITU-R BT.601:
+/* format_image.c - see image_file.h. A token is a grey value; black is symbol 0, token HARK_TOKEN_RESERVED, and so never taken for padding
+ * (in the original benchmark it is: black pixels are masked there). A pixel whose three colours differ becomes its luma, ITU-R BT.601:
  *
  *     y = round(0.299 r + 0.587 g + 0.114 b)            r = g = b = v gives v
  */

@@ -1,10 +1,11 @@
-/* format_listops.c - nested operations on lists of digits, and their values (Nangia, Bowman, "ListOps", 2018), as Long Range Arena writes them:
+/* format_listops.c - nested operations on lists of digits, and their values (Nangia, Bowman, "ListOps", 2018), as Long Range Arena writes
+ * them:
  *
  *     Source <TAB> Target                                       the first line
  *     ( ( ( ( [MAX 2 ) 9 ) 5 ) ] ) <TAB> 9                       an expression in binary application form, and its value
  *
- * The parentheses only say what is applied to what, one argument at a time, which the brackets say too: they are dropped, and where there are any they
- * must say what the brackets say. Symbols have the order of the table below, for ever (the original's depends on a hash set).
+ * The parentheses only say what is applied to what, one argument at a time, which the brackets say too: they are dropped, and where there
+ * are any they must say what the brackets say. Symbols have the order of the table below, for ever (the original's depends on a hash set).
  */
 #include <stdio.h>
 #include <string.h>
@@ -43,8 +44,8 @@ static bool apply(hark_text *stack) {
   return one_more || last;
 }
 
-/* The symbols of an expression, as bytes, into scratch; brackets and parentheses must match, and one expression be there, without operators of
- * nothing. */
+/* The symbols of an expression, as bytes, into scratch; brackets and parentheses must match, and one expression be there, without operators
+ * of nothing. */
 static hark_status read_expression(hark_example_reader *reader, const hark_line_reader *lines, size_t length, hark_text *stack) {
   hark_context *const context = reader->context;
   const char *const line = lines->line;

@@ -3,8 +3,8 @@
  *     text    label <TAB> text
  *     pairs   label <TAB> id1 <TAB> id2 <TAB> text1 <TAB> text2
  *
- * A label is a whole number ("1", "1.0") in [0, classes). The text of `text` goes to the end of the line, tabs included. Sources of the formats:
- * Tay et al., "Long Range Arena" (2020), tasks Text and Retrieval.
+ * A label is a whole number ("1", "1.0") in [0, classes). The text of `text` goes to the end of the line, tabs included. Sources of the
+ * formats: Tay et al., "Long Range Arena" (2020), tasks Text and Retrieval.
  */
 #include <inttypes.h>
 #include <stdio.h>

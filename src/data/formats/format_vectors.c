@@ -1,5 +1,5 @@
-/* format_vectors.c - see vector_file.h. A token has no symbol of its own but a place among the others: all are symbol 0, and their numbers stand
- * beside them. Sequences of one file have one length, files may differ in it.
+/* format_vectors.c - see vector_file.h. A token has no symbol of its own but a place among the others: all are symbol 0, and their numbers
+ * stand beside them. Sequences of one file have one length, files may differ in it.
  */
 #include <inttypes.h>
 #include <math.h>

@@ -1,8 +1,8 @@
 /* make.h - making tasks: generators of labelled examples, and the folder that they are written into.
  *
  * A generator is one file with a hark_task_generator hark_task_NAME, one row of HARK_TASK_GENERATORS, and a table of options. It makes one
- * example at a time from random numbers that depend on (seed, split, index) alone; make.c spreads examples over threads, keeps them distinct
- * where that is asked for, and writes the files of the three splits and task.json (docs/tasks.md).
+ * example at a time from random numbers that depend on (seed, split, index) alone; make.c spreads examples over threads, keeps them
+ * distinct where that is asked for, and writes the files of the three splits and task.json (docs/tasks.md).
  */
 #ifndef HARK_DATA_TASKS_MAKE_H
 #define HARK_DATA_TASKS_MAKE_H
@@ -119,8 +119,8 @@ typedef struct hark_task_settings {
   void *progress_user;
 } hark_task_settings;
 
-/* Makes the folder: a file for each split, and task.json, a copy of which is appended to `report`. All of it is made under another name beside
- * the folder and renamed at the end: after a failure nothing is left.
+/* Makes the folder: a file for each split, and task.json, a copy of which is appended to `report`. All of it is made under another name
+ * beside the folder and renamed at the end: after a failure nothing is left.
  * Errors: HARK_BAD_CONFIGURATION (options; a folder that is not empty; not enough different examples), HARK_IO_ERROR (also where the disk
  * has too little room for what the first examples foretell), HARK_OUT_OF_MEMORY. */
 HARK_MUST_CHECK hark_status hark_task_make(hark_context *context, const hark_task_settings *settings, hark_text *report);

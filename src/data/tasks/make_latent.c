@@ -1,4 +1,5 @@
-/* make_latent.c - a latent variable model with bounded tokens, as the risk bounds of X assume (assumption 5.2; Zhang et al., arXiv 2212.14852):
+/* make_latent.c - a latent variable model with bounded tokens, as the risk bounds of X assume (assumption 5.2; Zhang et al., arXiv
+ * 2212.14852):
  *
  *     z uniform in the ball of radius 1/2 of R^d;   x_l = z + spread N(0, I), brought to the unit ball;   l = 1 .. L
  *     y_j = sin(frequency z_(j mod d) + j) / (2 sqrt(r)),  j = 0 .. r - 1:  |y| <= 1/2

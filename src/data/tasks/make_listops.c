@@ -1,7 +1,7 @@
 /* make_listops.c - nested operations on lists of digits: Long Range Arena's task (Tay et al., 2020), after Nangia and Bowman (2018).
  *
- * A node at depth < D (the root has depth 1) is an operator with probability p, otherwise, and always at depth D, a digit. An operator has 2 ..
- * A arguments, uniformly; digits and operators are uniform, the operator drawn after its arguments. The length counts an operator, its
+ * A node at depth < D (the root has depth 1) is an operator with probability p, otherwise, and always at depth D, a digit. An operator has
+ * 2 .. A arguments, uniformly; digits and operators are uniform, the operator drawn after its arguments. The length counts an operator, its
  * arguments and its bracket; trees with a length outside of (low, high) are thrown away. D = 10, p = 0.25, A = 10, low = 500, high = 2000.
  *
  *     MIN, MAX of the arguments        MED: integer part of their median        SM: their sum modulo 10

@@ -2,8 +2,8 @@
  *
  *     once s2 s1 s0 | often s1 s2 s2         targets: 3:s2 7:s2         n = 3, hops = 3: f(0) = s2; f(f(f(0))) = f(f(1)) = f(2) = s2
  *
- * Hard chunks are flagged `often` and follow their map `hops` times; they are the same part of every example, at places drawn at random. What
- * other chunks are is of no use to any.
+ * Hard chunks are flagged `often` and follow their map `hops` times; they are the same part of every example, at places drawn at random.
+ * What other chunks are is of no use to any.
  */
 #include <math.h>
 #include <stdio.h>

@@ -2,9 +2,9 @@
  *
  *     SENTENCES the pass key is 3 1 4 . keep it . SENTENCES what is the pass key ? it is 3 1         targets at the last "is", "3" and "1"
  *
- * Sentences are drawn from the list below, one after the other; the last one in front of the number and in front of the question is cut where the
- * length demands. The place of the number is uniform over what the length leaves. With --answer blank the shown digits are "_". After Mohtashami
- * and Jaggi, "Landmark attention" (2023).
+ * Sentences are drawn from the list below, one after the other; the last one in front of the number and in front of the question is cut
+ * where the length demands. The place of the number is uniform over what the length leaves. With --answer blank the shown digits are "_".
+ * After Mohtashami and Jaggi, "Landmark attention" (2023).
  */
 #include <stdio.h>
 #include <string.h>

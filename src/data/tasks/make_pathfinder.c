@@ -1,24 +1,25 @@
-/* make_pathfinder.c - two discs and dashed paths; the class is 1 when one path joins both discs. Linsley et al. (2018, arXiv 1805.08315), with the
- * numbers of Long Range Arena (Tay et al., 2020, arXiv 2011.04006), by a construction of its own:
+/* make_pathfinder.c - two discs and dashed paths; the class is 1 when one path joins both discs. Linsley et al. (2018, arXiv 1805.08315),
+ * with the numbers of Long Range Arena (Tay et al., 2020, arXiv 2011.04006), by a construction of its own:
  *
- * A path is a chain of dashes, segments of `dash` pixels with 2 `margin` pixels between the end of one and the beginning of the next. It turns from dash
- * to dash by an angle t of density proportional to cos(continuity t)^2, at most 90 degrees / continuity. Every image has two long paths of `contour`
- * dashes, whose first points, the seeds, are `seed-distance` pixels apart, the first seed twice as far from each border where the image is large enough;
- * and up to `distractors` paths of contour / 3 dashes, as many as find room. A disc of radius `marker` stands on the seed of one long path, another
- * on the end of the same one (class 1, image 1, 3, ...) or of the other one (class 0, image 0, 2, ...). All four ends have room for one, so that nothing
- * but the discs depends on the class. Nor does the distance between the discs:
+ * A path is a chain of dashes, segments of `dash` pixels with 2 `margin` pixels between the end of one and the beginning of the next. It
+ * turns from dash to dash by an angle t of density proportional to cos(continuity t)^2, at most 90 degrees / continuity. Every image has
+ * two long paths of `contour` dashes, whose first points, the seeds, are `seed-distance` pixels apart, the first seed twice as far from
+ * each border where the image is large enough; and up to `distractors` paths of contour / 3 dashes, as many as find room. A disc of radius
+ * `marker` stands on the seed of one long path, another on the end of the same one (class 1, image 1, 3, ...) or of the other one (class 0,
+ * image 0, 2, ...). All four ends have room for one, so that nothing but the discs depends on the class. Nor does the distance between the
+ * discs:
  *
  *     a0 ------ a1        both ends of a path          a0 a1, b0 b1        kept are paths of which one of the first is as long as one of
  *     b0 ------ b1        a seed and the other's end   a0 b1, b0 a1        the second, but for a pixel; the class says which gets the discs
  *
- * A pixel's value is the part of it that is covered, of 4 x 4 points, times 255. A pixel is lit when at least 1/8 of it is. Guaranteed, with
- * distances between centres of lit pixels:
+ * A pixel's value is the part of it that is covered, of 4 x 4 points, times 255. A pixel is lit when at least 1/8 of it is. Guaranteed,
+ * with distances between centres of lit pixels:
  *
  *     dashes that follow each other, and a disc and its path        <= separation
  *     different paths, with their discs                              > separation
  *
- * so that whoever goes from lit pixel to lit pixel by steps of at most `separation` from one disc reaches the other one when the class is 1, and
- * never otherwise. What does not satisfy it while a path grows is drawn anew.
+ * so that whoever goes from lit pixel to lit pixel by steps of at most `separation` from one disc reaches the other one when the class is
+ * 1, and never otherwise. What does not satisfy it while a path grows is drawn anew.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -82,8 +83,8 @@ static const hark_option options[] = {
 const hark_option_table hark_task_pathfinder_options = {options, (int)(sizeof options / sizeof *options), NULL, sizeof(pathfinder_values),
                                                         false};
 
-/* Side, and what stands for the options that are left open: the numbers of Long Range Arena's script for its generator, whose 64 pixels have no margin
- * of their own. */
+/* Side, and what stands for the options that are left open: the numbers of Long Range Arena's script for its generator, whose 64 pixels
+ * have no margin of their own. */
 typedef struct preset {
   int side;
   int64_t distractors, margin, largest_margin;

@@ -1,11 +1,11 @@
-/* make_recall.c - associative recall with several queries: P pairs of a key and its value, then Q of the keys, at places drawn at random, each
- * with the value that it had as its target.
+/* make_recall.c - associative recall with several queries: P pairs of a key and its value, then Q of the keys, at places drawn at random,
+ * each with the value that it had as its target.
  *
  *     k3 v7 k0 v1 _ _ k0 _ k3 _         targets: 6:v1 8:v7          P = 2, Q = 2
  *
- * Keys of an example differ; values need not. With P queries every pair is asked for once, with more of them each as often as the others or once
- * more. Fillers stand everywhere else: one word, or values at random. After Arora et al., "Zoology: measuring and improving recall in efficient
- * language models" (2023); there the gaps follow a power law, here places are uniform.
+ * Keys of an example differ; values need not. With P queries every pair is asked for once, with more of them each as often as the others or
+ * once more. Fillers stand everywhere else: one word, or values at random. After Arora et al., "Zoology: measuring and improving recall in
+ * efficient language models" (2023); there the gaps follow a power law, here places are uniform.
  */
 #include <stdio.h>
 

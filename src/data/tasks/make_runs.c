@@ -2,9 +2,9 @@
  *
  *     t5w0 _ t5w3 t1w1 _ _ t1w1         targets: 0:t5 1:t5 2:t5 3:t1 4:t1 5:t1 6:t1         runs of 3 and 4 words, topics 5 and 1
  *
- * Lengths are uniform in [shortest, longest]; the last run ends where the example does. A run begins and ends with a word of its topic, and each word
- * between them is a blank with a given probability: so a blank has the topic of the nearest word in front of it, which is that of the nearest one
- * behind it too. Neighbouring runs have different topics.
+ * Lengths are uniform in [shortest, longest]; the last run ends where the example does. A run begins and ends with a word of its topic, and
+ * each word between them is a blank with a given probability: so a blank has the topic of the nearest word in front of it, which is that of
+ * the nearest one behind it too. Neighbouring runs have different topics.
  */
 #include <stdio.h>
 

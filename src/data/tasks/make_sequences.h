@@ -1,5 +1,5 @@
-/* make_sequences.h - what the generators of recall, copy, passkey, needle, maps and runs share: their options, and writing sequences of words with
- * targets. */
+/* make_sequences.h - what the generators of recall, copy, passkey, needle, maps and runs share: their options, and writing sequences of
+ * words with targets. */
 #ifndef HARK_DATA_TASKS_MAKE_SEQUENCES_H
 #define HARK_DATA_TASKS_MAKE_SEQUENCES_H
 

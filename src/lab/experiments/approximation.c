@@ -258,8 +258,8 @@ static void make_constant(int64_t length, int64_t cell, double *rows) {
   for (int64_t t = 0; t < length; t++) memmove(rows + t * HEAD_DIM, rows + t / cell * cell * HEAD_DIM, HEAD_DIM * sizeof *rows);
 }
 
-/* On white noise: blocks of half the length, which are one level; and queries and keys that are constant on the cells of the coarsest level,
- * which with L = Nr 2^M have 2^(M-1) tokens. */
+/* On white noise: blocks of half the length, which are one level; and queries and keys that are constant on the cells of the coarsest
+ * level, which with L = Nr 2^M have 2^(M-1) tokens. */
 static hark_status study_exactness(bench *b, double *numbers) {
   const int64_t length = b->head.length, count = length * HEAD_DIM;
   hark_lab_table *table;
@@ -411,9 +411,9 @@ static hark_status judge_trained(hark_lab *lab) {
   return hark_lab_require(lab, largest, 0, MARGIN, "trained heads: mean error with 2 Nr / with Nr, largest");
 }
 
-/* Why these. One level computes every pair; constant cells lose nothing by being merged (docs/mathematics/hierarchical.md). Exact queries leave
- * out one of two errors that are made independently. Every pair is covered by neighbours on the same level as by siblings or a finer one, and
- * with larger blocks on the same or a finer one. The longer the correlation, the less varies inside a cell. */
+/* Why these. One level computes every pair; constant cells lose nothing by being merged (docs/mathematics/hierarchical.md). Exact queries
+ * leave out one of two errors that are made independently. Every pair is covered by neighbours on the same level as by siblings or a finer
+ * one, and with larger blocks on the same or a finer one. The longer the correlation, the less varies inside a cell. */
 static hark_status judge(hark_lab *lab) {
   const hark_lab_table *const table = &lab->tables[0];
   double exact = 0, partition = 0, blocks = 0, smoothness = 0;

@@ -1,8 +1,9 @@
 /* bound.c - the terms of the generalisation bound of X (theorem C.4), of a network that is drawn, and of a trained one.
  *
- * The class of networks has the bounds of the configuration; the weights of a checkpoint have norms of their own, which are smaller. bound_terms.h has
- * the formulas, as printed and corrected. A run that is no model.architecture latent with bounds is refused: decoders and encoders have layer norm and
- * matrices without bounds, which assumptions C.1 to C.3 exclude. Source: X (Zhang et al.), sections 5.1, C.2, C.4.
+ * The class of networks has the bounds of the configuration; the weights of a checkpoint have norms of their own, which are smaller.
+ * bound_terms.h has the formulas, as printed and corrected. A run that is no model.architecture latent with bounds is refused: decoders and
+ * encoders have layer norm and matrices without bounds, which assumptions C.1 to C.3 exclude. Source: X (Zhang et al.), sections 5.1, C.2,
+ * C.4.
  */
 #include <inttypes.h>
 #include <stdio.h>

@@ -2,11 +2,11 @@
  *
  *     r_l = f(c_l) + noise,   m, var = CME attention over l = 1 .. L at a new c,   interval m +- x sqrt(var + s2),  P(|N(0, 1)| <= x) = 50, 80, 95 %
  *
- * f from a Gaussian process (RBF of width 1/2, scale 1) and normal noise of variance s2 = 1/10 are the model itself: with ridge = s2 and sigma = 1/2 the
- * response is N(m, var + s2), so that an interval's coverage is binomial and E (r - m)^2 / (var + s2) = 1. Learned ones minimise the mean square error
- * of new responses over many sequences, by the operator's own gradients, from ridge = sigma = 1; its minimum over all is at the true ones, because
- * their m is the conditional mean. Where the model is not the truth (jumps, heavy-tailed noise, noise that depends on c) nothing is promised, and no
- * criterion is set. Source: X (Zhang et al.), equations 4.1 to 4.3, appendix B.1.
+ * f from a Gaussian process (RBF of width 1/2, scale 1) and normal noise of variance s2 = 1/10 are the model itself: with ridge = s2 and
+ * sigma = 1/2 the response is N(m, var + s2), so that an interval's coverage is binomial and E (r - m)^2 / (var + s2) = 1. Learned ones
+ * minimise the mean square error of new responses over many sequences, by the operator's own gradients, from ridge = sigma = 1; its minimum
+ * over all is at the true ones, because their m is the conditional mean. Where the model is not the truth (jumps, heavy-tailed noise, noise
+ * that depends on c) nothing is promised, and no criterion is set. Source: X (Zhang et al.), equations 4.1 to 4.3, appendix B.1.
  */
 #include <string.h>
 
@@ -183,13 +183,13 @@ static hark_status measure(hark_lab *lab) {
   return draw_figure(lab, table);
 }
 
-/* Rows of the process alone. Coverage p of n independent responses has the standard error sqrt(p (1 - p) / n), the mean of n squares of normal numbers
- * sqrt(2 / n): three of these, with true and with learned parameters, at two lengths. Twelve comparisons: all hold in 97 of 100 runs.
- * Learned parameters move the variance a little: the error is flat in the ridge, d^2 E / d(log ridge)^2 = 2 sum s^2 (1 - s)^2 (l + ridge) / L with the
- * filter s = l / (l + ridge) of the kernel matrix' eigenvalues l, about .001, of which one is near the ridge: from n independent responses its logarithm
- * has a deviation of sqrt(.12 / .0005 n), .24 with 4096 and .12 with 16384, and a calibration is off by a tenth of that: half a standard error at most.
- * Two learned parameters cost 2 / n of the error, and the ratio of errors on the same N test sequences scatters by 2 sqrt(2 / n N): 1.0005 +- .0030
- * (three deviations; quick) and 1.0001 +- .0008. */
+/* Rows of the process alone. Coverage p of n independent responses has the standard error sqrt(p (1 - p) / n), the mean of n squares of
+ * normal numbers sqrt(2 / n): three of these, with true and with learned parameters, at two lengths. Twelve comparisons: all hold in 97 of
+ * 100 runs. Learned parameters move the variance a little: the error is flat in the ridge, d^2 E / d(log ridge)^2 = 2 sum s^2 (1 - s)^2 (l
+ * + ridge) / L with the filter s = l / (l + ridge) of the kernel matrix' eigenvalues l, about .001, of which one is near the ridge: from n
+ * independent responses its logarithm has a deviation of sqrt(.12 / .0005 n), .24 with 4096 and .12 with 16384, and a calibration is off by
+ * a tenth of that: half a standard error at most. Two learned parameters cost 2 / n of the error, and the ratio of errors on the same N
+ * test sequences scatters by 2 sqrt(2 / n N): 1.0005 +- .0030 (three deviations; quick) and 1.0001 +- .0008. */
 static hark_status judge(hark_lab *lab) {
   const hark_lab_table *const table = &lab->tables[0];
   double away[LEVELS] = {0}, calibration = 0, errors[2] = {NAN, NAN};

@@ -3,16 +3,16 @@
  *     out = V^T (K + lambda I)^-1 kappa(K, q),   keys uniform on the circle, kappa = exp((cos - 1) / g) = RBF of variance g = 1/2,
  *     v = k / 2 + a uniform point of the disc of radius 1/2,      E[V | K = q] = q / 2,      |v| <= 1
  *
- * In the kernel's modes (circle.h) and with mu = lambda / L the ridge lets l_j / (l_j + mu) of mode j through. The mean lives in the modes +-1,
- * the noise, of mean square 1/8, in all of them:
+ * In the kernel's modes (circle.h) and with mu = lambda / L the ridge lets l_j / (l_j + mu) of mode j through. The mean lives in the modes
+ * +-1, the noise, of mean square 1/8, in all of them:
  *
  *     E |out - q / 2|^2 = (mu / (2 (l_1 + mu)))^2 + N_2(mu) / (8 L),      N_p(mu) = sum_j (l_j / (l_j + mu))^p
  *
- * without a parameter. Printed (X prop. 4.1): sqrt(L / lambda) (2 / lambda + sqrt(N_1(mu) / lambda)) + lambda / L. Draws of the noise stand side
- * by side as columns of the values.
+ * without a parameter. Printed (X prop. 4.1): sqrt(L / lambda) (2 / lambda + sqrt(N_1(mu) / lambda)) + lambda / L. Draws of the noise stand
+ * side by side as columns of the values.
  *
- * The printed bound needs a mean that lies in the range of the kernel's operator. v = sign(k_1) is none: its modes c_j = 2 / (pi |j|), j odd, fall too
- * slowly, and
+ * The printed bound needs a mean that lies in the range of the kernel's operator. v = sign(k_1) is none: its modes c_j = 2 / (pi |j|), j
+ * odd, fall too slowly, and
  *
  *     E |out - sign(q_1)|^2 >= sum over odd j of (c_j mu / (l_j + mu))^2,
  *
@@ -248,7 +248,8 @@ static hark_status measure(hark_lab *lab) {
   return draw_figure(lab);
 }
 
-/* At 4096 tokens the bias is .517 and the printed bound .364; with --quick, at 512, .605 and .586. The scatter of the keys adds less than 1 %. */
+/* At 4096 tokens the bias is .517 and the printed bound .364; with --quick, at 512, .605 and .586. The scatter of the keys adds less than 1
+ * %. */
 static hark_status judge_sign(hark_lab *lab) {
   const hark_lab_table *const table = &lab->tables[1];
   const double *const longest = hark_lab_row(table, hark_lab_row_count(table) - 1);

@@ -44,7 +44,8 @@ static double length_of(double x, double y, int norm) {
   return norm == 0 ? x + y : norm == 1 ? hypot(x, y) : hark_larger(x, y);
 }
 
-/* Points of a fine grid in the unit ball are taken when they are farther than e from all that were taken: maximal on the grid, so a net of it. */
+/* Points of a fine grid in the unit ball are taken when they are farther than e from all that were taken: maximal on the grid, so a net of
+ * it. */
 static hark_status pack(hark_lab *lab, hark_lab_table *table, int norm, double e, bool shuffled, uint32_t stream) {
   const int64_t side = 2 * (int64_t)ceil(PER_RESOLUTION / e) + 1, bound = (int64_t)floor(pow(1 + 2 / e, 2));
   int64_t count = 0, packed = 0;

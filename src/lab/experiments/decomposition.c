@@ -4,14 +4,15 @@
  *     E_approx = E L(f0) - E L(f*)                              both of the class;  f* = E[y | X]
  *     E_opt    = E^ L(f^) - E^ L(f~)                            sum = E L(f^) - E L(f*) = E (f^ - f*)^2                        (X 5.3)
  *
- * A latent angle z ~ U(-1, 1); four tokens of an alphabet of four points x_k on the circle, P(x_k | z) ~ exp(1.5 cos(phi_k - pi z)); y = -1/2 or 1/2
- * with E[y | z] = g(z). A network of X 5.1 cannot tell orders apart, so the 35 multisets are all there is, and expectations are sums:
+ * A latent angle z ~ U(-1, 1); four tokens of an alphabet of four points x_k on the circle, P(x_k | z) ~ exp(1.5 cos(phi_k - pi z)); y =
+ * -1/2 or 1/2 with E[y | z] = g(z). A network of X 5.1 cannot tell orders apart, so the 35 multisets are all there is, and expectations are
+ * sums:
  *
  *     E L(f) = sum over X and y of (y - f(X))^2 int P(X | z) P(y | z) dz / 2,        f*(X) = int g P(X | z) dz / int P(X | z) dz
  *
- * The left one takes losses with labels, the right one, by another quadrature, the regression function: that the three terms add up to E (f^ - f*)^2
- * says that f* is the conditional mean and that no term was taken twice. Minimisers are the lowest that L-BFGS finds from many random weights, from
- * f0 and from f^. Source: X equation 5.3.
+ * The left one takes losses with labels, the right one, by another quadrature, the regression function: that the three terms add up to E
+ * (f^ - f*)^2 says that f* is the conditional mean and that no term was taken twice. Minimisers are the lowest that L-BFGS finds from many
+ * random weights, from f0 and from f^. Source: X equation 5.3.
  */
 #include <string.h>
 
@@ -387,9 +388,10 @@ static double power_of_generalisation(const hark_lab_table *table) {
   return hark_lab_power(count, n, mean, error);
 }
 
-/* Wider networks contain the narrower ones, whose minimiser is where one search begins, so that E_approx cannot rise. The gap of a minimiser is of
- * order n^-1/2 at most (Theorem 5.3): slope -.4 as in `generalisation`. With p = 10 free directions a sample's term has a relative deviation of
- * sqrt(2 / 10); the means of 20 samples have .1, slopes over six n .035; of 6 samples (quick) .18, over five n .08: .25 is three of these. */
+/* Wider networks contain the narrower ones, whose minimiser is where one search begins, so that E_approx cannot rise. The gap of a
+ * minimiser is of order n^-1/2 at most (Theorem 5.3): slope -.4 as in `generalisation`. With p = 10 free directions a sample's term has a
+ * relative deviation of sqrt(2 / 10); the means of 20 samples have .1, slopes over six n .035; of 6 samples (quick) .18, over five n .08:
+ * .25 is three of these. */
 static hark_status judge(hark_lab *lab) {
   const hark_lab_table *const table = &lab->tables[0];
   double difference = 0, approximation = 0, rise = -INFINITY, before = NAN;

@@ -8,8 +8,8 @@
  *
  * The first is computed a third way, from the urn itself: the product of its draws' probabilities, with x_l = 1 over both.
  *
- * An urn of L balls, half of them red, drawn without replacement, has no such z. The first k draws are within k (k - 1) / (2 L) of independent
- * ones in total variation (Diaconis, Freedman 1980, here with two colours). Source: X Prop. 3.1.
+ * An urn of L balls, half of them red, drawn without replacement, has no such z. The first k draws are within k (k - 1) / (2 L) of
+ * independent ones in total variation (Diaconis, Freedman 1980, here with two colours). Source: X Prop. 3.1.
  */
 #include "lab/fit.h"
 #include "lab/special.h"
@@ -85,8 +85,8 @@ static hark_status measure_sequence(hark_lab *lab, int64_t length, uint32_t stre
 
 /* ---- the finite one ---- */
 
-/* Half the sum over n of |P(n red among k draws of L balls, half of them red) - binomial|; both by the path that draws the red ones first, times
- * the number of paths. */
+/* Half the sum over n of |P(n red among k draws of L balls, half of them red) - binomial|; both by the path that draws the red ones first,
+ * times the number of paths. */
 static double distance_to_binomial(double balls) {
   double paths = 1, sum = 0;
   for (int n = 0; n <= DRAWS; n++) {

@@ -4,8 +4,8 @@
  *     pre-training:  msk = (cos t, sin t, 0) of a ninth token whose r is the target; networks of X 5.1 (latent_network.h), all weights trained
  *     downstream:    y = tanh z_1 + N(0, 1);  msk = (1, 0, 0);  y^ = theta.o,  o [8] the frozen attention, theta [8] by least squares on n tokens
  *
- * The gap (aggregation.h) belongs to least squares on p = 8 features, whatever the width of what was frozen. With a file of reviews the same is done with
- * bytes (reviews.h). Source: X section 6 (equation 6.2), Theorem 5.3 for the aggregation alone.
+ * The gap (aggregation.h) belongs to least squares on p = 8 features, whatever the width of what was frozen. With a file of reviews the
+ * same is done with bytes (reviews.h). Source: X section 6 (equation 6.2), Theorem 5.3 for the aggregation alone.
  */
 #include <string.h>
 
@@ -181,11 +181,11 @@ static hark_status check(hark_context *context, const void *values) {
   return v->reviews[0] != 0 ? hark_lab_check_reviews(context, v->reviews) : HARK_OK;
 }
 
-/* [.8, 1.25] and [-1.2, -.4] were fixed beforehand. A gap is a sum of two squares of the same p = 8 directions: its relative deviation is about
- * sqrt(2 / 8) = .5 a piece, .05 for 96 pieces of 512 (49152 sequences), and the widths see the same sequences. 24 pieces (quick) have .1: the ratio
- * of two that were independent .14; [.65, 1.5] is three of these beyond 1, a slope over five n moves by .05 at most: it keeps its interval.
- * The masked response has the variance 1.09, whose mean of 512 has a deviation of .06 in proportion: a loss below .9 of that of zero, on the same new
- * sequences, is something learned. */
+/* [.8, 1.25] and [-1.2, -.4] were fixed beforehand. A gap is a sum of two squares of the same p = 8 directions: its relative deviation is
+ * about sqrt(2 / 8) = .5 a piece, .05 for 96 pieces of 512 (49152 sequences), and the widths see the same sequences. 24 pieces (quick) have
+ * .1: the ratio of two that were independent .14; [.65, 1.5] is three of these beyond 1, a slope over five n moves by .05 at most: it keeps
+ * its interval. The masked response has the variance 1.09, whose mean of 512 has a deviation of .06 in proportion: a loss below .9 of that
+ * of zero, on the same new sequences, is something learned. */
 static hark_status judge(hark_lab *lab) {
   const hark_lab_table *const table = &lab->tables[0];
   const hark_lab_gap_verdict v = hark_lab_judge_gaps(table, gap_columns, (double)widths[0]);

@@ -187,7 +187,8 @@ static hark_status measure(hark_lab *lab) {
   return HARK_OK;
 }
 
-/* Activations are of size ten at most: rounding of a few hundred sums gives 1e-13 or less. Without positions moved, entries of size one change. */
+/* Activations are of size ten at most: rounding of a few hundred sums gives 1e-13 or less. Without positions moved, entries of size one
+ * change. */
 static hark_status judge(hark_lab *lab) {
   double together = 0, mean = 0, alone = INFINITY, kernel = INFINITY;
   for (int64_t i = 0; i < hark_lab_row_count(&lab->tables[0]); i++) {

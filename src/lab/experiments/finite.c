@@ -6,9 +6,10 @@
  *
  *     E |zbar c - z c|^2 = dr E sum_i (rho^2 t2 + s2 e_i) / (e_i + rho)^2,      for rho = s2 / t2:  dr s2 E sum_i 1 / (e_i + rho)
  *
- * Printed (X 3.7): z ~ N(0, lambda I) and rho = lambda, whatever the noise; and a variance of y that does not depend on X (3.8), where it is
- * s2 (1 + c^T (G + rho I)^-1 c). Measured by a recursion over the tokens (recursive least squares), which has every length on its way; expected
- * from the eigenvalues of the same C. Predictors (c_theta, r_theta) that were trained: finite_trained.h. Source: X (Zhang et al.), section 3.1.
+ * Printed (X 3.7): z ~ N(0, lambda I) and rho = lambda, whatever the noise; and a variance of y that does not depend on X (3.8), where it
+ * is s2 (1 + c^T (G + rho I)^-1 c). Measured by a recursion over the tokens (recursive least squares), which has every length on its way;
+ * expected from the eigenvalues of the same C. Predictors (c_theta, r_theta) that were trained: finite_trained.h. Source: X (Zhang et al.),
+ * section 3.1.
  */
 #include "lab/finite_trained.h"
 #include "lab/fit.h"
@@ -179,11 +180,12 @@ static hark_status measure(hark_lab *lab) {
   return draw_figure(lab, table);
 }
 
-/* An excess is a square with two degrees of freedom times a factor that scatters as much again with few tokens: its relative deviation is 1.2 for
- * long sequences and about 2 at 8 tokens, so that 20000 draws have .014 and 2000 have .045: the intervals are .05 (fixed beforehand) and
- * four of these. The slope's deviation is .006 and .017; what is expected is 1 / (L - 9), -1.04 over 64 .. 1024 and -1.06 over 64 .. 512.
- * 40000 covered or not have a deviation of .0011, 4000 one of .0034. The trained predictor: 1.1, fixed beforehand.
- * The quick interval was not: 1.33, then 1.4, 1.8 and 1.3, each set after a run with the sizes and the search of that time. The history of the sizes: notes. */
+/* An excess is a square with two degrees of freedom times a factor that scatters as much again with few tokens: its relative deviation is
+ * 1.2 for long sequences and about 2 at 8 tokens, so that 20000 draws have .014 and 2000 have .045: the intervals are .05 (fixed
+ * beforehand) and four of these. The slope's deviation is .006 and .017; what is expected is 1 / (L - 9), -1.04 over 64 .. 1024 and -1.06
+ * over 64 .. 512. 40000 covered or not have a deviation of .0011, 4000 one of .0034. The trained predictor: 1.1, fixed beforehand.
+ * The quick interval was not: 1.33, then 1.4, 1.8 and 1.3, each set after a run with the sizes and the search of that time. The history of
+ * the sizes: notes. */
 static hark_status judge(hark_lab *lab) {
   const hark_lab_table *const table = &lab->tables[0];
   const double within = lab->quick ? 0.18 : 0.05, slack = lab->quick ? 0.05 : 0, coverage = lab->quick ? 0.014 : 0.005;

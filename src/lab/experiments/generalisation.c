@@ -3,9 +3,9 @@
  *     R_n = E sup over f of (1/n) sum_i s_i f(X_i),  s_i = -1 or 1 evenly          (Rademacher complexity; Theorem 5.3 bounds E_gen by it)
  *     gap = E (y - f^)^2 - (1/n) sum_i (y_i - f^(X_i))^2,   f^ the empirical minimiser
  *
- * over the networks of X 5.1 (latent_network.h), d = m = d_p = d_v = 4, norms of all matrices at most 3, sigma^2 = d_p. The theorem has n^-1/2 and no
- * L. The supremum is searched by Adam with every step projected onto the norms; it and f^ are what such searches find. y as in latent_data.h,
- * whose noise is known, so that the loss on new sequences is taken against E[y | z].
+ * over the networks of X 5.1 (latent_network.h), d = m = d_p = d_v = 4, norms of all matrices at most 3, sigma^2 = d_p. The theorem has
+ * n^-1/2 and no L. The supremum is searched by Adam with every step projected onto the norms; it and f^ are what such searches find. y as
+ * in latent_data.h, whose noise is known, so that the loss on new sequences is taken against E[y | z].
  *
  * Assumption C.2, that the aggregation moves by no more than the largest row does, is measured for a sum, a mean and a class query.
  * Source: X Theorems 5.3 and C.4.
@@ -279,10 +279,11 @@ static double slope_of(const hark_lab_table *table, int sweep, int column) {
 }
 
 /* The intervals of the slopes were fixed beforehand. A sign that turns moves a supremum by at most 1 / n, so that its deviation is at most
- * 1 / (2 sqrt n) (Efron, Stein), .4 at most of a complexity of 1.2 / sqrt n or more. The means of 24 draws have .08, slopes over five n .037 and over four L
- * .026. With 8 draws (quick) it is .14, over four n .09 and three L .07: three of these more on both sides. The gap of a minimiser with p free
- * parameters is of order p / n where the minimum is regular, and at most of order n^-1/2: only an upper end.
- * A class query of length 1 over rows in the unit ball moves by at most 1 + (|q| + |k|) / sigma^2 = 1.5 (docs/mathematics/latent-variables.md). */
+ * 1 / (2 sqrt n) (Efron, Stein), .4 at most of a complexity of 1.2 / sqrt n or more. The means of 24 draws have .08, slopes over five n
+ * .037 and over four L .026. With 8 draws (quick) it is .14, over four n .09 and three L .07: three of these more on both sides. The gap of
+ * a minimiser with p free parameters is of order p / n where the minimum is regular, and at most of order n^-1/2: only an upper end.
+ * A class query of length 1 over rows in the unit ball moves by at most 1 + (|q| + |k|) / sigma^2 = 1.5
+ * (docs/mathematics/latent-variables.md). */
 static hark_status judge(hark_lab *lab) {
   const hark_lab_table *const table = &lab->tables[0];
   const double over_count = lab->quick ? 0.27 : 0, over_length = lab->quick ? 0.21 : 0;

@@ -99,8 +99,8 @@ static hark_status measure(hark_lab *lab) {
   return HARK_OK;
 }
 
-/* The equality is an identity of sums that are taken in another order: outputs of size one, differences of 1e-15. With output weights displaced
- * they are of size one, which shows that the equality could fail. */
+/* The equality is an identity of sums that are taken in another order: outputs of size one, differences of 1e-15. With output weights
+ * displaced they are of size one, which shows that the equality could fail. */
 static hark_status judge(hark_lab *lab) {
   double difference = 0, rank = 0, displaced = INFINITY;
   for (int64_t i = 0; i < hark_lab_row_count(&lab->tables[0]); i++) {

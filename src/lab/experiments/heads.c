@@ -3,13 +3,13 @@
  *     x = (u, sin 2u + N(0, .04)),  u ~ U(-2, 2);    k = x W^k,  v = x W^v:    E[V | K = q] = q (W^k)^-1 W^v   where W^k is invertible,
  *     k = u,  v = x_2:                               E[V | K = q] = sin 2q
  *
- * CME attention with an RBF of variance .3 and lambda = .01 must come to both. How linear an output is says R^2 of the best linear map with a
- * constant; that of sin 2q for q uniform on (-a, a) is
+ * CME attention with an RBF of variance .3 and lambda = .01 must come to both. How linear an output is says R^2 of the best linear map with
+ * a constant; that of sin 2q for q uniform on (-a, a) is
  *
  *     R^2(a) = cov^2 / (var u var sin),  cov = (sin(2a) / 2 - a cos(2a)) / (2a),  var u = a^2 / 3,  var sin = 1/2 - sin(4a) / (8a)
  *
- * .092 where the queries are those of the tokens (a = 2), .445 on (-1.7, 1.7). For normal tokens, (u, .6 u + .8 N), every such mean is linear: a
- * head says nothing about this there. Source: X (Zhang et al.), appendix B.2.
+ * .092 where the queries are those of the tokens (a = 2), .445 on (-1.7, 1.7). For normal tokens, (u, .6 u + .8 N), every such mean is
+ * linear: a head says nothing about this there. Source: X (Zhang et al.), appendix B.2.
  */
 #include "lab/attention.h"
 #include "lab/fit.h"
@@ -194,9 +194,9 @@ static const double *row_of(const hark_lab_table *table, int kind, int head, int
   return NULL;
 }
 
-/* .02 and .6 were fixed beforehand. R^2 of 400 queries scatters by about 2 sqrt(R^2 (1 - R^2)^2 / 400), .03 and .04 (Fisher); the estimate's own
- * noise, .2 sqrt(15 / 1024) = .024 of .66, is nothing beside. Normal tokens: with N_2 = 15 directions the noise .8 leaves .64 * 15 / 1024 = .01 of
- * .36, and the few queries beyond two deviations, where there is hardly a key, cost a few times that. */
+/* .02 and .6 were fixed beforehand. R^2 of 400 queries scatters by about 2 sqrt(R^2 (1 - R^2)^2 / 400), .03 and .04 (Fisher); the
+ * estimate's own noise, .2 sqrt(15 / 1024) = .024 of .66, is nothing beside. Normal tokens: with N_2 = 15 directions the noise .8 leaves
+ * .64 * 15 / 1024 = .01 of .36, and the few queries beyond two deviations, where there is hardly a key, cost a few times that. */
 static hark_status judge(hark_lab *lab) {
   const hark_lab_table *const table = &lab->tables[0];
   const double *const whole = row_of(table, BOUNDED, WHOLE, LIKE_TOKENS), *const first = row_of(table, BOUNDED, FIRST, LIKE_TOKENS);

@@ -112,9 +112,9 @@ static hark_status measure(hark_lab *lab) {
   return draw_figure(lab, table);
 }
 
-/* A trace of L keys is that of the kernel's own operator up to terms of order 1 / L and below it (it is concave). Logarithmic growth adds about the
- * same with every doubling, .99 at the beginning and .77 at 4096; a power of L would add more and more, L / lambda twice as much every time. The
- * two ways differ by rounding: L terms with errors of eps times the condition number, at most L. */
+/* A trace of L keys is that of the kernel's own operator up to terms of order 1 / L and below it (it is concave). Logarithmic growth adds
+ * about the same with every doubling, .99 at the beginning and .77 at 4096; a power of L would add more and more, L / lambda twice as much
+ * every time. The two ways differ by rounding: L terms with errors of eps times the condition number, at most L. */
 static hark_status judge(hark_lab *lab) {
   const hark_lab_table *const table = &lab->tables[0], *const ways = &lab->tables[1];
   const int64_t count = hark_lab_row_count(table);

@@ -5,8 +5,8 @@
  *     F.1 corrected    |p(q, K) - p(q, K^)|_1 <= (|q| + max(|K|, |K^|)) |K - K^| / s2                          printed: |K| alone, no 1 / s2
  *     C.11, G.6        as printed;  G.3: |M u| <= |M|_{r,inf} |u|_1,  |M U|_{r,inf} <= |M|_{r,s} |U|_{r,inf},  <= |M|_r |U|_{r,inf}
  *
- * The ratio of left to right side is driven up by Adam over inputs, weights and their changes. Its value is a lower bound of what the sup is, so
- * one above 1 refutes, and those below are evidence only. Source: X appendices C, F, G.
+ * The ratio of left to right side is driven up by Adam over inputs, weights and their changes. Its value is a lower bound of what the sup
+ * is, so one above 1 refutes, and those below are evidence only. Source: X appendices C, F, G.
  */
 #include "lab/matrix.h"
 #include "lab/ratios.h"

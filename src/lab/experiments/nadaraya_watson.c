@@ -263,9 +263,10 @@ static hark_status draw_terms(hark_lab *lab) {
   return HARK_OK;
 }
 
-/* The statistical bounds follow from 256 R independent draws of the noise. Near the best bandwidth about 25 of 256 directions are left in the
- * estimate, so that its mean square has a relative deviation of about sqrt(2 / (25 R)): .063 and .02 for 20 and 200 draws. What is left out
- * is dominated by the noise itself: sqrt(2 / (256 R)), .02 and .006, half as much again where neighbours share samples. The intervals are four of these. */
+/* The statistical bounds follow from 256 R independent draws of the noise. Near the best bandwidth about 25 of 256 directions are left in
+ * the estimate, so that its mean square has a relative deviation of about sqrt(2 / (25 R)): .063 and .02 for 20 and 200 draws. What is left
+ * out is dominated by the noise itself: sqrt(2 / (256 R)), .02 and .006, half as much again where neighbours share samples. The intervals
+ * are four of these. */
 static hark_status judge(hark_lab *lab) {
   const hark_lab_table *const table = &lab->tables[0];
   const int64_t last = hark_lab_row_count(table) - 1;

@@ -3,13 +3,14 @@
  *     E_opt = E^ (y - f^)^2 - E^ (y - f~)^2 <= 2 E^ |f^ + grad f^.(theta - theta^) - f~| + |grad| |theta - theta^|      for every theta
  *
  * with f^ at theta^, f~ the empirical minimiser, grad that of the empirical risk at theta^ (zero where it is stationary); derivation in
- * docs/mathematics/latent-variables.md. X 5.13 prints f* = E[y | X] instead of f~: a network whose ReLUs are dead has no gradient, and labels that are
- * noise have f* = 0, so that the printed right side is zero where E_opt is not.
+ * docs/mathematics/latent-variables.md. X 5.13 prints f* = E[y | X] instead of f~: a network whose ReLUs are dead has no gradient, and
+ * labels that are noise have f* = 0, so that the printed right side is zero where E_opt is not.
  *
  * The right side is made small by least squares with weights (G = J J', J the gradients of the f_i):
  *     theta - theta^ = J' a,  a = (G + mu / w)^-1 (f~ - f^),   w_i = 1 / |residual_i|
  *
- * Its residual is to vanish for wide networks, which become linear in their parameters. From normal weights theta_0 in that scaling (features and
+ * Its residual is to vanish for wide networks, which become linear in their parameters. From normal weights theta_0 in that scaling
+ * (features and
  * output over sqrt(width), d_p = d_v = width, f not bent into Y, which no width makes linear) some steps of gradient descent lead to theta:   E^ |f_theta - f_0 - grad f_0.(theta - theta_0)|.
  * Source: X Proposition 5.6 and appendix D.
  */
@@ -249,8 +250,8 @@ static hark_status derivative(problem *p, const double *weights, const double *d
   return HARK_OK;
 }
 
-/* Gradient descent of STEPS steps. For a linear network the risk's Hessian has no eigenvalue above 2 mean |grad f_i|^2, so that steps of the inverse
- * of that cannot overshoot. */
+/* Gradient descent of STEPS steps. For a linear network the risk's Hessian has no eigenvalue above 2 mean |grad f_i|^2, so that steps of
+ * the inverse of that cannot overshoot. */
 static hark_status move(problem *p, const double *start, double *weights, double *gradient, double *change) {
   double loss, along[SEQUENCES], squares;
   const int64_t count = p->network.weights;
@@ -312,8 +313,9 @@ static hark_status measure(hark_lab *lab) {
 }
 
 /* Restarts that all ended at one point would leave nothing to bound: some E_opt is to be 1e-6. None exceeds 1, the largest |y - f|^2.
- * Rounding: risks are of size .05 with errors of 1e-17, a ratio is held to 1 + 1e-9. With labels of +-1/2 that are noise, least squares on p features
- * takes p / n of the risk 1/4: u alone, on the four features of any network that is not dead, 4/64 of it, .016; the best network takes more. */
+ * Rounding: risks are of size .05 with errors of 1e-17, a ratio is held to 1 + 1e-9. With labels of +-1/2 that are noise, least squares on
+ * p features takes p / n of the risk 1/4: u alone, on the four features of any network that is not dead, 4/64 of it, .016; the best network
+ * takes more. */
 static hark_status judge(hark_lab *lab) {
   double ratio = 0, lost = 0, dead = INFINITY, printed = 0, corrected = 0;
   hark_lab_line line = {0};

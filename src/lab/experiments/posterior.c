@@ -3,9 +3,9 @@
  *     psi(z, q) = z phi(q) [2],   z [2, 32] ~ N(0, I),   r_l = psi(z, c_l) + N(0, s2),   kappa(x, y) = phi(x) . phi(y) = RBF of variance 1/4
  *     f_W(X, q) = W^T attn_CME(q, c, r) = E[W^T psi(z, q) | X],      lambda = s2                                              (X 5.7, 5.8)
  *
- * The left side is attention on the tokens; the right side is worked out in the space of the latent variable (gaussian_process.h), where the
- * posterior of z given X is normal with precision A = Phi^T Phi / s2 + I and mean A^-1 Phi^T r / s2: draws of z, and the mean and the variance
- * that they scatter about. The operator's variance is that of psi. Source: X (Zhang et al.), equations 5.7, 5.8 and appendix E.1.
+ * The left side is attention on the tokens; the right side is worked out in the space of the latent variable (gaussian_process.h), where
+ * the posterior of z given X is normal with precision A = Phi^T Phi / s2 + I and mean A^-1 Phi^T r / s2: draws of z, and the mean and the
+ * variance that they scatter about. The operator's variance is that of psi. Source: X (Zhang et al.), equations 5.7, 5.8 and appendix E.1.
  */
 #include "lab/attention.h"
 #include "lab/fit.h"
@@ -204,9 +204,9 @@ static hark_status measure(hark_lab *lab) {
   return HARK_OK;
 }
 
-/* Draws: three standard errors at every query, as fixed beforehand (20 queries of a function with about six degrees of freedom: one sequence in
- * fifty goes beyond by chance). The exact means are the same numbers by another way, apart from rounding: a system with a condition of up to
- * L / s2 = 2560 on both sides, so 1e-9 is far. */
+/* Draws: three standard errors at every query, as fixed beforehand (20 queries of a function with about six degrees of freedom: one
+ * sequence in fifty goes beyond by chance). The exact means are the same numbers by another way, apart from rounding: a system with a
+ * condition of up to L / s2 = 2560 on both sides, so 1e-9 is far. */
 static hark_status judge(hark_lab *lab) {
   const hark_lab_table *const table = &lab->tables[0];
   double means = 0, variances = 0;

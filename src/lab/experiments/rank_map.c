@@ -2,8 +2,8 @@
  *
  *     A[i, j] = exp(2 exp(-(i - j)^2) - 1)                                                                    (H eq. 11, 12)
  *
- * is cut as H eq. 9 has it: blocks of 4 x 4 on and beside the diagonal (level 0), and for every larger pair of siblings two blocks of twice the
- * size (level 1, 2, ...). The paper's example, 16 x 16, with the ranks at 1e-3 (H eq. 13):
+ * is cut as H eq. 9 has it: blocks of 4 x 4 on and beside the diagonal (level 0), and for every larger pair of siblings two blocks of twice
+ * the size (level 1, 2, ...). The paper's example, 16 x 16, with the ranks at 1e-3 (H eq. 13):
  *
  *       4 2 |  2
  *       2 4 |
@@ -138,8 +138,8 @@ static hark_status measure_paper(hark_lab *lab) {
   return draw_values(&m);
 }
 
-/* The same matrix at more lengths. Blocks that touch the diagonal differ from a constant in one corner only, where all of them are alike: their
- * rank does not grow with them, each level takes 4 L entries, and all of it 4 L (1 + log2(L / 4)). */
+/* The same matrix at more lengths. Blocks that touch the diagonal differ from a constant in one corner only, where all of them are alike:
+ * their rank does not grow with them, each level takes 4 L entries, and all of it 4 L (1 + log2(L / 4)). */
 static hark_status measure_lengths(hark_lab *lab) {
   const int64_t longest = lab->quick ? 128 : 512;
   hark_lab_table *table;

@@ -4,7 +4,8 @@
  *     int v P^(v | q) dv = A_d(1/g) sum_l p_l v_l,   A_d(x) = I_{d/2}(x) / I_{d/2-1}(x)                                          (Lemma B.2)
  *     attention(q) = (1 / A_d(1/g)) int v P^(v | q) dv
  *
- * The paper's proof ends with C = iota C_1, which is A_d and not 1/A_d, and its Lemma B.2 integrates exp(a.b) for the kernel exp(a.b / g): A_d(1).
+ * The paper's proof ends with C = iota C_1, which is A_d and not 1/A_d, and its Lemma B.2 integrates exp(a.b) for the kernel exp(a.b / g):
+ * A_d(1).
  *
  * Integrals: d = 2 trapezoid on the circle; d = 3 Gauss-Legendre in the height times trapezoid on the circle; d = 8, for each value, in the
  * coordinates v = cos t v_l + sin t (cos f e + ..), e any unit vector orthogonal to v_l, the rest of the sphere integrated out:
@@ -67,8 +68,8 @@ static void integrate_points(const quadrature *q, int64_t dim, double g, const d
   }
 }
 
-/* The same value by value, in the coordinates (t, f) about v_l with e = a unit vector orthogonal to it. The constant |S^(d-3)| cancels in the
- * mean. t runs over both halves of a circle, each of which is the sphere: weights of the trapezoid are halved. */
+/* The same value by value, in the coordinates (t, f) about v_l with e = a unit vector orthogonal to it. The constant |S^(d-3)| cancels in
+ * the mean. t runs over both halves of a circle, each of which is the sphere: weights of the trapezoid are halved. */
 static void integrate_by_value(const quadrature *q, int64_t dim, double g, const double *p, const double *values, double *mass,
                                double *mean) {
   for (int64_t l = 0; l < KEYS; l++) {
@@ -165,7 +166,8 @@ static hark_status measure(hark_lab *lab) {
   return draw(lab);
 }
 
-/* The printed constants are off by |A^2 - 1| and |A(1/g)/A(1) - 1|, at least .14 and .2 at these widths: a twentieth tells that from rounding. */
+/* The printed constants are off by |A^2 - 1| and |A(1/g)/A(1) - 1|, at least .14 and .2 at these widths: a twentieth tells that from
+ * rounding. */
 static hark_status judge(hark_lab *lab) {
   double difference = 0, mass = 0, printed = INFINITY, without = INFINITY;
   for (int64_t i = 0; i < hark_lab_row_count(&lab->tables[0]); i++) {

@@ -1,6 +1,7 @@
 /* softmax_limit.c - what softmax attention tends to when the sequence grows, at a fixed kernel width and at one that shrinks.
  *
- * Keys uniform on the unit sphere of R^d, values v = normalise(k + N/2), so that E[V | K = q] = c_d q. With L keys and exp(q.k / g), m = d - 1:
+ * Keys uniform on the unit sphere of R^d, values v = normalise(k + N/2), so that E[V | K = q] = c_d q. With L keys and exp(q.k / g), m = d
+ * - 1:
  *
  *     fixed g:  attention -> A_d(1/g) c_d q, at distance about L^(-1/2); from E[V | K = q] it stays (1 - A_d(1/g)) c_d away
  *     g = L^(-2/(4+m)):  attention -> E[V | K = q], at the rate L^(-2/(4+m)): bias of order g, variance of order 1 / (L g^(m/2))
@@ -141,9 +142,9 @@ static hark_status measure(hark_lab *lab) {
       (hark_lab_axes){.title = "a width that shrinks, g = L^(-2/(4+m))", .x = "keys", .y = "distance (rms)", .log_x = true, .log_y = true});
 }
 
-/* The slopes' own deviation: a draw's log rms scatters by about 0.3 with d = 2, where 32 queries on a circle are about as many as the kernel has
- * widths, so 200 draws at 7 lengths give .3 / sqrt(200) / 3.7 = .006, and 10 draws at 4 lengths (spread 3.1) .03. The full intervals are those
- * of the design; quick ones are wider by three of these. */
+/* The slopes' own deviation: a draw's log rms scatters by about 0.3 with d = 2, where 32 queries on a circle are about as many as the
+ * kernel has widths, so 200 draws at 7 lengths give .3 / sqrt(200) / 3.7 = .006, and 10 draws at 4 lengths (spread 3.1) .03. The full
+ * intervals are those of the design; quick ones are wider by three of these. */
 static hark_status judge(hark_lab *lab) {
   const double wider = lab->quick ? 0.09 : 0;
   for (int64_t dim = 2; dim <= LARGEST_DIM; dim++) {

@@ -2,8 +2,8 @@
  *
  *     exp(q.k / g) = e^(1/g) exp(-|q - k|^2 / (2 g)),   |q| = |k| = 1
  *
- * Outputs of hark's attention with `exp` (scale 1/g) and `rbf` (sigma^2 = g) are equal, and their log-sums of the kernel differ by 1/g. Both fail
- * off the sphere. Source: X section 4.2.
+ * Outputs of hark's attention with `exp` (scale 1/g) and `rbf` (sigma^2 = g) are equal, and their log-sums of the kernel differ by 1/g.
+ * Both fail off the sphere. Source: X section 4.2.
  */
 #include "lab/attention.h"
 #include "lab/matrix.h"
@@ -71,8 +71,9 @@ static hark_status measure(hark_lab *lab) {
   return HARK_OK;
 }
 
-/* Off the sphere a stretched key has the constant e^(13/8 / g), so that g times the logarithm moves by 5/8 times their share of the weight, .3 when they
- * have half of it: a twentieth is a good part of that. The weights of half the keys change by a factor, 17 % at the widest g: a million times the rounding is a difference that is there. */
+/* Off the sphere a stretched key has the constant e^(13/8 / g), so that g times the logarithm moves by 5/8 times their share of the weight,
+ * .3 when they have half of it: a twentieth is a good part of that. The weights of half the keys change by a factor, 17 % at the widest g:
+ * a million times the rounding is a difference that is there. */
 static hark_status judge(hark_lab *lab) {
   double outputs = 0, constant = 0, outputs_off = INFINITY, constant_off = INFINITY;
   for (int64_t i = 0; i < hark_lab_row_count(&lab->tables[0]); i++) {

@@ -6,8 +6,8 @@
  *     I(b(X); y) = I(X; y)                                                                                              (sufficient)
  *     |T (b - b')| >= sigma_3(T) |b - b'|                                                                               (minimal, when T has rank 3)
  *
- * With T of rank 2 two posteriors can have one predictive: g = P(y = 0 | z) is chosen orthogonal to the difference of two of them, which sums to
- * zero, and the other two classes share the rest. The predictive alone is then sufficient for y, and coarser. Source: X Lemma 3.2.
+ * With T of rank 2 two posteriors can have one predictive: g = P(y = 0 | z) is chosen orthogonal to the difference of two of them, which
+ * sums to zero, and the other two classes share the rest. The predictive alone is then sufficient for y, and coarser. Source: X Lemma 3.2.
  */
 #include <string.h>
 
@@ -146,7 +146,8 @@ static double information(const model *m, const int group[SEQUENCES]) {
   return sum;
 }
 
-/* I(number of ones; y) from binomial probabilities of their number, without any sequence: the same as I(X; y), because tokens are exchangeable. */
+/* I(number of ones; y) from binomial probabilities of their number, without any sequence: the same as I(X; y), because tokens are
+ * exchangeable. */
 static double information_of_counts(const model *m) {
   double of_class[CLASSES] = {0}, sum = 0;
   for (int y = 0; y < CLASSES; y++)
@@ -221,8 +222,9 @@ static hark_status measure(hark_lab *lab) {
   return draw(lab);
 }
 
-/* Equalities are identities up to rounding. That they could fail is seen from the statistic of five tokens, which loses what the sixth tells: with
- * P(x = 1 | z) at least .2 apart it is of order 1e-3 nats; a loss a million times the tolerance of the equalities is asked for. */
+/* Equalities are identities up to rounding. That they could fail is seen from the statistic of five tokens, which loses what the sixth
+ * tells: with P(x = 1 | z) at least .2 apart it is of order 1e-3 nats; a loss a million times the tolerance of the equalities is asked
+ * for. */
 static hark_status judge(hark_lab *lab) {
   const hark_lab_table *const table = &lab->tables[0];
   double counted = 0, five = INFINITY, lost = 0, coarser = 0, merged = 0, ratio = INFINITY, apart = INFINITY, collision = 0;

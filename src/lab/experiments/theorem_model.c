@@ -9,9 +9,10 @@
  *   bounds      after a projection no norm is above its bound
  *   moved       weights W + x (V - W), V of the class too, move the output by at most 2 x M (bound_terms.h): what the covering number rests on
  *
- * each of DRAWS draws of the weights: a rectifier that is off for every token makes the output 0 whatever the rest is, where nothing is compared,
- * so that it is counted how many are not. And for contrast `sum`, the sum of the rows in the place of their mean: every token twice doubles it. The small networks of latent_network.h, which other experiments
- * train, are held against the form `single` here. Source: X (Zhang et al.).
+ * each of DRAWS draws of the weights: a rectifier that is off for every token makes the output 0 whatever the rest is, where nothing is
+ * compared, so that it is counted how many are not. And for contrast `sum`, the sum of the rows in the place of their mean: every token
+ * twice doubles it. The small networks of latent_network.h, which other experiments train, are held against the form `single` here. Source:
+ * X (Zhang et al.).
  */
 #include <stdio.h>
 #include <string.h>
@@ -278,7 +279,8 @@ static hark_status draw_tokens(const model *m, double *tokens) {
   return HARK_OK;
 }
 
-/* Weights W + x (V - W), both of the class, which is convex: each matrix moves by at most 2 x times its bound. *out <- the output's move. */
+/* Weights W + x (V - W), both of the class, which is convex: each matrix moves by at most 2 x times its bound. *out <- the output's
+ * move. */
 static hark_status move_weights(const model *m, uint64_t seed, const double *tokens, const double *plain, double *out) {
   hark_lab *const lab = m->lab;
   hark_parameters *const parameters = &m->network->parameters;
@@ -470,10 +472,10 @@ static hark_status measure(hark_lab *lab) {
   return HARK_OK;
 }
 
-/* Rows of layer 4 are of size (1 + 3)^4 (1 + 2.25)^4 at most, and sums of some dozen numbers in float64: differences below 1e-10, mostly 1e-15. One
- * draw whose output is not 0 is enough for a row's checks to compare something. After a layer of attention all tokens are nearly one row, which
- * switches six rectifiers off with probability 2^-6 a layer, and more often where a projection leaves few numbers in a matrix (r = inf): with a
- * third of the draws at 0, all sixteen are with probability 3^-16. */
+/* Rows of layer 4 are of size (1 + 3)^4 (1 + 2.25)^4 at most, and sums of some dozen numbers in float64: differences below 1e-10, mostly
+ * 1e-15. One draw whose output is not 0 is enough for a row's checks to compare something. After a layer of attention all tokens are nearly
+ * one row, which switches six rectifiers off with probability 2^-6 a layer, and more often where a projection leaves few numbers in a
+ * matrix (r = inf): with a third of the draws at 0, all sixteen are with probability 3^-16. */
 static hark_status judge(hark_lab *lab) {
   const hark_lab_table *const table = &lab->tables[0];
   const double alive = hark_lab_smaller(hark_lab_column_range(table, ALIVE, HARK_LAB_ALONE).least,

@@ -5,11 +5,11 @@
  *     downstream:    y = z_2 + N/10,  f*_DS = m_2;      only u in y^ = u (w.m) is trained, w frozen
  *     W_SSL = M',  W_DS = e_2,   B = W_DS' (W_SSL W_SSL')^-1 W_SSL,   mu = |B|_2^2 = s^-2                                       (X eq. 6.10)
  *
- * The best rank-one predictor keeps the first coordinate and loses the second: E_PT = s^2 E m_2^2, and E_DS = E m_2^2 = mu E_PT. Columns of W
- * are the w_i, as X's text says; (6.10) prints a transpose that makes them rows, which changes B unless M is symmetric.
+ * The best rank-one predictor keeps the first coordinate and loses the second: E_PT = s^2 E m_2^2, and E_DS = E m_2^2 = mu E_PT. Columns of
+ * W are the w_i, as X's text says; (6.10) prints a transpose that makes them rows, which changes B unless M is symmetric.
  *
- * The general inequality  E_DS <= 6 mu (E_PT + eps_SSL^2) + 3 eps_g^2 + 3 eps_agg^2  is measured with random M and a target that is not linear.
- * eps_SSL asks that the pre-training target be a function of what the downstream mask sees: with other covariates it is infinite.
+ * The general inequality  E_DS <= 6 mu (E_PT + eps_SSL^2) + 3 eps_g^2 + 3 eps_agg^2  is measured with random M and a target that is not
+ * linear. eps_SSL asks that the pre-training target be a function of what the downstream mask sees: with other covariates it is infinite.
  * Source: X Theorem 6.3, Assumptions 6.1, 6.2.
  */
 #include "lab/fit.h"
@@ -80,8 +80,8 @@ static void make_data(const hark_lab *lab, const task *t, uint32_t stream, data 
   }
 }
 
-/* Reduced-rank regression of the targets on m: b [2, 2] (rows: inputs) is least squares, its fitted values are projected to their first principal
- * direction p. The value is then m -> w.m with w = b p. */
+/* Reduced-rank regression of the targets on m: b [2, 2] (rows: inputs) is least squares, its fitted values are projected to their first
+ * principal direction p. The value is then m -> w.m with w = b p. */
 static void train_rank_one(const data *d, double w[2], double p[2]) {
   double gram[4] = {0}, cross[4] = {0}, fitted[4], half[4], values[2], vectors[4];
   for (int64_t n = 0; n < d->count; n++)
@@ -126,8 +126,8 @@ static void excess_risks(const task *t, const data *d, double *pre_training, dou
   }
 }
 
-/* |B|_2^2 with B = w_ds' (W W')^-1 W, which for a square W is w_ds' W'^-1. The w_i are the rows of M: with them as columns W = M', with them as
- * rows, as printed, W = M. */
+/* |B|_2^2 with B = w_ds' (W W')^-1 W, which for a square W is w_ds' W'^-1. The w_i are the rows of M: with them as columns W = M', with
+ * them as rows, as printed, W = M. */
 static double condition_number(const double w[4], const double w_ds[2]) {
   const double determinant = w[0] * w[3] - w[1] * w[2];
   const double b[2] = {(w[3] * w_ds[0] - w[1] * w_ds[1]) / determinant, (w[0] * w_ds[1] - w[2] * w_ds[0]) / determinant};
@@ -164,9 +164,9 @@ static hark_status measure_weak(hark_lab *lab, data *d) {
   return HARK_OK;
 }
 
-/* Random M, d, a. g*_PT is bent by a in each coordinate, so eps_SSL^2 = 2 a^2 at most; the downstream target is linear: eps_g = 0; the aggregation
- * B f_PT is one of the downstream class: eps_agg = 0. The first M is diag(1.2, 0.1) turned by 90 degrees, the downstream target z_2: mu is 100, and 0.69
- * with the w_i as rows. */
+/* Random M, d, a. g*_PT is bent by a in each coordinate, so eps_SSL^2 = 2 a^2 at most; the downstream target is linear: eps_g = 0; the
+ * aggregation B f_PT is one of the downstream class: eps_agg = 0. The first M is diag(1.2, 0.1) turned by 90 degrees, the downstream target
+ * z_2: mu is 100, and 0.69 with the w_i as rows. */
 static hark_status measure_maps(hark_lab *lab, data *d) {
   static const double turned[] = {0, -0.1, STRONG, 0};
   const int maps = lab->quick ? 8 : 60;
@@ -189,9 +189,9 @@ static hark_status measure_maps(hark_lab *lab, data *d) {
   return HARK_OK;
 }
 
-/* z is 2 x 2, the pre-training mask has the covariate c_PT = (1, 0), the downstream one c_DS = (cos f, sin f). Targets (z c_PT)_i against functions
- * w'z c_DS over |z| <= R: the difference is linear in z, its largest value R |e_i c_PT' - w c_DS'|. The best w is a multiple of e_i, another entry
- * only adds to the norm; it is searched by golden sections. */
+/* z is 2 x 2, the pre-training mask has the covariate c_PT = (1, 0), the downstream one c_DS = (cos f, sin f). Targets (z c_PT)_i against
+ * functions w'z c_DS over |z| <= R: the difference is linear in z, its largest value R |e_i c_PT' - w c_DS'|. The best w is a multiple of
+ * e_i, another entry only adds to the norm; it is searched by golden sections. */
 static double gap_of(double angle, double radius) {
   const double cosine = cos(angle), sine = sin(angle);
   double sum = 0;

@@ -1,4 +1,5 @@
-/* decay.c - G(d) = sigma2 exp(-d / l), exponential decay (Bunks, Dixon, Di Giorgi 2025, eq. 4; in the field Matern 1/2, Ornstein-Uhlenbeck). */
+/* decay.c - G(d) = sigma2 exp(-d / l), exponential decay (Bunks, Dixon, Di Giorgi 2025, eq. 4; in the field Matern 1/2,
+ * Ornstein-Uhlenbeck). */
 #include "positional/leaf.h"
 
 enum { SIGMA2, LENGTH };

@@ -1,8 +1,8 @@
 /* periodic.c - G(d) = exp(-2 alpha^2 sin^2(d / tau)) (Bunks, Dixon, Di Giorgi 2025, eq. 3); its period is pi tau.
  *
- * log G = -alpha^2 (1 - cos(2 d / tau)): up to a constant factor exp(alpha^2 cos(2 d / tau)), the logit that a rotary pair of angle 2 / tau adds.
- * Two leaves share the formula: `periodic` trains log tau; `canonical_periodic` trains rho with 1 / tau = (pi / 2) sigmoid(rho), which reaches
- * every kernel on whole distances exactly once.
+ * log G = -alpha^2 (1 - cos(2 d / tau)): up to a constant factor exp(alpha^2 cos(2 d / tau)), the logit that a rotary pair of angle 2 / tau
+ * adds. Two leaves share the formula: `periodic` trains log tau; `canonical_periodic` trains rho with 1 / tau = (pi / 2) sigmoid(rho),
+ * which reaches every kernel on whole distances exactly once.
  */
 #include "positional/leaf.h"
 

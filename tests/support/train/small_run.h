@@ -1,6 +1,7 @@
 /* small_run.h - a run so small that tests can make hundreds: a text, a configuration, training in a folder, and comparing what came of it.
  *
- * One layer of width 16 with dropout and accumulated batches, a checkpoint and a line of metrics every step, an evaluation every other step.
+ * One layer of width 16 with dropout and accumulated batches, a checkpoint and a line of metrics every step, an evaluation every other
+ * step.
  */
 #ifndef HARK_TESTS_SUPPORT_TRAIN_SMALL_RUN_H
 #define HARK_TESTS_SUPPORT_TRAIN_SMALL_RUN_H
@@ -29,13 +30,13 @@ void small_run_close(small_run *small);
 /* A context as training wants it: the generic kernels of the cpu backend, deterministic. */
 hark_context *small_run_context(int threads);
 
-/* Trains in `path` as a user does: a folder with config.yaml is resumed, another begun. `hooks` may be NULL; its ready is replaced by one that
- * writes config.yaml. */
+/* Trains in `path` as a user does: a folder with config.yaml is resumed, another begun. `hooks` may be NULL; its ready is replaced by one
+ * that writes config.yaml. */
 hark_status small_run_train(hark_context *context, const small_run *small, const char *path, const hark_train_hooks *hooks,
                             hark_train_result *result);
 
-/* Fails the test unless both runs have the same weights, moments and state at their last step, and metrics.jsonl with the same lines, all to
- * the bit; times and speeds are left out. */
+/* Fails the test unless both runs have the same weights, moments and state at their last step, and metrics.jsonl with the same lines, all
+ * to the bit; times and speeds are left out. */
 void small_run_assert_same(const char *a, const char *b, int64_t step);
 
 /* The step of a checkpoint's name. */

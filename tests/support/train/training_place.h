@@ -33,8 +33,8 @@ typedef struct training_interrupter {
 } training_interrupter;
 hark_request training_interrupt(void *user);
 
-/* As the `clock` and the `request` of hooks: the time is what the work takes, a second a step (or a batch of an evaluation), and passes between
- * them alone. Stops like an interrupt when `left`, if it is more than 0, has come down to 0. */
+/* As the `clock` and the `request` of hooks: the time is what the work takes, a second a step (or a batch of an evaluation), and passes
+ * between them alone. Stops like an interrupt when `left`, if it is more than 0, has come down to 0. */
 typedef struct training_clock {
   double now, second; /* `second`: what is added at every call of request */
   int64_t left;

@@ -1,7 +1,7 @@
 /* cross_entropy.c - loss = weight sum over rows of lse - (1 - s) x[target] - s mean(x), lse = log sum_v exp x[v], s the label smoothing.
  *
- * logits x [N, V], targets i32 [N]; saved lse [N]; rows whose target is ignored are not read. A row is read from memory once: its maximum, then
- * its sum of exponentials from the cache. The rows' terms are added in double, in order.
+ * logits x [N, V], targets i32 [N]; saved lse [N]; rows whose target is ignored are not read. A row is read from memory once: its maximum,
+ * then its sum of exponentials from the cache. The rows' terms are added in double, in order.
  * dx[n, v] = dloss weight (exp(x[n, v] - lse_n) - (1 - s) [v = target_n] - s / V), which may lie over x: no second buffer.
  */
 #include <inttypes.h>

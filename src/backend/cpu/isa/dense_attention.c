@@ -2,8 +2,8 @@
  *
  *     out[n,:] = sum_i P[n,i] value[i,:],   P[n,:] = softmax over visible i of ( scale query[n].key[i] + terms[n,i] )
  *
- * This file: what is supported, how memory is laid out, and how the work is cut. dense_forward.c and dense_backward.c hold the tiles' loops,
- * dense_products.h the micro-kernels, dense_terms.c what adds to logits, dense_short.c sequences of few rows.
+ * This file: what is supported, how memory is laid out, and how the work is cut. dense_forward.c and dense_backward.c hold the tiles'
+ * loops, dense_products.h the micro-kernels, dense_terms.c what adds to logits, dense_short.c sequences of few rows.
  *
  * Scratch: tiles before each sequence | one area a worker | backward: parts of dquery, exact rows | the terms' memory, one after another.
  */
@@ -13,8 +13,8 @@
 #include "core/parallel.h"
 #include "dense_tile.h"
 
-/* The backward is cut into at least this many pieces where there are fewer (sequence, key head) pairs: enough for a small machine's threads,
- * few enough that the parts of dquery stay small. */
+/* The backward is cut into at least this many pieces where there are fewer (sequence, key head) pairs: enough for a small machine's
+ * threads, few enough that the parts of dquery stay small. */
 #define BACKWARD_PIECES 16
 
 /* Multiply-adds that a task has at least, where there are enough: some microseconds, beside which taking it is not felt. */

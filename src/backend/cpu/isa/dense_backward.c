@@ -10,9 +10,9 @@
  * S holds -|q|^2/(2 sigma^2), whose gradient is a sum over a row of dS and so zero, and -|k|^2/(2 sigma^2), a term.
  *
  * One piece of work is a range of keys of one (sequence, key head): it owns those rows of dk and dv, walks over the queries of all heads of
- * the group, and leaves its part of dq to be summed in the order of the ranges. The ranges depend on shapes alone, so the bits do not depend
- * on the number of threads. Cost: five products, one exponential a logit. Source: Dao et al. 2022, arXiv 2205.14135, algorithm 4; the order of
- * loops is ours.
+ * the group, and leaves its part of dq to be summed in the order of the ranges. The ranges depend on shapes alone, so the bits do not
+ * depend on the number of threads. Cost: five products, one exponential a logit. Source: Dao et al. 2022, arXiv 2205.14135, algorithm 4;
+ * the order of loops is ours.
  */
 #include "dense_pack.h"
 #include "dense_tile.h"
@@ -147,7 +147,8 @@ typedef struct not_finite {
   float lane[HARK_TILE_QUERIES]; /* 0, or NaN */
 } not_finite;
 
-/* Logits with their terms -> P, exactly zero where hidden; with dropout also dlogits = -P D and P o M. `beside`: NULL where all is finite. */
+/* Logits with their terms -> P, exactly zero where hidden; with dropout also dlogits = -P D and P o M. `beside`: NULL where all is
+ * finite. */
 static void tile_weights(const hark_dense_tile *tile, backward_state *state, const not_finite *beside) {
   const bool dropout = tile->call->dropout_threshold > 0, exact = state->exact.any;
   for (int m = 0; m < hark_dense_vectors(tile); m++) {
@@ -184,8 +185,8 @@ static void take_exact_logits(const hark_dense_tile *tile, backward_state *state
   }
 }
 
-/* rbf: takes their dS out of the tile: dk[i] += scale dS (q[n] - k[i]), and since dS sums to zero, dq[n] = scale sum_i dS (k[i] - c) for any c: that is
- * the key that the row weighs most, so that no term is larger than what the keys it weighs are apart. */
+/* rbf: takes their dS out of the tile: dk[i] += scale dS (q[n] - k[i]), and since dS sums to zero, dq[n] = scale sum_i dS (k[i] - c) for
+ * any c: that is the key that the row weighs most, so that no term is larger than what the keys it weighs are apart. */
 static void take_exact_gradients(const hark_dense_tile *tile, backward_state *state) {
   const hark_dense_call *call = tile->call;
   float *row = state->clean;
@@ -207,8 +208,8 @@ static void take_exact_gradients(const hark_dense_tile *tile, backward_state *st
   }
 }
 
-/* Entries that were not computed because no lane of their vector sees them, and those of lanes without a query, are zero for those that gather
- * gradients. */
+/* Entries that were not computed because no lane of their vector sees them, and those of lanes without a query, are zero for those that
+ * gather gradients. */
 static void zero_unseen(const hark_dense_tile *tile, float *dlogits) {
   const int lanes = hark_dense_vectors(tile) * HARK_LANES;
   for (int key = 0; key < tile->keys; key++) {
@@ -607,7 +608,8 @@ void HARK_ISA(hark_dense_find_exact_rows)(const hark_dense_call *call, int64_t s
   if (sequence->key_count == 0 || !(any || call->rbf)) return;
   pack_scores(&tile, state);
   for (int lane = 0; call->rbf && lane < tile.queries; lane++) {
-    /* log_sum_exp is rounded, and so are |q|^2 and what is left of it where q is far from zero: such rows are exact whatever their keys are. */
+    /* log_sum_exp is rounded, and so are |q|^2 and what is left of it where q is far from zero: such rows are exact whatever their keys
+     * are. */
     const float root = state->exact.root[lane];
     rows[lane].wanted = rows[lane].wanted || (rows[lane].number && root * root > HARK_DISTANCE_SPREAD);
     any = any || rows[lane].wanted;

@@ -2,9 +2,9 @@
  *
  *     S[b,h,n,i] += bias[b,h,n,i]          dbias = dS summed over what the bias was broadcast over
  *
- * Where nothing is broadcast, every entry of dbias belongs to one tile and is added as the tile passes. Otherwise tiles that are worked on at
- * the same time share entries, and the gradient has a pass of its own, in which a piece of work owns entries of dbias and visits all tiles
- * that touch them in a fixed order: two more products, but no copies of a gradient that may be as large as the logits.
+ * Where nothing is broadcast, every entry of dbias belongs to one tile and is added as the tile passes. Otherwise tiles that are worked on
+ * at the same time share entries, and the gradient has a pass of its own, in which a piece of work owns entries of dbias and visits all
+ * tiles that touch them in a fixed order: two more products, but no copies of a gradient that may be as large as the logits.
  */
 #include "dense_tile.h"
 

@@ -1,16 +1,16 @@
 /* dense_exact.c - rows of attention whose logits f32 does not hold.
  *
- * Large logits: rows whose highest logit, with all that terms add, is so far from 0 that its rounding would be seen in the weights, as under a
- * bias of -1e9 on all keys. Their logits are float64: a product in f32, which is as right as its size allows, plus the terms, which may be any
- * numbers of f32 (in units of log 2 those above 2.4e38 are beyond it), until they are relative to the row's own base. The backward computes the
- * highest logit and the sum of such a row again, since their logarithm, which is what log_sum_exp holds, has lost the sum. Rows without terms
- * lose nothing in the forward, where the base is a logit itself.
+ * Large logits: rows whose highest logit, with all that terms add, is so far from 0 that its rounding would be seen in the weights, as
+ * under a bias of -1e9 on all keys. Their logits are float64: a product in f32, which is as right as its size allows, plus the terms, which
+ * may be any numbers of f32 (in units of log 2 those above 2.4e38 are beyond it), until they are relative to the row's own base. The
+ * backward computes the highest logit and the sum of such a row again, since their logarithm, which is what log_sum_exp holds, has lost the
+ * sum. Rows without terms lose nothing in the forward, where the base is a logit itself.
  *
- * RBF: rows whose squared distances must not come from products (distances.h). Logits of a tile are products first, which say what counts: a pair with a spread above the bound and a logit that may reach the highest less
- * 40 makes its lane an exact one. All logits of that lane in the tile are then -|q - k|^2 / (2 sigma^2) from differences, in float64 until they
- * are relative to the lane's offset, plus what other terms add, which are computed again on a tile of zeros. A far key that has no weight costs
- * nothing: its row is exact only where it counts. In the backward a row is exact as a whole, and its log-sum-exp is computed again, because the
- * one that is given has been rounded.
+ * RBF: rows whose squared distances must not come from products (distances.h). Logits of a tile are products first, which say what counts:
+ * a pair with a spread above the bound and a logit that may reach the highest less 40 makes its lane an exact one. All logits of that lane
+ * in the tile are then -|q - k|^2 / (2 sigma^2) from differences, in float64 until they are relative to the lane's offset, plus what other
+ * terms add, which are computed again on a tile of zeros. A far key that has no weight costs nothing: its row is exact only where it
+ * counts. In the backward a row is exact as a whole, and its log-sum-exp is computed again, because the one that is given has been rounded.
  *
  * Cost of an exact logit: d differences in float64, some five times a product's. Ordinary tiles: a few operations a key.
  */

@@ -2,10 +2,10 @@
  *
  *     S = scale q.k + terms;   out[n] = sum_i exp(S[n,i] - lse[n]) v[i];   lse[n] = log sum_i exp S[n,i]
  *
- * Lanes are queries, so that the softmax has no operation across lanes. The product S' = K Q' starts from minus the offset of each lane; where
- * no offset must grow, 2^S is taken while the logits are still in registers. An offset grows only when a logit exceeds it by RISE (a factor
- * 2^RISE is harmless in f32), each lane by itself: a lane's bits depend on nothing that it does not see. Source: online softmax, Milakov and
- * Gimelshein 2018, arXiv 1805.02867; tiles, Dao et al. 2022, arXiv 2205.14135; lazy offsets are ours.
+ * Lanes are queries, so that the softmax has no operation across lanes. The product S' = K Q' starts from minus the offset of each lane;
+ * where no offset must grow, 2^S is taken while the logits are still in registers. An offset grows only when a logit exceeds it by RISE (a
+ * factor 2^RISE is harmless in f32), each lane by itself: a lane's bits depend on nothing that it does not see. Source: online softmax,
+ * Milakov and Gimelshein 2018, arXiv 1805.02867; tiles, Dao et al. 2022, arXiv 2205.14135; lazy offsets are ours.
  *
  * Cost of a tile of keys: 2 d + 2 dv multiply-adds a logit and about 15 operations for its exponential. Memory: O(tile (d + dv)) a worker.
  */
@@ -60,8 +60,8 @@ static void tile_logits(const hark_dense_tile *tile, const hark_product *product
   }
 }
 
-/* All logits of a lane in float64, with an offset of its own: those that are left in the tile are as small as any, whatever the logits are, and
- * tile_softmax() raises nothing. */
+/* All logits of a lane in float64, with an offset of its own: those that are left in the tile are as small as any, whatever the logits are,
+ * and tile_softmax() raises nothing. */
 static void take_exact_lane(const hark_dense_tile *tile, forward_state *state, const float *key, int64_t key_stride, int lane) {
   hark_dense_exact *exact = &state->exact;
   double logits[HARK_TILE_KEYS], top = -INFINITY;
@@ -85,8 +85,8 @@ static void take_exact_lane(const hark_dense_tile *tile, forward_state *state, c
   state->bound[lane] = RISE;
 }
 
-/* Turns logits into weights, raising offsets where needed. True: some lane's offset grew, state->factor tells how much less the past is. `bad`:
- * keys whose values are not finite, or NULL; what sees them has a weight above 0, so that hidden entries are those of weight 0. */
+/* Turns logits into weights, raising offsets where needed. True: some lane's offset grew, state->factor tells how much less the past is.
+ * `bad`: keys whose values are not finite, or NULL; what sees them has a weight above 0, so that hidden entries are those of weight 0. */
 static bool tile_softmax(const hark_dense_tile *tile, forward_state *state, const bool *bad) {
   const int last = hark_dense_vectors(tile);
   bool grew = false;

@@ -5,14 +5,14 @@
  *
  * (where the right side of the second would lose too much, dense_exact.c takes the left one, and gradients by differences).
  *
- * A number of the query alone changes no weight: what belongs to |q|^2 enters log_sum_exp only, and the rows of dS sum to zero. With the sums
- * c[i] of columns and r[n] of rows, p the query's position:
+ * A number of the query alone changes no weight: what belongs to |q|^2 enters log_sum_exp only, and the rows of dS sum to zero. With the
+ * sums c[i] of columns and r[n] of rows, p the query's position:
  *
  *     dlog sigmoid(f_t) = sum over p >= t > i of dS[n,i] = sum over p >= t of r[n] - sum over i >= t of c[i]
  *     dk[i] -= k[i] c[i] / sigma^2
  *
- * r is rounding alone, and that of c: what a row's dS are all off by, as where D is rounded, is in both sums and cancels. Without r it adds up
- * over the rows, and grows with the length (of 8192 rows, worst of the gates: 2e-6 with it, 5e-5 without).
+ * r is rounding alone, and that of c: what a row's dS are all off by, as where D is rounded, is in both sums and cancels. Without r it adds
+ * up over the rows, and grows with the length (of 8192 rows, worst of the gates: 2e-6 with it, 5e-5 without).
  *
  * F is summed in float64 and kept as a pair of floats, high and low: the difference of two entries is then right to f32 however long the
  * sequence is. Memory: two floats a key and head, in the backward a float64 beside, and one for every query, head and range of keys.
@@ -135,8 +135,8 @@ static void forget_collect(const hark_dense_tile *tile, void *memory, const floa
   add_rows(tile, gradient, row_sums(tile->call, memory, tile->sequence, tile->head, tile->chunk) + tile->query);
 }
 
-/* Sums of dS[n,i] over i < t <= p as they are defined, where the difference of two sums is not: a number that is not finite reaches those gates that
- * lie between its query and its key, and no other. */
+/* Sums of dS[n,i] over i < t <= p as they are defined, where the difference of two sums is not: a number that is not finite reaches those
+ * gates that lie between its query and its key, and no other. */
 typedef struct direct_sums {
   double *passed;                   /* by t */
   double before[HARK_TILE_QUERIES]; /* of a lane, the keys so far */
@@ -184,8 +184,8 @@ static int64_t forget_finish_count(const hark_dense_call *call) {
   return call->backward && forget_collects(call) ? sequence_heads(call) : 0;
 }
 
-/* F[p] - F[i] = sum over i < t <= p of log sigmoid(f_t), whose derivative is 1 / (1 + e^f). Summed from the last key, because keys from t on are
- * seen by queries from t on only: what is wrong with an earlier query is not noticed. The first gate is passed by nothing. */
+/* F[p] - F[i] = sum over i < t <= p of log sigmoid(f_t), whose derivative is 1 / (1 + e^f). Summed from the last key, because keys from t
+ * on are seen by queries from t on only: what is wrong with an earlier query is not noticed. The first gate is passed by nothing. */
 static void forget_finish(const hark_dense_call *call, void *memory, int64_t index, void *worker_memory) {
   const hark_attention_sequence *sequence = call->run->sequences + index / call->heads;
   const int64_t head = index % call->heads;

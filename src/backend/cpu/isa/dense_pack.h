@@ -68,8 +68,8 @@ HARK_SIMD bool hark_rows_finite(const float *rows, int64_t stride, int count, in
   return !vm_any(vm_not(vf_equal(poison, vf_zero())));
 }
 
-/* A weight of 0 that is that of an entry which is seen, its logit being above -infinity, as the least normal number: beside what is not finite,
- * where weights of 0 are hidden entries. */
+/* A weight of 0 that is that of an entry which is seen, its logit being above -infinity, as the least normal number: beside what is not
+ * finite, where weights of 0 are hidden entries. */
 HARK_SIMD vf hark_seen_weight(vf weight, vf logit) {
   const vm lost = vm_and(vf_equal(weight, vf_zero()), vm_not(vf_equal(logit, vf_set(-INFINITY))));
   return vf_select(lost, vf_set(1.17549435e-38f), weight);

@@ -7,8 +7,8 @@
  *     spread    C[j][lane] += sum_k A[k][lane] B[j][k], lanes = features            dV += P dO and dK += dS Q
  *
  * A is packed, B is read as it lies, one element broadcast at a time. A block of rows x vectors of C stays in registers over the whole sum,
- * which starts from zero: what is there already is added at the end, so that rounding errors grow with the tile and not with the sequence, and
- * those of a logit with its products and not with its offset. Every lane's sum has
+ * which starts from zero: what is there already is added at the end, so that rounding errors grow with the tile and not with the sequence,
+ * and those of a logit with its products and not with its offset. Every lane's sum has
  * one order, whatever the block: results do not depend on how a tile is cut. Cost: one multiply-add an element; the blocks reach the
  * processor's peak as long as A fits into the second-level cache.
  */

@@ -1,15 +1,16 @@
-/* dense_short.c - softmax attention of a handful of queries and a few hundred keys, as of the slots of a chunk: all logits at once, in cache.
+/* dense_short.c - softmax attention of a handful of queries and a few hundred keys, as of the slots of a chunk: all logits at once, in
+ * cache.
  *
  *     S = scale q.k;   P[n,i] = exp(S[n,i] - lse[n]);   out[n] = sum_i P[n,i] v[i]
  *     dv[i] = sum_n P[n,i] dout[n];   dS[n,i] = P[n,i] (dout[n].v[i] - dout[n].out[n]);   dq[n] = scale sum_i dS[n,i] k[i];   dk[i] = scale sum_n dS[n,i] q[n]
  *
- * Tiles of dense_forward.c have a lane for every query, of which most would be empty, and cost what preparing a tile costs. Here lanes are keys
- * where logits are made (keys and values turned in blocks of lanes) and features everywhere else. There is one tile, so that nothing is rescaled. Which
- * sequences are short is told from their own rows alone: a sequence has the same bits alone and in a batch. For plain softmax only: without
- * masks, causality, window, biases, kernels of the distance, gates, dropout and shared key heads.
+ * Tiles of dense_forward.c have a lane for every query, of which most would be empty, and cost what preparing a tile costs. Here lanes are
+ * keys where logits are made (keys and values turned in blocks of lanes) and features everywhere else. There is one tile, so that nothing
+ * is rescaled. Which sequences are short is told from their own rows alone: a sequence has the same bits alone and in a batch. For plain
+ * softmax only: without masks, causality, window, biases, kernels of the distance, gates, dropout and shared key heads.
  *
- * Logits are rows [query][HARK_SHORT_KEYS] in units of log 2. Cost: 2 d + 2 dv multiply-adds a logit, 5 products in the backward, and one vector of
- * loads, shuffles and stores for each row of keys and values. Memory: O(queries (keys + d + dv)) a worker.
+ * Logits are rows [query][HARK_SHORT_KEYS] in units of log 2. Cost: 2 d + 2 dv multiply-adds a logit, 5 products in the backward, and one
+ * vector of loads, shuffles and stores for each row of keys and values. Memory: O(queries (keys + d + dv)) a worker.
  */
 #include "dense_pack.h"
 #include "dense_tile.h"

@@ -1,4 +1,5 @@
-/* dense_tile.h - what the parts of dense attention share: a call with everything derived from its arguments, a tile of logits, and the terms.
+/* dense_tile.h - what the parts of dense attention share: a call with everything derived from its arguments, a tile of logits, and the
+ * terms.
  *
  * Legend: S sequences, H query heads, Hkv key heads, G = H / Hkv; d, dv features. Logits are kept in units of log 2, scaled by
  * log2(e), as tiles [keys][HARK_TILE_QUERIES]; gradients of logits in natural units.
@@ -176,8 +177,8 @@ typedef struct hark_dense_exact {
 void HARK_ISA(hark_dense_exact_begin)(const hark_dense_tile *tile, const float *queries, float *memory, hark_dense_exact *exact);
 /* Whether some pair of the tile may have a spread above the bound, or some lane is exact already. */
 bool HARK_ISA(hark_dense_exact_possible)(const hark_dense_tile *tile, const hark_dense_exact *exact);
-/* Finds lanes that need exact logits in this tile, from the ones there are. bound: -infinity for lanes that have seen no key yet, whose logits
- * count by the largest among them; NULL: no lane is like that. */
+/* Finds lanes that need exact logits in this tile, from the ones there are. bound: -infinity for lanes that have seen no key yet, whose
+ * logits count by the largest among them; NULL: no lane is like that. */
 bool HARK_ISA(hark_dense_exact_find)(const hark_dense_tile *tile, const hark_dense_exact *exact, const float *bound, bool *found);
 /* All logits of a lane in the tile, in units of log 2, -infinity where hidden. */
 void HARK_ISA(hark_dense_exact_logits)(const hark_dense_tile *tile, hark_dense_exact *exact, const float *key, int64_t key_stride, int lane,

@@ -2,14 +2,14 @@
  *
  *     -|x - y|^2 / (2 sigma^2) = x.y / sigma^2 - |x|^2 / (2 sigma^2) - |y|^2 / (2 sigma^2)
  *
- * The right side costs a product of matrices, and loses what its three numbers have in common: with the half squares h(x) = |x|^2 / (2 sigma^2)
- * it is off by at most (d + 4) u N, u = 2^-24, by about u N on the whole, where N = (sqrt h(x) + sqrt h(y))^2 is the spread of the pair. Rows
- * of ordinary size have a spread of a few times d and nothing happens. A pair whose spread is above a bound, and that counts, is taken from the
- * differences of its rows in float64: its exponent is then right to f32 wherever the two rows lie. What counts is seen from the product itself,
- * whose error is known: the exponent plus HARK_DISTANCE_SLACK(d) N is an upper bound of the exponent.
+ * The right side costs a product of matrices, and loses what its three numbers have in common: with the half squares h(x) = |x|^2 / (2
+ * sigma^2) it is off by at most (d + 4) u N, u = 2^-24, by about u N on the whole, where N = (sqrt h(x) + sqrt h(y))^2 is the spread of the
+ * pair. Rows of ordinary size have a spread of a few times d and nothing happens. A pair whose spread is above a bound, and that counts, is
+ * taken from the differences of its rows in float64: its exponent is then right to f32 wherever the two rows lie. What counts is seen from
+ * the product itself, whose error is known: the exponent plus HARK_DISTANCE_SLACK(d) N is an upper bound of the exponent.
  *
- * Whether a pair is taken apart depends on the two rows, and on what the row of the query saw before: never on rows that it does not see, nor on
- * the number of threads. Half squares and exponents are in units of log 2.
+ * Whether a pair is taken apart depends on the two rows, and on what the row of the query saw before: never on rows that it does not see,
+ * nor on the number of threads. Half squares and exponents are in units of log 2.
  */
 #ifndef HARK_BACKEND_CPU_ISA_DISTANCES_H
 #define HARK_BACKEND_CPU_ISA_DISTANCES_H
@@ -27,8 +27,8 @@
 
 #define HARK_DISTANCE_LOG2_E 1.44269504088896340736
 
-/* RBF: |q|^2 / (2 sigma^2) in units of log 2 from squares of q log2(e) / sigma^2, which is first divided by a power of two so that no square is out of
- * range: no bit depends on it. scale2: log2(e) / sigma^2. */
+/* RBF: |q|^2 / (2 sigma^2) in units of log 2 from squares of q log2(e) / sigma^2, which is first divided by a power of two so that no
+ * square is out of range: no bit depends on it. scale2: log2(e) / sigma^2. */
 typedef struct hark_square_factors {
   float before, after;
 } hark_square_factors;

@@ -1,14 +1,14 @@
 /* hierarchical_attention.c - the algorithm "hierarchical tiled": hierarchical attention in f32, O(length) time and memory.
  *
- * This file: what is supported, how memory is laid out, how the work is cut. hierarchical_tokens.c makes tokens of coarse levels and windows,
- * hierarchical_forward.c and hierarchical_backward.c hold the loops over tiles, dense_products.h the micro-kernels, hierarchical_terms.c what is
- * added by distance.
+ * This file: what is supported, how memory is laid out, how the work is cut. hierarchical_tokens.c makes tokens of coarse levels and
+ * windows, hierarchical_forward.c and hierarchical_backward.c hold the loops over tiles, dense_products.h the micro-kernels,
+ * hierarchical_terms.c what is added by distance.
  *
- * A (sequence, key head) is worked on by one thread with a tree of its own, which stays in its caches, as long as that keeps as many threads
- * busy as the other way does: one after another, each by all threads, tokens in pieces of a level, the forward in subtrees, the backward in
- * pieces of a level, or windows, of which every second one touches keys of its own, or with exact queries in parts of the rows. The backward's
- * cuts depend on sizes alone, the forward's change no bits, and every sum has one order, so that the bits do not depend on the way or on the
- * number of threads.
+ * A (sequence, key head) is worked on by one thread with a tree of its own, which stays in its caches, as long as that keeps as many
+ * threads busy as the other way does: one after another, each by all threads, tokens in pieces of a level, the forward in subtrees, the
+ * backward in pieces of a level, or windows, of which every second one touches keys of its own, or with exact queries in parts of the rows.
+ * The backward's cuts depend on sizes alone, the forward's change no bits, and every sum has one order, so that the bits do not depend on
+ * the way or on the number of threads.
  *
  * Scratch: trees, one or as many as (sequence, key head)s are worked on at a time | tiles and a window a worker, busy or not | the tables'
  * (hierarchical_terms.c).
@@ -44,9 +44,9 @@ static bool supports(const hark_context *context, const hark_attention_desc *des
  * itself, costs little. */
 static int64_t least_roots(int workers) { return hark_max(2 * workers, hark_min(4 * workers, 16)); }
 
-/* Sequences from this length on are worked on in windows. The forward's bits are the same without them, so that it does without where all threads
- * on one head would ask for more subtrees than it has windows. The backward's are not: there the length alone decides, and a head of n windows
- * keeps n / 2 threads busy. */
+/* Sequences from this length on are worked on in windows. The forward's bits are the same without them, so that it does without where all
+ * threads on one head would ask for more subtrees than it has windows. The backward's are not: there the length alone decides, and a head
+ * of n windows keeps n / 2 threads busy. */
 static int64_t windowed_from(const hark_attention_desc *desc, int workers, bool backward) {
   if (desc->coarse_query == HARK_COARSE_QUERY_EXACT || !hark_windows_fit(desc->hierarchy_block)) return INT64_MAX;
   return backward ? HARK_WINDOWED_ROWS : hark_max(HARK_WINDOWED_ROWS, least_roots(workers) * HARK_WINDOW_ROWS);
@@ -89,8 +89,8 @@ static hark_status count_tree(hark_context *context, const hark_attention_desc *
   return HARK_OK;
 }
 
-/* Threads that a (sequence, key head) keeps busy when it is spread over them: pieces of its rows or windows, every second one in the backward, or
- * its parts with exact queries. */
+/* Threads that a (sequence, key head) keeps busy when it is spread over them: pieces of its rows or windows, every second one in the
+ * backward, or its parts with exact queries. */
 static int64_t spread_threads(const hark_attention_desc *desc, int64_t length, int workers, bool backward) {
   const hark_hierarchy h = hark_hierarchy_make(desc, length);
   const bool windowed = length >= windowed_from(desc, workers, backward);
@@ -460,8 +460,8 @@ static void forward_head(const hark_tree *tree, int worker) {
   run_stage(tree, FORWARD, level, 0, 1, hark_ceil_div(tree->level[level].queries, HARK_TILE_QUERIES), worker);
 }
 
-/* Pieces of which every second one may run at the same time: what an odd one adds to comes after both of its neighbours. One thread goes through
- * them from left to right, which gives the same sums. */
+/* Pieces of which every second one may run at the same time: what an odd one adds to comes after both of its neighbours. One thread goes
+ * through them from left to right, which gives the same sums. */
 static void run_alternating(const hark_tree *tree, stage_kind kind, int level, int64_t pieces, int worker) {
   if (tree->call->spread) {
     run_stage(tree, kind, level, 0, 2, (pieces + 1) / 2, worker);

@@ -1,19 +1,19 @@
 /* hierarchical_backward.c - gradients of hierarchical attention, level by level from the coarsest down.
  *
- * With m_a = least log-sum-exp of the rows under row a, and g_a, D_a their output gradients and mean gradients weighted by e^(m_a - lse), of every
- * entry of row a and key b (docs/mathematics/hierarchical.md):
+ * With m_a = least log-sum-exp of the rows under row a, and g_a, D_a their output gradients and mean gradients weighted by e^(m_a - lse),
+ * of every entry of row a and key b (docs/mathematics/hierarchical.md):
  *
  *     P = e^(s - m_a)     dS = P (M g_a . v_b - count_b D_a)
  *     dv_b += M P g_a     dq_a += scale dS k_b     dk_b += scale dS q_a          (rbf: k_b - q_a, q_a - k_b)
  *
- * Gradients of a level's tokens begin with what their parents hand down, so that level 0 ends with the gradients of rows. Lanes are queries in
- * P and dS, features in what they are multiplied with; nothing is transposed but q and g. Cost: three times 2 (d + dv) / 2 multiply-adds an
- * entry and two exponentials' worth of the rest. Memory: tiles.
+ * Gradients of a level's tokens begin with what their parents hand down, so that level 0 ends with the gradients of rows. Lanes are queries
+ * in P and dS, features in what they are multiplied with; nothing is transposed but q and g. Cost: three times 2 (d + dv) / 2 multiply-adds
+ * an entry and two exponentials' worth of the rest. Memory: tiles.
  *
  * Of long sequences the lowest levels are done in windows of rows (hierarchical_tokens.c), whose coarse gradients never leave the caches.
  *
- * With exact queries the rows of all levels are those of the sequence: a tile of rows goes through all levels, and what levels hand down comes at
- * the end (hark_part_rows()).
+ * With exact queries the rows of all levels are those of the sequence: a tile of rows goes through all levels, and what levels hand down
+ * comes at the end (hark_part_rows()).
  */
 #include "hierarchical_exact.h"
 
@@ -87,8 +87,8 @@ static void hand_down(const hark_rows *rows, int64_t row, const hark_rows *paren
     for (int c = 0; c < width; c += HARK_LANES) vf_store(to + c, factor * vf_load(from + c));
 }
 
-/* What is handed down to rows from .. to of a level: share of the parent's gradient, and on level 0 what is there already, as everywhere with
- * `add`. */
+/* What is handed down to rows from .. to of a level: share of the parent's gradient, and on level 0 what is there already, as everywhere
+ * with `add`. */
 static void begin_keys(const hark_tree *tree, int level, int64_t from, int64_t to, bool add) {
   const hark_level *at = &tree->level[level], *above = level + 1 < tree->hierarchy.levels ? at + 1 : at;
   const bool add_keys = add || adds_to_keys(tree, level), add_values = add || adds_to_values(tree, level);
@@ -162,8 +162,8 @@ static void begin_tile(backward_work *work, const hark_level *level, int64_t row
   if (call->rbf) hark_tile_longest(&work->roots, rows);
 }
 
-/* Sums of dS over the diagonals of a group, from that of (lane 0, last key) on. They are gathered in several copies in turn, so that a vector is
- * not read again while its store is on its way. */
+/* Sums of dS over the diagonals of a group, from that of (lane 0, last key) on. They are gathered in several copies in turn, so that a
+ * vector is not read again while its store is on its way. */
 #define DIAGONAL_COPIES 8
 typedef float diagonals[HARK_GROUP_KEYS + HARK_TILE_QUERIES + HARK_LANES];
 
@@ -178,8 +178,8 @@ static void give_diagonals(const hark_group_walk *walk, const hark_group *group,
   }
 }
 
-/* Logits of one key in the vector from `lane` on, less m: those of fine lanes, and with `pairs_far` those of far pairs, by themselves. Entries that are
- * not seen are -infinity. term: where the first lane's term is. */
+/* Logits of one key in the vector from `lane` on, less m: those of fine lanes, and with `pairs_far` those of far pairs, by themselves.
+ * Entries that are not seen are -infinity. term: where the first lane's term is. */
 static vf take_far(const backward_work *work, const hark_far_group *far, bool pairs_far, int k, int lane, vf x, int64_t term) {
   float logits[HARK_LANES], flags[HARK_LANES] = {0};
   const bool any = pairs_far && hark_find_far(far, k, lane, x, vf_set(HARK_DISTANCE_FAINT), flags);
@@ -496,8 +496,8 @@ void HARK_ISA(hark_hierarchical_backward_piece)(const hark_tree *tree, int level
   if (begun < end) begin_keys(tree, level, begun, end, false);
 }
 
-/* Keys from .. to of a level of a window. On its highest level those beyond its own get nothing from above, because their own window hands it
- * down; on level 0 an odd window adds to what its neighbours gave to the keys that they share. */
+/* Keys from .. to of a level of a window. On its highest level those beyond its own get nothing from above, because their own window hands
+ * it down; on level 0 an odd window adds to what its neighbours gave to the keys that they share. */
 static void begin_window_keys(const hark_window *window, int level, int64_t from, int64_t to, bool odd, bool final) {
   const hark_tree *tree = &window->tree;
   const hark_level *at = &tree->level[level];

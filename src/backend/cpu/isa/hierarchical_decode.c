@@ -1,4 +1,5 @@
-/* hierarchical_decode.c - hierarchical attention of new rows behind a cache, in f32: the record's loops (ops/hierarchical_decode.c), in vectors.
+/* hierarchical_decode.c - hierarchical attention of new rows behind a cache, in f32: the record's loops (ops/hierarchical_decode.c), in
+ * vectors.
  *
  * Keys that a row meets on a level are a range of a ring of 2 Nr rows, at most two stretches of memory. A stretch is taken CHUNK keys at a
  * time: logits, their highest, weights, and the weighted values; what was gathered before is scaled down where the highest grew. Lanes are
@@ -87,8 +88,8 @@ HARK_SIMD float squared_distance(const float *a, const float *b, int width) {
 /* A logit below which a squared distance is taken in float64: rounding it would be more than 2^-18 of a weight. */
 #define FAR_LOGIT (-64.0f)
 
-/* Logits of row n with `count` keys of a level from `key` on, which lie one after another; -infinity fills up to whole vectors. `fine` is filled
- * where *far, which says that f32 does not hold some of them. True: some are not hidden. */
+/* Logits of row n with `count` keys of a level from `key` on, which lie one after another; -infinity fills up to whole vectors. `fine` is
+ * filled where *far, which says that f32 does not hold some of them. True: some are not hidden. */
 static bool make_logits(const decoder *d, const float *query, int64_t n, int level, int64_t key, int count, float *logits, double *fine,
                         bool *far) {
   const float scale = (float)d->decode->scale, *keys = d->cached_key + slot_of(d, level, key) * d->key_step;

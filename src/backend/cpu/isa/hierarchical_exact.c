@@ -2,9 +2,10 @@
  *
  *     lse[n] = log of the sum over levels l and keys b of count_b exp(s[n >> l, b])
  *
- * The backward divides by exp(lse), which has been rounded to f32: of an lse of 2^24 that is a factor of two or more, whatever the weights add up to.
- * With RBF a row at R sigmas from the nearest key loses R^2 2^-25 of every weight. Where that is too much it is computed again, entry by entry in
- * float64, and kept as highest logit and sum. Cost: of such a row 2 Nr keys of every level, d products or differences each.
+ * The backward divides by exp(lse), which has been rounded to f32: of an lse of 2^24 that is a factor of two or more, whatever the weights
+ * add up to. With RBF a row at R sigmas from the nearest key loses R^2 2^-25 of every weight. Where that is too much it is computed again,
+ * entry by entry in float64, and kept as highest logit and sum. Cost: of such a row 2 Nr keys of every level, d products or differences
+ * each.
  */
 #include "hierarchical_exact.h"
 

@@ -1,8 +1,8 @@
-/* hierarchical_exact.h - logits that f32 does not hold, one by one in float64: of rows whose log-sum-exp is far from 0, with terms as large, and
- * with RBF of pairs of tokens whose squared distance must not come from a product (distances.h).
+/* hierarchical_exact.h - logits that f32 does not hold, one by one in float64: of rows whose log-sum-exp is far from 0, with terms as
+ * large, and with RBF of pairs of tokens whose squared distance must not come from a product (distances.h).
  *
- * A mean of far rows does not fit f32 as it lies: what rounding takes away from it, a millionth of a sigma for every ten of its length, is what
- * close pairs differ by. Far tokens of coarse levels have that remainder beside them, and differences are taken with it.
+ * A mean of far rows does not fit f32 as it lies: what rounding takes away from it, a millionth of a sigma for every ten of its length, is
+ * what close pairs differ by. Far tokens of coarse levels have that remainder beside them, and differences are taken with it.
  */
 #ifndef HARK_BACKEND_CPU_ISA_HIERARCHICAL_EXACT_H
 #define HARK_BACKEND_CPU_ISA_HIERARCHICAL_EXACT_H
@@ -38,8 +38,8 @@ static inline double hark_fine_difference(const hark_fine_row *x, const hark_fin
   return difference;
 }
 
-/* A log-sum-exp in units of log 2: the highest logit and the logarithm of the sum of 2^(s - top), which are not added: of 2^60 and 2 a float64
- * is 2^60. */
+/* A log-sum-exp in units of log 2: the highest logit and the logarithm of the sum of 2^(s - top), which are not added: of 2^60 and 2 a
+ * float64 is 2^60. */
 typedef struct hark_fine_sum {
   double top;
   float log_sum;
@@ -59,7 +59,8 @@ static inline void hark_set_fine_sum(const hark_level *level, int64_t token, har
   to[2] = sum.log_sum;
 }
 
-/* A log-sum-exp in natural units beyond which all logits of a row are float64, so that its weights add up to one: rounding it is 2^-17 of each. */
+/* A log-sum-exp in natural units beyond which all logits of a row are float64, so that its weights add up to one: rounding it is 2^-17 of
+ * each. */
 #define HARK_FINE_FROM 160.0f
 static inline bool hark_is_fine(float log_sum_exp) { return fabsf(log_sum_exp) > HARK_FINE_FROM && fabsf(log_sum_exp) != INFINITY; }
 
@@ -112,8 +113,8 @@ typedef struct hark_far_group {
   const hark_tile_roots *tile;
 } hark_far_group;
 
-/* Which of the logits x of key k of the group, in the vector from `lane` on, are to be taken again: those of pairs with a spread above the bound
- * that may be 2^-40 of what counts, `least`, or more. False: none. */
+/* Which of the logits x of key k of the group, in the vector from `lane` on, are to be taken again: those of pairs with a spread above the
+ * bound that may be 2^-40 of what counts, `least`, or more. False: none. */
 HARK_SIMD_NOINLINE bool hark_find_far(const hark_far_group *far, int k, int lane, vf x, vf least, float *flags) {
   const vf sum = vf_load(far->tile->root + lane) + vf_sqrt(vf_set(far->level->key_square[far->group->first + k])), spread = sum * sum;
   const vm above = vm_not(vf_less(spread, vf_set(HARK_DISTANCE_SPREAD)));

@@ -2,9 +2,9 @@
  *
  *     (m, Z, Y)[l][row] = (m, Z, Y)[l+1][row / 2] + entries of the row on level l,      out = Y[0] / Z[0]
  *
- * with m the running maximum of a row's logits and Z, Y relative to 2^m. A tile of a level is computed and then its two children, so that what
- * they start from is still in the caches; nothing of it is ever stored for a whole level. With exact queries a tile of rows goes through all
- * levels by itself. Cost: 2 (d + dv) multiply-adds an entry. Memory: one tile of Y a level and worker.
+ * with m the running maximum of a row's logits and Z, Y relative to 2^m. A tile of a level is computed and then its two children, so that
+ * what they start from is still in the caches; nothing of it is ever stored for a whole level. With exact queries a tile of rows goes
+ * through all levels by itself. Cost: 2 (d + dv) multiply-adds an entry. Memory: one tile of Y a level and worker.
  */
 #include <float.h>
 
@@ -90,7 +90,8 @@ static int end_of_run(const hark_chunk *chunk, int first, int vector) {
   return next;
 }
 
-/* The same where not every key is finite. A run is added up as a whole in both, so that what a row does not see leaves no trace in its bits. */
+/* The same where not every key is finite. A run is added up as a whole in both, so that what a row does not see leaves no trace in its
+ * bits. */
 HARK_SIMD_NOINLINE void mix_clean(hark_product p, int width, int padded, const float *weights, float *clean) {
   bool bad[HARK_CHUNK_KEYS];
   const float *rows = p.a;
@@ -180,8 +181,8 @@ static vf take_far_terms(forward_work *work, const hark_far_group *far, bool pai
   return vf_load(logits);
 }
 
-/* Logits of one key in the vector from `lane` on: far pairs by themselves. What such a pair has beyond f32's digits, all of the lane is relative
- * to from then on; what the lane has met before is then no longer seen, or has as many digits as it needs. */
+/* Logits of one key in the vector from `lane` on: far pairs by themselves. What such a pair has beyond f32's digits, all of the lane is
+ * relative to from then on; what the lane has met before is then no longer seen, or has as many digits as it needs. */
 static vf take_far(forward_work *work, const hark_far_group *far, const hark_chunk *c, int g, int k, int lane, vf x, int64_t term,
                    tile_state *state, float *top) {
   float logits[HARK_LANES], flags[HARK_LANES];
@@ -423,8 +424,8 @@ static void begin_state(tile_state *state, const tile_state *parent, int half, i
   state->is_away = parent != NULL && parent->is_away;
 }
 
-/* The tile of a level from `row` on, half `half` of its parent's rows, and the tiles under it where `below`: in a windowed tree those of the
- * lowest levels in a window, which has the rows of one tile of the second level above them. */
+/* The tile of a level from `row` on, half `half` of its parent's rows, and the tiles under it where `below`: in a windowed tree those of
+ * the lowest levels in a window, which has the rows of one tile of the second level above them. */
 static void visit_tile(forward_work *work, int level, int64_t row, const tile_state *parent, int half, bool below) {
   const hark_tree *tree = work->tree;
   const hark_level *at = &tree->level[level];

@@ -3,9 +3,9 @@
  *     S[a,b] += bias[h, b - a + 2 Nr - 1] + mean[h, l, |a - b|]          d bias[h, x], d mean[h, l, t]: sums of dS over their diagonals
  *
  * The means (backend/hierarchy_kernel.h) are made once a call for every row of the table. Gradients are gathered by head, level and signed
- * distance, in float64 and in slots: one takes a run of sequences, in their order, so that as many tasks as slots and key heads can work at a
- * time. How many slots there are depends on the descriptor's sizes alone, and they are summed in their order: the bits do not depend on the
- * number of threads.
+ * distance, in float64 and in slots: one takes a run of sequences, in their order, so that as many tasks as slots and key heads can work at
+ * a time. How many slots there are depends on the descriptor's sizes alone, and they are summed in their order: the bits do not depend on
+ * the number of threads.
  *
  * Memory: means | sums of the slots | a kernel's sums and gradients, once a worker.
  */

@@ -1,9 +1,10 @@
-/* hierarchical_tile.h - what the parts of hierarchical attention share: one head as levels of rows in memory, and the keys that a tile meets.
+/* hierarchical_tile.h - what the parts of hierarchical attention share: one head as levels of rows in memory, and the keys that a tile
+ * meets.
  *
  * Lanes are queries: a tile is HARK_TILE_QUERIES tokens of a level (with exact queries: rows of the sequence), its logits lie as
- * [keys][HARK_TILE_QUERIES] in units of log 2. The keys that a tile meets come in groups of one block: keys of a block are met by nearly the
- * same rows, so that a group needs few vectors of lanes, and only its edges are masked. Where blocks are half a vector, groups are what a vector
- * of rows meets instead: as many products, a quarter of the groups.
+ * [keys][HARK_TILE_QUERIES] in units of log 2. The keys that a tile meets come in groups of one block: keys of a block are met by nearly
+ * the same rows, so that a group needs few vectors of lanes, and only its edges are masked. Where blocks are half a vector, groups are what
+ * a vector of rows meets instead: as many products, a quarter of the groups.
  */
 #ifndef HARK_BACKEND_CPU_ISA_HIERARCHICAL_TILE_H
 #define HARK_BACKEND_CPU_ISA_HIERARCHICAL_TILE_H
@@ -79,7 +80,8 @@ typedef struct hark_tree {
   bool far_terms; /* some terms are so large that logits with them are to be float64 */
   bool windowed;  /* levels 1 .. HARK_WINDOW_LEVELS are not kept */
   bool add_first; /* gradients of keys and values add to those of the heads before in the group */
-  /* Backward with exact queries: hark_part_rows(), how many of them the rows are, and memory for what they give beyond their own. Otherwise 1 part. */
+  /* Backward with exact queries: hark_part_rows(), how many of them the rows are, and memory for what they give beyond their own. Otherwise
+   * 1 part. */
   int64_t part_rows, parts;
   float *reach;
   hark_level level[HARK_HIERARCHY_MAX_LEVELS];
@@ -223,8 +225,8 @@ static inline hark_group_walk hark_groups_of(const hark_tree *tree, int level, i
   return walk;
 }
 
-/* The keys of the next vector: with blocks 2 j and 2 j + 1 of rows, those of blocks 2 j - 1 to 2 j + 2, each of which meets one of them or, on
- * level 0, rows of the tile in other vectors too. */
+/* The keys of the next vector: with blocks 2 j and 2 j + 1 of rows, those of blocks 2 j - 1 to 2 j + 2, each of which meets one of them or,
+ * on level 0, rows of the tile in other vectors too. */
 static inline bool hark_group_of_vector(hark_group_walk *walk, hark_group *group) {
   const hark_hierarchy *h = &walk->tree->hierarchy;
   while (walk->vector * HARK_LANES < walk->rows) {
@@ -277,8 +279,8 @@ HARK_SIMD vm hark_lanes_between(int base, int lo, int hi) {
   return vm_and(vi_less((vi)vu_set((uint32_t)(lo - base - 1)), lane), vi_less(lane, (vi)vu_set((uint32_t)(hi - base))));
 }
 
-/* 0 or the gain for every entry of a group, [count][HARK_TILE_QUERIES]: by the word of the cell's first row and first key (attention.h). A Philox
- * counter has the words of four keys in a row, which are four tokens of level 0 and two of level 1. */
+/* 0 or the gain for every entry of a group, [count][HARK_TILE_QUERIES]: by the word of the cell's first row and first key (attention.h). A
+ * Philox counter has the words of four keys in a row, which are four tokens of level 0 and two of level 1. */
 void HARK_ISA(hark_hierarchical_kept)(const hark_tree *tree, const hark_group_walk *walk, const hark_group *group, float *factors);
 
 /* Groups whose tiles are held, one after another: all that a tile with blocks of 16 meets on one level, and more. */
@@ -301,8 +303,8 @@ static inline void hark_chunk_add(hark_chunk *chunk, const hark_group_walk *walk
   chunk->keys += group->count;
 }
 
-/* y[row] += sum over the chunk's keys of weights[key][row] rows[key], for the tile's rows below `limit`, rows being the keys or the values of the
- * groups' levels; what is not finite is added only where the weight is not 0. clean: [HARK_CHUNK_KEYS][padded width]. */
+/* y[row] += sum over the chunk's keys of weights[key][row] rows[key], for the tile's rows below `limit`, rows being the keys or the values
+ * of the groups' levels; what is not finite is added only where the weight is not 0. clean: [HARK_CHUNK_KEYS][padded width]. */
 void HARK_ISA(hark_hierarchical_mix)(const hark_tree *tree, const hark_chunk *chunk, bool values, const float *weights, float *clean,
                                      float *y, int64_t y_stride, int64_t limit);
 
@@ -317,8 +319,9 @@ static inline void hark_look_ahead(const hark_group *group, int64_t row, int64_t
 void HARK_ISA(hark_hierarchical_forward_tiles)(const hark_tree *tree, int64_t root, int root_level, void *memory, float *window_memory);
 size_t HARK_ISA(hark_hierarchical_worker_floats)(const hark_attention_desc *desc, bool backward);
 
-/* The rows of a level are cut into pieces so long that every second one touches keys of its own, those within two blocks of it being at most half
- * of either neighbour's: all even pieces may be worked on at the same time, then all odd ones. A level is done after the one above it. */
+/* The rows of a level are cut into pieces so long that every second one touches keys of its own, those within two blocks of it being at
+ * most half of either neighbour's: all even pieces may be worked on at the same time, then all odd ones. A level is done after the one
+ * above it. */
 #define HARK_PIECE_ROWS 256
 static inline int64_t hark_piece_rows(int64_t block) {
   return hark_ceil_div(hark_max(HARK_PIECE_ROWS, 4 * block), HARK_TILE_QUERIES) * HARK_TILE_QUERIES;
@@ -352,8 +355,8 @@ void HARK_ISA(hark_hierarchical_make_queries)(const hark_tree *tree, int level, 
 /* The same of the first level above the windows, with all below, of which level 0 alone is kept. */
 void HARK_ISA(hark_hierarchical_make_through)(const hark_tree *tree, bool keys, int64_t from, int64_t to, float *memory);
 
-/* Backward: the log-sum-exp of level 0's rows from .. to whose given one has lost digits, in `least` and `fine_least`. Of a windowed tree: of the
- * rows of window `from`. */
+/* Backward: the log-sum-exp of level 0's rows from .. to whose given one has lost digits, in `least` and `fine_least`. Of a windowed tree:
+ * of the rows of window `from`. */
 void HARK_ISA(hark_hierarchical_exact_sums)(const hark_tree *tree, int64_t from, int64_t to, float *window_memory);
 /* Some row needs that; then `fine_least` has been filled with what is given. */
 bool HARK_ISA(hark_hierarchical_begin_far_rows)(const hark_tree *tree);
@@ -361,8 +364,8 @@ bool HARK_ISA(hark_hierarchical_begin_far_rows)(const hark_tree *tree);
 /* All levels of windows' rows: as the pieces of a level, even windows first, then odd ones. */
 void HARK_ISA(hark_hierarchical_backward_window)(const hark_tree *tree, int64_t index, void *memory, float *window_memory);
 
-/* Exact queries: a tile of rows adds to keys of all levels. The rows are cut into parts, so long that every token of every level is of one part;
- * all parts may be worked on at the same time, because what they give to tokens beyond their own is gathered in memory of theirs,
+/* Exact queries: a tile of rows adds to keys of all levels. The rows are cut into parts, so long that every token of every level is of one
+ * part; all parts may be worked on at the same time, because what they give to tokens beyond their own is gathered in memory of theirs,
  * [parts][levels][before, behind][2 Nr][head_pad + value_pad], and added at the end, part after part. */
 static inline int64_t hark_part_rows(const hark_hierarchy *h) {
   int64_t rows = 1024;
@@ -370,12 +373,12 @@ static inline int64_t hark_part_rows(const hark_hierarchy *h) {
   return rows;
 }
 static inline int64_t hark_part_count(const hark_hierarchy *h) { return hark_ceil_div(h->length, hark_part_rows(h)); }
-/* As many floats as that memory takes at most for this length and all that are shorter: the coarsest level has 2 Nr tokens at most, of each of
- * which some part is the owner, so that there are no more parts than that. */
+/* As many floats as that memory takes at most for this length and all that are shorter: the coarsest level has 2 Nr tokens at most, of each
+ * of which some part is the owner, so that there are no more parts than that. */
 size_t HARK_ISA(hark_hierarchical_reach_floats)(const hark_hierarchy *h, int head_pad, int value_pad);
 
-/* In this order, each for all levels or parts: gradients of keys and values from .. to of a level begin; the rows of a part; what parts gave to a
- * level's tokens beyond their own; what the level above hands down to keys from .. to, from the coarsest level on. */
+/* In this order, each for all levels or parts: gradients of keys and values from .. to of a level begin; the rows of a part; what parts
+ * gave to a level's tokens beyond their own; what the level above hands down to keys from .. to, from the coarsest level on. */
 void HARK_ISA(hark_hierarchical_exact_begin)(const hark_tree *tree, int level, int64_t from, int64_t to);
 void HARK_ISA(hark_hierarchical_exact_part)(const hark_tree *tree, int64_t part, void *memory);
 void HARK_ISA(hark_hierarchical_exact_gather)(const hark_tree *tree, int level);

@@ -3,9 +3,10 @@
  *     level l + 1 from level l: keys and queries are means by real rows (queries also the first real one), values sums; gradients are sums
  *     weighted by e^(m - lse) (hierarchical_backward.c)
  *
- * Of a long sequence the tokens of levels 1 .. HARK_WINDOW_LEVELS are not kept: they are made once to make the level above them from and again,
- * window after window, just before the walk over the window's rows needs them, in memory of the worker that stays in its caches: keys once more
- * for every head of a group, and those that two windows reach in both. A window is a tree itself, of which row 0 is its first one.
+ * Of a long sequence the tokens of levels 1 .. HARK_WINDOW_LEVELS are not kept: they are made once to make the level above them from and
+ * again, window after window, just before the walk over the window's rows needs them, in memory of the worker that stays in its caches:
+ * keys once more for every head of a group, and those that two windows reach in both. A window is a tree itself, of which row 0 is its
+ * first one.
  */
 #include <float.h>
 #include <math.h>
@@ -30,7 +31,8 @@ static float square_of(const float *row, int width) {
   return vf_sum(sum);
 }
 
-/* The sum of join_rows() as `high` and what it is off by: of far rows that lie opposite each other, which leave little, that may be much. */
+/* The sum of join_rows() as `high` and what it is off by: of far rows that lie opposite each other, which leave little, that may be
+ * much. */
 static void join_low(const hark_fine_row *a, const hark_fine_row *b, double first, double second, int width, float *high, float *to) {
   for (int c = 0; c < width; c++) {
     double sum = 0.0;

@@ -3,10 +3,11 @@
  *     full    alpha = U^-1 X,  y_n = sum over i of alpha_i kappa(k_i, q_n)
  *     causal  Z = U'^-1 kappa(K, Q),  y_n = sum over i <= p_n of Z[i, n] X_i,  var_n = kappa(q_n, q_n) - sum over i <= p_n of Z[i, n]^2
  *
- * with M = U'U and X = U'^-1 V (kernel_ridge_tile.h). A panel of 64 queries is solved down to its diagonal tile. The variance of full attention
- * needs Z too and is then computed as the causal one, without an end.
+ * with M = U'U and X = U'^-1 V (kernel_ridge_tile.h). A panel of 64 queries is solved down to its diagonal tile. The variance of full
+ * attention needs Z too and is then computed as the causal one, without an end.
  * Tasks are heads of sequences: one triangle a worker, whatever the batch. Where there are fewer of them than threads, and a
- * sequence has three tiles of keys or more, all threads share one after the other: columns of tiles of the factor, then tiles of queries. Cost: docs/mathematics/kernel-ridge.md.
+ * sequence has three tiles of keys or more, all threads share one after the other: columns of tiles of the factor, then tiles of queries.
+ * Cost: docs/mathematics/kernel-ridge.md.
  */
 #include <inttypes.h>
 #include <stdio.h>

@@ -155,8 +155,8 @@ static void give_all_queries(panel *at) {
   give_block(at, 0, at->h->dp); /* whole rows at once are faster */
 }
 
-/* A row's gradient, times scale and less what belongs to the row itself, to where it goes; returns <x, dx> of the row as it was computed with:
- * less the centre, which no gradient notices. apart: what pairs gave by differences, whose part of that is known; or NULL. */
+/* A row's gradient, times scale and less what belongs to the row itself, to where it goes; returns <x, dx> of the row as it was computed
+ * with: less the centre, which no gradient notices. apart: what pairs gave by differences, whose part of that is known; or NULL. */
 static double store_row(const ridge_tiles *h, const float *given, const float *row, float *gradient, const float *apart, float own,
                         bool add, float *to) {
   const int d = (int)h->desc->head_dim;

@@ -1,4 +1,5 @@
-/* kernel_ridge_decode.c - kernel ridge (CME) attention of new rows behind a cache, in f32: the record's formulas (ops/kernel_ridge_decode.c).
+/* kernel_ridge_decode.c - kernel ridge (CME) attention of new rows behind a cache, in f32: the record's formulas
+ * (ops/kernel_ridge_decode.c).
  *
  *     few rows    one after the other: kernels, then both forward substitutions in one pass over R, which memory bounds; then U
  *     many        32 at a time: X = R^-1 [kappa(K, K_new), kappa(K, Q_new)], 64 columns, by products of bands of R with the rows of X above.

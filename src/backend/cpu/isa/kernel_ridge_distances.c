@@ -1,19 +1,20 @@
 /* kernel_ridge_distances.c - rbf: kernels of rows that are so far from the centre that products lose what they are apart (distances.h).
  *
- * A tile of kernels is loose where two of its rows may have a spread above the bound, or where the centre was taken from one row of a pair and not
- * from the other: such pairs are corrected by what that leaves,
+ * A tile of kernels is loose where two of its rows may have a spread above the bound, or where the centre was taken from one row of a pair
+ * and not from the other: such pairs are corrected by what that leaves,
  *
  *     |x - y|^2 = |x - y'|^2 + |c|^2 - 2 c.(x - y'),  y' = y - c
  *
- * which says roughly how far they are apart. In a loose tile every pair is looked at: if its kernel may be off by more than products of the bound
- * are, then its rows' difference is taken, of the rows as they were given and in float64. In the backward such pairs give their ds by differences
- * too. The bound is lower than softmax's, because a system is solved with these kernels.
+ * which says roughly how far they are apart. In a loose tile every pair is looked at: if its kernel may be off by more than products of the
+ * bound are, then its rows' difference is taken, of the rows as they were given and in float64. In the backward such pairs give their ds by
+ * differences too. The bound is lower than softmax's, because a system is solved with these kernels.
  */
 #include "distances.h"
 #include "kernel_ridge_tile.h"
 
-/* A kernel may be off by 2^-24 of this. Pairs of a larger spread N whose kernels are that much smaller are not: above the first bound a kernel of
- * up to 2^-2 is left as it is, above the second one of up to 2^-5, above the third, where products may hide anything, of up to 2^-40. */
+/* A kernel may be off by 2^-24 of this. Pairs of a larger spread N whose kernels are that much smaller are not: above the first bound a
+ * kernel of up to 2^-2 is left as it is, above the second one of up to 2^-5, above the third, where products may hide anything, of up to
+ * 2^-40. */
 #define SPREAD 32.0f
 #define WIDE 128.0f
 #define WIDEST 1024.0f

@@ -1,14 +1,15 @@
 /* kernel_ridge_products.h - products and triangular solves on tiles for kernel ridge attention, accumulators in registers.
  *
- * A tile is HARK_TILE_KEYS rows of lanes. The upper factor R^T = U, M = U'U, is kept in tiles of 64 x 64, each contiguous, so that every update of
- * the factorisation and of the solves with U' is C -= A'B of whole tiles: lanes of C and A run along, one element of B is broadcast at a time.
+ * A tile is HARK_TILE_KEYS rows of lanes. The upper factor R^T = U, M = U'U, is kept in tiles of 64 x 64, each contiguous, so that every
+ * update of the factorisation and of the solves with U' is C -= A'B of whole tiles: lanes of C and A run along, one element of B is
+ * broadcast at a time.
  *
  *     products   C[j][lane] (=, +=, -=) sum_k A[k][lane] B(j, k)
  *     factor     C -> U with U'U = C           of a diagonal tile, four rows at a time
  *     solve      C <- U'^-1 C,  C <- U^-1 C    with a diagonal tile
  *
- * A sum starts from zero and meets what is in C at its end: rounding errors grow with the tile. Every element's sum has one order. What lies
- * below the diagonal of a factored tile is not used.
+ * A sum starts from zero and meets what is in C at its end: rounding errors grow with the tile. Every element's sum has one order. What
+ * lies below the diagonal of a factored tile is not used.
  */
 #ifndef HARK_BACKEND_CPU_ISA_KERNEL_RIDGE_PRODUCTS_H
 #define HARK_BACKEND_CPU_ISA_KERNEL_RIDGE_PRODUCTS_H

@@ -1,11 +1,12 @@
 /* kernel_ridge_tile.c - see kernel_ridge_tile.h: memory, keys, kernels and the factorisation of one head, in tiles of 64 x 64.
  *
- * Exponents of rbf are scale (k.q - |k|^2 / 2 - |q|^2 / 2), at most 0 by a clamp; all exponents are of 2. These lose digits where rows are long in
- * units of sigma, so the first visible key is taken from keys and queries: rbf does not notice, and no row that sees a key stands before it,
- * so that nothing of the future comes in. Where that key is far from zero, it is taken from rows only that are nearer to it than to zero, so that
- * a first key that is far from all others spoils nothing. What is lost all the same, kernel_ridge_distances.c takes from differences. Squares are summed as products are: equal rows have a kernel of exactly G. Whether they are in range is decided by
- * the lengths of queries and keys; only where those do not suffice, entry by entry.
- * Cost: Gram n^2 d / 2, factor n^3 / 6, X n^2 dv / 2 multiply-adds. The factor is one triangle of tiles, 2 n (n + 64) bytes.
+ * Exponents of rbf are scale (k.q - |k|^2 / 2 - |q|^2 / 2), at most 0 by a clamp; all exponents are of 2. These lose digits where rows are
+ * long in units of sigma, so the first visible key is taken from keys and queries: rbf does not notice, and no row that sees a key stands
+ * before it, so that nothing of the future comes in. Where that key is far from zero, it is taken from rows only that are nearer to it than
+ * to zero, so that a first key that is far from all others spoils nothing. What is lost all the same, kernel_ridge_distances.c takes from
+ * differences. Squares are summed as products are: equal rows have a kernel of exactly G. Whether they are in range is decided by the
+ * lengths of queries and keys; only where those do not suffice, entry by entry. Cost: Gram n^2 d / 2, factor n^3 / 6, X n^2 dv / 2
+ * multiply-adds. The factor is one triangle of tiles, 2 n (n + 64) bytes.
  */
 #include "kernel_ridge_tile.h"
 
@@ -13,8 +14,8 @@
 #define RIDGE_SPLIT 128.0f
 /* Exponents of a distance to the centre whose products still fit into f32. */
 #define FARTHEST (FLT_MAX / 8)
-/* Rows of tiles, and columns, that are factorised together: 256 KiB; and tiles of keys from which on threads share such squares, as many as give
- * every thread two at the first rows, at least. */
+/* Rows of tiles, and columns, that are factorised together: 256 KiB; and tiles of keys from which on threads share such squares, as many as
+ * give every thread two at the first rows, at least. */
 #define RIDGE_SQUARE 4
 #define RIDGE_LEAST_SHARED_SQUARES 32
 static int64_t least_shared_squares(const ridge_tiles *h) {
@@ -451,8 +452,8 @@ static bool factor_columns(const factor_rows *rows, int64_t index, int64_t *firs
   return *first < rows->h->tiles;
 }
 
-/* Tiles of row p, those above the rows and those above columns [first, end) in turn, asked for by every second one of the updates before it; or
- * NULL. Updates of tiles on the diagonal ask for nothing, so that some tiles are not asked for: it is a hint. */
+/* Tiles of row p, those above the rows and those above columns [first, end) in turn, asked for by every second one of the updates before
+ * it; or NULL. Updates of tiles on the diagonal ask for nothing, so that some tiles are not asked for: it is a hint. */
 static const float *next_tile(const factor_rows *rows, int64_t p, int64_t first, int64_t end, int64_t update) {
   const int64_t above = rows->end - rows->first, index = update / 2 < above ? rows->first + update / 2 : first + update / 2 - above;
   return update % 2 == 0 && p < rows->first && index < end ? rows->h->factor + ridge_tile(rows->h, p, index) : NULL;

@@ -2,8 +2,8 @@
  *
  *     M = kappa(K, K) + lambda I = U'U,   X = U'^-1 V
  *
- * Keys are padded to whole tiles. A padded or masked key is a row of zeros whose kernels are zero and whose diagonal entry is one: it takes no
- * part. Tiles of kernels are [keys][lanes], lanes being keys or queries.
+ * Keys are padded to whole tiles. A padded or masked key is a row of zeros whose kernels are zero and whose diagonal entry is one: it takes
+ * no part. Tiles of kernels are [keys][lanes], lanes being keys or queries.
  * Legend: n keys, padded to `tiles` tiles; d head_dim, dv value_dim; dp, dvp the same padded to whole vectors.
  */
 #ifndef HARK_BACKEND_CPU_ISA_KERNEL_RIDGE_TILE_H
@@ -99,8 +99,8 @@ typedef struct ridge_workspace {
 } ridge_workspace;
 ridge_workspace HARK_ISA(hark_cpu_ridge_workspace)(hark_context *context, const hark_attention_call *run, bool backward);
 
-/* Reads keys and values, factorises, solves for X, in a worker's memory. With a context by all its threads, for the same bits. False: there was
- * trouble, which has been noted. */
+/* Reads keys and values, factorises, solves for X, in a worker's memory. With a context by all its threads, for the same bits. False: there
+ * was trouble, which has been noted. */
 bool HARK_ISA(hark_cpu_ridge_begin)(hark_context *context, const hark_attention_call *run, const ridge_workspace *memory, int64_t sequence,
                                     int64_t head, int worker, ridge_tiles *h);
 /* The same head for a worker that helps: with its record and its memory for one tile of queries. */
@@ -116,8 +116,8 @@ static inline bool ridge_shares(const hark_context *context, const hark_attentio
 /* Queries [row, row + count) of the sequence; false with a note when one is not finite or out of range. */
 bool HARK_ISA(hark_cpu_ridge_queries)(ridge_tiles *h, int64_t row, int count);
 
-/* out[i][lane] = kappa of key `tile` 64 + i and a lane that stands `delta` + lane - i positions behind it. apart: NULL, or where it is said which
- * distances were taken from differences. */
+/* out[i][lane] = kappa of key `tile` 64 + i and a lane that stands `delta` + lane - i positions behind it. apart: NULL, or where it is said
+ * which distances were taken from differences. */
 void HARK_ISA(hark_cpu_ridge_gram)(const ridge_tiles *h, const ridge_side *side, int64_t tile, int64_t delta, float *out,
                                    ridge_apart *apart);
 /* Kernels of two tiles of keys, first <= second. */
@@ -142,7 +142,8 @@ double HARK_ISA(hark_cpu_ridge_give_apart)(const ridge_tiles *h, const ridge_sid
 void HARK_ISA(hark_cpu_ridge_solve_back)(const ridge_tiles *h, int64_t tiles, float *x, ptrdiff_t x_row, int width);
 void HARK_ISA(hark_cpu_ridge_solve)(const ridge_tiles *h, int64_t tiles, float *x, ptrdiff_t x_row, int width);
 
-/* Rows of tile `tile` of Z = U'^-1 Z, those of the tiles before being there; of rows i in lanes from i - above on, the others may be changed. */
+/* Rows of tile `tile` of Z = U'^-1 Z, those of the tiles before being there; of rows i in lanes from i - above on, the others may be
+ * changed. */
 void HARK_ISA(hark_cpu_ridge_solve_rows)(const ridge_tiles *h, int64_t tile, float *z, ptrdiff_t z_row, int width, int above);
 
 /* Zeros where key tile 64 + i stands behind the position `first` + lane of a query, of `width` lanes. */

@@ -4,9 +4,9 @@
  *     rms_norm    y = gain xhat,        xhat = x r,          r = 1 / sqrt(mean(x^2) + epsilon)
  *     both        dx = r (g - mean(g) - xhat mean(g xhat)), g = gain dy (rms_norm: without mean(g));  dgain = sum dy xhat, dbias = sum dy
  *
- * x, y [N, D]; gain, bias [D]; saved: mean [N] (layer_norm), r [N]. A row stays in the first-level cache between its passes; memory sets the
- * pace: 8 bytes an element forward, 12 backward. The sums over rows are made in at most PARTIALS blocks of rows, which depend on N alone, and
- * the blocks are added in order in f64.
+ * x, y [N, D]; gain, bias [D]; saved: mean [N] (layer_norm), r [N]. A row stays in the first-level cache between its passes; memory sets
+ * the pace: 8 bytes an element forward, 12 backward. The sums over rows are made in at most PARTIALS blocks of rows, which depend on N
+ * alone, and the blocks are added in order in f64.
  * Ba, Kiros, Hinton, arXiv 1607.06450; Zhang, Sennrich, arXiv 1910.07467.
  */
 #include <float.h>

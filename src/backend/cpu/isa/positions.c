@@ -6,9 +6,9 @@
  *     sinusoidal  y = x + s, s[2j] = sin a, s[2j+1] = cos a, with D in place of d. dx = dy.    (arXiv 1706.03762, section 3.5)
  *     learned     y = x + table[first_position + l]. dx = dy, dtable[p] = sum over the batch of dy.
  *
- * One piece of work takes POSITIONS positions of all sequences: sines and cosines are computed for the first of them and turned on in double,
- * c' + i s' = (c + i s)(cos w + i sin w), which loses less than POSITIONS units in the last place of a double. Where positions are given they are
- * computed at multiples of POSITIONS, so that a row's bits depend on its position alone.
+ * One piece of work takes POSITIONS positions of all sequences: sines and cosines are computed for the first of them and turned on in
+ * double, c' + i s' = (c + i s)(cos w + i sin w), which loses less than POSITIONS units in the last place of a double. Where positions are
+ * given they are computed at multiples of POSITIONS, so that a row's bits depend on its position alone.
  */
 #include "backend/cpu/isa/elements.h"
 

@@ -32,7 +32,8 @@
 #endif
 #define TILE_COLUMNS (TILE_VECTORS * HARK_LANES)
 
-/* A panel of rows is made for so many panels of columns at least; fewer read the rows as they lie, if these do not crowd in few sets of the cache. */
+/* A panel of rows is made for so many panels of columns at least; fewer read the rows as they lie, if these do not crowd in few sets of the
+ * cache. */
 #define PANELS_THAT_PAY 5
 #define DIRECT_STRIDE 512
 
