@@ -10,6 +10,7 @@
  *
  *     cc 05_compressed_attention.c $(pkg-config --cflags --libs hark)
  */
+#include <hark/experimental.h>
 #include <hark/hark.h>
 #include <stdio.h>
 #include <stdlib.h>

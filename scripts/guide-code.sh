@@ -66,7 +66,7 @@ guide=adding-an-operator.md
 cp include/hark/*.h "$out/operator/include/hark/"
 said $guide 'X(softplus)'
 row "$out/operator/include/hark/operators.h" HARK_OPERATORS 'X(softplus)'
-{ echo && block $guide '/* softplus: '; } | after "$out/operator/include/hark/operators.h" '#undef HARK_OPERATOR_DECLARE'
+{ echo && block $guide '/* softplus: '; } | after "$out/operator/include/hark/operators.h" 'HARK_OPERATORS(HARK_OPERATOR_DECLARE)'
 block $guide '/* softplus.c' >"$out/operator/softplus.c"
 
 guide=adding-a-model-option.md

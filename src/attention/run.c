@@ -143,6 +143,8 @@ static hark_status backward(const hark_attention_desc *desc, const void *query, 
   HARK_TRY(wrap_gradients(dout, dquery, dkey, dvalue, call));
   HARK_TRY(take_results(call));
   HARK_TRY(take_scratch(call));
+  hark_attention_args checked; /* gradients that overlap are refused before anything is computed */
+  HARK_TRY(hark_attention_check(call->context, call->plan, &call->args, true, &checked));
   HARK_TRY(hark_attention_forward(call->context, call->plan, &call->args));
   return hark_attention_backward(call->context, call->plan, &call->args);
 }

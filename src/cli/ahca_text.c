@@ -1,6 +1,7 @@
 /* ahca_text.c - see ahca_text.h. */
 #include "cli/ahca_text.h"
 
+#include <hark/experimental.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>

@@ -1,6 +1,7 @@
 /* ahca_network.c - see ahca_network.h. */
 #include "lab/ahca_network.h"
 
+#include <hark/experimental.h>
 #include <stdio.h>
 
 #define NORM_EPSILON 1e-5

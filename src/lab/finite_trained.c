@@ -7,7 +7,7 @@
  */
 #include "lab/finite_trained.h"
 
-#include <hark/operators.h>
+#include <hark/experimental.h>
 #include <string.h>
 
 #include "lab/descent.h"

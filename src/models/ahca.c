@@ -6,6 +6,7 @@
  */
 #include "models/ahca.h"
 
+#include <hark/experimental.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>

@@ -1,4 +1,5 @@
 /* ahca_check.c - what an AHCA model's configuration may be. See ahca.h. */
+#include <hark/experimental.h>
 #include <inttypes.h>
 #include <math.h>
 

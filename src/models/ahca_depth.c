@@ -3,6 +3,8 @@
  *   h = begin + A,  A = attention(norm(begin), asked) Wo;   h += F_1(h);   l = 2 .. L_k: h_k += sigmoid(a_k) F_l(h_k)
  *   F(h) = a + f,   a = attention(norm(h)) among a unit's slots, f = feed_forward(norm(h + a));   or  F(h) = relu(W h + b) - h
  */
+#include <hark/experimental.h>
+
 #include "backend/backend.h"
 #include "models/ahca_pass.h"
 

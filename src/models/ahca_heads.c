@@ -7,6 +7,8 @@
  * q_t is the embedded token where it is to be labelled. Where it is to be reconstructed q_t knows its place in its chunk and its chunk's number alone,
  * as x_t would tell itself. Of learned chunks the attention's outputs go through the straight-through estimator of how certain the boundaries are.
  */
+#include <hark/experimental.h>
+
 #include "models/ahca_pass.h"
 #include "models/stack.h"
 

@@ -2,7 +2,7 @@
 #ifndef HARK_MODELS_AHCA_LAYERS_H
 #define HARK_MODELS_AHCA_LAYERS_H
 
-#include <hark/operators.h>
+#include <hark/experimental.h>
 
 #include "models/network.h"
 

@@ -1,4 +1,6 @@
 /* ahca_parts.c - what the parts of a pass share. See ahca_pass.h. */
+#include <hark/experimental.h>
+
 #include "backend/backend.h"
 #include "models/ahca_pass.h"
 

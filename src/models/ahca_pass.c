@@ -6,6 +6,7 @@
  */
 #include "models/ahca_pass.h"
 
+#include <hark/experimental.h>
 #include <inttypes.h>
 
 /* Learned boundaries: p = (1 - cos(Wq x_t, Wk x_{t - 1})) / 2. */

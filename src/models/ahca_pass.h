@@ -7,7 +7,7 @@
 #ifndef HARK_MODELS_AHCA_PASS_H
 #define HARK_MODELS_AHCA_PASS_H
 
-#include <hark/operators.h>
+#include <hark/experimental.h>
 
 #include "core/core.h"
 #include "models/ahca.h"

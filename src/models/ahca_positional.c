@@ -6,6 +6,8 @@
  * One kernel for the model, whose parameters start for as many chunks as the context has. Every chunk sees the selected tokens at distances of its own,
  * so that their keys and values are gathered once for each chunk: K Cs rows.
  */
+#include <hark/experimental.h>
+
 #include "models/ahca_pass.h"
 #include "models/stack.h"
 

@@ -10,7 +10,7 @@
  * Parameters: covariate.weight [c, d], response.weight [r, d], query.weight [c, d]; with map network covariate.weight [c, F] and
  * covariate.up.weight [F, d], ..; log_ridge [1].
  */
-#include <hark/operators.h>
+#include <hark/experimental.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>

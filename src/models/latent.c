@@ -1,7 +1,7 @@
 /* latent.c - see latent.h. */
 #include "models/latent.h"
 
-#include <hark/operators.h>
+#include <hark/experimental.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>

@@ -3,6 +3,8 @@
  * x, y [..., D]. Within the ball dx = dy; outside of it, with u = x / |x|, dx = (r / |x|) (dy - u (u.dy)). The map moves no two points
  * apart, so its Lipschitz constant is 1. 3 D operations a row forward, 5 D backward.
  */
+#include <hark/experimental.h>
+
 #include "ops/definition.h"
 
 enum { INPUT_X, INPUT_COUNT };

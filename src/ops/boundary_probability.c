@@ -6,6 +6,8 @@
  *   dq = -dp/2 (v - c u) / |q|,   dk = -dp/2 (u - c v) / |k|
  * 6 D operations a row forward, 12 D backward.
  */
+#include <hark/experimental.h>
+
 #include "ops/segments.h"
 
 enum { INPUT_QUERY, INPUT_KEY, INPUT_OFFSETS, INPUT_COUNT };

@@ -8,6 +8,7 @@
  * the keys gathered by place ragged attention has a number by key for every chunk. Gradients: dlog_kernel[d] = sum over pairs at distance d
  * of dbias, dterm[i] = sum over the chunks of dbias, both in the order of the pairs. An addition a pair forward, two backward.
  */
+#include <hark/experimental.h>
 #include <inttypes.h>
 #include <string.h>
 

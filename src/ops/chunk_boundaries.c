@@ -9,6 +9,7 @@
  * sequences of so many rows together may have. A few comparisons a row; the rule PEAK takes mean and deviation of the scores of the
  * sequence.
  */
+#include <hark/experimental.h>
 #include <inttypes.h>
 #include <string.h>
 

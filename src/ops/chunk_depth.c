@@ -6,6 +6,8 @@
  * score [K]; sequences i64 [B + 1]; depth i32 [K], 0 for chunks of no sequence. Ties go to the lowest index, a NaN counts as lowest. c K is
  * taken down by one part in 10^9 before it is rounded up, so that 0.07 * 100 makes 7 chunks. A sort a sequence; no arithmetic on numbers.
  */
+#include <hark/experimental.h>
+
 #include "ops/segments.h"
 
 #define ROUNDING 1e-9

@@ -2,6 +2,7 @@
  *
  * depth i32 [K] -> index i32 [rows]. A comparison a chunk.
  */
+#include <hark/experimental.h>
 #include <inttypes.h>
 
 #include "ops/segments.h"

@@ -6,6 +6,8 @@
  * x [..., D]; offsets i64 [B + 1]; y [rows], 0 for rows of no sequence. The cosine with a mean of zeros is 0. Boundaries that are made of
  * it are decisions: no backward. (2 w + 6) D operations a row.
  */
+#include <hark/experimental.h>
+
 #include "ops/segments.h"
 
 enum { INPUT_X, INPUT_OFFSETS, INPUT_COUNT };

@@ -12,6 +12,7 @@
  * backward factors again. About L c (c + 2 r) + c^3 / 3 + 2 m c (c + r) operations a sequence, four times that backward.
  */
 #include <float.h>
+#include <hark/experimental.h>
 #include <inttypes.h>
 
 #include "ops/segments.h"

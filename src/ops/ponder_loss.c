@@ -3,6 +3,8 @@
  * score [K]; sequences i64 [B + 1], offsets into the chunks; output of rank 0. dscore[k] = dloss weight g (1 - g) / K_b, g =
  * sigmoid(score[k]). Sequences without chunks count nothing. Summed in double, in order. 4 operations a chunk.
  */
+#include <hark/experimental.h>
+
 #include "ops/segments.h"
 
 enum { INPUT_SCORE, INPUT_SEQUENCES, INPUT_COUNT };

@@ -5,6 +5,8 @@
  * F is a count and constant: dp[t] = dloss weight N / (N - 1) ((N - 1) F - (1 - F)) / rows. At F = G = 1 / N a sequence gives 1. p [rows];
  * offsets i64 [B + 1] of rows; sequences i64 [B + 1] of chunks. Sequences without rows count nothing. Summed in double, in order.
  */
+#include <hark/experimental.h>
+
 #include "ops/segments.h"
 
 enum { INPUT_P, INPUT_OFFSETS, INPUT_SEQUENCES, INPUT_COUNT };

@@ -5,6 +5,7 @@
  *   dh = dy,   dupdate[i] = g dy[k],   dscore[k] = g (1 - g) sum over i with index[i] = k of dy[k] . update[i]
  * Updates of one row are added in increasing i: they are sorted by row first. 2 I W operations forward, 3 I W backward.
  */
+#include <hark/experimental.h>
 #include <string.h>
 
 #include "ops/segments.h"

@@ -4,6 +4,8 @@
  * rows offsets[s] u .. offsets[s + 1] u - 1, u = max(unit, 1); position counts units and stops at limit - 1, so that it can look up a table
  * of `limit` rows. Rows of no segment: 0, their slot, and -1.
  */
+#include <hark/experimental.h>
+
 #include "ops/segments.h"
 
 enum { INPUT_OFFSETS, INPUT_COUNT };

@@ -9,6 +9,7 @@
  * Gradients: dx[n] = sum over the bins i that have n, floor(n C / M) .. floor(((n + 1) C - 1) / M), of dy[i] / rows of the bin, or of dy[i]
  * where n was chosen. M + C additions a feature, forward and backward.
  */
+#include <hark/experimental.h>
 #include <inttypes.h>
 
 #include "ops/segments.h"

@@ -2,6 +2,8 @@
  *
  * offsets i64 [S + 1] -> i64 [S + 1]. No arithmetic on numbers.
  */
+#include <hark/experimental.h>
+
 #include "ops/segments.h"
 
 enum { INPUT_OFFSETS, INPUT_COUNT };

@@ -12,6 +12,7 @@
  * 3 D count (iterations + 2) a row (MEDOIDS).
  */
 #include <float.h>
+#include <hark/experimental.h>
 #include <inttypes.h>
 #include <string.h>
 

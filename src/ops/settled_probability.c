@@ -5,6 +5,8 @@
  *
  * p [rows]; chunks i64 [K + 1]; y [rows]. dp = dy where p was passed on, as a NaN always is, else 0. A comparison a row.
  */
+#include <hark/experimental.h>
+
 #include "ops/segments.h"
 
 enum { INPUT_P, INPUT_CHUNKS, INPUT_COUNT };

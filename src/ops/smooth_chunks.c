@@ -7,6 +7,8 @@
  * e is kept a feature at a time, and the products are taken per chunk with the y of the forward. 3 W operations a chunk forward, 5 W
  * backward.
  */
+#include <hark/experimental.h>
+
 #include "ops/segments.h"
 
 enum { INPUT_C, INPUT_P, INPUT_CHUNKS, INPUT_SEQUENCES, INPUT_COUNT };

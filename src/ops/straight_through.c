@@ -7,6 +7,8 @@
  *   dx = dy (1 + c(p) - c(reference)),   dp[t] = +- dy[t, :] . x[t, :]
  * x [..., D]; p, reference [rows]; chunks i64 [K + 1]. Rows of no chunk: y = x, dp = 0. 2 D operations a row forward, 4 D backward.
  */
+#include <hark/experimental.h>
+
 #include "ops/segments.h"
 
 enum { INPUT_X, INPUT_P, INPUT_CHUNKS, INPUT_REFERENCE, INPUT_COUNT };

@@ -1,10 +1,10 @@
-/* table.c - the built-in operators, in the order of HARK_OPERATORS, and the search by name. */
-#include <hark/operators.h>
+/* table.c - the built-in operators, in the order of HARK_OPERATORS and HARK_EXPERIMENTAL_OPERATORS, and the search by name. */
+#include <hark/experimental.h>
 
 #include <string.h>
 
 #define ADDRESS(name) &hark_op_##name,
-static const hark_operator *const table[] = {HARK_OPERATORS(ADDRESS)};
+static const hark_operator *const table[] = {HARK_OPERATORS(ADDRESS) HARK_EXPERIMENTAL_OPERATORS(ADDRESS)};
 #undef ADDRESS
 
 #define TABLE_COUNT ((int)(sizeof table / sizeof table[0]))

@@ -1,6 +1,7 @@
 /* ahca_statistics.c - see ahca_statistics.h. */
 #include "train/ahca_statistics.h"
 
+#include <hark/experimental.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>

@@ -4,7 +4,7 @@
 #ifndef HARK_TRAIN_AHCA_STATISTICS_H
 #define HARK_TRAIN_AHCA_STATISTICS_H
 
-#include <hark/operators.h>
+#include <hark/experimental.h>
 
 #include "io/text.h"
 #include "models/ahca.h"

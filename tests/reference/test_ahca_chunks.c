@@ -3,6 +3,7 @@
  * chunk_boundaries, boundary_probability, depth_scores, settled_probability, smooth_chunks, straight_through, ratio_loss, ponder_loss. The gradients of
  * all of them but one are the gradient suite's; straight_through without a reference is here, against the surrogate that it stands for.
  */
+#include <hark/experimental.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

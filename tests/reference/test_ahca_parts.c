@@ -3,6 +3,7 @@
  * Degenerate cases: segments of 0 to 9 rows, fewer rows than slots, ties, negative and enormous scores; and that a sequence alone gives the bits that
  * it gives within a batch.
  */
+#include <hark/experimental.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

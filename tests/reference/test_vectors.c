@@ -1,4 +1,5 @@
 /* test_vectors.c - squared_error, ball and linear_ridge against closed forms, in f64. */
+#include <hark/experimental.h>
 #include <math.h>
 #include <stdlib.h>
 

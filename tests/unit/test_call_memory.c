@@ -1,6 +1,7 @@
 /* test_call_memory.c - where the memory of callers lies: operators over their own inputs where their records allow it, and nowhere else;
  * gradients, vectors and texts that would be overwritten while they are read.
  */
+#include <hark/experimental.h>
 #include <hark/hark.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,5 @@
 /* test_operator_table.c - every record of the table is complete, and every shape inference refuses what does not fit, with a message. */
+#include <hark/experimental.h>
 #include <hark/hark.h>
 #include <math.h>
 #include <string.h>
@@ -29,7 +30,7 @@ static void the_table_lists_what_the_header_lists(void **state) {
   (void)state;
   static const char *const names[] = {
 #define NAME(name) #name,
-      HARK_OPERATORS(NAME)
+      HARK_OPERATORS(NAME) HARK_EXPERIMENTAL_OPERATORS(NAME)
 #undef NAME
   };
   assert_int_equal(table_count, sizeof names / sizeof names[0]);

@@ -7,6 +7,8 @@
  * The paper's own rule, L_k = floor(a_k / max a * L) with a the norm of a chunk's row, is shown on rows of d standard normal numbers: a norm has a relative
  * deviation of 1 / sqrt(2 d), so that a_k / max a comes to 1 as d grows. Source: A, sections 3.4, 5.4 and 11.5; capacities: arXiv 2404.02258.
  */
+#include <hark/experimental.h>
+
 #include "lab/ahca_tasks.h"
 #include "lab/fit.h"
 

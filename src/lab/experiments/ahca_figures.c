@@ -8,6 +8,7 @@
  * Drawn is one passage that it has not learned from. The weights of figures 2 and 3 are what the operator segment_pool makes of the identity with the run's own
  * boundaries, so that every row of them adds up to one. Source: A, figures 1 to 6.
  */
+#include <hark/experimental.h>
 #include <stdio.h>
 
 #include "lab/ahca_tasks.h"

@@ -13,6 +13,8 @@
  *
  * Source: A, sections 10.2.2 and 12.2, which take for granted what is measured here.
  */
+#include <hark/experimental.h>
+
 #include "lab/ahca_tasks.h"
 #include "lab/fit.h"
 #include "lab/matrix.h"
