@@ -1,5 +1,4 @@
-/* example_batch.h - examples packed one after the other in host memory, as a network reads them. Who fills it:
- * data/examples/example_batches.h.
+/* example_batch.h - examples packed one after the other in host memory, as a network reads them. data/examples/example_batches.h fills it.
  *
  * Legend: P parts of an example, T tokens of the batch.
  */
@@ -15,10 +14,10 @@ typedef struct hark_example_batch {
   int64_t *segments;           /* [T] */
   int64_t *ranges;             /* [rows, P, 2] */
   int32_t *targets;            /* [rows] or [T] */
-  float *features;             /* [T, features] of vectors */
+  float *features;             /* [T, features], of format vectors */
   float *responses;            /* [rows, responses], in place of targets */
-  int64_t real;                /* targets that count */
-  int64_t longest;             /* tokens of a sequence here */
+  int64_t real;                /* number of targets other than HARK_TARGET_IGNORED */
+  int64_t longest;             /* tokens of the longest sequence of this batch */
 } hark_example_batch;
 
 #endif

@@ -1,7 +1,7 @@
 /* latent.h - the networks of the excess risk analysis of X (Zhang et al., arXiv 2212.14852): sections 5.1 and C.1.
  *
- * Tokens X [L, d], as rows; d = d_p h. W are stored as [out, in], so that they are the transposed matrices of the paper, whose norms it
- * bounds.
+ * Tokens X [L, d], as rows; d = d_p h. Weights W are stored as [out, in]: the transposes of the paper's matrices, and the transposes are
+ * what the paper bounds.
  *
  *   transformer (C.1 - C.5), T layers:        Z = relu(X A^x) A^s + X;      X <- sum over heads of attention(Z W^q, Z W^k, Z W^v) + Z
  *   single (4.7, 5.1):                        X <- relu(X A), for the class encoding too
@@ -9,10 +9,10 @@
  *                mean                         p = mean of the rows of X
  *   y = ball(W p)                             of radius `range` (assumption 5.2)
  *
- * Without skips + X and + Z fall away. W^v is d x d for every head. No bias, no layer norm, no dropout; the kernel is exp(-|q - k|^2 / (2
- * sigma^2)) with sigma^2 = d_p as in (5.4), or another one. With model.latent.norm all matrices have bounds that are kept by projection
- * after every step (nn/norm_bound.h, assumption C.3): those of the configuration; the last W an operator norm of 1 (assumption C.2); msk a
- * norm of 1.
+ * Without skip connections, the terms + X and + Z are absent. W^v is d x d for every head. There is no bias, layer norm or dropout. The
+ * kernel is exp(-|q - k|^2 / (2 sigma^2)) with sigma^2 = d_p as in (5.4), or with another sigma. With model.latent.norm, a projection after
+ * every step keeps the norms of all matrices bounded (nn/norm_bound.h, assumption C.3). The bounds are those of the configuration; the last
+ * W has an operator norm of at most 1 (assumption C.2), and msk a norm of at most 1.
  *
  * Parameters: features.weight [d, d] of single; blocks.T.feed_forward.{up,down}.weight [F, d], [d, F];
  * blocks.T.heads.I.{query,key,value}.weight [d_p, d] twice, [d, d]; aggregate.class.weight [1, d],
@@ -37,13 +37,14 @@ typedef struct hark_latent_layers {
   hark_parameter_id class_encoding; /* 0 with mean */
   hark_latent_layer *layers;        /* [layers]; NULL in single */
   hark_latent_head *aggregate;      /* [heads]; NULL with mean */
-  size_t bytes;                     /* of all of it, in one piece */
+  size_t bytes;                     /* of the whole struct, one allocation */
 } hark_latent_layers;
 
-/* Refuses what no model of real vectors can have, latent or finite; `name` is which. Errors: HARK_BAD_CONFIGURATION. */
+/* Refuses settings that no model of real vectors supports, latent or finite; `name` is the architecture's. Errors:
+ * HARK_BAD_CONFIGURATION. */
 HARK_MUST_CHECK hark_status hark_vectors_check(hark_context *context, const hark_network_config *config, const char *name);
 
-/* sigma^2 of (5.4) for heads of so many features. */
+/* sigma^2 of (5.4) for heads of `head_dim` features. */
 static inline double hark_latent_sigma_square(int64_t head_dim) { return (double)head_dim; }
 
 #endif

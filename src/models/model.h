@@ -1,4 +1,4 @@
-/* model.h - what stands behind a hark_model, and a model's file. */
+/* model.h - the contents of a hark_model, and a model's file. */
 #ifndef HARK_MODELS_MODEL_H
 #define HARK_MODELS_MODEL_H
 
@@ -13,36 +13,37 @@
 struct hark_model {
   hark_network *network;             /* a network of any architecture */
   hark_tokenizer *tokenizer;         /* NULL: none */
-  hark_example_vocabulary *examples; /* of a model that was trained on labelled examples, in its place; NULL: none */
+  hark_example_vocabulary *examples; /* instead of a tokenizer, for models trained on labelled examples; else NULL */
   const struct hark_backend *backend;
   uint64_t fingerprint;
-  size_t bytes;  /* of everything it holds */
-  bool borrowed; /* the network is the caller's */
+  size_t bytes;  /* of all its memory */
+  bool borrowed; /* the network is caller-owned */
 };
 
-/* A model around a network with weights, which stays the caller's and must not change while the model is there. No vocabulary. */
+/* A model without a vocabulary for a network that has its weights. The caller keeps the network and must not change it before the model is
+ * destroyed. */
 HARK_MUST_CHECK hark_status hark_model_wrap(hark_context *context, hark_network *network, hark_model **out);
 
-/* Says of a model what files of before did not: that it is one of sentences. Changes the fingerprint where it is new. */
+/* Records that the model was trained on sentences, which older files do not say. Changes the fingerprint if this was not recorded yet. */
 HARK_MUST_CHECK hark_status hark_model_tell_sentences(hark_context *context, hark_model *model);
 
-/* Refuses models that continue no texts; `name` stands for the model. Errors: HARK_UNSUPPORTED. */
+/* Refuses models that cannot continue a text; `name` names the model in messages. Errors: HARK_UNSUPPORTED. */
 HARK_MUST_CHECK hark_status hark_model_check_decoder(hark_context *context, const char *name, const hark_model *model);
 
-#define HARK_VOCABULARY_KEY "vocabulary" /* of the metadata: the contents of a vocabulary.json */
+#define HARK_VOCABULARY_KEY "vocabulary" /* key of the metadata: the contents of vocabulary.json */
 
 /* Writes weights, the model's description and a vocabulary (NULL: none) as safetensors, atomically. `summary` may be NULL. */
 HARK_MUST_CHECK hark_status hark_model_write(hark_context *context, const char *path, const hark_network *network, const char *vocabulary,
                                              hark_file_summary *summary);
 
-/* Whether a file of weights says of itself what the note says. */
+/* Whether the metadata of a file of weights agree with the note. */
 bool hark_model_note_agrees(const hark_safetensors *file, const hark_parameter_note *note);
 
 /* Refuses a file of weights whose notes or tensors (names, types, shapes) are not exactly those of the model, before anything is read.
- * `name` stands for the file. Errors: HARK_BAD_FILE. */
+ * `name` names the file in messages. Errors: HARK_BAD_FILE. */
 HARK_MUST_CHECK hark_status hark_model_check_weights(hark_context *context, const char *name, const hark_safetensors *file,
                                                      const hark_parameters *parameters);
-/* Reads them into memory that is there. Errors: those of files. */
+/* Reads the weights into allocated memory. Errors: those of files. */
 HARK_MUST_CHECK hark_status hark_model_read_weights(hark_context *context, const hark_safetensors *file, hark_parameters *parameters);
 
 #endif

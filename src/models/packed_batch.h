@@ -1,7 +1,6 @@
-/* packed_batch.h - room in the backend's memory for packed examples, sequences one behind the other as a pass reads them, and how a pass
- * begins.
+/* packed_batch.h - the backend's memory for packed examples (sequences one after the other, as a pass reads them), and how a pass begins.
  *
- *   hark_packed_batch_create      for as many examples and tokens as a pass will have at most
+ *   hark_packed_batch_create      for the most examples and tokens that a pass will have
  *   hark_packed_batch_write       the numbers of a batch
  *   hark_packed_batch_begin       forward and input of a pass over it
  */
@@ -11,15 +10,15 @@
 #include "models/example_batch.h"
 #include "models/network.h"
 
-/* A tensor with its memory, or its description alone, of which only sizes are asked. Errors: those of hark_tensor_create(). */
+/* A tensor with its memory, or only its description, for computing sizes. Errors: those of hark_tensor_create(). */
 HARK_MUST_CHECK hark_status hark_tensor_make(hark_context *context, bool memory, hark_type type, int rank, const int64_t *shape,
                                              hark_tensor *out);
 
-/* The most that a pass has. */
+/* The most that one pass can have. */
 typedef struct hark_packed_extents {
   int64_t examples, tokens;
   int64_t parts;    /* sequences of an example */
-  int64_t features; /* of a real vector; 0: tokens are read */
+  int64_t features; /* of a real vector; 0: the model reads tokens */
 } hark_packed_extents;
 
 typedef struct hark_packed_batch {
@@ -29,25 +28,25 @@ typedef struct hark_packed_batch {
   hark_tensor ranges;    /* i64 [examples, parts, 2] */
   hark_tensor vectors;   /* f32 [1, tokens, features] */
   int64_t *segments;     /* host, [tokens] */
-  /* Of the pass that was begun last. */
+  /* Of the latest pass. */
   hark_packing packing;
   hark_tensor positions_now, ranges_now;
 } hark_packed_batch;
 
-/* Without `memory` it is described only: passes of shapes alone can begin. Errors: HARK_OUT_OF_MEMORY. Whatever it says, destroy takes
- * it. */
+/* Without `memory` the tensors are only described, for shape-only passes. Errors: HARK_OUT_OF_MEMORY; the batch is to be destroyed after a
+ * failure too. */
 HARK_MUST_CHECK hark_status hark_packed_batch_create(hark_context *context, const hark_packed_extents *most, bool memory,
                                                      hark_packed_batch *out);
 void hark_packed_batch_destroy(hark_context *context, hark_packed_batch *batch);
 
-/* Bytes that it takes, or would take. */
+/* Bytes of its memory, also where only described. */
 size_t hark_packed_batch_bytes(const hark_packed_batch *batch);
 
-/* Errors: HARK_INVALID_ARGUMENT where there is no room for all of it. */
+/* Writes a batch. Errors: HARK_INVALID_ARGUMENT where it does not fit. */
 HARK_MUST_CHECK hark_status hark_packed_batch_write(hark_context *context, hark_packed_batch *batch, const hark_example_batch *from);
 
-/* Fills what is of the batch in *forward and *input; `extent` tells how many rows and tokens there are and how long the longest sequence
- * is. All of it lies in the batch until the next pass begins. */
+/* Sets the members of *forward and *input that refer to the batch. `extent` gives the numbers of rows and tokens and the length of the
+ * longest sequence. The members point into the batch and are valid until the next pass begins. */
 HARK_MUST_CHECK hark_status hark_packed_batch_begin(hark_packed_batch *batch, const hark_example_batch *extent, hark_forward *forward,
                                                     hark_network_input *input);
 

@@ -1,35 +1,35 @@
-/* stack.h - what most architectures are made of: an embedding, pre-norm blocks, a last norm.
+/* stack.h - the common part of most architectures: an embedding, pre-norm blocks, a final norm.
  *
  *   x = embedding[token] (+ positions);   x += attention(norm(x));   x += feed_forward(norm(x));   y = norm(x)
  *
- * Attention is causal where the architecture says so. The blocks of packed sequences (hark_forward.packing) compute nothing for padding.
+ * Attention is causal if the architecture requires it. The blocks of packed sequences (hark_forward.packing) compute nothing for padding.
  */
 #ifndef HARK_MODELS_STACK_H
 #define HARK_MODELS_STACK_H
 
 #include "models/network.h"
 
-/* Deviation of initial weights: GPT-2's (Radford et al. 2019). */
+/* Standard deviation of initial weights: GPT-2's (Radford et al. 2019). */
 #define HARK_INITIAL_DEVIATION 0.02
 
-/* Deviation of a linear layer's initial weights as the configuration says, for hark_linear_declare(). */
+/* Standard deviation of a linear layer's initial weights under the configuration, for hark_linear_declare(). */
 static inline double hark_stack_deviation(const hark_network_config *config) {
   return config->initialisation == HARK_INITIALISATION_XAVIER ? HARK_DEVIATION_XAVIER : HARK_INITIAL_DEVIATION;
 }
 
-/* Declares the parameters of embedding, blocks and last norm. Errors: those of parameters; HARK_BAD_CONFIGURATION, HARK_OUT_OF_MEMORY. */
+/* Declares the parameters of embedding, blocks and final norm. Errors: those of parameters; HARK_BAD_CONFIGURATION, HARK_OUT_OF_MEMORY. */
 HARK_MUST_CHECK hark_status hark_stack_declare(hark_context *context, hark_network *network);
 
-/* Reads the expression of the positional kernel, whose parameters start for distances up to `length`, into the network's source. Errors:
- * those of hark_positional_source_open(). */
+/* Parses the expression of the positional kernel into the network's source. Initial parameters are chosen for distances up to `length`.
+ * Errors: those of hark_positional_source_open(). */
 HARK_MUST_CHECK hark_status hark_stack_open_positional(hark_context *context, hark_network *network, int64_t length);
 
-/* tokens -> what the last block leaves, [B, L, D], before the last norm. */
+/* Tokens to the output of the last block, [B, L, D], before the final norm. */
 HARK_MUST_CHECK hark_status hark_stack_apply(hark_context *context, const hark_network *network, const hark_forward *forward,
                                              hark_value tokens, hark_value *out);
 
-/* The same through the last norm and network->head: logits [B, L, V], or [B, V] of each sequence's last token. `forward` must outlive the
- * backward. */
+/* Tokens to logits, through final norm and network->head: [B, L, V], or [B, V] for the last token of each sequence. `forward` must outlive
+ * the backward. */
 HARK_MUST_CHECK hark_status hark_stack_logits(hark_context *context, const hark_network *network, const hark_forward *forward,
                                               hark_value tokens, bool last_only, hark_value *logits);
 
@@ -37,13 +37,13 @@ HARK_MUST_CHECK hark_status hark_stack_logits(hark_context *context, const hark_
 HARK_MUST_CHECK hark_status hark_stack_loss(hark_context *context, const hark_network *network, const hark_forward *forward,
                                             hark_value tokens, hark_value targets, double weight, double smoothing, hark_value *loss);
 
-/* The layer that holds the positional kernel's parameters for a block; its source is NULL where the model has no kernel. */
+/* The layer with the positional kernel's parameters for a block; its source is NULL if the model has no kernel. */
 const hark_positional_layer *hark_stack_positional(const hark_network *network, int64_t block);
 
-/* How a configured stack turns queries and keys, without tables of rates. Borrows *tuning, which it fills. */
+/* How the configured stack rotates queries and keys, without tables of rates. Fills *tuning and borrows it. */
 hark_rotary_spec hark_stack_rotary(const hark_network_config *config, hark_rotary_tuning *tuning);
 
-/* The learned rates that a block turns by; 0 where they are static. */
+/* The learned rotary rates of a block; 0 where they are static. */
 hark_parameter_id hark_stack_rates(const hark_network *network, int64_t block);
 
 #endif

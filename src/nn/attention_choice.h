@@ -1,6 +1,6 @@
-/* attention_choice.h - how a model attends, in one struct that goes from configurations to layers as a whole.
+/* attention_choice.h - the attention of a model, in one struct that is passed whole from configurations to layers.
  *
- * A new member has a row in models/model_options.h and its user in self_attention.c; nothing copies members one by one on the way.
+ * A new member needs a row in models/model_options.h and its use in self_attention.c; no code between them copies single members.
  */
 #ifndef HARK_NN_ATTENTION_CHOICE_H
 #define HARK_NN_ATTENTION_CHOICE_H
@@ -15,13 +15,13 @@ typedef struct hark_attention_choice {
   int64_t hierarchy_block;
   hark_hierarchy_partition partition;
   hark_coarse_query coarse_query;
-  bool hierarchical_bias; /* learned, one table a head */
+  bool hierarchical_bias; /* learned, one table per head */
   hark_attention_kernel kernel;
   double sigma;
   bool forget_gate;
-  bool unbiased;                   /* no biases in the projections, whatever the model has elsewhere */
+  bool unbiased;                   /* no biases in the projections, even if other layers have biases */
   hark_layer_choice normalisation; /* hark_attention_normalisation of every layer */
-  double ridge, ridge_power;       /* CME: lambda = ridge context^ridge_power, where every head starts when it is learned */
+  double ridge, ridge_power;       /* CME: lambda = ridge context^ridge_power; the initial value of every head where it is learned */
   bool ridge_learned, sigma_learned, unit;
   double dropout; /* of attention weights */
 } hark_attention_choice;

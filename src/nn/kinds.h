@@ -1,4 +1,4 @@
-/* kinds.h - the words that choose between layers. Their order is that of the words. */
+/* kinds.h - the words that choose between layers. The members of an enum are in the order of its words. */
 #ifndef HARK_NN_KINDS_H
 #define HARK_NN_KINDS_H
 
@@ -35,14 +35,14 @@ typedef enum hark_positions {
   HARK_POSITIONS_ROTARY
 } hark_positions;
 
-/* What stands for a sequence: the row of HARK_TOKEN_CLASS, which is put in front, the mean over its tokens, the row of its first token. */
+/* What represents a sequence: the row of HARK_TOKEN_CLASS, inserted at its beginning; the mean over its tokens; or the row of its first
+ * token. */
 typedef enum hark_pooling { HARK_POOLING_CLASS, HARK_POOLING_MEAN, HARK_POOLING_FIRST } hark_pooling;
 
-/* Who has parameters of a positional kernel of their own: the model as a whole, every layer, every head of every layer. */
+/* What has its own parameters of a positional kernel: the whole model, every layer, or every head of every layer. */
 typedef enum hark_positional_scope { HARK_SCOPE_MODEL, HARK_SCOPE_LAYER, HARK_SCOPE_HEAD } hark_positional_scope;
 
-/* Who has rates of rotary positions to learn: nobody, the model as a whole, every layer, every key head (and the query heads that share
- * it). */
+/* What has its own learned rotary rates: nothing, the whole model, every layer, or every key head (with the query heads that share it). */
 typedef enum hark_rotary_learned {
   HARK_ROTARY_STATIC,
   HARK_ROTARY_OF_MODEL,
@@ -50,7 +50,7 @@ typedef enum hark_rotary_learned {
   HARK_ROTARY_OF_HEAD
 } hark_rotary_learned;
 
-/* What becomes of static rates in contexts longer than those of training (nn/rotary.h). */
+/* How static rates change in contexts longer than in training (nn/rotary.h). */
 typedef enum hark_rotary_scaling {
   HARK_ROTARY_AS_TRAINED,
   HARK_ROTARY_LINEAR,
@@ -61,8 +61,8 @@ typedef enum hark_rotary_scaling {
   HARK_ROTARY_LONGROPE
 } hark_rotary_scaling;
 
-/* What the part that yarn keeps of a rate is linear in: the pair's index, as published programs have it, or its turns, as the paper prints
- * it. */
+/* YaRN keeps a fraction of each rate. This fraction is linear in the pair's index (as in published programs) or in its number of turns (as
+ * in the paper). */
 typedef enum hark_rotary_ramp_unit { HARK_ROTARY_RAMP_PAIR, HARK_ROTARY_RAMP_TURNS } hark_rotary_ramp_unit;
 
 #endif

@@ -1,8 +1,7 @@
-/* layers.h - layers that own parameters. Each has a declaration (which adds its parameters) and an application (which records its
- * operators).
+/* layers.h - layers with parameters. Each has a function that declares its parameters and one that applies it (records its operators).
  *
- * Legend: B batch, L length, D width, F width of the feed-forward layer. An application takes a value and leaves it with the caller unless
- * its comment says that it is released. Names of parameters follow the prefix: "PREFIX.weight", "PREFIX.bias".
+ * Legend: B batch, L length, D width, F width of the feed-forward layer. The caller keeps the input value unless a comment says that it is
+ * released. Names of parameters begin with the prefix: "PREFIX.weight", "PREFIX.bias".
  */
 #ifndef HARK_NN_LAYERS_H
 #define HARK_NN_LAYERS_H
@@ -12,7 +11,7 @@
 #include "nn/forward.h"
 #include "nn/kinds.h"
 
-/* As the deviation of initial weights: Xavier's for the layer, sqrt(2 / (in + out)) (Glorot and Bengio 2010). */
+/* Given as the deviation of initial weights, it means Xavier's for the layer: sqrt(2 / (in + out)) (Glorot and Bengio 2010). */
 #define HARK_DEVIATION_XAVIER 0.0
 static inline double hark_deviation_for(double deviation, int64_t in, int64_t out) {
   return deviation != HARK_DEVIATION_XAVIER ? deviation : sqrt(2.0 / (double)(in + out));

@@ -1,7 +1,7 @@
 /* parameters.h - the learned numbers of a model: named, in one flat buffer, with their gradients in another.
  *
- * Layers declare parameters; hark_parameters_finish() then lays them out, those of one optimiser group next to each other, so that the
- * optimiser and sums over all gradients each see a few long vectors.
+ * Layers declare parameters; hark_parameters_finish() then lays them out. Parameters of one optimiser group are contiguous, so the
+ * optimiser and sums over all gradients work on a few long vectors.
  */
 #ifndef HARK_NN_PARAMETERS_H
 #define HARK_NN_PARAMETERS_H
@@ -18,22 +18,22 @@ typedef enum hark_initial {
   HARK_INITIAL_ONE,
   HARK_INITIAL_NORMAL,
   HARK_INITIAL_CONSTANT,
-  HARK_INITIAL_IDENTITY, /* of a matrix: ones where row and column have one number */
+  HARK_INITIAL_IDENTITY, /* of a matrix: ones where row and column numbers are equal */
   HARK_INITIAL_GIVEN
 } hark_initial;
 
-/* Parameters whose learning rate has a factor of its own in the trainer; frozen ones stay as they are. */
+/* Kinds of parameters whose learning rates have separate factors in the trainer; frozen ones do not change. */
 typedef enum hark_rate_kind { HARK_RATE_PLAIN, HARK_RATE_POSITIONAL, HARK_RATE_ROTARY, HARK_RATE_FROZEN, HARK_RATE_KINDS } hark_rate_kind;
 
-/* What a layer says of a parameter. Shapes: weights [out, in]. */
+/* How a layer declares a parameter. Shapes: weights [out, in]. */
 typedef struct hark_parameter_spec {
   int rank;
   int64_t shape[HARK_MAX_RANK];
   hark_initial initial;
   double value; /* standard deviation of NORMAL, value of CONSTANT */
-  bool decays;  /* weight decay: matrices; not norms, biases, kernel parameters */
+  bool decays;  /* has weight decay: matrices; not norms, biases, kernel parameters */
   hark_rate_kind rate;
-  bool noted;            /* numbers of another meaning where the notes of the parameters differ */
+  bool noted;            /* its numbers mean something else if the parameters' notes differ */
   const double *given;   /* values of GIVEN, borrowed until the parameters are initialised */
   hark_norm_bound bound; /* of a matrix: kept by hark_parameters_project() */
 } hark_parameter_spec;
@@ -45,7 +45,7 @@ typedef struct hark_parameter {
   int64_t first, count;         /* elements of the flat buffers */
 } hark_parameter;
 
-/* A run of the flat buffers that the optimiser treats alike. */
+/* A range of the flat buffers that the optimiser treats in one way. */
 typedef struct hark_parameter_group {
   int64_t first, count; /* elements, with the padding between parameters (always zero) */
   bool decays;
@@ -54,7 +54,7 @@ typedef struct hark_parameter_group {
 
 #define HARK_PARAMETER_GROUPS (2 * HARK_RATE_KINDS)
 
-/* What the weights mean besides their shapes: kept with them in files, and compared where they are read. */
+/* A part of the weights' meaning that shapes do not show. Files store it, and it is compared when weights are read. */
 typedef struct hark_parameter_note {
   const char *key, *text; /* borrowed; an empty text is not written */
 } hark_parameter_note;
@@ -70,7 +70,7 @@ typedef struct hark_parameters {
   hark_tensor weights, gradients; /* flat, [elements] */
   hark_parameter_note notes[HARK_PARAMETER_NOTES];
   int note_count;
-  void *projection; /* host memory of hark_parameters_project(); NULL: nothing is bounded */
+  void *projection; /* host memory for hark_parameters_project(); NULL: no parameter has a bound */
   size_t projection_bytes;
 } hark_parameters;
 
@@ -83,18 +83,19 @@ void hark_parameters_close(hark_context *context, hark_parameters *parameters);
 HARK_MUST_CHECK hark_status hark_parameters_add(hark_context *context, hark_parameters *parameters, const hark_parameter_spec *spec,
                                                 hark_parameter_id *out, const char *name, ...) HARK_PRINTF(5, 6);
 
-/* Lays out without memory: the flat buffers and views are described, their data is NULL. For sizes and names.
- * Errors: HARK_INVALID_ARGUMENT for a name that is there twice, HARK_TOO_LARGE. */
+/* Lays out without memory, for sizes and names: flat buffers and views are described, their data is NULL. Errors: HARK_INVALID_ARGUMENT for
+ * a repeated name, HARK_TOO_LARGE. */
 HARK_MUST_CHECK hark_status hark_parameters_lay_out(hark_context *context, hark_parameters *parameters, bool training);
 
-/* Lays out and allocates; the weights are zero. Errors: HARK_INVALID_ARGUMENT for a name that is there twice, HARK_OUT_OF_MEMORY. */
+/* Lays out and allocates; the weights are zero. Errors: HARK_INVALID_ARGUMENT for a repeated name, HARK_OUT_OF_MEMORY. */
 HARK_MUST_CHECK hark_status hark_parameters_finish(hark_context *context, hark_parameters *parameters, bool training);
 
-/* Initial values: they depend on seed, the parameter's name and the place in it alone, up to the projection of what has a bound. */
+/* Sets initial values. They depend on the seed, the parameter's name and the place in it alone; parameters with bounds are then
+ * projected. */
 HARK_MUST_CHECK hark_status hark_parameters_initialise(hark_context *context, hark_parameters *parameters, uint64_t seed);
 
-/* Brings every matrix with a bound back to where it keeps it (norm_bound.h); of frozen ones only with `frozen_too`. What is within its
- * bounds keeps its bits. After hark_parameters_finish(); allocates nothing. Errors: those of the backend. */
+/* Projects every matrix with a bound (norm_bound.h); frozen ones only with `frozen_too`. A matrix within its bounds keeps its bits. Called
+ * after hark_parameters_finish(); allocates nothing. Errors: those of the backend. */
 HARK_MUST_CHECK hark_status hark_parameters_project(hark_context *context, const hark_parameters *parameters, bool frozen_too);
 
 static inline hark_parameter *hark_parameters_at(const hark_parameters *parameters, hark_parameter_id id) {
@@ -103,10 +104,10 @@ static inline hark_parameter *hark_parameters_at(const hark_parameters *paramete
 /* The parameter of that name, or NULL. */
 hark_parameter *hark_parameters_find(const hark_parameters *parameters, const char *name);
 
-/* name <- "prefix.part"; what does not fit is cut off, and refused by hark_parameters_add as too long. */
+/* name <- "prefix.part". A name that is too long is cut, and hark_parameters_add() refuses it. */
 void hark_join_name(char name[HARK_PARAMETER_NAME_BYTES], const char *prefix, const char *part);
 
-/* Numbers that are learned, without padding. */
+/* Number of learned numbers, without padding. */
 int64_t hark_parameters_total(const hark_parameters *parameters);
 
 #endif

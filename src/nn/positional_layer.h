@@ -1,8 +1,8 @@
-/* positional_layer.h - the layer of a positional kernel: owns its parameters and makes the table of log G that attention adds to its
- * logits.
+/* positional_layer.h - the layer of a positional kernel: owns the kernel's parameters and computes the table of log G that attention adds
+ * to its logits.
  *
- * Parameters: PREFIX.positional.parameters [K, P], in the order of the expression, in the form in which they are trained (logarithms of
- * natural values, mostly: hark/positional.h). K is the number of heads with parameters of their own, or 1.
+ * Parameters: PREFIX.positional.parameters [K, P], in the order of the expression, in the form that is trained (mostly logarithms of
+ * natural values: hark/positional.h). K is the number of heads where each head has its own parameters, else 1.
  */
 #ifndef HARK_NN_POSITIONAL_LAYER_H
 #define HARK_NN_POSITIONAL_LAYER_H
@@ -12,7 +12,7 @@
 #include "nn/forward.h"
 #include "nn/kinds.h"
 
-/* What files call them: the end of the tensors' names, and the notes with the expression and its scope (docs/formats.md). */
+/* Names in files: the end of the tensors' names, and the keys of the notes with the expression and its scope (docs/formats.md). */
 #define HARK_POSITIONAL_TENSOR "positional.parameters"
 #define HARK_POSITIONAL_KEY "positional"
 #define HARK_POSITIONAL_SCOPE_KEY "positional_scope"
@@ -23,19 +23,18 @@ typedef struct hark_positional_source {
   char *text;                  /* its canonical form */
   double *initial;             /* [rows, P] */
   int64_t rows;                /* K */
-  double stretch;              /* of distances; 0: 1 */
+  double stretch;              /* factor on distances; 0: 1 */
   size_t text_bytes, initial_bytes;
 } hark_positional_source;
 
 /* Reads the expression ("" or NULL: none) for K = `rows` heads and a context of `length` tokens. Errors: those of hark_positional_create(),
- * HARK_TOO_LARGE for more than 2^22 parameters.
- * Whatever happens, close frees what is there. */
+ * HARK_TOO_LARGE for more than 2^22 parameters. It is to be closed after a failure too. */
 HARK_MUST_CHECK hark_status hark_positional_source_open(hark_context *context, const char *text, int64_t rows, int64_t length,
                                                         hark_positional_source *out);
 void hark_positional_source_close(hark_context *context, hark_positional_source *source);
 
 typedef struct hark_positional_layer {
-  const hark_positional_source *source; /* borrowed; NULL: the layer is not there */
+  const hark_positional_source *source; /* borrowed; NULL: there is no layer */
   hark_parameter_id parameters;
 } hark_positional_layer;
 
@@ -47,8 +46,8 @@ HARK_MUST_CHECK hark_status hark_positional_declare(hark_context *context, hark_
 HARK_MUST_CHECK hark_status hark_positional_apply(const hark_forward *forward, const hark_positional_layer *layer, int64_t distances,
                                                   hark_value *table);
 
-/* The same outside of a tape, for decoding: into a tensor [K, distances] that the caller made, with a workspace (u8) of the bytes that
- * fill_bytes() tells, for which the table and the parameters need no memory yet. Allocates nothing. */
+/* The same without a tape, for decoding: fills the caller's tensor [K, distances] with a workspace (u8) of the size from
+ * hark_positional_fill_bytes(), which needs only the shapes of table and parameters. Allocates nothing. */
 HARK_MUST_CHECK hark_status hark_positional_fill_bytes(hark_context *context, const hark_parameters *parameters,
                                                        const hark_positional_layer *layer, const hark_tensor *table, size_t *bytes);
 HARK_MUST_CHECK hark_status hark_positional_fill(hark_context *context, const hark_parameters *parameters,

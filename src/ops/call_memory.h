@@ -1,5 +1,5 @@
-/* call_memory.h - where the tensors of a call lie: what a record writes is apart from all else of the call, but for what the record
- * allows. */
+/* call_memory.h - checks the memory of a call's tensors: what an operator writes must not overlap other tensors of the call, unless the
+ * operator allows it. */
 #ifndef HARK_OPS_CALL_MEMORY_H
 #define HARK_OPS_CALL_MEMORY_H
 
@@ -7,9 +7,9 @@
 
 #include "core/core.h"
 
-/* Refuses a call whose results would be numbers of nothing: an output (what is saved, the workspace, an updated input, a gradient) that
- * shares memory with another tensor of the call and may not by the record's in_place and gradient_in_place, or whose elements lie in one
- * place; tensors of a built-in record that are not contiguous. Errors: HARK_INVALID_ARGUMENT. */
+/* Refuses calls whose results would be meaningless: a tensor that is written (output, saved tensor, workspace, updated input, gradient)
+ * shares memory with another tensor of the call although the operator's in_place and gradient_in_place do not allow it, or its elements
+ * overlap each other. Also refuses tensors of a built-in operator that are not contiguous. Errors: HARK_INVALID_ARGUMENT. */
 HARK_MUST_CHECK hark_status hark_check_call_memory(hark_context *context, const hark_call *call, bool backward);
 
 #endif

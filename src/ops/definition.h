@@ -1,8 +1,8 @@
-/* definition.h - what the portable definitions of the operators share.
+/* definition.h - common parts of the portable definitions of the operators.
  *
- * A definition runs on host memory, for f32 and f64 storage alike, and computes in double whatever the storage: it is what faster kernels
- * are measured against. The accessors below test the storage type, which is the same for a whole loop, so that the compiler hoists the
- * test. Loops are cut into ranges whose bounds depend on the sizes alone: the result has the same bits for every number of threads.
+ * A definition runs on host memory with f32 or f64 storage and always computes in double: faster kernels are compared with it. The
+ * accessors below test the storage type, which is the same for a whole loop, so the compiler hoists the test. Loops are cut into ranges
+ * whose bounds depend on the sizes alone: the result has the same bits for every number of threads.
  */
 #ifndef HARK_OPS_DEFINITION_H
 #define HARK_OPS_DEFINITION_H
@@ -13,10 +13,10 @@
 
 #include "core/core.h"
 
-/* Partial results that a kernel may keep while it sums over rows in a fixed partition: this many double vectors of the row's length. */
+/* Number of partial sums (double vectors of the row's length) that a kernel may keep while it sums over rows in a fixed partition. */
 #define HARK_DEFINITION_PARTIALS 64
 
-/* Elements that one piece of parallel work takes in element-wise operators. */
+/* Elements of one piece of parallel work in element-wise operators. */
 #define HARK_DEFINITION_GRAIN 4096
 
 /* The numbers of an f32 or f64 tensor; `add`: a gradient that is accumulated. */
@@ -49,7 +49,7 @@ static inline void hark_give(hark_numbers numbers, int64_t i, double value) {
   hark_put(numbers, i, numbers.add ? hark_get(numbers, i) + value : value);
 }
 
-/* A part of a row in double, where sums have rows as their terms: these are then read as they lie, row after row. */
+/* A part of a row in double, for sums whose terms are rows: the rows are then read in the order of memory. */
 #define HARK_BLOCK 64
 typedef struct hark_block {
   double sum[HARK_BLOCK];
@@ -66,7 +66,7 @@ static inline void hark_block_add(hark_block *block, int64_t count, double facto
   }
 }
 
-/* numbers[first + d] <- sum[d], or plus that for an accumulated gradient; d < count */
+/* numbers[first + d] <- sum[d], or += sum[d] for an accumulated gradient; d < count */
 static inline void hark_block_give(const hark_block *block, int64_t count, hark_numbers numbers, int64_t first) {
   if (numbers.wide) {
     double *to = (double *)numbers.data + first;
@@ -87,7 +87,7 @@ static inline bool hark_present(const hark_tensor *tensor) { return tensor->type
 
 static inline bool hark_has_input(const hark_tensor *inputs, int input_count, int i) { return i < input_count && hark_present(&inputs[i]); }
 
-/* The gradient that the backward owes to input i; data is NULL when it is not wanted. */
+/* The gradient of input i that the backward writes; data is NULL when it is not requested. */
 static inline hark_numbers hark_gradient_of(const hark_call *call, int i) {
   hark_numbers numbers = hark_numbers_of(&call->input_gradients[i]);
   if (!hark_present(&call->input_gradients[i])) numbers.data = NULL;
@@ -105,19 +105,20 @@ static inline int64_t hark_row_count(const hark_tensor *tensor) {
   return rows;
 }
 
-/* What an input must be. type: HARK_F32 stands for a floating-point type, the same one for all inputs of the call. */
+/* The requirements on an input. type: HARK_F32 means any floating-point type, the same for all inputs of the call. */
 typedef struct hark_input_rule {
   const char *name;
   hark_type type;
   int rank_minimum, rank_maximum;
 } hark_input_rule;
 
-/* Checks attributes (present where the record has some), number, presence, type, rank and contiguity of the inputs against rules[0 ..
+/* Checks attributes (present where the operator has some), number, presence, type, rank and contiguity of the inputs against rules[0 ..
  * input_maximum). Errors: HARK_INVALID_ARGUMENT, HARK_SHAPE_MISMATCH. */
 HARK_MUST_CHECK hark_status hark_check_inputs(hark_context *context, const hark_operator *op, const hark_input_rule *rules,
                                               const void *attributes, const hark_tensor *inputs, int input_count);
 
-/* Refuses `tensor`, called `name`, unless it is [length]. Errors: HARK_SHAPE_MISMATCH, which says where the length comes from. */
+/* Refuses `tensor`, called `name`, unless it is [length]. Errors: HARK_SHAPE_MISMATCH; the message includes `origin`, where the length
+ * comes from. */
 HARK_MUST_CHECK hark_status hark_check_vector(hark_context *context, const hark_operator *op, const char *name, const hark_tensor *tensor,
                                               int64_t length, const char *origin);
 
@@ -135,20 +136,21 @@ HARK_MUST_CHECK hark_status hark_partials_bytes(hark_context *context, int64_t l
 /* Runs body on disjoint ranges [first, last) that cover [0, count), each of `grain` numbers but the last, spread over the threads. */
 typedef void hark_range_body(const hark_call *call, int64_t first, int64_t last);
 void hark_range_for(hark_context *context, const hark_call *call, int64_t count, int64_t grain, hark_range_body *body);
-/* The same for bodies that do little more than copy: `grain` as hark_row_grain() gives it. Few of them stay with the calling thread. */
+/* The same for bodies that do little more than copy, with the grain of hark_row_grain(). Small amounts of work stay on the calling
+ * thread. */
 void hark_copy_range_for(hark_context *context, const hark_call *call, int64_t count, int64_t grain, hark_range_body *body);
 
-/* The grain for rows that cost `per_row` operations each: about HARK_DEFINITION_GRAIN operations a piece. */
+/* The grain for rows that cost `per_row` operations each: about HARK_DEFINITION_GRAIN operations per piece. */
 static inline int64_t hark_row_grain(int64_t per_row) { return hark_max(1, HARK_DEFINITION_GRAIN / hark_max(1, per_row)); }
 
-/* True when the gradient of output 0 is absent, which means zero: then all gradients that are not accumulated have been zeroed. */
+/* True when the gradient of output 0 is absent, which means zero. The function has then zeroed all gradients that are not accumulated. */
 bool hark_gradient_is_absent(const hark_call *call);
 
 /* C[m,n] = op(A)[m,k] op(B)[k,n] + 1 bias^T for every matrix of a batch, rows contiguous, sums in double. */
 typedef struct hark_definition_product {
   bool transpose_a, transpose_b;
   int64_t batch, m, n, k;
-  hark_numbers a, b, c; /* c.add: added to what is there */
+  hark_numbers a, b, c; /* c.add: added to the present values */
   hark_numbers bias;    /* [n]; data NULL: none */
 } hark_definition_product;
 void hark_product(hark_context *context, const hark_definition_product *product);

@@ -1,7 +1,7 @@
-/* elementwise.h - what the records share whose inputs and output have one shape: y[i] = f(a[i], b[i], ...).
+/* elementwise.h - common parts of the operators whose inputs and output have one shape: y[i] = f(a[i], b[i], ...).
  *
- * Such a record writes its shape inference with hark_elementwise_infer(), the two loops forward_range() and backward_range(), and
- * HARK_ELEMENTWISE(...), which makes the record's other functions of them.
+ * Such an operator consists of its shape inference, written with hark_elementwise_infer(), two loops, forward_range() and backward_range(),
+ * and HARK_ELEMENTWISE(...), which defines the other functions from them.
  */
 #ifndef HARK_OPS_ELEMENTWISE_H
 #define HARK_OPS_ELEMENTWISE_H
@@ -16,10 +16,11 @@ HARK_MUST_CHECK hark_status hark_elementwise_infer(hark_context *context, const 
 /* Runs `body` over the elements of output 0. */
 HARK_MUST_CHECK hark_status hark_elementwise_forward(hark_context *context, const hark_call *call, hark_range_body *body);
 
-/* Runs `body` over the elements of the gradient of output 0, if there is one and if any input wants its own. */
+/* Runs `body` over the elements of the gradient of output 0, if there is one and the gradient of any input is requested. */
 HARK_MUST_CHECK hark_status hark_elementwise_backward(hark_context *context, const hark_call *call, hark_range_body *body);
 
-/* forward, backward, operations and terms of a record: useful operations an element, and the length of its longest sum. */
+/* Defines forward, backward, operations and terms of an operator from the useful operations per element and the length of the longest
+ * sum. */
 #define HARK_ELEMENTWISE(forward_operations, backward_operations, longest_sum)                                                             \
   static hark_status forward(hark_context *context, const hark_call *call) {                                                               \
     return hark_elementwise_forward(context, call, forward_range);                                                                         \

@@ -1,6 +1,7 @@
-/* norm.h - what the normalisation layers share: y[n, d] = gain[d] xhat[n, d] (+ bias[d]), x of any rank, rows along the last dimension.
+/* norm.h - common parts of the normalisation operators: y[n, d] = gain[d] xhat[n, d] (+ bias[d]), x of any rank, rows along the last
+ * dimension.
  *
- * Inputs in this order: x, gain and, for records that have one, bias. What is saved is one number a row and saved tensor.
+ * Inputs in this order: x, gain and, for operators that have one, bias. Every saved tensor has one number per row.
  */
 #ifndef HARK_OPS_NORM_H
 #define HARK_OPS_NORM_H
@@ -20,7 +21,7 @@ HARK_MUST_CHECK hark_status hark_norm_infer(hark_context *context, const hark_op
 /* Runs `rows` over all rows of x. */
 HARK_MUST_CHECK hark_status hark_norm_forward(hark_context *context, const hark_call *call, hark_range_body *rows);
 
-/* Runs `columns` over the features where a gradient of gain or bias is wanted, and `rows` over all rows where that of x is. */
+/* Runs `columns` over the features where the gradient of gain or bias is requested, and `rows` over all rows where that of x is. */
 HARK_MUST_CHECK hark_status hark_norm_backward(hark_context *context, const hark_call *call, hark_range_body *rows,
                                                hark_range_body *columns);
 
